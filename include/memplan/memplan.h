@@ -1,0 +1,383 @@
+/*
+ * memplan: how much memory each GPU needs to train a model, what fills it,
+ * whether it fits, how many FLOPs, GPU-hours and dollars it takes, and why.
+ *
+ * Order of arguments, everywhere: outputs first, then the object, then inputs
+ * (a length right after its pointer), then the allocator, `errs` last.
+ *
+ * Ownership: an object received through `**out` belongs to the caller and is
+ * released by its _free function, which accepts NULL. `*out` is NULL after a
+ * failure. Strings returned by an accessor belong to the object they were
+ * asked of, and live as long as it does.
+ *
+ * Threads: the library has no global state, prints nothing and never exits.
+ * Distinct objects may be used from distinct threads at the same time; one
+ * object may be read by many threads, and written by one at a time. The two
+ * _parse functions are the exception: the JSON library beneath them keeps a
+ * global, so calls of them must not overlap.
+ *
+ * A worked example (tests/package/example.c is compiled and run by the tests):
+ *
+ *     memplan_error slot[8];
+ *     memplan_errors errs = { slot, 8, 0 };
+ *     memplan_model *model = NULL;
+ *     memplan_setup *setup = NULL;
+ *     memplan_report *report = NULL;
+ *     uint64_t peak = 0;
+ *     if (memplan_model_builtin(&model, "llama-7b", NULL, &errs) == MEMPLAN_OK
+ *         && memplan_setup_new(&setup, NULL, &errs) == MEMPLAN_OK
+ *         && memplan_setup_set(setup, "gpus", "64", &errs) == MEMPLAN_OK
+ *         && memplan_setup_set(setup, "zero", "3", &errs) == MEMPLAN_OK
+ *         && memplan_estimate(&report, model, setup, NULL, &errs) == MEMPLAN_OK
+ *         && memplan_report_bytes(&peak, report, "memory.peak_allocated")
+ *                == MEMPLAN_OK)
+ *         printf("%llu bytes\n", (unsigned long long)peak);
+ *     memplan_report_free(report);
+ *     memplan_setup_free(setup);
+ *     memplan_model_free(model);
+ */
+#ifndef MEMPLAN_MEMPLAN_H
+#define MEMPLAN_MEMPLAN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(MEMPLAN_STATIC)
+#define MEMPLAN_API
+#elif defined(_WIN32)
+#ifdef MEMPLAN_BUILD
+#define MEMPLAN_API __declspec(dllexport)
+#else
+#define MEMPLAN_API __declspec(dllimport)
+#endif
+#elif defined(__GNUC__)
+#define MEMPLAN_API __attribute__((visibility("default")))
+#else
+#define MEMPLAN_API
+#endif
+
+#if defined(__GNUC__)
+#define MEMPLAN_MUST_USE __attribute__((warn_unused_result))
+#else
+#define MEMPLAN_MUST_USE
+#endif
+
+/* ==== Version ========================================================== */
+
+#define MEMPLAN_VERSION_MAJOR 0
+#define MEMPLAN_VERSION_MINOR 1
+#define MEMPLAN_VERSION_PATCH 0
+#define MEMPLAN_VERSION "0.1.0"
+
+/** The version of the library that runs, as in MEMPLAN_VERSION. Static. */
+MEMPLAN_API const char *memplan_version(void);
+
+/** The version of the JSON library in use, such as "cJSON 1.7.15".
+ *  Static storage inside the library. */
+MEMPLAN_API const char *memplan_json_library(void);
+
+/* ==== Status and errors ================================================ */
+
+/* One row a status: name, pinned value (append only), text. */
+#define MEMPLAN_STATUS_MAP(X)                                                  \
+    X(OK, 0, "success")                                                        \
+    X(E_ARG, 1, "bad argument")                                                \
+    X(E_NOMEM, 2, "out of memory")                                             \
+    X(E_SYNTAX, 3, "not valid JSON")                                           \
+    X(E_SCHEMA, 4, "not a valid specification")                                \
+    X(E_RANGE, 5, "value out of range")                                        \
+    X(E_CONFLICT, 6, "impossible combination")                                 \
+    X(E_UNKNOWN, 7, "unknown name")                                            \
+    X(E_UNSUPPORTED, 8, "not modelled")                                        \
+    X(E_OVERFLOW, 9, "number too large to compute with")                       \
+    X(E_WRITE, 10, "write failed")
+
+typedef enum memplan_status {
+#define MEMPLAN_STATUS_ENUM(name, value, text) MEMPLAN_##name = (value),
+    MEMPLAN_STATUS_MAP(MEMPLAN_STATUS_ENUM)
+#undef MEMPLAN_STATUS_ENUM
+} memplan_status;
+
+/** The status in a few words ("out of memory"); "unknown status" for a value
+ *  that is none. Static. */
+MEMPLAN_API const char *memplan_status_text(memplan_status status);
+
+/** One thing that is wrong. Holds no pointers, so that running out of memory
+ *  can be reported too; texts are cut to fit and always end in NUL. */
+typedef struct memplan_error {
+    memplan_status status;
+    uint32_t line;      /* in the JSON text, from 1; 0 when not about a text */
+    uint32_t column;    /* in bytes, from 1; 0 likewise */
+    size_t offset;      /* in bytes from the start of the text */
+    char pointer[128];  /* RFC 6901, such as "/num_hidden_layers"; or "" */
+    char key[64];       /* the setup key it is about, such as "tp"; or "" */
+    char message[256];  /* lower case, no full stop, what is wrong */
+    char hint[256];     /* what to write instead; or "" */
+} memplan_error;
+
+/** Where the caller wants errors. `item` has room for `capacity`; `count` is
+ *  how many there were, and may exceed capacity (the rest is lost, the first
+ *  ones are kept). Set count to 0 before a call. Every function accepts NULL
+ *  for no report. */
+typedef struct memplan_errors {
+    memplan_error *item;
+    size_t capacity;
+    size_t count;
+} memplan_errors;
+
+/* ==== Memory and output ================================================ */
+
+/** Where memory comes from. `resize(ctx, ptr, old_size, new_size)` acts as
+ *  realloc when new_size > 0 (ptr NULL and old_size 0 to allocate; NULL when
+ *  there is no memory, ptr then stays valid), and frees when new_size is 0.
+ *  Copied on use; ctx must outlive every object made with it. */
+typedef struct memplan_allocator {
+    void *(*resize)(void *ctx, void *ptr, size_t old_size, size_t new_size);
+    void *ctx;
+} memplan_allocator;
+
+/** Receives output in pieces. Returns false to say that it failed, after which
+ *  it is not called again and the writing call returns MEMPLAN_E_WRITE. */
+typedef bool memplan_write_fn(void *ctx, const char *text, size_t len);
+
+typedef enum memplan_format {
+    MEMPLAN_FORMAT_TABLE,    /* for people */
+    MEMPLAN_FORMAT_JSON,     /* one object and a newline; names are stable */
+    MEMPLAN_FORMAT_CSV,      /* RFC 4180, a header line first */
+    MEMPLAN_FORMAT_MARKDOWN  /* the table's content as GitHub tables */
+} memplan_format;
+
+/** How MEMPLAN_FORMAT_TABLE may look. Zeroed: no colour, 80 columns. */
+typedef struct memplan_style {
+    memplan_format format;
+    bool colour;   /* ANSI escape sequences allowed */
+    int width;     /* columns of the terminal; 0 means 80 */
+} memplan_style;
+
+/* ==== Models =========================================================== */
+
+typedef struct memplan_model memplan_model;
+
+/** Reads a model specification: a Hugging Face config.json, or a file in that
+ *  dialect with "memplan": 1 (docs/adding-a-model.md).
+ *
+ *  out        the model, immutable from then on
+ *  json       UTF-8, need not end in NUL, not kept
+ *  name       what to call it when the text has no "name"; NULL for none
+ *  allocator  NULL means malloc and free
+ *
+ *  Every bad field is reported, not only the first, with JSON pointer, line
+ *  and column. Returns MEMPLAN_OK, E_ARG, E_NOMEM, E_SYNTAX (no JSON),
+ *  E_SCHEMA (a field is missing or of the wrong type), E_RANGE, E_CONFLICT
+ *  (fields contradict one another) or E_UNKNOWN (model_type, or a key where
+ *  the text says "memplan": 1). */
+MEMPLAN_MUST_USE MEMPLAN_API memplan_status memplan_model_parse(
+    memplan_model **out, const char *json, size_t len, const char *name,
+    const memplan_allocator *allocator, memplan_errors *errs);
+
+/** The catalogue's model of that name (with or without ".json"). Returns
+ *  MEMPLAN_OK, E_UNKNOWN (with the nearest names as hint), E_NOMEM. */
+MEMPLAN_MUST_USE MEMPLAN_API memplan_status memplan_model_builtin(
+    memplan_model **out, const char *name, const memplan_allocator *allocator,
+    memplan_errors *errs);
+
+MEMPLAN_API void memplan_model_free(memplan_model *model);
+
+/** What the specification calls itself, else the name given to _parse. */
+MEMPLAN_API const char *memplan_model_name(const memplan_model *model);
+
+/** Exact number of parameters, tied tensors counted once
+ *  (docs/method.md, eq. params). */
+MEMPLAN_API uint64_t memplan_model_parameters(const memplan_model *model);
+
+/** Writes what is known of one model: shapes, parameters by block, source.
+ *  JSON: {"name", "model_type", "parameters", "source", "blocks": [...], ...}.
+ *  Returns MEMPLAN_OK, E_WRITE, E_NOMEM. */
+MEMPLAN_MUST_USE MEMPLAN_API memplan_status memplan_model_write(
+    const memplan_model *model, const memplan_style *style,
+    memplan_write_fn *write, void *ctx, memplan_errors *errs);
+
+/** Name of the catalogue's model number `index`, sorted; NULL past the end. */
+MEMPLAN_API const char *memplan_builtin_name(size_t index);
+
+/** Writes the list of catalogue models. JSON: an array of
+ *  {"name", "model_type", "parameters", "source"}. */
+MEMPLAN_MUST_USE MEMPLAN_API memplan_status memplan_models_write(
+    const memplan_style *style, memplan_write_fn *write, void *ctx,
+    const memplan_allocator *allocator, memplan_errors *errs);
+
+/* ==== GPUs ============================================================= */
+
+/** Name of the catalogue's GPU number `index`, sorted; NULL past the end. */
+MEMPLAN_API const char *memplan_gpu_name(size_t index);
+
+/** Writes the GPU catalogue, or the one row that `name` names (a name or an
+ *  alias; NULL for all). Returns MEMPLAN_OK, E_UNKNOWN, E_WRITE. */
+MEMPLAN_MUST_USE MEMPLAN_API memplan_status memplan_gpus_write(
+    const char *name, const memplan_style *style, memplan_write_fn *write,
+    void *ctx, memplan_errors *errs);
+
+/* ==== Setups =========================================================== */
+
+typedef struct memplan_setup memplan_setup;
+
+/** What kind of value a setup key takes. */
+typedef enum memplan_type {
+    MEMPLAN_TYPE_COUNT,  /* whole number, SI suffix allowed: 64, 13B, 260e9 */
+    MEMPLAN_TYPE_BYTES,  /* with unit: 80GiB, 24GB, or a plain number of bytes */
+    MEMPLAN_TYPE_REAL,   /* 0.45 */
+    MEMPLAN_TYPE_BOOL,   /* true, false */
+    MEMPLAN_TYPE_CHOICE, /* one of `choices` */
+    MEMPLAN_TYPE_LIST,   /* comma list: of `choices`, or of numbers */
+    MEMPLAN_TYPE_NAME    /* a catalogue name */
+} memplan_type;
+
+/** One setup key: the row that the parser, --help, completions, JSON setup
+ *  files, the man page and memplan_setup_set all share. Static. */
+typedef struct memplan_field {
+    const char *key;            /* "micro_batch"; the CLI says --micro-batch */
+    memplan_type type;
+    const char *choices;        /* space separated; "" when free */
+    const char *default_text;   /* "1", or in words when it depends */
+    const char *group;          /* heading in --help: "Parallelism" */
+    const char *doc;            /* one line, lower case, no full stop */
+    const char *placeholder;    /* "N", "BYTES", "NAME": for --help */
+} memplan_field;
+
+/** Row number `index` of the table of keys; NULL past the end. */
+MEMPLAN_API const memplan_field *memplan_setup_field(size_t index);
+
+MEMPLAN_MUST_USE MEMPLAN_API memplan_status memplan_setup_new(
+    memplan_setup **out, const memplan_allocator *allocator,
+    memplan_errors *errs);
+
+MEMPLAN_API void memplan_setup_free(memplan_setup *setup);
+
+/** Sets one key; a later value replaces an earlier one. Returns MEMPLAN_OK,
+ *  E_UNKNOWN (key or name, nearest one as hint), E_ARG (not a value of the
+ *  key's type), E_RANGE. What keys mean together is checked by _estimate. */
+MEMPLAN_MUST_USE MEMPLAN_API memplan_status
+memplan_setup_set(memplan_setup *setup, const char *key, const char *value,
+                  memplan_errors *errs);
+
+/** Sets many keys from a JSON object {"zero": 3, "gpu": "h100-80gb", ...};
+ *  null leaves a key unset. Errors carry line and column. */
+MEMPLAN_MUST_USE MEMPLAN_API memplan_status
+memplan_setup_parse(memplan_setup *setup, const char *json, size_t len,
+                    memplan_errors *errs);
+
+/* ==== Estimate, compute ================================================ */
+
+typedef struct memplan_report memplan_report;
+
+/** The main job: memory per GPU by component, whether it fits, FLOPs, time,
+ *  cost (docs/method.md).
+ *
+ *  Returns MEMPLAN_OK, E_CONFLICT (the layout is impossible; each reason is
+ *  reported), E_UNSUPPORTED (a key asks for what is not modelled yet),
+ *  E_OVERFLOW, E_NOMEM. "Does not fit" is an answer, not a failure. */
+MEMPLAN_MUST_USE MEMPLAN_API memplan_status memplan_estimate(
+    memplan_report **out, const memplan_model *model,
+    const memplan_setup *setup, const memplan_allocator *allocator,
+    memplan_errors *errs);
+
+/** As memplan_estimate, into a report that exists (made by memplan_estimate),
+ *  whose memory is used again: no allocation once it has grown. After a
+ *  failure the report holds nothing. */
+MEMPLAN_MUST_USE MEMPLAN_API memplan_status memplan_estimate_again(
+    memplan_report *report, const memplan_model *model,
+    const memplan_setup *setup, memplan_errors *errs);
+
+/** FLOPs, GPU-hours, days, cost, compute-optimal size, GPUs for a deadline.
+ *  `model` may be NULL when the setup says `params` or `budget`. */
+MEMPLAN_MUST_USE MEMPLAN_API memplan_status memplan_compute(
+    memplan_report **out, const memplan_model *model,
+    const memplan_setup *setup, const memplan_allocator *allocator,
+    memplan_errors *errs);
+
+MEMPLAN_API void memplan_report_free(memplan_report *report);
+
+/** What to write of a report. */
+typedef enum memplan_view {
+    MEMPLAN_VIEW_SUMMARY, /* the answer */
+    MEMPLAN_VIEW_EXPLAIN  /* every number: formula, numbers put in, source */
+} memplan_view;
+
+/** Writes a report. JSON is the schema "memplan.estimate/1",
+ *  "memplan.compute/1" or "memplan.explain/1". Deterministic: the same report
+ *  gives the same bytes. Returns MEMPLAN_OK, E_WRITE, E_NOMEM. */
+MEMPLAN_MUST_USE MEMPLAN_API memplan_status memplan_report_write(
+    const memplan_report *report, memplan_view view,
+    const memplan_style *style, memplan_write_fn *write, void *ctx,
+    memplan_errors *errs);
+
+/** Looks one number up by its place in the JSON report, such as
+ *  "memory.peak_allocated" or "compute.gpu_hours". _bytes is for the
+ *  integers, _number for any number. Returns MEMPLAN_OK, or E_UNKNOWN when
+ *  there is no such number or it is null; *out is 0 then. */
+MEMPLAN_MUST_USE MEMPLAN_API memplan_status memplan_report_bytes(
+    uint64_t *out, const memplan_report *report, const char *path);
+MEMPLAN_MUST_USE MEMPLAN_API memplan_status memplan_report_number(
+    double *out, const memplan_report *report, const char *path);
+
+/** True when the estimate fits on the GPU (memory.fits). */
+MEMPLAN_API bool memplan_report_fits(const memplan_report *report);
+
+/* ==== Assertions ======================================================= */
+
+typedef struct memplan_check memplan_check;
+
+/** A check: cases, each a model, a setup and assertions on its estimate. */
+MEMPLAN_MUST_USE MEMPLAN_API memplan_status memplan_check_new(
+    memplan_check **out, const memplan_allocator *allocator,
+    memplan_errors *errs);
+
+MEMPLAN_API void memplan_check_free(memplan_check *check);
+
+/** One kind of assertion: "max-memory" and its fellows. Static. */
+typedef struct memplan_assertion {
+    const char *name;        /* "max_memory"; the CLI says --max-memory */
+    memplan_type type;       /* of its limit */
+    const char *path;        /* of the number in the JSON report */
+    const char *doc;         /* one line */
+    const char *placeholder; /* "BYTES" */
+} memplan_assertion;
+
+/** Row number `index` of the table of assertions; NULL past the end. */
+MEMPLAN_API const memplan_assertion *memplan_check_assertion(size_t index);
+
+/** Evaluates one case and keeps its result. `names` and `limits` are `count`
+ *  assertions; with none the assertion is that it fits. The case fails when
+ *  an assertion does not hold; *held (may be NULL) says whether all did.
+ *  Returns MEMPLAN_OK also then; E_UNKNOWN, E_ARG for a bad assertion. */
+MEMPLAN_MUST_USE MEMPLAN_API memplan_status memplan_check_case(
+    bool *held, memplan_check *check, const char *case_name,
+    const memplan_report *report, const char *const *names,
+    const char *const *limits, size_t count, memplan_errors *errs);
+
+/** Writes a line a case: "ok" or "FAIL" first; or schema "memplan.check/1". */
+MEMPLAN_MUST_USE MEMPLAN_API memplan_status memplan_check_write(
+    const memplan_check *check, const memplan_style *style,
+    memplan_write_fn *write, void *ctx, memplan_errors *errs);
+
+/** Reads a file of cases: {"cases": [{"name", "model", "setup": {...},
+ *  "assert": {"max_memory": "70GiB", ...}}]} and evaluates them all.
+ *  `model` is a catalogue name or an inline specification; for any other
+ *  string `load` is asked for the text of that file: it returns true and the
+ *  text (owned by it, valid until the next call), or false. */
+typedef bool memplan_load_fn(void *ctx, const char *name, const char **text,
+                             size_t *len);
+MEMPLAN_MUST_USE MEMPLAN_API memplan_status memplan_check_parse(
+    bool *held, memplan_check *check, const char *json, size_t len,
+    memplan_load_fn *load, void *ctx, memplan_errors *errs);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
