@@ -1,0 +1,64 @@
+/*
+ * Constants of frameworks and drivers: what no formula gives. Each has a name,
+ * a unit, a source, and says when it was only read, not measured.
+ */
+#ifndef MEMPLAN_DATA_CONSTANTS_H
+#define MEMPLAN_DATA_CONSTANTS_H
+
+#include <stdint.h>
+
+#define KIB(n) ((uint64_t)(n) << 10)
+#define MIB(n) ((uint64_t)(n) << 20)
+#define GIB(n) ((uint64_t)(n) << 30)
+
+/* cuBLAS keeps one workspace a handle and stream; training has two: the
+ * forward thread's and the autograd thread's. PyTorch's default is
+ * ":4096:2:16:8" before Hopper and 32 MiB from it on
+ * (aten/src/ATen/cuda/CublasHandlePool.cpp, parseChosenWorkspaceSize). */
+enum { CUBLAS_WORKSPACES = 2 };
+#define CUBLAS_WORKSPACE_BYTES ((uint64_t)8519680)
+#define CUBLAS_WORKSPACE_HOPPER_BYTES MIB(32)
+
+/* Transformer Engine's own GEMM workspace
+ * (transformer_engine/pytorch/module/base.py, get_cublas_workspace_size_bytes:
+ * 32 MiB + 1 KiB from Hopper on, 4 MiB before). */
+#define TE_WORKSPACE_BYTES MIB(4)
+#define TE_WORKSPACE_HOPPER_BYTES (MIB(32) + KIB(1))
+
+/* Reserved over allocated at the peak: median of 14 simulated traces of whole
+ * steps under the default allocator settings (0.1 % to 10 %). Stands in until
+ * the allocator itself is simulated. Parts per thousand. */
+enum { RESERVED_OVER_ALLOCATED_PERMILLE = 26 };
+
+/* CUDA context and loaded kernels, outside the allocator: 0.47 GiB on an A100
+ * with torch 2.1 and lazy loading (stas00/ml-engineering, training/
+ * performance). Other families are not measured: taken the same, unverified. */
+#define CUDA_CONTEXT_BYTES ((uint64_t)(0.47 * 1024 * 1024 * 1024))
+
+/* NCCL buffers per communicator: 544 MB with 2 GPUs, 688 MB with more, seen on
+ * 4 A100 with NVLink (NVIDIA/nccl#964). Scales with channels, not with ranks;
+ * other links and versions are not measured. */
+#define NCCL_PAIR_BYTES ((uint64_t)544000000)
+#define NCCL_GROUP_BYTES ((uint64_t)688000000)
+
+/* DeepSpeed's stage3_max_reuse_distance (runtime/zero/config.py): parameters
+ * used again within so many elements are not released. About half of it lies
+ * before the turn from forward to backward, half after. */
+#define ZERO3_MAX_REUSE_ELEMS ((uint64_t)1000000000)
+
+/* DeepSpeed aligns its flat buffers to 2 elements a rank
+ * (runtime/zero/stage_1_and_2.py, nccl_start_alignment_factor). */
+enum { ZERO_ALIGN_ELEMS = 2 };
+
+/* bitsandbytes: tensors below this keep fp32 states (optim/optimizer.py,
+ * min_8bit_size); one fp32 constant a block (functional.py, blocksize). */
+enum { BNB_MIN_8BIT_ELEMS = 4096, BNB_BLOCK_ELEMS = 256 };
+/* torchao's 4-bit Adam: the same threshold, blocks of 128
+ * (torchao/optim/subclass_4bit.py, adam.py). */
+enum { AO_4BIT_BLOCK_ELEMS = 128 };
+
+/* GaLore's rank in its own 7B recipe is 1024, in its examples 128
+ * (jiaweizzhao/GaLore, README). No key sets it yet. */
+enum { GALORE_RANK = 128 };
+
+#endif
