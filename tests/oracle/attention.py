@@ -1,0 +1,132 @@
+"""Attention kernels as CUDA dispatches them: FlashAttention-2 and the choice that scaled_dot_product_attention makes."""
+import importlib.machinery
+import sys
+import types
+
+import torch
+import torch.nn.functional as F
+
+aten = torch.ops.aten
+math_sdpa = F.scaled_dot_product_attention
+last_choice = []
+
+
+class Flash2(torch.autograd.Function):
+    """flash_attn_func of flash-attn 2: (b, s, a, d) tensors, keeps q, k, v, out, lse (fp32 b*a*s) and two int64 of RNG.
+
+    As there, out = empty_like(q): it keeps q's order of strides, so a q laid out (b, a, s, d) gives such an out.
+    """
+
+    @staticmethod
+    def forward(ctx, q, k, v):
+        out = torch.empty_like(q)
+        lse = torch.empty(q.shape[0], q.shape[2], q.shape[1], dtype=torch.float32, device=q.device)
+        rng = torch.empty(2, dtype=torch.int64, device=q.device)
+        if q.device.type == "cpu":
+            for t in (out, lse, rng):
+                t.zero_()
+        ctx.save_for_backward(q, k, v, out, lse, rng)
+        return out
+
+    @staticmethod
+    def backward(ctx, grad):
+        q, k, v, *_ = ctx.saved_tensors
+        return tuple(torch.empty(t.shape, dtype=t.dtype, device=t.device) for t in (q, k, v))
+
+
+def _autocast(*tensors):
+    kind = tensors[0].device.type
+    if not torch.is_autocast_enabled(kind):
+        return tensors
+    low = torch.get_autocast_dtype(kind)
+    return tuple(t.to(low) if t is not None and t.is_floating_point() else t for t in tensors)
+
+
+def flash_attn_func(q, k, v, dropout_p=0.0, softmax_scale=None, causal=False, window_size=(-1, -1), softcap=0.0,
+                    alibi_slopes=None, deterministic=False, return_attn_probs=False):
+    last_choice.append("flash2")
+    return Flash2.apply(q, k, v)
+
+
+def flash_attn_varlen_func(q, k, v, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, dropout_p=0.0,
+                           softmax_scale=None, causal=False, window_size=(-1, -1), softcap=0.0, alibi_slopes=None,
+                           deterministic=False, return_attn_probs=False, block_table=None):
+    raise NotImplementedError("padded batches are not measured here")
+
+
+class GroupedMm(torch.autograd.Function):
+    """torch.nn.functional.grouped_mm for fp32: its kernels take fp32, the rule that makes fake tensors does not."""
+
+    @staticmethod
+    def forward(ctx, x, weight, offs):
+        ctx.save_for_backward(x, weight, offs)
+        return torch.empty(x.shape[0], weight.shape[-1], dtype=x.dtype, device=x.device)
+
+    @staticmethod
+    def backward(ctx, grad):
+        x, weight, _ = ctx.saved_tensors
+        return torch.empty_like(x), torch.empty_like(weight), None
+
+
+real_grouped_mm = F.grouped_mm
+
+
+def grouped_mm(x, weight, *, offs=None, **more):
+    if x.dtype == torch.bfloat16 or x.device.type != "cuda":
+        return real_grouped_mm(x, weight, offs=offs, **more)
+    return GroupedMm.apply(x, weight, offs)
+
+
+def cuda_sdpa(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):
+    """F.scaled_dot_product_attention on CUDA: flash, else memory-efficient, else math (sdp_utils.cpp)."""
+    query, key, value, attn_mask = _autocast(query, key, value, attn_mask)
+    half = query.dtype in (torch.float16, torch.bfloat16)
+    grouped = query.shape[1] != key.shape[1]
+    if half and attn_mask is None and query.shape[-1] <= 256:
+        last_choice.append("flash")
+        width = query.shape[-1]
+        pad = -width % 8
+        if pad:
+            query, key, value = (F.pad(t, (0, pad)) for t in (query, key, value))
+        out = aten._scaled_dot_product_flash_attention(query, key, value, dropout_p, is_causal,
+                                                       scale=scale or width ** -0.5)[0]
+        return out[..., :width] if pad else out
+    if not grouped:
+        last_choice.append("efficient")
+        if attn_mask is not None:
+            if attn_mask.dtype == torch.bool:
+                attn_mask = torch.where(attn_mask, 0.0, torch.full((), float("-inf"), dtype=query.dtype,
+                                                                   device=query.device))
+            attn_mask = attn_mask.expand(*query.shape[:3], key.shape[2])
+            width = attn_mask.shape[-1]
+            if width % 16:
+                attn_mask = F.pad(attn_mask, (0, -width % 16))[..., :width]
+            elif any(st % 16 for st in attn_mask.stride()[:3]):
+                attn_mask = attn_mask.contiguous()
+        return aten._scaled_dot_product_efficient_attention(query, key, value, attn_mask, True, dropout_p,
+                                                            is_causal, scale=scale)[0]
+    last_choice.append("math")
+    return math_sdpa(query, key, value, attn_mask=attn_mask, dropout_p=dropout_p, is_causal=is_causal, scale=scale,
+                     enable_gqa=enable_gqa)
+
+
+def install(cuda):
+    """Routes transformers to these kernels; its own code around them (casts, transposes, masks) stays."""
+    from transformers import modeling_flash_attention_utils, modeling_utils
+    package = types.ModuleType("flash_attn")
+    package.flash_attn_func, package.flash_attn_varlen_func = flash_attn_func, flash_attn_varlen_func
+    package.flash_attn_with_kvcache = None
+    package.__spec__ = importlib.machinery.ModuleSpec("flash_attn", None)
+    package.__version__ = "2.8.3"
+    padding = types.ModuleType("flash_attn.bert_padding")
+    padding.pad_input = padding.unpad_input = None
+    sys.modules["flash_attn"], sys.modules["flash_attn.bert_padding"] = package, padding
+    modeling_flash_attention_utils.is_flash_attn_2_available = lambda *_, **__: True
+    modeling_flash_attention_utils.flash_attn_supports_top_left_mask = lambda *_, **__: False
+    modeling_utils.PreTrainedModel._flash_attn_can_dispatch = lambda self, *_, **__: self._supports_flash_attn or refuse()
+    F.scaled_dot_product_attention = cuda_sdpa if cuda else math_sdpa
+    F.grouped_mm = grouped_mm
+
+
+def refuse():
+    raise ValueError("no flash attention in this family")

@@ -1,0 +1,109 @@
+"""The decoder families at a small shape, in the dialect of Hugging Face's config.json."""
+
+SHAPES = {  # mutually distinguishable sizes; "wide" has heads * head_dim != hidden
+    "small": dict(b=3, s=40, h=96, a=6, kv=2, d=16, f=208, v=1234, L=3),
+    "other": dict(b=2, s=56, h=144, a=6, kv=3, d=24, f=224, v=1111, L=3),
+    "third": dict(b=5, s=24, h=128, a=4, kv=2, d=32, f=336, v=1018, L=3),
+    "check": dict(b=4, s=48, h=192, a=12, kv=3, d=16, f=272, v=899, L=3),
+    "wide": dict(b=3, s=40, h=96, a=6, kv=2, d=24, f=208, v=1234, L=3),
+}
+
+
+def _llama_like(kind, c, head_dim=False, **more):
+    base = dict(model_type=kind, hidden_size=c["h"], num_attention_heads=c["a"], num_key_value_heads=c["kv"],
+                intermediate_size=c["f"], vocab_size=c["v"], num_hidden_layers=c["L"], max_position_embeddings=64)
+    if head_dim:
+        base["head_dim"] = c["d"]
+    base.update(more)
+    return base
+
+
+def _no_gqa(kind, c, **more):
+    base = _llama_like(kind, c, **more)
+    del base["num_key_value_heads"]
+    return base
+
+
+def _falcon(c, **more):
+    base = dict(model_type="falcon", hidden_size=c["h"], num_attention_heads=c["a"], ffn_hidden_size=c["f"],
+                vocab_size=c["v"], num_hidden_layers=c["L"], max_position_embeddings=64)
+    base.update(more)
+    return base
+
+
+_ids = dict(pad_token_id=0, bos_token_id=1, eos_token_id=2)
+
+FAMILIES = {  # name: (config from shape, free head_dim, has kv heads)
+    "llama": (lambda c: _llama_like("llama", c, True), True),
+    "mistral": (lambda c: _llama_like("mistral", c, True), True),
+    "mistral-window": (lambda c: _llama_like("mistral", c, True, sliding_window=8), True),  # s beyond the window
+    "qwen2": (lambda c: _llama_like("qwen2", c), False),
+    "qwen3": (lambda c: _llama_like("qwen3", c, True), True),
+    "gemma": (lambda c: _llama_like("gemma", c, True), True),
+    "gemma2": (lambda c: _llama_like("gemma2", c, True, query_pre_attn_scalar=c["d"], sliding_window=4096), True),
+    "phi3": (lambda c: _llama_like("phi3", c, **_ids), False),
+    "gpt2": (lambda c: dict(model_type="gpt2", n_embd=c["h"], n_head=c["a"], n_inner=c["f"], vocab_size=c["v"],
+                            n_layer=c["L"], n_positions=64), False),
+    "gpt_neo": (lambda c: dict(model_type="gpt_neo", hidden_size=c["h"], num_heads=c["a"], intermediate_size=c["f"],
+                               vocab_size=c["v"], num_layers=c["L"], max_position_embeddings=64, window_size=16,
+                               attention_types=[[["global"], c["L"]]]), False),
+    "gpt_neo-local": (lambda c: dict(model_type="gpt_neo", hidden_size=c["h"], num_heads=c["a"],
+                                     intermediate_size=c["f"], vocab_size=c["v"], num_layers=c["L"],
+                                     max_position_embeddings=64, window_size=16,
+                                     attention_types=[[["local"], c["L"]]]), False),
+    "gptj": (lambda c: dict(model_type="gptj", n_embd=c["h"], n_head=c["a"], n_inner=c["f"], rotary_dim=c["d"] // 2,
+                            vocab_size=c["v"], n_layer=c["L"], n_positions=64), False),
+    "gpt_neox": (lambda c: _no_gqa("gpt_neox", c, hidden_act="gelu", rotary_pct=0.25), False),
+    "gpt_neox-serial": (lambda c: _no_gqa("gpt_neox", c, hidden_act="gelu", rotary_pct=0.25,
+                                          use_parallel_residual=False), False),
+    "opt": (lambda c: dict(model_type="opt", hidden_size=c["h"], word_embed_proj_dim=c["h"],
+                           num_attention_heads=c["a"], ffn_dim=c["f"], vocab_size=c["v"], num_hidden_layers=c["L"],
+                           max_position_embeddings=64), False),
+    "bloom": (lambda c: dict(model_type="bloom", hidden_size=c["h"], n_head=c["a"], vocab_size=c["v"],
+                             n_layer=c["L"]), False),
+    "falcon": (lambda c: _falcon(c, multi_query=True, parallel_attn=True, new_decoder_architecture=False,
+                                 bias=False, alibi=False), False),
+    "falcon-new": (lambda c: _falcon(c, new_decoder_architecture=True, num_kv_heads=c["kv"], bias=False,
+                                     alibi=False), False),
+    "falcon-rw": (lambda c: _falcon(c, multi_query=False, parallel_attn=False, new_decoder_architecture=False,
+                                    bias=True, alibi=True), False),
+    "mpt": (lambda c: dict(model_type="mpt", d_model=c["h"], n_heads=c["a"], expansion_ratio=2, vocab_size=c["v"],
+                           n_layers=c["L"], max_seq_len=64), False),
+    "starcoder2": (lambda c: _llama_like("starcoder2", c), False),
+    "gpt_bigcode": (lambda c: dict(model_type="gpt_bigcode", n_embd=c["h"], n_head=c["a"], n_inner=c["f"],
+                                   vocab_size=c["v"], n_layer=c["L"], n_positions=64, multi_query=True), False),
+    "stablelm": (lambda c: _llama_like("stablelm", c, partial_rotary_factor=0.25), False),
+    "stablelm-parallel": (lambda c: _llama_like("stablelm", c, partial_rotary_factor=0.25,
+                                                use_parallel_residual=True), False),
+    "stablelm-qknorm": (lambda c: _llama_like("stablelm", c, partial_rotary_factor=0.25, qk_layernorm=True), False),
+    "stablelm-parallel-qknorm": (lambda c: _llama_like("stablelm", c, partial_rotary_factor=0.25, qk_layernorm=True,
+                                                       use_parallel_residual=True), False),
+    "olmo": (lambda c: _llama_like("olmo", c), False),
+    "olmo-clip": (lambda c: _llama_like("olmo", c, clip_qkv=8.0), False),
+    "olmo2": (lambda c: _llama_like("olmo2", c), False),
+    "cohere": (lambda c: _llama_like("cohere", c, **_ids), False),
+    "cohere-qknorm": (lambda c: _llama_like("cohere", c, use_qk_norm=True, **_ids), False),
+    "mixtral": (lambda c: _llama_like("mixtral", c, True, num_local_experts=5, num_experts_per_tok=2), True),
+}
+
+DROPOUT_FIELDS = ("attention_dropout", "hidden_dropout", "dropout", "activation_dropout", "embd_pdrop", "attn_pdrop",
+                  "resid_pdrop", "embed_dropout", "resid_dropout", "embedding_dropout", "residual_dropout", "layerdrop",
+                  "classifier_dropout", "attn_dropout", "emb_pdrop")
+
+
+def without_dropout(config):
+    """Sets every dropout probability of a transformers config to 0."""
+    for name in DROPOUT_FIELDS:
+        if isinstance(getattr(config, name, None), (int, float)):
+            setattr(config, name, 0.0)
+    inner = getattr(config, "attn_config", None)
+    if inner is not None:
+        inner.attn_pdrop = type(inner.attn_pdrop)(0)
+    return config
+
+
+def dropout_fields(config):
+    found = {n: getattr(config, n) for n in DROPOUT_FIELDS if isinstance(getattr(config, n, None), (int, float))}
+    if getattr(config, "attn_config", None) is not None:
+        found["attn_config.attn_pdrop"] = config.attn_config.attn_pdrop
+    return found
