@@ -1,0 +1,120 @@
+/*
+ * Between the two halves of the importer: spec_field.c decodes rows of
+ * field.def and family.def into values, spec_import.c chooses the family and
+ * does what a row cannot say. Nobody else includes this.
+ */
+#ifndef MEMPLAN_SPEC_IMPORT_H
+#define MEMPLAN_SPEC_IMPORT_H
+
+#include "spec/spec.h"
+#include "json/json.h"
+
+enum field_id {
+#define FIELD(id, member, type, keys, fallback, min, max) F_##id,
+#define HELPER(id, type, keys, fallback, min, max) F_##id,
+#include "spec/field.def"
+#undef FIELD
+#undef HELPER
+    F_COUNT
+};
+
+enum field_type { TYPE_COUNT, TYPE_BOOL, TYPE_REAL, TYPE_CHOICE };
+
+enum how {
+    HOW_REQUIRED, /* an error */
+    HOW_VALUE,    /* n */
+    HOW_NUMBER,   /* x */
+    HOW_SAME,     /* field a */
+    HOW_TIMES,    /* n of field a */
+    HOW_PRODUCT,  /* field a times field b */
+    HOW_RATIO,    /* field a over field b, which must divide it */
+    HOW_PICK,     /* n where field a is true, else m */
+    HOW_ONE_IF    /* 1 where field a is true, else field b */
+};
+
+struct fallback {
+    enum how how;
+    enum field_id a, b;
+    uint32_t n, m;
+    double x;
+};
+
+struct field {
+    const char *member; /* "head_dim" */
+    enum field_type type;
+    const char *keys;
+    struct fallback absent;
+    double min, max;
+};
+
+/* How one family differs in one field. */
+struct rule {
+    enum family family;
+    enum field_id field;
+    const char *keys;       /* NULL: the field's; "": the class fixes it */
+    struct fallback absent; /* no key */
+    struct fallback null;   /* an explicit null */
+};
+
+/* Where the value of a key comes from in the text. */
+struct value {
+    uint64_t n;            /* COUNT, BOOL, CHOICE */
+    double x;              /* REAL */
+    const struct json *at; /* NULL: not in the file, a fallback */
+    bool bad;              /* reported; what depends on it keeps silent */
+};
+
+struct import {
+    const struct json *root;
+    const struct json *object; /* that the fields are in */
+    const char *text;
+    size_t len;
+    const char *model_type;
+    enum family family;
+    bool strict; /* "memplan": 1 */
+    struct diag *d;
+    const char *keys[F_COUNT];
+    struct fallback absent[F_COUNT], null[F_COUNT];
+    struct value v[F_COUNT];
+};
+
+#define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
+
+/* hidden_act "swiglu" of the generic decoder: silu, and gated. */
+enum { ACT_SWIGLU = ACT_RELU2 + 1 };
+
+/* Adds an error about a value of the file. */
+memplan_error *import_error(struct import *im, const struct json *at,
+                            memplan_status status, const char *format, ...)
+#if defined(__GNUC__)
+    __attribute__((format(printf, 4, 5)))
+#endif
+    ;
+
+/* The key that gave a field, else the first one that would. */
+const char *import_key(const struct import *im, enum field_id id);
+
+/* The place of a field in the file, else of the object that lacks it. */
+const struct json *import_at(const struct import *im, enum field_id id);
+
+/* Reports that a required field is not there. */
+void import_missing(struct import *im, enum field_id id);
+
+/* Looks up a key, or "a.b"; NULL when absent. */
+const struct json *import_find(const struct json *object, struct str key);
+
+/* Reports unknown keys and what is not modelled. */
+void import_keys(struct import *im);
+
+/* Gathers the family's rows, then decodes every field. */
+void import_rules(struct import *im);
+void import_fields(struct import *im);
+
+/* Decodes a whole number; false after reporting. Also for "parameters". */
+bool import_count(struct import *im, const struct json *at, double min,
+                  double max, uint64_t *out);
+
+/* Copies the values to where spec.h wants them. */
+void import_store(struct spec *out, const struct import *im);
+
+#endif

@@ -1,0 +1,445 @@
+/*
+ * Owns what cannot be: keys that contradict one another, the model or the
+ * GPU, and the table of what is not modelled yet. Changes nothing.
+ */
+#include "spec/resolve.h"
+
+#include "base/count.h"
+
+#include <inttypes.h>
+
+#include "base/banned.h"
+
+/* ---- not modelled yet ---- */
+
+/* A key whose resolved value is `value`, or above it. A row goes when the
+ * library learns to model what it names. */
+static const struct refusal {
+    enum setup_key key;
+    enum { IS, ABOVE } how;
+    uint64_t value;
+    const char *hint;
+} refusals[] = {
+    { KEY_SCHEDULE, IS, SCHED_ZB_H1, "use --schedule 1f1b: the same peak" },
+    { KEY_SCHEDULE, IS, SCHED_ZB_V, "use 1f1b, gpipe or interleaved" },
+    { KEY_SCHEDULE, IS, SCHED_DUALPIPE, "use 1f1b, gpipe or interleaved" },
+    { KEY_SCHEDULE, IS, SCHED_NAIVE, "use 1f1b, gpipe or interleaved" },
+    { KEY_IMPLEMENTATION, IS, IMPL_MEGATRON_LOCAL,
+      "use --implementation megatron" },
+    { KEY_IMPLEMENTATION, IS, IMPL_TORCHTUNE,
+      "use --implementation torchtitan or hf" },
+    { KEY_IMPLEMENTATION, IS, IMPL_LITGPT,
+      "use --implementation torchtitan or hf" },
+    { KEY_ENGINE, IS, ENGINE_MEGATRON_FSDP, "use --engine fsdp2 or megatron" },
+    { KEY_CUDA_GRAPH, IS, 1, "leave it out: the pools come on top" },
+    { KEY_EP_OVERLAP, IS, 1, "leave it out: one micro-batch in flight" },
+    { KEY_COMPILE, IS, 1, "leave it out for what eager kernels need" },
+    { KEY_OFFLOAD_OPTIMIZER, IS, OFFLOAD_NVME, "use --offload-optimizer cpu" },
+    { KEY_OFFLOAD_PARAMS, ABOVE, OFFLOAD_NONE,
+      "offload_optimizer cpu is, under deepspeed" },
+    { KEY_OFFLOAD_ACTIVATIONS, ABOVE, OFFLOAD_NONE, "use --recompute full" },
+    { KEY_BASE_DTYPE, IS, DT_INT8, "use --base-dtype bf16, fp16 or fp32" },
+    { KEY_BASE_DTYPE, IS, DT_NF4, "use --base-dtype bf16, fp16 or fp32" },
+    { KEY_BASE_DTYPE, IS, DT_FP4, "use --base-dtype bf16, fp16 or fp32" },
+    { KEY_BASE_DTYPE, IS, DT_INT4, "use --base-dtype bf16, fp16 or fp32" },
+    { KEY_DOUBLE_QUANT, IS, 1, "leave it out" },
+    { KEY_RECOMPUTE, IS, RECOMP_OPS, "use --recompute selective or full" },
+    { KEY_LOSS, IS, LOSS_CHUNKED, "use --loss standard or fused" },
+    { KEY_ETP, ABOVE, 1, "leave etp at 1: experts are whole on a rank" },
+    { KEY_OPTIMIZER_IN_BACKWARD, IS, 1, "leave it out" },
+    { KEY_PRECISION, IS, PREC_FP4_MIXED, "use --precision fp8-mixed" },
+    { KEY_FP8_PARAMS, IS, 1, "leave it out: weights in 16 bits" },
+};
+
+static void check_modelled(const struct run *r, struct diag *d)
+{
+    for (size_t i = 0; i < sizeof(refusals) / sizeof(refusals[0]); i++) {
+        const struct refusal *x = &refusals[i];
+        if (!r->setup.set[x->key])
+            continue;
+        uint64_t n = r->setup.v[x->key].n;
+        if (x->how == IS ? n != x->value : n <= x->value)
+            continue;
+        char buf[RESOLVE_TEXT_MAX];
+        const memplan_field *f = setup_field(x->key);
+        memplan_error *e =
+            f->type == MEMPLAN_TYPE_BOOL
+                ? setup_error(d, MEMPLAN_E_UNSUPPORTED, x->key,
+                              "'%s' is not modelled yet", f->key)
+                : setup_error(d, MEMPLAN_E_UNSUPPORTED, x->key,
+                              "%s '%s' is not modelled yet", f->key,
+                              resolve_text(r, x->key, buf));
+        diag_hint(e, "%s", x->hint);
+    }
+}
+
+/* Hugging Face layers run whole on each rank here. */
+static void check_split_layers(const struct run *r, struct diag *d)
+{
+    static const enum setup_key keys[] = { KEY_TP, KEY_PP, KEY_CP, KEY_EP };
+    char buf[RESOLVE_TEXT_MAX];
+    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
+        if (r->setup.v[keys[i]].n <= 1)
+            continue;
+        bool unsplit = keys[i] == KEY_PP && r->engine == ENGINE_FSDP;
+        if (!resolve_is_hf(r) && !unsplit)
+            continue;
+        enum setup_key what =
+            resolve_is_hf(r) ? KEY_IMPLEMENTATION : KEY_ENGINE;
+        memplan_error *e =
+            setup_error(d, MEMPLAN_E_UNSUPPORTED, keys[i],
+                        "%s %" PRIu64 " with %s '%s' is not modelled yet",
+                        setup_field(keys[i])->key, r->setup.v[keys[i]].n,
+                        setup_field(what)->key, resolve_text(r, what, buf));
+        diag_hint(e, "use --framework megatron or torchtitan");
+    }
+}
+
+/* ---- engine ---- */
+
+static void zero_conflict(const struct run *r, const char *why,
+                          const char *hint, struct diag *d)
+{
+    memplan_error *e = setup_error(d, MEMPLAN_E_CONFLICT, KEY_ZERO,
+                                   "zero %" PRIu64 " %s", r->zero, why);
+    diag_hint(e, "%s", hint);
+}
+
+static void check_zero(const struct run *r, struct diag *d)
+{
+    switch (r->engine) {
+    case ENGINE_DDP:
+        if (r->zero > 0)
+            zero_conflict(r, "with engine 'ddp', which shards nothing",
+                          "use --framework deepspeed (or fsdp for zero 2, 3)",
+                          d);
+        return;
+    case ENGINE_DEEPSPEED:
+        if (r->pp > 1 && r->zero > 1)
+            zero_conflict(r,
+                          "under DeepSpeed's pipelines, which shard "
+                          "optimizer states only",
+                          "use --zero 1 or 0, or --pp 1", d);
+        return;
+    case ENGINE_FSDP:
+    case ENGINE_FSDP2:
+        if (r->zero == 1)
+            zero_conflict(r, "is not something FSDP has",
+                          "use --zero 2 (shard_grad_op) or 3 (full_shard), "
+                          "or --framework deepspeed",
+                          d);
+        return;
+    case ENGINE_MEGATRON:
+        if (r->zero > 1)
+            zero_conflict(r,
+                          "with engine 'megatron', whose distributed "
+                          "optimizer is stage 1",
+                          "use --zero 1, or an engine that shards more: fsdp2 "
+                          "or megatron-fsdp",
+                          d);
+        return;
+    case ENGINE_MEGATRON_FSDP:
+    case ENGINE_COUNT: return;
+    }
+}
+
+static void check_offload(const struct run *r, struct diag *d)
+{
+    if (r->offload_optimizer != OFFLOAD_CPU)
+        return;
+    char buf[RESOLVE_TEXT_MAX];
+    if (r->engine != ENGINE_DEEPSPEED) {
+        memplan_error *e = setup_error(
+            d, MEMPLAN_E_UNSUPPORTED, KEY_OFFLOAD_OPTIMIZER,
+            "offload_optimizer 'cpu' with engine '%s' is not modelled yet",
+            resolve_text(r, KEY_ENGINE, buf));
+        diag_hint(e, "use --framework deepspeed");
+    } else if (r->zero == 0) {
+        memplan_error *e =
+            setup_error(d, MEMPLAN_E_CONFLICT, KEY_OFFLOAD_OPTIMIZER,
+                        "offload_optimizer 'cpu' with zero 0");
+        diag_hint(e, "add --zero 1, 2 or 3");
+    }
+}
+
+/* ---- number formats ---- */
+
+static void check_dtype(const struct run *r, enum setup_key key, bool none_ok,
+                        struct diag *d)
+{
+    if (!r->given[key])
+        return; /* follows from one that was given */
+    enum dtype t = (enum dtype)r->setup.v[key].n;
+    bool ok = t == DT_FP32 || t == DT_BF16 || t == DT_FP16
+              || (t == DT_NONE && none_ok)
+              || (key == KEY_OPTIMIZER_DTYPE && t != DT_NONE);
+    if (ok)
+        return;
+    memplan_error *e = setup_error(
+        d, t == DT_NONE ? MEMPLAN_E_CONFLICT : MEMPLAN_E_UNSUPPORTED, key,
+        t == DT_NONE ? "%s '%s' leaves nothing to train with"
+                     : "%s '%s' is not modelled yet",
+        setup_field(key)->key, dtype_name(t));
+    diag_hint(e, none_ok ? "use fp32, bf16, fp16 or none"
+                         : "use fp32, bf16 or fp16");
+}
+
+static void check_precision(const struct run *r, struct diag *d)
+{
+    check_dtype(r, KEY_PARAM_DTYPE, false, d);
+    check_dtype(r, KEY_GRAD_DTYPE, false, d);
+    check_dtype(r, KEY_REDUCE_DTYPE, false, d);
+    check_dtype(r, KEY_MASTER_DTYPE, true, d);
+    check_dtype(r, KEY_OPTIMIZER_DTYPE, r->optimizer == OPT_NONE, d);
+
+    memplan_error *e = NULL;
+    char buf[RESOLVE_TEXT_MAX];
+    const char *name = resolve_text(r, KEY_PRECISION, buf);
+    if (r->precision == PREC_FP8_MIXED && r->gpu.peak_fp8_flop_s <= 0) {
+        e = setup_error(d, MEMPLAN_E_CONFLICT, KEY_PRECISION,
+                        "precision '%s' on %s, which has no fp8", name,
+                        r->gpu.name);
+        diag_hint(e, "use --precision bf16-mixed, or --gpu h100-80gb");
+    } else if (r->precision == PREC_TF32 && r->gpu.peak_tf32_flop_s <= 0) {
+        e = setup_error(d, MEMPLAN_E_CONFLICT, KEY_PRECISION,
+                        "precision '%s' on %s, which has no tf32", name,
+                        r->gpu.name);
+        diag_hint(e, "use --precision fp32");
+    } else if (r->prec.autocast && r->engine == ENGINE_MEGATRON) {
+        e = setup_error(d, MEMPLAN_E_CONFLICT, KEY_PRECISION,
+                        "engine 'megatron' has no 32-bit weights under "
+                        "autocast");
+        diag_hint(e, "use --precision bf16-mixed or fp16-mixed");
+    }
+    if (r->given[KEY_FP8_RECIPE] && !r->prec.fp8) {
+        e = setup_error(d, MEMPLAN_E_CONFLICT, KEY_FP8_RECIPE,
+                        "fp8_recipe with precision '%s'", name);
+        diag_hint(e, "add --precision fp8-mixed");
+    }
+}
+
+/* ---- the model ---- */
+
+static void uneven(struct diag *d, enum setup_key key, uint64_t degree,
+                   uint64_t n, const char *what)
+{
+    memplan_error *e =
+        setup_error(d, MEMPLAN_E_CONFLICT, key,
+                    "%" PRIu64 " %s do not split over %s %" PRIu64, n, what,
+                    setup_field(key)->key, degree);
+    resolve_hint_divisors(e, n);
+}
+
+static void check_tp(const struct run *r, const struct spec *s, struct diag *d)
+{
+    uint64_t tp = r->tp;
+    if (tp == 1)
+        return;
+    if (s->heads % tp != 0) {
+        uneven(d, KEY_TP, tp, s->heads, "attention heads");
+        return; /* the rest would say the same again */
+    }
+    /* Megatron gives several ranks a copy of one key-value head. */
+    bool copied =
+        s->kv_heads > 0 && tp % s->kv_heads == 0 && resolve_is_megatron(r);
+    if (s->kv_heads % tp != 0 && !copied)
+        uneven(d, KEY_TP, tp, s->kv_heads, "key-value heads");
+    if (s->hidden % tp != 0)
+        uneven(d, KEY_TP, tp, s->hidden, "hidden channels");
+    if (s->ffn % tp != 0)
+        uneven(d, KEY_TP, tp, s->ffn, "feed-forward channels");
+    if (s->shared_ffn % tp != 0)
+        uneven(d, KEY_TP, tp, s->shared_ffn, "shared-expert channels");
+    if (r->vocab % tp == 0 || !resolve_is_megatron(r))
+        return;
+    memplan_error *e =
+        setup_error(d, MEMPLAN_E_CONFLICT, KEY_VOCAB_MULTIPLE,
+                    "vocabulary of %" PRIu64 " does not split over tp %" PRIu64,
+                    r->vocab, tp);
+    diag_hint(e, "use --vocab-multiple %" PRIu64 ", Megatron's own", 128 * tp);
+}
+
+static void check_experts(const struct run *r, const struct spec *s,
+                          struct diag *d)
+{
+    if (r->ep > 1 && s->experts == 0) {
+        memplan_error *e = setup_error(d, MEMPLAN_E_CONFLICT, KEY_EP,
+                                       "ep %" PRIu64 " for a model without "
+                                       "experts",
+                                       r->ep);
+        diag_hint(e, "leave ep out");
+    } else if (r->ep > 1 && s->experts % r->ep != 0) {
+        uneven(d, KEY_EP, r->ep, s->experts, "experts");
+    }
+}
+
+static void check_sequence(const struct run *r, const struct spec *s,
+                           struct diag *d)
+{
+    uint64_t limit =
+        s->max_positions > 0 ? s->max_positions : s->learned_positions;
+    memplan_error *e = NULL;
+    if (s->position == POS_LEARNED && limit > 0 && r->seq_len > limit) {
+        e = setup_error(d, MEMPLAN_E_CONFLICT, KEY_SEQ_LEN,
+                        "seq_len %" PRIu64 " is beyond the model's %" PRIu64
+                        " learned positions",
+                        r->seq_len, limit);
+        diag_hint(e, "use --seq-len %" PRIu64 " or less", limit);
+    }
+    /* A causal mask is balanced by giving each rank two chunks, one from
+     * either end. Sequence parallelism splits what is left over tp. */
+    uint64_t unit = r->cp > 1 ? 2 * r->cp : 1;
+    const char *what = "2 x cp";
+    enum setup_key key = KEY_CP;
+    bool tp_splits = r->tp > 1 && s->heads % r->tp == 0; /* else said above */
+    if (r->sequence_parallel && tp_splits) {
+        unit = r->cp > 1 ? 2 * r->cp * r->tp : r->tp;
+        what = r->cp > 1 ? "2 x cp x tp" : "tp, for sequence parallelism";
+        key = r->cp > 1 ? KEY_CP : KEY_TP;
+    }
+    if (r->seq_len % unit != 0) {
+        uint64_t below = r->seq_len / unit * unit;
+        e = setup_error(d, MEMPLAN_E_CONFLICT, key,
+                        "seq_len %" PRIu64 " is not a multiple of %" PRIu64
+                        " (%s)",
+                        r->seq_len, unit, what);
+        if (below > 0)
+            diag_hint(e, "use --seq-len %" PRIu64 " or %" PRIu64, below,
+                      below + unit);
+        else
+            diag_hint(e, "use --seq-len %" PRIu64, unit);
+    }
+    if (r->given[KEY_DECODER_SEQ_LEN]) {
+        e = setup_error(d, MEMPLAN_E_CONFLICT, KEY_DECODER_SEQ_LEN,
+                        "decoder_seq_len for a model with one stack");
+        diag_hint(e, "leave it out: seq_len is the decoder's");
+    }
+}
+
+/* ---- recomputation, kernels ---- */
+
+static void pointless(struct diag *d, enum setup_key key, const char *without,
+                      const char *hint)
+{
+    memplan_error *e = setup_error(d, MEMPLAN_E_CONFLICT, key, "%s without %s",
+                                   setup_field(key)->key, without);
+    diag_hint(e, "%s", hint);
+}
+
+static void check_modules(const struct run *r, const struct spec *s,
+                          struct diag *d)
+{
+    uint64_t sparse =
+        1u << REMOD_MOE | 1u << REMOD_MOE_ACT | 1u << REMOD_SHARED_EXPERTS;
+    memplan_error *e = NULL;
+    if (r->recompute_modules >> REMOD_MLA_UP_PROJ & 1) {
+        e = setup_error(d, MEMPLAN_E_CONFLICT, KEY_RECOMPUTE_MODULES,
+                        "recompute_modules 'mla_up_proj' for a model without "
+                        "multi-head latent attention");
+        diag_hint(e, "use core_attn, layernorm or mlp");
+    }
+    if (r->recompute_modules & sparse && s->experts == 0) {
+        e = setup_error(d, MEMPLAN_E_CONFLICT, KEY_RECOMPUTE_MODULES,
+                        "recompute_modules names experts, and the model has "
+                        "none");
+        diag_hint(e, "use core_attn, layernorm or mlp");
+    }
+}
+
+static void check_recompute(const struct run *r, const struct spec *s,
+                            struct diag *d)
+{
+    if (r->given[KEY_RECOMPUTE_MODULES] && r->recompute != RECOMP_SELECTIVE)
+        pointless(d, KEY_RECOMPUTE_MODULES, "recompute 'selective'",
+                  "add --recompute selective");
+    if (r->given[KEY_RECOMPUTE_LAYERS] && r->recompute == RECOMP_NONE)
+        pointless(d, KEY_RECOMPUTE_LAYERS, "recompute",
+                  "add --recompute full or selective");
+    if (r->given[KEY_RECOMPUTE_GRANULARITY] && r->recompute != RECOMP_FULL)
+        pointless(d, KEY_RECOMPUTE_GRANULARITY, "recompute 'full'",
+                  "add --recompute full");
+    check_modules(r, s, d);
+    if (r->recompute == RECOMP_NONE)
+        return;
+
+    uint64_t most = 0;
+    for (uint64_t i = 0; i < r->pp; i++)
+        most = max_u64(most, r->stage_layers[i]);
+    static const enum setup_key keys[] = { KEY_RECOMPUTE_LAYERS,
+                                           KEY_RECOMPUTE_GRANULARITY };
+    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
+        uint64_t n = r->setup.v[keys[i]].n;
+        if (!r->given[keys[i]] || n <= most)
+            continue;
+        memplan_error *e =
+            setup_error(d, MEMPLAN_E_CONFLICT, keys[i],
+                        "%s %" PRIu64 " with %" PRIu64 " layers per stage",
+                        setup_field(keys[i])->key, n, most);
+        diag_hint(e, "use %" PRIu64 " at most", most);
+    }
+}
+
+static void check_attention(const struct run *r, struct diag *d)
+{
+    bool old = r->gpu.arch == ARCH_VOLTA || r->gpu.arch == ARCH_TURING;
+    if (r->attention == ATTN_FLASH && old) {
+        memplan_error *e = setup_error(
+            d, MEMPLAN_E_CONFLICT, KEY_ATTENTION,
+            "attention 'flash' on %s, which FlashAttention does not support",
+            r->gpu.name);
+        diag_hint(e, "use --attention sdpa");
+    }
+}
+
+/* ---- adapters, training run ---- */
+
+static void check_lora(const struct run *r, struct diag *d)
+{
+    static const enum setup_key keys[] = {
+        KEY_LORA_TARGETS, KEY_LORA_FULL_MODULES, KEY_LORA_DTYPE,
+        KEY_BASE_DTYPE,   KEY_DOUBLE_QUANT,
+    };
+    if (r->lora_rank == 0) {
+        for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
+            if (r->given[keys[i]])
+                pointless(d, keys[i], "lora_rank", "add --lora-rank 16");
+        }
+        return;
+    }
+    bool framework = r->framework == FW_HF || r->framework == FW_DEEPSPEED
+                     || r->framework == FW_FSDP;
+    if (framework && resolve_is_hf(r))
+        return;
+    char buf[RESOLVE_TEXT_MAX];
+    enum setup_key what = framework ? KEY_IMPLEMENTATION : KEY_FRAMEWORK;
+    memplan_error *e =
+        setup_error(d, MEMPLAN_E_UNSUPPORTED, KEY_LORA_RANK,
+                    "lora_rank with %s '%s' is not modelled yet",
+                    setup_field(what)->key, resolve_text(r, what, buf));
+    diag_hint(e, "use --framework hf, deepspeed or fsdp");
+}
+
+static void check_params(const struct run *r, struct diag *d)
+{
+    if (!r->given[KEY_PARAMS])
+        return;
+    memplan_error *e = setup_error(d, MEMPLAN_E_CONFLICT, KEY_PARAMS,
+                                   "params beside a model, which has its own");
+    diag_hint(e, "leave one of the two out");
+}
+
+void resolve_check(const struct run *r, const struct spec *spec, struct diag *d)
+{
+    check_modelled(r, d);
+    check_split_layers(r, d);
+    check_zero(r, d);
+    check_offload(r, d);
+    check_precision(r, d);
+    check_tp(r, spec, d);
+    check_experts(r, spec, d);
+    check_sequence(r, spec, d);
+    check_recompute(r, spec, d);
+    check_attention(r, d);
+    check_lora(r, d);
+    check_params(r, d);
+}

@@ -1,0 +1,461 @@
+/*
+ * Owns how things are split: GPUs into tp, pp, cp and dp, states over ranks,
+ * layers over stages, a step's batch into passes. Every split must come out
+ * whole; when one does not, the hint names the values that would.
+ */
+#include "spec/resolve.h"
+
+#include "base/count.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/banned.h"
+
+enum { SHOWN_MAX = 12 }; /* values that a hint lists */
+
+/* ---- GPUs ---- */
+
+static uint64_t gcd(uint64_t a, uint64_t b)
+{
+    while (b != 0) {
+        uint64_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
+void resolve_hint_divisors(memplan_error *e, uint64_t n)
+{
+    uint64_t list[SHOWN_MAX] = { 1 };
+    size_t count = 1;
+    for (uint64_t i = 2; i <= n / i && count < SHOWN_MAX; i++) {
+        if (n % i == 0)
+            list[count++] = i;
+    }
+    for (size_t i = count; i-- > 0 && count < SHOWN_MAX;) {
+        if (n / list[i] != list[i]) /* the other of the pair */
+            list[count++] = n / list[i];
+    }
+    bool all = list[count - 1] == n;
+    diag_hint(e, "use %" PRIu64, list[0]);
+    for (size_t i = 1; i < count; i++)
+        str_append(e->hint, sizeof(e->hint), "%s%" PRIu64,
+                   all && i + 1 == count ? " or " : ", ", list[i]);
+    if (!all)
+        str_append(e->hint, sizeof(e->hint), " ...");
+}
+
+static const struct degree {
+    enum setup_key key;
+    const char *name;
+} degrees[] = { { KEY_TP, "tp" }, { KEY_PP, "pp" }, { KEY_CP, "cp" } };
+enum { DEGREES = sizeof(degrees) / sizeof(degrees[0]) };
+
+/* Blames the first degree with which the product no longer divides. */
+static void report_split(const struct run *r, struct diag *d)
+{
+    uint64_t group = r->tp * r->pp * r->cp;
+    if (group > r->gpus) {
+        enum setup_key key = r->given[KEY_GPUS] ? KEY_GPUS : KEY_TP;
+        memplan_error *e =
+            setup_error(d, MEMPLAN_E_CONFLICT, key,
+                        "tp %" PRIu64 " x pp %" PRIu64 " x cp %" PRIu64
+                        " needs %" PRIu64 " GPUs, and there are %" PRIu64,
+                        r->tp, r->pp, r->cp, group, r->gpus);
+        diag_hint(e,
+                  "use --gpus %" PRIu64 " or a multiple, or less of tp, pp "
+                  "and cp",
+                  group);
+        return;
+    }
+    uint64_t before = 1;
+    for (size_t i = 0; i < DEGREES; i++) {
+        uint64_t n = r->setup.v[degrees[i].key].n;
+        if (r->gpus % (before * n) == 0) {
+            before *= n;
+            continue;
+        }
+        memplan_error *e =
+            setup_error(d, MEMPLAN_E_CONFLICT, degrees[i].key,
+                        "%" PRIu64 " GPUs cannot be split into %s %" PRIu64,
+                        r->gpus, degrees[i].name, n);
+        if (before > 1)
+            str_append(e->message, sizeof(e->message),
+                       " beside a group of %" PRIu64, before);
+        resolve_hint_divisors(e, r->gpus / before);
+        return;
+    }
+}
+
+void resolve_gpus(struct run *r)
+{
+    r->gpus = resolve_count(r, KEY_GPUS, 1);
+    resolve_assume(r, KEY_GPUS, "1 GPU (--gpus)");
+    r->dp = r->gpus;
+}
+
+/* Without `gpus`: as many as the degrees need, at least one. */
+static uint64_t gpus_needed(const struct run *r)
+{
+    uint64_t dp = r->given[KEY_DP] ? r->setup.v[KEY_DP].n
+                                   : r->ep / gcd(r->ep, r->tp * r->cp);
+    return r->tp * r->pp * r->cp * dp;
+}
+
+static bool split_gpus(struct run *r, struct diag *d)
+{
+    uint64_t group = r->tp * r->pp * r->cp;
+    r->gpus = resolve_count(r, KEY_GPUS, gpus_needed(r));
+    if (r->gpus == 1)
+        resolve_assume(r, KEY_GPUS, "1 GPU (--gpus)");
+    else
+        resolve_assume(r, KEY_GPUS,
+                       "%" PRIu64 " GPUs, as the layout needs (--gpus)",
+                       r->gpus);
+    if (r->gpus % group != 0) {
+        report_split(r, d);
+        return false;
+    }
+    r->dp = r->gpus / group;
+    if (r->given[KEY_DP] && r->setup.v[KEY_DP].n != r->dp) {
+        memplan_error *e = setup_error(
+            d, MEMPLAN_E_CONFLICT, KEY_DP,
+            "dp %" PRIu64 " contradicts the rest: %" PRIu64
+            " GPUs / (tp %" PRIu64 " x pp %" PRIu64 " x cp %" PRIu64
+            ") make dp %" PRIu64,
+            r->setup.v[KEY_DP].n, r->gpus, r->tp, r->pp, r->cp, r->dp);
+        diag_hint(e, "leave dp out, or use --gpus %" PRIu64,
+                  r->setup.v[KEY_DP].n * group);
+        return false;
+    }
+    resolve_count(r, KEY_DP, r->dp);
+    if (r->tp > r->gpus_per_node)
+        resolve_note(r, KEY_TP,
+                     "tp %" PRIu64 " spans nodes of %" PRIu64 " GPUs: slow "
+                     "(--tp, --gpus-per-node)",
+                     r->tp, r->gpus_per_node);
+    return true;
+}
+
+/* ---- states over ranks ---- */
+
+/* Experts are spread over all ranks of a stage, tp included, because inside
+ * an expert there is no tensor parallelism (etp 1): Megatron's
+ * parallel_state.py, expert data parallel = tp cp dp / (etp ep). */
+static void shard_states(struct run *r, struct diag *d)
+{
+    uint64_t ranks = r->dp * r->cp;
+    uint64_t stage = ranks * r->tp;
+    if (stage % r->ep != 0) {
+        memplan_error *e =
+            setup_error(d, MEMPLAN_E_CONFLICT, KEY_EP,
+                        "ep %" PRIu64 " does not divide the %" PRIu64
+                        " ranks of a stage (tp x cp x dp)",
+                        r->ep, stage);
+        resolve_hint_divisors(e, stage);
+        return;
+    }
+    if (r->given[KEY_SHARD_DEGREE]) {
+        uint64_t n = r->setup.v[KEY_SHARD_DEGREE].n;
+        memplan_error *e = NULL;
+        if (r->zero == 0) {
+            e = setup_error(d, MEMPLAN_E_CONFLICT, KEY_SHARD_DEGREE,
+                            "shard_degree %" PRIu64 " with zero 0, which "
+                            "shards nothing",
+                            n);
+            diag_hint(e, "leave it out, or use --zero 1 or more");
+        } else if (ranks % n != 0) {
+            e = setup_error(d, MEMPLAN_E_CONFLICT, KEY_SHARD_DEGREE,
+                            "shard_degree %" PRIu64
+                            " does not divide the %" PRIu64
+                            " data-parallel ranks (dp x cp)",
+                            n, ranks);
+            resolve_hint_divisors(e, ranks);
+        }
+        if (e)
+            return;
+    }
+    if (r->zero == 0)
+        return;
+    r->shard = resolve_count(r, KEY_SHARD_DEGREE, ranks);
+    r->expert_shard = stage / r->ep;
+    if (r->given[KEY_SHARD_DEGREE])
+        r->expert_shard = min_u64(r->expert_shard, r->shard);
+}
+
+/* ---- layers over stages ---- */
+
+static bool check_stage_list(const struct run *r, const struct spec *spec,
+                             struct diag *d)
+{
+    const struct setup *s = &r->setup;
+    if (s->pipeline_count != r->pp) {
+        memplan_error *e =
+            setup_error(d, MEMPLAN_E_CONFLICT, KEY_PIPELINE_LAYERS,
+                        "pipeline_layers has %zu entries for pp %" PRIu64,
+                        s->pipeline_count, r->pp);
+        diag_hint(e, "give one number per stage, or use --pp %zu",
+                  s->pipeline_count);
+        return false;
+    }
+    uint64_t sum = 0;
+    for (size_t i = 0; i < s->pipeline_count; i++)
+        sum += s->pipeline_layers[i];
+    if (sum == spec->layers)
+        return true;
+    memplan_error *e = setup_error(d, MEMPLAN_E_CONFLICT, KEY_PIPELINE_LAYERS,
+                                   "pipeline_layers adds up to %" PRIu64
+                                   ", the model has %" PRIu64 " layers",
+                                   sum, spec->layers);
+    diag_hint(e, "make the numbers add up to %" PRIu64, spec->layers);
+    return false;
+}
+
+static bool check_even_stages(const struct run *r, const struct spec *spec,
+                              struct diag *d)
+{
+    uint64_t layers = spec->layers;
+    if (layers < r->pp) {
+        memplan_error *e = setup_error(d, MEMPLAN_E_CONFLICT, KEY_PP,
+                                       "pp %" PRIu64 " needs %" PRIu64
+                                       " layers, the model has %" PRIu64,
+                                       r->pp, r->pp, layers);
+        resolve_hint_divisors(e, layers);
+        return false;
+    }
+    if (layers % r->pp != 0) {
+        memplan_error *e = setup_error(
+            d, MEMPLAN_E_CONFLICT, KEY_PP,
+            "%" PRIu64 " layers do not split evenly over pp %" PRIu64, layers,
+            r->pp);
+        resolve_hint_divisors(e, layers);
+        str_append(e->hint, sizeof(e->hint), ", or give --pipeline-layers");
+        return false;
+    }
+    uint64_t stage = layers / r->pp;
+    if (r->vpp > 0 && stage % r->vpp != 0) {
+        memplan_error *e = setup_error(
+            d, MEMPLAN_E_CONFLICT, KEY_VPP,
+            "%" PRIu64 " layers per stage do not split over vpp %" PRIu64,
+            stage, r->vpp);
+        resolve_hint_divisors(e, stage);
+        return false;
+    }
+    return true;
+}
+
+static void split_layers(struct run *r, const struct spec *spec, struct diag *d)
+{
+    bool listed = r->given[KEY_PIPELINE_LAYERS];
+    bool good =
+        listed ? check_stage_list(r, spec, d) : check_even_stages(r, spec, d);
+    for (uint64_t i = 0; i < r->pp; i++) {
+        uint64_t n = listed && i < r->setup.pipeline_count
+                         ? r->setup.pipeline_layers[i]
+                         : spec->layers / r->pp;
+        r->stage_layers[i] = (uint16_t)min_u64(n, UINT16_MAX);
+    }
+    if (!good || listed)
+        return;
+    memcpy(r->setup.pipeline_layers, r->stage_layers,
+           r->pp * sizeof(r->stage_layers[0]));
+    r->setup.pipeline_count = (size_t)r->pp;
+    resolve_count(r, KEY_PIPELINE_LAYERS, r->pp);
+}
+
+static void resolve_schedule(struct run *r, struct diag *d)
+{
+    enum schedule usual = r->vpp > 1 ? SCHED_INTERLEAVED : SCHED_1F1B;
+    r->schedule = (enum schedule)resolve_count(r, KEY_SCHEDULE, usual);
+    memplan_error *e = NULL;
+    if (r->vpp > 1 && r->pp == 1) {
+        e = setup_error(d, MEMPLAN_E_CONFLICT, KEY_VPP,
+                        "vpp %" PRIu64 " without pipeline stages", r->vpp);
+        diag_hint(e, "add --pp 2 or more, or leave vpp out");
+    } else if (r->schedule == SCHED_INTERLEAVED && r->vpp == 1) {
+        e = setup_error(d, MEMPLAN_E_CONFLICT, KEY_SCHEDULE,
+                        "schedule 'interleaved' with one chunk per stage");
+        diag_hint(e, "add --vpp 2 or more, or use --schedule 1f1b");
+    } else if (r->vpp > 1
+               && (r->schedule == SCHED_1F1B || r->schedule == SCHED_GPIPE)) {
+        char buf[RESOLVE_TEXT_MAX];
+        e = setup_error(d, MEMPLAN_E_CONFLICT, KEY_VPP,
+                        "vpp %" PRIu64 " with schedule '%s', which has no "
+                        "chunks",
+                        r->vpp, resolve_text(r, KEY_SCHEDULE, buf));
+        diag_hint(e, "use --schedule interleaved, or leave vpp out");
+    }
+}
+
+/* ---- a step's batch ---- */
+
+static void report_batch(const struct run *r, uint64_t unit, const char *what,
+                         struct diag *d)
+{
+    uint64_t given = r->global_batch;
+    uint64_t below = given / unit * unit;
+    memplan_error *e = setup_error(d, MEMPLAN_E_CONFLICT, KEY_GLOBAL_BATCH,
+                                   "global_batch %" PRIu64
+                                   " is not a multiple of %s = %" PRIu64,
+                                   given, what, unit);
+    if (below > 0)
+        diag_hint(e, "use %" PRIu64 " or %" PRIu64, below, below + unit);
+    else
+        diag_hint(e, "use %" PRIu64 ", or fewer data-parallel ranks", unit);
+}
+
+static void check_batch_product(const struct run *r, struct diag *d)
+{
+    uint64_t product = r->micro_batch * r->grad_accum * r->dp;
+    if (product == r->global_batch)
+        return;
+    memplan_error *e = setup_error(
+        d, MEMPLAN_E_CONFLICT, KEY_GLOBAL_BATCH,
+        "global_batch %" PRIu64 " is not micro_batch %" PRIu64
+        " x grad_accum %" PRIu64 " x dp %" PRIu64 " = %" PRIu64,
+        r->global_batch, r->micro_batch, r->grad_accum, r->dp, product);
+    diag_hint(e, "leave one of the three out, or use --global-batch %" PRIu64,
+              product);
+}
+
+/* Two of three imply the third; with global_batch alone micro_batch is 1. */
+static void batch_from_global(struct run *r, struct diag *d)
+{
+    r->global_batch = r->setup.v[KEY_GLOBAL_BATCH].n;
+    bool accum_given = r->given[KEY_GRAD_ACCUM];
+    if (accum_given && !r->given[KEY_MICRO_BATCH]) {
+        r->grad_accum = r->setup.v[KEY_GRAD_ACCUM].n;
+        uint64_t unit = r->grad_accum * r->dp;
+        if (r->global_batch % unit != 0) {
+            report_batch(r, unit, "grad_accum x dp", d);
+            return;
+        }
+        r->micro_batch =
+            resolve_count(r, KEY_MICRO_BATCH, r->global_batch / unit);
+        return;
+    }
+    r->micro_batch = resolve_count(r, KEY_MICRO_BATCH, 1);
+    if (accum_given) {
+        r->grad_accum = r->setup.v[KEY_GRAD_ACCUM].n;
+        check_batch_product(r, d);
+        return;
+    }
+    uint64_t unit = r->micro_batch * r->dp;
+    if (r->global_batch % unit != 0) {
+        report_batch(r, unit, "micro_batch x dp", d);
+        return;
+    }
+    r->grad_accum = resolve_count(r, KEY_GRAD_ACCUM, r->global_batch / unit);
+}
+
+static void split_batch(struct run *r, struct diag *d)
+{
+    bool global = r->given[KEY_GLOBAL_BATCH];
+    if (global) {
+        batch_from_global(r, d);
+    } else {
+        uint64_t least = r->vpp > 1 ? r->pp : 1;
+        r->micro_batch = resolve_count(r, KEY_MICRO_BATCH, 1);
+        r->grad_accum = resolve_count(r, KEY_GRAD_ACCUM, least);
+        r->global_batch = resolve_count(r, KEY_GLOBAL_BATCH,
+                                        r->micro_batch * r->grad_accum * r->dp);
+    }
+    if (!global || !r->given[KEY_GRAD_ACCUM])
+        resolve_assume(r, KEY_MICRO_BATCH,
+                       "micro-batch %" PRIu64 " (--micro-batch)",
+                       r->micro_batch);
+    if (r->pp > 1 && !global)
+        resolve_assume(r, KEY_GRAD_ACCUM,
+                       "%" PRIu64 " micro-batch%s a step through %" PRIu64
+                       " pipeline stages (--grad-accum, --global-batch)",
+                       r->grad_accum, r->grad_accum > 1 ? "es" : "", r->pp);
+    /* Megatron's interleaved schedule walks micro-batches in groups of pp and
+     * refuses a rest (pipeline_parallel/schedules.py). */
+    if (r->schedule != SCHED_INTERLEAVED || r->vpp == 1
+        || r->grad_accum % r->pp == 0)
+        return;
+    memplan_error *e = setup_error(d, MEMPLAN_E_CONFLICT, KEY_GRAD_ACCUM,
+                                   "schedule 'interleaved' cannot run %" PRIu64
+                                   " micro-batches through pp %" PRIu64,
+                                   r->grad_accum, r->pp);
+    diag_hint(e, "use a multiple of %" PRIu64 ", such as --grad-accum %" PRIu64,
+              r->pp, div_up(r->grad_accum, r->pp) * r->pp);
+}
+
+/* ---- sequence, vocabulary ---- */
+
+enum {
+    SEQ_LEN_CAP = 4096,     /* longer only when asked for */
+    SEQ_LEN_UNKNOWN = 2048, /* when the model's file names no limit */
+    VOCAB_MULTIPLE = 128    /* Megatron's --make-vocab-size-divisible-by */
+};
+
+static void resolve_sequence(struct run *r, const struct spec *spec)
+{
+    uint64_t limit = spec->max_positions;
+    uint64_t usual = limit > 0 ? min_u64(limit, SEQ_LEN_CAP) : SEQ_LEN_UNKNOWN;
+    r->seq_len = resolve_count(r, KEY_SEQ_LEN, usual);
+    if (limit == 0)
+        resolve_assume(r, KEY_SEQ_LEN,
+                       "sequence length %" PRIu64 ", as the model names no "
+                       "limit (--seq-len)",
+                       r->seq_len);
+    else
+        resolve_assume(r, KEY_SEQ_LEN,
+                       "sequence length %" PRIu64 ", %s "
+                       "(--seq-len)",
+                       r->seq_len,
+                       limit <= SEQ_LEN_CAP ? "the model's limit"
+                                            : "less than the model's limit");
+    if (limit > 0 && r->seq_len > limit && spec->position != POS_LEARNED)
+        resolve_note(r, KEY_SEQ_LEN,
+                     "sequence length %" PRIu64
+                     " is beyond the model's %" PRIu64 " (--seq-len)",
+                     r->seq_len, limit);
+
+    bool usual_sp =
+        r->tp > 1
+        && (r->engine == ENGINE_MEGATRON || r->impl == IMPL_TORCHTITAN);
+    r->sequence_parallel = resolve_bool(r, KEY_SEQUENCE_PARALLEL, usual_sp);
+    if (usual_sp)
+        resolve_assume(r, KEY_SEQUENCE_PARALLEL,
+                       "sequence parallelism beside tp "
+                       "(--sequence-parallel)");
+    if (r->tp == 1) { /* Megatron turns it off as well */
+        r->sequence_parallel = false;
+        r->setup.v[KEY_SEQUENCE_PARALLEL].n = 0;
+    }
+}
+
+static void resolve_vocab(struct run *r, const struct spec *spec)
+{
+    uint64_t usual = resolve_is_megatron(r) ? VOCAB_MULTIPLE * r->tp : 1;
+    uint64_t multiple = resolve_count(r, KEY_VOCAB_MULTIPLE, usual);
+    r->vocab = div_up(spec->vocab, multiple) * multiple;
+    if (r->vocab != spec->vocab)
+        resolve_assume(r, KEY_VOCAB_MULTIPLE,
+                       "vocabulary padded from %" PRIu64 " to %" PRIu64
+                       " (--vocab-multiple)",
+                       spec->vocab, r->vocab);
+}
+
+void resolve_layout(struct run *r, const struct spec *spec, struct diag *d)
+{
+    r->tp = resolve_count(r, KEY_TP, 1);
+    r->pp = resolve_count(r, KEY_PP, 1);
+    r->vpp = resolve_count(r, KEY_VPP, 1);
+    r->cp = resolve_count(r, KEY_CP, 1);
+    r->ep = resolve_count(r, KEY_EP, 1);
+    r->etp = resolve_count(r, KEY_ETP, 1);
+    resolve_sequence(r, spec);
+    resolve_vocab(r, spec);
+    bool split = split_gpus(r, d);
+    resolve_schedule(r, d);
+    split_layers(r, spec, d);
+    if (!split)
+        return;
+    shard_states(r, d);
+    split_batch(r, d);
+}

@@ -1,0 +1,603 @@
+/*
+ * Owns the user's keys: their table, reading a value from text, writing it
+ * back, and setup files. Knows one key at a time; what keys mean together is
+ * the business of setup_resolve().
+ */
+#include "spec/setup.h"
+
+#include "base/unit.h"
+#include "json/json.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include "base/banned.h"
+
+/* ---- the table ---- */
+
+static const memplan_field fields[KEY_COUNT] = {
+#define KEY(id, key, type, choices, default_text, min, max, group, doc, ph)    \
+    [KEY_##id] = {                                                             \
+        key, MEMPLAN_TYPE_##type, choices, default_text, group, doc, ph        \
+    },
+#include "spec/setup.def"
+#undef KEY
+};
+
+static const struct bounds {
+    double min, max; /* both allowed */
+} bounds[KEY_COUNT] = {
+#define KEY(id, key, type, choices, default_text, min, max, group, doc, ph)    \
+    [KEY_##id] = { min, max },
+#include "spec/setup.def"
+#undef KEY
+};
+
+const memplan_field *setup_field(size_t key)
+{
+    return key < KEY_COUNT ? &fields[key] : NULL;
+}
+
+enum setup_key setup_find_key(struct str key)
+{
+    for (int k = 0; k < KEY_COUNT; k++) {
+        if (str_same_name(key, str_of(fields[k].key)))
+            return (enum setup_key)k;
+    }
+    return KEY_COUNT;
+}
+
+/* ---- choices ---- */
+
+struct str choice_word(const char *choices, size_t index)
+{
+    struct str rest = str_of(choices);
+    struct str word = str_cut(rest, ' ', &rest);
+    for (size_t i = 0; i < index && word.n > 0; i++)
+        word = str_cut(rest, ' ', &rest);
+    return word;
+}
+
+static const char *const dtype_names[DTYPE_COUNT] = {
+#define DTYPE_NAME(id, text) [id] = text,
+    DTYPE_MAP(DTYPE_NAME)
+#undef DTYPE_NAME
+};
+
+const char *dtype_name(enum dtype t)
+{
+    return (unsigned)t < DTYPE_COUNT ? dtype_names[t] : "";
+}
+
+uint64_t dtype_size(enum dtype t)
+{
+    switch (t) {
+    case DT_FP32:
+    case DT_INT32: return 4;
+    case DT_BF16:
+    case DT_FP16: return 2;
+    case DT_FP8:
+    case DT_INT8:
+    case DT_BOOL: return 1;
+    case DT_INT64: return 8;
+    case DT_NONE:
+    case DT_NF4:
+    case DT_FP4:
+    case DT_INT4:
+    case DTYPE_COUNT: return 0;
+    }
+    return 0;
+}
+
+uint64_t dtype_bytes_of(enum dtype t, uint64_t elems)
+{
+    if (t == DT_NF4 || t == DT_FP4 || t == DT_INT4)
+        return elems / 2 + elems % 2;
+    return dtype_size(t) * elems;
+}
+
+/* Keys whose words are dtypes: they store the enum, so that two keys with
+ * different lists of words mean the same by the same number. */
+static bool is_dtype_key(enum setup_key key)
+{
+    return key == KEY_PARAM_DTYPE || key == KEY_GRAD_DTYPE
+           || key == KEY_REDUCE_DTYPE || key == KEY_MASTER_DTYPE
+           || key == KEY_OPTIMIZER_DTYPE || key == KEY_LORA_DTYPE
+           || key == KEY_BASE_DTYPE;
+}
+
+static uint64_t dtype_of(struct str word)
+{
+    uint64_t t = 0;
+    while (t < DTYPE_COUNT && !str_is(word, dtype_names[t]))
+        t++;
+    return t;
+}
+
+/* ---- errors ---- */
+
+memplan_error *setup_error(struct diag *d, memplan_status status,
+                           enum setup_key key, const char *format, ...)
+{
+    memplan_error *e = diag_add(d, status, "%s", "");
+    va_list args;
+    va_start(args, format);
+    str_vformat(e->message, sizeof(e->message), format, args);
+    va_end(args);
+    if ((unsigned)key < KEY_COUNT)
+        str_format(e->key, sizeof(e->key), "%s", fields[key].key);
+    return e;
+}
+
+enum { QUOTED_MAX = 40 }; /* bytes of a bad value that a message repeats */
+
+/* For %.*s. */
+static int quoted(struct str s)
+{
+    return (int)(s.n < QUOTED_MAX ? s.n : QUOTED_MAX);
+}
+
+/* "one of a, b, c", as far as it fits. */
+static void hint_words(memplan_error *e, const char *choices)
+{
+    diag_hint(e, "%s", "use one of ");
+    struct str word = choice_word(choices, 0);
+    for (size_t i = 1; word.n > 0; i++) {
+        struct str next = choice_word(choices, i);
+        str_append(e->hint, sizeof(e->hint), "%.*s%s", (int)word.n, word.p,
+                   next.n > 0 ? ", " : "");
+        word = next;
+    }
+}
+
+static memplan_error *bad_choice(struct diag *d, enum setup_key key,
+                                 struct str value)
+{
+    const char *choices = fields[key].choices;
+    struct str best = { "", 0 };
+    unsigned least = UINT32_MAX;
+    struct str word = choice_word(choices, 0);
+    for (size_t i = 1; word.n > 0; i++) {
+        unsigned distance = str_distance(value, word);
+        if (distance < least) {
+            least = distance;
+            best = word;
+        }
+        word = choice_word(choices, i);
+    }
+
+    memplan_error *e =
+        setup_error(d, MEMPLAN_E_UNKNOWN, key, "unknown %s '%.*s'",
+                    fields[key].key, quoted(value), value.p);
+    if (str_near(value, best, least))
+        diag_hint(e, "did you mean '%.*s'?", (int)best.n, best.p);
+    else
+        hint_words(e, choices);
+    return e;
+}
+
+static memplan_error *bad_gpu(struct diag *d, struct str value)
+{
+    memplan_error *e =
+        setup_error(d, MEMPLAN_E_UNKNOWN, KEY_GPU, "unknown GPU '%.*s'",
+                    quoted(value), value.p);
+    const struct gpu *near = gpu_nearest(value.p, value.n);
+    if (near)
+        diag_hint(e, "did you mean '%s'? 'memplan gpus' lists them all",
+                  near->name);
+    else
+        diag_hint(e, "'memplan gpus' lists them all; gpu_memory and "
+                     "peak_flops describe one that is not there");
+    return e;
+}
+
+static memplan_error *bad_key(struct diag *d, struct str key)
+{
+    int best = 0;
+    unsigned least = UINT32_MAX;
+    for (int k = 0; k < KEY_COUNT; k++) {
+        unsigned distance = str_distance(key, str_of(fields[k].key));
+        if (distance < least) {
+            least = distance;
+            best = k;
+        }
+    }
+    memplan_error *e = setup_error(d, MEMPLAN_E_UNKNOWN, KEY_COUNT,
+                                   "unknown key '%.*s'", quoted(key), key.p);
+    str_format(e->key, sizeof(e->key), "%.*s", quoted(key), key.p);
+    if (str_near(key, str_of(fields[best].key), least))
+        diag_hint(e, "did you mean '%s'?", fields[best].key);
+    else
+        diag_hint(e, "'memplan help setup' lists the keys; names that begin "
+                     "with 'x-' are free for notes");
+    return e;
+}
+
+/* What a type wants, and an example. */
+static const struct wanted {
+    const char *what, *example;
+} wanted[] = {
+    [MEMPLAN_TYPE_COUNT] = { "a whole number", "such as 64, 8k, 13B or 1.4T" },
+    [MEMPLAN_TYPE_BYTES] = { "a size", "such as 80GiB, 24GB or 25MiB" },
+    [MEMPLAN_TYPE_REAL] = { "a number", "such as 0.45, 45% or 1e24" },
+    [MEMPLAN_TYPE_BOOL] = { "true or false", "write true or false" },
+    [MEMPLAN_TYPE_CHOICE] = { "a word", "" },
+    [MEMPLAN_TYPE_LIST] = { "a list", "separate entries by commas: 7,8,8,7" },
+    [MEMPLAN_TYPE_NAME] = { "a name", "" },
+};
+
+static memplan_error *bad_form(struct diag *d, enum setup_key key,
+                               struct str value)
+{
+    const struct wanted *w = &wanted[fields[key].type];
+    memplan_error *e =
+        setup_error(d, MEMPLAN_E_ARG, key, "'%s' takes %s, not '%.*s'",
+                    fields[key].key, w->what, quoted(value), value.p);
+    if (fields[key].choices[0] != '\0')
+        hint_words(e, fields[key].choices);
+    else
+        diag_hint(e, "%s", w->example);
+    return e;
+}
+
+static memplan_error *bad_range(struct diag *d, enum setup_key key,
+                                struct str value)
+{
+    char low[UNIT_TEXT_MAX], high[UNIT_TEXT_MAX];
+    memplan_error *e =
+        setup_error(d, MEMPLAN_E_RANGE, key, "'%s' is %.*s, out of range",
+                    fields[key].key, quoted(value), value.p);
+    diag_hint(e, "use %s to %s", unit_format_double(low, bounds[key].min),
+              unit_format_double(high, bounds[key].max));
+    return e;
+}
+
+/* ---- one value ---- */
+
+static bool in_bounds(enum setup_key key, double x)
+{
+    return x >= bounds[key].min && x <= bounds[key].max;
+}
+
+/* Readers below store on success and return NULL, else the error. */
+
+static memplan_error *read_whole(uint64_t *out, enum setup_key key,
+                                 struct str value, struct diag *d)
+{
+    uint64_t n = 0;
+    enum unit_result got = fields[key].type == MEMPLAN_TYPE_BYTES
+                               ? unit_parse_bytes(value, &n)
+                               : unit_parse_count(value, &n);
+    if (got == UNIT_BAD)
+        return bad_form(d, key, value);
+    if (got == UNIT_RANGE || !in_bounds(key, (double)n))
+        return bad_range(d, key, value);
+    *out = n;
+    return NULL;
+}
+
+static memplan_error *read_real(double *out, enum setup_key key,
+                                struct str value, struct diag *d)
+{
+    double x = 0;
+    enum unit_result got = unit_parse_real(value, &x);
+    if (got == UNIT_BAD)
+        return bad_form(d, key, value);
+    if (got == UNIT_RANGE || !in_bounds(key, x))
+        return bad_range(d, key, value);
+    *out = x;
+    return NULL;
+}
+
+static memplan_error *read_bool(uint64_t *out, enum setup_key key,
+                                struct str value, struct diag *d)
+{
+    static const char words[] = "false true no yes off on 0 1";
+    for (uint64_t i = 0; i < 8; i++) {
+        if (str_same_name(value, choice_word(words, i))) {
+            *out = i % 2;
+            return NULL;
+        }
+    }
+    return bad_form(d, key, value);
+}
+
+static memplan_error *read_choice(uint64_t *out, enum setup_key key,
+                                  struct str value, struct diag *d)
+{
+    if (value.n == 0)
+        return bad_form(d, key, value);
+    struct str word = choice_word(fields[key].choices, 0);
+    for (size_t i = 0; word.n > 0;) {
+        if (str_same_name(value, word)) {
+            *out = is_dtype_key(key) ? dtype_of(word) : i;
+            return NULL;
+        }
+        word = choice_word(fields[key].choices, ++i);
+    }
+    return bad_choice(d, key, value);
+}
+
+static memplan_error *read_gpu(uint64_t *out, struct str value, struct diag *d)
+{
+    const struct gpu *gpu = gpu_find(value.p, value.n);
+    if (!gpu)
+        return bad_gpu(d, value);
+    *out = (uint64_t)(gpu - gpu_at(0));
+    return NULL;
+}
+
+/* A list as it grows, apart from the setup until all of it is good. */
+struct list {
+    uint64_t bits;
+    uint16_t number[SETUP_LIST_MAX];
+    size_t count;
+};
+
+static memplan_error *list_add(struct list *list, enum setup_key key,
+                               struct str entry, struct diag *d)
+{
+    uint64_t n = 0;
+    memplan_error *e = NULL;
+    if (fields[key].choices[0] != '\0') {
+        e = read_choice(&n, key, entry, d);
+        if (!e)
+            list->bits |= UINT64_C(1) << n;
+        return e;
+    }
+    e = read_whole(&n, key, entry, d);
+    if (e)
+        return e;
+    if (list->count == SETUP_LIST_MAX) {
+        e = setup_error(d, MEMPLAN_E_RANGE, key, "'%s' has too many entries",
+                        fields[key].key);
+        diag_hint(e, "use %d at most", SETUP_LIST_MAX);
+        return e;
+    }
+    list->number[list->count++] = (uint16_t)n;
+    return NULL;
+}
+
+static void list_store(struct setup *s, enum setup_key key,
+                       const struct list *list)
+{
+    if (key == KEY_PIPELINE_LAYERS) {
+        memcpy(s->pipeline_layers, list->number,
+               list->count * sizeof(list->number[0]));
+        s->pipeline_count = list->count;
+        s->v[key].n = list->count;
+    } else {
+        s->v[key].n = list->bits;
+    }
+    s->set[key] = true;
+}
+
+static memplan_error *read_list(struct setup *s, enum setup_key key,
+                                struct str value, struct diag *d)
+{
+    struct list list = { .count = 0 };
+    struct str rest = value;
+    do {
+        bool more = memchr(rest.p, ',', rest.n) != NULL;
+        struct str entry = str_trim(str_cut(rest, ',', &rest));
+        memplan_error *e = list_add(&list, key, entry, d);
+        if (e)
+            return e;
+        if (!more)
+            break;
+    } while (true);
+    list_store(s, key, &list);
+    return NULL;
+}
+
+static memplan_error *read_value(struct setup *s, enum setup_key key,
+                                 struct str value, struct diag *d)
+{
+    value = str_trim(value);
+    union setup_value v = { 0 };
+    memplan_error *e = NULL;
+    switch (fields[key].type) {
+    case MEMPLAN_TYPE_COUNT:
+    case MEMPLAN_TYPE_BYTES: e = read_whole(&v.n, key, value, d); break;
+    case MEMPLAN_TYPE_REAL: e = read_real(&v.x, key, value, d); break;
+    case MEMPLAN_TYPE_BOOL: e = read_bool(&v.n, key, value, d); break;
+    case MEMPLAN_TYPE_CHOICE: e = read_choice(&v.n, key, value, d); break;
+    case MEMPLAN_TYPE_LIST:
+        return value.n > 0 ? read_list(s, key, value, d)
+                           : bad_form(d, key, value);
+    case MEMPLAN_TYPE_NAME: e = read_gpu(&v.n, value, d); break;
+    }
+    if (e)
+        return e;
+    s->v[key] = v;
+    s->set[key] = true;
+    return NULL;
+}
+
+memplan_status setup_set(struct setup *s, struct str key, struct str value,
+                         struct diag *d)
+{
+    enum setup_key k = setup_find_key(key);
+    memplan_error *e =
+        k == KEY_COUNT ? bad_key(d, key) : read_value(s, k, value, d);
+    return e ? e->status : MEMPLAN_OK;
+}
+
+/* ---- back to text ---- */
+
+static const char *list_text(const struct setup *s, enum setup_key key,
+                             char *buf, size_t size)
+{
+    if (size == 0)
+        return "";
+    buf[0] = '\0';
+    if (key == KEY_PIPELINE_LAYERS) {
+        for (size_t i = 0; i < s->pipeline_count; i++)
+            str_append(buf, size, i > 0 ? ",%u" : "%u",
+                       (unsigned)s->pipeline_layers[i]);
+        return buf;
+    }
+    for (size_t i = 0; i < 64; i++) {
+        struct str word = choice_word(fields[key].choices, i);
+        if (word.n == 0)
+            break;
+        if (s->v[key].n >> i & 1)
+            str_append(buf, size, buf[0] ? ",%.*s" : "%.*s", (int)word.n,
+                       word.p);
+    }
+    return buf;
+}
+
+const char *setup_value_text(const struct setup *s, enum setup_key key,
+                             char *buf, size_t size)
+{
+    if ((unsigned)key >= KEY_COUNT || !s->set[key])
+        return "";
+    union setup_value v = s->v[key];
+    char number[UNIT_TEXT_MAX];
+    switch (fields[key].type) {
+    case MEMPLAN_TYPE_COUNT:
+    case MEMPLAN_TYPE_BYTES: str_format(buf, size, "%" PRIu64, v.n); return buf;
+    case MEMPLAN_TYPE_REAL:
+        str_format(buf, size, "%s", unit_format_double(number, v.x));
+        return buf;
+    case MEMPLAN_TYPE_BOOL: return v.n ? "true" : "false";
+    case MEMPLAN_TYPE_CHOICE: {
+        if (is_dtype_key(key))
+            return dtype_name((enum dtype)v.n);
+        struct str word = choice_word(fields[key].choices, (size_t)v.n);
+        str_format(buf, size, "%.*s", (int)word.n, word.p);
+        return buf;
+    }
+    case MEMPLAN_TYPE_LIST: return list_text(s, key, buf, size);
+    case MEMPLAN_TYPE_NAME: {
+        const struct gpu *gpu = gpu_at((size_t)v.n);
+        return gpu ? gpu->name : "";
+    }
+    }
+    return "";
+}
+
+/* ---- setup files ---- */
+
+static bool is_free_key(struct str key)
+{
+    return str_is(key, "source") || str_is(key, "notes")
+           || (key.n >= 2 && key.p[0] == 'x' && key.p[1] == '-');
+}
+
+/* A number as it stands in the text: 64-bit integers keep all their digits. */
+static struct str number_text(const struct json *value, const char *text,
+                              size_t len)
+{
+    struct str s = { text + value->offset, 0 };
+    while (value->offset + s.n < len
+           && memchr("+-.0123456789eE", s.p[s.n], 15) != NULL)
+        s.n++;
+    return s;
+}
+
+/* The value's text; false when its kind cannot be one of this key's. */
+static bool scalar_text(struct str *out, const struct json *value,
+                        memplan_type type, const char *text, size_t len)
+{
+    switch (value->kind) {
+    case JSON_STRING: *out = value->text; return true;
+    case JSON_NUMBER:
+        *out = number_text(value, text, len);
+        return type != MEMPLAN_TYPE_CHOICE && type != MEMPLAN_TYPE_NAME;
+    case JSON_BOOL:
+        *out = value->truth ? STR("true") : STR("false");
+        return type == MEMPLAN_TYPE_BOOL;
+    case JSON_NULL:
+    case JSON_ARRAY:
+    case JSON_OBJECT: return false;
+    }
+    return false;
+}
+
+static memplan_error *bad_kind(struct diag *d, enum setup_key key,
+                               const struct json *value)
+{
+    const struct wanted *w = &wanted[fields[key].type];
+    memplan_error *e =
+        setup_error(d, MEMPLAN_E_ARG, key, "'%s' takes %s, not %s",
+                    fields[key].key, w->what, json_kind_name(value->kind));
+    if (fields[key].choices[0] != '\0')
+        hint_words(e, fields[key].choices);
+    else
+        diag_hint(e, "%s", w->example);
+    return e;
+}
+
+struct source {
+    const char *text;
+    size_t len;
+    struct diag *d;
+};
+
+/* An array for a list. Stores all or nothing; *at is the entry at fault. */
+static memplan_error *member_array(struct setup *s, enum setup_key key,
+                                   const struct json *array,
+                                   const struct json **at, struct source src)
+{
+    struct list list = { .count = 0 };
+    for (const struct json *v = array->child; v; v = v->next) {
+        struct str entry;
+        *at = v;
+        if (!scalar_text(&entry, v, MEMPLAN_TYPE_LIST, src.text, src.len))
+            return bad_kind(src.d, key, v);
+        memplan_error *e = list_add(&list, key, entry, src.d);
+        if (e)
+            return e;
+    }
+    if (list.count == 0 && list.bits == 0) {
+        *at = array;
+        return bad_form(src.d, key, STR("[]"));
+    }
+    list_store(s, key, &list);
+    return NULL;
+}
+
+static void read_member(struct setup *s, const struct json *value,
+                        struct source src)
+{
+    if (is_free_key(value->key))
+        return;
+    const struct json *at = value;
+    memplan_error *e = NULL;
+    enum setup_key key = setup_find_key(value->key);
+    if (key == KEY_COUNT || !str_is(value->key, fields[key].key)) {
+        e = bad_key(src.d, value->key);
+    } else if (value->kind == JSON_NULL) {
+        s->set[key] = false;
+    } else if (value->kind == JSON_ARRAY
+               && fields[key].type == MEMPLAN_TYPE_LIST) {
+        e = member_array(s, key, value, &at, src);
+    } else {
+        struct str text;
+        e = scalar_text(&text, value, fields[key].type, src.text, src.len)
+                ? read_value(s, key, text, src.d)
+                : bad_kind(src.d, key, value);
+    }
+    if (e)
+        json_locate(e, src.text, src.len, at);
+}
+
+memplan_status setup_parse(struct setup *s, const struct json *root,
+                           const char *text, size_t len, struct diag *d)
+{
+    if (root->kind != JSON_OBJECT) {
+        memplan_error *e =
+            diag_add(d, MEMPLAN_E_SCHEMA, "a setup is an object, not %s",
+                     json_kind_name(root->kind));
+        diag_hint(e, "write {\"gpus\": 64, \"zero\": 3}");
+        json_locate(e, text, len, root);
+        return d->status;
+    }
+    struct source src = { text, len, d };
+    for (const struct json *v = root->child; v; v = v->next)
+        read_member(s, v, src);
+    return d->status;
+}

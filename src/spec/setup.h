@@ -1,0 +1,350 @@
+/*
+ * What the user wants to run the model with. `struct setup` is the user's
+ * keys, still apart from any model; setup_resolve() turns it into a `struct
+ * run`: typed, defaulted, checked against the model and the GPU.
+ * setup.def holds one row a key; every other list of keys is made from it.
+ */
+#ifndef MEMPLAN_SPEC_SETUP_H
+#define MEMPLAN_SPEC_SETUP_H
+
+#include "base/arena.h"
+#include "base/diag.h"
+#include "data/gpu.h"
+#include "spec/spec.h"
+
+/* ---- choices: enum and text from one list ---- */
+
+#define FRAMEWORK_MAP(X)                                                       \
+    X(FW_HF, "hf")                                                             \
+    X(FW_DEEPSPEED, "deepspeed")                                               \
+    X(FW_FSDP, "fsdp")                                                         \
+    X(FW_TORCHTITAN, "torchtitan")                                             \
+    X(FW_MEGATRON, "megatron")                                                 \
+    X(FW_MEGATRON_DEEPSPEED, "megatron-deepspeed")                             \
+    X(FW_TORCHTUNE, "torchtune")                                               \
+    X(FW_NEMO, "nemo")
+
+#define IMPLEMENTATION_MAP(X)                                                  \
+    X(IMPL_HF, "hf")                                                           \
+    X(IMPL_HF_LIGER, "hf-liger")                                               \
+    X(IMPL_MEGATRON, "megatron")                                               \
+    X(IMPL_MEGATRON_LOCAL, "megatron-local")                                   \
+    X(IMPL_TORCHTITAN, "torchtitan")                                           \
+    X(IMPL_TORCHTUNE, "torchtune")                                             \
+    X(IMPL_LITGPT, "litgpt")                                                   \
+    X(IMPL_PAPER, "paper")
+
+#define ENGINE_MAP(X)                                                          \
+    X(ENGINE_DDP, "ddp")                                                       \
+    X(ENGINE_DEEPSPEED, "deepspeed")                                           \
+    X(ENGINE_FSDP, "fsdp")                                                     \
+    X(ENGINE_FSDP2, "fsdp2")                                                   \
+    X(ENGINE_MEGATRON, "megatron")                                             \
+    X(ENGINE_MEGATRON_FSDP, "megatron-fsdp")
+
+#define SCHEDULE_MAP(X)                                                        \
+    X(SCHED_1F1B, "1f1b")                                                      \
+    X(SCHED_GPIPE, "gpipe")                                                    \
+    X(SCHED_INTERLEAVED, "interleaved")                                        \
+    X(SCHED_ZB_H1, "zb-h1")                                                    \
+    X(SCHED_ZB_V, "zb-v")                                                      \
+    X(SCHED_DUALPIPE, "dualpipe")                                              \
+    X(SCHED_NAIVE, "naive")
+
+#define PRECISION_MAP(X)                                                       \
+    X(PREC_BF16_MIXED, "bf16-mixed")                                           \
+    X(PREC_FP16_MIXED, "fp16-mixed")                                           \
+    X(PREC_BF16_AMP, "bf16-amp")                                               \
+    X(PREC_FP16_AMP, "fp16-amp")                                               \
+    X(PREC_BF16, "bf16")                                                       \
+    X(PREC_FP16, "fp16")                                                       \
+    X(PREC_FP32, "fp32")                                                       \
+    X(PREC_TF32, "tf32")                                                       \
+    X(PREC_FP8_MIXED, "fp8-mixed")                                             \
+    X(PREC_FP4_MIXED, "fp4-mixed")
+
+#define FP8_RECIPE_MAP(X)                                                      \
+    X(FP8_DELAYED, "delayed")                                                  \
+    X(FP8_TENSORWISE, "tensorwise")                                            \
+    X(FP8_BLOCKWISE, "blockwise")                                              \
+    X(FP8_MXFP8, "mxfp8")
+
+/* DT_NONE as a choice means "no such copy" (master_dtype none). */
+#define DTYPE_MAP(X)                                                           \
+    X(DT_FP32, "fp32")                                                         \
+    X(DT_BF16, "bf16")                                                         \
+    X(DT_FP16, "fp16")                                                         \
+    X(DT_FP8, "fp8")                                                           \
+    X(DT_INT8, "int8")                                                         \
+    X(DT_NONE, "none")                                                         \
+    X(DT_NF4, "nf4")                                                           \
+    X(DT_FP4, "fp4")                                                           \
+    X(DT_INT4, "int4")                                                         \
+    X(DT_BOOL, "bool")                                                         \
+    X(DT_INT32, "int32")                                                       \
+    X(DT_INT64, "int64")
+
+#define OPTIMIZER_MAP(X)                                                       \
+    X(OPT_ADAMW, "adamw")                                                      \
+    X(OPT_ADAM8BIT, "adam8bit")                                                \
+    X(OPT_PAGED_ADAM8BIT, "paged-adam8bit")                                    \
+    X(OPT_SGD, "sgd")                                                          \
+    X(OPT_MOMENTUM, "momentum")                                                \
+    X(OPT_ADAFACTOR, "adafactor")                                              \
+    X(OPT_LION, "lion")                                                        \
+    X(OPT_LION8BIT, "lion8bit")                                                \
+    X(OPT_ADAGRAD, "adagrad")                                                  \
+    X(OPT_RMSPROP, "rmsprop")                                                  \
+    X(OPT_MUON, "muon")                                                        \
+    X(OPT_LAMB, "lamb")                                                        \
+    X(OPT_ADAM4BIT, "adam4bit")                                                \
+    X(OPT_GALORE, "galore")                                                    \
+    X(OPT_NONE, "none")
+
+#define OPTIMIZER_IMPL_MAP(X)                                                  \
+    X(OPTIMPL_FOREACH, "foreach")                                              \
+    X(OPTIMPL_FUSED, "fused")                                                  \
+    X(OPTIMPL_LOOP, "loop")
+
+#define RECOMPUTE_MAP(X)                                                       \
+    X(RECOMP_NONE, "none")                                                     \
+    X(RECOMP_SELECTIVE, "selective")                                           \
+    X(RECOMP_FULL, "full")                                                     \
+    X(RECOMP_OPS, "ops")
+
+/* A LIST of choices is a bit set: bit i for the i-th word. */
+#define RECOMPUTE_MODULE_MAP(X)                                                \
+    X(REMOD_CORE_ATTN, "core_attn")                                            \
+    X(REMOD_LAYERNORM, "layernorm")                                            \
+    X(REMOD_MLA_UP_PROJ, "mla_up_proj")                                        \
+    X(REMOD_MLP, "mlp")                                                        \
+    X(REMOD_MOE_ACT, "moe_act")                                                \
+    X(REMOD_MOE, "moe")                                                        \
+    X(REMOD_SHARED_EXPERTS, "shared_experts")
+
+#define ATTENTION_MAP(X)                                                       \
+    X(ATTN_FLASH, "flash")                                                     \
+    X(ATTN_SDPA, "sdpa")                                                       \
+    X(ATTN_EAGER, "eager")
+
+#define LOSS_MAP(X)                                                            \
+    X(LOSS_STANDARD, "standard")                                               \
+    X(LOSS_FUSED, "fused")                                                     \
+    X(LOSS_CHUNKED, "chunked")
+
+#define LORA_TARGET_MAP(X)                                                     \
+    X(LORA_Q, "q")                                                             \
+    X(LORA_K, "k")                                                             \
+    X(LORA_V, "v")                                                             \
+    X(LORA_O, "o")                                                             \
+    X(LORA_GATE, "gate")                                                       \
+    X(LORA_UP, "up")                                                           \
+    X(LORA_DOWN, "down")                                                       \
+    X(LORA_ALL_LINEAR, "all-linear")
+
+#define LORA_FULL_MAP(X)                                                       \
+    X(LORA_FULL_EMBED, "embed")                                                \
+    X(LORA_FULL_HEAD, "head")                                                  \
+    X(LORA_FULL_NORM, "norm")
+
+#define OFFLOAD_MAP(X)                                                         \
+    X(OFFLOAD_NONE, "none")                                                    \
+    X(OFFLOAD_CPU, "cpu")                                                      \
+    X(OFFLOAD_NVME, "nvme")
+
+#define ATTENTION_MASK_MAP(X)                                                  \
+    X(MASK_NONE, "none")                                                       \
+    X(MASK_DATALOADER, "dataloader")
+
+#define ALLOCATOR_MAP(X)                                                       \
+    X(ALLOC_DEFAULT, "default")                                                \
+    X(ALLOC_EXPANDABLE, "expandable")
+
+#define SCALING_LAW_MAP(X)                                                     \
+    X(LAW_CHINCHILLA, "chinchilla") /* 20 tokens per parameter */              \
+    X(LAW_HOFFMANN_1, "hoffmann-1")                                            \
+    X(LAW_HOFFMANN_3, "hoffmann-3")                                            \
+    X(LAW_BESIROGLU, "besiroglu")                                              \
+    X(LAW_KAPLAN, "kaplan")
+
+#define CHOICE_ENUM(id, text) id,
+enum framework { FRAMEWORK_MAP(CHOICE_ENUM) FRAMEWORK_COUNT };
+enum implementation { IMPLEMENTATION_MAP(CHOICE_ENUM) IMPLEMENTATION_COUNT };
+enum engine { ENGINE_MAP(CHOICE_ENUM) ENGINE_COUNT };
+enum schedule { SCHEDULE_MAP(CHOICE_ENUM) SCHEDULE_COUNT };
+enum precision { PRECISION_MAP(CHOICE_ENUM) PRECISION_COUNT };
+enum fp8_recipe { FP8_RECIPE_MAP(CHOICE_ENUM) FP8_RECIPE_COUNT };
+enum dtype { DTYPE_MAP(CHOICE_ENUM) DTYPE_COUNT };
+enum optimizer { OPTIMIZER_MAP(CHOICE_ENUM) OPTIMIZER_COUNT };
+enum optimizer_impl { OPTIMIZER_IMPL_MAP(CHOICE_ENUM) OPTIMIZER_IMPL_COUNT };
+enum recompute { RECOMPUTE_MAP(CHOICE_ENUM) RECOMPUTE_COUNT };
+enum recompute_module { RECOMPUTE_MODULE_MAP(CHOICE_ENUM) REMOD_COUNT };
+enum attention { ATTENTION_MAP(CHOICE_ENUM) ATTENTION_COUNT };
+enum loss { LOSS_MAP(CHOICE_ENUM) LOSS_COUNT };
+enum lora_target { LORA_TARGET_MAP(CHOICE_ENUM) LORA_TARGET_COUNT };
+enum lora_full { LORA_FULL_MAP(CHOICE_ENUM) LORA_FULL_COUNT };
+enum offload { OFFLOAD_MAP(CHOICE_ENUM) OFFLOAD_COUNT };
+enum attention_mask { ATTENTION_MASK_MAP(CHOICE_ENUM) ATTENTION_MASK_COUNT };
+enum allocator_kind { ALLOCATOR_MAP(CHOICE_ENUM) ALLOCATOR_COUNT };
+enum scaling_law { SCALING_LAW_MAP(CHOICE_ENUM) SCALING_LAW_COUNT };
+#undef CHOICE_ENUM
+
+/* ---- keys ---- */
+
+enum setup_key {
+#define KEY(id, key, type, choices, default_text, min, max, group, doc, ph)    \
+    KEY_##id,
+#include "spec/setup.def"
+#undef KEY
+    KEY_COUNT
+};
+
+union setup_value {
+    uint64_t n;  /* COUNT, BYTES; CHOICE: index, which is the enum's value
+                    (of dtype keys: enum dtype); BOOL: 0, 1; LIST of choices:
+                    bit set; NAME of a GPU: catalogue index */
+    double x;    /* REAL */
+};
+
+enum { SETUP_LIST_MAX = 512 }; /* pipeline_layers: stages at most */
+
+struct setup {
+    union setup_value v[KEY_COUNT];
+    bool set[KEY_COUNT];
+    uint16_t pipeline_layers[SETUP_LIST_MAX];
+    size_t pipeline_count;
+};
+
+const memplan_field *setup_field(size_t key); /* NULL past the end */
+
+/* KEY_COUNT when there is none of that name. */
+enum setup_key setup_find_key(struct str key);
+
+/* Parses and stores one value; reports E_UNKNOWN, E_ARG, E_RANGE with the
+ * error's `key` filled in. A value that is refused leaves the key as it was.
+ * Returns the status of this value, not d's. */
+memplan_status setup_set(struct setup *s, struct str key, struct str value,
+                         struct diag *d);
+
+/* Reads a setup file: an object of keys. null unsets; "source", "notes" and
+ * "x-..." are free. Reports every bad key and value with its place in `text`;
+ * the good ones are stored. Returns d's status. */
+struct json;
+memplan_status setup_parse(struct setup *s, const struct json *root,
+                           const char *text, size_t len, struct diag *d);
+
+/* Adds an error about a key. */
+memplan_error *setup_error(struct diag *d, memplan_status status,
+                           enum setup_key key, const char *format, ...)
+#if defined(__GNUC__)
+    __attribute__((format(printf, 4, 5)))
+#endif
+    ;
+
+/* Word number `index` of a space separated list; empty past the end. */
+struct str choice_word(const char *choices, size_t index);
+
+/* The value as the user would write it: for JSON and messages; "" when it is
+ * not set. Static text, or in buf. */
+const char *setup_value_text(const struct setup *s, enum setup_key key,
+                             char *buf, size_t size);
+
+/* ---- the resolved run ---- */
+
+struct precision_bytes {
+    enum dtype param;    /* weights that the forward uses, as stored */
+    enum dtype compute;  /* activations of matrix products */
+    enum dtype grad;     /* gradients as the engine keeps them */
+    enum dtype reduce;   /* gradients on the wire */
+    enum dtype master;   /* DT_NONE: no master copy */
+    enum dtype optim;    /* optimizer moments */
+    bool autocast;       /* fp32 weights, cast per use */
+    bool fp8;            /* linears quantize their inputs */
+};
+
+enum { ASSUMPTION_MAX = 32, ASSUMPTION_TEXT = 200 };
+
+struct assumption {
+    enum setup_key key;  /* the key that sets it; KEY_COUNT for none */
+    char text[ASSUMPTION_TEXT];
+};
+
+/* Everything resolved. Degrees are >= 1. */
+struct run {
+    struct setup setup;     /* every key resolved: what JSON echoes */
+    bool given[KEY_COUNT];  /* by the user */
+    struct gpu gpu;         /* catalogue row, overrides applied */
+    uint64_t capacity_bytes;
+    double peak_flop_s;     /* dense, of the compute precision */
+
+    enum framework framework;
+    enum implementation impl;
+    enum engine engine;
+    uint64_t zero;
+    uint64_t gpus, gpus_per_node, dp, tp, pp, vpp, cp, ep, etp;
+    uint64_t shard;         /* ranks over which dense states are sharded; 1 none */
+    uint64_t expert_shard;  /* the same for expert parameters */
+    bool sequence_parallel;
+    enum schedule schedule;
+    uint16_t stage_layers[SETUP_LIST_MAX]; /* per stage, pp of them */
+    uint64_t micro_batch, grad_accum, global_batch, seq_len;
+
+    enum precision precision;
+    struct precision_bytes prec;
+    enum fp8_recipe fp8_recipe;      /* when prec.fp8 */
+    enum optimizer optimizer;
+    enum optimizer_impl optimizer_impl;
+    bool optimizer_in_backward;
+    bool clip_grad;                  /* by the global norm */
+    enum recompute recompute;
+    uint64_t recompute_modules;      /* bit set */
+    uint64_t recompute_layers;       /* per stage; all layers when not given */
+    uint64_t recompute_granularity;  /* layers per checkpoint */
+    enum attention attention;
+    enum loss loss;
+    double hidden_dropout, embed_dropout, attention_dropout;
+    uint64_t vocab;                  /* padded */
+    uint64_t lora_rank, lora_targets, lora_full;
+    enum dtype lora_dtype, base_dtype;
+    bool lora_scaling_dropout;       /* adapters' own dropout: not used yet */
+    enum offload offload_optimizer, offload_params;
+    enum attention_mask mask;
+
+    uint64_t reduce_bucket, allgather_bucket, prefetch_bucket, max_live_params;
+    uint64_t sub_group_size, persistence_threshold; /* elements, ZeRO-3 */
+    uint64_t ddp_bucket_bytes;
+    bool overlap_comm;
+    enum allocator_kind allocator;
+
+    double params;                   /* of the model; 0 unknown */
+    double tokens;                   /* to train on; 0 unknown */
+    double mfu;                      /* assumed or given */
+    double availability;
+    double price_usd_h;              /* 0 unknown */
+    double days, budget_flop;        /* deadline, budget; 0 none */
+    double tokens_per_param;
+    enum scaling_law law;
+
+    struct assumption assumption[ASSUMPTION_MAX];
+    size_t n_assumptions;
+};
+
+/* Fills `run` from the user's setup, the model and the GPU. Each impossible
+ * thing is reported (E_CONFLICT, E_UNSUPPORTED, E_RANGE) with key and hint.
+ * `params` is the model's parameter count (for default tokens). spec may be
+ * NULL for `compute` without a model: then only what concerns GPU, tokens and
+ * laws is resolved. Returns d's status. No allocation. */
+memplan_status setup_resolve(struct run *run, const struct setup *setup,
+                             const struct spec *spec, uint64_t params,
+                             struct diag *d);
+
+/* A run that only serves to look at a model: one GPU, one token, bf16. */
+void run_bare(struct run *run, const struct spec *spec);
+
+/* Bytes of n elements: 4-bit types round up. */
+uint64_t dtype_bytes_of(enum dtype t, uint64_t elems);
+/* Bytes of one element; 0 for DT_NONE and 4-bit types. */
+uint64_t dtype_size(enum dtype t);
+const char *dtype_name(enum dtype t);
+
+#endif

@@ -1,0 +1,141 @@
+/*
+ * What a model is, whatever vocabulary its file used: the decoded, defaulted
+ * and checked specification. spec_import.c fills it from JSON through a table
+ * of families and fields; nothing below src/spec reads JSON again.
+ */
+#ifndef MEMPLAN_SPEC_SPEC_H
+#define MEMPLAN_SPEC_SPEC_H
+
+#include "base/arena.h"
+#include "base/diag.h"
+#include "base/str.h"
+
+/* id, model_type as Hugging Face writes it */
+#define FAMILY_MAP(X)                                                          \
+    X(DECODER, "decoder")                                                      \
+    X(LLAMA, "llama")                                                          \
+    X(MISTRAL, "mistral")                                                      \
+    X(QWEN, "qwen")                                                            \
+    X(QWEN2, "qwen2")                                                          \
+    X(QWEN3, "qwen3")                                                          \
+    X(GEMMA, "gemma")                                                          \
+    X(GEMMA2, "gemma2")                                                        \
+    X(PHI3, "phi3")                                                            \
+    X(GPT2, "gpt2")                                                            \
+    X(GPT_NEO, "gpt_neo")                                                      \
+    X(GPTJ, "gptj")                                                            \
+    X(GPT_NEOX, "gpt_neox")                                                    \
+    X(OPT, "opt")                                                              \
+    X(BLOOM, "bloom")                                                          \
+    X(FALCON, "falcon")                                                        \
+    X(MPT, "mpt")                                                              \
+    X(STARCODER2, "starcoder2")                                                \
+    X(GPT_BIGCODE, "gpt_bigcode")                                              \
+    X(STABLELM, "stablelm")                                                    \
+    X(OLMO, "olmo")                                                            \
+    X(OLMO2, "olmo2")                                                          \
+    X(COHERE, "cohere")                                                        \
+    X(MIXTRAL, "mixtral")
+
+enum family {
+#define FAMILY_ENUM(id, text) FAM_##id,
+    FAMILY_MAP(FAMILY_ENUM)
+#undef FAMILY_ENUM
+        FAM_COUNT
+};
+
+enum norm_kind {
+    NORM_RMS,          /* weight */
+    NORM_LAYER,        /* weight and bias */
+    NORM_LAYER_NOBIAS, /* weight */
+    NORM_LAYER_PLAIN   /* no parameters (OLMo 1) */
+};
+
+enum norm_place {
+    PLACE_PRE,           /* before attention and MLP (most) */
+    PLACE_POST,          /* after each, inside the residual (OLMo 2) */
+    PLACE_BOTH,          /* before and after (Gemma 2) */
+    PLACE_AFTER_RESIDUAL /* original transformer order (OPT-350m) */
+};
+
+enum activation {
+    ACT_SILU,
+    ACT_GELU,          /* erf: one kernel */
+    ACT_GELU_TANH,     /* gelu_pytorch_tanh: one kernel */
+    ACT_GELU_NEW,      /* written out in Python (GPT-2, GPT-J, GPT-Neo) */
+    ACT_GELU_FAST,     /* written out likewise */
+    ACT_GELU_BLOOM,    /* BLOOM's autograd function */
+    ACT_RELU,
+    ACT_RELU2          /* squared */
+};
+
+enum position { POS_ROPE, POS_LEARNED, POS_ALIBI, POS_NONE };
+
+enum qk_norm {
+    QK_NONE,
+    QK_PER_HEAD,   /* one weight of head_dim for all heads (Qwen 3) */
+    QK_FULL,       /* over the whole width (OLMo 2) */
+    QK_EACH_HEAD   /* a weight for every head (StableLM 2, Cohere) */
+};
+
+/* All sizes in elements. */
+struct spec {
+    const char *name;       /* never NULL; "" when nothing names it */
+    const char *source;     /* "" when the file does not say */
+    const char *model_type; /* as written in the file */
+    enum family family;
+    uint64_t published_parameters; /* of key "parameters"; 0 none */
+
+    uint64_t layers, hidden, heads, kv_heads, head_dim, ffn, vocab;
+    uint64_t max_positions;   /* 0 unknown */
+    uint64_t learned_positions; /* rows of the position table (OPT: + 2) */
+    bool tied;                /* head shares the embedding's tensor */
+
+    enum norm_kind norm;
+    enum norm_place place;
+    bool final_norm;
+    bool parallel_residual;   /* attention and MLP side by side */
+    bool shared_norm;         /* ... and fed by one norm */
+    bool embedding_norm;      /* BLOOM */
+    enum qk_norm qk_norm;
+    enum norm_kind qk_norm_kind;
+
+    bool gated_mlp;
+    enum activation act;
+    bool fused_qkv;           /* one matrix makes q, k and v */
+    bool fused_gate_up;       /* one matrix makes gate and up (Phi-3) */
+    bool q_bias, k_bias, v_bias, o_bias, mlp_bias, head_bias;
+
+    enum position position;
+    uint64_t rotary_dim;      /* of each head; head_dim when all of it */
+    uint64_t embed_dim;       /* width of the table (OPT-350m: 512) */
+    bool embed_scale;         /* embeddings times sqrt(hidden) (Gemma) */
+    double logit_scale;       /* Cohere, 1 for none */
+    double attn_softcap, final_softcap; /* Gemma 2; 0 for none */
+    uint64_t sliding_window;  /* 0 none */
+    uint64_t sliding_every;   /* 0: all layers slide; 2: every second (Gemma 2) */
+    uint64_t sliding_from;    /* first layer that may slide (Qwen 2) */
+    double hidden_dropout, embed_dropout, attention_dropout;
+
+    uint64_t experts, experts_per_token, expert_ffn; /* 0: dense */
+    uint64_t shared_ffn;      /* width of shared experts, 0 none */
+    uint64_t first_dense;     /* layers before the first sparse one */
+    uint64_t moe_every;       /* 1: every layer is sparse */
+    bool router_bias;
+};
+
+/* Decodes a parsed text. Reports every bad field; text and len are only for
+ * places in messages. `name` may be NULL. Everything spec points to lives in
+ * the arena or is static. Returns d's status.
+ * Notes (what was defaulted and from where) for `--import` come later. */
+struct json;
+memplan_status spec_import(struct spec *out, const struct json *root,
+                           const char *text, size_t len, const char *name,
+                           struct arena *a, struct diag *d);
+
+/* "llama" */
+const char *family_name(enum family family);
+
+/* ---- catalogue of embedded models (src/data/models.c, generated) ---- */
+
+#endif

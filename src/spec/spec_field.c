@@ -1,0 +1,473 @@
+/*
+ * Decodes the rows of field.def, as family.def changes them, into values. Owns
+ * types, ranges, aliases, fallbacks, and what is said about a field that is
+ * wrong. Refuses to know any family by name: spec_import.c does.
+ */
+#include "spec/import.h"
+
+#include "base/unit.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#include "base/banned.h"
+
+/* Sizes that no model comes near, so that a slip of the pen is an error and
+ * not an estimate; products of them are checked where they are formed. */
+#define SIZE_LIMIT 2147483648.0
+#define HEADS_MAX 1048576
+#define LAYERS_MAX 10000
+#define EXPERTS_MAX 65536
+
+#define REQUIRED                                                               \
+    {                                                                          \
+        .how = HOW_REQUIRED                                                    \
+    }
+#define VALUE(n_)                                                              \
+    {                                                                          \
+        .how = HOW_VALUE, .n = (n_)                                            \
+    }
+#define NUMBER(x_)                                                             \
+    {                                                                          \
+        .how = HOW_NUMBER, .x = (x_)                                           \
+    }
+#define SAME_AS(a_)                                                            \
+    {                                                                          \
+        .how = HOW_SAME, .a = F_##a_                                           \
+    }
+#define TIMES(a_, n_)                                                          \
+    {                                                                          \
+        .how = HOW_TIMES, .a = F_##a_, .n = (n_)                               \
+    }
+#define PRODUCT(a_, b_)                                                        \
+    {                                                                          \
+        .how = HOW_PRODUCT, .a = F_##a_, .b = F_##b_                           \
+    }
+#define RATIO(a_, b_)                                                          \
+    {                                                                          \
+        .how = HOW_RATIO, .a = F_##a_, .b = F_##b_                             \
+    }
+#define PICK(a_, n_, m_)                                                       \
+    {                                                                          \
+        .how = HOW_PICK, .a = F_##a_, .n = (n_), .m = (m_)                     \
+    }
+#define ONE_IF(a_, b_)                                                         \
+    {                                                                          \
+        .how = HOW_ONE_IF, .a = F_##a_, .b = F_##b_                            \
+    }
+
+static const struct field fields[F_COUNT] = {
+#define FIELD(id, member_, type_, keys_, fallback, min_, max_)                 \
+    [F_##id] = { .member = #member_,                                           \
+                 .type = TYPE_##type_,                                         \
+                 .keys = keys_,                                                \
+                 .absent = fallback,                                           \
+                 .min = min_,                                                  \
+                 .max = max_ },
+#define HELPER(id, type_, keys_, fallback, min_, max_)                         \
+    [F_##id] = { .member = "",                                                 \
+                 .type = TYPE_##type_,                                         \
+                 .keys = keys_,                                                \
+                 .absent = fallback,                                           \
+                 .min = min_,                                                  \
+                 .max = max_ },
+#include "spec/field.def"
+#undef FIELD
+#undef HELPER
+};
+
+static const struct rule rules[] = {
+#define NUL(f, id, keys_, fallback, null_)                                     \
+    { .family = FAM_##f,                                                       \
+      .field = F_##id,                                                         \
+      .keys = keys_,                                                           \
+      .absent = fallback,                                                      \
+      .null = null_ },
+#define KEY(f, id, keys_, fallback) NUL_SAME(f, id, keys_, fallback)
+#define DEF(f, id, fallback) NUL_SAME(f, id, NULL, fallback)
+#define FIX(f, id, fallback) NUL_SAME(f, id, "", fallback)
+#define NUL_SAME(f, id, keys_, ...)                                            \
+    { .family = FAM_##f,                                                       \
+      .field = F_##id,                                                         \
+      .keys = keys_,                                                           \
+      .absent = __VA_ARGS__,                                                   \
+      .null = __VA_ARGS__ },
+#include "spec/family.def"
+#undef NUL
+#undef KEY
+#undef DEF
+#undef FIX
+#undef NUL_SAME
+};
+
+static const struct choice {
+    enum field_id field;
+    const char *text;
+    unsigned value;
+} choices[] = {
+    { F_ACT, "silu", ACT_SILU },
+    { F_ACT, "swish", ACT_SILU },
+    { F_ACT, "gelu", ACT_GELU },
+    { F_ACT, "gelu_pytorch_tanh", ACT_GELU_TANH },
+    { F_ACT, "gelu_new", ACT_GELU_NEW },
+    { F_ACT, "gelu_fast", ACT_GELU_FAST },
+    { F_ACT, "relu", ACT_RELU },
+    { F_ACT, "relu2", ACT_RELU2 },
+    { F_ACT, "swiglu", ACT_SWIGLU },
+    { F_NORM, "rmsnorm", NORM_RMS },
+    { F_NORM, "layernorm", NORM_LAYER },
+    { F_POSITION, "rope", POS_ROPE },
+    { F_POSITION, "learned", POS_LEARNED },
+    { F_POSITION, "alibi", POS_ALIBI },
+    { F_POSITION, "none", POS_NONE },
+};
+
+/* ---- places and messages ---- */
+
+memplan_error *import_error(struct import *im, const struct json *at,
+                            memplan_status status, const char *format, ...)
+{
+    char text[sizeof((memplan_error *)NULL)->message];
+    va_list args;
+    va_start(args, format);
+    str_vformat(text, sizeof(text), format, args);
+    va_end(args);
+    memplan_error *e = diag_add(im->d, status, "%s", text);
+    json_locate(e, im->text, im->len, at);
+    return e;
+}
+
+const char *import_key(const struct import *im, enum field_id id)
+{
+    if (im->v[id].at)
+        return im->v[id].at->key.p;
+    const char *keys = im->keys[id];
+    return keys[0] && !strchr(keys, ' ') ? keys : fields[id].member;
+}
+
+/* The first of a list of keys is as long as this. */
+static int first_len(const char *keys)
+{
+    return (int)strcspn(keys, " ");
+}
+
+const struct json *import_at(const struct import *im, enum field_id id)
+{
+    return im->v[id].at ? im->v[id].at : im->object;
+}
+
+void import_missing(struct import *im, enum field_id id)
+{
+    const char *keys = im->keys[id];
+    memplan_error *e = import_error(im, im->object, MEMPLAN_E_SCHEMA,
+                                    "'%.*s' is missing", first_len(keys), keys);
+    if (keys[first_len(keys)] != '\0')
+        diag_hint(e, "any of these gives it: %s", keys);
+    else if (id == F_FFN)
+        diag_hint(e, "give '%s': a gated MLP has no usual width", keys);
+    else
+        diag_hint(e, "add \"%s\": ...", keys);
+    im->v[id].bad = true;
+}
+
+const struct json *import_find(const struct json *object, struct str key)
+{
+    struct str rest;
+    for (;;) {
+        struct str part = str_cut(key, '.', &rest);
+        if (!object || object->kind != JSON_OBJECT)
+            return NULL;
+        const struct json *child = object->child;
+        while (child && !str_eq(child->key, part))
+            child = child->next;
+        if (!child || rest.n == 0)
+            return child;
+        object = child;
+        key = rest;
+    }
+}
+
+/* ---- one value ---- */
+
+static void wrong_kind(struct import *im, const struct json *at,
+                       const char *wanted)
+{
+    memplan_error *e =
+        import_error(im, at, MEMPLAN_E_SCHEMA, "'%s' must be %s, not %s",
+                     at->key.p, wanted, json_kind_name(at->kind));
+    double number;
+    if (at->kind == JSON_STRING
+        && (unit_parse_real(at->text, &number) == UNIT_OK
+            || str_is(at->text, "true") || str_is(at->text, "false")))
+        diag_hint(e, "write it without quotes: \"%s\": %.40s", at->key.p,
+                  at->text.p);
+}
+
+static bool import_real(struct import *im, const struct json *at, double min,
+                        double max, double *out)
+{
+    char value[UNIT_TEXT_MAX], low[UNIT_TEXT_MAX], high[UNIT_TEXT_MAX];
+    if (at->kind != JSON_NUMBER) {
+        wrong_kind(im, at, "a number");
+        return false;
+    }
+    if (!(at->number >= min && at->number <= max)) {
+        memplan_error *e =
+            import_error(im, at, MEMPLAN_E_RANGE, "'%s' is %s, out of range",
+                         at->key.p, unit_format_double(value, at->number));
+        diag_hint(e, "use a number from %s to %s", unit_format_double(low, min),
+                  unit_format_double(high, max));
+        return false;
+    }
+    *out = at->number;
+    return true;
+}
+
+bool import_count(struct import *im, const struct json *at, double min,
+                  double max, uint64_t *out)
+{
+    char value[UNIT_TEXT_MAX];
+    double x;
+    if (at->kind != JSON_NUMBER) {
+        wrong_kind(im, at, "a whole number");
+        return false;
+    }
+    if (!import_real(im, at, min, max, &x))
+        return false;
+    if (x != floor(x)) {
+        import_error(im, at, MEMPLAN_E_SCHEMA,
+                     "'%s' is %s, but must be a whole number", at->key.p,
+                     unit_format_double(value, x));
+        return false;
+    }
+    *out = (uint64_t)x;
+    return true;
+}
+
+static bool import_bool(struct import *im, const struct json *at, uint64_t *out)
+{
+    if (at->kind != JSON_BOOL) {
+        wrong_kind(im, at, "true or false");
+        return false;
+    }
+    *out = at->truth;
+    return true;
+}
+
+/* swiglu says two things, of which only the generic decoder can hear the
+ * second. */
+static bool has_choice(const struct import *im, const struct choice *c,
+                       enum field_id id)
+{
+    return c->field == id
+           && (c->value != ACT_SWIGLU || id != F_ACT
+               || im->family == FAM_DECODER);
+}
+
+static void unknown_choice(struct import *im, enum field_id id,
+                           const struct json *at)
+{
+    memplan_error *e =
+        import_error(im, at, MEMPLAN_E_UNKNOWN, "'%s' cannot be '%.40s'",
+                     at->key.p, at->text.p);
+    const char *best = NULL;
+    unsigned least = 0;
+    char list[200] = "";
+    for (size_t i = 0; i < COUNT_OF(choices); i++) {
+        if (!has_choice(im, &choices[i], id))
+            continue;
+        unsigned far = str_distance(str_of(choices[i].text), at->text);
+        if (!best || far < least) {
+            best = choices[i].text;
+            least = far;
+        }
+        str_append(list, sizeof(list), "%s%s", list[0] ? ", " : "",
+                   choices[i].text);
+    }
+    if (best && str_near(str_of(best), at->text, least))
+        diag_hint(e, "did you mean '%s'? known: %s", best, list);
+    else
+        diag_hint(e, "known: %s", list);
+}
+
+static bool import_choice(struct import *im, enum field_id id,
+                          const struct json *at, uint64_t *out)
+{
+    if (at->kind != JSON_STRING) {
+        wrong_kind(im, at, "a string");
+        return false;
+    }
+    for (size_t i = 0; i < COUNT_OF(choices); i++) {
+        if (has_choice(im, &choices[i], id)
+            && str_is(at->text, choices[i].text)) {
+            *out = choices[i].value;
+            return true;
+        }
+    }
+    unknown_choice(im, id, at);
+    return false;
+}
+
+static struct value decode(struct import *im, enum field_id id,
+                           const struct json *at)
+{
+    const struct field *f = &fields[id];
+    struct value v = { .at = at };
+    switch (f->type) {
+    case TYPE_COUNT: v.bad = !import_count(im, at, f->min, f->max, &v.n); break;
+    case TYPE_BOOL: v.bad = !import_bool(im, at, &v.n); break;
+    case TYPE_REAL: v.bad = !import_real(im, at, f->min, f->max, &v.x); break;
+    case TYPE_CHOICE: v.bad = !import_choice(im, id, at, &v.n); break;
+    }
+    return v;
+}
+
+/* ---- one field ---- */
+
+static void ratio(struct import *im, enum field_id id, const struct fallback *f)
+{
+    uint64_t a = im->v[f->a].n, b = im->v[f->b].n;
+    if (a % b == 0) {
+        im->v[id].n = a / b;
+        return;
+    }
+    memplan_error *e =
+        import_error(im, import_at(im, f->b), MEMPLAN_E_CONFLICT,
+                     "'%s' (%" PRIu64 ") does not divide '%s' (%" PRIu64 ")",
+                     import_key(im, f->b), b, import_key(im, f->a), a);
+    if (im->keys[id][0])
+        diag_hint(e, "change one of them, or give '%s'", im->keys[id]);
+    else
+        diag_hint(e, "change one of them: '%s' has no key in a '%s' model",
+                  fields[id].member, im->model_type);
+    im->v[id].bad = true;
+}
+
+/* A fallback's arguments are rows above, decoded already. */
+static bool uses_bad(const struct import *im, const struct fallback *f)
+{
+    switch (f->how) {
+    case HOW_REQUIRED:
+    case HOW_VALUE:
+    case HOW_NUMBER: return false;
+    case HOW_SAME:
+    case HOW_TIMES:
+    case HOW_PICK: return im->v[f->a].bad;
+    case HOW_PRODUCT:
+    case HOW_RATIO:
+    case HOW_ONE_IF: return im->v[f->a].bad || im->v[f->b].bad;
+    }
+    return true;
+}
+
+static void fall_back(struct import *im, enum field_id id,
+                      const struct fallback *f)
+{
+    struct value *v = &im->v[id];
+    const struct value *a = &im->v[f->a], *b = &im->v[f->b];
+    if (uses_bad(im, f)) {
+        v->bad = true;
+        return;
+    }
+    switch (f->how) {
+    case HOW_REQUIRED: import_missing(im, id); break;
+    case HOW_VALUE: v->n = f->n; break;
+    case HOW_NUMBER: v->x = f->x; break;
+    case HOW_SAME:
+        v->n = a->n;
+        v->x = a->x;
+        break;
+    case HOW_TIMES: v->n = a->n * f->n; break;
+    case HOW_PRODUCT: v->n = a->n * b->n; break;
+    case HOW_RATIO: ratio(im, id, f); break;
+    case HOW_PICK: v->n = a->n ? f->n : f->m; break;
+    case HOW_ONE_IF: v->n = a->n ? 1 : b->n; break;
+    }
+}
+
+static void check_alias(struct import *im, enum field_id id,
+                        const struct value *other)
+{
+    const struct value *v = &im->v[id];
+    if (v->bad || other->bad)
+        return;
+    double d = v->x - other->x;
+    if (v->n == other->n && d >= 0 && d <= 0)
+        return;
+    memplan_error *e =
+        import_error(im, other->at, MEMPLAN_E_CONFLICT, "'%s' contradicts '%s'",
+                     other->at->key.p, v->at->key.p);
+    diag_hint(e, "they mean the same: keep one of them");
+}
+
+/* The tie flag of a nested text_config may sit beside it. */
+static const struct json *find_for(const struct import *im, enum field_id id,
+                                   struct str key)
+{
+    const struct json *at = import_find(im->object, key);
+    if (id == F_TIED && !at && im->object != im->root)
+        at = import_find(im->root, key);
+    return at;
+}
+
+static void import_field(struct import *im, enum field_id id)
+{
+    bool null = false;
+    struct str rest = str_of(im->keys[id]);
+    while (rest.n > 0) {
+        const struct json *at = find_for(im, id, str_cut(rest, ' ', &rest));
+        if (!at)
+            continue;
+        if (at->kind == JSON_NULL) {
+            null = true;
+            continue;
+        }
+        struct value v = decode(im, id, at);
+        if (!im->v[id].at)
+            im->v[id] = v;
+        else
+            check_alias(im, id, &v);
+    }
+    if (!im->v[id].at)
+        fall_back(im, id, null ? &im->null[id] : &im->absent[id]);
+}
+
+/* ---- all of them ---- */
+
+void import_rules(struct import *im)
+{
+    for (int id = 0; id < F_COUNT; id++) {
+        im->keys[id] = fields[id].keys;
+        im->absent[id] = im->null[id] = fields[id].absent;
+    }
+    for (size_t i = 0; i < COUNT_OF(rules); i++) {
+        if (rules[i].family != im->family)
+            continue;
+        enum field_id id = rules[i].field;
+        im->keys[id] = rules[i].keys ? rules[i].keys : fields[id].keys;
+        im->absent[id] = rules[i].absent;
+        im->null[id] = rules[i].null;
+    }
+}
+
+void import_fields(struct import *im)
+{
+    for (int id = 0; id < F_COUNT; id++)
+        import_field(im, (enum field_id)id);
+}
+
+#define STORE_COUNT(v) (v).n
+#define STORE_BOOL(v) ((v).n != 0)
+#define STORE_REAL(v) (v).x
+#define STORE_CHOICE(v) (unsigned)(v).n
+
+void import_store(struct spec *out, const struct import *im)
+{
+#define FIELD(id, member_, type, keys, fallback, min, max)                     \
+    out->member_ = STORE_##type(im->v[F_##id]);
+#define HELPER(id, type, keys, fallback, min, max)
+#include "spec/field.def"
+#undef FIELD
+#undef HELPER
+}

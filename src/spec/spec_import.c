@@ -1,0 +1,523 @@
+/*
+ * From JSON to a struct spec: which family a file is of, and what a row of
+ * field.def or family.def cannot say. Owns the order of things and the checks
+ * that look at several fields; spec_field.c owns single fields, spec_keys.c
+ * the keys that are none. Refuses to know what a shape costs.
+ */
+#include "spec/import.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#include "base/banned.h"
+
+static const char *const family_names[FAM_COUNT] = {
+#define FAMILY_NAME(id, text) [FAM_##id] = text,
+    FAMILY_MAP(FAMILY_NAME)
+#undef FAMILY_NAME
+};
+
+const char *family_name(enum family family)
+{
+    return family < FAM_COUNT ? family_names[family] : "";
+}
+
+/* Other names of families: model types of the first uploads, and classes, for
+ * files that have no model_type. Only classes with a language model's head. */
+static const struct other_name {
+    const char *text;
+    enum family family;
+} other_names[] = {
+    { "RefinedWeb", FAM_FALCON },      /* 40b as first published */
+    { "RefinedWebModel", FAM_FALCON }, /* 7b, rw */
+    { "LlamaForCausalLM", FAM_LLAMA },
+    { "LLaMAForCausalLM", FAM_LLAMA },
+    { "MistralForCausalLM", FAM_MISTRAL },
+    { "MixtralForCausalLM", FAM_MIXTRAL },
+    { "QWenLMHeadModel", FAM_QWEN },
+    { "Qwen2ForCausalLM", FAM_QWEN2 },
+    { "Qwen3ForCausalLM", FAM_QWEN3 },
+    { "GemmaForCausalLM", FAM_GEMMA },
+    { "Gemma2ForCausalLM", FAM_GEMMA2 },
+    { "Phi3ForCausalLM", FAM_PHI3 },
+    { "GPT2LMHeadModel", FAM_GPT2 },
+    { "GPTNeoForCausalLM", FAM_GPT_NEO },
+    { "GPTJForCausalLM", FAM_GPTJ },
+    { "GPTNeoXForCausalLM", FAM_GPT_NEOX },
+    { "OPTForCausalLM", FAM_OPT },
+    { "BloomForCausalLM", FAM_BLOOM },
+    { "FalconForCausalLM", FAM_FALCON },
+    { "RWForCausalLM", FAM_FALCON },
+    { "MPTForCausalLM", FAM_MPT },
+    { "MptForCausalLM", FAM_MPT },
+    { "Starcoder2ForCausalLM", FAM_STARCODER2 },
+    { "GPTBigCodeForCausalLM", FAM_GPT_BIGCODE },
+    { "StableLmForCausalLM", FAM_STABLELM },
+    { "OlmoForCausalLM", FAM_OLMO },
+    { "Olmo2ForCausalLM", FAM_OLMO2 },
+    { "CohereForCausalLM", FAM_COHERE },
+};
+
+/* What the fields of a file whose model_type is unknown look like. */
+static const struct look {
+    enum family family;
+    const char *has; /* all of these */
+} looks[] = {
+    { FAM_MIXTRAL, "num_local_experts num_key_value_heads intermediate_size" },
+    { FAM_LLAMA, "hidden_size num_hidden_layers num_attention_heads "
+                 "intermediate_size rms_norm_eps" },
+    { FAM_GPT2, "n_embd n_layer n_head" },
+    { FAM_BLOOM, "n_embed n_layer" },
+    { FAM_FALCON, "hidden_size multi_query parallel_attn" },
+    { FAM_OPT, "hidden_size ffn_dim do_layer_norm_before" },
+    { FAM_GPT_NEOX, "hidden_size rotary_pct use_parallel_residual" },
+    { FAM_MPT, "d_model n_heads n_layers attn_config" },
+};
+
+/* ... unless it has one of these, which none of the above has. */
+static const char look_not[] =
+    "kv_lora_rank n_routed_experts num_experts layer_types state_size "
+    "ffn_config query_pre_attn_scalar";
+
+/* ---- which family ---- */
+
+static bool find_family(struct str text, enum family *out)
+{
+    for (int i = 0; i < FAM_COUNT; i++) {
+        if (str_is(text, family_names[i])) {
+            *out = (enum family)i;
+            return true;
+        }
+    }
+    for (size_t i = 0; i < COUNT_OF(other_names); i++) {
+        if (str_is(text, other_names[i].text)) {
+            *out = other_names[i].family;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Where an object says what it is: model_type, else architectures[0]. */
+static const struct json *type_of(const struct json *object)
+{
+    const struct json *at = json_member(object, "model_type");
+    if (at && at->kind != JSON_NULL)
+        return at;
+    at = json_member(object, "architectures");
+    return at && at->kind == JSON_ARRAY ? at->child : NULL;
+}
+
+static bool has_family(struct import *im, const struct json *object)
+{
+    const struct json *at = type_of(object);
+    if (!at || at->kind != JSON_STRING || !find_family(at->text, &im->family))
+        return false;
+    im->object = object;
+    im->model_type = at->text.p;
+    return true;
+}
+
+static bool has_all(const struct json *object, const char *keys)
+{
+    struct str rest = str_of(keys);
+    while (rest.n > 0) {
+        const struct json *at = import_find(object, str_cut(rest, ' ', &rest));
+        if (!at || at->kind == JSON_NULL)
+            return false;
+    }
+    return true;
+}
+
+static bool has_any(const struct json *object, const char *keys)
+{
+    struct str rest = str_of(keys);
+    while (rest.n > 0) {
+        const struct json *at = import_find(object, str_cut(rest, ' ', &rest));
+        if (at && at->kind != JSON_NULL)
+            return true;
+    }
+    return false;
+}
+
+/* The family that the fields look like; NULL when none. */
+static const char *look_alike(const struct json *object)
+{
+    for (size_t i = 0; i < COUNT_OF(looks); i++) {
+        if (has_all(object, looks[i].has) && !has_any(object, look_not))
+            return family_name(looks[i].family);
+    }
+    return NULL;
+}
+
+/* The family whose name is like this one, or begins like it ("qwen2_moe");
+ * NULL when none is. */
+static const char *near_family(struct str text)
+{
+    enum { PREFIX_MIN = 3 };
+    const char *best = NULL;
+    unsigned least = 0;
+    size_t longest = PREFIX_MIN;
+    for (int i = 0; i < FAM_COUNT; i++) {
+        struct str one = str_of(family_names[i]);
+        unsigned far = str_distance(one, text);
+        bool begins = one.n > longest && one.n < text.n
+                      && memcmp(one.p, text.p, one.n) == 0;
+        if (begins)
+            longest = one.n;
+        if (begins
+            || (longest == PREFIX_MIN && str_near(one, text, far)
+                && (!best || far < least))) {
+            best = family_names[i];
+            least = far;
+        }
+    }
+    return best;
+}
+
+static void unknown_family(struct import *im, const struct json *at)
+{
+    memplan_error *e = import_error(im, at, MEMPLAN_E_UNKNOWN,
+                                    "unknown model type '%.60s'", at->text.p);
+    const char *best = near_family(at->text);
+    const char *like =
+        look_alike(at->parent->kind == JSON_ARRAY ? im->root : at->parent);
+    if (best)
+        str_append(e->hint, sizeof(e->hint), "the nearest name is '%s'; ",
+                   best);
+    if (like)
+        str_append(e->hint, sizeof(e->hint),
+                   "the fields look like those of '%s': write that if the "
+                   "layers are the same",
+                   like);
+    else
+        str_append(e->hint, sizeof(e->hint),
+                   "a decoder of any name can be written as \"model_type\": "
+                   "\"decoder\" with the keys of that type");
+}
+
+static void no_family(struct import *im, const struct json *at)
+{
+    char list[250] = "";
+    if (at && at->kind == JSON_STRING) {
+        unknown_family(im, at);
+        return;
+    }
+    memplan_error *e =
+        at ? import_error(im, at, MEMPLAN_E_SCHEMA,
+                          "the model type must be a string, not %s",
+                          json_kind_name(at->kind))
+           : import_error(im, im->root, MEMPLAN_E_SCHEMA,
+                          "'model_type' is missing");
+    for (int i = 0; i < FAM_COUNT; i++)
+        str_append(list, sizeof(list), "%s%s", i ? ", " : "", family_names[i]);
+    diag_hint(e, "known: %s", list);
+}
+
+/* A nested language model comes first: the top of such a file describes a
+ * whole of which only that part is estimated. */
+static bool choose_family(struct import *im)
+{
+    const struct json *nested = json_member(im->root, "text_config");
+    if (!im->strict && nested && has_family(im, nested))
+        return true;
+    if (has_family(im, im->root))
+        return true;
+    no_family(im, type_of(im->root));
+    return false;
+}
+
+/* ---- what a row cannot say ---- */
+
+/* falcon-40b as first published has a model_type instead of the key. The old
+ * generation has one kv head or all of them, whatever num_kv_heads says; the
+ * new one has two norms side by side, but falcon-11b one. */
+static void fix_falcon(struct import *im)
+{
+    struct value *v = im->v;
+    const struct json *kv = v[F_KV_HEADS].at;
+    if (!v[F_NEW_FALCON].at
+        && (strcmp(im->model_type, "RefinedWeb") == 0
+            || (kv && str_is(kv->key, "n_head_kv"))))
+        v[F_NEW_FALCON].n = 1;
+    bool new = v[F_NEW_FALCON].n != 0;
+    if (!new) {
+        v[F_KV_HEADS].n = v[F_MULTI_QUERY].n ? 1 : v[F_HEADS].n;
+        v[F_KV_HEADS].bad = v[F_HEADS].bad || v[F_MULTI_QUERY].bad;
+    }
+    v[F_SHARED_NORM].n =
+        v[F_PARALLEL].n && (!new || v[F_PARALLEL_NORMS].n == 1);
+    if (new && !v[F_PARALLEL].n && !v[F_PARALLEL].bad)
+        import_error(im, import_at(im, F_PARALLEL), MEMPLAN_E_UNSUPPORTED,
+                     "a new falcon decoder without 'parallel_attn' is not "
+                     "modelled");
+}
+
+/* Qwen 1: half of intermediate_size for each of the two parallel matrices. */
+static void fix_qwen(struct import *im)
+{
+    struct value *f = &im->v[F_FFN];
+    if (f->bad)
+        return;
+    if (f->n % 2 != 0) {
+        memplan_error *e =
+            import_error(im, import_at(im, F_FFN), MEMPLAN_E_CONFLICT,
+                         "'%s' (%" PRIu64 ") must be even in a 'qwen' model",
+                         import_key(im, F_FFN), f->n);
+        diag_hint(e, "it is twice the width of a matrix");
+        f->bad = true;
+        return;
+    }
+    f->n /= 2;
+}
+
+static void fix_opt(struct import *im)
+{
+    if (!im->v[F_NORM_FIRST].n)
+        im->v[F_FINAL_NORM].n = 0;
+}
+
+/* Shared experts: so many of the expert's width, or one of a width. */
+static void fix_shared_experts(struct import *im)
+{
+    const struct value *n = &im->v[F_SHARED_EXPERTS];
+    struct value *width = &im->v[F_SHARED_FFN];
+    if (n->bad || width->bad || im->v[F_EXPERT_FFN].bad || n->n == 0)
+        return;
+    uint64_t sum = n->n * im->v[F_EXPERT_FFN].n;
+    if (width->at && width->n != sum) {
+        import_error(im, width->at, MEMPLAN_E_CONFLICT,
+                     "'%s' is %" PRIu64 ", but %" PRIu64
+                     " shared experts are %" PRIu64 " wide",
+                     width->at->key.p, width->n, n->n, sum);
+        return;
+    }
+    width->n = sum;
+}
+
+/* Every width the generic decoder can do without, and those it cannot. */
+static void fix_decoder(struct import *im)
+{
+    struct value *v = im->v;
+    if (v[F_SHARED_NORM].n && !v[F_PARALLEL].n && !v[F_PARALLEL].bad)
+        import_error(im, import_at(im, F_SHARED_NORM), MEMPLAN_E_CONFLICT,
+                     "'shared_norm' needs 'parallel_residual'");
+    if (v[F_ACT].n == ACT_SWIGLU) {
+        v[F_ACT].n = ACT_SILU;
+        if (!v[F_GATED].n && !v[F_GATED].bad)
+            import_error(im, import_at(im, F_GATED), MEMPLAN_E_CONFLICT,
+                         "'hidden_act' is swiglu, but 'gated_mlp' is false");
+    }
+    bool all_sparse = v[F_EXPERTS].n > 0 && v[F_EXPERT_FFN].at
+                      && v[F_FIRST_DENSE].n == 0 && v[F_MOE_EVERY].n == 1;
+    if (v[F_FFN].at)
+        ;
+    else if (all_sparse)
+        v[F_FFN] = (struct value){ .n = v[F_EXPERT_FFN].n,
+                                   .bad = v[F_EXPERT_FFN].bad };
+    else if (v[F_GATED].n)
+        import_missing(im, F_FFN);
+    else
+        v[F_FFN] =
+            (struct value){ .n = 4 * v[F_HIDDEN].n, .bad = v[F_HIDDEN].bad };
+    if (v[F_EXPERTS].n == 0)
+        return;
+    if (!v[F_EXPERT_FFN].at)
+        v[F_EXPERT_FFN] =
+            (struct value){ .n = v[F_FFN].n, .bad = v[F_FFN].bad };
+    if (!v[F_EXPERTS_PER_TOKEN].at)
+        import_missing(im, F_EXPERTS_PER_TOKEN);
+    fix_shared_experts(im);
+}
+
+static void fix_family(struct import *im)
+{
+    if (im->family == FAM_FALCON)
+        fix_falcon(im);
+    else if (im->family == FAM_QWEN)
+        fix_qwen(im);
+    else if (im->family == FAM_OPT)
+        fix_opt(im);
+    else if (im->family == FAM_DECODER)
+        fix_decoder(im);
+}
+
+/* ---- fields together ---- */
+
+static void divisors(char *buf, size_t size, uint64_t n)
+{
+    enum { MOST = 16 };
+    int found = 0;
+    buf[0] = '\0';
+    for (uint64_t i = 1; i <= n && found < MOST; i++) {
+        if (n % i == 0)
+            str_append(buf, size, "%s%" PRIu64, found++ ? ", " : "", i);
+    }
+}
+
+static void check_heads(struct import *im)
+{
+    const struct value *h = &im->v[F_HEADS], *kv = &im->v[F_KV_HEADS];
+    if (h->bad || kv->bad || h->n % kv->n == 0)
+        return;
+    char list[200];
+    memplan_error *e = import_error(
+        im, import_at(im, F_KV_HEADS), MEMPLAN_E_CONFLICT,
+        "'%s' (%" PRIu64 ") does not divide '%s' (%" PRIu64 ")",
+        import_key(im, F_KV_HEADS), kv->n, import_key(im, F_HEADS), h->n);
+    divisors(list, sizeof(list), h->n);
+    diag_hint(e, "use one of %s", list);
+}
+
+static void check_positions(struct import *im)
+{
+    struct value *v = im->v;
+    if (v[F_POSITION].bad)
+        return;
+    if (v[F_POSITION].n == POS_LEARNED && !v[F_MAX_POSITIONS].at
+        && v[F_MAX_POSITIONS].n == 0)
+        import_missing(im, F_MAX_POSITIONS);
+    if (v[F_POSITION].n != POS_ROPE) {
+        v[F_ROTARY_DIM].n = 0;
+        return;
+    }
+    if (v[F_HEAD_DIM].bad || v[F_ROTARY_PART].bad || v[F_ROTARY_DIM].bad)
+        return;
+    if (v[F_ROTARY_DIM].n == 0)
+        v[F_ROTARY_DIM].n =
+            (uint64_t)floor((double)v[F_HEAD_DIM].n * v[F_ROTARY_PART].x);
+    if (v[F_ROTARY_DIM].n > v[F_HEAD_DIM].n)
+        import_error(im, import_at(im, F_ROTARY_DIM), MEMPLAN_E_CONFLICT,
+                     "'rotary_dim' (%" PRIu64 ") exceeds the width of a head "
+                     "(%" PRIu64 ")",
+                     v[F_ROTARY_DIM].n, v[F_HEAD_DIM].n);
+}
+
+static void check_experts(struct import *im)
+{
+    static const enum field_id parts[] = {
+        F_EXPERTS_PER_TOKEN, F_EXPERT_FFN,  F_SHARED_EXPERTS,
+        F_SHARED_FFN,        F_FIRST_DENSE, F_ROUTER_BIAS,
+    };
+    struct value *v = im->v;
+    if (v[F_EXPERTS].bad)
+        return;
+    for (size_t i = 0; i < COUNT_OF(parts) && v[F_EXPERTS].n == 0; i++) {
+        struct value *part = &v[parts[i]];
+        if (part->at && part->n > 0)
+            import_error(im, part->at, MEMPLAN_E_CONFLICT,
+                         "'%s' is given, but 'num_experts' is not",
+                         part->at->key.p);
+    }
+    if (v[F_EXPERTS].n == 0) { /* a file may say 0 experts, 2 per token */
+        v[F_EXPERTS_PER_TOKEN].n = v[F_EXPERT_FFN].n = 0;
+        return;
+    }
+    if (!v[F_EXPERTS_PER_TOKEN].bad
+        && v[F_EXPERTS_PER_TOKEN].n > v[F_EXPERTS].n)
+        import_error(im, import_at(im, F_EXPERTS_PER_TOKEN), MEMPLAN_E_CONFLICT,
+                     "'%s' (%" PRIu64 ") exceeds '%s' (%" PRIu64 ")",
+                     import_key(im, F_EXPERTS_PER_TOKEN),
+                     v[F_EXPERTS_PER_TOKEN].n, import_key(im, F_EXPERTS),
+                     v[F_EXPERTS].n);
+    if (!v[F_LAYERS].bad && v[F_FIRST_DENSE].n > v[F_LAYERS].n)
+        import_error(im, import_at(im, F_FIRST_DENSE), MEMPLAN_E_CONFLICT,
+                     "'%s' (%" PRIu64 ") exceeds '%s' (%" PRIu64 ")",
+                     import_key(im, F_FIRST_DENSE), v[F_FIRST_DENSE].n,
+                     import_key(im, F_LAYERS), v[F_LAYERS].n);
+}
+
+static void settle(struct import *im)
+{
+    struct value *v = im->v;
+    fix_family(im);
+    check_heads(im);
+    check_positions(im);
+    check_experts(im);
+    if (!v[F_USE_SLIDING].n)
+        v[F_SLIDING_WINDOW].n = 0;
+    if (v[F_SLIDING_WINDOW].n == 0)
+        v[F_SLIDING_EVERY].n = v[F_SLIDING_FROM].n = 0;
+}
+
+/* ---- the file ---- */
+
+static void check_version(struct import *im)
+{
+    const struct json *at = json_member(im->root, "memplan");
+    im->strict = at != NULL;
+    if (!at || (at->kind == JSON_NUMBER && at->number >= 1 && at->number <= 1))
+        return;
+    memplan_error *e;
+    if (at->kind == JSON_NUMBER)
+        e = import_error(im, at, MEMPLAN_E_UNSUPPORTED,
+                         "this format version is not known");
+    else
+        e = import_error(im, at, MEMPLAN_E_SCHEMA,
+                         "'memplan' must be a number, not %s",
+                         json_kind_name(at->kind));
+    diag_hint(e, "write \"memplan\": 1");
+}
+
+/* A string of the file, in the spec's arena; "" when there is none. In a plain
+ * config.json these keys are anybody's, and other kinds are passed over. */
+static const char *import_text(struct import *im, const char *key,
+                               struct arena *a)
+{
+    const struct json *at = json_member(im->root, key);
+    if (!at || at->kind == JSON_NULL)
+        return "";
+    if (at->kind == JSON_STRING)
+        return arena_copy(a, at->text.p, at->text.n);
+    if (im->strict)
+        import_error(im, at, MEMPLAN_E_SCHEMA, "'%s' must be a string, not %s",
+                     key, json_kind_name(at->kind));
+    return "";
+}
+
+static void import_head(struct spec *out, struct import *im, const char *name,
+                        struct arena *a)
+{
+    static const double exact_max = 9007199254740992.0; /* 2^53 */
+    const struct json *at = json_member(im->root, "parameters");
+    if (im->strict && at && at->kind != JSON_NULL)
+        (void)import_count(im, at, 1, exact_max, &out->published_parameters);
+    out->source = import_text(im, "source", a);
+    out->name = import_text(im, "name", a);
+    if (out->name && out->name[0] == '\0' && name)
+        out->name = arena_copy(a, name, strlen(name));
+}
+
+memplan_status spec_import(struct spec *out, const struct json *root,
+                           const char *text, size_t len, const char *name,
+                           struct arena *a, struct diag *d)
+{
+    struct import im = { .root = root, .text = text, .len = len, .d = d };
+    *out = (struct spec){ .name = "", .source = "", .model_type = "" };
+    im.object = root;
+    if (root->kind != JSON_OBJECT) {
+        import_error(&im, root, MEMPLAN_E_SCHEMA,
+                     "a model specification is an object, not %s",
+                     json_kind_name(root->kind));
+        return d->status;
+    }
+    check_version(&im);
+    import_head(out, &im, name, a);
+    if (choose_family(&im)) {
+        import_rules(&im);
+        import_keys(&im);
+        import_fields(&im);
+        settle(&im);
+        import_store(out, &im);
+        out->family = im.family;
+        out->model_type = arena_copy(a, im.model_type, strlen(im.model_type));
+        out->learned_positions =
+            out->position == POS_LEARNED
+                ? out->max_positions + im.v[F_EXTRA_POSITIONS].n
+                : 0;
+    }
+    if (!out->name || !out->source || !out->model_type)
+        return diag_nomem(d);
+    return d->status;
+}

@@ -1,0 +1,288 @@
+/*
+ * The keys of a file that are no fields: unknown ones, which are errors where
+ * the text says "memplan": 1, and those that ask for what is not modelled,
+ * which are errors everywhere. Refuses to know what fields mean.
+ */
+#include "spec/import.h"
+
+#include <string.h>
+
+#include "base/banned.h"
+
+/* Keys that a class reads for nothing that memory depends on, and those that
+ * another key overrides; a file with "memplan": 1 may have them too. */
+static const struct inert {
+    enum family family; /* FAM_COUNT: all */
+    const char *keys;
+} inerts[] = {
+    { FAM_COUNT, "memplan name source notes parameters model_type "
+                 "architectures" },
+    { FAM_GEMMA, "hidden_act" },
+    { FAM_GEMMA2, "hidden_act query_pre_attn_scalar" },
+    { FAM_QWEN, "padded_vocab_size seq_length" },
+    { FAM_STARCODER2, "activation_function" },
+    { FAM_MPT, "learned_pos_emb" },
+};
+
+enum test {
+    TEST_POSITIVE, /* a number above 0 */
+    TEST_TRUE,
+    TEST_GIVEN, /* anything but null */
+    TEST_NOT_IN /* a string, or list of strings, not among `words` */
+};
+
+/* What changes shapes and is not modelled. A row about all families is silent
+ * where the family reads the key. */
+static const struct refusal {
+    enum family family; /* FAM_COUNT: all */
+    enum test test;
+    const char *keys;
+    const char *words;
+    const char *what;
+} refusals[] = {
+    { FAM_COUNT, TEST_POSITIVE,
+      "num_experts num_local_experts n_routed_experts "
+      "num_experts_per_tok moe_intermediate_size n_shared_experts "
+      "shared_expert_intermediate_size",
+      "", "a mixture of experts" },
+    { FAM_COUNT, TEST_POSITIVE,
+      "q_lora_rank kv_lora_rank qk_nope_head_dim qk_rope_head_dim v_head_dim",
+      "", "multi-head latent attention" },
+    { FAM_COUNT, TEST_POSITIVE, "num_nextn_predict_layers", "",
+      "multi-token prediction" },
+    { FAM_COUNT, TEST_TRUE, "is_encoder_decoder add_cross_attention", "",
+      "an encoder, or attention to one," },
+    { FAM_COUNT, TEST_GIVEN, "vision_config audio_config", "",
+      "a vision or audio part" },
+    { FAM_COUNT, TEST_NOT_IN, "layer_types", "full_attention sliding_attention",
+      "a layer of this type" },
+    { FAM_MPT, TEST_TRUE, "attn_config.qk_ln attn_config.qk_gn", "",
+      "a norm on queries and keys of MPT" },
+    { FAM_MPT, TEST_TRUE, "attn_config.rope", "", "rotary MPT" },
+    { FAM_MPT, TEST_NOT_IN, "attn_config.attn_type",
+      "multihead_attention grouped_query_attention", "this attention" },
+    { FAM_MPT, TEST_NOT_IN, "norm_type", "low_precision_layernorm layernorm",
+      "this norm" },
+    { FAM_MPT, TEST_NOT_IN, "ffn_config.ffn_type", "mptmlp", "this MLP" },
+    { FAM_STARCODER2, TEST_NOT_IN, "mlp_type", "default", "this MLP" },
+    { FAM_STARCODER2, TEST_NOT_IN, "norm_type", "layer_norm", "this norm" },
+};
+
+static bool in_list(const char *list, struct str word)
+{
+    struct str rest = str_of(list);
+    while (rest.n > 0) {
+        if (str_eq(str_cut(rest, ' ', &rest), word))
+            return true;
+    }
+    return false;
+}
+
+/* ---- unknown keys ---- */
+
+struct known {
+    struct str key[256];
+    size_t count;
+};
+
+static void add_known(struct known *k, const char *keys)
+{
+    struct str rest = str_of(keys);
+    while (rest.n > 0 && k->count < COUNT_OF(k->key))
+        k->key[k->count++] = str_cut(rest, ' ', &rest);
+}
+
+static void gather_known(struct known *k, const struct import *im)
+{
+    k->count = 0;
+    for (int id = 0; id < F_COUNT; id++)
+        add_known(k, im->keys[id]);
+    for (size_t i = 0; i < COUNT_OF(inerts); i++) {
+        if (inerts[i].family == im->family || inerts[i].family == FAM_COUNT)
+            add_known(k, inerts[i].keys);
+    }
+    for (size_t i = 0; i < COUNT_OF(refusals); i++) {
+        if (refusals[i].family == im->family || refusals[i].family == FAM_COUNT)
+            add_known(k, refusals[i].keys);
+    }
+}
+
+/* A known key, or an object that has one: "attn_config". */
+static bool is_known(const struct known *k, struct str path, bool *holds)
+{
+    *holds = false;
+    for (size_t i = 0; i < k->count; i++) {
+        if (str_eq(k->key[i], path))
+            return true;
+        if (k->key[i].n > path.n && k->key[i].p[path.n] == '.'
+            && memcmp(k->key[i].p, path.p, path.n) == 0) {
+            *holds = true;
+            return true;
+        }
+    }
+    return false;
+}
+
+static void unknown_key(struct import *im, const struct known *k,
+                        const struct json *at, struct str path)
+{
+    memplan_error *e = import_error(im, at, MEMPLAN_E_UNKNOWN,
+                                    "unknown key '%.60s'", at->key.p);
+    struct str best = { "", 0 };
+    unsigned least = UINT32_MAX;
+    for (size_t i = 0; i < k->count; i++) {
+        unsigned far = str_distance(k->key[i], path);
+        if (far < least) {
+            best = k->key[i];
+            least = far;
+        }
+    }
+    if (str_near(best, path, least))
+        diag_hint(e, "did you mean '%.*s'?", (int)best.n, best.p);
+    else
+        diag_hint(e, "a '%s' model has no such key; 'x-%.60s' is ignored",
+                  family_name(im->family), at->key.p);
+}
+
+static bool is_free(struct str key)
+{
+    return key.n >= 2 && memcmp(key.p, "x-", 2) == 0;
+}
+
+/* The members of the file, and of the objects among them that hold keys. */
+static void check_keys(struct import *im)
+{
+    struct known known;
+    gather_known(&known, im);
+    for (const struct json *at = im->root->child; at; at = at->next) {
+        bool holds;
+        if (is_free(at->key))
+            continue;
+        if (!is_known(&known, at->key, &holds)) {
+            unknown_key(im, &known, at, at->key);
+            continue;
+        }
+        if (!holds || at->kind != JSON_OBJECT)
+            continue;
+        for (const struct json *in = at->child; in; in = in->next) {
+            char path[128];
+            size_t n =
+                str_format(path, sizeof(path), "%s.%s", at->key.p, in->key.p);
+            if (!is_free(in->key)
+                && !is_known(&known, (struct str){ path, n }, &holds))
+                unknown_key(im, &known, in, (struct str){ path, n });
+        }
+    }
+}
+
+/* Objects that hold keys have to be objects. */
+static void check_holders(struct import *im)
+{
+    struct known known;
+    gather_known(&known, im);
+    for (const struct json *at = im->object->child; at; at = at->next) {
+        bool holds;
+        if (is_known(&known, at->key, &holds) && holds
+            && at->kind != JSON_OBJECT && at->kind != JSON_NULL)
+            import_error(im, at, MEMPLAN_E_SCHEMA,
+                         "'%s' must be an object, not %s", at->key.p,
+                         json_kind_name(at->kind));
+    }
+}
+
+/* ---- what is not modelled ---- */
+
+/* The value that a refusal is about: of a list the first that offends. */
+static const struct json *offender(const struct refusal *r,
+                                   const struct json *at)
+{
+    switch (r->test) {
+    case TEST_POSITIVE:
+        return at->kind == JSON_NUMBER && at->number > 0 ? at : NULL;
+    case TEST_TRUE: return at->kind == JSON_BOOL && at->truth ? at : NULL;
+    case TEST_GIVEN: return at->kind != JSON_NULL ? at : NULL;
+    case TEST_NOT_IN: break;
+    }
+    const struct json *one = at->kind == JSON_ARRAY ? at->child : at;
+    for (; one; one = at->kind == JSON_ARRAY ? one->next : NULL) {
+        if (one->kind == JSON_STRING && !in_list(r->words, one->text))
+            return one;
+    }
+    return NULL;
+}
+
+static bool is_field_key(const struct import *im, struct str key)
+{
+    for (int id = 0; id < F_COUNT; id++) {
+        if (in_list(im->keys[id], key))
+            return true;
+    }
+    return false;
+}
+
+static void refuse(struct import *im, const struct refusal *r)
+{
+    struct str rest = str_of(r->keys);
+    while (rest.n > 0) {
+        struct str key = str_cut(rest, ' ', &rest);
+        const struct json *at = import_find(im->object, key);
+        const struct json *bad =
+            at && !is_field_key(im, key) ? offender(r, at) : NULL;
+        if (!bad)
+            continue;
+        memplan_error *e =
+            import_error(im, bad, MEMPLAN_E_UNSUPPORTED,
+                         "%s is not modelled in a '%s' "
+                         "model ('%.*s')",
+                         r->what, family_name(im->family), (int)key.n, key.p);
+        if (r->words[0])
+            diag_hint(e, "modelled: %s", r->words);
+        else
+            diag_hint(e,
+                      "without '%.*s' the rest of the model can be "
+                      "estimated",
+                      (int)key.n, key.p);
+        return; /* one report a feature, however many keys it has */
+    }
+}
+
+/* Heads that are no language model's, by the end of the class name. */
+static void check_architecture(struct import *im)
+{
+    static const char *const ends[] = {
+        "ForSequenceClassification", "ForTokenClassification",
+        "ForQuestionAnswering",      "ForMultipleChoice",
+        "DoubleHeadsModel",
+    };
+    const struct json *list = json_member(im->object, "architectures");
+    const struct json *at =
+        list && list->kind == JSON_ARRAY ? list->child : NULL;
+    if (!at || at->kind != JSON_STRING)
+        return;
+    for (size_t i = 0; i < COUNT_OF(ends); i++) {
+        if (str_ends_with(at->text, ends[i])) {
+            memplan_error *e =
+                import_error(im, at, MEMPLAN_E_UNSUPPORTED,
+                             "the head of '%.60s' is not modelled", at->text.p);
+            diag_hint(e, "without 'architectures' the model is estimated as "
+                         "a language model");
+        }
+    }
+}
+
+static void check_refusals(struct import *im)
+{
+    for (size_t i = 0; i < COUNT_OF(refusals); i++) {
+        if (refusals[i].family == im->family || refusals[i].family == FAM_COUNT)
+            refuse(im, &refusals[i]);
+    }
+    check_architecture(im);
+}
+
+void import_keys(struct import *im)
+{
+    if (im->strict)
+        check_keys(im);
+    check_holders(im);
+    check_refusals(im);
+}

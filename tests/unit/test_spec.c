@@ -1,0 +1,948 @@
+/*
+ * The importer of model specifications: counts that follow from what it read
+ * equal published ones, class defaults, and what it says about bad files. The
+ * count here is a closed formula of its own, so that a mistake of the importer
+ * and one of the step program do not hide each other.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "data/models.h"
+#include "spec/import.h"
+#include "json/json.h"
+
+enum { ERRORS_MAX = 16 };
+
+struct fixture {
+    struct arena arena;
+    struct spec spec;
+    memplan_error slot[ERRORS_MAX];
+    memplan_errors errs;
+    memplan_status status;
+};
+
+static void load(struct fixture *f, const char *text, size_t len)
+{
+    struct diag d;
+    arena_init(&f->arena, NULL);
+    f->errs = (memplan_errors){ f->slot, ERRORS_MAX, 0 };
+    diag_init(&d, &f->errs);
+    struct json *root = json_parse(&f->arena, text, len, &d);
+    assert_non_null(root);
+    f->status = spec_import(&f->spec, root, text, len, "given", &f->arena, &d);
+}
+
+static void load_good(struct fixture *f, const char *text, size_t len)
+{
+    load(f, text, len);
+    if (f->status != MEMPLAN_OK)
+        print_error("%s: %s\n", f->slot[0].pointer, f->slot[0].message);
+    assert_int_equal(f->status, MEMPLAN_OK);
+    assert_int_equal(f->errs.count, 0);
+}
+
+/* ---- parameters, in closed form ---- */
+
+static uint64_t norm_params(enum norm_kind kind, uint64_t width)
+{
+    switch (kind) {
+    case NORM_RMS:
+    case NORM_LAYER_NOBIAS: return width;
+    case NORM_LAYER: return 2 * width;
+    case NORM_LAYER_PLAIN: return 0;
+    }
+    return 0;
+}
+
+static uint64_t attention_params(const struct spec *s)
+{
+    uint64_t q = s->heads * s->head_dim, kv = s->kv_heads * s->head_dim;
+    uint64_t n = 2 * s->hidden * q + 2 * s->hidden * kv;
+    n += s->q_bias ? q : 0;
+    n += s->k_bias ? kv : 0;
+    n += s->v_bias ? kv : 0;
+    n += s->o_bias ? s->hidden : 0;
+    if (s->qk_norm == QK_PER_HEAD)
+        n += 2 * norm_params(s->qk_norm_kind, s->head_dim);
+    else if (s->qk_norm != QK_NONE)
+        n += norm_params(s->qk_norm_kind, q) + norm_params(s->qk_norm_kind, kv);
+    return n;
+}
+
+static uint64_t mlp_params(const struct spec *s, uint64_t width)
+{
+    uint64_t ups = s->gated_mlp ? 2 : 1;
+    uint64_t n = (ups + 1) * s->hidden * width;
+    return n + (s->mlp_bias ? ups * width + s->hidden : 0);
+}
+
+static uint64_t sparse_params(const struct spec *s)
+{
+    uint64_t n = s->experts * mlp_params(s, s->expert_ffn);
+    n += s->hidden * s->experts + (s->router_bias ? s->experts : 0);
+    return n + (s->shared_ffn ? mlp_params(s, s->shared_ffn) : 0);
+}
+
+static uint64_t norms_params(const struct spec *s)
+{
+    uint64_t one = norm_params(s->norm, s->hidden);
+    if (s->place == PLACE_BOTH)
+        return 4 * one;
+    return s->parallel_residual && s->shared_norm ? one : 2 * one;
+}
+
+static uint64_t count_params(const struct spec *s)
+{
+    uint64_t one = norm_params(s->norm, s->hidden), n = 0;
+    for (uint64_t i = 0; i < s->layers; i++) {
+        bool sparse =
+            s->experts && i >= s->first_dense && i % s->moe_every == 0;
+        n += attention_params(s) + norms_params(s);
+        n += sparse ? sparse_params(s) : mlp_params(s, s->ffn);
+    }
+    n += (s->tied ? 1 : 2) * s->vocab * s->embed_dim;
+    if (s->embed_dim != s->hidden)
+        n += 2 * s->embed_dim * s->hidden;
+    n += s->learned_positions * s->hidden;
+    n += (s->final_norm ? one : 0) + (s->embedding_norm ? one : 0);
+    return n + (s->head_bias ? s->vocab : 0);
+}
+
+/* Exact figures: published, or sums of the shapes of published tensors. */
+static const struct {
+    const char *name;
+    uint64_t count;
+} exact[] = {
+    { "bloom-176b", UINT64_C(176247271424) },
+    { "bloom-1b7", UINT64_C(1722408960) },
+    { "bloom-3b", UINT64_C(3002557440) },
+    { "bloom-7b1", UINT64_C(7069016064) },
+    { "codellama-7b", UINT64_C(6738546688) },
+    { "command-r-plus", UINT64_C(103810674688) },
+    { "command-r", UINT64_C(34980831232) },
+    { "falcon-180b", UINT64_C(178557088768) },
+    { "falcon-40b", UINT64_C(41303293952) },
+    { "falcon-7b", UINT64_C(6921720704) },
+    { "gemma-2-2b", UINT64_C(2614341888) },
+    { "gemma-2-9b", UINT64_C(9241705984) },
+    { "gemma-7b", UINT64_C(8537680896) },
+    { "gpt-j-6b", UINT64_C(6050882784) },
+    { "gpt-neo-125m", UINT64_C(125198592) },
+    { "gpt-neo-2.7b", UINT64_C(2651307520) },
+    { "gpt-neox-20b", UINT64_C(20554567680) },
+    { "gpt2-large", UINT64_C(774030080) },
+    { "gpt2-xl", UINT64_C(1557611200) },
+    { "gpt2", UINT64_C(124439808) },
+    { "internlm-20b", UINT64_C(20088714240) },
+    { "llama-13b", UINT64_C(13015864320) },
+    { "llama-2-13b", UINT64_C(13015864320) },
+    { "llama-2-70b", UINT64_C(68976648192) },
+    { "llama-2-7b", UINT64_C(6738415616) },
+    { "llama-3-70b", UINT64_C(70553706496) },
+    { "llama-3-8b", UINT64_C(8030261248) },
+    { "llama-3.1-405b", UINT64_C(405853388800) },
+    { "llama-3.1-70b", UINT64_C(70553706496) },
+    { "llama-3.1-8b", UINT64_C(8030261248) },
+    { "llama-30b", UINT64_C(32528943616) },
+    { "llama-65b", UINT64_C(65285660672) },
+    { "llama-7b", UINT64_C(6738415616) },
+    { "mistral-7b-v0.3", UINT64_C(7248023552) },
+    { "mistral-nemo-12b", UINT64_C(12247782400) },
+    { "mistral-small-24b", UINT64_C(23572403200) },
+    { "mixtral-8x7b", UINT64_C(46702792704) },
+    { "mpt-30b", UINT64_C(29957200896) },
+    { "olmo-2-13b", UINT64_C(13716198400) },
+    { "olmo-2-1b", UINT64_C(1484916736) },
+    { "olmo-2-32b", UINT64_C(32234279936) },
+    { "olmo-7b", UINT64_C(6888095744) },
+    { "opt-1.3b", UINT64_C(1315758080) },
+    { "opt-125m", UINT64_C(125239296) },
+    { "opt-13b", UINT64_C(12853473280) },
+    { "opt-175b", UINT64_C(174604468224) },
+    { "opt-30b", UINT64_C(29974540288) },
+    { "opt-66b", UINT64_C(65719701504) },
+    { "phi-3-mini-4k", UINT64_C(3821079552) },
+    { "phi-4-mini", UINT64_C(3836021760) },
+    { "phi-4", UINT64_C(14659507200) },
+    { "pythia-1.4b", UINT64_C(1414647808) },
+    { "pythia-14m", UINT64_C(14067712) },
+    { "pythia-160m", UINT64_C(162322944) },
+    { "pythia-2.8b", UINT64_C(2775208960) },
+    { "pythia-31m", UINT64_C(30494720) },
+    { "pythia-6.9b", UINT64_C(6857302016) },
+    { "qwen-72b", UINT64_C(72287920128) },
+    { "qwen2-72b", UINT64_C(72706203648) },
+    { "qwen2-7b", UINT64_C(7615616512) },
+    { "qwen2.5-1.5b", UINT64_C(1543714304) },
+    { "qwen2.5-14b", UINT64_C(14770033664) },
+    { "qwen2.5-3b", UINT64_C(3085938688) },
+    { "qwen2.5-72b", UINT64_C(72706203648) },
+    { "qwen2.5-7b", UINT64_C(7615616512) },
+    { "qwen3-0.6b", UINT64_C(596049920) },
+    { "qwen3-1.7b", UINT64_C(1720574976) },
+    { "qwen3-14b", UINT64_C(14768307200) },
+    { "qwen3-8b", UINT64_C(8190735360) },
+    { "santacoder", UINT64_C(1124886528) },
+    { "smollm-360m", UINT64_C(361821120) },
+    { "smollm2-1.7b", UINT64_C(1711376384) },
+    { "stablelm-2-1.6b", UINT64_C(1644515328) },
+    { "stablelm-2-12b", UINT64_C(12143185920) },
+    { "starcoder", UINT64_C(15517456384) },
+    { "starcoder2-15b", UINT64_C(15957889024) },
+    { "starcoder2-3b", UINT64_C(3030371328) },
+    { "starcoder2-7b", UINT64_C(7173923840) },
+    { "tinyllama-1.1b", UINT64_C(1100048384) },
+    { "yi-9b", UINT64_C(8829407232) },
+};
+
+static const struct model_text *find_model(const char *name)
+{
+    return model_text_find(name, strlen(name));
+}
+
+static void test_exact_counts(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(exact); i++) {
+        struct fixture f;
+        const struct model_text *m = find_model(exact[i].name);
+        if (!m)
+            fail_msg("no model %s", exact[i].name);
+        load_good(&f, m->json, m->len);
+        if (count_params(&f.spec) != exact[i].count)
+            fail_msg("%s: %llu parameters, not %llu", exact[i].name,
+                     (unsigned long long)count_params(&f.spec),
+                     (unsigned long long)exact[i].count);
+        arena_release(&f.arena);
+    }
+}
+
+static void test_catalogue(void **state)
+{
+    (void)state;
+    assert_true(model_text_count() > 100);
+    assert_null(model_text_at(model_text_count()));
+    for (size_t i = 0; i < model_text_count(); i++) {
+        const struct model_text *m = model_text_at(i);
+        struct fixture f;
+        if (i > 0)
+            assert_true(strcmp(model_text_at(i - 1)->name, m->name) < 0);
+        assert_ptr_equal(find_model(m->name), m);
+        load_good(&f, m->json, m->len);
+        assert_string_equal(f.spec.name, m->name);
+        assert_true(f.spec.source[0] != '\0');
+        if (f.spec.published_parameters
+            && f.spec.published_parameters != count_params(&f.spec))
+            fail_msg("%s: %llu parameters, the file says %llu", m->name,
+                     (unsigned long long)count_params(&f.spec),
+                     (unsigned long long)f.spec.published_parameters);
+        arena_release(&f.arena);
+    }
+}
+
+static void test_find(void **state)
+{
+    (void)state;
+    assert_non_null(find_model("llama-7b"));
+    assert_ptr_equal(find_model("llama-7b.json"), find_model("llama-7b"));
+    assert_null(find_model("llama-7"));
+    assert_null(find_model("llama-7b."));
+    assert_null(find_model(""));
+    assert_null(find_model(".json"));
+    assert_null(find_model("zzz"));
+    assert_string_equal(model_text_nearest("lama-7b", 7), "llama-7b");
+    assert_string_equal(model_text_nearest("llama7b.json", 12), "llama-7b");
+    assert_null(model_text_nearest("qqqqqqqqqqqq", 12));
+}
+
+/* ---- class defaults and traps ---- */
+
+#define CORE                                                                   \
+    "\"hidden_size\": 64, \"num_hidden_layers\": 2, "                          \
+    "\"num_attention_heads\": 4, \"vocab_size\": 100"
+#define FILE_OF(type, more) "{\"model_type\": \"" type "\", " CORE more "}"
+
+static struct spec spec_of(const char *text)
+{
+    struct fixture f;
+    load_good(&f, text, strlen(text));
+    f.spec.name = f.spec.source = f.spec.model_type = NULL; /* freed */
+    arena_release(&f.arena);
+    return f.spec;
+}
+
+static void test_kv_heads(void **state)
+{
+    (void)state;
+    struct spec s = spec_of(FILE_OF("llama", ", \"intermediate_size\": 8"));
+    assert_int_equal(s.kv_heads, 4);
+    s = spec_of("{\"model_type\": \"mistral\", \"hidden_size\": 64, "
+                "\"num_hidden_layers\": 2, \"num_attention_heads\": 16, "
+                "\"vocab_size\": 9, \"intermediate_size\": 8}");
+    assert_int_equal(s.kv_heads, 8);
+    s = spec_of(FILE_OF("mistral", ", \"intermediate_size\": 8, "
+                                   "\"num_key_value_heads\": null"));
+    assert_int_equal(s.kv_heads, 4);
+    s = spec_of(FILE_OF("gpt_bigcode", ", \"n_positions\": 8"));
+    assert_int_equal(s.kv_heads, 1);
+    assert_int_equal(s.learned_positions, 8);
+    s = spec_of(FILE_OF("gpt_bigcode", ", \"n_positions\": 8, "
+                                       "\"multi_query\": false"));
+    assert_int_equal(s.kv_heads, 4);
+    s = spec_of(FILE_OF("mpt", ", \"attn_config\": {\"kv_n_heads\": 2}"));
+    assert_int_equal(s.kv_heads, 2);
+    assert_int_equal(s.position, POS_ALIBI);
+}
+
+/* falcon-7b as saved by newer transformers says num_kv_heads 71. */
+static void test_falcon(void **state)
+{
+    (void)state;
+    struct spec s = spec_of(FILE_OF("falcon", ", \"num_kv_heads\": 4"));
+    assert_int_equal(s.kv_heads, 1);
+    assert_true(s.parallel_residual && s.shared_norm && s.tied);
+    assert_int_equal(s.ffn, 256);
+    assert_int_equal(s.max_positions, 2048);
+    s = spec_of(FILE_OF("falcon", ", \"multi_query\": false, \"alibi\": true, "
+                                  "\"parallel_attn\": false, \"bias\": true"));
+    assert_int_equal(s.kv_heads, 4);
+    assert_int_equal(s.position, POS_ALIBI);
+    assert_int_equal(s.rotary_dim, 0);
+    assert_true(s.q_bias && s.v_bias && s.o_bias && s.mlp_bias);
+    assert_false(s.parallel_residual || s.shared_norm);
+    s = spec_of("{\"model_type\": \"RefinedWeb\", \"hidden_size\": 64, "
+                "\"n_layer\": 2, \"n_head\": 4, \"n_head_kv\": 2, "
+                "\"vocab_size\": 9}");
+    assert_int_equal(s.family, FAM_FALCON);
+    assert_int_equal(s.kv_heads, 2);
+    assert_false(s.shared_norm);
+    s = spec_of(FILE_OF("RefinedWebModel", ""));
+    assert_int_equal(s.kv_heads, 1);
+    s = spec_of(FILE_OF("falcon", ", \"new_decoder_architecture\": true, "
+                                  "\"num_ln_in_parallel_attn\": 1"));
+    assert_true(s.shared_norm);
+    assert_int_equal(s.kv_heads, 4);
+}
+
+static void test_opt(void **state)
+{
+    (void)state;
+    struct spec s = spec_of(
+        FILE_OF("opt", ", \"ffn_dim\": 8, \"max_position_embeddings\": 10"));
+    assert_int_equal(s.learned_positions, 12);
+    assert_int_equal(s.max_positions, 10);
+    assert_int_equal(s.place, PLACE_PRE);
+    assert_true(s.final_norm && s.q_bias && s.o_bias && s.mlp_bias);
+    s = spec_of(FILE_OF("opt", ", \"ffn_dim\": 8, \"n_positions\": 10, "
+                               "\"do_layer_norm_before\": false, "
+                               "\"word_embed_proj_dim\": 32"));
+    assert_int_equal(s.place, PLACE_AFTER_RESIDUAL);
+    assert_false(s.final_norm);
+    assert_int_equal(s.embed_dim, 32);
+    s = spec_of(FILE_OF("opt", ", \"ffn_dim\": 8, \"n_positions\": 10, "
+                               "\"_remove_final_layer_norm\": true, "
+                               "\"layer_norm_elementwise_affine\": false, "
+                               "\"enable_bias\": false"));
+    assert_int_equal(s.place, PLACE_PRE);
+    assert_int_equal(s.norm, NORM_LAYER_PLAIN);
+    assert_false(s.final_norm || s.q_bias || s.o_bias || s.mlp_bias);
+}
+
+static void test_head_dim(void **state)
+{
+    (void)state;
+    struct spec s = spec_of(FILE_OF("gemma", ", \"intermediate_size\": 8"));
+    assert_int_equal(s.head_dim, 256);
+    s = spec_of(FILE_OF("qwen3", ", \"intermediate_size\": 8"));
+    assert_int_equal(s.head_dim, 128);
+    assert_int_equal(s.qk_norm, QK_PER_HEAD);
+    s = spec_of(
+        FILE_OF("qwen3", ", \"intermediate_size\": 8, \"head_dim\": null"));
+    assert_int_equal(s.head_dim, 16);
+    s = spec_of(FILE_OF("mistral", ", \"intermediate_size\": 8, "
+                                   "\"num_key_value_heads\": 2, "
+                                   "\"head_dim\": 24"));
+    assert_int_equal(s.head_dim, 24);
+    assert_int_equal(s.rotary_dim, 24);
+}
+
+/* No key says that these are there. */
+static void test_silent_biases(void **state)
+{
+    (void)state;
+    struct spec s = spec_of(FILE_OF("qwen2", ", \"intermediate_size\": 8"));
+    assert_true(s.q_bias && s.k_bias && s.v_bias);
+    assert_false(s.o_bias || s.mlp_bias);
+    s = spec_of(FILE_OF("qwen", ", \"intermediate_size\": 8"));
+    assert_true(s.q_bias && s.fused_qkv);
+    assert_false(s.o_bias || s.mlp_bias);
+    assert_int_equal(s.ffn, 4);
+    s = spec_of(FILE_OF("gptj", ", \"rotary_dim\": 8"));
+    assert_true(s.head_bias && s.mlp_bias && s.shared_norm);
+    assert_false(s.q_bias || s.o_bias);
+    assert_int_equal(s.rotary_dim, 8);
+    s = spec_of(FILE_OF("gptj", ", \"rotary_dim\": null"));
+    assert_int_equal(s.rotary_dim, 16);
+    s = spec_of(FILE_OF("gpt_neo", ", \"n_positions\": 8"));
+    assert_true(s.o_bias && s.mlp_bias);
+    assert_false(s.q_bias || s.k_bias || s.v_bias);
+    s = spec_of(FILE_OF("starcoder2", ", \"intermediate_size\": 8"));
+    assert_true(s.q_bias && s.o_bias && s.mlp_bias && s.tied);
+}
+
+static void test_norms(void **state)
+{
+    (void)state;
+    struct spec s = spec_of(FILE_OF("gpt_neox", ", \"intermediate_size\": 8"));
+    assert_true(s.parallel_residual);
+    assert_false(s.shared_norm);
+    assert_int_equal(s.rotary_dim, 4);
+    s = spec_of(FILE_OF("olmo", ", \"intermediate_size\": 8"));
+    assert_int_equal(s.norm, NORM_LAYER_PLAIN);
+    s = spec_of(FILE_OF("olmo2", ", \"intermediate_size\": 8"));
+    assert_int_equal(s.place, PLACE_POST);
+    assert_int_equal(s.qk_norm, QK_FULL);
+    s = spec_of(
+        FILE_OF("cohere", ", \"intermediate_size\": 8, \"use_qk_norm\": true"));
+    assert_int_equal(s.qk_norm, QK_EACH_HEAD);
+    assert_true(s.parallel_residual && s.shared_norm && s.tied);
+    assert_true(s.logit_scale > 0.0624 && s.logit_scale < 0.0626);
+    s = spec_of(FILE_OF("stablelm", ", \"intermediate_size\": 8, "
+                                    "\"use_parallel_residual\": true"));
+    assert_true(s.shared_norm);
+    assert_int_equal(s.qk_norm, QK_NONE);
+    s = spec_of(FILE_OF("mpt", ", \"no_bias\": false, \"max_seq_len\": 8, "
+                               "\"attn_config\": {\"alibi\": false}"));
+    assert_int_equal(s.norm, NORM_LAYER);
+    assert_int_equal(s.learned_positions, 8);
+    assert_true(s.q_bias && s.o_bias && s.mlp_bias);
+}
+
+static void test_activations(void **state)
+{
+    (void)state;
+    /* transformers does not look at hidden_act here */
+    struct spec s = spec_of(FILE_OF("gemma", ", \"intermediate_size\": 8, "
+                                             "\"hidden_act\": \"gelu\""));
+    assert_int_equal(s.act, ACT_GELU_TANH);
+    s = spec_of(FILE_OF("gemma2", ", \"intermediate_size\": 8, "
+                                  "\"hidden_activation\": \"gelu\""));
+    assert_int_equal(s.act, ACT_GELU);
+    s = spec_of(FILE_OF("starcoder2", ", \"intermediate_size\": 8, "
+                                      "\"activation_function\": \"gelu\", "
+                                      "\"hidden_act\": \"gelu_pytorch_tanh\""));
+    assert_int_equal(s.act, ACT_GELU_TANH);
+    s = spec_of(FILE_OF("llama", ", \"intermediate_size\": 8, "
+                                 "\"hidden_act\": \"swish\""));
+    assert_int_equal(s.act, ACT_SILU);
+    s = spec_of(FILE_OF("falcon", ", \"activation\": \"relu2\""));
+    assert_int_equal(s.act, ACT_RELU2);
+    s = spec_of(FILE_OF("bloom", ""));
+    assert_int_equal(s.act, ACT_GELU_BLOOM);
+    assert_true(s.embedding_norm && s.tied);
+    s = spec_of(FILE_OF("gpt_neox", ", \"intermediate_size\": 8, "
+                                    "\"hidden_act\": \"gelu_fast\""));
+    assert_int_equal(s.act, ACT_GELU_FAST);
+    s = spec_of(FILE_OF("gpt2", ", \"n_positions\": 8, \"n_inner\": null"));
+    assert_int_equal(s.act, ACT_GELU_NEW);
+    assert_int_equal(s.ffn, 256);
+    s = spec_of(FILE_OF("opt", ", \"n_positions\": 8, \"ffn_dim\": 8"));
+    assert_int_equal(s.act, ACT_RELU);
+}
+
+static void test_windows(void **state)
+{
+    (void)state;
+    struct spec s = spec_of(FILE_OF("qwen2", ", \"intermediate_size\": 8, "
+                                             "\"sliding_window\": 32"));
+    assert_int_equal(s.sliding_window, 0);
+    s = spec_of(FILE_OF("qwen2", ", \"intermediate_size\": 8, "
+                                 "\"sliding_window\": 32, "
+                                 "\"use_sliding_window\": true, "
+                                 "\"max_window_layers\": 1"));
+    assert_int_equal(s.sliding_window, 32);
+    assert_int_equal(s.sliding_from, 1);
+    s = spec_of(FILE_OF("gemma2", ", \"intermediate_size\": 8, "
+                                  "\"final_logit_softcapping\": null"));
+    assert_int_equal(s.sliding_window, 4096);
+    assert_int_equal(s.sliding_every, 2);
+    assert_true(s.attn_softcap > 49.0 && s.final_softcap < 1.0);
+    s = spec_of(FILE_OF("gemma2", ", \"intermediate_size\": 8, "
+                                  "\"sliding_window\": null"));
+    assert_int_equal(s.sliding_window, 0);
+    assert_int_equal(s.sliding_every, 0);
+}
+
+static void test_numbers(void **state)
+{
+    (void)state;
+    struct spec s =
+        spec_of(FILE_OF("llama", ", \"intermediate_size\": 8.0, "
+                                 "\"max_position_embeddings\": 131072.0"));
+    assert_int_equal(s.max_positions, 131072);
+    /* ignored in a plain config.json */
+    s = spec_of(FILE_OF("llama", ", \"intermediate_size\": 8, \"name\": 3, "
+                                 "\"rms_norm_epz\": [], \"parameters\": {}, "
+                                 "\"layer_types\": [\"full_attention\"], "
+                                 "\"num_experts\": 0, \"head_dim\": null"));
+    assert_int_equal(s.published_parameters, 0);
+    /* two names of one thing may agree */
+    s = spec_of(FILE_OF("falcon", ", \"n_head\": 4, \"n_layer\": 2"));
+    assert_int_equal(s.heads, 4);
+}
+
+static void test_decoder(void **state)
+{
+    (void)state;
+    struct spec s = spec_of(FILE_OF("decoder", ", \"gated_mlp\": false"));
+    assert_int_equal(s.ffn, 256);
+    assert_int_equal(s.norm, NORM_RMS);
+    assert_int_equal(s.act, ACT_SILU);
+    assert_int_equal(s.position, POS_ROPE);
+    assert_false(s.q_bias || s.o_bias || s.mlp_bias || s.head_bias || s.tied);
+    s = spec_of(FILE_OF(
+        "decoder",
+        ", \"memplan\": 1, \"x-mine\": [1], \"notes\": 1, "
+        "\"intermediate_size\": 8, \"norm\": \"layernorm\", "
+        "\"hidden_act\": \"swiglu\", \"position_embedding\": \"learned\", "
+        "\"max_position_embeddings\": 16, \"attention_bias\": true, "
+        "\"attention_out_bias\": true, \"mlp_bias\": true, "
+        "\"lm_head_bias\": true, \"qk_norm\": true, "
+        "\"parallel_residual\": true, \"shared_norm\": true, "
+        "\"embedding_norm\": true, \"sliding_window\": 4, "
+        "\"hidden_dropout\": 0.1, \"attention_dropout\": 0.2, "
+        "\"parameters\": 12, \"q_lora_rank\": null, "
+        "\"num_nextn_predict_layers\": 0"));
+    assert_int_equal(s.published_parameters, 12);
+    assert_int_equal(s.norm, NORM_LAYER);
+    assert_int_equal(s.act, ACT_SILU);
+    assert_true(s.gated_mlp && s.shared_norm && s.embedding_norm);
+    assert_int_equal(s.learned_positions, 16);
+    assert_int_equal(s.qk_norm, QK_PER_HEAD);
+    assert_true(s.v_bias && s.o_bias && s.mlp_bias && s.head_bias);
+    assert_int_equal(s.sliding_window, 4);
+    assert_true(s.embed_dropout > 0.09 && s.attention_dropout > 0.19);
+    s = spec_of(FILE_OF("decoder", ", \"position_embedding\": \"none\", "
+                                   "\"intermediate_size\": 8"));
+    assert_int_equal(s.position, POS_NONE);
+}
+
+static void test_experts(void **state)
+{
+    (void)state;
+    struct spec s = spec_of(FILE_OF("mixtral", ", \"intermediate_size\": 8, "
+                                               "\"num_key_value_heads\": 2"));
+    assert_int_equal(s.experts, 8);
+    assert_int_equal(s.experts_per_token, 2);
+    assert_int_equal(s.expert_ffn, 8);
+    assert_int_equal(s.moe_every, 1);
+    s = spec_of(FILE_OF("decoder",
+                        ", \"num_experts\": 4, \"num_experts_per_tok\": 2, "
+                        "\"moe_intermediate_size\": 16, "
+                        "\"n_shared_experts\": 3, \"router_bias\": true"));
+    assert_int_equal(s.ffn, 16);
+    assert_int_equal(s.shared_ffn, 48);
+    assert_true(s.router_bias);
+    s = spec_of(FILE_OF("decoder",
+                        ", \"num_experts\": 4, \"num_experts_per_tok\": 2, "
+                        "\"intermediate_size\": 32, "
+                        "\"first_k_dense_replace\": 1, "
+                        "\"shared_expert_intermediate_size\": 24"));
+    assert_int_equal(s.expert_ffn, 32);
+    assert_int_equal(s.first_dense, 1);
+    assert_int_equal(s.shared_ffn, 24);
+}
+
+static void test_dispatch(void **state)
+{
+    (void)state;
+    struct spec s =
+        spec_of("{\"architectures\": [\"GPTNeoXForCausalLM\"], " CORE
+                ", \"intermediate_size\": 8}");
+    assert_int_equal(s.family, FAM_GPT_NEOX);
+    s = spec_of("{\"architectures\": [\"QWenLMHeadModel\"], " CORE
+                ", \"intermediate_size\": 8}");
+    assert_int_equal(s.family, FAM_QWEN);
+    /* a language model inside, the tie flag beside it */
+    s = spec_of(
+        "{\"model_type\": \"llava\", \"vision_config\": {}, "
+        "\"tie_word_embeddings\": true, \"vocab_size\": 7, "
+        "\"text_config\": " FILE_OF("qwen2", ", \"intermediate_size\": 8") "}");
+    assert_int_equal(s.family, FAM_QWEN2);
+    assert_int_equal(s.vocab, 100);
+    assert_true(s.tied);
+    assert_string_equal(family_name(FAM_GPT_NEOX), "gpt_neox");
+    assert_string_equal(family_name(FAM_COUNT), "");
+}
+
+static void test_names(void **state)
+{
+    (void)state;
+    struct fixture f;
+    const char *text = FILE_OF("llama", ", \"intermediate_size\": 8");
+    load_good(&f, text, strlen(text));
+    assert_string_equal(f.spec.name, "given");
+    assert_string_equal(f.spec.source, "");
+    assert_string_equal(f.spec.model_type, "llama");
+    arena_release(&f.arena);
+    text = FILE_OF("RefinedWebModel", ", \"name\": \"n\", \"source\": \"s\"");
+    load_good(&f, text, strlen(text));
+    assert_string_equal(f.spec.name, "n");
+    assert_string_equal(f.spec.source, "s");
+    assert_string_equal(f.spec.model_type, "RefinedWebModel");
+    arena_release(&f.arena);
+}
+
+/* Fields are decoded in order: a fallback may use rows above it only. */
+static void test_table_order(void **state)
+{
+    (void)state;
+    for (int family = 0; family < FAM_COUNT; family++) {
+        struct import im = { .family = (enum family)family };
+        import_rules(&im);
+        for (int id = 1; id < F_COUNT; id++) {
+            assert_true((int)im.absent[id].a < id);
+            assert_true((int)im.absent[id].b < id);
+            assert_true((int)im.null[id].a < id);
+            assert_true((int)im.null[id].b < id);
+        }
+    }
+}
+
+/* ---- bad files ---- */
+
+/* Line 1 says the type, 2 to 6 the five numbers, 7 what is added. */
+#define LLAMA(h, l, a, f, v)                                                   \
+    "{\"model_type\": \"llama\",\n\"hidden_size\": " h                         \
+    ",\n\"num_hidden_layers\": " l ",\n\"num_attention_heads\": " a            \
+    ",\n\"intermediate_size\": " f ",\n\"vocab_size\": " v "}"
+#define WITH(type, more)                                                       \
+    "{\"model_type\": \"" type "\",\n\"hidden_size\": 64,\n"                   \
+    "\"num_hidden_layers\": 2,\n\"num_attention_heads\": 4,\n"                 \
+    "\"vocab_size\": 100,\n\"intermediate_size\": 8,\n" more "}"
+#define STRICT(type, more) WITH(type, "\"memplan\": 1,\n" more)
+#define BARE(type, more)                                                       \
+    "{\"model_type\": \"" type "\",\n\"hidden_size\": 64,\n"                   \
+    "\"num_hidden_layers\": 2,\n\"num_attention_heads\": 4,\n"                 \
+    "\"vocab_size\": 100" more "}"
+
+static const struct bad {
+    const char *text;
+    memplan_status status;
+    uint32_t line;
+    const char *message;
+    const char *hint; /* part of it */
+} bads[] = {
+    /* no object, no type, no such type */
+    { "[1]", MEMPLAN_E_SCHEMA, 1, "is an object, not an array", "" },
+    { "\n7", MEMPLAN_E_SCHEMA, 2, "is an object, not a number", "" },
+    { "{}", MEMPLAN_E_SCHEMA, 1, "'model_type' is missing", "known: decoder" },
+    { "{\"architectures\": []}", MEMPLAN_E_SCHEMA, 1, "'model_type' is missing",
+      "llama" },
+    { "{\n\"model_type\": 3}", MEMPLAN_E_SCHEMA, 2,
+      "must be a string, not a number", "known: decoder" },
+    { "{\n\"architectures\": [3]}", MEMPLAN_E_SCHEMA, 2,
+      "must be a string, not a number", "" },
+    { WITH("lama", "\"x\": 1"), MEMPLAN_E_UNKNOWN, 1,
+      "unknown model type 'lama'", "the nearest name is 'llama'" },
+    { WITH("qwen2_moe", "\"x\": 1"), MEMPLAN_E_UNKNOWN, 1,
+      "unknown model type 'qwen2_moe'", "the nearest name is 'qwen2'" },
+    { WITH("mine", "\"rms_norm_eps\": 1e-6"), MEMPLAN_E_UNKNOWN, 1,
+      "unknown model type 'mine'", "look like those of 'llama'" },
+    { "{\"model_type\": \"mine\", \"n_embd\": 8, \"n_layer\": 1, "
+      "\"n_head\": 1}",
+      MEMPLAN_E_UNKNOWN, 1, "unknown model type", "those of 'gpt2'" },
+    { WITH("deepseek_v3", "\"rms_norm_eps\": 1e-6, \"kv_lora_rank\": 512"),
+      MEMPLAN_E_UNKNOWN, 1, "unknown model type 'deepseek_v3'",
+      "a decoder of any name" },
+    { "{\"architectures\":\n[\"LlamaForCausalLN\"]}", MEMPLAN_E_UNKNOWN, 2,
+      "unknown model type 'LlamaForCausalLN'", "" },
+    /* one number */
+    { LLAMA("\"64\"", "2", "4", "8", "100"), MEMPLAN_E_SCHEMA, 2,
+      "'hidden_size' must be a whole number, not a string",
+      "without quotes: \"hidden_size\": 64" },
+    { LLAMA("\"big\"", "2", "4", "8", "100"), MEMPLAN_E_SCHEMA, 2,
+      "'hidden_size' must be a whole number, not a string", "" },
+    { LLAMA("[64]", "2", "4", "8", "100"), MEMPLAN_E_SCHEMA, 2,
+      "'hidden_size' must be a whole number, not an array", "" },
+    { LLAMA("64", "true", "4", "8", "100"), MEMPLAN_E_SCHEMA, 3,
+      "'num_hidden_layers' must be a whole number, not", "" },
+    { LLAMA("64", "0", "4", "8", "100"), MEMPLAN_E_RANGE, 3,
+      "'num_hidden_layers' is 0, out of range", "from 1 to 10000" },
+    { LLAMA("64", "10001", "4", "8", "100"), MEMPLAN_E_RANGE, 3,
+      "'num_hidden_layers' is 10001", "from 1 to 10000" },
+    { LLAMA("64", "-2", "4", "8", "100"), MEMPLAN_E_RANGE, 3,
+      "'num_hidden_layers' is -2, out of range", "" },
+    { LLAMA("64", "2", "4", "1e300", "100"), MEMPLAN_E_RANGE, 5,
+      "'intermediate_size' is 1e+300, out of range", "" },
+    { LLAMA("64", "2", "4", "8", "100.5"), MEMPLAN_E_SCHEMA, 6,
+      "'vocab_size' is 100.5, but must be a whole number", "" },
+    { LLAMA("64", "2", "4", "4294967296", "100"), MEMPLAN_E_RANGE, 5,
+      "'intermediate_size' is", "" },
+    { WITH("llama", "\"tie_word_embeddings\": 1"), MEMPLAN_E_SCHEMA, 7,
+      "'tie_word_embeddings' must be true or false, not a number", "" },
+    { WITH("llama", "\"tie_word_embeddings\": \"true\""), MEMPLAN_E_SCHEMA, 7,
+      "'tie_word_embeddings' must be true or false, not a string",
+      "without quotes" },
+    { WITH("llama", "\"attention_dropout\": 1.5"), MEMPLAN_E_RANGE, 7,
+      "'attention_dropout' is 1.5, out of range", "from 0 to 1" },
+    { WITH("llama", "\"attention_dropout\": \"0.1\""), MEMPLAN_E_SCHEMA, 7,
+      "'attention_dropout' must be a number, not a string", "0.1" },
+    { WITH("llama", "\"hidden_act\": \"sillu\""), MEMPLAN_E_UNKNOWN, 7,
+      "'hidden_act' cannot be 'sillu'", "did you mean 'silu'?" },
+    { WITH("llama", "\"hidden_act\": \"hyperbolic\""), MEMPLAN_E_UNKNOWN, 7,
+      "'hidden_act' cannot be", "known: silu, swish, gelu" },
+    { WITH("llama", "\"hidden_act\": \"swiglu\""), MEMPLAN_E_UNKNOWN, 7,
+      "'hidden_act' cannot be 'swiglu'", "" },
+    { WITH("llama", "\"hidden_act\": 4"), MEMPLAN_E_SCHEMA, 7,
+      "'hidden_act' must be a string, not a number", "" },
+    { WITH("decoder", "\"norm\": \"layer\""), MEMPLAN_E_UNKNOWN, 7,
+      "'norm' cannot be 'layer'", "rmsnorm, layernorm" },
+    { WITH("decoder", "\"position_embedding\": \"rotary\""), MEMPLAN_E_UNKNOWN,
+      7, "cannot be 'rotary'", "rope, learned, alibi" },
+    /* what is missing */
+    { "{\"model_type\": \"gpt2\", \"n_layer\": 2, \"n_head\": 4, "
+      "\"vocab_size\": 9, \"n_positions\": 8}",
+      MEMPLAN_E_SCHEMA, 1, "'hidden_size' is missing",
+      "any of these gives it: hidden_size n_embd n_embed d_model" },
+    { "{\"model_type\": \"llama\", \"hidden_size\": null, "
+      "\"num_hidden_layers\": 2, \"num_attention_heads\": 4, "
+      "\"vocab_size\": 9, \"intermediate_size\": 8}",
+      MEMPLAN_E_SCHEMA, 1, "'hidden_size' is missing", "" },
+    { BARE("llama", ""), MEMPLAN_E_SCHEMA, 1, "'intermediate_size' is missing",
+      "intermediate_size n_inner" },
+    { BARE("qwen", ""), MEMPLAN_E_SCHEMA, 1, "'intermediate_size' is missing",
+      "a gated MLP has no usual width" },
+    { BARE("decoder", ""), MEMPLAN_E_SCHEMA, 1,
+      "'intermediate_size' is missing", "" },
+    { BARE("gpt2", ""), MEMPLAN_E_SCHEMA, 1,
+      "'max_position_embeddings' is missing", "n_positions" },
+    { WITH("decoder", "\"position_embedding\": \"learned\""), MEMPLAN_E_SCHEMA,
+      1, "'max_position_embeddings' is missing", "" },
+    { "{\"model_type\": \"llama\", \"hidden_size\": 64, "
+      "\"num_hidden_layers\": 2, \"num_attention_heads\": 4, "
+      "\"intermediate_size\": 8}",
+      MEMPLAN_E_SCHEMA, 1, "'vocab_size' is missing",
+      "add \"vocab_size\": ..." },
+    { "{\"model_type\": \"llava\",\n\"text_config\": "
+      "{\"model_type\": \"llama\", \"hidden_size\": 8, "
+      "\"num_attention_heads\": 1, \"vocab_size\": 9, "
+      "\"intermediate_size\": 8}}",
+      MEMPLAN_E_SCHEMA, 2, "'num_hidden_layers' is missing", "" },
+    /* fields that contradict one another */
+    { WITH("llama", "\"n_embd\": 128"), MEMPLAN_E_CONFLICT, 7,
+      "'n_embd' contradicts 'hidden_size'", "keep one of them" },
+    { WITH("llama", "\"num_key_value_heads\": 3"), MEMPLAN_E_CONFLICT, 7,
+      "'num_key_value_heads' (3) does not divide 'num_attention_heads' (4)",
+      "use one of 1, 2, 4" },
+    { WITH("mistral", "\"head_dim\": 16"), MEMPLAN_E_CONFLICT, 1,
+      "'num_key_value_heads' (8) does not divide", "use one of 1, 2, 4" },
+    { LLAMA("64", "2", "3", "8", "100"), MEMPLAN_E_CONFLICT, 4,
+      "'num_attention_heads' (3) does not divide 'hidden_size' (64)",
+      "or give 'head_dim'" },
+    { "{\"model_type\": \"gpt2\", \"n_embd\": 64,\n\"n_layer\": 2, "
+      "\"n_head\": 3, \"vocab_size\": 9, \"n_positions\": 8}",
+      MEMPLAN_E_CONFLICT, 2, "'n_head' (3) does not divide 'n_embd' (64)",
+      "no key in a 'gpt2' model" },
+    { BARE("gptj", ",\n\"rotary_dim\": 32"), MEMPLAN_E_CONFLICT, 6,
+      "'rotary_dim' (32) exceeds the width of a head (16)", "" },
+    { BARE("qwen", ",\n\"intermediate_size\": 9"), MEMPLAN_E_CONFLICT, 6,
+      "'intermediate_size' (9) must be even", "twice the width" },
+    { WITH("decoder", "\"hidden_act\": \"swiglu\",\n\"gated_mlp\": false"),
+      MEMPLAN_E_CONFLICT, 8, "'hidden_act' is swiglu", "" },
+    { WITH("decoder", "\"shared_norm\": true"), MEMPLAN_E_CONFLICT, 7,
+      "'shared_norm' needs 'parallel_residual'", "" },
+    { WITH("decoder", "\"num_experts_per_tok\": 2"), MEMPLAN_E_CONFLICT, 7,
+      "'num_experts_per_tok' is given, but 'num_experts' is not", "" },
+    { WITH("decoder", "\"num_experts\": 4"), MEMPLAN_E_SCHEMA, 1,
+      "'num_experts_per_tok' is missing", "" },
+    { WITH("decoder", "\"num_experts\": 4,\n\"num_experts_per_tok\": 5"),
+      MEMPLAN_E_CONFLICT, 8,
+      "'num_experts_per_tok' (5) exceeds 'num_experts' (4)", "" },
+    { WITH("decoder", "\"num_experts\": 4, \"num_experts_per_tok\": 2,\n"
+                      "\"first_k_dense_replace\": 3"),
+      MEMPLAN_E_CONFLICT, 8,
+      "'first_k_dense_replace' (3) exceeds 'num_hidden_layers' (2)", "" },
+    { WITH("decoder", "\"num_experts\": 4, \"num_experts_per_tok\": 2,\n"
+                      "\"n_shared_experts\": 2,\n"
+                      "\"shared_expert_intermediate_size\": 9"),
+      MEMPLAN_E_CONFLICT, 9, "but 2 shared experts are 16 wide", "" },
+    /* what is not modelled */
+    { WITH("llama", "\"num_local_experts\": 8"), MEMPLAN_E_UNSUPPORTED, 7,
+      "a mixture of experts is not modelled in a 'llama' model",
+      "without 'num_local_experts'" },
+    { WITH("mixtral", "\"num_key_value_heads\": 4,\n\"num_experts\": 8"),
+      MEMPLAN_E_UNSUPPORTED, 8, "a mixture of experts", "" },
+    { WITH("decoder", "\"kv_lora_rank\": 512"), MEMPLAN_E_UNSUPPORTED, 7,
+      "multi-head latent attention is not modelled", "" },
+    { WITH("decoder", "\"num_nextn_predict_layers\": 1"), MEMPLAN_E_UNSUPPORTED,
+      7, "multi-token prediction is not modelled", "" },
+    { WITH("llama", "\"is_encoder_decoder\": true"), MEMPLAN_E_UNSUPPORTED, 7,
+      "an encoder, or attention to one, is not modelled", "" },
+    { WITH("llama", "\"vision_config\": {}"), MEMPLAN_E_UNSUPPORTED, 7,
+      "a vision or audio part is not modelled", "" },
+    { WITH("llama", "\"layer_types\": [\"full_attention\",\n\"mamba\"]"),
+      MEMPLAN_E_UNSUPPORTED, 8, "a layer of this type is not modelled",
+      "full_attention sliding_attention" },
+    { WITH("llama", "\"architectures\": [\"LlamaForSequenceClassification\"]"),
+      MEMPLAN_E_UNSUPPORTED, 7,
+      "head of 'LlamaForSequenceClassification' is not modelled",
+      "without 'architectures'" },
+    { BARE("mpt", ",\n\"attn_config\": {\"qk_ln\": true}"),
+      MEMPLAN_E_UNSUPPORTED, 6, "a norm on queries and keys of MPT", "" },
+    { BARE("mpt", ",\n\"attn_config\": {\"rope\": true}"),
+      MEMPLAN_E_UNSUPPORTED, 6, "rotary MPT", "" },
+    { BARE("mpt", ",\n\"attn_config\": {\"attn_type\": \"x\"}"),
+      MEMPLAN_E_UNSUPPORTED, 6, "this attention", "multihead_attention" },
+    { BARE("mpt", ",\n\"norm_type\": \"rmsnorm\""), MEMPLAN_E_UNSUPPORTED, 6,
+      "this norm", "layernorm" },
+    { BARE("mpt", ",\n\"ffn_config\": {\"ffn_type\": \"mptgeglu\"}"),
+      MEMPLAN_E_UNSUPPORTED, 6, "this MLP", "mptmlp" },
+    { WITH("starcoder2", "\"mlp_type\": \"gated\""), MEMPLAN_E_UNSUPPORTED, 7,
+      "this MLP", "default" },
+    { WITH("starcoder2", "\"norm_type\": \"rms\""), MEMPLAN_E_UNSUPPORTED, 7,
+      "this norm", "layer_norm" },
+    { BARE("falcon", ",\n\"new_decoder_architecture\": true,\n"
+                     "\"parallel_attn\": false"),
+      MEMPLAN_E_UNSUPPORTED, 7, "without 'parallel_attn' is not modelled", "" },
+    /* our own dialect is strict */
+    { STRICT("llama", "\"hidden_sise\": 64"), MEMPLAN_E_UNKNOWN, 8,
+      "unknown key 'hidden_sise'", "did you mean 'hidden_size'?" },
+    { STRICT("llama", "\"color\": 64"), MEMPLAN_E_UNKNOWN, 8,
+      "unknown key 'color'", "'x-color' is ignored" },
+    { STRICT("llama", "\"use_qkv_bias\": true"), MEMPLAN_E_UNKNOWN, 8,
+      "unknown key 'use_qkv_bias'", "" },
+    { STRICT("llama", "\"text_config\": {}"), MEMPLAN_E_UNKNOWN, 8,
+      "unknown key 'text_config'", "" },
+    { BARE("mpt", ", \"memplan\": 1,\n\"attn_config\": {\"alibbi\": true}"),
+      MEMPLAN_E_UNKNOWN, 6, "unknown key 'alibbi'",
+      "did you mean 'attn_config.alibi'?" },
+    { BARE("mpt", ",\n\"attn_config\": 3"), MEMPLAN_E_SCHEMA, 6,
+      "'attn_config' must be an object, not a number", "" },
+    { WITH("llama", "\"memplan\": 2"), MEMPLAN_E_UNSUPPORTED, 7,
+      "this format version is not known", "\"memplan\": 1" },
+    { WITH("llama", "\"memplan\": \"1\""), MEMPLAN_E_SCHEMA, 7,
+      "'memplan' must be a number, not a string", "\"memplan\": 1" },
+    { STRICT("llama", "\"source\": 3"), MEMPLAN_E_SCHEMA, 8,
+      "'source' must be a string, not a number", "" },
+    { STRICT("llama", "\"name\": true"), MEMPLAN_E_SCHEMA, 8,
+      "'name' must be a string, not", "" },
+    { STRICT("llama", "\"parameters\": 0"), MEMPLAN_E_RANGE, 8,
+      "'parameters' is 0, out of range", "" },
+    { STRICT("llama", "\"parameters\": \"7B\""), MEMPLAN_E_SCHEMA, 8,
+      "'parameters' must be a whole number, not a string", "" },
+};
+
+static void show(const char *text, const struct fixture *f)
+{
+    print_error("%s\n", text);
+    for (size_t i = 0; i < f->errs.count && i < ERRORS_MAX; i++)
+        print_error("%d %u:%u %s: %s [%s]\n", (int)f->slot[i].status,
+                    (unsigned)f->slot[i].line, (unsigned)f->slot[i].column,
+                    f->slot[i].pointer, f->slot[i].message, f->slot[i].hint);
+}
+
+static void test_bad_files(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(bads); i++) {
+        const struct bad *b = &bads[i];
+        struct fixture f;
+        load(&f, b->text, strlen(b->text));
+        const memplan_error *e = &f.slot[0];
+        bool ok = f.errs.count == 1 && f.status == b->status
+                  && e->status == b->status && e->line == b->line
+                  && e->column > 0 && strstr(e->message, b->message)
+                  && strstr(e->hint, b->hint);
+        if (!ok)
+            show(b->text, &f);
+        assert_true(ok);
+        arena_release(&f.arena);
+    }
+}
+
+/* Every bad field of a file in one go, each with its own place. */
+static void test_all_at_once(void **state)
+{
+    (void)state;
+    const char *text = LLAMA("\"64\"", "0", "4", "-1", "1e300");
+    static const char *const pointers[] = { "/num_hidden_layers",
+                                            "/hidden_size", "/vocab_size",
+                                            "/intermediate_size" };
+    struct fixture f;
+    load(&f, text, strlen(text));
+    assert_int_equal(f.errs.count, COUNT_OF(pointers));
+    assert_int_equal(f.status, f.slot[0].status);
+    for (size_t i = 0; i < COUNT_OF(pointers); i++)
+        assert_string_equal(f.slot[i].pointer, pointers[i]);
+    arena_release(&f.arena);
+}
+
+/* Where memory runs out, each allocation in turn. */
+struct scarce {
+    memplan_allocator real;
+    int left;
+};
+
+static void *scarce_resize(void *ctx, void *ptr, size_t old_size,
+                           size_t new_size)
+{
+    struct scarce *s = ctx;
+    if (new_size > 0 && s->left-- <= 0)
+        return NULL;
+    return s->real.resize(s->real.ctx, ptr, old_size, new_size);
+}
+
+static void test_no_memory(void **state)
+{
+    (void)state;
+    const char *text = FILE_OF("llama", ", \"intermediate_size\": 8");
+    struct arena tree;
+    struct diag d;
+    diag_init(&d, NULL);
+    arena_init(&tree, NULL);
+    struct json *root = json_parse(&tree, text, strlen(text), &d);
+    struct scarce s = { allocator_default(), 0 };
+    memplan_allocator alloc = { scarce_resize, &s };
+    struct arena a;
+    struct spec spec;
+    arena_init(&a, &alloc);
+    assert_int_equal(spec_import(&spec, root, text, strlen(text), NULL, &a, &d),
+                     MEMPLAN_E_NOMEM);
+    arena_release(&a);
+    arena_release(&tree);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_exact_counts),
+        cmocka_unit_test(test_catalogue),
+        cmocka_unit_test(test_find),
+        cmocka_unit_test(test_kv_heads),
+        cmocka_unit_test(test_falcon),
+        cmocka_unit_test(test_opt),
+        cmocka_unit_test(test_head_dim),
+        cmocka_unit_test(test_silent_biases),
+        cmocka_unit_test(test_norms),
+        cmocka_unit_test(test_activations),
+        cmocka_unit_test(test_windows),
+        cmocka_unit_test(test_numbers),
+        cmocka_unit_test(test_decoder),
+        cmocka_unit_test(test_experts),
+        cmocka_unit_test(test_dispatch),
+        cmocka_unit_test(test_names),
+        cmocka_unit_test(test_table_order),
+        cmocka_unit_test(test_bad_files),
+        cmocka_unit_test(test_all_at_once),
+        cmocka_unit_test(test_no_memory),
+    };
+    return cmocka_run_group_tests_name("spec", tests, NULL, NULL);
+}
