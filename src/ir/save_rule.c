@@ -1,0 +1,218 @@
+/*
+ * Owns what an autograd engine keeps of each kind of operation for its
+ * backward (pytorch tools/autograd/derivatives.yaml, and the save_for_backward
+ * calls of the fused kernels). Refuses to know sizes, architectures and time.
+ * An operand is kept only if the gradient of another one needs it.
+ * [docs/method.md eq. saved]
+ */
+#include "ir/program.h"
+
+#include "base/banned.h"
+
+struct saved_list {
+    const struct program *p;
+    const struct op *op;
+    tensor_id *id;
+    size_t n;
+};
+
+static void keep(struct saved_list *s, tensor_id id)
+{
+    if (s->n < SAVED_MAX)
+        s->id[s->n++] = id;
+}
+
+static void keep_in(struct saved_list *s, unsigned i)
+{
+    if (i < s->op->n_in)
+        keep(s, s->op->in[i]);
+}
+
+static void keep_all_in(struct saved_list *s)
+{
+    for (unsigned i = 0; i < s->op->n_in; i++)
+        keep_in(s, i);
+}
+
+/* Results from number `first` on. */
+static void keep_out(struct saved_list *s, unsigned first)
+{
+    for (unsigned i = first; i < s->op->n_out; i++)
+        keep(s, s->op->out[i]);
+}
+
+static bool grad(const struct saved_list *s, unsigned i)
+{
+    return i < s->op->n_in && s->p->tensor[s->op->in[i]].needs_grad;
+}
+
+static bool any_grad(const struct saved_list *s)
+{
+    for (unsigned i = 0; i < s->op->n_in; i++)
+        if (grad(s, i))
+            return true;
+    return false;
+}
+
+/* in: x, weight, and, told apart by role, the bias (a parameter), the
+ * quantised weight that the second operand was made from (a matrix product's
+ * parameter), what is kept in place of x (an activation). */
+static void save_linear(struct saved_list *s)
+{
+    tensor_id x = s->op->in[0], weight = s->op->in[1];
+    for (unsigned i = 2; i < s->op->n_in; i++) {
+        const struct tensor *t = &s->p->tensor[s->op->in[i]];
+        if (t->role != ROLE_PARAM)
+            x = s->op->in[i];
+        else if (t->matmul)
+            weight = s->op->in[i];
+    }
+    if (grad(s, 1))
+        keep(s, x);
+    if (grad(s, 0))
+        keep(s, weight);
+}
+
+/* Each factor, if the other one's gradient needs it. */
+static void save_product(struct saved_list *s)
+{
+    if (grad(s, 1))
+        keep_in(s, 0);
+    if (grad(s, 0))
+        keep_in(s, 1);
+}
+
+size_t op_saves(const struct program *p, const struct op *op,
+                tensor_id saved[SAVED_MAX])
+{
+    struct saved_list s = { p, op, saved, 0 };
+    if (!any_grad(&s))
+        return 0;
+    switch (op->kind) {
+    case OP_LINEAR:
+        save_linear(&s);
+        break;
+    case OP_MATMUL:
+    case OP_MUL:
+        save_product(&s);
+        break;
+    case OP_DIV:
+        keep_in(&s, 1);
+        if (grad(&s, 1))
+            keep_in(&s, 0);
+        break;
+    case OP_POW:
+    case OP_ACTIVATION:
+        keep_in(&s, 0);
+        break;
+    case OP_RSQRT:
+    case OP_SIGMOID:
+    case OP_TANH:
+    case OP_EXP:
+    case OP_SOFTMAX:
+    case OP_LOG_SOFTMAX:
+    case OP_RELU:
+        keep_out(&s, 0);
+        break;
+    case OP_EMBEDDING: /* in: table, indices */
+    case OP_INDEX:     /* in: x, indices */
+    case OP_WHERE:     /* in: x, mask */
+        keep_in(&s, 1);
+        break;
+    case OP_INDEX_ADD: /* in: sum, indices, source: kept for its shape */
+        keep_in(&s, 1);
+        keep_in(&s, 2);
+        break;
+    case OP_TOPK:
+    case OP_DROPOUT:
+    case OP_CROSS_ENTROPY: /* out: loss, softmax, mask, indices */
+        keep_out(&s, 1);
+        break;
+    case OP_FUSED_CROSS_ENTROPY: /* out: loss, a chunk, gradients */
+        keep_out(&s, 2);
+        break;
+    case OP_NLL_LOSS: /* in: log-probabilities, labels; out: loss, weight */
+        keep_all_in(&s);
+        keep_out(&s, 1);
+        break;
+    case OP_LAYER_NORM: /* in: x, weight, bias; out: y, statistics */
+    case OP_RMS_NORM:
+        keep_in(&s, 0);
+        keep_out(&s, 1);
+        break;
+    case OP_FLASH_ATTENTION:
+    case OP_SDPA:
+        keep_all_in(&s);
+        keep_out(&s, 0);
+        break;
+    case OP_SWIGLU:
+        keep_all_in(&s);
+        break;
+    case OP_ADD:
+    case OP_SCALE:
+    case OP_NEG:
+    case OP_MEAN:
+    case OP_CAST:
+    case OP_COPY:
+    case OP_VIEW:
+    case OP_CAT:
+    case OP_QUANTIZE:
+    case OP_RELEASE:
+    case OP_ALL_REDUCE:
+    case OP_ALL_GATHER:
+    case OP_REDUCE_SCATTER:
+    case OP_ALL_TO_ALL:
+    case OP_KIND_COUNT:
+        break;
+    }
+    return s.n;
+}
+
+/* ---- names ---- */
+
+#define OP(id, name, keeps) { name, keeps },
+static const struct {
+    const char *name, *keeps;
+} op_text[] = {
+#include "ir/op_kind.def"
+};
+#undef OP
+
+const char *op_kind_name(enum op_kind kind)
+{
+    return kind < OP_KIND_COUNT ? op_text[kind].name : "";
+}
+
+const char *op_kind_keeps(enum op_kind kind)
+{
+    return kind < OP_KIND_COUNT ? op_text[kind].keeps : "";
+}
+
+const char *param_group_name(enum param_group group)
+{
+    switch (group) {
+    case PG_EMBED:
+        return "embedding";
+    case PG_POSITION:
+        return "position embedding";
+    case PG_ATTENTION:
+        return "attention";
+    case PG_MLP:
+        return "mlp";
+    case PG_EXPERT:
+        return "experts";
+    case PG_SHARED_EXPERT:
+        return "shared experts";
+    case PG_ROUTER:
+        return "router";
+    case PG_NORM:
+        return "norms";
+    case PG_HEAD:
+        return "head";
+    case PG_ADAPTER:
+        return "adapters";
+    case PG_COUNT:
+        break;
+    }
+    return "";
+}

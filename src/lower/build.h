@@ -1,0 +1,334 @@
+/*
+ * The builder that lowerings write with: one call a primitive operation, each
+ * with its dtypes, shapes, FLOPs and gradient flags filled in. A lowering says
+ * what a framework computes; what is kept follows (ir/save_rule.c).
+ *
+ * Every function may be called after an allocation failed or a number
+ * overflowed: the program is nonsense then, and build_finish() says so once.
+ */
+#ifndef MEMPLAN_LOWER_BUILD_H
+#define MEMPLAN_LOWER_BUILD_H
+
+#include "ir/program.h"
+
+struct shape {
+    uint8_t rank;
+    struct dim dim[TENSOR_RANK_MAX];
+};
+
+/* SHAPE(b->t, b->h): a struct shape of up to four struct dim. */
+#define SHAPE(...)                                                             \
+    ((struct shape){ sizeof((struct dim[]){ __VA_ARGS__ })                     \
+                         / sizeof(struct dim),                                 \
+                     { __VA_ARGS__ } })
+
+#define DIM(sym, n) ((struct dim){ (sym), (n) })
+
+struct builder {
+    struct program *p;
+    struct arena *arena;
+    struct diag *diag;
+    const struct spec *spec;
+    const struct run *run;
+
+    /* Common factors of shapes, on this rank. */
+    struct dim one;
+    struct dim micro;  /* b */
+    struct dim s, sq;  /* s: whole (keys of attention); s/cp (queries) */
+    struct dim t, tu;  /* tokens: b*s/cp; where sequence parallel, /tp */
+    struct dim h, d;
+    struct dim a, kv;  /* heads: a/tp, kv/tp (at least one) */
+    struct dim A, K;   /* a*d/tp, kv*d/tp */
+    struct dim qkv;    /* (a+2*kv)*d/tp */
+    struct dim f, f2;  /* f/tp, 2*f/tp */
+    struct dim V;      /* padded vocabulary / tp */
+    struct dim e;      /* embed_dim */
+    struct dim r;      /* lora rank */
+    struct dim experts;    /* all of them: E */
+    struct dim experts_on; /* E/ep */
+    struct dim routed;     /* rows of expert inputs, balanced routing */
+    struct dim fe, fe2;    /* expert ffn / etp, twice that */
+    struct dim fs, fs2;    /* shared experts' ffn / tp, twice that */
+
+    /* The same, of the whole model: for full_elems. */
+    uint64_t full_A, full_K;
+
+    enum dtype param;   /* weights as stored */
+    enum dtype compute; /* of matrix products */
+    enum dtype stream;  /* residual stream: what an embedding gives */
+    bool autocast;
+    bool fp8;           /* linears keep fp8 inputs (Transformer Engine); a
+                           lowering whose framework does not clears it */
+    bool frozen;        /* lora: all but adapters and lora_full */
+
+    /* ROLE_INPUT tensors that build_start() makes: int64 [tokens]. */
+    tensor_id ids, labels;
+
+    /* State. */
+    tensor_id hidden;     /* what the next block's input will be */
+    struct block *block;  /* being built, or NULL */
+    uint8_t region;       /* of the next operations */
+    bool core_attention;  /* of the next operations */
+    uint64_t window;      /* sliding window of the layer; 0 none */
+    uint32_t cap_tensors, cap_ops;
+    bool over, failed;
+    struct tensor spare_tensor; /* written to when there is no memory */
+    struct op spare_op;
+};
+
+/* ---- frame (build.c) ---- */
+
+void build_start(struct builder *b, struct program *p, const struct spec *spec,
+                 const struct run *run, struct arena *a, struct diag *d);
+/* Reports E_NOMEM, E_OVERFLOW. Returns diag's status. */
+memplan_status build_finish(struct builder *b);
+
+/* Shared tensors (rope tables, expanded masks), after build_start and before
+ * the first block. */
+tensor_id build_shared(struct builder *b, const char *name, enum dtype dtype,
+                       const struct shape *shape);
+/* One more ROLE_INPUT tensor (position ids, a mask from the data loader),
+ * after build_start and before any build_shared. */
+tensor_id build_input(struct builder *b, const char *name, enum dtype dtype,
+                      const struct shape *shape);
+
+/* Begins a block and returns its input (TENSOR_NONE for the embedding). The
+ * input needs a gradient. */
+tensor_id build_begin(struct builder *b, enum block_kind kind,
+                      const char *name);
+void build_end(struct builder *b, tensor_id output);
+
+/* One kind of layer. */
+struct layer_kind {
+    bool moe;
+    uint64_t window; /* sliding window shorter than the sequence; 0 none */
+};
+typedef tensor_id layer_fn(struct builder *b, const struct layer_kind *kind,
+                           tensor_id x);
+/* Calls `layer` once for each kind of layer that the model has, between
+ * build_begin and build_end, and fills program.layer_block. Sets b->window. */
+void build_layers(struct builder *b, layer_fn *layer);
+
+/* Reports E_UNSUPPORTED: "<impl> has no <what>". */
+void build_refuse(struct builder *b, const char *what);
+
+/* x * y elements; too large is noted and reported by build_finish. */
+uint64_t build_product(struct builder *b, uint64_t x, uint64_t y);
+
+/* Operations until the next call carry this recompute region. */
+static inline void build_region(struct builder *b, enum recompute_module m)
+{
+    b->region = (uint8_t)(1 + m);
+}
+static inline void build_region_none(struct builder *b)
+{
+    b->region = 0;
+}
+
+static inline const struct tensor *tensor_of(const struct builder *b,
+                                             tensor_id id)
+{
+    return &b->p->tensor[id];
+}
+struct shape shape_of(const struct builder *b, tensor_id id);
+/* The tensor's shape with its last factor replaced, or left out. */
+struct shape shape_last(const struct builder *b, tensor_id id, struct dim d);
+struct shape shape_rows(const struct builder *b, tensor_id id);
+
+/* ---- tensors ---- */
+
+/* An activation with its own storage. needs_grad is set by the operation. */
+tensor_id build_tensor(struct builder *b, const char *name, enum dtype dtype,
+                       const struct shape *shape);
+/* An activation in the storage of `of`. */
+tensor_id build_alias(struct builder *b, const char *name, tensor_id of,
+                      const struct shape *shape);
+
+struct param {
+    const char *name;
+    enum param_group group;
+    struct dim rows, cols; /* cols {NULL, 0}: a vector */
+    uint64_t copies;       /* experts on this rank; 0 means 1 */
+    uint64_t full_elems;   /* 0: as on this rank */
+    bool matmul, tied;
+};
+tensor_id build_param(struct builder *b, const struct param *param);
+/* A vector: norm weight, bias. full 0: as on this rank. */
+tensor_id build_vector(struct builder *b, const char *name,
+                       enum param_group group, struct dim n, uint64_t full);
+/* A weight of a norm, whole on each rank. */
+tensor_id build_norm_weight(struct builder *b, const char *name, struct dim n);
+
+/* ---- operations: for new primitives ---- */
+
+/* Adds an operation in the current block, region and core_attention flag, and
+ * gives out[0] its needs_grad. Operands TENSOR_NONE are left out. Returns the
+ * operation, valid until the next one is added. */
+struct op *build_op(struct builder *b, enum op_kind kind, const char *name,
+                    const tensor_id *in, unsigned n_in);
+void op_result(struct builder *b, struct op *op, tensor_id out);
+/* One more thing the kernel makes: mask, statistics. Never needs a gradient.*/
+void op_byproduct(struct op *op, tensor_id out);
+
+/* ---- linear ---- */
+
+enum parallel {
+    PAR_NONE,   /* whole on each rank */
+    PAR_COLUMN, /* out is sharded */
+    PAR_ROW     /* in is sharded; the caller adds the reduction */
+};
+
+enum { LORA_NEVER = 0 };
+#define LORA_MASK(target) (UINT64_C(1) << (target))
+
+struct linear {
+    const char *name;
+    tensor_id x;
+    struct dim in, out;       /* on this rank */
+    uint64_t full_in, full_out; /* 0: in, out times tp where parallel says */
+    enum param_group group;
+    enum parallel parallel;
+    bool bias;
+    uint64_t lora;            /* LORA_MASK(LORA_Q) | ...: adapted when one of
+                                 them, or all-linear, is asked for */
+    uint64_t copies, full_copies; /* experts here, in all; 0 means 1 */
+    tensor_id weight;         /* an existing one (tied), set has_weight */
+    bool has_weight;
+    tensor_id keep;           /* kept in place of x (its shard, where x was
+                                 gathered for the product), set has_keep */
+    bool has_keep;
+    enum dtype out_dtype;     /* set has_out_dtype: else compute dtype */
+    bool has_out_dtype;
+};
+/* x W^T (+ bias), with what precision, lora and quantisation make of it:
+ * casts of input and weight under autocast, a quantised copy of the input that
+ * is kept under fp8, adapters, dequantisation. */
+tensor_id build_linear(struct builder *b, const struct linear *l);
+
+/* ---- elementwise: names as in PyTorch ---- */
+
+tensor_id build_unary(struct builder *b, enum op_kind kind, const char *name,
+                      tensor_id x); /* SCALE NEG POW RSQRT SIGMOID TANH ... */
+tensor_id build_unary_in_place(struct builder *b, enum op_kind kind,
+                               const char *name, tensor_id x);
+/* ADD MUL DIV: broadcasts, promotes to the wider dtype. */
+tensor_id build_binary(struct builder *b, enum op_kind kind, const char *name,
+                       tensor_id x, tensor_id y);
+tensor_id build_binary_in_place(struct builder *b, enum op_kind kind,
+                                const char *name, tensor_id x, tensor_id y);
+tensor_id build_add(struct builder *b, const char *name, tensor_id x,
+                    tensor_id y);
+tensor_id build_mul(struct builder *b, const char *name, tensor_id x,
+                    tensor_id y);
+tensor_id build_scale(struct builder *b, const char *name, tensor_id x);
+tensor_id build_neg(struct builder *b, const char *name, tensor_id x);
+tensor_id build_pow(struct builder *b, const char *name, tensor_id x);
+tensor_id build_rsqrt(struct builder *b, const char *name, tensor_id x);
+/* Over the last factor, which becomes one. */
+tensor_id build_mean(struct builder *b, const char *name, tensor_id x);
+/* x itself when it has that dtype. */
+tensor_id build_cast(struct builder *b, const char *name, tensor_id x,
+                     enum dtype dtype);
+/* What autocast does to an operand: a cast to the compute dtype; x itself
+ * without autocast. A weight is cast once a block. */
+tensor_id build_autocast(struct builder *b, const char *name, tensor_id x);
+tensor_id build_copy(struct builder *b, const char *name, tensor_id x);
+/* A copy of another shape: repeat_kv, contiguous() of a slice. */
+tensor_id build_copy_as(struct builder *b, const char *name, tensor_id x,
+                        const struct shape *shape);
+tensor_id build_view(struct builder *b, const char *name, tensor_id x,
+                     const struct shape *shape);
+/* One operation with several views of x: split, chunk, unbind (n <= 4). */
+void build_split(struct builder *b, const char *name, tensor_id x,
+                 tensor_id *out, const struct shape *shapes, unsigned n);
+tensor_id build_cat(struct builder *b, const char *name, tensor_id x,
+                    tensor_id y, const struct shape *shape);
+/* mask: bool, shared or input */
+tensor_id build_where(struct builder *b, const char *name, tensor_id mask,
+                      tensor_id x);
+/* x itself when p is 0. */
+tensor_id build_dropout(struct builder *b, const char *name, tensor_id x,
+                        double p);
+/* relu squared, gelu_new and gelu_fast are written out in primitives, as
+ * transformers/activations.py has them; the others are one kernel. */
+tensor_id build_activation(struct builder *b, const char *name,
+                           enum activation act, tensor_id x);
+
+/* ---- norms ---- */
+
+/* weight, bias: TENSOR_NONE for none. Over the last factor. */
+tensor_id build_layer_norm(struct builder *b, const char *name, tensor_id x,
+                           tensor_id weight, tensor_id bias);
+tensor_id build_rms_norm(struct builder *b, const char *name, tensor_id x,
+                         tensor_id weight); /* fused */
+/* transformers' LlamaRMSNorm: upcast, four kernels, downcast, weight. */
+tensor_id build_rms_norm_written_out(struct builder *b, const char *name,
+                                     tensor_id x, tensor_id weight);
+
+/* ---- attention ---- */
+
+/* Last factor of x is summed over. FLOPs are halved in the causal convention
+ * (or cut to the window) while b->core_attention. */
+tensor_id build_matmul(struct builder *b, const char *name, tensor_id x,
+                       tensor_id y, const struct shape *shape);
+/* dtype of the result; bf16 is cast first when it differs, as PyTorch does. */
+tensor_id build_softmax(struct builder *b, const char *name, tensor_id x,
+                        enum dtype dtype);
+struct attention_args {
+    const char *name;
+    tensor_id q, k, v;  /* [tokens, A], [tokens, K] or any shape as large */
+    bool efficient;     /* memory-efficient kernel; else flash, cuDNN */
+};
+/* One kernel; result of q's shape. */
+tensor_id build_attention(struct builder *b, const struct attention_args *at);
+/* Which kernel scaled_dot_product_attention picks: flash has no fp32. */
+bool attention_is_efficient(const struct builder *b);
+/* [b, a/tp, s/cp, s] */
+struct shape shape_scores(const struct builder *b);
+
+/* ---- embedding, loss, routing ---- */
+
+tensor_id build_embedding(struct builder *b, const char *name,
+                          tensor_id indices, tensor_id table,
+                          const struct shape *shape);
+tensor_id build_log_softmax(struct builder *b, const char *name, tensor_id x);
+tensor_id build_nll_loss(struct builder *b, const char *name, tensor_id logp,
+                         tensor_id labels); /* a scalar */
+/* F.cross_entropy: log-softmax and negative log-likelihood. */
+tensor_id build_cross_entropy(struct builder *b, const char *name,
+                              tensor_id logits, tensor_id labels);
+/* Liger's: logits in chunks of `chunk` rows, never whole. */
+tensor_id build_fused_cross_entropy(struct builder *b, const char *name,
+                                    tensor_id x, tensor_id weight,
+                                    struct dim chunk);
+/* The chunk rows Liger picks. */
+struct dim fused_cross_entropy_chunk(const struct builder *b);
+/* gate and up in one tensor; or in two (up TENSOR_NONE for one). probs:
+ * routing weights to multiply by, TENSOR_NONE for none. */
+tensor_id build_swiglu(struct builder *b, const char *name, tensor_id gate,
+                       tensor_id up, tensor_id probs);
+/* values; *indices int64. */
+tensor_id build_topk(struct builder *b, const char *name, tensor_id x,
+                     struct dim k, tensor_id *indices);
+tensor_id build_index(struct builder *b, const char *name, tensor_id x,
+                      tensor_id indices, const struct shape *shape);
+/* acc += src at indices, in place. */
+tensor_id build_index_add(struct builder *b, const char *name, tensor_id acc,
+                          tensor_id indices, tensor_id src);
+
+/* ---- collectives: x itself where the group has one rank ---- */
+
+tensor_id build_all_reduce(struct builder *b, const char *name, tensor_id x,
+                           enum comm_group group); /* in place */
+tensor_id build_collective(struct builder *b, enum op_kind kind,
+                           enum comm_group group, tensor_id x,
+                           const struct shape *shape);
+
+/* ---- lowerings ---- */
+
+void lower_hf(struct builder *b);       /* also hf-liger */
+void lower_megatron(struct builder *b);
+void lower_torchtitan(struct builder *b);
+void lower_paper(struct builder *b);
+
+#endif

@@ -1,0 +1,402 @@
+/*
+ * Owns a model as transformers' <Family>ForCausalLM: embedding, tables made
+ * once, the order of norms, attention and MLP in a layer, head and loss.
+ * Refuses to know the insides of those parts (hf_*.c) and what is kept
+ * (ir/save_rule.c). With tp above 1 the classes are sharded as Megatron's:
+ * heads, ffn and vocabulary, all-reduces after the row-parallel products.
+ */
+#include "lower/hf.h"
+
+#include "base/banned.h"
+
+bool hf_is_liger(const struct builder *b)
+{
+    return b->run->impl == IMPL_HF_LIGER;
+}
+
+/* ---- which kernel ---- */
+
+static bool has_sdpa(const struct spec *m)
+{
+    switch ((int)m->family) {
+    case FAM_MPT:
+    case FAM_GPT_NEO:
+    case FAM_GPTJ:
+        return false;
+    case FAM_FALCON: /* alibi is part of its mask */
+        return true;
+    default: /* softcap is refused: sdpa_attention.py */
+        return m->position != POS_ALIBI && !(m->attn_softcap > 0);
+    }
+}
+
+static bool has_flash(const struct spec *m)
+{
+    return m->family != FAM_MPT && m->position != POS_ALIBI;
+}
+
+enum attention hf_kernel(const struct builder *b)
+{
+    const enum attention asked = b->run->attention;
+    if (asked == ATTN_FLASH && has_flash(b->spec))
+        return ATTN_FLASH;
+    if (asked != ATTN_EAGER && has_sdpa(b->spec))
+        return ATTN_SDPA;
+    return ATTN_EAGER;
+}
+
+bool hf_is_masked(const struct builder *b)
+{
+    return b->window != 0 || b->spec->family == FAM_FALCON;
+}
+
+/* ---- tables ---- */
+
+static bool slides(const struct builder *b)
+{
+    const struct spec *m = b->spec;
+    return m->sliding_window != 0 && m->sliding_window < b->s.n
+           && m->sliding_from < m->layers;
+}
+
+/* Eager adds a mask; the others need one for windows, Falcon always. */
+static bool has_mask(const struct builder *b, bool sliding)
+{
+    const struct spec *m = b->spec;
+    const bool mixed = m->sliding_every > 1 || m->sliding_from > 0;
+    if (sliding != slides(b) && !(slides(b) && mixed))
+        return false;
+    switch (hf_kernel(b)) {
+    case ATTN_EAGER:
+        return true;
+    case ATTN_SDPA:
+        return sliding || m->family == FAM_FALCON;
+    case ATTN_FLASH:
+    case ATTENTION_COUNT:
+        break;
+    }
+    return false;
+}
+
+static bool has_table(const struct builder *b, enum hf_table which)
+{
+    const struct spec *m = b->spec;
+    const bool rope = m->position == POS_ROPE && m->family != FAM_GPTJ;
+    switch (which) {
+    case HF_POSITIONS:
+        return m->position == POS_LEARNED || m->family == FAM_GPTJ;
+    case HF_TRIANGLE:
+        return m->family == FAM_GPT_NEO && hf_kernel(b) == ATTN_EAGER;
+    case HF_SINCOS:
+        return m->family == FAM_GPTJ;
+    case HF_COS:
+    case HF_SIN:
+        return rope;
+    case HF_ALIBI:
+        return m->position == POS_ALIBI && hf_kernel(b) == ATTN_EAGER;
+    case HF_MASK:
+        return has_mask(b, false);
+    case HF_MASK_SLIDING:
+        return has_mask(b, true);
+    case HF_TABLE_COUNT:
+        break;
+    }
+    return false;
+}
+
+tensor_id hf_table(const struct builder *b, enum hf_table which)
+{
+    if (!has_table(b, which))
+        return TENSOR_NONE;
+    const bool input = which < HF_SHARED_FIRST;
+    tensor_id id = input ? b->labels + 1 : b->p->first_shared;
+    for (int i = input ? 0 : HF_SHARED_FIRST; i < (int)which; i++)
+        id += has_table(b, (enum hf_table)i);
+    return id;
+}
+
+static enum dtype rope_dtype(const struct builder *b)
+{
+    const enum family family = b->spec->family;
+    if (family == FAM_OLMO || family == FAM_OLMO2)
+        return DT_FP32; /* their forward leaves out the cast */
+    return b->stream;
+}
+
+/* transformers/masking_utils.py: a number an entry for eager, a bool for
+ * sdpa; MPT turns it into a bool, Falcon's alibi is part of it. */
+static void make_mask(struct builder *b, const char *name)
+{
+    const bool eager = hf_kernel(b) == ATTN_EAGER;
+    const bool falcon_alibi = b->spec->family == FAM_FALCON
+                              && b->spec->position == POS_ALIBI;
+    enum dtype dtype = b->stream;
+    if (b->spec->family == FAM_MPT || (!eager && !falcon_alibi))
+        dtype = DT_BOOL;
+    const struct dim heads = falcon_alibi ? b->a : b->one;
+    const struct shape shape = SHAPE(b->micro, heads, b->sq, b->s);
+    build_shared(b, name, dtype, &shape);
+}
+
+static void make_inputs(struct builder *b)
+{
+    const struct spec *m = b->spec;
+    const struct dim max = DIM("positions", max_u64(m->max_positions, b->s.n));
+    const struct shape one = SHAPE(b->sq), each = SHAPE(b->t);
+    const struct shape square = SHAPE(max, max);
+    const struct shape table = SHAPE(max, DIM("r", m->rotary_dim));
+    if (has_table(b, HF_POSITIONS)) /* OPT counts them in each sequence */
+        build_input(b, "position_ids", DT_INT64,
+                    m->family == FAM_OPT ? &each : &one);
+    if (has_table(b, HF_TRIANGLE))
+        build_input(b, "causal buffer", DT_BOOL, &square);
+    if (has_table(b, HF_SINCOS))
+        build_input(b, "embed_positions", DT_FP32, &table);
+}
+
+static void make_tables(struct builder *b)
+{
+    const struct spec *m = b->spec;
+    make_inputs(b);
+    const uint64_t r = m->rotary_dim == 0 ? m->head_dim : m->rotary_dim;
+    const struct shape rope = SHAPE(b->sq, DIM("r", r));
+    if (has_table(b, HF_COS)) {
+        build_shared(b, "cos", rope_dtype(b), &rope);
+        build_shared(b, "sin", rope_dtype(b), &rope);
+    }
+    if (has_table(b, HF_ALIBI)) {
+        /* MPT: one sequence of them, in fp32 */
+        const bool mpt = m->family == FAM_MPT;
+        const struct shape each = SHAPE(b->micro, b->a, b->s);
+        const struct shape once = SHAPE(b->a, b->s);
+        build_shared(b, "alibi", mpt ? DT_FP32 : b->stream,
+                     mpt ? &once : &each);
+    }
+    if (has_table(b, HF_MASK))
+        make_mask(b, "attention mask");
+    if (has_table(b, HF_MASK_SLIDING))
+        make_mask(b, "sliding window mask");
+}
+
+/* ---- embedding ---- */
+
+static tensor_id add_positions(struct builder *b, tensor_id x)
+{
+    const uint64_t n = b->spec->learned_positions;
+    const tensor_id table = build_param(b, &(struct param){
+        .name = "position_embedding", .group = PG_POSITION,
+        .rows = DIM("positions", n), .cols = b->h });
+    const struct dim rows = b->spec->family == FAM_OPT ? b->t : b->sq;
+    const struct shape shape = SHAPE(rows, b->h);
+    const tensor_id places = build_embedding(
+        b, "positions", hf_table(b, HF_POSITIONS), table, &shape);
+    return build_add(b, "embeddings + positions", x, places);
+}
+
+static void embed(struct builder *b)
+{
+    const struct spec *m = b->spec;
+    build_begin(b, BLOCK_EMBED, "embedding");
+    const tensor_id table = build_param(b, &(struct param){
+        .name = "embed_tokens", .group = PG_EMBED, .rows = b->V,
+        .cols = b->e, .full_elems = m->vocab * b->e.n });
+    const struct shape shape = SHAPE(b->t, b->e);
+    tensor_id x = build_embedding(b, "embed_tokens", b->ids, table, &shape);
+    x = build_all_reduce(b, "embedding all-reduce", x, COMM_TP);
+    if (m->embed_scale)
+        x = build_scale(b, "embeddings scaled", x);
+    if (b->e.n != b->h.n) /* OPT-350m */
+        x = build_linear(b, &(struct linear){
+            .name = "project_in", .x = x, .in = b->e, .out = b->h,
+            .group = PG_EMBED });
+    if (m->position == POS_LEARNED)
+        x = add_positions(b, x);
+    if (m->embedding_norm)
+        x = hf_hidden_norm(b, "embedding norm", x);
+    build_end(b, build_dropout(b, "embedding dropout", x,
+                               b->run->embed_dropout));
+}
+
+/* ---- layer ---- */
+
+static tensor_id drop(struct builder *b, tensor_id x)
+{
+    return build_dropout(b, "hidden dropout", x, b->run->hidden_dropout);
+}
+
+static tensor_id feed_forward(struct builder *b, const struct layer_kind *kind,
+                              tensor_id x)
+{
+    return kind->moe ? hf_moe(b, x) : hf_mlp(b, x);
+}
+
+/* Attention and MLP side by side, on one norm or on two. */
+static tensor_id parallel_layer(struct builder *b,
+                                const struct layer_kind *kind, tensor_id x)
+{
+    const struct spec *m = b->spec;
+    const tensor_id first = hf_hidden_norm(b, "input_layernorm", x);
+    tensor_id second = first;
+    if (!m->shared_norm && m->family == FAM_FALCON)
+        second = hf_hidden_norm(b, "mlp_layernorm", x);
+    tensor_id attention = hf_attention(b, first);
+    if (m->family != FAM_STABLELM && m->family != FAM_FALCON)
+        attention = drop(b, attention);
+    if (!m->shared_norm && m->family != FAM_FALCON)
+        second = hf_hidden_norm(b, "post_attention_layernorm", x);
+    tensor_id mlp = feed_forward(b, kind, second);
+    switch ((int)m->family) {
+    case FAM_FALCON:
+        mlp = build_binary_in_place(b, OP_ADD, "mlp + attention", mlp,
+                                    attention);
+        return build_add(b, "residual", x, drop(b, mlp));
+    case FAM_COHERE:
+    case FAM_STABLELM:
+        x = build_add(b, "residual", x, attention);
+        return build_add(b, "residual", x, drop(b, mlp));
+    default:
+        mlp = build_add(b, "mlp + attention", drop(b, mlp), attention);
+        return build_add(b, "residual", mlp, x);
+    }
+}
+
+static tensor_id attention_half(struct builder *b, tensor_id x)
+{
+    const struct spec *m = b->spec;
+    const bool before = m->place == PLACE_PRE || m->place == PLACE_BOTH;
+    const bool after = m->place == PLACE_POST || m->place == PLACE_BOTH;
+    tensor_id y = before ? hf_hidden_norm(b, "input_layernorm", x) : x;
+    y = hf_attention(b, y);
+    if (after)
+        y = hf_hidden_norm(b, "post_attention_layernorm", y);
+    if (m->family == FAM_FALCON) /* dropout_add(..., attention_dropout) */
+        y = build_dropout(b, "hidden dropout", y, b->run->attention_dropout);
+    else if (m->family != FAM_STABLELM)
+        y = drop(b, y);
+    y = build_add(b, "residual", x, y);
+    if (m->place == PLACE_AFTER_RESIDUAL)
+        y = hf_hidden_norm(b, "self_attn_layer_norm", y);
+    return y;
+}
+
+static tensor_id serial_layer(struct builder *b,
+                              const struct layer_kind *kind, tensor_id x)
+{
+    const struct spec *m = b->spec;
+    const bool before = m->place == PLACE_PRE || m->place == PLACE_BOTH;
+    const bool after = m->place == PLACE_POST || m->place == PLACE_BOTH;
+    x = attention_half(b, x);
+    tensor_id y = before ? hf_hidden_norm(b, "mlp norm", x) : x;
+    y = feed_forward(b, kind, y);
+    if (after)
+        y = hf_hidden_norm(b, "post_feedforward_layernorm", y);
+    y = build_add(b, "residual", x, drop(b, y));
+    if (m->place == PLACE_AFTER_RESIDUAL)
+        y = hf_hidden_norm(b, "final_layer_norm", y);
+    return y;
+}
+
+static tensor_id layer(struct builder *b, const struct layer_kind *kind,
+                       tensor_id x)
+{
+    return b->spec->parallel_residual ? parallel_layer(b, kind, x)
+                                      : serial_layer(b, kind, x);
+}
+
+/* ---- head and loss ---- */
+
+static struct param head_weight(const struct builder *b)
+{
+    const struct spec *m = b->spec;
+    return (struct param){ .name = "lm_head", .group = PG_HEAD,
+                           .rows = b->V, .cols = b->e, .matmul = true,
+                           .tied = m->tied,
+                           .full_elems = m->vocab * b->e.n };
+}
+
+/* Labels move one place to the left: padded, sliced, made contiguous. */
+static tensor_id shifted_labels(struct builder *b)
+{
+    const struct shape longer = SHAPE(b->micro, DIM("s+1", b->sq.n + 1));
+    const struct shape tokens = SHAPE(b->t);
+    const tensor_id padded =
+        build_copy_as(b, "labels padded", b->labels, &longer);
+    return build_copy_as(b, "labels shifted", padded, &tokens);
+}
+
+/* transformers/loss/loss_utils.py, ForCausalLMLoss */
+static tensor_id causal_loss(struct builder *b, tensor_id logits)
+{
+    const tensor_id up = build_cast(b, "logits fp32", logits, DT_FP32);
+    return build_cross_entropy(b, "loss", up, shifted_labels(b));
+}
+
+/* A frame of Python holds x until forward is over. */
+static void hold(struct builder *b, const char *name, tensor_id x)
+{
+    build_op(b, OP_RELEASE, name, &x, 1);
+}
+
+/* Liger patches the model to its fused loss unless told not to. */
+static bool loss_is_fused(const struct run *run)
+{
+    return run->loss == LOSS_FUSED
+           || (run->impl == IMPL_HF_LIGER && run->loss == LOSS_STANDARD);
+}
+
+static tensor_id standard_loss(struct builder *b, tensor_id x,
+                               tensor_id weight)
+{
+    const struct spec *m = b->spec;
+    tensor_id logits = build_linear(b, &(struct linear){
+        .name = "lm_head", .x = x, .in = b->e, .out = b->V,
+        .full_out = m->vocab, .group = PG_HEAD, .parallel = PAR_COLUMN,
+        .bias = m->head_bias, .weight = weight, .has_weight = true });
+    if (m->logit_scale < 1.0 || m->logit_scale > 1.0)
+        logits = build_scale(b, "logits scaled", logits);
+    if (m->final_softcap > 0) {
+        logits = build_scale(b, "logits / cap", logits);
+        logits = build_unary(b, OP_TANH, "tanh", logits);
+        logits = build_scale(b, "logits * cap", logits);
+    }
+    const tensor_id loss = causal_loss(b, logits);
+    hold(b, "outputs.last_hidden_state", x);
+    hold(b, "outputs.logits", logits);
+    return loss;
+}
+
+static void head(struct builder *b)
+{
+    const struct spec *m = b->spec;
+    tensor_id x = build_begin(b, BLOCK_HEAD, "head");
+    if (m->final_norm)
+        x = hf_hidden_norm(b, "final norm", x);
+    if (b->e.n != b->h.n) /* OPT-350m */
+        x = build_linear(b, &(struct linear){
+            .name = "project_out", .x = x, .in = b->h, .out = b->e,
+            .group = PG_HEAD });
+    const struct param param = head_weight(b);
+    const tensor_id weight = build_param(b, &param);
+    if (b->run->loss == LOSS_CHUNKED)
+        build_refuse(b, "chunked loss");
+    if (loss_is_fused(b->run))
+        x = build_fused_cross_entropy(b, "loss", x, weight,
+                                      fused_cross_entropy_chunk(b));
+    else
+        x = standard_loss(b, x, weight);
+    build_end(b, x);
+}
+
+/* ---- the model ---- */
+
+void lower_hf(struct builder *b)
+{
+    if (b->run->given[KEY_ATTENTION] && hf_kernel(b) != b->run->attention)
+        build_refuse(b, b->run->attention == ATTN_FLASH
+                            ? "flash attention for this family"
+                            : "sdpa attention for this family");
+    make_tables(b);
+    embed(b);
+    build_layers(b, layer);
+    head(b);
+}

@@ -1,0 +1,107 @@
+/*
+ * Between the pieces of the Hugging Face lowering: tables made once a
+ * micro-batch, tensors of heads with their layout in memory, norms, attention,
+ * MLPs. Nobody else includes this. What it reproduces is transformers 5.23 on
+ * torch 2.13, models/<family>/modeling_<family>.py.
+ */
+#ifndef MEMPLAN_LOWER_HF_H
+#define MEMPLAN_LOWER_HF_H
+
+#include "lower/build.h"
+
+/* ---- hf.c ---- */
+
+/* What a model makes before its first layer. The inputs first: their order is
+ * that of the tensors. */
+enum hf_table {
+    HF_POSITIONS, /* position ids */
+    HF_TRIANGLE,  /* GPT-Neo's causal buffer */
+    HF_SINCOS,    /* GPT-J's rotary buffer */
+    HF_SHARED_FIRST,
+    HF_COS = HF_SHARED_FIRST,
+    HF_SIN,
+    HF_ALIBI,
+    HF_MASK,
+    HF_MASK_SLIDING,
+    HF_TABLE_COUNT
+};
+
+/* TENSOR_NONE where the model has none. */
+tensor_id hf_table(const struct builder *b, enum hf_table which);
+
+/* The kernel of the class: what is asked for, or eager where the class has
+ * nothing else. */
+enum attention hf_kernel(const struct builder *b);
+/* A mask goes to the kernel: layers with a window, Falcon always. */
+bool hf_is_masked(const struct builder *b);
+/* Fused kernels of Liger replace transformers' modules. */
+bool hf_is_liger(const struct builder *b);
+
+static inline bool hf_is_half(enum dtype t)
+{
+    return t == DT_BF16 || t == DT_FP16;
+}
+
+/* ---- hf_norm.c ---- */
+
+struct hf_norm {
+    const char *name;
+    tensor_id x;
+    enum norm_kind kind;
+    struct dim n;     /* parameters, on this rank */
+    uint64_t full;    /* of them in the whole model; 0: n */
+};
+/* Over the last factor of x, as the family's class computes it. */
+tensor_id hf_norm(struct builder *b, const struct hf_norm *n);
+/* The model's own norm over the hidden size. */
+tensor_id hf_hidden_norm(struct builder *b, const char *name, tensor_id x);
+
+/* ---- heads ---- */
+
+/* Where the [b, heads, s, d] that attention sees really lies. It decides
+ * whether a reshape is a view or a copy. */
+enum hf_layout {
+    HF_TOKENS, /* transposed [b, s, heads, d]: dense */
+    HF_HEADS,  /* contiguous */
+    HF_SLICE   /* part of a larger tensor */
+};
+
+struct hf_heads {
+    tensor_id x;
+    enum hf_layout layout;
+    struct dim n; /* heads */
+};
+
+struct hf_qkv {
+    struct hf_heads q, k, v;
+    enum dtype hidden; /* of attention's input: Falcon's softmax takes it */
+};
+
+/* [b, heads, s/cp, d] */
+static inline struct shape hf_shape(const struct builder *b, struct dim heads)
+{
+    return SHAPE(b->micro, heads, b->sq, b->d);
+}
+
+/* ---- hf_project.c: from hidden states to q, k, v ---- */
+
+void hf_project(struct builder *b, tensor_id x, struct hf_qkv *out);
+
+/* ---- hf_rope.c ---- */
+
+void hf_rope(struct builder *b, struct hf_qkv *qkv);
+
+/* ---- hf_attention.c ---- */
+
+tensor_id hf_attention(struct builder *b, tensor_id x);
+
+/* ---- hf_mlp.c ---- */
+
+tensor_id hf_mlp(struct builder *b, tensor_id x);
+tensor_id hf_moe(struct builder *b, tensor_id x);
+
+/* x W^T, then + bias as a second operation that autocast does not touch
+ * (FalconLinear); for other families one kernel. */
+tensor_id hf_linear(struct builder *b, const struct linear *l);
+
+#endif

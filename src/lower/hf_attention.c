@@ -1,0 +1,323 @@
+/*
+ * Owns attention proper as transformers calls it: eager in primitives,
+ * scaled_dot_product_attention with the kernel that CUDA picks, FlashAttention
+ * 2; and the output projection. Which reshapes copy follows from the layout of
+ * q, k and v. Refuses to know how these came to be.
+ */
+#include "lower/hf.h"
+
+#include "base/banned.h"
+
+/* Above this head size neither PyTorch's flash kernel nor transformers'
+ * grouped call of it is used (sdp_utils.cpp; sdpa_attention.py). */
+enum { FLASH_HEAD_MAX = 256 };
+/* What the efficient kernel wants rows of a bias aligned to
+ * (aten/src/ATen/native/transformers/attention.cpp, pad_bias). */
+enum { BIAS_ALIGN = 16 };
+
+/* ---- operands ---- */
+
+static struct hf_heads autocast(struct builder *b, struct hf_heads h)
+{
+    const tensor_id x = build_autocast(b, "autocast", h.x);
+    if (x != h.x && h.layout == HF_SLICE)
+        h.layout = HF_TOKENS; /* a copy keeps the order, not the gaps */
+    h.x = x;
+    return h;
+}
+
+static struct hf_heads cast(struct builder *b, struct hf_heads h,
+                            enum dtype dtype)
+{
+    const tensor_id x = build_cast(b, "cast", h.x, dtype);
+    if (x != h.x && h.layout == HF_SLICE)
+        h.layout = HF_TOKENS;
+    h.x = x;
+    return h;
+}
+
+/* repeat_kv: expand, then a reshape that copies, unless one head serves all:
+ * then it stays a view, as h.n says. */
+static struct hf_heads repeat_kv(struct builder *b, const char *name,
+                                 struct hf_heads h)
+{
+    if (h.n.n == b->a.n || h.n.n == 1)
+        return h;
+    const struct shape shape = hf_shape(b, b->a);
+    h.x = build_copy_as(b, name, h.x, &shape);
+    h.layout = HF_HEADS;
+    h.n = b->a;
+    return h;
+}
+
+/* What matmul makes of a 4-D operand: bmm wants b and heads in one factor. A
+ * view does for one batch, or where heads lie together. */
+static tensor_id operand(struct builder *b, const char *name,
+                         struct hf_heads h)
+{
+    h = autocast(b, h);
+    const bool dense = h.layout == HF_HEADS
+                       || (h.layout == HF_TOKENS && b->a.n == 1);
+    if (b->micro.n == 1 || (dense && h.n.n == b->a.n))
+        return h.x;
+    const struct shape shape = hf_shape(b, b->a);
+    return build_copy_as(b, name, h.x, &shape);
+}
+
+/* The heads of one token side by side again: [b*s, a*d]. */
+static tensor_id merge(struct builder *b, tensor_id x, bool copies)
+{
+    const struct shape shape = SHAPE(b->t, b->A);
+    if (copies && b->a.n > 1)
+        return build_copy_as(b, "heads merged", x, &shape);
+    return build_view(b, "heads merged", x, &shape);
+}
+
+/* ---- eager ---- */
+
+static bool scores_in_fp32(enum family family)
+{
+    return family == FAM_GPTJ || family == FAM_GPT_NEO;
+}
+
+static tensor_id softcap(struct builder *b, tensor_id scores)
+{
+    if (!(b->spec->attn_softcap > 0))
+        return scores;
+    scores = build_scale(b, "scores / cap", scores);
+    scores = build_unary(b, OP_TANH, "tanh", scores);
+    return build_scale(b, "scores * cap", scores);
+}
+
+static tensor_id mask_of(const struct builder *b)
+{
+    const tensor_id sliding = hf_table(b, HF_MASK_SLIDING);
+    if (b->window != 0 && sliding != TENSOR_NONE)
+        return sliding;
+    return hf_table(b, HF_MASK);
+}
+
+/* Scale, alibi and mask, in the order and precision of the class. */
+static tensor_id biased(struct builder *b, tensor_id scores)
+{
+    const tensor_id alibi = hf_table(b, HF_ALIBI), mask = mask_of(b);
+    switch ((int)b->spec->family) {
+    case FAM_GPT_NEO: /* unscaled; a causal buffer, then the mask */
+        scores = build_where(b, "causal", hf_table(b, HF_TRIANGLE), scores);
+        return build_add(b, "masked", scores, mask);
+    case FAM_BLOOM: /* baddbmm scales and adds alibi */
+        return build_add(b, "masked", scores, mask);
+    case FAM_MPT:
+        scores = build_scale(b, "scaled", scores);
+        scores = build_add(b, "+ alibi", scores, alibi);
+        return build_where(b, "masked", mask, scores);
+    case FAM_FALCON:
+        if (alibi == TENSOR_NONE) {
+            scores = build_unary_in_place(b, OP_SCALE, "scaled", scores);
+            return build_add(b, "masked", scores, mask);
+        }
+        if (hf_is_half(tensor_of(b, scores)->dtype))
+            scores = build_cast(b, "scores fp32", scores, DT_FP32);
+        scores = build_add(b, "+ alibi", scores, alibi);
+        scores = build_unary_in_place(b, OP_SCALE, "scaled", scores);
+        return build_add(b, "masked", scores, mask);
+    default:
+        scores = softcap(b, build_scale(b, "scaled", scores));
+        if (alibi != TENSOR_NONE)
+            scores = build_add(b, "+ alibi", scores, alibi);
+        return build_add(b, "masked", scores, mask);
+    }
+}
+
+static tensor_id probabilities(struct builder *b, const struct hf_qkv *o,
+                               tensor_id scores)
+{
+    const enum family family = b->spec->family;
+    enum dtype in = DT_FP32, out = tensor_of(b, o->q.x)->dtype;
+    if (family == FAM_GPT2)
+        in = tensor_of(b, scores)->dtype;
+    if (family == FAM_FALCON)
+        in = out = o->hidden;
+    if (family == FAM_GPT2 || family == FAM_MPT || scores_in_fp32(family))
+        out = tensor_of(b, o->v.x)->dtype;
+    if (family == FAM_FALCON)
+        scores = build_cast(b, "softmax input", scores, in);
+    tensor_id p = build_softmax(b, "softmax", scores, in);
+    p = build_cast(b, "probabilities", p, out);
+    if (family == FAM_FALCON && b->spec->position == POS_ROPE)
+        return p; /* this branch has no dropout */
+    return build_dropout(b, "attention dropout", p, b->run->attention_dropout);
+}
+
+static tensor_id eager(struct builder *b, const struct hf_qkv *o)
+{
+    struct hf_heads q = o->q, k = o->k;
+    if (scores_in_fp32(b->spec->family)) {
+        q = cast(b, q, DT_FP32);
+        k = cast(b, k, DT_FP32);
+    }
+    k = repeat_kv(b, "k repeated", k);
+    const struct hf_heads v = repeat_kv(b, "v repeated", o->v);
+    const struct shape square = shape_scores(b);
+    const struct shape heads = hf_shape(b, b->a);
+    b->core_attention = true;
+    q = autocast(b, q);
+    k = autocast(b, k);
+    const tensor_id left = operand(b, "q", q), right = operand(b, "k", k);
+    tensor_id scores = build_matmul(b, "scores", left, right, &square);
+    scores = biased(b, scores);
+    const tensor_id p = probabilities(b, o, scores);
+    const tensor_id low = build_autocast(b, "autocast", p);
+    const tensor_id context =
+        build_matmul(b, "context", low, operand(b, "v", v), &heads);
+    b->core_attention = false;
+    return merge(b, context, true);
+}
+
+/* ---- scaled_dot_product_attention ---- */
+
+/* at::_scaled_dot_product_attention_math: q and k times the root of the scale;
+ * half precision goes to fp32 and back. */
+static tensor_id sdpa_math(struct builder *b, struct hf_qkv *o, bool masked)
+{
+    const enum dtype dtype = tensor_of(b, o->q.x)->dtype;
+    const bool autocasts = b->autocast;
+    const struct shape square = shape_scores(b);
+    const struct shape heads = hf_shape(b, b->a);
+    struct hf_heads *const all[] = { &o->q, &o->k, &o->v };
+    b->autocast = false; /* below autograd: dtypes are as they are */
+    b->core_attention = true;
+    for (unsigned i = 0; i < 3; i++)
+        *all[i] = cast(b, *all[i], DT_FP32);
+    o->k = repeat_kv(b, "k repeated", o->k);
+    o->v = repeat_kv(b, "v repeated", o->v);
+    for (unsigned i = 0; i < 2; i++) {
+        all[i]->x = build_scale(b, "scaled", all[i]->x);
+        if (all[i]->layout == HF_SLICE)
+            all[i]->layout = HF_TOKENS;
+    }
+    const tensor_id left = operand(b, "q", o->q);
+    const tensor_id right = operand(b, "k", o->k);
+    tensor_id p = build_matmul(b, "scores", left, right, &square);
+    const tensor_id mask = masked ? mask_of(b) : TENSOR_NONE;
+    p = mask == TENSOR_NONE
+            ? build_unary_in_place(b, OP_ADD, "masked", p)
+            : build_binary_in_place(b, OP_ADD, "masked", p, mask);
+    p = build_softmax(b, "softmax", p, DT_FP32);
+    p = build_dropout(b, "attention dropout", p, b->run->attention_dropout);
+    tensor_id context =
+        build_matmul(b, "context", p, operand(b, "v", o->v), &heads);
+    context = build_cast(b, "context", context, dtype);
+    b->core_attention = false;
+    b->autocast = autocasts;
+    return merge(b, context, true);
+}
+
+/* The mask as the efficient kernel takes it: a number an entry, expanded to
+ * all heads, and padded where rows are not aligned, which writes the whole of
+ * it out. Every layer does this again. */
+static tensor_id attention_bias(struct builder *b, enum dtype dtype)
+{
+    tensor_id bias = mask_of(b);
+    if (tensor_of(b, bias)->dtype == DT_BOOL) {
+        const struct shape rows = shape_of(b, bias);
+        const tensor_id out = build_tensor(b, "mask", dtype, &rows);
+        op_result(b, build_op(b, OP_WHERE, "mask", &bias, 1), out);
+        bias = out;
+    }
+    bias = build_cast(b, "mask", bias, dtype);
+    if (b->s.n % BIAS_ALIGN == 0)
+        return bias;
+    const uint64_t n = (b->s.n / BIAS_ALIGN + 1) * BIAS_ALIGN;
+    const struct shape padded =
+        SHAPE(b->micro, b->a, b->sq, DIM("ceil16(s)", n));
+    return build_copy_as(b, "mask padded", bias, &padded);
+}
+
+static tensor_id one_kernel(struct builder *b, const struct hf_qkv *o,
+                            tensor_id bias, bool efficient)
+{
+    const tensor_id out = build_attention(b, &(struct attention_args){
+        .name = "attention", .q = o->q.x, .k = o->k.x, .v = o->v.x,
+        .efficient = efficient });
+    struct op *op = &b->p->op[b->p->n_ops - 1];
+    if (bias != TENSOR_NONE && op->n_in < OP_IN_MAX)
+        op->in[op->n_in++] = bias;
+    return out;
+}
+
+/* _scaled_dot_product_flash_attention also returns, and keeps, an empty
+ * uint64 (derivatives.yaml: unused). */
+static void keep_unused(struct builder *b)
+{
+    const struct shape one = SHAPE(b->one);
+    const tensor_id unused = build_tensor(b, "unused", DT_INT64, &one);
+    op_byproduct(&b->p->op[b->p->n_ops - 1], unused);
+}
+
+static tensor_id sdpa(struct builder *b, struct hf_qkv *o)
+{
+    const bool masked = hf_is_masked(b);
+    const bool big = b->d.n > FLASH_HEAD_MAX;
+    /* sdpa_attention_forward repeats where it cannot group; Falcon calls the
+       kernel itself */
+    if ((masked || big) && b->spec->family != FAM_FALCON) {
+        o->k = repeat_kv(b, "k repeated", o->k);
+        o->v = repeat_kv(b, "v repeated", o->v);
+        o->k.n = o->v.n = b->a;
+    }
+    o->q = autocast(b, o->q);
+    o->k = autocast(b, o->k);
+    o->v = autocast(b, o->v);
+    const enum dtype dtype = tensor_of(b, o->q.x)->dtype;
+    if (hf_is_half(dtype) && !masked && !big) {
+        const tensor_id out = one_kernel(b, o, TENSOR_NONE, false);
+        keep_unused(b);
+        /* the result lies as q does */
+        return merge(b, out, o->q.layout == HF_HEADS);
+    }
+    if (o->k.n.n != b->a.n)
+        return sdpa_math(b, o, masked);
+    const tensor_id bias = masked ? attention_bias(b, dtype) : TENSOR_NONE;
+    return merge(b, one_kernel(b, o, bias, true), false);
+}
+
+/* ---- FlashAttention 2 ---- */
+
+static tensor_id flash(struct builder *b, struct hf_qkv *o)
+{
+    o->q = autocast(b, o->q);
+    o->k = autocast(b, o->k);
+    o->v = autocast(b, o->v);
+    const tensor_id out = one_kernel(b, o, TENSOR_NONE, false);
+    /* empty_like(q): the result lies as q does (csrc/flash_attn/flash_api.cpp,
+       mha_fwd) */
+    return merge(b, out, o->q.layout == HF_HEADS);
+}
+
+/* ---- the module ---- */
+
+tensor_id hf_attention(struct builder *b, tensor_id x)
+{
+    struct hf_qkv o;
+    hf_project(b, x, &o);
+    hf_rope(b, &o);
+    tensor_id context = TENSOR_NONE;
+    switch (hf_kernel(b)) {
+    case ATTN_SDPA:
+        context = sdpa(b, &o);
+        break;
+    case ATTN_FLASH:
+        context = flash(b, &o);
+        break;
+    case ATTN_EAGER:
+    case ATTENTION_COUNT:
+        context = eager(b, &o);
+        break;
+    }
+    const tensor_id out = hf_linear(b, &(struct linear){
+        .name = "o_proj", .x = context, .in = b->A, .full_in = b->full_A,
+        .out = b->h, .group = PG_ATTENTION, .parallel = PAR_ROW,
+        .bias = b->spec->o_bias, .lora = LORA_MASK(LORA_O) });
+    return build_all_reduce(b, "attention all-reduce", out, COMM_TP);
+}

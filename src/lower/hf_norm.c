@@ -1,0 +1,116 @@
+/*
+ * Owns the norms of Hugging Face's classes, each written out in the kernels
+ * that its forward calls. Refuses to know where in a layer a norm stands.
+ */
+#include "lower/hf.h"
+
+#include "base/banned.h"
+
+/* ---- RMSNorm ---- */
+
+/* x * rsqrt(mean(x^2) + eps), all in fp32; x is already. */
+static tensor_id unit_rms(struct builder *b, tensor_id x)
+{
+    const tensor_id square = build_pow(b, "norm square", x);
+    const tensor_id mean = build_mean(b, "variance", square);
+    const tensor_id eps = build_unary(b, OP_ADD, "variance + eps", mean);
+    const tensor_id root = build_rsqrt(b, "rsqrt", eps);
+    return build_mul(b, "normalised", x, root);
+}
+
+/* GemmaRMSNorm: times (1 + weight), in fp32 to the end. */
+static tensor_id gemma_norm(struct builder *b, const char *name, tensor_id x,
+                            tensor_id weight)
+{
+    const enum dtype dtype = tensor_of(b, x)->dtype;
+    const tensor_id up = build_cast(b, "norm fp32", x, DT_FP32);
+    const tensor_id unit = unit_rms(b, up);
+    const tensor_id w = build_cast(b, "weight fp32", weight, DT_FP32);
+    const tensor_id plus = build_unary(b, OP_ADD, "1 + weight", w);
+    const tensor_id out = build_mul(b, name, unit, plus);
+    return build_cast(b, name, out, dtype);
+}
+
+/* Olmo2RMSNorm: the weight is applied before the cast back. */
+static tensor_id olmo2_norm(struct builder *b, const char *name, tensor_id x,
+                            tensor_id weight)
+{
+    const enum dtype dtype = tensor_of(b, x)->dtype;
+    const tensor_id up = build_cast(b, "norm fp32", x, DT_FP32);
+    const tensor_id unit = unit_rms(b, up);
+    const tensor_id out = build_mul(b, name, weight, unit);
+    return build_cast(b, name, out, dtype);
+}
+
+static tensor_id rms_norm(struct builder *b, const char *name, tensor_id x,
+                          tensor_id weight)
+{
+    if (hf_is_liger(b))
+        return build_rms_norm(b, name, x, weight);
+    if (b->spec->family == FAM_GEMMA || b->spec->family == FAM_GEMMA2)
+        return gemma_norm(b, name, x, weight);
+    if (b->spec->family == FAM_OLMO2)
+        return olmo2_norm(b, name, x, weight);
+    return build_rms_norm_written_out(b, name, x, weight);
+}
+
+/* ---- LayerNorm ---- */
+
+/* CohereLayerNorm: x - mean is computed twice, and both are kept. */
+static tensor_id cohere_norm(struct builder *b, const char *name, tensor_id x,
+                             tensor_id weight)
+{
+    const enum dtype dtype = tensor_of(b, x)->dtype;
+    const tensor_id up = build_cast(b, "norm fp32", x, DT_FP32);
+    const tensor_id mean = build_mean(b, "mean", up);
+    const tensor_id first = build_add(b, "x - mean", up, mean);
+    const tensor_id square = build_pow(b, "norm square", first);
+    const tensor_id variance = build_mean(b, "variance", square);
+    const tensor_id centred = build_add(b, "x - mean", up, mean);
+    const tensor_id eps = build_unary(b, OP_ADD, "variance + eps", variance);
+    const tensor_id root = build_rsqrt(b, "rsqrt", eps);
+    const tensor_id unit = build_mul(b, "normalised", centred, root);
+    const tensor_id w = build_cast(b, "weight fp32", weight, DT_FP32);
+    const tensor_id out = build_mul(b, name, w, unit);
+    return build_cast(b, name, out, dtype);
+}
+
+/* OlmoLayerNorm: no parameters, in fp32. */
+static tensor_id olmo_norm(struct builder *b, const char *name, tensor_id x)
+{
+    const enum dtype dtype = tensor_of(b, x)->dtype;
+    const tensor_id up = build_cast(b, "norm fp32", x, DT_FP32);
+    const tensor_id out =
+        build_layer_norm(b, name, up, TENSOR_NONE, TENSOR_NONE);
+    return build_cast(b, name, out, dtype);
+}
+
+static tensor_id layer_norm(struct builder *b, const struct hf_norm *n,
+                            tensor_id weight)
+{
+    const enum family family = b->spec->family;
+    if (n->kind == NORM_LAYER_PLAIN && family == FAM_OLMO)
+        return olmo_norm(b, n->name, n->x);
+    if (n->kind == NORM_LAYER_NOBIAS && family == FAM_COHERE)
+        return cohere_norm(b, n->name, n->x, weight);
+    tensor_id bias = TENSOR_NONE;
+    if (n->kind == NORM_LAYER)
+        bias = build_vector(b, "bias", PG_NORM, n->n, n->full);
+    return build_layer_norm(b, n->name, n->x, weight, bias);
+}
+
+tensor_id hf_norm(struct builder *b, const struct hf_norm *n)
+{
+    tensor_id weight = TENSOR_NONE;
+    if (n->kind != NORM_LAYER_PLAIN)
+        weight = build_vector(b, n->name, PG_NORM, n->n, n->full);
+    if (n->kind == NORM_RMS)
+        return rms_norm(b, n->name, n->x, weight);
+    return layer_norm(b, n, weight);
+}
+
+tensor_id hf_hidden_norm(struct builder *b, const char *name, tensor_id x)
+{
+    return hf_norm(b, &(struct hf_norm){ .name = name, .x = x,
+                                         .kind = b->spec->norm, .n = b->h });
+}

@@ -1,0 +1,171 @@
+/*
+ * Owns the way from a layer's normed input to q, k and v: one matrix or three,
+ * norms on q and k, and which results are views. Refuses to know rotary
+ * embeddings and attention.
+ */
+#include "lower/hf.h"
+
+#include "base/banned.h"
+
+tensor_id hf_linear(struct builder *b, const struct linear *l)
+{
+    if (b->spec->family != FAM_FALCON || !l->bias)
+        return build_linear(b, l);
+    /* FalconLinear: input @ weight.T, + bias apart */
+    struct linear plain = *l;
+    plain.bias = false;
+    const tensor_id y = build_linear(b, &plain);
+    const uint64_t full = l->parallel == PAR_COLUMN ? l->full_out : 0;
+    const tensor_id bias = build_vector(b, "bias", l->group, l->out, full);
+    return build_add(b, l->name, y, bias);
+}
+
+static struct hf_heads heads_of(struct builder *b, const char *name,
+                                tensor_id x, struct dim n)
+{
+    const struct shape shape = hf_shape(b, n);
+    struct hf_heads h = { .layout = HF_TOKENS, .n = n };
+    h.x = build_view(b, name, x, &shape);
+    return h;
+}
+
+/* ---- norms on q and k ---- */
+
+/* [b, s, heads, d], each head normed by itself. */
+static tensor_id norm_per_head(struct builder *b, const char *name,
+                               tensor_id x, struct dim heads)
+{
+    const struct spec *m = b->spec;
+    const struct shape shape = SHAPE(b->micro, b->sq, heads, b->d);
+    const bool shared = m->qk_norm == QK_PER_HEAD;
+    struct hf_norm n = { .name = name, .kind = m->qk_norm_kind, .n = b->d };
+    n.x = build_view(b, name, x, &shape);
+    if (!shared) {
+        n.n = heads.n == b->a.n ? b->A : b->K;
+        n.full = heads.n == b->a.n ? b->full_A : b->full_K;
+    }
+    return hf_norm(b, &n);
+}
+
+static struct hf_heads normed_heads(struct builder *b, const char *name,
+                                    tensor_id x, struct dim heads)
+{
+    const bool q = heads.n == b->a.n;
+    struct hf_norm full = { .name = name, .x = x, .n = q ? b->A : b->K,
+                            .kind = b->spec->qk_norm_kind,
+                            .full = q ? b->full_A : b->full_K };
+    struct hf_heads h = { .x = x, .layout = HF_TOKENS, .n = heads };
+    switch (b->spec->qk_norm) {
+    case QK_NONE:
+        return heads_of(b, name, x, heads);
+    case QK_FULL:
+        return heads_of(b, name, hf_norm(b, &full), heads);
+    case QK_PER_HEAD:
+        return heads_of(b, name, norm_per_head(b, name, x, heads), heads);
+    case QK_EACH_HEAD:
+        h.x = norm_per_head(b, name, x, heads);
+        break;
+    }
+    if (b->spec->family != FAM_STABLELM)
+        return heads_of(b, name, h.x, heads);
+    /* StableLmLayerNormPerHead: a norm a head, their results joined. As one
+       norm here: it keeps the same bytes */
+    const struct shape shape = hf_shape(b, heads);
+    h.x = build_copy_as(b, "heads joined", h.x, &shape);
+    h.layout = HF_HEADS;
+    return h;
+}
+
+/* ---- three matrices ---- */
+
+static void project_apart(struct builder *b, tensor_id x, struct hf_qkv *o)
+{
+    const struct spec *m = b->spec;
+    struct linear l = { .name = "q_proj", .x = x, .in = b->h, .out = b->A,
+                        .full_out = b->full_A, .group = PG_ATTENTION,
+                        .parallel = PAR_COLUMN, .bias = m->q_bias,
+                        .lora = LORA_MASK(LORA_Q) };
+    tensor_id q = hf_linear(b, &l);
+    if (m->family == FAM_OPT)
+        q = build_scale(b, "q scaled", q);
+    o->q = normed_heads(b, "q", q, b->a);
+    l.name = "k_proj";
+    l.out = b->K;
+    l.full_out = b->full_K;
+    l.bias = m->k_bias;
+    l.lora = LORA_MASK(LORA_K);
+    o->k = normed_heads(b, "k", hf_linear(b, &l), b->kv);
+    l.name = "v_proj";
+    l.bias = m->v_bias;
+    l.lora = LORA_MASK(LORA_V);
+    o->v = heads_of(b, "v", hf_linear(b, &l), b->kv);
+}
+
+/* ---- one matrix ---- */
+
+static tensor_id project_fused(struct builder *b, tensor_id x)
+{
+    return hf_linear(b, &(struct linear){
+        .name = "qkv_proj", .x = x, .in = b->h, .out = b->qkv,
+        .full_out = b->full_A + 2 * b->full_K, .group = PG_ATTENTION,
+        .parallel = PAR_COLUMN, .bias = b->spec->q_bias,
+        .lora = LORA_MASK(LORA_Q) | LORA_MASK(LORA_K) | LORA_MASK(LORA_V) });
+}
+
+static void slice_qkv(struct builder *b, tensor_id qkv, struct hf_qkv *o)
+{
+    const struct shape parts[] = { hf_shape(b, b->a), hf_shape(b, b->kv),
+                                   hf_shape(b, b->kv) };
+    tensor_id part[3];
+    build_split(b, "q, k, v", qkv, part, parts, 3);
+    o->q = (struct hf_heads){ part[0], HF_SLICE, b->a };
+    o->k = (struct hf_heads){ part[1], HF_SLICE, b->kv };
+    o->v = (struct hf_heads){ part[2], HF_SLICE, b->kv };
+}
+
+/* fused_qkv[..., [-1], :]: a list for an index makes a copy, and its place is
+ * sent to the GPU and kept. */
+static tensor_id falcon_index(struct builder *b, const char *name,
+                              tensor_id qkv)
+{
+    const struct shape one = SHAPE(b->one);
+    const struct shape shape = hf_shape(b, b->kv);
+    const tensor_id place = build_copy_as(b, "index", b->ids, &one);
+    return build_index(b, name, qkv, place, &shape);
+}
+
+/* FalconAttention._split_heads. */
+static void split_falcon(struct builder *b, tensor_id qkv, struct hf_qkv *o)
+{
+    if (b->spec->kv_heads == b->spec->heads) {
+        slice_qkv(b, qkv, o); /* falcon-rw */
+        return;
+    }
+    const struct shape q = hf_shape(b, b->a);
+    o->q = (struct hf_heads){ build_view(b, "q", qkv, &q), HF_SLICE, b->a };
+    o->k = (struct hf_heads){ falcon_index(b, "k", qkv), HF_TOKENS, b->kv };
+    o->v = (struct hf_heads){ falcon_index(b, "v", qkv), HF_TOKENS, b->kv };
+    if (b->spec->kv_heads == 1)
+        return;
+    /* the new decoder repeats k and v before anything else, and flattens */
+    struct hf_heads *const all[] = { &o->q, &o->k, &o->v };
+    for (unsigned i = 0; i < 3; i++) {
+        all[i]->x = build_copy_as(b, "broadcast", all[i]->x, &q);
+        all[i]->layout = HF_TOKENS;
+        all[i]->n = b->a;
+    }
+}
+
+void hf_project(struct builder *b, tensor_id x, struct hf_qkv *out)
+{
+    out->hidden = tensor_of(b, x)->dtype;
+    if (!b->spec->fused_qkv) {
+        project_apart(b, x, out);
+        return;
+    }
+    const tensor_id qkv = project_fused(b, x);
+    if (b->spec->family == FAM_FALCON)
+        split_falcon(b, qkv, out);
+    else
+        slice_qkv(b, qkv, out);
+}

@@ -1,0 +1,135 @@
+/*
+ * Owns rotary embeddings as Hugging Face's classes write them out: rotate_half
+ * as negate and concatenate, times cos, times sin, add. Refuses to know how
+ * the tables are made (hf.c).
+ */
+#include "lower/hf.h"
+
+#include "base/banned.h"
+
+static struct dim half_of(struct dim d)
+{
+    return DIM("r/2", d.n / 2);
+}
+
+static struct dim rotated_dim(const struct builder *b)
+{
+    const uint64_t r = b->spec->rotary_dim;
+    return r == 0 || r == b->d.n ? b->d : DIM("r", r);
+}
+
+/* x cos + rotate(x) sin; x is [..., d]. */
+static tensor_id rotate(struct builder *b, tensor_id x, tensor_id cos,
+                        tensor_id sin, struct dim d)
+{
+    const tensor_id straight = build_mul(b, "x cos", x, cos);
+    const struct shape whole = shape_last(b, x, d);
+    const struct shape part = shape_last(b, x, half_of(d));
+    tensor_id half[2];
+    build_split(b, "halves", x, half,
+                (const struct shape[]){ part, part }, 2);
+    const tensor_id negative = build_neg(b, "-x2", half[1]);
+    const tensor_id turned =
+        build_cat(b, "rotate_half", negative, half[0], &whole);
+    const tensor_id crossed = build_mul(b, "rotated sin", turned, sin);
+    return build_add(b, "rope", straight, crossed);
+}
+
+/* The families whose apply_rotary_pos_emb always joins a rotated and a plain
+ * part, even where the plain part is empty. */
+static bool always_joins(enum family family)
+{
+    return family == FAM_PHI3 || family == FAM_GPT_NEOX
+           || family == FAM_STABLELM || family == FAM_GPTJ;
+}
+
+static bool casts_back(enum family family)
+{
+    return family == FAM_OLMO || family == FAM_OLMO2 || family == FAM_COHERE;
+}
+
+static void rope_whole(struct builder *b, struct hf_heads *h, tensor_id cos,
+                       tensor_id sin)
+{
+    const enum dtype dtype = tensor_of(b, h->x)->dtype;
+    tensor_id x = h->x;
+    if (b->spec->family == FAM_COHERE)
+        x = build_cast(b, "rope fp32", x, DT_FP32);
+    x = rotate(b, x, cos, sin, b->d);
+    if (casts_back(b->spec->family))
+        x = build_cast(b, "rope", x, dtype);
+    h->x = x;
+    if (h->layout == HF_SLICE)
+        h->layout = HF_TOKENS;
+}
+
+static void rope_part(struct builder *b, struct hf_heads *h, tensor_id cos,
+                      tensor_id sin)
+{
+    const struct dim r = rotated_dim(b);
+    const struct dim pass = DIM("d-r", b->d.n - r.n);
+    const struct shape whole = shape_of(b, h->x);
+    const struct shape parts[] = { shape_last(b, h->x, r),
+                                   shape_last(b, h->x, pass) };
+    tensor_id part[2];
+    build_split(b, "rotary part", h->x, part, parts, 2);
+    const tensor_id turned = rotate(b, part[0], cos, sin, r);
+    h->x = build_cat(b, "rope", turned, part[1], &whole);
+    /* a concatenation is contiguous in the order its operands are seen in:
+       GPT-J rotates [b, s, heads, d], the others [b, heads, s, d] */
+    h->layout = b->spec->family == FAM_GPTJ ? HF_TOKENS : HF_HEADS;
+}
+
+/* GPT-J gathers its table in every layer, and repeats it for q and for k
+ * (modeling_gptj.py, get_embed_positions, apply_rotary_pos_emb). */
+static void rope_gptj(struct builder *b, struct hf_qkv *qkv)
+{
+    const struct dim r = rotated_dim(b);
+    const struct shape rows = SHAPE(b->sq, r);
+    const struct shape half = SHAPE(b->sq, half_of(r));
+    const tensor_id buffer = hf_table(b, HF_SINCOS);
+    const tensor_id table = build_copy(b, "embed_positions", buffer);
+    tensor_id sincos = build_index(b, "sincos", table,
+                                   hf_table(b, HF_POSITIONS), &rows);
+    sincos = build_cast(b, "sincos", sincos, tensor_of(b, qkv->k.x)->dtype);
+    tensor_id part[2];
+    build_split(b, "sin, cos", sincos, part,
+                (const struct shape[]){ half, half }, 2);
+    struct hf_heads *const both[] = { &qkv->k, &qkv->q };
+    for (unsigned i = 0; i < 2; i++) {
+        const tensor_id sin = build_copy_as(b, "sin", part[0], &rows);
+        const tensor_id cos = build_copy_as(b, "cos", part[1], &rows);
+        rope_part(b, both[i], cos, sin);
+    }
+}
+
+/* liger_kernel/ops/rope.py: q and k are turned in place by one kernel. */
+static void rope_liger(struct builder *b, struct hf_qkv *qkv)
+{
+    qkv->q.x = build_unary_in_place(b, OP_SCALE, "rope", qkv->q.x);
+    qkv->k.x = build_unary_in_place(b, OP_SCALE, "rope", qkv->k.x);
+}
+
+void hf_rope(struct builder *b, struct hf_qkv *qkv)
+{
+    if (b->spec->position != POS_ROPE)
+        return;
+    if (b->spec->family == FAM_GPTJ) {
+        rope_gptj(b, qkv);
+        return;
+    }
+    const bool part = always_joins(b->spec->family)
+                      || rotated_dim(b).n != b->d.n;
+    if (hf_is_liger(b) && !part && !b->autocast) {
+        rope_liger(b, qkv);
+        return;
+    }
+    const tensor_id cos = hf_table(b, HF_COS), sin = hf_table(b, HF_SIN);
+    if (part) {
+        rope_part(b, &qkv->q, cos, sin);
+        rope_part(b, &qkv->k, cos, sin);
+        return;
+    }
+    rope_whole(b, &qkv->q, cos, sin);
+    rope_whole(b, &qkv->k, cos, sin);
+}

@@ -1,0 +1,42 @@
+/*
+ * Owns the choice of a lowering and the frame around it. Refuses to know what
+ * any of them does.
+ */
+#include "lower/build.h"
+
+#include "base/banned.h"
+
+static void lower_as(struct builder *b)
+{
+    switch (b->run->impl) {
+    case IMPL_HF:
+    case IMPL_HF_LIGER:
+        lower_hf(b);
+        return;
+    case IMPL_MEGATRON:
+    case IMPL_MEGATRON_LOCAL:
+        lower_megatron(b);
+        return;
+    case IMPL_TORCHTITAN:
+    case IMPL_TORCHTUNE:
+        lower_torchtitan(b);
+        return;
+    case IMPL_PAPER:
+        lower_paper(b);
+        return;
+    case IMPL_LITGPT:
+    case IMPLEMENTATION_COUNT:
+        break;
+    }
+    build_refuse(b, "lowering yet");
+}
+
+memplan_status lower_model(struct program *out, const struct spec *spec,
+                           const struct run *run, struct arena *a,
+                           struct diag *d)
+{
+    struct builder b;
+    build_start(&b, out, spec, run, a, d);
+    lower_as(&b);
+    return build_finish(&b);
+}

@@ -1,0 +1,464 @@
+/*
+ * Owns the transformer of Megatron-core with Transformer Engine, read at
+ * Megatron-LM d98e8a64 and TransformerEngine d0067d0d: fused norms and linears
+ * that keep the norm's result as a sequence shard and gather it again in
+ * backward, fused rope that keeps nothing, one attention kernel, fused gated
+ * activations, vocabulary-parallel embedding and cross entropy, experts by
+ * all-to-all and grouped products. Refuses architectures that Megatron has not.
+ *   gated   T [(8h + 8)/u + (4A + 4K + 6f + 4a)/t]
+ *   GPT     T [(8h + 16)/u + (4A + 4K + 4f + 4a)/t + 2h/u with dropout]
+ * bytes a layer in 16 bits, u = t with sequence parallelism, else 1.
+ * [docs/method.md eq. megatron]
+ */
+#include "lower/build.h"
+
+#include "base/banned.h"
+
+static bool sequence_parallel(const struct builder *b)
+{
+    return b->run->sequence_parallel && b->run->tp > 1;
+}
+
+static bool recomputes(const struct builder *b, enum recompute_module m)
+{
+    return (b->run->recompute_modules >> m & 1) != 0;
+}
+
+/* ---- pieces ---- */
+
+static tensor_id norm_of(struct builder *b, const char *name, tensor_id x,
+                         struct dim n)
+{
+    tensor_id weight = TENSOR_NONE, bias = TENSOR_NONE;
+    if (b->spec->norm != NORM_LAYER_PLAIN)
+        weight = build_norm_weight(b, "weight", n);
+    if (b->spec->norm == NORM_LAYER)
+        bias = build_norm_weight(b, "bias", n);
+    if (b->spec->norm == NORM_RMS)
+        return build_rms_norm(b, name, x, weight);
+    return build_layer_norm(b, name, x, weight, bias);
+}
+
+static tensor_id layer_norm(struct builder *b, const char *name, tensor_id x)
+{
+    const uint8_t outer = b->region;
+    if (recomputes(b, REMOD_LAYERNORM))
+        build_region(b, REMOD_LAYERNORM);
+    const tensor_id y = norm_of(b, name, x, b->h);
+    b->region = outer;
+    return y;
+}
+
+/* All ranks' tokens, for a column-parallel product; the shard is kept
+ * (transformer_engine/pytorch/module/layernorm_linear.py). */
+static tensor_id column(struct builder *b, struct linear l)
+{
+    l.in = b->h;
+    l.parallel = PAR_COLUMN;
+    if (sequence_parallel(b)) {
+        const struct shape whole = SHAPE(b->t, b->h);
+        l.keep = l.x;
+        l.has_keep = true;
+        l.x = build_collective(b, OP_ALL_GATHER, COMM_TP, l.x, &whole);
+    }
+    return build_linear(b, &l);
+}
+
+static tensor_id row(struct builder *b, struct linear l)
+{
+    l.out = b->h;
+    l.parallel = PAR_ROW;
+    const tensor_id y = build_linear(b, &l);
+    const struct shape shard = SHAPE(b->tu, b->h);
+    if (sequence_parallel(b))
+        return build_collective(b, OP_REDUCE_SCATTER, COMM_TP, y, &shard);
+    return build_all_reduce(b, l.name, y, COMM_TP);
+}
+
+/* core/fusions/fused_bias_dropout.py */
+static tensor_id add_residual(struct builder *b, tensor_id x, tensor_id y)
+{
+    y = build_dropout(b, "dropout", y, b->run->hidden_dropout);
+    return build_add(b, "residual", x, y);
+}
+
+static tensor_id activation(struct builder *b, tensor_id x, tensor_id probs)
+{
+    if (b->spec->gated_mlp)
+        return build_swiglu(b, "activation", x, TENSOR_NONE, probs);
+    const tensor_id y = build_unary(b, OP_ACTIVATION, "activation", x);
+    return probs == TENSOR_NONE ? y : build_mul(b, "weighted", y, probs);
+}
+
+/* ---- attention ---- */
+
+/* Rotated, or made contiguous (get_qkv_layout): either way new tensors, and
+ * the mixed one is freed. */
+static tensor_id own_copy(struct builder *b, const char *name, tensor_id x,
+                          struct dim heads, bool normed)
+{
+    if (!normed)
+        return build_copy(b, name, x);
+    const struct shape flat = shape_of(b, x);
+    const struct shape split = SHAPE(b->t, heads, b->d);
+    tensor_id y = build_copy(b, "contiguous", x);
+    y = build_view(b, "heads", y, &split);
+    y = norm_of(b, "qk norm", y, b->d);
+    y = build_view(b, "heads", y, &flat);
+    return b->spec->position == POS_ROPE ? build_copy(b, name, y) : y;
+}
+
+/* core/transformer/dot_product_attention.py: keys and values are repeated for
+ * grouped queries; scale, mask and softmax are one kernel. */
+static tensor_id unfused_attention(struct builder *b, tensor_id qkv[3])
+{
+    const struct shape scores = shape_scores(b), rows = SHAPE(b->t, b->A);
+    const struct shape heads = SHAPE(b->micro, b->a, b->sq, b->d);
+    const struct shape repeated = SHAPE(b->t, b->A);
+    for (unsigned i = 1; i < 3 && b->kv.n != b->a.n; i++)
+        qkv[i] = build_copy_as(b, "repeat", qkv[i], &repeated);
+    const tensor_id q = build_view(b, "heads", qkv[0], &heads);
+    b->core_attention = true;
+    tensor_id p = build_matmul(b, "scores", q, qkv[1], &scores);
+    p = build_unary(b, OP_SOFTMAX, "masked softmax", p);
+    p = build_dropout(b, "attention dropout", p, b->run->attention_dropout);
+    const tensor_id context = build_matmul(b, "context", p, qkv[2], &rows);
+    b->core_attention = false;
+    return build_copy(b, "context", context);
+}
+
+/* Before Hopper Transformer Engine prefers flash-attn over cuDNN, whose
+ * result has to be copied back to sequence-first order. */
+static bool copies_context(const struct builder *b)
+{
+    const enum gpu_arch arch = b->run->gpu.arch;
+    return b->run->micro_batch > 1
+           && (arch == ARCH_AMPERE || arch == ARCH_ADA);
+}
+
+static tensor_id core_attention(struct builder *b, tensor_id qkv[3])
+{
+    const uint8_t outer = b->region;
+    build_region(b, REMOD_CORE_ATTN);
+    tensor_id out;
+    if (b->run->attention == ATTN_EAGER) {
+        out = unfused_attention(b, qkv);
+    } else {
+        out = build_attention(b, &(struct attention_args){
+            .name = "core attention", .q = qkv[0], .k = qkv[1],
+            .v = qkv[2] });
+        if (copies_context(b))
+            out = build_copy(b, "context", out);
+    }
+    b->region = outer;
+    return out;
+}
+
+static tensor_id attention(struct builder *b, tensor_id x)
+{
+    const struct spec *m = b->spec;
+    const tensor_id y = layer_norm(b, "input_layernorm", x);
+    const tensor_id mixed = column(b, (struct linear){
+        .name = "linear_qkv", .x = y, .out = b->qkv, .group = PG_ATTENTION,
+        .full_out = b->full_A + 2 * b->full_K,
+        .bias = m->q_bias || m->k_bias || m->v_bias,
+        .lora = LORA_MASK(LORA_Q) | LORA_MASK(LORA_K) | LORA_MASK(LORA_V) });
+    tensor_id qkv[3];
+    const struct shape shapes[3] = { SHAPE(b->t, b->A), SHAPE(b->t, b->K),
+                                     SHAPE(b->t, b->K) };
+    build_split(b, "split", mixed, qkv, shapes, 3);
+    const bool normed = m->qk_norm == QK_PER_HEAD;
+    qkv[0] = own_copy(b, "q", qkv[0], b->a, normed);
+    qkv[1] = own_copy(b, "k", qkv[1], b->kv, normed);
+    qkv[2] = own_copy(b, "v", qkv[2], b->kv, false);
+    const tensor_id context = core_attention(b, qkv);
+    const tensor_id out = row(b, (struct linear){
+        .name = "linear_proj", .x = context, .in = b->A,
+        .full_in = b->full_A, .group = PG_ATTENTION, .bias = m->o_bias,
+        .lora = LORA_MASK(LORA_O) });
+    return add_residual(b, x, out);
+}
+
+/* ---- mlp ---- */
+
+static tensor_id mlp_of(struct builder *b, tensor_id y, bool shared)
+{
+    const struct spec *m = b->spec;
+    const uint64_t ffn = shared ? m->shared_ffn : m->ffn;
+    const enum param_group group = shared ? PG_SHARED_EXPERT : PG_MLP;
+    const struct dim f = shared ? b->fs : b->f;
+    const struct dim f2 = shared ? b->fs2 : b->f2;
+    tensor_id z = column(b, (struct linear){
+        .name = "linear_fc1", .x = y, .out = m->gated_mlp ? f2 : f,
+        .full_out = m->gated_mlp ? build_product(b, 2, ffn) : ffn,
+        .group = group, .bias = m->mlp_bias,
+        .lora = LORA_MASK(LORA_GATE) | LORA_MASK(LORA_UP) });
+    z = activation(b, z, TENSOR_NONE);
+    return row(b, (struct linear){
+        .name = "linear_fc2", .x = z, .in = f, .full_in = ffn, .group = group,
+        .bias = m->mlp_bias, .lora = LORA_MASK(LORA_DOWN) });
+}
+
+/* With Transformer Engine the norm is part of the first linear, and of what is
+ * recomputed. */
+static tensor_id dense_mlp(struct builder *b, tensor_id x)
+{
+    if (recomputes(b, REMOD_MLP))
+        build_region(b, REMOD_MLP);
+    const tensor_id y = layer_norm(b, "pre_mlp_layernorm", x);
+    const tensor_id z = mlp_of(b, y, false);
+    build_region_none(b);
+    return add_residual(b, x, z);
+}
+
+/* ---- experts ---- */
+
+struct routing {
+    tensor_id probs; /* fp32 [tokens, k] */
+    tensor_id rows;  /* where each routed token goes: int32 */
+};
+
+/* core/transformer/moe/router.py: top-k of the logits, then softmax. */
+static struct routing route(struct builder *b, tensor_id y)
+{
+    const struct dim k = DIM("k", b->spec->experts_per_token);
+    tensor_id logits = build_linear(b, &(struct linear){
+        .name = "router", .x = y, .in = b->h, .out = b->experts,
+        .group = PG_ROUTER, .bias = b->spec->router_bias,
+        .lora = LORA_NEVER });
+    tensor_id indices;
+    const tensor_id top = build_topk(b, "top-k", logits, k, &indices);
+    const struct shape shape = SHAPE(b->tu, k);
+    const struct routing r = {
+        .probs = build_softmax(b, "router softmax", top, DT_FP32),
+        .rows = build_tensor(b, "row map", DT_INT32, &shape)
+    };
+    /* what permuting by the indices makes beside its result */
+    const tensor_id in[] = { r.probs, indices };
+    struct op *op = build_op(b, OP_TOPK, "routing map", in, 2);
+    const struct shape map = SHAPE(b->tu, b->experts);
+    op_byproduct(op, build_tensor(b, "routing map", DT_BOOL, &map));
+    op_byproduct(op, r.rows);
+    return r;
+}
+
+/* Rows of x in the order of experts, on the ranks that have them. */
+static tensor_id dispatch(struct builder *b, const char *name, tensor_id x,
+                          const struct routing *r, bool vector)
+{
+    const struct dim k = DIM("b*s*k",
+                             build_product(b, b->tu.n,
+                                           b->spec->experts_per_token));
+    const struct shape sent = vector ? SHAPE(k) : SHAPE(k, b->h);
+    const struct shape here = vector ? SHAPE(b->routed)
+                                     : SHAPE(b->routed, b->h);
+    x = build_index(b, name, x, r->rows, &sent);
+    x = build_collective(b, OP_ALL_TO_ALL, COMM_EP, x, &sent);
+    if (b->run->etp > 1)
+        x = build_collective(b, OP_ALL_GATHER, COMM_TP, x, &here);
+    /* chunks of each sender sorted by expert (sort_chunks_by_idxs) */
+    if (b->run->ep > 1 && b->experts_on.n > 1)
+        x = build_copy(b, name, x);
+    return x;
+}
+
+static tensor_id combine(struct builder *b, tensor_id z,
+                         const struct routing *r)
+{
+    const struct dim k = DIM("b*s*k",
+                             build_product(b, b->tu.n,
+                                           b->spec->experts_per_token));
+    const struct shape sent = SHAPE(k, b->h), back = SHAPE(b->tu, b->h);
+    if (b->run->ep > 1 && b->experts_on.n > 1)
+        z = build_copy(b, "unsort", z);
+    if (b->run->etp > 1)
+        z = build_collective(b, OP_REDUCE_SCATTER, COMM_TP, z, &sent);
+    z = build_collective(b, OP_ALL_TO_ALL, COMM_EP, z, &sent);
+    return build_index(b, "unpermute", z, r->rows, &back);
+}
+
+/* core/transformer/moe/experts.py, TEGroupedMLP: routing weights are applied
+ * with the activation. */
+static tensor_id experts(struct builder *b, tensor_id x, tensor_id probs)
+{
+    const struct spec *m = b->spec;
+    const uint8_t outer = b->region;
+    const uint64_t ffn = m->expert_ffn == 0 ? m->ffn : m->expert_ffn;
+    const tensor_id z = build_linear(b, &(struct linear){
+        .name = "experts.linear_fc1", .x = x, .in = b->h,
+        .out = m->gated_mlp ? b->fe2 : b->fe,
+        .full_out = m->gated_mlp ? build_product(b, 2, ffn) : ffn,
+        .group = PG_EXPERT, .parallel = PAR_COLUMN, .bias = m->mlp_bias,
+        .copies = b->experts_on.n, .full_copies = m->experts,
+        .lora = LORA_MASK(LORA_GATE) | LORA_MASK(LORA_UP) });
+    if (outer == 0 && recomputes(b, REMOD_MOE_ACT))
+        build_region(b, REMOD_MOE_ACT);
+    const tensor_id y = activation(b, z, probs);
+    b->region = outer;
+    return build_linear(b, &(struct linear){
+        .name = "experts.linear_fc2", .x = y, .in = b->fe, .out = b->h,
+        .full_in = ffn, .group = PG_EXPERT, .parallel = PAR_ROW,
+        .bias = m->mlp_bias, .copies = b->experts_on.n,
+        .full_copies = m->experts, .lora = LORA_MASK(LORA_DOWN) });
+}
+
+static tensor_id moe_mlp(struct builder *b, tensor_id x)
+{
+    const tensor_id y = layer_norm(b, "pre_mlp_layernorm", x);
+    if (recomputes(b, REMOD_MOE))
+        build_region(b, REMOD_MOE);
+    const uint8_t region = b->region;
+    tensor_id shared = TENSOR_NONE;
+    if (b->spec->shared_ffn > 0) {
+        if (region == 0 && recomputes(b, REMOD_SHARED_EXPERTS))
+            build_region(b, REMOD_SHARED_EXPERTS);
+        shared = mlp_of(b, y, true);
+        b->region = region;
+    }
+    const struct routing r = route(b, y);
+    const tensor_id routed = dispatch(b, "permute", y, &r, false);
+    const tensor_id probs = dispatch(b, "permute probs", r.probs, &r, true);
+    tensor_id z = combine(b, experts(b, routed, probs), &r);
+    if (shared != TENSOR_NONE)
+        z = build_add(b, "shared experts", z, shared);
+    build_region_none(b);
+    return add_residual(b, x, z);
+}
+
+/* ---- blocks ---- */
+
+static tensor_id layer(struct builder *b, const struct layer_kind *kind,
+                       tensor_id x)
+{
+    x = attention(b, x);
+    return kind->moe ? moe_mlp(b, x) : dense_mlp(b, x);
+}
+
+static tensor_id positions(struct builder *b)
+{
+    const struct shape shape = SHAPE(b->sq, b->h);
+    const tensor_id table = build_param(b, &(struct param){
+        .name = "position_embeddings", .group = PG_POSITION,
+        .rows = DIM("positions", b->spec->learned_positions),
+        .cols = b->h });
+    return build_embedding(b, "positions", b->ids, table, &shape);
+}
+
+/* core/models/common/embeddings/language_model_embedding.py */
+static void embedding(struct builder *b)
+{
+    const struct spec *m = b->spec;
+    build_begin(b, BLOCK_EMBED, "embedding");
+    const struct shape whole = SHAPE(b->t, b->h), shard = SHAPE(b->tu, b->h);
+    const tensor_id table = build_param(b, &(struct param){
+        .name = "word_embeddings", .group = PG_EMBED, .rows = b->V,
+        .cols = b->h, .full_elems = build_product(b, m->vocab, m->hidden) });
+    const bool learned = m->position == POS_LEARNED;
+    tensor_id x = build_embedding(b, "word_embeddings", b->ids, table, &whole);
+    if (sequence_parallel(b) && !learned) {
+        x = build_collective(b, OP_REDUCE_SCATTER, COMM_TP, x, &shard);
+    } else {
+        x = build_all_reduce(b, "word_embeddings", x, COMM_TP);
+        if (learned)
+            x = build_add(b, "embedding sum", x, positions(b));
+        if (sequence_parallel(b))
+            x = build_copy_as(b, "sequence shard", x, &shard);
+    }
+    if (m->embed_scale)
+        x = build_scale(b, "embedding scale", x);
+    build_end(b, build_dropout(b, "embedding dropout", x,
+                               b->run->embed_dropout));
+}
+
+/* core/tensor_parallel/cross_entropy.py: an fp32 copy of the logits becomes
+ * the softmax in place; target mask and indices are kept beside it. */
+static tensor_id cross_entropy(struct builder *b, tensor_id logits)
+{
+    const tensor_id up = build_cast(b, "fp32 logits", logits, DT_FP32);
+    const struct shape shape = shape_of(b, up), rows = SHAPE(b->t);
+    const tensor_id loss = build_tensor(b, "loss", DT_FP32, &rows);
+    const tensor_id softmax = build_alias(b, "softmax", up, &shape);
+    const tensor_id mask = build_tensor(b, "target mask", DT_BOOL, &rows);
+    const tensor_id index = build_tensor(b, "target", DT_INT64, &rows);
+    const tensor_id in[] = { up, b->labels };
+    struct op *op = build_op(b, OP_CROSS_ENTROPY, "cross entropy", in, 2);
+    op_result(b, op, loss);
+    op_byproduct(op, softmax);
+    op_byproduct(op, mask);
+    op_byproduct(op, index);
+    return build_mean(b, "mean loss", loss);
+}
+
+static void head(struct builder *b)
+{
+    const struct spec *m = b->spec;
+    tensor_id x = build_begin(b, BLOCK_HEAD, "head");
+    if (m->final_norm)
+        x = norm_of(b, "final_layernorm", x, b->h);
+    const tensor_id weight = build_param(b, &(struct param){
+        .name = "output_layer", .group = PG_HEAD, .rows = b->V, .cols = b->h,
+        .full_elems = build_product(b, m->vocab, m->hidden), .matmul = true,
+        .tied = m->tied });
+    const tensor_id logits = column(b, (struct linear){
+        .name = "output_layer", .x = x, .out = b->V, .group = PG_HEAD,
+        .weight = weight, .has_weight = true, .bias = m->head_bias,
+        .full_out = m->vocab });
+    build_end(b, cross_entropy(b, logits));
+}
+
+/* ---- what Megatron has not ---- */
+
+static const char *missing(const struct builder *b)
+{
+    const struct spec *m = b->spec;
+    if (m->position == POS_ALIBI)
+        return "ALiBi positions";
+    if (m->parallel_residual)
+        return "parallel attention and mlp";
+    if (m->place != PLACE_PRE)
+        return "norms after attention and mlp";
+    if (m->embed_dim != 0 && m->embed_dim != m->hidden)
+        return "embeddings narrower than the hidden size";
+    if (m->embedding_norm)
+        return "norm after the embedding";
+    if (m->qk_norm != QK_NONE && m->qk_norm != QK_PER_HEAD)
+        return "norm over whole queries and keys";
+    if (m->attn_softcap > 0 || m->final_softcap > 0)
+        return "soft capping of scores or logits";
+    if (m->logit_scale != 0 && m->logit_scale != 1)
+        return "scaled logits";
+    if (b->run->loss == LOSS_CHUNKED)
+        return "chunked loss";
+    return NULL;
+}
+
+/* What the data loader puts on the GPU beside tokens and labels, and the rope
+ * table (megatron/training/utils.py get_batch_on_this_tp_rank). */
+static void inputs(struct builder *b)
+{
+    const struct shape tokens = SHAPE(b->t);
+    build_input(b, "position_ids", DT_INT64, &tokens);
+    build_input(b, "loss_mask", DT_FP32, &tokens);
+    if (b->run->mask == MASK_DATALOADER) {
+        const struct shape mask = SHAPE(b->micro, b->one, b->s, b->s);
+        build_input(b, "attention_mask", DT_BOOL, &mask);
+    }
+    if (b->spec->position == POS_ROPE) {
+        const struct shape table =
+            SHAPE(b->sq, DIM("rotary", b->spec->rotary_dim));
+        build_shared(b, "rotary_pos_emb", DT_FP32, &table);
+    }
+}
+
+void lower_megatron(struct builder *b)
+{
+    const char *what = missing(b);
+    if (what != NULL) {
+        build_refuse(b, what);
+        return;
+    }
+    inputs(b);
+    embedding(b);
+    build_layers(b, layer);
+    head(b);
+}

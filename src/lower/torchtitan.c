@@ -1,0 +1,233 @@
+/*
+ * Owns the Llama of torchtitan (read at b5bcd76c: models/common/attention.py,
+ * feed_forward.py, rope.py) and of torchtune, which differs in its norm. The
+ * norm is one kernel, the gated mlp is not, rope is complex arithmetic in fp32
+ * that keeps its table only, logits are upcast for the loss:
+ *   T (8h + 8 + (4A + 4K + 8f + 4a)/t) bytes a layer in 16 bits;
+ * with tensor parallelism the norms work on sequence shards, and what is
+ * gathered for the linears is kept whole, for DTensor does not gather again.
+ * Refuses what is not Llama-like. [docs/method.md eq. torchtitan]
+ */
+#include "lower/build.h"
+
+#include "base/banned.h"
+
+/* torchtitan/components/loss.py */
+enum { LOSS_CHUNKS = 8 };
+
+static tensor_id norm(struct builder *b, const char *name, tensor_id x,
+                      struct dim n)
+{
+    const tensor_id weight = build_norm_weight(b, name, n);
+    if (b->run->impl == IMPL_TORCHTUNE)
+        return build_rms_norm_written_out(b, name, x, weight);
+    return build_rms_norm(b, name, x, weight);
+}
+
+static tensor_id gather(struct builder *b, tensor_id x)
+{
+    const struct shape whole = SHAPE(b->t, b->h);
+    if (!b->run->sequence_parallel)
+        return x;
+    return build_collective(b, OP_ALL_GATHER, COMM_TP, x, &whole);
+}
+
+static tensor_id reduce(struct builder *b, tensor_id x)
+{
+    const struct shape shard = SHAPE(b->tu, b->h);
+    if (!b->run->sequence_parallel)
+        return build_all_reduce(b, "reduce", x, COMM_TP);
+    return build_collective(b, OP_REDUCE_SCATTER, COMM_TP, x, &shard);
+}
+
+/* ---- attention ---- */
+
+/* Complex product in fp32: keeps the table, which every layer shares. */
+static tensor_id rotate(struct builder *b, const char *name, tensor_id x)
+{
+    if (b->spec->position != POS_ROPE)
+        return x;
+    const enum dtype dtype = tensor_of(b, x)->dtype;
+    tensor_id y = build_cast(b, "rope fp32", x, DT_FP32);
+    y = build_mul(b, "rope", y, b->p->first_shared);
+    return build_cast(b, name, y, dtype);
+}
+
+static tensor_id heads_norm(struct builder *b, const char *name, tensor_id x,
+                            struct dim heads)
+{
+    if (b->spec->qk_norm != QK_PER_HEAD)
+        return x;
+    const struct shape flat = shape_of(b, x);
+    const struct shape split = SHAPE(b->t, heads, b->d);
+    tensor_id y = build_view(b, "heads", x, &split);
+    y = norm(b, name, y, b->d);
+    return build_view(b, "heads", y, &flat);
+}
+
+static tensor_id attention(struct builder *b, tensor_id x)
+{
+    const struct spec *m = b->spec;
+    const tensor_id y = gather(b, norm(b, "attention_norm", x, b->h));
+    struct linear l = { .name = "wq", .x = y, .in = b->h, .out = b->A,
+                        .full_out = b->full_A, .group = PG_ATTENTION,
+                        .parallel = PAR_COLUMN, .bias = m->q_bias,
+                        .lora = LORA_MASK(LORA_Q) };
+    tensor_id q = build_linear(b, &l);
+    l.name = "wk";
+    l.out = b->K;
+    l.full_out = b->full_K;
+    l.bias = m->k_bias;
+    l.lora = LORA_MASK(LORA_K);
+    tensor_id k = build_linear(b, &l);
+    l.name = "wv";
+    l.bias = m->v_bias;
+    l.lora = LORA_MASK(LORA_V);
+    const tensor_id v = build_linear(b, &l);
+    q = rotate(b, "xq", heads_norm(b, "q_norm", q, b->a));
+    k = rotate(b, "xk", heads_norm(b, "k_norm", k, b->kv));
+    const tensor_id out = build_attention(b, &(struct attention_args){
+        .name = "sdpa", .q = q, .k = k, .v = v,
+        .efficient = attention_is_efficient(b) });
+    const tensor_id o = build_linear(b, &(struct linear){
+        .name = "wo", .x = out, .in = b->A, .out = b->h,
+        .full_in = b->full_A, .group = PG_ATTENTION, .parallel = PAR_ROW,
+        .bias = m->o_bias, .lora = LORA_MASK(LORA_O) });
+    return build_add(b, "residual", x, reduce(b, o));
+}
+
+/* ---- feed forward ---- */
+
+static tensor_id feed_forward(struct builder *b, tensor_id x)
+{
+    const struct spec *m = b->spec;
+    const tensor_id y = gather(b, norm(b, "ffn_norm", x, b->h));
+    struct linear l = { .name = "w1", .x = y, .in = b->h, .out = b->f,
+                        .full_out = m->ffn, .group = PG_MLP,
+                        .parallel = PAR_COLUMN, .bias = m->mlp_bias,
+                        .lora = LORA_MASK(LORA_GATE) };
+    tensor_id gate = build_linear(b, &l);
+    gate = build_unary(b, OP_ACTIVATION, "activation", gate);
+    l.name = "w3";
+    l.lora = LORA_MASK(LORA_UP);
+    const tensor_id up = build_linear(b, &l);
+    const tensor_id z = build_linear(b, &(struct linear){
+        .name = "w2", .x = build_mul(b, "gated", gate, up), .in = b->f,
+        .out = b->h, .full_in = m->ffn, .group = PG_MLP, .parallel = PAR_ROW,
+        .bias = m->mlp_bias, .lora = LORA_MASK(LORA_DOWN) });
+    return build_add(b, "residual", x, reduce(b, z));
+}
+
+static tensor_id layer(struct builder *b, const struct layer_kind *kind,
+                       tensor_id x)
+{
+    (void)kind;
+    return feed_forward(b, attention(b, x));
+}
+
+/* ---- ends ---- */
+
+static void embedding(struct builder *b)
+{
+    const struct spec *m = b->spec;
+    build_begin(b, BLOCK_EMBED, "embedding");
+    const struct shape whole = SHAPE(b->t, b->h);
+    const tensor_id table = build_param(b, &(struct param){
+        .name = "tok_embeddings", .group = PG_EMBED, .rows = b->V,
+        .cols = b->h, .full_elems = build_product(b, m->vocab, m->hidden) });
+    const tensor_id x =
+        build_embedding(b, "tok_embeddings", b->ids, table, &whole);
+    build_end(b, reduce(b, x));
+}
+
+/* The gradient of the hidden states gathers chunk by chunk; a chunk has logits
+ * in fp32, their log-softmax and its gradient at once. */
+static tensor_id chunked_loss(struct builder *b, tensor_id x, tensor_id weight)
+{
+    const struct shape scalar = SHAPE(b->one), hidden = shape_of(b, x);
+    const struct shape chunk =
+        SHAPE(DIM("3", 3), DIM("b*s/8", div_up(b->t.n, LOSS_CHUNKS)), b->V);
+    const tensor_id loss = build_tensor(b, "loss", DT_FP32, &scalar);
+    const tensor_id logits =
+        build_tensor(b, "chunk of logits", DT_FP32, &chunk);
+    const tensor_id dx = build_tensor(b, "input gradient",
+                                      tensor_of(b, x)->dtype, &hidden);
+    const tensor_id in[] = { x, weight, b->labels };
+    struct op *op =
+        build_op(b, OP_FUSED_CROSS_ENTROPY, "chunked cross entropy", in, 3);
+    op_result(b, op, loss);
+    op_byproduct(op, logits);
+    op_byproduct(op, dx);
+    op->flop_full = op->flop_causal =
+        2.0 * (double)tensor_of(b, x)->elems * (double)b->V.n;
+    return loss;
+}
+
+static void head(struct builder *b)
+{
+    const struct spec *m = b->spec;
+    const tensor_id x =
+        gather(b, norm(b, "norm", build_begin(b, BLOCK_HEAD, "head"), b->h));
+    const tensor_id weight = build_param(b, &(struct param){
+        .name = "output", .group = PG_HEAD, .rows = b->V, .cols = b->h,
+        .full_elems = build_product(b, m->vocab, m->hidden), .matmul = true,
+        .tied = m->tied });
+    if (b->run->loss == LOSS_CHUNKED) {
+        build_end(b, chunked_loss(b, x, weight));
+        return;
+    }
+    tensor_id logits = build_linear(b, &(struct linear){
+        .name = "output", .x = x, .in = b->h, .out = b->V,
+        .full_out = m->vocab, .group = PG_HEAD, .weight = weight,
+        .has_weight = true, .parallel = PAR_COLUMN, .bias = m->head_bias });
+    logits = build_cast(b, "fp32 logits", logits, DT_FP32);
+    build_end(b, build_cross_entropy(b, "loss", logits, b->labels));
+}
+
+static const char *missing(const struct builder *b)
+{
+    const struct spec *m = b->spec;
+    if (m->experts > 0)
+        return "experts yet";
+    if (m->norm != NORM_RMS)
+        return "layer norm";
+    if (!m->gated_mlp)
+        return "mlp without a gate";
+    if (m->position != POS_ROPE && m->position != POS_NONE)
+        return "positions but rope";
+    if (m->place != PLACE_PRE || m->parallel_residual)
+        return "other order of norms than Llama's";
+    if (m->qk_norm != QK_NONE && m->qk_norm != QK_PER_HEAD)
+        return "norm over whole queries and keys";
+    if (m->attn_softcap > 0 || m->final_softcap > 0)
+        return "soft capping of scores or logits";
+    if (m->embed_scale || (m->logit_scale != 0 && m->logit_scale != 1))
+        return "scaled embeddings or logits";
+    if (m->embed_dim != 0 && m->embed_dim != m->hidden)
+        return "embeddings narrower than the hidden size";
+    if (b->run->attention == ATTN_EAGER)
+        return "eager attention";
+    if (b->run->loss == LOSS_FUSED)
+        return "fused loss (it has a chunked one)";
+    return NULL;
+}
+
+void lower_torchtitan(struct builder *b)
+{
+    const char *what = missing(b);
+    if (what != NULL) {
+        build_refuse(b, what);
+        return;
+    }
+    /* torchao's float8 linear quantises for the product, and keeps its input
+       as it came (torchao/float8/float8_linear.py) */
+    b->fp8 = false;
+    if (b->spec->position == POS_ROPE) {
+        /* complex64 [s, d/2] */
+        const struct shape table = SHAPE(b->sq, b->d);
+        build_shared(b, "freqs_cis", DT_FP32, &table);
+    }
+    embedding(b);
+    build_layers(b, layer);
+    head(b);
+}

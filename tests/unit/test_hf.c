@@ -1,0 +1,511 @@
+/*
+ * The Hugging Face lowering against what transformers really keeps: bytes a
+ * layer, shared by layers and outside them, of every family and setting that
+ * the oracle measured (tests/golden/oracle/, tests/oracle/), and parameter
+ * counts of published models.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <dirent.h>
+
+#include "json/json.h"
+#include "lower/build.h"
+
+#include "base/banned.h"
+
+#ifndef MEMPLAN_SOURCE_DIR
+#define MEMPLAN_SOURCE_DIR "."
+#endif
+#define GOLDEN_DIR MEMPLAN_SOURCE_DIR "/tests/golden/oracle"
+#define MODELS_DIR MEMPLAN_SOURCE_DIR "/models"
+
+/* ---- lowering ---- */
+
+struct fixture {
+    struct arena arena;
+    struct diag diag;
+    memplan_error slot[8];
+    memplan_errors errs;
+    struct spec spec;
+    struct run run;
+    struct program program;
+    struct builder builder;
+};
+
+static void start(struct fixture *f)
+{
+    memset(f, 0, sizeof(*f));
+    arena_init(&f->arena, NULL);
+    diag_init(&f->diag, NULL);
+}
+
+static void finish(struct fixture *f)
+{
+    arena_release(&f->arena);
+}
+
+static void set_precision(struct run *r, const char *dtype)
+{
+    const bool bf16 = strcmp(dtype, "bf16") == 0;
+    const bool autocast = strcmp(dtype, "autocast") == 0;
+    r->prec.param = bf16 ? DT_BF16 : DT_FP32;
+    r->prec.compute = bf16 || autocast ? DT_BF16 : DT_FP32;
+    r->prec.autocast = autocast;
+}
+
+static enum attention attention_of(const char *text)
+{
+    if (strcmp(text, "eager") == 0)
+        return ATTN_EAGER;
+    return strcmp(text, "sdpa") == 0 ? ATTN_SDPA : ATTN_FLASH;
+}
+
+static void set_run(struct fixture *f, uint64_t b, uint64_t s,
+                    const char *dtype, const char *attention, bool dropout)
+{
+    struct run *r = &f->run;
+    r->impl = IMPL_HF;
+    r->gpus = r->dp = r->tp = r->pp = r->vpp = r->cp = r->ep = r->etp = 1;
+    r->micro_batch = b;
+    r->seq_len = s;
+    r->vocab = f->spec.vocab;
+    r->loss = LOSS_STANDARD;
+    r->base_dtype = DT_NONE;
+    r->attention = attention_of(attention);
+    set_precision(r, dtype);
+    if (!dropout)
+        return;
+    r->hidden_dropout = f->spec.hidden_dropout;
+    r->embed_dropout = f->spec.embed_dropout;
+    r->attention_dropout = f->spec.attention_dropout;
+}
+
+static void lower(struct fixture *f)
+{
+    struct builder *b = &f->builder;
+    build_start(b, &f->program, &f->spec, &f->run, &f->arena, &f->diag);
+    lower_hf(b);
+    assert_int_equal(build_finish(b), MEMPLAN_OK);
+}
+
+static void import(struct fixture *f, const struct json *config,
+                   const char *text, size_t len)
+{
+    assert_int_equal(spec_import(&f->spec, config, text, len, "test",
+                                 &f->arena, &f->diag),
+                     MEMPLAN_OK);
+}
+
+static void import_text(struct fixture *f, const char *text)
+{
+    const size_t len = strlen(text);
+    const struct json *config = json_parse(&f->arena, text, len, &f->diag);
+    assert_non_null(config);
+    import(f, config, text, len);
+}
+
+/* ---- what is kept ---- */
+
+struct kept {
+    uint64_t made;   /* by blocks, position ids included */
+    uint64_t shared;
+};
+
+/* Over distinct storages that the operations of a block keep. */
+static struct kept kept_by(const struct program *p, const struct block *block,
+                           bool *seen, bool print)
+{
+    struct kept sum = { 0 };
+    for (uint32_t i = 0; i < block->op_count; i++) {
+        const struct op *op = &p->op[block->op_first + i];
+        tensor_id saved[SAVED_MAX];
+        const size_t n = op_saves(p, op, saved);
+        for (size_t j = 0; j < n; j++) {
+            const tensor_id id = p->tensor[saved[j]].storage;
+            const struct tensor *t = &p->tensor[id];
+            const bool places = t->role == ROLE_INPUT
+                                && strcmp(t->name, "position_ids") == 0;
+            if (seen[id] || t->role == ROLE_PARAM
+                || (t->role == ROLE_INPUT && !places))
+                continue;
+            seen[id] = true;
+            if (t->role == ROLE_SHARED)
+                sum.shared += t->bytes;
+            else
+                sum.made += t->bytes;
+            if (print)
+                print_message("  %10llu %s %s: %s.%s\n",
+                              (unsigned long long)t->bytes,
+                              dtype_name(t->dtype), block->name, op->name,
+                              t->name);
+        }
+    }
+    return sum;
+}
+
+struct figures {
+    uint64_t layer, shared, outside, param_bytes;
+};
+
+static struct figures measure(const struct fixture *f, bool print)
+{
+    const struct program *p = &f->program;
+    struct figures r = { 0 };
+    bool *seen = calloc(p->n_tensors, sizeof(*seen));
+    assert_non_null(seen);
+    r.outside = kept_by(p, &p->block[p->embed], seen, print).made;
+    const struct block *layer = &p->block[p->layer_block[0]];
+    const struct kept kept = kept_by(p, layer, seen, print);
+    r.layer = kept.made;
+    r.shared = kept.shared;
+    r.outside += kept_by(p, &p->block[p->head], seen, print).made;
+    free(seen);
+    for (uint32_t i = 0; i < p->n_tensors; i++) {
+        const struct tensor *t = &p->tensor[i];
+        if (t->role != ROLE_PARAM || t->tied)
+            continue;
+        const bool in_layer = i >= layer->tensor_first
+                              && i < layer->tensor_first
+                                         + layer->tensor_count;
+        r.param_bytes += t->bytes * (in_layer ? p->layers : 1);
+    }
+    return r;
+}
+
+/* ---- golden files ---- */
+
+static char *read_file(struct arena *a, const char *path, size_t *len)
+{
+    FILE *file = fopen(path, "rb");
+    enum { LIMIT = 1 << 20 };
+    if (file == NULL)
+        return NULL;
+    char *text = arena_alloc(a, LIMIT, 1);
+    assert_non_null(text);
+    *len = fread(text, 1, LIMIT, file);
+    fclose(file);
+    return text;
+}
+
+static const char *text_of(const struct json *root, const char *key)
+{
+    const struct json *v = json_member(root, key);
+    assert_non_null(v);
+    return v->text.p;
+}
+
+static uint64_t number_of(const struct json *root, const char *key)
+{
+    const struct json *v = json_member(root, key);
+    assert_non_null(v);
+    return (uint64_t)v->number;
+}
+
+/* [[bytes, dtype, shape, savers, how many such when more than one], ...] */
+static uint64_t bytes_of(const struct json *root, const char *key)
+{
+    enum { COUNT_INDEX = 4 };
+    const struct json *list = json_member(root, key);
+    uint64_t sum = 0;
+    assert_non_null(list);
+    for (const struct json *e = list->child; e != NULL; e = e->next) {
+        double count = 1;
+        for (const struct json *v = e->child; v != NULL; v = v->next)
+            if (v->index == COUNT_INDEX)
+                count = v->number;
+        sum += (uint64_t)(e->child->number * count);
+    }
+    return sum;
+}
+
+static bool differs(const char *what, const char *name, uint64_t ours,
+                    uint64_t measured)
+{
+    if (ours == measured)
+        return false;
+    print_error("%s: %s %llu, measured %llu (%+lld)\n", name, what,
+                (unsigned long long)ours, (unsigned long long)measured,
+                (long long)(ours - measured));
+    return true;
+}
+
+/* A spec has no clip_qkv. */
+static bool is_outside_spec(const char *name)
+{
+    return strstr(name, "olmo-clip") != NULL;
+}
+
+static bool check_golden(const char *name, const struct json *root,
+                         const char *text, size_t len)
+{
+    struct fixture f;
+    start(&f);
+    import(&f, json_member(root, "config"), text, len);
+    const bool dropout = strstr(name, "-0.json") == NULL;
+    set_run(&f, number_of(root, "b"), number_of(root, "s"),
+            text_of(root, "dtype"), text_of(root, "attention"), dropout);
+    lower(&f);
+    const bool print = getenv("TEST_HF") != NULL
+                       && strstr(name, getenv("TEST_HF")) != NULL;
+    const struct figures ours = measure(&f, print);
+    bool bad = differs("layer", name, ours.layer, bytes_of(root, "layer"));
+    bad |= differs("shared", name, ours.shared,
+                   bytes_of(root, "shared_by_layers"));
+    bad |= differs("outside", name, ours.outside, bytes_of(root, "outside"));
+    bad |= differs("parameters", name, ours.param_bytes,
+                   number_of(root, "parameter_bytes"));
+    finish(&f);
+    return bad;
+}
+
+static bool ends_with(const char *text, const char *end)
+{
+    const size_t n = strlen(text), m = strlen(end);
+    return n >= m && strcmp(text + n - m, end) == 0;
+}
+
+static void test_golden(void **state)
+{
+    (void)state;
+    DIR *dir = opendir(GOLDEN_DIR);
+    unsigned files = 0, bad = 0;
+    if (dir == NULL)
+        skip();
+    for (struct dirent *e; (e = readdir(dir)) != NULL;) {
+        if (!ends_with(e->d_name, ".json") || is_outside_spec(e->d_name))
+            continue;
+        struct arena a;
+        struct diag d;
+        char path[4096];
+        size_t len = 0;
+        arena_init(&a, NULL);
+        diag_init(&d, NULL);
+        snprintf(path, sizeof(path), "%s/%s", GOLDEN_DIR, e->d_name);
+        const char *text = read_file(&a, path, &len);
+        assert_non_null(text);
+        const struct json *root = json_parse(&a, text, len, &d);
+        if (json_member(root, "layer") != NULL) {
+            files++;
+            bad += check_golden(e->d_name, root, text, len);
+        }
+        arena_release(&a);
+    }
+    closedir(dir);
+    print_message("%u golden files\n", files);
+    assert_int_equal(bad, 0);
+}
+
+/* ---- published parameter counts ---- */
+
+/* Parameters of the whole model, a tied head once. */
+static uint64_t count_parameters(const struct program *p)
+{
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < p->n_blocks; i++) {
+        const struct block *block = &p->block[i];
+        uint64_t own = 0, times = block->kind == BLOCK_LAYER ? 0 : 1;
+        for (uint32_t j = 0; j < block->tensor_count; j++) {
+            const struct tensor *t = &p->tensor[block->tensor_first + j];
+            if (t->role == ROLE_PARAM && !t->tied)
+                own += t->full_elems;
+        }
+        for (uint64_t j = 0; j < p->layers; j++)
+            if (block->kind == BLOCK_LAYER && p->layer_block[j] == i)
+                times++;
+        sum += own * times;
+    }
+    return sum;
+}
+
+static bool check_model(const char *path, const char *name, bool seen[])
+{
+    struct fixture f;
+    start(&f);
+    size_t len = 0;
+    const char *text = read_file(&f.arena, path, &len);
+    assert_non_null(text);
+    const struct json *root = json_parse(&f.arena, text, len, &f.diag);
+    assert_non_null(root);
+    import(&f, root, text, len);
+    bool bad = false;
+    if (f.spec.published_parameters != 0) {
+        set_run(&f, 1, 32, "bf16", "eager", true);
+        f.run.tp = 2; /* full_elems are of the whole model all the same */
+        lower(&f);
+        bad = differs("parameters", name, count_parameters(&f.program),
+                      f.spec.published_parameters);
+        seen[f.spec.family] = true;
+    }
+    finish(&f);
+    return bad;
+}
+
+/* Every model that is embedded, against the count its source publishes. */
+static void test_published_counts(void **state)
+{
+    (void)state;
+    bool seen[FAM_COUNT] = { false };
+    unsigned bad = 0, families = 0;
+    DIR *dir = opendir(MODELS_DIR);
+    if (dir == NULL)
+        skip();
+    for (struct dirent *e; (e = readdir(dir)) != NULL;) {
+        char path[4096];
+        if (!ends_with(e->d_name, ".json"))
+            continue;
+        snprintf(path, sizeof(path), "%s/%s", MODELS_DIR, e->d_name);
+        bad += check_model(path, e->d_name, seen);
+    }
+    closedir(dir);
+    for (unsigned i = 0; i < FAM_COUNT; i++)
+        families += seen[i];
+    print_message("%u of %u families counted\n", families,
+                  (unsigned)FAM_COUNT);
+    assert_int_equal(bad, 0);
+}
+
+/* ---- variants that the oracle does not measure ---- */
+
+static const char small_llama[] =
+    "{\"model_type\": \"llama\", \"hidden_size\": 96, \"head_dim\": 24,"
+    " \"num_attention_heads\": 6, \"num_key_value_heads\": 2,"
+    " \"intermediate_size\": 208, \"vocab_size\": 1234,"
+    " \"num_hidden_layers\": 3, \"max_position_embeddings\": 64}";
+
+enum {
+    B = 3, S = 40, T = B * S, H = 96, HEADS = 6, KV = 2, D = 24,
+    A = HEADS * D, K = KV * D, F = 208, VOCAB = 1234, RNG = 16
+};
+
+static void start_llama(struct fixture *f, const char *dtype,
+                        const char *attention)
+{
+    start(f);
+    import_text(f, small_llama);
+    set_run(f, B, S, dtype, attention, false);
+}
+
+/* Liger's norms keep their input, its gated activation gate and up, its loss
+ * the gradients of hidden states and head. */
+static void test_liger(void **state)
+{
+    (void)state;
+    struct fixture f;
+    start_llama(&f, "bf16", "flash");
+    f.run.impl = IMPL_HF_LIGER;
+    f.run.loss = LOSS_FUSED;
+    lower(&f);
+    const struct figures r = measure(&f, false);
+    assert_int_equal(r.layer, T * (8 * H + 4 * A + 4 * K + 6 * F + 8
+                                   + 4 * HEADS) + RNG);
+    assert_int_equal(r.outside, T * (2 * H + 4) + 2 * T * H + 2 * VOCAB * H);
+    finish(&f);
+}
+
+/* Frozen weights keep no input of theirs; norms still keep what x needs.
+ * [PEFT, adapters in the weights' dtype on q and v] */
+static void test_lora(void **state)
+{
+    (void)state;
+    enum { R = 8 };
+    struct fixture f;
+    start_llama(&f, "bf16", "flash");
+    f.run.lora_rank = R;
+    f.run.lora_dtype = f.run.base_dtype = DT_BF16;
+    f.run.lora_targets = LORA_MASK(LORA_Q) | LORA_MASK(LORA_V);
+    lower(&f);
+    const uint64_t base =
+        T * (8 * H + 8 + 4 * A + 4 * K + 4 * HEADS + 6 * F) + RNG;
+    assert_int_equal(measure(&f, false).layer,
+                     base + T * (2 * H + 2 * 2 * R));
+    finish(&f);
+}
+
+/* Heads, ffn and vocabulary are halved; norms and the stream are not. */
+static void test_tensor_parallel(void **state)
+{
+    (void)state;
+    struct fixture f;
+    start_llama(&f, "bf16", "flash");
+    f.run.tp = 2;
+    lower(&f);
+    assert_int_equal(measure(&f, false).layer,
+                     T * (16 * H + 8 + (4 * A + 4 * K + 8 * F + 4 * HEADS) / 2)
+                         + RNG);
+    unsigned reductions = 0;
+    const struct block *block = &f.program.block[f.program.layer_block[0]];
+    for (uint32_t i = 0; i < block->op_count; i++)
+        reductions +=
+            f.program.op[block->op_first + i].kind == OP_ALL_REDUCE;
+    assert_int_equal(reductions, 2);
+    finish(&f);
+}
+
+/* With one sequence the heads' reshape is a view: nothing is copied, and the
+ * rotated q and the values are kept themselves. */
+static void test_one_sequence(void **state)
+{
+    (void)state;
+    struct fixture f;
+    start_llama(&f, "bf16", "eager");
+    f.run.micro_batch = 1;
+    lower(&f);
+    assert_int_equal(measure(&f, false).layer,
+                     S * (16 * H + 8 + 8 * A + 8 * F) + 6 * HEADS * S * S);
+    finish(&f);
+}
+
+/* A window shorter than the sequence: sdpa takes a mask, so k and v are
+ * repeated and the efficient kernel keeps a padded copy of the mask. */
+static void test_sliding_window(void **state)
+{
+    (void)state;
+    enum { ROWS = 64, PADDED = 48 };
+    struct fixture f;
+    start_llama(&f, "bf16", "sdpa");
+    f.spec.sliding_window = S / 2;
+    lower(&f);
+    const uint64_t mask = 2 * B * HEADS * S * PADDED;
+    const uint64_t lse = 4 * B * HEADS * ROWS;
+    assert_int_equal(measure(&f, false).layer,
+                     T * (16 * H + 8 + 8 * A + 8 * F) + mask + lse + RNG);
+    finish(&f);
+}
+
+/* What the class does not have is refused when it was asked for. */
+static void test_refusals(void **state)
+{
+    (void)state;
+    struct fixture f;
+    start_llama(&f, "bf16", "flash");
+    f.spec.position = POS_ALIBI;
+    f.spec.family = FAM_BLOOM;
+    f.run.given[KEY_ATTENTION] = true;
+    build_start(&f.builder, &f.program, &f.spec, &f.run, &f.arena, &f.diag);
+    lower_hf(&f.builder);
+    assert_int_equal(build_finish(&f.builder), MEMPLAN_E_UNSUPPORTED);
+    finish(&f);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_golden),
+        cmocka_unit_test(test_published_counts),
+        cmocka_unit_test(test_liger),
+        cmocka_unit_test(test_lora),
+        cmocka_unit_test(test_tensor_parallel),
+        cmocka_unit_test(test_one_sequence),
+        cmocka_unit_test(test_sliding_window),
+        cmocka_unit_test(test_refusals),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

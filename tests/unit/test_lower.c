@@ -1,0 +1,826 @@
+/*
+ * Tests of the lowerings that other people's formulas describe: the paper,
+ * Megatron-core, torchtitan; of the save rules under them; of parameters,
+ * FLOPs, adapters, and of what happens when numbers or memory run out.
+ */
+#include "ir/program.h"
+#include "lower/build.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+/* ---- models and runs, by hand ---- */
+
+static struct spec model(uint64_t layers, uint64_t hidden, uint64_t heads,
+                         uint64_t kv_heads, uint64_t ffn, uint64_t vocab)
+{
+    return (struct spec){
+        .name = "", .source = "", .model_type = "decoder",
+        .family = FAM_DECODER, .layers = layers, .hidden = hidden,
+        .heads = heads, .kv_heads = kv_heads, .head_dim = hidden / heads,
+        .ffn = ffn, .vocab = vocab, .final_norm = true, .moe_every = 1,
+        .embed_dim = hidden, .rotary_dim = hidden / heads, .logit_scale = 1
+    };
+}
+
+static struct spec llama(uint64_t layers, uint64_t hidden, uint64_t heads,
+                         uint64_t kv_heads, uint64_t ffn, uint64_t vocab)
+{
+    struct spec m = model(layers, hidden, heads, kv_heads, ffn, vocab);
+    m.norm = NORM_RMS;
+    m.gated_mlp = true;
+    m.act = ACT_SILU;
+    m.position = POS_ROPE;
+    return m;
+}
+
+static struct spec gpt(uint64_t layers, uint64_t hidden, uint64_t heads,
+                       uint64_t vocab, uint64_t positions)
+{
+    struct spec m =
+        model(layers, hidden, heads, heads, 4 * hidden, vocab);
+    m.norm = NORM_LAYER;
+    m.act = ACT_GELU;
+    m.position = POS_LEARNED;
+    m.learned_positions = positions;
+    m.tied = true;
+    m.q_bias = m.k_bias = m.v_bias = m.o_bias = m.mlp_bias = true;
+    return m;
+}
+
+static struct spec mixtral_8x7b(void)
+{
+    struct spec m = llama(32, 4096, 32, 8, 14336, 32000);
+    m.experts = 8;
+    m.experts_per_token = 2;
+    m.expert_ffn = 14336;
+    return m;
+}
+
+static struct run run_of(enum implementation impl, const struct spec *m,
+                         uint64_t micro, uint64_t seq)
+{
+    struct run r = { .impl = impl };
+    r.tp = r.cp = r.ep = r.etp = r.pp = r.vpp = r.dp = 1;
+    r.micro_batch = micro;
+    r.seq_len = seq;
+    r.vocab = m->vocab;
+    r.attention = ATTN_FLASH;
+    r.prec = (struct precision_bytes){
+        .param = DT_BF16, .compute = DT_BF16, .grad = DT_BF16,
+        .reduce = DT_BF16, .master = DT_NONE, .optim = DT_BF16
+    };
+    r.lora_dtype = r.base_dtype = DT_BF16;
+    return r;
+}
+
+struct lowered {
+    struct program p;
+    struct arena arena;
+    struct diag diag;
+};
+
+static void lower(struct lowered *l, const struct spec *m,
+                  const struct run *r)
+{
+    arena_init(&l->arena, NULL);
+    diag_init(&l->diag, NULL);
+    assert_int_equal(lower_model(&l->p, m, r, &l->arena, &l->diag),
+                     MEMPLAN_OK);
+}
+
+/* ---- what is kept ---- */
+
+static bool made_in_region(const struct program *p, const struct block *b,
+                           tensor_id storage, unsigned region)
+{
+    for (uint32_t k = 0; k < b->op_count; k++) {
+        const struct op *op = &p->op[b->op_first + k];
+        for (unsigned i = 0; i < op->n_out; i++)
+            if (op->out[i] == storage)
+                return op->region == region;
+    }
+    return false;
+}
+
+/* Bytes of the distinct activations that the block's operations keep, those
+ * made and kept in `region` left out (0: none is). */
+static uint64_t kept(const struct program *p, const struct block *b,
+                     unsigned region)
+{
+    bool *seen = calloc(p->n_tensors, sizeof(*seen));
+    assert_non_null(seen);
+    uint64_t bytes = 0;
+    for (uint32_t k = 0; k < b->op_count; k++) {
+        const struct op *op = &p->op[b->op_first + k];
+        tensor_id saved[SAVED_MAX];
+        const size_t n = op_saves(p, op, saved);
+        assert_true(n <= SAVED_MAX);
+        for (size_t i = 0; i < n; i++) {
+            const tensor_id root = p->tensor[saved[i]].storage;
+            assert_int_equal(p->tensor[root].storage, root);
+            if (seen[root] || p->tensor[root].role != ROLE_ACTIVATION)
+                continue;
+            if (region != 0 && op->region == region
+                && made_in_region(p, b, root, region))
+                continue;
+            seen[root] = true;
+            bytes += p->tensor[root].bytes;
+        }
+    }
+    free(seen);
+    return bytes;
+}
+
+static const struct block *first_layer(const struct program *p)
+{
+    return &p->block[p->layer_block[0]];
+}
+
+static uint64_t kept_layer(const struct spec *m, const struct run *r)
+{
+    struct lowered l;
+    lower(&l, m, r);
+    const uint64_t bytes = kept(&l.p, first_layer(&l.p), 0);
+    arena_release(&l.arena);
+    return bytes;
+}
+
+/* ---- Korthikanti et al. ---- */
+
+struct paper_case {
+    uint64_t layers, hidden, heads, micro;
+};
+
+/* Table 3 of the paper. */
+static const struct paper_case paper_cases[] = {
+    { 48, 6144, 64, 4 },   /* 22B */
+    { 96, 12288, 96, 1 },  /* 175B */
+    { 105, 20480, 128, 1 }, /* 530B */
+    { 128, 25600, 160, 1 } /* 1T */
+};
+
+static void check_paper(const struct paper_case *c, uint64_t t, bool sp)
+{
+    enum { S = 2048, V = 51200 };
+    const struct spec m = gpt(c->layers, c->hidden, c->heads, V, S);
+    struct run r = run_of(IMPL_PAPER, &m, c->micro, S);
+    r.tp = t;
+    r.sequence_parallel = sp;
+    struct lowered l;
+    lower(&l, &m, &r);
+    const struct block *b = first_layer(&l.p);
+
+    const uint64_t sbh = S * c->micro * c->hidden;
+    const uint64_t scores = 5 * c->heads * S * S * c->micro / t;
+    const uint64_t linear = sp ? 34 * sbh / t : 10 * sbh + 24 * sbh / t;
+    assert_int_equal(kept(&l.p, b, 0), linear + scores);
+    assert_int_equal(kept(&l.p, b, 1 + REMOD_CORE_ATTN), linear);
+    assert_int_equal(l.p.tensor[b->input].bytes, 2 * sbh / (sp ? t : 1));
+
+    const uint64_t u = sp ? t : 1;
+    assert_int_equal(kept(&l.p, &l.p.block[l.p.embed], 0), sbh / u);
+    assert_int_equal(kept(&l.p, &l.p.block[l.p.head], 0),
+                     4 * sbh / u + 4 * S * c->micro * V / t);
+    arena_release(&l.arena);
+}
+
+static void test_paper(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof(paper_cases) / sizeof(*paper_cases); i++) {
+        check_paper(&paper_cases[i], 1, false);
+        check_paper(&paper_cases[i], 8, false);
+        check_paper(&paper_cases[i], 8, true);
+    }
+}
+
+static void test_paper_refuses_experts(void **state)
+{
+    (void)state;
+    const struct spec m = mixtral_8x7b();
+    const struct run r = run_of(IMPL_PAPER, &m, 1, 128);
+    struct program p;
+    struct arena a;
+    struct diag d;
+    arena_init(&a, NULL);
+    diag_init(&d, NULL);
+    assert_int_equal(lower_model(&p, &m, &r, &a, &d),
+                     MEMPLAN_E_UNSUPPORTED);
+    arena_release(&a);
+}
+
+/* ---- Megatron-core ---- */
+
+struct shape_case {
+    uint64_t hidden, heads, kv, ffn, micro, seq, tp, cp;
+    bool sp;
+};
+
+static const struct shape_case shape_cases[] = {
+    { 4096, 32, 32, 11008, 1, 4096, 1, 1, false },
+    { 4096, 32, 8, 14336, 2, 8192, 1, 1, false },
+    { 4096, 32, 8, 14336, 2, 8192, 4, 1, false },
+    { 4096, 32, 8, 14336, 2, 8192, 8, 1, true },
+    { 8192, 64, 8, 28672, 1, 8192, 8, 2, true },
+    { 2048, 16, 2, 5632, 3, 512, 8, 1, true }, /* fewer kv heads than ranks */
+    { 5120, 40, 40, 13824, 1, 2048, 8, 4, true }
+};
+enum { SHAPE_CASES = sizeof(shape_cases) / sizeof(shape_cases[0]) };
+
+struct sizes {
+    uint64_t T, h, A, K, f, a, u, t, s, b;
+};
+
+static struct sizes sizes_of(const struct shape_case *c)
+{
+    const uint64_t d = c->hidden / c->heads;
+    return (struct sizes){
+        .T = c->micro * c->seq / c->cp, .h = c->hidden,
+        .A = c->hidden / c->tp,
+        .K = (c->kv < c->tp ? 1 : c->kv / c->tp) * d,
+        .f = c->ffn / c->tp, .a = c->heads / c->tp,
+        .u = c->sp ? c->tp : 1, .t = c->tp, .s = c->seq, .b = c->micro
+    };
+}
+
+static struct run run_case(enum implementation impl, const struct spec *m,
+                           const struct shape_case *c)
+{
+    struct run r = run_of(impl, m, c->micro, c->seq);
+    r.tp = c->tp;
+    r.cp = c->cp;
+    r.sequence_parallel = c->sp;
+    return r;
+}
+
+enum { RNG = 16 }; /* two int64 of random state, a flash call */
+
+static void test_megatron_gated(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < SHAPE_CASES; i++) {
+        const struct shape_case *c = &shape_cases[i];
+        const struct spec m =
+            llama(2, c->hidden, c->heads, c->kv, c->ffn, 32000);
+        struct run r = run_case(IMPL_MEGATRON, &m, c);
+        const struct sizes z = sizes_of(c);
+        const uint64_t want =
+            z.T * (8 * z.h + 8) / z.u
+            + z.T * (4 * z.A + 4 * z.K + 6 * z.f + 4 * z.a) + RNG;
+        assert_int_equal(kept_layer(&m, &r), want);
+
+        r.gpu.arch = ARCH_AMPERE; /* flash-attn copies the context */
+        assert_int_equal(kept_layer(&m, &r),
+                         want + (c->micro > 1 ? 2 * z.T * z.A : 0));
+    }
+}
+
+static void test_megatron_gpt(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < SHAPE_CASES; i++) {
+        const struct shape_case *c = &shape_cases[i];
+        struct spec m = gpt(2, c->hidden, c->heads, 51200, 8192);
+        m.ffn = c->ffn;
+        m.kv_heads = c->kv;
+        struct run r = run_case(IMPL_MEGATRON, &m, c);
+        const struct sizes z = sizes_of(c);
+        const uint64_t want =
+            z.T * (8 * z.h + 16) / z.u
+            + z.T * (4 * z.A + 4 * z.K + 4 * z.f + 4 * z.a) + RNG;
+        assert_int_equal(kept_layer(&m, &r), want);
+        r.hidden_dropout = 0.1;
+        assert_int_equal(kept_layer(&m, &r), want + 2 * z.T * z.h / z.u);
+        r.hidden_dropout = 0;
+
+        /* not fused: q, k, v repeated, softmax, context */
+        r.attention = ATTN_EAGER;
+        const uint64_t scores = z.a * z.s * (z.s / c->cp) * z.b;
+        const uint64_t eager =
+            z.T * (8 * z.h + 16) / z.u + z.T * (8 * z.A + 4 * z.f)
+            + 2 * scores;
+        assert_int_equal(kept_layer(&m, &r), eager);
+        r.attention_dropout = 0.1;
+        assert_int_equal(kept_layer(&m, &r), eager + 3 * scores);
+    }
+}
+
+/* Linears keep their inputs in one byte. */
+static void test_megatron_fp8(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < SHAPE_CASES; i++) {
+        const struct shape_case *c = &shape_cases[i];
+        const struct spec m =
+            llama(2, c->hidden, c->heads, c->kv, c->ffn, 32000);
+        struct run r = run_case(IMPL_MEGATRON, &m, c);
+        r.prec.fp8 = true;
+        const struct sizes z = sizes_of(c);
+        /* norms' results h each; the context A beside what attention keeps;
+           fc2's input f */
+        assert_int_equal(
+            kept_layer(&m, &r),
+            z.T * (6 * z.h + 8) / z.u
+                + z.T * (5 * z.A + 4 * z.K + 5 * z.f + 4 * z.a) + RNG);
+    }
+}
+
+static void test_megatron_moe(void **state)
+{
+    (void)state;
+    const struct spec m = mixtral_8x7b();
+    struct run r = run_of(IMPL_MEGATRON, &m, 1, 4096);
+    const uint64_t T = 4096, h = 4096, K = 1024, f = 14336, k = 2, a = 32;
+    const uint64_t dense = T * (8 * h + 8) + T * (4 * h + 4 * K + 4 * a) + RNG;
+    const uint64_t routed = T * k * (2 * h + 6 * f + 4);
+    const uint64_t maps = T * k * (8 + 4 + 4); /* indices, softmax, rows */
+    assert_int_equal(kept_layer(&m, &r), dense + maps + routed);
+    r.ep = 4; /* balanced: as many tokens come as go */
+    assert_int_equal(kept_layer(&m, &r), dense + maps + routed);
+    r.tp = 4;
+    r.sequence_parallel = true;
+    assert_int_equal(kept_layer(&m, &r),
+                     T * (8 * h + 8) / 4
+                         + T * (4 * h + 4 * K + 4 * a) / 4 + RNG + maps / 4
+                         + routed / 4);
+    r.etp = 4; /* all tokens of the group, a quarter of each expert */
+    assert_int_equal(kept_layer(&m, &r),
+                     T * (8 * h + 8) / 4
+                         + T * (4 * h + 4 * K + 4 * a) / 4 + RNG + maps / 4
+                         + T * k * (2 * h + 6 * f / 4 + 4));
+}
+
+static void test_megatron_head(void **state)
+{
+    (void)state;
+    const struct spec m = llama(2, 4096, 32, 8, 14336, 128256);
+    struct run r = run_of(IMPL_MEGATRON, &m, 2, 4096);
+    r.tp = 4;
+    r.sequence_parallel = true;
+    struct lowered l;
+    lower(&l, &m, &r);
+    const uint64_t T = 8192, h = 4096, V = 128256;
+    assert_int_equal(kept(&l.p, &l.p.block[l.p.head], 0),
+                     T * (4 * h + 4) / 4 + 4 * T * V / 4 + T + 8 * T);
+    assert_int_equal(kept(&l.p, &l.p.block[l.p.embed], 0), 0);
+    arena_release(&l.arena);
+}
+
+static void test_megatron_recompute(void **state)
+{
+    (void)state;
+    const struct spec m = llama(2, 4096, 32, 8, 14336, 32000);
+    struct run r = run_of(IMPL_MEGATRON, &m, 1, 4096);
+    r.recompute = RECOMP_SELECTIVE;
+    r.recompute_modules =
+        (UINT64_C(1) << REMOD_MLP) | (UINT64_C(1) << REMOD_CORE_ATTN);
+    struct lowered l;
+    lower(&l, &m, &r);
+    const uint64_t T = 4096, h = 4096, K = 1024, f = 14336, a = 32;
+    const uint64_t all = T * (8 * h + 8 + 4 * h + 4 * K + 6 * f + 4 * a) + RNG;
+    const struct block *b = first_layer(&l.p);
+    assert_int_equal(kept(&l.p, b, 0), all);
+    /* norm result and statistics, both linears' inputs; x stays */
+    assert_int_equal(kept(&l.p, b, 1 + REMOD_MLP),
+                     all - T * (2 * h + 4 + 6 * f));
+    assert_int_equal(kept(&l.p, b, 1 + REMOD_CORE_ATTN),
+                     all - T * 4 * a - RNG);
+    arena_release(&l.arena);
+}
+
+static void test_megatron_refuses(void **state)
+{
+    (void)state;
+    struct spec m = gpt(2, 64, 4, 100, 32);
+    m.position = POS_ALIBI;
+    const struct run r = run_of(IMPL_MEGATRON, &m, 1, 32);
+    struct program p;
+    struct arena a;
+    struct diag d;
+    memplan_error slot;
+    memplan_errors errs = { &slot, 1, 0 };
+    arena_init(&a, NULL);
+    diag_init(&d, &errs);
+    assert_int_equal(lower_model(&p, &m, &r, &a, &d),
+                     MEMPLAN_E_UNSUPPORTED);
+    assert_string_equal(slot.message,
+                        "implementation megatron has no ALiBi positions");
+    arena_release(&a);
+}
+
+/* ---- torchtitan ---- */
+
+static void test_torchtitan(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < SHAPE_CASES; i++) {
+        const struct shape_case *c = &shape_cases[i];
+        const struct spec m =
+            llama(2, c->hidden, c->heads, c->kv, c->ffn, 32000);
+        struct run r = run_case(IMPL_TORCHTITAN, &m, c);
+        const struct sizes z = sizes_of(c);
+        const uint64_t heads = 4 * z.A + 4 * z.K + 4 * z.a;
+        assert_int_equal(kept_layer(&m, &r),
+                         z.T * (4 * z.h + 8) / z.u + z.T * 4 * z.h
+                             + z.T * (heads + 8 * z.f) + RNG);
+        r.prec.fp8 = true; /* torchao keeps inputs as they came */
+        assert_int_equal(kept_layer(&m, &r),
+                         z.T * (4 * z.h + 8) / z.u + z.T * 4 * z.h
+                             + z.T * (heads + 8 * z.f) + RNG);
+        r.prec.fp8 = false;
+        /* fp32: everything but statistics is twice as large */
+        r.prec.param = r.prec.compute = DT_FP32;
+        assert_int_equal(kept_layer(&m, &r),
+                         z.T * (8 * z.h + 8) / z.u + z.T * 8 * z.h
+                             + z.T * (2 * heads - 4 * z.a + 16 * z.f) + RNG);
+        /* FSDP stores fp32 shards and gathers bf16: as bf16 */
+        r.prec.compute = DT_BF16;
+        assert_int_equal(kept_layer(&m, &r),
+                         z.T * (4 * z.h + 8) / z.u + z.T * 4 * z.h
+                             + z.T * (heads + 8 * z.f) + RNG);
+    }
+}
+
+static void test_torchtune_norm(void **state)
+{
+    (void)state;
+    const struct spec m = llama(2, 4096, 32, 8, 14336, 128256);
+    const struct run titan = run_of(IMPL_TORCHTITAN, &m, 1, 1024);
+    const struct run tune = run_of(IMPL_TORCHTUNE, &m, 1, 1024);
+    /* 6h + 4 a norm written out against 2h + 4 */
+    assert_int_equal(kept_layer(&m, &tune),
+                     kept_layer(&m, &titan) + 1024 * 8 * 4096);
+}
+
+static void test_torchtitan_head(void **state)
+{
+    (void)state;
+    const struct spec m = llama(2, 4096, 32, 8, 14336, 128256);
+    struct run r = run_of(IMPL_TORCHTITAN, &m, 1, 4096);
+    struct lowered l;
+    lower(&l, &m, &r);
+    const uint64_t T = 4096, h = 4096, V = 128256;
+    assert_int_equal(kept(&l.p, &l.p.block[l.p.head], 0),
+                     T * (4 * h + 4) + 4 * T * V + 4);
+    assert_int_equal(l.p.n_shared, 1);
+    arena_release(&l.arena);
+    r.loss = LOSS_CHUNKED; /* x of the norm, its deviation, dx */
+    lower(&l, &m, &r);
+    assert_int_equal(kept(&l.p, &l.p.block[l.p.head], 0), T * (4 * h + 4));
+    arena_release(&l.arena);
+}
+
+/* ---- adapters, autocast, quantised weights ---- */
+
+static void test_lora(void **state)
+{
+    (void)state;
+    const struct spec m = llama(2, 4096, 32, 8, 14336, 32000);
+    struct run r = run_of(IMPL_TORCHTITAN, &m, 1, 1024);
+    const uint64_t T = 1024, h = 4096, K = 1024, f = 14336, a = 32, k = 16;
+    r.lora_rank = k;
+    r.lora_targets = LORA_MASK(LORA_Q) | LORA_MASK(LORA_V);
+    /* frozen linears keep nothing: down's input goes, the norms' results too
+       but for the adapters' sake */
+    const uint64_t frozen =
+        T * (4 * h + 8 + 4 * h + 4 * K + 4 * a + 6 * f) + RNG;
+    assert_int_equal(kept_layer(&m, &r), frozen + T * (2 * h + 2 * 2 * k));
+    r.lora_dtype = DT_FP32; /* each adapter casts for itself */
+    assert_int_equal(kept_layer(&m, &r), frozen + 2 * T * (4 * h + 4 * k));
+
+    r.lora_dtype = DT_BF16;
+    r.base_dtype = DT_NF4;
+    assert_int_equal(kept_layer(&m, &r), frozen + T * (2 * h + 2 * 2 * k));
+    struct lowered l;
+    lower(&l, &m, &r);
+    uint64_t trained = 0, quantised = 0;
+    for (uint32_t i = 0; i < l.p.n_tensors; i++) {
+        const struct tensor *t = &l.p.tensor[i];
+        if (t->role != ROLE_PARAM)
+            continue;
+        trained += t->trainable ? t->full_elems : 0;
+        quantised += t->dtype == DT_NF4 ? t->full_elems : 0;
+    }
+    assert_int_equal(trained, k * (h + h) + k * (h + K));
+    assert_int_equal(quantised, h * (2 * h + 2 * K) + 3 * h * f);
+    arena_release(&l.arena);
+}
+
+/* The graph keeps a 16-bit copy of every linear weight. */
+static void test_autocast(void **state)
+{
+    (void)state;
+    const struct spec m = llama(2, 4096, 32, 8, 14336, 32000);
+    struct run r = run_of(IMPL_TORCHTITAN, &m, 1, 1024);
+    const uint64_t T = 1024, h = 4096, K = 1024, f = 14336, a = 32;
+    r.prec.param = DT_FP32;
+    r.prec.autocast = true;
+    /* norms on fp32: x 4h; a 16-bit copy of the input for each of q, k, v and
+       gate, up */
+    assert_int_equal(kept_layer(&m, &r),
+                     T * (8 * h + 8 + 5 * 2 * h + 4 * h + 4 * K + 4 * a
+                          + 8 * f) + RNG
+                         + 2 * (h * (2 * h + 2 * K) + 3 * h * f));
+}
+
+/* ---- parameters ---- */
+
+static uint64_t parameters(const struct spec *m, const struct run *r)
+{
+    struct lowered l;
+    lower(&l, m, r);
+    uint64_t sum = 0;
+    for (uint64_t b = 0; b < l.p.n_blocks; b++) {
+        const struct block *block = &l.p.block[b];
+        uint64_t times = block->kind == BLOCK_LAYER ? 0 : 1;
+        for (uint64_t i = 0; i < l.p.layers; i++)
+            times += l.p.layer_block[i] == b;
+        for (uint32_t i = 0; i < block->tensor_count; i++) {
+            const struct tensor *t = &l.p.tensor[block->tensor_first + i];
+            if (t->role == ROLE_PARAM && !t->tied)
+                sum += times * t->full_elems;
+        }
+    }
+    arena_release(&l.arena);
+    return sum;
+}
+
+static void check_parameters(const struct spec *m, enum implementation impl,
+                             uint64_t want)
+{
+    struct run r = run_of(impl, m, 1, 128);
+    assert_int_equal(parameters(m, &r), want);
+    r.vocab = (m->vocab / 1024 + 1) * 1024; /* padding does not count */
+    r.tp = 4;
+    r.sequence_parallel = true;
+    r.ep = m->experts > 0 ? 4 : 1;
+    assert_int_equal(parameters(m, &r), want);
+}
+
+static void test_parameters(void **state)
+{
+    (void)state;
+    const struct spec llama_7b = llama(32, 4096, 32, 32, 11008, 32000);
+    const struct spec llama_3_8b = llama(32, 4096, 32, 8, 14336, 128256);
+    const struct spec gpt2 = gpt(12, 768, 12, 50257, 1024);
+    const struct spec gpt3 = gpt(96, 12288, 96, 50257, 2048);
+    const struct spec mixtral = mixtral_8x7b();
+    static const enum implementation both[] = { IMPL_PAPER, IMPL_MEGATRON };
+    for (size_t i = 0; i < 2; i++) {
+        check_parameters(&llama_7b, both[i], 6738415616);
+        check_parameters(&llama_3_8b, both[i], 8030261248);
+        check_parameters(&gpt2, both[i], 124439808);
+        check_parameters(&gpt3, both[i], 174604259328);
+    }
+    check_parameters(&llama_7b, IMPL_TORCHTITAN, 6738415616);
+    check_parameters(&mixtral, IMPL_MEGATRON, 46702792704);
+}
+
+/* ---- FLOPs ---- */
+
+/* Forward and backward of the whole model, a token, against 6 N. */
+static void check_flops(const struct spec *m, enum implementation impl,
+                        uint64_t seq, const double want[2])
+{
+    const struct run r = run_of(impl, m, 1, seq);
+    struct lowered l;
+    lower(&l, m, &r);
+    double full = 0, causal = 0;
+    for (uint32_t b = 0; b < l.p.n_blocks; b++) {
+        const struct block *block = &l.p.block[b];
+        const double times =
+            block->kind == BLOCK_LAYER ? (double)m->layers : 1;
+        for (uint32_t k = 0; k < block->op_count; k++) {
+            full += times * l.p.op[block->op_first + k].flop_full;
+            causal += times * l.p.op[block->op_first + k].flop_causal;
+        }
+    }
+    arena_release(&l.arena);
+    const double six_n =
+        6.0 * (double)parameters(m, &r) * (double)seq;
+    assert_true(fabs(3 * causal / six_n - want[0]) < 0.00006);
+    assert_true(fabs(3 * full / six_n - want[1]) < 0.00006);
+}
+
+/* Figures of the worked table in docs/method.md, eq. flops. */
+static void test_flops(void **state)
+{
+    (void)state;
+    const struct spec gpt3 = gpt(96, 12288, 96, 50257, 2048);
+    const struct spec llama_2_7b = llama(32, 4096, 32, 32, 11008, 32000);
+    const struct spec llama_3_8b = llama(32, 4096, 32, 8, 14336, 128256);
+    const double gpt3_want[] = { 1.0136, 1.0274 };
+    const double llama_2_want[] = { 1.0602, 1.1399 };
+    const double llama_3_want[] = { 1.0683, 1.2020 };
+    check_flops(&gpt3, IMPL_PAPER, 2048, gpt3_want);
+    check_flops(&gpt3, IMPL_MEGATRON, 2048, gpt3_want);
+    check_flops(&llama_2_7b, IMPL_MEGATRON, 4096, llama_2_want);
+    check_flops(&llama_2_7b, IMPL_TORCHTITAN, 4096, llama_2_want);
+    check_flops(&llama_3_8b, IMPL_MEGATRON, 8192, llama_3_want);
+}
+
+static void test_sliding_window(void **state)
+{
+    (void)state;
+    struct spec m = llama(4, 4096, 32, 8, 14336, 32000);
+    m.sliding_window = 4096;
+    m.sliding_every = 2;
+    const struct run r = run_of(IMPL_MEGATRON, &m, 1, 16384);
+    struct lowered l;
+    lower(&l, &m, &r);
+    assert_int_equal(l.p.n_blocks, 4);
+    assert_int_equal(l.p.layer_block[0], l.p.layer_block[2]);
+    assert_int_equal(l.p.layer_block[1], l.p.layer_block[3]);
+    assert_int_not_equal(l.p.layer_block[0], l.p.layer_block[1]);
+    const double s = 16384, w = 4096;
+    const double want[2] = { (w * s - w * w / 2) / s, s / 2 };
+    for (unsigned i = 0; i < 2; i++) {
+        const struct block *b = &l.p.block[l.p.layer_block[i]];
+        for (uint32_t k = 0; k < b->op_count; k++) {
+            const struct op *op = &l.p.op[b->op_first + k];
+            if (!op->core_attention)
+                continue;
+            assert_true(fabs(op->flop_full - 4 * s * s * 4096) < 1);
+            assert_true(fabs(op->flop_causal - 4 * s * want[i] * 4096) < 1);
+        }
+    }
+    arena_release(&l.arena);
+}
+
+static void test_layer_pattern(void **state)
+{
+    (void)state;
+    struct spec m = mixtral_8x7b();
+    m.first_dense = 3;
+    m.moe_every = 2;
+    const struct run r = run_of(IMPL_MEGATRON, &m, 1, 128);
+    struct lowered l;
+    lower(&l, &m, &r);
+    for (uint64_t i = 0; i < m.layers; i++) {
+        const bool moe = i >= 3 && (i - 3) % 2 == 1;
+        assert_string_equal(l.p.block[l.p.layer_block[i]].name,
+                            moe ? "moe layer" : "layer");
+    }
+    arena_release(&l.arena);
+}
+
+/* ---- structure ---- */
+
+/* Every operand is there, and made before it is used; blocks chain. */
+static void check_structure(const struct program *p)
+{
+    for (uint32_t b = 0; b < p->n_blocks; b++) {
+        const struct block *block = &p->block[b];
+        const uint32_t end = block->tensor_first + block->tensor_count;
+        for (uint32_t k = 0; k < block->op_count; k++) {
+            const struct op *op = &p->op[block->op_first + k];
+            assert_in_range(op->n_in, 1, OP_IN_MAX);
+            assert_in_range(op->n_out, 1, OP_OUT_MAX);
+            assert_non_null(op->name);
+            for (unsigned i = 0; i < op->n_in; i++) {
+                const struct tensor *t = &p->tensor[op->in[i]];
+                assert_true((op->in[i] >= block->tensor_first
+                             && op->in[i] < end)
+                            || op->in[i] == block->input
+                            || t->role == ROLE_INPUT
+                            || t->role == ROLE_SHARED);
+            }
+            for (unsigned i = 0; i < op->n_out; i++)
+                assert_in_range(op->out[i], block->tensor_first, end - 1);
+        }
+        assert_in_range(block->output, block->tensor_first, end - 1);
+        if (block->kind == BLOCK_EMBED)
+            continue;
+        const struct tensor *in = &p->tensor[block->input];
+        assert_int_equal(in->storage, block->input);
+        assert_true(in->needs_grad);
+        assert_int_equal(in->role, ROLE_ACTIVATION);
+    }
+}
+
+static void test_structure(void **state)
+{
+    (void)state;
+    static const enum implementation impl[] = {
+        IMPL_PAPER, IMPL_MEGATRON, IMPL_TORCHTITAN, IMPL_TORCHTUNE
+    };
+    for (unsigned i = 0; i < 4 * 8; i++) {
+        const struct spec m = llama(3, 512, 8, 4, 1376, 32000);
+        struct run r = run_of(impl[i / 8], &m, 2, 256);
+        r.tp = (i & 1) != 0 ? 4 : 1;
+        r.sequence_parallel = (i & 5) == 5;
+        r.lora_rank = (i & 2) != 0 ? 8 : 0;
+        r.lora_targets = LORA_MASK(LORA_ALL_LINEAR);
+        r.prec.fp8 = (i & 4) != 0;
+        struct lowered l;
+        lower(&l, &m, &r);
+        check_structure(&l.p);
+        assert_int_equal(l.p.tokens, 512);
+        arena_release(&l.arena);
+    }
+}
+
+/* ---- limits ---- */
+
+static void test_overflow(void **state)
+{
+    (void)state;
+    const struct spec m = llama(2, UINT64_C(1) << 40, 32, 32,
+                                UINT64_C(1) << 40, 32000);
+    const struct run r = run_of(IMPL_MEGATRON, &m, 1, 128);
+    struct program p;
+    struct arena a;
+    struct diag d;
+    memplan_error slot[4];
+    memplan_errors errs = { slot, 4, 0 };
+    arena_init(&a, NULL);
+    diag_init(&d, &errs);
+    assert_int_equal(lower_model(&p, &m, &r, &a, &d), MEMPLAN_E_OVERFLOW);
+    assert_int_equal(errs.count, 1);
+    arena_release(&a);
+}
+
+struct failing {
+    size_t calls, fail_at;
+};
+
+static void *failing_resize(void *ctx, void *ptr, size_t old_size,
+                            size_t new_size)
+{
+    struct failing *f = ctx;
+    (void)old_size;
+    if (new_size == 0) {
+        free(ptr);
+        return NULL;
+    }
+    return ++f->calls > f->fail_at ? NULL : realloc(ptr, new_size);
+}
+
+static void test_out_of_memory(void **state)
+{
+    (void)state;
+    const struct spec m = mixtral_8x7b();
+    struct run r = run_of(IMPL_MEGATRON, &m, 1, 128);
+    r.lora_rank = 8;
+    r.lora_targets = LORA_MASK(LORA_ALL_LINEAR);
+    memplan_status status = MEMPLAN_E_NOMEM;
+    for (size_t at = 0; status != MEMPLAN_OK; at++) {
+        struct failing f = { 0, at };
+        const memplan_allocator alloc = { failing_resize, &f };
+        struct program p;
+        struct arena a;
+        struct diag d;
+        arena_init(&a, &alloc);
+        diag_init(&d, NULL);
+        status = lower_model(&p, &m, &r, &a, &d);
+        assert_true(status == MEMPLAN_OK || status == MEMPLAN_E_NOMEM);
+        arena_release(&a);
+        assert_true(at < 100);
+    }
+}
+
+static void test_names(void **state)
+{
+    (void)state;
+    assert_string_equal(op_kind_name(OP_LINEAR), "linear");
+    assert_string_equal(op_kind_keeps(OP_SOFTMAX), "its result");
+    assert_string_equal(op_kind_name(OP_KIND_COUNT), "");
+    for (unsigned i = 0; i < PG_COUNT; i++)
+        assert_true(param_group_name((enum param_group)i)[0] != '\0');
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_paper),
+        cmocka_unit_test(test_paper_refuses_experts),
+        cmocka_unit_test(test_megatron_gated),
+        cmocka_unit_test(test_megatron_gpt),
+        cmocka_unit_test(test_megatron_fp8),
+        cmocka_unit_test(test_megatron_moe),
+        cmocka_unit_test(test_megatron_head),
+        cmocka_unit_test(test_megatron_recompute),
+        cmocka_unit_test(test_megatron_refuses),
+        cmocka_unit_test(test_torchtitan),
+        cmocka_unit_test(test_torchtune_norm),
+        cmocka_unit_test(test_torchtitan_head),
+        cmocka_unit_test(test_lora),
+        cmocka_unit_test(test_autocast),
+        cmocka_unit_test(test_parameters),
+        cmocka_unit_test(test_flops),
+        cmocka_unit_test(test_sliding_window),
+        cmocka_unit_test(test_layer_pattern),
+        cmocka_unit_test(test_structure),
+        cmocka_unit_test(test_overflow),
+        cmocka_unit_test(test_out_of_memory),
+        cmocka_unit_test(test_names),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
