@@ -1,0 +1,596 @@
+/*
+ * What DDP, DeepSpeed, FSDP and Megatron keep of model states, and the buffers
+ * they gather into and reduce from, at each moment of the step. Facts from the
+ * sources of DeepSpeed 0.19, PyTorch 2.x (DDP, FSDP1, fully_shard) and
+ * Megatron-LM. [docs/method.md eq. states, eq. gather, eq. buckets, eq. step]
+ */
+#include "fold/stage.h"
+
+#include "data/constants.h"
+
+enum { FP32 = 4 };
+
+static bool is_fsdp(const struct run *run)
+{
+    return run->engine == ENGINE_FSDP || run->engine == ENGINE_FSDP2;
+}
+
+bool engine_reduces_blocks(const struct run *run)
+{
+    return is_fsdp(run) && run->zero != 0;
+}
+
+static bool zero_is(const struct run *run, uint64_t stage)
+{
+    return run->engine == ENGINE_DEEPSPEED && run->zero == stage;
+}
+
+static bool zero_1_or_2(const struct run *run)
+{
+    return zero_is(run, 1) || zero_is(run, 2);
+}
+
+static bool overlaps(const struct run *run)
+{
+    return run->overlap_comm;
+}
+
+static bool optimizer_offloaded(const struct run *run)
+{
+    return run->offload_optimizer != OFFLOAD_NONE;
+}
+
+/* DeepSpeed keeps a whole fp32 gradient buffer on every rank when stage 1 is
+ * told to accumulate in fp32 (BF16_Optimizer). */
+static bool keeps_fp32_buffer(const struct run *run)
+{
+    return zero_is(run, 1) && run->prec.grad == DT_FP32
+           && run->prec.param != DT_FP32;
+}
+
+/* fp16 under Megatron: the optimizer owns fp32 copies of its gradients. */
+static bool copies_fp16_grads(const struct run *run)
+{
+    return run->engine == ENGINE_MEGATRON && run->prec.master == DT_FP32
+           && run->prec.grad != DT_FP32;
+}
+
+/* Elements a flat buffer has on this rank: padded, cut evenly. */
+static uint64_t flat_share(const struct run *run, uint64_t dense,
+                           uint64_t expert)
+{
+    const uint64_t n = run->shard, ne = run->expert_shard;
+    const uint64_t align =
+        run->engine == ENGINE_DEEPSPEED ? ZERO_ALIGN_ELEMS : 1;
+    return div_up(dense, n * align) * align
+           + div_up(expert, ne * align) * align;
+}
+
+/* ---- at rest ---- */
+
+static void rest_weights(struct put *p, const struct stage *s)
+{
+    const struct run *run = s->run;
+    const uint64_t size = dtype_size(run->prec.param);
+    if (run_shards_weights(run)) {
+        PUT(p, TERM_WEIGHTS, "weight shards",
+            F("elements on this rank", s->sum.own_elems),
+            F("bytes per weight", size));
+        PUT(p, TERM_FROZEN, "frozen weight shards",
+            F("elements on this rank", s->sum.own_frozen),
+            F("bytes per frozen weight", dtype_size(run->base_dtype)));
+    } else {
+        PUT(p, TERM_WEIGHTS, "weights", F("P", s->sum.elems),
+            F("bytes per weight", size));
+        PUT(p, TERM_FROZEN, "frozen weights", F("P_frozen", s->sum.frozen_elems),
+            F("bytes per frozen weight", dtype_size(run->base_dtype)));
+    }
+    if (run->prec.fp8)
+        PUT(p, TERM_FP8_WEIGHTS, "fp8 weights and their transposes",
+            F("P_linear", s->sum.matmul_elems), F("copies", 2));
+    if (zero_is(run, 3))
+        PUT(p, TERM_GATHERED, "parameters below the persistence threshold",
+            F("elements", s->sum.persistent_elems),
+            F("bytes per weight", size));
+}
+
+static void rest_master(struct put *p, const struct stage *s)
+{
+    const struct run *run = s->run;
+    const uint64_t size = dtype_size(run->prec.master);
+    if (size == 0)
+        return;
+    switch (run_sharding(run)) {
+    case SHARDING_NONE:
+        PUT(p, TERM_MASTER, "master weights", F("P", s->sum.elems),
+            F("bytes per master weight", size));
+        return;
+    case SHARDING_FLAT:
+        PUT(p, TERM_MASTER, "master weights, sharded",
+            F("P / N", flat_share(run, s->sum.dense_elems,
+                                  s->sum.expert_elems)),
+            F("bytes per master weight", size));
+        return;
+    case SHARDING_TENSOR:
+    case SHARDING_ROWS:
+        PUT(p, TERM_MASTER, "master weights, sharded",
+            F("elements on this rank", s->sum.own_elems),
+            F("bytes per master weight", size));
+        return;
+    }
+}
+
+static void rest_moments(struct put *p, const struct stage *s)
+{
+    const struct run *run = s->run;
+    const char *rule = optimizer_rule(run->optimizer);
+    switch (run_sharding(run)) {
+    case SHARDING_NONE:
+        PUT(p, TERM_MOMENTS, rule, F("bytes of P", s->sum.moment_bytes));
+        return;
+    case SHARDING_FLAT:
+        PUT(p, TERM_MOMENTS, rule, F("bytes of P", s->sum.dense_moment_bytes),
+            D("N", run->shard));
+        PUT(p, TERM_MOMENTS, rule,
+            F("bytes of P_expert",
+              s->sum.moment_bytes - s->sum.dense_moment_bytes),
+            D("N_expert", run->expert_shard));
+        return;
+    case SHARDING_TENSOR:
+    case SHARDING_ROWS:
+        PUT(p, TERM_MOMENTS, rule,
+            F("bytes of this rank's shard", s->sum.own_moment_bytes));
+        return;
+    }
+}
+
+static void rest_grads(struct put *p, const struct stage *s)
+{
+    const struct run *run = s->run;
+    const uint64_t size = dtype_size(run->prec.grad);
+    if (run->engine == ENGINE_MEGATRON) {
+        PUT(p, TERM_GRAD_BUFFER, "main gradients, a permanent buffer",
+            F("P", s->sum.elems), F("bytes per gradient", size));
+        if (copies_fp16_grads(run))
+            PUT(p, TERM_GRAD_SHARDS, "fp32 gradients of the optimizer's shard",
+                F("P / N", flat_share(run, s->sum.dense_elems,
+                                      s->sum.expert_elems)),
+                F("bytes", FP32));
+    }
+    if (keeps_fp32_buffer(run))
+        PUT(p, TERM_GRAD_BUFFER, "fp32 gradient buffer (BF16_Optimizer)",
+            F("P", s->sum.elems), F("bytes per gradient", FP32));
+    if (zero_is(run, 3) && !optimizer_offloaded(run))
+        PUT(p, TERM_GRAD_SHARDS, "gradient partition, permanent",
+            F("elements on this rank", s->sum.own_elems),
+            F("bytes per gradient", size));
+}
+
+static void rest_buffers(struct put *p, const struct stage *s)
+{
+    const struct run *run = s->run;
+    if (run->engine == ENGINE_DDP && run->dp * run->cp > 1)
+        PUT(p, TERM_BUCKETS, "DDP buckets, a second copy of the gradients",
+            F("P", s->sum.elems),
+            F("bytes per gradient", dtype_size(run->prec.grad)));
+    if (zero_is(run, 3))
+        PUT(p, TERM_BUCKETS, "reduce bucket, permanent",
+            F("reduce_bucket", run->reduce_bucket),
+            F("bytes", dtype_size(run->prec.reduce)));
+    if (zero_1_or_2(run) && optimizer_offloaded(run))
+        PUT(p, TERM_BUCKETS, "gradient buffer for the way to the CPU",
+            F("largest parameter", s->sum.largest_grad),
+            F("bytes per gradient", dtype_size(run->prec.grad)));
+    const bool hopper = run->gpu.arch == ARCH_HOPPER
+                        || run->gpu.arch == ARCH_BLACKWELL;
+    PUT(p, TERM_WORKSPACE, "cuBLAS workspaces, one a thread",
+        F("workspaces", CUBLAS_WORKSPACES),
+        F("bytes", hopper ? CUBLAS_WORKSPACE_HOPPER_BYTES
+                          : CUBLAS_WORKSPACE_BYTES));
+    if (run->impl == IMPL_MEGATRON)
+        PUT(p, TERM_WORKSPACE, "Transformer Engine GEMM workspace",
+            F("bytes",
+              hopper ? TE_WORKSPACE_HOPPER_BYTES : TE_WORKSPACE_BYTES));
+}
+
+void engine_rest(struct put *p, const struct stage *s)
+{
+    rest_weights(p, s);
+    rest_grads(p, s);
+    if (!optimizer_offloaded(s->run)) {
+        rest_master(p, s);
+        rest_moments(p, s);
+    }
+    rest_buffers(p, s);
+}
+
+/* ---- gathered parameters ---- */
+
+/* FSDP: what the wrapped layers leave to the root (embedding, norm, head) is
+ * gathered in forward and stays to the end of backward. */
+static uint64_t root_bytes(const struct stage *s)
+{
+    uint64_t bytes = 0;
+    if (s->embed)
+        bytes += s->states[s->p->embed].bytes;
+    if (s->head)
+        bytes += s->states[s->p->head].bytes;
+    return bytes;
+}
+
+static bool is_layer(const struct stage *s, uint32_t position)
+{
+    return s->p->block[stage_block(s, position)].kind == BLOCK_LAYER;
+}
+
+static uint64_t layer_bytes(const struct stage *s, uint32_t position)
+{
+    if (position >= s->n || !is_layer(s, position))
+        return 0;
+    return s->states[stage_block(s, position)].bytes;
+}
+
+/* SHARD_GRAD_OP, reshard_after_forward=False: whole from forward to backward.
+ */
+static void fsdp_whole(struct put *p, const struct stage *s, uint32_t position)
+{
+    const uint64_t upto = s->before[position + 1].bytes;
+    const uint64_t edge = root_bytes(s);
+    const uint64_t first =
+        s->embed ? s->states[s->p->embed].bytes : 0;
+    uint64_t bytes = upto;
+    if (position + 1 < s->n || !s->head)
+        bytes += edge - first; /* the root's other part */
+    PUT(p, TERM_GATHERED, "parameters gathered so far", F("bytes", bytes));
+}
+
+static void fsdp_forward(struct put *p, const struct stage *s,
+                         uint32_t position)
+{
+    if (s->run->zero == 2) {
+        fsdp_whole(p, s, position);
+        return;
+    }
+    PUT(p, TERM_GATHERED, "root parameters, gathered for the whole pass",
+        F("bytes", root_bytes(s)));
+    PUT(p, TERM_GATHERED, "this layer's parameters",
+        F("bytes", layer_bytes(s, position)));
+    if (s->run->engine == ENGINE_FSDP2)
+        PUT(p, TERM_GATHERED, "all-gather output, kept to the next copy-out",
+            F("bytes", layer_bytes(s, position)));
+    else
+        PUT(p, TERM_PREFETCHED, "the next layer's parameters",
+            F("bytes", layer_bytes(s, position + 1)));
+}
+
+static void fsdp_backward(struct put *p, const struct stage *s,
+                          uint32_t position)
+{
+    const struct run *run = s->run;
+    if (run->zero == 2) {
+        fsdp_whole(p, s, position);
+    } else {
+        PUT(p, TERM_GATHERED, "root parameters, gathered for the whole pass",
+            F("bytes", root_bytes(s)));
+        PUT(p, TERM_GATHERED, "this layer's parameters",
+            F("bytes", layer_bytes(s, position)));
+        if (position > 0)
+            PUT(p, TERM_PREFETCHED, "the layer's before it, prefetched",
+                F("bytes", layer_bytes(s, position - 1)));
+    }
+    if (run->engine == ENGINE_FSDP2 && position + 1 < s->n
+        && is_layer(s, position + 1)) {
+        const struct block_states *next =
+            &s->states[stage_block(s, position + 1)];
+        PUT(p, TERM_REDUCE_TMP, "reduce-scatter input of the layer above",
+            F("elements", next->elems),
+            F("bytes", dtype_size(run->prec.reduce)));
+    }
+}
+
+/* ZeRO-3: a module's weight at a time, and what is prefetched: as a flat
+ * gather buffer and as copies out of it. */
+static void zero3_gather(struct put *p, const struct stage *s,
+                         uint32_t position)
+{
+    const struct run *run = s->run;
+    const uint64_t size = dtype_size(run->prec.param);
+    const struct block_states *b = &s->states[stage_block(s, position)];
+    PUT(p, TERM_GATHERED, "the running module's weight",
+        F("largest parameter of the block", b->largest),
+        F("bytes per weight", size));
+    const uint64_t most = s->sum.elems + s->sum.frozen_elems;
+    const uint64_t ahead = min_u64(run->prefetch_bucket + b->largest, most);
+    PUT(p, TERM_PREFETCHED, "prefetched: flat gather buffer and copies",
+        F("elements", min_u64(ahead, run->max_live_params)), F("copies", 2),
+        F("bytes per weight", size));
+}
+
+/* After forward the last parameters are kept for the backward that starts with
+ * them: about half of max_reuse_distance. */
+static void zero3_reuse(struct put *p, const struct stage *s,
+                        uint32_t position)
+{
+    const uint64_t above =
+        s->before[s->n].elems - s->before[position + 1].elems;
+    const uint64_t most = ZERO3_MAX_REUSE_ELEMS / 2;
+    if (above >= most)
+        return;
+    PUT(p, TERM_GATHERED, "kept over the turn from forward to backward",
+        F("elements", min_u64(most - above, s->before[position + 1].elems)),
+        F("bytes per weight", dtype_size(s->run->prec.param)));
+}
+
+void engine_forward(struct put *p, const struct stage *s, uint32_t position,
+                    bool later)
+{
+    const struct run *run = s->run;
+    const uint64_t grad = dtype_size(run->prec.grad);
+    if (engine_reduces_blocks(run))
+        fsdp_forward(p, s, position);
+    if (zero_is(run, 3) && run->shard > 1)
+        zero3_gather(p, s, position);
+    if (!later)
+        return;
+    /* gradients of the micro-batches before */
+    if (engine_reduces_blocks(run)) {
+        PUT(p, TERM_GRAD_SHARDS, "gradient shards of earlier micro-batches",
+            F("elements on this rank", s->sum.own_elems),
+            F("bytes per gradient", grad));
+    } else if (zero_is(run, 2)) {
+        PUT(p, TERM_GRAD_SHARDS, "gradient partition",
+            F("P / N",
+              flat_share(run, s->sum.dense_elems, s->sum.expert_elems)),
+            F("bytes per gradient", grad));
+    } else if (engine_wgrad_mode(s, false) == WGRAD_KEEP) {
+        PUT(p, TERM_GRADS, "gradients of earlier micro-batches",
+            F("bytes", s->wgrad));
+    }
+    if (zero_is(run, 1) && !optimizer_offloaded(run))
+        PUT(p, TERM_BUCKETS, "reduce bucket",
+            F("reduce_bucket", run->reduce_bucket),
+            F("bytes", dtype_size(run->prec.reduce)),
+            F("buckets", overlaps(run) ? 2 : 1));
+}
+
+/* ---- gradients ---- */
+
+enum wgrad_mode engine_wgrad_mode(const struct stage *s, bool later)
+{
+    const struct run *run = s->run;
+    switch (run->engine) {
+    case ENGINE_DDP:
+        return later ? WGRAD_FREE : WGRAD_KEEP;
+    case ENGINE_DEEPSPEED:
+        if (run->zero >= 2)
+            return WGRAD_FREE;
+        return later ? WGRAD_FREE : WGRAD_KEEP;
+    case ENGINE_FSDP:
+    case ENGINE_FSDP2:
+        return run->zero == 0 && later ? WGRAD_FREE : WGRAD_KEEP;
+    case ENGINE_MEGATRON:
+        /* gradient accumulation fusion: the GEMM adds into main_grad */
+        return run->impl == IMPL_MEGATRON ? WGRAD_NONE : WGRAD_FREE;
+    case ENGINE_MEGATRON_FSDP:
+    case ENGINE_COUNT:
+        break;
+    }
+    return WGRAD_FREE;
+}
+
+/* Largest sum of whole tensors that touch one rank's partition: ZeRO-2
+ * allocates a tensor's gradient whole if any of it is the rank's own. Bounded
+ * by the share and the tensors that straddle its two ends. */
+static uint64_t partition_elems(const struct stage *s)
+{
+    const struct run *run = s->run;
+    const uint64_t share =
+        flat_share(run, s->sum.dense_elems, s->sum.expert_elems);
+    return min_u64(max_u64(share, s->sum.largest_grad), s->sum.elems);
+}
+
+/* Copies that a reduction of a full bucket makes; only once so many gradients
+ * have come that the bucket is full. */
+static void bucket_copy(struct put *p, const struct stage *s, uint64_t arrived)
+{
+    const struct run *run = s->run;
+    if (arrived < run->reduce_bucket)
+        return;
+    PUT(p, TERM_REDUCE_TMP, "copy of a full bucket while it is reduced",
+        F("reduce_bucket", run->reduce_bucket),
+        F("bytes", dtype_size(run->prec.reduce)));
+}
+
+static void zero2_backward(struct put *p, const struct stage *s, bool later)
+{
+    const struct run *run = s->run;
+    if (optimizer_offloaded(run))
+        return;
+    PUT(p, TERM_GRAD_SHARDS, "gradient partition, tensors whole",
+        F("elements", partition_elems(s)),
+        F("bytes per gradient", dtype_size(run->prec.grad)),
+        F("partitions", later ? 2 : 1));
+}
+
+static void zero_backward(struct put *p, const struct stage *s,
+                          uint32_t position, bool later)
+{
+    const struct run *run = s->run;
+    const uint64_t arrived =
+        s->before[s->n].elems - s->before[position].elems;
+    if (zero_1_or_2(run))
+        PUT(p, TERM_BUCKETS, "reduce bucket",
+            F("reduce_bucket", run->reduce_bucket),
+            F("bytes", dtype_size(run->prec.reduce)),
+            F("buckets", overlaps(run) ? 2 : 1));
+    if (zero_is(run, 2)) {
+        zero2_backward(p, s, later);
+        bucket_copy(p, s, arrived);
+    }
+    if (zero_is(run, 3) && run->shard > 1) {
+        zero3_gather(p, s, position);
+        zero3_reuse(p, s, position);
+        bucket_copy(p, s, arrived);
+    }
+}
+
+void engine_backward(struct put *p, const struct stage *s, uint32_t position,
+                     bool later)
+{
+    const struct run *run = s->run;
+    const uint64_t grad = dtype_size(run->prec.grad);
+    if (run->engine == ENGINE_DEEPSPEED)
+        zero_backward(p, s, position, later);
+    if (engine_reduces_blocks(run)) {
+        fsdp_backward(p, s, position);
+        const uint64_t own = later ? s->sum.own_elems
+                                   : s->sum.own_elems
+                                         - s->before[position + 1].own_elems;
+        PUT(p, TERM_GRAD_SHARDS, "gradient shards",
+            F("elements on this rank", own), F("bytes per gradient", grad));
+        return;
+    }
+    if (engine_wgrad_mode(s, false) != WGRAD_KEEP)
+        return;
+    if (later)
+        PUT(p, TERM_GRADS, "gradients", F("bytes", s->wgrad));
+    else
+        PUT(p, TERM_GRADS, "gradients of the blocks above",
+            F("bytes",
+              s->before[s->n].wgrad - s->before[position + 1].wgrad));
+}
+
+uint64_t engine_gradients(const struct stage *s)
+{
+    const struct run *run = s->run;
+    const uint64_t size = dtype_size(run->prec.grad);
+    if (engine_reduces_blocks(run))
+        return s->sum.own_elems * size;
+    if (zero_is(run, 2))
+        return flat_share(run, s->sum.dense_elems, s->sum.expert_elems)
+               * size;
+    if (engine_wgrad_mode(s, false) == WGRAD_KEEP)
+        return s->wgrad;
+    return 0; /* in the buffers at rest */
+}
+
+/* ---- after backward ---- */
+
+static void whole_grads(struct put *p, const struct stage *s)
+{
+    if (engine_wgrad_mode(s, false) == WGRAD_KEEP
+        && !engine_reduces_blocks(s->run))
+        PUT(p, TERM_GRADS, "gradients", F("bytes", s->wgrad));
+    if (engine_reduces_blocks(s->run))
+        PUT(p, TERM_GRAD_SHARDS, "gradient shards",
+            F("elements on this rank", s->sum.own_elems),
+            F("bytes per gradient", dtype_size(s->run->prec.grad)));
+}
+
+void engine_reduce(struct put *p, const struct stage *s)
+{
+    const struct run *run = s->run;
+    const uint64_t wire = dtype_size(run->prec.reduce);
+    whole_grads(p, s);
+    if (engine_reduces_blocks(run) && run->engine == ENGINE_FSDP2)
+        PUT(p, TERM_REDUCE_TMP, "reduce-scatter input of the root group",
+            F("bytes as gathered", root_bytes(s)), F("bytes", wire),
+            D("bytes per weight", dtype_size(run_layer_dtype(run))));
+    if (run->engine != ENGINE_DEEPSPEED)
+        return;
+    if (zero_1_or_2(run))
+        PUT(p, TERM_BUCKETS, "reduce bucket",
+            F("reduce_bucket", run->reduce_bucket), F("bytes", wire),
+            F("buckets", overlaps(run) ? 2 : 1));
+    if (zero_is(run, 2))
+        zero2_backward(p, s, run->grad_accum > 1);
+    PUT(p, TERM_REDUCE_TMP, "flattened gradients on their way",
+        F("elements", min_u64(run->reduce_bucket, s->sum.elems)),
+        F("bytes", wire));
+}
+
+/* ZeRO takes norms in double precision, a tensor at a time; the others leave
+ * one scalar a tensor. */
+void engine_clip(struct put *p, const struct stage *s)
+{
+    const struct run *run = s->run;
+    whole_grads(p, s);
+    if (!run->clip_grad)
+        return;
+    if (run->engine == ENGINE_DEEPSPEED && run->zero != 0) {
+        const uint64_t own =
+            zero_is(run, 3)
+                ? div_up(s->sum.largest_grad, run->shard)
+                : min_u64(s->sum.largest_grad,
+                          flat_share(run, s->sum.dense_elems,
+                                     s->sum.expert_elems));
+        PUT(p, TERM_CLIP_TMP, "a tensor in double precision for its norm",
+            F("elements", own), F("bytes", 8));
+        return;
+    }
+    PUT(p, TERM_CLIP_TMP, "one norm a tensor", F("tensors", s->sum.tensors),
+        F("bytes", ALLOC_ROUND));
+}
+
+/* What the optimizer's implementation makes while it updates `elems`. */
+static void step_implementation(struct put *p, const struct stage *s,
+                                uint64_t elems)
+{
+    const struct run *run = s->run;
+    const uint64_t size = dtype_size(
+        run->prec.master == DT_NONE ? run->prec.param : run->prec.master);
+    switch (run->optimizer_impl) {
+    case OPTIMPL_FOREACH: /* the list exp_avg_sq_sqrt (torch >= 2) */
+        PUT(p, TERM_STEP_TMP, "foreach: one list as large as the weights",
+            F("elements on this rank", elems), F("bytes", size));
+        return;
+    case OPTIMPL_LOOP:
+        PUT(p, TERM_STEP_TMP, "loop: two temporaries of one tensor",
+            F("largest parameter", min_u64(s->sum.largest_grad, elems)),
+            F("temporaries", 2), F("bytes", size));
+        return;
+    case OPTIMPL_FUSED:
+    case OPTIMIZER_IMPL_COUNT:
+        return;
+    }
+}
+
+static void step_zero(struct put *p, const struct stage *s)
+{
+    const struct run *run = s->run;
+    const uint64_t grad = dtype_size(run->prec.grad);
+    const bool mixed = run->prec.master != DT_NONE;
+    uint64_t own = flat_share(run, s->sum.dense_elems, s->sum.expert_elems);
+    if (run->zero == 3) {
+        own = min_u64(s->sum.own_elems,
+                      run->sub_group_size);
+    } else if (!keeps_fp32_buffer(run)) {
+        PUT(p, TERM_GRAD_SHARDS, "gradient partition",
+            F("P / N", own), F("bytes per gradient", grad));
+    }
+    if (mixed && !keeps_fp32_buffer(run))
+        PUT(p, TERM_STEP_TMP, "flat gradients and their fp32 copy",
+            F("elements on this rank", own), F("bytes", grad + FP32));
+    step_implementation(p, s, own);
+}
+
+void engine_step(struct put *p, const struct stage *s)
+{
+    const struct run *run = s->run;
+    if (run->engine == ENGINE_DEEPSPEED && run->zero != 0) {
+        if (!optimizer_offloaded(run))
+            step_zero(p, s);
+        return;
+    }
+    whole_grads(p, s);
+    if (run->engine == ENGINE_DEEPSPEED && run->prec.master != DT_NONE) {
+        PUT(p, TERM_STEP_TMP, "fp32 gradients and their flattened copy",
+            F("P", s->sum.elems), F("bytes", 2 * FP32));
+    }
+    uint64_t own = s->sum.elems;
+    if (run_shards_weights(run))
+        own = s->sum.own_elems;
+    else if (run_sharding(run) == SHARDING_FLAT)
+        own = flat_share(run, s->sum.dense_elems, s->sum.expert_elems);
+    step_implementation(p, s, own);
+}

@@ -1,0 +1,209 @@
+/*
+ * Counts floating-point operations of matrix products and attention; nothing
+ * else counts, as in every published MFU. A product of m x k by k x n is
+ * 2 m n k. Backward costs one product for each operand that needs a gradient.
+ */
+#include "fold/fold.h"
+
+#include "base/str.h"
+
+/* Forward products again in backward: one for each operand's gradient. */
+static double backward_factor(const struct program *p, const struct op *op)
+{
+    double factor = 0;
+    for (unsigned i = 0; i < op->n_in && i < 2; i++) {
+        const struct tensor *t = &p->tensor[op->in[i]];
+        if (t->role == ROLE_PARAM ? t->trainable : t->needs_grad)
+            factor += 1;
+    }
+    return factor;
+}
+
+static double op_backward(const struct program *p, const struct op *op)
+{
+    switch (op->kind) {
+    case OP_LINEAR:
+    case OP_MATMUL:
+    case OP_FUSED_CROSS_ENTROPY:
+        return backward_factor(p, op);
+    case OP_FLASH_ATTENTION:
+    case OP_SDPA:
+        return p->tensor[op->in[0]].needs_grad ? 2 : 0;
+    case OP_EMBEDDING:
+    case OP_ADD:
+    case OP_MUL:
+    case OP_SCALE:
+    case OP_NEG:
+    case OP_DIV:
+    case OP_POW:
+    case OP_MEAN:
+    case OP_RSQRT:
+    case OP_SIGMOID:
+    case OP_TANH:
+    case OP_EXP:
+    case OP_SOFTMAX:
+    case OP_LOG_SOFTMAX:
+    case OP_NLL_LOSS:
+    case OP_ACTIVATION:
+    case OP_RELU:
+    case OP_CAST:
+    case OP_COPY:
+    case OP_VIEW:
+    case OP_CAT:
+    case OP_DROPOUT:
+    case OP_LAYER_NORM:
+    case OP_RMS_NORM:
+    case OP_SWIGLU:
+    case OP_CROSS_ENTROPY:
+    case OP_WHERE:
+    case OP_TOPK:
+    case OP_INDEX:
+    case OP_INDEX_ADD:
+    case OP_QUANTIZE:
+    case OP_RELEASE:
+    case OP_ALL_REDUCE:
+    case OP_ALL_GATHER:
+    case OP_REDUCE_SCATTER:
+    case OP_ALL_TO_ALL:
+    case OP_KIND_COUNT:
+        return 0;
+    }
+    return 0;
+}
+
+/* True when the operation runs a second time, in backward. */
+static bool runs_again(const struct op *op, const struct run *run,
+                       enum block_kind kind)
+{
+    switch (run->recompute) {
+    case RECOMP_FULL:
+        return kind == BLOCK_LAYER;
+    case RECOMP_SELECTIVE:
+        return op->region != 0
+               && (run->recompute_modules >> (op->region - 1) & 1) != 0;
+    case RECOMP_NONE:
+    case RECOMP_OPS:
+    case RECOMPUTE_COUNT:
+        return false;
+    }
+    return false;
+}
+
+struct block_flops {
+    double causal, full;          /* forward */
+    double back_causal, back_full;
+    double again;                 /* recomputed, causal */
+    double attention, linear;     /* forward, causal */
+};
+
+static void sum_block(struct block_flops *s, const struct program *p,
+                      const struct block *b, const struct run *run)
+{
+    *s = (struct block_flops){ 0 };
+    for (uint32_t i = 0; i < b->op_count; i++) {
+        const struct op *op = &p->op[b->op_first + i];
+        if (op->flop_full == 0)
+            continue;
+        const double back = op_backward(p, op);
+        s->causal += op->flop_causal;
+        s->full += op->flop_full;
+        s->back_causal += back * op->flop_causal;
+        s->back_full += back * op->flop_full;
+        if (op->core_attention)
+            s->attention += op->flop_causal;
+        else
+            s->linear += op->flop_causal;
+        if (runs_again(op, run, b->kind))
+            s->again += op->flop_causal;
+    }
+}
+
+void fold_flops(struct flops_result *out, const struct program *p,
+                const struct run *run, const struct params_result *params)
+{
+    *out = (struct flops_result){ .six_n = 6.0 * (double)params->total };
+    struct block_flops sum[BLOCK_MAX];
+    uint64_t times[BLOCK_MAX] = { 0 };
+    for (uint64_t l = 0; l < p->layers; l++)
+        times[p->layer_block[l]]++;
+    times[p->embed] = times[p->head] = 1;
+    const double tokens = (double)p->tokens;
+    /* the first layers of a stage are the recomputed ones */
+    const double share =
+        run->pp == 0 || p->layers == 0
+            ? 1
+            : (double)min_u64(run->recompute_layers * run->pp, p->layers)
+                  / (double)p->layers;
+    for (uint32_t b = 0; b < p->n_blocks; b++) {
+        sum_block(&sum[b], p, &p->block[b], run);
+        const double n = (double)times[b] / tokens;
+        out->forward_causal += n * sum[b].causal;
+        out->forward_full += n * sum[b].full;
+        out->model_causal += n * (sum[b].causal + sum[b].back_causal);
+        out->model_full += n * (sum[b].full + sum[b].back_full);
+        out->hardware_causal +=
+            n
+            * (sum[b].causal + sum[b].back_causal
+               + sum[b].again * (run->recompute == RECOMP_FULL ? share : 1));
+        out->attention_forward_causal += n * sum[b].attention;
+        if (p->block[b].kind == BLOCK_HEAD)
+            out->head_forward += n * sum[b].causal;
+        else
+            out->linear_forward += n * sum[b].linear;
+    }
+}
+
+/* ---- explanation ---- */
+
+static void add(struct explanation *x, const char *name, double value,
+                const char *formula, const char *numbers, unsigned depth)
+{
+    explain_add(x, (struct explain_entry){ .section = "FLOPs per token",
+                                           .name = name, .unit = "FLOP",
+                                           .value = value,
+                                           .formula = formula,
+                                           .numbers = numbers,
+                                           .equation = "flops",
+                                           .source = "", .depth = depth });
+}
+
+static void explain_op(struct explanation *x, const struct program *p,
+                       const struct block *b, const struct op *op)
+{
+    const double tokens = (double)p->tokens;
+    const bool core = op->core_attention;
+    add(x, arena_printf(x->arena, "%s: %s", b->name, op->name),
+        op->flop_causal / tokens,
+        core ? "forward, causal half of 2 m n k" : "forward, 2 m n k",
+        arena_printf(x->arena, "%.6g / %.6g tokens; backward %.0f times that",
+                     op->flop_causal, tokens, op_backward(p, op)),
+        2);
+}
+
+bool explain_flops(struct explanation *x, const struct flops_result *f,
+                   const struct program *p, const struct params_result *params)
+{
+    struct arena *a = x->arena;
+    add(x, "6 N", f->six_n, "6 * N",
+        arena_printf(a, "6 * %llu", (unsigned long long)params->total), 0);
+    add(x, "forward and backward, causal", f->model_causal,
+        "sum over products: forward + one for each gradient",
+        arena_printf(a, "linear %.6g, attention %.6g, head %.6g forward",
+                     f->linear_forward, f->attention_forward_causal,
+                     f->head_forward),
+        0);
+    add(x, "forward and backward, full attention", f->model_full,
+        "the same, the whole score matrix counted", "", 0);
+    add(x, "hardware, with recomputation", f->hardware_causal,
+        "causal + what is run again",
+        arena_printf(a, "%.6g + %.6g", f->model_causal,
+                     f->hardware_causal - f->model_causal),
+        0);
+    for (uint32_t b = 0; b < p->n_blocks; b++)
+        for (uint32_t i = 0; i < p->block[b].op_count; i++) {
+            const struct op *op = &p->op[p->block[b].op_first + i];
+            if (op->flop_full != 0)
+                explain_op(x, p, &p->block[b], op);
+        }
+    return !x->failed && !a->failed;
+}

@@ -1,0 +1,32 @@
+/* The folds that are plain sums over the step program. */
+#ifndef MEMPLAN_FOLD_FOLD_H
+#define MEMPLAN_FOLD_FOLD_H
+
+#include "fold/result.h"
+
+/* Parameters of the whole model, before any sharding; tied tensors once. False
+ * on overflow. [method.md eq. params] */
+bool fold_params(struct params_result *out, const struct program *p,
+                 const struct spec *spec);
+
+/* FLOPs per token of a program lowered without model parallelism: what one
+ * rank computes is then what the model computes. `run` says what is
+ * recomputed. [method.md eq. flops] */
+void fold_flops(struct flops_result *out, const struct program *p,
+                const struct run *run, const struct params_result *params);
+/* The same, unfolded, with every product of one rank. */
+bool explain_flops(struct explanation *x, const struct flops_result *flops,
+                   const struct program *p, const struct params_result *params);
+
+/* Bytes that one GPU sends in one optimizer step, on the busiest kind of
+ * stage. `params`: elements per rank of the largest stage, dense and expert.
+ * [method.md eq. communication] */
+struct comm_input {
+    const struct program *program; /* of this rank */
+    const struct run *run;
+    uint64_t dense_elems, expert_elems; /* trained, per rank before sharding */
+    uint64_t layers;                    /* of the stage */
+};
+void fold_comm(struct comm_result *out, const struct comm_input *in);
+
+#endif

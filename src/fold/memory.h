@@ -1,0 +1,18 @@
+/* The memory fold: every stage of a step program, every moment of the step,
+ * and the fullest of them. [docs/method.md eq. peak] */
+#ifndef MEMPLAN_FOLD_MEMORY_H
+#define MEMPLAN_FOLD_MEMORY_H
+
+#include "fold/result.h"
+
+/* Fills out; stage arrays live in the arena. False when out of memory, or
+ * when a number overflowed (*over says which). */
+bool fold_memory(struct memory_result *out, const struct program *p,
+                 const struct run *run, struct arena *a, bool *over);
+
+/* Unfolds the worst stage's peak, its rest, and what is outside the
+ * allocator: the same functions with a recorder. False when out of memory. */
+bool explain_memory(struct explanation *x, const struct memory_result *memory,
+                    const struct program *p, const struct run *run);
+
+#endif

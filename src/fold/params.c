@@ -1,0 +1,59 @@
+/*
+ * Counts parameters: the sum over weight tensors of the program, tied ones
+ * once, before sharding and before vocabulary padding.
+ */
+#include "fold/fold.h"
+
+struct tally {
+    struct count group[PG_COUNT];
+    struct count trainable;
+};
+
+static void add_block(struct tally *t, const struct program *p,
+                      const struct block *b, uint64_t times)
+{
+    for (uint32_t i = 0; i < b->tensor_count; i++) {
+        const struct tensor *w = &p->tensor[b->tensor_first + i];
+        if (w->role != ROLE_PARAM || w->tied)
+            continue;
+        const struct count n = PROD(w->full_elems, times);
+        t->group[w->group] = count_add(t->group[w->group], n);
+        if (w->trainable)
+            t->trainable = count_add(t->trainable, n);
+    }
+}
+
+/* Parameters that one token uses: of E experts only k. */
+static uint64_t active_params(const struct params_result *r,
+                              const struct spec *spec)
+{
+    if (spec->experts == 0)
+        return r->total;
+    const uint64_t each = r->group[PG_EXPERT] / spec->experts;
+    return r->total - each * (spec->experts - spec->experts_per_token);
+}
+
+bool fold_params(struct params_result *out, const struct program *p,
+                 const struct spec *spec)
+{
+    struct tally t = { 0 };
+    uint64_t times[BLOCK_MAX] = { 0 };
+    for (uint64_t l = 0; l < p->layers; l++)
+        times[p->layer_block[l]]++;
+    times[p->embed] = times[p->head] = 1;
+    for (uint32_t b = 0; b < p->n_blocks; b++)
+        add_block(&t, p, &p->block[b], times[b]);
+
+    struct count total = count_of(0);
+    *out = (struct params_result){ 0 };
+    for (unsigned g = 0; g < PG_COUNT; g++) {
+        out->group[g] = t.group[g].v;
+        total = count_add(total, t.group[g]);
+    }
+    out->total = total.v;
+    out->trainable = t.trainable.v;
+    out->expert = out->group[PG_EXPERT];
+    out->embedding = out->group[PG_EMBED] + out->group[PG_POSITION];
+    out->active = active_params(out, spec);
+    return !total.over;
+}

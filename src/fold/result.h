@@ -1,0 +1,149 @@
+/*
+ * What the folds find out about one (model, run): plain numbers that know
+ * their terms. Filled by src/fold, read by src/plan and src/report.
+ */
+#ifndef MEMPLAN_FOLD_RESULT_H
+#define MEMPLAN_FOLD_RESULT_H
+
+#include "base/arena.h"
+#include "ir/program.h"
+
+enum component {
+    COMP_PARAMETERS, COMP_GRADIENTS, COMP_OPTIMIZER, COMP_ACTIVATIONS,
+    COMP_TEMPORARY, COMP_COUNT
+};
+
+#define TERM(id, component, key, label, equation) TERM_##id,
+enum term {
+#include "fold/term.def"
+    TERM_COUNT
+};
+#undef TERM
+
+struct term_info {
+    enum component component;
+    const char *key;      /* in JSON */
+    const char *label;    /* in tables */
+    const char *equation; /* heading in docs/method.md */
+};
+
+const struct term_info *term_info(enum term term);
+const char *component_key(enum component c);   /* "optimizer_states" */
+const char *component_label(enum component c); /* "optimizer states" */
+
+/* Moments of the step at which memory is looked at. */
+#define PHASE_MAP(X)                                                           \
+    X(PHASE_REST, "rest")                                                      \
+    X(PHASE_FORWARD, "forward")                                                \
+    X(PHASE_LOSS, "loss")                                                      \
+    X(PHASE_BACKWARD, "backward")                                              \
+    X(PHASE_RECOMPUTE, "recompute")                                            \
+    X(PHASE_REDUCE, "gradient reduction")                                      \
+    X(PHASE_CLIP, "gradient clipping")                                         \
+    X(PHASE_STEP, "optimizer step")
+#define PHASE_ENUM(id, text) id,
+enum phase { PHASE_MAP(PHASE_ENUM) PHASE_COUNT };
+#undef PHASE_ENUM
+const char *phase_name(enum phase phase);
+
+/* One moment: where in the step, and every byte that is alive then. */
+struct moment {
+    enum phase phase;
+    uint32_t position;      /* block position on the stage (embedding, layers,
+                               head, in order) */
+    bool later;             /* a micro-batch after the first of the step */
+    uint64_t bytes[TERM_COUNT];
+    uint64_t total;
+    const char *op;         /* name of the operation at the maximum, or "" */
+};
+
+struct stage_result {
+    uint64_t index, first_layer, layers;
+    bool has_embedding, has_head;
+    uint64_t parameters;    /* elements on this rank before state sharding */
+    uint64_t model_states;  /* weights, one set of gradients and optimizer
+                               states as this rank holds them: ZeRO's figure */
+    uint64_t in_flight;     /* micro-batches (chunks when interleaved) */
+    struct moment rest;     /* between steps */
+    struct moment peak;
+    const char *peak_block; /* "layer", "head", ... ; "" in the step */
+    uint64_t peak_layer;    /* of the whole model; meaningful for layers */
+    uint64_t component[COMP_COUNT]; /* of the peak; add up to peak.total */
+};
+
+/* A labelled row outside the allocator: CUDA context, communicators. */
+enum { OUTSIDE_MAX = 8 };
+struct outside_row {
+    const char *key, *label;
+    uint64_t bytes;
+    uint64_t count;         /* communicators: how many */
+    const char *source;
+    bool unverified;
+};
+
+struct memory_result {
+    struct stage_result *stage; /* [n_stages], arena */
+    uint64_t n_stages, worst;
+    uint64_t steady, peak;      /* of the worst stage */
+    uint64_t reserved;
+    struct outside_row outside_row[OUTSIDE_MAX];
+    size_t n_outside;
+    uint64_t outside, device_total, capacity;
+    int64_t headroom;           /* capacity - device_total */
+    bool fits;
+};
+
+/* Parameters by kind, from the program's weight tensors. */
+struct params_result {
+    uint64_t total, trainable, embedding, active, expert;
+    uint64_t group[PG_COUNT];
+};
+
+/* Per token of training data unless said; FLOPs. [method.md eq. flops] */
+struct flops_result {
+    double forward_causal, forward_full;      /* per token, whole model */
+    double model_causal, model_full;          /* forward + backward */
+    double hardware_causal;                   /* with recomputation */
+    double six_n;                             /* 6 N */
+    double linear_forward, attention_forward_causal, head_forward;
+};
+
+/* Bytes that one GPU sends in one optimizer step, by purpose. */
+struct comm_row {
+    const char *key, *label, *collective, *group;
+    double bytes;            /* per GPU and step */
+    const char *equation;
+};
+enum { COMM_ROW_MAX = 12 };
+struct comm_result {
+    struct comm_row row[COMM_ROW_MAX];
+    size_t n;
+    double total;
+};
+
+/* ---- explanation: the same folds with their terms kept ---- */
+
+struct explain_entry {
+    const char *section;  /* "memory / activations", "compute", ... */
+    const char *name;     /* "saved by the layers" */
+    const char *unit;     /* "B", "FLOP", "s", "h", "USD", "" */
+    double value;
+    uint64_t bytes;       /* when unit is "B": exact */
+    const char *formula;  /* "P * w / N" */
+    const char *numbers;  /* "6738415616 * 2 / 64" */
+    const char *equation; /* heading in docs/method.md, or "" */
+    const char *source;   /* citation, or "" */
+    unsigned depth;       /* 0 a sum, 1 its parts, 2 tensors of a part */
+};
+
+struct explanation {
+    struct arena *arena;
+    struct explain_entry *entry;
+    size_t n, capacity;
+    bool failed;          /* out of memory */
+};
+
+/* Adds an entry; strings are kept by pointer (static or in the arena). */
+void explain_add(struct explanation *x, struct explain_entry entry);
+
+#endif

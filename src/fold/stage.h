@@ -1,0 +1,76 @@
+/*
+ * One pipeline stage as the memory fold sees it: a row of positions
+ * (embedding, layers, head) with what each block keeps, needs and owns.
+ */
+#ifndef MEMPLAN_FOLD_STAGE_H
+#define MEMPLAN_FOLD_STAGE_H
+
+#include "fold/put.h"
+#include "fold/states.h"
+#include "fold/walk.h"
+
+/* Sums over the positions before one. */
+struct prefix {
+    uint64_t kept_layers;  /* kept by layers that are not recomputed */
+    uint64_t checkpoints;  /* inputs kept by recomputed groups */
+    uint64_t regrown;      /* what recomputed layers keep once recomputed */
+    uint64_t elems;        /* trained, before sharding */
+    uint64_t bytes;        /* weights as the layers see them */
+    uint64_t wgrad;        /* gradients of trained weights */
+    uint64_t own_elems;    /* shards */
+};
+
+struct stage {
+    const struct program *p;
+    const struct run *run;
+    uint64_t index, first_layer, layers;
+    bool embed, head;
+    uint64_t tied_here;        /* bytes of a gradient that head and embedding of
+                                  this rank share; 0 when they do not */
+    uint64_t in_flight;        /* micro-batches alive at most */
+    uint64_t recomputed;       /* the first so many layers are */
+    uint64_t group;            /* layers a checkpoint */
+    uint32_t n;                /* positions */
+    const struct block_walk *walk;     /* by block index */
+    const struct block_states *states; /* by block index */
+    struct prefix *before;     /* [n + 1] */
+    struct block_states sum;   /* over the stage */
+    uint64_t wgrad;            /* gradients alive after a whole backward */
+    uint64_t shared, inputs;   /* bytes a micro-batch */
+    uint64_t shared_kept;      /* of shared: what backward needs */
+    uint64_t stage_input;      /* received hidden states kept to backward */
+};
+
+/* Index into program.block of a position. */
+uint32_t stage_block(const struct stage *s, uint32_t position);
+/* Layer of the stage (0-based) at a position that is one. */
+uint64_t stage_layer(const struct stage *s, uint32_t position);
+bool stage_recomputed(const struct stage *s, uint32_t position);
+
+/* ---- engine.c: what the engine adds at each moment ---- */
+
+/* Weights, states, permanent buffers: alive all the time. */
+void engine_rest(struct put *p, const struct stage *s);
+/* Gathered weights while the block at `position` runs forward. */
+void engine_forward(struct put *p, const struct stage *s, uint32_t position,
+                    bool later);
+/* Gathered weights, buckets and gradients while it runs backward; `later`: a
+ * micro-batch after the first. */
+void engine_backward(struct put *p, const struct stage *s, uint32_t position,
+                     bool later);
+/* After the last backward of the step. */
+void engine_reduce(struct put *p, const struct stage *s);
+void engine_clip(struct put *p, const struct stage *s);
+void engine_step(struct put *p, const struct stage *s);
+
+/* Bytes of one full set of gradients as this rank holds it, beside what is
+ * there at rest already. */
+uint64_t engine_gradients(const struct stage *s);
+
+/* What becomes of weight gradients during a backward pass. */
+enum wgrad_mode engine_wgrad_mode(const struct stage *s, bool later);
+/* True when a block's whole gradients live to the end of its backward and are
+ * then reduced to shards (FSDP). */
+bool engine_reduces_blocks(const struct run *run);
+
+#endif

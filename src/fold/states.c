@@ -1,0 +1,214 @@
+/*
+ * Sums weight tensors into what an engine keeps of them. Owns the optimizers'
+ * state sizes and the rules by which tensors are cut into shards. Knows
+ * nothing of time: which of it is alive when is engine.c's.
+ */
+#include "fold/states.h"
+
+#include "data/constants.h"
+
+enum sharding run_sharding(const struct run *run)
+{
+    if (run->shard <= 1)
+        return SHARDING_NONE;
+    switch (run->engine) {
+    case ENGINE_DDP:
+        return SHARDING_NONE;
+    case ENGINE_DEEPSPEED:
+        return run->zero == 0   ? SHARDING_NONE
+               : run->zero == 3 ? SHARDING_TENSOR
+                                : SHARDING_FLAT;
+    case ENGINE_FSDP:
+        return run->zero == 0 ? SHARDING_NONE : SHARDING_TENSOR;
+    case ENGINE_FSDP2:
+        return run->zero == 0 ? SHARDING_NONE : SHARDING_ROWS;
+    case ENGINE_MEGATRON:
+        return run->zero == 0 ? SHARDING_NONE : SHARDING_FLAT;
+    case ENGINE_MEGATRON_FSDP:
+        return SHARDING_TENSOR;
+    case ENGINE_COUNT:
+        break;
+    }
+    return SHARDING_NONE;
+}
+
+bool run_shards_weights(const struct run *run)
+{
+    const enum sharding s = run_sharding(run);
+    return s == SHARDING_TENSOR || s == SHARDING_ROWS;
+}
+
+enum dtype run_layer_dtype(const struct run *run)
+{
+    const bool fsdp =
+        run->engine == ENGINE_FSDP || run->engine == ENGINE_FSDP2;
+    return fsdp && !run->prec.autocast ? run->prec.compute : run->prec.param;
+}
+
+/* 8-bit moments in blocks with one fp32 constant each; small tensors stay in
+ * fp32 (bitsandbytes). */
+static uint64_t moment_8bit(uint64_t n)
+{
+    if (n < BNB_MIN_8BIT_ELEMS)
+        return 4 * n;
+    return n + 4 * div_up(n, BNB_BLOCK_ELEMS);
+}
+
+static uint64_t moment_4bit(uint64_t n)
+{
+    if (n < BNB_MIN_8BIT_ELEMS)
+        return 4 * n;
+    return div_up(n, 2) + 4 * div_up(n, AO_4BIT_BLOCK_ELEMS);
+}
+
+/* Two moments of rank r on the long side, and the projection (GaLore). */
+static uint64_t galore(uint64_t rows, uint64_t cols, uint64_t size)
+{
+    const uint64_t small = min_u64(rows, cols), large = max_u64(rows, cols);
+    if (small <= GALORE_RANK)
+        return 2 * rows * cols * size;
+    return (2 * large + small) * GALORE_RANK * size;
+}
+
+uint64_t optimizer_bytes(const struct run *run, const struct tensor *t,
+                         uint64_t rows, uint64_t cols)
+{
+    const uint64_t n = rows * cols;
+    const uint64_t size = dtype_size(run->prec.optim);
+    const bool matrix = t->cols > 1 && t->rows > 1;
+    const bool hidden_matrix = t->matmul && t->group != PG_HEAD;
+    switch (run->optimizer) {
+    case OPT_ADAMW:
+    case OPT_LAMB:
+        return 2 * n * size;
+    case OPT_ADAM8BIT:
+    case OPT_PAGED_ADAM8BIT:
+        return 2 * moment_8bit(n);
+    case OPT_ADAM4BIT:
+        return 2 * moment_4bit(n);
+    case OPT_LION8BIT:
+        return moment_8bit(n);
+    case OPT_MOMENTUM:
+    case OPT_LION:
+    case OPT_ADAGRAD:
+    case OPT_RMSPROP:
+        return n * size;
+    case OPT_ADAFACTOR: /* a row and a column of second moments, fp32 */
+        return matrix && cols > 1 ? 4 * (rows + cols) : 4 * n;
+    case OPT_MUON: /* momentum for hidden matrices, AdamW for the rest */
+        return hidden_matrix ? n * size : 2 * n * size;
+    case OPT_GALORE:
+        return hidden_matrix ? galore(rows, cols, size) : 2 * n * size;
+    case OPT_SGD:
+    case OPT_NONE:
+    case OPTIMIZER_COUNT:
+        break;
+    }
+    return 0;
+}
+
+const char *optimizer_rule(enum optimizer o)
+{
+    switch (o) {
+    case OPT_ADAMW:
+    case OPT_LAMB:
+        return "two moments";
+    case OPT_ADAM8BIT:
+    case OPT_PAGED_ADAM8BIT:
+        return "two 8-bit moments, an fp32 constant per 256 elements";
+    case OPT_ADAM4BIT:
+        return "two 4-bit moments, an fp32 constant per 128 elements";
+    case OPT_LION8BIT:
+        return "one 8-bit moment, an fp32 constant per 256 elements";
+    case OPT_MOMENTUM:
+    case OPT_LION:
+    case OPT_ADAGRAD:
+    case OPT_RMSPROP:
+        return "one moment";
+    case OPT_ADAFACTOR:
+        return "a row and a column of second moments per matrix";
+    case OPT_MUON:
+        return "one moment for matrices, two for the rest";
+    case OPT_GALORE:
+        return "two moments of rank 128 and a projection per matrix";
+    case OPT_SGD:
+    case OPT_NONE:
+    case OPTIMIZER_COUNT:
+        break;
+    }
+    return "none";
+}
+
+/* This rank's share of one tensor, padding included: the worst rank. */
+static void shard_shape(const struct run *run, const struct tensor *t,
+                        uint64_t *rows, uint64_t *cols)
+{
+    const uint64_t n =
+        t->group == PG_EXPERT ? run->expert_shard : run->shard;
+    *rows = t->rows;
+    *cols = t->cols;
+    switch (run_sharding(run)) {
+    case SHARDING_NONE:
+    case SHARDING_FLAT:
+        return;
+    case SHARDING_TENSOR:
+        *rows = div_up(t->elems, n);
+        *cols = 1;
+        return;
+    case SHARDING_ROWS:
+        *rows = div_up(t->rows, n);
+        return;
+    }
+}
+
+static void add_trained(struct block_states *s, const struct tensor *t,
+                        const struct run *run)
+{
+    uint64_t rows, cols;
+    shard_shape(run, t, &rows, &cols);
+    const uint64_t whole = optimizer_bytes(run, t, t->rows, t->cols);
+    s->elems += t->elems;
+    s->tensors++;
+    s->own_elems += rows * cols;
+    s->own_moment_bytes += optimizer_bytes(run, t, rows, cols);
+    s->moment_bytes += whole;
+    if (t->group == PG_EXPERT) {
+        s->expert_elems += t->elems;
+    } else {
+        s->dense_elems += t->elems;
+        s->dense_moment_bytes += whole;
+    }
+    if (t->elems <= run->persistence_threshold)
+        s->persistent_elems += t->elems;
+}
+
+void states_of_block(struct block_states *out, const struct program *p,
+                     const struct block *block, const struct run *run,
+                     bool counts_tied)
+{
+    struct block_states s = { 0 };
+    for (uint32_t i = 0; i < block->tensor_count; i++) {
+        const struct tensor *t = &p->tensor[block->tensor_first + i];
+        if (t->role != ROLE_PARAM)
+            continue;
+        s.largest = max_u64(s.largest, t->elems);
+        if (t->trainable) {
+            s.grad_elems += t->elems;
+            s.largest_grad = max_u64(s.largest_grad, t->elems);
+        }
+        if (t->tied && !counts_tied)
+            continue;
+        s.bytes += t->bytes;
+        if (t->matmul)
+            s.matmul_elems += t->elems;
+        if (t->trainable) {
+            add_trained(&s, t, run);
+        } else {
+            uint64_t rows, cols;
+            shard_shape(run, t, &rows, &cols);
+            s.frozen_elems += t->elems;
+            s.own_frozen += rows * cols;
+        }
+    }
+    *out = s;
+}

@@ -1,0 +1,56 @@
+/*
+ * Model states: what one rank holds of weights, master copies and optimizer
+ * moments, by block, sharded as the engine shards.
+ * [docs/method.md eq. states, eq. optimizers]
+ */
+#ifndef MEMPLAN_FOLD_STATES_H
+#define MEMPLAN_FOLD_STATES_H
+
+#include "fold/result.h"
+
+/* Elements and bytes of one block on this rank; `own` is after sharding. */
+struct block_states {
+    uint64_t elems, frozen_elems;   /* before sharding, embeddings included */
+    uint64_t dense_elems, expert_elems; /* trained ones, by shard group */
+    uint64_t matmul_elems;          /* of linears, trained or not */
+    uint64_t bytes;                 /* as the layers see them, all weights */
+    uint64_t grad_elems;            /* trained, tied copies included */
+    uint64_t largest, largest_grad; /* elements of one tensor */
+    uint64_t tensors;               /* trained ones */
+    uint64_t own_elems;             /* trained, this rank's shard */
+    uint64_t own_frozen;
+    uint64_t own_moment_bytes;      /* of the optimizer, this rank's shard */
+    uint64_t moment_bytes;          /* unsharded */
+    uint64_t dense_moment_bytes;    /* unsharded, without experts */
+    uint64_t persistent_elems;      /* ZeRO-3: too small to be released */
+};
+
+/* How an engine cuts tensors into shards. */
+enum sharding {
+    SHARDING_NONE,   /* every rank holds everything */
+    SHARDING_FLAT,   /* one flat buffer, cut evenly (ZeRO-1, -2, Megatron) */
+    SHARDING_TENSOR, /* each tensor flattened, padded, cut (ZeRO-3, FSDP1) */
+    SHARDING_ROWS    /* each tensor by rows, padded (FSDP2) */
+};
+
+/* Of the optimizer's states and master copy. */
+enum sharding run_sharding(const struct run *run);
+/* True when the weights themselves are sharded between steps. */
+bool run_shards_weights(const struct run *run);
+/* The weights as layers see them: FSDP gathers its fp32 shards as the compute
+ * type. */
+enum dtype run_layer_dtype(const struct run *run);
+
+/* A tied head counts only where `counts_tied` (a stage without embedding). */
+void states_of_block(struct block_states *out, const struct program *p,
+                     const struct block *block, const struct run *run,
+                     bool counts_tied);
+
+/* Bytes of optimizer moments for one tensor of rows x cols. */
+uint64_t optimizer_bytes(const struct run *run, const struct tensor *t,
+                         uint64_t rows, uint64_t cols);
+
+/* In words: "2 moments of 4 B". For `explain`. */
+const char *optimizer_rule(enum optimizer o);
+
+#endif

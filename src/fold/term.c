@@ -1,0 +1,133 @@
+/*
+ * The table of memory terms, the names of components and phases, and the one
+ * way to add bytes to a moment.
+ */
+#include "fold/put.h"
+
+#include "base/str.h"
+#include "base/unit.h"
+
+static const struct term_info terms[TERM_COUNT] = {
+#define TERM(id, component, key, label, equation)                              \
+    [TERM_##id] = { COMP_##component, key, label, equation },
+#include "fold/term.def"
+#undef TERM
+};
+
+const struct term_info *term_info(enum term term)
+{
+    return &terms[term];
+}
+
+const char *component_key(enum component c)
+{
+    switch (c) {
+    case COMP_PARAMETERS:
+        return "parameters";
+    case COMP_GRADIENTS:
+        return "gradients";
+    case COMP_OPTIMIZER:
+        return "optimizer_states";
+    case COMP_ACTIVATIONS:
+        return "activations";
+    case COMP_TEMPORARY:
+        return "temporary";
+    case COMP_COUNT:
+        break;
+    }
+    return "";
+}
+
+const char *component_label(enum component c)
+{
+    return c == COMP_OPTIMIZER ? "optimizer states" : component_key(c);
+}
+
+const char *phase_name(enum phase phase)
+{
+    static const char *const names[PHASE_COUNT] = {
+#define PHASE_TEXT(id, text) [id] = text,
+        PHASE_MAP(PHASE_TEXT)
+#undef PHASE_TEXT
+    };
+    return names[phase];
+}
+
+void explain_add(struct explanation *x, struct explain_entry entry)
+{
+    if (x->n == x->capacity) {
+        const size_t more = x->capacity == 0 ? 64 : 2 * x->capacity;
+        struct explain_entry *e = ARENA_NEW(x->arena, struct explain_entry,
+                                            more);
+        if (e == NULL) {
+            x->failed = true;
+            return;
+        }
+        for (size_t i = 0; i < x->n; i++)
+            e[i] = x->entry[i];
+        x->entry = e;
+        x->capacity = more;
+    }
+    x->entry[x->n++] = entry;
+}
+
+/* "P * 4 / N", or the same with the numbers. */
+static const char *factors_text(struct arena *a, const struct factor *f,
+                                size_t n, bool numbers)
+{
+    char buf[512] = "";
+    for (unsigned divides = 0; divides < 2; divides++) {
+        for (size_t i = 0; i < n; i++) {
+            if (f[i].divides != (divides != 0))
+                continue;
+            const char *link = divides != 0 ? " / " : buf[0] != 0 ? " * " : "";
+            if (numbers || f[i].sym[0] == '\0')
+                str_append(buf, sizeof buf, "%s%llu", link,
+                           (unsigned long long)f[i].v);
+            else
+                str_append(buf, sizeof buf, "%s%s", link, f[i].sym);
+        }
+    }
+    return arena_copy(a, buf, str_of(buf).n);
+}
+
+static void explain_term(struct put *p, enum term term, const char *what,
+                         const struct factor *f, size_t n, uint64_t bytes)
+{
+    struct arena *a = p->why->arena;
+    explain_add(p->why, (struct explain_entry){
+                            .section = component_label(terms[term].component),
+                            .name = what,
+                            .unit = "B",
+                            .value = (double)bytes,
+                            .bytes = bytes,
+                            .formula = factors_text(a, f, n, false),
+                            .numbers = factors_text(a, f, n, true),
+                            .equation = terms[term].equation,
+                            .source = "",
+                            .depth = 1,
+                        });
+    if (a->failed)
+        p->why->failed = true;
+}
+
+void put_term(struct put *p, enum term term, const char *what,
+              const struct factor *f, size_t n)
+{
+    struct count c = count_of(1);
+    uint64_t divisor = 1;
+    for (size_t i = 0; i < n; i++) {
+        if (f[i].divides)
+            divisor *= f[i].v; /* shard degrees: at most gpus, < 2^40 */
+        else
+            c = count_mul(c, count_of(f[i].v));
+    }
+    c = count_div_up(c, divisor);
+    struct count sum = count_add(count_of(p->m->bytes[term]), c);
+    p->m->bytes[term] = sum.v;
+    sum = count_add(count_of(p->m->total), c);
+    p->m->total = sum.v;
+    p->over = p->over || sum.over;
+    if (p->why != NULL && c.v != 0)
+        explain_term(p, term, what, f, n, c.v);
+}

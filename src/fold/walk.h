@@ -1,0 +1,84 @@
+/*
+ * Walks one block of the step program forward and backward as an autograd
+ * engine would, and finds out what stays, and how much is alive at most.
+ */
+#ifndef MEMPLAN_FOLD_WALK_H
+#define MEMPLAN_FOLD_WALK_H
+
+#include "ir/program.h"
+
+/* PyTorch's caching allocator hands out multiples of this
+ * (c10/cuda/CUDACachingAllocator.cpp, kMinBlockSize). */
+enum { ALLOC_ROUND = 512 };
+
+static inline uint64_t round_to(uint64_t bytes, uint64_t granule)
+{
+    return div_up(bytes, granule) * granule;
+}
+
+static inline uint64_t round_alloc(uint64_t bytes)
+{
+    return round_to(bytes, ALLOC_ROUND);
+}
+
+/* What becomes of a weight's gradient once it is computed. */
+enum wgrad_mode {
+    WGRAD_KEEP, /* stays: .grad of the first micro-batch */
+    WGRAD_FREE, /* added to, or copied into, what exists, and freed */
+    WGRAD_NONE, /* matmul weights: the kernel adds into the existing buffer */
+    WGRAD_MODES
+};
+
+/* The fullest moment of a walk. */
+struct extremum {
+    uint64_t kept;  /* of what backward needs */
+    uint64_t tmp;   /* everything else but weight gradients */
+    uint64_t wgrad; /* weight gradients of this block so far */
+    uint32_t op;    /* index into program.op */
+};
+
+static inline uint64_t extremum_total(const struct extremum *e)
+{
+    return e->kept + e->tmp + e->wgrad;
+}
+
+struct block_walk {
+    uint64_t kept;    /* alive from forward to backward; the block's input
+                         counts when it is among it */
+    uint64_t input, output; /* hidden states in and out */
+    bool keeps_input;
+    uint64_t wgrad;   /* gradients of all its trained weights */
+    struct extremum forward;        /* relative to a state without the input */
+    struct extremum forward_nograd; /* under a checkpoint: nothing is kept */
+    struct extremum backward[WGRAD_MODES]; /* `kept` falls as it goes */
+};
+
+/* One slot a tensor: see walk.c. Room for the largest block. */
+struct walk_slot;
+struct walk_scratch {
+    struct walk_slot *slot;
+    struct walk_buffer *buffer;
+    uint32_t capacity;
+    uint64_t granule; /* allocations are multiples of it: ALLOC_ROUND, or 1 to
+                         count bytes of tensors */
+};
+
+/* Allocates scratch for every block of p; false when out of memory. */
+bool walk_scratch_init(struct walk_scratch *s, const struct program *p,
+                       struct arena *a);
+
+/* `regions` is the set of recompute regions that are active: bit r for
+ * op.region == r + 1. modes: bit m for enum wgrad_mode m. No allocation. */
+void walk_block(struct block_walk *out, const struct program *p,
+                const struct block *block, uint64_t regions, unsigned modes,
+                struct walk_scratch *scratch);
+
+/* Lists what a block keeps: calls `each` with the storage and the first
+ * operation that keeps it. For `explain`. */
+typedef void walk_kept_fn(void *ctx, const struct tensor *t,
+                          const struct op *op, uint64_t bytes);
+void walk_kept(const struct program *p, const struct block *block,
+               uint64_t regions, struct walk_scratch *scratch,
+               walk_kept_fn *each, void *ctx);
+
+#endif

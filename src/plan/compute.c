@@ -1,0 +1,231 @@
+/*
+ * From FLOPs to hours, days and dollars, and back from a deadline to GPUs.
+ * Owns the chain of equations; the utilisation is the user's or, until there
+ * is a model of time, a documented default. [docs/method.md eq. compute]
+ */
+#include "plan/plan.h"
+#include "plan/scaling.h"
+
+#include <math.h>
+
+enum { SECONDS_PER_HOUR = 3600, HOURS_PER_DAY = 24 };
+
+/* N and D: of the model, as given, or the budget's optimum. */
+static void sizes(struct compute_result *c, const struct memplan_report *r)
+{
+    const struct run *run = &r->run;
+    c->params = r->has_model ? (double)r->params.active : run->params;
+    c->tokens = run->tokens;
+    if (run->budget_flop > 0 && c->params == 0) {
+        const struct law_result best = scaling_optimum(
+            run->law, run->budget_flop, run->tokens_per_param);
+        c->params = best.params;
+        c->tokens = best.tokens;
+    } else if (run->budget_flop > 0 && !run->given[KEY_TOKENS]) {
+        c->tokens = run->budget_flop / (6 * c->params);
+    } else if (c->tokens == 0) {
+        c->tokens = run->tokens_per_param * c->params;
+    }
+    c->flops_6nd = 6 * c->params * c->tokens;
+}
+
+static void flops(struct compute_result *c, const struct memplan_report *r)
+{
+    c->has_exact = r->has_model;
+    if (!r->has_model) {
+        c->flops_per_token = c->flops_per_token_full = 6 * c->params;
+        c->model_flops = c->model_flops_full = c->flops_6nd;
+        c->hardware_flops = c->flops_6nd;
+        return;
+    }
+    c->flops_per_token = r->flops.model_causal;
+    c->flops_per_token_full = r->flops.model_full;
+    c->model_flops = c->tokens * r->flops.model_causal;
+    c->model_flops_full = c->tokens * r->flops.model_full;
+    c->hardware_flops = c->tokens * r->flops.hardware_causal;
+}
+
+/* The default is what the hardware reaches; recomputed FLOPs are part of
+ * that, and not of MFU. */
+static void utilisation(struct compute_result *c, const struct run *run)
+{
+    const double extra = c->hardware_flops / c->model_flops;
+    c->mfu_given = run->given[KEY_MFU];
+    c->mfu = c->mfu_given ? run->mfu : run->mfu / extra;
+    c->hfu = c->mfu * extra;
+    c->peak_flop_s = run->peak_flop_s;
+    c->availability = run->availability;
+    c->price_usd_h = run->price_usd_h;
+    c->price_source = run->given[KEY_PRICE] ? "" : run->gpu.price_source;
+}
+
+static void cluster(struct compute_result *c, const struct run *run)
+{
+    c->gpu_hours =
+        c->model_flops / (c->peak_flop_s * c->mfu) / SECONDS_PER_HOUR;
+    c->has_deadline = run->days > 0;
+    c->deadline_days = run->days;
+    c->gpus = (double)run->gpus;
+    const double per_gpu_day = HOURS_PER_DAY * c->availability;
+    if (c->has_deadline) {
+        /* a hair less than whole is whole: rounding of the quotient */
+        const double need = c->gpu_hours / (per_gpu_day * run->days);
+        const double whole = ceil(need - 1e-9);
+        const double node = (double)run->gpus_per_node;
+        if (!run->given[KEY_GPUS])
+            c->gpus = fmax(whole, 1);
+        c->gpus_in_nodes = ceil(whole / node) * node;
+    }
+    c->days = c->gpu_hours / (per_gpu_day * c->gpus);
+    c->cost_usd = c->price_usd_h > 0
+                      ? c->gpu_hours / c->availability * c->price_usd_h
+                      : (double)NAN;
+}
+
+static void step(struct compute_result *c, const struct memplan_report *r)
+{
+    const struct run *run = &r->run;
+    c->step_time_s = c->tokens_per_s = c->tokens_per_step = c->steps = (double)NAN;
+    c->communication_bytes = c->bubble_fraction = (double)NAN;
+    c->tokens_per_s = c->gpus * c->peak_flop_s * c->mfu / c->flops_per_token;
+    if (!r->has_model)
+        return;
+    c->tokens_per_step = (double)run->global_batch * (double)run->seq_len;
+    c->steps = c->tokens / c->tokens_per_step;
+    c->step_time_s = c->tokens_per_step / c->tokens_per_s;
+    c->communication_bytes = r->comm.total;
+    c->bubble_fraction = (double)(run->pp - 1)
+                         / ((double)run->vpp * (double)run->grad_accum);
+}
+
+static void laws(struct compute_result *c, const struct run *run)
+{
+    c->budget_flops =
+        run->budget_flop > 0 ? run->budget_flop : c->flops_6nd;
+    c->n_laws = 0;
+    for (int l = 0; l < SCALING_LAW_COUNT; l++) {
+        if (l == (int)run->law)
+            c->chosen_law = c->n_laws;
+        c->law[c->n_laws++] = scaling_optimum(
+            (enum scaling_law)l, c->budget_flops, run->tokens_per_param);
+    }
+    c->tokens_optimal =
+        scaling_tokens(run->law, c->params, run->tokens_per_param);
+    c->tokens_per_param_optimal = c->tokens_optimal / c->params;
+}
+
+void plan_compute(struct memplan_report *r)
+{
+    struct compute_result *c = &r->compute;
+    *c = (struct compute_result){ 0 };
+    sizes(c, r);
+    flops(c, r);
+    utilisation(c, &r->run);
+    cluster(c, &r->run);
+    step(c, r);
+    laws(c, &r->run);
+}
+
+/* ---- explanation ---- */
+
+struct line {
+    const char *name, *unit;
+    double value;
+    const char *formula, *numbers, *source;
+};
+
+static void add(struct explanation *x, struct line l, const char *equation)
+{
+    if (!isfinite(l.value))
+        return;
+    explain_add(x, (struct explain_entry){
+                       .section = "training run", .name = l.name,
+                       .unit = l.unit, .value = l.value, .formula = l.formula,
+                       .numbers = l.numbers == NULL ? "" : l.numbers,
+                       .equation = equation, .source = l.source });
+}
+
+static void explain_run(struct explanation *x, const struct compute_result *c)
+{
+    struct arena *a = x->arena;
+    add(x, (struct line){ "6 N D", "FLOP", c->flops_6nd, "6 * N * D",
+                          arena_printf(a, "6 * %.6g * %.6g", c->params,
+                                       c->tokens),
+                          "" },
+        "compute");
+    add(x, (struct line){ "model FLOPs, causal", "FLOP", c->model_flops,
+                          "FLOPs per token * D",
+                          arena_printf(a, "%.6g * %.6g", c->flops_per_token,
+                                       c->tokens),
+                          "" },
+        "flops");
+    add(x, (struct line){ "GPU-hours", "h", c->gpu_hours,
+                          "model FLOPs / (peak * MFU * 3600)",
+                          arena_printf(a, "%.6g / (%.6g * %.4g * 3600)",
+                                       c->model_flops, c->peak_flop_s,
+                                       c->mfu),
+                          c->mfu_given ? "" : "MFU is a default" },
+        "compute");
+    add(x, (struct line){ "days", "d", c->days,
+                          "GPU-hours / (24 * GPUs * availability)",
+                          arena_printf(a, "%.6g / (24 * %.0f * %.3g)",
+                                       c->gpu_hours, c->gpus,
+                                       c->availability),
+                          "" },
+        "compute");
+    add(x, (struct line){ "cost", "USD", c->cost_usd,
+                          "GPU-hours / availability * price",
+                          arena_printf(a, "%.6g / %.3g * %.4g", c->gpu_hours,
+                                       c->availability, c->price_usd_h),
+                          c->price_source },
+        "compute");
+    add(x, (struct line){ "step time", "s", c->step_time_s,
+                          "tokens per step * FLOPs per token / "
+                          "(GPUs * peak * MFU)",
+                          arena_printf(a, "%.6g * %.6g / (%.0f * %.6g * %.4g)",
+                                       c->tokens_per_step, c->flops_per_token,
+                                       c->gpus, c->peak_flop_s, c->mfu),
+                          "" },
+        "compute");
+}
+
+static void explain_laws(struct explanation *x, const struct compute_result *c)
+{
+    struct arena *a = x->arena;
+    for (size_t i = 0; i < c->n_laws; i++) {
+        const struct law_result *l = &c->law[i];
+        add(x, (struct line){ "compute-optimal parameters", "", l->params,
+                              "the law's optimum under C = 6 N D",
+                              arena_printf(a, "C = %.4g: N = %.4g, D = %.4g, "
+                                              "D / N = %.1f",
+                                           c->budget_flops, l->params,
+                                           l->tokens, l->tokens_per_param),
+                              l->source },
+            "scaling");
+    }
+}
+
+static void explain_comm(struct explanation *x, const struct comm_result *r)
+{
+    for (size_t i = 0; i < r->n; i++) {
+        const struct comm_row *row = &r->row[i];
+        explain_add(x, (struct explain_entry){
+                           .section = "communication per GPU and step",
+                           .name = row->label, .unit = "B",
+                           .value = row->bytes,
+                           .bytes = (uint64_t)row->bytes,
+                           .formula = row->collective,
+                           .numbers = row->group,
+                           .equation = row->equation, .source = "",
+                           .depth = 1 });
+    }
+}
+
+bool explain_compute(struct explanation *x, const struct memplan_report *r)
+{
+    explain_run(x, &r->compute);
+    explain_laws(x, &r->compute);
+    if (r->has_model)
+        explain_comm(x, &r->comm);
+    return !x->failed && !x->arena->failed;
+}

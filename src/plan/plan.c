@@ -1,0 +1,243 @@
+/*
+ * The public estimate: resolve the setup, lower the model, run the folds, keep
+ * what they found. Owns their order; every number is a fold's.
+ */
+#include "plan/plan.h"
+
+#include "fold/fold.h"
+#include "fold/memory.h"
+#include "fold/states.h"
+
+static bool copy_text(struct arena *a, const char **text)
+{
+    *text = arena_copy(a, *text, str_of(*text).n);
+    return *text != NULL;
+}
+
+/* The report may outlive the model. */
+static bool copy_spec(struct memplan_report *r, const struct spec *spec)
+{
+    r->spec = *spec;
+    return copy_text(&r->arena, &r->spec.name)
+           && copy_text(&r->arena, &r->spec.source)
+           && copy_text(&r->arena, &r->spec.model_type);
+}
+
+memplan_status plan_memory(struct memplan_report *r, const struct spec *spec,
+                           const struct params_result *params,
+                           const struct setup *setup, struct diag *d)
+{
+    arena_rewind(&r->arena);
+    r->kind = REPORT_NONE;
+    r->n_changes = 0;
+    r->has_model = true;
+    r->params = *params;
+    if (!copy_spec(r, spec))
+        return diag_nomem(d);
+    if (setup_resolve(&r->run, setup, &r->spec, params->total, d)
+        != MEMPLAN_OK)
+        return d->status;
+    if (lower_model(&r->program, &r->spec, &r->run, &r->arena, d)
+        != MEMPLAN_OK)
+        return d->status;
+    /* adapters, and what they leave frozen, are the setup's */
+    if (!fold_params(&r->params, &r->program, &r->spec))
+        return diag_add(d, MEMPLAN_E_OVERFLOW, "too many parameters")->status;
+    bool over;
+    if (!fold_memory(&r->memory, &r->program, &r->run, &r->arena, &over)) {
+        if (!over)
+            return diag_nomem(d);
+        memplan_error *e = diag_add(d, MEMPLAN_E_OVERFLOW,
+                                    "the bytes do not fit into 64 bits");
+        diag_hint(e, "check the model's sizes, 'micro_batch', 'seq_len'");
+        return d->status;
+    }
+    r->kind = REPORT_ESTIMATE;
+    return MEMPLAN_OK;
+}
+
+/* FLOPs of the whole model: lowered again without model parallelism where the
+ * rank's program has only a share. */
+static memplan_status count_flops(struct memplan_report *r, struct diag *d)
+{
+    const struct run *run = &r->run;
+    if (run->tp * run->cp * run->ep == 1) {
+        fold_flops(&r->flops, &r->program, run, &r->params);
+        return MEMPLAN_OK;
+    }
+    struct run *whole = ARENA_NEW(&r->arena, struct run, 1);
+    struct program program;
+    if (whole == NULL)
+        return diag_nomem(d);
+    *whole = *run;
+    whole->tp = whole->cp = whole->ep = whole->etp = 1;
+    whole->sequence_parallel = false;
+    if (lower_model(&program, &r->spec, whole, &r->arena, d) != MEMPLAN_OK)
+        return d->status;
+    fold_flops(&r->flops, &program, run, &r->params);
+    return MEMPLAN_OK;
+}
+
+/* Trained elements per rank of the stage that decides memory. */
+static void count_communication(struct memplan_report *r)
+{
+    const struct stage_result *s = &r->memory.stage[r->memory.worst];
+    struct comm_input in = { .program = &r->program, .run = &r->run,
+                             .layers = s->layers };
+    struct block_states b[BLOCK_MAX];
+    for (uint32_t i = 0; i < r->program.n_blocks; i++)
+        states_of_block(&b[i], &r->program, &r->program.block[i], &r->run,
+                        !s->has_embedding);
+    for (uint64_t l = 0; l < s->layers; l++) {
+        const uint32_t k = r->program.layer_block[s->first_layer + l];
+        in.dense_elems += b[k].dense_elems;
+        in.expert_elems += b[k].expert_elems;
+    }
+    if (s->has_embedding)
+        in.dense_elems += b[r->program.embed].dense_elems;
+    if (s->has_head)
+        in.dense_elems += b[r->program.head].dense_elems;
+    fold_comm(&r->comm, &in);
+}
+
+static memplan_status estimate_into(struct memplan_report *r,
+                                    const memplan_model *model,
+                                    const struct setup *setup, struct diag *d)
+{
+    if (plan_memory(r, &model->spec, &model->params, setup, d) != MEMPLAN_OK)
+        return d->status;
+    if (count_flops(r, d) != MEMPLAN_OK) {
+        r->kind = REPORT_NONE;
+        return d->status;
+    }
+    count_communication(r);
+    plan_compute(r);
+    if (!r->memory.fits)
+        plan_changes(r, &model->spec, &model->params, setup);
+    return MEMPLAN_OK;
+}
+
+static memplan_report *report_new(const memplan_allocator *allocator)
+{
+    const memplan_allocator a =
+        allocator == NULL ? allocator_default() : *allocator;
+    struct memplan_report *r = a.resize(a.ctx, NULL, 0, sizeof *r);
+    if (r == NULL)
+        return NULL;
+    *r = (struct memplan_report){ .kind = REPORT_NONE };
+    arena_init(&r->arena, &a);
+    return r;
+}
+
+void memplan_report_free(memplan_report *report)
+{
+    if (report == NULL)
+        return;
+    const memplan_allocator a = report->arena.alloc;
+    arena_release(&report->arena);
+    a.resize(a.ctx, report, sizeof *report, 0);
+}
+
+memplan_status memplan_estimate(memplan_report **out,
+                                const memplan_model *model,
+                                const memplan_setup *setup,
+                                const memplan_allocator *allocator,
+                                memplan_errors *errs)
+{
+    struct diag d;
+    diag_init(&d, errs);
+    if (out != NULL)
+        *out = NULL;
+    if (out == NULL || model == NULL || setup == NULL) {
+        diag_add(&d, MEMPLAN_E_ARG, "no place for the report, model or setup");
+        return d.status;
+    }
+    struct memplan_report *r = report_new(allocator);
+    if (r == NULL)
+        return diag_nomem(&d);
+    if (estimate_into(r, model, &setup->setup, &d) != MEMPLAN_OK) {
+        memplan_report_free(r);
+        return d.status;
+    }
+    *out = r;
+    return MEMPLAN_OK;
+}
+
+memplan_status memplan_estimate_again(memplan_report *report,
+                                      const memplan_model *model,
+                                      const memplan_setup *setup,
+                                      memplan_errors *errs)
+{
+    struct diag d;
+    diag_init(&d, errs);
+    if (report == NULL || model == NULL || setup == NULL) {
+        diag_add(&d, MEMPLAN_E_ARG, "no report, model or setup");
+        return d.status;
+    }
+    return estimate_into(report, model, &setup->setup, &d);
+}
+
+/* ---- compute ---- */
+
+static memplan_status compute_into(struct memplan_report *r,
+                                   const memplan_model *model,
+                                   const struct setup *setup, struct diag *d)
+{
+    if (model != NULL) {
+        if (plan_memory(r, &model->spec, &model->params, setup, d)
+                != MEMPLAN_OK
+            || count_flops(r, d) != MEMPLAN_OK)
+            return d->status;
+        count_communication(r);
+    } else if (setup_resolve(&r->run, setup, NULL, 0, d) != MEMPLAN_OK) {
+        return d->status;
+    }
+    if (model == NULL && r->run.params == 0 && r->run.budget_flop == 0) {
+        memplan_error *e =
+            diag_add(d, MEMPLAN_E_ARG, "nothing says how large the model is");
+        diag_hint(e, "name a model, or set 'params' (13B) or 'budget' (1e24)");
+        return d->status;
+    }
+    r->kind = REPORT_COMPUTE;
+    plan_compute(r);
+    return MEMPLAN_OK;
+}
+
+memplan_status memplan_compute(memplan_report **out,
+                               const memplan_model *model,
+                               const memplan_setup *setup,
+                               const memplan_allocator *allocator,
+                               memplan_errors *errs)
+{
+    struct diag d;
+    diag_init(&d, errs);
+    if (out != NULL)
+        *out = NULL;
+    if (out == NULL || setup == NULL) {
+        diag_add(&d, MEMPLAN_E_ARG, "no place for the report, or no setup");
+        return d.status;
+    }
+    struct memplan_report *r = report_new(allocator);
+    if (r == NULL)
+        return diag_nomem(&d);
+    if (compute_into(r, model, &setup->setup, &d) != MEMPLAN_OK) {
+        memplan_report_free(r);
+        return d.status;
+    }
+    *out = r;
+    return MEMPLAN_OK;
+}
+
+/* ---- explanation ---- */
+
+bool report_explain(const struct memplan_report *report, struct explanation *x)
+{
+    const struct memplan_report *r = report;
+    if (r->kind == REPORT_ESTIMATE
+        && !explain_memory(x, &r->memory, &r->program, &r->run))
+        return false;
+    if (r->has_model
+        && !explain_flops(x, &r->flops, &r->program, &r->params))
+        return false;
+    return explain_compute(x, r);
+}

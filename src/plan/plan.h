@@ -1,0 +1,29 @@
+/*
+ * The pipeline behind the public calls: resolve, lower, fold, and what follows
+ * from the numbers.
+ */
+#ifndef MEMPLAN_PLAN_PLAN_H
+#define MEMPLAN_PLAN_PLAN_H
+
+#include "base/diag.h"
+#include "plan/report_data.h"
+
+/* Resolves, lowers and folds memory into r (whose arena is rewound first):
+ * run, program, memory. `spec` must outlive r unless its strings are copied
+ * later. Returns d's status. */
+memplan_status plan_memory(struct memplan_report *r, const struct spec *spec,
+                           const struct params_result *params,
+                           const struct setup *setup, struct diag *d);
+
+/* Fills r->compute from run, params and (when has_model) flops, comm. */
+void plan_compute(struct memplan_report *r);
+
+/* Fills r->change: what would make it fit, each evaluated. Only called when
+ * it does not. Keeps quiet when out of memory: suggestions are extra. */
+void plan_changes(struct memplan_report *r, const struct spec *spec,
+                  const struct params_result *params,
+                  const struct setup *setup);
+
+bool explain_compute(struct explanation *x, const struct memplan_report *r);
+
+#endif

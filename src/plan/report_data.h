@@ -1,0 +1,96 @@
+/*
+ * The content of a memplan_report: what was asked and what was found. Made by
+ * src/plan, written out by src/report.
+ */
+#ifndef MEMPLAN_PLAN_REPORT_DATA_H
+#define MEMPLAN_PLAN_REPORT_DATA_H
+
+#include "fold/result.h"
+
+enum report_kind { REPORT_NONE, REPORT_ESTIMATE, REPORT_COMPUTE };
+
+/* Optimal sizes for a compute budget by one scaling law.
+ * [method.md eq. scaling] */
+struct law_result {
+    enum scaling_law law;
+    double params, tokens, tokens_per_param;
+    bool has_range;
+    double params_low, params_high, tokens_low, tokens_high;
+    const char *range_note; /* "10th to 90th percentile", ... or "" */
+    const char *source;
+};
+enum { LAW_MAX = 8 };
+
+struct compute_result {
+    double params;            /* N of 6 N D */
+    double tokens;            /* D */
+    bool has_exact;           /* FLOPs were counted from a model */
+    double flops_6nd;
+    double flops_per_token;   /* causal, forward + backward */
+    double flops_per_token_full;
+    double model_flops;       /* whole training, causal convention */
+    double model_flops_full;
+    double hardware_flops;    /* with recomputation */
+    double mfu, hfu;
+    bool mfu_given;
+    double peak_flop_s;
+    double gpu_hours, days, cost_usd; /* NAN: not known */
+    double gpus;              /* used, or needed for the deadline */
+    double gpus_in_nodes;     /* needed, rounded up to whole nodes */
+    bool has_deadline;
+    double deadline_days;
+    double step_time_s, tokens_per_s, tokens_per_step, steps;
+    double communication_bytes; /* per GPU and step; NAN unknown */
+    double bubble_fraction;
+    double availability, price_usd_h;
+    const char *price_source;
+    /* compute-optimal */
+    double tokens_optimal;    /* that the chosen law matches to `params` */
+    double tokens_per_param_optimal;
+    double budget_flops;      /* what the laws were asked about */
+    struct law_result law[LAW_MAX];
+    size_t n_laws;
+    size_t chosen_law;        /* index into law */
+};
+
+/* A change that would make it fit, evaluated. */
+struct change {
+    char text[160];           /* "--zero 3" ; as options to add */
+    uint64_t device_total, peak;
+    bool fits;
+};
+enum { CHANGE_MAX = 10 };
+
+struct memplan_report {
+    struct arena arena;       /* everything below points in here */
+    enum report_kind kind;
+    bool has_model;
+    struct spec spec;         /* strings copied into the arena */
+    struct run run;
+    struct program program;
+    struct params_result params;
+    struct flops_result flops;
+    struct memory_result memory;
+    struct comm_result comm;
+    struct compute_result compute;
+    struct change change[CHANGE_MAX];
+    size_t n_changes;
+};
+
+/* Fills x with every number of the report, unfolded: the folds run again with
+ * a recorder. False when out of memory. */
+bool report_explain(const struct memplan_report *report, struct explanation *x);
+
+struct memplan_model {
+    struct arena arena;
+    struct spec spec;
+    struct params_result params;
+    struct program program;   /* bare: one GPU, one token; for `models NAME` */
+};
+
+struct memplan_setup {
+    memplan_allocator alloc;
+    struct setup setup;
+};
+
+#endif

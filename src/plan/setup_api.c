@@ -1,0 +1,65 @@
+/* Setups behind the public calls: a handle around struct setup. */
+#include "json/json.h"
+#include "plan/report_data.h"
+
+const memplan_field *memplan_setup_field(size_t index)
+{
+    return setup_field(index);
+}
+
+memplan_status memplan_setup_new(memplan_setup **out,
+                                 const memplan_allocator *allocator,
+                                 memplan_errors *errs)
+{
+    struct diag d;
+    diag_init(&d, errs);
+    if (out == NULL) {
+        diag_add(&d, MEMPLAN_E_ARG, "no place for the setup");
+        return d.status;
+    }
+    const memplan_allocator a =
+        allocator == NULL ? allocator_default() : *allocator;
+    *out = a.resize(a.ctx, NULL, 0, sizeof **out);
+    if (*out == NULL)
+        return diag_nomem(&d);
+    **out = (struct memplan_setup){ .alloc = a };
+    return MEMPLAN_OK;
+}
+
+void memplan_setup_free(memplan_setup *setup)
+{
+    if (setup == NULL)
+        return;
+    const memplan_allocator a = setup->alloc;
+    a.resize(a.ctx, setup, sizeof *setup, 0);
+}
+
+memplan_status memplan_setup_set(memplan_setup *setup, const char *key,
+                                 const char *value, memplan_errors *errs)
+{
+    struct diag d;
+    diag_init(&d, errs);
+    if (setup == NULL || key == NULL || value == NULL) {
+        diag_add(&d, MEMPLAN_E_ARG, "no setup, key or value");
+        return d.status;
+    }
+    return setup_set(&setup->setup, str_of(key), str_of(value), &d);
+}
+
+memplan_status memplan_setup_parse(memplan_setup *setup, const char *json,
+                                   size_t len, memplan_errors *errs)
+{
+    struct diag d;
+    diag_init(&d, errs);
+    if (setup == NULL || (json == NULL && len != 0)) {
+        diag_add(&d, MEMPLAN_E_ARG, "no setup, or no text");
+        return d.status;
+    }
+    struct arena arena;
+    arena_init(&arena, &setup->alloc);
+    const struct json *root = json_parse(&arena, json, len, &d);
+    if (root != NULL)
+        setup_parse(&setup->setup, root, json, len, &d);
+    arena_release(&arena);
+    return d.status;
+}

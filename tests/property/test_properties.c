@@ -1,0 +1,267 @@
+/*
+ * What must hold for any model and setup: sums are exact, nothing crashes,
+ * less is never more. Random pairs from a fixed seed, so that a failure can be
+ * run again; MEMPLAN_PROPERTY_RUNS asks for more of them.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "memplan/memplan.h"
+
+#include "plan/report_data.h"
+
+enum { DEFAULT_RUNS = 3000 };
+
+/* ---- random choices (splitmix64) ---- */
+
+static uint64_t next(uint64_t *seed)
+{
+    uint64_t z = (*seed += 0x9e3779b97f4a7c15u);
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return z ^ (z >> 31);
+}
+
+static const char *pick(uint64_t *seed, const char *const *words)
+{
+    size_t n = 0;
+    while (words[n] != NULL)
+        n++;
+    return words[next(seed) % n];
+}
+
+#define PICK(seed, ...)                                                        \
+    pick((seed), (const char *const[]){ __VA_ARGS__, NULL })
+
+/* A setup as text, so that a failure can name it and a variant change it. */
+struct choice {
+    const char *key, *value;
+};
+enum { CHOICES = 12 };
+struct trial {
+    const char *model;
+    struct choice c[CHOICES];
+};
+
+static struct trial trial_of(uint64_t seed)
+{
+    uint64_t s = seed;
+    struct trial t = { .model = PICK(&s, "llama-7b", "llama-3-8b", "gpt2-xl",
+                                     "gpt3-13b", "mistral-7b-v0.1",
+                                     "gemma-2-9b", "pythia-1.4b", "opt-1.3b",
+                                     "falcon-7b", "mixtral-8x7b",
+                                     "qwen2.5-0.5b", "bloom-1b7") };
+    const char *fw = PICK(&s, "hf", "deepspeed", "fsdp", "megatron");
+    const bool megatron = strcmp(fw, "megatron") == 0;
+    const bool ddp = strcmp(fw, "hf") == 0;
+    const bool fsdp = strcmp(fw, "fsdp") == 0;
+    const struct choice c[CHOICES] = {
+        { "framework", fw },
+        { "gpus", PICK(&s, "1", "8", "16", "64") },
+        { "zero", megatron  ? PICK(&s, "0", "1")
+                  : ddp     ? "0"
+                  : fsdp    ? PICK(&s, "2", "3")
+                            : PICK(&s, "0", "1", "2", "3") },
+        { "tp", megatron ? PICK(&s, "1", "2", "4") : "1" },
+        { "pp", megatron ? PICK(&s, "1", "2") : "1" },
+        { "micro_batch", PICK(&s, "1", "2", "4") },
+        { "grad_accum", PICK(&s, "1", "4") },
+        { "seq_len", PICK(&s, "256", "512", "1024") },
+        { "recompute", PICK(&s, "none", "full") },
+        { "optimizer", PICK(&s, "adamw", "sgd", "momentum", "adam8bit",
+                            "adafactor", "lion", "muon") },
+        { "precision", ddp ? PICK(&s, "bf16-amp", "fp32", "bf16")
+                           : PICK(&s, "bf16-mixed", "fp32") },
+        { "attention", PICK(&s, "flash", "sdpa", "eager") },
+    };
+    memcpy(t.c, c, sizeof c);
+    return t;
+}
+
+static void describe(const struct trial *t, char *buf, size_t size)
+{
+    size_t n = (size_t)snprintf(buf, size, "%s", t->model);
+    for (size_t i = 0; i < CHOICES && n < size; i++)
+        n += (size_t)snprintf(buf + n, size - n, " --%s %s", t->c[i].key,
+                              t->c[i].value);
+}
+
+/* NULL when the layout is refused, which is an answer too. */
+static memplan_report *estimate(const struct trial *t)
+{
+    memplan_model *model = NULL;
+    memplan_setup *setup = NULL;
+    memplan_report *report = NULL;
+    assert_int_equal(memplan_model_builtin(&model, t->model, NULL, NULL),
+                     MEMPLAN_OK);
+    assert_int_equal(memplan_setup_new(&setup, NULL, NULL), MEMPLAN_OK);
+    for (size_t i = 0; i < CHOICES; i++)
+        assert_int_equal(memplan_setup_set(setup, t->c[i].key, t->c[i].value,
+                                           NULL),
+                         MEMPLAN_OK);
+    memplan_error slot[1];
+    memplan_errors errs = { slot, 1, 0 };
+    const memplan_status st =
+        memplan_estimate(&report, model, setup, NULL, &errs);
+    if (st != MEMPLAN_OK)
+        assert_true(st == MEMPLAN_E_CONFLICT || st == MEMPLAN_E_UNSUPPORTED);
+    assert_true((st == MEMPLAN_OK) == (report != NULL));
+    memplan_setup_free(setup);
+    memplan_model_free(model);
+    return report;
+}
+
+static const char **value_of(struct trial *t, const char *key)
+{
+    for (size_t i = 0; i < CHOICES; i++)
+        if (strcmp(t->c[i].key, key) == 0)
+            return &t->c[i].value;
+    return NULL;
+}
+
+static uint64_t runs(void)
+{
+    const char *text = getenv("MEMPLAN_PROPERTY_RUNS");
+    const unsigned long n = text == NULL ? 0 : strtoul(text, NULL, 10);
+    return n == 0 ? DEFAULT_RUNS : n;
+}
+
+/* ---- properties ---- */
+
+static void check_sums(const memplan_report *r, const struct trial *t)
+{
+    char text[512];
+    for (uint64_t k = 0; k < r->memory.n_stages; k++) {
+        const struct stage_result *s = &r->memory.stage[k];
+        uint64_t terms = 0, components = 0;
+        for (unsigned i = 0; i < TERM_COUNT; i++)
+            terms += s->peak.bytes[i];
+        for (unsigned i = 0; i < COMP_COUNT; i++)
+            components += s->component[i];
+        if (terms == s->peak.total && components == s->peak.total
+            && s->rest.total <= s->peak.total
+            && s->peak.total <= r->memory.peak)
+            continue;
+        describe(t, text, sizeof text);
+        fail_msg("sums differ: %s", text);
+    }
+}
+
+static void test_sums(void **state)
+{
+    (void)state;
+    uint64_t answered = 0;
+    for (uint64_t i = 0; i < runs(); i++) {
+        const struct trial t = trial_of(i);
+        memplan_report *r = estimate(&t);
+        if (r == NULL)
+            continue;
+        answered++;
+        check_sums(r, &t);
+        memplan_report_free(r);
+    }
+    assert_true(answered > runs() / 3); /* most layouts are possible */
+}
+
+/* Input and result of the recomputed layer: the frame that recomputes holds
+ * them, which is all that recomputation may add. */
+static uint64_t checkpoint_frame(const memplan_report *r)
+{
+    const struct program *p = &r->program;
+    const struct block *b = &p->block[p->layer_block[0]];
+    return p->tensor[b->input].bytes + p->tensor[b->output].bytes;
+}
+
+/* Changes one key; with the new value the peak must not be larger. */
+static void never_more(const char *key, const char *from, const char *to)
+{
+    for (uint64_t i = 0; i < runs() / 10; i++) {
+        struct trial a = trial_of(i);
+        *value_of(&a, key) = from;
+        struct trial b = a;
+        *value_of(&b, key) = to;
+        memplan_report *ra = estimate(&a), *rb = estimate(&b);
+        const uint64_t frame = rb != NULL && strcmp(to, "full") == 0
+                                   ? checkpoint_frame(rb)
+                                   : 0;
+        if (ra != NULL && rb != NULL
+            && rb->memory.peak > ra->memory.peak + frame) {
+            char text[512];
+            describe(&b, text, sizeof text);
+            fail_msg("%s %s -> %s needs more: %s", key, from, to, text);
+        }
+        memplan_report_free(ra);
+        memplan_report_free(rb);
+    }
+}
+
+static void test_recompute_never_more(void **state)
+{
+    (void)state;
+    never_more("recompute", "none", "full");
+}
+
+static void test_shorter_never_more(void **state)
+{
+    (void)state;
+    never_more("seq_len", "1024", "512");
+    never_more("micro_batch", "2", "1");
+}
+
+static void test_smaller_optimizer_never_more(void **state)
+{
+    (void)state;
+    never_more("optimizer", "adamw", "adam8bit");
+    never_more("optimizer", "adamw", "lion");
+    never_more("optimizer", "momentum", "sgd");
+}
+
+/* States at rest: a higher stage, or more ranks, never holds more of them. */
+static uint64_t states(const memplan_report *r)
+{
+    return r->memory.stage[0].model_states;
+}
+
+static void test_sharding_never_more_states(void **state)
+{
+    (void)state;
+    static const char *const zero[] = { "0", "1", "2", "3" };
+    for (uint64_t i = 0; i < runs() / 10; i++) {
+        struct trial t = trial_of(i);
+        *value_of(&t, "framework") = "deepspeed";
+        *value_of(&t, "precision") = "bf16-mixed";
+        *value_of(&t, "tp") = *value_of(&t, "pp") = "1";
+        uint64_t before = UINT64_MAX;
+        for (size_t z = 0; z < 4; z++) {
+            *value_of(&t, "zero") = zero[z];
+            memplan_report *r = estimate(&t);
+            if (r == NULL)
+                break;
+            /* padding: a few elements a tensor */
+            if (states(r) > before && states(r) - before > 1u << 20) {
+                char text[512];
+                describe(&t, text, sizeof text);
+                fail_msg("more states: %s", text);
+            }
+            before = states(r);
+            memplan_report_free(r);
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_sums),
+        cmocka_unit_test(test_recompute_never_more),
+        cmocka_unit_test(test_shorter_never_more),
+        cmocka_unit_test(test_smaller_optimizer_never_more),
+        cmocka_unit_test(test_sharding_never_more_states),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

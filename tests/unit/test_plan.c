@@ -1,0 +1,423 @@
+/*
+ * The whole pipeline through the public header: published figures, sums that
+ * must be exact, and every allocation failing once.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "memplan/memplan.h"
+
+#include "fold/result.h"
+#include "plan/report_data.h"
+
+#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
+
+static memplan_setup *setup_of(const char *const *pairs)
+{
+    memplan_error slot[4];
+    memplan_errors errs = { slot, 4, 0 };
+    memplan_setup *setup = NULL;
+    assert_int_equal(memplan_setup_new(&setup, NULL, &errs), MEMPLAN_OK);
+    for (; *pairs != NULL; pairs += 2) {
+        if (memplan_setup_set(setup, pairs[0], pairs[1], &errs) != MEMPLAN_OK)
+            fail_msg("%s %s: %s", pairs[0], pairs[1], slot[0].message);
+    }
+    return setup;
+}
+
+#define SETUP(...) setup_of((const char *const[]){ __VA_ARGS__, NULL })
+
+static memplan_report *estimate(const char *name, memplan_setup *setup)
+{
+    memplan_error slot[4];
+    memplan_errors errs = { slot, 4, 0 };
+    memplan_model *model = NULL;
+    memplan_report *report = NULL;
+    assert_int_equal(memplan_model_builtin(&model, name, NULL, &errs),
+                     MEMPLAN_OK);
+    if (memplan_estimate(&report, model, setup, NULL, &errs) != MEMPLAN_OK)
+        fail_msg("%s: %s", name, slot[0].message);
+    memplan_model_free(model);
+    memplan_setup_free(setup);
+    return report;
+}
+
+static double number(const memplan_report *r, const char *path)
+{
+    double v = 0;
+    if (memplan_report_number(&v, r, path) != MEMPLAN_OK)
+        fail_msg("no number %s", path);
+    return v;
+}
+
+static uint64_t bytes(const memplan_report *r, const char *path)
+{
+    uint64_t v = 0;
+    if (memplan_report_bytes(&v, r, path) != MEMPLAN_OK)
+        fail_msg("no bytes %s", path);
+    return v;
+}
+
+static void near(double value, double expected, double tolerance)
+{
+    if (!(value >= expected * (1 - tolerance))
+        || !(value <= expected * (1 + tolerance)))
+        fail_msg("%.8g is not %.8g within %.3g", value, expected, tolerance);
+}
+
+/* ---- published figures ---- */
+
+/* Rajbhandari et al. 2020, figure 1: 7.5B parameters, 64 GPUs, GB. */
+static void test_zero_paper(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *zero;
+        double gb;
+    } rows[] = { { "0", 120 }, { "1", 31.4 }, { "2", 16.6 }, { "3", 1.88 } };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        memplan_report *r = estimate(
+            "zero-7.5b", SETUP("gpus", "64", "framework", "deepspeed", "zero",
+                               rows[i].zero, "seq_len", "1024"));
+        /* the figure has three digits */
+        near((double)r->memory.stage[0].model_states / 1e9, rows[i].gb, 0.003);
+        memplan_report_free(r);
+    }
+}
+
+/* Table 1 of the same paper: model states by degree of data parallelism. */
+static void test_zero_paper_degrees(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *zero, *gpus;
+        double gb;
+    } rows[] = {
+        { "0", "1", 120 },   { "1", "4", 52.5 },  { "1", "16", 35.6 },
+        { "1", "256", 30.4 }, { "1", "1024", 30.1 }, { "2", "4", 41.3 },
+        { "2", "16", 21.6 }, { "2", "256", 15.4 }, { "3", "4", 30.0 },
+        { "3", "16", 7.5 },  { "3", "256", 0.47 }, { "3", "1024", 0.12 },
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        memplan_report *r = estimate(
+            "zero-7.5b",
+            SETUP("gpus", rows[i].gpus, "framework", "deepspeed", "zero",
+                  rows[i].zero, "seq_len", "1024"));
+        near((double)r->memory.stage[0].model_states / 1e9, rows[i].gb, 0.03);
+        memplan_report_free(r);
+    }
+}
+
+/* 13B on 260B tokens, A100 at 40 %: 2.028e22 FLOP, 45,139 GPU-hours, 269
+ * GPUs for a week. */
+static void test_compute(void **state)
+{
+    (void)state;
+    memplan_setup *s = SETUP("params", "13B", "tokens", "260B", "gpu",
+                             "a100-80gb", "days", "7", "mfu", "0.4");
+    memplan_report *r = NULL;
+    assert_int_equal(memplan_compute(&r, NULL, s, NULL, NULL), MEMPLAN_OK);
+    near(number(r, "flops_6nd"), 2.028e22, 1e-9);
+    near(number(r, "gpu_hours"), 45139, 1e-4);
+    near(number(r, "gpus"), 269, 1e-9);
+    memplan_report_free(r);
+    memplan_setup_free(s);
+}
+
+/* Compute-optimal sizes against the worked table for each law. */
+static void test_laws(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *law, *budget;
+        double params, tokens_per_param, tolerance;
+    } rows[] = {
+        { "besiroglu", "1e24", 96.0e9, 18.1, 0.01 },
+        { "besiroglu", "1e20", 855e6, 22.8, 0.01 },
+        { "hoffmann-1", "5.76e23", 67e9, 21.1, 0.02 },
+        { "hoffmann-3", "5.76e23", 40.37e9, 58.9, 0.01 },
+        { "hoffmann-3", "1e26", 425e9, 92.3, 0.01 },
+        { "chinchilla", "5.76e23", 69.28e9, 20, 0.001 },
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        memplan_setup *s =
+            SETUP("budget", rows[i].budget, "scaling_law", rows[i].law);
+        memplan_report *r = NULL;
+        assert_int_equal(memplan_compute(&r, NULL, s, NULL, NULL), MEMPLAN_OK);
+        const struct law_result *l = &r->compute.law[r->compute.chosen_law];
+        near(l->params, rows[i].params, rows[i].tolerance);
+        near(l->tokens_per_param, rows[i].tokens_per_param,
+             rows[i].tolerance);
+        memplan_report_free(r);
+        memplan_setup_free(s);
+    }
+}
+
+/* The law's tokens for a model are the tokens of the budget whose optimum the
+ * model is. */
+static void test_law_inverse(void **state)
+{
+    (void)state;
+    static const char *const laws[] = { "hoffmann-1", "hoffmann-3",
+                                        "besiroglu", "kaplan", "chinchilla" };
+    for (size_t i = 0; i < COUNT(laws); i++) {
+        memplan_setup *s = SETUP("params", "7B", "scaling_law", laws[i]);
+        memplan_report *r = NULL;
+        assert_int_equal(memplan_compute(&r, NULL, s, NULL, NULL), MEMPLAN_OK);
+        const double tokens = r->compute.tokens_optimal;
+        memplan_report_free(r);
+        memplan_setup_free(s);
+        char budget[40];
+        snprintf(budget, sizeof budget, "%.17g", 6 * 7e9 * tokens);
+        s = SETUP("budget", budget, "scaling_law", laws[i]);
+        assert_int_equal(memplan_compute(&r, NULL, s, NULL, NULL), MEMPLAN_OK);
+        near(r->compute.law[r->compute.chosen_law].params, 7e9, 1e-6);
+        memplan_report_free(r);
+        memplan_setup_free(s);
+    }
+}
+
+static void test_compute_needs_a_size(void **state)
+{
+    (void)state;
+    memplan_error slot[2];
+    memplan_errors errs = { slot, 2, 0 };
+    memplan_setup *s = SETUP("tokens", "1T");
+    memplan_report *r = NULL;
+    assert_int_equal(memplan_compute(&r, NULL, s, NULL, &errs), MEMPLAN_E_ARG);
+    assert_null(r);
+    assert_non_null(strstr(slot[0].message, "how large the model is"));
+    assert_non_null(strstr(slot[0].hint, "params"));
+    memplan_setup_free(s);
+}
+
+/* ---- sums ---- */
+
+static const struct {
+    const char *model;
+    const char *pairs[12];
+} layouts[] = {
+    { "llama-7b", { "gpus", "64", "zero", "3" } },
+    { "llama-7b", { "gpus", "64", "zero", "2", "grad_accum", "4" } },
+    { "llama-7b", { "gpus", "8", "zero", "1", "recompute", "full" } },
+    { "llama-7b", { "gpus", "8", "framework", "torchtitan" } },
+    { "llama-7b", { "gpus", "8", "framework", "fsdp" } },
+    { "llama-7b", { "gpus", "64", "tp", "2", "pp", "4", "global_batch",
+                    "64" } },
+    { "gpt3-175b", { "gpus", "1024", "tp", "8", "pp", "8", "recompute",
+                     "selective" } },
+    { "gpt2", { "gpus", "4", "framework", "hf", "micro_batch", "8" } },
+    { "mixtral-8x7b", { "gpus", "64", "zero", "3" } },
+    { "gemma-2-9b", { "gpus", "16", "zero", "3", "attention", "eager" } },
+    { "megatron-22b", { "gpus", "8", "tp", "8", "implementation", "paper" } },
+};
+
+static memplan_report *layout(size_t i)
+{
+    return estimate(layouts[i].model, setup_of(layouts[i].pairs));
+}
+
+static void test_components_add_up(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < COUNT(layouts); i++) {
+        memplan_report *r = layout(i);
+        for (uint64_t k = 0; k < r->memory.n_stages; k++) {
+            const struct stage_result *s = &r->memory.stage[k];
+            uint64_t sum = 0, terms = 0;
+            for (unsigned c = 0; c < COMP_COUNT; c++)
+                sum += s->component[c];
+            for (unsigned t = 0; t < TERM_COUNT; t++)
+                terms += s->peak.bytes[t];
+            assert_int_equal(sum, s->peak.total);
+            assert_int_equal(terms, s->peak.total);
+            assert_true(s->rest.total <= s->peak.total);
+            assert_true(s->peak.total <= r->memory.peak);
+        }
+        assert_int_equal(bytes(r, "memory.parameters")
+                             + bytes(r, "memory.gradients")
+                             + bytes(r, "memory.optimizer_states")
+                             + bytes(r, "memory.activations")
+                             + bytes(r, "memory.temporary"),
+                         bytes(r, "memory.peak_allocated"));
+        memplan_report_free(r);
+    }
+}
+
+/* The explanation's terms are the estimate's: the parts of "peak" add up. */
+static void test_explanation_adds_up(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < COUNT(layouts); i++) {
+        memplan_report *r = layout(i);
+        struct arena a;
+        arena_init(&a, NULL);
+        struct explanation x = { .arena = &a };
+        assert_true(report_explain(r, &x));
+        uint64_t total = 0, sum = 0;
+        for (size_t k = 0; k < x.n; k++) {
+            const struct explain_entry *e = &x.entry[k];
+            if (strcmp(e->section, "peak") == 0)
+                total = e->bytes;
+            if (strcmp(e->section, "between steps") == 0)
+                break;
+            if (total != 0 && e->depth == 1)
+                sum += e->bytes;
+        }
+        assert_int_equal(total, r->memory.peak);
+        assert_int_equal(sum, total);
+        arena_release(&a);
+        memplan_report_free(r);
+    }
+}
+
+static void test_again_is_the_same(void **state)
+{
+    (void)state;
+    memplan_model *model = NULL;
+    memplan_setup *setup = SETUP("gpus", "64", "zero", "3");
+    memplan_report *report = NULL;
+    assert_int_equal(memplan_model_builtin(&model, "llama-7b", NULL, NULL),
+                     MEMPLAN_OK);
+    assert_int_equal(memplan_estimate(&report, model, setup, NULL, NULL),
+                     MEMPLAN_OK);
+    const uint64_t peak = bytes(report, "memory.peak_allocated");
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(memplan_estimate_again(report, model, setup, NULL),
+                         MEMPLAN_OK);
+        assert_int_equal(bytes(report, "memory.peak_allocated"), peak);
+    }
+    memplan_report_free(report);
+    memplan_setup_free(setup);
+    memplan_model_free(model);
+}
+
+/* ---- in flight ---- */
+
+static void test_one_f_one_b(void **state)
+{
+    (void)state;
+    memplan_report *r = estimate(
+        "gpt3-13b", SETUP("gpus", "8", "pp", "8", "grad_accum", "16"));
+    assert_int_equal(r->memory.n_stages, 8);
+    for (uint64_t k = 0; k < 8; k++)
+        assert_int_equal(r->memory.stage[k].in_flight, 8 - k);
+    memplan_report_free(r);
+    r = estimate("gpt3-13b", SETUP("gpus", "8", "pp", "8", "grad_accum", "3"));
+    assert_int_equal(r->memory.stage[0].in_flight, 3);
+    memplan_report_free(r);
+}
+
+/* ---- what would make it fit ---- */
+
+static void test_changes(void **state)
+{
+    (void)state;
+    memplan_report *r =
+        estimate("llama-7b", SETUP("gpus", "8", "gpu", "a100-80gb"));
+    assert_false(memplan_report_fits(r));
+    assert_true(r->n_changes > 0);
+    bool fits = false;
+    for (size_t i = 0; i < r->n_changes; i++) {
+        assert_true(r->change[i].device_total < r->memory.device_total);
+        fits = fits || r->change[i].fits;
+    }
+    assert_true(fits);
+    memplan_report_free(r);
+}
+
+/* ---- memory runs out ---- */
+
+struct failing {
+    long left; /* allocations that still succeed */
+    size_t alive;
+};
+
+static void *failing_resize(void *ctx, void *p, size_t old, size_t size)
+{
+    struct failing *f = ctx;
+    if (size == 0) {
+        f->alive -= old;
+        free(p);
+        return NULL;
+    }
+    if (f->left-- <= 0)
+        return NULL;
+    void *q = realloc(p, size);
+    if (q != NULL)
+        f->alive += size - old;
+    return q;
+}
+
+static bool discard(void *ctx, const char *text, size_t len)
+{
+    (void)text;
+    *(size_t *)ctx += len;
+    return true;
+}
+
+static memplan_status everything(const memplan_allocator *a)
+{
+    memplan_model *model = NULL;
+    memplan_setup *setup = NULL;
+    memplan_report *report = NULL;
+    size_t written = 0;
+    const memplan_style style = { MEMPLAN_FORMAT_JSON, false, 0 };
+    memplan_status st = memplan_model_builtin(&model, "gpt2", a, NULL);
+    if (st == MEMPLAN_OK)
+        st = memplan_setup_new(&setup, a, NULL);
+    if (st == MEMPLAN_OK)
+        st = memplan_setup_set(setup, "gpus", "4", NULL);
+    if (st == MEMPLAN_OK)
+        st = memplan_estimate(&report, model, setup, a, NULL);
+    if (st == MEMPLAN_OK)
+        st = memplan_report_write(report, MEMPLAN_VIEW_SUMMARY, &style,
+                                  discard, &written, NULL);
+    if (st == MEMPLAN_OK)
+        st = memplan_report_write(report, MEMPLAN_VIEW_EXPLAIN, &style,
+                                  discard, &written, NULL);
+    memplan_report_free(report);
+    memplan_setup_free(setup);
+    memplan_model_free(model);
+    return st;
+}
+
+static void test_every_allocation_fails_once(void **state)
+{
+    (void)state;
+    memplan_status st = MEMPLAN_E_NOMEM;
+    long n = 0;
+    for (; n < 1000 && st != MEMPLAN_OK; n++) {
+        struct failing f = { n, 0 };
+        const memplan_allocator a = { failing_resize, &f };
+        st = everything(&a);
+        assert_true(st == MEMPLAN_OK || st == MEMPLAN_E_NOMEM);
+        assert_int_equal(f.alive, 0);
+    }
+    assert_int_equal(st, MEMPLAN_OK);
+    assert_true(n > 3);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_zero_paper),
+        cmocka_unit_test(test_zero_paper_degrees),
+        cmocka_unit_test(test_compute),
+        cmocka_unit_test(test_laws),
+        cmocka_unit_test(test_law_inverse),
+        cmocka_unit_test(test_compute_needs_a_size),
+        cmocka_unit_test(test_components_add_up),
+        cmocka_unit_test(test_explanation_adds_up),
+        cmocka_unit_test(test_again_is_the_same),
+        cmocka_unit_test(test_one_f_one_b),
+        cmocka_unit_test(test_changes),
+        cmocka_unit_test(test_every_allocation_fails_once),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
