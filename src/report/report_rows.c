@@ -1,0 +1,472 @@
+/*
+ * Owns the order and the names of everything in memplan.estimate/1 and
+ * memplan.compute/1. Refuses to know whether it becomes JSON or CSV.
+ */
+#include "report/report_rows.h"
+
+#include "report/report_view.h"
+
+#include <string.h>
+
+#include "base/banned.h"
+
+#define VISIT(v, rows, base) visit_rows(v, rows, ROW_COUNT(rows), base)
+
+/* ---- model, setup, gpu ---- */
+
+static const struct row name_rows[] = {
+    ROW_OR_NONE(struct spec, name, "name", ""),
+    ROW_OR_NONE(struct spec, model_type, "model_type", ""),
+};
+
+static const struct row params_rows[] = {
+    ROW(struct params_result, total, "parameters", ""),
+    ROW(struct params_result, active, "active_parameters", ""),
+    ROW(struct params_result, embedding, "embedding_parameters", ""),
+    ROW(struct params_result, trainable, "trainable_parameters", ""),
+};
+
+static void visit_model(const struct memplan_report *r, struct visitor *v)
+{
+    if (!r->has_model) {
+        visit_text(v, "model", NULL);
+        return;
+    }
+    if (!v->begin(v, "model", false))
+        return;
+    VISIT(v, name_rows, &r->spec);
+    VISIT(v, params_rows, &r->params);
+    v->end(v, false);
+}
+
+/* An array of the words or numbers of a comma list. */
+static void visit_list(struct visitor *v, const struct memplan_field *field,
+                       const char *text)
+{
+    struct str rest = str_of(text);
+    if (rest.n == 0) {
+        visit_text(v, field->key, NULL);
+        return;
+    }
+    if (!v->begin(v, field->key, true))
+        return;
+    while (rest.n > 0) {
+        char word[64];
+        uint64_t n = 0;
+        struct str item = str_cut(rest, ',', &rest);
+        str_format(word, sizeof(word), "%.*s", (int)item.n, item.p);
+        for (size_t i = 0; i < item.n; i++)
+            n = n * 10 + (uint64_t)(item.p[i] - '0');
+        if (field->choices[0] != '\0')
+            visit_text(v, NULL, word);
+        else
+            visit_u64(v, NULL, "", n);
+    }
+    v->end(v, true);
+}
+
+static void visit_setup_key(const struct setup *s, enum setup_key key,
+                            struct visitor *v)
+{
+    enum { LIST_TEXT_MAX = 6 * SETUP_LIST_MAX + 1 };
+    const struct memplan_field *field = setup_field(key);
+    char buf[LIST_TEXT_MAX];
+    if (!s->set[key]) {
+        visit_text(v, field->key, NULL);
+        return;
+    }
+    switch (field->type) {
+    case MEMPLAN_TYPE_COUNT: visit_u64(v, field->key, "", s->v[key].n); return;
+    case MEMPLAN_TYPE_BYTES: visit_u64(v, field->key, "B", s->v[key].n); return;
+    case MEMPLAN_TYPE_REAL: visit_real(v, field->key, "", s->v[key].x); return;
+    case MEMPLAN_TYPE_BOOL: visit_bool(v, field->key, s->v[key].n != 0); return;
+    case MEMPLAN_TYPE_LIST:
+        visit_list(v, field, setup_value_text(s, key, buf, sizeof(buf)));
+        return;
+    case MEMPLAN_TYPE_CHOICE:
+    case MEMPLAN_TYPE_NAME:
+        visit_text(v, field->key, setup_value_text(s, key, buf, sizeof(buf)));
+        return;
+    }
+}
+
+static void visit_setup(const struct memplan_report *r, struct visitor *v)
+{
+    if (!v->begin(v, "setup", false))
+        return;
+    for (size_t key = 0; setup_field(key); key++)
+        visit_setup_key(&r->run.setup, (enum setup_key)key, v);
+    v->end(v, false);
+}
+
+static const struct row gpu_rows[] = {
+    ROW_OR_NONE(struct run, gpu.name, "name", ""),
+    ROW_OR_NONE(struct run, capacity_bytes, "memory_bytes", "B"),
+    ROW_OR_NONE(struct run, peak_flop_s, "peak_flops", "FLOP/s"),
+    ROW_OR_NONE(struct run, price_usd_h, "price_usd_h", "USD"),
+};
+
+static void visit_gpu(const struct memplan_report *r, struct visitor *v)
+{
+    if (!v->begin(v, "gpu", false))
+        return;
+    VISIT(v, gpu_rows, &r->run);
+    v->end(v, false);
+}
+
+/* ---- memory ---- */
+
+static const struct row memory_rows[] = {
+    ROW(struct memory_result, steady, "steady_allocated", "B"),
+    ROW(struct memory_result, peak, "peak_allocated", "B"),
+    ROW(struct memory_result, reserved, "peak_reserved", "B"),
+    ROW(struct memory_result, outside, "outside", "B"),
+    ROW(struct memory_result, device_total, "device_total", "B"),
+    ROW(struct memory_result, capacity, "capacity", "B"),
+    ROW(struct memory_result, headroom, "headroom", "B"),
+    ROW(struct memory_result, fits, "fits", ""),
+};
+
+static const struct row outside_rows[] = {
+    ROW(struct outside_row, key, "key", ""),
+    ROW(struct outside_row, label, "label", ""),
+    ROW(struct outside_row, bytes, "bytes", "B"),
+    ROW(struct outside_row, count, "count", ""),
+    ROW_OR_NONE(struct outside_row, source, "source", ""),
+    ROW(struct outside_row, unverified, "unverified", ""),
+};
+
+static const struct row stage_rows[] = {
+    ROW(struct stage_result, index, "stage", ""),
+    ROW(struct stage_result, layers, "layers", ""),
+    ROW(struct stage_result, first_layer, "first_layer", ""),
+    ROW(struct stage_result, has_embedding, "has_embedding", ""),
+    ROW(struct stage_result, has_head, "has_head", ""),
+    ROW(struct stage_result, parameters, "parameter_count", ""),
+    ROW(struct stage_result, in_flight, "in_flight", ""),
+    ROW(struct stage_result, rest.total, "steady_allocated", "B"),
+    ROW(struct stage_result, peak.total, "peak_allocated", "B"),
+};
+
+bool peak_is_in_layer(const struct memplan_report *r,
+                      const struct stage_result *s)
+{
+    for (uint32_t i = 0; s->peak_block && i < r->program.n_blocks; i++) {
+        const struct block *b = &r->program.block[i];
+        if (b->kind == BLOCK_LAYER && strcmp(b->name, s->peak_block) == 0)
+            return true;
+    }
+    return false;
+}
+
+static const char *or_null(const char *text)
+{
+    return text && text[0] != '\0' ? text : NULL;
+}
+
+static void visit_components(const struct stage_result *s, struct visitor *v)
+{
+    for (unsigned c = 0; c < COMP_COUNT; c++)
+        visit_u64(v, component_key((enum component)c), "B", s->component[c]);
+}
+
+static void visit_peak(const struct memplan_report *r,
+                       const struct stage_result *s, struct visitor *v)
+{
+    visit_text(v, "peak_phase", phase_name(s->peak.phase));
+    visit_text(v, "peak_block", or_null(s->peak_block));
+    if (peak_is_in_layer(r, s))
+        visit_u64(v, "peak_layer", "", s->peak_layer);
+    else
+        visit_text(v, "peak_layer", NULL);
+    visit_text(v, "peak_operation", or_null(s->peak.op));
+}
+
+static void visit_stages(const struct memplan_report *r, struct visitor *v)
+{
+    if (!v->begin(v, "stages", true))
+        return;
+    for (uint64_t i = 0; i < r->memory.n_stages; i++) {
+        const struct stage_result *s = &r->memory.stage[i];
+        if (!v->begin(v, NULL, false))
+            continue;
+        VISIT(v, stage_rows, s);
+        visit_components(s, v);
+        visit_peak(r, s, v);
+        v->end(v, false);
+    }
+    v->end(v, true);
+}
+
+static void visit_terms(const struct stage_result *s, struct visitor *v)
+{
+    if (!v->begin(v, "terms", false))
+        return;
+    for (unsigned t = 0; t < TERM_COUNT; t++)
+        visit_u64(v, term_info((enum term)t)->key, "B", s->peak.bytes[t]);
+    v->end(v, false);
+}
+
+static void visit_outside(const struct memory_result *m, struct visitor *v)
+{
+    if (!v->begin(v, "outside_rows", true))
+        return;
+    for (size_t i = 0; i < m->n_outside; i++) {
+        if (!v->begin(v, NULL, false))
+            continue;
+        VISIT(v, outside_rows, &m->outside_row[i]);
+        v->end(v, false);
+    }
+    v->end(v, true);
+}
+
+static void visit_memory(const struct memplan_report *r, struct visitor *v)
+{
+    const struct stage_result *worst = &r->memory.stage[r->memory.worst];
+    if (!v->begin(v, "memory", false))
+        return;
+    visit_components(worst, v);
+    VISIT(v, memory_rows, &r->memory);
+    visit_peak(r, worst, v);
+    visit_u64(v, "worst_stage", "", r->memory.worst);
+    visit_terms(worst, v);
+    visit_outside(&r->memory, v);
+    visit_stages(r, v);
+    v->end(v, false);
+}
+
+/* ---- compute ---- */
+
+static const struct row tokens_rows[] = {
+    ROW(struct compute_result, tokens, "tokens", ""),
+    ROW(struct compute_result, flops_6nd, "flops_6nd", "FLOP"),
+};
+
+/* Absent where no model was counted. */
+static const struct row exact_rows[] = {
+    ROW(struct compute_result, model_flops, "model_flops", "FLOP"),
+    ROW(struct compute_result, model_flops_full, "model_flops_full", "FLOP"),
+    ROW(struct compute_result, hardware_flops, "hardware_flops", "FLOP"),
+    ROW(struct compute_result, flops_per_token, "flops_per_token", "FLOP"),
+    ROW(struct compute_result, flops_per_token_full, "flops_per_token_full",
+        "FLOP"),
+};
+
+static const struct row speed_rows[] = {
+    ROW_OR_NONE(struct compute_result, step_time_s, "step_time_s", "s"),
+    ROW_OR_NONE(struct compute_result, tokens_per_s, "tokens_per_s", "1/s"),
+    ROW_OR_NONE(struct compute_result, tokens_per_step, "tokens_per_step", ""),
+    ROW_OR_NONE(struct compute_result, steps, "steps", ""),
+    ROW_OR_NONE(struct compute_result, mfu, "mfu", ""),
+    ROW_OR_NONE(struct compute_result, hfu, "hfu", ""),
+    ROW(struct compute_result, mfu_given, "mfu_given", ""),
+};
+
+static const struct row cost_rows[] = {
+    ROW(struct compute_result, gpu_hours, "gpu_hours", "h"),
+    ROW(struct compute_result, gpus, "gpus", ""),
+    ROW(struct compute_result, days, "days", "d"),
+    ROW(struct compute_result, cost_usd, "cost_usd", "USD"),
+};
+
+static const struct row price_rows[] = {
+    ROW(struct compute_result, availability, "availability", ""),
+    ROW_OR_NONE(struct compute_result, price_usd_h, "price_usd_h", "USD"),
+    ROW_OR_NONE(struct compute_result, price_source, "price_source", ""),
+};
+
+static const struct row sent_rows[] = {
+    ROW(struct compute_result, communication_bytes, "communication_bytes", "B"),
+};
+
+static const struct row bubble_rows[] = {
+    ROW(struct compute_result, bubble_fraction, "bubble_fraction", ""),
+};
+
+static const struct row deadline_rows[] = {
+    ROW(struct compute_result, deadline_days, "deadline_days", "d"),
+    ROW(struct compute_result, gpus_in_nodes, "gpus_in_nodes", ""),
+};
+
+static const struct row law_rows[] = {
+    ROW(struct law_result, params, "parameters_optimal", ""),
+    ROW(struct law_result, tokens, "tokens_optimal", ""),
+    ROW(struct law_result, tokens_per_param, "tokens_per_parameter", ""),
+};
+
+static const struct row range_rows[] = {
+    ROW(struct law_result, params_low, "parameters_low", ""),
+    ROW(struct law_result, params_high, "parameters_high", ""),
+    ROW(struct law_result, tokens_low, "tokens_low", ""),
+    ROW(struct law_result, tokens_high, "tokens_high", ""),
+    ROW_OR_NONE(struct law_result, range_note, "range", ""),
+};
+
+static const struct row comm_rows[] = {
+    ROW(struct comm_row, key, "key", ""),
+    ROW(struct comm_row, collective, "collective", ""),
+    ROW(struct comm_row, group, "group", ""),
+    ROW(struct comm_row, bytes, "bytes", "B"),
+};
+
+const char *law_name(enum scaling_law law)
+{
+    static const char *const names[] = {
+#define LAW_TEXT(id, text) text,
+        SCALING_LAW_MAP(LAW_TEXT)
+#undef LAW_TEXT
+    };
+    return names[law];
+}
+
+static const struct row optimal_rows[] = {
+    ROW_OR_NONE(struct compute_result, tokens_optimal, "tokens_optimal", ""),
+    ROW_OR_NONE(struct compute_result, tokens_per_param_optimal,
+                "tokens_per_parameter", ""),
+    ROW_OR_NONE(struct compute_result, budget_flops, "budget_flops", "FLOP"),
+};
+
+static const struct row budget_rows[] = {
+    ROW(struct law_result, params, "budget_parameters", ""),
+    ROW(struct law_result, tokens, "budget_tokens", ""),
+    ROW_OR_NONE(struct law_result, source, "source", ""),
+};
+
+/* Tokens for this many parameters, and the best use of this many FLOPs. */
+static void visit_chinchilla(const struct compute_result *c, struct visitor *v)
+{
+    bool known = c->chosen_law < c->n_laws;
+    const struct law_result *law = known ? &c->law[c->chosen_law] : NULL;
+    if (!v->begin(v, "chinchilla", false))
+        return;
+    visit_text(v, "law", law ? law_name(law->law) : NULL);
+    VISIT(v, optimal_rows, c);
+    VISIT(v, budget_rows, law);
+    v->end(v, false);
+}
+
+static void visit_laws(const struct compute_result *c, struct visitor *v)
+{
+    if (!v->begin(v, "laws", true))
+        return;
+    for (size_t i = 0; i < c->n_laws; i++) {
+        const struct law_result *law = &c->law[i];
+        if (!v->begin(v, NULL, false))
+            continue;
+        visit_text(v, "law", law_name(law->law));
+        VISIT(v, law_rows, law);
+        VISIT(v, range_rows, law->has_range ? law : NULL);
+        visit_text(v, "source", or_null(law->source));
+        v->end(v, false);
+    }
+    v->end(v, true);
+}
+
+static void visit_comm(const struct comm_result *c, struct visitor *v)
+{
+    if (!v->begin(v, "communication", true))
+        return;
+    for (size_t i = 0; i < c->n; i++) {
+        if (!v->begin(v, NULL, false))
+            continue;
+        VISIT(v, comm_rows, &c->row[i]);
+        v->end(v, false);
+    }
+    v->end(v, true);
+}
+
+static void visit_compute(const struct memplan_report *r, struct visitor *v)
+{
+    const struct compute_result *c = &r->compute;
+    if (!v->begin(v, "compute", false))
+        return;
+    VISIT(v, tokens_rows, c);
+    VISIT(v, exact_rows, c->has_exact ? c : NULL);
+    VISIT(v, speed_rows, c);
+    VISIT(v, cost_rows, c);
+    VISIT(v, price_rows, c);
+    VISIT(v, sent_rows, c);
+    /* Overlap is not modelled: how much is exposed is not known. */
+    visit_text(v, "exposed_communication_s", NULL);
+    VISIT(v, bubble_rows, c);
+    visit_comm(&r->comm, v);
+    visit_chinchilla(c, v);
+    visit_laws(c, v);
+    v->end(v, false);
+}
+
+/* ---- the rest ---- */
+
+static void visit_assumptions(const struct memplan_report *r, struct visitor *v)
+{
+    if (!v->begin(v, "assumptions", true))
+        return;
+    for (size_t i = 0; i < r->run.n_assumptions; i++)
+        visit_text(v, NULL, r->run.assumption[i].text);
+    v->end(v, true);
+}
+
+static void visit_changes(const struct memplan_report *r, struct visitor *v)
+{
+    if (!v->begin(v, "changes", true))
+        return;
+    for (size_t i = 0; i < r->n_changes; i++) {
+        const struct change *c = &r->change[i];
+        if (!v->begin(v, NULL, false))
+            continue;
+        visit_text(v, "options", c->text);
+        visit_u64(v, "peak_allocated", "B", c->peak);
+        visit_u64(v, "device_total", "B", c->device_total);
+        visit_bool(v, "fits", c->fits);
+        v->end(v, false);
+    }
+    v->end(v, true);
+}
+
+static void visit_estimate(const struct memplan_report *r, struct visitor *v)
+{
+    visit_text(v, "schema", "memplan.estimate/1");
+    visit_model(r, v);
+    visit_setup(r, v);
+    visit_gpu(r, v);
+    visit_memory(r, v);
+    visit_compute(r, v);
+    visit_changes(r, v);
+    visit_assumptions(r, v);
+}
+
+static const struct row size_rows[] = {
+    ROW(struct compute_result, params, "parameters", ""),
+};
+
+static void visit_compute_only(const struct memplan_report *r,
+                               struct visitor *v)
+{
+    const struct compute_result *c = &r->compute;
+    visit_text(v, "schema", "memplan.compute/1");
+    VISIT(v, size_rows, c);
+    VISIT(v, tokens_rows, c);
+    VISIT(v, exact_rows, c->has_exact ? c : NULL);
+    VISIT(v, speed_rows, c);
+    VISIT(v, cost_rows, c);
+    VISIT(v, deadline_rows, c->has_deadline ? c : NULL);
+    VISIT(v, price_rows, c);
+    visit_chinchilla(c, v);
+    visit_laws(c, v);
+    visit_model(r, v);
+    visit_setup(r, v);
+    visit_gpu(r, v);
+    visit_assumptions(r, v);
+}
+
+void report_visit(const struct memplan_report *r, struct visitor *v)
+{
+    if (!v->begin(v, NULL, false))
+        return;
+    switch (r->kind) {
+    case REPORT_NONE: break;
+    case REPORT_ESTIMATE: visit_estimate(r, v); break;
+    case REPORT_COMPUTE: visit_compute_only(r, v); break;
+    }
+    v->end(v, false);
+}

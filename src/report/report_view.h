@@ -1,0 +1,33 @@
+/*
+ * The views of a report, one file each, and the few words that they share.
+ */
+#ifndef MEMPLAN_REPORT_REPORT_VIEW_H
+#define MEMPLAN_REPORT_REPORT_VIEW_H
+
+#include "base/unit.h"
+#include "plan/report_data.h"
+#include "report/out.h"
+
+void report_write_text(struct out *o, const struct memplan_report *report);
+void report_write_json(struct out *o, const struct memplan_report *report);
+void report_write_csv(struct out *o, const struct memplan_report *report);
+
+/* The blocks of report_write_text about FLOPs, time and cost. */
+void text_compute_section(struct out *o, const struct memplan_report *report);
+void text_compute_report(struct out *o, const struct memplan_report *report);
+void text_assumptions(struct out *o, const struct memplan_report *report);
+
+void explain_write(struct out *o, const struct memplan_report *report,
+                   const struct explanation *x);
+
+/* "52.1%" of 0.521 */
+const char *text_percent(char buf[UNIT_TEXT_MAX], double fraction);
+
+/* Whether the stage's peak_layer means something. */
+bool peak_is_in_layer(const struct memplan_report *report,
+                      const struct stage_result *stage);
+
+/* "chinchilla" */
+const char *law_name(enum scaling_law law);
+
+#endif
