@@ -1,0 +1,49 @@
+/*
+ * memplan [estimate] MODEL, the main job; and memplan explain MODEL, the same
+ * report seen with its terms.
+ */
+#include "cli.h"
+
+static enum cli_exit estimate_write(struct cli *cli, memplan_view view,
+                                    const memplan_model *model,
+                                    const memplan_setup *setup)
+{
+    memplan_report *report = NULL;
+    memplan_status status =
+        memplan_estimate(&report, model, setup, NULL, cli_errors(cli));
+    if (status != MEMPLAN_OK)
+        return message_library(cli, status, CLI_SPEC, NULL);
+    enum cli_exit r = CLI_OK;
+    status = memplan_report_write(report, view, &cli->style, text_write,
+                                  &cli->out, cli_errors(cli));
+    if (status != MEMPLAN_OK)
+        r = message_library(cli, status, CLI_LIMIT, NULL);
+    else if (cli->check && !memplan_report_fits(report))
+        r = CLI_NEGATIVE;
+    memplan_report_free(report);
+    return r;
+}
+
+static enum cli_exit estimate_view(struct cli *cli, memplan_view view)
+{
+    memplan_setup *setup = NULL;
+    memplan_model *model = NULL;
+    enum cli_exit r = input_setup(cli, &setup);
+    if (r == CLI_OK)
+        r = input_model(cli, &model, cli->operand[0]);
+    if (r == CLI_OK)
+        r = estimate_write(cli, view, model, setup);
+    memplan_model_free(model);
+    memplan_setup_free(setup);
+    return r;
+}
+
+enum cli_exit cmd_estimate(struct cli *cli)
+{
+    return estimate_view(cli, MEMPLAN_VIEW_SUMMARY);
+}
+
+enum cli_exit cmd_explain(struct cli *cli)
+{
+    return estimate_view(cli, MEMPLAN_VIEW_EXPLAIN);
+}

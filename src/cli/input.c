@@ -1,0 +1,231 @@
+/*
+ * Owns the way from what the user names (a path, "-", a catalogue name, the
+ * options) to the library's objects. A file that exists wins over a name.
+ */
+#include "cli.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static enum host_read input_read(struct cli *cli, const char *path,
+                                 struct source *out, char **text,
+                                 const char **why)
+{
+    bool is_stdin = strcmp(path, "-") == 0;
+    if (is_stdin && cli->stdin_taken) {
+        *why = "it was read already";
+        return HOST_READ_FAILED;
+    }
+    cli->stdin_taken = cli->stdin_taken || is_stdin;
+    out->name = is_stdin ? "<stdin>" : path;
+    enum host_read r = cli->host->read_file(
+        cli->host->ctx, is_stdin ? NULL : path, text, &out->len, why);
+    out->text = r == HOST_READ_OK ? *text : NULL;
+    return r;
+}
+
+static enum cli_exit input_failed(struct cli *cli, enum host_read r,
+                                  const char *path, const char *why)
+{
+    switch (r) {
+    case HOST_READ_OK: return CLI_OK;
+    case HOST_READ_ABSENT: why = "no such file"; break;
+    case HOST_READ_DIRECTORY: why = "it is a folder"; break;
+    case HOST_READ_FAILED: break;
+    }
+    if (strcmp(path, "-") == 0)
+        return message_error(cli, CLI_IO, NULL,
+                             "cannot read standard input: %s", why);
+    return message_error(cli, CLI_IO, NULL, "cannot read '%s': %s", path, why);
+}
+
+enum cli_exit input_file(struct cli *cli, struct source *out, char **text,
+                         const char *path)
+{
+    const char *why = "";
+    return input_failed(cli, input_read(cli, path, out, text, &why), path, why);
+}
+
+/* What to call a model whose text does not say: the file's name without
+ * ".json"; of a config.json, its folder's, which is how they are kept. */
+static void name_of_path(char *buf, size_t size, const char *path)
+{
+    size_t end = strlen(path);
+    const char *slash = strrchr(path, '/');
+    const char *base = slash ? slash + 1 : path;
+    if (slash && slash > path && strcmp(base, "config.json") == 0) {
+        end = (size_t)(slash - path);
+        base = slash;
+        while (base > path && base[-1] != '/')
+            base--;
+    } else if (end >= 5 && strcmp(path + end - 5, ".json") == 0) {
+        end -= 5;
+    }
+    size_t n = path + end > base ? (size_t)(path + end - base) : 0;
+    if (n >= size)
+        n = size - 1;
+    memcpy(buf, base, n);
+    buf[n] = '\0';
+}
+
+static bool in_catalogue(const char *name)
+{
+    memplan_model *model = NULL;
+    bool there = memplan_model_builtin(&model, name, NULL, NULL) == MEMPLAN_OK;
+    memplan_model_free(model);
+    return there;
+}
+
+static enum cli_exit model_parse(struct cli *cli, memplan_model **out,
+                                 const struct source *source)
+{
+    char name[128] = "stdin";
+    if (strcmp(source->name, "<stdin>") != 0)
+        name_of_path(name, sizeof(name), source->name);
+    memplan_status status = memplan_model_parse(out, source->text, source->len,
+                                                name, NULL, cli_errors(cli));
+    if (status != MEMPLAN_OK)
+        return message_library(cli, status, CLI_SPEC, source);
+    if (!strchr(source->name, '/') && in_catalogue(source->name))
+        message_note(cli, "reading the file '%s', not the catalogue's model",
+                     source->name);
+    return CLI_OK;
+}
+
+/* No file has the path and no model the name. */
+static enum cli_exit model_unknown(struct cli *cli, const char *operand)
+{
+    const char *hint = cli->errs.count ? cli->slot[0].hint : "";
+    const struct command *command = cli_command_nearest(operand);
+    const char *slash = strrchr(operand, '/');
+    char name[128];
+    name_of_path(name, sizeof(name), operand);
+    struct text more = { 0 };
+    if (slash && in_catalogue(name))
+        text_format(&more, "the catalogue has '%s'", name);
+    else if (slash)
+        hint = "";
+    else if (command
+             && (!hint[0] || text_distance(operand, command->name) == 1))
+        text_format(&more, "did you mean the command '%s'?", command->name);
+    else if (!hint[0])
+        hint = "'memplan models' lists the catalogue";
+    enum cli_exit r = message_error(
+        cli, CLI_SPEC, more.n ? more.p : hint,
+        slash ? "no such file: '%s'" : "no file and no model is called '%s'",
+        operand);
+    text_release(&more);
+    return r;
+}
+
+static enum cli_exit model_folder(struct cli *cli, const char *operand)
+{
+    size_t n = strlen(operand);
+    struct text path = { 0 };
+    text_format(&path, "%s%sconfig.json", operand,
+                n > 0 && operand[n - 1] == '/' ? "" : "/");
+    char *text = NULL;
+    size_t len = 0;
+    const char *why = "";
+    struct text hint = { 0 };
+    if (!path.failed
+        && cli->host->read_file(cli->host->ctx, path.p, &text, &len, &why)
+               == HOST_READ_OK)
+        text_format(&hint, "name its file: %s", path.p);
+    free(text);
+    enum cli_exit r = message_error(
+        cli, CLI_IO, hint.p, "cannot read '%s': it is a folder", operand);
+    text_release(&path);
+    text_release(&hint);
+    return r;
+}
+
+enum cli_exit input_model(struct cli *cli, memplan_model **out,
+                          const char *operand)
+{
+    struct source source = { 0 };
+    char *text = NULL;
+    const char *why = "";
+    enum host_read r = input_read(cli, operand, &source, &text, &why);
+    if (r == HOST_READ_OK) {
+        enum cli_exit result = model_parse(cli, out, &source);
+        free(text);
+        return result;
+    }
+    if (r == HOST_READ_FAILED)
+        return input_failed(cli, r, operand, why);
+
+    memplan_status status =
+        memplan_model_builtin(out, operand, NULL, cli_errors(cli));
+    if (status == MEMPLAN_OK)
+        return CLI_OK;
+    if (status != MEMPLAN_E_UNKNOWN)
+        return message_library(cli, status, CLI_SPEC, NULL);
+    if (r == HOST_READ_DIRECTORY)
+        return model_folder(cli, operand);
+    return model_unknown(cli, operand);
+}
+
+/* ---- setup ---- */
+
+static enum cli_exit setup_file(struct cli *cli, memplan_setup *setup,
+                                const char *path)
+{
+    struct source source = { 0 };
+    char *text = NULL;
+    enum cli_exit r = input_file(cli, &source, &text, path);
+    if (r == CLI_OK) {
+        memplan_status status = memplan_setup_parse(
+            setup, source.text, source.len, cli_errors(cli));
+        if (status != MEMPLAN_OK)
+            r = message_library(cli, status, CLI_SPEC, &source);
+    }
+    free(text);
+    return r;
+}
+
+static enum cli_exit setup_option(struct cli *cli, memplan_setup *setup,
+                                  const struct opt_given *given)
+{
+    const struct opt_row *row = given->row;
+    const char *value = given->value;
+    if (row->negative)
+        value = "false";
+    else if (!value)
+        value = "true";
+    memplan_status status =
+        memplan_setup_set(setup, row->key, value, cli_errors(cli));
+    if (status == MEMPLAN_OK)
+        return CLI_OK;
+    return message_library(cli, status, CLI_USAGE, NULL);
+}
+
+/* Files first, wherever they stand: an option overrides every file. */
+static enum cli_exit setup_fill(struct cli *cli, memplan_setup *setup)
+{
+    enum cli_exit r = CLI_OK;
+    for (size_t i = 0; i < cli->line.given_count && r == CLI_OK; i++) {
+        const struct opt_given *given = &cli->line.given[i];
+        if (given->row->id == OPT_ID_SETUP)
+            r = setup_file(cli, setup, given->value);
+    }
+    for (size_t i = 0; i < cli->line.given_count && r == CLI_OK; i++) {
+        const struct opt_given *given = &cli->line.given[i];
+        if (given->row->id == OPT_ID_KEY)
+            r = setup_option(cli, setup, given);
+    }
+    return r;
+}
+
+enum cli_exit input_setup(struct cli *cli, memplan_setup **out)
+{
+    memplan_status status = memplan_setup_new(out, NULL, cli_errors(cli));
+    if (status != MEMPLAN_OK)
+        return message_library(cli, status, CLI_LIMIT, NULL);
+    enum cli_exit r = setup_fill(cli, *out);
+    if (r != CLI_OK) {
+        memplan_setup_free(*out);
+        *out = NULL;
+    }
+    return r;
+}

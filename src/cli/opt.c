@@ -1,0 +1,371 @@
+/*
+ * Owns the option table and the reading of argv. getopt_long does the parsing;
+ * what it does not do is done around it: abbreviations are refused, so that a
+ * script still means the same when an option is added, and a name that is
+ * none is answered with the one that is near.
+ */
+#include "opt.h"
+
+#include <getopt.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct opt_row opt_own[] = {
+    { "help", 'h', OPT_ID_HELP, OPT_PART_COMMON, OPT_VALUE_NONE, false,
+      MEMPLAN_TYPE_BOOL, "", "", "", "General", "show help and exit", "" },
+    { "version", 'V', OPT_ID_VERSION, OPT_PART_COMMON, OPT_VALUE_NONE, false,
+      MEMPLAN_TYPE_BOOL, "", "", "", "General", "show the version and exit",
+      "" },
+    { "quiet", 'q', OPT_ID_QUIET, OPT_PART_COMMON, OPT_VALUE_NONE, false,
+      MEMPLAN_TYPE_BOOL, "", "", "", "General", "no notes, only errors", "" },
+    { "color", 0, OPT_ID_COLOR, OPT_PART_COMMON, OPT_VALUE_NEEDED, false,
+      MEMPLAN_TYPE_CHOICE, "", "auto always never", "auto", "General",
+      "colours", "WHEN" },
+    { "json", 0, OPT_ID_JSON, OPT_PART_FORMAT, OPT_VALUE_NONE, false,
+      MEMPLAN_TYPE_BOOL, "", "", "", "Output", "the same as --format json",
+      "" },
+    { "format", 0, OPT_ID_FORMAT, OPT_PART_FORMAT, OPT_VALUE_NEEDED, false,
+      MEMPLAN_TYPE_CHOICE, "", "table json csv markdown", "table", "Output",
+      "what to write", "FORMAT" },
+    { "setup", 0, OPT_ID_SETUP, OPT_PART_SETUP, OPT_VALUE_NEEDED, false,
+      MEMPLAN_TYPE_NAME, "", "", "", "Input",
+      "read setup keys from a JSON file; options override it", "FILE" },
+    { "check", 0, OPT_ID_CHECK, OPT_PART_CHECK, OPT_VALUE_NONE, false,
+      MEMPLAN_TYPE_BOOL, "", "", "", "Output",
+      "exit with status 1 when it does not fit", "" },
+    { "cases", 0, OPT_ID_CASES, OPT_PART_ASSERT, OPT_VALUE_NEEDED, false,
+      MEMPLAN_TYPE_NAME, "", "", "", "Input",
+      "read models, setups and assertions from a JSON file", "FILE" },
+};
+
+enum { OPT_OWN_COUNT = sizeof(opt_own) / sizeof(opt_own[0]) };
+
+/* What people write out of habit from elsewhere, and what it is called here:
+ * names too different for the distance to find. */
+static const struct {
+    const char *habit;
+    const char *name;
+} opt_habits[] = {
+    { "activation-checkpointing", "recompute" },
+    { "batch-size", "micro-batch" },
+    { "bs", "micro-batch" },
+    { "context-parallel-size", "cp" },
+    { "data-parallel-size", "dp" },
+    { "dtype", "precision" },
+    { "expert-model-parallel-size", "ep" },
+    { "gradient-accumulation-steps", "grad-accum" },
+    { "gradient-checkpointing", "recompute" },
+    { "max-seq-len", "seq-len" },
+    { "memory", "gpu-memory" },
+    { "micro-batch-size", "micro-batch" },
+    { "global-batch-size", "global-batch" },
+    { "num-gpus", "gpus" },
+    { "per-device-train-batch-size", "micro-batch" },
+    { "pipeline-model-parallel-size", "pp" },
+    { "seq-length", "seq-len" },
+    { "sequence-length", "seq-len" },
+    { "stage", "zero" },
+    { "tensor-model-parallel-size", "tp" },
+    { "vram", "gpu-memory" },
+    { "world-size", "gpus" },
+    { "zero-stage", "zero" },
+};
+
+static struct opt_row *opt_add(struct opt_table *table)
+{
+    if (table->count == OPT_ROWS_MAX)
+        return NULL;
+    struct opt_row *row = &table->row[table->count++];
+    *row = (struct opt_row){ .key = "",
+                             .choices = "",
+                             .default_text = "",
+                             .group = "",
+                             .doc = "",
+                             .placeholder = "" };
+    return row;
+}
+
+static bool opt_add_field(struct opt_table *table, const memplan_field *field)
+{
+    struct opt_row *row = opt_add(table);
+    if (!row)
+        return false;
+    text_kebab(row->name, sizeof(row->name), field->key);
+    row->id = OPT_ID_KEY;
+    row->part = OPT_PART_SETUP;
+    row->type = field->type;
+    row->key = field->key;
+    row->choices = field->choices;
+    row->default_text = field->default_text;
+    row->group = field->group;
+    row->doc = field->doc;
+    row->placeholder = field->placeholder;
+    row->value = OPT_VALUE_NEEDED;
+    if (field->type != MEMPLAN_TYPE_BOOL)
+        return true;
+
+    row->value = OPT_VALUE_OPTIONAL;
+    struct opt_row *no = opt_add(table);
+    if (!no)
+        return false;
+    *no = *row;
+    no->value = OPT_VALUE_NONE;
+    no->negative = true;
+    memmove(no->name + 3, no->name, sizeof(no->name) - 3);
+    memcpy(no->name, "no-", 3);
+    no->name[sizeof(no->name) - 1] = '\0';
+    return true;
+}
+
+static bool opt_add_assertion(struct opt_table *table,
+                              const memplan_assertion *assertion)
+{
+    struct opt_row *row = opt_add(table);
+    if (!row)
+        return false;
+    text_kebab(row->name, sizeof(row->name), assertion->name);
+    row->id = OPT_ID_ASSERTION;
+    row->part = OPT_PART_ASSERT;
+    row->type = assertion->type;
+    row->key = assertion->name;
+    row->group = "Assertions";
+    row->doc = assertion->doc;
+    row->placeholder = assertion->placeholder;
+    row->value = OPT_VALUE_NEEDED;
+    return true;
+}
+
+bool opt_table_init(struct opt_table *table)
+{
+    table->count = 0;
+    for (size_t i = 0; i < OPT_OWN_COUNT; i++) {
+        struct opt_row *row = opt_add(table);
+        if (!row)
+            return false;
+        *row = opt_own[i];
+    }
+    const memplan_assertion *assertion;
+    for (size_t i = 0; (assertion = memplan_check_assertion(i)); i++) {
+        if (!opt_add_assertion(table, assertion))
+            return false;
+    }
+    const memplan_field *field;
+    for (size_t i = 0; (field = memplan_setup_field(i)); i++) {
+        if (!opt_add_field(table, field))
+            return false;
+    }
+    return true;
+}
+
+const struct opt_row *opt_find(const struct opt_table *table, const char *name,
+                               size_t len)
+{
+    for (size_t i = 0; i < table->count; i++) {
+        const struct opt_row *row = &table->row[i];
+        if (strlen(row->name) == len && memcmp(row->name, name, len) == 0)
+            return row;
+    }
+    return NULL;
+}
+
+/* The one option of which the name is an abbreviation. */
+static const struct opt_row *opt_begun_by(const struct opt_table *table,
+                                          const char *name)
+{
+    const struct opt_row *found = NULL;
+    size_t n = strlen(name);
+    for (size_t i = 0; i < table->count && n > 0; i++) {
+        if (strncmp(table->row[i].name, name, n) != 0)
+            continue;
+        if (found)
+            return NULL;
+        found = &table->row[i];
+    }
+    return found;
+}
+
+const struct opt_row *opt_nearest(const struct opt_table *table,
+                                  const char *name)
+{
+    for (size_t i = 0; i < sizeof(opt_habits) / sizeof(opt_habits[0]); i++) {
+        const char *meant = opt_habits[i].name;
+        if (text_distance(name, opt_habits[i].habit) == 0)
+            return opt_find(table, meant, strlen(meant));
+    }
+    const struct opt_row *best = opt_begun_by(table, name);
+    if (best)
+        return best;
+    unsigned least = 0;
+    for (size_t i = 0; i < table->count; i++) {
+        const struct opt_row *row = &table->row[i];
+        if (!text_near(name, row->name))
+            continue;
+        unsigned distance = text_distance(name, row->name);
+        if (!best || distance < least) {
+            best = row;
+            least = distance;
+        }
+    }
+    return best;
+}
+
+/* ---- argv ---- */
+
+/* getopt_long's numbers: a row's is beyond every letter. */
+enum { OPT_CODE_OPERAND = 1, OPT_CODE_ROW = 256 };
+
+struct opt_scan {
+    const struct opt_table *table;
+    struct option longs[OPT_ROWS_MAX + 1];
+    char shorts[2 * OPT_OWN_COUNT + 3];
+};
+
+static void opt_scan_init(struct opt_scan *scan, const struct opt_table *table)
+{
+    memset(scan, 0, sizeof(*scan));
+    scan->table = table;
+    /* '-': operands come in their place, whatever POSIXLY_CORRECT says;
+     * ':': a missing value is told from an unknown option. */
+    size_t n = 0;
+    scan->shorts[n++] = '-';
+    scan->shorts[n++] = ':';
+    for (size_t i = 0; i < table->count; i++) {
+        const struct opt_row *row = &table->row[i];
+        scan->longs[i].name = row->name;
+        scan->longs[i].has_arg = (int)row->value;
+        scan->longs[i].val = OPT_CODE_ROW + (int)i;
+        if (row->letter)
+            scan->shorts[n++] = row->letter;
+    }
+}
+
+_Static_assert(OPT_VALUE_NONE == no_argument
+                   && OPT_VALUE_NEEDED == required_argument
+                   && OPT_VALUE_OPTIONAL == optional_argument,
+               "enum opt_value is getopt_long's has_arg");
+
+static const struct opt_row *opt_of_code(const struct opt_table *table,
+                                         int code)
+{
+    if (code >= OPT_CODE_ROW)
+        return &table->row[code - OPT_CODE_ROW];
+    for (size_t i = 0; i < table->count; i++) {
+        if (table->row[i].letter && table->row[i].letter == code)
+            return &table->row[i];
+    }
+    return NULL;
+}
+
+/* Says that arg, "--zer=3", names no option. */
+static void opt_unknown(const struct opt_table *table, const char *arg,
+                        struct text *error, struct text *hint)
+{
+    int len = (int)strcspn(arg, "=");
+    text_format(error, "unknown option '%.*s'", len, arg);
+    char name[OPT_NAME_MAX];
+    size_t n = (size_t)len - 2;
+    if (n >= sizeof(name))
+        return;
+    memcpy(name, arg + 2, n);
+    name[n] = '\0';
+    const struct opt_row *row = opt_nearest(table, name);
+    if (row)
+        text_format(hint, "did you mean '--%s'?", row->name);
+}
+
+/* A word that is an option by its exact name. */
+static bool opt_is_one(const struct opt_table *table, const char *arg)
+{
+    return strncmp(arg, "--", 2) == 0
+           && opt_find(table, arg + 2, strcspn(arg + 2, "="));
+}
+
+/* The value of an option that has none: what follows is an option. */
+static bool opt_value_missing(const struct opt_scan *scan,
+                              const struct opt_given *given, const char *before)
+{
+    return given->row->value == OPT_VALUE_NEEDED && given->value == before
+           && opt_is_one(scan->table, given->value);
+}
+
+/* What getopt_long refused. */
+static bool opt_refused(const struct opt_scan *scan, int code, struct text *e)
+{
+    const struct opt_row *row = opt_of_code(scan->table, optopt);
+    if (code == ':' && row)
+        text_format(e, "option '--%s' needs a value", row->name);
+    else if (row && optopt >= OPT_CODE_ROW)
+        text_format(e, "option '--%s' takes no value", row->name);
+    else
+        text_format(e, "unknown option '-%c'", optopt);
+    return false;
+}
+
+static bool opt_collect(struct opt_line *line, struct opt_scan *scan, int argc,
+                        char **argv, opt_go_on_fn *go_on, struct text *error,
+                        struct text *hint)
+{
+    optind = 0; /* starts getopt_long anew */
+    opterr = 0;
+    for (;;) {
+        int at = optind ? optind : 1;
+        const char *arg = at < argc ? argv[at] : "";
+        if (strncmp(arg, "--", 2) == 0 && arg[2]
+            && !opt_is_one(scan->table, arg)) {
+            opt_unknown(scan->table, arg, error, hint);
+            return false;
+        }
+        int code = getopt_long(argc, argv, scan->shorts, scan->longs, NULL);
+        if (code == -1)
+            break;
+        if (code == OPT_CODE_OPERAND) {
+            line->operand[line->operand_count++] = optarg;
+            line->operand_is_word = true;
+            if (line->operand_count == 1 && !go_on(optarg))
+                return true;
+            continue;
+        }
+        if (code == '?' || code == ':')
+            return opt_refused(scan, code, error);
+        struct opt_given *given = &line->given[line->given_count++];
+        *given = (struct opt_given){ opt_of_code(scan->table, code), optarg };
+        if (opt_value_missing(scan, given, argv[optind - 1])) {
+            text_format(error, "option '--%s' needs a value", given->row->name);
+            return false;
+        }
+    }
+    while (optind < argc)
+        line->operand[line->operand_count++] = argv[optind++];
+    return true;
+}
+
+/* At most how many options there are: a word of letters may hold many. */
+static size_t opt_most(int argc, char **argv)
+{
+    size_t most = (size_t)argc + 1;
+    for (int i = 1; i < argc; i++)
+        most += argv[i][0] == '-' && argv[i][1] != '-' ? strlen(argv[i]) : 0;
+    return most;
+}
+
+bool opt_parse(struct opt_line *line, const struct opt_table *table, int argc,
+               char **argv, opt_go_on_fn *go_on, struct text *error,
+               struct text *hint)
+{
+    size_t most = opt_most(argc, argv);
+    *line = (struct opt_line){ 0 };
+    line->given = calloc(most, sizeof(*line->given));
+    line->operand = calloc(most, sizeof(*line->operand));
+    if (!line->given || !line->operand)
+        return false;
+    struct opt_scan scan;
+    opt_scan_init(&scan, table);
+    return opt_collect(line, &scan, argc, argv, go_on, error, hint);
+}
+
+void opt_line_release(struct opt_line *line)
+{
+    free(line->given);
+    free(line->operand);
+    *line = (struct opt_line){ 0 };
+}

@@ -1,0 +1,6 @@
+== args
+completion fish
+== stdout ~
+complete -c memplan -l micro-batch -x
+llama-7b
+h100-80gb

@@ -1,0 +1,7 @@
+Without a model, params or budget there is nothing to compute.
+== args
+compute
+== stderr ~
+memplan: 
+== exit
+2

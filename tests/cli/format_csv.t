@@ -1,0 +1,4 @@
+== args
+llama-7b --format csv
+== stdout ~
+,

@@ -1,0 +1,5 @@
+== args
+gpus
+== stdout ~
+a100-80gb
+h100-80gb

@@ -1,0 +1,6 @@
+== args
+help check
+== stdout ~
+Assertions:
+      --max-memory BYTES
+      --cases FILE

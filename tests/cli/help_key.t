@@ -1,0 +1,6 @@
+The key's spelling.
+== args
+help micro_batch
+== stdout ~
+--micro-batch 
+  in JSON  "micro_batch"

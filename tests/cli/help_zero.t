@@ -1,0 +1,5 @@
+== args
+help zero
+== stdout ~
+--zero 
+  in JSON  "zero"

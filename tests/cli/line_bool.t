@@ -1,0 +1,4 @@
+== args
+llama-7b --compile --no-compile --json
+== stdout ~
+"compile": false

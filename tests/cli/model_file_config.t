@@ -1,0 +1,11 @@
+A config.json is called as its folder.
+== args
+models some/big/config.json
+== file some/big/config.json
+{
+  "model_type": "llama", "hidden_size": 64, "intermediate_size": 128,
+  "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 256,
+  "max_position_embeddings": 128
+}
+== stdout ~
+big

@@ -1,0 +1,7 @@
+== args
+weights
+== folder weights
+== stderr
+memplan: cannot read 'weights': it is a folder
+== exit
+4

@@ -1,0 +1,14 @@
+== args
+weights/
+== folder weights/
+== file weights/config.json
+{
+  "model_type": "llama", "hidden_size": 64, "intermediate_size": 128,
+  "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 256,
+  "max_position_embeddings": 128
+}
+== stderr
+memplan: cannot read 'weights/': it is a folder
+  hint: name its file: weights/config.json
+== exit
+4

@@ -1,0 +1,4 @@
+== args
+llama-7b
+== stdout ~
+llama-7b

@@ -1,0 +1,4 @@
+== args
+models
+== stdout ~
+llama-7b

@@ -1,0 +1,4 @@
+== args
+models --json
+== stdout ~
+"name": "llama-7b"

@@ -1,0 +1,7 @@
+== args
+llama-7b --format yaml
+== stderr
+memplan: --format: 'yaml' is none of: table json csv markdown
+try 'memplan help estimate'
+== exit
+2

@@ -1,0 +1,6 @@
+== args
+llama-7b --compile=perhaps
+== stderr ~
+memplan: --compile: 
+== exit
+2

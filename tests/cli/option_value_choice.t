@@ -1,0 +1,7 @@
+== args
+llama-7b --optimizer adamm
+== stderr ~
+memplan: --optimizer: 
+adamw
+== exit
+2

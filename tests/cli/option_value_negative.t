@@ -1,0 +1,6 @@
+== args
+llama-7b --gpus -3
+== stderr ~
+memplan: --gpus: 
+== exit
+2

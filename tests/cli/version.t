@@ -1,0 +1,4 @@
+== args
+version
+== stdout
+memplan 0.1.0

@@ -1,0 +1,4 @@
+== args
+-V
+== stdout
+memplan 0.1.0

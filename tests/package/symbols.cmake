@@ -1,0 +1,20 @@
+# What the shared library shows to the world is what symbols.txt lists.
+#   cmake -DNM= -DLIBRARY= -DLIST= -P
+cmake_minimum_required(VERSION 3.24)
+execute_process(COMMAND "${NM}" -D --defined-only "${LIBRARY}"
+                OUTPUT_VARIABLE text COMMAND_ERROR_IS_FATAL ANY)
+string(REGEX MATCHALL "[^ \n]+\n" found "${text}")
+list(TRANSFORM found STRIP)
+list(SORT found)
+file(STRINGS "${LIST}" wanted)
+list(SORT wanted)
+foreach(name IN LISTS found)
+    if(NOT name IN_LIST wanted)
+        message(SEND_ERROR "${name} is exported and not in symbols.txt")
+    endif()
+endforeach()
+foreach(name IN LISTS wanted)
+    if(NOT name IN_LIST found)
+        message(SEND_ERROR "${name} is in symbols.txt and not exported")
+    endif()
+endforeach()
