@@ -111,13 +111,13 @@ MEMPLAN_API const char *memplan_status_text(memplan_status status);
  *  can be reported too; texts are cut to fit and always end in NUL. */
 typedef struct memplan_error {
     memplan_status status;
-    uint32_t line;      /* in the JSON text, from 1; 0 when not about a text */
-    uint32_t column;    /* in bytes, from 1; 0 likewise */
-    size_t offset;      /* in bytes from the start of the text */
-    char pointer[128];  /* RFC 6901, such as "/num_hidden_layers"; or "" */
-    char key[64];       /* the setup key it is about, such as "tp"; or "" */
-    char message[256];  /* lower case, no full stop, what is wrong */
-    char hint[256];     /* what to write instead; or "" */
+    uint32_t line;     /* in the JSON text, from 1; 0 when not about a text */
+    uint32_t column;   /* in bytes, from 1; 0 likewise */
+    size_t offset;     /* in bytes from the start of the text */
+    char pointer[128]; /* RFC 6901, such as "/num_hidden_layers"; or "" */
+    char key[64];      /* the setup key it is about, such as "tp"; or "" */
+    char message[256]; /* lower case, no full stop, what is wrong */
+    char hint[256];    /* what to write instead; or "" */
 } memplan_error;
 
 /** Where the caller wants errors. `item` has room for `capacity`; `count` is
@@ -146,17 +146,18 @@ typedef struct memplan_allocator {
 typedef bool memplan_write_fn(void *ctx, const char *text, size_t len);
 
 typedef enum memplan_format {
-    MEMPLAN_FORMAT_TABLE,    /* for people */
-    MEMPLAN_FORMAT_JSON,     /* one object and a newline; names are stable */
-    MEMPLAN_FORMAT_CSV,      /* RFC 4180, a header line first */
-    MEMPLAN_FORMAT_MARKDOWN  /* the table's content as GitHub tables */
+    MEMPLAN_FORMAT_TABLE,   /* for people */
+    MEMPLAN_FORMAT_JSON,    /* one object and a newline; names are stable */
+    MEMPLAN_FORMAT_CSV,     /* RFC 4180, a header line first */
+    MEMPLAN_FORMAT_MARKDOWN /* the table's content as GitHub tables */
 } memplan_format;
 
-/** How MEMPLAN_FORMAT_TABLE may look. Zeroed: no colour, 80 columns. */
+/** How MEMPLAN_FORMAT_TABLE may look. Zeroed: no colour, nothing cut. */
 typedef struct memplan_style {
     memplan_format format;
-    bool colour;   /* ANSI escape sequences allowed */
-    int width;     /* columns of the terminal; 0 means 80 */
+    bool colour; /* ANSI escape sequences allowed */
+    int width;   /* columns of the terminal; 0: not one, nothing is wrapped
+                      or cut */
 } memplan_style;
 
 /* ==== Models =========================================================== */
@@ -182,9 +183,9 @@ MEMPLAN_MUST_USE MEMPLAN_API memplan_status memplan_model_parse(
 
 /** The catalogue's model of that name (with or without ".json"). Returns
  *  MEMPLAN_OK, E_UNKNOWN (with the nearest names as hint), E_NOMEM. */
-MEMPLAN_MUST_USE MEMPLAN_API memplan_status memplan_model_builtin(
-    memplan_model **out, const char *name, const memplan_allocator *allocator,
-    memplan_errors *errs);
+MEMPLAN_MUST_USE MEMPLAN_API memplan_status
+memplan_model_builtin(memplan_model **out, const char *name,
+                      const memplan_allocator *allocator, memplan_errors *errs);
 
 MEMPLAN_API void memplan_model_free(memplan_model *model);
 
@@ -198,9 +199,9 @@ MEMPLAN_API uint64_t memplan_model_parameters(const memplan_model *model);
 /** Writes what is known of one model: shapes, parameters by block, source.
  *  JSON: {"name", "model_type", "parameters", "source", "blocks": [...], ...}.
  *  Returns MEMPLAN_OK, E_WRITE, E_NOMEM. */
-MEMPLAN_MUST_USE MEMPLAN_API memplan_status memplan_model_write(
-    const memplan_model *model, const memplan_style *style,
-    memplan_write_fn *write, void *ctx, memplan_errors *errs);
+MEMPLAN_MUST_USE MEMPLAN_API memplan_status
+memplan_model_write(const memplan_model *model, const memplan_style *style,
+                    memplan_write_fn *write, void *ctx, memplan_errors *errs);
 
 /** Name of the catalogue's model number `index`, sorted; NULL past the end. */
 MEMPLAN_API const char *memplan_builtin_name(size_t index);
@@ -218,9 +219,9 @@ MEMPLAN_API const char *memplan_gpu_name(size_t index);
 
 /** Writes the GPU catalogue, or the one row that `name` names (a name or an
  *  alias; NULL for all). Returns MEMPLAN_OK, E_UNKNOWN, E_WRITE. */
-MEMPLAN_MUST_USE MEMPLAN_API memplan_status memplan_gpus_write(
-    const char *name, const memplan_style *style, memplan_write_fn *write,
-    void *ctx, memplan_errors *errs);
+MEMPLAN_MUST_USE MEMPLAN_API memplan_status
+memplan_gpus_write(const char *name, const memplan_style *style,
+                   memplan_write_fn *write, void *ctx, memplan_errors *errs);
 
 /* ==== Setups =========================================================== */
 
@@ -228,10 +229,10 @@ typedef struct memplan_setup memplan_setup;
 
 /** What kind of value a setup key takes. */
 typedef enum memplan_type {
-    MEMPLAN_TYPE_COUNT,  /* whole number, SI suffix allowed: 64, 13B, 260e9 */
-    MEMPLAN_TYPE_BYTES,  /* with unit: 80GiB, 24GB, or a plain number of bytes */
-    MEMPLAN_TYPE_REAL,   /* 0.45 */
-    MEMPLAN_TYPE_BOOL,   /* true, false */
+    MEMPLAN_TYPE_COUNT, /* whole number, SI suffix allowed: 64, 13B, 260e9 */
+    MEMPLAN_TYPE_BYTES, /* with unit: 80GiB, 24GB, or a plain number of bytes */
+    MEMPLAN_TYPE_REAL,  /* 0.45 */
+    MEMPLAN_TYPE_BOOL,  /* true, false */
     MEMPLAN_TYPE_CHOICE, /* one of `choices` */
     MEMPLAN_TYPE_LIST,   /* comma list: of `choices`, or of numbers */
     MEMPLAN_TYPE_NAME    /* a catalogue name */
@@ -240,21 +241,21 @@ typedef enum memplan_type {
 /** One setup key: the row that the parser, --help, completions, JSON setup
  *  files, the man page and memplan_setup_set all share. Static. */
 typedef struct memplan_field {
-    const char *key;            /* "micro_batch"; the CLI says --micro-batch */
+    const char *key; /* "micro_batch"; the CLI says --micro-batch */
     memplan_type type;
-    const char *choices;        /* space separated; "" when free */
-    const char *default_text;   /* "1", or in words when it depends */
-    const char *group;          /* heading in --help: "Parallelism" */
-    const char *doc;            /* one line, lower case, no full stop */
-    const char *placeholder;    /* "N", "BYTES", "NAME": for --help */
+    const char *choices;      /* space separated; "" when free */
+    const char *default_text; /* "1", or in words when it depends */
+    const char *group;        /* heading in --help: "Parallelism" */
+    const char *doc;          /* one line, lower case, no full stop */
+    const char *placeholder;  /* "N", "BYTES", "NAME": for --help */
 } memplan_field;
 
 /** Row number `index` of the table of keys; NULL past the end. */
 MEMPLAN_API const memplan_field *memplan_setup_field(size_t index);
 
-MEMPLAN_MUST_USE MEMPLAN_API memplan_status memplan_setup_new(
-    memplan_setup **out, const memplan_allocator *allocator,
-    memplan_errors *errs);
+MEMPLAN_MUST_USE MEMPLAN_API memplan_status
+memplan_setup_new(memplan_setup **out, const memplan_allocator *allocator,
+                  memplan_errors *errs);
 
 MEMPLAN_API void memplan_setup_free(memplan_setup *setup);
 
@@ -267,9 +268,8 @@ memplan_setup_set(memplan_setup *setup, const char *key, const char *value,
 
 /** Sets many keys from a JSON object {"zero": 3, "gpu": "h100-80gb", ...};
  *  null leaves a key unset. Errors carry line and column. */
-MEMPLAN_MUST_USE MEMPLAN_API memplan_status
-memplan_setup_parse(memplan_setup *setup, const char *json, size_t len,
-                    memplan_errors *errs);
+MEMPLAN_MUST_USE MEMPLAN_API memplan_status memplan_setup_parse(
+    memplan_setup *setup, const char *json, size_t len, memplan_errors *errs);
 
 /* ==== Estimate, compute ================================================ */
 
@@ -281,24 +281,24 @@ typedef struct memplan_report memplan_report;
  *  Returns MEMPLAN_OK, E_CONFLICT (the layout is impossible; each reason is
  *  reported), E_UNSUPPORTED (a key asks for what is not modelled yet),
  *  E_OVERFLOW, E_NOMEM. "Does not fit" is an answer, not a failure. */
-MEMPLAN_MUST_USE MEMPLAN_API memplan_status memplan_estimate(
-    memplan_report **out, const memplan_model *model,
-    const memplan_setup *setup, const memplan_allocator *allocator,
-    memplan_errors *errs);
+MEMPLAN_MUST_USE MEMPLAN_API memplan_status
+memplan_estimate(memplan_report **out, const memplan_model *model,
+                 const memplan_setup *setup, const memplan_allocator *allocator,
+                 memplan_errors *errs);
 
 /** As memplan_estimate, into a report that exists (made by memplan_estimate),
  *  whose memory is used again: no allocation once it has grown. After a
  *  failure the report holds nothing. */
-MEMPLAN_MUST_USE MEMPLAN_API memplan_status memplan_estimate_again(
-    memplan_report *report, const memplan_model *model,
-    const memplan_setup *setup, memplan_errors *errs);
+MEMPLAN_MUST_USE MEMPLAN_API memplan_status
+memplan_estimate_again(memplan_report *report, const memplan_model *model,
+                       const memplan_setup *setup, memplan_errors *errs);
 
 /** FLOPs, GPU-hours, days, cost, compute-optimal size, GPUs for a deadline.
  *  `model` may be NULL when the setup says `params` or `budget`. */
-MEMPLAN_MUST_USE MEMPLAN_API memplan_status memplan_compute(
-    memplan_report **out, const memplan_model *model,
-    const memplan_setup *setup, const memplan_allocator *allocator,
-    memplan_errors *errs);
+MEMPLAN_MUST_USE MEMPLAN_API memplan_status
+memplan_compute(memplan_report **out, const memplan_model *model,
+                const memplan_setup *setup, const memplan_allocator *allocator,
+                memplan_errors *errs);
 
 MEMPLAN_API void memplan_report_free(memplan_report *report);
 
@@ -312,9 +312,8 @@ typedef enum memplan_view {
  *  "memplan.compute/1" or "memplan.explain/1". Deterministic: the same report
  *  gives the same bytes. Returns MEMPLAN_OK, E_WRITE, E_NOMEM. */
 MEMPLAN_MUST_USE MEMPLAN_API memplan_status memplan_report_write(
-    const memplan_report *report, memplan_view view,
-    const memplan_style *style, memplan_write_fn *write, void *ctx,
-    memplan_errors *errs);
+    const memplan_report *report, memplan_view view, const memplan_style *style,
+    memplan_write_fn *write, void *ctx, memplan_errors *errs);
 
 /** Looks one number up by its place in the JSON report, such as
  *  "memory.peak_allocated" or "compute.gpu_hours". _bytes is for the
@@ -333,9 +332,9 @@ MEMPLAN_API bool memplan_report_fits(const memplan_report *report);
 typedef struct memplan_check memplan_check;
 
 /** A check: cases, each a model, a setup and assertions on its estimate. */
-MEMPLAN_MUST_USE MEMPLAN_API memplan_status memplan_check_new(
-    memplan_check **out, const memplan_allocator *allocator,
-    memplan_errors *errs);
+MEMPLAN_MUST_USE MEMPLAN_API memplan_status
+memplan_check_new(memplan_check **out, const memplan_allocator *allocator,
+                  memplan_errors *errs);
 
 MEMPLAN_API void memplan_check_free(memplan_check *check);
 
@@ -361,9 +360,9 @@ MEMPLAN_MUST_USE MEMPLAN_API memplan_status memplan_check_case(
     const char *const *limits, size_t count, memplan_errors *errs);
 
 /** Writes a line a case: "ok" or "FAIL" first; or schema "memplan.check/1". */
-MEMPLAN_MUST_USE MEMPLAN_API memplan_status memplan_check_write(
-    const memplan_check *check, const memplan_style *style,
-    memplan_write_fn *write, void *ctx, memplan_errors *errs);
+MEMPLAN_MUST_USE MEMPLAN_API memplan_status
+memplan_check_write(const memplan_check *check, const memplan_style *style,
+                    memplan_write_fn *write, void *ctx, memplan_errors *errs);
 
 /** Reads a file of cases: {"cases": [{"name", "model", "setup": {...},
  *  "assert": {"max_memory": "70GiB", ...}}]} and evaluates them all.

@@ -69,7 +69,8 @@ static inline struct count count_product(const uint64_t *f, size_t n)
 /* PROD(a, b, ...): the product of any number of uint64_t. */
 #define PROD(...)                                                              \
     count_product((const uint64_t[]){ __VA_ARGS__ },                           \
-                  sizeof((const uint64_t[]){ __VA_ARGS__ }) / sizeof(uint64_t))
+                  sizeof((const uint64_t[]){ __VA_ARGS__ })                    \
+                      / sizeof(uint64_t))
 
 static inline uint64_t div_up(uint64_t a, uint64_t b)
 {

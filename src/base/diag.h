@@ -9,9 +9,9 @@
 #include "memplan/memplan.h"
 
 struct diag {
-    memplan_errors *errs;   /* may be NULL */
-    memplan_status status;  /* of the first report; MEMPLAN_OK when none */
-    memplan_error spare;    /* filled where there is no room in errs */
+    memplan_errors *errs;  /* may be NULL */
+    memplan_status status; /* of the first report; MEMPLAN_OK when none */
+    memplan_error spare;   /* filled where there is no room in errs */
 };
 
 void diag_init(struct diag *d, memplan_errors *errs);

@@ -310,6 +310,15 @@ const char *unit_format_double(char buf[UNIT_TEXT_MAX], double value)
     return buf;
 }
 
+const char *unit_format_short(char buf[UNIT_TEXT_MAX], double value)
+{
+    if (format_special(buf, value))
+        return buf;
+    str_format(buf, UNIT_TEXT_MAX, "%.6g", value);
+    use_dot(buf);
+    return buf;
+}
+
 const char *unit_format_flop(char buf[UNIT_TEXT_MAX], double flop)
 {
     if (format_special(buf, flop))

@@ -30,6 +30,8 @@ const char *unit_format_grouped(char buf[UNIT_TEXT_MAX], double value,
                                 int decimals);
 /* Shortest text that reads back as the same double ("%.17g" at worst). */
 const char *unit_format_double(char buf[UNIT_TEXT_MAX], double value);
+/* "6.07e+09", "4.5", "12345.6": at most 6 significant digits. */
+const char *unit_format_short(char buf[UNIT_TEXT_MAX], double value);
 /* "2.03e+22" style for FLOPs. */
 const char *unit_format_flop(char buf[UNIT_TEXT_MAX], double flop);
 

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WIDTH_DEFAULT = 80, WIDTH_LEAST = 40 };
+enum { WIDTH_LEAST = 40 };
 
 enum {
     TAKES_REPORT = OPT_PART_COMMON | OPT_PART_FORMAT | OPT_PART_SETUP,
@@ -188,9 +188,7 @@ static void cli_looks(struct cli *cli, const char *when)
     cli->style.colour = cli_colour(cli, when, HOST_OUT);
     cli->colour_errors = cli_colour(cli, when, HOST_ERR);
     int width = h->isatty(h->ctx, HOST_OUT) ? h->width(h->ctx) : 0;
-    cli->style.width = width == 0            ? WIDTH_DEFAULT
-                       : width < WIDTH_LEAST ? WIDTH_LEAST
-                                             : width;
+    cli->style.width = width != 0 && width < WIDTH_LEAST ? WIDTH_LEAST : width;
 }
 
 static bool choice_index(const char *choices, const char *value, int *out)

@@ -12,55 +12,84 @@ static double ring(uint64_t n)
     return n <= 1 ? 0 : (double)(n - 1) / (double)n;
 }
 
-static void add(struct comm_result *r, const char *key, const char *label,
-                const char *collective, const char *group, double bytes)
+static void add(struct comm_result *r, struct comm_row row)
 {
-    if (bytes <= 0 || r->n == COMM_ROW_MAX)
+    if (row.bytes <= 0 || r->n == COMM_ROW_MAX)
         return;
-    r->row[r->n++] = (struct comm_row){ key, label, collective, group, bytes,
-                                        "communication" };
-    r->total += bytes;
+    row.equation = "communication";
+    r->row[r->n++] = row;
+    r->total += row.bytes;
 }
 
 /* ---- data parallel: gradients out, parameters in ---- */
+
+struct exchange {
+    const char *key, *label, *collective;
+    double elems, size, times;
+};
+
+/* `times` messages of all elements round a ring of n ranks. */
+static void exchange(struct comm_result *r, uint64_t n, struct exchange e)
+{
+    add(r,
+        (struct comm_row){ .key = e.key,
+                           .label = e.label,
+                           .collective = e.collective,
+                           .group = "data parallel",
+                           .bytes = e.elems * e.size * ring(n) * e.times,
+                           .formula = "P * bytes * (n-1)/n * messages",
+                           .pattern = "# * # * # * #",
+                           .factor = { e.elems, e.size, ring(n), e.times } });
+}
+
+static void sharded_weights(struct comm_result *r, const struct run *run,
+                            double elems, double weight, double grad)
+{
+    const uint64_t n = run->dp * run->cp;
+    const double m = (double)run->grad_accum;
+    const bool kept = run->engine != ENGINE_DEEPSPEED && run->zero == 2;
+    exchange(r, n,
+             (struct exchange){ "parameters_forward", "parameters for forward",
+                                "all-gather", elems, weight, m });
+    if (!kept)
+        exchange(r, n,
+                 (struct exchange){ "parameters_backward",
+                                    "parameters for backward", "all-gather",
+                                    elems, weight, m });
+    exchange(r, n,
+             (struct exchange){ "gradients", "gradients", "reduce-scatter",
+                                elems, grad, m });
+}
 
 static void data_parallel(struct comm_result *r, const struct comm_input *in)
 {
     const struct run *run = in->run;
     const uint64_t n = run->dp * run->cp;
-    const double p = (double)(in->dense_elems + in->expert_elems);
-    const double grad = p * (double)dtype_size(run->prec.reduce) * ring(n);
-    const double weight =
-        p * (double)dtype_size(run_layer_dtype(run)) * ring(n);
-    const double m = (double)run->grad_accum;
+    const double elems = (double)(in->dense_elems + in->expert_elems);
+    const double grad = (double)dtype_size(run->prec.reduce);
+    const double weight = (double)dtype_size(run_layer_dtype(run));
     if (n <= 1)
         return;
     switch (run_sharding(run)) {
     case SHARDING_NONE:
-        add(r, "gradients", "gradients", "all-reduce", "data parallel",
-            2 * grad);
+        exchange(r, n,
+                 (struct exchange){ "gradients", "gradients", "all-reduce",
+                                    elems, grad, 2 });
         return;
     case SHARDING_FLAT: {
         /* DeepSpeed's stage 2 reduces after every micro-batch */
         const bool each = run->engine == ENGINE_DEEPSPEED && run->zero == 2;
-        add(r, "gradients", "gradients", "reduce-scatter", "data parallel",
-            grad * (each ? m : 1));
-        add(r, "parameters", "updated parameters", "all-gather",
-            "data parallel", weight);
+        const double m = each ? (double)run->grad_accum : 1;
+        exchange(r, n,
+                 (struct exchange){ "gradients", "gradients", "reduce-scatter",
+                                    elems, grad, m });
+        exchange(r, n,
+                 (struct exchange){ "parameters", "updated parameters",
+                                    "all-gather", elems, weight, 1 });
         return;
     }
     case SHARDING_TENSOR:
-    case SHARDING_ROWS: {
-        const bool kept = run->engine != ENGINE_DEEPSPEED && run->zero == 2;
-        add(r, "parameters_forward", "parameters for forward", "all-gather",
-            "data parallel", weight * m);
-        if (!kept)
-            add(r, "parameters_backward", "parameters for backward",
-                "all-gather", "data parallel", weight * m);
-        add(r, "gradients", "gradients", "reduce-scatter", "data parallel",
-            grad * m);
-        return;
-    }
+    case SHARDING_ROWS: sharded_weights(r, run, elems, weight, grad); return;
     }
 }
 
@@ -69,12 +98,9 @@ static void data_parallel(struct comm_result *r, const struct comm_input *in)
 static uint64_t group_size(const struct run *run, enum comm_group group)
 {
     switch (group) {
-    case COMM_TP:
-        return run->tp;
-    case COMM_CP:
-        return run->cp;
-    case COMM_EP:
-        return run->ep;
+    case COMM_TP: return run->tp;
+    case COMM_CP: return run->cp;
+    case COMM_EP: return run->ep;
     }
     return 1;
 }
@@ -86,13 +112,10 @@ static double op_bytes(const struct program *p, const struct op *op,
     const double in = (double)p->tensor[op->in[0]].bytes;
     const double out = (double)p->tensor[op->out[0]].bytes;
     switch (op->kind) {
-    case OP_ALL_REDUCE:
-        return 2 * f * in;
-    case OP_ALL_GATHER:
-        return f * out;
+    case OP_ALL_REDUCE: return 2 * f * in;
+    case OP_ALL_GATHER: return f * out;
     case OP_REDUCE_SCATTER:
-    case OP_ALL_TO_ALL:
-        return f * in;
+    case OP_ALL_TO_ALL: return f * in;
     case OP_EMBEDDING:
     case OP_LINEAR:
     case OP_MATMUL:
@@ -130,8 +153,7 @@ static double op_bytes(const struct program *p, const struct op *op,
     case OP_INDEX_ADD:
     case OP_QUANTIZE:
     case OP_RELEASE:
-    case OP_KIND_COUNT:
-        return 0;
+    case OP_KIND_COUNT: return 0;
     }
     return 0;
 }
@@ -151,8 +173,8 @@ static void collectives(struct comm_result *r, const struct comm_input *in)
             times += p->layer_block[l] == b ? 1 : 0;
         for (uint32_t i = 0; i < p->block[b].op_count; i++) {
             const struct op *op = &p->op[p->block[b].op_first + i];
-            const double bytes = times * op_bytes(p, op, run)
-                                 * (layer && again ? 3 : 2);
+            const double bytes =
+                times * op_bytes(p, op, run) * (layer && again ? 3 : 2);
             if (bytes > 0 && op->group == COMM_EP)
                 ep += bytes;
             else if (bytes > 0)
@@ -160,25 +182,46 @@ static void collectives(struct comm_result *r, const struct comm_input *in)
         }
     }
     const double m = (double)run->grad_accum;
-    add(r, "tensor_parallel", "activations between tensor-parallel ranks",
-        run->sequence_parallel ? "all-gather, reduce-scatter" : "all-reduce",
-        "tensor parallel", tp * m);
-    add(r, "expert_parallel", "tokens to experts and back", "all-to-all",
-        "expert parallel", ep * m);
+    const char *formula = "bytes of a micro-batch * micro-batches";
+    add(r,
+        (struct comm_row){ .key = "tensor_parallel",
+                           .label = "activations between tensor-parallel ranks",
+                           .collective = run->sequence_parallel
+                                             ? "all-gather, reduce-scatter"
+                                             : "all-reduce",
+                           .group = "tensor parallel",
+                           .bytes = tp * m,
+                           .formula = formula,
+                           .pattern = "# * #",
+                           .factor = { tp, m } });
+    add(r, (struct comm_row){ .key = "expert_parallel",
+                              .label = "tokens to experts and back",
+                              .collective = "all-to-all",
+                              .group = "expert parallel",
+                              .bytes = ep * m,
+                              .formula = formula,
+                              .pattern = "# * #",
+                              .factor = { ep, m } });
 }
 
-static void context_parallel(struct comm_result *r,
-                             const struct comm_input *in, double kv_bytes)
+/* Ring: k and v of the local chunk go round; backward takes k, v and their
+ * gradients. */
+static void context_parallel(struct comm_result *r, const struct comm_input *in,
+                             double kv_bytes)
 {
     const struct run *run = in->run;
-    if (run->cp <= 1)
-        return;
-    /* ring: k and v of the local chunk go round; backward takes k, v and
-       their gradients */
-    const double hops = (double)(run->cp - 1);
-    add(r, "context_parallel", "keys and values", "point-to-point",
-        "context parallel",
-        3 * hops * kv_bytes * (double)in->layers * (double)run->grad_accum);
+    const double hops = 3 * (double)(run->cp - 1);
+    const double layers = (double)in->layers, m = (double)run->grad_accum;
+    add(r,
+        (struct comm_row){ .key = "context_parallel",
+                           .label = "keys and values",
+                           .collective = "point-to-point",
+                           .group = "context parallel",
+                           .bytes = hops * kv_bytes * layers * m,
+                           .formula = "3 * (cp-1) * bytes of k, v * layers * "
+                                      "micro-batches",
+                           .pattern = "# * # * # * #",
+                           .factor = { hops, kv_bytes, layers, m } });
 }
 
 static void pipeline(struct comm_result *r, const struct comm_input *in)
@@ -189,9 +232,17 @@ static void pipeline(struct comm_result *r, const struct comm_input *in)
     const struct program *p = in->program;
     const struct block *first = &p->block[p->layer_block[0]];
     const double hidden = (double)p->tensor[first->input].bytes;
-    add(r, "pipeline", "hidden states and their gradients",
-        "point-to-point", "pipeline",
-        2 * hidden * (double)run->grad_accum * (double)run->vpp);
+    const double m = (double)run->grad_accum, v = (double)run->vpp;
+    add(r, (struct comm_row){
+               .key = "pipeline",
+               .label = "hidden states and their gradients",
+               .collective = "point-to-point",
+               .group = "pipeline",
+               .bytes = 2 * hidden * m * v,
+               .formula = "2 * bytes of hidden states * micro-batches * "
+                          "chunks",
+               .pattern = "# * # * # * #",
+               .factor = { 2, hidden, m, v } });
 }
 
 static double kv_bytes(const struct program *p)

@@ -74,15 +74,16 @@ static void rest_weights(struct put *p, const struct stage *s)
     const uint64_t size = dtype_size(run->prec.param);
     if (run_shards_weights(run)) {
         PUT(p, TERM_WEIGHTS, "weight shards",
-            F("elements on this rank", s->sum.own_elems),
+            F("P/N, tensor by tensor", s->sum.own_elems),
             F("bytes per weight", size));
         PUT(p, TERM_FROZEN, "frozen weight shards",
-            F("elements on this rank", s->sum.own_frozen),
+            F("P/N, tensor by tensor", s->sum.own_frozen),
             F("bytes per frozen weight", dtype_size(run->base_dtype)));
     } else {
         PUT(p, TERM_WEIGHTS, "weights", F("P", s->sum.elems),
             F("bytes per weight", size));
-        PUT(p, TERM_FROZEN, "frozen weights", F("P_frozen", s->sum.frozen_elems),
+        PUT(p, TERM_FROZEN, "frozen weights",
+            F("P_frozen", s->sum.frozen_elems),
             F("bytes per frozen weight", dtype_size(run->base_dtype)));
     }
     if (run->prec.fp8)
@@ -107,39 +108,51 @@ static void rest_master(struct put *p, const struct stage *s)
         return;
     case SHARDING_FLAT:
         PUT(p, TERM_MASTER, "master weights, sharded",
-            F("P / N", flat_share(run, s->sum.dense_elems,
-                                  s->sum.expert_elems)),
+            F("P / N",
+              flat_share(run, s->sum.dense_elems, s->sum.expert_elems)),
             F("bytes per master weight", size));
         return;
     case SHARDING_TENSOR:
     case SHARDING_ROWS:
         PUT(p, TERM_MASTER, "master weights, sharded",
-            F("elements on this rank", s->sum.own_elems),
+            F("P/N, tensor by tensor", s->sum.own_elems),
             F("bytes per master weight", size));
         return;
     }
 }
 
+/* Bytes of moments: an element's times the elements, where the optimizer
+ * treats all of them alike. */
+static void put_moments(struct put *p, const struct run *run, const char *sym,
+                        uint64_t elems, uint64_t bytes, uint64_t ranks)
+{
+    const char *rule = optimizer_rule(run->optimizer);
+    if (elems != 0 && bytes % elems == 0)
+        PUT(p, TERM_MOMENTS, rule, F(sym, elems),
+            F("bytes per element", bytes / elems), D("N", ranks));
+    else
+        PUT(p, TERM_MOMENTS, rule, F("bytes", bytes), D("N", ranks));
+}
+
 static void rest_moments(struct put *p, const struct stage *s)
 {
     const struct run *run = s->run;
-    const char *rule = optimizer_rule(run->optimizer);
+    const struct block_states *sum = &s->sum;
     switch (run_sharding(run)) {
     case SHARDING_NONE:
-        PUT(p, TERM_MOMENTS, rule, F("bytes of P", s->sum.moment_bytes));
+        put_moments(p, run, "P", sum->elems, sum->moment_bytes, 1);
         return;
     case SHARDING_FLAT:
-        PUT(p, TERM_MOMENTS, rule, F("bytes of P", s->sum.dense_moment_bytes),
-            D("N", run->shard));
-        PUT(p, TERM_MOMENTS, rule,
-            F("bytes of P_expert",
-              s->sum.moment_bytes - s->sum.dense_moment_bytes),
-            D("N_expert", run->expert_shard));
+        put_moments(p, run, "P", sum->dense_elems, sum->dense_moment_bytes,
+                    run->shard);
+        put_moments(p, run, "P_expert", sum->expert_elems,
+                    sum->moment_bytes - sum->dense_moment_bytes,
+                    run->expert_shard);
         return;
     case SHARDING_TENSOR:
     case SHARDING_ROWS:
-        PUT(p, TERM_MOMENTS, rule,
-            F("bytes of this rank's shard", s->sum.own_moment_bytes));
+        put_moments(p, run, "P/N, tensor by tensor", sum->own_elems,
+                    sum->own_moment_bytes, 1);
         return;
     }
 }
@@ -153,8 +166,8 @@ static void rest_grads(struct put *p, const struct stage *s)
             F("P", s->sum.elems), F("bytes per gradient", size));
         if (copies_fp16_grads(run))
             PUT(p, TERM_GRAD_SHARDS, "fp32 gradients of the optimizer's shard",
-                F("P / N", flat_share(run, s->sum.dense_elems,
-                                      s->sum.expert_elems)),
+                F("P / N",
+                  flat_share(run, s->sum.dense_elems, s->sum.expert_elems)),
                 F("bytes", FP32));
     }
     if (keeps_fp32_buffer(run))
@@ -162,7 +175,7 @@ static void rest_grads(struct put *p, const struct stage *s)
             F("P", s->sum.elems), F("bytes per gradient", FP32));
     if (zero_is(run, 3) && !optimizer_offloaded(run))
         PUT(p, TERM_GRAD_SHARDS, "gradient partition, permanent",
-            F("elements on this rank", s->sum.own_elems),
+            F("P/N, tensor by tensor", s->sum.own_elems),
             F("bytes per gradient", size));
 }
 
@@ -181,12 +194,12 @@ static void rest_buffers(struct put *p, const struct stage *s)
         PUT(p, TERM_BUCKETS, "gradient buffer for the way to the CPU",
             F("largest parameter", s->sum.largest_grad),
             F("bytes per gradient", dtype_size(run->prec.grad)));
-    const bool hopper = run->gpu.arch == ARCH_HOPPER
-                        || run->gpu.arch == ARCH_BLACKWELL;
+    const bool hopper =
+        run->gpu.arch == ARCH_HOPPER || run->gpu.arch == ARCH_BLACKWELL;
     PUT(p, TERM_WORKSPACE, "cuBLAS workspaces, one a thread",
         F("workspaces", CUBLAS_WORKSPACES),
-        F("bytes", hopper ? CUBLAS_WORKSPACE_HOPPER_BYTES
-                          : CUBLAS_WORKSPACE_BYTES));
+        F("bytes",
+          hopper ? CUBLAS_WORKSPACE_HOPPER_BYTES : CUBLAS_WORKSPACE_BYTES));
     if (run->impl == IMPL_MEGATRON)
         PUT(p, TERM_WORKSPACE, "Transformer Engine GEMM workspace",
             F("bytes",
@@ -236,8 +249,7 @@ static void fsdp_whole(struct put *p, const struct stage *s, uint32_t position)
 {
     const uint64_t upto = s->before[position + 1].bytes;
     const uint64_t edge = root_bytes(s);
-    const uint64_t first =
-        s->embed ? s->states[s->p->embed].bytes : 0;
+    const uint64_t first = s->embed ? s->states[s->p->embed].bytes : 0;
     uint64_t bytes = upto;
     if (position + 1 < s->n || !s->head)
         bytes += edge - first; /* the root's other part */
@@ -308,8 +320,7 @@ static void zero3_gather(struct put *p, const struct stage *s,
 
 /* After forward the last parameters are kept for the backward that starts with
  * them: about half of max_reuse_distance. */
-static void zero3_reuse(struct put *p, const struct stage *s,
-                        uint32_t position)
+static void zero3_reuse(struct put *p, const struct stage *s, uint32_t position)
 {
     const uint64_t above =
         s->before[s->n].elems - s->before[position + 1].elems;
@@ -335,7 +346,7 @@ void engine_forward(struct put *p, const struct stage *s, uint32_t position,
     /* gradients of the micro-batches before */
     if (engine_reduces_blocks(run)) {
         PUT(p, TERM_GRAD_SHARDS, "gradient shards of earlier micro-batches",
-            F("elements on this rank", s->sum.own_elems),
+            F("P/N, tensor by tensor", s->sum.own_elems),
             F("bytes per gradient", grad));
     } else if (zero_is(run, 2)) {
         PUT(p, TERM_GRAD_SHARDS, "gradient partition",
@@ -359,21 +370,18 @@ enum wgrad_mode engine_wgrad_mode(const struct stage *s, bool later)
 {
     const struct run *run = s->run;
     switch (run->engine) {
-    case ENGINE_DDP:
-        return later ? WGRAD_FREE : WGRAD_KEEP;
+    case ENGINE_DDP: return later ? WGRAD_FREE : WGRAD_KEEP;
     case ENGINE_DEEPSPEED:
         if (run->zero >= 2)
             return WGRAD_FREE;
         return later ? WGRAD_FREE : WGRAD_KEEP;
     case ENGINE_FSDP:
-    case ENGINE_FSDP2:
-        return run->zero == 0 && later ? WGRAD_FREE : WGRAD_KEEP;
+    case ENGINE_FSDP2: return run->zero == 0 && later ? WGRAD_FREE : WGRAD_KEEP;
     case ENGINE_MEGATRON:
         /* gradient accumulation fusion: the GEMM adds into main_grad */
         return run->impl == IMPL_MEGATRON ? WGRAD_NONE : WGRAD_FREE;
     case ENGINE_MEGATRON_FSDP:
-    case ENGINE_COUNT:
-        break;
+    case ENGINE_COUNT: break;
     }
     return WGRAD_FREE;
 }
@@ -416,8 +424,7 @@ static void zero_backward(struct put *p, const struct stage *s,
                           uint32_t position, bool later)
 {
     const struct run *run = s->run;
-    const uint64_t arrived =
-        s->before[s->n].elems - s->before[position].elems;
+    const uint64_t arrived = s->before[s->n].elems - s->before[position].elems;
     if (zero_1_or_2(run))
         PUT(p, TERM_BUCKETS, "reduce bucket",
             F("reduce_bucket", run->reduce_bucket),
@@ -443,11 +450,11 @@ void engine_backward(struct put *p, const struct stage *s, uint32_t position,
         zero_backward(p, s, position, later);
     if (engine_reduces_blocks(run)) {
         fsdp_backward(p, s, position);
-        const uint64_t own = later ? s->sum.own_elems
-                                   : s->sum.own_elems
-                                         - s->before[position + 1].own_elems;
+        const uint64_t own =
+            later ? s->sum.own_elems
+                  : s->sum.own_elems - s->before[position + 1].own_elems;
         PUT(p, TERM_GRAD_SHARDS, "gradient shards",
-            F("elements on this rank", own), F("bytes per gradient", grad));
+            F("P/N, tensor by tensor", own), F("bytes per gradient", grad));
         return;
     }
     if (engine_wgrad_mode(s, false) != WGRAD_KEEP)
@@ -456,8 +463,7 @@ void engine_backward(struct put *p, const struct stage *s, uint32_t position,
         PUT(p, TERM_GRADS, "gradients", F("bytes", s->wgrad));
     else
         PUT(p, TERM_GRADS, "gradients of the blocks above",
-            F("bytes",
-              s->before[s->n].wgrad - s->before[position + 1].wgrad));
+            F("bytes", s->before[s->n].wgrad - s->before[position + 1].wgrad));
 }
 
 uint64_t engine_gradients(const struct stage *s)
@@ -467,8 +473,7 @@ uint64_t engine_gradients(const struct stage *s)
     if (engine_reduces_blocks(run))
         return s->sum.own_elems * size;
     if (zero_is(run, 2))
-        return flat_share(run, s->sum.dense_elems, s->sum.expert_elems)
-               * size;
+        return flat_share(run, s->sum.dense_elems, s->sum.expert_elems) * size;
     if (engine_wgrad_mode(s, false) == WGRAD_KEEP)
         return s->wgrad;
     return 0; /* in the buffers at rest */
@@ -483,7 +488,7 @@ static void whole_grads(struct put *p, const struct stage *s)
         PUT(p, TERM_GRADS, "gradients", F("bytes", s->wgrad));
     if (engine_reduces_blocks(s->run))
         PUT(p, TERM_GRAD_SHARDS, "gradient shards",
-            F("elements on this rank", s->sum.own_elems),
+            F("P/N, tensor by tensor", s->sum.own_elems),
             F("bytes per gradient", dtype_size(s->run->prec.grad)));
 }
 
@@ -518,12 +523,11 @@ void engine_clip(struct put *p, const struct stage *s)
     if (!run->clip_grad)
         return;
     if (run->engine == ENGINE_DEEPSPEED && run->zero != 0) {
-        const uint64_t own =
-            zero_is(run, 3)
-                ? div_up(s->sum.largest_grad, run->shard)
-                : min_u64(s->sum.largest_grad,
-                          flat_share(run, s->sum.dense_elems,
-                                     s->sum.expert_elems));
+        const uint64_t own = zero_is(run, 3)
+                                 ? div_up(s->sum.largest_grad, run->shard)
+                                 : min_u64(s->sum.largest_grad,
+                                           flat_share(run, s->sum.dense_elems,
+                                                      s->sum.expert_elems));
         PUT(p, TERM_CLIP_TMP, "a tensor in double precision for its norm",
             F("elements", own), F("bytes", 8));
         return;
@@ -542,7 +546,7 @@ static void step_implementation(struct put *p, const struct stage *s,
     switch (run->optimizer_impl) {
     case OPTIMPL_FOREACH: /* the list exp_avg_sq_sqrt (torch >= 2) */
         PUT(p, TERM_STEP_TMP, "foreach: one list as large as the weights",
-            F("elements on this rank", elems), F("bytes", size));
+            F("P/N, tensor by tensor", elems), F("bytes", size));
         return;
     case OPTIMPL_LOOP:
         PUT(p, TERM_STEP_TMP, "loop: two temporaries of one tensor",
@@ -550,8 +554,7 @@ static void step_implementation(struct put *p, const struct stage *s,
             F("temporaries", 2), F("bytes", size));
         return;
     case OPTIMPL_FUSED:
-    case OPTIMIZER_IMPL_COUNT:
-        return;
+    case OPTIMIZER_IMPL_COUNT: return;
     }
 }
 
@@ -562,15 +565,14 @@ static void step_zero(struct put *p, const struct stage *s)
     const bool mixed = run->prec.master != DT_NONE;
     uint64_t own = flat_share(run, s->sum.dense_elems, s->sum.expert_elems);
     if (run->zero == 3) {
-        own = min_u64(s->sum.own_elems,
-                      run->sub_group_size);
+        own = min_u64(s->sum.own_elems, run->sub_group_size);
     } else if (!keeps_fp32_buffer(run)) {
-        PUT(p, TERM_GRAD_SHARDS, "gradient partition",
-            F("P / N", own), F("bytes per gradient", grad));
+        PUT(p, TERM_GRAD_SHARDS, "gradient partition", F("P / N", own),
+            F("bytes per gradient", grad));
     }
     if (mixed && !keeps_fp32_buffer(run))
         PUT(p, TERM_STEP_TMP, "flat gradients and their fp32 copy",
-            F("elements on this rank", own), F("bytes", grad + FP32));
+            F("P/N, tensor by tensor", own), F("bytes", grad + FP32));
     step_implementation(p, s, own);
 }
 

@@ -24,11 +24,9 @@ static double op_backward(const struct program *p, const struct op *op)
     switch (op->kind) {
     case OP_LINEAR:
     case OP_MATMUL:
-    case OP_FUSED_CROSS_ENTROPY:
-        return backward_factor(p, op);
+    case OP_FUSED_CROSS_ENTROPY: return backward_factor(p, op);
     case OP_FLASH_ATTENTION:
-    case OP_SDPA:
-        return p->tensor[op->in[0]].needs_grad ? 2 : 0;
+    case OP_SDPA: return p->tensor[op->in[0]].needs_grad ? 2 : 0;
     case OP_EMBEDDING:
     case OP_ADD:
     case OP_MUL:
@@ -65,8 +63,7 @@ static double op_backward(const struct program *p, const struct op *op)
     case OP_ALL_GATHER:
     case OP_REDUCE_SCATTER:
     case OP_ALL_TO_ALL:
-    case OP_KIND_COUNT:
-        return 0;
+    case OP_KIND_COUNT: return 0;
     }
     return 0;
 }
@@ -76,24 +73,22 @@ static bool runs_again(const struct op *op, const struct run *run,
                        enum block_kind kind)
 {
     switch (run->recompute) {
-    case RECOMP_FULL:
-        return kind == BLOCK_LAYER;
+    case RECOMP_FULL: return kind == BLOCK_LAYER;
     case RECOMP_SELECTIVE:
         return op->region != 0
                && (run->recompute_modules >> (op->region - 1) & 1) != 0;
     case RECOMP_NONE:
     case RECOMP_OPS:
-    case RECOMPUTE_COUNT:
-        return false;
+    case RECOMPUTE_COUNT: return false;
     }
     return false;
 }
 
 struct block_flops {
-    double causal, full;          /* forward */
+    double causal, full; /* forward */
     double back_causal, back_full;
-    double again;                 /* recomputed, causal */
-    double attention, linear;     /* forward, causal */
+    double again;             /* recomputed, causal */
+    double attention, linear; /* forward, causal */
 };
 
 static void sum_block(struct block_flops *s, const struct program *p,
@@ -159,12 +154,14 @@ static void add(struct explanation *x, const char *name, double value,
                 const char *formula, const char *numbers, unsigned depth)
 {
     explain_add(x, (struct explain_entry){ .section = "FLOPs per token",
-                                           .name = name, .unit = "FLOP",
+                                           .name = name,
+                                           .unit = "FLOP",
                                            .value = value,
                                            .formula = formula,
                                            .numbers = numbers,
                                            .equation = "flops",
-                                           .source = "", .depth = depth });
+                                           .source = "",
+                                           .depth = depth });
 }
 
 static void explain_op(struct explanation *x, const struct program *p,
@@ -175,8 +172,8 @@ static void explain_op(struct explanation *x, const struct program *p,
     add(x, arena_printf(x->arena, "%s: %s", b->name, op->name),
         op->flop_causal / tokens,
         core ? "forward, causal half of 2 m n k" : "forward, 2 m n k",
-        arena_printf(x->arena, "%.6g / %.6g tokens; backward %.0f times that",
-                     op->flop_causal, tokens, op_backward(p, op)),
+        NUMBERS(x->arena, "# / # tokens; backward # times that",
+                op->flop_causal, tokens, op_backward(p, op)),
         2);
 }
 
@@ -188,16 +185,15 @@ bool explain_flops(struct explanation *x, const struct flops_result *f,
         arena_printf(a, "6 * %llu", (unsigned long long)params->total), 0);
     add(x, "forward and backward, causal", f->model_causal,
         "sum over products: forward + one for each gradient",
-        arena_printf(a, "linear %.6g, attention %.6g, head %.6g forward",
-                     f->linear_forward, f->attention_forward_causal,
-                     f->head_forward),
+        NUMBERS(a, "linear #, attention #, head # forward", f->linear_forward,
+                f->attention_forward_causal, f->head_forward),
         0);
     add(x, "forward and backward, full attention", f->model_full,
         "the same, the whole score matrix counted", "", 0);
     add(x, "hardware, with recomputation", f->hardware_causal,
         "causal + what is run again",
-        arena_printf(a, "%.6g + %.6g", f->model_causal,
-                     f->hardware_causal - f->model_causal),
+        NUMBERS(a, "# + #", f->model_causal,
+                f->hardware_causal - f->model_causal),
         0);
     for (uint32_t b = 0; b < p->n_blocks; b++)
         for (uint32_t i = 0; i < p->block[b].op_count; i++) {

@@ -13,13 +13,20 @@ struct factor {
     bool divides;
 };
 
-#define F(sym, v) { (sym), (v), false }
-#define D(sym, v) { (sym), (v), true }
+#define F(sym, v)                                                              \
+    {                                                                          \
+        (sym), (v), false                                                      \
+    }
+#define D(sym, v)                                                              \
+    {                                                                          \
+        (sym), (v), true                                                       \
+    }
 
 /* Where a moment's terms go. */
 struct put {
     struct moment *m;
     struct explanation *why; /* NULL: numbers only */
+    enum component only;     /* of why: the one that is recorded */
     bool over;               /* a product did not fit into 64 bits */
 };
 

@@ -9,8 +9,12 @@
 #include "ir/program.h"
 
 enum component {
-    COMP_PARAMETERS, COMP_GRADIENTS, COMP_OPTIMIZER, COMP_ACTIVATIONS,
-    COMP_TEMPORARY, COMP_COUNT
+    COMP_PARAMETERS,
+    COMP_GRADIENTS,
+    COMP_OPTIMIZER,
+    COMP_ACTIVATIONS,
+    COMP_TEMPORARY,
+    COMP_COUNT
 };
 
 #define TERM(id, component, key, label, equation) TERM_##id,
@@ -49,22 +53,22 @@ const char *phase_name(enum phase phase);
 /* One moment: where in the step, and every byte that is alive then. */
 struct moment {
     enum phase phase;
-    uint32_t position;      /* block position on the stage (embedding, layers,
+    uint32_t position; /* block position on the stage (embedding, layers,
                                head, in order) */
-    bool later;             /* a micro-batch after the first of the step */
+    bool later;        /* a micro-batch after the first of the step */
     uint64_t bytes[TERM_COUNT];
     uint64_t total;
-    const char *op;         /* name of the operation at the maximum, or "" */
+    const char *op; /* name of the operation at the maximum, or "" */
 };
 
 struct stage_result {
     uint64_t index, first_layer, layers;
     bool has_embedding, has_head;
-    uint64_t parameters;    /* elements on this rank before state sharding */
-    uint64_t model_states;  /* weights, one set of gradients and optimizer
+    uint64_t parameters;   /* elements on this rank before state sharding */
+    uint64_t model_states; /* weights, one set of gradients and optimizer
                                states as this rank holds them: ZeRO's figure */
-    uint64_t in_flight;     /* micro-batches (chunks when interleaved) */
-    struct moment rest;     /* between steps */
+    uint64_t in_flight;    /* micro-batches (chunks when interleaved) */
+    struct moment rest;    /* between steps */
     struct moment peak;
     const char *peak_block; /* "layer", "head", ... ; "" in the step */
     uint64_t peak_layer;    /* of the whole model; meaningful for layers */
@@ -76,7 +80,7 @@ enum { OUTSIDE_MAX = 8 };
 struct outside_row {
     const char *key, *label;
     uint64_t bytes;
-    uint64_t count;         /* communicators: how many */
+    uint64_t count; /* communicators: how many */
     const char *source;
     bool unverified;
 };
@@ -84,12 +88,13 @@ struct outside_row {
 struct memory_result {
     struct stage_result *stage; /* [n_stages], arena */
     uint64_t n_stages, worst;
-    uint64_t steady, peak;      /* of the worst stage */
+    uint64_t model_states; /* of the worst stage, as the next two */
+    uint64_t steady, peak;
     uint64_t reserved;
     struct outside_row outside_row[OUTSIDE_MAX];
     size_t n_outside;
     uint64_t outside, device_total, capacity;
-    int64_t headroom;           /* capacity - device_total */
+    int64_t headroom; /* capacity - device_total */
     bool fits;
 };
 
@@ -101,17 +106,20 @@ struct params_result {
 
 /* Per token of training data unless said; FLOPs. [method.md eq. flops] */
 struct flops_result {
-    double forward_causal, forward_full;      /* per token, whole model */
-    double model_causal, model_full;          /* forward + backward */
-    double hardware_causal;                   /* with recomputation */
-    double six_n;                             /* 6 N */
+    double forward_causal, forward_full; /* per token, whole model */
+    double model_causal, model_full;     /* forward + backward */
+    double hardware_causal;              /* with recomputation */
+    double six_n;                        /* 6 N */
     double linear_forward, attention_forward_causal, head_forward;
 };
 
 /* Bytes that one GPU sends in one optimizer step, by purpose. */
 struct comm_row {
     const char *key, *label, *collective, *group;
-    double bytes;            /* per GPU and step */
+    double bytes;        /* per GPU and step */
+    const char *formula; /* "2 * P * w * (n-1)/n" */
+    const char *pattern; /* of the numbers put in: a '#' for each factor */
+    double factor[4];
     const char *equation;
 };
 enum { COMM_ROW_MAX = 12 };
@@ -124,9 +132,9 @@ struct comm_result {
 /* ---- explanation: the same folds with their terms kept ---- */
 
 struct explain_entry {
-    const char *section;  /* "memory / activations", "compute", ... */
-    const char *name;     /* "saved by the layers" */
-    const char *unit;     /* "B", "FLOP", "s", "h", "USD", "" */
+    const char *section; /* "memory / activations", "compute", ... */
+    const char *name;    /* "saved by the layers" */
+    const char *unit;    /* "B", "FLOP", "s", "h", "USD", "" */
     double value;
     uint64_t bytes;       /* when unit is "B": exact */
     const char *formula;  /* "P * w / N" */
@@ -140,8 +148,15 @@ struct explanation {
     struct arena *arena;
     struct explain_entry *entry;
     size_t n, capacity;
-    bool failed;          /* out of memory */
+    bool failed; /* out of memory */
 };
+
+/* The numbers put into a formula: `pattern` with each '#' replaced by the next
+ * value. In the arena; NULL when out of memory. */
+const char *explain_numbers(struct arena *a, const char *pattern,
+                            const double *value);
+#define NUMBERS(a, pattern, ...)                                               \
+    explain_numbers((a), (pattern), (const double[]){ __VA_ARGS__ })
 
 /* Adds an entry; strings are kept by pointer (static or in the arena). */
 void explain_add(struct explanation *x, struct explain_entry entry);

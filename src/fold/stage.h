@@ -11,13 +11,13 @@
 
 /* Sums over the positions before one. */
 struct prefix {
-    uint64_t kept_layers;  /* kept by layers that are not recomputed */
-    uint64_t checkpoints;  /* inputs kept by recomputed groups */
-    uint64_t regrown;      /* what recomputed layers keep once recomputed */
-    uint64_t elems;        /* trained, before sharding */
-    uint64_t bytes;        /* weights as the layers see them */
-    uint64_t wgrad;        /* gradients of trained weights */
-    uint64_t own_elems;    /* shards */
+    uint64_t kept_layers; /* kept by layers that are not recomputed */
+    uint64_t checkpoints; /* inputs kept by recomputed groups */
+    uint64_t regrown;     /* what recomputed layers keep once recomputed */
+    uint64_t elems;       /* trained, before sharding */
+    uint64_t bytes;       /* weights as the layers see them */
+    uint64_t wgrad;       /* gradients of trained weights */
+    uint64_t own_elems;   /* shards */
 };
 
 struct stage {
@@ -25,27 +25,61 @@ struct stage {
     const struct run *run;
     uint64_t index, first_layer, layers;
     bool embed, head;
-    uint64_t tied_here;        /* bytes of a gradient that head and embedding of
+    uint64_t tied_here;  /* bytes of a gradient that head and embedding of
                                   this rank share; 0 when they do not */
-    uint64_t in_flight;        /* micro-batches alive at most */
-    uint64_t recomputed;       /* the first so many layers are */
-    uint64_t group;            /* layers a checkpoint */
-    uint32_t n;                /* positions */
+    uint64_t in_flight;  /* micro-batches alive at most */
+    uint64_t recomputed; /* the first so many layers are */
+    uint64_t group;      /* layers a checkpoint */
+    uint32_t n;          /* positions */
     const struct block_walk *walk;     /* by block index */
     const struct block_states *states; /* by block index */
-    struct prefix *before;     /* [n + 1] */
-    struct block_states sum;   /* over the stage */
-    uint64_t wgrad;            /* gradients alive after a whole backward */
-    uint64_t shared, inputs;   /* bytes a micro-batch */
-    uint64_t shared_kept;      /* of shared: what backward needs */
-    uint64_t stage_input;      /* received hidden states kept to backward */
+    struct prefix *before;             /* [n + 1] */
+    struct block_states sum;           /* over the stage */
+    uint64_t wgrad;          /* gradients alive after a whole backward */
+    uint64_t shared, inputs; /* bytes a micro-batch */
+    uint64_t shared_kept;    /* of shared: what backward needs */
+    uint64_t stage_input;    /* received hidden states kept to backward */
 };
+
+/* What all stages share. */
+struct memory_fold {
+    const struct program *p;
+    const struct run *run;
+    struct arena *a;
+    struct walk_scratch scratch;
+    struct block_walk walk[BLOCK_MAX];
+    struct block_states states[BLOCK_MAX];
+    struct prefix *before;
+    uint64_t shared, shared_kept;
+};
+
+/* Walks every block; false when out of memory. */
+bool memory_fold_init(struct memory_fold *f, const struct program *p,
+                      const struct run *run, struct arena *a);
+
+/* ---- stage.c ---- */
+
+/* One stage at a time: its arrays are f's. */
+void stage_init(struct stage *s, struct memory_fold *f, uint64_t index,
+                uint64_t first_layer);
 
 /* Index into program.block of a position. */
 uint32_t stage_block(const struct stage *s, uint32_t position);
 /* Layer of the stage (0-based) at a position that is one. */
 uint64_t stage_layer(const struct stage *s, uint32_t position);
+bool stage_is_layer(const struct stage *s, uint32_t position);
 bool stage_recomputed(const struct stage *s, uint32_t position);
+/* First and last position of the checkpoint that a recomputed layer is in. */
+uint32_t stage_group_first(const struct stage *s, uint32_t position);
+uint32_t stage_group_last(const struct stage *s, uint32_t position);
+
+/* ---- moment.c ---- */
+
+/* Sets m to what is alive at a moment; true when nothing overflowed. `why`
+ * records the terms of component `only`, where it is not NULL. */
+bool moment_with(struct moment *m, const struct stage *s, enum phase phase,
+                 uint32_t position, bool later, struct explanation *why,
+                 enum component only);
 
 /* ---- engine.c: what the engine adds at each moment ---- */
 

@@ -12,22 +12,16 @@ enum sharding run_sharding(const struct run *run)
     if (run->shard <= 1)
         return SHARDING_NONE;
     switch (run->engine) {
-    case ENGINE_DDP:
-        return SHARDING_NONE;
+    case ENGINE_DDP: return SHARDING_NONE;
     case ENGINE_DEEPSPEED:
         return run->zero == 0   ? SHARDING_NONE
                : run->zero == 3 ? SHARDING_TENSOR
                                 : SHARDING_FLAT;
-    case ENGINE_FSDP:
-        return run->zero == 0 ? SHARDING_NONE : SHARDING_TENSOR;
-    case ENGINE_FSDP2:
-        return run->zero == 0 ? SHARDING_NONE : SHARDING_ROWS;
-    case ENGINE_MEGATRON:
-        return run->zero == 0 ? SHARDING_NONE : SHARDING_FLAT;
-    case ENGINE_MEGATRON_FSDP:
-        return SHARDING_TENSOR;
-    case ENGINE_COUNT:
-        break;
+    case ENGINE_FSDP: return run->zero == 0 ? SHARDING_NONE : SHARDING_TENSOR;
+    case ENGINE_FSDP2: return run->zero == 0 ? SHARDING_NONE : SHARDING_ROWS;
+    case ENGINE_MEGATRON: return run->zero == 0 ? SHARDING_NONE : SHARDING_FLAT;
+    case ENGINE_MEGATRON_FSDP: return SHARDING_TENSOR;
+    case ENGINE_COUNT: break;
     }
     return SHARDING_NONE;
 }
@@ -40,8 +34,7 @@ bool run_shards_weights(const struct run *run)
 
 enum dtype run_layer_dtype(const struct run *run)
 {
-    const bool fsdp =
-        run->engine == ENGINE_FSDP || run->engine == ENGINE_FSDP2;
+    const bool fsdp = run->engine == ENGINE_FSDP || run->engine == ENGINE_FSDP2;
     return fsdp && !run->prec.autocast ? run->prec.compute : run->prec.param;
 }
 
@@ -79,20 +72,15 @@ uint64_t optimizer_bytes(const struct run *run, const struct tensor *t,
     const bool hidden_matrix = t->matmul && t->group != PG_HEAD;
     switch (run->optimizer) {
     case OPT_ADAMW:
-    case OPT_LAMB:
-        return 2 * n * size;
+    case OPT_LAMB: return 2 * n * size;
     case OPT_ADAM8BIT:
-    case OPT_PAGED_ADAM8BIT:
-        return 2 * moment_8bit(n);
-    case OPT_ADAM4BIT:
-        return 2 * moment_4bit(n);
-    case OPT_LION8BIT:
-        return moment_8bit(n);
+    case OPT_PAGED_ADAM8BIT: return 2 * moment_8bit(n);
+    case OPT_ADAM4BIT: return 2 * moment_4bit(n);
+    case OPT_LION8BIT: return moment_8bit(n);
     case OPT_MOMENTUM:
     case OPT_LION:
     case OPT_ADAGRAD:
-    case OPT_RMSPROP:
-        return n * size;
+    case OPT_RMSPROP: return n * size;
     case OPT_ADAFACTOR: /* a row and a column of second moments, fp32 */
         return matrix && cols > 1 ? 4 * (rows + cols) : 4 * n;
     case OPT_MUON: /* momentum for hidden matrices, AdamW for the rest */
@@ -101,8 +89,7 @@ uint64_t optimizer_bytes(const struct run *run, const struct tensor *t,
         return hidden_matrix ? galore(rows, cols, size) : 2 * n * size;
     case OPT_SGD:
     case OPT_NONE:
-    case OPTIMIZER_COUNT:
-        break;
+    case OPTIMIZER_COUNT: break;
     }
     return 0;
 }
@@ -111,8 +98,7 @@ const char *optimizer_rule(enum optimizer o)
 {
     switch (o) {
     case OPT_ADAMW:
-    case OPT_LAMB:
-        return "two moments";
+    case OPT_LAMB: return "two moments";
     case OPT_ADAM8BIT:
     case OPT_PAGED_ADAM8BIT:
         return "two 8-bit moments, an fp32 constant per 256 elements";
@@ -123,18 +109,15 @@ const char *optimizer_rule(enum optimizer o)
     case OPT_MOMENTUM:
     case OPT_LION:
     case OPT_ADAGRAD:
-    case OPT_RMSPROP:
-        return "one moment";
+    case OPT_RMSPROP: return "one moment";
     case OPT_ADAFACTOR:
         return "a row and a column of second moments per matrix";
-    case OPT_MUON:
-        return "one moment for matrices, two for the rest";
+    case OPT_MUON: return "one moment for matrices, two for the rest";
     case OPT_GALORE:
         return "two moments of rank 128 and a projection per matrix";
     case OPT_SGD:
     case OPT_NONE:
-    case OPTIMIZER_COUNT:
-        break;
+    case OPTIMIZER_COUNT: break;
     }
     return "none";
 }
@@ -143,21 +126,17 @@ const char *optimizer_rule(enum optimizer o)
 static void shard_shape(const struct run *run, const struct tensor *t,
                         uint64_t *rows, uint64_t *cols)
 {
-    const uint64_t n =
-        t->group == PG_EXPERT ? run->expert_shard : run->shard;
+    const uint64_t n = t->group == PG_EXPERT ? run->expert_shard : run->shard;
     *rows = t->rows;
     *cols = t->cols;
     switch (run_sharding(run)) {
     case SHARDING_NONE:
-    case SHARDING_FLAT:
-        return;
+    case SHARDING_FLAT: return;
     case SHARDING_TENSOR:
         *rows = div_up(t->elems, n);
         *cols = 1;
         return;
-    case SHARDING_ROWS:
-        *rows = div_up(t->rows, n);
-        return;
+    case SHARDING_ROWS: *rows = div_up(t->rows, n); return;
     }
 }
 

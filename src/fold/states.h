@@ -10,19 +10,19 @@
 
 /* Elements and bytes of one block on this rank; `own` is after sharding. */
 struct block_states {
-    uint64_t elems, frozen_elems;   /* before sharding, embeddings included */
+    uint64_t elems, frozen_elems; /* before sharding, embeddings included */
     uint64_t dense_elems, expert_elems; /* trained ones, by shard group */
-    uint64_t matmul_elems;          /* of linears, trained or not */
+    uint64_t matmul_elems;              /* of linears, trained or not */
     uint64_t bytes;                 /* as the layers see them, all weights */
     uint64_t grad_elems;            /* trained, tied copies included */
     uint64_t largest, largest_grad; /* elements of one tensor */
     uint64_t tensors;               /* trained ones */
     uint64_t own_elems;             /* trained, this rank's shard */
     uint64_t own_frozen;
-    uint64_t own_moment_bytes;      /* of the optimizer, this rank's shard */
-    uint64_t moment_bytes;          /* unsharded */
-    uint64_t dense_moment_bytes;    /* unsharded, without experts */
-    uint64_t persistent_elems;      /* ZeRO-3: too small to be released */
+    uint64_t own_moment_bytes;   /* of the optimizer, this rank's shard */
+    uint64_t moment_bytes;       /* unsharded */
+    uint64_t dense_moment_bytes; /* unsharded, without experts */
+    uint64_t persistent_elems;   /* ZeRO-3: too small to be released */
 };
 
 /* How an engine cuts tensors into shards. */

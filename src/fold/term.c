@@ -22,18 +22,12 @@ const struct term_info *term_info(enum term term)
 const char *component_key(enum component c)
 {
     switch (c) {
-    case COMP_PARAMETERS:
-        return "parameters";
-    case COMP_GRADIENTS:
-        return "gradients";
-    case COMP_OPTIMIZER:
-        return "optimizer_states";
-    case COMP_ACTIVATIONS:
-        return "activations";
-    case COMP_TEMPORARY:
-        return "temporary";
-    case COMP_COUNT:
-        break;
+    case COMP_PARAMETERS: return "parameters";
+    case COMP_GRADIENTS: return "gradients";
+    case COMP_OPTIMIZER: return "optimizer_states";
+    case COMP_ACTIVATIONS: return "activations";
+    case COMP_TEMPORARY: return "temporary";
+    case COMP_COUNT: break;
     }
     return "";
 }
@@ -57,8 +51,8 @@ void explain_add(struct explanation *x, struct explain_entry entry)
 {
     if (x->n == x->capacity) {
         const size_t more = x->capacity == 0 ? 64 : 2 * x->capacity;
-        struct explain_entry *e = ARENA_NEW(x->arena, struct explain_entry,
-                                            more);
+        struct explain_entry *e =
+            ARENA_NEW(x->arena, struct explain_entry, more);
         if (e == NULL) {
             x->failed = true;
             return;
@@ -69,6 +63,21 @@ void explain_add(struct explanation *x, struct explain_entry entry)
         x->capacity = more;
     }
     x->entry[x->n++] = entry;
+}
+
+const char *explain_numbers(struct arena *a, const char *pattern,
+                            const double *value)
+{
+    char text[256] = "";
+    for (const char *c = pattern; *c != '\0'; c++) {
+        char buf[UNIT_TEXT_MAX];
+        if (*c == '#')
+            str_append(text, sizeof text, "%s",
+                       unit_format_short(buf, *value++));
+        else
+            str_append(text, sizeof text, "%c", *c);
+    }
+    return arena_copy(a, text, str_of(text).n);
 }
 
 /* "P * 4 / N", or the same with the numbers. */
@@ -128,6 +137,6 @@ void put_term(struct put *p, enum term term, const char *what,
     sum = count_add(count_of(p->m->total), c);
     p->m->total = sum.v;
     p->over = p->over || sum.over;
-    if (p->why != NULL && c.v != 0)
+    if (p->why != NULL && c.v != 0 && terms[term].component == p->only)
         explain_term(p, term, what, f, n, c.v);
 }

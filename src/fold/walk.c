@@ -122,8 +122,8 @@ static void slot_init(struct walk *w, struct walk_slot *s, tensor_id id)
 {
     const struct tensor *t = &w->p->tensor[id];
     *s = (struct walk_slot){ .grad = NO_GRAD };
-    s->local = t->storage == id
-               && (t->role == ROLE_ACTIVATION || id == w->b->input);
+    s->local =
+        t->storage == id && (t->role == ROLE_ACTIVATION || id == w->b->input);
     s->bytes = s->local ? round_to(t->bytes, w->granule) : 0;
 }
 
@@ -251,11 +251,9 @@ static void forward_op(struct walk *w, const struct op *op, uint32_t k,
     note(w);
     const unsigned n = op->n_in + op->n_out;
     for (unsigned i = 0; i < n; i++) {
-        const tensor_id t =
-            i < op->n_in ? op->in[i] : op->out[i - op->n_in];
+        const tensor_id t = i < op->n_in ? op->in[i] : op->out[i - op->n_in];
         struct walk_slot *s = root_of(w, t);
-        if (s != NULL && s->last_use == k && s != output
-            && !(grad && s->kept))
+        if (s != NULL && s->last_use == k && s != output && !(grad && s->kept))
             slot_free(w, s, grad);
     }
 }
@@ -339,14 +337,10 @@ static bool aliases(const struct walk *w, const struct op *op, unsigned i)
     const bool same = in->elems == out->elems && in->dtype == out->dtype;
     switch (op->kind) {
     case OP_ADD:
-    case OP_ALL_REDUCE:
-        return same;
-    case OP_VIEW:
-        return same && op->n_out == 1;
-    case OP_CAT:
-        return in->dtype == out->dtype;
-    case OP_INDEX_ADD:
-        return i == 0 && same;
+    case OP_ALL_REDUCE: return same;
+    case OP_VIEW: return same && op->n_out == 1;
+    case OP_CAT: return in->dtype == out->dtype;
+    case OP_INDEX_ADD: return i == 0 && same;
     case OP_EMBEDDING:
     case OP_LINEAR:
     case OP_MATMUL:
@@ -383,8 +377,7 @@ static bool aliases(const struct walk *w, const struct op *op, unsigned i)
     case OP_ALL_GATHER:
     case OP_REDUCE_SCATTER:
     case OP_ALL_TO_ALL:
-    case OP_KIND_COUNT:
-        return false;
+    case OP_KIND_COUNT: return false;
     }
     return false;
 }
@@ -433,8 +426,7 @@ static uint64_t backward_workspace(const struct walk *w, const struct op *op)
         const bool grouped = w->p->tensor[op->in[1]].elems < in->elems;
         return dq + (grouped ? 2 * in->bytes : 0);
     }
-    case OP_LINEAR:
-        return linear_again(w, op);
+    case OP_LINEAR: return linear_again(w, op);
     case OP_ALL_GATHER:
     case OP_EMBEDDING:
     case OP_MATMUL:
@@ -472,8 +464,7 @@ static uint64_t backward_workspace(const struct walk *w, const struct op *op)
     case OP_ALL_REDUCE:
     case OP_REDUCE_SCATTER:
     case OP_ALL_TO_ALL:
-    case OP_KIND_COUNT:
-        return 0;
+    case OP_KIND_COUNT: return 0;
     }
     return 0;
 }
@@ -504,16 +495,13 @@ static uint64_t weight_grad(struct walk *w, const struct tensor *t)
 {
     const uint64_t bytes = round_to(t->bytes, w->granule);
     switch (w->mode) {
-    case WGRAD_KEEP:
-        w->wgrad += bytes;
-        return 0;
+    case WGRAD_KEEP: w->wgrad += bytes; return 0;
     case WGRAD_NONE:
         if (t->matmul)
             return 0;
         return bytes;
     case WGRAD_FREE:
-    case WGRAD_MODES:
-        return bytes;
+    case WGRAD_MODES: return bytes;
     }
     return bytes;
 }
@@ -687,8 +675,11 @@ void walk_block(struct block_walk *out, const struct program *p,
                 const struct block *block, uint64_t regions, unsigned modes,
                 struct walk_scratch *scratch)
 {
-    struct walk w = { .p = p, .b = block, .slot = scratch->slot,
-                      .buffer = scratch->buffer, .regions = regions,
+    struct walk w = { .p = p,
+                      .b = block,
+                      .slot = scratch->slot,
+                      .buffer = scratch->buffer,
+                      .regions = regions,
                       .granule = scratch->granule };
     *out = (struct block_walk){ 0 };
     walk_init(&w);
@@ -713,8 +704,11 @@ void walk_kept(const struct program *p, const struct block *block,
                uint64_t regions, struct walk_scratch *scratch,
                walk_kept_fn *each, void *ctx)
 {
-    struct walk w = { .p = p, .b = block, .slot = scratch->slot,
-                      .buffer = scratch->buffer, .regions = regions,
+    struct walk w = { .p = p,
+                      .b = block,
+                      .slot = scratch->slot,
+                      .buffer = scratch->buffer,
+                      .regions = regions,
                       .granule = scratch->granule };
     walk_init(&w);
     for (uint32_t k = 0; k < block->op_count; k++) {

@@ -43,11 +43,11 @@ static inline uint64_t extremum_total(const struct extremum *e)
 }
 
 struct block_walk {
-    uint64_t kept;    /* alive from forward to backward; the block's input
+    uint64_t kept;          /* alive from forward to backward; the block's input
                          counts when it is among it */
     uint64_t input, output; /* hidden states in and out */
     bool keeps_input;
-    uint64_t wgrad;   /* gradients of all its trained weights */
+    uint64_t wgrad;                 /* gradients of all its trained weights */
     struct extremum forward;        /* relative to a state without the input */
     struct extremum forward_nograd; /* under a checkpoint: nothing is kept */
     struct extremum backward[WGRAD_MODES]; /* `kept` falls as it goes */

@@ -25,37 +25,46 @@ struct dim {
 };
 
 enum tensor_role {
-    ROLE_PARAM,      /* a weight, at rest with the engine */
-    ROLE_INPUT,      /* token ids, labels: there before forward starts */
-    ROLE_SHARED,     /* made once a micro-batch, used by every layer: rope
+    ROLE_PARAM,  /* a weight, at rest with the engine */
+    ROLE_INPUT,  /* token ids, labels: there before forward starts */
+    ROLE_SHARED, /* made once a micro-batch, used by every layer: rope
                         tables, an expanded mask; dies with the micro-batch */
     ROLE_ACTIVATION
 };
 
 enum param_group {
-    PG_EMBED, PG_POSITION, PG_ATTENTION, PG_MLP, PG_EXPERT, PG_SHARED_EXPERT,
-    PG_ROUTER, PG_NORM, PG_HEAD, PG_ADAPTER, PG_COUNT
+    PG_EMBED,
+    PG_POSITION,
+    PG_ATTENTION,
+    PG_MLP,
+    PG_EXPERT,
+    PG_SHARED_EXPERT,
+    PG_ROUTER,
+    PG_NORM,
+    PG_HEAD,
+    PG_ADAPTER,
+    PG_COUNT
 };
 
 enum { TENSOR_RANK_MAX = 4 };
 
 struct tensor {
-    const char *name;             /* "q_proj", "mlp.act": static or arena */
+    const char *name; /* "q_proj", "mlp.act": static or arena */
     struct dim dim[TENSOR_RANK_MAX];
     uint8_t rank;
     enum dtype dtype;
     enum tensor_role role;
     bool needs_grad;
-    tensor_id storage;            /* itself, or the tensor it is a view of */
-    uint64_t elems, bytes;        /* on this rank */
+    tensor_id storage;     /* itself, or the tensor it is a view of */
+    uint64_t elems, bytes; /* on this rank */
 
     /* ROLE_PARAM only */
     enum param_group group;
     bool trainable;
-    bool tied;                    /* the embedding's tensor again (head) */
-    bool matmul;                  /* a linear's weight */
-    uint64_t full_elems;          /* before tp, ep sharding; unpadded */
-    uint64_t rows, cols;          /* on this rank; cols 1 for vectors */
+    bool tied;           /* the embedding's tensor again (head) */
+    bool matmul;         /* a linear's weight */
+    uint64_t full_elems; /* before tp, ep sharding; unpadded */
+    uint64_t rows, cols; /* on this rank; cols 1 for vectors */
 };
 
 #define OP(id, name, keeps) OP_##id,
@@ -71,32 +80,32 @@ enum { OP_IN_MAX = 6, OP_OUT_MAX = 4 };
 
 struct op {
     enum op_kind kind;
-    const char *name;             /* "q_proj" */
-    tensor_id in[OP_IN_MAX];      /* weights among them */
-    tensor_id out[OP_OUT_MAX];    /* out[0] the result; then what the kernel
+    const char *name;          /* "q_proj" */
+    tensor_id in[OP_IN_MAX];   /* weights among them */
+    tensor_id out[OP_OUT_MAX]; /* out[0] the result; then what the kernel
                                      makes beside it: mask, mean, lse, rng */
     uint8_t n_in, n_out;
-    uint8_t region;               /* recompute region, 0 none: 1 + the bit
+    uint8_t region;      /* recompute region, 0 none: 1 + the bit
                                      number of its recompute_module */
-    bool core_attention;          /* attention proper: causal halving */
+    bool core_attention; /* attention proper: causal halving */
     /* forward FLOPs on this rank for one micro-batch: multiply-adds count 2.
        `full` counts the whole score matrix, `causal` what a causal mask leaves
        (docs/method.md, eq. flops) */
     double flop_full, flop_causal;
-    enum comm_group group;        /* of collectives */
+    enum comm_group group; /* of collectives */
 };
 
 enum block_kind { BLOCK_EMBED, BLOCK_LAYER, BLOCK_HEAD };
 
 struct block {
     enum block_kind kind;
-    const char *name;             /* "embedding", "layer", "moe layer", "head" */
+    const char *name; /* "embedding", "layer", "moe layer", "head" */
     uint32_t op_first, op_count;
     uint32_t tensor_first, tensor_count; /* made by this block */
-    tensor_id input;              /* hidden states that come in; a placeholder
+    tensor_id input;  /* hidden states that come in; a placeholder
                                      owned by the block before (embedding:
                                      TENSOR_NONE) */
-    tensor_id output;             /* hidden states that go out (head: the
+    tensor_id output; /* hidden states that go out (head: the
                                      loss) */
 };
 
@@ -108,12 +117,12 @@ struct program {
     uint32_t n_tensors, n_ops;
     struct block block[BLOCK_MAX];
     uint32_t n_blocks;
-    uint32_t embed, head;         /* indices into block */
-    uint8_t *layer_block;         /* [layers]: index into block */
+    uint32_t embed, head; /* indices into block */
+    uint8_t *layer_block; /* [layers]: index into block */
     uint64_t layers;
     tensor_id first_shared, n_shared; /* ROLE_SHARED tensors, contiguous */
     tensor_id first_input, n_input;   /* ROLE_INPUT tensors, contiguous */
-    uint64_t tokens;              /* of one micro-batch on this rank: b*s/cp */
+    uint64_t tokens; /* of one micro-batch on this rank: b*s/cp */
 };
 
 /* Lowers a model as `run` says (implementation, precision, shards). The arrays

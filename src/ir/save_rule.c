@@ -89,36 +89,26 @@ size_t op_saves(const struct program *p, const struct op *op,
     if (!any_grad(&s))
         return 0;
     switch (op->kind) {
-    case OP_LINEAR:
-        save_linear(&s);
-        break;
+    case OP_LINEAR: save_linear(&s); break;
     case OP_MATMUL:
-    case OP_MUL:
-        save_product(&s);
-        break;
+    case OP_MUL: save_product(&s); break;
     case OP_DIV:
         keep_in(&s, 1);
         if (grad(&s, 1))
             keep_in(&s, 0);
         break;
     case OP_POW:
-    case OP_ACTIVATION:
-        keep_in(&s, 0);
-        break;
+    case OP_ACTIVATION: keep_in(&s, 0); break;
     case OP_RSQRT:
     case OP_SIGMOID:
     case OP_TANH:
     case OP_EXP:
     case OP_SOFTMAX:
     case OP_LOG_SOFTMAX:
-    case OP_RELU:
-        keep_out(&s, 0);
-        break;
+    case OP_RELU: keep_out(&s, 0); break;
     case OP_EMBEDDING: /* in: table, indices */
     case OP_INDEX:     /* in: x, indices */
-    case OP_WHERE:     /* in: x, mask */
-        keep_in(&s, 1);
-        break;
+    case OP_WHERE: /* in: x, mask */ keep_in(&s, 1); break;
     case OP_INDEX_ADD: /* in: sum, indices, source: kept for its shape */
         keep_in(&s, 1);
         keep_in(&s, 2);
@@ -145,9 +135,7 @@ size_t op_saves(const struct program *p, const struct op *op,
         keep_all_in(&s);
         keep_out(&s, 0);
         break;
-    case OP_SWIGLU:
-        keep_all_in(&s);
-        break;
+    case OP_SWIGLU: keep_all_in(&s); break;
     case OP_ADD:
     case OP_SCALE:
     case OP_NEG:
@@ -162,8 +150,7 @@ size_t op_saves(const struct program *p, const struct op *op,
     case OP_ALL_GATHER:
     case OP_REDUCE_SCATTER:
     case OP_ALL_TO_ALL:
-    case OP_KIND_COUNT:
-        break;
+    case OP_KIND_COUNT: break;
     }
     return s.n;
 }
@@ -191,28 +178,17 @@ const char *op_kind_keeps(enum op_kind kind)
 const char *param_group_name(enum param_group group)
 {
     switch (group) {
-    case PG_EMBED:
-        return "embedding";
-    case PG_POSITION:
-        return "position embedding";
-    case PG_ATTENTION:
-        return "attention";
-    case PG_MLP:
-        return "mlp";
-    case PG_EXPERT:
-        return "experts";
-    case PG_SHARED_EXPERT:
-        return "shared experts";
-    case PG_ROUTER:
-        return "router";
-    case PG_NORM:
-        return "norms";
-    case PG_HEAD:
-        return "head";
-    case PG_ADAPTER:
-        return "adapters";
-    case PG_COUNT:
-        break;
+    case PG_EMBED: return "embedding";
+    case PG_POSITION: return "position embedding";
+    case PG_ATTENTION: return "attention";
+    case PG_MLP: return "mlp";
+    case PG_EXPERT: return "experts";
+    case PG_SHARED_EXPERT: return "shared experts";
+    case PG_ROUTER: return "router";
+    case PG_NORM: return "norms";
+    case PG_HEAD: return "head";
+    case PG_ADAPTER: return "adapters";
+    case PG_COUNT: break;
     }
     return "";
 }

@@ -15,21 +15,26 @@
 /* ---- reading ---- */
 
 enum json_kind {
-    JSON_NULL, JSON_BOOL, JSON_NUMBER, JSON_STRING, JSON_ARRAY, JSON_OBJECT
+    JSON_NULL,
+    JSON_BOOL,
+    JSON_NUMBER,
+    JSON_STRING,
+    JSON_ARRAY,
+    JSON_OBJECT
 };
 
 struct json {
     enum json_kind kind;
-    struct str key;      /* in an object; unescaped; else empty */
-    struct str text;     /* JSON_STRING: unescaped, NUL-terminated copy */
-    double number;       /* JSON_NUMBER: finite always */
-    bool truth;          /* JSON_BOOL */
-    struct json *child;  /* JSON_ARRAY, JSON_OBJECT: first; in file order */
+    struct str key;     /* in an object; unescaped; else empty */
+    struct str text;    /* JSON_STRING: unescaped, NUL-terminated copy */
+    double number;      /* JSON_NUMBER: finite always */
+    bool truth;         /* JSON_BOOL */
+    struct json *child; /* JSON_ARRAY, JSON_OBJECT: first; in file order */
     struct json *next;
     struct json *parent;
-    size_t index;        /* position in the parent */
-    size_t offset;       /* of the value in the text, in bytes */
-    size_t key_offset;   /* of the key; 0 when it has none */
+    size_t index;      /* position in the parent */
+    size_t offset;     /* of the value in the text, in bytes */
+    size_t key_offset; /* of the key; 0 when it has none */
 };
 
 enum { JSON_MAX_DEPTH = 64 };
@@ -73,7 +78,7 @@ struct json_writer {
     void *ctx;
     bool pretty;
     bool failed;
-    bool first;     /* nothing in the current container yet */
+    bool first; /* nothing in the current container yet */
     bool after_key;
     unsigned depth;
 };

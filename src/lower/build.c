@@ -82,9 +82,6 @@ static void start_arrays(struct builder *b)
     if (p->tensor != NULL && p->op != NULL)
         return;
     b->failed = true;
-    b->cap_tensors = b->cap_ops = 1;
-    p->tensor = &b->spare_tensor;
-    p->op = &b->spare_op;
 }
 
 /* ---- factors of shapes ---- */
@@ -97,8 +94,7 @@ static struct dim tokens_dim(struct builder *b, bool sequence_shard)
     const uint64_t tp = at_least_one(r->tp);
     if (!sequence_shard || tp == 1)
         return DIM(cp > 1 ? "b*s/cp" : "b*s", div_up(all, cp));
-    return DIM(cp > 1 ? "b*s/cp/tp" : "b*s/tp",
-               div_up(div_up(all, cp), tp));
+    return DIM(cp > 1 ? "b*s/cp/tp" : "b*s/tp", div_up(div_up(all, cp), tp));
 }
 
 static void start_attention_dims(struct builder *b)
@@ -114,14 +110,14 @@ static void start_attention_dims(struct builder *b)
         b->kv = DIM(cut ? "kv/tp" : "kv", div_up(m->kv_heads, tp));
     b->d = DIM("d", m->head_dim);
     b->A = DIM(cut ? "a*d/tp" : "a*d", build_product(b, b->a.n, b->d.n));
-    b->K = DIM(!cut              ? "kv*d"
+    b->K = DIM(!cut                  ? "kv*d"
                : b->kv.sym[0] == '1' ? "d"
-                                 : "kv*d/tp",
+                                     : "kv*d/tp",
                build_product(b, b->kv.n, b->d.n));
-    b->qkv = DIM(cut ? "(a+2*kv)*d/tp" : "(a+2*kv)*d",
-                 checked(b, count_add(count_of(b->A.n),
-                                      count_mul(count_of(2),
-                                                count_of(b->K.n)))));
+    b->qkv =
+        DIM(cut ? "(a+2*kv)*d/tp" : "(a+2*kv)*d",
+            checked(b, count_add(count_of(b->A.n),
+                                 count_mul(count_of(2), count_of(b->K.n)))));
     b->full_A = build_product(b, m->heads, m->head_dim);
     b->full_K = build_product(b, m->kv_heads, m->head_dim);
 }
@@ -132,14 +128,13 @@ static void start_expert_dims(struct builder *b)
     const struct run *r = b->run;
     const uint64_t tp = at_least_one(r->tp), etp = at_least_one(r->etp);
     b->experts = DIM("E", m->experts);
-    b->experts_on = DIM(r->ep > 1 ? "E/ep" : "E",
-                        div_up(m->experts, at_least_one(r->ep)));
+    b->experts_on =
+        DIM(r->ep > 1 ? "E/ep" : "E", div_up(m->experts, at_least_one(r->ep)));
     /* balanced routing: what a rank sends away is what it receives; experts
        that are themselves sharded see the tokens of all their ranks */
     const bool cut = r->sequence_parallel && tp > etp;
-    const uint64_t rows = r->sequence_parallel
-                              ? build_product(b, b->tu.n, etp)
-                              : b->t.n;
+    const uint64_t rows =
+        r->sequence_parallel ? build_product(b, b->tu.n, etp) : b->t.n;
     b->routed = DIM(cut ? "b*s*k*etp/tp" : "b*s*k",
                     build_product(b, rows, m->experts_per_token));
     const uint64_t ffn = m->expert_ffn == 0 ? m->ffn : m->expert_ffn;
@@ -182,8 +177,7 @@ static bool is_quantised(enum dtype t)
     case DT_INT8:
     case DT_NF4:
     case DT_FP4:
-    case DT_INT4:
-        return true;
+    case DT_INT4: return true;
     case DT_FP32:
     case DT_BF16:
     case DT_FP16:
@@ -192,8 +186,7 @@ static bool is_quantised(enum dtype t)
     case DT_BOOL:
     case DT_INT32:
     case DT_INT64:
-    case DTYPE_COUNT:
-        return false;
+    case DTYPE_COUNT: return false;
     }
     return false;
 }
@@ -232,6 +225,8 @@ void build_start(struct builder *b, struct program *p, const struct spec *spec,
     p->layer_block = ARENA_NEW(a, uint8_t, spec->layers);
     if (p->layer_block == NULL)
         b->failed = true;
+    if (b->failed)
+        return;
     const struct shape tokens = SHAPE(b->t);
     p->first_input = p->n_tensors;
     b->ids = build_input(b, "input_ids", DT_INT64, &tokens);
@@ -253,10 +248,12 @@ tensor_id build_begin(struct builder *b, enum block_kind kind, const char *name)
     struct program *p = b->p;
     const uint32_t i = p->n_blocks < BLOCK_MAX ? p->n_blocks++ : BLOCK_MAX - 1;
     struct block *block = &p->block[i];
-    *block = (struct block){ .kind = kind, .name = name,
+    *block = (struct block){ .kind = kind,
+                             .name = name,
                              .op_first = p->n_ops,
                              .tensor_first = p->n_tensors,
-                             .input = b->hidden, .output = TENSOR_NONE };
+                             .input = b->hidden,
+                             .output = TENSOR_NONE };
     if (kind == BLOCK_EMBED)
         p->embed = i;
     if (kind == BLOCK_HEAD)
@@ -300,9 +297,8 @@ static struct layer_kind kind_of_layer(const struct builder *b, uint64_t i)
     const uint64_t every = at_least_one(m->moe_every);
     kind.moe = m->experts > 0 && i >= m->first_dense
                && (i - m->first_dense + 1) % every == 0;
-    const bool slides =
-        i >= m->sliding_from
-        && (m->sliding_every == 0 || i % m->sliding_every == 0);
+    const bool slides = i >= m->sliding_from
+                        && (m->sliding_every == 0 || i % m->sliding_every == 0);
     if (slides && m->sliding_window < b->s.n)
         kind.window = m->sliding_window;
     return kind;
@@ -345,8 +341,8 @@ void build_refuse(struct builder *b, const char *what)
 #undef IMPL_TEXT
     };
     memplan_error *e =
-        diag_add(b->diag, MEMPLAN_E_UNSUPPORTED,
-                 "implementation %s has no %s", name[b->run->impl], what);
+        diag_add(b->diag, MEMPLAN_E_UNSUPPORTED, "implementation %s has no %s",
+                 name[b->run->impl], what);
     memcpy(e->key, "implementation", sizeof("implementation"));
 }
 
@@ -406,8 +402,8 @@ tensor_id build_tensor(struct builder *b, const char *name, enum dtype dtype,
 {
     const tensor_id id = take_tensor(b);
     struct tensor *t = &b->p->tensor[id];
-    *t = (struct tensor){ .name = name, .role = ROLE_ACTIVATION,
-                          .storage = id };
+    *t =
+        (struct tensor){ .name = name, .role = ROLE_ACTIVATION, .storage = id };
     set_shape(b, t, shape, dtype);
     return id;
 }
@@ -469,8 +465,7 @@ tensor_id build_param(struct builder *b, const struct param *q)
     struct shape shape = SHAPE(q->rows);
     if (q->cols.n != 0)
         shape = SHAPE(q->rows, q->cols);
-    const tensor_id id =
-        build_tensor(b, q->name, param_dtype(b, q), &shape);
+    const tensor_id id = build_tensor(b, q->name, param_dtype(b, q), &shape);
     struct tensor *t = &b->p->tensor[id];
     t->role = ROLE_PARAM;
     t->group = q->group;
@@ -491,8 +486,9 @@ tensor_id build_param(struct builder *b, const struct param *q)
 tensor_id build_vector(struct builder *b, const char *name,
                        enum param_group group, struct dim n, uint64_t full)
 {
-    return build_param(b, &(struct param){ .name = name, .group = group,
-                                           .rows = n, .full_elems = full });
+    return build_param(
+        b, &(struct param){
+               .name = name, .group = group, .rows = n, .full_elems = full });
 }
 
 tensor_id build_norm_weight(struct builder *b, const char *name, struct dim n)
@@ -558,8 +554,7 @@ static uint64_t full_of(struct builder *b, const struct linear *l, bool out)
         return given;
     if (l->parallel != (out ? PAR_COLUMN : PAR_ROW))
         return here;
-    const uint64_t ranks =
-        l->group == PG_EXPERT ? b->run->etp : b->run->tp;
+    const uint64_t ranks = l->group == PG_EXPERT ? b->run->etp : b->run->tp;
     return build_product(b, here, at_least_one(ranks));
 }
 
@@ -567,23 +562,30 @@ static tensor_id linear_weight(struct builder *b, const struct linear *l)
 {
     if (l->has_weight)
         return l->weight;
-    const uint64_t full = build_product(b, full_of(b, l, false),
-                                  full_of(b, l, true));
-    return build_param(b, &(struct param){
-        .name = l->name, .group = l->group, .rows = l->out, .cols = l->in,
-        .copies = l->copies, .matmul = true,
-        .full_elems = build_product(b, full, at_least_one(l->full_copies)) });
+    const uint64_t full =
+        build_product(b, full_of(b, l, false), full_of(b, l, true));
+    return build_param(
+        b, &(struct param){ .name = l->name,
+                            .group = l->group,
+                            .rows = l->out,
+                            .cols = l->in,
+                            .copies = l->copies,
+                            .matmul = true,
+                            .full_elems = build_product(
+                                b, full, at_least_one(l->full_copies)) });
 }
 
 static tensor_id linear_bias(struct builder *b, const struct linear *l)
 {
     if (!l->bias)
         return TENSOR_NONE;
-    return build_param(b, &(struct param){
-        .name = "bias", .group = l->group, .rows = l->out,
-        .copies = l->copies,
-        .full_elems = build_product(b, full_of(b, l, true),
-                              at_least_one(l->full_copies)) });
+    return build_param(b, &(struct param){ .name = "bias",
+                                           .group = l->group,
+                                           .rows = l->out,
+                                           .copies = l->copies,
+                                           .full_elems = build_product(
+                                               b, full_of(b, l, true),
+                                               at_least_one(l->full_copies)) });
 }
 
 /* What is kept for the weight's gradient in place of x: an fp8 copy
@@ -649,16 +651,22 @@ static tensor_id add_adapter(struct builder *b, const struct linear *l,
 {
     const enum dtype dtype = b->run->lora_dtype;
     const enum dtype result = tensor_of(b, base)->dtype;
-    struct linear down = { .name = "lora_A", .in = l->in, .out = b->r,
+    struct linear down = { .name = "lora_A",
+                           .in = l->in,
+                           .out = b->r,
                            .full_in = full_of(b, l, false),
-                           .group = PG_ADAPTER, .keep = l->keep,
+                           .group = PG_ADAPTER,
+                           .keep = l->keep,
                            .copies = l->copies,
                            .full_copies = l->full_copies };
     down.x = build_cast(b, "lora input", l->x, dtype);
     down.has_keep = l->has_keep && down.x == l->x;
-    struct linear up = { .name = "lora_B", .in = b->r, .out = l->out,
+    struct linear up = { .name = "lora_B",
+                         .in = b->r,
+                         .out = l->out,
                          .full_out = full_of(b, l, true),
-                         .group = PG_ADAPTER, .copies = l->copies,
+                         .group = PG_ADAPTER,
+                         .copies = l->copies,
                          .full_copies = l->full_copies };
     up.x = linear_product(b, &down);
     tensor_id y = linear_product(b, &up);
@@ -856,8 +864,7 @@ tensor_id build_cat(struct builder *b, const char *name, tensor_id x,
     const tensor_id in[] = { x, y };
     const enum dtype dtype =
         promote(tensor_of(b, x)->dtype, tensor_of(b, y)->dtype);
-    return one_result(b, OP_CAT, name, in,
-                      build_tensor(b, name, dtype, shape));
+    return one_result(b, OP_CAT, name, in, build_tensor(b, name, dtype, shape));
 }
 
 tensor_id build_where(struct builder *b, const char *name, tensor_id mask,
@@ -919,14 +926,10 @@ tensor_id build_activation(struct builder *b, const char *name,
     case ACT_SILU:
     case ACT_GELU:
     case ACT_GELU_TANH:
-    case ACT_GELU_BLOOM:
-        return build_unary(b, OP_ACTIVATION, name, x);
-    case ACT_GELU_NEW:
-        return gelu_new(b, name, x);
-    case ACT_GELU_FAST:
-        return gelu_fast(b, name, x);
-    case ACT_RELU:
-        return build_unary(b, OP_RELU, name, x);
+    case ACT_GELU_BLOOM: return build_unary(b, OP_ACTIVATION, name, x);
+    case ACT_GELU_NEW: return gelu_new(b, name, x);
+    case ACT_GELU_FAST: return gelu_fast(b, name, x);
+    case ACT_RELU: return build_unary(b, OP_RELU, name, x);
     case ACT_RELU2:
         return build_pow(b, name, build_unary(b, OP_RELU, "relu", x));
     }
@@ -1004,8 +1007,7 @@ tensor_id build_matmul(struct builder *b, const char *name, tensor_id x,
     op_result(b, op, out);
     const struct tensor *t = tensor_of(b, x);
     const uint64_t inner = t->rank == 0 ? 1 : t->dim[t->rank - 1].n;
-    op->flop_full =
-        2.0 * (double)tensor_of(b, out)->elems * (double)inner;
+    op->flop_full = 2.0 * (double)tensor_of(b, out)->elems * (double)inner;
     op->flop_causal =
         op->flop_full * (b->core_attention ? causal_share(b) : 1.0);
     return out;
@@ -1046,26 +1048,22 @@ tensor_id build_attention(struct builder *b, const struct attention_args *at)
                              build_autocast(b, "autocast", at->v) };
     struct dim rows = b->sq;
     if (at->efficient)
-        rows = DIM("ceil32(s)",
-                   checked(b, count_round_up(count_of(b->sq.n),
-                                             EFFICIENT_ROWS)));
+        rows =
+            DIM("ceil32(s)",
+                checked(b, count_round_up(count_of(b->sq.n), EFFICIENT_ROWS)));
     const struct shape lse_shape = SHAPE(b->micro, b->a, rows);
     const struct shape rng_shape = SHAPE(DIM("2", 2));
     const tensor_id out = like(b, at->name, in[0]);
-    const tensor_id lse =
-        build_tensor(b, "log-sum-exp", DT_FP32, &lse_shape);
-    const tensor_id rng =
-        build_tensor(b, "random state", DT_INT64, &rng_shape);
-    struct op *op =
-        build_op(b, at->efficient ? OP_SDPA : OP_FLASH_ATTENTION, at->name,
-                 in, 3);
+    const tensor_id lse = build_tensor(b, "log-sum-exp", DT_FP32, &lse_shape);
+    const tensor_id rng = build_tensor(b, "random state", DT_INT64, &rng_shape);
+    struct op *op = build_op(b, at->efficient ? OP_SDPA : OP_FLASH_ATTENTION,
+                             at->name, in, 3);
     op_result(b, op, out);
     op_byproduct(op, lse);
     op_byproduct(op, rng);
     op->core_attention = true;
     /* scores and their product with v: 2 multiply-adds an element of q, a key*/
-    op->flop_full =
-        4.0 * (double)tensor_of(b, in[0])->elems * (double)b->s.n;
+    op->flop_full = 4.0 * (double)tensor_of(b, in[0])->elems * (double)b->s.n;
     op->flop_causal = op->flop_full * causal_share(b);
     return out;
 }
@@ -1205,12 +1203,9 @@ tensor_id build_index_add(struct builder *b, const char *name, tensor_id acc,
 static uint64_t group_ranks(const struct builder *b, enum comm_group group)
 {
     switch (group) {
-    case COMM_TP:
-        return b->run->tp;
-    case COMM_CP:
-        return b->run->cp;
-    case COMM_EP:
-        return b->run->ep;
+    case COMM_TP: return b->run->tp;
+    case COMM_CP: return b->run->cp;
+    case COMM_EP: return b->run->ep;
     }
     return 1;
 }

@@ -3,8 +3,9 @@
  * with its dtypes, shapes, FLOPs and gradient flags filled in. A lowering says
  * what a framework computes; what is kept follows (ir/save_rule.c).
  *
- * Every function may be called after an allocation failed or a number
- * overflowed: the program is nonsense then, and build_finish() says so once.
+ * Once build_start() has succeeded, every function may be called after an
+ * allocation failed or a number overflowed: the program is nonsense then, and
+ * build_finish() says so once.
  */
 #ifndef MEMPLAN_LOWER_BUILD_H
 #define MEMPLAN_LOWER_BUILD_H
@@ -33,17 +34,17 @@ struct builder {
 
     /* Common factors of shapes, on this rank. */
     struct dim one;
-    struct dim micro;  /* b */
-    struct dim s, sq;  /* s: whole (keys of attention); s/cp (queries) */
-    struct dim t, tu;  /* tokens: b*s/cp; where sequence parallel, /tp */
+    struct dim micro; /* b */
+    struct dim s, sq; /* s: whole (keys of attention); s/cp (queries) */
+    struct dim t, tu; /* tokens: b*s/cp; where sequence parallel, /tp */
     struct dim h, d;
-    struct dim a, kv;  /* heads: a/tp, kv/tp (at least one) */
-    struct dim A, K;   /* a*d/tp, kv*d/tp */
-    struct dim qkv;    /* (a+2*kv)*d/tp */
-    struct dim f, f2;  /* f/tp, 2*f/tp */
-    struct dim V;      /* padded vocabulary / tp */
-    struct dim e;      /* embed_dim */
-    struct dim r;      /* lora rank */
+    struct dim a, kv;      /* heads: a/tp, kv/tp (at least one) */
+    struct dim A, K;       /* a*d/tp, kv*d/tp */
+    struct dim qkv;        /* (a+2*kv)*d/tp */
+    struct dim f, f2;      /* f/tp, 2*f/tp */
+    struct dim V;          /* padded vocabulary / tp */
+    struct dim e;          /* embed_dim */
+    struct dim r;          /* lora rank */
     struct dim experts;    /* all of them: E */
     struct dim experts_on; /* E/ep */
     struct dim routed;     /* rows of expert inputs, balanced routing */
@@ -57,27 +58,26 @@ struct builder {
     enum dtype compute; /* of matrix products */
     enum dtype stream;  /* residual stream: what an embedding gives */
     bool autocast;
-    bool fp8;           /* linears keep fp8 inputs (Transformer Engine); a
+    bool fp8;    /* linears keep fp8 inputs (Transformer Engine); a
                            lowering whose framework does not clears it */
-    bool frozen;        /* lora: all but adapters and lora_full */
+    bool frozen; /* lora: all but adapters and lora_full */
 
     /* ROLE_INPUT tensors that build_start() makes: int64 [tokens]. */
     tensor_id ids, labels;
 
     /* State. */
-    tensor_id hidden;     /* what the next block's input will be */
-    struct block *block;  /* being built, or NULL */
-    uint8_t region;       /* of the next operations */
-    bool core_attention;  /* of the next operations */
-    uint64_t window;      /* sliding window of the layer; 0 none */
+    tensor_id hidden;    /* what the next block's input will be */
+    struct block *block; /* being built, or NULL */
+    uint8_t region;      /* of the next operations */
+    bool core_attention; /* of the next operations */
+    uint64_t window;     /* sliding window of the layer; 0 none */
     uint32_t cap_tensors, cap_ops;
     bool over, failed;
-    struct tensor spare_tensor; /* written to when there is no memory */
-    struct op spare_op;
 };
 
 /* ---- frame (build.c) ---- */
 
+/* b->failed says that there was no memory: call build_finish() then. */
 void build_start(struct builder *b, struct program *p, const struct spec *spec,
                  const struct run *run, struct arena *a, struct diag *d);
 /* Reports E_NOMEM, E_OVERFLOW. Returns diag's status. */
@@ -184,20 +184,20 @@ enum { LORA_NEVER = 0 };
 struct linear {
     const char *name;
     tensor_id x;
-    struct dim in, out;       /* on this rank */
+    struct dim in, out;         /* on this rank */
     uint64_t full_in, full_out; /* 0: in, out times tp where parallel says */
     enum param_group group;
     enum parallel parallel;
     bool bias;
-    uint64_t lora;            /* LORA_MASK(LORA_Q) | ...: adapted when one of
+    uint64_t lora; /* LORA_MASK(LORA_Q) | ...: adapted when one of
                                  them, or all-linear, is asked for */
     uint64_t copies, full_copies; /* experts here, in all; 0 means 1 */
-    tensor_id weight;         /* an existing one (tied), set has_weight */
+    tensor_id weight;             /* an existing one (tied), set has_weight */
     bool has_weight;
-    tensor_id keep;           /* kept in place of x (its shard, where x was
+    tensor_id keep; /* kept in place of x (its shard, where x was
                                  gathered for the product), set has_keep */
     bool has_keep;
-    enum dtype out_dtype;     /* set has_out_dtype: else compute dtype */
+    enum dtype out_dtype; /* set has_out_dtype: else compute dtype */
     bool has_out_dtype;
 };
 /* x W^T (+ bias), with what precision, lora and quantisation make of it:
@@ -276,8 +276,8 @@ tensor_id build_softmax(struct builder *b, const char *name, tensor_id x,
                         enum dtype dtype);
 struct attention_args {
     const char *name;
-    tensor_id q, k, v;  /* [tokens, A], [tokens, K] or any shape as large */
-    bool efficient;     /* memory-efficient kernel; else flash, cuDNN */
+    tensor_id q, k, v; /* [tokens, A], [tokens, K] or any shape as large */
+    bool efficient;    /* memory-efficient kernel; else flash, cuDNN */
 };
 /* One kernel; result of q's shape. */
 tensor_id build_attention(struct builder *b, const struct attention_args *at);
@@ -326,7 +326,7 @@ tensor_id build_collective(struct builder *b, enum op_kind kind,
 
 /* ---- lowerings ---- */
 
-void lower_hf(struct builder *b);       /* also hf-liger */
+void lower_hf(struct builder *b); /* also hf-liger */
 void lower_megatron(struct builder *b);
 void lower_torchtitan(struct builder *b);
 void lower_paper(struct builder *b);

@@ -21,10 +21,8 @@ static bool has_sdpa(const struct spec *m)
     switch ((int)m->family) {
     case FAM_MPT:
     case FAM_GPT_NEO:
-    case FAM_GPTJ:
-        return false;
-    case FAM_FALCON: /* alibi is part of its mask */
-        return true;
+    case FAM_GPTJ: return false;
+    case FAM_FALCON: /* alibi is part of its mask */ return true;
     default: /* softcap is refused: sdpa_attention.py */
         return m->position != POS_ALIBI && !(m->attn_softcap > 0);
     }
@@ -67,13 +65,10 @@ static bool has_mask(const struct builder *b, bool sliding)
     if (sliding != slides(b) && !(slides(b) && mixed))
         return false;
     switch (hf_kernel(b)) {
-    case ATTN_EAGER:
-        return true;
-    case ATTN_SDPA:
-        return sliding || m->family == FAM_FALCON;
+    case ATTN_EAGER: return true;
+    case ATTN_SDPA: return sliding || m->family == FAM_FALCON;
     case ATTN_FLASH:
-    case ATTENTION_COUNT:
-        break;
+    case ATTENTION_COUNT: break;
     }
     return false;
 }
@@ -87,19 +82,14 @@ static bool has_table(const struct builder *b, enum hf_table which)
         return m->position == POS_LEARNED || m->family == FAM_GPTJ;
     case HF_TRIANGLE:
         return m->family == FAM_GPT_NEO && hf_kernel(b) == ATTN_EAGER;
-    case HF_SINCOS:
-        return m->family == FAM_GPTJ;
+    case HF_SINCOS: return m->family == FAM_GPTJ;
     case HF_COS:
-    case HF_SIN:
-        return rope;
+    case HF_SIN: return rope;
     case HF_ALIBI:
         return m->position == POS_ALIBI && hf_kernel(b) == ATTN_EAGER;
-    case HF_MASK:
-        return has_mask(b, false);
-    case HF_MASK_SLIDING:
-        return has_mask(b, true);
-    case HF_TABLE_COUNT:
-        break;
+    case HF_MASK: return has_mask(b, false);
+    case HF_MASK_SLIDING: return has_mask(b, true);
+    case HF_TABLE_COUNT: break;
     }
     return false;
 }
@@ -128,8 +118,8 @@ static enum dtype rope_dtype(const struct builder *b)
 static void make_mask(struct builder *b, const char *name)
 {
     const bool eager = hf_kernel(b) == ATTN_EAGER;
-    const bool falcon_alibi = b->spec->family == FAM_FALCON
-                              && b->spec->position == POS_ALIBI;
+    const bool falcon_alibi =
+        b->spec->family == FAM_FALCON && b->spec->position == POS_ALIBI;
     enum dtype dtype = b->stream;
     if (b->spec->family == FAM_MPT || (!eager && !falcon_alibi))
         dtype = DT_BOOL;
@@ -183,9 +173,11 @@ static void make_tables(struct builder *b)
 static tensor_id add_positions(struct builder *b, tensor_id x)
 {
     const uint64_t n = b->spec->learned_positions;
-    const tensor_id table = build_param(b, &(struct param){
-        .name = "position_embedding", .group = PG_POSITION,
-        .rows = DIM("positions", n), .cols = b->h });
+    const tensor_id table =
+        build_param(b, &(struct param){ .name = "position_embedding",
+                                        .group = PG_POSITION,
+                                        .rows = DIM("positions", n),
+                                        .cols = b->h });
     const struct dim rows = b->spec->family == FAM_OPT ? b->t : b->sq;
     const struct shape shape = SHAPE(rows, b->h);
     const tensor_id places = build_embedding(
@@ -197,24 +189,29 @@ static void embed(struct builder *b)
 {
     const struct spec *m = b->spec;
     build_begin(b, BLOCK_EMBED, "embedding");
-    const tensor_id table = build_param(b, &(struct param){
-        .name = "embed_tokens", .group = PG_EMBED, .rows = b->V,
-        .cols = b->e, .full_elems = m->vocab * b->e.n });
+    const tensor_id table =
+        build_param(b, &(struct param){ .name = "embed_tokens",
+                                        .group = PG_EMBED,
+                                        .rows = b->V,
+                                        .cols = b->e,
+                                        .full_elems = m->vocab * b->e.n });
     const struct shape shape = SHAPE(b->t, b->e);
     tensor_id x = build_embedding(b, "embed_tokens", b->ids, table, &shape);
     x = build_all_reduce(b, "embedding all-reduce", x, COMM_TP);
     if (m->embed_scale)
         x = build_scale(b, "embeddings scaled", x);
     if (b->e.n != b->h.n) /* OPT-350m */
-        x = build_linear(b, &(struct linear){
-            .name = "project_in", .x = x, .in = b->e, .out = b->h,
-            .group = PG_EMBED });
+        x = build_linear(b, &(struct linear){ .name = "project_in",
+                                              .x = x,
+                                              .in = b->e,
+                                              .out = b->h,
+                                              .group = PG_EMBED });
     if (m->position == POS_LEARNED)
         x = add_positions(b, x);
     if (m->embedding_norm)
         x = hf_hidden_norm(b, "embedding norm", x);
-    build_end(b, build_dropout(b, "embedding dropout", x,
-                               b->run->embed_dropout));
+    build_end(b,
+              build_dropout(b, "embedding dropout", x, b->run->embed_dropout));
 }
 
 /* ---- layer ---- */
@@ -247,8 +244,8 @@ static tensor_id parallel_layer(struct builder *b,
     tensor_id mlp = feed_forward(b, kind, second);
     switch ((int)m->family) {
     case FAM_FALCON:
-        mlp = build_binary_in_place(b, OP_ADD, "mlp + attention", mlp,
-                                    attention);
+        mlp =
+            build_binary_in_place(b, OP_ADD, "mlp + attention", mlp, attention);
         return build_add(b, "residual", x, drop(b, mlp));
     case FAM_COHERE:
     case FAM_STABLELM:
@@ -279,8 +276,8 @@ static tensor_id attention_half(struct builder *b, tensor_id x)
     return y;
 }
 
-static tensor_id serial_layer(struct builder *b,
-                              const struct layer_kind *kind, tensor_id x)
+static tensor_id serial_layer(struct builder *b, const struct layer_kind *kind,
+                              tensor_id x)
 {
     const struct spec *m = b->spec;
     const bool before = m->place == PLACE_PRE || m->place == PLACE_BOTH;
@@ -308,8 +305,11 @@ static tensor_id layer(struct builder *b, const struct layer_kind *kind,
 static struct param head_weight(const struct builder *b)
 {
     const struct spec *m = b->spec;
-    return (struct param){ .name = "lm_head", .group = PG_HEAD,
-                           .rows = b->V, .cols = b->e, .matmul = true,
+    return (struct param){ .name = "lm_head",
+                           .group = PG_HEAD,
+                           .rows = b->V,
+                           .cols = b->e,
+                           .matmul = true,
                            .tied = m->tied,
                            .full_elems = m->vocab * b->e.n };
 }
@@ -344,14 +344,19 @@ static bool loss_is_fused(const struct run *run)
            || (run->impl == IMPL_HF_LIGER && run->loss == LOSS_STANDARD);
 }
 
-static tensor_id standard_loss(struct builder *b, tensor_id x,
-                               tensor_id weight)
+static tensor_id standard_loss(struct builder *b, tensor_id x, tensor_id weight)
 {
     const struct spec *m = b->spec;
-    tensor_id logits = build_linear(b, &(struct linear){
-        .name = "lm_head", .x = x, .in = b->e, .out = b->V,
-        .full_out = m->vocab, .group = PG_HEAD, .parallel = PAR_COLUMN,
-        .bias = m->head_bias, .weight = weight, .has_weight = true });
+    tensor_id logits = build_linear(b, &(struct linear){ .name = "lm_head",
+                                                         .x = x,
+                                                         .in = b->e,
+                                                         .out = b->V,
+                                                         .full_out = m->vocab,
+                                                         .group = PG_HEAD,
+                                                         .parallel = PAR_COLUMN,
+                                                         .bias = m->head_bias,
+                                                         .weight = weight,
+                                                         .has_weight = true });
     if (m->logit_scale < 1.0 || m->logit_scale > 1.0)
         logits = build_scale(b, "logits scaled", logits);
     if (m->final_softcap > 0) {
@@ -372,9 +377,11 @@ static void head(struct builder *b)
     if (m->final_norm)
         x = hf_hidden_norm(b, "final norm", x);
     if (b->e.n != b->h.n) /* OPT-350m */
-        x = build_linear(b, &(struct linear){
-            .name = "project_out", .x = x, .in = b->h, .out = b->e,
-            .group = PG_HEAD });
+        x = build_linear(b, &(struct linear){ .name = "project_out",
+                                              .x = x,
+                                              .in = b->h,
+                                              .out = b->e,
+                                              .group = PG_HEAD });
     const struct param param = head_weight(b);
     const tensor_id weight = build_param(b, &param);
     if (b->run->loss == LOSS_CHUNKED)

@@ -48,8 +48,8 @@ struct hf_norm {
     const char *name;
     tensor_id x;
     enum norm_kind kind;
-    struct dim n;     /* parameters, on this rank */
-    uint64_t full;    /* of them in the whole model; 0: n */
+    struct dim n;  /* parameters, on this rank */
+    uint64_t full; /* of them in the whole model; 0: n */
 };
 /* Over the last factor of x, as the family's class computes it. */
 tensor_id hf_norm(struct builder *b, const struct hf_norm *n);

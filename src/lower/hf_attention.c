@@ -52,12 +52,11 @@ static struct hf_heads repeat_kv(struct builder *b, const char *name,
 
 /* What matmul makes of a 4-D operand: bmm wants b and heads in one factor. A
  * view does for one batch, or where heads lie together. */
-static tensor_id operand(struct builder *b, const char *name,
-                         struct hf_heads h)
+static tensor_id operand(struct builder *b, const char *name, struct hf_heads h)
 {
     h = autocast(b, h);
-    const bool dense = h.layout == HF_HEADS
-                       || (h.layout == HF_TOKENS && b->a.n == 1);
+    const bool dense =
+        h.layout == HF_HEADS || (h.layout == HF_TOKENS && b->a.n == 1);
     if (b->micro.n == 1 || (dense && h.n.n == b->a.n))
         return h.x;
     const struct shape shape = hf_shape(b, b->a);
@@ -237,9 +236,12 @@ static tensor_id attention_bias(struct builder *b, enum dtype dtype)
 static tensor_id one_kernel(struct builder *b, const struct hf_qkv *o,
                             tensor_id bias, bool efficient)
 {
-    const tensor_id out = build_attention(b, &(struct attention_args){
-        .name = "attention", .q = o->q.x, .k = o->k.x, .v = o->v.x,
-        .efficient = efficient });
+    const tensor_id out =
+        build_attention(b, &(struct attention_args){ .name = "attention",
+                                                     .q = o->q.x,
+                                                     .k = o->k.x,
+                                                     .v = o->v.x,
+                                                     .efficient = efficient });
     struct op *op = &b->p->op[b->p->n_ops - 1];
     if (bias != TENSOR_NONE && op->n_in < OP_IN_MAX)
         op->in[op->n_in++] = bias;
@@ -304,20 +306,20 @@ tensor_id hf_attention(struct builder *b, tensor_id x)
     hf_rope(b, &o);
     tensor_id context = TENSOR_NONE;
     switch (hf_kernel(b)) {
-    case ATTN_SDPA:
-        context = sdpa(b, &o);
-        break;
-    case ATTN_FLASH:
-        context = flash(b, &o);
-        break;
+    case ATTN_SDPA: context = sdpa(b, &o); break;
+    case ATTN_FLASH: context = flash(b, &o); break;
     case ATTN_EAGER:
-    case ATTENTION_COUNT:
-        context = eager(b, &o);
-        break;
+    case ATTENTION_COUNT: context = eager(b, &o); break;
     }
-    const tensor_id out = hf_linear(b, &(struct linear){
-        .name = "o_proj", .x = context, .in = b->A, .full_in = b->full_A,
-        .out = b->h, .group = PG_ATTENTION, .parallel = PAR_ROW,
-        .bias = b->spec->o_bias, .lora = LORA_MASK(LORA_O) });
+    const tensor_id out =
+        hf_linear(b, &(struct linear){ .name = "o_proj",
+                                       .x = context,
+                                       .in = b->A,
+                                       .full_in = b->full_A,
+                                       .out = b->h,
+                                       .group = PG_ATTENTION,
+                                       .parallel = PAR_ROW,
+                                       .bias = b->spec->o_bias,
+                                       .lora = LORA_MASK(LORA_O) });
     return build_all_reduce(b, "attention all-reduce", out, COMM_TP);
 }

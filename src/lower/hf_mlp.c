@@ -25,18 +25,28 @@ static struct dim ffn(const struct builder *b)
 
 static tensor_id down(struct builder *b, tensor_id x)
 {
-    const tensor_id out = hf_linear(b, &(struct linear){
-        .name = "down_proj", .x = x, .in = ffn(b), .out = b->h,
-        .group = PG_MLP, .parallel = PAR_ROW, .bias = b->spec->mlp_bias,
-        .full_in = full_ffn(b), .lora = LORA_MASK(LORA_DOWN) });
+    const tensor_id out =
+        hf_linear(b, &(struct linear){ .name = "down_proj",
+                                       .x = x,
+                                       .in = ffn(b),
+                                       .out = b->h,
+                                       .group = PG_MLP,
+                                       .parallel = PAR_ROW,
+                                       .bias = b->spec->mlp_bias,
+                                       .full_in = full_ffn(b),
+                                       .lora = LORA_MASK(LORA_DOWN) });
     return build_all_reduce(b, "mlp all-reduce", out, COMM_TP);
 }
 
 static struct linear up_of(const struct builder *b, tensor_id x)
 {
-    return (struct linear){ .name = "up_proj", .x = x, .in = b->h,
-                            .out = ffn(b), .full_out = full_ffn(b),
-                            .group = PG_MLP, .parallel = PAR_COLUMN,
+    return (struct linear){ .name = "up_proj",
+                            .x = x,
+                            .in = b->h,
+                            .out = ffn(b),
+                            .full_out = full_ffn(b),
+                            .group = PG_MLP,
+                            .parallel = PAR_COLUMN,
                             .bias = b->spec->mlp_bias,
                             .lora = LORA_MASK(LORA_UP) };
 }
@@ -54,10 +64,9 @@ static tensor_id fused_gate_up(struct builder *b, tensor_id x)
         return build_swiglu(b, "swiglu", both, TENSOR_NONE, TENSOR_NONE);
     const struct shape half = shape_last(b, both, b->f);
     tensor_id part[2];
-    build_split(b, "gate, up", both, part,
-                (const struct shape[]){ half, half }, 2);
-    const tensor_id act =
-        build_activation(b, "act", b->spec->act, part[0]);
+    build_split(b, "gate, up", both, part, (const struct shape[]){ half, half },
+                2);
+    const tensor_id act = build_activation(b, "act", b->spec->act, part[0]);
     return build_mul(b, "gated", part[1], act);
 }
 
@@ -69,8 +78,7 @@ static tensor_id gated(struct builder *b, tensor_id x)
     const tensor_id gate = hf_linear(b, &l);
     l = up_of(b, x);
     if (hf_is_liger(b))
-        return build_swiglu(b, "swiglu", gate, hf_linear(b, &l),
-                            TENSOR_NONE);
+        return build_swiglu(b, "swiglu", gate, hf_linear(b, &l), TENSOR_NONE);
     const tensor_id act = build_activation(b, "act", b->spec->act, gate);
     return build_mul(b, "gated", act, hf_linear(b, &l));
 }
@@ -78,8 +86,8 @@ static tensor_id gated(struct builder *b, tensor_id x)
 tensor_id hf_mlp(struct builder *b, tensor_id x)
 {
     if (b->spec->gated_mlp)
-        return down(b, b->spec->fused_gate_up ? fused_gate_up(b, x)
-                                              : gated(b, x));
+        return down(b,
+                    b->spec->fused_gate_up ? fused_gate_up(b, x) : gated(b, x));
     const struct linear l = up_of(b, x);
     return down(b, build_activation(b, "act", b->spec->act, hf_linear(b, &l)));
 }
@@ -96,9 +104,13 @@ static struct routing route(struct builder *b, tensor_id x)
 {
     const struct dim k = DIM("k", b->spec->experts_per_token);
     struct routing r;
-    const tensor_id logits = build_linear(b, &(struct linear){
-        .name = "router", .x = x, .in = b->h, .out = b->experts,
-        .group = PG_ROUTER, .bias = b->spec->router_bias });
+    const tensor_id logits =
+        build_linear(b, &(struct linear){ .name = "router",
+                                          .x = x,
+                                          .in = b->h,
+                                          .out = b->experts,
+                                          .group = PG_ROUTER,
+                                          .bias = b->spec->router_bias });
     const tensor_id up = build_cast(b, "router fp32", logits, DT_FP32);
     const tensor_id p = build_softmax(b, "router softmax", up, DT_FP32);
     const tensor_id top = build_topk(b, "top-k", p, k, &r.indices);
@@ -124,12 +136,17 @@ static tensor_id grouped(struct builder *b, const char *name, tensor_id x,
 {
     const struct spec *m = b->spec;
     const uint64_t ffn = m->expert_ffn == 0 ? m->ffn : m->expert_ffn;
-    return build_linear(b, &(struct linear){
-        .name = name, .x = x, .in = in, .out = out, .group = PG_EXPERT,
-        .full_in = row ? ffn : m->hidden,
-        .full_out = row ? m->hidden : 2 * ffn,
-        .parallel = row ? PAR_ROW : PAR_COLUMN,
-        .copies = b->experts_on.n, .full_copies = m->experts });
+    return build_linear(
+        b, &(struct linear){ .name = name,
+                             .x = x,
+                             .in = in,
+                             .out = out,
+                             .group = PG_EXPERT,
+                             .full_in = row ? ffn : m->hidden,
+                             .full_out = row ? m->hidden : 2 * ffn,
+                             .parallel = row ? PAR_ROW : PAR_COLUMN,
+                             .copies = b->experts_on.n,
+                             .full_copies = m->experts });
 }
 
 /* The experts' MLP on [routed, h], sorted by expert. */
@@ -139,10 +156,9 @@ static tensor_id experts(struct builder *b, tensor_id x)
         grouped(b, "experts.gate_up", x, b->h, b->fe2, false);
     const struct shape half = shape_last(b, both, b->fe);
     tensor_id part[2];
-    build_split(b, "gate, up", both, part,
-                (const struct shape[]){ half, half }, 2);
-    const tensor_id act =
-        build_activation(b, "act", b->spec->act, part[0]);
+    build_split(b, "gate, up", both, part, (const struct shape[]){ half, half },
+                2);
+    const tensor_id act = build_activation(b, "act", b->spec->act, part[0]);
     const tensor_id product = build_mul(b, "gated", act, part[1]);
     return grouped(b, "experts.down", product, b->fe, b->h, true);
 }
@@ -183,16 +199,24 @@ tensor_id hf_moe(struct builder *b, tensor_id x)
     if (b->spec->shared_ffn == 0)
         return out;
     /* a gated expert that every token takes */
-    struct linear l = { .name = "shared.gate_proj", .x = x, .in = b->h,
-                        .out = b->fs, .full_out = b->spec->shared_ffn,
-                        .group = PG_SHARED_EXPERT, .parallel = PAR_COLUMN };
+    struct linear l = { .name = "shared.gate_proj",
+                        .x = x,
+                        .in = b->h,
+                        .out = b->fs,
+                        .full_out = b->spec->shared_ffn,
+                        .group = PG_SHARED_EXPERT,
+                        .parallel = PAR_COLUMN };
     const tensor_id gate = build_linear(b, &l);
     const tensor_id act = build_activation(b, "act", b->spec->act, gate);
     l.name = "shared.up_proj";
     const tensor_id product = build_mul(b, "gated", act, build_linear(b, &l));
-    const tensor_id shared = build_linear(b, &(struct linear){
-        .name = "shared.down_proj", .x = product, .in = b->fs, .out = b->h,
-        .full_in = b->spec->shared_ffn, .group = PG_SHARED_EXPERT,
-        .parallel = PAR_ROW });
+    const tensor_id shared =
+        build_linear(b, &(struct linear){ .name = "shared.down_proj",
+                                          .x = product,
+                                          .in = b->fs,
+                                          .out = b->h,
+                                          .full_in = b->spec->shared_ffn,
+                                          .group = PG_SHARED_EXPERT,
+                                          .parallel = PAR_ROW });
     return build_add(b, "experts + shared", out, shared);
 }

@@ -111,6 +111,7 @@ tensor_id hf_norm(struct builder *b, const struct hf_norm *n)
 
 tensor_id hf_hidden_norm(struct builder *b, const char *name, tensor_id x)
 {
-    return hf_norm(b, &(struct hf_norm){ .name = name, .x = x,
-                                         .kind = b->spec->norm, .n = b->h });
+    return hf_norm(
+        b, &(struct hf_norm){
+               .name = name, .x = x, .kind = b->spec->norm, .n = b->h });
 }

@@ -32,8 +32,8 @@ static struct hf_heads heads_of(struct builder *b, const char *name,
 /* ---- norms on q and k ---- */
 
 /* [b, s, heads, d], each head normed by itself. */
-static tensor_id norm_per_head(struct builder *b, const char *name,
-                               tensor_id x, struct dim heads)
+static tensor_id norm_per_head(struct builder *b, const char *name, tensor_id x,
+                               struct dim heads)
 {
     const struct spec *m = b->spec;
     const struct shape shape = SHAPE(b->micro, b->sq, heads, b->d);
@@ -51,20 +51,18 @@ static struct hf_heads normed_heads(struct builder *b, const char *name,
                                     tensor_id x, struct dim heads)
 {
     const bool q = heads.n == b->a.n;
-    struct hf_norm full = { .name = name, .x = x, .n = q ? b->A : b->K,
+    struct hf_norm full = { .name = name,
+                            .x = x,
+                            .n = q ? b->A : b->K,
                             .kind = b->spec->qk_norm_kind,
                             .full = q ? b->full_A : b->full_K };
     struct hf_heads h = { .x = x, .layout = HF_TOKENS, .n = heads };
     switch (b->spec->qk_norm) {
-    case QK_NONE:
-        return heads_of(b, name, x, heads);
-    case QK_FULL:
-        return heads_of(b, name, hf_norm(b, &full), heads);
+    case QK_NONE: return heads_of(b, name, x, heads);
+    case QK_FULL: return heads_of(b, name, hf_norm(b, &full), heads);
     case QK_PER_HEAD:
         return heads_of(b, name, norm_per_head(b, name, x, heads), heads);
-    case QK_EACH_HEAD:
-        h.x = norm_per_head(b, name, x, heads);
-        break;
+    case QK_EACH_HEAD: h.x = norm_per_head(b, name, x, heads); break;
     }
     if (b->spec->family != FAM_STABLELM)
         return heads_of(b, name, h.x, heads);
@@ -78,38 +76,59 @@ static struct hf_heads normed_heads(struct builder *b, const char *name,
 
 /* ---- three matrices ---- */
 
+/* clamp keeps what it was given, as an activation does. */
+static tensor_id clipped(struct builder *b, const char *name, tensor_id x)
+{
+    if (b->spec->clip_qkv <= 0)
+        return x;
+    return build_unary(b, OP_ACTIVATION, name, x);
+}
+
 static void project_apart(struct builder *b, tensor_id x, struct hf_qkv *o)
 {
     const struct spec *m = b->spec;
-    struct linear l = { .name = "q_proj", .x = x, .in = b->h, .out = b->A,
-                        .full_out = b->full_A, .group = PG_ATTENTION,
-                        .parallel = PAR_COLUMN, .bias = m->q_bias,
+    struct linear l = { .name = "q_proj",
+                        .x = x,
+                        .in = b->h,
+                        .out = b->A,
+                        .full_out = b->full_A,
+                        .group = PG_ATTENTION,
+                        .parallel = PAR_COLUMN,
+                        .bias = m->q_bias,
                         .lora = LORA_MASK(LORA_Q) };
     tensor_id q = hf_linear(b, &l);
     if (m->family == FAM_OPT)
         q = build_scale(b, "q scaled", q);
-    o->q = normed_heads(b, "q", q, b->a);
+    o->q = normed_heads(b, "q", clipped(b, "q clipped", q), b->a);
     l.name = "k_proj";
     l.out = b->K;
     l.full_out = b->full_K;
     l.bias = m->k_bias;
     l.lora = LORA_MASK(LORA_K);
-    o->k = normed_heads(b, "k", hf_linear(b, &l), b->kv);
+    const tensor_id k = clipped(b, "k clipped", hf_linear(b, &l));
+    o->k = normed_heads(b, "k", k, b->kv);
     l.name = "v_proj";
     l.bias = m->v_bias;
     l.lora = LORA_MASK(LORA_V);
-    o->v = heads_of(b, "v", hf_linear(b, &l), b->kv);
+    const tensor_id v = clipped(b, "v clipped", hf_linear(b, &l));
+    o->v = heads_of(b, "v", v, b->kv);
 }
 
 /* ---- one matrix ---- */
 
 static tensor_id project_fused(struct builder *b, tensor_id x)
 {
-    return hf_linear(b, &(struct linear){
-        .name = "qkv_proj", .x = x, .in = b->h, .out = b->qkv,
-        .full_out = b->full_A + 2 * b->full_K, .group = PG_ATTENTION,
-        .parallel = PAR_COLUMN, .bias = b->spec->q_bias,
-        .lora = LORA_MASK(LORA_Q) | LORA_MASK(LORA_K) | LORA_MASK(LORA_V) });
+    return hf_linear(b, &(struct linear){ .name = "qkv_proj",
+                                          .x = x,
+                                          .in = b->h,
+                                          .out = b->qkv,
+                                          .full_out = b->full_A + 2 * b->full_K,
+                                          .group = PG_ATTENTION,
+                                          .parallel = PAR_COLUMN,
+                                          .bias = b->spec->q_bias,
+                                          .lora = LORA_MASK(LORA_Q)
+                                                  | LORA_MASK(LORA_K)
+                                                  | LORA_MASK(LORA_V) });
 }
 
 static void slice_qkv(struct builder *b, tensor_id qkv, struct hf_qkv *o)
@@ -163,7 +182,7 @@ void hf_project(struct builder *b, tensor_id x, struct hf_qkv *out)
         project_apart(b, x, out);
         return;
     }
-    const tensor_id qkv = project_fused(b, x);
+    const tensor_id qkv = clipped(b, "qkv clipped", project_fused(b, x));
     if (b->spec->family == FAM_FALCON)
         split_falcon(b, qkv, out);
     else

@@ -26,8 +26,7 @@ static tensor_id rotate(struct builder *b, tensor_id x, tensor_id cos,
     const struct shape whole = shape_last(b, x, d);
     const struct shape part = shape_last(b, x, half_of(d));
     tensor_id half[2];
-    build_split(b, "halves", x, half,
-                (const struct shape[]){ part, part }, 2);
+    build_split(b, "halves", x, half, (const struct shape[]){ part, part }, 2);
     const tensor_id negative = build_neg(b, "-x2", half[1]);
     const tensor_id turned =
         build_cat(b, "rotate_half", negative, half[0], &whole);
@@ -89,8 +88,8 @@ static void rope_gptj(struct builder *b, struct hf_qkv *qkv)
     const struct shape half = SHAPE(b->sq, half_of(r));
     const tensor_id buffer = hf_table(b, HF_SINCOS);
     const tensor_id table = build_copy(b, "embed_positions", buffer);
-    tensor_id sincos = build_index(b, "sincos", table,
-                                   hf_table(b, HF_POSITIONS), &rows);
+    tensor_id sincos =
+        build_index(b, "sincos", table, hf_table(b, HF_POSITIONS), &rows);
     sincos = build_cast(b, "sincos", sincos, tensor_of(b, qkv->k.x)->dtype);
     tensor_id part[2];
     build_split(b, "sin, cos", sincos, part,
@@ -118,8 +117,8 @@ void hf_rope(struct builder *b, struct hf_qkv *qkv)
         rope_gptj(b, qkv);
         return;
     }
-    const bool part = always_joins(b->spec->family)
-                      || rotated_dim(b).n != b->d.n;
+    const bool part =
+        always_joins(b->spec->family) || rotated_dim(b).n != b->d.n;
     if (hf_is_liger(b) && !part && !b->autocast) {
         rope_liger(b, qkv);
         return;

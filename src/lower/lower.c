@@ -10,23 +10,14 @@ static void lower_as(struct builder *b)
 {
     switch (b->run->impl) {
     case IMPL_HF:
-    case IMPL_HF_LIGER:
-        lower_hf(b);
-        return;
+    case IMPL_HF_LIGER: lower_hf(b); return;
     case IMPL_MEGATRON:
-    case IMPL_MEGATRON_LOCAL:
-        lower_megatron(b);
-        return;
+    case IMPL_MEGATRON_LOCAL: lower_megatron(b); return;
     case IMPL_TORCHTITAN:
-    case IMPL_TORCHTUNE:
-        lower_torchtitan(b);
-        return;
-    case IMPL_PAPER:
-        lower_paper(b);
-        return;
+    case IMPL_TORCHTUNE: lower_torchtitan(b); return;
+    case IMPL_PAPER: lower_paper(b); return;
     case IMPL_LITGPT:
-    case IMPLEMENTATION_COUNT:
-        break;
+    case IMPLEMENTATION_COUNT: break;
     }
     build_refuse(b, "lowering yet");
 }
@@ -37,6 +28,7 @@ memplan_status lower_model(struct program *out, const struct spec *spec,
 {
     struct builder b;
     build_start(&b, out, spec, run, a, d);
-    lower_as(&b);
+    if (!b.failed) /* else there is nothing to write into */
+        lower_as(&b);
     return build_finish(&b);
 }

@@ -132,8 +132,7 @@ static tensor_id unfused_attention(struct builder *b, tensor_id qkv[3])
 static bool copies_context(const struct builder *b)
 {
     const enum gpu_arch arch = b->run->gpu.arch;
-    return b->run->micro_batch > 1
-           && (arch == ARCH_AMPERE || arch == ARCH_ADA);
+    return b->run->micro_batch > 1 && (arch == ARCH_AMPERE || arch == ARCH_ADA);
 }
 
 static tensor_id core_attention(struct builder *b, tensor_id qkv[3])
@@ -144,9 +143,11 @@ static tensor_id core_attention(struct builder *b, tensor_id qkv[3])
     if (b->run->attention == ATTN_EAGER) {
         out = unfused_attention(b, qkv);
     } else {
-        out = build_attention(b, &(struct attention_args){
-            .name = "core attention", .q = qkv[0], .k = qkv[1],
-            .v = qkv[2] });
+        out = build_attention(
+            b, &(struct attention_args){ .name = "core attention",
+                                         .q = qkv[0],
+                                         .k = qkv[1],
+                                         .v = qkv[2] });
         if (copies_context(b))
             out = build_copy(b, "context", out);
     }
@@ -158,11 +159,15 @@ static tensor_id attention(struct builder *b, tensor_id x)
 {
     const struct spec *m = b->spec;
     const tensor_id y = layer_norm(b, "input_layernorm", x);
-    const tensor_id mixed = column(b, (struct linear){
-        .name = "linear_qkv", .x = y, .out = b->qkv, .group = PG_ATTENTION,
-        .full_out = b->full_A + 2 * b->full_K,
-        .bias = m->q_bias || m->k_bias || m->v_bias,
-        .lora = LORA_MASK(LORA_Q) | LORA_MASK(LORA_K) | LORA_MASK(LORA_V) });
+    const tensor_id mixed =
+        column(b, (struct linear){ .name = "linear_qkv",
+                                   .x = y,
+                                   .out = b->qkv,
+                                   .group = PG_ATTENTION,
+                                   .full_out = b->full_A + 2 * b->full_K,
+                                   .bias = m->q_bias || m->k_bias || m->v_bias,
+                                   .lora = LORA_MASK(LORA_Q) | LORA_MASK(LORA_K)
+                                           | LORA_MASK(LORA_V) });
     tensor_id qkv[3];
     const struct shape shapes[3] = { SHAPE(b->t, b->A), SHAPE(b->t, b->K),
                                      SHAPE(b->t, b->K) };
@@ -172,10 +177,13 @@ static tensor_id attention(struct builder *b, tensor_id x)
     qkv[1] = own_copy(b, "k", qkv[1], b->kv, normed);
     qkv[2] = own_copy(b, "v", qkv[2], b->kv, false);
     const tensor_id context = core_attention(b, qkv);
-    const tensor_id out = row(b, (struct linear){
-        .name = "linear_proj", .x = context, .in = b->A,
-        .full_in = b->full_A, .group = PG_ATTENTION, .bias = m->o_bias,
-        .lora = LORA_MASK(LORA_O) });
+    const tensor_id out = row(b, (struct linear){ .name = "linear_proj",
+                                                  .x = context,
+                                                  .in = b->A,
+                                                  .full_in = b->full_A,
+                                                  .group = PG_ATTENTION,
+                                                  .bias = m->o_bias,
+                                                  .lora = LORA_MASK(LORA_O) });
     return add_residual(b, x, out);
 }
 
@@ -188,15 +196,23 @@ static tensor_id mlp_of(struct builder *b, tensor_id y, bool shared)
     const enum param_group group = shared ? PG_SHARED_EXPERT : PG_MLP;
     const struct dim f = shared ? b->fs : b->f;
     const struct dim f2 = shared ? b->fs2 : b->f2;
-    tensor_id z = column(b, (struct linear){
-        .name = "linear_fc1", .x = y, .out = m->gated_mlp ? f2 : f,
-        .full_out = m->gated_mlp ? build_product(b, 2, ffn) : ffn,
-        .group = group, .bias = m->mlp_bias,
-        .lora = LORA_MASK(LORA_GATE) | LORA_MASK(LORA_UP) });
+    tensor_id z =
+        column(b, (struct linear){
+                      .name = "linear_fc1",
+                      .x = y,
+                      .out = m->gated_mlp ? f2 : f,
+                      .full_out = m->gated_mlp ? build_product(b, 2, ffn) : ffn,
+                      .group = group,
+                      .bias = m->mlp_bias,
+                      .lora = LORA_MASK(LORA_GATE) | LORA_MASK(LORA_UP) });
     z = activation(b, z, TENSOR_NONE);
-    return row(b, (struct linear){
-        .name = "linear_fc2", .x = z, .in = f, .full_in = ffn, .group = group,
-        .bias = m->mlp_bias, .lora = LORA_MASK(LORA_DOWN) });
+    return row(b, (struct linear){ .name = "linear_fc2",
+                                   .x = z,
+                                   .in = f,
+                                   .full_in = ffn,
+                                   .group = group,
+                                   .bias = m->mlp_bias,
+                                   .lora = LORA_MASK(LORA_DOWN) });
 }
 
 /* With Transformer Engine the norm is part of the first linear, and of what is
@@ -222,10 +238,14 @@ struct routing {
 static struct routing route(struct builder *b, tensor_id y)
 {
     const struct dim k = DIM("k", b->spec->experts_per_token);
-    tensor_id logits = build_linear(b, &(struct linear){
-        .name = "router", .x = y, .in = b->h, .out = b->experts,
-        .group = PG_ROUTER, .bias = b->spec->router_bias,
-        .lora = LORA_NEVER });
+    tensor_id logits =
+        build_linear(b, &(struct linear){ .name = "router",
+                                          .x = y,
+                                          .in = b->h,
+                                          .out = b->experts,
+                                          .group = PG_ROUTER,
+                                          .bias = b->spec->router_bias,
+                                          .lora = LORA_NEVER });
     tensor_id indices;
     const tensor_id top = build_topk(b, "top-k", logits, k, &indices);
     const struct shape shape = SHAPE(b->tu, k);
@@ -246,12 +266,11 @@ static struct routing route(struct builder *b, tensor_id y)
 static tensor_id dispatch(struct builder *b, const char *name, tensor_id x,
                           const struct routing *r, bool vector)
 {
-    const struct dim k = DIM("b*s*k",
-                             build_product(b, b->tu.n,
-                                           b->spec->experts_per_token));
+    const struct dim k =
+        DIM("b*s*k", build_product(b, b->tu.n, b->spec->experts_per_token));
     const struct shape sent = vector ? SHAPE(k) : SHAPE(k, b->h);
-    const struct shape here = vector ? SHAPE(b->routed)
-                                     : SHAPE(b->routed, b->h);
+    const struct shape here =
+        vector ? SHAPE(b->routed) : SHAPE(b->routed, b->h);
     x = build_index(b, name, x, r->rows, &sent);
     x = build_collective(b, OP_ALL_TO_ALL, COMM_EP, x, &sent);
     if (b->run->etp > 1)
@@ -265,9 +284,8 @@ static tensor_id dispatch(struct builder *b, const char *name, tensor_id x,
 static tensor_id combine(struct builder *b, tensor_id z,
                          const struct routing *r)
 {
-    const struct dim k = DIM("b*s*k",
-                             build_product(b, b->tu.n,
-                                           b->spec->experts_per_token));
+    const struct dim k =
+        DIM("b*s*k", build_product(b, b->tu.n, b->spec->experts_per_token));
     const struct shape sent = SHAPE(k, b->h), back = SHAPE(b->tu, b->h);
     if (b->run->ep > 1 && b->experts_on.n > 1)
         z = build_copy(b, "unsort", z);
@@ -284,22 +302,34 @@ static tensor_id experts(struct builder *b, tensor_id x, tensor_id probs)
     const struct spec *m = b->spec;
     const uint8_t outer = b->region;
     const uint64_t ffn = m->expert_ffn == 0 ? m->ffn : m->expert_ffn;
-    const tensor_id z = build_linear(b, &(struct linear){
-        .name = "experts.linear_fc1", .x = x, .in = b->h,
-        .out = m->gated_mlp ? b->fe2 : b->fe,
-        .full_out = m->gated_mlp ? build_product(b, 2, ffn) : ffn,
-        .group = PG_EXPERT, .parallel = PAR_COLUMN, .bias = m->mlp_bias,
-        .copies = b->experts_on.n, .full_copies = m->experts,
-        .lora = LORA_MASK(LORA_GATE) | LORA_MASK(LORA_UP) });
+    const tensor_id z = build_linear(
+        b, &(struct linear){
+               .name = "experts.linear_fc1",
+               .x = x,
+               .in = b->h,
+               .out = m->gated_mlp ? b->fe2 : b->fe,
+               .full_out = m->gated_mlp ? build_product(b, 2, ffn) : ffn,
+               .group = PG_EXPERT,
+               .parallel = PAR_COLUMN,
+               .bias = m->mlp_bias,
+               .copies = b->experts_on.n,
+               .full_copies = m->experts,
+               .lora = LORA_MASK(LORA_GATE) | LORA_MASK(LORA_UP) });
     if (outer == 0 && recomputes(b, REMOD_MOE_ACT))
         build_region(b, REMOD_MOE_ACT);
     const tensor_id y = activation(b, z, probs);
     b->region = outer;
-    return build_linear(b, &(struct linear){
-        .name = "experts.linear_fc2", .x = y, .in = b->fe, .out = b->h,
-        .full_in = ffn, .group = PG_EXPERT, .parallel = PAR_ROW,
-        .bias = m->mlp_bias, .copies = b->experts_on.n,
-        .full_copies = m->experts, .lora = LORA_MASK(LORA_DOWN) });
+    return build_linear(b, &(struct linear){ .name = "experts.linear_fc2",
+                                             .x = y,
+                                             .in = b->fe,
+                                             .out = b->h,
+                                             .full_in = ffn,
+                                             .group = PG_EXPERT,
+                                             .parallel = PAR_ROW,
+                                             .bias = m->mlp_bias,
+                                             .copies = b->experts_on.n,
+                                             .full_copies = m->experts,
+                                             .lora = LORA_MASK(LORA_DOWN) });
 }
 
 static tensor_id moe_mlp(struct builder *b, tensor_id x)
@@ -337,10 +367,12 @@ static tensor_id layer(struct builder *b, const struct layer_kind *kind,
 static tensor_id positions(struct builder *b)
 {
     const struct shape shape = SHAPE(b->sq, b->h);
-    const tensor_id table = build_param(b, &(struct param){
-        .name = "position_embeddings", .group = PG_POSITION,
-        .rows = DIM("positions", b->spec->learned_positions),
-        .cols = b->h });
+    const tensor_id table = build_param(
+        b,
+        &(struct param){ .name = "position_embeddings",
+                         .group = PG_POSITION,
+                         .rows = DIM("positions", b->spec->learned_positions),
+                         .cols = b->h });
     return build_embedding(b, "positions", b->ids, table, &shape);
 }
 
@@ -350,9 +382,13 @@ static void embedding(struct builder *b)
     const struct spec *m = b->spec;
     build_begin(b, BLOCK_EMBED, "embedding");
     const struct shape whole = SHAPE(b->t, b->h), shard = SHAPE(b->tu, b->h);
-    const tensor_id table = build_param(b, &(struct param){
-        .name = "word_embeddings", .group = PG_EMBED, .rows = b->V,
-        .cols = b->h, .full_elems = build_product(b, m->vocab, m->hidden) });
+    const tensor_id table = build_param(
+        b,
+        &(struct param){ .name = "word_embeddings",
+                         .group = PG_EMBED,
+                         .rows = b->V,
+                         .cols = b->h,
+                         .full_elems = build_product(b, m->vocab, m->hidden) });
     const bool learned = m->position == POS_LEARNED;
     tensor_id x = build_embedding(b, "word_embeddings", b->ids, table, &whole);
     if (sequence_parallel(b) && !learned) {
@@ -366,8 +402,8 @@ static void embedding(struct builder *b)
     }
     if (m->embed_scale)
         x = build_scale(b, "embedding scale", x);
-    build_end(b, build_dropout(b, "embedding dropout", x,
-                               b->run->embed_dropout));
+    build_end(b,
+              build_dropout(b, "embedding dropout", x, b->run->embed_dropout));
 }
 
 /* core/tensor_parallel/cross_entropy.py: an fp32 copy of the logits becomes
@@ -395,14 +431,22 @@ static void head(struct builder *b)
     tensor_id x = build_begin(b, BLOCK_HEAD, "head");
     if (m->final_norm)
         x = norm_of(b, "final_layernorm", x, b->h);
-    const tensor_id weight = build_param(b, &(struct param){
-        .name = "output_layer", .group = PG_HEAD, .rows = b->V, .cols = b->h,
-        .full_elems = build_product(b, m->vocab, m->hidden), .matmul = true,
-        .tied = m->tied });
-    const tensor_id logits = column(b, (struct linear){
-        .name = "output_layer", .x = x, .out = b->V, .group = PG_HEAD,
-        .weight = weight, .has_weight = true, .bias = m->head_bias,
-        .full_out = m->vocab });
+    const tensor_id weight = build_param(
+        b, &(struct param){ .name = "output_layer",
+                            .group = PG_HEAD,
+                            .rows = b->V,
+                            .cols = b->h,
+                            .full_elems = build_product(b, m->vocab, m->hidden),
+                            .matmul = true,
+                            .tied = m->tied });
+    const tensor_id logits = column(b, (struct linear){ .name = "output_layer",
+                                                        .x = x,
+                                                        .out = b->V,
+                                                        .group = PG_HEAD,
+                                                        .weight = weight,
+                                                        .has_weight = true,
+                                                        .bias = m->head_bias,
+                                                        .full_out = m->vocab });
     build_end(b, cross_entropy(b, logits));
 }
 

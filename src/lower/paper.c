@@ -33,8 +33,7 @@ static tensor_id norm(struct builder *b, const char *name, tensor_id x)
         weight = build_norm_weight(b, "weight", b->h);
     if (b->spec->norm == NORM_LAYER)
         bias = build_norm_weight(b, "bias", b->h);
-    const tensor_id out =
-        build_tensor(b, name, tensor_of(b, x)->dtype, &shape);
+    const tensor_id out = build_tensor(b, name, tensor_of(b, x)->dtype, &shape);
     const tensor_id in[] = { x, weight, bias };
     op_result(b, build_op(b, rms ? OP_RMS_NORM : OP_LAYER_NORM, name, in, 3),
               out);
@@ -95,39 +94,57 @@ static tensor_id attention(struct builder *b, tensor_id x)
 {
     const struct spec *m = b->spec;
     const tensor_id y = norm(b, "input norm", x);
-    const tensor_id mixed = column(b, (struct linear){
-        .name = "qkv", .x = y, .out = b->qkv, .group = PG_ATTENTION,
-        .full_out = b->full_A + 2 * b->full_K,
-        .bias = m->q_bias || m->k_bias || m->v_bias,
-        .lora = LORA_MASK(LORA_Q) | LORA_MASK(LORA_K) | LORA_MASK(LORA_V) });
+    const tensor_id mixed =
+        column(b, (struct linear){ .name = "qkv",
+                                   .x = y,
+                                   .out = b->qkv,
+                                   .group = PG_ATTENTION,
+                                   .full_out = b->full_A + 2 * b->full_K,
+                                   .bias = m->q_bias || m->k_bias || m->v_bias,
+                                   .lora = LORA_MASK(LORA_Q) | LORA_MASK(LORA_K)
+                                           | LORA_MASK(LORA_V) });
     tensor_id qkv[3];
     const struct shape shapes[3] = { SHAPE(b->t, b->A), SHAPE(b->t, b->K),
                                      SHAPE(b->t, b->K) };
     build_split(b, "split", mixed, qkv, shapes, 3);
     const tensor_id context = core_attention(b, qkv);
-    return row(b, (struct linear){
-        .name = "projection", .x = context, .in = b->A, .full_in = b->full_A,
-        .group = PG_ATTENTION, .bias = m->o_bias,
-        .lora = LORA_MASK(LORA_O) }, x);
+    return row(b,
+               (struct linear){ .name = "projection",
+                                .x = context,
+                                .in = b->A,
+                                .full_in = b->full_A,
+                                .group = PG_ATTENTION,
+                                .bias = m->o_bias,
+                                .lora = LORA_MASK(LORA_O) },
+               x);
 }
 
 static tensor_id mlp(struct builder *b, tensor_id x)
 {
     const struct spec *m = b->spec;
     const tensor_id y = norm(b, "mlp norm", x);
-    struct linear in = { .name = m->gated_mlp ? "gate" : "h to 4h", .x = y,
-                         .out = b->f, .full_out = m->ffn, .group = PG_MLP,
-                         .bias = m->mlp_bias, .lora = LORA_MASK(LORA_UP) };
+    struct linear in = { .name = m->gated_mlp ? "gate" : "h to 4h",
+                         .x = y,
+                         .out = b->f,
+                         .full_out = m->ffn,
+                         .group = PG_MLP,
+                         .bias = m->mlp_bias,
+                         .lora = LORA_MASK(LORA_UP) };
     tensor_id g = column(b, in);
     g = build_unary(b, OP_ACTIVATION, "activation", g);
     if (m->gated_mlp) {
         in.name = "up";
         g = build_mul(b, "gated", g, column(b, in));
     }
-    return row(b, (struct linear){
-        .name = "4h to h", .x = g, .in = b->f, .full_in = m->ffn,
-        .group = PG_MLP, .bias = m->mlp_bias, .lora = LORA_MASK(LORA_DOWN) },
-        x);
+    return row(b,
+               (struct linear){ .name = "4h to h",
+                                .x = g,
+                                .in = b->f,
+                                .full_in = m->ffn,
+                                .group = PG_MLP,
+                                .bias = m->mlp_bias,
+                                .lora = LORA_MASK(LORA_DOWN) },
+               x);
 }
 
 static tensor_id layer(struct builder *b, const struct layer_kind *kind,
@@ -140,10 +157,12 @@ static tensor_id layer(struct builder *b, const struct layer_kind *kind,
 static tensor_id positions(struct builder *b)
 {
     const struct shape shape = SHAPE(b->sq, b->h);
-    const tensor_id table = build_param(b, &(struct param){
-        .name = "position embeddings", .group = PG_POSITION,
-        .rows = DIM("positions", b->spec->learned_positions),
-        .cols = b->h });
+    const tensor_id table = build_param(
+        b,
+        &(struct param){ .name = "position embeddings",
+                         .group = PG_POSITION,
+                         .rows = DIM("positions", b->spec->learned_positions),
+                         .cols = b->h });
     return build_embedding(b, "positions", b->ids, table, &shape);
 }
 
@@ -153,9 +172,13 @@ static void embedding(struct builder *b)
     const struct spec *m = b->spec;
     build_begin(b, BLOCK_EMBED, "embedding");
     const struct shape whole = SHAPE(b->t, b->h), shard = SHAPE(b->tu, b->h);
-    const tensor_id table = build_param(b, &(struct param){
-        .name = "word embeddings", .group = PG_EMBED, .rows = b->V,
-        .cols = b->h, .full_elems = build_product(b, m->vocab, m->hidden) });
+    const tensor_id table = build_param(
+        b,
+        &(struct param){ .name = "word embeddings",
+                         .group = PG_EMBED,
+                         .rows = b->V,
+                         .cols = b->h,
+                         .full_elems = build_product(b, m->vocab, m->hidden) });
     tensor_id x = build_embedding(b, "embedding", b->ids, table, &whole);
     x = build_all_reduce(b, "embedding", x, COMM_TP);
     if (m->position == POS_LEARNED)
@@ -172,14 +195,22 @@ static void head(struct builder *b)
     tensor_id x = build_begin(b, BLOCK_HEAD, "head");
     if (m->final_norm)
         x = norm(b, "final norm", x);
-    const tensor_id weight = build_param(b, &(struct param){
-        .name = "output layer", .group = PG_HEAD, .rows = b->V, .cols = b->h,
-        .full_elems = build_product(b, m->vocab, m->hidden), .matmul = true,
-        .tied = m->tied });
-    const tensor_id logits = column(b, (struct linear){
-        .name = "logits", .x = x, .out = b->V, .group = PG_HEAD,
-        .weight = weight, .has_weight = true, .bias = m->head_bias,
-        .full_out = m->vocab });
+    const tensor_id weight = build_param(
+        b, &(struct param){ .name = "output layer",
+                            .group = PG_HEAD,
+                            .rows = b->V,
+                            .cols = b->h,
+                            .full_elems = build_product(b, m->vocab, m->hidden),
+                            .matmul = true,
+                            .tied = m->tied });
+    const tensor_id logits = column(b, (struct linear){ .name = "logits",
+                                                        .x = x,
+                                                        .out = b->V,
+                                                        .group = PG_HEAD,
+                                                        .weight = weight,
+                                                        .has_weight = true,
+                                                        .bias = m->head_bias,
+                                                        .full_out = m->vocab });
     const tensor_id up = build_cast(b, "fp32 logits", logits, DT_FP32);
     const struct shape shape = shape_of(b, up), rows = SHAPE(b->t);
     const tensor_id loss = build_tensor(b, "loss", DT_FP32, &rows);

@@ -69,9 +69,14 @@ static tensor_id attention(struct builder *b, tensor_id x)
 {
     const struct spec *m = b->spec;
     const tensor_id y = gather(b, norm(b, "attention_norm", x, b->h));
-    struct linear l = { .name = "wq", .x = y, .in = b->h, .out = b->A,
-                        .full_out = b->full_A, .group = PG_ATTENTION,
-                        .parallel = PAR_COLUMN, .bias = m->q_bias,
+    struct linear l = { .name = "wq",
+                        .x = y,
+                        .in = b->h,
+                        .out = b->A,
+                        .full_out = b->full_A,
+                        .group = PG_ATTENTION,
+                        .parallel = PAR_COLUMN,
+                        .bias = m->q_bias,
                         .lora = LORA_MASK(LORA_Q) };
     tensor_id q = build_linear(b, &l);
     l.name = "wk";
@@ -86,13 +91,22 @@ static tensor_id attention(struct builder *b, tensor_id x)
     const tensor_id v = build_linear(b, &l);
     q = rotate(b, "xq", heads_norm(b, "q_norm", q, b->a));
     k = rotate(b, "xk", heads_norm(b, "k_norm", k, b->kv));
-    const tensor_id out = build_attention(b, &(struct attention_args){
-        .name = "sdpa", .q = q, .k = k, .v = v,
-        .efficient = attention_is_efficient(b) });
-    const tensor_id o = build_linear(b, &(struct linear){
-        .name = "wo", .x = out, .in = b->A, .out = b->h,
-        .full_in = b->full_A, .group = PG_ATTENTION, .parallel = PAR_ROW,
-        .bias = m->o_bias, .lora = LORA_MASK(LORA_O) });
+    const tensor_id out = build_attention(
+        b, &(struct attention_args){ .name = "sdpa",
+                                     .q = q,
+                                     .k = k,
+                                     .v = v,
+                                     .efficient = attention_is_efficient(b) });
+    const tensor_id o =
+        build_linear(b, &(struct linear){ .name = "wo",
+                                          .x = out,
+                                          .in = b->A,
+                                          .out = b->h,
+                                          .full_in = b->full_A,
+                                          .group = PG_ATTENTION,
+                                          .parallel = PAR_ROW,
+                                          .bias = m->o_bias,
+                                          .lora = LORA_MASK(LORA_O) });
     return build_add(b, "residual", x, reduce(b, o));
 }
 
@@ -102,19 +116,30 @@ static tensor_id feed_forward(struct builder *b, tensor_id x)
 {
     const struct spec *m = b->spec;
     const tensor_id y = gather(b, norm(b, "ffn_norm", x, b->h));
-    struct linear l = { .name = "w1", .x = y, .in = b->h, .out = b->f,
-                        .full_out = m->ffn, .group = PG_MLP,
-                        .parallel = PAR_COLUMN, .bias = m->mlp_bias,
+    struct linear l = { .name = "w1",
+                        .x = y,
+                        .in = b->h,
+                        .out = b->f,
+                        .full_out = m->ffn,
+                        .group = PG_MLP,
+                        .parallel = PAR_COLUMN,
+                        .bias = m->mlp_bias,
                         .lora = LORA_MASK(LORA_GATE) };
     tensor_id gate = build_linear(b, &l);
     gate = build_unary(b, OP_ACTIVATION, "activation", gate);
     l.name = "w3";
     l.lora = LORA_MASK(LORA_UP);
     const tensor_id up = build_linear(b, &l);
-    const tensor_id z = build_linear(b, &(struct linear){
-        .name = "w2", .x = build_mul(b, "gated", gate, up), .in = b->f,
-        .out = b->h, .full_in = m->ffn, .group = PG_MLP, .parallel = PAR_ROW,
-        .bias = m->mlp_bias, .lora = LORA_MASK(LORA_DOWN) });
+    const tensor_id z =
+        build_linear(b, &(struct linear){ .name = "w2",
+                                          .x = build_mul(b, "gated", gate, up),
+                                          .in = b->f,
+                                          .out = b->h,
+                                          .full_in = m->ffn,
+                                          .group = PG_MLP,
+                                          .parallel = PAR_ROW,
+                                          .bias = m->mlp_bias,
+                                          .lora = LORA_MASK(LORA_DOWN) });
     return build_add(b, "residual", x, reduce(b, z));
 }
 
@@ -132,9 +157,13 @@ static void embedding(struct builder *b)
     const struct spec *m = b->spec;
     build_begin(b, BLOCK_EMBED, "embedding");
     const struct shape whole = SHAPE(b->t, b->h);
-    const tensor_id table = build_param(b, &(struct param){
-        .name = "tok_embeddings", .group = PG_EMBED, .rows = b->V,
-        .cols = b->h, .full_elems = build_product(b, m->vocab, m->hidden) });
+    const tensor_id table = build_param(
+        b,
+        &(struct param){ .name = "tok_embeddings",
+                         .group = PG_EMBED,
+                         .rows = b->V,
+                         .cols = b->h,
+                         .full_elems = build_product(b, m->vocab, m->hidden) });
     const tensor_id x =
         build_embedding(b, "tok_embeddings", b->ids, table, &whole);
     build_end(b, reduce(b, x));
@@ -150,8 +179,8 @@ static tensor_id chunked_loss(struct builder *b, tensor_id x, tensor_id weight)
     const tensor_id loss = build_tensor(b, "loss", DT_FP32, &scalar);
     const tensor_id logits =
         build_tensor(b, "chunk of logits", DT_FP32, &chunk);
-    const tensor_id dx = build_tensor(b, "input gradient",
-                                      tensor_of(b, x)->dtype, &hidden);
+    const tensor_id dx =
+        build_tensor(b, "input gradient", tensor_of(b, x)->dtype, &hidden);
     const tensor_id in[] = { x, weight, b->labels };
     struct op *op =
         build_op(b, OP_FUSED_CROSS_ENTROPY, "chunked cross entropy", in, 3);
@@ -168,18 +197,29 @@ static void head(struct builder *b)
     const struct spec *m = b->spec;
     const tensor_id x =
         gather(b, norm(b, "norm", build_begin(b, BLOCK_HEAD, "head"), b->h));
-    const tensor_id weight = build_param(b, &(struct param){
-        .name = "output", .group = PG_HEAD, .rows = b->V, .cols = b->h,
-        .full_elems = build_product(b, m->vocab, m->hidden), .matmul = true,
-        .tied = m->tied });
+    const tensor_id weight = build_param(
+        b, &(struct param){ .name = "output",
+                            .group = PG_HEAD,
+                            .rows = b->V,
+                            .cols = b->h,
+                            .full_elems = build_product(b, m->vocab, m->hidden),
+                            .matmul = true,
+                            .tied = m->tied });
     if (b->run->loss == LOSS_CHUNKED) {
         build_end(b, chunked_loss(b, x, weight));
         return;
     }
-    tensor_id logits = build_linear(b, &(struct linear){
-        .name = "output", .x = x, .in = b->h, .out = b->V,
-        .full_out = m->vocab, .group = PG_HEAD, .weight = weight,
-        .has_weight = true, .parallel = PAR_COLUMN, .bias = m->head_bias });
+    tensor_id logits =
+        build_linear(b, &(struct linear){ .name = "output",
+                                          .x = x,
+                                          .in = b->h,
+                                          .out = b->V,
+                                          .full_out = m->vocab,
+                                          .group = PG_HEAD,
+                                          .weight = weight,
+                                          .has_weight = true,
+                                          .parallel = PAR_COLUMN,
+                                          .bias = m->head_bias });
     logits = build_cast(b, "fp32 logits", logits, DT_FP32);
     build_end(b, build_cross_entropy(b, "loss", logits, b->labels));
 }

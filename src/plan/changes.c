@@ -127,8 +127,7 @@ static void pile(struct search *s, struct memplan_report *r,
             continue;
         struct setup more = changed;
         if (!apply(&more, options[i].key, options[i].value)
-            || !evaluate(s, &more)
-            || s->trial->memory.device_total >= least)
+            || !evaluate(s, &more) || s->trial->memory.device_total >= least)
             continue;
         changed = more;
         least = s->trial->memory.device_total;
@@ -150,11 +149,10 @@ static bool any_fits(const struct memplan_report *r)
 }
 
 void plan_changes(struct memplan_report *r, const struct spec *spec,
-                  const struct params_result *params,
-                  const struct setup *setup)
+                  const struct params_result *params, const struct setup *setup)
 {
-    struct memplan_report *trial = ARENA_NEW(&r->arena,
-                                             struct memplan_report, 1);
+    struct memplan_report *trial =
+        ARENA_NEW(&r->arena, struct memplan_report, 1);
     if (trial == NULL)
         return;
     arena_init(&trial->arena, &r->arena.alloc);

@@ -17,8 +17,8 @@ static void sizes(struct compute_result *c, const struct memplan_report *r)
     c->params = r->has_model ? (double)r->params.active : run->params;
     c->tokens = run->tokens;
     if (run->budget_flop > 0 && c->params == 0) {
-        const struct law_result best = scaling_optimum(
-            run->law, run->budget_flop, run->tokens_per_param);
+        const struct law_result best =
+            scaling_optimum(run->law, run->budget_flop, run->tokens_per_param);
         c->params = best.params;
         c->tokens = best.tokens;
     } else if (run->budget_flop > 0 && !run->given[KEY_TOKENS]) {
@@ -85,7 +85,8 @@ static void cluster(struct compute_result *c, const struct run *run)
 static void step(struct compute_result *c, const struct memplan_report *r)
 {
     const struct run *run = &r->run;
-    c->step_time_s = c->tokens_per_s = c->tokens_per_step = c->steps = (double)NAN;
+    c->step_time_s = c->tokens_per_s = c->tokens_per_step = c->steps =
+        (double)NAN;
     c->communication_bytes = c->bubble_fraction = (double)NAN;
     c->tokens_per_s = c->gpus * c->peak_flop_s * c->mfu / c->flops_per_token;
     if (!r->has_model)
@@ -94,14 +95,13 @@ static void step(struct compute_result *c, const struct memplan_report *r)
     c->steps = c->tokens / c->tokens_per_step;
     c->step_time_s = c->tokens_per_step / c->tokens_per_s;
     c->communication_bytes = r->comm.total;
-    c->bubble_fraction = (double)(run->pp - 1)
-                         / ((double)run->vpp * (double)run->grad_accum);
+    c->bubble_fraction =
+        (double)(run->pp - 1) / ((double)run->vpp * (double)run->grad_accum);
 }
 
 static void laws(struct compute_result *c, const struct run *run)
 {
-    c->budget_flops =
-        run->budget_flop > 0 ? run->budget_flop : c->flops_6nd;
+    c->budget_flops = run->budget_flop > 0 ? run->budget_flop : c->flops_6nd;
     c->n_laws = 0;
     for (int l = 0; l < SCALING_LAW_COUNT; l++) {
         if (l == (int)run->law)
@@ -128,80 +128,99 @@ void plan_compute(struct memplan_report *r)
 
 /* ---- explanation ---- */
 
-struct line {
-    const char *name, *unit;
-    double value;
-    const char *formula, *numbers, *source;
-};
-
-static void add(struct explanation *x, struct line l, const char *equation)
+static void add(struct explanation *x, struct explain_entry e)
 {
-    if (!isfinite(l.value))
-        return;
-    explain_add(x, (struct explain_entry){
-                       .section = "training run", .name = l.name,
-                       .unit = l.unit, .value = l.value, .formula = l.formula,
-                       .numbers = l.numbers == NULL ? "" : l.numbers,
-                       .equation = equation, .source = l.source });
+    if (isfinite(e.value))
+        explain_add(x, e);
+}
+
+static void explain_flops_of_run(struct explanation *x,
+                                 const struct compute_result *c)
+{
+    struct arena *a = x->arena;
+    add(x, (struct explain_entry){
+               .section = "training run",
+               .name = "6 N D",
+               .unit = "FLOP",
+               .value = c->flops_6nd,
+               .formula = "6 * N * D",
+               .numbers = NUMBERS(a, "6 * # * #", c->params, c->tokens),
+               .equation = "compute",
+               .source = "" });
+    add(x, (struct explain_entry){
+               .section = "training run",
+               .name = "model FLOPs, causal",
+               .unit = "FLOP",
+               .value = c->model_flops,
+               .formula = "FLOPs per token * D",
+               .numbers = NUMBERS(a, "# * #", c->flops_per_token, c->tokens),
+               .equation = "flops",
+               .source = "" });
 }
 
 static void explain_run(struct explanation *x, const struct compute_result *c)
 {
     struct arena *a = x->arena;
-    add(x, (struct line){ "6 N D", "FLOP", c->flops_6nd, "6 * N * D",
-                          arena_printf(a, "6 * %.6g * %.6g", c->params,
-                                       c->tokens),
-                          "" },
-        "compute");
-    add(x, (struct line){ "model FLOPs, causal", "FLOP", c->model_flops,
-                          "FLOPs per token * D",
-                          arena_printf(a, "%.6g * %.6g", c->flops_per_token,
-                                       c->tokens),
-                          "" },
-        "flops");
-    add(x, (struct line){ "GPU-hours", "h", c->gpu_hours,
-                          "model FLOPs / (peak * MFU * 3600)",
-                          arena_printf(a, "%.6g / (%.6g * %.4g * 3600)",
-                                       c->model_flops, c->peak_flop_s,
-                                       c->mfu),
-                          c->mfu_given ? "" : "MFU is a default" },
-        "compute");
-    add(x, (struct line){ "days", "d", c->days,
-                          "GPU-hours / (24 * GPUs * availability)",
-                          arena_printf(a, "%.6g / (24 * %.0f * %.3g)",
-                                       c->gpu_hours, c->gpus,
-                                       c->availability),
-                          "" },
-        "compute");
-    add(x, (struct line){ "cost", "USD", c->cost_usd,
-                          "GPU-hours / availability * price",
-                          arena_printf(a, "%.6g / %.3g * %.4g", c->gpu_hours,
-                                       c->availability, c->price_usd_h),
-                          c->price_source },
-        "compute");
-    add(x, (struct line){ "step time", "s", c->step_time_s,
-                          "tokens per step * FLOPs per token / "
+    add(x, (struct explain_entry){
+               .section = "training run",
+               .name = "GPU-hours",
+               .unit = "h",
+               .value = c->gpu_hours,
+               .formula = "model FLOPs / (peak * MFU * 3600)",
+               .numbers = NUMBERS(a, "# / (# * # * 3600)", c->model_flops,
+                                  c->peak_flop_s, c->mfu),
+               .equation = "compute",
+               .source = c->mfu_given ? "" : "MFU is a default" });
+    add(x, (struct explain_entry){
+               .section = "training run",
+               .name = "days",
+               .unit = "d",
+               .value = c->days,
+               .formula = "GPU-hours / (24 * GPUs * availability)",
+               .numbers = NUMBERS(a, "# / (24 * # * #)", c->gpu_hours, c->gpus,
+                                  c->availability),
+               .equation = "compute",
+               .source = "" });
+    add(x, (struct explain_entry){
+               .section = "training run",
+               .name = "cost",
+               .unit = "USD",
+               .value = c->cost_usd,
+               .formula = "GPU-hours / availability * price",
+               .numbers = NUMBERS(a, "# / # * #", c->gpu_hours, c->availability,
+                                  c->price_usd_h),
+               .equation = "compute",
+               .source = c->price_source });
+    add(x, (struct explain_entry){
+               .section = "training run",
+               .name = "step time",
+               .unit = "s",
+               .value = c->step_time_s,
+               .formula = "tokens per step * FLOPs per token / "
                           "(GPUs * peak * MFU)",
-                          arena_printf(a, "%.6g * %.6g / (%.0f * %.6g * %.4g)",
-                                       c->tokens_per_step, c->flops_per_token,
-                                       c->gpus, c->peak_flop_s, c->mfu),
-                          "" },
-        "compute");
+               .numbers =
+                   NUMBERS(a, "# * # / (# * # * #)", c->tokens_per_step,
+                           c->flops_per_token, c->gpus, c->peak_flop_s, c->mfu),
+               .equation = "compute",
+               .source = "" });
 }
 
 static void explain_laws(struct explanation *x, const struct compute_result *c)
 {
-    struct arena *a = x->arena;
     for (size_t i = 0; i < c->n_laws; i++) {
         const struct law_result *l = &c->law[i];
-        add(x, (struct line){ "compute-optimal parameters", "", l->params,
-                              "the law's optimum under C = 6 N D",
-                              arena_printf(a, "C = %.4g: N = %.4g, D = %.4g, "
-                                              "D / N = %.1f",
-                                           c->budget_flops, l->params,
-                                           l->tokens, l->tokens_per_param),
-                              l->source },
-            "scaling");
+        add(x,
+            (struct explain_entry){
+                .section = "training run",
+                .name = "compute-optimal parameters",
+                .unit = "",
+                .value = l->params,
+                .formula = "the law's optimum under C = 6 N D",
+                .numbers = NUMBERS(x->arena, "C = #: N = #, D = #, D / N = #",
+                                   c->budget_flops, l->params, l->tokens,
+                                   l->tokens_per_param),
+                .equation = "scaling",
+                .source = l->source });
     }
 }
 
@@ -209,20 +228,25 @@ static void explain_comm(struct explanation *x, const struct comm_result *r)
 {
     for (size_t i = 0; i < r->n; i++) {
         const struct comm_row *row = &r->row[i];
-        explain_add(x, (struct explain_entry){
-                           .section = "communication per GPU and step",
-                           .name = row->label, .unit = "B",
-                           .value = row->bytes,
-                           .bytes = (uint64_t)row->bytes,
-                           .formula = row->collective,
-                           .numbers = row->group,
-                           .equation = row->equation, .source = "",
-                           .depth = 1 });
+        add(x, (struct explain_entry){
+                   .section = "communication per GPU and step",
+                   .name = row->label,
+                   .unit = "B",
+                   .value = row->bytes,
+                   .bytes = (uint64_t)row->bytes,
+                   .formula = row->formula,
+                   .numbers =
+                       NUMBERS(x->arena, row->pattern, row->factor[0],
+                               row->factor[1], row->factor[2], row->factor[3]),
+                   .equation = row->equation,
+                   .source = "",
+                   .depth = 1 });
     }
 }
 
 bool explain_compute(struct explanation *x, const struct memplan_report *r)
 {
+    explain_flops_of_run(x, &r->compute);
     explain_run(x, &r->compute);
     explain_laws(x, &r->compute);
     if (r->has_model)

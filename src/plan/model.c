@@ -4,8 +4,8 @@
  */
 #include "data/models.h"
 #include "fold/fold.h"
-#include "json/json.h"
 #include "plan/report_data.h"
+#include "json/json.h"
 
 static void check_published(const struct spec *spec, uint64_t counted,
                             struct diag *d)
@@ -95,9 +95,9 @@ memplan_status memplan_model_builtin(memplan_model **out, const char *name,
     if (t != NULL)
         return memplan_model_parse(out, t->json, t->len, t->name, allocator,
                                    errs);
-    memplan_error *e = diag_add(&d, MEMPLAN_E_UNKNOWN,
-                                "there is no model '%.80s' in the catalogue",
-                                name);
+    memplan_error *e =
+        diag_add(&d, MEMPLAN_E_UNKNOWN,
+                 "there is no model '%.80s' in the catalogue", name);
     const char *near = model_text_nearest(s.p, s.n);
     if (near != NULL)
         diag_hint(e, "did you mean '%s'? 'memplan models' lists all", near);

@@ -34,11 +34,9 @@ memplan_status plan_memory(struct memplan_report *r, const struct spec *spec,
     r->params = *params;
     if (!copy_spec(r, spec))
         return diag_nomem(d);
-    if (setup_resolve(&r->run, setup, &r->spec, params->total, d)
-        != MEMPLAN_OK)
+    if (setup_resolve(&r->run, setup, &r->spec, params->total, d) != MEMPLAN_OK)
         return d->status;
-    if (lower_model(&r->program, &r->spec, &r->run, &r->arena, d)
-        != MEMPLAN_OK)
+    if (lower_model(&r->program, &r->spec, &r->run, &r->arena, d) != MEMPLAN_OK)
         return d->status;
     /* adapters, and what they leave frozen, are the setup's */
     if (!fold_params(&r->params, &r->program, &r->spec))
@@ -82,7 +80,8 @@ static memplan_status count_flops(struct memplan_report *r, struct diag *d)
 static void count_communication(struct memplan_report *r)
 {
     const struct stage_result *s = &r->memory.stage[r->memory.worst];
-    struct comm_input in = { .program = &r->program, .run = &r->run,
+    struct comm_input in = { .program = &r->program,
+                             .run = &r->run,
                              .layers = s->layers };
     struct block_states b[BLOCK_MAX];
     for (uint32_t i = 0; i < r->program.n_blocks; i++)
@@ -184,8 +183,7 @@ static memplan_status compute_into(struct memplan_report *r,
                                    const struct setup *setup, struct diag *d)
 {
     if (model != NULL) {
-        if (plan_memory(r, &model->spec, &model->params, setup, d)
-                != MEMPLAN_OK
+        if (plan_memory(r, &model->spec, &model->params, setup, d) != MEMPLAN_OK
             || count_flops(r, d) != MEMPLAN_OK)
             return d->status;
         count_communication(r);
@@ -203,8 +201,7 @@ static memplan_status compute_into(struct memplan_report *r,
     return MEMPLAN_OK;
 }
 
-memplan_status memplan_compute(memplan_report **out,
-                               const memplan_model *model,
+memplan_status memplan_compute(memplan_report **out, const memplan_model *model,
                                const memplan_setup *setup,
                                const memplan_allocator *allocator,
                                memplan_errors *errs)
@@ -236,8 +233,7 @@ bool report_explain(const struct memplan_report *report, struct explanation *x)
     if (r->kind == REPORT_ESTIMATE
         && !explain_memory(x, &r->memory, &r->program, &r->run))
         return false;
-    if (r->has_model
-        && !explain_flops(x, &r->flops, &r->program, &r->params))
+    if (r->has_model && !explain_flops(x, &r->flops, &r->program, &r->params))
         return false;
     return explain_compute(x, r);
 }

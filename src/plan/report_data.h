@@ -22,21 +22,21 @@ struct law_result {
 enum { LAW_MAX = 8 };
 
 struct compute_result {
-    double params;            /* N of 6 N D */
-    double tokens;            /* D */
-    bool has_exact;           /* FLOPs were counted from a model */
+    double params;  /* N of 6 N D */
+    double tokens;  /* D */
+    bool has_exact; /* FLOPs were counted from a model */
     double flops_6nd;
-    double flops_per_token;   /* causal, forward + backward */
+    double flops_per_token; /* causal, forward + backward */
     double flops_per_token_full;
-    double model_flops;       /* whole training, causal convention */
+    double model_flops; /* whole training, causal convention */
     double model_flops_full;
-    double hardware_flops;    /* with recomputation */
+    double hardware_flops; /* with recomputation */
     double mfu, hfu;
     bool mfu_given;
     double peak_flop_s;
     double gpu_hours, days, cost_usd; /* NAN: not known */
-    double gpus;              /* used, or needed for the deadline */
-    double gpus_in_nodes;     /* needed, rounded up to whole nodes */
+    double gpus;                      /* used, or needed for the deadline */
+    double gpus_in_nodes;             /* needed, rounded up to whole nodes */
     bool has_deadline;
     double deadline_days;
     double step_time_s, tokens_per_s, tokens_per_step, steps;
@@ -45,27 +45,27 @@ struct compute_result {
     double availability, price_usd_h;
     const char *price_source;
     /* compute-optimal */
-    double tokens_optimal;    /* that the chosen law matches to `params` */
+    double tokens_optimal; /* that the chosen law matches to `params` */
     double tokens_per_param_optimal;
-    double budget_flops;      /* what the laws were asked about */
+    double budget_flops; /* what the laws were asked about */
     struct law_result law[LAW_MAX];
     size_t n_laws;
-    size_t chosen_law;        /* index into law */
+    size_t chosen_law; /* index into law */
 };
 
 /* A change that would make it fit, evaluated. */
 struct change {
-    char text[160];           /* "--zero 3" ; as options to add */
+    char text[160]; /* "--zero 3" ; as options to add */
     uint64_t device_total, peak;
     bool fits;
 };
 enum { CHANGE_MAX = 10 };
 
 struct memplan_report {
-    struct arena arena;       /* everything below points in here */
+    struct arena arena; /* everything below points in here */
     enum report_kind kind;
     bool has_model;
-    struct spec spec;         /* strings copied into the arena */
+    struct spec spec; /* strings copied into the arena */
     struct run run;
     struct program program;
     struct params_result params;
@@ -85,7 +85,7 @@ struct memplan_model {
     struct arena arena;
     struct spec spec;
     struct params_result params;
-    struct program program;   /* bare: one GPU, one token; for `models NAME` */
+    struct program program; /* bare: one GPU, one token; for `models NAME` */
 };
 
 struct memplan_setup {

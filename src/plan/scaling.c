@@ -18,8 +18,7 @@ struct parametric {
 static const struct parametric hoffmann_3 = { 406.400, 410.722, 0.33917084,
                                               0.2849083 };
 /* Besiroglu et al. 2024 (arXiv:2404.10102), replication of the same fit. */
-static const struct parametric besiroglu = { 482.01, 2085.43, 0.3478,
-                                             0.3658 };
+static const struct parametric besiroglu = { 482.01, 2085.43, 0.3478, 0.3658 };
 
 /* N = k C^a. */
 struct power {
@@ -44,8 +43,8 @@ static const double hoffmann_1_low = 0.488, hoffmann_1_high = 0.502;
 /* [method.md eq. scaling-closed] */
 static double parametric_params(const struct parametric *p, double flops)
 {
-    const double g = pow(p->alpha * p->a / (p->beta * p->b),
-                         1 / (p->alpha + p->beta));
+    const double g =
+        pow(p->alpha * p->a / (p->beta * p->b), 1 / (p->alpha + p->beta));
     return g * pow(flops / 6, p->beta / (p->alpha + p->beta));
 }
 
@@ -58,18 +57,12 @@ static double law_params(enum scaling_law law, double flops,
                          double tokens_per_param)
 {
     switch (law) {
-    case LAW_CHINCHILLA:
-        return sqrt(flops / (6 * tokens_per_param));
-    case LAW_HOFFMANN_1:
-        return hoffmann_1.k * pow(flops, hoffmann_1.a);
-    case LAW_HOFFMANN_3:
-        return parametric_params(&hoffmann_3, flops);
-    case LAW_BESIROGLU:
-        return parametric_params(&besiroglu, flops);
-    case LAW_KAPLAN:
-        return kaplan(flops);
-    case SCALING_LAW_COUNT:
-        break;
+    case LAW_CHINCHILLA: return sqrt(flops / (6 * tokens_per_param));
+    case LAW_HOFFMANN_1: return hoffmann_1.k * pow(flops, hoffmann_1.a);
+    case LAW_HOFFMANN_3: return parametric_params(&hoffmann_3, flops);
+    case LAW_BESIROGLU: return parametric_params(&besiroglu, flops);
+    case LAW_KAPLAN: return kaplan(flops);
+    case SCALING_LAW_COUNT: break;
     }
     return (double)NAN;
 }
@@ -85,10 +78,8 @@ static const char *law_source(enum scaling_law law)
         return "Hoffmann et al. 2022, approach 3 (unrounded constants)";
     case LAW_BESIROGLU:
         return "Besiroglu et al. 2024, replication of approach 3";
-    case LAW_KAPLAN:
-        return "Kaplan et al. 2020, without embeddings";
-    case SCALING_LAW_COUNT:
-        break;
+    case LAW_KAPLAN: return "Kaplan et al. 2020, without embeddings";
+    case SCALING_LAW_COUNT: break;
     }
     return "";
 }
@@ -111,7 +102,8 @@ static void range(struct law_result *r, double flops, double low, double high,
 struct law_result scaling_optimum(enum scaling_law law, double flops,
                                   double tokens_per_param)
 {
-    struct law_result r = { .law = law, .range_note = "",
+    struct law_result r = { .law = law,
+                            .range_note = "",
                             .source = law_source(law) };
     r.params = law_params(law, flops, tokens_per_param);
     r.tokens = flops / (6 * r.params);

@@ -1,6 +1,6 @@
 /* Setups behind the public calls: a handle around struct setup. */
-#include "json/json.h"
 #include "plan/report_data.h"
+#include "json/json.h"
 
 const memplan_field *memplan_setup_field(size_t index)
 {

@@ -32,11 +32,12 @@ static void value_words(char buf[128], const struct explain_entry *e)
                        unit_format_grouped(b, (double)e->bytes, 0));
         return;
     }
-    bool big = fabs(e->value) >= 1e15;
+    double size = fabs(e->value);
     bool whole = fabs(e->value - floor(e->value)) <= 0;
-    const char *text = big     ? unit_format_flop(a, e->value)
-                       : whole ? unit_format_grouped(a, e->value, 0)
-                               : unit_format_double(a, e->value);
+    int decimals = whole ? 0 : size >= 1000 ? 1 : size >= 1 ? 3 : 4;
+    bool power = size >= 1e15 || (size > 0 && size < 0.01);
+    const char *text = power ? unit_format_flop(a, e->value)
+                             : unit_format_grouped(a, e->value, decimals);
     str_format(buf, 128, "%s%s%s", text, is_given(e->unit) ? " " : "",
                is_given(e->unit) ? e->unit : "");
 }
@@ -127,25 +128,22 @@ static bool same_section(const struct explanation *x, size_t a, size_t b)
     return s == t || strcmp(s, t) == 0;
 }
 
-/* Whether no entry before this one is of its section. */
-static bool opens_section(const struct explanation *x, size_t at)
+/* Whether entry `at` is the first of its section from `from` on. */
+static bool opens_section(const struct explanation *x, size_t from, size_t at)
 {
-    for (size_t i = at; i-- > 0;) {
+    for (size_t i = from; i < at; i++) {
         if (same_section(x, i, at))
             return false;
     }
     return true;
 }
 
-/* The folds come to a component more than once; people want it in one place. */
+/* The entries of first's section before `to`. */
 static void write_section(struct out *o, const struct explanation *x,
-                          size_t first)
+                          size_t first, size_t to)
 {
     bool markdown = o->format == MEMPLAN_FORMAT_MARKDOWN;
-    out_heading(o, x->entry[first].section);
-    if (markdown)
-        markdown_head(o);
-    for (size_t i = first; i < x->n; i++) {
+    for (size_t i = first; i < to; i++) {
         if (!same_section(x, first, i))
             continue;
         if (markdown)
@@ -155,16 +153,31 @@ static void write_section(struct out *o, const struct explanation *x,
     }
 }
 
+/* A sum with its parts. The folds come to a component of it more than once;
+ * people want each in one place. */
 static void write_people(struct out *o, const char *model,
                          const struct explanation *x)
 {
     char text[TEXT_BLOCK_MAX];
+    const char *heading = "";
     str_format(text, sizeof(text), "%s%swhere each number comes from", model,
                model[0] != '\0' ? ": " : "");
     out_title(o, text);
-    for (size_t i = 0; i < x->n; i++) {
-        if (opens_section(x, i))
-            write_section(o, x, i);
+    for (size_t from = 0, to = 0; from < x->n; from = to) {
+        for (to = from + 1; to < x->n && x->entry[to].depth > 0;)
+            to++;
+        for (size_t i = from; i < to; i++) {
+            const char *section = x->entry[i].section;
+            if (!opens_section(x, from, i))
+                continue;
+            if (strcmp(heading, section) != 0) {
+                out_heading(o, section);
+                if (o->format == MEMPLAN_FORMAT_MARKDOWN)
+                    markdown_head(o);
+            }
+            heading = section;
+            write_section(o, x, i, to);
+        }
     }
 }
 

@@ -117,6 +117,7 @@ static void visit_gpu(const struct memplan_report *r, struct visitor *v)
 /* ---- memory ---- */
 
 static const struct row memory_rows[] = {
+    ROW(struct memory_result, model_states, "model_states", "B"),
     ROW(struct memory_result, steady, "steady_allocated", "B"),
     ROW(struct memory_result, peak, "peak_allocated", "B"),
     ROW(struct memory_result, reserved, "peak_reserved", "B"),
@@ -144,6 +145,7 @@ static const struct row stage_rows[] = {
     ROW(struct stage_result, has_head, "has_head", ""),
     ROW(struct stage_result, parameters, "parameter_count", ""),
     ROW(struct stage_result, in_flight, "in_flight", ""),
+    ROW(struct stage_result, model_states, "model_states", "B"),
     ROW(struct stage_result, rest.total, "steady_allocated", "B"),
     ROW(struct stage_result, peak.total, "peak_allocated", "B"),
 };

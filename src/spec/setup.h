@@ -200,10 +200,10 @@ enum setup_key {
 };
 
 union setup_value {
-    uint64_t n;  /* COUNT, BYTES; CHOICE: index, which is the enum's value
+    uint64_t n; /* COUNT, BYTES; CHOICE: index, which is the enum's value
                     (of dtype keys: enum dtype); BOOL: 0, 1; LIST of choices:
                     bit set; NAME of a GPU: catalogue index */
-    double x;    /* REAL */
+    double x;   /* REAL */
 };
 
 enum { SETUP_LIST_MAX = 512 }; /* pipeline_layers: stages at most */
@@ -252,38 +252,38 @@ const char *setup_value_text(const struct setup *s, enum setup_key key,
 /* ---- the resolved run ---- */
 
 struct precision_bytes {
-    enum dtype param;    /* weights that the forward uses, as stored */
-    enum dtype compute;  /* activations of matrix products */
-    enum dtype grad;     /* gradients as the engine keeps them */
-    enum dtype reduce;   /* gradients on the wire */
-    enum dtype master;   /* DT_NONE: no master copy */
-    enum dtype optim;    /* optimizer moments */
-    bool autocast;       /* fp32 weights, cast per use */
-    bool fp8;            /* linears quantize their inputs */
+    enum dtype param;   /* weights that the forward uses, as stored */
+    enum dtype compute; /* activations of matrix products */
+    enum dtype grad;    /* gradients as the engine keeps them */
+    enum dtype reduce;  /* gradients on the wire */
+    enum dtype master;  /* DT_NONE: no master copy */
+    enum dtype optim;   /* optimizer moments */
+    bool autocast;      /* fp32 weights, cast per use */
+    bool fp8;           /* linears quantize their inputs */
 };
 
 enum { ASSUMPTION_MAX = 32, ASSUMPTION_TEXT = 200 };
 
 struct assumption {
-    enum setup_key key;  /* the key that sets it; KEY_COUNT for none */
+    enum setup_key key; /* the key that sets it; KEY_COUNT for none */
     char text[ASSUMPTION_TEXT];
 };
 
 /* Everything resolved. Degrees are >= 1. */
 struct run {
-    struct setup setup;     /* every key resolved: what JSON echoes */
-    bool given[KEY_COUNT];  /* by the user */
-    struct gpu gpu;         /* catalogue row, overrides applied */
+    struct setup setup;    /* every key resolved: what JSON echoes */
+    bool given[KEY_COUNT]; /* by the user */
+    struct gpu gpu;        /* catalogue row, overrides applied */
     uint64_t capacity_bytes;
-    double peak_flop_s;     /* dense, of the compute precision */
+    double peak_flop_s; /* dense, of the compute precision */
 
     enum framework framework;
     enum implementation impl;
     enum engine engine;
     uint64_t zero;
     uint64_t gpus, gpus_per_node, dp, tp, pp, vpp, cp, ep, etp;
-    uint64_t shard;         /* ranks over which dense states are sharded; 1 none */
-    uint64_t expert_shard;  /* the same for expert parameters */
+    uint64_t shard; /* ranks over which dense states are sharded; 1 none */
+    uint64_t expert_shard; /* the same for expert parameters */
     bool sequence_parallel;
     enum schedule schedule;
     uint16_t stage_layers[SETUP_LIST_MAX]; /* per stage, pp of them */
@@ -291,22 +291,22 @@ struct run {
 
     enum precision precision;
     struct precision_bytes prec;
-    enum fp8_recipe fp8_recipe;      /* when prec.fp8 */
+    enum fp8_recipe fp8_recipe; /* when prec.fp8 */
     enum optimizer optimizer;
     enum optimizer_impl optimizer_impl;
     bool optimizer_in_backward;
-    bool clip_grad;                  /* by the global norm */
+    bool clip_grad; /* by the global norm */
     enum recompute recompute;
-    uint64_t recompute_modules;      /* bit set */
-    uint64_t recompute_layers;       /* per stage; all layers when not given */
-    uint64_t recompute_granularity;  /* layers per checkpoint */
+    uint64_t recompute_modules;     /* bit set */
+    uint64_t recompute_layers;      /* per stage; all layers when not given */
+    uint64_t recompute_granularity; /* layers per checkpoint */
     enum attention attention;
     enum loss loss;
     double hidden_dropout, embed_dropout, attention_dropout;
-    uint64_t vocab;                  /* padded */
+    uint64_t vocab; /* padded */
     uint64_t lora_rank, lora_targets, lora_full;
     enum dtype lora_dtype, base_dtype;
-    bool lora_scaling_dropout;       /* adapters' own dropout: not used yet */
+    bool lora_scaling_dropout; /* adapters' own dropout: not used yet */
     enum offload offload_optimizer, offload_params;
     enum attention_mask mask;
 
@@ -316,12 +316,12 @@ struct run {
     bool overlap_comm;
     enum allocator_kind allocator;
 
-    double params;                   /* of the model; 0 unknown */
-    double tokens;                   /* to train on; 0 unknown */
-    double mfu;                      /* assumed or given */
+    double params; /* of the model; 0 unknown */
+    double tokens; /* to train on; 0 unknown */
+    double mfu;    /* assumed or given */
     double availability;
-    double price_usd_h;              /* 0 unknown */
-    double days, budget_flop;        /* deadline, budget; 0 none */
+    double price_usd_h;       /* 0 unknown */
+    double days, budget_flop; /* deadline, budget; 0 none */
     double tokens_per_param;
     enum scaling_law law;
 

@@ -60,22 +60,22 @@ enum norm_place {
 
 enum activation {
     ACT_SILU,
-    ACT_GELU,          /* erf: one kernel */
-    ACT_GELU_TANH,     /* gelu_pytorch_tanh: one kernel */
-    ACT_GELU_NEW,      /* written out in Python (GPT-2, GPT-J, GPT-Neo) */
-    ACT_GELU_FAST,     /* written out likewise */
-    ACT_GELU_BLOOM,    /* BLOOM's autograd function */
+    ACT_GELU,       /* erf: one kernel */
+    ACT_GELU_TANH,  /* gelu_pytorch_tanh: one kernel */
+    ACT_GELU_NEW,   /* written out in Python (GPT-2, GPT-J, GPT-Neo) */
+    ACT_GELU_FAST,  /* written out likewise */
+    ACT_GELU_BLOOM, /* BLOOM's autograd function */
     ACT_RELU,
-    ACT_RELU2          /* squared */
+    ACT_RELU2 /* squared */
 };
 
 enum position { POS_ROPE, POS_LEARNED, POS_ALIBI, POS_NONE };
 
 enum qk_norm {
     QK_NONE,
-    QK_PER_HEAD,   /* one weight of head_dim for all heads (Qwen 3) */
-    QK_FULL,       /* over the whole width (OLMo 2) */
-    QK_EACH_HEAD   /* a weight for every head (StableLM 2, Cohere) */
+    QK_PER_HEAD, /* one weight of head_dim for all heads (Qwen 3) */
+    QK_FULL,     /* over the whole width (OLMo 2) */
+    QK_EACH_HEAD /* a weight for every head (StableLM 2, Cohere) */
 };
 
 /* All sizes in elements. */
@@ -87,40 +87,41 @@ struct spec {
     uint64_t published_parameters; /* of key "parameters"; 0 none */
 
     uint64_t layers, hidden, heads, kv_heads, head_dim, ffn, vocab;
-    uint64_t max_positions;   /* 0 unknown */
+    uint64_t max_positions;     /* 0 unknown */
     uint64_t learned_positions; /* rows of the position table (OPT: + 2) */
-    bool tied;                /* head shares the embedding's tensor */
+    bool tied;                  /* head shares the embedding's tensor */
 
     enum norm_kind norm;
     enum norm_place place;
     bool final_norm;
-    bool parallel_residual;   /* attention and MLP side by side */
-    bool shared_norm;         /* ... and fed by one norm */
-    bool embedding_norm;      /* BLOOM */
+    bool parallel_residual; /* attention and MLP side by side */
+    bool shared_norm;       /* ... and fed by one norm */
+    bool embedding_norm;    /* BLOOM */
     enum qk_norm qk_norm;
     enum norm_kind qk_norm_kind;
 
     bool gated_mlp;
     enum activation act;
-    bool fused_qkv;           /* one matrix makes q, k and v */
-    bool fused_gate_up;       /* one matrix makes gate and up (Phi-3) */
+    bool fused_qkv;     /* one matrix makes q, k and v */
+    bool fused_gate_up; /* one matrix makes gate and up (Phi-3) */
     bool q_bias, k_bias, v_bias, o_bias, mlp_bias, head_bias;
 
     enum position position;
-    uint64_t rotary_dim;      /* of each head; head_dim when all of it */
-    uint64_t embed_dim;       /* width of the table (OPT-350m: 512) */
-    bool embed_scale;         /* embeddings times sqrt(hidden) (Gemma) */
-    double logit_scale;       /* Cohere, 1 for none */
+    uint64_t rotary_dim; /* of each head; head_dim when all of it */
+    uint64_t embed_dim;  /* width of the table (OPT-350m: 512) */
+    bool embed_scale;    /* embeddings times sqrt(hidden) (Gemma) */
+    double logit_scale;  /* Cohere, 1 for none */
+    double clip_qkv;     /* OLMo, MPT: q, k, v clamped; 0 for none */
     double attn_softcap, final_softcap; /* Gemma 2; 0 for none */
-    uint64_t sliding_window;  /* 0 none */
-    uint64_t sliding_every;   /* 0: all layers slide; 2: every second (Gemma 2) */
-    uint64_t sliding_from;    /* first layer that may slide (Qwen 2) */
+    uint64_t sliding_window;            /* 0 none */
+    uint64_t sliding_every; /* 0: all layers slide; 2: every second (Gemma 2) */
+    uint64_t sliding_from;  /* first layer that may slide (Qwen 2) */
     double hidden_dropout, embed_dropout, attention_dropout;
 
     uint64_t experts, experts_per_token, expert_ffn; /* 0: dense */
-    uint64_t shared_ffn;      /* width of shared experts, 0 none */
-    uint64_t first_dense;     /* layers before the first sparse one */
-    uint64_t moe_every;       /* 1: every layer is sparse */
+    uint64_t shared_ffn;  /* width of shared experts, 0 none */
+    uint64_t first_dense; /* layers before the first sparse one */
+    uint64_t moe_every;   /* 1: every layer is sparse */
     bool router_bias;
 };
 

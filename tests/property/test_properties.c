@@ -35,8 +35,7 @@ static const char *pick(uint64_t *seed, const char *const *words)
     return words[next(seed) % n];
 }
 
-#define PICK(seed, ...)                                                        \
-    pick((seed), (const char *const[]){ __VA_ARGS__, NULL })
+#define PICK(seed, ...) pick((seed), (const char *const[]){ __VA_ARGS__, NULL })
 
 /* A setup as text, so that a failure can name it and a variant change it. */
 struct choice {
@@ -51,11 +50,11 @@ struct trial {
 static struct trial trial_of(uint64_t seed)
 {
     uint64_t s = seed;
-    struct trial t = { .model = PICK(&s, "llama-7b", "llama-3-8b", "gpt2-xl",
-                                     "gpt3-13b", "mistral-7b-v0.1",
-                                     "gemma-2-9b", "pythia-1.4b", "opt-1.3b",
-                                     "falcon-7b", "mixtral-8x7b",
-                                     "qwen2.5-0.5b", "bloom-1b7") };
+    struct trial t = { .model =
+                           PICK(&s, "llama-7b", "llama-3-8b", "gpt2-xl",
+                                "gpt3-13b", "mistral-7b-v0.1", "gemma-2-9b",
+                                "pythia-1.4b", "opt-1.3b", "falcon-7b",
+                                "mixtral-8x7b", "qwen2.5-0.5b", "bloom-1b7") };
     const char *fw = PICK(&s, "hf", "deepspeed", "fsdp", "megatron");
     const bool megatron = strcmp(fw, "megatron") == 0;
     const bool ddp = strcmp(fw, "hf") == 0;
@@ -63,10 +62,10 @@ static struct trial trial_of(uint64_t seed)
     const struct choice c[CHOICES] = {
         { "framework", fw },
         { "gpus", PICK(&s, "1", "8", "16", "64") },
-        { "zero", megatron  ? PICK(&s, "0", "1")
-                  : ddp     ? "0"
-                  : fsdp    ? PICK(&s, "2", "3")
-                            : PICK(&s, "0", "1", "2", "3") },
+        { "zero", megatron ? PICK(&s, "0", "1")
+                  : ddp    ? "0"
+                  : fsdp   ? PICK(&s, "2", "3")
+                           : PICK(&s, "0", "1", "2", "3") },
         { "tp", megatron ? PICK(&s, "1", "2", "4") : "1" },
         { "pp", megatron ? PICK(&s, "1", "2") : "1" },
         { "micro_batch", PICK(&s, "1", "2", "4") },
@@ -101,9 +100,9 @@ static memplan_report *estimate(const struct trial *t)
                      MEMPLAN_OK);
     assert_int_equal(memplan_setup_new(&setup, NULL, NULL), MEMPLAN_OK);
     for (size_t i = 0; i < CHOICES; i++)
-        assert_int_equal(memplan_setup_set(setup, t->c[i].key, t->c[i].value,
-                                           NULL),
-                         MEMPLAN_OK);
+        assert_int_equal(
+            memplan_setup_set(setup, t->c[i].key, t->c[i].value, NULL),
+            MEMPLAN_OK);
     memplan_error slot[1];
     memplan_errors errs = { slot, 1, 0 };
     const memplan_status st =
@@ -186,9 +185,8 @@ static void never_more(const char *key, const char *from, const char *to)
         struct trial b = a;
         *value_of(&b, key) = to;
         memplan_report *ra = estimate(&a), *rb = estimate(&b);
-        const uint64_t frame = rb != NULL && strcmp(to, "full") == 0
-                                   ? checkpoint_frame(rb)
-                                   : 0;
+        const uint64_t frame =
+            rb != NULL && strcmp(to, "full") == 0 ? checkpoint_frame(rb) : 0;
         if (ra != NULL && rb != NULL
             && rb->memory.peak > ra->memory.peak + frame) {
             char text[512];

@@ -6,8 +6,8 @@
 
 static const char *const estimate_text[] = {
     "tiny|model: 7B parameters on 64 x a100-80gb",
-    "dp 16, tp 2, pp 2 (1f1b), zero 1 (megatron); bf16-mixed; "
-    "sequences of 2,048 tokens, 1 a pass, 256 a step",
+    "dp 16, tp 2, pp 2 (1f1b), zero 1 (megatron); bf16-mixed; sequences of "
+    "2,048 tokens, 1 a pass, 256 a step",
     "",
     "fits: 29.45 GiB of 79.00 GiB on each a100-80gb, 49.55 GiB free",
     "",
@@ -31,46 +31,41 @@ static const char *const estimate_text[] = {
     "    CUDA context                    0.47    0.6%",
     "    NCCL buffers x 3 (unverified)   0.59    0.7%",
     "  device total                     29.45   37.3%  ###########",
-    "peak in backward of layer 15, at q_proj, on stage 0 of 2; 20.00 "
-    "GiB stay between steps",
+    "peak in backward of layer 15, at q_proj, on stage 0 of 2; 20.00 GiB "
+    "stay between steps",
+    "model states (weights, gradients, optimizer): 18.00 GiB",
     "",
     "pipeline stages, GiB on each GPU",
-    "  stage  layers      params  in flight   rest  activ.  temp.   "
-    "peak",
-    "      0  0-15+embed   3.37B          2  20.00   10.00   0.10  "
-    "28.10",
-    "      1  16-31+head   3.37B          1  20.00    9.50   0.10  "
-    "27.60",
+    "  stage  layers      params  in flight   rest  activ.  temp.   peak",
+    "      0  0-15+embed   3.37B          2  20.00   10.00   0.10  28.10",
+    "      1  16-31+head   3.37B          1  20.00    9.50   0.10  27.60",
     "",
     "training on 140B tokens",
     "  6ND               5.88e+21 FLOP  6 x 7B parameters x 140B tokens",
     "  model, causal     6.02e+21 FLOP  attention scores counted half; "
     "4.30e+10 FLOP a token",
-    "  model, full       6.30e+21 FLOP  attention scores counted "
-    "whole; 4.50e+10 FLOP a token",
+    "  model, full       6.30e+21 FLOP  attention scores counted whole; "
+    "4.50e+10 FLOP a token",
     "  hardware          7.00e+21 FLOP  causal, with what is recomputed",
     "  step                    2.097 s  524,288 tokens; 267,029 steps",
     "  throughput     250,000 tokens/s  3,906 on each GPU",
     "  MFU                       50.0%  assumed; of 312.0 dense TFLOP/s",
     "  HFU                       50.0%  recomputation counted",
     "  communication          9.31 GiB  sent by each GPU in a step",
-    "  bubble                     6.2%  of idle to busy time in the "
-    "pipeline",
+    "  bubble                     6.2%  of idle to busy time in the pipeline",
     "  GPU-hours                10,000",
     "  time                  6.50 days  on 64 GPUs",
-    "  cost                 20,001 USD  2.00 USD a GPU-hour: a cloud, "
-    "2026-01",
-    "chinchilla: 7B parameters want 140B tokens, 20.0 each (here: "
-    "20.0); 5.88e+21 FLOP are best spent on 7B parameters and 140B "
-    "tokens",
+    "  cost                 20,001 USD  2.00 USD a GPU-hour: a cloud, 2026-01",
+    "chinchilla: 7B parameters want 140B tokens, 20.0 each (here: 20.0); "
+    "5.88e+21 FLOP are best spent on 7B parameters and 140B tokens",
     "",
     "assumed (the option that says otherwise)",
     "  - optimizer adamw (--optimizer)",
-    "  - price 2 USD per GPU-hour, which is a long assumption whose "
-    "line has to be broken (--price)",
+    "  - price 2 USD per GPU-hour, which is a long assumption whose line has "
+    "to be broken (--price)",
     "",
-    "memplan explain with the same arguments shows where each number "
-    "comes from",
+    "memplan explain with the same arguments shows where each number comes "
+    "from",
     NULL
 };
 
@@ -109,6 +104,7 @@ static const char *const estimate_narrow[] = {
     "  device total                     29.45  122.7%  ##############",
     "peak in backward of layer 15, at q_proj, on stage 0 of 2; 20.00",
     "GiB stay between steps",
+    "model states (weights, gradients, optimizer): 18.00 GiB",
     "",
     "pipeline stages, GiB on each GPU",
     "  stage  layers      params  in flight   rest   peak",
@@ -153,11 +149,11 @@ static const char *const estimate_narrow[] = {
 static const char *const estimate_markdown[] = {
     "# tiny\\|model: 7B parameters on 64 x a100-80gb",
     "",
-    "dp 16, tp 2, pp 2 (1f1b), zero 1 (megatron); bf16-mixed; "
-    "sequences of 2,048 tokens, 1 a pass, 256 a step",
+    "dp 16, tp 2, pp 2 (1f1b), zero 1 (megatron); bf16-mixed; sequences of "
+    "2,048 tokens, 1 a pass, 256 a step",
     "",
-    "**DOES NOT FIT: needs 29.45 GiB of 24.00 GiB on each a100-80gb, "
-    "5.45 GiB too much**",
+    "**DOES NOT FIT: needs 29.45 GiB of 24.00 GiB on each a100-80gb, 5.45 "
+    "GiB too much**",
     "",
     "## what would make it fit",
     "",
@@ -189,16 +185,17 @@ static const char *const estimate_markdown[] = {
     "| &nbsp;&nbsp;NCCL buffers x 3 (unverified) | 0.59 | 2.4% |",
     "| **device total** | **29.45** | **122.7%** |",
     "",
-    "peak in backward of layer 15, at q_proj, on stage 0 of 2; 20.00 "
-    "GiB stay between steps",
+    "peak in backward of layer 15, at q_proj, on stage 0 of 2; 20.00 GiB "
+    "stay between steps",
+    "",
+    "model states (weights, gradients, optimizer): 18.00 GiB",
     "",
     "## pipeline stages, GiB on each GPU",
     "",
-    "| stage | layers | params | in flight | rest | activ. | temp. | "
-    "peak |",
+    "| stage | layers | params | in flight | rest | activ. | temp. | peak |",
     "| --: | :-- | --: | --: | --: | --: | --: | --: |",
-    "| **0** | **0-15+embed** | **3.37B** | **2** | **20.00** | "
-    "**10.00** | **0.10** | **28.10** |",
+    "| **0** | **0-15+embed** | **3.37B** | **2** | **20.00** | **10.00** | "
+    "**0.10** | **28.10** |",
     "| 1 | 16-31+head | 3.37B | 1 | 20.00 | 9.50 | 0.10 | 27.60 |",
     "",
     "## training on 140B tokens",
@@ -221,18 +218,17 @@ static const char *const estimate_markdown[] = {
     "| time | 6.50 days | on 64 GPUs |",
     "| cost | 20,001 USD | 2.00 USD a GPU-hour: a cloud, 2026-01 |",
     "",
-    "chinchilla: 7B parameters want 140B tokens, 20.0 each (here: "
-    "20.0); 5.88e+21 FLOP are best spent on 7B parameters and 140B "
-    "tokens",
+    "chinchilla: 7B parameters want 140B tokens, 20.0 each (here: 20.0); "
+    "5.88e+21 FLOP are best spent on 7B parameters and 140B tokens",
     "",
     "## assumed (the option that says otherwise)",
     "",
     "- optimizer adamw (--optimizer)",
-    "- price 2 USD per GPU-hour, which is a long assumption whose line "
-    "has to be broken (--price)",
+    "- price 2 USD per GPU-hour, which is a long assumption whose line has "
+    "to be broken (--price)",
     "",
-    "memplan explain with the same arguments shows where each number "
-    "comes from",
+    "memplan explain with the same arguments shows where each number comes "
+    "from",
     NULL
 };
 
@@ -260,6 +256,7 @@ static const char *const estimate_json[] = {
     "    \"optimizer_states\": 12884901888,",
     "    \"activations\": 10737451008,",
     "    \"temporary\": 104857600,",
+    "    \"model_states\": 19327352832,",
     "    \"steady_allocated\": 21474836480,",
     "    \"peak_allocated\": 30169661440,",
     "    \"peak_reserved\": 30484234240,",
@@ -328,6 +325,7 @@ static const char *const estimate_json[] = {
     "        \"has_head\": false,",
     "        \"parameter_count\": 3369207808,",
     "        \"in_flight\": 2,",
+    "        \"model_states\": 19327352832,",
     "        \"steady_allocated\": 21474836480,",
     "        \"peak_allocated\": 30169661440,",
     "        \"parameters\": 6442450944,",
@@ -348,6 +346,7 @@ static const char *const estimate_json[] = {
     "        \"has_head\": true,",
     "        \"parameter_count\": 3369207809,",
     "        \"in_flight\": 1,",
+    "        \"model_states\": 19327352832,",
     "        \"steady_allocated\": 21474836481,",
     "        \"peak_allocated\": 29632790528,",
     "        \"parameters\": 6442450944,",
@@ -447,8 +446,8 @@ static const char *const estimate_json[] = {
     "  ],",
     "  \"assumptions\": [",
     "    \"optimizer adamw (--optimizer)\",",
-    "    \"price 2 USD per GPU-hour, which is a long assumption whose "
-    "line has to be broken (--price)\"",
+    "    \"price 2 USD per GPU-hour, which is a long assumption whose line "
+    "has to be broken (--price)\"",
     "  ]",
     "}",
     NULL
@@ -472,6 +471,7 @@ static const char *const estimate_csv[] = {
     "memory.optimizer_states,12884901888,B\r",
     "memory.activations,10737451008,B\r",
     "memory.temporary,104857600,B\r",
+    "memory.model_states,19327352832,B\r",
     "memory.steady_allocated,21474836480,B\r",
     "memory.peak_allocated,30169661440,B\r",
     "memory.peak_reserved,30484234240,B\r",
@@ -530,6 +530,7 @@ static const char *const estimate_csv[] = {
     "memory.stages[0].has_head,false,\r",
     "memory.stages[0].parameter_count,3369207808,\r",
     "memory.stages[0].in_flight,2,\r",
+    "memory.stages[0].model_states,19327352832,B\r",
     "memory.stages[0].steady_allocated,21474836480,B\r",
     "memory.stages[0].peak_allocated,30169661440,B\r",
     "memory.stages[0].parameters,6442450944,B\r",
@@ -548,6 +549,7 @@ static const char *const estimate_csv[] = {
     "memory.stages[1].has_head,true,\r",
     "memory.stages[1].parameter_count,3369207809,\r",
     "memory.stages[1].in_flight,1,\r",
+    "memory.stages[1].model_states,19327352832,B\r",
     "memory.stages[1].steady_allocated,21474836481,B\r",
     "memory.stages[1].peak_allocated,29632790528,B\r",
     "memory.stages[1].parameters,6442450944,B\r",
@@ -623,8 +625,8 @@ static const char *const estimate_csv[] = {
     "changes[1].device_total,26843545600,B\r",
     "changes[1].fits,false,\r",
     "assumptions[0],optimizer adamw (--optimizer),\r",
-    "assumptions[1],\"price 2 USD per GPU-hour, which is a long "
-    "assumption whose line has to be broken (--price)\",\r",
+    "assumptions[1],\"price 2 USD per GPU-hour, which is a long assumption "
+    "whose line has to be broken (--price)\",\r",
     NULL
 };
 
@@ -648,8 +650,8 @@ static const char *const compute_text[] = {
     "",
     "assumed (the option that says otherwise)",
     "  - optimizer adamw (--optimizer)",
-    "  - price 2 USD per GPU-hour, which is a long assumption whose "
-    "line has to be broken (--price)",
+    "  - price 2 USD per GPU-hour, which is a long assumption whose line has "
+    "to be broken (--price)",
     NULL
 };
 
@@ -680,8 +682,8 @@ static const char *const compute_markdown[] = {
     "## assumed (the option that says otherwise)",
     "",
     "- optimizer adamw (--optimizer)",
-    "- price 2 USD per GPU-hour, which is a long assumption whose line "
-    "has to be broken (--price)",
+    "- price 2 USD per GPU-hour, which is a long assumption whose line has "
+    "to be broken (--price)",
     NULL
 };
 
@@ -757,8 +759,8 @@ static const char *const compute_json[] = {
     "  },",
     "  \"assumptions\": [",
     "    \"optimizer adamw (--optimizer)\",",
-    "    \"price 2 USD per GPU-hour, which is a long assumption whose "
-    "line has to be broken (--price)\"",
+    "    \"price 2 USD per GPU-hour, which is a long assumption whose line "
+    "has to be broken (--price)\"",
     "  ]",
     "}",
     NULL
@@ -824,46 +826,85 @@ static const char *const compute_csv[] = {
     "gpu.peak_flops,312000000000000,FLOP/s\r",
     "gpu.price_usd_h,2,USD\r",
     "assumptions[0],optimizer adamw (--optimizer),\r",
-    "assumptions[1],\"price 2 USD per GPU-hour, which is a long "
-    "assumption whose line has to be broken (--price)\",\r",
+    "assumptions[1],\"price 2 USD per GPU-hour, which is a long assumption "
+    "whose line has to be broken (--price)\",\r",
     NULL
 };
 
 static const char *const explain_text[] = {
     "tiny|model: where each number comes from",
     "",
-    "memory / parameters",
-    "  weights = 2.79 GiB (3,000,000,000 B)",
-    "        P * w / N",
-    "      = 6e9 * 2 / 4",
-    "        docs/method.md#eq-states; Rajbhandari et al. 2020",
-    "    of \"which\", embedding = 512 B",
+    "peak",
+    "  backward = 2.79 GiB (3,000,000,000 B)",
+    "        the sum",
+    "        docs/method.md#eq-peak",
+    "",
+    "parameters",
+    "    weights = 2.79 GiB (2,999,998,976 B)",
+    "          P * w / N",
+    "        = 6e9 * 2 / 4",
+    "          docs/method.md#eq-states; Rajbhandari et al. 2020",
+    "      of which, embedding = 512 B",
+    "",
+    "temporary",
+    "    a \"buffer\", small = 512 B",
     "",
     "compute",
     "  6 N D = 5.88e+21 FLOP",
     "        6 * N * D",
-    "    MFU = 0.45",
-    "          as given",
+    "  MFU = 0.4500",
+    "        as given",
+    "",
+    "rest",
+    "  between steps = 1.00 KiB (1,024 B)",
+    "",
+    "parameters",
+    "    weights = 1.00 KiB (1,024 B)",
     NULL
 };
 
 static const char *const explain_markdown[] = {
     "# tiny\\|model: where each number comes from",
     "",
-    "## memory / parameters",
+    "## peak",
     "",
     "| what | value | formula | numbers | from |",
     "| :-- | --: | :-- | :-- | :-- |",
-    "| weights | 2.79 GiB (3,000,000,000 B) | P \\* w / N | 6e9 \\* 2 "
-    "/ 4 | docs/method.md#eq-states; Rajbhandari et al. 2020 |",
-    "| &nbsp;&nbsp;of \"which\", embedding | 512 B |  |  |  |",
+    "| backward | 2.79 GiB (3,000,000,000 B) | the sum |  | "
+    "docs/method.md#eq-peak |",
+    "",
+    "## parameters",
+    "",
+    "| what | value | formula | numbers | from |",
+    "| :-- | --: | :-- | :-- | :-- |",
+    "| &nbsp;&nbsp;weights | 2.79 GiB (2,999,998,976 B) | P \\* w / N | 6e9 "
+    "\\* 2 / 4 | docs/method.md#eq-states; Rajbhandari et al. 2020 |",
+    "| &nbsp;&nbsp;&nbsp;&nbsp;of which, embedding | 512 B |  |  |  |",
+    "",
+    "## temporary",
+    "",
+    "| what | value | formula | numbers | from |",
+    "| :-- | --: | :-- | :-- | :-- |",
+    "| &nbsp;&nbsp;a \"buffer\", small | 512 B |  |  |  |",
     "",
     "## compute",
     "",
     "| what | value | formula | numbers | from |",
     "| :-- | --: | :-- | :-- | :-- |",
     "| 6 N D | 5.88e+21 FLOP | 6 \\* N \\* D |  |  |",
-    "| &nbsp;&nbsp;MFU | 0.45 |  |  | as given |",
+    "| MFU | 0.4500 |  |  | as given |",
+    "",
+    "## rest",
+    "",
+    "| what | value | formula | numbers | from |",
+    "| :-- | --: | :-- | :-- | :-- |",
+    "| between steps | 1.00 KiB (1,024 B) |  |  |  |",
+    "",
+    "## parameters",
+    "",
+    "| what | value | formula | numbers | from |",
+    "| :-- | --: | :-- | :-- | :-- |",
+    "| &nbsp;&nbsp;weights | 1.00 KiB (1,024 B) |  |  |  |",
     NULL
 };
 
@@ -873,15 +914,48 @@ static const char *const explain_json[] = {
     "  \"model\": \"tiny|model\",",
     "  \"entries\": [",
     "    {",
-    "      \"section\": \"memory / parameters\",",
-    "      \"name\": \"weights\",",
+    "      \"section\": \"peak\",",
+    "      \"name\": \"backward\",",
     "      \"unit\": \"B\",",
     "      \"value\": 3000000000,",
+    "      \"formula\": \"the sum\",",
+    "      \"numbers\": null,",
+    "      \"equation\": \"peak\",",
+    "      \"source\": null,",
+    "      \"depth\": 0",
+    "    },",
+    "    {",
+    "      \"section\": \"parameters\",",
+    "      \"name\": \"weights\",",
+    "      \"unit\": \"B\",",
+    "      \"value\": 2999998976,",
     "      \"formula\": \"P * w / N\",",
     "      \"numbers\": \"6e9 * 2 / 4\",",
     "      \"equation\": \"states\",",
     "      \"source\": \"Rajbhandari et al. 2020\",",
-    "      \"depth\": 0",
+    "      \"depth\": 1",
+    "    },",
+    "    {",
+    "      \"section\": \"temporary\",",
+    "      \"name\": \"a \\\"buffer\\\", small\",",
+    "      \"unit\": \"B\",",
+    "      \"value\": 512,",
+    "      \"formula\": null,",
+    "      \"numbers\": null,",
+    "      \"equation\": null,",
+    "      \"source\": null,",
+    "      \"depth\": 1",
+    "    },",
+    "    {",
+    "      \"section\": \"parameters\",",
+    "      \"name\": \"of which, embedding\",",
+    "      \"unit\": \"B\",",
+    "      \"value\": 512,",
+    "      \"formula\": null,",
+    "      \"numbers\": null,",
+    "      \"equation\": null,",
+    "      \"source\": null,",
+    "      \"depth\": 2",
     "    },",
     "    {",
     "      \"section\": \"compute\",",
@@ -895,17 +969,6 @@ static const char *const explain_json[] = {
     "      \"depth\": 0",
     "    },",
     "    {",
-    "      \"section\": \"memory / parameters\",",
-    "      \"name\": \"of \\\"which\\\", embedding\",",
-    "      \"unit\": \"B\",",
-    "      \"value\": 512,",
-    "      \"formula\": null,",
-    "      \"numbers\": null,",
-    "      \"equation\": null,",
-    "      \"source\": null,",
-    "      \"depth\": 1",
-    "    },",
-    "    {",
     "      \"section\": \"compute\",",
     "      \"name\": \"MFU\",",
     "      \"unit\": \"\",",
@@ -914,6 +977,28 @@ static const char *const explain_json[] = {
     "      \"numbers\": null,",
     "      \"equation\": null,",
     "      \"source\": \"as given\",",
+    "      \"depth\": 0",
+    "    },",
+    "    {",
+    "      \"section\": \"rest\",",
+    "      \"name\": \"between steps\",",
+    "      \"unit\": \"B\",",
+    "      \"value\": 1024,",
+    "      \"formula\": null,",
+    "      \"numbers\": null,",
+    "      \"equation\": null,",
+    "      \"source\": null,",
+    "      \"depth\": 0",
+    "    },",
+    "    {",
+    "      \"section\": \"parameters\",",
+    "      \"name\": \"weights\",",
+    "      \"unit\": \"B\",",
+    "      \"value\": 1024,",
+    "      \"formula\": null,",
+    "      \"numbers\": null,",
+    "      \"equation\": null,",
+    "      \"source\": null,",
     "      \"depth\": 1",
     "    }",
     "  ]",
@@ -923,11 +1008,15 @@ static const char *const explain_json[] = {
 
 static const char *const explain_csv[] = {
     "section,name,value,unit,formula,numbers,equation,source,depth\r",
-    "memory / parameters,weights,3000000000,B,P * w / N,6e9 * 2 / "
-    "4,states,Rajbhandari et al. 2020,0\r",
+    "peak,backward,3000000000,B,the sum,,peak,,0\r",
+    "parameters,weights,2999998976,B,P * w / N,6e9 * 2 / "
+    "4,states,Rajbhandari et al. 2020,1\r",
+    "temporary,\"a \"\"buffer\"\", small\",512,B,,,,,1\r",
+    "parameters,\"of which, embedding\",512,B,,,,,2\r",
     "compute,6 N D,5.88e+21,FLOP,6 * N * D,,,,0\r",
-    "memory / parameters,\"of \"\"which\"\", embedding\",512,B,,,,,1\r",
-    "compute,MFU,0.45,,,,,as given,1\r",
+    "compute,MFU,0.45,,,,,as given,0\r",
+    "rest,between steps,1024,B,,,,,0\r",
+    "parameters,weights,1024,B,,,,,1\r",
     NULL
 };
 

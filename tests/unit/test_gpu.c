@@ -161,22 +161,14 @@ static void peaks_follow_the_architecture(void **state)
         const bool fp4 = gpu->peak_fp4_flop_s > 0.0;
         switch (gpu->arch) {
         case ARCH_VOLTA:
-        case ARCH_TURING:
-            assert_false(bf16 || fp8 || fp4);
-            break;
+        case ARCH_TURING: assert_false(bf16 || fp8 || fp4); break;
         case ARCH_AMPERE:
-        case ARCH_CDNA2:
-            assert_true(bf16 && !fp8 && !fp4);
-            break;
+        case ARCH_CDNA2: assert_true(bf16 && !fp8 && !fp4); break;
         case ARCH_ADA:
         case ARCH_HOPPER:
-        case ARCH_CDNA3:
-            assert_true(bf16 && fp8 && !fp4);
-            break;
+        case ARCH_CDNA3: assert_true(bf16 && fp8 && !fp4); break;
         case ARCH_BLACKWELL:
-        case ARCH_CDNA4:
-            assert_true(bf16 && fp8 && fp4);
-            break;
+        case ARCH_CDNA4: assert_true(bf16 && fp8 && fp4); break;
         }
     }
 }

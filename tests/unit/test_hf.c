@@ -16,8 +16,8 @@
 
 #include <dirent.h>
 
-#include "json/json.h"
 #include "lower/build.h"
+#include "json/json.h"
 
 #include "base/banned.h"
 
@@ -99,9 +99,9 @@ static void lower(struct fixture *f)
 static void import(struct fixture *f, const struct json *config,
                    const char *text, size_t len)
 {
-    assert_int_equal(spec_import(&f->spec, config, text, len, "test",
-                                 &f->arena, &f->diag),
-                     MEMPLAN_OK);
+    assert_int_equal(
+        spec_import(&f->spec, config, text, len, "test", &f->arena, &f->diag),
+        MEMPLAN_OK);
 }
 
 static void import_text(struct fixture *f, const char *text)
@@ -115,7 +115,7 @@ static void import_text(struct fixture *f, const char *text)
 /* ---- what is kept ---- */
 
 struct kept {
-    uint64_t made;   /* by blocks, position ids included */
+    uint64_t made; /* by blocks, position ids included */
     uint64_t shared;
 };
 
@@ -131,8 +131,8 @@ static struct kept kept_by(const struct program *p, const struct block *block,
         for (size_t j = 0; j < n; j++) {
             const tensor_id id = p->tensor[saved[j]].storage;
             const struct tensor *t = &p->tensor[id];
-            const bool places = t->role == ROLE_INPUT
-                                && strcmp(t->name, "position_ids") == 0;
+            const bool places =
+                t->role == ROLE_INPUT && strcmp(t->name, "position_ids") == 0;
             if (seen[id] || t->role == ROLE_PARAM
                 || (t->role == ROLE_INPUT && !places))
                 continue;
@@ -142,10 +142,9 @@ static struct kept kept_by(const struct program *p, const struct block *block,
             else
                 sum.made += t->bytes;
             if (print)
-                print_message("  %10llu %s %s: %s.%s\n",
-                              (unsigned long long)t->bytes,
-                              dtype_name(t->dtype), block->name, op->name,
-                              t->name);
+                print_message(
+                    "  %10llu %s %s: %s.%s\n", (unsigned long long)t->bytes,
+                    dtype_name(t->dtype), block->name, op->name, t->name);
         }
     }
     return sum;
@@ -173,8 +172,7 @@ static struct figures measure(const struct fixture *f, bool print)
         if (t->role != ROLE_PARAM || t->tied)
             continue;
         const bool in_layer = i >= layer->tensor_first
-                              && i < layer->tensor_first
-                                         + layer->tensor_count;
+                              && i < layer->tensor_first + layer->tensor_count;
         r.param_bytes += t->bytes * (in_layer ? p->layers : 1);
     }
     return r;
@@ -237,12 +235,6 @@ static bool differs(const char *what, const char *name, uint64_t ours,
     return true;
 }
 
-/* A spec has no clip_qkv. */
-static bool is_outside_spec(const char *name)
-{
-    return strstr(name, "olmo-clip") != NULL;
-}
-
 static bool check_golden(const char *name, const struct json *root,
                          const char *text, size_t len)
 {
@@ -253,8 +245,8 @@ static bool check_golden(const char *name, const struct json *root,
     set_run(&f, number_of(root, "b"), number_of(root, "s"),
             text_of(root, "dtype"), text_of(root, "attention"), dropout);
     lower(&f);
-    const bool print = getenv("TEST_HF") != NULL
-                       && strstr(name, getenv("TEST_HF")) != NULL;
+    const bool print =
+        getenv("TEST_HF") != NULL && strstr(name, getenv("TEST_HF")) != NULL;
     const struct figures ours = measure(&f, print);
     bool bad = differs("layer", name, ours.layer, bytes_of(root, "layer"));
     bad |= differs("shared", name, ours.shared,
@@ -280,7 +272,7 @@ static void test_golden(void **state)
     if (dir == NULL)
         skip();
     for (struct dirent *e; (e = readdir(dir)) != NULL;) {
-        if (!ends_with(e->d_name, ".json") || is_outside_spec(e->d_name))
+        if (!ends_with(e->d_name, ".json"))
             continue;
         struct arena a;
         struct diag d;
@@ -367,8 +359,7 @@ static void test_published_counts(void **state)
     closedir(dir);
     for (unsigned i = 0; i < FAM_COUNT; i++)
         families += seen[i];
-    print_message("%u of %u families counted\n", families,
-                  (unsigned)FAM_COUNT);
+    print_message("%u of %u families counted\n", families, (unsigned)FAM_COUNT);
     assert_int_equal(bad, 0);
 }
 
@@ -381,8 +372,18 @@ static const char small_llama[] =
     " \"num_hidden_layers\": 3, \"max_position_embeddings\": 64}";
 
 enum {
-    B = 3, S = 40, T = B * S, H = 96, HEADS = 6, KV = 2, D = 24,
-    A = HEADS * D, K = KV * D, F = 208, VOCAB = 1234, RNG = 16
+    B = 3,
+    S = 40,
+    T = B * S,
+    H = 96,
+    HEADS = 6,
+    KV = 2,
+    D = 24,
+    A = HEADS * D,
+    K = KV * D,
+    F = 208,
+    VOCAB = 1234,
+    RNG = 16
 };
 
 static void start_llama(struct fixture *f, const char *dtype,
@@ -404,8 +405,8 @@ static void test_liger(void **state)
     f.run.loss = LOSS_FUSED;
     lower(&f);
     const struct figures r = measure(&f, false);
-    assert_int_equal(r.layer, T * (8 * H + 4 * A + 4 * K + 6 * F + 8
-                                   + 4 * HEADS) + RNG);
+    assert_int_equal(r.layer,
+                     T * (8 * H + 4 * A + 4 * K + 6 * F + 8 + 4 * HEADS) + RNG);
     assert_int_equal(r.outside, T * (2 * H + 4) + 2 * T * H + 2 * VOCAB * H);
     finish(&f);
 }
@@ -424,8 +425,7 @@ static void test_lora(void **state)
     lower(&f);
     const uint64_t base =
         T * (8 * H + 8 + 4 * A + 4 * K + 4 * HEADS + 6 * F) + RNG;
-    assert_int_equal(measure(&f, false).layer,
-                     base + T * (2 * H + 2 * 2 * R));
+    assert_int_equal(measure(&f, false).layer, base + T * (2 * H + 2 * 2 * R));
     finish(&f);
 }
 
@@ -443,8 +443,7 @@ static void test_tensor_parallel(void **state)
     unsigned reductions = 0;
     const struct block *block = &f.program.block[f.program.layer_block[0]];
     for (uint32_t i = 0; i < block->op_count; i++)
-        reductions +=
-            f.program.op[block->op_first + i].kind == OP_ALL_REDUCE;
+        reductions += f.program.op[block->op_first + i].kind == OP_ALL_REDUCE;
     assert_int_equal(reductions, 2);
     finish(&f);
 }

@@ -20,13 +20,22 @@
 static struct spec model(uint64_t layers, uint64_t hidden, uint64_t heads,
                          uint64_t kv_heads, uint64_t ffn, uint64_t vocab)
 {
-    return (struct spec){
-        .name = "", .source = "", .model_type = "decoder",
-        .family = FAM_DECODER, .layers = layers, .hidden = hidden,
-        .heads = heads, .kv_heads = kv_heads, .head_dim = hidden / heads,
-        .ffn = ffn, .vocab = vocab, .final_norm = true, .moe_every = 1,
-        .embed_dim = hidden, .rotary_dim = hidden / heads, .logit_scale = 1
-    };
+    return (struct spec){ .name = "",
+                          .source = "",
+                          .model_type = "decoder",
+                          .family = FAM_DECODER,
+                          .layers = layers,
+                          .hidden = hidden,
+                          .heads = heads,
+                          .kv_heads = kv_heads,
+                          .head_dim = hidden / heads,
+                          .ffn = ffn,
+                          .vocab = vocab,
+                          .final_norm = true,
+                          .moe_every = 1,
+                          .embed_dim = hidden,
+                          .rotary_dim = hidden / heads,
+                          .logit_scale = 1 };
 }
 
 static struct spec llama(uint64_t layers, uint64_t hidden, uint64_t heads,
@@ -43,8 +52,7 @@ static struct spec llama(uint64_t layers, uint64_t hidden, uint64_t heads,
 static struct spec gpt(uint64_t layers, uint64_t hidden, uint64_t heads,
                        uint64_t vocab, uint64_t positions)
 {
-    struct spec m =
-        model(layers, hidden, heads, heads, 4 * hidden, vocab);
+    struct spec m = model(layers, hidden, heads, heads, 4 * hidden, vocab);
     m.norm = NORM_LAYER;
     m.act = ACT_GELU;
     m.position = POS_LEARNED;
@@ -72,10 +80,12 @@ static struct run run_of(enum implementation impl, const struct spec *m,
     r.seq_len = seq;
     r.vocab = m->vocab;
     r.attention = ATTN_FLASH;
-    r.prec = (struct precision_bytes){
-        .param = DT_BF16, .compute = DT_BF16, .grad = DT_BF16,
-        .reduce = DT_BF16, .master = DT_NONE, .optim = DT_BF16
-    };
+    r.prec = (struct precision_bytes){ .param = DT_BF16,
+                                       .compute = DT_BF16,
+                                       .grad = DT_BF16,
+                                       .reduce = DT_BF16,
+                                       .master = DT_NONE,
+                                       .optim = DT_BF16 };
     r.lora_dtype = r.base_dtype = DT_BF16;
     return r;
 }
@@ -86,13 +96,11 @@ struct lowered {
     struct diag diag;
 };
 
-static void lower(struct lowered *l, const struct spec *m,
-                  const struct run *r)
+static void lower(struct lowered *l, const struct spec *m, const struct run *r)
 {
     arena_init(&l->arena, NULL);
     diag_init(&l->diag, NULL);
-    assert_int_equal(lower_model(&l->p, m, r, &l->arena, &l->diag),
-                     MEMPLAN_OK);
+    assert_int_equal(lower_model(&l->p, m, r, &l->arena, &l->diag), MEMPLAN_OK);
 }
 
 /* ---- what is kept ---- */
@@ -160,10 +168,10 @@ struct paper_case {
 
 /* Table 3 of the paper. */
 static const struct paper_case paper_cases[] = {
-    { 48, 6144, 64, 4 },   /* 22B */
-    { 96, 12288, 96, 1 },  /* 175B */
+    { 48, 6144, 64, 4 },    /* 22B */
+    { 96, 12288, 96, 1 },   /* 175B */
     { 105, 20480, 128, 1 }, /* 530B */
-    { 128, 25600, 160, 1 } /* 1T */
+    { 128, 25600, 160, 1 }  /* 1T */
 };
 
 static void check_paper(const struct paper_case *c, uint64_t t, bool sp)
@@ -211,8 +219,7 @@ static void test_paper_refuses_experts(void **state)
     struct diag d;
     arena_init(&a, NULL);
     diag_init(&d, NULL);
-    assert_int_equal(lower_model(&p, &m, &r, &a, &d),
-                     MEMPLAN_E_UNSUPPORTED);
+    assert_int_equal(lower_model(&p, &m, &r, &a, &d), MEMPLAN_E_UNSUPPORTED);
     arena_release(&a);
 }
 
@@ -241,13 +248,16 @@ struct sizes {
 static struct sizes sizes_of(const struct shape_case *c)
 {
     const uint64_t d = c->hidden / c->heads;
-    return (struct sizes){
-        .T = c->micro * c->seq / c->cp, .h = c->hidden,
-        .A = c->hidden / c->tp,
-        .K = (c->kv < c->tp ? 1 : c->kv / c->tp) * d,
-        .f = c->ffn / c->tp, .a = c->heads / c->tp,
-        .u = c->sp ? c->tp : 1, .t = c->tp, .s = c->seq, .b = c->micro
-    };
+    return (struct sizes){ .T = c->micro * c->seq / c->cp,
+                           .h = c->hidden,
+                           .A = c->hidden / c->tp,
+                           .K = (c->kv < c->tp ? 1 : c->kv / c->tp) * d,
+                           .f = c->ffn / c->tp,
+                           .a = c->heads / c->tp,
+                           .u = c->sp ? c->tp : 1,
+                           .t = c->tp,
+                           .s = c->seq,
+                           .b = c->micro };
 }
 
 static struct run run_case(enum implementation impl, const struct spec *m,
@@ -271,9 +281,9 @@ static void test_megatron_gated(void **state)
             llama(2, c->hidden, c->heads, c->kv, c->ffn, 32000);
         struct run r = run_case(IMPL_MEGATRON, &m, c);
         const struct sizes z = sizes_of(c);
-        const uint64_t want =
-            z.T * (8 * z.h + 8) / z.u
-            + z.T * (4 * z.A + 4 * z.K + 6 * z.f + 4 * z.a) + RNG;
+        const uint64_t want = z.T * (8 * z.h + 8) / z.u
+                              + z.T * (4 * z.A + 4 * z.K + 6 * z.f + 4 * z.a)
+                              + RNG;
         assert_int_equal(kept_layer(&m, &r), want);
 
         r.gpu.arch = ARCH_AMPERE; /* flash-attn copies the context */
@@ -292,9 +302,9 @@ static void test_megatron_gpt(void **state)
         m.kv_heads = c->kv;
         struct run r = run_case(IMPL_MEGATRON, &m, c);
         const struct sizes z = sizes_of(c);
-        const uint64_t want =
-            z.T * (8 * z.h + 16) / z.u
-            + z.T * (4 * z.A + 4 * z.K + 4 * z.f + 4 * z.a) + RNG;
+        const uint64_t want = z.T * (8 * z.h + 16) / z.u
+                              + z.T * (4 * z.A + 4 * z.K + 4 * z.f + 4 * z.a)
+                              + RNG;
         assert_int_equal(kept_layer(&m, &r), want);
         r.hidden_dropout = 0.1;
         assert_int_equal(kept_layer(&m, &r), want + 2 * z.T * z.h / z.u);
@@ -304,8 +314,7 @@ static void test_megatron_gpt(void **state)
         r.attention = ATTN_EAGER;
         const uint64_t scores = z.a * z.s * (z.s / c->cp) * z.b;
         const uint64_t eager =
-            z.T * (8 * z.h + 16) / z.u + z.T * (8 * z.A + 4 * z.f)
-            + 2 * scores;
+            z.T * (8 * z.h + 16) / z.u + z.T * (8 * z.A + 4 * z.f) + 2 * scores;
         assert_int_equal(kept_layer(&m, &r), eager);
         r.attention_dropout = 0.1;
         assert_int_equal(kept_layer(&m, &r), eager + 3 * scores);
@@ -325,10 +334,10 @@ static void test_megatron_fp8(void **state)
         const struct sizes z = sizes_of(c);
         /* norms' results h each; the context A beside what attention keeps;
            fc2's input f */
-        assert_int_equal(
-            kept_layer(&m, &r),
-            z.T * (6 * z.h + 8) / z.u
-                + z.T * (5 * z.A + 4 * z.K + 5 * z.f + 4 * z.a) + RNG);
+        assert_int_equal(kept_layer(&m, &r),
+                         z.T * (6 * z.h + 8) / z.u
+                             + z.T * (5 * z.A + 4 * z.K + 5 * z.f + 4 * z.a)
+                             + RNG);
     }
 }
 
@@ -346,15 +355,13 @@ static void test_megatron_moe(void **state)
     assert_int_equal(kept_layer(&m, &r), dense + maps + routed);
     r.tp = 4;
     r.sequence_parallel = true;
-    assert_int_equal(kept_layer(&m, &r),
-                     T * (8 * h + 8) / 4
-                         + T * (4 * h + 4 * K + 4 * a) / 4 + RNG + maps / 4
-                         + routed / 4);
+    assert_int_equal(kept_layer(&m, &r), T * (8 * h + 8) / 4
+                                             + T * (4 * h + 4 * K + 4 * a) / 4
+                                             + RNG + maps / 4 + routed / 4);
     r.etp = 4; /* all tokens of the group, a quarter of each expert */
     assert_int_equal(kept_layer(&m, &r),
-                     T * (8 * h + 8) / 4
-                         + T * (4 * h + 4 * K + 4 * a) / 4 + RNG + maps / 4
-                         + T * k * (2 * h + 6 * f / 4 + 4));
+                     T * (8 * h + 8) / 4 + T * (4 * h + 4 * K + 4 * a) / 4 + RNG
+                         + maps / 4 + T * k * (2 * h + 6 * f / 4 + 4));
 }
 
 static void test_megatron_head(void **state)
@@ -390,8 +397,7 @@ static void test_megatron_recompute(void **state)
     /* norm result and statistics, both linears' inputs; x stays */
     assert_int_equal(kept(&l.p, b, 1 + REMOD_MLP),
                      all - T * (2 * h + 4 + 6 * f));
-    assert_int_equal(kept(&l.p, b, 1 + REMOD_CORE_ATTN),
-                     all - T * 4 * a - RNG);
+    assert_int_equal(kept(&l.p, b, 1 + REMOD_CORE_ATTN), all - T * 4 * a - RNG);
     arena_release(&l.arena);
 }
 
@@ -408,8 +414,7 @@ static void test_megatron_refuses(void **state)
     memplan_errors errs = { &slot, 1, 0 };
     arena_init(&a, NULL);
     diag_init(&d, &errs);
-    assert_int_equal(lower_model(&p, &m, &r, &a, &d),
-                     MEMPLAN_E_UNSUPPORTED);
+    assert_int_equal(lower_model(&p, &m, &r, &a, &d), MEMPLAN_E_UNSUPPORTED);
     assert_string_equal(slot.message,
                         "implementation megatron has no ALiBi positions");
     arena_release(&a);
@@ -525,9 +530,8 @@ static void test_autocast(void **state)
     /* norms on fp32: x 4h; a 16-bit copy of the input for each of q, k, v and
        gate, up */
     assert_int_equal(kept_layer(&m, &r),
-                     T * (8 * h + 8 + 5 * 2 * h + 4 * h + 4 * K + 4 * a
-                          + 8 * f) + RNG
-                         + 2 * (h * (2 * h + 2 * K) + 3 * h * f));
+                     T * (8 * h + 8 + 5 * 2 * h + 4 * h + 4 * K + 4 * a + 8 * f)
+                         + RNG + 2 * (h * (2 * h + 2 * K) + 3 * h * f));
 }
 
 /* ---- parameters ---- */
@@ -595,16 +599,14 @@ static void check_flops(const struct spec *m, enum implementation impl,
     double full = 0, causal = 0;
     for (uint32_t b = 0; b < l.p.n_blocks; b++) {
         const struct block *block = &l.p.block[b];
-        const double times =
-            block->kind == BLOCK_LAYER ? (double)m->layers : 1;
+        const double times = block->kind == BLOCK_LAYER ? (double)m->layers : 1;
         for (uint32_t k = 0; k < block->op_count; k++) {
             full += times * l.p.op[block->op_first + k].flop_full;
             causal += times * l.p.op[block->op_first + k].flop_causal;
         }
     }
     arena_release(&l.arena);
-    const double six_n =
-        6.0 * (double)parameters(m, &r) * (double)seq;
+    const double six_n = 6.0 * (double)parameters(m, &r) * (double)seq;
     assert_true(fabs(3 * causal / six_n - want[0]) < 0.00006);
     assert_true(fabs(3 * full / six_n - want[1]) < 0.00006);
 }
@@ -686,11 +688,10 @@ static void check_structure(const struct program *p)
             assert_non_null(op->name);
             for (unsigned i = 0; i < op->n_in; i++) {
                 const struct tensor *t = &p->tensor[op->in[i]];
-                assert_true((op->in[i] >= block->tensor_first
-                             && op->in[i] < end)
-                            || op->in[i] == block->input
-                            || t->role == ROLE_INPUT
-                            || t->role == ROLE_SHARED);
+                assert_true(
+                    (op->in[i] >= block->tensor_first && op->in[i] < end)
+                    || op->in[i] == block->input || t->role == ROLE_INPUT
+                    || t->role == ROLE_SHARED);
             }
             for (unsigned i = 0; i < op->n_out; i++)
                 assert_in_range(op->out[i], block->tensor_first, end - 1);
@@ -708,9 +709,9 @@ static void check_structure(const struct program *p)
 static void test_structure(void **state)
 {
     (void)state;
-    static const enum implementation impl[] = {
-        IMPL_PAPER, IMPL_MEGATRON, IMPL_TORCHTITAN, IMPL_TORCHTUNE
-    };
+    static const enum implementation impl[] = { IMPL_PAPER, IMPL_MEGATRON,
+                                                IMPL_TORCHTITAN,
+                                                IMPL_TORCHTUNE };
     for (unsigned i = 0; i < 4 * 8; i++) {
         const struct spec m = llama(3, 512, 8, 4, 1376, 32000);
         struct run r = run_of(impl[i / 8], &m, 2, 256);
@@ -732,8 +733,8 @@ static void test_structure(void **state)
 static void test_overflow(void **state)
 {
     (void)state;
-    const struct spec m = llama(2, UINT64_C(1) << 40, 32, 32,
-                                UINT64_C(1) << 40, 32000);
+    const struct spec m =
+        llama(2, UINT64_C(1) << 40, 32, 32, UINT64_C(1) << 40, 32000);
     const struct run r = run_of(IMPL_MEGATRON, &m, 1, 128);
     struct program p;
     struct arena a;

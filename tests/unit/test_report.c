@@ -79,6 +79,7 @@ static void fill_stages(void)
         s->has_head = i == 1;
         s->parameters = 3369207808 + i;
         s->in_flight = 2 - i;
+        s->model_states = 18 * GIB;
         s->rest.total = 20 * GIB + i;
         s->peak.phase = PHASE_BACKWARD;
         s->peak_block = i == 0 ? "layer" : "head";
@@ -174,14 +175,14 @@ static void fill_compute(struct compute_result *c)
         .peak_flop_s = 312e12,
         .gpu_hours = 10000.5,
         .days = 6.5,
-        .cost_usd = NAN,
+        .cost_usd = (double)NAN,
         .gpus = 64,
-        .step_time_s = NAN,
+        .step_time_s = (double)NAN,
         .tokens_per_s = 250000,
-        .tokens_per_step = NAN,
-        .steps = NAN,
-        .communication_bytes = NAN,
-        .bubble_fraction = NAN,
+        .tokens_per_step = (double)NAN,
+        .steps = (double)NAN,
+        .communication_bytes = (double)NAN,
+        .bubble_fraction = (double)NAN,
         .availability = 1,
         .price_source = "",
     };
@@ -196,6 +197,7 @@ static void fill_memory(struct memory_result *m, uint64_t capacity)
     m->stage = stages;
     m->n_stages = 2;
     m->worst = 0;
+    m->model_states = stages[0].model_states;
     m->steady = stages[0].rest.total;
     m->peak = stages[0].peak.total;
     m->reserved = m->peak + 300 * MIB;
@@ -253,9 +255,12 @@ static const struct memplan_report *estimate(uint64_t capacity)
     c->communication_bytes = 1e10;
     c->bubble_fraction = 0.0625;
     report.comm.n = 1;
-    report.comm.row[0] =
-        (struct comm_row){ "gradients",     "gradients", "reduce-scatter",
-                           "data parallel", 1e10,        "communication" };
+    report.comm.row[0] = (struct comm_row){ .key = "gradients",
+                                            .label = "gradients",
+                                            .collective = "reduce-scatter",
+                                            .group = "data parallel",
+                                            .bytes = 1e10,
+                                            .equation = "communication" };
     if (!report.memory.fits) {
         report.n_changes = 2;
         report.change[0] =
@@ -414,12 +419,18 @@ static void compute_in_all_formats(void **state)
 static void explanation_in_all_formats(void **state)
 {
     static struct explain_entry entries[] = {
-        { "memory / parameters", "weights", "B", 3e9, 3000000000, "P * w / N",
-          "6e9 * 2 / 4", "states", "Rajbhandari et al. 2020", 0 },
+        { "peak", "backward", "B", 3e9, 3000000000, "the sum", "", "peak", "",
+          0 },
+        { "parameters", "weights", "B", 3e9, 2999998976, "P * w / N",
+          "6e9 * 2 / 4", "states", "Rajbhandari et al. 2020", 1 },
+        { "temporary", "a \"buffer\", small", "B", 512, 512, "", "", "", "",
+          1 },
+        { "parameters", "of which, embedding", "B", 512, 512, "", "", "", "",
+          2 },
         { "compute", "6 N D", "FLOP", 5.88e21, 0, "6 * N * D", "", "", "", 0 },
-        { "memory / parameters", "of \"which\", embedding", "B", 512, 512, "",
-          "", "", "", 1 },
-        { "compute", "MFU", "", 0.45, 0, "", "", "", "as given", 1 },
+        { "compute", "MFU", "", 0.45, 0, "", "", "", "as given", 0 },
+        { "rest", "between steps", "B", 1024, 1024, "", "", "", "", 0 },
+        { "parameters", "weights", "B", 1024, 1024, "", "", "", "", 1 },
     };
     static const struct {
         memplan_format format;
@@ -431,7 +442,7 @@ static void explanation_in_all_formats(void **state)
         { MEMPLAN_FORMAT_JSON, "explain_json", explain_json },
         { MEMPLAN_FORMAT_CSV, "explain_csv", explain_csv },
     };
-    struct explanation x = { .entry = entries, .n = 4, .capacity = 4 };
+    struct explanation x = { .entry = entries, .n = 8, .capacity = 8 };
     (void)state;
     estimate(79 * GIB);
     for (size_t i = 0; i < sizeof(formats) / sizeof(formats[0]); i++) {
@@ -483,6 +494,41 @@ static void escape_sequences_do_not_get_through(void **state)
 
 static void numbers_are_found_by_path(void **state)
 {
+    const struct memplan_report *r = estimate(24 * GIB);
+    uint64_t n = 1;
+    (void)state;
+    assert_int_equal(memplan_report_bytes(&n, r, "memory.peak_allocated"),
+                     MEMPLAN_OK);
+    assert_true(n == stages[0].peak.total);
+    assert_int_equal(memplan_report_bytes(&n, r, "memory.stages[1].in_flight"),
+                     MEMPLAN_OK);
+    assert_true(n == 1);
+    assert_int_equal(memplan_report_bytes(&n, r, "memory.stages[0].peak_layer"),
+                     MEMPLAN_OK);
+    assert_true(n == 15);
+    assert_int_equal(
+        memplan_report_bytes(&n, r, "memory.outside_rows[1].bytes"),
+        MEMPLAN_OK);
+    assert_true(n == 600 * MIB);
+    assert_int_equal(memplan_report_bytes(&n, r, "setup.tp"), MEMPLAN_OK);
+    assert_true(n == 2);
+}
+
+static void other_numbers_are_found_by_path(void **state)
+{
+    const struct memplan_report *r = estimate(24 * GIB);
+    double x = 1;
+    (void)state;
+    assert_int_equal(memplan_report_number(&x, r, "compute.gpu_hours"),
+                     MEMPLAN_OK);
+    assert_true(x == 10000.5);
+    assert_int_equal(memplan_report_number(&x, r, "memory.headroom"),
+                     MEMPLAN_OK);
+    assert_true(x == (double)r->memory.headroom && x < 0);
+}
+
+static void what_is_not_there_is_unknown(void **state)
+{
     static const char *const absent[] = {
         "",
         "memory",
@@ -507,27 +553,6 @@ static void numbers_are_found_by_path(void **state)
     uint64_t n = 1;
     double x = 1;
     (void)state;
-    assert_int_equal(memplan_report_bytes(&n, r, "memory.peak_allocated"),
-                     MEMPLAN_OK);
-    assert_true(n == stages[0].peak.total);
-    assert_int_equal(memplan_report_bytes(&n, r, "memory.stages[1].in_flight"),
-                     MEMPLAN_OK);
-    assert_true(n == 1);
-    assert_int_equal(memplan_report_bytes(&n, r, "memory.stages[0].peak_layer"),
-                     MEMPLAN_OK);
-    assert_true(n == 15);
-    assert_int_equal(
-        memplan_report_bytes(&n, r, "memory.outside_rows[1].bytes"),
-        MEMPLAN_OK);
-    assert_true(n == 600 * MIB);
-    assert_int_equal(memplan_report_bytes(&n, r, "setup.tp"), MEMPLAN_OK);
-    assert_true(n == 2);
-    assert_int_equal(memplan_report_number(&x, r, "compute.gpu_hours"),
-                     MEMPLAN_OK);
-    assert_true(x == 10000.5);
-    assert_int_equal(memplan_report_number(&x, r, "memory.headroom"),
-                     MEMPLAN_OK);
-    assert_true(x == (double)r->memory.headroom && x < 0);
     for (size_t i = 0; i < sizeof(absent) / sizeof(absent[0]); i++) {
         n = 1;
         assert_int_equal(memplan_report_bytes(&n, r, absent[i]),
@@ -752,6 +777,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(colour_is_for_tables),
         cmocka_unit_test(escape_sequences_do_not_get_through),
         cmocka_unit_test(numbers_are_found_by_path),
+        cmocka_unit_test(other_numbers_are_found_by_path),
+        cmocka_unit_test(what_is_not_there_is_unknown),
         cmocka_unit_test(fits_is_of_estimates),
         cmocka_unit_test(every_number_in_json_is_found),
         cmocka_unit_test(failed_writes_are_told),

@@ -1,0 +1,180 @@
+/*
+ * Unfolds the memory fold: the same moments and walks, with their terms kept.
+ */
+#include "fold/memory.h"
+
+#include "base/str.h"
+#include "fold/stage.h"
+
+struct kept_list {
+    struct explanation *x;
+    const char *section;
+};
+
+static const char *shape_text(struct arena *a, const struct tensor *t,
+                              bool numbers)
+{
+    char buf[160] = "";
+    for (unsigned i = 0; i < t->rank; i++) {
+        const char *link = i == 0 ? "" : " * ";
+        if (numbers)
+            str_append(buf, sizeof buf, "%s%llu", link,
+                       (unsigned long long)t->dim[i].n);
+        else
+            str_append(buf, sizeof buf, "%s%s", link, t->dim[i].sym);
+    }
+    if (numbers)
+        str_append(buf, sizeof buf, " * %llu",
+                   (unsigned long long)dtype_size(t->dtype));
+    else
+        str_append(buf, sizeof buf, " * %s", dtype_name(t->dtype));
+    return arena_copy(a, buf, str_of(buf).n);
+}
+
+static void explain_kept(void *ctx, const struct tensor *t, const struct op *op,
+                         uint64_t bytes)
+{
+    struct kept_list *l = ctx;
+    struct arena *a = l->x->arena;
+    explain_add(l->x, (struct explain_entry){
+                          .section = l->section,
+                          .name = t->name,
+                          .unit = "B",
+                          .value = (double)bytes,
+                          .bytes = bytes,
+                          .formula = shape_text(a, t, false),
+                          .numbers = shape_text(a, t, true),
+                          .equation = "saved",
+                          .source = arena_printf(
+                              a, "kept by %s: a %s keeps %s", op->name,
+                              op_kind_name(op->kind), op_kind_keeps(op->kind)),
+                          .depth = 2,
+                      });
+}
+
+static void explain_blocks(struct explanation *x, struct memory_fold *f)
+{
+    const struct run *run = f->run;
+    const uint64_t regions =
+        run->recompute == RECOMP_SELECTIVE ? run->recompute_modules : 0;
+    for (uint32_t b = 0; b < f->p->n_blocks; b++) {
+        const struct block *block = &f->p->block[b];
+        struct kept_list l = { x, arena_printf(x->arena,
+                                               "kept for backward by one %s",
+                                               block->name) };
+        explain_add(
+            x, (struct explain_entry){ .section = l.section,
+                                       .name = "sum",
+                                       .unit = "B",
+                                       .value = (double)f->walk[b].kept,
+                                       .bytes = f->walk[b].kept,
+                                       .formula = "sum over the storages below",
+                                       .numbers = "",
+                                       .equation = "saved",
+                                       .source = "",
+                                       .depth = 0 });
+        walk_kept(f->p, block, regions, &f->scratch, explain_kept, &l);
+    }
+}
+
+static void explain_sum(struct explanation *x, const char *section,
+                        const char *name, uint64_t bytes)
+{
+    explain_add(x,
+                (struct explain_entry){ .section = section,
+                                        .name = name,
+                                        .unit = "B",
+                                        .value = (double)bytes,
+                                        .bytes = bytes,
+                                        .formula = "sum over the terms below",
+                                        .numbers = "",
+                                        .equation = "peak",
+                                        .source = "",
+                                        .depth = 0 });
+}
+
+/* The moment once for each component, so that its terms stand together. */
+static void explain_moment(struct explanation *x, const struct stage *s,
+                           const struct moment *m, const char *what)
+{
+    struct arena *a = x->arena;
+    explain_sum(x, what, phase_name(m->phase), m->total);
+    for (unsigned c = 0; c < COMP_COUNT; c++) {
+        uint64_t sum = 0;
+        for (unsigned t = 0; t < TERM_COUNT; t++)
+            if (term_info((enum term)t)->component == c)
+                sum += m->bytes[t];
+        const char *name = component_label((enum component)c);
+        const char *section = arena_printf(a, "%s: %s", what, name);
+        explain_sum(x, section, name, sum);
+        const size_t first = x->n;
+        struct moment again;
+        moment_with(&again, s, m->phase, m->position, m->later, x,
+                    (enum component)c);
+        for (size_t i = first; i < x->n; i++)
+            x->entry[i].section = section;
+    }
+}
+
+static void explain_outside(struct explanation *x,
+                            const struct memory_result *m)
+{
+    const char *section = "on the device";
+    for (size_t i = 0; i < m->n_outside; i++) {
+        const struct outside_row *r = &m->outside_row[i];
+        explain_add(x, (struct explain_entry){ .section = section,
+                                               .name = r->label,
+                                               .unit = "B",
+                                               .value = (double)r->bytes,
+                                               .bytes = r->bytes,
+                                               .formula = "measured constant",
+                                               .numbers = "",
+                                               .equation = "constants",
+                                               .source = r->source,
+                                               .depth = 1 });
+    }
+    explain_add(x, (struct explain_entry){
+                       .section = section,
+                       .name = "reserved by the allocator",
+                       .unit = "B",
+                       .value = (double)m->reserved,
+                       .bytes = m->reserved,
+                       .formula = "peak * 1.026, in segments of 2 MiB",
+                       .numbers = arena_printf(x->arena, "%llu * 1.026",
+                                               (unsigned long long)m->peak),
+                       .equation = "reserved",
+                       .source = "median of 14 simulated traces",
+                       .depth = 1 });
+    explain_add(x, (struct explain_entry){
+                       .section = section,
+                       .name = "device total",
+                       .unit = "B",
+                       .value = (double)m->device_total,
+                       .bytes = m->device_total,
+                       .formula = "reserved + outside",
+                       .numbers = arena_printf(x->arena, "%llu + %llu",
+                                               (unsigned long long)m->reserved,
+                                               (unsigned long long)m->outside),
+                       .equation = "peak",
+                       .source = "",
+                       .depth = 0 });
+}
+
+bool explain_memory(struct explanation *x, const struct memory_result *memory,
+                    const struct program *p, const struct run *run)
+{
+    struct memory_fold f;
+    if (!memory_fold_init(&f, p, run, x->arena))
+        return false;
+    uint64_t layer = 0;
+    for (uint64_t r = 0; r < memory->worst; r++)
+        layer += run->stage_layers[r];
+    struct stage s;
+    stage_init(&s, &f, memory->worst, layer);
+    const struct stage_result *w = &memory->stage[memory->worst];
+    explain_moment(x, &s, &w->peak, "peak");
+    explain_moment(x, &s, &w->rest, "between steps");
+    explain_blocks(x, &f);
+    explain_outside(x, memory);
+    return !x->failed && !x->arena->failed;
+}

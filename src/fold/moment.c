@@ -1,0 +1,219 @@
+/*
+ * What is alive at one moment of the step: what the blocks keep and need
+ * (walk.c) and what the engine adds (engine.c). Owns the order of the step.
+ * [docs/method.md eq. peak, eq. recompute]
+ */
+#include "fold/stage.h"
+
+/* ---- activations ---- */
+
+static uint64_t edge_kept(const struct stage *s, uint32_t position,
+                          enum block_kind kind)
+{
+    const uint32_t b = kind == BLOCK_EMBED ? s->p->embed : s->p->head;
+    const bool there = kind == BLOCK_EMBED ? s->embed && position > 0
+                                           : s->head && position == s->n;
+    return there ? s->walk[b].kept : 0;
+}
+
+/* Everything one micro-batch keeps between its forward and its backward. The
+ * head keeps nothing of another micro-batch, but under GPipe: its backward
+ * follows its forward at once. */
+static uint64_t micro_batch_kept(const struct stage *s)
+{
+    const struct prefix *all = &s->before[s->n];
+    const bool waits = s->run->schedule == SCHED_GPIPE;
+    return all->kept_layers + all->checkpoints + edge_kept(s, s->n, BLOCK_EMBED)
+           + (waits ? edge_kept(s, s->n, BLOCK_HEAD) : 0) + s->shared_kept
+           + s->inputs + s->stage_input;
+}
+
+/* How many layers of one kind lie before a position; of recomputed ones, how
+ * many checkpoints. */
+static uint64_t layers_before(const struct stage *s, uint32_t position,
+                              uint32_t block, bool recomputed)
+{
+    uint64_t n = 0;
+    for (uint32_t i = 0; i < position; i++) {
+        if (!stage_is_layer(s, i) || stage_block(s, i) != block
+            || stage_recomputed(s, i) != recomputed)
+            continue;
+        n += !recomputed || stage_group_first(s, i) == i;
+    }
+    return n;
+}
+
+/* The sums are at hand; only an explanation needs them kind by kind. */
+static void put_layers(struct put *p, const struct stage *s, uint32_t position)
+{
+    const struct prefix *b = &s->before[position];
+    if (p->why == NULL) {
+        PUT(p, TERM_SAVED_LAYERS, "", F("bytes", b->kept_layers));
+        PUT(p, TERM_CHECKPOINTS, "", F("bytes", b->checkpoints));
+        return;
+    }
+    for (uint32_t k = 0; k < s->p->n_blocks; k++) {
+        PUT(p, TERM_SAVED_LAYERS, "kept by the layers before",
+            F("layers", layers_before(s, position, k, false)),
+            F("bytes kept by one", s->walk[k].kept));
+        PUT(p, TERM_CHECKPOINTS, "inputs of the checkpoints before",
+            F("checkpoints", layers_before(s, position, k, true)),
+            F("bytes of hidden states", s->walk[k].input));
+    }
+}
+
+/* Kept by the positions before one, and what a micro-batch has all along. */
+static void put_kept(struct put *p, const struct stage *s, uint32_t position)
+{
+    PUT(p, TERM_SAVED_EMBED, "kept by the embedding",
+        F("bytes", edge_kept(s, position, BLOCK_EMBED)));
+    put_layers(p, s, position);
+    const bool in_layers =
+        p->m->phase == PHASE_FORWARD || p->m->phase == PHASE_RECOMPUTE;
+    PUT(p, TERM_SHARED, "made once a micro-batch",
+        F("bytes", in_layers ? s->shared : s->shared_kept));
+    PUT(p, TERM_INPUTS, "token ids and labels", F("bytes", s->inputs));
+    PUT(p, TERM_SAVED_LAYERS, "hidden states received from the stage before",
+        F("bytes", s->stage_input));
+    const struct run *run = s->run;
+    const uint64_t v = run->schedule == SCHED_INTERLEAVED ? run->vpp : 1;
+    if (s->in_flight > v)
+        PUT(p, TERM_IN_FLIGHT, "other micro-batches of this stage",
+            F("bytes of one", micro_batch_kept(s)),
+            F("in flight beside this one", s->in_flight - v), D("chunks", v));
+}
+
+static enum term kept_term(const struct stage *s, uint32_t position)
+{
+    switch (s->p->block[stage_block(s, position)].kind) {
+    case BLOCK_EMBED: return TERM_SAVED_EMBED;
+    case BLOCK_HEAD: return TERM_SAVED_HEAD;
+    case BLOCK_LAYER: break;
+    }
+    return stage_recomputed(s, position) ? TERM_RECOMPUTED : TERM_SAVED_LAYERS;
+}
+
+static const char *op_name(const struct stage *s, const struct extremum *e)
+{
+    return s->p->n_ops == 0 ? "" : s->p->op[e->op].name;
+}
+
+static void put_forward(struct put *p, const struct stage *s, uint32_t position,
+                        bool later)
+{
+    const struct block_walk *w = &s->walk[stage_block(s, position)];
+    const bool re = stage_recomputed(s, position);
+    const struct extremum *e = re ? &w->forward_nograd : &w->forward;
+    p->m->op = op_name(s, e);
+    put_kept(p, s, position);
+    PUT(p, kept_term(s, position), "kept by this block so far",
+        F("bytes", e->kept));
+    PUT(p, TERM_FORWARD_TMP, "alive for a moment in this block",
+        F("bytes", e->tmp));
+    engine_forward(p, s, position, later);
+}
+
+/* A checkpoint runs its group forward again, gradients of its result waiting.
+ */
+static void put_recompute(struct put *p, const struct stage *s,
+                          uint32_t position, bool later)
+{
+    const struct block_walk *w = &s->walk[stage_block(s, position)];
+    const uint32_t first = stage_group_first(s, position);
+    const struct extremum *e = &w->forward;
+    p->m->op = op_name(s, e);
+    put_kept(p, s, first);
+    PUT(p, TERM_CHECKPOINTS, "input of this checkpoint",
+        F("bytes", s->walk[stage_block(s, first)].input));
+    uint64_t own = e->kept;
+    if (position == first && w->keeps_input)
+        own -= w->input; /* is the checkpoint */
+    PUT(p, TERM_RECOMPUTED, "made again in this checkpoint",
+        F("bytes",
+          s->before[position].regrown - s->before[first].regrown + own));
+    PUT(p, TERM_FORWARD_TMP, "alive for a moment in this block",
+        F("bytes", e->tmp));
+    PUT(p, TERM_BACKWARD_TMP, "gradient of the checkpoint's result",
+        F("bytes", w->output));
+    engine_backward(p, s, stage_group_last(s, position), later);
+}
+
+static void put_wgrad(struct put *p, const struct stage *s, uint32_t position,
+                      uint64_t bytes)
+{
+    const bool table = s->p->block[stage_block(s, position)].kind == BLOCK_EMBED
+                       && bytes >= s->tied_here;
+    if (table && s->tied_here != 0) {
+        /* the head's is there: a second one, and their sum */
+        PUT(p, TERM_WGRAD_TMP, "tied embedding: second gradient and sum",
+            F("bytes", s->tied_here), F("tensors", 2));
+        bytes -= s->tied_here;
+    }
+    if (engine_reduces_blocks(s->run))
+        PUT(p, TERM_WGRAD_TMP, "whole gradients of this block",
+            F("bytes", bytes));
+    else
+        PUT(p, TERM_GRADS, "gradients of this block so far", F("bytes", bytes));
+}
+
+static void put_backward(struct put *p, const struct stage *s,
+                         uint32_t position, bool later)
+{
+    const struct block_walk *w = &s->walk[stage_block(s, position)];
+    const struct extremum *e = &w->backward[engine_wgrad_mode(s, later)];
+    const bool re = stage_recomputed(s, position);
+    p->m->op = op_name(s, e);
+    uint64_t kept = e->kept;
+    if (re) {
+        const uint32_t first = stage_group_first(s, position);
+        put_kept(p, s, first);
+        PUT(p, TERM_CHECKPOINTS, "input of this checkpoint",
+            F("bytes", s->walk[stage_block(s, first)].input));
+        if (position == first && w->keeps_input)
+            kept -= min_u64(kept, w->input);
+        kept += s->before[position].regrown - s->before[first].regrown;
+        PUT(p, TERM_RECOMPUTED, "the recomputed result, held by its frame",
+            F("bytes", w->output));
+    } else {
+        put_kept(p, s, position);
+    }
+    PUT(p, kept_term(s, position), "kept by this block, not yet used",
+        F("bytes", kept));
+    PUT(p, TERM_BACKWARD_TMP, "gradients of activations in this block",
+        F("bytes", e->tmp));
+    put_wgrad(p, s, position, e->wgrad);
+    engine_backward(p, s, position, later);
+}
+
+/* ---- moments ---- */
+
+static void put_moment(struct put *p, const struct stage *s)
+{
+    const struct moment *m = p->m;
+    engine_rest(p, s);
+    switch (m->phase) {
+    case PHASE_REST: return;
+    case PHASE_FORWARD:
+    case PHASE_LOSS: put_forward(p, s, m->position, m->later); return;
+    case PHASE_BACKWARD: put_backward(p, s, m->position, m->later); return;
+    case PHASE_RECOMPUTE: put_recompute(p, s, m->position, m->later); return;
+    case PHASE_REDUCE: engine_reduce(p, s); return;
+    case PHASE_CLIP: engine_clip(p, s); return;
+    case PHASE_STEP: engine_step(p, s); return;
+    case PHASE_COUNT: return;
+    }
+}
+
+/* Sets m to what is alive at a moment; true when nothing overflowed. `why`
+ * records the terms of component `only`, where it is not NULL. */
+bool moment_with(struct moment *m, const struct stage *s, enum phase phase,
+                 uint32_t position, bool later, struct explanation *why,
+                 enum component only)
+{
+    *m = (struct moment){
+        .phase = phase, .position = position, .later = later, .op = ""
+    };
+    struct put p = { .m = m, .why = why, .only = only };
+    put_moment(&p, s);
+    return !p.over;
+}

@@ -1,0 +1,222 @@
+/*
+ * Builds a pipeline stage for the memory fold: which blocks lie on it, how many
+ * micro-batches are in flight, what is kept and owned before each position.
+ * Knows no moment of the step. [docs/method.md eq. pipeline]
+ */
+#include "fold/stage.h"
+
+uint32_t stage_block(const struct stage *s, uint32_t position)
+{
+    if (s->embed && position == 0)
+        return s->p->embed;
+    if (s->head && position == s->n - 1)
+        return s->p->head;
+    return s->p->layer_block[s->first_layer + stage_layer(s, position)];
+}
+
+uint64_t stage_layer(const struct stage *s, uint32_t position)
+{
+    return position - (s->embed ? 1u : 0u);
+}
+
+bool stage_is_layer(const struct stage *s, uint32_t position)
+{
+    return !(s->embed && position == 0) && !(s->head && position == s->n - 1);
+}
+
+bool stage_recomputed(const struct stage *s, uint32_t position)
+{
+    return stage_is_layer(s, position)
+           && stage_layer(s, position) < s->recomputed;
+}
+
+/* First position of the checkpoint group that a recomputed layer is in. */
+uint32_t stage_group_first(const struct stage *s, uint32_t position)
+{
+    const uint64_t l = stage_layer(s, position);
+    return position - (uint32_t)(l % s->group);
+}
+
+uint32_t stage_group_last(const struct stage *s, uint32_t position)
+{
+    const uint64_t l = stage_layer(s, position);
+    const uint64_t end = min_u64(l - l % s->group + s->group, s->recomputed);
+    return position + (uint32_t)(end - 1 - l);
+}
+
+static uint64_t kept_but_input(const struct block_walk *w)
+{
+    return w->kept - (w->keeps_input ? w->input : 0);
+}
+
+static void stage_prefix(struct stage *s)
+{
+    struct prefix sum = { 0 };
+    for (uint32_t i = 0; i < s->n; i++) {
+        s->before[i] = sum;
+        const uint32_t b = stage_block(s, i);
+        const struct block_walk *w = &s->walk[b];
+        const struct block_states *st = &s->states[b];
+        if (stage_recomputed(s, i)) {
+            if (stage_group_first(s, i) == i)
+                sum.checkpoints += w->input;
+            /* inside a group the inputs come back too */
+            sum.regrown +=
+                stage_group_first(s, i) == i ? kept_but_input(w) : w->kept;
+        } else if (stage_is_layer(s, i)) {
+            sum.kept_layers += w->kept;
+        }
+        sum.elems += st->elems;
+        sum.bytes += st->bytes;
+        sum.wgrad += w->wgrad;
+        sum.own_elems += st->own_elems;
+    }
+    s->before[s->n] = sum;
+}
+
+static void states_add(struct block_states *sum, const struct block_states *b)
+{
+    sum->elems += b->elems;
+    sum->frozen_elems += b->frozen_elems;
+    sum->dense_elems += b->dense_elems;
+    sum->expert_elems += b->expert_elems;
+    sum->matmul_elems += b->matmul_elems;
+    sum->bytes += b->bytes;
+    sum->grad_elems += b->grad_elems;
+    sum->largest = max_u64(sum->largest, b->largest);
+    sum->largest_grad = max_u64(sum->largest_grad, b->largest_grad);
+    sum->tensors += b->tensors;
+    sum->own_elems += b->own_elems;
+    sum->own_frozen += b->own_frozen;
+    sum->own_moment_bytes += b->own_moment_bytes;
+    sum->moment_bytes += b->moment_bytes;
+    sum->dense_moment_bytes += b->dense_moment_bytes;
+    sum->persistent_elems += b->persistent_elems;
+}
+
+/* Micro-batches (interleaved: chunks) whose activations stage r holds at
+ * most. [Narayanan et al. 2021; Megatron-LM schedules.py] */
+static uint64_t in_flight(const struct run *run, uint64_t r)
+{
+    const uint64_t m = run->grad_accum, p = run->pp, v = run->vpp;
+    switch (run->schedule) {
+    case SCHED_GPIPE: return m;
+    case SCHED_INTERLEAVED:
+        return min_u64(2 * (p - r - 1) + (v - 1) * p + 1, m * v);
+    case SCHED_1F1B:
+    case SCHED_ZB_H1:
+    case SCHED_ZB_V:
+    case SCHED_DUALPIPE:
+    case SCHED_NAIVE:
+    case SCHEDULE_COUNT: break;
+    }
+    return p == 1 ? 1 : min_u64(m, p - r);
+}
+
+/* Bytes of the head's gradient of the embedding's tensor; 0 when untied. */
+static uint64_t tied_bytes(const struct program *p)
+{
+    const struct block *h = &p->block[p->head];
+    for (uint32_t i = 0; i < h->tensor_count; i++) {
+        const struct tensor *t = &p->tensor[h->tensor_first + i];
+        if (t->tied && t->trainable)
+            return round_alloc(t->bytes);
+    }
+    return 0;
+}
+
+static uint64_t role_bytes(const struct program *p, tensor_id first, uint64_t n)
+{
+    uint64_t sum = 0;
+    for (uint64_t i = 0; i < n; i++) {
+        const struct tensor *t = &p->tensor[first + i];
+        if (t->storage == first + i)
+            sum += round_alloc(t->bytes);
+    }
+    return sum;
+}
+
+/* Of what a micro-batch shares, the tensors that some operation keeps: rope
+ * tables are, a mask that is only added is not. */
+static uint64_t shared_kept(const struct program *p)
+{
+    uint64_t sum = 0;
+    for (tensor_id id = p->first_shared; id < p->first_shared + p->n_shared;
+         id++) {
+        bool kept = false;
+        for (uint32_t k = 0; k < p->n_ops && !kept; k++) {
+            tensor_id saved[SAVED_MAX];
+            const size_t n = op_saves(p, &p->op[k], saved);
+            for (size_t i = 0; i < n; i++)
+                kept = kept || p->tensor[saved[i]].storage == id;
+        }
+        if (kept)
+            sum += round_alloc(p->tensor[id].bytes);
+    }
+    return sum;
+}
+
+void stage_init(struct stage *s, struct memory_fold *f, uint64_t index,
+                uint64_t first_layer)
+{
+    const struct run *run = f->run;
+    const struct program *p = f->p;
+    *s = (struct stage){ .p = p,
+                         .run = run,
+                         .index = index,
+                         .first_layer = first_layer,
+                         .layers = run->stage_layers[index],
+                         .embed = index == 0,
+                         .head = index + 1 == run->pp,
+                         .walk = f->walk,
+                         .states = f->states,
+                         .before = f->before };
+    s->in_flight = in_flight(run, index);
+    s->n = (uint32_t)s->layers + (s->embed ? 1 : 0) + (s->head ? 1 : 0);
+    s->group = max_u64(run->recompute_granularity, 1);
+    if (run->recompute == RECOMP_FULL)
+        s->recomputed = min_u64(run->recompute_layers, s->layers);
+    s->tied_here = s->embed && s->head ? tied_bytes(p) : 0;
+    states_of_block(&f->states[p->head], p, &p->block[p->head], run,
+                    !(s->embed && s->head));
+    stage_prefix(s);
+    for (uint32_t i = 0; i < s->n; i++)
+        states_add(&s->sum, &s->states[stage_block(s, i)]);
+    s->wgrad = s->before[s->n].wgrad;
+    s->wgrad -= s->tied_here; /* one tensor, one gradient */
+    s->shared = f->shared;
+    s->shared_kept = f->shared_kept;
+    s->inputs = role_bytes(p, p->first_input, p->n_input);
+    const struct block_walk *w = &s->walk[stage_block(s, 0)];
+    if (!s->embed && !w->keeps_input && !stage_recomputed(s, 0))
+        s->stage_input = w->input; /* received, kept for its gradient */
+}
+
+static unsigned modes_needed(const struct run *run)
+{
+    const struct stage s = { .run = run };
+    return 1u << engine_wgrad_mode(&s, false)
+           | 1u << engine_wgrad_mode(&s, true);
+}
+
+bool memory_fold_init(struct memory_fold *f, const struct program *p,
+                      const struct run *run, struct arena *a)
+{
+    *f = (struct memory_fold){ .p = p, .run = run, .a = a };
+    uint64_t most = 0;
+    for (uint64_t r = 0; r < run->pp; r++)
+        most = max_u64(most, run->stage_layers[r]);
+    f->before = ARENA_NEW(a, struct prefix, (size_t)most + 3);
+    if (f->before == NULL || !walk_scratch_init(&f->scratch, p, a))
+        return false;
+    f->shared = role_bytes(p, p->first_shared, p->n_shared);
+    f->shared_kept = shared_kept(p);
+    const uint64_t regions =
+        run->recompute == RECOMP_SELECTIVE ? run->recompute_modules : 0;
+    for (uint32_t b = 0; b < p->n_blocks; b++) {
+        walk_block(&f->walk[b], p, &p->block[b], regions, modes_needed(run),
+                   &f->scratch);
+        states_of_block(&f->states[b], p, &p->block[b], run, true);
+    }
+    return true;
+}
