@@ -9,6 +9,7 @@ import torch.nn.functional as F
 aten = torch.ops.aten
 math_sdpa = F.scaled_dot_product_attention
 last_choice = []
+inside_math = 0  # asked by tracker.py
 
 
 class Flash2(torch.autograd.Function):
@@ -106,8 +107,18 @@ def cuda_sdpa(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False,
         return aten._scaled_dot_product_efficient_attention(query, key, value, attn_mask, True, dropout_p,
                                                             is_causal, scale=scale)[0]
     last_choice.append("math")
-    return math_sdpa(query, key, value, attn_mask=attn_mask, dropout_p=dropout_p, is_causal=is_causal, scale=scale,
-                     enable_gqa=enable_gqa)
+    return in_math(query, key, value, attn_mask=attn_mask, dropout_p=dropout_p, is_causal=is_causal, scale=scale,
+                   enable_gqa=enable_gqa)
+
+
+def in_math(*args, **more):
+    """PyTorch's own function; on fake CUDA tensors it takes the math kernel."""
+    global inside_math
+    inside_math += 1
+    try:
+        return math_sdpa(*args, **more)
+    finally:
+        inside_math -= 1
 
 
 def install(cuda):
@@ -124,7 +135,7 @@ def install(cuda):
     modeling_flash_attention_utils.is_flash_attn_2_available = lambda *_, **__: True
     modeling_flash_attention_utils.flash_attn_supports_top_left_mask = lambda *_, **__: False
     modeling_utils.PreTrainedModel._flash_attn_can_dispatch = lambda self, *_, **__: self._supports_flash_attn or refuse()
-    F.scaled_dot_product_attention = cuda_sdpa if cuda else math_sdpa
+    F.scaled_dot_product_attention = cuda_sdpa if cuda else in_math
     F.grouped_mm = grouped_mm
 
 

@@ -40,11 +40,33 @@ def autocast(kind, on):
         torch.set_autocast_enabled(kind, False)
 
 
+FINAL_NORM = ("norm", "ln_f", "final_layer_norm", "final_layernorm", "norm_f")
+LAYERS = ("layers", "h", "blocks")
+
+
+def watch_phases(model, tracker):
+    """Marks the phases.  The backward ones begin when the gradient of a module's input is complete; nothing is held."""
+    head = model.get_output_embeddings()
+    named = [(n.split("."), m) for n, m in model.named_modules()]
+    norm = [m for n, m in named if n[-1] in FINAL_NORM and not set(n) & set(LAYERS)]
+    first = [m for n, m in named if len(n) > 1 and n[-2] in LAYERS and n[-1] == "0"]
+    assert len(norm) == 1 and len(first) == 1
+
+    def mark(module, phase):
+        def before(_, inputs, more):
+            x = inputs[0] if inputs else more["hidden_states"]
+            x.register_hook(lambda _: tracker.enter(phase))
+        return module.register_forward_pre_hook(before, with_kwargs=True)
+
+    return [head.register_forward_hook(lambda *_: tracker.enter("loss")), mark(head, "backward_norm"),
+            mark(norm[0], "backward_layers"), mark(first[0], "backward_embedding")]
+
+
 class Run:
     """Builds the model on `where` ("cuda": fake tensors, "cpu": real ones), runs forward and, if asked, backward."""
 
     def __init__(self, family, shape, dtype="bf16", attn="sdpa", dropout="default", layers=None, where="cuda",
-                 backward=False, hold_logits=False, experts="grouped_mm"):
+                 backward=False, hold_logits=False, experts="grouped_mm", observer=Tracker):
         self.config, self.settings = make_config(family, shape, dropout, layers)
         more = {"experts_implementation": experts} if family == "mixtral" else {}
         self.family, self.shape, self.where = family, shape, where
@@ -80,16 +102,9 @@ class Run:
                 self.storages = saved.storages(self.operations)
                 self.total = sum(v["bytes"] for v in self.storages.values())
             else:
-                self.tracker = tracker = Tracker()
-                tracker.fake = where == "cuda"
+                self.tracker = tracker = observer(where == "cuda")
                 tracker.watch(outside, "rest")
-                head = model.get_output_embeddings()
-                hook = head.register_forward_hook(lambda *_: tracker.enter("loss"))
-
-                def watch_head_input(_, inputs):  # its gradient is ready when the head's backward has run
-                    inputs[0].register_hook(lambda _: tracker.enter("backward_layers"))
-
-                head.register_forward_pre_hook(watch_head_input)
+                hooks = watch_phases(model, tracker)
                 with tracker:
                     tracker.enter("forward")
                     with autocast(where, dtype == "autocast"):
@@ -100,5 +115,6 @@ class Run:
                     tracker.enter("backward_head")
                     loss.backward()
                     tracker.enter("after")
-                hook.remove()
+                for hook in hooks:
+                    hook.remove()
             self.sdpa = sorted(set(attention.last_choice))
