@@ -134,6 +134,7 @@ static double op_bytes(const struct program *p, const struct op *op,
     case OP_LOG_SOFTMAX:
     case OP_NLL_LOSS:
     case OP_ACTIVATION:
+    case OP_PYTHON_GELU:
     case OP_RELU:
     case OP_CAST:
     case OP_COPY:

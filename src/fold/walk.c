@@ -16,6 +16,7 @@ struct walk_slot {
     uint32_t saves;     /* operations that keep it, not yet done */
     uint32_t saves_all; /* the same, before backward */
     int32_t grad;       /* index of its gradient's buffer, -1 none */
+    bool grad_is_view;  /* of that buffer */
     bool local;         /* a storage this block accounts for */
     bool kept;          /* alive from forward to backward */
     bool live;
@@ -38,6 +39,7 @@ struct walk {
     uint32_t n_buffers;
     uint64_t regions;
     uint64_t granule;
+    bool bare;
     enum wgrad_mode mode;
     uint32_t done[DONE_MAX]; /* first operations of regions made again */
     uint32_t n_done;
@@ -292,20 +294,23 @@ static void buffer_release(struct walk *w, int32_t i)
 }
 
 /* Hands a gradient (with one reference) to a tensor. A second gradient is
- * added in place when the first is nobody else's, else into a new buffer
- * (torch/csrc/autograd/input_buffer.cpp). */
-static void give(struct walk *w, tensor_id t, int32_t buffer)
+ * added in place when the first is nobody else's and no view (a view holds its
+ * base, so the storage has two owners), else into a new buffer
+ * (torch/csrc/autograd/input_buffer.cpp, can_accumulate_inplace). */
+static void give(struct walk *w, tensor_id t, int32_t buffer, bool view)
 {
     struct walk_slot *s = slot_of(w, t);
     if (s->grad == NO_GRAD) {
         s->grad = buffer;
+        s->grad_is_view = view;
         return;
     }
-    if (w->buffer[s->grad].refs > 1) {
+    if (w->buffer[s->grad].refs > 1 || s->grad_is_view) {
         const int32_t sum = buffer_new(w, w->p->tensor[t].bytes);
         note(w);
         buffer_release(w, s->grad);
         s->grad = sum;
+        s->grad_is_view = false;
     }
     note(w);
     buffer_release(w, buffer);
@@ -318,6 +323,14 @@ static bool wants_grad(const struct walk *w, tensor_id id)
         return t->trainable;
     return t->role == ROLE_ACTIVATION && t->needs_grad
            && slot_of(w, id) != NULL;
+}
+
+/* A linear works on rows: its input's gradient is the matrix product's result
+ * seen in the input's shape. */
+static bool gives_view(const struct op *op)
+{
+    return op->kind == OP_LINEAR || op->kind == OP_MATMUL || op->kind == OP_VIEW
+           || op->kind == OP_CAT;
 }
 
 /* A linear's operands after the weight are its bias and what it keeps in place
@@ -358,6 +371,7 @@ static bool aliases(const struct walk *w, const struct op *op, unsigned i)
     case OP_LOG_SOFTMAX:
     case OP_NLL_LOSS:
     case OP_ACTIVATION:
+    case OP_PYTHON_GELU:
     case OP_RELU:
     case OP_CAST:
     case OP_COPY:
@@ -404,6 +418,32 @@ static uint64_t linear_again(const struct walk *w, const struct op *op)
     return bytes;
 }
 
+/* A factor's gradient is made in the product's shape and dtype: summed where
+ * the factor was broadcast, cast where it is narrower. */
+static uint64_t factor_workspace(const struct walk *w, const struct op *op,
+                                 const struct tensor *out)
+{
+    uint64_t bytes = 0;
+    for (unsigned i = 0; i < op->n_in; i++) {
+        const struct tensor *t = &w->p->tensor[op->in[i]];
+        if (wants_grad(w, op->in[i])
+            && (t->elems < out->elems || t->dtype != out->dtype))
+            bytes = max_u64(bytes, out->bytes);
+    }
+    return bytes;
+}
+
+/* dq is summed in fp32; grouped k, v get a gradient a query head first
+ * (flash-attention csrc/flash_attn/flash_api.cpp). */
+static uint64_t flash_workspace(const struct walk *w, const struct op *op)
+{
+    const struct tensor *q = &w->p->tensor[op->in[0]];
+    const struct tensor *k = &w->p->tensor[op->in[1]];
+    if (w->bare)
+        return 0;
+    return pad_to(q->elems, 128) * 4 + (k->elems < q->elems ? 2 * q->bytes : 0);
+}
+
 /* What a backward kernel has for a moment beside its results. */
 static uint64_t backward_workspace(const struct walk *w, const struct op *op)
 {
@@ -413,20 +453,15 @@ static uint64_t backward_workspace(const struct walk *w, const struct op *op)
     case OP_POW: /* x^(c-1) and c times it live to the end of the expression
                     grad * (c * x.pow(c - 1)) (FunctionsManual.cpp) */
         return 2 * in->bytes;
-    case OP_MUL: /* a broadcast factor's gradient is summed from a full one */
-        for (unsigned i = 0; i < op->n_in; i++)
-            if (w->p->tensor[op->in[i]].elems < out->elems
-                && wants_grad(w, op->in[i]))
-                return out->bytes;
-        return 0;
-    case OP_FLASH_ATTENTION: {
-        /* dq is summed in fp32; grouped k, v get a gradient a query head
-           first (flash-attention csrc/flash_attn/flash_api.cpp) */
-        const uint64_t dq = pad_to(in->elems, 128) * 4;
-        const bool grouped = w->p->tensor[op->in[1]].elems < in->elems;
-        return dq + (grouped ? 2 * in->bytes : 0);
-    }
+    case OP_MUL: return factor_workspace(w, op, out);
+    case OP_FLASH_ATTENTION: return flash_workspace(w, op);
     case OP_LINEAR: return linear_again(w, op);
+    case OP_PYTHON_GELU: /* bloom_gelu_back: five temporaries at most, the
+                            result when they are gone (modeling_bloom.py) */
+        return 4 * out->bytes;
+    case OP_SOFTMAX: /* grad * output first (aten/src/ATen/native/cuda/
+                        SoftMax.cu, softmax_backward_cuda_out) */
+        return out->bytes;
     case OP_ALL_GATHER:
     case OP_EMBEDDING:
     case OP_MATMUL:
@@ -439,7 +474,6 @@ static uint64_t backward_workspace(const struct walk *w, const struct op *op)
     case OP_SIGMOID:
     case OP_TANH:
     case OP_EXP:
-    case OP_SOFTMAX:
     case OP_LOG_SOFTMAX:
     case OP_NLL_LOSS:
     case OP_ACTIVATION:
@@ -532,7 +566,7 @@ static void backward_grads(struct walk *w, const struct op *op, int32_t g)
     w->tmp -= moment;
     for (unsigned i = 0; i < op->n_in; i++)
         if (made[i] != NO_GRAD)
-            give(w, op->in[i], made[i]);
+            give(w, op->in[i], made[i], gives_view(op));
     if (op->kind != OP_CROSS_ENTROPY && op->kind != OP_FUSED_CROSS_ENTROPY)
         release_saved(w, op);
 }
@@ -680,7 +714,8 @@ void walk_block(struct block_walk *out, const struct program *p,
                       .slot = scratch->slot,
                       .buffer = scratch->buffer,
                       .regions = regions,
-                      .granule = scratch->granule };
+                      .granule = scratch->granule,
+                      .bare = scratch->bare };
     *out = (struct block_walk){ 0 };
     walk_init(&w);
     const struct walk_slot *in = &w.slot[block->tensor_count];
@@ -709,7 +744,8 @@ void walk_kept(const struct program *p, const struct block *block,
                       .slot = scratch->slot,
                       .buffer = scratch->buffer,
                       .regions = regions,
-                      .granule = scratch->granule };
+                      .granule = scratch->granule,
+                      .bare = scratch->bare };
     walk_init(&w);
     for (uint32_t k = 0; k < block->op_count; k++) {
         const struct op *op = &p->op[block->op_first + k];
