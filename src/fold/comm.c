@@ -25,72 +25,81 @@ static void add(struct comm_result *r, struct comm_row row)
 
 struct exchange {
     const char *key, *label, *collective;
-    double elems, size, times;
+    double bytes, ranks, times;
 };
 
-/* `times` messages of all elements round a ring of n ranks. */
-static void exchange(struct comm_result *r, uint64_t n, struct exchange e)
+/* `times` messages of so many bytes round a ring. */
+static void exchange(struct comm_result *r, struct exchange e)
 {
-    add(r,
-        (struct comm_row){ .key = e.key,
-                           .label = e.label,
-                           .collective = e.collective,
-                           .group = "data parallel",
-                           .bytes = e.elems * e.size * ring(n) * e.times,
-                           .formula = "P * bytes * (n-1)/n * messages",
-                           .pattern = "# * # * # * #",
-                           .factor = { e.elems, e.size, ring(n), e.times } });
+    const double f = e.ranks > 1 ? (e.ranks - 1) / e.ranks : 0;
+    add(r, (struct comm_row){ .key = e.key,
+                              .label = e.label,
+                              .collective = e.collective,
+                              .group = "data parallel",
+                              .bytes = e.bytes * f * e.times,
+                              .formula = "bytes * (n-1)/n * messages",
+                              .pattern = "# * # * #",
+                              .factor = { e.bytes, f, e.times } });
 }
 
-static void sharded_weights(struct comm_result *r, const struct run *run,
-                            double elems, double weight, double grad)
+struct names {
+    const char *grads_key, *grads, *params_key, *params, *back_key, *back;
+};
+
+static const struct names dense_names = {
+    "gradients",  "gradients",           "parameters",
+    "parameters", "parameters_backward", "parameters for backward"
+};
+static const struct names expert_names = {
+    "expert_gradients",           "gradients of experts",
+    "expert_parameters",          "parameters of experts",
+    "expert_parameters_backward", "parameters of experts for backward"
+};
+
+/* Gathered whole for every pass (ZeRO-3, FSDP). */
+static void gather(struct comm_result *r, const struct run *run,
+                   const struct comm_group_input *g, const struct names *n)
 {
-    const uint64_t n = run->dp * run->cp;
     const double m = (double)run->grad_accum;
+    const double ranks = (double)g->shard, bytes = (double)g->weight_bytes;
     const bool kept = run->engine != ENGINE_DEEPSPEED && run->zero == 2;
-    exchange(r, n,
-             (struct exchange){ "parameters_forward", "parameters for forward",
-                                "all-gather", elems, weight, m });
+    exchange(r, (struct exchange){ n->params_key, n->params, "all-gather",
+                                   bytes, ranks, m });
     if (!kept)
-        exchange(r, n,
-                 (struct exchange){ "parameters_backward",
-                                    "parameters for backward", "all-gather",
-                                    elems, weight, m });
-    exchange(r, n,
-             (struct exchange){ "gradients", "gradients", "reduce-scatter",
-                                elems, grad, m });
+        exchange(r, (struct exchange){ n->back_key, n->back, "all-gather",
+                                       bytes, ranks, m });
 }
 
-static void data_parallel(struct comm_result *r, const struct comm_input *in)
+/* Gradients out, parameters in, for one group of weights. */
+static void data_parallel(struct comm_result *r, const struct run *run,
+                          const struct comm_group_input *g,
+                          const struct names *n)
 {
-    const struct run *run = in->run;
-    const uint64_t n = run->dp * run->cp;
-    const double elems = (double)(in->dense_elems + in->expert_elems);
-    const double grad = (double)dtype_size(run->prec.reduce);
-    const double weight = (double)dtype_size(run_layer_dtype(run));
-    if (n <= 1)
-        return;
-    switch (run_sharding(run)) {
-    case SHARDING_NONE:
-        exchange(r, n,
-                 (struct exchange){ "gradients", "gradients", "all-reduce",
-                                    elems, grad, 2 });
-        return;
-    case SHARDING_FLAT: {
-        /* DeepSpeed's stage 2 reduces after every micro-batch */
-        const bool each = run->engine == ENGINE_DEEPSPEED && run->zero == 2;
-        const double m = each ? (double)run->grad_accum : 1;
-        exchange(r, n,
-                 (struct exchange){ "gradients", "gradients", "reduce-scatter",
-                                    elems, grad, m });
-        exchange(r, n,
-                 (struct exchange){ "parameters", "updated parameters",
-                                    "all-gather", elems, weight, 1 });
+    const double size = (double)dtype_size(run->prec.reduce);
+    const double grads = (double)g->trained * size;
+    const double ranks = (double)g->ranks, shard = (double)g->shard;
+    const enum sharding sharding = run_sharding(run);
+    const bool whole = sharding == SHARDING_TENSOR || sharding == SHARDING_ROWS;
+    /* DeepSpeed's stage 2, and whoever gathers, reduce every micro-batch */
+    const bool each =
+        whole || (run->engine == ENGINE_DEEPSPEED && run->zero == 2);
+    const double m = each ? (double)run->grad_accum : 1;
+    if (sharding == SHARDING_NONE) {
+        exchange(r, (struct exchange){ n->grads_key, n->grads, "all-reduce",
+                                       grads, ranks, 2 });
         return;
     }
-    case SHARDING_TENSOR:
-    case SHARDING_ROWS: sharded_weights(r, run, elems, weight, grad); return;
-    }
+    if (whole)
+        gather(r, run, g, n);
+    else
+        exchange(r, (struct exchange){ n->params_key, n->params, "all-gather",
+                                       (double)g->weight_bytes, shard, 1 });
+    exchange(r, (struct exchange){ n->grads_key, n->grads, "reduce-scatter",
+                                   grads, shard, m });
+    if (g->shard < g->ranks) /* hybrid: replicas of the shards agree */
+        exchange(r, (struct exchange){ "replicas", "gradients between replicas",
+                                       "all-reduce", grads / shard,
+                                       ranks / shard, 2 * m });
 }
 
 /* ---- inside the layers ---- */
@@ -165,7 +174,8 @@ static void collectives(struct comm_result *r, const struct comm_input *in)
 {
     const struct program *p = in->program;
     const struct run *run = in->run;
-    const bool again = run->recompute == RECOMP_FULL;
+    const double again =
+        in->layers == 0 ? 0 : (double)in->recomputed / (double)in->layers;
     double tp = 0, ep = 0;
     for (uint32_t b = 0; b < p->n_blocks; b++) {
         const bool layer = p->block[b].kind == BLOCK_LAYER;
@@ -175,7 +185,7 @@ static void collectives(struct comm_result *r, const struct comm_input *in)
         for (uint32_t i = 0; i < p->block[b].op_count; i++) {
             const struct op *op = &p->op[p->block[b].op_first + i];
             const double bytes =
-                times * op_bytes(p, op, run) * (layer && again ? 3 : 2);
+                times * op_bytes(p, op, run) * (layer ? 2 + again : 2);
             if (bytes > 0 && op->group == COMM_EP)
                 ep += bytes;
             else if (bytes > 0)
@@ -261,7 +271,8 @@ static double kv_bytes(const struct program *p)
 void fold_comm(struct comm_result *out, const struct comm_input *in)
 {
     *out = (struct comm_result){ 0 };
-    data_parallel(out, in);
+    data_parallel(out, in->run, &in->dense, &dense_names);
+    data_parallel(out, in->run, &in->expert, &expert_names);
     collectives(out, in);
     context_parallel(out, in, kv_bytes(in->program));
     pipeline(out, in);

@@ -45,7 +45,14 @@ static bool optimizer_offloaded(const struct run *run)
 static bool keeps_fp32_buffer(const struct run *run)
 {
     return zero_is(run, 1) && run->prec.grad == DT_FP32
-           && run->prec.param != DT_FP32;
+           && run->prec.param == DT_BF16 && !optimizer_offloaded(run);
+}
+
+/* DeepSpeedZeroOptimizer collects gradients in a bucket; BF16_Optimizer does
+ * not. */
+static bool has_ipg_bucket(const struct run *run)
+{
+    return zero_1_or_2(run) && !keeps_fp32_buffer(run);
 }
 
 /* fp16 under Megatron: the optimizer owns fp32 copies of its gradients. */
@@ -86,7 +93,7 @@ static void rest_weights(struct put *p, const struct stage *s)
             F("P_frozen", s->sum.frozen_elems),
             F("bytes per frozen weight", dtype_size(run->base_dtype)));
     }
-    if (run->prec.fp8)
+    if (run->prec.fp8 && run->impl == IMPL_MEGATRON) /* its own caches */
         PUT(p, TERM_FP8_WEIGHTS, "fp8 weights and their transposes",
             F("P_linear", s->sum.matmul_elems), F("copies", 2));
     if (zero_is(run, 3))
@@ -231,6 +238,16 @@ static uint64_t root_bytes(const struct stage *s)
     return bytes;
 }
 
+static uint64_t root_grads(const struct stage *s)
+{
+    uint64_t bytes = 0;
+    if (s->embed)
+        bytes += s->walk[s->p->embed].wgrad;
+    if (s->head)
+        bytes += s->walk[s->p->head].wgrad;
+    return bytes - s->tied_here;
+}
+
 static bool is_layer(const struct stage *s, uint32_t position)
 {
     return s->p->block[stage_block(s, position)].kind == BLOCK_LAYER;
@@ -241,6 +258,16 @@ static uint64_t layer_bytes(const struct stage *s, uint32_t position)
     if (position >= s->n || !is_layer(s, position))
         return 0;
     return s->states[stage_block(s, position)].bytes;
+}
+
+/* Gradients of the root's part above `position`: whole until the root's own
+ * reduction, the last of the pass. */
+static void fsdp_root_grads(struct put *p, const struct stage *s,
+                            uint32_t position)
+{
+    if (s->head && position + 1 < s->n)
+        PUT(p, TERM_WGRAD_TMP, "the head's whole gradients, reduced last",
+            F("bytes", s->walk[s->p->head].wgrad));
 }
 
 /* SHARD_GRAD_OP, reshard_after_forward=False: whole from forward to backward.
@@ -306,30 +333,30 @@ static void zero3_gather(struct put *p, const struct stage *s,
                          uint32_t position)
 {
     const struct run *run = s->run;
-    const uint64_t size = dtype_size(run->prec.param);
     const struct block_states *b = &s->states[stage_block(s, position)];
+    const uint64_t all = s->sum.elems + s->sum.frozen_elems;
+    if (b->largest == 0)
+        return;
     PUT(p, TERM_GATHERED, "the running module's weight",
-        F("largest parameter of the block", b->largest),
-        F("bytes per weight", size));
-    const uint64_t most = s->sum.elems + s->sum.frozen_elems;
-    const uint64_t ahead = min_u64(run->prefetch_bucket + b->largest, most);
+        F("bytes of the block's largest parameter", b->largest_bytes));
+    const uint64_t ahead = min_u64(run->prefetch_bucket + b->largest, all);
     PUT(p, TERM_PREFETCHED, "prefetched: flat gather buffer and copies",
         F("elements", min_u64(ahead, run->max_live_params)), F("copies", 2),
-        F("bytes per weight", size));
+        F("bytes per weight", b->largest_bytes / b->largest));
 }
 
 /* After forward the last parameters are kept for the backward that starts with
  * them: about half of max_reuse_distance. */
 static void zero3_reuse(struct put *p, const struct stage *s, uint32_t position)
 {
-    const uint64_t above =
-        s->before[s->n].elems - s->before[position + 1].elems;
+    const struct prefix *upto = &s->before[position + 1];
+    const uint64_t above = s->before[s->n].all_elems - upto->all_elems;
     const uint64_t most = ZERO3_MAX_REUSE_ELEMS / 2;
-    if (above >= most)
+    if (above >= most || upto->all_elems == 0)
         return;
     PUT(p, TERM_GATHERED, "kept over the turn from forward to backward",
-        F("elements", min_u64(most - above, s->before[position + 1].elems)),
-        F("bytes per weight", dtype_size(s->run->prec.param)));
+        F("elements", min_u64(most - above, upto->all_elems)),
+        F("bytes per weight", upto->bytes / upto->all_elems));
 }
 
 void engine_forward(struct put *p, const struct stage *s, uint32_t position,
@@ -357,7 +384,7 @@ void engine_forward(struct put *p, const struct stage *s, uint32_t position,
         PUT(p, TERM_GRADS, "gradients of earlier micro-batches",
             F("bytes", s->wgrad));
     }
-    if (zero_is(run, 1) && !optimizer_offloaded(run))
+    if (zero_is(run, 1) && has_ipg_bucket(run))
         PUT(p, TERM_BUCKETS, "reduce bucket",
             F("reduce_bucket", run->reduce_bucket),
             F("bytes", dtype_size(run->prec.reduce)),
@@ -425,7 +452,7 @@ static void zero_backward(struct put *p, const struct stage *s,
 {
     const struct run *run = s->run;
     const uint64_t arrived = s->before[s->n].elems - s->before[position].elems;
-    if (zero_1_or_2(run))
+    if (has_ipg_bucket(run))
         PUT(p, TERM_BUCKETS, "reduce bucket",
             F("reduce_bucket", run->reduce_bucket),
             F("bytes", dtype_size(run->prec.reduce)),
@@ -450,6 +477,7 @@ void engine_backward(struct put *p, const struct stage *s, uint32_t position,
         zero_backward(p, s, position, later);
     if (engine_reduces_blocks(run)) {
         fsdp_backward(p, s, position);
+        fsdp_root_grads(p, s, position);
         const uint64_t own =
             later ? s->sum.own_elems
                   : s->sum.own_elems - s->before[position + 1].own_elems;
@@ -497,18 +525,23 @@ void engine_reduce(struct put *p, const struct stage *s)
     const struct run *run = s->run;
     const uint64_t wire = dtype_size(run->prec.reduce);
     whole_grads(p, s);
+    if (engine_reduces_blocks(run))
+        PUT(p, TERM_WGRAD_TMP, "whole gradients of the root group",
+            F("bytes", root_grads(s)));
     if (engine_reduces_blocks(run) && run->engine == ENGINE_FSDP2)
         PUT(p, TERM_REDUCE_TMP, "reduce-scatter input of the root group",
             F("bytes as gathered", root_bytes(s)), F("bytes", wire),
             D("bytes per weight", dtype_size(run_layer_dtype(run))));
     if (run->engine != ENGINE_DEEPSPEED)
         return;
-    if (zero_1_or_2(run))
+    if (has_ipg_bucket(run))
         PUT(p, TERM_BUCKETS, "reduce bucket",
             F("reduce_bucket", run->reduce_bucket), F("bytes", wire),
             F("buckets", overlaps(run) ? 2 : 1));
     if (zero_is(run, 2))
         zero2_backward(p, s, run->grad_accum > 1);
+    if (keeps_fp32_buffer(run))
+        return;
     PUT(p, TERM_REDUCE_TMP, "flattened gradients on their way",
         F("elements", min_u64(run->reduce_bucket, s->sum.elems)),
         F("bytes", wire));
@@ -536,22 +569,67 @@ void engine_clip(struct put *p, const struct stage *s)
         F("bytes", ALLOC_ROUND));
 }
 
-/* What the optimizer's implementation makes while it updates `elems`. */
+/* Lists as large as the weights that a foreach update makes, and temporaries
+ * of one tensor that a loop makes: the denominator's square root and, in a
+ * loop, its quotient (torch/optim/adamw.py, adagrad.py, rmsprop.py). The
+ * others update in place, or in kernels of their own. */
+static unsigned denominators(enum optimizer o)
+{
+    switch (o) {
+    case OPT_ADAMW:
+    case OPT_LAMB:
+    case OPT_ADAGRAD:
+    case OPT_RMSPROP:
+    case OPT_MUON:
+    case OPT_GALORE:
+    case OPT_ADAFACTOR: return 1;
+    case OPT_ADAM8BIT:
+    case OPT_PAGED_ADAM8BIT:
+    case OPT_ADAM4BIT:
+    case OPT_SGD:
+    case OPT_MOMENTUM:
+    case OPT_LION:
+    case OPT_LION8BIT:
+    case OPT_NONE:
+    case OPTIMIZER_COUNT: return 0;
+    }
+    return 0;
+}
+
+/* The tensor that a loop has in hand: a flat partition where there is one. */
+static uint64_t largest_updated(const struct stage *s, uint64_t own)
+{
+    const struct run *run = s->run;
+    switch (run_sharding(run)) {
+    case SHARDING_FLAT: return own;
+    case SHARDING_TENSOR:
+    case SHARDING_ROWS:
+        return run->engine == ENGINE_DEEPSPEED
+                   ? own
+                   : div_up(s->sum.largest_grad, run->shard);
+    case SHARDING_NONE: break;
+    }
+    return s->sum.largest_grad;
+}
+
+/* What the optimizer's implementation makes while it updates `own` elements. */
 static void step_implementation(struct put *p, const struct stage *s,
-                                uint64_t elems)
+                                uint64_t own)
 {
     const struct run *run = s->run;
     const uint64_t size = dtype_size(
         run->prec.master == DT_NONE ? run->prec.param : run->prec.master);
+    const unsigned lists = denominators(run->optimizer);
     switch (run->optimizer_impl) {
-    case OPTIMPL_FOREACH: /* the list exp_avg_sq_sqrt (torch >= 2) */
-        PUT(p, TERM_STEP_TMP, "foreach: one list as large as the weights",
-            F("P/N, tensor by tensor", elems), F("bytes", size));
+    case OPTIMPL_FOREACH:
+        PUT(p, TERM_STEP_TMP, "foreach: a list as large as the weights",
+            F("elements on this rank", own), F("lists", lists),
+            F("bytes", size));
         return;
     case OPTIMPL_LOOP:
         PUT(p, TERM_STEP_TMP, "loop: two temporaries of one tensor",
-            F("largest parameter", min_u64(s->sum.largest_grad, elems)),
-            F("temporaries", 2), F("bytes", size));
+            F("largest tensor", largest_updated(s, own)),
+            F("temporaries", 2 * lists), F("bytes", size));
         return;
     case OPTIMPL_FUSED:
     case OPTIMIZER_IMPL_COUNT: return;
@@ -564,9 +642,12 @@ static void step_zero(struct put *p, const struct stage *s)
     const uint64_t grad = dtype_size(run->prec.grad);
     const bool mixed = run->prec.master != DT_NONE;
     uint64_t own = flat_share(run, s->sum.dense_elems, s->sum.expert_elems);
-    if (run->zero == 3) {
+    if (keeps_fp32_buffer(run)) {
+        PUT(p, TERM_GRADS, "16-bit gradients, freed after the step",
+            F("bytes", s->wgrad));
+    } else if (run->zero == 3) {
         own = min_u64(s->sum.own_elems, run->sub_group_size);
-    } else if (!keeps_fp32_buffer(run)) {
+    } else {
         PUT(p, TERM_GRAD_SHARDS, "gradient partition", F("P / N", own),
             F("bytes per gradient", grad));
     }

@@ -117,7 +117,7 @@ static void sum_block(struct block_flops *s, const struct program *p,
 void fold_flops(struct flops_result *out, const struct program *p,
                 const struct run *run, const struct params_result *params)
 {
-    *out = (struct flops_result){ .six_n = 6.0 * (double)params->total };
+    *out = (struct flops_result){ .six_n = 6.0 * (double)params->active };
     struct block_flops sum[BLOCK_MAX];
     uint64_t times[BLOCK_MAX] = { 0 };
     for (uint64_t l = 0; l < p->layers; l++)
@@ -183,7 +183,7 @@ bool explain_flops(struct explanation *x, const struct flops_result *f,
 {
     struct arena *a = x->arena;
     add(x, "6 N", f->six_n, "6 * N",
-        arena_printf(a, "6 * %llu", (unsigned long long)params->total), 0);
+        arena_printf(a, "6 * %llu", (unsigned long long)params->active), 0);
     add(x, "forward and backward, causal", f->model_causal,
         "sum over products: forward + one for each gradient",
         NUMBERS(a, "linear #, attention #, head # forward", f->linear_forward,

@@ -21,11 +21,18 @@ bool explain_flops(struct explanation *x, const struct flops_result *flops,
 /* Bytes that one GPU sends in one optimizer step, on the busiest kind of
  * stage. `params`: elements per rank of the largest stage, dense and expert.
  * [method.md eq. communication] */
+struct comm_group_input {
+    uint64_t trained;      /* elements per rank, before sharding: gradients */
+    uint64_t weight_bytes; /* of all weights, as the layers see them */
+    uint64_t ranks;        /* data-parallel ranks that hold the same */
+    uint64_t shard;        /* ranks over which they are sharded */
+};
 struct comm_input {
     const struct program *program; /* of this rank */
     const struct run *run;
-    uint64_t dense_elems, expert_elems; /* trained, per rank before sharding */
-    uint64_t layers;                    /* of the stage */
+    struct comm_group_input dense, expert;
+    uint64_t layers;     /* of the stage */
+    uint64_t recomputed; /* of those */
 };
 void fold_comm(struct comm_result *out, const struct comm_input *in);
 

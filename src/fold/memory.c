@@ -14,8 +14,18 @@ static bool moment_at(struct moment *m, const struct stage *s, enum phase phase,
     return moment_with(m, s, phase, position, later, NULL, COMP_COUNT);
 }
 
+/* A term that comes, goes or bends where so many parameters lie above. */
+static bool bends_at(const struct stage *s, uint32_t i, uint64_t elems)
+{
+    const uint64_t all = s->before[s->n].all_elems;
+    const uint64_t low = all - s->before[i + 2].all_elems;
+    const uint64_t high = all - s->before[i - 1].all_elems;
+    return low <= elems && elems <= high;
+}
+
 /* Between two equal neighbours on either side a position changes every term
- * by the same amount: the fullest moment is at an end of such a run. */
+ * by the same amount, but for the engine's that bend: the fullest moment is at
+ * an end of such a run or at a bend. */
 static bool interior(const struct stage *s, uint32_t i)
 {
     const uint32_t reach = 1 + (uint32_t)min_u64(s->group, 1u << 20);
@@ -26,7 +36,9 @@ static bool interior(const struct stage *s, uint32_t i)
             || stage_recomputed(s, k) != stage_recomputed(s, i))
             return false;
     }
-    return true;
+    return s->run->engine != ENGINE_DEEPSPEED
+           || !(bends_at(s, i, s->run->reduce_bucket)
+                || bends_at(s, i, ZERO3_MAX_REUSE_ELEMS / 2));
 }
 
 static bool look(struct moment *best, const struct stage *s, enum phase phase,
@@ -127,7 +139,7 @@ static void put_outside(struct memory_result *m, const struct run *run)
                     "context", "CUDA context and kernels", CUDA_CONTEXT_BYTES,
                     1, "stas00/ml-engineering: A100, torch 2.1, lazy loading",
                     run->gpu.arch != ARCH_AMPERE });
-    const uint64_t group[] = { run->dp * run->cp, run->tp, run->pp };
+    const uint64_t group[] = { run->dp * run->cp, run->tp, run->pp, run->ep };
     uint64_t count = 0, bytes = 0;
     for (size_t i = 0; i < sizeof group / sizeof group[0]; i++) {
         if (group[i] <= 1)

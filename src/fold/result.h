@@ -109,7 +109,7 @@ struct flops_result {
     double forward_causal, forward_full; /* per token, whole model */
     double model_causal, model_full;     /* forward + backward */
     double hardware_causal;              /* with recomputation */
-    double six_n;                        /* 6 N */
+    double six_n;                        /* 6 N, N active parameters */
     double linear_forward, attention_forward_causal, head_forward;
 };
 
@@ -122,7 +122,7 @@ struct comm_row {
     double factor[4];
     const char *equation;
 };
-enum { COMM_ROW_MAX = 12 };
+enum { COMM_ROW_MAX = 16 };
 struct comm_result {
     struct comm_row row[COMM_ROW_MAX];
     size_t n;

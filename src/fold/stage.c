@@ -67,6 +67,7 @@ static void stage_prefix(struct stage *s)
             sum.kept_layers += w->kept;
         }
         sum.elems += st->elems;
+        sum.all_elems += st->elems + st->frozen_elems;
         sum.bytes += st->bytes;
         sum.wgrad += w->wgrad;
         sum.own_elems += st->own_elems;
@@ -83,7 +84,10 @@ static void states_add(struct block_states *sum, const struct block_states *b)
     sum->matmul_elems += b->matmul_elems;
     sum->bytes += b->bytes;
     sum->grad_elems += b->grad_elems;
-    sum->largest = max_u64(sum->largest, b->largest);
+    if (b->largest > sum->largest) {
+        sum->largest = b->largest;
+        sum->largest_bytes = b->largest_bytes;
+    }
     sum->largest_grad = max_u64(sum->largest_grad, b->largest_grad);
     sum->tensors += b->tensors;
     sum->own_elems += b->own_elems;

@@ -15,6 +15,7 @@ struct prefix {
     uint64_t checkpoints; /* inputs kept by recomputed groups */
     uint64_t regrown;     /* what recomputed layers keep once recomputed */
     uint64_t elems;       /* trained, before sharding */
+    uint64_t all_elems;   /* frozen ones too */
     uint64_t bytes;       /* weights as the layers see them */
     uint64_t wgrad;       /* gradients of trained weights */
     uint64_t own_elems;   /* shards */

@@ -68,7 +68,9 @@ uint64_t optimizer_bytes(const struct run *run, const struct tensor *t,
 {
     const uint64_t n = rows * cols;
     const uint64_t size = dtype_size(run->prec.optim);
-    const bool matrix = t->cols > 1 && t->rows > 1;
+    /* a flat partition has no rows and columns to factor */
+    const bool matrix =
+        t->cols > 1 && t->rows > 1 && run_sharding(run) != SHARDING_FLAT;
     const bool hidden_matrix = t->matmul && t->group != PG_HEAD;
     switch (run->optimizer) {
     case OPT_ADAMW:
@@ -157,8 +159,6 @@ static void add_trained(struct block_states *s, const struct tensor *t,
         s->dense_elems += t->elems;
         s->dense_moment_bytes += whole;
     }
-    if (t->elems <= run->persistence_threshold)
-        s->persistent_elems += t->elems;
 }
 
 void states_of_block(struct block_states *out, const struct program *p,
@@ -170,7 +170,10 @@ void states_of_block(struct block_states *out, const struct program *p,
         const struct tensor *t = &p->tensor[block->tensor_first + i];
         if (t->role != ROLE_PARAM)
             continue;
-        s.largest = max_u64(s.largest, t->elems);
+        if (t->elems > s.largest) {
+            s.largest = t->elems;
+            s.largest_bytes = t->bytes;
+        }
         if (t->trainable) {
             s.grad_elems += t->elems;
             s.largest_grad = max_u64(s.largest_grad, t->elems);
@@ -178,8 +181,12 @@ void states_of_block(struct block_states *out, const struct program *p,
         if (t->tied && !counts_tied)
             continue;
         s.bytes += t->bytes;
+        if (t->group == PG_EXPERT)
+            s.expert_bytes += t->bytes;
         if (t->matmul)
             s.matmul_elems += t->elems;
+        if (t->elems <= run->persistence_threshold)
+            s.persistent_elems += t->elems;
         if (t->trainable) {
             add_trained(&s, t, run);
         } else {

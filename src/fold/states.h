@@ -14,8 +14,10 @@ struct block_states {
     uint64_t dense_elems, expert_elems; /* trained ones, by shard group */
     uint64_t matmul_elems;              /* of linears, trained or not */
     uint64_t bytes;                 /* as the layers see them, all weights */
+    uint64_t expert_bytes;          /* of those, the experts' */
     uint64_t grad_elems;            /* trained, tied copies included */
     uint64_t largest, largest_grad; /* elements of one tensor */
+    uint64_t largest_bytes;         /* of the largest */
     uint64_t tensors;               /* trained ones */
     uint64_t own_elems;             /* trained, this rank's shard */
     uint64_t own_frozen;

@@ -735,6 +735,16 @@ void walk_block(struct block_walk *out, const struct program *p,
             out->backward[m] = walk_backward(&w, (enum wgrad_mode)m);
 }
 
+static void list_kept(struct walk *w, tensor_id id, const struct op *op,
+                      walk_kept_fn *each, void *ctx)
+{
+    struct walk_slot *s = root_of(w, id);
+    if (s == NULL || !s->kept)
+        return;
+    s->kept = false; /* listed once */
+    each(ctx, &w->p->tensor[w->p->tensor[id].storage], op, s->bytes);
+}
+
 void walk_kept(const struct program *p, const struct block *block,
                uint64_t regions, struct walk_scratch *scratch,
                walk_kept_fn *each, void *ctx)
@@ -748,15 +758,14 @@ void walk_kept(const struct program *p, const struct block *block,
                       .bare = scratch->bare };
     walk_init(&w);
     for (uint32_t k = 0; k < block->op_count; k++) {
-        const struct op *op = &p->op[block->op_first + k];
+        const struct op *op = op_at(&w, k);
         tensor_id saved[SAVED_MAX];
         const size_t n = op_saves(p, op, saved);
-        for (size_t i = 0; i < n; i++) {
-            struct walk_slot *s = root_of(&w, saved[i]);
-            if (s == NULL || !s->kept)
-                continue;
-            s->kept = false; /* listed once */
-            each(ctx, &p->tensor[p->tensor[saved[i]].storage], op, s->bytes);
-        }
+        for (size_t i = 0; i < n; i++)
+            list_kept(&w, saved[i], op, each, ctx);
+        if (!region_active(&w, op))
+            continue;
+        for (unsigned i = 0; i < op->n_in; i++) /* a checkpoint's inputs */
+            list_kept(&w, op->in[i], op, each, ctx);
     }
 }

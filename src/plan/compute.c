@@ -10,19 +10,22 @@
 
 enum { SECONDS_PER_HOUR = 3600, HOURS_PER_DAY = 24 };
 
-/* N and D: of the model, as given, or the budget's optimum. */
+/* N and D: of the model, as given, or what a budget leaves of C = 6 N D. */
 static void sizes(struct compute_result *c, const struct memplan_report *r)
 {
     const struct run *run = &r->run;
+    const double budget = run->budget_flop;
     c->params = r->has_model ? (double)r->params.active : run->params;
     c->tokens = run->tokens;
-    if (run->budget_flop > 0 && c->params == 0) {
+    if (c->params == 0 && run->given[KEY_TOKENS]) {
+        c->params = budget / (6 * c->tokens);
+    } else if (c->params == 0) {
         const struct law_result best =
-            scaling_optimum(run->law, run->budget_flop, run->tokens_per_param);
+            scaling_optimum(run->law, budget, run->tokens_per_param);
         c->params = best.params;
         c->tokens = best.tokens;
-    } else if (run->budget_flop > 0 && !run->given[KEY_TOKENS]) {
-        c->tokens = run->budget_flop / (6 * c->params);
+    } else if (budget > 0 && !run->given[KEY_TOKENS]) {
+        c->tokens = floor(budget / (6 * c->params));
     } else if (c->tokens == 0) {
         c->tokens = run->tokens_per_param * c->params;
     }

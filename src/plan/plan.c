@@ -8,6 +8,8 @@
 #include "fold/memory.h"
 #include "fold/states.h"
 
+#include <math.h>
+
 static bool copy_text(struct arena *a, const char **text)
 {
     *text = arena_copy(a, *text, str_of(*text).n);
@@ -34,7 +36,8 @@ memplan_status plan_memory(struct memplan_report *r, const struct spec *spec,
     r->params = *params;
     if (!copy_spec(r, spec))
         return diag_nomem(d);
-    if (setup_resolve(&r->run, setup, &r->spec, params->total, d) != MEMPLAN_OK)
+    if (setup_resolve(&r->run, setup, &r->spec, params->active, d)
+        != MEMPLAN_OK)
         return d->status;
     if (lower_model(&r->program, &r->spec, &r->run, &r->arena, d) != MEMPLAN_OK)
         return d->status;
@@ -76,26 +79,40 @@ static memplan_status count_flops(struct memplan_report *r, struct diag *d)
     return MEMPLAN_OK;
 }
 
-/* Trained elements per rank of the stage that decides memory. */
+static void add_weights(struct comm_input *in, const struct block_states *b)
+{
+    in->dense.trained += b->dense_elems;
+    in->dense.weight_bytes += b->bytes - b->expert_bytes;
+    in->expert.trained += b->expert_elems;
+    in->expert.weight_bytes += b->expert_bytes;
+}
+
+/* Of the stage that decides memory. Experts are replicated over what expert
+ * parallelism leaves of all the ranks of a stage. */
 static void count_communication(struct memplan_report *r)
 {
     const struct stage_result *s = &r->memory.stage[r->memory.worst];
+    const struct run *run = &r->run;
+    const uint64_t ranks = run->dp * run->cp;
     struct comm_input in = { .program = &r->program,
-                             .run = &r->run,
+                             .run = run,
                              .layers = s->layers };
+    in.dense.ranks = ranks;
+    in.dense.shard = run->shard;
+    in.expert.ranks = max_u64(ranks * run->tp / run->ep, 1);
+    in.expert.shard = run->expert_shard;
+    if (run->recompute == RECOMP_FULL)
+        in.recomputed = min_u64(run->recompute_layers, s->layers);
     struct block_states b[BLOCK_MAX];
     for (uint32_t i = 0; i < r->program.n_blocks; i++)
-        states_of_block(&b[i], &r->program, &r->program.block[i], &r->run,
+        states_of_block(&b[i], &r->program, &r->program.block[i], run,
                         !s->has_embedding);
-    for (uint64_t l = 0; l < s->layers; l++) {
-        const uint32_t k = r->program.layer_block[s->first_layer + l];
-        in.dense_elems += b[k].dense_elems;
-        in.expert_elems += b[k].expert_elems;
-    }
+    for (uint64_t l = 0; l < s->layers; l++)
+        add_weights(&in, &b[r->program.layer_block[s->first_layer + l]]);
     if (s->has_embedding)
-        in.dense_elems += b[r->program.embed].dense_elems;
+        add_weights(&in, &b[r->program.embed]);
     if (s->has_head)
-        in.dense_elems += b[r->program.head].dense_elems;
+        add_weights(&in, &b[r->program.head]);
     fold_comm(&r->comm, &in);
 }
 
@@ -178,15 +195,47 @@ memplan_status memplan_estimate_again(memplan_report *report,
 
 /* ---- compute ---- */
 
+static memplan_status compute_model(struct memplan_report *r,
+                                    const memplan_model *model,
+                                    const struct setup *setup, struct diag *d)
+{
+    if (plan_memory(r, &model->spec, &model->params, setup, d) != MEMPLAN_OK
+        || count_flops(r, d) != MEMPLAN_OK)
+        return d->status;
+    count_communication(r);
+    plan_compute(r);
+    return MEMPLAN_OK;
+}
+
+/* A deadline decides the GPUs, and they decide batch, steps and messages: the
+ * layout is resolved again with as many as are needed. */
+static memplan_status compute_deadline(struct memplan_report *r,
+                                       const memplan_model *model,
+                                       const struct setup *setup,
+                                       struct diag *d)
+{
+    const double unit = (double)(r->run.tp * r->run.pp * r->run.cp);
+    const double gpus = ceil(r->compute.gpus / unit) * unit;
+    char text[32];
+    struct setup more = *setup;
+    str_format(text, sizeof text, "%llu", (unsigned long long)gpus);
+    if (setup_set(&more, STR("gpus"), str_of(text), d) != MEMPLAN_OK)
+        return d->status;
+    return compute_model(r, model, &more, d);
+}
+
 static memplan_status compute_into(struct memplan_report *r,
                                    const memplan_model *model,
                                    const struct setup *setup, struct diag *d)
 {
     if (model != NULL) {
-        if (plan_memory(r, &model->spec, &model->params, setup, d) != MEMPLAN_OK
-            || count_flops(r, d) != MEMPLAN_OK)
+        if (compute_model(r, model, setup, d) != MEMPLAN_OK)
             return d->status;
-        count_communication(r);
+        const bool free = !setup->set[KEY_GPUS] && !setup->set[KEY_DP]
+                          && !setup->set[KEY_GLOBAL_BATCH];
+        if (r->run.days > 0 && free
+            && compute_deadline(r, model, setup, d) != MEMPLAN_OK)
+            return d->status;
     } else if (setup_resolve(&r->run, setup, NULL, 0, d) != MEMPLAN_OK) {
         return d->status;
     }

@@ -13,6 +13,7 @@
 
 #include "memplan/memplan.h"
 
+#include "fold/stage.h"
 #include "plan/report_data.h"
 
 enum { DEFAULT_RUNS = 3000 };
@@ -41,7 +42,7 @@ static const char *pick(uint64_t *seed, const char *const *words)
 struct choice {
     const char *key, *value;
 };
-enum { CHOICES = 12 };
+enum { CHOICES = 13 };
 struct trial {
     const char *model;
     struct choice c[CHOICES];
@@ -77,6 +78,7 @@ static struct trial trial_of(uint64_t seed)
         { "precision", ddp ? PICK(&s, "bf16-amp", "fp32", "bf16")
                            : PICK(&s, "bf16-mixed", "fp32") },
         { "attention", PICK(&s, "flash", "sdpa", "eager") },
+        { "reduce_bucket", PICK(&s, "500M", "20M", "200M", "4G") },
     };
     memcpy(t.c, c, sizeof c);
     return t;
@@ -165,6 +167,69 @@ static void test_sums(void **state)
         memplan_report_free(r);
     }
     assert_true(answered > runs() / 3); /* most layouts are possible */
+}
+
+/* Every moment of a stage, none left out: the fullest is the one reported. */
+static uint64_t fullest(const struct stage *st, const struct run *run)
+{
+    static const enum phase ends[] = { PHASE_REST, PHASE_REDUCE, PHASE_CLIP,
+                                       PHASE_STEP };
+    uint64_t most = 0;
+    struct moment m;
+    for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++) {
+        moment_with(&m, st, ends[i], 0, false, NULL, COMP_COUNT);
+        most = max_u64(most, m.total);
+    }
+    for (uint32_t i = 0; i < st->n; i++)
+        for (unsigned later = 0; later < (run->grad_accum > 1 ? 2u : 1u);
+             later++) {
+            const bool head = st->head && i == st->n - 1;
+            moment_with(&m, st, head ? PHASE_LOSS : PHASE_FORWARD, i,
+                        later != 0, NULL, COMP_COUNT);
+            most = max_u64(most, m.total);
+            moment_with(&m, st, PHASE_BACKWARD, i, later != 0, NULL,
+                        COMP_COUNT);
+            most = max_u64(most, m.total);
+            if (!stage_recomputed(st, i))
+                continue;
+            moment_with(&m, st, PHASE_RECOMPUTE, i, later != 0, NULL,
+                        COMP_COUNT);
+            most = max_u64(most, m.total);
+        }
+    return most;
+}
+
+static void check_no_moment_missed(const struct trial *t)
+{
+    memplan_report *r = estimate(t);
+    if (r == NULL)
+        return;
+    struct arena a;
+    struct memory_fold f;
+    arena_init(&a, NULL);
+    assert_true(memory_fold_init(&f, &r->program, &r->run, &a));
+    uint64_t layer = 0;
+    for (uint64_t k = 0; k < r->memory.n_stages; k++) {
+        struct stage st;
+        stage_init(&st, &f, k, layer);
+        layer += r->run.stage_layers[k];
+        if (fullest(&st, &r->run) != r->memory.stage[k].peak.total) {
+            char text[512];
+            describe(t, text, sizeof text);
+            fail_msg("a fuller moment was missed: %s", text);
+        }
+    }
+    arena_release(&a);
+    memplan_report_free(r);
+}
+
+static void test_no_moment_missed(void **state)
+{
+    (void)state;
+    for (uint64_t i = 0; i < runs() / 3; i++) {
+        const struct trial t = trial_of(i);
+        check_no_moment_missed(&t);
+    }
 }
 
 /* Input and result of the recomputed layer: the frame that recomputes holds
@@ -256,6 +321,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sums),
+        cmocka_unit_test(test_no_moment_missed),
         cmocka_unit_test(test_recompute_never_more),
         cmocka_unit_test(test_shorter_never_more),
         cmocka_unit_test(test_smaller_optimizer_never_more),
