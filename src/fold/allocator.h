@@ -39,11 +39,12 @@ struct allocator_config {
     uint64_t max_split_bytes; /* max_split_size_mb; 0: none. PyTorch wants more
                                  than 20 MiB */
     uint64_t capacity;        /* what the device grants in all; 0: no end */
-    unsigned
-        roundup_power2_divisions; /* one figure for every size; 0, 1: off */
-    double gc_threshold;          /* garbage_collection_threshold, a share of
-                                  capacity; 0: off */
-    allocator_place_fn *place;    /* NULL: each segment above the last */
+    /* one figure for requests of every size; 0 and 1: off */
+    unsigned roundup_power2_divisions;
+    /* garbage_collection_threshold, a share of capacity; 0: off */
+    double gc_threshold;
+    /* NULL: each segment above the last */
+    allocator_place_fn *place;
     void *place_ctx;
 };
 

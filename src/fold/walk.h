@@ -58,7 +58,6 @@ struct walk_slot;
 struct walk_scratch {
     struct walk_slot *slot;
     struct walk_buffer *buffer;
-    uint32_t capacity;
     bool bare;        /* without what attention kernels need for a moment, as
                          where no GPU runs them */
     uint64_t granule; /* allocations are multiples of it: ALLOC_ROUND, or 1 to

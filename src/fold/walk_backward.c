@@ -1,0 +1,418 @@
+/*
+ * The backward half of the walk: which gradient shares memory with which, when
+ * a saved tensor dies, what a backward kernel needs for a moment, what
+ * recomputation makes again. [docs/method.md eq. transient, eq. recompute]
+ */
+#include "fold/walk_private.h"
+
+static int32_t buffer_new(struct walk *w, uint64_t bytes)
+{
+    const uint64_t rounded = round_to(bytes, w->granule);
+    w->buffer[w->n_buffers] = (struct walk_buffer){ rounded, 1 };
+    w->tmp += rounded;
+    return (int32_t)w->n_buffers++;
+}
+
+static void buffer_release(struct walk *w, int32_t i)
+{
+    if (i >= 0 && --w->buffer[i].refs == 0)
+        w->tmp -= w->buffer[i].bytes;
+}
+
+/* Hands a gradient (with one reference) to a tensor. A second gradient is
+ * added in place when the first is nobody else's and no view (a view holds its
+ * base, so the storage has two owners), else into a new buffer
+ * (torch/csrc/autograd/input_buffer.cpp, can_accumulate_inplace). */
+static void give(struct walk *w, tensor_id t, int32_t buffer, bool view)
+{
+    struct walk_slot *s = walk_slot_of(w, t);
+    if (s->grad == NO_GRAD) {
+        s->grad = buffer;
+        s->grad_is_view = view;
+        return;
+    }
+    if (w->buffer[s->grad].refs > 1 || s->grad_is_view) {
+        const int32_t sum = buffer_new(w, w->p->tensor[t].bytes);
+        walk_note(w);
+        buffer_release(w, s->grad);
+        s->grad = sum;
+        s->grad_is_view = false;
+    }
+    walk_note(w);
+    buffer_release(w, buffer);
+}
+
+static bool wants_grad(const struct walk *w, tensor_id id)
+{
+    const struct tensor *t = &w->p->tensor[id];
+    if (t->role == ROLE_PARAM)
+        return t->trainable;
+    return t->role == ROLE_ACTIVATION && t->needs_grad
+           && walk_slot_of(w, id) != NULL;
+}
+
+/* A linear works on rows: its input's gradient is the matrix product's result
+ * seen in the input's shape. */
+static bool gives_view(const struct op *op)
+{
+    return op->kind == OP_LINEAR || op->kind == OP_MATMUL || op->kind == OP_VIEW
+           || op->kind == OP_CAT;
+}
+
+/* A linear's operands after the weight are its bias and what it keeps in place
+ * of its input; only the bias has a gradient of its own. */
+static bool is_stand_in(const struct walk *w, const struct op *op, unsigned i)
+{
+    return op->kind == OP_LINEAR && i >= 2
+           && w->p->tensor[op->in[i]].role != ROLE_PARAM;
+}
+
+/* True when the operand's gradient is the result's gradient itself, or a view
+ * of it: no memory of its own. */
+static bool aliases(const struct walk *w, const struct op *op, unsigned i)
+{
+    const struct tensor *in = &w->p->tensor[op->in[i]];
+    const struct tensor *out = &w->p->tensor[op->out[0]];
+    const bool same = in->elems == out->elems && in->dtype == out->dtype;
+    switch (op->kind) {
+    case OP_ADD:
+    case OP_ALL_REDUCE: return same;
+    case OP_VIEW: return same && op->n_out == 1;
+    case OP_CAT: return in->dtype == out->dtype;
+    case OP_INDEX_ADD: return i == 0 && same;
+    case OP_EMBEDDING:
+    case OP_LINEAR:
+    case OP_MATMUL:
+    case OP_MUL:
+    case OP_SCALE:
+    case OP_NEG:
+    case OP_DIV:
+    case OP_POW:
+    case OP_MEAN:
+    case OP_RSQRT:
+    case OP_SIGMOID:
+    case OP_TANH:
+    case OP_EXP:
+    case OP_SOFTMAX:
+    case OP_LOG_SOFTMAX:
+    case OP_NLL_LOSS:
+    case OP_ACTIVATION:
+    case OP_PYTHON_GELU:
+    case OP_RELU:
+    case OP_CAST:
+    case OP_COPY:
+    case OP_DROPOUT:
+    case OP_LAYER_NORM:
+    case OP_RMS_NORM:
+    case OP_FLASH_ATTENTION:
+    case OP_SDPA:
+    case OP_SWIGLU:
+    case OP_CROSS_ENTROPY:
+    case OP_FUSED_CROSS_ENTROPY:
+    case OP_WHERE:
+    case OP_TOPK:
+    case OP_INDEX:
+    case OP_QUANTIZE:
+    case OP_RELEASE:
+    case OP_ALL_GATHER:
+    case OP_REDUCE_SCATTER:
+    case OP_ALL_TO_ALL:
+    case OP_KIND_COUNT: return false;
+    }
+    return false;
+}
+
+/* Up to the next multiple, for the flash kernels' padded scratch. */
+static uint64_t pad_to(uint64_t n, uint64_t multiple)
+{
+    return div_up(n, multiple) * multiple;
+}
+
+/* An input that was gathered for the product is gathered again, a quantised
+ * weight is dequantised again. */
+static uint64_t linear_again(const struct walk *w, const struct op *op)
+{
+    const struct tensor *in = &w->p->tensor[op->in[0]];
+    uint64_t bytes = 0;
+    for (unsigned i = 2; i < op->n_in; i++) {
+        const struct tensor *t = &w->p->tensor[op->in[i]];
+        if (is_stand_in(w, op, i) && t->elems < in->elems)
+            bytes += in->bytes;
+        else if (t->role == ROLE_PARAM && t->matmul)
+            bytes += w->p->tensor[op->in[1]].bytes;
+    }
+    return bytes;
+}
+
+/* A factor's gradient is made in the product's shape and dtype: summed where
+ * the factor was broadcast, cast where it is narrower. */
+static uint64_t factor_workspace(const struct walk *w, const struct op *op,
+                                 const struct tensor *out)
+{
+    uint64_t bytes = 0;
+    for (unsigned i = 0; i < op->n_in; i++) {
+        const struct tensor *t = &w->p->tensor[op->in[i]];
+        if (wants_grad(w, op->in[i])
+            && (t->elems < out->elems || t->dtype != out->dtype))
+            bytes = max_u64(bytes, out->bytes);
+    }
+    return bytes;
+}
+
+/* dq is summed in fp32; grouped k, v get a gradient a query head first
+ * (flash-attention csrc/flash_attn/flash_api.cpp). */
+static uint64_t flash_workspace(const struct walk *w, const struct op *op)
+{
+    const struct tensor *q = &w->p->tensor[op->in[0]];
+    const struct tensor *k = &w->p->tensor[op->in[1]];
+    if (w->bare)
+        return 0;
+    return pad_to(q->elems, 128) * 4 + (k->elems < q->elems ? 2 * q->bytes : 0);
+}
+
+/* What a backward kernel has for a moment beside its results. */
+static uint64_t backward_workspace(const struct walk *w, const struct op *op)
+{
+    const struct tensor *in = &w->p->tensor[op->in[0]];
+    const struct tensor *out = &w->p->tensor[op->out[0]];
+    switch (op->kind) {
+    case OP_POW: /* x^(c-1) and c times it live to the end of the expression
+                    grad * (c * x.pow(c - 1)) (FunctionsManual.cpp) */
+        return 2 * in->bytes;
+    case OP_MUL: return factor_workspace(w, op, out);
+    case OP_FLASH_ATTENTION: return flash_workspace(w, op);
+    case OP_LINEAR: return linear_again(w, op);
+    case OP_PYTHON_GELU: /* bloom_gelu_back: five temporaries at most, the
+                            result when they are gone (modeling_bloom.py) */
+        return 4 * out->bytes;
+    case OP_SOFTMAX: /* grad * output first (aten/src/ATen/native/cuda/
+                        SoftMax.cu, softmax_backward_cuda_out) */
+        return out->bytes;
+    case OP_ALL_GATHER:
+    case OP_EMBEDDING:
+    case OP_MATMUL:
+    case OP_ADD:
+    case OP_SCALE:
+    case OP_NEG:
+    case OP_DIV:
+    case OP_MEAN:
+    case OP_RSQRT:
+    case OP_SIGMOID:
+    case OP_TANH:
+    case OP_EXP:
+    case OP_LOG_SOFTMAX:
+    case OP_NLL_LOSS:
+    case OP_ACTIVATION:
+    case OP_RELU:
+    case OP_CAST:
+    case OP_COPY:
+    case OP_VIEW:
+    case OP_CAT:
+    case OP_DROPOUT:
+    case OP_LAYER_NORM:
+    case OP_RMS_NORM:
+    case OP_SDPA:
+    case OP_SWIGLU:
+    case OP_CROSS_ENTROPY:
+    case OP_FUSED_CROSS_ENTROPY:
+    case OP_WHERE:
+    case OP_TOPK:
+    case OP_INDEX:
+    case OP_INDEX_ADD:
+    case OP_QUANTIZE:
+    case OP_RELEASE:
+    case OP_ALL_REDUCE:
+    case OP_REDUCE_SCATTER:
+    case OP_ALL_TO_ALL:
+    case OP_KIND_COUNT: return 0;
+    }
+    return 0;
+}
+
+static void release_saved(struct walk *w, const struct op *op)
+{
+    tensor_id saved[SAVED_MAX];
+    const size_t n = op_saves(w->p, op, saved);
+    for (size_t i = 0; i < n; i++) {
+        struct walk_slot *s = walk_root_of(w, saved[i]);
+        if (s == NULL || s->saves == 0)
+            continue;
+        if (--s->saves == 0)
+            walk_slot_free(w, s, true);
+    }
+    if (!walk_region_active(w, op))
+        return;
+    /* the checkpoint's hold on the region's inputs */
+    for (unsigned i = 0; i < op->n_in; i++) {
+        struct walk_slot *s = walk_root_of(w, op->in[i]);
+        if (s != NULL && s->kept && s->saves > 0 && --s->saves == 0)
+            walk_slot_free(w, s, true);
+    }
+}
+
+/* Weight gradients: what stays, and what is there for a moment. */
+static uint64_t weight_grad(struct walk *w, const struct tensor *t)
+{
+    const uint64_t bytes = round_to(t->bytes, w->granule);
+    switch (w->mode) {
+    case WGRAD_KEEP: w->wgrad += bytes; return 0;
+    case WGRAD_NONE:
+        if (t->matmul)
+            return 0;
+        return bytes;
+    case WGRAD_FREE:
+    case WGRAD_MODES: return bytes;
+    }
+    return bytes;
+}
+
+static void backward_grads(struct walk *w, const struct op *op, int32_t g)
+{
+    int32_t made[OP_IN_MAX];
+    uint64_t moment = backward_workspace(w, op);
+    /* cross entropies write the gradient over what forward kept */
+    if (op->kind == OP_CROSS_ENTROPY || op->kind == OP_FUSED_CROSS_ENTROPY)
+        release_saved(w, op);
+    for (unsigned i = 0; i < op->n_in; i++) {
+        made[i] = NO_GRAD;
+        if (is_stand_in(w, op, i) || !wants_grad(w, op->in[i]))
+            continue;
+        const struct tensor *t = &w->p->tensor[op->in[i]];
+        if (t->role == ROLE_PARAM) {
+            moment += weight_grad(w, t);
+        } else if (g >= 0 && aliases(w, op, i)) {
+            made[i] = g;
+            w->buffer[g].refs++;
+        } else {
+            made[i] = buffer_new(w, t->bytes);
+        }
+    }
+    w->tmp += moment;
+    walk_note(w);
+    w->tmp -= moment;
+    for (unsigned i = 0; i < op->n_in; i++)
+        if (made[i] != NO_GRAD)
+            give(w, op->in[i], made[i], gives_view(op));
+    if (op->kind != OP_CROSS_ENTROPY && op->kind != OP_FUSED_CROSS_ENTROPY)
+        release_saved(w, op);
+}
+
+static void backward_op(struct walk *w, const struct op *op, uint32_t k)
+{
+    w->at = k;
+    int32_t g = NO_GRAD;
+    bool any = false;
+    for (unsigned i = 0; i < op->n_out; i++) {
+        const struct walk_slot *s = walk_slot_of(w, op->out[i]);
+        if (s == NULL || s->grad == NO_GRAD)
+            continue;
+        any = true;
+        if (i == 0)
+            g = s->grad;
+    }
+    if (any)
+        backward_grads(w, op, g);
+    else
+        release_saved(w, op);
+    for (unsigned i = 0; i < op->n_out; i++) {
+        struct walk_slot *s = walk_slot_of(w, op->out[i]);
+        if (s == NULL || s->grad == NO_GRAD)
+            continue;
+        buffer_release(w, s->grad);
+        s->grad = NO_GRAD;
+    }
+}
+
+/* Makes again what a region kept nothing of: operations first..last. */
+static void recompute_region(struct walk *w, uint32_t first, uint32_t last)
+{
+    uint64_t dups = 0;
+    for (uint32_t k = first; k <= last; k++) {
+        const struct op *op = &w->p->op[w->b->op_first + k];
+        w->at = k;
+        for (unsigned i = 0; i < op->n_out; i++) {
+            struct walk_slot *s = walk_root_of(w, op->out[i]);
+            if (s == NULL)
+                continue;
+            if (!s->live) {
+                walk_slot_alloc(w, s, true);
+            } else if (s->kept && s->first_use == k) {
+                dups += s->bytes; /* the region's result, a second time */
+                w->tmp += s->bytes;
+            }
+        }
+        walk_note(w);
+        for (unsigned i = 0; i < op->n_in; i++) {
+            struct walk_slot *s = walk_root_of(w, op->in[i]);
+            if (s != NULL && s->live && !s->kept && s->saves == 0
+                && s->last_use == k)
+                walk_slot_free(w, s, true);
+        }
+    }
+    w->tmp -= dups;
+    /* results that nobody keeps die with the recomputation's frame */
+    for (uint32_t k = first; k <= last; k++) {
+        const struct op *op = &w->p->op[w->b->op_first + k];
+        for (unsigned i = 0; i < op->n_out; i++) {
+            struct walk_slot *s = walk_root_of(w, op->out[i]);
+            if (s != NULL && s->live && !s->kept && s->saves == 0)
+                walk_slot_free(w, s, true);
+        }
+    }
+}
+
+static void recompute_once(struct walk *w, uint32_t k)
+{
+    const uint32_t first = walk_run_first(w, k);
+    for (uint32_t i = 0; i < w->n_done; i++)
+        if (w->done[i] == first)
+            return;
+    if (w->n_done < DONE_MAX)
+        w->done[w->n_done++] = first;
+    recompute_region(w, first, walk_run_last(w, k));
+}
+
+/* Makes again what an operation kept but a region discarded. */
+static void restore_saved(struct walk *w, const struct op *op)
+{
+    tensor_id saved[SAVED_MAX];
+    const size_t n = op_saves(w->p, op, saved);
+    for (size_t i = 0; i < n; i++) {
+        const struct walk_slot *s = walk_root_of(w, saved[i]);
+        if (s != NULL && !s->live && !s->kept && walk_is_discarded(w, s))
+            recompute_once(w, s->first_use);
+    }
+}
+
+/* After walk_forward: everything kept is live. */
+struct extremum walk_backward(struct walk *w, enum wgrad_mode mode)
+{
+    const struct block *b = w->b;
+    w->mode = mode;
+    w->n_buffers = 0;
+    w->kept = w->tmp = w->wgrad = 0;
+    w->top = (struct extremum){ 0 };
+    for (uint32_t i = 0; i <= b->tensor_count; i++) {
+        struct walk_slot *s = &w->slot[i];
+        s->saves = s->saves_all;
+        s->grad = NO_GRAD;
+        s->live = s->kept;
+        if (s->kept)
+            w->kept += s->bytes;
+    }
+    if (b->output != TENSOR_NONE && wants_grad(w, b->output))
+        walk_slot_of(w, b->output)->grad =
+            buffer_new(w, w->p->tensor[b->output].bytes);
+    w->at = b->op_count == 0 ? 0 : b->op_count - 1;
+    walk_note(w);
+
+    w->n_done = 0;
+    for (uint32_t k = b->op_count; k-- > 0;) {
+        const struct op *op = walk_op_at(w, k);
+        restore_saved(w, op);
+        if (walk_region_active(w, op))
+            recompute_once(w, k);
+        backward_op(w, op, k);
+    }
+    return w->top;
+}

@@ -1,0 +1,74 @@
+/*
+ * Inside of the walk: what its forward and its backward half share. Nothing
+ * else includes this.
+ */
+#ifndef MEMPLAN_FOLD_WALK_PRIVATE_H
+#define MEMPLAN_FOLD_WALK_PRIVATE_H
+
+#include "fold/walk.h"
+
+/* One a tensor of the block, and one for the block's input. Storage-related
+ * members are used on the root of a view chain only. */
+struct walk_slot {
+    uint64_t bytes;     /* as allocated; 0 for weights, inputs, shared */
+    uint32_t first_use; /* operation that makes it */
+    uint32_t last_use;
+    uint32_t saves;     /* operations that keep it, not yet done */
+    uint32_t saves_all; /* the same, before backward */
+    int32_t grad;       /* index of its gradient's buffer, -1 none */
+    bool grad_is_view;  /* of that buffer */
+    bool local;         /* a storage this block accounts for */
+    bool kept;          /* alive from forward to backward */
+    bool live;
+};
+
+struct walk_buffer {
+    uint64_t bytes;
+    uint32_t refs;
+};
+
+/* Runs of recompute regions in one block: Megatron has at most a norm, an
+ * attention, a norm, an MLP or MoE part of a few regions. */
+enum { DONE_MAX = 16 };
+
+struct walk {
+    const struct program *p;
+    const struct block *b;
+    struct walk_slot *slot;
+    struct walk_buffer *buffer;
+    uint32_t n_buffers;
+    uint64_t regions;
+    uint64_t granule;
+    bool bare;
+    enum wgrad_mode mode;
+    uint32_t done[DONE_MAX]; /* first operations of regions made again */
+    uint32_t n_done;
+    uint64_t kept, tmp, wgrad; /* alive now */
+    struct extremum top;
+    uint32_t at; /* operation being walked */
+};
+
+enum { NO_GRAD = -1 };
+
+/* The slot of a tensor of the block or its input; NULL for any other. */
+struct walk_slot *walk_slot_of(const struct walk *w, tensor_id t);
+/* The slot of its storage, if the block accounts for it; else NULL. */
+struct walk_slot *walk_root_of(struct walk *w, tensor_id t);
+/* True inside a recompute region that is on. */
+bool walk_region_active(const struct walk *w, const struct op *op);
+const struct op *walk_op_at(const struct walk *w, uint32_t k);
+/* First and last operation of the run of one region that k is in. */
+uint32_t walk_run_first(const struct walk *w, uint32_t k);
+uint32_t walk_run_last(const struct walk *w, uint32_t k);
+/* Made by an active region that does not keep its result. */
+bool walk_is_discarded(const struct walk *w, const struct walk_slot *s);
+
+/* Looks whether more is alive now than ever before in this walk. */
+void walk_note(struct walk *w);
+void walk_slot_alloc(struct walk *w, struct walk_slot *s, bool grad);
+void walk_slot_free(struct walk *w, struct walk_slot *s, bool grad);
+
+/* After a forward: everything kept is live. [walk_backward.c] */
+struct extremum walk_backward(struct walk *w, enum wgrad_mode mode);
+
+#endif
