@@ -96,7 +96,7 @@ static uint64_t model_states(const struct stage *s, const struct moment *rest)
     return sum + engine_gradients(s);
 }
 
-static bool stage_result_of(struct stage_result *out, const struct stage *s)
+static bool stage_result_of(struct stage_result *out, struct stage *s)
 {
     *out =
         (struct stage_result){ .index = s->index,
@@ -108,6 +108,8 @@ static bool stage_result_of(struct stage_result *out, const struct stage *s)
                                .in_flight = s->in_flight,
                                .peak_block = "" };
     bool ok = moment_at(&out->rest, s, PHASE_REST, 0, false);
+    s->rest = out->rest;
+    s->has_rest = true;
     out->model_states = model_states(s, &out->rest);
     ok = stage_peak(&out->peak, s) && ok;
     for (unsigned t = 0; t < TERM_COUNT; t++)
@@ -176,11 +178,36 @@ static void finish(struct memory_result *out, const struct run *run)
     out->fits = out->headroom >= 0;
 }
 
+/* No sum below can leave 62 bits when every tensor of every layer, several
+ * times over (gradients, copies, states) and for every micro-batch that may be
+ * in flight, stays below them: checked once, so that the sums need not be. */
+static bool fits_62_bits(const struct program *p, const struct run *run)
+{
+    enum { COPIES = 16 };
+    struct count sum = count_of(0);
+    uint64_t times[BLOCK_MAX] = { 0 };
+    for (uint64_t l = 0; l < p->layers; l++)
+        times[p->layer_block[l]]++;
+    times[p->embed] = times[p->head] = 1;
+    for (uint32_t b = 0; b < p->n_blocks; b++)
+        for (uint32_t i = 0; i < p->block[b].tensor_count; i++)
+            sum = count_add(
+                sum,
+                PROD(p->tensor[p->block[b].tensor_first + i].bytes, times[b]));
+    /* interleaved: at most 2 p + (v - 1) p + 1 chunks; the others: p */
+    const uint64_t flying =
+        run->schedule == SCHED_GPIPE ? run->grad_accum : 3 * run->pp * run->vpp;
+    sum = count_mul(sum, PROD(COPIES, flying));
+    return !sum.over && sum.v < UINT64_C(1) << 62;
+}
+
 bool fold_memory(struct memory_result *out, const struct program *p,
                  const struct run *run, struct arena *a, bool *over)
 {
     *out = (struct memory_result){ .n_stages = run->pp };
-    *over = false;
+    *over = !fits_62_bits(p, run);
+    if (*over)
+        return false;
     struct memory_fold f;
     out->stage = ARENA_NEW(a, struct stage_result, (size_t)run->pp);
     if (out->stage == NULL || !memory_fold_init(&f, p, run, a))

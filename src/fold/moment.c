@@ -190,7 +190,8 @@ static void put_backward(struct put *p, const struct stage *s,
 static void put_moment(struct put *p, const struct stage *s)
 {
     const struct moment *m = p->m;
-    engine_rest(p, s);
+    if (p->why != NULL || !s->has_rest)
+        engine_rest(p, s);
     switch (m->phase) {
     case PHASE_REST: return;
     case PHASE_FORWARD:
@@ -210,9 +211,13 @@ bool moment_with(struct moment *m, const struct stage *s, enum phase phase,
                  uint32_t position, bool later, struct explanation *why,
                  enum component only)
 {
-    *m = (struct moment){
-        .phase = phase, .position = position, .later = later, .op = ""
-    };
+    if (why == NULL && s->has_rest)
+        *m = s->rest;
+    else
+        *m = (struct moment){ .op = "" };
+    m->phase = phase;
+    m->position = position;
+    m->later = later;
     struct put p = { .m = m, .why = why, .only = only };
     put_moment(&p, s);
     return !p.over;

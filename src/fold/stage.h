@@ -40,6 +40,8 @@ struct stage {
     uint64_t shared, inputs; /* bytes a micro-batch */
     uint64_t shared_kept;    /* of shared: what backward needs */
     uint64_t stage_input;    /* received hidden states kept to backward */
+    struct moment rest;      /* between steps: part of every moment */
+    bool has_rest;
 };
 
 /* What all stages share. */

@@ -35,26 +35,6 @@ bool walk_scratch_init(struct walk_scratch *s, const struct program *p,
 
 /* ---- slots ---- */
 
-struct walk_slot *walk_slot_of(const struct walk *w, tensor_id t)
-{
-    if (t == w->b->input)
-        return &w->slot[w->b->tensor_count];
-    if (t < w->b->tensor_first || t - w->b->tensor_first >= w->b->tensor_count)
-        return NULL;
-    return &w->slot[t - w->b->tensor_first];
-}
-
-struct walk_slot *walk_root_of(struct walk *w, tensor_id t)
-{
-    struct walk_slot *s = walk_slot_of(w, w->p->tensor[t].storage);
-    return s != NULL && s->local ? s : NULL;
-}
-
-bool walk_region_active(const struct walk *w, const struct op *op)
-{
-    return op->region != 0 && (w->regions >> (op->region - 1) & 1) != 0;
-}
-
 /* Megatron's CheckpointWithoutOutput: not even the result stays; it is made
  * again for whoever kept it (megatron/core/tensor_parallel/random.py). The
  * other regions are plain checkpoints, whose result lives on. */
@@ -64,11 +44,6 @@ static bool discards_result(const struct op *op)
     return op->region != 0
            && (m == REMOD_LAYERNORM || m == REMOD_MOE_ACT
                || m == REMOD_MLA_UP_PROJ);
-}
-
-const struct op *walk_op_at(const struct walk *w, uint32_t k)
-{
-    return &w->p->op[w->b->op_first + k];
 }
 
 /* First and last operation of the run of one region that k is in. */
@@ -178,13 +153,6 @@ static void walk_init(struct walk *w)
 }
 
 /* ---- accounting ---- */
-
-void walk_note(struct walk *w)
-{
-    if (w->kept + w->tmp + w->wgrad > extremum_total(&w->top))
-        w->top = (struct extremum){ w->kept, w->tmp, w->wgrad,
-                                    w->b->op_first + w->at };
-}
 
 void walk_slot_alloc(struct walk *w, struct walk_slot *s, bool grad)
 {

@@ -51,12 +51,33 @@ struct walk {
 enum { NO_GRAD = -1 };
 
 /* The slot of a tensor of the block or its input; NULL for any other. */
-struct walk_slot *walk_slot_of(const struct walk *w, tensor_id t);
+static inline struct walk_slot *walk_slot_of(const struct walk *w, tensor_id t)
+{
+    if (t == w->b->input)
+        return &w->slot[w->b->tensor_count];
+    if (t < w->b->tensor_first || t - w->b->tensor_first >= w->b->tensor_count)
+        return NULL;
+    return &w->slot[t - w->b->tensor_first];
+}
+
 /* The slot of its storage, if the block accounts for it; else NULL. */
-struct walk_slot *walk_root_of(struct walk *w, tensor_id t);
+static inline struct walk_slot *walk_root_of(struct walk *w, tensor_id t)
+{
+    struct walk_slot *s = walk_slot_of(w, w->p->tensor[t].storage);
+    return s != NULL && s->local ? s : NULL;
+}
+
 /* True inside a recompute region that is on. */
-bool walk_region_active(const struct walk *w, const struct op *op);
-const struct op *walk_op_at(const struct walk *w, uint32_t k);
+static inline bool walk_region_active(const struct walk *w, const struct op *op)
+{
+    return op->region != 0 && (w->regions >> (op->region - 1) & 1) != 0;
+}
+
+static inline const struct op *walk_op_at(const struct walk *w, uint32_t k)
+{
+    return &w->p->op[w->b->op_first + k];
+}
+
 /* First and last operation of the run of one region that k is in. */
 uint32_t walk_run_first(const struct walk *w, uint32_t k);
 uint32_t walk_run_last(const struct walk *w, uint32_t k);
@@ -64,7 +85,13 @@ uint32_t walk_run_last(const struct walk *w, uint32_t k);
 bool walk_is_discarded(const struct walk *w, const struct walk_slot *s);
 
 /* Looks whether more is alive now than ever before in this walk. */
-void walk_note(struct walk *w);
+static inline void walk_note(struct walk *w)
+{
+    if (w->kept + w->tmp + w->wgrad > extremum_total(&w->top))
+        w->top = (struct extremum){ w->kept, w->tmp, w->wgrad,
+                                    w->b->op_first + w->at };
+}
+
 void walk_slot_alloc(struct walk *w, struct walk_slot *s, bool grad);
 void walk_slot_free(struct walk *w, struct walk_slot *s, bool grad);
 
