@@ -182,14 +182,15 @@ MEMPLAN_MUST_USE MEMPLAN_API memplan_status memplan_model_parse(
     const memplan_allocator *allocator, memplan_errors *errs);
 
 /** The catalogue's model of that name (with or without ".json"). Returns
- *  MEMPLAN_OK, E_UNKNOWN (with the nearest names as hint), E_NOMEM. */
+ *  MEMPLAN_OK, E_ARG, E_UNKNOWN (with the nearest names as hint), E_NOMEM. */
 MEMPLAN_MUST_USE MEMPLAN_API memplan_status
 memplan_model_builtin(memplan_model **out, const char *name,
                       const memplan_allocator *allocator, memplan_errors *errs);
 
 MEMPLAN_API void memplan_model_free(memplan_model *model);
 
-/** What the specification calls itself, else the name given to _parse. */
+/** What the specification calls itself, else the name given to _parse, else
+ *  "". The model's. */
 MEMPLAN_API const char *memplan_model_name(const memplan_model *model);
 
 /** Exact number of parameters, tied tensors counted once
@@ -203,18 +204,21 @@ MEMPLAN_MUST_USE MEMPLAN_API memplan_status
 memplan_model_write(const memplan_model *model, const memplan_style *style,
                     memplan_write_fn *write, void *ctx, memplan_errors *errs);
 
-/** Name of the catalogue's model number `index`, sorted; NULL past the end. */
+/** Name of the catalogue's model number `index`, sorted; NULL past the end.
+ *  Static. */
 MEMPLAN_API const char *memplan_builtin_name(size_t index);
 
 /** Writes the list of catalogue models. JSON: an array of
- *  {"name", "model_type", "parameters", "source"}. */
+ *  {"name", "model_type", "parameters", "source"}. `allocator` serves the call
+ *  alone. Returns MEMPLAN_OK, E_WRITE, E_NOMEM. */
 MEMPLAN_MUST_USE MEMPLAN_API memplan_status memplan_models_write(
     const memplan_style *style, memplan_write_fn *write, void *ctx,
     const memplan_allocator *allocator, memplan_errors *errs);
 
 /* ==== GPUs ============================================================= */
 
-/** Name of the catalogue's GPU number `index`, sorted; NULL past the end. */
+/** Name of the catalogue's GPU number `index`, sorted; NULL past the end.
+ *  Static. */
 MEMPLAN_API const char *memplan_gpu_name(size_t index);
 
 /** Writes the GPU catalogue, or the one row that `name` names (a name or an
@@ -253,6 +257,8 @@ typedef struct memplan_field {
 /** Row number `index` of the table of keys; NULL past the end. */
 MEMPLAN_API const memplan_field *memplan_setup_field(size_t index);
 
+/** A setup with nothing set: every key at its default. Returns MEMPLAN_OK,
+ *  E_ARG, E_NOMEM. */
 MEMPLAN_MUST_USE MEMPLAN_API memplan_status
 memplan_setup_new(memplan_setup **out, const memplan_allocator *allocator,
                   memplan_errors *errs);
@@ -267,7 +273,9 @@ memplan_setup_set(memplan_setup *setup, const char *key, const char *value,
                   memplan_errors *errs);
 
 /** Sets many keys from a JSON object {"zero": 3, "gpu": "h100-80gb", ...};
- *  null leaves a key unset. Errors carry line and column. */
+ *  null leaves a key unset. Every bad key is reported, with line and column;
+ *  the good ones are set all the same. Returns what memplan_setup_set does,
+ *  E_SYNTAX (no JSON), E_SCHEMA (no object, a key twice) or E_NOMEM. */
 MEMPLAN_MUST_USE MEMPLAN_API memplan_status memplan_setup_parse(
     memplan_setup *setup, const char *json, size_t len, memplan_errors *errs);
 
@@ -294,7 +302,8 @@ memplan_estimate_again(memplan_report *report, const memplan_model *model,
                        const memplan_setup *setup, memplan_errors *errs);
 
 /** FLOPs, GPU-hours, days, cost, compute-optimal size, GPUs for a deadline.
- *  `model` may be NULL when the setup says `params` or `budget`. */
+ *  `model` may be NULL when the setup says `params` or `budget`. Returns what
+ *  memplan_estimate does, or E_ARG when there is no size to compute with. */
 MEMPLAN_MUST_USE MEMPLAN_API memplan_status
 memplan_compute(memplan_report **out, const memplan_model *model,
                 const memplan_setup *setup, const memplan_allocator *allocator,
@@ -310,7 +319,8 @@ typedef enum memplan_view {
 
 /** Writes a report. JSON is the schema "memplan.estimate/1",
  *  "memplan.compute/1" or "memplan.explain/1". Deterministic: the same report
- *  gives the same bytes. Returns MEMPLAN_OK, E_WRITE, E_NOMEM. */
+ *  gives the same bytes. Returns MEMPLAN_OK, E_ARG (the report holds nothing),
+ *  E_WRITE, E_NOMEM. */
 MEMPLAN_MUST_USE MEMPLAN_API memplan_status memplan_report_write(
     const memplan_report *report, memplan_view view, const memplan_style *style,
     memplan_write_fn *write, void *ctx, memplan_errors *errs);
@@ -331,7 +341,8 @@ MEMPLAN_API bool memplan_report_fits(const memplan_report *report);
 
 typedef struct memplan_check memplan_check;
 
-/** A check: cases, each a model, a setup and assertions on its estimate. */
+/** A check: cases, each a model, a setup and assertions on its estimate; none
+ *  yet. Returns MEMPLAN_OK, E_ARG, E_NOMEM. */
 MEMPLAN_MUST_USE MEMPLAN_API memplan_status
 memplan_check_new(memplan_check **out, const memplan_allocator *allocator,
                   memplan_errors *errs);
@@ -359,7 +370,8 @@ MEMPLAN_MUST_USE MEMPLAN_API memplan_status memplan_check_case(
     const memplan_report *report, const char *const *names,
     const char *const *limits, size_t count, memplan_errors *errs);
 
-/** Writes a line a case: "ok" or "FAIL" first; or schema "memplan.check/1". */
+/** Writes a line a case: "ok" or "FAIL" first; or schema "memplan.check/1".
+ *  Returns MEMPLAN_OK, E_WRITE, E_NOMEM. */
 MEMPLAN_MUST_USE MEMPLAN_API memplan_status
 memplan_check_write(const memplan_check *check, const memplan_style *style,
                     memplan_write_fn *write, void *ctx, memplan_errors *errs);
@@ -368,7 +380,11 @@ memplan_check_write(const memplan_check *check, const memplan_style *style,
  *  "assert": {"max_memory": "70GiB", ...}}]} and evaluates them all.
  *  `model` is a catalogue name or an inline specification; for any other
  *  string `load` is asked for the text of that file: it returns true and the
- *  text (owned by it, valid until the next call), or false. */
+ *  text (owned by it, valid until the next call), or false. *held (may be NULL)
+ *  says whether every case could be evaluated and held. Every mistake is
+ *  reported, with JSON pointer, line and column; good cases are evaluated
+ *  beside bad ones. Returns MEMPLAN_OK also where a case does not hold, else
+ *  the status of the first mistake. */
 typedef bool memplan_load_fn(void *ctx, const char *name, const char **text,
                              size_t *len);
 MEMPLAN_MUST_USE MEMPLAN_API memplan_status memplan_check_parse(

@@ -33,12 +33,6 @@ static inline struct count count_mul(struct count a, struct count b)
     return r;
 }
 
-/* a - b; a < b is a programming error upstream and marked as overflow. */
-static inline struct count count_sub(struct count a, struct count b)
-{
-    return (struct count){ a.v - b.v, a.over || b.over || b.v > a.v };
-}
-
 /* Rounded up; b == 0 is marked as overflow. */
 static inline struct count count_div_up(struct count a, uint64_t b)
 {
@@ -51,11 +45,6 @@ static inline struct count count_div_up(struct count a, uint64_t b)
 static inline struct count count_round_up(struct count a, uint64_t b)
 {
     return count_mul(count_div_up(a, b), count_of(b));
-}
-
-static inline struct count count_max(struct count a, struct count b)
-{
-    return (struct count){ a.v > b.v ? a.v : b.v, a.over || b.over };
 }
 
 static inline struct count count_product(const uint64_t *f, size_t n)

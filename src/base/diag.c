@@ -7,7 +7,6 @@
 
 #include "base/str.h"
 
-#include <stdarg.h>
 #include <string.h>
 
 #include "base/banned.h"
@@ -32,17 +31,23 @@ static memplan_error *take_slot(struct diag *d)
     return e;
 }
 
-memplan_error *diag_add(struct diag *d, memplan_status status,
-                        const char *format, ...)
+memplan_error *diag_vadd(struct diag *d, memplan_status status,
+                         const char *format, va_list args)
 {
     if (d->status == MEMPLAN_OK)
         d->status = status;
     memplan_error *e = take_slot(d);
     e->status = status;
+    str_vformat(e->message, sizeof(e->message), format, args);
+    return e;
+}
 
+memplan_error *diag_add(struct diag *d, memplan_status status,
+                        const char *format, ...)
+{
     va_list args;
     va_start(args, format);
-    str_vformat(e->message, sizeof(e->message), format, args);
+    memplan_error *e = diag_vadd(d, status, format, args);
     va_end(args);
     return e;
 }

@@ -8,6 +8,8 @@
 
 #include "memplan/memplan.h"
 
+#include <stdarg.h>
+
 struct diag {
     memplan_errors *errs;  /* may be NULL */
     memplan_status status; /* of the first report; MEMPLAN_OK when none */
@@ -24,6 +26,13 @@ memplan_error *diag_add(struct diag *d, memplan_status status,
     __attribute__((format(printf, 3, 4)))
 #endif
     ;
+memplan_error *diag_vadd(struct diag *d, memplan_status status,
+                         const char *format, va_list args)
+#if defined(__GNUC__)
+    __attribute__((format(printf, 3, 0)))
+#endif
+    ;
+/* What to write instead, into a slot of diag_add. */
 void diag_hint(memplan_error *e, const char *format, ...)
 #if defined(__GNUC__)
     __attribute__((format(printf, 2, 3)))

@@ -209,6 +209,22 @@ _Static_assert(MEMPLAN_FORMAT_TABLE == 0 && MEMPLAN_FORMAT_JSON == 1
                    && MEMPLAN_FORMAT_CSV == 2 && MEMPLAN_FORMAT_MARKDOWN == 3,
                "the choices of --format stand in the enum's order");
 
+/* The first command that takes what this one does not. */
+static enum cli_exit cli_not_its_option(struct cli *cli,
+                                        const struct opt_row *row)
+{
+    struct text hint = { 0 };
+    const struct command *c;
+    for (size_t i = 0; (c = cli_command(i)) && hint.n == 0; i++) {
+        if (c->run && (c->parts & row->part))
+            text_format(&hint, "'memplan %s' has it", c->name);
+    }
+    enum cli_exit r = message_usage(cli, hint.p, "'%s' has no option '--%s'",
+                                    cli->command->name, row->name);
+    text_release(&hint);
+    return r;
+}
+
 /* An option is refused where it has no meaning, not passed over: somebody who
  * writes `explain --check` waits for a status that never comes. */
 static enum cli_exit cli_own_option(struct cli *cli,
@@ -217,8 +233,7 @@ static enum cli_exit cli_own_option(struct cli *cli,
 {
     const struct opt_row *row = given->row;
     if (!(row->part & cli->command->parts))
-        return message_usage(cli, NULL, "'%s' has no option '--%s'",
-                             cli->command->name, row->name);
+        return cli_not_its_option(cli, row);
     int index = 0;
     if (row->id != OPT_ID_KEY && row->id != OPT_ID_ASSERTION && row->choices[0]
         && !choice_index(row->choices, given->value, &index)) {
@@ -251,6 +266,38 @@ static enum cli_exit cli_own_options(struct cli *cli)
     return r;
 }
 
+/* An option without its dashes: "zero=3", or "zero" as one operand too many. */
+static bool cli_lacks_dashes(const struct cli *cli, size_t index)
+{
+    const char *operand = cli->operand[index];
+    size_t n = strcspn(operand, "=");
+    return (operand[n] == '=' || index >= cli->command->operands_max)
+           && opt_find(&cli->table, operand, n);
+}
+
+/* What somebody may have meant who gives more operands than there may be. */
+static void cli_hint_operands(const struct cli *cli, struct text *hint)
+{
+    for (size_t i = 0; i < cli->operand_count; i++) {
+        if (cli_lacks_dashes(cli, i)) {
+            text_format(hint, "did you mean '--%s'?", cli->operand[i]);
+            return;
+        }
+    }
+    const char *first = cli->operand[0];
+    if (cli->operand != cli->line.operand || input_in_catalogue(first)
+        || strpbrk(first, "./"))
+        return;
+    const struct command *meant = cli_command_nearest(first);
+    if (meant)
+        text_format(hint, "did you mean 'memplan %s'?", meant->name);
+    else
+        text_format(hint,
+                    "'%s' is taken for the MODEL; 'memplan help' lists "
+                    "the commands",
+                    first);
+}
+
 static enum cli_exit cli_operands(struct cli *cli)
 {
     const struct command *c = cli->command;
@@ -261,12 +308,8 @@ static enum cli_exit cli_operands(struct cli *cli)
                                  : "a MODEL: a path, '-' or a catalogue name");
     if (cli->operand_count <= c->operands_max)
         return CLI_OK;
-    const struct command *meant = NULL;
-    if (cli->operand == cli->line.operand)
-        meant = cli_command_nearest(cli->operand[0]);
     struct text hint = { 0 };
-    if (meant)
-        text_format(&hint, "did you mean 'memplan %s'?", meant->name);
+    cli_hint_operands(cli, &hint);
     enum cli_exit r = message_usage(cli, hint.p, "one operand too many: '%s'",
                                     cli->operand[c->operands_max]);
     text_release(&hint);
@@ -359,6 +402,13 @@ static enum cli_exit cli_version(struct cli *cli, int argc, char **argv)
     return cmd_version(cli);
 }
 
+/* `help --zero`, which is `help zero`. */
+static bool cli_asks_option(int argc, char **argv)
+{
+    return argc == 3 && strcmp(argv[1], "help") == 0
+           && strncmp(argv[2], "--", 2) == 0 && argv[2][2];
+}
+
 static enum cli_exit cli_dispatch(struct cli *cli, int argc, char **argv)
 {
     if (argc < 2) {
@@ -373,6 +423,11 @@ static enum cli_exit cli_dispatch(struct cli *cli, int argc, char **argv)
         return cli_help(cli, argc, argv);
     if (cli_asks(argc, argv, "--version", "-V"))
         return cli_version(cli, argc, argv);
+    char *topic[] = { argv[0], argv[1], argc == 3 ? argv[2] : NULL, NULL };
+    if (cli_asks_option(argc, argv)) {
+        topic[2] += 2;
+        argv = topic;
+    }
     enum cli_exit r = cli_parse(cli, argc, argv);
     if (r == CLI_OK)
         r = cli_own_options(cli);

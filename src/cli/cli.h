@@ -112,6 +112,8 @@ enum cli_exit message_library(struct cli *cli, memplan_status status,
 /* The model: a path, "-", or a catalogue name. */
 enum cli_exit input_model(struct cli *cli, memplan_model **out,
                           const char *operand);
+/* Whether the catalogue has a model of exactly that name. */
+bool input_in_catalogue(const char *name);
 /* The setup that --setup files and then the options describe. */
 enum cli_exit input_setup(struct cli *cli, memplan_setup **out);
 /* Reads a file that must be there, or standard input for "-". `text` is

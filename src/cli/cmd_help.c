@@ -7,7 +7,10 @@
 #include <string.h>
 
 enum {
-    HELP_COLUMN = 30, /* where descriptions begin */
+    COMMAND_COLUMN = 14,
+    HELP_COLUMN = 30,        /* where descriptions begin */
+    HELP_COLUMN_NARROW = 10, /* on a terminal where that leaves no room */
+    HELP_NARROW = 60,
     HELP_WIDEST = 100 /* longer lines read badly, however wide the terminal */
 };
 
@@ -26,16 +29,21 @@ static void put_heading(const struct cli *cli, struct text *t, const char *s)
     text_put(t, cli->style.colour ? "\033[0m\n" : "\n");
 }
 
-/* Brings the cursor to the column of descriptions. */
-static void put_column(struct text *t, size_t used)
+static size_t help_column(const struct cli *cli)
 {
-    if (used + 2 > HELP_COLUMN) {
+    return help_width(cli) < HELP_NARROW ? HELP_COLUMN_NARROW : HELP_COLUMN;
+}
+
+/* Brings the cursor to the column of descriptions. */
+static void put_column(struct text *t, size_t used, size_t column)
+{
+    if (used + 2 > column) {
         text_put(t, "\n");
-        for (size_t i = 0; i < HELP_COLUMN; i++)
+        for (size_t i = 0; i < column; i++)
             text_put(t, " ");
         return;
     }
-    text_tab(t, HELP_COLUMN);
+    text_tab(t, column);
 }
 
 /* ---- commands ---- */
@@ -64,8 +72,8 @@ static void put_commands(const struct cli *cli, struct text *t)
         if (!c->run)
             continue;
         text_format(t, "  %s", c->name);
-        text_tab(t, 14);
-        text_wrap(t, c->summary, 14, help_width(cli));
+        text_tab(t, COMMAND_COLUMN);
+        text_wrap(t, c->summary, COMMAND_COLUMN, help_width(cli));
         text_put(t, "\n");
     }
 }
@@ -97,11 +105,12 @@ static void put_option(const struct cli *cli, struct text *t,
     put_option_name(&name, row);
     if (name.p)
         text_put(t, name.p);
-    put_column(t, name.n);
+    size_t column = help_column(cli);
+    put_column(t, name.n, column);
     text_release(&name);
 
     size_t width = help_width(cli);
-    text_wrap(t, row->doc, HELP_COLUMN, width);
+    text_wrap(t, row->doc, column, width);
     struct text more = { 0 };
     if (row->choices[0]) {
         text_put(&more,
@@ -118,7 +127,7 @@ static void put_option(const struct cli *cli, struct text *t,
     if (row->default_text[0])
         text_format(&more, "%s[%s]", more.n ? " " : "", row->default_text);
     if (more.p)
-        text_wrap(t, more.p, HELP_COLUMN, width);
+        text_wrap(t, more.p, column, width);
     text_release(&more);
     text_put(t, "\n");
 }
@@ -187,10 +196,12 @@ static void help_command(struct cli *cli, struct text *t,
 
 static void help_overview(struct cli *cli, struct text *t)
 {
-    text_put(t, "memplan: how much memory each GPU needs to train a model, "
-                "and why\n"
-                "\n"
-                "Usage: memplan [COMMAND] MODEL [options]\n");
+    size_t width = help_width(cli);
+    text_wrap(t,
+              "memplan: how much memory each GPU needs to train a model, "
+              "and why",
+              0, width);
+    text_put(t, "\n\nUsage: memplan [COMMAND] MODEL [options]\n");
     put_examples(cli, t, cli_command(0));
     put_commands(cli, t);
     put_heading(cli, t, "Exit status");
@@ -200,9 +211,12 @@ static void help_overview(struct cli *cli, struct text *t)
                 "  3  bad model or impossible setup\n"
                 "  4  reading or writing failed\n"
                 "  5  a number too large, or out of memory\n"
-                "\n"
-                "'memplan help COMMAND' lists a command's options, "
-                "'memplan help OPTION' explains one.\n");
+                "\n");
+    text_wrap(t,
+              "'memplan help COMMAND' lists a command's options, "
+              "'memplan help OPTION' explains one.",
+              0, width);
+    text_put(t, "\n");
 }
 
 void help_write(struct cli *cli, struct text *t, const struct command *command)
@@ -238,6 +252,18 @@ static const char *type_text(memplan_type type)
     return "";
 }
 
+/* Of a setup file: each is an option too, and has a page of its own. */
+static void put_keys(struct cli *cli, struct text *t)
+{
+    text_put(t, "  keys     ");
+    for (size_t i = 0; i < cli->table.count; i++) {
+        const struct opt_row *row = &cli->table.row[i];
+        if (row->id == OPT_ID_KEY && !row->negative)
+            text_wrap(t, row->key, 11, help_width(cli));
+    }
+    text_put(t, "\n\n'memplan help KEY' explains one.\n");
+}
+
 static void help_option(struct cli *cli, struct text *t,
                         const struct opt_row *row)
 {
@@ -251,8 +277,11 @@ static void help_option(struct cli *cli, struct text *t,
     text_put(t, "  ");
     text_wrap(t, row->doc, 2, help_width(cli));
     text_put(t, "\n\n");
+    bool file = row->id == OPT_ID_SETUP || row->id == OPT_ID_CASES;
     if (row->value != OPT_VALUE_NONE)
-        text_format(t, "  value    %s\n", type_text(row->type));
+        text_format(t, "  value    %s\n",
+                    file ? "a path, or '-' for standard input"
+                         : type_text(row->type));
     if (row->choices[0]) {
         text_put(t, "  choices  ");
         text_wrap(t, row->choices, 11, help_width(cli));
@@ -265,6 +294,8 @@ static void help_option(struct cli *cli, struct text *t,
     }
     if (row->id == OPT_ID_KEY)
         text_format(t, "  in JSON  \"%s\"\n", row->key);
+    if (row->id == OPT_ID_SETUP)
+        put_keys(cli, t);
 }
 
 enum cli_exit cmd_help(struct cli *cli)

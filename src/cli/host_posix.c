@@ -91,7 +91,8 @@ static enum host_read posix_read_file(void *ctx, const char *path, char **text,
 {
     (void)ctx;
     int fd = path ? open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY) : STDIN_FILENO;
-    if (fd < 0 && (errno == ENOENT || errno == ENOTDIR))
+    if (fd < 0
+        && (errno == ENOENT || errno == ENOTDIR || errno == ENAMETOOLONG))
         return HOST_READ_ABSENT;
     if (fd < 0) {
         *why = strerror(errno);

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { NAME_MAX_BYTES = 128 }; /* of a model; more is cut off */
+
 static enum host_read input_read(struct cli *cli, const char *path,
                                  struct source *out, char **text,
                                  const char **why)
@@ -46,6 +48,12 @@ enum cli_exit input_file(struct cli *cli, struct source *out, char **text,
     return input_failed(cli, input_read(cli, path, out, text, &why), path, why);
 }
 
+/* False for ".", "..", "/", which say nothing. */
+static bool is_telling(const char *name, size_t n)
+{
+    return n > strspn(name, "./");
+}
+
 /* What to call a model whose text does not say: the file's name without
  * ".json"; of a config.json, its folder's, which is how they are kept. */
 static void name_of_path(char *buf, size_t size, const char *path)
@@ -53,11 +61,13 @@ static void name_of_path(char *buf, size_t size, const char *path)
     size_t end = strlen(path);
     const char *slash = strrchr(path, '/');
     const char *base = slash ? slash + 1 : path;
-    if (slash && slash > path && strcmp(base, "config.json") == 0) {
+    const char *folder = slash;
+    while (folder && folder > path && folder[-1] != '/')
+        folder--;
+    if (slash && strcmp(base, "config.json") == 0
+        && is_telling(folder, (size_t)(slash - folder))) {
         end = (size_t)(slash - path);
-        base = slash;
-        while (base > path && base[-1] != '/')
-            base--;
+        base = folder;
     } else if (end >= 5 && strcmp(path + end - 5, ".json") == 0) {
         end -= 5;
     }
@@ -68,7 +78,7 @@ static void name_of_path(char *buf, size_t size, const char *path)
     buf[n] = '\0';
 }
 
-static bool in_catalogue(const char *name)
+bool input_in_catalogue(const char *name)
 {
     memplan_model *model = NULL;
     bool there = memplan_model_builtin(&model, name, NULL, NULL) == MEMPLAN_OK;
@@ -79,42 +89,140 @@ static bool in_catalogue(const char *name)
 static enum cli_exit model_parse(struct cli *cli, memplan_model **out,
                                  const struct source *source)
 {
-    char name[128] = "stdin";
+    char name[NAME_MAX_BYTES] = "stdin";
     if (strcmp(source->name, "<stdin>") != 0)
         name_of_path(name, sizeof(name), source->name);
     memplan_status status = memplan_model_parse(out, source->text, source->len,
                                                 name, NULL, cli_errors(cli));
     if (status != MEMPLAN_OK)
         return message_library(cli, status, CLI_SPEC, source);
-    if (!strchr(source->name, '/') && in_catalogue(source->name))
+    if (!strchr(source->name, '/') && input_in_catalogue(source->name))
         message_note(cli, "reading the file '%s', not the catalogue's model",
                      source->name);
     return CLI_OK;
 }
 
+/* ORG/NAME as model hubs write it, and no path that somebody mistyped. */
+static bool is_hub_id(const char *operand)
+{
+    size_t n = strlen(operand);
+    return strchr(operand, '/') && !strchr("./~", operand[0])
+           && !(n >= 5 && strcmp(operand + n - 5, ".json") == 0);
+}
+
+/* Takes the words away that tell a model trained further from its base, which
+ * has the same shapes. buf has room for the whole name. */
+static void base_name(char *buf, const char *name)
+{
+    static const char *const words[] = { "instruct", "chat", "hf", "it",
+                                         "base" };
+    size_t at = 0;
+    buf[0] = '\0';
+    for (const char *p = name; *p;) {
+        size_t n = strcspn(p, "-");
+        bool further = false;
+        for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+            char word[16] = "";
+            if (n < sizeof(word))
+                memcpy(word, p, n);
+            further = further || text_distance(word, words[i]) == 0;
+        }
+        if (!further) {
+            if (at > 0)
+                buf[at++] = '-';
+            memcpy(buf + at, p, n);
+            at += n;
+            buf[at] = '\0';
+        }
+        p += n + (p[n] == '-');
+    }
+}
+
+/* What the catalogue has by a name like that, in the library's words; false
+ * when it has nothing. */
+static bool hint_near(struct cli *cli, struct text *hint, const char *name)
+{
+    static const char found[] = "did you mean";
+    if (input_in_catalogue(name)) {
+        text_format(hint, "the catalogue has '%s'", name);
+        return true;
+    }
+    memplan_model *model = NULL;
+    if (memplan_model_builtin(&model, name, NULL, cli_errors(cli))
+            == MEMPLAN_E_UNKNOWN
+        && strncmp(cli->slot[0].hint, found, sizeof(found) - 1) == 0)
+        text_put(hint, cli->slot[0].hint);
+    memplan_model_free(model);
+    return hint->n > 0;
+}
+
+/* The same for a name of n bytes, and then for the one of its base. */
+static bool hint_like(struct cli *cli, struct text *hint, const char *name,
+                      size_t n)
+{
+    char whole[NAME_MAX_BYTES];
+    char base[NAME_MAX_BYTES];
+    if (n == 0 || n >= sizeof(whole))
+        return false;
+    memcpy(whole, name, n);
+    whole[n] = '\0';
+    base_name(base, whole);
+    return hint_near(cli, hint, whole)
+           || (strcmp(base, whole) != 0 && hint_near(cli, hint, base));
+}
+
+/* An address, or a name on a hub: the catalogue may have the model. */
+static enum cli_exit model_remote(struct cli *cli, const char *operand)
+{
+    struct text hint = { 0 };
+    for (const char *p = operand; *p && hint.n == 0;) {
+        size_t n = strcspn(p, "/");
+        hint_like(cli, &hint, p, n);
+        p += n + (p[n] == '/');
+    }
+    if (hint.n == 0)
+        text_put(&hint, "save the model's config.json and name that file");
+    enum cli_exit r =
+        message_error(cli, CLI_SPEC, hint.p,
+                      "no such file: '%s' (nothing is downloaded)", operand);
+    text_release(&hint);
+    return r;
+}
+
+/* A path that is not there. */
+static enum cli_exit path_unknown(struct cli *cli, const char *operand)
+{
+    char name[NAME_MAX_BYTES];
+    struct text hint = { 0 };
+    name_of_path(name, sizeof(name), operand);
+    if (input_in_catalogue(name))
+        text_format(&hint, "the catalogue has '%s'", name);
+    enum cli_exit r =
+        message_error(cli, CLI_SPEC, hint.p, "no such file: '%s'", operand);
+    text_release(&hint);
+    return r;
+}
+
 /* No file has the path and no model the name. */
 static enum cli_exit model_unknown(struct cli *cli, const char *operand)
 {
-    const char *hint = cli->errs.count ? cli->slot[0].hint : "";
+    if (strstr(operand, "://") || is_hub_id(operand))
+        return model_remote(cli, operand);
+    if (strchr(operand, '/'))
+        return path_unknown(cli, operand);
     const struct command *command = cli_command_nearest(operand);
-    const char *slash = strrchr(operand, '/');
-    char name[128];
-    name_of_path(name, sizeof(name), operand);
-    struct text more = { 0 };
-    if (slash && in_catalogue(name))
-        text_format(&more, "the catalogue has '%s'", name);
-    else if (slash)
-        hint = "";
-    else if (command
-             && (!hint[0] || text_distance(operand, command->name) == 1))
-        text_format(&more, "did you mean the command '%s'?", command->name);
-    else if (!hint[0])
-        hint = "'memplan models' lists the catalogue";
+    struct text hint = { 0 };
+    bool near = hint_like(cli, &hint, operand, strlen(operand));
+    if (command && (!near || text_distance(operand, command->name) == 1)) {
+        text_release(&hint);
+        text_format(&hint, "did you mean the command '%s'?", command->name);
+    } else if (!near) {
+        text_put(&hint, "'memplan models' lists all; a path to a config.json "
+                        "works too");
+    }
     enum cli_exit r = message_error(
-        cli, CLI_SPEC, more.n ? more.p : hint,
-        slash ? "no such file: '%s'" : "no file and no model is called '%s'",
-        operand);
-    text_release(&more);
+        cli, CLI_SPEC, hint.p, "no file and no model is called '%s'", operand);
+    text_release(&hint);
     return r;
 }
 

@@ -57,10 +57,10 @@ static void put_plain(struct text *t, const char *hint, const char *format,
                       va_list args)
 {
     char buf[MESSAGE_MAX];
-    vsnprintf(buf, sizeof(buf), format, args);
+    int n = vsnprintf(buf, sizeof(buf), format, args);
     text_put(t, "memplan: ");
     put_clean(t, buf);
-    text_put(t, "\n");
+    text_put(t, n < MESSAGE_MAX ? "\n" : "...\n");
     put_hint(t, hint);
 }
 

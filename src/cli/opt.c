@@ -41,34 +41,139 @@ static const struct opt_row opt_own[] = {
 enum { OPT_OWN_COUNT = sizeof(opt_own) / sizeof(opt_own[0]) };
 
 /* What people write out of habit from elsewhere, and what it is called here:
- * names too different for the distance to find. */
+ * names too different for the distance to find. What bare() takes away is left
+ * out of them. */
 static const struct {
     const char *habit;
-    const char *name;
+    const char *name; /* and after a blank the value, where there is one */
 } opt_habits[] = {
-    { "activation-checkpointing", "recompute" },
-    { "batch-size", "micro-batch" },
+    { "accelerator", "gpu" },
+    { "accumulate-grad-batches", "grad-accum" },
+    { "activation-checkpointing", "recompute full" },
+    { "activation-recomputation", "recompute full" },
+    { "amp", "precision bf16-amp" },
+    { "attn", "attention" },
+    { "attn-implementation", "attention" },
+    { "batch", "micro-batch" },
+    { "bf16", "precision bf16-amp" },
+    { "block", "seq-len" },
     { "bs", "micro-batch" },
-    { "context-parallel-size", "cp" },
-    { "data-parallel-size", "dp" },
+    { "checkpoint-activations", "recompute full" },
+    { "context", "seq-len" },
+    { "context-length", "seq-len" },
+    { "context-parallel", "cp" },
+    { "cost", "price" },
+    { "cpu-offload", "offload-optimizer cpu" },
+    { "csv", "format csv" },
+    { "data-parallel", "dp" },
+    { "ddp", "engine ddp" },
+    { "deadline", "days" },
+    { "deepspeed", "framework deepspeed" },
+    { "device", "gpu" },
+    { "devices", "gpus" },
     { "dtype", "precision" },
-    { "expert-model-parallel-size", "ep" },
-    { "gradient-accumulation-steps", "grad-accum" },
-    { "gradient-checkpointing", "recompute" },
-    { "max-seq-len", "seq-len" },
+    { "expert-model-parallel", "ep" },
+    { "expert-parallel", "ep" },
+    { "expert-tensor-parallel", "etp" },
+    { "flash", "attention flash" },
+    { "flash-attention", "attention flash" },
+    { "flash-attn", "attention flash" },
+    { "flops", "peak-flops" },
+    { "fp16", "precision fp16-amp" },
+    { "fp32", "precision fp32" },
+    { "fp8", "precision fp8-mixed" },
+    { "fsdp", "framework fsdp" },
+    { "gas", "grad-accum" },
+    { "gbs", "global-batch" },
+    { "gradient-accumulation", "grad-accum" },
+    { "gradient-checkpointing", "recompute full" },
+    { "hardware", "gpu" },
+    { "length", "seq-len" },
+    { "load-in-4bit", "base-dtype nf4" },
+    { "load-in-8bit", "base-dtype int8" },
+    { "lora", "lora-rank 16" },
+    { "lora-r", "lora-rank" },
+    { "lora-target-modules", "lora-targets" },
+    { "markdown", "format markdown" },
+    { "mbs", "micro-batch" },
+    { "md", "format markdown" },
+    { "megatron", "framework megatron" },
     { "memory", "gpu-memory" },
-    { "micro-batch-size", "micro-batch" },
-    { "global-batch-size", "global-batch" },
-    { "num-gpus", "gpus" },
-    { "per-device-train-batch-size", "micro-batch" },
-    { "pipeline-model-parallel-size", "pp" },
+    { "micro-bs", "micro-batch" },
+    { "mixed-precision", "precision" },
+    { "model-length", "seq-len" },
+    { "model-parallel", "tp" },
+    { "nproc-per-node", "gpus-per-node" },
+    { "offload", "offload-optimizer cpu" },
+    { "optim", "optimizer" },
+    { "parameters", "params" },
+    { "per-device-batch", "micro-batch" },
+    { "per-device-train-batch", "micro-batch" },
+    { "pipeline", "pp" },
+    { "pipeline-model-parallel", "pp" },
+    { "pipeline-parallel", "pp" },
+    { "position-embeddings", "seq-len" },
+    { "processes", "gpus" },
+    { "qlora", "base-dtype nf4 --lora-rank 16" },
+    { "recompute-activations", "recompute selective" },
+    { "seq", "seq-len" },
     { "seq-length", "seq-len" },
     { "sequence-length", "seq-len" },
+    { "sharding", "zero" },
+    { "sharding-strategy", "zero" },
     { "stage", "zero" },
-    { "tensor-model-parallel-size", "tp" },
+    { "target-modules", "lora-targets" },
+    { "tensor-model-parallel", "tp" },
+    { "tensor-parallel", "tp" },
+    { "tflops", "peak-flops" },
+    { "torch-compile", "compile" },
+    { "torch-dtype", "precision" },
+    { "train-batch", "global-batch" },
+    { "train-micro-batch-size-per-gpu", "micro-batch" },
+    { "train-tokens", "tokens" },
+    { "use-distributed-optimizer", "zero 1" },
+    { "use-flash-attn", "attention flash" },
+    { "virtual-pipeline-model-parallel", "vpp" },
     { "vram", "gpu-memory" },
-    { "world-size", "gpus" },
+    { "world", "gpus" },
+    { "zero-optimization", "zero" },
     { "zero-stage", "zero" },
+};
+
+/* The same for what no option does. */
+static const char operand_advice[] =
+    "the model stands by itself: memplan llama-7b --gpus 8";
+static const char output_advice[] =
+    "results go to standard output: add '> FILE'";
+static const char shape_advice[] =
+    "shapes stand in the model's config.json, not among the options";
+static const char node_advice[] =
+    "--gpus counts those of all nodes, --gpus-per-node those of one";
+static const char explain_advice[] =
+    "'memplan explain MODEL' shows where each number comes from";
+static const struct {
+    const char *habit;
+    const char *advice;
+} opt_advice[] = {
+    { "attention-heads", shape_advice },
+    { "config", operand_advice },
+    { "debug", explain_advice },
+    { "file", output_advice },
+    { "heads", shape_advice },
+    { "hidden-size", shape_advice },
+    { "layers", shape_advice },
+    { "lora-alpha", "it takes no memory: leave it out" },
+    { "model", operand_advice },
+    { "model-name", operand_advice },
+    { "model-name-or-path", operand_advice },
+    { "model-path", operand_advice },
+    { "nnodes", node_advice },
+    { "nodes", node_advice },
+    { "out", output_advice },
+    { "output", output_advice },
+    { "verbose", explain_advice },
+    { "vocab-size", shape_advice },
+    { "yaml", "--json is what scripts read" },
 };
 
 static struct opt_row *opt_add(struct opt_table *table)
@@ -184,14 +289,54 @@ static const struct opt_row *opt_begun_by(const struct opt_table *table,
     return found;
 }
 
+/* The name without what names elsewhere begin or end with, "num-gpus" and
+ * "tensor-parallel-size"; false when there is nothing to take away. */
+static bool bare(char *buf, size_t size, const char *name)
+{
+    static const char *const begins[] = { "use-", "num-", "n-", "max-" };
+    static const char *const ends[] = { "-size", "-degree", "-steps", "-type",
+                                        "-level" };
+    size_t n = strlen(name);
+    if (n >= size)
+        return false;
+    text_kebab(buf, size, name);
+    for (size_t i = 0; i < sizeof(begins) / sizeof(begins[0]); i++) {
+        size_t k = strlen(begins[i]);
+        if (n > k && memcmp(buf, begins[i], k) == 0) {
+            memmove(buf, buf + k, n - k + 1);
+            n -= k;
+        }
+    }
+    for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++) {
+        size_t k = strlen(ends[i]);
+        if (n > k && memcmp(buf + n - k, ends[i], k) == 0) {
+            n -= k;
+            buf[n] = '\0';
+        }
+    }
+    return strlen(name) != n;
+}
+
+/* "micro-batch" or "framework fsdp"; NULL when it is nobody's habit. */
+static const char *habit_meant(const struct opt_table *table, const char *name)
+{
+    for (size_t i = 0; i < sizeof(opt_habits) / sizeof(opt_habits[0]); i++) {
+        if (text_distance(name, opt_habits[i].habit) == 0)
+            return opt_habits[i].name;
+    }
+    char less[OPT_NAME_MAX];
+    if (!bare(less, sizeof(less), name))
+        return NULL;
+    const struct opt_row *row = opt_find(table, less, strlen(less));
+    return row ? row->name : habit_meant(table, less);
+}
+
 const struct opt_row *opt_nearest(const struct opt_table *table,
                                   const char *name)
 {
-    for (size_t i = 0; i < sizeof(opt_habits) / sizeof(opt_habits[0]); i++) {
-        const char *meant = opt_habits[i].name;
-        if (text_distance(name, opt_habits[i].habit) == 0)
-            return opt_find(table, meant, strlen(meant));
-    }
+    const char *meant = habit_meant(table, name);
+    if (meant)
+        return opt_find(table, meant, strcspn(meant, " "));
     const struct opt_row *best = opt_begun_by(table, name);
     if (best)
         return best;
@@ -207,6 +352,33 @@ const struct opt_row *opt_nearest(const struct opt_table *table,
         }
     }
     return best;
+}
+
+static const char *advice_on(const char *name)
+{
+    for (size_t i = 0; i < sizeof(opt_advice) / sizeof(opt_advice[0]); i++) {
+        if (text_distance(name, opt_advice[i].habit) == 0)
+            return opt_advice[i].advice;
+    }
+    char less[OPT_NAME_MAX];
+    return bare(less, sizeof(less), name) ? advice_on(less) : NULL;
+}
+
+/* What to write instead of an option's name that is none. */
+static void suggest(struct text *hint, const struct opt_table *table,
+                    const char *name)
+{
+    const char *advice = advice_on(name);
+    if (advice) {
+        text_put(hint, advice);
+        return;
+    }
+    const char *meant = habit_meant(table, name);
+    const struct opt_row *row = meant ? NULL : opt_nearest(table, name);
+    if (row)
+        meant = row->name;
+    if (meant)
+        text_format(hint, "did you mean '--%s'?", meant);
 }
 
 /* ---- argv ---- */
@@ -268,9 +440,32 @@ static void opt_unknown(const struct opt_table *table, const char *arg,
         return;
     memcpy(name, arg + 2, n);
     name[n] = '\0';
-    const struct opt_row *row = opt_nearest(table, name);
-    if (row)
-        text_format(hint, "did you mean '--%s'?", row->name);
+    suggest(hint, table, name);
+}
+
+/* Says that arg, "-zero" or "-x", is no option of one letter. */
+static void opt_unknown_letter(const struct opt_table *table, const char *arg,
+                               int letter, struct text *error,
+                               struct text *hint)
+{
+    char name[OPT_NAME_MAX] = "";
+    size_t n = arg[0] == '-' ? strcspn(arg + 1, "=") : 0;
+    if (n > 1 && n < sizeof(name)) {
+        memcpy(name, arg + 1, n);
+        name[n] = '\0';
+        suggest(hint, table, name);
+    }
+    if (hint->n > 0) {
+        text_format(error, "unknown option '-%s'", name);
+        return;
+    }
+    text_format(error, "unknown option '-%c'", letter);
+    text_put(hint, "options are written out, such as --gpus; of one letter "
+                   "there are");
+    for (size_t i = 0; i < table->count; i++) {
+        if (table->row[i].letter)
+            text_format(hint, " -%c", table->row[i].letter);
+    }
 }
 
 /* A word that is an option by its exact name. */
@@ -288,8 +483,23 @@ static bool opt_value_missing(const struct opt_scan *scan,
            && opt_is_one(scan->table, given->value);
 }
 
+/* "--sequence-parallel true": getopt_long takes an optional value after '='
+ * only; nobody means a model of that name. */
+static bool opt_is_truth_after(const struct opt_given *given, const char *next)
+{
+    static const char *const truths[] = { "true", "false", "yes",
+                                          "no",   "on",    "off" };
+    if (given->row->value != OPT_VALUE_OPTIONAL || given->value)
+        return false;
+    for (size_t i = 0; i < sizeof(truths) / sizeof(truths[0]); i++)
+        if (strcmp(next, truths[i]) == 0)
+            return true;
+    return false;
+}
+
 /* What getopt_long refused. */
-static bool opt_refused(const struct opt_scan *scan, int code, struct text *e)
+static bool opt_refused(const struct opt_scan *scan, int code, const char *arg,
+                        struct text *e, struct text *hint)
 {
     const struct opt_row *row = opt_of_code(scan->table, optopt);
     if (code == ':' && row)
@@ -297,7 +507,7 @@ static bool opt_refused(const struct opt_scan *scan, int code, struct text *e)
     else if (row && optopt >= OPT_CODE_ROW)
         text_format(e, "option '--%s' takes no value", row->name);
     else
-        text_format(e, "unknown option '-%c'", optopt);
+        opt_unknown_letter(scan->table, arg, optopt, e, hint);
     return false;
 }
 
@@ -326,9 +536,11 @@ static bool opt_collect(struct opt_line *line, struct opt_scan *scan, int argc,
             continue;
         }
         if (code == '?' || code == ':')
-            return opt_refused(scan, code, error);
+            return opt_refused(scan, code, arg, error, hint);
         struct opt_given *given = &line->given[line->given_count++];
         *given = (struct opt_given){ opt_of_code(scan->table, code), optarg };
+        if (optind < argc && opt_is_truth_after(given, argv[optind]))
+            given->value = argv[optind++];
         if (opt_value_missing(scan, given, argv[optind - 1])) {
             text_format(error, "option '--%s' needs a value", given->row->name);
             return false;

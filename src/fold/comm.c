@@ -7,6 +7,8 @@
 
 #include "fold/states.h"
 
+#include "base/banned.h"
+
 static double ring(uint64_t n)
 {
     return n <= 1 ? 0 : (double)(n - 1) / (double)n;
@@ -136,9 +138,7 @@ static double op_bytes(const struct program *p, const struct op *op,
     case OP_POW:
     case OP_MEAN:
     case OP_RSQRT:
-    case OP_SIGMOID:
     case OP_TANH:
-    case OP_EXP:
     case OP_SOFTMAX:
     case OP_LOG_SOFTMAX:
     case OP_NLL_LOSS:
@@ -160,7 +160,6 @@ static double op_bytes(const struct program *p, const struct op *op,
     case OP_WHERE:
     case OP_TOPK:
     case OP_INDEX:
-    case OP_INDEX_ADD:
     case OP_QUANTIZE:
     case OP_RELEASE:
     case OP_KIND_COUNT: return 0;

@@ -8,6 +8,8 @@
 
 #include "data/constants.h"
 
+#include "base/banned.h"
+
 enum { FP32 = 4 };
 
 static bool is_fsdp(const struct run *run)

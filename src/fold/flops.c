@@ -7,6 +7,8 @@
 
 #include "base/str.h"
 
+#include "base/banned.h"
+
 /* Forward products again in backward: one for each operand's gradient. */
 static double backward_factor(const struct program *p, const struct op *op)
 {
@@ -36,9 +38,7 @@ static double op_backward(const struct program *p, const struct op *op)
     case OP_POW:
     case OP_MEAN:
     case OP_RSQRT:
-    case OP_SIGMOID:
     case OP_TANH:
-    case OP_EXP:
     case OP_SOFTMAX:
     case OP_LOG_SOFTMAX:
     case OP_NLL_LOSS:
@@ -57,7 +57,6 @@ static double op_backward(const struct program *p, const struct op *op)
     case OP_WHERE:
     case OP_TOPK:
     case OP_INDEX:
-    case OP_INDEX_ADD:
     case OP_QUANTIZE:
     case OP_RELEASE:
     case OP_ALL_REDUCE:

@@ -8,6 +8,8 @@
 #include "data/constants.h"
 #include "fold/stage.h"
 
+#include "base/banned.h"
+
 static bool moment_at(struct moment *m, const struct stage *s, enum phase phase,
                       uint32_t position, bool later)
 {

@@ -6,6 +6,8 @@
 #include "base/str.h"
 #include "fold/stage.h"
 
+#include "base/banned.h"
+
 struct kept_list {
     struct explanation *x;
     const char *section;

@@ -5,6 +5,8 @@
  */
 #include "fold/stage.h"
 
+#include "base/banned.h"
+
 /* ---- activations ---- */
 
 static uint64_t edge_kept(const struct stage *s, uint32_t position,

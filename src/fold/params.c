@@ -4,6 +4,8 @@
  */
 #include "fold/fold.h"
 
+#include "base/banned.h"
+
 struct tally {
     struct count group[PG_COUNT];
     struct count trainable;

@@ -5,6 +5,8 @@
  */
 #include "fold/stage.h"
 
+#include "base/banned.h"
+
 uint32_t stage_block(const struct stage *s, uint32_t position)
 {
     if (s->embed && position == 0)

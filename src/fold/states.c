@@ -7,6 +7,8 @@
 
 #include "data/constants.h"
 
+#include "base/banned.h"
+
 enum sharding run_sharding(const struct run *run)
 {
     if (run->shard <= 1)

@@ -7,6 +7,8 @@
 #include "base/str.h"
 #include "base/unit.h"
 
+#include "base/banned.h"
+
 static const struct term_info terms[TERM_COUNT] = {
 #define TERM(id, component, key, label, equation)                              \
     [TERM_##id] = { COMP_##component, key, label, equation },

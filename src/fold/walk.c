@@ -7,6 +7,8 @@
  */
 #include "fold/walk_private.h"
 
+#include "base/banned.h"
+
 /* Gradient buffers that a backward can make: one an operand, and one more
  * where a second gradient is added to it. */
 static uint32_t most_buffers(const struct program *p, const struct block *b)

@@ -5,6 +5,8 @@
  */
 #include "fold/walk_private.h"
 
+#include "base/banned.h"
+
 static int32_t buffer_new(struct walk *w, uint64_t bytes)
 {
     const uint64_t rounded = round_to(bytes, w->granule);
@@ -79,7 +81,6 @@ static bool aliases(const struct walk *w, const struct op *op, unsigned i)
     case OP_ALL_REDUCE: return same;
     case OP_VIEW: return same && op->n_out == 1;
     case OP_CAT: return in->dtype == out->dtype;
-    case OP_INDEX_ADD: return i == 0 && same;
     case OP_EMBEDDING:
     case OP_LINEAR:
     case OP_MATMUL:
@@ -90,9 +91,7 @@ static bool aliases(const struct walk *w, const struct op *op, unsigned i)
     case OP_POW:
     case OP_MEAN:
     case OP_RSQRT:
-    case OP_SIGMOID:
     case OP_TANH:
-    case OP_EXP:
     case OP_SOFTMAX:
     case OP_LOG_SOFTMAX:
     case OP_NLL_LOSS:
@@ -197,9 +196,7 @@ static uint64_t backward_workspace(const struct walk *w, const struct op *op)
     case OP_DIV:
     case OP_MEAN:
     case OP_RSQRT:
-    case OP_SIGMOID:
     case OP_TANH:
-    case OP_EXP:
     case OP_LOG_SOFTMAX:
     case OP_NLL_LOSS:
     case OP_ACTIVATION:
@@ -218,7 +215,6 @@ static uint64_t backward_workspace(const struct walk *w, const struct op *op)
     case OP_WHERE:
     case OP_TOPK:
     case OP_INDEX:
-    case OP_INDEX_ADD:
     case OP_QUANTIZE:
     case OP_RELEASE:
     case OP_ALL_REDUCE:

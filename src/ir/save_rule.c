@@ -103,19 +103,13 @@ size_t op_saves(const struct program *p, const struct op *op,
     case OP_ACTIVATION:
     case OP_PYTHON_GELU: keep_in(&s, 0); break;
     case OP_RSQRT:
-    case OP_SIGMOID:
     case OP_TANH:
-    case OP_EXP:
     case OP_SOFTMAX:
     case OP_LOG_SOFTMAX:
     case OP_RELU: keep_out(&s, 0); break;
     case OP_EMBEDDING: /* in: table, indices */
     case OP_INDEX:     /* in: x, indices */
     case OP_WHERE: /* in: x, mask */ keep_in(&s, 1); break;
-    case OP_INDEX_ADD: /* in: sum, indices, source: kept for its shape */
-        keep_in(&s, 1);
-        keep_in(&s, 2);
-        break;
     case OP_TOPK:
     case OP_DROPOUT:
     case OP_CROSS_ENTROPY: /* out: loss, softmax, mask, indices */

@@ -1,7 +1,8 @@
 /*
  * Owns what JSON is: RFC 8259 to the letter, as a scanner without recursion
  * and with a depth limit, and the words for what is wrong with a text. Refuses
- * to know what the values mean, and to accept anything for kindness.
+ * to know what the values mean, and to accept anything for kindness. Bytes and
+ * characters are json_text.c's.
  */
 #include "json/json_scan.h"
 
@@ -23,119 +24,6 @@ static bool is_word_byte(char c)
            || c == '_';
 }
 
-/* The value of a hexadecimal digit; 16 when it is none. */
-static unsigned hex_value(char c)
-{
-    if (is_digit(c))
-        return (unsigned)(c - '0');
-    if (c >= 'a' && c <= 'f')
-        return (unsigned)(c - 'a' + 10);
-    if (c >= 'A' && c <= 'F')
-        return (unsigned)(c - 'A' + 10);
-    return 16;
-}
-
-/* RFC 3629: no overlong forms, no surrogates, nothing past U+10FFFF. */
-size_t json_utf8_length(const char *text, size_t n)
-{
-    const unsigned char *p = (const unsigned char *)text;
-    if (n == 0)
-        return 0;
-    if (p[0] < 0x80)
-        return 1;
-
-    size_t len = p[0] >= 0xF0 ? 4 : p[0] >= 0xE0 ? 3 : 2;
-    if (p[0] < 0xC2 || p[0] > 0xF4 || n < len)
-        return 0;
-    for (size_t i = 1; i < len; i++) {
-        if ((p[i] & 0xC0) != 0x80)
-            return 0;
-    }
-    if ((p[0] == 0xE0 && p[1] < 0xA0) || (p[0] == 0xED && p[1] > 0x9F)
-        || (p[0] == 0xF0 && p[1] < 0x90) || (p[0] == 0xF4 && p[1] > 0x8F))
-        return 0;
-    return len;
-}
-
-/* The code point of a valid sequence. */
-static unsigned utf8_decode(const char *text, size_t len)
-{
-    const unsigned char *p = (const unsigned char *)text;
-    if (len == 1)
-        return p[0];
-    unsigned code = p[0] & (0xFFu >> (len + 1));
-    for (size_t i = 1; i < len; i++)
-        code = code << 6 | (p[i] & 0x3F);
-    return code;
-}
-
-static size_t utf8_encode(char *out, unsigned code)
-{
-    if (code < 0x80) {
-        out[0] = (char)code;
-        return 1;
-    }
-    size_t len = code < 0x800 ? 2 : code < 0x10000 ? 3 : 4;
-    for (size_t i = len; i-- > 1; code >>= 6)
-        out[i] = (char)(0x80 | (code & 0x3F));
-    out[0] = (char)((0xF00 >> len & 0xFF) | code);
-    return len;
-}
-
-void json_printable(char *buf, size_t size, struct str text)
-{
-    size_t n = 0;
-    while (text.n > 0) {
-        size_t len = json_utf8_length(text.p, text.n);
-        unsigned code = len > 0 ? utf8_decode(text.p, len) : 0;
-        /* C1 controls are terminal commands as well. */
-        bool plain = code >= 0x20 && (code < 0x7F || code >= 0xA0);
-        size_t wide = plain ? len : 1;
-        if (n + wide >= size)
-            break;
-        if (plain)
-            memcpy(buf + n, text.p, len);
-        else
-            buf[n] = '?';
-        n += wide;
-        text.p += len > 0 ? len : 1;
-        text.n -= len > 0 ? len : 1;
-    }
-    if (size > 0)
-        buf[n] = '\0';
-}
-
-/* ---- places ---- */
-
-static uint32_t cut_to_u32(size_t v)
-{
-    return v < UINT32_MAX ? (uint32_t)v : UINT32_MAX;
-}
-
-void json_place(memplan_error *e, const char *text, size_t len, size_t offset)
-{
-    size_t line = 1;
-    size_t begin = 0;
-    if (offset > len)
-        offset = len;
-    for (size_t i = 0; i < offset; i++) {
-        if (text[i] == '\n') {
-            line++;
-            begin = i + 1;
-        }
-    }
-    e->line = cut_to_u32(line);
-    e->column = cut_to_u32(offset - begin + 1);
-    e->offset = offset;
-}
-
-uint32_t json_line(const char *text, size_t len, size_t offset)
-{
-    memplan_error e;
-    json_place(&e, text, len, offset);
-    return e.line;
-}
-
 /* ---- what is wrong ---- */
 
 #if defined(__GNUC__)
@@ -144,12 +32,10 @@ __attribute__((format(printf, 3, 4)))
 static memplan_error *
 syntax_error(struct json_scan *s, size_t at, const char *format, ...)
 {
-    char message[sizeof(s->diag->spare.message)];
     va_list args;
     va_start(args, format);
-    str_vformat(message, sizeof(message), format, args);
+    memplan_error *e = diag_vadd(s->diag, MEMPLAN_E_SYNTAX, format, args);
     va_end(args);
-    memplan_error *e = diag_add(s->diag, MEMPLAN_E_SYNTAX, "%s", message);
     json_place(e, s->text, s->len, at);
     return e;
 }
@@ -189,7 +75,8 @@ static void describe_found(const struct json_scan *s, size_t at,
     else if (*p > 0x20 && *p < 0x7F)
         str_format(buf, FOUND_MAX, "'%c'", *p);
     else if (len > 1)
-        str_format(buf, FOUND_MAX, "character U+%04X", utf8_decode(p, len));
+        str_format(buf, FOUND_MAX, "character U+%04X",
+                   json_utf8_decode(p, len));
     else
         str_format(buf, FOUND_MAX, "byte 0x%02X", (unsigned)(unsigned char)*p);
 }
@@ -296,7 +183,7 @@ static void hint_unexpected(struct json_scan *s, memplan_error *e, size_t at)
     if (word.n > 0)
         hint = hint_for_word(s->expect, word);
     else if (len > 0)
-        hint = hint_for_character(utf8_decode(p, len));
+        hint = hint_for_character(json_utf8_decode(p, len));
     else
         hint = "save the file as UTF-8";
 
@@ -492,22 +379,12 @@ static unsigned scan_hex4(const struct json_scan *s, size_t at)
     if (s->len - at < 4)
         return 0x10000;
     for (size_t i = at; i < at + 4; i++) {
-        unsigned v = hex_value(s->text[i]);
+        unsigned v = json_hex_value(s->text[i]);
         if (v > 15)
             return 0x10000;
         code = code << 4 | v;
     }
     return code;
-}
-
-static bool is_high_surrogate(unsigned code)
-{
-    return code >= 0xD800 && code <= 0xDBFF;
-}
-
-static bool is_low_surrogate(unsigned code)
-{
-    return code >= 0xDC00 && code <= 0xDFFF;
 }
 
 /* The escape at p; returns the place behind it, or 0 after reporting. */
@@ -530,11 +407,12 @@ static size_t scan_escape(struct json_scan *s, size_t p)
         syntax_error(s, p, "\\u takes four hexadecimal digits");
         return 0;
     }
-    bool pair = is_high_surrogate(code) && s->len - p >= 12 && t[p + 6] == '\\'
-                && t[p + 7] == 'u' && is_low_surrogate(scan_hex4(s, p + 8));
+    bool pair = json_is_high_surrogate(code) && s->len - p >= 12
+                && t[p + 6] == '\\' && t[p + 7] == 'u'
+                && json_is_low_surrogate(scan_hex4(s, p + 8));
     if (pair)
         return p + 12;
-    if (is_high_surrogate(code) || is_low_surrogate(code)) {
+    if (json_is_high_surrogate(code) || json_is_low_surrogate(code)) {
         memplan_error *e =
             syntax_error(s, p, "\\u%04x is half a surrogate pair", code);
         diag_hint(e, "write the character itself, or both halves");
@@ -675,47 +553,9 @@ enum json_token json_scan_next(struct json_scan *s)
             return scan_close(s);
         return take_comma(s, closer) ? scan_key(s) : JSON_TOKEN_ERROR;
     case JSON_EXPECT_VALUE: return scan_value(s);
-    case JSON_EXPECT_KEY: return scan_key(s);
+    case JSON_EXPECT_KEY:   /* take_comma goes on to it */
     case JSON_EXPECT_COLON: /* scan_key takes it */
     case JSON_EXPECT_END: break;
     }
     return unexpected(s, s->pos);
-}
-
-/* ---- strings ---- */
-
-static unsigned unescape_hex4(const char *p)
-{
-    unsigned code = 0;
-    for (size_t i = 0; i < 4; i++)
-        code = code << 4 | hex_value(p[i]);
-    return code;
-}
-
-size_t json_unescape(char *out, const char *p, size_t n)
-{
-    static const char from[] = "\"\\/bfnrt";
-    static const char to[] = "\"\\/\b\f\n\r\t";
-    size_t used = 0;
-    for (size_t i = 0; i < n;) {
-        if (p[i] != '\\') {
-            out[used++] = p[i++];
-            continue;
-        }
-        const char *simple = strchr(from, p[i + 1]);
-        if (simple) {
-            out[used++] = to[simple - from];
-            i += 2;
-            continue;
-        }
-        unsigned code = unescape_hex4(p + i + 2);
-        i += 6;
-        if (is_high_surrogate(code)) {
-            unsigned low = unescape_hex4(p + i + 2);
-            code = 0x10000 + ((code - 0xD800) << 10) + (low - 0xDC00);
-            i += 6;
-        }
-        used += utf8_encode(out + used, code);
-    }
-    return used;
 }

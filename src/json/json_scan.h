@@ -1,6 +1,6 @@
 /*
  * The scanner beneath json_parse: JSON text as tokens, one at a time, each with
- * its place. Only src/json includes this.
+ * its place; and the characters it is made of. Only src/json includes this.
  */
 #ifndef MEMPLAN_JSON_JSON_SCAN_H
 #define MEMPLAN_JSON_JSON_SCAN_H
@@ -50,6 +50,8 @@ void json_scan_init(struct json_scan *s, const char *text, size_t len,
                     struct diag *d);
 enum json_token json_scan_next(struct json_scan *s);
 
+/* ---- the text itself (json_text.c) ---- */
+
 /* Fills line, column and offset. */
 void json_place(memplan_error *e, const char *text, size_t len, size_t offset);
 uint32_t json_line(const char *text, size_t len, size_t offset);
@@ -60,6 +62,15 @@ size_t json_unescape(char *out, const char *p, size_t n);
 
 /* Length of the UTF-8 character at p, of n bytes at most; 0 when it is none. */
 size_t json_utf8_length(const char *p, size_t n);
+/* The code point of a valid character of that length. */
+unsigned json_utf8_decode(const char *p, size_t len);
+
+/* The value of a hexadecimal digit; 16 when it is none. */
+unsigned json_hex_value(char c);
+
+/* The halves of what \u escapes write a character past U+FFFF with. */
+bool json_is_high_surrogate(unsigned code);
+bool json_is_low_surrogate(unsigned code);
 
 /* Text from outside, fit for a message: whole characters only, cut to size,
  * '?' for what would upset a terminal. */

@@ -135,7 +135,7 @@ struct shape shape_of(const struct builder *b, tensor_id id);
 struct shape shape_last(const struct builder *b, tensor_id id, struct dim d);
 struct shape shape_rows(const struct builder *b, tensor_id id);
 
-/* ---- tensors ---- */
+/* ---- tensors (build.c) ---- */
 
 /* An activation with its own storage. needs_grad is set by the operation. */
 tensor_id build_tensor(struct builder *b, const char *name, enum dtype dtype,
@@ -159,7 +159,7 @@ tensor_id build_vector(struct builder *b, const char *name,
 /* A weight of a norm, whole on each rank. */
 tensor_id build_norm_weight(struct builder *b, const char *name, struct dim n);
 
-/* ---- operations: for new primitives ---- */
+/* ---- operations: for new primitives (build.c) ---- */
 
 /* Adds an operation in the current block, region and core_attention flag, and
  * gives out[0] its needs_grad. Operands TENSOR_NONE are left out. Returns the
@@ -170,7 +170,7 @@ void op_result(struct builder *b, struct op *op, tensor_id out);
 /* One more thing the kernel makes: mask, statistics. Never needs a gradient.*/
 void op_byproduct(struct op *op, tensor_id out);
 
-/* ---- linear ---- */
+/* ---- linear (build_linear.c) ---- */
 
 enum parallel {
     PAR_NONE,   /* whole on each rank */
@@ -205,7 +205,50 @@ struct linear {
  * is kept under fp8, adapters, dequantisation. */
 tensor_id build_linear(struct builder *b, const struct linear *l);
 
-/* ---- elementwise: names as in PyTorch ---- */
+/* ---- what decoders have in common (build_decoder.c) ---- */
+
+/* [V, width]: table of words, weight of the head. The latter is tied where the
+ * model says so. */
+tensor_id build_word_table(struct builder *b, const char *name,
+                           struct dim width);
+tensor_id build_head_weight(struct builder *b, const char *name,
+                            struct dim width);
+/* [learned positions, h] */
+tensor_id build_position_table(struct builder *b, const char *name);
+/* Parameters of the model's kind of norm: TENSOR_NONE where it has none. */
+void build_norm_weights(struct builder *b, struct dim n, tensor_id *weight,
+                        tensor_id *bias);
+
+/* The linears of a layer, column-parallel from h but for o and down, which are
+ * row-parallel back to it; for a lowering to change where its own differs. */
+struct linear linear_of_q(const struct builder *b, const char *name,
+                          tensor_id x);
+struct linear linear_of_k(const struct builder *b, const char *name,
+                          tensor_id x);
+struct linear linear_of_v(const struct builder *b, const char *name,
+                          tensor_id x);
+struct linear linear_of_qkv(const struct builder *b, const char *name,
+                            tensor_id x);
+struct linear linear_of_o(const struct builder *b, const char *name,
+                          tensor_id x);
+struct linear linear_of_up(const struct builder *b, const char *name,
+                           tensor_id x);
+struct linear linear_of_down(const struct builder *b, const char *name,
+                             tensor_id x);
+/* To logits, by an existing weight. */
+struct linear linear_of_head(const struct builder *b, const char *name,
+                             tensor_id x, tensor_id weight);
+
+/* Sequence parallelism over more than one rank. */
+bool build_has_sequence_shards(const struct builder *b);
+/* A column-parallel product from h. Where x is a sequence shard it is gathered
+ * first, and gathered again in backward: the shard is kept. */
+tensor_id build_column(struct builder *b, const struct linear *l);
+/* A row-parallel product to h, reduced, to a sequence shard where there are
+ * such. */
+tensor_id build_row(struct builder *b, const struct linear *l);
+
+/* ---- elementwise: names as in PyTorch (build_ops.c) ---- */
 
 tensor_id build_unary(struct builder *b, enum op_kind kind, const char *name,
                       tensor_id x); /* SCALE NEG POW RSQRT SIGMOID TANH ... */
@@ -254,18 +297,19 @@ tensor_id build_dropout(struct builder *b, const char *name, tensor_id x,
 tensor_id build_activation(struct builder *b, const char *name,
                            enum activation act, tensor_id x);
 
-/* ---- norms ---- */
+/* ---- norms (build_ops.c) ---- */
 
 /* weight, bias: TENSOR_NONE for none. Over the last factor. */
 tensor_id build_layer_norm(struct builder *b, const char *name, tensor_id x,
                            tensor_id weight, tensor_id bias);
 tensor_id build_rms_norm(struct builder *b, const char *name, tensor_id x,
                          tensor_id weight); /* fused */
-/* transformers' LlamaRMSNorm: upcast, four kernels, downcast, weight. */
+/* transformers' LlamaRMSNorm: upcast, four kernels, downcast, weight (not
+ * TENSOR_NONE). */
 tensor_id build_rms_norm_written_out(struct builder *b, const char *name,
                                      tensor_id x, tensor_id weight);
 
-/* ---- attention ---- */
+/* ---- attention (build_attention.c) ---- */
 
 /* Last factor of x is summed over. FLOPs are halved in the causal convention
  * (or cut to the window) while b->core_attention. */
@@ -286,7 +330,7 @@ bool attention_is_efficient(const struct builder *b);
 /* [b, a/tp, s/cp, s] */
 struct shape shape_scores(const struct builder *b);
 
-/* ---- embedding, loss, routing ---- */
+/* ---- embedding, loss, routing (build_loss.c; swiglu: build_ops.c) ---- */
 
 tensor_id build_embedding(struct builder *b, const char *name,
                           tensor_id indices, tensor_id table,
@@ -312,11 +356,8 @@ tensor_id build_topk(struct builder *b, const char *name, tensor_id x,
                      struct dim k, tensor_id *indices);
 tensor_id build_index(struct builder *b, const char *name, tensor_id x,
                       tensor_id indices, const struct shape *shape);
-/* acc += src at indices, in place. */
-tensor_id build_index_add(struct builder *b, const char *name, tensor_id acc,
-                          tensor_id indices, tensor_id src);
 
-/* ---- collectives: x itself where the group has one rank ---- */
+/* ---- collectives (build_loss.c): x itself in a group of one rank ---- */
 
 tensor_id build_all_reduce(struct builder *b, const char *name, tensor_id x,
                            enum comm_group group); /* in place */

@@ -172,12 +172,7 @@ static void make_tables(struct builder *b)
 
 static tensor_id add_positions(struct builder *b, tensor_id x)
 {
-    const uint64_t n = b->spec->learned_positions;
-    const tensor_id table =
-        build_param(b, &(struct param){ .name = "position_embedding",
-                                        .group = PG_POSITION,
-                                        .rows = DIM("positions", n),
-                                        .cols = b->h });
+    const tensor_id table = build_position_table(b, "position_embedding");
     const struct dim rows = b->spec->family == FAM_OPT ? b->t : b->sq;
     const struct shape shape = SHAPE(rows, b->h);
     const tensor_id places = build_embedding(
@@ -189,12 +184,7 @@ static void embed(struct builder *b)
 {
     const struct spec *m = b->spec;
     build_begin(b, BLOCK_EMBED, "embedding");
-    const tensor_id table =
-        build_param(b, &(struct param){ .name = "embed_tokens",
-                                        .group = PG_EMBED,
-                                        .rows = b->V,
-                                        .cols = b->e,
-                                        .full_elems = m->vocab * b->e.n });
+    const tensor_id table = build_word_table(b, "embed_tokens", b->e);
     const struct shape shape = SHAPE(b->t, b->e);
     tensor_id x = build_embedding(b, "embed_tokens", b->ids, table, &shape);
     x = build_all_reduce(b, "embedding all-reduce", x, COMM_TP);
@@ -302,18 +292,6 @@ static tensor_id layer(struct builder *b, const struct layer_kind *kind,
 
 /* ---- head and loss ---- */
 
-static struct param head_weight(const struct builder *b)
-{
-    const struct spec *m = b->spec;
-    return (struct param){ .name = "lm_head",
-                           .group = PG_HEAD,
-                           .rows = b->V,
-                           .cols = b->e,
-                           .matmul = true,
-                           .tied = m->tied,
-                           .full_elems = m->vocab * b->e.n };
-}
-
 /* Labels move one place to the left: padded, sliced, made contiguous. */
 static tensor_id shifted_labels(struct builder *b)
 {
@@ -347,16 +325,8 @@ static bool loss_is_fused(const struct run *run)
 static tensor_id standard_loss(struct builder *b, tensor_id x, tensor_id weight)
 {
     const struct spec *m = b->spec;
-    tensor_id logits = build_linear(b, &(struct linear){ .name = "lm_head",
-                                                         .x = x,
-                                                         .in = b->e,
-                                                         .out = b->V,
-                                                         .full_out = m->vocab,
-                                                         .group = PG_HEAD,
-                                                         .parallel = PAR_COLUMN,
-                                                         .bias = m->head_bias,
-                                                         .weight = weight,
-                                                         .has_weight = true });
+    const struct linear l = linear_of_head(b, "lm_head", x, weight);
+    tensor_id logits = build_linear(b, &l);
     if (m->logit_scale < 1.0 || m->logit_scale > 1.0)
         logits = build_scale(b, "logits scaled", logits);
     if (m->final_softcap > 0) {
@@ -382,8 +352,7 @@ static void head(struct builder *b)
                                               .in = b->h,
                                               .out = b->e,
                                               .group = PG_HEAD });
-    const struct param param = head_weight(b);
-    const tensor_id weight = build_param(b, &param);
+    const tensor_id weight = build_head_weight(b, "lm_head", b->e);
     if (b->run->loss == LOSS_CHUNKED)
         build_refuse(b, "chunked loss");
     if (loss_is_fused(b->run))

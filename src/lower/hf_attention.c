@@ -311,15 +311,7 @@ tensor_id hf_attention(struct builder *b, tensor_id x)
     case ATTN_EAGER:
     case ATTENTION_COUNT: context = eager(b, &o); break;
     }
-    const tensor_id out =
-        hf_linear(b, &(struct linear){ .name = "o_proj",
-                                       .x = context,
-                                       .in = b->A,
-                                       .full_in = b->full_A,
-                                       .out = b->h,
-                                       .group = PG_ATTENTION,
-                                       .parallel = PAR_ROW,
-                                       .bias = b->spec->o_bias,
-                                       .lora = LORA_MASK(LORA_O) });
-    return build_all_reduce(b, "attention all-reduce", out, COMM_TP);
+    const struct linear l = linear_of_o(b, "o_proj", context);
+    return build_all_reduce(b, "attention all-reduce", hf_linear(b, &l),
+                            COMM_TP);
 }

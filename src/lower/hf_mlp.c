@@ -25,30 +25,18 @@ static struct dim ffn(const struct builder *b)
 
 static tensor_id down(struct builder *b, tensor_id x)
 {
-    const tensor_id out =
-        hf_linear(b, &(struct linear){ .name = "down_proj",
-                                       .x = x,
-                                       .in = ffn(b),
-                                       .out = b->h,
-                                       .group = PG_MLP,
-                                       .parallel = PAR_ROW,
-                                       .bias = b->spec->mlp_bias,
-                                       .full_in = full_ffn(b),
-                                       .lora = LORA_MASK(LORA_DOWN) });
-    return build_all_reduce(b, "mlp all-reduce", out, COMM_TP);
+    struct linear l = linear_of_down(b, "down_proj", x);
+    l.in = ffn(b);
+    l.full_in = full_ffn(b);
+    return build_all_reduce(b, "mlp all-reduce", hf_linear(b, &l), COMM_TP);
 }
 
 static struct linear up_of(const struct builder *b, tensor_id x)
 {
-    return (struct linear){ .name = "up_proj",
-                            .x = x,
-                            .in = b->h,
-                            .out = ffn(b),
-                            .full_out = full_ffn(b),
-                            .group = PG_MLP,
-                            .parallel = PAR_COLUMN,
-                            .bias = b->spec->mlp_bias,
-                            .lora = LORA_MASK(LORA_UP) };
+    struct linear l = linear_of_up(b, "up_proj", x);
+    l.out = ffn(b);
+    l.full_out = full_ffn(b);
+    return l;
 }
 
 /* One matrix for gate and up (Phi-3): two views of its result. */
@@ -131,16 +119,17 @@ static tensor_id places(struct builder *b, const char *name, tensor_id from)
     return build_copy_as(b, name, from, &rows);
 }
 
+/* One product for all experts: gate and up, or (row) down. */
 static tensor_id grouped(struct builder *b, const char *name, tensor_id x,
-                         struct dim in, struct dim out, bool row)
+                         bool row)
 {
     const struct spec *m = b->spec;
     const uint64_t ffn = m->expert_ffn == 0 ? m->ffn : m->expert_ffn;
     return build_linear(
         b, &(struct linear){ .name = name,
                              .x = x,
-                             .in = in,
-                             .out = out,
+                             .in = row ? b->fe : b->h,
+                             .out = row ? b->h : b->fe2,
                              .group = PG_EXPERT,
                              .full_in = row ? ffn : m->hidden,
                              .full_out = row ? m->hidden : 2 * ffn,
@@ -152,15 +141,14 @@ static tensor_id grouped(struct builder *b, const char *name, tensor_id x,
 /* The experts' MLP on [routed, h], sorted by expert. */
 static tensor_id experts(struct builder *b, tensor_id x)
 {
-    const tensor_id both =
-        grouped(b, "experts.gate_up", x, b->h, b->fe2, false);
+    const tensor_id both = grouped(b, "experts.gate_up", x, false);
     const struct shape half = shape_last(b, both, b->fe);
     tensor_id part[2];
     build_split(b, "gate, up", both, part, (const struct shape[]){ half, half },
                 2);
     const tensor_id act = build_activation(b, "act", b->spec->act, part[0]);
     const tensor_id product = build_mul(b, "gated", act, part[1]);
-    return grouped(b, "experts.down", product, b->fe, b->h, true);
+    return grouped(b, "experts.down", product, true);
 }
 
 /* Sorted by expert, through the experts, weighted, back in order, summed. */

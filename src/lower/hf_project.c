@@ -86,31 +86,16 @@ static tensor_id clipped(struct builder *b, const char *name, tensor_id x)
 
 static void project_apart(struct builder *b, tensor_id x, struct hf_qkv *o)
 {
-    const struct spec *m = b->spec;
-    struct linear l = { .name = "q_proj",
-                        .x = x,
-                        .in = b->h,
-                        .out = b->A,
-                        .full_out = b->full_A,
-                        .group = PG_ATTENTION,
-                        .parallel = PAR_COLUMN,
-                        .bias = m->q_bias,
-                        .lora = LORA_MASK(LORA_Q) };
-    tensor_id q = hf_linear(b, &l);
-    if (m->family == FAM_OPT)
+    const struct linear lq = linear_of_q(b, "q_proj", x);
+    const struct linear lk = linear_of_k(b, "k_proj", x);
+    const struct linear lv = linear_of_v(b, "v_proj", x);
+    tensor_id q = hf_linear(b, &lq);
+    if (b->spec->family == FAM_OPT)
         q = build_scale(b, "q scaled", q);
     o->q = normed_heads(b, "q", clipped(b, "q clipped", q), b->a);
-    l.name = "k_proj";
-    l.out = b->K;
-    l.full_out = b->full_K;
-    l.bias = m->k_bias;
-    l.lora = LORA_MASK(LORA_K);
-    const tensor_id k = clipped(b, "k clipped", hf_linear(b, &l));
+    const tensor_id k = clipped(b, "k clipped", hf_linear(b, &lk));
     o->k = normed_heads(b, "k", k, b->kv);
-    l.name = "v_proj";
-    l.bias = m->v_bias;
-    l.lora = LORA_MASK(LORA_V);
-    const tensor_id v = clipped(b, "v clipped", hf_linear(b, &l));
+    const tensor_id v = clipped(b, "v clipped", hf_linear(b, &lv));
     o->v = heads_of(b, "v", v, b->kv);
 }
 
@@ -118,17 +103,9 @@ static void project_apart(struct builder *b, tensor_id x, struct hf_qkv *o)
 
 static tensor_id project_fused(struct builder *b, tensor_id x)
 {
-    return hf_linear(b, &(struct linear){ .name = "qkv_proj",
-                                          .x = x,
-                                          .in = b->h,
-                                          .out = b->qkv,
-                                          .full_out = b->full_A + 2 * b->full_K,
-                                          .group = PG_ATTENTION,
-                                          .parallel = PAR_COLUMN,
-                                          .bias = b->spec->q_bias,
-                                          .lora = LORA_MASK(LORA_Q)
-                                                  | LORA_MASK(LORA_K)
-                                                  | LORA_MASK(LORA_V) });
+    struct linear l = linear_of_qkv(b, "qkv_proj", x);
+    l.bias = b->spec->q_bias;
+    return hf_linear(b, &l);
 }
 
 static void slice_qkv(struct builder *b, tensor_id qkv, struct hf_qkv *o)

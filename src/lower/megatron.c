@@ -14,11 +14,6 @@
 
 #include "base/banned.h"
 
-static bool sequence_parallel(const struct builder *b)
-{
-    return b->run->sequence_parallel && b->run->tp > 1;
-}
-
 static bool recomputes(const struct builder *b, enum recompute_module m)
 {
     return (b->run->recompute_modules >> m & 1) != 0;
@@ -29,11 +24,8 @@ static bool recomputes(const struct builder *b, enum recompute_module m)
 static tensor_id norm_of(struct builder *b, const char *name, tensor_id x,
                          struct dim n)
 {
-    tensor_id weight = TENSOR_NONE, bias = TENSOR_NONE;
-    if (b->spec->norm != NORM_LAYER_PLAIN)
-        weight = build_norm_weight(b, "weight", n);
-    if (b->spec->norm == NORM_LAYER)
-        bias = build_norm_weight(b, "bias", n);
+    tensor_id weight, bias;
+    build_norm_weights(b, n, &weight, &bias);
     if (b->spec->norm == NORM_RMS)
         return build_rms_norm(b, name, x, weight);
     return build_layer_norm(b, name, x, weight, bias);
@@ -47,32 +39,6 @@ static tensor_id layer_norm(struct builder *b, const char *name, tensor_id x)
     const tensor_id y = norm_of(b, name, x, b->h);
     b->region = outer;
     return y;
-}
-
-/* All ranks' tokens, for a column-parallel product; the shard is kept
- * (transformer_engine/pytorch/module/layernorm_linear.py). */
-static tensor_id column(struct builder *b, struct linear l)
-{
-    l.in = b->h;
-    l.parallel = PAR_COLUMN;
-    if (sequence_parallel(b)) {
-        const struct shape whole = SHAPE(b->t, b->h);
-        l.keep = l.x;
-        l.has_keep = true;
-        l.x = build_collective(b, OP_ALL_GATHER, COMM_TP, l.x, &whole);
-    }
-    return build_linear(b, &l);
-}
-
-static tensor_id row(struct builder *b, struct linear l)
-{
-    l.out = b->h;
-    l.parallel = PAR_ROW;
-    const tensor_id y = build_linear(b, &l);
-    const struct shape shard = SHAPE(b->tu, b->h);
-    if (sequence_parallel(b))
-        return build_collective(b, OP_REDUCE_SCATTER, COMM_TP, y, &shard);
-    return build_all_reduce(b, l.name, y, COMM_TP);
 }
 
 /* core/fusions/fused_bias_dropout.py */
@@ -157,62 +123,43 @@ static tensor_id core_attention(struct builder *b, tensor_id qkv[3])
 
 static tensor_id attention(struct builder *b, tensor_id x)
 {
-    const struct spec *m = b->spec;
     const tensor_id y = layer_norm(b, "input_layernorm", x);
-    const tensor_id mixed =
-        column(b, (struct linear){ .name = "linear_qkv",
-                                   .x = y,
-                                   .out = b->qkv,
-                                   .group = PG_ATTENTION,
-                                   .full_out = b->full_A + 2 * b->full_K,
-                                   .bias = m->q_bias || m->k_bias || m->v_bias,
-                                   .lora = LORA_MASK(LORA_Q) | LORA_MASK(LORA_K)
-                                           | LORA_MASK(LORA_V) });
+    /* the shard is kept
+       (transformer_engine/pytorch/module/layernorm_linear.py) */
+    const struct linear in = linear_of_qkv(b, "linear_qkv", y);
+    const tensor_id mixed = build_column(b, &in);
     tensor_id qkv[3];
     const struct shape shapes[3] = { SHAPE(b->t, b->A), SHAPE(b->t, b->K),
                                      SHAPE(b->t, b->K) };
     build_split(b, "split", mixed, qkv, shapes, 3);
-    const bool normed = m->qk_norm == QK_PER_HEAD;
+    const bool normed = b->spec->qk_norm == QK_PER_HEAD;
     qkv[0] = own_copy(b, "q", qkv[0], b->a, normed);
     qkv[1] = own_copy(b, "k", qkv[1], b->kv, normed);
     qkv[2] = own_copy(b, "v", qkv[2], b->kv, false);
     const tensor_id context = core_attention(b, qkv);
-    const tensor_id out = row(b, (struct linear){ .name = "linear_proj",
-                                                  .x = context,
-                                                  .in = b->A,
-                                                  .full_in = b->full_A,
-                                                  .group = PG_ATTENTION,
-                                                  .bias = m->o_bias,
-                                                  .lora = LORA_MASK(LORA_O) });
-    return add_residual(b, x, out);
+    const struct linear out = linear_of_o(b, "linear_proj", context);
+    return add_residual(b, x, build_row(b, &out));
 }
 
 /* ---- mlp ---- */
 
 static tensor_id mlp_of(struct builder *b, tensor_id y, bool shared)
 {
-    const struct spec *m = b->spec;
-    const uint64_t ffn = shared ? m->shared_ffn : m->ffn;
-    const enum param_group group = shared ? PG_SHARED_EXPERT : PG_MLP;
-    const struct dim f = shared ? b->fs : b->f;
-    const struct dim f2 = shared ? b->fs2 : b->f2;
-    tensor_id z =
-        column(b, (struct linear){
-                      .name = "linear_fc1",
-                      .x = y,
-                      .out = m->gated_mlp ? f2 : f,
-                      .full_out = m->gated_mlp ? build_product(b, 2, ffn) : ffn,
-                      .group = group,
-                      .bias = m->mlp_bias,
-                      .lora = LORA_MASK(LORA_GATE) | LORA_MASK(LORA_UP) });
-    z = activation(b, z, TENSOR_NONE);
-    return row(b, (struct linear){ .name = "linear_fc2",
-                                   .x = z,
-                                   .in = f,
-                                   .full_in = ffn,
-                                   .group = group,
-                                   .bias = m->mlp_bias,
-                                   .lora = LORA_MASK(LORA_DOWN) });
+    const bool gated = b->spec->gated_mlp;
+    struct linear fc1 = linear_of_up(b, "linear_fc1", y);
+    struct linear fc2 = linear_of_down(b, "linear_fc2", TENSOR_NONE);
+    if (shared) {
+        fc1.group = fc2.group = PG_SHARED_EXPERT;
+        fc1.full_out = fc2.full_in = b->spec->shared_ffn;
+        fc1.out = fc2.in = b->fs;
+    }
+    if (gated) {
+        fc1.out = shared ? b->fs2 : b->f2;
+        fc1.full_out = build_product(b, 2, fc1.full_out);
+    }
+    fc1.lora |= LORA_MASK(LORA_GATE);
+    fc2.x = activation(b, build_column(b, &fc1), TENSOR_NONE);
+    return build_row(b, &fc2);
 }
 
 /* With Transformer Engine the norm is part of the first linear, and of what is
@@ -364,16 +311,12 @@ static tensor_id layer(struct builder *b, const struct layer_kind *kind,
     return kind->moe ? moe_mlp(b, x) : dense_mlp(b, x);
 }
 
-static tensor_id positions(struct builder *b)
+static tensor_id add_positions(struct builder *b, tensor_id x)
 {
     const struct shape shape = SHAPE(b->sq, b->h);
-    const tensor_id table = build_param(
-        b,
-        &(struct param){ .name = "position_embeddings",
-                         .group = PG_POSITION,
-                         .rows = DIM("positions", b->spec->learned_positions),
-                         .cols = b->h });
-    return build_embedding(b, "positions", b->ids, table, &shape);
+    const tensor_id table = build_position_table(b, "position_embeddings");
+    const tensor_id y = build_embedding(b, "positions", b->ids, table, &shape);
+    return build_add(b, "embedding sum", x, y);
 }
 
 /* core/models/common/embeddings/language_model_embedding.py */
@@ -382,22 +325,16 @@ static void embedding(struct builder *b)
     const struct spec *m = b->spec;
     build_begin(b, BLOCK_EMBED, "embedding");
     const struct shape whole = SHAPE(b->t, b->h), shard = SHAPE(b->tu, b->h);
-    const tensor_id table = build_param(
-        b,
-        &(struct param){ .name = "word_embeddings",
-                         .group = PG_EMBED,
-                         .rows = b->V,
-                         .cols = b->h,
-                         .full_elems = build_product(b, m->vocab, m->hidden) });
+    const tensor_id table = build_word_table(b, "word_embeddings", b->h);
     const bool learned = m->position == POS_LEARNED;
     tensor_id x = build_embedding(b, "word_embeddings", b->ids, table, &whole);
-    if (sequence_parallel(b) && !learned) {
+    if (build_has_sequence_shards(b) && !learned) {
         x = build_collective(b, OP_REDUCE_SCATTER, COMM_TP, x, &shard);
     } else {
         x = build_all_reduce(b, "word_embeddings", x, COMM_TP);
         if (learned)
-            x = build_add(b, "embedding sum", x, positions(b));
-        if (sequence_parallel(b))
+            x = add_positions(b, x);
+        if (build_has_sequence_shards(b))
             x = build_copy_as(b, "sequence shard", x, &shard);
     }
     if (m->embed_scale)
@@ -427,26 +364,12 @@ static tensor_id cross_entropy(struct builder *b, tensor_id logits)
 
 static void head(struct builder *b)
 {
-    const struct spec *m = b->spec;
     tensor_id x = build_begin(b, BLOCK_HEAD, "head");
-    if (m->final_norm)
+    if (b->spec->final_norm)
         x = norm_of(b, "final_layernorm", x, b->h);
-    const tensor_id weight = build_param(
-        b, &(struct param){ .name = "output_layer",
-                            .group = PG_HEAD,
-                            .rows = b->V,
-                            .cols = b->h,
-                            .full_elems = build_product(b, m->vocab, m->hidden),
-                            .matmul = true,
-                            .tied = m->tied });
-    const tensor_id logits = column(b, (struct linear){ .name = "output_layer",
-                                                        .x = x,
-                                                        .out = b->V,
-                                                        .group = PG_HEAD,
-                                                        .weight = weight,
-                                                        .has_weight = true,
-                                                        .bias = m->head_bias,
-                                                        .full_out = m->vocab });
+    const tensor_id weight = build_head_weight(b, "output_layer", b->h);
+    const struct linear l = linear_of_head(b, "output_layer", x, weight);
+    const tensor_id logits = build_column(b, &l);
     build_end(b, cross_entropy(b, logits));
 }
 

@@ -18,21 +18,13 @@
 /* Masks are there whatever the model's probabilities are. */
 #define PAPER_DROPOUT 0.1
 
-static bool sequence_parallel(const struct builder *b)
-{
-    return b->run->sequence_parallel && b->run->tp > 1;
-}
-
 /* Keeps its input alone: no statistics among its results. */
 static tensor_id norm(struct builder *b, const char *name, tensor_id x)
 {
     const struct shape shape = shape_of(b, x);
     const bool rms = b->spec->norm == NORM_RMS;
-    tensor_id weight = TENSOR_NONE, bias = TENSOR_NONE;
-    if (b->spec->norm != NORM_LAYER_PLAIN)
-        weight = build_norm_weight(b, "weight", b->h);
-    if (b->spec->norm == NORM_LAYER)
-        bias = build_norm_weight(b, "bias", b->h);
+    tensor_id weight, bias;
+    build_norm_weights(b, b->h, &weight, &bias);
     const tensor_id out = build_tensor(b, name, tensor_of(b, x)->dtype, &shape);
     const tensor_id in[] = { x, weight, bias };
     op_result(b, build_op(b, rms ? OP_RMS_NORM : OP_LAYER_NORM, name, in, 3),
@@ -40,33 +32,12 @@ static tensor_id norm(struct builder *b, const char *name, tensor_id x)
     return out;
 }
 
-/* A column-parallel product. Its input is gathered where it is a shard, and
- * gathered again in backward: the shard is kept (section 4.2.2). */
-static tensor_id column(struct builder *b, struct linear l)
-{
-    l.in = b->h;
-    l.parallel = PAR_COLUMN;
-    if (sequence_parallel(b)) {
-        const struct shape whole = SHAPE(b->t, b->h);
-        l.keep = l.x;
-        l.has_keep = true;
-        l.x = build_collective(b, OP_ALL_GATHER, COMM_TP, l.x, &whole);
-    }
-    return build_linear(b, &l);
-}
-
 /* A row-parallel product, reduced, its dropout and the residual sum. */
-static tensor_id row(struct builder *b, struct linear l, tensor_id residual)
+static tensor_id row(struct builder *b, const struct linear *l,
+                     tensor_id residual)
 {
-    l.out = b->h;
-    l.parallel = PAR_ROW;
-    tensor_id y = build_linear(b, &l);
-    const struct shape shard = SHAPE(b->tu, b->h);
-    if (sequence_parallel(b))
-        y = build_collective(b, OP_REDUCE_SCATTER, COMM_TP, y, &shard);
-    else
-        y = build_all_reduce(b, l.name, y, COMM_TP);
-    y = build_dropout(b, "dropout", y, PAPER_DROPOUT);
+    const tensor_id y =
+        build_dropout(b, "dropout", build_row(b, l), PAPER_DROPOUT);
     return build_add(b, "residual", residual, y);
 }
 
@@ -92,59 +63,31 @@ static tensor_id core_attention(struct builder *b, const tensor_id qkv[3])
 
 static tensor_id attention(struct builder *b, tensor_id x)
 {
-    const struct spec *m = b->spec;
     const tensor_id y = norm(b, "input norm", x);
-    const tensor_id mixed =
-        column(b, (struct linear){ .name = "qkv",
-                                   .x = y,
-                                   .out = b->qkv,
-                                   .group = PG_ATTENTION,
-                                   .full_out = b->full_A + 2 * b->full_K,
-                                   .bias = m->q_bias || m->k_bias || m->v_bias,
-                                   .lora = LORA_MASK(LORA_Q) | LORA_MASK(LORA_K)
-                                           | LORA_MASK(LORA_V) });
+    const struct linear in = linear_of_qkv(b, "qkv", y);
+    const tensor_id mixed = build_column(b, &in);
     tensor_id qkv[3];
     const struct shape shapes[3] = { SHAPE(b->t, b->A), SHAPE(b->t, b->K),
                                      SHAPE(b->t, b->K) };
     build_split(b, "split", mixed, qkv, shapes, 3);
     const tensor_id context = core_attention(b, qkv);
-    return row(b,
-               (struct linear){ .name = "projection",
-                                .x = context,
-                                .in = b->A,
-                                .full_in = b->full_A,
-                                .group = PG_ATTENTION,
-                                .bias = m->o_bias,
-                                .lora = LORA_MASK(LORA_O) },
-               x);
+    const struct linear out = linear_of_o(b, "projection", context);
+    return row(b, &out, x);
 }
 
 static tensor_id mlp(struct builder *b, tensor_id x)
 {
-    const struct spec *m = b->spec;
+    const bool gated = b->spec->gated_mlp;
     const tensor_id y = norm(b, "mlp norm", x);
-    struct linear in = { .name = m->gated_mlp ? "gate" : "h to 4h",
-                         .x = y,
-                         .out = b->f,
-                         .full_out = m->ffn,
-                         .group = PG_MLP,
-                         .bias = m->mlp_bias,
-                         .lora = LORA_MASK(LORA_UP) };
-    tensor_id g = column(b, in);
+    struct linear in = linear_of_up(b, gated ? "gate" : "h to 4h", y);
+    tensor_id g = build_column(b, &in);
     g = build_unary(b, OP_ACTIVATION, "activation", g);
-    if (m->gated_mlp) {
+    if (gated) {
         in.name = "up";
-        g = build_mul(b, "gated", g, column(b, in));
+        g = build_mul(b, "gated", g, build_column(b, &in));
     }
-    return row(b,
-               (struct linear){ .name = "4h to h",
-                                .x = g,
-                                .in = b->f,
-                                .full_in = m->ffn,
-                                .group = PG_MLP,
-                                .bias = m->mlp_bias,
-                                .lora = LORA_MASK(LORA_DOWN) },
-               x);
+    const struct linear out = linear_of_down(b, "4h to h", g);
+    return row(b, &out, x);
 }
 
 static tensor_id layer(struct builder *b, const struct layer_kind *kind,
@@ -154,36 +97,25 @@ static tensor_id layer(struct builder *b, const struct layer_kind *kind,
     return mlp(b, attention(b, x));
 }
 
-static tensor_id positions(struct builder *b)
+static tensor_id add_positions(struct builder *b, tensor_id x)
 {
     const struct shape shape = SHAPE(b->sq, b->h);
-    const tensor_id table = build_param(
-        b,
-        &(struct param){ .name = "position embeddings",
-                         .group = PG_POSITION,
-                         .rows = DIM("positions", b->spec->learned_positions),
-                         .cols = b->h });
-    return build_embedding(b, "positions", b->ids, table, &shape);
+    const tensor_id table = build_position_table(b, "position embeddings");
+    const tensor_id y = build_embedding(b, "positions", b->ids, table, &shape);
+    return build_add(b, "embedding sum", x, y);
 }
 
 /* Word and position embeddings, and their dropout (section 4.3). */
 static void embedding(struct builder *b)
 {
-    const struct spec *m = b->spec;
     build_begin(b, BLOCK_EMBED, "embedding");
     const struct shape whole = SHAPE(b->t, b->h), shard = SHAPE(b->tu, b->h);
-    const tensor_id table = build_param(
-        b,
-        &(struct param){ .name = "word embeddings",
-                         .group = PG_EMBED,
-                         .rows = b->V,
-                         .cols = b->h,
-                         .full_elems = build_product(b, m->vocab, m->hidden) });
+    const tensor_id table = build_word_table(b, "word embeddings", b->h);
     tensor_id x = build_embedding(b, "embedding", b->ids, table, &whole);
     x = build_all_reduce(b, "embedding", x, COMM_TP);
-    if (m->position == POS_LEARNED)
-        x = build_add(b, "embedding sum", x, positions(b));
-    if (sequence_parallel(b))
+    if (b->spec->position == POS_LEARNED)
+        x = add_positions(b, x);
+    if (build_has_sequence_shards(b))
         x = build_copy_as(b, "sequence shard", x, &shard);
     build_end(b, build_dropout(b, "embedding dropout", x, PAPER_DROPOUT));
 }
@@ -191,26 +123,12 @@ static void embedding(struct builder *b)
 /* Final norm, output layer, cross entropy on fp32 logits (section 4.3). */
 static void head(struct builder *b)
 {
-    const struct spec *m = b->spec;
     tensor_id x = build_begin(b, BLOCK_HEAD, "head");
-    if (m->final_norm)
+    if (b->spec->final_norm)
         x = norm(b, "final norm", x);
-    const tensor_id weight = build_param(
-        b, &(struct param){ .name = "output layer",
-                            .group = PG_HEAD,
-                            .rows = b->V,
-                            .cols = b->h,
-                            .full_elems = build_product(b, m->vocab, m->hidden),
-                            .matmul = true,
-                            .tied = m->tied });
-    const tensor_id logits = column(b, (struct linear){ .name = "logits",
-                                                        .x = x,
-                                                        .out = b->V,
-                                                        .group = PG_HEAD,
-                                                        .weight = weight,
-                                                        .has_weight = true,
-                                                        .bias = m->head_bias,
-                                                        .full_out = m->vocab });
+    const tensor_id weight = build_head_weight(b, "output layer", b->h);
+    const struct linear l = linear_of_head(b, "logits", x, weight);
+    const tensor_id logits = build_column(b, &l);
     const tensor_id up = build_cast(b, "fp32 logits", logits, DT_FP32);
     const struct shape shape = shape_of(b, up), rows = SHAPE(b->t);
     const tensor_id loss = build_tensor(b, "loss", DT_FP32, &rows);

@@ -67,28 +67,13 @@ static tensor_id heads_norm(struct builder *b, const char *name, tensor_id x,
 
 static tensor_id attention(struct builder *b, tensor_id x)
 {
-    const struct spec *m = b->spec;
     const tensor_id y = gather(b, norm(b, "attention_norm", x, b->h));
-    struct linear l = { .name = "wq",
-                        .x = y,
-                        .in = b->h,
-                        .out = b->A,
-                        .full_out = b->full_A,
-                        .group = PG_ATTENTION,
-                        .parallel = PAR_COLUMN,
-                        .bias = m->q_bias,
-                        .lora = LORA_MASK(LORA_Q) };
-    tensor_id q = build_linear(b, &l);
-    l.name = "wk";
-    l.out = b->K;
-    l.full_out = b->full_K;
-    l.bias = m->k_bias;
-    l.lora = LORA_MASK(LORA_K);
-    tensor_id k = build_linear(b, &l);
-    l.name = "wv";
-    l.bias = m->v_bias;
-    l.lora = LORA_MASK(LORA_V);
-    const tensor_id v = build_linear(b, &l);
+    const struct linear wq = linear_of_q(b, "wq", y);
+    const struct linear wk = linear_of_k(b, "wk", y);
+    const struct linear wv = linear_of_v(b, "wv", y);
+    tensor_id q = build_linear(b, &wq);
+    tensor_id k = build_linear(b, &wk);
+    const tensor_id v = build_linear(b, &wv);
     q = rotate(b, "xq", heads_norm(b, "q_norm", q, b->a));
     k = rotate(b, "xk", heads_norm(b, "k_norm", k, b->kv));
     const tensor_id out = build_attention(
@@ -97,50 +82,24 @@ static tensor_id attention(struct builder *b, tensor_id x)
                                      .k = k,
                                      .v = v,
                                      .efficient = attention_is_efficient(b) });
-    const tensor_id o =
-        build_linear(b, &(struct linear){ .name = "wo",
-                                          .x = out,
-                                          .in = b->A,
-                                          .out = b->h,
-                                          .full_in = b->full_A,
-                                          .group = PG_ATTENTION,
-                                          .parallel = PAR_ROW,
-                                          .bias = m->o_bias,
-                                          .lora = LORA_MASK(LORA_O) });
-    return build_add(b, "residual", x, reduce(b, o));
+    const struct linear wo = linear_of_o(b, "wo", out);
+    return build_add(b, "residual", x, reduce(b, build_linear(b, &wo)));
 }
 
 /* ---- feed forward ---- */
 
 static tensor_id feed_forward(struct builder *b, tensor_id x)
 {
-    const struct spec *m = b->spec;
     const tensor_id y = gather(b, norm(b, "ffn_norm", x, b->h));
-    struct linear l = { .name = "w1",
-                        .x = y,
-                        .in = b->h,
-                        .out = b->f,
-                        .full_out = m->ffn,
-                        .group = PG_MLP,
-                        .parallel = PAR_COLUMN,
-                        .bias = m->mlp_bias,
-                        .lora = LORA_MASK(LORA_GATE) };
-    tensor_id gate = build_linear(b, &l);
+    struct linear w1 = linear_of_up(b, "w1", y);
+    const struct linear w3 = linear_of_up(b, "w3", y);
+    w1.lora = LORA_MASK(LORA_GATE);
+    tensor_id gate = build_linear(b, &w1);
     gate = build_unary(b, OP_ACTIVATION, "activation", gate);
-    l.name = "w3";
-    l.lora = LORA_MASK(LORA_UP);
-    const tensor_id up = build_linear(b, &l);
-    const tensor_id z =
-        build_linear(b, &(struct linear){ .name = "w2",
-                                          .x = build_mul(b, "gated", gate, up),
-                                          .in = b->f,
-                                          .out = b->h,
-                                          .full_in = m->ffn,
-                                          .group = PG_MLP,
-                                          .parallel = PAR_ROW,
-                                          .bias = m->mlp_bias,
-                                          .lora = LORA_MASK(LORA_DOWN) });
-    return build_add(b, "residual", x, reduce(b, z));
+    const tensor_id up = build_linear(b, &w3);
+    const struct linear w2 =
+        linear_of_down(b, "w2", build_mul(b, "gated", gate, up));
+    return build_add(b, "residual", x, reduce(b, build_linear(b, &w2)));
 }
 
 static tensor_id layer(struct builder *b, const struct layer_kind *kind,
@@ -154,16 +113,9 @@ static tensor_id layer(struct builder *b, const struct layer_kind *kind,
 
 static void embedding(struct builder *b)
 {
-    const struct spec *m = b->spec;
     build_begin(b, BLOCK_EMBED, "embedding");
     const struct shape whole = SHAPE(b->t, b->h);
-    const tensor_id table = build_param(
-        b,
-        &(struct param){ .name = "tok_embeddings",
-                         .group = PG_EMBED,
-                         .rows = b->V,
-                         .cols = b->h,
-                         .full_elems = build_product(b, m->vocab, m->hidden) });
+    const tensor_id table = build_word_table(b, "tok_embeddings", b->h);
     const tensor_id x =
         build_embedding(b, "tok_embeddings", b->ids, table, &whole);
     build_end(b, reduce(b, x));
@@ -194,32 +146,15 @@ static tensor_id chunked_loss(struct builder *b, tensor_id x, tensor_id weight)
 
 static void head(struct builder *b)
 {
-    const struct spec *m = b->spec;
     const tensor_id x =
         gather(b, norm(b, "norm", build_begin(b, BLOCK_HEAD, "head"), b->h));
-    const tensor_id weight = build_param(
-        b, &(struct param){ .name = "output",
-                            .group = PG_HEAD,
-                            .rows = b->V,
-                            .cols = b->h,
-                            .full_elems = build_product(b, m->vocab, m->hidden),
-                            .matmul = true,
-                            .tied = m->tied });
+    const tensor_id weight = build_head_weight(b, "output", b->h);
     if (b->run->loss == LOSS_CHUNKED) {
         build_end(b, chunked_loss(b, x, weight));
         return;
     }
-    tensor_id logits =
-        build_linear(b, &(struct linear){ .name = "output",
-                                          .x = x,
-                                          .in = b->h,
-                                          .out = b->V,
-                                          .full_out = m->vocab,
-                                          .group = PG_HEAD,
-                                          .weight = weight,
-                                          .has_weight = true,
-                                          .parallel = PAR_COLUMN,
-                                          .bias = m->head_bias });
+    const struct linear l = linear_of_head(b, "output", x, weight);
+    tensor_id logits = build_linear(b, &l);
     logits = build_cast(b, "fp32 logits", logits, DT_FP32);
     build_end(b, build_cross_entropy(b, "loss", logits, b->labels));
 }

@@ -5,6 +5,8 @@
  */
 #include "plan/plan.h"
 
+#include "base/banned.h"
+
 struct option {
     const char *key;
     const char *value;

@@ -4,6 +4,8 @@
  */
 #include "plan/check.h"
 
+#include "data/constants.h"
+
 #include "base/unit.h"
 
 #include "base/banned.h"
@@ -112,7 +114,7 @@ static memplan_error *bad_limit(const struct assertion *a, struct str text,
     int n = (int)(text.n < 64 ? text.n : 64);
     bool range = result == UNIT_RANGE;
     memplan_error *e = diag_add(d, range ? MEMPLAN_E_RANGE : MEMPLAN_E_ARG,
-                                range ? "'%s': '%.*s' is too large"
+                                range ? "'%s': '%.*s' is out of range"
                                       : "'%s' has no limit '%.*s'",
                                 a->told.name, n, text.p);
     diag_hint(e, "write %s%s", wanted[a->told.type],
@@ -145,11 +147,16 @@ static enum unit_result read_limit(struct limit *out, struct str text)
     switch (out->assertion->told.type) {
     case MEMPLAN_TYPE_BYTES:
         out->share = out->assertion->of_capacity && str_ends_with(text, "%");
-        if (out->share)
-            return unit_parse_real(text, &out->value);
+        if (out->share) {
+            r = unit_parse_real(text, &out->value);
+            return r == UNIT_OK && (out->value < 0 || out->value > 1)
+                       ? UNIT_RANGE
+                       : r;
+        }
         r = unit_parse_bytes(text, &n);
         out->value = (double)n;
-        return r;
+        /* "40" is 40 bytes, and never meant */
+        return r == UNIT_OK && n != 0 && n < MIB(1) ? UNIT_BAD : r;
     case MEMPLAN_TYPE_COUNT:
         r = unit_parse_count(text, &n);
         out->value = (double)n;

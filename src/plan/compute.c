@@ -8,6 +8,8 @@
 
 #include <math.h>
 
+#include "base/banned.h"
+
 enum { SECONDS_PER_HOUR = 3600, HOURS_PER_DAY = 24 };
 
 /* N and D: of the model, as given, or what a budget leaves of C = 6 N D. */
@@ -18,12 +20,12 @@ static void sizes(struct compute_result *c, const struct memplan_report *r)
     c->params = r->has_model ? (double)r->params.active : run->params;
     c->tokens = run->tokens;
     if (c->params == 0 && run->given[KEY_TOKENS]) {
-        c->params = budget / (6 * c->tokens);
+        c->params = floor(budget / (6 * c->tokens));
     } else if (c->params == 0) {
         const struct law_result best =
             scaling_optimum(run->law, budget, run->tokens_per_param);
-        c->params = best.params;
-        c->tokens = best.tokens;
+        c->params = floor(best.params);
+        c->tokens = floor(best.tokens);
     } else if (budget > 0 && !run->given[KEY_TOKENS]) {
         c->tokens = floor(budget / (6 * c->params));
     } else if (c->tokens == 0) {
@@ -80,7 +82,7 @@ static void cluster(struct compute_result *c, const struct run *run)
         c->gpus_in_nodes = ceil(whole / node) * node;
     }
     c->days = c->gpu_hours / (per_gpu_day * c->gpus);
-    c->cost_usd = c->price_usd_h > 0
+    c->cost_usd = c->price_usd_h > 0 || run->given[KEY_PRICE]
                       ? c->gpu_hours / c->availability * c->price_usd_h
                       : (double)NAN;
 }

@@ -7,6 +7,8 @@
 #include "plan/report_data.h"
 #include "json/json.h"
 
+#include "base/banned.h"
+
 static void check_published(const struct spec *spec, uint64_t counted,
                             struct diag *d)
 {

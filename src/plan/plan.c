@@ -10,6 +10,8 @@
 
 #include <math.h>
 
+#include "base/banned.h"
+
 static bool copy_text(struct arena *a, const char **text)
 {
     *text = arena_copy(a, *text, str_of(*text).n);

@@ -8,6 +8,8 @@
 
 #include <math.h>
 
+#include "base/banned.h"
+
 /* L(N, D) = E + A / N^alpha + B / D^beta; E does not move the optimum. */
 struct parametric {
     double a, b, alpha, beta;

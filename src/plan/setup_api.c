@@ -2,6 +2,8 @@
 #include "plan/report_data.h"
 #include "json/json.h"
 
+#include "base/banned.h"
+
 const memplan_field *memplan_setup_field(size_t index)
 {
     return setup_field(index);

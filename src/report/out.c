@@ -11,7 +11,7 @@
 #include "base/banned.h"
 
 /* What is narrower than this is written as if it had this many columns. */
-enum { WIDTH_LEAST = 60 };
+enum { WIDTH_LEAST = 40 };
 
 void out_init(struct out *o, const memplan_style *style,
               memplan_write_fn *write, void *ctx)
@@ -178,8 +178,9 @@ void out_title(struct out *o, const char *text)
     if (o->format == MEMPLAN_FORMAT_MARKDOWN)
         out_text(o, "# ");
     out_paint(o, PAINT_STRONG);
-    wrap(o, 0, 0, text);
+    out_wrap(o, 0, 0, text);
     out_paint(o, PAINT_NONE);
+    out_text(o, "\n");
 }
 
 void out_heading(struct out *o, const char *text)
@@ -203,12 +204,13 @@ void out_paragraph(struct out *o, enum paint paint, const char *text)
     if (strong) {
         out_text(o, "**");
         out_plain(o, text, strlen(text));
-        out_text(o, "**\n");
+        out_text(o, "**");
     } else {
-        wrap(o, 0, 0, text);
+        out_wrap(o, 0, 0, text);
     }
     if (paint != PAINT_NONE)
         out_paint(o, PAINT_NONE);
+    out_text(o, "\n");
 }
 
 void out_item(struct out *o, const char *text)
@@ -222,13 +224,6 @@ void out_item(struct out *o, const char *text)
     }
     out_text(o, "  - ");
     wrap(o, INDENT, INDENT, text);
-}
-
-void out_line(struct out *o, unsigned depth, const char *text)
-{
-    out_blanks(o, 2 * (size_t)depth);
-    out_plain(o, text, strlen(text));
-    out_text(o, "\n");
 }
 
 /* ---- CSV ---- */

@@ -66,8 +66,6 @@ void out_title(struct out *o, const char *text);
 void out_heading(struct out *o, const char *text);
 void out_paragraph(struct out *o, enum paint paint, const char *text);
 void out_item(struct out *o, const char *text);
-/* One line `depth` steps in, for what is neither; any length. */
-void out_line(struct out *o, unsigned depth, const char *text);
 
 /* ---- tables ---- */
 

@@ -144,6 +144,23 @@ static size_t bytes_of_columns(const char *text, size_t columns)
     return n;
 }
 
+/* Beside the row, over lines of its own; below it where there is no room. */
+static void note_cell(struct table *t, const char *text)
+{
+    struct out *o = t->out;
+    size_t begin = natural_width(t) - t->width[t->at];
+    if (text[0] == '\0')
+        return;
+    if (o->width > 0 && begin + NOTE_LEAST > o->width) {
+        begin = 2 * INDENT;
+        out_text(o, "\n");
+        out_blanks(o, begin);
+    } else {
+        out_blanks(o, GAP);
+    }
+    out_wrap(o, begin, begin, text);
+}
+
 static void text_cell(struct table *t, const char *text, size_t indent)
 {
     struct out *o = t->out;
@@ -156,9 +173,7 @@ static void text_cell(struct table *t, const char *text, size_t indent)
     bool right = t->column[t->at].kind == COLUMN_RIGHT;
 
     if (t->column[t->at].kind == COLUMN_NOTE) {
-        size_t begin = natural_width(t) - t->width[t->at];
-        out_blanks(o, GAP);
-        out_wrap(o, begin, begin, text);
+        note_cell(t, text);
         return;
     }
     out_blanks(o, (t->at == 0 ? INDENT : GAP) + indent + (right ? pad : 0));

@@ -125,6 +125,12 @@ static struct value number_value(const struct outcome *o, double x, bool known)
     if (o->limit.assertion->told.type == MEMPLAN_TYPE_BOOL) {
         v.kind = VALUE_BOOL;
         v.truth = x > 0;
+    } else if (o->limit.assertion->told.type == MEMPLAN_TYPE_BYTES
+               && fabs(x) < 0x1p63) {
+        /* Bytes are whole: 5 % of a GPU is rounded so that the same holds. */
+        v.kind = VALUE_I64;
+        v.i64 = (int64_t)(o->limit.assertion->relation == AT_LEAST ? ceil(x)
+                                                                   : floor(x));
     } else {
         v.kind = VALUE_REAL;
         v.real = x;

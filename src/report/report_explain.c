@@ -43,53 +43,48 @@ static void value_words(char buf[128], const struct explain_entry *e)
 }
 
 /* "docs/method.md#eq-states; Rajbhandari et al. 2020" */
-static void write_reference(struct out *o, const struct explain_entry *e)
+static void reference_words(char buf[TEXT_BLOCK_MAX],
+                            const struct explain_entry *e)
 {
-    if (is_given(e->equation)) {
-        out_text(o, "docs/method.md#eq-");
-        out_plain(o, e->equation, strlen(e->equation));
-    }
-    if (!is_given(e->source))
-        return;
-    if (is_given(e->equation))
-        out_text(o, "; ");
-    out_plain(o, e->source, strlen(e->source));
+    bool both = is_given(e->equation) && is_given(e->source);
+    str_format(buf, TEXT_BLOCK_MAX, "%s%s%s%s",
+               is_given(e->equation) ? "docs/method.md#eq-" : "",
+               is_given(e->equation) ? e->equation : "", both ? "; " : "",
+               is_given(e->source) ? e->source : "");
 }
 
 /* ---- text ---- */
 
+/* A line that goes on below itself where it is longer than the terminal. */
+static void text_line(struct out *o, size_t indent, enum paint paint,
+                      const char *before, const char *text)
+{
+    size_t at = indent + out_columns(before);
+    out_blanks(o, indent);
+    out_text(o, before);
+    if (paint != PAINT_NONE)
+        out_paint(o, paint);
+    out_wrap(o, at, at, text);
+    if (paint != PAINT_NONE)
+        out_paint(o, PAINT_NONE);
+    out_text(o, "\n");
+}
+
 static void text_entry(struct out *o, const struct explain_entry *e)
 {
     char value[128];
+    char text[TEXT_BLOCK_MAX];
     size_t indent = 2 + 2 * (size_t)e->depth;
     value_words(value, e);
-    out_blanks(o, indent);
-    if (e->depth == 0)
-        out_paint(o, PAINT_STRONG);
-    out_plain(o, e->name, strlen(e->name));
-    out_text(o, " = ");
-    out_text(o, value);
-    if (e->depth == 0)
-        out_paint(o, PAINT_NONE);
-    out_text(o, "\n");
-    if (is_given(e->formula)) {
-        out_blanks(o, indent + 6);
-        out_plain(o, e->formula, strlen(e->formula));
-        out_text(o, "\n");
-    }
-    if (is_given(e->numbers)) {
-        out_blanks(o, indent + 4);
-        out_text(o, "= ");
-        out_plain(o, e->numbers, strlen(e->numbers));
-        out_text(o, "\n");
-    }
-    if (!is_given(e->equation) && !is_given(e->source))
-        return;
-    out_blanks(o, indent + 6);
-    out_paint(o, PAINT_FAINT);
-    write_reference(o, e);
-    out_paint(o, PAINT_NONE);
-    out_text(o, "\n");
+    str_format(text, sizeof(text), "%s = %s", e->name, value);
+    text_line(o, indent, e->depth == 0 ? PAINT_STRONG : PAINT_NONE, "", text);
+    if (is_given(e->formula))
+        text_line(o, indent + 6, PAINT_NONE, "", e->formula);
+    if (is_given(e->numbers))
+        text_line(o, indent + 4, PAINT_NONE, "= ", e->numbers);
+    reference_words(text, e);
+    if (text[0] != '\0')
+        text_line(o, indent + 6, PAINT_FAINT, "", text);
 }
 
 /* ---- Markdown ---- */
@@ -118,7 +113,9 @@ static void markdown_entry(struct out *o, const struct explain_entry *e)
             out_plain(o, cells[i], strlen(cells[i]));
     }
     out_text(o, " | ");
-    write_reference(o, e);
+    char reference[TEXT_BLOCK_MAX];
+    reference_words(reference, e);
+    out_plain(o, reference, strlen(reference));
     out_text(o, " |\n");
 }
 

@@ -1,13 +1,13 @@
 /*
  * Owns the defaults of a setup: GPU, framework, number formats, optimizer,
- * kernels, adapters, training run. Each default that matters is said in an
- * assumption with the option that changes it. Refuses to reject: what cannot
- * be together is found in resolve_layout.c and resolve_check.c.
+ * kernels, adapters. Each default that matters is said in an assumption with
+ * the option that changes it. Refuses to know layout and training run
+ * (resolve_layout.c, resolve_training.c), and to reject: what cannot be
+ * together is found in resolve_layout.c and resolve_check.c.
  */
 #include "spec/resolve.h"
 
 #include "base/count.h"
-#include "base/unit.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
@@ -38,6 +38,13 @@ double resolve_real(struct run *r, enum setup_key key, double fallback)
 bool resolve_bool(struct run *r, enum setup_key key, bool fallback)
 {
     return resolve_count(r, key, fallback) != 0;
+}
+
+uint64_t resolve_force(struct run *r, enum setup_key key, uint64_t value)
+{
+    r->setup.v[key].n = value;
+    r->setup.set[key] = true;
+    return value;
 }
 
 static void add_assumption(struct run *r, enum setup_key key,
@@ -345,7 +352,9 @@ static void resolve_precision(struct run *r)
 
     bool grad_given = r->given[KEY_GRAD_DTYPE];
     p->grad = dtype_or(r, KEY_GRAD_DTYPE, p->grad);
-    if (grad_given && !resolve_is_fsdp(r))
+    /* DeepSpeed's communication type stays the model's (engine.py,
+     * communication_data_type), FSDP's is a key of its own. */
+    if (grad_given && !resolve_is_fsdp(r) && r->engine != ENGINE_DEEPSPEED)
         p->reduce = p->grad;
     p->reduce = dtype_or(r, KEY_REDUCE_DTYPE, p->reduce);
     p->master = dtype_or(r, KEY_MASTER_DTYPE, p->master);
@@ -373,6 +382,10 @@ static void say_precision(struct run *r)
     char buf[RESOLVE_TEXT_MAX];
     resolve_assume(r, KEY_PRECISION, "precision %s: %s (--precision)",
                    resolve_text(r, KEY_PRECISION, buf), precision_meaning(r));
+}
+
+static void say_emulation(struct run *r)
+{
     if (r->prec.compute == DT_BF16 && r->gpu.peak_bf16_flop_s <= 0)
         resolve_note(r, KEY_PRECISION,
                      "bf16 is emulated on %s, at fp32 speed (--precision)",
@@ -382,18 +395,19 @@ static void say_precision(struct run *r)
 /* ---- optimizer ---- */
 
 /* What each framework runs when told nothing: transformers' TrainingArguments
- * optim="adamw_torch_fused", DeepSpeed's FusedAdam, torchtitan's
- * implementation="fused", Transformer Engine's FusedAdam in Megatron; FSDP
- * scripts construct torch.optim.AdamW, which picks foreach. */
+ * optim="adamw_torch_fused" (under FSDP too), DeepSpeed's FusedAdam,
+ * torchtitan's implementation="fused", Transformer Engine's FusedAdam in
+ * Megatron. None asks for a fused RMSprop or Adagrad, and torch has none on
+ * GPUs: there torch's own default applies, foreach. SGD's foreach makes no
+ * list, so that it counts as fused. */
 static enum optimizer_impl default_optimizer_impl(const struct run *r)
 {
     switch (r->optimizer) {
     case OPT_ADAMW:
     case OPT_SGD:
-    case OPT_MOMENTUM:
+    case OPT_MOMENTUM: return OPTIMPL_FUSED;
     case OPT_ADAGRAD:
-        return r->framework == FW_FSDP ? OPTIMPL_FOREACH : OPTIMPL_FUSED;
-    case OPT_RMSPROP: return OPTIMPL_FOREACH; /* torch has no fused one */
+    case OPT_RMSPROP: return OPTIMPL_FOREACH;
     case OPT_ADAFACTOR:
     case OPT_MUON:
     case OPT_GALORE: return OPTIMPL_LOOP;
@@ -437,12 +451,17 @@ static void resolve_recompute(struct run *r)
                        "no activation recomputation (--recompute)");
         return;
     }
-    if (r->recompute == RECOMP_SELECTIVE)
-        r->recompute_modules =
-            resolve_count(r, KEY_RECOMPUTE_MODULES, 1u << REMOD_CORE_ATTN);
     uint64_t most = 0;
     for (uint64_t i = 0; i < r->pp; i++)
         most = max_u64(most, r->stage_layers[i]);
+    if (r->recompute == RECOMP_SELECTIVE) { /* in every layer */
+        r->recompute_modules =
+            resolve_count(r, KEY_RECOMPUTE_MODULES, 1u << REMOD_CORE_ATTN);
+        r->recompute_layers = resolve_force(r, KEY_RECOMPUTE_LAYERS, most);
+        r->recompute_granularity =
+            resolve_force(r, KEY_RECOMPUTE_GRANULARITY, 1);
+        return;
+    }
     r->recompute_layers = resolve_count(r, KEY_RECOMPUTE_LAYERS, most);
     r->recompute_granularity = resolve_count(r, KEY_RECOMPUTE_GRANULARITY, 1);
 }
@@ -452,13 +471,19 @@ static void resolve_dropout(struct run *r, const struct spec *spec)
     r->hidden_dropout = spec->hidden_dropout;
     r->embed_dropout = spec->embed_dropout;
     r->attention_dropout = spec->attention_dropout;
+    if (r->impl == IMPL_TORCHTITAN) { /* its layers have none */
+        r->hidden_dropout = r->embed_dropout = r->attention_dropout = 0;
+        resolve_real(r, KEY_DROPOUT, 0);
+        return;
+    }
     if (r->given[KEY_DROPOUT]) {
         double p = r->setup.v[KEY_DROPOUT].x;
         r->hidden_dropout = r->embed_dropout = r->attention_dropout = p;
         return;
     }
     resolve_real(r, KEY_DROPOUT, r->hidden_dropout);
-    if (r->hidden_dropout > 0 || r->attention_dropout > 0)
+    bool any = r->hidden_dropout > 0 || r->attention_dropout > 0;
+    if (any && r->impl != IMPL_PAPER)
         resolve_note(r, KEY_DROPOUT,
                      "dropout as the model's file says (--dropout)");
 }
@@ -466,13 +491,21 @@ static void resolve_dropout(struct run *r, const struct spec *spec)
 static void resolve_kernels(struct run *r, const struct spec *spec)
 {
     char buf[RESOLVE_TEXT_MAX];
+    bool paper = r->impl == IMPL_PAPER;
     enum attention kernel = has_flash(r->gpu.arch) ? ATTN_FLASH : ATTN_SDPA;
+    if (paper)
+        kernel = ATTN_EAGER;
     r->attention = (enum attention)resolve_count(r, KEY_ATTENTION, kernel);
     r->loss = (enum loss)resolve_count(r, KEY_LOSS, LOSS_STANDARD);
     r->mask =
         (enum attention_mask)resolve_count(r, KEY_ATTENTION_MASK, MASK_NONE);
-    resolve_assume(r, KEY_ATTENTION, "%s attention (--attention)",
-                   resolve_text(r, KEY_ATTENTION, buf));
+    if (paper)
+        resolve_note(r, KEY_COUNT,
+                     "attention spelled out, dropout everywhere, as in the "
+                     "paper (--implementation)");
+    else
+        resolve_assume(r, KEY_ATTENTION, "%s attention (--attention)",
+                       resolve_text(r, KEY_ATTENTION, buf));
     resolve_dropout(r, spec);
     resolve_bool(r, KEY_COMPILE, false);
     resolve_bool(r, KEY_CUDA_GRAPH, false);
@@ -563,123 +596,6 @@ static void resolve_lora(struct run *r)
     r->setup.v[KEY_OPTIMIZER_DTYPE].n = r->prec.optim;
 }
 
-/* ---- training run ---- */
-
-static double peak_flop_s(const struct run *r)
-{
-    const struct gpu *g = &r->gpu;
-    double fp32 = g->peak_fp32_flop_s, peak = fp32;
-    switch (r->precision) {
-    case PREC_BF16_MIXED:
-    case PREC_BF16_AMP:
-    case PREC_BF16: peak = g->peak_bf16_flop_s; break;
-    case PREC_FP16_MIXED:
-    case PREC_FP16_AMP:
-    case PREC_FP16: peak = g->peak_fp16_flop_s; break;
-    case PREC_TF32: peak = g->peak_tf32_flop_s; break;
-    case PREC_FP8_MIXED: peak = g->peak_fp8_flop_s; break;
-    case PREC_FP4_MIXED: peak = g->peak_fp4_flop_s; break;
-    case PREC_FP32:
-    case PRECISION_COUNT: break;
-    }
-    return peak > 0 ? peak : fp32;
-}
-
-/* Model FLOPs utilisation of published training runs by GPU generation, in
- * percent of the dense 16-bit peak, and of the fp8 peak for fp8 runs.
- * Ampere: Korthikanti et al. 2022 (41.7, 51.4, 56.0, 56.3), llm-foundry
- *   medians (51 on 40 GB, 54 on 80 GB), BLOOM 48, OPT-175B 47, MT-NLG 30:
- *   median 51, rounded to 50.
- * Hopper: llm-foundry median 40.4, Llama 3 405B 38 to 43, Megatron-LM's
- *   README 41 to 48. fp8: llm-foundry 14 to 30, Megatron-Bridge 37 to 42.
- * Blackwell: Megatron-Bridge, 405B on B200 37 of the fp8 peak, DeepSeek-V3 on
- *   GB200 31 of the bf16 peak.
- * Volta: GPT-3 21, Megatron-LM 2019 30. The others: no published runs found,
- *   set low. */
-static const struct utilisation {
-    unsigned percent, percent_fp8;
-    const char *name, *source;
-} utilisations[] = {
-    [ARCH_VOLTA] = { 25, 25, "Volta", "GPT-3, Megatron-LM 2019" },
-    [ARCH_TURING] = { 30, 30, "Turing", "no published runs" },
-    [ARCH_AMPERE] = { 50, 50, "Ampere", "median of published A100 runs" },
-    [ARCH_ADA] = { 30, 20, "Ada", "no published runs" },
-    [ARCH_HOPPER] = { 40, 30, "Hopper", "median of published H100 runs" },
-    [ARCH_BLACKWELL] = { 35, 35, "Blackwell", "Megatron-Bridge" },
-    [ARCH_CDNA2] = { 30, 30, "CDNA 2", "no published runs" },
-    [ARCH_CDNA3] = { 30, 30, "CDNA 3", "no published runs" },
-    [ARCH_CDNA4] = { 30, 30, "CDNA 4", "no published runs" },
-};
-
-static void resolve_mfu(struct run *r)
-{
-    const struct utilisation *u = &utilisations[r->gpu.arch];
-    unsigned percent = r->prec.fp8 ? u->percent_fp8 : u->percent;
-    r->mfu = resolve_real(r, KEY_MFU, percent / 100.0);
-    resolve_assume(r, KEY_MFU,
-                   "model FLOPs utilisation %u %% on %s%s (%s; --mfu)", percent,
-                   u->name, r->prec.fp8 ? ", of the fp8 peak" : "", u->source);
-}
-
-static void resolve_price(struct run *r)
-{
-    bool known = r->given[KEY_PRICE] || r->gpu.price_usd_h > 0;
-    r->price_usd_h = known ? resolve_real(r, KEY_PRICE, r->gpu.price_usd_h) : 0;
-    r->gpu.price_usd_h = r->price_usd_h;
-    if (!known) {
-        resolve_assume(r, KEY_PRICE, "no price known for %s (--price)",
-                       r->gpu.name);
-        return;
-    }
-    unsigned cents = (unsigned)(r->price_usd_h * 100 + 0.5);
-    resolve_assume(r, KEY_PRICE,
-                   "price %u.%02u USD per GPU-hour (%.120s; --price)",
-                   cents / 100, cents % 100, r->gpu.price_source);
-}
-
-static const double COUNT_KEY_MAX = 9e18; /* what a COUNT key may hold */
-
-static void resolve_tokens(struct run *r)
-{
-    char tokens[UNIT_TEXT_MAX], ratio[UNIT_TEXT_MAX];
-    r->law =
-        (enum scaling_law)resolve_count(r, KEY_SCALING_LAW, LAW_CHINCHILLA);
-    r->tokens_per_param = resolve_real(r, KEY_TOKENS_PER_PARAM, 20);
-    if (r->given[KEY_TOKENS]) {
-        r->tokens = (double)r->setup.v[KEY_TOKENS].n;
-        return;
-    }
-    r->tokens = r->tokens_per_param * r->params;
-    if (r->tokens <= 0)
-        return;
-    if (r->tokens < COUNT_KEY_MAX)
-        resolve_count(r, KEY_TOKENS, (uint64_t)r->tokens);
-    const char *per = "20";
-    if (r->given[KEY_TOKENS_PER_PARAM])
-        per = unit_format_double(ratio, r->tokens_per_param);
-    resolve_assume(r, KEY_TOKENS, "%s tokens, %s per parameter (--tokens)",
-                   unit_format_count(tokens, r->tokens), per);
-}
-
-static void resolve_training(struct run *r, uint64_t params)
-{
-    r->params = (double)params;
-    if (params == 0 && r->given[KEY_PARAMS])
-        r->params = (double)r->setup.v[KEY_PARAMS].n;
-    r->peak_flop_s = r->given[KEY_PEAK_FLOPS]
-                         ? (double)r->setup.v[KEY_PEAK_FLOPS].n
-                         : peak_flop_s(r);
-    resolve_count(r, KEY_PEAK_FLOPS, (uint64_t)r->peak_flop_s);
-    resolve_tokens(r);
-    resolve_mfu(r);
-    r->availability = resolve_real(r, KEY_AVAILABILITY, 1);
-    resolve_assume(r, KEY_AVAILABILITY,
-                   "no time lost to failures (--availability)");
-    resolve_price(r);
-    r->days = r->given[KEY_DAYS] ? r->setup.v[KEY_DAYS].x : 0;
-    r->budget_flop = r->given[KEY_BUDGET] ? r->setup.v[KEY_BUDGET].x : 0;
-}
-
 /* ---- the whole ---- */
 
 /* Texts of assumptions are not cleared: n_assumptions says how many count. */
@@ -706,18 +622,22 @@ memplan_status setup_resolve(struct run *run, const struct setup *setup,
     resolve_precision(run);
     if (!spec) {
         resolve_gpus(run);
-        resolve_training(run, params);
+        say_emulation(run);
+        resolve_training(run, NULL, params);
+        resolve_check_alone(run, d);
         return d->status;
     }
     say_framework(run);
     resolve_layout(run, spec, d);
     say_precision(run);
+    say_emulation(run);
     resolve_optimizer(run);
     resolve_recompute(run);
     resolve_kernels(run, spec);
     resolve_lora(run);
     resolve_buffers(run);
-    resolve_training(run, params);
+    resolve_notes(run, spec);
+    resolve_training(run, spec, params);
     resolve_check(run, spec, d);
     return d->status;
 }

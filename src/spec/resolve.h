@@ -1,8 +1,10 @@
 /*
- * Inside of setup_resolve(): what its three files share. resolve.c decides
- * framework, precision and training run, resolve_layout.c how ranks, layers
- * and batches are split, resolve_check.c what cannot be together and what is
- * not modelled yet. Nothing else includes this.
+ * Inside of setup_resolve(): what its five files share. resolve.c decides
+ * framework, precision and kernels, resolve_layout.c how ranks, layers and
+ * batches are split, resolve_training.c tokens, utilisation and price;
+ * resolve_notes.c says what is taken for granted and what has no effect,
+ * resolve_check.c what cannot be together and what is not modelled yet.
+ * Nothing else includes this.
  */
 #ifndef MEMPLAN_SPEC_RESOLVE_H
 #define MEMPLAN_SPEC_RESOLVE_H
@@ -14,6 +16,8 @@
 uint64_t resolve_count(struct run *r, enum setup_key key, uint64_t fallback);
 double resolve_real(struct run *r, enum setup_key key, double fallback);
 bool resolve_bool(struct run *r, enum setup_key key, bool fallback);
+/* Whatever the user gave. */
+uint64_t resolve_force(struct run *r, enum setup_key key, uint64_t value);
 
 /* Adds an assumption about a key, unless the user gave it. */
 void resolve_assume(struct run *r, enum setup_key key, const char *format, ...)
@@ -44,7 +48,15 @@ void resolve_layout(struct run *r, const struct spec *spec, struct diag *d);
 /* GPUs and dp alone, for `compute` without a model. */
 void resolve_gpus(struct run *r);
 
+/* params: of the model, those a token sees; 0 takes the key's. spec: NULL for
+ * none. */
+void resolve_training(struct run *r, const struct spec *spec, uint64_t params);
+
+void resolve_notes(struct run *r, const struct spec *spec);
+
 void resolve_check(const struct run *r, const struct spec *spec,
                    struct diag *d);
+/* The same for `compute` without a model. */
+void resolve_check_alone(const struct run *r, struct diag *d);
 
 #endif

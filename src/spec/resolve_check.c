@@ -43,7 +43,7 @@ static const struct refusal {
     { KEY_BASE_DTYPE, IS, DT_FP4, "use --base-dtype bf16, fp16 or fp32" },
     { KEY_BASE_DTYPE, IS, DT_INT4, "use --base-dtype bf16, fp16 or fp32" },
     { KEY_DOUBLE_QUANT, IS, 1, "leave it out" },
-    { KEY_RECOMPUTE, IS, RECOMP_OPS, "use --recompute selective or full" },
+    { KEY_RECOMPUTE, IS, RECOMP_OPS, "use --recompute full" },
     { KEY_LOSS, IS, LOSS_CHUNKED, "use --loss standard or fused" },
     { KEY_ETP, ABOVE, 1, "leave etp at 1: experts are whole on a rank" },
     { KEY_OPTIMIZER_IN_BACKWARD, IS, 1, "leave it out" },
@@ -105,6 +105,21 @@ static void zero_conflict(const struct run *r, const char *why,
     diag_hint(e, "%s", hint);
 }
 
+static void check_zero_0_of_fsdp(const struct run *r, struct diag *d)
+{
+    if (r->zero != 0)
+        return;
+    if (r->engine == ENGINE_FSDP2) {
+        zero_conflict(r, "with engine 'fsdp2', which always shards",
+                      "use --zero 2 or 3, or --framework hf for DDP", d);
+        return;
+    }
+    memplan_error *e =
+        setup_error(d, MEMPLAN_E_UNSUPPORTED, KEY_ZERO,
+                    "zero 0 with engine 'fsdp' (NO_SHARD) is not modelled yet");
+    diag_hint(e, "use --framework hf: DDP keeps everything whole too");
+}
+
 static void check_zero(const struct run *r, struct diag *d)
 {
     switch (r->engine) {
@@ -123,6 +138,7 @@ static void check_zero(const struct run *r, struct diag *d)
         return;
     case ENGINE_FSDP:
     case ENGINE_FSDP2:
+        check_zero_0_of_fsdp(r, d);
         if (r->zero == 1)
             zero_conflict(r, "is not something FSDP has",
                           "use --zero 2 (shard_grad_op) or 3 (full_shard), "
@@ -162,7 +178,25 @@ static void check_offload(const struct run *r, struct diag *d)
     }
 }
 
+/* Its projections are of whole matrices, shards are cut through them. */
+static void check_galore(const struct run *r, struct diag *d)
+{
+    if (r->optimizer != OPT_GALORE || (r->zero == 0 && !resolve_is_fsdp(r)))
+        return;
+    memplan_error *e =
+        setup_error(d, MEMPLAN_E_UNSUPPORTED, KEY_OPTIMIZER,
+                    "optimizer 'galore' with sharded states is not modelled "
+                    "yet");
+    diag_hint(e, "use --zero 0 (with hf, deepspeed or megatron), or "
+                 "--optimizer adamw");
+}
+
 /* ---- number formats ---- */
+
+static bool is_float(enum dtype t)
+{
+    return t == DT_FP32 || t == DT_BF16 || t == DT_FP16;
+}
 
 static void check_dtype(const struct run *r, enum setup_key key, bool none_ok,
                         struct diag *d)
@@ -170,8 +204,7 @@ static void check_dtype(const struct run *r, enum setup_key key, bool none_ok,
     if (!r->given[key])
         return; /* follows from one that was given */
     enum dtype t = (enum dtype)r->setup.v[key].n;
-    bool ok = t == DT_FP32 || t == DT_BF16 || t == DT_FP16
-              || (t == DT_NONE && none_ok)
+    bool ok = is_float(t) || (t == DT_NONE && none_ok)
               || (key == KEY_OPTIMIZER_DTYPE && t != DT_NONE);
     if (ok)
         return;
@@ -184,6 +217,72 @@ static void check_dtype(const struct run *r, enum setup_key key, bool none_ok,
                          : "use fp32, bf16 or fp16");
 }
 
+/* autograd gives a gradient its weight's dtype. Who keeps another one:
+ * DeepSpeed's stages 1 (BF16_Optimizer) and 3, FSDP and Megatron; stage 2
+ * accumulates in the 16-bit type whatever grad_accum_dtype says. */
+static void check_grad_dtype(const struct run *r, struct diag *d)
+{
+    enum dtype t = r->prec.grad, param = r->prec.param;
+    bool ds = r->engine == ENGINE_DEEPSPEED;
+    if (!r->given[KEY_GRAD_DTYPE] || t == param || !is_float(t))
+        return;
+    if (ds ? r->zero == 1 || r->zero == 3 : r->engine != ENGINE_DDP)
+        return;
+    char stage[RESOLVE_TEXT_MAX] = "";
+    if (ds)
+        str_format(stage, sizeof(stage), " and zero %" PRIu64, r->zero);
+    memplan_error *e = setup_error(
+        d, MEMPLAN_E_CONFLICT, KEY_GRAD_DTYPE,
+        "grad_dtype '%s' with engine '%s'%s, whose gradients have "
+        "the weights' dtype, %s",
+        dtype_name(t), ds ? "deepspeed" : "ddp", stage, dtype_name(param));
+    if (ds)
+        diag_hint(e, "leave it out, or use --zero 1 or 3");
+    else
+        diag_hint(e, "leave it out, or use %s %s",
+                  r->lora_rank > 0 ? "--lora-dtype" : "--param-dtype",
+                  dtype_name(t));
+}
+
+static void check_master_dtype(const struct run *r, struct diag *d)
+{
+    if (!r->given[KEY_MASTER_DTYPE] || !resolve_is_fsdp(r)
+        || !is_float(r->prec.master))
+        return;
+    char buf[RESOLVE_TEXT_MAX];
+    memplan_error *e = setup_error(
+        d, MEMPLAN_E_CONFLICT, KEY_MASTER_DTYPE,
+        "master_dtype '%s' with engine '%s', which keeps one copy, the shards",
+        dtype_name(r->prec.master), resolve_text(r, KEY_ENGINE, buf));
+    diag_hint(e, "leave it out: with --precision bf16-mixed the fp32 shards "
+                 "are the master copy");
+}
+
+/* A format without a peak would be computed at another one's. */
+static void check_peak(const struct run *r, struct diag *d)
+{
+    const struct gpu *g = &r->gpu;
+    const char *lacks = NULL, *hint = NULL;
+    if (r->precision == PREC_FP8_MIXED && g->peak_fp8_flop_s <= 0) {
+        lacks = "fp8";
+        hint = "use --precision bf16-mixed, or --gpu h100-80gb";
+    } else if (r->precision == PREC_FP4_MIXED && g->peak_fp4_flop_s <= 0) {
+        lacks = "fp4";
+        hint = "use --precision bf16-mixed, or --gpu b200";
+    } else if (r->precision == PREC_TF32 && g->peak_tf32_flop_s <= 0) {
+        lacks = "tf32";
+        hint = "use --precision fp32";
+    }
+    if (!lacks)
+        return;
+    char buf[RESOLVE_TEXT_MAX];
+    memplan_error *e =
+        setup_error(d, MEMPLAN_E_CONFLICT, KEY_PRECISION,
+                    "precision '%s' on %s, which has no %s",
+                    resolve_text(r, KEY_PRECISION, buf), g->name, lacks);
+    diag_hint(e, "%s", hint);
+}
+
 static void check_precision(const struct run *r, struct diag *d)
 {
     check_dtype(r, KEY_PARAM_DTYPE, false, d);
@@ -192,20 +291,13 @@ static void check_precision(const struct run *r, struct diag *d)
     check_dtype(r, KEY_MASTER_DTYPE, true, d);
     check_dtype(r, KEY_OPTIMIZER_DTYPE, r->optimizer == OPT_NONE, d);
 
+    check_grad_dtype(r, d);
+    check_master_dtype(r, d);
+    check_peak(r, d);
+
     memplan_error *e = NULL;
     char buf[RESOLVE_TEXT_MAX];
-    const char *name = resolve_text(r, KEY_PRECISION, buf);
-    if (r->precision == PREC_FP8_MIXED && r->gpu.peak_fp8_flop_s <= 0) {
-        e = setup_error(d, MEMPLAN_E_CONFLICT, KEY_PRECISION,
-                        "precision '%s' on %s, which has no fp8", name,
-                        r->gpu.name);
-        diag_hint(e, "use --precision bf16-mixed, or --gpu h100-80gb");
-    } else if (r->precision == PREC_TF32 && r->gpu.peak_tf32_flop_s <= 0) {
-        e = setup_error(d, MEMPLAN_E_CONFLICT, KEY_PRECISION,
-                        "precision '%s' on %s, which has no tf32", name,
-                        r->gpu.name);
-        diag_hint(e, "use --precision fp32");
-    } else if (r->prec.autocast && r->engine == ENGINE_MEGATRON) {
+    if (r->prec.autocast && r->engine == ENGINE_MEGATRON) {
         e = setup_error(d, MEMPLAN_E_CONFLICT, KEY_PRECISION,
                         "engine 'megatron' has no 32-bit weights under "
                         "autocast");
@@ -213,7 +305,8 @@ static void check_precision(const struct run *r, struct diag *d)
     }
     if (r->given[KEY_FP8_RECIPE] && !r->prec.fp8) {
         e = setup_error(d, MEMPLAN_E_CONFLICT, KEY_FP8_RECIPE,
-                        "fp8_recipe with precision '%s'", name);
+                        "fp8_recipe with precision '%s'",
+                        resolve_text(r, KEY_PRECISION, buf));
         diag_hint(e, "add --precision fp8-mixed");
     }
 }
@@ -346,6 +439,25 @@ static void check_modules(const struct run *r, const struct spec *s,
     }
 }
 
+/* Operations outside Megatron and the paper belong to no module. */
+static void check_selective(const struct run *r, struct diag *d)
+{
+    if (r->recompute != RECOMP_SELECTIVE
+        || (!resolve_is_hf(r) && r->impl != IMPL_TORCHTITAN))
+        return;
+    char buf[RESOLVE_TEXT_MAX];
+    enum setup_key key =
+        r->given[KEY_RECOMPUTE] ? KEY_RECOMPUTE : KEY_RECOMPUTE_MODULES;
+    memplan_error *e =
+        setup_error(d, MEMPLAN_E_UNSUPPORTED, key,
+                    "selective recompute is not modelled for %s layers yet",
+                    resolve_text(r, KEY_IMPLEMENTATION, buf));
+    diag_hint(e, "use --recompute full, or --framework megatron%s",
+              r->attention == ATTN_FLASH
+                  ? "; with flash attention it saves nothing anyway"
+                  : "");
+}
+
 static void check_recompute(const struct run *r, const struct spec *s,
                             struct diag *d)
 {
@@ -355,10 +467,11 @@ static void check_recompute(const struct run *r, const struct spec *s,
     if (r->given[KEY_RECOMPUTE_LAYERS] && r->recompute == RECOMP_NONE)
         pointless(d, KEY_RECOMPUTE_LAYERS, "recompute",
                   "add --recompute full or selective");
-    if (r->given[KEY_RECOMPUTE_GRANULARITY] && r->recompute != RECOMP_FULL)
+    if (r->given[KEY_RECOMPUTE_GRANULARITY] && r->recompute == RECOMP_NONE)
         pointless(d, KEY_RECOMPUTE_GRANULARITY, "recompute 'full'",
                   "add --recompute full");
     check_modules(r, s, d);
+    check_selective(r, d);
     if (r->recompute == RECOMP_NONE)
         return;
 
@@ -428,12 +541,53 @@ static void check_params(const struct run *r, struct diag *d)
     diag_hint(e, "leave one of the two out");
 }
 
+/* Three numbers, one equation: C = 6 N D. */
+static void check_budget(const struct run *r, bool model, struct diag *d)
+{
+    if (!r->given[KEY_BUDGET] || !r->given[KEY_TOKENS]
+        || (!model && !r->given[KEY_PARAMS]))
+        return;
+    memplan_error *e =
+        setup_error(d, MEMPLAN_E_CONFLICT, KEY_BUDGET,
+                    "budget beside %s and tokens, which fix it: C = 6 N D",
+                    model ? "a model" : "params");
+    diag_hint(e, model ? "leave budget or tokens out"
+                       : "leave one of the three out");
+}
+
+/* What `compute` can use without a model. */
+static bool stands_alone(enum setup_key key)
+{
+    return key == KEY_GPU || key == KEY_GPUS || key == KEY_GPUS_PER_NODE
+           || key == KEY_GPU_MEMORY || key == KEY_PRICE || key == KEY_PEAK_FLOPS
+           || key == KEY_PRECISION || key == KEY_PARAMS || key == KEY_TOKENS
+           || key == KEY_TOKENS_PER_PARAM || key == KEY_SCALING_LAW
+           || key == KEY_MFU || key == KEY_AVAILABILITY || key == KEY_DAYS
+           || key == KEY_BUDGET;
+}
+
+void resolve_check_alone(const struct run *r, struct diag *d)
+{
+    for (int k = 0; k < KEY_COUNT; k++) {
+        enum setup_key key = (enum setup_key)k;
+        if (!r->given[key] || stands_alone(key))
+            continue;
+        memplan_error *e =
+            setup_error(d, MEMPLAN_E_CONFLICT, key, "'%s' needs a model",
+                        setup_field(key)->key);
+        diag_hint(e, "name a model, or leave it out");
+    }
+    check_peak(r, d);
+    check_budget(r, false, d);
+}
+
 void resolve_check(const struct run *r, const struct spec *spec, struct diag *d)
 {
     check_modelled(r, d);
     check_split_layers(r, d);
     check_zero(r, d);
     check_offload(r, d);
+    check_galore(r, d);
     check_precision(r, d);
     check_tp(r, spec, d);
     check_experts(r, spec, d);
@@ -442,4 +596,5 @@ void resolve_check(const struct run *r, const struct spec *spec, struct diag *d)
     check_attention(r, d);
     check_lora(r, d);
     check_params(r, d);
+    check_budget(r, true, d);
 }

@@ -269,6 +269,10 @@ static void resolve_schedule(struct run *r, struct diag *d)
 {
     enum schedule usual = r->vpp > 1 ? SCHED_INTERLEAVED : SCHED_1F1B;
     r->schedule = (enum schedule)resolve_count(r, KEY_SCHEDULE, usual);
+    if (r->pp == 1 && r->vpp == 1 && r->schedule != SCHED_1F1B) {
+        r->schedule = (enum schedule)resolve_force(r, KEY_SCHEDULE, SCHED_1F1B);
+        resolve_note(r, KEY_SCHEDULE, "'schedule' has no effect with pp 1");
+    }
     memplan_error *e = NULL;
     if (r->vpp > 1 && r->pp == 1) {
         e = setup_error(d, MEMPLAN_E_CONFLICT, KEY_VPP,
@@ -423,9 +427,11 @@ static void resolve_sequence(struct run *r, const struct spec *spec)
         resolve_assume(r, KEY_SEQUENCE_PARALLEL,
                        "sequence parallelism beside tp "
                        "(--sequence-parallel)");
-    if (r->tp == 1) { /* Megatron turns it off as well */
+    if (r->tp == 1 && r->sequence_parallel) { /* Megatron does so as well */
         r->sequence_parallel = false;
-        r->setup.v[KEY_SEQUENCE_PARALLEL].n = 0;
+        resolve_force(r, KEY_SEQUENCE_PARALLEL, 0);
+        resolve_note(r, KEY_SEQUENCE_PARALLEL,
+                     "'sequence_parallel' has no effect with tp 1");
     }
 }
 

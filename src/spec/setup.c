@@ -120,10 +120,9 @@ static uint64_t dtype_of(struct str word)
 memplan_error *setup_error(struct diag *d, memplan_status status,
                            enum setup_key key, const char *format, ...)
 {
-    memplan_error *e = diag_add(d, status, "%s", "");
     va_list args;
     va_start(args, format);
-    str_vformat(e->message, sizeof(e->message), format, args);
+    memplan_error *e = diag_vadd(d, status, format, args);
     va_end(args);
     if ((unsigned)key < KEY_COUNT)
         str_format(e->key, sizeof(e->key), "%s", fields[key].key);
@@ -491,9 +490,10 @@ static bool is_free_key(struct str key)
 static struct str number_text(const struct json *value, const char *text,
                               size_t len)
 {
+    static const char bytes[] = "+-.0123456789eE";
     struct str s = { text + value->offset, 0 };
     while (value->offset + s.n < len
-           && memchr("+-.0123456789eE", s.p[s.n], 15) != NULL)
+           && memchr(bytes, s.p[s.n], sizeof(bytes) - 1) != NULL)
         s.n++;
     return s;
 }

@@ -262,7 +262,7 @@ struct precision_bytes {
     bool fp8;           /* linears quantize their inputs */
 };
 
-enum { ASSUMPTION_MAX = 32, ASSUMPTION_TEXT = 200 };
+enum { ASSUMPTION_MAX = 64, ASSUMPTION_TEXT = 200 };
 
 struct assumption {
     enum setup_key key; /* the key that sets it; KEY_COUNT for none */
@@ -331,9 +331,10 @@ struct run {
 
 /* Fills `run` from the user's setup, the model and the GPU. Each impossible
  * thing is reported (E_CONFLICT, E_UNSUPPORTED, E_RANGE) with key and hint.
- * `params` is the model's parameter count (for default tokens). spec may be
- * NULL for `compute` without a model: then only what concerns GPU, tokens and
- * laws is resolved. Returns d's status. No allocation. */
+ * `params` is the model's parameter count, of experts the active ones (for
+ * default tokens). spec may be NULL for `compute` without a model: then only
+ * what concerns GPU, tokens and laws is resolved, and any other key that was
+ * given is E_CONFLICT. Returns d's status. No allocation. */
 memplan_status setup_resolve(struct run *run, const struct setup *setup,
                              const struct spec *spec, uint64_t params,
                              struct diag *d);

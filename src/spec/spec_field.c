@@ -102,25 +102,25 @@ static const struct rule rules[] = {
 };
 
 static const struct choice {
-    enum field_id field;
     const char *text;
+    enum field_id field;
     unsigned value;
 } choices[] = {
-    { F_ACT, "silu", ACT_SILU },
-    { F_ACT, "swish", ACT_SILU },
-    { F_ACT, "gelu", ACT_GELU },
-    { F_ACT, "gelu_pytorch_tanh", ACT_GELU_TANH },
-    { F_ACT, "gelu_new", ACT_GELU_NEW },
-    { F_ACT, "gelu_fast", ACT_GELU_FAST },
-    { F_ACT, "relu", ACT_RELU },
-    { F_ACT, "relu2", ACT_RELU2 },
-    { F_ACT, "swiglu", ACT_SWIGLU },
-    { F_NORM, "rmsnorm", NORM_RMS },
-    { F_NORM, "layernorm", NORM_LAYER },
-    { F_POSITION, "rope", POS_ROPE },
-    { F_POSITION, "learned", POS_LEARNED },
-    { F_POSITION, "alibi", POS_ALIBI },
-    { F_POSITION, "none", POS_NONE },
+    { "silu", F_ACT, ACT_SILU },
+    { "swish", F_ACT, ACT_SILU },
+    { "gelu", F_ACT, ACT_GELU },
+    { "gelu_pytorch_tanh", F_ACT, ACT_GELU_TANH },
+    { "gelu_new", F_ACT, ACT_GELU_NEW },
+    { "gelu_fast", F_ACT, ACT_GELU_FAST },
+    { "relu", F_ACT, ACT_RELU },
+    { "relu2", F_ACT, ACT_RELU2 },
+    { "swiglu", F_ACT, ACT_SWIGLU },
+    { "rmsnorm", F_NORM, NORM_RMS },
+    { "layernorm", F_NORM, NORM_LAYER },
+    { "rope", F_POSITION, POS_ROPE },
+    { "learned", F_POSITION, POS_LEARNED },
+    { "alibi", F_POSITION, POS_ALIBI },
+    { "none", F_POSITION, POS_NONE },
 };
 
 /* ---- places and messages ---- */
@@ -128,12 +128,10 @@ static const struct choice {
 memplan_error *import_error(struct import *im, const struct json *at,
                             memplan_status status, const char *format, ...)
 {
-    char text[sizeof((memplan_error *)NULL)->message];
     va_list args;
     va_start(args, format);
-    str_vformat(text, sizeof(text), format, args);
+    memplan_error *e = diag_vadd(im->d, status, format, args);
     va_end(args);
-    memplan_error *e = diag_add(im->d, status, "%s", text);
     json_locate(e, im->text, im->len, at);
     return e;
 }

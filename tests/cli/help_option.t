@@ -35,4 +35,5 @@ Exit status:
   4  reading or writing failed
   5  a number too large, or out of memory
 
-'memplan help COMMAND' lists a command's options, 'memplan help OPTION' explains one.
+'memplan help COMMAND' lists a command's options, 'memplan help OPTION'
+explains one.

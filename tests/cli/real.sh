@@ -64,6 +64,10 @@ mkdir llama-7b
 "$program" llama-7b >out 2>err
 expect 0 'a folder does not hide a model of its name' $?
 
+"$program" "$(printf '%0500d' 0)" >out 2>err
+expect 3 'a name longer than any file has' $?
+silent 'a name longer than any file has'
+
 # Unreadable for root too, where the kernel has it.
 if [ -e /proc/self/mem ]; then
     "$program" /proc/self/mem >out 2>err

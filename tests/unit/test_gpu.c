@@ -11,7 +11,7 @@
 
 #include "data/gpu.h"
 
-enum { LONGEST_NAME = 64 };
+enum { LONGEST_NAME = 63 };
 
 static const struct gpu *find(const char *name)
 {

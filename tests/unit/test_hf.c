@@ -16,7 +16,7 @@
 
 #include <dirent.h>
 
-#include "lower/build.h"
+#include "lower/hf.h"
 #include "json/json.h"
 
 #include "base/banned.h"
@@ -479,6 +479,63 @@ static void test_sliding_window(void **state)
     finish(&f);
 }
 
+/* Rows that are aligned need no padding: each layer's kernel keeps the mask as
+ * it was cast, one for all heads. */
+static void test_aligned_mask(void **state)
+{
+    (void)state;
+    enum { LONG = 64, ROWS = 64 };
+    struct fixture f;
+    start_llama(&f, "bf16", "sdpa");
+    f.run.seq_len = LONG;
+    f.spec.sliding_window = LONG / 2;
+    lower(&f);
+    const uint64_t tokens = B * LONG, mask = 2 * B * LONG * LONG;
+    const uint64_t lse = 4 * B * HEADS * ROWS;
+    assert_int_equal(measure(&f, false).layer,
+                     tokens * (16 * H + 8 + 8 * A + 8 * F) + mask + lse + RNG);
+    finish(&f);
+}
+
+/* Phi-3's one matrix for gate and up: Liger's kernel takes it whole and keeps
+ * it, where transformers keeps its halves and their products. */
+static void test_liger_fused_gate_up(void **state)
+{
+    (void)state;
+    uint64_t layer[2];
+    for (unsigned i = 0; i < 2; i++) {
+        struct fixture f;
+        start_llama(&f, "bf16", "flash");
+        f.run.impl = i == 0 ? IMPL_HF : IMPL_HF_LIGER;
+        f.spec.norm = NORM_LAYER_PLAIN; /* the norms are the same in both */
+        f.spec.fused_gate_up = true;
+        lower(&f);
+        layer[i] = measure(&f, false).layer;
+        finish(&f);
+    }
+    /* act(gate) is kept for its product with up */
+    assert_int_equal(layer[0], layer[1] + 2 * T * F);
+}
+
+/* A decoder with ALiBi by eager code: the slopes are added before the mask. */
+static void test_alibi(void **state)
+{
+    (void)state;
+    struct fixture f;
+    start_llama(&f, "bf16", "eager");
+    f.spec.family = FAM_DECODER;
+    f.spec.position = POS_ALIBI;
+    lower(&f);
+    unsigned sums = 0;
+    const tensor_id alibi = hf_table(&f.builder, HF_ALIBI);
+    for (uint32_t i = 0; i < f.program.n_ops; i++) {
+        const struct op *op = &f.program.op[i];
+        sums += op->kind == OP_ADD && op->n_in == 2 && op->in[1] == alibi;
+    }
+    assert_int_equal(sums, 1); /* one kind of layer */
+    finish(&f);
+}
+
 /* What the class does not have is refused when it was asked for. */
 static void test_refusals(void **state)
 {
@@ -504,6 +561,9 @@ int main(void)
         cmocka_unit_test(test_tensor_parallel),
         cmocka_unit_test(test_one_sequence),
         cmocka_unit_test(test_sliding_window),
+        cmocka_unit_test(test_aligned_mask),
+        cmocka_unit_test(test_liger_fused_gate_up),
+        cmocka_unit_test(test_alibi),
         cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

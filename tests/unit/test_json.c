@@ -121,6 +121,12 @@ static const struct bad_row bad_rows[] = {
     SYNTAX("{}\0", 1, 3, "expected nothing after the value, found byte 0x00",
            "binary"),
     SYNTAX("]", 1, 1, "expected a value, found ']'", ""),
+    SYNTAX("{\"a\": 1, 5}", 1, 10, "expected a key in double quotes, found '5'",
+           ""),
+    SYNTAX("{\"a\": 1, b: 2}", 1, 10,
+           "expected a key in double quotes, found 'b'",
+           "put the key in double quotes"),
+    SYNTAX("{\"a\" b}", 1, 6, "expected ':' after the key, found 'b'", ""),
     SYNTAX("[1}", 1, 3, "expected ',' or ']', found '}'", ""),
     SYNTAX("{\"a\": {\n\"b\": 1\n", 3, 1,
            "expected ',' or '}', found the end of the text",
@@ -526,6 +532,20 @@ static void test_names(void **state)
     assert_string_equal(json_library_name() + 6, json_library_version());
 }
 
+/* Places past the end are the end; no byte is no character. */
+static void test_edges_of_the_text(void **state)
+{
+    (void)state;
+    memplan_error e = { .line = 0 };
+    json_place(&e, "a\nbc", 4, 100);
+    assert_int_equal(e.line, 2);
+    assert_int_equal(e.column, 3);
+    assert_int_equal(e.offset, 4);
+    assert_int_equal(json_utf8_length("x", 0), 0);
+    assert_int_equal(json_utf8_length("\xC3\xA9", 1), 0);
+    assert_int_equal(json_utf8_length("\xC3\xA9", 2), 2);
+}
+
 /* ---- writing ---- */
 
 struct sink {
@@ -567,7 +587,7 @@ static bool write_sample(struct sink *s, bool pretty)
     json_null(&w);
     json_end_array(&w);
     json_key(&w, "q\"\n");
-    json_string(&w, "\\ \x01\x7F \xC3\xA9 \xFF \t");
+    json_string(&w, "\\ \x01\x7F \xC3\xA9 \xFF \t\b\f\r");
     json_key(&w, "none");
     json_string(&w, NULL);
     json_end_object(&w);
@@ -577,7 +597,7 @@ static bool write_sample(struct sink *s, bool pretty)
 
 static const char compact[] =
     "{\"empty\":[],\"list\":[18446744073709551615,0.1,null,{},true,false,null"
-    "],\"q\\\"\\n\":\"\\\\ \\u0001\\u007f \xC3\xA9 \\ufffd \\t\","
+    "],\"q\\\"\\n\":\"\\\\ \\u0001\\u007f \xC3\xA9 \\ufffd \\t\\b\\f\\r\","
     "\"none\":null}\n";
 
 static const char pretty[] =
@@ -592,7 +612,7 @@ static const char pretty[] =
     "    false,\n"
     "    null\n"
     "  ],\n"
-    "  \"q\\\"\\n\": \"\\\\ \\u0001\\u007f \xC3\xA9 \\ufffd \\t\",\n"
+    "  \"q\\\"\\n\": \"\\\\ \\u0001\\u007f \xC3\xA9 \\ufffd \\t\\b\\f\\r\",\n"
     "  \"none\": null\n"
     "}\n";
 
@@ -746,6 +766,7 @@ int main(void)
         cmocka_unit_test(test_large_object),
         cmocka_unit_test(test_locate),
         cmocka_unit_test(test_names),
+        cmocka_unit_test(test_edges_of_the_text),
         cmocka_unit_test(test_write),
         cmocka_unit_test(test_write_fails_once),
         cmocka_unit_test(test_round_trip),

@@ -401,6 +401,79 @@ static void test_megatron_recompute(void **state)
     arena_release(&l.arena);
 }
 
+/* Regions of the layer's operations of one kind, as a set of bits. */
+static unsigned regions_of(const struct spec *m, const struct run *r,
+                           enum op_kind kind)
+{
+    struct lowered l;
+    lower(&l, m, r);
+    const struct block *b = first_layer(&l.p);
+    unsigned set = 0;
+    for (uint32_t i = 0; i < b->op_count; i++)
+        if (l.p.op[b->op_first + i].kind == kind)
+            set |= 1u << l.p.op[b->op_first + i].region;
+    arena_release(&l.arena);
+    return set;
+}
+
+/* moe_act is within moe: both asked for, the outer one decides. */
+static void test_megatron_regions(void **state)
+{
+    (void)state;
+    enum { OUTSIDE = 1, ACT = 2 << REMOD_MOE_ACT, MOE = 2 << REMOD_MOE };
+    enum { NORM = 2 << REMOD_LAYERNORM, SHARED = 2 << REMOD_SHARED_EXPERTS };
+    struct spec m = mixtral_8x7b();
+    m.shared_ffn = 1024;
+    struct run r = run_of(IMPL_MEGATRON, &m, 1, 4096);
+    assert_int_equal(regions_of(&m, &r, OP_RMS_NORM), OUTSIDE);
+    assert_int_equal(regions_of(&m, &r, OP_SWIGLU), OUTSIDE);
+    r.recompute_modules = UINT64_C(1) << REMOD_LAYERNORM;
+    assert_int_equal(regions_of(&m, &r, OP_RMS_NORM), NORM);
+    assert_int_equal(regions_of(&m, &r, OP_SWIGLU), OUTSIDE);
+    r.recompute_modules = UINT64_C(1) << REMOD_MOE_ACT;
+    assert_int_equal(regions_of(&m, &r, OP_SWIGLU), OUTSIDE | ACT);
+    r.recompute_modules |= UINT64_C(1) << REMOD_SHARED_EXPERTS;
+    assert_int_equal(regions_of(&m, &r, OP_SWIGLU), SHARED | ACT);
+    assert_int_equal(regions_of(&m, &r, OP_TOPK), OUTSIDE);
+    r.recompute_modules |= UINT64_C(1) << REMOD_MOE;
+    assert_int_equal(regions_of(&m, &r, OP_SWIGLU), MOE);
+    assert_int_equal(regions_of(&m, &r, OP_TOPK), MOE);
+}
+
+/* The shared expert works on the norm's result, which is kept anyway. */
+static void test_megatron_shared_expert(void **state)
+{
+    (void)state;
+    const uint64_t T = 4096, fs = 2048;
+    struct spec m = mixtral_8x7b();
+    struct run r = run_of(IMPL_MEGATRON, &m, 1, T);
+    const uint64_t without = kept_layer(&m, &r);
+    m.shared_ffn = fs;
+    assert_int_equal(kept_layer(&m, &r), without + 6 * T * fs);
+    r.tp = 4;
+    const uint64_t cut = kept_layer(&m, &r);
+    m.shared_ffn = 0;
+    assert_int_equal(cut, kept_layer(&m, &r) + 6 * T * fs / 4);
+}
+
+static void test_megatron_inputs(void **state)
+{
+    (void)state;
+    const struct spec m = llama(2, 4096, 32, 8, 14336, 32000);
+    struct run r = run_of(IMPL_MEGATRON, &m, 2, 1024);
+    uint64_t bytes[2] = { 0 };
+    for (unsigned i = 0; i < 2; i++) {
+        r.mask = i == 0 ? MASK_NONE : MASK_DATALOADER;
+        struct lowered l;
+        lower(&l, &m, &r);
+        for (uint64_t k = 0; k < l.p.n_input; k++)
+            bytes[i] += l.p.tensor[l.p.first_input + k].bytes;
+        arena_release(&l.arena);
+    }
+    assert_int_equal(bytes[0], 2 * 1024 * (8 + 8 + 8 + 4));
+    assert_int_equal(bytes[1], bytes[0] + 2 * 1024 * 1024);
+}
+
 static void test_megatron_refuses(void **state)
 {
     (void)state;
@@ -451,6 +524,26 @@ static void test_torchtitan(void **state)
                          z.T * (4 * z.h + 8) / z.u + z.T * 4 * z.h
                              + z.T * (heads + 8 * z.f) + RNG);
     }
+}
+
+/* Qwen3: a norm of each head of q and k, before rope. What attention keeps is
+ * of the same size; each norm keeps its input and a deviation a head more. */
+static void test_torchtitan_heads(void **state)
+{
+    (void)state;
+    struct spec m = llama(2, 4096, 32, 8, 14336, 32000);
+    const struct run r = run_of(IMPL_TORCHTITAN, &m, 1, 1024);
+    const uint64_t T = 1024, A = 4096, K = 1024, plain = kept_layer(&m, &r);
+    m.qk_norm = QK_PER_HEAD;
+    assert_int_equal(kept_layer(&m, &r),
+                     plain + T * (2 * A + 2 * K + 4 * 32 + 4 * 8));
+    m.qk_norm = QK_NONE;
+    m.position = POS_NONE; /* the table is all that rope keeps */
+    assert_int_equal(kept_layer(&m, &r), plain);
+    struct lowered l;
+    lower(&l, &m, &r);
+    assert_int_equal(l.p.n_shared, 0);
+    arena_release(&l.arena);
 }
 
 static void test_torchtune_norm(void **state)
@@ -808,8 +901,12 @@ int main(void)
         cmocka_unit_test(test_megatron_moe),
         cmocka_unit_test(test_megatron_head),
         cmocka_unit_test(test_megatron_recompute),
+        cmocka_unit_test(test_megatron_regions),
+        cmocka_unit_test(test_megatron_shared_expert),
+        cmocka_unit_test(test_megatron_inputs),
         cmocka_unit_test(test_megatron_refuses),
         cmocka_unit_test(test_torchtitan),
+        cmocka_unit_test(test_torchtitan_heads),
         cmocka_unit_test(test_torchtune_norm),
         cmocka_unit_test(test_torchtitan_head),
         cmocka_unit_test(test_lora),

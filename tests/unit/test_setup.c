@@ -99,8 +99,21 @@ static struct spec mixtral(void)
     return s;
 }
 
+/* For a group of eleven: 'e'verything splits, or one thing does not. */
+static struct spec eleven(char which)
+{
+    struct spec s = llama();
+    s.heads = s.kv_heads = 11;
+    s.hidden = which == 'h' ? 1000 : 11 * 128;
+    s.ffn = which == 'f' ? 1000 : 11 * 128;
+    s.shared_ffn = which == 's' ? 1000 : 0;
+    return s;
+}
+
 static struct spec model(char which)
 {
+    if (strchr("ehfs", which) != NULL)
+        return eleven(which);
     return which == 'g' ? gpt2() : which == 'm' ? mixtral() : llama();
 }
 
@@ -616,7 +629,7 @@ static const struct defaults {
       3,
       PREC_BF16_MIXED,
       { DT_FP32, DT_BF16, DT_FP32, DT_BF16, DT_NONE, DT_FP32, false, false },
-      OPTIMPL_FOREACH,
+      OPTIMPL_FUSED,
       true,
       false },
     { "framework=torchtitan",
@@ -666,7 +679,7 @@ static const struct defaults {
       3,
       PREC_BF16_MIXED,
       { DT_FP32, DT_BF16, DT_FP32, DT_BF16, DT_NONE, DT_FP32, false, false },
-      OPTIMPL_FOREACH,
+      OPTIMPL_FUSED,
       true,
       false },
     { "implementation=torchtitan precision=bf16",
@@ -719,6 +732,26 @@ static const struct defaults {
       OPTIMPL_FUSED,
       false,
       false },
+    { "engine=fsdp2 precision=bf16 optimizer=adam4bit",
+      FW_TORCHTITAN,
+      IMPL_TORCHTITAN,
+      ENGINE_FSDP2,
+      3,
+      PREC_BF16,
+      { DT_BF16, DT_BF16, DT_BF16, DT_BF16, DT_NONE, DT_INT4, false, false },
+      OPTIMPL_FUSED,
+      true,
+      false },
+    { "optimizer=rmsprop",
+      FW_HF,
+      IMPL_HF,
+      ENGINE_DDP,
+      0,
+      PREC_BF16_AMP,
+      { DT_FP32, DT_BF16, DT_FP32, DT_FP32, DT_NONE, DT_FP32, true, false },
+      OPTIMPL_FOREACH,
+      true,
+      false },
     { "precision=fp16 optimizer=adam8bit",
       FW_HF,
       IMPL_HF,
@@ -735,9 +768,19 @@ static const struct defaults {
       ENGINE_DEEPSPEED,
       1,
       PREC_BF16_MIXED,
-      { DT_BF16, DT_BF16, DT_FP32, DT_FP32, DT_FP32, DT_FP32, false, false },
+      { DT_BF16, DT_BF16, DT_FP32, DT_BF16, DT_FP32, DT_FP32, false, false },
       OPTIMPL_FUSED,
       false,
+      false },
+    { "zero=3 grad_dtype=fp32 gpus=8",
+      FW_DEEPSPEED,
+      IMPL_HF,
+      ENGINE_DEEPSPEED,
+      3,
+      PREC_BF16_MIXED,
+      { DT_BF16, DT_BF16, DT_FP32, DT_BF16, DT_FP32, DT_FP32, false, false },
+      OPTIMPL_FUSED,
+      true,
       false },
     { "framework=fsdp param_dtype=bf16 reduce_dtype=fp32",
       FW_FSDP,
@@ -746,7 +789,7 @@ static const struct defaults {
       3,
       PREC_BF16_MIXED,
       { DT_FP32, DT_BF16, DT_FP32, DT_FP32, DT_NONE, DT_FP32, false, false },
-      OPTIMPL_FOREACH,
+      OPTIMPL_FUSED,
       true,
       false },
     { "zero=1 param_dtype=fp32",
@@ -843,9 +886,12 @@ static void what_is_given_is_not_assumed(void **state)
                  "optimizer_impl=fused attention=sdpa recompute=full mfu=0.4 "
                  "tokens=1T availability=0.9 price=2");
     for (size_t i = 0; i < r->n_assumptions; i++) {
-        if (r->given[r->assumption[i].key])
+        enum setup_key key = r->assumption[i].key;
+        if (key == KEY_COUNT)
+            continue;
+        if (r->given[key])
             print_error("%s\n", r->assumption[i].text);
-        assert_false(r->given[r->assumption[i].key]);
+        assert_false(r->given[key]);
     }
     assert_int_equal(r->recompute_layers, 32);
     assert_int_equal(r->recompute_granularity, 1);
@@ -985,6 +1031,8 @@ static void hardware_is_resolved(void **state)
     assert_true(r->peak_flop_s > 1.9e15);
     assert_int_equal(r->fp8_recipe, FP8_TENSORWISE);
     assert_true(assumes(r, "30 % on Hopper, of the fp8 peak"));
+    r = resolved("tokens_per_param=30");
+    assert_true(assumes(r, "241B tokens, 30 per parameter"));
     r = resolved("gpu_memory=40GiB peak_flops=100T price=3.25");
     assert_int_equal(r->capacity_bytes, UINT64_C(40) << 30);
     assert_true(r->peak_flop_s > 99e12 && r->peak_flop_s < 101e12);
@@ -1013,9 +1061,11 @@ static void adapters_are_resolved(void **state)
 static void selective_recomputation(void **state)
 {
     (void)state;
-    const struct run *r = resolved("recompute=selective");
+    const struct run *r = resolved("recompute=selective framework=megatron");
     assert_int_equal(r->recompute_modules, 1u << REMOD_CORE_ATTN);
-    r = resolved("recompute_modules=mlp,layernorm");
+    r = resolved("recompute=selective implementation=paper");
+    assert_int_equal(r->recompute_modules, 1u << REMOD_CORE_ATTN);
+    r = resolved("recompute_modules=mlp,layernorm framework=megatron");
     assert_int_equal(r->recompute, RECOMP_SELECTIVE);
     assert_int_equal(r->recompute_modules,
                      1u << REMOD_MLP | 1u << REMOD_LAYERNORM);
@@ -1023,22 +1073,232 @@ static void selective_recomputation(void **state)
     assert_int_equal(r->recompute_layers, 16);
 }
 
+static memplan_status resolve_alone(const char *pairs)
+{
+    fresh();
+    set_all(pairs);
+    cs.status = setup_resolve(&cs.run, &cs.setup, NULL, 0, &cs.diag);
+    return cs.status;
+}
+
 static void without_a_model(void **state)
 {
     (void)state;
-    fresh();
-    set_all("params=70B gpus=64 gpu=h100 days=7 budget=1e24");
-    assert_int_equal(setup_resolve(&cs.run, &cs.setup, NULL, 0, &cs.diag),
-                     MEMPLAN_OK);
+    assert_int_equal(
+        resolve_alone("params=70B gpus=64 gpu=h100 days=7 mfu=0.4 price=2 "
+                      "gpus_per_node=4 gpu_memory=80GiB peak_flops=900T "
+                      "precision=fp8-mixed availability=0.9 "
+                      "tokens_per_param=20 scaling_law=kaplan"),
+        MEMPLAN_OK);
     assert_int_equal(cs.run.gpus, 64);
     assert_true(cs.run.tokens > 1.39e12 && cs.run.tokens < 1.41e12);
     assert_true(cs.run.params > 6.9e10 && cs.run.params < 7.1e10);
-    assert_true(cs.run.days > 6.9 && cs.run.budget_flop > 9e23);
+    assert_true(cs.run.days > 6.9);
+    assert_int_equal(resolve_alone("params=70B gpu=h100"), MEMPLAN_OK);
     assert_true(assumes(&cs.run, "40 % on Hopper"));
-    fresh();
-    assert_int_equal(setup_resolve(&cs.run, &cs.setup, NULL, 0, &cs.diag),
-                     MEMPLAN_OK);
+    assert_true(assumes(&cs.run, "20 per parameter"));
+    assert_int_equal(resolve_alone(""), MEMPLAN_OK);
     assert_true(cs.run.tokens <= 0);
+}
+
+static void keys_that_need_a_model(void **state)
+{
+    (void)state;
+    static const enum setup_key alone[] = {
+        KEY_GPU,          KEY_GPUS,        KEY_GPUS_PER_NODE,    KEY_GPU_MEMORY,
+        KEY_PRICE,        KEY_PEAK_FLOPS,  KEY_PRECISION,        KEY_PARAMS,
+        KEY_TOKENS,       KEY_DAYS,        KEY_BUDGET,           KEY_MFU,
+        KEY_AVAILABILITY, KEY_SCALING_LAW, KEY_TOKENS_PER_PARAM,
+    };
+    for (size_t i = 0; i < SETTABLE; i++) {
+        enum setup_key key = setup_find_key(str_of(settable[i][0]));
+        bool needs = true;
+        for (size_t k = 0; k < sizeof(alone) / sizeof(alone[0]); k++)
+            needs = needs && alone[k] != key;
+        fresh();
+        set(settable[i][0], settable[i][1]);
+        setup_resolve(&cs.run, &cs.setup, NULL, 0, &cs.diag);
+        assert_int_equal(cs.errs.count, needs);
+        if (!needs)
+            continue;
+        assert_int_equal(cs.slot[0].status, MEMPLAN_E_CONFLICT);
+        assert_has(cs.slot[0].message, "' needs a model");
+        assert_has(cs.slot[0].hint, "name a model, or leave it out");
+        assert_string_equal(cs.slot[0].key, settable[i][0]);
+    }
+    resolve_alone("params=7B tp=2 recompute=full lora_rank=8");
+    assert_int_equal(cs.errs.count, 3); /* each of them */
+    assert_has(cs.slot[1].message, "'recompute' needs a model");
+}
+
+/* With a model and without: no peak of another format is taken instead. */
+static void formats_a_gpu_lacks(void **state)
+{
+    (void)state;
+    static const char *const lacking[][2] = {
+        { "precision=fp8-mixed gpu=a100-80gb", "has no fp8" },
+        { "precision=tf32 gpu=v100-32gb", "has no tf32" },
+        { "precision=fp4-mixed gpu=h100", "has no fp4" },
+    };
+    char pairs[80];
+    for (size_t i = 0; i < sizeof(lacking) / sizeof(lacking[0]); i++) {
+        str_format(pairs, sizeof(pairs), "params=7B %s", lacking[i][0]);
+        assert_int_equal(resolve_alone(pairs), MEMPLAN_E_CONFLICT);
+        assert_int_equal(cs.errs.count, 1);
+        assert_has(cs.slot[0].message, lacking[i][1]);
+        assert_string_equal(cs.slot[0].key, "precision");
+        assert_true(cs.slot[0].hint[0] != '\0');
+        resolve_as('l', lacking[i][0]);
+        assert_true(cs.status != MEMPLAN_OK);
+    }
+    assert_int_equal(resolve_alone("params=7B gpu=v100-32gb precision=bf16"),
+                     MEMPLAN_OK);
+    assert_true(assumes(&cs.run, "emulated"));
+}
+
+static void budgets_decide_tokens(void **state)
+{
+    (void)state;
+    const struct run *r = resolved("budget=1e24");
+    assert_int_equal(r->setup.v[KEY_TOKENS].n, 20754824970131); /* C / 6N */
+    assert_true(r->tokens > 2.0754e13 && r->tokens < 2.0755e13);
+    assert_true(assumes(r, "what the budget pays for"));
+    assert_false(assumes(r, "per parameter"));
+    assert_int_equal(resolve_alone("params=7B budget=1e21"), MEMPLAN_OK);
+    assert_int_equal(cs.run.setup.v[KEY_TOKENS].n, 23809523809);
+    assert_int_equal(resolve_alone("tokens=1T budget=1e24"), MEMPLAN_OK);
+    assert_int_equal(resolve_alone("budget=1e24"), MEMPLAN_OK);
+    assert_false(cs.run.setup.set[KEY_TOKENS]);
+    resolve_alone("params=7B tokens=1T budget=1e24");
+    assert_int_equal(cs.errs.count, 1);
+    assert_int_equal(cs.slot[0].status, MEMPLAN_E_CONFLICT);
+    assert_string_equal(cs.slot[0].key, "budget");
+    assert_has(cs.slot[0].message, "6 N D");
+    assert_has(cs.slot[0].hint, "leave one of the three out");
+}
+
+/* ---- what is assumed and what has no effect ---- */
+
+static const struct said {
+    const char *pairs, *text;
+    char model;
+    bool absent;
+} said[] = {
+    { "framework=deepspeed zero=3", "built sharded (zero.Init)", 0, false },
+    { "framework=deepspeed zero=2", "zero.Init", 0, true },
+    { "framework=fsdp", "each layer is wrapped, nothing else", 0, false },
+    { "framework=torchtitan", "each layer is wrapped", 0, false },
+    { "", "is wrapped", 0, true },
+    { "framework=fsdp grad_accum=2", "after every micro-batch", 0, false },
+    { "framework=fsdp", "after every micro-batch", 0, true },
+    { "framework=megatron", "balanced expert routing", 'm', false },
+    { "framework=megatron", "expert", 0, true },
+    { "framework=megatron", "20 per active parameter", 'm', false },
+    { "", "20 per parameter", 0, false },
+    { "budget=1e24 framework=megatron", "per active", 'm', true },
+    { "framework=megatron", "(--attention-mask)", 0, false },
+    { "framework=megatron attention_mask=none", "-mask)", 0, true },
+    { "", "-mask)", 0, true },
+    { "", "flash attention", 0, false },
+    { "implementation=paper", "flash", 0, true },
+    { "implementation=paper", "attention spelled out", 0, false },
+    { "", "hardware utilisation 50 % on Ampere", 0, false },
+    { "", "MFU", 0, true },
+    { "recompute=full", "MFU is lower by what is recomputed", 0, false },
+    { "optimizer=rmsprop", "foreach", 0, false },
+    { "optimizer=adagrad framework=fsdp", "foreach", 0, false },
+    { "optimizer=adamw framework=fsdp", "fused", 0, false },
+    { "implementation=paper", "as the model's file says", 'g', true },
+    { "implementation=torchtitan", "as the model's file says", 'g', true },
+    { "framework=megatron", "as the model's file says", 'g', false },
+
+    { "ddp_bucket=1MiB", "'ddp_bucket' has no effect", 0, false },
+    { "allgather_bucket=9 framework=deepspeed",
+      "'allgather_bucket' has no effect", 0, false },
+    { "allocator=expandable", "'allocator' has no effect", 0, false },
+    { "allocator=default", "'allocator'", 0, true },
+    { "framework=megatron gpu=h100 precision=fp8-mixed fp8_recipe=mxfp8",
+      "'fp8_recipe' has no effect", 0, false },
+    { "framework=megatron recompute=selective recompute_layers=2",
+      "'recompute_layers' has no effect", 0, false },
+    { "framework=megatron recompute=selective recompute_granularity=2",
+      "'recompute_granularity' has no effect", 0, false },
+    { "recompute=full recompute_layers=2", "'recompute_layers'", 0, true },
+    { "implementation=paper recompute_modules=mlp",
+      "'recompute_modules' has no effect", 0, false },
+    { "implementation=paper recompute_modules=core_attn", "'recompute_modules'",
+      0, true },
+    { "framework=megatron loss=fused", "'loss' has no effect", 0, false },
+    { "implementation=paper loss=fused", "'loss' has no effect", 0, false },
+    { "loss=fused", "'loss'", 0, true },
+    { "framework=megatron attention=sdpa", "'attention' has no effect", 0,
+      false },
+    { "framework=megatron attention=eager", "'attention'", 0, true },
+    { "framework=torchtitan attention=sdpa", "'attention' has no effect", 0,
+      false },
+    { "framework=torchtitan attention=sdpa precision=fp32", "'attention'", 0,
+      true },
+    { "attention=sdpa", "'attention'", 0, true },
+    { "implementation=paper attention=flash", "'attention' has no effect", 0,
+      false },
+    { "implementation=paper dropout=0", "'dropout' has no effect", 0, false },
+    { "framework=torchtitan dropout=0.1", "'dropout' has no effect", 0, false },
+    { "framework=torchtitan dropout=0", "'dropout'", 0, true },
+    { "attention_mask=dataloader", "'attention_mask' has no effect", 0, false },
+    { "attention_mask=none", "'attention_mask'", 0, true },
+    { "framework=megatron attention_mask=dataloader", "'attention_mask'", 0,
+      true },
+    { "overlap_comm=true", "'overlap_comm' has no effect", 0, false },
+    { "zero=3 overlap_comm=true", "'overlap_comm' has no effect", 0, false },
+    { "zero=2 overlap_comm=true", "'overlap_comm'", 0, true },
+    { "reduce_bucket=9", "'reduce_bucket' has no effect without DeepSpeed", 0,
+      false },
+    { "reduce_bucket=9 zero=1", "'reduce_bucket'", 0, true },
+    { "prefetch_bucket=9 zero=2", "'prefetch_bucket' has no effect", 0, false },
+    { "max_live_params=9 zero=2", "'max_live_params' has no effect", 0, false },
+    { "sub_group_size=9 framework=fsdp", "'sub_group_size' has no effect", 0,
+      false },
+    { "persistence_threshold=9", "'persistence_threshold' has no effect", 0,
+      false },
+    { "persistence_threshold=9 zero=3", "'persistence_threshold'", 0, true },
+    { "schedule=gpipe", "'schedule' has no effect with pp 1", 0, false },
+    { "schedule=gpipe pp=2", "'schedule'", 0, true },
+    { "sequence_parallel=true", "'sequence_parallel' has no effect with tp 1",
+      0, false },
+    { "sequence_parallel=false", "'sequence_parallel'", 0, true },
+    { "optimizer=none optimizer_impl=loop", "'optimizer_impl' has no effect", 0,
+      false },
+    { "zero=2 offload_optimizer=cpu optimizer_impl=loop",
+      "'optimizer_impl' has no effect", 0, false },
+    { "optimizer_impl=loop", "'optimizer_impl'", 0, true },
+};
+
+static void what_is_said(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof(said) / sizeof(said[0]); i++) {
+        const struct said *x = &said[i];
+        const struct run *r = resolve_as(x->model ? x->model : 'l', x->pairs);
+        if (cs.status != MEMPLAN_OK || assumes(r, x->text) == x->absent)
+            print_error("%s: %s %s\n", x->pairs, x->text, cs.slot[0].message);
+        assert_int_equal(cs.status, MEMPLAN_OK);
+        assert_int_equal(assumes(r, x->text), !x->absent);
+        assert_true(r->n_assumptions < ASSUMPTION_MAX);
+    }
+}
+
+static void what_has_no_effect_has_none(void **state)
+{
+    (void)state;
+    const struct run *r = resolved("schedule=gpipe grad_accum=8");
+    assert_int_equal(r->schedule, SCHED_1F1B);
+    r = resolved("recompute=selective recompute_layers=2 framework=megatron");
+    assert_int_equal(r->recompute_layers, 32);
+    assert_string_equal(value_text(&r->setup, KEY_RECOMPUTE_LAYERS), "32");
+    r = resolve_as('g', "framework=torchtitan");
+    assert_true(r->hidden_dropout <= 0);
+    r = resolved("implementation=paper");
+    assert_int_equal(r->attention, ATTN_EAGER);
 }
 
 static void bare_runs(void **state)
@@ -1062,7 +1322,7 @@ static const struct bad_layout {
     const char *pairs;
     memplan_status status;
     const char *key, *message, *hint;
-    char model; /* 'l'lama when 0, 'g'pt2, 'm'ixtral */
+    char model; /* 'l'lama when 0, 'g'pt2, 'm'ixtral, or eleven() */
 } bad_layouts[] = {
 #define C MEMPLAN_E_CONFLICT
 #define U MEMPLAN_E_UNSUPPORTED
@@ -1163,10 +1423,47 @@ static const struct bad_layout {
       "add --recompute full", 0 },
     { "recompute=full recompute_layers=33", C, "recompute_layers",
       "recompute_layers 33 with 32 layers per stage", "use 32 at most", 0 },
-    { "recompute_modules=moe", C, "recompute_modules", "names experts",
-      "use core_attn", 0 },
-    { "recompute_modules=mla_up_proj", C, "recompute_modules",
-      "latent attention", "use core_attn", 0 },
+    { "recompute=selective", U, "recompute",
+      "selective recompute is not modelled for hf layers yet",
+      "with flash attention it saves nothing", 0 },
+    { "recompute=selective attention=eager", U, "recompute", "for hf layers",
+      "--recompute full, or --framework megatron", 0 },
+    { "recompute_modules=mlp framework=torchtitan", U, "recompute_modules",
+      "not modelled for torchtitan layers yet", "--recompute full", 0 },
+    { "recompute_modules=mlp implementation=hf-liger", U, "recompute_modules",
+      "for hf-liger layers", "--recompute full", 0 },
+    { "budget=1e24 tokens=1T", C, "budget", "budget beside a model and tokens",
+      "leave budget or tokens out", 0 },
+    { "grad_dtype=bf16", C, "grad_dtype",
+      "grad_dtype 'bf16' with engine 'ddp', whose gradients have the weights' "
+      "dtype, fp32",
+      "leave it out, or use --param-dtype bf16", 0 },
+    { "zero=0 framework=deepspeed grad_dtype=fp32", C, "grad_dtype",
+      "with engine 'deepspeed' and zero 0", "--zero 1 or 3", 0 },
+    { "zero=2 grad_dtype=fp32", C, "grad_dtype",
+      "with engine 'deepspeed' and zero 2", "--zero 1 or 3", 0 },
+    { "framework=fsdp master_dtype=fp32", C, "master_dtype",
+      "master_dtype 'fp32' with engine 'fsdp'",
+      "the fp32 shards are the master copy", 0 },
+    { "framework=torchtitan master_dtype=bf16", C, "master_dtype",
+      "with engine 'fsdp2'", "the fp32 shards are the master copy", 0 },
+    { "framework=torchtitan zero=0", C, "zero",
+      "zero 0 with engine 'fsdp2', which always shards",
+      "use --zero 2 or 3, or --framework hf", 0 },
+    { "framework=fsdp zero=0", U, "zero",
+      "zero 0 with engine 'fsdp' (NO_SHARD) is not modelled yet",
+      "use --framework hf", 0 },
+    { "optimizer=galore zero=1", U, "optimizer",
+      "optimizer 'galore' with sharded states is not modelled yet", "--zero 0",
+      0 },
+    { "optimizer=galore framework=fsdp", U, "optimizer", "sharded states",
+      "--optimizer adamw", 0 },
+    { "optimizer=galore framework=megatron", U, "optimizer", "sharded states",
+      "--zero 0", 0 },
+    { "recompute_modules=moe framework=megatron", C, "recompute_modules",
+      "names experts", "use core_attn", 0 },
+    { "recompute_modules=mla_up_proj framework=megatron", C,
+      "recompute_modules", "latent attention", "use core_attn", 0 },
     { "lora_targets=q", C, "lora_targets", "lora_targets without lora_rank",
       "add --lora-rank 16", 0 },
     { "base_dtype=bf16", C, "base_dtype", "without lora_rank", "--lora-rank",
@@ -1211,7 +1508,18 @@ static const struct bad_layout {
     { "lora_rank=8 base_dtype=fp4", U, "base_dtype", "'fp4'", "bf16", 0 },
     { "lora_rank=8 double_quant=true", U, "double_quant", "'double_quant'",
       "leave it out", 0 },
-    { "recompute=ops", U, "recompute", "'ops'", "selective or full", 0 },
+    { "recompute=ops", U, "recompute", "'ops'", "--recompute full", 0 },
+    { "gpus=8 tp=8 sequence_parallel=true seq_len=4", C, "tp",
+      "seq_len 4 is not a multiple of 8", "use --seq-len 8", 0 },
+    { "gpus=5040 tp=11 seq_len=4092", C, "tp",
+      "5040 GPUs cannot be split into tp 11",
+      "use 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14 ...", 'e' },
+    { "gpus=11 tp=11 seq_len=4092", C, "tp", "1000 hidden channels do not",
+      "use 1, 2, 4, 5, 8, 10", 'h' },
+    { "gpus=11 tp=11 seq_len=4092", C, "tp", "1000 feed-forward channels do",
+      "use 1, 2, 4, 5, 8, 10", 'f' },
+    { "gpus=11 tp=11 seq_len=4092", C, "tp", "1000 shared-expert channels do",
+      "use 1, 2, 4, 5, 8, 10", 's' },
     { "loss=chunked", U, "loss", "'chunked'", "standard or fused", 0 },
     { "etp=2 tp=2 gpus=8 ep=2", U, "etp", "etp '2'", "leave etp at 1", 'm' },
     { "optimizer_in_backward=true", U, "optimizer_in_backward",
@@ -1292,6 +1600,11 @@ int main(void)
         cmocka_unit_test(adapters_are_resolved),
         cmocka_unit_test(selective_recomputation),
         cmocka_unit_test(without_a_model),
+        cmocka_unit_test(keys_that_need_a_model),
+        cmocka_unit_test(formats_a_gpu_lacks),
+        cmocka_unit_test(budgets_decide_tokens),
+        cmocka_unit_test(what_is_said),
+        cmocka_unit_test(what_has_no_effect_has_none),
         cmocka_unit_test(bare_runs),
         cmocka_unit_test(impossible_layouts_are_refused),
         cmocka_unit_test(all_reasons_are_reported),

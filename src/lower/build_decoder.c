@@ -1,0 +1,189 @@
+/*
+ * Owns what decoders have in common whatever framework runs them: the tables
+ * at both ends, the linears of attention and MLP with their sharding, and
+ * products between sequence shards as Megatron runs them. Refuses to know the
+ * order of operations: lowerings write it.
+ */
+#include "lower/build_private.h"
+
+#include "base/banned.h"
+
+/* ---- parameters ---- */
+
+tensor_id build_word_table(struct builder *b, const char *name,
+                           struct dim width)
+{
+    return build_param(b, &(struct param){ .name = name,
+                                           .group = PG_EMBED,
+                                           .rows = b->V,
+                                           .cols = width,
+                                           .full_elems = build_product(
+                                               b, b->spec->vocab, width.n) });
+}
+
+tensor_id build_position_table(struct builder *b, const char *name)
+{
+    const uint64_t n = b->spec->learned_positions;
+    return build_param(b, &(struct param){ .name = name,
+                                           .group = PG_POSITION,
+                                           .rows = DIM("positions", n),
+                                           .cols = b->h });
+}
+
+tensor_id build_head_weight(struct builder *b, const char *name,
+                            struct dim width)
+{
+    return build_param(b, &(struct param){ .name = name,
+                                           .group = PG_HEAD,
+                                           .rows = b->V,
+                                           .cols = width,
+                                           .full_elems = build_product(
+                                               b, b->spec->vocab, width.n),
+                                           .matmul = true,
+                                           .tied = b->spec->tied });
+}
+
+void build_norm_weights(struct builder *b, struct dim n, tensor_id *weight,
+                        tensor_id *bias)
+{
+    *weight = *bias = TENSOR_NONE;
+    if (b->spec->norm != NORM_LAYER_PLAIN)
+        *weight = build_norm_weight(b, "weight", n);
+    if (b->spec->norm == NORM_LAYER)
+        *bias = build_norm_weight(b, "bias", n);
+}
+
+/* ---- linears ---- */
+
+struct linear linear_of_q(const struct builder *b, const char *name,
+                          tensor_id x)
+{
+    return (struct linear){ .name = name,
+                            .x = x,
+                            .in = b->h,
+                            .out = b->A,
+                            .full_out = b->full_A,
+                            .group = PG_ATTENTION,
+                            .parallel = PAR_COLUMN,
+                            .bias = b->spec->q_bias,
+                            .lora = LORA_MASK(LORA_Q) };
+}
+
+struct linear linear_of_k(const struct builder *b, const char *name,
+                          tensor_id x)
+{
+    struct linear l = linear_of_q(b, name, x);
+    l.out = b->K;
+    l.full_out = b->full_K;
+    l.bias = b->spec->k_bias;
+    l.lora = LORA_MASK(LORA_K);
+    return l;
+}
+
+struct linear linear_of_v(const struct builder *b, const char *name,
+                          tensor_id x)
+{
+    struct linear l = linear_of_k(b, name, x);
+    l.bias = b->spec->v_bias;
+    l.lora = LORA_MASK(LORA_V);
+    return l;
+}
+
+struct linear linear_of_qkv(const struct builder *b, const char *name,
+                            tensor_id x)
+{
+    const struct spec *m = b->spec;
+    struct linear l = linear_of_q(b, name, x);
+    l.out = b->qkv;
+    l.full_out = b->full_A + 2 * b->full_K;
+    l.bias = m->q_bias || m->k_bias || m->v_bias;
+    l.lora |= LORA_MASK(LORA_K) | LORA_MASK(LORA_V);
+    return l;
+}
+
+struct linear linear_of_o(const struct builder *b, const char *name,
+                          tensor_id x)
+{
+    return (struct linear){ .name = name,
+                            .x = x,
+                            .in = b->A,
+                            .out = b->h,
+                            .full_in = b->full_A,
+                            .group = PG_ATTENTION,
+                            .parallel = PAR_ROW,
+                            .bias = b->spec->o_bias,
+                            .lora = LORA_MASK(LORA_O) };
+}
+
+struct linear linear_of_up(const struct builder *b, const char *name,
+                           tensor_id x)
+{
+    return (struct linear){ .name = name,
+                            .x = x,
+                            .in = b->h,
+                            .out = b->f,
+                            .full_out = b->spec->ffn,
+                            .group = PG_MLP,
+                            .parallel = PAR_COLUMN,
+                            .bias = b->spec->mlp_bias,
+                            .lora = LORA_MASK(LORA_UP) };
+}
+
+struct linear linear_of_down(const struct builder *b, const char *name,
+                             tensor_id x)
+{
+    return (struct linear){ .name = name,
+                            .x = x,
+                            .in = b->f,
+                            .out = b->h,
+                            .full_in = b->spec->ffn,
+                            .group = PG_MLP,
+                            .parallel = PAR_ROW,
+                            .bias = b->spec->mlp_bias,
+                            .lora = LORA_MASK(LORA_DOWN) };
+}
+
+struct linear linear_of_head(const struct builder *b, const char *name,
+                             tensor_id x, tensor_id weight)
+{
+    const struct tensor *t = tensor_of(b, x);
+    return (struct linear){ .name = name,
+                            .x = x,
+                            .in = t->dim[t->rank - 1],
+                            .out = b->V,
+                            .full_out = b->spec->vocab,
+                            .group = PG_HEAD,
+                            .weight = weight,
+                            .has_weight = true,
+                            .parallel = PAR_COLUMN,
+                            .bias = b->spec->head_bias };
+}
+
+/* ---- products between sequence shards ---- */
+
+bool build_has_sequence_shards(const struct builder *b)
+{
+    return b->run->sequence_parallel && b->run->tp > 1;
+}
+
+tensor_id build_column(struct builder *b, const struct linear *l)
+{
+    struct linear from_whole = *l;
+    if (build_has_sequence_shards(b)) {
+        const struct shape whole = SHAPE(b->t, b->h);
+        from_whole.keep = l->x;
+        from_whole.has_keep = true;
+        from_whole.x =
+            build_collective(b, OP_ALL_GATHER, COMM_TP, l->x, &whole);
+    }
+    return build_linear(b, &from_whole);
+}
+
+tensor_id build_row(struct builder *b, const struct linear *l)
+{
+    const tensor_id y = build_linear(b, l);
+    const struct shape shard = SHAPE(b->tu, b->h);
+    if (build_has_sequence_shards(b))
+        return build_collective(b, OP_REDUCE_SCATTER, COMM_TP, y, &shard);
+    return build_all_reduce(b, l->name, y, COMM_TP);
+}

@@ -1,0 +1,146 @@
+/*
+ * Owns the linear: its parameters on this rank and in full, its FLOPs, and
+ * what autocast, adapters, fp8 and quantised weights make of it. Refuses to
+ * know which linears a model has, and the collectives around a sharded one:
+ * lowerings write both. [docs/method.md eq. flops]
+ */
+#include "lower/build_private.h"
+
+#include "base/banned.h"
+
+static uint64_t full_of(struct builder *b, const struct linear *l, bool out)
+{
+    const uint64_t given = out ? l->full_out : l->full_in;
+    const uint64_t here = out ? l->out.n : l->in.n;
+    if (given != 0)
+        return given;
+    if (l->parallel != (out ? PAR_COLUMN : PAR_ROW))
+        return here;
+    const uint64_t ranks = l->group == PG_EXPERT ? b->run->etp : b->run->tp;
+    return build_product(b, here, at_least_one(ranks));
+}
+
+static tensor_id linear_weight(struct builder *b, const struct linear *l)
+{
+    if (l->has_weight)
+        return l->weight;
+    const uint64_t full =
+        build_product(b, full_of(b, l, false), full_of(b, l, true));
+    return build_param(
+        b, &(struct param){ .name = l->name,
+                            .group = l->group,
+                            .rows = l->out,
+                            .cols = l->in,
+                            .copies = l->copies,
+                            .matmul = true,
+                            .full_elems = build_product(
+                                b, full, at_least_one(l->full_copies)) });
+}
+
+static tensor_id linear_bias(struct builder *b, const struct linear *l)
+{
+    if (!l->bias)
+        return TENSOR_NONE;
+    return build_param(b, &(struct param){ .name = "bias",
+                                           .group = l->group,
+                                           .rows = l->out,
+                                           .copies = l->copies,
+                                           .full_elems = build_product(
+                                               b, full_of(b, l, true),
+                                               at_least_one(l->full_copies)) });
+}
+
+/* What is kept for the weight's gradient in place of x: an fp8 copy
+ * (Transformer Engine), or the shard that x was gathered from. Such an operand
+ * takes no part in gradients: x does. */
+static tensor_id linear_keeps(struct builder *b, const struct linear *l,
+                              tensor_id x, tensor_id w)
+{
+    const tensor_id from = l->has_keep ? l->keep : x;
+    const struct shape shape = shape_of(b, from);
+    const bool in_fp8 = b->fp8 && l->group != PG_HEAD && l->group != PG_ROUTER
+                        && l->group != PG_ADAPTER;
+    if (in_fp8 && needs_grad(b, w)) {
+        const tensor_id q = build_tensor(b, "fp8 input", DT_FP8, &shape);
+        op_byproduct(build_op(b, OP_QUANTIZE, l->name, &from, 1), q);
+        return q;
+    }
+    if (!l->has_keep)
+        return TENSOR_NONE;
+    return build_alias(b, "sequence shard", from, &shape);
+}
+
+/* The product alone. Operands beyond input and weight are told apart by role:
+ * see the rule of OP_LINEAR in save_rule.c. */
+static tensor_id linear_product(struct builder *b, const struct linear *l)
+{
+    const tensor_id stored = linear_weight(b, l);
+    const tensor_id bias = linear_bias(b, l);
+    const tensor_id x = build_autocast(b, l->name, l->x);
+    tensor_id w, master = TENSOR_NONE;
+    if (dtype_is_quantised(tensor_of(b, stored)->dtype)) {
+        /* dequantised for the product, and again in backward: bitsandbytes'
+           MatMul4Bit keeps the quantised weight only */
+        w = build_cast(b, "dequantised weight", stored, b->compute);
+        master = stored;
+    } else {
+        w = build_autocast(b, l->name, stored);
+    }
+    const tensor_id keep = linear_keeps(b, l, x, stored);
+    const struct shape shape = shape_last(b, x, l->out);
+    const enum dtype dtype =
+        l->has_out_dtype ? l->out_dtype : tensor_of(b, w)->dtype;
+    const tensor_id out = build_tensor(b, l->name, dtype, &shape);
+    const tensor_id in[] = { x, w, bias, master, keep };
+    struct op *op = build_op(b, OP_LINEAR, l->name, in, 5);
+    op_result(b, op, out);
+    op->flop_full = op->flop_causal =
+        2.0 * (double)tensor_of(b, x)->elems * (double)l->out.n;
+    return out;
+}
+
+static bool is_adapted(const struct builder *b, const struct linear *l)
+{
+    const uint64_t wanted = l->lora | LORA_MASK(LORA_ALL_LINEAR);
+    return b->frozen && l->lora != LORA_NEVER
+           && (b->run->lora_targets & wanted) != 0;
+}
+
+/* PEFT's lora.Linear: base(x) + B(A(x)) * scaling, in the adapters' dtype,
+ * then back (peft/tuners/lora/layer.py). */
+static tensor_id add_adapter(struct builder *b, const struct linear *l,
+                             tensor_id base)
+{
+    const enum dtype dtype = b->run->lora_dtype;
+    const enum dtype result = tensor_of(b, base)->dtype;
+    struct linear down = { .name = "lora_A",
+                           .in = l->in,
+                           .out = b->r,
+                           .full_in = full_of(b, l, false),
+                           .group = PG_ADAPTER,
+                           .keep = l->keep,
+                           .copies = l->copies,
+                           .full_copies = l->full_copies };
+    down.x = build_cast(b, "lora input", l->x, dtype);
+    down.has_keep = l->has_keep && down.x == l->x;
+    struct linear up = { .name = "lora_B",
+                         .in = b->r,
+                         .out = l->out,
+                         .full_out = full_of(b, l, true),
+                         .group = PG_ADAPTER,
+                         .copies = l->copies,
+                         .full_copies = l->full_copies };
+    up.x = linear_product(b, &down);
+    tensor_id y = linear_product(b, &up);
+    y = build_scale(b, "lora scaling", y);
+    y = build_add(b, "lora sum", base, y);
+    return build_cast(b, "lora result", y, result);
+}
+
+tensor_id build_linear(struct builder *b, const struct linear *l)
+{
+    const tensor_id base = linear_product(b, l);
+    if (!is_adapted(b, l))
+        return base;
+    return add_adapter(b, l, base);
+}

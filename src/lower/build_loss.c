@@ -1,0 +1,149 @@
+/*
+ * Owns what looks up and scatters rows: embedding, the losses over the
+ * vocabulary, routing to experts; and the collectives between ranks. Refuses
+ * to know which layers are sharded, and how many bytes a collective sends
+ * (fold/comm.c does).
+ */
+#include "lower/build_private.h"
+
+#include "base/banned.h"
+
+/* ---- embedding, loss ---- */
+
+tensor_id build_embedding(struct builder *b, const char *name,
+                          tensor_id indices, tensor_id table,
+                          const struct shape *shape)
+{
+    const tensor_id in[] = { table, indices };
+    const enum dtype dtype = tensor_of(b, table)->dtype;
+    return build_one_result(b, OP_EMBEDDING, name, in,
+                            build_tensor(b, name, dtype, shape));
+}
+
+tensor_id build_log_softmax(struct builder *b, const char *name, tensor_id x)
+{
+    return build_unary(b, OP_LOG_SOFTMAX, name, build_autocast_up(b, x));
+}
+
+tensor_id build_nll_loss(struct builder *b, const char *name, tensor_id logp,
+                         tensor_id labels)
+{
+    const tensor_id in[] = { logp, labels };
+    const struct shape scalar = SHAPE(b->one);
+    const enum dtype dtype = tensor_of(b, logp)->dtype;
+    const tensor_id loss = build_tensor(b, name, dtype, &scalar);
+    const tensor_id weight = build_tensor(b, "total weight", dtype, &scalar);
+    struct op *op = build_op(b, OP_NLL_LOSS, name, in, 2);
+    op_result(b, op, loss);
+    op_byproduct(op, weight);
+    return loss;
+}
+
+tensor_id build_cross_entropy(struct builder *b, const char *name,
+                              tensor_id logits, tensor_id labels)
+{
+    const tensor_id logp = build_log_softmax(b, "log-softmax", logits);
+    return build_nll_loss(b, name, logp, labels);
+}
+
+/* liger_kernel/ops/fused_linear_cross_entropy.py: as many rows as make the
+ * chunk's logits about as large as the input. */
+struct dim fused_cross_entropy_chunk(const struct builder *b)
+{
+    const uint64_t times = div_up(b->V.n, at_least_one(b->h.n));
+    const uint64_t rows = div_up(b->t.n, at_least_one(times));
+    uint64_t chunk = 1;
+    while (chunk < rows && chunk <= UINT64_MAX / 2)
+        chunk *= 2;
+    return DIM("chunk", chunk);
+}
+
+tensor_id build_fused_cross_entropy(struct builder *b, const char *name,
+                                    tensor_id x, tensor_id weight,
+                                    struct dim chunk)
+{
+    x = build_autocast(b, "autocast", x);
+    weight = build_autocast(b, "autocast", weight);
+    const struct shape scalar = SHAPE(b->one);
+    const struct shape rows = SHAPE(chunk, b->V);
+    const struct shape weight_shape = shape_of(b, weight);
+    const enum dtype dtype = tensor_of(b, x)->dtype;
+    const tensor_id loss = build_tensor(b, name, DT_FP32, &scalar);
+    const tensor_id dx = build_like(b, "input gradient", x);
+    tensor_id dw = TENSOR_NONE;
+    if (needs_grad(b, weight))
+        dw = build_tensor(b, "head gradient", tensor_of(b, weight)->dtype,
+                          &weight_shape);
+    const tensor_id logits = build_tensor(b, "logits chunk", dtype, &rows);
+    const tensor_id in[] = { x, weight, b->labels };
+    struct op *op = build_op(b, OP_FUSED_CROSS_ENTROPY, name, in, 3);
+    op_result(b, op, loss);
+    op_byproduct(op, logits);
+    op_byproduct(op, dx);
+    if (dw != TENSOR_NONE)
+        op_byproduct(op, dw);
+    op->flop_full = op->flop_causal =
+        2.0 * (double)tensor_of(b, x)->elems * (double)b->V.n;
+    return loss;
+}
+
+/* ---- routing ---- */
+
+tensor_id build_topk(struct builder *b, const char *name, tensor_id x,
+                     struct dim k, tensor_id *indices)
+{
+    const struct shape shape = shape_last(b, x, k);
+    const enum dtype dtype = tensor_of(b, x)->dtype;
+    const tensor_id values = build_tensor(b, name, dtype, &shape);
+    *indices = build_tensor(b, "top-k indices", DT_INT64, &shape);
+    struct op *op = build_op(b, OP_TOPK, name, &x, 1);
+    op_result(b, op, values);
+    op_byproduct(op, *indices);
+    return values;
+}
+
+tensor_id build_index(struct builder *b, const char *name, tensor_id x,
+                      tensor_id indices, const struct shape *shape)
+{
+    const tensor_id in[] = { x, indices };
+    const enum dtype dtype = tensor_of(b, x)->dtype;
+    return build_one_result(b, OP_INDEX, name, in,
+                            build_tensor(b, name, dtype, shape));
+}
+
+/* ---- collectives ---- */
+
+static uint64_t group_ranks(const struct builder *b, enum comm_group group)
+{
+    switch (group) {
+    case COMM_TP: return b->run->tp;
+    case COMM_CP: return b->run->cp;
+    case COMM_EP: return b->run->ep;
+    }
+    return 1;
+}
+
+tensor_id build_all_reduce(struct builder *b, const char *name, tensor_id x,
+                           enum comm_group group)
+{
+    if (group_ranks(b, group) <= 1)
+        return x;
+    const tensor_id out = build_unary_in_place(b, OP_ALL_REDUCE, name, x);
+    b->p->op[b->p->n_ops - 1].group = group;
+    return out;
+}
+
+tensor_id build_collective(struct builder *b, enum op_kind kind,
+                           enum comm_group group, tensor_id x,
+                           const struct shape *shape)
+{
+    if (group_ranks(b, group) <= 1)
+        return x;
+    const tensor_id in[] = { x, TENSOR_NONE };
+    const enum dtype dtype = tensor_of(b, x)->dtype;
+    const char *name = op_kind_name(kind);
+    const tensor_id out = build_tensor(b, name, dtype, shape);
+    build_one_result(b, kind, name, in, out);
+    b->p->op[b->p->n_ops - 1].group = group;
+    return out;
+}

@@ -1,0 +1,45 @@
+/*
+ * What the files of the builder (build*.c) share beyond build.h; lowerings do
+ * not include it.
+ */
+#ifndef MEMPLAN_LOWER_BUILD_PRIVATE_H
+#define MEMPLAN_LOWER_BUILD_PRIVATE_H
+
+#include "lower/build.h"
+
+static inline uint64_t at_least_one(uint64_t n)
+{
+    return n == 0 ? 1 : n;
+}
+
+static inline bool needs_grad(const struct builder *b, tensor_id id)
+{
+    return tensor_of(b, id)->needs_grad;
+}
+
+/* c's value; that it overflowed is noted for build_finish(). */
+static inline uint64_t build_checked(struct builder *b, struct count c)
+{
+    b->over = b->over || c.over;
+    return c.v;
+}
+
+/* int8 and the 4-bit formats: dequantised before a product. (build.c) */
+bool dtype_is_quantised(enum dtype t);
+
+/* An activation of x's shape and dtype. (build.c) */
+tensor_id build_like(struct builder *b, const char *name, tensor_id x);
+
+/* An operation of two operands (TENSOR_NONE for none) with the one result
+ * `out`, which it returns. (build.c) */
+tensor_id build_one_result(struct builder *b, enum op_kind kind,
+                           const char *name, const tensor_id in[2],
+                           tensor_id out);
+
+/* The wider of two dtypes, as PyTorch promotes them. (build_ops.c) */
+enum dtype build_promote(enum dtype x, enum dtype y);
+
+/* x in fp32 under autocast, for the kernels it runs so. (build_ops.c) */
+tensor_id build_autocast_up(struct builder *b, tensor_id x);
+
+#endif

@@ -1,0 +1,135 @@
+/*
+ * Owns what is said beside defaults: what a layout takes for granted, and keys
+ * the user gave that change nothing in it. Setup files are shared between
+ * frameworks, so such a key is no error. Changes no value, rejects nothing.
+ */
+#include "spec/resolve.h"
+
+#include "base/banned.h"
+
+/* ---- what the layout takes for granted ---- */
+
+static void say_engine(struct run *r)
+{
+    if (r->engine == ENGINE_DEEPSPEED && r->zero == 3)
+        resolve_note(r, KEY_COUNT,
+                     "the model is built sharded (zero.Init), else 2 bytes a "
+                     "parameter more while it starts");
+    if (!resolve_is_fsdp(r))
+        return;
+    resolve_note(r, KEY_COUNT, "each layer is wrapped, nothing else");
+    if (r->grad_accum > 1)
+        resolve_note(r, KEY_COUNT,
+                     "gradients are reduced after every micro-batch (no "
+                     "no_sync)");
+}
+
+static void say_layers(struct run *r, const struct spec *spec)
+{
+    if (spec->experts > 0)
+        resolve_note(r, KEY_COUNT, "balanced expert routing");
+    if (resolve_is_megatron(r) && r->mask == MASK_NONE)
+        resolve_assume(r, KEY_ATTENTION_MASK,
+                       "no attention mask from the data loader "
+                       "(--attention-mask)");
+}
+
+/* ---- keys without effect ---- */
+
+enum {
+    ALWAYS = 1u << 0,
+    NO_DEEPSPEED = 1u << 1,
+    NO_ZERO_1_2 = 1u << 2, /* of DeepSpeed */
+    NO_ZERO_3 = 1u << 3,
+    SELECTIVE = 1u << 4,
+    MEGATRON = 1u << 5,
+    NO_MEGATRON = 1u << 6,
+    TORCHTITAN_HALF = 1u << 7, /* products in 16 bits */
+    TORCHTITAN_DROPOUT = 1u << 8,
+    PAPER = 1u << 9,
+    PAPER_MODULES = 1u << 10,
+    NO_OPTIMIZER = 1u << 11,
+    CPU_OPTIMIZER = 1u << 12
+};
+
+static unsigned circumstances(const struct run *r)
+{
+    bool ds = r->engine == ENGINE_DEEPSPEED;
+    bool titan = r->impl == IMPL_TORCHTITAN, paper = r->impl == IMPL_PAPER;
+    uint64_t core = UINT64_C(1) << REMOD_CORE_ATTN;
+    unsigned now = ALWAYS;
+    now |= ds ? 0 : NO_DEEPSPEED;
+    now |= ds && (r->zero == 1 || r->zero == 2) ? 0 : NO_ZERO_1_2;
+    now |= ds && r->zero == 3 ? 0 : NO_ZERO_3;
+    now |= r->recompute == RECOMP_SELECTIVE ? SELECTIVE : 0;
+    now |= resolve_is_megatron(r) ? MEGATRON : NO_MEGATRON;
+    now |= titan && r->prec.compute != DT_FP32 ? TORCHTITAN_HALF : 0;
+    now |= titan && r->setup.v[KEY_DROPOUT].x > 0 ? TORCHTITAN_DROPOUT : 0;
+    now |= paper ? PAPER : 0;
+    now |= paper && (r->recompute_modules & ~core) != 0 ? PAPER_MODULES : 0;
+    now |= r->optimizer == OPT_NONE ? NO_OPTIMIZER : 0;
+    now |= r->offload_optimizer != OFFLOAD_NONE ? CPU_OPTIMIZER : 0;
+    return now;
+}
+
+#define ANY UINT64_MAX
+
+/* A key that was given as `value` changes nothing when any of `when` holds. */
+static const struct moot {
+    enum setup_key key;
+    unsigned when;
+    uint64_t value;
+    const char *why; /* after "'key' has no effect" */
+} moots[] = {
+    { KEY_DDP_BUCKET, ALWAYS, ANY, ": buckets add up to the gradients" },
+    { KEY_ALLGATHER_BUCKET, ALWAYS, ANY,
+      ": weights are gathered in place (all_gather_into_tensor)" },
+    { KEY_ALLOCATOR, ALWAYS, ALLOC_EXPANDABLE,
+      " until the allocator is simulated" },
+    { KEY_FP8_RECIPE, ALWAYS, ANY, " yet: recipes are not told apart" },
+    { KEY_REDUCE_BUCKET, NO_DEEPSPEED, ANY, " without DeepSpeed" },
+    { KEY_OVERLAP_COMM, NO_ZERO_1_2, ANY,
+      " on memory outside DeepSpeed's ZeRO 1 and 2" },
+    { KEY_PREFETCH_BUCKET, NO_ZERO_3, ANY, " outside DeepSpeed's ZeRO-3" },
+    { KEY_MAX_LIVE_PARAMS, NO_ZERO_3, ANY, " outside DeepSpeed's ZeRO-3" },
+    { KEY_SUB_GROUP_SIZE, NO_ZERO_3, ANY, " outside DeepSpeed's ZeRO-3" },
+    { KEY_PERSISTENCE_THRESHOLD, NO_ZERO_3, ANY,
+      " outside DeepSpeed's ZeRO-3" },
+    { KEY_RECOMPUTE_LAYERS, SELECTIVE, ANY,
+      ": selective recomputation is that of every layer" },
+    { KEY_RECOMPUTE_GRANULARITY, SELECTIVE, ANY, " without recompute 'full'" },
+    { KEY_RECOMPUTE_MODULES, PAPER_MODULES, ANY,
+      " in 'paper' but for core_attn" },
+    { KEY_LOSS, MEGATRON, LOSS_FUSED,
+      ": Megatron's vocabulary-parallel cross entropy, in place on fp32 "
+      "logits, is modelled" },
+    { KEY_LOSS, PAPER, LOSS_FUSED, ": the paper keeps the logits in fp32" },
+    { KEY_ATTENTION, MEGATRON | TORCHTITAN_HALF, ATTN_SDPA,
+      " here: sdpa and flash are one fused kernel" },
+    { KEY_ATTENTION, PAPER, ANY, ": the paper spells attention out" },
+    { KEY_DROPOUT, PAPER, ANY, ": the paper has its masks everywhere" },
+    { KEY_DROPOUT, TORCHTITAN_DROPOUT, ANY, ": torchtitan's layers have none" },
+    { KEY_ATTENTION_MASK, NO_MEGATRON, MASK_DATALOADER, " outside Megatron" },
+    { KEY_OPTIMIZER_IMPL, NO_OPTIMIZER, ANY, " without an optimizer" },
+    { KEY_OPTIMIZER_IMPL, CPU_OPTIMIZER, ANY, ": the step is the CPU's" },
+};
+
+static void say_moot(struct run *r)
+{
+    unsigned now = circumstances(r);
+    for (size_t i = 0; i < sizeof(moots) / sizeof(moots[0]); i++) {
+        const struct moot *m = &moots[i];
+        if (!r->given[m->key] || (m->when & now) == 0)
+            continue;
+        if (m->value == ANY || m->value == r->setup.v[m->key].n)
+            resolve_note(r, m->key, "'%s' has no effect%s",
+                         setup_field(m->key)->key, m->why);
+    }
+}
+
+void resolve_notes(struct run *r, const struct spec *spec)
+{
+    say_engine(r);
+    say_layers(r, spec);
+    say_moot(r);
+}

@@ -1,0 +1,151 @@
+/*
+ * Owns the defaults of a training run: tokens by a scaling law, utilisation of
+ * the GPU's peak, price. Each number has its source beside it. Refuses to know
+ * how the run is laid out over GPUs, and what follows from its numbers (time,
+ * cost: src/plan).
+ */
+#include "spec/resolve.h"
+
+#include "base/count.h"
+#include "base/unit.h"
+
+#include "base/banned.h"
+
+static double peak_flop_s(const struct run *r)
+{
+    const struct gpu *g = &r->gpu;
+    double fp32 = g->peak_fp32_flop_s, peak = fp32;
+    switch (r->precision) {
+    case PREC_BF16_MIXED:
+    case PREC_BF16_AMP:
+    case PREC_BF16: peak = g->peak_bf16_flop_s; break;
+    case PREC_FP16_MIXED:
+    case PREC_FP16_AMP:
+    case PREC_FP16: peak = g->peak_fp16_flop_s; break;
+    case PREC_TF32: peak = g->peak_tf32_flop_s; break;
+    case PREC_FP8_MIXED: peak = g->peak_fp8_flop_s; break;
+    case PREC_FP4_MIXED: peak = g->peak_fp4_flop_s; break;
+    case PREC_FP32:
+    case PRECISION_COUNT: break;
+    }
+    return peak > 0 ? peak : fp32;
+}
+
+/* FLOPs utilisation of published training runs by GPU generation, in percent
+ * of the dense 16-bit peak, and of the fp8 peak for fp8 runs. Taken for what
+ * the hardware reaches: what is recomputed is part of it, and not of MFU.
+ * Ampere: Korthikanti et al. 2022 (41.7, 51.4, 56.0, 56.3), llm-foundry
+ *   medians (51 on 40 GB, 54 on 80 GB), BLOOM 48, OPT-175B 47, MT-NLG 30:
+ *   median 51, rounded to 50.
+ * Hopper: llm-foundry median 40.4, Llama 3 405B 38 to 43, Megatron-LM's
+ *   README 41 to 48. fp8: llm-foundry 14 to 30, Megatron-Bridge 37 to 42.
+ * Blackwell: Megatron-Bridge, 405B on B200 37 of the fp8 peak, DeepSeek-V3 on
+ *   GB200 31 of the bf16 peak.
+ * Volta: GPT-3 21, Megatron-LM 2019 30. The others: no published runs found,
+ *   set low. */
+static const struct utilisation {
+    unsigned percent, percent_fp8;
+    const char *name, *source;
+} utilisations[] = {
+    [ARCH_VOLTA] = { 25, 25, "Volta", "GPT-3, Megatron-LM 2019" },
+    [ARCH_TURING] = { 30, 30, "Turing", "no published runs" },
+    [ARCH_AMPERE] = { 50, 50, "Ampere", "median of published A100 runs" },
+    [ARCH_ADA] = { 30, 20, "Ada", "no published runs" },
+    [ARCH_HOPPER] = { 40, 30, "Hopper", "median of published H100 runs" },
+    [ARCH_BLACKWELL] = { 35, 35, "Blackwell", "Megatron-Bridge" },
+    [ARCH_CDNA2] = { 30, 30, "CDNA 2", "no published runs" },
+    [ARCH_CDNA3] = { 30, 30, "CDNA 3", "no published runs" },
+    [ARCH_CDNA4] = { 30, 30, "CDNA 4", "no published runs" },
+};
+
+static void resolve_mfu(struct run *r)
+{
+    const struct utilisation *u = &utilisations[r->gpu.arch];
+    unsigned percent = r->prec.fp8 ? u->percent_fp8 : u->percent;
+    r->mfu = resolve_real(r, KEY_MFU, percent / 100.0);
+    bool full = r->recompute == RECOMP_FULL;
+    resolve_assume(r, KEY_MFU,
+                   "hardware utilisation %u %% on %s%s (%s; --mfu)%s", percent,
+                   u->name, r->prec.fp8 ? ", of the fp8 peak" : "", u->source,
+                   full ? "; MFU is lower by what is recomputed" : "");
+}
+
+static void resolve_price(struct run *r)
+{
+    bool known = r->given[KEY_PRICE] || r->gpu.price_usd_h > 0;
+    r->price_usd_h = known ? resolve_real(r, KEY_PRICE, r->gpu.price_usd_h) : 0;
+    r->gpu.price_usd_h = r->price_usd_h;
+    if (!known) {
+        resolve_assume(r, KEY_PRICE, "no price known for %s (--price)",
+                       r->gpu.name);
+        return;
+    }
+    unsigned cents = (unsigned)(r->price_usd_h * 100 + 0.5);
+    resolve_assume(r, KEY_PRICE,
+                   "price %u.%02u USD per GPU-hour (%.120s; --price)",
+                   cents / 100, cents % 100, r->gpu.price_source);
+}
+
+static const double COUNT_KEY_MAX = 9e18; /* what a COUNT key may hold */
+
+static void tokens_of_budget(struct run *r, bool sparse)
+{
+    char tokens[UNIT_TEXT_MAX];
+    r->tokens = r->setup.v[KEY_BUDGET].x / (6 * r->params);
+    if (r->tokens < COUNT_KEY_MAX) {
+        uint64_t whole = max_u64((uint64_t)r->tokens, 1);
+        r->tokens = (double)resolve_count(r, KEY_TOKENS, whole);
+    }
+    resolve_assume(r, KEY_TOKENS,
+                   "%s tokens, what the budget pays for at 6 FLOPs a token "
+                   "and %sparameter (--tokens)",
+                   unit_format_count(tokens, r->tokens),
+                   sparse ? "active " : "");
+}
+
+static void resolve_tokens(struct run *r, const struct spec *spec)
+{
+    char tokens[UNIT_TEXT_MAX], ratio[UNIT_TEXT_MAX];
+    bool sparse = spec && spec->experts > 0;
+    r->law =
+        (enum scaling_law)resolve_count(r, KEY_SCALING_LAW, LAW_CHINCHILLA);
+    r->tokens_per_param = resolve_real(r, KEY_TOKENS_PER_PARAM, 20);
+    if (r->given[KEY_TOKENS]) {
+        r->tokens = (double)r->setup.v[KEY_TOKENS].n;
+        return;
+    }
+    if (r->params <= 0)
+        return;
+    if (r->given[KEY_BUDGET]) {
+        tokens_of_budget(r, sparse);
+        return;
+    }
+    r->tokens = r->tokens_per_param * r->params;
+    if (r->tokens < COUNT_KEY_MAX)
+        resolve_count(r, KEY_TOKENS, (uint64_t)r->tokens);
+    const char *per = "20";
+    if (r->given[KEY_TOKENS_PER_PARAM])
+        per = unit_format_double(ratio, r->tokens_per_param);
+    resolve_assume(r, KEY_TOKENS, "%s tokens, %s per %sparameter (--tokens)",
+                   unit_format_count(tokens, r->tokens), per,
+                   sparse ? "active " : "");
+}
+
+void resolve_training(struct run *r, const struct spec *spec, uint64_t params)
+{
+    r->params = (double)params;
+    if (params == 0 && r->given[KEY_PARAMS])
+        r->params = (double)r->setup.v[KEY_PARAMS].n;
+    r->peak_flop_s = r->given[KEY_PEAK_FLOPS]
+                         ? (double)r->setup.v[KEY_PEAK_FLOPS].n
+                         : peak_flop_s(r);
+    resolve_count(r, KEY_PEAK_FLOPS, (uint64_t)r->peak_flop_s);
+    resolve_tokens(r, spec);
+    resolve_mfu(r);
+    r->availability = resolve_real(r, KEY_AVAILABILITY, 1);
+    resolve_assume(r, KEY_AVAILABILITY,
+                   "no time lost to failures (--availability)");
+    resolve_price(r);
+    r->days = r->given[KEY_DAYS] ? r->setup.v[KEY_DAYS].x : 0;
+    r->budget_flop = r->given[KEY_BUDGET] ? r->setup.v[KEY_BUDGET].x : 0;
+}

@@ -1,0 +1,10 @@
+Remarks stand below their rows where there is no room beside them.
+== args
+gpt2
+== tty
+stdout 40
+== env
+NO_COLOR=1
+== stdout ~
+  throughput
+    assumed; of 312.0 dense TFLOP/s

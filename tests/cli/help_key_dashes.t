@@ -1,0 +1,11 @@
+An option may be written as on the line.
+== args
+help --zero
+== stdout
+--zero N
+
+  ZeRO stage (fsdp: 2 shards gradients, 3 everything)
+
+  value    a whole number: 64, 13B, 260e9
+  default  0; fsdp, fsdp2 3; megatron 1
+  in JSON  "zero"

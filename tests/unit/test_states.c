@@ -1,0 +1,116 @@
+/*
+ * What each optimizer keeps of one weight, worked out by hand from its rule
+ * (docs/method.md, eq. optimizers), and how each engine cuts weights up.
+ */
+#include "fold/states.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+/* 4,096 x 1,024 of a linear, the same of the head, 64 x 100 of a linear, a
+ * vector of 1,000: too few elements for 8 or 4 bits. */
+enum { LARGE, HEAD, SMALL, VECTOR, WEIGHTS };
+
+static const struct tensor weights[WEIGHTS] = {
+    [LARGE] = { .rows = 4096, .cols = 1024, .matmul = true, .group = PG_MLP },
+    [HEAD] = { .rows = 4096, .cols = 1024, .matmul = true, .group = PG_HEAD },
+    [SMALL] = { .rows = 64, .cols = 100, .matmul = true, .group = PG_MLP },
+    [VECTOR] = { .rows = 1000, .cols = 1, .group = PG_NORM },
+};
+
+/* Moments in fp32 where the name does not say otherwise. */
+static const struct row {
+    enum optimizer optimizer;
+    uint64_t bytes[WEIGHTS];
+} rows[] = {
+    { OPT_ADAMW, { 33554432, 33554432, 51200, 8000 } },
+    { OPT_LAMB, { 33554432, 33554432, 51200, 8000 } },
+    /* a constant of 4 bytes for 256 elements; for 128 with 4 bits */
+    { OPT_ADAM8BIT, { 8519680, 8519680, 13000, 8000 } },
+    { OPT_PAGED_ADAM8BIT, { 8519680, 8519680, 13000, 8000 } },
+    { OPT_ADAM4BIT, { 4456448, 4456448, 6800, 8000 } },
+    { OPT_LION8BIT, { 4259840, 4259840, 6500, 4000 } },
+    { OPT_LION, { 16777216, 16777216, 25600, 4000 } },
+    { OPT_MOMENTUM, { 16777216, 16777216, 25600, 4000 } },
+    { OPT_ADAGRAD, { 16777216, 16777216, 25600, 4000 } },
+    { OPT_RMSPROP, { 16777216, 16777216, 25600, 4000 } },
+    { OPT_ADAFACTOR, { 20480, 20480, 656, 4000 } }, /* 4 (rows + cols) */
+    { OPT_MUON, { 16777216, 33554432, 25600, 8000 } },
+    /* (2 x 4,096 + 1,024) x rank 128; nothing to gain on the small one */
+    { OPT_GALORE, { 4718592, 33554432, 51200, 8000 } },
+    { OPT_SGD, { 0 } },
+    { OPT_NONE, { 0 } },
+};
+
+static void optimizers_keep_what_their_rule_says(void **state)
+{
+    (void)state;
+    assert_int_equal(sizeof(rows) / sizeof(rows[0]), OPTIMIZER_COUNT);
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct run run = { .optimizer = rows[i].optimizer };
+        run.prec.optim = DT_FP32;
+        for (unsigned w = 0; w < WEIGHTS; w++) {
+            const struct tensor *t = &weights[w];
+            assert_int_equal(optimizer_bytes(&run, t, t->rows, t->cols),
+                             rows[i].bytes[w]);
+        }
+        const bool none = rows[i].bytes[LARGE] == 0;
+        assert_int_equal(strcmp(optimizer_rule(rows[i].optimizer), "none") == 0,
+                         none);
+    }
+}
+
+/* --optimizer-dtype bf16: half as large. */
+static void moments_have_a_dtype(void **state)
+{
+    (void)state;
+    struct run run = { .optimizer = OPT_ADAMW };
+    run.prec.optim = DT_BF16;
+    const struct tensor *t = &weights[LARGE];
+    assert_int_equal(optimizer_bytes(&run, t, t->rows, t->cols), 16777216);
+}
+
+static void engines_cut_weights(void **state)
+{
+    static const struct {
+        enum engine engine;
+        uint64_t zero;
+        enum sharding want;
+    } cuts[] = {
+        { ENGINE_DDP, 0, SHARDING_NONE },
+        { ENGINE_DEEPSPEED, 0, SHARDING_NONE },
+        { ENGINE_DEEPSPEED, 1, SHARDING_FLAT },
+        { ENGINE_DEEPSPEED, 2, SHARDING_FLAT },
+        { ENGINE_DEEPSPEED, 3, SHARDING_TENSOR },
+        { ENGINE_FSDP, 3, SHARDING_TENSOR },
+        { ENGINE_FSDP, 0, SHARDING_NONE },
+        { ENGINE_FSDP2, 3, SHARDING_ROWS },
+        { ENGINE_MEGATRON, 0, SHARDING_NONE },
+        { ENGINE_MEGATRON, 1, SHARDING_FLAT },
+        { ENGINE_MEGATRON_FSDP, 3, SHARDING_TENSOR },
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof(cuts) / sizeof(cuts[0]); i++) {
+        struct run run = { .engine = cuts[i].engine,
+                           .zero = cuts[i].zero,
+                           .shard = 8 };
+        assert_int_equal(run_sharding(&run), cuts[i].want);
+        assert_int_equal(run_shards_weights(&run), cuts[i].zero == 3);
+        run.shard = 1; /* one rank cuts nothing */
+        assert_int_equal(run_sharding(&run), SHARDING_NONE);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(optimizers_keep_what_their_rule_says),
+        cmocka_unit_test(moments_have_a_dtype),
+        cmocka_unit_test(engines_cut_weights),
+    };
+    return cmocka_run_group_tests_name("states", tests, NULL, NULL);
+}
