@@ -475,6 +475,11 @@ void engine_backward(struct put *p, const struct stage *s, uint32_t position,
 {
     const struct run *run = s->run;
     const uint64_t grad = dtype_size(run->prec.grad);
+    /* autograd adds both gradients of a shared tensor before it hands them to
+       the engine */
+    if (engine_wgrad_mode(s, later) == WGRAD_FREE && position + 1 < s->n)
+        PUT(p, TERM_WGRAD_TMP, "the head's gradient of the tied embedding",
+            F("bytes", s->tied_here));
     if (run->engine == ENGINE_DEEPSPEED)
         zero_backward(p, s, position, later);
     if (engine_reduces_blocks(run)) {

@@ -58,7 +58,11 @@ static bool look_at_position(struct moment *best, const struct stage *s,
                              uint32_t i, bool later)
 {
     const bool head = s->head && i == s->n - 1;
-    bool ok = look(best, s, head ? PHASE_LOSS : PHASE_FORWARD, i, later);
+    bool ok = true;
+    /* with no more micro-batches than fit in flight, all forwards come before
+       the first backward */
+    if (!later || s->run->grad_accum > s->in_flight)
+        ok = look(best, s, head ? PHASE_LOSS : PHASE_FORWARD, i, later);
     if (stage_recomputed(s, i))
         ok = look(best, s, PHASE_RECOMPUTE, i, later) && ok;
     return look(best, s, PHASE_BACKWARD, i, later) && ok;

@@ -21,7 +21,7 @@ static uint64_t edge_kept(const struct stage *s, uint32_t position,
 /* Everything one micro-batch keeps between its forward and its backward. The
  * head keeps nothing of another micro-batch, but under GPipe: its backward
  * follows its forward at once. */
-static uint64_t micro_batch_kept(const struct stage *s)
+uint64_t stage_micro_batch_kept(const struct stage *s)
 {
     const struct prefix *all = &s->before[s->n];
     const bool waits = s->run->schedule == SCHED_GPIPE;
@@ -77,12 +77,11 @@ static void put_kept(struct put *p, const struct stage *s, uint32_t position)
     PUT(p, TERM_INPUTS, "token ids and labels", F("bytes", s->inputs));
     PUT(p, TERM_SAVED_LAYERS, "hidden states received from the stage before",
         F("bytes", s->stage_input));
-    const struct run *run = s->run;
-    const uint64_t v = run->schedule == SCHED_INTERLEAVED ? run->vpp : 1;
-    if (s->in_flight > v)
-        PUT(p, TERM_IN_FLIGHT, "other micro-batches of this stage",
-            F("bytes of one", micro_batch_kept(s)),
-            F("in flight beside this one", s->in_flight - v), D("chunks", v));
+    const uint64_t v = s->run->schedule == SCHED_INTERLEAVED ? s->run->vpp : 1;
+    PUT(p, TERM_IN_FLIGHT, "other micro-batches of this stage",
+        F("bytes of one", stage_micro_batch_kept(s)),
+        F("in flight beside this one", stage_others(s, p->m->later)),
+        D("chunks", v));
 }
 
 static enum term kept_term(const struct stage *s, uint32_t position)
@@ -140,17 +139,22 @@ static void put_recompute(struct put *p, const struct stage *s,
     engine_backward(p, s, stage_group_last(s, position), later);
 }
 
-static void put_wgrad(struct put *p, const struct stage *s, uint32_t position,
-                      uint64_t bytes)
+/* After the embedding's backward under a tied head, nothing of the block is
+ * left but weight gradients: the head's, which waited, the table's own, and
+ * their sum. 0 when there is no such moment. */
+static uint64_t tied_moment(const struct stage *s, uint32_t position,
+                            enum wgrad_mode mode)
 {
-    const bool table = s->p->block[stage_block(s, position)].kind == BLOCK_EMBED
-                       && bytes >= s->tied_here;
-    if (table && s->tied_here != 0) {
-        /* the head's is there: a second one, and their sum */
-        PUT(p, TERM_WGRAD_TMP, "tied embedding: second gradient and sum",
-            F("bytes", s->tied_here), F("tensors", 2));
-        bytes -= s->tied_here;
-    }
+    const struct block_walk *w = &s->walk[stage_block(s, position)];
+    if (s->p->block[stage_block(s, position)].kind != BLOCK_EMBED)
+        return 0;
+    return stage_tied_sum(s, mode) == 0
+               ? 0
+               : stage_tied_sum(s, mode) + (mode == WGRAD_KEEP ? w->wgrad : 0);
+}
+
+static void put_wgrad(struct put *p, const struct stage *s, uint64_t bytes)
+{
     if (engine_reduces_blocks(s->run))
         PUT(p, TERM_WGRAD_TMP, "whole gradients of this block",
             F("bytes", bytes));
@@ -162,10 +166,20 @@ static void put_backward(struct put *p, const struct stage *s,
                          uint32_t position, bool later)
 {
     const struct block_walk *w = &s->walk[stage_block(s, position)];
-    const struct extremum *e = &w->backward[engine_wgrad_mode(s, later)];
+    const enum wgrad_mode mode = engine_wgrad_mode(s, later);
+    const struct extremum *e = &w->backward[mode];
     const bool re = stage_recomputed(s, position);
     p->m->op = op_name(s, e);
     uint64_t kept = e->kept;
+    if (tied_moment(s, position, mode) > extremum_total(e)) {
+        p->m->op = "sum of tied gradients";
+        put_kept(p, s, position);
+        PUT(p, TERM_WGRAD_TMP, "sum of the tied embedding's gradients",
+            F("bytes", stage_tied_sum(s, mode)));
+        put_wgrad(p, s, mode == WGRAD_KEEP ? w->wgrad : 0);
+        engine_backward(p, s, position, later);
+        return;
+    }
     if (re) {
         const uint32_t first = stage_group_first(s, position);
         put_kept(p, s, first);
@@ -183,7 +197,7 @@ static void put_backward(struct put *p, const struct stage *s,
         F("bytes", kept));
     PUT(p, TERM_BACKWARD_TMP, "gradients of activations in this block",
         F("bytes", e->tmp));
-    put_wgrad(p, s, position, e->wgrad);
+    put_wgrad(p, s, e->wgrad);
     engine_backward(p, s, position, later);
 }
 

@@ -26,6 +26,27 @@ bool stage_is_layer(const struct stage *s, uint32_t position)
     return !(s->embed && position == 0) && !(s->head && position == s->n - 1);
 }
 
+uint64_t stage_tied_sum(const struct stage *s, enum wgrad_mode mode)
+{
+    switch (mode) {
+    case WGRAD_KEEP: return s->tied_here;
+    case WGRAD_FREE: return 2 * s->tied_here;
+    case WGRAD_NONE: /* both products add into the one buffer */
+    case WGRAD_MODES: return 0;
+    }
+    return 0;
+}
+
+uint64_t stage_others(const struct stage *s, bool later)
+{
+    const struct run *run = s->run;
+    if (run->schedule == SCHED_INTERLEAVED)
+        return s->in_flight > run->vpp ? s->in_flight - run->vpp : 0;
+    /* once no new micro-batch follows, each backward leaves one less */
+    const uint64_t gone = later && run->grad_accum <= s->in_flight ? 2 : 1;
+    return s->in_flight > gone ? s->in_flight - gone : 0;
+}
+
 bool stage_recomputed(const struct stage *s, uint32_t position)
 {
     return stage_is_layer(s, position)

@@ -70,6 +70,12 @@ void stage_init(struct stage *s, struct memory_fold *f, uint64_t index,
 uint32_t stage_block(const struct stage *s, uint32_t position);
 /* Layer of the stage (0-based) at a position that is one. */
 uint64_t stage_layer(const struct stage *s, uint32_t position);
+/* Micro-batches (interleaved: chunks) in flight beside the one at work: while
+ * the first of the step runs backward, and later. */
+uint64_t stage_others(const struct stage *s, bool later);
+/* What the sum of a tied embedding's two gradients adds: the sum, and the
+ * second gradient where the engine does not keep it. */
+uint64_t stage_tied_sum(const struct stage *s, enum wgrad_mode mode);
 bool stage_is_layer(const struct stage *s, uint32_t position);
 bool stage_recomputed(const struct stage *s, uint32_t position);
 /* First and last position of the checkpoint that a recomputed layer is in. */
@@ -77,6 +83,9 @@ uint32_t stage_group_first(const struct stage *s, uint32_t position);
 uint32_t stage_group_last(const struct stage *s, uint32_t position);
 
 /* ---- moment.c ---- */
+
+/* Bytes that one micro-batch keeps between its forward and its backward. */
+uint64_t stage_micro_batch_kept(const struct stage *s);
 
 /* Sets m to what is alive at a moment; true when nothing overflowed. `why`
  * records the terms of component `only`, where it is not NULL. */

@@ -156,6 +156,22 @@ static void walk_init(struct walk *w)
 
 /* ---- accounting ---- */
 
+static void tell_slot(struct walk *w, const struct walk_slot *s, bool birth,
+                      bool grad)
+{
+    if (w->tell == NULL)
+        return;
+    const uint32_t i = (uint32_t)(s - w->slot);
+    const tensor_id id =
+        i == w->b->tensor_count ? w->b->input : w->b->tensor_first + i;
+    walk_tell(w, (struct walk_event){ .birth = birth,
+                                      .what = WALK_TENSOR,
+                                      .kept = grad && s->kept,
+                                      .key = i,
+                                      .bytes = s->bytes,
+                                      .name = w->p->tensor[id].name });
+}
+
 void walk_slot_alloc(struct walk *w, struct walk_slot *s, bool grad)
 {
     s->live = true;
@@ -163,6 +179,7 @@ void walk_slot_alloc(struct walk *w, struct walk_slot *s, bool grad)
         w->kept += s->bytes;
     else
         w->tmp += s->bytes;
+    tell_slot(w, s, true, grad);
 }
 
 void walk_slot_free(struct walk *w, struct walk_slot *s, bool grad)
@@ -174,6 +191,7 @@ void walk_slot_free(struct walk *w, struct walk_slot *s, bool grad)
         w->kept -= s->bytes;
     else
         w->tmp -= s->bytes;
+    tell_slot(w, s, false, grad);
 }
 
 /* ---- forward ---- */
@@ -228,17 +246,23 @@ static uint64_t weight_grads(const struct program *p, const struct block *b,
     return sum;
 }
 
+static struct walk walk_on(const struct program *p, const struct block *block,
+                           uint64_t regions, const struct walk_scratch *scratch)
+{
+    return (struct walk){ .p = p,
+                          .b = block,
+                          .slot = scratch->slot,
+                          .buffer = scratch->buffer,
+                          .regions = regions,
+                          .granule = scratch->granule,
+                          .bare = scratch->bare };
+}
+
 void walk_block(struct block_walk *out, const struct program *p,
                 const struct block *block, uint64_t regions, unsigned modes,
                 struct walk_scratch *scratch)
 {
-    struct walk w = { .p = p,
-                      .b = block,
-                      .slot = scratch->slot,
-                      .buffer = scratch->buffer,
-                      .regions = regions,
-                      .granule = scratch->granule,
-                      .bare = scratch->bare };
+    struct walk w = walk_on(p, block, regions, scratch);
     *out = (struct block_walk){ 0 };
     walk_init(&w);
     const struct walk_slot *in = &w.slot[block->tensor_count];
@@ -272,13 +296,7 @@ void walk_kept(const struct program *p, const struct block *block,
                uint64_t regions, struct walk_scratch *scratch,
                walk_kept_fn *each, void *ctx)
 {
-    struct walk w = { .p = p,
-                      .b = block,
-                      .slot = scratch->slot,
-                      .buffer = scratch->buffer,
-                      .regions = regions,
-                      .granule = scratch->granule,
-                      .bare = scratch->bare };
+    struct walk w = walk_on(p, block, regions, scratch);
     walk_init(&w);
     for (uint32_t k = 0; k < block->op_count; k++) {
         const struct op *op = walk_op_at(&w, k);
@@ -291,4 +309,28 @@ void walk_kept(const struct program *p, const struct block *block,
         for (unsigned i = 0; i < op->n_in; i++) /* a checkpoint's inputs */
             list_kept(&w, op->in[i], op, each, ctx);
     }
+}
+
+void walk_tell_forward(const struct program *p, const struct block *block,
+                       uint64_t regions, bool grad,
+                       struct walk_scratch *scratch, walk_event_fn *tell,
+                       void *ctx)
+{
+    struct walk w = walk_on(p, block, regions, scratch);
+    walk_init(&w);
+    w.tell = tell;
+    w.ctx = ctx;
+    walk_forward(&w, grad);
+}
+
+void walk_tell_backward(const struct program *p, const struct block *block,
+                        uint64_t regions, enum wgrad_mode mode,
+                        struct walk_scratch *scratch, walk_event_fn *tell,
+                        void *ctx)
+{
+    struct walk w = walk_on(p, block, regions, scratch);
+    walk_init(&w);
+    w.tell = tell;
+    w.ctx = ctx;
+    walk_backward(&w, mode);
 }

@@ -74,6 +74,38 @@ void walk_block(struct block_walk *out, const struct program *p,
                 const struct block *block, uint64_t regions, unsigned modes,
                 struct walk_scratch *scratch);
 
+/* What happens in a walk, for whoever wants to follow it. */
+enum walk_what {
+    WALK_TENSOR,    /* a storage of the block or its input: `slot` */
+    WALK_GRADIENT,  /* a gradient of an activation */
+    WALK_WGRAD,     /* a weight's gradient that stays */
+    WALK_WORKSPACE, /* what a backward kernel has for a moment */
+    WALK_AGAIN      /* a region's result made a second time */
+};
+struct walk_event {
+    bool birth;
+    enum walk_what what;
+    bool kept;    /* WALK_TENSOR: lives to backward */
+    uint32_t key; /* tells apart the live ones of one kind */
+    uint64_t bytes;
+    const char *name; /* of the tensor, or of the operation */
+};
+typedef void walk_event_fn(void *ctx, const struct walk_event *e);
+
+/* One direction of one block, told event by event. Forward (`grad`: what
+ * backward needs is kept) begins with the birth of the input and leaves what
+ * is kept and the output alive. Backward starts with what forward kept, and
+ * ends with the death of the input's gradient, which the block below takes
+ * over. The sums are those of walk_block(). */
+void walk_tell_forward(const struct program *p, const struct block *block,
+                       uint64_t regions, bool grad,
+                       struct walk_scratch *scratch, walk_event_fn *tell,
+                       void *ctx);
+void walk_tell_backward(const struct program *p, const struct block *block,
+                        uint64_t regions, enum wgrad_mode mode,
+                        struct walk_scratch *scratch, walk_event_fn *tell,
+                        void *ctx);
+
 /* Lists what a block keeps: calls `each` with the storage and the first
  * operation that keeps it. For `explain`. */
 typedef void walk_kept_fn(void *ctx, const struct tensor *t,

@@ -7,18 +7,32 @@
 
 #include "base/banned.h"
 
-static int32_t buffer_new(struct walk *w, uint64_t bytes)
+static void tell_buffer(struct walk *w, uint32_t i, bool birth)
+{
+    walk_tell(w, (struct walk_event){ .birth = birth,
+                                      .what = WALK_GRADIENT,
+                                      .key = i,
+                                      .bytes = w->buffer[i].bytes,
+                                      .name = w->buffer[i].name });
+}
+
+/* The gradient of a tensor of that name. */
+static int32_t buffer_new(struct walk *w, uint64_t bytes, const char *name)
 {
     const uint64_t rounded = round_to(bytes, w->granule);
-    w->buffer[w->n_buffers] = (struct walk_buffer){ rounded, 1 };
+    const uint32_t i = w->n_buffers++;
+    w->buffer[i] = (struct walk_buffer){ rounded, 1, name };
     w->tmp += rounded;
-    return (int32_t)w->n_buffers++;
+    tell_buffer(w, i, true);
+    return (int32_t)i;
 }
 
 static void buffer_release(struct walk *w, int32_t i)
 {
-    if (i >= 0 && --w->buffer[i].refs == 0)
-        w->tmp -= w->buffer[i].bytes;
+    if (i < 0 || --w->buffer[i].refs != 0)
+        return;
+    w->tmp -= w->buffer[i].bytes;
+    tell_buffer(w, (uint32_t)i, false);
 }
 
 /* Hands a gradient (with one reference) to a tensor. A second gradient is
@@ -34,7 +48,8 @@ static void give(struct walk *w, tensor_id t, int32_t buffer, bool view)
         return;
     }
     if (w->buffer[s->grad].refs > 1 || s->grad_is_view) {
-        const int32_t sum = buffer_new(w, w->p->tensor[t].bytes);
+        const int32_t sum =
+            buffer_new(w, w->p->tensor[t].bytes, w->p->tensor[t].name);
         walk_note(w);
         buffer_release(w, s->grad);
         s->grad = sum;
@@ -251,7 +266,13 @@ static uint64_t weight_grad(struct walk *w, const struct tensor *t)
 {
     const uint64_t bytes = round_to(t->bytes, w->granule);
     switch (w->mode) {
-    case WGRAD_KEEP: w->wgrad += bytes; return 0;
+    case WGRAD_KEEP:
+        w->wgrad += bytes;
+        walk_tell(w, (struct walk_event){ .birth = true,
+                                          .what = WALK_WGRAD,
+                                          .bytes = bytes,
+                                          .name = t->name });
+        return 0;
     case WGRAD_NONE:
         if (t->matmul)
             return 0;
@@ -260,6 +281,16 @@ static uint64_t weight_grad(struct walk *w, const struct tensor *t)
     case WGRAD_MODES: return bytes;
     }
     return bytes;
+}
+
+static void tell_moment(struct walk *w, const struct op *op, uint64_t bytes,
+                        bool birth)
+{
+    if (bytes != 0)
+        walk_tell(w, (struct walk_event){ .birth = birth,
+                                          .what = WALK_WORKSPACE,
+                                          .bytes = bytes,
+                                          .name = op->name });
 }
 
 static void backward_grads(struct walk *w, const struct op *op, int32_t g)
@@ -280,12 +311,14 @@ static void backward_grads(struct walk *w, const struct op *op, int32_t g)
             made[i] = g;
             w->buffer[g].refs++;
         } else {
-            made[i] = buffer_new(w, t->bytes);
+            made[i] = buffer_new(w, t->bytes, t->name);
         }
     }
+    tell_moment(w, op, moment, true);
     w->tmp += moment;
     walk_note(w);
     w->tmp -= moment;
+    tell_moment(w, op, moment, false);
     for (unsigned i = 0; i < op->n_in; i++)
         if (made[i] != NO_GRAD)
             give(w, op->in[i], made[i], gives_view(op));
@@ -319,6 +352,15 @@ static void backward_op(struct walk *w, const struct op *op, uint32_t k)
     }
 }
 
+static void tell_again(struct walk *w, const struct op *op, uint64_t bytes,
+                       bool birth)
+{
+    walk_tell(w, (struct walk_event){ .birth = birth,
+                                      .what = WALK_AGAIN,
+                                      .bytes = bytes,
+                                      .name = op->name });
+}
+
 /* Makes again what a region kept nothing of: operations first..last. */
 static void recompute_region(struct walk *w, uint32_t first, uint32_t last)
 {
@@ -335,6 +377,7 @@ static void recompute_region(struct walk *w, uint32_t first, uint32_t last)
             } else if (s->kept && s->first_use == k) {
                 dups += s->bytes; /* the region's result, a second time */
                 w->tmp += s->bytes;
+                tell_again(w, op, s->bytes, true);
             }
         }
         walk_note(w);
@@ -346,6 +389,8 @@ static void recompute_region(struct walk *w, uint32_t first, uint32_t last)
         }
     }
     w->tmp -= dups;
+    if (dups != 0)
+        tell_again(w, walk_op_at(w, last), dups, false);
     /* results that nobody keeps die with the recomputation's frame */
     for (uint32_t k = first; k <= last; k++) {
         const struct op *op = &w->p->op[w->b->op_first + k];
@@ -397,8 +442,8 @@ struct extremum walk_backward(struct walk *w, enum wgrad_mode mode)
             w->kept += s->bytes;
     }
     if (b->output != TENSOR_NONE && wants_grad(w, b->output))
-        walk_slot_of(w, b->output)->grad =
-            buffer_new(w, w->p->tensor[b->output].bytes);
+        walk_slot_of(w, b->output)->grad = buffer_new(
+            w, w->p->tensor[b->output].bytes, w->p->tensor[b->output].name);
     w->at = b->op_count == 0 ? 0 : b->op_count - 1;
     walk_note(w);
 
@@ -410,5 +455,8 @@ struct extremum walk_backward(struct walk *w, enum wgrad_mode mode)
             recompute_once(w, k);
         backward_op(w, op, k);
     }
+    for (uint32_t i = 0; i < w->n_buffers; i++)
+        if (w->buffer[i].refs > 0) /* the input's: handed on */
+            tell_buffer(w, i, false);
     return w->top;
 }

@@ -25,6 +25,7 @@ struct walk_slot {
 struct walk_buffer {
     uint64_t bytes;
     uint32_t refs;
+    const char *name; /* of the tensor whose gradient it is */
 };
 
 /* Runs of recompute regions in one block: Megatron has at most a norm, an
@@ -45,7 +46,9 @@ struct walk {
     uint32_t n_done;
     uint64_t kept, tmp, wgrad; /* alive now */
     struct extremum top;
-    uint32_t at; /* operation being walked */
+    uint32_t at;         /* operation being walked */
+    walk_event_fn *tell; /* NULL: only the sums matter */
+    void *ctx;
 };
 
 enum { NO_GRAD = -1 };
@@ -94,6 +97,12 @@ static inline void walk_note(struct walk *w)
 
 void walk_slot_alloc(struct walk *w, struct walk_slot *s, bool grad);
 void walk_slot_free(struct walk *w, struct walk_slot *s, bool grad);
+
+static inline void walk_tell(struct walk *w, struct walk_event e)
+{
+    if (w->tell != NULL)
+        w->tell(w->ctx, &e);
+}
 
 /* After a forward: everything kept is live. [walk_backward.c] */
 struct extremum walk_backward(struct walk *w, enum wgrad_mode mode);

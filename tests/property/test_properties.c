@@ -14,6 +14,7 @@
 #include "memplan/memplan.h"
 
 #include "fold/stage.h"
+#include "fold/trace.h"
 #include "plan/report_data.h"
 
 enum { DEFAULT_RUNS = 3000 };
@@ -184,9 +185,11 @@ static uint64_t fullest(const struct stage *st, const struct run *run)
         for (unsigned later = 0; later < (run->grad_accum > 1 ? 2u : 1u);
              later++) {
             const bool head = st->head && i == st->n - 1;
-            moment_with(&m, st, head ? PHASE_LOSS : PHASE_FORWARD, i,
-                        later != 0, NULL, COMP_COUNT);
-            most = max_u64(most, m.total);
+            if (later == 0 || run->grad_accum > st->in_flight) {
+                moment_with(&m, st, head ? PHASE_LOSS : PHASE_FORWARD, i,
+                            later != 0, NULL, COMP_COUNT);
+                most = max_u64(most, m.total);
+            }
             moment_with(&m, st, PHASE_BACKWARD, i, later != 0, NULL,
                         COMP_COUNT);
             most = max_u64(most, m.total);
@@ -197,6 +200,30 @@ static uint64_t fullest(const struct stage *st, const struct run *run)
             most = max_u64(most, m.total);
         }
     return most;
+}
+
+/* Living through the step, event by event, reaches the same peak to the byte,
+ * and ends where it began. */
+static void check_trace(const struct trial *t, struct memory_fold *f,
+                        const struct stage *st, const struct stage_result *k)
+{
+    struct arena a;
+    struct trace trace;
+    arena_init(&a, NULL);
+    assert_true(trace_stage(&trace, f, st, &a));
+    if (trace.peak != k->peak.total || trace.live != k->rest.total) {
+        char text[512];
+        describe(t, text, sizeof text);
+        const struct trace_event *e = &trace.event[trace.peak_at];
+        fail_msg("trace %llu (%s %s %s), closed form %llu (%s %s); rest %llu "
+                 "%llu: %s",
+                 (unsigned long long)trace.peak, phase_name(e->phase), e->block,
+                 e->name, (unsigned long long)k->peak.total,
+                 phase_name(k->peak.phase), k->peak.op,
+                 (unsigned long long)trace.live,
+                 (unsigned long long)k->rest.total, text);
+    }
+    arena_release(&a);
 }
 
 static void check_no_moment_missed(const struct trial *t)
@@ -218,6 +245,7 @@ static void check_no_moment_missed(const struct trial *t)
             describe(t, text, sizeof text);
             fail_msg("a fuller moment was missed: %s", text);
         }
+        check_trace(t, &f, &st, &r->memory.stage[k]);
     }
     arena_release(&a);
     memplan_report_free(r);
