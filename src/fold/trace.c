@@ -16,15 +16,21 @@ struct resident {
     uint32_t checkpoint;
 };
 
+/* What the engine holds of one term: allocations, the latest last. */
+struct level {
+    struct trace_event *piece;
+    size_t n, capacity;
+    uint64_t bytes;
+};
+
 struct tracer {
     struct trace *t;
     struct memory_fold *f;
     const struct stage *s;
     uint64_t regions;
-    struct resident *resident;  /* [micro-batches][positions] */
-    uint32_t *buffer;           /* ids of gradients of the running block */
-    uint32_t level[TERM_COUNT]; /* ids of what the engine holds */
-    uint64_t level_bytes[TERM_COUNT];
+    struct resident *resident; /* [micro-batches][positions] */
+    uint32_t *buffer;          /* ids of gradients of the running block */
+    struct level level[TERM_COUNT];
     struct trace_event *wgrad; /* births of the running block's */
     uint32_t n_wgrads;
     uint32_t workspace, again;
@@ -193,21 +199,52 @@ static void forward_block(struct tracer *r, bool grad)
 
 /* ---- what the engine holds ---- */
 
+static void level_push(struct tracer *r, struct level *l, struct trace_event e)
+{
+    if (l->n == l->capacity) {
+        const size_t more = l->capacity == 0 ? 16 : 2 * l->capacity;
+        struct trace_event *bigger =
+            ARENA_NEW(r->t->arena, struct trace_event, more);
+        if (bigger == NULL) {
+            r->t->failed = true;
+            return;
+        }
+        for (size_t i = 0; i < l->n; i++)
+            bigger[i] = l->piece[i];
+        l->piece = bigger;
+        l->capacity = more;
+    }
+    l->piece[l->n++] = e;
+    l->bytes += e.bytes;
+}
+
+static void level_grow(struct tracer *r, enum term term, uint64_t bytes)
+{
+    const struct term_info *info = term_info(term);
+    struct level *l = &r->level[term];
+    if (bytes > l->bytes
+        && born(r, info->component, info->label, bytes - l->bytes) != NO_ID
+        && !r->t->failed)
+        level_push(r, l, r->t->event[r->t->n - 1]);
+}
+
+/* The latest goes first; what went too far comes again. */
+static void level_shrink(struct tracer *r, enum term term, uint64_t bytes)
+{
+    struct level *l = &r->level[term];
+    while (l->bytes > bytes && l->n > 0) {
+        struct trace_event e = l->piece[--l->n];
+        l->bytes -= e.bytes;
+        died(r, &e.id, e.component, e.name, e.bytes);
+    }
+}
+
 static void set_levels(struct tracer *r, const struct moment *m)
 {
-    for (unsigned t = 0; t < TERM_COUNT; t++) {
-        const struct term_info *info = term_info((enum term)t);
-        if (m->bytes[t] == r->level_bytes[t])
-            continue;
-        died(r, &r->level[t], info->component, info->label, r->level_bytes[t]);
-        r->level[t] = NO_ID;
-        r->level_bytes[t] = m->bytes[t];
-    }
-    for (unsigned t = 0; t < TERM_COUNT; t++) {
-        const struct term_info *info = term_info((enum term)t);
-        if (r->level[t] == NO_ID)
-            r->level[t] = born(r, info->component, info->label, m->bytes[t]);
-    }
+    for (unsigned t = 0; t < TERM_COUNT; t++)
+        level_shrink(r, (enum term)t, m->bytes[t]);
+    for (unsigned t = 0; t < TERM_COUNT; t++)
+        level_grow(r, (enum term)t, m->bytes[t]);
 }
 
 /* The engine at a position, and what a micro-batch has all along. */
@@ -294,12 +331,17 @@ static void backward_block(struct tracer *r, bool later)
     died(r, &id, COMP_TEMPORARY, "sum of tied gradients", sum);
 }
 
-/* A block's own gradients are the engine's from here on. */
+/* A block's own gradients are the engine's from here on: where they were made,
+ * or reduced and gone. */
 static void hand_over_wgrads(struct tracer *r)
 {
+    const bool stay = !engine_reduces_blocks(r->s->run);
     for (uint32_t i = 0; i < r->n_wgrads; i++) {
         struct trace_event *e = &r->wgrad[i];
-        died(r, &e->id, e->component, e->name, e->bytes);
+        if (stay)
+            level_push(r, &r->level[TERM_GRADS], *e);
+        else
+            died(r, &e->id, e->component, e->name, e->bytes);
     }
     r->n_wgrads = 0;
 }
