@@ -314,7 +314,10 @@ MEMPLAN_API void memplan_report_free(memplan_report *report);
 /** What to write of a report. */
 typedef enum memplan_view {
     MEMPLAN_VIEW_SUMMARY, /* the answer */
-    MEMPLAN_VIEW_EXPLAIN  /* every number: formula, numbers put in, source */
+    MEMPLAN_VIEW_EXPLAIN, /* every number: formula, numbers put in, source */
+    MEMPLAN_VIEW_TRACE    /* the step, allocation by allocation: what is alive
+                             at the peak (table, Markdown), the timeline (CSV),
+                             Chrome trace events (JSON) */
 } memplan_view;
 
 /** Writes a report. JSON is the schema "memplan.estimate/1",

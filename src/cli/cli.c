@@ -55,6 +55,18 @@ static const struct command commands[] = {
       .operands_min = 1,
       .operands_max = 1,
       .run = cmd_explain },
+    { .name = "trace",
+      .synopsis = "MODEL [options]",
+      .summary = "the step, allocation by allocation, of the fullest stage",
+      .about = "MODEL and options are those of estimate. A table lists what is "
+               "alive at the peak, --format csv every allocation and release "
+               "in order, --json the same as trace events for Perfetto.",
+      .examples = "llama-7b --zero 3 --gpus 64\twhat is alive at the peak\n"
+                  "gpt2 --json > step.json\topen it in ui.perfetto.dev\n",
+      .parts = TAKES_REPORT,
+      .operands_min = 1,
+      .operands_max = 1,
+      .run = cmd_trace },
     { .name = "check",
       .synopsis = "MODEL [options] | --cases FILE",
       .summary = "assertions for CI: status 1 when one does not hold",

@@ -123,8 +123,8 @@ enum cli_exit input_file(struct cli *cli, struct source *out, char **text,
 
 /* ---- one function a command ---- */
 
-cli_run_fn cmd_estimate, cmd_compute, cmd_explain, cmd_check, cmd_models,
-    cmd_gpus, cmd_completion, cmd_help, cmd_version;
+cli_run_fn cmd_estimate, cmd_compute, cmd_explain, cmd_trace, cmd_check,
+    cmd_models, cmd_gpus, cmd_completion, cmd_help, cmd_version;
 
 /* Help on one command, or the overview for NULL, into a text. */
 void help_write(struct cli *cli, struct text *t, const struct command *command);

@@ -1,6 +1,6 @@
 /*
- * memplan [estimate] MODEL, the main job; and memplan explain MODEL, the same
- * report seen with its terms.
+ * memplan [estimate] MODEL, the main job; memplan explain MODEL, the same report
+ * seen with its terms; memplan trace MODEL, the step it comes from.
  */
 #include "cli.h"
 
@@ -17,7 +17,9 @@ static enum cli_exit estimate_write(struct cli *cli, memplan_view view,
     status = memplan_report_write(report, view, &cli->style, text_write,
                                   &cli->out, cli_errors(cli));
     if (status != MEMPLAN_OK)
-        r = message_library(cli, status, CLI_LIMIT, NULL);
+        r = message_library(
+            cli, status, status == MEMPLAN_E_UNSUPPORTED ? CLI_SPEC : CLI_LIMIT,
+            NULL);
     else if (cli->check && !memplan_report_fits(report))
         r = CLI_NEGATIVE;
     memplan_report_free(report);
@@ -41,6 +43,11 @@ static enum cli_exit estimate_view(struct cli *cli, memplan_view view)
 enum cli_exit cmd_estimate(struct cli *cli)
 {
     return estimate_view(cli, MEMPLAN_VIEW_SUMMARY);
+}
+
+enum cli_exit cmd_trace(struct cli *cli)
+{
+    return estimate_view(cli, MEMPLAN_VIEW_TRACE);
 }
 
 enum cli_exit cmd_explain(struct cli *cli)

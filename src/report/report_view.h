@@ -12,6 +12,11 @@ void report_write_text(struct out *o, const struct memplan_report *report);
 void report_write_json(struct out *o, const struct memplan_report *report);
 void report_write_csv(struct out *o, const struct memplan_report *report);
 
+/* Lives through the step again; E_UNSUPPORTED where no trace can be made. */
+memplan_status report_write_trace(struct out *o,
+                                  const struct memplan_report *report,
+                                  memplan_errors *errs);
+
 /* The blocks of report_write_text about FLOPs, time and cost. */
 void text_compute_section(struct out *o, const struct memplan_report *report);
 void text_compute_report(struct out *o, const struct memplan_report *report);

@@ -53,6 +53,8 @@ memplan_status memplan_report_write(const struct memplan_report *report,
     out_init(&o, style, write, ctx);
     if (view == MEMPLAN_VIEW_EXPLAIN)
         return write_explanation(&o, report, errs);
+    if (view == MEMPLAN_VIEW_TRACE)
+        return report_write_trace(&o, report, errs);
     write_summary(&o, report);
     return out_close(&o, errs);
 }

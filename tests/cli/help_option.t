@@ -20,6 +20,7 @@ Commands:
   estimate    memory per GPU, whether it fits, time and cost (default)
   compute     FLOPs, GPU-hours, days, cost, compute-optimal size
   explain     every number of estimate: formula, numbers put in, source
+  trace       the step, allocation by allocation, of the fullest stage
   check       assertions for CI: status 1 when one does not hold
   models      the catalogue of models, or one of them
   gpus        the catalogue of GPUs, or one of them

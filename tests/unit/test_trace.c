@@ -1,0 +1,237 @@
+/*
+ * The trace and its views: sums, order, formats. That the trace equals the
+ * closed form over random layouts is tests/property's.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "memplan/memplan.h"
+
+#include "fold/trace.h"
+#include "plan/report_data.h"
+#include "json/json.h"
+
+struct text {
+    char *p;
+    size_t n;
+};
+
+static bool collect(void *ctx, const char *p, size_t n)
+{
+    struct text *t = ctx;
+    t->p = realloc(t->p, t->n + n + 1);
+    assert_non_null(t->p);
+    memcpy(t->p + t->n, p, n);
+    t->n += n;
+    t->p[t->n] = '\0';
+    return true;
+}
+
+static memplan_report *estimate(const char *name, const char *const *pairs)
+{
+    memplan_model *model = NULL;
+    memplan_setup *setup = NULL;
+    memplan_report *report = NULL;
+    assert_int_equal(memplan_model_builtin(&model, name, NULL, NULL),
+                     MEMPLAN_OK);
+    assert_int_equal(memplan_setup_new(&setup, NULL, NULL), MEMPLAN_OK);
+    for (; *pairs != NULL; pairs += 2)
+        assert_int_equal(memplan_setup_set(setup, pairs[0], pairs[1], NULL),
+                         MEMPLAN_OK);
+    assert_int_equal(memplan_estimate(&report, model, setup, NULL, NULL),
+                     MEMPLAN_OK);
+    memplan_setup_free(setup);
+    memplan_model_free(model);
+    return report;
+}
+
+#define ESTIMATE(name, ...)                                                    \
+    estimate((name), (const char *const[]){ __VA_ARGS__, NULL })
+
+static struct text view(const memplan_report *r, memplan_format format)
+{
+    struct text t = { NULL, 0 };
+    const memplan_style style = { .format = format };
+    assert_int_equal(
+        memplan_report_write(r, MEMPLAN_VIEW_TRACE, &style, collect, &t, NULL),
+        MEMPLAN_OK);
+    return t;
+}
+
+/* Every death has its birth before it; what is left is what rests. */
+static void test_births_and_deaths(void **state)
+{
+    (void)state;
+    memplan_report *r = ESTIMATE("gpt2", "gpus", "8", "zero", "2", "grad_accum",
+                                 "3", "recompute", "full");
+    struct arena a;
+    struct memory_fold f;
+    struct stage s;
+    struct trace t;
+    arena_init(&a, NULL);
+    assert_true(memory_fold_init(&f, &r->program, &r->run, &a));
+    stage_init(&s, &f, 0, 0);
+    assert_true(trace_stage(&t, &f, &s, &a));
+    uint64_t *size = ARENA_NEW(&a, uint64_t, (size_t)t.next_id + 1);
+    for (size_t i = 0; i < t.n; i++) {
+        const struct trace_event *e = &t.event[i];
+        assert_int_equal(size[e->id], e->birth ? 0 : e->bytes);
+        size[e->id] = e->birth ? e->bytes : 0;
+    }
+    uint64_t left = 0;
+    for (uint32_t id = 0; id <= t.next_id; id++)
+        left += size[id];
+    assert_int_equal(left, r->memory.steady);
+    assert_int_equal(t.peak, r->memory.peak);
+    arena_release(&a);
+    memplan_report_free(r);
+}
+
+static void test_inventory(void **state)
+{
+    (void)state;
+    memplan_report *r = ESTIMATE("gpt2", "gpus", "8", "zero", "3");
+    struct text t = view(r, MEMPLAN_FORMAT_TABLE);
+    assert_non_null(strstr(t.p, "gpt2: what is alive at the peak\n"));
+    assert_non_null(strstr(t.p, "optimizer moments"));
+    assert_non_null(strstr(t.p, "log-softmax"));
+    free(t.p);
+    memplan_report_free(r);
+}
+
+/* The last line's live bytes are what rests, the largest is the peak. */
+static void test_timeline(void **state)
+{
+    (void)state;
+    memplan_report *r = ESTIMATE("gpt2", "gpus", "8", "framework", "fsdp");
+    struct text t = view(r, MEMPLAN_FORMAT_CSV);
+    unsigned long long most = 0, last = 0;
+    size_t lines = 0;
+    for (char *line = t.p; *line != '\0';) {
+        char *end = strstr(line, "\r\n");
+        assert_non_null(end);
+        *end = '\0';
+        if (lines++ > 0) {
+            last = strtoull(strrchr(line, ',') + 1, NULL, 10);
+            most = last > most ? last : most;
+        }
+        line = end + 2;
+    }
+    assert_true(lines > 100);
+    assert_int_equal(most, r->memory.peak);
+    assert_int_equal(last, r->memory.steady);
+    free(t.p);
+    memplan_report_free(r);
+}
+
+static void test_trace_events(void **state)
+{
+    (void)state;
+    memplan_report *r = ESTIMATE("gpt2-medium", "gpus", "8", "tp", "2", "pp",
+                                 "2", "grad_accum", "4");
+    struct text t = view(r, MEMPLAN_FORMAT_JSON);
+    struct arena a;
+    struct diag d;
+    arena_init(&a, NULL);
+    diag_init(&d, NULL);
+    const struct json *root = json_parse(&a, t.p, t.n, &d);
+    assert_non_null(root);
+    const struct json *events = json_member(root, "traceEvents");
+    assert_non_null(events);
+    double most = 0;
+    for (const struct json *e = events->child; e != NULL; e = e->next) {
+        double sum = 0;
+        if (strcmp(json_member(e, "ph")->text.p, "C") != 0)
+            continue;
+        const struct json *args = json_member(e, "args");
+        for (const struct json *c = args->child; c != NULL; c = c->next)
+            sum += c->number;
+        most = sum > most ? sum : most;
+    }
+    assert_true(most == (double)r->memory.peak);
+    arena_release(&a);
+    free(t.p);
+    memplan_report_free(r);
+}
+
+static void test_refusals(void **state)
+{
+    (void)state;
+    memplan_error slot[1];
+    memplan_errors errs = { slot, 1, 0 };
+    struct text t = { NULL, 0 };
+    memplan_report *r = ESTIMATE("gpt2", "gpus", "4", "pp", "2", "vpp", "2",
+                                 "schedule", "interleaved", "grad_accum", "4");
+    assert_int_equal(
+        memplan_report_write(r, MEMPLAN_VIEW_TRACE, NULL, collect, &t, &errs),
+        MEMPLAN_E_UNSUPPORTED);
+    assert_non_null(strstr(slot[0].message, "interleaved"));
+    memplan_report_free(r);
+    memplan_setup *setup = NULL;
+    assert_int_equal(memplan_setup_new(&setup, NULL, NULL), MEMPLAN_OK);
+    assert_int_equal(memplan_setup_set(setup, "params", "1B", NULL),
+                     MEMPLAN_OK);
+    assert_int_equal(memplan_compute(&r, NULL, setup, NULL, NULL), MEMPLAN_OK);
+    errs.count = 0;
+    assert_int_equal(
+        memplan_report_write(r, MEMPLAN_VIEW_TRACE, NULL, collect, &t, &errs),
+        MEMPLAN_E_ARG);
+    assert_non_null(strstr(slot[0].message, "only an estimate"));
+    memplan_report_free(r);
+    memplan_setup_free(setup);
+    assert_int_equal(t.n, 0);
+}
+
+struct failing {
+    long left;
+};
+
+static void *failing_resize(void *ctx, void *p, size_t old, size_t size)
+{
+    struct failing *f = ctx;
+    (void)old;
+    if (size == 0) {
+        free(p);
+        return NULL;
+    }
+    return f->left-- > 0 ? realloc(p, size) : NULL;
+}
+
+static void test_memory_runs_out(void **state)
+{
+    (void)state;
+    memplan_report *r = ESTIMATE("gpt2", "gpus", "8", "zero", "3");
+    memplan_status st = MEMPLAN_E_NOMEM;
+    long n = 0;
+    for (; n < 1000 && st != MEMPLAN_OK; n++) {
+        struct failing f = { n };
+        const memplan_allocator kept = r->arena.alloc;
+        struct text t = { NULL, 0 };
+        r->arena.alloc = (memplan_allocator){ failing_resize, &f };
+        st = memplan_report_write(r, MEMPLAN_VIEW_TRACE, NULL, collect, &t,
+                                  NULL);
+        r->arena.alloc = kept;
+        free(t.p);
+        assert_true(st == MEMPLAN_OK || st == MEMPLAN_E_NOMEM);
+    }
+    assert_int_equal(st, MEMPLAN_OK);
+    assert_true(n > 2);
+    memplan_report_free(r);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_births_and_deaths),
+        cmocka_unit_test(test_inventory),
+        cmocka_unit_test(test_timeline),
+        cmocka_unit_test(test_trace_events),
+        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_memory_runs_out),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
