@@ -44,7 +44,6 @@ static const struct refusal {
     { KEY_BASE_DTYPE, IS, DT_INT4, "use --base-dtype bf16, fp16 or fp32" },
     { KEY_DOUBLE_QUANT, IS, 1, "leave it out" },
     { KEY_RECOMPUTE, IS, RECOMP_OPS, "use --recompute full" },
-    { KEY_LOSS, IS, LOSS_CHUNKED, "use --loss standard or fused" },
     { KEY_ETP, ABOVE, 1, "leave etp at 1: experts are whole on a rank" },
     { KEY_OPTIMIZER_IN_BACKWARD, IS, 1, "leave it out" },
     { KEY_PRECISION, IS, PREC_FP4_MIXED, "use --precision fp8-mixed" },

@@ -1520,7 +1520,6 @@ static const struct bad_layout {
       "use 1, 2, 4, 5, 8, 10", 'f' },
     { "gpus=11 tp=11 seq_len=4092", C, "tp", "1000 shared-expert channels do",
       "use 1, 2, 4, 5, 8, 10", 's' },
-    { "loss=chunked", U, "loss", "'chunked'", "standard or fused", 0 },
     { "etp=2 tp=2 gpus=8 ep=2", U, "etp", "etp '2'", "leave etp at 1", 'm' },
     { "optimizer_in_backward=true", U, "optimizer_in_backward",
       "'optimizer_in_backward'", "leave it out", 0 },
