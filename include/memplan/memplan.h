@@ -12,9 +12,9 @@
  *
  * Threads: the library has no global state, prints nothing and never exits.
  * Distinct objects may be used from distinct threads at the same time; one
- * object may be read by many threads, and written by one at a time. The two
- * _parse functions are the exception: the JSON library beneath them keeps a
- * global, so calls of them must not overlap.
+ * object may be read by many threads, and written by one at a time. The _parse
+ * functions are the exception: the JSON library beneath them keeps a global, so
+ * calls of them must not overlap.
  *
  * A worked example (tests/package/example.c is compiled and run by the tests):
  *
@@ -393,6 +393,53 @@ typedef bool memplan_load_fn(void *ctx, const char *name, const char **text,
 MEMPLAN_MUST_USE MEMPLAN_API memplan_status memplan_check_parse(
     bool *held, memplan_check *check, const char *json, size_t len,
     memplan_load_fn *load, void *ctx, memplan_errors *errs);
+
+/* ==== Measured runs ==================================================== */
+
+typedef struct memplan_score memplan_score;
+
+/** A score: runs that somebody measured, each predicted; none yet. Returns
+ *  MEMPLAN_OK, E_ARG, E_NOMEM. */
+MEMPLAN_MUST_USE MEMPLAN_API memplan_status
+memplan_score_new(memplan_score **out, const memplan_allocator *allocator,
+                  memplan_errors *errs);
+
+MEMPLAN_API void memplan_score_free(memplan_score *score);
+
+/** Reads measured runs, one JSON object a line (docs/accuracy.md, "Rows"), and
+ *  predicts each; blank lines are passed over. A row that memplan cannot
+ *  predict (its model or setup is not modelled, or impossible) is kept with
+ *  the first error's message as the reason and is no failure. A line that is
+ *  no row is: every mistake is reported, with JSON pointer, line and column,
+ *  and good lines are kept beside bad ones. May be called again, for another
+ *  file. Returns MEMPLAN_OK, E_ARG, E_NOMEM, or the status of the first
+ *  mistake. */
+MEMPLAN_MUST_USE MEMPLAN_API memplan_status memplan_score_parse(
+    memplan_score *score, const char *text, size_t len, memplan_errors *errs);
+
+/** The median of |predicted / measured - 1| over the rows of a group and a
+ *  metric (NULL: of all), but for those that need what no setup key can say.
+ *  Returns MEMPLAN_OK, E_NOMEM, or E_UNKNOWN when there is no such row; *out
+ *  is 0 then. */
+MEMPLAN_MUST_USE MEMPLAN_API memplan_status
+memplan_score_median(double *out, const memplan_score *score, const char *group,
+                     const char *metric);
+
+/** Whether the overall median is at most `limit`: "2%" or "0.02". Without a
+ *  row that has an error it is not. Returns MEMPLAN_OK, E_NOMEM, or E_ARG for
+ *  a bad limit. */
+MEMPLAN_MUST_USE MEMPLAN_API memplan_status
+memplan_score_held(bool *held, const memplan_score *score, const char *limit,
+                   memplan_errors *errs);
+
+/** Writes the errors by group and overall, the worst rows, and what was
+ *  skipped; or schema "memplan.score/1"; as CSV a line a row. `by` is what to
+ *  group by: group (also for NULL), metric, zero, tp, pp, cp, ep, recompute,
+ *  lora or framework. Returns MEMPLAN_OK, E_ARG, E_UNKNOWN (of `by`), E_WRITE,
+ *  E_NOMEM. */
+MEMPLAN_MUST_USE MEMPLAN_API memplan_status memplan_score_write(
+    const memplan_score *score, const char *by, const memplan_style *style,
+    memplan_write_fn *write, void *ctx, memplan_errors *errs);
 
 #ifdef __cplusplus
 }

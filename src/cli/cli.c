@@ -5,6 +5,7 @@
  */
 #include "cli.h"
 
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -82,6 +83,24 @@ static const struct command commands[] = {
       .operands_min = 0,
       .operands_max = 1,
       .run = cmd_check },
+    { .name = "score",
+      .synopsis = "FILE... [options]",
+      .summary = "predictions against measured runs: the error by group",
+      .about = "A FILE has one JSON object a line: {\"id\", \"group\", "
+               "\"kind\": \"memory\", \"model\": \"llama-7b\" or a "
+               "specification, \"setup\": {...}, \"measured\": {\"metric\": "
+               "\"peak_allocated\", \"bytes\": N}}; '-' is standard input. "
+               "man memplan has every kind and metric. Rows that cannot be "
+               "predicted are skipped, counted by reason.",
+      .examples = "tests/measured/memory.jsonl\tthe runs that memplan is "
+                  "tested with\n"
+                  "mine.jsonl --by zero --limit-median 5%\t"
+                  "status 1 when half of the rows are further off\n",
+      .parts = TAKES_LIST | OPT_PART_SCORE,
+      .operands_min = 1,
+      .operands_max = SIZE_MAX,
+      .operand = "a FILE of measured runs, or '-'",
+      .run = cmd_score },
     { .name = "models",
       .synopsis = "[MODEL]",
       .summary = "the catalogue of models, or one of them",
@@ -112,6 +131,7 @@ static const struct command commands[] = {
       .parts = OPT_PART_COMMON,
       .operands_min = 1,
       .operands_max = 1,
+      .operand = "a shell: bash, zsh or fish",
       .run = cmd_completion },
     { .name = "help",
       .synopsis = "[COMMAND | OPTION]",
@@ -137,7 +157,6 @@ static const struct command commands[] = {
     { .name = "plan" },
     { .name = "compare" },
     { .name = "infer" },
-    { .name = "score" },
 };
 
 const struct command *cli_command(size_t index)
@@ -259,6 +278,8 @@ static enum cli_exit cli_own_option(struct cli *cli,
     case OPT_ID_FORMAT: cli->style.format = (memplan_format)index; break;
     case OPT_ID_CHECK: cli->check = true; break;
     case OPT_ID_CASES: cli->cases = given->value; break;
+    case OPT_ID_BY: cli->by = given->value; break;
+    case OPT_ID_LIMIT_MEDIAN: cli->limit_median = given->value; break;
     case OPT_ID_KEY:
     case OPT_ID_ASSERTION:
     case OPT_ID_SETUP:
@@ -315,9 +336,9 @@ static enum cli_exit cli_operands(struct cli *cli)
     const struct command *c = cli->command;
     if (cli->operand_count < c->operands_min)
         return message_usage(cli, NULL, "'%s' needs %s", c->name,
-                             strcmp(c->name, "completion") == 0
-                                 ? "a shell: bash, zsh or fish"
-                                 : "a MODEL: a path, '-' or a catalogue name");
+                             c->operand ? c->operand
+                                        : "a MODEL: a path, '-' or a "
+                                          "catalogue name");
     if (cli->operand_count <= c->operands_max)
         return CLI_OK;
     struct text hint = { 0 };

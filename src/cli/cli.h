@@ -35,9 +35,11 @@ struct cli {
     memplan_style style;
     bool colour_errors;
     bool quiet;
-    bool check;        /* --check */
-    const char *cases; /* --cases FILE, or NULL */
-    bool stdin_taken;  /* standard input can be read once */
+    bool check;               /* --check */
+    const char *cases;        /* --cases FILE, or NULL */
+    const char *by;           /* --by KEY, or NULL */
+    const char *limit_median; /* --limit-median X, or NULL */
+    bool stdin_taken;         /* standard input can be read once */
 
     struct text out;
     memplan_error slot[CLI_ERRORS_MAX];
@@ -54,7 +56,8 @@ struct command {
     const char *examples; /* lines "ARGUMENTS\tWHAT\n" */
     unsigned parts;       /* enum opt_part set: which options it takes */
     size_t operands_min, operands_max;
-    cli_run_fn *run; /* NULL: not there yet */
+    const char *operand; /* what it needs, in words; NULL: a model */
+    cli_run_fn *run;     /* NULL: not there yet */
 };
 
 /* Row number `index` of the commands; NULL past the end. */
@@ -124,7 +127,7 @@ enum cli_exit input_file(struct cli *cli, struct source *out, char **text,
 /* ---- one function a command ---- */
 
 cli_run_fn cmd_estimate, cmd_compute, cmd_explain, cmd_trace, cmd_check,
-    cmd_models, cmd_gpus, cmd_completion, cmd_help, cmd_version;
+    cmd_score, cmd_models, cmd_gpus, cmd_completion, cmd_help, cmd_version;
 
 /* Help on one command, or the overview for NULL, into a text. */
 void help_write(struct cli *cli, struct text *t, const struct command *command);

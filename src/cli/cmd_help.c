@@ -206,7 +206,8 @@ static void help_overview(struct cli *cli, struct text *t)
     put_commands(cli, t);
     put_heading(cli, t, "Exit status");
     text_put(t, "  0  success\n"
-                "  1  a negative answer, from check and estimate --check\n"
+                "  1  a negative answer: check, estimate --check, score "
+                "--limit-median\n"
                 "  2  usage\n"
                 "  3  bad model or impossible setup\n"
                 "  4  reading or writing failed\n"

@@ -36,6 +36,13 @@ static const struct opt_row opt_own[] = {
     { "cases", 0, OPT_ID_CASES, OPT_PART_ASSERT, OPT_VALUE_NEEDED, false,
       MEMPLAN_TYPE_NAME, "", "", "", "Input",
       "read models, setups and assertions from a JSON file", "FILE" },
+    { "by", 0, OPT_ID_BY, OPT_PART_SCORE, OPT_VALUE_NEEDED, false,
+      MEMPLAN_TYPE_CHOICE, "",
+      "group metric zero tp pp cp ep recompute lora framework", "group",
+      "Output", "what to group the rows by", "KEY" },
+    { "limit-median", 0, OPT_ID_LIMIT_MEDIAN, OPT_PART_SCORE, OPT_VALUE_NEEDED,
+      false, MEMPLAN_TYPE_REAL, "", "", "", "Output",
+      "exit with status 1 when the overall median error is above this", "X" },
 };
 
 enum { OPT_OWN_COUNT = sizeof(opt_own) / sizeof(opt_own[0]) };

@@ -15,7 +15,8 @@ enum opt_part {
     OPT_PART_FORMAT = 1 << 1,
     OPT_PART_SETUP = 1 << 2,
     OPT_PART_CHECK = 1 << 3,
-    OPT_PART_ASSERT = 1 << 4
+    OPT_PART_ASSERT = 1 << 4,
+    OPT_PART_SCORE = 1 << 5
 };
 
 enum opt_id {
@@ -29,7 +30,9 @@ enum opt_id {
     OPT_ID_FORMAT,
     OPT_ID_SETUP,
     OPT_ID_CHECK,
-    OPT_ID_CASES
+    OPT_ID_CASES,
+    OPT_ID_BY,
+    OPT_ID_LIMIT_MEDIAN
 };
 
 enum opt_value { OPT_VALUE_NONE, OPT_VALUE_NEEDED, OPT_VALUE_OPTIONAL };

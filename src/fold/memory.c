@@ -163,6 +163,13 @@ static void put_outside(struct memory_result *m, const struct run *run)
 
 /* ---- the fold ---- */
 
+uint64_t memory_reserved(uint64_t peak)
+{
+    const uint64_t over = peak / 1000 * RESERVED_OVER_ALLOCATED_PERMILLE;
+    /* the allocator reserves whole segments of 2 MiB */
+    return div_up(peak + over, MIB(2)) * MIB(2);
+}
+
 static void finish(struct memory_result *out, const struct run *run)
 {
     for (uint64_t r = 1; r < out->n_stages; r++)
@@ -172,11 +179,7 @@ static void finish(struct memory_result *out, const struct run *run)
     out->peak = w->peak.total;
     out->steady = w->rest.total;
     out->model_states = w->model_states;
-    /* the allocator reserves whole segments of 2 MiB */
-    out->reserved =
-        div_up(out->peak + out->peak / 1000 * RESERVED_OVER_ALLOCATED_PERMILLE,
-               MIB(2))
-        * MIB(2);
+    out->reserved = memory_reserved(out->peak);
     put_outside(out, run);
     out->device_total = out->reserved + out->outside;
     out->capacity = run->capacity_bytes;

@@ -10,6 +10,9 @@
 bool fold_memory(struct memory_result *out, const struct program *p,
                  const struct run *run, struct arena *a, bool *over);
 
+/* What the allocator takes from the GPU at a peak of so many bytes. */
+uint64_t memory_reserved(uint64_t peak);
+
 /* Unfolds the worst stage's peak, its rest, and what is outside the
  * allocator: the same functions with a recorder. False when out of memory. */
 bool explain_memory(struct explanation *x, const struct memory_result *memory,

@@ -62,6 +62,9 @@ void json_pointer(const struct json *value, char *buf, size_t size);
 void json_locate(memplan_error *e, const char *text, size_t len,
                  const struct json *value);
 
+/* Length of the object or array at `offset` of a text that was parsed. */
+size_t json_value_length(const char *text, size_t len, size_t offset);
+
 /* What a value is, for messages: "a string", "null", "a number". */
 const char *json_kind_name(enum json_kind kind);
 

@@ -169,3 +169,21 @@ size_t json_unescape(char *out, const char *p, size_t n)
     }
     return used;
 }
+
+size_t json_value_length(const char *text, size_t len, size_t offset)
+{
+    size_t depth = 0;
+    bool in_string = false;
+    for (size_t i = offset; i < len; i++) {
+        char c = text[i];
+        if (in_string && c == '\\')
+            i++;
+        else if (c == '"')
+            in_string = !in_string;
+        else if (!in_string && (c == '{' || c == '['))
+            depth++;
+        else if (!in_string && (c == '}' || c == ']') && --depth == 0)
+            return i + 1 - offset;
+    }
+    return len - offset;
+}

@@ -94,32 +94,13 @@ static void forward_keys(struct reader *r, const struct json *entry,
 
 /* ---- models ---- */
 
-/* Length of the object or array at `offset` of a text that was parsed. */
-static size_t value_length(const char *text, size_t len, size_t offset)
-{
-    size_t depth = 0;
-    bool in_string = false;
-    for (size_t i = offset; i < len; i++) {
-        char c = text[i];
-        if (in_string && c == '\\')
-            i++;
-        else if (c == '"')
-            in_string = !in_string;
-        else if (!in_string && (c == '{' || c == '['))
-            depth++;
-        else if (!in_string && (c == '}' || c == ']') && --depth == 0)
-            return i + 1 - offset;
-    }
-    return len - offset;
-}
-
 static memplan_model *inline_model(struct reader *r, const struct json *value,
                                    const char *name)
 {
     memplan_error slot[ERRORS_KEPT];
     memplan_errors errs = { slot, ERRORS_KEPT, 0 };
     memplan_model *model = NULL;
-    size_t len = value_length(r->text, r->len, value->offset);
+    size_t len = json_value_length(r->text, r->len, value->offset);
     if (memplan_model_parse(&model, r->text + value->offset, len, name,
                             &r->check->arena.alloc, &errs)
         != MEMPLAN_OK)

@@ -197,9 +197,9 @@ memplan_status memplan_estimate_again(memplan_report *report,
 
 /* ---- compute ---- */
 
-static memplan_status compute_model(struct memplan_report *r,
-                                    const memplan_model *model,
-                                    const struct setup *setup, struct diag *d)
+memplan_status plan_compute_model(struct memplan_report *r,
+                                  const memplan_model *model,
+                                  const struct setup *setup, struct diag *d)
 {
     if (plan_memory(r, &model->spec, &model->params, setup, d) != MEMPLAN_OK
         || count_flops(r, d) != MEMPLAN_OK)
@@ -223,7 +223,7 @@ static memplan_status compute_deadline(struct memplan_report *r,
     str_format(text, sizeof text, "%llu", (unsigned long long)gpus);
     if (setup_set(&more, STR("gpus"), str_of(text), d) != MEMPLAN_OK)
         return d->status;
-    return compute_model(r, model, &more, d);
+    return plan_compute_model(r, model, &more, d);
 }
 
 static memplan_status compute_into(struct memplan_report *r,
@@ -231,7 +231,7 @@ static memplan_status compute_into(struct memplan_report *r,
                                    const struct setup *setup, struct diag *d)
 {
     if (model != NULL) {
-        if (compute_model(r, model, setup, d) != MEMPLAN_OK)
+        if (plan_compute_model(r, model, setup, d) != MEMPLAN_OK)
             return d->status;
         const bool free = !setup->set[KEY_GPUS] && !setup->set[KEY_DP]
                           && !setup->set[KEY_GLOBAL_BATCH];

@@ -18,6 +18,12 @@ memplan_status plan_memory(struct memplan_report *r, const struct spec *spec,
 /* Fills r->compute from run, params and (when has_model) flops, comm. */
 void plan_compute(struct memplan_report *r);
 
+/* Memory, FLOPs, communication and r->compute of a model as it is set up, and
+ * no proposals. Returns d's status. */
+memplan_status plan_compute_model(struct memplan_report *r,
+                                  const memplan_model *model,
+                                  const struct setup *setup, struct diag *d);
+
 /* Fills r->change: what would make it fit, each evaluated. Only called when
  * it does not. Keeps quiet when out of memory: suggestions are extra. */
 void plan_changes(struct memplan_report *r, const struct spec *spec,

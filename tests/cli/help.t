@@ -21,6 +21,7 @@ Commands:
   explain     every number of estimate: formula, numbers put in, source
   trace       the step, allocation by allocation, of the fullest stage
   check       assertions for CI: status 1 when one does not hold
+  score       predictions against measured runs: the error by group
   models      the catalogue of models, or one of them
   gpus        the catalogue of GPUs, or one of them
   completion  a completion script for a shell
@@ -29,7 +30,7 @@ Commands:
 
 Exit status:
   0  success
-  1  a negative answer, from check and estimate --check
+  1  a negative answer: check, estimate --check, score --limit-median
   2  usage
   3  bad model or impossible setup
   4  reading or writing failed

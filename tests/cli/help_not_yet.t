@@ -1,7 +1,7 @@
 == args
-help score
+help plan
 == stderr
-memplan: 'score' is not there yet in version 0.1.0
+memplan: 'plan' is not there yet in version 0.1.0
   hint: 'memplan help' lists the commands that are
 == exit
 2

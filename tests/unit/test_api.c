@@ -181,6 +181,32 @@ static memplan_status session_check(const memplan_allocator *a, size_t *n)
     return status;
 }
 
+static memplan_status session_score(const memplan_allocator *a, size_t *n)
+{
+    static const char text[] =
+        "{\"id\": \"a\", \"group\": \"g\", \"kind\": \"memory\","
+        "\"model\": \"gpt2\", \"setup\": {\"gpus\": 8}, \"x-needs\": [\"x\"],"
+        "\"measured\": {\"metric\": \"device_total\", \"bytes\": 1e9}}\n"
+        "{\"id\": \"b\", \"group\": \"g\", \"kind\": \"throughput\","
+        "\"model\": \"gpt2\", \"setup\": {},"
+        "\"measured\": {\"metric\": \"mfu\", \"value\": 0.5}}\n"
+        "{\"id\": \"c\", \"group\": \"g\", \"kind\": \"fit\","
+        "\"model\": {\"model_type\": \"x\"}, \"setup\": {},"
+        "\"measured\": {\"fits\": true}}\n";
+    memplan_score *score = NULL;
+    bool held = true;
+    memplan_status status = memplan_score_new(&score, a, NULL);
+    if (status == MEMPLAN_OK)
+        status = memplan_score_parse(score, text, strlen(text), NULL);
+    if (status == MEMPLAN_OK)
+        status = memplan_score_held(&held, score, "1000%", NULL);
+    for (size_t i = 0; i < STYLES && status == MEMPLAN_OK; i++)
+        status = memplan_score_write(score, i == 0 ? "zero" : NULL, &styles[i],
+                                     add_length, n, NULL);
+    memplan_score_free(score);
+    return status;
+}
+
 static void every_allocation_of_estimate(void **state)
 {
     (void)state;
@@ -203,6 +229,12 @@ static void every_allocation_of_check(void **state)
 {
     (void)state;
     run_out_of_memory(session_check, 5);
+}
+
+static void every_allocation_of_score(void **state)
+{
+    (void)state;
+    run_out_of_memory(session_score, 5);
 }
 
 /* The list makes each model of the catalogue: a few budgets instead of all. */
@@ -350,6 +382,34 @@ static void checks_need_arguments(void **state)
     memplan_check_free(NULL);
 }
 
+static void scores_need_arguments(void **state)
+{
+    (void)state;
+    memplan_score *c = NULL;
+    bool held = true;
+    double median = 1;
+    REFUSED(memplan_score_new(NULL, NULL, no_errors()),
+            memplan_score_new(NULL, NULL, NULL));
+    assert_int_equal(memplan_score_new(&c, NULL, NULL), MEMPLAN_OK);
+    REFUSED(memplan_score_parse(NULL, "", 0, no_errors()),
+            memplan_score_parse(NULL, "", 0, NULL));
+    REFUSED(memplan_score_parse(c, NULL, 2, no_errors()),
+            memplan_score_parse(c, NULL, 2, NULL));
+    REFUSED(memplan_score_held(NULL, c, "2%", no_errors()),
+            memplan_score_held(NULL, c, "2%", NULL));
+    REFUSED(memplan_score_held(&held, c, "-2%", no_errors()),
+            memplan_score_held(&held, c, "two", NULL));
+    assert_false(held);
+    REFUSED(
+        memplan_score_write(NULL, NULL, NULL, add_length, NULL, no_errors()),
+        memplan_score_write(c, NULL, NULL, NULL, NULL, NULL));
+    assert_int_equal(memplan_score_median(&median, c, NULL, NULL),
+                     MEMPLAN_E_UNKNOWN);
+    assert_true(median < 1);
+    memplan_score_free(c);
+    memplan_score_free(NULL);
+}
+
 /* ---- after a failure ---- */
 
 /* The report holds nothing then: no number, nothing that fits. */
@@ -402,12 +462,14 @@ int main(void)
         cmocka_unit_test(every_allocation_of_compute),
         cmocka_unit_test(every_allocation_of_a_model),
         cmocka_unit_test(every_allocation_of_check),
+        cmocka_unit_test(every_allocation_of_score),
         cmocka_unit_test(the_list_of_models_may_fail),
         cmocka_unit_test(the_list_of_models_is_whole),
         cmocka_unit_test(models_need_arguments),
         cmocka_unit_test(setups_need_arguments),
         cmocka_unit_test(reports_need_arguments),
         cmocka_unit_test(checks_need_arguments),
+        cmocka_unit_test(scores_need_arguments),
         cmocka_unit_test(a_failed_estimate_leaves_nothing),
         cmocka_unit_test(published_counts_are_held),
     };

@@ -1,0 +1,364 @@
+/*
+ * Owns counting: groups of rows, their medians, percentiles and biases, the
+ * worst rows, the reasons. Everything is sorted by a merge sort, which is
+ * n log n on any input, and stable.
+ */
+#include "plan/score.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/banned.h"
+
+typedef int compare_fn(const void *x, const void *y);
+
+static void merge(const void **to, const void *const *from, size_t at,
+                  size_t middle, size_t end, compare_fn *compare)
+{
+    size_t i = at, j = middle;
+    for (size_t k = at; k < end; k++) {
+        const bool left =
+            i < middle && (j >= end || compare(from[i], from[j]) <= 0);
+        to[k] = left ? from[i++] : from[j++];
+    }
+}
+
+static bool sort(struct score_list *list, compare_fn *compare, struct arena *a)
+{
+    const size_t n = list->n;
+    const void **from = list->item;
+    const void **to = ARENA_NEW(a, const void *, n);
+    if (!to)
+        return false;
+    for (size_t width = 1; width < n; width *= 2) {
+        for (size_t at = 0; at < n; at += 2 * width) {
+            const size_t middle = at + width < n ? at + width : n;
+            const size_t end = middle + width < n ? middle + width : n;
+            merge(to, from, at, middle, end, compare);
+        }
+        const void **swap = from;
+        from = to;
+        to = swap;
+    }
+    list->item = from;
+    return true;
+}
+
+static bool list_new(struct score_list *list, struct arena *a, size_t capacity)
+{
+    *list = (struct score_list){ ARENA_NEW(a, const void *, capacity), 0 };
+    return list->item != NULL;
+}
+
+static int by_number(double x, double y)
+{
+    return (x > y) - (x < y);
+}
+
+static double magnitude(const struct score_row *row)
+{
+    return fabs(row->error);
+}
+
+static int by_count(uint64_t x, uint64_t y)
+{
+    return (x > y) - (x < y);
+}
+
+/* ---- groups ---- */
+
+/* A row with what it is grouped by. */
+struct member {
+    const struct score_row *row;
+    const char *text;
+    uint64_t order;
+    enum score_metric metric;
+    size_t index;
+};
+
+static int by_group_of(const struct member *x, const struct member *y)
+{
+    int c = strcmp(x->text, y->text);
+    if (c == 0)
+        c = by_count(x->order, y->order);
+    if (c == 0)
+        c = by_count(x->metric, y->metric);
+    return c != 0 ? c : strcmp(x->row->needs, y->row->needs);
+}
+
+static int by_group_and_error(const void *x, const void *y)
+{
+    const struct member *a = x, *b = y;
+    const int c = by_group_of(a, b);
+    return c != 0 ? c : by_number(magnitude(a->row), magnitude(b->row));
+}
+
+static int by_place(const void *x, const void *y)
+{
+    const struct score_group *a = x, *b = y;
+    int c = (a->needs[0] != '\0') - (b->needs[0] != '\0');
+    if (c == 0)
+        c = by_count(a->order, b->order);
+    return c != 0 ? c : by_count(a->first, b->first);
+}
+
+static void put_member(struct member *m, const struct score_row *row,
+                       enum score_by by)
+{
+    m->row = row;
+    m->text = "";
+    m->metric = row->metric;
+    switch (by) {
+    case BY_GROUP: m->text = row->group; break;
+    case BY_METRIC: m->order = row->metric; break;
+    case BY_ZERO:
+    case BY_TP:
+    case BY_PP:
+    case BY_CP:
+    case BY_EP:
+    case BY_RECOMPUTE:
+    case BY_LORA:
+    case BY_FRAMEWORK: m->order = row->key[by - BY_ZERO]; break;
+    case BY_KIND:
+        m->order = row->kind;
+        m->metric = METRIC_COUNT;
+        break;
+    case BY_NOTHING: m->metric = METRIC_COUNT; break;
+    }
+}
+
+/* "zero 3", "recompute full" */
+static const char *key_label(struct arena *a, enum setup_key key, uint64_t n)
+{
+    struct setup s = { .pipeline_count = 0 };
+    char value[64];
+    s.v[key].n = n;
+    s.set[key] = true;
+    return arena_printf(a, "%s %s", setup_field(key)->key,
+                        setup_value_text(&s, key, value, sizeof(value)));
+}
+
+static const char *label_of(struct arena *a, const struct member *m,
+                            enum score_by by)
+{
+    switch (by) {
+    case BY_GROUP: return m->text;
+    case BY_METRIC: return score_metric_name(m->metric);
+    case BY_ZERO: return key_label(a, KEY_ZERO, m->order);
+    case BY_TP: return key_label(a, KEY_TP, m->order);
+    case BY_PP: return key_label(a, KEY_PP, m->order);
+    case BY_CP: return key_label(a, KEY_CP, m->order);
+    case BY_EP: return key_label(a, KEY_EP, m->order);
+    case BY_RECOMPUTE: return key_label(a, KEY_RECOMPUTE, m->order);
+    case BY_LORA:
+        return m->order > 0 ? key_label(a, KEY_LORA_RANK, m->order) : "no LoRA";
+    case BY_FRAMEWORK: return key_label(a, KEY_FRAMEWORK, m->order);
+    case BY_KIND: return score_kind_name(m->row->kind);
+    case BY_NOTHING: return "all";
+    }
+    return "";
+}
+
+/* Of n members in order of |error|. */
+static struct score_stats stats_of(const void *const *member, size_t n)
+{
+    const struct member *low = member[(n - 1) / 2], *high = member[n / 2];
+    const struct member *p90 = member[(9 * n + 9) / 10 - 1];
+    const struct member *last = member[n - 1];
+    struct score_stats s = { .count = n };
+    s.has_error = score_has_error(last->row);
+    for (size_t i = 0; i < n; i++) {
+        const struct member *m = member[i];
+        s.right += !s.has_error && score_is_right(m->row);
+        s.bias += m->row->error / (double)n;
+    }
+    s.median = (magnitude(low->row) + magnitude(high->row)) / 2;
+    s.p90 = magnitude(p90->row);
+    s.worst = magnitude(last->row);
+    return s;
+}
+
+/* The n members are one group. */
+static struct score_group *make_group(struct arena *a,
+                                      const void *const *member, size_t n,
+                                      enum score_by by)
+{
+    const struct member *m = member[0];
+    struct score_group *g = ARENA_NEW(a, struct score_group, 1);
+    if (!g)
+        return NULL;
+    *g = (struct score_group){ .label = label_of(a, m, by),
+                               .needs = m->row->needs,
+                               .kind = m->row->kind,
+                               .metric = m->metric,
+                               .stats = stats_of(member, n),
+                               .order = m->order,
+                               .first = m->index };
+    for (size_t i = 1; i < n; i++) {
+        const struct member *next = member[i];
+        g->first = next->index < g->first ? next->index : g->first;
+    }
+    g->note = ARENA_NEW(a, size_t, 1);
+    g->name = g->label;
+    if (g->needs[0] != '\0' && g->label)
+        g->name = arena_printf(a, "%s (needs %s)", g->label, g->needs);
+    return g;
+}
+
+/* Rows that were predicted and, where one number is asked for, can give it. */
+static bool collect(struct score_list *out, struct arena *a,
+                    const memplan_score *score, enum score_by by)
+{
+    struct member *m = ARENA_NEW(a, struct member, score->n_rows);
+    size_t index = 0;
+    if (!m || !list_new(out, a, score->n_rows))
+        return false;
+    for (const struct score_row *r = score->first; r; r = r->next, index++) {
+        const bool plain = score_has_error(r) && r->needs[0] == '\0';
+        if (r->reason || (by == BY_NOTHING && !plain)
+            || (by == BY_KIND && r->needs[0] != '\0'))
+            continue;
+        put_member(&m[out->n], r, by);
+        m[out->n].index = index;
+        out->item[out->n] = &m[out->n];
+        out->n++;
+    }
+    return true;
+}
+
+bool score_group(struct score_list *out, struct arena *a,
+                 const memplan_score *score, enum score_by by)
+{
+    struct score_list members;
+    if (!collect(&members, a, score, by)
+        || !sort(&members, by_group_and_error, a)
+        || !list_new(out, a, members.n))
+        return false;
+    for (size_t i = 0, end = 0; i < members.n; i = end) {
+        for (end = i + 1; end < members.n; end++)
+            if (by_group_of(members.item[i], members.item[end]) != 0)
+                break;
+        out->item[out->n++] = make_group(a, members.item + i, end - i, by);
+    }
+    return !a->failed && sort(out, by_place, a);
+}
+
+static int by_needs(const void *x, const void *y)
+{
+    const struct score_group *a = x, *b = y;
+    return strcmp(a->needs, b->needs);
+}
+
+bool score_notes(struct score_list *out, struct arena *a,
+                 const struct score_list *groups)
+{
+    struct score_list sorted;
+    if (!list_new(&sorted, a, groups->n) || !list_new(out, a, groups->n))
+        return false;
+    for (size_t i = 0; i < groups->n; i++) {
+        const struct score_group *g = groups->item[i];
+        if (g->needs[0] != '\0')
+            sorted.item[sorted.n++] = g;
+    }
+    if (!sort(&sorted, by_needs, a))
+        return false;
+    for (size_t i = 0; i < sorted.n; i++) {
+        const struct score_group *g = sorted.item[i];
+        if (i == 0 || by_needs(sorted.item[i - 1], g) != 0)
+            out->item[out->n++] = g;
+        *g->note = out->n;
+    }
+    return true;
+}
+
+/* ---- one median ---- */
+
+static int by_error(const void *x, const void *y)
+{
+    const struct score_row *a = x, *b = y;
+    return by_number(magnitude(a), magnitude(b));
+}
+
+memplan_status memplan_score_median(double *out, const memplan_score *score,
+                                    const char *group, const char *metric)
+{
+    struct arena a;
+    struct score_list rows;
+    *out = 0;
+    if (!score)
+        return MEMPLAN_E_UNKNOWN;
+    arena_init(&a, &score->arena.alloc);
+    bool ok = list_new(&rows, &a, score->n_rows);
+    for (const struct score_row *r = score->first; ok && r; r = r->next) {
+        if (score_has_error(r) && r->needs[0] == '\0'
+            && (!group || strcmp(r->group, group) == 0)
+            && (!metric || strcmp(score_metric_name(r->metric), metric) == 0))
+            rows.item[rows.n++] = r;
+    }
+    ok = ok && sort(&rows, by_error, &a);
+    if (ok && rows.n > 0)
+        *out = (magnitude(rows.item[(rows.n - 1) / 2])
+                + magnitude(rows.item[rows.n / 2]))
+               / 2;
+    arena_release(&a);
+    if (!ok)
+        return MEMPLAN_E_NOMEM;
+    return rows.n > 0 ? MEMPLAN_OK : MEMPLAN_E_UNKNOWN;
+}
+
+/* ---- the worst rows, the reasons ---- */
+
+static int by_error_down(const void *x, const void *y)
+{
+    return by_error(y, x);
+}
+
+bool score_worst(struct score_list *out, struct arena *a,
+                 const memplan_score *score, enum score_kind kind)
+{
+    if (!list_new(out, a, score->n_rows))
+        return false;
+    for (const struct score_row *r = score->first; r; r = r->next)
+        if (r->kind == kind && score_has_error(r) && r->needs[0] == '\0')
+            out->item[out->n++] = r;
+    return sort(out, by_error_down, a);
+}
+
+static int by_reason(const void *x, const void *y)
+{
+    const struct score_row *a = x, *b = y;
+    return strcmp(a->reason, b->reason);
+}
+
+static int by_frequency(const void *x, const void *y)
+{
+    const struct score_reason *a = x, *b = y;
+    const int c = by_count(b->count, a->count);
+    return c != 0 ? c : strcmp(a->text, b->text);
+}
+
+bool score_reasons(struct score_list *out, struct arena *a,
+                   const memplan_score *score)
+{
+    struct score_list rows;
+    struct score_reason *reason =
+        ARENA_NEW(a, struct score_reason, score->n_skipped);
+    if (!reason || !list_new(&rows, a, score->n_skipped)
+        || !list_new(out, a, score->n_skipped))
+        return false;
+    for (const struct score_row *r = score->first; r; r = r->next)
+        if (r->reason)
+            rows.item[rows.n++] = r;
+    if (!sort(&rows, by_reason, a))
+        return false;
+    for (size_t i = 0; i < rows.n; i++) {
+        const struct score_row *r = rows.item[i];
+        if (i == 0 || by_reason(rows.item[i - 1], r) != 0) {
+            reason[out->n].text = r->reason;
+            out->item[out->n] = &reason[out->n];
+            out->n++;
+        }
+        reason[out->n - 1].count++;
+    }
+    return sort(out, by_frequency, a);
+}

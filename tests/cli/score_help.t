@@ -1,0 +1,5 @@
+== args
+help score
+== stdout ~
+--by KEY
+--limit-median X

@@ -1,0 +1,145 @@
+== args
+score r.jsonl --json
+== file r.jsonl
+{"id": "a", "group": "g", "kind": "memory", "model": "llama-7b", "setup": {"gpus": 64, "zero": 3}, "measured": {"metric": "peak_allocated", "bytes": 17000000000}}
+
+{"id": "b", "group": "g", "kind": "oom", "model": "llama-7b", "setup": {"zero": 0}, "measured": {"fits": false}}
+{"id": "c", "group": "h", "kind": "memory", "model": "no-such", "setup": {}, "measured": {"metric": "peak_allocated", "bytes": 1}}
+{"id": "d", "group": "g", "kind": "memory", "model": "llama-7b", "setup": {"gpus": 64, "zero": 3}, "x-needs": ["one thing", "another"], "measured": {"metric": "device_total", "bytes": 17000000000}}
+{"id": "e", "group": "g", "kind": "throughput", "model": "llama-7b", "setup": {"gpus": 64, "zero": 3, "mfu": 0.5}, "measured": {"metric": "mfu", "value": 0.5}}
+== stdout
+{
+  "schema": "memplan.score/1",
+  "rows": [
+    {
+      "id": "a",
+      "group": "g",
+      "kind": "memory",
+      "metric": "peak_allocated",
+      "measured": 17000000000,
+      "predicted": 17765980672,
+      "error": 0.04505768658823528,
+      "needs": null
+    },
+    {
+      "id": "b",
+      "group": "g",
+      "kind": "oom",
+      "metric": "oom",
+      "measured": false,
+      "predicted": false,
+      "error": null,
+      "needs": null
+    },
+    {
+      "id": "d",
+      "group": "g",
+      "kind": "memory",
+      "metric": "device_total",
+      "measured": 17000000000,
+      "predicted": 19421103841,
+      "error": 0.14241787300000008,
+      "needs": "one thing, another"
+    },
+    {
+      "id": "e",
+      "group": "g",
+      "kind": "throughput",
+      "metric": "mfu",
+      "measured": 0.5,
+      "predicted": 0.5,
+      "error": 0,
+      "needs": null
+    }
+  ],
+  "skipped": [
+    {
+      "id": "c",
+      "reason": "there is no model 'no-such' in the catalogue"
+    }
+  ],
+  "groups": [
+    {
+      "group": "g",
+      "metric": "peak_allocated",
+      "count": 1,
+      "median": 0.04505768658823528,
+      "p90": 0.04505768658823528,
+      "worst": 0.04505768658823528,
+      "bias": 0.04505768658823528,
+      "accuracy": null
+    },
+    {
+      "group": "g",
+      "metric": "oom",
+      "count": 1,
+      "median": null,
+      "p90": null,
+      "worst": null,
+      "bias": null,
+      "accuracy": 1
+    },
+    {
+      "group": "g",
+      "metric": "mfu",
+      "count": 1,
+      "median": 0,
+      "p90": 0,
+      "worst": 0,
+      "bias": 0,
+      "accuracy": null
+    },
+    {
+      "group": "g (needs one thing, another)",
+      "metric": "device_total",
+      "count": 1,
+      "median": 0.14241787300000008,
+      "p90": 0.14241787300000008,
+      "worst": 0.14241787300000008,
+      "bias": 0.14241787300000008,
+      "accuracy": null
+    }
+  ],
+  "kinds": [
+    {
+      "group": "memory",
+      "metric": null,
+      "count": 1,
+      "median": 0.04505768658823528,
+      "p90": 0.04505768658823528,
+      "worst": 0.04505768658823528,
+      "bias": 0.04505768658823528,
+      "accuracy": null
+    },
+    {
+      "group": "throughput",
+      "metric": null,
+      "count": 1,
+      "median": 0,
+      "p90": 0,
+      "worst": 0,
+      "bias": 0,
+      "accuracy": null
+    },
+    {
+      "group": "oom",
+      "metric": null,
+      "count": 1,
+      "median": null,
+      "p90": null,
+      "worst": null,
+      "bias": null,
+      "accuracy": 1
+    }
+  ],
+  "overall": {
+    "group": "all",
+    "metric": null,
+    "count": 2,
+    "median": 0.02252884329411764,
+    "p90": 0.04505768658823528,
+    "worst": 0.04505768658823528,
+    "bias": 0.02252884329411764,
+    "accuracy": null
+  }
+}

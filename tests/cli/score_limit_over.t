@@ -1,0 +1,8 @@
+== args
+score r.jsonl --limit-median 0.1%
+== file r.jsonl
+{"id": "a", "group": "g", "kind": "memory", "model": "llama-7b", "setup": {"gpus": 64, "zero": 3}, "measured": {"metric": "peak_allocated", "bytes": 17000000000}}
+== stdout ~
+measured runs
+== exit
+1

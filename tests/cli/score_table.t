@@ -1,0 +1,41 @@
+== args
+score r.jsonl
+== file r.jsonl
+{"id": "a", "group": "g", "kind": "memory", "model": "llama-7b", "setup": {"gpus": 64, "zero": 3}, "measured": {"metric": "peak_allocated", "bytes": 17000000000}}
+
+{"id": "b", "group": "g", "kind": "oom", "model": "llama-7b", "setup": {"zero": 0}, "measured": {"fits": false}}
+{"id": "c", "group": "h", "kind": "memory", "model": "no-such", "setup": {}, "measured": {"metric": "peak_allocated", "bytes": 1}}
+{"id": "d", "group": "g", "kind": "memory", "model": "llama-7b", "setup": {"gpus": 64, "zero": 3}, "x-needs": ["one thing", "another"], "measured": {"metric": "device_total", "bytes": 17000000000}}
+{"id": "e", "group": "g", "kind": "throughput", "model": "llama-7b", "setup": {"gpus": 64, "zero": 3, "mfu": 0.5}, "measured": {"metric": "mfu", "value": 0.5}}
+== stdout
+measured runs: 4 predicted, 1 skipped
+Throughput rests on an assumed utilisation, the documented default of each GPU's generation: there is no model of time yet.
+
+by group
+  group        metric          rows  median    90 %   worst     bias  right
+  g            peak_allocated     1   4.51%   4.51%   4.51%   +4.51%
+  g            oom                1                                       1
+  g            mfu                1   0.00%   0.00%   0.00%   +0.00%
+  g (needs 1)  device_total       1  14.24%  14.24%  14.24%  +14.24%
+
+overall, without the rows that need what no key says
+  kind                    rows  median   90 %  worst    bias  right
+  memory                     1   4.51%  4.51%  4.51%  +4.51%
+  throughput                 1   0.00%  0.00%  0.00%  +0.00%
+  oom                        1                                    1
+  all that have an error     2   2.25%  4.51%  4.51%  +2.25%
+
+what runs need that no setup key says
+  - needs 1: one thing, another
+
+the worst of memory
+  row  group  metric           measured  predicted   error
+  a    g      peak_allocated  15.83 GiB  16.55 GiB  +4.51%
+
+the worst of throughput
+  row  group  metric  measured  predicted   error
+  e    g      mfu          0.5        0.5  +0.00%
+
+skipped
+  rows  reason
+     1  there is no model 'no-such' in the catalogue
