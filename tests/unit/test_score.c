@@ -271,67 +271,68 @@ static void what_is_not_modelled_is_skipped(void **state)
 
 /* ---- mistakes ---- */
 
+static const struct {
+    const char *text, *pointer, *message;
+    memplan_status status;
+} mistakes[] = {
+    { "{\"id\": }", "", "expected", MEMPLAN_E_SYNTAX },
+    { "[1]", "", "a row is an object", MEMPLAN_E_SCHEMA },
+    { "{\"id\": 1, \"id\": 1}", "/id", "on this line", MEMPLAN_E_SCHEMA },
+    { "{}", "", "there is no 'id'", MEMPLAN_E_SCHEMA },
+    { "{\"id\": 3}", "/id", "is a text, not a number", MEMPLAN_E_SCHEMA },
+    { "{\"id\": \"\"}", "/id", "not an empty one", MEMPLAN_E_SCHEMA },
+    { ROW("odd", PLAIN, ""), "/kind", "'kind' is not 'odd'",
+      MEMPLAN_E_UNKNOWN },
+    { ROW("memory", PLAIN "\"rank\": \"mid\", ", BYTES("mfu", "1")), "/rank",
+      "'rank' is not 'mid'", MEMPLAN_E_UNKNOWN },
+    { ROW("memory", PLAIN, BYTES("mfu", "1")), "/measured/metric",
+      "'metric' is not 'mfu'", MEMPLAN_E_UNKNOWN },
+    { ROW("memory", PLAIN, BYTES("device_total", "0")), "/measured/bytes",
+      "whole number above 0", MEMPLAN_E_RANGE },
+    { ROW("memory", PLAIN, BYTES("device_total", "1.5")), "/measured/bytes",
+      "whole number above 0", MEMPLAN_E_RANGE },
+    { ROW("throughput", PLAIN, "\"metric\": \"mfu\", \"value\": \"1\""),
+      "/measured/value", "number above 0", MEMPLAN_E_RANGE },
+    { ROW("throughput", PLAIN, "\"metric\": \"mfu\""), "/measured",
+      "there is no 'value'", MEMPLAN_E_SCHEMA },
+    { ROW("throughput", PLAIN,
+          "\"metric\": \"mfu\", \"value\": 1, \"flops_convention\": 1"),
+      "/measured/flops_convention", "is a text", MEMPLAN_E_SCHEMA },
+    { ROW("fit", PLAIN, "\"fits\": 1"), "/measured/fits", "true or false",
+      MEMPLAN_E_SCHEMA },
+    { ROW("fit", PLAIN, "\"fits\": false"), "/measured/fits", "opposite",
+      MEMPLAN_E_CONFLICT },
+    { ROW("fit", PLAIN "\"x-needs\": [1], ", "\"fits\": true"), "/x-needs/0",
+      "is a text", MEMPLAN_E_SCHEMA },
+    { ROW("fit", "\"setup\": 1, ", "\"fits\": true"), "/setup",
+      "an object of keys", MEMPLAN_E_SCHEMA },
+    { "{\"id\": \"a\", \"group\": \"g\", \"kind\": \"fit\", \"model\": 1, "
+      "\"setup\": {}, \"measured\": {\"fits\": true}}",
+      "/model", "a name or a specification", MEMPLAN_E_SCHEMA },
+    { "{\"id\": \"a\", \"group\": \"g\", \"kind\": \"fit\", \"model\": "
+      "\"gpt2\", \"setup\": {}, \"measured\": true}",
+      "/measured", "'measured' is an object", MEMPLAN_E_SCHEMA },
+    { ROW("fit", PLAIN "\"rnak\": \"max\", ", "\"fits\": true"), "/rnak",
+      "there is no key 'rnak'", MEMPLAN_E_UNKNOWN },
+};
+
 static void mistakes_have_their_place(void **state)
 {
-    static const struct {
-        const char *text, *pointer, *message;
-        memplan_status status;
-    } rows[] = {
-        { "{\"id\": }", "", "expected", MEMPLAN_E_SYNTAX },
-        { "[1]", "", "a row is an object", MEMPLAN_E_SCHEMA },
-        { "{\"id\": 1, \"id\": 1}", "/id", "on this line", MEMPLAN_E_SCHEMA },
-        { "{}", "", "there is no 'id'", MEMPLAN_E_SCHEMA },
-        { "{\"id\": 3}", "/id", "is a text, not a number", MEMPLAN_E_SCHEMA },
-        { "{\"id\": \"\"}", "/id", "not an empty one", MEMPLAN_E_SCHEMA },
-        { ROW("odd", PLAIN, ""), "/kind", "'kind' is not 'odd'",
-          MEMPLAN_E_UNKNOWN },
-        { ROW("memory", PLAIN "\"rank\": \"mid\", ", BYTES("mfu", "1")),
-          "/rank", "'rank' is not 'mid'", MEMPLAN_E_UNKNOWN },
-        { ROW("memory", PLAIN, BYTES("mfu", "1")), "/measured/metric",
-          "'metric' is not 'mfu'", MEMPLAN_E_UNKNOWN },
-        { ROW("memory", PLAIN, BYTES("device_total", "0")), "/measured/bytes",
-          "whole number above 0", MEMPLAN_E_RANGE },
-        { ROW("memory", PLAIN, BYTES("device_total", "1.5")), "/measured/bytes",
-          "whole number above 0", MEMPLAN_E_RANGE },
-        { ROW("throughput", PLAIN, "\"metric\": \"mfu\", \"value\": \"1\""),
-          "/measured/value", "number above 0", MEMPLAN_E_RANGE },
-        { ROW("throughput", PLAIN, "\"metric\": \"mfu\""), "/measured",
-          "there is no 'value'", MEMPLAN_E_SCHEMA },
-        { ROW("throughput", PLAIN,
-              "\"metric\": \"mfu\", \"value\": 1, \"flops_convention\": 1"),
-          "/measured/flops_convention", "is a text", MEMPLAN_E_SCHEMA },
-        { ROW("fit", PLAIN, "\"fits\": 1"), "/measured/fits", "true or false",
-          MEMPLAN_E_SCHEMA },
-        { ROW("fit", PLAIN, "\"fits\": false"), "/measured/fits", "opposite",
-          MEMPLAN_E_CONFLICT },
-        { ROW("fit", PLAIN "\"x-needs\": [1], ", "\"fits\": true"),
-          "/x-needs/0", "is a text", MEMPLAN_E_SCHEMA },
-        { ROW("fit", "\"setup\": 1, ", "\"fits\": true"), "/setup",
-          "an object of keys", MEMPLAN_E_SCHEMA },
-        { "{\"id\": \"a\", \"group\": \"g\", \"kind\": \"fit\", \"model\": 1, "
-          "\"setup\": {}, \"measured\": {\"fits\": true}}",
-          "/model", "a name or a specification", MEMPLAN_E_SCHEMA },
-        { "{\"id\": \"a\", \"group\": \"g\", \"kind\": \"fit\", \"model\": "
-          "\"gpt2\", \"setup\": {}, \"measured\": true}",
-          "/measured", "'measured' is an object", MEMPLAN_E_SCHEMA },
-        { ROW("fit", PLAIN "\"rnak\": \"max\", ", "\"fits\": true"), "/rnak",
-          "there is no key 'rnak'", MEMPLAN_E_UNKNOWN },
-    };
     char text[1024];
     (void)state;
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+    for (size_t i = 0; i < sizeof mistakes / sizeof mistakes[0]; i++) {
         errs.count = 0;
         snprintf(text, sizeof text, "%s\n%s",
-                 ROW("fit", PLAIN, "\"fits\": true"), rows[i].text);
-        assert_int_equal(parse(text), rows[i].status);
+                 ROW("fit", PLAIN, "\"fits\": true"), mistakes[i].text);
+        assert_int_equal(parse(text), mistakes[i].status);
         assert_true(errs.count > 0);
         assert_int_equal(slot[0].line, 3);
-        assert_string_equal(slot[0].pointer, rows[i].pointer);
-        assert_true(slot[0].offset >= strlen(text) - strlen(rows[i].text));
-        if (!strstr(slot[0].message, rows[i].message))
-            fail_msg("'%s' is not '%s'", slot[0].message, rows[i].message);
+        assert_string_equal(slot[0].pointer, mistakes[i].pointer);
+        assert_true(slot[0].offset >= strlen(text) - strlen(mistakes[i].text));
+        if (!strstr(slot[0].message, mistakes[i].message))
+            fail_msg("'%s' is not '%s'", slot[0].message, mistakes[i].message);
     }
-    assert_int_equal(score->n_rows, sizeof rows / sizeof rows[0]);
+    assert_int_equal(score->n_rows, sizeof mistakes / sizeof mistakes[0]);
 }
 
 /* ---- output ---- */
