@@ -180,6 +180,75 @@ static void test_law_inverse(void **state)
     }
 }
 
+/* Numbers that no sum can hold are an error; what is merely absurd is an
+ * answer, and never "fits". */
+static void test_too_large(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *micro_batch, *seq_len;
+    } rows[] = { { "1", "1M" },        { "1", "100M" },    { "64", "1M" },
+                 { "65536", "10000" }, { "65536", "1M" },  { "65536", "20M" },
+                 { "65536", "50M" },   { "65536", "100M" } };
+    unsigned answers = 0, refusals = 0;
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        memplan_setup *s = SETUP("micro_batch", rows[i].micro_batch, "seq_len",
+                                 rows[i].seq_len);
+        memplan_model *model = NULL;
+        memplan_report *r = NULL;
+        assert_int_equal(memplan_model_builtin(&model, "llama-7b", NULL, NULL),
+                         MEMPLAN_OK);
+        const memplan_status st = memplan_estimate(&r, model, s, NULL, NULL);
+        assert_true(st == MEMPLAN_OK || st == MEMPLAN_E_OVERFLOW);
+        if (st == MEMPLAN_OK) {
+            assert_false(memplan_report_fits(r));
+            assert_true(r->memory.headroom < 0);
+            answers++;
+        } else {
+            refusals++;
+        }
+        memplan_report_free(r);
+        memplan_model_free(model);
+        memplan_setup_free(s);
+    }
+    assert_true(answers > 0 && refusals > 0);
+}
+
+/* A deadline's GPUs come in whole layouts, and batch and steps follow them. */
+static void test_deadline_in_a_layout(void **state)
+{
+    (void)state;
+    memplan_model *model = NULL;
+    memplan_report *r = NULL;
+    memplan_setup *s = SETUP("tokens", "2.6T", "days", "90", "mfu", "0.45",
+                             "tp", "8", "pp", "5");
+    assert_int_equal(memplan_model_builtin(&model, "130b", NULL, NULL),
+                     MEMPLAN_OK);
+    assert_int_equal(memplan_compute(&r, model, s, NULL, NULL), MEMPLAN_OK);
+    const double gpus = number(r, "gpus");
+    assert_true(gpus > 1800 && gpus < 1900);
+    assert_int_equal((uint64_t)gpus % 40, 0);
+    assert_int_equal(r->run.dp, (uint64_t)gpus / 40);
+    near(r->compute.tokens_per_step, gpus / 40 * 2048, 1e-9);
+    assert_true(number(r, "days") <= 90);
+    memplan_report_free(r);
+    memplan_setup_free(s);
+    memplan_model_free(model);
+}
+
+/* C = 6 N D: two of the three give the third. */
+static void test_budget_and_tokens(void **state)
+{
+    (void)state;
+    memplan_setup *s = SETUP("budget", "1e22", "tokens", "260B");
+    memplan_report *r = NULL;
+    assert_int_equal(memplan_compute(&r, NULL, s, NULL, NULL), MEMPLAN_OK);
+    near(r->compute.params, 1e22 / (6 * 260e9), 1e-9);
+    near(r->compute.tokens, 260e9, 1e-12);
+    memplan_report_free(r);
+    memplan_setup_free(s);
+}
+
 static void test_compute_needs_a_size(void **state)
 {
     (void)state;
@@ -411,6 +480,9 @@ int main(void)
         cmocka_unit_test(test_compute),
         cmocka_unit_test(test_laws),
         cmocka_unit_test(test_law_inverse),
+        cmocka_unit_test(test_too_large),
+        cmocka_unit_test(test_deadline_in_a_layout),
+        cmocka_unit_test(test_budget_and_tokens),
         cmocka_unit_test(test_compute_needs_a_size),
         cmocka_unit_test(test_components_add_up),
         cmocka_unit_test(test_explanation_adds_up),
