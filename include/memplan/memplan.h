@@ -146,10 +146,12 @@ typedef struct memplan_allocator {
 typedef bool memplan_write_fn(void *ctx, const char *text, size_t len);
 
 typedef enum memplan_format {
-    MEMPLAN_FORMAT_TABLE,   /* for people */
-    MEMPLAN_FORMAT_JSON,    /* one object and a newline; names are stable */
-    MEMPLAN_FORMAT_CSV,     /* RFC 4180, a header line first */
-    MEMPLAN_FORMAT_MARKDOWN /* the table's content as GitHub tables */
+    MEMPLAN_FORMAT_TABLE,    /* for people */
+    MEMPLAN_FORMAT_JSON,     /* one object and a newline; names are stable */
+    MEMPLAN_FORMAT_CSV,      /* RFC 4180, a header line first */
+    MEMPLAN_FORMAT_MARKDOWN, /* the table's content as GitHub tables */
+    MEMPLAN_FORMAT_SVG /* a picture; only MEMPLAN_VIEW_TRACE has one, the rest
+                          return E_ARG */
 } memplan_format;
 
 /** How MEMPLAN_FORMAT_TABLE may look. Zeroed: no colour, nothing cut. */
@@ -317,7 +319,7 @@ typedef enum memplan_view {
     MEMPLAN_VIEW_EXPLAIN, /* every number: formula, numbers put in, source */
     MEMPLAN_VIEW_TRACE    /* the step, allocation by allocation: what is alive
                              at the peak (table, Markdown), the timeline (CSV),
-                             Chrome trace events (JSON) */
+                             Chrome trace events (JSON), a picture (SVG) */
 } memplan_view;
 
 /** Writes a report. JSON is the schema "memplan.estimate/1",

@@ -61,10 +61,12 @@ static const struct command commands[] = {
       .summary = "the step, allocation by allocation, of the fullest stage",
       .about = "MODEL and options are those of estimate. A table lists what is "
                "alive at the peak, --format csv every allocation and release "
-               "in order, --json the same as trace events for Perfetto.",
+               "in order, --json the same as trace events for Perfetto, "
+               "--format svg a picture of them.",
       .examples = "llama-7b --zero 3 --gpus 64\twhat is alive at the peak\n"
-                  "gpt2 --json > step.json\topen it in ui.perfetto.dev\n",
-      .parts = TAKES_REPORT,
+                  "gpt2 --json > step.json\topen it in ui.perfetto.dev\n"
+                  "gpt2 --format svg > step.svg\topen it in a browser\n",
+      .parts = TAKES_REPORT | OPT_PART_PICTURE,
       .operands_min = 1,
       .operands_max = 1,
       .run = cmd_trace },
@@ -237,7 +239,8 @@ static bool choice_index(const char *choices, const char *value, int *out)
 /* ---- options of the program itself ---- */
 
 _Static_assert(MEMPLAN_FORMAT_TABLE == 0 && MEMPLAN_FORMAT_JSON == 1
-                   && MEMPLAN_FORMAT_CSV == 2 && MEMPLAN_FORMAT_MARKDOWN == 3,
+                   && MEMPLAN_FORMAT_CSV == 2 && MEMPLAN_FORMAT_MARKDOWN == 3
+                   && MEMPLAN_FORMAT_SVG == 4,
                "the choices of --format stand in the enum's order");
 
 /* The first command that takes what this one does not. */
@@ -271,6 +274,11 @@ static enum cli_exit cli_own_option(struct cli *cli,
         return message_usage(cli, NULL, "--%s: '%s' is none of: %s", row->name,
                              given->value, row->choices);
     }
+    if (row->id == OPT_ID_FORMAT && index == MEMPLAN_FORMAT_SVG
+        && !(cli->command->parts & OPT_PART_PICTURE))
+        return message_usage(cli, "'memplan trace' has one",
+                             "--format: there is no picture of '%s'",
+                             cli->command->name);
     switch (row->id) {
     case OPT_ID_QUIET: cli->quiet = true; break;
     case OPT_ID_COLOR: *when = given->value; break;

@@ -16,7 +16,8 @@ enum opt_part {
     OPT_PART_SETUP = 1 << 2,
     OPT_PART_CHECK = 1 << 3,
     OPT_PART_ASSERT = 1 << 4,
-    OPT_PART_SCORE = 1 << 5
+    OPT_PART_SCORE = 1 << 5,
+    OPT_PART_PICTURE = 1 << 6 /* of no option: --format svg */
 };
 
 enum opt_id {

@@ -33,9 +33,20 @@ static void flush(struct out *o)
     o->n = 0;
 }
 
+void out_no_picture(struct out *o)
+{
+    o->no_picture = true;
+}
+
 memplan_status out_close(struct out *o, memplan_errors *errs)
 {
     flush(o);
+    if (o->no_picture) {
+        struct diag no;
+        diag_init(&no, errs);
+        return diag_add(&no, MEMPLAN_E_ARG, "only a trace has a picture")
+            ->status;
+    }
     if (!o->failed)
         return MEMPLAN_OK;
     struct diag d;

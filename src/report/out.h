@@ -27,6 +27,7 @@ struct out {
     bool colour;
     size_t width; /* of the terminal; 0: lines may be of any length */
     bool failed;
+    bool no_picture; /* one was asked for where there is none */
     enum block_form last;
     size_t blanks; /* held back, so that no line ends in blanks */
     size_t n;
@@ -37,7 +38,11 @@ struct out {
 void out_init(struct out *o, const memplan_style *style,
               memplan_write_fn *write, void *ctx);
 
-/* Writes what is still held, reports E_WRITE if any write failed. */
+/* There is no picture of this: nothing was written, out_close says so. */
+void out_no_picture(struct out *o);
+
+/* Writes what is still held, reports E_WRITE if any write failed, E_ARG after
+ * out_no_picture. */
 memplan_status out_close(struct out *o, memplan_errors *errs);
 
 void out_bytes(struct out *o, const char *text, size_t n);

@@ -213,6 +213,7 @@ memplan_status memplan_check_write(const memplan_check *check,
     case MEMPLAN_FORMAT_JSON: write_json(&o, check); break;
     case MEMPLAN_FORMAT_CSV: write_csv(&o, check); break;
     case MEMPLAN_FORMAT_MARKDOWN: write_markdown(&o, check); break;
+    case MEMPLAN_FORMAT_SVG: out_no_picture(&o); break;
     }
     return out_close(&o, errs);
 }

@@ -259,5 +259,6 @@ void explain_write(struct out *o, const struct memplan_report *report,
     case MEMPLAN_FORMAT_MARKDOWN: write_people(o, model, x); break;
     case MEMPLAN_FORMAT_JSON: write_json(o, model, x); break;
     case MEMPLAN_FORMAT_CSV: write_csv(o, x); break;
+    case MEMPLAN_FORMAT_SVG: out_no_picture(o); break;
     }
 }

@@ -263,6 +263,7 @@ memplan_status memplan_gpus_write(const char *name, const memplan_style *style,
         break;
     case MEMPLAN_FORMAT_JSON: write_json(&o, only); break;
     case MEMPLAN_FORMAT_CSV: write_csv(&o, only); break;
+    case MEMPLAN_FORMAT_SVG: out_no_picture(&o); break;
     }
     return out_close(&o, errs);
 }

@@ -315,6 +315,7 @@ memplan_status memplan_model_write(const memplan_model *model,
     case MEMPLAN_FORMAT_MARKDOWN: write_people(&o, model); break;
     case MEMPLAN_FORMAT_JSON: write_json(&o, model); break;
     case MEMPLAN_FORMAT_CSV: write_csv(&o, &model->program); break;
+    case MEMPLAN_FORMAT_SVG: out_no_picture(&o); break;
     }
     return out_close(&o, errs);
 }
@@ -429,6 +430,7 @@ static void write_list(struct out *o, const struct list *list)
         break;
     case MEMPLAN_FORMAT_JSON: list_json(o, list); break;
     case MEMPLAN_FORMAT_CSV: list_csv(o, list); break;
+    case MEMPLAN_FORMAT_SVG: out_no_picture(o); break;
     }
 }
 

@@ -416,6 +416,7 @@ memplan_status memplan_score_write(const memplan_score *score, const char *by,
     case MEMPLAN_FORMAT_MARKDOWN: write_text(&o, &view); break;
     case MEMPLAN_FORMAT_JSON: write_json(&o, &view); break;
     case MEMPLAN_FORMAT_CSV: write_csv(&o, score); break;
+    case MEMPLAN_FORMAT_SVG: out_no_picture(&o); break;
     }
     arena_release(&a);
     return out_close(&o, errs);

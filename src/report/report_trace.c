@@ -3,7 +3,7 @@
  * tensor (table, Markdown); every allocation and release in order (CSV); the
  * same as a timeline that Perfetto and chrome://tracing open (JSON).
  */
-#include "report/report_view.h"
+#include "report/report_svg.h"
 
 #include "base/diag.h"
 #include "fold/trace.h"
@@ -269,6 +269,7 @@ static bool write_view(struct out *o, const struct memplan_report *report,
         break;
     case MEMPLAN_FORMAT_JSON: write_chrome(o, &t); break;
     case MEMPLAN_FORMAT_CSV: write_timeline(o, &t); break;
+    case MEMPLAN_FORMAT_SVG: return report_svg_trace(o, report, &t, a);
     }
     return true;
 }

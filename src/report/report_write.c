@@ -34,6 +34,7 @@ static void write_summary(struct out *o, const struct memplan_report *report)
     case MEMPLAN_FORMAT_MARKDOWN: report_write_text(o, report); break;
     case MEMPLAN_FORMAT_JSON: report_write_json(o, report); break;
     case MEMPLAN_FORMAT_CSV: report_write_csv(o, report); break;
+    case MEMPLAN_FORMAT_SVG: out_no_picture(o); break;
     }
 }
 

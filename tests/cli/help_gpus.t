@@ -13,8 +13,8 @@ Examples:
 
 Output:
       --json                  the same as --format json
-      --format FORMAT         what to write (one of table, json, csv, markdown)
-                              [table]
+      --format FORMAT         what to write (svg: only trace) (one of table,
+                              json, csv, markdown, svg) [table]
 
 General:
   -h, --help                  show help and exit

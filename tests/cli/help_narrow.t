@@ -18,8 +18,9 @@ the catalogue of GPUs, or one of them
       --json
           the same as --format json
       --format FORMAT
-          what to write (one of table,
-          json, csv, markdown) [table]
+          what to write (svg: only
+          trace) (one of table, json,
+          csv, markdown, svg) [table]
 
 [1mGeneral:[0m
   -h, --help

@@ -3,8 +3,8 @@ help -- --format
 == stdout
 --format FORMAT
 
-  what to write
+  what to write (svg: only trace)
 
   value    one of these words
-  choices  table json csv markdown
+  choices  table json csv markdown svg
   default  table

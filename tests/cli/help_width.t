@@ -16,8 +16,9 @@ the catalogue of GPUs, or one of them
 
 [1mOutput:[0m
       --json                  the same as --format json
-      --format FORMAT         what to write (one of table,
-                              json, csv, markdown) [table]
+      --format FORMAT         what to write (svg: only
+                              trace) (one of table, json,
+                              csv, markdown, svg) [table]
 
 [1mGeneral:[0m
   -h, --help                  show help and exit

@@ -4,6 +4,7 @@
  */
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,6 +12,7 @@
 
 #include "memplan/memplan.h"
 
+#include "base/unit.h"
 #include "fold/trace.h"
 #include "plan/report_data.h"
 #include "json/json.h"
@@ -158,6 +160,56 @@ static void test_trace_events(void **state)
     memplan_report_free(r);
 }
 
+/* The top of the highest band is where the peak is, in whatever column. */
+static void test_picture(void **state)
+{
+    (void)state;
+    char bytes[UNIT_TEXT_MAX];
+    memplan_report *r = ESTIMATE("gpt2-medium", "gpus", "8", "tp", "2", "pp",
+                                 "2", "grad_accum", "4", "recompute", "full");
+    r->spec.name = "a<b>&\"c\"\n";
+    struct text t = view(r, MEMPLAN_FORMAT_SVG);
+    assert_int_equal(strncmp(t.p, "<svg xmlns=", 11), 0);
+    assert_string_equal(t.p + t.n - 7, "</svg>\n");
+    assert_non_null(strstr(t.p, "a&lt;b&gt;&amp;&quot;c&quot;: memory over"));
+    assert_non_null(strstr(t.p, unit_format_bytes(bytes, r->memory.peak)));
+    assert_non_null(strstr(t.p, ">recompute</text>"));
+    const char *band = t.p, *circle = strstr(t.p, "<circle");
+    unsigned bands = 0;
+    for (; (band = strstr(band, "</title></path>")) != NULL; band++)
+        bands++;
+    assert_int_equal(bands, COMP_COUNT);
+    unsigned long y = strtoul(strstr(circle, "cy=\"") + 4, NULL, 10);
+    char at[UNIT_TEXT_MAX];
+    snprintf(at, sizeof(at), "V%luH", y);
+    assert_non_null(strstr(t.p, at));
+    free(t.p);
+    memplan_report_free(r);
+}
+
+static void test_only_a_trace_has_a_picture(void **state)
+{
+    (void)state;
+    const memplan_style svg = { MEMPLAN_FORMAT_SVG, false, 0 };
+    memplan_error slot[1];
+    memplan_errors errs = { slot, 1, 0 };
+    struct text t = { NULL, 0 };
+    memplan_report *r = ESTIMATE("gpt2", "gpus", "1");
+    assert_int_equal(
+        memplan_report_write(r, MEMPLAN_VIEW_SUMMARY, &svg, collect, &t, &errs),
+        MEMPLAN_E_ARG);
+    assert_non_null(strstr(slot[0].message, "only a trace has a picture"));
+    assert_int_equal(
+        memplan_report_write(r, MEMPLAN_VIEW_EXPLAIN, &svg, collect, &t, NULL),
+        MEMPLAN_E_ARG);
+    assert_int_equal(memplan_gpus_write(NULL, &svg, collect, &t, NULL),
+                     MEMPLAN_E_ARG);
+    assert_int_equal(memplan_models_write(&svg, collect, &t, NULL, NULL),
+                     MEMPLAN_E_ARG);
+    assert_int_equal(t.n, 0);
+    memplan_report_free(r);
+}
+
 static void test_refusals(void **state)
 {
     (void)state;
@@ -230,6 +282,8 @@ int main(void)
         cmocka_unit_test(test_inventory),
         cmocka_unit_test(test_timeline),
         cmocka_unit_test(test_trace_events),
+        cmocka_unit_test(test_picture),
+        cmocka_unit_test(test_only_a_trace_has_a_picture),
         cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_memory_runs_out),
     };
