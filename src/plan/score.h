@@ -68,9 +68,19 @@ struct score_row {
     const struct score_row *next;
 };
 
+/* What another estimator says of a row. */
+struct score_peer {
+    const char *id; /* of the row */
+    const char *name;
+    double bytes;
+    const struct score_peer *next;
+};
+
 struct memplan_score {
     struct arena arena;
     struct score_row *first, *last;
+    struct score_peer *first_peer, *last_peer;
+    size_t n_peers;
     size_t n_rows; /* the skipped among them */
     size_t n_skipped;
     struct memplan_report report; /* its memory serves every row */
@@ -123,6 +133,13 @@ struct score_list {
     size_t n;
 };
 
+bool score_list_new(struct score_list *list, struct arena *a, size_t capacity);
+/* By a stable merge sort. False when out of memory. */
+bool score_sort(struct score_list *list,
+                int (*compare)(const void *x, const void *y), struct arena *a);
+/* Of n >= 1 rows of one kind, in order of |error|. */
+struct score_stats score_stats_of(const struct score_row *const *row, size_t n);
+
 /* struct score_group, by key, metric and needs: those that need nothing first,
  * each half in the order of the keys, then of the rows. All of these
  * return false when out of memory. */
@@ -141,5 +158,19 @@ bool score_worst(struct score_list *out, struct arena *a,
 /* struct score_reason: why rows were skipped, the most frequent first. */
 bool score_reasons(struct score_list *out, struct arena *a,
                    const memplan_score *score);
+
+/* ---- score_peers.c ---- */
+
+/* An estimator on the rows of a group that it and memplan both predict. */
+struct score_peer_group {
+    const char *group, *name;
+    enum score_metric metric;
+    struct score_stats theirs, ours;
+};
+
+/* struct score_peer_group, by group, metric and estimator. Rows that need what
+ * no key says are left out, and figures of rows that are not in the score. */
+bool score_peers(struct score_list *out, struct arena *a,
+                 const memplan_score *score);
 
 #endif

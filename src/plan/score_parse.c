@@ -229,6 +229,40 @@ static void read_row(struct reader *r, struct score_row *row,
         report_at(r, MEMPLAN_E_SCHEMA, setup, "a setup is an object of keys");
 }
 
+/* ---- what others say ---- */
+
+/* {"id", "kind": "peer", "peer", "bytes"}: another estimator's figure. */
+static void keep_peer(struct reader *r, const struct json *object)
+{
+    memplan_score *s = r->score;
+    check_keys(r, object, "id kind peer bytes source");
+    const struct json *id = word(r, required(r, object, "id"), "id");
+    const struct json *name = word(r, required(r, object, "peer"), "peer");
+    const double bytes = positive(r, object, "bytes", true);
+    if (!id || !name || r->diag->status != MEMPLAN_OK)
+        return;
+    struct score_peer *p = ARENA_NEW(&s->arena, struct score_peer, 1);
+    const char *id_text = arena_copy(&s->arena, id->text.p, id->text.n);
+    const char *name_text = arena_copy(&s->arena, name->text.p, name->text.n);
+    if (s->arena.failed) {
+        diag_nomem(r->diag);
+        return;
+    }
+    *p = (struct score_peer){ id_text, name_text, bytes, NULL };
+    if (s->last_peer)
+        s->last_peer->next = p;
+    else
+        s->first_peer = p;
+    s->last_peer = p;
+    s->n_peers++;
+}
+
+static bool is_peer(const struct json *object)
+{
+    const struct json *kind = json_member(object, "kind");
+    return kind && kind->kind == JSON_STRING && str_is(kind->text, "peer");
+}
+
 /* ---- prediction ---- */
 
 static memplan_status make_model(struct reader *r, memplan_model **out,
@@ -310,6 +344,8 @@ static void read_line(struct reader *r)
         return;
     if (object->kind != JSON_OBJECT)
         report_at(r, MEMPLAN_E_SCHEMA, object, "a row is an object");
+    else if (is_peer(object))
+        keep_peer(r, object);
     else
         keep_row(r, object);
 }

@@ -23,7 +23,7 @@ static void merge(const void **to, const void *const *from, size_t at,
     }
 }
 
-static bool sort(struct score_list *list, compare_fn *compare, struct arena *a)
+bool score_sort(struct score_list *list, compare_fn *compare, struct arena *a)
 {
     const size_t n = list->n;
     const void **from = list->item;
@@ -44,7 +44,7 @@ static bool sort(struct score_list *list, compare_fn *compare, struct arena *a)
     return true;
 }
 
-static bool list_new(struct score_list *list, struct arena *a, size_t capacity)
+bool score_list_new(struct score_list *list, struct arena *a, size_t capacity)
 {
     *list = (struct score_list){ ARENA_NEW(a, const void *, capacity), 0 };
     return list->item != NULL;
@@ -159,22 +159,17 @@ static const char *label_of(struct arena *a, const struct member *m,
     return "";
 }
 
-/* Of n members in order of |error|. */
-static struct score_stats stats_of(const void *const *member, size_t n)
+struct score_stats score_stats_of(const struct score_row *const *row, size_t n)
 {
-    const struct member *low = member[(n - 1) / 2], *high = member[n / 2];
-    const struct member *p90 = member[(9 * n + 9) / 10 - 1];
-    const struct member *last = member[n - 1];
     struct score_stats s = { .count = n };
-    s.has_error = score_has_error(last->row);
+    s.has_error = score_has_error(row[0]);
     for (size_t i = 0; i < n; i++) {
-        const struct member *m = member[i];
-        s.right += !s.has_error && score_is_right(m->row);
-        s.bias += m->row->error / (double)n;
+        s.right += !s.has_error && score_is_right(row[i]);
+        s.bias += row[i]->error / (double)n;
     }
-    s.median = (magnitude(low->row) + magnitude(high->row)) / 2;
-    s.p90 = magnitude(p90->row);
-    s.worst = magnitude(last->row);
+    s.median = (magnitude(row[(n - 1) / 2]) + magnitude(row[n / 2])) / 2;
+    s.p90 = magnitude(row[(9 * n + 9) / 10 - 1]);
+    s.worst = magnitude(row[n - 1]);
     return s;
 }
 
@@ -185,13 +180,16 @@ static struct score_group *make_group(struct arena *a,
 {
     const struct member *m = member[0];
     struct score_group *g = ARENA_NEW(a, struct score_group, 1);
-    if (!g)
+    const struct score_row **row = ARENA_NEW(a, const struct score_row *, n);
+    if (!g || !row)
         return NULL;
+    for (size_t i = 0; i < n; i++)
+        row[i] = ((const struct member *)member[i])->row;
     *g = (struct score_group){ .label = label_of(a, m, by),
                                .needs = m->row->needs,
                                .kind = m->row->kind,
                                .metric = m->metric,
-                               .stats = stats_of(member, n),
+                               .stats = score_stats_of(row, n),
                                .order = m->order,
                                .first = m->index };
     for (size_t i = 1; i < n; i++) {
@@ -211,7 +209,7 @@ static bool collect(struct score_list *out, struct arena *a,
 {
     struct member *m = ARENA_NEW(a, struct member, score->n_rows);
     size_t index = 0;
-    if (!m || !list_new(out, a, score->n_rows))
+    if (!m || !score_list_new(out, a, score->n_rows))
         return false;
     for (const struct score_row *r = score->first; r; r = r->next, index++) {
         const bool plain = score_has_error(r) && r->needs[0] == '\0';
@@ -231,8 +229,8 @@ bool score_group(struct score_list *out, struct arena *a,
 {
     struct score_list members;
     if (!collect(&members, a, score, by)
-        || !sort(&members, by_group_and_error, a)
-        || !list_new(out, a, members.n))
+        || !score_sort(&members, by_group_and_error, a)
+        || !score_list_new(out, a, members.n))
         return false;
     for (size_t i = 0, end = 0; i < members.n; i = end) {
         for (end = i + 1; end < members.n; end++)
@@ -240,7 +238,7 @@ bool score_group(struct score_list *out, struct arena *a,
                 break;
         out->item[out->n++] = make_group(a, members.item + i, end - i, by);
     }
-    return !a->failed && sort(out, by_place, a);
+    return !a->failed && score_sort(out, by_place, a);
 }
 
 static int by_needs(const void *x, const void *y)
@@ -253,14 +251,15 @@ bool score_notes(struct score_list *out, struct arena *a,
                  const struct score_list *groups)
 {
     struct score_list sorted;
-    if (!list_new(&sorted, a, groups->n) || !list_new(out, a, groups->n))
+    if (!score_list_new(&sorted, a, groups->n)
+        || !score_list_new(out, a, groups->n))
         return false;
     for (size_t i = 0; i < groups->n; i++) {
         const struct score_group *g = groups->item[i];
         if (g->needs[0] != '\0')
             sorted.item[sorted.n++] = g;
     }
-    if (!sort(&sorted, by_needs, a))
+    if (!score_sort(&sorted, by_needs, a))
         return false;
     for (size_t i = 0; i < sorted.n; i++) {
         const struct score_group *g = sorted.item[i];
@@ -288,14 +287,14 @@ memplan_status memplan_score_median(double *out, const memplan_score *score,
     if (!score)
         return MEMPLAN_E_UNKNOWN;
     arena_init(&a, &score->arena.alloc);
-    bool ok = list_new(&rows, &a, score->n_rows);
+    bool ok = score_list_new(&rows, &a, score->n_rows);
     for (const struct score_row *r = score->first; ok && r; r = r->next) {
         if (score_has_error(r) && r->needs[0] == '\0'
             && (!group || strcmp(r->group, group) == 0)
             && (!metric || strcmp(score_metric_name(r->metric), metric) == 0))
             rows.item[rows.n++] = r;
     }
-    ok = ok && sort(&rows, by_error, &a);
+    ok = ok && score_sort(&rows, by_error, &a);
     if (ok && rows.n > 0)
         *out = (magnitude(rows.item[(rows.n - 1) / 2])
                 + magnitude(rows.item[rows.n / 2]))
@@ -316,12 +315,12 @@ static int by_error_down(const void *x, const void *y)
 bool score_worst(struct score_list *out, struct arena *a,
                  const memplan_score *score, enum score_kind kind)
 {
-    if (!list_new(out, a, score->n_rows))
+    if (!score_list_new(out, a, score->n_rows))
         return false;
     for (const struct score_row *r = score->first; r; r = r->next)
         if (r->kind == kind && score_has_error(r) && r->needs[0] == '\0')
             out->item[out->n++] = r;
-    return sort(out, by_error_down, a);
+    return score_sort(out, by_error_down, a);
 }
 
 static int by_reason(const void *x, const void *y)
@@ -343,13 +342,13 @@ bool score_reasons(struct score_list *out, struct arena *a,
     struct score_list rows;
     struct score_reason *reason =
         ARENA_NEW(a, struct score_reason, score->n_skipped);
-    if (!reason || !list_new(&rows, a, score->n_skipped)
-        || !list_new(out, a, score->n_skipped))
+    if (!reason || !score_list_new(&rows, a, score->n_skipped)
+        || !score_list_new(out, a, score->n_skipped))
         return false;
     for (const struct score_row *r = score->first; r; r = r->next)
         if (r->reason)
             rows.item[rows.n++] = r;
-    if (!sort(&rows, by_reason, a))
+    if (!score_sort(&rows, by_reason, a))
         return false;
     for (size_t i = 0; i < rows.n; i++) {
         const struct score_row *r = rows.item[i];
@@ -360,5 +359,5 @@ bool score_reasons(struct score_list *out, struct arena *a,
         }
         reason[out->n - 1].count++;
     }
-    return sort(out, by_frequency, a);
+    return score_sort(out, by_frequency, a);
 }

@@ -20,6 +20,7 @@ struct view {
     struct score_list groups, overall, all, reasons;
     struct score_list worst[SCORE_KINDS];
     struct score_list needs;
+    struct score_list peers;
 };
 
 /* ---- numbers ---- */
@@ -187,6 +188,41 @@ static void write_worst(struct out *o, const struct view *v)
     }
 }
 
+/* ---- other estimators ---- */
+
+static void fill_peers(struct table *t, const void *ctx)
+{
+    const struct score_list *peers = ctx;
+    for (size_t i = 0; i < peers->n; i++) {
+        const struct score_peer_group *g = peers->item[i];
+        char buf[UNIT_TEXT_MAX];
+        table_row(t, 0, PAINT_NONE);
+        table_cell(t, g->group);
+        table_cell(t, score_metric_name(g->metric));
+        table_cell(t, g->name);
+        table_cell(t, unit_format_grouped(buf, (double)g->theirs.count, 0));
+        table_cell(t, percent(buf, g->theirs.median, false));
+        table_cell(t, percent(buf, g->theirs.p90, false));
+        table_cell(t, percent(buf, g->ours.median, false));
+        table_cell(t, percent(buf, g->ours.p90, false));
+        table_end_row(t);
+    }
+}
+
+static void write_peers(struct out *o, const struct view *v)
+{
+    static const struct column columns[] = {
+        { "group", COLUMN_LEFT },           { "metric", COLUMN_LEFT },
+        { "estimator", COLUMN_LEFT },       { "rows", COLUMN_RIGHT },
+        { "median", COLUMN_RIGHT },         { "90 %", COLUMN_RIGHT },
+        { "memplan median", COLUMN_RIGHT }, { "memplan 90 %", COLUMN_RIGHT },
+    };
+    if (v->peers.n == 0)
+        return;
+    out_heading(o, "beside other estimators, on the rows that both predict");
+    table_write(o, columns, ROW_COUNT(columns), fill_peers, &v->peers);
+}
+
 /* ---- what was skipped ---- */
 
 static void fill_reasons(struct table *t, const void *ctx)
@@ -226,6 +262,7 @@ static void write_text(struct out *o, const struct view *v)
                       "no model of time yet.");
     write_groups(o, v);
     write_overall(o, v);
+    write_peers(o, v);
     write_needs(o, v);
     write_worst(o, v);
     write_reasons(o, v);
@@ -297,6 +334,25 @@ static void visit_group(struct visitor *v, const char *key,
     v->end(v, false);
 }
 
+static void visit_peers(struct visitor *v, const struct score_list *peers)
+{
+    v->begin(v, "peers", true);
+    for (size_t i = 0; i < peers->n; i++) {
+        const struct score_peer_group *g = peers->item[i];
+        v->begin(v, NULL, false);
+        visit_text(v, "group", g->group);
+        visit_text(v, "metric", score_metric_name(g->metric));
+        visit_text(v, "peer", g->name);
+        visit_u64(v, "count", "", g->theirs.count);
+        visit_real(v, "median", "", g->theirs.median);
+        visit_real(v, "p90", "", g->theirs.p90);
+        visit_real(v, "memplan_median", "", g->ours.median);
+        visit_real(v, "memplan_p90", "", g->ours.p90);
+        v->end(v, false);
+    }
+    v->end(v, true);
+}
+
 static void visit_groups(struct visitor *v, const char *key,
                          const struct score_list *groups)
 {
@@ -330,6 +386,7 @@ static void write_json(struct out *o, const struct view *view)
     v->end(v, true);
     visit_groups(v, "groups", &view->groups);
     visit_groups(v, "kinds", &view->overall);
+    visit_peers(v, &view->peers);
     if (view->all.n > 0)
         visit_group(v, "overall", view->all.item[0]);
     v->end(v, false);
@@ -365,7 +422,8 @@ static bool view_fill(struct view *v, struct arena *a, enum score_by by)
               && score_group(&v->overall, a, v->score, BY_KIND)
               && score_group(&v->all, a, v->score, BY_NOTHING)
               && score_reasons(&v->reasons, a, v->score)
-              && score_notes(&v->needs, a, &v->groups);
+              && score_notes(&v->needs, a, &v->groups)
+              && score_peers(&v->peers, a, v->score);
     for (int k = 0; k < SCORE_KINDS; k++)
         ok = ok && score_worst(&v->worst[k], a, v->score, (enum score_kind)k);
     return ok;

@@ -132,6 +132,7 @@ score r.jsonl --json
       "accuracy": 1
     }
   ],
+  "peers": [],
   "overall": {
     "group": "all",
     "metric": null,

@@ -237,6 +237,49 @@ static void needs_stand_apart(void **state)
     arena_release(&a);
 }
 
+/* ---- other estimators ---- */
+
+#define PEER(id, name, n)                                                      \
+    "{\"id\": \"" id "\", \"kind\": \"peer\", \"peer\": \"" name "\", "        \
+    "\"bytes\": " n "}\n"
+#define NAMED(id, more, n)                                                     \
+    "{\"id\": \"" id "\", \"group\": \"g\", \"kind\": \"memory\", "            \
+    "\"model\": \"llama-7b\", " more                                           \
+    "\"measured\": {" BYTES("peak_allocated", n) "}}\n"
+
+/* Figures come before or after their rows, and only those of rows that are
+ * predicted and need nothing count. */
+static void peers_are_held_against_the_same_rows(void **state)
+{
+    struct arena a;
+    struct score_list peers;
+    (void)state;
+    assert_int_equal(
+        parse(PEER("b", "one", "3e10") PEER("none", "one", "1")
+                  NAMED("a", PLAIN, "2e10") NAMED("b", PLAIN, "2e10")
+                      NAMED("c", PLAIN "\"x-needs\": \"x\", ", "1e9")
+                          NAMED("d", "\"setup\": {\"tp\": 7}, ", "1e9")
+                              PEER("d", "one", "5") PEER("c", "one", "5") PEER(
+                                  "a", "two", "1e10") PEER("a", "one", "1e10")),
+        MEMPLAN_OK);
+    assert_int_equal(score->n_rows, 4);
+    arena_init(&a, NULL);
+    assert_true(score_peers(&peers, &a, score));
+    assert_int_equal(peers.n, 2);
+    const struct score_peer_group *g = peers.item[0];
+    assert_string_equal(g->name, "one");
+    assert_string_equal(g->group, "g");
+    assert_int_equal(g->theirs.count, 2);
+    assert_near(g->theirs.median, 0.5);
+    assert_true(fabs(g->theirs.bias) < 1e-12);
+    assert_near(g->ours.median, fabs(score->first->error));
+    g = peers.item[1];
+    assert_string_equal(g->name, "two");
+    assert_int_equal(g->theirs.count, 1);
+    assert_near(g->theirs.bias, -0.5);
+    arena_release(&a);
+}
+
 /* ---- what is skipped ---- */
 
 static void what_is_not_modelled_is_skipped(void **state)
@@ -281,6 +324,12 @@ static const struct {
     { "{}", "", "there is no 'id'", MEMPLAN_E_SCHEMA },
     { "{\"id\": 3}", "/id", "is a text, not a number", MEMPLAN_E_SCHEMA },
     { "{\"id\": \"\"}", "/id", "not an empty one", MEMPLAN_E_SCHEMA },
+    { "{\"kind\": \"peer\", \"id\": \"a\", \"peer\": \"p\"}", "",
+      "there is no 'bytes'", MEMPLAN_E_SCHEMA },
+    { "{\"kind\": \"peer\", \"id\": \"a\", \"peer\": \"p\", \"bytes\": -1}",
+      "/bytes", "whole number above 0", MEMPLAN_E_RANGE },
+    { "{\"kind\": \"peer\", \"id\": \"a\", \"peers\": \"p\", \"bytes\": 1}",
+      "/peers", "no key 'peers'", MEMPLAN_E_UNKNOWN },
     { ROW("odd", PLAIN, ""), "/kind", "'kind' is not 'odd'",
       MEMPLAN_E_UNKNOWN },
     { ROW("memory", PLAIN "\"rank\": \"mid\", ", BYTES("mfu", "1")), "/rank",
@@ -408,6 +457,7 @@ int main(void)
         TEST(what_fits_is_right_or_wrong),
         TEST(statistics),
         TEST(needs_stand_apart),
+        TEST(peers_are_held_against_the_same_rows),
         TEST(what_is_not_modelled_is_skipped),
         TEST(mistakes_have_their_place),
         TEST(json_is_valid),
