@@ -412,7 +412,8 @@ MEMPLAN_API void memplan_score_free(memplan_score *score);
  *  predicts each; blank lines are passed over. A row that memplan cannot
  *  predict (its model or setup is not modelled, or impossible) is kept with
  *  the first error's message as the reason and is no failure. A line of kind
- *  "peer" is what another estimator says of a row. A line that is no row is: every mistake is reported, with JSON pointer, line and column,
+ *  "peer" is what another estimator says of a row, one of kind "remark" why
+ *  a row is off. A line that is no row is: every mistake is reported, with JSON pointer, line and column,
  *  and good lines are kept beside bad ones. May be called again, for another
  *  file. Returns MEMPLAN_OK, E_ARG, E_NOMEM, or the status of the first
  *  mistake. */

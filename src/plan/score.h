@@ -58,6 +58,7 @@ struct score_row {
     const char *id, *group;
     const char *needs;  /* what no setup key can say; "" nothing */
     const char *reason; /* why it was not predicted; NULL when it was */
+    const char *why;    /* a remark on its error; "" none */
     enum score_kind kind;
     enum score_metric metric;
     enum score_rank rank;
@@ -65,7 +66,7 @@ struct score_row {
     double measured, predicted;
     double error;             /* predicted / measured - 1 */
     uint64_t key[SCORE_KEYS]; /* resolved: setup keys to group by */
-    const struct score_row *next;
+    struct score_row *next;
 };
 
 /* What another estimator says of a row. */
@@ -76,11 +77,21 @@ struct score_peer {
     const struct score_peer *next;
 };
 
+/* What somebody found out about a row: why its prediction is off, or why its
+ * figure is doubtful. */
+struct score_remark {
+    const char *id, *why;
+    bool doubtful; /* no overall figure counts the row */
+    const struct score_remark *next;
+};
+
 struct memplan_score {
     struct arena arena;
     struct score_row *first, *last;
     struct score_peer *first_peer, *last_peer;
     size_t n_peers;
+    struct score_remark *first_remark;
+    size_t n_remarks;
     size_t n_rows; /* the skipped among them */
     size_t n_skipped;
     struct memplan_report report; /* its memory serves every row */
@@ -146,6 +157,11 @@ struct score_stats score_stats_of(const struct score_row *const *row, size_t n);
 bool score_group(struct score_list *out, struct arena *a,
                  const memplan_score *score, enum score_by by);
 
+/* struct score_group, of memory rows that need nothing, whatever their metric:
+ * by each key in turn, those with rows. */
+bool score_features(struct score_list *out, struct arena *a,
+                    const memplan_score *score);
+
 /* struct score_group, one for each text of needs; numbers them from 1. */
 bool score_notes(struct score_list *out, struct arena *a,
                  const struct score_list *groups);
@@ -172,5 +188,9 @@ struct score_peer_group {
  * no key says are left out, and figures of rows that are not in the score. */
 bool score_peers(struct score_list *out, struct arena *a,
                  const memplan_score *score);
+
+/* Gives each remark to the rows of its id, those of doubtful rows as what they
+ * need. False when out of memory. */
+bool score_remark(memplan_score *score);
 
 #endif

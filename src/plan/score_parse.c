@@ -214,6 +214,7 @@ static void read_row(struct reader *r, struct score_row *row,
     row->id = id ? arena_copy(a, id->text.p, id->text.n) : "";
     row->group = group ? arena_copy(a, group->text.p, group->text.n) : "";
     row->needs = read_needs(r, object);
+    row->why = "";
     row->kind = (enum score_kind)choice(r, required(r, object, "kind"), "kind",
                                         kinds, SCORE_KINDS, SCORE_KINDS);
     row->rank = (enum score_rank)choice(r, json_member(object, "rank"), "rank",
@@ -257,10 +258,35 @@ static void keep_peer(struct reader *r, const struct json *object)
     s->n_peers++;
 }
 
-static bool is_peer(const struct json *object)
+/* {"id", "kind": "remark", "why", "doubtful"}: what was found out of a row. */
+static void keep_remark(struct reader *r, const struct json *object)
+{
+    memplan_score *s = r->score;
+    check_keys(r, object, "id kind why doubtful");
+    const struct json *id = word(r, required(r, object, "id"), "id");
+    const struct json *why = word(r, required(r, object, "why"), "why");
+    const struct json *doubtful = json_member(object, "doubtful");
+    if (doubtful && doubtful->kind != JSON_BOOL)
+        report_at(r, MEMPLAN_E_SCHEMA, doubtful, "'doubtful' is true or false");
+    if (!id || !why || r->diag->status != MEMPLAN_OK)
+        return;
+    struct score_remark *m = ARENA_NEW(&s->arena, struct score_remark, 1);
+    const char *id_text = arena_copy(&s->arena, id->text.p, id->text.n);
+    const char *why_text = arena_copy(&s->arena, why->text.p, why->text.n);
+    if (s->arena.failed) {
+        diag_nomem(r->diag);
+        return;
+    }
+    *m = (struct score_remark){ id_text, why_text, doubtful && doubtful->truth,
+                                s->first_remark };
+    s->first_remark = m;
+    s->n_remarks++;
+}
+
+static bool is_kind(const struct json *object, const char *name)
 {
     const struct json *kind = json_member(object, "kind");
-    return kind && kind->kind == JSON_STRING && str_is(kind->text, "peer");
+    return kind && kind->kind == JSON_STRING && str_is(kind->text, name);
 }
 
 /* ---- prediction ---- */
@@ -344,8 +370,10 @@ static void read_line(struct reader *r)
         return;
     if (object->kind != JSON_OBJECT)
         report_at(r, MEMPLAN_E_SCHEMA, object, "a row is an object");
-    else if (is_peer(object))
+    else if (is_kind(object, "peer"))
         keep_peer(r, object);
+    else if (is_kind(object, "remark"))
+        keep_remark(r, object);
     else
         keep_row(r, object);
 }
@@ -423,5 +451,7 @@ memplan_status memplan_score_parse(memplan_score *score, const char *text,
     arena_init(&r.arena, &score->arena.alloc);
     read_lines(&r, text, len, errs);
     arena_release(&r.arena);
+    if (d.status != MEMPLAN_E_NOMEM && !score_remark(score))
+        return diag_nomem(&d);
     return d.status;
 }

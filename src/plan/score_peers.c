@@ -1,6 +1,6 @@
 /*
- * Owns the comparison with other estimators: what they say of the rows, matched
- * by id, and memplan's errors on the very same rows.
+ * Owns what others say of the rows, matched by id: the figures of other
+ * estimators, held against memplan's on the very same rows, and remarks.
  */
 #include "plan/score.h"
 
@@ -128,4 +128,60 @@ bool score_peers(struct score_list *out, struct arena *a,
         out->item[out->n++] = g;
     }
     return true;
+}
+
+/* ---- remarks ---- */
+
+static int by_id_of_remark(const void *x, const void *y)
+{
+    const struct score_remark *a = x, *b = y;
+    return strcmp(a->id, b->id);
+}
+
+static bool give(struct score_row *row, const struct score_remark *remark,
+                 struct arena *a)
+{
+    if (row->why[0] == '\0')
+        row->why = remark->why;
+    if (remark->doubtful && row->needs[0] == '\0')
+        row->needs = arena_printf(a, "doubtful figure: %s", remark->why);
+    return row->needs != NULL;
+}
+
+/* The remark of a row's id; NULL: none. */
+static const struct score_remark *find(const struct score_list *remarks,
+                                       const char *id)
+{
+    size_t from = 0, to = remarks->n;
+    while (from < to) {
+        const size_t middle = from + (to - from) / 2;
+        const struct score_remark *m = remarks->item[middle];
+        const int c = strcmp(m->id, id);
+        if (c == 0)
+            return m;
+        if (c < 0)
+            from = middle + 1;
+        else
+            to = middle;
+    }
+    return NULL;
+}
+
+bool score_remark(memplan_score *score)
+{
+    struct arena a;
+    struct score_list remarks;
+    arena_init(&a, &score->arena.alloc);
+    bool ok = score_list_new(&remarks, &a, score->n_remarks);
+    for (const struct score_remark *m = score->first_remark; ok && m;
+         m = m->next)
+        remarks.item[remarks.n++] = m;
+    ok = ok && score_sort(&remarks, by_id_of_remark, &a);
+    for (struct score_row *r = score->first; ok && remarks.n > 0 && r;
+         r = r->next) {
+        const struct score_remark *m = find(&remarks, r->id);
+        ok = !m || give(r, m, &score->arena);
+    }
+    arena_release(&a);
+    return ok;
 }

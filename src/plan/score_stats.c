@@ -224,21 +224,67 @@ static bool collect(struct score_list *out, struct arena *a,
     return true;
 }
 
+static bool make_groups(struct score_list *out, struct arena *a,
+                        struct score_list *members, enum score_by by)
+{
+    if (!score_sort(members, by_group_and_error, a)
+        || !score_list_new(out, a, members->n))
+        return false;
+    for (size_t i = 0, end = 0; i < members->n; i = end) {
+        for (end = i + 1; end < members->n; end++)
+            if (by_group_of(members->item[i], members->item[end]) != 0)
+                break;
+        out->item[out->n++] = make_group(a, members->item + i, end - i, by);
+    }
+    return !a->failed && score_sort(out, by_place, a);
+}
+
 bool score_group(struct score_list *out, struct arena *a,
                  const memplan_score *score, enum score_by by)
 {
     struct score_list members;
-    if (!collect(&members, a, score, by)
-        || !score_sort(&members, by_group_and_error, a)
-        || !score_list_new(out, a, members.n))
+    return collect(&members, a, score, by) && make_groups(out, a, &members, by);
+}
+
+/* Of these only the memory rows that need nothing, their metrics together. */
+static bool collect_memory(struct score_list *out, struct arena *a,
+                           const memplan_score *score, enum score_by by)
+{
+    struct member *m = ARENA_NEW(a, struct member, score->n_rows);
+    size_t index = 0;
+    if (!m || !score_list_new(out, a, score->n_rows))
         return false;
-    for (size_t i = 0, end = 0; i < members.n; i = end) {
-        for (end = i + 1; end < members.n; end++)
-            if (by_group_of(members.item[i], members.item[end]) != 0)
-                break;
-        out->item[out->n++] = make_group(a, members.item + i, end - i, by);
+    for (const struct score_row *r = score->first; r; r = r->next, index++) {
+        if (r->reason || r->kind != SCORE_MEMORY || r->needs[0] != '\0')
+            continue;
+        put_member(&m[out->n], r, by);
+        m[out->n].metric = METRIC_COUNT;
+        m[out->n].index = index;
+        out->item[out->n] = &m[out->n];
+        out->n++;
     }
-    return !a->failed && score_sort(out, by_place, a);
+    return true;
+}
+
+/* One list, the keys one after the other. */
+bool score_features(struct score_list *out, struct arena *a,
+                    const memplan_score *score)
+{
+    struct score_list groups[BY_COUNT];
+    size_t n = 0;
+    for (int by = BY_ZERO; by < BY_COUNT; by++) {
+        struct score_list members;
+        if (!collect_memory(&members, a, score, (enum score_by)by)
+            || !make_groups(&groups[by], a, &members, (enum score_by)by))
+            return false;
+        n += groups[by].n;
+    }
+    if (!score_list_new(out, a, n))
+        return false;
+    for (int by = BY_ZERO; by < BY_COUNT; by++)
+        for (size_t i = 0; i < groups[by].n; i++)
+            out->item[out->n++] = groups[by].item[i];
+    return true;
 }
 
 static int by_needs(const void *x, const void *y)

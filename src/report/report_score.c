@@ -17,10 +17,11 @@ enum { WORST_SHOWN = 10 };
 /* What is written, sorted and counted. */
 struct view {
     const memplan_score *score;
+    enum score_by by;
     struct score_list groups, overall, all, reasons;
     struct score_list worst[SCORE_KINDS];
     struct score_list needs;
-    struct score_list peers;
+    struct score_list peers, features;
 };
 
 /* ---- numbers ---- */
@@ -138,6 +139,29 @@ static void write_overall(struct out *o, const struct view *v)
     table_write(o, columns, ROW_COUNT(columns), fill_overall, v);
 }
 
+static void fill_features(struct table *t, const void *ctx)
+{
+    const struct view *v = ctx;
+    for (size_t i = 0; i < v->features.n; i++) {
+        const struct score_group *g = v->features.item[i];
+        table_row(t, 0, PAINT_NONE);
+        table_cell(t, g->label);
+        stats_cells(t, &g->stats);
+        table_end_row(t);
+    }
+}
+
+/* Only where rows were not already grouped by something of theirs. */
+static void write_features(struct out *o, const struct view *v)
+{
+    static const struct column columns[] = { { "feature", COLUMN_LEFT },
+                                             STATS_COLUMNS };
+    if (v->features.n == 0 || v->by != BY_GROUP)
+        return;
+    out_heading(o, "memory by feature");
+    table_write(o, columns, ROW_COUNT(columns), fill_features, v);
+}
+
 static void write_needs(struct out *o, const struct view *v)
 {
     char text[TEXT_BLOCK_MAX];
@@ -166,6 +190,7 @@ static void fill_worst(struct table *t, const void *ctx)
         table_cell(t, amount(buf, r->kind, r->measured));
         table_cell(t, amount(buf, r->kind, r->predicted));
         table_cell(t, percent(buf, r->error, true));
+        table_cell(t, r->why);
         table_end_row(t);
     }
 }
@@ -176,6 +201,7 @@ static void write_worst(struct out *o, const struct view *v)
         { "row", COLUMN_LEFT },        { "group", COLUMN_LEFT },
         { "metric", COLUMN_LEFT },     { "measured", COLUMN_RIGHT },
         { "predicted", COLUMN_RIGHT }, { "error", COLUMN_RIGHT },
+        { "why", COLUMN_NOTE },
     };
     for (int k = 0; k < SCORE_KINDS; k++) {
         char text[64];
@@ -262,6 +288,7 @@ static void write_text(struct out *o, const struct view *v)
                       "no model of time yet.");
     write_groups(o, v);
     write_overall(o, v);
+    write_features(o, v);
     write_peers(o, v);
     write_needs(o, v);
     write_worst(o, v);
@@ -304,6 +331,7 @@ static void visit_row(struct visitor *v, const struct score_row *r)
     visit_value(v, "predicted", figure(r, r->predicted));
     visit_value(v, "error", error_value(r));
     visit_text(v, "needs", r->needs[0] != '\0' ? r->needs : NULL);
+    visit_text(v, "why", r->why[0] != '\0' ? r->why : NULL);
     v->end(v, false);
 }
 
@@ -423,7 +451,8 @@ static bool view_fill(struct view *v, struct arena *a, enum score_by by)
               && score_group(&v->all, a, v->score, BY_NOTHING)
               && score_reasons(&v->reasons, a, v->score)
               && score_notes(&v->needs, a, &v->groups)
-              && score_peers(&v->peers, a, v->score);
+              && score_peers(&v->peers, a, v->score)
+              && score_features(&v->features, a, v->score);
     for (int k = 0; k < SCORE_KINDS; k++)
         ok = ok && score_worst(&v->worst[k], a, v->score, (enum score_kind)k);
     return ok;
@@ -463,6 +492,7 @@ memplan_status memplan_score_write(const memplan_score *score, const char *by,
         return diag_add(&d, MEMPLAN_E_ARG, "no score, or no writer")->status;
     if (find_by(&grouping, by, &d) != MEMPLAN_OK)
         return d.status;
+    view.by = grouping;
     arena_init(&a, &score->arena.alloc);
     if (!view_fill(&view, &a, grouping)) {
         arena_release(&a);

@@ -18,5 +18,5 @@ overall, without the rows that need what no key says
   all that have an error     1   4.51%  4.51%  4.51%  +4.51%
 
 the worst of memory
-  row  group  metric           measured  predicted   error
+  row  group  metric           measured  predicted   error  why
   a    g      peak_allocated  15.83 GiB  16.55 GiB  +4.51%

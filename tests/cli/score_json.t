@@ -19,7 +19,8 @@ score r.jsonl --json
       "measured": 17000000000,
       "predicted": 17765980672,
       "error": 0.04505768658823528,
-      "needs": null
+      "needs": null,
+      "why": null
     },
     {
       "id": "b",
@@ -29,7 +30,8 @@ score r.jsonl --json
       "measured": false,
       "predicted": false,
       "error": null,
-      "needs": null
+      "needs": null,
+      "why": null
     },
     {
       "id": "d",
@@ -39,7 +41,8 @@ score r.jsonl --json
       "measured": 17000000000,
       "predicted": 19421103841,
       "error": 0.14241787300000008,
-      "needs": "one thing, another"
+      "needs": "one thing, another",
+      "why": null
     },
     {
       "id": "e",
@@ -49,7 +52,8 @@ score r.jsonl --json
       "measured": 0.5,
       "predicted": 0.5,
       "error": 0,
-      "needs": null
+      "needs": null,
+      "why": null
     }
   ],
   "skipped": [

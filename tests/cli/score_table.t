@@ -25,15 +25,26 @@ overall, without the rows that need what no key says
   oom                        1                                    1
   all that have an error     2   2.25%  4.51%  4.51%  +2.25%
 
+memory by feature
+  feature              rows  median   90 %  worst    bias  right
+  zero 3                  1   4.51%  4.51%  4.51%  +4.51%
+  tp 1                    1   4.51%  4.51%  4.51%  +4.51%
+  pp 1                    1   4.51%  4.51%  4.51%  +4.51%
+  cp 1                    1   4.51%  4.51%  4.51%  +4.51%
+  ep 1                    1   4.51%  4.51%  4.51%  +4.51%
+  recompute none          1   4.51%  4.51%  4.51%  +4.51%
+  no LoRA                 1   4.51%  4.51%  4.51%  +4.51%
+  framework deepspeed     1   4.51%  4.51%  4.51%  +4.51%
+
 what runs need that no setup key says
   - needs 1: one thing, another
 
 the worst of memory
-  row  group  metric           measured  predicted   error
+  row  group  metric           measured  predicted   error  why
   a    g      peak_allocated  15.83 GiB  16.55 GiB  +4.51%
 
 the worst of throughput
-  row  group  metric  measured  predicted   error
+  row  group  metric  measured  predicted   error  why
   e    g      mfu          0.5        0.5  +0.00%
 
 skipped

@@ -7,7 +7,7 @@ execute_process(
     COMMAND "${PROGRAM}" score --format markdown
             "${ROWS}/memory.jsonl" "${ROWS}/memory-zero.jsonl"
             "${ROWS}/fits.jsonl" "${ROWS}/throughput.jsonl"
-            "${ROWS}/peers.jsonl"
+            "${ROWS}/peers.jsonl" "${ROWS}/remarks.jsonl"
     OUTPUT_VARIABLE said COMMAND_ERROR_IS_FATAL ANY)
 file(READ "${PAGE}" page)
 string(FIND "${page}" "${marker}" at)

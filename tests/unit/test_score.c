@@ -280,6 +280,52 @@ static void peers_are_held_against_the_same_rows(void **state)
     arena_release(&a);
 }
 
+/* ---- remarks ---- */
+
+#define REMARK(id, more)                                                       \
+    "{\"id\": \"" id "\", \"kind\": \"remark\", \"why\": \"so\"" more "}\n"
+
+/* Before or after its row; a doubtful row is in no overall figure. */
+static void remarks_find_their_rows(void **state)
+{
+    double median;
+    (void)state;
+    assert_int_equal(parse(REMARK("b", "") NAMED("a", PLAIN, "2e10")
+                               NAMED("b", PLAIN, "3e10") REMARK("none", "")),
+                     MEMPLAN_OK);
+    const struct score_row *a = score->first, *b = a->next;
+    assert_string_equal(a->why, "");
+    assert_string_equal(b->why, "so");
+    assert_string_equal(b->needs, "");
+    assert_int_equal(parse(REMARK("a", ", \"doubtful\": true")), MEMPLAN_OK);
+    assert_string_equal(a->why, "so");
+    assert_string_equal(a->needs, "doubtful figure: so");
+    assert_int_equal(memplan_score_median(&median, score, NULL, NULL),
+                     MEMPLAN_OK);
+    assert_near(median, fabs(b->error));
+}
+
+static void features_are_of_memory_rows(void **state)
+{
+    struct arena a;
+    struct score_list features;
+    (void)state;
+    assert_int_equal(parse(NAMED("a", PLAIN, "2e10") NAMED("b", PIPED, "3e10")
+                               NAMED("c", PIPED "\"x-needs\": \"x\", ", "3e10")
+                                   ROW("oom", PLAIN, "\"fits\": false")),
+                     MEMPLAN_OK);
+    arena_init(&a, NULL);
+    assert_true(score_features(&features, &a, score));
+    bool pp4 = false;
+    for (size_t i = 0; i < features.n; i++) {
+        const struct score_group *g = features.item[i];
+        assert_true(g->stats.count <= 2 && g->stats.has_error);
+        pp4 = pp4 || (strcmp(g->label, "pp 4") == 0 && g->stats.count == 1);
+    }
+    assert_true(pp4);
+    arena_release(&a);
+}
+
 /* ---- what is skipped ---- */
 
 static void what_is_not_modelled_is_skipped(void **state)
@@ -330,6 +376,10 @@ static const struct {
       "/bytes", "whole number above 0", MEMPLAN_E_RANGE },
     { "{\"kind\": \"peer\", \"id\": \"a\", \"peers\": \"p\", \"bytes\": 1}",
       "/peers", "no key 'peers'", MEMPLAN_E_UNKNOWN },
+    { "{\"kind\": \"remark\", \"id\": \"a\"}", "", "there is no 'why'",
+      MEMPLAN_E_SCHEMA },
+    { REMARK("a", ", \"doubtful\": 1"), "/doubtful", "true or false",
+      MEMPLAN_E_SCHEMA },
     { ROW("odd", PLAIN, ""), "/kind", "'kind' is not 'odd'",
       MEMPLAN_E_UNKNOWN },
     { ROW("memory", PLAIN "\"rank\": \"mid\", ", BYTES("mfu", "1")), "/rank",
@@ -458,6 +508,8 @@ int main(void)
         TEST(statistics),
         TEST(needs_stand_apart),
         TEST(peers_are_held_against_the_same_rows),
+        TEST(remarks_find_their_rows),
+        TEST(features_are_of_memory_rows),
         TEST(what_is_not_modelled_is_skipped),
         TEST(mistakes_have_their_place),
         TEST(json_is_valid),
