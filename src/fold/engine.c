@@ -143,10 +143,22 @@ static void put_moments(struct put *p, const struct run *run, const char *sym,
         PUT(p, TERM_MOMENTS, rule, F("bytes", bytes), D("N", ranks));
 }
 
+/* torch's fused kernels read the number of the step from the GPU: a scalar a
+ * tensor (torch/optim/adam.py, _init_group); DeepSpeed's and Megatron's fused
+ * Adam count on the host. */
+static bool counts_on_gpu(const struct run *run)
+{
+    return run->optimizer == OPT_ADAMW && run->optimizer_impl == OPTIMPL_FUSED
+           && (run->engine == ENGINE_DDP || is_fsdp(run));
+}
+
 static void rest_moments(struct put *p, const struct stage *s)
 {
     const struct run *run = s->run;
     const struct block_states *sum = &s->sum;
+    if (counts_on_gpu(run))
+        PUT(p, TERM_MOMENTS, "the step's number, a scalar a tensor",
+            F("tensors", sum->tensors), F("bytes", ALLOC_ROUND));
     switch (run_sharding(run)) {
     case SHARDING_NONE:
         put_moments(p, run, "P", sum->elems, sum->moment_bytes, 1);

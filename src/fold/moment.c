@@ -111,6 +111,8 @@ static void put_forward(struct put *p, const struct stage *s, uint32_t position,
         F("bytes", e->kept));
     PUT(p, TERM_FORWARD_TMP, "alive for a moment in this block",
         F("bytes", e->tmp));
+    PUT(p, TERM_FORWARD_TMP, "weights cast for the checkpoints before",
+        F("bytes", s->before[position].casts));
     engine_forward(p, s, position, later);
 }
 
@@ -188,8 +190,9 @@ static void put_backward(struct put *p, const struct stage *s,
         if (position == first && w->keeps_input)
             kept -= min_u64(kept, w->input);
         kept += s->before[position].regrown - s->before[first].regrown;
-        PUT(p, TERM_RECOMPUTED, "the recomputed result, held by its frame",
-            F("bytes", w->output));
+        if (s->run->recompute_reentrant)
+            PUT(p, TERM_RECOMPUTED, "the recomputed result, held by its frame",
+                F("bytes", w->output));
     } else {
         put_kept(p, s, position);
     }

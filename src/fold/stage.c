@@ -86,6 +86,7 @@ static void stage_prefix(struct stage *s)
             /* inside a group the inputs come back too */
             sum.regrown +=
                 stage_group_first(s, i) == i ? kept_but_input(w) : w->kept;
+            sum.casts += w->casts;
         } else if (stage_is_layer(s, i)) {
             sum.kept_layers += w->kept;
         }

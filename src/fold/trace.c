@@ -261,6 +261,8 @@ static void level_at(struct tracer *r, enum phase phase, uint32_t position,
         engine_forward(&p, r->s, position, later);
     const bool masks = phase == PHASE_FORWARD || phase == PHASE_RECOMPUTE;
     m.bytes[TERM_SHARED] += masks ? r->s->shared : r->s->shared_kept;
+    if (!back)
+        m.bytes[TERM_FORWARD_TMP] += r->s->before[position].casts;
     m.bytes[TERM_INPUTS] += r->s->inputs;
     m.bytes[TERM_SAVED_LAYERS] += r->s->stage_input;
     m.bytes[TERM_IN_FLIGHT] +=
@@ -315,6 +317,8 @@ static uint32_t recompute_group(struct tracer *r, uint32_t micro, uint32_t last,
     }
     died(r, &grad, COMP_TEMPORARY, "gradient of the checkpoint's result",
          result);
+    if (!s->run->recompute_reentrant)
+        return NO_ID;
     return born(r, COMP_ACTIVATIONS, "recomputed result", result);
 }
 

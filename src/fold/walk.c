@@ -90,6 +90,18 @@ static void note_uses(struct walk *w, const struct op *op, uint32_t k)
     }
 }
 
+/* Autocast keeps its 16-bit copies of trained weights until its context ends,
+ * with or without a graph (aten/src/ATen/autocast_mode.cpp, cached_cast). */
+static void note_cast(struct walk *w, const struct op *op)
+{
+    const struct tensor *in = &w->p->tensor[op->in[0]];
+    const struct tensor *out = &w->p->tensor[op->out[0]];
+    struct walk_slot *s = walk_root_of(w, op->out[0]);
+    if (op->kind == OP_CAST && in->role == ROLE_PARAM && in->trainable
+        && out->bytes < in->bytes && s != NULL)
+        s->cached = true;
+}
+
 static bool is_input(const struct walk *w, const struct walk_slot *s)
 {
     return s == &w->slot[w->b->tensor_count];
@@ -146,6 +158,7 @@ static void walk_init(struct walk *w)
     uint32_t first = 0;
     for (uint32_t k = 0; k < b->op_count; k++) {
         const struct op *op = walk_op_at(w, k);
+        note_cast(w, op);
         if (k == 0 || op[-1].region != op->region)
             first = k;
         note_saves(w, op, first);
@@ -210,7 +223,8 @@ static void forward_op(struct walk *w, const struct op *op, uint32_t k,
     for (unsigned i = 0; i < n; i++) {
         const tensor_id t = i < op->n_in ? op->in[i] : op->out[i - op->n_in];
         struct walk_slot *s = walk_root_of(w, t);
-        if (s != NULL && s->last_use == k && s != output && !(grad && s->kept))
+        if (s != NULL && s->last_use == k && s != output
+            && !(grad ? s->kept : s->cached))
             walk_slot_free(w, s, grad);
     }
 }
@@ -229,6 +243,9 @@ static struct extremum walk_forward(struct walk *w, bool grad)
         walk_slot_alloc(w, &w->slot[b->tensor_count], grad);
     for (uint32_t k = 0; k < b->op_count; k++)
         forward_op(w, &w->p->op[b->op_first + k], k, output, grad);
+    for (uint32_t i = 0; i < b->tensor_count && !grad; i++)
+        if (w->slot[i].cached) /* block_walk.casts: others count them on */
+            walk_slot_free(w, &w->slot[i], grad);
     return w->top;
 }
 
@@ -271,9 +288,12 @@ void walk_block(struct block_walk *out, const struct program *p,
     if (block->output != TENSOR_NONE)
         out->output =
             round_to(p->tensor[block->output].bytes, scratch->granule);
-    for (uint32_t i = 0; i <= block->tensor_count; i++)
+    for (uint32_t i = 0; i <= block->tensor_count; i++) {
         if (w.slot[i].kept)
             out->kept += w.slot[i].bytes;
+        if (w.slot[i].cached)
+            out->casts += w.slot[i].bytes;
+    }
     out->wgrad = weight_grads(p, block, scratch->granule);
     out->forward_nograd = walk_forward(&w, false);
     out->forward = walk_forward(&w, true);

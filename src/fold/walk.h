@@ -47,6 +47,7 @@ struct block_walk {
                          counts when it is among it */
     uint64_t input, output; /* hidden states in and out */
     bool keeps_input;
+    uint64_t casts;                 /* weights that autocast casts and caches */
     uint64_t wgrad;                 /* gradients of all its trained weights */
     struct extremum forward;        /* relative to a state without the input */
     struct extremum forward_nograd; /* under a checkpoint: nothing is kept */

@@ -19,6 +19,7 @@ struct walk_slot {
     bool grad_is_view;  /* of that buffer */
     bool local;         /* a storage this block accounts for */
     bool kept;          /* alive from forward to backward */
+    bool cached;        /* autocast's copy of a weight */
     bool live;
 };
 

@@ -441,11 +441,23 @@ static void resolve_optimizer(struct run *r)
 
 /* ---- kernels, recomputation, buffers ---- */
 
+/* Megatron's checkpoint is a function of autograd that runs backward inside,
+ * as torch's with use_reentrant=True. transformers 5, torchtitan and torchtune
+ * use the other, which stops at the last tensor that backward needs
+ * (torch/utils/checkpoint.py); transformers 4 used the first. */
+static bool default_reentrant(const struct run *r)
+{
+    return r->impl == IMPL_MEGATRON || r->impl == IMPL_MEGATRON_LOCAL
+           || r->impl == IMPL_PAPER;
+}
+
 static void resolve_recompute(struct run *r)
 {
     enum recompute mode =
         r->given[KEY_RECOMPUTE_MODULES] ? RECOMP_SELECTIVE : RECOMP_NONE;
     r->recompute = (enum recompute)resolve_count(r, KEY_RECOMPUTE, mode);
+    r->recompute_reentrant =
+        resolve_bool(r, KEY_RECOMPUTE_REENTRANT, default_reentrant(r));
     if (r->recompute == RECOMP_NONE) {
         resolve_assume(r, KEY_RECOMPUTE,
                        "no activation recomputation (--recompute)");

@@ -469,6 +469,10 @@ static void check_recompute(const struct run *r, const struct spec *s,
     if (r->given[KEY_RECOMPUTE_GRANULARITY] && r->recompute == RECOMP_NONE)
         pointless(d, KEY_RECOMPUTE_GRANULARITY, "recompute 'full'",
                   "add --recompute full");
+    if (r->given[KEY_RECOMPUTE_REENTRANT] && r->recompute_reentrant
+        && r->recompute != RECOMP_FULL)
+        pointless(d, KEY_RECOMPUTE_REENTRANT, "recompute 'full'",
+                  "add --recompute full");
     check_modules(r, s, d);
     check_selective(r, d);
     if (r->recompute == RECOMP_NONE)

@@ -300,6 +300,7 @@ struct run {
     uint64_t recompute_modules;     /* bit set */
     uint64_t recompute_layers;      /* per stage; all layers when not given */
     uint64_t recompute_granularity; /* layers per checkpoint */
+    bool recompute_reentrant;       /* its frame holds the result made again */
     enum attention attention;
     enum loss loss;
     double hidden_dropout, embed_dropout, attention_dropout;

@@ -67,7 +67,8 @@ static void medians_have_not_grown(void **state)
         { "zero-state-only", "steady_allocated", 0.01 },
         { "peft", "peak_reserved", 0.02 },
         { "peft", "steady_allocated", 0.06 },
-        { "zero-ml-engineering", "peak_reserved", 0.06 },
+        /* 0.06 when checkpoints counted as reentrant, which these are not */
+        { "zero-ml-engineering", "peak_reserved", 0.07 },
         { "qwen", "device_total", 0.11 },
     };
     unsigned over = 0;

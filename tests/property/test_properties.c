@@ -43,7 +43,7 @@ static const char *pick(uint64_t *seed, const char *const *words)
 struct choice {
     const char *key, *value;
 };
-enum { CHOICES = 13 };
+enum { CHOICES = 14 };
 struct trial {
     const char *model;
     struct choice c[CHOICES];
@@ -61,6 +61,7 @@ static struct trial trial_of(uint64_t seed)
     const bool megatron = strcmp(fw, "megatron") == 0;
     const bool ddp = strcmp(fw, "hf") == 0;
     const bool fsdp = strcmp(fw, "fsdp") == 0;
+    const char *re = PICK(&s, "none", "full");
     const struct choice c[CHOICES] = {
         { "framework", fw },
         { "gpus", PICK(&s, "1", "8", "16", "64") },
@@ -73,7 +74,9 @@ static struct trial trial_of(uint64_t seed)
         { "micro_batch", PICK(&s, "1", "2", "4") },
         { "grad_accum", PICK(&s, "1", "4") },
         { "seq_len", PICK(&s, "256", "512", "1024") },
-        { "recompute", PICK(&s, "none", "full") },
+        { "recompute", re },
+        { "recompute_reentrant",
+          strcmp(re, "full") == 0 ? PICK(&s, "true", "false") : "false" },
         { "optimizer", PICK(&s, "adamw", "sgd", "momentum", "adam8bit",
                             "adafactor", "lion", "muon") },
         { "precision", ddp ? PICK(&s, "bf16-amp", "fp32", "bf16")

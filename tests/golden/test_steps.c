@@ -1,0 +1,343 @@
+/*
+ * Whole steps against real ones: for every run of tests/golden/oracle/steps
+ * (tests/oracle/step.py and engines.py recorded them) the trace is followed
+ * phase by phase, and the fullest moment of each is compared. Without what no
+ * GPU is needed for: library workspaces and the attention kernels' own.
+ */
+#include <dirent.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "memplan/memplan.h"
+
+#include "fold/trace.h"
+#include "plan/report_data.h"
+#include "json/json.h"
+
+enum { TEXT_MAX = 1 << 22, NAME_MAX_LEN = 64 };
+
+static char text[TEXT_MAX];
+
+/* ---- phases ---- */
+
+/* The golden's phases, in the order of a step; what the trace calls forward
+ * and loss is one here, as is backward and recomputation. */
+enum stop { FORWARD, BACKWARD, CLIP, STEP, REST, STOPS };
+static const char *const stop_name[STOPS] = { "forward", "backward", "clip",
+                                              "step", "rest" };
+enum { MICROS = 3 };
+
+struct profile {
+    uint64_t peak[MICROS][STOPS]; /* 0: no such moment */
+};
+
+static enum stop stop_of(enum phase phase)
+{
+    switch (phase) {
+    case PHASE_FORWARD:
+    case PHASE_LOSS: return FORWARD;
+    case PHASE_BACKWARD:
+    case PHASE_RECOMPUTE:
+    case PHASE_REDUCE: return BACKWARD;
+    case PHASE_CLIP: return CLIP;
+    case PHASE_STEP: return STEP;
+    case PHASE_REST:
+    case PHASE_COUNT: break;
+    }
+    return REST;
+}
+
+static void note(struct profile *p, unsigned micro, enum stop stop,
+                 uint64_t live)
+{
+    if (p->peak[micro][stop] < live)
+        p->peak[micro][stop] = live;
+}
+
+/* After a birth, and where a phase ends: deaths at the start of a phase belong
+ * to the one before it. */
+static void profile_trace(struct profile *p, const struct trace *t,
+                          uint64_t less)
+{
+    uint64_t live = 0;
+    unsigned last = 0;
+    *p = (struct profile){ .peak = { { 0 } } };
+    for (size_t i = 0; i < t->n; i++) {
+        const struct trace_event *e = &t->event[i];
+        const enum stop stop = stop_of(e->phase);
+        unsigned micro = stop <= BACKWARD ? e->micro_batch : 0;
+        if (e->phase == PHASE_REDUCE)
+            micro = last;
+        if (stop <= BACKWARD)
+            last = micro;
+        live = e->birth ? live + e->bytes : live - e->bytes;
+        const bool ends = i + 1 == t->n || stop_of(e[1].phase) != stop;
+        if (stop == REST ? i + 1 == t->n : e->birth || ends)
+            note(p, micro, stop, live - less);
+    }
+}
+
+/* ---- memplan's side ---- */
+
+static const struct json *at(const struct json *o, const char *key)
+{
+    const struct json *m = json_member(o, key);
+    if (m == NULL)
+        fail_msg("no '%s'", key);
+    return m;
+}
+
+static void value_text(const struct json *v, char *buf, size_t size)
+{
+    if (v->kind == JSON_STRING)
+        snprintf(buf, size, "%s", v->text.p);
+    else if (v->kind == JSON_BOOL)
+        snprintf(buf, size, "%s", v->truth ? "true" : "false");
+    else
+        snprintf(buf, size, "%.0f", v->number);
+}
+
+static memplan_report *estimate(const struct json *run, size_t len)
+{
+    memplan_error slot[4];
+    memplan_errors errs = { slot, 4, 0 };
+    memplan_model *model = NULL;
+    memplan_setup *setup = NULL;
+    memplan_report *report = NULL;
+    const struct json *config = at(run, "config");
+    const size_t n = json_value_length(text, len, config->offset);
+    if (memplan_model_parse(&model, text + config->offset, n, NULL, NULL, &errs)
+        != MEMPLAN_OK)
+        fail_msg("model: %s", slot[0].message);
+    assert_int_equal(memplan_setup_new(&setup, NULL, NULL), MEMPLAN_OK);
+    for (const struct json *k = at(run, "setup")->child; k; k = k->next) {
+        char value[NAME_MAX_LEN];
+        value_text(k, value, sizeof value);
+        if (memplan_setup_set(setup, k->key.p, value, &errs) != MEMPLAN_OK)
+            fail_msg("setup: %s", slot[0].message);
+    }
+    /* gradients that stay are there as in a second micro-batch */
+    if (json_member(run, "set_to_none") != NULL)
+        assert_int_equal(memplan_setup_set(setup, "grad_accum", "2", NULL),
+                         MEMPLAN_OK);
+    if (memplan_estimate(&report, model, setup, NULL, &errs) != MEMPLAN_OK)
+        fail_msg("estimate: %s", slot[0].message);
+    memplan_setup_free(setup);
+    memplan_model_free(model);
+    return report;
+}
+
+struct predicted {
+    struct profile later;
+    uint64_t moments; /* not there before the first optimizer step */
+    uint64_t grads;
+};
+
+static void predict(struct predicted *out, const memplan_report *r)
+{
+    struct arena a;
+    struct memory_fold f;
+    struct stage s;
+    struct trace t;
+    arena_init(&a, NULL);
+    assert_true(memory_fold_init(&f, &r->program, &r->run, &a));
+    f.scratch.bare = true;
+    const uint64_t regions = 0; /* of implementation hf there are none */
+    const unsigned modes = 1u << WGRAD_KEEP | 1u << WGRAD_FREE;
+    for (uint32_t b = 0; b < r->program.n_blocks; b++)
+        walk_block(&f.walk[b], &r->program, &r->program.block[b], regions,
+                   modes, &f.scratch);
+    stage_init(&s, &f, 0, 0);
+    assert_true(trace_stage(&t, &f, &s, &a));
+    struct moment rest;
+    assert_true(moment_with(&rest, &s, PHASE_REST, 0, false, NULL, COMP_COUNT));
+    profile_trace(&out->later, &t, rest.bytes[TERM_WORKSPACE]);
+    out->moments = rest.bytes[TERM_MOMENTS];
+    out->grads = s.wgrad;
+    arena_release(&a);
+}
+
+/* ---- the golden's side ---- */
+
+static enum stop stop_named(const char *name)
+{
+    if (strcmp(name, "loss") == 0)
+        return FORWARD;
+    for (unsigned i = 0; i < STOPS; i++)
+        if (strcmp(name, stop_name[i]) == 0)
+            return (enum stop)i;
+    return STOPS;
+}
+
+/* Rows: phase, micro-batch, peak, operation, bytes at the end. */
+static void profile_rows(struct profile *p, const struct json *rows)
+{
+    *p = (struct profile){ .peak = { { 0 } } };
+    unsigned micro = 0;
+    for (const struct json *row = rows->child; row != NULL; row = row->next) {
+        const struct json *v = row->child;
+        const char *name = v->text.p;
+        if (strcmp(name, "forward") == 0)
+            micro = (unsigned)v->next->number;
+        const enum stop stop = stop_named(name);
+        const struct json *peak = v->next->next;
+        if (strcmp(name, "zero_grad") == 0)
+            note(p, 0, REST, (uint64_t)peak->next->next->number);
+        else if (stop < STOPS && micro < MICROS)
+            note(p, stop <= BACKWARD ? micro : 0, stop, (uint64_t)peak->number);
+    }
+}
+
+/* ---- comparison ---- */
+
+struct run_name {
+    char text[512];
+    bool keeps_grads; /* set_to_none=False */
+    bool known;
+};
+
+/* The target is 0.5 %. gpt2's gelu_new under autocast is 3 % off where it is
+ * recomputed: what a non-reentrant checkpoint unpacks dies before the engine
+ * casts the gradients, elsewhere it lives on. */
+static const double tolerance = 0.005, known = 0.03;
+
+static bool differs(const struct run_name *n, const char *what, uint64_t got,
+                    uint64_t want)
+{
+    const double e = (double)got / (double)want - 1;
+    const double most = n->known ? known : tolerance;
+    if (e < most && e > -most)
+        return false;
+    printf("%s: %s: %llu, measured %llu (%+.2f %%)\n", n->text, what,
+           (unsigned long long)got, (unsigned long long)want, 100 * e);
+    return true;
+}
+
+/* memplan's figure, as far as the run differs from what keys can say. */
+static uint64_t expected(const struct run_name *n, const struct predicted *p,
+                         bool first, unsigned micro, enum stop stop)
+{
+    /* gradients are there from the start, as in a later micro-batch */
+    if (n->keeps_grads && !first && stop <= BACKWARD)
+        micro++;
+    uint64_t bytes = p->later.peak[micro][stop];
+    /* moments are made in the first step, just before its update */
+    if (first && stop < STEP)
+        bytes -= p->moments;
+    return n->keeps_grads && stop == REST ? bytes + p->grads : bytes;
+}
+
+static bool compare_stop(const struct run_name *n, const struct predicted *p,
+                         const struct profile *measured, const char *which,
+                         unsigned micro, enum stop stop)
+{
+    const uint64_t want = measured->peak[micro][stop];
+    if (want == 0)
+        return false;
+    const uint64_t got = expected(n, p, which[0] == 'f', micro, stop);
+    char what[NAME_MAX_LEN];
+    snprintf(what, sizeof what, "%s step, %s of micro-batch %u", which,
+             stop_name[stop], micro);
+    return differs(n, what, got, want);
+}
+
+static bool compare(const struct run_name *n, const struct predicted *p,
+                    const char *which, const struct json *rows)
+{
+    struct profile measured;
+    profile_rows(&measured, rows);
+    bool bad = false;
+    for (unsigned m = 0; m < MICROS; m++)
+        for (unsigned s = 0; s < STOPS; s++)
+            bad = compare_stop(n, p, &measured, which, m, (enum stop)s) || bad;
+    return bad;
+}
+
+static bool is_setup(const struct json *run, const char *key, const char *value)
+{
+    char text_of[NAME_MAX_LEN];
+    value_text(at(at(run, "setup"), key), text_of, sizeof text_of);
+    return strcmp(text_of, value) == 0;
+}
+
+static void describe(struct run_name *out, const struct json *run)
+{
+    const char *model = at(at(run, "config"), "model_type")->text.p;
+    const size_t size = sizeof out->text;
+    size_t n = (size_t)snprintf(out->text, size, "%s", model);
+    for (const struct json *k = at(run, "setup")->child; k && n < size;
+         k = k->next) {
+        char value[NAME_MAX_LEN];
+        value_text(k, value, sizeof value);
+        n += (size_t)snprintf(out->text + n, size - n, " %s=%s", k->key.p,
+                              value);
+    }
+    out->keeps_grads = json_member(run, "set_to_none") != NULL;
+    out->known = strcmp(model, "gpt2") == 0
+                 && is_setup(run, "recompute", "full")
+                 && is_setup(run, "precision", "bf16-amp");
+}
+
+struct tally {
+    unsigned runs, bad;
+};
+
+static void compare_file(const char *path, struct tally *tally)
+{
+    FILE *f = fopen(path, "rb");
+    assert_non_null(f);
+    const size_t len = fread(text, 1, sizeof text, f);
+    fclose(f);
+    assert_true(len < sizeof text);
+    struct arena a;
+    struct diag d;
+    arena_init(&a, NULL);
+    diag_init(&d, NULL);
+    const struct json *root = json_parse(&a, text, len, &d);
+    assert_non_null(root);
+    for (const struct json *run = at(root, "runs")->child; run != NULL;
+         run = run->next) {
+        struct run_name name;
+        struct predicted p;
+        memplan_report *r = estimate(run, len);
+        predict(&p, r);
+        describe(&name, run);
+        bool bad = compare(&name, &p, "first", at(run, "first"));
+        bad = compare(&name, &p, "later", at(run, "later")) || bad;
+        tally->runs++;
+        tally->bad += bad;
+        memplan_report_free(r);
+    }
+    arena_release(&a);
+}
+
+static void test_steps(void **state)
+{
+    (void)state;
+    DIR *dir = opendir(MEMPLAN_GOLDEN_DIR "/steps");
+    assert_non_null(dir);
+    struct tally tally = { 0, 0 };
+    for (struct dirent *e = readdir(dir); e != NULL; e = readdir(dir)) {
+        if (strstr(e->d_name, ".json") == NULL)
+            continue;
+        char path[1024];
+        snprintf(path, sizeof path, "%s/steps/%s", MEMPLAN_GOLDEN_DIR,
+                 e->d_name);
+        compare_file(path, &tally);
+    }
+    closedir(dir);
+    printf("%u of %u steps as measured\n", tally.runs - tally.bad, tally.runs);
+    assert_true(tally.runs > 0);
+    assert_int_equal(tally.bad, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_steps) };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
