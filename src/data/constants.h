@@ -14,7 +14,8 @@
 /* cuBLAS keeps one workspace a handle and stream; training has two: the
  * forward thread's and the autograd thread's. PyTorch's default is
  * ":4096:2:16:8" before Hopper and 32 MiB from it on
- * (aten/src/ATen/cuda/CublasHandlePool.cpp, parseChosenWorkspaceSize). */
+ * (aten/src/ATen/cuda/CublasHandlePool.cpp, parseChosenWorkspaceSize); what
+ * deterministic runs have to set, ":4096:8", is 32 MiB on any GPU. */
 enum { CUBLAS_WORKSPACES = 2 };
 #define CUBLAS_WORKSPACE_BYTES ((uint64_t)8519680)
 #define CUBLAS_WORKSPACE_HOPPER_BYTES MIB(32)
@@ -24,6 +25,11 @@ enum { CUBLAS_WORKSPACES = 2 };
  * 32 MiB + 1 KiB from Hopper on, 4 MiB before). */
 #define TE_WORKSPACE_BYTES MIB(4)
 #define TE_WORKSPACE_HOPPER_BYTES (MIB(32) + KIB(1))
+
+/* Grouped products run on so many streams, each with a workspace of its own
+ * (transformer_engine/common/util/multi_stream.cpp, nvte_get_num_compute_streams;
+ * pytorch/cpp_extensions/gemm.py, get_cublas_workspace). */
+enum { TE_GROUPED_STREAMS = 4 };
 
 /* Reserved over allocated at the peak: median of 14 simulated traces of whole
  * steps under the default allocator settings (0.1 % to 10 %). Stands in until

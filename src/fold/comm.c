@@ -112,6 +112,7 @@ static uint64_t group_size(const struct run *run, enum comm_group group)
     case COMM_TP: return run->tp;
     case COMM_CP: return run->cp;
     case COMM_EP: return run->ep;
+    case COMM_ETP: return run->etp;
     }
     return 1;
 }
@@ -185,7 +186,7 @@ static void collectives(struct comm_result *r, const struct comm_input *in)
             const struct op *op = &p->op[p->block[b].op_first + i];
             const double bytes =
                 times * op_bytes(p, op, run) * (layer ? 2 + again : 2);
-            if (bytes > 0 && op->group == COMM_EP)
+            if (bytes > 0 && (op->group == COMM_EP || op->group == COMM_ETP))
                 ep += bytes;
             else if (bytes > 0)
                 tp += bytes;

@@ -113,9 +113,10 @@ static bool stage_result_of(struct stage_result *out, struct stage *s)
                                .parameters = s->sum.elems + s->sum.frozen_elems,
                                .in_flight = s->in_flight,
                                .peak_block = "" };
-    bool ok = moment_at(&out->rest, s, PHASE_REST, 0, false);
-    s->rest = out->rest;
+    /* what every moment has; PHASE_COUNT adds nothing of its own */
+    bool ok = moment_at(&s->rest, s, PHASE_COUNT, 0, false);
     s->has_rest = true;
+    ok = moment_at(&out->rest, s, PHASE_REST, 0, false) && ok;
     out->model_states = model_states(s, &out->rest);
     ok = stage_peak(&out->peak, s) && ok;
     for (unsigned t = 0; t < TERM_COUNT; t++)

@@ -74,7 +74,7 @@ enum op_kind {
 };
 #undef OP
 
-enum comm_group { COMM_TP, COMM_CP, COMM_EP };
+enum comm_group { COMM_TP, COMM_CP, COMM_EP, COMM_ETP };
 
 enum { OP_IN_MAX = 6, OP_OUT_MAX = 4 };
 

@@ -119,6 +119,7 @@ static uint64_t group_ranks(const struct builder *b, enum comm_group group)
     case COMM_TP: return b->run->tp;
     case COMM_CP: return b->run->cp;
     case COMM_EP: return b->run->ep;
+    case COMM_ETP: return b->run->etp;
     }
     return 1;
 }

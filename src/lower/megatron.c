@@ -93,12 +93,17 @@ static tensor_id unfused_attention(struct builder *b, tensor_id qkv[3])
     return build_copy(b, "context", context);
 }
 
-/* Before Hopper Transformer Engine prefers flash-attn over cuDNN, whose
- * result has to be copied back to sequence-first order. */
+/* Transformer Engine prefers flash-attn over cuDNN before Hopper, and takes it
+ * where cuDNN's backward would not repeat exactly: on Blackwell with dropout
+ * (common/fused_attn/fused_attn.cpp, nvte_get_fused_attn_backend). Its result
+ * has to be copied back to sequence-first order. */
 static bool copies_context(const struct builder *b)
 {
-    const enum gpu_arch arch = b->run->gpu.arch;
-    return b->run->micro_batch > 1 && (arch == ARCH_AMPERE || arch == ARCH_ADA);
+    const struct run *r = b->run;
+    const bool flash = r->gpu.arch == ARCH_AMPERE || r->gpu.arch == ARCH_ADA
+                       || (r->gpu.arch == ARCH_BLACKWELL && r->deterministic
+                           && r->attention_dropout > 0);
+    return flash && r->micro_batch > 1;
 }
 
 static tensor_id core_attention(struct builder *b, tensor_id qkv[3])
@@ -221,7 +226,7 @@ static tensor_id dispatch(struct builder *b, const char *name, tensor_id x,
     x = build_index(b, name, x, r->rows, &sent);
     x = build_collective(b, OP_ALL_TO_ALL, COMM_EP, x, &sent);
     if (b->run->etp > 1)
-        x = build_collective(b, OP_ALL_GATHER, COMM_TP, x, &here);
+        x = build_collective(b, OP_ALL_GATHER, COMM_ETP, x, &here);
     /* chunks of each sender sorted by expert (sort_chunks_by_idxs) */
     if (b->run->ep > 1 && b->experts_on.n > 1)
         x = build_copy(b, name, x);
@@ -237,7 +242,7 @@ static tensor_id combine(struct builder *b, tensor_id z,
     if (b->run->ep > 1 && b->experts_on.n > 1)
         z = build_copy(b, "unsort", z);
     if (b->run->etp > 1)
-        z = build_collective(b, OP_REDUCE_SCATTER, COMM_TP, z, &sent);
+        z = build_collective(b, OP_REDUCE_SCATTER, COMM_ETP, z, &sent);
     z = build_collective(b, OP_ALL_TO_ALL, COMM_EP, z, &sent);
     return build_index(b, "unpermute", z, r->rows, &back);
 }

@@ -500,6 +500,20 @@ static void resolve_dropout(struct run *r, const struct spec *spec)
                      "dropout as the model's file says (--dropout)");
 }
 
+/* Megatron-LM's --deterministic-mode is off unless asked for, but its own runs
+ * have it (tests/functional_tests), and it is the larger of the two: taken for
+ * the default of `megatron`, and said where it matters. */
+static void resolve_deterministic(struct run *r)
+{
+    r->deterministic =
+        resolve_bool(r, KEY_DETERMINISTIC, r->framework == FW_MEGATRON);
+    const bool same_workspace = r->gpu.arch == ARCH_HOPPER;
+    if (r->deterministic && !same_workspace)
+        resolve_assume(r, KEY_DETERMINISTIC,
+                       "deterministic kernels, as in Megatron's own runs "
+                       "(--deterministic)");
+}
+
 static void resolve_kernels(struct run *r, const struct spec *spec)
 {
     char buf[RESOLVE_TEXT_MAX];
@@ -522,6 +536,8 @@ static void resolve_kernels(struct run *r, const struct spec *spec)
     resolve_bool(r, KEY_COMPILE, false);
     resolve_bool(r, KEY_CUDA_GRAPH, false);
     resolve_bool(r, KEY_EP_OVERLAP, false);
+    r->grouped_gemm = resolve_bool(r, KEY_GROUPED_GEMM, true);
+    resolve_deterministic(r);
     r->allocator =
         (enum allocator_kind)resolve_count(r, KEY_ALLOCATOR, ALLOC_DEFAULT);
 }

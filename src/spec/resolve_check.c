@@ -44,7 +44,6 @@ static const struct refusal {
     { KEY_BASE_DTYPE, IS, DT_INT4, "use --base-dtype bf16, fp16 or fp32" },
     { KEY_DOUBLE_QUANT, IS, 1, "leave it out" },
     { KEY_RECOMPUTE, IS, RECOMP_OPS, "use --recompute full" },
-    { KEY_ETP, ABOVE, 1, "leave etp at 1: experts are whole on a rank" },
     { KEY_OPTIMIZER_IN_BACKWARD, IS, 1, "leave it out" },
     { KEY_PRECISION, IS, PREC_FP4_MIXED, "use --precision fp8-mixed" },
     { KEY_FP8_PARAMS, IS, 1, "leave it out: weights in 16 bits" },
@@ -362,6 +361,16 @@ static void check_experts(const struct run *r, const struct spec *s,
         diag_hint(e, "leave ep out");
     } else if (r->ep > 1 && s->experts % r->ep != 0) {
         uneven(d, KEY_EP, r->ep, s->experts, "experts");
+    }
+    const uint64_t ffn = s->expert_ffn == 0 ? s->ffn : s->expert_ffn;
+    if (r->etp > 1 && s->experts == 0) {
+        memplan_error *e = setup_error(d, MEMPLAN_E_CONFLICT, KEY_ETP,
+                                       "etp %" PRIu64 " for a model without "
+                                       "experts",
+                                       r->etp);
+        diag_hint(e, "leave etp out");
+    } else if (ffn % r->etp != 0) {
+        uneven(d, KEY_ETP, r->etp, ffn, "expert channels");
     }
 }
 

@@ -99,8 +99,9 @@ void resolve_gpus(struct run *r)
 /* Without `gpus`: as many as the degrees need, at least one. */
 static uint64_t gpus_needed(const struct run *r)
 {
-    uint64_t dp = r->given[KEY_DP] ? r->setup.v[KEY_DP].n
-                                   : r->ep / gcd(r->ep, r->tp * r->cp);
+    uint64_t dp = r->given[KEY_DP]
+                      ? r->setup.v[KEY_DP].n
+                      : r->ep * r->etp / gcd(r->ep * r->etp, r->tp * r->cp);
     return r->tp * r->pp * r->cp * dp;
 }
 
@@ -141,8 +142,7 @@ static bool split_gpus(struct run *r, struct diag *d)
 
 /* ---- states over ranks ---- */
 
-/* Experts are spread over all ranks of a stage, tp included, because inside
- * an expert there is no tensor parallelism (etp 1): Megatron's
+/* Experts are spread over all ranks of a stage, tp included: Megatron's
  * parallel_state.py, expert data parallel = tp cp dp / (etp ep). */
 static void shard_states(struct run *r, struct diag *d)
 {
@@ -155,6 +155,16 @@ static void shard_states(struct run *r, struct diag *d)
                         " ranks of a stage (tp x cp x dp)",
                         r->ep, stage);
         resolve_hint_divisors(e, stage);
+        return;
+    }
+    if (stage / r->ep % r->etp != 0) {
+        memplan_error *e =
+            setup_error(d, MEMPLAN_E_CONFLICT, KEY_ETP,
+                        "etp %" PRIu64 " does not divide the %" PRIu64
+                        " ranks that hold the same experts (tp x cp x dp / "
+                        "ep)",
+                        r->etp, stage / r->ep);
+        resolve_hint_divisors(e, stage / r->ep);
         return;
     }
     if (r->given[KEY_SHARD_DEGREE]) {
@@ -180,9 +190,25 @@ static void shard_states(struct run *r, struct diag *d)
     if (r->zero == 0)
         return;
     r->shard = resolve_count(r, KEY_SHARD_DEGREE, ranks);
-    r->expert_shard = stage / r->ep;
+    r->expert_shard = stage / (r->ep * r->etp);
     if (r->given[KEY_SHARD_DEGREE])
         r->expert_shard = min_u64(r->expert_shard, r->shard);
+}
+
+/* Megatron splits experts like everything else unless told otherwise
+ * (model_parallel_config.py: expert_tensor_parallel_size is tp); where that
+ * does not come out even, they are taken as whole. */
+static void resolve_expert_tp(struct run *r, const struct spec *spec)
+{
+    const uint64_t ffn = spec->expert_ffn == 0 ? spec->ffn : spec->expert_ffn;
+    const uint64_t ranks =
+        r->given[KEY_GPUS] ? r->setup.v[KEY_GPUS].n / r->pp : r->tp * r->ep;
+    bool like_tp = resolve_is_megatron(r) && spec->experts > 0 && r->tp > 1
+                   && ffn % r->tp == 0 && ranks % (r->tp * r->ep) == 0;
+    r->etp = resolve_count(r, KEY_ETP, like_tp ? r->tp : 1);
+    if (like_tp)
+        resolve_assume(r, KEY_ETP,
+                       "experts split over tp too, Megatron's default (--etp)");
 }
 
 /* ---- layers over stages ---- */
@@ -454,7 +480,7 @@ void resolve_layout(struct run *r, const struct spec *spec, struct diag *d)
     r->vpp = resolve_count(r, KEY_VPP, 1);
     r->cp = resolve_count(r, KEY_CP, 1);
     r->ep = resolve_count(r, KEY_EP, 1);
-    r->etp = resolve_count(r, KEY_ETP, 1);
+    resolve_expert_tp(r, spec);
     resolve_sequence(r, spec);
     resolve_vocab(r, spec);
     bool split = split_gpus(r, d);

@@ -315,6 +315,8 @@ struct run {
     uint64_t sub_group_size, persistence_threshold; /* elements, ZeRO-3 */
     uint64_t ddp_bucket_bytes;
     bool overlap_comm;
+    bool deterministic; /* kernels that repeat exactly */
+    bool grouped_gemm;  /* experts of a rank in one product */
     enum allocator_kind allocator;
 
     double params; /* of the model; 0 unknown */

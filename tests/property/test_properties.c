@@ -43,7 +43,7 @@ static const char *pick(uint64_t *seed, const char *const *words)
 struct choice {
     const char *key, *value;
 };
-enum { CHOICES = 14 };
+enum { CHOICES = 15 };
 struct trial {
     const char *model;
     struct choice c[CHOICES];
@@ -70,7 +70,8 @@ static struct trial trial_of(uint64_t seed)
                   : fsdp   ? PICK(&s, "2", "3")
                            : PICK(&s, "0", "1", "2", "3") },
         { "tp", megatron ? PICK(&s, "1", "2", "4") : "1" },
-        { "pp", megatron ? PICK(&s, "1", "2") : "1" },
+        { "pp", megatron ? PICK(&s, "1", "2", "4") : "1" },
+        { "deterministic", PICK(&s, "true", "false") },
         { "micro_batch", PICK(&s, "1", "2", "4") },
         { "grad_accum", PICK(&s, "1", "4") },
         { "seq_len", PICK(&s, "256", "512", "1024") },

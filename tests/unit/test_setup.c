@@ -247,6 +247,8 @@ static const char *const settable[][3] = {
     { "dropout", "10%", "0.1" },
     { "attention_mask", "dataloader", "dataloader" },
     { "vocab_multiple", "64", "64" },
+    { "deterministic", "yes", "true" },
+    { "grouped_gemm", "no", "false" },
     { "cuda_graph", "0", "false" },
     { "ep_overlap", "false", "false" },
     { "lora_rank", "16", "16" },
@@ -982,10 +984,22 @@ static void layouts_are_resolved(void **state)
 static void experts_are_spread(void **state)
 {
     (void)state;
-    const struct run *r = resolve_as('m', "gpus=64 ep=8 tp=2");
+    const struct run *r = resolve_as('m', "gpus=64 ep=8 tp=2 etp=1");
     assert_int_equal(cs.status, MEMPLAN_OK);
     assert_int_equal(r->shard, 32);
     assert_int_equal(r->expert_shard, 8);
+    /* Megatron splits experts like everything else, */
+    r = resolve_as('m', "gpus=64 ep=8 tp=2");
+    assert_int_equal(r->etp, 2);
+    assert_int_equal(r->expert_shard, 4);
+    assert_true(assumes(r, "experts split over tp too"));
+    r = resolve_as('m', "ep=8 tp=2");
+    assert_int_equal(r->gpus, 16);
+    /* where there are ranks enough */
+    r = resolve_as('m', "gpus=8 ep=8 tp=2");
+    assert_int_equal(cs.status, MEMPLAN_OK);
+    assert_int_equal(r->etp, 1);
+    assert_int_equal(r->expert_shard, 1);
     r = resolve_as('m', "ep=8");
     assert_int_equal(cs.status, MEMPLAN_OK);
     assert_int_equal(r->gpus, 8);
@@ -1523,7 +1537,11 @@ static const struct bad_layout {
       "use 1, 2, 4, 5, 8, 10", 'f' },
     { "gpus=11 tp=11 seq_len=4092", C, "tp", "1000 shared-expert channels do",
       "use 1, 2, 4, 5, 8, 10", 's' },
-    { "etp=2 tp=2 gpus=8 ep=2", U, "etp", "etp '2'", "leave etp at 1", 'm' },
+    { "etp=8 tp=2 gpus=8 ep=2", C, "etp",
+      "etp 8 does not divide the 4 ranks that hold the same experts",
+      "use 1, 2 or 4", 'm' },
+    { "etp=2 tp=2 gpus=8", C, "etp", "etp 2 for a model without experts",
+      "leave etp out", 0 },
     { "optimizer_in_backward=true", U, "optimizer_in_backward",
       "'optimizer_in_backward'", "leave it out", 0 },
     { "precision=fp4-mixed gpu=b200", U, "precision", "'fp4-mixed'",
