@@ -54,6 +54,7 @@ static double op_backward(const struct program *p, const struct op *op)
     case OP_RMS_NORM:
     case OP_SWIGLU:
     case OP_CROSS_ENTROPY:
+    case OP_FUSED:
     case OP_WHERE:
     case OP_TOPK:
     case OP_INDEX:
@@ -77,8 +78,8 @@ static bool runs_again(const struct op *op, const struct run *run,
     case RECOMP_SELECTIVE:
         return op->region != 0
                && (run->recompute_modules >> (op->region - 1) & 1) != 0;
+    case RECOMP_OPS: return kind == BLOCK_LAYER && !op->checkpointed;
     case RECOMP_NONE:
-    case RECOMP_OPS:
     case RECOMPUTE_COUNT: return false;
     }
     return false;
@@ -125,7 +126,7 @@ void fold_flops(struct flops_result *out, const struct program *p,
     const double tokens = (double)p->tokens;
     /* the first layers of a stage are the recomputed ones */
     const double share =
-        run->pp == 0 || p->layers == 0
+        run->recompute == RECOMP_SELECTIVE || run->pp == 0 || p->layers == 0
             ? 1
             : (double)min_u64(run->recompute_layers * run->pp, p->layers)
                   / (double)p->layers;
@@ -137,9 +138,7 @@ void fold_flops(struct flops_result *out, const struct program *p,
         out->model_causal += n * (sum[b].causal + sum[b].back_causal);
         out->model_full += n * (sum[b].full + sum[b].back_full);
         out->hardware_causal +=
-            n
-            * (sum[b].causal + sum[b].back_causal
-               + sum[b].again * (run->recompute == RECOMP_FULL ? share : 1));
+            n * (sum[b].causal + sum[b].back_causal + sum[b].again * share);
         out->attention_forward_causal += n * sum[b].attention;
         if (p->block[b].kind == BLOCK_HEAD)
             out->head_forward += n * sum[b].causal;

@@ -58,9 +58,9 @@ static void put_layers(struct put *p, const struct stage *s, uint32_t position)
         PUT(p, TERM_SAVED_LAYERS, "kept by the layers before",
             F("layers", layers_before(s, position, k, false)),
             F("bytes kept by one", s->walk[k].kept));
-        PUT(p, TERM_CHECKPOINTS, "inputs of the checkpoints before",
+        PUT(p, TERM_CHECKPOINTS, "kept by the checkpoints before",
             F("checkpoints", layers_before(s, position, k, true)),
-            F("bytes of hidden states", s->walk[k].input));
+            F("bytes kept by one", s->walk[k].checkpoint));
     }
 }
 
@@ -123,7 +123,7 @@ static void put_recompute(struct put *p, const struct stage *s,
 {
     const struct block_walk *w = &s->walk[stage_block(s, position)];
     const uint32_t first = stage_group_first(s, position);
-    const struct extremum *e = &w->forward;
+    const struct extremum *e = &w->again;
     p->m->op = op_name(s, e);
     put_kept(p, s, first);
     PUT(p, TERM_CHECKPOINTS, "input of this checkpoint",

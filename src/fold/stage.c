@@ -82,7 +82,7 @@ static void stage_prefix(struct stage *s)
         const struct block_states *st = &s->states[b];
         if (stage_recomputed(s, i)) {
             if (stage_group_first(s, i) == i)
-                sum.checkpoints += w->input;
+                sum.checkpoints += w->checkpoint;
             /* inside a group the inputs come back too */
             sum.regrown +=
                 stage_group_first(s, i) == i ? kept_but_input(w) : w->kept;
@@ -202,7 +202,7 @@ void stage_init(struct stage *s, struct memory_fold *f, uint64_t index,
     s->in_flight = in_flight(run, index);
     s->n = (uint32_t)s->layers + (s->embed ? 1 : 0) + (s->head ? 1 : 0);
     s->group = max_u64(run->recompute_granularity, 1);
-    if (run->recompute == RECOMP_FULL)
+    if (run->recompute == RECOMP_FULL || run->recompute == RECOMP_OPS)
         s->recomputed = min_u64(run->recompute_layers, s->layers);
     s->tied_here = s->embed && s->head ? tied_bytes(p) : 0;
     states_of_block(&f->states[p->head], p, &p->block[p->head], run,

@@ -190,9 +190,9 @@ static void hand_on(struct tracer *r, uint32_t position)
     died(r, id, COMP_TEMPORARY, "hidden states", w->output);
 }
 
-static void forward_block(struct tracer *r, bool grad)
+static void forward_block(struct tracer *r, enum walk_pass pass)
 {
-    walk_tell_forward(r->s->p, block_of(r, r->position), r->regions, grad,
+    walk_tell_forward(r->s->p, block_of(r, r->position), r->regions, pass,
                       &r->f->scratch, follow, r);
     hand_on(r, r->position);
 }
@@ -289,7 +289,7 @@ static void micro_forward(struct tracer *r, uint32_t micro, bool later)
         const bool re = stage_recomputed(s, i);
         enter(r, head ? PHASE_LOSS : PHASE_FORWARD, micro, i);
         level_at(r, r->phase, i, later);
-        forward_block(r, !re);
+        forward_block(r, re ? PASS_CHECKPOINT : PASS_KEEP);
         if (re && stage_group_first(s, i) == i)
             r->here->checkpoint = born(r, COMP_ACTIVATIONS, "checkpoint",
                                        r->f->walk[stage_block(s, i)].input);
@@ -302,7 +302,7 @@ static uint32_t recompute_group(struct tracer *r, uint32_t micro, uint32_t last,
 {
     const struct stage *s = r->s;
     const uint32_t first = stage_group_first(s, last);
-    const uint64_t result = r->f->walk[stage_block(s, last)].output;
+    const uint64_t output = r->f->walk[stage_block(s, last)].output;
     uint32_t grad = NO_ID;
     for (uint32_t i = first; i <= last; i++) {
         const struct block_walk *w = &r->f->walk[stage_block(s, i)];
@@ -313,13 +313,13 @@ static uint32_t recompute_group(struct tracer *r, uint32_t micro, uint32_t last,
                         "gradient of the checkpoint's result", w->output);
         if (i == first && w->keeps_input)
             r->skip = r->hidden_slot + 1;
-        forward_block(r, true);
+        forward_block(r, PASS_AGAIN);
     }
     died(r, &grad, COMP_TEMPORARY, "gradient of the checkpoint's result",
-         result);
+         output);
     if (!s->run->recompute_reentrant)
         return NO_ID;
-    return born(r, COMP_ACTIVATIONS, "recomputed result", result);
+    return born(r, COMP_ACTIVATIONS, "recomputed result", output);
 }
 
 static void backward_block(struct tracer *r, bool later)

@@ -87,6 +87,7 @@ static void note_uses(struct walk *w, const struct op *op, uint32_t k)
         s->last_use = k;
         if (w->p->tensor[op->out[i]].storage == op->out[i])
             s->first_use = k;
+        s->checkpointed = s->checkpointed || op->checkpointed;
     }
 }
 
@@ -169,8 +170,14 @@ static void walk_init(struct walk *w)
 
 /* ---- accounting ---- */
 
-static void tell_slot(struct walk *w, const struct walk_slot *s, bool birth,
-                      bool grad)
+/* Counted with what is kept: in a second forward also what the checkpoint had
+ * and nobody needs, until its last use. */
+static bool counts_as_kept(const struct walk *w, const struct walk_slot *s)
+{
+    return walk_stays(w, s) || (w->pass == PASS_AGAIN && s->checkpointed);
+}
+
+static void tell_slot(struct walk *w, const struct walk_slot *s, bool birth)
 {
     if (w->tell == NULL)
         return;
@@ -179,73 +186,78 @@ static void tell_slot(struct walk *w, const struct walk_slot *s, bool birth,
         i == w->b->tensor_count ? w->b->input : w->b->tensor_first + i;
     walk_tell(w, (struct walk_event){ .birth = birth,
                                       .what = WALK_TENSOR,
-                                      .kept = grad && s->kept,
+                                      .kept = counts_as_kept(w, s),
                                       .key = i,
                                       .bytes = s->bytes,
                                       .name = w->p->tensor[id].name });
 }
 
-void walk_slot_alloc(struct walk *w, struct walk_slot *s, bool grad)
+void walk_slot_alloc(struct walk *w, struct walk_slot *s)
 {
     s->live = true;
-    if (grad && s->kept)
+    if (counts_as_kept(w, s))
         w->kept += s->bytes;
     else
         w->tmp += s->bytes;
-    tell_slot(w, s, true, grad);
+    tell_slot(w, s, true);
 }
 
-void walk_slot_free(struct walk *w, struct walk_slot *s, bool grad)
+void walk_slot_free(struct walk *w, struct walk_slot *s)
 {
     if (!s->live)
         return;
     s->live = false;
-    if (grad && s->kept)
+    if (counts_as_kept(w, s))
         w->kept -= s->bytes;
     else
         w->tmp -= s->bytes;
-    tell_slot(w, s, false, grad);
+    tell_slot(w, s, false);
 }
 
 /* ---- forward ---- */
 
 static void forward_op(struct walk *w, const struct op *op, uint32_t k,
-                       const struct walk_slot *output, bool grad)
+                       const struct walk_slot *output)
 {
     w->at = k;
     for (unsigned i = 0; i < op->n_out; i++) {
         struct walk_slot *s = walk_root_of(w, op->out[i]);
         if (s != NULL && !s->live)
-            walk_slot_alloc(w, s, grad);
+            walk_slot_alloc(w, s);
     }
     walk_note(w);
     const unsigned n = op->n_in + op->n_out;
     for (unsigned i = 0; i < n; i++) {
         const tensor_id t = i < op->n_in ? op->in[i] : op->out[i - op->n_in];
         struct walk_slot *s = walk_root_of(w, t);
-        if (s != NULL && s->last_use == k && s != output
-            && !(grad ? s->kept : s->cached))
-            walk_slot_free(w, s, grad);
+        if (s != NULL && s->last_use == k && s != output && !walk_stays(w, s)
+            && !(w->pass == PASS_CHECKPOINT && s->cached))
+            walk_slot_free(w, s);
     }
 }
 
 /* The fullest moment of forward; leaves what is kept, and the output, live. */
-static struct extremum walk_forward(struct walk *w, bool grad)
+static struct extremum walk_forward(struct walk *w, enum walk_pass pass)
 {
     const struct block *b = w->b;
-    for (uint32_t i = 0; i <= b->tensor_count; i++)
-        w->slot[i].live = false;
+    w->pass = pass;
     w->kept = w->tmp = w->wgrad = 0;
+    for (uint32_t i = 0; i <= b->tensor_count; i++) {
+        struct walk_slot *s = &w->slot[i];
+        s->live = pass == PASS_AGAIN && s->checkpointed;
+        if (s->live)
+            w->kept += s->bytes;
+    }
     w->top = (struct extremum){ 0 };
     const struct walk_slot *output =
         b->output == TENSOR_NONE ? NULL : walk_root_of(w, b->output);
     if (b->input != TENSOR_NONE)
-        walk_slot_alloc(w, &w->slot[b->tensor_count], grad);
+        walk_slot_alloc(w, &w->slot[b->tensor_count]);
     for (uint32_t k = 0; k < b->op_count; k++)
-        forward_op(w, &w->p->op[b->op_first + k], k, output, grad);
-    for (uint32_t i = 0; i < b->tensor_count && !grad; i++)
+        forward_op(w, &w->p->op[b->op_first + k], k, output);
+    for (uint32_t i = 0; i < b->tensor_count && pass == PASS_CHECKPOINT; i++)
         if (w->slot[i].cached) /* block_walk.casts: others count them on */
-            walk_slot_free(w, &w->slot[i], grad);
+            walk_slot_free(w, &w->slot[i]);
     return w->top;
 }
 
@@ -288,15 +300,20 @@ void walk_block(struct block_walk *out, const struct program *p,
     if (block->output != TENSOR_NONE)
         out->output =
             round_to(p->tensor[block->output].bytes, scratch->granule);
+    out->checkpoint = in->bytes;
     for (uint32_t i = 0; i <= block->tensor_count; i++) {
         if (w.slot[i].kept)
             out->kept += w.slot[i].bytes;
         if (w.slot[i].cached)
             out->casts += w.slot[i].bytes;
+        if (w.slot[i].checkpointed)
+            out->checkpoint += w.slot[i].bytes;
     }
     out->wgrad = weight_grads(p, block, scratch->granule);
-    out->forward_nograd = walk_forward(&w, false);
-    out->forward = walk_forward(&w, true);
+    out->forward_nograd = walk_forward(&w, PASS_CHECKPOINT);
+    out->forward = walk_forward(&w, PASS_KEEP);
+    out->again = out->checkpoint == in->bytes ? out->forward
+                                              : walk_forward(&w, PASS_AGAIN);
     for (unsigned m = 0; m < WGRAD_MODES; m++)
         if ((modes >> m & 1) != 0)
             out->backward[m] = walk_backward(&w, (enum wgrad_mode)m);
@@ -332,7 +349,7 @@ void walk_kept(const struct program *p, const struct block *block,
 }
 
 void walk_tell_forward(const struct program *p, const struct block *block,
-                       uint64_t regions, bool grad,
+                       uint64_t regions, enum walk_pass pass,
                        struct walk_scratch *scratch, walk_event_fn *tell,
                        void *ctx)
 {
@@ -340,7 +357,7 @@ void walk_tell_forward(const struct program *p, const struct block *block,
     walk_init(&w);
     w.tell = tell;
     w.ctx = ctx;
-    walk_forward(&w, grad);
+    walk_forward(&w, pass);
 }
 
 void walk_tell_backward(const struct program *p, const struct block *block,

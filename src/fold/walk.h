@@ -50,7 +50,12 @@ struct block_walk {
     uint64_t casts;                 /* weights that autocast casts and caches */
     uint64_t wgrad;                 /* gradients of all its trained weights */
     struct extremum forward;        /* relative to a state without the input */
-    struct extremum forward_nograd; /* under a checkpoint: nothing is kept */
+    uint64_t checkpoint;            /* kept by a checkpoint around the block:
+                         its input, and what a policy says */
+    struct extremum forward_nograd; /* under a checkpoint: `kept` is what a
+                         policy says */
+    struct extremum again;          /* forward a second time, out of a
+                         checkpoint: all that backward needs is kept */
     struct extremum backward[WGRAD_MODES]; /* `kept` falls as it goes */
 };
 
@@ -93,13 +98,20 @@ struct walk_event {
 };
 typedef void walk_event_fn(void *ctx, const struct walk_event *e);
 
-/* One direction of one block, told event by event. Forward (`grad`: what
- * backward needs is kept) begins with the birth of the input and leaves what
- * is kept and the output alive. Backward starts with what forward kept, and
+/* What a forward is for. */
+enum walk_pass {
+    PASS_KEEP,       /* what backward needs stays */
+    PASS_CHECKPOINT, /* what a policy says stays, else nothing */
+    PASS_AGAIN       /* after PASS_CHECKPOINT: what backward needs is made */
+};
+
+/* One direction of one block, told event by event. Forward begins with the
+ * birth of the input and leaves what is kept and the output alive; a second
+ * one begins with what the first left. Backward starts with what forward kept, and
  * ends with the death of the input's gradient, which the block below takes
  * over. The sums are those of walk_block(). */
 void walk_tell_forward(const struct program *p, const struct block *block,
-                       uint64_t regions, bool grad,
+                       uint64_t regions, enum walk_pass pass,
                        struct walk_scratch *scratch, walk_event_fn *tell,
                        void *ctx);
 void walk_tell_backward(const struct program *p, const struct block *block,

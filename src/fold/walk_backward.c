@@ -123,6 +123,7 @@ static bool aliases(const struct walk *w, const struct op *op, unsigned i)
     case OP_SWIGLU:
     case OP_CROSS_ENTROPY:
     case OP_FUSED_CROSS_ENTROPY:
+    case OP_FUSED:
     case OP_WHERE:
     case OP_TOPK:
     case OP_INDEX:
@@ -227,6 +228,7 @@ static uint64_t backward_workspace(const struct walk *w, const struct op *op)
     case OP_SWIGLU:
     case OP_CROSS_ENTROPY:
     case OP_FUSED_CROSS_ENTROPY:
+    case OP_FUSED:
     case OP_WHERE:
     case OP_TOPK:
     case OP_INDEX:
@@ -249,7 +251,7 @@ static void release_saved(struct walk *w, const struct op *op)
         if (s == NULL || s->saves == 0)
             continue;
         if (--s->saves == 0)
-            walk_slot_free(w, s, true);
+            walk_slot_free(w, s);
     }
     if (!walk_region_active(w, op))
         return;
@@ -257,7 +259,7 @@ static void release_saved(struct walk *w, const struct op *op)
     for (unsigned i = 0; i < op->n_in; i++) {
         struct walk_slot *s = walk_root_of(w, op->in[i]);
         if (s != NULL && s->kept && s->saves > 0 && --s->saves == 0)
-            walk_slot_free(w, s, true);
+            walk_slot_free(w, s);
     }
 }
 
@@ -281,6 +283,30 @@ static uint64_t weight_grad(struct walk *w, const struct tensor *t)
     case WGRAD_MODES: return bytes;
     }
     return bytes;
+}
+
+/* A compiled kernel writes a gradient over one that it was the last to read
+ * (torch/_inductor: inplace_buffers), and terms of a sum have one. */
+static int32_t fused_grad(struct walk *w, const struct op *op, unsigned i,
+                          const int32_t *made)
+{
+    const struct tensor *t = &w->p->tensor[op->in[i]];
+    const uint64_t bytes = round_to(t->bytes, w->granule);
+    for (unsigned k = 0; k < i; k++)
+        if (made[k] != NO_GRAD && (op->sum_in >> i & op->sum_in >> k & 1) != 0
+            && w->buffer[made[k]].bytes == bytes) {
+            w->buffer[made[k]].refs++;
+            return made[k];
+        }
+    for (unsigned k = 0; k < op->n_out; k++) {
+        const struct walk_slot *s = walk_slot_of(w, op->out[k]);
+        if (s == NULL || s->grad == NO_GRAD || w->buffer[s->grad].refs != 1
+            || w->buffer[s->grad].bytes != bytes)
+            continue;
+        w->buffer[s->grad].refs++;
+        return s->grad;
+    }
+    return buffer_new(w, t->bytes, t->name);
 }
 
 static void tell_moment(struct walk *w, const struct op *op, uint64_t bytes,
@@ -307,6 +333,8 @@ static void backward_grads(struct walk *w, const struct op *op, int32_t g)
         const struct tensor *t = &w->p->tensor[op->in[i]];
         if (t->role == ROLE_PARAM) {
             moment += weight_grad(w, t);
+        } else if (op->kind == OP_FUSED) {
+            made[i] = fused_grad(w, op, i, made);
         } else if (g >= 0 && aliases(w, op, i)) {
             made[i] = g;
             w->buffer[g].refs++;
@@ -373,7 +401,7 @@ static void recompute_region(struct walk *w, uint32_t first, uint32_t last)
             if (s == NULL)
                 continue;
             if (!s->live) {
-                walk_slot_alloc(w, s, true);
+                walk_slot_alloc(w, s);
             } else if (s->kept && s->first_use == k) {
                 dups += s->bytes; /* the region's result, a second time */
                 w->tmp += s->bytes;
@@ -385,7 +413,7 @@ static void recompute_region(struct walk *w, uint32_t first, uint32_t last)
             struct walk_slot *s = walk_root_of(w, op->in[i]);
             if (s != NULL && s->live && !s->kept && s->saves == 0
                 && s->last_use == k)
-                walk_slot_free(w, s, true);
+                walk_slot_free(w, s);
         }
     }
     w->tmp -= dups;
@@ -397,7 +425,7 @@ static void recompute_region(struct walk *w, uint32_t first, uint32_t last)
         for (unsigned i = 0; i < op->n_out; i++) {
             struct walk_slot *s = walk_root_of(w, op->out[i]);
             if (s != NULL && s->live && !s->kept && s->saves == 0)
-                walk_slot_free(w, s, true);
+                walk_slot_free(w, s);
         }
     }
 }
@@ -429,6 +457,7 @@ static void restore_saved(struct walk *w, const struct op *op)
 struct extremum walk_backward(struct walk *w, enum wgrad_mode mode)
 {
     const struct block *b = w->b;
+    w->pass = PASS_KEEP;
     w->mode = mode;
     w->n_buffers = 0;
     w->kept = w->tmp = w->wgrad = 0;

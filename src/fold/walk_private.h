@@ -20,6 +20,7 @@ struct walk_slot {
     bool local;         /* a storage this block accounts for */
     bool kept;          /* alive from forward to backward */
     bool cached;        /* autocast's copy of a weight */
+    bool checkpointed;  /* kept by a checkpoint around the block */
     bool live;
 };
 
@@ -42,6 +43,7 @@ struct walk {
     uint64_t regions;
     uint64_t granule;
     bool bare;
+    enum walk_pass pass;
     enum wgrad_mode mode;
     uint32_t done[DONE_MAX]; /* first operations of regions made again */
     uint32_t n_done;
@@ -96,8 +98,14 @@ static inline void walk_note(struct walk *w)
                                     w->b->op_first + w->at };
 }
 
-void walk_slot_alloc(struct walk *w, struct walk_slot *s, bool grad);
-void walk_slot_free(struct walk *w, struct walk_slot *s, bool grad);
+/* Stays beyond its last use, in the pass that is walked. */
+static inline bool walk_stays(const struct walk *w, const struct walk_slot *s)
+{
+    return w->pass == PASS_CHECKPOINT ? s->checkpointed : s->kept;
+}
+
+void walk_slot_alloc(struct walk *w, struct walk_slot *s);
+void walk_slot_free(struct walk *w, struct walk_slot *s);
 
 static inline void walk_tell(struct walk *w, struct walk_event e)
 {

@@ -88,6 +88,11 @@ struct op {
     uint8_t region;      /* recompute region, 0 none: 1 + the bit
                                      number of its recompute_module */
     bool core_attention; /* attention proper: causal halving */
+    /* OP_FUSED, bits by number: what of in and out its backward needs; which of
+     * in are terms of a sum, whose gradients are one */
+    uint8_t keep_in, keep_out, sum_in;
+    bool checkpointed; /* recompute 'ops': what it makes outlives the
+                                     checkpoint around the block */
     /* forward FLOPs on this rank for one micro-batch: multiply-adds count 2.
        `full` counts the whole score matrix, `causal` what a causal mask leaves
        (docs/method.md, eq. flops) */

@@ -82,6 +82,16 @@ static void save_product(struct saved_list *s)
         keep_in(s, 1);
 }
 
+static void save_fused(struct saved_list *s)
+{
+    for (unsigned i = 0; i < s->op->n_in; i++)
+        if ((s->op->keep_in >> i & 1) != 0)
+            keep_in(s, i);
+    for (unsigned i = 0; i < s->op->n_out; i++)
+        if ((s->op->keep_out >> i & 1) != 0)
+            keep(s, s->op->out[i]);
+}
+
 /* Longer than a screen, and in one piece: a row a kind, so that the compiler
  * names the kind that has none. */
 size_t op_saves(const struct program *p, const struct op *op,
@@ -133,6 +143,7 @@ size_t op_saves(const struct program *p, const struct op *op,
         keep_out(&s, 0);
         break;
     case OP_SWIGLU: keep_all_in(&s); break;
+    case OP_FUSED: save_fused(&s); break;
     case OP_ADD:
     case OP_SCALE:
     case OP_NEG:

@@ -274,6 +274,10 @@ void build_end(struct builder *b, tensor_id output)
     block->output = output;
     block->op_count = p->n_ops - block->op_first;
     block->tensor_count = p->n_tensors - block->tensor_first;
+    if (block->kind == BLOCK_LAYER && b->run->compile)
+        build_fuse(b, block);
+    if (block->kind == BLOCK_LAYER && b->run->recompute == RECOMP_OPS)
+        build_policy(b, block);
     b->hidden = next_input(b, output);
     b->block = NULL;
 }
@@ -501,6 +505,8 @@ struct op *build_op(struct builder *b, enum op_kind kind, const char *name,
     op->n_in = op->n_out = 0;
     op->region = b->region;
     op->core_attention = b->core_attention;
+    op->checkpointed = false;
+    op->keep_in = op->keep_out = op->sum_in = 0;
     op->flop_full = op->flop_causal = 0;
     op->group = COMM_TP;
     for (unsigned i = 0; i < n_in; i++)

@@ -39,6 +39,14 @@ tensor_id build_one_result(struct builder *b, enum op_kind kind,
 /* The wider of two dtypes, as PyTorch promotes them. (build_ops.c) */
 enum dtype build_promote(enum dtype x, enum dtype y);
 
+/* Makes compiled kernels of a block's element-wise operations. (build_fuse.c)
+ */
+void build_fuse(struct builder *b, struct block *block);
+
+/* Marks what outlives a checkpoint around the block, operation by operation.
+ * (build_policy.c) */
+void build_policy(struct builder *b, const struct block *block);
+
 /* x in fp32 under autocast, for the kernels it runs so. (build_ops.c) */
 tensor_id build_autocast_up(struct builder *b, tensor_id x);
 

@@ -358,6 +358,8 @@ static void resolve_precision(struct run *r)
         p->reduce = p->grad;
     p->reduce = dtype_or(r, KEY_REDUCE_DTYPE, p->reduce);
     p->master = dtype_or(r, KEY_MASTER_DTYPE, p->master);
+    if (resolve_is_fsdp(r) && p->master == p->param)
+        p->master = DT_NONE; /* the shards are it */
     p->optim = dtype_or(r, KEY_OPTIMIZER_DTYPE, moments(r->optimizer, states));
     if (p->fp8)
         r->fp8_recipe = (enum fp8_recipe)resolve_count(
@@ -475,7 +477,12 @@ static void resolve_recompute(struct run *r)
         return;
     }
     r->recompute_layers = resolve_count(r, KEY_RECOMPUTE_LAYERS, most);
-    r->recompute_granularity = resolve_count(r, KEY_RECOMPUTE_GRANULARITY, 1);
+    if (r->recompute == RECOMP_OPS) /* a policy is one block's */
+        r->recompute_granularity =
+            resolve_force(r, KEY_RECOMPUTE_GRANULARITY, 1);
+    else
+        r->recompute_granularity =
+            resolve_count(r, KEY_RECOMPUTE_GRANULARITY, 1);
 }
 
 static void resolve_dropout(struct run *r, const struct spec *spec)
@@ -533,7 +540,7 @@ static void resolve_kernels(struct run *r, const struct spec *spec)
         resolve_assume(r, KEY_ATTENTION, "%s attention (--attention)",
                        resolve_text(r, KEY_ATTENTION, buf));
     resolve_dropout(r, spec);
-    resolve_bool(r, KEY_COMPILE, false);
+    r->compile = resolve_bool(r, KEY_COMPILE, false);
     resolve_bool(r, KEY_CUDA_GRAPH, false);
     resolve_bool(r, KEY_EP_OVERLAP, false);
     r->grouped_gemm = resolve_bool(r, KEY_GROUPED_GEMM, true);

@@ -33,7 +33,6 @@ static const struct refusal {
     { KEY_ENGINE, IS, ENGINE_MEGATRON_FSDP, "use --engine fsdp2 or megatron" },
     { KEY_CUDA_GRAPH, IS, 1, "leave it out: the pools come on top" },
     { KEY_EP_OVERLAP, IS, 1, "leave it out: one micro-batch in flight" },
-    { KEY_COMPILE, IS, 1, "leave it out for what eager kernels need" },
     { KEY_OFFLOAD_OPTIMIZER, IS, OFFLOAD_NVME, "use --offload-optimizer cpu" },
     { KEY_OFFLOAD_PARAMS, ABOVE, OFFLOAD_NONE,
       "offload_optimizer cpu is, under deepspeed" },
@@ -43,7 +42,6 @@ static const struct refusal {
     { KEY_BASE_DTYPE, IS, DT_FP4, "use --base-dtype bf16, fp16 or fp32" },
     { KEY_BASE_DTYPE, IS, DT_INT4, "use --base-dtype bf16, fp16 or fp32" },
     { KEY_DOUBLE_QUANT, IS, 1, "leave it out" },
-    { KEY_RECOMPUTE, IS, RECOMP_OPS, "use --recompute full" },
     { KEY_OPTIMIZER_IN_BACKWARD, IS, 1, "leave it out" },
     { KEY_PRECISION, IS, PREC_FP4_MIXED, "use --precision fp8-mixed" },
     { KEY_FP8_PARAMS, IS, 1, "leave it out: weights in 16 bits" },
@@ -246,7 +244,7 @@ static void check_master_dtype(const struct run *r, struct diag *d)
 {
     if (!r->given[KEY_MASTER_DTYPE] || !resolve_is_fsdp(r)
         || !is_float(r->prec.master))
-        return;
+        return; /* none, or the shards themselves */
     char buf[RESOLVE_TEXT_MAX];
     memplan_error *e = setup_error(
         d, MEMPLAN_E_CONFLICT, KEY_MASTER_DTYPE,
@@ -447,6 +445,33 @@ static void check_modules(const struct run *r, const struct spec *s,
     }
 }
 
+/* Each layer compiled by itself; others compile whole models. */
+static void check_compile(const struct run *r, struct diag *d)
+{
+    if (!r->compile || r->impl == IMPL_TORCHTITAN || r->impl == IMPL_TORCHTUNE)
+        return;
+    char buf[RESOLVE_TEXT_MAX];
+    memplan_error *e =
+        setup_error(d, MEMPLAN_E_UNSUPPORTED, KEY_COMPILE,
+                    "'compile' is not modelled for %s layers yet",
+                    resolve_text(r, KEY_IMPLEMENTATION, buf));
+    diag_hint(e, "leave it out for what eager kernels need, or use "
+                 "--implementation torchtitan");
+}
+
+/* A policy is written for one implementation's operations. */
+static void check_ops(const struct run *r, struct diag *d)
+{
+    if (r->recompute != RECOMP_OPS || r->impl == IMPL_TORCHTITAN)
+        return;
+    char buf[RESOLVE_TEXT_MAX];
+    memplan_error *e =
+        setup_error(d, MEMPLAN_E_UNSUPPORTED, KEY_RECOMPUTE,
+                    "recompute 'ops' is not modelled for %s layers yet",
+                    resolve_text(r, KEY_IMPLEMENTATION, buf));
+    diag_hint(e, "use --recompute full, or --framework torchtitan");
+}
+
 /* Operations outside Megatron and the paper belong to no module. */
 static void check_selective(const struct run *r, struct diag *d)
 {
@@ -484,6 +509,8 @@ static void check_recompute(const struct run *r, const struct spec *s,
                   "add --recompute full");
     check_modules(r, s, d);
     check_selective(r, d);
+    check_ops(r, d);
+    check_compile(r, d);
     if (r->recompute == RECOMP_NONE)
         return;
 

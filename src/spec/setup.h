@@ -297,7 +297,8 @@ struct run {
     bool optimizer_in_backward;
     bool clip_grad; /* by the global norm */
     enum recompute recompute;
-    uint64_t recompute_modules;     /* bit set */
+    uint64_t recompute_modules; /* bit set */
+    bool compile;
     uint64_t recompute_layers;      /* per stage; all layers when not given */
     uint64_t recompute_granularity; /* layers per checkpoint */
     bool recompute_reentrant;       /* its frame holds the result made again */

@@ -43,7 +43,7 @@ static const char *pick(uint64_t *seed, const char *const *words)
 struct choice {
     const char *key, *value;
 };
-enum { CHOICES = 15 };
+enum { CHOICES = 16 };
 struct trial {
     const char *model;
     struct choice c[CHOICES];
@@ -57,19 +57,24 @@ static struct trial trial_of(uint64_t seed)
                                 "gpt3-13b", "mistral-7b-v0.1", "gemma-2-9b",
                                 "pythia-1.4b", "opt-1.3b", "falcon-7b",
                                 "mixtral-8x7b", "qwen2.5-0.5b", "bloom-1b7") };
-    const char *fw = PICK(&s, "hf", "deepspeed", "fsdp", "megatron");
+    const char *fw =
+        PICK(&s, "hf", "deepspeed", "fsdp", "megatron", "torchtitan");
+    const bool titan = strcmp(fw, "torchtitan") == 0;
+    if (titan)
+        t.model = PICK(&s, "llama-7b", "llama-3-8b", "qwen3-8b");
     const bool megatron = strcmp(fw, "megatron") == 0;
     const bool ddp = strcmp(fw, "hf") == 0;
     const bool fsdp = strcmp(fw, "fsdp") == 0;
-    const char *re = PICK(&s, "none", "full");
+    const char *re =
+        titan ? PICK(&s, "none", "full", "ops") : PICK(&s, "none", "full");
     const struct choice c[CHOICES] = {
         { "framework", fw },
         { "gpus", PICK(&s, "1", "8", "16", "64") },
-        { "zero", megatron ? PICK(&s, "0", "1")
-                  : ddp    ? "0"
-                  : fsdp   ? PICK(&s, "2", "3")
-                           : PICK(&s, "0", "1", "2", "3") },
-        { "tp", megatron ? PICK(&s, "1", "2", "4") : "1" },
+        { "zero", megatron        ? PICK(&s, "0", "1")
+                  : ddp           ? "0"
+                  : fsdp || titan ? PICK(&s, "2", "3")
+                                  : PICK(&s, "0", "1", "2", "3") },
+        { "tp", megatron || titan ? PICK(&s, "1", "2", "4") : "1" },
         { "pp", megatron ? PICK(&s, "1", "2", "4") : "1" },
         { "deterministic", PICK(&s, "true", "false") },
         { "micro_batch", PICK(&s, "1", "2", "4") },
@@ -78,11 +83,13 @@ static struct trial trial_of(uint64_t seed)
         { "recompute", re },
         { "recompute_reentrant",
           strcmp(re, "full") == 0 ? PICK(&s, "true", "false") : "false" },
+        { "compile", titan ? PICK(&s, "true", "false") : "false" },
         { "optimizer", PICK(&s, "adamw", "sgd", "momentum", "adam8bit",
                             "adafactor", "lion", "muon") },
         { "precision", ddp ? PICK(&s, "bf16-amp", "fp32", "bf16")
                            : PICK(&s, "bf16-mixed", "fp32") },
-        { "attention", PICK(&s, "flash", "sdpa", "eager") },
+        { "attention", titan ? PICK(&s, "flash", "sdpa")
+                             : PICK(&s, "flash", "sdpa", "eager") },
         { "reduce_bucket", PICK(&s, "500M", "20M", "200M", "4G") },
     };
     memcpy(t.c, c, sizeof c);
@@ -299,6 +306,7 @@ static void test_recompute_never_more(void **state)
 {
     (void)state;
     never_more("recompute", "none", "full");
+    never_more("recompute", "none", "ops");
 }
 
 static void test_shorter_never_more(void **state)

@@ -409,7 +409,7 @@ static const struct refusal {
       "torchtitan has no embeddings narrower than the hidden size" },
     { IMPL_TORCHTITAN, with_eager, "torchtitan has no eager attention" },
     { IMPL_TORCHTITAN, with_fused_loss,
-      "torchtitan has no fused loss (it has a chunked one)" },
+      "torchtitan has no fused loss but a compiled one (add --compile)" },
 };
 
 static void what_is_missing_is_named(void **state)

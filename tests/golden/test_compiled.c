@@ -1,0 +1,127 @@
+/*
+ * What a block keeps when it is compiled, or wrapped in a checkpoint that
+ * decides operation by operation, against what PyTorch's partitioner and its
+ * caching mode keep (tests/oracle/compiled.py), to the byte.
+ */
+#include <dirent.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "fold/walk.h"
+#include "spec/spec.h"
+#include "json/json.h"
+
+#define FOLDER MEMPLAN_SOURCE_DIR "/tests/golden/compiled"
+
+enum { TEXT_MAX = 1 << 16 };
+
+static char text[TEXT_MAX];
+
+static const struct json *read_json(struct arena *a, const char *file,
+                                    size_t *len)
+{
+    char path[1024];
+    snprintf(path, sizeof path, "%s/%s", FOLDER, file);
+    FILE *f = fopen(path, "rb");
+    if (f == NULL)
+        fail_msg("cannot open '%s'", path);
+    *len = fread(text, 1, sizeof text, f);
+    fclose(f);
+    struct diag d;
+    diag_init(&d, NULL);
+    const struct json *root = json_parse(a, text, *len, &d);
+    assert_non_null(root);
+    return root;
+}
+
+static bool is(const struct json *o, const char *key, const char *value)
+{
+    return strcmp(json_member(o, key)->text.p, value) == 0;
+}
+
+static void lower(struct program *p, const struct json *root, size_t len,
+                  struct arena *a)
+{
+    struct diag d;
+    memplan_error slot[2];
+    memplan_errors errs = { slot, 2, 0 };
+    diag_init(&d, &errs);
+    struct spec spec;
+    if (spec_import(&spec, json_member(root, "config"), text, len, NULL, a, &d)
+        != MEMPLAN_OK)
+        fail_msg("%s", slot[0].message);
+    struct run run;
+    run_bare(&run, &spec);
+    run.impl = is(root, "implementation", "torchtune") ? IMPL_TORCHTUNE
+                                                       : IMPL_TORCHTITAN;
+    run.compile = json_member(root, "compile")->truth;
+    run.recompute = is(root, "recompute", "ops") ? RECOMP_OPS : RECOMP_NONE;
+    run.micro_batch = (uint64_t)json_member(root, "b")->number;
+    run.seq_len = (uint64_t)json_member(root, "s")->number;
+    if (lower_model(p, &spec, &run, a, &d) != MEMPLAN_OK)
+        fail_msg("%s", slot[0].message);
+}
+
+/* The CPU's attention keeps no random states. */
+static uint64_t random_states(const struct program *p, const struct block *b)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < b->tensor_count; i++) {
+        const struct tensor *t = &p->tensor[b->tensor_first + i];
+        if (strcmp(t->name, "random state") == 0)
+            bytes += t->bytes;
+    }
+    return bytes;
+}
+
+static bool differs(const char *file)
+{
+    struct arena a;
+    struct program p;
+    struct walk_scratch scratch = { .bare = true };
+    size_t len;
+    arena_init(&a, NULL);
+    const struct json *root = read_json(&a, file, &len);
+    lower(&p, root, len, &a);
+    assert_true(walk_scratch_init(&scratch, &p, &a));
+    scratch.granule = 1;
+    const struct block *b = &p.block[p.layer_block[0]];
+    struct block_walk w;
+    walk_block(&w, &p, b, 0, 1u << WGRAD_KEEP, &scratch);
+    const uint64_t got = (is(root, "recompute", "ops") ? w.checkpoint : w.kept)
+                         - random_states(&p, b);
+    const uint64_t want = (uint64_t)json_member(root, "kept_bytes")->number;
+    if (got != want)
+        printf("%s: keeps %llu, measured %llu\n", file, (unsigned long long)got,
+               (unsigned long long)want);
+    arena_release(&a);
+    return got != want;
+}
+
+static void test_compiled(void **state)
+{
+    (void)state;
+    DIR *dir = opendir(FOLDER);
+    assert_non_null(dir);
+    unsigned files = 0, bad = 0;
+    for (struct dirent *e = readdir(dir); e != NULL; e = readdir(dir)) {
+        if (strstr(e->d_name, ".json") == NULL)
+            continue;
+        files++;
+        bad += differs(e->d_name);
+    }
+    closedir(dir);
+    assert_true(files >= 12);
+    assert_int_equal(bad, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_compiled) };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
