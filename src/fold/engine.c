@@ -77,6 +77,18 @@ static uint64_t flat_share(const struct run *run, uint64_t dense,
 
 /* ---- at rest ---- */
 
+/* As elements times a size where all have the same. */
+static void put_frozen(struct put *p, const struct stage *s)
+{
+    const uint64_t n = s->sum.frozen_elems, bytes = s->sum.frozen_bytes;
+    if (n != 0 && bytes % n == 0)
+        PUT(p, TERM_FROZEN, "frozen weights", F("P_frozen", n),
+            F("bytes per frozen weight", bytes / n));
+    else
+        PUT(p, TERM_FROZEN, "frozen weights, scales included",
+            F("bytes", bytes));
+}
+
 static void rest_weights(struct put *p, const struct stage *s)
 {
     const struct run *run = s->run;
@@ -86,14 +98,11 @@ static void rest_weights(struct put *p, const struct stage *s)
             F("P/N, tensor by tensor", s->sum.own_elems),
             F("bytes per weight", size));
         PUT(p, TERM_FROZEN, "frozen weight shards",
-            F("P/N, tensor by tensor", s->sum.own_frozen),
-            F("bytes per frozen weight", dtype_size(run->base_dtype)));
+            F("bytes of P/N, tensor by tensor", s->sum.own_frozen_bytes));
     } else {
         PUT(p, TERM_WEIGHTS, "weights", F("P", s->sum.elems),
             F("bytes per weight", size));
-        PUT(p, TERM_FROZEN, "frozen weights",
-            F("P_frozen", s->sum.frozen_elems),
-            F("bytes per frozen weight", dtype_size(run->base_dtype)));
+        put_frozen(p, s);
     }
     if (run->prec.fp8 && run->impl == IMPL_MEGATRON) /* its own caches */
         PUT(p, TERM_FP8_WEIGHTS, "fp8 weights and their transposes",

@@ -115,7 +115,8 @@ static void states_add(struct block_states *sum, const struct block_states *b)
     sum->largest_grad = max_u64(sum->largest_grad, b->largest_grad);
     sum->tensors += b->tensors;
     sum->own_elems += b->own_elems;
-    sum->own_frozen += b->own_frozen;
+    sum->frozen_bytes += b->frozen_bytes;
+    sum->own_frozen_bytes += b->own_frozen_bytes;
     sum->own_moment_bytes += b->own_moment_bytes;
     sum->moment_bytes += b->moment_bytes;
     sum->dense_moment_bytes += b->dense_moment_bytes;
@@ -184,6 +185,19 @@ static uint64_t shared_kept(const struct program *p)
     return sum;
 }
 
+/* The first layer's input is a leaf of the graph, kept for its gradient, where
+ * it was received from another rank, or comes from a frozen embedding (PEFT's
+ * enable_input_require_grads). 0 where the layer keeps it anyway. */
+static uint64_t held_input(const struct stage *s)
+{
+    const struct block *embed = &s->p->block[s->p->embed];
+    const uint32_t first = s->embed ? 1 : 0;
+    if (s->embed && (s->layers == 0 || s->p->tensor[embed->output].needs_grad))
+        return 0;
+    const struct block_walk *w = &s->walk[stage_block(s, first)];
+    return w->keeps_input || stage_recomputed(s, first) ? 0 : w->input;
+}
+
 void stage_init(struct stage *s, struct memory_fold *f, uint64_t index,
                 uint64_t first_layer)
 {
@@ -215,9 +229,7 @@ void stage_init(struct stage *s, struct memory_fold *f, uint64_t index,
     s->shared = f->shared;
     s->shared_kept = f->shared_kept;
     s->inputs = role_bytes(p, p->first_input, p->n_input);
-    const struct block_walk *w = &s->walk[stage_block(s, 0)];
-    if (!s->embed && !w->keeps_input && !stage_recomputed(s, 0))
-        s->stage_input = w->input; /* received, kept for its gradient */
+    s->stage_input = held_input(s);
 }
 
 static unsigned modes_needed(const struct run *run)

@@ -172,6 +172,11 @@ void states_of_block(struct block_states *out, const struct program *p,
         const struct tensor *t = &p->tensor[block->tensor_first + i];
         if (t->role != ROLE_PARAM)
             continue;
+        if (t->statistic) { /* of no engine's concern: stays as it is */
+            s.frozen_bytes += t->bytes;
+            s.own_frozen_bytes += t->bytes;
+            continue;
+        }
         if (t->elems > s.largest) {
             s.largest = t->elems;
             s.largest_bytes = t->bytes;
@@ -195,7 +200,8 @@ void states_of_block(struct block_states *out, const struct program *p,
             uint64_t rows, cols;
             shard_shape(run, t, &rows, &cols);
             s.frozen_elems += t->elems;
-            s.own_frozen += rows * cols;
+            s.frozen_bytes += t->bytes;
+            s.own_frozen_bytes += dtype_bytes_of(t->dtype, rows * cols);
         }
     }
     *out = s;

@@ -144,17 +144,21 @@ static uint64_t pad_to(uint64_t n, uint64_t multiple)
 }
 
 /* An input that was gathered for the product is gathered again, a quantised
- * weight is dequantised again. */
+ * weight is dequantised again: 4-bit ones as in forward, int8 ones in the
+ * input's dtype. */
 static uint64_t linear_again(const struct walk *w, const struct op *op)
 {
     const struct tensor *in = &w->p->tensor[op->in[0]];
+    const struct tensor *weight = &w->p->tensor[op->in[1]];
     uint64_t bytes = 0;
+    if (weight->role == ROLE_PARAM && weight->dtype == DT_INT8)
+        bytes += weight->elems * dtype_size(in->dtype);
     for (unsigned i = 2; i < op->n_in; i++) {
         const struct tensor *t = &w->p->tensor[op->in[i]];
         if (is_stand_in(w, op, i) && t->elems < in->elems)
             bytes += in->bytes;
         else if (t->role == ROLE_PARAM && t->matmul)
-            bytes += w->p->tensor[op->in[1]].bytes;
+            bytes += weight->bytes;
     }
     return bytes;
 }
@@ -319,6 +323,19 @@ static void tell_moment(struct walk *w, const struct op *op, uint64_t bytes,
                                           .name = op->name });
 }
 
+/* A node's inputs are gone when it returns, before its results are added up
+ * (torch/csrc/autograd/engine.cpp, call_function). */
+static void release_result_grads(struct walk *w, const struct op *op)
+{
+    for (unsigned i = 0; i < op->n_out; i++) {
+        struct walk_slot *s = walk_slot_of(w, op->out[i]);
+        if (s == NULL || s->grad == NO_GRAD)
+            continue;
+        buffer_release(w, s->grad);
+        s->grad = NO_GRAD;
+    }
+}
+
 static void backward_grads(struct walk *w, const struct op *op, int32_t g)
 {
     int32_t made[OP_IN_MAX];
@@ -347,6 +364,7 @@ static void backward_grads(struct walk *w, const struct op *op, int32_t g)
     walk_note(w);
     w->tmp -= moment;
     tell_moment(w, op, moment, false);
+    release_result_grads(w, op);
     for (unsigned i = 0; i < op->n_in; i++)
         if (made[i] != NO_GRAD)
             give(w, op->in[i], made[i], gives_view(op));
@@ -371,13 +389,6 @@ static void backward_op(struct walk *w, const struct op *op, uint32_t k)
         backward_grads(w, op, g);
     else
         release_saved(w, op);
-    for (unsigned i = 0; i < op->n_out; i++) {
-        struct walk_slot *s = walk_slot_of(w, op->out[i]);
-        if (s == NULL || s->grad == NO_GRAD)
-            continue;
-        buffer_release(w, s->grad);
-        s->grad = NO_GRAD;
-    }
 }
 
 static void tell_again(struct walk *w, const struct op *op, uint64_t bytes,

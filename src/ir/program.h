@@ -63,6 +63,8 @@ struct tensor {
     bool trainable;
     bool tied;           /* the embedding's tensor again (head) */
     bool matmul;         /* a linear's weight */
+    bool statistic;      /* beside a quantised weight: no parameter, whole on
+                            every rank */
     uint64_t full_elems; /* before tp, ep sharding; unpadded */
     uint64_t rows, cols; /* on this rank; cols 1 for vectors */
 };

@@ -178,6 +178,20 @@ bool dtype_is_quantised(enum dtype t)
     return false;
 }
 
+/* What is not quantised of a quantised model. PEFT's
+ * prepare_model_for_kbit_training casts it to fp32 over bitsandbytes' formats,
+ * not over GPTQ; where the weights themselves are sharded it is not called
+ * (trl's SFTTrainer, fsdp_qlora's train.py). */
+static enum dtype unquantised_dtype(const struct builder *b)
+{
+    const struct run *r = b->run;
+    const bool sharded =
+        r->engine == ENGINE_FSDP || r->engine == ENGINE_FSDP2 || r->zero == 3;
+    if (r->base_dtype == DT_INT4 || sharded)
+        return b->compute;
+    return DT_FP32;
+}
+
 /* The weights that a forward sees. Stored in fp32 and without autocast, they
  * are gathered in the compute dtype (FSDP's MixedPrecisionPolicy). */
 static void start_dtypes(struct builder *b)
@@ -189,8 +203,8 @@ static void start_dtypes(struct builder *b)
     b->fp8 = r->prec.fp8;
     b->frozen = r->lora_rank > 0;
     if (b->frozen && r->base_dtype != DT_NONE)
-        b->param =
-            dtype_is_quantised(r->base_dtype) ? b->compute : r->base_dtype;
+        b->param = dtype_is_quantised(r->base_dtype) ? unquantised_dtype(b)
+                                                     : r->base_dtype;
     b->stream = b->param;
 }
 
@@ -448,6 +462,8 @@ static bool is_trainable(const struct builder *b, enum param_group group)
 
 static enum dtype param_dtype(const struct builder *b, const struct param *q)
 {
+    if (q->statistic)
+        return q->dtype;
     if (!b->frozen)
         return b->param;
     if (q->group == PG_ADAPTER)
@@ -455,7 +471,25 @@ static enum dtype param_dtype(const struct builder *b, const struct param *q)
     /* bitsandbytes leaves the head as it is, and quantises linears only */
     if (q->matmul && q->group != PG_HEAD && b->run->base_dtype != DT_NONE)
         return b->run->base_dtype;
+    /* Linear4bit casts its bias to the type it computes in, for good */
+    if (q->of_linear && q->group != PG_HEAD
+        && dtype_is_quantised(b->run->base_dtype))
+        return b->compute;
     return b->param;
+}
+
+/* PEFT trains a copy of a module in full, and keeps the original beside it
+ * (peft/utils/other.py, ModulesToSaveWrapper). */
+static void keep_original(struct builder *b, const struct param *q,
+                          tensor_id trained)
+{
+    if (!b->frozen || q->group == PG_ADAPTER || q->tied
+        || !tensor_of(b, trained)->trainable)
+        return;
+    struct param original = *q;
+    original.name = "original module";
+    original.original = true;
+    build_param(b, &original);
 }
 
 tensor_id build_param(struct builder *b, const struct param *q)
@@ -467,7 +501,9 @@ tensor_id build_param(struct builder *b, const struct param *q)
     struct tensor *t = &b->p->tensor[id];
     t->role = ROLE_PARAM;
     t->group = q->group;
-    t->trainable = t->needs_grad = is_trainable(b, q->group);
+    t->statistic = q->statistic;
+    t->trainable = t->needs_grad =
+        !q->statistic && !q->original && is_trainable(b, q->group);
     t->tied = q->tied;
     t->matmul = q->matmul;
     t->rows = q->rows.n;
@@ -478,6 +514,9 @@ tensor_id build_param(struct builder *b, const struct param *q)
         t->bytes = dtype_bytes_of(t->dtype, t->elems);
     }
     t->full_elems = q->full_elems == 0 ? t->elems : q->full_elems;
+    if (q->statistic || q->original)
+        t->full_elems = 0;
+    keep_original(b, q, id);
     return id;
 }
 

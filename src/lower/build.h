@@ -151,6 +151,10 @@ struct param {
     uint64_t copies;       /* experts on this rank; 0 means 1 */
     uint64_t full_elems;   /* 0: as on this rank */
     bool matmul, tied;
+    bool statistic;   /* of a quantised weight: no parameter */
+    enum dtype dtype; /* of a statistic */
+    bool original;    /* frozen beside its trained copy */
+    bool of_linear;   /* a linear's bias */
 };
 tensor_id build_param(struct builder *b, const struct param *param);
 /* A vector: norm weight, bias. full 0: as on this rank. */

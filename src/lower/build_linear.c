@@ -26,7 +26,7 @@ static tensor_id linear_weight(struct builder *b, const struct linear *l)
         return l->weight;
     const uint64_t full =
         build_product(b, full_of(b, l, false), full_of(b, l, true));
-    return build_param(
+    const tensor_id w = build_param(
         b, &(struct param){ .name = l->name,
                             .group = l->group,
                             .rows = l->out,
@@ -35,6 +35,8 @@ static tensor_id linear_weight(struct builder *b, const struct linear *l)
                             .matmul = true,
                             .full_elems = build_product(
                                 b, full, at_least_one(l->full_copies)) });
+    build_statistics(b, tensor_of(b, w)->dtype, l->out, l->in, l->copies);
+    return w;
 }
 
 static tensor_id linear_bias(struct builder *b, const struct linear *l)
@@ -45,6 +47,7 @@ static tensor_id linear_bias(struct builder *b, const struct linear *l)
                                            .group = l->group,
                                            .rows = l->out,
                                            .copies = l->copies,
+                                           .of_linear = true,
                                            .full_elems = build_product(
                                                b, full_of(b, l, true),
                                                at_least_one(l->full_copies)) });
@@ -76,23 +79,22 @@ static tensor_id linear_product(struct builder *b, const struct linear *l)
 {
     const tensor_id stored = linear_weight(b, l);
     const tensor_id bias = linear_bias(b, l);
+    if (dtype_is_quantised(tensor_of(b, stored)->dtype))
+        return build_quantised_product(
+            b, &(struct quantised_product){ .name = l->name,
+                                            .x = l->x,
+                                            .weight = stored,
+                                            .bias = bias,
+                                            .out = l->out });
     const tensor_id x = build_autocast(b, l->name, l->x);
-    tensor_id w, master = TENSOR_NONE;
-    if (dtype_is_quantised(tensor_of(b, stored)->dtype)) {
-        /* dequantised for the product, and again in backward: bitsandbytes'
-           MatMul4Bit keeps the quantised weight only */
-        w = build_cast(b, "dequantised weight", stored, b->compute);
-        master = stored;
-    } else {
-        w = build_autocast(b, l->name, stored);
-    }
+    const tensor_id w = build_autocast(b, l->name, stored);
     const tensor_id keep = linear_keeps(b, l, x, stored);
     const struct shape shape = shape_last(b, x, l->out);
     const enum dtype dtype =
         l->has_out_dtype ? l->out_dtype : tensor_of(b, w)->dtype;
     const tensor_id out = build_tensor(b, l->name, dtype, &shape);
-    const tensor_id in[] = { x, w, bias, master, keep };
-    struct op *op = build_op(b, OP_LINEAR, l->name, in, 5);
+    const tensor_id in[] = { x, w, bias, keep };
+    struct op *op = build_op(b, OP_LINEAR, l->name, in, 4);
     op_result(b, op, out);
     op->flop_full = op->flop_causal =
         2.0 * (double)tensor_of(b, x)->elems * (double)l->out.n;
@@ -106,13 +108,47 @@ static bool is_adapted(const struct builder *b, const struct linear *l)
            && (b->run->lora_targets & wanted) != 0;
 }
 
-/* PEFT's lora.Linear: base(x) + B(A(x)) * scaling, in the adapters' dtype,
- * then back (peft/tuners/lora/layer.py). */
+static bool is_quantised(const struct builder *b, const struct linear *l)
+{
+    return l->group != PG_HEAD && dtype_is_quantised(b->run->base_dtype);
+}
+
+/* PEFT's sum of both results: over a plain linear in the wider dtype, then
+ * back (peft/tuners/lora/layer.py); over a quantised one the adapter's result
+ * is cast first, and added to a copy of the base's (bnb.py, Linear4bit) or
+ * into it (gptq.py). */
+static tensor_id add_to_base(struct builder *b, const struct linear *l,
+                             tensor_id base, tensor_id y)
+{
+    const enum dtype result = tensor_of(b, base)->dtype;
+    if (!is_quantised(b, l)) {
+        y = build_add(b, "lora sum", base, y);
+        return build_cast(b, "lora result", y, result);
+    }
+    if (!b->autocast)
+        y = build_cast(b, "lora result", y, result);
+    if (b->run->base_dtype == DT_INT4)
+        return build_binary_in_place(b, OP_ADD, "lora sum", base, y);
+    return build_add(b, "lora sum", base, y);
+}
+
+/* The adapter's input in the adapter's dtype; under autocast the quantised
+ * layers leave that to autocast. */
+static tensor_id adapter_input(struct builder *b, const struct linear *l)
+{
+    tensor_id x = l->x;
+    if (!b->autocast || !is_quantised(b, l))
+        x = build_cast(b, "lora input", x, b->run->lora_dtype);
+    return build_dropout(b, "lora dropout", x, b->run->lora_dropout);
+}
+
+/* PEFT's lora.Linear: base(x) + B(A(dropout(x))) * scaling. */
 static tensor_id add_adapter(struct builder *b, const struct linear *l,
                              tensor_id base)
 {
-    const enum dtype dtype = b->run->lora_dtype;
-    const enum dtype result = tensor_of(b, base)->dtype;
+    const enum dtype stored = b->run->base_dtype;
+    if (is_quantised(b, l) && (stored == DT_NF4 || stored == DT_FP4))
+        base = build_copy(b, "base result", base);
     struct linear down = { .name = "lora_A",
                            .in = l->in,
                            .out = b->r,
@@ -121,7 +157,7 @@ static tensor_id add_adapter(struct builder *b, const struct linear *l,
                            .keep = l->keep,
                            .copies = l->copies,
                            .full_copies = l->full_copies };
-    down.x = build_cast(b, "lora input", l->x, dtype);
+    down.x = adapter_input(b, l);
     down.has_keep = l->has_keep && down.x == l->x;
     struct linear up = { .name = "lora_B",
                          .in = b->r,
@@ -132,9 +168,7 @@ static tensor_id add_adapter(struct builder *b, const struct linear *l,
                          .full_copies = l->full_copies };
     up.x = linear_product(b, &down);
     tensor_id y = linear_product(b, &up);
-    y = build_scale(b, "lora scaling", y);
-    y = build_add(b, "lora sum", base, y);
-    return build_cast(b, "lora result", y, result);
+    return add_to_base(b, l, base, build_scale(b, "lora scaling", y));
 }
 
 tensor_id build_linear(struct builder *b, const struct linear *l)

@@ -27,6 +27,19 @@ static inline uint64_t build_checked(struct builder *b, struct count c)
 /* int8 and the 4-bit formats: dequantised before a product. (build.c) */
 bool dtype_is_quantised(enum dtype t);
 
+/* A product with a quantised weight. (build_quantised.c) */
+struct quantised_product {
+    const char *name;
+    tensor_id x, weight, bias; /* bias: TENSOR_NONE where there is none */
+    struct dim out;
+};
+tensor_id build_quantised_product(struct builder *b,
+                                  const struct quantised_product *q);
+/* What lies beside a quantised weight of [out, in], `copies` times: scales,
+ * zero points, code tables. They are no parameters. (build_quantised.c) */
+void build_statistics(struct builder *b, enum dtype dtype, struct dim out,
+                      struct dim in, uint64_t copies);
+
 /* An activation of x's shape and dtype. (build.c) */
 tensor_id build_like(struct builder *b, const char *name, tensor_id x);
 

@@ -608,7 +608,8 @@ static void resolve_lora(struct run *r)
                        : 0;
     r->base_dtype = dtype_or(r, KEY_BASE_DTYPE, r->prec.compute);
     r->lora_dtype = dtype_or(r, KEY_LORA_DTYPE, r->prec.param);
-    resolve_bool(r, KEY_DOUBLE_QUANT, false);
+    r->double_quant = resolve_bool(r, KEY_DOUBLE_QUANT, false);
+    r->lora_dropout = resolve_real(r, KEY_LORA_DROPOUT, 0);
     resolve_assume(r, KEY_LORA_TARGETS,
                    "adapters on all linear layers (--lora-targets)");
     resolve_assume(r, KEY_BASE_DTYPE, "frozen weights in %s (--base-dtype)",

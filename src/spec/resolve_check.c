@@ -37,11 +37,6 @@ static const struct refusal {
     { KEY_OFFLOAD_PARAMS, ABOVE, OFFLOAD_NONE,
       "offload_optimizer cpu is, under deepspeed" },
     { KEY_OFFLOAD_ACTIVATIONS, ABOVE, OFFLOAD_NONE, "use --recompute full" },
-    { KEY_BASE_DTYPE, IS, DT_INT8, "use --base-dtype bf16, fp16 or fp32" },
-    { KEY_BASE_DTYPE, IS, DT_NF4, "use --base-dtype bf16, fp16 or fp32" },
-    { KEY_BASE_DTYPE, IS, DT_FP4, "use --base-dtype bf16, fp16 or fp32" },
-    { KEY_BASE_DTYPE, IS, DT_INT4, "use --base-dtype bf16, fp16 or fp32" },
-    { KEY_DOUBLE_QUANT, IS, 1, "leave it out" },
     { KEY_OPTIMIZER_IN_BACKWARD, IS, 1, "leave it out" },
     { KEY_PRECISION, IS, PREC_FP4_MIXED, "use --precision fp8-mixed" },
     { KEY_FP8_PARAMS, IS, 1, "leave it out: weights in 16 bits" },
@@ -545,11 +540,24 @@ static void check_attention(const struct run *r, struct diag *d)
 
 /* ---- adapters, training run ---- */
 
+/* Scales of scales are bitsandbytes' 4-bit formats'. */
+static void check_double_quant(const struct run *r, struct diag *d)
+{
+    if (!r->double_quant || r->base_dtype == DT_NF4 || r->base_dtype == DT_FP4)
+        return;
+    memplan_error *e =
+        setup_error(d, MEMPLAN_E_CONFLICT, KEY_DOUBLE_QUANT,
+                    "double_quant with base_dtype '%s', which has no scales "
+                    "to quantize",
+                    dtype_name(r->base_dtype));
+    diag_hint(e, "use --base-dtype nf4 or fp4, or leave it out");
+}
+
 static void check_lora(const struct run *r, struct diag *d)
 {
     static const enum setup_key keys[] = {
         KEY_LORA_TARGETS, KEY_LORA_FULL_MODULES, KEY_LORA_DTYPE,
-        KEY_BASE_DTYPE,   KEY_DOUBLE_QUANT,
+        KEY_BASE_DTYPE,   KEY_DOUBLE_QUANT,      KEY_LORA_DROPOUT,
     };
     if (r->lora_rank == 0) {
         for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
@@ -558,6 +566,7 @@ static void check_lora(const struct run *r, struct diag *d)
         }
         return;
     }
+    check_double_quant(r, d);
     bool framework = r->framework == FW_HF || r->framework == FW_DEEPSPEED
                      || r->framework == FW_FSDP;
     if (framework && resolve_is_hf(r))

@@ -308,7 +308,8 @@ struct run {
     uint64_t vocab; /* padded */
     uint64_t lora_rank, lora_targets, lora_full;
     enum dtype lora_dtype, base_dtype;
-    bool lora_scaling_dropout; /* adapters' own dropout: not used yet */
+    double lora_dropout; /* before the adapters' first matrix */
+    bool double_quant;
     enum offload offload_optimizer, offload_params;
     enum attention_mask mask;
 

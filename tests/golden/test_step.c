@@ -55,6 +55,32 @@ static void precision(struct run *r, const char *dtype)
     r->prec.master = DT_NONE;
 }
 
+static uint64_t targets(const struct json *adapters)
+{
+    const struct json *t = json_member(adapters, "targets");
+    return t->child == NULL ? UINT64_C(1) << LORA_ALL_LINEAR
+                            : UINT64_C(1) << LORA_Q | UINT64_C(1) << LORA_V;
+}
+
+/* Adapters lie over weights in bf16 whatever autocast does. */
+static void adapters(struct run *r, const struct json *root)
+{
+    const struct json *a = json_member(root, "adapters");
+    if (a == NULL)
+        return;
+    const char *base = word(a, "base");
+    const bool bf16 = strcmp(word(a, "dtype"), "bf16") == 0;
+    r->lora_rank = (uint64_t)num(a, "rank");
+    r->lora_targets = targets(a);
+    r->lora_dropout = num(a, "dropout");
+    r->lora_dtype = r->prec.param = bf16 ? DT_BF16 : DT_FP32;
+    r->base_dtype = strncmp(base, "nf4", 3) == 0 ? DT_NF4 : DT_BF16;
+    r->double_quant = strcmp(base, "nf4-double") == 0;
+    if (json_member(a, "full") != NULL)
+        r->lora_full =
+            UINT64_C(1) << LORA_FULL_EMBED | UINT64_C(1) << LORA_FULL_HEAD;
+}
+
 struct step {
     struct arena arena;
     struct program p;
@@ -99,6 +125,7 @@ static bool lower(struct step *s, const struct json *root, size_t len,
     precision(&run, word(root, "dtype"));
     const bool drops = strstr(file, "-0.json") == NULL;
     run.hidden_dropout = drops ? spec.hidden_dropout : 0;
+    adapters(&run, root);
     run.embed_dropout = drops ? spec.embed_dropout : 0;
     run.attention_dropout = drops ? spec.attention_dropout : 0;
     if (lower_model(&s->p, &spec, &run, &s->arena, &d) != MEMPLAN_OK) {
@@ -150,7 +177,8 @@ static uint64_t norm_backward(struct step *s)
     walk_block(&w, &s->p, &b, 0, 1u << WGRAD_KEEP, &s->scratch);
     uint64_t wgrad = 0;
     for (unsigned i = 1; i < product->n_in; i++)
-        wgrad += s->p.tensor[product->in[i]].bytes;
+        if (s->p.tensor[product->in[i]].trainable)
+            wgrad += s->p.tensor[product->in[i]].bytes;
     return extremum_total(&w.backward[WGRAD_KEEP]) + wgrad;
 }
 
@@ -166,11 +194,20 @@ static uint64_t tied(const struct step *s)
     return 0;
 }
 
+/* The output of a frozen embedding, which got requires_grad_(). */
+static uint64_t leaf(const struct step *s)
+{
+    const struct tensor *t = &s->p.tensor[s->p.block[s->p.embed].output];
+    const struct block_walk *first = &s->walk[s->p.layer_block[0]];
+    return t->needs_grad || first->keeps_input ? 0 : t->bytes;
+}
+
 static void put_together(struct step *s, struct peaks *out)
 {
     const uint64_t n = s->p.layers + 2;
-    uint64_t kept = s->shared_kept, wgrad = 0;
+    uint64_t kept = s->shared_kept + leaf(s), wgrad = 0;
     const uint64_t masks = s->shared - s->shared_kept;
+    const struct tensor *hidden = &s->p.tensor[s->p.block[s->p.embed].output];
     *out = (struct peaks){ 0 };
     for (uint64_t i = 0; i < n; i++) {
         const struct block_walk *w = &s->walk[block_at(s, i)];
@@ -178,7 +215,7 @@ static void put_together(struct step *s, struct peaks *out)
                                                  + (i < n - 1 ? masks : 0));
         kept += w->kept;
     }
-    out->saved = kept;
+    out->saved = kept - leaf(s);
     for (uint64_t i = n; i-- > 0;) {
         const struct block_walk *w = &s->walk[block_at(s, i)];
         kept -= w->kept;
@@ -189,6 +226,8 @@ static void put_together(struct step *s, struct peaks *out)
             out->norm = kept + norm_backward(s);
         } else if (i == 0) {
             out->embedding = max_u64(here, kept + wgrad + w->wgrad + tied(s));
+            if (!hidden->needs_grad) /* the leaf and its gradient */
+                out->embedding = wgrad + 2 * hidden->bytes;
         } else {
             out->layers = max_u64(out->layers, here);
         }
@@ -220,6 +259,32 @@ static bool differs(const char *file, const char *what, double got, double want)
     return true;
 }
 
+/* Bytes of weights: adapters, scales of quantised ones, originals of modules
+ * trained in full. */
+static uint64_t weights(const struct step *s)
+{
+    uint64_t sum = 0;
+    for (uint64_t i = 0; i < s->p.layers + 2; i++) {
+        const struct block *b = &s->p.block[block_at(s, i)];
+        for (uint32_t k = 0; k < b->tensor_count; k++) {
+            const struct tensor *t = &s->p.tensor[b->tensor_first + k];
+            if (t->role == ROLE_PARAM && !t->tied)
+                sum += t->bytes;
+        }
+    }
+    return sum;
+}
+
+static bool differs_at_all(const char *file, const char *what, uint64_t got,
+                           double want)
+{
+    if ((double)got == want)
+        return false;
+    printf("%s: %s %llu, measured %.0f\n", file, what, (unsigned long long)got,
+           want);
+    return true;
+}
+
 static bool compare(const char *path, const char *file)
 {
     struct step s = { .shared = 0 };
@@ -238,8 +303,16 @@ static bool compare(const char *path, const char *file)
                             + 8 * num(root, "b") * num(root, "s");
         const double fwd = phase_peak(root, "forward");
         const double loss = phase_peak(root, "loss");
+        if (json_member(root, "adapters") != NULL) {
+            bad = differs_at_all(file, "saved", p.saved,
+                                 num(root, "saved_total_bytes"));
+            bad = differs_at_all(file, "weights", weights(&s),
+                                 num(root, "parameter_bytes"))
+                  || bad;
+        }
         bad = differs(file, "forward", base + (double)p.forward,
-                      fwd > loss ? fwd : loss);
+                      fwd > loss ? fwd : loss)
+              || bad;
         bad = differs(file, "head", base + (double)p.head,
                       phase_peak(root, "backward_head"))
               || bad;

@@ -69,7 +69,7 @@ static void medians_have_not_grown(void **state)
         { "peft", "steady_allocated", 0.06 },
         /* 0.06 when checkpoints counted as reentrant, which these are not */
         { "zero-ml-engineering", "peak_reserved", 0.07 },
-        { "qwen", "device_total", 0.11 },
+        { "qwen", "device_total", 0.12 }, /* with GPTQ and full modules */
     };
     unsigned over = 0;
     (void)state;

@@ -38,11 +38,11 @@ def compact(run, keys):
     return rows
 
 
-def record(family, dtype, attn, dropout):
+def record(family, dtype, attn, dropout, setting=None):
     shape = families.SHAPES[SHAPE]
-    three = measure.Run(family, shape, dtype, attn, dropout)
-    two = measure.Run(family, shape, dtype, attn, dropout, layers=2)
-    step = measure.Run(family, shape, dtype, attn, dropout, backward=True)
+    three = measure.Run(family, shape, dtype, attn, dropout, setting=setting)
+    two = measure.Run(family, shape, dtype, attn, dropout, layers=2, setting=setting)
+    step = measure.Run(family, shape, dtype, attn, dropout, backward=True, setting=setting)
     phases = {name: {k: v[k] for k in ("start", "peak", "op", "end") if k in v}
               for name, v in step.tracker.phases.items() if name != "after"}
     top = max((v["peak"], n) for n, v in phases.items())
@@ -56,7 +56,7 @@ def record(family, dtype, attn, dropout):
         b=shape["b"], s=shape["s"], layers=shape["L"],
         runs_on_a_gpu=not (attn == "flash" and dtype == "fp32"),
         parameter_bytes=sum({p.untyped_storage()._cdata: p.untyped_storage().nbytes()
-                             for p in three.model.parameters()}.values()),
+                             for p in list(three.model.parameters()) + three.beside}.values()),
         buffer_bytes=sum({p.untyped_storage()._cdata: p.untyped_storage().nbytes()
                           for p in three.model.buffers()}.values()),
         saved_total_bytes=three.total, saved_per_layer_bytes=three.total - two.total,

@@ -5,6 +5,7 @@ import torch
 import transformers
 from torch._subclasses.fake_tensor import FakeTensorMode
 
+import adapters
 import attention
 import families
 import saved
@@ -66,21 +67,25 @@ class Run:
     """Builds the model on `where` ("cuda": fake tensors, "cpu": real ones), runs forward and, if asked, backward."""
 
     def __init__(self, family, shape, dtype="bf16", attn="sdpa", dropout="default", layers=None, where="cuda",
-                 backward=False, hold_logits=False, experts="grouped_mm", observer=Tracker):
+                 backward=False, hold_logits=False, experts="grouped_mm", observer=Tracker, setting=None):
         self.config, self.settings = make_config(family, shape, dropout, layers)
         more = {"experts_implementation": experts} if family == "mixtral" else {}
         self.family, self.shape, self.where = family, shape, where
         attention.install(where == "cuda")
         attention.last_choice.clear()
-        stored = torch.bfloat16 if dtype == "bf16" else torch.float32
+        stored = torch.bfloat16 if dtype == "bf16" or setting else torch.float32
         name = {"flash": "flash_attention_2"}.get(attn, attn)
         with torch.device("meta"):
             model = transformers.AutoModelForCausalLM.from_config(self.config, dtype=stored, attn_implementation=name,
                                                                         **more)
+        if setting:
+            model = adapters.wrap(model, setting)
         fake = FakeTensorMode(allow_non_fake_inputs=True) if where == "cuda" else contextlib.nullcontext()
         with fake:
             model.to_empty(device=where)
-            model.tie_weights()
+            if not setting:
+                model.tie_weights()
+            beside = adapters.quantise(model, setting, where) if setting and setting["base"] != "bf16" else []
             model.train()
             if where == "cpu":
                 with torch.no_grad():
@@ -92,7 +97,8 @@ class Run:
             if where == "cpu":
                 ids.random_(3, shape["v"])
             self.model, self.ids = model, ids
-            outside = list(model.parameters()) + list(model.buffers()) + [ids]
+            outside = list(model.parameters()) + list(model.buffers()) + [ids] + beside
+            self.beside = beside
             if not backward:
                 spans = saved.Spans(model)
                 with autocast(where, dtype == "autocast"):

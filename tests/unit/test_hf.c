@@ -284,6 +284,7 @@ static void test_golden(void **state)
         const char *text = read_file(&a, path, &len);
         assert_non_null(text);
         const struct json *root = json_parse(&a, text, len, &d);
+        /* adapters: tests/golden/test_step.c */
         if (json_member(root, "layer") != NULL) {
             files++;
             bad += check_golden(e->d_name, root, text, len);
