@@ -16,6 +16,15 @@ static bool moment_at(struct moment *m, const struct stage *s, enum phase phase,
     return moment_with(m, s, phase, position, later, NULL, COMP_COUNT);
 }
 
+/* A reduce bucket fills with gradients, of which frozen weights have none. */
+static bool bucket_fills_at(const struct stage *s, uint32_t i)
+{
+    const uint64_t all = s->before[s->n].elems;
+    const uint64_t low = all - s->before[i + 2].elems;
+    const uint64_t high = all - s->before[i - 1].elems;
+    return low <= s->run->reduce_bucket && s->run->reduce_bucket <= high;
+}
+
 /* A term that comes, goes or bends where so many parameters lie above. */
 static bool bends_at(const struct stage *s, uint32_t i, uint64_t elems)
 {
@@ -39,7 +48,7 @@ static bool interior(const struct stage *s, uint32_t i)
             return false;
     }
     return s->run->engine != ENGINE_DEEPSPEED
-           || !(bends_at(s, i, s->run->reduce_bucket)
+           || !(bucket_fills_at(s, i)
                 || bends_at(s, i, ZERO3_MAX_REUSE_ELEMS / 2));
 }
 

@@ -70,8 +70,11 @@ static bool wants_grad(const struct walk *w, tensor_id id)
 
 /* A linear works on rows: its input's gradient is the matrix product's result
  * seen in the input's shape. */
-static bool gives_view(const struct op *op)
+static bool gives_view(const struct walk *w, const struct op *op)
 {
+    const struct tensor *t = w->p->tensor;
+    if (op->kind == OP_VIEW && op->n_out == 1) /* else a part: zeros, filled */
+        return t[op->in[0]].elems == t[op->out[0]].elems;
     return op->kind == OP_LINEAR || op->kind == OP_MATMUL || op->kind == OP_VIEW
            || op->kind == OP_CAT;
 }
@@ -367,7 +370,7 @@ static void backward_grads(struct walk *w, const struct op *op, int32_t g)
     release_result_grads(w, op);
     for (unsigned i = 0; i < op->n_in; i++)
         if (made[i] != NO_GRAD)
-            give(w, op->in[i], made[i], gives_view(op));
+            give(w, op->in[i], made[i], gives_view(w, op));
     if (op->kind != OP_CROSS_ENTROPY && op->kind != OP_FUSED_CROSS_ENTROPY)
         release_saved(w, op);
 }

@@ -8,11 +8,13 @@
 
 #include "base/banned.h"
 
-/* Keys that a query attends to under a causal mask, on average over the
- * sequence, as a share of all s of them. */
+/* Keys that a query attends to, on average over the sequence, as a share of
+ * all s of them: under a causal mask half. */
 static double causal_share(const struct builder *b)
 {
     const double s = (double)b->s.n;
+    if (b->spec->bidirectional)
+        return 1;
     if (b->window == 0 || b->window >= b->s.n)
         return 0.5;
     const double w = (double)b->window;

@@ -39,11 +39,15 @@ tensor_id build_nll_loss(struct builder *b, const char *name, tensor_id logp,
     return loss;
 }
 
+/* at::cross_entropy_loss asks log_softmax for the dtype of the logits, which
+ * autocast respects; nll_loss it runs in fp32 (LossNLL.cpp, autocast_mode.h).
+ */
 tensor_id build_cross_entropy(struct builder *b, const char *name,
                               tensor_id logits, tensor_id labels)
 {
-    const tensor_id logp = build_log_softmax(b, "log-softmax", logits);
-    return build_nll_loss(b, name, logp, labels);
+    const tensor_id logp =
+        build_unary(b, OP_LOG_SOFTMAX, "log-softmax", logits);
+    return build_nll_loss(b, name, build_autocast_up(b, logp), labels);
 }
 
 /* liger_kernel/ops/fused_linear_cross_entropy.py: as many rows as make the

@@ -62,7 +62,7 @@ static bool has_mask(const struct builder *b, bool sliding)
 {
     const struct spec *m = b->spec;
     const bool mixed = m->sliding_every > 1 || m->sliding_from > 0;
-    if (sliding != slides(b) && !(slides(b) && mixed))
+    if (m->bidirectional || (sliding != slides(b) && !(slides(b) && mixed)))
         return false;
     switch (hf_kernel(b)) {
     case ATTN_EAGER: return true;
@@ -128,16 +128,24 @@ static void make_mask(struct builder *b, const char *name)
     build_shared(b, name, dtype, &shape);
 }
 
+/* OPT and RoBERTa count positions in each sequence. */
+static struct dim position_rows(const struct builder *b)
+{
+    const enum family family = b->spec->family;
+    return family == FAM_OPT || family == FAM_ROBERTA ? b->t : b->sq;
+}
+
 static void make_inputs(struct builder *b)
 {
     const struct spec *m = b->spec;
     const struct dim max = DIM("positions", max_u64(m->max_positions, b->s.n));
-    const struct shape one = SHAPE(b->sq), each = SHAPE(b->t);
+    const struct shape rows = SHAPE(position_rows(b));
     const struct shape square = SHAPE(max, max);
     const struct shape table = SHAPE(max, DIM("r", m->rotary_dim));
-    if (has_table(b, HF_POSITIONS)) /* OPT counts them in each sequence */
-        build_input(b, "position_ids", DT_INT64,
-                    m->family == FAM_OPT ? &each : &one);
+    if (has_table(b, HF_POSITIONS))
+        build_input(b,
+                    m->family == FAM_BERT ? "position buffer" : "position_ids",
+                    DT_INT64, &rows);
     if (has_table(b, HF_TRIANGLE))
         build_input(b, "causal buffer", DT_BOOL, &square);
     if (has_table(b, HF_SINCOS))
@@ -170,10 +178,28 @@ static void make_tables(struct builder *b)
 
 /* ---- embedding ---- */
 
+/* All of the first type unless the data say more: gathered from a buffer by
+ * position (BertEmbeddings.forward). */
+static tensor_id add_token_types(struct builder *b, tensor_id x)
+{
+    const struct spec *m = b->spec;
+    const struct shape rows = SHAPE(position_rows(b));
+    const struct shape shape = shape_of(b, x);
+    const tensor_id table =
+        build_param(b, &(struct param){ .name = "token_type_embeddings",
+                                        .group = PG_POSITION,
+                                        .rows = DIM("types", m->token_types),
+                                        .cols = b->h });
+    const tensor_id ids = build_copy_as(b, "token_type_ids", b->ids, &rows);
+    const tensor_id types =
+        build_embedding(b, "token types", ids, table, &shape);
+    return build_add(b, "embeddings + types", x, types);
+}
+
 static tensor_id add_positions(struct builder *b, tensor_id x)
 {
     const tensor_id table = build_position_table(b, "position_embedding");
-    const struct dim rows = b->spec->family == FAM_OPT ? b->t : b->sq;
+    const struct dim rows = position_rows(b);
     const struct shape shape = SHAPE(rows, b->h);
     const tensor_id places = build_embedding(
         b, "positions", hf_table(b, HF_POSITIONS), table, &shape);
@@ -196,6 +222,8 @@ static void embed(struct builder *b)
                                               .in = b->e,
                                               .out = b->h,
                                               .group = PG_EMBED });
+    if (m->token_types > 0)
+        x = add_token_types(b, x);
     if (m->position == POS_LEARNED)
         x = add_positions(b, x);
     if (m->embedding_norm)
@@ -247,6 +275,20 @@ static tensor_id parallel_layer(struct builder *b,
     }
 }
 
+/* The norm of a sum. BERT's modules write one expression, whose operands are
+ * variables still (BertSelfOutput.forward, BertOutput.forward). */
+static tensor_id normed_sum(struct builder *b, const char *name, tensor_id x,
+                            tensor_id y)
+{
+    const tensor_id sum =
+        hf_hidden_norm(b, name, build_add(b, "residual", x, y));
+    if (b->spec->bidirectional) {
+        hf_hold(b, "input_tensor", x);
+        hf_hold(b, "hidden_states", y);
+    }
+    return sum;
+}
+
 static tensor_id attention_half(struct builder *b, tensor_id x)
 {
     const struct spec *m = b->spec;
@@ -260,10 +302,9 @@ static tensor_id attention_half(struct builder *b, tensor_id x)
         y = build_dropout(b, "hidden dropout", y, b->run->attention_dropout);
     else if (m->family != FAM_STABLELM)
         y = drop(b, y);
-    y = build_add(b, "residual", x, y);
     if (m->place == PLACE_AFTER_RESIDUAL)
-        y = hf_hidden_norm(b, "self_attn_layer_norm", y);
-    return y;
+        return normed_sum(b, "self_attn_layer_norm", x, y);
+    return build_add(b, "residual", x, y);
 }
 
 static tensor_id serial_layer(struct builder *b, const struct layer_kind *kind,
@@ -272,14 +313,18 @@ static tensor_id serial_layer(struct builder *b, const struct layer_kind *kind,
     const struct spec *m = b->spec;
     const bool before = m->place == PLACE_PRE || m->place == PLACE_BOTH;
     const bool after = m->place == PLACE_POST || m->place == PLACE_BOTH;
+    const tensor_id input = x;
     x = attention_half(b, x);
     tensor_id y = before ? hf_hidden_norm(b, "mlp norm", x) : x;
     y = feed_forward(b, kind, y);
     if (after)
         y = hf_hidden_norm(b, "post_feedforward_layernorm", y);
-    y = build_add(b, "residual", x, drop(b, y));
-    if (m->place == PLACE_AFTER_RESIDUAL)
-        y = hf_hidden_norm(b, "final_layer_norm", y);
+    y = drop(b, y);
+    if (m->place != PLACE_AFTER_RESIDUAL)
+        return build_add(b, "residual", x, y);
+    y = normed_sum(b, "final_layer_norm", x, y);
+    if (m->bidirectional) /* by the loop over layers */
+        hf_hold(b, "layer input", input);
     return y;
 }
 
@@ -288,79 +333,6 @@ static tensor_id layer(struct builder *b, const struct layer_kind *kind,
 {
     return b->spec->parallel_residual ? parallel_layer(b, kind, x)
                                       : serial_layer(b, kind, x);
-}
-
-/* ---- head and loss ---- */
-
-/* Labels move one place to the left: padded, sliced, made contiguous. */
-static tensor_id shifted_labels(struct builder *b)
-{
-    const struct shape longer = SHAPE(b->micro, DIM("s+1", b->sq.n + 1));
-    const struct shape tokens = SHAPE(b->t);
-    const tensor_id padded =
-        build_copy_as(b, "labels padded", b->labels, &longer);
-    return build_copy_as(b, "labels shifted", padded, &tokens);
-}
-
-/* transformers/loss/loss_utils.py, ForCausalLMLoss */
-static tensor_id causal_loss(struct builder *b, tensor_id logits)
-{
-    const tensor_id up = build_cast(b, "logits fp32", logits, DT_FP32);
-    return build_cross_entropy(b, "loss", up, shifted_labels(b));
-}
-
-/* A frame of Python holds x until forward is over. */
-static void hold(struct builder *b, const char *name, tensor_id x)
-{
-    build_op(b, OP_RELEASE, name, &x, 1);
-}
-
-/* Liger patches the model to its fused loss unless told not to. */
-static bool loss_is_fused(const struct run *run)
-{
-    return run->loss == LOSS_FUSED
-           || (run->impl == IMPL_HF_LIGER && run->loss == LOSS_STANDARD);
-}
-
-static tensor_id standard_loss(struct builder *b, tensor_id x, tensor_id weight)
-{
-    const struct spec *m = b->spec;
-    const struct linear l = linear_of_head(b, "lm_head", x, weight);
-    tensor_id logits = build_linear(b, &l);
-    if (m->logit_scale < 1.0 || m->logit_scale > 1.0)
-        logits = build_scale(b, "logits scaled", logits);
-    if (m->final_softcap > 0) {
-        logits = build_scale(b, "logits / cap", logits);
-        logits = build_unary(b, OP_TANH, "tanh", logits);
-        logits = build_scale(b, "logits * cap", logits);
-    }
-    const tensor_id loss = causal_loss(b, logits);
-    hold(b, "outputs.last_hidden_state", x);
-    hold(b, "outputs.logits", logits);
-    return loss;
-}
-
-static void head(struct builder *b)
-{
-    const struct spec *m = b->spec;
-    tensor_id x = build_begin(b, BLOCK_HEAD, "head");
-    if (m->final_norm)
-        x = hf_hidden_norm(b, "final norm", x);
-    if (b->e.n != b->h.n) /* OPT-350m */
-        x = build_linear(b, &(struct linear){ .name = "project_out",
-                                              .x = x,
-                                              .in = b->h,
-                                              .out = b->e,
-                                              .group = PG_HEAD });
-    const tensor_id weight = build_head_weight(b, "lm_head", b->e);
-    if (b->run->loss == LOSS_CHUNKED)
-        build_refuse(b, "chunked loss");
-    if (loss_is_fused(b->run))
-        x = build_fused_cross_entropy(b, "loss", x, weight,
-                                      fused_cross_entropy_chunk(b));
-    else
-        x = standard_loss(b, x, weight);
-    build_end(b, x);
 }
 
 /* ---- the model ---- */
@@ -374,5 +346,5 @@ void lower_hf(struct builder *b)
     make_tables(b);
     embed(b);
     build_layers(b, layer);
-    head(b);
+    hf_head(b);
 }

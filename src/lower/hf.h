@@ -42,6 +42,14 @@ static inline bool hf_is_half(enum dtype t)
     return t == DT_BF16 || t == DT_FP16;
 }
 
+/* ---- hf_head.c ---- */
+
+/* The block on the last layer, to the loss. */
+void hf_head(struct builder *b);
+
+/* A variable of Python holds x up to here. */
+void hf_hold(struct builder *b, const char *name, tensor_id x);
+
 /* ---- hf_norm.c ---- */
 
 struct hf_norm {

@@ -122,10 +122,18 @@ static tensor_id biased(struct builder *b, tensor_id scores)
         return build_add(b, "masked", scores, mask);
     default:
         scores = softcap(b, build_scale(b, "scaled", scores));
+        if (mask == TENSOR_NONE) /* encoders */
+            return scores;
         if (alibi != TENSOR_NONE)
             scores = build_add(b, "+ alibi", scores, alibi);
         return build_add(b, "masked", scores, mask);
     }
+}
+
+/* Their softmax says no dtype, and nothing is cast back. */
+static bool family_is_bert(enum family family)
+{
+    return family == FAM_BERT || family == FAM_ROBERTA;
 }
 
 static tensor_id probabilities(struct builder *b, const struct hf_qkv *o,
@@ -133,16 +141,17 @@ static tensor_id probabilities(struct builder *b, const struct hf_qkv *o,
 {
     const enum family family = b->spec->family;
     enum dtype in = DT_FP32, out = tensor_of(b, o->q.x)->dtype;
-    if (family == FAM_GPT2)
-        in = tensor_of(b, scores)->dtype;
     if (family == FAM_FALCON)
         in = out = o->hidden;
     if (family == FAM_GPT2 || family == FAM_MPT || scores_in_fp32(family))
         out = tensor_of(b, o->v.x)->dtype;
+    if (family == FAM_GPT2 || family_is_bert(family))
+        in = tensor_of(b, scores)->dtype;
     if (family == FAM_FALCON)
         scores = build_cast(b, "softmax input", scores, in);
     tensor_id p = build_softmax(b, "softmax", scores, in);
-    p = build_cast(b, "probabilities", p, out);
+    if (!family_is_bert(family))
+        p = build_cast(b, "probabilities", p, out);
     if (family == FAM_FALCON && b->spec->position == POS_ROPE)
         return p; /* this branch has no dropout */
     return build_dropout(b, "attention dropout", p, b->run->attention_dropout);

@@ -6,8 +6,17 @@
 
 #include "base/banned.h"
 
+static bool is_hf(const struct run *run)
+{
+    return run->impl == IMPL_HF || run->impl == IMPL_HF_LIGER;
+}
+
 static void lower_as(struct builder *b)
 {
+    if (b->spec->bidirectional && !is_hf(b->run)) {
+        build_refuse(b, "encoders");
+        return;
+    }
     switch (b->run->impl) {
     case IMPL_HF:
     case IMPL_HF_LIGER: lower_hf(b); return;

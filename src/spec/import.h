@@ -114,6 +114,15 @@ void import_fields(struct import *im);
 bool import_count(struct import *im, const struct json *at, double min,
                   double max, uint64_t *out);
 
+/* What the named class says: after the fields, before they are stored. */
+void import_class(struct import *im);
+
+/* Families of the generic dialect. */
+static inline bool import_is_generic(const struct import *im)
+{
+    return im->family == FAM_DECODER || im->family == FAM_ENCODER;
+}
+
 /* Copies the values to where spec.h wants them. */
 void import_store(struct spec *out, const struct import *im);
 

@@ -304,7 +304,7 @@ struct run {
     bool recompute_reentrant;       /* its frame holds the result made again */
     enum attention attention;
     enum loss loss;
-    double hidden_dropout, embed_dropout, attention_dropout;
+    double hidden_dropout, embed_dropout, attention_dropout, head_dropout;
     uint64_t vocab; /* padded */
     uint64_t lora_rank, lora_targets, lora_full;
     enum dtype lora_dtype, base_dtype;

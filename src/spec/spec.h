@@ -13,6 +13,7 @@
 /* id, model_type as Hugging Face writes it */
 #define FAMILY_MAP(X)                                                          \
     X(DECODER, "decoder")                                                      \
+    X(ENCODER, "encoder")                                                      \
     X(LLAMA, "llama")                                                          \
     X(MISTRAL, "mistral")                                                      \
     X(QWEN, "qwen")                                                            \
@@ -35,7 +36,9 @@
     X(OLMO, "olmo")                                                            \
     X(OLMO2, "olmo2")                                                          \
     X(COHERE, "cohere")                                                        \
-    X(MIXTRAL, "mixtral")
+    X(MIXTRAL, "mixtral")                                                      \
+    X(BERT, "bert")                                                            \
+    X(ROBERTA, "roberta")
 
 enum family {
 #define FAMILY_ENUM(id, text) FAM_##id,
@@ -78,6 +81,17 @@ enum qk_norm {
     QK_EACH_HEAD /* a weight for every head (StableLM 2, Cohere) */
 };
 
+/* What stands on the last layer, and what the loss is of. */
+enum head_kind {
+    HEAD_LM,          /* words: the next one, or the one itself */
+    HEAD_MASKED_LM,   /* the same after a product, activation and norm */
+    HEAD_PRETRAINING, /* that, and whether two sentences follow one another */
+    HEAD_POOLED,      /* nothing on the pooled first token */
+    HEAD_SEQUENCE,    /* a class a sequence, of the pooled first token */
+    HEAD_TOKEN,       /* a class a token */
+    HEAD_SPAN         /* first and last token of an answer */
+};
+
 /* All sizes in elements. */
 struct spec {
     const char *name;       /* never NULL; "" when nothing names it */
@@ -90,6 +104,12 @@ struct spec {
     uint64_t max_positions;     /* 0 unknown */
     uint64_t learned_positions; /* rows of the position table (OPT: + 2) */
     bool tied;                  /* head shares the embedding's tensor */
+
+    bool bidirectional; /* no causal mask */
+    enum head_kind head;
+    uint64_t labels;      /* classes of a head that has such */
+    uint64_t token_types; /* rows of BERT's third table; 0 none */
+    double head_dropout;  /* before a classifier */
 
     enum norm_kind norm;
     enum norm_place place;

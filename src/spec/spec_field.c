@@ -259,8 +259,7 @@ static bool has_choice(const struct import *im, const struct choice *c,
                        enum field_id id)
 {
     return c->field == id
-           && (c->value != ACT_SWIGLU || id != F_ACT
-               || im->family == FAM_DECODER);
+           && (c->value != ACT_SWIGLU || id != F_ACT || import_is_generic(im));
 }
 
 static void unknown_choice(struct import *im, enum field_id id,

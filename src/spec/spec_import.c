@@ -24,7 +24,7 @@ const char *family_name(enum family family)
 }
 
 /* Other names of families: model types of the first uploads, and classes, for
- * files that have no model_type. Only classes with a language model's head. */
+ * files that have no model_type. Only classes whose head is modelled. */
 static const struct other_name {
     const char *text;
     enum family family;
@@ -57,6 +57,17 @@ static const struct other_name {
     { "OlmoForCausalLM", FAM_OLMO },
     { "Olmo2ForCausalLM", FAM_OLMO2 },
     { "CohereForCausalLM", FAM_COHERE },
+    { "BertForMaskedLM", FAM_BERT },
+    { "BertForPreTraining", FAM_BERT },
+    { "BertForSequenceClassification", FAM_BERT },
+    { "BertForTokenClassification", FAM_BERT },
+    { "BertForQuestionAnswering", FAM_BERT },
+    { "BertModel", FAM_BERT },
+    { "RobertaForMaskedLM", FAM_ROBERTA },
+    { "RobertaForSequenceClassification", FAM_ROBERTA },
+    { "RobertaForTokenClassification", FAM_ROBERTA },
+    { "RobertaForQuestionAnswering", FAM_ROBERTA },
+    { "RobertaModel", FAM_ROBERTA },
 };
 
 /* What the fields of a file whose model_type is unknown look like. */
@@ -73,6 +84,7 @@ static const struct look {
     { FAM_OPT, "hidden_size ffn_dim do_layer_norm_before" },
     { FAM_GPT_NEOX, "hidden_size rotary_pct use_parallel_residual" },
     { FAM_MPT, "d_model n_heads n_layers attn_config" },
+    { FAM_BERT, "hidden_size num_hidden_layers type_vocab_size" },
 };
 
 /* ... unless it has one of these, which none of the above has. */
@@ -193,8 +205,8 @@ static void unknown_family(struct import *im, const struct json *at)
                    like);
     else
         str_append(e->hint, sizeof(e->hint),
-                   "a decoder of any name can be written as \"model_type\": "
-                   "\"decoder\" with the keys of that type");
+                   "a decoder (or encoder) of any name can be written as "
+                   "\"model_type\": \"decoder\" with the keys of that type");
 }
 
 static void no_family(struct import *im, const struct json *at)
@@ -296,8 +308,18 @@ static void fix_shared_experts(struct import *im)
     width->n = sum;
 }
 
-/* Every width the generic decoder can do without, and those it cannot. */
-static void fix_decoder(struct import *im)
+/* Two rows of the table are for padding (create_position_ids_from_input_ids):
+ * the key counts them. */
+static void fix_roberta(struct import *im)
+{
+    struct value *rows = &im->v[F_MAX_POSITIONS];
+    const uint64_t padding = im->v[F_EXTRA_POSITIONS].n;
+    if (rows->at && !rows->bad && rows->n > padding)
+        rows->n -= padding;
+}
+
+/* Every width the generic types can do without, and those they cannot. */
+static void fix_generic(struct import *im)
 {
     struct value *v = im->v;
     if (v[F_SHARED_NORM].n && !v[F_PARALLEL].n && !v[F_PARALLEL].bad)
@@ -339,8 +361,10 @@ static void fix_family(struct import *im)
         fix_qwen(im);
     else if (im->family == FAM_OPT)
         fix_opt(im);
-    else if (im->family == FAM_DECODER)
-        fix_decoder(im);
+    else if (im->family == FAM_ROBERTA)
+        fix_roberta(im);
+    else if (import_is_generic(im))
+        fix_generic(im);
 }
 
 /* ---- fields together ---- */
@@ -432,6 +456,7 @@ static void settle(struct import *im)
 {
     struct value *v = im->v;
     fix_family(im);
+    import_class(im);
     check_heads(im);
     check_positions(im);
     check_experts(im);

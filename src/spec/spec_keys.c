@@ -22,6 +22,8 @@ static const struct inert {
     { FAM_QWEN, "padded_vocab_size seq_length" },
     { FAM_STARCODER2, "activation_function" },
     { FAM_MPT, "learned_pos_emb" },
+    { FAM_BERT, "id2label" },
+    { FAM_ROBERTA, "id2label" },
 };
 
 enum test {
@@ -64,6 +66,12 @@ static const struct refusal {
     { FAM_MPT, TEST_NOT_IN, "norm_type", "low_precision_layernorm layernorm",
       "this norm" },
     { FAM_MPT, TEST_NOT_IN, "ffn_config.ffn_type", "mptmlp", "this MLP" },
+    { FAM_BERT, TEST_TRUE, "is_decoder", "", "a causal mask" },
+    { FAM_ROBERTA, TEST_TRUE, "is_decoder", "", "a causal mask" },
+    { FAM_BERT, TEST_NOT_IN, "position_embedding_type", "absolute",
+      "this kind of position" },
+    { FAM_ROBERTA, TEST_NOT_IN, "position_embedding_type", "absolute",
+      "this kind of position" },
     { FAM_STARCODER2, TEST_NOT_IN, "mlp_type", "default", "this MLP" },
     { FAM_STARCODER2, TEST_NOT_IN, "norm_type", "layer_norm", "this norm" },
 };
@@ -246,37 +254,12 @@ static void refuse(struct import *im, const struct refusal *r)
     }
 }
 
-/* Heads that are no language model's, by the end of the class name. */
-static void check_architecture(struct import *im)
-{
-    static const char *const ends[] = {
-        "ForSequenceClassification", "ForTokenClassification",
-        "ForQuestionAnswering",      "ForMultipleChoice",
-        "DoubleHeadsModel",
-    };
-    const struct json *list = json_member(im->object, "architectures");
-    const struct json *at =
-        list && list->kind == JSON_ARRAY ? list->child : NULL;
-    if (!at || at->kind != JSON_STRING)
-        return;
-    for (size_t i = 0; i < COUNT_OF(ends); i++) {
-        if (str_ends_with(at->text, ends[i])) {
-            memplan_error *e =
-                import_error(im, at, MEMPLAN_E_UNSUPPORTED,
-                             "the head of '%.60s' is not modelled", at->text.p);
-            diag_hint(e, "without 'architectures' the model is estimated as "
-                         "a language model");
-        }
-    }
-}
-
 static void check_refusals(struct import *im)
 {
     for (size_t i = 0; i < COUNT_OF(refusals); i++) {
         if (refusals[i].family == im->family || refusals[i].family == FAM_COUNT)
             refuse(im, &refusals[i]);
     }
-    check_architecture(im);
 }
 
 void import_keys(struct import *im)

@@ -13,7 +13,7 @@ import symbolic
 
 VIEWS = {"View", "UnsafeView", "Transpose", "T", "Slice", "Split", "SplitWithSizes", "Unsqueeze", "Squeeze", "Expand",
          "Permute", "Select", "Alias", "Unbind", "ReshapeAlias", "AsStrided", "Chunk"}
-LAYER = re.compile(r"^(.*?\b(?:layers|h|blocks)\.)(\d+)(?:\.(.*))?$")
+LAYER = re.compile(r"^(.*?\b(?:layers|layer|h|blocks)\.)(\d+)(?:\.(.*))?$")
 
 
 def layer_of(module):
@@ -148,6 +148,8 @@ def settings(family):
         for attn in ("eager", "sdpa", "flash"):
             if supports(family, attn):
                 for drop in drops:
+                    if family in families.FEW and (attn != "sdpa" or drop == "0"):
+                        continue
                     yield dtype, attn, drop
 
 

@@ -1,4 +1,4 @@
-"""The decoder families at a small shape, in the dialect of Hugging Face's config.json."""
+"""The families at a small shape, in the dialect of Hugging Face's config.json."""
 
 SHAPES = {  # mutually distinguishable sizes; "wide" has heads * head_dim != hidden
     "small": dict(b=3, s=40, h=96, a=6, kv=2, d=16, f=208, v=1234, L=3),
@@ -29,6 +29,10 @@ def _falcon(c, **more):
                 vocab_size=c["v"], num_hidden_layers=c["L"], max_position_embeddings=64)
     base.update(more)
     return base
+
+
+def _bert(c, kind="bert", **more):
+    return _no_gqa(kind, c, type_vocab_size=2, hidden_act="gelu", **more)
 
 
 _ids = dict(pad_token_id=0, bos_token_id=1, eos_token_id=2)
@@ -84,7 +88,30 @@ FAMILIES = {  # name: (config from shape, free head_dim, has kv heads)
     "cohere": (lambda c: _llama_like("cohere", c, **_ids), False),
     "cohere-qknorm": (lambda c: _llama_like("cohere", c, use_qk_norm=True, **_ids), False),
     "mixtral": (lambda c: _llama_like("mixtral", c, True, num_local_experts=5, num_experts_per_tok=2), True),
+    "bert": (lambda c: _bert(c, architectures=["BertForMaskedLM"]), False),
+    "bert-pretraining": (lambda c: _bert(c, architectures=["BertForPreTraining"]), False),
+    "bert-sequence": (lambda c: _bert(c, architectures=["BertForSequenceClassification"], num_labels=3), False),
+    "bert-token": (lambda c: _bert(c, architectures=["BertForTokenClassification"], num_labels=5), False),
+    "bert-span": (lambda c: _bert(c, architectures=["BertForQuestionAnswering"]), False),
+    "roberta": (lambda c: _bert(c, "roberta", architectures=["RobertaForMaskedLM"]), False),
+    "roberta-sequence": (lambda c: _bert(c, "roberta", architectures=["RobertaForSequenceClassification"]), False),
 }
+
+FEW = {"bert-pretraining", "bert-sequence", "bert-token", "bert-span", "roberta",
+       "roberta-sequence"}  # layers as elsewhere: sdpa alone, with the default dropout
+
+
+def targets(name, ids):
+    """What the class wants beside input_ids: labels of tokens, of sequences, or both."""
+    each = ids.new_zeros(ids.shape[0])
+    if name.endswith("ForSequenceClassification"):
+        return dict(labels=each)
+    if name.endswith("ForQuestionAnswering"):
+        return dict(start_positions=each, end_positions=each)
+    if name.endswith("ForPreTraining"):
+        return dict(labels=ids, next_sentence_label=each)
+    return dict(labels=ids)
+
 
 DROPOUT_FIELDS = ("attention_dropout", "hidden_dropout", "dropout", "activation_dropout", "embd_pdrop", "attn_pdrop",
                   "resid_pdrop", "embed_dropout", "resid_dropout", "embedding_dropout", "residual_dropout", "layerdrop",

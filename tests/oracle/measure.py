@@ -41,17 +41,29 @@ def autocast(kind, on):
         torch.set_autocast_enabled(kind, False)
 
 
-FINAL_NORM = ("norm", "ln_f", "final_layer_norm", "final_layernorm", "norm_f")
-LAYERS = ("layers", "h", "blocks")
+FINAL_NORM = ("norm", "ln_f", "final_layer_norm", "final_layernorm", "norm_f", "transform", "pooler")
+LAYERS = ("layers", "h", "blocks", "layer")
+HEADS = ("classifier", "qa_outputs")
+
+
+def head_of(model):
+    return model.get_output_embeddings() or next(m for n, m in model.named_modules() if n in HEADS)
+
+
+def class_of(config):
+    """The class that the configuration names, else the family's causal language model."""
+    name = (getattr(config, "architectures", None) or [None])[0]
+    return getattr(transformers, name) if name else transformers.MODEL_FOR_CAUSAL_LM_MAPPING[type(config)]
 
 
 def watch_phases(model, tracker):
     """Marks the phases.  The backward ones begin when the gradient of a module's input is complete; nothing is held."""
-    head = model.get_output_embeddings()
+    head = head_of(model)
     named = [(n.split("."), m) for n, m in model.named_modules()]
-    norm = [m for n, m in named if n[-1] in FINAL_NORM and not set(n) & set(LAYERS)]
+    norm = [m for n, m in named if n[-1] in FINAL_NORM and not set(n) & set(LAYERS)
+            or n[-1] == "lm_head" and len(list(m.children())) > 1]
     first = [m for n, m in named if len(n) > 1 and n[-2] in LAYERS and n[-1] == "0"]
-    assert len(norm) == 1 and len(first) == 1
+    assert len(norm) <= 2 and len(first) == 1  # none: the head takes the last layer's output; pooler and transform
 
     def mark(module, phase):
         def before(_, inputs, more):
@@ -59,8 +71,12 @@ def watch_phases(model, tracker):
             x.register_hook(lambda _: tracker.enter(phase))
         return module.register_forward_pre_hook(before, with_kwargs=True)
 
-    return [head.register_forward_hook(lambda *_: tracker.enter("loss")), mark(head, "backward_norm"),
-            mark(norm[0], "backward_layers"), mark(first[0], "backward_embedding")]
+    hooks = [head.register_forward_hook(lambda *_: tracker.enter("loss")), mark(first[0], "backward_embedding")]
+    if norm:
+        hooks += [mark(head, "backward_norm"), mark(norm[-1], "backward_layers")]
+    else:
+        hooks.append(mark(head, "backward_layers"))
+    return hooks
 
 
 class Run:
@@ -76,8 +92,7 @@ class Run:
         stored = torch.bfloat16 if dtype == "bf16" or setting else torch.float32
         name = {"flash": "flash_attention_2"}.get(attn, attn)
         with torch.device("meta"):
-            model = transformers.AutoModelForCausalLM.from_config(self.config, dtype=stored, attn_implementation=name,
-                                                                        **more)
+            model = class_of(self.config)._from_config(self.config, dtype=stored, attn_implementation=name, **more)
         if setting:
             model = adapters.wrap(model, setting)
         fake = FakeTensorMode(allow_non_fake_inputs=True) if where == "cuda" else contextlib.nullcontext()
@@ -97,12 +112,13 @@ class Run:
             if where == "cpu":
                 ids.random_(3, shape["v"])
             self.model, self.ids = model, ids
-            outside = list(model.parameters()) + list(model.buffers()) + [ids] + beside
+            wanted = families.targets(type(model).__name__, ids)
+            outside = list(model.parameters()) + list(model.buffers()) + [ids] + list(wanted.values()) + beside
             self.beside = beside
             if not backward:
                 spans = saved.Spans(model)
                 with autocast(where, dtype == "autocast"):
-                    loss = model(input_ids=ids, labels=ids).loss
+                    loss = model(input_ids=ids, **wanted).loss
                 spans.remove()
                 self.operations = saved.collect(loss, spans, outside)
                 self.storages = saved.storages(self.operations)
@@ -114,7 +130,7 @@ class Run:
                 with tracker:
                     tracker.enter("forward")
                     with autocast(where, dtype == "autocast"):
-                        output = model(input_ids=ids, labels=ids)
+                        output = model(input_ids=ids, **wanted)
                         loss = output.loss
                     if not hold_logits:
                         del output

@@ -52,11 +52,11 @@ struct trial {
 static struct trial trial_of(uint64_t seed)
 {
     uint64_t s = seed;
-    struct trial t = { .model =
-                           PICK(&s, "llama-7b", "llama-3-8b", "gpt2-xl",
-                                "gpt3-13b", "mistral-7b-v0.1", "gemma-2-9b",
-                                "pythia-1.4b", "opt-1.3b", "falcon-7b",
-                                "mixtral-8x7b", "qwen2.5-0.5b", "bloom-1b7") };
+    struct trial t = { .model = PICK(
+                           &s, "llama-7b", "llama-3-8b", "gpt2-xl", "gpt3-13b",
+                           "mistral-7b-v0.1", "gemma-2-9b", "pythia-1.4b",
+                           "opt-1.3b", "falcon-7b", "mixtral-8x7b",
+                           "qwen2.5-0.5b", "bloom-1b7", "bert-large") };
     const char *fw =
         PICK(&s, "hf", "deepspeed", "fsdp", "megatron", "torchtitan");
     const bool titan = strcmp(fw, "torchtitan") == 0;

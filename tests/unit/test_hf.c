@@ -86,6 +86,7 @@ static void set_run(struct fixture *f, uint64_t b, uint64_t s,
     r->hidden_dropout = f->spec.hidden_dropout;
     r->embed_dropout = f->spec.embed_dropout;
     r->attention_dropout = f->spec.attention_dropout;
+    r->head_dropout = f->spec.head_dropout;
 }
 
 static void lower(struct fixture *f)

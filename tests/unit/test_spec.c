@@ -98,21 +98,46 @@ static uint64_t norms_params(const struct spec *s)
     return s->parallel_residual && s->shared_norm ? one : 2 * one;
 }
 
+/* What a head has beside words. */
+static uint64_t head_params(const struct spec *s)
+{
+    const uint64_t square = s->hidden * s->hidden + s->hidden;
+    const uint64_t class = s->hidden + 1;
+    switch (s->head) {
+    case HEAD_LM: return 0;
+    case HEAD_MASKED_LM: return square + norm_params(s->norm, s->hidden);
+    case HEAD_PRETRAINING:
+        return 2 * square + norm_params(s->norm, s->hidden) + 2 * class;
+    case HEAD_POOLED: return square;
+    case HEAD_SEQUENCE: return square + s->labels * class;
+    case HEAD_TOKEN: return s->labels * class;
+    case HEAD_SPAN: return 2 * class;
+    }
+    return 0;
+}
+
+static bool has_words(const struct spec *s)
+{
+    return s->head == HEAD_LM || s->head == HEAD_MASKED_LM
+           || s->head == HEAD_PRETRAINING;
+}
+
 static uint64_t count_params(const struct spec *s)
 {
-    uint64_t one = norm_params(s->norm, s->hidden), n = 0;
+    uint64_t one = norm_params(s->norm, s->hidden), n = head_params(s);
     for (uint64_t i = 0; i < s->layers; i++) {
         bool sparse =
             s->experts && i >= s->first_dense && i % s->moe_every == 0;
         n += attention_params(s) + norms_params(s);
         n += sparse ? sparse_params(s) : mlp_params(s, s->ffn);
     }
-    n += (s->tied ? 1 : 2) * s->vocab * s->embed_dim;
+    n += (s->tied || !has_words(s) ? 1 : 2) * s->vocab * s->embed_dim;
+    n += s->token_types * s->hidden;
     if (s->embed_dim != s->hidden)
         n += 2 * s->embed_dim * s->hidden;
     n += s->learned_positions * s->hidden;
     n += (s->final_norm ? one : 0) + (s->embedding_norm ? one : 0);
-    return n + (s->head_bias ? s->vocab : 0);
+    return n + (s->head_bias && has_words(s) ? s->vocab : 0);
 }
 
 /* Exact figures: published, or sums of the shapes of published tensors. */
@@ -120,6 +145,8 @@ static const struct {
     const char *name;
     uint64_t count;
 } exact[] = {
+    { "bert-base", UINT64_C(109514298) },
+    { "bert-large", UINT64_C(335174458) },
     { "bloom-176b", UINT64_C(176247271424) },
     { "bloom-1b7", UINT64_C(1722408960) },
     { "bloom-3b", UINT64_C(3002557440) },
@@ -189,6 +216,8 @@ static const struct {
     { "qwen3-1.7b", UINT64_C(1720574976) },
     { "qwen3-14b", UINT64_C(14768307200) },
     { "qwen3-8b", UINT64_C(8190735360) },
+    { "roberta-base", UINT64_C(124697433) },
+    { "roberta-large", UINT64_C(355412057) },
     { "santacoder", UINT64_C(1124886528) },
     { "smollm-360m", UINT64_C(361821120) },
     { "smollm2-1.7b", UINT64_C(1711376384) },
@@ -299,6 +328,37 @@ static void test_kv_heads(void **state)
     s = spec_of(FILE_OF("mpt", ", \"attn_config\": {\"kv_n_heads\": 2}"));
     assert_int_equal(s.kv_heads, 2);
     assert_int_equal(s.position, POS_ALIBI);
+}
+
+/* Heads by the class's name; classes counted by their names; RoBERTa's table
+ * has two rows for padding, and its key counts them. */
+static void test_encoders(void **state)
+{
+    (void)state;
+    struct spec s = spec_of(FILE_OF("bert", ", \"intermediate_size\": 8"));
+    assert_true(s.bidirectional && s.tied && s.embedding_norm);
+    assert_int_equal(s.head, HEAD_MASKED_LM);
+    assert_int_equal(s.token_types, 2);
+    assert_int_equal(s.learned_positions, 512);
+    assert_int_equal(s.place, PLACE_AFTER_RESIDUAL);
+    s = spec_of(FILE_OF("bert",
+                        ", \"intermediate_size\": 8, \"architectures\": "
+                        "[\"BertForSequenceClassification\"], \"id2label\": "
+                        "{\"0\": \"a\", \"1\": \"b\", \"2\": \"c\"}"));
+    assert_int_equal(s.head, HEAD_SEQUENCE);
+    assert_int_equal(s.labels, 3);
+    s = spec_of(FILE_OF("bert", ", \"intermediate_size\": 8, "
+                                "\"architectures\": [\"BertModel\"], "
+                                "\"classifier_dropout\": null"));
+    assert_int_equal(s.head, HEAD_POOLED);
+    assert_true(s.head_dropout > 0.09 && s.head_dropout < 0.11);
+    s = spec_of(FILE_OF("roberta", ", \"intermediate_size\": 8, "
+                                   "\"max_position_embeddings\": 514"));
+    assert_int_equal(s.max_positions, 512);
+    assert_int_equal(s.learned_positions, 514);
+    s = spec_of(FILE_OF("encoder", ", \"gated_mlp\": false"));
+    assert_true(s.bidirectional && s.final_norm);
+    assert_int_equal(s.head, HEAD_LM);
 }
 
 /* falcon-7b as saved by newer transformers says num_kv_heads 71. */
@@ -661,7 +721,7 @@ static const struct bad {
       MEMPLAN_E_UNKNOWN, 1, "unknown model type", "those of 'gpt2'" },
     { WITH("deepseek_v3", "\"rms_norm_eps\": 1e-6, \"kv_lora_rank\": 512"),
       MEMPLAN_E_UNKNOWN, 1, "unknown model type 'deepseek_v3'",
-      "a decoder of any name" },
+      "a decoder (or encoder) of any name" },
     { "{\"architectures\":\n[\"LlamaForCausalLN\"]}", MEMPLAN_E_UNKNOWN, 2,
       "unknown model type 'LlamaForCausalLN'", "" },
     /* one number */
@@ -927,6 +987,7 @@ int main(void)
         cmocka_unit_test(test_catalogue),
         cmocka_unit_test(test_find),
         cmocka_unit_test(test_kv_heads),
+        cmocka_unit_test(test_encoders),
         cmocka_unit_test(test_falcon),
         cmocka_unit_test(test_opt),
         cmocka_unit_test(test_head_dim),

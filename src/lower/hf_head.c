@@ -1,0 +1,207 @@
+/*
+ * Owns what stands on the last layer of Hugging Face's classes, and the loss:
+ * words (causal and masked), classes of sequences and tokens, spans. Refuses to
+ * know what lies below.
+ */
+#include "lower/hf.h"
+
+#include "base/banned.h"
+
+void hf_hold(struct builder *b, const char *name, tensor_id x)
+{
+    build_op(b, OP_RELEASE, name, &x, 1);
+}
+
+/* ---- words, the next one ---- */
+
+/* Labels move one place to the left: padded, sliced, made contiguous. */
+static tensor_id shifted_labels(struct builder *b)
+{
+    const struct shape longer = SHAPE(b->micro, DIM("s+1", b->sq.n + 1));
+    const struct shape tokens = SHAPE(b->t);
+    const tensor_id padded =
+        build_copy_as(b, "labels padded", b->labels, &longer);
+    return build_copy_as(b, "labels shifted", padded, &tokens);
+}
+
+/* transformers/loss/loss_utils.py, ForCausalLMLoss; encoders do not shift. */
+static tensor_id words_loss(struct builder *b, tensor_id logits)
+{
+    const tensor_id up = build_cast(b, "logits fp32", logits, DT_FP32);
+    const tensor_id labels =
+        b->spec->bidirectional ? b->labels : shifted_labels(b);
+    return build_cross_entropy(b, "loss", up, labels);
+}
+
+/* Liger patches the model to its fused loss unless told not to. */
+static bool loss_is_fused(const struct run *run)
+{
+    return run->loss == LOSS_FUSED
+           || (run->impl == IMPL_HF_LIGER && run->loss == LOSS_STANDARD);
+}
+
+static tensor_id standard_loss(struct builder *b, tensor_id x, tensor_id weight)
+{
+    const struct spec *m = b->spec;
+    const struct linear l = linear_of_head(b, "lm_head", x, weight);
+    tensor_id logits = build_linear(b, &l);
+    if (m->logit_scale < 1.0 || m->logit_scale > 1.0)
+        logits = build_scale(b, "logits scaled", logits);
+    if (m->final_softcap > 0) {
+        logits = build_scale(b, "logits / cap", logits);
+        logits = build_unary(b, OP_TANH, "tanh", logits);
+        logits = build_scale(b, "logits * cap", logits);
+    }
+    const tensor_id loss = words_loss(b, logits);
+    hf_hold(b, "outputs.last_hidden_state", x);
+    hf_hold(b, "outputs.logits", logits);
+    return loss;
+}
+
+static tensor_id words(struct builder *b, tensor_id x)
+{
+    if (b->e.n != b->h.n) /* OPT-350m */
+        x = build_linear(b, &(struct linear){ .name = "project_out",
+                                              .x = x,
+                                              .in = b->h,
+                                              .out = b->e,
+                                              .group = PG_HEAD });
+    const tensor_id weight = build_head_weight(b, "lm_head", b->e);
+    if (b->run->loss == LOSS_CHUNKED)
+        build_refuse(b, "chunked loss");
+    if (loss_is_fused(b->run))
+        return build_fused_cross_entropy(b, "loss", x, weight,
+                                         fused_cross_entropy_chunk(b));
+    return standard_loss(b, x, weight);
+}
+
+/* ---- products of a head ---- */
+
+static tensor_id dense(struct builder *b, const char *name, tensor_id x,
+                       struct dim out)
+{
+    return build_linear(b, &(struct linear){ .name = name,
+                                             .x = x,
+                                             .in = b->h,
+                                             .out = out,
+                                             .group = PG_HEAD,
+                                             .bias = true });
+}
+
+/* hidden_states[:, 0] */
+static tensor_id first_token(struct builder *b, tensor_id x)
+{
+    const struct shape one = SHAPE(b->micro, b->h);
+    return build_view(b, "first token", x, &one);
+}
+
+static tensor_id drop(struct builder *b, tensor_id x)
+{
+    return build_dropout(b, "head dropout", x, b->run->head_dropout);
+}
+
+/* BertPooler; RobertaClassificationHead is the same after a dropout. */
+static tensor_id pooled(struct builder *b, tensor_id x)
+{
+    const bool roberta = b->spec->family == FAM_ROBERTA;
+    x = first_token(b, x);
+    if (roberta && b->spec->head == HEAD_SEQUENCE)
+        x = drop(b, x);
+    return build_unary(b, OP_TANH, "pooled", dense(b, "pooler", x, b->h));
+}
+
+/* ---- masked words ---- */
+
+/* BertLMPredictionHead: the weight is the embedding's, and has a bias. The
+ * logits go to the loss as they are. */
+static tensor_id masked_words(struct builder *b, tensor_id x)
+{
+    tensor_id y = dense(b, "transform", x, b->h);
+    y = build_activation(b, "transform act", b->spec->act, y);
+    y = hf_hidden_norm(b, "transform norm", y);
+    const tensor_id weight = build_head_weight(b, "decoder", b->e);
+    const struct linear l = linear_of_head(b, "decoder", y, weight);
+    const tensor_id logits = build_linear(b, &l);
+    const tensor_id loss = build_cross_entropy(b, "loss", logits, b->labels);
+    hf_hold(b, "outputs.last_hidden_state", x);
+    hf_hold(b, "outputs.logits", logits);
+    return loss;
+}
+
+/* BertForPreTraining: beside it, whether the second sentence follows. */
+static tensor_id pretraining(struct builder *b, tensor_id x)
+{
+    const tensor_id first = pooled(b, x);
+    const tensor_id loss = masked_words(b, x);
+    const tensor_id pair = dense(b, "seq_relationship", first, DIM("2", 2));
+    const tensor_id next =
+        build_cross_entropy(b, "next sentence loss", pair, b->labels);
+    return build_add(b, "loss", loss, next);
+}
+
+/* ---- classes ---- */
+
+static tensor_id classes(struct builder *b, tensor_id x)
+{
+    const struct dim labels = DIM("labels", b->spec->labels);
+    const tensor_id logits = dense(b, "classifier", drop(b, x), labels);
+    return build_cross_entropy(b, "loss", logits, b->labels);
+}
+
+/* BertForQuestionAnswering: a score for each token to be the first, one to be
+ * the last; places are clamped to the sequence. */
+static tensor_id span(struct builder *b, tensor_id x)
+{
+    const struct shape one = SHAPE(b->micro, b->sq), each = SHAPE(b->micro);
+    const tensor_id logits = dense(b, "qa_outputs", x, DIM("2", 2));
+    tensor_id side[2], loss[2];
+    build_split(b, "start, end", logits, side,
+                (const struct shape[]){ one, one }, 2);
+    for (unsigned i = 0; i < 2; i++) {
+        const tensor_id scores = build_copy(b, "scores", side[i]);
+        const tensor_id place =
+            build_copy_as(b, "position clamped", b->labels, &each);
+        loss[i] = build_cross_entropy(b, "loss", scores, place);
+    }
+    return build_scale(b, "loss", build_add(b, "loss", loss[0], loss[1]));
+}
+
+/* ---- the head ---- */
+
+/* Does x, fresh from the last layer, go through the class's final norm? */
+static tensor_id normed(struct builder *b, tensor_id x)
+{
+    return b->spec->final_norm ? hf_hidden_norm(b, "final norm", x) : x;
+}
+
+static tensor_id head_of(struct builder *b, tensor_id x)
+{
+    switch (b->spec->head) {
+    case HEAD_LM: return words(b, x);
+    case HEAD_MASKED_LM: return masked_words(b, x);
+    case HEAD_PRETRAINING: return pretraining(b, x);
+    case HEAD_POOLED: return build_mean(b, "loss", pooled(b, x));
+    case HEAD_SEQUENCE: return classes(b, pooled(b, x));
+    case HEAD_TOKEN: return classes(b, x);
+    case HEAD_SPAN: return span(b, x);
+    }
+    return x;
+}
+
+/* Losses of other heads than words have one form. */
+static void refuse_losses(struct builder *b)
+{
+    if (b->spec->head == HEAD_LM)
+        return;
+    if (b->run->loss == LOSS_FUSED)
+        build_refuse(b, "fused loss for this head");
+    if (b->run->loss == LOSS_CHUNKED)
+        build_refuse(b, "chunked loss for this head");
+}
+
+void hf_head(struct builder *b)
+{
+    const tensor_id x = build_begin(b, BLOCK_HEAD, "head");
+    refuse_losses(b);
+    build_end(b, head_of(b, normed(b, x)));
+}
