@@ -94,6 +94,8 @@ static bool aliases(const struct walk *w, const struct op *op, unsigned i)
     const struct tensor *in = &w->p->tensor[op->in[i]];
     const struct tensor *out = &w->p->tensor[op->out[0]];
     const bool same = in->elems == out->elems && in->dtype == out->dtype;
+    if (op->place == PLACE_GRADIENT && i == 0 && same)
+        return true;
     switch (op->kind) {
     case OP_ADD:
     case OP_ALL_REDUCE: return same;
@@ -343,8 +345,7 @@ static void backward_grads(struct walk *w, const struct op *op, int32_t g)
 {
     int32_t made[OP_IN_MAX];
     uint64_t moment = backward_workspace(w, op);
-    /* cross entropies write the gradient over what forward kept */
-    if (op->kind == OP_CROSS_ENTROPY || op->kind == OP_FUSED_CROSS_ENTROPY)
+    if (op->place == PLACE_KEPT)
         release_saved(w, op);
     for (unsigned i = 0; i < op->n_in; i++) {
         made[i] = NO_GRAD;
@@ -371,7 +372,7 @@ static void backward_grads(struct walk *w, const struct op *op, int32_t g)
     for (unsigned i = 0; i < op->n_in; i++)
         if (made[i] != NO_GRAD)
             give(w, op->in[i], made[i], gives_view(w, op));
-    if (op->kind != OP_CROSS_ENTROPY && op->kind != OP_FUSED_CROSS_ENTROPY)
+    if (op->place != PLACE_KEPT)
         release_saved(w, op);
 }
 

@@ -78,6 +78,13 @@ enum op_kind {
 
 enum comm_group { COMM_TP, COMM_CP, COMM_EP, COMM_ETP };
 
+/* Where a kernel's backward puts the gradients of its activations. */
+enum backward_place {
+    PLACE_NEW,
+    PLACE_KEPT,    /* over what forward kept */
+    PLACE_GRADIENT /* over the result's gradient */
+};
+
 enum { OP_IN_MAX = 6, OP_OUT_MAX = 4 };
 
 struct op {
@@ -87,6 +94,7 @@ struct op {
     tensor_id out[OP_OUT_MAX]; /* out[0] the result; then what the kernel
                                      makes beside it: mask, mean, lse, rng */
     uint8_t n_in, n_out;
+    enum backward_place place;
     uint8_t region;      /* recompute region, 0 none: 1 + the bit
                                      number of its recompute_module */
     bool core_attention; /* attention proper: causal halving */

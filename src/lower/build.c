@@ -542,6 +542,7 @@ struct op *build_op(struct builder *b, enum op_kind kind, const char *name,
     op->kind = kind;
     op->name = name;
     op->n_in = op->n_out = 0;
+    op->place = PLACE_NEW;
     op->region = b->region;
     op->core_attention = b->core_attention;
     op->checkpointed = false;
@@ -552,6 +553,12 @@ struct op *build_op(struct builder *b, enum op_kind kind, const char *name,
         if (in[i] != TENSOR_NONE && op->n_in < OP_IN_MAX)
             op->in[op->n_in++] = in[i];
     return op;
+}
+
+void build_place(struct builder *b, enum backward_place place)
+{
+    if (b->p->n_ops > 0)
+        b->p->op[b->p->n_ops - 1].place = place;
 }
 
 void op_byproduct(struct op *op, tensor_id out)

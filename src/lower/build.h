@@ -171,6 +171,8 @@ tensor_id build_norm_weight(struct builder *b, const char *name, struct dim n);
 struct op *build_op(struct builder *b, enum op_kind kind, const char *name,
                     const tensor_id *in, unsigned n_in);
 void op_result(struct builder *b, struct op *op, tensor_id out);
+/* Of the operation built last. */
+void build_place(struct builder *b, enum backward_place place);
 /* One more thing the kernel makes: mask, statistics. Never needs a gradient.*/
 void op_byproduct(struct op *op, tensor_id out);
 

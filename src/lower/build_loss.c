@@ -62,6 +62,16 @@ struct dim fused_cross_entropy_chunk(const struct builder *b)
     return DIM("chunk", chunk);
 }
 
+/* A chunk's share of the head gradient is a product of its own, and then the
+ * same in fp32: grad_weight += torch.mm(...).float(). */
+static void add_chunk(struct builder *b, tensor_id logits,
+                      const struct shape *weight, enum dtype dtype)
+{
+    struct op *op = build_op(b, OP_COPY, "head gradient sum", &logits, 1);
+    op_byproduct(op, build_tensor(b, "chunk's head gradient", dtype, weight));
+    op_byproduct(op, build_tensor(b, "head gradient fp32", DT_FP32, weight));
+}
+
 tensor_id build_fused_cross_entropy(struct builder *b, const char *name,
                                     tensor_id x, tensor_id weight,
                                     struct dim chunk)
@@ -81,6 +91,7 @@ tensor_id build_fused_cross_entropy(struct builder *b, const char *name,
     const tensor_id logits = build_tensor(b, "logits chunk", dtype, &rows);
     const tensor_id in[] = { x, weight, b->labels };
     struct op *op = build_op(b, OP_FUSED_CROSS_ENTROPY, name, in, 3);
+    op->place = PLACE_KEPT;
     op_result(b, op, loss);
     op_byproduct(op, logits);
     op_byproduct(op, dx);
@@ -88,6 +99,8 @@ tensor_id build_fused_cross_entropy(struct builder *b, const char *name,
         op_byproduct(op, dw);
     op->flop_full = op->flop_causal =
         2.0 * (double)tensor_of(b, x)->elems * (double)b->V.n;
+    if (dw != TENSOR_NONE)
+        add_chunk(b, logits, &weight_shape, dtype);
     return loss;
 }
 

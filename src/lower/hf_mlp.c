@@ -58,6 +58,14 @@ static tensor_id fused_gate_up(struct builder *b, tensor_id x)
     return build_mul(b, "gated", part[1], act);
 }
 
+/* liger_kernel/ops/swiglu.py: the gradients are written over the factors. */
+static tensor_id liger_swiglu(struct builder *b, tensor_id gate, tensor_id up)
+{
+    const tensor_id out = build_swiglu(b, "swiglu", gate, up, TENSOR_NONE);
+    build_place(b, PLACE_KEPT);
+    return out;
+}
+
 static tensor_id gated(struct builder *b, tensor_id x)
 {
     struct linear l = up_of(b, x);
@@ -66,7 +74,7 @@ static tensor_id gated(struct builder *b, tensor_id x)
     const tensor_id gate = hf_linear(b, &l);
     l = up_of(b, x);
     if (hf_is_liger(b))
-        return build_swiglu(b, "swiglu", gate, hf_linear(b, &l), TENSOR_NONE);
+        return liger_swiglu(b, gate, hf_linear(b, &l));
     const tensor_id act = build_activation(b, "act", b->spec->act, gate);
     return build_mul(b, "gated", act, hf_linear(b, &l));
 }

@@ -45,8 +45,14 @@ static tensor_id olmo2_norm(struct builder *b, const char *name, tensor_id x,
 static tensor_id rms_norm(struct builder *b, const char *name, tensor_id x,
                           tensor_id weight)
 {
-    if (hf_is_liger(b))
-        return build_rms_norm(b, name, x, weight);
+    if (hf_is_liger(b)) {
+        const tensor_id out = build_rms_norm(b, name, x, weight);
+        /* in_place=True, but where the residual needs the gradient too
+           (liger_kernel/transformers/monkey_patch.py) */
+        if (b->spec->family != FAM_GEMMA2)
+            build_place(b, PLACE_GRADIENT);
+        return out;
+    }
     if (b->spec->family == FAM_GEMMA || b->spec->family == FAM_GEMMA2)
         return gemma_norm(b, name, x, weight);
     if (b->spec->family == FAM_OLMO2)

@@ -102,11 +102,14 @@ static void rope_gptj(struct builder *b, struct hf_qkv *qkv)
     }
 }
 
-/* liger_kernel/ops/rope.py: q and k are turned in place by one kernel. */
+/* liger_kernel/ops/rope.py: q and k are turned in place by one kernel,
+ * their gradients too. */
 static void rope_liger(struct builder *b, struct hf_qkv *qkv)
 {
     qkv->q.x = build_unary_in_place(b, OP_SCALE, "rope", qkv->q.x);
+    build_place(b, PLACE_GRADIENT);
     qkv->k.x = build_unary_in_place(b, OP_SCALE, "rope", qkv->k.x);
+    build_place(b, PLACE_GRADIENT);
 }
 
 void hf_rope(struct builder *b, struct hf_qkv *qkv)

@@ -360,6 +360,7 @@ static tensor_id cross_entropy(struct builder *b, tensor_id logits)
     const tensor_id index = build_tensor(b, "target", DT_INT64, &rows);
     const tensor_id in[] = { up, b->labels };
     struct op *op = build_op(b, OP_CROSS_ENTROPY, "cross entropy", in, 2);
+    op->place = PLACE_KEPT;
     op_result(b, op, loss);
     op_byproduct(op, softmax);
     op_byproduct(op, mask);

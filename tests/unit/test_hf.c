@@ -16,6 +16,7 @@
 
 #include <dirent.h>
 
+#include "fold/walk.h"
 #include "lower/hf.h"
 #include "json/json.h"
 
@@ -413,6 +414,32 @@ static void test_liger(void **state)
     finish(&f);
 }
 
+/* Liger's gated activation writes its gradients over gate and up, and its norm
+ * over the gradient that comes in: the layer's fullest moment is then the
+ * backward of down_proj, where everything kept is still there, with the
+ * gradients of the layer's result and of down_proj's input and weight. */
+static void test_liger_in_place(void **state)
+{
+    (void)state;
+    struct fixture f;
+    struct walk_scratch scratch;
+    struct block_walk w;
+    start_llama(&f, "bf16", "flash");
+    f.run.impl = IMPL_HF_LIGER;
+    f.run.loss = LOSS_FUSED;
+    lower(&f);
+    assert_true(walk_scratch_init(&scratch, &f.program, &f.arena));
+    scratch.granule = 1;
+    scratch.bare = true;
+    walk_block(&w, &f.program, &f.program.block[f.program.layer_block[0]], 0,
+               1u << WGRAD_FREE, &scratch);
+    const struct extremum *top = &w.backward[WGRAD_FREE];
+    assert_string_equal(f.program.op[top->op].name, "down_proj");
+    assert_int_equal(extremum_total(top),
+                     w.kept + 2 * T * H + 2 * T * F + 2 * F * H);
+    finish(&f);
+}
+
 /* Frozen weights keep no input of theirs; norms still keep what x needs.
  * [PEFT, adapters in the weights' dtype on q and v] */
 static void test_lora(void **state)
@@ -559,6 +586,7 @@ int main(void)
         cmocka_unit_test(test_golden),
         cmocka_unit_test(test_published_counts),
         cmocka_unit_test(test_liger),
+        cmocka_unit_test(test_liger_in_place),
         cmocka_unit_test(test_lora),
         cmocka_unit_test(test_tensor_parallel),
         cmocka_unit_test(test_one_sequence),
