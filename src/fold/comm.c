@@ -141,6 +141,7 @@ static double op_bytes(const struct program *p, const struct op *op,
     case OP_RSQRT:
     case OP_TANH:
     case OP_SOFTMAX:
+    case OP_MASKED_SOFTMAX:
     case OP_LOG_SOFTMAX:
     case OP_NLL_LOSS:
     case OP_ACTIVATION:

@@ -43,18 +43,29 @@ static bool optimizer_offloaded(const struct run *run)
 }
 
 /* DeepSpeed keeps a whole fp32 gradient buffer on every rank when stage 1 is
- * told to accumulate in fp32 (BF16_Optimizer). */
+ * told to accumulate in fp32, and under a pipeline in bf16 at stage 0 too,
+ * which shards the states then as stage 1 does (BF16_Optimizer). */
 static bool keeps_fp32_buffer(const struct run *run)
 {
-    return zero_is(run, 1) && run->prec.grad == DT_FP32
-           && run->prec.param == DT_BF16 && !optimizer_offloaded(run);
+    return (zero_is(run, 1) || run_is_bf16_pipeline(run))
+           && run->prec.grad == DT_FP32 && run->prec.param == DT_BF16
+           && !optimizer_offloaded(run);
+}
+
+/* ... and in the versions that Megatron-DeepSpeed came with lets 16-bit
+ * gradients go when the next backward begins (0.6.5 to 0.9,
+ * BF16_Optimizer.backward, clear_lp_grads): they lie under every forward, and
+ * each micro-batch makes its own. */
+static bool clears_grads_late(const struct run *run)
+{
+    return run_pipelines(run) && keeps_fp32_buffer(run);
 }
 
 /* DeepSpeedZeroOptimizer collects gradients in a bucket; BF16_Optimizer does
- * not. */
+ * not, and the pipeline engine reduces after the last backward only. */
 static bool has_ipg_bucket(const struct run *run)
 {
-    return zero_1_or_2(run) && !keeps_fp32_buffer(run);
+    return zero_1_or_2(run) && !keeps_fp32_buffer(run) && !run_pipelines(run);
 }
 
 /* fp16 under Megatron: the optimizer owns fp32 copies of its gradients. */
@@ -240,6 +251,10 @@ static void rest_buffers(struct put *p, const struct stage *s)
         PUT(p, TERM_BUCKETS, "gradient buffer for the way to the CPU",
             F("largest parameter", s->sum.largest_grad),
             F("bytes per gradient", dtype_size(run->prec.grad)));
+    PUT(p, TERM_WORKSPACE, "tables of modules",
+        F("bytes", s->sum.buffer_bytes));
+    PUT(p, TERM_WORKSPACE, "Megatron's global buffer",
+        F("bytes of its largest use", s->p->global_buffer_bytes));
     const bool hopper =
         run->gpu.arch == ARCH_HOPPER || run->gpu.arch == ARCH_BLACKWELL;
     PUT(p, TERM_WORKSPACE, "cuBLAS workspaces, one a thread",
@@ -447,8 +462,13 @@ void engine_forward(struct put *p, const struct stage *s, uint32_t position,
         fsdp_forward(p, s, position);
     if (zero_is(run, 3) && run->shard > 1)
         zero3_gather(p, s, position);
-    if (!later)
+    pipe_forward(p, s);
+    if (!later) {
+        if (clears_grads_late(run))
+            PUT(p, TERM_GRADS, "gradients of the backward before",
+                F("bytes", s->wgrad));
         return;
+    }
     handed_over(p, s, 2);
     /* gradients of the micro-batches before */
     if (engine_reduces_blocks(run)) {
@@ -481,7 +501,7 @@ enum wgrad_mode engine_wgrad_mode(const struct stage *s, bool later)
     case ENGINE_DEEPSPEED:
         if (run->zero >= 2)
             return WGRAD_FREE;
-        return later ? WGRAD_FREE : WGRAD_KEEP;
+        return later && !clears_grads_late(run) ? WGRAD_FREE : WGRAD_KEEP;
     case ENGINE_FSDP:
     case ENGINE_FSDP2: return run->zero == 0 && later ? WGRAD_FREE : WGRAD_KEEP;
     case ENGINE_MEGATRON:
@@ -562,6 +582,7 @@ void engine_backward(struct put *p, const struct stage *s, uint32_t position,
         handed_over(p, s, 1);
     if (run->engine == ENGINE_DEEPSPEED)
         zero_backward(p, s, position, later);
+    pipe_backward(p, s, position);
     if (engine_reduces_blocks(run)) {
         fsdp_backward(p, s, position);
         fsdp_root_grads(p, s, position);
@@ -574,7 +595,7 @@ void engine_backward(struct put *p, const struct stage *s, uint32_t position,
     }
     if (engine_wgrad_mode(s, false) != WGRAD_KEEP)
         return;
-    if (later)
+    if (later && !clears_grads_late(run))
         PUT(p, TERM_GRADS, "gradients", F("bytes", s->wgrad));
     else
         PUT(p, TERM_GRADS, "gradients of the blocks above",
@@ -612,6 +633,7 @@ void engine_reduce(struct put *p, const struct stage *s)
     const struct run *run = s->run;
     const uint64_t wire = dtype_size(run->prec.reduce);
     whole_grads(p, s);
+    pipe_after(p, s);
     if (engine_reduces_blocks(run))
         PUT(p, TERM_WGRAD_TMP, "whole gradients of the root group",
             F("bytes", root_grads(s)));
@@ -640,6 +662,7 @@ void engine_clip(struct put *p, const struct stage *s)
 {
     const struct run *run = s->run;
     whole_grads(p, s);
+    pipe_after(p, s);
     if (!run->clip_grad)
         return;
     if (run->engine == ENGINE_DEEPSPEED && run->zero != 0) {
@@ -747,7 +770,9 @@ static void step_zero(struct put *p, const struct stage *s)
 void engine_step(struct put *p, const struct stage *s)
 {
     const struct run *run = s->run;
-    if (run->engine == ENGINE_DEEPSPEED && run->zero != 0) {
+    pipe_after(p, s);
+    if (run->engine == ENGINE_DEEPSPEED
+        && (run->zero != 0 || run_is_bf16_pipeline(run))) {
         if (!optimizer_offloaded(run))
             step_zero(p, s);
         return;

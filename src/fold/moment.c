@@ -75,7 +75,7 @@ static void put_kept(struct put *p, const struct stage *s, uint32_t position)
     PUT(p, TERM_SHARED, "made once a micro-batch",
         F("bytes", in_layers ? s->shared : s->shared_kept));
     PUT(p, TERM_INPUTS, "token ids and labels", F("bytes", s->inputs));
-    PUT(p, TERM_SAVED_LAYERS, "hidden states received from the stage before",
+    PUT(p, TERM_SAVED_LAYERS, "hidden states at the stage's borders",
         F("bytes", s->stage_input));
     const uint64_t v = s->run->schedule == SCHED_INTERLEAVED ? s->run->vpp : 1;
     PUT(p, TERM_IN_FLIGHT, "other micro-batches of this stage",

@@ -121,6 +121,7 @@ static void states_add(struct block_states *sum, const struct block_states *b)
     sum->moment_bytes += b->moment_bytes;
     sum->dense_moment_bytes += b->dense_moment_bytes;
     sum->persistent_elems += b->persistent_elems;
+    sum->buffer_bytes += b->buffer_bytes;
 }
 
 /* Micro-batches (interleaved: chunks) whose activations stage r holds at
@@ -152,6 +153,17 @@ static uint64_t tied_bytes(const struct program *p)
             return round_alloc(t->bytes);
     }
     return 0;
+}
+
+static uint64_t held_bytes(const struct program *p, const struct block *b)
+{
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < b->tensor_count; i++) {
+        const struct tensor *t = &p->tensor[b->tensor_first + i];
+        if (t->held)
+            sum += round_alloc(t->bytes);
+    }
+    return sum;
 }
 
 static uint64_t role_bytes(const struct program *p, tensor_id first, uint64_t n)
@@ -229,7 +241,8 @@ void stage_init(struct stage *s, struct memory_fold *f, uint64_t index,
     s->shared = f->shared;
     s->shared_kept = f->shared_kept;
     s->inputs = role_bytes(p, p->first_input, p->n_input);
-    s->stage_input = held_input(s);
+    s->stage_input = held_input(s) + pipe_micro_batch(s);
+    s->outputs = held_bytes(p, &p->block[p->head]);
 }
 
 static unsigned modes_needed(const struct run *run)

@@ -40,7 +40,11 @@ struct stage {
     uint64_t wgrad;          /* gradients alive after a whole backward */
     uint64_t shared, inputs; /* bytes a micro-batch */
     uint64_t shared_kept;    /* of shared: what backward needs */
-    uint64_t stage_input;    /* received hidden states kept to backward */
+    uint64_t stage_input;    /* received hidden states kept to backward, and
+                                what else the pipeline engine holds of one
+                                micro-batch */
+    uint64_t outputs;        /* of a micro-batch: what the engine holds of the
+                                head after its backward */
     struct moment rest;      /* between steps: part of every moment */
     bool has_rest;
 };
@@ -121,5 +125,12 @@ enum wgrad_mode engine_wgrad_mode(const struct stage *s, bool later);
 /* True when a block's whole gradients live to the end of its backward and are
  * then reduced to shards (FSDP). */
 bool engine_reduces_blocks(const struct run *run);
+
+/* ---- pipe.c: DeepSpeed's pipeline engine ---- */
+
+uint64_t pipe_micro_batch(const struct stage *s);
+void pipe_forward(struct put *p, const struct stage *s);
+void pipe_backward(struct put *p, const struct stage *s, uint32_t position);
+void pipe_after(struct put *p, const struct stage *s);
 
 #endif

@@ -16,7 +16,8 @@ enum sharding run_sharding(const struct run *run)
     switch (run->engine) {
     case ENGINE_DDP: return SHARDING_NONE;
     case ENGINE_DEEPSPEED:
-        return run->zero == 0   ? SHARDING_NONE
+        return run->zero == 0
+                   ? run_is_bf16_pipeline(run) ? SHARDING_FLAT : SHARDING_NONE
                : run->zero == 3 ? SHARDING_TENSOR
                                 : SHARDING_FLAT;
     case ENGINE_FSDP: return run->zero == 0 ? SHARDING_NONE : SHARDING_TENSOR;
@@ -170,6 +171,8 @@ void states_of_block(struct block_states *out, const struct program *p,
     struct block_states s = { 0 };
     for (uint32_t i = 0; i < block->tensor_count; i++) {
         const struct tensor *t = &p->tensor[block->tensor_first + i];
+        if (t->role == ROLE_BUFFER)
+            s.buffer_bytes += t->bytes;
         if (t->role != ROLE_PARAM)
             continue;
         if (t->statistic) { /* of no engine's concern: stays as it is */

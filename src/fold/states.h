@@ -26,6 +26,7 @@ struct block_states {
     uint64_t moment_bytes;       /* unsharded */
     uint64_t dense_moment_bytes; /* unsharded, without experts */
     uint64_t persistent_elems;   /* ZeRO-3: too small to be released */
+    uint64_t buffer_bytes;       /* tables of modules */
 };
 
 /* How an engine cuts tensors into shards. */

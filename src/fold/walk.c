@@ -68,8 +68,8 @@ static void slot_init(struct walk *w, struct walk_slot *s, tensor_id id)
 {
     const struct tensor *t = &w->p->tensor[id];
     *s = (struct walk_slot){ .grad = NO_GRAD };
-    s->local =
-        t->storage == id && (t->role == ROLE_ACTIVATION || id == w->b->input);
+    s->local = t->storage == id && !t->pooled
+               && (t->role == ROLE_ACTIVATION || id == w->b->input);
     s->bytes = s->local ? round_to(t->bytes, w->granule) : 0;
 }
 
@@ -164,6 +164,11 @@ static void walk_init(struct walk *w)
             first = k;
         note_saves(w, op, first);
     }
+    for (uint32_t i = 0; i < b->tensor_count; i++)
+        if (w->p->tensor[b->tensor_first + i].held) {
+            w->slot[i].kept = true;
+            w->slot[i].saves++;
+        }
     for (uint32_t i = 0; i <= b->tensor_count; i++)
         w->slot[i].saves_all = w->slot[i].saves;
 }

@@ -98,6 +98,8 @@ static bool aliases(const struct walk *w, const struct op *op, unsigned i)
         return true;
     switch (op->kind) {
     case OP_ADD:
+    case OP_MASKED_SOFTMAX: /* its backward works in place
+                               (scaled_masked_softmax_cuda.cu) */
     case OP_ALL_REDUCE: return same;
     case OP_VIEW: return same && op->n_out == 1;
     case OP_CAT: return in->dtype == out->dtype;
@@ -160,7 +162,7 @@ static uint64_t linear_again(const struct walk *w, const struct op *op)
         bytes += weight->elems * dtype_size(in->dtype);
     for (unsigned i = 2; i < op->n_in; i++) {
         const struct tensor *t = &w->p->tensor[op->in[i]];
-        if (is_stand_in(w, op, i) && t->elems < in->elems)
+        if (is_stand_in(w, op, i) && t->elems < in->elems && !in->pooled)
             bytes += in->bytes;
         else if (t->role == ROLE_PARAM && t->matmul)
             bytes += weight->bytes;
@@ -212,6 +214,7 @@ static uint64_t backward_workspace(const struct walk *w, const struct op *op)
     case OP_SOFTMAX: /* grad * output first (aten/src/ATen/native/cuda/
                         SoftMax.cu, softmax_backward_cuda_out) */
         return out->bytes;
+    case OP_MASKED_SOFTMAX:
     case OP_ALL_GATHER:
     case OP_EMBEDDING:
     case OP_MATMUL:
@@ -341,6 +344,15 @@ static void release_result_grads(struct walk *w, const struct op *op)
     }
 }
 
+/* The gradient of logits that somebody else still holds: in the same memory. */
+static bool writes_over_kept(struct walk *w, const struct op *op)
+{
+    if (op->kind != OP_CROSS_ENTROPY || op->n_out < 2)
+        return false;
+    const struct walk_slot *s = walk_root_of(w, op->out[1]);
+    return s != NULL && s->live;
+}
+
 static void backward_grads(struct walk *w, const struct op *op, int32_t g)
 {
     int32_t made[OP_IN_MAX];
@@ -360,7 +372,8 @@ static void backward_grads(struct walk *w, const struct op *op, int32_t g)
             made[i] = g;
             w->buffer[g].refs++;
         } else {
-            made[i] = buffer_new(w, t->bytes, t->name);
+            made[i] =
+                buffer_new(w, writes_over_kept(w, op) ? 0 : t->bytes, t->name);
         }
     }
     tell_moment(w, op, moment, true);
@@ -502,5 +515,8 @@ struct extremum walk_backward(struct walk *w, enum wgrad_mode mode)
     for (uint32_t i = 0; i < w->n_buffers; i++)
         if (w->buffer[i].refs > 0) /* the input's: handed on */
             tell_buffer(w, i, false);
+    for (uint32_t i = 0; i < b->tensor_count; i++)
+        if (w->p->tensor[b->tensor_first + i].held)
+            walk_slot_free(w, &w->slot[i]);
     return w->top;
 }

@@ -29,6 +29,7 @@ enum tensor_role {
     ROLE_INPUT,  /* token ids, labels: there before forward starts */
     ROLE_SHARED, /* made once a micro-batch, used by every layer: rope
                         tables, an expanded mask; dies with the micro-batch */
+    ROLE_BUFFER, /* a module's own table, made once: there at rest */
     ROLE_ACTIVATION
 };
 
@@ -57,6 +58,8 @@ struct tensor {
     bool needs_grad;
     tensor_id storage;     /* itself, or the tensor it is a view of */
     uint64_t elems, bytes; /* on this rank */
+    bool pooled;           /* lies in the program's global buffer */
+    bool held;             /* by the engine, to the end of the backward */
 
     /* ROLE_PARAM only */
     enum param_group group;
@@ -137,7 +140,9 @@ struct program {
     uint64_t layers;
     tensor_id first_shared, n_shared; /* ROLE_SHARED tensors, contiguous */
     tensor_id first_input, n_input;   /* ROLE_INPUT tensors, contiguous */
-    uint64_t tokens; /* of one micro-batch on this rank: b*s/cp */
+    uint64_t tokens;              /* of one micro-batch on this rank: b*s/cp */
+    uint64_t global_buffer_bytes; /* of the framework, once a rank, never freed:
+                                     as large as the largest use of it */
 };
 
 /* Lowers a model as `run` says (implementation, precision, shards). The arrays

@@ -118,6 +118,7 @@ size_t op_saves(const struct program *p, const struct op *op,
     case OP_RSQRT:
     case OP_TANH:
     case OP_SOFTMAX:
+    case OP_MASKED_SOFTMAX:
     case OP_LOG_SOFTMAX:
     case OP_RELU: keep_out(&s, 0); break;
     case OP_EMBEDDING: /* in: table, indices */

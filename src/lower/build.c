@@ -448,6 +448,22 @@ tensor_id build_shared(struct builder *b, const char *name, enum dtype dtype,
     return id;
 }
 
+tensor_id build_buffer(struct builder *b, const char *name, enum dtype dtype,
+                       const struct shape *shape)
+{
+    const tensor_id id = build_tensor(b, name, dtype, shape);
+    b->p->tensor[id].role = ROLE_BUFFER;
+    return id;
+}
+
+void build_in_global_buffer(struct builder *b, tensor_id x, uint64_t bytes)
+{
+    struct program *p = b->p;
+    p->global_buffer_bytes = max_u64(p->global_buffer_bytes, bytes);
+    if (x != TENSOR_NONE)
+        p->tensor[x].pooled = true;
+}
+
 static bool is_trainable(const struct builder *b, enum param_group group)
 {
     const uint64_t full = b->run->lora_full;

@@ -92,6 +92,13 @@ tensor_id build_shared(struct builder *b, const char *name, enum dtype dtype,
 tensor_id build_input(struct builder *b, const char *name, enum dtype dtype,
                       const struct shape *shape);
 
+/* A module's own table in the current block, there at rest (ALiBi slopes). */
+tensor_id build_buffer(struct builder *b, const char *name, enum dtype dtype,
+                       const struct shape *shape);
+/* The framework's global buffer is at least so large; x, unless TENSOR_NONE,
+ * lies in it and has no memory of its own. */
+void build_in_global_buffer(struct builder *b, tensor_id x, uint64_t bytes);
+
 /* Begins a block and returns its input (TENSOR_NONE for the embedding). The
  * input needs a gradient. */
 tensor_id build_begin(struct builder *b, enum block_kind kind,
@@ -375,6 +382,7 @@ tensor_id build_collective(struct builder *b, enum op_kind kind,
 
 void lower_hf(struct builder *b); /* also hf-liger */
 void lower_megatron(struct builder *b);
+void lower_megatron_local(struct builder *b);
 void lower_torchtitan(struct builder *b);
 void lower_paper(struct builder *b);
 

@@ -56,6 +56,7 @@ static bool fuses(enum op_kind kind)
     case OP_LINEAR:
     case OP_MATMUL:
     case OP_SOFTMAX:
+    case OP_MASKED_SOFTMAX:
     case OP_LOG_SOFTMAX:
     case OP_NLL_LOSS:
     case OP_PYTHON_GELU:

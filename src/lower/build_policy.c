@@ -29,6 +29,7 @@ static bool outlives(const struct op *op, unsigned *products)
     case OP_RSQRT:
     case OP_TANH:
     case OP_SOFTMAX:
+    case OP_MASKED_SOFTMAX:
     case OP_LOG_SOFTMAX:
     case OP_NLL_LOSS:
     case OP_ACTIVATION:

@@ -20,8 +20,8 @@ static void lower_as(struct builder *b)
     switch (b->run->impl) {
     case IMPL_HF:
     case IMPL_HF_LIGER: lower_hf(b); return;
-    case IMPL_MEGATRON:
-    case IMPL_MEGATRON_LOCAL: lower_megatron(b); return;
+    case IMPL_MEGATRON: lower_megatron(b); return;
+    case IMPL_MEGATRON_LOCAL: lower_megatron_local(b); return;
     case IMPL_TORCHTITAN:
     case IMPL_TORCHTUNE: lower_torchtitan(b); return;
     case IMPL_PAPER: lower_paper(b); return;

@@ -102,6 +102,18 @@ bool resolve_is_hf(const struct run *r)
     return r->impl == IMPL_HF || r->impl == IMPL_HF_LIGER;
 }
 
+bool run_pipelines(const struct run *run)
+{
+    return run->engine == ENGINE_DEEPSPEED && run->impl == IMPL_MEGATRON_LOCAL
+           && run->framework == FW_MEGATRON_DEEPSPEED && run->zero <= 1;
+}
+
+bool run_is_bf16_pipeline(const struct run *run)
+{
+    return run_pipelines(run) && run->zero == 0 && run->prec.param == DT_BF16
+           && run->prec.master == DT_FP32;
+}
+
 static bool above_one(const struct run *r, enum setup_key key)
 {
     return r->given[key] && r->setup.v[key].n > 1;
@@ -322,8 +334,8 @@ static void formats_elsewhere(struct run *r, struct precision_bytes *p)
     /* Megatron's arguments.py accumulates in fp32 whenever bf16 trains. */
     bool fp32 = r->engine == ENGINE_MEGATRON && p->master == DT_FP32
                 && p->param == DT_BF16;
-    p->grad = fp32 ? DT_FP32 : p->param;
-    p->reduce = p->grad;
+    p->grad = fp32 || run_is_bf16_pipeline(r) ? DT_FP32 : p->param;
+    p->reduce = fp32 ? DT_FP32 : p->param;
 }
 
 static enum dtype dtype_or(struct run *r, enum setup_key key, enum dtype t)
@@ -528,7 +540,7 @@ static void resolve_kernels(struct run *r, const struct spec *spec)
     char buf[RESOLVE_TEXT_MAX];
     bool paper = r->impl == IMPL_PAPER;
     enum attention kernel = has_flash(r->gpu.arch) ? ATTN_FLASH : ATTN_SDPA;
-    if (paper)
+    if (paper || r->impl == IMPL_MEGATRON_LOCAL) /* they spell it out */
         kernel = ATTN_EAGER;
     r->attention = (enum attention)resolve_count(r, KEY_ATTENTION, kernel);
     r->loss = (enum loss)resolve_count(r, KEY_LOSS, LOSS_STANDARD);

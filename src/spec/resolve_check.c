@@ -24,8 +24,6 @@ static const struct refusal {
     { KEY_SCHEDULE, IS, SCHED_ZB_V, "use 1f1b, gpipe or interleaved" },
     { KEY_SCHEDULE, IS, SCHED_DUALPIPE, "use 1f1b, gpipe or interleaved" },
     { KEY_SCHEDULE, IS, SCHED_NAIVE, "use 1f1b, gpipe or interleaved" },
-    { KEY_IMPLEMENTATION, IS, IMPL_MEGATRON_LOCAL,
-      "use --implementation megatron" },
     { KEY_IMPLEMENTATION, IS, IMPL_TORCHTUNE,
       "use --implementation torchtitan or hf" },
     { KEY_IMPLEMENTATION, IS, IMPL_LITGPT,
@@ -217,7 +215,8 @@ static void check_grad_dtype(const struct run *r, struct diag *d)
     bool ds = r->engine == ENGINE_DEEPSPEED;
     if (!r->given[KEY_GRAD_DTYPE] || t == param || !is_float(t))
         return;
-    if (ds ? r->zero == 1 || r->zero == 3 : r->engine != ENGINE_DDP)
+    if (ds ? r->zero == 1 || r->zero == 3 || run_is_bf16_pipeline(r)
+           : r->engine != ENGINE_DDP)
         return;
     char stage[RESOLVE_TEXT_MAX] = "";
     if (ds)

@@ -347,6 +347,13 @@ memplan_status setup_resolve(struct run *run, const struct setup *setup,
 /* A run that only serves to look at a model: one GPU, one token, bf16. */
 void run_bare(struct run *run, const struct spec *spec);
 
+/* Megatron-DeepSpeed, up to ZeRO-1: DeepSpeed's pipeline engine trains, with
+ * one stage too. */
+bool run_pipelines(const struct run *run);
+/* ... and in bf16 its BF16_Optimizer shards states at stage 0, over a whole
+ * fp32 gradient buffer. */
+bool run_is_bf16_pipeline(const struct run *run);
+
 /* Bytes of n elements: 4-bit types round up. */
 uint64_t dtype_bytes_of(enum dtype t, uint64_t elems);
 /* Bytes of one element; 0 for DT_NONE and 4-bit types. */

@@ -43,7 +43,7 @@ static const char *pick(uint64_t *seed, const char *const *words)
 struct choice {
     const char *key, *value;
 };
-enum { FIRST_ADAPTER = 16, CHOICES = 21 };
+enum { FIRST_ADAPTER = 17, CHOICES = 22 };
 struct trial {
     const char *model;
     struct choice c[CHOICES];
@@ -57,12 +57,13 @@ static struct trial trial_of(uint64_t seed)
                            "mistral-7b-v0.1", "gemma-2-9b", "pythia-1.4b",
                            "opt-1.3b", "falcon-7b", "mixtral-8x7b",
                            "qwen2.5-0.5b", "bloom-1b7", "bert-large") };
-    const char *fw =
-        PICK(&s, "hf", "deepspeed", "fsdp", "megatron", "torchtitan");
+    const char *fw = PICK(&s, "hf", "deepspeed", "fsdp", "megatron", "megatron",
+                          "megatron-deepspeed", "torchtitan");
     const bool titan = strcmp(fw, "torchtitan") == 0;
     if (titan)
         t.model = PICK(&s, "llama-7b", "llama-3-8b", "qwen3-8b");
-    const bool megatron = strcmp(fw, "megatron") == 0;
+    const bool fork = strcmp(fw, "megatron-deepspeed") == 0;
+    const bool megatron = fork || strcmp(fw, "megatron") == 0;
     const bool ddp = strcmp(fw, "hf") == 0;
     const bool fsdp = strcmp(fw, "fsdp") == 0;
     const char *re =
@@ -74,6 +75,10 @@ static struct trial trial_of(uint64_t seed)
     const char *base = PICK(&s, "bf16", "nf4", "int8", "int4");
     const struct choice c[CHOICES] = {
         { "framework", fw },
+        { "implementation", fork       ? "megatron-local"
+                            : megatron ? PICK(&s, "megatron", "megatron-local")
+                            : titan    ? "torchtitan"
+                                       : "hf" },
         { "gpus", PICK(&s, "1", "8", "16", "64") },
         { "zero", megatron        ? PICK(&s, "0", "1")
                   : ddp           ? "0"
@@ -359,6 +364,7 @@ static void test_sharding_never_more_states(void **state)
         struct trial t = trial_of(i);
         *value_of(&t, "framework") = "deepspeed";
         train_it_all(&t);
+        *value_of(&t, "implementation") = "hf";
         *value_of(&t, "precision") = "bf16-mixed";
         *value_of(&t, "tp") = *value_of(&t, "pp") = "1";
         uint64_t before = UINT64_MAX;

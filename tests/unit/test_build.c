@@ -357,6 +357,13 @@ static void with_nothing(struct spec *m, struct run *r)
     (void)r;
 }
 
+static void with_alibi_in_fork(struct spec *m, struct run *r)
+{
+    m->position = POS_ALIBI;
+    m->embedding_norm = true;
+    r->framework = FW_MEGATRON_DEEPSPEED;
+}
+
 static const struct refusal {
     enum implementation impl;
     change_fn *change;
@@ -387,6 +394,33 @@ static const struct refusal {
       "megatron has no soft capping of scores or logits" },
     { IMPL_MEGATRON, with_logit_scale, "megatron has no scaled logits" },
     { IMPL_MEGATRON, with_chunked_loss, "megatron has no chunked loss" },
+    { IMPL_MEGATRON_LOCAL, with_nothing, NULL },
+    { IMPL_MEGATRON_LOCAL, with_embedding_scale, NULL },
+    { IMPL_MEGATRON_LOCAL, with_layer_norm, NULL },
+    { IMPL_MEGATRON_LOCAL, with_plain_mlp, NULL },
+    { IMPL_MEGATRON_LOCAL, with_eager, NULL },
+    { IMPL_MEGATRON_LOCAL, with_experts, "megatron-local has no experts" },
+    { IMPL_MEGATRON_LOCAL, with_alibi,
+      "megatron-local has no ALiBi positions" },
+    { IMPL_MEGATRON_LOCAL, with_alibi_in_fork, NULL },
+    { IMPL_MEGATRON_LOCAL, with_parallel,
+      "megatron-local has no parallel attention and mlp" },
+    { IMPL_MEGATRON_LOCAL, with_post_norm,
+      "megatron-local has no norms after attention and mlp" },
+    { IMPL_MEGATRON_LOCAL, with_narrow_embedding,
+      "megatron-local has no embeddings narrower than the hidden size" },
+    { IMPL_MEGATRON_LOCAL, with_embedding_norm,
+      "megatron-local has no norm after the embedding" },
+    { IMPL_MEGATRON_LOCAL, with_full_qk_norm,
+      "megatron-local has no norm over whole queries and keys" },
+    { IMPL_MEGATRON_LOCAL, with_attention_cap,
+      "megatron-local has no soft capping of scores or logits" },
+    { IMPL_MEGATRON_LOCAL, with_logit_scale,
+      "megatron-local has no scaled logits" },
+    { IMPL_MEGATRON_LOCAL, with_chunked_loss,
+      "megatron-local has no fused or chunked loss" },
+    { IMPL_MEGATRON_LOCAL, with_fused_loss,
+      "megatron-local has no fused or chunked loss" },
     { IMPL_TORCHTITAN, with_nothing, NULL },
     { IMPL_TORCHTITAN, with_chunked_loss, NULL },
     { IMPL_TORCHTITAN, with_experts, "torchtitan has no experts yet" },

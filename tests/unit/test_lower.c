@@ -321,6 +321,65 @@ static void test_megatron_gpt(void **state)
     }
 }
 
+static struct spec gpt_of_case(const struct shape_case *c)
+{
+    struct spec m = gpt(2, c->hidden, c->heads, 51200, 8192);
+    m.ffn = c->ffn;
+    m.kv_heads = c->kv;
+    return m;
+}
+
+/* At most 4096 keys, and matrices in fours. */
+static bool has_softmax_kernel(const struct shape_case *c)
+{
+    return c->seq <= 4096 && c->micro * c->heads / c->tp % 4 == 0;
+}
+
+/* The one product of q, k, v, or copies of grouped heads; beside the softmax
+ * in fp32, where no kernel makes it, its cast. */
+static void test_megatron_local(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < SHAPE_CASES; i++) {
+        const struct shape_case *c = &shape_cases[i];
+        const struct spec m = gpt_of_case(c);
+        struct run r = run_case(IMPL_MEGATRON_LOCAL, &m, c);
+        if (r.cp > 1)
+            continue;
+        r.attention = ATTN_EAGER;
+        const struct sizes z = sizes_of(c);
+        const uint64_t scores = z.a * z.s * z.s * z.b;
+        const uint64_t want = z.T * (8 * z.h + 16) / z.u
+                              + z.T * (8 * z.A + 4 * z.f)
+                              + (has_softmax_kernel(c) ? 2 : 6) * scores;
+        assert_int_equal(kept_layer(&m, &r), want);
+        /* the mask; what is dropped takes the place of the cast */
+        const uint64_t dropped = (has_softmax_kernel(c) ? 3 : 1) * scores;
+        r.attention_dropout = 0.1;
+        assert_int_equal(kept_layer(&m, &r), want + dropped);
+        r.hidden_dropout = 0.1;
+        assert_int_equal(kept_layer(&m, &r),
+                         want + dropped + 2 * z.T * z.h / z.u);
+    }
+}
+
+/* What Megatron-core keeps between steps for scores and gathered sequences. */
+static void test_megatron_local_global_buffer(void **state)
+{
+    (void)state;
+    const struct spec m = gpt(2, 1024, 16, 51200, 8192);
+    struct run r = run_of(IMPL_MEGATRON_LOCAL, &m, 2, 512);
+    struct lowered l;
+    r.attention = ATTN_EAGER;
+    lower(&l, &m, &r);
+    assert_int_equal(l.p.global_buffer_bytes, 2 * 2 * 16 * 512 * 512);
+    arena_release(&l.arena);
+    r.framework = FW_MEGATRON_DEEPSPEED;
+    lower(&l, &m, &r);
+    assert_int_equal(l.p.global_buffer_bytes, 0);
+    arena_release(&l.arena);
+}
+
 /* Linears keep their inputs in one byte. */
 static void test_megatron_fp8(void **state)
 {
@@ -898,6 +957,8 @@ int main(void)
         cmocka_unit_test(test_paper_refuses_experts),
         cmocka_unit_test(test_megatron_gated),
         cmocka_unit_test(test_megatron_gpt),
+        cmocka_unit_test(test_megatron_local),
+        cmocka_unit_test(test_megatron_local_global_buffer),
         cmocka_unit_test(test_megatron_fp8),
         cmocka_unit_test(test_megatron_moe),
         cmocka_unit_test(test_megatron_head),

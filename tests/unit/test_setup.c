@@ -1509,8 +1509,6 @@ static const struct bad_layout {
     { "framework=torchtune", U, "implementation", "'torchtune'",
       "torchtitan or hf", 0 },
     { "implementation=litgpt", U, "implementation", "'litgpt'", "hf", 0 },
-    { "implementation=megatron-local", U, "implementation", "'megatron-local'",
-      "--implementation megatron", 0 },
     { "engine=megatron-fsdp", U, "engine", "'megatron-fsdp'", "fsdp2", 0 },
     { "cuda_graph=true", U, "cuda_graph", "'cuda_graph' is not modelled yet",
       "leave it out", 0 },

@@ -1,0 +1,88 @@
+/*
+ * What DeepSpeed's pipeline engine holds beside the engine of its ZeRO stage:
+ * Megatron-DeepSpeed always trains through it up to stage 1, with one stage
+ * too. Read at DeepSpeed 0.5.10 and 0.7.0, the versions that fork ran with
+ * (runtime/pipe/engine.py, schedule.py). [docs/method.md eq. pipe]
+ */
+#include "fold/stage.h"
+
+#include "base/banned.h"
+
+/* Buffers of the last stage (TrainSchedule.num_pipe_buffers: at least two). */
+enum { LAST_STAGE_BUFFERS = 2 };
+
+/* Hidden states on one rank: whole, or the rank's part where tensor
+ * parallelism makes the engine partition what it sends (is_pipe_partitioned).
+ */
+static uint64_t border(const struct stage *s, bool part)
+{
+    const uint64_t whole = s->walk[s->p->layer_block[s->first_layer]].input;
+    return part ? div_up(whole, s->run->tp) : whole;
+}
+
+/* Held of one micro-batch from its forward to its backward: its result, and
+ * without tensor parallelism its input, of which forward takes a clone. */
+uint64_t pipe_micro_batch(const struct stage *s)
+{
+    if (!run_pipelines(s->run))
+        return 0;
+    uint64_t bytes = 0;
+    if (!s->head)
+        bytes += border(s, true);
+    if (!s->embed && s->run->tp == 1)
+        bytes += border(s, false);
+    return bytes;
+}
+
+/* Made by the first micro-batch of a run, never freed: pipe_recv_buf,
+ * grad_layer. */
+static void receive_buffers(struct put *p, const struct stage *s)
+{
+    if (!s->embed)
+        PUT(p, TERM_PIPE, "buffer that hidden states are received in",
+            F("bytes", border(s, true)));
+    if (!s->head)
+        PUT(p, TERM_PIPE, "buffer that gradients are received in",
+            F("bytes", border(s, true)));
+}
+
+/* The last stage's pipe_buffers keep the logits of the micro-batches done,
+ * across steps, until others take their place. */
+static void outputs(struct put *p, const struct stage *s, uint64_t less)
+{
+    const uint64_t n = min_u64(s->run->grad_accum, LAST_STAGE_BUFFERS);
+    if (s->head)
+        PUT(p, TERM_PIPE, "fp32 logits of earlier micro-batches, not let go",
+            F("bytes", s->outputs), F("micro-batches", n - less));
+}
+
+void pipe_forward(struct put *p, const struct stage *s)
+{
+    if (!run_pipelines(s->run))
+        return;
+    receive_buffers(p, s);
+    outputs(p, s, 0);
+}
+
+void pipe_backward(struct put *p, const struct stage *s, uint32_t position)
+{
+    if (!run_pipelines(s->run))
+        return;
+    receive_buffers(p, s);
+    /* the head's own are part of its walk */
+    outputs(p, s, s->head && position + 1 == s->n ? 1 : 0);
+    /* parts are put together again, and live to the end of the backward; the
+       result's gradient is counted where it is used, in the topmost block */
+    if (!s->head && s->run->tp > 1)
+        PUT(p, TERM_PIPE, "the stage's result and its gradient, whole again",
+            F("bytes", border(s, false)),
+            F("tensors", position + 1 == s->n ? 1 : 2));
+}
+
+void pipe_after(struct put *p, const struct stage *s)
+{
+    if (!run_pipelines(s->run))
+        return;
+    receive_buffers(p, s);
+    outputs(p, s, 0);
+}

@@ -1,0 +1,389 @@
+/*
+ * Owns the transformer of Megatron without Transformer Engine, in two states:
+ *   core  the local layer specification of Megatron-core (Megatron-LM d98e8a64,
+ *         core/models/gpt/gpt_layer_specs.py, dot_product_attention.py), whose
+ *         attention scores and gathered sequences go into one buffer that is
+ *         never freed (core/utils.py, GlobalMemoryBuffer);
+ *   fork  Megatron-DeepSpeed (bigscience-workshop 8387ae17,
+ *         megatron/model/transformer.py, gpt_model.py), the code of 2021 and
+ *         2022, with ALiBi, a norm after the embedding, and logits in fp32 that
+ *         the pipeline engine holds.
+ * Attention is spelled out: scale, mask and softmax are one kernel where that
+ * kernel has the shape, else PyTorch's own. Queries, keys and values stay views
+ * of one product. Per layer, in 16 bits, gelu, biases, fused softmax:
+ *   T [(8h + 16)/u + (8A + 4f)/t + 2h/u with dropout]
+ *   + a b s^2/t (2 + 3 with attention dropout), u as in megatron.c.
+ * Refuses experts, and what neither state has. [docs/method.md eq. local]
+ */
+#include "lower/build.h"
+
+#include "base/banned.h"
+
+static bool is_fork(const struct builder *b)
+{
+    return b->run->framework == FW_MEGATRON_DEEPSPEED;
+}
+
+static bool recomputes(const struct builder *b, enum recompute_module m)
+{
+    return (b->run->recompute_modules >> m & 1) != 0;
+}
+
+/* ---- pieces ---- */
+
+/* apex's or torch's: both keep the input and its statistics. */
+static tensor_id norm_of(struct builder *b, const char *name, tensor_id x,
+                         struct dim n)
+{
+    tensor_id weight, bias;
+    build_norm_weights(b, n, &weight, &bias);
+    if (b->spec->norm == NORM_RMS)
+        return build_rms_norm(b, name, x, weight);
+    return build_layer_norm(b, name, x, weight, bias);
+}
+
+static tensor_id layer_norm(struct builder *b, const char *name, tensor_id x)
+{
+    const uint8_t outer = b->region;
+    if (recomputes(b, REMOD_LAYERNORM))
+        build_region(b, REMOD_LAYERNORM);
+    const tensor_id y = norm_of(b, name, x, b->h);
+    b->region = outer;
+    return y;
+}
+
+/* Bias, dropout and sum are one kernel (core/fusions/fused_bias_dropout.py). */
+static tensor_id add_residual(struct builder *b, tensor_id x, tensor_id y)
+{
+    y = build_dropout(b, "dropout", y, b->run->hidden_dropout);
+    return build_add(b, "residual", x, y);
+}
+
+/* A caller's variable holds x up to here. */
+static void let_go(struct builder *b, const char *name, tensor_id x)
+{
+    build_op(b, OP_RELEASE, name, &x, 1);
+}
+
+/* Megatron-core gathers a sequence into its global buffer. */
+static tensor_id column(struct builder *b, const struct linear *l)
+{
+    if (is_fork(b) || !build_has_sequence_shards(b))
+        return build_column(b, l);
+    const struct shape whole = SHAPE(b->t, b->h);
+    struct linear from_whole = *l;
+    from_whole.keep = l->x;
+    from_whole.has_keep = true;
+    from_whole.x = build_collective(b, OP_ALL_GATHER, COMM_TP, l->x, &whole);
+    build_in_global_buffer(b, from_whole.x, tensor_of(b, from_whole.x)->bytes);
+    return build_linear(b, &from_whole);
+}
+
+/* ---- attention ---- */
+
+/* Rows of the score matrix that one block of the fused kernel takes, for more
+ * and for at most 128 keys (fused_kernels/scaled_masked_softmax.h). */
+enum { SOFTMAX_ROWS = 4, SOFTMAX_SHORT_ROWS = 8, SOFTMAX_SHORT = 128 };
+enum { SOFTMAX_KEYS_MIN = 16, SOFTMAX_KEYS_MAX = 4096 };
+
+/* FusedScaleMaskSoftmax.is_kernel_available (core/fusions/fused_softmax.py). */
+static bool has_softmax_kernel(struct builder *b)
+{
+    const uint64_t keys = b->s.n;
+    const uint64_t matrices = build_product(b, b->micro.n, b->a.n);
+    const uint64_t rows =
+        keys > SOFTMAX_SHORT ? SOFTMAX_ROWS : SOFTMAX_SHORT_ROWS;
+    return b->compute != DT_FP32 && keys > SOFTMAX_KEYS_MIN
+           && keys <= SOFTMAX_KEYS_MAX && keys % 4 == 0 && matrices % 4 == 0
+           && matrices % rows == 0;
+}
+
+/* forward_torch_softmax: in fp32, masked in place. The fork undoes the scaling
+ * by the layer's number, on by default there, in a product of its own. */
+static tensor_id torch_softmax(struct builder *b, tensor_id scores)
+{
+    tensor_id x = build_cast(b, "fp32 scores", scores, DT_FP32);
+    if (is_fork(b))
+        x = build_scale(b, "layer scaling", x);
+    x = build_unary_in_place(b, OP_WHERE, "causal mask", x);
+    const tensor_id p = build_softmax(b, "softmax", x, DT_FP32);
+    const tensor_id y = build_cast(b, "softmax", p, b->compute);
+    let_go(b, "masked scores", x);
+    return y;
+}
+
+static tensor_id masked_softmax(struct builder *b, tensor_id scores)
+{
+    if (has_softmax_kernel(b))
+        return build_unary(b, OP_MASKED_SOFTMAX, "masked softmax", scores);
+    return torch_softmax(b, scores);
+}
+
+/* A tensor that every layer builds for itself (_build_alibi_tensor). */
+static void alibi(struct builder *b)
+{
+    const struct shape shape = SHAPE(b->micro, b->a, b->one, b->s);
+    build_buffer(b, "alibi", b->param, &shape);
+}
+
+/* baddbmm takes the empty result, or the slopes, as its first operand, and
+ * keeps views of the one product of queries, keys and values. */
+static tensor_id scores_of(struct builder *b, tensor_id q, tensor_id k)
+{
+    const struct shape shape = shape_scores(b);
+    const struct shape heads = SHAPE(b->micro, b->a, b->sq, b->d);
+    const tensor_id scores =
+        build_matmul(b, "scores", build_view(b, "heads", q, &heads), k, &shape);
+    if (!is_fork(b))
+        build_in_global_buffer(b, TENSOR_NONE, tensor_of(b, scores)->bytes);
+    return scores;
+}
+
+static tensor_id spelled_out(struct builder *b, tensor_id qkv[3],
+                             tensor_id *scores)
+{
+    const struct shape rows = SHAPE(b->t, b->A);
+    for (unsigned i = 1; i < 3 && b->kv.n != b->a.n; i++)
+        qkv[i] = build_copy_as(b, "repeat", qkv[i], &rows);
+    b->core_attention = true;
+    *scores = scores_of(b, qkv[0], qkv[1]);
+    tensor_id p = masked_softmax(b, *scores);
+    p = build_dropout(b, "attention dropout", p, b->run->attention_dropout);
+    const tensor_id context = build_matmul(b, "context", p, qkv[2], &rows);
+    b->core_attention = false;
+    return build_copy(b, "context", context);
+}
+
+/* FlashSelfAttention: batch-first copies, and the result copied back. */
+static tensor_id flash(struct builder *b, const tensor_id qkv[3])
+{
+    const struct attention_args at = {
+        .name = "core attention",
+        .q = build_copy(b, "q", qkv[0]),
+        .k = build_copy(b, "k", qkv[1]),
+        .v = build_copy(b, "v", qkv[2]),
+        .efficient = attention_is_efficient(b),
+    };
+    return build_copy(b, "context", build_attention(b, &at));
+}
+
+/* Core attention is a module of its own in Megatron-core, whose variables die
+ * with its call; in the fork they live to the end of the whole attention. */
+static tensor_id core_attention(struct builder *b, tensor_id qkv[3],
+                                tensor_id *scores)
+{
+    const uint8_t outer = b->region;
+    *scores = TENSOR_NONE;
+    build_region(b, REMOD_CORE_ATTN);
+    tensor_id out;
+    if (b->run->attention == ATTN_EAGER)
+        out = spelled_out(b, qkv, scores);
+    else
+        out = flash(b, qkv);
+    if (!is_fork(b) && *scores != TENSOR_NONE) {
+        let_go(b, "scores", *scores);
+        *scores = TENSOR_NONE;
+    }
+    b->region = outer;
+    return out;
+}
+
+/* Normed per head, rotated; the grouped queries of one product are no view of
+ * it, so that they are copied. */
+static tensor_id prepared(struct builder *b, tensor_id x, struct dim heads,
+                          bool query)
+{
+    const struct shape flat = shape_of(b, x);
+    const struct shape split = SHAPE(b->t, heads, b->d);
+    if (query && b->kv.n != b->a.n)
+        x = build_copy(b, "queries", x);
+    if (b->spec->qk_norm == QK_PER_HEAD) {
+        x = build_view(b, "heads", x, &split);
+        x = norm_of(b, "qk norm", x, b->d);
+        x = build_view(b, "heads", x, &flat);
+    }
+    return b->spec->position == POS_ROPE ? build_copy(b, "rotated", x) : x;
+}
+
+/* *held: what the layer's own variable holds to its end, in the fork. */
+static tensor_id attention(struct builder *b, tensor_id x, tensor_id *held)
+{
+    const tensor_id y = layer_norm(b, "input_layernorm", x);
+    const struct linear in = linear_of_qkv(b, "query_key_value", y);
+    const tensor_id mixed = column(b, &in);
+    tensor_id qkv[3], scores;
+    const struct shape shapes[3] = { SHAPE(b->t, b->A), SHAPE(b->t, b->K),
+                                     SHAPE(b->t, b->K) };
+    if (b->spec->position == POS_ALIBI)
+        alibi(b);
+    build_split(b, "split", mixed, qkv, shapes, 3);
+    qkv[0] = prepared(b, qkv[0], b->a, true);
+    qkv[1] = prepared(b, qkv[1], b->kv, false);
+    const tensor_id context = core_attention(b, qkv, &scores);
+    const struct linear out = linear_of_o(b, "dense", context);
+    const tensor_id z = build_row(b, &out);
+    if (scores != TENSOR_NONE)
+        let_go(b, "scores", scores);
+    *held = is_fork(b) ? z : TENSOR_NONE;
+    return add_residual(b, x, z);
+}
+
+/* ---- mlp ---- */
+
+static tensor_id mlp(struct builder *b, tensor_id x)
+{
+    const bool gated = b->spec->gated_mlp;
+    const tensor_id y = layer_norm(b, "post_attention_layernorm", x);
+    if (recomputes(b, REMOD_MLP))
+        build_region(b, REMOD_MLP);
+    struct linear up = linear_of_up(b, "dense_h_to_4h", y);
+    if (gated) {
+        up.out = b->f2;
+        up.full_out = build_product(b, 2, up.full_out);
+    }
+    up.lora |= LORA_MASK(LORA_GATE);
+    const tensor_id z = column(b, &up);
+    const tensor_id act =
+        gated ? build_swiglu(b, "bias swiglu", z, TENSOR_NONE, TENSOR_NONE)
+              : build_unary(b, OP_ACTIVATION, "bias gelu", z);
+    const struct linear down = linear_of_down(b, "dense_4h_to_h", act);
+    const tensor_id out = build_row(b, &down);
+    build_region_none(b);
+    return add_residual(b, x, out);
+}
+
+static tensor_id layer(struct builder *b, const struct layer_kind *kind,
+                       tensor_id x)
+{
+    (void)kind;
+    tensor_id held;
+    const tensor_id y = attention(b, x, &held);
+    const tensor_id z = mlp(b, y);
+    if (held != TENSOR_NONE)
+        let_go(b, "attention output", held);
+    return z;
+}
+
+/* ---- both ends ---- */
+
+static tensor_id add_positions(struct builder *b, tensor_id x)
+{
+    const struct shape shape = SHAPE(b->sq, b->h);
+    const tensor_id table = build_position_table(b, "position_embeddings");
+    const tensor_id y = build_embedding(b, "positions", b->ids, table, &shape);
+    return build_add(b, "embedding sum", x, y);
+}
+
+/* The fork's norm is part of the table of words (mpu/layers.py,
+ * VocabParallelEmbedding). */
+static void embedding(struct builder *b)
+{
+    build_begin(b, BLOCK_EMBED, "embedding");
+    const struct shape whole = SHAPE(b->t, b->h), shard = SHAPE(b->tu, b->h);
+    const tensor_id table = build_word_table(b, "word_embeddings", b->h);
+    tensor_id x = build_embedding(b, "word_embeddings", b->ids, table, &whole);
+    x = build_all_reduce(b, "word_embeddings", x, COMM_TP);
+    if (b->spec->embedding_norm)
+        x = norm_of(b, "norm", x, b->h);
+    if (b->spec->position == POS_LEARNED)
+        x = add_positions(b, x);
+    if (build_has_sequence_shards(b))
+        x = build_copy_as(b, "sequence shard", x, &shard);
+    if (b->spec->embed_scale)
+        x = build_scale(b, "embedding scale", x);
+    build_end(b,
+              build_dropout(b, "embedding dropout", x, b->run->embed_dropout));
+}
+
+/* In place on fp32 logits: their softmax, then their gradient (mpu/
+ * cross_entropy.py). */
+static tensor_id cross_entropy(struct builder *b, tensor_id logits)
+{
+    const struct shape shape = shape_of(b, logits), rows = SHAPE(b->t);
+    const tensor_id loss = build_tensor(b, "loss", DT_FP32, &rows);
+    const tensor_id softmax = build_alias(b, "softmax", logits, &shape);
+    const tensor_id mask = build_tensor(b, "target mask", DT_BOOL, &rows);
+    const tensor_id index = build_tensor(b, "target", DT_INT64, &rows);
+    const tensor_id in[] = { logits, b->labels };
+    struct op *op = build_op(b, OP_CROSS_ENTROPY, "cross entropy", in, 2);
+    op_result(b, op, loss);
+    op_byproduct(op, softmax);
+    op_byproduct(op, mask);
+    op_byproduct(op, index);
+    return build_mean(b, "mean loss", loss);
+}
+
+static void head(struct builder *b)
+{
+    tensor_id x = build_begin(b, BLOCK_HEAD, "head");
+    if (b->spec->final_norm)
+        x = norm_of(b, "final_layernorm", x, b->h);
+    const tensor_id weight = build_head_weight(b, "output_layer", b->h);
+    const struct linear l = linear_of_head(b, "output_layer", x, weight);
+    const tensor_id logits = column(b, &l);
+    const tensor_id up = build_cast(b, "fp32 logits", logits, DT_FP32);
+    /* pipe_buffers["outputs"] of DeepSpeed's pipeline engine */
+    b->p->tensor[up].held = run_pipelines(b->run);
+    build_end(b, cross_entropy(b, up));
+}
+
+/* ---- what neither has ---- */
+
+static const char *missing(const struct builder *b)
+{
+    const struct spec *m = b->spec;
+    if (m->experts > 0)
+        return "experts";
+    if (b->run->cp > 1)
+        return "context parallelism";
+    if (m->position == POS_ALIBI && !is_fork(b))
+        return "ALiBi positions";
+    if (m->embedding_norm && !is_fork(b))
+        return "norm after the embedding";
+    if (m->parallel_residual)
+        return "parallel attention and mlp";
+    if (m->place != PLACE_PRE)
+        return "norms after attention and mlp";
+    if (m->embed_dim != 0 && m->embed_dim != m->hidden)
+        return "embeddings narrower than the hidden size";
+    if (m->qk_norm != QK_NONE && m->qk_norm != QK_PER_HEAD)
+        return "norm over whole queries and keys";
+    if (m->attn_softcap > 0 || m->final_softcap > 0)
+        return "soft capping of scores or logits";
+    if (m->logit_scale != 0 && m->logit_scale != 1)
+        return "scaled logits";
+    if (b->run->loss != LOSS_STANDARD)
+        return "fused or chunked loss";
+    return NULL;
+}
+
+/* What the data loader puts on the GPU beside tokens and labels, and the rope
+ * table. */
+static void inputs(struct builder *b)
+{
+    const struct shape tokens = SHAPE(b->t);
+    build_input(b, "position_ids", DT_INT64, &tokens);
+    build_input(b, "loss_mask", DT_FP32, &tokens);
+    if (b->run->mask == MASK_DATALOADER) {
+        const struct shape mask = SHAPE(b->micro, b->one, b->s, b->s);
+        build_input(b, "attention_mask", DT_BOOL, &mask);
+    }
+    if (b->spec->position == POS_ROPE) {
+        const struct shape table =
+            SHAPE(b->sq, DIM("rotary", b->spec->rotary_dim));
+        build_shared(b, "rotary_pos_emb", DT_FP32, &table);
+    }
+}
+
+void lower_megatron_local(struct builder *b)
+{
+    const char *what = missing(b);
+    if (what != NULL) {
+        build_refuse(b, what);
+        return;
+    }
+    inputs(b);
+    embedding(b);
+    build_layers(b, layer);
+    head(b);
+}
