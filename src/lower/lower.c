@@ -6,14 +6,16 @@
 
 #include "base/banned.h"
 
-static bool is_hf(const struct run *run)
+/* Lowerings that decide for themselves which encoders they have. */
+static bool knows_encoders(const struct run *run)
 {
-    return run->impl == IMPL_HF || run->impl == IMPL_HF_LIGER;
+    return run->impl == IMPL_HF || run->impl == IMPL_HF_LIGER
+           || run->impl == IMPL_MEGATRON;
 }
 
 static void lower_as(struct builder *b)
 {
-    if (b->spec->bidirectional && !is_hf(b->run)) {
+    if (b->spec->bidirectional && !knows_encoders(b->run)) {
         build_refuse(b, "encoders");
         return;
     }

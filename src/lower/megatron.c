@@ -10,7 +10,7 @@
  * bytes a layer in 16 bits, u = t with sequence parallelism, else 1.
  * [docs/method.md eq. megatron]
  */
-#include "lower/build.h"
+#include "lower/megatron_bert.h"
 
 #include "base/banned.h"
 
@@ -332,6 +332,7 @@ static void embedding(struct builder *b)
     const struct shape whole = SHAPE(b->t, b->h), shard = SHAPE(b->tu, b->h);
     const tensor_id table = build_word_table(b, "word_embeddings", b->h);
     const bool learned = m->position == POS_LEARNED;
+    const bool bert = megatron_is_bert(b);
     tensor_id x = build_embedding(b, "word_embeddings", b->ids, table, &whole);
     if (build_has_sequence_shards(b) && !learned) {
         x = build_collective(b, OP_REDUCE_SCATTER, COMM_TP, x, &shard);
@@ -339,6 +340,8 @@ static void embedding(struct builder *b)
         x = build_all_reduce(b, "word_embeddings", x, COMM_TP);
         if (learned)
             x = add_positions(b, x);
+        if (bert)
+            x = megatron_bert_types(b, x);
         if (build_has_sequence_shards(b))
             x = build_copy_as(b, "sequence shard", x, &shard);
     }
@@ -371,8 +374,13 @@ static tensor_id cross_entropy(struct builder *b, tensor_id logits)
 static void head(struct builder *b)
 {
     tensor_id x = build_begin(b, BLOCK_HEAD, "head");
-    if (b->spec->final_norm)
+    const bool bert = megatron_is_bert(b);
+    if (b->spec->final_norm || bert)
         x = norm_of(b, "final_layernorm", x, b->h);
+    if (bert) {
+        build_end(b, megatron_bert_head(b, x, cross_entropy));
+        return;
+    }
     const tensor_id weight = build_head_weight(b, "output_layer", b->h);
     const struct linear l = linear_of_head(b, "output_layer", x, weight);
     const tensor_id logits = build_column(b, &l);
@@ -384,6 +392,10 @@ static void head(struct builder *b)
 static const char *missing(const struct builder *b)
 {
     const struct spec *m = b->spec;
+    if (megatron_is_bert(b))
+        return megatron_bert_missing(b);
+    if (m->bidirectional)
+        return "encoders but BERT";
     if (m->position == POS_ALIBI)
         return "ALiBi positions";
     if (m->parallel_residual)
@@ -412,6 +424,8 @@ static void inputs(struct builder *b)
     const struct shape tokens = SHAPE(b->t);
     build_input(b, "position_ids", DT_INT64, &tokens);
     build_input(b, "loss_mask", DT_FP32, &tokens);
+    if (megatron_is_bert(b))
+        megatron_bert_inputs(b);
     if (b->run->mask == MASK_DATALOADER) {
         const struct shape mask = SHAPE(b->micro, b->one, b->s, b->s);
         build_input(b, "attention_mask", DT_BOOL, &mask);

@@ -439,6 +439,46 @@ static void test_megatron_head(void **state)
     arena_release(&l.arena);
 }
 
+/* Megatron's BERT: a GPT's layers, norms first, whatever the file's family
+ * has; a product, gelu and norm before the words; the pair of sentences. */
+static void test_megatron_bert(void **state)
+{
+    (void)state;
+    enum { B = 2, S = 128, T = B * S, LAYER_H = 256, WORDS = 1024 };
+    struct spec m = gpt(2, LAYER_H, 4, WORDS, 512);
+    struct run r = run_of(IMPL_MEGATRON, &m, B, S);
+    r.gpu.arch = ARCH_HOPPER;
+    const uint64_t layer = kept_layer(&m, &r);
+    m.family = FAM_BERT;
+    m.bidirectional = m.embedding_norm = true;
+    m.final_norm = false;
+    m.place = PLACE_AFTER_RESIDUAL;
+    m.head = HEAD_MASKED_LM;
+    assert_int_equal(kept_layer(&m, &r), layer);
+    uint64_t head[2];
+    for (unsigned pair = 0; pair < 2; pair++) {
+        struct lowered l;
+        m.head = pair ? HEAD_PRETRAINING : HEAD_MASKED_LM;
+        lower(&l, &m, &r);
+        head[pair] = kept(&l.p, &l.p.block[l.p.head], 0);
+        arena_release(&l.arena);
+    }
+    /* two norms, the product's input and result, gelu's and the last norm's;
+       fp32 softmax, target mask and index */
+    const uint64_t norms = 2 * 8 * T;
+    assert_int_equal(head[0],
+                     5 * 2 * T * LAYER_H + norms + T * (4 * WORDS + 1 + 8));
+    /* first token (a view), tanh; fp32 log-softmax and its weight */
+    assert_int_equal(head[1], head[0] + B * (2 * LAYER_H + 2 * 4) + 4);
+    m.head = HEAD_SEQUENCE;
+    struct lowered l;
+    arena_init(&l.arena, NULL);
+    diag_init(&l.diag, NULL);
+    assert_int_equal(lower_model(&l.p, &m, &r, &l.arena, &l.diag),
+                     MEMPLAN_E_UNSUPPORTED);
+    arena_release(&l.arena);
+}
+
 static void test_megatron_recompute(void **state)
 {
     (void)state;
@@ -962,6 +1002,7 @@ int main(void)
         cmocka_unit_test(test_megatron_fp8),
         cmocka_unit_test(test_megatron_moe),
         cmocka_unit_test(test_megatron_head),
+        cmocka_unit_test(test_megatron_bert),
         cmocka_unit_test(test_megatron_recompute),
         cmocka_unit_test(test_megatron_regions),
         cmocka_unit_test(test_megatron_shared_expert),
