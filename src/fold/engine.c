@@ -117,7 +117,7 @@ static void rest_weights(struct put *p, const struct stage *s)
     }
     if (run->prec.fp8 && run->impl == IMPL_MEGATRON) /* its own caches */
         PUT(p, TERM_FP8_WEIGHTS, "fp8 weights and their transposes",
-            F("P_linear", s->sum.matmul_elems), F("copies", 2));
+            F("P_linear", s->sum.matmul_elems), A("copies", 2));
     if (zero_is(run, 3))
         PUT(p, TERM_GATHERED, "parameters below the persistence threshold",
             F("elements", s->sum.persistent_elems),
@@ -178,7 +178,7 @@ static void rest_moments(struct put *p, const struct stage *s)
     const struct block_states *sum = &s->sum;
     if (counts_on_gpu(run))
         PUT(p, TERM_MOMENTS, "the step's number, a scalar a tensor",
-            F("tensors", sum->tensors), F("bytes", ALLOC_ROUND));
+            A("tensors", sum->tensors), F("bytes", ALLOC_ROUND));
     switch (run_sharding(run)) {
     case SHARDING_NONE:
         put_moments(p, run, "P", sum->elems, sum->moment_bytes, 1);
@@ -233,7 +233,7 @@ static void rest_te_workspaces(struct put *p, const struct stage *s)
     if (run->grouped_gemm && s->sum.expert_elems > 0)
         PUT(p, TERM_WORKSPACE,
             "Transformer Engine grouped GEMM workspaces, one a stream",
-            F("streams", TE_GROUPED_STREAMS), F("bytes", bytes));
+            A("streams", TE_GROUPED_STREAMS), F("bytes", bytes));
 }
 
 static void rest_buffers(struct put *p, const struct stage *s)
@@ -258,7 +258,7 @@ static void rest_buffers(struct put *p, const struct stage *s)
     const bool hopper =
         run->gpu.arch == ARCH_HOPPER || run->gpu.arch == ARCH_BLACKWELL;
     PUT(p, TERM_WORKSPACE, "cuBLAS workspaces, one a thread",
-        F("workspaces", CUBLAS_WORKSPACES),
+        A("workspaces", CUBLAS_WORKSPACES),
         F("bytes", hopper || run->deterministic ? CUBLAS_WORKSPACE_HOPPER_BYTES
                                                 : CUBLAS_WORKSPACE_BYTES));
     if (run->impl == IMPL_MEGATRON)
@@ -389,7 +389,7 @@ static void fsdp_forward(struct put *p, const struct stage *s,
     PUT(p, TERM_GATHERED, "this layer's parameters",
         F("bytes", layer_bytes(s, position)));
     if (s->run->engine == ENGINE_FSDP2)
-        PUT(p, TERM_GATHERED, "all-gather output, kept to the next copy-out",
+        PUT(p, TERM_PREFETCHED, "all-gather output, kept to the next copy-out",
             F("bytes", layer_bytes(s, position)));
     else
         PUT(p, TERM_PREFETCHED, "the next layer's parameters",
@@ -435,7 +435,7 @@ static void zero3_gather(struct put *p, const struct stage *s,
         F("bytes of the block's largest parameter", b->largest_bytes));
     const uint64_t ahead = min_u64(run->prefetch_bucket + b->largest, all);
     PUT(p, TERM_PREFETCHED, "prefetched: flat gather buffer and copies",
-        F("elements", min_u64(ahead, run->max_live_params)), F("copies", 2),
+        F("elements", min_u64(ahead, run->max_live_params)), A("copies", 2),
         F("bytes per weight", b->largest_bytes / b->largest));
 }
 
@@ -488,7 +488,7 @@ void engine_forward(struct put *p, const struct stage *s, uint32_t position,
         PUT(p, TERM_BUCKETS, "reduce bucket",
             F("reduce_bucket", run->reduce_bucket),
             F("bytes", dtype_size(run->prec.reduce)),
-            F("buckets", overlaps(run) ? 2 : 1));
+            A("buckets", overlaps(run) ? 2 : 1));
 }
 
 /* ---- gradients ---- */
@@ -544,7 +544,7 @@ static void zero2_backward(struct put *p, const struct stage *s, bool later)
     PUT(p, TERM_GRAD_SHARDS, "gradient partition, tensors whole",
         F("elements", partition_elems(s)),
         F("bytes per gradient", dtype_size(run->prec.grad)),
-        F("partitions", later ? 2 : 1));
+        A("partitions", later ? 2 : 1));
 }
 
 static void zero_backward(struct put *p, const struct stage *s,
@@ -556,7 +556,7 @@ static void zero_backward(struct put *p, const struct stage *s,
         PUT(p, TERM_BUCKETS, "reduce bucket",
             F("reduce_bucket", run->reduce_bucket),
             F("bytes", dtype_size(run->prec.reduce)),
-            F("buckets", overlaps(run) ? 2 : 1));
+            A("buckets", overlaps(run) ? 2 : 1));
     if (zero_is(run, 2)) {
         zero2_backward(p, s, later);
         bucket_copy(p, s, arrived);
@@ -646,7 +646,7 @@ void engine_reduce(struct put *p, const struct stage *s)
     if (has_ipg_bucket(run))
         PUT(p, TERM_BUCKETS, "reduce bucket",
             F("reduce_bucket", run->reduce_bucket), F("bytes", wire),
-            F("buckets", overlaps(run) ? 2 : 1));
+            A("buckets", overlaps(run) ? 2 : 1));
     if (zero_is(run, 2))
         zero2_backward(p, s, run->grad_accum > 1);
     if (keeps_fp32_buffer(run))
@@ -675,7 +675,7 @@ void engine_clip(struct put *p, const struct stage *s)
             F("elements", own), F("bytes", 8));
         return;
     }
-    PUT(p, TERM_CLIP_TMP, "one norm a tensor", F("tensors", s->sum.tensors),
+    PUT(p, TERM_CLIP_TMP, "one norm a tensor", A("tensors", s->sum.tensors),
         F("bytes", ALLOC_ROUND));
 }
 
@@ -733,13 +733,13 @@ static void step_implementation(struct put *p, const struct stage *s,
     switch (run->optimizer_impl) {
     case OPTIMPL_FOREACH:
         PUT(p, TERM_STEP_TMP, "foreach: a list as large as the weights",
-            F("elements on this rank", own), F("lists", lists),
+            F("elements on this rank", own), A("lists", lists),
             F("bytes", size));
         return;
     case OPTIMPL_LOOP:
         PUT(p, TERM_STEP_TMP, "loop: two temporaries of one tensor",
             F("largest tensor", largest_updated(s, own)),
-            F("temporaries", 2 * lists), F("bytes", size));
+            A("temporaries", 2 * lists), F("bytes", size));
         return;
     case OPTIMPL_FUSED:
     case OPTIMIZER_IMPL_COUNT: return;
@@ -762,8 +762,11 @@ static void step_zero(struct put *p, const struct stage *s)
             F("bytes per gradient", grad));
     }
     if (mixed && !keeps_fp32_buffer(run))
-        PUT(p, TERM_STEP_TMP, "flat gradients and their fp32 copy",
-            F("P/N, tensor by tensor", own), F("bytes", grad + FP32));
+        PUT(p, TERM_STEP_TMP, "flat gradients", F("P/N, tensor by tensor", own),
+            F("bytes", grad));
+    if (mixed && !keeps_fp32_buffer(run))
+        PUT(p, TERM_STEP_TMP, "fp32 copy of the flat gradients",
+            F("P/N, tensor by tensor", own), F("bytes", FP32));
     step_implementation(p, s, own);
 }
 
@@ -780,7 +783,7 @@ void engine_step(struct put *p, const struct stage *s)
     whole_grads(p, s);
     if (run->engine == ENGINE_DEEPSPEED && run->prec.master != DT_NONE) {
         PUT(p, TERM_STEP_TMP, "fp32 gradients and their flattened copy",
-            F("P", s->sum.elems), F("bytes", 2 * FP32));
+            F("P", s->sum.elems), F("bytes", FP32), A("copies", 2));
     }
     uint64_t own = s->sum.elems;
     if (run_shards_weights(run))

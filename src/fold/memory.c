@@ -6,6 +6,7 @@
 #include "fold/memory.h"
 
 #include "data/constants.h"
+#include "fold/simulate.h"
 #include "fold/stage.h"
 
 #include "base/banned.h"
@@ -111,6 +112,31 @@ static uint64_t model_states(const struct stage *s, const struct moment *rest)
     return sum + engine_gradients(s);
 }
 
+/* What follows from the fullest moment. */
+static void describe_peak(struct stage_result *out, const struct stage *s)
+{
+    for (unsigned c = 0; c < COMP_COUNT; c++)
+        out->component[c] = 0;
+    for (unsigned t = 0; t < TERM_COUNT; t++)
+        out->component[term_info((enum term)t)->component] +=
+            out->peak.bytes[t];
+    out->peak_block = "";
+    if (!in_a_block(out->peak.phase) || s->n == 0)
+        return;
+    const uint32_t i = out->peak.position;
+    out->peak_block = s->p->block[stage_block(s, i)].name;
+    if (stage_is_layer(s, i))
+        out->peak_layer = s->first_layer + stage_layer(s, i);
+}
+
+/* Without the allocator at hand: as much above the peak as in the median of
+ * simulated steps, in whole segments. */
+static uint64_t reserved_about(uint64_t peak)
+{
+    const uint64_t over = peak / 1000 * RESERVED_OVER_ALLOCATED_PERMILLE;
+    return div_up(peak + over, MIB(2)) * MIB(2);
+}
+
 static bool stage_result_of(struct stage_result *out, struct stage *s)
 {
     *out =
@@ -128,15 +154,8 @@ static bool stage_result_of(struct stage_result *out, struct stage *s)
     ok = moment_at(&out->rest, s, PHASE_REST, 0, false) && ok;
     out->model_states = model_states(s, &out->rest);
     ok = stage_peak(&out->peak, s) && ok;
-    for (unsigned t = 0; t < TERM_COUNT; t++)
-        out->component[term_info((enum term)t)->component] +=
-            out->peak.bytes[t];
-    if (!in_a_block(out->peak.phase) || s->n == 0)
-        return ok;
-    const uint32_t i = out->peak.position;
-    out->peak_block = s->p->block[stage_block(s, i)].name;
-    if (stage_is_layer(s, i))
-        out->peak_layer = s->first_layer + stage_layer(s, i);
+    out->reserved = reserved_about(out->peak.total);
+    describe_peak(out, s);
     return ok;
 }
 
@@ -173,24 +192,21 @@ static void put_outside(struct memory_result *m, const struct run *run)
 
 /* ---- the fold ---- */
 
-uint64_t memory_reserved(uint64_t peak)
-{
-    const uint64_t over = peak / 1000 * RESERVED_OVER_ALLOCATED_PERMILLE;
-    /* the allocator reserves whole segments of 2 MiB */
-    return div_up(peak + over, MIB(2)) * MIB(2);
-}
-
+/* The largest figure of any stage. */
 static void finish(struct memory_result *out, const struct run *run)
 {
-    for (uint64_t r = 1; r < out->n_stages; r++)
+    out->worst = out->reserved_stage = 0;
+    for (uint64_t r = 1; r < out->n_stages; r++) {
         if (out->stage[r].peak.total > out->stage[out->worst].peak.total)
             out->worst = r;
+        if (out->stage[r].reserved > out->stage[out->reserved_stage].reserved)
+            out->reserved_stage = r;
+    }
     const struct stage_result *w = &out->stage[out->worst];
     out->peak = w->peak.total;
     out->steady = w->rest.total;
     out->model_states = w->model_states;
-    out->reserved = memory_reserved(out->peak);
-    put_outside(out, run);
+    out->reserved = out->stage[out->reserved_stage].reserved;
     out->device_total = out->reserved + out->outside;
     out->capacity = run->capacity_bytes;
     out->headroom = (int64_t)out->capacity - (int64_t)out->device_total;
@@ -241,6 +257,113 @@ bool fold_memory(struct memory_result *out, const struct program *p,
     }
     if (*over)
         return false;
+    put_outside(out, run);
     finish(out, run);
+    return true;
+}
+
+/* ---- the allocator ---- */
+
+/* Allocations that may be simulated: stages after the fullest only while the
+ * answer stays instant, and none that would take seconds. */
+enum { SIMULATE_SOME = 300000, SIMULATE_MOST = 20000000 };
+
+struct simulating {
+    struct memory_result *out;
+    struct memory_fold f;
+    struct arena *a;
+    uint64_t births;
+};
+
+static void round_up(struct moment *m, uint64_t allocated)
+{
+    m->bytes[TERM_ROUNDING] = allocated - m->total;
+    m->total = allocated;
+}
+
+/* The peak is where the allocator has handed out most; the closed form knows
+ * what is alive there at most, the rest is rounding. */
+static void keep_simulated(struct stage_result *out, const struct stage *s,
+                           const struct simulated *sim)
+{
+    struct moment m;
+    moment_at(&m, s, sim->phase, sim->position, sim->later);
+    if (m.total > sim->allocated || out->rest.total > sim->steady)
+        return; /* never: tests/property */
+    round_up(&m, sim->allocated);
+    round_up(&out->rest, sim->steady);
+    out->peak = m;
+    out->sim = *sim;
+    out->reserved = sim->reserved;
+    describe_peak(out, s);
+}
+
+/* Where more would be reserved than there is, the allocator gives back what it
+ * caches and tries again. */
+static bool simulate_within(struct simulated *sim, struct simulating *m,
+                            const struct stage *s, uint64_t room)
+{
+    const struct simulate_limits most = { room, SIMULATE_MOST, 0, m->a };
+    struct simulated tight;
+    if (!simulate_stage(&tight, &m->f, s, &most))
+        return false;
+    if (tight.done && !tight.oom)
+        *sim = tight;
+    return true;
+}
+
+static bool simulate_one(struct simulating *m, uint64_t index)
+{
+    const struct run *run = m->f.run;
+    struct stage s;
+    struct simulated sim;
+    uint64_t layer = 0;
+    for (uint64_t r = 0; r < index; r++)
+        layer += run->stage_layers[r];
+    stage_init(&s, &m->f, index, layer);
+    const struct simulate_limits most = { 0, SIMULATE_MOST, 0, m->a };
+    if (!simulate_stage(&sim, &m->f, &s, &most))
+        return false;
+    m->births += sim.births;
+    if (!sim.done)
+        return true;
+    const uint64_t room = run->capacity_bytes > m->out->outside
+                              ? run->capacity_bytes - m->out->outside
+                              : 0;
+    if (sim.reserved > room && sim.allocated <= room
+        && !simulate_within(&sim, m, &s, room))
+        return false;
+    keep_simulated(&m->out->stage[index], &s, &sim);
+    return true;
+}
+
+/* The fullest stage that has not been simulated. */
+static struct stage_result *next_stage(struct memory_result *out)
+{
+    struct stage_result *next = NULL;
+    for (uint64_t r = 0; r < out->n_stages; r++)
+        if (out->stage[r].sim.steps == 0
+            && (next == NULL || out->stage[r].peak.total > next->peak.total))
+            next = &out->stage[r];
+    return next;
+}
+
+bool fold_allocator(struct memory_result *out, const struct program *p,
+                    const struct run *run, struct arena *a)
+{
+    struct simulating m = { .out = out, .a = a };
+    if (run->schedule == SCHED_INTERLEAVED)
+        return true;
+    if (!memory_fold_init(&m.f, p, run, a))
+        return false;
+    for (uint64_t i = 0; i < out->n_stages && m.births < SIMULATE_SOME; i++) {
+        struct stage_result *s = next_stage(out);
+        if (!simulate_one(&m, s->index))
+            return false;
+        s->sim.steps = max_u64(s->sim.steps, 1); /* has been looked at */
+    }
+    finish(out, run);
+    for (uint64_t r = 0; r < out->n_stages; r++)
+        out->retries = out->retries || out->stage[r].sim.retries > 0;
     return true;
 }

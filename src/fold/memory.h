@@ -10,8 +10,11 @@
 bool fold_memory(struct memory_result *out, const struct program *p,
                  const struct run *run, struct arena *a, bool *over);
 
-/* What the allocator takes from the GPU at a peak of so many bytes. */
-uint64_t memory_reserved(uint64_t peak);
+/* The same with the caching allocator at hand, after fold_memory(): of as many
+ * stages, the fullest first, as can be done in a moment. Sets what is reserved,
+ * and the allocator's rounding in peak and rest. False when out of memory. */
+bool fold_allocator(struct memory_result *out, const struct program *p,
+                    const struct run *run, struct arena *a);
 
 /* Unfolds the worst stage's peak, its rest, and what is outside the
  * allocator: the same functions with a recorder. False when out of memory. */

@@ -95,6 +95,29 @@ static void explain_sum(struct explanation *x, const char *section,
                                         .depth = 0 });
 }
 
+/* What the simulated allocator hands out beyond what was asked for. */
+static void explain_rounding(struct explanation *x, const struct moment *m)
+{
+    const uint64_t bytes = m->bytes[TERM_ROUNDING];
+    if (bytes == 0)
+        return;
+    explain_add(
+        x, (struct explain_entry){
+               .section = "",
+               .name = term_info(TERM_ROUNDING)->label,
+               .unit = "B",
+               .value = (double)bytes,
+               .bytes = bytes,
+               .formula = "handed out - alive",
+               .numbers = arena_printf(x->arena, "%llu - %llu",
+                                       (unsigned long long)m->total,
+                                       (unsigned long long)(m->total - bytes)),
+               .equation = "reserved",
+               .source = "blocks of 512 B; up to 1 MiB is not split off "
+                         "(CUDACachingAllocator.cpp, should_split)",
+               .depth = 1 });
+}
+
 /* The moment once for each component, so that its terms stand together. */
 static void explain_moment(struct explanation *x, const struct stage *s,
                            const struct moment *m, const char *what)
@@ -113,9 +136,83 @@ static void explain_moment(struct explanation *x, const struct stage *s,
         struct moment again;
         moment_with(&again, s, m->phase, m->position, m->later, x,
                     (enum component)c);
+        if (c == COMP_TEMPORARY)
+            explain_rounding(x, m);
         for (size_t i = first; i < x->n; i++)
             x->entry[i].section = section;
     }
+}
+
+static void explain_part(struct explanation *x, const char *section,
+                         const char *name, uint64_t bytes)
+{
+    if (bytes == 0)
+        return;
+    explain_add(x, (struct explain_entry){ .section = section,
+                                           .name = name,
+                                           .unit = "B",
+                                           .value = (double)bytes,
+                                           .bytes = bytes,
+                                           .formula = "simulated",
+                                           .numbers = "",
+                                           .equation = "reserved",
+                                           .source = "",
+                                           .depth = 2 });
+}
+
+/* Where the difference lies: in each pool what it never hands out at one time,
+ * and what pools hold that are not fullest at the peak. */
+static void explain_pools(struct explanation *x, const char *section,
+                          const struct simulated *sim)
+{
+    uint64_t peaks = 0, reserved = 0;
+    for (unsigned i = 0; i < SIM_POOLS; i++) {
+        peaks += sim->pool[i].allocated;
+        reserved += sim->pool[i].reserved;
+    }
+    if (reserved != sim->reserved) /* some was given back */
+        return;
+    for (unsigned i = 0; i < SIM_POOLS; i++) {
+        const struct sim_pool_result *p = &sim->pool[i];
+        explain_part(x, section,
+                     arena_printf(x->arena, "%s: free, in %llu segments",
+                                  sim_pool_label((enum sim_pool)i),
+                                  (unsigned long long)p->segments),
+                     p->reserved - p->allocated);
+    }
+    explain_part(x, section, "pools that are not fullest at the peak",
+                 peaks - sim->allocated);
+}
+
+static void explain_reserved(struct explanation *x, const char *section,
+                             const struct memory_result *m)
+{
+    const struct stage_result *s = &m->stage[m->reserved_stage];
+    const bool known = s->sim.done;
+    const uint64_t more = m->reserved - s->peak.total;
+    explain_add(
+        x,
+        (struct explain_entry){
+            .section = section,
+            .name = "reserved by the allocator",
+            .unit = "B",
+            .value = (double)m->reserved,
+            .bytes = m->reserved,
+            .formula = known ? "peak + fragmentation"
+                             : "peak * 1.026, in segments of 2 MiB",
+            .numbers = known ? arena_printf(x->arena, "%llu + %llu",
+                                            (unsigned long long)s->peak.total,
+                                            (unsigned long long)more)
+                             : arena_printf(x->arena, "%llu * 1.026",
+                                            (unsigned long long)s->peak.total),
+            .equation = "reserved",
+            .source = known ? "the caching allocator, simulated"
+                            : "median of 14 simulated traces",
+            .depth = 1 });
+    if (!known)
+        return;
+    explain_part(x, section, "fragmentation", more);
+    explain_pools(x, section, &s->sim);
 }
 
 static void explain_outside(struct explanation *x,
@@ -135,18 +232,7 @@ static void explain_outside(struct explanation *x,
                                                .source = r->source,
                                                .depth = 1 });
     }
-    explain_add(x, (struct explain_entry){
-                       .section = section,
-                       .name = "reserved by the allocator",
-                       .unit = "B",
-                       .value = (double)m->reserved,
-                       .bytes = m->reserved,
-                       .formula = "peak * 1.026, in segments of 2 MiB",
-                       .numbers = arena_printf(x->arena, "%llu * 1.026",
-                                               (unsigned long long)m->peak),
-                       .equation = "reserved",
-                       .source = "median of 14 simulated traces",
-                       .depth = 1 });
+    explain_reserved(x, section, m);
     explain_add(x, (struct explain_entry){
                        .section = section,
                        .name = "device total",

@@ -128,14 +128,14 @@ static void put_recompute(struct put *p, const struct stage *s,
     put_kept(p, s, first);
     PUT(p, TERM_CHECKPOINTS, "input of this checkpoint",
         F("bytes", s->walk[stage_block(s, first)].input));
-    uint64_t own = e->kept;
-    if (position == first && w->keeps_input)
-        own -= w->input; /* is the checkpoint */
+    uint64_t own = e->kept, tmp = e->tmp;
+    if (position == first) /* the input is the checkpoint */
+        *(w->keeps_input ? &own : &tmp) -= w->input;
     PUT(p, TERM_RECOMPUTED, "made again in this checkpoint",
         F("bytes",
           s->before[position].regrown - s->before[first].regrown + own));
     PUT(p, TERM_FORWARD_TMP, "alive for a moment in this block",
-        F("bytes", e->tmp));
+        F("bytes", tmp));
     PUT(p, TERM_BACKWARD_TMP, "gradient of the checkpoint's result",
         F("bytes", w->output));
     engine_backward(p, s, stage_group_last(s, position), later);

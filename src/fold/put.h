@@ -7,20 +7,38 @@
 
 #include "fold/result.h"
 
+enum factor_kind {
+    FACTOR_TIMES,
+    FACTOR_DIVIDES,
+    FACTOR_PIECES /* so many allocations, each of the rest of the product */
+};
+
 struct factor {
     const char *sym;
     uint64_t v;
-    bool divides;
+    enum factor_kind kind;
 };
 
 #define F(sym, v)                                                              \
     {                                                                          \
-        (sym), (v), false                                                      \
+        (sym), (v), FACTOR_TIMES                                               \
     }
 #define D(sym, v)                                                              \
     {                                                                          \
-        (sym), (v), true                                                       \
+        (sym), (v), FACTOR_DIVIDES                                             \
     }
+#define A(sym, v)                                                              \
+    {                                                                          \
+        (sym), (v), FACTOR_PIECES                                              \
+    }
+
+/* One term as it was put, for whoever wants to follow. */
+struct put_event {
+    enum term term;
+    const char *what;
+    uint64_t bytes, pieces;
+};
+typedef void put_fn(void *ctx, const struct put_event *e);
 
 /* Where a moment's terms go. */
 struct put {
@@ -28,6 +46,8 @@ struct put {
     struct explanation *why; /* NULL: numbers only */
     enum component only;     /* of why: the one that is recorded */
     bool over;               /* a product did not fit into 64 bits */
+    put_fn *each;            /* NULL: nobody follows */
+    void *ctx;
 };
 
 /* Adds ceil(product / divisors) bytes to a term; `what` says what it is, in

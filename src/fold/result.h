@@ -61,6 +61,39 @@ struct moment {
     const char *op; /* name of the operation at the maximum, or "" */
 };
 
+/* The caching allocator's pools: a pair a stream. */
+#define SIM_POOL_MAP(X)                                                        \
+    X(SIM_LARGE, "large", "large blocks")                                      \
+    X(SIM_SMALL, "small", "small blocks")                                      \
+    X(SIM_GATHER_LARGE, "gather_large", "large blocks, gather stream")         \
+    X(SIM_GATHER_SMALL, "gather_small", "small blocks, gather stream")         \
+    X(SIM_REDUCE_LARGE, "reduce_large", "large blocks, reduce stream")         \
+    X(SIM_REDUCE_SMALL, "reduce_small", "small blocks, reduce stream")
+#define SIM_POOL_ENUM(id, key, text) id,
+enum sim_pool { SIM_POOL_MAP(SIM_POOL_ENUM) SIM_POOLS };
+#undef SIM_POOL_ENUM
+const char *sim_pool_key(enum sim_pool pool);
+const char *sim_pool_label(enum sim_pool pool);
+
+struct sim_pool_result {
+    uint64_t reserved, segments;
+    uint64_t allocated; /* at its own peak */
+};
+
+/* What the caching allocator made of a stage's steps. */
+struct simulated {
+    bool done;                    /* else nothing below is known */
+    bool oom;                     /* the device could not grant all of it */
+    uint64_t allocated, reserved; /* peaks over the steps */
+    uint64_t steady;              /* allocated between steps */
+    uint64_t steps, births, retries;
+    /* where allocated was at its peak */
+    enum phase phase;
+    uint32_t position;
+    bool later;
+    struct sim_pool_result pool[SIM_POOLS];
+};
+
 struct stage_result {
     uint64_t index, first_layer, layers;
     bool has_embedding, has_head;
@@ -73,6 +106,8 @@ struct stage_result {
     const char *peak_block; /* "layer", "head", ... ; "" in the step */
     uint64_t peak_layer;    /* of the whole model; meaningful for layers */
     uint64_t component[COMP_COUNT]; /* of the peak; add up to peak.total */
+    uint64_t reserved;
+    struct simulated sim;
 };
 
 /* A labelled row outside the allocator: CUDA context, communicators. */
@@ -91,6 +126,8 @@ struct memory_result {
     uint64_t model_states; /* of the worst stage, as the next two */
     uint64_t steady, peak;
     uint64_t reserved;
+    uint64_t reserved_stage; /* whose it is: the one that reserves most */
+    bool retries; /* fits only since the allocator gives its cache back */
     struct outside_row outside_row[OUTSIDE_MAX];
     size_t n_outside;
     uint64_t outside, device_total, capacity;

@@ -49,6 +49,26 @@ const char *phase_name(enum phase phase)
     return names[phase];
 }
 
+const char *sim_pool_key(enum sim_pool pool)
+{
+    static const char *const keys[SIM_POOLS] = {
+#define SIM_POOL_KEY(id, key, text) [id] = key,
+        SIM_POOL_MAP(SIM_POOL_KEY)
+#undef SIM_POOL_KEY
+    };
+    return keys[pool];
+}
+
+const char *sim_pool_label(enum sim_pool pool)
+{
+    static const char *const labels[SIM_POOLS] = {
+#define SIM_POOL_TEXT(id, key, text) [id] = text,
+        SIM_POOL_MAP(SIM_POOL_TEXT)
+#undef SIM_POOL_TEXT
+    };
+    return labels[pool];
+}
+
 void explain_add(struct explanation *x, struct explain_entry entry)
 {
     if (x->n == x->capacity) {
@@ -89,7 +109,7 @@ static const char *factors_text(struct arena *a, const struct factor *f,
     char buf[512] = "";
     for (unsigned divides = 0; divides < 2; divides++) {
         for (size_t i = 0; i < n; i++) {
-            if (f[i].divides != (divides != 0))
+            if ((f[i].kind == FACTOR_DIVIDES) != (divides != 0))
                 continue;
             const char *link = divides != 0 ? " / " : buf[0] != 0 ? " * " : "";
             if (numbers || f[i].sym[0] == '\0')
@@ -126,12 +146,14 @@ void put_term(struct put *p, enum term term, const char *what,
               const struct factor *f, size_t n)
 {
     struct count c = count_of(1);
-    uint64_t divisor = 1;
+    uint64_t divisor = 1, pieces = 1;
     for (size_t i = 0; i < n; i++) {
-        if (f[i].divides)
+        if (f[i].kind == FACTOR_DIVIDES)
             divisor *= f[i].v; /* shard degrees: at most gpus, < 2^40 */
         else
             c = count_mul(c, count_of(f[i].v));
+        if (f[i].kind == FACTOR_PIECES)
+            pieces *= f[i].v; /* a handful */
     }
     c = count_div_up(c, divisor);
     struct count sum = count_add(count_of(p->m->bytes[term]), c);
@@ -139,6 +161,8 @@ void put_term(struct put *p, enum term term, const char *what,
     sum = count_add(count_of(p->m->total), c);
     p->m->total = sum.v;
     p->over = p->over || sum.over;
+    if (p->each != NULL && c.v != 0)
+        p->each(p->ctx, &(struct put_event){ term, what, c.v, pieces });
     if (p->why != NULL && c.v != 0 && terms[term].component == p->only)
         explain_term(p, term, what, f, n, c.v);
 }

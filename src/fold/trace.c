@@ -1,51 +1,16 @@
 /*
  * Lives through a step: tells the walks of every block of every micro-batch,
- * one after the other in the order of the schedule, and between them moves the
- * engine's buffers to where they are at each position. Owns the order of
+ * one after the other in the order of the schedule, and between them has the
+ * engine's buffers moved to where they are at each position. Owns the order of
  * events; every number comes from the walks and the engine.
  */
-#include "fold/trace.h"
+#include "fold/trace_private.h"
 
 #include "base/banned.h"
 
-enum { NO_ID = 0 };
-
-/* What is alive of one block of one micro-batch. */
-struct resident {
-    uint32_t *slot; /* ids by slot, NO_ID when dead */
-    uint32_t checkpoint;
-};
-
-/* What the engine holds of one term: allocations, the latest last. */
-struct level {
-    struct trace_event *piece;
-    size_t n, capacity;
-    uint64_t bytes;
-};
-
-struct tracer {
-    struct trace *t;
-    struct memory_fold *f;
-    const struct stage *s;
-    uint64_t regions;
-    struct resident *resident; /* [micro-batches][positions] */
-    uint32_t *buffer;          /* ids of gradients of the running block */
-    struct level level[TERM_COUNT];
-    struct trace_event *wgrad; /* births of the running block's */
-    uint32_t n_wgrads;
-    uint32_t workspace, again;
-    /* where we are */
-    enum phase phase;
-    uint32_t position, micro;
-    uint32_t others; /* micro-batches in flight beside this one */
-    struct resident *here;
-    uint32_t hidden_slot; /* slot of the block's input */
-    uint32_t skip;        /* slot that is not told, + 1: the checkpoint */
-};
-
 /* ---- events ---- */
 
-static void push(struct trace *t, struct trace_event e)
+static void list_event(struct trace *t, struct trace_event e)
 {
     if (t->n == t->capacity) {
         const size_t more = t->capacity == 0 ? 1024 : 2 * t->capacity;
@@ -68,45 +33,110 @@ static void push(struct trace *t, struct trace_event e)
     }
 }
 
-static const char *block_name(const struct tracer *r)
+static const struct block *block_of(const struct tracer *r, uint32_t position)
 {
-    if (r->here == NULL)
-        return "";
-    return r->s->p->block[stage_block(r->s, r->position)].name;
+    return &r->s->p->block[stage_block(r->s, position)];
 }
 
-static uint32_t born(struct tracer *r, enum component c, const char *name,
-                     uint64_t bytes)
+static void tell(struct tracer *r, const struct hold *h, bool birth)
 {
-    if (bytes == 0)
-        return NO_ID;
-    const uint32_t id = ++r->t->next_id;
-    push(r->t, (struct trace_event){ .bytes = bytes,
-                                     .id = id,
-                                     .birth = true,
-                                     .phase = r->phase,
-                                     .component = c,
-                                     .position = r->position,
-                                     .micro_batch = r->micro,
-                                     .name = name,
-                                     .block = block_name(r) });
+    const char *block = r->here == NULL ? "" : block_of(r, r->position)->name;
+    list_event(r->list, (struct trace_event){ .bytes = h->bytes,
+                                              .id = h->event,
+                                              .birth = birth,
+                                              .phase = r->phase,
+                                              .component = h->component,
+                                              .position = r->position,
+                                              .micro_batch = r->micro,
+                                              .name = h->name,
+                                              .block = block });
+}
+
+/* ---- what is alive ---- */
+
+static hold_id hold_new(struct tracer *r)
+{
+    if (r->spare != NO_HOLD) {
+        const hold_id id = r->spare;
+        r->spare = r->hold[id].next;
+        return id;
+    }
+    if (r->holds == r->hold_capacity) {
+        const uint32_t more = r->holds == 0 ? 1024 : 2 * r->holds;
+        struct hold *bigger = ARENA_NEW(r->a, struct hold, more);
+        if (bigger == NULL) {
+            r->failed = true;
+            return NO_HOLD;
+        }
+        for (uint32_t i = 0; i < r->holds; i++)
+            bigger[i] = r->hold[i];
+        r->hold = bigger;
+        r->hold_capacity = more;
+        if (r->holds == 0)
+            r->holds = NO_HOLD + 1;
+    }
+    return r->holds++;
+}
+
+hold_id tracer_birth(struct tracer *r, enum component c, const char *name,
+                     uint64_t bytes, enum stream stream)
+{
+    const hold_id id = bytes == 0 ? NO_HOLD : hold_new(r);
+    if (id == NO_HOLD)
+        return NO_HOLD;
+    struct hold *h = &r->hold[id];
+    *h = (struct hold){
+        .bytes = bytes, .name = name, .component = c, .stream = stream
+    };
+    if (r->sim != NULL)
+        simulate_birth(r, h);
+    if (r->list != NULL) {
+        h->event = ++r->list->next_id;
+        tell(r, h, true);
+    }
     return id;
 }
 
-static void died(struct tracer *r, uint32_t *id, enum component c,
-                 const char *name, uint64_t bytes)
+void tracer_death(struct tracer *r, hold_id *id)
 {
-    if (*id == NO_ID || bytes == 0)
+    if (*id == NO_HOLD)
         return;
-    push(r->t, (struct trace_event){ .bytes = bytes,
-                                     .id = *id,
-                                     .phase = r->phase,
-                                     .component = c,
-                                     .position = r->position,
-                                     .micro_batch = r->micro,
-                                     .name = name,
-                                     .block = block_name(r) });
-    *id = NO_ID;
+    struct hold *h = &r->hold[*id];
+    if (r->sim != NULL)
+        simulate_death(r, h);
+    if (r->list != NULL)
+        tell(r, h, false);
+    h->next = r->spare;
+    r->spare = *id;
+    *id = NO_HOLD;
+}
+
+static hold_id born(struct tracer *r, enum component c, const char *name,
+                    uint64_t bytes)
+{
+    return tracer_birth(r, c, name, bytes, STREAM_COMPUTE);
+}
+
+/* The same memory under another name: what one block hands to the next. */
+static hold_id handed(struct tracer *r, hold_id *from, enum component c,
+                      const char *name, uint64_t bytes)
+{
+    const hold_id id = *from;
+    if (id == NO_HOLD || r->hold[id].bytes != bytes) {
+        tracer_death(r, from);
+        return born(r, c, name, bytes);
+    }
+    struct hold *h = &r->hold[id];
+    if (r->list != NULL)
+        tell(r, h, false);
+    h->component = c;
+    h->name = name;
+    if (r->list != NULL) {
+        h->event = ++r->list->next_id;
+        tell(r, h, true);
+    }
+    *from = NO_HOLD;
+    return id;
 }
 
 /* ---- the walks ---- */
@@ -116,42 +146,91 @@ static void tensor_event(struct tracer *r, const struct walk_event *e)
     if (e->key + 1 == r->skip)
         return;
     const enum component c = e->kept ? COMP_ACTIVATIONS : COMP_TEMPORARY;
-    uint32_t *id = &r->here->slot[e->key];
-    if (e->birth)
+    hold_id *id = &r->here->slot[e->key];
+    if (e->birth && e->key == r->hidden_slot)
+        *id = handed(r, &r->hidden, c, e->name, e->bytes);
+    else if (e->birth)
         *id = born(r, c, e->name, e->bytes);
+    else if (e->key == r->hidden_slot && r->keeps_checkpoint)
+        r->here->checkpoint =
+            handed(r, id, COMP_ACTIVATIONS, "checkpoint", e->bytes);
     else
-        died(r, id, c, e->name, e->bytes);
+        tracer_death(r, id);
 }
 
-static void follow(void *ctx, const struct walk_event *e)
+/* The first is the gradient of the block's result, the last to die, at the
+ * end, that of its input. */
+static void gradient_event(struct tracer *r, const struct walk_event *e)
 {
-    struct tracer *r = ctx;
-    uint32_t *id = NULL;
+    hold_id *id = &r->buffer[e->key];
+    if (e->birth) {
+        *id = handed(r, &r->grad, COMP_TEMPORARY, e->name, e->bytes);
+    } else if (e->kept) {
+        tracer_death(r, &r->grad);
+        r->grad = *id;
+        *id = NO_HOLD;
+    } else {
+        tracer_death(r, id);
+    }
+}
+
+static void follow(struct tracer *r, const struct walk_event *e)
+{
+    hold_id *id = NULL;
     switch (e->what) {
     case WALK_TENSOR: tensor_event(r, e); return;
+    case WALK_GRADIENT: gradient_event(r, e); return;
     case WALK_WGRAD:
-        if (born(r, COMP_GRADIENTS, e->name, e->bytes) != NO_ID
-            && !r->t->failed)
-            r->wgrad[r->n_wgrads++] = r->t->event[r->t->n - 1];
+        r->wgrad[r->n_wgrads++] = born(r, COMP_GRADIENTS, e->name, e->bytes);
         return;
-    case WALK_GRADIENT: id = &r->buffer[e->key]; break;
-    case WALK_WORKSPACE: id = &r->workspace; break;
-    case WALK_AGAIN: /* births one by one, one death for all */
-        if (e->birth)
-            r->again = born(r, COMP_TEMPORARY, e->name, e->bytes);
-        else
-            died(r, &r->again, COMP_TEMPORARY, e->name, e->bytes);
-        return;
+    case WALK_WORKSPACE: id = &r->workspace[e->key]; break;
+    case WALK_AGAIN: id = &r->again; break; /* one death for all */
     }
     if (e->birth)
         *id = born(r, COMP_TEMPORARY, e->name, e->bytes);
     else
-        died(r, id, COMP_TEMPORARY, e->name, e->bytes);
+        tracer_death(r, id);
 }
 
-static const struct block *block_of(const struct tracer *r, uint32_t position)
+static void write_down(void *ctx, const struct walk_event *e)
 {
-    return &r->s->p->block[stage_block(r->s, position)];
+    struct tracer *r = ctx;
+    struct script *s = r->writing;
+    if (s->n == s->capacity) {
+        const uint32_t more = s->capacity == 0 ? 64 : 2 * s->capacity;
+        struct walk_event *bigger = ARENA_NEW(r->a, struct walk_event, more);
+        if (bigger == NULL) {
+            r->failed = true;
+            return;
+        }
+        for (uint32_t i = 0; i < s->n; i++)
+            bigger[i] = s->v[i];
+        s->v = bigger;
+        s->capacity = more;
+    }
+    s->v[s->n++] = *e;
+}
+
+/* One direction of the block at hand. Every layer of a kind is alike, so that
+ * the walk is walked once. */
+static void play(struct tracer *r, unsigned which)
+{
+    const uint32_t b = stage_block(r->s, r->position);
+    const struct block *block = &r->s->p->block[b];
+    struct script *s = &r->script[b][which];
+    if (!s->written) {
+        r->writing = s;
+        if (which >= SCRIPT_BACKWARD)
+            walk_tell_backward(r->s->p, block, r->regions,
+                               (enum wgrad_mode)(which - SCRIPT_BACKWARD),
+                               &r->f->scratch, write_down, r);
+        else
+            walk_tell_forward(r->s->p, block, r->regions, (enum walk_pass)which,
+                              &r->f->scratch, write_down, r);
+        s->written = !r->failed;
+    }
+    for (uint32_t i = 0; i < s->n && !r->failed; i++)
+        follow(r, &s->v[i]);
 }
 
 static void enter(struct tracer *r, enum phase phase, uint32_t micro,
@@ -160,179 +239,80 @@ static void enter(struct tracer *r, enum phase phase, uint32_t micro,
     r->phase = phase;
     r->micro = micro;
     r->position = position;
-    r->here = &r->resident[(size_t)micro * r->s->n + position];
+    r->here = &r->resident[(size_t)(micro % r->ring) * r->s->n + position];
     r->hidden_slot = block_of(r, position)->tensor_count;
     r->skip = 0;
+    r->keeps_checkpoint = false;
 }
 
-/* Slot of a block's result: what the next block takes over. */
-static bool output_slot(const struct tracer *r, uint32_t position,
-                        uint32_t *slot)
+/* The block's result changes hands: the next block's input. */
+static void hand_on(struct tracer *r)
 {
-    const struct block *b = block_of(r, position);
+    const struct block *b = block_of(r, r->position);
     if (b->output == TENSOR_NONE)
-        return false;
+        return;
     const tensor_id root = r->s->p->tensor[b->output].storage;
     if (root < b->tensor_first || root - b->tensor_first >= b->tensor_count)
-        return false;
-    *slot = root - b->tensor_first;
-    return true;
-}
-
-/* The result changes hands: it goes on as the next block's input. */
-static void hand_on(struct tracer *r, uint32_t position)
-{
-    uint32_t slot;
-    if (!output_slot(r, position, &slot))
         return;
-    const struct block_walk *w = &r->f->walk[stage_block(r->s, position)];
-    uint32_t *id = &r->here->slot[slot];
-    died(r, id, COMP_TEMPORARY, "hidden states", w->output);
-}
-
-static void forward_block(struct tracer *r, enum walk_pass pass)
-{
-    walk_tell_forward(r->s->p, block_of(r, r->position), r->regions, pass,
-                      &r->f->scratch, follow, r);
-    hand_on(r, r->position);
-}
-
-/* ---- what the engine holds ---- */
-
-static void level_push(struct tracer *r, struct level *l, struct trace_event e)
-{
-    if (l->n == l->capacity) {
-        const size_t more = l->capacity == 0 ? 16 : 2 * l->capacity;
-        struct trace_event *bigger =
-            ARENA_NEW(r->t->arena, struct trace_event, more);
-        if (bigger == NULL) {
-            r->t->failed = true;
-            return;
-        }
-        for (size_t i = 0; i < l->n; i++)
-            bigger[i] = l->piece[i];
-        l->piece = bigger;
-        l->capacity = more;
-    }
-    l->piece[l->n++] = e;
-    l->bytes += e.bytes;
-}
-
-static void level_grow(struct tracer *r, enum term term, uint64_t bytes)
-{
-    const struct term_info *info = term_info(term);
-    struct level *l = &r->level[term];
-    if (bytes > l->bytes
-        && born(r, info->component, info->label, bytes - l->bytes) != NO_ID
-        && !r->t->failed)
-        level_push(r, l, r->t->event[r->t->n - 1]);
-}
-
-/* The latest goes first; what went too far comes again. */
-static void level_shrink(struct tracer *r, enum term term, uint64_t bytes)
-{
-    struct level *l = &r->level[term];
-    while (l->bytes > bytes && l->n > 0) {
-        struct trace_event e = l->piece[--l->n];
-        l->bytes -= e.bytes;
-        died(r, &e.id, e.component, e.name, e.bytes);
-    }
-}
-
-static void set_levels(struct tracer *r, const struct moment *m)
-{
-    for (unsigned t = 0; t < TERM_COUNT; t++)
-        level_shrink(r, (enum term)t, m->bytes[t]);
-    for (unsigned t = 0; t < TERM_COUNT; t++)
-        level_grow(r, (enum term)t, m->bytes[t]);
-}
-
-/* The engine at a position, and what a micro-batch has all along. */
-static void level_at(struct tracer *r, enum phase phase, uint32_t position,
-                     bool later)
-{
-    struct moment m = { .op = "" };
-    struct put p = { .m = &m, .only = COMP_COUNT };
-    const bool back = phase == PHASE_BACKWARD || phase == PHASE_RECOMPUTE;
-    engine_rest(&p, r->s);
-    if (back)
-        engine_backward(&p, r->s, position, later);
-    else
-        engine_forward(&p, r->s, position, later);
-    const bool masks = phase == PHASE_FORWARD || phase == PHASE_RECOMPUTE;
-    m.bytes[TERM_SHARED] += masks ? r->s->shared : r->s->shared_kept;
-    if (!back)
-        m.bytes[TERM_FORWARD_TMP] += r->s->before[position].casts;
-    m.bytes[TERM_INPUTS] += r->s->inputs;
-    m.bytes[TERM_SAVED_LAYERS] += r->s->stage_input;
-    m.bytes[TERM_IN_FLIGHT] +=
-        r->others * (r->s->shared_kept + r->s->inputs + r->s->stage_input);
-    set_levels(r, &m);
-}
-
-static void level_after(struct tracer *r, enum phase phase)
-{
-    struct moment m;
-    r->here = NULL;
-    r->phase = phase;
-    moment_with(&m, r->s, phase, 0, false, NULL, COMP_COUNT);
-    set_levels(r, &m);
+    hold_id *id = &r->here->slot[root - b->tensor_first];
+    tracer_death(r, &r->hidden);
+    r->hidden = *id;
+    *id = NO_HOLD;
 }
 
 /* ---- micro-batches ---- */
 
-static void micro_forward(struct tracer *r, uint32_t micro, bool later)
+static void micro_forward(struct tracer *r, uint32_t micro)
 {
     const struct stage *s = r->s;
     for (uint32_t i = 0; i < s->n; i++) {
         const bool head = s->head && i == s->n - 1;
         const bool re = stage_recomputed(s, i);
         enter(r, head ? PHASE_LOSS : PHASE_FORWARD, micro, i);
-        level_at(r, r->phase, i, later);
-        forward_block(r, re ? PASS_CHECKPOINT : PASS_KEEP);
-        if (re && stage_group_first(s, i) == i)
-            r->here->checkpoint = born(r, COMP_ACTIVATIONS, "checkpoint",
-                                       r->f->walk[stage_block(s, i)].input);
+        levels_at(r, r->phase, i);
+        r->keeps_checkpoint = re && stage_group_first(s, i) == i;
+        play(r, re ? SCRIPT_CHECKPOINT : SCRIPT_FORWARD);
+        hand_on(r);
     }
+    tracer_death(r, &r->hidden); /* sent on */
 }
 
-/* Runs a checkpoint's layers forward again; the result waits. */
-static uint32_t recompute_group(struct tracer *r, uint32_t micro, uint32_t last,
-                                bool later)
+/* Runs a checkpoint's layers forward again, the gradient of the result
+ * waiting; the result stays. */
+static hold_id recompute_group(struct tracer *r, uint32_t micro, uint32_t last)
 {
     const struct stage *s = r->s;
     const uint32_t first = stage_group_first(s, last);
-    const uint64_t output = r->f->walk[stage_block(s, last)].output;
-    uint32_t grad = NO_ID;
+    const uint64_t result = r->f->walk[stage_block(s, last)].output;
     for (uint32_t i = first; i <= last; i++) {
-        const struct block_walk *w = &r->f->walk[stage_block(s, i)];
         enter(r, PHASE_RECOMPUTE, micro, i);
-        level_at(r, PHASE_RECOMPUTE, last, later);
-        if (grad == NO_ID)
-            grad = born(r, COMP_TEMPORARY,
-                        "gradient of the checkpoint's result", w->output);
-        if (i == first && w->keeps_input)
+        levels_at(r, PHASE_RECOMPUTE, last);
+        if (i == first)
+            r->grad = handed(r, &r->grad, COMP_TEMPORARY,
+                             "gradient of the checkpoint's result", result);
+        if (i == first)
             r->skip = r->hidden_slot + 1;
-        forward_block(r, PASS_AGAIN);
+        play(r, SCRIPT_AGAIN);
+        hand_on(r);
     }
-    died(r, &grad, COMP_TEMPORARY, "gradient of the checkpoint's result",
-         output);
-    if (!s->run->recompute_reentrant)
-        return NO_ID;
-    return born(r, COMP_ACTIVATIONS, "recomputed result", output);
+    if (!s->run->recompute_reentrant) {
+        tracer_death(r, &r->hidden);
+        return NO_HOLD;
+    }
+    return handed(r, &r->hidden, COMP_ACTIVATIONS, "recomputed result", result);
 }
 
-static void backward_block(struct tracer *r, bool later)
+static void backward_block(struct tracer *r)
 {
-    walk_tell_backward(r->s->p, block_of(r, r->position), r->regions,
-                       engine_wgrad_mode(r->s, later), &r->f->scratch, follow,
-                       r);
+    const enum wgrad_mode mode = engine_wgrad_mode(r->s, r->later);
+    const struct block *b = block_of(r, r->position);
+    if (b->output != TENSOR_NONE && !r->s->p->tensor[b->output].needs_grad)
+        tracer_death(r, &r->grad);
+    play(r, SCRIPT_BACKWARD + (unsigned)mode);
     const uint64_t sum =
-        block_of(r, r->position)->kind == BLOCK_EMBED
-            ? stage_tied_sum(r->s, engine_wgrad_mode(r->s, later))
-            : 0;
-    uint32_t id = born(r, COMP_TEMPORARY, "sum of tied gradients", sum);
-    died(r, &id, COMP_TEMPORARY, "sum of tied gradients", sum);
+        b->kind == BLOCK_EMBED ? stage_tied_sum(r->s, mode) : 0;
+    hold_id id = born(r, COMP_TEMPORARY, "sum of tied gradients", sum);
+    tracer_death(r, &id);
 }
 
 /* A block's own gradients are the engine's from here on: where they were made,
@@ -341,103 +321,121 @@ static void hand_over_wgrads(struct tracer *r)
 {
     const bool stay = !engine_reduces_blocks(r->s->run);
     for (uint32_t i = 0; i < r->n_wgrads; i++) {
-        struct trace_event *e = &r->wgrad[i];
         if (stay)
-            level_push(r, &r->level[TERM_GRADS], *e);
+            levels_take(r, TERM_GRADS, r->wgrad[i]);
         else
-            died(r, &e->id, e->component, e->name, e->bytes);
+            tracer_death(r, &r->wgrad[i]);
     }
     r->n_wgrads = 0;
 }
 
-static void micro_backward(struct tracer *r, uint32_t micro, bool later)
+static void micro_backward(struct tracer *r, uint32_t micro)
 {
     const struct stage *s = r->s;
-    uint32_t held = NO_ID;
+    hold_id held = NO_HOLD;
     for (uint32_t i = s->n; i-- > 0;) {
         const bool re = stage_recomputed(s, i);
-        const uint64_t out = r->f->walk[stage_block(s, i)].output;
         if (re && stage_group_last(s, i) == i)
-            held = recompute_group(r, micro, i, later);
+            held = recompute_group(r, micro, i);
         enter(r, PHASE_BACKWARD, micro, i);
-        level_at(r, PHASE_BACKWARD, i, later);
-        if (re && i == stage_group_first(s, i)
-            && r->f->walk[stage_block(s, i)].keeps_input)
+        levels_at(r, PHASE_BACKWARD, i);
+        if (re && i == stage_group_first(s, i))
             r->skip = r->hidden_slot + 1;
-        backward_block(r, later);
+        backward_block(r);
         hand_over_wgrads(r);
         if (re && i == stage_group_first(s, i)) {
-            died(r, &held, COMP_ACTIVATIONS, "recomputed result", out);
-            died(r, &r->here->checkpoint, COMP_ACTIVATIONS, "checkpoint",
-                 r->f->walk[stage_block(s, i)].input);
+            tracer_death(r, &held);
+            tracer_death(r, &r->here->checkpoint);
         }
     }
+    tracer_death(r, &r->grad); /* sent back */
 }
 
 /* ---- the step ---- */
 
-static bool tracer_init(struct tracer *r, uint32_t micros)
+/* 1F1B and, where all are in flight, GPipe: forwards until the stage is full,
+ * then a backward and a forward in turn. */
+static void run_schedule(struct tracer *r)
 {
-    const struct stage *s = r->s;
-    const struct program *p = s->p;
-    struct arena *a = r->t->arena;
-    uint32_t most = 0, operands = 0;
-    for (uint32_t b = 0; b < p->n_blocks; b++) {
-        most =
-            most > p->block[b].tensor_count ? most : p->block[b].tensor_count;
-        uint32_t n = 0;
-        for (uint32_t k = 0; k < p->block[b].op_count; k++)
-            n += p->op[p->block[b].op_first + k].n_in;
-        operands = operands > n ? operands : n;
+    const uint64_t full = r->s->in_flight;
+    uint64_t micros = r->s->run->grad_accum;
+    if (r->sim == NULL) /* every moment occurs in so many */
+        micros = min_u64(micros, full + 2);
+    uint64_t forward = 0, backward = 0;
+    while (backward < micros && !r->failed) {
+        r->later = backward > 0;
+        if (forward < micros && forward - backward < full) {
+            r->others = (uint32_t)(forward - backward);
+            micro_forward(r, (uint32_t)forward++);
+            continue;
+        }
+        r->others = (uint32_t)(forward - backward - 1);
+        micro_backward(r, (uint32_t)backward++);
+        if (r->sim != NULL && forward < micros)
+            micros -= simulate_skip(r, backward, micros - forward);
     }
-    const size_t cells = (size_t)micros * s->n;
-    r->resident = ARENA_NEW(a, struct resident, cells);
-    uint32_t *slots = ARENA_NEW(a, uint32_t, cells * (most + 1));
-    r->buffer = ARENA_NEW(a, uint32_t, 2 * (size_t)operands + 1);
-    r->wgrad = ARENA_NEW(a, struct trace_event, (size_t)operands + 1);
+}
+
+void tracer_step(struct tracer *r, enum trace_step step)
+{
+    r->step = step;
+    levels_after(r, PHASE_REST);
+    run_schedule(r);
+    levels_after(r, PHASE_REDUCE);
+    levels_after(r, PHASE_CLIP);
+    levels_after(r, PHASE_STEP);
+    r->step = TRACE_LATER; /* the moments are there */
+    levels_after(r, PHASE_REST);
+}
+
+/* The largest block's tensors and operands. */
+static void room(const struct program *p, uint32_t *tensors, uint32_t *operands)
+{
+    *tensors = *operands = 0;
+    for (uint32_t b = 0; b < p->n_blocks; b++) {
+        const struct block *block = &p->block[b];
+        uint32_t n = 0;
+        for (uint32_t k = 0; k < block->op_count; k++)
+            n += p->op[block->op_first + k].n_in;
+        *operands = *operands > n ? *operands : n;
+        *tensors =
+            *tensors > block->tensor_count ? *tensors : block->tensor_count;
+    }
+}
+
+bool tracer_init(struct tracer *r, uint32_t ring)
+{
+    uint32_t operands;
+    const struct run *run = r->s->run;
+    room(r->s->p, &r->slots, &operands);
+    r->slots++; /* the input */
+    r->ring = ring;
+    r->regions =
+        run->recompute == RECOMP_SELECTIVE ? run->recompute_modules : 0;
+    const size_t cells = (size_t)ring * r->s->n;
+    r->resident = ARENA_NEW(r->a, struct resident, cells);
+    hold_id *slots = ARENA_NEW(r->a, hold_id, cells * r->slots);
+    r->buffer = ARENA_NEW(r->a, hold_id, 2 * (size_t)operands + 1);
+    r->wgrad = ARENA_NEW(r->a, hold_id, (size_t)operands + 1);
     if (r->resident == NULL || slots == NULL || r->buffer == NULL
         || r->wgrad == NULL)
         return false;
     for (size_t i = 0; i < cells; i++)
-        r->resident[i].slot = slots + i * (most + 1);
-    return true;
-}
-
-/* 1F1B and, where all are in flight, GPipe: forwards until the stage is full,
- * then a backward and a forward in turn. */
-static void run_schedule(struct tracer *r, uint32_t micros)
-{
-    const uint64_t full = r->s->in_flight;
-    uint32_t forward = 0, backward = 0;
-    while (backward < micros) {
-        if (forward < micros && forward - backward < full) {
-            r->others = forward - backward;
-            micro_forward(r, forward, backward > 0);
-            forward++;
-        } else {
-            r->others = forward - backward - 1;
-            micro_backward(r, backward, backward > 0);
-            backward++;
-        }
-    }
+        r->resident[i].slot = slots + i * r->slots;
+    return levels_init(r);
 }
 
 bool trace_stage(struct trace *t, struct memory_fold *f, const struct stage *s,
-                 struct arena *a)
+                 enum trace_step step, struct arena *a)
 {
     *t = (struct trace){ .arena = a };
-    const struct run *run = s->run;
-    const uint32_t micros =
-        (uint32_t)min_u64(run->grad_accum, s->in_flight + 2);
-    struct tracer r = { .t = t, .f = f, .s = s };
-    r.regions = run->recompute == RECOMP_SELECTIVE ? run->recompute_modules : 0;
-    if (!tracer_init(&r, micros))
+    struct tracer *r = ARENA_NEW(a, struct tracer, 1);
+    if (r == NULL)
         return false;
-    level_after(&r, PHASE_REST);
-    run_schedule(&r, micros);
-    level_after(&r, PHASE_REDUCE);
-    level_after(&r, PHASE_CLIP);
-    level_after(&r, PHASE_STEP);
-    level_after(&r, PHASE_REST);
-    return !t->failed;
+    *r = (struct tracer){ .a = a, .f = f, .s = s, .list = t };
+    const uint64_t most = min_u64(s->run->grad_accum, s->in_flight + 2);
+    if (!tracer_init(r, (uint32_t)most))
+        return false;
+    tracer_step(r, step);
+    return !r->failed && !t->failed;
 }

@@ -31,10 +31,14 @@ struct trace {
     uint32_t next_id;
 };
 
+/* The first step makes the optimizer's moments when it comes to need them;
+ * they are there when any later one begins. */
+enum trace_step { TRACE_FIRST, TRACE_LATER };
+
 /* Traces a step of stage s from rest to rest: as many micro-batches as make
  * every moment occur (those in flight and two more at most). Not for the
  * interleaved schedule. False when out of memory. */
 bool trace_stage(struct trace *t, struct memory_fold *f, const struct stage *s,
-                 struct arena *a);
+                 enum trace_step step, struct arena *a);
 
 #endif

@@ -236,7 +236,8 @@ static void forward_op(struct walk *w, const struct op *op, uint32_t k,
         const tensor_id t = i < op->n_in ? op->in[i] : op->out[i - op->n_in];
         struct walk_slot *s = walk_root_of(w, t);
         if (s != NULL && s->last_use == k && s != output && !walk_stays(w, s)
-            && !(w->pass == PASS_CHECKPOINT && s->cached))
+            && !(w->pass == PASS_CHECKPOINT && s->cached)
+            && !(w->b->kind == BLOCK_LAYER && is_input(w, s)))
             walk_slot_free(w, s);
     }
 }
@@ -263,6 +264,10 @@ static struct extremum walk_forward(struct walk *w, enum walk_pass pass)
     for (uint32_t i = 0; i < b->tensor_count && pass == PASS_CHECKPOINT; i++)
         if (w->slot[i].cached) /* block_walk.casts: others count them on */
             walk_slot_free(w, &w->slot[i]);
+    /* a layer's caller holds its input until it has the result */
+    struct walk_slot *in = &w->slot[b->tensor_count];
+    if (in != output && !walk_stays(w, in))
+        walk_slot_free(w, in);
     return w->top;
 }
 

@@ -80,6 +80,9 @@ void walk_block(struct block_walk *out, const struct program *p,
                 const struct block *block, uint64_t regions, unsigned modes,
                 struct walk_scratch *scratch);
 
+/* Allocations of a backward kernel that live for a moment, at most. */
+enum { PARTS_MAX = 8 };
+
 /* What happens in a walk, for whoever wants to follow it. */
 enum walk_what {
     WALK_TENSOR,    /* a storage of the block or its input: `slot` */
@@ -91,7 +94,8 @@ enum walk_what {
 struct walk_event {
     bool birth;
     enum walk_what what;
-    bool kept;    /* WALK_TENSOR: lives to backward */
+    bool kept;    /* WALK_TENSOR: lives to backward; a WALK_GRADIENT's death:
+                     it is the input's, which the block below takes over */
     uint32_t key; /* tells apart the live ones of one kind */
     uint64_t bytes;
     const char *name; /* of the tensor, or of the operation */

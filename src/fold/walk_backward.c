@@ -7,10 +7,11 @@
 
 #include "base/banned.h"
 
-static void tell_buffer(struct walk *w, uint32_t i, bool birth)
+static void tell_buffer(struct walk *w, uint32_t i, bool birth, bool handed)
 {
     walk_tell(w, (struct walk_event){ .birth = birth,
                                       .what = WALK_GRADIENT,
+                                      .kept = handed,
                                       .key = i,
                                       .bytes = w->buffer[i].bytes,
                                       .name = w->buffer[i].name });
@@ -23,7 +24,7 @@ static int32_t buffer_new(struct walk *w, uint64_t bytes, const char *name)
     const uint32_t i = w->n_buffers++;
     w->buffer[i] = (struct walk_buffer){ rounded, 1, name };
     w->tmp += rounded;
-    tell_buffer(w, i, true);
+    tell_buffer(w, i, true, false);
     return (int32_t)i;
 }
 
@@ -32,7 +33,7 @@ static void buffer_release(struct walk *w, int32_t i)
     if (i < 0 || --w->buffer[i].refs != 0)
         return;
     w->tmp -= w->buffer[i].bytes;
-    tell_buffer(w, (uint32_t)i, false);
+    tell_buffer(w, (uint32_t)i, false, false);
 }
 
 /* Hands a gradient (with one reference) to a tensor. A second gradient is
@@ -144,6 +145,25 @@ static bool aliases(const struct walk *w, const struct op *op, unsigned i)
     return false;
 }
 
+/* Allocations that live for a moment together: a kernel's, and weights'
+ * gradients that do not stay. */
+struct parts {
+    uint64_t v[PARTS_MAX];
+    uint32_t n;
+    uint64_t sum;
+};
+
+static void parts_add(struct parts *parts, uint64_t bytes)
+{
+    if (bytes == 0)
+        return;
+    parts->sum += bytes;
+    if (parts->n < PARTS_MAX)
+        parts->v[parts->n++] = bytes;
+    else
+        parts->v[PARTS_MAX - 1] += bytes;
+}
+
 /* Up to the next multiple, for the flash kernels' padded scratch. */
 static uint64_t pad_to(uint64_t n, uint64_t multiple)
 {
@@ -187,17 +207,23 @@ static uint64_t factor_workspace(const struct walk *w, const struct op *op,
 
 /* dq is summed in fp32; grouped k, v get a gradient a query head first
  * (flash-attention csrc/flash_attn/flash_api.cpp). */
-static uint64_t flash_workspace(const struct walk *w, const struct op *op)
+static uint64_t flash_workspace(const struct walk *w, const struct op *op,
+                                struct parts *parts)
 {
     const struct tensor *q = &w->p->tensor[op->in[0]];
     const struct tensor *k = &w->p->tensor[op->in[1]];
     if (w->bare)
         return 0;
-    return pad_to(q->elems, 128) * 4 + (k->elems < q->elems ? 2 * q->bytes : 0);
+    if (k->elems < q->elems) {
+        parts_add(parts, q->bytes);
+        parts_add(parts, q->bytes);
+    }
+    return pad_to(q->elems, 128) * 4;
 }
 
 /* What a backward kernel has for a moment beside its results. */
-static uint64_t backward_workspace(const struct walk *w, const struct op *op)
+static uint64_t backward_workspace(const struct walk *w, const struct op *op,
+                                   struct parts *parts)
 {
     const struct tensor *in = &w->p->tensor[op->in[0]];
     const struct tensor *out = &w->p->tensor[op->out[0]];
@@ -206,7 +232,7 @@ static uint64_t backward_workspace(const struct walk *w, const struct op *op)
                     grad * (c * x.pow(c - 1)) (FunctionsManual.cpp) */
         return 2 * in->bytes;
     case OP_MUL: return factor_workspace(w, op, out);
-    case OP_FLASH_ATTENTION: return flash_workspace(w, op);
+    case OP_FLASH_ATTENTION: return flash_workspace(w, op, parts);
     case OP_LINEAR: return linear_again(w, op);
     case OP_PYTHON_GELU: /* bloom_gelu_back: five temporaries at most, the
                             result when they are gone (modeling_bloom.py) */
@@ -321,13 +347,14 @@ static int32_t fused_grad(struct walk *w, const struct op *op, unsigned i,
     return buffer_new(w, t->bytes, t->name);
 }
 
-static void tell_moment(struct walk *w, const struct op *op, uint64_t bytes,
-                        bool birth)
+static void tell_moment(struct walk *w, const struct op *op,
+                        const struct parts *parts, bool birth)
 {
-    if (bytes != 0)
+    for (uint32_t i = 0; i < parts->n; i++)
         walk_tell(w, (struct walk_event){ .birth = birth,
                                           .what = WALK_WORKSPACE,
-                                          .bytes = bytes,
+                                          .key = i,
+                                          .bytes = parts->v[i],
                                           .name = op->name });
 }
 
@@ -356,7 +383,8 @@ static bool writes_over_kept(struct walk *w, const struct op *op)
 static void backward_grads(struct walk *w, const struct op *op, int32_t g)
 {
     int32_t made[OP_IN_MAX];
-    uint64_t moment = backward_workspace(w, op);
+    struct parts moment = { .n = 0 };
+    parts_add(&moment, backward_workspace(w, op, &moment));
     if (op->place == PLACE_KEPT)
         release_saved(w, op);
     for (unsigned i = 0; i < op->n_in; i++) {
@@ -365,7 +393,7 @@ static void backward_grads(struct walk *w, const struct op *op, int32_t g)
             continue;
         const struct tensor *t = &w->p->tensor[op->in[i]];
         if (t->role == ROLE_PARAM) {
-            moment += weight_grad(w, t);
+            parts_add(&moment, weight_grad(w, t));
         } else if (op->kind == OP_FUSED) {
             made[i] = fused_grad(w, op, i, made);
         } else if (g >= 0 && aliases(w, op, i)) {
@@ -376,11 +404,11 @@ static void backward_grads(struct walk *w, const struct op *op, int32_t g)
                 buffer_new(w, writes_over_kept(w, op) ? 0 : t->bytes, t->name);
         }
     }
-    tell_moment(w, op, moment, true);
-    w->tmp += moment;
+    tell_moment(w, op, &moment, true);
+    w->tmp += moment.sum;
     walk_note(w);
-    w->tmp -= moment;
-    tell_moment(w, op, moment, false);
+    w->tmp -= moment.sum;
+    tell_moment(w, op, &moment, false);
     release_result_grads(w, op);
     for (unsigned i = 0; i < op->n_in; i++)
         if (made[i] != NO_GRAD)
@@ -514,7 +542,7 @@ struct extremum walk_backward(struct walk *w, enum wgrad_mode mode)
     }
     for (uint32_t i = 0; i < w->n_buffers; i++)
         if (w->buffer[i].refs > 0) /* the input's: handed on */
-            tell_buffer(w, i, false);
+            tell_buffer(w, i, false, true);
     for (uint32_t i = 0; i < b->tensor_count; i++)
         if (w->p->tensor[b->tensor_first + i].held)
             walk_slot_free(w, &w->slot[i]);

@@ -33,8 +33,10 @@ struct search {
     struct memplan_report *trial;
     const struct spec *spec;
     const struct params_result *params;
+    uint64_t now; /* device total as it is, by the closed form */
 };
 
+/* By the closed form; what is kept is simulated. */
 static bool evaluate(struct search *s, const struct setup *setup)
 {
     struct diag d;
@@ -62,16 +64,19 @@ static void describe(char *text, size_t size, const char *key,
     str_append(text, size, " %s", value);
 }
 
-static void keep(struct memplan_report *r, const struct memplan_report *trial,
+static bool keep(struct memplan_report *r, struct memplan_report *trial,
                  const char *text)
 {
-    if (r->n_changes == CHANGE_MAX)
-        return;
+    struct diag d;
+    diag_init(&d, NULL);
+    if (r->n_changes == CHANGE_MAX || plan_allocator(trial, &d) != MEMPLAN_OK)
+        return false;
     struct change *c = &r->change[r->n_changes++];
     str_format(c->text, sizeof c->text, "%s", text);
     c->device_total = trial->memory.device_total;
     c->peak = trial->memory.peak;
     c->fits = trial->memory.fits;
+    return c->fits;
 }
 
 /* Each alone, where it helps. */
@@ -82,7 +87,7 @@ static void single(struct search *s, struct memplan_report *r,
         struct setup changed = *setup;
         helps[i] = apply(&changed, options[i].key, options[i].value)
                    && evaluate(s, &changed)
-                   && s->trial->memory.device_total < r->memory.device_total;
+                   && s->trial->memory.device_total < s->now;
         if (!helps[i])
             continue;
         char text[sizeof r->change[0].text] = "";
@@ -108,8 +113,10 @@ static void more_gpus(struct search *s, struct memplan_report *r,
             continue;
         char text[sizeof r->change[0].text] = "";
         describe(text, sizeof text, "gpus", value);
-        keep(r, s->trial, text);
-        return;
+        const size_t before = r->n_changes;
+        if (keep(r, s->trial, text) || r->n_changes == before)
+            return;
+        r->n_changes = before; /* not quite */
     }
 }
 
@@ -119,7 +126,7 @@ static void pile(struct search *s, struct memplan_report *r,
 {
     struct setup changed = *setup;
     char text[sizeof r->change[0].text] = "";
-    uint64_t least = r->memory.device_total;
+    uint64_t least = s->now;
     unsigned piled = 0;
     for (size_t i = 0; i < N_OPTIONS; i++) {
         /* of several values of one key the last that helps */
@@ -150,6 +157,16 @@ static bool any_fits(const struct memplan_report *r)
     return false;
 }
 
+static void find_changes(struct search *s, struct memplan_report *r,
+                         const struct setup *setup)
+{
+    bool helps[N_OPTIONS];
+    single(s, r, setup, helps);
+    more_gpus(s, r, setup);
+    if (!any_fits(r))
+        pile(s, r, setup, helps);
+}
+
 void plan_changes(struct memplan_report *r, const struct spec *spec,
                   const struct params_result *params, const struct setup *setup)
 {
@@ -158,11 +175,10 @@ void plan_changes(struct memplan_report *r, const struct spec *spec,
     if (trial == NULL)
         return;
     arena_init(&trial->arena, &r->arena.alloc);
-    struct search s = { trial, spec, params };
-    bool helps[N_OPTIONS];
-    single(&s, r, setup, helps);
-    more_gpus(&s, r, setup);
-    if (!any_fits(r))
-        pile(&s, r, setup, helps);
+    struct search s = { trial, spec, params, 0 };
+    if (evaluate(&s, setup)) {
+        s.now = s.trial->memory.device_total;
+        find_changes(&s, r, setup);
+    }
     arena_release(&trial->arena);
 }

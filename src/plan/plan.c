@@ -59,6 +59,16 @@ memplan_status plan_memory(struct memplan_report *r, const struct spec *spec,
     return MEMPLAN_OK;
 }
 
+memplan_status plan_allocator(struct memplan_report *r, struct diag *d)
+{
+    if (r->run.fast)
+        return MEMPLAN_OK;
+    if (fold_allocator(&r->memory, &r->program, &r->run, &r->arena))
+        return MEMPLAN_OK;
+    r->kind = REPORT_NONE;
+    return diag_nomem(d);
+}
+
 /* FLOPs of the whole model: lowered again without model parallelism where the
  * rank's program has only a share. */
 static memplan_status count_flops(struct memplan_report *r, struct diag *d)
@@ -122,7 +132,8 @@ static memplan_status estimate_into(struct memplan_report *r,
                                     const memplan_model *model,
                                     const struct setup *setup, struct diag *d)
 {
-    if (plan_memory(r, &model->spec, &model->params, setup, d) != MEMPLAN_OK)
+    if (plan_memory(r, &model->spec, &model->params, setup, d) != MEMPLAN_OK
+        || plan_allocator(r, d) != MEMPLAN_OK)
         return d->status;
     if (count_flops(r, d) != MEMPLAN_OK) {
         r->kind = REPORT_NONE;

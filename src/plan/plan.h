@@ -15,6 +15,10 @@ memplan_status plan_memory(struct memplan_report *r, const struct spec *spec,
                            const struct params_result *params,
                            const struct setup *setup, struct diag *d);
 
+/* After plan_memory(), unless the setup says fast: with the caching allocator
+ * simulated. Searches leave it out. Returns d's status. */
+memplan_status plan_allocator(struct memplan_report *r, struct diag *d);
+
 /* Fills r->compute from run, params and (when has_model) flops, comm. */
 void plan_compute(struct memplan_report *r);
 

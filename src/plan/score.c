@@ -61,8 +61,8 @@ static uint64_t stage_bytes(const struct memory_result *m, uint64_t index,
         return s->peak.total;
     if (metric == METRIC_STEADY_ALLOCATED)
         return s->rest.total;
-    const uint64_t reserved = memory_reserved(s->peak.total);
-    return metric == METRIC_DEVICE_TOTAL ? reserved + m->outside : reserved;
+    return metric == METRIC_DEVICE_TOTAL ? s->reserved + m->outside
+                                         : s->reserved;
 }
 
 /* The maximum over ranks is that of the figure asked for: between steps
@@ -117,10 +117,12 @@ memplan_status score_predict(memplan_score *score, struct score_row *row,
                              const struct setup *setup, struct diag *d)
 {
     struct memplan_report *r = &score->report;
-    const memplan_status status =
+    memplan_status status =
         row->kind == SCORE_THROUGHPUT
             ? plan_compute_model(r, model, setup, d)
             : plan_memory(r, &model->spec, &model->params, setup, d);
+    if (status == MEMPLAN_OK && row->kind != SCORE_THROUGHPUT)
+        status = plan_allocator(r, d);
     if (status != MEMPLAN_OK)
         return status;
     switch (row->kind) {

@@ -148,6 +148,21 @@ static const struct row stage_rows[] = {
     ROW(struct stage_result, model_states, "model_states", "B"),
     ROW(struct stage_result, rest.total, "steady_allocated", "B"),
     ROW(struct stage_result, peak.total, "peak_allocated", "B"),
+    ROW(struct stage_result, reserved, "peak_reserved", "B"),
+};
+
+static const struct row allocator_rows[] = {
+    ROW(struct simulated, done, "simulated", ""),
+    ROW(struct simulated, allocated, "allocated", "B"),
+    ROW(struct simulated, reserved, "reserved", "B"),
+    ROW(struct simulated, retries, "retries", ""),
+    ROW(struct simulated, steps, "steps", ""),
+};
+
+static const struct row pool_rows[] = {
+    ROW(struct sim_pool_result, segments, "segments", ""),
+    ROW(struct sim_pool_result, reserved, "reserved", "B"),
+    ROW(struct sim_pool_result, allocated, "allocated", "B"),
 };
 
 bool peak_is_in_layer(const struct memplan_report *r,
@@ -222,6 +237,32 @@ static void visit_outside(const struct memory_result *m, struct visitor *v)
     v->end(v, true);
 }
 
+/* Of the stage that reserves most; null where nothing was simulated. */
+static void visit_allocator(const struct memory_result *m, struct visitor *v)
+{
+    const struct simulated *sim = &m->stage[m->reserved_stage].sim;
+    if (!sim->done) {
+        visit_text(v, "allocator", NULL);
+        return;
+    }
+    if (!v->begin(v, "allocator", false))
+        return;
+    VISIT(v, allocator_rows, sim);
+    visit_u64(v, "fragmentation", "B", sim->reserved - sim->allocated);
+    visit_u64(v, "stage", "", m->reserved_stage);
+    if (v->begin(v, "pools", true)) {
+        for (unsigned i = 0; i < SIM_POOLS; i++) {
+            if (sim->pool[i].segments == 0 || !v->begin(v, NULL, false))
+                continue;
+            visit_text(v, "pool", sim_pool_key((enum sim_pool)i));
+            VISIT(v, pool_rows, &sim->pool[i]);
+            v->end(v, false);
+        }
+        v->end(v, true);
+    }
+    v->end(v, false);
+}
+
 static void visit_memory(const struct memplan_report *r, struct visitor *v)
 {
     const struct stage_result *worst = &r->memory.stage[r->memory.worst];
@@ -233,6 +274,7 @@ static void visit_memory(const struct memplan_report *r, struct visitor *v)
     visit_u64(v, "worst_stage", "", r->memory.worst);
     visit_terms(worst, v);
     visit_outside(&r->memory, v);
+    visit_allocator(&r->memory, v);
     visit_stages(r, v);
     v->end(v, false);
 }

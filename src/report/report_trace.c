@@ -250,7 +250,7 @@ static bool make_trace(struct trace *t, const struct memplan_report *report,
     for (uint64_t r = 0; r < report->memory.worst; r++)
         layer += report->run.stage_layers[r];
     stage_init(&s, &f, report->memory.worst, layer);
-    return trace_stage(t, &f, &s, a);
+    return trace_stage(t, &f, &s, TRACE_LATER, a);
 }
 
 static bool write_view(struct out *o, const struct memplan_report *report,

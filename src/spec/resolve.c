@@ -561,6 +561,7 @@ static void resolve_kernels(struct run *r, const struct spec *spec)
     resolve_deterministic(r);
     r->allocator =
         (enum allocator_kind)resolve_count(r, KEY_ALLOCATOR, ALLOC_DEFAULT);
+    r->fast = resolve_bool(r, KEY_FAST, false);
 }
 
 /* deepspeed/runtime/zero/config.py, elements. */

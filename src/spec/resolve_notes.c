@@ -39,7 +39,7 @@ static void say_layers(struct run *r, const struct spec *spec)
 enum {
     ALWAYS = 1u << 0,
     NO_DEEPSPEED = 1u << 1,
-    NO_ZERO_1_2 = 1u << 2, /* of DeepSpeed */
+    NO_ZERO = 1u << 2, /* of DeepSpeed */
     NO_ZERO_3 = 1u << 3,
     SELECTIVE = 1u << 4,
     MEGATRON = 1u << 5,
@@ -49,7 +49,9 @@ enum {
     PAPER = 1u << 9,
     PAPER_MODULES = 1u << 10,
     NO_OPTIMIZER = 1u << 11,
-    CPU_OPTIMIZER = 1u << 12
+    CPU_OPTIMIZER = 1u << 12,
+    NO_DDP = 1u << 13,
+    FAST = 1u << 14
 };
 
 static unsigned circumstances(const struct run *r)
@@ -59,7 +61,7 @@ static unsigned circumstances(const struct run *r)
     uint64_t core = UINT64_C(1) << REMOD_CORE_ATTN;
     unsigned now = ALWAYS;
     now |= ds ? 0 : NO_DEEPSPEED;
-    now |= ds && (r->zero == 1 || r->zero == 2) ? 0 : NO_ZERO_1_2;
+    now |= ds && r->zero != 0 ? 0 : NO_ZERO;
     now |= ds && r->zero == 3 ? 0 : NO_ZERO_3;
     now |= r->recompute == RECOMP_SELECTIVE ? SELECTIVE : 0;
     now |= resolve_is_megatron(r) ? MEGATRON : NO_MEGATRON;
@@ -69,6 +71,8 @@ static unsigned circumstances(const struct run *r)
     now |= paper && (r->recompute_modules & ~core) != 0 ? PAPER_MODULES : 0;
     now |= r->optimizer == OPT_NONE ? NO_OPTIMIZER : 0;
     now |= r->offload_optimizer != OFFLOAD_NONE ? CPU_OPTIMIZER : 0;
+    now |= r->engine == ENGINE_DDP ? 0 : NO_DDP;
+    now |= r->fast ? FAST : 0;
     return now;
 }
 
@@ -81,15 +85,15 @@ static const struct moot {
     uint64_t value;
     const char *why; /* after "'key' has no effect" */
 } moots[] = {
-    { KEY_DDP_BUCKET, ALWAYS, ANY, ": buckets add up to the gradients" },
+    { KEY_DDP_BUCKET, NO_DDP, ANY, " outside DDP" },
+    { KEY_DDP_BUCKET, FAST, ANY, ": buckets add up to the gradients" },
     { KEY_ALLGATHER_BUCKET, ALWAYS, ANY,
       ": weights are gathered in place (all_gather_into_tensor)" },
-    { KEY_ALLOCATOR, ALWAYS, ALLOC_EXPANDABLE,
-      " until the allocator is simulated" },
+    { KEY_ALLOCATOR, FAST, ALLOC_EXPANDABLE,
+      " with fast: the allocator is not simulated" },
     { KEY_FP8_RECIPE, ALWAYS, ANY, " yet: recipes are not told apart" },
     { KEY_REDUCE_BUCKET, NO_DEEPSPEED, ANY, " without DeepSpeed" },
-    { KEY_OVERLAP_COMM, NO_ZERO_1_2, ANY,
-      " on memory outside DeepSpeed's ZeRO 1 and 2" },
+    { KEY_OVERLAP_COMM, NO_ZERO, ANY, " on memory outside DeepSpeed's ZeRO" },
     { KEY_PREFETCH_BUCKET, NO_ZERO_3, ANY, " outside DeepSpeed's ZeRO-3" },
     { KEY_MAX_LIVE_PARAMS, NO_ZERO_3, ANY, " outside DeepSpeed's ZeRO-3" },
     { KEY_SUB_GROUP_SIZE, NO_ZERO_3, ANY, " outside DeepSpeed's ZeRO-3" },

@@ -320,6 +320,7 @@ struct run {
     bool deterministic; /* kernels that repeat exactly */
     bool grouped_gemm;  /* experts of a rank in one product */
     enum allocator_kind allocator;
+    bool fast; /* without simulating it */
 
     double params; /* of the model; 0 unknown */
     double tokens; /* to train on; 0 unknown */

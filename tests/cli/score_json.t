@@ -17,8 +17,8 @@ score r.jsonl --json
       "kind": "memory",
       "metric": "peak_allocated",
       "measured": 17000000000,
-      "predicted": 17765980672,
-      "error": 0.04505768658823528,
+      "predicted": 17902675456,
+      "error": 0.053098556235294136,
       "needs": null,
       "why": null
     },
@@ -39,8 +39,8 @@ score r.jsonl --json
       "kind": "memory",
       "metric": "device_total",
       "measured": 17000000000,
-      "predicted": 19421103841,
-      "error": 0.14241787300000008,
+      "predicted": 21203683041,
+      "error": 0.24727547299999997,
       "needs": "one thing, another",
       "why": null
     },
@@ -67,10 +67,10 @@ score r.jsonl --json
       "group": "g",
       "metric": "peak_allocated",
       "count": 1,
-      "median": 0.04505768658823528,
-      "p90": 0.04505768658823528,
-      "worst": 0.04505768658823528,
-      "bias": 0.04505768658823528,
+      "median": 0.053098556235294136,
+      "p90": 0.053098556235294136,
+      "worst": 0.053098556235294136,
+      "bias": 0.053098556235294136,
       "accuracy": null
     },
     {
@@ -97,10 +97,10 @@ score r.jsonl --json
       "group": "g (needs one thing, another)",
       "metric": "device_total",
       "count": 1,
-      "median": 0.14241787300000008,
-      "p90": 0.14241787300000008,
-      "worst": 0.14241787300000008,
-      "bias": 0.14241787300000008,
+      "median": 0.24727547299999997,
+      "p90": 0.24727547299999997,
+      "worst": 0.24727547299999997,
+      "bias": 0.24727547299999997,
       "accuracy": null
     }
   ],
@@ -109,10 +109,10 @@ score r.jsonl --json
       "group": "memory",
       "metric": null,
       "count": 1,
-      "median": 0.04505768658823528,
-      "p90": 0.04505768658823528,
-      "worst": 0.04505768658823528,
-      "bias": 0.04505768658823528,
+      "median": 0.053098556235294136,
+      "p90": 0.053098556235294136,
+      "worst": 0.053098556235294136,
+      "bias": 0.053098556235294136,
       "accuracy": null
     },
     {
@@ -141,10 +141,10 @@ score r.jsonl --json
     "group": "all",
     "metric": null,
     "count": 2,
-    "median": 0.02252884329411764,
-    "p90": 0.04505768658823528,
-    "worst": 0.04505768658823528,
-    "bias": 0.02252884329411764,
+    "median": 0.026549278117647068,
+    "p90": 0.053098556235294136,
+    "worst": 0.053098556235294136,
+    "bias": 0.026549278117647068,
     "accuracy": null
   }
 }

@@ -153,7 +153,7 @@ static void predict(struct predicted *out, const memplan_report *r)
         walk_block(&f.walk[b], &r->program, &r->program.block[b], regions,
                    modes, &f.scratch);
     stage_init(&s, &f, 0, 0);
-    assert_true(trace_stage(&t, &f, &s, &a));
+    assert_true(trace_stage(&t, &f, &s, TRACE_LATER, &a));
     struct moment rest;
     assert_true(moment_with(&rest, &s, PHASE_REST, 0, false, NULL, COMP_COUNT));
     profile_trace(&out->later, &t, rest.bytes[TERM_WORKSPACE]);

@@ -13,6 +13,7 @@
 
 #include "memplan/memplan.h"
 
+#include "fold/simulate.h"
 #include "fold/stage.h"
 #include "fold/trace.h"
 #include "plan/report_data.h"
@@ -120,7 +121,7 @@ static void describe(const struct trial *t, char *buf, size_t size)
 }
 
 /* NULL when the layout is refused, which is an answer too. */
-static memplan_report *estimate(const struct trial *t)
+static memplan_report *estimate_as(const struct trial *t, bool fast)
 {
     memplan_model *model = NULL;
     memplan_setup *setup = NULL;
@@ -132,6 +133,9 @@ static memplan_report *estimate(const struct trial *t)
         assert_int_equal(
             memplan_setup_set(setup, t->c[i].key, t->c[i].value, NULL),
             MEMPLAN_OK);
+    if (fast)
+        assert_int_equal(memplan_setup_set(setup, "fast", "true", NULL),
+                         MEMPLAN_OK);
     memplan_error slot[1];
     memplan_errors errs = { slot, 1, 0 };
     const memplan_status st =
@@ -142,6 +146,11 @@ static memplan_report *estimate(const struct trial *t)
     memplan_setup_free(setup);
     memplan_model_free(model);
     return report;
+}
+
+static memplan_report *estimate(const struct trial *t)
+{
+    return estimate_as(t, true);
 }
 
 static const char **value_of(struct trial *t, const char *key)
@@ -236,7 +245,7 @@ static void check_trace(const struct trial *t, struct memory_fold *f,
     struct arena a;
     struct trace trace;
     arena_init(&a, NULL);
-    assert_true(trace_stage(&trace, f, st, &a));
+    assert_true(trace_stage(&trace, f, st, TRACE_LATER, &a));
     if (trace.peak != k->peak.total || trace.live != k->rest.total) {
         char text[512];
         describe(t, text, sizeof text);
@@ -283,6 +292,118 @@ static void test_no_moment_missed(void **state)
     for (uint64_t i = 0; i < runs() / 3; i++) {
         const struct trial t = trial_of(i);
         check_no_moment_missed(&t);
+    }
+}
+
+static void check_step(struct trace *t, struct memory_fold *f,
+                       const struct stage *st, const struct stage_result *k)
+{
+    struct arena a;
+    arena_init(&a, NULL);
+    assert_true(trace_stage(t, f, st, TRACE_FIRST, &a));
+    assert_true(t->peak <= k->peak.total);
+    assert_int_equal(t->live, k->rest.total);
+    arena_release(&a);
+}
+
+/* The first step ends where later ones do, and is never fuller. */
+static void test_first_step(void **state)
+{
+    (void)state;
+    for (uint64_t i = 0; i < runs() / 10; i++) {
+        const struct trial t = trial_of(i);
+        memplan_report *r = estimate(&t);
+        if (r == NULL)
+            continue;
+        struct arena a;
+        struct memory_fold f;
+        struct stage st;
+        struct trace trace;
+        arena_init(&a, NULL);
+        assert_true(memory_fold_init(&f, &r->program, &r->run, &a));
+        stage_init(&st, &f, 0, 0);
+        check_step(&trace, &f, &st, &r->memory.stage[0]);
+        arena_release(&a);
+        memplan_report_free(r);
+    }
+}
+
+/* What the allocator hands out is what is alive, and its rounding. */
+static void check_simulated(const memplan_report *fast,
+                            const memplan_report *full, const struct trial *t)
+{
+    char text[512];
+    describe(t, text, sizeof text);
+    for (uint64_t k = 0; k < full->memory.n_stages; k++) {
+        const struct stage_result *s = &full->memory.stage[k];
+        const struct stage_result *live = &fast->memory.stage[k];
+        if (!s->sim.done)
+            fail_msg("not simulated: %s", text);
+        if (s->peak.total < live->peak.total || s->rest.total < live->rest.total
+            || s->reserved < s->peak.total
+            || s->peak.bytes[TERM_ROUNDING] > s->peak.total / 10 + (64u << 20))
+            fail_msg("alive %llu, allocated %llu, reserved %llu: %s",
+                     (unsigned long long)live->peak.total,
+                     (unsigned long long)s->peak.total,
+                     (unsigned long long)s->reserved, text);
+    }
+}
+
+static void test_simulated(void **state)
+{
+    (void)state;
+    for (uint64_t i = 0; i < runs() / 10; i++) {
+        const struct trial t = trial_of(i);
+        memplan_report *fast = estimate(&t);
+        memplan_report *full = estimate_as(&t, false);
+        assert_true((fast == NULL) == (full == NULL));
+        if (fast != NULL) {
+            check_sums(full, &t);
+            check_simulated(fast, full, &t);
+        }
+        memplan_report_free(fast);
+        memplan_report_free(full);
+    }
+}
+
+/* Ten steps, every micro-batch of them, end as the few that are simulated. */
+static void check_stopped(const memplan_report *r, const struct trial *t)
+{
+    struct arena a;
+    struct memory_fold f;
+    struct stage st;
+    struct simulated few, all;
+    arena_init(&a, NULL);
+    assert_true(memory_fold_init(&f, &r->program, &r->run, &a));
+    stage_init(&st, &f, 0, 0);
+    assert_true(
+        simulate_stage(&few, &f, &st, &(struct simulate_limits){ .a = &a }));
+    assert_true(simulate_stage(
+        &all, &f, &st, &(struct simulate_limits){ .steps = 10, .a = &a }));
+    if (few.reserved != all.reserved || few.allocated != all.allocated
+        || few.steady != all.steady || few.births > all.births) {
+        char text[512];
+        describe(t, text, sizeof text);
+        fail_msg("reserved %llu %llu, allocated %llu %llu after %llu steps: %s",
+                 (unsigned long long)few.reserved,
+                 (unsigned long long)all.reserved,
+                 (unsigned long long)few.allocated,
+                 (unsigned long long)all.allocated,
+                 (unsigned long long)few.steps, text);
+    }
+    arena_release(&a);
+}
+
+static void test_stopped_early(void **state)
+{
+    (void)state;
+    for (uint64_t i = 0; i < runs() / 30; i++) {
+        struct trial t = trial_of(i);
+        *value_of(&t, "grad_accum") = i % 2 == 0 ? "1" : "13";
+        memplan_report *r = estimate(&t);
+        if (r != NULL)
+            check_stopped(r, &t);
+        memplan_report_free(r);
     }
 }
 
@@ -390,6 +511,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sums),
         cmocka_unit_test(test_no_moment_missed),
+        cmocka_unit_test(test_first_step),
+        cmocka_unit_test(test_simulated),
+        cmocka_unit_test(test_stopped_early),
         cmocka_unit_test(test_recompute_never_more),
         cmocka_unit_test(test_shorter_never_more),
         cmocka_unit_test(test_smaller_optimizer_never_more),

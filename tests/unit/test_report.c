@@ -201,6 +201,14 @@ static void fill_memory(struct memory_result *m, uint64_t capacity)
     m->steady = stages[0].rest.total;
     m->peak = stages[0].peak.total;
     m->reserved = m->peak + 300 * MIB;
+    stages[0].reserved = m->reserved;
+    stages[0].sim = (struct simulated){
+        .done = true,
+        .allocated = m->peak,
+        .reserved = m->reserved,
+        .steps = 3,
+        .pool = { [SIM_LARGE] = { m->reserved, 40, m->peak } }
+    };
     m->outside_row[0] =
         (struct outside_row){ "context", "CUDA context",  480 * MIB,
                               1,         "a measurement", false };

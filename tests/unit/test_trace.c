@@ -41,6 +41,8 @@ static memplan_report *estimate(const char *name, const char *const *pairs)
     assert_int_equal(memplan_model_builtin(&model, name, NULL, NULL),
                      MEMPLAN_OK);
     assert_int_equal(memplan_setup_new(&setup, NULL, NULL), MEMPLAN_OK);
+    assert_int_equal(memplan_setup_set(setup, "fast", "true", NULL),
+                     MEMPLAN_OK);
     for (; *pairs != NULL; pairs += 2)
         assert_int_equal(memplan_setup_set(setup, pairs[0], pairs[1], NULL),
                          MEMPLAN_OK);
@@ -77,7 +79,7 @@ static void test_births_and_deaths(void **state)
     arena_init(&a, NULL);
     assert_true(memory_fold_init(&f, &r->program, &r->run, &a));
     stage_init(&s, &f, 0, 0);
-    assert_true(trace_stage(&t, &f, &s, &a));
+    assert_true(trace_stage(&t, &f, &s, TRACE_LATER, &a));
     uint64_t *size = ARENA_NEW(&a, uint64_t, (size_t)t.next_id + 1);
     for (size_t i = 0; i < t.n; i++) {
         const struct trace_event *e = &t.event[i];

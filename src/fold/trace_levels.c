@@ -1,0 +1,489 @@
+/*
+ * What the engine holds while the trace goes on: weights, states, buffers,
+ * gathered layers. Owns how a term is cut into allocations and on which stream
+ * they are made; how many bytes there are, and when, engine.c says.
+ */
+#include "fold/trace_private.h"
+
+#include <string.h>
+
+#include "base/banned.h"
+
+/* Levels that a micro-batch moves, first in the list. */
+enum {
+    LEVEL_SHARED,
+    LEVEL_INPUTS,
+    LEVEL_STAGE_INPUT,
+    LEVEL_IN_FLIGHT,
+    LEVEL_CASTS,
+    FIXED
+};
+
+/* ---- cutting ---- */
+
+enum cut {
+    CUT_WHOLE,
+    CUT_TENSORS, /* in proportion to the stage's tensors */
+    CUT_OWN,     /* as many whole tensors as it takes: a rank's own range */
+    CUT_BLOCKS,  /* in proportion to the layers; the edges are one */
+    CUT_BUCKETS  /* of equal size */
+};
+
+static bool deepspeed(const struct run *run)
+{
+    return run->engine == ENGINE_DEEPSPEED;
+}
+
+/* Weights, and what follows their shape. DeepSpeed's are views into one flat
+ * buffer (stages 0 to 2: _flatten_dense_tensors; 3: defragment), so are
+ * Megatron's under the distributed optimizer (param_and_grad_buffer.py). FSDP
+ * version 1 has one flat parameter a unit. */
+static enum cut cut_weights(const struct run *run)
+{
+    switch (run->engine) {
+    case ENGINE_DEEPSPEED:
+        return run->zero == 0 && run->prec.master == DT_NONE ? CUT_TENSORS
+                                                             : CUT_WHOLE;
+    case ENGINE_MEGATRON: return run->zero == 0 ? CUT_TENSORS : CUT_WHOLE;
+    case ENGINE_FSDP: return run->zero == 0 ? CUT_TENSORS : CUT_BLOCKS;
+    case ENGINE_DDP:
+    case ENGINE_FSDP2:
+    case ENGINE_MEGATRON_FSDP:
+    case ENGINE_COUNT: break;
+    }
+    return CUT_TENSORS;
+}
+
+/* Of the weights that the optimizer steps: Megatron's keeps the pieces of
+ * tensors that lie in the rank's range (distrib_optimizer.py). */
+static enum cut cut_states(const struct run *run)
+{
+    if (run->engine == ENGINE_MEGATRON && run->zero != 0)
+        return CUT_OWN;
+    return cut_weights(run);
+}
+
+static enum cut cut_of(const struct run *run, enum term term)
+{
+    switch (term) {
+    case TERM_WEIGHTS: return cut_weights(run);
+    case TERM_FROZEN:
+        return deepspeed(run) && run->zero < 3 ? CUT_TENSORS : cut_weights(run);
+    case TERM_MASTER:
+    case TERM_MOMENTS:
+    case TERM_STEP_TMP: return cut_states(run);
+    case TERM_FP8_WEIGHTS: return CUT_TENSORS;
+    case TERM_GRAD_SHARDS: /* ZeRO-2: grads_in_partition, tensors whole */
+        return deepspeed(run) && run->zero == 2 ? CUT_OWN : CUT_WHOLE;
+    case TERM_BUCKETS:
+        return run->engine == ENGINE_DDP ? CUT_BUCKETS : CUT_WHOLE;
+    case TERM_GRADS:
+    case TERM_GRAD_BUFFER:
+    case TERM_SAVED_EMBED:
+    case TERM_SAVED_LAYERS:
+    case TERM_SAVED_HEAD:
+    case TERM_CHECKPOINTS:
+    case TERM_RECOMPUTED:
+    case TERM_IN_FLIGHT:
+    case TERM_HANDED_OVER:
+    case TERM_PIPE:
+    case TERM_SHARED:
+    case TERM_INPUTS:
+    case TERM_FORWARD_TMP:
+    case TERM_BACKWARD_TMP:
+    case TERM_WGRAD_TMP:
+    case TERM_GATHERED:
+    case TERM_PREFETCHED:
+    case TERM_REDUCE_TMP:
+    case TERM_CLIP_TMP:
+    case TERM_WORKSPACE:
+    case TERM_ROUNDING:
+    case TERM_COUNT: break;
+    }
+    return CUT_WHOLE;
+}
+
+/* Moments of a tensor: allocations the optimizer makes for its state. */
+static uint64_t moments_of(enum optimizer o)
+{
+    switch (o) {
+    case OPT_ADAMW:
+    case OPT_LAMB:
+    case OPT_ADAM8BIT:
+    case OPT_PAGED_ADAM8BIT:
+    case OPT_ADAM4BIT:
+    case OPT_ADAFACTOR:
+    case OPT_GALORE: return 2;
+    case OPT_MOMENTUM:
+    case OPT_LION:
+    case OPT_LION8BIT:
+    case OPT_ADAGRAD:
+    case OPT_RMSPROP:
+    case OPT_MUON:
+    case OPT_SGD:
+    case OPT_NONE:
+    case OPTIMIZER_COUNT: break;
+    }
+    return 1;
+}
+
+/* FSDP version 2 gathers on a stream of its own (foreach_all_gather in the
+ * all_gather_copy_in_stream) and copies out on the compute stream; its sharded
+ * gradients are views of the reduce-scatter's output, made on the reduce
+ * stream (foreach_reduce). Version 1 unshards on one stream and reduces on
+ * another (_runtime_utils.py). DeepSpeed gathers on its all-gather stream and
+ * reduces on the reduction stream where it overlaps. Megatron's buffers are
+ * made once, DDP's too. */
+static enum stream stream_of(const struct run *run, enum term term)
+{
+    const bool gathered = term == TERM_PREFETCHED || term == TERM_GATHERED;
+    const bool shards = term == TERM_GRAD_SHARDS;
+    switch (run->engine) {
+    case ENGINE_FSDP2:
+        return term == TERM_PREFETCHED ? STREAM_GATHER
+               : shards                ? STREAM_REDUCE
+                                       : STREAM_COMPUTE;
+    case ENGINE_FSDP:
+        return gathered                            ? STREAM_GATHER
+               : shards || term == TERM_REDUCE_TMP ? STREAM_REDUCE
+                                                   : STREAM_COMPUTE;
+    case ENGINE_DEEPSPEED:
+        if (run->zero == 3 && gathered)
+            return STREAM_GATHER;
+        return run->overlap_comm
+                       && (term == TERM_REDUCE_TMP
+                           || (shards && run->zero == 2))
+                   ? STREAM_REDUCE
+                   : STREAM_COMPUTE;
+    case ENGINE_DDP:
+    case ENGINE_MEGATRON:
+    case ENGINE_MEGATRON_FSDP:
+    case ENGINE_COUNT: break;
+    }
+    return STREAM_COMPUTE;
+}
+
+/* ---- levels ---- */
+
+static void level_push(struct tracer *r, struct level *l, hold_id id)
+{
+    if (id == NO_HOLD)
+        return;
+    if (l->n == l->capacity) {
+        const size_t more = l->capacity == 0 ? 16 : 2 * l->capacity;
+        hold_id *bigger = ARENA_NEW(r->a, hold_id, more);
+        if (bigger == NULL) {
+            r->failed = true;
+            return;
+        }
+        for (size_t i = 0; i < l->n; i++)
+            bigger[i] = l->piece[i];
+        l->piece = bigger;
+        l->capacity = more;
+    }
+    l->piece[l->n++] = id;
+    l->bytes += r->hold[id].bytes;
+}
+
+static void level_piece(struct tracer *r, struct level *l, uint64_t bytes)
+{
+    const struct term_info *info = term_info(l->term);
+    const bool named = info->component == COMP_TEMPORARY && l->what[0] != '\0';
+    const char *name = named ? l->what : info->label;
+    level_push(r, l,
+               tracer_birth(r, info->component, name, bytes,
+                            stream_of(r->s->run, l->term)));
+}
+
+/* So many pieces of one size, the last with what is left over. */
+static void level_equal(struct tracer *r, struct level *l, uint64_t bytes,
+                        uint64_t piece)
+{
+    for (; bytes > piece && piece > 0 && !r->failed; bytes -= piece)
+        level_piece(r, l, piece);
+    level_piece(r, l, bytes);
+}
+
+/* One tensor's part: of each of `copies`, a piece. */
+static uint64_t level_tensor(struct tracer *r, struct level *l, uint64_t bytes,
+                             uint64_t copies)
+{
+    for (uint64_t k = 0; k < copies; k++)
+        level_piece(r, l, bytes / copies + (k == 0 ? bytes % copies : 0));
+    return bytes;
+}
+
+static void level_cut(struct tracer *r, struct level *l, uint64_t bytes,
+                      const struct sizes *sizes, uint64_t copies)
+{
+    uint64_t left = bytes;
+    const bool exact = sizes->sum != 0 && bytes % sizes->sum == 0;
+    const double each =
+        sizes->sum == 0 ? 0 : (double)bytes / (double)sizes->sum;
+    for (size_t i = 0; i < sizes->n && !r->failed; i++) {
+        uint64_t part = exact ? sizes->v[i] * (bytes / sizes->sum)
+                              : (uint64_t)((double)sizes->v[i] * each);
+        part = i + 1 == sizes->n ? left : min_u64(part, left);
+        left -= level_tensor(r, l, part, copies);
+    }
+    level_piece(r, l, left);
+}
+
+/* Whole tensors, `unit` bytes an element, from the last one on. */
+static void level_own(struct tracer *r, struct level *l, uint64_t bytes,
+                      uint64_t unit, uint64_t copies)
+{
+    const struct sizes *sizes = &r->trained;
+    uint64_t left = bytes;
+    for (size_t i = sizes->n; i-- > 0 && left > 0 && !r->failed;)
+        left -= level_tensor(r, l, min_u64(left, sizes->v[i] * unit * copies),
+                             copies);
+    level_piece(r, l, left);
+}
+
+static uint64_t unit_of(const struct run *run, enum term term)
+{
+    return term == TERM_GRAD_SHARDS ? dtype_size(run->prec.grad)
+           : term == TERM_MOMENTS   ? dtype_size(run->prec.optim)
+                                    : dtype_size(run->prec.master);
+}
+
+static void level_fill(struct tracer *r, struct level *l, uint64_t bytes)
+{
+    const struct run *run = r->s->run;
+    const bool frozen = l->term == TERM_FROZEN;
+    const bool scalars = l->term == TERM_MOMENTS && l->pieces > 1;
+    const uint64_t copies = l->term == TERM_MOMENTS && !scalars
+                                ? moments_of(run->optimizer)
+                                : l->pieces;
+    switch (scalars ? CUT_WHOLE : cut_of(run, l->term)) {
+    case CUT_WHOLE:
+        level_equal(r, l, bytes, div_up(bytes, max_u64(copies, 1)));
+        return;
+    case CUT_TENSORS:
+        level_cut(r, l, bytes, frozen ? &r->frozen : &r->trained, copies);
+        return;
+    case CUT_OWN: level_own(r, l, bytes, unit_of(run, l->term), copies); return;
+    case CUT_BLOCKS:
+        level_cut(r, l, bytes, frozen ? &r->frozen_blocks : &r->trained_blocks,
+                  copies);
+        return;
+    case CUT_BUCKETS: level_equal(r, l, bytes, run->ddp_bucket_bytes); return;
+    }
+}
+
+/* What is there already only grows by the difference. */
+static void level_grow(struct tracer *r, struct level *l)
+{
+    if (l->want <= l->bytes)
+        return;
+    if (l->bytes == 0)
+        level_fill(r, l, l->want);
+    else
+        level_piece(r, l, l->want - l->bytes);
+}
+
+/* The latest goes first; what went too far comes again. */
+static void level_shrink(struct tracer *r, struct level *l)
+{
+    while (l->bytes > l->want && l->n > 0) {
+        hold_id id = l->piece[--l->n];
+        l->bytes -= r->hold[id].bytes;
+        tracer_death(r, &id);
+    }
+}
+
+static uint32_t level_find(struct tracer *r, enum term term, const char *what)
+{
+    uint32_t i = FIXED;
+    while (i < r->n_levels
+           && (r->level[i].term != term || strcmp(r->level[i].what, what) != 0))
+        i++;
+    if (i == LEVEL_MAX) {
+        r->failed = true;
+        return 0;
+    }
+    if (i == r->n_levels)
+        r->level[r->n_levels++] = (struct level){ .term = term, .what = what };
+    return i;
+}
+
+void levels_take(struct tracer *r, enum term term, hold_id id)
+{
+    level_push(r, &r->level[level_find(r, term, "")], id);
+}
+
+static void set_levels(struct tracer *r, const struct targets *t)
+{
+    for (uint32_t i = FIXED; i < r->n_levels; i++)
+        r->level[i].want = 0;
+    for (uint32_t i = 0; i < t->n; i++) {
+        struct level *l = &r->level[t->v[i].level];
+        l->pieces = t->v[i].pieces;
+        if (l->term != TERM_MOMENTS || r->step == TRACE_LATER
+            || r->phase == PHASE_STEP)
+            l->want = t->v[i].bytes;
+    }
+    for (uint32_t i = 0; i < r->n_levels; i++)
+        level_shrink(r, &r->level[i]);
+    for (uint32_t i = 0; i < r->n_levels; i++)
+        level_grow(r, &r->level[i]);
+}
+
+/* ---- targets ---- */
+
+struct collect {
+    struct tracer *r;
+    struct target v[LEVEL_MAX];
+    uint32_t n;
+};
+
+static void collect(void *ctx, const struct put_event *e)
+{
+    struct collect *c = ctx;
+    /* gradients stay where they are, whatever they are called meanwhile */
+    const bool moves = e->term == TERM_GRADS || e->term == TERM_GRAD_SHARDS;
+    const uint32_t level = level_find(c->r, e->term, moves ? "" : e->what);
+    uint32_t i = 0;
+    while (i < c->n && c->v[i].level != level)
+        i++;
+    if (i == LEVEL_MAX)
+        return;
+    if (i == c->n)
+        c->v[c->n++] = (struct target){ level, 0, e->pieces };
+    c->v[i].bytes += e->bytes;
+}
+
+static bool keep_targets(struct targets *t, const struct collect *c)
+{
+    t->v = ARENA_NEW(c->r->a, struct target, (size_t)c->n + 1);
+    if (t->v == NULL)
+        return false;
+    for (uint32_t i = 0; i < c->n; i++)
+        t->v[i] = c->v[i];
+    t->n = c->n;
+    return true;
+}
+
+static void targets_at(struct tracer *r, struct targets *t, uint32_t position,
+                       bool back)
+{
+    struct moment m = { .op = "" };
+    struct collect c = { .r = r };
+    struct put p = { .m = &m, .only = COMP_COUNT, .each = collect, .ctx = &c };
+    engine_rest(&p, r->s);
+    if (back)
+        engine_backward(&p, r->s, position, r->later);
+    else
+        engine_forward(&p, r->s, position, r->later);
+    if (!keep_targets(t, &c))
+        r->failed = true;
+}
+
+void levels_at(struct tracer *r, enum phase phase, uint32_t position)
+{
+    const struct stage *s = r->s;
+    const bool back = phase == PHASE_BACKWARD || phase == PHASE_RECOMPUTE;
+    struct targets *t =
+        &r->at[4 * (size_t)position + (back ? 2u : 0u) + (r->later ? 1u : 0u)];
+    if (t->v == NULL)
+        targets_at(r, t, position, back);
+    const bool masks = phase == PHASE_FORWARD || phase == PHASE_RECOMPUTE;
+    r->level[LEVEL_SHARED].want = masks ? s->shared : s->shared_kept;
+    r->level[LEVEL_INPUTS].want = s->inputs;
+    r->level[LEVEL_STAGE_INPUT].want = s->stage_input;
+    r->level[LEVEL_IN_FLIGHT].want =
+        r->others * (s->shared_kept + s->inputs + s->stage_input);
+    r->level[LEVEL_CASTS].want = back ? 0 : s->before[position].casts;
+    set_levels(r, t);
+}
+
+static void targets_after(struct tracer *r, struct targets *t, enum phase phase)
+{
+    struct moment m = { .op = "" };
+    struct collect c = { .r = r };
+    struct put p = { .m = &m, .only = COMP_COUNT, .each = collect, .ctx = &c };
+    engine_rest(&p, r->s);
+    engine_idle(&p, r->s);
+    if (phase == PHASE_REDUCE)
+        engine_reduce(&p, r->s);
+    else if (phase == PHASE_CLIP)
+        engine_clip(&p, r->s);
+    else if (phase == PHASE_STEP)
+        engine_step(&p, r->s);
+    if (!keep_targets(t, &c))
+        r->failed = true;
+}
+
+void levels_after(struct tracer *r, enum phase phase)
+{
+    struct targets *t = &r->after[phase];
+    r->here = NULL;
+    r->phase = phase;
+    if (t->v == NULL)
+        targets_after(r, t, phase);
+    for (uint32_t i = 0; i < FIXED; i++)
+        r->level[i].want = 0;
+    set_levels(r, t);
+}
+
+/* ---- sizes ---- */
+
+static void add_size(struct sizes *s, uint64_t elems)
+{
+    if (elems == 0)
+        return;
+    s->v[s->n++] = elems;
+    s->sum += elems;
+}
+
+static void add_block(struct tracer *r, uint32_t position)
+{
+    const struct stage *s = r->s;
+    const struct block *b = &s->p->block[stage_block(s, position)];
+    const bool both = s->embed && s->head;
+    uint64_t trained = 0, frozen = 0;
+    for (uint32_t i = 0; i < b->tensor_count; i++) {
+        const struct tensor *t = &s->p->tensor[b->tensor_first + i];
+        if (t->role != ROLE_PARAM || (t->tied && b->kind == BLOCK_HEAD && both))
+            continue;
+        add_size(t->trainable ? &r->trained : &r->frozen, t->elems);
+        *(t->trainable ? &trained : &frozen) += t->elems;
+    }
+    add_size(&r->trained_blocks, trained);
+    add_size(&r->frozen_blocks, frozen);
+}
+
+static bool sizes_init(struct tracer *r)
+{
+    const struct stage *s = r->s;
+    size_t tensors = 0;
+    for (uint32_t i = 0; i < s->n; i++)
+        tensors += s->p->block[stage_block(s, i)].tensor_count;
+    r->trained.v = ARENA_NEW(r->a, uint64_t, tensors);
+    r->frozen.v = ARENA_NEW(r->a, uint64_t, tensors);
+    r->trained_blocks.v = ARENA_NEW(r->a, uint64_t, s->n);
+    r->frozen_blocks.v = ARENA_NEW(r->a, uint64_t, s->n);
+    if (r->a->failed)
+        return false;
+    for (uint32_t i = 0; i < s->n; i++)
+        add_block(r, i);
+    return true;
+}
+
+bool levels_init(struct tracer *r)
+{
+    static const enum term fixed[FIXED] = {
+        [LEVEL_SHARED] = TERM_SHARED,
+        [LEVEL_INPUTS] = TERM_INPUTS,
+        [LEVEL_STAGE_INPUT] = TERM_SAVED_LAYERS,
+        [LEVEL_IN_FLIGHT] = TERM_IN_FLIGHT,
+        [LEVEL_CASTS] = TERM_FORWARD_TMP,
+    };
+    for (uint32_t i = 0; i < FIXED; i++)
+        r->level[i] =
+            (struct level){ .term = fixed[i], .what = "", .pieces = 1 };
+    r->n_levels = FIXED;
+    r->at = ARENA_NEW(r->a, struct targets, 4 * (size_t)r->s->n);
+    return r->at != NULL && sizes_init(r);
+}

@@ -1,0 +1,152 @@
+/*
+ * Inside of the trace: what lives through the steps of a stage. Its events go
+ * to a list (trace.c), to the allocator (simulate.c), or both. Nothing else
+ * includes this.
+ */
+#ifndef MEMPLAN_FOLD_TRACE_PRIVATE_H
+#define MEMPLAN_FOLD_TRACE_PRIVATE_H
+
+#include "fold/allocator.h"
+#include "fold/trace.h"
+
+/* The stream that an allocation is made on: a pool of its own. */
+enum stream {
+    STREAM_COMPUTE,
+    STREAM_GATHER, /* all-gather outputs */
+    STREAM_REDUCE, /* what gradients are reduced into */
+    STREAM_COUNT
+};
+
+/* A handle of what is alive: an index into tracer.hold. */
+typedef uint32_t hold_id;
+enum { NO_HOLD = 0 };
+
+struct hold {
+    uint64_t bytes;
+    struct allocator_block *block; /* NULL when nothing is simulated */
+    const char *name;
+    uint32_t event; /* id of its events */
+    hold_id next;   /* free ones */
+    enum component component;
+    enum stream stream;
+};
+
+/* What is alive of one block of one micro-batch. */
+struct resident {
+    hold_id *slot; /* by slot, NO_HOLD when dead */
+    hold_id checkpoint;
+};
+
+/* What the engine holds of one thing: allocations, the latest last. */
+struct level {
+    enum term term;
+    const char *what; /* temporaries are told apart by it; else "" */
+    hold_id *piece;
+    size_t n, capacity;
+    uint64_t bytes, want, pieces;
+};
+enum { LEVEL_MAX = 64 };
+
+/* What the levels are to be, somewhere in the step. */
+struct target {
+    uint32_t level;
+    uint64_t bytes, pieces;
+};
+struct targets {
+    struct target *v;
+    uint32_t n;
+};
+
+/* Sizes of the tensors that something is cut into, in elements. */
+struct sizes {
+    uint64_t *v;
+    size_t n;
+    uint64_t sum;
+};
+
+/* A walk of a block, written down. */
+struct script {
+    struct walk_event *v;
+    uint32_t n, capacity;
+    bool written;
+};
+enum {
+    SCRIPT_FORWARD = PASS_KEEP,
+    SCRIPT_CHECKPOINT = PASS_CHECKPOINT,
+    SCRIPT_AGAIN = PASS_AGAIN,
+    SCRIPT_BACKWARD
+};
+enum { SCRIPTS = SCRIPT_BACKWARD + WGRAD_MODES };
+
+struct simulation;
+
+struct tracer {
+    struct arena *a;
+    struct memory_fold *f;
+    const struct stage *s;
+    struct trace *list;     /* NULL: not listed */
+    struct simulation *sim; /* NULL: not simulated */
+    bool failed;            /* out of memory */
+    uint64_t regions;
+
+    struct hold *hold;
+    uint32_t holds, hold_capacity;
+    hold_id spare;
+
+    struct script script[BLOCK_MAX][SCRIPTS];
+    struct script *writing;
+    struct resident *resident; /* [ring][positions] */
+    uint32_t ring;             /* micro-batches alive at a time, at most */
+    uint32_t slots;            /* of one resident */
+    hold_id *buffer;           /* gradients of the running block */
+    hold_id *wgrad;            /* gradients of its weights */
+    uint32_t n_wgrads;
+    hold_id workspace[PARTS_MAX], again;
+    hold_id hidden, grad; /* change hands between blocks */
+
+    struct level level[LEVEL_MAX];
+    uint32_t n_levels;
+    struct targets *at; /* [positions][forward, backward][first, later] */
+    struct targets after[PHASE_COUNT];
+    struct sizes trained, frozen, trained_blocks, frozen_blocks;
+
+    /* where we are */
+    enum trace_step step;
+    enum phase phase;
+    uint32_t position, micro;
+    bool later;
+    uint32_t others; /* micro-batches in flight beside this one */
+    struct resident *here;
+    uint32_t hidden_slot; /* slot of the block's input */
+    uint32_t skip;        /* slot that is not told, + 1: the checkpoint */
+    bool keeps_checkpoint;
+};
+
+/* ---- trace.c ---- */
+
+bool tracer_init(struct tracer *r, uint32_t ring);
+hold_id tracer_birth(struct tracer *r, enum component c, const char *name,
+                     uint64_t bytes, enum stream stream);
+void tracer_death(struct tracer *r, hold_id *id);
+/* One step, from rest to rest. */
+void tracer_step(struct tracer *r, enum trace_step step);
+
+/* ---- trace_levels.c: what the engine holds ---- */
+
+bool levels_init(struct tracer *r);
+/* While a block runs, and what a micro-batch has all along. */
+void levels_at(struct tracer *r, enum phase phase, uint32_t position);
+/* Outside of the blocks. */
+void levels_after(struct tracer *r, enum phase phase);
+/* A gradient that stays where it was made becomes the engine's. */
+void levels_take(struct tracer *r, enum term term, hold_id id);
+
+/* ---- simulate.c ---- */
+
+void simulate_birth(struct tracer *r, struct hold *h);
+void simulate_death(struct tracer *r, struct hold *h);
+/* After a backward with `left` forwards still to come: how many micro-batches
+ * may be left out, since all of them would be as those before. */
+uint64_t simulate_skip(struct tracer *r, uint64_t backward, uint64_t left);
+
+#endif
