@@ -26,6 +26,7 @@ static double op_backward(const struct program *p, const struct op *op)
     switch (op->kind) {
     case OP_LINEAR:
     case OP_MATMUL:
+    case OP_FUSED: /* a loss over the head's chunks; else without products */
     case OP_FUSED_CROSS_ENTROPY: return backward_factor(p, op);
     case OP_FLASH_ATTENTION:
     case OP_SDPA: return p->tensor[op->in[0]].needs_grad ? 2 : 0;
@@ -55,7 +56,6 @@ static double op_backward(const struct program *p, const struct op *op)
     case OP_RMS_NORM:
     case OP_SWIGLU:
     case OP_CROSS_ENTROPY:
-    case OP_FUSED:
     case OP_WHERE:
     case OP_TOPK:
     case OP_INDEX:

@@ -354,6 +354,11 @@ tensor_id build_nll_loss(struct builder *b, const char *name, tensor_id logp,
 /* F.cross_entropy: log-softmax and negative log-likelihood. */
 tensor_id build_cross_entropy(struct builder *b, const char *name,
                               tensor_id logits, tensor_id labels);
+/* One kernel over whole logits as they come: their gradient has their dtype,
+ * two numbers a row are kept (torch.compile; flash-attn's and Apex's xentropy
+ * one, which reads the logits once). */
+tensor_id build_cross_entropy_kernel(struct builder *b, const char *name,
+                                     tensor_id logits, tensor_id labels);
 /* Liger's: logits in chunks of `chunk` rows, never whole. */
 tensor_id build_fused_cross_entropy(struct builder *b, const char *name,
                                     tensor_id x, tensor_id weight,

@@ -50,6 +50,23 @@ tensor_id build_cross_entropy(struct builder *b, const char *name,
     return build_nll_loss(b, name, build_autocast_up(b, logp), labels);
 }
 
+tensor_id build_cross_entropy_kernel(struct builder *b, const char *name,
+                                     tensor_id logits, tensor_id labels)
+{
+    const struct shape scalar = SHAPE(b->one), rows = SHAPE(b->t);
+    const tensor_id in[] = { logits, labels };
+    const tensor_id loss = build_tensor(b, name, DT_FP32, &scalar);
+    const tensor_id max = build_tensor(b, "row maximum", DT_FP32, &rows);
+    const tensor_id log = build_tensor(b, "row logarithm", DT_FP32, &rows);
+    struct op *op = build_op(b, OP_FUSED, "cross entropy kernel", in, 2);
+    op_result(b, op, loss);
+    op_byproduct(op, max);
+    op_byproduct(op, log);
+    op->keep_in = 3;  /* logits, labels */
+    op->keep_out = 6; /* maximum, logarithm */
+    return loss;
+}
+
 /* liger_kernel/ops/fused_linear_cross_entropy.py: as many rows as make the
  * chunk's logits about as large as the input. */
 struct dim fused_cross_entropy_chunk(const struct builder *b)

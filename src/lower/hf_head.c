@@ -52,9 +52,38 @@ static tensor_id standard_loss(struct builder *b, tensor_id x, tensor_id weight)
         logits = build_unary(b, OP_TANH, "tanh", logits);
         logits = build_scale(b, "logits * cap", logits);
     }
-    const tensor_id loss = words_loss(b, logits);
+    const tensor_id loss =
+        b->run->loss == LOSS_XENTROPY
+            ? build_cross_entropy_kernel(b, "loss", logits, b->labels)
+            : words_loss(b, logits);
     hf_hold(b, "outputs.last_hidden_state", x);
     hf_hold(b, "outputs.logits", logits);
+    return loss;
+}
+
+/* LitGPT's chunked_cross_entropy (litgpt/utils.py): the head runs over pieces
+ * of the sequence, whose logits a list holds to the end of backward; the loss
+ * of each keeps its log-softmax in the logits' dtype. In backward only pieces
+ * of logits have gradients at a time. */
+static tensor_id chunked_loss(struct builder *b, tensor_id x, tensor_id weight)
+{
+    x = build_autocast(b, "autocast", x);
+    weight = build_autocast(b, "autocast", weight);
+    const struct shape scalar = SHAPE(b->one), whole = SHAPE(b->t, b->V);
+    const enum dtype dtype = tensor_of(b, x)->dtype;
+    const enum dtype wide = b->autocast ? DT_FP32 : dtype;
+    const tensor_id loss = build_tensor(b, "loss", wide, &scalar);
+    const tensor_id logits = build_tensor(b, "logits", dtype, &whole);
+    const tensor_id logp = build_tensor(b, "log-softmax", wide, &whole);
+    const tensor_id in[] = { x, weight, b->labels };
+    struct op *op = build_op(b, OP_FUSED, "chunked cross entropy", in, 3);
+    op_result(b, op, loss);
+    op_byproduct(op, logits);
+    op_byproduct(op, logp);
+    op->keep_in = tensor_of(b, weight)->needs_grad ? 7 : 6;
+    op->keep_out = 6; /* logits, log-softmax */
+    op->flop_full = op->flop_causal =
+        2.0 * (double)tensor_of(b, x)->elems * (double)b->V.n;
     return loss;
 }
 
@@ -68,7 +97,7 @@ static tensor_id words(struct builder *b, tensor_id x)
                                               .group = PG_HEAD });
     const tensor_id weight = build_head_weight(b, "lm_head", b->e);
     if (b->run->loss == LOSS_CHUNKED)
-        build_refuse(b, "chunked loss");
+        return chunked_loss(b, x, weight);
     if (loss_is_fused(b->run))
         return build_fused_cross_entropy(b, "loss", x, weight,
                                          fused_cross_entropy_chunk(b));
@@ -197,6 +226,8 @@ static void refuse_losses(struct builder *b)
         build_refuse(b, "fused loss for this head");
     if (b->run->loss == LOSS_CHUNKED)
         build_refuse(b, "chunked loss for this head");
+    if (b->run->loss == LOSS_XENTROPY)
+        build_refuse(b, "xentropy kernel for this head");
 }
 
 void hf_head(struct builder *b)

@@ -144,24 +144,6 @@ static tensor_id chunked_loss(struct builder *b, tensor_id x, tensor_id weight)
     return loss;
 }
 
-/* Compiled, the loss reads the logits as they come, and writes their gradient
- * so: neither is there in fp32. Each row's maximum and logarithm are kept. */
-static tensor_id compiled_loss(struct builder *b, tensor_id logits)
-{
-    const struct shape scalar = SHAPE(b->one), rows = SHAPE(b->t);
-    const tensor_id in[] = { logits, b->labels };
-    const tensor_id loss = build_tensor(b, "loss", DT_FP32, &scalar);
-    const tensor_id max = build_tensor(b, "row maximum", DT_FP32, &rows);
-    const tensor_id log = build_tensor(b, "row logarithm", DT_FP32, &rows);
-    struct op *op = build_op(b, OP_FUSED, "compiled cross entropy", in, 2);
-    op_result(b, op, loss);
-    op_byproduct(op, max);
-    op_byproduct(op, log);
-    op->keep_in = 3;  /* logits, labels */
-    op->keep_out = 6; /* maximum, logarithm */
-    return loss;
-}
-
 static void head(struct builder *b)
 {
     const tensor_id x =
@@ -173,8 +155,8 @@ static void head(struct builder *b)
     }
     const struct linear l = linear_of_head(b, "output", x, weight);
     tensor_id logits = build_linear(b, &l);
-    if (b->run->loss == LOSS_FUSED) {
-        build_end(b, compiled_loss(b, logits));
+    if (b->run->loss == LOSS_FUSED || b->run->loss == LOSS_XENTROPY) {
+        build_end(b, build_cross_entropy_kernel(b, "loss", logits, b->labels));
         return;
     }
     logits = build_cast(b, "fp32 logits", logits, DT_FP32);

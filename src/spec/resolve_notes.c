@@ -107,6 +107,10 @@ static const struct moot {
     { KEY_LOSS, MEGATRON, LOSS_FUSED,
       ": Megatron's vocabulary-parallel cross entropy, in place on fp32 "
       "logits, is modelled" },
+    { KEY_LOSS, MEGATRON, LOSS_XENTROPY,
+      ": Megatron's vocabulary-parallel cross entropy, in place on fp32 "
+      "logits, is modelled" },
+    { KEY_LOSS, PAPER, LOSS_XENTROPY, ": the paper keeps the logits in fp32" },
     { KEY_LOSS, PAPER, LOSS_FUSED, ": the paper keeps the logits in fp32" },
     { KEY_ATTENTION, MEGATRON | TORCHTITAN_HALF, ATTN_SDPA,
       " here: sdpa and flash are one fused kernel" },
@@ -131,8 +135,18 @@ static void say_moot(struct run *r)
     }
 }
 
+/* torchtitan/components/loss.py since March 2025 */
+static void say_compiled_loss(struct run *r)
+{
+    if (r->compile && r->loss == LOSS_STANDARD && r->impl == IMPL_TORCHTITAN)
+        resolve_note(r, KEY_LOSS,
+                     "layers compiled, the loss not; torchtitan compiles it "
+                     "too since March 2025 (--loss fused)");
+}
+
 void resolve_notes(struct run *r, const struct spec *spec)
 {
+    say_compiled_loss(r);
     say_engine(r);
     say_layers(r, spec);
     say_moot(r);

@@ -130,7 +130,8 @@
 #define LOSS_MAP(X)                                                            \
     X(LOSS_STANDARD, "standard")                                               \
     X(LOSS_FUSED, "fused")                                                     \
-    X(LOSS_CHUNKED, "chunked")
+    X(LOSS_CHUNKED, "chunked")                                                 \
+    X(LOSS_XENTROPY, "xentropy")
 
 #define LORA_TARGET_MAP(X)                                                     \
     X(LORA_Q, "q")                                                             \

@@ -44,7 +44,7 @@ static const char *pick(uint64_t *seed, const char *const *words)
 struct choice {
     const char *key, *value;
 };
-enum { FIRST_ADAPTER = 17, CHOICES = 22 };
+enum { FIRST_ADAPTER = 18, CHOICES = 23 };
 struct trial {
     const char *model;
     struct choice c[CHOICES];
@@ -95,6 +95,10 @@ static struct trial trial_of(uint64_t seed)
         { "recompute_reentrant",
           strcmp(re, "full") == 0 ? PICK(&s, "true", "false") : "false" },
         { "compile", titan ? PICK(&s, "true", "false") : "false" },
+        { "loss", strcmp(fw, "hf") == 0
+                      ? PICK(&s, "standard", "chunked", "xentropy")
+                  : titan ? PICK(&s, "standard", "chunked", "xentropy")
+                          : "standard" },
         { "optimizer", PICK(&s, "adamw", "sgd", "momentum", "adam8bit",
                             "adafactor", "lion", "muon") },
         { "precision", ddp ? PICK(&s, "bf16-amp", "fp32", "bf16")
