@@ -364,6 +364,18 @@ static void fsdp_root_grads(struct put *p, const struct stage *s,
             F("bytes", s->walk[s->p->head].wgrad));
 }
 
+/* Elements of this rank whose gradients are reduced: those of the layers above,
+ * after the first micro-batch all. */
+static uint64_t fsdp_reduced(const struct stage *s, uint32_t position,
+                             bool later)
+{
+    if (later)
+        return s->sum.own_elems;
+    const uint64_t head =
+        s->head && position + 1 < s->n ? s->states[s->p->head].own_elems : 0;
+    return s->sum.own_elems - s->before[position + 1].own_elems - head;
+}
+
 /* SHARD_GRAD_OP, reshard_after_forward=False: whole from forward to backward.
  */
 static void fsdp_whole(struct put *p, const struct stage *s, uint32_t position)
@@ -377,9 +389,25 @@ static void fsdp_whole(struct put *p, const struct stage *s, uint32_t position)
     PUT(p, TERM_GATHERED, "parameters gathered so far", F("bytes", bytes));
 }
 
+/* FSDP2 keeps an all-gather's output to the end of the next copy-out; the last
+ * layer's, to the end of the model's forward, which computes the loss in
+ * transformers and not in torchtitan (_fsdp_param_group.py, wait_for_unshard;
+ * _fsdp_state.py, _post_forward). */
+static void fsdp2_gather_output(struct put *p, const struct stage *s,
+                                uint32_t position)
+{
+    const bool head = s->head && position + 1 == s->n;
+    if (head && (position == 0 || s->run->impl == IMPL_TORCHTITAN))
+        return;
+    PUT(p, TERM_PREFETCHED, "all-gather output, kept to the next copy-out",
+        F("bytes", layer_bytes(s, head ? position - 1 : position)));
+}
+
 static void fsdp_forward(struct put *p, const struct stage *s,
                          uint32_t position)
 {
+    if (s->run->engine == ENGINE_FSDP2)
+        fsdp2_gather_output(p, s, position);
     if (s->run->zero == 2) {
         fsdp_whole(p, s, position);
         return;
@@ -388,10 +416,7 @@ static void fsdp_forward(struct put *p, const struct stage *s,
         F("bytes", root_bytes(s)));
     PUT(p, TERM_GATHERED, "this layer's parameters",
         F("bytes", layer_bytes(s, position)));
-    if (s->run->engine == ENGINE_FSDP2)
-        PUT(p, TERM_PREFETCHED, "all-gather output, kept to the next copy-out",
-            F("bytes", layer_bytes(s, position)));
-    else
+    if (s->run->engine == ENGINE_FSDP)
         PUT(p, TERM_PREFETCHED, "the next layer's parameters",
             F("bytes", layer_bytes(s, position + 1)));
 }
@@ -586,11 +611,9 @@ void engine_backward(struct put *p, const struct stage *s, uint32_t position,
     if (engine_reduces_blocks(run)) {
         fsdp_backward(p, s, position);
         fsdp_root_grads(p, s, position);
-        const uint64_t own =
-            later ? s->sum.own_elems
-                  : s->sum.own_elems - s->before[position + 1].own_elems;
         PUT(p, TERM_GRAD_SHARDS, "gradient shards",
-            F("P/N, tensor by tensor", own), F("bytes per gradient", grad));
+            F("P/N, tensor by tensor", fsdp_reduced(s, position, later)),
+            F("bytes per gradient", grad));
         return;
     }
     if (engine_wgrad_mode(s, false) != WGRAD_KEEP)

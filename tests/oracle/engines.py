@@ -1,0 +1,239 @@
+"""One rank's share of DDP and FSDP2: whole steps as step.py measures them, under a process group that only pretends.
+
+PyTorch's fake process group (torch.testing._internal.distributed.fake_pg) lets one process be rank 0 of 8 or of 64; the
+collectives do nothing, the engines allocate, free and resize all their buffers.  Streams and events are empty: everything
+is in the order in which the host runs it, so a buffer is counted from where it is allocated to where it is released, and
+waits of one stream for another make no difference, as they do not to the allocator's figures of allocated bytes.
+
+usage: engines.py FOLDER [engine ...]        writes FOLDER/fsdp2.json and FOLDER/ddp.json, one run a line
+"""
+import contextlib
+import dataclasses
+import warnings
+
+import step  # noqa: F401  (before torch: it loads device.py)
+import torch
+import torch.distributed as dist
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from torch.distributed.tensor import DTensor
+from torch.distributed.tensor._sharding_prop import ShardingPropagator
+from torch.testing._internal.distributed.fake_pg import FakeStore
+
+import measure
+
+warnings.filterwarnings("ignore")
+BF16, FP32 = torch.bfloat16, torch.float32
+
+
+class Idle:
+    """A stream or an event of a machine without any."""
+    device, device_index, device_type, stream_id = torch.device("cuda", 0), 0, 1, 0
+
+    def __init__(self, *_, **__):
+        pass
+
+    def nothing(self, *_):
+        return None
+
+    wait_stream = wait_event = record = wait = synchronize = nothing
+
+    def record_event(self, *_):
+        return Idle()
+
+    def query(self):
+        return True
+
+
+def idle_cuda():
+    cuda = torch.cuda
+    cuda.Stream = cuda.Event = Idle
+    cuda.current_stream = lambda *_: Idle()
+    cuda.stream = lambda *_: contextlib.nullcontext()
+    cuda.set_stream = cuda.set_device = cuda.synchronize = lambda *_: None
+    cuda.current_device, cuda.device_count = lambda: 0, lambda: 8
+
+
+class Local(step.Rounded):
+    """Counts a rank's own tensors: DTensors hand on their local ones, storages grow and shrink in place."""
+    paused = False
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        if any(issubclass(t, DTensor) for t in types):
+            return NotImplemented
+        return super().__torch_dispatch__(function, types, args, kwargs)
+
+    def _born(self, t, tag):
+        if not self.paused:
+            super()._born(t, tag)
+
+    def resized(self, storage):
+        entry = self.live.get(storage._cdata)
+        if entry is None:
+            return
+        ref, old, tag = entry
+        size = -(-storage.nbytes() // step.GRANULE) * step.GRANULE
+        self.live[storage._cdata] = (ref, size, tag)
+        self.now += size - old
+        self._peak(self.now, "resize " + tag)
+
+
+@contextlib.contextmanager
+def follows(tracker):
+    """Tells the tracker of resized storages, and not of the tensors by which DTensor tries out shapes."""
+    resize, propagate = torch.UntypedStorage.resize_, ShardingPropagator._propagate_tensor_meta_non_cached
+
+    def resize_and_tell(storage, size):
+        tracker.poll()
+        result = resize(storage, size)
+        tracker.resized(storage)
+        return result
+
+    def propagate_unseen(*args):
+        tracker.paused, old = True, tracker.paused
+        try:
+            return propagate(*args)
+        finally:
+            tracker.paused = old
+
+    torch.UntypedStorage.resize_, ShardingPropagator._propagate_tensor_meta_non_cached = (resize_and_tell,
+                                                                                       propagate_unseen)
+    try:
+        yield
+    finally:
+        torch.UntypedStorage.resize_, ShardingPropagator._propagate_tensor_meta_non_cached = resize, propagate
+
+
+@dataclasses.dataclass(frozen=True)
+class Run(step.Run):
+    engine: str = "fsdp2"
+    gpus: int = 8
+    zero: int = 3
+    reduce_dtype: str = ""      # "": the policy's default
+    dropout: str = "default"
+    # --- what no key says
+    bucket_view: bool = False
+    edges: bool = False         # embedding and head wrapped on their own
+
+
+def shard(run, model, mesh):
+    dtype = {"bf16-mixed": BF16, "fp32": None, "bf16": None}[run.precision]
+    policy = MixedPrecisionPolicy(param_dtype=dtype, reduce_dtype={"": None, "fp32": FP32, "bf16": BF16}[run.reduce_dtype])
+    more = dict(mesh=mesh, mp_policy=policy, **({} if run.zero == 3 else dict(reshard_after_forward=False)))
+    base = model.model if run.family == "llama" else model.transformer
+    for layer in base.layers if run.family == "llama" else base.h:
+        fully_shard(layer, **more)
+    if run.edges:
+        fully_shard(model.get_input_embeddings(), **more)
+        fully_shard(model.get_output_embeddings(), **more)
+    return fully_shard(model, **more)
+
+
+def reduced(_, bucket):
+    """As DDP's own all-reduce: divides in place, the result is the bucket."""
+    future = torch.futures.Future()
+    future.set_result(bucket.buffer().div_(dist.get_world_size()))
+    return future
+
+
+class Ranks(step.Steps):
+    def __init__(self, run):
+        super().__init__(run, "cpu" if run.engine == "ddp" else "cuda")
+
+    def engine(self, model, mesh):
+        if self.run.engine == "fsdp2":
+            return shard(self.run, model, mesh)
+        model = torch.nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=self.run.bucket_view)
+        model.register_comm_hook(None, reduced)  # the fake group's future has no result
+        return model
+
+    def accumulates(self, model, index):
+        """Gradients of all but the last micro-batch stay on the rank in DDP, as with no_sync()."""
+        if self.run.engine == "ddp" and index + 1 < self.run.grad_accum:
+            return model.no_sync()
+        return contextlib.nullcontext()
+
+    def micro_batch(self, model, ids, index):
+        with self.accumulates(model, index):
+            super().micro_batch(model, ids, index)
+
+    def measure(self, count=3):
+        run = self.run
+        model, self.settings = step.build(run)
+        dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=run.gpus)
+        real = self.where == "cpu"
+        mesh = None if real else init_device_mesh("cuda", (run.gpus,))
+        self.tracker = tracker = Local(not real)
+        fake = contextlib.nullcontext() if real else FakeTensorMode(allow_non_fake_inputs=True)
+        with fake, step.cuda_switches(), follows(tracker):
+            ids = step.materialize(run, model, self.where)
+            self.parameters = sum(p.numel() for p in model.parameters())
+            head = model.get_output_embeddings()
+            with tracker if real else contextlib.nullcontext():  # buckets are made here, shards replace parameters
+                self.enter("init", 0)
+                model = self.engine(model, mesh)
+            self.order.clear()
+            tracker.watch([p.to_local() if isinstance(p, DTensor) else p for p in model.parameters()]
+                          + list(model.buffers()), "weights")
+            self.weights = tracker.now
+            tracker.watch(ids, "ids")
+            head.register_forward_hook(lambda *_: self.enter("loss", 0))
+            ends = []
+            optimizer = step.make_optimizer(run, model.parameters())
+            with tracker:
+                for _ in range(count):
+                    self.step(model, optimizer, ids)
+                    ends.append(len(self.order))
+                self.enter("rest", 0)
+        dist.destroy_process_group()
+        rows = [[phase, micro, *(tracker.phases[name].get(k) for k in ("peak", "op", "end"))]
+                for name, phase, micro in self.order[:-1]]
+        return rows[:ends[0]], rows[ends[-2]:]
+
+
+def setup_of(run):
+    more = dict(engine=run.engine, gpus=run.gpus, **(dict(dropout=0) if run.dropout == "0" else {}))
+    if run.engine == "fsdp2":
+        more.update(framework="fsdp", zero=run.zero, **(dict(reduce_dtype=run.reduce_dtype) if run.reduce_dtype else {}))
+    return {**step.setup_of(run), **more}
+
+
+def record(run):
+    ranks = Ranks(run)
+    first, later = ranks.measure()
+    more = {k: True for k in ("bucket_view", "edges") if getattr(run, k)}
+    return dict(config=ranks.settings, setup=setup_of(run), **more, parameters=ranks.parameters,
+                weight_bytes=ranks.weights, first=first, later=later)
+
+
+def runs(engine):
+    for family in ("llama", "gpt2"):
+        for gpus in (8, 64):
+            base = dict(family=family, gpus=gpus, engine=engine)
+            shapes = ("wide", "long")
+            if engine == "ddp":
+                for shape in shapes:
+                    more = dict(shape=shape, zero=0, attention="eager", dropout="0")  # CPU: other kernels for both
+                    yield Run(**base, **more, precision="fp32")
+                    yield Run(**base, **more, precision="fp32", bucket_view=True)
+                    yield Run(**base, **more, precision="bf16", optimizer_impl="fused", grad_accum=2)
+                    yield Run(**base, **more, precision="bf16", optimizer_impl="fused", grad_accum=2, bucket_view=True)
+                    yield Run(**base, **more, precision="fp32", recompute="full", optimizer="momentum")
+                continue
+            for shape in shapes:
+                yield Run(**base, shape=shape, precision="bf16-mixed", reduce_dtype="fp32")
+                yield Run(**base, shape=shape, precision="bf16-mixed", optimizer_impl="fused", recompute="full")
+                yield Run(**base, shape=shape, precision="bf16-mixed", reduce_dtype="fp32", grad_accum=2)
+                yield Run(**base, shape=shape, precision="bf16-mixed", reduce_dtype="fp32", zero=2)
+                yield Run(**base, shape=shape, precision="fp32")
+                yield Run(**base, shape=shape, precision="bf16", optimizer_impl="fused")
+                if family == "llama":  # gpt2's head is its embedding
+                    yield Run(**base, shape=shape, precision="bf16-mixed", edges=True)
+
+
+step.STORED["bf16-mixed"] = FP32
+idle_cuda()
+
+if __name__ == "__main__":
+    step.main_of(["fsdp2", "ddp"], runs, record, "python tests/oracle/engines.py tests/golden/oracle/steps")
