@@ -101,6 +101,15 @@ struct linear linear_of_qkv(const struct builder *b, const char *name,
     return l;
 }
 
+/* PEFT finds modules by the end of their names; these families call the output
+ * projections of attention and of the MLP both c_proj. */
+static uint64_t c_proj_or(const struct builder *b, enum lora_target own)
+{
+    if (b->spec->family != FAM_QWEN && b->spec->family != FAM_GPT2)
+        return LORA_MASK(own);
+    return LORA_MASK(LORA_O) | LORA_MASK(LORA_DOWN);
+}
+
 struct linear linear_of_o(const struct builder *b, const char *name,
                           tensor_id x)
 {
@@ -112,7 +121,7 @@ struct linear linear_of_o(const struct builder *b, const char *name,
                             .group = PG_ATTENTION,
                             .parallel = PAR_ROW,
                             .bias = b->spec->o_bias,
-                            .lora = LORA_MASK(LORA_O) };
+                            .lora = c_proj_or(b, LORA_O) };
 }
 
 struct linear linear_of_up(const struct builder *b, const char *name,
@@ -140,7 +149,7 @@ struct linear linear_of_down(const struct builder *b, const char *name,
                             .group = PG_MLP,
                             .parallel = PAR_ROW,
                             .bias = b->spec->mlp_bias,
-                            .lora = LORA_MASK(LORA_DOWN) };
+                            .lora = c_proj_or(b, LORA_DOWN) };
 }
 
 struct linear linear_of_head(const struct builder *b, const char *name,

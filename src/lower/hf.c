@@ -108,7 +108,7 @@ tensor_id hf_table(const struct builder *b, enum hf_table which)
 static enum dtype rope_dtype(const struct builder *b)
 {
     const enum family family = b->spec->family;
-    if (family == FAM_OLMO || family == FAM_OLMO2)
+    if (family == FAM_OLMO || family == FAM_OLMO2 || family == FAM_QWEN)
         return DT_FP32; /* their forward leaves out the cast */
     return b->stream;
 }
@@ -157,7 +157,9 @@ static void make_tables(struct builder *b)
     const struct spec *m = b->spec;
     make_inputs(b);
     const uint64_t r = m->rotary_dim == 0 ? m->head_dim : m->rotary_dim;
-    const struct shape rope = SHAPE(b->sq, DIM("r", r));
+    struct shape rope = SHAPE(b->sq, DIM("r", r));
+    if (m->family == FAM_QWEN) /* a cache for twice the longest sequence */
+        rope.dim[0] = DIM("2*s", build_product(b, 2, b->sq.n));
     if (has_table(b, HF_COS)) {
         build_shared(b, "cos", rope_dtype(b), &rope);
         build_shared(b, "sin", rope_dtype(b), &rope);

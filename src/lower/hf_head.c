@@ -33,6 +33,42 @@ static tensor_id words_loss(struct builder *b, tensor_id logits)
     return build_cross_entropy(b, "loss", up, labels);
 }
 
+/* transformers' Trainer autocasts over bf16 weights too (its bf16 flag), not
+ * over fp16 ones, whose gradients its scaler refuses. */
+static bool trainer_autocasts(const struct builder *b)
+{
+    const struct run *r = b->run;
+    return r->framework == FW_HF && r->engine == ENGINE_DDP
+           && (b->autocast || b->compute == DT_BF16);
+}
+
+/* QWenLMHeadModel.forward (Qwen/Qwen-7B, modeling_qwen.py): a copy without the
+ * last row, and the loss in the type of the logits, but that autocast runs
+ * nll_loss in fp32. Under the Trainer accelerate then makes the logits that
+ * come out fp32 (utils/operations.py, ConvertOutputsToFp32). */
+static tensor_id qwen_loss(struct builder *b, tensor_id logits)
+{
+    const uint64_t n = b->sq.n > 1 ? b->sq.n - 1 : 1;
+    const struct shape rows = SHAPE(b->micro, DIM("s-1", n), b->V);
+    const struct shape tokens = SHAPE(b->micro, DIM("s-1", n));
+    tensor_id shifted = build_view(b, "shift_logits", logits, &rows);
+    tensor_id labels = b->labels;
+    if (b->micro.n > 1) { /* contiguous(): of one sequence the view is */
+        shifted = build_copy_as(b, "shift_logits", shifted, &rows);
+        labels = build_copy_as(b, "shift_labels", labels, &tokens);
+    }
+    tensor_id logp = build_unary(b, OP_LOG_SOFTMAX, "log-softmax", shifted);
+    if (b->autocast || trainer_autocasts(b))
+        logp = build_cast(b, "autocast", logp, DT_FP32);
+    const tensor_id loss = build_nll_loss(b, "loss", logp, labels);
+    hf_hold(b, "shift_logits", shifted);
+    if (trainer_autocasts(b)) {
+        const tensor_id out = build_cast(b, "outputs fp32", logits, DT_FP32);
+        b->p->tensor[out].needs_grad = false;
+    }
+    return loss;
+}
+
 /* Liger patches the model to its fused loss unless told not to. */
 static bool loss_is_fused(const struct run *run)
 {
@@ -55,7 +91,8 @@ static tensor_id standard_loss(struct builder *b, tensor_id x, tensor_id weight)
     const tensor_id loss =
         b->run->loss == LOSS_XENTROPY
             ? build_cross_entropy_kernel(b, "loss", logits, b->labels)
-            : words_loss(b, logits);
+        : m->family == FAM_QWEN ? qwen_loss(b, logits)
+                                : words_loss(b, logits);
     hf_hold(b, "outputs.last_hidden_state", x);
     hf_hold(b, "outputs.logits", logits);
     return loss;

@@ -102,6 +102,24 @@ static void rope_gptj(struct builder *b, struct hf_qkv *qkv)
     }
 }
 
+/* apply_rotary_pos_emb of Qwen/Qwen-7B, modeling_qwen.py: in fp32; by one
+ * kernel of flash-attn where that is there. */
+static void rope_qwen(struct builder *b, struct hf_heads *h)
+{
+    const enum dtype dtype = tensor_of(b, h->x)->dtype;
+    const tensor_id cos = hf_table(b, HF_COS), sin = hf_table(b, HF_SIN);
+    tensor_id x = build_cast(b, "rope fp32", h->x, DT_FP32);
+    if (hf_kernel(b) == ATTN_FLASH) {
+        x = build_mul(b, "rope", x, cos);
+        x = build_binary_in_place(b, OP_MUL, "rope", x, sin);
+    } else {
+        x = rotate(b, x, cos, sin, b->d);
+        x = build_copy(b, "rope joined", x); /* with an empty rest */
+    }
+    h->x = build_cast(b, "rope", x, dtype);
+    h->layout = HF_TOKENS;
+}
+
 /* liger_kernel/ops/rope.py: q and k are turned in place by one kernel,
  * their gradients too. */
 static void rope_liger(struct builder *b, struct hf_qkv *qkv)
@@ -118,6 +136,11 @@ void hf_rope(struct builder *b, struct hf_qkv *qkv)
         return;
     if (b->spec->family == FAM_GPTJ) {
         rope_gptj(b, qkv);
+        return;
+    }
+    if (b->spec->family == FAM_QWEN) {
+        rope_qwen(b, &qkv->q);
+        rope_qwen(b, &qkv->k);
         return;
     }
     const bool part =

@@ -41,10 +41,6 @@ def wrap(model, setting):
     config = peft.LoraConfig(r=setting["rank"], target_modules=setting["targets"], lora_dropout=setting["dropout"],
                              modules_to_save=setting.get("full"), task_type="CAUSAL_LM")
     model = peft.get_peft_model(model, config, autocast_adapter_dtype=setting["dtype"] == "fp32")
-    if setting["dtype"] == "bf16":
-        for name, p in model.named_parameters():
-            if "lora_" in name:
-                p.data = p.data.to(torch.bfloat16)
     model.enable_input_require_grads()
     return model
 

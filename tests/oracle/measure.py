@@ -41,6 +41,10 @@ def autocast(kind, on):
         torch.set_autocast_enabled(kind, False)
 
 
+def make_model(config, stored, name, **more):
+    return class_of(config)._from_config(config, dtype=stored, attn_implementation=name, **more)
+
+
 FINAL_NORM = ("norm", "ln_f", "final_layer_norm", "final_layernorm", "norm_f", "transform", "pooler")
 LAYERS = ("layers", "h", "blocks", "layer")
 HEADS = ("classifier", "qa_outputs")
@@ -61,7 +65,7 @@ def watch_phases(model, tracker):
     head = head_of(model)
     named = [(n.split("."), m) for n, m in model.named_modules()]
     norm = [m for n, m in named if n[-1] in FINAL_NORM and not set(n) & set(LAYERS)
-            or n[-1] == "lm_head" and len(list(m.children())) > 1]
+            or n[-1] == "lm_head" and len(list(m.children())) > 1 and not hasattr(m, "modules_to_save")]
     first = [m for n, m in named if len(n) > 1 and n[-2] in LAYERS and n[-1] == "0"]
     assert len(norm) <= 2 and len(first) == 1  # none: the head takes the last layer's output; pooler and transform
 
@@ -90,9 +94,10 @@ class Run:
         attention.install(where == "cuda")
         attention.last_choice.clear()
         stored = torch.bfloat16 if dtype == "bf16" or setting else torch.float32
+        stored = torch.float16 if dtype == "fp16" else stored
         name = {"flash": "flash_attention_2"}.get(attn, attn)
         with torch.device("meta"):
-            model = class_of(self.config)._from_config(self.config, dtype=stored, attn_implementation=name, **more)
+            model = make_model(self.config, stored, name, **more)
         if setting:
             model = adapters.wrap(model, setting)
         fake = FakeTensorMode(allow_non_fake_inputs=True) if where == "cuda" else contextlib.nullcontext()
@@ -100,7 +105,7 @@ class Run:
             model.to_empty(device=where)
             if not setting:
                 model.tie_weights()
-            beside = adapters.quantise(model, setting, where) if setting and setting["base"] != "bf16" else []
+            beside = adapters.quantise(model, setting, where) if setting and setting["base"].startswith("nf4") else []
             model.train()
             if where == "cpu":
                 with torch.no_grad():
