@@ -280,6 +280,13 @@ static uint64_t backward_workspace(const struct walk *w, const struct op *op,
     return 0;
 }
 
+/* What comes into the region that w is at from another one, which discarded
+ * it. */
+static bool is_made_again(const struct walk *w, const struct walk_slot *s)
+{
+    return walk_is_discarded(w, s) && s->first_use < walk_run_first(w, w->at);
+}
+
 static void release_saved(struct walk *w, const struct op *op)
 {
     tensor_id saved[SAVED_MAX];
@@ -296,17 +303,25 @@ static void release_saved(struct walk *w, const struct op *op)
     /* the checkpoint's hold on the region's inputs */
     for (unsigned i = 0; i < op->n_in; i++) {
         struct walk_slot *s = walk_root_of(w, op->in[i]);
-        if (s != NULL && s->kept && s->saves > 0 && --s->saves == 0)
+        if (s != NULL && (s->kept || is_made_again(w, s)) && s->saves > 0
+            && --s->saves == 0)
             walk_slot_free(w, s);
     }
 }
 
-/* Weight gradients: what stays, and what is there for a moment. */
-static uint64_t weight_grad(struct walk *w, const struct tensor *t)
+/* Weight gradients: what stays, and what is there for a moment. A weight that
+ * the block uses twice has its second gradient added to the first. */
+static uint64_t weight_grad(struct walk *w, const struct op *op, tensor_id id)
 {
+    const struct tensor *t = &w->p->tensor[id];
+    struct walk_slot *s = walk_slot_of(w, id);
     const uint64_t bytes = round_to(t->bytes, w->granule);
     switch (w->mode) {
     case WGRAD_KEEP:
+        if (s != NULL && s->has_wgrad)
+            return bytes;
+        if (s != NULL)
+            s->has_wgrad = true;
         w->wgrad += bytes;
         walk_tell(w, (struct walk_event){ .birth = true,
                                           .what = WALK_WGRAD,
@@ -314,7 +329,7 @@ static uint64_t weight_grad(struct walk *w, const struct tensor *t)
                                           .name = t->name });
         return 0;
     case WGRAD_NONE:
-        if (t->matmul)
+        if (t->matmul && op->kind != OP_EMBEDDING)
             return 0;
         return bytes;
     case WGRAD_FREE:
@@ -393,7 +408,7 @@ static void backward_grads(struct walk *w, const struct op *op, int32_t g)
             continue;
         const struct tensor *t = &w->p->tensor[op->in[i]];
         if (t->role == ROLE_PARAM) {
-            parts_add(&moment, weight_grad(w, t));
+            parts_add(&moment, weight_grad(w, op, op->in[i]));
         } else if (op->kind == OP_FUSED) {
             made[i] = fused_grad(w, op, i, made);
         } else if (g >= 0 && aliases(w, op, i)) {
@@ -475,12 +490,12 @@ static void recompute_region(struct walk *w, uint32_t first, uint32_t last)
     w->tmp -= dups;
     if (dups != 0)
         tell_again(w, walk_op_at(w, last), dups, false);
-    /* results that nobody keeps die with the recomputation's frame */
+    /* results that nobody keeps any more die with the recomputation's frame */
     for (uint32_t k = first; k <= last; k++) {
         const struct op *op = &w->p->op[w->b->op_first + k];
         for (unsigned i = 0; i < op->n_out; i++) {
             struct walk_slot *s = walk_root_of(w, op->out[i]);
-            if (s != NULL && s->live && !s->kept && s->saves == 0)
+            if (s != NULL && s->live && s->saves == 0)
                 walk_slot_free(w, s);
         }
     }
@@ -495,6 +510,22 @@ static void recompute_once(struct walk *w, uint32_t k)
     if (w->n_done < DONE_MAX)
         w->done[w->n_done++] = first;
     recompute_region(w, first, walk_run_last(w, k));
+}
+
+/* Makes again what the region that k is in takes from a region that discarded
+ * it. */
+static void restore_inputs(struct walk *w, uint32_t k)
+{
+    const uint32_t first = walk_run_first(w, k), last = walk_run_last(w, k);
+    for (uint32_t i = first; i <= last; i++) {
+        const struct op *op = walk_op_at(w, i);
+        for (unsigned j = 0; j < op->n_in; j++) {
+            const struct walk_slot *s = walk_root_of(w, op->in[j]);
+            if (s != NULL && !s->live && s->first_use < first
+                && walk_is_discarded(w, s))
+                recompute_once(w, s->first_use);
+        }
+    }
 }
 
 /* Makes again what an operation kept but a region discarded. */
@@ -522,6 +553,7 @@ struct extremum walk_backward(struct walk *w, enum wgrad_mode mode)
         struct walk_slot *s = &w->slot[i];
         s->saves = s->saves_all;
         s->grad = NO_GRAD;
+        s->has_wgrad = false;
         s->live = s->kept;
         if (s->kept)
             w->kept += s->bytes;
@@ -536,8 +568,10 @@ struct extremum walk_backward(struct walk *w, enum wgrad_mode mode)
     for (uint32_t k = b->op_count; k-- > 0;) {
         const struct op *op = walk_op_at(w, k);
         restore_saved(w, op);
-        if (walk_region_active(w, op))
+        if (walk_region_active(w, op)) {
+            restore_inputs(w, k);
             recompute_once(w, k);
+        }
         backward_op(w, op, k);
     }
     for (uint32_t i = 0; i < w->n_buffers; i++)

@@ -17,6 +17,7 @@ struct walk_slot {
     uint32_t saves_all; /* the same, before backward */
     int32_t grad;       /* index of its gradient's buffer, -1 none */
     bool grad_is_view;  /* of that buffer */
+    bool has_wgrad;     /* a weight whose gradient is there already */
     bool local;         /* a storage this block accounts for */
     bool kept;          /* alive from forward to backward */
     bool cached;        /* autocast's copy of a weight */

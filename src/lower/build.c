@@ -107,6 +107,25 @@ static void start_attention_dims(struct builder *b)
     b->qkv = DIM(cut ? "(a+2*kv)*d/tp" : "(a+2*kv)*d", build_checked(b, qkv));
     b->full_A = build_product(b, m->heads, m->head_dim);
     b->full_K = build_product(b, m->kv_heads, m->head_dim);
+    b->dv = b->d;
+    b->O = b->A;
+    b->full_O = b->full_A;
+}
+
+static void start_latent_dims(struct builder *b)
+{
+    const struct spec *m = b->spec;
+    const bool cut = b->run->tp > 1;
+    b->dv = DIM("dv", m->v_dim);
+    b->O = DIM(cut ? "a*dv/tp" : "a*dv", build_product(b, b->a.n, b->dv.n));
+    b->full_O = build_product(b, m->heads, m->v_dim);
+    b->rq = DIM("rq", m->q_rank);
+    b->rkv = DIM("rkv", m->kv_rank);
+    b->nope = DIM("dn", m->nope_dim);
+    b->rope = DIM("dr", m->rope_dim);
+    b->latent = DIM("rkv+dr", m->kv_rank + m->rope_dim);
+    b->kv_up = DIM(cut ? "a*(dn+dv)/tp" : "a*(dn+dv)",
+                   build_product(b, b->a.n, m->nope_dim + m->v_dim));
 }
 
 static void start_expert_dims(struct builder *b)
@@ -152,6 +171,8 @@ static void start_dims(struct builder *b)
                div_up(r->vocab == 0 ? m->vocab : r->vocab, tp));
     b->r = DIM("r", r->lora_rank);
     start_attention_dims(b);
+    if (build_is_latent(b))
+        start_latent_dims(b);
     if (m->experts > 0)
         start_expert_dims(b);
 }
@@ -296,7 +317,7 @@ void build_end(struct builder *b, tensor_id output)
     b->block = NULL;
 }
 
-static struct layer_kind kind_of_layer(const struct builder *b, uint64_t i)
+struct layer_kind build_layer_kind(const struct builder *b, uint64_t i)
 {
     const struct spec *m = b->spec;
     struct layer_kind kind = { 0 };
@@ -323,7 +344,7 @@ void build_layers(struct builder *b, layer_fn *layer)
     enum { NOT_YET = 0 }; /* block 0 is never a layer */
     uint8_t known[2][2] = { { NOT_YET } };
     for (uint64_t i = 0; i < p->layers; i++) {
-        const struct layer_kind kind = kind_of_layer(b, i);
+        const struct layer_kind kind = build_layer_kind(b, i);
         uint8_t *index = &known[kind.moe][kind.window != 0];
         if (*index == NOT_YET) {
             *index = (uint8_t)p->n_blocks;

@@ -41,6 +41,11 @@ struct builder {
     struct dim a, kv;      /* heads: a/tp, kv/tp (at least one) */
     struct dim A, K;       /* a*d/tp, kv*d/tp */
     struct dim qkv;        /* (a+2*kv)*d/tp */
+    struct dim dv, O;      /* width of a value; a*dv/tp: what attention gives */
+    struct dim rq, rkv;    /* latent attention: widths of the compressed */
+    struct dim nope, rope; /* ... and of a head's two parts */
+    struct dim latent;     /* rkv+rope: what keys and values come from */
+    struct dim kv_up;      /* a*(nope+dv)/tp */
     struct dim f, f2;      /* f/tp, 2*f/tp */
     struct dim V;          /* padded vocabulary / tp */
     struct dim e;          /* embed_dim */
@@ -52,7 +57,7 @@ struct builder {
     struct dim fs, fs2;    /* shared experts' ffn / tp, twice that */
 
     /* The same, of the whole model: for full_elems. */
-    uint64_t full_A, full_K;
+    uint64_t full_A, full_K, full_O;
 
     enum dtype param;   /* weights as stored */
     enum dtype compute; /* of matrix products */
@@ -110,6 +115,8 @@ struct layer_kind {
     bool moe;
     uint64_t window; /* sliding window shorter than the sequence; 0 none */
 };
+/* Of layer i. */
+struct layer_kind build_layer_kind(const struct builder *b, uint64_t i);
 typedef tensor_id layer_fn(struct builder *b, const struct layer_kind *kind,
                            tensor_id x);
 /* Calls `layer` once for each kind of layer that the model has, between
@@ -118,6 +125,12 @@ void build_layers(struct builder *b, layer_fn *layer);
 
 /* Reports E_UNSUPPORTED: "<impl> has no <what>". */
 void build_refuse(struct builder *b, const char *what);
+
+/* Attention through compressed queries, keys and values (MLA). */
+static inline bool build_is_latent(const struct builder *b)
+{
+    return b->spec->kv_rank > 0;
+}
 
 /* x * y elements; too large is noted and reported by build_finish. */
 uint64_t build_product(struct builder *b, uint64_t x, uint64_t y);
@@ -226,6 +239,9 @@ tensor_id build_word_table(struct builder *b, const char *name,
                            struct dim width);
 tensor_id build_head_weight(struct builder *b, const char *name,
                             struct dim width);
+/* The embedding's tensor again, for a block that looks words up too. */
+tensor_id build_tied_table(struct builder *b, const char *name,
+                           struct dim width);
 /* [learned positions, h] */
 tensor_id build_position_table(struct builder *b, const char *name);
 /* Parameters of the model's kind of norm: TENSOR_NONE where it has none. */
@@ -252,9 +268,12 @@ struct linear linear_of_down(const struct builder *b, const char *name,
 struct linear linear_of_head(const struct builder *b, const char *name,
                              tensor_id x, tensor_id weight);
 
+/* What of the model a lowering of plain decoders has not, or NULL. */
+const char *build_beyond_plain(const struct builder *b);
+
 /* Sequence parallelism over more than one rank. */
 bool build_has_sequence_shards(const struct builder *b);
-/* A column-parallel product from h. Where x is a sequence shard it is gathered
+/* A column-parallel product. Where x is a sequence shard it is gathered
  * first, and gathered again in backward: the shard is kept. */
 tensor_id build_column(struct builder *b, const struct linear *l);
 /* A row-parallel product to h, reduced, to a sequence shard where there are
@@ -336,7 +355,7 @@ struct attention_args {
     tensor_id q, k, v; /* [tokens, A], [tokens, K] or any shape as large */
     bool efficient;    /* memory-efficient kernel; else flash, cuDNN */
 };
-/* One kernel; result of q's shape. */
+/* One kernel; result of q's shape, of v's in latent attention. */
 tensor_id build_attention(struct builder *b, const struct attention_args *at);
 /* Which kernel scaled_dot_product_attention picks: flash has no fp32. */
 bool attention_is_efficient(const struct builder *b);

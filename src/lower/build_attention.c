@@ -79,7 +79,8 @@ tensor_id build_attention(struct builder *b, const struct attention_args *at)
     }
     const struct shape lse_shape = SHAPE(b->micro, b->a, rows);
     const struct shape rng_shape = SHAPE(DIM("2", 2));
-    const tensor_id out = build_like(b, at->name, in[0]);
+    const tensor_id out =
+        build_like(b, at->name, build_is_latent(b) ? in[2] : in[0]);
     const tensor_id lse = build_tensor(b, "log-sum-exp", DT_FP32, &lse_shape);
     const tensor_id rng = build_tensor(b, "random state", DT_INT64, &rng_shape);
     struct op *op = build_op(b, at->efficient ? OP_SDPA : OP_FLASH_ATTENTION,
@@ -88,8 +89,12 @@ tensor_id build_attention(struct builder *b, const struct attention_args *at)
     op_byproduct(op, lse);
     op_byproduct(op, rng);
     op->core_attention = true;
-    /* scores and their product with v: 2 multiply-adds an element of q, a key*/
-    op->flop_full = 4.0 * (double)tensor_of(b, in[0])->elems * (double)b->s.n;
+    /* scores, then their product with v: a multiply-add an element of q and of
+       the result, a key */
+    op->flop_full = 2.0
+                    * ((double)tensor_of(b, in[0])->elems
+                       + (double)tensor_of(b, out)->elems)
+                    * (double)b->s.n;
     op->flop_causal = op->flop_full * causal_share(b);
     return out;
 }

@@ -21,6 +21,18 @@ tensor_id build_word_table(struct builder *b, const char *name,
                                                b, b->spec->vocab, width.n) });
 }
 
+tensor_id build_tied_table(struct builder *b, const char *name,
+                           struct dim width)
+{
+    return build_param(b, &(struct param){ .name = name,
+                                           .group = PG_EMBED,
+                                           .rows = b->V,
+                                           .cols = width,
+                                           .full_elems = build_product(
+                                               b, b->spec->vocab, width.n),
+                                           .tied = true });
+}
+
 tensor_id build_position_table(struct builder *b, const char *name)
 {
     const uint64_t n = b->spec->learned_positions;
@@ -115,9 +127,9 @@ struct linear linear_of_o(const struct builder *b, const char *name,
 {
     return (struct linear){ .name = name,
                             .x = x,
-                            .in = b->A,
+                            .in = b->O,
                             .out = b->h,
-                            .full_in = b->full_A,
+                            .full_in = b->full_O,
                             .group = PG_ATTENTION,
                             .parallel = PAR_ROW,
                             .bias = b->spec->o_bias,
@@ -168,6 +180,24 @@ struct linear linear_of_head(const struct builder *b, const char *name,
                             .bias = b->spec->head_bias };
 }
 
+/* ---- what few models have ---- */
+
+const char *build_beyond_plain(const struct builder *b)
+{
+    const struct spec *m = b->spec;
+    if (build_is_latent(b))
+        return "latent attention";
+    if (m->mtp_layers > 0)
+        return "multi-token prediction";
+    if (m->attention_sinks)
+        return "attention sinks";
+    if (m->residual_scale)
+        return "scaled residual branches";
+    if (m->head_norm)
+        return "normed rows of the head";
+    return NULL;
+}
+
 /* ---- products between sequence shards ---- */
 
 bool build_has_sequence_shards(const struct builder *b)
@@ -179,7 +209,7 @@ tensor_id build_column(struct builder *b, const struct linear *l)
 {
     struct linear from_whole = *l;
     if (build_has_sequence_shards(b)) {
-        const struct shape whole = SHAPE(b->t, b->h);
+        const struct shape whole = SHAPE(b->t, l->in);
         from_whole.keep = l->x;
         from_whole.has_keep = true;
         from_whole.x =

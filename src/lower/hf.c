@@ -21,7 +21,8 @@ static bool has_sdpa(const struct spec *m)
     switch ((int)m->family) {
     case FAM_MPT:
     case FAM_GPT_NEO:
-    case FAM_GPTJ: return false;
+    case FAM_GPTJ:
+    case FAM_GPT_OSS: return false;
     case FAM_FALCON: /* alibi is part of its mask */ return true;
     default: /* softcap is refused: sdpa_attention.py */
         return m->position != POS_ALIBI && !(m->attn_softcap > 0);
@@ -76,15 +77,17 @@ static bool has_mask(const struct builder *b, bool sliding)
 static bool has_table(const struct builder *b, enum hf_table which)
 {
     const struct spec *m = b->spec;
-    const bool rope = m->position == POS_ROPE && m->family != FAM_GPTJ;
+    const bool rope = (m->position == POS_ROPE && m->family != FAM_GPTJ)
+                      || build_is_latent(b);
     switch (which) {
     case HF_POSITIONS:
         return m->position == POS_LEARNED || m->family == FAM_GPTJ;
     case HF_TRIANGLE:
         return m->family == FAM_GPT_NEO && hf_kernel(b) == ATTN_EAGER;
     case HF_SINCOS: return m->family == FAM_GPTJ;
-    case HF_COS:
-    case HF_SIN: return rope;
+    case HF_COS: return rope;
+    case HF_SIN: /* complex numbers hold both */
+        return rope && !(build_is_latent(b) && m->family == FAM_DEEPSEEK_V2);
     case HF_ALIBI:
         return m->position == POS_ALIBI && hf_kernel(b) == ATTN_EAGER;
     case HF_MASK: return has_mask(b, false);
@@ -108,7 +111,8 @@ tensor_id hf_table(const struct builder *b, enum hf_table which)
 static enum dtype rope_dtype(const struct builder *b)
 {
     const enum family family = b->spec->family;
-    if (family == FAM_OLMO || family == FAM_OLMO2 || family == FAM_QWEN)
+    if (family == FAM_OLMO || family == FAM_OLMO2 || family == FAM_QWEN
+        || family == FAM_DEEPSEEK_V2)
         return DT_FP32; /* their forward leaves out the cast */
     return b->stream;
 }
@@ -156,13 +160,16 @@ static void make_tables(struct builder *b)
 {
     const struct spec *m = b->spec;
     make_inputs(b);
-    const uint64_t r = m->rotary_dim == 0 ? m->head_dim : m->rotary_dim;
+    const uint64_t r = build_is_latent(b)   ? m->rope_dim
+                       : m->rotary_dim == 0 ? m->head_dim
+                                            : m->rotary_dim;
     struct shape rope = SHAPE(b->sq, DIM("r", r));
     if (m->family == FAM_QWEN) /* a cache for twice the longest sequence */
         rope.dim[0] = DIM("2*s", build_product(b, 2, b->sq.n));
     if (has_table(b, HF_COS)) {
         build_shared(b, "cos", rope_dtype(b), &rope);
-        build_shared(b, "sin", rope_dtype(b), &rope);
+        if (has_table(b, HF_SIN))
+            build_shared(b, "sin", rope_dtype(b), &rope);
     }
     if (has_table(b, HF_ALIBI)) {
         /* MPT: one sequence of them, in fp32 */
@@ -241,6 +248,12 @@ static tensor_id drop(struct builder *b, tensor_id x)
     return build_dropout(b, "hidden dropout", x, b->run->hidden_dropout);
 }
 
+/* Granite and MiniCPM: times a constant. */
+static tensor_id scaled_branch(struct builder *b, tensor_id y)
+{
+    return b->spec->residual_scale ? build_scale(b, "branch scaled", y) : y;
+}
+
 static tensor_id feed_forward(struct builder *b, const struct layer_kind *kind,
                               tensor_id x)
 {
@@ -304,6 +317,7 @@ static tensor_id attention_half(struct builder *b, tensor_id x)
         y = build_dropout(b, "hidden dropout", y, b->run->attention_dropout);
     else if (m->family != FAM_STABLELM)
         y = drop(b, y);
+    y = scaled_branch(b, y);
     if (m->place == PLACE_AFTER_RESIDUAL)
         return normed_sum(b, "self_attn_layer_norm", x, y);
     return build_add(b, "residual", x, y);
@@ -321,7 +335,7 @@ static tensor_id serial_layer(struct builder *b, const struct layer_kind *kind,
     y = feed_forward(b, kind, y);
     if (after)
         y = hf_hidden_norm(b, "post_feedforward_layernorm", y);
-    y = drop(b, y);
+    y = scaled_branch(b, drop(b, y));
     if (m->place != PLACE_AFTER_RESIDUAL)
         return build_add(b, "residual", x, y);
     y = normed_sum(b, "final_layer_norm", x, y);
@@ -330,8 +344,8 @@ static tensor_id serial_layer(struct builder *b, const struct layer_kind *kind,
     return y;
 }
 
-static tensor_id layer(struct builder *b, const struct layer_kind *kind,
-                       tensor_id x)
+tensor_id hf_layer(struct builder *b, const struct layer_kind *kind,
+                   tensor_id x)
 {
     return b->spec->parallel_residual ? parallel_layer(b, kind, x)
                                       : serial_layer(b, kind, x);
@@ -347,6 +361,6 @@ void lower_hf(struct builder *b)
                             : "sdpa attention for this family");
     make_tables(b);
     embed(b);
-    build_layers(b, layer);
+    build_layers(b, hf_layer);
     hf_head(b);
 }

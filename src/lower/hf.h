@@ -11,6 +11,8 @@
 
 /* ---- hf.c ---- */
 
+tensor_id hf_layer(struct builder *b, const struct layer_kind *kind,
+                   tensor_id x);
 /* What a model makes before its first layer. The inputs first: their order is
  * that of the tensors. */
 enum hf_table {
@@ -46,6 +48,9 @@ static inline bool hf_is_half(enum dtype t)
 
 /* The block on the last layer, to the loss. */
 void hf_head(struct builder *b);
+
+/* Of logits against the words (the next ones, but in encoders). */
+tensor_id hf_words_loss(struct builder *b, tensor_id logits);
 
 /* A variable of Python holds x up to here. */
 void hf_hold(struct builder *b, const char *name, tensor_id x);
@@ -95,6 +100,10 @@ static inline struct shape hf_shape(const struct builder *b, struct dim heads)
 
 void hf_project(struct builder *b, tensor_id x, struct hf_qkv *out);
 
+/* ---- hf_latent.c: the same, rotated already ---- */
+
+void hf_latent(struct builder *b, tensor_id x, struct hf_qkv *out);
+
 /* ---- hf_rope.c ---- */
 
 void hf_rope(struct builder *b, struct hf_qkv *qkv);
@@ -106,6 +115,16 @@ tensor_id hf_attention(struct builder *b, tensor_id x);
 /* ---- hf_mlp.c ---- */
 
 tensor_id hf_mlp(struct builder *b, tensor_id x);
+
+/* ---- hf_mtp.c ---- */
+
+/* `loss` and those of the prediction modules; `head` is the weight of the
+ * model's. */
+tensor_id hf_mtp(struct builder *b, tensor_id x, tensor_id head,
+                 tensor_id loss);
+
+/* ---- hf_moe.c ---- */
+
 tensor_id hf_moe(struct builder *b, tensor_id x);
 
 /* x W^T, then + bias as a second operation that autocast does not touch

@@ -59,14 +59,15 @@ static tensor_id operand(struct builder *b, const char *name, struct hf_heads h)
         h.layout == HF_HEADS || (h.layout == HF_TOKENS && b->a.n == 1);
     if (b->micro.n == 1 || (dense && h.n.n == b->a.n))
         return h.x;
-    const struct shape shape = hf_shape(b, b->a);
+    struct shape shape = shape_of(b, h.x); /* [b, heads, s, width] */
+    shape.dim[1] = b->a;
     return build_copy_as(b, name, h.x, &shape);
 }
 
 /* The heads of one token side by side again: [b*s, a*d]. */
 static tensor_id merge(struct builder *b, tensor_id x, bool copies)
 {
-    const struct shape shape = SHAPE(b->t, b->A);
+    const struct shape shape = SHAPE(b->t, b->O);
     if (copies && b->a.n > 1)
         return build_copy_as(b, "heads merged", x, &shape);
     return build_view(b, "heads merged", x, &shape);
@@ -94,6 +95,29 @@ static tensor_id mask_of(const struct builder *b)
     if (b->window != 0 && sliding != TENSOR_NONE)
         return sliding;
     return hf_table(b, HF_MASK);
+}
+
+/* One a head. */
+static tensor_id sinks_of(struct builder *b)
+{
+    return build_vector(b, "sinks", PG_ATTENTION, b->a, b->spec->heads);
+}
+
+/* GptOssAttention: a logit a head beside the keys', what is above the largest
+ * taken away, softmax, and the sink's share dropped. */
+static tensor_id with_sinks(struct builder *b, tensor_id scores)
+{
+    const struct dim more = DIM("s+1", b->s.n + 1);
+    const struct shape wider = SHAPE(b->micro, b->a, b->sq, more);
+    const struct shape square = shape_scores(b);
+    const tensor_id sinks = sinks_of(b);
+    const tensor_id all = build_cat(b, "with sinks", scores, sinks, &wider);
+    tensor_id place;
+    const tensor_id most = build_topk(b, "max", all, b->one, &place);
+    const tensor_id less = build_add(b, "- max", all, most);
+    const tensor_id p =
+        build_softmax(b, "softmax", less, tensor_of(b, less)->dtype);
+    return build_view(b, "without sinks", p, &square);
 }
 
 /* Scale, alibi and mask, in the order and precision of the class. */
@@ -167,14 +191,15 @@ static tensor_id eager(struct builder *b, const struct hf_qkv *o)
     k = repeat_kv(b, "k repeated", k);
     const struct hf_heads v = repeat_kv(b, "v repeated", o->v);
     const struct shape square = shape_scores(b);
-    const struct shape heads = hf_shape(b, b->a);
+    const struct shape heads = SHAPE(b->micro, b->a, b->sq, b->dv);
     b->core_attention = true;
     q = autocast(b, q);
     k = autocast(b, k);
     const tensor_id left = operand(b, "q", q), right = operand(b, "k", k);
     tensor_id scores = build_matmul(b, "scores", left, right, &square);
     scores = biased(b, scores);
-    const tensor_id p = probabilities(b, o, scores);
+    const tensor_id p = b->spec->attention_sinks ? with_sinks(b, scores)
+                                                 : probabilities(b, o, scores);
     const tensor_id low = build_autocast(b, "autocast", p);
     const tensor_id context =
         build_matmul(b, "context", low, operand(b, "v", v), &heads);
@@ -191,7 +216,7 @@ static tensor_id sdpa_math(struct builder *b, struct hf_qkv *o, bool masked)
     const enum dtype dtype = tensor_of(b, o->q.x)->dtype;
     const bool autocasts = b->autocast;
     const struct shape square = shape_scores(b);
-    const struct shape heads = hf_shape(b, b->a);
+    const struct shape heads = SHAPE(b->micro, b->a, b->sq, b->dv);
     struct hf_heads *const all[] = { &o->q, &o->k, &o->v };
     b->autocast = false; /* below autograd: dtypes are as they are */
     b->core_attention = true;
@@ -281,7 +306,9 @@ static tensor_id sdpa(struct builder *b, struct hf_qkv *o)
     o->k = autocast(b, o->k);
     o->v = autocast(b, o->v);
     const enum dtype dtype = tensor_of(b, o->q.x)->dtype;
-    if (hf_is_half(dtype) && !masked && !big) {
+    /* flash has one width for q, k and v (sdp_utils.cpp) */
+    const bool narrow = b->dv.n != b->d.n;
+    if (hf_is_half(dtype) && !masked && !big && !narrow) {
         const tensor_id out = one_kernel(b, o, TENSOR_NONE, false);
         keep_unused(b);
         /* the result lies as q does */
@@ -300,7 +327,11 @@ static tensor_id flash(struct builder *b, struct hf_qkv *o)
     o->q = autocast(b, o->q);
     o->k = autocast(b, o->k);
     o->v = autocast(b, o->v);
-    const tensor_id out = one_kernel(b, o, TENSOR_NONE, false);
+    /* gpt-oss: a kernel that takes its sinks
+       (kernels-community/vllm-flash-attn3) */
+    const tensor_id sinks =
+        b->spec->attention_sinks ? sinks_of(b) : TENSOR_NONE;
+    const tensor_id out = one_kernel(b, o, sinks, false);
     /* empty_like(q): the result lies as q does (csrc/flash_attn/flash_api.cpp,
        mha_fwd) */
     return merge(b, out, o->q.layout == HF_HEADS);
@@ -311,8 +342,12 @@ static tensor_id flash(struct builder *b, struct hf_qkv *o)
 tensor_id hf_attention(struct builder *b, tensor_id x)
 {
     struct hf_qkv o;
-    hf_project(b, x, &o);
-    hf_rope(b, &o);
+    if (build_is_latent(b)) {
+        hf_latent(b, x, &o);
+    } else {
+        hf_project(b, x, &o);
+        hf_rope(b, &o);
+    }
     tensor_id context = TENSOR_NONE;
     switch (hf_kernel(b)) {
     case ATTN_SDPA: context = sdpa(b, &o); break;

@@ -25,7 +25,7 @@ static tensor_id shifted_labels(struct builder *b)
 }
 
 /* transformers/loss/loss_utils.py, ForCausalLMLoss; encoders do not shift. */
-static tensor_id words_loss(struct builder *b, tensor_id logits)
+tensor_id hf_words_loss(struct builder *b, tensor_id logits)
 {
     const tensor_id up = build_cast(b, "logits fp32", logits, DT_FP32);
     const tensor_id labels =
@@ -92,7 +92,7 @@ static tensor_id standard_loss(struct builder *b, tensor_id x, tensor_id weight)
         b->run->loss == LOSS_XENTROPY
             ? build_cross_entropy_kernel(b, "loss", logits, b->labels)
         : m->family == FAM_QWEN ? qwen_loss(b, logits)
-                                : words_loss(b, logits);
+                                : hf_words_loss(b, logits);
     hf_hold(b, "outputs.last_hidden_state", x);
     hf_hold(b, "outputs.logits", logits);
     return loss;
@@ -134,11 +134,14 @@ static tensor_id words(struct builder *b, tensor_id x)
                                               .group = PG_HEAD });
     const tensor_id weight = build_head_weight(b, "lm_head", b->e);
     if (b->run->loss == LOSS_CHUNKED)
-        return chunked_loss(b, x, weight);
+        return hf_mtp(b, x, weight, chunked_loss(b, x, weight));
+    tensor_id loss;
     if (loss_is_fused(b->run))
-        return build_fused_cross_entropy(b, "loss", x, weight,
+        loss = build_fused_cross_entropy(b, "loss", x, weight,
                                          fused_cross_entropy_chunk(b));
-    return standard_loss(b, x, weight);
+    else
+        loss = standard_loss(b, x, weight);
+    return hf_mtp(b, x, weight, loss);
 }
 
 /* ---- products of a head ---- */

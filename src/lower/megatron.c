@@ -10,6 +10,7 @@
  * bytes a layer in 16 bits, u = t with sequence parallelism, else 1.
  * [docs/method.md eq. megatron]
  */
+#include "lower/megatron.h"
 #include "lower/megatron_bert.h"
 
 #include "base/banned.h"
@@ -21,8 +22,8 @@ static bool recomputes(const struct builder *b, enum recompute_module m)
 
 /* ---- pieces ---- */
 
-static tensor_id norm_of(struct builder *b, const char *name, tensor_id x,
-                         struct dim n)
+tensor_id megatron_norm(struct builder *b, const char *name, tensor_id x,
+                        struct dim n)
 {
     tensor_id weight, bias;
     build_norm_weights(b, n, &weight, &bias);
@@ -31,12 +32,15 @@ static tensor_id norm_of(struct builder *b, const char *name, tensor_id x,
     return build_layer_norm(b, name, x, weight, bias);
 }
 
-static tensor_id layer_norm(struct builder *b, const char *name, tensor_id x)
+/* A norm of its own can be recomputed; one that is part of a linear is not
+ * (core/transformer/transformer_layer.py: not where it is an IdentityOp). */
+static tensor_id layer_norm(struct builder *b, const char *name, tensor_id x,
+                            bool fused)
 {
     const uint8_t outer = b->region;
-    if (recomputes(b, REMOD_LAYERNORM))
+    if (!fused && recomputes(b, REMOD_LAYERNORM))
         build_region(b, REMOD_LAYERNORM);
-    const tensor_id y = norm_of(b, name, x, b->h);
+    const tensor_id y = megatron_norm(b, name, x, b->h);
     b->region = outer;
     return y;
 }
@@ -69,7 +73,7 @@ static tensor_id own_copy(struct builder *b, const char *name, tensor_id x,
     const struct shape split = SHAPE(b->t, heads, b->d);
     tensor_id y = build_copy(b, "contiguous", x);
     y = build_view(b, "heads", y, &split);
-    y = norm_of(b, "qk norm", y, b->d);
+    y = megatron_norm(b, "qk norm", y, b->d);
     y = build_view(b, "heads", y, &flat);
     return b->spec->position == POS_ROPE ? build_copy(b, name, y) : y;
 }
@@ -78,7 +82,7 @@ static tensor_id own_copy(struct builder *b, const char *name, tensor_id x,
  * grouped queries; scale, mask and softmax are one kernel. */
 static tensor_id unfused_attention(struct builder *b, tensor_id qkv[3])
 {
-    const struct shape scores = shape_scores(b), rows = SHAPE(b->t, b->A);
+    const struct shape scores = shape_scores(b), rows = SHAPE(b->t, b->O);
     const struct shape heads = SHAPE(b->micro, b->a, b->sq, b->d);
     const struct shape repeated = SHAPE(b->t, b->A);
     for (unsigned i = 1; i < 3 && b->kv.n != b->a.n; i++)
@@ -126,14 +130,12 @@ static tensor_id core_attention(struct builder *b, tensor_id qkv[3])
     return out;
 }
 
-static tensor_id attention(struct builder *b, tensor_id x)
+static void project(struct builder *b, tensor_id y, tensor_id qkv[3])
 {
-    const tensor_id y = layer_norm(b, "input_layernorm", x);
     /* the shard is kept
        (transformer_engine/pytorch/module/layernorm_linear.py) */
     const struct linear in = linear_of_qkv(b, "linear_qkv", y);
     const tensor_id mixed = build_column(b, &in);
-    tensor_id qkv[3];
     const struct shape shapes[3] = { SHAPE(b->t, b->A), SHAPE(b->t, b->K),
                                      SHAPE(b->t, b->K) };
     build_split(b, "split", mixed, qkv, shapes, 3);
@@ -141,6 +143,19 @@ static tensor_id attention(struct builder *b, tensor_id x)
     qkv[0] = own_copy(b, "q", qkv[0], b->a, normed);
     qkv[1] = own_copy(b, "k", qkv[1], b->kv, normed);
     qkv[2] = own_copy(b, "v", qkv[2], b->kv, false);
+}
+
+static tensor_id attention(struct builder *b, tensor_id x)
+{
+    const tensor_id y =
+        layer_norm(b, "input_layernorm", x, !build_is_latent(b));
+    tensor_id qkv[3];
+    if (build_is_latent(b))
+        megatron_latent(b, y, qkv);
+    else
+        project(b, y, qkv);
+    if (b->spec->attention_sinks) /* one logit a head (softmax_type) */
+        build_vector(b, "softmax_offset", PG_ATTENTION, b->a, b->spec->heads);
     const tensor_id context = core_attention(b, qkv);
     const struct linear out = linear_of_o(b, "linear_proj", context);
     return add_residual(b, x, build_row(b, &out));
@@ -173,7 +188,7 @@ static tensor_id dense_mlp(struct builder *b, tensor_id x)
 {
     if (recomputes(b, REMOD_MLP))
         build_region(b, REMOD_MLP);
-    const tensor_id y = layer_norm(b, "pre_mlp_layernorm", x);
+    const tensor_id y = layer_norm(b, "pre_mlp_layernorm", x, true);
     const tensor_id z = mlp_of(b, y, false);
     build_region_none(b);
     return add_residual(b, x, z);
@@ -263,7 +278,7 @@ static tensor_id experts(struct builder *b, tensor_id x, tensor_id probs)
                .full_out = m->gated_mlp ? build_product(b, 2, ffn) : ffn,
                .group = PG_EXPERT,
                .parallel = PAR_COLUMN,
-               .bias = m->mlp_bias,
+               .bias = m->mlp_bias || m->expert_bias,
                .copies = b->experts_on.n,
                .full_copies = m->experts,
                .lora = LORA_MASK(LORA_GATE) | LORA_MASK(LORA_UP) });
@@ -271,22 +286,39 @@ static tensor_id experts(struct builder *b, tensor_id x, tensor_id probs)
         build_region(b, REMOD_MOE_ACT);
     const tensor_id y = activation(b, z, probs);
     b->region = outer;
-    return build_linear(b, &(struct linear){ .name = "experts.linear_fc2",
-                                             .x = y,
-                                             .in = b->fe,
-                                             .out = b->h,
-                                             .full_in = ffn,
-                                             .group = PG_EXPERT,
-                                             .parallel = PAR_ROW,
-                                             .bias = m->mlp_bias,
-                                             .copies = b->experts_on.n,
-                                             .full_copies = m->experts,
-                                             .lora = LORA_MASK(LORA_DOWN) });
+    return build_linear(b,
+                        &(struct linear){ .name = "experts.linear_fc2",
+                                          .x = y,
+                                          .in = b->fe,
+                                          .out = b->h,
+                                          .full_in = ffn,
+                                          .group = PG_EXPERT,
+                                          .parallel = PAR_ROW,
+                                          .bias = m->mlp_bias || m->expert_bias,
+                                          .copies = b->experts_on.n,
+                                          .full_copies = m->experts,
+                                          .lora = LORA_MASK(LORA_DOWN) });
+}
+
+/* core/transformer/moe/shared_experts.py, use_shared_expert_gate */
+static tensor_id gated_shared(struct builder *b, tensor_id x, tensor_id shared)
+{
+    if (!b->spec->shared_gate)
+        return shared;
+    const tensor_id logits =
+        build_linear(b, &(struct linear){ .name = "shared_expert_gate",
+                                          .x = x,
+                                          .in = b->h,
+                                          .out = b->one,
+                                          .group = PG_SHARED_EXPERT,
+                                          .lora = LORA_NEVER });
+    const tensor_id gate = build_unary(b, OP_TANH, "sigmoid", logits);
+    return build_mul(b, "shared experts gated", shared, gate);
 }
 
 static tensor_id moe_mlp(struct builder *b, tensor_id x)
 {
-    const tensor_id y = layer_norm(b, "pre_mlp_layernorm", x);
+    const tensor_id y = layer_norm(b, "pre_mlp_layernorm", x, false);
     if (recomputes(b, REMOD_MOE))
         build_region(b, REMOD_MOE);
     const uint8_t region = b->region;
@@ -294,7 +326,7 @@ static tensor_id moe_mlp(struct builder *b, tensor_id x)
     if (b->spec->shared_ffn > 0) {
         if (region == 0 && recomputes(b, REMOD_SHARED_EXPERTS))
             build_region(b, REMOD_SHARED_EXPERTS);
-        shared = mlp_of(b, y, true);
+        shared = gated_shared(b, y, mlp_of(b, y, true));
         b->region = region;
     }
     const struct routing r = route(b, y);
@@ -309,8 +341,8 @@ static tensor_id moe_mlp(struct builder *b, tensor_id x)
 
 /* ---- blocks ---- */
 
-static tensor_id layer(struct builder *b, const struct layer_kind *kind,
-                       tensor_id x)
+tensor_id megatron_layer(struct builder *b, const struct layer_kind *kind,
+                         tensor_id x)
 {
     x = attention(b, x);
     return kind->moe ? moe_mlp(b, x) : dense_mlp(b, x);
@@ -325,15 +357,13 @@ static tensor_id add_positions(struct builder *b, tensor_id x)
 }
 
 /* core/models/common/embeddings/language_model_embedding.py */
-static void embedding(struct builder *b)
+tensor_id megatron_words(struct builder *b, tensor_id table, tensor_id ids)
 {
     const struct spec *m = b->spec;
-    build_begin(b, BLOCK_EMBED, "embedding");
     const struct shape whole = SHAPE(b->t, b->h), shard = SHAPE(b->tu, b->h);
-    const tensor_id table = build_word_table(b, "word_embeddings", b->h);
     const bool learned = m->position == POS_LEARNED;
     const bool bert = megatron_is_bert(b);
-    tensor_id x = build_embedding(b, "word_embeddings", b->ids, table, &whole);
+    tensor_id x = build_embedding(b, "word_embeddings", ids, table, &whole);
     if (build_has_sequence_shards(b) && !learned) {
         x = build_collective(b, OP_REDUCE_SCATTER, COMM_TP, x, &shard);
     } else {
@@ -347,13 +377,19 @@ static void embedding(struct builder *b)
     }
     if (m->embed_scale)
         x = build_scale(b, "embedding scale", x);
-    build_end(b,
-              build_dropout(b, "embedding dropout", x, b->run->embed_dropout));
+    return build_dropout(b, "embedding dropout", x, b->run->embed_dropout);
+}
+
+static void embedding(struct builder *b)
+{
+    build_begin(b, BLOCK_EMBED, "embedding");
+    const tensor_id table = build_word_table(b, "word_embeddings", b->h);
+    build_end(b, megatron_words(b, table, b->ids));
 }
 
 /* core/tensor_parallel/cross_entropy.py: an fp32 copy of the logits becomes
  * the softmax in place; target mask and indices are kept beside it. */
-static tensor_id cross_entropy(struct builder *b, tensor_id logits)
+tensor_id megatron_loss(struct builder *b, tensor_id logits, tensor_id labels)
 {
     const tensor_id up = build_cast(b, "fp32 logits", logits, DT_FP32);
     const struct shape shape = shape_of(b, up), rows = SHAPE(b->t);
@@ -361,14 +397,19 @@ static tensor_id cross_entropy(struct builder *b, tensor_id logits)
     const tensor_id softmax = build_alias(b, "softmax", up, &shape);
     const tensor_id mask = build_tensor(b, "target mask", DT_BOOL, &rows);
     const tensor_id index = build_tensor(b, "target", DT_INT64, &rows);
-    const tensor_id in[] = { up, b->labels };
+    const tensor_id in[] = { up, labels };
     struct op *op = build_op(b, OP_CROSS_ENTROPY, "cross entropy", in, 2);
     op->place = PLACE_KEPT;
     op_result(b, op, loss);
     op_byproduct(op, softmax);
     op_byproduct(op, mask);
     op_byproduct(op, index);
-    return build_mean(b, "mean loss", loss);
+    return loss;
+}
+
+static tensor_id cross_entropy(struct builder *b, tensor_id logits)
+{
+    return build_mean(b, "mean loss", megatron_loss(b, logits, b->labels));
 }
 
 static void head(struct builder *b)
@@ -376,15 +417,16 @@ static void head(struct builder *b)
     tensor_id x = build_begin(b, BLOCK_HEAD, "head");
     const bool bert = megatron_is_bert(b);
     if (b->spec->final_norm || bert)
-        x = norm_of(b, "final_layernorm", x, b->h);
+        x = megatron_norm(b, "final_layernorm", x, b->h);
     if (bert) {
         build_end(b, megatron_bert_head(b, x, cross_entropy));
         return;
     }
     const tensor_id weight = build_head_weight(b, "output_layer", b->h);
+    if (b->spec->mtp_layers > 0)
+        x = megatron_mtp(b, x, weight);
     const struct linear l = linear_of_head(b, "output_layer", x, weight);
-    const tensor_id logits = build_column(b, &l);
-    build_end(b, cross_entropy(b, logits));
+    build_end(b, cross_entropy(b, build_column(b, &l)));
 }
 
 /* ---- what Megatron has not ---- */
@@ -410,6 +452,12 @@ static const char *missing(const struct builder *b)
         return "norm over whole queries and keys";
     if (m->attn_softcap > 0 || m->final_softcap > 0)
         return "soft capping of scores or logits";
+    if (m->residual_scale)
+        return "scaled residual branches";
+    if (m->head_norm)
+        return "normed rows of the head";
+    if (m->mtp_layers > 0 && m->position == POS_LEARNED)
+        return "multi-token prediction with learned positions";
     if (m->logit_scale != 0 && m->logit_scale != 1)
         return "scaled logits";
     if (b->run->loss == LOSS_CHUNKED)
@@ -430,9 +478,10 @@ static void inputs(struct builder *b)
         const struct shape mask = SHAPE(b->micro, b->one, b->s, b->s);
         build_input(b, "attention_mask", DT_BOOL, &mask);
     }
-    if (b->spec->position == POS_ROPE) {
-        const struct shape table =
-            SHAPE(b->sq, DIM("rotary", b->spec->rotary_dim));
+    if (b->spec->position == POS_ROPE || build_is_latent(b)) {
+        const struct shape table = SHAPE(
+            b->sq, DIM("rotary", build_is_latent(b) ? b->spec->rope_dim
+                                                    : b->spec->rotary_dim));
         build_shared(b, "rotary_pos_emb", DT_FP32, &table);
     }
 }
@@ -446,6 +495,6 @@ void lower_megatron(struct builder *b)
     }
     inputs(b);
     embedding(b);
-    build_layers(b, layer);
+    build_layers(b, megatron_layer);
     head(b);
 }

@@ -143,8 +143,9 @@ static void head(struct builder *b)
 
 void lower_paper(struct builder *b)
 {
-    if (b->spec->experts > 0) {
-        build_refuse(b, "experts");
+    const char *what = b->spec->experts > 0 ? "experts" : build_beyond_plain(b);
+    if (what != NULL) {
+        build_refuse(b, what);
         return;
     }
     embedding(b);

@@ -188,7 +188,7 @@ static const char *missing(const struct builder *b)
         return "eager attention";
     if (b->run->loss == LOSS_FUSED && !b->run->compile)
         return "fused loss but a compiled one (add --compile)";
-    return NULL;
+    return build_beyond_plain(b);
 }
 
 void lower_torchtitan(struct builder *b)

@@ -21,15 +21,17 @@ enum field_id {
 enum field_type { TYPE_COUNT, TYPE_BOOL, TYPE_REAL, TYPE_CHOICE };
 
 enum how {
-    HOW_REQUIRED, /* an error */
-    HOW_VALUE,    /* n */
-    HOW_NUMBER,   /* x */
-    HOW_SAME,     /* field a */
-    HOW_TIMES,    /* n of field a */
-    HOW_PRODUCT,  /* field a times field b */
-    HOW_RATIO,    /* field a over field b, which must divide it */
-    HOW_PICK,     /* n where field a is true, else m */
-    HOW_ONE_IF    /* 1 where field a is true, else field b */
+    HOW_REQUIRED,     /* an error */
+    HOW_VALUE,        /* n */
+    HOW_NUMBER,       /* x */
+    HOW_SAME,         /* field a */
+    HOW_TIMES,        /* n of field a */
+    HOW_PRODUCT,      /* field a times field b */
+    HOW_RATIO,        /* field a over field b, which must divide it */
+    HOW_RATIO_UNLESS, /* the same; 0 where field n is above 0 */
+    HOW_PICK,         /* n where field a is true, else m */
+    HOW_FIELD_IF,     /* field b where field a is true, else field n */
+    HOW_ONE_IF        /* 1 where field a is true, else field b */
 };
 
 struct fallback {

@@ -84,6 +84,19 @@ static void check_split_layers(const struct run *r, struct diag *d)
     }
 }
 
+/* Their classes in transformers run experts one after another. */
+static void check_hf_family(const struct run *r, const struct spec *s,
+                            struct diag *d)
+{
+    if (!resolve_is_hf(r) || (s->family != FAM_DBRX && s->family != FAM_PHIMOE))
+        return;
+    memplan_error *e =
+        setup_error(d, MEMPLAN_E_UNSUPPORTED, KEY_IMPLEMENTATION,
+                    "implementation 'hf' of a '%s' model is not modelled yet",
+                    s->model_type);
+    diag_hint(e, "use --framework megatron");
+}
+
 /* ---- engine ---- */
 
 static void zero_conflict(const struct run *r, const char *why,
@@ -425,7 +438,7 @@ static void check_modules(const struct run *r, const struct spec *s,
     uint64_t sparse =
         1u << REMOD_MOE | 1u << REMOD_MOE_ACT | 1u << REMOD_SHARED_EXPERTS;
     memplan_error *e = NULL;
-    if (r->recompute_modules >> REMOD_MLA_UP_PROJ & 1) {
+    if (r->recompute_modules >> REMOD_MLA_UP_PROJ & 1 && s->kv_rank == 0) {
         e = setup_error(d, MEMPLAN_E_CONFLICT, KEY_RECOMPUTE_MODULES,
                         "recompute_modules 'mla_up_proj' for a model without "
                         "multi-head latent attention");
@@ -632,6 +645,7 @@ void resolve_check(const struct run *r, const struct spec *spec, struct diag *d)
 {
     check_modelled(r, d);
     check_split_layers(r, d);
+    check_hf_family(r, spec, d);
     check_zero(r, d);
     check_offload(r, d);
     check_galore(r, d);

@@ -19,6 +19,8 @@
     X(QWEN, "qwen")                                                            \
     X(QWEN2, "qwen2")                                                          \
     X(QWEN3, "qwen3")                                                          \
+    X(QWEN2_MOE, "qwen2_moe")                                                  \
+    X(QWEN3_MOE, "qwen3_moe")                                                  \
     X(GEMMA, "gemma")                                                          \
     X(GEMMA2, "gemma2")                                                        \
     X(PHI3, "phi3")                                                            \
@@ -37,6 +39,23 @@
     X(OLMO2, "olmo2")                                                          \
     X(COHERE, "cohere")                                                        \
     X(MIXTRAL, "mixtral")                                                      \
+    X(OLMOE, "olmoe")                                                          \
+    X(GRANITEMOE, "granitemoe")                                                \
+    X(PHIMOE, "phimoe")                                                        \
+    X(DBRX, "dbrx")                                                            \
+    X(GPT_OSS, "gpt_oss")                                                      \
+    X(DEEPSEEK, "deepseek")                                                    \
+    X(DEEPSEEK_V2, "deepseek_v2")                                              \
+    X(DEEPSEEK_V3, "deepseek_v3")                                              \
+    X(PHI, "phi")                                                              \
+    X(PHI_MSFT, "phi-msft")                                                    \
+    X(CHATGLM, "chatglm")                                                      \
+    X(BAICHUAN, "baichuan")                                                    \
+    X(INTERNLM, "internlm")                                                    \
+    X(INTERNLM2, "internlm2")                                                  \
+    X(MINICPM, "minicpm")                                                      \
+    X(GLM4, "glm4")                                                            \
+    X(GLM4_MOE, "glm4_moe")                                                    \
     X(BERT, "bert")                                                            \
     X(ROBERTA, "roberta")
 
@@ -92,6 +111,12 @@ enum head_kind {
     HEAD_SPAN         /* first and last token of an answer */
 };
 
+enum router {
+    ROUTER_SOFTMAX, /* softmax over all, then the chosen (Mixtral) */
+    ROUTER_CHOSEN,  /* the chosen, then softmax over them (GPT-OSS) */
+    ROUTER_SIGMOID  /* sigmoid, corrected by a bias, by groups (DeepSeek V3) */
+};
+
 /* All sizes in elements. */
 struct spec {
     const char *name;       /* never NULL; "" when nothing names it */
@@ -137,12 +162,27 @@ struct spec {
     uint64_t sliding_every; /* 0: all layers slide; 2: every second (Gemma 2) */
     uint64_t sliding_from;  /* first layer that may slide (Qwen 2) */
     double hidden_dropout, embed_dropout, attention_dropout;
+    bool attention_sinks; /* a logit a head that no key has (GPT-OSS) */
+    bool residual_scale;  /* branches times a constant (Granite, MiniCPM) */
+    bool head_norm;       /* rows of the head are normed (Baichuan 2) */
+
+    /* Latent attention; kv_rank 0: none. Then head_dim is nope + rope, and
+     * there are as many key heads as query heads. */
+    uint64_t q_rank; /* 0: queries come from the hidden states */
+    uint64_t kv_rank, nope_dim, rope_dim, v_dim;
+    bool latent_norm;    /* norms on the compressed (DeepSeek) */
+    uint64_t mtp_layers; /* modules that predict tokens after the next */
 
     uint64_t experts, experts_per_token, expert_ffn; /* 0: dense */
     uint64_t shared_ffn;  /* width of shared experts, 0 none */
     uint64_t first_dense; /* layers before the first sparse one */
     uint64_t moe_every;   /* 1: every layer is sparse */
     bool router_bias;
+    enum router router;
+    uint64_t router_groups; /* of which some are chosen first; 0, 1: none */
+    bool router_renorm;     /* weights of the chosen sum to one */
+    bool expert_bias;
+    bool shared_gate; /* a sigmoid of its own scales the shared expert */
 };
 
 /* Decodes a parsed text. Reports every bad field; text and len are only for

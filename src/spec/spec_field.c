@@ -48,6 +48,14 @@
     {                                                                          \
         .how = HOW_RATIO, .a = F_##a_, .b = F_##b_                             \
     }
+#define RATIO_UNLESS(a_, b_, n_)                                               \
+    {                                                                          \
+        .how = HOW_RATIO_UNLESS, .a = F_##a_, .b = F_##b_, .n = F_##n_         \
+    }
+#define FIELD_IF(a_, b_, n_)                                                   \
+    {                                                                          \
+        .how = HOW_FIELD_IF, .a = F_##a_, .b = F_##b_, .n = F_##n_             \
+    }
 #define PICK(a_, n_, m_)                                                       \
     {                                                                          \
         .how = HOW_PICK, .a = F_##a_, .n = (n_), .m = (m_)                     \
@@ -354,6 +362,9 @@ static bool uses_bad(const struct import *im, const struct fallback *f)
     case HOW_PRODUCT:
     case HOW_RATIO:
     case HOW_ONE_IF: return im->v[f->a].bad || im->v[f->b].bad;
+    case HOW_RATIO_UNLESS:
+    case HOW_FIELD_IF:
+        return im->v[f->a].bad || im->v[f->b].bad || im->v[f->n].bad;
     }
     return true;
 }
@@ -378,7 +389,12 @@ static void fall_back(struct import *im, enum field_id id,
     case HOW_TIMES: v->n = a->n * f->n; break;
     case HOW_PRODUCT: v->n = a->n * b->n; break;
     case HOW_RATIO: ratio(im, id, f); break;
+    case HOW_RATIO_UNLESS:
+        if (im->v[f->n].n == 0)
+            ratio(im, id, f);
+        break;
     case HOW_PICK: v->n = a->n ? f->n : f->m; break;
+    case HOW_FIELD_IF: v->n = a->n ? b->n : im->v[f->n].n; break;
     case HOW_ONE_IF: v->n = a->n ? 1 : b->n; break;
     }
 }

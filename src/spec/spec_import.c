@@ -38,6 +38,27 @@ static const struct other_name {
     { "QWenLMHeadModel", FAM_QWEN },
     { "Qwen2ForCausalLM", FAM_QWEN2 },
     { "Qwen3ForCausalLM", FAM_QWEN3 },
+    { "Qwen2MoeForCausalLM", FAM_QWEN2_MOE },
+    { "Qwen3MoeForCausalLM", FAM_QWEN3_MOE },
+    { "OlmoeForCausalLM", FAM_OLMOE },
+    { "GraniteMoeForCausalLM", FAM_GRANITEMOE },
+    { "PhimoeForCausalLM", FAM_PHIMOE },
+    { "DbrxForCausalLM", FAM_DBRX },
+    { "GptOssForCausalLM", FAM_GPT_OSS },
+    { "DeepseekForCausalLM", FAM_DEEPSEEK },
+    { "DeepseekV2ForCausalLM", FAM_DEEPSEEK_V2 },
+    { "DeepseekV3ForCausalLM", FAM_DEEPSEEK_V3 },
+    { "kimi_k2", FAM_DEEPSEEK_V3 }, /* its config class, with other sizes */
+    { "PhiForCausalLM", FAM_PHI },
+    { "mixformer-sequential", FAM_PHI_MSFT }, /* phi-1.5 as first uploaded */
+    { "ChatGLMModel", FAM_CHATGLM },
+    { "ChatGLMForConditionalGeneration", FAM_CHATGLM },
+    { "BaichuanForCausalLM", FAM_BAICHUAN },
+    { "InternLMForCausalLM", FAM_INTERNLM },
+    { "InternLM2ForCausalLM", FAM_INTERNLM2 },
+    { "MiniCPMForCausalLM", FAM_MINICPM },
+    { "Glm4ForCausalLM", FAM_GLM4 },
+    { "Glm4MoeForCausalLM", FAM_GLM4_MOE },
     { "GemmaForCausalLM", FAM_GEMMA },
     { "Gemma2ForCausalLM", FAM_GEMMA2 },
     { "Phi3ForCausalLM", FAM_PHI3 },
@@ -350,7 +371,17 @@ static void fix_generic(struct import *im)
             (struct value){ .n = v[F_FFN].n, .bad = v[F_FFN].bad };
     if (!v[F_EXPERTS_PER_TOKEN].at)
         import_missing(im, F_EXPERTS_PER_TOKEN);
-    fix_shared_experts(im);
+}
+
+/* 13B has alibi, under the same name; only the width tells. NormHead is of
+ * version 2, which has the larger vocabulary. */
+static void fix_baichuan(struct import *im)
+{
+    enum { BAICHUAN1_VOCAB = 64000, HIDDEN_13B = 5120 };
+    struct value *v = im->v;
+    v[F_HEAD_NORM].n = v[F_VOCAB].n != BAICHUAN1_VOCAB;
+    if (v[F_HIDDEN].n == HIDDEN_13B)
+        v[F_POSITION].n = POS_ALIBI;
 }
 
 static void fix_family(struct import *im)
@@ -363,8 +394,12 @@ static void fix_family(struct import *im)
         fix_opt(im);
     else if (im->family == FAM_ROBERTA)
         fix_roberta(im);
+    else if (im->family == FAM_BAICHUAN)
+        fix_baichuan(im);
     else if (import_is_generic(im))
         fix_generic(im);
+    if (im->v[F_EXPERTS].n > 0)
+        fix_shared_experts(im);
 }
 
 /* ---- fields together ---- */
@@ -452,11 +487,42 @@ static void check_experts(struct import *im)
                      import_key(im, F_LAYERS), v[F_LAYERS].n);
 }
 
+/* Latent attention has four widths, all or none: a key head a query head,
+ * and its own rotary part whatever else tells positions. */
+static void check_latent(struct import *im)
+{
+    static const enum field_id parts[] = { F_Q_RANK, F_NOPE_DIM, F_ROPE_DIM,
+                                           F_V_DIM };
+    struct value *v = im->v;
+    if (v[F_KV_RANK].bad)
+        return;
+    const bool latent = v[F_KV_RANK].n > 0;
+    for (size_t i = 0; i < COUNT_OF(parts); i++) {
+        struct value *part = &v[parts[i]];
+        if (!latent && part->at && part->n > 0)
+            import_error(im, part->at, MEMPLAN_E_CONFLICT,
+                         "'%s' is given, but 'kv_lora_rank' is not",
+                         part->at->key.p);
+        else if (latent && parts[i] != F_Q_RANK && part->n == 0 && !part->bad)
+            import_missing(im, parts[i]);
+    }
+    if (!latent)
+        return;
+    v[F_KV_HEADS] = v[F_HEADS];
+    v[F_HEAD_DIM] =
+        (struct value){ .n = v[F_NOPE_DIM].n + v[F_ROPE_DIM].n,
+                        .bad = v[F_NOPE_DIM].bad || v[F_ROPE_DIM].bad };
+    v[F_LATENT_NORM].n = !v[F_HAS_QK_NORM].at || v[F_HAS_QK_NORM].n;
+    v[F_QK_NORM].n = QK_NONE;
+    v[F_ROTARY_DIM].n = v[F_ROPE_DIM].n;
+}
+
 static void settle(struct import *im)
 {
     struct value *v = im->v;
     fix_family(im);
     import_class(im);
+    check_latent(im);
     check_heads(im);
     check_positions(im);
     check_experts(im);

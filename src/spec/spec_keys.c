@@ -24,13 +24,22 @@ static const struct inert {
     { FAM_MPT, "learned_pos_emb" },
     { FAM_BERT, "id2label" },
     { FAM_ROBERTA, "id2label" },
+    { FAM_DEEPSEEK, "moe_layer_freq" },
+    { FAM_DEEPSEEK_V2, "num_key_value_heads head_dim moe_layer_freq" },
+    { FAM_DEEPSEEK_V3, "num_key_value_heads head_dim moe_layer_freq" },
+    { FAM_DEEPSEEK_V3, "num_nextn_predict_layers" },
+    { FAM_GLM4_MOE, "num_nextn_predict_layers" },
+    { FAM_GPT_OSS, "experts_per_token hidden_act layer_types" },
+    { FAM_CHATGLM, "rmsnorm post_layer_norm" },
 };
 
 enum test {
     TEST_POSITIVE, /* a number above 0 */
     TEST_TRUE,
-    TEST_GIVEN, /* anything but null */
-    TEST_NOT_IN /* a string, or list of strings, not among `words` */
+    TEST_FALSE,
+    TEST_LISTED, /* a list that is not empty */
+    TEST_GIVEN,  /* anything but null */
+    TEST_NOT_IN  /* a string, or list of strings, not among `words` */
 };
 
 /* What changes shapes and is not modelled. A row about all families is silent
@@ -52,6 +61,14 @@ static const struct refusal {
       "", "multi-head latent attention" },
     { FAM_COUNT, TEST_POSITIVE, "num_nextn_predict_layers", "",
       "multi-token prediction" },
+    { FAM_QWEN2_MOE, TEST_LISTED, "mlp_only_layers", "",
+      "a list of dense layers" },
+    { FAM_QWEN3_MOE, TEST_LISTED, "mlp_only_layers", "",
+      "a list of dense layers" },
+    { FAM_CHATGLM, TEST_FALSE, "rmsnorm post_layer_norm", "",
+      "another norm than RMSNorm, or none at the end," },
+    { FAM_CHATGLM, TEST_TRUE, "apply_residual_connection_post_layernorm", "",
+      "a residual after the norm" },
     { FAM_COUNT, TEST_TRUE, "is_encoder_decoder add_cross_attention", "",
       "an encoder, or attention to one," },
     { FAM_COUNT, TEST_GIVEN, "vision_config audio_config", "",
@@ -208,6 +225,9 @@ static const struct json *offender(const struct refusal *r,
     case TEST_POSITIVE:
         return at->kind == JSON_NUMBER && at->number > 0 ? at : NULL;
     case TEST_TRUE: return at->kind == JSON_BOOL && at->truth ? at : NULL;
+    case TEST_FALSE: return at->kind == JSON_BOOL && !at->truth ? at : NULL;
+    case TEST_LISTED:
+        return at->kind == JSON_ARRAY && at->child != NULL ? at : NULL;
     case TEST_GIVEN: return at->kind != JSON_NULL ? at : NULL;
     case TEST_NOT_IN: break;
     }
@@ -217,6 +237,16 @@ static const struct json *offender(const struct refusal *r,
             return one;
     }
     return NULL;
+}
+
+/* A key that the class does not look at. */
+static bool is_inert(const struct import *im, struct str key)
+{
+    for (size_t i = 0; i < COUNT_OF(inerts); i++) {
+        if (inerts[i].family == im->family && in_list(inerts[i].keys, key))
+            return true;
+    }
+    return false;
 }
 
 static bool is_field_key(const struct import *im, struct str key)
@@ -235,7 +265,11 @@ static void refuse(struct import *im, const struct refusal *r)
         struct str key = str_cut(rest, ' ', &rest);
         const struct json *at = import_find(im->object, key);
         const struct json *bad =
-            at && !is_field_key(im, key) ? offender(r, at) : NULL;
+            at
+                    && !(r->family == FAM_COUNT
+                         && (is_field_key(im, key) || is_inert(im, key)))
+                ? offender(r, at)
+                : NULL;
         if (!bad)
             continue;
         memplan_error *e =

@@ -35,6 +35,15 @@ def _bert(c, kind="bert", **more):
     return _no_gqa(kind, c, type_vocab_size=2, hidden_act="gelu", **more)
 
 
+def _latent(kind, c, **more):
+    base = _no_gqa(kind, c)
+    base.update(num_key_value_heads=c["a"], q_lora_rank=72, kv_lora_rank=40, qk_nope_head_dim=16,
+                   qk_rope_head_dim=8, v_head_dim=24, n_routed_experts=6, num_experts_per_tok=2,
+                   moe_intermediate_size=176, n_shared_experts=2, first_k_dense_replace=0)
+    base.update(more)
+    return base
+
+
 _ids = dict(pad_token_id=0, bos_token_id=1, eos_token_id=2)
 
 FAMILIES = {  # name: (config from shape, free head_dim, has kv heads)
@@ -95,6 +104,31 @@ FAMILIES = {  # name: (config from shape, free head_dim, has kv heads)
     "bert-span": (lambda c: _bert(c, architectures=["BertForQuestionAnswering"]), False),
     "roberta": (lambda c: _bert(c, "roberta", architectures=["RobertaForMaskedLM"]), False),
     "roberta-sequence": (lambda c: _bert(c, "roberta", architectures=["RobertaForSequenceClassification"]), False),
+    "phi": (lambda c: _llama_like("phi", c, partial_rotary_factor=0.5), False),
+    "phi-qknorm": (lambda c: _llama_like("phi", c, partial_rotary_factor=0.5, qk_layernorm=True), False),
+    "glm4": (lambda c: _llama_like("glm4", c, True, partial_rotary_factor=0.5, **_ids), True),
+    "qwen2_moe": (lambda c: _llama_like("qwen2_moe", c, num_experts=5, num_experts_per_tok=2,
+                                        moe_intermediate_size=176, shared_expert_intermediate_size=144,
+                                        decoder_sparse_step=1), False),
+    "qwen3_moe": (lambda c: _llama_like("qwen3_moe", c, True, num_experts=5, num_experts_per_tok=2,
+                                        moe_intermediate_size=176), True),
+    "olmoe": (lambda c: _llama_like("olmoe", c, num_experts=5, num_experts_per_tok=2), False),
+    "granitemoe": (lambda c: _llama_like("granitemoe", c, num_local_experts=5, num_experts_per_tok=2,
+                                         embedding_multiplier=12.0, logits_scaling=6.0,
+                                         residual_multiplier=0.22), False),
+    "phimoe": (lambda c: _llama_like("phimoe", c, num_local_experts=5, num_experts_per_tok=2, attention_bias=True,
+                                     lm_head_bias=True), False),
+    "dbrx": (lambda c: dict(model_type="dbrx", d_model=c["h"], n_heads=c["a"], n_layers=c["L"], max_seq_len=64,
+                            vocab_size=c["v"], attn_config=dict(kv_n_heads=c["kv"], clip_qkv=8),
+                            ffn_config=dict(ffn_hidden_size=c["f"], moe_num_experts=5, moe_top_k=2)), False),
+    "gpt_oss": (lambda c: _llama_like("gpt_oss", c, True, num_local_experts=5, num_experts_per_tok=2,
+                                      sliding_window=128), True),
+    "glm4_moe": (lambda c: _llama_like("glm4_moe", c, True, n_routed_experts=6, num_experts_per_tok=2,
+                                       moe_intermediate_size=176, n_shared_experts=1, first_k_dense_replace=0,
+                                       use_qk_norm=True, attention_bias=True), True),
+    "deepseek_v2": (lambda c: _latent("deepseek_v2", c), False),
+    "deepseek_v3": (lambda c: _latent("deepseek_v3", c, n_group=2, topk_group=1), False),
+    "deepseek_v3-noq": (lambda c: _latent("deepseek_v3", c, n_group=2, topk_group=1, q_lora_rank=None), False),
 }
 
 FEW = {"bert-pretraining", "bert-sequence", "bert-token", "bert-span", "roberta",

@@ -42,22 +42,36 @@ static const char *pick(uint64_t *seed, const char *const *words)
 
 /* A setup as text, so that a failure can name it and a variant change it. */
 struct choice {
-    const char *key, *value;
+    const char *key, *value; /* NULL: not given */
 };
-enum { FIRST_ADAPTER = 18, CHOICES = 23 };
+enum { FIRST_ADAPTER = 18, CHOICES = 24 };
 struct trial {
     const char *model;
     struct choice c[CHOICES];
 };
 
+/* What the catalogue has not: prediction modules, with latent attention and a
+ * shared expert. */
+static const char predicting[] =
+    "{\"model_type\": \"decoder\", \"num_hidden_layers\": 6,"
+    "\"hidden_size\": 1024, \"num_attention_heads\": 16,"
+    "\"intermediate_size\": 2048, \"vocab_size\": 32000,"
+    "\"q_lora_rank\": 384, \"kv_lora_rank\": 128, \"qk_nope_head_dim\": 64,"
+    "\"qk_rope_head_dim\": 32, \"v_head_dim\": 64, \"num_experts\": 8,"
+    "\"num_experts_per_tok\": 2, \"moe_intermediate_size\": 512,"
+    "\"n_shared_experts\": 1, \"first_k_dense_replace\": 2,"
+    "\"num_nextn_predict_layers\": 2}";
+
 static struct trial trial_of(uint64_t seed)
 {
     uint64_t s = seed;
-    struct trial t = { .model = PICK(
-                           &s, "llama-7b", "llama-3-8b", "gpt2-xl", "gpt3-13b",
-                           "mistral-7b-v0.1", "gemma-2-9b", "pythia-1.4b",
-                           "opt-1.3b", "falcon-7b", "mixtral-8x7b",
-                           "qwen2.5-0.5b", "bloom-1b7", "bert-large") };
+    struct trial t = {
+        .model = PICK(&s, "llama-7b", "llama-3-8b", "gpt2-xl", "gpt3-13b",
+                      "mistral-7b-v0.1", "gemma-2-9b", "pythia-1.4b",
+                      "opt-1.3b", "falcon-7b", "mixtral-8x7b", "qwen2.5-0.5b",
+                      "bloom-1b7", "bert-large", "deepseek-v2-lite",
+                      "qwen1.5-moe-a2.7b", "gpt-oss-20b", "phi-2", predicting)
+    };
     const char *fw = PICK(&s, "hf", "deepspeed", "fsdp", "megatron", "megatron",
                           "megatron-deepspeed", "torchtitan");
     const bool titan = strcmp(fw, "torchtitan") == 0;
@@ -67,11 +81,12 @@ static struct trial trial_of(uint64_t seed)
     const bool megatron = fork || strcmp(fw, "megatron") == 0;
     const bool ddp = strcmp(fw, "hf") == 0;
     const bool fsdp = strcmp(fw, "fsdp") == 0;
-    const char *re =
-        titan ? PICK(&s, "none", "full", "ops") : PICK(&s, "none", "full");
+    const char *re = titan ? PICK(&s, "none", "full", "ops")
+                           : PICK(&s, "none", "full", "selective");
     const char *tp = megatron || titan ? PICK(&s, "1", "2", "4") : "1";
     /* adapters, a third of the time: where not, tp is said again */
     const bool lora = !megatron && !titan && next(&s) % 3 == 0;
+    const bool modules = megatron && strcmp(re, "selective") == 0;
     const bool full = lora && next(&s) % 4 == 0;
     const char *base = PICK(&s, "bf16", "nf4", "int8", "int4");
     const struct choice c[CHOICES] = {
@@ -111,6 +126,11 @@ static struct trial trial_of(uint64_t seed)
         { lora ? "lora_dtype" : "tp", lora ? PICK(&s, "fp32", "bf16") : tp },
         { full ? "lora_full_modules" : "tp", full ? "embed,head" : tp },
         { lora ? "lora_dropout" : "tp", lora ? PICK(&s, "0", "0.05") : tp },
+        { "recompute_modules",
+          modules ? PICK(&s, "core_attn", "layernorm,mlp", "mla_up_proj",
+                         "mla_up_proj,layernorm,moe_act", "moe",
+                         "core_attn,shared_experts")
+                  : NULL },
     };
     memcpy(t.c, c, sizeof c);
     return t;
@@ -120,8 +140,18 @@ static void describe(const struct trial *t, char *buf, size_t size)
 {
     size_t n = (size_t)snprintf(buf, size, "%s", t->model);
     for (size_t i = 0; i < CHOICES && n < size; i++)
-        n += (size_t)snprintf(buf + n, size - n, " --%s %s", t->c[i].key,
-                              t->c[i].value);
+        if (t->c[i].value != NULL)
+            n += (size_t)snprintf(buf + n, size - n, " --%s %s", t->c[i].key,
+                                  t->c[i].value);
+}
+
+/* A name of the catalogue, or a text. */
+static memplan_status load(memplan_model **out, const char *model)
+{
+    if (model[0] == '{')
+        return memplan_model_parse(out, model, strlen(model), "inline", NULL,
+                                   NULL);
+    return memplan_model_builtin(out, model, NULL, NULL);
 }
 
 /* NULL when the layout is refused, which is an answer too. */
@@ -130,13 +160,13 @@ static memplan_report *estimate_as(const struct trial *t, bool fast)
     memplan_model *model = NULL;
     memplan_setup *setup = NULL;
     memplan_report *report = NULL;
-    assert_int_equal(memplan_model_builtin(&model, t->model, NULL, NULL),
-                     MEMPLAN_OK);
+    assert_int_equal(load(&model, t->model), MEMPLAN_OK);
     assert_int_equal(memplan_setup_new(&setup, NULL, NULL), MEMPLAN_OK);
     for (size_t i = 0; i < CHOICES; i++)
-        assert_int_equal(
-            memplan_setup_set(setup, t->c[i].key, t->c[i].value, NULL),
-            MEMPLAN_OK);
+        if (t->c[i].value != NULL)
+            assert_int_equal(
+                memplan_setup_set(setup, t->c[i].key, t->c[i].value, NULL),
+                MEMPLAN_OK);
     if (fast)
         assert_int_equal(memplan_setup_set(setup, "fast", "true", NULL),
                          MEMPLAN_OK);
@@ -176,7 +206,7 @@ static uint64_t runs(void)
 
 static void check_sums(const memplan_report *r, const struct trial *t)
 {
-    char text[512];
+    char text[1024];
     for (uint64_t k = 0; k < r->memory.n_stages; k++) {
         const struct stage_result *s = &r->memory.stage[k];
         uint64_t terms = 0, components = 0;
@@ -251,7 +281,7 @@ static void check_trace(const struct trial *t, struct memory_fold *f,
     arena_init(&a, NULL);
     assert_true(trace_stage(&trace, f, st, TRACE_LATER, &a));
     if (trace.peak != k->peak.total || trace.live != k->rest.total) {
-        char text[512];
+        char text[1024];
         describe(t, text, sizeof text);
         const struct trace_event *e = &trace.event[trace.peak_at];
         fail_msg("trace %llu (%s %s %s), closed form %llu (%s %s); rest %llu "
@@ -280,7 +310,7 @@ static void check_no_moment_missed(const struct trial *t)
         stage_init(&st, &f, k, layer);
         layer += r->run.stage_layers[k];
         if (fullest(&st, &r->run) != r->memory.stage[k].peak.total) {
-            char text[512];
+            char text[1024];
             describe(t, text, sizeof text);
             fail_msg("a fuller moment was missed: %s", text);
         }
@@ -444,7 +474,7 @@ static void never_more(const char *key, const char *from, const char *to)
             rb != NULL && strcmp(to, "full") == 0 ? checkpoint_frame(rb) : 0;
         if (ra != NULL && rb != NULL
             && rb->memory.peak > ra->memory.peak + frame) {
-            char text[512];
+            char text[1024];
             describe(&b, text, sizeof text);
             fail_msg("%s %s -> %s needs more: %s", key, from, to, text);
         }
@@ -500,7 +530,7 @@ static void test_sharding_never_more_states(void **state)
                 break;
             /* padding: a few elements a tensor */
             if (states(r) > before && states(r) - before > 1u << 20) {
-                char text[512];
+                char text[1024];
                 describe(&t, text, sizeof text);
                 fail_msg("more states: %s", text);
             }

@@ -423,6 +423,104 @@ static void test_megatron_moe(void **state)
                          + maps / 4 + T * k * (2 * h + 6 * f / 4 + 4));
 }
 
+/* ---- latent attention, prediction modules ---- */
+
+static struct spec latent(void)
+{
+    struct spec m = llama(4, 1024, 16, 16, 2816, 32000);
+    m.q_rank = 384;
+    m.kv_rank = 128;
+    m.nope_dim = 64;
+    m.rope_dim = 32;
+    m.v_dim = 48;
+    m.head_dim = 96;
+    m.latent_norm = true;
+    return m;
+}
+
+/* [docs/method.md eq. latent], and the gated MLP's part of eq. megatron */
+static void test_megatron_latent(void **state)
+{
+    (void)state;
+    enum { T = 2 * 512, H = 1024, F = 2816, RQ = 384, RKV = 128, DR = 32 };
+    enum { HEADS = 16, A = HEADS * 96, O = HEADS * 48 };
+    struct spec m = latent();
+    for (uint64_t tp = 1; tp <= 4; tp *= 4) {
+        struct run r = run_of(IMPL_MEGATRON, &m, 2, 512);
+        r.gpu.arch = ARCH_HOPPER;
+        r.tp = tp;
+        r.sequence_parallel = tp > 1;
+        const uint64_t compressed = 4 * RQ + 4 + 2 * (RKV + DR) + 2 * RKV + 4;
+        const uint64_t attention = 4 * A + 4 * O + 4 * HEADS;
+        assert_int_equal(kept_layer(&m, &r), T * (8 * H + 8 + compressed) / tp
+                                                 + T * (attention + 6 * F) / tp
+                                                 + RNG);
+    }
+}
+
+/* Queries from the hidden states, no norms on what is compressed. */
+static void test_megatron_latent_plain(void **state)
+{
+    (void)state;
+    enum { T = 512, H = 1024, F = 2816, RKV = 128, DR = 32 };
+    enum { HEADS = 16, A = HEADS * 96, O = HEADS * 48 };
+    struct spec m = latent();
+    m.q_rank = 0;
+    m.latent_norm = false;
+    struct run r = run_of(IMPL_MEGATRON, &m, 1, 512);
+    r.gpu.arch = ARCH_HOPPER;
+    assert_int_equal(
+        kept_layer(&m, &r),
+        T * (8 * H + 8 + 2 * (RKV + DR) + 4 * A + 4 * O + 4 * HEADS + 6 * F)
+            + RNG);
+}
+
+static uint64_t params_of(const struct program *p, const struct block *b,
+                          bool tied)
+{
+    uint64_t n = 0;
+    for (uint32_t i = 0; i < b->tensor_count; i++) {
+        const struct tensor *t = &p->tensor[b->tensor_first + i];
+        n += t->role == ROLE_PARAM && t->tied == tied ? t->full_elems : 0;
+    }
+    return n;
+}
+
+/* A module is a layer, a product of twice the width, three norms; it shares
+ * the embedding and the head. */
+static void test_megatron_mtp(void **state)
+{
+    (void)state;
+    enum { H = 1024, V = 32000, T = 512 };
+    struct spec m = latent();
+    m.mtp_layers = 2;
+    const struct run r = run_of(IMPL_MEGATRON, &m, 1, T);
+    struct lowered l;
+    lower(&l, &m, &r);
+    const struct block *head = &l.p.block[l.p.head];
+    const uint64_t layer = params_of(&l.p, first_layer(&l.p), false);
+    assert_int_equal(params_of(&l.p, head, true), V * H);
+    assert_int_equal(params_of(&l.p, head, false),
+                     V * H + H + 2 * (layer + 2 * H * H + 3 * H));
+    arena_release(&l.arena);
+    /* more: two layers, what they are made of, and two losses */
+    m.mtp_layers = 0;
+    lower(&l, &m, &r);
+    const uint64_t plain = kept(&l.p, &l.p.block[l.p.head], 0);
+    const uint64_t one = kept(&l.p, first_layer(&l.p), 0);
+    arena_release(&l.arena);
+    m.mtp_layers = 2;
+    lower(&l, &m, &r);
+    /* each: words, rolled ids, three norms' statistics, the joined, the last
+       layer's result; fp32 logits, mask and target of the loss. Once: all
+       hidden states in one tensor, and what the second module starts from */
+    const uint64_t each =
+        one + T * (2 * H + 8 + 12 + 4 * H + 2 * H) + T * (4 * V + 1 + 8);
+    assert_int_equal(kept(&l.p, &l.p.block[l.p.head], 0),
+                     plain + 2 * each + T * 2 * H * (3 + 1));
+    arena_release(&l.arena);
+}
+
 static void test_megatron_head(void **state)
 {
     (void)state;
@@ -527,7 +625,7 @@ static void test_megatron_regions(void **state)
     assert_int_equal(regions_of(&m, &r, OP_RMS_NORM), OUTSIDE);
     assert_int_equal(regions_of(&m, &r, OP_SWIGLU), OUTSIDE);
     r.recompute_modules = UINT64_C(1) << REMOD_LAYERNORM;
-    assert_int_equal(regions_of(&m, &r, OP_RMS_NORM), NORM);
+    assert_int_equal(regions_of(&m, &r, OP_RMS_NORM), OUTSIDE | NORM);
     assert_int_equal(regions_of(&m, &r, OP_SWIGLU), OUTSIDE);
     r.recompute_modules = UINT64_C(1) << REMOD_MOE_ACT;
     assert_int_equal(regions_of(&m, &r, OP_SWIGLU), OUTSIDE | ACT);
@@ -1001,6 +1099,9 @@ int main(void)
         cmocka_unit_test(test_megatron_local_global_buffer),
         cmocka_unit_test(test_megatron_fp8),
         cmocka_unit_test(test_megatron_moe),
+        cmocka_unit_test(test_megatron_latent),
+        cmocka_unit_test(test_megatron_latent_plain),
+        cmocka_unit_test(test_megatron_mtp),
         cmocka_unit_test(test_megatron_head),
         cmocka_unit_test(test_megatron_bert),
         cmocka_unit_test(test_megatron_recompute),

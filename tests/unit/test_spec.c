@@ -61,8 +61,23 @@ static uint64_t norm_params(enum norm_kind kind, uint64_t width)
     return 0;
 }
 
+/* Down to the compressed, their norms, up to the heads, and out. */
+static uint64_t latent_params(const struct spec *s)
+{
+    const uint64_t q = s->heads * (s->nope_dim + s->rope_dim);
+    const uint64_t down = s->kv_rank + s->rope_dim;
+    uint64_t n = s->hidden * down + s->heads * s->v_dim * s->hidden;
+    n += s->kv_rank * s->heads * (s->nope_dim + s->v_dim);
+    n += s->q_rank ? s->q_rank * (s->hidden + q) : s->hidden * q;
+    n += s->latent_norm ? s->kv_rank + s->q_rank : 0;
+    n += s->q_bias ? down + s->q_rank : 0;
+    return n + (s->o_bias ? s->hidden : 0);
+}
+
 static uint64_t attention_params(const struct spec *s)
 {
+    if (s->kv_rank > 0)
+        return latent_params(s);
     uint64_t q = s->heads * s->head_dim, kv = s->kv_heads * s->head_dim;
     uint64_t n = 2 * s->hidden * q + 2 * s->hidden * kv;
     n += s->q_bias ? q : 0;
@@ -73,6 +88,7 @@ static uint64_t attention_params(const struct spec *s)
         n += 2 * norm_params(s->qk_norm_kind, s->head_dim);
     else if (s->qk_norm != QK_NONE)
         n += norm_params(s->qk_norm_kind, q) + norm_params(s->qk_norm_kind, kv);
+    n += s->attention_sinks ? s->heads : 0;
     return n;
 }
 
@@ -87,6 +103,8 @@ static uint64_t sparse_params(const struct spec *s)
 {
     uint64_t n = s->experts * mlp_params(s, s->expert_ffn);
     n += s->hidden * s->experts + (s->router_bias ? s->experts : 0);
+    n += s->expert_bias ? s->experts * (2 * s->expert_ffn + s->hidden) : 0;
+    n += s->shared_gate ? s->hidden : 0;
     return n + (s->shared_ffn ? mlp_params(s, s->shared_ffn) : 0);
 }
 
@@ -145,6 +163,7 @@ static const struct {
     const char *name;
     uint64_t count;
 } exact[] = {
+    { "baichuan2-7b", UINT64_C(7505973248) },
     { "bert-base", UINT64_C(109514298) },
     { "bert-large", UINT64_C(335174458) },
     { "bloom-176b", UINT64_C(176247271424) },
@@ -229,6 +248,25 @@ static const struct {
     { "starcoder2-7b", UINT64_C(7173923840) },
     { "tinyllama-1.1b", UINT64_C(1100048384) },
     { "yi-9b", UINT64_C(8829407232) },
+    { "chatglm3-6b", UINT64_C(6243584000) },
+    { "dbrx", UINT64_C(131596523520) },
+    { "deepseek-moe-16b", UINT64_C(16375728128) },
+    { "deepseek-v2-lite", UINT64_C(15706484224) },
+    { "deepseek-v3", UINT64_C(671026404352) },
+    { "glm-4-32b-0414", UINT64_C(32566081536) },
+    { "glm-4.5", UINT64_C(352797814784) },
+    { "gpt-oss-20b", UINT64_C(20914757184) },
+    { "granite-3.1-1b-a400m", UINT64_C(1334628352) },
+    { "internlm2-20b", UINT64_C(19861149696) },
+    { "kimi-k2", UINT64_C(1026408209408) },
+    { "minicpm-2b", UINT64_C(2724880896) },
+    { "olmoe-1b-7b", UINT64_C(6919161856) },
+    { "phi-1.5", UINT64_C(1418270720) },
+    { "phi-2", UINT64_C(2779683840) },
+    { "phi-3.5-moe", UINT64_C(41873153344) },
+    { "qwen1.5-moe-a2.7b", UINT64_C(14315784192) },
+    { "qwen3-235b-a22b", UINT64_C(235093634560) },
+    { "qwen3-30b-a3b", UINT64_C(30532122624) },
 };
 
 static const struct model_text *find_model(const char *name)
@@ -712,15 +750,15 @@ static const struct bad {
       "must be a string, not a number", "" },
     { WITH("lama", "\"x\": 1"), MEMPLAN_E_UNKNOWN, 1,
       "unknown model type 'lama'", "the nearest name is 'llama'" },
-    { WITH("qwen2_moe", "\"x\": 1"), MEMPLAN_E_UNKNOWN, 1,
-      "unknown model type 'qwen2_moe'", "the nearest name is 'qwen2'" },
+    { WITH("qwen2_vl", "\"x\": 1"), MEMPLAN_E_UNKNOWN, 1,
+      "unknown model type 'qwen2_vl'", "the nearest name is 'qwen2'" },
     { WITH("mine", "\"rms_norm_eps\": 1e-6"), MEMPLAN_E_UNKNOWN, 1,
       "unknown model type 'mine'", "look like those of 'llama'" },
     { "{\"model_type\": \"mine\", \"n_embd\": 8, \"n_layer\": 1, "
       "\"n_head\": 1}",
       MEMPLAN_E_UNKNOWN, 1, "unknown model type", "those of 'gpt2'" },
-    { WITH("deepseek_v3", "\"rms_norm_eps\": 1e-6, \"kv_lora_rank\": 512"),
-      MEMPLAN_E_UNKNOWN, 1, "unknown model type 'deepseek_v3'",
+    { WITH("long_cat", "\"rms_norm_eps\": 1e-6, \"kv_lora_rank\": 512"),
+      MEMPLAN_E_UNKNOWN, 1, "unknown model type 'long_cat'",
       "a decoder (or encoder) of any name" },
     { "{\"architectures\":\n[\"LlamaForCausalLN\"]}", MEMPLAN_E_UNKNOWN, 2,
       "unknown model type 'LlamaForCausalLN'", "" },
@@ -840,10 +878,20 @@ static const struct bad {
       "without 'num_local_experts'" },
     { WITH("mixtral", "\"num_key_value_heads\": 4,\n\"num_experts\": 8"),
       MEMPLAN_E_UNSUPPORTED, 8, "a mixture of experts", "" },
-    { WITH("decoder", "\"kv_lora_rank\": 512"), MEMPLAN_E_UNSUPPORTED, 7,
+    { WITH("llama", "\"kv_lora_rank\": 512"), MEMPLAN_E_UNSUPPORTED, 7,
       "multi-head latent attention is not modelled", "" },
-    { WITH("decoder", "\"num_nextn_predict_layers\": 1"), MEMPLAN_E_UNSUPPORTED,
+    { WITH("llama", "\"num_nextn_predict_layers\": 1"), MEMPLAN_E_UNSUPPORTED,
       7, "multi-token prediction is not modelled", "" },
+    { WITH("decoder", "\"v_head_dim\": 16"), MEMPLAN_E_CONFLICT, 7,
+      "'v_head_dim' is given, but 'kv_lora_rank' is not", "" },
+    { WITH("decoder", "\"kv_lora_rank\": 8, \"qk_nope_head_dim\": 8,\n"
+                      "\"v_head_dim\": 8"),
+      MEMPLAN_E_SCHEMA, 1, "'qk_rope_head_dim' is missing", "" },
+    { WITH("qwen3_moe", "\"mlp_only_layers\":\n[0]"), MEMPLAN_E_UNSUPPORTED, 8,
+      "a list of dense layers is not modelled", "" },
+    { WITH("chatglm", "\"padded_vocab_size\": 8, \"ffn_hidden_size\": 8,\n"
+                      "\"rmsnorm\": false"),
+      MEMPLAN_E_UNSUPPORTED, 8, "another norm than RMSNorm", "" },
     { WITH("llama", "\"is_encoder_decoder\": true"), MEMPLAN_E_UNSUPPORTED, 7,
       "an encoder, or attention to one, is not modelled", "" },
     { WITH("llama", "\"vision_config\": {}"), MEMPLAN_E_UNSUPPORTED, 7,

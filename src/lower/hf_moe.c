@@ -1,0 +1,295 @@
+/*
+ * Owns mixtures of experts as transformers runs them: the router of each
+ * class, grouped products over sorted rows (integrations/moe.py, grouped_mm),
+ * the experts that every token takes. Refuses to know what stands before and
+ * after them.
+ */
+#include "lower/hf.h"
+
+#include "base/banned.h"
+
+struct routing {
+    tensor_id weights; /* [b*s, k] */
+    tensor_id indices;
+};
+
+/* ---- routers ---- */
+
+static struct linear router_of(const struct builder *b, tensor_id x)
+{
+    return (struct linear){ .name = "router",
+                            .x = x,
+                            .in = b->h,
+                            .out = b->experts,
+                            .group = PG_ROUTER,
+                            .bias = b->spec->router_bias };
+}
+
+/* F.linear(x.type(float32), weight.type(float32)) */
+static tensor_id logits_in_fp32(struct builder *b, tensor_id x)
+{
+    struct linear l = router_of(b, build_cast(b, "router input", x, DT_FP32));
+    const tensor_id weight = build_param(b, &(struct param){ .name = "router",
+                                                             .group = PG_ROUTER,
+                                                             .rows = b->experts,
+                                                             .cols = b->h,
+                                                             .matmul = true });
+    l.weight = build_cast(b, "router fp32", weight, DT_FP32);
+    l.has_weight = true;
+    return build_linear(b, &l);
+}
+
+/* Best k of each row, and what grouped_mm counts of them: rows of each expert,
+ * int32, kept by both products. */
+static tensor_id choose(struct builder *b, tensor_id scores, tensor_id *indices)
+{
+    const struct dim k = DIM("k", b->spec->experts_per_token);
+    const struct shape ends = SHAPE(b->experts_on);
+    const tensor_id top = build_topk(b, "top-k", scores, k, indices);
+    op_byproduct(&b->p->op[b->p->n_ops - 1],
+                 build_tensor(b, "offsets", DT_INT32, &ends));
+    return top;
+}
+
+/* The chosen weights sum to one. */
+static tensor_id renormed(struct builder *b, tensor_id top)
+{
+    if (!b->spec->router_renorm)
+        return top;
+    const tensor_id sum = build_mean(b, "top-k sum", top);
+    return build_binary(b, OP_DIV, "routing weights", top, sum);
+}
+
+/* MixtralTopKRouter; Qwen's and OLMoE's go back to the logits' dtype. */
+static struct routing route_softmax(struct builder *b, tensor_id x)
+{
+    const enum family family = b->spec->family;
+    const bool deepseek = family == FAM_DEEPSEEK || family == FAM_DEEPSEEK_V2;
+    struct routing r;
+    const struct linear l = router_of(b, x);
+    const tensor_id logits =
+        deepseek ? logits_in_fp32(b, x) : build_linear(b, &l);
+    const enum dtype dtype = tensor_of(b, logits)->dtype;
+    const tensor_id up = build_cast(b, "router fp32", logits, DT_FP32);
+    const tensor_id p = build_softmax(b, "router softmax", up, DT_FP32);
+    r.weights = renormed(b, choose(b, p, &r.indices));
+    if (deepseek)
+        r.weights = build_scale(b, "routing weights scaled", r.weights);
+    else if (family != FAM_MIXTRAL && family != FAM_DECODER)
+        r.weights = build_cast(b, "routing weights", r.weights, dtype);
+    return r;
+}
+
+/* GptOssTopKRouter in the logits' dtype, GraniteMoeTopKRouter in fp32. */
+static struct routing route_chosen(struct builder *b, tensor_id x)
+{
+    struct routing r;
+    const struct linear l = router_of(b, x);
+    tensor_id logits = build_linear(b, &l);
+    const bool up = b->spec->family == FAM_GRANITEMOE;
+    if (up)
+        logits = build_cast(b, "router fp32", logits, DT_FP32);
+    const tensor_id top = choose(b, logits, &r.indices);
+    const enum dtype dtype = tensor_of(b, top)->dtype;
+    r.weights = build_softmax(b, "routing weights", top, dtype);
+    if (up)
+        r.weights =
+            build_cast(b, "routing weights", r.weights, tensor_of(b, x)->dtype);
+    return r;
+}
+
+/* DeepseekV3TopkRouter. What it does to choose has no gradient and dies; the
+ * chosen scores are gathered from all. */
+static struct routing route_sigmoid(struct builder *b, tensor_id x)
+{
+    const struct dim k = DIM("k", b->spec->experts_per_token);
+    struct routing r;
+    const tensor_id logits = logits_in_fp32(b, x);
+    const tensor_id scores = build_unary(
+        b, OP_TANH, "sigmoid", build_cast(b, "router fp32", logits, DT_FP32));
+    const struct shape chosen = SHAPE(b->t, k), ends = SHAPE(b->experts_on);
+    r.indices = build_tensor(b, "top-k indices", DT_INT64, &chosen);
+    struct op *op = build_op(b, OP_TOPK, "top-k", &scores, 1);
+    op_byproduct(op, r.indices);
+    op_byproduct(op, build_tensor(b, "offsets", DT_INT32, &ends));
+    const tensor_id top = build_index(b, "gather", scores, r.indices, &chosen);
+    r.weights = build_scale(b, "routing weights scaled", renormed(b, top));
+    return r;
+}
+
+static struct routing route(struct builder *b, tensor_id x)
+{
+    switch (b->spec->router) {
+    case ROUTER_CHOSEN: return route_chosen(b, x);
+    case ROUTER_SIGMOID: return route_sigmoid(b, x);
+    case ROUTER_SOFTMAX: break;
+    }
+    return route_softmax(b, x);
+}
+
+/* ---- experts ---- */
+
+/* An int64 vector of one entry a routed row, made of the indices. */
+static tensor_id places(struct builder *b, const char *name, tensor_id from)
+{
+    const struct shape rows = SHAPE(b->routed);
+    return build_copy_as(b, name, from, &rows);
+}
+
+/* One product for all experts: gate and up, or (row) down. */
+static tensor_id grouped(struct builder *b, const char *name, tensor_id x,
+                         bool row)
+{
+    const struct spec *m = b->spec;
+    const uint64_t ffn = m->expert_ffn == 0 ? m->ffn : m->expert_ffn;
+    return build_linear(
+        b, &(struct linear){ .name = name,
+                             .x = x,
+                             .in = row ? b->fe : b->h,
+                             .out = row ? b->h : b->fe2,
+                             .group = PG_EXPERT,
+                             .full_in = row ? ffn : m->hidden,
+                             .full_out = row ? m->hidden : 2 * ffn,
+                             .parallel = row ? PAR_ROW : PAR_COLUMN,
+                             .copies = b->experts_on.n,
+                             .full_copies = m->experts });
+}
+
+/* bias[expert of each row], added in place. */
+static tensor_id add_bias(struct builder *b, tensor_id y, struct dim width,
+                          tensor_id expert)
+{
+    if (!b->spec->expert_bias)
+        return y;
+    const struct shape shape = shape_of(b, y);
+    const tensor_id bias =
+        build_param(b, &(struct param){ .name = "expert bias",
+                                        .group = PG_EXPERT,
+                                        .rows = width,
+                                        .copies = b->experts_on.n,
+                                        .full_elems = build_product(
+                                            b, b->spec->experts, width.n) });
+    const tensor_id picked =
+        build_index(b, "expert bias", bias, expert, &shape);
+    return build_binary_in_place(b, OP_ADD, "+ bias", y, picked);
+}
+
+/* GptOssExperts._apply_gate: clamped, (up + 1) gate sigmoid(alpha gate). */
+static tensor_id gate_clamped(struct builder *b, const tensor_id part[2])
+{
+    const tensor_id gate =
+        build_unary(b, OP_ACTIVATION, "gate clamped", part[0]);
+    const tensor_id up = build_unary(b, OP_ACTIVATION, "up clamped", part[1]);
+    const tensor_id scaled = build_scale(b, "alpha gate", gate);
+    const tensor_id s = build_unary(b, OP_TANH, "sigmoid", scaled);
+    const tensor_id glu = build_mul(b, "glu", gate, s);
+    const tensor_id plus = build_unary(b, OP_ADD, "up + 1", up);
+    return build_mul(b, "gated", plus, glu);
+}
+
+/* The experts' MLP on [routed, h], sorted by expert. */
+static tensor_id experts(struct builder *b, tensor_id x, tensor_id expert)
+{
+    tensor_id both = grouped(b, "experts.gate_up", x, false);
+    both = add_bias(b, both, b->fe2, expert);
+    const struct shape half = shape_last(b, both, b->fe);
+    tensor_id part[2];
+    build_split(b, "gate, up", both, part, (const struct shape[]){ half, half },
+                2);
+    tensor_id product;
+    if (b->spec->family == FAM_GPT_OSS) {
+        product = gate_clamped(b, part);
+    } else {
+        const tensor_id act = build_activation(b, "act", b->spec->act, part[0]);
+        product = build_mul(b, "gated", act, part[1]);
+    }
+    const tensor_id y = grouped(b, "experts.down", product, true);
+    return add_bias(b, y, b->h, expert);
+}
+
+/* Sorted by expert, through the experts, weighted, back in order, summed. */
+static tensor_id dispatch(struct builder *b, tensor_id x,
+                          const struct routing *r)
+{
+    const struct shape rows = SHAPE(b->routed, b->h);
+    const struct shape column = SHAPE(b->routed, b->one);
+    const struct shape tokens = SHAPE(b->t, b->h);
+    const tensor_id order = places(b, "order", r->indices);
+    tensor_id expert = TENSOR_NONE;
+    if (b->spec->expert_bias)
+        expert = places(b, "expert of a row", r->indices);
+    const tensor_id token = places(b, "order / k", order);
+    const tensor_id picked = build_index(b, "routed", x, token, &rows);
+    const tensor_id weights =
+        build_index(b, "sorted weights", r->weights, order, &column);
+    /* autocast does not know grouped_mm: inputs take the weights' dtype */
+    const bool autocasts = b->autocast;
+    b->autocast = false;
+    const tensor_id in = build_cast(b, "routed", picked, b->param);
+    const tensor_id y = experts(b, in, expert);
+    b->autocast = autocasts;
+    const tensor_id weighted = build_mul(b, "weighted", y, weights);
+    const tensor_id back = places(b, "inverse order", order);
+    const tensor_id unsorted =
+        build_index(b, "unsorted", weighted, back, &rows);
+    const enum dtype dtype = tensor_of(b, unsorted)->dtype;
+    const tensor_id sum = build_tensor(b, "experts summed", dtype, &tokens);
+    op_result(b, build_op(b, OP_MEAN, "experts summed", &unsorted, 1), sum);
+    return build_cast(b, "experts", sum, tensor_of(b, x)->dtype);
+}
+
+/* ---- experts that every token takes ---- */
+
+static tensor_id shared_expert(struct builder *b, tensor_id x)
+{
+    struct linear l = { .name = "shared.gate_proj",
+                        .x = x,
+                        .in = b->h,
+                        .out = b->fs,
+                        .full_out = b->spec->shared_ffn,
+                        .group = PG_SHARED_EXPERT,
+                        .parallel = PAR_COLUMN };
+    const tensor_id gate = build_linear(b, &l);
+    const tensor_id act = build_activation(b, "act", b->spec->act, gate);
+    l.name = "shared.up_proj";
+    const tensor_id product = build_mul(b, "gated", act, build_linear(b, &l));
+    return build_linear(b, &(struct linear){ .name = "shared.down_proj",
+                                             .x = product,
+                                             .in = b->fs,
+                                             .out = b->h,
+                                             .full_in = b->spec->shared_ffn,
+                                             .group = PG_SHARED_EXPERT,
+                                             .parallel = PAR_ROW });
+}
+
+/* sigmoid(w x) times the shared expert (Qwen2MoeSparseMoeBlock). */
+static tensor_id gated_shared(struct builder *b, tensor_id x, tensor_id shared)
+{
+    if (!b->spec->shared_gate)
+        return shared;
+    const tensor_id gate =
+        build_linear(b, &(struct linear){ .name = "shared_expert_gate",
+                                          .x = x,
+                                          .in = b->h,
+                                          .out = b->one,
+                                          .group = PG_SHARED_EXPERT });
+    const tensor_id s = build_unary(b, OP_TANH, "sigmoid", gate);
+    return build_mul(b, "shared gated", s, shared);
+}
+
+tensor_id hf_moe(struct builder *b, tensor_id x)
+{
+    const struct spec *m = b->spec;
+    tensor_id shared = TENSOR_NONE;
+    const bool first = m->shared_ffn > 0 && m->shared_gate;
+    if (first)
+        shared = shared_expert(b, x);
+    const struct routing r = route(b, x);
+    tensor_id out = dispatch(b, x, &r);
+    out = build_all_reduce(b, "experts all-reduce", out, COMM_EP);
+    if (m->shared_ffn == 0)
+        return out;
+    if (!first)
+        shared = shared_expert(b, x);
+    return build_add(b, "experts + shared", out, gated_shared(b, x, shared));
+}

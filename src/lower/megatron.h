@@ -1,0 +1,33 @@
+/*
+ * Between the pieces of the Megatron lowering. Nobody else includes this.
+ */
+#ifndef MEMPLAN_LOWER_MEGATRON_H
+#define MEMPLAN_LOWER_MEGATRON_H
+
+#include "lower/build.h"
+
+/* ---- megatron.c ---- */
+
+/* A norm of the model's kind over the last factor. */
+tensor_id megatron_norm(struct builder *b, const char *name, tensor_id x,
+                        struct dim n);
+/* Words, positions where the model learns them, dropout: `table` looked up by
+ * `ids`, reduced or cut to a sequence shard. */
+tensor_id megatron_words(struct builder *b, tensor_id table, tensor_id ids);
+tensor_id megatron_layer(struct builder *b, const struct layer_kind *kind,
+                         tensor_id x);
+/* Loss of every token, fp32. */
+tensor_id megatron_loss(struct builder *b, tensor_id logits, tensor_id labels);
+
+/* ---- megatron_latent.c ---- */
+
+/* q, k and v of latent attention from the normed hidden states. */
+void megatron_latent(struct builder *b, tensor_id x, tensor_id qkv[3]);
+
+/* ---- megatron_mtp.c ---- */
+
+/* Multi-token prediction behind the last layer: x with the losses of the
+ * prediction modules attached. `head` is the output layer's weight. */
+tensor_id megatron_mtp(struct builder *b, tensor_id x, tensor_id head);
+
+#endif
