@@ -397,6 +397,14 @@ static void fsdp2_gather_output(struct put *p, const struct stage *s,
                                 uint32_t position)
 {
     const bool head = s->head && position + 1 == s->n;
+    /* the root's comes first, and goes when the first layer's is there */
+    if (position == 0) {
+        PUT(p, TERM_PREFETCHED, "the root's all-gather output",
+            F("bytes", root_bytes(s)));
+        if (s->embed)
+            PUT(p, TERM_PREFETCHED, "the first layer's all-gather output",
+                F("bytes", layer_bytes(s, 1)));
+    }
     if (head && (position == 0 || s->run->impl == IMPL_TORCHTITAN))
         return;
     PUT(p, TERM_PREFETCHED, "all-gather output, kept to the next copy-out",
