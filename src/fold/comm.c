@@ -158,6 +158,7 @@ static double op_bytes(const struct program *p, const struct op *op,
     case OP_SDPA:
     case OP_SWIGLU:
     case OP_CROSS_ENTROPY:
+    case OP_COMPILED_CROSS_ENTROPY:
     case OP_FUSED_CROSS_ENTROPY:
     case OP_FUSED:
     case OP_WHERE:

@@ -236,6 +236,14 @@ static void rest_te_workspaces(struct put *p, const struct stage *s)
             A("streams", TE_GROUPED_STREAMS), F("bytes", bytes));
 }
 
+static void rest_dummies(struct put *p, const struct stage *s)
+{
+    if (engine_wgrad_mode(s, false) == WGRAD_NONE)
+        PUT(p, TERM_WGRAD_TMP,
+            "dummy weight gradients under fusion, one a shape",
+            F("bytes", s->dummy_wgrads));
+}
+
 static void rest_buffers(struct put *p, const struct stage *s)
 {
     const struct run *run = s->run;
@@ -269,6 +277,7 @@ void engine_rest(struct put *p, const struct stage *s)
 {
     rest_weights(p, s);
     rest_grads(p, s);
+    rest_dummies(p, s);
     if (!optimizer_offloaded(s->run)) {
         rest_master(p, s);
         rest_moments(p, s);
@@ -539,7 +548,8 @@ enum wgrad_mode engine_wgrad_mode(const struct stage *s, bool later)
     case ENGINE_FSDP2: return run->zero == 0 && later ? WGRAD_FREE : WGRAD_KEEP;
     case ENGINE_MEGATRON:
         /* gradient accumulation fusion: the GEMM adds into main_grad */
-        return run->impl == IMPL_MEGATRON ? WGRAD_NONE : WGRAD_FREE;
+        return run->impl == IMPL_MEGATRON && run->wgrad_fusion ? WGRAD_NONE
+                                                               : WGRAD_FREE;
     case ENGINE_MEGATRON_FSDP:
     case ENGINE_COUNT: break;
     }

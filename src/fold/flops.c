@@ -56,6 +56,7 @@ static double op_backward(const struct program *p, const struct op *op)
     case OP_RMS_NORM:
     case OP_SWIGLU:
     case OP_CROSS_ENTROPY:
+    case OP_COMPILED_CROSS_ENTROPY:
     case OP_WHERE:
     case OP_TOPK:
     case OP_INDEX:

@@ -7,6 +7,9 @@
 
 #include "base/banned.h"
 
+/* Shapes of weights on a stage; more are not counted. */
+enum { DUMMY_SHAPES_MAX = 32 };
+
 uint32_t stage_block(const struct stage *s, uint32_t position)
 {
     if (s->embed && position == 0)
@@ -166,6 +169,40 @@ static uint64_t held_bytes(const struct program *p, const struct block *b)
     return sum;
 }
 
+/* A product that added its weight's gradient into the main gradients hands
+ * autograd a dummy, so that hooks still run; there is one for all weights of a
+ * shape, never freed (transformer_engine/pytorch/module/base.py,
+ * get_dummy_wgrad; megatron/core/tensor_parallel/layers.py for the head).
+ * The router's product is a plain one. */
+static uint64_t dummy_wgrads(const struct stage *s)
+{
+    const struct tensor *seen[DUMMY_SHAPES_MAX];
+    size_t n = 0;
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < s->n; i++) {
+        if (i > 0 && stage_block(s, i) == stage_block(s, i - 1))
+            continue;
+        const struct block *b = &s->p->block[stage_block(s, i)];
+        for (uint32_t k = 0; k < b->tensor_count; k++) {
+            const struct tensor *t = &s->p->tensor[b->tensor_first + k];
+            if (t->role != ROLE_PARAM || !t->trainable || !t->matmul
+                || t->group == PG_ROUTER || t->group == PG_ADAPTER)
+                continue;
+            size_t at = 0;
+            while (at < n
+                   && (seen[at]->dim[0].n != t->dim[0].n
+                       || seen[at]->dim[1].n != t->dim[1].n))
+                at++;
+            if (at < n || n == DUMMY_SHAPES_MAX)
+                continue;
+            seen[n++] = t;
+            sum +=
+                round_alloc(t->dim[0].n * t->dim[1].n * dtype_size(t->dtype));
+        }
+    }
+    return sum;
+}
+
 static uint64_t role_bytes(const struct program *p, tensor_id first, uint64_t n)
 {
     uint64_t sum = 0;
@@ -241,6 +278,8 @@ void stage_init(struct stage *s, struct memory_fold *f, uint64_t index,
     s->shared = f->shared;
     /* a checkpoint keeps what its layers share: masks too */
     s->shared_kept = s->recomputed > 0 ? f->shared : f->shared_kept;
+    if (engine_wgrad_mode(s, false) == WGRAD_NONE)
+        s->dummy_wgrads = dummy_wgrads(s);
     s->inputs = role_bytes(p, p->first_input, p->n_input);
     s->stage_input = held_input(s) + pipe_micro_batch(s);
     s->outputs = held_bytes(p, &p->block[p->head]);

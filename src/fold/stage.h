@@ -40,6 +40,7 @@ struct stage {
     uint64_t wgrad;          /* gradients alive after a whole backward */
     uint64_t shared, inputs; /* bytes a micro-batch */
     uint64_t shared_kept;    /* of shared: what backward needs */
+    uint64_t dummy_wgrads;   /* one gradient a shape: see stage.c */
     uint64_t stage_input;    /* received hidden states kept to backward, and
                                 what else the pipeline engine holds of one
                                 micro-batch */

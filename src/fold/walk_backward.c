@@ -130,6 +130,7 @@ static bool aliases(const struct walk *w, const struct op *op, unsigned i)
     case OP_SDPA:
     case OP_SWIGLU:
     case OP_CROSS_ENTROPY:
+    case OP_COMPILED_CROSS_ENTROPY:
     case OP_FUSED_CROSS_ENTROPY:
     case OP_FUSED:
     case OP_WHERE:
@@ -237,6 +238,9 @@ static uint64_t backward_workspace(const struct walk *w, const struct op *op,
     case OP_PYTHON_GELU: /* bloom_gelu_back: five temporaries at most, the
                             result when they are gone (modeling_bloom.py) */
         return 4 * out->bytes;
+    case OP_COMPILED_CROSS_ENTROPY: /* a clone of the softmax, that the target's
+                                       entries are put into */
+        return w->p->tensor[op->out[2]].bytes;
     case OP_SOFTMAX: /* grad * output first (aten/src/ATen/native/cuda/
                         SoftMax.cu, softmax_backward_cuda_out) */
         return out->bytes;

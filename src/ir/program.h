@@ -88,7 +88,7 @@ enum backward_place {
     PLACE_GRADIENT /* over the result's gradient */
 };
 
-enum { OP_IN_MAX = 6, OP_OUT_MAX = 4 };
+enum { OP_IN_MAX = 6, OP_OUT_MAX = 5 };
 
 struct op {
     enum op_kind kind;

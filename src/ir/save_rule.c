@@ -129,7 +129,8 @@ size_t op_saves(const struct program *p, const struct op *op,
     case OP_CROSS_ENTROPY: /* out: loss, softmax, mask, indices */
         keep_out(&s, 1);
         break;
-    case OP_FUSED_CROSS_ENTROPY: /* out: loss, a chunk, gradients */
+    case OP_COMPILED_CROSS_ENTROPY: /* out: loss, a copy, softmax, ... */
+    case OP_FUSED_CROSS_ENTROPY:    /* out: loss, a chunk, gradients */
         keep_out(&s, 2);
         break;
     case OP_NLL_LOSS: /* in: log-probabilities, labels; out: loss, weight */

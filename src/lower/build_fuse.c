@@ -65,6 +65,7 @@ static bool fuses(enum op_kind kind)
     case OP_FLASH_ATTENTION:
     case OP_SDPA:
     case OP_CROSS_ENTROPY:
+    case OP_COMPILED_CROSS_ENTROPY:
     case OP_FUSED_CROSS_ENTROPY:
     case OP_TOPK:
     case OP_INDEX:

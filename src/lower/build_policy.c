@@ -44,6 +44,7 @@ static bool outlives(const struct op *op, unsigned *products)
     case OP_RMS_NORM:
     case OP_SWIGLU:
     case OP_CROSS_ENTROPY:
+    case OP_COMPILED_CROSS_ENTROPY:
     case OP_FUSED_CROSS_ENTROPY:
     case OP_FUSED:
     case OP_WHERE:

@@ -123,7 +123,9 @@ static tensor_id core_attention(struct builder *b, tensor_id qkv[3])
                                          .q = qkv[0],
                                          .k = qkv[1],
                                          .v = qkv[2] });
-        if (copies_context(b))
+        /* exchanged heads for tokens, or copied: either way what attention
+           kept is not what the projection keeps */
+        if (copies_context(b) || (b->run->cp > 1 && b->run->cp_comm == CP_A2A))
             out = build_copy(b, "context", out);
     }
     b->region = outer;
@@ -387,10 +389,46 @@ static void embedding(struct builder *b)
     build_end(b, megatron_words(b, table, b->ids));
 }
 
+/* transformer_engine/pytorch/cross_entropy.py: forward already writes the
+ * logits' gradient over the logits. */
+static tensor_id te_cross_entropy(struct builder *b, tensor_id logits)
+{
+    const struct shape shape = shape_of(b, logits), rows = SHAPE(b->t);
+    const tensor_id loss = build_tensor(b, "loss", DT_FP32, &rows);
+    const tensor_id grad =
+        build_alias(b, "gradient of the logits", logits, &shape);
+    const tensor_id in[] = { logits, b->labels };
+    struct op *op = build_op(b, OP_CROSS_ENTROPY, "cross entropy", in, 2);
+    op->place = PLACE_KEPT;
+    op_result(b, op, loss);
+    op_byproduct(op, grad);
+    return build_mean(b, "mean loss", loss);
+}
+
+/* core/fusions/fused_cross_entropy.py under torch.compile: the exponentials
+ * get a tensor of their own beside the fp32 copy and the logits. */
+static tensor_id compiled_cross_entropy(struct builder *b, tensor_id logits)
+{
+    const struct shape shape = shape_of(b, logits), rows = SHAPE(b->t);
+    const tensor_id in[] = { logits, b->labels };
+    struct op *op =
+        build_op(b, OP_COMPILED_CROSS_ENTROPY, "compiled cross entropy", in, 2);
+    const tensor_id loss = build_tensor(b, "loss", DT_FP32, &rows);
+    op_result(b, op, loss);
+    op_byproduct(op, build_tensor(b, "fp32 logits", DT_FP32, &shape));
+    op_byproduct(op, build_tensor(b, "softmax", DT_FP32, &shape));
+    op_byproduct(op, build_tensor(b, "target mask", DT_BOOL, &rows));
+    op_byproduct(op, build_tensor(b, "target", DT_INT64, &rows));
+    return build_mean(b, "mean loss", loss);
+}
+
 /* core/tensor_parallel/cross_entropy.py: an fp32 copy of the logits becomes
  * the softmax in place; target mask and indices are kept beside it. */
 tensor_id megatron_loss(struct builder *b, tensor_id logits, tensor_id labels)
 {
+    if (b->run->loss == LOSS_FUSED)
+        return b->run->ce_fusion == CE_TE ? te_cross_entropy(b, logits)
+                                          : compiled_cross_entropy(b, logits);
     const tensor_id up = build_cast(b, "fp32 logits", logits, DT_FP32);
     const struct shape shape = shape_of(b, up), rows = SHAPE(b->t);
     const tensor_id loss = build_tensor(b, "loss", DT_FP32, &rows);

@@ -521,18 +521,24 @@ static void resolve_dropout(struct run *r, const struct spec *spec)
                      "dropout as the model's file says (--dropout)");
 }
 
-/* Megatron-LM's --deterministic-mode is off unless asked for, but its own runs
- * have it (tests/functional_tests), and it is the larger of the two: taken for
- * the default of `megatron`, and said where it matters. */
+/* Megatron-LM's --deterministic-mode is off unless asked for, but the runs that
+ * it publishes memory of have it (tests/functional_tests): taken for the
+ * default of `megatron`, and said. */
 static void resolve_deterministic(struct run *r)
 {
+    /* "Cross Entropy Fusion is currently not deterministic"
+       (training/arguments.py) */
     r->deterministic =
-        resolve_bool(r, KEY_DETERMINISTIC, r->framework == FW_MEGATRON);
-    const bool same_workspace = r->gpu.arch == ARCH_HOPPER;
-    if (r->deterministic && !same_workspace)
+        resolve_bool(r, KEY_DETERMINISTIC,
+                     r->framework == FW_MEGATRON && r->loss != LOSS_FUSED);
+    /* a flag of its own, which those runs set too
+       (--no-gradient-accumulation-fusion) */
+    r->wgrad_fusion = resolve_bool(r, KEY_GRAD_ACCUM_FUSION, !r->deterministic);
+    if (r->deterministic)
         resolve_assume(r, KEY_DETERMINISTIC,
-                       "deterministic kernels, as in Megatron's own runs "
-                       "(--deterministic)");
+                       "deterministic kernels, weight gradients not fused, as "
+                       "in Megatron's own runs (--deterministic, "
+                       "--grad-accum-fusion)");
 }
 
 static void resolve_kernels(struct run *r, const struct spec *spec)
@@ -558,6 +564,8 @@ static void resolve_kernels(struct run *r, const struct spec *spec)
     resolve_bool(r, KEY_CUDA_GRAPH, false);
     resolve_bool(r, KEY_EP_OVERLAP, false);
     r->grouped_gemm = resolve_bool(r, KEY_GROUPED_GEMM, true);
+    r->ce_fusion = (enum ce_fusion)resolve_count(r, KEY_CE_FUSION, CE_TE);
+    r->cp_comm = (enum cp_comm)resolve_count(r, KEY_CP_COMM, CP_P2P);
     resolve_deterministic(r);
     r->allocator =
         (enum allocator_kind)resolve_count(r, KEY_ALLOCATOR, ALLOC_DEFAULT);

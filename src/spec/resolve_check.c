@@ -540,6 +540,13 @@ static void check_recompute(const struct run *r, const struct spec *s,
 
 static void check_attention(const struct run *r, struct diag *d)
 {
+    if (r->deterministic && r->loss == LOSS_FUSED && resolve_is_megatron(r)) {
+        memplan_error *e =
+            setup_error(d, MEMPLAN_E_CONFLICT, KEY_DETERMINISTIC,
+                        "deterministic with loss 'fused', which Megatron "
+                        "refuses");
+        diag_hint(e, "leave one of the two out");
+    }
     bool old = r->gpu.arch == ARCH_VOLTA || r->gpu.arch == ARCH_TURING;
     if (r->attention == ATTN_FLASH && old) {
         memplan_error *e = setup_error(

@@ -51,7 +51,8 @@ enum {
     NO_OPTIMIZER = 1u << 11,
     CPU_OPTIMIZER = 1u << 12,
     NO_DDP = 1u << 13,
-    FAST = 1u << 14
+    FAST = 1u << 14,
+    PLAIN_LOSS = 1u << 15
 };
 
 static unsigned circumstances(const struct run *r)
@@ -73,6 +74,7 @@ static unsigned circumstances(const struct run *r)
     now |= r->offload_optimizer != OFFLOAD_NONE ? CPU_OPTIMIZER : 0;
     now |= r->engine == ENGINE_DDP ? 0 : NO_DDP;
     now |= r->fast ? FAST : 0;
+    now |= r->loss != LOSS_FUSED ? PLAIN_LOSS : 0;
     return now;
 }
 
@@ -104,13 +106,15 @@ static const struct moot {
     { KEY_RECOMPUTE_GRANULARITY, SELECTIVE, ANY, " without recompute 'full'" },
     { KEY_RECOMPUTE_MODULES, PAPER_MODULES, ANY,
       " in 'paper' but for core_attn" },
-    { KEY_LOSS, MEGATRON, LOSS_FUSED,
-      ": Megatron's vocabulary-parallel cross entropy, in place on fp32 "
-      "logits, is modelled" },
     { KEY_LOSS, MEGATRON, LOSS_XENTROPY,
       ": Megatron's vocabulary-parallel cross entropy, in place on fp32 "
       "logits, is modelled" },
     { KEY_LOSS, PAPER, LOSS_XENTROPY, ": the paper keeps the logits in fp32" },
+    { KEY_CE_FUSION, PLAIN_LOSS | NO_MEGATRON, ANY,
+      " but in Megatron with --loss fused" },
+    { KEY_CP_COMM, NO_MEGATRON, ANY, " outside Megatron" },
+    { KEY_GRAD_ACCUM_FUSION, NO_MEGATRON, ANY, " outside Megatron" },
+    { KEY_GROUPED_GEMM, NO_MEGATRON, ANY, " outside Megatron" },
     { KEY_LOSS, PAPER, LOSS_FUSED, ": the paper keeps the logits in fp32" },
     { KEY_ATTENTION, MEGATRON | TORCHTITAN_HALF, ATTN_SDPA,
       " here: sdpa and flash are one fused kernel" },

@@ -133,6 +133,14 @@
     X(LOSS_CHUNKED, "chunked")                                                 \
     X(LOSS_XENTROPY, "xentropy")
 
+#define CE_FUSION_MAP(X)                                                       \
+    X(CE_TE, "te")                                                             \
+    X(CE_NATIVE, "native")
+
+#define CP_COMM_MAP(X)                                                         \
+    X(CP_P2P, "p2p")                                                           \
+    X(CP_A2A, "a2a")
+
 #define LORA_TARGET_MAP(X)                                                     \
     X(LORA_Q, "q")                                                             \
     X(LORA_K, "k")                                                             \
@@ -182,6 +190,8 @@ enum recompute { RECOMPUTE_MAP(CHOICE_ENUM) RECOMPUTE_COUNT };
 enum recompute_module { RECOMPUTE_MODULE_MAP(CHOICE_ENUM) REMOD_COUNT };
 enum attention { ATTENTION_MAP(CHOICE_ENUM) ATTENTION_COUNT };
 enum loss { LOSS_MAP(CHOICE_ENUM) LOSS_COUNT };
+enum ce_fusion { CE_FUSION_MAP(CHOICE_ENUM) CE_FUSION_COUNT };
+enum cp_comm { CP_COMM_MAP(CHOICE_ENUM) CP_COMM_COUNT };
 enum lora_target { LORA_TARGET_MAP(CHOICE_ENUM) LORA_TARGET_COUNT };
 enum lora_full { LORA_FULL_MAP(CHOICE_ENUM) LORA_FULL_COUNT };
 enum offload { OFFLOAD_MAP(CHOICE_ENUM) OFFLOAD_COUNT };
@@ -319,7 +329,10 @@ struct run {
     uint64_t ddp_bucket_bytes;
     bool overlap_comm;
     bool deterministic; /* kernels that repeat exactly */
+    bool wgrad_fusion;  /* products add into the main gradients */
     bool grouped_gemm;  /* experts of a rank in one product */
+    enum ce_fusion ce_fusion;
+    enum cp_comm cp_comm;
     enum allocator_kind allocator;
     bool fast; /* without simulating it */
 

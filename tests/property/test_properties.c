@@ -44,7 +44,7 @@ static const char *pick(uint64_t *seed, const char *const *words)
 struct choice {
     const char *key, *value; /* NULL: not given */
 };
-enum { FIRST_ADAPTER = 18, CHOICES = 24 };
+enum { FIRST_ADAPTER = 20, CHOICES = 26 };
 struct trial {
     const char *model;
     struct choice c[CHOICES];
@@ -103,6 +103,8 @@ static struct trial trial_of(uint64_t seed)
         { "tp", tp },
         { "pp", megatron ? PICK(&s, "1", "2", "4") : "1" },
         { "deterministic", PICK(&s, "true", "false") },
+        { "loss", megatron ? PICK(&s, "standard", "fused") : "standard" },
+        { "ce_fusion", PICK(&s, "te", "native") },
         { "micro_batch", PICK(&s, "1", "2", "4") },
         { "grad_accum", PICK(&s, "1", "4") },
         { "seq_len", PICK(&s, "256", "512", "1024") },
