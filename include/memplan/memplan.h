@@ -317,9 +317,11 @@ MEMPLAN_API void memplan_report_free(memplan_report *report);
 typedef enum memplan_view {
     MEMPLAN_VIEW_SUMMARY, /* the answer */
     MEMPLAN_VIEW_EXPLAIN, /* every number: formula, numbers put in, source */
-    MEMPLAN_VIEW_TRACE    /* the step, allocation by allocation: what is alive
+    MEMPLAN_VIEW_TRACE,   /* the step, allocation by allocation: what is alive
                              at the peak (table, Markdown), the timeline (CSV),
                              Chrome trace events (JSON), a picture (SVG) */
+    MEMPLAN_VIEW_TRACE_FIRST /* the first step, which makes the optimizer's
+                                states, instead of a later one */
 } memplan_view;
 
 /** Writes a report. JSON is the schema "memplan.estimate/1",

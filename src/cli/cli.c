@@ -62,11 +62,12 @@ static const struct command commands[] = {
       .about = "MODEL and options are those of estimate. A table lists what is "
                "alive at the peak, --format csv every allocation and release "
                "in order, --json the same as trace events for Perfetto, "
-               "--format svg a picture of them.",
+               "--format svg a picture of them. --step first is the step that "
+               "makes the optimizer's states.",
       .examples = "llama-7b --zero 3 --gpus 64\twhat is alive at the peak\n"
                   "gpt2 --json > step.json\topen it in ui.perfetto.dev\n"
                   "gpt2 --format svg > step.svg\topen it in a browser\n",
-      .parts = TAKES_REPORT | OPT_PART_PICTURE,
+      .parts = TAKES_REPORT | OPT_PART_TRACE,
       .operands_min = 1,
       .operands_max = 1,
       .run = cmd_trace },
@@ -275,7 +276,7 @@ static enum cli_exit cli_own_option(struct cli *cli,
                              given->value, row->choices);
     }
     if (row->id == OPT_ID_FORMAT && index == MEMPLAN_FORMAT_SVG
-        && !(cli->command->parts & OPT_PART_PICTURE))
+        && !(cli->command->parts & OPT_PART_TRACE))
         return message_usage(cli, "'memplan trace' has one",
                              "--format: there is no picture of '%s'",
                              cli->command->name);
@@ -287,6 +288,7 @@ static enum cli_exit cli_own_option(struct cli *cli,
     case OPT_ID_CHECK: cli->check = true; break;
     case OPT_ID_CASES: cli->cases = given->value; break;
     case OPT_ID_BY: cli->by = given->value; break;
+    case OPT_ID_STEP: cli->first_step = index == 1; break;
     case OPT_ID_LIMIT_MEDIAN: cli->limit_median = given->value; break;
     case OPT_ID_KEY:
     case OPT_ID_ASSERTION:

@@ -38,6 +38,7 @@ struct cli {
     bool check;               /* --check */
     const char *cases;        /* --cases FILE, or NULL */
     const char *by;           /* --by KEY, or NULL */
+    bool first_step;          /* --step first */
     const char *limit_median; /* --limit-median X, or NULL */
     bool stdin_taken;         /* standard input can be read once */
 

@@ -47,7 +47,8 @@ enum cli_exit cmd_estimate(struct cli *cli)
 
 enum cli_exit cmd_trace(struct cli *cli)
 {
-    return estimate_view(cli, MEMPLAN_VIEW_TRACE);
+    return estimate_view(cli, cli->first_step ? MEMPLAN_VIEW_TRACE_FIRST
+                                              : MEMPLAN_VIEW_TRACE);
 }
 
 enum cli_exit cmd_explain(struct cli *cli)

@@ -17,7 +17,7 @@ enum opt_part {
     OPT_PART_CHECK = 1 << 3,
     OPT_PART_ASSERT = 1 << 4,
     OPT_PART_SCORE = 1 << 5,
-    OPT_PART_PICTURE = 1 << 6 /* of no option: --format svg */
+    OPT_PART_TRACE = 1 << 6 /* and --format svg */
 };
 
 enum opt_id {
@@ -33,7 +33,8 @@ enum opt_id {
     OPT_ID_CHECK,
     OPT_ID_CASES,
     OPT_ID_BY,
-    OPT_ID_LIMIT_MEDIAN
+    OPT_ID_LIMIT_MEDIAN,
+    OPT_ID_STEP
 };
 
 enum opt_value { OPT_VALUE_NONE, OPT_VALUE_NEEDED, OPT_VALUE_OPTIONAL };

@@ -264,9 +264,8 @@ bool fold_memory(struct memory_result *out, const struct program *p,
 
 /* ---- the allocator ---- */
 
-/* Allocations that may be simulated: stages after the fullest only while the
- * answer stays instant, and none that would take seconds. */
-enum { SIMULATE_SOME = 300000, SIMULATE_MOST = 20000000 };
+/* Of one stage; more would take seconds. */
+enum { SIMULATE_MOST = 10000000 };
 
 struct simulating {
     struct memory_result *out;
@@ -349,15 +348,19 @@ static struct stage_result *next_stage(struct memory_result *out)
 }
 
 bool fold_allocator(struct memory_result *out, const struct program *p,
-                    const struct run *run, struct arena *a)
+                    const struct run *run, struct arena *a, uint64_t births)
 {
     struct simulating m = { .out = out, .a = a };
     if (run->schedule == SCHED_INTERLEAVED)
         return true;
     if (!memory_fold_init(&m.f, p, run, a))
         return false;
-    for (uint64_t i = 0; i < out->n_stages && m.births < SIMULATE_SOME; i++) {
+    uint64_t before = 0; /* the next stage takes as many as the last at most */
+    for (uint64_t i = 0; i < out->n_stages; i++) {
         struct stage_result *s = next_stage(out);
+        if (i > 0 && m.births + (m.births - before) > births)
+            break;
+        before = m.births;
         if (!simulate_one(&m, s->index))
             return false;
         s->sim.steps = max_u64(s->sim.steps, 1); /* has been looked at */

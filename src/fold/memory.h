@@ -10,11 +10,12 @@
 bool fold_memory(struct memory_result *out, const struct program *p,
                  const struct run *run, struct arena *a, bool *over);
 
-/* The same with the caching allocator at hand, after fold_memory(): of as many
- * stages, the fullest first, as can be done in a moment. Sets what is reserved,
- * and the allocator's rounding in peak and rest. False when out of memory. */
+/* The same with the caching allocator at hand, after fold_memory(): of the
+ * fullest stage, and of others, fuller ones first, while no more than `births`
+ * allocations have to be simulated. Sets what is reserved, and the allocator's
+ * rounding in peak and rest. False when out of memory. */
 bool fold_allocator(struct memory_result *out, const struct program *p,
-                    const struct run *run, struct arena *a);
+                    const struct run *run, struct arena *a, uint64_t births);
 
 /* Unfolds the worst stage's peak, its rest, and what is outside the
  * allocator: the same functions with a recorder. False when out of memory. */

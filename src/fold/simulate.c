@@ -18,13 +18,15 @@ enum { STEPS_MAX = 12 };
  * flight. */
 struct mark {
     uint64_t hash, backward;
-    bool set;
+    uint64_t before, before_backward; /* of the step before */
 };
 
 struct simulation {
     struct allocator allocator;
     struct simulated *out;
-    struct mark *mark; /* [ring] */
+    struct mark *mark;        /* [ring] */
+    bool round, round_before; /* a state of this step, of the one before, came
+                                 again */
     uint64_t births, births_most;
     unsigned steps; /* 0: as many as it takes */
     uint64_t pool_now[SIM_POOLS];
@@ -123,28 +125,48 @@ uint64_t simulate_skip(struct tracer *r, uint64_t backward, uint64_t left)
     if (r->sim->steps != 0)
         return 0;
     const uint64_t hash = state_hash(r);
-    if (k->set && k->hash == hash) {
-        const uint64_t period = backward - k->backward;
-        return left / period * period;
+    if (k->before == hash
+        && (r->sim->round_before || k->before_backward == backward)) {
+        r->settled = true;
+        return left;
     }
-    *k = (struct mark){ hash, backward, true };
+    if (k->hash == hash) {
+        r->sim->round = true;
+        return left / r->ring * r->ring;
+    }
+    k->hash = hash;
+    k->backward = backward;
     return 0;
+}
+
+/* The marks of the step before: in it, or in what it repeats, all that comes
+ * after one of them is known. */
+static void next_step(struct simulation *m, uint32_t ring)
+{
+    for (uint32_t k = 0; k < ring; k++)
+        m->mark[k] = (struct mark){ .before = m->mark[k].hash,
+                                    .before_backward = m->mark[k].backward };
+    m->round_before = m->round;
+    m->round = false;
 }
 
 /* ---- the steps ---- */
 
 static void live(struct tracer *r)
 {
+    struct simulation *m = r->sim;
+    struct simulated *out = m->out;
+    const unsigned most = m->steps == 0 ? STEPS_MAX : m->steps;
     uint64_t before = 0;
-    const unsigned whole = r->sim->steps;
-    for (unsigned i = 0; i < (whole == 0 ? STEPS_MAX : whole) && !r->failed;
-         i++) {
-        for (uint32_t k = 0; k < r->ring; k++)
-            r->sim->mark[k].set = false;
+    for (unsigned i = 0; i < most; i++) {
+        next_step(m, r->ring);
         tracer_step(r, i == 0 ? TRACE_FIRST : TRACE_LATER);
-        r->sim->out->steps = i + 1;
+        if (r->failed || r->settled)
+            return;
+        out->steps = i + 1;
+        out->steady = m->allocator.allocated.now;
         const uint64_t hash = state_hash(r);
-        if (whole == 0 && i > 0 && hash == before)
+        if (m->steps == 0 && i > 0 && hash == before)
             return;
         before = hash;
     }
@@ -186,7 +208,6 @@ bool simulate_stage(struct simulated *out, struct memory_fold *f,
     if (r->failed)
         return m->births == m->births_most;
     out->done = true;
-    out->steady = m->allocator.allocated.now;
     out->reserved = m->allocator.reserved.peak;
     out->retries = m->allocator.retries;
     count_pools(out, &m->allocator);

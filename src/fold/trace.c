@@ -373,6 +373,8 @@ static void run_schedule(struct tracer *r)
         micro_backward(r, (uint32_t)backward++);
         if (r->sim != NULL && forward < micros)
             micros -= simulate_skip(r, backward, micros - forward);
+        if (r->settled)
+            return;
     }
 }
 
@@ -381,6 +383,8 @@ void tracer_step(struct tracer *r, enum trace_step step)
     r->step = step;
     levels_after(r, PHASE_REST);
     run_schedule(r);
+    if (r->settled)
+        return;
     levels_after(r, PHASE_REDUCE);
     levels_after(r, PHASE_CLIP);
     levels_after(r, PHASE_STEP);
@@ -428,7 +432,7 @@ bool tracer_init(struct tracer *r, uint32_t ring)
 bool trace_stage(struct trace *t, struct memory_fold *f, const struct stage *s,
                  enum trace_step step, struct arena *a)
 {
-    *t = (struct trace){ .arena = a };
+    *t = (struct trace){ .arena = a, .step = step };
     struct tracer *r = ARENA_NEW(a, struct tracer, 1);
     if (r == NULL)
         return false;

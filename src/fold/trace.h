@@ -9,6 +9,10 @@
 
 #include "fold/stage.h"
 
+/* The first step makes the optimizer's moments when it comes to need them;
+ * they are there when any later one begins. */
+enum trace_step { TRACE_FIRST, TRACE_LATER };
+
 struct trace_event {
     uint64_t bytes;
     uint32_t id; /* a birth and its death share it */
@@ -23,6 +27,7 @@ struct trace_event {
 
 struct trace {
     struct arena *arena;
+    enum trace_step step;
     struct trace_event *event;
     size_t n, capacity;
     bool failed;         /* out of memory */
@@ -30,10 +35,6 @@ struct trace {
     size_t peak_at;      /* event that made the peak */
     uint32_t next_id;
 };
-
-/* The first step makes the optimizer's moments when it comes to need them;
- * they are there when any later one begins. */
-enum trace_step { TRACE_FIRST, TRACE_LATER };
 
 /* Traces a step of stage s from rest to rest: as many micro-batches as make
  * every moment occur (those in flight and two more at most). Not for the

@@ -87,6 +87,7 @@ struct tracer {
     struct trace *list;     /* NULL: not listed */
     struct simulation *sim; /* NULL: not simulated */
     bool failed;            /* out of memory */
+    bool settled;           /* simulated: all is as in the step before */
     uint64_t regions;
 
     struct hold *hold;

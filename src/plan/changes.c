@@ -67,9 +67,12 @@ static void describe(char *text, size_t size, const char *key,
 static bool keep(struct memplan_report *r, struct memplan_report *trial,
                  const char *text)
 {
+    enum { INSTANT = 20000 }; /* allocations; there are several changes */
     struct diag d;
     diag_init(&d, NULL);
-    if (r->n_changes == CHANGE_MAX || plan_allocator(trial, &d) != MEMPLAN_OK)
+    const bool instant = r->memory.stage[r->memory.worst].sim.births <= INSTANT;
+    if (r->n_changes == CHANGE_MAX
+        || (instant && plan_allocator(trial, false, &d) != MEMPLAN_OK))
         return false;
     struct change *c = &r->change[r->n_changes++];
     str_format(c->text, sizeof c->text, "%s", text);

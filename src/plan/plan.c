@@ -59,11 +59,14 @@ memplan_status plan_memory(struct memplan_report *r, const struct spec *spec,
     return MEMPLAN_OK;
 }
 
-memplan_status plan_allocator(struct memplan_report *r, struct diag *d)
+memplan_status plan_allocator(struct memplan_report *r, bool all,
+                              struct diag *d)
 {
+    enum { INSTANT = 100000 }; /* some 20 ms */
     if (r->run.fast)
         return MEMPLAN_OK;
-    if (fold_allocator(&r->memory, &r->program, &r->run, &r->arena))
+    if (fold_allocator(&r->memory, &r->program, &r->run, &r->arena,
+                       all ? UINT64_MAX : INSTANT))
         return MEMPLAN_OK;
     r->kind = REPORT_NONE;
     return diag_nomem(d);
@@ -133,7 +136,7 @@ static memplan_status estimate_into(struct memplan_report *r,
                                     const struct setup *setup, struct diag *d)
 {
     if (plan_memory(r, &model->spec, &model->params, setup, d) != MEMPLAN_OK
-        || plan_allocator(r, d) != MEMPLAN_OK)
+        || plan_allocator(r, false, d) != MEMPLAN_OK)
         return d->status;
     if (count_flops(r, d) != MEMPLAN_OK) {
         r->kind = REPORT_NONE;

@@ -16,8 +16,10 @@ memplan_status plan_memory(struct memplan_report *r, const struct spec *spec,
                            const struct setup *setup, struct diag *d);
 
 /* After plan_memory(), unless the setup says fast: with the caching allocator
- * simulated. Searches leave it out. Returns d's status. */
-memplan_status plan_allocator(struct memplan_report *r, struct diag *d);
+ * simulated: of all stages, or of as many as
+ * the answer stays instant with. Searches leave it out. Returns d's status. */
+memplan_status plan_allocator(struct memplan_report *r, bool all,
+                              struct diag *d);
 
 /* Fills r->compute from run, params and (when has_model) flops, comm. */
 void plan_compute(struct memplan_report *r);

@@ -122,7 +122,7 @@ memplan_status score_predict(memplan_score *score, struct score_row *row,
             ? plan_compute_model(r, model, setup, d)
             : plan_memory(r, &model->spec, &model->params, setup, d);
     if (status == MEMPLAN_OK && row->kind != SCORE_THROUGHPUT)
-        status = plan_allocator(r, d);
+        status = plan_allocator(r, true, d);
     if (status != MEMPLAN_OK)
         return status;
     switch (row->kind) {

@@ -112,12 +112,13 @@ static void write_inventory(struct out *o, const struct memplan_report *report,
     out_title(o, text);
     str_format(text, sizeof(text),
                "%s in %s%s%s, when '%s' was made; stage %llu of %llu, %llu "
-               "allocations and releases in the step",
+               "allocations and releases in %s",
                unit_format_bytes(bytes, t->peak), phase_name(e->phase),
                e->block[0] == '\0' ? "" : " of ", e->block, e->name,
                (unsigned long long)report->memory.worst,
                (unsigned long long)report->memory.n_stages,
-               (unsigned long long)t->n);
+               (unsigned long long)t->n,
+               t->step == TRACE_FIRST ? "the first step" : "a later step");
     out_paragraph(o, PAINT_STRONG, text);
     table_write(o, columns, sizeof(columns) / sizeof(columns[0]),
                 fill_inventory, v);
@@ -240,7 +241,7 @@ static void write_chrome(struct out *o, const struct trace *t)
 
 /* A trace of the fullest stage, in the arena. */
 static bool make_trace(struct trace *t, const struct memplan_report *report,
-                       struct arena *a)
+                       enum trace_step step, struct arena *a)
 {
     struct memory_fold f;
     struct stage s;
@@ -250,15 +251,15 @@ static bool make_trace(struct trace *t, const struct memplan_report *report,
     for (uint64_t r = 0; r < report->memory.worst; r++)
         layer += report->run.stage_layers[r];
     stage_init(&s, &f, report->memory.worst, layer);
-    return trace_stage(t, &f, &s, TRACE_LATER, a);
+    return trace_stage(t, &f, &s, step, a);
 }
 
 static bool write_view(struct out *o, const struct memplan_report *report,
-                       struct arena *a)
+                       enum trace_step step, struct arena *a)
 {
     struct trace t;
     struct inventory v;
-    if (!make_trace(&t, report, a))
+    if (!make_trace(&t, report, step, a))
         return false;
     switch (o->format) {
     case MEMPLAN_FORMAT_TABLE:
@@ -276,7 +277,7 @@ static bool write_view(struct out *o, const struct memplan_report *report,
 
 memplan_status report_write_trace(struct out *o,
                                   const struct memplan_report *report,
-                                  memplan_errors *errs)
+                                  bool first, memplan_errors *errs)
 {
     struct diag d;
     diag_init(&d, errs);
@@ -294,7 +295,8 @@ memplan_status report_write_trace(struct out *o,
     }
     struct arena a;
     arena_init(&a, &report->arena.alloc);
-    const bool ok = write_view(o, report, &a);
+    const bool ok =
+        write_view(o, report, first ? TRACE_FIRST : TRACE_LATER, &a);
     arena_release(&a);
     return ok ? out_close(o, errs) : diag_nomem(&d);
 }

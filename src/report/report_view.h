@@ -15,7 +15,7 @@ void report_write_csv(struct out *o, const struct memplan_report *report);
 /* Lives through the step again; E_UNSUPPORTED where no trace can be made. */
 memplan_status report_write_trace(struct out *o,
                                   const struct memplan_report *report,
-                                  memplan_errors *errs);
+                                  bool first, memplan_errors *errs);
 
 /* The blocks of report_write_text about FLOPs, time and cost. */
 void text_compute_section(struct out *o, const struct memplan_report *report);

@@ -54,8 +54,9 @@ memplan_status memplan_report_write(const struct memplan_report *report,
     out_init(&o, style, write, ctx);
     if (view == MEMPLAN_VIEW_EXPLAIN)
         return write_explanation(&o, report, errs);
-    if (view == MEMPLAN_VIEW_TRACE)
-        return report_write_trace(&o, report, errs);
+    if (view == MEMPLAN_VIEW_TRACE || view == MEMPLAN_VIEW_TRACE_FIRST)
+        return report_write_trace(&o, report, view == MEMPLAN_VIEW_TRACE_FIRST,
+                                  errs);
     write_summary(&o, report);
     return out_close(&o, errs);
 }

@@ -107,6 +107,29 @@ static void test_inventory(void **state)
     memplan_report_free(r);
 }
 
+/* Made at the end of the first step, there all along in later ones. */
+static void test_first_step(void **state)
+{
+    (void)state;
+    memplan_report *r = ESTIMATE("gpt2", "gpus", "8", "framework", "fsdp");
+    for (unsigned first = 0; first < 2; first++) {
+        struct text t = { NULL, 0 };
+        const memplan_style style = { .format = MEMPLAN_FORMAT_CSV };
+        assert_int_equal(memplan_report_write(r,
+                                              first ? MEMPLAN_VIEW_TRACE_FIRST
+                                                    : MEMPLAN_VIEW_TRACE,
+                                              &style, collect, &t, NULL),
+                         MEMPLAN_OK);
+        const char *moments = strstr(t.p, "optimizer moments");
+        const char *forward = strstr(t.p, ",forward,");
+        assert_non_null(moments);
+        assert_non_null(forward);
+        assert_true((moments > forward) == (first != 0));
+        free(t.p);
+    }
+    memplan_report_free(r);
+}
+
 /* The last line's live bytes are what rests, the largest is the peak. */
 static void test_timeline(void **state)
 {
@@ -282,6 +305,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_births_and_deaths),
         cmocka_unit_test(test_inventory),
+        cmocka_unit_test(test_first_step),
         cmocka_unit_test(test_timeline),
         cmocka_unit_test(test_trace_events),
         cmocka_unit_test(test_picture),
