@@ -102,7 +102,8 @@ struct op {
                                      number of its recompute_module */
     bool core_attention; /* attention proper: causal halving */
     /* OP_FUSED, bits by number: what of in and out its backward needs; which of
-     * in are terms of a sum, whose gradients are one */
+     * in are terms of a sum, whose gradients are one. OP_LINEAR: bit 0 of
+     * keep_in, its input is kept though no gradient needs it */
     uint8_t keep_in, keep_out, sum_in;
     bool checkpointed; /* recompute 'ops': what it makes outlives the
                                      checkpoint around the block */

@@ -67,10 +67,7 @@ static void save_linear(struct saved_list *s)
         else if (t->matmul)
             weight = s->op->in[i];
     }
-    /* bitsandbytes' MatMul8bitLt keeps its input, needed or not */
-    const bool int8 = s->p->tensor[weight].role == ROLE_PARAM
-                      && s->p->tensor[weight].dtype == DT_INT8;
-    if (grad(s, 1) || int8)
+    if (grad(s, 1) || (s->op->keep_in & 1) != 0)
         keep(s, x);
     if (grad(s, 0))
         keep(s, weight);

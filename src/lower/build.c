@@ -199,16 +199,23 @@ bool dtype_is_quantised(enum dtype t)
     return false;
 }
 
+bool build_is_litgpt(const struct builder *b)
+{
+    return b->run->loss == LOSS_CHUNKED
+           && (b->run->impl == IMPL_HF || b->run->impl == IMPL_HF_LIGER);
+}
+
 /* What is not quantised of a quantised model. PEFT's
  * prepare_model_for_kbit_training casts it to fp32 over bitsandbytes' formats,
  * not over GPTQ; where the weights themselves are sharded it is not called
- * (trl's SFTTrainer, fsdp_qlora's train.py). */
+ * (trl's SFTTrainer). PEFT makes adapters in fp32 then: who has them in 16 bits
+ * does without the call (fsdp_qlora's train.py, LitGPT). */
 static enum dtype unquantised_dtype(const struct builder *b)
 {
     const struct run *r = b->run;
     const bool sharded =
         r->engine == ENGINE_FSDP || r->engine == ENGINE_FSDP2 || r->zero == 3;
-    if (r->base_dtype == DT_INT4 || sharded)
+    if (r->base_dtype == DT_INT4 || sharded || r->lora_dtype != DT_FP32)
         return b->compute;
     return DT_FP32;
 }
@@ -505,8 +512,10 @@ static enum dtype param_dtype(const struct builder *b, const struct param *q)
         return b->param;
     if (q->group == PG_ADAPTER)
         return b->run->lora_dtype;
-    /* bitsandbytes leaves the head as it is, and quantises linears only */
-    if (q->matmul && q->group != PG_HEAD && b->run->base_dtype != DT_NONE)
+    /* linears only, and transformers leaves the head as it is; lightning's
+       BitsandbytesPrecision does not */
+    const bool head = q->group == PG_HEAD && !build_is_litgpt(b);
+    if (q->matmul && !head && b->run->base_dtype != DT_NONE)
         return b->run->base_dtype;
     /* Linear4bit casts its bias to the type it computes in, for good */
     if (q->of_linear && q->group != PG_HEAD

@@ -123,6 +123,13 @@ typedef tensor_id layer_fn(struct builder *b, const struct layer_kind *kind,
  * build_begin and build_end, and fills program.layer_block. Sets b->window. */
 void build_layers(struct builder *b, layer_fn *layer);
 
+/* int8 and the 4-bit formats: dequantised before a product. */
+bool dtype_is_quantised(enum dtype t);
+
+/* Code of transformers has no loss in pieces: who asks for one means LitGPT's
+ * scripts, with what else they do. */
+bool build_is_litgpt(const struct builder *b);
+
 /* Reports E_UNSUPPORTED: "<impl> has no <what>". */
 void build_refuse(struct builder *b, const char *what);
 

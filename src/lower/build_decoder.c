@@ -45,14 +45,20 @@ tensor_id build_position_table(struct builder *b, const char *name)
 tensor_id build_head_weight(struct builder *b, const char *name,
                             struct dim width)
 {
-    return build_param(b, &(struct param){ .name = name,
-                                           .group = PG_HEAD,
-                                           .rows = b->V,
-                                           .cols = width,
-                                           .full_elems = build_product(
-                                               b, b->spec->vocab, width.n),
-                                           .matmul = true,
-                                           .tied = b->spec->tied });
+    /* LitGPT copies a tied table (litgpt/scripts/convert_hf_checkpoint.py) */
+    const bool tied = b->spec->tied && !build_is_litgpt(b);
+    const tensor_id w =
+        build_param(b, &(struct param){ .name = name,
+                                        .group = PG_HEAD,
+                                        .rows = b->V,
+                                        .cols = width,
+                                        .full_elems = build_product(
+                                            b, b->spec->vocab, width.n),
+                                        .matmul = true,
+                                        .tied = tied });
+    if (!tied)
+        build_statistics(b, tensor_of(b, w)->dtype, b->V, width, 1);
+    return w;
 }
 
 void build_norm_weights(struct builder *b, struct dim n, tensor_id *weight,

@@ -24,9 +24,6 @@ static inline uint64_t build_checked(struct builder *b, struct count c)
     return c.v;
 }
 
-/* int8 and the 4-bit formats: dequantised before a product. (build.c) */
-bool dtype_is_quantised(enum dtype t);
-
 /* A product with a quantised weight. (build_quantised.c) */
 struct quantised_product {
     const char *name;

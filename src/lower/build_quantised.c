@@ -86,13 +86,15 @@ void build_statistics(struct builder *b, enum dtype dtype, struct dim out,
 
 /* ---- products ---- */
 
+/* keeps: the input is kept though only the weight's gradient would need it. */
 static tensor_id product(struct builder *b, const struct quantised_product *q,
-                         const tensor_id in[4], enum dtype dtype)
+                         const tensor_id in[4], enum dtype dtype, bool keeps)
 {
     const struct shape shape = shape_last(b, in[0], q->out);
     const tensor_id out = build_tensor(b, q->name, dtype, &shape);
     struct op *op = build_op(b, OP_LINEAR, q->name, in, 4);
     op_result(b, op, out);
+    op->keep_in = keeps ? 1 : 0;
     op->flop_full = op->flop_causal =
         2.0 * (double)tensor_of(b, in[0])->elems * (double)q->out.n;
     return out;
@@ -117,7 +119,8 @@ static tensor_id product_4bit(struct builder *b,
                      build_tensor(b, "absmax fp32", DT_FP32, &blocks));
     }
     const tensor_id in[] = { x, w, q->bias, q->weight };
-    const tensor_id y = product(b, q, in, b->compute);
+    /* with the input in versions before 0.44, which LitGPT asked for */
+    const tensor_id y = product(b, q, in, b->compute, build_is_litgpt(b));
     return build_cast(b, q->name, y, dtype);
 }
 
@@ -142,7 +145,7 @@ static tensor_id product_int8(struct builder *b,
         op_byproduct(build_op(b, OP_QUANTIZE, q->name, &sum, 1), y);
     }
     const tensor_id in[] = { q->x, q->weight, q->bias, TENSOR_NONE };
-    return product(b, q, in, dtype);
+    return product(b, q, in, dtype, true);
 }
 
 /* AutoGPTQ's QuantLinear for training (qlinear_cuda_old.py): packed numbers
@@ -157,8 +160,9 @@ static tensor_id product_gptq(struct builder *b,
     const tensor_id w = build_cast(b, "dequantised weight", small, b->compute);
     const tensor_id x = build_autocast(b, q->name, q->x);
     const tensor_id in[] = { x, w, TENSOR_NONE, TENSOR_NONE };
-    const tensor_id y = build_cast(b, q->name, product(b, q, in, b->compute),
-                                   tensor_of(b, q->x)->dtype);
+    const tensor_id y =
+        build_cast(b, q->name, product(b, q, in, b->compute, false),
+                   tensor_of(b, q->x)->dtype);
     return q->bias == TENSOR_NONE ? y : build_add(b, "bias", y, q->bias);
 }
 

@@ -98,25 +98,35 @@ static tensor_id standard_loss(struct builder *b, tensor_id x, tensor_id weight)
     return loss;
 }
 
+/* What a packed head is multiplied with, for a moment. */
+static void dequantised_head(struct builder *b, struct op *op, tensor_id weight)
+{
+    const struct shape shape = shape_of(b, weight);
+    op_byproduct(op, build_tensor(b, "dequantised head", b->compute, &shape));
+}
+
 /* LitGPT's chunked_cross_entropy (litgpt/utils.py): the head runs over pieces
- * of the sequence, whose logits a list holds to the end of backward; the loss
- * of each keeps its log-softmax in the logits' dtype. In backward only pieces
- * of logits have gradients at a time. */
+ * of the sequence, whose logits a list holds to the end of backward, in fp32 as
+ * lightning's Fabric hands them out (fabric/plugins/precision/half.py,
+ * convert_output); the loss of each keeps its log-softmax. In backward only
+ * pieces of logits have gradients at a time. */
 static tensor_id chunked_loss(struct builder *b, tensor_id x, tensor_id weight)
 {
+    const bool packed = dtype_is_quantised(tensor_of(b, weight)->dtype);
     x = build_autocast(b, "autocast", x);
-    weight = build_autocast(b, "autocast", weight);
+    if (!packed)
+        weight = build_autocast(b, "autocast", weight);
     const struct shape scalar = SHAPE(b->one), whole = SHAPE(b->t, b->V);
-    const enum dtype dtype = tensor_of(b, x)->dtype;
-    const enum dtype wide = b->autocast ? DT_FP32 : dtype;
-    const tensor_id loss = build_tensor(b, "loss", wide, &scalar);
-    const tensor_id logits = build_tensor(b, "logits", dtype, &whole);
-    const tensor_id logp = build_tensor(b, "log-softmax", wide, &whole);
+    const tensor_id loss = build_tensor(b, "loss", DT_FP32, &scalar);
+    const tensor_id logits = build_tensor(b, "logits", DT_FP32, &whole);
+    const tensor_id logp = build_tensor(b, "log-softmax", DT_FP32, &whole);
     const tensor_id in[] = { x, weight, b->labels };
     struct op *op = build_op(b, OP_FUSED, "chunked cross entropy", in, 3);
     op_result(b, op, loss);
     op_byproduct(op, logits);
     op_byproduct(op, logp);
+    if (packed)
+        dequantised_head(b, op, weight);
     op->keep_in = tensor_of(b, weight)->needs_grad ? 7 : 6;
     op->keep_out = 6; /* logits, log-softmax */
     op->flop_full = op->flop_causal =

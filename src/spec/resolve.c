@@ -632,7 +632,10 @@ static void resolve_lora(struct run *r)
     r->base_dtype = dtype_or(r, KEY_BASE_DTYPE, r->prec.compute);
     r->lora_dtype = dtype_or(r, KEY_LORA_DTYPE, r->prec.param);
     r->double_quant = resolve_bool(r, KEY_DOUBLE_QUANT, false);
-    r->lora_dropout = resolve_real(r, KEY_LORA_DROPOUT, 0);
+    /* PEFT's default; LitGPT's is another (litgpt/finetune/lora.py), and only
+       its scripts have a loss in pieces */
+    const bool litgpt = resolve_is_hf(r) && r->loss == LOSS_CHUNKED;
+    r->lora_dropout = resolve_real(r, KEY_LORA_DROPOUT, litgpt ? 0.05 : 0);
     resolve_assume(r, KEY_LORA_TARGETS,
                    "adapters on all linear layers (--lora-targets)");
     resolve_assume(r, KEY_BASE_DTYPE, "frozen weights in %s (--base-dtype)",

@@ -792,7 +792,6 @@ static void test_lora(void **state)
 
     r.lora_dtype = DT_BF16;
     r.base_dtype = DT_NF4;
-    r.zero = 3; /* else norms in fp32, and what flows with them */
     assert_int_equal(kept_layer(&m, &r), frozen + T * (2 * h + 2 * 2 * k));
     struct lowered l;
     lower(&l, &m, &r);
