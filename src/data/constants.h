@@ -31,6 +31,10 @@ enum { CUBLAS_WORKSPACES = 2 };
  * pytorch/cpp_extensions/gemm.py, get_cublas_workspace). */
 enum { TE_GROUPED_STREAMS = 4 };
 
+/* Megatron-FSDP's queue of gradients to reduce, elements: at least this, whatever
+ * two units have (megatron_fsdp.py, suggested_communication_unit_size). */
+#define MEGATRON_FSDP_QUEUE_ELEMS ((uint64_t)1000000000)
+
 /* Reserved over allocated at the peak: median of 14 simulated traces of whole
  * steps under the default allocator settings (0.1 % to 10 %). Stands in until
  * the allocator itself is simulated. Parts per thousand. */

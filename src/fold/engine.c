@@ -220,30 +220,6 @@ static void rest_grads(struct put *p, const struct stage *s)
             F("bytes per gradient", size));
 }
 
-/* One for plain products, and one a stream for grouped ones. */
-static void rest_te_workspaces(struct put *p, const struct stage *s)
-{
-    const struct run *run = s->run;
-    const bool hopper =
-        run->gpu.arch == ARCH_HOPPER || run->gpu.arch == ARCH_BLACKWELL;
-    const uint64_t bytes =
-        hopper ? TE_WORKSPACE_HOPPER_BYTES : TE_WORKSPACE_BYTES;
-    PUT(p, TERM_WORKSPACE, "Transformer Engine GEMM workspace",
-        F("bytes", bytes));
-    if (run->grouped_gemm && s->sum.expert_elems > 0)
-        PUT(p, TERM_WORKSPACE,
-            "Transformer Engine grouped GEMM workspaces, one a stream",
-            A("streams", TE_GROUPED_STREAMS), F("bytes", bytes));
-}
-
-static void rest_dummies(struct put *p, const struct stage *s)
-{
-    if (engine_wgrad_mode(s, false) == WGRAD_NONE)
-        PUT(p, TERM_WGRAD_TMP,
-            "dummy weight gradients under fusion, one a shape",
-            F("bytes", s->dummy_wgrads));
-}
-
 static void rest_buffers(struct put *p, const struct stage *s)
 {
     const struct run *run = s->run;
@@ -269,62 +245,18 @@ static void rest_buffers(struct put *p, const struct stage *s)
         A("workspaces", CUBLAS_WORKSPACES),
         F("bytes", hopper || run->deterministic ? CUBLAS_WORKSPACE_HOPPER_BYTES
                                                 : CUBLAS_WORKSPACE_BYTES));
-    if (run->impl == IMPL_MEGATRON)
-        rest_te_workspaces(p, s);
 }
 
 void engine_rest(struct put *p, const struct stage *s)
 {
     rest_weights(p, s);
     rest_grads(p, s);
-    rest_dummies(p, s);
     if (!optimizer_offloaded(s->run)) {
         rest_master(p, s);
         rest_moments(p, s);
     }
     rest_buffers(p, s);
-}
-
-/* ---- hidden states between pipeline stages ---- */
-
-/* Megatron's pipeline: what a stage received and the gradient that it sends
- * back. [core/pipeline_parallel/schedules.py] */
-static uint64_t hidden_bytes(const struct stage *s)
-{
-    const uint32_t first = s->embed ? 1 : 0;
-    if (s->run->engine != ENGINE_MEGATRON || s->run->pp == 1 || first >= s->n)
-        return 0;
-    return s->walk[stage_block(s, first)].input;
-}
-
-/* Chunks of the stage that receive what they work on. */
-static uint64_t chunks_receiving(const struct stage *s)
-{
-    return s->run->vpp - (s->embed ? 1 : 0);
-}
-
-/* Every chunk of the model still names its last input (set_input_tensor,
- * transformer_block.py), and with it the gradient. */
-void engine_idle(struct put *p, const struct stage *s)
-{
-    PUT(p, TERM_HANDED_OVER, "last input of each chunk, and its gradient",
-        F("chunks", chunks_receiving(s)), F("tensors", 2),
-        F("bytes of hidden states", hidden_bytes(s)));
-}
-
-/* While a forward runs, the result of the micro-batch before is still named,
- * and through its graph the input with its gradient; during backward only the
- * gradient that was sent is. The interleaved schedule runs a forward and a
- * backward under the names of the pair before, and receives the next input
- * meanwhile. */
-static void handed_over(struct put *p, const struct stage *s, uint64_t tensors)
-{
-    if (chunks_receiving(s) == 0)
-        return;
-    if (s->run->schedule == SCHED_INTERLEAVED)
-        tensors = 3;
-    PUT(p, TERM_HANDED_OVER, "received and sent hidden states still named",
-        F("tensors", tensors), F("bytes of hidden states", hidden_bytes(s)));
+    megatron_rest(p, s);
 }
 
 /* ---- gathered parameters ---- */
@@ -511,7 +443,7 @@ void engine_forward(struct put *p, const struct stage *s, uint32_t position,
                 F("bytes", s->wgrad));
         return;
     }
-    handed_over(p, s, 2);
+    megatron_forward(p, s, position, later);
     /* gradients of the micro-batches before */
     if (engine_reduces_blocks(run)) {
         PUT(p, TERM_GRAD_SHARDS, "gradient shards of earlier micro-batches",
@@ -621,8 +553,7 @@ void engine_backward(struct put *p, const struct stage *s, uint32_t position,
     if (engine_wgrad_mode(s, later) == WGRAD_FREE && position + 1 < s->n)
         PUT(p, TERM_WGRAD_TMP, "the head's gradient of the tied embedding",
             F("bytes", s->tied_here));
-    if (later)
-        handed_over(p, s, 1);
+    megatron_backward(p, s, position, later);
     if (run->engine == ENGINE_DEEPSPEED)
         zero_backward(p, s, position, later);
     pipe_backward(p, s, position);
@@ -682,6 +613,7 @@ void engine_reduce(struct put *p, const struct stage *s)
         PUT(p, TERM_REDUCE_TMP, "reduce-scatter input of the root group",
             F("bytes as gathered", root_bytes(s)), F("bytes", wire),
             D("bytes per weight", dtype_size(run_layer_dtype(run))));
+    megatron_reduce(p, s);
     if (run->engine != ENGINE_DEEPSPEED)
         return;
     if (has_ipg_bucket(run))

@@ -48,6 +48,8 @@ static bool interior(const struct stage *s, uint32_t i)
             || stage_recomputed(s, k) != stage_recomputed(s, i))
             return false;
     }
+    if (s->run->engine == ENGINE_MEGATRON_FSDP)
+        return !bends_at(s, i, MEGATRON_FSDP_QUEUE_ELEMS);
     return s->run->engine != ENGINE_DEEPSPEED
            || !(bucket_fills_at(s, i)
                 || bends_at(s, i, ZERO3_MAX_REUSE_ELEMS / 2));

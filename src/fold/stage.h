@@ -103,7 +103,7 @@ bool moment_with(struct moment *m, const struct stage *s, enum phase phase,
 
 /* Weights, states, permanent buffers: alive all the time. */
 void engine_rest(struct put *p, const struct stage *s);
-/* Beside that when no micro-batch is under way. */
+/* Beside that when no micro-batch is under way. [engine_megatron.c] */
 void engine_idle(struct put *p, const struct stage *s);
 /* Gathered weights while the block at `position` runs forward. */
 void engine_forward(struct put *p, const struct stage *s, uint32_t position,
@@ -116,6 +116,15 @@ void engine_backward(struct put *p, const struct stage *s, uint32_t position,
 void engine_reduce(struct put *p, const struct stage *s);
 void engine_clip(struct put *p, const struct stage *s);
 void engine_step(struct put *p, const struct stage *s);
+
+/* ---- engine_megatron.c: Megatron's part of the above ---- */
+
+void megatron_rest(struct put *p, const struct stage *s);
+void megatron_forward(struct put *p, const struct stage *s, uint32_t position,
+                      bool later);
+void megatron_backward(struct put *p, const struct stage *s, uint32_t position,
+                       bool later);
+void megatron_reduce(struct put *p, const struct stage *s);
 
 /* Bytes of one full set of gradients as this rank holds it, beside what is
  * there at rest already. */

@@ -250,6 +250,13 @@ static void resolve_framework(struct run *r)
         (enum implementation)resolve_count(r, KEY_IMPLEMENTATION, p->impl);
     r->engine = (enum engine)resolve_count(r, KEY_ENGINE, p->engine);
     r->zero = resolve_count(r, KEY_ZERO, default_zero(r->engine));
+    if (r->engine == ENGINE_MEGATRON && r->zero == 3) {
+        /* --data-parallel-sharding-strategy optim_grads_params */
+        r->engine =
+            (enum engine)resolve_force(r, KEY_ENGINE, ENGINE_MEGATRON_FSDP);
+        resolve_note(r, KEY_ENGINE,
+                     "Megatron's stage 3 is Megatron-FSDP (--engine)");
+    }
 }
 
 static void say_framework(struct run *r)
@@ -332,8 +339,9 @@ static void formats_elsewhere(struct run *r, struct precision_bytes *p)
     }
     resolve_count(r, KEY_PARAM_DTYPE, p->param);
     /* Megatron's arguments.py accumulates in fp32 whenever bf16 trains. */
-    bool fp32 = r->engine == ENGINE_MEGATRON && p->master == DT_FP32
-                && p->param == DT_BF16;
+    bool fp32 =
+        (r->engine == ENGINE_MEGATRON || r->engine == ENGINE_MEGATRON_FSDP)
+        && p->master == DT_FP32 && p->param == DT_BF16;
     p->grad = fp32 || run_is_bf16_pipeline(r) ? DT_FP32 : p->param;
     p->reduce = fp32 ? DT_FP32 : p->param;
 }

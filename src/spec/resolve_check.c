@@ -28,7 +28,6 @@ static const struct refusal {
       "use --implementation torchtitan or hf" },
     { KEY_IMPLEMENTATION, IS, IMPL_LITGPT,
       "use --implementation torchtitan or hf" },
-    { KEY_ENGINE, IS, ENGINE_MEGATRON_FSDP, "use --engine fsdp2 or megatron" },
     { KEY_CUDA_GRAPH, IS, 1, "leave it out: the pools come on top" },
     { KEY_EP_OVERLAP, IS, 1, "leave it out: one micro-batch in flight" },
     { KEY_OFFLOAD_OPTIMIZER, IS, OFFLOAD_NVME, "use --offload-optimizer cpu" },
@@ -122,6 +121,18 @@ static void check_zero_0_of_fsdp(const struct run *r, struct diag *d)
     diag_hint(e, "use --framework hf: DDP keeps everything whole too");
 }
 
+static void check_zero_of_megatron_fsdp(const struct run *r, struct diag *d)
+{
+    if (r->zero == 3)
+        return;
+    memplan_error *e =
+        setup_error(d, MEMPLAN_E_UNSUPPORTED, KEY_ZERO,
+                    "zero %" PRIu64 " with engine 'megatron-fsdp' is not "
+                    "modelled yet",
+                    r->zero);
+    diag_hint(e, "use --zero 3 (optim_grads_params), or --engine megatron");
+}
+
 static void check_zero(const struct run *r, struct diag *d)
 {
     switch (r->engine) {
@@ -152,11 +163,9 @@ static void check_zero(const struct run *r, struct diag *d)
             zero_conflict(r,
                           "with engine 'megatron', whose distributed "
                           "optimizer is stage 1",
-                          "use --zero 1, or an engine that shards more: fsdp2 "
-                          "or megatron-fsdp",
-                          d);
+                          "use --zero 1, or 3 for Megatron-FSDP", d);
         return;
-    case ENGINE_MEGATRON_FSDP:
+    case ENGINE_MEGATRON_FSDP: check_zero_of_megatron_fsdp(r, d); return;
     case ENGINE_COUNT: return;
     }
 }
@@ -300,7 +309,9 @@ static void check_precision(const struct run *r, struct diag *d)
 
     memplan_error *e = NULL;
     char buf[RESOLVE_TEXT_MAX];
-    if (r->prec.autocast && r->engine == ENGINE_MEGATRON) {
+    if (r->prec.autocast
+        && (r->engine == ENGINE_MEGATRON
+            || r->engine == ENGINE_MEGATRON_FSDP)) {
         e = setup_error(d, MEMPLAN_E_CONFLICT, KEY_PRECISION,
                         "engine 'megatron' has no 32-bit weights under "
                         "autocast");

@@ -447,7 +447,8 @@ static void resolve_sequence(struct run *r, const struct spec *spec)
 
     bool usual_sp =
         r->tp > 1
-        && (r->engine == ENGINE_MEGATRON || r->impl == IMPL_TORCHTITAN);
+        && (r->engine == ENGINE_MEGATRON || r->engine == ENGINE_MEGATRON_FSDP
+            || r->impl == IMPL_TORCHTITAN);
     r->sequence_parallel = resolve_bool(r, KEY_SEQUENCE_PARALLEL, usual_sp);
     if (usual_sp)
         resolve_assume(r, KEY_SEQUENCE_PARALLEL,

@@ -96,7 +96,7 @@ static struct trial trial_of(uint64_t seed)
                             : titan    ? "torchtitan"
                                        : "hf" },
         { "gpus", PICK(&s, "1", "8", "16", "64") },
-        { "zero", megatron        ? PICK(&s, "0", "1")
+        { "zero", megatron        ? PICK(&s, "0", "1", "3")
                   : ddp           ? "0"
                   : fsdp || titan ? PICK(&s, "2", "3")
                                   : PICK(&s, "0", "1", "2", "3") },

@@ -1206,6 +1206,7 @@ static const struct said {
     bool absent;
 } said[] = {
     { "framework=deepspeed zero=3", "built sharded (zero.Init)", 0, false },
+    { "framework=megatron zero=3", "stage 3 is Megatron-FSDP", 0, false },
     { "framework=deepspeed zero=2", "zero.Init", 0, true },
     { "framework=fsdp", "each layer is wrapped, nothing else", 0, false },
     { "framework=torchtitan", "each layer is wrapped", 0, false },
@@ -1421,8 +1422,8 @@ static const struct bad_layout {
     { "framework=fsdp zero=1", C, "zero", "zero 1 is not something FSDP has",
       "use --zero 2 (shard_grad_op) or 3", 0 },
     { "framework=torchtitan zero=1", C, "zero", "FSDP", "--zero 2", 0 },
-    { "framework=megatron zero=3", C, "zero", "zero 3 with engine 'megatron'",
-      "fsdp2 or megatron-fsdp", 0 },
+    { "framework=megatron zero=2", C, "zero", "zero 2 with engine 'megatron'",
+      "or 3 for Megatron-FSDP", 0 },
     { "framework=megatron-deepspeed pp=2 zero=2", C, "zero",
       "zero 2 under DeepSpeed's pipelines", "use --zero 1", 0 },
     { "gpus=8 framework=fsdp shard_degree=3", C, "shard_degree",
@@ -1522,7 +1523,8 @@ static const struct bad_layout {
     { "framework=torchtune", U, "implementation", "'torchtune'",
       "torchtitan or hf", 0 },
     { "implementation=litgpt", U, "implementation", "'litgpt'", "hf", 0 },
-    { "engine=megatron-fsdp", U, "engine", "'megatron-fsdp'", "fsdp2", 0 },
+    { "engine=megatron-fsdp zero=2", U, "zero",
+      "zero 2 with engine 'megatron-fsdp'", "use --zero 3", 0 },
     { "cuda_graph=true", U, "cuda_graph", "'cuda_graph' is not modelled yet",
       "leave it out", 0 },
     { "ep_overlap=true", U, "ep_overlap", "'ep_overlap'", "leave it out", 0 },
@@ -1595,7 +1597,7 @@ static void impossible_layouts_are_refused(void **state)
 static void all_reasons_are_reported(void **state)
 {
     (void)state;
-    resolve_as('l', "gpus=64 tp=3 zero=3 framework=megatron "
+    resolve_as('l', "gpus=64 tp=3 zero=2 framework=megatron "
                     "cuda_graph=true recompute_layers=2");
     assert_int_equal(cs.status, MEMPLAN_E_CONFLICT);
     assert_int_equal(cs.errs.count, 5);

@@ -1,0 +1,172 @@
+/*
+ * What Megatron-LM holds beside model states: hidden states that a pipeline
+ * still names, Transformer Engine's workspaces and dummy gradients, and, under
+ * Megatron-FSDP, gathered weights and gradients on their way to their shards.
+ * Read at Megatron-LM d98e8a64, TransformerEngine d0067d0d.
+ * [docs/method.md eq. pipeline, eq. gather, eq. buckets, eq. constants]
+ */
+#include "fold/stage.h"
+
+#include "data/constants.h"
+
+#include "base/banned.h"
+
+static bool is_fsdp(const struct run *run)
+{
+    return run->engine == ENGINE_MEGATRON_FSDP;
+}
+
+static bool is_megatron(const struct run *run)
+{
+    return run->engine == ENGINE_MEGATRON || is_fsdp(run);
+}
+
+/* ---- between steps ---- */
+
+/* One for plain products, and one a stream for grouped ones. */
+static void rest_te_workspaces(struct put *p, const struct stage *s)
+{
+    const struct run *run = s->run;
+    const bool hopper =
+        run->gpu.arch == ARCH_HOPPER || run->gpu.arch == ARCH_BLACKWELL;
+    const uint64_t bytes =
+        hopper ? TE_WORKSPACE_HOPPER_BYTES : TE_WORKSPACE_BYTES;
+    PUT(p, TERM_WORKSPACE, "Transformer Engine GEMM workspace",
+        F("bytes", bytes));
+    if (run->grouped_gemm && s->sum.expert_elems > 0)
+        PUT(p, TERM_WORKSPACE,
+            "Transformer Engine grouped GEMM workspaces, one a stream",
+            A("streams", TE_GROUPED_STREAMS), F("bytes", bytes));
+}
+
+static void rest_dummies(struct put *p, const struct stage *s)
+{
+    if (engine_wgrad_mode(s, false) == WGRAD_NONE)
+        PUT(p, TERM_WGRAD_TMP,
+            "dummy weight gradients under fusion, one a shape",
+            F("bytes", s->dummy_wgrads));
+}
+
+void megatron_rest(struct put *p, const struct stage *s)
+{
+    const struct run *run = s->run;
+    if (run->impl == IMPL_MEGATRON)
+        rest_te_workspaces(p, s);
+    if (!is_megatron(run))
+        return;
+    rest_dummies(p, s);
+    if (is_fsdp(run))
+        PUT(p, TERM_GRAD_SHARDS, "gradient shards, permanent",
+            F("P/N, tensor by tensor", s->sum.own_elems),
+            F("bytes per gradient", dtype_size(run->prec.grad)));
+}
+
+/* ---- hidden states between pipeline stages ---- */
+
+/* Megatron's pipeline: what a stage received and the gradient that it sends
+ * back. [core/pipeline_parallel/schedules.py] */
+static uint64_t hidden_bytes(const struct stage *s)
+{
+    const uint32_t first = s->embed ? 1 : 0;
+    if (!is_megatron(s->run) || s->run->pp == 1 || first >= s->n)
+        return 0;
+    return s->walk[stage_block(s, first)].input;
+}
+
+/* Chunks of the stage that receive what they work on. */
+static uint64_t chunks_receiving(const struct stage *s)
+{
+    return s->run->vpp - (s->embed ? 1 : 0);
+}
+
+/* Every chunk of the model still names its last input (set_input_tensor,
+ * transformer_block.py), and with it the gradient. */
+void engine_idle(struct put *p, const struct stage *s)
+{
+    PUT(p, TERM_HANDED_OVER, "last input of each chunk, and its gradient",
+        F("chunks", chunks_receiving(s)), F("tensors", 2),
+        F("bytes of hidden states", hidden_bytes(s)));
+}
+
+/* While a forward runs, the result of the micro-batch before is still named,
+ * and through its graph the input with its gradient; during backward only the
+ * gradient that was sent is. The interleaved schedule runs a forward and a
+ * backward under the names of the pair before, and receives the next input
+ * meanwhile. */
+static void handed_over(struct put *p, const struct stage *s, uint64_t tensors)
+{
+    if (chunks_receiving(s) == 0)
+        return;
+    if (s->run->schedule == SCHED_INTERLEAVED)
+        tensors = 3;
+    PUT(p, TERM_HANDED_OVER, "received and sent hidden states still named",
+        F("tensors", tensors), F("bytes of hidden states", hidden_bytes(s)));
+}
+
+/* ---- Megatron-FSDP ---- */
+
+static uint64_t block_bytes(const struct stage *s, uint32_t position)
+{
+    return s->states[stage_block(s, position)].bytes;
+}
+
+/* Each layer is a unit; what is left (embedding, norm, head) is gathered by the
+ * root and stays. [core/distributed/fsdp/src/megatron_fsdp/megatron_fsdp.py] */
+static void gathered(struct put *p, const struct stage *s, uint32_t position,
+                     uint32_t next)
+{
+    uint64_t root = 0;
+    if (s->embed)
+        root += block_bytes(s, 0);
+    if (s->head)
+        root += block_bytes(s, s->n - 1);
+    PUT(p, TERM_GATHERED, "root parameters, gathered for the whole pass",
+        F("bytes", root));
+    if (stage_is_layer(s, position))
+        PUT(p, TERM_GATHERED, "this layer's parameters",
+            F("bytes", block_bytes(s, position)));
+    if (next < s->n && stage_is_layer(s, next))
+        PUT(p, TERM_PREFETCHED, "the next layer's parameters",
+            F("bytes", block_bytes(s, next)));
+}
+
+/* Whole gradients of the blocks from `position` up: a unit's buffer is freed
+ * when more elements than the queue's capacity wait to be reduced, or after
+ * the pass. [param_and_grad_buffer.py, wait_for_previous_grad_reduce] */
+static void on_their_way(struct put *p, const struct stage *s,
+                         uint32_t position)
+{
+    const uint64_t above = s->before[s->n].elems - s->before[position].elems;
+    const uint64_t own = s->states[stage_block(s, position)].elems;
+    PUT(p, TERM_REDUCE_TMP, "whole gradients, on their way to the shards",
+        F("elements", min_u64(above, MEGATRON_FSDP_QUEUE_ELEMS + own)),
+        F("bytes per gradient", dtype_size(s->run->prec.grad)));
+}
+
+/* ---- moments ---- */
+
+void megatron_forward(struct put *p, const struct stage *s, uint32_t position,
+                      bool later)
+{
+    if (later)
+        handed_over(p, s, 2);
+    if (is_fsdp(s->run))
+        gathered(p, s, position, position + 1);
+}
+
+void megatron_backward(struct put *p, const struct stage *s, uint32_t position,
+                       bool later)
+{
+    if (later)
+        handed_over(p, s, 1);
+    if (!is_fsdp(s->run))
+        return;
+    gathered(p, s, position, position == 0 ? s->n : position - 1);
+    on_their_way(p, s, position);
+}
+
+void megatron_reduce(struct put *p, const struct stage *s)
+{
+    if (is_fsdp(s->run) && s->n > 0)
+        on_their_way(p, s, 0);
+}
