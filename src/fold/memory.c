@@ -45,6 +45,7 @@ static bool interior(const struct stage *s, uint32_t i)
         return false;
     for (uint32_t k = i - reach; k <= i + reach; k++) {
         if (stage_block(s, k) != stage_block(s, i)
+            || stage_chunk(s, k) != stage_chunk(s, i)
             || stage_recomputed(s, k) != stage_recomputed(s, i))
             return false;
     }
@@ -71,10 +72,10 @@ static bool look_at_position(struct moment *best, const struct stage *s,
 {
     const bool head = s->head && i == s->n - 1;
     bool ok = true;
-    /* with no more micro-batches than fit in flight, all forwards come before
-       the first backward */
-    if (!later || s->run->grad_accum > s->in_flight)
+    if (stage_happens(s, i, false, later))
         ok = look(best, s, head ? PHASE_LOSS : PHASE_FORWARD, i, later);
+    if (!stage_happens(s, i, true, later))
+        return ok;
     if (stage_recomputed(s, i))
         ok = look(best, s, PHASE_RECOMPUTE, i, later) && ok;
     return look(best, s, PHASE_BACKWARD, i, later) && ok;
@@ -353,8 +354,6 @@ bool fold_allocator(struct memory_result *out, const struct program *p,
                     const struct run *run, struct arena *a, uint64_t births)
 {
     struct simulating m = { .out = out, .a = a };
-    if (run->schedule == SCHED_INTERLEAVED)
-        return true;
     if (!memory_fold_init(&m.f, p, run, a))
         return false;
     uint64_t before = 0; /* the next stage takes as many as the last at most */

@@ -13,8 +13,10 @@ static uint64_t edge_kept(const struct stage *s, uint32_t position,
                           enum block_kind kind)
 {
     const uint32_t b = kind == BLOCK_EMBED ? s->p->embed : s->p->head;
-    const bool there = kind == BLOCK_EMBED ? s->embed && position > 0
-                                           : s->head && position == s->n;
+    const bool there = kind == BLOCK_EMBED
+                           ? s->embed && position > 0
+                                 && stage_chunk_before(s, position) == s->before
+                           : s->head && position == s->n;
     return there ? s->walk[b].kept : 0;
 }
 
@@ -36,7 +38,9 @@ static uint64_t layers_before(const struct stage *s, uint32_t position,
                               uint32_t block, bool recomputed)
 {
     uint64_t n = 0;
-    for (uint32_t i = 0; i < position; i++) {
+    const uint32_t from =
+        (uint32_t)(stage_chunk_before(s, position) - s->before);
+    for (uint32_t i = from; i < position; i++) {
         if (!stage_is_layer(s, i) || stage_block(s, i) != block
             || stage_recomputed(s, i) != recomputed)
             continue;
@@ -49,9 +53,12 @@ static uint64_t layers_before(const struct stage *s, uint32_t position,
 static void put_layers(struct put *p, const struct stage *s, uint32_t position)
 {
     const struct prefix *b = &s->before[position];
+    const struct prefix *from = stage_chunk_before(s, position);
     if (p->why == NULL) {
-        PUT(p, TERM_SAVED_LAYERS, "", F("bytes", b->kept_layers));
-        PUT(p, TERM_CHECKPOINTS, "", F("bytes", b->checkpoints));
+        PUT(p, TERM_SAVED_LAYERS, "",
+            F("bytes", b->kept_layers - from->kept_layers));
+        PUT(p, TERM_CHECKPOINTS, "",
+            F("bytes", b->checkpoints - from->checkpoints));
         return;
     }
     for (uint32_t k = 0; k < s->p->n_blocks; k++) {
@@ -62,6 +69,22 @@ static void put_layers(struct put *p, const struct stage *s, uint32_t position)
             F("checkpoints", layers_before(s, position, k, true)),
             F("bytes kept by one", s->walk[k].checkpoint));
     }
+}
+
+static void put_others(struct put *p, const struct stage *s, uint32_t position)
+{
+    if (s->others == NULL) {
+        PUT(p, TERM_IN_FLIGHT, "other micro-batches of this stage",
+            F("bytes of one", stage_micro_batch_kept(s)),
+            F("in flight beside this one", stage_others(s, p->m->later)));
+        return;
+    }
+    const bool back =
+        p->m->phase == PHASE_BACKWARD || p->m->phase == PHASE_RECOMPUTE;
+    const uint64_t most =
+        s->others[4 * stage_chunk(s, position) + 2 * back + p->m->later];
+    PUT(p, TERM_IN_FLIGHT, "other chunks in flight",
+        F("bytes", most == NEVER ? 0 : most));
 }
 
 /* Kept by the positions before one, and what a micro-batch has all along. */
@@ -77,11 +100,7 @@ static void put_kept(struct put *p, const struct stage *s, uint32_t position)
     PUT(p, TERM_INPUTS, "token ids and labels", F("bytes", s->inputs));
     PUT(p, TERM_SAVED_LAYERS, "hidden states at the stage's borders",
         F("bytes", s->stage_input));
-    const uint64_t v = s->run->schedule == SCHED_INTERLEAVED ? s->run->vpp : 1;
-    PUT(p, TERM_IN_FLIGHT, "other micro-batches of this stage",
-        F("bytes of one", stage_micro_batch_kept(s)),
-        F("in flight beside this one", stage_others(s, p->m->later)),
-        D("chunks", v));
+    put_others(p, s, position);
 }
 
 static enum term kept_term(const struct stage *s, uint32_t position)
@@ -112,7 +131,8 @@ static void put_forward(struct put *p, const struct stage *s, uint32_t position,
     PUT(p, TERM_FORWARD_TMP, "alive for a moment in this block",
         F("bytes", e->tmp));
     PUT(p, TERM_FORWARD_TMP, "weights cast for the checkpoints before",
-        F("bytes", s->before[position].casts));
+        F("bytes",
+          s->before[position].casts - stage_chunk_before(s, position)->casts));
     engine_forward(p, s, position, later);
 }
 

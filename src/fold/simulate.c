@@ -121,7 +121,7 @@ static uint64_t state_hash(const struct tracer *r)
 
 uint64_t simulate_skip(struct tracer *r, uint64_t backward, uint64_t left)
 {
-    struct mark *k = &r->sim->mark[backward % r->ring];
+    struct mark *k = &r->sim->mark[backward % r->period];
     if (r->sim->steps != 0)
         return 0;
     const uint64_t hash = state_hash(r);
@@ -132,7 +132,7 @@ uint64_t simulate_skip(struct tracer *r, uint64_t backward, uint64_t left)
     }
     if (k->hash == hash) {
         r->sim->round = true;
-        return left / r->ring * r->ring;
+        return left / r->period * r->period;
     }
     k->hash = hash;
     k->backward = backward;
@@ -141,9 +141,9 @@ uint64_t simulate_skip(struct tracer *r, uint64_t backward, uint64_t left)
 
 /* The marks of the step before: in it, or in what it repeats, all that comes
  * after one of them is known. */
-static void next_step(struct simulation *m, uint32_t ring)
+static void next_step(struct simulation *m, uint32_t period)
 {
-    for (uint32_t k = 0; k < ring; k++)
+    for (uint32_t k = 0; k < period; k++)
         m->mark[k] = (struct mark){ .before = m->mark[k].hash,
                                     .before_backward = m->mark[k].backward };
     m->round_before = m->round;
@@ -159,7 +159,7 @@ static void live(struct tracer *r)
     const unsigned most = m->steps == 0 ? STEPS_MAX : m->steps;
     uint64_t before = 0;
     for (unsigned i = 0; i < most; i++) {
-        next_step(m, r->ring);
+        next_step(m, r->period);
         tracer_step(r, i == 0 ? TRACE_FIRST : TRACE_LATER);
         if (r->failed || r->settled)
             return;
@@ -189,19 +189,20 @@ bool simulate_stage(struct simulated *out, struct memory_fold *f,
     *out = (struct simulated){ .allocated = 0 };
     struct tracer *r = ARENA_NEW(most->a, struct tracer, 1);
     struct simulation *m = ARENA_NEW(most->a, struct simulation, 1);
-    const uint64_t ring = max_u64(min_u64(s->run->grad_accum, s->in_flight), 1);
     if (r == NULL || m == NULL)
         return false;
     *r = (struct tracer){ .a = most->a, .f = f, .s = s, .sim = m };
     m->out = out;
     m->births_most = most->births;
     m->steps = most->steps;
-    m->mark = ARENA_NEW(most->a, struct mark, (size_t)ring);
     const struct allocator_config config = { .expandable = s->run->allocator
                                                            == ALLOC_EXPANDABLE,
                                              .capacity = most->device_bytes };
     allocator_init(&m->allocator, &config, most->a);
-    if (m->mark == NULL || !tracer_init(r, (uint32_t)ring))
+    if (!tracer_init(r))
+        return false;
+    m->mark = ARENA_NEW(most->a, struct mark, r->period);
+    if (m->mark == NULL)
         return false;
     live(r);
     out->births = m->births;

@@ -3,7 +3,7 @@
  * micro-batches are in flight, what is kept and owned before each position.
  * Knows no moment of the step. [docs/method.md eq. pipeline]
  */
-#include "fold/stage.h"
+#include "fold/schedule.h"
 
 #include "base/banned.h"
 
@@ -43,8 +43,6 @@ uint64_t stage_tied_sum(const struct stage *s, enum wgrad_mode mode)
 uint64_t stage_others(const struct stage *s, bool later)
 {
     const struct run *run = s->run;
-    if (run->schedule == SCHED_INTERLEAVED)
-        return s->in_flight > run->vpp ? s->in_flight - run->vpp : 0;
     /* once no new micro-batch follows, each backward leaves one less */
     const uint64_t gone = later && run->grad_accum <= s->in_flight ? 2 : 1;
     return s->in_flight > gone ? s->in_flight - gone : 0;
@@ -56,19 +54,110 @@ bool stage_recomputed(const struct stage *s, uint32_t position)
            && stage_layer(s, position) < s->recomputed;
 }
 
-/* First position of the checkpoint group that a recomputed layer is in. */
+/* ---- chunks ---- */
+
+uint32_t stage_chunk(const struct stage *s, uint32_t position)
+{
+    if (s->embed && position == 0)
+        return 0;
+    if (!stage_is_layer(s, position))
+        return s->chunks - 1;
+    return (uint32_t)(stage_layer(s, position) * s->chunks / s->layers);
+}
+
+static uint64_t chunk_first_layer(const struct stage *s, uint64_t chunk)
+{
+    return div_up(chunk * s->layers, s->chunks);
+}
+
+uint32_t stage_chunk_first(const struct stage *s, uint32_t chunk)
+{
+    if (chunk == 0)
+        return 0;
+    if (chunk == s->chunks)
+        return s->n;
+    return (uint32_t)chunk_first_layer(s, chunk) + (s->embed ? 1u : 0u);
+}
+
+const struct prefix *stage_chunk_before(const struct stage *s,
+                                        uint32_t position)
+{
+    const uint32_t last = position < s->n ? position : s->n - 1;
+    return &s->before[stage_chunk_first(s, stage_chunk(s, last))];
+}
+
+bool stage_happens(const struct stage *s, uint32_t position, bool back,
+                   bool later)
+{
+    const struct run *run = s->run;
+    if (s->others != NULL)
+        return s->others[4 * stage_chunk(s, position) + 2 * back + later]
+               != NEVER;
+    if (!later)
+        return true;
+    /* with no more micro-batches than fit in flight, all forwards come before
+       the first backward */
+    return back ? run->grad_accum > 1 : run->grad_accum > s->in_flight;
+}
+
+/* Layers of a chunk are checkpointed in groups from its first on. */
+static uint64_t layer_in_chunk(const struct stage *s, uint32_t position)
+{
+    return stage_layer(s, position)
+           - chunk_first_layer(s, stage_chunk(s, position));
+}
+
 uint32_t stage_group_first(const struct stage *s, uint32_t position)
 {
-    const uint64_t l = stage_layer(s, position);
-    return position - (uint32_t)(l % s->group);
+    return position - (uint32_t)(layer_in_chunk(s, position) % s->group);
 }
 
 uint32_t stage_group_last(const struct stage *s, uint32_t position)
 {
     const uint64_t l = stage_layer(s, position);
-    const uint64_t end = min_u64(l - l % s->group + s->group, s->recomputed);
+    const uint64_t first = l - layer_in_chunk(s, position) % s->group;
+    uint64_t end = min_u64(first + s->group, s->recomputed);
+    end = min_u64(end, chunk_first_layer(s, stage_chunk(s, position) + 1));
     return position + (uint32_t)(end - 1 - l);
 }
+
+static uint64_t chunk_kept(const struct stage *s, uint32_t chunk)
+{
+    const struct prefix *from = &s->before[stage_chunk_first(s, chunk)];
+    const struct prefix *to = &s->before[stage_chunk_first(s, chunk + 1)];
+    const uint64_t embed =
+        s->embed && chunk == 0 ? s->walk[s->p->embed].kept : 0;
+    return to->kept_layers - from->kept_layers + to->checkpoints
+           - from->checkpoints + embed;
+}
+
+static bool note_slot(void *ctx, const struct slot *slot)
+{
+    const struct stage *s = ctx;
+    uint64_t *most = &s->others[4 * slot->chunk + 2 * slot->back + slot->later];
+    const uint64_t kept = slot->kept
+                          + slot->other_micros * (s->shared_kept + s->inputs)
+                          + slot->other_chunks * s->stage_input;
+    if (*most == NEVER || *most < kept)
+        *most = kept;
+    return true;
+}
+
+static void chunks_init(struct stage *s, struct memory_fold *f)
+{
+    s->chunk_kept = f->chunk_kept;
+    s->others = f->others;
+    for (uint32_t c = 0; c < s->chunks; c++)
+        s->chunk_kept[c] = chunk_kept(s, c);
+    for (uint32_t i = 0; i < 4 * s->chunks; i++)
+        s->others[i] = NEVER;
+    const uint64_t micros = schedule_micros(s->run);
+    for (uint64_t i = 0; i < micros; i++)
+        f->flying[i] = 0;
+    schedule_interleaved(s, &micros, f->flying, note_slot, s);
+}
+
+/* ---- sums ---- */
 
 static uint64_t kept_but_input(const struct block_walk *w)
 {
@@ -261,7 +350,10 @@ void stage_init(struct stage *s, struct memory_fold *f, uint64_t index,
                          .head = index + 1 == run->pp,
                          .walk = f->walk,
                          .states = f->states,
-                         .before = f->before };
+                         .before = f->before,
+                         .chunks = 1 };
+    if (run->schedule == SCHED_INTERLEAVED)
+        s->chunks = (uint32_t)run->vpp;
     s->in_flight = in_flight(run, index);
     s->n = (uint32_t)s->layers + (s->embed ? 1 : 0) + (s->head ? 1 : 0);
     s->group = max_u64(run->recompute_granularity, 1);
@@ -283,6 +375,8 @@ void stage_init(struct stage *s, struct memory_fold *f, uint64_t index,
     s->inputs = role_bytes(p, p->first_input, p->n_input);
     s->stage_input = held_input(s) + pipe_micro_batch(s);
     s->outputs = held_bytes(p, &p->block[p->head]);
+    if (s->chunks > 1)
+        chunks_init(s, f);
 }
 
 static unsigned modes_needed(const struct run *run)
@@ -290,6 +384,15 @@ static unsigned modes_needed(const struct run *run)
     const struct stage s = { .run = run };
     return 1u << engine_wgrad_mode(&s, false)
            | 1u << engine_wgrad_mode(&s, true);
+}
+
+static bool chunks_room(struct memory_fold *f)
+{
+    const size_t chunks = (size_t)f->run->vpp;
+    f->chunk_kept = ARENA_NEW(f->a, uint64_t, chunks);
+    f->others = ARENA_NEW(f->a, uint64_t, 4 * chunks);
+    f->flying = ARENA_NEW(f->a, uint32_t, (size_t)schedule_micros(f->run));
+    return f->chunk_kept != NULL && f->others != NULL && f->flying != NULL;
 }
 
 bool memory_fold_init(struct memory_fold *f, const struct program *p,
@@ -300,7 +403,8 @@ bool memory_fold_init(struct memory_fold *f, const struct program *p,
     for (uint64_t r = 0; r < run->pp; r++)
         most = max_u64(most, run->stage_layers[r]);
     f->before = ARENA_NEW(a, struct prefix, (size_t)most + 3);
-    if (f->before == NULL || !walk_scratch_init(&f->scratch, p, a))
+    if (f->before == NULL || !walk_scratch_init(&f->scratch, p, a)
+        || (run->schedule == SCHED_INTERLEAVED && !chunks_room(f)))
         return false;
     f->shared = role_bytes(p, p->first_shared, p->n_shared);
     f->shared_kept = shared_kept(p);

@@ -27,12 +27,17 @@ struct stage {
     const struct run *run;
     uint64_t index, first_layer, layers;
     bool embed, head;
-    uint64_t tied_here;  /* bytes of a gradient that head and embedding of
+    uint64_t tied_here;   /* bytes of a gradient that head and embedding of
                                   this rank share; 0 when they do not */
-    uint64_t in_flight;  /* micro-batches alive at most */
-    uint64_t recomputed; /* the first so many layers are */
-    uint64_t group;      /* layers a checkpoint */
-    uint32_t n;          /* positions */
+    uint64_t in_flight;   /* micro-batches alive at most */
+    uint64_t recomputed;  /* the first so many layers are */
+    uint64_t group;       /* layers a checkpoint */
+    uint32_t n;           /* positions */
+    uint32_t chunks;      /* of the interleaved schedule, else 1 */
+    uint64_t *chunk_kept; /* [chunks]: from forward to backward */
+    uint64_t *others;     /* [chunks][forward, backward][first, later]: kept by
+                             the other chunks in flight, at most; NEVER where
+                             that does not occur. NULL for one chunk */
     const struct block_walk *walk;     /* by block index */
     const struct block_states *states; /* by block index */
     struct prefix *before;             /* [n + 1] */
@@ -50,6 +55,8 @@ struct stage {
     bool has_rest;
 };
 
+#define NEVER UINT64_MAX
+
 /* What all stages share. */
 struct memory_fold {
     const struct program *p;
@@ -59,6 +66,8 @@ struct memory_fold {
     struct block_walk walk[BLOCK_MAX];
     struct block_states states[BLOCK_MAX];
     struct prefix *before;
+    uint64_t *chunk_kept, *others; /* interleaved; else NULL */
+    uint32_t *flying;              /* [schedule_micros()] */
     uint64_t shared, shared_kept;
 };
 
@@ -76,7 +85,7 @@ void stage_init(struct stage *s, struct memory_fold *f, uint64_t index,
 uint32_t stage_block(const struct stage *s, uint32_t position);
 /* Layer of the stage (0-based) at a position that is one. */
 uint64_t stage_layer(const struct stage *s, uint32_t position);
-/* Micro-batches (interleaved: chunks) in flight beside the one at work: while
+/* Micro-batches in flight beside the one at work, not interleaved: while
  * the first of the step runs backward, and later. */
 uint64_t stage_others(const struct stage *s, bool later);
 /* What the sum of a tied embedding's two gradients adds: the sum, and the
@@ -84,6 +93,15 @@ uint64_t stage_others(const struct stage *s, bool later);
 uint64_t stage_tied_sum(const struct stage *s, enum wgrad_mode mode);
 bool stage_is_layer(const struct stage *s, uint32_t position);
 bool stage_recomputed(const struct stage *s, uint32_t position);
+/* Chunk that a position is in; first position of one, of the next. */
+uint32_t stage_chunk(const struct stage *s, uint32_t position);
+uint32_t stage_chunk_first(const struct stage *s, uint32_t chunk);
+/* Sums over the positions before one, of its chunk and of those before. */
+const struct prefix *stage_chunk_before(const struct stage *s,
+                                        uint32_t position);
+/* Whether a position is run so in a step: `later` as in struct moment. */
+bool stage_happens(const struct stage *s, uint32_t position, bool back,
+                   bool later);
 /* First and last position of the checkpoint that a recomputed layer is in. */
 uint32_t stage_group_first(const struct stage *s, uint32_t position);
 uint32_t stage_group_last(const struct stage *s, uint32_t position);

@@ -262,10 +262,11 @@ static void hand_on(struct tracer *r)
 
 /* ---- micro-batches ---- */
 
-static void micro_forward(struct tracer *r, uint32_t micro)
+static void micro_forward(struct tracer *r, uint32_t micro, uint32_t chunk)
 {
     const struct stage *s = r->s;
-    for (uint32_t i = 0; i < s->n; i++) {
+    const uint32_t end = stage_chunk_first(s, chunk + 1);
+    for (uint32_t i = stage_chunk_first(s, chunk); i < end; i++) {
         const bool head = s->head && i == s->n - 1;
         const bool re = stage_recomputed(s, i);
         enter(r, head ? PHASE_LOSS : PHASE_FORWARD, micro, i);
@@ -329,11 +330,12 @@ static void hand_over_wgrads(struct tracer *r)
     r->n_wgrads = 0;
 }
 
-static void micro_backward(struct tracer *r, uint32_t micro)
+static void micro_backward(struct tracer *r, uint32_t micro, uint32_t chunk)
 {
     const struct stage *s = r->s;
+    const uint32_t first = stage_chunk_first(s, chunk);
     hold_id held = NO_HOLD;
-    for (uint32_t i = s->n; i-- > 0;) {
+    for (uint32_t i = stage_chunk_first(s, chunk + 1); i-- > first;) {
         const bool re = stage_recomputed(s, i);
         if (re && stage_group_last(s, i) == i)
             held = recompute_group(r, micro, i);
@@ -365,12 +367,12 @@ static void run_schedule(struct tracer *r)
     while (backward < micros && !r->failed) {
         r->later = backward > 0;
         if (forward < micros && forward - backward < full) {
-            r->others = (uint32_t)(forward - backward);
-            micro_forward(r, (uint32_t)forward++);
+            r->other_micros = r->other_chunks = forward - backward;
+            micro_forward(r, (uint32_t)forward++, 0);
             continue;
         }
-        r->others = (uint32_t)(forward - backward - 1);
-        micro_backward(r, (uint32_t)backward++);
+        r->other_micros = r->other_chunks = forward - backward - 1;
+        micro_backward(r, (uint32_t)backward++, 0);
         if (r->sim != NULL && forward < micros)
             micros -= simulate_skip(r, backward, micros - forward);
         if (r->settled)
@@ -378,11 +380,54 @@ static void run_schedule(struct tracer *r)
     }
 }
 
+/* What the interleaved schedule has come to. */
+struct interleaving {
+    struct tracer *r;
+    uint64_t micros, begun; /* micro-batches */
+};
+
+static bool run_slot(void *ctx, const struct slot *slot)
+{
+    struct interleaving *x = ctx;
+    struct tracer *r = x->r;
+    const uint64_t group = r->s->run->pp;
+    r->later = slot->later;
+    r->other_micros = slot->other_micros;
+    r->other_chunks = slot->other_chunks;
+    if (!slot->back) {
+        x->begun = max_u64(x->begun, (slot->micro / group + 1) * group);
+        micro_forward(r, slot->micro, slot->chunk);
+        return !r->failed;
+    }
+    micro_backward(r, slot->micro, slot->chunk);
+    const bool ends = slot->chunk == 0 && (slot->micro + 1) % group == 0;
+    if (r->sim != NULL && ends && x->begun < x->micros)
+        x->micros -= group
+                     * simulate_skip(r, (slot->micro + 1) / group,
+                                     (x->micros - x->begun) / group);
+    return !r->failed && !r->settled;
+}
+
+static void run_interleaved(struct tracer *r)
+{
+    const struct run *run = r->s->run;
+    struct interleaving x = { .r = r, .micros = run->grad_accum };
+    const uint64_t ring = schedule_micros(run);
+    if (r->sim == NULL)
+        x.micros = ring;
+    for (uint64_t i = 0; i < ring; i++)
+        r->flying[i] = 0;
+    schedule_interleaved(r->s, &x.micros, r->flying, run_slot, &x);
+}
+
 void tracer_step(struct tracer *r, enum trace_step step)
 {
     r->step = step;
     levels_after(r, PHASE_REST);
-    run_schedule(r);
+    if (r->s->chunks > 1)
+        run_interleaved(r);
+    else
+        run_schedule(r);
     if (r->settled)
         return;
     levels_after(r, PHASE_REDUCE);
@@ -407,22 +452,35 @@ static void room(const struct program *p, uint32_t *tensors, uint32_t *operands)
     }
 }
 
-bool tracer_init(struct tracer *r, uint32_t ring)
+/* Micro-batches alive at a time, and after how many, or how many groups of
+ * them, the same memory is theirs again. */
+static void tracer_ring(struct tracer *r)
+{
+    const struct run *run = r->s->run;
+    uint64_t ring = min_u64(run->grad_accum, r->s->in_flight);
+    if (r->s->chunks > 1)
+        ring = schedule_micros(run);
+    r->ring = (uint32_t)max_u64(ring, 1);
+    r->period = r->s->chunks > 1 ? r->ring / (uint32_t)run->pp : r->ring;
+}
+
+bool tracer_init(struct tracer *r)
 {
     uint32_t operands;
     const struct run *run = r->s->run;
+    tracer_ring(r);
     room(r->s->p, &r->slots, &operands);
     r->slots++; /* the input */
-    r->ring = ring;
     r->regions =
         run->recompute == RECOMP_SELECTIVE ? run->recompute_modules : 0;
-    const size_t cells = (size_t)ring * r->s->n;
+    const size_t cells = (size_t)r->ring * r->s->n;
+    r->flying = ARENA_NEW(r->a, uint32_t, r->ring);
     r->resident = ARENA_NEW(r->a, struct resident, cells);
     hold_id *slots = ARENA_NEW(r->a, hold_id, cells * r->slots);
     r->buffer = ARENA_NEW(r->a, hold_id, 2 * (size_t)operands + 1);
     r->wgrad = ARENA_NEW(r->a, hold_id, (size_t)operands + 1);
     if (r->resident == NULL || slots == NULL || r->buffer == NULL
-        || r->wgrad == NULL)
+        || r->wgrad == NULL || r->flying == NULL)
         return false;
     for (size_t i = 0; i < cells; i++)
         r->resident[i].slot = slots + i * r->slots;
@@ -437,8 +495,7 @@ bool trace_stage(struct trace *t, struct memory_fold *f, const struct stage *s,
     if (r == NULL)
         return false;
     *r = (struct tracer){ .a = a, .f = f, .s = s, .list = t };
-    const uint64_t most = min_u64(s->run->grad_accum, s->in_flight + 2);
-    if (!tracer_init(r, (uint32_t)most))
+    if (!tracer_init(r))
         return false;
     tracer_step(r, step);
     return !r->failed && !t->failed;

@@ -37,8 +37,8 @@ struct trace {
 };
 
 /* Traces a step of stage s from rest to rest: as many micro-batches as make
- * every moment occur (those in flight and two more at most). Not for the
- * interleaved schedule. False when out of memory. */
+ * every moment occur (those in flight and two more at most; interleaved: three
+ * groups). False when out of memory. */
 bool trace_stage(struct trace *t, struct memory_fold *f, const struct stage *s,
                  enum trace_step step, struct arena *a);
 

@@ -393,8 +393,12 @@ void levels_at(struct tracer *r, enum phase phase, uint32_t position)
     r->level[LEVEL_INPUTS].want = s->inputs;
     r->level[LEVEL_STAGE_INPUT].want = s->stage_input;
     r->level[LEVEL_IN_FLIGHT].want =
-        r->others * (s->shared_kept + s->inputs + s->stage_input);
-    r->level[LEVEL_CASTS].want = back ? 0 : s->before[position].casts;
+        r->other_micros * (s->shared_kept + s->inputs)
+        + r->other_chunks * s->stage_input;
+    r->level[LEVEL_CASTS].want =
+        back ? 0
+             : s->before[position].casts
+                   - stage_chunk_before(s, position)->casts;
     set_levels(r, t);
 }
 

@@ -7,6 +7,7 @@
 #define MEMPLAN_FOLD_TRACE_PRIVATE_H
 
 #include "fold/allocator.h"
+#include "fold/schedule.h"
 #include "fold/trace.h"
 
 /* The stream that an allocation is made on: a pool of its own. */
@@ -98,6 +99,8 @@ struct tracer {
     struct script *writing;
     struct resident *resident; /* [ring][positions] */
     uint32_t ring;             /* micro-batches alive at a time, at most */
+    uint32_t period;           /* of the schedule; interleaved: in groups */
+    uint32_t *flying;          /* [ring] */
     uint32_t slots;            /* of one resident */
     hold_id *buffer;           /* gradients of the running block */
     hold_id *wgrad;            /* gradients of its weights */
@@ -116,7 +119,7 @@ struct tracer {
     enum phase phase;
     uint32_t position, micro;
     bool later;
-    uint32_t others; /* micro-batches in flight beside this one */
+    uint64_t other_micros, other_chunks; /* in flight beside this one */
     struct resident *here;
     uint32_t hidden_slot; /* slot of the block's input */
     uint32_t skip;        /* slot that is not told, + 1: the checkpoint */
@@ -125,7 +128,7 @@ struct tracer {
 
 /* ---- trace.c ---- */
 
-bool tracer_init(struct tracer *r, uint32_t ring);
+bool tracer_init(struct tracer *r);
 hold_id tracer_birth(struct tracer *r, enum component c, const char *name,
                      uint64_t bytes, enum stream stream);
 void tracer_death(struct tracer *r, hold_id *id);
@@ -146,8 +149,9 @@ void levels_take(struct tracer *r, enum term term, hold_id id);
 
 void simulate_birth(struct tracer *r, struct hold *h);
 void simulate_death(struct tracer *r, struct hold *h);
-/* After a backward with `left` forwards still to come: how many micro-batches
- * may be left out, since all of them would be as those before. */
+/* After so many backwards with `left` forwards still to come (micro-batches;
+ * interleaved: groups of them): how many may be left out, since all of them
+ * would be as those before. */
 uint64_t simulate_skip(struct tracer *r, uint64_t backward, uint64_t left);
 
 #endif

@@ -285,14 +285,6 @@ memplan_status report_write_trace(struct out *o,
         diag_add(&d, MEMPLAN_E_ARG, "only an estimate has a trace");
         return d.status;
     }
-    if (report->run.schedule == SCHED_INTERLEAVED) {
-        memplan_error *e =
-            diag_add(&d, MEMPLAN_E_UNSUPPORTED,
-                     "the interleaved schedule is not traced yet");
-        str_format(e->key, sizeof(e->key), "schedule");
-        diag_hint(e, "use --schedule 1f1b, or estimate, which has it");
-        return d.status;
-    }
     struct arena a;
     arena_init(&a, &report->arena.alloc);
     const bool ok =

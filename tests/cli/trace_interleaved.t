@@ -1,6 +1,5 @@
 == args
 trace gpt2 --gpus 4 --pp 2 --vpp 2 --schedule interleaved --grad-accum 4
-== stderr ~
---schedule: the interleaved schedule is not traced yet
-== exit
-3
+== stdout ~
+gpt2: what is alive at the peak
+allocations and releases in a later step

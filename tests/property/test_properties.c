@@ -44,7 +44,7 @@ static const char *pick(uint64_t *seed, const char *const *words)
 struct choice {
     const char *key, *value; /* NULL: not given */
 };
-enum { FIRST_ADAPTER = 20, CHOICES = 26 };
+enum { FIRST_ADAPTER = 22, CHOICES = 28 };
 struct trial {
     const char *model;
     struct choice c[CHOICES];
@@ -89,6 +89,12 @@ static struct trial trial_of(uint64_t seed)
     const bool modules = megatron && strcmp(re, "selective") == 0;
     const bool full = lora && next(&s) % 4 == 0;
     const char *base = PICK(&s, "bf16", "nf4", "int8", "int4");
+    const char *pp = megatron ? PICK(&s, "1", "2", "4") : "1";
+    const char *vpp =
+        pp[0] != '1' && next(&s) % 2 == 0 ? PICK(&s, "2", "4") : "1";
+    const char *schedule = vpp[0] != '1'  ? "interleaved"
+                           : pp[0] != '1' ? PICK(&s, "1f1b", "gpipe")
+                                          : "1f1b";
     const struct choice c[CHOICES] = {
         { "framework", fw },
         { "implementation", fork       ? "megatron-local"
@@ -101,12 +107,15 @@ static struct trial trial_of(uint64_t seed)
                   : fsdp || titan ? PICK(&s, "2", "3")
                                   : PICK(&s, "0", "1", "2", "3") },
         { "tp", tp },
-        { "pp", megatron ? PICK(&s, "1", "2", "4") : "1" },
+        { "pp", pp },
+        { "vpp", vpp },
+        { "schedule", schedule },
         { "deterministic", PICK(&s, "true", "false") },
         { "loss", megatron ? PICK(&s, "standard", "fused") : "standard" },
         { "ce_fusion", PICK(&s, "te", "native") },
         { "micro_batch", PICK(&s, "1", "2", "4") },
-        { "grad_accum", PICK(&s, "1", "4") },
+        { "grad_accum",
+          vpp[0] == '1' ? PICK(&s, "1", "4") : PICK(&s, "4", "8", "16", "20") },
         { "seq_len", PICK(&s, "256", "512", "1024") },
         { "recompute", re },
         { "recompute_reentrant",
@@ -256,11 +265,13 @@ static uint64_t fullest(const struct stage *st, const struct run *run)
         for (unsigned later = 0; later < (run->grad_accum > 1 ? 2u : 1u);
              later++) {
             const bool head = st->head && i == st->n - 1;
-            if (later == 0 || run->grad_accum > st->in_flight) {
+            if (stage_happens(st, i, false, later != 0)) {
                 moment_with(&m, st, head ? PHASE_LOSS : PHASE_FORWARD, i,
                             later != 0, NULL, COMP_COUNT);
                 most = max_u64(most, m.total);
             }
+            if (!stage_happens(st, i, true, later != 0))
+                continue;
             moment_with(&m, st, PHASE_BACKWARD, i, later != 0, NULL,
                         COMP_COUNT);
             most = max_u64(most, m.total);
@@ -297,11 +308,13 @@ static void check_trace(const struct trial *t, struct memory_fold *f,
     arena_release(&a);
 }
 
-static void check_no_moment_missed(const struct trial *t)
+static void check_no_moment_missed(const struct trial *t,
+                                   unsigned answered[SCHEDULE_COUNT])
 {
     memplan_report *r = estimate(t);
     if (r == NULL)
         return;
+    answered[r->run.schedule]++;
     struct arena a;
     struct memory_fold f;
     arena_init(&a, NULL);
@@ -324,11 +337,15 @@ static void check_no_moment_missed(const struct trial *t)
 
 static void test_no_moment_missed(void **state)
 {
+    unsigned answered[SCHEDULE_COUNT] = { 0 };
     (void)state;
     for (uint64_t i = 0; i < runs() / 3; i++) {
         const struct trial t = trial_of(i);
-        check_no_moment_missed(&t);
+        check_no_moment_missed(&t, answered);
     }
+    assert_true(answered[SCHED_1F1B] > runs() / 10);
+    assert_true(answered[SCHED_GPIPE] > runs() / 300);
+    assert_true(answered[SCHED_INTERLEAVED] > runs() / 300);
 }
 
 static void check_step(struct trace *t, struct memory_fold *f,
@@ -373,7 +390,7 @@ static void check_simulated(const memplan_report *fast,
     for (uint64_t k = 0; k < full->memory.n_stages; k++) {
         const struct stage_result *s = &full->memory.stage[k];
         const struct stage_result *live = &fast->memory.stage[k];
-        if (!s->sim.done)
+        if (!s->sim.done && k == full->memory.worst)
             fail_msg("not simulated: %s", text);
         if (s->peak.total < live->peak.total || s->rest.total < live->rest.total
             || s->reserved < s->peak.total
