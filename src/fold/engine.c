@@ -68,11 +68,13 @@ static bool has_ipg_bucket(const struct run *run)
     return zero_1_or_2(run) && !keeps_fp32_buffer(run) && !run_pipelines(run);
 }
 
-/* fp16 under Megatron: the optimizer owns fp32 copies of its gradients. */
+/* fp16 under Megatron: the optimizer owns fp32 copies of its gradients. The
+ * precision-aware optimizer, without which moments are fp32, reads them as they
+ * are (core/optimizer/distrib_optimizer.py, decoupled_grad). */
 static bool copies_fp16_grads(const struct run *run)
 {
     return run->engine == ENGINE_MEGATRON && run->prec.master == DT_FP32
-           && run->prec.grad != DT_FP32;
+           && run->prec.grad != DT_FP32 && run->prec.optim == DT_FP32;
 }
 
 /* Elements a flat buffer has on this rank: padded, cut evenly. */
@@ -238,7 +240,7 @@ static void rest_buffers(struct put *p, const struct stage *s)
     PUT(p, TERM_WORKSPACE, "tables of modules",
         F("bytes", s->sum.buffer_bytes));
     PUT(p, TERM_WORKSPACE, "Megatron's global buffer",
-        F("bytes of its largest use", s->p->global_buffer_bytes));
+        F("bytes of its largest use", s->global_buffer_bytes));
     const bool hopper =
         run->gpu.arch == ARCH_HOPPER || run->gpu.arch == ARCH_BLACKWELL;
     PUT(p, TERM_WORKSPACE, "cuBLAS workspaces, one a thread",

@@ -363,8 +363,12 @@ void stage_init(struct stage *s, struct memory_fold *f, uint64_t index,
     states_of_block(&f->states[p->head], p, &p->block[p->head], run,
                     !(s->embed && s->head));
     stage_prefix(s);
-    for (uint32_t i = 0; i < s->n; i++)
+    for (uint32_t i = 0; i < s->n; i++) {
+        const struct block *b = &p->block[stage_block(s, i)];
         states_add(&s->sum, &s->states[stage_block(s, i)]);
+        s->global_buffer_bytes =
+            max_u64(s->global_buffer_bytes, b->global_buffer_bytes);
+    }
     s->wgrad = s->before[s->n].wgrad;
     s->wgrad -= s->tied_here; /* one tensor, one gradient */
     s->shared = f->shared;

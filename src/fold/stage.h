@@ -42,16 +42,17 @@ struct stage {
     const struct block_states *states; /* by block index */
     struct prefix *before;             /* [n + 1] */
     struct block_states sum;           /* over the stage */
-    uint64_t wgrad;          /* gradients alive after a whole backward */
-    uint64_t shared, inputs; /* bytes a micro-batch */
-    uint64_t shared_kept;    /* of shared: what backward needs */
-    uint64_t dummy_wgrads;   /* one gradient a shape: see stage.c */
-    uint64_t stage_input;    /* received hidden states kept to backward, and
+    uint64_t wgrad;               /* gradients alive after a whole backward */
+    uint64_t shared, inputs;      /* bytes a micro-batch */
+    uint64_t global_buffer_bytes; /* largest use by a block of the stage */
+    uint64_t shared_kept;         /* of shared: what backward needs */
+    uint64_t dummy_wgrads;        /* one gradient a shape: see stage.c */
+    uint64_t stage_input; /* received hidden states kept to backward, and
                                 what else the pipeline engine holds of one
                                 micro-batch */
-    uint64_t outputs;        /* of a micro-batch: what the engine holds of the
+    uint64_t outputs;     /* of a micro-batch: what the engine holds of the
                                 head after its backward */
-    struct moment rest;      /* between steps: part of every moment */
+    struct moment rest;   /* between steps: part of every moment */
     bool has_rest;
 };
 

@@ -121,11 +121,13 @@ struct block {
     const char *name; /* "embedding", "layer", "moe layer", "head" */
     uint32_t op_first, op_count;
     uint32_t tensor_first, tensor_count; /* made by this block */
-    tensor_id input;  /* hidden states that come in; a placeholder
+    tensor_id input;              /* hidden states that come in; a placeholder
                                      owned by the block before (embedding:
                                      TENSOR_NONE) */
-    tensor_id output; /* hidden states that go out (head: the
+    tensor_id output;             /* hidden states that go out (head: the
                                      loss) */
+    uint64_t global_buffer_bytes; /* largest use of the framework's buffer,
+                                     of which a rank has one, never freed */
 };
 
 enum { BLOCK_MAX = 16 };
@@ -141,9 +143,7 @@ struct program {
     uint64_t layers;
     tensor_id first_shared, n_shared; /* ROLE_SHARED tensors, contiguous */
     tensor_id first_input, n_input;   /* ROLE_INPUT tensors, contiguous */
-    uint64_t tokens;              /* of one micro-batch on this rank: b*s/cp */
-    uint64_t global_buffer_bytes; /* of the framework, once a rank, never freed:
-                                     as large as the largest use of it */
+    uint64_t tokens; /* of one micro-batch on this rank: b*s/cp */
 };
 
 /* Lowers a model as `run` says (implementation, precision, shards). The arrays

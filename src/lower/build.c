@@ -487,7 +487,8 @@ tensor_id build_buffer(struct builder *b, const char *name, enum dtype dtype,
 void build_in_global_buffer(struct builder *b, tensor_id x, uint64_t bytes)
 {
     struct program *p = b->p;
-    p->global_buffer_bytes = max_u64(p->global_buffer_bytes, bytes);
+    uint64_t *most = &b->block->global_buffer_bytes;
+    *most = max_u64(*most, bytes);
     if (x != TENSOR_NONE)
         p->tensor[x].pooled = true;
 }

@@ -283,6 +283,9 @@ bool build_has_sequence_shards(const struct builder *b);
 /* A column-parallel product. Where x is a sequence shard it is gathered
  * first, and gathered again in backward: the shard is kept. */
 tensor_id build_column(struct builder *b, const struct linear *l);
+/* The same by Megatron-core's own linear, which gathers into its global buffer
+ * (core/tensor_parallel/layers.py). */
+tensor_id build_column_in_buffer(struct builder *b, const struct linear *l);
 /* A row-parallel product to h, reduced, to a sequence shard where there are
  * such. */
 tensor_id build_row(struct builder *b, const struct linear *l);

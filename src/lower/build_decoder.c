@@ -224,6 +224,19 @@ tensor_id build_column(struct builder *b, const struct linear *l)
     return build_linear(b, &from_whole);
 }
 
+tensor_id build_column_in_buffer(struct builder *b, const struct linear *l)
+{
+    if (!build_has_sequence_shards(b))
+        return build_column(b, l);
+    const struct shape whole = SHAPE(b->t, l->in);
+    struct linear from_whole = *l;
+    from_whole.keep = l->x;
+    from_whole.has_keep = true;
+    from_whole.x = build_collective(b, OP_ALL_GATHER, COMM_TP, l->x, &whole);
+    build_in_global_buffer(b, from_whole.x, tensor_of(b, from_whole.x)->bytes);
+    return build_linear(b, &from_whole);
+}
+
 tensor_id build_row(struct builder *b, const struct linear *l)
 {
     const tensor_id y = build_linear(b, l);

@@ -90,7 +90,9 @@ static tensor_id unfused_attention(struct builder *b, tensor_id qkv[3])
     const tensor_id q = build_view(b, "heads", qkv[0], &heads);
     b->core_attention = true;
     tensor_id p = build_matmul(b, "scores", q, qkv[1], &scores);
-    p = build_unary(b, OP_SOFTMAX, "masked softmax", p);
+    /* TE's kernel for 16 bits (attention/dot_product_attention/softmax.py) */
+    p = build_unary(b, b->compute == DT_FP32 ? OP_SOFTMAX : OP_MASKED_SOFTMAX,
+                    "masked softmax", p);
     p = build_dropout(b, "attention dropout", p, b->run->attention_dropout);
     const tensor_id context = build_matmul(b, "context", p, qkv[2], &rows);
     b->core_attention = false;
@@ -464,7 +466,7 @@ static void head(struct builder *b)
     if (b->spec->mtp_layers > 0)
         x = megatron_mtp(b, x, weight);
     const struct linear l = linear_of_head(b, "output_layer", x, weight);
-    build_end(b, cross_entropy(b, build_column(b, &l)));
+    build_end(b, cross_entropy(b, build_column_in_buffer(b, &l)));
 }
 
 /* ---- what Megatron has not ---- */
@@ -516,10 +518,10 @@ static void inputs(struct builder *b)
         const struct shape mask = SHAPE(b->micro, b->one, b->s, b->s);
         build_input(b, "attention_mask", DT_BOOL, &mask);
     }
-    if (b->spec->position == POS_ROPE || build_is_latent(b)) {
-        const struct shape table = SHAPE(
-            b->sq, DIM("rotary", build_is_latent(b) ? b->spec->rope_dim
-                                                    : b->spec->rotary_dim));
+    /* latent attention has tables of its own, a layer */
+    if (b->spec->position == POS_ROPE && !build_is_latent(b)) {
+        const struct shape table =
+            SHAPE(b->sq, DIM("rotary", b->spec->rotary_dim));
         build_shared(b, "rotary_pos_emb", DT_FP32, &table);
     }
 }

@@ -67,9 +67,25 @@ static void rotate_and_join(struct builder *b, tensor_id q, tensor_id kv,
     qkv[2] = build_copy_as(b, "v", half[1], &v_whole);
 }
 
+/* YarnRotaryEmbedding, which every layer has one of: cosines and sines for the
+ * first positions, converted with the weights; the angles of the sequence are
+ * cached by the class (core/models/common/embeddings/
+ * yarn_rotary_pos_embedding.py). */
+static void tables(struct builder *b)
+{
+    enum { ORIGINAL_POSITIONS = 4096 }; /* MLATransformerConfig */
+    const struct dim first = DIM("4096", ORIGINAL_POSITIONS);
+    const struct shape each = SHAPE(first, b->rope);
+    const struct shape angles = SHAPE(b->sq, b->rope);
+    build_buffer(b, "cos_cached", b->param, &each);
+    build_buffer(b, "sin_cached", b->param, &each);
+    build_buffer(b, "rotary_pos_emb", DT_FP32, &angles);
+}
+
 void megatron_latent(struct builder *b, tensor_id x, tensor_id qkv[3])
 {
     const bool shards = build_has_sequence_shards(b);
+    tables(b);
     tensor_id q = x;
     if (b->spec->q_rank > 0)
         q = down(b, "linear_q_down_proj", x, b->rq);

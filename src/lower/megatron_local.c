@@ -65,18 +65,9 @@ static void let_go(struct builder *b, const char *name, tensor_id x)
     build_op(b, OP_RELEASE, name, &x, 1);
 }
 
-/* Megatron-core gathers a sequence into its global buffer. */
 static tensor_id column(struct builder *b, const struct linear *l)
 {
-    if (is_fork(b) || !build_has_sequence_shards(b))
-        return build_column(b, l);
-    const struct shape whole = SHAPE(b->t, b->h);
-    struct linear from_whole = *l;
-    from_whole.keep = l->x;
-    from_whole.has_keep = true;
-    from_whole.x = build_collective(b, OP_ALL_GATHER, COMM_TP, l->x, &whole);
-    build_in_global_buffer(b, from_whole.x, tensor_of(b, from_whole.x)->bytes);
-    return build_linear(b, &from_whole);
+    return is_fork(b) ? build_column(b, l) : build_column_in_buffer(b, l);
 }
 
 /* ---- attention ---- */

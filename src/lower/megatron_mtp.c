@@ -100,7 +100,7 @@ tensor_id megatron_mtp(struct builder *b, tensor_id x, tensor_id head)
         const struct linear l =
             linear_of_head(b, "mtp.output_layer", each[i + 1], head);
         m.labels = rolled(b, "labels", m.labels);
-        const tensor_id logits = build_column(b, &l);
+        const tensor_id logits = build_column_in_buffer(b, &l);
         const tensor_id loss = megatron_loss(b, logits, m.labels);
         each[0] = attach(b, each[0], build_scale(b, "mtp loss", loss));
     }
