@@ -17,6 +17,11 @@ static bool is_fsdp(const struct run *run)
     return run->engine == ENGINE_FSDP || run->engine == ENGINE_FSDP2;
 }
 
+bool engine_drops_blocks(const struct run *run)
+{
+    return engine_reduces_blocks(run) || run->optimizer_in_backward;
+}
+
 bool engine_reduces_blocks(const struct run *run)
 {
     return is_fsdp(run) && run->zero != 0;
@@ -178,6 +183,10 @@ static void rest_moments(struct put *p, const struct stage *s)
 {
     const struct run *run = s->run;
     const struct block_states *sum = &s->sum;
+    /* bitsandbytes' get_paged: managed memory, none of the allocator's; the
+       driver moves it to the host when the GPU is full */
+    if (run->optimizer == OPT_PAGED_ADAM8BIT)
+        return;
     if (counts_on_gpu(run))
         PUT(p, TERM_MOMENTS, "the step's number, a scalar a tensor",
             A("tensors", sum->tensors), F("bytes", ALLOC_ROUND));
@@ -473,7 +482,10 @@ enum wgrad_mode engine_wgrad_mode(const struct stage *s, bool later)
 {
     const struct run *run = s->run;
     switch (run->engine) {
-    case ENGINE_DDP: return later ? WGRAD_FREE : WGRAD_KEEP;
+    case ENGINE_DDP:
+        if (run->optimizer_in_backward) /* a compiled layer gives all at once */
+            return run->compile ? WGRAD_KEEP : WGRAD_FREE;
+        return later ? WGRAD_FREE : WGRAD_KEEP;
     case ENGINE_DEEPSPEED:
         if (run->zero >= 2)
             return WGRAD_FREE;
@@ -552,7 +564,9 @@ void engine_backward(struct put *p, const struct stage *s, uint32_t position,
     const uint64_t grad = dtype_size(run->prec.grad);
     /* autograd adds both gradients of a shared tensor before it hands them to
        the engine */
-    if (engine_wgrad_mode(s, later) == WGRAD_FREE && position + 1 < s->n)
+    if ((engine_wgrad_mode(s, later) == WGRAD_FREE
+         || run->optimizer_in_backward)
+        && position + 1 < s->n)
         PUT(p, TERM_WGRAD_TMP, "the head's gradient of the tied embedding",
             F("bytes", s->tied_here));
     megatron_backward(p, s, position, later);
@@ -567,7 +581,7 @@ void engine_backward(struct put *p, const struct stage *s, uint32_t position,
             F("bytes per gradient", grad));
         return;
     }
-    if (engine_wgrad_mode(s, false) != WGRAD_KEEP)
+    if (engine_wgrad_mode(s, false) != WGRAD_KEEP || engine_drops_blocks(run))
         return;
     if (later && !clears_grads_late(run))
         PUT(p, TERM_GRADS, "gradients", F("bytes", s->wgrad));
@@ -584,7 +598,7 @@ uint64_t engine_gradients(const struct stage *s)
         return s->sum.own_elems * size;
     if (zero_is(run, 2))
         return flat_share(run, s->sum.dense_elems, s->sum.expert_elems) * size;
-    if (engine_wgrad_mode(s, false) == WGRAD_KEEP)
+    if (engine_wgrad_mode(s, false) == WGRAD_KEEP && !engine_drops_blocks(run))
         return s->wgrad;
     return 0; /* in the buffers at rest */
 }
@@ -594,7 +608,7 @@ uint64_t engine_gradients(const struct stage *s)
 static void whole_grads(struct put *p, const struct stage *s)
 {
     if (engine_wgrad_mode(s, false) == WGRAD_KEEP
-        && !engine_reduces_blocks(s->run))
+        && !engine_drops_blocks(s->run))
         PUT(p, TERM_GRADS, "gradients", F("bytes", s->wgrad));
     if (engine_reduces_blocks(s->run))
         PUT(p, TERM_GRAD_SHARDS, "gradient shards",
@@ -753,6 +767,13 @@ void engine_step(struct put *p, const struct stage *s)
         && (run->zero != 0 || run_is_bf16_pipeline(run))) {
         if (!optimizer_offloaded(run))
             step_zero(p, s);
+        return;
+    }
+    if (run->optimizer_in_backward) { /* the largest tensor's, of all */
+        PUT(p, TERM_WGRAD_TMP, "the gradient that is used up",
+            F("largest parameter", s->sum.largest_grad),
+            F("bytes per gradient", dtype_size(run->prec.grad)));
+        step_implementation(p, s, s->sum.largest_grad);
         return;
     }
     whole_grads(p, s);

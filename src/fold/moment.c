@@ -177,7 +177,7 @@ static uint64_t tied_moment(const struct stage *s, uint32_t position,
 
 static void put_wgrad(struct put *p, const struct stage *s, uint64_t bytes)
 {
-    if (engine_reduces_blocks(s->run))
+    if (engine_drops_blocks(s->run))
         PUT(p, TERM_WGRAD_TMP, "whole gradients of this block",
             F("bytes", bytes));
     else

@@ -154,6 +154,9 @@ enum wgrad_mode engine_wgrad_mode(const struct stage *s, bool later);
 /* True when a block's whole gradients live to the end of its backward and are
  * then reduced to shards (FSDP). */
 bool engine_reduces_blocks(const struct run *run);
+/* True when a block's whole gradients go with its backward: reduced to shards,
+ * or used up by the optimizer. */
+bool engine_drops_blocks(const struct run *run);
 
 /* ---- pipe.c: DeepSpeed's pipeline engine ---- */
 

@@ -164,6 +164,15 @@ static void add_trained(struct block_states *s, const struct tensor *t,
     }
 }
 
+/* bitsandbytes' stay whole on each rank; torchao's NF4Tensor, torchtune's, is
+ * cut with its scales (torchao/dtypes/nf4tensor.py, nf4_split). */
+static uint64_t own_statistic(const struct run *run, uint64_t bytes)
+{
+    return run->impl == IMPL_TORCHTUNE && run_shards_weights(run)
+               ? div_up(bytes, run->shard)
+               : bytes;
+}
+
 void states_of_block(struct block_states *out, const struct program *p,
                      const struct block *block, const struct run *run,
                      bool counts_tied)
@@ -177,7 +186,7 @@ void states_of_block(struct block_states *out, const struct program *p,
             continue;
         if (t->statistic) { /* of no engine's concern: stays as it is */
             s.frozen_bytes += t->bytes;
-            s.own_frozen_bytes += t->bytes;
+            s.own_frozen_bytes += own_statistic(run, t->bytes);
             continue;
         }
         if (t->elems > s.largest) {

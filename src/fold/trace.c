@@ -320,7 +320,7 @@ static void backward_block(struct tracer *r)
  * or reduced and gone. */
 static void hand_over_wgrads(struct tracer *r)
 {
-    const bool stay = !engine_reduces_blocks(r->s->run);
+    const bool stay = !engine_drops_blocks(r->s->run);
     for (uint32_t i = 0; i < r->n_wgrads; i++) {
         if (stay)
             levels_take(r, TERM_GRADS, r->wgrad[i]);

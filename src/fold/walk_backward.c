@@ -233,6 +233,7 @@ static uint64_t backward_workspace(const struct walk *w, const struct op *op,
                     grad * (c * x.pow(c - 1)) (FunctionsManual.cpp) */
         return 2 * in->bytes;
     case OP_MUL: return factor_workspace(w, op, out);
+    case OP_FUSED: return op->back_bytes;
     case OP_FLASH_ATTENTION: return flash_workspace(w, op, parts);
     case OP_LINEAR: return linear_again(w, op);
     case OP_PYTHON_GELU: /* bloom_gelu_back: five temporaries at most, the
@@ -270,7 +271,6 @@ static uint64_t backward_workspace(const struct walk *w, const struct op *op,
     case OP_SWIGLU:
     case OP_CROSS_ENTROPY:
     case OP_FUSED_CROSS_ENTROPY:
-    case OP_FUSED:
     case OP_WHERE:
     case OP_TOPK:
     case OP_INDEX:

@@ -105,7 +105,8 @@ struct op {
      * in are terms of a sum, whose gradients are one. OP_LINEAR: bit 0 of
      * keep_in, its input is kept though no gradient needs it */
     uint8_t keep_in, keep_out, sum_in;
-    bool checkpointed; /* recompute 'ops': what it makes outlives the
+    uint64_t back_bytes; /* OP_FUSED: alive for a moment in its backward */
+    bool checkpointed;   /* recompute 'ops': what it makes outlives the
                                      checkpoint around the block */
     /* forward FLOPs on this rank for one micro-batch: multiply-adds count 2.
        `full` counts the whole score matrix, `causal` what a causal mask leaves

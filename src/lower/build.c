@@ -209,13 +209,15 @@ bool build_is_litgpt(const struct builder *b)
  * prepare_model_for_kbit_training casts it to fp32 over bitsandbytes' formats,
  * not over GPTQ; where the weights themselves are sharded it is not called
  * (trl's SFTTrainer). PEFT makes adapters in fp32 then: who has them in 16 bits
- * does without the call (fsdp_qlora's train.py, LitGPT). */
+ * does without the call (fsdp_qlora's train.py, LitGPT), and so does torchtune.
+ */
 static enum dtype unquantised_dtype(const struct builder *b)
 {
     const struct run *r = b->run;
     const bool sharded =
         r->engine == ENGINE_FSDP || r->engine == ENGINE_FSDP2 || r->zero == 3;
-    if (r->base_dtype == DT_INT4 || sharded || r->lora_dtype != DT_FP32)
+    if (r->base_dtype == DT_INT4 || sharded || r->lora_dtype != DT_FP32
+        || r->impl == IMPL_TORCHTUNE)
         return b->compute;
     return DT_FP32;
 }
@@ -594,6 +596,7 @@ struct op *build_op(struct builder *b, enum op_kind kind, const char *name,
     op->core_attention = b->core_attention;
     op->checkpointed = false;
     op->keep_in = op->keep_out = op->sum_in = 0;
+    op->back_bytes = 0;
     op->flop_full = op->flop_causal = 0;
     op->group = COMM_TP;
     for (unsigned i = 0; i < n_in; i++)

@@ -388,6 +388,19 @@ tensor_id build_cross_entropy(struct builder *b, const char *name,
  * one, which reads the logits once). */
 tensor_id build_cross_entropy_kernel(struct builder *b, const char *name,
                                      tensor_id logits, tensor_id labels);
+/* The head and the loss over so many pieces of the sequence, whose logits are
+ * there at once: LitGPT's, torchtune's. Kept: the logits where `keep_logits`,
+ * and log-softmaxes in `logp` (DT_NONE: compiled, two numbers a row). In
+ * backward one piece has gradients of logits, and the head's gradient is summed
+ * up. */
+struct pieces {
+    uint64_t n;
+    bool keep_logits;
+    enum dtype logp;
+};
+tensor_id build_cross_entropy_pieces(struct builder *b, tensor_id x,
+                                     tensor_id weight,
+                                     const struct pieces *how);
 /* Liger's: logits in chunks of `chunk` rows, never whole. */
 tensor_id build_fused_cross_entropy(struct builder *b, const char *name,
                                     tensor_id x, tensor_id weight,

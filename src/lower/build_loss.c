@@ -67,6 +67,47 @@ tensor_id build_cross_entropy_kernel(struct builder *b, const char *name,
     return loss;
 }
 
+static uint64_t pieces_backward(struct builder *b, tensor_id weight,
+                                const struct pieces *how)
+{
+    /* of a piece: the gradient of its log-softmax, the one of its logits */
+    const uint64_t logp = how->logp == DT_NONE ? 0 : dtype_size(how->logp);
+    const uint64_t bytes =
+        2 * logp
+        + (logp == dtype_size(b->compute) ? 0 : dtype_size(b->compute));
+    const uint64_t rows = div_up(b->t.n, at_least_one(how->n));
+    const uint64_t piece =
+        build_product(b, build_product(b, rows, b->V.n), bytes);
+    const struct tensor *w = tensor_of(b, weight);
+    return piece + (w->needs_grad ? w->bytes : 0);
+}
+
+tensor_id build_cross_entropy_pieces(struct builder *b, tensor_id x,
+                                     tensor_id weight, const struct pieces *how)
+{
+    x = build_autocast(b, "autocast", x);
+    weight = build_autocast(b, "autocast", weight);
+    const struct shape scalar = SHAPE(b->one), whole = SHAPE(b->t, b->V);
+    const struct shape rows = SHAPE(b->t, DIM("2", 2));
+    const bool numbers = how->logp == DT_NONE;
+    const tensor_id loss = build_tensor(b, "loss", DT_FP32, &scalar);
+    const tensor_id logits = build_tensor(b, "logits", b->compute, &whole);
+    const tensor_id logp =
+        numbers ? build_tensor(b, "row statistics", DT_FP32, &rows)
+                : build_tensor(b, "log-softmax", how->logp, &whole);
+    const tensor_id in[] = { x, weight, b->labels };
+    struct op *op = build_op(b, OP_FUSED, "loss in pieces", in, 3);
+    op_result(b, op, loss);
+    op_byproduct(op, logits);
+    op_byproduct(op, logp);
+    op->keep_in = tensor_of(b, weight)->needs_grad ? 7 : 6;
+    op->keep_out = how->keep_logits ? 6 : 4; /* logits, log-softmax */
+    op->back_bytes = pieces_backward(b, weight, how);
+    op->flop_full = op->flop_causal =
+        2.0 * (double)tensor_of(b, x)->elems * (double)b->V.n;
+    return loss;
+}
+
 /* liger_kernel/ops/fused_linear_cross_entropy.py: as many rows as make the
  * chunk's logits about as large as the input. */
 struct dim fused_cross_entropy_chunk(const struct builder *b)

@@ -65,6 +65,16 @@ static tensor_id heads_norm(struct builder *b, const char *name, tensor_id x,
     return build_view(b, "heads", y, &flat);
 }
 
+/* torchtune expands keys and values to a copy for each query head
+ * (torchtune/modules/attention.py). */
+static tensor_id repeat(struct builder *b, const char *name, tensor_id x)
+{
+    const struct shape heads = SHAPE(b->t, b->A);
+    if (b->run->impl != IMPL_TORCHTUNE || b->K.n == b->A.n)
+        return x;
+    return build_copy_as(b, name, x, &heads);
+}
+
 static tensor_id attention(struct builder *b, tensor_id x)
 {
     const tensor_id y = gather(b, norm(b, "attention_norm", x, b->h));
@@ -73,9 +83,11 @@ static tensor_id attention(struct builder *b, tensor_id x)
     const struct linear wv = linear_of_v(b, "wv", y);
     tensor_id q = build_linear(b, &wq);
     tensor_id k = build_linear(b, &wk);
-    const tensor_id v = build_linear(b, &wv);
+    tensor_id v = build_linear(b, &wv);
     q = rotate(b, "xq", heads_norm(b, "q_norm", q, b->a));
     k = rotate(b, "xk", heads_norm(b, "k_norm", k, b->kv));
+    k = repeat(b, "k repeated", k);
+    v = repeat(b, "v repeated", v);
     const tensor_id out = build_attention(
         b, &(struct attention_args){ .name = "sdpa",
                                      .q = q,
@@ -144,13 +156,28 @@ static tensor_id chunked_loss(struct builder *b, tensor_id x, tensor_id weight)
     return loss;
 }
 
+/* torchtune/modules/loss/ce_chunked_output_loss.py: each piece is upcast by
+ * itself, compiled or not. */
+static tensor_id torchtune_pieces(struct builder *b, tensor_id x,
+                                  tensor_id weight)
+{
+    const bool compiled = b->run->compile;
+    return build_cross_entropy_pieces(
+        b, x, weight,
+        &(struct pieces){ .n = LOSS_CHUNKS,
+                          .keep_logits = compiled,
+                          .logp = compiled ? DT_NONE : DT_FP32 });
+}
+
 static void head(struct builder *b)
 {
     const tensor_id x =
         gather(b, norm(b, "norm", build_begin(b, BLOCK_HEAD, "head"), b->h));
     const tensor_id weight = build_head_weight(b, "output", b->h);
     if (b->run->loss == LOSS_CHUNKED) {
-        build_end(b, chunked_loss(b, x, weight));
+        build_end(b, b->run->impl == IMPL_TORCHTUNE
+                         ? torchtune_pieces(b, x, weight)
+                         : chunked_loss(b, x, weight));
         return;
     }
     const struct linear l = linear_of_head(b, "output", x, weight);

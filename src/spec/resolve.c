@@ -248,6 +248,14 @@ static void resolve_framework(struct run *r)
     const struct preset *p = &presets[r->framework];
     r->impl =
         (enum implementation)resolve_count(r, KEY_IMPLEMENTATION, p->impl);
+    /* torchtune has no other layers than its own, kin of torchtitan's */
+    if (r->framework == FW_TORCHTUNE && r->impl == IMPL_TORCHTITAN) {
+        resolve_force(r, KEY_IMPLEMENTATION, IMPL_TORCHTUNE);
+        r->impl = IMPL_TORCHTUNE;
+        resolve_note(r, KEY_IMPLEMENTATION,
+                     "torchtune's own layers, which are kin of torchtitan's "
+                     "(--implementation)");
+    }
     r->engine = (enum engine)resolve_count(r, KEY_ENGINE, p->engine);
     r->zero = resolve_count(r, KEY_ZERO, default_zero(r->engine));
     if (r->engine == ENGINE_MEGATRON && r->zero == 3) {

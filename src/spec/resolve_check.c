@@ -24,8 +24,6 @@ static const struct refusal {
     { KEY_SCHEDULE, IS, SCHED_ZB_V, "use 1f1b, gpipe or interleaved" },
     { KEY_SCHEDULE, IS, SCHED_DUALPIPE, "use 1f1b, gpipe or interleaved" },
     { KEY_SCHEDULE, IS, SCHED_NAIVE, "use 1f1b, gpipe or interleaved" },
-    { KEY_IMPLEMENTATION, IS, IMPL_TORCHTUNE,
-      "use --implementation torchtitan or hf" },
     { KEY_IMPLEMENTATION, IS, IMPL_LITGPT,
       "use --implementation torchtitan or hf" },
     { KEY_CUDA_GRAPH, IS, 1, "leave it out: the pools come on top" },
@@ -34,7 +32,6 @@ static const struct refusal {
     { KEY_OFFLOAD_PARAMS, ABOVE, OFFLOAD_NONE,
       "offload_optimizer cpu is, under deepspeed" },
     { KEY_OFFLOAD_ACTIVATIONS, ABOVE, OFFLOAD_NONE, "use --recompute full" },
-    { KEY_OPTIMIZER_IN_BACKWARD, IS, 1, "leave it out" },
     { KEY_PRECISION, IS, PREC_FP4_MIXED, "use --precision fp8-mixed" },
     { KEY_FP8_PARAMS, IS, 1, "leave it out: weights in 16 bits" },
 };
@@ -477,6 +474,30 @@ static void check_compile(const struct run *r, struct diag *d)
                  "--implementation torchtitan");
 }
 
+/* One update a weight, once its gradient is there: gradients are neither summed
+ * over micro-batches nor reduced first. */
+static void check_update_in_backward(const struct run *r, struct diag *d)
+{
+    if (!r->optimizer_in_backward)
+        return;
+    char buf[RESOLVE_TEXT_MAX];
+    if (r->engine != ENGINE_DDP || r->gpus > 1) {
+        memplan_error *e =
+            setup_error(d, MEMPLAN_E_UNSUPPORTED, KEY_OPTIMIZER_IN_BACKWARD,
+                        "optimizer_in_backward with engine '%s' on %" PRIu64
+                        " GPUs is not modelled yet",
+                        resolve_text(r, KEY_ENGINE, buf), r->gpus);
+        diag_hint(e, "leave it out, or use --engine ddp --gpus 1");
+    } else if (r->grad_accum > 1) {
+        memplan_error *e =
+            setup_error(d, MEMPLAN_E_CONFLICT, KEY_OPTIMIZER_IN_BACKWARD,
+                        "optimizer_in_backward with %" PRIu64
+                        " micro-batches a step, which have no sum then",
+                        r->grad_accum);
+        diag_hint(e, "use --grad-accum 1");
+    }
+}
+
 /* A policy is written for one implementation's operations. */
 static void check_ops(const struct run *r, struct diag *d)
 {
@@ -529,6 +550,7 @@ static void check_recompute(const struct run *r, const struct spec *s,
     check_selective(r, d);
     check_ops(r, d);
     check_compile(r, d);
+    check_update_in_backward(r, d);
     if (r->recompute == RECOMP_NONE)
         return;
 
@@ -599,7 +621,7 @@ static void check_lora(const struct run *r, struct diag *d)
     check_double_quant(r, d);
     bool framework = r->framework == FW_HF || r->framework == FW_DEEPSPEED
                      || r->framework == FW_FSDP;
-    if (framework && resolve_is_hf(r))
+    if ((framework && resolve_is_hf(r)) || r->impl == IMPL_TORCHTUNE)
         return;
     char buf[RESOLVE_TEXT_MAX];
     enum setup_key what = framework ? KEY_IMPLEMENTATION : KEY_FRAMEWORK;

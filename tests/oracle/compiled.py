@@ -4,7 +4,7 @@ backward when torch.compile partitions it, or when a per-operation checkpoint wr
 usage: compiled.py FOLDER
 
 The block is written after torchtitan's models/llama3 and distributed/activation_checkpoint.py (fused: F.rms_norm;
-plain: the norm in primitives, as torchtune has it).  The partitioner's answer is the output of the compiled forward;
+plain: the norm in primitives and a copy of k and v for each query head, as torchtune has them).  The partitioner's answer is the output of the compiled forward;
 an eager checkpoint's is what its caching mode stored.  Parameters, rope tables and random states are left out.
 """
 import functools
@@ -61,7 +61,10 @@ class Block(nn.Module):
         if self.q_norm is not None:
             q, k = self.q_norm(q), self.k_norm(k)
         q, k = rotate(q, table), rotate(k, table)
-        out = F.scaled_dot_product_attention(*(t.transpose(1, 2) for t in (q, k, v)), is_causal=True, enable_gqa=True)
+        q, k, v = (t.transpose(1, 2) for t in (q, k, v))
+        if not self.norm1.fused:
+            k, v = (t.unsqueeze(2).expand(B, KV, A // KV, S, D).flatten(1, 2) for t in (k, v))
+        out = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
         x = x + self.wo(out.transpose(1, 2).contiguous().view(B, S, -1))
         y = self.norm2(x)
         return x + self.w2(F.silu(self.w1(y)) * self.w3(y))

@@ -44,7 +44,7 @@ static const char *pick(uint64_t *seed, const char *const *words)
 struct choice {
     const char *key, *value; /* NULL: not given */
 };
-enum { FIRST_ADAPTER = 22, CHOICES = 28 };
+enum { FIRST_ADAPTER = 23, CHOICES = 29 };
 struct trial {
     const char *model;
     struct choice c[CHOICES];
@@ -73,8 +73,9 @@ static struct trial trial_of(uint64_t seed)
                       "qwen1.5-moe-a2.7b", "gpt-oss-20b", "phi-2", predicting)
     };
     const char *fw = PICK(&s, "hf", "deepspeed", "fsdp", "megatron", "megatron",
-                          "megatron-deepspeed", "torchtitan");
-    const bool titan = strcmp(fw, "torchtitan") == 0;
+                          "megatron-deepspeed", "torchtitan", "torchtune");
+    const bool tune = strcmp(fw, "torchtune") == 0;
+    const bool titan = tune || strcmp(fw, "torchtitan") == 0;
     if (titan)
         t.model = PICK(&s, "llama-7b", "llama-3-8b", "qwen3-8b");
     const bool fork = strcmp(fw, "megatron-deepspeed") == 0;
@@ -99,6 +100,7 @@ static struct trial trial_of(uint64_t seed)
         { "framework", fw },
         { "implementation", fork       ? "megatron-local"
                             : megatron ? PICK(&s, "megatron", "megatron-local")
+                            : tune     ? "torchtune"
                             : titan    ? "torchtitan"
                                        : "hf" },
         { "gpus", PICK(&s, "1", "8", "16", "64") },
@@ -125,6 +127,7 @@ static struct trial trial_of(uint64_t seed)
                       ? PICK(&s, "standard", "chunked", "xentropy")
                   : titan ? PICK(&s, "standard", "chunked", "xentropy")
                           : "standard" },
+        { "optimizer_in_backward", ddp ? PICK(&s, "true", "false") : "false" },
         { "optimizer", PICK(&s, "adamw", "sgd", "momentum", "adam8bit",
                             "adafactor", "lion", "muon") },
         { "precision", ddp ? PICK(&s, "bf16-amp", "fp32", "bf16")
