@@ -45,11 +45,25 @@ enum { RESERVED_OVER_ALLOCATED_PERMILLE = 26 };
  * performance). Other families are not measured: taken the same, unverified. */
 #define CUDA_CONTEXT_BYTES ((uint64_t)(0.47 * 1024 * 1024 * 1024))
 
+/* Before CUDA 11.7 every kernel was loaded at once: 1573 MiB on an A100, 1271
+ * MiB on a V100, measured by those who ran Megatron-DeepSpeed in 2022
+ * (bigscience-workshop/bigscience, train/tr11-176B-ml/chronicles-prequel.md).
+ */
+#define CUDA_CONTEXT_EAGER_BYTES MIB(1573)
+#define CUDA_CONTEXT_EAGER_VOLTA_BYTES MIB(1271)
+
 /* NCCL buffers per communicator: 544 MB with 2 GPUs, 688 MB with more, seen on
  * 4 A100 with NVLink (NVIDIA/nccl#964). Scales with channels, not with ranks;
  * other links and versions are not measured. */
 #define NCCL_PAIR_BYTES ((uint64_t)544000000)
 #define NCCL_GROUP_BYTES ((uint64_t)688000000)
+
+/* Those figures are for 24 channels: two a NVLink, of which an A100 has twelve
+ * and a V100 six. Between nodes there are as many as the network feeds, two a
+ * network card: eight with four cards (NCCL src/graph/search.cc,
+ * ncclTopoCompute, duplicated channels). Read, not measured. */
+enum { NCCL_VOLTA_SHARE = 2 };
+#define NCCL_NODES_BYTES (NCCL_GROUP_BYTES / 3)
 
 /* DeepSpeed's stage3_max_reuse_distance (runtime/zero/config.py): parameters
  * used again within so many elements are not released. About half of it lies

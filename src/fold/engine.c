@@ -73,6 +73,15 @@ static bool has_ipg_bucket(const struct run *run)
     return zero_1_or_2(run) && !keeps_fp32_buffer(run) && !run_pipelines(run);
 }
 
+/* Before DeepSpeed 0.6, as Megatron-DeepSpeed ran it, ZeRO-3 had no permanent
+ * gradient partition and bucket: each backward made them (0.3.16 to 0.5.10,
+ * runtime/zero/stage3.py, grads_in_partition, ipg_buffer). */
+static bool makes_zero3_grads(const struct run *run)
+{
+    return zero_is(run, 3) && run->impl == IMPL_MEGATRON_LOCAL
+           && run->framework == FW_MEGATRON_DEEPSPEED;
+}
+
 /* fp16 under Megatron: the optimizer owns fp32 copies of its gradients. The
  * precision-aware optimizer, without which moments are fp32, reads them as they
  * are (core/optimizer/distrib_optimizer.py, decoupled_grad). */
@@ -225,7 +234,7 @@ static void rest_grads(struct put *p, const struct stage *s)
     if (keeps_fp32_buffer(run))
         PUT(p, TERM_GRAD_BUFFER, "fp32 gradient buffer (BF16_Optimizer)",
             F("P", s->sum.elems), F("bytes per gradient", FP32));
-    if (zero_is(run, 3) && !optimizer_offloaded(run))
+    if (zero_is(run, 3) && !optimizer_offloaded(run) && !makes_zero3_grads(run))
         PUT(p, TERM_GRAD_SHARDS, "gradient partition, permanent",
             F("P/N, tensor by tensor", s->sum.own_elems),
             F("bytes per gradient", size));
@@ -238,7 +247,7 @@ static void rest_buffers(struct put *p, const struct stage *s)
         PUT(p, TERM_BUCKETS, "DDP buckets, a second copy of the gradients",
             F("P", s->sum.elems),
             F("bytes per gradient", dtype_size(run->prec.grad)));
-    if (zero_is(run, 3))
+    if (zero_is(run, 3) && !makes_zero3_grads(run))
         PUT(p, TERM_BUCKETS, "reduce bucket, permanent",
             F("reduce_bucket", run->reduce_bucket),
             F("bytes", dtype_size(run->prec.reduce)));
@@ -438,6 +447,14 @@ static void zero3_reuse(struct put *p, const struct stage *s, uint32_t position)
         F("bytes per weight", upto->bytes / upto->all_elems));
 }
 
+static void zero3_partition(struct put *p, const struct stage *s)
+{
+    if (makes_zero3_grads(s->run) && !optimizer_offloaded(s->run))
+        PUT(p, TERM_GRAD_SHARDS, "gradient partition",
+            F("P/N, tensor by tensor", s->sum.own_elems),
+            F("bytes per gradient", dtype_size(s->run->prec.grad)));
+}
+
 void engine_forward(struct put *p, const struct stage *s, uint32_t position,
                     bool later)
 {
@@ -460,6 +477,8 @@ void engine_forward(struct put *p, const struct stage *s, uint32_t position,
         PUT(p, TERM_GRAD_SHARDS, "gradient shards of earlier micro-batches",
             F("P/N, tensor by tensor", s->sum.own_elems),
             F("bytes per gradient", grad));
+    } else if (zero_is(run, 3)) {
+        zero3_partition(p, s);
     } else if (zero_is(run, 2)) {
         PUT(p, TERM_GRAD_SHARDS, "gradient partition",
             F("P / N",
@@ -536,6 +555,15 @@ static void zero2_backward(struct put *p, const struct stage *s, bool later)
         A("partitions", later ? 2 : 1));
 }
 
+static void zero3_bucket(struct put *p, const struct stage *s)
+{
+    if (makes_zero3_grads(s->run))
+        PUT(p, TERM_BUCKETS, "reduce bucket",
+            F("reduce_bucket", s->run->reduce_bucket),
+            F("bytes", dtype_size(s->run->prec.reduce)),
+            F("buckets", overlaps(s->run) ? 2 : 1));
+}
+
 static void zero_backward(struct put *p, const struct stage *s,
                           uint32_t position, bool later)
 {
@@ -555,6 +583,8 @@ static void zero_backward(struct put *p, const struct stage *s,
         zero3_reuse(p, s, position);
         bucket_copy(p, s, arrived);
     }
+    zero3_partition(p, s);
+    zero3_bucket(p, s);
 }
 
 void engine_backward(struct put *p, const struct stage *s, uint32_t position,
@@ -594,7 +624,7 @@ uint64_t engine_gradients(const struct stage *s)
 {
     const struct run *run = s->run;
     const uint64_t size = dtype_size(run->prec.grad);
-    if (engine_reduces_blocks(run))
+    if (engine_reduces_blocks(run) || makes_zero3_grads(run))
         return s->sum.own_elems * size;
     if (zero_is(run, 2))
         return flat_share(run, s->sum.dense_elems, s->sum.expert_elems) * size;
@@ -638,11 +668,22 @@ void engine_reduce(struct put *p, const struct stage *s)
             A("buckets", overlaps(run) ? 2 : 1));
     if (zero_is(run, 2))
         zero2_backward(p, s, run->grad_accum > 1);
-    if (keeps_fp32_buffer(run))
+    zero3_partition(p, s);
+    zero3_bucket(p, s);
+    if (keeps_fp32_buffer(run)) {
+        /* engine.py, allreduce_bucket: in communication_data_type; a flat
+           buffer is one tensor, and a bucket of its own */
+        if (run_pipelines(run))
+            PUT(p, TERM_REDUCE_TMP, "the gradient buffer in 16 bits",
+                F("P", s->sum.elems), F("bytes", wire));
         return;
+    }
+    /* the tensor that fills a bucket is still part of it
+       (allreduce_no_retain) */
+    const uint64_t bucket =
+        run->reduce_bucket + (run->zero == 0 ? s->sum.largest_grad : 0);
     PUT(p, TERM_REDUCE_TMP, "flattened gradients on their way",
-        F("elements", min_u64(run->reduce_bucket, s->sum.elems)),
-        F("bytes", wire));
+        F("elements", min_u64(bucket, s->sum.elems)), F("bytes", wire));
 }
 
 /* ZeRO takes norms in double precision, a tensor at a time; the others leave
@@ -651,6 +692,7 @@ void engine_clip(struct put *p, const struct stage *s)
 {
     const struct run *run = s->run;
     whole_grads(p, s);
+    zero3_partition(p, s);
     pipe_after(p, s);
     if (!run->clip_grad)
         return;
@@ -746,6 +788,11 @@ static void step_zero(struct put *p, const struct stage *s)
             F("bytes", s->wgrad));
     } else if (run->zero == 3) {
         own = min_u64(s->sum.own_elems, run->sub_group_size);
+        zero3_partition(p, s);
+    } else if (run_pipelines(run)) { /* not contiguous: the tensors
+                                        themselves */
+        PUT(p, TERM_GRADS, "gradients that this rank steps", F("P / N", own),
+            F("bytes per gradient", grad));
     } else {
         PUT(p, TERM_GRAD_SHARDS, "gradient partition", F("P / N", own),
             F("bytes per gradient", grad));
@@ -778,8 +825,10 @@ void engine_step(struct put *p, const struct stage *s)
     }
     whole_grads(p, s);
     if (run->engine == ENGINE_DEEPSPEED && run->prec.master != DT_NONE) {
-        PUT(p, TERM_STEP_TMP, "fp32 gradients and their flattened copy",
-            F("P", s->sum.elems), F("bytes", FP32), A("copies", 2));
+        PUT(p, TERM_STEP_TMP, "fp32 gradients", F("P", s->sum.elems),
+            T("bytes", FP32));
+        PUT(p, TERM_STEP_TMP, "fp32 gradients, flattened", F("P", s->sum.elems),
+            F("bytes", FP32));
     }
     uint64_t own = s->sum.elems;
     if (run_shards_weights(run))

@@ -172,25 +172,60 @@ static void outside_add(struct memory_result *m, struct outside_row row)
     m->outside += row.bytes;
 }
 
+/* The CUDA of Megatron-DeepSpeed's years loads all kernels; lazy since. */
+static struct outside_row context_of(const struct run *run)
+{
+    const bool volta = run->gpu.arch == ARCH_VOLTA;
+    struct outside_row row = { "context",
+                               "CUDA context and kernels",
+                               CUDA_CONTEXT_BYTES,
+                               1,
+                               "stas00/ml-engineering: A100, torch 2.1, lazy "
+                               "loading",
+                               run->gpu.arch != ARCH_AMPERE };
+    if (run->impl != IMPL_MEGATRON_LOCAL
+        || run->framework != FW_MEGATRON_DEEPSPEED)
+        return row;
+    row.bytes =
+        volta ? CUDA_CONTEXT_EAGER_VOLTA_BYTES : CUDA_CONTEXT_EAGER_BYTES;
+    row.source = "bigscience tr11-176B-ml: A100, V100, before lazy loading";
+    row.unverified = run->gpu.arch != ARCH_AMPERE && !volta;
+    return row;
+}
+
+/* One each for data, tensor, pipeline and expert parallelism. */
+static struct communicators usual_communicators(const struct run *run)
+{
+    const uint64_t group[] = { run->dp * run->cp, run->tp, run->pp, run->ep };
+    struct communicators n = { 0 };
+    for (size_t i = 0; i < sizeof group / sizeof group[0]; i++) {
+        n.pairs += group[i] == 2;
+        n.groups += group[i] > 2;
+    }
+    return n;
+}
+
+static struct outside_row communicators_of(const struct run *run)
+{
+    struct communicators n = { 0 };
+    const char *source = "NVIDIA/nccl#964: 544 MB (2 GPUs), 688 MB (more)";
+    if (!pipe_communicators(&n, run))
+        n = usual_communicators(run);
+    uint64_t bytes = n.pairs * NCCL_PAIR_BYTES + n.groups * NCCL_GROUP_BYTES
+                     + n.across * NCCL_NODES_BYTES;
+    if (run->gpu.arch == ARCH_VOLTA)
+        bytes /= NCCL_VOLTA_SHARE;
+    return (struct outside_row){
+        "communicators", "NCCL buffers",
+        bytes,           n.pairs + n.groups + n.across,
+        source,          run->gpu.arch != ARCH_AMPERE || n.across != 0
+    };
+}
+
 static void put_outside(struct memory_result *m, const struct run *run)
 {
-    outside_add(m,
-                (struct outside_row){
-                    "context", "CUDA context and kernels", CUDA_CONTEXT_BYTES,
-                    1, "stas00/ml-engineering: A100, torch 2.1, lazy loading",
-                    run->gpu.arch != ARCH_AMPERE });
-    const uint64_t group[] = { run->dp * run->cp, run->tp, run->pp, run->ep };
-    uint64_t count = 0, bytes = 0;
-    for (size_t i = 0; i < sizeof group / sizeof group[0]; i++) {
-        if (group[i] <= 1)
-            continue;
-        count++;
-        bytes += group[i] == 2 ? NCCL_PAIR_BYTES : NCCL_GROUP_BYTES;
-    }
-    outside_add(m, (struct outside_row){
-                       "communicators", "NCCL buffers", bytes, count,
-                       "NVIDIA/nccl#964: 544 MB (2 GPUs), 688 MB (more)",
-                       run->gpu.arch != ARCH_AMPERE });
+    outside_add(m, context_of(run));
+    outside_add(m, communicators_of(run));
 }
 
 /* ---- the fold ---- */

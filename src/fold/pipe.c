@@ -86,3 +86,49 @@ void pipe_after(struct put *p, const struct stage *s)
     receive_buffers(p, s);
     outputs(p, s, 0);
 }
+
+/* One more, of `ranks` ranks that lie `apart`. */
+static void add(struct communicators *c, const struct run *run, uint64_t ranks,
+                uint64_t apart)
+{
+    if (ranks <= 1)
+        return;
+    if ((ranks - 1) * apart >= run->gpus_per_node)
+        c->across++;
+    else if (ranks == 2)
+        c->pairs++;
+    else
+        c->groups++;
+}
+
+/* torch.distributed makes a communicator for a process group when it is first
+ * used. Megatron's own groups for data, tensor and pipeline parallelism are
+ * used when data sets are built and in every layer; DeepSpeed's grid makes the
+ * same ones again for its reductions, its partitioned transfers and its loss
+ * (runtime/pipe/topology.py), one for all ranks of a replica (overflow, norm),
+ * and one for the tied embedding's two stages (module.py); barriers use the
+ * whole world's, and each neighbour that is sent to has one (ProcessGroupNCCL,
+ * getKeySendRecv). Ranks count tensor-parallel neighbours first, then replicas.
+ */
+bool pipe_communicators(struct communicators *c, const struct run *run)
+{
+    if (!run_pipelines(run))
+        return false;
+    const uint64_t stage = run->tp * run->dp;
+    const bool pipeline = run->pp > 1;
+    add(c, run, run->gpus, 1);
+    add(c, run, run->tp, 1);
+    add(c, run, run->dp, run->tp);
+    add(c, run, run->dp, run->tp);
+    add(c, run, run->pp, stage);
+    add(c, run, run->pp, stage);
+    if (!pipeline) {
+        add(c, run, run->tp, 1); /* the replica is this one group */
+        return true;
+    }
+    add(c, run, run->tp * run->pp, run->tp > 1 ? run->dp : stage);
+    add(c, run, run->tp, 1);
+    add(c, run, 2, stage); /* the next stage */
+    add(c, run, 2, stage); /* the tied embedding's, or the stage before */
+    return true;
+}

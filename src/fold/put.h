@@ -10,7 +10,8 @@
 enum factor_kind {
     FACTOR_TIMES,
     FACTOR_DIVIDES,
-    FACTOR_PIECES /* so many allocations, each of the rest of the product */
+    FACTOR_PIECES, /* so many allocations, each of the rest of the product */
+    FACTOR_TENSORS /* an allocation for each of the stage's trained tensors */
 };
 
 struct factor {
@@ -32,7 +33,13 @@ struct factor {
         (sym), (v), FACTOR_PIECES                                              \
     }
 
+#define T(sym, v)                                                              \
+    {                                                                          \
+        (sym), (v), FACTOR_TENSORS                                             \
+    }
+
 /* One term as it was put, for whoever wants to follow. */
+enum { PIECES_TENSORS = 0 };
 struct put_event {
     enum term term;
     const char *what;

@@ -28,6 +28,7 @@ struct simulation {
     bool round, round_before; /* a state of this step, of the one before, came
                                  again */
     uint64_t births, births_most;
+    bool starting;  /* no moment of a step */
     unsigned steps; /* 0: as many as it takes */
     uint64_t pool_now[SIM_POOLS];
 };
@@ -54,7 +55,7 @@ static void note_peak(struct tracer *r, const struct hold *h)
     m->pool_now[pool] += h->block->size;
     if (m->pool_now[pool] > out->pool[pool].allocated)
         out->pool[pool].allocated = m->pool_now[pool];
-    if (m->allocator.allocated.now <= out->allocated)
+    if (m->starting || m->allocator.allocated.now <= out->allocated)
         return;
     out->allocated = m->allocator.allocated.now;
     out->phase = r->phase;
@@ -158,6 +159,9 @@ static void live(struct tracer *r)
     struct simulated *out = m->out;
     const unsigned most = m->steps == 0 ? STEPS_MAX : m->steps;
     uint64_t before = 0;
+    m->starting = true;
+    trace_start(r);
+    m->starting = false;
     for (unsigned i = 0; i < most; i++) {
         next_step(m, r->period);
         tracer_step(r, i == 0 ? TRACE_FIRST : TRACE_LATER);

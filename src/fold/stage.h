@@ -158,7 +158,16 @@ bool engine_reduces_blocks(const struct run *run);
  * or used up by the optimizer. */
 bool engine_drops_blocks(const struct run *run);
 
+/* NCCL communicators of a rank: of two ranks, of more, and of ranks on several
+ * nodes. */
+struct communicators {
+    uint64_t pairs, groups, across;
+};
+
 /* ---- pipe.c: DeepSpeed's pipeline engine ---- */
+
+/* False when there is no such engine. */
+bool pipe_communicators(struct communicators *c, const struct run *run);
 
 uint64_t pipe_micro_batch(const struct stage *s);
 void pipe_forward(struct put *p, const struct stage *s);

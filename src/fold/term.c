@@ -154,6 +154,8 @@ void put_term(struct put *p, enum term term, const char *what,
             c = count_mul(c, count_of(f[i].v));
         if (f[i].kind == FACTOR_PIECES)
             pieces *= f[i].v; /* a handful */
+        if (f[i].kind == FACTOR_TENSORS)
+            pieces = PIECES_TENSORS;
     }
     c = count_div_up(c, divisor);
     struct count sum = count_add(count_of(p->m->bytes[term]), c);

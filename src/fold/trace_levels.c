@@ -256,6 +256,10 @@ static void level_fill(struct tracer *r, struct level *l, uint64_t bytes)
     const uint64_t copies = l->term == TERM_MOMENTS && !scalars
                                 ? moments_of(run->optimizer)
                                 : l->pieces;
+    if (l->pieces == PIECES_TENSORS) {
+        level_cut(r, l, bytes, &r->trained, 1);
+        return;
+    }
     switch (scalars ? CUT_WHOLE : cut_of(run, l->term)) {
     case CUT_WHOLE:
         level_equal(r, l, bytes, div_up(bytes, max_u64(copies, 1)));
@@ -313,6 +317,12 @@ void levels_take(struct tracer *r, enum term term, hold_id id)
     level_push(r, &r->level[level_find(r, term, "")], id);
 }
 
+/* DeepSpeed before 0.13.3 ran a step without gradients as it started. */
+static bool makes_moments_early(const struct run *run)
+{
+    return run_pipelines(run) && run->prec.master != DT_NONE;
+}
+
 static void set_levels(struct tracer *r, const struct targets *t)
 {
     for (uint32_t i = FIXED; i < r->n_levels; i++)
@@ -321,7 +331,7 @@ static void set_levels(struct tracer *r, const struct targets *t)
         struct level *l = &r->level[t->v[i].level];
         l->pieces = t->v[i].pieces;
         if (l->term != TERM_MOMENTS || r->step == TRACE_LATER
-            || r->phase == PHASE_STEP)
+            || r->phase == PHASE_STEP || makes_moments_early(r->s->run))
             l->want = t->v[i].bytes;
     }
     for (uint32_t i = 0; i < r->n_levels; i++)

@@ -145,6 +145,11 @@ void levels_after(struct tracer *r, enum phase phase);
 /* A gradient that stays where it was made becomes the engine's. */
 void levels_take(struct tracer *r, enum term term, hold_id id);
 
+/* ---- trace_start.c ---- */
+
+/* Before the first step, for what it leaves behind. */
+void trace_start(struct tracer *r);
+
 /* ---- simulate.c ---- */
 
 void simulate_birth(struct tracer *r, struct hold *h);
