@@ -108,6 +108,7 @@ static enum term kept_term(const struct stage *s, uint32_t position)
     switch (s->p->block[stage_block(s, position)].kind) {
     case BLOCK_EMBED: return TERM_SAVED_EMBED;
     case BLOCK_HEAD: return TERM_SAVED_HEAD;
+    case BLOCK_JOINT:
     case BLOCK_LAYER: break;
     }
     return stage_recomputed(s, position) ? TERM_RECOMPUTED : TERM_SAVED_LAYERS;
@@ -157,7 +158,7 @@ static void put_recompute(struct put *p, const struct stage *s,
     PUT(p, TERM_FORWARD_TMP, "alive for a moment in this block",
         F("bytes", tmp));
     PUT(p, TERM_BACKWARD_TMP, "gradient of the checkpoint's result",
-        F("bytes", w->output));
+        F("bytes", w->output + w->waiting));
     engine_backward(p, s, stage_group_last(s, position), later);
 }
 

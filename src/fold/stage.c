@@ -51,7 +51,8 @@ uint64_t stage_others(const struct stage *s, bool later)
 bool stage_recomputed(const struct stage *s, uint32_t position)
 {
     return stage_is_layer(s, position)
-           && stage_layer(s, position) < s->recomputed;
+           && stage_layer(s, position) < s->recomputed
+           && s->p->block[stage_block(s, position)].kind != BLOCK_JOINT;
 }
 
 /* ---- chunks ---- */

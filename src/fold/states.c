@@ -197,7 +197,7 @@ void states_of_block(struct block_states *out, const struct program *p,
             s.grad_elems += t->elems;
             s.largest_grad = max_u64(s.largest_grad, t->elems);
         }
-        if (t->tied && !counts_tied)
+        if ((t->tied && !counts_tied) || t->again)
             continue;
         s.bytes += t->bytes;
         if (t->group == PG_EXPERT)

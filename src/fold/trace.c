@@ -284,7 +284,9 @@ static hold_id recompute_group(struct tracer *r, uint32_t micro, uint32_t last)
 {
     const struct stage *s = r->s;
     const uint32_t first = stage_group_first(s, last);
-    const uint64_t result = r->f->walk[stage_block(s, last)].output;
+    const struct block_walk *top = &r->f->walk[stage_block(s, last)];
+    const uint64_t result = top->output;
+    hold_id waiting = NO_HOLD;
     for (uint32_t i = first; i <= last; i++) {
         enter(r, PHASE_RECOMPUTE, micro, i);
         levels_at(r, PHASE_RECOMPUTE, last);
@@ -292,10 +294,14 @@ static hold_id recompute_group(struct tracer *r, uint32_t micro, uint32_t last)
             r->grad = handed(r, &r->grad, COMP_TEMPORARY,
                              "gradient of the checkpoint's result", result);
         if (i == first)
+            waiting = born(r, COMP_TEMPORARY,
+                           "gradient of the encoder's result", top->waiting);
+        if (i == first)
             r->skip = r->hidden_slot + 1;
         play(r, SCRIPT_AGAIN);
         hand_on(r);
     }
+    tracer_death(r, &waiting);
     if (!s->run->recompute_reentrant) {
         tracer_death(r, &r->hidden);
         return NO_HOLD;
@@ -303,12 +309,17 @@ static hold_id recompute_group(struct tracer *r, uint32_t micro, uint32_t last)
     return handed(r, &r->hidden, COMP_ACTIVATIONS, "recomputed result", result);
 }
 
+/* A frozen embedding has no use for the gradient of its result. */
+static bool takes_gradient(const struct tracer *r)
+{
+    const struct block *b = block_of(r, r->position);
+    return b->output == TENSOR_NONE || r->s->p->tensor[b->output].needs_grad;
+}
+
 static void backward_block(struct tracer *r)
 {
     const enum wgrad_mode mode = engine_wgrad_mode(r->s, r->later);
     const struct block *b = block_of(r, r->position);
-    if (b->output != TENSOR_NONE && !r->s->p->tensor[b->output].needs_grad)
-        tracer_death(r, &r->grad);
     play(r, SCRIPT_BACKWARD + (unsigned)mode);
     const uint64_t sum =
         b->kind == BLOCK_EMBED ? stage_tied_sum(r->s, mode) : 0;
@@ -340,6 +351,8 @@ static void micro_backward(struct tracer *r, uint32_t micro, uint32_t chunk)
         if (re && stage_group_last(s, i) == i)
             held = recompute_group(r, micro, i);
         enter(r, PHASE_BACKWARD, micro, i);
+        if (!takes_gradient(r))
+            tracer_death(r, &r->grad);
         levels_at(r, PHASE_BACKWARD, i);
         if (re && i == stage_group_first(s, i))
             r->skip = r->hidden_slot + 1;
@@ -477,7 +490,7 @@ bool tracer_init(struct tracer *r)
     r->flying = ARENA_NEW(r->a, uint32_t, r->ring);
     r->resident = ARENA_NEW(r->a, struct resident, cells);
     hold_id *slots = ARENA_NEW(r->a, hold_id, cells * r->slots);
-    r->buffer = ARENA_NEW(r->a, hold_id, 2 * (size_t)operands + 1);
+    r->buffer = ARENA_NEW(r->a, hold_id, 2 * (size_t)operands + 2);
     r->wgrad = ARENA_NEW(r->a, hold_id, (size_t)operands + 1);
     if (r->resident == NULL || slots == NULL || r->buffer == NULL
         || r->wgrad == NULL || r->flying == NULL)

@@ -16,7 +16,7 @@ static uint32_t most_buffers(const struct program *p, const struct block *b)
     uint32_t operands = 0;
     for (uint32_t k = 0; k < b->op_count; k++)
         operands += p->op[b->op_first + k].n_in;
-    return 2 * operands + 1; /* and the gradient that comes in */
+    return 2 * operands + 2; /* and the gradients that come in */
 }
 
 bool walk_scratch_init(struct walk_scratch *s, const struct program *p,
@@ -30,7 +30,7 @@ bool walk_scratch_init(struct walk_scratch *s, const struct program *p,
         buffers = buffers > n ? buffers : n;
     }
     s->granule = ALLOC_ROUND;
-    s->slot = ARENA_NEW(a, struct walk_slot, (size_t)slots + 1);
+    s->slot = ARENA_NEW(a, struct walk_slot, (size_t)slots + 2);
     s->buffer = ARENA_NEW(a, struct walk_buffer, buffers);
     return s->slot != NULL && s->buffer != NULL;
 }
@@ -279,7 +279,7 @@ static uint64_t weight_grads(const struct program *p, const struct block *b,
     uint64_t sum = 0;
     for (uint32_t i = 0; i < b->tensor_count; i++) {
         const struct tensor *t = &p->tensor[b->tensor_first + i];
-        if (t->role == ROLE_PARAM && t->trainable)
+        if (t->role == ROLE_PARAM && t->trainable && !t->again)
             sum += round_to(t->bytes, granule);
     }
     return sum;
@@ -319,6 +319,9 @@ void walk_block(struct block_walk *out, const struct program *p,
         if (w.slot[i].checkpointed)
             out->checkpoint += w.slot[i].bytes;
     }
+    if (block->memory != TENSOR_NONE && block->memory_waits)
+        out->waiting =
+            round_to(p->tensor[block->memory].bytes, scratch->granule);
     out->wgrad = weight_grads(p, block, scratch->granule);
     out->forward_nograd = walk_forward(&w, PASS_CHECKPOINT);
     out->forward = walk_forward(&w, PASS_KEEP);

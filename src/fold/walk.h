@@ -46,6 +46,7 @@ struct block_walk {
     uint64_t kept;          /* alive from forward to backward; the block's input
                          counts when it is among it */
     uint64_t input, output; /* hidden states in and out */
+    uint64_t waiting;       /* gradient of the encoder's result that comes in */
     bool keeps_input;
     uint64_t casts;                 /* weights that autocast casts and caches */
     uint64_t wgrad;                 /* gradients of all its trained weights */

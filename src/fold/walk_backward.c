@@ -65,7 +65,7 @@ static bool wants_grad(const struct walk *w, tensor_id id)
     const struct tensor *t = &w->p->tensor[id];
     if (t->role == ROLE_PARAM)
         return t->trainable;
-    return t->role == ROLE_ACTIVATION && t->needs_grad
+    return (t->role == ROLE_ACTIVATION || id == w->b->memory) && t->needs_grad
            && walk_slot_of(w, id) != NULL;
 }
 
@@ -322,6 +322,8 @@ static uint64_t weight_grad(struct walk *w, const struct op *op, tensor_id id)
     const uint64_t bytes = round_to(t->bytes, w->granule);
     switch (w->mode) {
     case WGRAD_KEEP:
+        if (t->again) /* added to the other one's */
+            return bytes;
         if (s != NULL && s->has_wgrad)
             return bytes;
         if (s != NULL)
@@ -544,6 +546,14 @@ static void restore_saved(struct walk *w, const struct op *op)
     }
 }
 
+/* A gradient that the blocks above made. */
+static void comes_in(struct walk *w, tensor_id id)
+{
+    const struct tensor *t = &w->p->tensor[id];
+    if (wants_grad(w, id))
+        walk_slot_of(w, id)->grad = buffer_new(w, t->bytes, t->name);
+}
+
 /* After walk_forward: everything kept is live. */
 struct extremum walk_backward(struct walk *w, enum wgrad_mode mode)
 {
@@ -562,9 +572,11 @@ struct extremum walk_backward(struct walk *w, enum wgrad_mode mode)
         if (s->kept)
             w->kept += s->bytes;
     }
-    if (b->output != TENSOR_NONE && wants_grad(w, b->output))
-        walk_slot_of(w, b->output)->grad = buffer_new(
-            w, w->p->tensor[b->output].bytes, w->p->tensor[b->output].name);
+    w->slot[b->tensor_count + 1].grad = NO_GRAD;
+    if (b->output != TENSOR_NONE)
+        comes_in(w, b->output);
+    if (b->memory != TENSOR_NONE && b->memory_waits)
+        comes_in(w, b->memory);
     w->at = b->op_count == 0 ? 0 : b->op_count - 1;
     walk_note(w);
 
@@ -578,9 +590,10 @@ struct extremum walk_backward(struct walk *w, enum wgrad_mode mode)
         }
         backward_op(w, op, k);
     }
+    const int32_t input = w->slot[b->tensor_count].grad;
     for (uint32_t i = 0; i < w->n_buffers; i++)
         if (w->buffer[i].refs > 0) /* the input's: handed on */
-            tell_buffer(w, i, false, true);
+            tell_buffer(w, i, false, (int32_t)i == input);
     for (uint32_t i = 0; i < b->tensor_count; i++)
         if (w->p->tensor[b->tensor_first + i].held)
             walk_slot_free(w, &w->slot[i]);

@@ -7,8 +7,9 @@
 
 #include "fold/walk.h"
 
-/* One a tensor of the block, and one for the block's input. Storage-related
- * members are used on the root of a view chain only. */
+/* One a tensor of the block, one for the block's input, one for the encoder's
+ * result, of which only the gradient is looked after. Storage-related members
+ * are used on the root of a view chain only. */
 struct walk_slot {
     uint64_t bytes;     /* as allocated; 0 for weights, inputs, shared */
     uint32_t first_use; /* operation that makes it */
@@ -62,9 +63,9 @@ static inline struct walk_slot *walk_slot_of(const struct walk *w, tensor_id t)
 {
     if (t == w->b->input)
         return &w->slot[w->b->tensor_count];
-    if (t < w->b->tensor_first || t - w->b->tensor_first >= w->b->tensor_count)
-        return NULL;
-    return &w->slot[t - w->b->tensor_first];
+    if (t >= w->b->tensor_first && t - w->b->tensor_first < w->b->tensor_count)
+        return &w->slot[t - w->b->tensor_first];
+    return t == w->b->memory ? &w->slot[w->b->tensor_count + 1] : NULL;
 }
 
 /* The slot of its storage, if the block accounts for it; else NULL. */

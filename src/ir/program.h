@@ -64,7 +64,10 @@ struct tensor {
     /* ROLE_PARAM only */
     enum param_group group;
     bool trainable;
-    bool tied;           /* the embedding's tensor again (head) */
+    bool tied;           /* another block's tensor again (head: the
+                            embedding's) */
+    bool again;          /* tied, and its gradient is added to that of the
+                            block that has the tensor */
     bool matmul;         /* a linear's weight */
     bool statistic;      /* beside a quantised weight: no parameter, whole on
                             every rank */
@@ -115,7 +118,12 @@ struct op {
     enum comm_group group; /* of collectives */
 };
 
-enum block_kind { BLOCK_EMBED, BLOCK_LAYER, BLOCK_HEAD };
+enum block_kind {
+    BLOCK_EMBED,
+    BLOCK_LAYER,
+    BLOCK_JOINT, /* between the stacks of an encoder-decoder; among the layers */
+    BLOCK_HEAD
+};
 
 struct block {
     enum block_kind kind;
@@ -129,6 +137,9 @@ struct block {
                                      loss) */
     uint64_t global_buffer_bytes; /* largest use of the framework's buffer,
                                      of which a rank has one, never freed */
+    tensor_id memory;  /* the encoder's result, where the block makes it or
+                         attends to it; else TENSOR_NONE */
+    bool memory_waits; /* its gradient is there when backward comes here */
 };
 
 enum { BLOCK_MAX = 16 };

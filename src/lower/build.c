@@ -170,6 +170,7 @@ static void start_dims(struct builder *b)
     b->V = DIM(cut ? "V/tp" : "V",
                div_up(r->vocab == 0 ? m->vocab : r->vocab, tp));
     b->r = DIM("r", r->lora_rank);
+    b->s_target = DIM("s_dec", r->decoder_seq_len);
     start_attention_dims(b);
     if (build_is_latent(b))
         start_latent_dims(b);
@@ -248,21 +249,22 @@ void build_start(struct builder *b, struct program *p, const struct spec *spec,
     b->diag = d;
     b->spec = spec;
     b->run = run;
-    b->hidden = TENSOR_NONE;
+    b->hidden = b->memory = TENSOR_NONE;
+    b->attends_all = spec->bidirectional || spec->decoder_layers > 0;
     start_dtypes(b);
     start_dims(b);
     start_arrays(b);
     p->tokens = b->t.n;
-    p->layers = spec->layers;
-    p->layer_block = ARENA_NEW(a, uint8_t, spec->layers);
+    p->layers = spec_blocks(spec);
+    p->layer_block = ARENA_NEW(a, uint8_t, p->layers);
     if (p->layer_block == NULL)
         b->failed = true;
     if (b->failed)
         return;
-    const struct shape tokens = SHAPE(b->t);
+    const struct shape tokens = SHAPE(b->t), targets = build_targets(b);
     p->first_input = p->n_tensors;
     b->ids = build_input(b, "input_ids", DT_INT64, &tokens);
-    b->labels = build_input(b, "labels", DT_INT64, &tokens);
+    b->labels = build_input(b, "labels", DT_INT64, &targets);
 }
 
 memplan_status build_finish(struct builder *b)
@@ -285,7 +287,8 @@ tensor_id build_begin(struct builder *b, enum block_kind kind, const char *name)
                              .op_first = p->n_ops,
                              .tensor_first = p->n_tensors,
                              .input = b->hidden,
-                             .output = TENSOR_NONE };
+                             .output = TENSOR_NONE,
+                             .memory = TENSOR_NONE };
     if (kind == BLOCK_EMBED)
         p->embed = i;
     if (kind == BLOCK_HEAD)
@@ -324,49 +327,6 @@ void build_end(struct builder *b, tensor_id output)
         build_policy(b, block);
     b->hidden = next_input(b, output);
     b->block = NULL;
-}
-
-struct layer_kind build_layer_kind(const struct builder *b, uint64_t i)
-{
-    const struct spec *m = b->spec;
-    struct layer_kind kind = { 0 };
-    const uint64_t every = at_least_one(m->moe_every);
-    kind.moe = m->experts > 0 && i >= m->first_dense
-               && (i - m->first_dense + 1) % every == 0;
-    const bool slides = i >= m->sliding_from
-                        && (m->sliding_every == 0 || i % m->sliding_every == 0);
-    if (slides && m->sliding_window < b->s.n)
-        kind.window = m->sliding_window;
-    return kind;
-}
-
-static const char *name_of_kind(const struct layer_kind *kind)
-{
-    if (kind->moe)
-        return kind->window != 0 ? "sliding moe layer" : "moe layer";
-    return kind->window != 0 ? "sliding layer" : "layer";
-}
-
-void build_layers(struct builder *b, layer_fn *layer)
-{
-    struct program *p = b->p;
-    enum { NOT_YET = 0 }; /* block 0 is never a layer */
-    uint8_t known[2][2] = { { NOT_YET } };
-    for (uint64_t i = 0; i < p->layers; i++) {
-        const struct layer_kind kind = build_layer_kind(b, i);
-        uint8_t *index = &known[kind.moe][kind.window != 0];
-        if (*index == NOT_YET) {
-            *index = (uint8_t)p->n_blocks;
-            const tensor_id x =
-                build_begin(b, BLOCK_LAYER, name_of_kind(&kind));
-            b->window = kind.window;
-            const tensor_id out = layer(b, &kind, x);
-            b->window = 0;
-            build_end(b, out);
-        }
-        if (p->layer_block != NULL)
-            p->layer_block[i] = *index;
-    }
 }
 
 void build_refuse(struct builder *b, const char *what)
@@ -553,7 +513,8 @@ tensor_id build_param(struct builder *b, const struct param *q)
     t->statistic = q->statistic;
     t->trainable = t->needs_grad =
         !q->statistic && !q->original && is_trainable(b, q->group);
-    t->tied = q->tied;
+    t->tied = q->tied || q->again;
+    t->again = q->again;
     t->matmul = q->matmul;
     t->rows = q->rows.n;
     t->cols = at_least_one(q->cols.n);

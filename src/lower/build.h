@@ -59,6 +59,8 @@ struct builder {
     /* The same, of the whole model: for full_elems. */
     uint64_t full_A, full_K, full_O;
 
+    struct dim s_target; /* of an encoder-decoder: s of the second stack */
+
     enum dtype param;   /* weights as stored */
     enum dtype compute; /* of matrix products */
     enum dtype stream;  /* residual stream: what an embedding gives */
@@ -69,9 +71,13 @@ struct builder {
 
     /* ROLE_INPUT tensors that build_start() makes: int64 [tokens]. */
     tensor_id ids, labels;
+    tensor_id target_ids; /* of a decoder with an encoder, where they come
+                             with the data */
 
     /* State. */
     tensor_id hidden;    /* what the next block's input will be */
+    tensor_id memory;    /* the encoder's result: ROLE_SHARED; TENSOR_NONE */
+    bool attends_all;    /* no causal mask in the next operations */
     struct block *block; /* being built, or NULL */
     uint8_t region;      /* of the next operations */
     bool core_attention; /* of the next operations */
@@ -110,8 +116,21 @@ tensor_id build_begin(struct builder *b, enum block_kind kind,
                       const char *name);
 void build_end(struct builder *b, tensor_id output);
 
+/* ---- stacks (build_stack.c) ---- */
+
+enum layer_place {
+    LAYER_ONLY, /* of the only stack */
+    LAYER_ENCODER,
+    LAYER_JOINT, /* no layer: what stands between the stacks */
+    LAYER_DECODER,
+    LAYER_LAST, /* of the decoder: its backward is the first to want a
+                   gradient of the encoder's result */
+    LAYER_PLACES
+};
+
 /* One kind of layer. */
 struct layer_kind {
+    enum layer_place place;
     bool moe;
     uint64_t window; /* sliding window shorter than the sequence; 0 none */
 };
@@ -129,6 +148,17 @@ bool dtype_is_quantised(enum dtype t);
 /* Code of transformers has no loss in pieces: who asks for one means LitGPT's
  * scripts, with what else they do. */
 bool build_is_litgpt(const struct builder *b);
+
+/* [b*s] of what the loss is of. */
+struct shape build_targets(const struct builder *b);
+/* Of an encoder-decoder, with the shared tensors: the encoder's result. */
+void build_memory(struct builder *b);
+/* In the joint: x, a tensor of its own, is the encoder's result. What follows
+ * is of the decoder: shapes are, and a causal mask is on. */
+void build_to_decoder(struct builder *b, tensor_id x);
+/* Keys and values come from the encoder's result, up to build_cross_end. */
+void build_cross_begin(struct builder *b);
+void build_cross_end(struct builder *b);
 
 /* Reports E_UNSUPPORTED: "<impl> has no <what>". */
 void build_refuse(struct builder *b, const char *what);
@@ -178,6 +208,7 @@ struct param {
     uint64_t copies;       /* experts on this rank; 0 means 1 */
     uint64_t full_elems;   /* 0: as on this rank */
     bool matmul, tied;
+    bool again;       /* see struct tensor */
     bool statistic;   /* of a quantised weight: no parameter */
     enum dtype dtype; /* of a statistic */
     bool original;    /* frozen beside its trained copy */
@@ -286,6 +317,8 @@ tensor_id build_column(struct builder *b, const struct linear *l);
 /* The same by Megatron-core's own linear, which gathers into its global buffer
  * (core/tensor_parallel/layers.py). */
 tensor_id build_column_in_buffer(struct builder *b, const struct linear *l);
+/* The same of the encoder's result, as long as the source. (build_stack.c) */
+tensor_id build_keys(struct builder *b, const struct linear *l);
 /* A row-parallel product to h, reduced, to a sequence shard where there are
  * such. */
 tensor_id build_row(struct builder *b, const struct linear *l);

@@ -13,7 +13,7 @@
 static double causal_share(const struct builder *b)
 {
     const double s = (double)b->s.n;
-    if (b->spec->bidirectional)
+    if (b->attends_all)
         return 1;
     if (b->window == 0 || b->window >= b->s.n)
         return 0.5;

@@ -10,6 +10,12 @@
 
 /* ---- parameters ---- */
 
+/* The decoder of two stacks looks up the tables of the encoder. */
+static bool is_joint(const struct builder *b)
+{
+    return b->block != NULL && b->block->kind == BLOCK_JOINT;
+}
+
 tensor_id build_word_table(struct builder *b, const char *name,
                            struct dim width)
 {
@@ -17,6 +23,7 @@ tensor_id build_word_table(struct builder *b, const char *name,
                                            .group = PG_EMBED,
                                            .rows = b->V,
                                            .cols = width,
+                                           .again = is_joint(b),
                                            .full_elems = build_product(
                                                b, b->spec->vocab, width.n) });
 }
@@ -39,7 +46,8 @@ tensor_id build_position_table(struct builder *b, const char *name)
     return build_param(b, &(struct param){ .name = name,
                                            .group = PG_POSITION,
                                            .rows = DIM("positions", n),
-                                           .cols = b->h });
+                                           .cols = b->h,
+                                           .again = is_joint(b) });
 }
 
 tensor_id build_head_weight(struct builder *b, const char *name,

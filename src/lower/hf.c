@@ -128,7 +128,9 @@ static void make_mask(struct builder *b, const char *name)
     if (b->spec->family == FAM_MPT || (!eager && !falcon_alibi))
         dtype = DT_BOOL;
     const struct dim heads = falcon_alibi ? b->a : b->one;
-    const struct shape shape = SHAPE(b->micro, heads, b->sq, b->s);
+    const bool two = b->spec->decoder_layers > 0; /* the decoder's */
+    const struct shape shape = SHAPE(b->micro, heads, two ? b->s_target : b->sq,
+                                     two ? b->s_target : b->s);
     build_shared(b, name, dtype, &shape);
 }
 
@@ -183,6 +185,7 @@ static void make_tables(struct builder *b)
         make_mask(b, "attention mask");
     if (has_table(b, HF_MASK_SLIDING))
         make_mask(b, "sliding window mask");
+    build_memory(b);
 }
 
 /* ---- embedding ---- */
@@ -304,13 +307,13 @@ static tensor_id normed_sum(struct builder *b, const char *name, tensor_id x,
     return sum;
 }
 
-static tensor_id attention_half(struct builder *b, tensor_id x)
+static tensor_id attention_half(struct builder *b, tensor_id x, bool cross)
 {
     const struct spec *m = b->spec;
     const bool before = m->place == PLACE_PRE || m->place == PLACE_BOTH;
     const bool after = m->place == PLACE_POST || m->place == PLACE_BOTH;
     tensor_id y = before ? hf_hidden_norm(b, "input_layernorm", x) : x;
-    y = hf_attention(b, y);
+    y = cross ? hf_cross_attention(b, y) : hf_attention(b, y);
     if (after)
         y = hf_hidden_norm(b, "post_attention_layernorm", y);
     if (m->family == FAM_FALCON) /* dropout_add(..., attention_dropout) */
@@ -330,7 +333,9 @@ static tensor_id serial_layer(struct builder *b, const struct layer_kind *kind,
     const bool before = m->place == PLACE_PRE || m->place == PLACE_BOTH;
     const bool after = m->place == PLACE_POST || m->place == PLACE_BOTH;
     const tensor_id input = x;
-    x = attention_half(b, x);
+    x = attention_half(b, x, false);
+    if (kind->place == LAYER_DECODER || kind->place == LAYER_LAST)
+        x = attention_half(b, x, true);
     tensor_id y = before ? hf_hidden_norm(b, "mlp norm", x) : x;
     y = feed_forward(b, kind, y);
     if (after)
@@ -344,9 +349,33 @@ static tensor_id serial_layer(struct builder *b, const struct layer_kind *kind,
     return y;
 }
 
+/* ---- between two stacks ---- */
+
+/* The encoder ends, and the decoder begins with the labels, moved one place to
+ * the right (_shift_right). */
+static tensor_id joint(struct builder *b, tensor_id x)
+{
+    const struct shape whole = shape_of(b, x);
+    x = b->spec->final_norm ? hf_hidden_norm(b, "encoder final norm", x)
+                            : build_view(b, "encoder's result", x, &whole);
+    build_to_decoder(b, x);
+    const struct shape rows = SHAPE(b->t), shape = SHAPE(b->t, b->e);
+    const tensor_id ids =
+        build_copy_as(b, "decoder_input_ids", b->labels, &rows);
+    const tensor_id table = build_word_table(b, "embed_tokens", b->e);
+    x = build_embedding(b, "embed_tokens", ids, table, &shape);
+    if (b->spec->position == POS_LEARNED)
+        x = add_positions(b, x);
+    if (b->spec->embedding_norm)
+        x = hf_hidden_norm(b, "embedding norm", x);
+    return build_dropout(b, "embedding dropout", x, b->run->embed_dropout);
+}
+
 tensor_id hf_layer(struct builder *b, const struct layer_kind *kind,
                    tensor_id x)
 {
+    if (kind->place == LAYER_JOINT)
+        return joint(b, x);
     return b->spec->parallel_residual ? parallel_layer(b, kind, x)
                                       : serial_layer(b, kind, x);
 }

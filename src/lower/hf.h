@@ -82,7 +82,8 @@ enum hf_layout {
 struct hf_heads {
     tensor_id x;
     enum hf_layout layout;
-    struct dim n; /* heads */
+    struct dim n;    /* heads */
+    struct dim rows; /* of a sequence, where not s/cp: keys of another */
 };
 
 struct hf_qkv {
@@ -96,9 +97,19 @@ static inline struct shape hf_shape(const struct builder *b, struct dim heads)
     return SHAPE(b->micro, heads, b->sq, b->d);
 }
 
+/* [b, heads, rows, d] */
+static inline struct shape hf_heads_shape(const struct builder *b,
+                                          const struct hf_heads *h,
+                                          struct dim heads)
+{
+    return SHAPE(b->micro, heads, h->rows.n != 0 ? h->rows : b->sq, b->d);
+}
+
 /* ---- hf_project.c: from hidden states to q, k, v ---- */
 
 void hf_project(struct builder *b, tensor_id x, struct hf_qkv *out);
+/* k and v of the encoder's result. */
+void hf_project_cross(struct builder *b, tensor_id x, struct hf_qkv *out);
 
 /* ---- hf_latent.c: the same, rotated already ---- */
 
@@ -111,6 +122,8 @@ void hf_rope(struct builder *b, struct hf_qkv *qkv);
 /* ---- hf_attention.c ---- */
 
 tensor_id hf_attention(struct builder *b, tensor_id x);
+/* To the encoder's result. */
+tensor_id hf_cross_attention(struct builder *b, tensor_id x);
 
 /* ---- hf_mlp.c ---- */
 

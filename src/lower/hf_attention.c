@@ -43,7 +43,7 @@ static struct hf_heads repeat_kv(struct builder *b, const char *name,
 {
     if (h.n.n == b->a.n || h.n.n == 1)
         return h;
-    const struct shape shape = hf_shape(b, b->a);
+    const struct shape shape = hf_heads_shape(b, &h, b->a);
     h.x = build_copy_as(b, name, h.x, &shape);
     h.layout = HF_HEADS;
     h.n = b->a;
@@ -91,6 +91,8 @@ static tensor_id softcap(struct builder *b, tensor_id scores)
 
 static tensor_id mask_of(const struct builder *b)
 {
+    if (b->attends_all)
+        return TENSOR_NONE;
     const tensor_id sliding = hf_table(b, HF_MASK_SLIDING);
     if (b->window != 0 && sliding != TENSOR_NONE)
         return sliding;
@@ -339,6 +341,20 @@ static tensor_id flash(struct builder *b, struct hf_qkv *o)
 
 /* ---- the module ---- */
 
+static tensor_id attention_of(struct builder *b, struct hf_qkv *o)
+{
+    tensor_id context = TENSOR_NONE;
+    switch (hf_kernel(b)) {
+    case ATTN_SDPA: context = sdpa(b, o); break;
+    case ATTN_FLASH: context = flash(b, o); break;
+    case ATTN_EAGER:
+    case ATTENTION_COUNT: context = eager(b, o); break;
+    }
+    const struct linear l = linear_of_o(b, "o_proj", context);
+    return build_all_reduce(b, "attention all-reduce", hf_linear(b, &l),
+                            COMM_TP);
+}
+
 tensor_id hf_attention(struct builder *b, tensor_id x)
 {
     struct hf_qkv o;
@@ -348,14 +364,15 @@ tensor_id hf_attention(struct builder *b, tensor_id x)
         hf_project(b, x, &o);
         hf_rope(b, &o);
     }
-    tensor_id context = TENSOR_NONE;
-    switch (hf_kernel(b)) {
-    case ATTN_SDPA: context = sdpa(b, &o); break;
-    case ATTN_FLASH: context = flash(b, &o); break;
-    case ATTN_EAGER:
-    case ATTENTION_COUNT: context = eager(b, &o); break;
-    }
-    const struct linear l = linear_of_o(b, "o_proj", context);
-    return build_all_reduce(b, "attention all-reduce", hf_linear(b, &l),
-                            COMM_TP);
+    return attention_of(b, &o);
+}
+
+tensor_id hf_cross_attention(struct builder *b, tensor_id x)
+{
+    struct hf_qkv o;
+    build_cross_begin(b);
+    hf_project_cross(b, x, &o);
+    const tensor_id y = attention_of(b, &o);
+    build_cross_end(b);
+    return y;
 }

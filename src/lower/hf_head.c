@@ -24,12 +24,15 @@ static tensor_id shifted_labels(struct builder *b)
     return build_copy_as(b, "labels shifted", padded, &tokens);
 }
 
-/* transformers/loss/loss_utils.py, ForCausalLMLoss; encoders do not shift. */
+/* transformers/loss/loss_utils.py, ForCausalLMLoss; encoders do not shift, and
+ * an encoder-decoder shifts its input. */
 tensor_id hf_words_loss(struct builder *b, tensor_id logits)
 {
     const tensor_id up = build_cast(b, "logits fp32", logits, DT_FP32);
     const tensor_id labels =
-        b->spec->bidirectional ? b->labels : shifted_labels(b);
+        b->spec->bidirectional || b->spec->decoder_layers > 0
+            ? b->labels
+            : shifted_labels(b);
     return build_cross_entropy(b, "loss", up, labels);
 }
 

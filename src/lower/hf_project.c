@@ -99,6 +99,20 @@ static void project_apart(struct builder *b, tensor_id x, struct hf_qkv *o)
     o->v = heads_of(b, "v", v, b->kv);
 }
 
+void hf_project_cross(struct builder *b, tensor_id x, struct hf_qkv *o)
+{
+    const struct linear lq = linear_of_q(b, "cross q_proj", x);
+    const struct linear lk = linear_of_k(b, "cross k_proj", b->memory);
+    const struct linear lv = linear_of_v(b, "cross v_proj", b->memory);
+    const struct shape keys = SHAPE(b->micro, b->kv, b->s, b->d);
+    o->hidden = tensor_of(b, x)->dtype;
+    o->q = heads_of(b, "q", hf_linear(b, &lq), b->a);
+    o->k = o->v =
+        (struct hf_heads){ .layout = HF_TOKENS, .n = b->kv, .rows = b->s };
+    o->k.x = build_view(b, "k", hf_linear(b, &lk), &keys);
+    o->v.x = build_view(b, "v", hf_linear(b, &lv), &keys);
+}
+
 /* ---- one matrix ---- */
 
 static tensor_id project_fused(struct builder *b, tensor_id x)
@@ -114,9 +128,9 @@ static void slice_qkv(struct builder *b, tensor_id qkv, struct hf_qkv *o)
                                    hf_shape(b, b->kv) };
     tensor_id part[3];
     build_split(b, "q, k, v", qkv, part, parts, 3);
-    o->q = (struct hf_heads){ part[0], HF_SLICE, b->a };
-    o->k = (struct hf_heads){ part[1], HF_SLICE, b->kv };
-    o->v = (struct hf_heads){ part[2], HF_SLICE, b->kv };
+    o->q = (struct hf_heads){ .x = part[0], .layout = HF_SLICE, .n = b->a };
+    o->k = (struct hf_heads){ .x = part[1], .layout = HF_SLICE, .n = b->kv };
+    o->v = (struct hf_heads){ .x = part[2], .layout = HF_SLICE, .n = b->kv };
 }
 
 /* fused_qkv[..., [-1], :]: a list for an index makes a copy, and its place is
@@ -138,9 +152,15 @@ static void split_falcon(struct builder *b, tensor_id qkv, struct hf_qkv *o)
         return;
     }
     const struct shape q = hf_shape(b, b->a);
-    o->q = (struct hf_heads){ build_view(b, "q", qkv, &q), HF_SLICE, b->a };
-    o->k = (struct hf_heads){ falcon_index(b, "k", qkv), HF_TOKENS, b->kv };
-    o->v = (struct hf_heads){ falcon_index(b, "v", qkv), HF_TOKENS, b->kv };
+    o->q = (struct hf_heads){ .x = build_view(b, "q", qkv, &q),
+                              .layout = HF_SLICE,
+                              .n = b->a };
+    o->k = (struct hf_heads){ .x = falcon_index(b, "k", qkv),
+                              .layout = HF_TOKENS,
+                              .n = b->kv };
+    o->v = (struct hf_heads){ .x = falcon_index(b, "v", qkv),
+                              .layout = HF_TOKENS,
+                              .n = b->kv };
     if (b->spec->kv_heads == 1)
         return;
     /* the new decoder repeats k and v before anything else, and flattens */

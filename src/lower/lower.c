@@ -15,7 +15,8 @@ static bool knows_encoders(const struct run *run)
 
 static void lower_as(struct builder *b)
 {
-    if (b->spec->bidirectional && !knows_encoders(b->run)) {
+    if ((b->spec->bidirectional || b->spec->decoder_layers > 0)
+        && !knows_encoders(b->run)) {
         build_refuse(b, "encoders");
         return;
     }

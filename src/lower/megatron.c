@@ -165,6 +165,31 @@ static tensor_id attention(struct builder *b, tensor_id x)
     return add_residual(b, x, build_row(b, &out));
 }
 
+/* CrossAttention: a norm of its own, queries of the decoder, keys and values of
+ * the encoder's result (core/transformer/attention.py). */
+static tensor_id cross_attention(struct builder *b, tensor_id x)
+{
+    build_cross_begin(b);
+    const tensor_id y = layer_norm(b, "pre_cross_attn_layernorm", x, false);
+    const struct linear lq = linear_of_q(b, "linear_q", y);
+    struct linear lkv = linear_of_k(b, "linear_kv", b->memory);
+    lkv.out = DIM("2*kv*d/tp", build_product(b, 2, b->K.n));
+    lkv.full_out = build_product(b, 2, b->full_K);
+    lkv.lora |= LORA_MASK(LORA_V);
+    tensor_id qkv[3] = { build_column(b, &lq), TENSOR_NONE, TENSOR_NONE };
+    const tensor_id mixed = build_keys(b, &lkv);
+    const struct shape half = shape_last(b, mixed, b->K);
+    build_split(b, "split", mixed, qkv + 1,
+                (const struct shape[]){ half, half }, 2);
+    qkv[1] = own_copy(b, "k", qkv[1], b->kv, false);
+    qkv[2] = own_copy(b, "v", qkv[2], b->kv, false);
+    const tensor_id context = core_attention(b, qkv);
+    const struct linear out = linear_of_o(b, "linear_proj", context);
+    x = add_residual(b, x, build_row(b, &out));
+    build_cross_end(b);
+    return x;
+}
+
 /* ---- mlp ---- */
 
 static tensor_id mlp_of(struct builder *b, tensor_id y, bool shared)
@@ -345,10 +370,23 @@ static tensor_id moe_mlp(struct builder *b, tensor_id x)
 
 /* ---- blocks ---- */
 
+/* T5Model.forward: the encoder's last norm, then the decoder's embedding. */
+static tensor_id joint(struct builder *b, tensor_id x)
+{
+    x = megatron_norm(b, "encoder final_layernorm", x, b->h);
+    build_to_decoder(b, x);
+    const tensor_id table = build_word_table(b, "word_embeddings", b->h);
+    return megatron_words(b, table, b->target_ids);
+}
+
 tensor_id megatron_layer(struct builder *b, const struct layer_kind *kind,
                          tensor_id x)
 {
+    if (kind->place == LAYER_JOINT)
+        return joint(b, x);
     x = attention(b, x);
+    if (kind->place == LAYER_DECODER || kind->place == LAYER_LAST)
+        x = cross_attention(b, x);
     return kind->moe ? moe_mlp(b, x) : dense_mlp(b, x);
 }
 
@@ -514,6 +552,12 @@ static void inputs(struct builder *b)
     build_input(b, "loss_mask", DT_FP32, &tokens);
     if (megatron_is_bert(b))
         megatron_bert_inputs(b);
+    if (b->spec->decoder_layers > 0) { /* pretrain_t5.py, get_batch */
+        const struct shape targets = build_targets(b);
+        b->target_ids = build_input(b, "text_dec", DT_INT64, &targets);
+        build_input(b, "enc_mask", DT_INT64, &tokens);
+        build_input(b, "dec_mask", DT_INT64, &targets);
+    }
     if (b->run->mask == MASK_DATALOADER) {
         const struct shape mask = SHAPE(b->micro, b->one, b->s, b->s);
         build_input(b, "attention_mask", DT_BOOL, &mask);
@@ -524,6 +568,7 @@ static void inputs(struct builder *b)
             SHAPE(b->sq, DIM("rotary", b->spec->rotary_dim));
         build_shared(b, "rotary_pos_emb", DT_FP32, &table);
     }
+    build_memory(b);
 }
 
 void lower_megatron(struct builder *b)

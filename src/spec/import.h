@@ -122,7 +122,8 @@ void import_class(struct import *im);
 /* Families of the generic dialect. */
 static inline bool import_is_generic(const struct import *im)
 {
-    return im->family == FAM_DECODER || im->family == FAM_ENCODER;
+    return im->family == FAM_DECODER || im->family == FAM_ENCODER
+           || im->family == FAM_ENCODER_DECODER;
 }
 
 /* Copies the values to where spec.h wants them. */

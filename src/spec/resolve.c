@@ -737,7 +737,8 @@ void run_bare(struct run *run, const struct spec *spec)
         .master = DT_NONE,
         .optim = DT_BF16,
     };
-    run->stage_layers[0] = (uint16_t)min_u64(spec->layers, UINT16_MAX);
+    run->stage_layers[0] = (uint16_t)min_u64(spec_blocks(spec), UINT16_MAX);
+    run->decoder_seq_len = spec->decoder_layers > 0 ? 1 : 0;
     run->optimizer = OPT_NONE;
     run->optimizer_impl = OPTIMPL_FUSED;
     run->attention = ATTN_FLASH;

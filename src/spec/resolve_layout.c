@@ -280,7 +280,7 @@ static void split_layers(struct run *r, const struct spec *spec, struct diag *d)
     for (uint64_t i = 0; i < r->pp; i++) {
         uint64_t n = listed && i < r->setup.pipeline_count
                          ? r->setup.pipeline_layers[i]
-                         : spec->layers / r->pp;
+                         : spec_blocks(spec) / r->pp;
         r->stage_layers[i] = (uint16_t)min_u64(n, UINT16_MAX);
     }
     if (!good || listed)
@@ -445,6 +445,11 @@ static void resolve_sequence(struct run *r, const struct spec *spec)
                      " is beyond the model's %" PRIu64 " (--seq-len)",
                      r->seq_len, limit);
 
+    if (spec->decoder_layers > 0) {
+        r->decoder_seq_len = resolve_count(r, KEY_DECODER_SEQ_LEN, r->seq_len);
+        resolve_assume(r, KEY_DECODER_SEQ_LEN,
+                       "targets as long as sources (--decoder-seq-len)");
+    }
     bool usual_sp =
         r->tp > 1
         && (r->engine == ENGINE_MEGATRON || r->engine == ENGINE_MEGATRON_FSDP

@@ -14,6 +14,7 @@
 #define FAMILY_MAP(X)                                                          \
     X(DECODER, "decoder")                                                      \
     X(ENCODER, "encoder")                                                      \
+    X(ENCODER_DECODER, "encoder-decoder")                                      \
     X(LLAMA, "llama")                                                          \
     X(MISTRAL, "mistral")                                                      \
     X(QWEN, "qwen")                                                            \
@@ -125,6 +126,8 @@ struct spec {
     enum family family;
     uint64_t published_parameters; /* of key "parameters"; 0 none */
 
+    uint64_t decoder_layers; /* of a second stack that attends to the first,
+                                `layers` deep; 0: one stack */
     uint64_t layers, hidden, heads, kv_heads, head_dim, ffn, vocab;
     uint64_t max_positions;     /* 0 unknown */
     uint64_t learned_positions; /* rows of the position table (OPT: + 2) */
@@ -184,6 +187,13 @@ struct spec {
     bool expert_bias;
     bool shared_gate; /* a sigmoid of its own scales the shared expert */
 };
+
+/* Blocks between embedding and head: layers, and between two stacks one. */
+static inline uint64_t spec_blocks(const struct spec *spec)
+{
+    return spec->layers
+           + (spec->decoder_layers > 0 ? spec->decoder_layers + 1 : 0);
+}
 
 /* Decodes a parsed text. Reports every bad field; text and len are only for
  * places in messages. `name` may be NULL. Everything spec points to lives in

@@ -578,6 +578,54 @@ static void test_megatron_bert(void **state)
     arena_release(&l.arena);
 }
 
+/* Two stacks: a decoder layer is a GPT's over the target, and attention to the
+ * encoder's result, which is nobody's own. Only the last of them starts its
+ * backward without a gradient of that. */
+static void test_megatron_stacks(void **state)
+{
+    (void)state;
+    enum { B = 2, S = 128, TARGET = 64, LAYER_H = 256, HEADS = 4 };
+    struct spec m = gpt(3, LAYER_H, HEADS, 1024, 512);
+    struct run r = run_of(IMPL_MEGATRON, &m, B, S);
+    r.gpu.arch = ARCH_HOPPER;
+    const uint64_t encoder = kept_layer(&m, &r);
+    r.seq_len = TARGET;
+    const uint64_t decoder = kept_layer(&m, &r);
+    r.seq_len = S;
+    r.decoder_seq_len = TARGET;
+    m.decoder_layers = 2;
+    struct lowered l;
+    lower(&l, &m, &r);
+    const struct program *p = &l.p;
+    assert_int_equal(p->layers, 3 + 1 + 2);
+    const struct block *joint = &p->block[p->layer_block[3]];
+    const struct block *one = &p->block[p->layer_block[4]];
+    const struct block *last = &p->block[p->layer_block[5]];
+    assert_int_equal(kept(p, first_layer(p), 0), encoder);
+    assert_int_equal(joint->kind, BLOCK_JOINT);
+    /* norm, q, context; k and v as long as the source */
+    const uint64_t T = (uint64_t)B * TARGET, A = LAYER_H;
+    const uint64_t cross = T * (4 * LAYER_H + 8) + T * (4 * A + 4 * HEADS)
+                           + (uint64_t)B * S * 4 * A + RNG;
+    assert_int_equal(kept(p, one, 0), decoder + cross);
+    assert_int_equal(kept(p, last, 0), decoder + cross);
+    assert_int_equal(one->memory, p->first_shared);
+    assert_true(one->memory_waits && joint->memory_waits);
+    assert_false(last->memory_waits);
+    assert_int_equal(p->tensor[joint->memory].storage, p->first_shared);
+    /* the encoder attends to all, the decoder's own attention does not */
+    for (uint32_t k = 0; k < p->n_ops; k++) {
+        const struct op *op = &p->op[k];
+        const bool masked = op->flop_causal < 0.75 * op->flop_full;
+        if (op->kind == OP_FLASH_ATTENTION)
+            assert_true(masked
+                        == (k > one->op_first
+                            && p->tensor[op->in[1]].elems
+                                   == p->tensor[op->in[0]].elems));
+    }
+    arena_release(&l.arena);
+}
+
 static void test_megatron_recompute(void **state)
 {
     (void)state;
@@ -1106,6 +1154,7 @@ int main(void)
         cmocka_unit_test(test_megatron_mtp),
         cmocka_unit_test(test_megatron_head),
         cmocka_unit_test(test_megatron_bert),
+        cmocka_unit_test(test_megatron_stacks),
         cmocka_unit_test(test_megatron_recompute),
         cmocka_unit_test(test_megatron_regions),
         cmocka_unit_test(test_megatron_shared_expert),
