@@ -166,6 +166,8 @@ static void make_tables(struct builder *b)
                        : m->rotary_dim == 0 ? m->head_dim
                                             : m->rotary_dim;
     struct shape rope = SHAPE(b->sq, DIM("r", r));
+    if (m->family == FAM_GPT_OSS) /* the angles are not repeated */
+        rope.dim[1] = DIM("r/2", r / 2);
     if (m->family == FAM_QWEN) /* a cache for twice the longest sequence */
         rope.dim[0] = DIM("2*s", build_product(b, 2, b->sq.n));
     if (has_table(b, HF_COS)) {

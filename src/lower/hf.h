@@ -118,6 +118,8 @@ void hf_latent(struct builder *b, tensor_id x, struct hf_qkv *out);
 /* ---- hf_rope.c ---- */
 
 void hf_rope(struct builder *b, struct hf_qkv *qkv);
+/* Halves (or neighbours) of x's last factor d, each turned on its own. */
+tensor_id hf_rotate_halves(struct builder *b, tensor_id x, struct dim d);
 
 /* ---- hf_attention.c ---- */
 

@@ -64,27 +64,6 @@ static tensor_id queries(struct builder *b, tensor_id x)
 
 /* ---- rotary part ---- */
 
-/* Pairs of neighbours turned on their own slices (apply_rotary_pos_emb_
- * interleave): two products a half, then a concatenation. */
-static tensor_id rotate_pairs(struct builder *b, tensor_id x)
-{
-    const struct dim half = DIM("dr/2", b->rope.n / 2);
-    const struct shape whole = shape_of(b, x);
-    const struct shape part = shape_last(b, x, half);
-    const struct shape row = SHAPE(b->sq, half);
-    const tensor_id cos = build_view(b, "cos", hf_table(b, HF_COS), &row);
-    const tensor_id sin = build_view(b, "sin", hf_table(b, HF_SIN), &row);
-    tensor_id x1[2];
-    build_split(b, "pairs", x, x1, (const struct shape[]){ part, part }, 2);
-    const tensor_id a = build_mul(b, "x1 cos", x1[0], cos);
-    const tensor_id c = build_mul(b, "x2 sin", x1[1], sin);
-    const tensor_id first = build_add(b, "x1 cos - x2 sin", a, c);
-    const tensor_id d = build_mul(b, "x2 cos", x1[1], cos);
-    const tensor_id e = build_mul(b, "x1 sin", x1[0], sin);
-    const tensor_id second = build_add(b, "x2 cos + x1 sin", d, e);
-    return build_cat(b, "rope", first, second, &whole);
-}
-
 /* As complex numbers, in fp32 (deepseek_v2, apply_rotary_emb). */
 static tensor_id rotate_complex(struct builder *b, tensor_id x)
 {
@@ -97,7 +76,7 @@ static tensor_id rotate_complex(struct builder *b, tensor_id x)
 static tensor_id rotate(struct builder *b, tensor_id x)
 {
     return b->spec->family == FAM_DEEPSEEK_V2 ? rotate_complex(b, x)
-                                              : rotate_pairs(b, x);
+                                              : hf_rotate_halves(b, x, b->rope);
 }
 
 /* ---- q, k, v ---- */

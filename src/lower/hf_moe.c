@@ -51,13 +51,21 @@ static tensor_id choose(struct builder *b, tensor_id scores, tensor_id *indices)
     return top;
 }
 
-/* The chosen weights sum to one. */
+/* The chosen weights sum to one, divided in place. Autocast sums in fp32. */
 static tensor_id renormed(struct builder *b, tensor_id top)
 {
     if (!b->spec->router_renorm)
         return top;
-    const tensor_id sum = build_mean(b, "top-k sum", top);
-    return build_binary(b, OP_DIV, "routing weights", top, sum);
+    const struct shape shape = shape_of(b, top);
+    const struct shape one = shape_last(b, top, b->one);
+    const enum dtype dtype = tensor_of(b, top)->dtype;
+    const tensor_id sum =
+        build_tensor(b, "top-k sum", b->autocast ? DT_FP32 : dtype, &one);
+    op_result(b, build_op(b, OP_MEAN, "top-k sum", &top, 1), sum);
+    const tensor_id in[] = { top, sum };
+    const tensor_id out = build_tensor(b, "routing weights", dtype, &shape);
+    op_result(b, build_op(b, OP_DIV, "routing weights", in, 2), out);
+    return out;
 }
 
 /* MixtralTopKRouter; Qwen's and OLMoE's go back to the logits' dtype. */
@@ -91,7 +99,10 @@ static struct routing route_chosen(struct builder *b, tensor_id x)
         logits = build_cast(b, "router fp32", logits, DT_FP32);
     const tensor_id top = choose(b, logits, &r.indices);
     const enum dtype dtype = tensor_of(b, top)->dtype;
+    const bool autocasts = b->autocast;
+    b->autocast = false; /* the dtype is said: autocast leaves it */
     r.weights = build_softmax(b, "routing weights", top, dtype);
+    b->autocast = autocasts;
     if (up)
         r.weights =
             build_cast(b, "routing weights", r.weights, tensor_of(b, x)->dtype);
@@ -105,8 +116,7 @@ static struct routing route_sigmoid(struct builder *b, tensor_id x)
     const struct dim k = DIM("k", b->spec->experts_per_token);
     struct routing r;
     const tensor_id logits = logits_in_fp32(b, x);
-    const tensor_id scores = build_unary(
-        b, OP_TANH, "sigmoid", build_cast(b, "router fp32", logits, DT_FP32));
+    const tensor_id scores = build_unary(b, OP_TANH, "sigmoid", logits);
     const struct shape chosen = SHAPE(b->t, k), ends = SHAPE(b->experts_on);
     r.indices = build_tensor(b, "top-k indices", DT_INT64, &chosen);
     struct op *op = build_op(b, OP_TOPK, "top-k", &scores, 1);

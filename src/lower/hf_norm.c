@@ -55,7 +55,7 @@ static tensor_id rms_norm(struct builder *b, const char *name, tensor_id x,
     }
     if (b->spec->family == FAM_GEMMA || b->spec->family == FAM_GEMMA2)
         return gemma_norm(b, name, x, weight);
-    if (b->spec->family == FAM_OLMO2)
+    if (b->spec->family == FAM_OLMO2 || b->spec->family == FAM_GPT_OSS)
         return olmo2_norm(b, name, x, weight);
     return build_rms_norm_written_out(b, name, x, weight);
 }

@@ -34,6 +34,27 @@ static tensor_id rotate(struct builder *b, tensor_id x, tensor_id cos,
     return build_add(b, "rope", straight, crossed);
 }
 
+/* x1 cos - x2 sin and x2 cos + x1 sin, then a concatenation: GPT-OSS, and the
+ * pairs of DeepSeek (apply_rotary_pos_emb_interleave). */
+tensor_id hf_rotate_halves(struct builder *b, tensor_id x, struct dim d)
+{
+    const struct dim half = half_of(d);
+    const struct shape whole = shape_last(b, x, d);
+    const struct shape part = shape_last(b, x, half);
+    const struct shape row = SHAPE(b->sq, half);
+    const tensor_id cos = build_view(b, "cos", hf_table(b, HF_COS), &row);
+    const tensor_id sin = build_view(b, "sin", hf_table(b, HF_SIN), &row);
+    tensor_id x1[2];
+    build_split(b, "halves", x, x1, (const struct shape[]){ part, part }, 2);
+    const tensor_id a = build_mul(b, "x1 cos", x1[0], cos);
+    const tensor_id c = build_mul(b, "x2 sin", x1[1], sin);
+    const tensor_id first = build_add(b, "x1 cos - x2 sin", a, c);
+    const tensor_id e = build_mul(b, "x2 cos", x1[1], cos);
+    const tensor_id f = build_mul(b, "x1 sin", x1[0], sin);
+    const tensor_id second = build_add(b, "x2 cos + x1 sin", e, f);
+    return build_cat(b, "rope", first, second, &whole);
+}
+
 /* The families whose apply_rotary_pos_emb always joins a rotated and a plain
  * part, even where the plain part is empty. */
 static bool always_joins(enum family family)
@@ -149,7 +170,17 @@ void hf_rope(struct builder *b, struct hf_qkv *qkv)
         rope_liger(b, qkv);
         return;
     }
-    const tensor_id cos = hf_table(b, HF_COS), sin = hf_table(b, HF_SIN);
+    tensor_id cos = hf_table(b, HF_COS), sin = hf_table(b, HF_SIN);
+    if (b->spec->family == FAM_GPT_OSS) {
+        qkv->q.x = hf_rotate_halves(b, qkv->q.x, b->d);
+        qkv->k.x = hf_rotate_halves(b, qkv->k.x, b->d);
+        qkv->q.layout = qkv->k.layout = HF_HEADS;
+        return;
+    }
+    if (b->spec->family == FAM_GLM4) { /* repeat_interleave, in every layer */
+        cos = build_copy(b, "cos", cos);
+        sin = build_copy(b, "sin", sin);
+    }
     if (part) {
         rope_part(b, &qkv->q, cos, sin);
         rope_part(b, &qkv->k, cos, sin);

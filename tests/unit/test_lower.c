@@ -459,6 +459,30 @@ static void test_megatron_latent(void **state)
     }
 }
 
+/* At rest: tables of its own in every latent layer; the output layer's gather
+ * buffer on the stage that has it. */
+static void test_megatron_latent_rest(void **state)
+{
+    (void)state;
+    enum { T = 2 * 512, S = 512, H = 1024, DR = 32 };
+    struct spec m = latent();
+    struct run r = run_of(IMPL_MEGATRON, &m, 2, S);
+    r.tp = 4;
+    r.sequence_parallel = true;
+    struct lowered l;
+    lower(&l, &m, &r);
+    const struct block *b = first_layer(&l.p);
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < b->tensor_count; i++) {
+        const struct tensor *t = &l.p.tensor[b->tensor_first + i];
+        bytes += t->role == ROLE_BUFFER ? t->bytes : 0;
+    }
+    assert_int_equal(bytes, 2 * 4096 * DR * 2 + S * DR * 4);
+    assert_int_equal(b->global_buffer_bytes, 0);
+    assert_int_equal(l.p.block[l.p.head].global_buffer_bytes, 2 * T * H);
+    arena_release(&l.arena);
+}
+
 /* Queries from the hidden states, no norms on what is compressed. */
 static void test_megatron_latent_plain(void **state)
 {
@@ -1150,6 +1174,7 @@ int main(void)
         cmocka_unit_test(test_megatron_fp8),
         cmocka_unit_test(test_megatron_moe),
         cmocka_unit_test(test_megatron_latent),
+        cmocka_unit_test(test_megatron_latent_rest),
         cmocka_unit_test(test_megatron_latent_plain),
         cmocka_unit_test(test_megatron_mtp),
         cmocka_unit_test(test_megatron_head),
