@@ -42,6 +42,14 @@ static bool overlaps(const struct run *run)
     return run->overlap_comm;
 }
 
+/* FSDP's CPUOffload and CPUOffloadPolicy: shards, gradients and optimizer live
+ * on the CPU; what no parameter holds stays (distributed/fsdp/_flat_param.py,
+ * flat_param_to; _runtime_utils.py, _offload_grad). */
+static bool shards_offloaded(const struct run *run)
+{
+    return is_fsdp(run) && run->offload_params != OFFLOAD_NONE;
+}
+
 static bool optimizer_offloaded(const struct run *run)
 {
     return run->offload_optimizer != OFFLOAD_NONE;
@@ -120,7 +128,10 @@ static void rest_weights(struct put *p, const struct stage *s)
 {
     const struct run *run = s->run;
     const uint64_t size = dtype_size(run->prec.param);
-    if (run_shards_weights(run)) {
+    if (shards_offloaded(run)) {
+        PUT(p, TERM_FROZEN, "scales of quantised weights",
+            F("bytes", s->sum.statistic_bytes));
+    } else if (run_shards_weights(run)) {
         PUT(p, TERM_WEIGHTS, "weight shards",
             F("P/N, tensor by tensor", s->sum.own_elems),
             F("bytes per weight", size));
@@ -330,6 +341,8 @@ static void fsdp_root_grads(struct put *p, const struct stage *s,
 static uint64_t fsdp_reduced(const struct stage *s, uint32_t position,
                              bool later)
 {
+    if (shards_offloaded(s->run))
+        return 0;
     if (later)
         return s->sum.own_elems;
     const uint64_t head =
@@ -372,6 +385,15 @@ static void fsdp2_gather_output(struct put *p, const struct stage *s,
         F("bytes", layer_bytes(s, head ? position - 1 : position)));
 }
 
+/* FSDP1 gathers from a copy of the shard on the GPU, gone with the gather. */
+static void shard_on_its_way(struct put *p, const struct stage *s,
+                             uint64_t whole)
+{
+    if (shards_offloaded(s->run) && s->run->engine == ENGINE_FSDP)
+        PUT(p, TERM_PREFETCHED, "its shard, on the way from the CPU",
+            F("bytes", div_up(whole, s->run->shard)));
+}
+
 static void fsdp_forward(struct put *p, const struct stage *s,
                          uint32_t position)
 {
@@ -385,9 +407,11 @@ static void fsdp_forward(struct put *p, const struct stage *s,
         F("bytes", root_bytes(s)));
     PUT(p, TERM_GATHERED, "this layer's parameters",
         F("bytes", layer_bytes(s, position)));
-    if (s->run->engine == ENGINE_FSDP)
+    if (s->run->engine == ENGINE_FSDP) {
         PUT(p, TERM_PREFETCHED, "the next layer's parameters",
             F("bytes", layer_bytes(s, position + 1)));
+        shard_on_its_way(p, s, layer_bytes(s, position + 1));
+    }
 }
 
 static void fsdp_backward(struct put *p, const struct stage *s,
@@ -401,9 +425,11 @@ static void fsdp_backward(struct put *p, const struct stage *s,
             F("bytes", root_bytes(s)));
         PUT(p, TERM_GATHERED, "this layer's parameters",
             F("bytes", layer_bytes(s, position)));
-        if (position > 0)
+        if (position > 0) {
             PUT(p, TERM_PREFETCHED, "the layer's before it, prefetched",
                 F("bytes", layer_bytes(s, position - 1)));
+            shard_on_its_way(p, s, layer_bytes(s, position - 1));
+        }
     }
     if (run->engine == ENGINE_FSDP2 && position + 1 < s->n
         && is_layer(s, position + 1)) {
@@ -475,7 +501,8 @@ void engine_forward(struct put *p, const struct stage *s, uint32_t position,
     /* gradients of the micro-batches before */
     if (engine_reduces_blocks(run)) {
         PUT(p, TERM_GRAD_SHARDS, "gradient shards of earlier micro-batches",
-            F("P/N, tensor by tensor", s->sum.own_elems),
+            F("P/N, tensor by tensor",
+              shards_offloaded(run) ? 0 : s->sum.own_elems),
             F("bytes per gradient", grad));
     } else if (zero_is(run, 3)) {
         zero3_partition(p, s);
@@ -624,6 +651,8 @@ uint64_t engine_gradients(const struct stage *s)
 {
     const struct run *run = s->run;
     const uint64_t size = dtype_size(run->prec.grad);
+    if (shards_offloaded(run))
+        return 0;
     if (engine_reduces_blocks(run) || makes_zero3_grads(run))
         return s->sum.own_elems * size;
     if (zero_is(run, 2))
@@ -640,7 +669,7 @@ static void whole_grads(struct put *p, const struct stage *s)
     if (engine_wgrad_mode(s, false) == WGRAD_KEEP
         && !engine_drops_blocks(s->run))
         PUT(p, TERM_GRADS, "gradients", F("bytes", s->wgrad));
-    if (engine_reduces_blocks(s->run))
+    if (engine_reduces_blocks(s->run) && !shards_offloaded(s->run))
         PUT(p, TERM_GRAD_SHARDS, "gradient shards",
             F("P/N, tensor by tensor", s->sum.own_elems),
             F("bytes per gradient", dtype_size(s->run->prec.grad)));
@@ -694,7 +723,7 @@ void engine_clip(struct put *p, const struct stage *s)
     whole_grads(p, s);
     zero3_partition(p, s);
     pipe_after(p, s);
-    if (!run->clip_grad)
+    if (!run->clip_grad || shards_offloaded(run))
         return;
     if (run->engine == ENGINE_DEEPSPEED && run->zero != 0) {
         const uint64_t own = zero_is(run, 3)
@@ -824,6 +853,8 @@ void engine_step(struct put *p, const struct stage *s)
         return;
     }
     whole_grads(p, s);
+    if (shards_offloaded(run))
+        return;
     if (run->engine == ENGINE_DEEPSPEED && run->prec.master != DT_NONE) {
         PUT(p, TERM_STEP_TMP, "fp32 gradients", F("P", s->sum.elems),
             T("bytes", FP32));

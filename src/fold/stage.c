@@ -210,6 +210,7 @@ static void states_add(struct block_states *sum, const struct block_states *b)
     sum->own_elems += b->own_elems;
     sum->frozen_bytes += b->frozen_bytes;
     sum->own_frozen_bytes += b->own_frozen_bytes;
+    sum->statistic_bytes += b->statistic_bytes;
     sum->own_moment_bytes += b->own_moment_bytes;
     sum->moment_bytes += b->moment_bytes;
     sum->dense_moment_bytes += b->dense_moment_bytes;

@@ -187,6 +187,7 @@ void states_of_block(struct block_states *out, const struct program *p,
         if (t->statistic) { /* of no engine's concern: stays as it is */
             s.frozen_bytes += t->bytes;
             s.own_frozen_bytes += own_statistic(run, t->bytes);
+            s.statistic_bytes += t->bytes;
             continue;
         }
         if (t->elems > s.largest) {

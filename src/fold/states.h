@@ -22,6 +22,7 @@ struct block_states {
     uint64_t own_elems;             /* trained, this rank's shard */
     uint64_t frozen_bytes;          /* before sharding, statistics included */
     uint64_t own_frozen_bytes;
+    uint64_t statistic_bytes;    /* of frozen_bytes: what no engine moves */
     uint64_t own_moment_bytes;   /* of the optimizer, this rank's shard */
     uint64_t moment_bytes;       /* unsharded */
     uint64_t dense_moment_bytes; /* unsharded, without experts */

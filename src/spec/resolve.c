@@ -619,10 +619,11 @@ static void resolve_buffers(struct run *r)
         resolve_count(r, KEY_PERSISTENCE_THRESHOLD, DS_PERSISTENCE_THRESHOLD);
     r->ddp_bucket_bytes = resolve_count(r, KEY_DDP_BUCKET, DDP_BUCKET_BYTES);
     r->overlap_comm = resolve_bool(r, KEY_OVERLAP_COMM, default_overlap(r));
-    r->offload_optimizer =
-        (enum offload)resolve_count(r, KEY_OFFLOAD_OPTIMIZER, OFFLOAD_NONE);
     r->offload_params =
         (enum offload)resolve_count(r, KEY_OFFLOAD_PARAMS, OFFLOAD_NONE);
+    r->offload_optimizer = (enum offload)resolve_count(
+        r, KEY_OFFLOAD_OPTIMIZER,
+        resolve_is_fsdp(r) ? r->offload_params : OFFLOAD_NONE);
     resolve_count(r, KEY_OFFLOAD_ACTIVATIONS, OFFLOAD_NONE);
     if (r->engine == ENGINE_DEEPSPEED && r->zero > 0)
         resolve_assume(r, KEY_REDUCE_BUCKET,

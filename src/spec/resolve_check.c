@@ -29,8 +29,7 @@ static const struct refusal {
     { KEY_CUDA_GRAPH, IS, 1, "leave it out: the pools come on top" },
     { KEY_EP_OVERLAP, IS, 1, "leave it out: one micro-batch in flight" },
     { KEY_OFFLOAD_OPTIMIZER, IS, OFFLOAD_NVME, "use --offload-optimizer cpu" },
-    { KEY_OFFLOAD_PARAMS, ABOVE, OFFLOAD_NONE,
-      "offload_optimizer cpu is, under deepspeed" },
+    { KEY_OFFLOAD_PARAMS, IS, OFFLOAD_NVME, "use --offload-params cpu" },
     { KEY_OFFLOAD_ACTIVATIONS, ABOVE, OFFLOAD_NONE, "use --recompute full" },
     { KEY_PRECISION, IS, PREC_FP4_MIXED, "use --precision fp8-mixed" },
     { KEY_FP8_PARAMS, IS, 1, "leave it out: weights in 16 bits" },
@@ -167,11 +166,48 @@ static void check_zero(const struct run *r, struct diag *d)
     }
 }
 
+/* FSDP moves shards, gradients and optimizer together, or nothing. */
+static void check_offload_params(const struct run *r, struct diag *d)
+{
+    if (r->offload_params != OFFLOAD_CPU)
+        return;
+    char buf[RESOLVE_TEXT_MAX];
+    if (!resolve_is_fsdp(r)) {
+        memplan_error *e = setup_error(
+            d, MEMPLAN_E_UNSUPPORTED, KEY_OFFLOAD_PARAMS,
+            "offload_params 'cpu' with engine '%s' is not modelled yet",
+            resolve_text(r, KEY_ENGINE, buf));
+        diag_hint(e, r->engine == ENGINE_DEEPSPEED
+                         ? "offload_optimizer cpu is, or use --framework fsdp"
+                         : "use --framework fsdp");
+    } else if (r->zero == 0 || r->offload_optimizer != OFFLOAD_CPU) {
+        memplan_error *e = setup_error(
+            d, MEMPLAN_E_CONFLICT, KEY_OFFLOAD_PARAMS,
+            r->zero == 0 ? "offload_params 'cpu' with zero 0"
+                         : "offload_params 'cpu' without the optimizer, which "
+                           "updates where the shards are");
+        diag_hint(e, r->zero == 0 ? "use --zero 3"
+                                  : "leave offload_optimizer out");
+    }
+}
+
 static void check_offload(const struct run *r, struct diag *d)
 {
+    check_offload_params(r, d);
     if (r->offload_optimizer != OFFLOAD_CPU)
         return;
     char buf[RESOLVE_TEXT_MAX];
+    if (resolve_is_fsdp(r)) {
+        if (r->offload_params == OFFLOAD_CPU)
+            return;
+        memplan_error *e = setup_error(
+            d, MEMPLAN_E_CONFLICT, KEY_OFFLOAD_OPTIMIZER,
+            "offload_optimizer 'cpu' with engine '%s', which moves the "
+            "optimizer only with its shards",
+            resolve_text(r, KEY_ENGINE, buf));
+        diag_hint(e, "add --offload-params cpu");
+        return;
+    }
     if (r->engine != ENGINE_DEEPSPEED) {
         memplan_error *e = setup_error(
             d, MEMPLAN_E_UNSUPPORTED, KEY_OFFLOAD_OPTIMIZER,

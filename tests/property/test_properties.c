@@ -44,7 +44,7 @@ static const char *pick(uint64_t *seed, const char *const *words)
 struct choice {
     const char *key, *value; /* NULL: not given */
 };
-enum { FIRST_ADAPTER = 23, CHOICES = 29 };
+enum { FIRST_ADAPTER = 24, CHOICES = 30 };
 struct trial {
     const char *model;
     struct choice c[CHOICES];
@@ -136,6 +136,8 @@ static struct trial trial_of(uint64_t seed)
         { "attention", titan ? PICK(&s, "flash", "sdpa")
                              : PICK(&s, "flash", "sdpa", "eager") },
         { "reduce_bucket", PICK(&s, "500M", "20M", "200M", "4G") },
+        { fsdp ? "offload_params" : "tp",
+          fsdp ? PICK(&s, "none", "none", "cpu") : tp },
         { lora ? "lora_rank" : "tp", lora ? PICK(&s, "8", "64") : tp },
         { lora ? "base_dtype" : "tp", lora ? base : tp },
         { lora ? "lora_dtype" : "tp", lora ? PICK(&s, "fp32", "bf16") : tp },
