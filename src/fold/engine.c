@@ -441,10 +441,11 @@ static void fsdp_backward(struct put *p, const struct stage *s,
     }
 }
 
-/* ZeRO-3: a module's weight at a time, and what is prefetched: as a flat
- * gather buffer and as copies out of it. */
+/* ZeRO-3: a module's weight at a time, and what is prefetched of the modules
+ * that come next, up to the parameter that fills the bucket: as a flat gather
+ * buffer and as copies out of it. */
 static void zero3_gather(struct put *p, const struct stage *s,
-                         uint32_t position)
+                         uint32_t position, bool back)
 {
     const struct run *run = s->run;
     const struct block_states *b = &s->states[stage_block(s, position)];
@@ -453,7 +454,11 @@ static void zero3_gather(struct put *p, const struct stage *s,
         return;
     PUT(p, TERM_GATHERED, "the running module's weight",
         F("bytes of the block's largest parameter", b->largest_bytes));
-    const uint64_t ahead = min_u64(run->prefetch_bucket + b->largest, all);
+    const bool turns = back ? position == 0 : position + 1 == s->n;
+    const uint32_t next = back == turns ? position + 1 : position - 1;
+    const struct block_states *n =
+        &s->states[stage_block(s, s->n == 1 ? 0 : next)];
+    const uint64_t ahead = min_u64(run->prefetch_bucket + n->largest, all);
     PUT(p, TERM_PREFETCHED, "prefetched: flat gather buffer and copies",
         F("elements", min_u64(ahead, run->max_live_params)), A("copies", 2),
         F("bytes per weight", b->largest_bytes / b->largest));
@@ -489,7 +494,7 @@ void engine_forward(struct put *p, const struct stage *s, uint32_t position,
     if (engine_reduces_blocks(run))
         fsdp_forward(p, s, position);
     if (zero_is(run, 3) && run->shard > 1)
-        zero3_gather(p, s, position);
+        zero3_gather(p, s, position, false);
     pipe_forward(p, s);
     if (!later) {
         if (clears_grads_late(run))
@@ -606,7 +611,7 @@ static void zero_backward(struct put *p, const struct stage *s,
         bucket_copy(p, s, arrived);
     }
     if (zero_is(run, 3) && run->shard > 1) {
-        zero3_gather(p, s, position);
+        zero3_gather(p, s, position, true);
         zero3_reuse(p, s, position);
         bucket_copy(p, s, arrived);
     }

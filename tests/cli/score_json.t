@@ -17,8 +17,8 @@ score r.jsonl --json
       "kind": "memory",
       "metric": "peak_allocated",
       "measured": 17000000000,
-      "predicted": 17902675456,
-      "error": 0.053098556235294136,
+      "predicted": 17559405568,
+      "error": 0.03290620988235293,
       "needs": null,
       "why": null
     },
@@ -39,8 +39,8 @@ score r.jsonl --json
       "kind": "memory",
       "metric": "device_total",
       "measured": 17000000000,
-      "predicted": 21203683041,
-      "error": 0.24727547299999997,
+      "predicted": 20859750113,
+      "error": 0.2270441242941177,
       "needs": "one thing, another",
       "why": null
     },
@@ -67,10 +67,10 @@ score r.jsonl --json
       "group": "g",
       "metric": "peak_allocated",
       "count": 1,
-      "median": 0.053098556235294136,
-      "p90": 0.053098556235294136,
-      "worst": 0.053098556235294136,
-      "bias": 0.053098556235294136,
+      "median": 0.03290620988235293,
+      "p90": 0.03290620988235293,
+      "worst": 0.03290620988235293,
+      "bias": 0.03290620988235293,
       "accuracy": null
     },
     {
@@ -97,10 +97,10 @@ score r.jsonl --json
       "group": "g (needs one thing, another)",
       "metric": "device_total",
       "count": 1,
-      "median": 0.24727547299999997,
-      "p90": 0.24727547299999997,
-      "worst": 0.24727547299999997,
-      "bias": 0.24727547299999997,
+      "median": 0.2270441242941177,
+      "p90": 0.2270441242941177,
+      "worst": 0.2270441242941177,
+      "bias": 0.2270441242941177,
       "accuracy": null
     }
   ],
@@ -109,10 +109,10 @@ score r.jsonl --json
       "group": "memory",
       "metric": null,
       "count": 1,
-      "median": 0.053098556235294136,
-      "p90": 0.053098556235294136,
-      "worst": 0.053098556235294136,
-      "bias": 0.053098556235294136,
+      "median": 0.03290620988235293,
+      "p90": 0.03290620988235293,
+      "worst": 0.03290620988235293,
+      "bias": 0.03290620988235293,
       "accuracy": null
     },
     {
@@ -141,10 +141,10 @@ score r.jsonl --json
     "group": "all",
     "metric": null,
     "count": 2,
-    "median": 0.026549278117647068,
-    "p90": 0.053098556235294136,
-    "worst": 0.053098556235294136,
-    "bias": 0.026549278117647068,
+    "median": 0.016453104941176466,
+    "p90": 0.03290620988235293,
+    "worst": 0.03290620988235293,
+    "bias": 0.016453104941176466,
     "accuracy": null
   }
 }

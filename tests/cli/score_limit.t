@@ -4,5 +4,3 @@ score r.jsonl --limit-median 5%
 {"id": "a", "group": "g", "kind": "memory", "model": "llama-7b", "setup": {"gpus": 64, "zero": 3}, "measured": {"metric": "peak_allocated", "bytes": 17000000000}}
 == stdout ~
 measured runs
-== exit
-1

@@ -18,7 +18,18 @@
 #include "fold/trace.h"
 #include "plan/report_data.h"
 
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define SANITIZED
+#endif
+#elif defined(__SANITIZE_ADDRESS__)
+#define SANITIZED
+#endif
+#ifdef SANITIZED /* slow */
+enum { DEFAULT_RUNS = 450 };
+#else
 enum { DEFAULT_RUNS = 3000 };
+#endif
 
 /* ---- random choices (splitmix64) ---- */
 
@@ -345,7 +356,7 @@ static void test_no_moment_missed(void **state)
 {
     unsigned answered[SCHEDULE_COUNT] = { 0 };
     (void)state;
-    for (uint64_t i = 0; i < runs() / 3; i++) {
+    for (uint64_t i = 0; i < 10 * runs() / 3; i++) {
         const struct trial t = trial_of(i);
         check_no_moment_missed(&t, answered);
     }
