@@ -106,7 +106,8 @@ struct op {
     bool core_attention; /* attention proper: causal halving */
     /* OP_FUSED, bits by number: what of in and out its backward needs; which of
      * in are terms of a sum, whose gradients are one. OP_LINEAR: bit 0 of
-     * keep_in, its input is kept though no gradient needs it */
+     * keep_in, its input is kept though no gradient needs it; OP_INDEX: bit 0,
+     * x is kept (index_add) */
     uint8_t keep_in, keep_out, sum_in;
     uint64_t back_bytes; /* OP_FUSED: alive for a moment in its backward */
     bool checkpointed;   /* recompute 'ops': what it makes outlives the

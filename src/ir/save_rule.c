@@ -118,8 +118,12 @@ size_t op_saves(const struct program *p, const struct op *op,
     case OP_MASKED_SOFTMAX:
     case OP_LOG_SOFTMAX:
     case OP_RELU: keep_out(&s, 0); break;
+    case OP_INDEX: /* in: x, kept where rows are added; indices */
+        if ((op->keep_in & 1) != 0)
+            keep_in(&s, 0);
+        keep_in(&s, 1);
+        break;
     case OP_EMBEDDING: /* in: table, indices */
-    case OP_INDEX:     /* in: x, indices */
     case OP_WHERE: /* in: x, mask */ keep_in(&s, 1); break;
     case OP_TOPK:
     case OP_DROPOUT:

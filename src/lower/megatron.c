@@ -57,7 +57,11 @@ static tensor_id activation(struct builder *b, tensor_id x, tensor_id probs)
     if (b->spec->gated_mlp)
         return build_swiglu(b, "activation", x, TENSOR_NONE, probs);
     const tensor_id y = build_unary(b, OP_ACTIVATION, "activation", x);
-    return probs == TENSOR_NONE ? y : build_mul(b, "weighted", y, probs);
+    if (probs == TENSOR_NONE)
+        return y;
+    /* back to the dtype it had (experts.py, original_dtype) */
+    return build_cast(b, "weighted", build_mul(b, "weighted", y, probs),
+                      b->compute);
 }
 
 /* ---- attention ---- */
@@ -259,9 +263,58 @@ static struct routing route(struct builder *b, tensor_id y)
 }
 
 /* Rows of x in the order of experts, on the ranks that have them. */
+/* core/transformer/moe/moe_utils.py: rows are added to where they belong. What
+ * repeats exactly is index_add, which keeps them; scatter_add does not. */
+static tensor_id unpermute(struct builder *b, tensor_id z,
+                           const struct routing *r, const struct shape *shape)
+{
+    const tensor_id y = build_index(b, "unpermute", z, r->rows, shape);
+    b->p->op[b->p->n_ops - 1].keep_in = b->run->deterministic ? 1 : 0;
+    return y;
+}
+
+/* MoEAllGatherTokenDispatcher (token_dispatcher.py): every rank gets the tokens
+ * of all that share the experts, into the global buffer, and picks its own. */
+static struct dim gathered_tokens(struct builder *b)
+{
+    return DIM("b*s*ep", build_product(b, build_product(b, b->tu.n, b->run->ep),
+                                       max_u64(b->run->etp, 1)));
+}
+
+static enum comm_group expert_group(const struct builder *b)
+{
+    return b->run->ep > 1 ? COMM_EP : COMM_ETP;
+}
+
+static tensor_id gather_tokens(struct builder *b, const char *name, tensor_id x,
+                               const struct routing *r, bool vector)
+{
+    const struct dim k = DIM("k", b->spec->experts_per_token);
+    const struct shape all =
+        vector ? SHAPE(gathered_tokens(b), k) : SHAPE(gathered_tokens(b), b->h);
+    const struct shape here =
+        vector ? SHAPE(b->routed) : SHAPE(b->routed, b->h);
+    const tensor_id y =
+        build_collective(b, OP_ALL_GATHER, expert_group(b), x, &all);
+    if (!vector && y != x)
+        build_in_global_buffer(b, y, tensor_of(b, y)->bytes);
+    return build_index(b, name, y, r->rows, &here);
+}
+
+static tensor_id scatter_tokens(struct builder *b, tensor_id z,
+                                const struct routing *r)
+{
+    const struct shape all = SHAPE(gathered_tokens(b), b->h);
+    const struct shape back = SHAPE(b->tu, b->h);
+    z = unpermute(b, z, r, &all);
+    return build_collective(b, OP_REDUCE_SCATTER, expert_group(b), z, &back);
+}
+
 static tensor_id dispatch(struct builder *b, const char *name, tensor_id x,
                           const struct routing *r, bool vector)
 {
+    if (b->run->moe_dispatcher == DISPATCH_ALLGATHER)
+        return gather_tokens(b, name, x, r, vector);
     const struct dim k =
         DIM("b*s*k", build_product(b, b->tu.n, b->spec->experts_per_token));
     const struct shape sent = vector ? SHAPE(k) : SHAPE(k, b->h);
@@ -280,6 +333,8 @@ static tensor_id dispatch(struct builder *b, const char *name, tensor_id x,
 static tensor_id combine(struct builder *b, tensor_id z,
                          const struct routing *r)
 {
+    if (b->run->moe_dispatcher == DISPATCH_ALLGATHER)
+        return scatter_tokens(b, z, r);
     const struct dim k =
         DIM("b*s*k", build_product(b, b->tu.n, b->spec->experts_per_token));
     const struct shape sent = SHAPE(k, b->h), back = SHAPE(b->tu, b->h);
@@ -288,7 +343,7 @@ static tensor_id combine(struct builder *b, tensor_id z,
     if (b->run->etp > 1)
         z = build_collective(b, OP_REDUCE_SCATTER, COMM_ETP, z, &sent);
     z = build_collective(b, OP_ALL_TO_ALL, COMM_EP, z, &sent);
-    return build_index(b, "unpermute", z, r->rows, &back);
+    return unpermute(b, z, r, &back);
 }
 
 /* core/transformer/moe/experts.py, TEGroupedMLP: routing weights are applied

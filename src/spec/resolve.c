@@ -582,6 +582,8 @@ static void resolve_kernels(struct run *r, const struct spec *spec)
     r->grouped_gemm = resolve_bool(r, KEY_GROUPED_GEMM, true);
     r->ce_fusion = (enum ce_fusion)resolve_count(r, KEY_CE_FUSION, CE_TE);
     r->cp_comm = (enum cp_comm)resolve_count(r, KEY_CP_COMM, CP_P2P);
+    r->moe_dispatcher = (enum moe_dispatcher)resolve_count(
+        r, KEY_MOE_DISPATCHER, DISPATCH_ALLTOALL);
     resolve_deterministic(r);
     r->allocator =
         (enum allocator_kind)resolve_count(r, KEY_ALLOCATOR, ALLOC_DEFAULT);

@@ -141,6 +141,10 @@
     X(CP_P2P, "p2p")                                                           \
     X(CP_A2A, "a2a")
 
+#define MOE_DISPATCHER_MAP(X)                                                  \
+    X(DISPATCH_ALLTOALL, "alltoall")                                           \
+    X(DISPATCH_ALLGATHER, "allgather")
+
 #define LORA_TARGET_MAP(X)                                                     \
     X(LORA_Q, "q")                                                             \
     X(LORA_K, "k")                                                             \
@@ -192,6 +196,7 @@ enum attention { ATTENTION_MAP(CHOICE_ENUM) ATTENTION_COUNT };
 enum loss { LOSS_MAP(CHOICE_ENUM) LOSS_COUNT };
 enum ce_fusion { CE_FUSION_MAP(CHOICE_ENUM) CE_FUSION_COUNT };
 enum cp_comm { CP_COMM_MAP(CHOICE_ENUM) CP_COMM_COUNT };
+enum moe_dispatcher { MOE_DISPATCHER_MAP(CHOICE_ENUM) MOE_DISPATCHER_COUNT };
 enum lora_target { LORA_TARGET_MAP(CHOICE_ENUM) LORA_TARGET_COUNT };
 enum lora_full { LORA_FULL_MAP(CHOICE_ENUM) LORA_FULL_COUNT };
 enum offload { OFFLOAD_MAP(CHOICE_ENUM) OFFLOAD_COUNT };
@@ -334,6 +339,7 @@ struct run {
     bool grouped_gemm;  /* experts of a rank in one product */
     enum ce_fusion ce_fusion;
     enum cp_comm cp_comm;
+    enum moe_dispatcher moe_dispatcher;
     enum allocator_kind allocator;
     bool fast; /* without simulating it */
 
