@@ -239,6 +239,19 @@ static bool check_stage_list(const struct run *r, const struct spec *spec,
     return false;
 }
 
+/* Stages of different lengths: every chunk has a layer at least. */
+static bool check_chunks(const struct run *r, uint64_t layers, struct diag *d)
+{
+    if (r->vpp <= layers / r->pp)
+        return true;
+    memplan_error *e = setup_error(d, MEMPLAN_E_CONFLICT, KEY_VPP,
+                                   "pp %" PRIu64 " x vpp %" PRIu64
+                                   " chunks for %" PRIu64 " layers",
+                                   r->pp, r->vpp, layers);
+    diag_hint(e, "use --vpp %" PRIu64 " or less", layers / r->pp);
+    return false;
+}
+
 static bool check_even_stages(const struct run *r, const struct spec *spec,
                               struct diag *d)
 {
@@ -251,15 +264,8 @@ static bool check_even_stages(const struct run *r, const struct spec *spec,
         resolve_hint_divisors(e, layers);
         return false;
     }
-    if (layers % r->pp != 0) {
-        memplan_error *e = setup_error(
-            d, MEMPLAN_E_CONFLICT, KEY_PP,
-            "%" PRIu64 " layers do not split evenly over pp %" PRIu64, layers,
-            r->pp);
-        resolve_hint_divisors(e, layers);
-        str_append(e->hint, sizeof(e->hint), ", or give --pipeline-layers");
-        return false;
-    }
+    if (layers % r->pp != 0)
+        return check_chunks(r, layers, d);
     uint64_t stage = layers / r->pp;
     if (r->vpp > 0 && stage % r->vpp != 0) {
         memplan_error *e = setup_error(
@@ -278,9 +284,10 @@ static void split_layers(struct run *r, const struct spec *spec, struct diag *d)
     bool good =
         listed ? check_stage_list(r, spec, d) : check_even_stages(r, spec, d);
     for (uint64_t i = 0; i < r->pp; i++) {
+        const uint64_t longer = spec_blocks(spec) % r->pp;
         uint64_t n = listed && i < r->setup.pipeline_count
                          ? r->setup.pipeline_layers[i]
-                         : spec_blocks(spec) / r->pp;
+                         : spec_blocks(spec) / r->pp + (i < longer ? 1 : 0);
         r->stage_layers[i] = (uint16_t)min_u64(n, UINT16_MAX);
     }
     if (!good || listed)
@@ -289,6 +296,12 @@ static void split_layers(struct run *r, const struct spec *spec, struct diag *d)
            r->pp * sizeof(r->stage_layers[0]));
     r->setup.pipeline_count = (size_t)r->pp;
     resolve_count(r, KEY_PIPELINE_LAYERS, r->pp);
+    if (spec_blocks(spec) % r->pp != 0)
+        resolve_assume(r, KEY_PIPELINE_LAYERS,
+                       "%" PRIu64 " layers over %" PRIu64
+                       " stages, the first ones a layer longer "
+                       "(--pipeline-layers)",
+                       spec_blocks(spec), r->pp);
 }
 
 static void resolve_schedule(struct run *r, struct diag *d)
