@@ -10,7 +10,7 @@
 static bool knows_encoders(const struct run *run)
 {
     return run->impl == IMPL_HF || run->impl == IMPL_HF_LIGER
-           || run->impl == IMPL_MEGATRON;
+           || run->impl == IMPL_MEGATRON || run->impl == IMPL_MEGATRON_LOCAL;
 }
 
 static void lower_as(struct builder *b)

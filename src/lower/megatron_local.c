@@ -16,6 +16,7 @@
  * Refuses experts, and what neither state has. [docs/method.md eq. local]
  */
 #include "lower/build.h"
+#include "lower/megatron_bert.h"
 
 #include "base/banned.h"
 
@@ -86,7 +87,7 @@ static bool has_softmax_kernel(struct builder *b)
         keys > SOFTMAX_SHORT ? SOFTMAX_ROWS : SOFTMAX_SHORT_ROWS;
     return b->compute != DT_FP32 && keys > SOFTMAX_KEYS_MIN
            && keys <= SOFTMAX_KEYS_MAX && keys % 4 == 0 && matrices % 4 == 0
-           && matrices % rows == 0;
+           && (b->spec->bidirectional ? b->sq.n : matrices) % rows == 0;
 }
 
 /* forward_torch_softmax: in fp32, masked in place. The fork undoes the scaling
@@ -219,6 +220,62 @@ static tensor_id attention(struct builder *b, tensor_id x, tensor_id *held)
     return add_residual(b, x, z);
 }
 
+/* CrossAttention: a norm of its own, queries of the decoder, keys and values
+ * views of one product of the encoder's result. */
+static tensor_id cross_attention(struct builder *b, tensor_id x)
+{
+    build_cross_begin(b);
+    const tensor_id y = layer_norm(b, "pre_cross_attn_layernorm", x);
+    const struct linear lq = linear_of_q(b, "linear_q", y);
+    struct linear lkv = linear_of_k(b, "linear_kv", b->memory);
+    lkv.out = DIM("2*kv*d/tp", build_product(b, 2, b->K.n));
+    lkv.full_out = build_product(b, 2, b->full_K);
+    lkv.lora |= LORA_MASK(LORA_V);
+    tensor_id qkv[3] = { column(b, &lq), TENSOR_NONE, TENSOR_NONE }, scores;
+    const tensor_id mixed = build_keys(b, &lkv);
+    const struct shape half = shape_last(b, mixed, b->K);
+    build_split(b, "split", mixed, qkv + 1,
+                (const struct shape[]){ half, half }, 2);
+    const tensor_id context = core_attention(b, qkv, &scores);
+    const struct linear out = linear_of_o(b, "linear_proj", context);
+    const tensor_id z = build_row(b, &out);
+    if (scores != TENSOR_NONE)
+        let_go(b, "scores", scores);
+    x = add_residual(b, x, z);
+    build_cross_end(b);
+    return x;
+}
+
+/* ---- embeddings ---- */
+
+static tensor_id add_positions(struct builder *b, tensor_id x)
+{
+    const struct shape shape = SHAPE(b->sq, b->h);
+    const tensor_id table = build_position_table(b, "position_embeddings");
+    const tensor_id y = build_embedding(b, "positions", b->ids, table, &shape);
+    return build_add(b, "embedding sum", x, y);
+}
+
+/* The fork's norm is part of the table of words (mpu/layers.py,
+ * VocabParallelEmbedding). */
+static tensor_id words(struct builder *b, tensor_id table, tensor_id ids)
+{
+    const struct shape whole = SHAPE(b->t, b->h), shard = SHAPE(b->tu, b->h);
+    tensor_id x = build_embedding(b, "word_embeddings", ids, table, &whole);
+    x = build_all_reduce(b, "word_embeddings", x, COMM_TP);
+    if (b->spec->embedding_norm)
+        x = norm_of(b, "norm", x, b->h);
+    if (b->spec->position == POS_LEARNED)
+        x = add_positions(b, x);
+    if (megatron_is_bert(b))
+        x = megatron_bert_types(b, x);
+    if (build_has_sequence_shards(b))
+        x = build_copy_as(b, "sequence shard", x, &shard);
+    if (b->spec->embed_scale)
+        x = build_scale(b, "embedding scale", x);
+    return build_dropout(b, "embedding dropout", x, b->run->embed_dropout);
+}
+
 /* ---- mlp ---- */
 
 static tensor_id mlp(struct builder *b, tensor_id x)
@@ -243,12 +300,24 @@ static tensor_id mlp(struct builder *b, tensor_id x)
     return add_residual(b, x, out);
 }
 
+/* T5Model.forward: the encoder's last norm, then the decoder's embedding. */
+static tensor_id joint(struct builder *b, tensor_id x)
+{
+    x = norm_of(b, "encoder final_layernorm", x, b->h);
+    build_to_decoder(b, x);
+    const tensor_id table = build_word_table(b, "word_embeddings", b->h);
+    return words(b, table, b->target_ids);
+}
+
 static tensor_id layer(struct builder *b, const struct layer_kind *kind,
                        tensor_id x)
 {
-    (void)kind;
     tensor_id held;
-    const tensor_id y = attention(b, x, &held);
+    if (kind->place == LAYER_JOINT)
+        return joint(b, x);
+    tensor_id y = attention(b, x, &held);
+    if (kind->place == LAYER_DECODER || kind->place == LAYER_LAST)
+        y = cross_attention(b, y);
     const tensor_id z = mlp(b, y);
     if (held != TENSOR_NONE)
         let_go(b, "attention output", held);
@@ -257,33 +326,11 @@ static tensor_id layer(struct builder *b, const struct layer_kind *kind,
 
 /* ---- both ends ---- */
 
-static tensor_id add_positions(struct builder *b, tensor_id x)
-{
-    const struct shape shape = SHAPE(b->sq, b->h);
-    const tensor_id table = build_position_table(b, "position_embeddings");
-    const tensor_id y = build_embedding(b, "positions", b->ids, table, &shape);
-    return build_add(b, "embedding sum", x, y);
-}
-
-/* The fork's norm is part of the table of words (mpu/layers.py,
- * VocabParallelEmbedding). */
 static void embedding(struct builder *b)
 {
     build_begin(b, BLOCK_EMBED, "embedding");
-    const struct shape whole = SHAPE(b->t, b->h), shard = SHAPE(b->tu, b->h);
     const tensor_id table = build_word_table(b, "word_embeddings", b->h);
-    tensor_id x = build_embedding(b, "word_embeddings", b->ids, table, &whole);
-    x = build_all_reduce(b, "word_embeddings", x, COMM_TP);
-    if (b->spec->embedding_norm)
-        x = norm_of(b, "norm", x, b->h);
-    if (b->spec->position == POS_LEARNED)
-        x = add_positions(b, x);
-    if (build_has_sequence_shards(b))
-        x = build_copy_as(b, "sequence shard", x, &shard);
-    if (b->spec->embed_scale)
-        x = build_scale(b, "embedding scale", x);
-    build_end(b,
-              build_dropout(b, "embedding dropout", x, b->run->embed_dropout));
+    build_end(b, words(b, table, b->ids));
 }
 
 /* In place on fp32 logits: their softmax, then their gradient (mpu/
@@ -297,6 +344,7 @@ static tensor_id cross_entropy(struct builder *b, tensor_id logits)
     const tensor_id index = build_tensor(b, "target", DT_INT64, &rows);
     const tensor_id in[] = { logits, b->labels };
     struct op *op = build_op(b, OP_CROSS_ENTROPY, "cross entropy", in, 2);
+    op->place = PLACE_KEPT;
     op_result(b, op, loss);
     op_byproduct(op, softmax);
     op_byproduct(op, mask);
@@ -304,18 +352,27 @@ static tensor_id cross_entropy(struct builder *b, tensor_id logits)
     return build_mean(b, "mean loss", loss);
 }
 
-static void head(struct builder *b)
+static tensor_id words_loss(struct builder *b, tensor_id logits)
 {
-    tensor_id x = build_begin(b, BLOCK_HEAD, "head");
-    if (b->spec->final_norm)
-        x = norm_of(b, "final_layernorm", x, b->h);
-    const tensor_id weight = build_head_weight(b, "output_layer", b->h);
-    const struct linear l = linear_of_head(b, "output_layer", x, weight);
-    const tensor_id logits = column(b, &l);
     const tensor_id up = build_cast(b, "fp32 logits", logits, DT_FP32);
     /* pipe_buffers["outputs"] of DeepSpeed's pipeline engine */
     b->p->tensor[up].held = run_pipelines(b->run);
-    build_end(b, cross_entropy(b, up));
+    return cross_entropy(b, up);
+}
+
+static void head(struct builder *b)
+{
+    tensor_id x = build_begin(b, BLOCK_HEAD, "head");
+    const bool bert = megatron_is_bert(b);
+    if (b->spec->final_norm || bert)
+        x = norm_of(b, "final_layernorm", x, b->h);
+    if (bert) {
+        build_end(b, megatron_bert_head(b, x, words_loss));
+        return;
+    }
+    const tensor_id weight = build_head_weight(b, "output_layer", b->h);
+    const struct linear l = linear_of_head(b, "output_layer", x, weight);
+    build_end(b, words_loss(b, column(b, &l)));
 }
 
 /* ---- what neither has ---- */
@@ -323,6 +380,10 @@ static void head(struct builder *b)
 static const char *missing(const struct builder *b)
 {
     const struct spec *m = b->spec;
+    if (megatron_is_bert(b))
+        return megatron_bert_missing(b);
+    if (m->bidirectional)
+        return "encoders but BERT";
     if (m->experts > 0)
         return "experts";
     if (b->run->cp > 1)
@@ -355,6 +416,14 @@ static void inputs(struct builder *b)
     const struct shape tokens = SHAPE(b->t);
     build_input(b, "position_ids", DT_INT64, &tokens);
     build_input(b, "loss_mask", DT_FP32, &tokens);
+    if (megatron_is_bert(b))
+        megatron_bert_inputs(b);
+    if (b->spec->decoder_layers > 0) { /* pretrain_t5.py, get_batch */
+        const struct shape targets = build_targets(b);
+        b->target_ids = build_input(b, "text_dec", DT_INT64, &targets);
+        build_input(b, "enc_mask", DT_INT64, &tokens);
+        build_input(b, "dec_mask", DT_INT64, &targets);
+    }
     if (b->run->mask == MASK_DATALOADER) {
         const struct shape mask = SHAPE(b->micro, b->one, b->s, b->s);
         build_input(b, "attention_mask", DT_BOOL, &mask);
@@ -364,6 +433,7 @@ static void inputs(struct builder *b)
             SHAPE(b->sq, DIM("rotary", b->spec->rotary_dim));
         build_shared(b, "rotary_pos_emb", DT_FP32, &table);
     }
+    build_memory(b);
 }
 
 void lower_megatron_local(struct builder *b)

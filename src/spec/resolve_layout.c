@@ -170,7 +170,7 @@ static void shard_states(struct run *r, struct diag *d)
     if (r->given[KEY_SHARD_DEGREE]) {
         uint64_t n = r->setup.v[KEY_SHARD_DEGREE].n;
         memplan_error *e = NULL;
-        if (r->zero == 0) {
+        if (r->zero == 0 && !run_is_bf16_pipeline(r)) {
             e = setup_error(d, MEMPLAN_E_CONFLICT, KEY_SHARD_DEGREE,
                             "shard_degree %" PRIu64 " with zero 0, which "
                             "shards nothing",
@@ -187,7 +187,7 @@ static void shard_states(struct run *r, struct diag *d)
         if (e)
             return;
     }
-    if (r->zero == 0)
+    if (r->zero == 0 && !run_is_bf16_pipeline(r))
         return;
     r->shard = resolve_count(r, KEY_SHARD_DEGREE, ranks);
     r->expert_shard = stage / (r->ep * r->etp);
