@@ -620,6 +620,9 @@ static void resolve_buffers(struct run *r)
     r->persistence_threshold =
         resolve_count(r, KEY_PERSISTENCE_THRESHOLD, DS_PERSISTENCE_THRESHOLD);
     r->ddp_bucket_bytes = resolve_count(r, KEY_DDP_BUCKET, DDP_BUCKET_BYTES);
+    /* torchtune's configurations: custom_sharded_layers */
+    r->fsdp_units = (enum fsdp_units)resolve_count(
+        r, KEY_FSDP_UNITS, r->impl == IMPL_TORCHTUNE ? FSDP_ENDS : FSDP_LAYERS);
     r->overlap_comm = resolve_bool(r, KEY_OVERLAP_COMM, default_overlap(r));
     r->offload_params =
         (enum offload)resolve_count(r, KEY_OFFLOAD_PARAMS, OFFLOAD_NONE);

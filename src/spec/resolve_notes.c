@@ -17,7 +17,12 @@ static void say_engine(struct run *r)
                      "parameter more while it starts");
     if (!resolve_is_fsdp(r))
         return;
-    resolve_note(r, KEY_COUNT, "each layer is wrapped, nothing else");
+    if (r->fsdp_units == FSDP_ENDS)
+        resolve_note(r, KEY_FSDP_UNITS,
+                     "each layer is wrapped, the embedding and the head "
+                     "(--fsdp-units)");
+    else
+        resolve_note(r, KEY_COUNT, "each layer is wrapped, nothing else");
     if (r->grad_accum > 1)
         resolve_note(r, KEY_COUNT,
                      "gradients are reduced after every micro-batch (no "
@@ -52,7 +57,8 @@ enum {
     CPU_OPTIMIZER = 1u << 12,
     NO_DDP = 1u << 13,
     FAST = 1u << 14,
-    PLAIN_LOSS = 1u << 15
+    PLAIN_LOSS = 1u << 15,
+    NO_FSDP = 1u << 16
 };
 
 static unsigned circumstances(const struct run *r)
@@ -74,6 +80,7 @@ static unsigned circumstances(const struct run *r)
     now |= r->offload_optimizer != OFFLOAD_NONE ? CPU_OPTIMIZER : 0;
     now |= r->engine == ENGINE_DDP ? 0 : NO_DDP;
     now |= r->fast ? FAST : 0;
+    now |= resolve_is_fsdp(r) ? 0 : NO_FSDP;
     now |= r->loss != LOSS_FUSED ? PLAIN_LOSS : 0;
     return now;
 }
@@ -101,6 +108,7 @@ static const struct moot {
     { KEY_SUB_GROUP_SIZE, NO_ZERO_3, ANY, " outside DeepSpeed's ZeRO-3" },
     { KEY_PERSISTENCE_THRESHOLD, NO_ZERO_3, ANY,
       " outside DeepSpeed's ZeRO-3" },
+    { KEY_FSDP_UNITS, NO_FSDP, ANY, " without FSDP" },
     { KEY_RECOMPUTE_LAYERS, SELECTIVE, ANY,
       ": selective recomputation is that of every layer" },
     { KEY_RECOMPUTE_GRANULARITY, SELECTIVE, ANY, " without recompute 'full'" },

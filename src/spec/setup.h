@@ -106,6 +106,10 @@
     X(OPTIMPL_FUSED, "fused")                                                  \
     X(OPTIMPL_LOOP, "loop")
 
+#define FSDP_UNITS_MAP(X)                                                      \
+    X(FSDP_LAYERS, "layers")                                                   \
+    X(FSDP_ENDS, "ends")
+
 #define RECOMPUTE_MAP(X)                                                       \
     X(RECOMP_NONE, "none")                                                     \
     X(RECOMP_SELECTIVE, "selective")                                           \
@@ -190,6 +194,7 @@ enum fp8_recipe { FP8_RECIPE_MAP(CHOICE_ENUM) FP8_RECIPE_COUNT };
 enum dtype { DTYPE_MAP(CHOICE_ENUM) DTYPE_COUNT };
 enum optimizer { OPTIMIZER_MAP(CHOICE_ENUM) OPTIMIZER_COUNT };
 enum optimizer_impl { OPTIMIZER_IMPL_MAP(CHOICE_ENUM) OPTIMIZER_IMPL_COUNT };
+enum fsdp_units { FSDP_UNITS_MAP(CHOICE_ENUM) FSDP_UNITS_COUNT };
 enum recompute { RECOMPUTE_MAP(CHOICE_ENUM) RECOMPUTE_COUNT };
 enum recompute_module { RECOMPUTE_MODULE_MAP(CHOICE_ENUM) REMOD_COUNT };
 enum attention { ATTENTION_MAP(CHOICE_ENUM) ATTENTION_COUNT };
@@ -313,6 +318,7 @@ struct run {
     enum optimizer_impl optimizer_impl;
     bool optimizer_in_backward;
     bool clip_grad; /* by the global norm */
+    enum fsdp_units fsdp_units;
     enum recompute recompute;
     uint64_t recompute_modules; /* bit set */
     bool compile;

@@ -273,6 +273,7 @@ static const char *const settable[][3] = {
     { "persistence_threshold", "100k", "100000" },
     { "overlap_comm", "true", "true" },
     { "ddp_bucket", "25MiB", "26214400" },
+    { "fsdp_units", "ends", "ends" },
     { "allocator", "expandable", "expandable" },
     { "fast", "true", "true" },
     { "params", "13B", "13000000000" },
@@ -1236,6 +1237,8 @@ static const struct said {
     { "framework=megatron", "as the model's file says", 'g', false },
 
     { "ddp_bucket=1MiB", "'ddp_bucket'", 0, true },
+    { "fsdp_units=ends", "'fsdp_units' has no effect without FSDP", 0, false },
+    { "fsdp_units=ends framework=fsdp", "'fsdp_units'", 0, true },
     { "ddp_bucket=1MiB fast=true", "'ddp_bucket' has no effect", 0, false },
     { "ddp_bucket=1MiB zero=1", "'ddp_bucket' has no effect", 0, false },
     { "allgather_bucket=9 framework=deepspeed",
