@@ -78,6 +78,11 @@ static void rope_whole(struct builder *b, struct hf_heads *h, tensor_id cos,
     x = rotate(b, x, cos, sin, b->d);
     if (casts_back(b->spec->family))
         x = build_cast(b, "rope", x, dtype);
+    if (build_is_litgpt(b)) { /* joined with an empty rest, and so copied */
+        h->x = build_copy(b, "rope joined", x);
+        h->layout = HF_HEADS;
+        return;
+    }
     h->x = x;
     if (h->layout == HF_SLICE)
         h->layout = HF_TOKENS;
