@@ -14,22 +14,31 @@
 /* As many steps as it takes; nearly always three. */
 enum { STEPS_MAX = 12 };
 
-/* The state after a backward, one for each micro-batch that may be in
- * flight. */
+/* The state after so many backwards (interleaved: groups of them). */
 struct mark {
     uint64_t hash, backward;
-    uint64_t before, before_backward; /* of the step before */
+    uint64_t peaks; /* what has been allocated, and reserved, at most */
+};
+/* Tensors of one size may change places for thousands of micro-batches without
+ * anything else changing: once that has taken so many allocations in a step, so
+ * many in a row without another peak end it. */
+enum { QUIET_BIRTHS = 50000, MARKS_QUIET = 24, MARKS_MAX = 512 };
+
+/* Those of one step; where one came again, the first and last of them. */
+struct marks {
+    struct mark v[MARKS_MAX];
+    uint32_t n, cycle; /* index of the first in it */
+    uint64_t period;   /* 0: none came again */
 };
 
 struct simulation {
     struct allocator allocator;
     struct simulated *out;
-    struct mark *mark;        /* [ring] */
-    bool round, round_before; /* a state of this step, of the one before, came
-                                 again */
+    struct marks now, before; /* of this step, of the one before */
     uint64_t births, births_most;
-    bool starting;  /* no moment of a step */
-    unsigned steps; /* 0: as many as it takes */
+    uint64_t births_before; /* this step */
+    bool starting;          /* no moment of a step */
+    unsigned steps;         /* 0: as many as it takes */
     uint64_t pool_now[SIM_POOLS];
 };
 
@@ -103,52 +112,88 @@ static uint64_t mix_hold(const struct tracer *r, uint64_t hash, hold_id id)
     return mix(hash + h->block->address + (h->block->size << 1));
 }
 
-/* What is alive and where; free memory is the rest of the segments. */
-static uint64_t state_hash(const struct tracer *r)
+static uint64_t mix_residents(const struct tracer *r, uint64_t hash,
+                              size_t micro)
+{
+    const struct resident *row = &r->resident[micro % r->ring * r->s->n];
+    for (uint32_t i = 0; i < r->s->n; i++) {
+        hash = mix_hold(r, hash, row[i].checkpoint);
+        for (uint32_t k = 0; k < r->slots; k++)
+            if (row[i].slot[k] != NO_HOLD)
+                hash = mix_hold(r, hash + k, row[i].slot[k]);
+    }
+    return hash;
+}
+
+/* What is alive and where, the micro-batch that is next to run backward first:
+ * all else that decides what follows. Free memory is the rest of the
+ * segments. */
+static uint64_t state_hash(const struct tracer *r, uint64_t next)
 {
     const struct allocator *a = &r->sim->allocator;
     uint64_t hash = mix(a->reserved.now + a->device_allocs);
-    const size_t cells = (size_t)r->ring * r->s->n;
-    for (size_t i = 0; i < cells; i++)
-        hash = mix_hold(r, hash, r->resident[i].checkpoint);
-    for (size_t i = 0; i < cells * r->slots; i++)
-        if (r->resident[0].slot[i] != NO_HOLD)
-            hash = mix_hold(r, hash + i, r->resident[0].slot[i]);
+    for (uint32_t i = 0; i < r->ring; i++)
+        hash = mix_residents(r, hash + i, (size_t)(next % r->ring + i));
     for (uint32_t l = 0; l < r->n_levels; l++)
         for (size_t i = 0; i < r->level[l].n; i++)
             hash = mix_hold(r, hash + l, r->level[l].piece[i]);
     return hash;
 }
 
+/* True when all that comes is as it came in the step before: from the same
+ * state after as many backwards, or a whole number of periods apart. */
+static bool is_settled(const struct marks *before, struct mark at)
+{
+    for (uint32_t i = 0; i < before->n; i++) {
+        const struct mark *m = &before->v[i];
+        if (m->hash != at.hash)
+            continue;
+        const uint64_t apart = m->backward > at.backward
+                                   ? m->backward - at.backward
+                                   : at.backward - m->backward;
+        if (apart == 0
+            || (before->period != 0 && i >= before->cycle
+                && apart % before->period == 0))
+            return true;
+    }
+    return false;
+}
+
 uint64_t simulate_skip(struct tracer *r, uint64_t backward, uint64_t left)
 {
-    struct mark *k = &r->sim->mark[backward % r->period];
-    if (r->sim->steps != 0)
+    struct simulation *m = r->sim;
+    struct marks *now = &m->now;
+    if (m->steps != 0 || now->period != 0)
         return 0;
-    const uint64_t hash = state_hash(r);
-    if (k->before == hash
-        && (r->sim->round_before || k->before_backward == backward)) {
+    const uint64_t unit = r->s->chunks > 1 ? r->s->run->pp : 1;
+    const struct allocator *a = &m->allocator;
+    const struct mark at = { state_hash(r, backward * unit), backward,
+                             a->reserved.peak + a->allocated.peak };
+    if (is_settled(&m->before, at)) {
         r->settled = true;
         return left;
     }
-    if (k->hash == hash) {
-        r->sim->round = true;
-        return left / r->period * r->period;
+    for (uint32_t i = now->n; i-- > 0;) {
+        if (now->v[i].hash != at.hash)
+            continue;
+        now->cycle = i;
+        now->period = backward - now->v[i].backward;
+        return left / now->period * now->period;
     }
-    k->hash = hash;
-    k->backward = backward;
+    if (now->n >= MARKS_QUIET && m->births - m->births_before > QUIET_BIRTHS
+        && now->v[now->n - MARKS_QUIET].peaks == at.peaks)
+        return left;
+    if (now->n < MARKS_MAX)
+        now->v[now->n++] = at;
     return 0;
 }
 
-/* The marks of the step before: in it, or in what it repeats, all that comes
- * after one of them is known. */
-static void next_step(struct simulation *m, uint32_t period)
+static void next_step(struct simulation *m)
 {
-    for (uint32_t k = 0; k < period; k++)
-        m->mark[k] = (struct mark){ .before = m->mark[k].hash,
-                                    .before_backward = m->mark[k].backward };
-    m->round_before = m->round;
-    m->round = false;
+    m->births_before = m->births;
+    m->before = m->now;
+    m->now.n = 0;
+    m->now.period = 0;
 }
 
 /* ---- the steps ---- */
@@ -163,13 +208,13 @@ static void live(struct tracer *r)
     trace_start(r);
     m->starting = false;
     for (unsigned i = 0; i < most; i++) {
-        next_step(m, r->period);
+        next_step(m);
         tracer_step(r, i == 0 ? TRACE_FIRST : TRACE_LATER);
         if (r->failed || r->settled)
             return;
         out->steps = i + 1;
         out->steady = m->allocator.allocated.now;
-        const uint64_t hash = state_hash(r);
+        const uint64_t hash = state_hash(r, 0);
         if (m->steps == 0 && i > 0 && hash == before)
             return;
         before = hash;
@@ -204,9 +249,6 @@ bool simulate_stage(struct simulated *out, struct memory_fold *f,
                                              .capacity = most->device_bytes };
     allocator_init(&m->allocator, &config, most->a);
     if (!tracer_init(r))
-        return false;
-    m->mark = ARENA_NEW(most->a, struct mark, r->period);
-    if (m->mark == NULL)
         return false;
     live(r);
     out->births = m->births;

@@ -465,8 +465,7 @@ static void room(const struct program *p, uint32_t *tensors, uint32_t *operands)
     }
 }
 
-/* Micro-batches alive at a time, and after how many, or how many groups of
- * them, the same memory is theirs again. */
+/* Micro-batches alive at a time. */
 static void tracer_ring(struct tracer *r)
 {
     const struct run *run = r->s->run;
@@ -474,7 +473,6 @@ static void tracer_ring(struct tracer *r)
     if (r->s->chunks > 1)
         ring = schedule_micros(run);
     r->ring = (uint32_t)max_u64(ring, 1);
-    r->period = r->s->chunks > 1 ? r->ring / (uint32_t)run->pp : r->ring;
 }
 
 bool tracer_init(struct tracer *r)

@@ -99,7 +99,6 @@ struct tracer {
     struct script *writing;
     struct resident *resident; /* [ring][positions] */
     uint32_t ring;             /* micro-batches alive at a time, at most */
-    uint32_t period;           /* of the schedule; interleaved: in groups */
     uint32_t *flying;          /* [ring] */
     uint32_t slots;            /* of one resident */
     hold_id *buffer;           /* gradients of the running block */

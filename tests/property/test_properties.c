@@ -470,7 +470,8 @@ static void test_stopped_early(void **state)
     (void)state;
     for (uint64_t i = 0; i < runs() / 30; i++) {
         struct trial t = trial_of(i);
-        *value_of(&t, "grad_accum") = i % 2 == 0 ? "1" : "13";
+        const bool chunks = (*value_of(&t, "vpp"))[0] != '1';
+        *value_of(&t, "grad_accum") = chunks ? "40" : i % 2 == 0 ? "1" : "37";
         memplan_report *r = estimate(&t);
         if (r != NULL)
             check_stopped(r, &t);
