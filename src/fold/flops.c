@@ -25,6 +25,7 @@ static double op_backward(const struct program *p, const struct op *op)
 {
     switch (op->kind) {
     case OP_LINEAR:
+    case OP_CONV:
     case OP_MATMUL:
     case OP_FUSED: /* a loss over the head's chunks; else without products */
     case OP_FUSED_CROSS_ENTROPY: return backward_factor(p, op);
@@ -53,6 +54,8 @@ static double op_backward(const struct program *p, const struct op *op)
     case OP_CAT:
     case OP_DROPOUT:
     case OP_LAYER_NORM:
+    case OP_BATCH_NORM:
+    case OP_MAX_POOL:
     case OP_RMS_NORM:
     case OP_SWIGLU:
     case OP_CROSS_ENTROPY:

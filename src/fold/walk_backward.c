@@ -125,6 +125,9 @@ static bool aliases(const struct walk *w, const struct op *op, unsigned i)
     case OP_COPY:
     case OP_DROPOUT:
     case OP_LAYER_NORM:
+    case OP_CONV:
+    case OP_BATCH_NORM:
+    case OP_MAX_POOL:
     case OP_RMS_NORM:
     case OP_FLASH_ATTENTION:
     case OP_SDPA:
@@ -266,6 +269,9 @@ static uint64_t backward_workspace(const struct walk *w, const struct op *op,
     case OP_CAT:
     case OP_DROPOUT:
     case OP_LAYER_NORM:
+    case OP_CONV:
+    case OP_BATCH_NORM:
+    case OP_MAX_POOL:
     case OP_RMS_NORM:
     case OP_SDPA:
     case OP_SWIGLU:

@@ -38,6 +38,7 @@ enum param_group {
     PG_POSITION,
     PG_ATTENTION,
     PG_MLP,
+    PG_CONV,
     PG_EXPERT,
     PG_SHARED_EXPERT,
     PG_ROUTER,

@@ -138,6 +138,12 @@ size_t op_saves(const struct program *p, const struct op *op,
         keep_all_in(&s);
         keep_out(&s, 1);
         break;
+    case OP_CONV: /* whatever is trained (derivatives.yaml) */
+        keep_in(&s, 0);
+        keep_in(&s, 1);
+        break;
+    case OP_BATCH_NORM: /* as the next; out: y, statistics */
+    case OP_MAX_POOL:   /* in: x; out: y, places */
     case OP_LAYER_NORM: /* in: x, weight, bias; out: y, statistics */
     case OP_RMS_NORM:
         keep_in(&s, 0);
@@ -195,6 +201,7 @@ const char *param_group_name(enum param_group group)
     case PG_EMBED: return "embedding";
     case PG_POSITION: return "position embedding";
     case PG_ATTENTION: return "attention";
+    case PG_CONV: return "convolutions";
     case PG_MLP: return "mlp";
     case PG_EXPERT: return "experts";
     case PG_SHARED_EXPERT: return "shared experts";

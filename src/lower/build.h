@@ -461,6 +461,7 @@ tensor_id build_collective(struct builder *b, enum op_kind kind,
 /* ---- lowerings ---- */
 
 void lower_hf(struct builder *b); /* also hf-liger */
+void lower_convnet(struct builder *b);
 void lower_megatron(struct builder *b);
 void lower_megatron_local(struct builder *b);
 void lower_torchtitan(struct builder *b);

@@ -55,6 +55,9 @@ static bool fuses(enum op_kind kind)
     case OP_EMBEDDING:
     case OP_LINEAR:
     case OP_MATMUL:
+    case OP_CONV:
+    case OP_BATCH_NORM:
+    case OP_MAX_POOL:
     case OP_SOFTMAX:
     case OP_MASKED_SOFTMAX:
     case OP_LOG_SOFTMAX:

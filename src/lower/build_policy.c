@@ -13,6 +13,7 @@
 static bool outlives(const struct op *op, unsigned *products)
 {
     switch (op->kind) {
+    case OP_CONV:
     case OP_LINEAR:
     case OP_MATMUL: return ++*products % 2 == 1;
     case OP_FLASH_ATTENTION:
@@ -41,6 +42,8 @@ static bool outlives(const struct op *op, unsigned *products)
     case OP_CAT:
     case OP_DROPOUT:
     case OP_LAYER_NORM:
+    case OP_BATCH_NORM:
+    case OP_MAX_POOL:
     case OP_RMS_NORM:
     case OP_SWIGLU:
     case OP_CROSS_ENTROPY:

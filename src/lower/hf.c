@@ -81,7 +81,8 @@ static bool has_table(const struct builder *b, enum hf_table which)
                       || build_is_latent(b);
     switch (which) {
     case HF_POSITIONS:
-        return m->position == POS_LEARNED || m->family == FAM_GPTJ;
+        return (m->position == POS_LEARNED && m->image == 0)
+               || m->family == FAM_GPTJ;
     case HF_TRIANGLE:
         return m->family == FAM_GPT_NEO && hf_kernel(b) == ATTN_EAGER;
     case HF_SINCOS: return m->family == FAM_GPTJ;
@@ -148,6 +149,8 @@ static void make_inputs(struct builder *b)
     const struct shape rows = SHAPE(position_rows(b));
     const struct shape square = SHAPE(max, max);
     const struct shape table = SHAPE(max, DIM("r", m->rotary_dim));
+    if (m->image > 0)
+        hf_image_input(b);
     if (has_table(b, HF_POSITIONS))
         build_input(b,
                     m->family == FAM_BERT ? "position buffer" : "position_ids",
@@ -224,6 +227,12 @@ static void embed(struct builder *b)
 {
     const struct spec *m = b->spec;
     build_begin(b, BLOCK_EMBED, "embedding");
+    if (m->image > 0) {
+        const tensor_id all = hf_image_embed(b);
+        build_end(b, build_dropout(b, "embedding dropout", all,
+                                   b->run->embed_dropout));
+        return;
+    }
     const tensor_id table = build_word_table(b, "embed_tokens", b->e);
     const struct shape shape = SHAPE(b->t, b->e);
     tensor_id x = build_embedding(b, "embed_tokens", b->ids, table, &shape);

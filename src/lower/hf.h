@@ -44,6 +44,13 @@ static inline bool hf_is_half(enum dtype t)
     return t == DT_BF16 || t == DT_FP16;
 }
 
+/* ---- hf_image.c ---- */
+
+/* The tensor of pixels, with the inputs. */
+void hf_image_input(struct builder *b);
+/* Patches, the token of the class, positions. */
+tensor_id hf_image_embed(struct builder *b);
+
 /* ---- hf_head.c ---- */
 
 /* The block on the last layer, to the loss. */

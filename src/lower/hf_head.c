@@ -263,6 +263,7 @@ static tensor_id head_of(struct builder *b, tensor_id x)
     case HEAD_MASKED_LM: return masked_words(b, x);
     case HEAD_PRETRAINING: return pretraining(b, x);
     case HEAD_POOLED: return build_mean(b, "loss", pooled(b, x));
+    case HEAD_FIRST: return classes(b, first_token(b, x));
     case HEAD_SEQUENCE: return classes(b, pooled(b, x));
     case HEAD_TOKEN: return classes(b, x);
     case HEAD_SPAN: return span(b, x);

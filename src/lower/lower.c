@@ -20,6 +20,13 @@ static void lower_as(struct builder *b)
         build_refuse(b, "encoders");
         return;
     }
+    if (b->spec->resnet.stages > 0) {
+        if (b->run->impl == IMPL_HF)
+            lower_convnet(b);
+        else
+            build_refuse(b, "convolutions");
+        return;
+    }
     switch (b->run->impl) {
     case IMPL_HF:
     case IMPL_HF_LIGER: lower_hf(b); return;

@@ -116,6 +116,9 @@ void import_fields(struct import *im);
 bool import_count(struct import *im, const struct json *at, double min,
                   double max, uint64_t *out);
 
+/* The shapes of a network of convolutions, which are lists and objects. */
+void import_convnet(struct import *im, struct spec *out);
+
 /* What the named class says: after the fields, before they are stored. */
 void import_class(struct import *im);
 

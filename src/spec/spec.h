@@ -58,7 +58,9 @@
     X(GLM4, "glm4")                                                            \
     X(GLM4_MOE, "glm4_moe")                                                    \
     X(BERT, "bert")                                                            \
-    X(ROBERTA, "roberta")
+    X(ROBERTA, "roberta")                                                      \
+    X(CONVNET, "convnet")                                                      \
+    X(VIT, "vit")
 
 enum family {
 #define FAMILY_ENUM(id, text) FAM_##id,
@@ -107,6 +109,7 @@ enum head_kind {
     HEAD_MASKED_LM,   /* the same after a product, activation and norm */
     HEAD_PRETRAINING, /* that, and whether two sentences follow one another */
     HEAD_POOLED,      /* nothing on the pooled first token */
+    HEAD_FIRST,       /* a class, of the first token as it is */
     HEAD_SEQUENCE,    /* a class a sequence, of the pooled first token */
     HEAD_TOKEN,       /* a class a token */
     HEAD_SPAN         /* first and last token of an answer */
@@ -116,6 +119,18 @@ enum router {
     ROUTER_SOFTMAX, /* softmax over all, then the chosen (Mixtral) */
     ROUTER_CHOSEN,  /* the chosen, then softmax over them (GPT-OSS) */
     ROUTER_SIGMOID  /* sigmoid, corrected by a bias, by groups (DeepSeek V3) */
+};
+
+enum { STAGES_MAX = 4 };
+
+/* A residual network (He et al. 2016) of up to four stages. */
+struct resnet {
+    uint64_t blocks[STAGES_MAX];
+    uint64_t stages;
+    uint64_t width; /* channels of the first stage's inner convolutions */
+    bool bottleneck;
+    bool small_stem;               /* CIFAR's: one convolution, no pooling */
+    uint64_t height, width_pixels; /* of the input */
 };
 
 /* All sizes in elements. */
@@ -135,9 +150,11 @@ struct spec {
 
     bool bidirectional; /* no causal mask */
     enum head_kind head;
-    uint64_t labels;      /* classes of a head that has such */
-    uint64_t token_types; /* rows of BERT's third table; 0 none */
-    double head_dropout;  /* before a classifier */
+    uint64_t labels;                 /* classes of a head that has such */
+    struct resnet resnet;            /* stages 0: none */
+    uint64_t image, patch, channels; /* pixels a side; 0: words */
+    uint64_t token_types;            /* rows of BERT's third table; 0 none */
+    double head_dropout;             /* before a classifier */
 
     enum norm_kind norm;
     enum norm_place place;

@@ -18,6 +18,7 @@ static const struct ending {
     { "ForSequenceClassification", HEAD_SEQUENCE },
     { "ForTokenClassification", HEAD_TOKEN },
     { "ForQuestionAnswering", HEAD_SPAN },
+    { "ForImageClassification", HEAD_FIRST },
     { "ForMultipleChoice", HEAD_LM },
     { "ForNextSentencePrediction", HEAD_LM },
     { "DoubleHeadsModel", HEAD_LM },

@@ -89,6 +89,8 @@ static const struct other_name {
     { "RobertaForTokenClassification", FAM_ROBERTA },
     { "RobertaForQuestionAnswering", FAM_ROBERTA },
     { "RobertaModel", FAM_ROBERTA },
+    { "ViTForImageClassification", FAM_VIT },
+    { "ViTModel", FAM_VIT },
 };
 
 /* What the fields of a file whose model_type is unknown look like. */
@@ -106,6 +108,7 @@ static const struct look {
     { FAM_GPT_NEOX, "hidden_size rotary_pct use_parallel_residual" },
     { FAM_MPT, "d_model n_heads n_layers attn_config" },
     { FAM_BERT, "hidden_size num_hidden_layers type_vocab_size" },
+    { FAM_VIT, "hidden_size num_hidden_layers image_size patch_size" },
 };
 
 /* ... unless it has one of these, which none of the above has. */
@@ -339,6 +342,26 @@ static void fix_roberta(struct import *im)
         rows->n -= padding;
 }
 
+/* ViTEmbeddings: whole patches, and the token of the class. */
+static void fix_vit(struct import *im)
+{
+    const struct value *image = &im->v[F_IMAGE], *patch = &im->v[F_PATCH];
+    struct value *tokens = &im->v[F_MAX_POSITIONS];
+    tokens->bad = image->bad || patch->bad;
+    if (tokens->bad)
+        return;
+    const uint64_t side = image->n / patch->n;
+    tokens->at = image->at ? image->at : patch->at;
+    tokens->n = side * side + 1;
+    if (side > 0)
+        return;
+    import_error(im, import_at(im, F_PATCH), MEMPLAN_E_CONFLICT,
+                 "'%s' (%" PRIu64 ") exceeds '%s' (%" PRIu64 ")",
+                 import_key(im, F_PATCH), patch->n, import_key(im, F_IMAGE),
+                 image->n);
+    tokens->bad = true;
+}
+
 /* Every width the generic types can do without, and those they cannot. */
 static void fix_generic(struct import *im)
 {
@@ -396,6 +419,8 @@ static void fix_family(struct import *im)
         fix_roberta(im);
     else if (im->family == FAM_BAICHUAN)
         fix_baichuan(im);
+    else if (im->family == FAM_VIT)
+        fix_vit(im);
     else if (import_is_generic(im))
         fix_generic(im);
     if (im->v[F_EXPERTS].n > 0)
@@ -435,7 +460,7 @@ static void check_positions(struct import *im)
     if (v[F_POSITION].bad)
         return;
     if (v[F_POSITION].n == POS_LEARNED && !v[F_MAX_POSITIONS].at
-        && v[F_MAX_POSITIONS].n == 0)
+        && !v[F_MAX_POSITIONS].bad && v[F_MAX_POSITIONS].n == 0)
         import_missing(im, F_MAX_POSITIONS);
     if (v[F_POSITION].n != POS_ROPE) {
         v[F_ROTARY_DIM].n = 0;
@@ -601,6 +626,8 @@ memplan_status spec_import(struct spec *out, const struct json *root,
         import_fields(&im);
         settle(&im);
         import_store(out, &im);
+        if (im.family == FAM_CONVNET)
+            import_convnet(&im, out);
         out->family = im.family;
         out->model_type = arena_copy(a, im.model_type, strlen(im.model_type));
         out->learned_positions =

@@ -24,6 +24,9 @@ static const struct inert {
     { FAM_MPT, "learned_pos_emb" },
     { FAM_BERT, "id2label" },
     { FAM_ROBERTA, "id2label" },
+    { FAM_VIT, "id2label" },
+    { FAM_CONVNET, "input resnet resnet.blocks resnet.bottleneck resnet.width "
+                   "resnet.stem" },
     { FAM_DEEPSEEK, "moe_layer_freq" },
     { FAM_DEEPSEEK_V2, "num_key_value_heads head_dim moe_layer_freq" },
     { FAM_DEEPSEEK_V3, "num_key_value_heads head_dim moe_layer_freq" },
@@ -83,6 +86,7 @@ static const struct refusal {
     { FAM_MPT, TEST_NOT_IN, "norm_type", "low_precision_layernorm layernorm",
       "this norm" },
     { FAM_MPT, TEST_NOT_IN, "ffn_config.ffn_type", "mptmlp", "this MLP" },
+    { FAM_CONVNET, TEST_GIVEN, "layers", "", "a list of layers" },
     { FAM_BERT, TEST_TRUE, "is_decoder", "", "a causal mask" },
     { FAM_ROBERTA, TEST_TRUE, "is_decoder", "", "a causal mask" },
     { FAM_BERT, TEST_NOT_IN, "position_embedding_type", "absolute",

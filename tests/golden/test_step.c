@@ -265,7 +265,8 @@ static double phase_peak(const struct json *root, const char *phase)
 /* The target is 0.5 %. Known and not modelled: the sum over the query heads'
  * copies of k in gpt_bigcode's eager multi-query products, 0.8 %; in models as
  * small as these without words the embedding's result, which a variable of
- * BertModel.forward holds and under autocast nothing else, 1.5 %. */
+ * BertModel.forward holds and under autocast nothing else, 1.5 %; where a block
+ * of bottlenecks meets another, one more sum of gradients, 0.57 %. */
 static const struct known {
     const char *begins, *has;
     double error;
@@ -274,6 +275,7 @@ static const struct known {
     { "bert-s", "-autocast", 0.016 },
     { "bert-token", "-autocast", 0.016 },
     { "roberta-s", "-autocast", 0.016 },
+    { "resnet-bottleneck", "-fp32", 0.006 },
 };
 
 static double allowed(const char *file)
@@ -339,7 +341,9 @@ static bool compare(const char *path, const char *file)
         put_together(&s, qwen ? s.shared : 0, &p);
         const double base = num(root, "parameter_bytes")
                             + num(root, "buffer_bytes")
-                            + 8 * num(root, "b") * num(root, "s");
+                            + (json_member(root, "input_bytes") != NULL
+                                   ? num(root, "input_bytes")
+                                   : 8 * num(root, "b") * num(root, "s"));
         const double fwd = phase_peak(root, "forward");
         const double loss = phase_peak(root, "loss");
         if (json_member(root, "layer") == NULL) { /* not for test_hf.c */
@@ -352,6 +356,15 @@ static bool compare(const char *path, const char *file)
         bad = differs(file, "forward", base + (double)p.forward,
                       fwd > loss ? fwd : loss)
               || bad;
+        if (json_member(json_member(root, "phases"), "backward") != NULL) {
+            const uint64_t ends = max_u64(p.head, p.embedding);
+            bad = differs(file, "backward",
+                          base + (double)max_u64(ends, p.layers),
+                          phase_peak(root, "backward"))
+                  || bad;
+            arena_release(&s.arena);
+            return bad;
+        }
         const double head = phase_peak(root, "backward_head");
         const double norm = phase_peak(root, "backward_norm");
         bad = differs(file, "head", base + (double)p.head,

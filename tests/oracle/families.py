@@ -1,4 +1,6 @@
 """The families at a small shape, in the dialect of Hugging Face's config.json."""
+import torch
+
 
 SHAPES = {  # mutually distinguishable sizes; "wide" has heads * head_dim != hidden
     "small": dict(b=3, s=40, h=96, a=6, kv=2, d=16, f=208, v=1234, L=3),
@@ -126,14 +128,22 @@ FAMILIES = {  # name: (config from shape, free head_dim, has kv heads)
     "deepseek_v3-noq": (lambda c: _latent("deepseek_v3", c, n_group=2, topk_group=1, q_lora_rank=None), False),
 }
 
+FAMILIES["vit"] = (lambda c: dict(model_type="vit", architectures=["ViTForImageClassification"], hidden_size=c["h"],
+                                  num_attention_heads=c["a"], intermediate_size=c["f"], num_hidden_layers=c["L"],
+                                  image_size=56, patch_size=8, num_channels=3, num_labels=10), False)
+
 FEW = {"bert-pretraining", "bert-sequence", "bert-token", "bert-span", "roberta",
        "roberta-sequence"}  # layers as elsewhere: sdpa alone, with the default dropout
 
 
+def image(config, b, device):
+    return dict(pixel_values=torch.zeros(b, config.num_channels, config.image_size, config.image_size, device=device))
+
+
 def targets(name, ids):
-    """What the class wants beside input_ids: labels of tokens, of sequences, or both."""
+    """What the class wants beside its input: labels of tokens, of sequences, or both."""
     each = ids.new_zeros(ids.shape[0])
-    if name.endswith("ForSequenceClassification"):
+    if name.endswith("ForSequenceClassification") or name.endswith("ForImageClassification"):
         return dict(labels=each)
     if name.endswith("ForQuestionAnswering"):
         return dict(start_positions=each, end_positions=each)

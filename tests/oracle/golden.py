@@ -38,6 +38,13 @@ def compact(run, keys):
     return rows
 
 
+def sequence(config, shape):
+    """Tokens of a sequence: of an image its patches and the class."""
+    if hasattr(config, "image_size"):
+        return (config.image_size // config.patch_size) ** 2 + 1
+    return shape["s"]
+
+
 def record(family, dtype, attn, dropout, setting=None):
     shape = families.SHAPES[SHAPE]
     three = measure.Run(family, shape, dtype, attn, dropout, setting=setting)
@@ -53,7 +60,7 @@ def record(family, dtype, attn, dropout, setting=None):
     result = dict(
         family=family, torch=torch.__version__, transformers=transformers.__version__,
         command=f"python tests/oracle/golden.py tests/golden/oracle {family}", config=config, dropout=drops, dtype=dtype, attention=attn, kernel=kernel,
-        b=shape["b"], s=shape["s"], layers=shape["L"],
+        b=shape["b"], s=sequence(three.config, shape), layers=shape["L"],
         runs_on_a_gpu=not (attn == "flash" and dtype == "fp32"),
         parameter_bytes=sum({p.untyped_storage()._cdata: p.untyped_storage().nbytes()
                              for p in list(three.model.parameters()) + three.beside}.values()),
@@ -63,6 +70,8 @@ def record(family, dtype, attn, dropout, setting=None):
         peak_bytes=top[0], peak_phase=top[1], peak_op=phases[top[1]]["op"], phases=phases,
         layer=compact(three, describe.middle(three)[0]), shared_by_layers=compact(three, shared),
         outside=compact(three, out))
+    if hasattr(three.config, "image_size"):  # pixels and labels, in place of words
+        result["input_bytes"] = 4 * shape["b"] * three.config.num_channels * three.config.image_size ** 2 + 8 * shape["b"]
     if getattr(three.config, "_experts_implementation", None) and family == "mixtral":
         result["experts_implementation"] = three.config._experts_implementation
     return result

@@ -45,7 +45,7 @@ def make_model(config, stored, name, **more):
     return class_of(config)._from_config(config, dtype=stored, attn_implementation=name, **more)
 
 
-FINAL_NORM = ("norm", "ln_f", "final_layer_norm", "final_layernorm", "norm_f", "transform", "pooler")
+FINAL_NORM = ("norm", "ln_f", "final_layer_norm", "final_layernorm", "norm_f", "layernorm", "transform", "pooler")
 LAYERS = ("layers", "h", "blocks", "layer")
 HEADS = ("classifier", "qa_outputs")
 
@@ -118,12 +118,16 @@ class Run:
                 ids.random_(3, shape["v"])
             self.model, self.ids = model, ids
             wanted = families.targets(type(model).__name__, ids)
-            outside = list(model.parameters()) + list(model.buffers()) + [ids] + list(wanted.values()) + beside
+            if hasattr(self.config, "image_size"):
+                given = families.image(self.config, shape["b"], where)
+            else:
+                given = dict(input_ids=ids)
+            outside = list(model.parameters()) + list(model.buffers()) + list({**given, **wanted}.values()) + beside
             self.beside = beside
             if not backward:
                 spans = saved.Spans(model)
                 with autocast(where, dtype == "autocast"):
-                    loss = model(input_ids=ids, **wanted).loss
+                    loss = model(**given, **wanted).loss
                 spans.remove()
                 self.operations = saved.collect(loss, spans, outside)
                 self.storages = saved.storages(self.operations)
@@ -135,7 +139,7 @@ class Run:
                 with tracker:
                     tracker.enter("forward")
                     with autocast(where, dtype == "autocast"):
-                        output = model(input_ids=ids, **wanted)
+                        output = model(**given, **wanted)
                         loss = output.loss
                     if not hold_logits:
                         del output

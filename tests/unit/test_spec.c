@@ -128,6 +128,7 @@ static uint64_t head_params(const struct spec *s)
         return 2 * square + norm_params(s->norm, s->hidden) + 2 * class;
     case HEAD_POOLED: return square;
     case HEAD_SEQUENCE: return square + s->labels * class;
+    case HEAD_FIRST:
     case HEAD_TOKEN: return s->labels * class;
     case HEAD_SPAN: return 2 * class;
     }
@@ -151,6 +152,8 @@ static uint64_t count_params(const struct spec *s)
     }
     n += (s->tied || !has_words(s) ? 1 : 2) * s->vocab * s->embed_dim;
     n += s->token_types * s->hidden;
+    if (s->image > 0)
+        n += s->hidden * (s->channels * s->patch * s->patch + 2);
     if (s->embed_dim != s->hidden)
         n += 2 * s->embed_dim * s->hidden;
     n += s->learned_positions * s->hidden;
@@ -247,6 +250,9 @@ static const struct {
     { "starcoder2-3b", UINT64_C(3030371328) },
     { "starcoder2-7b", UINT64_C(7173923840) },
     { "tinyllama-1.1b", UINT64_C(1100048384) },
+    { "vit-base-patch16-224-in21k", UINT64_C(86389248) },
+    { "vit-huge-patch14-224-in21k", UINT64_C(632404480) },
+    { "vit-large-patch16-224", UINT64_C(304326632) },
     { "yi-9b", UINT64_C(8829407232) },
     { "chatglm3-6b", UINT64_C(6243584000) },
     { "dbrx", UINT64_C(131596523520) },
@@ -305,7 +311,8 @@ static void test_catalogue(void **state)
         load_good(&f, m->json, m->len);
         assert_string_equal(f.spec.name, m->name);
         assert_true(f.spec.source[0] != '\0');
-        if (f.spec.published_parameters
+        /* of networks of convolutions: test_convnets */
+        if (f.spec.published_parameters && f.spec.resnet.stages == 0
             && f.spec.published_parameters != count_params(&f.spec))
             fail_msg("%s: %llu parameters, the file says %llu", m->name,
                      (unsigned long long)count_params(&f.spec),
@@ -397,6 +404,63 @@ static void test_encoders(void **state)
     s = spec_of(FILE_OF("encoder", ", \"gated_mlp\": false"));
     assert_true(s.bidirectional && s.final_norm);
     assert_int_equal(s.head, HEAD_LM);
+}
+
+/* Parameters of a residual network, by hand: blocks' convolutions and norms. */
+static uint64_t resnet_params(const struct spec *s)
+{
+    const struct resnet *r = &s->resnet;
+    uint64_t in = r->width, wide = r->bottleneck ? 4 : 1;
+    uint64_t n = s->channels * 49 * r->width + 2 * r->width;
+    for (uint64_t i = 0; i < r->stages; i++) {
+        const uint64_t w = r->width << i, out = w * wide;
+        for (uint64_t k = 0; k < r->blocks[i]; k++, in = out) {
+            n += r->bottleneck ? in * w + 9 * w * w + w * out + 4 * w + 2 * out
+                               : 9 * in * w + 9 * w * w + 4 * w;
+            n += in != out ? in * out + 2 * out : 0;
+        }
+    }
+    return n + in * s->labels + s->labels;
+}
+
+static void test_convnets(void **state)
+{
+    (void)state;
+    unsigned found = 0;
+    for (size_t i = 0; i < model_text_count(); i++) {
+        const struct model_text *m = model_text_at(i);
+        struct fixture f;
+        load_good(&f, m->json, m->len);
+        if (f.spec.resnet.stages > 0) {
+            found++;
+            assert_int_equal(resnet_params(&f.spec),
+                             f.spec.published_parameters);
+        }
+        arena_release(&f.arena);
+    }
+    assert_int_equal(found, 5);
+    const struct spec s =
+        spec_of("{\"model_type\": \"convnet\", \"input\": [1, 28, 20], "
+                "\"num_classes\": 7, \"resnet\": {\"blocks\": [2, 1], "
+                "\"bottleneck\": false, \"width\": 16, \"stem\": \"cifar\"}}");
+    assert_int_equal(s.layers, 3);
+    assert_int_equal(s.channels, 1);
+    assert_int_equal(s.resnet.width_pixels, 20);
+    assert_int_equal(s.labels, 7);
+    assert_true(s.resnet.small_stem && !s.resnet.bottleneck);
+}
+
+/* ViT's sequence: its patches and the class. */
+static void test_vit(void **state)
+{
+    (void)state;
+    const struct spec s = spec_of(
+        "{\"model_type\": \"vit\", \"hidden_size\": 64, "
+        "\"num_hidden_layers\": 2, \"num_attention_heads\": 4, "
+        "\"intermediate_size\": 8, \"image_size\": 60, \"patch_size\": 16}");
+    assert_int_equal(s.max_positions, 10);
+    assert_int_equal(s.head, HEAD_FIRST);
+    assert_int_equal(s.channels, 3);
 }
 
 /* falcon-7b as saved by newer transformers says num_kv_heads 71. */
@@ -1036,6 +1100,8 @@ int main(void)
         cmocka_unit_test(test_find),
         cmocka_unit_test(test_kv_heads),
         cmocka_unit_test(test_encoders),
+        cmocka_unit_test(test_convnets),
+        cmocka_unit_test(test_vit),
         cmocka_unit_test(test_falcon),
         cmocka_unit_test(test_opt),
         cmocka_unit_test(test_head_dim),

@@ -1,0 +1,157 @@
+/*
+ * Owns residual networks as torchvision has them (models/resnet.py: ReLU and
+ * the sum of a block work in place, a block's stride is at its convolution of
+ * 3), whatever engine trains them. Refuses other networks.
+ *
+ * What a block's last ReLU writes over is kept by it and by the next block: it
+ * stands there, at the beginning, so that it counts once.
+ */
+#include "lower/build_conv.h"
+
+#include "base/banned.h"
+
+/* A block of a stage: its first changes channels and size. */
+struct place {
+    uint64_t stage;
+    bool first;
+};
+
+static uint64_t widening(const struct resnet *r)
+{
+    return r->bottleneck ? 4 : 1;
+}
+
+static uint64_t width_of(const struct resnet *r, uint64_t stage)
+{
+    return r->width << stage;
+}
+
+static struct picture conv_norm(struct builder *b, const struct picture *x,
+                                struct conv c)
+{
+    return build_batch_norm(b, c.name, build_conv(b, x, &c));
+}
+
+static struct picture conv_norm_relu(struct builder *b, const struct picture *x,
+                                     struct conv c)
+{
+    struct picture y = conv_norm(b, x, c);
+    y.x = build_unary_in_place(b, OP_RELU, "relu", y.x);
+    return y;
+}
+
+/* ---- ends ---- */
+
+static struct picture stem(struct builder *b)
+{
+    const struct spec *m = b->spec;
+    const struct resnet *r = &m->resnet;
+    const uint64_t kernel = r->small_stem ? 3 : 7;
+    const uint64_t stride = r->small_stem ? 1 : 2;
+    struct picture x = { b->ids, m->channels, r->height, r->width_pixels };
+    build_begin(b, BLOCK_EMBED, "stem");
+    if (b->stream != DT_FP32)
+        x.x = build_cast(b, "pixels", x.x, b->stream);
+    x = conv_norm(b, &x, (struct conv){ "conv1", r->width, kernel, stride });
+    if (!r->small_stem) {
+        x.x = build_unary_in_place(b, OP_RELU, "relu", x.x);
+        x = build_max_pool(b, "maxpool", &x, &(struct conv){ "", 0, 3, 2 });
+    }
+    build_end(b, x.x);
+    return x;
+}
+
+/* Pooled to one number a channel, then a class. */
+static void head(struct builder *b, const struct picture *last)
+{
+    const struct dim c = DIM("c", last->channels);
+    const struct shape flat =
+        SHAPE(b->micro, c, DIM("h*w", last->height * last->width));
+    const struct shape rows = SHAPE(b->micro, c);
+    tensor_id x = build_begin(b, BLOCK_HEAD, "head");
+    x = build_unary_in_place(b, OP_RELU, "relu", x);
+    x = build_view(b, "pixels", x, &flat);
+    x = build_mean(b, "avgpool", x);
+    x = build_view(b, "flatten", x, &rows);
+    const tensor_id logits = build_linear(
+        b, &(struct linear){ .name = "fc",
+                             .x = x,
+                             .in = c,
+                             .out = DIM("classes", b->spec->labels),
+                             .group = PG_HEAD,
+                             .bias = true });
+    build_end(b, build_cross_entropy(b, "loss", logits, b->labels));
+}
+
+/* ---- a block ---- */
+
+static struct picture inner(struct builder *b, const struct picture *x,
+                            struct place at, uint64_t out)
+{
+    const struct resnet *r = &b->spec->resnet;
+    const uint64_t w = width_of(r, at.stage);
+    const uint64_t stride = at.first && at.stage > 0 ? 2 : 1;
+    if (r->bottleneck) {
+        struct picture y =
+            conv_norm_relu(b, x, (struct conv){ "conv1", w, 1, 1 });
+        y = conv_norm_relu(b, &y, (struct conv){ "conv2", w, 3, stride });
+        return conv_norm(b, &y, (struct conv){ "conv3", out, 1, 1 });
+    }
+    struct picture y =
+        conv_norm_relu(b, x, (struct conv){ "conv1", w, 3, stride });
+    return conv_norm(b, &y, (struct conv){ "conv2", out, 3, 1 });
+}
+
+static struct picture block(struct builder *b, const struct picture *x,
+                            struct place at)
+{
+    const struct resnet *r = &b->spec->resnet;
+    const uint64_t out = width_of(r, at.stage) * widening(r);
+    const uint64_t stride = at.first && at.stage > 0 ? 2 : 1;
+    struct picture y = inner(b, x, at, out);
+    struct picture around = *x;
+    if (stride > 1 || x->channels != out)
+        around = conv_norm(b, x, (struct conv){ "downsample", out, 1, stride });
+    y.x = build_binary_in_place(b, OP_ADD, "sum", y.x, around.x);
+    return y;
+}
+
+/* ---- the network ---- */
+
+static struct picture stages(struct builder *b, struct picture x)
+{
+    const struct resnet *r = &b->spec->resnet;
+    static const char *const name[STAGES_MAX][2] = {
+        { "stage 1 block", "stage 1 first block" },
+        { "stage 2 block", "stage 2 first block" },
+        { "stage 3 block", "stage 3 first block" },
+        { "stage 4 block", "stage 4 first block" },
+    };
+    uint64_t layer = 0;
+    for (uint64_t s = 0; s < r->stages; s++) {
+        for (uint64_t i = 0; i < r->blocks[s]; i++, layer++) {
+            if (i < 2) { /* the others are like the second */
+                const struct place at = { s, i == 0 };
+                x.x = build_begin(b, BLOCK_LAYER, name[s][at.first]);
+                if (layer > 0 || r->small_stem) /* else pooled */
+                    x.x = build_unary_in_place(b, OP_RELU, "relu", x.x);
+                x = block(b, &x, at);
+                build_end(b, x.x);
+            }
+            if (b->p->layer_block != NULL)
+                b->p->layer_block[layer] = (uint8_t)(b->p->n_blocks - 1);
+        }
+    }
+    return x;
+}
+
+void lower_convnet(struct builder *b)
+{
+    const struct spec *m = b->spec;
+    const struct shape pixels =
+        SHAPE(b->micro, DIM("c", m->channels), DIM("h", m->resnet.height),
+              DIM("w", m->resnet.width_pixels));
+    b->ids = build_input(b, "pixels", DT_FP32, &pixels);
+    const struct picture last = stages(b, stem(b));
+    head(b, &last);
+}
