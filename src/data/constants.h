@@ -13,7 +13,8 @@
 
 /* cuBLAS keeps one workspace a handle and stream; training has two: the
  * forward thread's and the autograd thread's. PyTorch's default is
- * ":4096:2:16:8", and 32 MiB on Hopper
+ * ":4096:2:16:8" before Hopper and 32 MiB from it on, on Blackwell since the
+ * spring of 2026: containers until then had the smaller one there
  * (aten/src/ATen/cuda/CublasHandlePool.cpp, parseChosenWorkspaceSize); what
  * deterministic runs have to set, ":4096:8", is 32 MiB on any GPU. */
 enum { CUBLAS_WORKSPACES = 2 };
