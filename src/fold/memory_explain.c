@@ -57,8 +57,7 @@ static void explain_kept(void *ctx, const struct tensor *t, const struct op *op,
 static void explain_blocks(struct explanation *x, struct memory_fold *f)
 {
     const struct run *run = f->run;
-    const uint64_t regions =
-        run->recompute == RECOMP_SELECTIVE ? run->recompute_modules : 0;
+    const uint64_t regions = run_regions(run);
     for (uint32_t b = 0; b < f->p->n_blocks; b++) {
         const struct block *block = &f->p->block[b];
         struct kept_list l = { x, arena_printf(x->arena,

@@ -414,8 +414,7 @@ bool memory_fold_init(struct memory_fold *f, const struct program *p,
         return false;
     f->shared = role_bytes(p, p->first_shared, p->n_shared);
     f->shared_kept = shared_kept(p);
-    const uint64_t regions =
-        run->recompute == RECOMP_SELECTIVE ? run->recompute_modules : 0;
+    const uint64_t regions = run_regions(run);
     for (uint32_t b = 0; b < p->n_blocks; b++) {
         walk_block(&f->walk[b], p, &p->block[b], regions, modes_needed(run),
                    &f->scratch);

@@ -482,8 +482,7 @@ bool tracer_init(struct tracer *r)
     tracer_ring(r);
     room(r->s->p, &r->slots, &operands);
     r->slots++; /* the input */
-    r->regions =
-        run->recompute == RECOMP_SELECTIVE ? run->recompute_modules : 0;
+    r->regions = run_regions(run);
     const size_t cells = (size_t)r->ring * r->s->n;
     r->flying = ARENA_NEW(r->a, uint32_t, r->ring);
     r->resident = ARENA_NEW(r->a, struct resident, cells);

@@ -94,6 +94,19 @@ enum backward_place {
 
 enum { OP_IN_MAX = 6, OP_OUT_MAX = 5 };
 
+/* The region of a layer that stands in the head's block (multi-token
+ * prediction) where layers are checkpointed whole. */
+enum { REGION_LAYER = 1 + REMOD_COUNT };
+
+/* Recompute regions that are on: bit r for op.region == r + 1. */
+static inline uint64_t run_regions(const struct run *run)
+{
+    if (run->recompute == RECOMP_SELECTIVE)
+        return run->recompute_modules;
+    return run->recompute == RECOMP_FULL ? UINT64_C(1) << (REGION_LAYER - 1)
+                                         : 0;
+}
+
 struct op {
     enum op_kind kind;
     const char *name;          /* "q_proj" */

@@ -177,6 +177,15 @@ static inline void build_region(struct builder *b, enum recompute_module m)
 {
     b->region = (uint8_t)(1 + m);
 }
+/* All operations from `first` on are one checkpoint, where whole layers are
+ * (all of them: a number of layers means those of a stage). */
+static inline void build_checkpoint(struct builder *b, uint32_t first)
+{
+    if (b->run->recompute != RECOMP_FULL || b->run->given[KEY_RECOMPUTE_LAYERS])
+        return;
+    for (uint32_t i = first; i < b->p->n_ops; i++)
+        b->p->op[i].region = REGION_LAYER;
+}
 static inline void build_region_none(struct builder *b)
 {
     b->region = 0;

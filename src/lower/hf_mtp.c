@@ -21,7 +21,10 @@ static tensor_id module(struct builder *b, tensor_id table, tensor_id ids,
     const struct linear l = {
         .name = "eh_proj", .x = x, .in = h2, .out = b->h, .group = PG_MLP
     };
-    x = hf_layer(b, &kind, hf_linear(b, &l));
+    x = hf_linear(b, &l);
+    const uint32_t first = b->p->n_ops;
+    x = hf_layer(b, &kind, x);
+    build_checkpoint(b, first);
     return hf_hidden_norm(b, "shared_head.norm", x);
 }
 

@@ -47,12 +47,15 @@ static tensor_id module(struct builder *b, struct mtp *m, tensor_id x)
     const struct layer_kind kind = build_layer_kind(b, b->spec->layers - 1);
     m->ids = rolled(b, "input_ids", m->ids);
     tensor_id words = megatron_words(b, m->table, m->ids);
+    const uint32_t first = b->p->n_ops;
     words = megatron_norm(b, "enorm", words, b->h);
     x = megatron_norm(b, "hnorm", x, b->h);
     const struct shape joined = SHAPE(b->tu, m->h2);
     x = build_cat(b, "words, hidden states", words, x, &joined);
     x = megatron_layer(b, &kind, project(b, x, m->h2));
-    return megatron_norm(b, "mtp.final_layernorm", x, b->h);
+    x = megatron_norm(b, "mtp.final_layernorm", x, b->h);
+    build_checkpoint(b, first); /* _checkpointed_forward */
+    return x;
 }
 
 /* MTPLossAutoScaler: x itself, with a second thing to send gradients to. */

@@ -546,6 +546,31 @@ static void test_megatron_mtp(void **state)
     arena_release(&l.arena);
 }
 
+/* Whole layers are checkpointed: so is a module, to its last norm. */
+static void test_megatron_mtp_checkpoint(void **state)
+{
+    (void)state;
+    struct spec m = latent();
+    m.mtp_layers = 1;
+    for (unsigned full = 0; full < 2; full++) {
+        struct run r = run_of(IMPL_MEGATRON, &m, 1, 512);
+        r.recompute = full ? RECOMP_FULL : RECOMP_NONE;
+        struct lowered l;
+        lower(&l, &m, &r);
+        const struct block *b = &l.p.block[l.p.head];
+        unsigned inside = 0, products = 0;
+        for (uint32_t i = 0; i < b->op_count; i++) {
+            const struct op *op = &l.p.op[b->op_first + i];
+            inside += op->region == REGION_LAYER;
+            products += op->kind == OP_LINEAR && op->region == REGION_LAYER;
+        }
+        /* eh_proj, five of attention, two of the mlp; no output layer */
+        assert_int_equal(products, full ? 8 : 0);
+        assert_true(full ? inside > products : inside == 0);
+        arena_release(&l.arena);
+    }
+}
+
 static void test_megatron_head(void **state)
 {
     (void)state;
@@ -1177,6 +1202,7 @@ int main(void)
         cmocka_unit_test(test_megatron_latent_rest),
         cmocka_unit_test(test_megatron_latent_plain),
         cmocka_unit_test(test_megatron_mtp),
+        cmocka_unit_test(test_megatron_mtp_checkpoint),
         cmocka_unit_test(test_megatron_head),
         cmocka_unit_test(test_megatron_bert),
         cmocka_unit_test(test_megatron_stacks),
