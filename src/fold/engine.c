@@ -514,6 +514,21 @@ static void zero3_partition(struct put *p, const struct stage *s)
             F("bytes per gradient", dtype_size(s->run->prec.grad)));
 }
 
+/* torchtune lets go of the latest tensors when their copies must have arrived
+ * (torchtune/training/_activation_offloading.py, max_fwd_stash_size). */
+static void offload_stash(struct put *p, const struct stage *s,
+                          uint32_t position)
+{
+    enum { STASH = 5 };
+    if (!stage_offloads(s) || s->layers == 0)
+        return;
+    const uint32_t first = s->embed ? 1 : 0;
+    const uint64_t passed = position > first ? position - first : 0;
+    PUT(p, TERM_CHECKPOINTS, "checkpoints on their way to the CPU",
+        F("checkpoints", min_u64(min_u64(passed, s->recomputed), STASH)),
+        F("bytes", s->walk[stage_block(s, first)].input));
+}
+
 void engine_forward(struct put *p, const struct stage *s, uint32_t position,
                     bool later)
 {
@@ -524,6 +539,7 @@ void engine_forward(struct put *p, const struct stage *s, uint32_t position,
     if (zero_is(run, 3) && run->shard > 1)
         zero3_gather(p, s, position, false);
     pipe_forward(p, s);
+    offload_stash(p, s, position);
     if (!later) {
         if (clears_grads_late(run))
             PUT(p, TERM_GRADS, "gradients of the backward before",

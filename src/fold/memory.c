@@ -41,7 +41,7 @@ static bool bends_at(const struct stage *s, uint32_t i, uint64_t elems)
 static bool interior(const struct stage *s, uint32_t i)
 {
     const uint32_t reach = 1 + (uint32_t)min_u64(s->group, 1u << 20);
-    if (i < reach + 1 || i + reach + 1 >= s->n)
+    if (i < reach + 1 || i + reach + 1 >= s->n || stage_offloads(s))
         return false;
     for (uint32_t k = i - reach; k <= i + reach; k++) {
         if (stage_block(s, k) != stage_block(s, i)

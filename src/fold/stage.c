@@ -165,6 +165,11 @@ static uint64_t kept_but_input(const struct block_walk *w)
     return w->kept - (w->keeps_input ? w->input : 0);
 }
 
+bool stage_offloads(const struct stage *s)
+{
+    return s->run->offload_activations != OFFLOAD_NONE;
+}
+
 static void stage_prefix(struct stage *s)
 {
     struct prefix sum = { 0 };
@@ -174,7 +179,7 @@ static void stage_prefix(struct stage *s)
         const struct block_walk *w = &s->walk[b];
         const struct block_states *st = &s->states[b];
         if (stage_recomputed(s, i)) {
-            if (stage_group_first(s, i) == i)
+            if (stage_group_first(s, i) == i && !stage_offloads(s))
                 sum.checkpoints += w->checkpoint;
             /* inside a group the inputs come back too */
             sum.regrown +=

@@ -94,6 +94,8 @@ uint64_t stage_others(const struct stage *s, bool later);
 uint64_t stage_tied_sum(const struct stage *s, enum wgrad_mode mode);
 bool stage_is_layer(const struct stage *s, uint32_t position);
 bool stage_recomputed(const struct stage *s, uint32_t position);
+/* True when checkpoints wait on the CPU. */
+bool stage_offloads(const struct stage *s);
 /* Chunk that a position is in; first position of one, of the next. */
 uint32_t stage_chunk(const struct stage *s, uint32_t position);
 uint32_t stage_chunk_first(const struct stage *s, uint32_t chunk);

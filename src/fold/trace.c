@@ -274,6 +274,8 @@ static void micro_forward(struct tracer *r, uint32_t micro, uint32_t chunk)
         r->keeps_checkpoint = re && stage_group_first(s, i) == i;
         play(r, re ? SCRIPT_CHECKPOINT : SCRIPT_FORWARD);
         hand_on(r);
+        if (stage_offloads(s))
+            tracer_death(r, &r->here->checkpoint);
     }
     tracer_death(r, &r->hidden); /* sent on */
 }
@@ -296,6 +298,9 @@ static hold_id recompute_group(struct tracer *r, uint32_t micro, uint32_t last)
         if (i == first)
             waiting = born(r, COMP_TEMPORARY,
                            "gradient of the encoder's result", top->waiting);
+        if (i == first && stage_offloads(s))
+            r->here->checkpoint = born(r, COMP_ACTIVATIONS, "checkpoint",
+                                       r->f->walk[stage_block(s, i)].input);
         if (i == first)
             r->skip = r->hidden_slot + 1;
         play(r, SCRIPT_AGAIN);

@@ -629,7 +629,8 @@ static void resolve_buffers(struct run *r)
     r->offload_optimizer = (enum offload)resolve_count(
         r, KEY_OFFLOAD_OPTIMIZER,
         resolve_is_fsdp(r) ? r->offload_params : OFFLOAD_NONE);
-    resolve_count(r, KEY_OFFLOAD_ACTIVATIONS, OFFLOAD_NONE);
+    r->offload_activations =
+        (enum offload)resolve_count(r, KEY_OFFLOAD_ACTIVATIONS, OFFLOAD_NONE);
     if (r->engine == ENGINE_DEEPSPEED && r->zero > 0)
         resolve_assume(r, KEY_REDUCE_BUCKET,
                        "DeepSpeed's own buckets, not the Trainer's \"auto\" "

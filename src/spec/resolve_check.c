@@ -30,7 +30,8 @@ static const struct refusal {
     { KEY_EP_OVERLAP, IS, 1, "leave it out: one micro-batch in flight" },
     { KEY_OFFLOAD_OPTIMIZER, IS, OFFLOAD_NVME, "use --offload-optimizer cpu" },
     { KEY_OFFLOAD_PARAMS, IS, OFFLOAD_NVME, "use --offload-params cpu" },
-    { KEY_OFFLOAD_ACTIVATIONS, ABOVE, OFFLOAD_NONE, "use --recompute full" },
+    { KEY_OFFLOAD_ACTIVATIONS, IS, OFFLOAD_NVME,
+      "use --offload-activations cpu" },
     { KEY_PRECISION, IS, PREC_FP4_MIXED, "use --precision fp8-mixed" },
     { KEY_FP8_PARAMS, IS, 1, "leave it out: weights in 16 bits" },
 };
@@ -579,6 +580,29 @@ static void check_update_in_backward(const struct run *r, struct diag *d)
     }
 }
 
+/* torchtune's OffloadActivations around checkpointed layers: what they keep is
+ * one tensor a layer. */
+static void check_offloaded_activations(const struct run *r, struct diag *d)
+{
+    if (r->offload_activations != OFFLOAD_CPU)
+        return;
+    char buf[RESOLVE_TEXT_MAX];
+    if (r->impl != IMPL_TORCHTUNE) {
+        memplan_error *e =
+            setup_error(d, MEMPLAN_E_UNSUPPORTED, KEY_OFFLOAD_ACTIVATIONS,
+                        "offload_activations 'cpu' is not modelled for %s "
+                        "layers yet",
+                        resolve_text(r, KEY_IMPLEMENTATION, buf));
+        diag_hint(e, "leave it out, or use --framework torchtune");
+    } else if (r->recompute != RECOMP_FULL) {
+        memplan_error *e =
+            setup_error(d, MEMPLAN_E_UNSUPPORTED, KEY_OFFLOAD_ACTIVATIONS,
+                        "offload_activations 'cpu' without recompute 'full' "
+                        "is not modelled yet");
+        diag_hint(e, "add --recompute full");
+    }
+}
+
 /* A policy is written for one implementation's operations. */
 static void check_ops(const struct run *r, struct diag *d)
 {
@@ -632,6 +656,7 @@ static void check_recompute(const struct run *r, const struct spec *s,
     check_ops(r, d);
     check_compile(r, d);
     check_update_in_backward(r, d);
+    check_offloaded_activations(r, d);
     if (r->recompute == RECOMP_NONE)
         return;
 

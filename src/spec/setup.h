@@ -319,6 +319,7 @@ struct run {
     bool optimizer_in_backward;
     bool clip_grad; /* by the global norm */
     enum fsdp_units fsdp_units;
+    enum offload offload_activations;
     enum recompute recompute;
     uint64_t recompute_modules; /* bit set */
     bool compile;

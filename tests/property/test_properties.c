@@ -55,7 +55,7 @@ static const char *pick(uint64_t *seed, const char *const *words)
 struct choice {
     const char *key, *value; /* NULL: not given */
 };
-enum { FIRST_ADAPTER = 25, CHOICES = 31 };
+enum { FIRST_ADAPTER = 26, CHOICES = 32 };
 struct trial {
     const char *model;
     struct choice c[CHOICES];
@@ -139,6 +139,8 @@ static struct trial trial_of(uint64_t seed)
                       ? PICK(&s, "standard", "chunked", "xentropy")
                   : titan ? PICK(&s, "standard", "chunked", "xentropy")
                           : "standard" },
+        { "offload_activations",
+          tune && strcmp(re, "full") == 0 ? PICK(&s, "cpu", "none") : "none" },
         { "fsdp_units", PICK(&s, "layers", "ends") },
         { "optimizer_in_backward", ddp ? PICK(&s, "true", "false") : "false" },
         { "optimizer", PICK(&s, "adamw", "sgd", "momentum", "adam8bit",
