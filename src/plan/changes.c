@@ -160,10 +160,30 @@ static bool any_fits(const struct memplan_report *r)
     return false;
 }
 
+/* Segments that grow: costs nothing, and only a simulation tells. */
+static void other_segments(struct search *s, struct memplan_report *r,
+                           const struct setup *setup)
+{
+    struct setup changed = *setup;
+    if (r->run.fast || r->run.allocator != ALLOC_DEFAULT
+        || !apply(&changed, "allocator", "expandable")
+        || !evaluate(s, &changed))
+        return;
+    char text[sizeof r->change[0].text] = "";
+    describe(text, sizeof text, "allocator", "expandable");
+    const size_t before = r->n_changes;
+    keep(r, s->trial, text);
+    const struct memory_result *m = &s->trial->memory;
+    if (!m->stage[m->worst].sim.done
+        || m->device_total >= r->memory.device_total)
+        r->n_changes = before;
+}
+
 static void find_changes(struct search *s, struct memplan_report *r,
                          const struct setup *setup)
 {
     bool helps[N_OPTIONS];
+    other_segments(s, r, setup);
     single(s, r, setup, helps);
     more_gpus(s, r, setup);
     if (!any_fits(r))

@@ -230,6 +230,10 @@ static void peak_line(struct out *o, const struct memplan_report *r)
     str_append(text, sizeof(text), "; %s GiB stay between steps",
                gib(steady, r->memory.steady));
     out_paragraph(o, PAINT_NONE, text);
+    if (r->memory.retries)
+        out_paragraph(o, PAINT_NONE,
+                      "fits only because the allocator gives back what it "
+                      "caches and tries again, which costs time");
     str_format(text, sizeof(text),
                "model states (weights, gradients, optimizer): %s GiB",
                gib(steady, r->memory.model_states));

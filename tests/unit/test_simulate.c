@@ -1,0 +1,199 @@
+/*
+ * The interleaved schedule's order, and what the simulated allocator says of a
+ * stage: pools that add up, limits of the device, steps.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "memplan/memplan.h"
+
+#include "base/str.h"
+#include "fold/schedule.h"
+#include "fold/simulate.h"
+#include "plan/report_data.h"
+
+static memplan_report *estimate(const char *name, const char *const *pairs)
+{
+    memplan_model *model = NULL;
+    memplan_setup *setup = NULL;
+    memplan_report *report = NULL;
+    assert_int_equal(memplan_model_builtin(&model, name, NULL, NULL),
+                     MEMPLAN_OK);
+    assert_int_equal(memplan_setup_new(&setup, NULL, NULL), MEMPLAN_OK);
+    for (; *pairs != NULL; pairs += 2)
+        assert_int_equal(memplan_setup_set(setup, pairs[0], pairs[1], NULL),
+                         MEMPLAN_OK);
+    assert_int_equal(memplan_estimate(&report, model, setup, NULL, NULL),
+                     MEMPLAN_OK);
+    memplan_setup_free(setup);
+    memplan_model_free(model);
+    return report;
+}
+
+#define ESTIMATE(name, ...)                                                    \
+    estimate((name), (const char *const[]){ __VA_ARGS__, NULL })
+
+/* ---- the schedule ---- */
+
+struct order {
+    char text[512];
+    uint32_t most; /* chunks in flight, the one that runs among them */
+};
+
+static bool write_slot(void *ctx, const struct slot *slot)
+{
+    struct order *o = ctx;
+    const size_t n = strlen(o->text);
+    assert_true(n + 4 < sizeof o->text);
+    o->text[n] =
+        slot->back ? (slot->later ? 'b' : 'B') : (slot->later ? 'f' : 'F');
+    o->text[n + 1] = (char)('0' + slot->micro);
+    o->text[n + 2] = (char)('a' + slot->chunk);
+    o->text[n + 3] = ' ';
+    if (slot->other_chunks + 1 > o->most)
+        o->most = slot->other_chunks + 1;
+    assert_true(slot->other_micros <= slot->other_chunks);
+    return true;
+}
+
+static void order_of(struct order *o, const memplan_report *r, uint64_t stage)
+{
+    struct arena a;
+    struct memory_fold f;
+    struct stage s;
+    arena_init(&a, NULL);
+    assert_true(memory_fold_init(&f, &r->program, &r->run, &a));
+    stage_init(&s, &f, stage, stage * r->run.stage_layers[0]);
+    *o = (struct order){ .most = 0 };
+    uint32_t flying[16] = { 0 };
+    assert_true(schedule_micros(&r->run) <= 16);
+    schedule_interleaved(&s, &r->run.grad_accum, flying, write_slot, o);
+    assert_int_equal(o->most, s.in_flight);
+    arena_release(&a);
+}
+
+/* Two stages, two chunks, four micro-batches, as Megatron-LM runs them:
+ * warm-up of 2 (p - r - 1) + (v - 1) p forwards, then one forward and one
+ * backward in turn. Small letters: later in the step. */
+static void test_order(void **state)
+{
+    (void)state;
+    memplan_report *r =
+        ESTIMATE("gpt2", "gpus", "2", "pp", "2", "vpp", "2", "schedule",
+                 "interleaved", "grad_accum", "4", "fast", "true");
+    struct order o;
+    order_of(&o, r, 0);
+    assert_string_equal(o.text,
+                        "F0a F1a F0b F1b F2a B0b f3a b1b f2b B0a f3b b1a "
+                        "b2b b3b b2a b3a ");
+    order_of(&o, r, 1);
+    assert_string_equal(o.text,
+                        "F0a F1a F0b B0b f1b b1b f2a B0a f3a b1a f2b b2b "
+                        "f3b b3b b2a b3a ");
+    memplan_report_free(r);
+}
+
+/* ---- the allocator ---- */
+
+static void check_pools(const struct stage_result *s)
+{
+    uint64_t reserved = 0, allocated = 0;
+    assert_true(s->sim.done);
+    for (unsigned i = 0; i < SIM_POOLS; i++) {
+        reserved += s->sim.pool[i].reserved;
+        allocated += s->sim.pool[i].allocated;
+        assert_true(s->sim.pool[i].allocated <= s->sim.pool[i].reserved);
+    }
+    assert_int_equal(reserved, s->sim.reserved);
+    assert_int_equal(s->sim.reserved, s->reserved);
+    assert_true(allocated >= s->sim.allocated);
+    assert_int_equal(s->sim.allocated, s->peak.total);
+    assert_int_equal(s->sim.steady, s->rest.total);
+}
+
+static void test_pools(void **state)
+{
+    (void)state;
+    static const char *const framework[] = { "hf", "deepspeed", "fsdp",
+                                             "torchtitan", "megatron" };
+    for (size_t i = 0; i < sizeof framework / sizeof *framework; i++) {
+        memplan_report *r =
+            ESTIMATE("llama-3.2-1b", "gpus", "8", "framework", framework[i]);
+        check_pools(&r->memory.stage[0]);
+        const bool gathers = i == 2 || i == 3;
+        assert_true((r->memory.stage[0].sim.pool[SIM_GATHER_LARGE].reserved > 0)
+                    == gathers);
+        memplan_report_free(r);
+    }
+}
+
+/* A segment that grows wastes less than many that do not. */
+static void test_expandable(void **state)
+{
+    (void)state;
+    memplan_report *fixed = ESTIMATE("gpt2-xl", "gpus", "8", "zero", "1");
+    memplan_report *grows = ESTIMATE("gpt2-xl", "gpus", "8", "zero", "1",
+                                     "allocator", "expandable");
+    assert_true(grows->memory.reserved < fixed->memory.reserved);
+    assert_true(grows->memory.peak <= fixed->memory.peak);
+    memplan_report_free(fixed);
+    memplan_report_free(grows);
+}
+
+/* Between what is allocated and what would be reserved, the cache is given
+ * back; below what is allocated nothing helps. */
+static void test_a_full_device(void **state)
+{
+    (void)state;
+    memplan_report *r = ESTIMATE("gpt2-xl", "gpus", "8", "zero", "1");
+    const struct memory_result *m = &r->memory;
+    const uint64_t tight =
+        m->outside + m->reserved - (m->reserved - m->peak) / 2;
+    char text[32];
+    str_format(text, sizeof text, "%llu", (unsigned long long)tight);
+    memplan_report *less =
+        ESTIMATE("gpt2-xl", "gpus", "8", "zero", "1", "gpu_memory", text);
+    assert_true(less->memory.fits);
+    assert_true(less->memory.retries);
+    assert_true(less->memory.stage[0].sim.retries > 0);
+    assert_true(less->memory.device_total <= tight);
+    assert_true(less->memory.peak <= less->memory.reserved);
+    str_format(text, sizeof text, "%llu",
+               (unsigned long long)(m->outside + m->peak * 9 / 10));
+    memplan_report *none =
+        ESTIMATE("gpt2-xl", "gpus", "8", "zero", "1", "gpu_memory", text);
+    assert_false(none->memory.fits);
+    assert_string_equal(none->change[0].text, "--allocator expandable");
+    assert_true(none->change[0].device_total < none->memory.device_total);
+    assert_int_equal(none->memory.reserved, m->reserved);
+    memplan_report_free(none);
+    memplan_report_free(less);
+    memplan_report_free(r);
+}
+
+/* The closed form alone: no pools, 2.6 % more. */
+static void test_fast(void **state)
+{
+    (void)state;
+    memplan_report *r =
+        ESTIMATE("gpt2", "gpus", "8", "zero", "2", "fast", "true");
+    assert_false(r->memory.stage[0].sim.done);
+    assert_int_equal(r->memory.stage[0].peak.bytes[TERM_ROUNDING], 0);
+    assert_true(r->memory.reserved > r->memory.peak);
+    assert_true(r->memory.reserved < r->memory.peak / 100 * 104);
+    memplan_report_free(r);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_order),      cmocka_unit_test(test_pools),
+        cmocka_unit_test(test_expandable), cmocka_unit_test(test_a_full_device),
+        cmocka_unit_test(test_fast),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
