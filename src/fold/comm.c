@@ -152,6 +152,7 @@ static double op_bytes(const struct program *p, const struct op *op,
     case OP_VIEW:
     case OP_CAT:
     case OP_DROPOUT:
+    case OP_DROPOUT_ADD:
     case OP_LAYER_NORM:
     case OP_CONV:
     case OP_BATCH_NORM:

@@ -53,6 +53,7 @@ static double op_backward(const struct program *p, const struct op *op)
     case OP_VIEW:
     case OP_CAT:
     case OP_DROPOUT:
+    case OP_DROPOUT_ADD:
     case OP_LAYER_NORM:
     case OP_BATCH_NORM:
     case OP_MAX_POOL:

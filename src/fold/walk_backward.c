@@ -98,6 +98,7 @@ static bool aliases(const struct walk *w, const struct op *op, unsigned i)
     if (op->place == PLACE_GRADIENT && i == 0 && same)
         return true;
     switch (op->kind) {
+    case OP_DROPOUT_ADD: return i == 1 && same; /* what is added to */
     case OP_ADD:
     case OP_MASKED_SOFTMAX: /* its backward works in place
                                (scaled_masked_softmax_cuda.cu) */
@@ -268,6 +269,7 @@ static uint64_t backward_workspace(const struct walk *w, const struct op *op,
     case OP_VIEW:
     case OP_CAT:
     case OP_DROPOUT:
+    case OP_DROPOUT_ADD:
     case OP_LAYER_NORM:
     case OP_CONV:
     case OP_BATCH_NORM:

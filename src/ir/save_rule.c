@@ -127,6 +127,7 @@ size_t op_saves(const struct program *p, const struct op *op,
     case OP_WHERE: /* in: x, mask */ keep_in(&s, 1); break;
     case OP_TOPK:
     case OP_DROPOUT:
+    case OP_DROPOUT_ADD:
     case OP_CROSS_ENTROPY: /* out: loss, softmax, mask, indices */
         keep_out(&s, 1);
         break;

@@ -376,6 +376,9 @@ tensor_id build_where(struct builder *b, const char *name, tensor_id mask,
 /* x itself when p is 0. */
 tensor_id build_dropout(struct builder *b, const char *name, tensor_id x,
                         double p);
+/* residual + dropout(x) in one kernel; build_add when p is 0. */
+tensor_id build_dropout_add(struct builder *b, const char *name, tensor_id x,
+                            tensor_id residual, double p);
 /* relu squared, gelu_new and gelu_fast are written out in primitives, as
  * transformers/activations.py has them; the others are one kernel. */
 tensor_id build_activation(struct builder *b, const char *name,

@@ -65,6 +65,7 @@ static bool fuses(enum op_kind kind)
     case OP_PYTHON_GELU:
     case OP_CAT:
     case OP_DROPOUT:
+    case OP_DROPOUT_ADD:
     case OP_FLASH_ATTENTION:
     case OP_SDPA:
     case OP_CROSS_ENTROPY:

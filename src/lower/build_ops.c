@@ -210,6 +210,21 @@ tensor_id build_dropout(struct builder *b, const char *name, tensor_id x,
     return out;
 }
 
+tensor_id build_dropout_add(struct builder *b, const char *name, tensor_id x,
+                            tensor_id residual, double p)
+{
+    if (!(p > 0))
+        return build_add(b, name, residual, x);
+    const struct shape shape = shape_of(b, x);
+    const tensor_id out = build_like(b, name, residual);
+    const tensor_id mask = build_tensor(b, "dropout mask", DT_BOOL, &shape);
+    const tensor_id in[] = { x, residual };
+    struct op *op = build_op(b, OP_DROPOUT_ADD, name, in, 2);
+    op_result(b, op, out);
+    op_byproduct(op, mask);
+    return out;
+}
+
 /* ---- activations ---- */
 
 /* 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))), transformers'

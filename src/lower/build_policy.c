@@ -41,6 +41,7 @@ static bool outlives(const struct op *op, unsigned *products)
     case OP_VIEW:
     case OP_CAT:
     case OP_DROPOUT:
+    case OP_DROPOUT_ADD:
     case OP_LAYER_NORM:
     case OP_BATCH_NORM:
     case OP_MAX_POOL:

@@ -56,14 +56,31 @@ static tensor_id layer_norm(struct builder *b, const char *name, tensor_id x)
 /* Bias, dropout and sum are one kernel (core/fusions/fused_bias_dropout.py). */
 static tensor_id add_residual(struct builder *b, tensor_id x, tensor_id y)
 {
-    y = build_dropout(b, "dropout", y, b->run->hidden_dropout);
-    return build_add(b, "residual", x, y);
+    return build_dropout_add(b, "residual", y, x, b->run->hidden_dropout);
 }
 
 /* A caller's variable holds x up to here. */
 static void let_go(struct builder *b, const char *name, tensor_id x)
 {
     build_op(b, OP_RELEASE, name, &x, 1);
+}
+
+/* What a Python frame holds by name until it returns. */
+struct frame {
+    tensor_id held[OP_IN_MAX];
+    unsigned n;
+};
+
+static void hold(struct frame *f, tensor_id x)
+{
+    if (f->n < OP_IN_MAX)
+        f->held[f->n++] = x;
+}
+
+static void leave(struct builder *b, const char *name, const struct frame *f)
+{
+    if (f->n > 0)
+        build_op(b, OP_RELEASE, name, f->held, f->n);
 }
 
 static tensor_id column(struct builder *b, const struct linear *l)
@@ -126,23 +143,30 @@ static tensor_id scores_of(struct builder *b, tensor_id q, tensor_id k)
     const struct shape heads = SHAPE(b->micro, b->a, b->sq, b->d);
     const tensor_id scores =
         build_matmul(b, "scores", build_view(b, "heads", q, &heads), k, &shape);
-    if (!is_fork(b))
+    if (!is_fork(b)) {
         build_in_global_buffer(b, TENSOR_NONE, tensor_of(b, scores)->bytes);
+    } else if (b->spec->position != POS_ALIBI) {
+        const enum dtype dtype = tensor_of(b, scores)->dtype;
+        op_byproduct(&b->p->op[b->p->n_ops - 1],
+                     build_tensor(b, "empty scores", dtype, &shape));
+    }
     return scores;
 }
 
 static tensor_id spelled_out(struct builder *b, tensor_id qkv[3],
-                             tensor_id *scores)
+                             struct frame *f)
 {
     const struct shape rows = SHAPE(b->t, b->A);
     for (unsigned i = 1; i < 3 && b->kv.n != b->a.n; i++)
         qkv[i] = build_copy_as(b, "repeat", qkv[i], &rows);
     b->core_attention = true;
-    *scores = scores_of(b, qkv[0], qkv[1]);
-    tensor_id p = masked_softmax(b, *scores);
+    const tensor_id scores = scores_of(b, qkv[0], qkv[1]);
+    tensor_id p = masked_softmax(b, scores);
     p = build_dropout(b, "attention dropout", p, b->run->attention_dropout);
     const tensor_id context = build_matmul(b, "context", p, qkv[2], &rows);
     b->core_attention = false;
+    hold(f, scores);
+    hold(f, p);
     return build_copy(b, "context", context);
 }
 
@@ -162,21 +186,21 @@ static tensor_id flash(struct builder *b, const tensor_id qkv[3])
 /* Core attention is a module of its own in Megatron-core, whose variables die
  * with its call; in the fork they live to the end of the whole attention. */
 static tensor_id core_attention(struct builder *b, tensor_id qkv[3],
-                                tensor_id *scores)
+                                struct frame *f)
 {
     const uint8_t outer = b->region;
-    *scores = TENSOR_NONE;
+    struct frame own = { .n = 0 };
     build_region(b, REMOD_CORE_ATTN);
     tensor_id out;
     if (b->run->attention == ATTN_EAGER)
-        out = spelled_out(b, qkv, scores);
+        out = spelled_out(b, qkv, is_fork(b) ? f : &own);
     else
         out = flash(b, qkv);
-    if (!is_fork(b) && *scores != TENSOR_NONE) {
-        let_go(b, "scores", *scores);
-        *scores = TENSOR_NONE;
-    }
+    leave(b, "scores", &own);
     b->region = outer;
+    for (unsigned i = 0; i < 3; i++)
+        hold(f, qkv[i]);
+    hold(f, out);
     return out;
 }
 
@@ -197,13 +221,14 @@ static tensor_id prepared(struct builder *b, tensor_id x, struct dim heads,
     return b->spec->position == POS_ROPE ? build_copy(b, "rotated", x) : x;
 }
 
-/* *held: what the layer's own variable holds to its end, in the fork. */
-static tensor_id attention(struct builder *b, tensor_id x, tensor_id *held)
+/* The fork's layer holds the result to its end. */
+static tensor_id attention(struct builder *b, tensor_id x, struct frame *layer)
 {
+    struct frame own = { .n = 0 };
     const tensor_id y = layer_norm(b, "input_layernorm", x);
     const struct linear in = linear_of_qkv(b, "query_key_value", y);
     const tensor_id mixed = column(b, &in);
-    tensor_id qkv[3], scores;
+    tensor_id qkv[3];
     const struct shape shapes[3] = { SHAPE(b->t, b->A), SHAPE(b->t, b->K),
                                      SHAPE(b->t, b->K) };
     if (b->spec->position == POS_ALIBI)
@@ -211,12 +236,12 @@ static tensor_id attention(struct builder *b, tensor_id x, tensor_id *held)
     build_split(b, "split", mixed, qkv, shapes, 3);
     qkv[0] = prepared(b, qkv[0], b->a, true);
     qkv[1] = prepared(b, qkv[1], b->kv, false);
-    const tensor_id context = core_attention(b, qkv, &scores);
+    const tensor_id context = core_attention(b, qkv, &own);
     const struct linear out = linear_of_o(b, "dense", context);
     const tensor_id z = build_row(b, &out);
-    if (scores != TENSOR_NONE)
-        let_go(b, "scores", scores);
-    *held = is_fork(b) ? z : TENSOR_NONE;
+    leave(b, "attention", &own);
+    if (is_fork(b))
+        hold(layer, z);
     return add_residual(b, x, z);
 }
 
@@ -231,16 +256,16 @@ static tensor_id cross_attention(struct builder *b, tensor_id x)
     lkv.out = DIM("2*kv*d/tp", build_product(b, 2, b->K.n));
     lkv.full_out = build_product(b, 2, b->full_K);
     lkv.lora |= LORA_MASK(LORA_V);
-    tensor_id qkv[3] = { column(b, &lq), TENSOR_NONE, TENSOR_NONE }, scores;
+    tensor_id qkv[3] = { column(b, &lq), TENSOR_NONE, TENSOR_NONE };
+    struct frame own = { .n = 0 };
     const tensor_id mixed = build_keys(b, &lkv);
     const struct shape half = shape_last(b, mixed, b->K);
     build_split(b, "split", mixed, qkv + 1,
                 (const struct shape[]){ half, half }, 2);
-    const tensor_id context = core_attention(b, qkv, &scores);
+    const tensor_id context = core_attention(b, qkv, &own);
     const struct linear out = linear_of_o(b, "linear_proj", context);
     const tensor_id z = build_row(b, &out);
-    if (scores != TENSOR_NONE)
-        let_go(b, "scores", scores);
+    leave(b, "cross attention", &own);
     x = add_residual(b, x, z);
     build_cross_end(b);
     return x;
@@ -278,10 +303,12 @@ static tensor_id words(struct builder *b, tensor_id table, tensor_id ids)
 
 /* ---- mlp ---- */
 
-static tensor_id mlp(struct builder *b, tensor_id x)
+static tensor_id mlp(struct builder *b, tensor_id x, struct frame *layer)
 {
     const bool gated = b->spec->gated_mlp;
     const tensor_id y = layer_norm(b, "post_attention_layernorm", x);
+    if (is_fork(b))
+        hold(layer, y);
     if (recomputes(b, REMOD_MLP))
         build_region(b, REMOD_MLP);
     struct linear up = linear_of_up(b, "dense_h_to_4h", y);
@@ -312,15 +339,14 @@ static tensor_id joint(struct builder *b, tensor_id x)
 static tensor_id layer(struct builder *b, const struct layer_kind *kind,
                        tensor_id x)
 {
-    tensor_id held;
+    struct frame own = { .n = 0 };
     if (kind->place == LAYER_JOINT)
         return joint(b, x);
-    tensor_id y = attention(b, x, &held);
+    tensor_id y = attention(b, x, &own);
     if (kind->place == LAYER_DECODER || kind->place == LAYER_LAST)
         y = cross_attention(b, y);
-    const tensor_id z = mlp(b, y);
-    if (held != TENSOR_NONE)
-        let_go(b, "attention output", held);
+    const tensor_id z = mlp(b, y, &own);
+    leave(b, "layer", &own);
     return z;
 }
 
