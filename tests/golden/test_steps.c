@@ -100,7 +100,7 @@ static void value_text(const struct json *v, char *buf, size_t size)
     else if (v->kind == JSON_BOOL)
         snprintf(buf, size, "%s", v->truth ? "true" : "false");
     else
-        snprintf(buf, size, "%.0f", v->number);
+        snprintf(buf, size, "%.9g", v->number);
 }
 
 static memplan_report *estimate(const struct json *run, size_t len)
@@ -305,6 +305,9 @@ static void describe(struct run_name *out, const struct json *run)
         out->known = 0.03;
     else if (fsdp2 && is_setup(run, "zero", "2"))
         out->known = 0.05;
+    else if (is_setup(run, "lora_dropout", "0.05")
+             && is_setup(run, "recompute", "full"))
+        out->known = is_setup(run, "base_dtype", "nf4") ? 0.045 : 0.01;
     else if (is_setup(run, "attention", "eager")
              && is_setup(run, "recompute", "full"))
         out->known = 0.04;
