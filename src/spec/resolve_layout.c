@@ -191,7 +191,14 @@ static void shard_states(struct run *r, struct diag *d)
         return;
     r->shard = resolve_count(r, KEY_SHARD_DEGREE, ranks);
     r->expert_shard = stage / (r->ep * r->etp);
-    if (r->given[KEY_SHARD_DEGREE])
+    if (!r->given[KEY_SHARD_DEGREE])
+        return;
+    /* Megatron's instances of the distributed optimizer are as many for
+       experts (parallel_state.py, intra_partial_expert_data_parallel) */
+    const uint64_t instances = ranks / r->shard;
+    if (r->engine == ENGINE_MEGATRON)
+        r->expert_shard = max_u64(r->expert_shard / instances, 1);
+    else
         r->expert_shard = min_u64(r->expert_shard, r->shard);
 }
 

@@ -996,6 +996,9 @@ static void experts_are_spread(void **state)
     assert_int_equal(cs.status, MEMPLAN_OK);
     assert_int_equal(r->shard, 32);
     assert_int_equal(r->expert_shard, 8);
+    r = resolve_as('m', "gpus=64 ep=8 tp=2 etp=1 shard_degree=8");
+    assert_int_equal(r->shard, 8);
+    assert_int_equal(r->expert_shard, 2); /* four instances */
     /* Megatron splits experts like everything else, */
     r = resolve_as('m', "gpus=64 ep=8 tp=2");
     assert_int_equal(r->etp, 2);
