@@ -77,6 +77,7 @@ struct builder {
     /* State. */
     tensor_id hidden;    /* what the next block's input will be */
     tensor_id memory;    /* the encoder's result: ROLE_SHARED; TENSOR_NONE */
+    bool in_decoder;     /* of two stacks */
     bool attends_all;    /* no causal mask in the next operations */
     struct block *block; /* being built, or NULL */
     uint8_t region;      /* of the next operations */

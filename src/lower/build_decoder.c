@@ -43,11 +43,13 @@ tensor_id build_tied_table(struct builder *b, const char *name,
 tensor_id build_position_table(struct builder *b, const char *name)
 {
     const uint64_t n = b->spec->learned_positions;
-    return build_param(b, &(struct param){ .name = name,
-                                           .group = PG_POSITION,
-                                           .rows = DIM("positions", n),
-                                           .cols = b->h,
-                                           .again = is_joint(b) });
+    return build_param(
+        b,
+        &(struct param){ .name = name,
+                         .group = PG_POSITION,
+                         .rows = DIM("positions", n),
+                         .cols = b->h,
+                         .again = is_joint(b) && b->spec->family != FAM_BART });
 }
 
 tensor_id build_head_weight(struct builder *b, const char *name,

@@ -109,6 +109,7 @@ void build_to_decoder(struct builder *b, tensor_id x)
     const uint64_t tp = at_least_one(b->run->tp);
     const uint64_t tokens = build_product(b, b->micro.n, b->s_target.n);
     b->p->tensor[x].storage = b->memory;
+    b->in_decoder = true;
     b->block->memory = x;
     b->block->memory_waits = true;
     b->s = b->sq = b->s_target;

@@ -22,6 +22,8 @@ static bool has_sdpa(const struct spec *m)
     case FAM_MPT:
     case FAM_GPT_NEO:
     case FAM_GPTJ:
+    case FAM_T5: /* its bias has a gradient, not modelled in that kernel */
+    case FAM_MT5:
     case FAM_GPT_OSS: return false;
     case FAM_FALCON: /* alibi is part of its mask */ return true;
     default: /* softcap is refused: sdpa_attention.py */
@@ -31,7 +33,8 @@ static bool has_sdpa(const struct spec *m)
 
 static bool has_flash(const struct spec *m)
 {
-    return m->family != FAM_MPT && m->position != POS_ALIBI;
+    return m->family != FAM_MPT && m->position != POS_ALIBI
+           && m->relative_buckets == 0;
 }
 
 enum attention hf_kernel(const struct builder *b)
@@ -81,7 +84,8 @@ static bool has_table(const struct builder *b, enum hf_table which)
                       || build_is_latent(b);
     switch (which) {
     case HF_POSITIONS:
-        return (m->position == POS_LEARNED && m->image == 0)
+        return (m->position == POS_LEARNED && m->image == 0
+                && m->family != FAM_BART)
                || m->family == FAM_GPTJ;
     case HF_TRIANGLE:
         return m->family == FAM_GPT_NEO && hf_kernel(b) == ATTN_EAGER;
@@ -93,6 +97,9 @@ static bool has_table(const struct builder *b, enum hf_table which)
         return m->position == POS_ALIBI && hf_kernel(b) == ATTN_EAGER;
     case HF_MASK: return has_mask(b, false);
     case HF_MASK_SLIDING: return has_mask(b, true);
+    case HF_BIAS:
+    case HF_BIAS_DECODER:
+    case HF_BIAS_CROSS: return m->relative_buckets > 0;
     case HF_TABLE_COUNT: break;
     }
     return false;
@@ -139,6 +146,8 @@ static void make_mask(struct builder *b, const char *name)
 static struct dim position_rows(const struct builder *b)
 {
     const enum family family = b->spec->family;
+    if (family == FAM_BART && !b->in_decoder)
+        return b->t;
     return family == FAM_OPT || family == FAM_ROBERTA ? b->t : b->sq;
 }
 
@@ -159,6 +168,27 @@ static void make_inputs(struct builder *b)
         build_input(b, "causal buffer", DT_BOOL, &square);
     if (has_table(b, HF_SINCOS))
         build_input(b, "embed_positions", DT_FP32, &table);
+}
+
+/* Of the encoder, of the decoder, and zeros between them. Their gradient, as
+ * large as one of them, is not modelled. */
+static void make_biases(struct builder *b)
+{
+    if (b->spec->relative_buckets == 0)
+        return;
+    const struct shape encoder = SHAPE(b->a, b->sq, b->s);
+    const struct shape decoder = SHAPE(b->a, b->s_target, b->s_target);
+    const struct shape cross = SHAPE(b->a, b->s_target, b->s);
+    build_shared(b, "position bias", b->stream, &encoder);
+    build_shared(b, "decoder position bias", b->stream, &decoder);
+    build_shared(b, "cross position bias", b->compute, &cross);
+}
+
+tensor_id hf_bias(const struct builder *b)
+{
+    if (!b->attends_all)
+        return hf_table(b, HF_BIAS_DECODER);
+    return hf_table(b, b->in_decoder ? HF_BIAS_CROSS : HF_BIAS);
 }
 
 static void make_tables(struct builder *b)
@@ -190,6 +220,7 @@ static void make_tables(struct builder *b)
         make_mask(b, "attention mask");
     if (has_table(b, HF_MASK_SLIDING))
         make_mask(b, "sliding window mask");
+    make_biases(b);
     build_memory(b);
 }
 
@@ -217,10 +248,39 @@ static tensor_id add_positions(struct builder *b, tensor_id x)
 {
     const tensor_id table = build_position_table(b, "position_embedding");
     const struct dim rows = position_rows(b);
-    const struct shape shape = SHAPE(rows, b->h);
-    const tensor_id places = build_embedding(
-        b, "positions", hf_table(b, HF_POSITIONS), table, &shape);
+    const struct shape shape = SHAPE(rows, b->h), each = SHAPE(rows);
+    tensor_id ids = hf_table(b, HF_POSITIONS);
+    if (b->spec->family == FAM_BART)
+        ids = build_copy_as(b, "positions", b->ids, &each);
+    const tensor_id places =
+        build_embedding(b, "positions", ids, table, &shape);
     return build_add(b, "embeddings + positions", x, places);
+}
+
+/* The first layer of a stack looks its bias up, by the bucket of each pair of
+ * places, for all of them; here it stands before that layer. The lookup keeps
+ * the buckets; the table's gradient comes at the end of the stack's. */
+static tensor_id add_bias_table(struct builder *b, tensor_id x)
+{
+    if (b->spec->relative_buckets == 0)
+        return x;
+    const struct shape pairs = SHAPE(b->sq, b->sq);
+    const tensor_id bias =
+        hf_table(b, b->in_decoder ? HF_BIAS_DECODER : HF_BIAS);
+    const tensor_id table = build_param(
+        b,
+        &(struct param){ .name = "relative_attention_bias",
+                         .group = PG_POSITION,
+                         .rows = DIM("buckets", b->spec->relative_buckets),
+                         .cols = b->a,
+                         .full_elems = build_product(
+                             b, b->spec->relative_buckets, b->spec->heads) });
+    const tensor_id buckets = build_copy_as(b, "buckets", b->ids, &pairs);
+    const struct shape shape = shape_of(b, bias);
+    const tensor_id values =
+        build_embedding(b, "position bias", buckets, table, &shape);
+    b->p->tensor[values].storage = bias;
+    return build_binary_in_place(b, OP_ADD, "position bias", x, table);
 }
 
 static void embed(struct builder *b)
@@ -251,6 +311,7 @@ static void embed(struct builder *b)
         x = add_positions(b, x);
     if (m->embedding_norm)
         x = hf_hidden_norm(b, "embedding norm", x);
+    x = add_bias_table(b, x);
     build_end(b,
               build_dropout(b, "embedding dropout", x, b->run->embed_dropout));
 }
@@ -369,6 +430,8 @@ static tensor_id joint(struct builder *b, tensor_id x)
     const struct shape whole = shape_of(b, x);
     x = b->spec->final_norm ? hf_hidden_norm(b, "encoder final norm", x)
                             : build_view(b, "encoder's result", x, &whole);
+    if (b->spec->relative_buckets > 0)
+        x = build_dropout(b, "final dropout", x, b->run->hidden_dropout);
     build_to_decoder(b, x);
     const struct shape rows = SHAPE(b->t), shape = SHAPE(b->t, b->e);
     const tensor_id ids =
@@ -379,6 +442,7 @@ static tensor_id joint(struct builder *b, tensor_id x)
         x = add_positions(b, x);
     if (b->spec->embedding_norm)
         x = hf_hidden_norm(b, "embedding norm", x);
+    x = add_bias_table(b, x);
     return build_dropout(b, "embedding dropout", x, b->run->embed_dropout);
 }
 

@@ -25,11 +25,17 @@ enum hf_table {
     HF_ALIBI,
     HF_MASK,
     HF_MASK_SLIDING,
+    HF_BIAS, /* T5's, of each attention */
+    HF_BIAS_DECODER,
+    HF_BIAS_CROSS,
     HF_TABLE_COUNT
 };
 
 /* TENSOR_NONE where the model has none. */
 tensor_id hf_table(const struct builder *b, enum hf_table which);
+
+/* T5's position bias for the attention at hand. */
+tensor_id hf_bias(const struct builder *b);
 
 /* The kernel of the class: what is asked for, or eager where the class has
  * nothing else. */

@@ -148,6 +148,8 @@ static tensor_id biased(struct builder *b, tensor_id scores)
         return build_add(b, "masked", scores, mask);
     default:
         scores = softcap(b, build_scale(b, "scaled", scores));
+        if (b->spec->relative_buckets > 0)
+            scores = build_add(b, "+ position bias", scores, hf_bias(b));
         if (mask == TENSOR_NONE) /* encoders */
             return scores;
         if (alibi != TENSOR_NONE)
@@ -159,6 +161,8 @@ static tensor_id biased(struct builder *b, tensor_id scores)
 /* Their softmax says no dtype, and nothing is cast back. */
 static bool family_is_bert(enum family family)
 {
+    if (family == FAM_T5 || family == FAM_MT5 || family == FAM_BART)
+        return true;
     return family == FAM_BERT || family == FAM_ROBERTA;
 }
 

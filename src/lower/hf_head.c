@@ -28,11 +28,12 @@ static tensor_id shifted_labels(struct builder *b)
  * an encoder-decoder shifts its input. */
 tensor_id hf_words_loss(struct builder *b, tensor_id logits)
 {
+    if (b->spec->decoder_layers > 0) { /* logits as they are */
+        return build_cross_entropy(b, "loss", logits, b->labels);
+    }
     const tensor_id up = build_cast(b, "logits fp32", logits, DT_FP32);
     const tensor_id labels =
-        b->spec->bidirectional || b->spec->decoder_layers > 0
-            ? b->labels
-            : shifted_labels(b);
+        b->spec->bidirectional ? b->labels : shifted_labels(b);
     return build_cross_entropy(b, "loss", up, labels);
 }
 
@@ -79,11 +80,33 @@ static bool loss_is_fused(const struct run *run)
            || (run->impl == IMPL_HF_LIGER && run->loss == LOSS_STANDARD);
 }
 
+/* BART's final_logits_bias, a buffer, as wide as the weights. */
+static tensor_id plus_buffer(struct builder *b, tensor_id logits)
+{
+    const struct shape shape = shape_of(b, logits);
+    const tensor_id sum =
+        build_tensor(b, "logits + final_logits_bias", b->param, &shape);
+    op_result(b, build_op(b, OP_ADD, "final_logits_bias", &logits, 1), sum);
+    return sum;
+}
+
+/* Where its words are tied T5 scales, and holds what it scaled
+ * (T5Config.scale_decoder_outputs). */
+static tensor_id t5_scaled(struct builder *b, tensor_id x)
+{
+    if (b->spec->relative_buckets == 0 || !b->spec->tied)
+        return x;
+    return build_scale(b, "decoder output scaled", x);
+}
+
 static tensor_id standard_loss(struct builder *b, tensor_id x, tensor_id weight)
 {
     const struct spec *m = b->spec;
-    const struct linear l = linear_of_head(b, "lm_head", x, weight);
+    const struct linear l =
+        linear_of_head(b, "lm_head", t5_scaled(b, x), weight);
     tensor_id logits = build_linear(b, &l);
+    if (m->family == FAM_BART)
+        logits = plus_buffer(b, logits);
     if (m->logit_scale < 1.0 || m->logit_scale > 1.0)
         logits = build_scale(b, "logits scaled", logits);
     if (m->final_softcap > 0) {
@@ -253,7 +276,12 @@ static tensor_id span(struct builder *b, tensor_id x)
 /* Does x, fresh from the last layer, go through the class's final norm? */
 static tensor_id normed(struct builder *b, tensor_id x)
 {
-    return b->spec->final_norm ? hf_hidden_norm(b, "final norm", x) : x;
+    if (!b->spec->final_norm)
+        return x;
+    x = hf_hidden_norm(b, "final norm", x);
+    if (b->spec->relative_buckets == 0)
+        return x;
+    return build_dropout(b, "final dropout", x, b->run->hidden_dropout);
 }
 
 static tensor_id head_of(struct builder *b, tensor_id x)

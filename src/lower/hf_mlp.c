@@ -65,6 +65,16 @@ static tensor_id liger_swiglu(struct builder *b, tensor_id gate, tensor_id up)
     return out;
 }
 
+/* T5, BART. T5 then casts to the weight's dtype, which autocast undoes in a copy
+ * (T5DenseActDense.forward). */
+static tensor_id inner_drop(struct builder *b, tensor_id x)
+{
+    x = build_dropout(b, "activation dropout", x, b->run->act_dropout);
+    return b->spec->relative_buckets > 0
+               ? build_cast(b, "as the weight", x, b->param)
+               : x;
+}
+
 static tensor_id gated(struct builder *b, tensor_id x)
 {
     struct linear l = up_of(b, x);
@@ -75,7 +85,7 @@ static tensor_id gated(struct builder *b, tensor_id x)
     if (hf_is_liger(b))
         return liger_swiglu(b, gate, hf_linear(b, &l));
     const tensor_id act = build_activation(b, "act", b->spec->act, gate);
-    return build_mul(b, "gated", act, hf_linear(b, &l));
+    return inner_drop(b, build_mul(b, "gated", act, hf_linear(b, &l)));
 }
 
 tensor_id hf_mlp(struct builder *b, tensor_id x)
@@ -84,5 +94,7 @@ tensor_id hf_mlp(struct builder *b, tensor_id x)
         return down(b,
                     b->spec->fused_gate_up ? fused_gate_up(b, x) : gated(b, x));
     const struct linear l = up_of(b, x);
-    return down(b, build_activation(b, "act", b->spec->act, hf_linear(b, &l)));
+    const tensor_id act =
+        build_activation(b, "act", b->spec->act, hf_linear(b, &l));
+    return down(b, inner_drop(b, act));
 }

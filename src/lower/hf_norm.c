@@ -42,6 +42,23 @@ static tensor_id olmo2_norm(struct builder *b, const char *name, tensor_id x,
     return build_cast(b, name, out, dtype);
 }
 
+/* T5LayerNorm: the variance alone is of an fp32 copy; with 16-bit weights the
+ * product comes back to them. */
+static tensor_id t5_norm(struct builder *b, const char *name, tensor_id x,
+                         tensor_id weight)
+{
+    const tensor_id up = build_cast(b, "norm fp32", x, DT_FP32);
+    const tensor_id square = build_pow(b, "norm square", up);
+    const tensor_id mean = build_mean(b, "variance", square);
+    const tensor_id eps = build_unary(b, OP_ADD, "variance + eps", mean);
+    const tensor_id root = build_rsqrt(b, "rsqrt", eps);
+    tensor_id unit = build_mul(b, "normalised", x, root);
+    const enum dtype dtype = tensor_of(b, weight)->dtype;
+    if (hf_is_half(dtype))
+        unit = build_cast(b, "normalised", unit, dtype);
+    return build_mul(b, name, weight, unit);
+}
+
 static tensor_id rms_norm(struct builder *b, const char *name, tensor_id x,
                           tensor_id weight)
 {
@@ -55,6 +72,8 @@ static tensor_id rms_norm(struct builder *b, const char *name, tensor_id x,
     }
     if (b->spec->family == FAM_GEMMA || b->spec->family == FAM_GEMMA2)
         return gemma_norm(b, name, x, weight);
+    if (b->spec->relative_buckets > 0)
+        return t5_norm(b, name, x, weight);
     if (b->spec->family == FAM_OLMO2 || b->spec->family == FAM_GPT_OSS)
         return olmo2_norm(b, name, x, weight);
     return build_rms_norm_written_out(b, name, x, weight);

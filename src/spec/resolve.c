@@ -519,6 +519,7 @@ static void resolve_dropout(struct run *r, const struct spec *spec)
     r->embed_dropout = spec->embed_dropout;
     r->attention_dropout = spec->attention_dropout;
     r->head_dropout = spec->head_dropout;
+    r->act_dropout = spec->act_dropout;
     if (r->impl == IMPL_TORCHTITAN) { /* its layers have none */
         r->hidden_dropout = r->embed_dropout = r->attention_dropout = 0;
         resolve_real(r, KEY_DROPOUT, 0);
@@ -528,6 +529,8 @@ static void resolve_dropout(struct run *r, const struct spec *spec)
         double p = r->setup.v[KEY_DROPOUT].x;
         r->hidden_dropout = r->embed_dropout = p;
         r->attention_dropout = r->head_dropout = p;
+        if (spec->act_dropout > 0)
+            r->act_dropout = p;
         return;
     }
     resolve_real(r, KEY_DROPOUT, r->hidden_dropout);

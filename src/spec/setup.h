@@ -329,6 +329,7 @@ struct run {
     enum attention attention;
     enum loss loss;
     double hidden_dropout, embed_dropout, attention_dropout, head_dropout;
+    double act_dropout;
     uint64_t vocab; /* padded */
     uint64_t lora_rank, lora_targets, lora_full;
     enum dtype lora_dtype, base_dtype;

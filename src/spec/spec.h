@@ -59,6 +59,9 @@
     X(GLM4_MOE, "glm4_moe")                                                    \
     X(BERT, "bert")                                                            \
     X(ROBERTA, "roberta")                                                      \
+    X(T5, "t5")                                                                \
+    X(MT5, "mt5")                                                              \
+    X(BART, "bart")                                                            \
     X(CONVNET, "convnet")                                                      \
     X(VIT, "vit")
 
@@ -155,6 +158,8 @@ struct spec {
     uint64_t image, patch, channels; /* pixels a side; 0: words */
     uint64_t token_types;            /* rows of BERT's third table; 0 none */
     double head_dropout;             /* before a classifier */
+    double act_dropout;              /* after the MLP's activation */
+    uint64_t relative_buckets;       /* of T5's position bias; 0 none */
 
     enum norm_kind norm;
     enum norm_place place;

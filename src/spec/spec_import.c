@@ -89,6 +89,9 @@ static const struct other_name {
     { "RobertaForTokenClassification", FAM_ROBERTA },
     { "RobertaForQuestionAnswering", FAM_ROBERTA },
     { "RobertaModel", FAM_ROBERTA },
+    { "T5ForConditionalGeneration", FAM_T5 },
+    { "MT5ForConditionalGeneration", FAM_MT5 },
+    { "BartForConditionalGeneration", FAM_BART },
     { "ViTForImageClassification", FAM_VIT },
     { "ViTModel", FAM_VIT },
 };
@@ -342,6 +345,27 @@ static void fix_roberta(struct import *im)
         rows->n -= padding;
 }
 
+/* "relu", "gated-gelu": the latter is GPT-2's gelu written out, in T5Config. */
+static void fix_t5(struct import *im)
+{
+    const struct json *at = json_member(im->object, "feed_forward_proj");
+    if (!at || at->kind == JSON_NULL)
+        return;
+    im->v[F_GATED].n = true;
+    if (at->kind == JSON_STRING && str_is(at->text, "gated-gelu")) {
+        im->v[F_ACT].n = ACT_GELU_NEW;
+    } else if (at->kind == JSON_STRING && str_is(at->text, "gated-silu")) {
+        im->v[F_ACT].n = ACT_SILU;
+    } else {
+        im->v[F_GATED].n = false;
+        if (at->kind == JSON_STRING && str_is(at->text, "relu"))
+            return;
+        memplan_error *e = import_error(im, at, MEMPLAN_E_UNKNOWN,
+                                        "'feed_forward_proj' is not known");
+        diag_hint(e, "known: relu, gated-gelu, gated-silu");
+    }
+}
+
 /* ViTEmbeddings: whole patches, and the token of the class. */
 static void fix_vit(struct import *im)
 {
@@ -421,6 +445,8 @@ static void fix_family(struct import *im)
         fix_baichuan(im);
     else if (im->family == FAM_VIT)
         fix_vit(im);
+    else if (im->family == FAM_T5 || im->family == FAM_MT5)
+        fix_t5(im);
     else if (import_is_generic(im))
         fix_generic(im);
     if (im->v[F_EXPERTS].n > 0)

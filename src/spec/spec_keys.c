@@ -25,6 +25,9 @@ static const struct inert {
     { FAM_BERT, "id2label" },
     { FAM_ROBERTA, "id2label" },
     { FAM_VIT, "id2label" },
+    { FAM_T5, "feed_forward_proj" },
+    { FAM_MT5, "feed_forward_proj" },
+    { FAM_BART, "decoder_attention_heads decoder_ffn_dim" },
     { FAM_CONVNET, "input resnet resnet.blocks resnet.bottleneck resnet.width "
                    "resnet.stem" },
     { FAM_DEEPSEEK, "moe_layer_freq" },

@@ -77,12 +77,13 @@ static struct trial trial_of(uint64_t seed)
 {
     uint64_t s = seed;
     struct trial t = {
-        .model = PICK(&s, "llama-7b", "llama-3-8b", "gpt2-xl", "gpt3-13b",
-                      "mistral-7b-v0.1", "gemma-2-9b", "pythia-1.4b",
-                      "opt-1.3b", "falcon-7b", "mixtral-8x7b", "qwen2.5-0.5b",
-                      "bloom-1b7", "bert-large", "megatron-t5-220m",
-                      "resnet-50", "vit-large-patch16-224", "deepseek-v2-lite",
-                      "qwen1.5-moe-a2.7b", "gpt-oss-20b", "phi-2", predicting)
+        .model =
+            PICK(&s, "llama-7b", "llama-3-8b", "gpt2-xl", "gpt3-13b",
+                 "mistral-7b-v0.1", "gemma-2-9b", "pythia-1.4b", "opt-1.3b",
+                 "falcon-7b", "mixtral-8x7b", "qwen2.5-0.5b", "bloom-1b7",
+                 "bert-large", "megatron-t5-220m", "t5-base", "bart-large",
+                 "resnet-50", "vit-large-patch16-224", "deepseek-v2-lite",
+                 "qwen1.5-moe-a2.7b", "gpt-oss-20b", "phi-2", predicting)
     };
     const char *fw = PICK(&s, "hf", "deepspeed", "fsdp", "megatron", "megatron",
                           "megatron-deepspeed", "torchtitan", "torchtune");

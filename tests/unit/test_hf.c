@@ -88,6 +88,7 @@ static void set_run(struct fixture *f, uint64_t b, uint64_t s,
     r->embed_dropout = f->spec.embed_dropout;
     r->attention_dropout = f->spec.attention_dropout;
     r->head_dropout = f->spec.head_dropout;
+    r->act_dropout = f->spec.act_dropout;
 }
 
 static void lower(struct fixture *f)

@@ -150,6 +150,12 @@ static uint64_t count_params(const struct spec *s)
         n += attention_params(s) + norms_params(s);
         n += sparse ? sparse_params(s) : mlp_params(s, s->ffn);
     }
+    n += s->decoder_layers
+         * (2 * attention_params(s) + 3 * one + mlp_params(s, s->ffn));
+    n += 2 * s->relative_buckets * s->heads;
+    if (s->decoder_layers > 0) /* what stands between two stacks */
+        n += (s->final_norm ? one : 0) + (s->embedding_norm ? one : 0)
+             + (s->family == FAM_BART ? s->learned_positions * s->hidden : 0);
     n += (s->tied || !has_words(s) ? 1 : 2) * s->vocab * s->embed_dim;
     n += s->token_types * s->hidden;
     if (s->image > 0)
@@ -167,6 +173,7 @@ static const struct {
     uint64_t count;
 } exact[] = {
     { "baichuan2-7b", UINT64_C(7505973248) },
+    { "bart-large", UINT64_C(406291456) },
     { "bert-base", UINT64_C(109514298) },
     { "bert-large", UINT64_C(335174458) },
     { "bloom-176b", UINT64_C(176247271424) },
@@ -249,6 +256,13 @@ static const struct {
     { "starcoder2-15b", UINT64_C(15957889024) },
     { "starcoder2-3b", UINT64_C(3030371328) },
     { "starcoder2-7b", UINT64_C(7173923840) },
+    { "flan-t5-large", UINT64_C(783150080) },
+    { "mt5-large", UINT64_C(1229581312) },
+    { "t5-11b", UINT64_C(11307321344) },
+    { "t5-3b", UINT64_C(2851598336) },
+    { "t5-base", UINT64_C(222903552) },
+    { "t5-small", UINT64_C(60506624) },
+    { "t5-v1_1-xxl", UINT64_C(11135332352) },
     { "tinyllama-1.1b", UINT64_C(1100048384) },
     { "vit-base-patch16-224-in21k", UINT64_C(86389248) },
     { "vit-huge-patch14-224-in21k", UINT64_C(632404480) },
@@ -448,6 +462,27 @@ static void test_convnets(void **state)
     assert_int_equal(s.resnet.width_pixels, 20);
     assert_int_equal(s.labels, 7);
     assert_true(s.resnet.small_stem && !s.resnet.bottleneck);
+}
+
+/* T5's activation and gate are one word; a stack without a number of layers is
+ * as deep as the other. */
+static void test_two_stacks(void **state)
+{
+    (void)state;
+    struct spec s = spec_of(FILE_OF("t5", ", \"feed_forward_proj\": "
+                                          "\"gated-gelu\", \"d_kv\": 8"));
+    assert_int_equal(s.decoder_layers, 2);
+    assert_int_equal(s.head_dim, 8);
+    assert_true(s.gated_mlp && s.act == ACT_GELU_NEW);
+    assert_true(s.final_norm && !s.bidirectional);
+    s = spec_of(FILE_OF("t5", ", \"num_decoder_layers\": 5"));
+    assert_int_equal(s.decoder_layers, 5);
+    assert_true(!s.gated_mlp && s.act == ACT_RELU && s.tied);
+    s = spec_of(
+        FILE_OF("bart", ", \"encoder_layers\": 3, \"decoder_layers\": 4"));
+    assert_int_equal(s.layers, 3);
+    assert_int_equal(s.decoder_layers, 4);
+    assert_int_equal(s.learned_positions, 1026);
 }
 
 /* ViT's sequence: its patches and the class. */
@@ -1101,6 +1136,7 @@ int main(void)
         cmocka_unit_test(test_kv_heads),
         cmocka_unit_test(test_encoders),
         cmocka_unit_test(test_convnets),
+        cmocka_unit_test(test_two_stacks),
         cmocka_unit_test(test_vit),
         cmocka_unit_test(test_falcon),
         cmocka_unit_test(test_opt),
