@@ -529,6 +529,7 @@ static void test_recompute_never_more(void **state)
     (void)state;
     never_more("recompute", "none", "full");
     never_more("recompute", "none", "ops");
+    never_more("compile", "false", "true");
 }
 
 static void test_shorter_never_more(void **state)
