@@ -110,6 +110,11 @@ static uint64_t flat_share(const struct run *run, uint64_t dense,
            + div_up(expert, ne * align) * align;
 }
 
+uint64_t engine_share(const struct stage *s)
+{
+    return flat_share(s->run, s->sum.dense_elems, s->sum.expert_elems);
+}
+
 /* ---- at rest ---- */
 
 /* As elements times a size where all have the same. */
@@ -469,41 +474,15 @@ static void fsdp_backward(struct put *p, const struct stage *s,
     }
 }
 
-/* ZeRO-3: a module's weight at a time, and what is prefetched of the modules
- * that come next, up to the parameter that fills the bucket: as a flat gather
- * buffer and as copies out of it. */
-static void zero3_gather(struct put *p, const struct stage *s,
-                         uint32_t position, bool back)
+static void zero2_partition(struct put *p, const struct stage *s, bool later)
 {
     const struct run *run = s->run;
-    const struct block_states *b = &s->states[stage_block(s, position)];
-    const uint64_t all = s->sum.elems + s->sum.frozen_elems;
-    if (b->largest == 0)
+    if (optimizer_offloaded(run))
         return;
-    PUT(p, TERM_GATHERED, "the running module's weight",
-        F("bytes of the block's largest parameter", b->largest_bytes));
-    const bool turns = back ? position == 0 : position + 1 == s->n;
-    const uint32_t next = back == turns ? position + 1 : position - 1;
-    const struct block_states *n =
-        &s->states[stage_block(s, s->n == 1 ? 0 : next)];
-    const uint64_t ahead = min_u64(run->prefetch_bucket + n->largest, all);
-    PUT(p, TERM_PREFETCHED, "prefetched: flat gather buffer and copies",
-        F("elements", min_u64(ahead, run->max_live_params)), A("copies", 2),
-        F("bytes per weight", b->largest_bytes / b->largest));
-}
-
-/* After forward the last parameters are kept for the backward that starts with
- * them: about half of max_reuse_distance. */
-static void zero3_reuse(struct put *p, const struct stage *s, uint32_t position)
-{
-    const struct prefix *upto = &s->before[position + 1];
-    const uint64_t above = s->before[s->n].all_elems - upto->all_elems;
-    const uint64_t most = ZERO3_MAX_REUSE_ELEMS / 2;
-    if (above >= most || upto->all_elems == 0)
-        return;
-    PUT(p, TERM_GATHERED, "kept over the turn from forward to backward",
-        F("elements", min_u64(most - above, upto->all_elems)),
-        F("bytes per weight", upto->bytes / upto->all_elems));
+    PUT(p, TERM_GRAD_SHARDS, "gradient partition, tensors whole",
+        F("elements", s->partition),
+        F("bytes per gradient", dtype_size(run->prec.grad)),
+        A("partitions", later ? 2 : 1));
 }
 
 static void zero3_partition(struct put *p, const struct stage *s)
@@ -556,10 +535,7 @@ void engine_forward(struct put *p, const struct stage *s, uint32_t position,
     } else if (zero_is(run, 3)) {
         zero3_partition(p, s);
     } else if (zero_is(run, 2)) {
-        PUT(p, TERM_GRAD_SHARDS, "gradient partition",
-            F("P / N",
-              flat_share(run, s->sum.dense_elems, s->sum.expert_elems)),
-            F("bytes per gradient", grad));
+        zero2_partition(p, s, false);
     } else if (engine_wgrad_mode(s, false) == WGRAD_KEEP) {
         PUT(p, TERM_GRADS, "gradients of earlier micro-batches",
             F("bytes", s->wgrad));
@@ -597,38 +573,37 @@ enum wgrad_mode engine_wgrad_mode(const struct stage *s, bool later)
     return WGRAD_FREE;
 }
 
-/* Largest sum of whole tensors that touch one rank's partition: ZeRO-2
- * allocates a tensor's gradient whole if any of it is the rank's own. Bounded
- * by the share and the tensors that straddle its two ends. */
-static uint64_t partition_elems(const struct stage *s)
-{
-    const struct run *run = s->run;
-    const uint64_t share =
-        flat_share(run, s->sum.dense_elems, s->sum.expert_elems);
-    return min_u64(max_u64(share, s->sum.largest_grad), s->sum.elems);
-}
-
-/* Copies that a reduction of a full bucket makes; only once so many gradients
- * have come that the bucket is full. */
+/* Copies that a reduction of a full bucket makes, once so many gradients have
+ * come that it is full: in ZeRO-3 always; in ZeRO-2 of a bucket that belongs to
+ * more than one rank, first the one in which a rank's partition ends
+ * (allreduce_bucket flattens a list; a single slice is no copy). */
 static void bucket_copy(struct put *p, const struct stage *s, uint64_t arrived)
 {
     const struct run *run = s->run;
-    if (arrived < run->reduce_bucket)
+    if (arrived < zero_first_copy(s))
         return;
     PUT(p, TERM_REDUCE_TMP, "copy of a full bucket while it is reduced",
         F("reduce_bucket", run->reduce_bucket),
         F("bytes", dtype_size(run->prec.reduce)));
 }
 
-static void zero2_backward(struct put *p, const struct stage *s, bool later)
+/* In the head's backward: whether a weight's gradient is there at its fullest
+ * moment. */
+static bool gradients_begun(const struct stage *s, uint32_t position,
+                            bool later)
 {
-    const struct run *run = s->run;
-    if (optimizer_offloaded(run))
-        return;
-    PUT(p, TERM_GRAD_SHARDS, "gradient partition, tensors whole",
-        F("elements", partition_elems(s)),
-        F("bytes per gradient", dtype_size(run->prec.grad)),
-        A("partitions", later ? 2 : 1));
+    if (!s->head || position + 1 < s->n)
+        return true;
+    const struct block *b = &s->p->block[s->p->head];
+    const uint32_t fullest =
+        s->walk[s->p->head].backward[engine_wgrad_mode(s, later)].op;
+    for (uint32_t k = fullest; k < b->op_first + b->op_count; k++)
+        for (unsigned i = 0; i < s->p->op[k].n_in; i++) {
+            const struct tensor *t = &s->p->tensor[s->p->op[k].in[i]];
+            if (t->role == ROLE_PARAM && t->trainable)
+                return true;
+        }
+    return false;
 }
 
 static void zero3_bucket(struct put *p, const struct stage *s)
@@ -640,23 +615,36 @@ static void zero3_bucket(struct put *p, const struct stage *s)
             F("buckets", overlaps(s->run) ? 2 : 1));
 }
 
+/* The bucket is made by the first gradient of a backward, the partition when a
+ * first bucket is full; ZeRO-1 keeps its bucket to the end of the step. */
 static void zero_backward(struct put *p, const struct stage *s,
                           uint32_t position, bool later)
 {
     const struct run *run = s->run;
-    const uint64_t arrived = s->before[s->n].elems - s->before[position].elems;
-    if (has_ipg_bucket(run))
+    const uint64_t arrived =
+        s->before[s->n].elems - s->before[position + 1].elems;
+    const bool kept = later && zero_is(run, 1);
+    if (has_ipg_bucket(run) && (kept || gradients_begun(s, position, later)))
         PUT(p, TERM_BUCKETS, "reduce bucket",
             F("reduce_bucket", run->reduce_bucket),
             F("bytes", dtype_size(run->prec.reduce)),
             A("buckets", overlaps(run) ? 2 : 1));
+    const uint64_t largest = s->states[stage_block(s, position)].largest_grad;
+    if (has_ipg_bucket(run) && zero_is(run, 2) && largest > run->reduce_bucket
+        && arrived > 0)
+        PUT(p, TERM_WGRAD_TMP,
+            "a gradient larger than the bucket, until the "
+            "next one comes",
+            F("elements", largest), F("bytes", dtype_size(run->prec.grad)));
     if (zero_is(run, 2)) {
-        zero2_backward(p, s, later);
+        if (arrived >= run->reduce_bucket)
+            zero2_partition(p, s, later);
+        else if (later)
+            zero2_partition(p, s, false);
         bucket_copy(p, s, arrived);
     }
     if (zero_is(run, 3) && run->shard > 1) {
         zero3_gather(p, s, position, true);
-        zero3_reuse(p, s, position);
         bucket_copy(p, s, arrived);
     }
     zero3_partition(p, s);
@@ -724,6 +712,50 @@ static void whole_grads(struct put *p, const struct stage *s)
             F("bytes per gradient", dtype_size(s->run->prec.grad)));
 }
 
+/* ZeRO-1 without overlap reduces all gradients at the end, bucket by bucket:
+ * those of a bucket are freed as they are copied into it, then the partition is
+ * made. */
+static void zero1_reduce(struct put *p, const struct stage *s)
+{
+    const struct run *run = s->run;
+    const uint64_t first = min_u64(run->reduce_bucket, s->sum.elems);
+    if (s->partition > first && !overlaps(run) && !optimizer_offloaded(run))
+        PUT(p, TERM_GRAD_SHARDS,
+            "gradient partition, less the first bucket's gradients",
+            F("elements", s->partition - first),
+            F("bytes per gradient", dtype_size(run->prec.grad)));
+}
+
+static void zero_reduce(struct put *p, const struct stage *s)
+{
+    const struct run *run = s->run;
+    const uint64_t wire = dtype_size(run->prec.reduce);
+    if (keeps_fp32_buffer(run)) {
+        /* engine.py, allreduce_bucket: in communication_data_type; a flat
+           buffer is one tensor, and a bucket of its own */
+        if (run_pipelines(run) || (wire != FP32 && run->shard > 1))
+            PUT(p, TERM_REDUCE_TMP, "the gradient buffer in 16 bits",
+                F("P", s->sum.elems), F("bytes", wire));
+        return;
+    }
+    if (has_ipg_bucket(run))
+        PUT(p, TERM_BUCKETS, "reduce bucket",
+            F("reduce_bucket", run->reduce_bucket), F("bytes", wire),
+            A("buckets", overlaps(run) ? 2 : 1));
+    if (zero_is(run, 2))
+        zero2_partition(p, s, run->grad_accum > 1);
+    if (zero_is(run, 1) && !run_pipelines(run)) {
+        zero1_reduce(p, s);
+        return;
+    }
+    /* the tensor that fills a bucket is still part of it
+       (allreduce_no_retain) */
+    const uint64_t bucket =
+        run->reduce_bucket + (run->zero == 0 ? s->sum.largest_grad : 0);
+    PUT(p, TERM_REDUCE_TMP, "flattened gradients on their way",
+        F("elements", min_u64(bucket, s->sum.elems)), F("bytes", wire));
+}
+
 void engine_reduce(struct put *p, const struct stage *s)
 {
     const struct run *run = s->run;
@@ -739,28 +771,9 @@ void engine_reduce(struct put *p, const struct stage *s)
     megatron_reduce(p, s);
     if (run->engine != ENGINE_DEEPSPEED)
         return;
-    if (has_ipg_bucket(run))
-        PUT(p, TERM_BUCKETS, "reduce bucket",
-            F("reduce_bucket", run->reduce_bucket), F("bytes", wire),
-            A("buckets", overlaps(run) ? 2 : 1));
-    if (zero_is(run, 2))
-        zero2_backward(p, s, run->grad_accum > 1);
+    zero_reduce(p, s);
     zero3_partition(p, s);
     zero3_bucket(p, s);
-    if (keeps_fp32_buffer(run)) {
-        /* engine.py, allreduce_bucket: in communication_data_type; a flat
-           buffer is one tensor, and a bucket of its own */
-        if (run_pipelines(run))
-            PUT(p, TERM_REDUCE_TMP, "the gradient buffer in 16 bits",
-                F("P", s->sum.elems), F("bytes", wire));
-        return;
-    }
-    /* the tensor that fills a bucket is still part of it
-       (allreduce_no_retain) */
-    const uint64_t bucket =
-        run->reduce_bucket + (run->zero == 0 ? s->sum.largest_grad : 0);
-    PUT(p, TERM_REDUCE_TMP, "flattened gradients on their way",
-        F("elements", min_u64(bucket, s->sum.elems)), F("bytes", wire));
 }
 
 /* ZeRO takes norms in double precision, a tensor at a time; the others leave
@@ -768,7 +781,10 @@ void engine_reduce(struct put *p, const struct stage *s)
 void engine_clip(struct put *p, const struct stage *s)
 {
     const struct run *run = s->run;
-    whole_grads(p, s);
+    if (has_ipg_bucket(run))
+        zero2_partition(p, s, false);
+    else
+        whole_grads(p, s);
     zero3_partition(p, s);
     pipe_after(p, s);
     if (!run->clip_grad || shards_offloaded(run))
@@ -854,33 +870,77 @@ static void step_implementation(struct put *p, const struct stage *s,
     }
 }
 
+/* Elements that ZeRO updates at once. */
+static uint64_t zero_updates(const struct stage *s)
+{
+    return s->run->zero == 3 ? s->sub_group : engine_share(s);
+}
+
+/* Elements of the gradients that are flattened. A pipeline's are not
+ * contiguous: the tensors themselves. */
+static uint64_t zero_pieces(const struct stage *s, uint64_t own)
+{
+    if (s->run->zero == 3)
+        return 0;
+    return run_pipelines(s->run) ? own : s->partition;
+}
+
+static uint64_t step_list(const struct stage *s, uint64_t own)
+{
+    struct moment m = { .op = "" };
+    struct put p = { .m = &m, .only = COMP_COUNT };
+    step_implementation(&p, s, own);
+    return m.bytes[TERM_STEP_TMP];
+}
+
+/* First the pieces of the gradient beside their flat copy and its fp32 copy;
+ * the update begins with the fp32 copy alone. */
 static void step_zero(struct put *p, const struct stage *s)
 {
     const struct run *run = s->run;
     const uint64_t grad = dtype_size(run->prec.grad);
-    const bool mixed = run->prec.master != DT_NONE;
-    uint64_t own = flat_share(run, s->sum.dense_elems, s->sum.expert_elems);
+    const uint64_t own = zero_updates(s);
+    const uint64_t pieces = zero_pieces(s, own);
+    const uint64_t wide = run->prec.master != DT_NONE ? FP32 : 0;
     if (keeps_fp32_buffer(run)) {
         PUT(p, TERM_GRADS, "16-bit gradients, freed after the step",
             F("bytes", s->wgrad));
-    } else if (run->zero == 3) {
-        own = min_u64(s->sum.own_elems, run->sub_group_size);
-        zero3_partition(p, s);
-    } else if (run_pipelines(run)) { /* not contiguous: the tensors
-                                        themselves */
-        PUT(p, TERM_GRADS, "gradients that this rank steps", F("P / N", own),
-            F("bytes per gradient", grad));
-    } else {
-        PUT(p, TERM_GRAD_SHARDS, "gradient partition", F("P / N", own),
-            F("bytes per gradient", grad));
+        step_implementation(p, s, own);
+        return;
     }
-    if (mixed && !keeps_fp32_buffer(run))
-        PUT(p, TERM_STEP_TMP, "flat gradients", F("P/N, tensor by tensor", own),
-            F("bytes", grad));
-    if (mixed && !keeps_fp32_buffer(run))
+    zero3_partition(p, s);
+    if (wide != 0)
         PUT(p, TERM_STEP_TMP, "fp32 copy of the flat gradients",
             F("P/N, tensor by tensor", own), F("bytes", FP32));
-    step_implementation(p, s, own);
+    if (pieces * grad + own * grad
+        < step_list(s, own) + (wide ? 0 : own * grad)) {
+        if (wide == 0)
+            PUT(p, TERM_STEP_TMP, "flat gradients",
+                F("P/N, tensor by tensor", own), F("bytes", grad));
+        step_implementation(p, s, own);
+        return;
+    }
+    if (run_pipelines(run))
+        PUT(p, TERM_GRADS, "gradients that this rank steps", F("P / N", pieces),
+            F("bytes per gradient", grad));
+    else
+        PUT(p, TERM_GRAD_SHARDS, "gradient partition, tensors whole",
+            F("elements", pieces), F("bytes per gradient", grad));
+    PUT(p, TERM_STEP_TMP, "flat gradients", F("P/N, tensor by tensor", own),
+        F("bytes", grad));
+}
+
+/* Stage 0 with master weights (FP16_Optimizer): a list of fp32 gradients and
+ * their flat copy, then the flat copy alone. */
+static void step_fp16(struct put *p, const struct stage *s)
+{
+    const uint64_t all = s->sum.elems;
+    PUT(p, TERM_STEP_TMP, "fp32 gradients, flattened", F("P", all),
+        F("bytes", FP32));
+    if (step_list(s, all) > all * FP32)
+        step_implementation(p, s, all);
+    else
+        PUT(p, TERM_STEP_TMP, "fp32 gradients", F("P", all), T("bytes", FP32));
 }
 
 void engine_step(struct put *p, const struct stage *s)
@@ -904,10 +964,8 @@ void engine_step(struct put *p, const struct stage *s)
     if (shards_offloaded(run))
         return;
     if (run->engine == ENGINE_DEEPSPEED && run->prec.master != DT_NONE) {
-        PUT(p, TERM_STEP_TMP, "fp32 gradients", F("P", s->sum.elems),
-            T("bytes", FP32));
-        PUT(p, TERM_STEP_TMP, "fp32 gradients, flattened", F("P", s->sum.elems),
-            F("bytes", FP32));
+        step_fp16(p, s);
+        return;
     }
     uint64_t own = s->sum.elems;
     if (run_shards_weights(run))

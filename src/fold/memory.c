@@ -17,13 +17,14 @@ static bool moment_at(struct moment *m, const struct stage *s, enum phase phase,
     return moment_with(m, s, phase, position, later, NULL, COMP_COUNT);
 }
 
-/* A reduce bucket fills with gradients, of which frozen weights have none. */
-static bool bucket_fills_at(const struct stage *s, uint32_t i)
+/* Gradients fill a bucket, or a rank's partition, of which frozen weights have
+ * none. */
+static bool gradients_reach(const struct stage *s, uint32_t i, uint64_t elems)
 {
     const uint64_t all = s->before[s->n].elems;
     const uint64_t low = all - s->before[i + 2].elems;
     const uint64_t high = all - s->before[i - 1].elems;
-    return low <= s->run->reduce_bucket && s->run->reduce_bucket <= high;
+    return low <= elems && elems <= high;
 }
 
 /* A term that comes, goes or bends where so many parameters lie above. */
@@ -33,6 +34,16 @@ static bool bends_at(const struct stage *s, uint32_t i, uint64_t elems)
     const uint64_t low = all - s->before[i + 2].all_elems;
     const uint64_t high = all - s->before[i - 1].all_elems;
     return low <= elems && elems <= high;
+}
+
+static bool zero_bends_at(const struct stage *s, uint32_t i)
+{
+    const uint64_t all = s->before[s->n].all_elems;
+    const uint64_t ahead = min_u64(zero3_ahead(s, i, false), all);
+    return gradients_reach(s, i, s->run->reduce_bucket)
+           || gradients_reach(s, i, zero_first_copy(s))
+           || bends_at(s, i, ZERO3_MAX_REUSE_ELEMS / 2) || bends_at(s, i, ahead)
+           || bends_at(s, i, all - ahead);
 }
 
 /* Between two equal neighbours on either side a position changes every term
@@ -51,9 +62,7 @@ static bool interior(const struct stage *s, uint32_t i)
     }
     if (s->run->engine == ENGINE_MEGATRON_FSDP)
         return !bends_at(s, i, MEGATRON_FSDP_QUEUE_ELEMS);
-    return s->run->engine != ENGINE_DEEPSPEED
-           || !(bucket_fills_at(s, i)
-                || bends_at(s, i, ZERO3_MAX_REUSE_ELEMS / 2));
+    return s->run->engine != ENGINE_DEEPSPEED || !zero_bends_at(s, i);
 }
 
 static bool look(struct moment *best, const struct stage *s, enum phase phase,

@@ -376,6 +376,7 @@ void stage_init(struct stage *s, struct memory_fold *f, uint64_t index,
         s->global_buffer_bytes =
             max_u64(s->global_buffer_bytes, b->global_buffer_bytes);
     }
+    zero_layout(s);
     s->wgrad = s->before[s->n].wgrad;
     s->wgrad -= s->tied_here; /* one tensor, one gradient */
     s->shared = f->shared;

@@ -46,6 +46,9 @@ struct stage {
     uint64_t shared, inputs;      /* bytes a micro-batch */
     uint64_t global_buffer_bytes; /* largest use by a block of the stage */
     uint64_t shared_kept;         /* of shared: what backward needs */
+    uint64_t partition;           /* ZeRO: most elements of whole tensors that
+                                     touch one rank's partition */
+    uint64_t sub_group;           /* ZeRO-3: elements of the largest */
     uint64_t dummy_wgrads;        /* one gradient a shape: see stage.c */
     uint64_t stage_input; /* received hidden states kept to backward, and
                                 what else the pipeline engine holds of one
@@ -146,6 +149,18 @@ void megatron_forward(struct put *p, const struct stage *s, uint32_t position,
 void megatron_backward(struct put *p, const struct stage *s, uint32_t position,
                        bool later);
 void megatron_reduce(struct put *p, const struct stage *s);
+
+/* Elements of a flat buffer on this rank. */
+uint64_t engine_share(const struct stage *s);
+
+/* engine_zero.c: sets partition and sub_group; gradients after which a bucket is
+ * first reduced by way of a copy; gathered weights; elements that are fetched
+ * ahead at most. */
+void zero_layout(struct stage *s);
+uint64_t zero_first_copy(const struct stage *s);
+void zero3_gather(struct put *p, const struct stage *s, uint32_t position,
+                  bool backward);
+uint64_t zero3_ahead(const struct stage *s, uint32_t position, bool backward);
 
 /* Bytes of one full set of gradients as this rank holds it, beside what is
  * there at rest already. */

@@ -8,15 +8,15 @@ measured runs: 2 predicted, 0 skipped
 
 by group
   group           metric          rows  median   90 %  worst    bias  right
-  recompute none  peak_allocated     1   3.29%  3.29%  3.29%  +3.29%
+  recompute none  peak_allocated     1   1.75%  1.75%  1.75%  +1.75%
   recompute none  oom                1                                    1
 
 overall, without the rows that need what no key says
   kind                    rows  median   90 %  worst    bias  right
-  memory                     1   3.29%  3.29%  3.29%  +3.29%
+  memory                     1   1.75%  1.75%  1.75%  +1.75%
   oom                        1                                    1
-  all that have an error     1   3.29%  3.29%  3.29%  +3.29%
+  all that have an error     1   1.75%  1.75%  1.75%  +1.75%
 
 the worst of memory
   row  group  metric           measured  predicted   error  why
-  a    g      peak_allocated  15.83 GiB  16.35 GiB  +3.29%
+  a    g      peak_allocated  15.83 GiB  16.11 GiB  +1.75%

@@ -17,8 +17,8 @@ score r.jsonl --json
       "kind": "memory",
       "metric": "peak_allocated",
       "measured": 17000000000,
-      "predicted": 17559405568,
-      "error": 0.03290620988235293,
+      "predicted": 17297286144,
+      "error": 0.01748742023529415,
       "needs": null,
       "why": null
     },
@@ -39,8 +39,8 @@ score r.jsonl --json
       "kind": "memory",
       "metric": "device_total",
       "measured": 17000000000,
-      "predicted": 20859750113,
-      "error": 0.2270441242941177,
+      "predicted": 20520011489,
+      "error": 0.2070594993529411,
       "needs": "one thing, another",
       "why": null
     },
@@ -67,10 +67,10 @@ score r.jsonl --json
       "group": "g",
       "metric": "peak_allocated",
       "count": 1,
-      "median": 0.03290620988235293,
-      "p90": 0.03290620988235293,
-      "worst": 0.03290620988235293,
-      "bias": 0.03290620988235293,
+      "median": 0.01748742023529415,
+      "p90": 0.01748742023529415,
+      "worst": 0.01748742023529415,
+      "bias": 0.01748742023529415,
       "accuracy": null
     },
     {
@@ -97,10 +97,10 @@ score r.jsonl --json
       "group": "g (needs one thing, another)",
       "metric": "device_total",
       "count": 1,
-      "median": 0.2270441242941177,
-      "p90": 0.2270441242941177,
-      "worst": 0.2270441242941177,
-      "bias": 0.2270441242941177,
+      "median": 0.2070594993529411,
+      "p90": 0.2070594993529411,
+      "worst": 0.2070594993529411,
+      "bias": 0.2070594993529411,
       "accuracy": null
     }
   ],
@@ -109,10 +109,10 @@ score r.jsonl --json
       "group": "memory",
       "metric": null,
       "count": 1,
-      "median": 0.03290620988235293,
-      "p90": 0.03290620988235293,
-      "worst": 0.03290620988235293,
-      "bias": 0.03290620988235293,
+      "median": 0.01748742023529415,
+      "p90": 0.01748742023529415,
+      "worst": 0.01748742023529415,
+      "bias": 0.01748742023529415,
       "accuracy": null
     },
     {
@@ -141,10 +141,10 @@ score r.jsonl --json
     "group": "all",
     "metric": null,
     "count": 2,
-    "median": 0.016453104941176466,
-    "p90": 0.03290620988235293,
-    "worst": 0.03290620988235293,
-    "bias": 0.016453104941176466,
+    "median": 0.008743710117647074,
+    "p90": 0.01748742023529415,
+    "worst": 0.01748742023529415,
+    "bias": 0.008743710117647074,
     "accuracy": null
   }
 }

@@ -13,35 +13,35 @@ Throughput rests on an assumed utilisation, the documented default of each GPU's
 
 by group
   group        metric          rows  median    90 %   worst     bias  right
-  g            peak_allocated     1   3.29%   3.29%   3.29%   +3.29%
+  g            peak_allocated     1   1.75%   1.75%   1.75%   +1.75%
   g            oom                1                                       1
   g            mfu                1   0.00%   0.00%   0.00%   +0.00%
-  g (needs 1)  device_total       1  22.70%  22.70%  22.70%  +22.70%
+  g (needs 1)  device_total       1  20.71%  20.71%  20.71%  +20.71%
 
 overall, without the rows that need what no key says
   kind                    rows  median   90 %  worst    bias  right
-  memory                     1   3.29%  3.29%  3.29%  +3.29%
+  memory                     1   1.75%  1.75%  1.75%  +1.75%
   throughput                 1   0.00%  0.00%  0.00%  +0.00%
   oom                        1                                    1
-  all that have an error     2   1.65%  3.29%  3.29%  +1.65%
+  all that have an error     2   0.87%  1.75%  1.75%  +0.87%
 
 memory by feature
   feature              rows  median   90 %  worst    bias  right
-  zero 3                  1   3.29%  3.29%  3.29%  +3.29%
-  tp 1                    1   3.29%  3.29%  3.29%  +3.29%
-  pp 1                    1   3.29%  3.29%  3.29%  +3.29%
-  cp 1                    1   3.29%  3.29%  3.29%  +3.29%
-  ep 1                    1   3.29%  3.29%  3.29%  +3.29%
-  recompute none          1   3.29%  3.29%  3.29%  +3.29%
-  no LoRA                 1   3.29%  3.29%  3.29%  +3.29%
-  framework deepspeed     1   3.29%  3.29%  3.29%  +3.29%
+  zero 3                  1   1.75%  1.75%  1.75%  +1.75%
+  tp 1                    1   1.75%  1.75%  1.75%  +1.75%
+  pp 1                    1   1.75%  1.75%  1.75%  +1.75%
+  cp 1                    1   1.75%  1.75%  1.75%  +1.75%
+  ep 1                    1   1.75%  1.75%  1.75%  +1.75%
+  recompute none          1   1.75%  1.75%  1.75%  +1.75%
+  no LoRA                 1   1.75%  1.75%  1.75%  +1.75%
+  framework deepspeed     1   1.75%  1.75%  1.75%  +1.75%
 
 what runs need that no setup key says
   - needs 1: one thing, another
 
 the worst of memory
   row  group  metric           measured  predicted   error  why
-  a    g      peak_allocated  15.83 GiB  16.35 GiB  +3.29%
+  a    g      peak_allocated  15.83 GiB  16.11 GiB  +1.75%
 
 the worst of throughput
   row  group  metric  measured  predicted   error  why

@@ -85,7 +85,7 @@ class Tracker(TorchDispatchMode):
 
     def _born(self, t, tag):
         ref = StorageWeakRef(t.untyped_storage())
-        if ref.cdata in self.live or t.device.type == "cpu" and self.fake:
+        if ref.cdata in self.live or t.device.type == "meta" or t.device.type == "cpu" and self.fake:
             return
         size = t.untyped_storage().nbytes()
         self.live[ref.cdata] = (ref, size, tag)

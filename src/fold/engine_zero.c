@@ -1,0 +1,126 @@
+/*
+ * What DeepSpeed's ZeRO makes of gradients and gathered weights: partitions
+ * that hold tensors whole, sub-groups, prefetching. Read in DeepSpeed 0.19.8
+ * runtime/zero and held against it (tests/oracle/zero.py).
+ * [docs/method.md eq. gather, eq. buckets, eq. step]
+ */
+#include "fold/stage.h"
+
+#include "data/constants.h"
+
+#include "base/banned.h"
+
+/* ---- how tensors lie in partitions ---- */
+
+/* Walks the trained tensors of a stage in order. */
+struct zero_layout {
+    uint64_t share;         /* elements of a rank's partition */
+    uint64_t at, end;       /* elements so far; end of the rank at hand */
+    uint64_t whole, most;   /* whole tensors that touch it; of any rank */
+    uint64_t group, groups; /* shards of the sub-group at hand; the largest */
+};
+
+static void add_to_partition(struct zero_layout *l, uint64_t n)
+{
+    l->whole += n;
+    if (l->at + n > l->end) { /* the next ranks' too */
+        l->most = max_u64(l->most, l->whole);
+        l->whole = n;
+        l->end = div_up(l->at + n, l->share) * l->share;
+    }
+    l->at += n;
+    if (l->at == l->end) {
+        l->most = max_u64(l->most, l->whole);
+        l->whole = 0;
+        l->end += l->share;
+    }
+}
+
+/* A sub-group ends with the parameter that takes it to the size
+ * (stage3.py, _create_fp16_sub_groups). */
+static void add_to_group(struct zero_layout *l, uint64_t n, uint64_t size)
+{
+    l->group += n;
+    l->groups = max_u64(l->groups, l->group);
+    if (l->group >= size)
+        l->group = 0;
+}
+
+void zero_layout(struct stage *s)
+{
+    const struct run *run = s->run;
+    struct zero_layout l = { .share = div_up(s->sum.elems, run->shard) };
+    if (run->engine != ENGINE_DEEPSPEED || run->zero == 0 || l.share == 0)
+        return;
+    l.end = l.share;
+    for (uint32_t i = 0; i < s->n; i++) {
+        const struct block *b = &s->p->block[stage_block(s, i)];
+        for (uint32_t k = 0; k < b->tensor_count; k++) {
+            const struct tensor *t = &s->p->tensor[b->tensor_first + k];
+            if (t->role != ROLE_PARAM || !t->trainable
+                || (t->tied && s->tied_here != 0))
+                continue;
+            add_to_partition(&l, t->elems);
+            add_to_group(&l, div_up(t->elems, run->shard), run->sub_group_size);
+        }
+    }
+    s->partition = max_u64(l.most, l.whole);
+    s->sub_group = l.groups;
+}
+
+uint64_t zero_first_copy(const struct stage *s)
+{
+    const uint64_t bucket = s->run->reduce_bucket;
+    if (s->run->zero == 3)
+        return bucket;
+    return max_u64(div_up(engine_share(s), bucket), 1) * bucket;
+}
+
+/* ---- ZeRO-3: gathered weights ---- */
+
+/* A weight that is used again within max_reuse_distance is not released: the
+ * last ones, from forward to backward, about half the distance on either side
+ * of the turn (partitioned_param_coordinator.py, __params_to_release). */
+static uint64_t kept_upto(const struct stage *s, uint32_t position)
+{
+    const uint64_t all = s->before[s->n].all_elems;
+    const uint64_t most = ZERO3_MAX_REUSE_ELEMS / 2;
+    const uint64_t upto = s->before[position + 1].all_elems;
+    const uint64_t released = all > most ? all - most : 0;
+    return upto > released ? upto - released : 0;
+}
+
+uint64_t zero3_ahead(const struct stage *s, uint32_t position, bool backward)
+{
+    const struct run *run = s->run;
+    const bool turns = backward ? position == 0 : position + 1 == s->n;
+    const uint32_t next = backward == turns ? position + 1 : position - 1;
+    const struct block_states *n =
+        &s->states[stage_block(s, s->n == 1 ? 0 : next)];
+    if (run->prefetch_bucket == 0)
+        return 0;
+    return min_u64(run->prefetch_bucket + n->largest, run->max_live_params);
+}
+
+/* Up to the parameter that fills the bucket, of the modules that come next: as
+ * a flat gather buffer and as copies out of it. */
+void zero3_gather(struct put *p, const struct stage *s, uint32_t position,
+                  bool backward)
+{
+    const struct block_states *b = &s->states[stage_block(s, position)];
+    const struct prefix *upto = &s->before[position + 1];
+    const uint64_t kept = kept_upto(s, position);
+    if (b->largest == 0 || upto->all_elems == 0)
+        return;
+    if (kept == 0)
+        PUT(p, TERM_GATHERED, "the running module's weight",
+            F("bytes of the block's largest parameter", b->largest_bytes));
+    PUT(p, TERM_GATHERED, "kept from forward to backward", F("elements", kept),
+        F("bytes per weight", upto->bytes / upto->all_elems));
+    const uint64_t left = backward
+                              ? upto->all_elems - kept
+                              : s->before[s->n].all_elems - upto->all_elems;
+    PUT(p, TERM_PREFETCHED, "prefetched: flat gather buffer and copies",
+        F("elements", min_u64(zero3_ahead(s, position, backward), left)),
+        A("copies", 2), F("bytes per weight", b->largest_bytes / b->largest));
+}

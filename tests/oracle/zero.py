@@ -1,0 +1,175 @@
+"""Whole steps of the real DeepSpeed on its CPU accelerator: ZeRO 0 to 3, two and four ranks over gloo.
+
+Every rank is a process that follows its own live bytes as step.py does, on real CPU tensors; a row's peak and end are the
+worst rank's.  DeepSpeed's CPU accelerator runs the same Python as on a GPU, without streams: buffers have the sizes and
+the order of a GPU's, and nothing overlaps.  Eager attention, no dropout, because kernels on the CPU are others.
+
+usage: DS_ACCELERATOR=cpu zero.py FOLDER        writes FOLDER/zero.json, one run a line
+"""
+import dataclasses
+import gc
+import os
+import pathlib
+import sys
+import warnings
+
+os.environ["DS_ACCELERATOR"] = "cpu"
+warnings.filterwarnings("ignore")
+
+import step  # noqa: E402  (before torch: it loads device.py)
+import torch  # noqa: E402
+import torch.distributed as dist  # noqa: E402
+import torch.multiprocessing  # noqa: E402
+
+import deepspeed  # noqa: E402
+
+deepspeed.utils.logging.logger.setLevel("ERROR")
+
+
+@dataclasses.dataclass(frozen=True)
+class Run(step.Run):
+    shape: str = "wide"
+    precision: str = "bf16-mixed"
+    attention: str = "eager"
+    dropout: str = "0"
+    optimizer_impl: str = "foreach"
+    zero: int = 2
+    gpus: int = 2
+    reduce_bucket: int = 3000000
+    prefetch_bucket: int = 1000000
+    persistence_threshold: int = 10000
+    sub_group_size: int = 1000000000
+    overlap_comm: bool = False
+    grad_dtype: str = ""
+
+
+KEYS = dict(reduce_bucket="reduce_bucket_size", overlap_comm="overlap_comm")
+KEYS_OF_3 = dict(prefetch_bucket="stage3_prefetch_bucket_size", sub_group_size="sub_group_size",
+                 persistence_threshold="stage3_param_persistence_threshold")
+
+
+def keys_of(run):
+    return {} if run.zero == 0 else {**KEYS, **(KEYS_OF_3 if run.zero == 3 else {})}
+
+
+def config_of(run):
+    zero = dict(stage=run.zero, **{name: getattr(run, key) for key, name in keys_of(run).items()})
+    more = dict(data_types=dict(grad_accum_dtype=run.grad_dtype)) if run.grad_dtype else {}
+    return dict(train_micro_batch_size_per_gpu=step.SHAPES[run.shape]["b"], gradient_accumulation_steps=run.grad_accum,
+                bf16=dict(enabled=run.precision == "bf16-mixed"), zero_optimization=zero,
+                gradient_clipping=1.0 if run.clip_grad else 0.0, zero_force_ds_cpu_optimizer=False,
+                zero_allow_untested_optimizer=True, **more)
+
+
+class Zero(step.Steps):
+    def micro_batch(self, engine, ids, index):
+        self.enter("forward", index)
+        loss = engine(input_ids=ids, labels=ids).loss
+        self.enter("backward", index)
+        engine.backward(loss)
+        if index + 1 < self.run.grad_accum:
+            engine.step()
+
+    def step(self, engine, ids):
+        for index in range(self.run.grad_accum):
+            self.micro_batch(engine, ids, index)
+        self.enter("step", 0)
+        engine.step()
+        self.enter("zero_grad", 0)
+
+    def measure(self, count=3):
+        model, self.settings = step.build(self.run, "cpu")
+        self.tracker = tracker = self.observer(False)
+        ids = step.materialize(self.run, model, "cpu")
+        self.parameters = sum(p.numel() for p in model.parameters())
+        head = model.get_output_embeddings()
+        tracker.watch([*model.parameters(), *model.buffers()], "weights")
+        tracker.watch(ids, "ids")
+        optimizer = step.make_optimizer(self.run, model.parameters())
+        ends = []
+        with tracker:
+            self.enter("init", 0)
+            engine, *_ = deepspeed.initialize(model=model, optimizer=optimizer, config=config_of(self.run))
+            head.register_forward_hook(lambda *_: self.enter("loss", 0))
+            start = len(self.order)
+            for _ in range(count):
+                self.step(engine, ids)
+                ends.append(len(self.order))
+            self.enter("rest", 0)
+        rows = [[phase, micro, *(tracker.phases[name].get(k) for k in ("peak", "op", "end"))]
+                for name, phase, micro in self.order[:-1]]
+        return dict(init=rows[:start], first=rows[start:ends[0]], later=rows[ends[-2]:])
+
+
+def worst(ranks):
+    """Row by row the fullest rank."""
+    return [max(rows, key=lambda r: r[2])[:4] + [max(r[4] for r in rows)] for rows in zip(*ranks)]
+
+
+def work(rank, todo, port, queue):
+    torch.set_num_threads(1)
+    gpus = todo[0].gpus
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), RANK=str(rank), WORLD_SIZE=str(gpus),
+                      LOCAL_RANK=str(rank), LOCAL_SIZE=str(gpus))
+    deepspeed.init_distributed("gloo", verbose=False)
+    for run in todo:
+        steps = Zero(run)
+        rows, found = steps.measure(), [None] * gpus
+        dist.all_gather_object(found, rows)
+        if rank == 0:
+            print(run, flush=True)
+            queue.put(dict(config=steps.settings, setup=setup_of(run), parameters=steps.parameters,
+                           **{part: worst([f[part] for f in found]) for part in ("init", "first", "later")}))
+        del steps
+        gc.collect()
+    dist.destroy_process_group()
+
+
+def setup_of(run):
+    more = {key: getattr(run, key) for key in keys_of(run)}
+    if run.grad_dtype:
+        more["grad_dtype"] = run.grad_dtype
+    return {**step.setup_of(run), **dict(framework="deepspeed", gpus=run.gpus, zero=run.zero, dropout=0), **more}
+
+
+def record(todo):
+    """All runs of one number of ranks, in the same processes."""
+    context = torch.multiprocessing.get_context("spawn")
+    queue = context.SimpleQueue()
+    processes = [context.Process(target=work, args=(rank, todo, 29600 + todo[0].gpus, queue))
+                 for rank in range(todo[0].gpus)]
+    for p in processes:
+        p.start()
+    rows = [queue.get() for _ in todo]
+    for p in processes:
+        p.join()
+    return rows
+
+
+def runs():
+    for gpus in (2, 4):
+        for shape in ("wide", "long"):
+            base = dict(gpus=gpus, shape=shape)
+            for zero in (0, 1, 2, 3):
+                yield Run(**base, zero=zero)
+            if gpus == 4 and shape == "long":
+                continue
+            for zero in (1, 2, 3):
+                yield Run(**base, zero=zero, grad_accum=2)
+            yield Run(**base, zero=1, grad_dtype="fp32")
+            yield Run(**base, zero=2, overlap_comm=True)
+            yield Run(**base, zero=2, recompute="full")
+            yield Run(**base, zero=2, reduce_bucket=500000)
+            yield Run(**base, zero=3, recompute="full", overlap_comm=True)
+            yield Run(**base, zero=3, sub_group_size=1000000)
+            yield Run(**base, zero=3, family="gpt2", prefetch_bucket=0, persistence_threshold=0)
+            yield Run(**base, zero=2, family="gpt2")
+
+
+step.STORED["bf16-mixed"] = torch.bfloat16
+
+if __name__ == "__main__":
+    folder = pathlib.Path(sys.argv[1])
+    head = dict(step.head("DS_ACCELERATOR=cpu python tests/oracle/zero.py tests/golden/oracle/steps"),
+                deepspeed=deepspeed.__version__)
+    (folder / "zero.json").write_text(step.dump(head, [row for gpus in (2, 4) for row in record([r for r in runs() if r.gpus == gpus])]))
