@@ -79,6 +79,25 @@ static uint64_t chunks_receiving(const struct stage *s)
     return s->run->vpp - (s->embed ? 1 : 0);
 }
 
+/* The iterator that can replay a step (RerunDataIterator) keeps its
+ * micro-batches; get_batch puts their tensors on the GPU in place
+ * (pretrain_gpt.py since 5e4fc931ba). Ranks that read no data have none. */
+static void replayed(struct put *p, const struct stage *s, uint64_t flying)
+{
+    const struct run *run = s->run;
+    if (!is_megatron(run) || !run->replay_batches || !(s->embed || s->head))
+        return;
+    PUT(p, TERM_INPUTS, "earlier batches of the step, to be replayed",
+        F("micro-batches", run->grad_accum - min_u64(run->grad_accum, flying)),
+        F("bytes of one", s->inputs));
+}
+
+/* Micro-batches whose inputs count as their own. */
+static uint64_t flying(const struct stage *s)
+{
+    return div_up(s->in_flight, s->run->vpp);
+}
+
 /* Every chunk of the model still names its last input (set_input_tensor,
  * transformer_block.py), and with it the gradient. */
 void engine_idle(struct put *p, const struct stage *s)
@@ -86,6 +105,7 @@ void engine_idle(struct put *p, const struct stage *s)
     PUT(p, TERM_HANDED_OVER, "last input of each chunk, and its gradient",
         F("chunks", chunks_receiving(s)), F("tensors", 2),
         F("bytes of hidden states", hidden_bytes(s)));
+    replayed(p, s, 0);
 }
 
 /* While a forward runs, the result of the micro-batch before is still named,
@@ -148,8 +168,10 @@ static void on_their_way(struct put *p, const struct stage *s,
 void megatron_forward(struct put *p, const struct stage *s, uint32_t position,
                       bool later)
 {
-    if (later)
+    if (later) {
         handed_over(p, s, 2);
+        replayed(p, s, flying(s));
+    }
     if (is_fsdp(s->run))
         gathered(p, s, position, position + 1);
 }
@@ -157,8 +179,10 @@ void megatron_forward(struct put *p, const struct stage *s, uint32_t position,
 void megatron_backward(struct put *p, const struct stage *s, uint32_t position,
                        bool later)
 {
-    if (later)
+    if (later) {
         handed_over(p, s, 1);
+        replayed(p, s, flying(s));
+    }
     if (!is_fsdp(s->run))
         return;
     gathered(p, s, position, position == 0 ? s->n : position - 1);

@@ -583,6 +583,7 @@ static void resolve_kernels(struct run *r, const struct spec *spec)
     resolve_bool(r, KEY_CUDA_GRAPH, false);
     resolve_bool(r, KEY_EP_OVERLAP, false);
     r->grouped_gemm = resolve_bool(r, KEY_GROUPED_GEMM, true);
+    r->replay_batches = resolve_bool(r, KEY_REPLAY_BATCHES, false);
     r->ce_fusion = (enum ce_fusion)resolve_count(r, KEY_CE_FUSION, CE_TE);
     r->cp_comm = (enum cp_comm)resolve_count(r, KEY_CP_COMM, CP_P2P);
     r->moe_dispatcher = (enum moe_dispatcher)resolve_count(

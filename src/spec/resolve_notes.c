@@ -124,6 +124,7 @@ static const struct moot {
     { KEY_GRAD_ACCUM_FUSION, NO_MEGATRON, ANY, " outside Megatron" },
     { KEY_GROUPED_GEMM, NO_MEGATRON, ANY, " outside Megatron" },
     { KEY_MOE_DISPATCHER, NO_MEGATRON, ANY, " outside Megatron" },
+    { KEY_REPLAY_BATCHES, NO_MEGATRON, ANY, " outside Megatron" },
     { KEY_LOSS, PAPER, LOSS_FUSED, ": the paper keeps the logits in fp32" },
     { KEY_ATTENTION, MEGATRON | TORCHTITAN_HALF, ATTN_SDPA,
       " here: sdpa and flash are one fused kernel" },

@@ -342,9 +342,10 @@ struct run {
     uint64_t sub_group_size, persistence_threshold; /* elements, ZeRO-3 */
     uint64_t ddp_bucket_bytes;
     bool overlap_comm;
-    bool deterministic; /* kernels that repeat exactly */
-    bool wgrad_fusion;  /* products add into the main gradients */
-    bool grouped_gemm;  /* experts of a rank in one product */
+    bool deterministic;  /* kernels that repeat exactly */
+    bool wgrad_fusion;   /* products add into the main gradients */
+    bool grouped_gemm;   /* experts of a rank in one product */
+    bool replay_batches; /* a step's batches stay on the GPU */
     enum ce_fusion ce_fusion;
     enum cp_comm cp_comm;
     enum moe_dispatcher moe_dispatcher;

@@ -55,7 +55,7 @@ static const char *pick(uint64_t *seed, const char *const *words)
 struct choice {
     const char *key, *value; /* NULL: not given */
 };
-enum { FIRST_ADAPTER = 26, CHOICES = 32 };
+enum { FIRST_ADAPTER = 27, CHOICES = 33 };
 struct trial {
     const char *model;
     struct choice c[CHOICES];
@@ -128,6 +128,7 @@ static struct trial trial_of(uint64_t seed)
         { "deterministic", PICK(&s, "true", "false") },
         { "loss", megatron ? PICK(&s, "standard", "fused") : "standard" },
         { "ce_fusion", PICK(&s, "te", "native") },
+        { "replay_batches", PICK(&s, "true", "false") },
         { "micro_batch", PICK(&s, "1", "2", "4") },
         { "grad_accum",
           vpp[0] == '1' ? PICK(&s, "1", "4") : PICK(&s, "4", "8", "16", "20") },

@@ -250,6 +250,7 @@ static const char *const settable[][3] = {
     { "ce_fusion", "native", "native" },
     { "cp_comm", "a2a", "a2a" },
     { "deterministic", "yes", "true" },
+    { "replay_batches", "yes", "true" },
     { "moe_dispatcher", "allgather", "allgather" },
     { "grad_accum_fusion", "no", "false" },
     { "grouped_gemm", "no", "false" },
