@@ -571,6 +571,8 @@ static const char *missing(const struct builder *b)
         return megatron_bert_missing(b);
     if (m->bidirectional)
         return "encoders but BERT";
+    if (m->relative_buckets > 0)
+        return "relative position biases";
     if (m->position == POS_ALIBI)
         return "ALiBi positions";
     if (m->parallel_residual)

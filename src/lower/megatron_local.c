@@ -410,6 +410,8 @@ static const char *missing(const struct builder *b)
         return megatron_bert_missing(b);
     if (m->bidirectional)
         return "encoders but BERT";
+    if (m->relative_buckets > 0)
+        return "relative position biases";
     if (m->experts > 0)
         return "experts";
     if (b->run->cp > 1)

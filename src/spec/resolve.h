@@ -54,6 +54,10 @@ void resolve_training(struct run *r, const struct spec *spec, uint64_t params);
 
 void resolve_notes(struct run *r, const struct spec *spec);
 
+/* What a model with two stacks, or of images, cannot have. */
+void resolve_check_stacks(const struct run *r, const struct spec *spec,
+                          struct diag *d);
+
 void resolve_check(const struct run *r, const struct spec *spec,
                    struct diag *d);
 /* The same for `compute` without a model. */

@@ -1,0 +1,84 @@
+/*
+ * Owns what cannot be of models that are no plain stack of layers over words:
+ * encoder-decoders and images. Changes nothing.
+ */
+#include "spec/resolve.h"
+
+#include "base/count.h"
+
+#include <inttypes.h>
+
+#include "base/banned.h"
+
+/* Two stacks of layers: whole on a rank, a checkpoint a layer. */
+static void check_stacks(const struct run *r, const struct spec *s,
+                         struct diag *d)
+{
+    memplan_error *e = NULL;
+    if (s->decoder_layers == 0)
+        return;
+    if (r->pp > 1) {
+        e = setup_error(d, MEMPLAN_E_UNSUPPORTED, KEY_PP,
+                        "pp %" PRIu64 " of an encoder-decoder is not modelled",
+                        r->pp);
+        diag_hint(e, "leave pp out: Megatron-LM's pretrain_t5.py refuses it "
+                     "too");
+    }
+    if (r->cp > 1) {
+        e = setup_error(d, MEMPLAN_E_UNSUPPORTED, KEY_CP,
+                        "cp %" PRIu64 " of an encoder-decoder is not modelled",
+                        r->cp);
+        diag_hint(e, "leave cp out");
+    }
+    if (r->recompute_granularity > 1) {
+        e = setup_error(d, MEMPLAN_E_UNSUPPORTED, KEY_RECOMPUTE_GRANULARITY,
+                        "checkpoints of several layers of an encoder-decoder "
+                        "are not modelled");
+        diag_hint(e, "leave recompute_granularity out");
+    }
+    if (s->position == POS_LEARNED && s->max_positions > 0
+        && r->decoder_seq_len > s->max_positions) {
+        e = setup_error(d, MEMPLAN_E_CONFLICT, KEY_DECODER_SEQ_LEN,
+                        "decoder_seq_len %" PRIu64
+                        " is beyond the model's %" PRIu64 " learned positions",
+                        r->decoder_seq_len, s->max_positions);
+        diag_hint(e, "use --decoder-seq-len %" PRIu64 " or less",
+                  s->max_positions);
+    }
+    if (r->sequence_parallel && r->tp > 1 && r->decoder_seq_len % r->tp != 0) {
+        e = setup_error(d, MEMPLAN_E_CONFLICT, KEY_DECODER_SEQ_LEN,
+                        "decoder_seq_len %" PRIu64
+                        " is not a multiple of tp, for sequence parallelism",
+                        r->decoder_seq_len);
+        diag_hint(e, "use --decoder-seq-len %" PRIu64,
+                  div_up(r->decoder_seq_len, r->tp) * r->tp);
+    }
+}
+
+/* An image is one sequence, as long as the model says. */
+static void check_image(const struct run *r, const struct spec *s,
+                        struct diag *d)
+{
+    memplan_error *e = NULL;
+    if (s->channels == 0)
+        return;
+    if (r->seq_len != s->max_positions) {
+        e = setup_error(d, MEMPLAN_E_CONFLICT, KEY_SEQ_LEN,
+                        "seq_len %" PRIu64 " for images, each of which makes "
+                        "%" PRIu64,
+                        r->seq_len, s->max_positions);
+        diag_hint(e, "leave it out: the model's file says how large they are");
+    }
+    if (s->resnet.stages > 0 && r->lora_rank > 0) {
+        e = setup_error(d, MEMPLAN_E_UNSUPPORTED, KEY_LORA_RANK,
+                        "adapters of convolutions are not modelled");
+        diag_hint(e, "leave lora_rank out");
+    }
+}
+
+void resolve_check_stacks(const struct run *r, const struct spec *spec,
+                          struct diag *d)
+{
+    check_stacks(r, spec, d);
+    check_image(r, spec, d);
+}
