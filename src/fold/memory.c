@@ -181,24 +181,23 @@ static void outside_add(struct memory_result *m, struct outside_row row)
     m->outside += row.bytes;
 }
 
-/* The CUDA of Megatron-DeepSpeed's years loads all kernels; lazy since. */
 static struct outside_row context_of(const struct run *run)
 {
-    const bool volta = run->gpu.arch == ARCH_VOLTA;
+    const bool ampere = run->gpu.arch == ARCH_AMPERE;
     struct outside_row row = { "context",
                                "CUDA context and kernels",
-                               CUDA_CONTEXT_BYTES,
+                               run->cuda_context_bytes,
                                1,
                                "stas00/ml-engineering: A100, torch 2.1, lazy "
                                "loading",
-                               run->gpu.arch != ARCH_AMPERE };
-    if (run->impl != IMPL_MEGATRON_LOCAL
-        || run->framework != FW_MEGATRON_DEEPSPEED)
-        return row;
-    row.bytes =
-        volta ? CUDA_CONTEXT_EAGER_VOLTA_BYTES : CUDA_CONTEXT_EAGER_BYTES;
-    row.source = "bigscience tr11-176B-ml: A100, V100, before lazy loading";
-    row.unverified = run->gpu.arch != ARCH_AMPERE && !volta;
+                               !ampere };
+    if (run->given[KEY_CUDA_CONTEXT]) {
+        row.source = "given (cuda_context)";
+        row.unverified = false;
+    } else if (run_loads_all_kernels(run)) {
+        row.source = "bigscience tr11-176B-ml: A100, V100, before lazy loading";
+        row.unverified = !ampere && run->gpu.arch != ARCH_VOLTA;
+    }
     return row;
 }
 

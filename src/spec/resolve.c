@@ -8,6 +8,7 @@
 #include "spec/resolve.h"
 
 #include "base/count.h"
+#include "data/constants.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
@@ -612,6 +613,21 @@ static bool default_overlap(const struct run *r)
     return r->engine != ENGINE_MEGATRON; /* --overlap-grad-reduce is a flag */
 }
 
+/* The CUDA of Megatron-DeepSpeed's years; lazy since. */
+bool run_loads_all_kernels(const struct run *r)
+{
+    return r->impl == IMPL_MEGATRON_LOCAL
+           && r->framework == FW_MEGATRON_DEEPSPEED;
+}
+
+static uint64_t default_context(const struct run *r)
+{
+    if (!run_loads_all_kernels(r))
+        return CUDA_CONTEXT_BYTES;
+    return r->gpu.arch == ARCH_VOLTA ? CUDA_CONTEXT_EAGER_VOLTA_BYTES
+                                     : CUDA_CONTEXT_EAGER_BYTES;
+}
+
 static void resolve_buffers(struct run *r)
 {
     r->reduce_bucket = resolve_count(r, KEY_REDUCE_BUCKET, DS_BUCKET);
@@ -624,6 +640,8 @@ static void resolve_buffers(struct run *r)
     r->persistence_threshold =
         resolve_count(r, KEY_PERSISTENCE_THRESHOLD, DS_PERSISTENCE_THRESHOLD);
     r->ddp_bucket_bytes = resolve_count(r, KEY_DDP_BUCKET, DDP_BUCKET_BYTES);
+    r->cuda_context_bytes =
+        resolve_count(r, KEY_CUDA_CONTEXT, default_context(r));
     /* torchtune's configurations: custom_sharded_layers */
     r->fsdp_units = (enum fsdp_units)resolve_count(
         r, KEY_FSDP_UNITS, r->impl == IMPL_TORCHTUNE ? FSDP_ENDS : FSDP_LAYERS);

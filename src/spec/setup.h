@@ -341,6 +341,7 @@ struct run {
     uint64_t reduce_bucket, allgather_bucket, prefetch_bucket, max_live_params;
     uint64_t sub_group_size, persistence_threshold; /* elements, ZeRO-3 */
     uint64_t ddp_bucket_bytes;
+    uint64_t cuda_context_bytes;
     bool overlap_comm;
     bool deterministic;  /* kernels that repeat exactly */
     bool wgrad_fusion;   /* products add into the main gradients */
@@ -374,6 +375,9 @@ struct run {
 memplan_status setup_resolve(struct run *run, const struct setup *setup,
                              const struct spec *spec, uint64_t params,
                              struct diag *d);
+
+/* Whether its CUDA is of the time before kernels were loaded lazily. */
+bool run_loads_all_kernels(const struct run *run);
 
 /* A run that only serves to look at a model: one GPU, one token, bf16. */
 void run_bare(struct run *run, const struct spec *spec);

@@ -274,6 +274,7 @@ static const char *const settable[][3] = {
     { "persistence_threshold", "100k", "100000" },
     { "overlap_comm", "true", "true" },
     { "ddp_bucket", "25MiB", "26214400" },
+    { "cuda_context", "1343MiB", "1408237568" },
     { "fsdp_units", "ends", "ends" },
     { "allocator", "expandable", "expandable" },
     { "fast", "true", "true" },
