@@ -15,30 +15,13 @@
 
 #include "base/banned.h"
 
-static bool recomputes(const struct builder *b, enum recompute_module m)
-{
-    return (b->run->recompute_modules >> m & 1) != 0;
-}
-
-/* ---- pieces ---- */
-
-tensor_id megatron_norm(struct builder *b, const char *name, tensor_id x,
-                        struct dim n)
-{
-    tensor_id weight, bias;
-    build_norm_weights(b, n, &weight, &bias);
-    if (b->spec->norm == NORM_RMS)
-        return build_rms_norm(b, name, x, weight);
-    return build_layer_norm(b, name, x, weight, bias);
-}
-
 /* A norm of its own can be recomputed; one that is part of a linear is not
  * (core/transformer/transformer_layer.py: not where it is an IdentityOp). */
 static tensor_id layer_norm(struct builder *b, const char *name, tensor_id x,
                             bool fused)
 {
     const uint8_t outer = b->region;
-    if (!fused && recomputes(b, REMOD_LAYERNORM))
+    if (!fused && megatron_recomputes(b, REMOD_LAYERNORM))
         build_region(b, REMOD_LAYERNORM);
     const tensor_id y = megatron_norm(b, name, x, b->h);
     b->region = outer;
@@ -219,7 +202,7 @@ static tensor_id mlp_of(struct builder *b, tensor_id y, bool shared)
  * recomputed. */
 static tensor_id dense_mlp(struct builder *b, tensor_id x)
 {
-    if (recomputes(b, REMOD_MLP))
+    if (megatron_recomputes(b, REMOD_MLP))
         build_region(b, REMOD_MLP);
     const tensor_id y = layer_norm(b, "pre_mlp_layernorm", x, true);
     const tensor_id z = mlp_of(b, y, false);
@@ -366,7 +349,7 @@ static tensor_id experts(struct builder *b, tensor_id x, tensor_id probs)
                .copies = b->experts_on.n,
                .full_copies = m->experts,
                .lora = LORA_MASK(LORA_GATE) | LORA_MASK(LORA_UP) });
-    if (outer == 0 && recomputes(b, REMOD_MOE_ACT))
+    if (outer == 0 && megatron_recomputes(b, REMOD_MOE_ACT))
         build_region(b, REMOD_MOE_ACT);
     const tensor_id y = activation(b, z, probs);
     b->region = outer;
@@ -403,12 +386,12 @@ static tensor_id gated_shared(struct builder *b, tensor_id x, tensor_id shared)
 static tensor_id moe_mlp(struct builder *b, tensor_id x)
 {
     const tensor_id y = layer_norm(b, "pre_mlp_layernorm", x, false);
-    if (recomputes(b, REMOD_MOE))
+    if (megatron_recomputes(b, REMOD_MOE))
         build_region(b, REMOD_MOE);
     const uint8_t region = b->region;
     tensor_id shared = TENSOR_NONE;
     if (b->spec->shared_ffn > 0) {
-        if (region == 0 && recomputes(b, REMOD_SHARED_EXPERTS))
+        if (region == 0 && megatron_recomputes(b, REMOD_SHARED_EXPERTS))
             build_region(b, REMOD_SHARED_EXPERTS);
         shared = gated_shared(b, y, mlp_of(b, y, true));
         b->region = region;
@@ -445,14 +428,6 @@ tensor_id megatron_layer(struct builder *b, const struct layer_kind *kind,
     return kind->moe ? moe_mlp(b, x) : dense_mlp(b, x);
 }
 
-static tensor_id add_positions(struct builder *b, tensor_id x)
-{
-    const struct shape shape = SHAPE(b->sq, b->h);
-    const tensor_id table = build_position_table(b, "position_embeddings");
-    const tensor_id y = build_embedding(b, "positions", b->ids, table, &shape);
-    return build_add(b, "embedding sum", x, y);
-}
-
 /* core/models/common/embeddings/language_model_embedding.py */
 tensor_id megatron_words(struct builder *b, tensor_id table, tensor_id ids)
 {
@@ -466,7 +441,7 @@ tensor_id megatron_words(struct builder *b, tensor_id table, tensor_id ids)
     } else {
         x = build_all_reduce(b, "word_embeddings", x, COMM_TP);
         if (learned)
-            x = add_positions(b, x);
+            x = megatron_positions(b, x);
         if (bert)
             x = megatron_bert_types(b, x);
         if (build_has_sequence_shards(b))
@@ -525,19 +500,7 @@ tensor_id megatron_loss(struct builder *b, tensor_id logits, tensor_id labels)
         return b->run->ce_fusion == CE_TE ? te_cross_entropy(b, logits)
                                           : compiled_cross_entropy(b, logits);
     const tensor_id up = build_cast(b, "fp32 logits", logits, DT_FP32);
-    const struct shape shape = shape_of(b, up), rows = SHAPE(b->t);
-    const tensor_id loss = build_tensor(b, "loss", DT_FP32, &rows);
-    const tensor_id softmax = build_alias(b, "softmax", up, &shape);
-    const tensor_id mask = build_tensor(b, "target mask", DT_BOOL, &rows);
-    const tensor_id index = build_tensor(b, "target", DT_INT64, &rows);
-    const tensor_id in[] = { up, labels };
-    struct op *op = build_op(b, OP_CROSS_ENTROPY, "cross entropy", in, 2);
-    op->place = PLACE_KEPT;
-    op_result(b, op, loss);
-    op_byproduct(op, softmax);
-    op_byproduct(op, mask);
-    op_byproduct(op, index);
-    return loss;
+    return megatron_cross_entropy(b, up, labels);
 }
 
 static tensor_id cross_entropy(struct builder *b, tensor_id logits)
@@ -569,63 +532,19 @@ static const char *missing(const struct builder *b)
     const struct spec *m = b->spec;
     if (megatron_is_bert(b))
         return megatron_bert_missing(b);
-    if (m->bidirectional)
-        return "encoders but BERT";
-    if (m->relative_buckets > 0)
-        return "relative position biases";
     if (m->position == POS_ALIBI)
         return "ALiBi positions";
-    if (m->parallel_residual)
-        return "parallel attention and mlp";
-    if (m->place != PLACE_PRE)
-        return "norms after attention and mlp";
-    if (m->embed_dim != 0 && m->embed_dim != m->hidden)
-        return "embeddings narrower than the hidden size";
     if (m->embedding_norm)
         return "norm after the embedding";
-    if (m->qk_norm != QK_NONE && m->qk_norm != QK_PER_HEAD)
-        return "norm over whole queries and keys";
-    if (m->attn_softcap > 0 || m->final_softcap > 0)
-        return "soft capping of scores or logits";
     if (m->residual_scale)
         return "scaled residual branches";
     if (m->head_norm)
         return "normed rows of the head";
     if (m->mtp_layers > 0 && m->position == POS_LEARNED)
         return "multi-token prediction with learned positions";
-    if (m->logit_scale != 0 && m->logit_scale != 1)
-        return "scaled logits";
     if (b->run->loss == LOSS_CHUNKED)
         return "chunked loss";
-    return NULL;
-}
-
-/* What the data loader puts on the GPU beside tokens and labels, and the rope
- * table (megatron/training/utils.py get_batch_on_this_tp_rank). */
-static void inputs(struct builder *b)
-{
-    const struct shape tokens = SHAPE(b->t);
-    build_input(b, "position_ids", DT_INT64, &tokens);
-    build_input(b, "loss_mask", DT_FP32, &tokens);
-    if (megatron_is_bert(b))
-        megatron_bert_inputs(b);
-    if (b->spec->decoder_layers > 0) { /* pretrain_t5.py, get_batch */
-        const struct shape targets = build_targets(b);
-        b->target_ids = build_input(b, "text_dec", DT_INT64, &targets);
-        build_input(b, "enc_mask", DT_INT64, &tokens);
-        build_input(b, "dec_mask", DT_INT64, &targets);
-    }
-    if (b->run->mask == MASK_DATALOADER) {
-        const struct shape mask = SHAPE(b->micro, b->one, b->s, b->s);
-        build_input(b, "attention_mask", DT_BOOL, &mask);
-    }
-    /* latent attention has tables of its own, a layer */
-    if (b->spec->position == POS_ROPE && !build_is_latent(b)) {
-        const struct shape table =
-            SHAPE(b->sq, DIM("rotary", b->spec->rotary_dim));
-        build_shared(b, "rotary_pos_emb", DT_FP32, &table);
-    }
-    build_memory(b);
+    return megatron_missing(b);
 }
 
 void lower_megatron(struct builder *b)
@@ -635,7 +554,7 @@ void lower_megatron(struct builder *b)
         build_refuse(b, what);
         return;
     }
-    inputs(b);
+    megatron_inputs(b);
     embedding(b);
     build_layers(b, megatron_layer);
     head(b);

@@ -6,11 +6,25 @@
 
 #include "lower/build.h"
 
-/* ---- megatron.c ---- */
+/* ---- megatron_common.c ---- */
 
+/* Whether a recompute module is asked for. */
+bool megatron_recomputes(const struct builder *b, enum recompute_module m);
 /* A norm of the model's kind over the last factor. */
 tensor_id megatron_norm(struct builder *b, const char *name, tensor_id x,
                         struct dim n);
+/* x and the learned positions' rows. */
+tensor_id megatron_positions(struct builder *b, tensor_id x);
+/* Loss of every token from fp32 logits, which it writes its softmax over. */
+tensor_id megatron_cross_entropy(struct builder *b, tensor_id logits,
+                                 tensor_id labels);
+/* What a batch is on the GPU, the rope table, the global memory buffer. */
+void megatron_inputs(struct builder *b);
+/* What of a model, BERT aside, neither kind of layers has; NULL: nothing. */
+const char *megatron_missing(const struct builder *b);
+
+/* ---- megatron.c ---- */
+
 /* Words, positions where the model learns them, dropout: `table` looked up by
  * `ids`, reduced or cut to a sequence shard. */
 tensor_id megatron_words(struct builder *b, tensor_id table, tensor_id ids);

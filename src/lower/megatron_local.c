@@ -15,7 +15,7 @@
  *   + a b s^2/t (2 + 3 with attention dropout), u as in megatron.c.
  * Refuses experts, and what neither state has. [docs/method.md eq. local]
  */
-#include "lower/build.h"
+#include "lower/megatron.h"
 #include "lower/megatron_bert.h"
 
 #include "base/banned.h"
@@ -25,30 +25,14 @@ static bool is_fork(const struct builder *b)
     return b->run->framework == FW_MEGATRON_DEEPSPEED;
 }
 
-static bool recomputes(const struct builder *b, enum recompute_module m)
-{
-    return (b->run->recompute_modules >> m & 1) != 0;
-}
-
 /* ---- pieces ---- */
-
-/* apex's or torch's: both keep the input and its statistics. */
-static tensor_id norm_of(struct builder *b, const char *name, tensor_id x,
-                         struct dim n)
-{
-    tensor_id weight, bias;
-    build_norm_weights(b, n, &weight, &bias);
-    if (b->spec->norm == NORM_RMS)
-        return build_rms_norm(b, name, x, weight);
-    return build_layer_norm(b, name, x, weight, bias);
-}
 
 static tensor_id layer_norm(struct builder *b, const char *name, tensor_id x)
 {
     const uint8_t outer = b->region;
-    if (recomputes(b, REMOD_LAYERNORM))
+    if (megatron_recomputes(b, REMOD_LAYERNORM))
         build_region(b, REMOD_LAYERNORM);
-    const tensor_id y = norm_of(b, name, x, b->h);
+    const tensor_id y = megatron_norm(b, name, x, b->h);
     b->region = outer;
     return y;
 }
@@ -215,7 +199,7 @@ static tensor_id prepared(struct builder *b, tensor_id x, struct dim heads,
         x = build_copy(b, "queries", x);
     if (b->spec->qk_norm == QK_PER_HEAD) {
         x = build_view(b, "heads", x, &split);
-        x = norm_of(b, "qk norm", x, b->d);
+        x = megatron_norm(b, "qk norm", x, b->d);
         x = build_view(b, "heads", x, &flat);
     }
     return b->spec->position == POS_ROPE ? build_copy(b, "rotated", x) : x;
@@ -271,16 +255,6 @@ static tensor_id cross_attention(struct builder *b, tensor_id x)
     return x;
 }
 
-/* ---- embeddings ---- */
-
-static tensor_id add_positions(struct builder *b, tensor_id x)
-{
-    const struct shape shape = SHAPE(b->sq, b->h);
-    const tensor_id table = build_position_table(b, "position_embeddings");
-    const tensor_id y = build_embedding(b, "positions", b->ids, table, &shape);
-    return build_add(b, "embedding sum", x, y);
-}
-
 /* The fork's norm is part of the table of words (mpu/layers.py,
  * VocabParallelEmbedding). */
 static tensor_id words(struct builder *b, tensor_id table, tensor_id ids)
@@ -289,9 +263,9 @@ static tensor_id words(struct builder *b, tensor_id table, tensor_id ids)
     tensor_id x = build_embedding(b, "word_embeddings", ids, table, &whole);
     x = build_all_reduce(b, "word_embeddings", x, COMM_TP);
     if (b->spec->embedding_norm)
-        x = norm_of(b, "norm", x, b->h);
+        x = megatron_norm(b, "norm", x, b->h);
     if (b->spec->position == POS_LEARNED)
-        x = add_positions(b, x);
+        x = megatron_positions(b, x);
     if (megatron_is_bert(b))
         x = megatron_bert_types(b, x);
     if (build_has_sequence_shards(b))
@@ -309,7 +283,7 @@ static tensor_id mlp(struct builder *b, tensor_id x, struct frame *layer)
     const tensor_id y = layer_norm(b, "post_attention_layernorm", x);
     if (is_fork(b))
         hold(layer, y);
-    if (recomputes(b, REMOD_MLP))
+    if (megatron_recomputes(b, REMOD_MLP))
         build_region(b, REMOD_MLP);
     struct linear up = linear_of_up(b, "dense_h_to_4h", y);
     if (gated) {
@@ -330,7 +304,7 @@ static tensor_id mlp(struct builder *b, tensor_id x, struct frame *layer)
 /* T5Model.forward: the encoder's last norm, then the decoder's embedding. */
 static tensor_id joint(struct builder *b, tensor_id x)
 {
-    x = norm_of(b, "encoder final_layernorm", x, b->h);
+    x = megatron_norm(b, "encoder final_layernorm", x, b->h);
     build_to_decoder(b, x);
     const tensor_id table = build_word_table(b, "word_embeddings", b->h);
     return words(b, table, b->target_ids);
@@ -359,31 +333,12 @@ static void embedding(struct builder *b)
     build_end(b, words(b, table, b->ids));
 }
 
-/* In place on fp32 logits: their softmax, then their gradient (mpu/
- * cross_entropy.py). */
-static tensor_id cross_entropy(struct builder *b, tensor_id logits)
-{
-    const struct shape shape = shape_of(b, logits), rows = SHAPE(b->t);
-    const tensor_id loss = build_tensor(b, "loss", DT_FP32, &rows);
-    const tensor_id softmax = build_alias(b, "softmax", logits, &shape);
-    const tensor_id mask = build_tensor(b, "target mask", DT_BOOL, &rows);
-    const tensor_id index = build_tensor(b, "target", DT_INT64, &rows);
-    const tensor_id in[] = { logits, b->labels };
-    struct op *op = build_op(b, OP_CROSS_ENTROPY, "cross entropy", in, 2);
-    op->place = PLACE_KEPT;
-    op_result(b, op, loss);
-    op_byproduct(op, softmax);
-    op_byproduct(op, mask);
-    op_byproduct(op, index);
-    return build_mean(b, "mean loss", loss);
-}
-
 static tensor_id words_loss(struct builder *b, tensor_id logits)
 {
     const tensor_id up = build_cast(b, "fp32 logits", logits, DT_FP32);
     /* pipe_buffers["outputs"] of DeepSpeed's pipeline engine */
     b->p->tensor[up].held = run_pipelines(b->run);
-    return cross_entropy(b, up);
+    return build_mean(b, "mean loss", megatron_cross_entropy(b, up, b->labels));
 }
 
 static void head(struct builder *b)
@@ -391,7 +346,7 @@ static void head(struct builder *b)
     tensor_id x = build_begin(b, BLOCK_HEAD, "head");
     const bool bert = megatron_is_bert(b);
     if (b->spec->final_norm || bert)
-        x = norm_of(b, "final_layernorm", x, b->h);
+        x = megatron_norm(b, "final_layernorm", x, b->h);
     if (bert) {
         build_end(b, megatron_bert_head(b, x, words_loss));
         return;
@@ -408,10 +363,6 @@ static const char *missing(const struct builder *b)
     const struct spec *m = b->spec;
     if (megatron_is_bert(b))
         return megatron_bert_missing(b);
-    if (m->bidirectional)
-        return "encoders but BERT";
-    if (m->relative_buckets > 0)
-        return "relative position biases";
     if (m->experts > 0)
         return "experts";
     if (b->run->cp > 1)
@@ -420,48 +371,9 @@ static const char *missing(const struct builder *b)
         return "ALiBi positions";
     if (m->embedding_norm && !is_fork(b))
         return "norm after the embedding";
-    if (m->parallel_residual)
-        return "parallel attention and mlp";
-    if (m->place != PLACE_PRE)
-        return "norms after attention and mlp";
-    if (m->embed_dim != 0 && m->embed_dim != m->hidden)
-        return "embeddings narrower than the hidden size";
-    if (m->qk_norm != QK_NONE && m->qk_norm != QK_PER_HEAD)
-        return "norm over whole queries and keys";
-    if (m->attn_softcap > 0 || m->final_softcap > 0)
-        return "soft capping of scores or logits";
-    if (m->logit_scale != 0 && m->logit_scale != 1)
-        return "scaled logits";
     if (b->run->loss != LOSS_STANDARD)
         return "fused or chunked loss";
-    return NULL;
-}
-
-/* What the data loader puts on the GPU beside tokens and labels, and the rope
- * table. */
-static void inputs(struct builder *b)
-{
-    const struct shape tokens = SHAPE(b->t);
-    build_input(b, "position_ids", DT_INT64, &tokens);
-    build_input(b, "loss_mask", DT_FP32, &tokens);
-    if (megatron_is_bert(b))
-        megatron_bert_inputs(b);
-    if (b->spec->decoder_layers > 0) { /* pretrain_t5.py, get_batch */
-        const struct shape targets = build_targets(b);
-        b->target_ids = build_input(b, "text_dec", DT_INT64, &targets);
-        build_input(b, "enc_mask", DT_INT64, &tokens);
-        build_input(b, "dec_mask", DT_INT64, &targets);
-    }
-    if (b->run->mask == MASK_DATALOADER) {
-        const struct shape mask = SHAPE(b->micro, b->one, b->s, b->s);
-        build_input(b, "attention_mask", DT_BOOL, &mask);
-    }
-    if (b->spec->position == POS_ROPE) {
-        const struct shape table =
-            SHAPE(b->sq, DIM("rotary", b->spec->rotary_dim));
-        build_shared(b, "rotary_pos_emb", DT_FP32, &table);
-    }
-    build_memory(b);
+    return megatron_missing(b);
 }
 
 void lower_megatron_local(struct builder *b)
@@ -471,7 +383,7 @@ void lower_megatron_local(struct builder *b)
         build_refuse(b, what);
         return;
     }
-    inputs(b);
+    megatron_inputs(b);
     embedding(b);
     build_layers(b, layer);
     head(b);

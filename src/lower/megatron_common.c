@@ -1,0 +1,100 @@
+/*
+ * Owns what Megatron's two kinds of layers share: what the data loader puts on
+ * the GPU, norms, learned positions, the vocabulary-parallel cross entropy, and
+ * what neither has. Refuses to know what a layer keeps.
+ */
+#include "lower/megatron.h"
+#include "lower/megatron_bert.h"
+
+#include "base/banned.h"
+
+bool megatron_recomputes(const struct builder *b, enum recompute_module m)
+{
+    return (b->run->recompute_modules >> m & 1) != 0;
+}
+
+tensor_id megatron_norm(struct builder *b, const char *name, tensor_id x,
+                        struct dim n)
+{
+    tensor_id weight, bias;
+    build_norm_weights(b, n, &weight, &bias);
+    if (b->spec->norm == NORM_RMS)
+        return build_rms_norm(b, name, x, weight);
+    return build_layer_norm(b, name, x, weight, bias);
+}
+
+tensor_id megatron_positions(struct builder *b, tensor_id x)
+{
+    const struct shape shape = SHAPE(b->sq, b->h);
+    const tensor_id table = build_position_table(b, "position_embeddings");
+    const tensor_id y = build_embedding(b, "positions", b->ids, table, &shape);
+    return build_add(b, "embedding sum", x, y);
+}
+
+tensor_id megatron_cross_entropy(struct builder *b, tensor_id logits,
+                                 tensor_id labels)
+{
+    const struct shape shape = shape_of(b, logits), rows = SHAPE(b->t);
+    const tensor_id loss = build_tensor(b, "loss", DT_FP32, &rows);
+    const tensor_id softmax = build_alias(b, "softmax", logits, &shape);
+    const tensor_id mask = build_tensor(b, "target mask", DT_BOOL, &rows);
+    const tensor_id index = build_tensor(b, "target", DT_INT64, &rows);
+    const tensor_id in[] = { logits, labels };
+    struct op *op = build_op(b, OP_CROSS_ENTROPY, "cross entropy", in, 2);
+    op->place = PLACE_KEPT;
+    op_result(b, op, loss);
+    op_byproduct(op, softmax);
+    op_byproduct(op, mask);
+    op_byproduct(op, index);
+    return loss;
+}
+
+/* What the data loader puts on the GPU beside tokens and labels, and the rope
+ * table (megatron/training/utils.py get_batch_on_this_tp_rank). */
+void megatron_inputs(struct builder *b)
+{
+    const struct shape tokens = SHAPE(b->t);
+    build_input(b, "position_ids", DT_INT64, &tokens);
+    build_input(b, "loss_mask", DT_FP32, &tokens);
+    if (megatron_is_bert(b))
+        megatron_bert_inputs(b);
+    if (b->spec->decoder_layers > 0) { /* pretrain_t5.py, get_batch */
+        const struct shape targets = build_targets(b);
+        b->target_ids = build_input(b, "text_dec", DT_INT64, &targets);
+        build_input(b, "enc_mask", DT_INT64, &tokens);
+        build_input(b, "dec_mask", DT_INT64, &targets);
+    }
+    if (b->run->mask == MASK_DATALOADER) {
+        const struct shape mask = SHAPE(b->micro, b->one, b->s, b->s);
+        build_input(b, "attention_mask", DT_BOOL, &mask);
+    }
+    /* latent attention has tables of its own, a layer */
+    if (b->spec->position == POS_ROPE && !build_is_latent(b)) {
+        const struct shape table =
+            SHAPE(b->sq, DIM("rotary", b->spec->rotary_dim));
+        build_shared(b, "rotary_pos_emb", DT_FP32, &table);
+    }
+    build_memory(b);
+}
+
+const char *megatron_missing(const struct builder *b)
+{
+    const struct spec *m = b->spec;
+    if (m->bidirectional)
+        return "encoders but BERT";
+    if (m->relative_buckets > 0)
+        return "relative position biases";
+    if (m->parallel_residual)
+        return "parallel attention and mlp";
+    if (m->place != PLACE_PRE)
+        return "norms after attention and mlp";
+    if (m->embed_dim != 0 && m->embed_dim != m->hidden)
+        return "embeddings narrower than the hidden size";
+    if (m->qk_norm != QK_NONE && m->qk_norm != QK_PER_HEAD)
+        return "norm over whole queries and keys";
+    if (m->attn_softcap > 0 || m->final_softcap > 0)
+        return "soft capping of scores or logits";
+    if (m->logit_scale != 0 && m->logit_scale != 1)
+        return "scaled logits";
+    return NULL;
+}
