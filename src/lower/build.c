@@ -340,6 +340,9 @@ void build_refuse(struct builder *b, const char *what)
         diag_add(b->diag, MEMPLAN_E_UNSUPPORTED, "implementation %s has no %s",
                  name[b->run->impl], what);
     memcpy(e->key, "implementation", sizeof("implementation"));
+    if (b->run->impl != IMPL_HF)
+        diag_hint(e, "Hugging Face's layers may have it: --framework hf, "
+                     "deepspeed or fsdp");
 }
 
 /* ---- tensors ---- */

@@ -55,7 +55,7 @@ static void append_degree(char *text, const char *name, uint64_t n, bool always)
                    text[0] != '\0' ? ", " : "", name, (unsigned long long)n);
 }
 
-static void layout(struct out *o, const struct run *run)
+static void layout(struct out *o, const struct run *run, bool convnet)
 {
     char text[TEXT_BLOCK_MAX] = "";
     char buf[UNIT_TEXT_MAX];
@@ -71,8 +71,11 @@ static void layout(struct out *o, const struct run *run)
     append_degree(text, "zero", run->zero, true);
     str_append(text, sizeof(text), " (%s); %s; ", engine_names[run->engine],
                precision_names[run->precision]);
-    str_append(text, sizeof(text), "sequences of %s tokens, ",
-               unit_format_grouped(buf, (double)run->seq_len, 0));
+    if (convnet)
+        str_append(text, sizeof(text), "images, ");
+    else
+        str_append(text, sizeof(text), "sequences of %s tokens, ",
+                   unit_format_grouped(buf, (double)run->seq_len, 0));
     str_append(text, sizeof(text), "%s a pass, ",
                unit_format_grouped(buf, (double)run->micro_batch, 0));
     str_append(text, sizeof(text), "%s a step",
@@ -387,7 +390,7 @@ void report_write_text(struct out *o, const struct memplan_report *r)
     if (r->kind != REPORT_ESTIMATE)
         return;
     title(o, r);
-    layout(o, &r->run);
+    layout(o, &r->run, r->spec.resnet.stages > 0);
     verdict(o, r);
     if (!r->memory.fits)
         change_section(o, r);

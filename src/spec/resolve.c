@@ -556,9 +556,10 @@ static void resolve_deterministic(struct run *r)
     r->wgrad_fusion = resolve_bool(r, KEY_GRAD_ACCUM_FUSION, !r->deterministic);
     if (r->deterministic)
         resolve_assume(r, KEY_DETERMINISTIC,
-                       "deterministic kernels, weight gradients not fused, as "
-                       "in Megatron's own runs (--deterministic, "
-                       "--grad-accum-fusion)");
+                       "deterministic kernels%s, as in Megatron-LM's own tests "
+                       "(--deterministic%s)",
+                       r->wgrad_fusion ? "" : ", weight gradients not fused",
+                       r->wgrad_fusion ? "" : ", --grad-accum-fusion");
 }
 
 static void resolve_kernels(struct run *r, const struct spec *spec)
@@ -576,7 +577,7 @@ static void resolve_kernels(struct run *r, const struct spec *spec)
         resolve_note(r, KEY_COUNT,
                      "attention spelled out, dropout everywhere, as in the "
                      "paper (--implementation)");
-    else
+    else if (spec->resnet.stages == 0)
         resolve_assume(r, KEY_ATTENTION, "%s attention (--attention)",
                        resolve_text(r, KEY_ATTENTION, buf));
     resolve_dropout(r, spec);

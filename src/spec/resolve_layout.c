@@ -447,7 +447,9 @@ static void resolve_sequence(struct run *r, const struct spec *spec)
     uint64_t limit = spec->max_positions;
     uint64_t usual = limit > 0 ? min_u64(limit, SEQ_LEN_CAP) : SEQ_LEN_UNKNOWN;
     r->seq_len = resolve_count(r, KEY_SEQ_LEN, usual);
-    if (limit == 0)
+    if (spec->resnet.stages > 0)
+        resolve_note(r, KEY_COUNT, "an image counts as one token");
+    else if (limit == 0)
         resolve_assume(r, KEY_SEQ_LEN,
                        "sequence length %" PRIu64 ", as the model names no "
                        "limit (--seq-len)",

@@ -15,6 +15,10 @@ static void say_engine(struct run *r)
         resolve_note(r, KEY_COUNT,
                      "the model is built sharded (zero.Init), else 2 bytes a "
                      "parameter more while it starts");
+    if (r->optimizer == OPT_PAGED_ADAM8BIT)
+        resolve_note(r, KEY_COUNT,
+                     "paged moments are in unified memory, the driver's, and "
+                     "not counted");
     if (!resolve_is_fsdp(r))
         return;
     if (r->fsdp_units == FSDP_ENDS)
@@ -58,10 +62,13 @@ enum {
     NO_DDP = 1u << 13,
     FAST = 1u << 14,
     PLAIN_LOSS = 1u << 15,
-    NO_FSDP = 1u << 16
+    NO_FSDP = 1u << 16,
+    NO_CP = 1u << 17,
+    NO_EXPERTS = 1u << 18,
+    CONVOLUTIONS = 1u << 19
 };
 
-static unsigned circumstances(const struct run *r)
+static unsigned circumstances(const struct run *r, const struct spec *spec)
 {
     bool ds = r->engine == ENGINE_DEEPSPEED;
     bool titan = r->impl == IMPL_TORCHTITAN, paper = r->impl == IMPL_PAPER;
@@ -82,6 +89,9 @@ static unsigned circumstances(const struct run *r)
     now |= r->fast ? FAST : 0;
     now |= resolve_is_fsdp(r) ? 0 : NO_FSDP;
     now |= r->loss != LOSS_FUSED ? PLAIN_LOSS : 0;
+    now |= r->cp == 1 ? NO_CP : 0;
+    now |= spec->experts == 0 ? NO_EXPERTS : 0;
+    now |= spec->resnet.stages > 0 ? CONVOLUTIONS : 0;
     return now;
 }
 
@@ -120,14 +130,17 @@ static const struct moot {
     { KEY_LOSS, PAPER, LOSS_XENTROPY, ": the paper keeps the logits in fp32" },
     { KEY_CE_FUSION, PLAIN_LOSS | NO_MEGATRON, ANY,
       " but in Megatron with --loss fused" },
-    { KEY_CP_COMM, NO_MEGATRON, ANY, " outside Megatron" },
+    { KEY_CP_COMM, NO_MEGATRON | NO_CP, ANY, " but in Megatron with cp" },
     { KEY_GRAD_ACCUM_FUSION, NO_MEGATRON, ANY, " outside Megatron" },
-    { KEY_GROUPED_GEMM, NO_MEGATRON, ANY, " outside Megatron" },
-    { KEY_MOE_DISPATCHER, NO_MEGATRON, ANY, " outside Megatron" },
+    { KEY_GROUPED_GEMM, NO_MEGATRON | NO_EXPERTS, ANY,
+      " but in Megatron with experts" },
+    { KEY_MOE_DISPATCHER, NO_MEGATRON | NO_EXPERTS, ANY,
+      " but in Megatron with experts" },
     { KEY_REPLAY_BATCHES, NO_MEGATRON, ANY, " outside Megatron" },
     { KEY_LOSS, PAPER, LOSS_FUSED, ": the paper keeps the logits in fp32" },
     { KEY_ATTENTION, MEGATRON | TORCHTITAN_HALF, ATTN_SDPA,
       " here: sdpa and flash are one fused kernel" },
+    { KEY_ATTENTION, CONVOLUTIONS, ANY, ": convolutions have none" },
     { KEY_ATTENTION, PAPER, ANY, ": the paper spells attention out" },
     { KEY_DROPOUT, PAPER, ANY, ": the paper has its masks everywhere" },
     { KEY_DROPOUT, TORCHTITAN_DROPOUT, ANY, ": torchtitan's layers have none" },
@@ -136,9 +149,9 @@ static const struct moot {
     { KEY_OPTIMIZER_IMPL, CPU_OPTIMIZER, ANY, ": the step is the CPU's" },
 };
 
-static void say_moot(struct run *r)
+static void say_moot(struct run *r, const struct spec *spec)
 {
-    unsigned now = circumstances(r);
+    unsigned now = circumstances(r, spec);
     for (size_t i = 0; i < sizeof(moots) / sizeof(moots[0]); i++) {
         const struct moot *m = &moots[i];
         if (!r->given[m->key] || (m->when & now) == 0)
@@ -163,5 +176,5 @@ void resolve_notes(struct run *r, const struct spec *spec)
     say_compiled_loss(r);
     say_engine(r);
     say_layers(r, spec);
-    say_moot(r);
+    say_moot(r, spec);
 }

@@ -74,6 +74,12 @@ static void check_image(const struct run *r, const struct spec *s,
                         "adapters of convolutions are not modelled");
         diag_hint(e, "leave lora_rank out");
     }
+    if (s->resnet.stages > 0 && r->tp > 1) {
+        e = setup_error(d, MEMPLAN_E_UNSUPPORTED, KEY_TP,
+                        "tp %" PRIu64 " of convolutions is not modelled",
+                        r->tp);
+        diag_hint(e, "leave tp out: data parallelism is what they use");
+    }
 }
 
 void resolve_check_stacks(const struct run *r, const struct spec *spec,

@@ -1,0 +1,7 @@
+== args
+bert-base --framework torchtitan
+== stderr ~
+implementation torchtitan has no encoders
+hint: Hugging Face's layers may have it: --framework hf, deepspeed or fsdp
+== exit
+3
