@@ -7,6 +7,8 @@
  */
 #include "lower/hf.h"
 
+#include <string.h>
+
 #include "base/banned.h"
 
 bool hf_is_liger(const struct builder *b)
@@ -16,35 +18,9 @@ bool hf_is_liger(const struct builder *b)
 
 /* ---- which kernel ---- */
 
-static bool has_sdpa(const struct spec *m)
-{
-    switch ((int)m->family) {
-    case FAM_MPT:
-    case FAM_GPT_NEO:
-    case FAM_GPTJ:
-    case FAM_T5: /* its bias has a gradient, not modelled in that kernel */
-    case FAM_MT5:
-    case FAM_GPT_OSS: return false;
-    case FAM_FALCON: /* alibi is part of its mask */ return true;
-    default: /* softcap is refused: sdpa_attention.py */
-        return m->position != POS_ALIBI && !(m->attn_softcap > 0);
-    }
-}
-
-static bool has_flash(const struct spec *m)
-{
-    return m->family != FAM_MPT && m->position != POS_ALIBI
-           && m->relative_buckets == 0;
-}
-
 enum attention hf_kernel(const struct builder *b)
 {
-    const enum attention asked = b->run->attention;
-    if (asked == ATTN_FLASH && has_flash(b->spec))
-        return ATTN_FLASH;
-    if (asked != ATTN_EAGER && has_sdpa(b->spec))
-        return ATTN_SDPA;
-    return ATTN_EAGER;
+    return spec_hf_attention(b->spec, b->run->attention);
 }
 
 bool hf_is_masked(const struct builder *b)
@@ -457,12 +433,22 @@ tensor_id hf_layer(struct builder *b, const struct layer_kind *kind,
 
 /* ---- the model ---- */
 
+static void refuse_kernel(struct builder *b)
+{
+    const bool flash = b->run->attention == ATTN_FLASH;
+    const bool sdpa = hf_kernel(b) == ATTN_SDPA;
+    memplan_error *e = diag_add(b->diag, MEMPLAN_E_UNSUPPORTED,
+                                "Hugging Face's layers have no %s attention "
+                                "for this family",
+                                flash ? "flash" : "sdpa");
+    memcpy(e->key, "attention", sizeof("attention"));
+    diag_hint(e, "use --attention %s", sdpa ? "sdpa" : "eager");
+}
+
 void lower_hf(struct builder *b)
 {
     if (b->run->given[KEY_ATTENTION] && hf_kernel(b) != b->run->attention)
-        build_refuse(b, b->run->attention == ATTN_FLASH
-                            ? "flash attention for this family"
-                            : "sdpa attention for this family");
+        refuse_kernel(b);
     make_tables(b);
     embed(b);
     build_layers(b, hf_layer);

@@ -567,6 +567,8 @@ static void resolve_kernels(struct run *r, const struct spec *spec)
     char buf[RESOLVE_TEXT_MAX];
     bool paper = r->impl == IMPL_PAPER;
     enum attention kernel = has_flash(r->gpu.arch) ? ATTN_FLASH : ATTN_SDPA;
+    if (resolve_is_hf(r))
+        kernel = spec_hf_attention(spec, kernel);
     if (paper || r->impl == IMPL_MEGATRON_LOCAL) /* they spell it out */
         kernel = ATTN_EAGER;
     r->attention = (enum attention)resolve_count(r, KEY_ATTENTION, kernel);

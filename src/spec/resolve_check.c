@@ -25,7 +25,7 @@ static const struct refusal {
     { KEY_SCHEDULE, IS, SCHED_DUALPIPE, "use 1f1b, gpipe or interleaved" },
     { KEY_SCHEDULE, IS, SCHED_NAIVE, "use 1f1b, gpipe or interleaved" },
     { KEY_IMPLEMENTATION, IS, IMPL_LITGPT,
-      "use --implementation torchtitan or hf" },
+      "use --implementation hf with --loss chunked: LitGPT's layers and loss" },
     { KEY_CUDA_GRAPH, IS, 1, "leave it out: the pools come on top" },
     { KEY_EP_OVERLAP, IS, 1, "leave it out: one micro-batch in flight" },
     { KEY_OFFLOAD_OPTIMIZER, IS, OFFLOAD_NVME, "use --offload-optimizer cpu" },

@@ -379,6 +379,10 @@ memplan_status setup_resolve(struct run *run, const struct setup *setup,
 /* Whether its CUDA is of the time before kernels were loaded lazily. */
 bool run_loads_all_kernels(const struct run *run);
 
+/* The kernel that Hugging Face's class of the family has: the one asked for, or
+ * what comes next. */
+enum attention spec_hf_attention(const struct spec *m, enum attention asked);
+
 /* A run that only serves to look at a model: one GPU, one token, bf16. */
 void run_bare(struct run *run, const struct spec *spec);
 

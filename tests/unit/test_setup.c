@@ -1267,6 +1267,7 @@ static const struct said {
     { "framework=megatron", "deterministic kernels", 0, false },
     { "framework=megatron", "weight gradients not fused", 0, false },
     { "framework=megatron grad_accum_fusion=true", "not fused", 0, true },
+    { "attention=eager", "eager attention", 0, true },
     { "optimizer=paged-adam8bit", "paged moments are in unified memory", 0,
       false },
     { "framework=megatron ce_fusion=native", "'ce_fusion' has no effect", 0,

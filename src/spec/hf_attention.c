@@ -1,0 +1,37 @@
+/*
+ * Owns which attention kernels Hugging Face's class of a family has. Knows
+ * nothing of what they keep.
+ */
+#include "spec/setup.h"
+
+#include "base/banned.h"
+
+static bool has_sdpa(const struct spec *m)
+{
+    switch ((int)m->family) {
+    case FAM_MPT:
+    case FAM_GPT_NEO:
+    case FAM_GPTJ:
+    case FAM_T5: /* its bias has a gradient, not modelled in that kernel */
+    case FAM_MT5:
+    case FAM_GPT_OSS: return false;
+    case FAM_FALCON: /* alibi is part of its mask */ return true;
+    default: /* softcap is refused: sdpa_attention.py */
+        return m->position != POS_ALIBI && !(m->attn_softcap > 0);
+    }
+}
+
+static bool has_flash(const struct spec *m)
+{
+    return m->family != FAM_MPT && m->position != POS_ALIBI
+           && m->relative_buckets == 0;
+}
+
+enum attention spec_hf_attention(const struct spec *m, enum attention asked)
+{
+    if (asked == ATTN_FLASH && has_flash(m))
+        return ATTN_FLASH;
+    if (asked != ATTN_EAGER && has_sdpa(m))
+        return ATTN_SDPA;
+    return ATTN_EAGER;
+}

@@ -1,0 +1,6 @@
+== args
+bloom-1b1 --fast
+== stdout ~
+- eager attention (--attention)
+== exit
+0
