@@ -1,0 +1,38 @@
+/* What the files of the engines share. Nobody else includes this. */
+#ifndef MEMPLAN_FOLD_ENGINE_PRIVATE_H
+#define MEMPLAN_FOLD_ENGINE_PRIVATE_H
+
+#include "fold/stage.h"
+
+enum { FP32 = 4 };
+
+/* ---- engine.c ---- */
+
+/* Either version. */
+bool engine_is_fsdp(const struct run *run);
+/* DeepSpeed at this stage. */
+bool engine_zero_is(const struct run *run, uint64_t stage);
+bool engine_is_zero_1_or_2(const struct run *run);
+bool engine_overlaps(const struct run *run);
+bool engine_shards_offloaded(const struct run *run);
+bool engine_optimizer_offloaded(const struct run *run);
+bool engine_keeps_fp32_buffer(const struct run *run);
+bool engine_makes_zero3_grads(const struct run *run);
+/* Elements a flat buffer has on this rank: padded, cut evenly. */
+uint64_t engine_flat_share(const struct run *run, uint64_t dense,
+                           uint64_t expert);
+void engine_zero3_partition(struct put *p, const struct stage *s);
+void engine_whole_grads(struct put *p, const struct stage *s);
+void engine_zero3_bucket(struct put *p, const struct stage *s);
+
+/* ---- engine_fsdp.c ---- */
+
+void fsdp_root_grads(struct put *p, const struct stage *s, uint32_t position);
+uint64_t fsdp_reduced(const struct stage *s, uint32_t position, bool later);
+void fsdp_forward(struct put *p, const struct stage *s, uint32_t position);
+void fsdp_backward(struct put *p, const struct stage *s, uint32_t position);
+/* Gradients of the root, which go last: bytes whole, elements. */
+uint64_t fsdp_root_wgrads(const struct stage *s);
+uint64_t fsdp_root_elems(const struct stage *s);
+
+#endif

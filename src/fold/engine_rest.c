@@ -1,0 +1,197 @@
+/*
+ * What an engine holds between steps: weights, master copies, gradients,
+ * moments, permanent buffers. [docs/method.md eq. states]
+ */
+#include "fold/engine_private.h"
+
+#include "data/constants.h"
+
+#include "base/banned.h"
+
+/* fp16 under Megatron: the optimizer owns fp32 copies of its gradients. The
+ * precision-aware optimizer, without which moments are fp32, reads them as they
+ * are (core/optimizer/distrib_optimizer.py, decoupled_grad). */
+static bool copies_fp16_grads(const struct run *run)
+{
+    return run->engine == ENGINE_MEGATRON && run->prec.master == DT_FP32
+           && run->prec.grad != DT_FP32 && run->prec.optim == DT_FP32;
+}
+
+/* As elements times a size where all have the same. */
+static void put_frozen(struct put *p, const struct stage *s)
+{
+    const uint64_t n = s->sum.frozen_elems, bytes = s->sum.frozen_bytes;
+    if (n != 0 && bytes % n == 0)
+        PUT(p, TERM_FROZEN, "frozen weights", F("P_frozen", n),
+            F("bytes per frozen weight", bytes / n));
+    else
+        PUT(p, TERM_FROZEN, "frozen weights, scales included",
+            F("bytes", bytes));
+}
+
+static void rest_weights(struct put *p, const struct stage *s)
+{
+    const struct run *run = s->run;
+    const uint64_t size = dtype_size(run->prec.param);
+    if (engine_shards_offloaded(run)) {
+        PUT(p, TERM_FROZEN, "scales of quantised weights",
+            F("bytes", s->sum.statistic_bytes));
+    } else if (run_shards_weights(run)) {
+        PUT(p, TERM_WEIGHTS, "weight shards",
+            F("P/N, tensor by tensor", s->sum.own_elems),
+            F("bytes per weight", size));
+        PUT(p, TERM_FROZEN, "frozen weight shards",
+            F("bytes of P/N, tensor by tensor", s->sum.own_frozen_bytes));
+    } else {
+        PUT(p, TERM_WEIGHTS, "weights", F("P", s->sum.elems),
+            F("bytes per weight", size));
+        put_frozen(p, s);
+    }
+    if (run->prec.fp8 && run->impl == IMPL_MEGATRON) /* its own caches */
+        PUT(p, TERM_FP8_WEIGHTS, "fp8 weights and their transposes",
+            F("P_linear", s->sum.matmul_elems), A("copies", 2));
+    if (engine_zero_is(run, 3))
+        PUT(p, TERM_GATHERED, "parameters below the persistence threshold",
+            F("elements", s->sum.persistent_elems),
+            F("bytes per weight", size));
+}
+
+static void rest_master(struct put *p, const struct stage *s)
+{
+    const struct run *run = s->run;
+    const uint64_t size = dtype_size(run->prec.master);
+    if (size == 0)
+        return;
+    switch (run_sharding(run)) {
+    case SHARDING_NONE:
+        PUT(p, TERM_MASTER, "master weights", F("P", s->sum.elems),
+            F("bytes per master weight", size));
+        return;
+    case SHARDING_FLAT:
+        PUT(p, TERM_MASTER, "master weights, sharded",
+            F("P / N",
+              engine_flat_share(run, s->sum.dense_elems, s->sum.expert_elems)),
+            F("bytes per master weight", size));
+        return;
+    case SHARDING_TENSOR:
+    case SHARDING_ROWS:
+        PUT(p, TERM_MASTER, "master weights, sharded",
+            F("P/N, tensor by tensor", s->sum.own_elems),
+            F("bytes per master weight", size));
+        return;
+    }
+}
+
+/* Bytes of moments: an element's times the elements, where the optimizer
+ * treats all of them alike. */
+static void put_moments(struct put *p, const struct run *run, const char *sym,
+                        uint64_t elems, uint64_t bytes, uint64_t ranks)
+{
+    const char *rule = optimizer_rule(run->optimizer);
+    if (elems != 0 && bytes % elems == 0)
+        PUT(p, TERM_MOMENTS, rule, F(sym, elems),
+            F("bytes per element", bytes / elems), D("N", ranks));
+    else
+        PUT(p, TERM_MOMENTS, rule, F("bytes", bytes), D("N", ranks));
+}
+
+/* torch's fused kernels read the number of the step from the GPU: a scalar a
+ * tensor (torch/optim/adam.py, _init_group); DeepSpeed's and Megatron's fused
+ * Adam count on the host. */
+static bool counts_on_gpu(const struct run *run)
+{
+    return run->optimizer == OPT_ADAMW && run->optimizer_impl == OPTIMPL_FUSED
+           && (run->engine == ENGINE_DDP || engine_is_fsdp(run));
+}
+
+static void rest_moments(struct put *p, const struct stage *s)
+{
+    const struct run *run = s->run;
+    const struct block_states *sum = &s->sum;
+    /* bitsandbytes' get_paged: managed memory, none of the allocator's; the
+       driver moves it to the host when the GPU is full */
+    if (run->optimizer == OPT_PAGED_ADAM8BIT)
+        return;
+    if (counts_on_gpu(run))
+        PUT(p, TERM_MOMENTS, "the step's number, a scalar a tensor",
+            A("tensors", sum->tensors), F("bytes", ALLOC_ROUND));
+    switch (run_sharding(run)) {
+    case SHARDING_NONE:
+        put_moments(p, run, "P", sum->elems, sum->moment_bytes, 1);
+        return;
+    case SHARDING_FLAT:
+        put_moments(p, run, "P", sum->dense_elems, sum->dense_moment_bytes,
+                    run->shard);
+        put_moments(p, run, "P_expert", sum->expert_elems,
+                    sum->moment_bytes - sum->dense_moment_bytes,
+                    run->expert_shard);
+        return;
+    case SHARDING_TENSOR:
+    case SHARDING_ROWS:
+        put_moments(p, run, "P/N, tensor by tensor", sum->own_elems,
+                    sum->own_moment_bytes, 1);
+        return;
+    }
+}
+
+static void rest_grads(struct put *p, const struct stage *s)
+{
+    const struct run *run = s->run;
+    const uint64_t size = dtype_size(run->prec.grad);
+    if (run->engine == ENGINE_MEGATRON) {
+        PUT(p, TERM_GRAD_BUFFER, "main gradients, a permanent buffer",
+            F("P", s->sum.elems), F("bytes per gradient", size));
+        if (copies_fp16_grads(run))
+            PUT(p, TERM_GRAD_SHARDS, "fp32 gradients of the optimizer's shard",
+                F("P / N", engine_flat_share(run, s->sum.dense_elems,
+                                             s->sum.expert_elems)),
+                F("bytes", FP32));
+    }
+    if (engine_keeps_fp32_buffer(run))
+        PUT(p, TERM_GRAD_BUFFER, "fp32 gradient buffer (BF16_Optimizer)",
+            F("P", s->sum.elems), F("bytes per gradient", FP32));
+    if (engine_zero_is(run, 3) && !engine_optimizer_offloaded(run)
+        && !engine_makes_zero3_grads(run))
+        PUT(p, TERM_GRAD_SHARDS, "gradient partition, permanent",
+            F("P/N, tensor by tensor", s->sum.own_elems),
+            F("bytes per gradient", size));
+}
+
+static void rest_buffers(struct put *p, const struct stage *s)
+{
+    const struct run *run = s->run;
+    if (run->engine == ENGINE_DDP && run->dp * run->cp > 1)
+        PUT(p, TERM_BUCKETS, "DDP buckets, a second copy of the gradients",
+            F("P", s->sum.elems),
+            F("bytes per gradient", dtype_size(run->prec.grad)));
+    if (engine_zero_is(run, 3) && !engine_makes_zero3_grads(run))
+        PUT(p, TERM_BUCKETS, "reduce bucket, permanent",
+            F("reduce_bucket", run->reduce_bucket),
+            F("bytes", dtype_size(run->prec.reduce)));
+    if (engine_is_zero_1_or_2(run) && engine_optimizer_offloaded(run))
+        PUT(p, TERM_BUCKETS, "gradient buffer for the way to the CPU",
+            F("largest parameter", s->sum.largest_grad),
+            F("bytes per gradient", dtype_size(run->prec.grad)));
+    PUT(p, TERM_WORKSPACE, "tables of modules",
+        F("bytes", s->sum.buffer_bytes));
+    PUT(p, TERM_WORKSPACE, "Megatron's global buffer",
+        F("bytes of its largest use", s->global_buffer_bytes));
+    const bool hopper =
+        run->gpu.arch == ARCH_HOPPER || run->gpu.arch == ARCH_BLACKWELL;
+    PUT(p, TERM_WORKSPACE, "cuBLAS workspaces, one a thread",
+        A("workspaces", CUBLAS_WORKSPACES),
+        F("bytes", hopper || run->deterministic ? CUBLAS_WORKSPACE_HOPPER_BYTES
+                                                : CUBLAS_WORKSPACE_BYTES));
+}
+
+void engine_rest(struct put *p, const struct stage *s)
+{
+    rest_weights(p, s);
+    rest_grads(p, s);
+    if (!engine_optimizer_offloaded(s->run)) {
+        rest_master(p, s);
+        rest_moments(p, s);
+    }
+    rest_buffers(p, s);
+    megatron_rest(p, s);
+}

@@ -1,0 +1,181 @@
+/*
+ * What the optimizer step allocates for a moment.
+ * [docs/method.md eq. step]
+ */
+#include "fold/engine_private.h"
+
+#include "data/constants.h"
+
+#include "base/banned.h"
+
+/* Lists as large as the weights that a foreach update makes, and temporaries
+ * of one tensor that a loop makes: the denominator's square root and, in a
+ * loop, its quotient (torch/optim/adamw.py, adagrad.py, rmsprop.py). The
+ * others update in place, or in kernels of their own. */
+static unsigned denominators(enum optimizer o)
+{
+    switch (o) {
+    case OPT_ADAMW:
+    case OPT_LAMB:
+    case OPT_ADAGRAD:
+    case OPT_RMSPROP:
+    case OPT_MUON:
+    case OPT_GALORE:
+    case OPT_ADAFACTOR: return 1;
+    case OPT_ADAM8BIT:
+    case OPT_PAGED_ADAM8BIT:
+    case OPT_ADAM4BIT:
+    case OPT_SGD:
+    case OPT_MOMENTUM:
+    case OPT_LION:
+    case OPT_LION8BIT:
+    case OPT_NONE:
+    case OPTIMIZER_COUNT: return 0;
+    }
+    return 0;
+}
+
+/* The tensor that a loop has in hand: a flat partition where there is one. */
+static uint64_t largest_updated(const struct stage *s, uint64_t own)
+{
+    const struct run *run = s->run;
+    switch (run_sharding(run)) {
+    case SHARDING_FLAT: return own;
+    case SHARDING_TENSOR:
+    case SHARDING_ROWS:
+        return run->engine == ENGINE_DEEPSPEED
+                   ? own
+                   : div_up(s->sum.largest_grad, run->shard);
+    case SHARDING_NONE: break;
+    }
+    return s->sum.largest_grad;
+}
+
+/* What the optimizer's implementation makes while it updates `own` elements. */
+static void step_implementation(struct put *p, const struct stage *s,
+                                uint64_t own)
+{
+    const struct run *run = s->run;
+    const uint64_t size = dtype_size(
+        run->prec.master == DT_NONE ? run->prec.param : run->prec.master);
+    const unsigned lists = denominators(run->optimizer);
+    switch (run->optimizer_impl) {
+    case OPTIMPL_FOREACH:
+        PUT(p, TERM_STEP_TMP, "foreach: a list as large as the weights",
+            F("elements on this rank", own), A("lists", lists),
+            F("bytes", size));
+        return;
+    case OPTIMPL_LOOP:
+        PUT(p, TERM_STEP_TMP, "loop: two temporaries of one tensor",
+            F("largest tensor", largest_updated(s, own)),
+            A("temporaries", 2 * lists), F("bytes", size));
+        return;
+    case OPTIMPL_FUSED:
+    case OPTIMIZER_IMPL_COUNT: return;
+    }
+}
+
+/* Elements that ZeRO updates at once. */
+static uint64_t zero_updates(const struct stage *s)
+{
+    return s->run->zero == 3 ? s->sub_group : engine_share(s);
+}
+
+/* Elements of the gradients that are flattened. A pipeline's are not
+ * contiguous: the tensors themselves. */
+static uint64_t zero_pieces(const struct stage *s, uint64_t own)
+{
+    if (s->run->zero == 3)
+        return 0;
+    return run_pipelines(s->run) ? own : s->partition;
+}
+
+static uint64_t step_list(const struct stage *s, uint64_t own)
+{
+    struct moment m = { .op = "" };
+    struct put p = { .m = &m, .only = COMP_COUNT };
+    step_implementation(&p, s, own);
+    return m.bytes[TERM_STEP_TMP];
+}
+
+/* First the pieces of the gradient beside their flat copy and its fp32 copy;
+ * the update begins with the fp32 copy alone. */
+static void step_zero(struct put *p, const struct stage *s)
+{
+    const struct run *run = s->run;
+    const uint64_t grad = dtype_size(run->prec.grad);
+    const uint64_t own = zero_updates(s);
+    const uint64_t pieces = zero_pieces(s, own);
+    const uint64_t wide = run->prec.master != DT_NONE ? FP32 : 0;
+    if (engine_keeps_fp32_buffer(run)) {
+        PUT(p, TERM_GRADS, "16-bit gradients, freed after the step",
+            F("bytes", s->wgrad));
+        step_implementation(p, s, own);
+        return;
+    }
+    engine_zero3_partition(p, s);
+    if (wide != 0)
+        PUT(p, TERM_STEP_TMP, "fp32 copy of the flat gradients",
+            F("P/N, tensor by tensor", own), F("bytes", FP32));
+    if (pieces * grad + own * grad
+        < step_list(s, own) + (wide ? 0 : own * grad)) {
+        if (wide == 0)
+            PUT(p, TERM_STEP_TMP, "flat gradients",
+                F("P/N, tensor by tensor", own), F("bytes", grad));
+        step_implementation(p, s, own);
+        return;
+    }
+    if (run_pipelines(run))
+        PUT(p, TERM_GRADS, "gradients that this rank steps", F("P / N", pieces),
+            F("bytes per gradient", grad));
+    else
+        PUT(p, TERM_GRAD_SHARDS, "gradient partition, tensors whole",
+            F("elements", pieces), F("bytes per gradient", grad));
+    PUT(p, TERM_STEP_TMP, "flat gradients", F("P/N, tensor by tensor", own),
+        F("bytes", grad));
+}
+
+/* Stage 0 with master weights (FP16_Optimizer): a list of fp32 gradients and
+ * their flat copy, then the flat copy alone. */
+static void step_fp16(struct put *p, const struct stage *s)
+{
+    const uint64_t all = s->sum.elems;
+    PUT(p, TERM_STEP_TMP, "fp32 gradients, flattened", F("P", all),
+        F("bytes", FP32));
+    if (step_list(s, all) > all * FP32)
+        step_implementation(p, s, all);
+    else
+        PUT(p, TERM_STEP_TMP, "fp32 gradients", F("P", all), T("bytes", FP32));
+}
+
+void engine_step(struct put *p, const struct stage *s)
+{
+    const struct run *run = s->run;
+    pipe_after(p, s);
+    if (run->engine == ENGINE_DEEPSPEED
+        && (run->zero != 0 || run_is_bf16_pipeline(run))) {
+        if (!engine_optimizer_offloaded(run))
+            step_zero(p, s);
+        return;
+    }
+    if (run->optimizer_in_backward) { /* the largest tensor's, of all */
+        PUT(p, TERM_WGRAD_TMP, "the gradient that is used up",
+            F("largest parameter", s->sum.largest_grad),
+            F("bytes per gradient", dtype_size(run->prec.grad)));
+        step_implementation(p, s, s->sum.largest_grad);
+        return;
+    }
+    engine_whole_grads(p, s);
+    if (engine_shards_offloaded(run))
+        return;
+    if (run->engine == ENGINE_DEEPSPEED && run->prec.master != DT_NONE) {
+        step_fp16(p, s);
+        return;
+    }
+    uint64_t own = s->sum.elems;
+    if (run_shards_weights(run))
+        own = s->sum.own_elems;
+    else if (run_sharding(run) == SHARDING_FLAT)
+        own = engine_flat_share(run, s->sum.dense_elems, s->sum.expert_elems);
+    step_implementation(p, s, own);
+}
