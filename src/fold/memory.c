@@ -310,8 +310,8 @@ bool fold_memory(struct memory_result *out, const struct program *p,
 
 /* ---- the allocator ---- */
 
-/* Of one stage; more would take seconds. */
-enum { SIMULATE_MOST = 10000000 };
+/* Of one stage: half a second. Beyond it, the closed form. */
+enum { SIMULATE_MOST = 2000000 };
 
 struct simulating {
     struct memory_result *out;

@@ -81,7 +81,7 @@ void simulate_birth(struct tracer *r, struct hold *h)
     case ALLOCATOR_OOM: m->out->oom = true; break;
     case ALLOCATOR_NOMEM: r->failed = true; break;
     }
-    if (++m->births == m->births_most)
+    if (++m->births >= m->births_most && m->births_most != 0)
         r->failed = true;
 }
 
@@ -253,7 +253,7 @@ bool simulate_stage(struct simulated *out, struct memory_fold *f,
     live(r);
     out->births = m->births;
     if (r->failed)
-        return m->births == m->births_most;
+        return m->births_most != 0 && m->births >= m->births_most;
     out->done = true;
     out->reserved = m->allocator.reserved.peak;
     out->retries = m->allocator.retries;

@@ -26,7 +26,7 @@ enum cut {
     CUT_TENSORS, /* in proportion to the stage's tensors */
     CUT_OWN,     /* as many whole tensors as it takes: a rank's own range */
     CUT_BLOCKS,  /* in proportion to the layers; the edges are one */
-    CUT_BUCKETS  /* of equal size */
+    CUT_BUCKETS  /* whole tensors, from the last one on, until one is full */
 };
 
 static bool deepspeed(const struct run *run)
@@ -241,6 +241,25 @@ static void level_own(struct tracer *r, struct level *l, uint64_t bytes,
     level_piece(r, l, left);
 }
 
+/* A bucket is closed by the tensor that fills it (reducer.cpp,
+ * compute_bucket_assignment_by_size), so there are no more than tensors. */
+static void level_buckets(struct tracer *r, struct level *l, uint64_t bytes)
+{
+    const struct sizes *sizes = &r->trained;
+    const double each =
+        sizes->sum == 0 ? 0 : (double)bytes / (double)sizes->sum;
+    uint64_t left = bytes, bucket = 0;
+    for (size_t i = sizes->n; i-- > 0 && !r->failed;) {
+        bucket += (uint64_t)((double)sizes->v[i] * each);
+        if (bucket < r->s->run->ddp_bucket_bytes || bucket > left)
+            continue;
+        level_piece(r, l, bucket);
+        left -= bucket;
+        bucket = 0;
+    }
+    level_piece(r, l, left);
+}
+
 static uint64_t unit_of(const struct run *run, enum term term)
 {
     return term == TERM_GRAD_SHARDS ? dtype_size(run->prec.grad)
@@ -272,7 +291,7 @@ static void level_fill(struct tracer *r, struct level *l, uint64_t bytes)
         level_cut(r, l, bytes, frozen ? &r->frozen_blocks : &r->trained_blocks,
                   copies);
         return;
-    case CUT_BUCKETS: level_equal(r, l, bytes, run->ddp_bucket_bytes); return;
+    case CUT_BUCKETS: level_buckets(r, l, bytes); return;
     }
 }
 

@@ -70,7 +70,9 @@ static bool keep(struct memplan_report *r, struct memplan_report *trial,
     enum { INSTANT = 20000 }; /* allocations; there are several changes */
     struct diag d;
     diag_init(&d, NULL);
-    const bool instant = r->memory.stage[r->memory.worst].sim.births <= INSTANT;
+    const struct simulated *sim = &r->memory.stage[r->memory.worst].sim;
+    const bool gave_up = sim->steps != 0 && !sim->done;
+    const bool instant = !gave_up && sim->births <= INSTANT;
     if (r->n_changes == CHANGE_MAX
         || (instant && plan_allocator(trial, false, &d) != MEMPLAN_OK))
         return false;

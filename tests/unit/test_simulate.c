@@ -188,12 +188,91 @@ static void test_fast(void **state)
     memplan_report_free(r);
 }
 
+/* A bucket of DDP holds whole tensors: gpt2 has 148, in as many buckets at
+ * most, however small they are to be. */
+static void test_buckets(void **state)
+{
+    (void)state;
+    memplan_report *small = ESTIMATE("gpt2", "gpus", "2", "ddp_bucket", "1");
+    memplan_report *one = ESTIMATE("gpt2", "gpus", "2", "ddp_bucket", "1e12");
+    const struct simulated *a = &small->memory.stage[0].sim;
+    const struct simulated *b = &one->memory.stage[0].sim;
+    assert_true(a->done && b->done);
+    assert_int_equal(a->steps, b->steps);
+    assert_int_equal(a->births - b->births, 148 - 1);
+    memplan_report_free(small);
+    memplan_report_free(one);
+}
+
+/* Too many allocations are not "out of memory", whenever the end comes. */
+static void test_births(void **state)
+{
+    (void)state;
+    memplan_report *r = ESTIMATE("gpt2", "gpus", "2", "fast", "true");
+    for (uint64_t most = 1; most < 2000; most += 7) {
+        struct arena a;
+        struct memory_fold f;
+        struct stage s;
+        struct simulated sim;
+        arena_init(&a, NULL);
+        assert_true(memory_fold_init(&f, &r->program, &r->run, &a));
+        stage_init(&s, &f, 0, 0);
+        const struct simulate_limits limits = { 0, most, 0, &a };
+        assert_true(simulate_stage(&sim, &f, &s, &limits));
+        assert_false(sim.done);
+        arena_release(&a);
+    }
+    memplan_report_free(r);
+}
+
+static memplan_report *deep(const char *fast)
+{
+    static const char text[] =
+        "{\"model_type\": \"llama\", \"hidden_size\": 1024,"
+        " \"intermediate_size\": 4096, \"num_hidden_layers\": 5000,"
+        " \"num_attention_heads\": 16, \"vocab_size\": 32000}";
+    memplan_model *model = NULL;
+    memplan_setup *setup = NULL;
+    memplan_report *report = NULL;
+    assert_int_equal(
+        memplan_model_parse(&model, text, sizeof text - 1, "deep", NULL, NULL),
+        MEMPLAN_OK);
+    assert_int_equal(memplan_setup_new(&setup, NULL, NULL), MEMPLAN_OK);
+    assert_int_equal(memplan_setup_set(setup, "gpus", "8", NULL), MEMPLAN_OK);
+    assert_int_equal(memplan_setup_set(setup, "fast", fast, NULL), MEMPLAN_OK);
+    assert_int_equal(memplan_estimate(&report, model, setup, NULL, NULL),
+                     MEMPLAN_OK);
+    memplan_setup_free(setup);
+    memplan_model_free(model);
+    return report;
+}
+
+/* What takes too many allocations is given up, once: the changes that would
+ * make it fit are the closed form's, too. */
+static void test_given_up(void **state)
+{
+    (void)state;
+    memplan_report *full = deep("false");
+    memplan_report *fast = deep("true");
+    assert_false(full->memory.stage[0].sim.done);
+    assert_int_equal(full->memory.reserved, fast->memory.reserved);
+    assert_true(full->n_changes > 1);
+    assert_int_equal(full->n_changes, fast->n_changes);
+    for (size_t i = 0; i < full->n_changes; i++) {
+        assert_string_equal(full->change[i].text, fast->change[i].text);
+        assert_int_equal(full->change[i].peak, fast->change[i].peak);
+    }
+    memplan_report_free(full);
+    memplan_report_free(fast);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_order),      cmocka_unit_test(test_pools),
         cmocka_unit_test(test_expandable), cmocka_unit_test(test_a_full_device),
-        cmocka_unit_test(test_fast),
+        cmocka_unit_test(test_fast),       cmocka_unit_test(test_buckets),
+        cmocka_unit_test(test_births),     cmocka_unit_test(test_given_up),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
