@@ -82,9 +82,23 @@ static void check_image(const struct run *r, const struct spec *s,
     }
 }
 
+static void check_encoder(const struct run *r, const struct spec *s,
+                          struct diag *d)
+{
+    if (!s->bidirectional || !resolve_is_megatron(r) || !r->sequence_parallel
+        || r->tp == 1)
+        return;
+    memplan_error *e =
+        setup_error(d, MEMPLAN_E_UNSUPPORTED, KEY_SEQUENCE_PARALLEL,
+                    "sequence parallelism of an encoder is not "
+                    "modelled");
+    diag_hint(e, "add --no-sequence-parallel");
+}
+
 void resolve_check_stacks(const struct run *r, const struct spec *spec,
                           struct diag *d)
 {
     check_stacks(r, spec, d);
     check_image(r, spec, d);
+    check_encoder(r, spec, d);
 }
