@@ -7,6 +7,7 @@ execute_process(
     COMMAND "${PROGRAM}" score --format markdown
             "${ROWS}/memory.jsonl" "${ROWS}/memory-zero.jsonl"
             "${ROWS}/fits.jsonl" "${ROWS}/throughput.jsonl"
+            "${ROWS}/throughput-vtrain.jsonl"
             "${ROWS}/peers.jsonl" "${ROWS}/remarks.jsonl"
     OUTPUT_VARIABLE said COMMAND_ERROR_IS_FATAL ANY)
 file(READ "${PAGE}" page)

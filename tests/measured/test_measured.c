@@ -44,6 +44,7 @@ static int read_all(void **state)
     read_rows("memory-zero");
     read_rows("fits");
     read_rows("throughput");
+    read_rows("throughput-vtrain");
     return 0;
 }
 
