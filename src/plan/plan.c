@@ -131,6 +131,15 @@ static void count_communication(struct memplan_report *r)
     fold_comm(&r->comm, &in);
 }
 
+/* The simulation stops where it would no longer be instant. */
+static void say_given_up(struct memplan_report *r)
+{
+    if (!r->run.fast && !r->memory.stage[r->memory.worst].sim.done)
+        run_assume(&r->run, KEY_FAST,
+                   "too many allocations to simulate: reserved memory is the "
+                   "peak and 2.6 %, as with --fast");
+}
+
 static memplan_status estimate_into(struct memplan_report *r,
                                     const memplan_model *model,
                                     const struct setup *setup, struct diag *d)
@@ -138,6 +147,7 @@ static memplan_status estimate_into(struct memplan_report *r,
     if (plan_memory(r, &model->spec, &model->params, setup, d) != MEMPLAN_OK
         || plan_allocator(r, false, d) != MEMPLAN_OK)
         return d->status;
+    say_given_up(r);
     if (count_flops(r, d) != MEMPLAN_OK) {
         r->kind = REPORT_NONE;
         return d->status;

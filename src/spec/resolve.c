@@ -74,6 +74,11 @@ void resolve_assume(struct run *r, enum setup_key key, const char *format, ...)
     va_end(args);
 }
 
+void run_assume(struct run *run, enum setup_key key, const char *text)
+{
+    resolve_note(run, key, "%s", text);
+}
+
 void resolve_note(struct run *r, enum setup_key key, const char *format, ...)
 {
     va_list args;

@@ -376,6 +376,9 @@ memplan_status setup_resolve(struct run *run, const struct setup *setup,
                              const struct spec *spec, uint64_t params,
                              struct diag *d);
 
+/* Adds an assumption that shows only once the run is evaluated. */
+void run_assume(struct run *run, enum setup_key key, const char *text);
+
 /* Whether its CUDA is of the time before kernels were loaded lazily. */
 bool run_loads_all_kernels(const struct run *run);
 

@@ -256,6 +256,9 @@ static void test_given_up(void **state)
     memplan_report *fast = deep("true");
     assert_false(full->memory.stage[0].sim.done);
     assert_int_equal(full->memory.reserved, fast->memory.reserved);
+    assert_int_equal(full->run.n_assumptions, fast->run.n_assumptions + 1);
+    assert_non_null(strstr(
+        full->run.assumption[full->run.n_assumptions - 1].text, "too many"));
     assert_true(full->n_changes > 1);
     assert_int_equal(full->n_changes, fast->n_changes);
     for (size_t i = 0; i < full->n_changes; i++) {
