@@ -84,10 +84,12 @@ static void join(struct builder *b, tensor_id *x, unsigned n)
 
 tensor_id megatron_mtp(struct builder *b, tensor_id x, tensor_id head)
 {
-    enum { MOST = OP_OUT_MAX - 1 };
+    enum { MOST = 4 };
+    _Static_assert(MOST + 1 <= OP_OUT_MAX && MOST + 1 <= OP_IN_MAX,
+                   "the hidden states of all modules are joined, and split");
     const uint64_t modules = b->spec->mtp_layers;
     if (modules > MOST) {
-        build_refuse(b, "more than three prediction modules");
+        build_refuse(b, "more than four prediction modules");
         return x;
     }
     struct mtp m = { .ids = b->ids, .labels = b->labels };
