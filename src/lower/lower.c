@@ -15,16 +15,16 @@ static bool knows_encoders(const struct run *run)
 
 static void lower_as(struct builder *b)
 {
-    if ((b->spec->bidirectional || b->spec->decoder_layers > 0)
-        && !knows_encoders(b->run)) {
-        build_refuse(b, "encoders");
-        return;
-    }
     if (b->spec->resnet.stages > 0) {
         if (b->run->impl == IMPL_HF)
             lower_convnet(b);
         else
             build_refuse(b, "convolutions");
+        return;
+    }
+    if ((b->spec->bidirectional || b->spec->decoder_layers > 0)
+        && !knows_encoders(b->run)) {
+        build_refuse(b, "encoders");
         return;
     }
     switch (b->run->impl) {

@@ -2,5 +2,3 @@
 bloom-1b1 --fast
 == stdout ~
 - eager attention (--attention)
-== exit
-0
