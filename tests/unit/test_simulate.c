@@ -9,30 +9,14 @@
 
 #include <cmocka.h>
 
+#include "estimate.h"
+
 #include "memplan/memplan.h"
 
 #include "base/str.h"
 #include "fold/schedule.h"
 #include "fold/simulate.h"
 #include "plan/report_data.h"
-
-static memplan_report *estimate(const char *name, const char *const *pairs)
-{
-    memplan_model *model = NULL;
-    memplan_setup *setup = NULL;
-    memplan_report *report = NULL;
-    assert_int_equal(memplan_model_builtin(&model, name, NULL, NULL),
-                     MEMPLAN_OK);
-    assert_int_equal(memplan_setup_new(&setup, NULL, NULL), MEMPLAN_OK);
-    for (; *pairs != NULL; pairs += 2)
-        assert_int_equal(memplan_setup_set(setup, pairs[0], pairs[1], NULL),
-                         MEMPLAN_OK);
-    assert_int_equal(memplan_estimate(&report, model, setup, NULL, NULL),
-                     MEMPLAN_OK);
-    memplan_setup_free(setup);
-    memplan_model_free(model);
-    return report;
-}
 
 #define ESTIMATE(name, ...)                                                    \
     estimate((name), (const char *const[]){ __VA_ARGS__, NULL })
