@@ -83,6 +83,7 @@ struct builder {
     uint8_t region;      /* of the next operations */
     bool core_attention; /* of the next operations */
     uint64_t window;     /* sliding window of the layer; 0 none */
+    bool no_rope;        /* the layer does not rotate */
     uint32_t cap_tensors, cap_ops;
     bool over, failed;
 };
@@ -132,7 +133,9 @@ enum layer_place {
 /* One kind of layer. */
 struct layer_kind {
     enum layer_place place;
+    enum mixer mixer;
     bool moe;
+    bool no_rope;    /* though the model has rotary embeddings */
     uint64_t window; /* sliding window shorter than the sequence; 0 none */
 };
 /* Of layer i. */
@@ -140,7 +143,8 @@ struct layer_kind build_layer_kind(const struct builder *b, uint64_t i);
 typedef tensor_id layer_fn(struct builder *b, const struct layer_kind *kind,
                            tensor_id x);
 /* Calls `layer` once for each kind of layer that the model has, between
- * build_begin and build_end, and fills program.layer_block. Sets b->window. */
+ * build_begin and build_end, and fills program.layer_block. Sets b->window and
+ * b->no_rope. */
 void build_layers(struct builder *b, layer_fn *layer);
 
 /* int8 and the 4-bit formats: dequantised before a product. */
@@ -168,6 +172,12 @@ void build_refuse(struct builder *b, const char *what);
 static inline bool build_is_latent(const struct builder *b)
 {
     return b->spec->kv_rank > 0;
+}
+
+/* The layer at hand turns its queries and keys. */
+static inline bool build_rotates(const struct builder *b)
+{
+    return b->spec->position == POS_ROPE && !b->no_rope;
 }
 
 /* x * y elements; too large is noted and reported by build_finish. */

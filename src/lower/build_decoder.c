@@ -201,6 +201,8 @@ struct linear linear_of_head(const struct builder *b, const char *name,
 const char *build_beyond_plain(const struct builder *b)
 {
     const struct spec *m = b->spec;
+    if (!pattern_is_all(&m->attends))
+        return "layers without attention";
     if (build_is_latent(b))
         return "latent attention";
     if (m->mtp_layers > 0)

@@ -28,20 +28,35 @@ struct layer_kind build_layer_kind(const struct builder *b, uint64_t i)
 {
     const struct spec *m = b->spec;
     struct layer_kind kind = { .place = place_of(m, i) };
-    const uint64_t every = at_least_one(m->moe_every);
     if (kind.place == LAYER_JOINT)
         return kind;
-    kind.moe = m->experts > 0 && i >= m->first_dense
-               && (i - m->first_dense + 1) % every == 0;
-    const bool slides = i >= m->sliding_from
-                        && (m->sliding_every == 0 || i % m->sliding_every == 0);
-    if (slides && m->sliding_window < b->s.n)
+    kind.mixer = pattern_has(&m->attends, i) ? MIX_ATTENTION : m->mixer;
+    kind.moe = m->experts > 0 && pattern_has(&m->sparse, i);
+    if (kind.mixer != MIX_ATTENTION)
+        return kind;
+    kind.no_rope = m->position == POS_ROPE && !pattern_has(&m->rotates, i);
+    if (pattern_has(&m->slides, i) && m->sliding_window < b->s.n)
         kind.window = m->sliding_window;
     return kind;
 }
 
-static const char *name_of_kind(const struct layer_kind *kind)
+static const char *mixer_word(enum mixer mixer)
 {
+    switch (mixer) {
+    case MIX_MAMBA:
+    case MIX_MAMBA2: return "mamba ";
+    case MIX_DELTA: return "delta net ";
+    case MIX_ATTENTION:
+    case MIXER_COUNT: break;
+    }
+    return "";
+}
+
+/* "sliding moe layer"; in the arena, or static. */
+static const char *name_of_kind(struct builder *b,
+                                const struct layer_kind *kind)
+{
+    char text[64];
     switch (kind->place) {
     case LAYER_ENCODER: return "encoder layer";
     case LAYER_JOINT: return "decoder embedding";
@@ -50,9 +65,19 @@ static const char *name_of_kind(const struct layer_kind *kind)
     case LAYER_ONLY:
     case LAYER_PLACES: break;
     }
-    if (kind->moe)
-        return kind->window != 0 ? "sliding moe layer" : "moe layer";
-    return kind->window != 0 ? "sliding layer" : "layer";
+    const size_t n = str_format(
+        text, sizeof(text), "%s%s%s%slayer",
+        kind->window != 0 ? "sliding " : "", kind->no_rope ? "nope " : "",
+        mixer_word(kind->mixer), kind->moe ? "moe " : "");
+    const char *name = arena_copy(b->arena, text, n);
+    b->failed = b->failed || name == NULL;
+    return name != NULL ? name : "layer";
+}
+
+static bool same_kind(const struct layer_kind *x, const struct layer_kind *y)
+{
+    return x->place == y->place && x->mixer == y->mixer && x->moe == y->moe
+           && x->no_rope == y->no_rope && x->window == y->window;
 }
 
 static void attend_to_memory(struct builder *b, bool waits)
@@ -64,25 +89,29 @@ static void attend_to_memory(struct builder *b, bool waits)
 void build_layers(struct builder *b, layer_fn *layer)
 {
     struct program *p = b->p;
-    enum { NOT_YET = 0 }; /* block 0 is never a layer */
-    uint8_t known[LAYER_PLACES][2][2] = { { { NOT_YET } } };
+    struct layer_kind known[BLOCK_MAX];
+    const uint32_t first = p->n_blocks;
     for (uint64_t i = 0; i < p->layers; i++) {
         const struct layer_kind kind = build_layer_kind(b, i);
-        uint8_t *index = &known[kind.place][kind.moe][kind.window != 0];
-        if (*index == NOT_YET) {
-            *index = (uint8_t)p->n_blocks;
+        uint32_t at = first;
+        while (at < p->n_blocks && !same_kind(&known[at], &kind))
+            at++;
+        if (at == p->n_blocks && at < BLOCK_MAX) {
+            known[at] = kind;
             const bool joint = kind.place == LAYER_JOINT;
             const tensor_id x = build_begin(
-                b, joint ? BLOCK_JOINT : BLOCK_LAYER, name_of_kind(&kind));
+                b, joint ? BLOCK_JOINT : BLOCK_LAYER, name_of_kind(b, &kind));
             if (kind.place == LAYER_DECODER || kind.place == LAYER_LAST)
                 attend_to_memory(b, kind.place == LAYER_DECODER);
             b->window = kind.window;
+            b->no_rope = kind.no_rope;
             const tensor_id out = layer(b, &kind, x);
             b->window = 0;
+            b->no_rope = false;
             build_end(b, out);
         }
         if (p->layer_block != NULL)
-            p->layer_block[i] = *index;
+            p->layer_block[i] = (uint8_t)at;
     }
 }
 

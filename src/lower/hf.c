@@ -34,14 +34,14 @@ static bool slides(const struct builder *b)
 {
     const struct spec *m = b->spec;
     return m->sliding_window != 0 && m->sliding_window < b->s.n
-           && m->sliding_from < m->layers;
+           && m->slides.first < m->layers;
 }
 
 /* Eager adds a mask; the others need one for windows, Falcon always. */
 static bool has_mask(const struct builder *b, bool sliding)
 {
     const struct spec *m = b->spec;
-    const bool mixed = m->sliding_every > 1 || m->sliding_from > 0;
+    const bool mixed = !pattern_is_all(&m->slides);
     if (m->bidirectional || (sliding != slides(b) && !(slides(b) && mixed)))
         return false;
     switch (hf_kernel(b)) {

@@ -158,7 +158,7 @@ static void rope_liger(struct builder *b, struct hf_qkv *qkv)
 
 void hf_rope(struct builder *b, struct hf_qkv *qkv)
 {
-    if (b->spec->position != POS_ROPE)
+    if (!build_rotates(b))
         return;
     if (b->spec->family == FAM_GPTJ) {
         rope_gptj(b, qkv);

@@ -62,7 +62,7 @@ static tensor_id own_copy(struct builder *b, const char *name, tensor_id x,
     y = build_view(b, "heads", y, &split);
     y = megatron_norm(b, "qk norm", y, b->d);
     y = build_view(b, "heads", y, &flat);
-    return b->spec->position == POS_ROPE ? build_copy(b, name, y) : y;
+    return build_rotates(b) ? build_copy(b, name, y) : y;
 }
 
 /* core/transformer/dot_product_attention.py: keys and values are repeated for

@@ -80,6 +80,8 @@ void megatron_inputs(struct builder *b)
 const char *megatron_missing(const struct builder *b)
 {
     const struct spec *m = b->spec;
+    if (!pattern_is_all(&m->attends))
+        return "layers without attention";
     if (m->bidirectional)
         return "encoders but BERT";
     if (m->relative_buckets > 0)

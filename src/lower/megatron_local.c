@@ -202,7 +202,7 @@ static tensor_id prepared(struct builder *b, tensor_id x, struct dim heads,
         x = megatron_norm(b, "qk norm", x, b->d);
         x = build_view(b, "heads", x, &flat);
     }
-    return b->spec->position == POS_ROPE ? build_copy(b, "rotated", x) : x;
+    return build_rotates(b) ? build_copy(b, "rotated", x) : x;
 }
 
 /* The fork's layer holds the result to its end. */

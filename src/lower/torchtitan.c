@@ -45,7 +45,7 @@ static tensor_id reduce(struct builder *b, tensor_id x)
 /* Complex product in fp32: keeps the table, which every layer shares. */
 static tensor_id rotate(struct builder *b, const char *name, tensor_id x)
 {
-    if (b->spec->position != POS_ROPE)
+    if (!build_rotates(b))
         return x;
     const enum dtype dtype = tensor_of(b, x)->dtype;
     tensor_id y = build_cast(b, "rope fp32", x, DT_FP32);

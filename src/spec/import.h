@@ -119,6 +119,13 @@ bool import_count(struct import *im, const struct json *at, double min,
 /* The shapes of a network of convolutions, which are lists and objects. */
 void import_convnet(struct import *im, struct spec *out);
 
+/* Which layers have what, by lists of the file and steps: after the fields are
+ * stored. Lists live in the arena. */
+void import_layers(struct import *im, struct spec *out, struct arena *a);
+/* The keys of lists that a family reads, one a call; *next starts at 0. NULL
+ * when there are no more. */
+const char *import_layer_list(enum family family, size_t *next);
+
 /* What the named class says: after the fields, before they are stored. */
 void import_class(struct import *im);
 

@@ -124,6 +124,35 @@ enum router {
     ROUTER_SIGMOID  /* sigmoid, corrected by a bias, by groups (DeepSeek V3) */
 };
 
+/* What mixes the tokens of a layer. */
+enum mixer {
+    MIX_ATTENTION,
+    MIX_MAMBA, /* selective state space (Gu and Dao 2023) */
+    MIX_MAMBA2,
+    MIX_DELTA, /* gated delta net (Yang et al. 2024) */
+    MIXER_COUNT
+};
+
+/* Which layers have a thing: those that `listed` (one byte a layer) says, else
+ * from `first` on every `every`-th, by the rest `at`; all where every is 0. */
+struct pattern {
+    uint64_t first, every, at;
+    const uint8_t *listed; /* NULL: none */
+};
+
+static inline bool pattern_has(const struct pattern *p, uint64_t i)
+{
+    if (p->listed != NULL)
+        return p->listed[i] != 0;
+    return i >= p->first && (p->every == 0 || i % p->every == p->at);
+}
+
+/* Of every layer, from the first one on. */
+static inline bool pattern_is_all(const struct pattern *p)
+{
+    return p->listed == NULL && p->first == 0 && p->every <= 1;
+}
+
 enum { STAGES_MAX = 4 };
 
 /* A residual network (He et al. 2016) of up to four stages. */
@@ -184,8 +213,11 @@ struct spec {
     double clip_qkv;     /* OLMo, MPT: q, k, v clamped; 0 for none */
     double attn_softcap, final_softcap; /* Gemma 2; 0 for none */
     uint64_t sliding_window;            /* 0 none */
-    uint64_t sliding_every; /* 0: all layers slide; 2: every second (Gemma 2) */
-    uint64_t sliding_from;  /* first layer that may slide (Qwen 2) */
+    struct pattern slides;              /* layers with that window */
+    struct pattern rotates; /* layers with rotary embeddings, where they are
+                               the model's positions */
+    struct pattern attends; /* layers with attention; the others have `mixer` */
+    enum mixer mixer;
     double hidden_dropout, embed_dropout, attention_dropout;
     bool attention_sinks; /* a logit a head that no key has (GPT-OSS) */
     bool residual_scale;  /* branches times a constant (Granite, MiniCPM) */
@@ -199,9 +231,8 @@ struct spec {
     uint64_t mtp_layers; /* modules that predict tokens after the next */
 
     uint64_t experts, experts_per_token, expert_ffn; /* 0: dense */
-    uint64_t shared_ffn;  /* width of shared experts, 0 none */
-    uint64_t first_dense; /* layers before the first sparse one */
-    uint64_t moe_every;   /* 1: every layer is sparse */
+    uint64_t shared_ffn;   /* width of shared experts, 0 none */
+    struct pattern sparse; /* layers with experts */
     bool router_bias;
     enum router router;
     uint64_t router_groups; /* of which some are chosen first; 0, 1: none */

@@ -196,17 +196,25 @@ const struct json *import_find(const struct json *object, struct str key)
 
 /* ---- one value ---- */
 
+/* Its key; of an entry of a list the list's. */
+static const char *name_of(const struct json *at)
+{
+    if (at->key.n == 0 && at->parent != NULL)
+        at = at->parent;
+    return at->key.n > 0 ? at->key.p : "";
+}
+
 static void wrong_kind(struct import *im, const struct json *at,
                        const char *wanted)
 {
     memplan_error *e =
         import_error(im, at, MEMPLAN_E_SCHEMA, "'%s' must be %s, not %s",
-                     at->key.p, wanted, json_kind_name(at->kind));
+                     name_of(at), wanted, json_kind_name(at->kind));
     double number;
     if (at->kind == JSON_STRING
         && (unit_parse_real(at->text, &number) == UNIT_OK
             || str_is(at->text, "true") || str_is(at->text, "false")))
-        diag_hint(e, "write it without quotes: \"%s\": %.40s", at->key.p,
+        diag_hint(e, "write it without quotes: \"%s\": %.40s", name_of(at),
                   at->text.p);
 }
 
@@ -221,7 +229,7 @@ static bool import_real(struct import *im, const struct json *at, double min,
     if (!(at->number >= min && at->number <= max)) {
         memplan_error *e =
             import_error(im, at, MEMPLAN_E_RANGE, "'%s' is %s, out of range",
-                         at->key.p, unit_format_double(value, at->number));
+                         name_of(at), unit_format_double(value, at->number));
         diag_hint(e, "use a number from %s to %s", unit_format_double(low, min),
                   unit_format_double(high, max));
         return false;
@@ -243,7 +251,7 @@ bool import_count(struct import *im, const struct json *at, double min,
         return false;
     if (x != floor(x)) {
         import_error(im, at, MEMPLAN_E_SCHEMA,
-                     "'%s' is %s, but must be a whole number", at->key.p,
+                     "'%s' is %s, but must be a whole number", name_of(at),
                      unit_format_double(value, x));
         return false;
     }

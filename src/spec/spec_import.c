@@ -652,6 +652,7 @@ memplan_status spec_import(struct spec *out, const struct json *root,
         import_fields(&im);
         settle(&im);
         import_store(out, &im);
+        import_layers(&im, out, a);
         if (im.family == FAM_CONVNET)
             import_convnet(&im, out);
         out->family = im.family;

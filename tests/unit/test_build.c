@@ -29,7 +29,6 @@ static struct spec llama(void)
                           .ffn = 128,
                           .vocab = 1000,
                           .final_norm = true,
-                          .moe_every = 1,
                           .embed_dim = 64,
                           .rotary_dim = 16,
                           .logit_scale = 1,

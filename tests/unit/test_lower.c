@@ -32,7 +32,6 @@ static struct spec model(uint64_t layers, uint64_t hidden, uint64_t heads,
                           .ffn = ffn,
                           .vocab = vocab,
                           .final_norm = true,
-                          .moe_every = 1,
                           .embed_dim = hidden,
                           .rotary_dim = hidden / heads,
                           .logit_scale = 1 };
@@ -1023,7 +1022,7 @@ static void test_sliding_window(void **state)
     (void)state;
     struct spec m = llama(4, 4096, 32, 8, 14336, 32000);
     m.sliding_window = 4096;
-    m.sliding_every = 2;
+    m.slides.every = 2;
     const struct run r = run_of(IMPL_MEGATRON, &m, 1, 16384);
     struct lowered l;
     lower(&l, &m, &r);
@@ -1050,13 +1049,13 @@ static void test_layer_pattern(void **state)
 {
     (void)state;
     struct spec m = mixtral_8x7b();
-    m.first_dense = 3;
-    m.moe_every = 2;
+    m.sparse.first = 3;
+    m.sparse.every = 2;
     const struct run r = run_of(IMPL_MEGATRON, &m, 1, 128);
     struct lowered l;
     lower(&l, &m, &r);
     for (uint64_t i = 0; i < m.layers; i++) {
-        const bool moe = i >= 3 && (i - 3) % 2 == 1;
+        const bool moe = i >= 3 && i % 2 == 0;
         assert_string_equal(l.p.block[l.p.layer_block[i]].name,
                             moe ? "moe layer" : "layer");
     }

@@ -70,7 +70,6 @@ static struct spec llama(void)
         .rotary_dim = 128,
         .gated_mlp = true,
         .final_norm = true,
-        .moe_every = 1,
     };
     return s;
 }

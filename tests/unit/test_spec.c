@@ -145,8 +145,7 @@ static uint64_t count_params(const struct spec *s)
 {
     uint64_t one = norm_params(s->norm, s->hidden), n = head_params(s);
     for (uint64_t i = 0; i < s->layers; i++) {
-        bool sparse =
-            s->experts && i >= s->first_dense && i % s->moe_every == 0;
+        bool sparse = s->experts && pattern_has(&s->sparse, i);
         n += attention_params(s) + norms_params(s);
         n += sparse ? sparse_params(s) : mlp_params(s, s->ffn);
     }
@@ -665,16 +664,16 @@ static void test_windows(void **state)
                                  "\"use_sliding_window\": true, "
                                  "\"max_window_layers\": 1"));
     assert_int_equal(s.sliding_window, 32);
-    assert_int_equal(s.sliding_from, 1);
+    assert_int_equal(s.slides.first, 1);
     s = spec_of(FILE_OF("gemma2", ", \"intermediate_size\": 8, "
                                   "\"final_logit_softcapping\": null"));
     assert_int_equal(s.sliding_window, 4096);
-    assert_int_equal(s.sliding_every, 2);
+    assert_int_equal(s.slides.every, 2);
     assert_true(s.attn_softcap > 49.0 && s.final_softcap < 1.0);
     s = spec_of(FILE_OF("gemma2", ", \"intermediate_size\": 8, "
                                   "\"sliding_window\": null"));
     assert_int_equal(s.sliding_window, 0);
-    assert_int_equal(s.sliding_every, 0);
+    assert_int_equal(s.slides.every, 0);
 }
 
 static void test_numbers(void **state)
@@ -739,7 +738,7 @@ static void test_experts(void **state)
     assert_int_equal(s.experts, 8);
     assert_int_equal(s.experts_per_token, 2);
     assert_int_equal(s.expert_ffn, 8);
-    assert_int_equal(s.moe_every, 1);
+    assert_int_equal(s.sparse.every, 1);
     s = spec_of(FILE_OF("decoder",
                         ", \"num_experts\": 4, \"num_experts_per_tok\": 2, "
                         "\"moe_intermediate_size\": 16, "
@@ -753,8 +752,42 @@ static void test_experts(void **state)
                         "\"first_k_dense_replace\": 1, "
                         "\"shared_expert_intermediate_size\": 24"));
     assert_int_equal(s.expert_ffn, 32);
-    assert_int_equal(s.first_dense, 1);
+    assert_int_equal(s.sparse.first, 1);
     assert_int_equal(s.shared_ffn, 24);
+}
+
+/* Of layer i, in a text of four layers: what the pattern holds of each. */
+static void check_pattern(const char *text, bool slides, const char *want)
+{
+    struct fixture f;
+    load_good(&f, text, strlen(text));
+    const struct pattern *p = slides ? &f.spec.slides : &f.spec.sparse;
+    for (uint64_t i = 0; i < f.spec.layers; i++)
+        assert_int_equal(pattern_has(p, i), want[i] == '1');
+    arena_release(&f.arena);
+}
+
+#define FOUR(type, more)                                                       \
+    "{\"model_type\": \"" type "\", \"hidden_size\": 64, "                     \
+    "\"num_hidden_layers\": 4, \"num_attention_heads\": 4, "                   \
+    "\"vocab_size\": 100, \"intermediate_size\": 8, " more "}"
+
+static void test_patterns(void **state)
+{
+    (void)state;
+    check_pattern(FOUR("qwen3_moe", "\"mlp_only_layers\": []"), false, "1111");
+    check_pattern(FOUR("qwen3_moe", "\"mlp_only_layers\": [0, 3]"), false,
+                  "0110");
+    check_pattern(FOUR("qwen3_moe", "\"mlp_only_layers\": [1], "
+                                    "\"decoder_sparse_step\": 2"),
+                  false, "0001");
+    check_pattern(FOUR("deepseek_v3", "\"first_k_dense_replace\": 2"), false,
+                  "0011");
+    check_pattern(FOUR("gpt_oss", "\"sliding_window\": 8"), true, "1010");
+    check_pattern(FOUR("gpt_oss", "\"layer_types\": [\"full_attention\", "
+                                  "\"sliding_attention\", \"full_attention\", "
+                                  "\"full_attention\"]"),
+                  true, "0100");
 }
 
 static void test_dispatch(void **state)
@@ -986,8 +1019,10 @@ static const struct bad {
     { WITH("decoder", "\"kv_lora_rank\": 8, \"qk_nope_head_dim\": 8,\n"
                       "\"v_head_dim\": 8"),
       MEMPLAN_E_SCHEMA, 1, "'qk_rope_head_dim' is missing", "" },
-    { WITH("qwen3_moe", "\"mlp_only_layers\":\n[0]"), MEMPLAN_E_UNSUPPORTED, 8,
-      "a list of dense layers is not modelled", "" },
+    { WITH("qwen3_moe", "\"mlp_only_layers\":\n[0, 9999]"), MEMPLAN_E_RANGE, 8,
+      "'mlp_only_layers' is 9999", "from 0 to 1" },
+    { WITH("gpt_oss", "\"layer_types\":\n[\"full_attention\"]"),
+      MEMPLAN_E_CONFLICT, 8, "has 1 entries", "one entry a layer" },
     { WITH("chatglm", "\"padded_vocab_size\": 8, \"ffn_hidden_size\": 8,\n"
                       "\"rmsnorm\": false"),
       MEMPLAN_E_UNSUPPORTED, 8, "another norm than RMSNorm", "" },
@@ -1148,6 +1183,7 @@ int main(void)
         cmocka_unit_test(test_numbers),
         cmocka_unit_test(test_decoder),
         cmocka_unit_test(test_experts),
+        cmocka_unit_test(test_patterns),
         cmocka_unit_test(test_dispatch),
         cmocka_unit_test(test_names),
         cmocka_unit_test(test_table_order),
