@@ -50,6 +50,12 @@ bool engine_shards_offloaded(const struct run *run)
     return engine_is_fsdp(run) && run->offload_params != OFFLOAD_NONE;
 }
 
+/* Of gradient shards: made in backward, gone after the step. */
+bool engine_shards_come(const struct run *run)
+{
+    return !engine_shards_offloaded(run) && !run_keeps_grads(run);
+}
+
 bool engine_optimizer_offloaded(const struct run *run)
 {
     return run->offload_optimizer != OFFLOAD_NONE;
@@ -162,7 +168,7 @@ void engine_forward(struct put *p, const struct stage *s, uint32_t position,
     if (engine_reduces_blocks(run)) {
         PUT(p, TERM_GRAD_SHARDS, "gradient shards of earlier micro-batches",
             F("P/N, tensor by tensor",
-              engine_shards_offloaded(run) ? 0 : s->sum.own_elems),
+              engine_shards_come(run) ? s->sum.own_elems : 0),
             F("bytes per gradient", grad));
     } else if (engine_zero_is(run, 3)) {
         engine_zero3_partition(p, s);
@@ -188,13 +194,15 @@ enum wgrad_mode engine_wgrad_mode(const struct stage *s, bool later)
     case ENGINE_DDP:
         if (run->optimizer_in_backward) /* a compiled layer gives all at once */
             return run->compile ? WGRAD_KEEP : WGRAD_FREE;
-        return later ? WGRAD_FREE : WGRAD_KEEP;
+        return later || run_keeps_grads(run) ? WGRAD_FREE : WGRAD_KEEP;
     case ENGINE_DEEPSPEED:
         if (run->zero >= 2)
             return WGRAD_FREE;
         return later && !clears_grads_late(run) ? WGRAD_FREE : WGRAD_KEEP;
     case ENGINE_FSDP:
-    case ENGINE_FSDP2: return run->zero == 0 && later ? WGRAD_FREE : WGRAD_KEEP;
+    case ENGINE_FSDP2:
+        return run->zero == 0 && (later || run_keeps_grads(run)) ? WGRAD_FREE
+                                                                 : WGRAD_KEEP;
     case ENGINE_MEGATRON:
         /* gradient accumulation fusion: the GEMM adds into main_grad */
         return run->impl == IMPL_MEGATRON && run->wgrad_fusion ? WGRAD_NONE
@@ -320,7 +328,7 @@ uint64_t engine_gradients(const struct stage *s)
 {
     const struct run *run = s->run;
     const uint64_t size = dtype_size(run->prec.grad);
-    if (engine_shards_offloaded(run))
+    if (engine_shards_offloaded(run) || run_keeps_grads(run))
         return 0;
     if (engine_reduces_blocks(run) || engine_makes_zero3_grads(run))
         return s->sum.own_elems * size;
@@ -339,7 +347,7 @@ void engine_whole_grads(struct put *p, const struct stage *s)
     if (engine_wgrad_mode(s, false) == WGRAD_KEEP
         && !engine_drops_blocks(s->run))
         PUT(p, TERM_GRADS, "gradients", F("bytes", s->wgrad));
-    if (engine_reduces_blocks(s->run) && !engine_shards_offloaded(s->run))
+    if (engine_reduces_blocks(s->run) && engine_shards_come(s->run))
         PUT(p, TERM_GRAD_SHARDS, "gradient shards",
             F("P/N, tensor by tensor", s->sum.own_elems),
             F("bytes per gradient", dtype_size(s->run->prec.grad)));

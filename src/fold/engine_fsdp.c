@@ -81,7 +81,7 @@ void fsdp_root_grads(struct put *p, const struct stage *s, uint32_t position)
  * after the first micro-batch all. */
 uint64_t fsdp_reduced(const struct stage *s, uint32_t position, bool later)
 {
-    if (engine_shards_offloaded(s->run))
+    if (!engine_shards_come(s->run))
         return 0;
     if (later)
         return s->sum.own_elems;

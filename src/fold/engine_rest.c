@@ -147,6 +147,15 @@ static void rest_grads(struct put *p, const struct stage *s)
                                              s->sum.expert_elems)),
                 F("bytes", FP32));
     }
+    if (run_keeps_grads(run)) {
+        if (engine_reduces_blocks(run))
+            PUT(p, TERM_GRAD_SHARDS, "gradient shards, zeroed in place",
+                F("P/N, tensor by tensor", s->sum.own_elems),
+                F("bytes per gradient", size));
+        else
+            PUT(p, TERM_GRADS, "gradients, zeroed in place",
+                F("bytes", s->wgrad));
+    }
     if (engine_keeps_fp32_buffer(run))
         PUT(p, TERM_GRAD_BUFFER, "fp32 gradient buffer (BF16_Optimizer)",
             F("P", s->sum.elems), F("bytes per gradient", FP32));

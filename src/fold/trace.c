@@ -438,9 +438,47 @@ static void run_interleaved(struct tracer *r)
     schedule_interleaved(r->s, &x.micros, r->flying, run_slot, &x);
 }
 
+static void forget_targets(struct tracer *r)
+{
+    for (size_t i = 0; i < 4 * (size_t)r->s->n; i++)
+        r->at[i].v = NULL;
+    for (unsigned p = 0; p < PHASE_COUNT; p++)
+        r->after[p].v = NULL;
+}
+
+/* The first step finds no gradients, whatever becomes of them after it: the
+ * stage as it is for an engine that keeps none. */
+static void first_step_begins(struct tracer *r)
+{
+    struct stage *s = ARENA_NEW(r->a, struct stage, 1);
+    struct run *run = ARENA_NEW(r->a, struct run, 1);
+    if (s == NULL || run == NULL) {
+        r->failed = true;
+        return;
+    }
+    *run = *r->s->run;
+    run->zeroes_grads = false;
+    *s = *r->s;
+    s->run = run;
+    s->has_rest = false;
+    r->whole_stage = r->s;
+    r->s = s;
+}
+
+static void first_step_ends(struct tracer *r)
+{
+    r->s = r->whole_stage;
+    forget_targets(r);
+}
+
 void tracer_step(struct tracer *r, enum trace_step step)
 {
+    const bool bare = step == TRACE_FIRST && run_keeps_grads(r->s->run);
     r->step = step;
+    if (bare)
+        first_step_begins(r);
+    if (r->failed)
+        return;
     levels_after(r, PHASE_REST);
     if (r->s->chunks > 1)
         run_interleaved(r);
@@ -452,6 +490,8 @@ void tracer_step(struct tracer *r, enum trace_step step)
     levels_after(r, PHASE_CLIP);
     levels_after(r, PHASE_STEP);
     r->step = TRACE_LATER; /* the moments are there */
+    if (bare)
+        first_step_ends(r);
     levels_after(r, PHASE_REST);
 }
 

@@ -84,7 +84,7 @@ struct simulation;
 struct tracer {
     struct arena *a;
     struct memory_fold *f;
-    const struct stage *s;
+    const struct stage *s, *whole_stage;
     struct trace *list;     /* NULL: not listed */
     struct simulation *sim; /* NULL: not simulated */
     bool failed;            /* out of memory */

@@ -114,6 +114,16 @@ bool run_pipelines(const struct run *run)
            && run->framework == FW_MEGATRON_DEEPSPEED && run->zero <= 1;
 }
 
+/* DeepSpeed sets them to None whatever it is told (engine.py, zero_grad),
+ * Megatron's are a permanent buffer. */
+bool run_keeps_grads(const struct run *run)
+{
+    return run->zeroes_grads
+           && (run->engine == ENGINE_DDP
+               || (resolve_is_fsdp(run)
+                   && run->offload_params == OFFLOAD_NONE));
+}
+
 bool run_is_bf16_pipeline(const struct run *run)
 {
     return run_pipelines(run) && run->zero == 0 && run->prec.param == DT_BF16
@@ -467,6 +477,7 @@ static void resolve_optimizer(struct run *r)
     r->optimizer_in_backward =
         resolve_bool(r, KEY_OPTIMIZER_IN_BACKWARD, false);
     r->clip_grad = resolve_bool(r, KEY_CLIP_GRAD, true);
+    r->zeroes_grads = !resolve_bool(r, KEY_ZERO_GRAD_SET_TO_NONE, true);
     resolve_assume(r, KEY_OPTIMIZER, "optimizer %s (--optimizer)",
                    resolve_text(r, KEY_OPTIMIZER, name));
     if (r->optimizer != OPT_NONE)

@@ -532,6 +532,12 @@ static void check_update_in_backward(const struct run *r, struct diag *d)
                         " micro-batches a step, which have no sum then",
                         r->grad_accum);
         diag_hint(e, "use --grad-accum 1");
+    } else if (r->zeroes_grads) {
+        memplan_error *e = setup_error(
+            d, MEMPLAN_E_CONFLICT, KEY_ZERO_GRAD_SET_TO_NONE,
+            "gradients that stay, with optimizer_in_backward, which frees "
+            "each as it is used");
+        diag_hint(e, "leave out --zero-grad-set-to-none");
     }
 }
 

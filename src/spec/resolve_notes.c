@@ -65,7 +65,8 @@ enum {
     NO_FSDP = 1u << 16,
     NO_CP = 1u << 17,
     NO_EXPERTS = 1u << 18,
-    CONVOLUTIONS = 1u << 19
+    CONVOLUTIONS = 1u << 19,
+    OWN_GRADS = 1u << 20 /* neither DDP nor FSDP on the GPU */
 };
 
 static unsigned circumstances(const struct run *r, const struct spec *spec)
@@ -86,6 +87,7 @@ static unsigned circumstances(const struct run *r, const struct spec *spec)
     now |= r->optimizer == OPT_NONE ? NO_OPTIMIZER : 0;
     now |= r->offload_optimizer != OFFLOAD_NONE ? CPU_OPTIMIZER : 0;
     now |= r->engine == ENGINE_DDP ? 0 : NO_DDP;
+    now |= run_keeps_grads(r) ? 0 : OWN_GRADS;
     now |= r->fast ? FAST : 0;
     now |= resolve_is_fsdp(r) ? 0 : NO_FSDP;
     now |= r->loss != LOSS_FUSED ? PLAIN_LOSS : 0;
@@ -119,6 +121,8 @@ static const struct moot {
     { KEY_PERSISTENCE_THRESHOLD, NO_ZERO_3, ANY,
       " outside DeepSpeed's ZeRO-3" },
     { KEY_FSDP_UNITS, NO_FSDP, ANY, " without FSDP" },
+    { KEY_ZERO_GRAD_SET_TO_NONE, OWN_GRADS, false,
+      ": the engine frees or keeps gradients by itself" },
     { KEY_RECOMPUTE_LAYERS, SELECTIVE, ANY,
       ": selective recomputation is that of every layer" },
     { KEY_RECOMPUTE_GRANULARITY, SELECTIVE, ANY, " without recompute 'full'" },

@@ -317,7 +317,8 @@ struct run {
     enum optimizer optimizer;
     enum optimizer_impl optimizer_impl;
     bool optimizer_in_backward;
-    bool clip_grad; /* by the global norm */
+    bool clip_grad;    /* by the global norm */
+    bool zeroes_grads; /* in place: not zero_grad_set_to_none */
     enum fsdp_units fsdp_units;
     enum offload offload_activations;
     enum recompute recompute;
@@ -395,6 +396,9 @@ bool run_pipelines(const struct run *run);
 /* ... and in bf16 its BF16_Optimizer shards states at stage 0, over a whole
  * fp32 gradient buffer. */
 bool run_is_bf16_pipeline(const struct run *run);
+
+/* Gradients that autograd made stay between steps, on the GPU. */
+bool run_keeps_grads(const struct run *run);
 
 /* Bytes of n elements: 4-bit types round up. */
 uint64_t dtype_bytes_of(enum dtype t, uint64_t elems);

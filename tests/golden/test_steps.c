@@ -122,10 +122,6 @@ static memplan_report *estimate(const struct json *run, size_t len)
         if (memplan_setup_set(setup, k->key.p, value, &errs) != MEMPLAN_OK)
             fail_msg("setup: %s", slot[0].message);
     }
-    /* gradients that stay are there as in a second micro-batch */
-    if (json_member(run, "set_to_none") != NULL)
-        assert_int_equal(memplan_setup_set(setup, "grad_accum", "2", NULL),
-                         MEMPLAN_OK);
     if (memplan_estimate(&report, model, setup, NULL, &errs) != MEMPLAN_OK)
         fail_msg("estimate: %s", slot[0].message);
     memplan_setup_free(setup);
@@ -134,9 +130,9 @@ static memplan_report *estimate(const struct json *run, size_t len)
 }
 
 struct predicted {
+    struct profile first; /* where gradients stay: they are not there yet */
     struct profile later;
     uint64_t moments; /* not there before the first optimizer step */
-    uint64_t grads;
 };
 
 static void predict(struct predicted *out, const memplan_report *r)
@@ -159,7 +155,8 @@ static void predict(struct predicted *out, const memplan_report *r)
     assert_true(moment_with(&rest, &s, PHASE_REST, 0, false, NULL, COMP_COUNT));
     profile_trace(&out->later, &t, rest.bytes[TERM_WORKSPACE]);
     out->moments = rest.bytes[TERM_MOMENTS];
-    out->grads = s.wgrad;
+    assert_true(trace_stage(&t, &f, &s, TRACE_FIRST, &a));
+    profile_trace(&out->first, &t, rest.bytes[TERM_WORKSPACE]);
     arena_release(&a);
 }
 
@@ -198,7 +195,7 @@ static void profile_rows(struct profile *p, const struct json *rows)
 
 struct run_name {
     char text[512];
-    bool keeps_grads;   /* set_to_none=False */
+    bool keeps_grads;   /* zero_grad(set_to_none=False) */
     double known;       /* what is known to be off; 0: nothing */
     bool clips_in_step; /* DeepSpeed */
     bool steps_at_once; /* stage 0's optimizer makes a step when it is made */
@@ -230,16 +227,15 @@ static bool differs(const struct run_name *n, const char *what, uint64_t got,
 static uint64_t expected(const struct run_name *n, const struct predicted *p,
                          bool first, unsigned micro, enum stop stop)
 {
-    /* gradients are there from the start, as in a later micro-batch */
-    if (n->keeps_grads && !first && stop <= BACKWARD)
-        micro++;
+    if (first && n->keeps_grads)
+        return p->first.peak[micro][stop];
     uint64_t bytes = p->later.peak[micro][stop];
     if (stop == STEP && n->clips_in_step)
         bytes = max_u64(bytes, p->later.peak[micro][CLIP]);
     /* moments are made in the first step, just before its update */
     if (first && stop < STEP && !n->steps_at_once)
         bytes -= p->moments;
-    return n->keeps_grads && stop == REST ? bytes + p->grads : bytes;
+    return bytes;
 }
 
 static uint64_t fullest(const struct profile *p)
@@ -301,7 +297,7 @@ static void describe(struct run_name *out, const struct json *run)
         n += (size_t)snprintf(out->text + n, size - n, " %s=%s", k->key.p,
                               value);
     }
-    out->keeps_grads = json_member(run, "set_to_none") != NULL;
+    out->keeps_grads = is_setup(run, "zero_grad_set_to_none", "false");
     const bool fsdp2 = is_setup(run, "engine", "fsdp2");
     out->copies_out = fsdp2;
     out->clips_in_step = is_setup(run, "framework", "deepspeed");

@@ -180,6 +180,8 @@ class Steps:
 def setup_of(run):
     """memplan's keys; attention as the kernel that ran."""
     more = dict(recompute_reentrant=True) if run.recompute_reentrant else {}
+    if not run.set_to_none:
+        more["zero_grad_set_to_none"] = False
     kernel = "flash" if run.attention == "sdpa" and run.precision != "fp32" else run.attention
     return dict(framework="hf", micro_batch=SHAPES[run.shape]["b"], seq_len=SHAPES[run.shape]["s"],
                 precision=run.precision, attention=kernel, optimizer=run.optimizer, optimizer_impl=run.optimizer_impl,
@@ -189,8 +191,7 @@ def setup_of(run):
 def record(run):
     steps = Steps(run)
     first, later = steps.measure()
-    more = {} if run.set_to_none else dict(set_to_none=False)
-    return dict(config=steps.settings, setup=setup_of(run), **more, parameters=steps.parameters,
+    return dict(config=steps.settings, setup=setup_of(run), parameters=steps.parameters,
                 weight_bytes=steps.weights, first=first, later=later)
 
 

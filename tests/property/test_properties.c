@@ -55,7 +55,7 @@ static const char *pick(uint64_t *seed, const char *const *words)
 struct choice {
     const char *key, *value; /* NULL: not given */
 };
-enum { FIRST_ADAPTER = 27, CHOICES = 33 };
+enum { FIRST_ADAPTER = 27, CHOICES = 34 };
 struct trial {
     const char *model;
     struct choice c[CHOICES];
@@ -164,6 +164,7 @@ static struct trial trial_of(uint64_t seed)
                          "mla_up_proj,layernorm,moe_act", "moe",
                          "core_attn,shared_experts")
                   : NULL },
+        { "zero_grad_set_to_none", next(&s) % 3 == 0 ? "false" : "true" },
     };
     memcpy(t.c, c, sizeof c);
     return t;

@@ -112,6 +112,38 @@ static void test_first_step(void **state)
     memplan_report_free(r);
 }
 
+/* Zeroed in place they rest beside the weights, and are made by the first
+ * backward. */
+static void test_gradients_stay(void **state)
+{
+    (void)state;
+    memplan_report *r =
+        ESTIMATE("gpt2", "precision", "fp32", "zero_grad_set_to_none", "false");
+    memplan_report *frees = ESTIMATE("gpt2", "precision", "fp32");
+    struct arena a;
+    struct memory_fold f;
+    struct stage s;
+    struct trace t;
+    arena_init(&a, NULL);
+    assert_int_equal(r->memory.stage[0].rest.bytes[TERM_GRADS],
+                     r->memory.stage[0].rest.bytes[TERM_WEIGHTS]);
+    assert_int_equal(frees->memory.stage[0].rest.bytes[TERM_GRADS], 0);
+    assert_int_equal(r->memory.model_states, frees->memory.model_states);
+    assert_true(memory_fold_init(&f, &r->program, &r->run, &a));
+    stage_init(&s, &f, 0, 0);
+    assert_true(trace_stage(&t, &f, &s, TRACE_FIRST, &a));
+    bool back = false;
+    for (size_t i = 0; i < t.n; i++) {
+        back = back || t.event[i].phase == PHASE_BACKWARD;
+        assert_true(back || t.event[i].component != COMP_GRADIENTS);
+    }
+    assert_int_equal(t.live, r->memory.stage[0].rest.total);
+    assert_true(t.peak < r->memory.stage[0].peak.total);
+    arena_release(&a);
+    memplan_report_free(frees);
+    memplan_report_free(r);
+}
+
 /* The last line's live bytes are what rests, the largest is the peak. */
 static void test_timeline(void **state)
 {
@@ -282,6 +314,7 @@ int main(void)
         cmocka_unit_test(test_births_and_deaths),
         cmocka_unit_test(test_inventory),
         cmocka_unit_test(test_first_step),
+        cmocka_unit_test(test_gradients_stay),
         cmocka_unit_test(test_timeline),
         cmocka_unit_test(test_trace_events),
         cmocka_unit_test(test_picture),
