@@ -145,7 +145,8 @@ static void put_recompute(struct put *p, const struct stage *s,
 {
     const struct block_walk *w = &s->walk[stage_block(s, position)];
     const uint32_t first = stage_group_first(s, position);
-    const struct extremum *e = &w->again;
+    const struct extremum *e =
+        stage_stops_early(s, position) ? &w->again_early : &w->again;
     p->m->op = op_name(s, e);
     put_kept(p, s, first);
     PUT(p, TERM_CHECKPOINTS, "input of this checkpoint",

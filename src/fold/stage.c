@@ -391,11 +391,25 @@ void stage_init(struct stage *s, struct memory_fold *f, uint64_t index,
         chunks_init(s, f);
 }
 
+/* torch.utils.checkpoint's default since PyTorch 2.1; torchtitan says no
+ * (distributed/activation_checkpoint.py), Megatron's own is reentrant. */
+static bool stops_early(const struct run *run)
+{
+    return run->recompute == RECOMP_FULL && !run->recompute_reentrant
+           && run->impl != IMPL_TORCHTITAN;
+}
+
+bool stage_stops_early(const struct stage *s, uint32_t position)
+{
+    return stops_early(s->run) && stage_group_last(s, position) == position;
+}
+
 static unsigned modes_needed(const struct run *run)
 {
     const struct stage s = { .run = run };
     return 1u << engine_wgrad_mode(&s, false)
-           | 1u << engine_wgrad_mode(&s, true);
+           | 1u << engine_wgrad_mode(&s, true)
+           | (stops_early(run) ? WALK_EARLY : 0);
 }
 
 static bool chunks_room(struct memory_fold *f)

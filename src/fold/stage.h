@@ -111,6 +111,8 @@ bool stage_happens(const struct stage *s, uint32_t position, bool back,
 /* First and last position of the checkpoint that a recomputed layer is in. */
 uint32_t stage_group_first(const struct stage *s, uint32_t position);
 uint32_t stage_group_last(const struct stage *s, uint32_t position);
+/* Whether a recomputed layer is run again only as far as backward needs. */
+bool stage_stops_early(const struct stage *s, uint32_t position);
 
 /* ---- moment.c ---- */
 

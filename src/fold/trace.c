@@ -303,7 +303,7 @@ static hold_id recompute_group(struct tracer *r, uint32_t micro, uint32_t last)
                                        r->f->walk[stage_block(s, i)].input);
         if (i == first)
             r->skip = r->hidden_slot + 1;
-        play(r, SCRIPT_AGAIN);
+        play(r, stage_stops_early(s, i) ? SCRIPT_AGAIN_EARLY : SCRIPT_AGAIN);
         hand_on(r);
     }
     tracer_death(r, &waiting);

@@ -179,7 +179,7 @@ static void walk_init(struct walk *w)
  * and nobody needs, until its last use. */
 static bool counts_as_kept(const struct walk *w, const struct walk_slot *s)
 {
-    return walk_stays(w, s) || (w->pass == PASS_AGAIN && s->checkpointed);
+    return walk_stays(w, s) || (walk_is_again(w) && s->checkpointed);
 }
 
 static void tell_slot(struct walk *w, const struct walk_slot *s, bool birth)
@@ -242,6 +242,58 @@ static void forward_op(struct walk *w, const struct op *op, uint32_t k,
     }
 }
 
+/* Whether the operation hands autograd anything to save; of its results, it has
+ * run by then. */
+static bool saves_any(const struct walk *w, const struct op *op, bool *result)
+{
+    tensor_id saved[SAVED_MAX];
+    const size_t n = op_saves(w->p, op, saved);
+    for (size_t i = 0; i < n; i++)
+        for (unsigned k = 0; k < op->n_out; k++)
+            *result = *result || saved[i] == op->out[k];
+    return n > 0;
+}
+
+static bool makes_kept(struct walk *w, const struct op *op)
+{
+    for (unsigned k = 0; k < op->n_out; k++) {
+        const struct walk_slot *s = walk_root_of(w, op->out[k]);
+        if (s != NULL && s->kept)
+            return true;
+    }
+    return false;
+}
+
+/* Operations that a second forward runs. A checkpoint that is not reentrant
+ * ends it when the last tensor has been saved: inputs are, before the kernel
+ * runs (torch/utils/checkpoint.py, early_stop; torch/csrc/autograd's
+ * VariableType). */
+static uint32_t ops_run(struct walk *w)
+{
+    uint32_t end = w->b->op_count;
+    if (w->pass != PASS_AGAIN_EARLY)
+        return end;
+    while (end > 0) {
+        const struct op *op = walk_op_at(w, end - 1);
+        bool result = false;
+        const bool saves = saves_any(w, op, &result);
+        if (result || makes_kept(w, op))
+            return end;
+        end--;
+        if (saves)
+            return end;
+    }
+    return w->b->op_count;
+}
+
+/* Its frame is left: what it had in hand goes. */
+static void leave_frame(struct walk *w)
+{
+    for (uint32_t i = 0; i < w->b->tensor_count; i++)
+        if (!walk_stays(w, &w->slot[i]))
+            walk_slot_free(w, &w->slot[i]);
+}
+
 /* The fullest moment of forward; leaves what is kept, and the output, live. */
 static struct extremum walk_forward(struct walk *w, enum walk_pass pass)
 {
@@ -250,7 +302,7 @@ static struct extremum walk_forward(struct walk *w, enum walk_pass pass)
     w->kept = w->tmp = w->wgrad = 0;
     for (uint32_t i = 0; i <= b->tensor_count; i++) {
         struct walk_slot *s = &w->slot[i];
-        s->live = pass == PASS_AGAIN && s->checkpointed;
+        s->live = walk_is_again(w) && s->checkpointed;
         if (s->live)
             w->kept += s->bytes;
     }
@@ -259,8 +311,11 @@ static struct extremum walk_forward(struct walk *w, enum walk_pass pass)
         b->output == TENSOR_NONE ? NULL : walk_root_of(w, b->output);
     if (b->input != TENSOR_NONE)
         walk_slot_alloc(w, &w->slot[b->tensor_count]);
-    for (uint32_t k = 0; k < b->op_count; k++)
+    const uint32_t end = ops_run(w);
+    for (uint32_t k = 0; k < end; k++)
         forward_op(w, &w->p->op[b->op_first + k], k, output);
+    if (end < b->op_count)
+        leave_frame(w);
     for (uint32_t i = 0; i < b->tensor_count && pass == PASS_CHECKPOINT; i++)
         if (w->slot[i].cached) /* block_walk.casts: others count them on */
             walk_slot_free(w, &w->slot[i]);
@@ -327,6 +382,8 @@ void walk_block(struct block_walk *out, const struct program *p,
     out->forward = walk_forward(&w, PASS_KEEP);
     out->again = out->checkpoint == in->bytes ? out->forward
                                               : walk_forward(&w, PASS_AGAIN);
+    if ((modes & WALK_EARLY) != 0)
+        out->again_early = walk_forward(&w, PASS_AGAIN_EARLY);
     for (unsigned m = 0; m < WGRAD_MODES; m++)
         if ((modes >> m & 1) != 0)
             out->backward[m] = walk_backward(&w, (enum wgrad_mode)m);

@@ -57,6 +57,8 @@ struct block_walk {
                          policy says */
     struct extremum again;          /* forward a second time, out of a
                          checkpoint: all that backward needs is kept */
+    struct extremum again_early;    /* the same, ended where all is made that
+                         backward needs; WALK_EARLY only */
     struct extremum backward[WGRAD_MODES]; /* `kept` falls as it goes */
 };
 
@@ -76,7 +78,9 @@ bool walk_scratch_init(struct walk_scratch *s, const struct program *p,
                        struct arena *a);
 
 /* `regions` is the set of recompute regions that are active: bit r for
- * op.region == r + 1. modes: bit m for enum wgrad_mode m. No allocation. */
+ * op.region == r + 1. modes: bit m for enum wgrad_mode m, and WALK_EARLY for
+ * again_early. No allocation. */
+enum { WALK_EARLY = 1u << 8 };
 void walk_block(struct block_walk *out, const struct program *p,
                 const struct block *block, uint64_t regions, unsigned modes,
                 struct walk_scratch *scratch);
@@ -107,7 +111,8 @@ typedef void walk_event_fn(void *ctx, const struct walk_event *e);
 enum walk_pass {
     PASS_KEEP,       /* what backward needs stays */
     PASS_CHECKPOINT, /* what a policy says stays, else nothing */
-    PASS_AGAIN       /* after PASS_CHECKPOINT: what backward needs is made */
+    PASS_AGAIN,      /* after PASS_CHECKPOINT: what backward needs is made */
+    PASS_AGAIN_EARLY /* ... and no more: without the result */
 };
 
 /* One direction of one block, told event by event. Forward begins with the

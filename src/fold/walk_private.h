@@ -100,6 +100,12 @@ static inline void walk_note(struct walk *w)
                                     w->b->op_first + w->at };
 }
 
+/* A second forward, out of a checkpoint. */
+static inline bool walk_is_again(const struct walk *w)
+{
+    return w->pass == PASS_AGAIN || w->pass == PASS_AGAIN_EARLY;
+}
+
 /* Stays beyond its last use, in the pass that is walked. */
 static inline bool walk_stays(const struct walk *w, const struct walk_slot *s)
 {

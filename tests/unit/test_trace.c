@@ -144,6 +144,38 @@ static void test_gradients_stay(void **state)
     memplan_report_free(r);
 }
 
+static bool made_again(const char *reentrant, const char *what)
+{
+    memplan_report *r =
+        ESTIMATE("llama-7b", "gpus", "1", "recompute", "full",
+                 "recompute_reentrant", reentrant, "precision", "bf16");
+    struct arena a;
+    struct memory_fold f;
+    struct stage s;
+    struct trace t;
+    arena_init(&a, NULL);
+    assert_true(memory_fold_init(&f, &r->program, &r->run, &a));
+    stage_init(&s, &f, 0, 0);
+    assert_true(trace_stage(&t, &f, &s, TRACE_LATER, &a));
+    bool made = false;
+    for (size_t i = 0; i < t.n && !made; i++)
+        made = t.event[i].birth && t.event[i].phase == PHASE_RECOMPUTE
+               && strcmp(t.event[i].name, what) == 0;
+    arena_release(&a);
+    memplan_report_free(r);
+    return made;
+}
+
+/* A checkpoint that is not reentrant ends when backward has what it needs: the
+ * last product's input, not its result. */
+static void test_recomputation_stops_early(void **state)
+{
+    (void)state;
+    assert_true(made_again("false", "up_proj"));
+    assert_false(made_again("false", "down_proj"));
+    assert_true(made_again("true", "down_proj"));
+}
+
 /* The last line's live bytes are what rests, the largest is the peak. */
 static void test_timeline(void **state)
 {
@@ -315,6 +347,7 @@ int main(void)
         cmocka_unit_test(test_inventory),
         cmocka_unit_test(test_first_step),
         cmocka_unit_test(test_gradients_stay),
+        cmocka_unit_test(test_recomputation_stops_early),
         cmocka_unit_test(test_timeline),
         cmocka_unit_test(test_trace_events),
         cmocka_unit_test(test_picture),
