@@ -8,15 +8,6 @@
 
 #include "base/banned.h"
 
-/* fp16 under Megatron: the optimizer owns fp32 copies of its gradients. The
- * precision-aware optimizer, without which moments are fp32, reads them as they
- * are (core/optimizer/distrib_optimizer.py, decoupled_grad). */
-static bool copies_fp16_grads(const struct run *run)
-{
-    return run->engine == ENGINE_MEGATRON && run->prec.master == DT_FP32
-           && run->prec.grad != DT_FP32 && run->prec.optim == DT_FP32;
-}
-
 /* As elements times a size where all have the same. */
 static void put_frozen(struct put *p, const struct stage *s)
 {
@@ -138,15 +129,9 @@ static void rest_grads(struct put *p, const struct stage *s)
 {
     const struct run *run = s->run;
     const uint64_t size = dtype_size(run->prec.grad);
-    if (run->engine == ENGINE_MEGATRON) {
+    if (run->engine == ENGINE_MEGATRON)
         PUT(p, TERM_GRAD_BUFFER, "main gradients, a permanent buffer",
             F("P", s->sum.elems), F("bytes per gradient", size));
-        if (copies_fp16_grads(run))
-            PUT(p, TERM_GRAD_SHARDS, "fp32 gradients of the optimizer's shard",
-                F("P / N", engine_flat_share(run, s->sum.dense_elems,
-                                             s->sum.expert_elems)),
-                F("bytes", FP32));
-    }
     if (run_keeps_grads(run)) {
         if (engine_reduces_blocks(run))
             PUT(p, TERM_GRAD_SHARDS, "gradient shards, zeroed in place",

@@ -235,7 +235,10 @@ static void put_moment(struct put *p, const struct stage *s)
     if (p->why != NULL || !s->has_rest)
         engine_rest(p, s);
     switch (m->phase) {
-    case PHASE_REST: engine_idle(p, s); return;
+    case PHASE_REST:
+        engine_idle(p, s);
+        engine_stepped(p, s);
+        return;
     case PHASE_FORWARD:
     case PHASE_LOSS: put_forward(p, s, m->position, m->later); return;
     case PHASE_BACKWARD: put_backward(p, s, m->position, m->later); return;
@@ -246,10 +249,12 @@ static void put_moment(struct put *p, const struct stage *s)
         return;
     case PHASE_CLIP:
         engine_idle(p, s);
+        engine_stepped(p, s);
         engine_clip(p, s);
         return;
     case PHASE_STEP:
         engine_idle(p, s);
+        engine_stepped(p, s);
         engine_step(p, s);
         return;
     case PHASE_COUNT: return;

@@ -131,6 +131,8 @@ bool moment_with(struct moment *m, const struct stage *s, enum phase phase,
 void engine_rest(struct put *p, const struct stage *s);
 /* Beside that when no micro-batch is under way. [engine_megatron.c] */
 void engine_idle(struct put *p, const struct stage *s);
+/* From before clipping to the next step's first forward. */
+void engine_stepped(struct put *p, const struct stage *s);
 /* Gathered weights while the block at `position` runs forward. */
 void engine_forward(struct put *p, const struct stage *s, uint32_t position,
                     bool later);

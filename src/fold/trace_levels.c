@@ -438,6 +438,8 @@ static void targets_after(struct tracer *r, struct targets *t, enum phase phase)
     struct put p = { .m = &m, .only = COMP_COUNT, .each = collect, .ctx = &c };
     engine_rest(&p, r->s);
     engine_idle(&p, r->s);
+    if (phase != PHASE_REDUCE)
+        engine_stepped(&p, r->s);
     if (phase == PHASE_REDUCE)
         engine_reduce(&p, r->s);
     else if (phase == PHASE_CLIP)

@@ -148,7 +148,7 @@ static struct trial trial_of(uint64_t seed)
         { "optimizer", PICK(&s, "adamw", "sgd", "momentum", "adam8bit",
                             "adafactor", "lion", "muon") },
         { "precision", ddp ? PICK(&s, "bf16-amp", "fp32", "bf16")
-                           : PICK(&s, "bf16-mixed", "fp32") },
+                           : PICK(&s, "bf16-mixed", "fp32", "fp16-mixed") },
         { "attention", titan ? PICK(&s, "flash", "sdpa")
                              : PICK(&s, "flash", "sdpa", "eager") },
         { "reduce_bucket", PICK(&s, "500M", "20M", "200M", "4G") },

@@ -382,6 +382,33 @@ static void test_one_f_one_b(void **state)
     memplan_report_free(r);
 }
 
+/* ---- fp32 copies of 16-bit gradients ---- */
+
+/* Megatron's optimizer has them between its step and the next step's first
+ * forward, and so not at the loss: by as much as they raise the steady figure,
+ * twice the buffer that fp32 main gradients would take more, the peak is less
+ * than theirs. */
+static void test_gradient_copies(void **state)
+{
+    (void)state;
+    memplan_report *half =
+        estimate("gpt2", SETUP("framework", "megatron", "precision",
+                               "fp16-mixed", "grad_dtype", "fp16", "zero", "0",
+                               "micro_batch", "16", "fast", "true"));
+    memplan_report *whole =
+        estimate("gpt2", SETUP("framework", "megatron", "precision",
+                               "fp16-mixed", "grad_dtype", "fp32", "zero", "0",
+                               "micro_batch", "16", "fast", "true"));
+    const uint64_t more = bytes(half, "memory.steady_allocated")
+                          - bytes(whole, "memory.steady_allocated");
+    assert_true(more > 2 * UINT64_C(124000000));
+    assert_int_equal(bytes(whole, "memory.peak_allocated")
+                         - bytes(half, "memory.peak_allocated"),
+                     more);
+    memplan_report_free(half);
+    memplan_report_free(whole);
+}
+
 /* ---- what would make it fit ---- */
 
 static void test_changes(void **state)
@@ -488,6 +515,7 @@ int main(void)
         cmocka_unit_test(test_explanation_adds_up),
         cmocka_unit_test(test_again_is_the_same),
         cmocka_unit_test(test_one_f_one_b),
+        cmocka_unit_test(test_gradient_copies),
         cmocka_unit_test(test_changes),
         cmocka_unit_test(test_every_allocation_fails_once),
     };
