@@ -37,6 +37,7 @@ enum param_group {
     PG_EMBED,
     PG_POSITION,
     PG_ATTENTION,
+    PG_SSM,
     PG_MLP,
     PG_CONV,
     PG_EXPERT,

@@ -202,6 +202,7 @@ const char *param_group_name(enum param_group group)
     case PG_EMBED: return "embedding";
     case PG_POSITION: return "position embedding";
     case PG_ATTENTION: return "attention";
+    case PG_SSM: return "state space";
     case PG_CONV: return "convolutions";
     case PG_MLP: return "mlp";
     case PG_EXPERT: return "experts";

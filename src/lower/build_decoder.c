@@ -203,6 +203,8 @@ const char *build_beyond_plain(const struct builder *b)
     const struct spec *m = b->spec;
     if (!pattern_is_all(&m->attends))
         return "layers without attention";
+    if (m->attention_gate)
+        return "gated attention";
     if (build_is_latent(b))
         return "latent attention";
     if (m->mtp_layers > 0)

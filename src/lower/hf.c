@@ -355,13 +355,15 @@ static tensor_id normed_sum(struct builder *b, const char *name, tensor_id x,
     return sum;
 }
 
-static tensor_id attention_half(struct builder *b, tensor_id x, bool cross)
+static tensor_id attention_half(struct builder *b,
+                                const struct layer_kind *kind, tensor_id x,
+                                bool cross)
 {
     const struct spec *m = b->spec;
     const bool before = m->place == PLACE_PRE || m->place == PLACE_BOTH;
     const bool after = m->place == PLACE_POST || m->place == PLACE_BOTH;
     tensor_id y = before ? hf_hidden_norm(b, "input_layernorm", x) : x;
-    y = cross ? hf_cross_attention(b, y) : hf_attention(b, y);
+    y = cross ? hf_cross_attention(b, y) : hf_mixer(b, kind->mixer, y);
     if (after)
         y = hf_hidden_norm(b, "post_attention_layernorm", y);
     if (m->family == FAM_FALCON) /* dropout_add(..., attention_dropout) */
@@ -381,9 +383,11 @@ static tensor_id serial_layer(struct builder *b, const struct layer_kind *kind,
     const bool before = m->place == PLACE_PRE || m->place == PLACE_BOTH;
     const bool after = m->place == PLACE_POST || m->place == PLACE_BOTH;
     const tensor_id input = x;
-    x = attention_half(b, x, false);
+    x = attention_half(b, kind, x, false);
     if (kind->place == LAYER_DECODER || kind->place == LAYER_LAST)
-        x = attention_half(b, x, true);
+        x = attention_half(b, kind, x, true);
+    if (m->ffn == 0) /* Mamba */
+        return x;
     tensor_id y = before ? hf_hidden_norm(b, "mlp norm", x) : x;
     y = feed_forward(b, kind, y);
     if (after)

@@ -101,6 +101,7 @@ struct hf_heads {
 
 struct hf_qkv {
     struct hf_heads q, k, v;
+    tensor_id gate;    /* where the model has one */
     enum dtype hidden; /* of attention's input: Falcon's softmax takes it */
 };
 
@@ -139,6 +140,11 @@ tensor_id hf_rotate_halves(struct builder *b, tensor_id x, struct dim d);
 tensor_id hf_attention(struct builder *b, tensor_id x);
 /* To the encoder's result. */
 tensor_id hf_cross_attention(struct builder *b, tensor_id x);
+
+/* ---- hf_ssm.c ---- */
+
+/* What a layer mixes tokens with, attention among it. */
+tensor_id hf_mixer(struct builder *b, enum mixer mixer, tensor_id x);
 
 /* ---- hf_mlp.c ---- */
 

@@ -355,6 +355,10 @@ static tensor_id attention_of(struct builder *b, struct hf_qkv *o)
     case ATTN_EAGER:
     case ATTENTION_COUNT: context = eager(b, o); break;
     }
+    if (b->spec->attention_gate) {
+        const tensor_id s = build_unary(b, OP_TANH, "sigmoid", o->gate);
+        context = build_mul(b, "gated", context, s);
+    }
     const struct linear l = linear_of_o(b, "o_proj", context);
     return build_all_reduce(b, "attention all-reduce", hf_linear(b, &l),
                             COMM_TP);

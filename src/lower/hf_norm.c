@@ -70,7 +70,8 @@ static tensor_id rms_norm(struct builder *b, const char *name, tensor_id x,
             build_place(b, PLACE_GRADIENT);
         return out;
     }
-    if (b->spec->family == FAM_GEMMA || b->spec->family == FAM_GEMMA2)
+    if (b->spec->family == FAM_GEMMA || b->spec->family == FAM_GEMMA2
+        || b->spec->family == FAM_QWEN3_NEXT)
         return gemma_norm(b, name, x, weight);
     if (b->spec->relative_buckets > 0)
         return t5_norm(b, name, x, weight);

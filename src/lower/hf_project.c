@@ -84,12 +84,36 @@ static tensor_id clipped(struct builder *b, const char *name, tensor_id x)
     return build_unary(b, OP_ACTIVATION, name, x);
 }
 
+/* Qwen3NextAttention: a head's queries, then as many numbers that scale what
+ * attention gives it. */
+static struct linear with_gate(struct builder *b, struct linear l)
+{
+    if (!b->spec->attention_gate)
+        return l;
+    l.out = DIM(b->run->tp > 1 ? "2*a*d/tp" : "2*a*d",
+                build_product(b, 2, l.out.n));
+    l.full_out = build_product(b, 2, l.full_out);
+    return l;
+}
+
+static tensor_id split_gate(struct builder *b, tensor_id q, struct hf_qkv *o)
+{
+    const struct shape half = SHAPE(b->micro, b->sq, b->a, b->d);
+    const struct shape rows = SHAPE(b->t, b->A);
+    tensor_id part[2];
+    build_split(b, "q, gate", q, part, (const struct shape[]){ half, half }, 2);
+    o->gate = build_copy_as(b, "gate", part[1], &rows);
+    return part[0];
+}
+
 static void project_apart(struct builder *b, tensor_id x, struct hf_qkv *o)
 {
-    const struct linear lq = linear_of_q(b, "q_proj", x);
+    const struct linear lq = with_gate(b, linear_of_q(b, "q_proj", x));
     const struct linear lk = linear_of_k(b, "k_proj", x);
     const struct linear lv = linear_of_v(b, "v_proj", x);
     tensor_id q = hf_linear(b, &lq);
+    if (b->spec->attention_gate)
+        q = split_gate(b, q, o);
     if (b->spec->family == FAM_OPT)
         q = build_scale(b, "q scaled", q);
     o->q = normed_heads(b, "q", clipped(b, "q clipped", q), b->a);

@@ -82,6 +82,8 @@ const char *megatron_missing(const struct builder *b)
     const struct spec *m = b->spec;
     if (!pattern_is_all(&m->attends))
         return "layers without attention";
+    if (m->attention_gate)
+        return "gated attention";
     if (m->bidirectional)
         return "encoders but BERT";
     if (m->relative_buckets > 0)

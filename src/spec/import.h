@@ -18,7 +18,13 @@ enum field_id {
     F_COUNT
 };
 
-enum field_type { TYPE_COUNT, TYPE_BOOL, TYPE_REAL, TYPE_CHOICE };
+enum field_type {
+    TYPE_COUNT,
+    TYPE_COUNT_OR_AUTO, /* "auto" is as if the key were not there */
+    TYPE_BOOL,
+    TYPE_REAL,
+    TYPE_CHOICE
+};
 
 enum how {
     HOW_REQUIRED,     /* an error */
@@ -28,6 +34,7 @@ enum how {
     HOW_TIMES,        /* n of field a */
     HOW_PRODUCT,      /* field a times field b */
     HOW_RATIO,        /* field a over field b, which must divide it */
+    HOW_CEIL,         /* field a over n, rounded up */
     HOW_RATIO_UNLESS, /* the same; 0 where field n is above 0 */
     HOW_PICK,         /* n where field a is true, else m */
     HOW_FIELD_IF,     /* field b where field a is true, else field n */

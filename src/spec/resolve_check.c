@@ -84,13 +84,17 @@ static void check_split_layers(const struct run *r, struct diag *d)
 static void check_hf_family(const struct run *r, const struct spec *s,
                             struct diag *d)
 {
-    if (!resolve_is_hf(r) || (s->family != FAM_DBRX && s->family != FAM_PHIMOE))
+    const bool apart = s->family == FAM_DBRX || s->family == FAM_PHIMOE;
+    if (!resolve_is_hf(r) || (!apart && s->mixer == MIX_ATTENTION))
         return;
     memplan_error *e =
         setup_error(d, MEMPLAN_E_UNSUPPORTED, KEY_IMPLEMENTATION,
                     "implementation 'hf' of a '%s' model is not modelled yet",
                     s->model_type);
-    diag_hint(e, "use --framework megatron");
+    if (apart)
+        diag_hint(e, "use --framework megatron");
+    else
+        diag_hint(e, "its parameters are counted: memplan models");
 }
 
 /* ---- engine ---- */

@@ -45,6 +45,10 @@
     X(PHIMOE, "phimoe")                                                        \
     X(DBRX, "dbrx")                                                            \
     X(GPT_OSS, "gpt_oss")                                                      \
+    X(MAMBA, "mamba")                                                          \
+    X(MAMBA2, "mamba2")                                                        \
+    X(JAMBA, "jamba")                                                          \
+    X(QWEN3_NEXT, "qwen3_next")                                                \
     X(DEEPSEEK, "deepseek")                                                    \
     X(DEEPSEEK_V2, "deepseek_v2")                                              \
     X(DEEPSEEK_V3, "deepseek_v3")                                              \
@@ -153,6 +157,20 @@ static inline bool pattern_is_all(const struct pattern *p)
     return p->listed == NULL && p->first == 0 && p->every <= 1;
 }
 
+/* Layers that mix tokens through a state: of `heads` heads (Mamba-1: every
+ * channel is one) `head_dim` wide, each with `state` numbers a channel. In a
+ * gated delta net `state` is the width of a key, and a group a key head. */
+struct ssm {
+    uint64_t inner; /* channels: heads * head_dim */
+    uint64_t heads, head_dim, state;
+    uint64_t groups; /* heads of one group share B and C (keys, queries) */
+    uint64_t conv;   /* taps of the convolution before */
+    uint64_t rank;   /* of Mamba-1's time step */
+    uint64_t chunk;  /* tokens of a chunk (Mamba-2) */
+    bool bias, conv_bias;
+    bool norms; /* on the time step, B and C (Jamba) */
+};
+
 enum { STAGES_MAX = 4 };
 
 /* A residual network (He et al. 2016) of up to four stages. */
@@ -218,6 +236,10 @@ struct spec {
                                the model's positions */
     struct pattern attends; /* layers with attention; the others have `mixer` */
     enum mixer mixer;
+    struct ssm ssm;
+    bool residual_fp32;  /* the sum of branches is, whatever they are */
+    bool attention_gate; /* a sigmoid of the queries' matrix scales what
+                            attention gives (Qwen3-Next) */
     double hidden_dropout, embed_dropout, attention_dropout;
     bool attention_sinks; /* a logit a head that no key has (GPT-OSS) */
     bool residual_scale;  /* branches times a constant (Granite, MiniCPM) */

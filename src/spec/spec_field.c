@@ -48,6 +48,10 @@
     {                                                                          \
         .how = HOW_RATIO, .a = F_##a_, .b = F_##b_                             \
     }
+#define CEIL(a_, n_)                                                           \
+    {                                                                          \
+        .how = HOW_CEIL, .a = F_##a_, .n = (n_)                                \
+    }
 #define RATIO_UNLESS(a_, b_, n_)                                               \
     {                                                                          \
         .how = HOW_RATIO_UNLESS, .a = F_##a_, .b = F_##b_, .n = F_##n_         \
@@ -328,6 +332,7 @@ static struct value decode(struct import *im, enum field_id id,
     const struct field *f = &fields[id];
     struct value v = { .at = at };
     switch (f->type) {
+    case TYPE_COUNT_OR_AUTO:
     case TYPE_COUNT: v.bad = !import_count(im, at, f->min, f->max, &v.n); break;
     case TYPE_BOOL: v.bad = !import_bool(im, at, &v.n); break;
     case TYPE_REAL: v.bad = !import_real(im, at, f->min, f->max, &v.x); break;
@@ -366,6 +371,7 @@ static bool uses_bad(const struct import *im, const struct fallback *f)
     case HOW_NUMBER: return false;
     case HOW_SAME:
     case HOW_TIMES:
+    case HOW_CEIL:
     case HOW_PICK: return im->v[f->a].bad;
     case HOW_PRODUCT:
     case HOW_RATIO:
@@ -397,6 +403,7 @@ static void fall_back(struct import *im, enum field_id id,
     case HOW_TIMES: v->n = a->n * f->n; break;
     case HOW_PRODUCT: v->n = a->n * b->n; break;
     case HOW_RATIO: ratio(im, id, f); break;
+    case HOW_CEIL: v->n = a->n / f->n + (a->n % f->n != 0); break;
     case HOW_RATIO_UNLESS:
         if (im->v[f->n].n == 0)
             ratio(im, id, f);
@@ -444,6 +451,9 @@ static void import_field(struct import *im, enum field_id id)
             null = true;
             continue;
         }
+        if (fields[id].type == TYPE_COUNT_OR_AUTO && at->kind == JSON_STRING
+            && str_is(at->text, "auto"))
+            continue;
         struct value v = decode(im, id, at);
         if (!im->v[id].at)
             im->v[id] = v;
@@ -479,6 +489,7 @@ void import_fields(struct import *im)
 }
 
 #define STORE_COUNT(v) (v).n
+#define STORE_COUNT_OR_AUTO(v) (v).n
 #define STORE_BOOL(v) ((v).n != 0)
 #define STORE_REAL(v) (v).x
 #define STORE_CHOICE(v) (unsigned)(v).n

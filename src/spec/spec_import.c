@@ -45,6 +45,10 @@ static const struct other_name {
     { "PhimoeForCausalLM", FAM_PHIMOE },
     { "DbrxForCausalLM", FAM_DBRX },
     { "GptOssForCausalLM", FAM_GPT_OSS },
+    { "MambaForCausalLM", FAM_MAMBA },
+    { "Mamba2ForCausalLM", FAM_MAMBA2 },
+    { "JambaForCausalLM", FAM_JAMBA },
+    { "Qwen3NextForCausalLM", FAM_QWEN3_NEXT },
     { "DeepseekForCausalLM", FAM_DEEPSEEK },
     { "DeepseekV2ForCausalLM", FAM_DEEPSEEK_V2 },
     { "DeepseekV3ForCausalLM", FAM_DEEPSEEK_V3 },
@@ -431,6 +435,35 @@ static void fix_baichuan(struct import *im)
         v[F_POSITION].n = POS_ALIBI;
 }
 
+/* Both ways to the inner width agree (Mamba2Config.validate_architecture). */
+static void fix_mamba2(struct import *im)
+{
+    struct value *v = im->v;
+    struct value *heads = &v[F_SSM_HEADS];
+    if (heads->bad || v[F_SSM_HEAD_DIM].bad || v[F_SSM_INNER].bad)
+        return;
+    const uint64_t width = heads->n * v[F_SSM_HEAD_DIM].n;
+    if (width == v[F_SSM_INNER].n)
+        return;
+    memplan_error *e =
+        import_error(im, import_at(im, F_SSM_HEADS), MEMPLAN_E_CONFLICT,
+                     "%" PRIu64 " heads of %" PRIu64 " are %" PRIu64
+                     " channels, but 'expand' times 'hidden_size' is %" PRIu64,
+                     heads->n, v[F_SSM_HEAD_DIM].n, width, v[F_SSM_INNER].n);
+    diag_hint(e, "change 'num_heads', 'head_dim', 'expand' or 'hidden_size'");
+    heads->bad = true;
+}
+
+/* Fewer than two experts: an MLP (JambaMambaDecoderLayer). */
+static void fix_jamba(struct import *im)
+{
+    struct value *v = im->v;
+    if (v[F_EXPERTS].n == 1)
+        v[F_EXPERTS].n = 0;
+    if (v[F_EXPERTS].n == 0)
+        v[F_EXPERTS_PER_TOKEN].n = v[F_EXPERT_FFN].n = 0;
+}
+
 static void fix_family(struct import *im)
 {
     if (im->family == FAM_FALCON)
@@ -447,6 +480,10 @@ static void fix_family(struct import *im)
         fix_vit(im);
     else if (im->family == FAM_T5 || im->family == FAM_MT5)
         fix_t5(im);
+    else if (im->family == FAM_MAMBA2)
+        fix_mamba2(im);
+    else if (im->family == FAM_JAMBA)
+        fix_jamba(im);
     else if (import_is_generic(im))
         fix_generic(im);
     if (im->v[F_EXPERTS].n > 0)
@@ -469,7 +506,7 @@ static void divisors(char *buf, size_t size, uint64_t n)
 static void check_heads(struct import *im)
 {
     const struct value *h = &im->v[F_HEADS], *kv = &im->v[F_KV_HEADS];
-    if (h->bad || kv->bad || h->n % kv->n == 0)
+    if (h->bad || kv->bad || kv->n == 0 || h->n % kv->n == 0)
         return;
     char list[200];
     memplan_error *e = import_error(
@@ -513,15 +550,16 @@ static void check_experts(struct import *im)
     struct value *v = im->v;
     if (v[F_EXPERTS].bad)
         return;
+    const bool said = v[F_EXPERTS].at != NULL; /* that there are none */
     for (size_t i = 0; i < COUNT_OF(parts) && v[F_EXPERTS].n == 0; i++) {
         struct value *part = &v[parts[i]];
-        if (part->at && part->n > 0)
+        if (part->at && part->n > 0 && !said)
             import_error(im, part->at, MEMPLAN_E_CONFLICT,
                          "'%s' is given, but 'num_experts' is not",
                          part->at->key.p);
     }
     if (v[F_EXPERTS].n == 0) { /* a file may say 0 experts, 2 per token */
-        v[F_EXPERTS_PER_TOKEN].n = v[F_EXPERT_FFN].n = 0;
+        v[F_EXPERTS_PER_TOKEN].n = v[F_EXPERT_FFN].n = v[F_SHARED_FFN].n = 0;
         return;
     }
     if (!v[F_EXPERTS_PER_TOKEN].bad
@@ -568,6 +606,41 @@ static void check_latent(struct import *im)
     v[F_ROTARY_DIM].n = v[F_ROPE_DIM].n;
 }
 
+static void check_offset(struct import *im, enum field_id at,
+                         enum field_id every)
+{
+    const struct value *v = im->v;
+    if (v[at].bad || v[every].bad || v[every].n == 0 || v[at].n < v[every].n)
+        return;
+    memplan_error *e = import_error(
+        im, import_at(im, at), MEMPLAN_E_CONFLICT,
+        "'%s' (%" PRIu64 ") must be below '%s' (%" PRIu64 ")",
+        import_key(im, at), v[at].n, import_key(im, every), v[every].n);
+    diag_hint(e, "the first layer is number 0");
+}
+
+/* Heads of a state-space layer share their groups' B and C evenly. */
+static void check_ssm(struct import *im)
+{
+    const struct value *heads = &im->v[F_SSM_HEADS];
+    const struct value *groups = &im->v[F_SSM_GROUPS];
+    if (im->family == FAM_JAMBA) {
+        check_offset(im, F_ATTENDS_AT, F_ATTENDS_EVERY);
+        check_offset(im, F_MOE_AT, F_MOE_EVERY);
+    }
+    if (groups->n == 0 || heads->bad || groups->bad
+        || heads->n % groups->n == 0)
+        return;
+    memplan_error *e =
+        import_error(im, import_at(im, F_SSM_GROUPS), MEMPLAN_E_CONFLICT,
+                     "'%s' (%" PRIu64 ") does not divide '%s' (%" PRIu64 ")",
+                     import_key(im, F_SSM_GROUPS), groups->n,
+                     import_key(im, F_SSM_HEADS), heads->n);
+    char list[200];
+    divisors(list, sizeof(list), heads->n);
+    diag_hint(e, "use one of %s", list);
+}
+
 static void settle(struct import *im)
 {
     struct value *v = im->v;
@@ -577,6 +650,7 @@ static void settle(struct import *im)
     check_heads(im);
     check_positions(im);
     check_experts(im);
+    check_ssm(im);
     if (!v[F_USE_SLIDING].n)
         v[F_SLIDING_WINDOW].n = 0;
     if (v[F_SLIDING_WINDOW].n == 0)

@@ -30,6 +30,8 @@ static const struct layer_list {
     { FAM_QWEN3, "layer_types", LIST_KINDS },
     { FAM_QWEN2_MOE, "mlp_only_layers", LIST_DENSE },
     { FAM_QWEN3_MOE, "mlp_only_layers", LIST_DENSE },
+    { FAM_QWEN3_NEXT, "layer_types", LIST_KINDS },
+    { FAM_QWEN3_NEXT, "mlp_only_layers", LIST_DENSE },
 };
 
 /* A layer's word, and what it means. */
@@ -190,8 +192,11 @@ void import_layers(struct import *im, struct spec *out, struct arena *a)
 {
     if (im->v[F_LAYERS].bad || im->d->status != MEMPLAN_OK)
         return;
-    if (im->family == FAM_QWEN2_MOE || im->family == FAM_QWEN3_MOE)
+    if (im->family == FAM_QWEN2_MOE || im->family == FAM_QWEN3_MOE
+        || im->family == FAM_QWEN3_NEXT)
         last_of_each(&out->sparse);
+    if (im->family == FAM_QWEN3_NEXT)
+        last_of_each(&out->attends);
     for (size_t i = 0; i < COUNT_OF(lists); i++) {
         if (lists[i].family == im->family)
             read_list(im, &lists[i], out, a);

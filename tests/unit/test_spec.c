@@ -74,12 +74,34 @@ static uint64_t latent_params(const struct spec *s)
     return n + (s->o_bias ? s->hidden : 0);
 }
 
+/* A mixer's own norms among them. */
+static uint64_t mixer_params(const struct spec *s)
+{
+    const struct ssm *m = &s->ssm;
+    const uint64_t conv =
+        s->mixer == MIX_MAMBA ? m->inner : m->inner + 2 * m->groups * m->state;
+    uint64_t n = conv * m->conv + (m->conv_bias ? conv : 0);
+    n += m->inner * s->hidden + (m->bias ? s->hidden : 0);
+    if (s->mixer == MIX_MAMBA) {
+        n += 2 * m->inner * s->hidden + (m->bias ? 2 * m->inner : 0);
+        n += m->inner * (m->rank + 2 * m->state) + m->rank * m->inner;
+        n += m->inner * (m->state + 2);
+        return n + (m->norms ? m->rank + 2 * m->state : 0);
+    }
+    n += s->hidden * (m->inner + conv) + 2 * m->heads;
+    if (s->mixer == MIX_DELTA)
+        return n + s->hidden * 2 * m->heads + m->head_dim;
+    n += s->hidden * m->heads + (m->bias ? m->inner + conv + m->heads : 0);
+    return n + m->heads + m->inner;
+}
+
 static uint64_t attention_params(const struct spec *s)
 {
     if (s->kv_rank > 0)
         return latent_params(s);
     uint64_t q = s->heads * s->head_dim, kv = s->kv_heads * s->head_dim;
     uint64_t n = 2 * s->hidden * q + 2 * s->hidden * kv;
+    n += s->attention_gate ? s->hidden * q + (s->q_bias ? q : 0) : 0;
     n += s->q_bias ? q : 0;
     n += s->k_bias ? kv : 0;
     n += s->v_bias ? kv : 0;
@@ -146,7 +168,9 @@ static uint64_t count_params(const struct spec *s)
     uint64_t one = norm_params(s->norm, s->hidden), n = head_params(s);
     for (uint64_t i = 0; i < s->layers; i++) {
         bool sparse = s->experts && pattern_has(&s->sparse, i);
-        n += attention_params(s) + norms_params(s);
+        n +=
+            pattern_has(&s->attends, i) ? attention_params(s) : mixer_params(s);
+        n += s->ffn == 0 ? one : norms_params(s);
         n += sparse ? sparse_params(s) : mlp_params(s, s->ffn);
     }
     n += s->decoder_layers
@@ -286,6 +310,17 @@ static const struct {
     { "qwen1.5-moe-a2.7b", UINT64_C(14315784192) },
     { "qwen3-235b-a22b", UINT64_C(235093634560) },
     { "qwen3-30b-a3b", UINT64_C(30532122624) },
+    { "mamba-370m", UINT64_C(371516416) },
+    { "mamba-790m", UINT64_C(793204224) },
+    { "mamba-2.8b", UINT64_C(2768345600) },
+    { "mamba2-130m", UINT64_C(128989632) },
+    { "mamba2-370m", UINT64_C(368346624) },
+    { "mamba2-780m", UINT64_C(780161280) },
+    { "mamba2-1.3b", UINT64_C(1343757312) },
+    { "mamba2-2.7b", UINT64_C(2702599680) },
+    { "jamba-v0.1", UINT64_C(51570323328) },
+    { "jamba-1.5-large", UINT64_C(398555145696) },
+    { "qwen3-next-80b-a3b", UINT64_C(79674391296) },
 };
 
 static const struct model_text *find_model(const char *name)
@@ -790,6 +825,70 @@ static void test_patterns(void **state)
                   true, "0100");
 }
 
+/* Counts are those of transformers' classes with these configurations. */
+static void test_state_spaces(void **state)
+{
+    (void)state;
+    struct spec s = spec_of("{\"model_type\": \"mamba\", \"hidden_size\": "
+                            "768, \"num_hidden_layers\": 32, \"vocab_size\": "
+                            "50280}");
+    assert_int_equal(count_params(&s), UINT64_C(159308544));
+    assert_int_equal(s.ssm.rank, 48);
+    assert_int_equal(s.heads + s.head_dim + s.ffn, 0);
+    assert_true(s.tied && s.residual_fp32 && !pattern_has(&s.attends, 31));
+    s = spec_of("{\"model_type\": \"mamba\", \"hidden_size\": 64, "
+                "\"num_hidden_layers\": 2, \"vocab_size\": 100, "
+                "\"expand\": 3, \"intermediate_size\": 100, "
+                "\"time_step_rank\": \"auto\"}");
+    assert_int_equal(s.ssm.inner, 100); /* outlives the product */
+    assert_int_equal(s.ssm.rank, 4);
+    s = spec_of("{\"model_type\": \"mamba2\", \"hidden_size\": 4096, "
+                "\"num_hidden_layers\": 64, \"vocab_size\": 32768}");
+    assert_int_equal(count_params(&s), UINT64_C(7285403648));
+    s = spec_of("{\"model_type\": \"mamba2\", \"hidden_size\": 4096, "
+                "\"num_hidden_layers\": 64, \"vocab_size\": 32768, "
+                "\"use_bias\": true, \"use_conv_bias\": false, "
+                "\"intermediate_size\": 77}");
+    assert_int_equal(count_params(&s), UINT64_C(7286198272));
+    assert_int_equal(s.ssm.inner, 8192);
+}
+
+/* Which layers attend, and which have experts. */
+static void test_hybrids(void **state)
+{
+    (void)state;
+#define JAMBA                                                                  \
+    "{\"model_type\": \"jamba\", \"hidden_size\": 4096, "                      \
+    "\"num_hidden_layers\": 32, \"num_attention_heads\": 32, "                 \
+    "\"vocab_size\": 65536, \"intermediate_size\": 14336"
+    struct spec s = spec_of(JAMBA "}");
+    assert_int_equal(count_params(&s), UINT64_C(51570323328));
+    for (uint64_t i = 0; i < 32; i++) {
+        assert_int_equal(pattern_has(&s.attends, i), i % 8 == 4);
+        assert_int_equal(pattern_has(&s.sparse, i), i % 2 == 1);
+    }
+    s = spec_of(JAMBA ", \"num_experts\": 1, \"num_experts_per_tok\": 1}");
+    assert_int_equal(count_params(&s), UINT64_C(9290690432));
+    s = spec_of(JAMBA ", \"num_local_experts\": 4}");
+    assert_int_equal(count_params(&s), UINT64_C(17746669440));
+    s = spec_of(JAMBA ", \"mamba_proj_bias\": true, "
+                      "\"mamba_conv_bias\": false}");
+    assert_int_equal(count_params(&s), UINT64_C(51570667392));
+#undef JAMBA
+    s = spec_of("{\"model_type\": \"qwen3_next\", \"hidden_size\": 2048, "
+                "\"num_hidden_layers\": 6, \"num_attention_heads\": 16, "
+                "\"vocab_size\": 100, \"full_attention_interval\": 3}");
+    for (uint64_t i = 0; i < 6; i++)
+        assert_int_equal(pattern_has(&s.attends, i), i % 3 == 2);
+    assert_int_equal(s.rotary_dim, 64);
+    assert_true(s.attention_gate && s.qk_norm == QK_PER_HEAD);
+    s = spec_of("{\"model_type\": \"qwen3_next\", \"hidden_size\": 2048, "
+                "\"num_hidden_layers\": 48, \"num_attention_heads\": 16, "
+                "\"vocab_size\": 151936, \"num_experts\": 0, "
+                "\"num_experts_per_tok\": 2}");
+    assert_int_equal(count_params(&s), UINT64_C(3824499456));
+}
+
 static void test_dispatch(void **state)
 {
     (void)state;
@@ -1023,6 +1122,18 @@ static const struct bad {
       "'mlp_only_layers' is 9999", "from 0 to 1" },
     { WITH("gpt_oss", "\"layer_types\":\n[\"full_attention\"]"),
       MEMPLAN_E_CONFLICT, 8, "has 1 entries", "one entry a layer" },
+    { WITH("mamba", "\"time_step_rank\": \"big\""), MEMPLAN_E_SCHEMA, 7,
+      "'time_step_rank' must be a whole number, not a string", "" },
+    { WITH("mamba2", "\"num_heads\": 3"), MEMPLAN_E_CONFLICT, 7,
+      "3 heads of 64 are 192 channels", "'num_heads', 'head_dim'" },
+    { WITH("mamba2", "\"num_heads\": 2,\n\"n_groups\": 3"), MEMPLAN_E_CONFLICT,
+      8, "'n_groups' (3) does not divide 'num_heads' (2)", "use one of 1, 2" },
+    { WITH("jamba", "\"num_key_value_heads\": 2,\n\"attn_layer_offset\": 8"),
+      MEMPLAN_E_CONFLICT, 8,
+      "'attn_layer_offset' (8) must be below 'attn_layer_period' (8)",
+      "number 0" },
+    { WITH("qwen3_next", "\"linear_num_key_heads\": 12"), MEMPLAN_E_CONFLICT, 7,
+      "does not divide 'linear_num_value_heads' (32)", "1, 2, 4, 8" },
     { WITH("chatglm", "\"padded_vocab_size\": 8, \"ffn_hidden_size\": 8,\n"
                       "\"rmsnorm\": false"),
       MEMPLAN_E_UNSUPPORTED, 8, "another norm than RMSNorm", "" },
@@ -1184,6 +1295,8 @@ int main(void)
         cmocka_unit_test(test_decoder),
         cmocka_unit_test(test_experts),
         cmocka_unit_test(test_patterns),
+        cmocka_unit_test(test_state_spaces),
+        cmocka_unit_test(test_hybrids),
         cmocka_unit_test(test_dispatch),
         cmocka_unit_test(test_names),
         cmocka_unit_test(test_table_order),
