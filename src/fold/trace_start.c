@@ -3,7 +3,8 @@
  * Megatron-DeepSpeed builds the weights tensor by tensor, flattens them, and
  * runs a step without gradients that makes the optimizer's states (DeepSpeed
  * 0.5.10, runtime/zero/stage_1_and_2.py, runtime/fp16/fused_optimizer.py; 0.7.0,
- * runtime/bf16_optimizer.py). Owns nothing that is alive afterwards.
+ * runtime/bf16_optimizer.py); so do ZeRO-1 and -2, but for that step. Owns
+ * nothing that is alive afterwards.
  */
 #include "fold/trace_private.h"
 
@@ -33,9 +34,42 @@ static void tensors_die(struct tracer *r, hold_id *id)
         tracer_death(r, &id[i]);
 }
 
+/* DeepSpeedZeroOptimizer: since February 2026 the weights are flattened where
+ * they are if the copy fits beside them, before by way of the CPU, with an
+ * emptied cache; then a 16-bit clone of the rank's partition on its way to
+ * fp32, and gradients of zero (runtime/zero/stage_1_and_2.py, __init__,
+ * initialize_optimizer_states). */
+static void start_zero(struct tracer *r)
+{
+    const struct run *run = r->s->run;
+    const uint64_t all = r->s->sum.elems;
+    const uint64_t own = div_up(all, run->shard);
+    const uint64_t size = dtype_size(run->prec.param);
+    const uint64_t wide = dtype_size(run->prec.master);
+    const bool here = run->zero_flatten == FLATTEN_GPU
+                      && 2 * all * size <= run->capacity_bytes;
+    hold_id *made = here ? tensors_born(r) : NULL;
+    hold_id flat = born(r, all * size);
+    tensors_die(r, made);
+    hold_id half = born(r, own * size);
+    if (run->offload_optimizer == OFFLOAD_NONE) {
+        hold_id master = born(r, own * wide);
+        tracer_death(r, &half);
+        hold_id zeros = born(r, own * wide);
+        tracer_death(r, &zeros);
+        tracer_death(r, &master);
+    }
+    tracer_death(r, &half);
+    tracer_death(r, &flat); /* they are born again where they lay */
+}
+
 void trace_start(struct tracer *r)
 {
     const struct run *run = r->s->run;
+    if (run_flattens(run)) {
+        start_zero(r);
+        return;
+    }
     if (!run_pipelines(run) || run->prec.master == DT_NONE)
         return;
     const uint64_t size = dtype_size(run->prec.param);

@@ -114,6 +114,12 @@ bool run_pipelines(const struct run *run)
            && run->framework == FW_MEGATRON_DEEPSPEED && run->zero <= 1;
 }
 
+bool run_flattens(const struct run *run)
+{
+    return run->engine == ENGINE_DEEPSPEED && !run_pipelines(run)
+           && (run->zero == 1 || run->zero == 2) && run->prec.master != DT_NONE;
+}
+
 /* DeepSpeed sets them to None whatever it is told (engine.py, zero_grad),
  * Megatron's are a permanent buffer. */
 bool run_keeps_grads(const struct run *run)
@@ -664,6 +670,8 @@ static void resolve_buffers(struct run *r)
     /* torchtune's configurations: custom_sharded_layers */
     r->fsdp_units = (enum fsdp_units)resolve_count(
         r, KEY_FSDP_UNITS, r->impl == IMPL_TORCHTUNE ? FSDP_ENDS : FSDP_LAYERS);
+    r->zero_flatten =
+        (enum zero_flatten)resolve_count(r, KEY_ZERO_FLATTEN, FLATTEN_GPU);
     r->overlap_comm = resolve_bool(r, KEY_OVERLAP_COMM, default_overlap(r));
     r->offload_params =
         (enum offload)resolve_count(r, KEY_OFFLOAD_PARAMS, OFFLOAD_NONE);

@@ -15,6 +15,11 @@ static void say_engine(struct run *r)
         resolve_note(r, KEY_COUNT,
                      "the model is built sharded (zero.Init), else 2 bytes a "
                      "parameter more while it starts");
+    if (run_flattens(r) && !r->fast && r->zero_flatten == FLATTEN_GPU)
+        resolve_assume(
+            r, KEY_ZERO_FLATTEN,
+            "weights are flattened on the GPU, where they fit twice, "
+            "as since February 2026 (--zero-flatten)");
     if (r->optimizer == OPT_PAGED_ADAM8BIT)
         resolve_note(r, KEY_COUNT,
                      "paged moments are in unified memory, the driver's, and "
@@ -66,7 +71,8 @@ enum {
     NO_CP = 1u << 17,
     NO_EXPERTS = 1u << 18,
     CONVOLUTIONS = 1u << 19,
-    OWN_GRADS = 1u << 20 /* neither DDP nor FSDP on the GPU */
+    FLATTENS_NOT = 1u << 21, /* no ZeRO-1 or -2 with master weights */
+    OWN_GRADS = 1u << 20     /* neither DDP nor FSDP on the GPU */
 };
 
 static unsigned circumstances(const struct run *r, const struct spec *spec)
@@ -87,6 +93,7 @@ static unsigned circumstances(const struct run *r, const struct spec *spec)
     now |= r->optimizer == OPT_NONE ? NO_OPTIMIZER : 0;
     now |= r->offload_optimizer != OFFLOAD_NONE ? CPU_OPTIMIZER : 0;
     now |= r->engine == ENGINE_DDP ? 0 : NO_DDP;
+    now |= run_flattens(r) ? 0 : FLATTENS_NOT;
     now |= run_keeps_grads(r) ? 0 : OWN_GRADS;
     now |= r->fast ? FAST : 0;
     now |= resolve_is_fsdp(r) ? 0 : NO_FSDP;
@@ -121,6 +128,9 @@ static const struct moot {
     { KEY_PERSISTENCE_THRESHOLD, NO_ZERO_3, ANY,
       " outside DeepSpeed's ZeRO-3" },
     { KEY_FSDP_UNITS, NO_FSDP, ANY, " without FSDP" },
+    { KEY_ZERO_FLATTEN, FLATTENS_NOT, ANY,
+      " but in DeepSpeed's ZeRO-1 and -2 with master weights" },
+    { KEY_ZERO_FLATTEN, FAST, ANY, ": the allocator is not simulated" },
     { KEY_ZERO_GRAD_SET_TO_NONE, OWN_GRADS, false,
       ": the engine frees or keeps gradients by itself" },
     { KEY_RECOMPUTE_LAYERS, SELECTIVE, ANY,

@@ -106,6 +106,10 @@
     X(OPTIMPL_FUSED, "fused")                                                  \
     X(OPTIMPL_LOOP, "loop")
 
+#define ZERO_FLATTEN_MAP(X)                                                    \
+    X(FLATTEN_GPU, "gpu")                                                      \
+    X(FLATTEN_CPU, "cpu")
+
 #define FSDP_UNITS_MAP(X)                                                      \
     X(FSDP_LAYERS, "layers")                                                   \
     X(FSDP_ENDS, "ends")
@@ -194,6 +198,7 @@ enum fp8_recipe { FP8_RECIPE_MAP(CHOICE_ENUM) FP8_RECIPE_COUNT };
 enum dtype { DTYPE_MAP(CHOICE_ENUM) DTYPE_COUNT };
 enum optimizer { OPTIMIZER_MAP(CHOICE_ENUM) OPTIMIZER_COUNT };
 enum optimizer_impl { OPTIMIZER_IMPL_MAP(CHOICE_ENUM) OPTIMIZER_IMPL_COUNT };
+enum zero_flatten { ZERO_FLATTEN_MAP(CHOICE_ENUM) ZERO_FLATTEN_COUNT };
 enum fsdp_units { FSDP_UNITS_MAP(CHOICE_ENUM) FSDP_UNITS_COUNT };
 enum recompute { RECOMPUTE_MAP(CHOICE_ENUM) RECOMPUTE_COUNT };
 enum recompute_module { RECOMPUTE_MODULE_MAP(CHOICE_ENUM) REMOD_COUNT };
@@ -320,6 +325,7 @@ struct run {
     bool clip_grad;    /* by the global norm */
     bool zeroes_grads; /* in place: not zero_grad_set_to_none */
     enum fsdp_units fsdp_units;
+    enum zero_flatten zero_flatten; /* gpu: where there is room */
     enum offload offload_activations;
     enum recompute recompute;
     uint64_t recompute_modules; /* bit set */
@@ -396,6 +402,10 @@ bool run_pipelines(const struct run *run);
 /* ... and in bf16 its BF16_Optimizer shards states at stage 0, over a whole
  * fp32 gradient buffer. */
 bool run_is_bf16_pipeline(const struct run *run);
+
+/* DeepSpeedZeroOptimizer, stages 1 and 2, over 16-bit weights: flattens them
+ * and keeps fp32 copies. */
+bool run_flattens(const struct run *run);
 
 /* Gradients that autograd made stay between steps, on the GPU. */
 bool run_keeps_grads(const struct run *run);
