@@ -417,15 +417,8 @@ static void check_experts(const struct run *r, const struct spec *s,
         uneven(d, KEY_EP, r->ep, s->experts, "experts");
     }
     const uint64_t ffn = s->expert_ffn == 0 ? s->ffn : s->expert_ffn;
-    if (r->etp > 1 && s->experts == 0) {
-        memplan_error *e = setup_error(d, MEMPLAN_E_CONFLICT, KEY_ETP,
-                                       "etp %" PRIu64 " for a model without "
-                                       "experts",
-                                       r->etp);
-        diag_hint(e, "leave etp out");
-    } else if (ffn % r->etp != 0) {
+    if (ffn % r->etp != 0)
         uneven(d, KEY_ETP, r->etp, ffn, "expert channels");
-    }
 }
 
 static void check_sequence(const struct run *r, const struct spec *s,

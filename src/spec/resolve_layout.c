@@ -213,6 +213,8 @@ static void resolve_expert_tp(struct run *r, const struct spec *spec)
     bool like_tp = resolve_is_megatron(r) && spec->experts > 0 && r->tp > 1
                    && ffn % r->tp == 0 && ranks % (r->tp * r->ep) == 0;
     r->etp = resolve_count(r, KEY_ETP, like_tp ? r->tp : 1);
+    if (spec->experts == 0) /* groups of ranks that nothing uses */
+        r->etp = 1;
     if (like_tp)
         resolve_assume(r, KEY_ETP,
                        "experts split over tp too, Megatron's default (--etp)");

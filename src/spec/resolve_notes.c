@@ -146,6 +146,7 @@ static const struct moot {
       " but in Megatron with --loss fused" },
     { KEY_CP_COMM, NO_MEGATRON | NO_CP, ANY, " but in Megatron with cp" },
     { KEY_GRAD_ACCUM_FUSION, NO_MEGATRON, ANY, " outside Megatron" },
+    { KEY_ETP, NO_EXPERTS, ANY, " without experts" },
     { KEY_GROUPED_GEMM, NO_MEGATRON | NO_EXPERTS, ANY,
       " but in Megatron with experts" },
     { KEY_MOE_DISPATCHER, NO_MEGATRON | NO_EXPERTS, ANY,
