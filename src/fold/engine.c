@@ -303,6 +303,7 @@ void engine_backward(struct put *p, const struct stage *s, uint32_t position,
         && position + 1 < s->n)
         PUT(p, TERM_WGRAD_TMP, "the head's gradient of the tied embedding",
             F("bytes", s->tied_here));
+    loop_backward(p, s, position);
     megatron_backward(p, s, position, later);
     if (run->engine == ENGINE_DEEPSPEED)
         zero_backward(p, s, position, later);

@@ -120,12 +120,30 @@ static const char *op_name(const struct stage *s, const struct extremum *e)
     return s->p->n_ops == 0 ? "" : s->p->op[e->op].name;
 }
 
+/* What the loop holds goes where its variables get other values, in the midst
+ * of a block: the fuller side of that. */
+static const struct extremum *forward_extremum(struct put *p,
+                                               const struct stage *s,
+                                               const struct block_walk *w)
+{
+    const uint64_t held = s->run->keep_outputs ? s->before[s->n].held : 0;
+    if (w->renames
+        && extremum_total(&w->before) + held < extremum_total(&w->after))
+        return &w->after;
+    loop_forward(p, s);
+    return w->renames ? &w->before : &w->forward;
+}
+
 static void put_forward(struct put *p, const struct stage *s, uint32_t position,
                         bool later)
 {
     const struct block_walk *w = &s->walk[stage_block(s, position)];
     const bool re = stage_recomputed(s, position);
-    const struct extremum *e = re ? &w->forward_nograd : &w->forward;
+    const struct extremum *e = &w->forward_nograd;
+    if (re)
+        loop_forward(p, s);
+    else
+        e = forward_extremum(p, s, w);
     p->m->op = op_name(s, e);
     put_kept(p, s, position);
     PUT(p, kept_term(s, position), "kept by this block so far",
@@ -236,6 +254,7 @@ static void put_moment(struct put *p, const struct stage *s)
         engine_rest(p, s);
     switch (m->phase) {
     case PHASE_REST:
+        loop_idle(p, s);
         engine_idle(p, s);
         engine_stepped(p, s);
         return;
@@ -244,15 +263,18 @@ static void put_moment(struct put *p, const struct stage *s)
     case PHASE_BACKWARD: put_backward(p, s, m->position, m->later); return;
     case PHASE_RECOMPUTE: put_recompute(p, s, m->position, m->later); return;
     case PHASE_REDUCE:
+        loop_idle(p, s);
         engine_idle(p, s);
         engine_reduce(p, s);
         return;
     case PHASE_CLIP:
+        loop_idle(p, s);
         engine_idle(p, s);
         engine_stepped(p, s);
         engine_clip(p, s);
         return;
     case PHASE_STEP:
+        loop_idle(p, s);
         engine_idle(p, s);
         engine_stepped(p, s);
         engine_step(p, s);

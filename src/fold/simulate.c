@@ -13,6 +13,9 @@
 
 /* As many steps as it takes; nearly always three. */
 enum { STEPS_MAX = 12 };
+/* Outputs that outlive a step lie in other places in the next one, and may do
+ * so in turns: as many steps without another peak end it. */
+enum { STEPS_QUIET = 3 };
 
 /* The state after so many backwards (interleaved: groups of them). */
 struct mark {
@@ -203,7 +206,8 @@ static void live(struct tracer *r)
     struct simulation *m = r->sim;
     struct simulated *out = m->out;
     const unsigned most = m->steps == 0 ? STEPS_MAX : m->steps;
-    uint64_t before = 0;
+    uint64_t before = 0, peaks = 0;
+    unsigned quiet = 0;
     m->starting = true;
     trace_start(r);
     m->starting = false;
@@ -218,6 +222,12 @@ static void live(struct tracer *r)
         if (m->steps == 0 && i > 0 && hash == before)
             return;
         before = hash;
+        const uint64_t now =
+            m->allocator.reserved.peak + m->allocator.allocated.peak;
+        quiet = now == peaks ? quiet + 1 : 0;
+        peaks = now;
+        if (m->steps == 0 && r->s->run->keep_outputs && quiet == STEPS_QUIET)
+            return;
     }
 }
 

@@ -193,6 +193,7 @@ static void stage_prefix(struct stage *s)
         sum.bytes += st->bytes;
         sum.wgrad += w->wgrad;
         sum.own_elems += st->own_elems;
+        sum.held += w->held;
     }
     s->before[s->n] = sum;
 }
@@ -340,6 +341,9 @@ static uint64_t held_input(const struct stage *s)
     if (s->embed && (s->layers == 0 || s->p->tensor[embed->output].needs_grad))
         return 0;
     const struct block_walk *w = &s->walk[stage_block(s, first)];
+    const tensor_id input = s->p->block[stage_block(s, first)].input;
+    if (s->embed && !s->p->tensor[input].needs_grad)
+        return 0;
     return w->keeps_input || stage_recomputed(s, first) ? 0 : w->input;
 }
 

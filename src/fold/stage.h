@@ -20,6 +20,7 @@ struct prefix {
     uint64_t bytes;       /* weights as the layers see them */
     uint64_t wgrad;       /* gradients of trained weights */
     uint64_t own_elems;   /* shards */
+    uint64_t held;        /* block_walk.held */
 };
 
 struct stage {
@@ -124,6 +125,15 @@ uint64_t stage_micro_batch_kept(const struct stage *s);
 bool moment_with(struct moment *m, const struct stage *s, enum phase phase,
                  uint32_t position, bool later, struct explanation *why,
                  enum component only);
+
+/* ---- loop.c: what the training loop holds of a micro-batch done ---- */
+
+/* While a forward runs, until variables are renamed. */
+void loop_forward(struct put *p, const struct stage *s);
+/* Of the micro-batch that runs backward, the blocks above. */
+void loop_backward(struct put *p, const struct stage *s, uint32_t position);
+/* Between backward and the next forward. */
+void loop_idle(struct put *p, const struct stage *s);
 
 /* ---- engine.c: what the engine adds at each moment ---- */
 

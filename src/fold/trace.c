@@ -141,6 +141,14 @@ static hold_id handed(struct tracer *r, hold_id *from, enum component c,
 
 /* ---- the walks ---- */
 
+/* The loop holds it on: tensor.held. */
+static bool is_held(const struct tracer *r, const struct walk_event *e)
+{
+    const struct block *b = block_of(r, r->position);
+    return r->s->run->keep_outputs && e->key < b->tensor_count
+           && r->s->p->tensor[b->tensor_first + e->key].held;
+}
+
 static void tensor_event(struct tracer *r, const struct walk_event *e)
 {
     if (e->key + 1 == r->skip)
@@ -154,6 +162,10 @@ static void tensor_event(struct tracer *r, const struct walk_event *e)
     else if (e->key == r->hidden_slot && r->keeps_checkpoint)
         r->here->checkpoint =
             handed(r, id, COMP_ACTIVATIONS, "checkpoint", e->bytes);
+    else if (is_held(r, e))
+        levels_take(r, TERM_OUTPUTS,
+                    handed(r, id, COMP_ACTIVATIONS,
+                           term_info(TERM_OUTPUTS)->label, e->bytes));
     else
         tracer_death(r, id);
 }
@@ -185,6 +197,7 @@ static void follow(struct tracer *r, const struct walk_event *e)
         return;
     case WALK_WORKSPACE: id = &r->workspace[e->key]; break;
     case WALK_AGAIN: id = &r->again; break; /* one death for all */
+    case WALK_RENAMES: levels_drop(r, TERM_OUTPUTS); return;
     }
     if (e->birth)
         *id = born(r, COMP_TEMPORARY, e->name, e->bytes);
@@ -351,6 +364,7 @@ static void micro_backward(struct tracer *r, uint32_t micro, uint32_t chunk)
     const struct stage *s = r->s;
     const uint32_t first = stage_chunk_first(s, chunk);
     hold_id held = NO_HOLD;
+    r->done = true;
     for (uint32_t i = stage_chunk_first(s, chunk + 1); i-- > first;) {
         const bool re = stage_recomputed(s, i);
         if (re && stage_group_last(s, i) == i)

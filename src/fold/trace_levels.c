@@ -87,6 +87,7 @@ static enum cut cut_of(const struct run *run, enum term term)
     case TERM_IN_FLIGHT:
     case TERM_HANDED_OVER:
     case TERM_PIPE:
+    case TERM_OUTPUTS:
     case TERM_SHARED:
     case TERM_INPUTS:
     case TERM_FORWARD_TMP:
@@ -342,6 +343,27 @@ static bool makes_moments_early(const struct run *run)
     return run_pipelines(run) && run->prec.master != DT_NONE;
 }
 
+/* Not yet there: moments before the first step, outputs of a micro-batch before
+ * the first. */
+static bool is_to_come(const struct tracer *r, enum term term)
+{
+    if (r->step == TRACE_LATER)
+        return false;
+    if (term == TERM_OUTPUTS)
+        return !r->done;
+    return term == TERM_MOMENTS && r->phase != PHASE_STEP
+           && !makes_moments_early(r->s->run);
+}
+
+void levels_drop(struct tracer *r, enum term term)
+{
+    for (uint32_t i = FIXED; i < r->n_levels; i++)
+        if (r->level[i].term == term) {
+            r->level[i].want = 0;
+            level_shrink(r, &r->level[i]);
+        }
+}
+
 static void set_levels(struct tracer *r, const struct targets *t)
 {
     for (uint32_t i = FIXED; i < r->n_levels; i++)
@@ -349,8 +371,7 @@ static void set_levels(struct tracer *r, const struct targets *t)
     for (uint32_t i = 0; i < t->n; i++) {
         struct level *l = &r->level[t->v[i].level];
         l->pieces = t->v[i].pieces;
-        if (l->term != TERM_MOMENTS || r->step == TRACE_LATER
-            || r->phase == PHASE_STEP || makes_moments_early(r->s->run))
+        if (!is_to_come(r, l->term))
             l->want = t->v[i].bytes;
     }
     for (uint32_t i = 0; i < r->n_levels; i++)
@@ -370,8 +391,9 @@ struct collect {
 static void collect(void *ctx, const struct put_event *e)
 {
     struct collect *c = ctx;
-    /* gradients stay where they are, whatever they are called meanwhile */
-    const bool moves = e->term == TERM_GRADS || e->term == TERM_GRAD_SHARDS;
+    /* these stay where they are, whatever they are called meanwhile */
+    const bool moves = e->term == TERM_GRADS || e->term == TERM_GRAD_SHARDS
+                       || e->term == TERM_OUTPUTS;
     const uint32_t level = level_find(c->r, e->term, moves ? "" : e->what);
     uint32_t i = 0;
     while (i < c->n && c->v[i].level != level)
@@ -403,8 +425,10 @@ static void targets_at(struct tracer *r, struct targets *t, uint32_t position,
     engine_rest(&p, r->s);
     if (back)
         engine_backward(&p, r->s, position, r->later);
-    else
+    else {
+        loop_forward(&p, r->s);
         engine_forward(&p, r->s, position, r->later);
+    }
     if (!keep_targets(t, &c))
         r->failed = true;
 }
@@ -437,6 +461,7 @@ static void targets_after(struct tracer *r, struct targets *t, enum phase phase)
     struct collect c = { .r = r };
     struct put p = { .m = &m, .only = COMP_COUNT, .each = collect, .ctx = &c };
     engine_rest(&p, r->s);
+    loop_idle(&p, r->s);
     engine_idle(&p, r->s);
     if (phase != PHASE_REDUCE)
         engine_stepped(&p, r->s);

@@ -119,6 +119,7 @@ struct tracer {
     enum phase phase;
     uint32_t position, micro;
     bool later;
+    bool done;                           /* a micro-batch has run backward */
     uint64_t other_micros, other_chunks; /* in flight beside this one */
     struct resident *here;
     uint32_t hidden_slot; /* slot of the block's input */
@@ -142,6 +143,8 @@ bool levels_init(struct tracer *r);
 void levels_at(struct tracer *r, enum phase phase, uint32_t position);
 /* Outside of the blocks. */
 void levels_after(struct tracer *r, enum phase phase);
+/* All of a term goes. */
+void levels_drop(struct tracer *r, enum term term);
 /* A gradient that stays where it was made becomes the engine's. */
 void levels_take(struct tracer *r, enum term term, hold_id id);
 

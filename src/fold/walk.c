@@ -225,6 +225,13 @@ static void forward_op(struct walk *w, const struct op *op, uint32_t k,
                        const struct walk_slot *output)
 {
     w->at = k;
+    if (op->renames) {
+        w->renames = true;
+        w->before = w->top;
+        w->top = (struct extremum){ 0 };
+        walk_tell(
+            w, (struct walk_event){ .what = WALK_RENAMES, .name = op->name });
+    }
     for (unsigned i = 0; i < op->n_out; i++) {
         struct walk_slot *s = walk_root_of(w, op->out[i]);
         if (s != NULL && !s->live)
@@ -306,7 +313,8 @@ static struct extremum walk_forward(struct walk *w, enum walk_pass pass)
         if (s->live)
             w->kept += s->bytes;
     }
-    w->top = (struct extremum){ 0 };
+    w->top = w->before = (struct extremum){ 0 };
+    w->renames = false;
     const struct walk_slot *output =
         b->output == TENSOR_NONE ? NULL : walk_root_of(w, b->output);
     if (b->input != TENSOR_NONE)
@@ -323,7 +331,8 @@ static struct extremum walk_forward(struct walk *w, enum walk_pass pass)
     struct walk_slot *in = &w->slot[b->tensor_count];
     if (in != output && !walk_stays(w, in))
         walk_slot_free(w, in);
-    return w->top;
+    return extremum_total(&w->before) > extremum_total(&w->top) ? w->before
+                                                                : w->top;
 }
 
 /* ---- results ---- */
@@ -369,6 +378,8 @@ void walk_block(struct block_walk *out, const struct program *p,
     for (uint32_t i = 0; i <= block->tensor_count; i++) {
         if (w.slot[i].kept)
             out->kept += w.slot[i].bytes;
+        if (i < block->tensor_count && p->tensor[block->tensor_first + i].held)
+            out->held += w.slot[i].bytes;
         if (w.slot[i].cached)
             out->casts += w.slot[i].bytes;
         if (w.slot[i].checkpointed)
@@ -380,6 +391,9 @@ void walk_block(struct block_walk *out, const struct program *p,
     out->wgrad = weight_grads(p, block, scratch->granule);
     out->forward_nograd = walk_forward(&w, PASS_CHECKPOINT);
     out->forward = walk_forward(&w, PASS_KEEP);
+    out->renames = w.renames;
+    out->before = w.before;
+    out->after = w.top;
     out->again = out->checkpoint == in->bytes ? out->forward
                                               : walk_forward(&w, PASS_AGAIN);
     if ((modes & WALK_EARLY) != 0)

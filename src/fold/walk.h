@@ -51,6 +51,9 @@ struct block_walk {
     uint64_t casts;                 /* weights that autocast casts and caches */
     uint64_t wgrad;                 /* gradients of all its trained weights */
     struct extremum forward;        /* relative to a state without the input */
+    bool renames;                   /* in it op.renames */
+    struct extremum before, after;  /* of forward, up to there and since */
+    uint64_t held;                  /* of kept: tensor.held */
     uint64_t checkpoint;            /* kept by a checkpoint around the block:
                          its input, and what a policy says */
     struct extremum forward_nograd; /* under a checkpoint: `kept` is what a
@@ -94,7 +97,8 @@ enum walk_what {
     WALK_GRADIENT,  /* a gradient of an activation */
     WALK_WGRAD,     /* a weight's gradient that stays */
     WALK_WORKSPACE, /* what a backward kernel has for a moment */
-    WALK_AGAIN      /* a region's result made a second time */
+    WALK_AGAIN,     /* a region's result made a second time */
+    WALK_RENAMES    /* op.renames: no memory of the block */
 };
 struct walk_event {
     bool birth;

@@ -182,7 +182,7 @@ static uint64_t linear_again(const struct walk *w, const struct op *op)
 {
     const struct tensor *in = &w->p->tensor[op->in[0]];
     const struct tensor *weight = &w->p->tensor[op->in[1]];
-    uint64_t bytes = 0;
+    uint64_t bytes = op->back_bytes;
     if (weight->role == ROLE_PARAM && weight->dtype == DT_INT8)
         bytes += weight->elems * dtype_size(in->dtype);
     for (unsigned i = 2; i < op->n_in; i++) {
@@ -416,6 +416,8 @@ static void backward_grads(struct walk *w, const struct op *op, int32_t g)
     parts_add(&moment, backward_workspace(w, op, &moment));
     if (op->place == PLACE_KEPT)
         release_saved(w, op);
+    if (op->place == PLACE_PIECES)
+        release_result_grads(w, op);
     for (unsigned i = 0; i < op->n_in; i++) {
         made[i] = NO_GRAD;
         if (is_stand_in(w, op, i) || !wants_grad(w, op->in[i]))

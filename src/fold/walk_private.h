@@ -51,6 +51,8 @@ struct walk {
     uint32_t n_done;
     uint64_t kept, tmp, wgrad; /* alive now */
     struct extremum top;
+    bool renames; /* op.renames was met, and what was on top then */
+    struct extremum before;
     uint32_t at;         /* operation being walked */
     walk_event_fn *tell; /* NULL: only the sums matter */
     void *ctx;

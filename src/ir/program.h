@@ -61,7 +61,8 @@ struct tensor {
     tensor_id storage;     /* itself, or the tensor it is a view of */
     uint64_t elems, bytes; /* on this rank */
     bool pooled;           /* lies in the program's global buffer */
-    bool held;             /* by the engine, to the end of the backward */
+    bool held;             /* by engine or loop, beyond its last use: to the end
+                                of the block's backward, then as they say */
 
     /* ROLE_PARAM only */
     enum param_group group;
@@ -89,8 +90,9 @@ enum comm_group { COMM_TP, COMM_CP, COMM_EP, COMM_ETP };
 /* Where a kernel's backward puts the gradients of its activations. */
 enum backward_place {
     PLACE_NEW,
-    PLACE_KEPT,    /* over what forward kept */
-    PLACE_GRADIENT /* over the result's gradient */
+    PLACE_KEPT,     /* over what forward kept */
+    PLACE_GRADIENT, /* over the result's gradient */
+    PLACE_PIECES    /* anew, but in pieces: the result's goes as it comes */
 };
 
 enum { OP_IN_MAX = 6, OP_OUT_MAX = 5 };
@@ -124,7 +126,8 @@ struct op {
      * keep_in, its input is kept though no gradient needs it; OP_INDEX: bit 0,
      * x is kept (index_add) */
     uint8_t keep_in, keep_out, sum_in;
-    uint64_t back_bytes; /* OP_FUSED: alive for a moment in its backward */
+    uint64_t back_bytes; /* OP_FUSED, OP_LINEAR: alive for a moment in its
+                            backward */
     bool checkpointed;   /* recompute 'ops': what it makes outlives the
                                      checkpoint around the block */
     /* forward FLOPs on this rank for one micro-batch: multiply-adds count 2.
@@ -132,6 +135,8 @@ struct op {
        (docs/method.md, eq. flops) */
     double flop_full, flop_causal;
     enum comm_group group; /* of collectives */
+    bool renames;          /* OP_RELEASE: from here on the loop's variables are
+                                     this micro-batch's, not the last one's */
 };
 
 enum block_kind {

@@ -206,6 +206,19 @@ bool build_is_litgpt(const struct builder *b)
            && (b->run->impl == IMPL_HF || b->run->impl == IMPL_HF_LIGER);
 }
 
+void build_hold(struct builder *b, tensor_id x)
+{
+    struct tensor *t = &b->p->tensor[tensor_of(b, x)->storage];
+    if (t->role == ROLE_ACTIVATION)
+        t->held = b->run->keep_outputs;
+}
+
+void build_renames(struct builder *b, const char *name)
+{
+    const tensor_id none = TENSOR_NONE;
+    build_op(b, OP_RELEASE, name, &none, 1)->renames = b->run->keep_outputs;
+}
+
 /* What is not quantised of a quantised model. PEFT's
  * prepare_model_for_kbit_training casts it to fp32 over bitsandbytes' formats,
  * not over GPTQ; where the weights themselves are sharded it is not called
@@ -561,6 +574,7 @@ struct op *build_op(struct builder *b, enum op_kind kind, const char *name,
     op->checkpointed = false;
     op->keep_in = op->keep_out = op->sum_in = 0;
     op->back_bytes = 0;
+    op->renames = false;
     op->flop_full = op->flop_causal = 0;
     op->group = COMM_TP;
     for (unsigned i = 0; i < n_in; i++)

@@ -136,6 +136,7 @@ struct layer_kind {
     enum mixer mixer;
     bool moe;
     bool no_rope;    /* though the model has rotary embeddings */
+    bool leaf;       /* nothing below is trained: its input needs no gradient */
     uint64_t window; /* sliding window shorter than the sequence; 0 none */
 };
 /* Of layer i. */
@@ -153,6 +154,11 @@ bool dtype_is_quantised(enum dtype t);
 /* Code of transformers has no loss in pieces: who asks for one means LitGPT's
  * scripts, with what else they do. */
 bool build_is_litgpt(const struct builder *b);
+/* The training loop holds x beyond its backward, by name or through the graph
+ * of what it names; where the loop does that (keep_outputs). */
+void build_hold(struct builder *b, tensor_id x);
+/* From here on its names are this micro-batch's. */
+void build_renames(struct builder *b, const char *name);
 
 /* [b*s] of what the loss is of. */
 struct shape build_targets(const struct builder *b);
@@ -457,6 +463,10 @@ struct pieces {
 tensor_id build_cross_entropy_pieces(struct builder *b, tensor_id x,
                                      tensor_id weight,
                                      const struct pieces *how);
+/* The same of whole logits by LitGPT's chunked_cross_entropy: fp32 logits and
+ * log-softmaxes are kept. */
+tensor_id build_cross_entropy_of_pieces(struct builder *b, tensor_id logits,
+                                        uint64_t piece_rows);
 /* Liger's: logits in chunks of `chunk` rows, never whole. */
 tensor_id build_fused_cross_entropy(struct builder *b, const char *name,
                                     tensor_id x, tensor_id weight,

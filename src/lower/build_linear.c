@@ -142,6 +142,36 @@ static tensor_id adapter_input(struct builder *b, const struct linear *l)
     return build_dropout(b, "lora dropout", x, b->run->lora_dropout);
 }
 
+/* LitGPT's one matrix for q, k and v: where not all three have adapters, their
+ * results are put between zeros (litgpt/lora.py, LoRAQKVLinear.zero_pad), by
+ * index_copy, which keeps them. Their width; 0 where all have. */
+static struct dim litgpt_padded(const struct builder *b, const struct linear *l)
+{
+    const uint64_t all = LORA_MASK(LORA_ALL_LINEAR);
+    const uint64_t qkv =
+        LORA_MASK(LORA_Q) | LORA_MASK(LORA_K) | LORA_MASK(LORA_V);
+    const uint64_t on = b->run->lora_targets & qkv;
+    if (!build_is_litgpt(b) || (l->lora & qkv) != qkv || on == qkv
+        || (b->run->lora_targets & all) != 0)
+        return DIM("adapted", 0);
+    uint64_t n = (on & LORA_MASK(LORA_Q)) != 0 ? b->A.n : 0;
+    n += (on & LORA_MASK(LORA_K)) != 0 ? b->K.n : 0;
+    n += (on & LORA_MASK(LORA_V)) != 0 ? b->K.n : 0;
+    return DIM("adapted", n);
+}
+
+static tensor_id zero_pad(struct builder *b, tensor_id y, struct dim out)
+{
+    const struct shape wide = shape_last(b, y, out);
+    const struct shape row =
+        SHAPE(tensor_of(b, y)->dim[tensor_of(b, y)->rank - 1]);
+    const tensor_id places = build_tensor(b, "places", DT_INT64, &row);
+    op_byproduct(build_op(b, OP_QUANTIZE, "places", &y, 1), places);
+    const tensor_id padded = build_index(b, "zero_pad", y, places, &wide);
+    b->p->op[b->p->n_ops - 1].keep_in = 1;
+    return padded;
+}
+
 /* PEFT's lora.Linear: base(x) + B(A(dropout(x))) * scaling. */
 static tensor_id add_adapter(struct builder *b, const struct linear *l,
                              tensor_id base)
@@ -166,8 +196,15 @@ static tensor_id add_adapter(struct builder *b, const struct linear *l,
                          .group = PG_ADAPTER,
                          .copies = l->copies,
                          .full_copies = l->full_copies };
+    const struct dim some = litgpt_padded(b, l);
+    if (some.n != 0) {
+        up.out = some;
+        up.full_out = some.n;
+    }
     up.x = linear_product(b, &down);
     tensor_id y = linear_product(b, &up);
+    if (some.n != 0)
+        y = zero_pad(b, y, l->out);
     return add_to_base(b, l, base, build_scale(b, "lora scaling", y));
 }
 

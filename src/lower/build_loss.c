@@ -108,6 +108,27 @@ tensor_id build_cross_entropy_pieces(struct builder *b, tensor_id x,
     return loss;
 }
 
+/* litgpt/utils.py, chunked_cross_entropy, over a list of pieces. Backward goes
+ * from piece to piece: its log-softmax is gone when it has the gradient of its
+ * logits; two gradients of a piece are there beside the others. */
+tensor_id build_cross_entropy_of_pieces(struct builder *b, tensor_id logits,
+                                        uint64_t piece_rows)
+{
+    const struct shape scalar = SHAPE(b->one), whole = SHAPE(b->t, b->V);
+    const enum dtype dtype = tensor_of(b, logits)->dtype;
+    const tensor_id in[] = { logits, b->labels };
+    struct op *op = build_op(b, OP_FUSED, "chunked cross entropy", in, 2);
+    op_result(b, op, build_tensor(b, "loss", dtype, &scalar));
+    op_byproduct(op, build_tensor(b, "log-softmax", dtype, &whole));
+    op->keep_in = 3;  /* logits, labels */
+    op->keep_out = 2; /* log-softmax */
+    op->place = PLACE_KEPT;
+    op->back_bytes =
+        build_product(b, build_product(b, min_u64(piece_rows, b->t.n), b->V.n),
+                      2 * dtype_size(dtype));
+    return op->out[0];
+}
+
 /* liger_kernel/ops/fused_linear_cross_entropy.py: as many rows as make the
  * chunk's logits about as large as the input. */
 struct dim fused_cross_entropy_chunk(const struct builder *b)

@@ -109,8 +109,13 @@ static tensor_id product_4bit(struct builder *b,
 {
     const enum dtype dtype = tensor_of(b, q->x)->dtype;
     const tensor_id x = build_cast(b, q->name, q->x, b->compute);
-    const tensor_id w =
-        build_cast(b, "dequantised weight", q->weight, b->compute);
+    /* lightning quantises what it has cast to fp16, and so gets that back
+       (fabric/plugins/precision/bitsandbytes.py) */
+    const bool old = build_is_litgpt(b);
+    tensor_id w = q->weight;
+    if (old)
+        w = build_cast(b, "dequantised weight fp16", w, DT_FP16);
+    w = build_cast(b, "dequantised weight", w, b->compute);
     if (b->run->double_quant) {
         const uint64_t n =
             div_up(tensor_of(b, q->weight)->elems, BNB_4BIT_BLOCK);
@@ -119,8 +124,15 @@ static tensor_id product_4bit(struct builder *b,
                      build_tensor(b, "absmax fp32", DT_FP32, &blocks));
     }
     const tensor_id in[] = { x, w, q->bias, q->weight };
-    /* with the input in versions before 0.44, which LitGPT asked for */
-    const tensor_id y = product(b, q, in, b->compute, build_is_litgpt(b));
+    /* with the input in versions before 0.44, which LitGPT asked for: as an
+       attribute of the graph's node (ctx.tensors), which backward leaves */
+    const tensor_id y = product(b, q, in, b->compute, old);
+    /* the fp16 copy again in backward, gone before the result */
+    const uint64_t half = tensor_of(b, w)->bytes, dx = tensor_of(b, x)->bytes;
+    if (old && b->compute != DT_FP16 && half > dx)
+        b->p->op[b->p->n_ops - 1].back_bytes = half - dx;
+    if (old && needs_grad(b, x) && b->run->recompute == RECOMP_NONE)
+        build_hold(b, x);
     return build_cast(b, q->name, y, dtype);
 }
 

@@ -24,10 +24,18 @@ static enum layer_place place_of(const struct spec *m, uint64_t i)
     return i == m->layers + m->decoder_layers ? LAYER_LAST : LAYER_DECODER;
 }
 
+/* Frozen embeddings, and nobody calls PEFT's enable_input_require_grads. */
+static bool starts_at_leaf(const struct builder *b)
+{
+    const uint64_t embed = LORA_MASK(LORA_FULL_EMBED);
+    return b->frozen && build_is_litgpt(b) && (b->run->lora_full & embed) == 0;
+}
+
 struct layer_kind build_layer_kind(const struct builder *b, uint64_t i)
 {
     const struct spec *m = b->spec;
-    struct layer_kind kind = { .place = place_of(m, i) };
+    struct layer_kind kind = { .place = place_of(m, i),
+                               .leaf = i == 0 && starts_at_leaf(b) };
     if (kind.place == LAYER_JOINT)
         return kind;
     kind.mixer = pattern_has(&m->attends, i) ? MIX_ATTENTION : m->mixer;
@@ -66,7 +74,7 @@ static const char *name_of_kind(struct builder *b,
     case LAYER_PLACES: break;
     }
     const size_t n = str_format(
-        text, sizeof(text), "%s%s%s%slayer",
+        text, sizeof(text), "%s%s%s%s%slayer", kind->leaf ? "first " : "",
         kind->window != 0 ? "sliding " : "", kind->no_rope ? "nope " : "",
         mixer_word(kind->mixer), kind->moe ? "moe " : "");
     const char *name = arena_copy(b->arena, text, n);
@@ -77,7 +85,8 @@ static const char *name_of_kind(struct builder *b,
 static bool same_kind(const struct layer_kind *x, const struct layer_kind *y)
 {
     return x->place == y->place && x->mixer == y->mixer && x->moe == y->moe
-           && x->no_rope == y->no_rope && x->window == y->window;
+           && x->no_rope == y->no_rope && x->leaf == y->leaf
+           && x->window == y->window;
 }
 
 static void attend_to_memory(struct builder *b, bool waits)
@@ -103,6 +112,7 @@ void build_layers(struct builder *b, layer_fn *layer)
                 b, joint ? BLOCK_JOINT : BLOCK_LAYER, name_of_kind(b, &kind));
             if (kind.place == LAYER_DECODER || kind.place == LAYER_LAST)
                 attend_to_memory(b, kind.place == LAYER_DECODER);
+            b->p->tensor[x].needs_grad = !kind.leaf;
             b->window = kind.window;
             b->no_rope = kind.no_rope;
             const tensor_id out = layer(b, &kind, x);

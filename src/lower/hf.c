@@ -449,8 +449,23 @@ static void refuse_kernel(struct builder *b)
     diag_hint(e, "use --attention %s", sdpa ? "sdpa" : "eager");
 }
 
+/* LitGPT runs every decoder by one class (litgpt/model.py): no family's habits.
+ */
+static void forget_family(struct builder *b)
+{
+    struct spec *plain = ARENA_NEW(b->arena, struct spec, 1);
+    b->failed = b->failed || plain == NULL;
+    if (plain == NULL)
+        return;
+    *plain = *b->spec;
+    plain->family = FAM_DECODER;
+    b->spec = plain;
+}
+
 void lower_hf(struct builder *b)
 {
+    if (build_is_litgpt(b))
+        forget_family(b);
     if (b->run->given[KEY_ATTENTION] && hf_kernel(b) != b->run->attention)
         refuse_kernel(b);
     make_tables(b);

@@ -12,6 +12,12 @@ void hf_hold(struct builder *b, const char *name, tensor_id x)
     build_op(b, OP_RELEASE, name, &x, 1);
 }
 
+void hf_outputs(struct builder *b, const char *name, tensor_id x)
+{
+    hf_hold(b, name, x);
+    build_hold(b, x);
+}
+
 /* ---- words, the next one ---- */
 
 /* Labels move one place to the left: padded, sliced, made contiguous. */
@@ -120,44 +126,60 @@ static tensor_id standard_loss(struct builder *b, tensor_id x, tensor_id weight)
         : m->family == FAM_QWEN ? qwen_loss(b, logits)
                                 : hf_words_loss(b, logits);
     hf_hold(b, "outputs.last_hidden_state", x);
-    hf_hold(b, "outputs.logits", logits);
+    hf_outputs(b, "outputs.logits", logits);
     return loss;
 }
 
-/* What a packed head is multiplied with, for a moment. */
-static void dequantised_head(struct builder *b, struct op *op, tensor_id weight)
+/* LitGPT's head runs over pieces of the sequence (litgpt/model.py,
+ * lm_head_chunk_size); lightning's Fabric hands all of them out in fp32
+ * (fabric/wrappers.py, convert_output), the loop has a list of them to the end
+ * of the next forward, and of each the loss keeps its log-softmax. */
+enum { LITGPT_PIECE = 128 };
+
+/* Autocast casts a weight that is not trained for every product anew, and each
+ * keeps its copy (aten/src/ATen/autocast_mode.cpp, cached_cast). */
+static void cast_for_pieces(struct builder *b, tensor_id x, tensor_id weight,
+                            uint64_t rows)
 {
-    const struct shape shape = shape_of(b, weight);
-    op_byproduct(op, build_tensor(b, "dequantised head", b->compute, &shape));
+    const uint64_t others = div_up(b->t.n, max_u64(rows, 1)) - 1;
+    const struct tensor *w = tensor_of(b, weight);
+    if (!b->autocast || w->trainable || w->dtype == b->compute || others == 0)
+        return;
+    const struct shape shape = SHAPE(DIM("pieces - 1", others), b->V, b->e);
+    struct op *op = build_op(b, OP_FUSED, "lm_head", &x, 1);
+    op_result(b, op, build_tensor(b, "lm_head cast", b->compute, &shape));
+    op->keep_out = 1;
 }
 
-/* LitGPT's chunked_cross_entropy (litgpt/utils.py): the head runs over pieces
- * of the sequence, whose logits a list holds to the end of backward, in fp32 as
- * lightning's Fabric hands them out (fabric/plugins/precision/half.py,
- * convert_output); the loss of each keeps its log-softmax. In backward only
- * pieces of logits have gradients at a time. */
+/* A packed weight is dequantised for each piece, with the logits of those
+ * before it there. */
+static tensor_id head_in_pieces(struct builder *b, tensor_id x,
+                                tensor_id weight, uint64_t rows)
+{
+    const struct linear l = linear_of_head(b, "lm_head", x, weight);
+    if (!dtype_is_quantised(tensor_of(b, weight)->dtype) || rows >= b->t.n) {
+        cast_for_pieces(b, x, weight, rows);
+        return build_linear(b, &l);
+    }
+    const struct shape shape = SHAPE(DIM("rows before", b->t.n - rows), b->V);
+    const tensor_id before =
+        build_tensor(b, "logits of pieces before", b->compute, &shape);
+    op_byproduct(build_op(b, OP_QUANTIZE, "lm_head", &x, 1), before);
+    const tensor_id logits = build_linear(b, &l);
+    hf_hold(b, "logits of pieces before", before);
+    return logits;
+}
+
 static tensor_id chunked_loss(struct builder *b, tensor_id x, tensor_id weight)
 {
-    const bool packed = dtype_is_quantised(tensor_of(b, weight)->dtype);
-    x = build_autocast(b, "autocast", x);
-    if (!packed)
-        weight = build_autocast(b, "autocast", weight);
-    const struct shape scalar = SHAPE(b->one), whole = SHAPE(b->t, b->V);
-    const tensor_id loss = build_tensor(b, "loss", DT_FP32, &scalar);
-    const tensor_id logits = build_tensor(b, "logits", DT_FP32, &whole);
-    const tensor_id logp = build_tensor(b, "log-softmax", DT_FP32, &whole);
-    const tensor_id in[] = { x, weight, b->labels };
-    struct op *op = build_op(b, OP_FUSED, "chunked cross entropy", in, 3);
-    op_result(b, op, loss);
-    op_byproduct(op, logits);
-    op_byproduct(op, logp);
-    if (packed)
-        dequantised_head(b, op, weight);
-    op->keep_in = tensor_of(b, weight)->needs_grad ? 7 : 6;
-    op->keep_out = 6; /* logits, log-softmax */
-    op->flop_full = op->flop_causal =
-        2.0 * (double)tensor_of(b, x)->elems * (double)b->V.n;
-    return loss;
+    const uint64_t rows = build_product(b, b->micro.n, LITGPT_PIECE);
+    const tensor_id logits = head_in_pieces(b, x, weight, rows);
+    const tensor_id up = build_cast(b, "logits fp32", logits, DT_FP32);
+    if (up != logits)
+        build_place(b, PLACE_PIECES);
+    hf_outputs(b, "logits", up);
+    build_renames(b, "logits");
+    return build_cross_entropy_of_pieces(b, up, rows);
 }
 
 static tensor_id words(struct builder *b, tensor_id x)
@@ -229,7 +251,7 @@ static tensor_id masked_words(struct builder *b, tensor_id x)
     const tensor_id logits = build_linear(b, &l);
     const tensor_id loss = build_cross_entropy(b, "loss", logits, b->labels);
     hf_hold(b, "outputs.last_hidden_state", x);
-    hf_hold(b, "outputs.logits", logits);
+    hf_outputs(b, "outputs.logits", logits);
     return loss;
 }
 

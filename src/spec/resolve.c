@@ -103,6 +103,11 @@ bool resolve_is_megatron(const struct run *r)
     return r->impl == IMPL_MEGATRON || r->impl == IMPL_MEGATRON_LOCAL;
 }
 
+bool resolve_is_litgpt(const struct run *r)
+{
+    return resolve_is_hf(r) && r->loss == LOSS_CHUNKED;
+}
+
 bool resolve_is_hf(const struct run *r)
 {
     return r->impl == IMPL_HF || r->impl == IMPL_HF_LIGER;
@@ -543,8 +548,9 @@ static void resolve_dropout(struct run *r, const struct spec *spec)
     r->attention_dropout = spec->attention_dropout;
     r->head_dropout = spec->head_dropout;
     r->act_dropout = spec->act_dropout;
-    if (r->impl == IMPL_TORCHTITAN) { /* its layers have none */
+    if (r->impl == IMPL_TORCHTITAN || resolve_is_litgpt(r)) { /* none there */
         r->hidden_dropout = r->embed_dropout = r->attention_dropout = 0;
+        r->head_dropout = r->act_dropout = 0;
         resolve_real(r, KEY_DROPOUT, 0);
         return;
     }
@@ -595,6 +601,7 @@ static void resolve_kernels(struct run *r, const struct spec *spec)
         kernel = ATTN_EAGER;
     r->attention = (enum attention)resolve_count(r, KEY_ATTENTION, kernel);
     r->loss = (enum loss)resolve_count(r, KEY_LOSS, LOSS_STANDARD);
+    r->keep_outputs = resolve_bool(r, KEY_KEEP_OUTPUTS, resolve_is_litgpt(r));
     r->mask =
         (enum attention_mask)resolve_count(r, KEY_ATTENTION_MASK, MASK_NONE);
     if (paper)
@@ -704,10 +711,9 @@ static void resolve_lora(struct run *r)
     r->base_dtype = dtype_or(r, KEY_BASE_DTYPE, r->prec.compute);
     r->lora_dtype = dtype_or(r, KEY_LORA_DTYPE, r->prec.param);
     r->double_quant = resolve_bool(r, KEY_DOUBLE_QUANT, false);
-    /* PEFT's default; LitGPT's is another (litgpt/finetune/lora.py), and only
-       its scripts have a loss in pieces */
-    const bool litgpt = resolve_is_hf(r) && r->loss == LOSS_CHUNKED;
-    r->lora_dropout = resolve_real(r, KEY_LORA_DROPOUT, litgpt ? 0.05 : 0);
+    /* PEFT's default; LitGPT's is another (litgpt/finetune/lora.py) */
+    r->lora_dropout =
+        resolve_real(r, KEY_LORA_DROPOUT, resolve_is_litgpt(r) ? 0.05 : 0);
     resolve_assume(r, KEY_LORA_TARGETS,
                    "adapters on all linear layers (--lora-targets)");
     resolve_assume(r, KEY_BASE_DTYPE, "frozen weights in %s (--base-dtype)",

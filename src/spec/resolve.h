@@ -42,7 +42,9 @@ void resolve_hint_divisors(memplan_error *e, uint64_t n);
 
 bool resolve_is_fsdp(const struct run *r);     /* either version */
 bool resolve_is_megatron(const struct run *r); /* its layer code */
-bool resolve_is_hf(const struct run *r);       /* its layer code */
+bool resolve_is_hf(const struct run *r);
+/* Code of transformers has no loss in pieces: LitGPT's scripts are meant. */
+bool resolve_is_litgpt(const struct run *r); /* its layer code */
 
 void resolve_layout(struct run *r, const struct spec *spec, struct diag *d);
 /* GPUs and dp alone, for `compute` without a model. */

@@ -593,6 +593,19 @@ static void check_selective(const struct run *r, struct diag *d)
                   : "");
 }
 
+/* Whose loops are their own, or a pipeline's. */
+static void check_outputs(const struct run *r, struct diag *d)
+{
+    if (!r->given[KEY_KEEP_OUTPUTS] || !r->keep_outputs || resolve_is_hf(r))
+        return;
+    char buf[RESOLVE_TEXT_MAX];
+    memplan_error *e = setup_error(
+        d, MEMPLAN_E_UNSUPPORTED, KEY_KEEP_OUTPUTS,
+        "'keep_outputs' with implementation '%s' is not modelled yet",
+        resolve_text(r, KEY_IMPLEMENTATION, buf));
+    diag_hint(e, "leave it out, or use --implementation hf");
+}
+
 static void check_recompute(const struct run *r, const struct spec *s,
                             struct diag *d)
 {
@@ -758,6 +771,7 @@ void resolve_check(const struct run *r, const struct spec *spec, struct diag *d)
     check_experts(r, spec, d);
     check_sequence(r, spec, d);
     resolve_check_stacks(r, spec, d);
+    check_outputs(r, d);
     check_recompute(r, spec, d);
     check_attention(r, d);
     check_lora(r, d);

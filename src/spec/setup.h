@@ -335,6 +335,7 @@ struct run {
     bool recompute_reentrant;       /* its frame holds the result made again */
     enum attention attention;
     enum loss loss;
+    bool keep_outputs; /* by the training loop, until it has the next ones */
     double hidden_dropout, embed_dropout, attention_dropout, head_dropout;
     double act_dropout;
     uint64_t vocab; /* padded */

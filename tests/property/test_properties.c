@@ -55,7 +55,7 @@ static const char *pick(uint64_t *seed, const char *const *words)
 struct choice {
     const char *key, *value; /* NULL: not given */
 };
-enum { FIRST_ADAPTER = 27, CHOICES = 34 };
+enum { FIRST_ADAPTER = 27, CHOICES = 35 };
 struct trial {
     const char *model;
     struct choice c[CHOICES];
@@ -165,6 +165,7 @@ static struct trial trial_of(uint64_t seed)
                          "core_attn,shared_experts")
                   : NULL },
         { "zero_grad_set_to_none", next(&s) % 3 == 0 ? "false" : "true" },
+        { "keep_outputs", ddp && next(&s) % 3 == 0 ? "true" : NULL },
     };
     memcpy(t.c, c, sizeof c);
     return t;
