@@ -183,6 +183,14 @@ MEMPLAN_MUST_USE MEMPLAN_API memplan_status memplan_model_parse(
     memplan_model **out, const char *json, size_t len, const char *name,
     const memplan_allocator *allocator, memplan_errors *errs);
 
+/** The same of a text whose model type is not known, or is another's: it is
+ *  read as if it said `as` ("llama"; a model_type of Hugging Face), and every
+ *  estimate of the model says so among its assumptions. `as` NULL: the text's
+ *  own type. Returns what memplan_model_parse does; E_UNKNOWN also for `as`. */
+MEMPLAN_MUST_USE MEMPLAN_API memplan_status memplan_model_parse_as(
+    memplan_model **out, const char *json, size_t len, const char *name,
+    const char *as, const memplan_allocator *allocator, memplan_errors *errs);
+
 /** The catalogue's model of that name (with or without ".json"). Returns
  *  MEMPLAN_OK, E_ARG, E_UNKNOWN (with the nearest names as hint), E_NOMEM. */
 MEMPLAN_MUST_USE MEMPLAN_API memplan_status
@@ -205,6 +213,15 @@ MEMPLAN_API uint64_t memplan_model_parameters(const memplan_model *model);
 MEMPLAN_MUST_USE MEMPLAN_API memplan_status
 memplan_model_write(const memplan_model *model, const memplan_style *style,
                     memplan_write_fn *write, void *ctx, memplan_errors *errs);
+
+/** Writes how the model's text was understood: what was read, what the class
+ *  filled in and from where, what it decides by itself, what was ignored.
+ *  JSON, schema "memplan.import/1": {"spec": the same model as a specification
+ *  that says all of it, "read": [...], "defaults": [...], "class": [...],
+ *  "ignored": [...]}. Returns MEMPLAN_OK, E_WRITE, E_NOMEM. */
+MEMPLAN_MUST_USE MEMPLAN_API memplan_status memplan_model_write_import(
+    const memplan_model *model, const memplan_style *style,
+    memplan_write_fn *write, void *ctx, memplan_errors *errs);
 
 /** Name of the catalogue's model number `index`, sorted; NULL past the end.
  *  Static. */

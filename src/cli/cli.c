@@ -12,7 +12,8 @@
 enum { WIDTH_LEAST = 40 };
 
 enum {
-    TAKES_REPORT = OPT_PART_COMMON | OPT_PART_FORMAT | OPT_PART_SETUP,
+    TAKES_REPORT =
+        OPT_PART_COMMON | OPT_PART_FORMAT | OPT_PART_SETUP | OPT_PART_MODEL,
     TAKES_LIST = OPT_PART_COMMON | OPT_PART_FORMAT
 };
 
@@ -105,13 +106,15 @@ static const struct command commands[] = {
       .operand = "a FILE of measured runs, or '-'",
       .run = cmd_score },
     { .name = "models",
-      .synopsis = "[MODEL]",
+      .synopsis = "[MODEL] [options]",
       .summary = "the catalogue of models, or one of them",
       .about = "MODEL is a name from the catalogue, a path, or '-'.",
       .examples = "\tall names\n"
                   "llama-7b\tshapes and parameters by block\n"
-                  "config.json\tthe same of a file\n",
-      .parts = TAKES_LIST,
+                  "config.json\tthe same of a file\n"
+                  "--import config.json\twhat was read, filled in, ignored\n"
+                  "--as llama config.json\ta type that is not known\n",
+      .parts = TAKES_LIST | OPT_PART_MODEL | OPT_PART_MODELS,
       .operands_min = 0,
       .operands_max = 1,
       .run = cmd_models },
@@ -289,6 +292,8 @@ static enum cli_exit cli_own_option(struct cli *cli,
     case OPT_ID_CASES: cli->cases = given->value; break;
     case OPT_ID_BY: cli->by = given->value; break;
     case OPT_ID_STEP: cli->first_step = index == 1; break;
+    case OPT_ID_AS: cli->as = given->value; break;
+    case OPT_ID_IMPORT: cli->import = true; break;
     case OPT_ID_LIMIT_MEDIAN: cli->limit_median = given->value; break;
     case OPT_ID_KEY:
     case OPT_ID_ASSERTION:

@@ -39,6 +39,8 @@ struct cli {
     const char *cases;        /* --cases FILE, or NULL */
     const char *by;           /* --by KEY, or NULL */
     bool first_step;          /* --step first */
+    const char *as;           /* --as TYPE, or NULL */
+    bool import;              /* --import */
     const char *limit_median; /* --limit-median X, or NULL */
     bool stdin_taken;         /* standard input can be read once */
 

@@ -92,8 +92,8 @@ static enum cli_exit model_parse(struct cli *cli, memplan_model **out,
     char name[NAME_MAX_BYTES] = "stdin";
     if (strcmp(source->name, "<stdin>") != 0)
         name_of_path(name, sizeof(name), source->name);
-    memplan_status status = memplan_model_parse(out, source->text, source->len,
-                                                name, NULL, cli_errors(cli));
+    memplan_status status = memplan_model_parse_as(
+        out, source->text, source->len, name, cli->as, NULL, cli_errors(cli));
     if (status != MEMPLAN_OK)
         return message_library(cli, status, CLI_SPEC, source);
     if (!strchr(source->name, '/') && input_in_catalogue(source->name))
@@ -265,6 +265,14 @@ enum cli_exit input_model(struct cli *cli, memplan_model **out,
 
     memplan_status status =
         memplan_model_builtin(out, operand, NULL, cli_errors(cli));
+    if (status == MEMPLAN_OK && cli->as != NULL) {
+        memplan_model_free(*out);
+        *out = NULL;
+        return message_usage(cli, "leave --as out, or name a file",
+                             "--as: '%s' is of the catalogue, whose types are "
+                             "known",
+                             operand);
+    }
     if (status == MEMPLAN_OK)
         return CLI_OK;
     if (status != MEMPLAN_E_UNKNOWN)

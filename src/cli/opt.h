@@ -17,7 +17,9 @@ enum opt_part {
     OPT_PART_CHECK = 1 << 3,
     OPT_PART_ASSERT = 1 << 4,
     OPT_PART_SCORE = 1 << 5,
-    OPT_PART_TRACE = 1 << 6 /* and --format svg */
+    OPT_PART_TRACE = 1 << 6, /* and --format svg */
+    OPT_PART_MODEL = 1 << 7, /* takes a MODEL */
+    OPT_PART_MODELS = 1 << 8
 };
 
 enum opt_id {
@@ -34,7 +36,9 @@ enum opt_id {
     OPT_ID_CASES,
     OPT_ID_BY,
     OPT_ID_LIMIT_MEDIAN,
-    OPT_ID_STEP
+    OPT_ID_STEP,
+    OPT_ID_AS,
+    OPT_ID_IMPORT
 };
 
 enum opt_value { OPT_VALUE_NONE, OPT_VALUE_NEEDED, OPT_VALUE_OPTIONAL };

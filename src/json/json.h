@@ -98,6 +98,8 @@ void json_u64(struct json_writer *w, uint64_t v);
 void json_number(struct json_writer *w, double v); /* not finite: null */
 void json_bool(struct json_writer *w, bool v);
 void json_null(struct json_writer *w);
+/* A value that is JSON already. */
+void json_raw(struct json_writer *w, const char *json);
 void json_end(struct json_writer *w); /* final newline */
 
 #endif

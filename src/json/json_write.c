@@ -180,6 +180,11 @@ void json_null(struct json_writer *w)
     emit_value(w, "null");
 }
 
+void json_raw(struct json_writer *w, const char *json)
+{
+    emit_value(w, json);
+}
+
 void json_end(struct json_writer *w)
 {
     emit_text(w, "\n");

@@ -41,14 +41,13 @@ static memplan_status look(struct memplan_model *m, struct diag *d)
     return d->status;
 }
 
-static memplan_status parse(struct memplan_model *m, const char *json,
-                            size_t len, const char *name, struct diag *d)
+static memplan_status parse(struct memplan_model *m, struct spec_text *in,
+                            struct diag *d)
 {
-    struct json *root = json_parse(&m->arena, json, len, d);
-    if (root == NULL)
+    in->root = json_parse(&m->arena, in->text, in->len, d);
+    if (in->root == NULL)
         return d->status;
-    if (spec_import(&m->spec, root, json, len, name, &m->arena, d)
-        != MEMPLAN_OK)
+    if (spec_import(&m->spec, in, &m->arena, d) != MEMPLAN_OK)
         return d->status;
     return look(m, d);
 }
@@ -58,6 +57,16 @@ memplan_status memplan_model_parse(memplan_model **out, const char *json,
                                    const memplan_allocator *allocator,
                                    memplan_errors *errs)
 {
+    return memplan_model_parse_as(out, json, len, name, NULL, allocator, errs);
+}
+
+memplan_status memplan_model_parse_as(memplan_model **out, const char *json,
+                                      size_t len, const char *name,
+                                      const char *as,
+                                      const memplan_allocator *allocator,
+                                      memplan_errors *errs)
+{
+    struct spec_text in = { .text = json, .len = len, .name = name, .as = as };
     struct diag d;
     diag_init(&d, errs);
     if (out == NULL || (json == NULL && len != 0)) {
@@ -73,7 +82,7 @@ memplan_status memplan_model_parse(memplan_model **out, const char *json,
         return diag_nomem(&d);
     }
     m->arena = arena;
-    if (parse(m, json, len, name, &d) != MEMPLAN_OK) {
+    if (parse(m, &in, &d) != MEMPLAN_OK) {
         memplan_model_free(m);
         return d.status;
     }

@@ -9,6 +9,7 @@
 #include "fold/states.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "base/banned.h"
 
@@ -18,11 +19,29 @@ static bool copy_text(struct arena *a, const char **text)
     return *text != NULL;
 }
 
+static bool copy_pattern(struct arena *a, struct pattern *p, uint64_t layers)
+{
+    if (p->listed == NULL)
+        return true;
+    uint8_t *listed = ARENA_NEW(a, uint8_t, layers);
+    if (listed != NULL)
+        memcpy(listed, p->listed, layers);
+    p->listed = listed;
+    return listed != NULL;
+}
+
 /* The report may outlive the model. */
 static bool copy_spec(struct memplan_report *r, const struct spec *spec)
 {
-    r->spec = *spec;
-    return copy_text(&r->arena, &r->spec.name)
+    struct spec *to = &r->spec;
+    *to = *spec;
+    to->note = NULL; /* of the model's reading */
+    to->notes = 0;
+    return copy_pattern(&r->arena, &to->slides, to->layers)
+           && copy_pattern(&r->arena, &to->rotates, to->layers)
+           && copy_pattern(&r->arena, &to->attends, to->layers)
+           && copy_pattern(&r->arena, &to->sparse, to->layers)
+           && copy_text(&r->arena, &r->spec.name)
            && copy_text(&r->arena, &r->spec.source)
            && copy_text(&r->arena, &r->spec.model_type);
 }

@@ -82,7 +82,10 @@ struct import {
     enum family family;
     bool strict; /* "memplan": 1 */
     struct diag *d;
+    const char *as; /* family that the caller named; NULL: none */
     const char *keys[F_COUNT];
+    bool own[F_COUNT];     /* a row of the family says so */
+    bool by_null[F_COUNT]; /* the file says null */
     struct fallback absent[F_COUNT], null[F_COUNT];
     struct value v[F_COUNT];
 };
@@ -112,6 +115,28 @@ void import_missing(struct import *im, enum field_id id);
 /* Looks up a key, or "a.b"; NULL when absent. */
 const struct json *import_find(const struct json *object, struct str key);
 
+/* ---- words about fields (spec_field.c) ---- */
+
+/* The key that gave the field, else the one that would: "a.b" inside an object.
+ * Where the family has none, the generic decoder's, or memplan's own word. */
+void import_word(const struct import *im, enum field_id id, char *buf,
+                 size_t size);
+/* A helper decides other fields only. */
+bool import_is_helper(enum field_id id);
+/* As JSON: a number, a word in quotes; "" for a choice that has no word. */
+void import_value_text(const struct import *im, enum field_id id, char *buf,
+                       size_t size);
+/* Whether a file could say the value that the field has. */
+bool import_can_say(const struct import *im, enum field_id id);
+
+/* What was read, what the class filled in and why, what was passed over.
+ * (spec_notes.c) */
+void import_notes(struct import *im, struct spec *out, struct arena *a);
+
+/* The family whose keys are most like the file's; NULL: none can read it.
+ * (spec_notes.c) */
+const char *import_nearest(const struct import *im, const struct json *object);
+
 /* Reports unknown keys and what is not modelled. */
 void import_keys(struct import *im);
 
@@ -132,6 +157,9 @@ void import_layers(struct import *im, struct spec *out, struct arena *a);
 /* The keys of lists that a family reads, one a call; *next starts at 0. NULL
  * when there are no more. */
 const char *import_layer_list(enum family family, size_t *next);
+
+/* A key that the family does not look at, or reads apart from the fields. */
+bool import_is_inert(const struct import *im, struct str key);
 
 /* What the named class says: after the fields, before they are stored. */
 void import_class(struct import *im);

@@ -40,6 +40,11 @@ static void say_engine(struct run *r)
 
 static void say_layers(struct run *r, const struct spec *spec)
 {
+    if (spec->read_as)
+        resolve_note(r, KEY_COUNT,
+                     "the file is read as a '%s' model, which it does not say "
+                     "(--as)",
+                     spec->model_type);
     if (spec->experts > 0)
         resolve_note(r, KEY_COUNT, "balanced expert routing");
     if (resolve_is_megatron(r) && r->mask == MASK_NONE)

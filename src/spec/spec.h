@@ -171,6 +171,25 @@ struct ssm {
     bool norms; /* on the time step, B and C (Jamba) */
 };
 
+/* Where a value of a specification comes from. */
+enum note_origin {
+    NOTE_READ,    /* a key of the file */
+    NOTE_DEFAULT, /* the class has one where the file says nothing */
+    NOTE_CLASS,   /* the class decides, whatever a file says */
+    NOTE_LIST,    /* a list of the file, not one value */
+    NOTE_IGNORED  /* a key that says nothing about shapes */
+};
+
+/* How one key was understood; all texts are static or in the arena. */
+struct spec_note {
+    enum note_origin origin;
+    const char *key;   /* as the file has it, or would; NOTE_CLASS: a word */
+    const char *value; /* JSON: 4096, "silu"; what holds in the end */
+    const char *given; /* JSON of the file; NOTE_DEFAULT, NOTE_CLASS: "" */
+    const char *why;   /* "hidden_size / num_attention_heads"; "" none */
+    bool sayable;      /* a file could say the value under the key */
+};
+
 enum { STAGES_MAX = 4 };
 
 /* A residual network (He et al. 2016) of up to four stages. */
@@ -188,6 +207,9 @@ struct spec {
     const char *name;       /* never NULL; "" when nothing names it */
     const char *source;     /* "" when the file does not say */
     const char *model_type; /* as written in the file */
+    bool read_as; /* the family is one that the caller named, not the file */
+    const struct spec_note *note; /* how the file was understood */
+    size_t notes;
     enum family family;
     uint64_t published_parameters; /* of key "parameters"; 0 none */
 
@@ -270,13 +292,20 @@ static inline uint64_t spec_blocks(const struct spec *spec)
            + (spec->decoder_layers > 0 ? spec->decoder_layers + 1 : 0);
 }
 
-/* Decodes a parsed text. Reports every bad field; text and len are only for
- * places in messages. `name` may be NULL. Everything spec points to lives in
- * the arena or is static. Returns d's status.
- * Notes (what was defaulted and from where) for `--import` come later. */
+/* A parsed text of a model, and what is said of it from outside. */
 struct json;
-memplan_status spec_import(struct spec *out, const struct json *root,
-                           const char *text, size_t len, const char *name,
+struct spec_text {
+    const struct json *root;
+    const char *text; /* that root was parsed from */
+    size_t len;
+    const char *name; /* where the text has none; NULL: none */
+    const char *as;   /* the family to read it as; NULL: its own */
+};
+
+/* Decodes a parsed text. Reports every bad field. Everything spec points to
+ * lives in the arena or is static; nothing in it points into the text. Returns
+ * d's status. */
+memplan_status spec_import(struct spec *out, const struct spec_text *in,
                            struct arena *a, struct diag *d);
 
 /* "llama" */

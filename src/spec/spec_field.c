@@ -460,8 +460,90 @@ static void import_field(struct import *im, enum field_id id)
         else
             check_alias(im, id, &v);
     }
+    im->by_null[id] = null;
     if (!im->v[id].at)
         fall_back(im, id, null ? &im->null[id] : &im->absent[id]);
+}
+
+/* ---- words ---- */
+
+bool import_is_helper(enum field_id id)
+{
+    return fields[id].member[0] == '\0';
+}
+
+/* The first of a list of keys; true when there is one. */
+static bool first_key(struct str *out, const char *keys)
+{
+    struct str rest = str_of(keys);
+    *out = str_cut(rest, ' ', &rest);
+    return out->n > 0;
+}
+
+/* The key of the generic decoder, which has one for most things. */
+static bool generic_key(struct str *out, enum field_id id)
+{
+    for (size_t i = 0; i < COUNT_OF(rules); i++) {
+        if (rules[i].family == FAM_DECODER && rules[i].field == id
+            && rules[i].keys != NULL)
+            return first_key(out, rules[i].keys);
+    }
+    return first_key(out, fields[id].keys);
+}
+
+void import_word(const struct import *im, enum field_id id, char *buf,
+                 size_t size)
+{
+    const struct json *at = im->v[id].at;
+    struct str key;
+    if (at && at->parent && at->parent->key.n > 0 && at->parent != im->object)
+        str_format(buf, size, "%s.%s", at->parent->key.p, at->key.p);
+    else if (at)
+        str_format(buf, size, "%s", at->key.p);
+    else if (first_key(&key, im->keys[id]) || generic_key(&key, id))
+        str_format(buf, size, "%.*s", (int)key.n, key.p);
+    else
+        str_format(buf, size, "%s", fields[id].member);
+}
+
+void import_value_text(const struct import *im, enum field_id id, char *buf,
+                       size_t size)
+{
+    const struct value *v = &im->v[id];
+    char text[UNIT_TEXT_MAX];
+    buf[0] = '\0';
+    switch (fields[id].type) {
+    case TYPE_COUNT:
+    case TYPE_COUNT_OR_AUTO: str_format(buf, size, "%" PRIu64, v->n); break;
+    case TYPE_BOOL: str_format(buf, size, v->n ? "true" : "false"); break;
+    case TYPE_REAL:
+        str_format(buf, size, "%s", unit_format_double(text, v->x));
+        break;
+    case TYPE_CHOICE:
+        for (size_t i = 0; i < COUNT_OF(choices) && buf[0] == '\0'; i++) {
+            if (choices[i].field == id && choices[i].value == v->n)
+                str_format(buf, size, "\"%s\"", choices[i].text);
+        }
+        break;
+    }
+}
+
+bool import_can_say(const struct import *im, enum field_id id)
+{
+    const struct field *f = &fields[id];
+    const struct value *v = &im->v[id];
+    char text[64];
+    if (im->keys[id][0] == '\0')
+        return false;
+    switch (f->type) {
+    case TYPE_COUNT:
+    case TYPE_COUNT_OR_AUTO:
+        return (double)v->n >= f->min && (double)v->n <= f->max;
+    case TYPE_REAL: return v->x >= f->min && v->x <= f->max;
+    case TYPE_BOOL: return true;
+    case TYPE_CHOICE: import_value_text(im, id, text, sizeof(text)); break;
+    }
+    return text[0] != '\0';
 }
 
 /* ---- all of them ---- */
@@ -471,6 +553,7 @@ void import_rules(struct import *im)
     for (int id = 0; id < F_COUNT; id++) {
         im->keys[id] = fields[id].keys;
         im->absent[id] = im->null[id] = fields[id].absent;
+        im->own[id] = false;
     }
     for (size_t i = 0; i < COUNT_OF(rules); i++) {
         if (rules[i].family != im->family)
@@ -479,6 +562,7 @@ void import_rules(struct import *im)
         im->keys[id] = rules[i].keys ? rules[i].keys : fields[id].keys;
         im->absent[id] = rules[i].absent;
         im->null[id] = rules[i].null;
+        im->own[id] = true;
     }
 }
 

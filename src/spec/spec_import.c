@@ -100,29 +100,6 @@ static const struct other_name {
     { "ViTModel", FAM_VIT },
 };
 
-/* What the fields of a file whose model_type is unknown look like. */
-static const struct look {
-    enum family family;
-    const char *has; /* all of these */
-} looks[] = {
-    { FAM_MIXTRAL, "num_local_experts num_key_value_heads intermediate_size" },
-    { FAM_LLAMA, "hidden_size num_hidden_layers num_attention_heads "
-                 "intermediate_size rms_norm_eps" },
-    { FAM_GPT2, "n_embd n_layer n_head" },
-    { FAM_BLOOM, "n_embed n_layer" },
-    { FAM_FALCON, "hidden_size multi_query parallel_attn" },
-    { FAM_OPT, "hidden_size ffn_dim do_layer_norm_before" },
-    { FAM_GPT_NEOX, "hidden_size rotary_pct use_parallel_residual" },
-    { FAM_MPT, "d_model n_heads n_layers attn_config" },
-    { FAM_BERT, "hidden_size num_hidden_layers type_vocab_size" },
-    { FAM_VIT, "hidden_size num_hidden_layers image_size patch_size" },
-};
-
-/* ... unless it has one of these, which none of the above has. */
-static const char look_not[] =
-    "kv_lora_rank n_routed_experts num_experts layer_types state_size "
-    "ffn_config query_pre_attn_scalar";
-
 /* ---- which family ---- */
 
 static bool find_family(struct str text, enum family *out)
@@ -162,38 +139,6 @@ static bool has_family(struct import *im, const struct json *object)
     return true;
 }
 
-static bool has_all(const struct json *object, const char *keys)
-{
-    struct str rest = str_of(keys);
-    while (rest.n > 0) {
-        const struct json *at = import_find(object, str_cut(rest, ' ', &rest));
-        if (!at || at->kind == JSON_NULL)
-            return false;
-    }
-    return true;
-}
-
-static bool has_any(const struct json *object, const char *keys)
-{
-    struct str rest = str_of(keys);
-    while (rest.n > 0) {
-        const struct json *at = import_find(object, str_cut(rest, ' ', &rest));
-        if (at && at->kind != JSON_NULL)
-            return true;
-    }
-    return false;
-}
-
-/* The family that the fields look like; NULL when none. */
-static const char *look_alike(const struct json *object)
-{
-    for (size_t i = 0; i < COUNT_OF(looks); i++) {
-        if (has_all(object, looks[i].has) && !has_any(object, look_not))
-            return family_name(looks[i].family);
-    }
-    return NULL;
-}
-
 /* The family whose name is like this one, or begins like it ("qwen2_moe");
  * NULL when none is. */
 static const char *near_family(struct str text)
@@ -224,16 +169,16 @@ static void unknown_family(struct import *im, const struct json *at)
     memplan_error *e = import_error(im, at, MEMPLAN_E_UNKNOWN,
                                     "unknown model type '%.60s'", at->text.p);
     const char *best = near_family(at->text);
-    const char *like =
-        look_alike(at->parent->kind == JSON_ARRAY ? im->root : at->parent);
+    const char *like = import_nearest(
+        im, at->parent->kind == JSON_ARRAY ? im->root : at->parent);
     if (best)
         str_append(e->hint, sizeof(e->hint), "the nearest name is '%s'; ",
                    best);
     if (like)
         str_append(e->hint, sizeof(e->hint),
-                   "the fields look like those of '%s': write that if the "
-                   "layers are the same",
-                   like);
+                   "the fields are those of '%s': if the layers are too, "
+                   "--as %s reads it so",
+                   like, like);
     else
         str_append(e->hint, sizeof(e->hint),
                    "a decoder (or encoder) of any name can be written as "
@@ -258,11 +203,36 @@ static void no_family(struct import *im, const struct json *at)
     diag_hint(e, "known: %s", list);
 }
 
+/* What the caller says the file is. */
+static bool has_named_family(struct import *im, const struct json *nested)
+{
+    im->object = !im->strict && nested && nested->kind == JSON_OBJECT
+                     ? nested
+                     : im->root;
+    im->model_type = im->as;
+    if (find_family(str_of(im->as), &im->family))
+        return true;
+    const struct json *object = im->object;
+    memplan_error *e = diag_add(im->d, MEMPLAN_E_UNKNOWN,
+                                "--as: unknown model type '%.60s'", im->as);
+    const char *best = near_family(str_of(im->as));
+    const char *like = import_nearest(im, object);
+    if (best)
+        diag_hint(e, "did you mean '%s'?", best);
+    else if (like)
+        diag_hint(e, "the fields are those of '%s'", like);
+    else
+        diag_hint(e, "use a 'model_type' of Hugging Face, such as llama");
+    return false;
+}
+
 /* A nested language model comes first: the top of such a file describes a
  * whole of which only that part is estimated. */
 static bool choose_family(struct import *im)
 {
     const struct json *nested = json_member(im->root, "text_config");
+    if (im->as)
+        return has_named_family(im, nested);
     if (!im->strict && nested && has_family(im, nested))
         return true;
     if (has_family(im, im->root))
@@ -705,11 +675,13 @@ static void import_head(struct spec *out, struct import *im, const char *name,
         out->name = arena_copy(a, name, strlen(name));
 }
 
-memplan_status spec_import(struct spec *out, const struct json *root,
-                           const char *text, size_t len, const char *name,
+memplan_status spec_import(struct spec *out, const struct spec_text *in,
                            struct arena *a, struct diag *d)
 {
-    struct import im = { .root = root, .text = text, .len = len, .d = d };
+    const struct json *root = in->root;
+    struct import im = {
+        .root = root, .text = in->text, .len = in->len, .as = in->as, .d = d
+    };
     *out = (struct spec){ .name = "", .source = "", .model_type = "" };
     im.object = root;
     if (root->kind != JSON_OBJECT) {
@@ -719,7 +691,7 @@ memplan_status spec_import(struct spec *out, const struct json *root,
         return d->status;
     }
     check_version(&im);
-    import_head(out, &im, name, a);
+    import_head(out, &im, in->name, a);
     if (choose_family(&im)) {
         import_rules(&im);
         import_keys(&im);
@@ -731,10 +703,12 @@ memplan_status spec_import(struct spec *out, const struct json *root,
             import_convnet(&im, out);
         out->family = im.family;
         out->model_type = arena_copy(a, im.model_type, strlen(im.model_type));
+        out->read_as = im.as != NULL;
         out->learned_positions =
             out->position == POS_LEARNED
                 ? out->max_positions + im.v[F_EXTRA_POSITIONS].n
                 : 0;
+        import_notes(&im, out, a);
     }
     if (!out->name || !out->source || !out->model_type)
         return diag_nomem(d);

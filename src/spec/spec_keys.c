@@ -242,8 +242,7 @@ static const struct json *offender(const struct refusal *r,
     return NULL;
 }
 
-/* A key that the class does not look at, or reads as a list. */
-static bool is_inert(const struct import *im, struct str key)
+bool import_is_inert(const struct import *im, struct str key)
 {
     const char *list;
     for (size_t next = 0; (list = import_layer_list(im->family, &next));) {
@@ -275,7 +274,7 @@ static void refuse(struct import *im, const struct refusal *r)
         const struct json *bad =
             at
                     && !(r->family == FAM_COUNT
-                         && (is_field_key(im, key) || is_inert(im, key)))
+                         && (is_field_key(im, key) || import_is_inert(im, key)))
                 ? offender(r, at)
                 : NULL;
         if (!bad)

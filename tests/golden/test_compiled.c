@@ -52,8 +52,10 @@ static void lower(struct program *p, const struct json *root, size_t len,
     memplan_errors errs = { slot, 2, 0 };
     diag_init(&d, &errs);
     struct spec spec;
-    if (spec_import(&spec, json_member(root, "config"), text, len, NULL, a, &d)
-        != MEMPLAN_OK)
+    const struct spec_text in = { .root = json_member(root, "config"),
+                                  .text = text,
+                                  .len = len };
+    if (spec_import(&spec, &in, a, &d) != MEMPLAN_OK)
         fail_msg("%s", slot[0].message);
     struct run run;
     run_bare(&run, &spec);

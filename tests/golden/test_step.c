@@ -128,9 +128,10 @@ static bool lower(struct step *s, const struct json *root, size_t len,
     memplan_errors errs = { slot, 2, 0 };
     diag_init(&d, &errs);
     struct spec spec;
-    if (spec_import(&spec, json_member(root, "config"), text, len, NULL,
-                    &s->arena, &d)
-        != MEMPLAN_OK)
+    const struct spec_text in = { .root = json_member(root, "config"),
+                                  .text = text,
+                                  .len = len };
+    if (spec_import(&spec, &in, &s->arena, &d) != MEMPLAN_OK)
         fail_msg("%s", slot[0].message);
     s->words = spec.head == HEAD_LM || spec.head == HEAD_MASKED_LM;
     struct run run;

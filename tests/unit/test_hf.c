@@ -102,9 +102,11 @@ static void lower(struct fixture *f)
 static void import(struct fixture *f, const struct json *config,
                    const char *text, size_t len)
 {
-    assert_int_equal(
-        spec_import(&f->spec, config, text, len, "test", &f->arena, &f->diag),
-        MEMPLAN_OK);
+    const struct spec_text in = {
+        .root = config, .text = text, .len = len, .name = "test"
+    };
+    assert_int_equal(spec_import(&f->spec, &in, &f->arena, &f->diag),
+                     MEMPLAN_OK);
 }
 
 static void import_text(struct fixture *f, const char *text)

@@ -36,7 +36,10 @@ static void load(struct fixture *f, const char *text, size_t len)
     diag_init(&d, &f->errs);
     struct json *root = json_parse(&f->arena, text, len, &d);
     assert_non_null(root);
-    f->status = spec_import(&f->spec, root, text, len, "given", &f->arena, &d);
+    const struct spec_text in = {
+        .root = root, .text = text, .len = len, .name = "given"
+    };
+    f->status = spec_import(&f->spec, &in, &f->arena, &d);
 }
 
 static void load_good(struct fixture *f, const char *text, size_t len)
@@ -984,13 +987,16 @@ static const struct bad {
     { WITH("qwen2_vl", "\"x\": 1"), MEMPLAN_E_UNKNOWN, 1,
       "unknown model type 'qwen2_vl'", "the nearest name is 'qwen2'" },
     { WITH("mine", "\"rms_norm_eps\": 1e-6"), MEMPLAN_E_UNKNOWN, 1,
-      "unknown model type 'mine'", "look like those of 'llama'" },
+      "unknown model type 'mine'",
+      "those of 'llama': if the layers are too, --as llama" },
     { "{\"model_type\": \"mine\", \"n_embd\": 8, \"n_layer\": 1, "
       "\"n_head\": 1}",
       MEMPLAN_E_UNKNOWN, 1, "unknown model type", "those of 'gpt2'" },
     { WITH("long_cat", "\"rms_norm_eps\": 1e-6, \"kv_lora_rank\": 512"),
       MEMPLAN_E_UNKNOWN, 1, "unknown model type 'long_cat'",
-      "a decoder (or encoder) of any name" },
+      "--as deepseek_v2 reads it so" },
+    { "{\"model_type\": \"long_cat\", \"width\": 3}", MEMPLAN_E_UNKNOWN, 1,
+      "unknown model type 'long_cat'", "a decoder (or encoder) of any name" },
     { "{\"architectures\":\n[\"LlamaForCausalLN\"]}", MEMPLAN_E_UNKNOWN, 2,
       "unknown model type 'LlamaForCausalLN'", "" },
     /* one number */
@@ -1267,8 +1273,10 @@ static void test_no_memory(void **state)
     struct arena a;
     struct spec spec;
     arena_init(&a, &alloc);
-    assert_int_equal(spec_import(&spec, root, text, strlen(text), NULL, &a, &d),
-                     MEMPLAN_E_NOMEM);
+    const struct spec_text in = { .root = root,
+                                  .text = text,
+                                  .len = strlen(text) };
+    assert_int_equal(spec_import(&spec, &in, &a, &d), MEMPLAN_E_NOMEM);
     arena_release(&a);
     arena_release(&tree);
 }

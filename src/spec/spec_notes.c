@@ -1,0 +1,350 @@
+/*
+ * How a file was understood, key by key, for people and for a normalised file:
+ * what was read, what the class filled in and why, what it decides by itself,
+ * what was passed over. And which family an unknown file is most like. Refuses
+ * to decide anything.
+ */
+#include "spec/import.h"
+
+#include <string.h>
+
+#include "base/banned.h"
+
+/* ---- why ---- */
+
+static void word_of(const struct import *im, enum field_id id, char buf[96])
+{
+    import_word(im, id, buf, 96);
+}
+
+/* "hidden_size / num_attention_heads" */
+static void why_of(const struct import *im, enum field_id id, char *buf,
+                   size_t size)
+{
+    const struct fallback *f =
+        im->by_null[id] ? &im->null[id] : &im->absent[id];
+    char a[96], b[96];
+    word_of(im, f->a, a);
+    word_of(im, f->b, b);
+    buf[0] = '\0';
+    switch (f->how) {
+    case HOW_SAME: str_format(buf, size, "as %s", a); return;
+    case HOW_TIMES: str_format(buf, size, "%u x %s", f->n, a); return;
+    case HOW_PRODUCT: str_format(buf, size, "%s x %s", a, b); return;
+    case HOW_RATIO:
+    case HOW_RATIO_UNLESS: str_format(buf, size, "%s / %s", a, b); return;
+    case HOW_CEIL: str_format(buf, size, "ceil(%s / %u)", a, f->n); return;
+    case HOW_PICK:
+    case HOW_FIELD_IF:
+    case HOW_ONE_IF: str_format(buf, size, "follows from %s", a); return;
+    case HOW_REQUIRED:
+    case HOW_VALUE:
+    case HOW_NUMBER: break;
+    }
+    if (im->keys[id][0] == '\0')
+        return;
+    str_format(buf, size, im->own[id] ? "default of %s" : "default",
+               family_name(im->family));
+    if (im->by_null[id])
+        str_append(buf, size, " (the file says null)");
+}
+
+/* ---- the notes ---- */
+
+struct notes {
+    struct import *im;
+    struct arena *a;
+    struct spec_note *item;
+    size_t n, room;
+    bool failed;
+};
+
+static const char *keep(struct notes *s, const char *text)
+{
+    const char *kept = arena_copy(s->a, text, strlen(text));
+    s->failed = s->failed || kept == NULL;
+    return kept;
+}
+
+static void add(struct notes *s, const struct spec_note *note)
+{
+    if (s->n < s->room)
+        s->item[s->n++] = *note;
+}
+
+/* The same JSON without blanks between its parts. */
+static const char *keep_short(struct notes *s, const char *json, size_t n)
+{
+    char *kept = arena_copy(s->a, json, n);
+    bool quoted = false;
+    size_t to = 0;
+    s->failed = s->failed || kept == NULL;
+    for (size_t i = 0; kept != NULL && i < n; i++) {
+        const char c = kept[i];
+        const bool blank = c == ' ' || c == '\n' || c == '\r' || c == '\t';
+        if (quoted && c == '\\' && i + 1 < n)
+            kept[to++] = kept[i++];
+        else if (c == '"')
+            quoted = !quoted;
+        if (quoted || !blank)
+            kept[to++] = kept[i];
+    }
+    if (kept != NULL)
+        kept[to] = '\0';
+    return kept;
+}
+
+/* A value of the file, as JSON. */
+static const char *json_of(struct notes *s, const struct json *at)
+{
+    const char *from = s->im->text + at->offset, *end = from;
+    const char *stop = s->im->text + s->im->len;
+    if (at->kind == JSON_ARRAY || at->kind == JSON_OBJECT) {
+        end = from + json_value_length(s->im->text, s->im->len, at->offset);
+    } else if (at->kind == JSON_STRING) {
+        for (end++; end < stop && *end != '"'; end++)
+            end += *end == '\\';
+        end += end < stop;
+    } else {
+        while (end < stop && strchr(",]} \t\r\n", *end) == NULL)
+            end++;
+    }
+    return keep_short(s, from, (size_t)(end - from));
+}
+
+/* One of the field's own keys, and no value that follows from another's. */
+static bool is_own_key(const struct import *im, enum field_id id)
+{
+    const struct str key = im->v[id].at->key;
+    struct str rest = str_of(im->keys[id]);
+    while (rest.n > 0) {
+        const struct str one = str_cut(rest, ' ', &rest);
+        const size_t from = one.n > key.n ? one.n - key.n : 0;
+        if (one.n >= key.n && memcmp(one.p + from, key.p, key.n) == 0
+            && (from == 0 || one.p[from - 1] == '.'))
+            return true;
+    }
+    return false;
+}
+
+static void note_field(struct notes *s, enum field_id id)
+{
+    const struct import *im = s->im;
+    const struct value *v = &im->v[id];
+    if (v->at != NULL && !is_own_key(im, id))
+        return;
+    char key[96], value[64], why[256] = "";
+    import_word(im, id, key, sizeof(key));
+    import_value_text(im, id, value, sizeof(value));
+    struct spec_note note = { .origin = NOTE_READ, .given = "", .why = "" };
+    if (v->at != NULL) {
+        note.given = json_of(s, v->at);
+    } else {
+        note.origin = im->keys[id][0] != '\0' ? NOTE_DEFAULT : NOTE_CLASS;
+        why_of(im, id, why, sizeof(why));
+        note.why = keep(s, why);
+    }
+    /* nothing is said of what has no word, of what a class has not, and of
+       what no class decides in another way */
+    const bool nothing = v->n == 0 && !(v->x > 0) && !(v->x < 0);
+    if (v->at == NULL
+        && (value[0] == '\0' || (nothing && !import_can_say(im, id))
+            || (note.origin == NOTE_CLASS
+                && (!im->own[id] || import_is_helper(id)))))
+        return;
+    note.key = keep(s, key);
+    note.value = keep(s, value);
+    note.sayable = import_can_say(im, id);
+    add(s, &note);
+}
+
+/* Keys that are read apart from the fields. */
+static bool is_list(const struct import *im, struct str key)
+{
+    static const char *const others[] = { "id2label", "feed_forward_proj",
+                                          "input", "resnet", "layers" };
+    const char *list;
+    for (size_t next = 0; (list = import_layer_list(im->family, &next));) {
+        if (str_is(key, list))
+            return true;
+    }
+    for (size_t i = 0; i < COUNT_OF(others); i++) {
+        if (str_is(key, others[i]) && import_is_inert(im, key))
+            return true;
+    }
+    return str_is(key, "architectures");
+}
+
+static bool is_head(struct str key)
+{
+    return str_is(key, "memplan") || str_is(key, "name")
+           || str_is(key, "source") || str_is(key, "notes")
+           || str_is(key, "parameters") || str_is(key, "model_type");
+}
+
+/* A value that a field came from, or an object with such. */
+static bool was_read(const struct import *im, const struct json *at)
+{
+    if (at == im->object)
+        return true;
+    for (int id = 0; id < F_COUNT; id++) {
+        const struct json *from = im->v[id].at;
+        if (from != NULL && (from == at || from->parent == at))
+            return true;
+    }
+    return false;
+}
+
+/* The same meaning under a second key. */
+static bool is_alias(const struct import *im, struct str key)
+{
+    for (int id = 0; id < F_COUNT; id++) {
+        struct str rest = str_of(im->keys[id]);
+        while (rest.n > 0) {
+            if (str_eq(str_cut(rest, ' ', &rest), key))
+                return true;
+        }
+    }
+    return false;
+}
+
+static void note_rest(struct notes *s, const struct json *object)
+{
+    const struct import *im = s->im;
+    for (const struct json *at = object->child; at; at = at->next) {
+        if (was_read(im, at) || (object == im->root && is_head(at->key))
+            || str_is(at->key, "model_type"))
+            continue;
+        struct spec_note note = { .origin = NOTE_IGNORED,
+                                  .value = "",
+                                  .why = "" };
+        if (is_list(im, at->key))
+            note.origin = NOTE_LIST;
+        else if (object == im->object && is_alias(im, at->key)) {
+            if (at->kind == JSON_NULL) /* said where the field is */
+                continue;
+            note.why = "says the same again";
+        }
+        note.key = keep(s, at->key.p);
+        note.given = json_of(s, at);
+        add(s, &note);
+    }
+}
+
+static size_t members(const struct json *object)
+{
+    size_t n = 0;
+    for (const struct json *at = object->child; at; at = at->next)
+        n++;
+    return n;
+}
+
+void import_notes(struct import *im, struct spec *out, struct arena *a)
+{
+    struct notes s = { .im = im, .a = a };
+    if (im->d->status != MEMPLAN_OK)
+        return;
+    s.room = F_COUNT + members(im->root)
+             + (im->object != im->root ? members(im->object) : 0);
+    s.item = ARENA_NEW(a, struct spec_note, s.room);
+    if (s.item == NULL) {
+        (void)diag_nomem(im->d);
+        return;
+    }
+    for (int id = 0; id < F_COUNT; id++)
+        note_field(&s, (enum field_id)id);
+    note_rest(&s, im->object);
+    if (im->object != im->root)
+        note_rest(&s, im->root);
+    if (s.failed)
+        (void)diag_nomem(im->d);
+    out->note = s.item;
+    out->notes = s.n;
+}
+
+/* ---- which family a file is like ---- */
+
+static bool reads(const struct import *im, struct str key)
+{
+    return is_alias(im, key);
+}
+
+/* Keys of the object that some family reads and this one does not. */
+static bool is_foreign(const struct import *any, const struct json *at)
+{
+    const bool nothing =
+        at->kind == JSON_NULL || (at->kind == JSON_BOOL && !at->truth)
+        || (at->kind == JSON_NUMBER && !(at->number > 0 || at->number < 0));
+    return !nothing && reads(any, at->key);
+}
+
+/* What a family makes of an object: fields that it misses, keys that others
+ * read and it does not, keys that it reads. */
+struct likeness {
+    size_t missing, foreign, read;
+};
+
+static void like(struct likeness *out, struct import *one,
+                 const struct json *object, const bool *known)
+{
+    *out = (struct likeness){ 0, 0, 0 };
+    import_rules(one);
+    for (int id = 0; id < F_COUNT; id++) {
+        bool there = one->absent[id].how != HOW_REQUIRED;
+        struct str rest = str_of(one->keys[id]);
+        while (rest.n > 0 && !there) {
+            const struct json *at =
+                import_find(object, str_cut(rest, ' ', &rest));
+            there = at != NULL && at->kind != JSON_NULL;
+        }
+        out->missing += !there;
+    }
+    size_t i = 0;
+    for (const struct json *at = object->child; at; at = at->next, i++) {
+        const bool mine = reads(one, at->key);
+        out->read += mine;
+        out->foreign += !mine && known[i];
+    }
+}
+
+static bool is_nearer(const struct likeness *x, const struct likeness *y)
+{
+    if (x->missing != y->missing)
+        return x->missing < y->missing;
+    if (x->foreign != y->foreign)
+        return x->foreign < y->foreign;
+    return x->read > y->read;
+}
+
+/* Fields that a family may miss, and keys that it has to know at least, to be
+ * spoken of. */
+enum { KEYS_MAX = 256, MISSING_MAX = 1, READ_MIN = 3 };
+
+const char *import_nearest(const struct import *im, const struct json *object)
+{
+    struct import one = { .root = im->root, .object = object };
+    struct likeness best = { MISSING_MAX, SIZE_MAX, READ_MIN - 1 };
+    bool known[KEYS_MAX] = { false };
+    const char *name = NULL;
+    if (members(object) > KEYS_MAX)
+        return NULL;
+    for (int f = 0; f < FAM_COUNT; f++) {
+        size_t i = 0;
+        one.family = (enum family)f;
+        import_rules(&one);
+        for (const struct json *at = object->child; at; at = at->next, i++)
+            known[i] = known[i] || is_foreign(&one, at);
+    }
+    for (int f = 0; f < FAM_COUNT; f++) {
+        struct likeness it;
+        one.family = (enum family)f;
+        if (import_is_generic(&one) || one.family == FAM_CONVNET)
+            continue;
+        like(&it, &one, object, known);
+        if (it.read >= READ_MIN && is_nearer(&it, &best)) {
+            best = it;
+            name = family_name(one.family);
+        }
+    }
+    return name;
+}

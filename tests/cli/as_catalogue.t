@@ -1,0 +1,6 @@
+== args
+llama-7b --as mistral
+== stderr ~
+leave --as out, or name a file
+== exit
+2

@@ -1,0 +1,6 @@
+== args
+models --as llama
+== stderr ~
+--as needs a MODEL
+== exit
+2

@@ -1,0 +1,9 @@
+== args
+cat.json --as llama --seq-len 128
+== file cat.json
+{
+  "model_type": "long_cat", "hidden_size": 64, "intermediate_size": 128,
+  "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 256
+}
+== stdout ~
+the file is read as a 'llama' model, which it does not say (--as)

@@ -1,0 +1,6 @@
+== args
+llama-7b --import
+== stderr ~
+'memplan models' has it
+== exit
+2

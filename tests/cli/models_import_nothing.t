@@ -1,0 +1,6 @@
+== args
+models --import
+== stderr ~
+--import needs a MODEL
+== exit
+2

@@ -1,0 +1,248 @@
+/*
+ * How a model's text is understood: the notes, the specification that says all
+ * of it (which is the same model again), and texts read as another type.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "memplan/memplan.h"
+
+#include "plan/report_data.h"
+#include "json/json.h"
+
+enum { TEXT_MAX = 1 << 20 };
+
+struct text {
+    char p[TEXT_MAX];
+    size_t n;
+};
+
+static bool take(void *ctx, const char *piece, size_t n)
+{
+    struct text *t = ctx;
+    assert_true(t->n + n < TEXT_MAX);
+    memcpy(t->p + t->n, piece, n);
+    t->n += n;
+    t->p[t->n] = '\0';
+    return true;
+}
+
+static struct text shown;
+
+static const char *import_of(const memplan_model *m, memplan_format format)
+{
+    const memplan_style style = { .format = format };
+    shown.n = 0;
+    assert_int_equal(memplan_model_write_import(m, &style, take, &shown, NULL),
+                     MEMPLAN_OK);
+    return shown.p;
+}
+
+static memplan_model *parse(const char *json, size_t n, const char *as)
+{
+    memplan_error slot[4];
+    memplan_errors errs = { slot, 4, 0 };
+    memplan_model *m = NULL;
+    if (memplan_model_parse_as(&m, json, n, "it", as, NULL, &errs)
+        != MEMPLAN_OK)
+        fail_msg("%s: %s (%s)\n%s", slot[0].pointer, slot[0].message,
+                 slot[0].hint, json);
+    return m;
+}
+
+/* Everything of a specification but its name, source and notes. */
+static void check_same(const char *name, const memplan_model *x,
+                       const memplan_model *y)
+{
+    if (memplan_model_parameters(x) != memplan_model_parameters(y))
+        fail_msg("%s: %llu parameters, not %llu", name,
+                 (unsigned long long)memplan_model_parameters(y),
+                 (unsigned long long)memplan_model_parameters(x));
+    for (uint64_t i = 0; i < x->spec.layers; i++) {
+        assert_int_equal(pattern_has(&x->spec.slides, i),
+                         pattern_has(&y->spec.slides, i));
+        assert_int_equal(pattern_has(&x->spec.rotates, i),
+                         pattern_has(&y->spec.rotates, i));
+        assert_int_equal(pattern_has(&x->spec.sparse, i),
+                         pattern_has(&y->spec.sparse, i));
+    }
+    assert_int_equal(x->spec.sliding_window, y->spec.sliding_window);
+    assert_int_equal(x->spec.head, y->spec.head);
+    assert_int_equal(x->spec.act, y->spec.act);
+    assert_int_equal(x->spec.rotary_dim, y->spec.rotary_dim);
+    assert_true(!(x->spec.hidden_dropout < y->spec.hidden_dropout)
+                && !(x->spec.hidden_dropout > y->spec.hidden_dropout));
+}
+
+/* The specification in the JSON of an import is the same model. */
+static void check_round_trip(const char *name, const memplan_model *m)
+{
+    struct arena a;
+    struct diag d;
+    arena_init(&a, NULL);
+    diag_init(&d, NULL);
+    const char *json = import_of(m, MEMPLAN_FORMAT_JSON);
+    const struct json *root = json_parse(&a, json, shown.n, &d);
+    assert_non_null(root);
+    const struct json *spec = json_member(root, "spec");
+    assert_non_null(spec);
+    const size_t n = json_value_length(json, shown.n, spec->offset);
+    memplan_model *again = parse(json + spec->offset, n, NULL);
+    check_same(name, m, again);
+    memplan_model_free(again);
+    arena_release(&a);
+}
+
+static void test_catalogue(void **state)
+{
+    (void)state;
+    const char *name;
+    for (size_t i = 0; (name = memplan_builtin_name(i)) != NULL; i++) {
+        memplan_model *m = NULL;
+        assert_int_equal(memplan_model_builtin(&m, name, NULL, NULL),
+                         MEMPLAN_OK);
+        check_round_trip(name, m);
+        memplan_model_free(m);
+    }
+}
+
+/* ---- what the notes say ---- */
+
+#define MISTRAL                                                                \
+    "{\"model_type\": \"mistral\", \"hidden_size\": 64, "                      \
+    "\"num_hidden_layers\": 2, \"num_attention_heads\": 16, "                  \
+    "\"intermediate_size\": 128, \"vocab_size\": 100, "                        \
+    "\"sliding_window\": null, \"rope_theta\": 1e4, "                          \
+    "\"architectures\": [\n  \"MistralForCausalLM\"]}"
+
+static const struct spec_note *note(const memplan_model *m, const char *key)
+{
+    for (size_t i = 0; i < m->spec.notes; i++) {
+        if (strcmp(m->spec.note[i].key, key) == 0)
+            return &m->spec.note[i];
+    }
+    fail_msg("no note on %s", key);
+    return NULL;
+}
+
+static void check_note(const memplan_model *m, const char *key,
+                       const struct spec_note *want)
+{
+    const struct spec_note *got = note(m, key);
+    assert_int_equal(got->origin, want->origin);
+    assert_string_equal(got->value, want->value);
+    assert_string_equal(got->given, want->given);
+    assert_string_equal(got->why, want->why);
+}
+
+static void test_notes(void **state)
+{
+    (void)state;
+    memplan_model *m = parse(MISTRAL, strlen(MISTRAL), NULL);
+    check_note(m, "hidden_size",
+               &(struct spec_note){ NOTE_READ, "", "64", "64", "", true });
+    check_note(m, "num_key_value_heads",
+               &(struct spec_note){ NOTE_DEFAULT, "", "8", "",
+                                    "default of mistral", true });
+    check_note(m, "head_dim",
+               &(struct spec_note){ NOTE_DEFAULT, "", "4", "",
+                                    "hidden_size / num_attention_heads",
+                                    true });
+    check_note(m, "sliding_window",
+               &(struct spec_note){ NOTE_DEFAULT, "", "0", "",
+                                    "default of mistral (the file says null)",
+                                    true });
+    check_note(m, "rope_theta",
+               &(struct spec_note){ NOTE_IGNORED, "", "", "1e4", "", true });
+    check_note(m, "architectures",
+               &(struct spec_note){ NOTE_LIST, "", "",
+                                    "[\"MistralForCausalLM\"]", "", true });
+    assert_non_null(strstr(import_of(m, MEMPLAN_FORMAT_TABLE),
+                           "ignored: nothing about memory"));
+    assert_non_null(strstr(import_of(m, MEMPLAN_FORMAT_CSV),
+                           "defaults,num_key_value_heads,8,"));
+    assert_non_null(
+        strstr(import_of(m, MEMPLAN_FORMAT_MARKDOWN), "| hidden_size"));
+    memplan_model_free(m);
+}
+
+/* What the class decides, and what it makes of a value. */
+static void test_class(void **state)
+{
+    (void)state;
+    memplan_model *m = NULL;
+    assert_int_equal(memplan_model_builtin(&m, "qwen-7b", NULL, NULL),
+                     MEMPLAN_OK);
+    const struct spec_note *n = note(m, "intermediate_size");
+    assert_string_equal(n->value, "11008");
+    assert_string_equal(n->given, "22016");
+    assert_non_null(
+        strstr(import_of(m, MEMPLAN_FORMAT_TABLE), "the file says 22016"));
+    n = note(m, "attention_bias");
+    assert_int_equal(n->origin, NOTE_CLASS);
+    assert_string_equal(n->value, "true");
+    memplan_model_free(m);
+}
+
+/* ---- as another type ---- */
+
+#define CAT                                                                    \
+    "{\"model_type\": \"long_cat\", \"hidden_size\": 64, "                     \
+    "\"num_hidden_layers\": 2, \"num_attention_heads\": 4, "                   \
+    "\"intermediate_size\": 128, \"vocab_size\": 100}"
+
+static void test_as(void **state)
+{
+    (void)state;
+    memplan_error slot[4];
+    memplan_errors errs = { slot, 4, 0 };
+    memplan_model *m = parse(CAT, strlen(CAT), "llama");
+    memplan_report *report = NULL;
+    memplan_setup *setup = NULL;
+    assert_string_equal(m->spec.model_type, "llama");
+    assert_int_equal(memplan_setup_new(&setup, NULL, NULL), MEMPLAN_OK);
+    assert_int_equal(memplan_estimate(&report, m, setup, NULL, NULL),
+                     MEMPLAN_OK);
+    const memplan_style style = { .format = MEMPLAN_FORMAT_TABLE };
+    shown.n = 0;
+    assert_int_equal(memplan_report_write(report, MEMPLAN_VIEW_SUMMARY, &style,
+                                          take, &shown, NULL),
+                     MEMPLAN_OK);
+    assert_non_null(strstr(shown.p, "read as a 'llama' model"));
+    memplan_report_free(report);
+    memplan_setup_free(setup);
+    memplan_model_free(m);
+
+    assert_int_equal(
+        memplan_model_parse_as(&m, CAT, strlen(CAT), NULL, "lama", NULL, &errs),
+        MEMPLAN_E_UNKNOWN);
+    assert_null(m);
+    assert_string_equal(slot[0].hint, "did you mean 'llama'?");
+    errs.count = 0;
+    assert_int_equal(
+        memplan_model_parse_as(&m, CAT, strlen(CAT), NULL, "zzz", NULL, &errs),
+        MEMPLAN_E_UNKNOWN);
+    assert_string_equal(slot[0].hint, "the fields are those of 'llama'");
+    /* a nested language model whose type is not known */
+    static const char nested[] =
+        "{\"model_type\": \"cats_and_dogs\", \"text_config\": " CAT "}";
+    m = parse(nested, strlen(nested), "llama");
+    assert_int_equal(m->spec.hidden, 64);
+    memplan_model_free(m);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_catalogue),
+        cmocka_unit_test(test_notes),
+        cmocka_unit_test(test_class),
+        cmocka_unit_test(test_as),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
