@@ -20,6 +20,17 @@ static void put_frozen(struct put *p, const struct stage *s)
             F("bytes", bytes));
 }
 
+static void put_trained(struct put *p, const struct stage *s)
+{
+    const uint64_t mixed = states_mixed_bytes(&s->sum);
+    if (mixed != 0)
+        PUT(p, TERM_WEIGHTS, "adapters, and modules in full, as they are",
+            F("bytes", mixed));
+    else
+        PUT(p, TERM_WEIGHTS, "weights", F("P", s->sum.elems),
+            F("bytes per weight", dtype_size(s->run->prec.param)));
+}
+
 static void rest_weights(struct put *p, const struct stage *s)
 {
     const struct run *run = s->run;
@@ -34,8 +45,7 @@ static void rest_weights(struct put *p, const struct stage *s)
         PUT(p, TERM_FROZEN, "frozen weight shards",
             F("bytes of P/N, tensor by tensor", s->sum.own_frozen_bytes));
     } else {
-        PUT(p, TERM_WEIGHTS, "weights", F("P", s->sum.elems),
-            F("bytes per weight", size));
+        put_trained(p, s);
         put_frozen(p, s);
     }
     if (run->prec.fp8 && run->impl == IMPL_MEGATRON) /* its own caches */
@@ -154,7 +164,12 @@ static void rest_grads(struct put *p, const struct stage *s)
 static void rest_buffers(struct put *p, const struct stage *s)
 {
     const struct run *run = s->run;
-    if (run->engine == ENGINE_DDP && run->dp * run->cp > 1)
+    const bool ddp = run->engine == ENGINE_DDP && run->dp * run->cp > 1;
+    const uint64_t mixed = states_mixed_bytes(&s->sum);
+    if (ddp && mixed != 0)
+        PUT(p, TERM_BUCKETS, "DDP buckets, a second copy of the gradients",
+            F("bytes", mixed));
+    else if (ddp)
         PUT(p, TERM_BUCKETS, "DDP buckets, a second copy of the gradients",
             F("P", s->sum.elems),
             F("bytes per gradient", dtype_size(run->prec.grad)));

@@ -51,6 +51,31 @@ static uint64_t largest_updated(const struct stage *s, uint64_t own)
     return s->sum.largest_grad;
 }
 
+/* Of weights of two types: a list a type, and the loop over the types keeps
+ * the first one's until it has made the second's. */
+static void step_mixed(struct put *p, const struct stage *s, uint64_t whole,
+                       uint64_t rest)
+{
+    const unsigned lists = denominators(s->run->optimizer);
+    switch (s->run->optimizer_impl) {
+    case OPTIMPL_FOREACH_2_0:
+        PUT(p, TERM_STEP_TMP, "foreach: a second list, of one type's weights",
+            F("bytes", max_u64(whole, rest)), A("lists", lists));
+        /* fall through */
+    case OPTIMPL_FOREACH:
+        PUT(p, TERM_STEP_TMP, "foreach: a list as large as the weights",
+            F("bytes", whole + rest), A("lists", lists));
+        return;
+    case OPTIMPL_LOOP:
+        PUT(p, TERM_STEP_TMP, "loop: two temporaries of one tensor",
+            F("largest tensor's bytes", s->sum.largest_trained_bytes),
+            A("temporaries", 2 * lists));
+        return;
+    case OPTIMPL_FUSED:
+    case OPTIMIZER_IMPL_COUNT: return;
+    }
+}
+
 /* What the optimizer's implementation makes while it updates `own` elements. */
 static void step_implementation(struct put *p, const struct stage *s,
                                 uint64_t own)
@@ -60,6 +85,11 @@ static void step_implementation(struct put *p, const struct stage *s,
         run->prec.master == DT_NONE ? run->prec.param : run->prec.master);
     const unsigned lists = denominators(run->optimizer);
     switch (run->optimizer_impl) {
+    case OPTIMPL_FOREACH_2_0: /* denom = foreach_add(exp_avg_sq_sqrt, eps) */
+        PUT(p, TERM_STEP_TMP, "foreach of PyTorch 2.0: a second list",
+            F("elements on this rank", own), A("lists", lists),
+            F("bytes", size));
+        /* fall through */
     case OPTIMPL_FOREACH:
         PUT(p, TERM_STEP_TMP, "foreach: a list as large as the weights",
             F("elements on this rank", own), A("lists", lists),
@@ -172,7 +202,15 @@ void engine_step(struct put *p, const struct stage *s)
             step_zero(p, s);
         return;
     }
+    const bool mixed = states_mixed_bytes(&s->sum) != 0;
     if (run->optimizer_in_backward) { /* the largest tensor's, of all */
+        const uint64_t largest = s->sum.largest_trained_bytes;
+        if (mixed) {
+            PUT(p, TERM_WGRAD_TMP, "the gradient that is used up",
+                F("bytes of the largest parameter", largest));
+            step_mixed(p, s, largest, 0);
+            return;
+        }
         PUT(p, TERM_WGRAD_TMP, "the gradient that is used up",
             F("largest parameter", s->sum.largest_grad),
             F("bytes per gradient", dtype_size(run->prec.grad)));
@@ -184,6 +222,10 @@ void engine_step(struct put *p, const struct stage *s)
         return;
     if (run->engine == ENGINE_DEEPSPEED && run->prec.master != DT_NONE) {
         step_fp16(p, s);
+        return;
+    }
+    if (mixed) {
+        step_mixed(p, s, s->sum.whole_bytes, s->sum.adapter_bytes);
         return;
     }
     uint64_t own = s->sum.elems;

@@ -213,6 +213,10 @@ static void states_add(struct block_states *sum, const struct block_states *b)
     }
     sum->largest_grad = max_u64(sum->largest_grad, b->largest_grad);
     sum->tensors += b->tensors;
+    sum->whole_bytes += b->whole_bytes;
+    sum->adapter_bytes += b->adapter_bytes;
+    sum->largest_trained_bytes =
+        max_u64(sum->largest_trained_bytes, b->largest_trained_bytes);
     sum->own_elems += b->own_elems;
     sum->frozen_bytes += b->frozen_bytes;
     sum->own_frozen_bytes += b->own_frozen_bytes;

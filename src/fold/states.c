@@ -66,11 +66,35 @@ static uint64_t galore(uint64_t rows, uint64_t cols, uint64_t size)
     return (2 * large + small) * GALORE_RANK * size;
 }
 
+/* PEFT makes adapters in a type of their own; its copies of modules that are
+ * trained in full have the frozen weights' (peft/utils/other.py,
+ * ModulesToSaveWrapper). Engines that flatten gradients, or keep a master copy,
+ * have one type for all. */
+static bool is_whole(const struct run *run, const struct tensor *t)
+{
+    return run->lora_full != 0 && t->group != PG_ADAPTER
+           && run->engine == ENGINE_DDP && run->prec.master == DT_NONE
+           && t->dtype != run->prec.param;
+}
+
+uint64_t states_mixed_bytes(const struct block_states *s)
+{
+    return s->whole_bytes == 0 ? 0 : s->whole_bytes + s->adapter_bytes;
+}
+
+/* Of a moment: as the weights that it belongs to, unless a key says. */
+static enum dtype moment_dtype(const struct run *run, const struct tensor *t)
+{
+    return is_whole(run, t) && !run->given[KEY_OPTIMIZER_DTYPE]
+               ? t->dtype
+               : run->prec.optim;
+}
+
 uint64_t optimizer_bytes(const struct run *run, const struct tensor *t,
                          uint64_t rows, uint64_t cols)
 {
     const uint64_t n = rows * cols;
-    const uint64_t size = dtype_size(run->prec.optim);
+    const uint64_t size = dtype_size(moment_dtype(run, t));
     /* a flat partition has no rows and columns to factor */
     const bool matrix =
         t->cols > 1 && t->rows > 1 && run_sharding(run) != SHARDING_FLAT;
@@ -153,6 +177,11 @@ static void add_trained(struct block_states *s, const struct tensor *t,
     const uint64_t whole = optimizer_bytes(run, t, t->rows, t->cols);
     s->elems += t->elems;
     s->tensors++;
+    if (is_whole(run, t))
+        s->whole_bytes += t->bytes;
+    else if (t->group == PG_ADAPTER)
+        s->adapter_bytes += t->bytes;
+    s->largest_trained_bytes = max_u64(s->largest_trained_bytes, t->bytes);
     s->own_elems += rows * cols;
     s->own_moment_bytes += optimizer_bytes(run, t, rows, cols);
     s->moment_bytes += whole;

@@ -19,8 +19,11 @@ struct block_states {
     uint64_t largest, largest_grad; /* elements of one tensor */
     uint64_t largest_bytes;         /* of the largest */
     uint64_t tensors;               /* trained ones */
-    uint64_t own_elems;             /* trained, this rank's shard */
-    uint64_t frozen_bytes;          /* before sharding, statistics included */
+    /* modules trained in full beside adapters of another type, and those */
+    uint64_t whole_bytes, adapter_bytes;
+    uint64_t largest_trained_bytes;
+    uint64_t own_elems;    /* trained, this rank's shard */
+    uint64_t frozen_bytes; /* before sharding, statistics included */
     uint64_t own_frozen_bytes;
     uint64_t statistic_bytes;    /* of frozen_bytes: what no engine moves */
     uint64_t own_moment_bytes;   /* of the optimizer, this rank's shard */
@@ -54,6 +57,10 @@ void states_of_block(struct block_states *out, const struct program *p,
 /* Bytes of optimizer moments for one tensor of rows x cols. */
 uint64_t optimizer_bytes(const struct run *run, const struct tensor *t,
                          uint64_t rows, uint64_t cols);
+
+/* Bytes of the trained weights where adapters and modules trained in full
+ * differ in type, so that no element has one size; else 0. */
+uint64_t states_mixed_bytes(const struct block_states *s);
 
 /* In words: "2 moments of 4 B". For `explain`. */
 const char *optimizer_rule(enum optimizer o);

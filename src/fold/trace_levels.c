@@ -73,8 +73,8 @@ static enum cut cut_of(const struct run *run, enum term term)
     case TERM_MOMENTS:
     case TERM_STEP_TMP: return cut_states(run);
     case TERM_FP8_WEIGHTS: return CUT_TENSORS;
-    case TERM_GRAD_SHARDS: /* ZeRO-2: grads_in_partition, tensors whole */
-        return deepspeed(run) && run->zero == 2 ? CUT_OWN : CUT_WHOLE;
+    case TERM_GRAD_SHARDS: /* ZeRO-2: grads_in_partition, one torch.empty */
+        return CUT_WHOLE;
     case TERM_BUCKETS:
         return run->engine == ENGINE_DDP ? CUT_BUCKETS : CUT_WHOLE;
     case TERM_GRADS:
@@ -263,9 +263,8 @@ static void level_buckets(struct tracer *r, struct level *l, uint64_t bytes)
 
 static uint64_t unit_of(const struct run *run, enum term term)
 {
-    return term == TERM_GRAD_SHARDS ? dtype_size(run->prec.grad)
-           : term == TERM_MOMENTS   ? dtype_size(run->prec.optim)
-                                    : dtype_size(run->prec.master);
+    return dtype_size(term == TERM_MOMENTS ? run->prec.optim
+                                           : run->prec.master);
 }
 
 static void level_fill(struct tracer *r, struct level *l, uint64_t bytes)
@@ -507,7 +506,10 @@ static void add_block(struct tracer *r, uint32_t position)
         const struct tensor *t = &s->p->tensor[b->tensor_first + i];
         if (t->role != ROLE_PARAM || (t->tied && b->kind == BLOCK_HEAD && both))
             continue;
-        add_size(t->trainable ? &r->trained : &r->frozen, t->elems);
+        /* in proportion: bytes where an element has no one size */
+        const bool mixed = t->trainable && states_mixed_bytes(&s->sum) != 0;
+        add_size(t->trainable ? &r->trained : &r->frozen,
+                 mixed ? t->bytes : t->elems);
         *(t->trainable ? &trained : &frozen) += t->elems;
     }
     add_size(&r->trained_blocks, trained);

@@ -508,6 +508,21 @@ static void check_compile(const struct run *r, struct diag *d)
                  "--implementation torchtitan");
 }
 
+/* PyTorch 2.0's lists were read for Adam alone (torch/optim/adamw.py); its
+ * Adagrad and RMSprop made others. */
+static void check_foreach(const struct run *r, struct diag *d)
+{
+    if (r->optimizer_impl != OPTIMPL_FOREACH_2_0 || r->optimizer == OPT_ADAMW)
+        return;
+    char buf[RESOLVE_TEXT_MAX];
+    memplan_error *e =
+        setup_error(d, MEMPLAN_E_UNSUPPORTED, KEY_OPTIMIZER_IMPL,
+                    "optimizer_impl 'foreach-2.0' with optimizer '%s' is not "
+                    "modelled",
+                    resolve_text(r, KEY_OPTIMIZER, buf));
+    diag_hint(e, "use --optimizer-impl foreach, or --optimizer adamw");
+}
+
 /* One update a weight, once its gradient is there: gradients are neither summed
  * over micro-batches nor reduced first. */
 static void check_update_in_backward(const struct run *r, struct diag *d)
@@ -626,6 +641,7 @@ static void check_recompute(const struct run *r, const struct spec *s,
     check_selective(r, d);
     check_ops(r, d);
     check_compile(r, d);
+    check_foreach(r, d);
     check_update_in_backward(r, d);
     check_offloaded_activations(r, d);
     if (r->recompute == RECOMP_NONE)

@@ -104,7 +104,8 @@
 #define OPTIMIZER_IMPL_MAP(X)                                                  \
     X(OPTIMPL_FOREACH, "foreach")                                              \
     X(OPTIMPL_FUSED, "fused")                                                  \
-    X(OPTIMPL_LOOP, "loop")
+    X(OPTIMPL_LOOP, "loop")                                                    \
+    X(OPTIMPL_FOREACH_2_0, "foreach-2.0")
 
 #define ZERO_FLATTEN_MAP(X)                                                    \
     X(FLATTEN_GPU, "gpu")                                                      \

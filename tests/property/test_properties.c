@@ -55,7 +55,7 @@ static const char *pick(uint64_t *seed, const char *const *words)
 struct choice {
     const char *key, *value; /* NULL: not given */
 };
-enum { FIRST_ADAPTER = 27, CHOICES = 35 };
+enum { FIRST_ADAPTER = 27, CHOICES = 36 };
 struct trial {
     const char *model;
     struct choice c[CHOICES];
@@ -103,6 +103,8 @@ static struct trial trial_of(uint64_t seed)
     const bool modules = megatron && strcmp(re, "selective") == 0;
     const bool full = lora && next(&s) % 4 == 0;
     const char *base = PICK(&s, "bf16", "nf4", "int8", "int4");
+    const char *optimizer = PICK(&s, "adamw", "sgd", "momentum", "adam8bit",
+                                 "adafactor", "lion", "muon");
     const char *pp = megatron ? PICK(&s, "1", "2", "4") : "1";
     const char *vpp =
         pp[0] != '1' && next(&s) % 2 == 0 ? PICK(&s, "2", "4") : "1";
@@ -145,8 +147,7 @@ static struct trial trial_of(uint64_t seed)
           tune && strcmp(re, "full") == 0 ? PICK(&s, "cpu", "none") : "none" },
         { "fsdp_units", PICK(&s, "layers", "ends") },
         { "optimizer_in_backward", ddp ? PICK(&s, "true", "false") : "false" },
-        { "optimizer", PICK(&s, "adamw", "sgd", "momentum", "adam8bit",
-                            "adafactor", "lion", "muon") },
+        { "optimizer", optimizer },
         { "precision", ddp ? PICK(&s, "bf16-amp", "fp32", "bf16")
                            : PICK(&s, "bf16-mixed", "fp32", "fp16-mixed") },
         { "attention", titan ? PICK(&s, "flash", "sdpa")
@@ -166,6 +167,10 @@ static struct trial trial_of(uint64_t seed)
                   : NULL },
         { "zero_grad_set_to_none", next(&s) % 3 == 0 ? "false" : "true" },
         { "keep_outputs", ddp && next(&s) % 3 == 0 ? "true" : NULL },
+        { "optimizer_impl",
+          strcmp(optimizer, "adamw") == 0
+              ? PICK(&s, "fused", "foreach", "foreach-2.0", "loop")
+              : PICK(&s, "fused", "loop") },
     };
     memcpy(t.c, c, sizeof c);
     return t;

@@ -1610,6 +1610,8 @@ static const struct bad_layout {
     { "framework=hf optimizer_in_backward=true zero_grad_set_to_none=false", C,
       "zero_grad_set_to_none", "with optimizer_in_backward",
       "leave out --zero-grad-set-to-none", 0 },
+    { "optimizer=rmsprop optimizer_impl=foreach-2.0", U, "optimizer_impl",
+      "'foreach-2.0' with optimizer 'rmsprop'", "--optimizer-impl foreach", 0 },
     { "framework=hf optimizer_in_backward=true grad_accum=2", C,
       "optimizer_in_backward", "with 2 micro-batches", "--grad-accum 1", 0 },
     { "precision=fp4-mixed gpu=b200", U, "precision", "'fp4-mixed'",

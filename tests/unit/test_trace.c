@@ -176,6 +176,74 @@ static void test_recomputation_stops_early(void **state)
     assert_true(made_again("true", "down_proj"));
 }
 
+static uint64_t step_bytes(const memplan_report *r)
+{
+    struct arena a;
+    struct memory_fold f;
+    struct stage s;
+    struct moment m;
+    arena_init(&a, NULL);
+    assert_true(memory_fold_init(&f, &r->program, &r->run, &a));
+    stage_init(&s, &f, 0, 0);
+    assert_true(moment_with(&m, &s, PHASE_STEP, 0, true, NULL, COMP_COUNT));
+    arena_release(&a);
+    return m.bytes[TERM_STEP_TMP];
+}
+
+/* Adapters in fp32 beside modules in bf16: PEFT casts the former only, and
+ * each has gradients, moments and a foreach list of its own type. */
+static void test_modules_in_full(void **state)
+{
+    (void)state;
+#define LORA                                                                   \
+    "precision", "bf16", "lora_rank", "8", "lora_targets", "q,v",              \
+        "lora_dtype", "fp32", "optimizer_impl"
+    memplan_report *adapters = ESTIMATE("llama-7b", LORA, "foreach");
+    memplan_report *both = ESTIMATE("llama-7b", LORA, "foreach",
+                                    "lora_full_modules", "embed,head");
+    memplan_report *old = ESTIMATE("llama-7b", LORA, "foreach-2.0",
+                                   "lora_full_modules", "embed,head");
+    memplan_report *loop =
+        ESTIMATE("llama-7b", LORA, "loop", "lora_full_modules", "embed,head");
+    memplan_report *ddp = ESTIMATE("llama-7b", LORA, "fused", "gpus", "8",
+                                   "lora_full_modules", "embed,head");
+    memplan_report *said =
+        ESTIMATE("llama-7b", LORA, "foreach", "optimizer_dtype", "fp32",
+                 "lora_full_modules", "embed,head");
+#undef LORA
+    const uint64_t a = 32 * 2 * 8 * 2 * 4096 * 4; /* rank 8 of q and v, fp32 */
+    const uint64_t one = 32000 * 4096 * 2;        /* a module, bf16 */
+    const uint64_t *rest = both->memory.stage[0].rest.bytes;
+    assert_int_equal(adapters->memory.stage[0].rest.bytes[TERM_WEIGHTS], a);
+    assert_int_equal(rest[TERM_WEIGHTS], a + 2 * one);
+    assert_int_equal(rest[TERM_MOMENTS], 2 * (a + 2 * one));
+    assert_int_equal(step_bytes(adapters), a);
+    assert_int_equal(step_bytes(both), a + 2 * one);
+    assert_int_equal(step_bytes(old), a + 2 * one + 2 * one);
+    assert_int_equal(step_bytes(loop), 2 * one);
+    assert_int_equal(ddp->memory.stage[0].rest.bytes[TERM_BUCKETS],
+                     a + 2 * one);
+    assert_int_equal(said->memory.stage[0].rest.bytes[TERM_MOMENTS],
+                     2 * (a + 2 * 2 * one));
+    memplan_report_free(adapters);
+    memplan_report_free(both);
+    memplan_report_free(old);
+    memplan_report_free(loop);
+    memplan_report_free(ddp);
+    memplan_report_free(said);
+}
+
+/* PyTorch 2.0's foreach keeps two lists, later ones one. */
+static void test_foreach_lists(void **state)
+{
+    (void)state;
+    memplan_report *now = ESTIMATE("gpt2", "optimizer_impl", "foreach");
+    memplan_report *then = ESTIMATE("gpt2", "optimizer_impl", "foreach-2.0");
+    assert_int_equal(step_bytes(then), 2 * step_bytes(now));
+    memplan_report_free(now);
+    memplan_report_free(then);
+}
+
 /* The last line's live bytes are what rests, the largest is the peak. */
 static void test_timeline(void **state)
 {
@@ -348,6 +416,8 @@ int main(void)
         cmocka_unit_test(test_first_step),
         cmocka_unit_test(test_gradients_stay),
         cmocka_unit_test(test_recomputation_stops_early),
+        cmocka_unit_test(test_modules_in_full),
+        cmocka_unit_test(test_foreach_lists),
         cmocka_unit_test(test_timeline),
         cmocka_unit_test(test_trace_events),
         cmocka_unit_test(test_picture),
