@@ -343,6 +343,20 @@ uint64_t engine_gradients(const struct stage *s)
 
 /* ---- after backward ---- */
 
+bool engine_accumulates(const struct run *run)
+{
+    return clears_grads_late(run) && run->vpp == 1;
+}
+
+/* BF16_Optimizer.update_hp_grads: a tensor at a time is cast, then added. */
+void engine_accumulate(struct put *p, const struct stage *s)
+{
+    PUT(p, TERM_GRADS, "gradients of this backward", F("bytes", s->wgrad));
+    PUT(p, TERM_WGRAD_TMP, "a gradient in fp32, to be added",
+        F("largest parameter", s->sum.largest_grad), F("bytes", FP32));
+    pipe_backward(p, s, 0);
+}
+
 void engine_whole_grads(struct put *p, const struct stage *s)
 {
     if (engine_wgrad_mode(s, false) == WGRAD_KEEP
@@ -391,12 +405,14 @@ static void zero_reduce(struct put *p, const struct stage *s)
         zero1_reduce(p, s);
         return;
     }
-    /* the tensor that fills a bucket is still part of it
+    /* stage 0: the tensor that fills a bucket is still part of it
        (allreduce_no_retain) */
     const uint64_t bucket =
         run->reduce_bucket + (run->zero == 0 ? s->sum.largest_grad : 0);
     PUT(p, TERM_REDUCE_TMP, "flattened gradients on their way",
-        F("elements", min_u64(bucket, s->sum.elems)), F("bytes", wire));
+        F("elements",
+          run->zero == 1 ? s->bucket : min_u64(bucket, s->sum.elems)),
+        F("bytes", wire));
 }
 
 void engine_reduce(struct put *p, const struct stage *s)
@@ -419,6 +435,22 @@ void engine_reduce(struct put *p, const struct stage *s)
     engine_zero3_bucket(p, s);
 }
 
+/* The pipeline's ZeRO-1 reduces gradients where they are, and lets go of those
+ * that touch no tensor of this rank's partition as soon as all are reduced
+ * (stage_1_and_2.py, independent_gradient_partition_epilogue: zero_grad). */
+bool engine_steps_views(const struct run *run)
+{
+    return run_pipelines(run) && run->zero == 1
+           && !engine_keeps_fp32_buffer(run);
+}
+
+void engine_stepped_grads(struct put *p, const struct stage *s)
+{
+    PUT(p, TERM_GRADS, "gradients of tensors that this rank steps",
+        F("elements", s->partition),
+        F("bytes per gradient", dtype_size(s->run->prec.grad)));
+}
+
 /* ZeRO takes norms in double precision, a tensor at a time; the others leave
  * one scalar a tensor. */
 void engine_clip(struct put *p, const struct stage *s)
@@ -426,6 +458,8 @@ void engine_clip(struct put *p, const struct stage *s)
     const struct run *run = s->run;
     if (has_ipg_bucket(run))
         zero2_partition(p, s, false);
+    else if (engine_steps_views(run))
+        engine_stepped_grads(p, s);
     else
         engine_whole_grads(p, s);
     engine_zero3_partition(p, s);

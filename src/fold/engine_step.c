@@ -111,13 +111,10 @@ static uint64_t zero_updates(const struct stage *s)
     return s->run->zero == 3 ? s->sub_group : engine_share(s);
 }
 
-/* Elements of the gradients that are flattened. A pipeline's are not
- * contiguous: the tensors themselves. */
-static uint64_t zero_pieces(const struct stage *s, uint64_t own)
+/* Elements of the gradients that are flattened. */
+static uint64_t zero_pieces(const struct stage *s)
 {
-    if (s->run->zero == 3)
-        return 0;
-    return run_pipelines(s->run) ? own : s->partition;
+    return s->run->zero == 3 ? 0 : s->partition;
 }
 
 static uint64_t step_list(const struct stage *s, uint64_t own)
@@ -135,7 +132,7 @@ static void step_zero(struct put *p, const struct stage *s)
     const struct run *run = s->run;
     const uint64_t grad = dtype_size(run->prec.grad);
     const uint64_t own = zero_updates(s);
-    const uint64_t pieces = zero_pieces(s, own);
+    const uint64_t pieces = zero_pieces(s);
     const uint64_t wide = run->prec.master != DT_NONE ? FP32 : 0;
     if (engine_keeps_fp32_buffer(run)) {
         PUT(p, TERM_GRADS, "16-bit gradients, freed after the step",
@@ -155,9 +152,8 @@ static void step_zero(struct put *p, const struct stage *s)
         step_implementation(p, s, own);
         return;
     }
-    if (run_pipelines(run))
-        PUT(p, TERM_GRADS, "gradients that this rank steps", F("P / N", pieces),
-            F("bytes per gradient", grad));
+    if (engine_steps_views(run))
+        engine_stepped_grads(p, s);
     else
         PUT(p, TERM_GRAD_SHARDS, "gradient partition, tensors whole",
             F("elements", pieces), F("bytes per gradient", grad));

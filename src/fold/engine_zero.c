@@ -46,6 +46,47 @@ static void add_to_group(struct zero_layout *l, uint64_t n, uint64_t size)
         l->group = 0;
 }
 
+/* ---- a pipeline's buckets ---- */
+
+static bool trained_here(const struct stage *s, const struct tensor *t)
+{
+    return t->role == ROLE_PARAM && t->trainable
+           && !(t->tied && s->tied_here != 0);
+}
+
+/* A bucket takes tensors until one more would be too many; a single tensor is
+ * reduced where it is: flattening makes no copy of it
+ * (reduce_independent_p_g_buckets_and_remove_grads;
+ * torch/csrc/utils/tensor_flatten.h). */
+void zero_each_bucket(const struct stage *s,
+                      void (*each)(void *ctx, uint64_t elems), void *ctx)
+{
+    uint64_t elems = 0, tensors = 0;
+    for (uint32_t i = 0; i < s->n; i++) {
+        const struct block *b = &s->p->block[stage_block(s, i)];
+        for (uint32_t k = 0; k < b->tensor_count; k++) {
+            const struct tensor *t = &s->p->tensor[b->tensor_first + k];
+            if (!trained_here(s, t))
+                continue;
+            if (elems + t->elems > s->run->reduce_bucket) {
+                if (tensors > 1)
+                    each(ctx, elems);
+                elems = tensors = 0;
+            }
+            elems += t->elems;
+            tensors++;
+        }
+    }
+    if (tensors > 1)
+        each(ctx, elems);
+}
+
+static void keep_largest(void *ctx, uint64_t elems)
+{
+    uint64_t *most = ctx;
+    *most = max_u64(*most, elems);
+}
+
 void zero_layout(struct stage *s)
 {
     const struct run *run = s->run;
@@ -53,12 +94,14 @@ void zero_layout(struct stage *s)
     if (run->engine != ENGINE_DEEPSPEED || run->zero == 0 || l.share == 0)
         return;
     l.end = l.share;
+    s->bucket = 0;
+    if (engine_steps_views(run))
+        zero_each_bucket(s, keep_largest, &s->bucket);
     for (uint32_t i = 0; i < s->n; i++) {
         const struct block *b = &s->p->block[stage_block(s, i)];
         for (uint32_t k = 0; k < b->tensor_count; k++) {
             const struct tensor *t = &s->p->tensor[b->tensor_first + k];
-            if (t->role != ROLE_PARAM || !t->trainable
-                || (t->tied && s->tied_here != 0))
+            if (!trained_here(s, t))
                 continue;
             add_to_partition(&l, t->elems);
             add_to_group(&l, div_up(t->elems, run->shard), run->sub_group_size);
@@ -74,6 +117,26 @@ uint64_t zero_first_copy(const struct stage *s)
     if (s->run->zero == 3)
         return bucket;
     return max_u64(div_up(engine_share(s), bucket), 1) * bucket;
+}
+
+/* ---- the step's gathered weights ---- */
+
+/* Into a list of the ranks' parts, so that ProcessGroupNCCL::allgather makes a
+ * flat buffer for all of them, in shards of the gather bucket at least
+ * (all_gather_dp_groups up to DeepSpeed 0.12.4; later versions gather in
+ * place). */
+uint64_t zero_gather_flat(const struct stage *s, uint64_t index)
+{
+    const struct run *run = s->run;
+    if (!run_pipelines(run) || (run->zero == 0 && !run_is_bf16_pipeline(run)))
+        return 0;
+    const uint64_t part = engine_share(s);
+    const uint64_t shards =
+        max_u64(part * run->shard / run->allgather_bucket, 1);
+    const uint64_t shard = part / shards;
+    if (index >= shards)
+        return 0;
+    return run->shard * (index + 1 < shards ? shard : part - index * shard);
 }
 
 /* ---- ZeRO-3: gathered weights ---- */

@@ -100,6 +100,10 @@ static bool stage_peak(struct moment *best, const struct stage *s)
         for (unsigned later = 0; later < passes; later++)
             ok = look_at_position(best, s, i, later != 0) && ok;
     }
+    for (unsigned later = 0; later < passes && engine_accumulates(s->run);
+         later++)
+        if (stage_happens(s, 0, true, later != 0))
+            ok = look(best, s, PHASE_ACCUMULATE, 0, later != 0) && ok;
     ok = look(best, s, PHASE_REDUCE, 0, false) && ok;
     ok = look(best, s, PHASE_CLIP, 0, false) && ok;
     return look(best, s, PHASE_STEP, 0, false) && ok;

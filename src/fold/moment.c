@@ -262,6 +262,10 @@ static void put_moment(struct put *p, const struct stage *s)
     case PHASE_LOSS: put_forward(p, s, m->position, m->later); return;
     case PHASE_BACKWARD: put_backward(p, s, m->position, m->later); return;
     case PHASE_RECOMPUTE: put_recompute(p, s, m->position, m->later); return;
+    case PHASE_ACCUMULATE:
+        put_kept(p, s, 0);
+        engine_accumulate(p, s);
+        return;
     case PHASE_REDUCE:
         loop_idle(p, s);
         engine_idle(p, s);

@@ -42,6 +42,7 @@ const char *component_label(enum component c); /* "optimizer states" */
     X(PHASE_LOSS, "loss")                                                      \
     X(PHASE_BACKWARD, "backward")                                              \
     X(PHASE_RECOMPUTE, "recompute")                                            \
+    X(PHASE_ACCUMULATE, "gradient accumulation")                               \
     X(PHASE_REDUCE, "gradient reduction")                                      \
     X(PHASE_CLIP, "gradient clipping")                                         \
     X(PHASE_STEP, "optimizer step")

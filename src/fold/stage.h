@@ -47,16 +47,17 @@ struct stage {
     uint64_t shared, inputs;      /* bytes a micro-batch */
     uint64_t global_buffer_bytes; /* largest use by a block of the stage */
     uint64_t shared_kept;         /* of shared: what backward needs */
-    uint64_t partition;           /* ZeRO: most elements of whole tensors that
+    uint64_t bucket; /* ZeRO-1, pipelined: elements flattened at once, most */
+    uint64_t partition;    /* ZeRO: most elements of whole tensors that
                                      touch one rank's partition */
-    uint64_t sub_group;           /* ZeRO-3: elements of the largest */
-    uint64_t dummy_wgrads;        /* one gradient a shape: see stage.c */
-    uint64_t stage_input; /* received hidden states kept to backward, and
+    uint64_t sub_group;    /* ZeRO-3: elements of the largest */
+    uint64_t dummy_wgrads; /* one gradient a shape: see stage.c */
+    uint64_t stage_input;  /* received hidden states kept to backward, and
                                 what else the pipeline engine holds of one
                                 micro-batch */
-    uint64_t outputs;     /* of a micro-batch: what the engine holds of the
+    uint64_t outputs;      /* of a micro-batch: what the engine holds of the
                                 head after its backward */
-    struct moment rest;   /* between steps: part of every moment */
+    struct moment rest;    /* between steps: part of every moment */
     bool has_rest;
 };
 
@@ -150,6 +151,11 @@ void engine_forward(struct put *p, const struct stage *s, uint32_t position,
  * micro-batch after the first. */
 void engine_backward(struct put *p, const struct stage *s, uint32_t position,
                      bool later);
+/* After a backward, where 16-bit gradients are then added into fp32 ones. */
+bool engine_accumulates(const struct run *run);
+void engine_accumulate(struct put *p, const struct stage *s);
+/* True where gradients are reduced and stepped from where they were made. */
+bool engine_steps_views(const struct run *run);
 /* After the last backward of the step. */
 void engine_reduce(struct put *p, const struct stage *s);
 void engine_clip(struct put *p, const struct stage *s);
@@ -172,6 +178,13 @@ uint64_t engine_share(const struct stage *s);
  * ahead at most. */
 void zero_layout(struct stage *s);
 uint64_t zero_first_copy(const struct stage *s);
+/* Elements that are flattened for each reduction of a pipeline's ZeRO-1, bucket
+ * after bucket. */
+void zero_each_bucket(const struct stage *s,
+                      void (*each)(void *ctx, uint64_t elems), void *ctx);
+/* Elements of all ranks that the step's `index`-th all-gather brings, through
+ * a flat buffer; 0: there is no such. */
+uint64_t zero_gather_flat(const struct stage *s, uint64_t index);
 void zero3_gather(struct put *p, const struct stage *s, uint32_t position,
                   bool backward);
 uint64_t zero3_ahead(const struct stage *s, uint32_t position, bool backward);

@@ -383,6 +383,10 @@ static void micro_backward(struct tracer *r, uint32_t micro, uint32_t chunk)
         }
     }
     tracer_death(r, &r->grad); /* sent back */
+    if (engine_accumulates(s->run)) {
+        levels_accumulate(r);
+        trace_accumulate(r);
+    }
 }
 
 /* ---- the step ---- */
@@ -501,12 +505,14 @@ void tracer_step(struct tracer *r, enum trace_step step)
     if (r->settled)
         return;
     levels_after(r, PHASE_REDUCE);
+    trace_reduce(r);
     levels_after(r, PHASE_CLIP);
     levels_after(r, PHASE_STEP);
     r->step = TRACE_LATER; /* the moments are there */
     if (bare)
         first_step_ends(r);
     levels_after(r, PHASE_REST);
+    trace_gather(r);
 }
 
 /* The largest block's tensors and operands. */

@@ -486,6 +486,24 @@ void levels_after(struct tracer *r, enum phase phase)
     set_levels(r, t);
 }
 
+void levels_accumulate(struct tracer *r)
+{
+    struct targets *t = &r->after[PHASE_ACCUMULATE];
+    r->phase = PHASE_ACCUMULATE;
+    if (t->v == NULL) {
+        struct moment m = { .op = "" };
+        struct collect c = { .r = r };
+        struct put p = {
+            .m = &m, .only = COMP_COUNT, .each = collect, .ctx = &c
+        };
+        engine_rest(&p, r->s);
+        engine_accumulate(&p, r->s);
+        if (!keep_targets(t, &c))
+            r->failed = true;
+    }
+    set_levels(r, t);
+}
+
 /* ---- sizes ---- */
 
 static void add_size(struct sizes *s, uint64_t elems)

@@ -143,6 +143,8 @@ bool levels_init(struct tracer *r);
 void levels_at(struct tracer *r, enum phase phase, uint32_t position);
 /* Outside of the blocks. */
 void levels_after(struct tracer *r, enum phase phase);
+/* While a micro-batch's gradients are added to those before. */
+void levels_accumulate(struct tracer *r);
 /* All of a term goes. */
 void levels_drop(struct tracer *r, enum term term);
 /* A gradient that stays where it was made becomes the engine's. */
@@ -152,6 +154,14 @@ void levels_take(struct tracer *r, enum term term, hold_id id);
 
 /* Before the first step, for what it leaves behind. */
 void trace_start(struct tracer *r);
+
+/* ---- trace_flats.c ---- */
+
+/* The buckets of a reduction, the tensors of an accumulation, the shards of a
+ * gather: one at a time, where a moment knows the largest. */
+void trace_reduce(struct tracer *r);
+void trace_accumulate(struct tracer *r);
+void trace_gather(struct tracer *r);
 
 /* ---- simulate.c ---- */
 

@@ -64,6 +64,7 @@ static const char *phase_colour(enum phase phase)
     case PHASE_LOSS: return "#fdae6b";
     case PHASE_BACKWARD: return "#6baed6";
     case PHASE_RECOMPUTE: return "#9e9ac8";
+    case PHASE_ACCUMULATE: return "#a1d99b";
     case PHASE_REDUCE: return "#74c476";
     case PHASE_CLIP: return "#bdbdbd";
     case PHASE_STEP: return "#969696";
@@ -82,6 +83,7 @@ static const char *pass_name(enum phase phase)
     case PHASE_LOSS: return "forward";
     case PHASE_BACKWARD:
     case PHASE_RECOMPUTE:
+    case PHASE_ACCUMULATE:
     case PHASE_REDUCE: return "backward";
     case PHASE_CLIP:
     case PHASE_STEP: return "step";

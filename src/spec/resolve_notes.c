@@ -76,8 +76,9 @@ enum {
     NO_CP = 1u << 17,
     NO_EXPERTS = 1u << 18,
     CONVOLUTIONS = 1u << 19,
-    FLATTENS_NOT = 1u << 21, /* no ZeRO-1 or -2 with master weights */
-    OWN_GRADS = 1u << 20     /* neither DDP nor FSDP on the GPU */
+    FLATTENS_NOT = 1u << 21,  /* no ZeRO-1 or -2 with master weights */
+    OWN_GRADS = 1u << 20,     /* neither DDP nor FSDP on the GPU */
+    NO_LIST_GATHER = 1u << 22 /* but for the fork's DeepSpeed */
 };
 
 static unsigned circumstances(const struct run *r, const struct spec *spec)
@@ -101,6 +102,7 @@ static unsigned circumstances(const struct run *r, const struct spec *spec)
     now |= run_flattens(r) ? 0 : FLATTENS_NOT;
     now |= run_keeps_grads(r) ? 0 : OWN_GRADS;
     now |= r->fast ? FAST : 0;
+    now |= run_pipelines(r) ? 0 : NO_LIST_GATHER;
     now |= resolve_is_fsdp(r) ? 0 : NO_FSDP;
     now |= r->loss != LOSS_FUSED ? PLAIN_LOSS : 0;
     now |= r->cp == 1 ? NO_CP : 0;
@@ -120,8 +122,10 @@ static const struct moot {
 } moots[] = {
     { KEY_DDP_BUCKET, NO_DDP, ANY, " outside DDP" },
     { KEY_DDP_BUCKET, FAST, ANY, ": buckets add up to the gradients" },
-    { KEY_ALLGATHER_BUCKET, ALWAYS, ANY,
+    { KEY_ALLGATHER_BUCKET, NO_LIST_GATHER, ANY,
       ": weights are gathered in place (all_gather_into_tensor)" },
+    { KEY_ALLGATHER_BUCKET, FAST, ANY,
+      " with fast: the allocator is not simulated" },
     { KEY_ALLOCATOR, FAST, ALLOC_EXPANDABLE,
       " with fast: the allocator is not simulated" },
     { KEY_FP8_RECIPE, ALWAYS, ANY, " yet: recipes are not told apart" },

@@ -44,6 +44,7 @@ static enum stop stop_of(enum phase phase)
     case PHASE_LOSS: return FORWARD;
     case PHASE_BACKWARD:
     case PHASE_RECOMPUTE:
+    case PHASE_ACCUMULATE:
     case PHASE_REDUCE: return BACKWARD;
     case PHASE_CLIP: return CLIP;
     case PHASE_STEP: return STEP;

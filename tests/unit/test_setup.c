@@ -1257,6 +1257,14 @@ static const struct said {
     { "ddp_bucket=1MiB zero=1", "'ddp_bucket' has no effect", 0, false },
     { "allgather_bucket=9 framework=deepspeed",
       "'allgather_bucket' has no effect", 0, false },
+    { "allgather_bucket=9 framework=megatron-deepspeed zero=1 gpus=8",
+      "'allgather_bucket' has no effect: weights", 0, false },
+    { "allgather_bucket=9 framework=megatron-deepspeed zero=1 gpus=8 "
+      "implementation=megatron-local",
+      "'allgather_bucket'", 0, true },
+    { "allgather_bucket=9 framework=megatron-deepspeed zero=1 gpus=8 "
+      "implementation=megatron-local fast=true",
+      "'allgather_bucket' has no effect with fast", 0, false },
     { "allocator=expandable fast=true", "'allocator' has no effect", 0, false },
     { "allocator=expandable", "'allocator'", 0, true },
     { "allocator=default", "'allocator'", 0, true },

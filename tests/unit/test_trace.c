@@ -77,6 +77,133 @@ static void test_births_and_deaths(void **state)
     memplan_report_free(r);
 }
 
+/* ---- what DeepSpeed's pipeline makes piece by piece ---- */
+
+/* Bytes of all births of a name, the largest, how many; and whether two of them
+ * are alive at once. */
+struct pieces {
+    uint64_t sum, largest, n;
+    bool together;
+};
+
+static struct pieces pieces_of(const struct trace *t, const char *name)
+{
+    struct pieces p = { 0 };
+    uint64_t alive = 0;
+    for (size_t i = 0; i < t->n; i++) {
+        const struct trace_event *e = &t->event[i];
+        if (strcmp(e->name, name) != 0)
+            continue;
+        alive = e->birth ? alive + 1 : alive - 1;
+        p.together = p.together || alive > 1;
+        if (!e->birth)
+            continue;
+        p.n++;
+        p.sum += e->bytes;
+        p.largest = e->bytes > p.largest ? e->bytes : p.largest;
+    }
+    return p;
+}
+
+static void first_stage(const memplan_report *r, struct arena *a,
+                        struct stage *s, struct trace *t)
+{
+    struct memory_fold *f = ARENA_NEW(a, struct memory_fold, 1);
+    assert_non_null(f);
+    assert_true(memory_fold_init(f, &r->program, &r->run, a));
+    stage_init(s, f, 0, 0);
+    assert_true(trace_stage(t, f, s, TRACE_LATER, a));
+}
+
+#define FORK                                                                   \
+    "framework", "megatron-deepspeed", "implementation", "megatron-local"
+
+/* GPT-2 XL: 1.64e9 weights on one stage, the largest of 8.2e7. */
+static void test_fork_buckets(void **state)
+{
+    (void)state;
+    memplan_report *r =
+        ESTIMATE("gpt2-xl", FORK, "gpus", "8", "zero", "1", "tp", "1",
+                 "precision", "fp16-mixed", "grad_accum", "2");
+    struct arena a;
+    struct stage s;
+    struct trace t;
+    arena_init(&a, NULL);
+    first_stage(r, &a, &s, &t);
+    const uint64_t all = s.sum.elems;
+    /* every gradient is flattened once, in buckets of whole tensors */
+    const struct pieces in = pieces_of(&t, "flattened gradients on their way");
+    assert_int_equal(in.n, 4);
+    assert_int_equal(in.sum, 2 * all);
+    assert_int_equal(in.largest, 2 * s.bucket);
+    assert_true(s.bucket <= 500000000 && s.bucket > 400000000);
+    assert_false(in.together);
+    /* every weight is gathered once, in shards of 5e8 or more */
+    const struct pieces out = pieces_of(&t, "updated weights, gathered flat");
+    assert_int_equal(out.n, all / 500000000);
+    assert_true(out.sum >= 2 * all && out.sum < 2 * all + 8 * 64);
+    assert_true(out.largest >= 2 * UINT64_C(500000000));
+    assert_false(out.together);
+    arena_release(&a);
+    memplan_report_free(r);
+}
+
+/* A tensor larger than the bucket is reduced where it is, a smaller gather
+ * bucket makes more shards. */
+static void test_fork_small_buckets(void **state)
+{
+    (void)state;
+    memplan_report *r =
+        ESTIMATE("gpt2-xl", FORK, "gpus", "8", "zero", "1", "tp", "1",
+                 "precision", "fp16-mixed", "reduce_bucket", "1000000");
+    struct arena a;
+    struct stage s;
+    struct trace t;
+    arena_init(&a, NULL);
+    first_stage(r, &a, &s, &t);
+    const struct pieces in = pieces_of(&t, "flattened gradients on their way");
+    assert_true(in.largest <= 2000000);
+    assert_true(in.sum < s.sum.elems / 100);
+    arena_release(&a);
+    memplan_report_free(r);
+}
+
+/* The fork's BF16_Optimizer adds gradients a tensor at a time, cast to fp32;
+ * the other optimizers do nothing of the kind. */
+static void test_fork_accumulates(void **state)
+{
+    (void)state;
+    memplan_report *r =
+        ESTIMATE("gpt2-xl", FORK, "gpus", "8", "zero", "0", "tp", "1",
+                 "precision", "bf16-mixed", "grad_accum", "2");
+    struct arena a;
+    struct stage s;
+    struct trace t;
+    arena_init(&a, NULL);
+    first_stage(r, &a, &s, &t);
+    const struct pieces cast = pieces_of(&t, "a gradient in fp32, to be added");
+    assert_int_equal(cast.largest, 4 * s.sum.largest_grad);
+    assert_int_equal(cast.sum, 2 * 4 * s.sum.elems); /* two micro-batches */
+    assert_false(cast.together);
+    assert_true(pieces_of(&t, "updated weights, gathered flat").n > 0);
+    arena_release(&a);
+    memplan_report_free(r);
+    r = ESTIMATE("gpt2-xl", FORK, "gpus", "8", "zero", "1", "tp", "1",
+                 "precision", "fp16-mixed", "grad_accum", "2");
+    arena_init(&a, NULL);
+    first_stage(r, &a, &s, &t);
+    assert_int_equal(pieces_of(&t, "a gradient in fp32, to be added").n, 0);
+    arena_release(&a);
+    memplan_report_free(r);
+    r = ESTIMATE("gpt2-xl", "gpus", "8", "zero", "1", "precision",
+                 "bf16-mixed");
+    arena_init(&a, NULL);
+    first_stage(r, &a, &s, &t);
+    assert_int_equal(pieces_of(&t, "updated weights, gathered flat").n, 0);
+    arena_release(&a);
+    memplan_report_free(r);
+}
+
 static void test_inventory(void **state)
 {
     (void)state;
@@ -412,6 +539,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_births_and_deaths),
+        cmocka_unit_test(test_fork_buckets),
+        cmocka_unit_test(test_fork_small_buckets),
+        cmocka_unit_test(test_fork_accumulates),
         cmocka_unit_test(test_inventory),
         cmocka_unit_test(test_first_step),
         cmocka_unit_test(test_gradients_stay),
