@@ -14,6 +14,8 @@ SETTINGS = {  # name: setting
     "all-bf16-dropout": dict(rank=8, targets="all-linear", dropout=0.05, dtype="bf16", base="bf16"),
     "full-bf16": dict(rank=8, targets=["q_proj", "v_proj"], dropout=0.0, dtype="bf16", base="bf16",
                       full=["embed_tokens", "lm_head"]),
+    "full-fp32": dict(rank=8, targets=["q_proj", "v_proj"], dropout=0.0, dtype="fp32", base="bf16",
+                      full=["embed_tokens", "lm_head"]),
     "nf4-fp32": dict(rank=8, targets="all-linear", dropout=0.0, dtype="fp32", base="nf4"),
     "nf4-double-fp32": dict(rank=8, targets="all-linear", dropout=0.05, dtype="fp32", base="nf4-double"),
 }
