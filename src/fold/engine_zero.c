@@ -144,13 +144,32 @@ uint64_t zero_gather_flat(const struct stage *s, uint64_t index)
 /* A weight that is used again within max_reuse_distance is not released: the
  * last ones, from forward to backward, about half the distance on either side
  * of the turn (partitioned_param_coordinator.py, __params_to_release). */
-static uint64_t kept_upto(const struct stage *s, uint32_t position)
+static uint64_t released_elems(const struct stage *s)
 {
     const uint64_t all = s->before[s->n].all_elems;
     const uint64_t most = ZERO3_MAX_REUSE_ELEMS / 2;
+    return all > most ? all - most : 0;
+}
+
+static uint64_t kept_upto(const struct stage *s, uint32_t position)
+{
     const uint64_t upto = s->before[position + 1].all_elems;
-    const uint64_t released = all > most ? all - most : 0;
+    const uint64_t released = released_elems(s);
     return upto > released ? upto - released : 0;
+}
+
+/* Of the stage's first so many weights; they need not be of one width. */
+static uint64_t bytes_of_first(const struct stage *s, uint64_t elems)
+{
+    uint32_t i = 0;
+    while (i + 1 < s->n && s->before[i + 1].all_elems <= elems)
+        i++;
+    const struct prefix *from = &s->before[i], *to = &s->before[i + 1];
+    const uint64_t each = to->all_elems - from->all_elems;
+    if (each == 0 || elems <= from->all_elems)
+        return from->bytes;
+    const double share = (double)(elems - from->all_elems) / (double)each;
+    return from->bytes + (uint64_t)((double)(to->bytes - from->bytes) * share);
 }
 
 uint64_t zero3_ahead(const struct stage *s, uint32_t position, bool backward)
@@ -178,8 +197,10 @@ void zero3_gather(struct put *p, const struct stage *s, uint32_t position,
     if (kept == 0)
         PUT(p, TERM_GATHERED, "the running module's weight",
             F("bytes of the block's largest parameter", b->largest_bytes));
-    PUT(p, TERM_GATHERED, "kept from forward to backward", F("elements", kept),
-        F("bytes per weight", upto->bytes / upto->all_elems));
+    else
+        PUT(p, TERM_GATHERED, "kept from forward to backward",
+            F("bytes of the weights not released",
+              upto->bytes - bytes_of_first(s, released_elems(s))));
     const uint64_t left = backward
                               ? upto->all_elems - kept
                               : s->before[s->n].all_elems - upto->all_elems;

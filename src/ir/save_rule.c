@@ -34,6 +34,13 @@ static void keep_all_in(struct saved_list *s)
         keep_in(s, i);
 }
 
+/* What is no parameter itself: made of one. */
+static void keep_made(struct saved_list *s, unsigned i)
+{
+    if (i < s->op->n_in && s->p->tensor[s->op->in[i]].role == ROLE_ACTIVATION)
+        keep_in(s, i);
+}
+
 /* Results from number `first` on. */
 static void keep_out(struct saved_list *s, unsigned first)
 {
@@ -145,9 +152,14 @@ size_t op_saves(const struct program *p, const struct op *op,
         break;
     case OP_BATCH_NORM: /* as the next; out: y, statistics */
     case OP_MAX_POOL:   /* in: x; out: y, places */
-    case OP_LAYER_NORM: /* in: x, weight, bias; out: y, statistics */
     case OP_RMS_NORM:
         keep_in(&s, 0);
+        keep_out(&s, 1);
+        break;
+    case OP_LAYER_NORM: /* in: x, weight, bias; out: y, statistics */
+        keep_in(&s, 0);
+        keep_made(&s, 1);
+        keep_made(&s, 2);
         keep_out(&s, 1);
         break;
     case OP_FLASH_ATTENTION:

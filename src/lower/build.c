@@ -487,6 +487,8 @@ static enum dtype param_dtype(const struct builder *b, const struct param *q)
 {
     if (q->statistic)
         return q->dtype;
+    if (q->wide)
+        return DT_FP32;
     if (!b->frozen)
         return b->param;
     if (q->group == PG_ADAPTER)
@@ -528,7 +530,7 @@ tensor_id build_param(struct builder *b, const struct param *q)
     t->group = q->group;
     t->statistic = q->statistic;
     t->trainable = t->needs_grad =
-        !q->statistic && !q->original && is_trainable(b, q->group);
+        !q->statistic && !q->original && !q->fixed && is_trainable(b, q->group);
     t->tied = q->tied || q->again;
     t->again = q->again;
     t->matmul = q->matmul;

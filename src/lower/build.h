@@ -84,6 +84,7 @@ struct builder {
     bool core_attention; /* of the next operations */
     uint64_t window;     /* sliding window of the layer; 0 none */
     bool no_rope;        /* the layer does not rotate */
+    bool local_rope;     /* ... or by the tables of layers with a window */
     uint32_t cap_tensors, cap_ops;
     bool over, failed;
 };
@@ -137,6 +138,7 @@ struct layer_kind {
     bool moe;
     bool no_rope;    /* though the model has rotary embeddings */
     bool leaf;       /* nothing below is trained: its input needs no gradient */
+    bool local_rope; /* by tables of its own */
     uint64_t window; /* sliding window shorter than the sequence; 0 none */
 };
 /* Of layer i. */
@@ -144,8 +146,8 @@ struct layer_kind build_layer_kind(const struct builder *b, uint64_t i);
 typedef tensor_id layer_fn(struct builder *b, const struct layer_kind *kind,
                            tensor_id x);
 /* Calls `layer` once for each kind of layer that the model has, between
- * build_begin and build_end, and fills program.layer_block. Sets b->window and
- * b->no_rope. */
+ * build_begin and build_end, and fills program.layer_block. Sets b->window,
+ * b->no_rope and b->local_rope. */
 void build_layers(struct builder *b, layer_fn *layer);
 
 /* int8 and the 4-bit formats: dequantised before a product. */
@@ -238,6 +240,8 @@ struct param {
     bool statistic;   /* of a quantised weight: no parameter */
     enum dtype dtype; /* of a statistic */
     bool original;    /* frozen beside its trained copy */
+    bool fixed;       /* the class never trains it */
+    bool wide;        /* in fp32 whatever the others are */
     bool of_linear;   /* a linear's bias */
 };
 tensor_id build_param(struct builder *b, const struct param *param);

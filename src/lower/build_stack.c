@@ -43,8 +43,10 @@ struct layer_kind build_layer_kind(const struct builder *b, uint64_t i)
     if (kind.mixer != MIX_ATTENTION)
         return kind;
     kind.no_rope = m->position == POS_ROPE && !pattern_has(&m->rotates, i);
-    if (pattern_has(&m->slides, i) && m->sliding_window < b->s.n)
+    const bool slides = m->sliding_window > 0 && pattern_has(&m->slides, i);
+    if (slides && m->sliding_window < b->s.n)
         kind.window = m->sliding_window;
+    kind.local_rope = slides && m->two_ropes;
     return kind;
 }
 
@@ -75,8 +77,9 @@ static const char *name_of_kind(struct builder *b,
     }
     const size_t n = str_format(
         text, sizeof(text), "%s%s%s%s%slayer", kind->leaf ? "first " : "",
-        kind->window != 0 ? "sliding " : "", kind->no_rope ? "nope " : "",
-        mixer_word(kind->mixer), kind->moe ? "moe " : "");
+        kind->window != 0 || kind->local_rope ? "sliding " : "",
+        kind->no_rope ? "nope " : "", mixer_word(kind->mixer),
+        kind->moe ? "moe " : "");
     const char *name = arena_copy(b->arena, text, n);
     b->failed = b->failed || name == NULL;
     return name != NULL ? name : "layer";
@@ -86,7 +89,7 @@ static bool same_kind(const struct layer_kind *x, const struct layer_kind *y)
 {
     return x->place == y->place && x->mixer == y->mixer && x->moe == y->moe
            && x->no_rope == y->no_rope && x->leaf == y->leaf
-           && x->window == y->window;
+           && x->window == y->window && x->local_rope == y->local_rope;
 }
 
 static void attend_to_memory(struct builder *b, bool waits)
@@ -115,9 +118,10 @@ void build_layers(struct builder *b, layer_fn *layer)
             b->p->tensor[x].needs_grad = !kind.leaf;
             b->window = kind.window;
             b->no_rope = kind.no_rope;
+            b->local_rope = kind.local_rope;
             const tensor_id out = layer(b, &kind, x);
             b->window = 0;
-            b->no_rope = false;
+            b->no_rope = b->local_rope = false;
             build_end(b, out);
         }
         if (p->layer_block != NULL)

@@ -33,20 +33,31 @@ bool hf_is_masked(const struct builder *b)
 static bool slides(const struct builder *b)
 {
     const struct spec *m = b->spec;
-    return m->sliding_window != 0 && m->sliding_window < b->s.n
-           && m->slides.first < m->layers;
+    return m->sliding_layers > 0 && m->sliding_window < b->s.n;
+}
+
+/* Their models make a causal mask and a windowed one whatever layers want. */
+static bool makes_both_masks(enum family family)
+{
+    return family == FAM_GEMMA2 || family == FAM_GEMMA3 || family == FAM_COHERE2
+           || family == FAM_MINISTRAL || family == FAM_OLMO3
+           || family == FAM_GPT_OSS;
 }
 
 /* Eager adds a mask; the others need one for windows, Falcon always. */
 static bool has_mask(const struct builder *b, bool sliding)
 {
     const struct spec *m = b->spec;
-    const bool mixed = !pattern_is_all(&m->slides);
-    if (m->bidirectional || (sliding != slides(b) && !(slides(b) && mixed)))
+    const bool mixed = slides(b) && m->sliding_layers < m->layers;
+    const bool both = makes_both_masks(m->family) && m->sliding_layers > 0;
+    if (m->bidirectional)
         return false;
     switch (hf_kernel(b)) {
-    case ATTN_EAGER: return true;
-    case ATTN_SDPA: return sliding || m->family == FAM_FALCON;
+    case ATTN_EAGER: return sliding == slides(b) || mixed || both;
+    case ATTN_SDPA:
+        if (sliding != slides(b) && !mixed)
+            return false;
+        return sliding || m->family == FAM_FALCON;
     case ATTN_FLASH:
     case ATTENTION_COUNT: break;
     }
@@ -66,9 +77,13 @@ static bool has_table(const struct builder *b, enum hf_table which)
     case HF_TRIANGLE:
         return m->family == FAM_GPT_NEO && hf_kernel(b) == ATTN_EAGER;
     case HF_SINCOS: return m->family == FAM_GPTJ;
-    case HF_COS: return rope;
+    case HF_COS:
+        return rope && (!m->two_ropes || m->sliding_layers < m->layers);
     case HF_SIN: /* complex numbers hold both */
-        return rope && !(build_is_latent(b) && m->family == FAM_DEEPSEEK_V2);
+        return has_table(b, HF_COS)
+               && !(build_is_latent(b) && m->family == FAM_DEEPSEEK_V2);
+    case HF_COS_LOCAL:
+    case HF_SIN_LOCAL: return rope && m->two_ropes && m->sliding_layers > 0;
     case HF_ALIBI:
         return m->position == POS_ALIBI && hf_kernel(b) == ATTN_EAGER;
     case HF_MASK: return has_mask(b, false);
@@ -92,13 +107,27 @@ tensor_id hf_table(const struct builder *b, enum hf_table which)
     return id;
 }
 
+tensor_id hf_rope_table(const struct builder *b, enum hf_table which)
+{
+    const bool sin = which == HF_SIN;
+    if (b->local_rope)
+        return hf_table(b, sin ? HF_SIN_LOCAL : HF_COS_LOCAL);
+    return hf_table(b, which);
+}
+
+/* The forward of some leaves out the cast. */
 static enum dtype rope_dtype(const struct builder *b)
 {
-    const enum family family = b->spec->family;
-    if (family == FAM_OLMO || family == FAM_OLMO2 || family == FAM_QWEN
-        || family == FAM_DEEPSEEK_V2)
-        return DT_FP32; /* their forward leaves out the cast */
-    return b->stream;
+    switch ((int)b->spec->family) {
+    case FAM_OLMO:
+    case FAM_OLMO2:
+    case FAM_OLMO3:
+    case FAM_QWEN:
+    case FAM_ERNIE:
+    case FAM_ERNIE_MOE:
+    case FAM_DEEPSEEK_V2: return DT_FP32;
+    default: return b->stream;
+    }
 }
 
 /* transformers/masking_utils.py: a number an entry for eager, a bool for
@@ -179,10 +208,11 @@ static void make_tables(struct builder *b)
         rope.dim[1] = DIM("r/2", r / 2);
     if (m->family == FAM_QWEN) /* a cache for twice the longest sequence */
         rope.dim[0] = DIM("2*s", build_product(b, 2, b->sq.n));
-    if (has_table(b, HF_COS)) {
-        build_shared(b, "cos", rope_dtype(b), &rope);
-        if (has_table(b, HF_SIN))
-            build_shared(b, "sin", rope_dtype(b), &rope);
+    static const char *const ropes[] = { "cos", "sin", "local cos",
+                                         "local sin" };
+    for (unsigned i = 0; i < 4; i++) {
+        if (has_table(b, (enum hf_table)(HF_COS + i)))
+            build_shared(b, ropes[i], rope_dtype(b), &rope);
     }
     if (has_table(b, HF_ALIBI)) {
         /* MPT: one sequence of them, in fp32 */
@@ -259,6 +289,17 @@ static tensor_id add_bias_table(struct builder *b, tensor_id x)
     return build_binary_in_place(b, OP_ADD, "position bias", x, table);
 }
 
+/* By a number, or by a buffer of one, in the type of the weights
+ * (Gemma3TextScaledWordEmbedding). */
+static tensor_id scaled_embedding(struct builder *b, tensor_id x)
+{
+    if (b->spec->family != FAM_GEMMA3)
+        return build_scale(b, "embeddings scaled", x);
+    const struct shape one = SHAPE(b->one);
+    const tensor_id scale = build_buffer(b, "embed_scale", b->stream, &one);
+    return build_mul(b, "embeddings scaled", x, scale);
+}
+
 static void embed(struct builder *b)
 {
     const struct spec *m = b->spec;
@@ -274,7 +315,7 @@ static void embed(struct builder *b)
     tensor_id x = build_embedding(b, "embed_tokens", b->ids, table, &shape);
     x = build_all_reduce(b, "embedding all-reduce", x, COMM_TP);
     if (m->embed_scale)
-        x = build_scale(b, "embeddings scaled", x);
+        x = scaled_embedding(b, x);
     if (b->e.n != b->h.n) /* OPT-350m */
         x = build_linear(b, &(struct linear){ .name = "project_in",
                                               .x = x,
@@ -332,6 +373,7 @@ static tensor_id parallel_layer(struct builder *b,
             build_binary_in_place(b, OP_ADD, "mlp + attention", mlp, attention);
         return build_add(b, "residual", x, drop(b, mlp));
     case FAM_COHERE:
+    case FAM_COHERE2:
     case FAM_STABLELM:
         x = build_add(b, "residual", x, attention);
         return build_add(b, "residual", x, drop(b, mlp));

@@ -22,6 +22,8 @@ enum hf_table {
     HF_SHARED_FIRST,
     HF_COS = HF_SHARED_FIRST,
     HF_SIN,
+    HF_COS_LOCAL, /* of layers with a window, where these differ */
+    HF_SIN_LOCAL,
     HF_ALIBI,
     HF_MASK,
     HF_MASK_SLIDING,
@@ -33,6 +35,9 @@ enum hf_table {
 
 /* TENSOR_NONE where the model has none. */
 tensor_id hf_table(const struct builder *b, enum hf_table which);
+
+/* HF_COS or HF_SIN, of the layer at hand. */
+tensor_id hf_rope_table(const struct builder *b, enum hf_table which);
 
 /* T5's position bias for the attention at hand. */
 tensor_id hf_bias(const struct builder *b);
@@ -130,6 +135,10 @@ void hf_project_cross(struct builder *b, tensor_id x, struct hf_qkv *out);
 /* ---- hf_latent.c: the same, rotated already ---- */
 
 void hf_latent(struct builder *b, tensor_id x, struct hf_qkv *out);
+
+/* One norm for each head of x, [b, s, heads, d]. */
+tensor_id hf_norm_heads(struct builder *b, const char *name, tensor_id x,
+                        struct dim heads);
 
 /* ---- hf_rope.c ---- */
 

@@ -364,6 +364,16 @@ static tensor_id attention_of(struct builder *b, struct hf_qkv *o)
                             COMM_TP);
 }
 
+/* HunYuanDenseV1Attention norms what has rotated. */
+static void norm_rotated(struct builder *b, struct hf_qkv *o)
+{
+    if (b->spec->family != FAM_HUNYUAN)
+        return;
+    const struct shape q = shape_of(b, o->q.x), k = shape_of(b, o->k.x);
+    o->q.x = build_view(b, "q", hf_norm_heads(b, "q", o->q.x, b->a), &q);
+    o->k.x = build_view(b, "k", hf_norm_heads(b, "k", o->k.x, b->kv), &k);
+}
+
 tensor_id hf_attention(struct builder *b, tensor_id x)
 {
     struct hf_qkv o;
@@ -372,6 +382,7 @@ tensor_id hf_attention(struct builder *b, tensor_id x)
     } else {
         hf_project(b, x, &o);
         hf_rope(b, &o);
+        norm_rotated(b, &o);
     }
     return attention_of(b, &o);
 }

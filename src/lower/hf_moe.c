@@ -28,12 +28,15 @@ static struct linear router_of(const struct builder *b, tensor_id x)
 /* F.linear(x.type(float32), weight.type(float32)) */
 static tensor_id logits_in_fp32(struct builder *b, tensor_id x)
 {
+    /* Ernie's stays in fp32 (_keep_in_fp32_modules_strict) */
+    const bool wide = b->spec->family == FAM_ERNIE_MOE;
     struct linear l = router_of(b, build_cast(b, "router input", x, DT_FP32));
     const tensor_id weight = build_param(b, &(struct param){ .name = "router",
                                                              .group = PG_ROUTER,
                                                              .rows = b->experts,
                                                              .cols = b->h,
-                                                             .matmul = true });
+                                                             .matmul = true,
+                                                             .wide = wide });
     l.weight = build_cast(b, "router fp32", weight, DT_FP32);
     l.has_weight = true;
     return build_linear(b, &l);
@@ -127,8 +130,43 @@ static struct routing route_sigmoid(struct builder *b, tensor_id x)
     return r;
 }
 
+/* Ernie4_5_MoeTopKRouter: softmax in fp32 without autocast; a corrected copy is
+ * chosen from, and the sum is clamped. */
+static struct routing route_ernie(struct builder *b, tensor_id x)
+{
+    const struct dim k = DIM("k", b->spec->experts_per_token);
+    const struct shape chosen = SHAPE(b->t, k), ends = SHAPE(b->experts_on);
+    const bool autocasts = b->autocast;
+    struct routing r;
+    b->autocast = false;
+    const tensor_id logits = logits_in_fp32(b, x);
+    const tensor_id p = build_softmax(b, "router softmax", logits, DT_FP32);
+    build_param(b, &(struct param){ .name = "e_score_correction_bias",
+                                    .group = PG_ROUTER,
+                                    .rows = b->experts,
+                                    .fixed = true,
+                                    .wide = true });
+    r.indices = build_tensor(b, "top-k indices", DT_INT64, &chosen);
+    struct op *op = build_op(b, OP_TOPK, "top-k", &p, 1);
+    op_byproduct(op, r.indices);
+    op_byproduct(op, build_tensor(b, "offsets", DT_INT32, &ends));
+    const tensor_id top = build_index(b, "gather", p, r.indices, &chosen);
+    const struct shape one = shape_last(b, top, b->one);
+    tensor_id sum = build_tensor(b, "top-k sum", DT_FP32, &one);
+    op_result(b, build_op(b, OP_MEAN, "top-k sum", &top, 1), sum);
+    sum = build_unary(b, OP_ACTIVATION, "sum clamped", sum);
+    const tensor_id in[] = { top, sum };
+    const tensor_id out = build_tensor(b, "routing weights", DT_FP32, &chosen);
+    op_result(b, build_op(b, OP_DIV, "routing weights", in, 2), out);
+    b->autocast = autocasts;
+    r.weights = build_cast(b, "routing weights", out, tensor_of(b, x)->dtype);
+    return r;
+}
+
 static struct routing route(struct builder *b, tensor_id x)
 {
+    if (b->spec->family == FAM_ERNIE_MOE)
+        return route_ernie(b, x);
     switch (b->spec->router) {
     case ROUTER_CHOSEN: return route_chosen(b, x);
     case ROUTER_SIGMOID: return route_sigmoid(b, x);
@@ -258,7 +296,8 @@ static tensor_id shared_expert(struct builder *b, tensor_id x)
                         .out = b->fs,
                         .full_out = b->spec->shared_ffn,
                         .group = PG_SHARED_EXPERT,
-                        .parallel = PAR_COLUMN };
+                        .parallel = PAR_COLUMN,
+                        .bias = b->spec->mlp_bias };
     const tensor_id gate = build_linear(b, &l);
     const tensor_id act = build_activation(b, "act", b->spec->act, gate);
     l.name = "shared.up_proj";
@@ -269,7 +308,8 @@ static tensor_id shared_expert(struct builder *b, tensor_id x)
                                              .out = b->h,
                                              .full_in = b->spec->shared_ffn,
                                              .group = PG_SHARED_EXPERT,
-                                             .parallel = PAR_ROW });
+                                             .parallel = PAR_ROW,
+                                             .bias = b->spec->mlp_bias });
 }
 
 /* sigmoid(w x) times the shared expert (Qwen2MoeSparseMoeBlock). */
@@ -291,7 +331,8 @@ tensor_id hf_moe(struct builder *b, tensor_id x)
 {
     const struct spec *m = b->spec;
     tensor_id shared = TENSOR_NONE;
-    const bool first = m->shared_ffn > 0 && m->shared_gate;
+    const bool first =
+        m->shared_ffn > 0 && (m->shared_gate || m->family == FAM_ERNIE_MOE);
     if (first)
         shared = shared_expert(b, x);
     const struct routing r = route(b, x);

@@ -66,18 +66,22 @@ static tensor_id rms_norm(struct builder *b, const char *name, tensor_id x,
         const tensor_id out = build_rms_norm(b, name, x, weight);
         /* in_place=True, but where the residual needs the gradient too
            (liger_kernel/transformers/monkey_patch.py) */
-        if (b->spec->family != FAM_GEMMA2)
+        if (b->spec->family != FAM_GEMMA2 && b->spec->family != FAM_GEMMA3)
             build_place(b, PLACE_GRADIENT);
         return out;
     }
-    if (b->spec->family == FAM_GEMMA || b->spec->family == FAM_GEMMA2
-        || b->spec->family == FAM_QWEN3_NEXT)
-        return gemma_norm(b, name, x, weight);
     if (b->spec->relative_buckets > 0)
         return t5_norm(b, name, x, weight);
-    if (b->spec->family == FAM_OLMO2 || b->spec->family == FAM_GPT_OSS)
-        return olmo2_norm(b, name, x, weight);
-    return build_rms_norm_written_out(b, name, x, weight);
+    switch ((int)b->spec->family) {
+    case FAM_GEMMA:
+    case FAM_GEMMA2:
+    case FAM_GEMMA3:
+    case FAM_QWEN3_NEXT: return gemma_norm(b, name, x, weight);
+    case FAM_OLMO2:
+    case FAM_OLMO3:
+    case FAM_GPT_OSS: return olmo2_norm(b, name, x, weight);
+    default: return build_rms_norm_written_out(b, name, x, weight);
+    }
 }
 
 /* ---- LayerNorm ---- */
@@ -111,17 +115,36 @@ static tensor_id olmo_norm(struct builder *b, const char *name, tensor_id x)
     return build_cast(b, name, out, dtype);
 }
 
+/* NemotronLayerNorm1P: 1 + weight is kept with the input; under autocast all
+ * three are cast down. */
+static tensor_id nemotron_norm(struct builder *b, const char *name, tensor_id x,
+                               const tensor_id param[2])
+{
+    const bool autocasts = b->autocast;
+    tensor_id weight = build_unary(b, OP_ADD, "1 + weight", param[0]);
+    weight = build_autocast(b, "autocast", weight);
+    const tensor_id bias = build_autocast(b, "autocast", param[1]);
+    x = build_autocast(b, "autocast", x);
+    b->autocast = false;
+    const tensor_id out = build_layer_norm(b, name, x, weight, bias);
+    b->autocast = autocasts;
+    return out;
+}
+
 static tensor_id layer_norm(struct builder *b, const struct hf_norm *n,
                             tensor_id weight)
 {
     const enum family family = b->spec->family;
     if (n->kind == NORM_LAYER_PLAIN && family == FAM_OLMO)
         return olmo_norm(b, n->name, n->x);
-    if (n->kind == NORM_LAYER_NOBIAS && family == FAM_COHERE)
+    if (n->kind == NORM_LAYER_NOBIAS
+        && (family == FAM_COHERE || family == FAM_COHERE2))
         return cohere_norm(b, n->name, n->x, weight);
     tensor_id bias = TENSOR_NONE;
     if (n->kind == NORM_LAYER)
         bias = build_vector(b, "bias", PG_NORM, n->n, n->full);
+    if (family == FAM_NEMOTRON)
+        return nemotron_norm(b, n->name, n->x, (tensor_id[]){ weight, bias });
     return build_layer_norm(b, n->name, n->x, weight, bias);
 }
 

@@ -31,9 +31,8 @@ static struct hf_heads heads_of(struct builder *b, const char *name,
 
 /* ---- norms on q and k ---- */
 
-/* [b, s, heads, d], each head normed by itself. */
-static tensor_id norm_per_head(struct builder *b, const char *name, tensor_id x,
-                               struct dim heads)
+tensor_id hf_norm_heads(struct builder *b, const char *name, tensor_id x,
+                        struct dim heads)
 {
     const struct spec *m = b->spec;
     const struct shape shape = SHAPE(b->micro, b->sq, heads, b->d);
@@ -57,12 +56,14 @@ static struct hf_heads normed_heads(struct builder *b, const char *name,
                             .kind = b->spec->qk_norm_kind,
                             .full = q ? b->full_A : b->full_K };
     struct hf_heads h = { .x = x, .layout = HF_TOKENS, .n = heads };
+    if (b->spec->family == FAM_HUNYUAN) /* after they have rotated */
+        return heads_of(b, name, x, heads);
     switch (b->spec->qk_norm) {
     case QK_NONE: return heads_of(b, name, x, heads);
     case QK_FULL: return heads_of(b, name, hf_norm(b, &full), heads);
     case QK_PER_HEAD:
-        return heads_of(b, name, norm_per_head(b, name, x, heads), heads);
-    case QK_EACH_HEAD: h.x = norm_per_head(b, name, x, heads); break;
+        return heads_of(b, name, hf_norm_heads(b, name, x, heads), heads);
+    case QK_EACH_HEAD: h.x = hf_norm_heads(b, name, x, heads); break;
     }
     if (b->spec->family != FAM_STABLELM)
         return heads_of(b, name, h.x, heads);

@@ -18,18 +18,26 @@ static struct dim rotated_dim(const struct builder *b)
     return r == 0 || r == b->d.n ? b->d : DIM("r", r);
 }
 
-/* x cos + rotate(x) sin; x is [..., d]. */
+static bool is_ernie(enum family family)
+{
+    return family == FAM_ERNIE || family == FAM_ERNIE_MOE;
+}
+
+/* x cos + rotate(x) sin; x is [..., d]. Ernie casts both operands. */
 static tensor_id rotate(struct builder *b, tensor_id x, tensor_id cos,
                         tensor_id sin, struct dim d)
 {
-    const tensor_id straight = build_mul(b, "x cos", x, cos);
+    const enum dtype dtype =
+        is_ernie(b->spec->family) ? DT_FP32 : tensor_of(b, x)->dtype;
+    const tensor_id straight =
+        build_mul(b, "x cos", build_cast(b, "rope fp32", x, dtype), cos);
     const struct shape whole = shape_last(b, x, d);
     const struct shape part = shape_last(b, x, half_of(d));
     tensor_id half[2];
     build_split(b, "halves", x, half, (const struct shape[]){ part, part }, 2);
     const tensor_id negative = build_neg(b, "-x2", half[1]);
-    const tensor_id turned =
-        build_cat(b, "rotate_half", negative, half[0], &whole);
+    tensor_id turned = build_cat(b, "rotate_half", negative, half[0], &whole);
+    turned = build_cast(b, "rope fp32", turned, dtype);
     const tensor_id crossed = build_mul(b, "rotated sin", turned, sin);
     return build_add(b, "rope", straight, crossed);
 }
@@ -42,8 +50,8 @@ tensor_id hf_rotate_halves(struct builder *b, tensor_id x, struct dim d)
     const struct shape whole = shape_last(b, x, d);
     const struct shape part = shape_last(b, x, half);
     const struct shape row = SHAPE(b->sq, half);
-    const tensor_id cos = build_view(b, "cos", hf_table(b, HF_COS), &row);
-    const tensor_id sin = build_view(b, "sin", hf_table(b, HF_SIN), &row);
+    const tensor_id cos = build_view(b, "cos", hf_rope_table(b, HF_COS), &row);
+    const tensor_id sin = build_view(b, "sin", hf_rope_table(b, HF_SIN), &row);
     tensor_id x1[2];
     build_split(b, "halves", x, x1, (const struct shape[]){ part, part }, 2);
     const tensor_id a = build_mul(b, "x1 cos", x1[0], cos);
@@ -60,12 +68,20 @@ tensor_id hf_rotate_halves(struct builder *b, tensor_id x, struct dim d)
 static bool always_joins(enum family family)
 {
     return family == FAM_PHI3 || family == FAM_GPT_NEOX
-           || family == FAM_STABLELM || family == FAM_GPTJ;
+           || family == FAM_STABLELM || family == FAM_GPTJ
+           || family == FAM_NEMOTRON || family == FAM_GLM;
 }
 
 static bool casts_back(enum family family)
 {
-    return family == FAM_OLMO || family == FAM_OLMO2 || family == FAM_COHERE;
+    return family == FAM_OLMO || family == FAM_OLMO2 || family == FAM_OLMO3
+           || family == FAM_COHERE || family == FAM_COHERE2 || is_ernie(family);
+}
+
+/* Each entry of the tables twice (repeat_interleave). */
+static bool interleaves(enum family family)
+{
+    return family == FAM_GLM || family == FAM_GLM4 || is_ernie(family);
 }
 
 static void rope_whole(struct builder *b, struct hf_heads *h, tensor_id cos,
@@ -73,7 +89,7 @@ static void rope_whole(struct builder *b, struct hf_heads *h, tensor_id cos,
 {
     const enum dtype dtype = tensor_of(b, h->x)->dtype;
     tensor_id x = h->x;
-    if (b->spec->family == FAM_COHERE)
+    if (b->spec->family == FAM_COHERE || b->spec->family == FAM_COHERE2)
         x = build_cast(b, "rope fp32", x, DT_FP32);
     x = rotate(b, x, cos, sin, b->d);
     if (casts_back(b->spec->family))
@@ -175,14 +191,14 @@ void hf_rope(struct builder *b, struct hf_qkv *qkv)
         rope_liger(b, qkv);
         return;
     }
-    tensor_id cos = hf_table(b, HF_COS), sin = hf_table(b, HF_SIN);
+    tensor_id cos = hf_rope_table(b, HF_COS), sin = hf_rope_table(b, HF_SIN);
     if (b->spec->family == FAM_GPT_OSS) {
         qkv->q.x = hf_rotate_halves(b, qkv->q.x, b->d);
         qkv->k.x = hf_rotate_halves(b, qkv->k.x, b->d);
         qkv->q.layout = qkv->k.layout = HF_HEADS;
         return;
     }
-    if (b->spec->family == FAM_GLM4) { /* repeat_interleave, in every layer */
+    if (interleaves(b->spec->family)) { /* in every layer */
         cos = build_copy(b, "cos", cos);
         sin = build_copy(b, "sin", sin);
     }

@@ -61,6 +61,20 @@
     X(MINICPM, "minicpm")                                                      \
     X(GLM4, "glm4")                                                            \
     X(GLM4_MOE, "glm4_moe")                                                    \
+    X(SMOLLM3, "smollm3")                                                      \
+    X(GRANITE, "granite")                                                      \
+    X(GLM, "glm")                                                              \
+    X(SEED_OSS, "seed_oss")                                                    \
+    X(MINISTRAL, "ministral")                                                  \
+    X(HUNYUAN, "hunyuan_v1_dense")                                             \
+    X(ERNIE, "ernie4_5")                                                       \
+    X(ERNIE_MOE, "ernie4_5_moe")                                               \
+    X(DOTS1, "dots1")                                                          \
+    X(NEMOTRON, "nemotron")                                                    \
+    X(OLMO3, "olmo3")                                                          \
+    X(EXAONE4, "exaone4")                                                      \
+    X(COHERE2, "cohere2")                                                      \
+    X(GEMMA3, "gemma3_text")                                                   \
     X(BERT, "bert")                                                            \
     X(ROBERTA, "roberta")                                                      \
     X(T5, "t5")                                                                \
@@ -254,6 +268,8 @@ struct spec {
     double attn_softcap, final_softcap; /* Gemma 2; 0 for none */
     uint64_t sliding_window;            /* 0 none */
     struct pattern slides;              /* layers with that window */
+    uint64_t sliding_layers;            /* how many these are */
+    bool two_ropes; /* those have rotary tables of their own (Gemma 3) */
     struct pattern rotates; /* layers with rotary embeddings, where they are
                                the model's positions */
     struct pattern attends; /* layers with attention; the others have `mixer` */

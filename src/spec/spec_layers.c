@@ -18,7 +18,8 @@ enum list {
     LIST_DENSE   /* the numbers of those without */
 };
 
-/* Lists that a class reads; of an empty one and of null the rule holds. */
+/* Lists that a class reads; of an empty one and of null the rule holds. Rows of
+ * one family are read in their order: kinds may follow from what rotates. */
 static const struct layer_list {
     enum family family;
     const char *key;
@@ -32,6 +33,28 @@ static const struct layer_list {
     { FAM_QWEN3_MOE, "mlp_only_layers", LIST_DENSE },
     { FAM_QWEN3_NEXT, "layer_types", LIST_KINDS },
     { FAM_QWEN3_NEXT, "mlp_only_layers", LIST_DENSE },
+    { FAM_SMOLLM3, "no_rope_layers", LIST_ROTARY },
+    { FAM_SMOLLM3, "layer_types", LIST_KINDS },
+    { FAM_MINISTRAL, "layer_types", LIST_KINDS },
+    { FAM_DOTS1, "layer_types", LIST_KINDS },
+    { FAM_OLMO3, "layer_types", LIST_KINDS },
+    { FAM_EXAONE4, "layer_types", LIST_KINDS },
+    { FAM_COHERE2, "layer_types", LIST_KINDS },
+    { FAM_GEMMA3, "layer_types", LIST_KINDS },
+};
+
+/* Where there is no list: all layers but the last of each so many. */
+static const struct step {
+    enum family family;
+    const char *key; /* that gives the step; "" where the class fixes it */
+    uint64_t absent;
+    enum list list; /* in place of this */
+} steps[] = {
+    { FAM_SMOLLM3, "no_rope_layer_interval", 4, LIST_ROTARY },
+    { FAM_OLMO3, "", 4, LIST_KINDS },
+    { FAM_EXAONE4, "sliding_window_pattern", 4, LIST_KINDS },
+    { FAM_COHERE2, "sliding_window_pattern", 4, LIST_KINDS },
+    { FAM_GEMMA3, "sliding_window_pattern", 6, LIST_KINDS },
 };
 
 /* A layer's word, and what it means. */
@@ -51,6 +74,11 @@ const char *import_layer_list(enum family family, size_t *next)
         const struct layer_list *l = &lists[(*next)++];
         if (l->family == family)
             return l->key;
+    }
+    while (*next - COUNT_OF(lists) < COUNT_OF(steps)) {
+        const struct step *at = &steps[(*next)++ - COUNT_OF(lists)];
+        if (at->family == family && at->key[0] != '\0')
+            return at->key;
     }
     return NULL;
 }
@@ -78,15 +106,17 @@ static void wrong_length(struct import *im, const struct json *at, uint64_t n,
     diag_hint(e, "write one entry a layer, or leave the key out");
 }
 
+/* What rotates may be said of more layers than there are (SmolLM3Config). */
 static bool has_an_entry_each(struct import *im, const struct json *at,
-                              uint64_t layers)
+                              uint64_t layers, bool more)
 {
     uint64_t n = 0;
     for (const struct json *one = at->child; one; one = one->next)
         n++;
-    if (n != layers)
+    const bool good = n == layers || (more && n > layers);
+    if (!good)
         wrong_length(im, at, n, layers);
-    return n == layers;
+    return good;
 }
 
 static const struct word *word_of(struct import *im, const struct json *one)
@@ -108,7 +138,7 @@ static void read_kinds(struct import *im, const struct json *at,
     uint8_t *attends = bytes_of(im, a, out->layers, 1);
     uint8_t *slides = bytes_of(im, a, out->layers, 0);
     uint64_t i = 0;
-    if (!attends || !slides || !has_an_entry_each(im, at, out->layers))
+    if (!attends || !slides || !has_an_entry_each(im, at, out->layers, false))
         return;
     for (const struct json *one = at->child; one; one = one->next, i++) {
         const struct word *word = word_of(im, one);
@@ -127,9 +157,10 @@ static void read_rotary(struct import *im, const struct json *at,
 {
     uint8_t *rotates = bytes_of(im, a, out->layers, 1);
     uint64_t i = 0;
-    if (!rotates || !has_an_entry_each(im, at, out->layers))
+    if (!rotates || !has_an_entry_each(im, at, out->layers, true))
         return;
-    for (const struct json *one = at->child; one; one = one->next) {
+    for (const struct json *one = at->child; one && i < out->layers;
+         one = one->next) {
         uint64_t n = 0;
         if (!import_count(im, one, 0, 1, &n))
             return;
@@ -160,13 +191,49 @@ static void read_numbers(struct import *im, const struct json *at,
     out->sparse.listed = bytes;
 }
 
+/* Beyond any number of layers. */
+#define STEP_MAX 1e6
+
+/* The step of a rule in place of a list; 0: there is none, or it is wrong. */
+static uint64_t step_of(struct import *im, const struct layer_list *l)
+{
+    for (size_t i = 0; i < COUNT_OF(steps); i++) {
+        const struct step *one = &steps[i];
+        if (one->family != l->family || one->list != l->list)
+            continue;
+        const struct json *at = json_member(im->object, one->key);
+        uint64_t n = 0;
+        if (!at || at->kind == JSON_NULL)
+            return one->absent;
+        return import_count(im, at, 1, STEP_MAX, &n) ? n : 0;
+    }
+    return 0;
+}
+
+static void take_step(struct import *im, const struct layer_list *l,
+                      struct spec *out, struct arena *a)
+{
+    const uint64_t every = step_of(im, l);
+    uint8_t *bytes = every > 0 ? bytes_of(im, a, out->layers, 1) : NULL;
+    if (!bytes)
+        return;
+    for (uint64_t i = every - 1; i < out->layers; i += every)
+        bytes[i] = 0;
+    if (l->list == LIST_ROTARY)
+        out->rotates.listed = bytes;
+    else
+        out->slides.listed = bytes;
+}
+
 static void read_list(struct import *im, const struct layer_list *l,
                       struct spec *out, struct arena *a)
 {
     const struct json *at = json_member(im->object, l->key);
     if (!at || at->kind == JSON_NULL
-        || (at->kind == JSON_ARRAY && at->child == NULL))
+        || (at->kind == JSON_ARRAY && at->child == NULL)) {
+        take_step(im, l, out, a);
         return;
+    }
     if (at->kind != JSON_ARRAY) {
         import_error(im, at, MEMPLAN_E_SCHEMA, "'%s' must be a list, not %s",
                      l->key, json_kind_name(at->kind));
@@ -188,19 +255,63 @@ static void last_of_each(struct pattern *p)
     p->at = p->every > 0 ? p->every - 1 : 0;
 }
 
+/* Ernie 4.5: none after moe_layer_end_index, of which -1 is the last. */
+static void end_experts(struct import *im, struct spec *out, struct arena *a)
+{
+    const struct json *at = json_member(im->object, "moe_layer_end_index");
+    uint64_t last = 0;
+    if (!at || at->kind == JSON_NULL
+        || (at->kind == JSON_NUMBER && at->number <= -1 && at->number >= -1))
+        return;
+    if (!import_count(im, at, 0, (double)out->layers - 1, &last))
+        return;
+    uint8_t *bytes = bytes_of(im, a, out->layers, 0);
+    for (uint64_t i = 0; bytes && i <= last; i++)
+        bytes[i] = pattern_has(&out->sparse, i);
+    out->sparse.listed = bytes;
+}
+
+/* SmolLM 3: windows, if at all, where nothing rotates (SmolLM3Config). Cohere
+ * 2 and EXAONE 4 the other way round, but that EXAONE without a window rotates
+ * everywhere (Cohere2Attention, Exaone4Attention). */
+static void tie_windows_to_rotation(struct spec *out, struct arena *a,
+                                    struct import *im)
+{
+    const bool exaone = im->family == FAM_EXAONE4;
+    if (im->family == FAM_SMOLLM3 && out->slides.listed == NULL) {
+        uint8_t *slides = bytes_of(im, a, out->layers, 0);
+        for (uint64_t i = 0; slides && i < out->layers; i++)
+            slides[i] = !pattern_has(&out->rotates, i);
+        out->slides.listed = slides;
+    }
+    if (im->family == FAM_COHERE2 || (exaone && out->sliding_window > 0))
+        out->rotates.listed = out->slides.listed;
+}
+
+static void count_sliding(struct spec *out)
+{
+    if (out->sliding_window == 0)
+        out->slides = (struct pattern){ 0 };
+    out->sliding_layers = 0;
+    for (uint64_t i = 0; out->sliding_window > 0 && i < out->layers; i++)
+        out->sliding_layers += pattern_has(&out->slides, i);
+}
+
 void import_layers(struct import *im, struct spec *out, struct arena *a)
 {
     if (im->v[F_LAYERS].bad || im->d->status != MEMPLAN_OK)
         return;
     if (im->family == FAM_QWEN2_MOE || im->family == FAM_QWEN3_MOE
-        || im->family == FAM_QWEN3_NEXT)
+        || im->family == FAM_QWEN3_NEXT || im->family == FAM_ERNIE_MOE)
         last_of_each(&out->sparse);
     if (im->family == FAM_QWEN3_NEXT)
         last_of_each(&out->attends);
+    if (im->family == FAM_ERNIE_MOE)
+        end_experts(im, out, a);
     for (size_t i = 0; i < COUNT_OF(lists); i++) {
         if (lists[i].family == im->family)
             read_list(im, &lists[i], out, a);
     }
-    if (out->sliding_window == 0)
-        out->slides = (struct pattern){ 0 };
+    tie_windows_to_rotation(out, a, im);
+    count_sliding(out);
 }

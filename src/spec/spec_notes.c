@@ -284,13 +284,23 @@ struct likeness {
     size_t missing, foreign, read;
 };
 
+/* A file that leaves these to defaults is not like the class that has them
+ * (Gemma 3 has all). */
+static bool is_needed(const struct import *one, int id)
+{
+    const bool shape =
+        id == F_LAYERS || id == F_HIDDEN || id == F_HEADS || id == F_VOCAB;
+    return one->absent[id].how == HOW_REQUIRED
+           || (shape && one->keys[id][0] != '\0');
+}
+
 static void like(struct likeness *out, struct import *one,
                  const struct json *object, const bool *known)
 {
     *out = (struct likeness){ 0, 0, 0 };
     import_rules(one);
     for (int id = 0; id < F_COUNT; id++) {
-        bool there = one->absent[id].how != HOW_REQUIRED;
+        bool there = !is_needed(one, id);
         struct str rest = str_of(one->keys[id]);
         while (rest.n > 0 && !there) {
             const struct json *at =

@@ -132,6 +132,32 @@ FAMILIES["vit"] = (lambda c: dict(model_type="vit", architectures=["ViTForImageC
                                   num_attention_heads=c["a"], intermediate_size=c["f"], num_hidden_layers=c["L"],
                                   image_size=56, patch_size=8, num_channels=3, num_labels=10), False)
 
+FAMILIES.update({  # patterns so that all layers of a file are of one kind: its figures are of a layer
+    "smollm3": (lambda c: _llama_like("smollm3", c, **_ids), False),
+    "smollm3-nope": (lambda c: _llama_like("smollm3", c, no_rope_layers=[0] * c["L"], **_ids), False),
+    "granite": (lambda c: _llama_like("granite", c, embedding_multiplier=12.0, logits_scaling=6.0,
+                                      residual_multiplier=0.22, attention_multiplier=0.1), False),
+    "glm": (lambda c: _llama_like("glm", c, True, partial_rotary_factor=0.5, **_ids), True),
+    "seed_oss": (lambda c: _llama_like("seed_oss", c, True), True),
+    "ministral": (lambda c: _llama_like("ministral", c, True, sliding_window=8), True),
+    "hunyuan_v1_dense": (lambda c: _llama_like("hunyuan_v1_dense", c, True, **_ids), True),
+    "ernie4_5": (lambda c: _llama_like("ernie4_5", c, True), True),
+    "ernie4_5_moe": (lambda c: _llama_like("ernie4_5_moe", c, True, moe_num_experts=5, moe_k=2, moe_intermediate_size=176,
+                                           moe_num_shared_experts=2, moe_layer_start_index=0), True),
+    "dots1": (lambda c: _llama_like("dots1", c, True, n_routed_experts=6, num_experts_per_tok=2, moe_intermediate_size=176,
+                                    n_shared_experts=1, first_k_dense_replace=0, norm_topk_prob=True), True),
+    "nemotron": (lambda c: _llama_like("nemotron", c, True, **_ids), True),
+    "olmo3": (lambda c: _llama_like("olmo3", c, sliding_window=8), False),
+    "olmo3-full": (lambda c: _llama_like("olmo3", c, layer_types=["full_attention"] * c["L"]), False),
+    "exaone4": (lambda c: _llama_like("exaone4", c, True, sliding_window=8, **_ids), True),
+    "exaone4-nope": (lambda c: _llama_like("exaone4", c, True, layer_types=["full_attention"] * c["L"], **_ids), True),
+    "cohere2": (lambda c: _llama_like("cohere2", c, sliding_window=8, **_ids), False),
+    "cohere2-nope": (lambda c: _llama_like("cohere2", c, layer_types=["full_attention"] * c["L"], **_ids), False),
+    "gemma3_text": (lambda c: _llama_like("gemma3_text", c, True, query_pre_attn_scalar=c["d"], sliding_window=8), True),
+    "gemma3_text-full": (lambda c: _llama_like("gemma3_text", c, True, query_pre_attn_scalar=c["d"],
+                                               layer_types=["full_attention"] * c["L"]), True),
+})
+
 FEW = {"bert-pretraining", "bert-sequence", "bert-token", "bert-span", "roberta",
        "roberta-sequence"}  # layers as elsewhere: sdpa alone, with the default dropout
 

@@ -73,17 +73,25 @@ static const char predicting[] =
     "\"n_shared_experts\": 1, \"first_k_dense_replace\": 2,"
     "\"num_nextn_predict_layers\": 2}";
 
+/* Nor two kinds of layers, some without rotation, some dense, with a parameter
+ * that no optimizer sees. */
+static const char sparse[] =
+    "{\"model_type\": \"ernie4_5_moe\", \"num_hidden_layers\": 6,"
+    "\"hidden_size\": 1024, \"num_attention_heads\": 16,"
+    "\"intermediate_size\": 2048, \"vocab_size\": 32000,"
+    "\"moe_num_experts\": 8, \"moe_k\": 2, \"use_bias\": true}";
+
 static struct trial trial_of(uint64_t seed)
 {
     uint64_t s = seed;
     struct trial t = {
-        .model =
-            PICK(&s, "llama-7b", "llama-3-8b", "gpt2-xl", "gpt3-13b",
-                 "mistral-7b-v0.1", "gemma-2-9b", "pythia-1.4b", "opt-1.3b",
-                 "falcon-7b", "mixtral-8x7b", "qwen2.5-0.5b", "bloom-1b7",
-                 "bert-large", "megatron-t5-220m", "t5-base", "bart-large",
-                 "resnet-50", "vit-large-patch16-224", "deepseek-v2-lite",
-                 "qwen1.5-moe-a2.7b", "gpt-oss-20b", "phi-2", predicting)
+        .model = PICK(&s, "llama-7b", "llama-3-8b", "gpt2-xl", "gpt3-13b",
+                      "mistral-7b-v0.1", "gemma-2-9b", "pythia-1.4b",
+                      "opt-1.3b", "falcon-7b", "mixtral-8x7b", "qwen2.5-0.5b",
+                      "bloom-1b7", "bert-large", "megatron-t5-220m", "t5-base",
+                      "bart-large", "resnet-50", "vit-large-patch16-224",
+                      "deepseek-v2-lite", "qwen1.5-moe-a2.7b", "gpt-oss-20b",
+                      "phi-2", "smollm3-3b", "gemma-3-1b", predicting, sparse)
     };
     const char *fw = PICK(&s, "hf", "deepspeed", "fsdp", "megatron", "megatron",
                           "megatron-deepspeed", "torchtitan", "torchtune");

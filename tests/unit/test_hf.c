@@ -16,6 +16,7 @@
 
 #include <dirent.h>
 
+#include "fold/fold.h"
 #include "fold/walk.h"
 #include "lower/hf.h"
 #include "json/json.h"
@@ -105,8 +106,8 @@ static void import(struct fixture *f, const struct json *config,
     const struct spec_text in = {
         .root = config, .text = text, .len = len, .name = "test"
     };
-    assert_int_equal(spec_import(&f->spec, &in, &f->arena, &f->diag),
-                     MEMPLAN_OK);
+    if (spec_import(&f->spec, &in, &f->arena, &f->diag) != MEMPLAN_OK)
+        fail_msg("%.*s", (int)len, text);
 }
 
 static void import_text(struct fixture *f, const char *text)
@@ -138,7 +139,7 @@ static struct kept kept_by(const struct program *p, const struct block *block,
             const struct tensor *t = &p->tensor[id];
             const bool places =
                 t->role == ROLE_INPUT && strcmp(t->name, "position_ids") == 0;
-            if (seen[id] || t->role == ROLE_PARAM
+            if (seen[id] || t->role == ROLE_PARAM || t->role == ROLE_BUFFER
                 || (t->role == ROLE_INPUT && !places))
                 continue;
             seen[id] = true;
@@ -369,6 +370,58 @@ static void test_published_counts(void **state)
     assert_int_equal(bad, 0);
 }
 
+/* ---- counts of transformers' classes ---- */
+
+static bool check_count(const char *line, size_t len)
+{
+    struct fixture f;
+    struct params_result r;
+    start(&f);
+    const struct json *root = json_parse(&f.arena, line, len, &f.diag);
+    assert_non_null(root);
+    import(&f, json_member(root, "config"), line, len);
+    set_run(&f, 1, 32, "bf16", "eager", true);
+    lower(&f);
+    assert_true(fold_params(&r, &f.program, &f.spec));
+    char name[128];
+    snprintf(name, sizeof(name), "%s", strstr(line, "model_type"));
+    bool bad =
+        differs("parameters", name, r.total, number_of(root, "parameters"));
+    bad |=
+        differs("trainable", name, r.trainable, number_of(root, "trainable"));
+    if (bad)
+        print_error("%.*s\n", (int)len, line);
+    finish(&f);
+    return bad;
+}
+
+/* tests/oracle/counts.py: each configuration differs from its family's in one
+ * key, or lacks one. */
+static void test_class_counts(void **state)
+{
+    (void)state;
+    struct arena a;
+    size_t len = 0;
+    unsigned lines = 0, bad = 0;
+    arena_init(&a, NULL);
+    char *text =
+        read_file(&a, MEMPLAN_SOURCE_DIR "/tests/golden/counts.jsonl", &len);
+    if (text == NULL)
+        skip();
+    for (char *end; len > 0; text = end + 1) {
+        end = memchr(text, '\n', len);
+        assert_non_null(end);
+        *end = '\0';
+        bad += check_count(text, (size_t)(end - text));
+        len -= (size_t)(end - text) + 1;
+        lines++;
+    }
+    print_message("%u configurations counted\n", lines);
+    assert_true(lines > 100);
+    assert_int_equal(bad, 0);
+    arena_release(&a);
+}
+
 /* ---- variants that the oracle does not measure ---- */
 
 static const char small_llama[] =
@@ -503,6 +556,7 @@ static void test_sliding_window(void **state)
     struct fixture f;
     start_llama(&f, "bf16", "sdpa");
     f.spec.sliding_window = S / 2;
+    f.spec.sliding_layers = f.spec.layers;
     lower(&f);
     const uint64_t mask = 2 * B * HEADS * S * PADDED;
     const uint64_t lse = 4 * B * HEADS * ROWS;
@@ -521,6 +575,7 @@ static void test_aligned_mask(void **state)
     start_llama(&f, "bf16", "sdpa");
     f.run.seq_len = LONG;
     f.spec.sliding_window = LONG / 2;
+    f.spec.sliding_layers = f.spec.layers;
     lower(&f);
     const uint64_t tokens = B * LONG, mask = 2 * B * LONG * LONG;
     const uint64_t lse = 4 * B * HEADS * ROWS;
@@ -588,6 +643,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_golden),
         cmocka_unit_test(test_published_counts),
+        cmocka_unit_test(test_class_counts),
         cmocka_unit_test(test_liger),
         cmocka_unit_test(test_liger_in_place),
         cmocka_unit_test(test_lora),

@@ -130,6 +130,7 @@ static uint64_t sparse_params(const struct spec *s)
     n += s->hidden * s->experts + (s->router_bias ? s->experts : 0);
     n += s->expert_bias ? s->experts * (2 * s->expert_ffn + s->hidden) : 0;
     n += s->shared_gate ? s->hidden : 0;
+    n += s->family == FAM_ERNIE_MOE ? s->experts : 0; /* never trained */
     return n + (s->shared_ffn ? mlp_params(s, s->shared_ffn) : 0);
 }
 
@@ -214,6 +215,7 @@ static const struct {
     { "falcon-7b", UINT64_C(6921720704) },
     { "gemma-2-2b", UINT64_C(2614341888) },
     { "gemma-2-9b", UINT64_C(9241705984) },
+    { "gemma-3-1b", UINT64_C(999885952) },
     { "gemma-7b", UINT64_C(8537680896) },
     { "gpt-j-6b", UINT64_C(6050882784) },
     { "gpt-neo-125m", UINT64_C(125198592) },
@@ -276,6 +278,7 @@ static const struct {
     { "santacoder", UINT64_C(1124886528) },
     { "smollm-360m", UINT64_C(361821120) },
     { "smollm2-1.7b", UINT64_C(1711376384) },
+    { "smollm3-3b", UINT64_C(3075098624) },
     { "stablelm-2-1.6b", UINT64_C(1644515328) },
     { "stablelm-2-12b", UINT64_C(12143185920) },
     { "starcoder", UINT64_C(15517456384) },
@@ -794,17 +797,24 @@ static void test_experts(void **state)
     assert_int_equal(s.shared_ffn, 24);
 }
 
+enum which { SPARSE, SLIDES, ROTATES };
+
 /* Of layer i, in a text of four layers: what the pattern holds of each. */
-static void check_pattern(const char *text, bool slides, const char *want)
+static void check_pattern(const char *text, enum which which, const char *want)
 {
     struct fixture f;
     load_good(&f, text, strlen(text));
-    const struct pattern *p = slides ? &f.spec.slides : &f.spec.sparse;
+    const struct pattern *p = which == SLIDES    ? &f.spec.slides
+                              : which == ROTATES ? &f.spec.rotates
+                                                 : &f.spec.sparse;
     for (uint64_t i = 0; i < f.spec.layers; i++)
         assert_int_equal(pattern_has(p, i), want[i] == '1');
     arena_release(&f.arena);
 }
 
+#define EXPERTS                                                                \
+    "\"n_routed_experts\": 4, \"num_experts_per_tok\": 1, "                    \
+    "\"n_shared_experts\": 1, \"num_key_value_heads\": 4, "
 #define FOUR(type, more)                                                       \
     "{\"model_type\": \"" type "\", \"hidden_size\": 64, "                     \
     "\"num_hidden_layers\": 4, \"num_attention_heads\": 4, "                   \
@@ -813,19 +823,72 @@ static void check_pattern(const char *text, bool slides, const char *want)
 static void test_patterns(void **state)
 {
     (void)state;
-    check_pattern(FOUR("qwen3_moe", "\"mlp_only_layers\": []"), false, "1111");
+    check_pattern(FOUR("qwen3_moe", "\"mlp_only_layers\": []"), SPARSE, "1111");
     check_pattern(FOUR("qwen3_moe", "\"mlp_only_layers\": [0, 3]"), false,
                   "0110");
     check_pattern(FOUR("qwen3_moe", "\"mlp_only_layers\": [1], "
                                     "\"decoder_sparse_step\": 2"),
-                  false, "0001");
+                  SPARSE, "0001");
     check_pattern(FOUR("deepseek_v3", "\"first_k_dense_replace\": 2"), false,
                   "0011");
-    check_pattern(FOUR("gpt_oss", "\"sliding_window\": 8"), true, "1010");
+    check_pattern(FOUR("gpt_oss", "\"sliding_window\": 8"), SLIDES, "1010");
     check_pattern(FOUR("gpt_oss", "\"layer_types\": [\"full_attention\", "
                                   "\"sliding_attention\", \"full_attention\", "
                                   "\"full_attention\"]"),
-                  true, "0100");
+                  SLIDES, "0100");
+    check_pattern(FOUR("ernie4_5_moe", "\"moe_layer_start_index\": 1, "
+                                       "\"moe_layer_end_index\": 2"),
+                  SPARSE, "0110");
+    check_pattern(FOUR("ernie4_5_moe", "\"moe_layer_end_index\": -1"), SPARSE,
+                  "0111");
+    check_pattern(FOUR("ernie4_5_moe", "\"moe_layer_interval\": 2"), SPARSE,
+                  "0101");
+    check_pattern(FOUR("dots1", EXPERTS "\"max_window_layers\": 3"), SLIDES,
+                  "0001");
+}
+
+#define GEMMA3(more) FOUR("gemma3_text", more)
+#define TYPES(a, b, c, d)                                                      \
+    "\"layer_types\": [\"" a "_attention\", \"" b "_attention\", \"" c         \
+    "_attention\", \"" d "_attention\"]"
+
+/* All but the last of each so many, and lists in place of that. */
+static void test_steps(void **state)
+{
+    (void)state;
+    check_pattern(FOUR("smollm3", "\"num_key_value_heads\": 4"), ROTATES,
+                  "1110");
+    check_pattern(FOUR("smollm3", "\"no_rope_layer_interval\": 2"), ROTATES,
+                  "1010");
+    check_pattern(FOUR("smollm3", "\"no_rope_layers\": null, "
+                                  "\"no_rope_layer_interval\": null"),
+                  ROTATES, "1110");
+    check_pattern(FOUR("smollm3", "\"no_rope_layers\": [0, 1, 0, 0, 1]"),
+                  ROTATES, "0100");
+    check_pattern(FOUR("smollm3", "\"sliding_window\": 8, "
+                                  "\"use_sliding_window\": true"),
+                  SLIDES, "0001");
+    check_pattern(GEMMA3("\"sliding_window_pattern\": 3"), SLIDES, "1101");
+    check_pattern(GEMMA3("\"num_key_value_heads\": 2"), SLIDES, "1111");
+    check_pattern(GEMMA3(TYPES("full", "sliding", "full", "full")), SLIDES,
+                  "0100");
+    check_pattern(FOUR("cohere2", "\"sliding_window_pattern\": 2"), SLIDES,
+                  "1010");
+    check_pattern(FOUR("cohere2", TYPES("full", "full", "sliding", "full")),
+                  ROTATES, "0010");
+    check_pattern(FOUR("olmo3", "\"sliding_window\": 8"), SLIDES, "1110");
+    check_pattern(FOUR("exaone4", "\"num_key_value_heads\": 4"), ROTATES,
+                  "1110");
+    check_pattern(FOUR("exaone4", "\"num_key_value_heads\": 4, "
+                                  "\"sliding_window_pattern\": \"LLG\", " TYPES(
+                                      "sliding", "full", "full", "sliding")),
+                  ROTATES, "1001");
+    check_pattern(FOUR("exaone4", "\"num_key_value_heads\": 4, "
+                                  "\"sliding_window\": null"),
+                  ROTATES, "1111");
+    check_pattern(FOUR("ministral", "\"num_key_value_heads\": 4, "
+                                    "\"head_dim\": 16"),
+                  SLIDES, "1111");
 }
 
 /* Counts are those of transformers' classes with these configurations. */
@@ -1305,6 +1368,7 @@ int main(void)
         cmocka_unit_test(test_patterns),
         cmocka_unit_test(test_state_spaces),
         cmocka_unit_test(test_hybrids),
+        cmocka_unit_test(test_steps),
         cmocka_unit_test(test_dispatch),
         cmocka_unit_test(test_names),
         cmocka_unit_test(test_table_order),

@@ -1,0 +1,74 @@
+"""Writes tests/golden/counts.jsonl: configurations and how many parameters transformers' class makes of each.
+
+usage: counts.py FILE
+
+Nothing is allocated: the classes are built on the meta device.  The configurations are those of families.py, each with
+one key at a time changed, so that every default and every key of a family's rows counts at least once.
+"""
+import json
+import pathlib
+import sys
+
+import torch
+import transformers
+
+import families
+
+DECODERS = ["smollm3", "granite", "glm", "seed_oss", "ministral", "hunyuan_v1_dense", "ernie4_5", "ernie4_5_moe", "dots1",
+            "nemotron", "olmo3", "exaone4", "cohere2", "gemma3_text"]
+
+# Each alone on top of the family's configuration; None takes the key away. Classes ignore what is not theirs.
+CHANGES = [{}, {"attention_bias": True}, {"attention_bias": False}, {"attention_out_bias": True}, {"mlp_bias": True},
+           {"use_bias": True}, {"tie_word_embeddings": True}, {"tie_word_embeddings": False},
+           {"num_key_value_heads": 6}, {"head_dim": 20}, {"num_hidden_layers": 7}, {"hidden_act": "gelu"},
+           {"moe_layer_start_index": 1}, {"moe_layer_end_index": 1}, {"moe_layer_interval": 2},
+           {"moe_num_shared_experts": 0}, {"first_k_dense_replace": 2}, {"n_shared_experts": 3},
+           {"moe_intermediate_size": 48}]
+
+# Keys that published files of the family leave out: the class's own default counts.
+ABSENT = {"gemma3_text": ["vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
+                          "num_key_value_heads", "head_dim"],
+          "smollm3": ["num_key_value_heads"], "glm": ["num_key_value_heads", "head_dim"],
+          "seed_oss": ["num_key_value_heads", "head_dim"], "ministral": ["num_key_value_heads"],
+          "ernie4_5": ["num_key_value_heads", "head_dim"],
+          "ernie4_5_moe": ["num_key_value_heads", "head_dim", "moe_num_experts", "moe_intermediate_size",
+                           "moe_num_shared_experts", "moe_layer_start_index"],
+          "dots1": ["num_key_value_heads", "head_dim", "moe_intermediate_size", "first_k_dense_replace"]}
+
+WIDE = dict(families.SHAPES["small"], h=384, a=32)  # whose heads any class's number of key heads divides
+
+
+def build(settings):
+    config = transformers.AutoConfig.for_model(**settings)
+    with torch.device("meta"):
+        model = transformers.MODEL_FOR_CAUSAL_LM_MAPPING[type(config)](config)
+    model.tie_weights()
+    return model
+
+
+def count(settings):
+    weights = list({id(p): p for p in build(settings).parameters()}.values())
+    return dict(config=settings, parameters=sum(p.numel() for p in weights),
+                trainable=sum(p.numel() for p in weights if p.requires_grad))
+
+
+def variants(name):
+    base = families.FAMILIES[name][0](families.SHAPES["small"])
+    config = transformers.AutoConfig.for_model(**base)
+    for change in CHANGES:
+        if all(hasattr(config, key) for key in change):
+            yield {**base, **change}
+    wide = families.FAMILIES[name][0](WIDE)
+    for key in ABSENT.get(name, []):
+        yield {k: v for k, v in wide.items() if k != key}
+
+
+if __name__ == "__main__":
+    seen, lines = set(), []
+    for name in DECODERS:
+        for settings in variants(name):
+            line = json.dumps(count(settings))
+            if line not in seen:
+                seen.add(line)
+                lines.append(line)
+    pathlib.Path(sys.argv[1]).write_text("\n".join(lines) + "\n")
