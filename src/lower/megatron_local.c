@@ -86,8 +86,9 @@ static bool has_softmax_kernel(struct builder *b)
     const uint64_t matrices = build_product(b, b->micro.n, b->a.n);
     const uint64_t rows =
         keys > SOFTMAX_SHORT ? SOFTMAX_ROWS : SOFTMAX_SHORT_ROWS;
-    return b->compute != DT_FP32 && keys > SOFTMAX_KEYS_MIN
-           && keys <= SOFTMAX_KEYS_MAX && keys % 4 == 0 && matrices % 4 == 0
+    return !b->run->plain_softmax && b->compute != DT_FP32
+           && keys > SOFTMAX_KEYS_MIN && keys <= SOFTMAX_KEYS_MAX
+           && keys % 4 == 0 && matrices % 4 == 0
            && (b->spec->bidirectional ? b->sq.n : matrices) % rows == 0;
 }
 

@@ -615,6 +615,7 @@ static void resolve_kernels(struct run *r, const struct spec *spec)
     r->compile = resolve_bool(r, KEY_COMPILE, false);
     resolve_bool(r, KEY_CUDA_GRAPH, false);
     resolve_bool(r, KEY_EP_OVERLAP, false);
+    r->plain_softmax = !resolve_bool(r, KEY_FUSED_SOFTMAX, true);
     r->grouped_gemm = resolve_bool(r, KEY_GROUPED_GEMM, true);
     r->replay_batches = resolve_bool(r, KEY_REPLAY_BATCHES, false);
     r->ce_fusion = (enum ce_fusion)resolve_count(r, KEY_CE_FUSION, CE_TE);

@@ -76,9 +76,10 @@ enum {
     NO_CP = 1u << 17,
     NO_EXPERTS = 1u << 18,
     CONVOLUTIONS = 1u << 19,
-    FLATTENS_NOT = 1u << 21,  /* no ZeRO-1 or -2 with master weights */
-    OWN_GRADS = 1u << 20,     /* neither DDP nor FSDP on the GPU */
-    NO_LIST_GATHER = 1u << 22 /* but for the fork's DeepSpeed */
+    FLATTENS_NOT = 1u << 21,   /* no ZeRO-1 or -2 with master weights */
+    OWN_GRADS = 1u << 20,      /* neither DDP nor FSDP on the GPU */
+    NO_LIST_GATHER = 1u << 22, /* but for the fork's DeepSpeed */
+    NO_SPELLED_OUT = 1u << 23  /* of Megatron's own attention */
 };
 
 static unsigned circumstances(const struct run *r, const struct spec *spec)
@@ -101,6 +102,9 @@ static unsigned circumstances(const struct run *r, const struct spec *spec)
     now |= r->engine == ENGINE_DDP ? 0 : NO_DDP;
     now |= run_flattens(r) ? 0 : FLATTENS_NOT;
     now |= run_keeps_grads(r) ? 0 : OWN_GRADS;
+    now |= r->impl == IMPL_MEGATRON_LOCAL && r->attention == ATTN_EAGER
+               ? 0
+               : NO_SPELLED_OUT;
     now |= r->fast ? FAST : 0;
     now |= run_pipelines(r) ? 0 : NO_LIST_GATHER;
     now |= resolve_is_fsdp(r) ? 0 : NO_FSDP;
@@ -156,6 +160,8 @@ static const struct moot {
     { KEY_CP_COMM, NO_MEGATRON | NO_CP, ANY, " but in Megatron with cp" },
     { KEY_GRAD_ACCUM_FUSION, NO_MEGATRON, ANY, " outside Megatron" },
     { KEY_ETP, NO_EXPERTS, ANY, " without experts" },
+    { KEY_FUSED_SOFTMAX, NO_SPELLED_OUT, ANY,
+      " but in Megatron's own layers with eager attention" },
     { KEY_GROUPED_GEMM, NO_MEGATRON | NO_EXPERTS, ANY,
       " but in Megatron with experts" },
     { KEY_MOE_DISPATCHER, NO_MEGATRON | NO_EXPERTS, ANY,

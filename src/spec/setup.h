@@ -354,6 +354,7 @@ struct run {
     bool overlap_comm;
     bool deterministic;  /* kernels that repeat exactly */
     bool wgrad_fusion;   /* products add into the main gradients */
+    bool plain_softmax;  /* PyTorch's where Megatron has a kernel */
     bool grouped_gemm;   /* experts of a rank in one product */
     bool replay_batches; /* a step's batches stay on the GPU */
     enum ce_fusion ce_fusion;

@@ -112,12 +112,11 @@ TRANSLATED = set("""
     exp-avg-dtype exp-avg-sq-dtype no-rope-fusion no-bias-gelu-fusion
     apply-layernorm-1p no-persist-layer-norm moe-router-dtype moe-permute-fusion
     moe-router-enable-expert-bias calculate-per-token-loss
-    no-use-layer-wise-param-layout apply-query-key-layer-scaling
+    no-use-layer-wise-param-layout no-masked-softmax-fusion apply-query-key-layer-scaling
     """.split())
 
 # Options that no setup key says, in words.
 NEEDS = {
-    "no-masked-softmax-fusion": "no fused softmax kernel",
     "cuda-graph-impl": "CUDA graphs (pools)",
     "enable-cuda-graph": "CUDA graphs (pools)",
 }
@@ -380,6 +379,8 @@ def kernels(o, s, needs):
     s["deterministic"] = o.has("deterministic-mode") or ":4096:8" in o.environment.get(
         "CUBLAS_WORKSPACE_CONFIG", "")
     s["grad_accum_fusion"] = not o.has("no-gradient-accumulation-fusion")
+    if local and o.has("no-masked-softmax-fusion"):
+        s["fused_softmax"] = False
     granularity = o.text("recompute-granularity")
     s["recompute"] = granularity or "none"
     if granularity == "full" and o.text("recompute-method") == "uniform":

@@ -55,7 +55,7 @@ static const char *pick(uint64_t *seed, const char *const *words)
 struct choice {
     const char *key, *value; /* NULL: not given */
 };
-enum { FIRST_ADAPTER = 27, CHOICES = 36 };
+enum { FIRST_ADAPTER = 28, CHOICES = 37 };
 struct trial {
     const char *model;
     struct choice c[CHOICES];
@@ -119,6 +119,7 @@ static struct trial trial_of(uint64_t seed)
     const char *schedule = vpp[0] != '1'  ? "interleaved"
                            : pp[0] != '1' ? PICK(&s, "1f1b", "gpipe")
                                           : "1f1b";
+    const bool plain = s % 3 == 0; /* not PICK: which trials follow stays */
     const struct choice c[CHOICES] = {
         { "framework", fw },
         { "implementation", fork       ? "megatron-local"
@@ -138,6 +139,7 @@ static struct trial trial_of(uint64_t seed)
         { "deterministic", PICK(&s, "true", "false") },
         { "loss", megatron ? PICK(&s, "standard", "fused") : "standard" },
         { "ce_fusion", PICK(&s, "te", "native") },
+        { "fused_softmax", plain ? "false" : "true" },
         { "replay_batches", PICK(&s, "true", "false") },
         { "micro_batch", PICK(&s, "1", "2", "4") },
         { "grad_accum",

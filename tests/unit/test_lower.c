@@ -359,6 +359,11 @@ static void test_megatron_local(void **state)
         r.hidden_dropout = 0.1;
         assert_int_equal(kept_layer(&m, &r),
                          want + dropped + 2 * z.T * z.h / z.u);
+        /* no kernel anywhere */
+        const uint64_t before = kept_layer(&m, &r);
+        r.plain_softmax = true;
+        assert_int_equal(kept_layer(&m, &r),
+                         before + (has_softmax_kernel(c) ? 2 : 0) * scores);
     }
 }
 
