@@ -227,9 +227,7 @@ static void bucket_copy(struct put *p, const struct stage *s, uint64_t arrived)
         F("bytes", dtype_size(run->prec.reduce)));
 }
 
-/* In the head's backward: whether a weight's gradient is there at its fullest
- * moment. */
-static bool gradients_begun(const struct stage *s, uint32_t position,
+bool engine_gradients_begun(const struct stage *s, uint32_t position,
                             bool later)
 {
     if (!s->head || position + 1 < s->n)
@@ -264,7 +262,8 @@ static void zero_backward(struct put *p, const struct stage *s,
     const uint64_t arrived =
         s->before[s->n].elems - s->before[position + 1].elems;
     const bool kept = later && engine_zero_is(run, 1);
-    if (has_ipg_bucket(run) && (kept || gradients_begun(s, position, later)))
+    if (has_ipg_bucket(run)
+        && (kept || engine_gradients_begun(s, position, later)))
         PUT(p, TERM_BUCKETS, "reduce bucket",
             F("reduce_bucket", run->reduce_bucket),
             F("bytes", dtype_size(run->prec.reduce)),
@@ -291,11 +290,33 @@ static void zero_backward(struct put *p, const struct stage *s,
     engine_zero3_bucket(p, s);
 }
 
+static void put_grad_shards(struct put *p, const struct stage *s,
+                            uint32_t position, bool later)
+{
+    fsdp_root_grads(p, s, position);
+    PUT(p, TERM_GRAD_SHARDS, "gradient shards",
+        F("P/N, tensor by tensor", fsdp_reduced(s, position, later)),
+        F("bytes per gradient", dtype_size(s->run->prec.grad)));
+}
+
+void engine_unit_done(struct put *p, const struct stage *s, uint32_t position,
+                      bool later, enum unit_done when)
+{
+    loop_backward(p, s, position);
+    fsdp_unit_done(p, s, position, later, when);
+    put_grad_shards(p, s, position, later);
+}
+
+void engine_waits(struct put *p, const struct stage *s, uint32_t position,
+                  bool back)
+{
+    fsdp_waits(p, s, position, back);
+}
+
 void engine_backward(struct put *p, const struct stage *s, uint32_t position,
                      bool later)
 {
     const struct run *run = s->run;
-    const uint64_t grad = dtype_size(run->prec.grad);
     /* autograd adds both gradients of a shared tensor before it hands them to
        the engine */
     if ((engine_wgrad_mode(s, later) == WGRAD_FREE
@@ -309,11 +330,8 @@ void engine_backward(struct put *p, const struct stage *s, uint32_t position,
         zero_backward(p, s, position, later);
     pipe_backward(p, s, position);
     if (engine_reduces_blocks(run)) {
-        fsdp_backward(p, s, position);
-        fsdp_root_grads(p, s, position);
-        PUT(p, TERM_GRAD_SHARDS, "gradient shards",
-            F("P/N, tensor by tensor", fsdp_reduced(s, position, later)),
-            F("bytes per gradient", grad));
+        fsdp_backward(p, s, position, later);
+        put_grad_shards(p, s, position, later);
         return;
     }
     if (engine_wgrad_mode(s, false) != WGRAD_KEEP || engine_drops_blocks(run))
@@ -422,8 +440,7 @@ void engine_reduce(struct put *p, const struct stage *s)
     engine_whole_grads(p, s);
     pipe_after(p, s);
     if (engine_reduces_blocks(run))
-        PUT(p, TERM_WGRAD_TMP, "whole gradients of the root group",
-            F("bytes", fsdp_root_wgrads(s)));
+        fsdp_root_done(p, s);
     if (engine_reduces_blocks(run) && run->engine == ENGINE_FSDP2)
         PUT(p, TERM_REDUCE_TMP, "reduce-scatter input of the root group",
             F("elements", fsdp_root_elems(s)), F("bytes", wire));

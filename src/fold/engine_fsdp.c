@@ -9,11 +9,16 @@
 
 #include "base/banned.h"
 
-/* Embedding and head are units of their own; a tensor that both have cannot be
+/* Embedding and head as units of their own; a tensor that both have cannot be
  * in two. */
-static bool ends_apart(const struct stage *s)
+static bool head_apart(const struct stage *s)
 {
     return s->run->fsdp_units == FSDP_ENDS && s->tied_here == 0;
+}
+
+static bool embed_apart(const struct stage *s)
+{
+    return s->run->fsdp_units != FSDP_LAYERS && s->tied_here == 0;
 }
 
 /* FSDP: what the wrapped layers leave to the root (embedding, norm, head) is
@@ -21,22 +26,26 @@ static bool ends_apart(const struct stage *s)
 static uint64_t root_bytes(const struct stage *s)
 {
     uint64_t bytes = 0;
-    if (ends_apart(s))
-        return 0;
-    if (s->embed)
+    if (s->embed && !embed_apart(s))
         bytes += s->states[s->p->embed].bytes;
-    if (s->head)
+    if (s->head && !head_apart(s))
         bytes += s->states[s->p->head].bytes;
     return bytes;
+}
+
+/* Of two units at the ends the embedding's is the last to be reduced. */
+static bool embed_is_last(const struct stage *s)
+{
+    return s->embed && (!embed_apart(s) || head_apart(s));
 }
 
 /* Whole gradients that wait for the last reduction. */
 uint64_t fsdp_root_wgrads(const struct stage *s)
 {
     uint64_t bytes = 0;
-    if (s->embed)
+    if (embed_is_last(s))
         bytes += s->walk[s->p->embed].wgrad;
-    if (s->head && !ends_apart(s))
+    if (s->head && !head_apart(s))
         bytes += s->walk[s->p->head].wgrad;
     return bytes - s->tied_here;
 }
@@ -44,26 +53,27 @@ uint64_t fsdp_root_wgrads(const struct stage *s)
 uint64_t fsdp_root_elems(const struct stage *s)
 {
     uint64_t elems = 0;
-    if (s->embed)
+    if (embed_is_last(s))
         elems += s->states[s->p->embed].elems;
-    if (s->head && !ends_apart(s))
+    if (s->head && !head_apart(s))
         elems += s->states[s->p->head].elems;
     return elems;
 }
 
-static bool is_layer(const struct stage *s, uint32_t position)
+bool fsdp_is_unit(const struct stage *s, uint32_t position)
 {
-    return s->p->block[stage_block(s, position)].kind == BLOCK_LAYER;
-}
-
-static bool is_unit(const struct stage *s, uint32_t position)
-{
-    return is_layer(s, position) || ends_apart(s);
+    switch (s->p->block[stage_block(s, position)].kind) {
+    case BLOCK_EMBED: return embed_apart(s);
+    case BLOCK_JOINT:
+    case BLOCK_HEAD: return head_apart(s);
+    case BLOCK_LAYER: break;
+    }
+    return true;
 }
 
 static uint64_t unit_bytes(const struct stage *s, uint32_t position)
 {
-    if (position >= s->n || !is_unit(s, position))
+    if (position >= s->n || !fsdp_is_unit(s, position))
         return 0;
     return s->states[stage_block(s, position)].bytes;
 }
@@ -72,7 +82,7 @@ static uint64_t unit_bytes(const struct stage *s, uint32_t position)
  * reduction, the last of the pass. */
 void fsdp_root_grads(struct put *p, const struct stage *s, uint32_t position)
 {
-    if (s->head && position + 1 < s->n && !ends_apart(s))
+    if (s->head && position + 1 < s->n && !head_apart(s))
         PUT(p, TERM_WGRAD_TMP, "the head's whole gradients, reduced last",
             F("bytes", s->walk[s->p->head].wgrad));
 }
@@ -85,21 +95,20 @@ uint64_t fsdp_reduced(const struct stage *s, uint32_t position, bool later)
         return 0;
     if (later)
         return s->sum.own_elems;
-    const bool waits = s->head && position + 1 < s->n && !ends_apart(s);
+    const bool waits = s->head && position + 1 < s->n && !head_apart(s);
     const uint64_t head = waits ? s->states[s->p->head].own_elems : 0;
     return s->sum.own_elems - s->before[position + 1].own_elems - head;
 }
 
-/* SHARD_GRAD_OP, reshard_after_forward=False: whole from forward to backward.
- */
-static void fsdp_whole(struct put *p, const struct stage *s, uint32_t position)
+/* SHARD_GRAD_OP, reshard_after_forward=False: whole from forward to backward,
+ * of the positions before `end`. */
+static void fsdp_whole(struct put *p, const struct stage *s, uint32_t position,
+                       uint32_t end)
 {
-    const uint64_t upto = s->before[position + 1].bytes;
-    const uint64_t edge = root_bytes(s);
-    const uint64_t first = s->embed ? s->states[s->p->embed].bytes : 0;
+    const uint64_t upto = s->before[end].bytes;
     uint64_t bytes = upto;
-    if ((position + 1 < s->n || !s->head) && !ends_apart(s))
-        bytes += edge - first; /* the root's other part */
+    if (position + 1 < s->n && s->head && !head_apart(s))
+        bytes += s->states[s->p->head].bytes; /* the root's other part */
     PUT(p, TERM_GATHERED, "parameters gathered so far", F("bytes", bytes));
 }
 
@@ -125,7 +134,7 @@ static void fsdp2_gather_output(struct put *p, const struct stage *s,
         return;
     PUT(p, TERM_PREFETCHED, "all-gather output, kept to the next copy-out",
         F("bytes",
-          unit_bytes(s, head && !ends_apart(s) ? position - 1 : position)));
+          unit_bytes(s, head && !head_apart(s) ? position - 1 : position)));
 }
 
 /* FSDP1 gathers from a copy of the shard on the GPU, gone with the gather. */
@@ -142,42 +151,176 @@ void fsdp_forward(struct put *p, const struct stage *s, uint32_t position)
     if (s->run->engine == ENGINE_FSDP2)
         fsdp2_gather_output(p, s, position);
     if (s->run->zero == 2) {
-        fsdp_whole(p, s, position);
+        fsdp_whole(p, s, position, position + 1);
         return;
     }
     PUT(p, TERM_GATHERED, "root parameters, gathered for the whole pass",
         F("bytes", root_bytes(s)));
     PUT(p, TERM_GATHERED, "this unit's parameters",
         F("bytes", unit_bytes(s, position)));
-    if (s->run->engine == ENGINE_FSDP) {
-        PUT(p, TERM_PREFETCHED, "the next unit's parameters",
-            F("bytes", unit_bytes(s, position + 1)));
-        shard_on_its_way(p, s, unit_bytes(s, position + 1));
-    }
+    shard_on_its_way(p, s, unit_bytes(s, position));
 }
 
-void fsdp_backward(struct put *p, const struct stage *s, uint32_t position)
+/* The root of version 1 prefetches when the gradient of its result, the logits,
+ * is there: after the loss (_runtime_utils.py, _register_pre_backward_hooks).
+ */
+static bool prefetches(const struct stage *s, uint32_t position, bool later)
 {
-    const struct run *run = s->run;
-    if (run->zero == 2) {
-        fsdp_whole(p, s, position);
-    } else {
-        PUT(p, TERM_GATHERED, "root parameters, gathered for the whole pass",
-            F("bytes", root_bytes(s)));
+    const bool root = s->head && position + 1 == s->n && !head_apart(s);
+    return position > 0
+           && (s->run->engine == ENGINE_FSDP2 || !root
+               || engine_gradients_begun(s, position, later));
+}
+
+/* Of `own`: while the unit itself is whole. */
+static void backward_gathered(struct put *p, const struct stage *s,
+                              uint32_t position, bool later, bool own)
+{
+    if (s->run->zero == 2) {
+        fsdp_whole(p, s, position, own ? position + 1 : position);
+        return;
+    }
+    PUT(p, TERM_GATHERED, "root parameters, gathered for the whole pass",
+        F("bytes", root_bytes(s)));
+    if (own)
         PUT(p, TERM_GATHERED, "this unit's parameters",
             F("bytes", unit_bytes(s, position)));
-        if (position > 0) {
-            PUT(p, TERM_PREFETCHED, "the unit's before it, prefetched",
-                F("bytes", unit_bytes(s, position - 1)));
-            shard_on_its_way(p, s, unit_bytes(s, position - 1));
-        }
-    }
+    if (!prefetches(s, position, later))
+        return;
+    PUT(p, TERM_PREFETCHED, "the unit's before it, prefetched",
+        F("bytes", unit_bytes(s, position - 1)));
+    shard_on_its_way(p, s, unit_bytes(s, position - 1));
+}
+
+void fsdp_backward(struct put *p, const struct stage *s, uint32_t position,
+                   bool later)
+{
+    const struct run *run = s->run;
+    backward_gathered(p, s, position, later, true);
     if (run->engine == ENGINE_FSDP2 && position + 1 < s->n
-        && is_unit(s, position + 1)) {
+        && fsdp_is_unit(s, position + 1)) {
         const struct block_states *next =
             &s->states[stage_block(s, position + 1)];
         PUT(p, TERM_REDUCE_TMP, "reduce-scatter input of the unit above",
             F("elements", next->elems),
             F("bytes", dtype_size(run->prec.reduce)));
     }
+}
+
+/* ---- version 1: flat gradients ---- */
+
+/* Parameters are views of one flat parameter: their gradients are joined to its
+ * gradient, which then is cast, where it is reduced in another type
+ * (_flat_param.py, _get_unflat_views_unaligned: torch.split, whose backward is
+ * torch.cat; _runtime_utils.py, _post_backward_hook). Adapters are units of
+ * their own, each a matrix. */
+static bool flattens(const struct stage *s)
+{
+    return s->run->engine == ENGINE_FSDP && s->run->zero != 0
+           && s->run->lora_rank == 0;
+}
+
+bool fsdp_flattens(const struct stage *s, uint32_t position)
+{
+    const struct block *b = &s->p->block[stage_block(s, position)];
+    return flattens(s) && fsdp_is_unit(s, position) && b->memory == TENSOR_NONE
+           && s->walk[stage_block(s, position)].wgrad > 0;
+}
+
+bool fsdp_casts_grads(const struct stage *s)
+{
+    return s->sum.bytes != s->sum.elems * dtype_size(s->run->prec.reduce);
+}
+
+static void put_flat(struct put *p, uint64_t bytes)
+{
+    PUT(p, TERM_WGRAD_TMP, "the flat gradient", F("bytes", bytes));
+}
+
+static void put_cast(struct put *p, const struct stage *s, uint64_t elems)
+{
+    if (fsdp_casts_grads(s))
+        PUT(p, TERM_REDUCE_TMP, "the flat gradient, cast to be reduced",
+            F("elements", elems), F("bytes", dtype_size(s->run->prec.reduce)));
+}
+
+void fsdp_unit_done(struct put *p, const struct stage *s, uint32_t position,
+                    bool later, enum unit_done when)
+{
+    const uint32_t b = stage_block(s, position);
+    backward_gathered(p, s, position, later, when == UNIT_FLATTENED);
+    put_flat(p, s->walk[b].wgrad);
+    if (when == UNIT_CAST)
+        put_cast(p, s, s->states[b].elems);
+}
+
+/* The root's own turn, the last: joined while its parameters are whole, or
+ * cast when they are not, whichever is more. */
+void fsdp_root_done(struct put *p, const struct stage *s)
+{
+    const uint64_t grads = fsdp_root_wgrads(s);
+    if (s->run->engine == ENGINE_FSDP2 || !flattens(s)) {
+        PUT(p, TERM_WGRAD_TMP, "whole gradients of the root group",
+            F("bytes", grads));
+        return;
+    }
+    const uint64_t cast =
+        fsdp_casts_grads(s)
+            ? fsdp_root_elems(s) * dtype_size(s->run->prec.reduce)
+            : 0;
+    put_flat(p, grads);
+    if (cast > root_bytes(s) + grads) {
+        put_cast(p, s, fsdp_root_elems(s));
+        return;
+    }
+    PUT(p, TERM_GATHERED, "root parameters, gathered for the whole pass",
+        F("bytes", root_bytes(s)));
+    PUT(p, TERM_WGRAD_TMP, "whole gradients of the root group",
+        F("bytes", grads));
+}
+
+/* ---- version 1: blocks that wait for another stream ---- */
+
+/* The CPU runs ahead of the GPU until the limiter stops it: before a gather it
+ * waits for the last release but one (_limiter_utils.py; _unshard). Until then
+ * the allocator may not use what was released again, since another stream
+ * still works on it (record_stream). */
+static void waits_forward(struct put *p, const struct stage *s,
+                          uint32_t position)
+{
+    const bool head = s->head && position + 1 == s->n;
+    if (position > 0)
+        PUT(p, TERM_GATHERED, "the unit's before, released",
+            F("bytes", unit_bytes(s, position - 1)));
+    if (head && position > 1)
+        PUT(p, TERM_GATHERED, "the one's before that, released",
+            F("bytes", unit_bytes(s, position - 2)));
+}
+
+/* Reductions end a unit later than the backward that they follow. */
+static void waits_reduced(struct put *p, const struct stage *s,
+                          uint32_t position)
+{
+    if (!flattens(s) || position >= s->n || !fsdp_is_unit(s, position))
+        return;
+    const uint32_t b = stage_block(s, position);
+    put_flat(p, s->walk[b].wgrad);
+    put_cast(p, s, s->states[b].elems);
+}
+
+void fsdp_waits(struct put *p, const struct stage *s, uint32_t position,
+                bool back)
+{
+    if (s->run->engine != ENGINE_FSDP || s->run->zero == 0)
+        return;
+    if (!back || (s->head && position + 1 == s->n && !head_apart(s))) {
+        if (s->run->zero == 3)
+            waits_forward(p, s, position);
+        return;
+    }
+    const bool last = position + 1 >= s->n || !fsdp_is_unit(s, position + 1);
+    PUT(p, TERM_GATHERED, "the unit's before, released",
+        F("bytes", unit_bytes(s, last ? position : position + 1)));
+    waits_reduced(p, s, position + 1);
+    waits_reduced(p, s, position + 2);
 }

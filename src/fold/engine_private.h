@@ -27,12 +27,24 @@ void engine_whole_grads(struct put *p, const struct stage *s);
 void engine_stepped_grads(struct put *p, const struct stage *s);
 void engine_zero3_bucket(struct put *p, const struct stage *s);
 
+/* In the head's backward: whether a weight's gradient is there at its fullest
+ * moment. */
+bool engine_gradients_begun(const struct stage *s, uint32_t position,
+                            bool later);
+
 /* ---- engine_fsdp.c ---- */
 
 void fsdp_root_grads(struct put *p, const struct stage *s, uint32_t position);
 uint64_t fsdp_reduced(const struct stage *s, uint32_t position, bool later);
 void fsdp_forward(struct put *p, const struct stage *s, uint32_t position);
-void fsdp_backward(struct put *p, const struct stage *s, uint32_t position);
+void fsdp_backward(struct put *p, const struct stage *s, uint32_t position,
+                   bool later);
+void fsdp_unit_done(struct put *p, const struct stage *s, uint32_t position,
+                    bool later, enum unit_done when);
+void fsdp_waits(struct put *p, const struct stage *s, uint32_t position,
+                bool back);
+/* After the last backward of the pass. */
+void fsdp_root_done(struct put *p, const struct stage *s);
 /* Gradients of the root, which go last: bytes whole, elements. */
 uint64_t fsdp_root_wgrads(const struct stage *s);
 uint64_t fsdp_root_elems(const struct stage *s);

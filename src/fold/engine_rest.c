@@ -36,13 +36,12 @@ static void rest_weights(struct put *p, const struct stage *s)
     const struct run *run = s->run;
     const uint64_t size = dtype_size(run->prec.param);
     if (engine_shards_offloaded(run)) {
-        PUT(p, TERM_FROZEN, "scales of quantised weights",
-            F("bytes", s->sum.statistic_bytes));
+        PUT(p, TERM_FROZEN, FROZEN_SCALES, F("bytes", s->sum.statistic_bytes));
     } else if (run_shards_weights(run)) {
-        PUT(p, TERM_WEIGHTS, "weight shards",
+        PUT(p, TERM_WEIGHTS, WEIGHT_SHARDS,
             F("P/N, tensor by tensor", s->sum.own_elems),
             F("bytes per weight", size));
-        PUT(p, TERM_FROZEN, "frozen weight shards",
+        PUT(p, TERM_FROZEN, FROZEN_SHARDS,
             F("bytes of P/N, tensor by tensor", s->sum.own_frozen_bytes));
     } else {
         put_trained(p, s);

@@ -245,6 +245,65 @@ static void put_backward(struct put *p, const struct stage *s,
     engine_backward(p, s, position, later);
 }
 
+/* FSDP version 1 joins a unit's gradients when nothing of the unit is left but
+ * the gradient of its input. */
+static void put_unit_done(struct put *p, const struct stage *s,
+                          uint32_t position, bool later, enum unit_done when)
+{
+    const struct block_walk *w = &s->walk[stage_block(s, position)];
+    const bool re = stage_recomputed(s, position);
+    const uint32_t first = re ? stage_group_first(s, position) : position;
+    p->m->op = when == UNIT_FLATTENED ? "flat gradient" : "flat gradient cast";
+    put_kept(p, s, first);
+    if (position != first) {
+        PUT(p, TERM_CHECKPOINTS, "input of this checkpoint",
+            F("bytes", s->walk[stage_block(s, first)].input));
+        PUT(p, TERM_RECOMPUTED, "made again in this checkpoint",
+            F("bytes", s->before[position].regrown - s->before[first].regrown));
+        if (s->run->recompute_reentrant)
+            PUT(p, TERM_RECOMPUTED, "the recomputed result, held by its frame",
+                F("bytes", w->output));
+    }
+    if (position > 0)
+        PUT(p, TERM_BACKWARD_TMP, "gradient of the block's input",
+            F("bytes", w->input));
+    if (when == UNIT_FLATTENED)
+        put_wgrad(p, s, w->wgrad);
+    engine_unit_done(p, s, position, later, when);
+}
+
+enum { ENDS = 3 }; /* of a backward: while it runs, then enum unit_done */
+
+static void put_end(struct put *p, const struct stage *s, unsigned end)
+{
+    const struct moment *m = p->m;
+    if (end == 0)
+        put_backward(p, s, m->position, m->later);
+    else
+        put_unit_done(p, s, m->position, m->later, (enum unit_done)(end - 1));
+}
+
+/* The fullest of them. */
+static void put_fullest_end(struct put *p, const struct stage *s)
+{
+    unsigned best = 0;
+    uint64_t most = 0;
+    const unsigned ends = !fsdp_flattens(s, p->m->position) ? 1
+                          : fsdp_casts_grads(s)             ? ENDS
+                                                            : ENDS - 1;
+    for (unsigned end = 0; ends > 1 && end < ends; end++) {
+        struct moment m = *p->m;
+        struct put q = { .m = &m, .only = COMP_COUNT };
+        put_end(&q, s, end);
+        p->over = p->over || q.over;
+        if (m.total > most) {
+            most = m.total;
+            best = end;
+        }
+    }
+    put_end(p, s, best);
+}
+
 /* ---- moments ---- */
 
 static void put_moment(struct put *p, const struct stage *s)
@@ -260,7 +319,7 @@ static void put_moment(struct put *p, const struct stage *s)
         return;
     case PHASE_FORWARD:
     case PHASE_LOSS: put_forward(p, s, m->position, m->later); return;
-    case PHASE_BACKWARD: put_backward(p, s, m->position, m->later); return;
+    case PHASE_BACKWARD: put_fullest_end(p, s); return;
     case PHASE_RECOMPUTE: put_recompute(p, s, m->position, m->later); return;
     case PHASE_ACCUMULATE:
         put_kept(p, s, 0);

@@ -40,6 +40,7 @@ struct simulation {
     struct marks now, before; /* of this step, of the one before */
     uint64_t births, births_most;
     uint64_t births_before; /* this step */
+    uint64_t waiting;       /* released, still another stream's */
     bool starting;          /* no moment of a step */
     unsigned steps;         /* 0: as many as it takes */
     uint64_t pool_now[SIM_POOLS];
@@ -67,12 +68,29 @@ static void note_peak(struct tracer *r, const struct hold *h)
     m->pool_now[pool] += h->block->size;
     if (m->pool_now[pool] > out->pool[pool].allocated)
         out->pool[pool].allocated = m->pool_now[pool];
-    if (m->starting || m->allocator.allocated.now <= out->allocated)
+    const uint64_t now = m->allocator.allocated.now - m->waiting;
+    if (m->starting || now <= out->allocated)
         return;
-    out->allocated = m->allocator.allocated.now;
+    out->allocated = now;
     out->phase = r->phase;
     out->position = r->position;
     out->later = r->later;
+}
+
+/* What waits for another stream is used, but not allocated. Where the device
+ * has an end the allocator waits for the streams, too, before it gives up. */
+static void note_waiting(struct tracer *r, struct hold *h)
+{
+    struct simulation *m = r->sim;
+    if (!h->waits || h->block == NULL)
+        return;
+    if (!r->tight) {
+        m->waiting += h->block->size;
+        return;
+    }
+    m->pool_now[pool_of(h, h->bytes)] -= h->block->size;
+    allocator_retire(&m->allocator, h->block);
+    h->block = NULL;
 }
 
 void simulate_birth(struct tracer *r, struct hold *h)
@@ -80,8 +98,14 @@ void simulate_birth(struct tracer *r, struct hold *h)
     struct simulation *m = r->sim;
     switch (allocator_malloc(&m->allocator, &h->block, h->bytes,
                              (uint32_t)h->stream)) {
-    case ALLOCATOR_OK: note_peak(r, h); break;
-    case ALLOCATOR_OOM: m->out->oom = true; break;
+    case ALLOCATOR_OK:
+        if (h->waits)
+            m->pool_now[pool_of(h, h->bytes)] += h->block->size;
+        else
+            note_peak(r, h);
+        note_waiting(r, h);
+        break;
+    case ALLOCATOR_OOM: m->out->oom = !h->waits || m->out->oom; break;
     case ALLOCATOR_NOMEM: r->failed = true; break;
     }
     if (++m->births >= m->births_most && m->births_most != 0)
@@ -91,9 +115,12 @@ void simulate_birth(struct tracer *r, struct hold *h)
 void simulate_death(struct tracer *r, struct hold *h)
 {
     struct simulation *m = r->sim;
+    if (h->waits && r->tight)
+        allocator_sync(&m->allocator);
     if (h->block == NULL)
         return;
     m->pool_now[pool_of(h, h->bytes)] -= h->block->size;
+    m->waiting -= h->waits ? h->block->size : 0;
     allocator_free(&m->allocator, h->block);
 }
 
@@ -250,7 +277,9 @@ bool simulate_stage(struct simulated *out, struct memory_fold *f,
     struct simulation *m = ARENA_NEW(most->a, struct simulation, 1);
     if (r == NULL || m == NULL)
         return false;
-    *r = (struct tracer){ .a = most->a, .f = f, .s = s, .sim = m };
+    *r = (struct tracer){
+        .a = most->a, .f = f, .s = s, .sim = m, .tight = most->device_bytes != 0
+    };
     m->out = out;
     m->births_most = most->births;
     m->steps = most->steps;

@@ -63,6 +63,12 @@ struct stage {
 
 #define NEVER UINT64_MAX
 
+/* The end of a unit's backward under FSDP version 1. */
+enum unit_done {
+    UNIT_FLATTENED, /* gradients there one by one, and joined */
+    UNIT_CAST       /* joined, and cast; its parameters are cut again */
+};
+
 /* What all stages share. */
 struct memory_fold {
     const struct program *p;
@@ -156,6 +162,13 @@ bool engine_accumulates(const struct run *run);
 void engine_accumulate(struct put *p, const struct stage *s);
 /* True where gradients are reduced and stepped from where they were made. */
 bool engine_steps_views(const struct run *run);
+/* The same when its backward is over. [FSDP version 1] */
+void engine_unit_done(struct put *p, const struct stage *s, uint32_t position,
+                      bool later, enum unit_done when);
+/* What was released and waits for another stream: nobody may use it yet,
+ * though it is not allocated. */
+void engine_waits(struct put *p, const struct stage *s, uint32_t position,
+                  bool back);
 /* After the last backward of the step. */
 void engine_reduce(struct put *p, const struct stage *s);
 void engine_clip(struct put *p, const struct stage *s);
@@ -169,6 +182,21 @@ void megatron_forward(struct put *p, const struct stage *s, uint32_t position,
 void megatron_backward(struct put *p, const struct stage *s, uint32_t position,
                        bool later);
 void megatron_reduce(struct put *p, const struct stage *s);
+
+/* What engine_rest calls them. */
+#define WEIGHT_SHARDS "weight shards"
+#define FROZEN_SHARDS "frozen weight shards"
+#define FROZEN_SCALES "scales of quantised weights"
+
+/* ---- engine_fsdp.c: FSDP version 1 ---- */
+
+/* A wrapped module; what is not belongs to the root. */
+bool fsdp_is_unit(const struct stage *s, uint32_t position);
+
+/* True when a unit's gradients are joined to one when its backward is over. */
+bool fsdp_flattens(const struct stage *s, uint32_t position);
+/* ... and that one reduced in another type. */
+bool fsdp_casts_grads(const struct stage *s);
 
 /* Elements of a flat buffer on this rank. */
 uint64_t engine_share(const struct stage *s);

@@ -85,9 +85,11 @@ hold_id tracer_birth(struct tracer *r, enum component c, const char *name,
     if (id == NO_HOLD)
         return NO_HOLD;
     struct hold *h = &r->hold[id];
-    *h = (struct hold){
-        .bytes = bytes, .name = name, .component = c, .stream = stream
-    };
+    *h = (struct hold){ .bytes = bytes,
+                        .name = name,
+                        .component = c,
+                        .stream = stream,
+                        .waits = r->waits };
     if (r->sim != NULL)
         simulate_birth(r, h);
     if (r->list != NULL) {
@@ -359,6 +361,23 @@ static void hand_over_wgrads(struct tracer *r)
     r->n_wgrads = 0;
 }
 
+/* Joined to one, under FSDP version 1. */
+static void flatten_wgrads(struct tracer *r)
+{
+    levels_done(r, UNIT_FLATTENED);
+    for (uint32_t i = 0; i < r->n_wgrads; i++)
+        tracer_death(r, &r->wgrad[i]);
+    r->n_wgrads = 0;
+    if (fsdp_casts_grads(r->s))
+        levels_done(r, UNIT_CAST);
+}
+
+static void checkpoint_over(struct tracer *r, hold_id *result)
+{
+    tracer_death(r, result);
+    tracer_death(r, &r->here->checkpoint);
+}
+
 static void micro_backward(struct tracer *r, uint32_t micro, uint32_t chunk)
 {
     const struct stage *s = r->s;
@@ -376,11 +395,14 @@ static void micro_backward(struct tracer *r, uint32_t micro, uint32_t chunk)
         if (re && i == stage_group_first(s, i))
             r->skip = r->hidden_slot + 1;
         backward_block(r);
+        const bool over = re && i == stage_group_first(s, i);
+        if (over && fsdp_flattens(s, i))
+            checkpoint_over(r, &held);
+        if (fsdp_flattens(s, i))
+            flatten_wgrads(r);
         hand_over_wgrads(r);
-        if (re && i == stage_group_first(s, i)) {
-            tracer_death(r, &held);
-            tracer_death(r, &r->here->checkpoint);
-        }
+        if (over)
+            checkpoint_over(r, &held);
     }
     tracer_death(r, &r->grad); /* sent back */
     if (engine_accumulates(s->run)) {
@@ -458,7 +480,7 @@ static void run_interleaved(struct tracer *r)
 
 static void forget_targets(struct tracer *r)
 {
-    for (size_t i = 0; i < 4 * (size_t)r->s->n; i++)
+    for (size_t i = 0; i < TARGETS * (size_t)r->s->n; i++)
         r->at[i].v = NULL;
     for (unsigned p = 0; p < PHASE_COUNT; p++)
         r->after[p].v = NULL;

@@ -191,9 +191,11 @@ static void level_piece(struct tracer *r, struct level *l, uint64_t bytes)
     const struct term_info *info = term_info(l->term);
     const bool named = info->component == COMP_TEMPORARY && l->what[0] != '\0';
     const char *name = named ? l->what : info->label;
+    r->waits = l->waits;
     level_push(r, l,
                tracer_birth(r, info->component, name, bytes,
                             stream_of(r->s->run, l->term)));
+    r->waits = false;
 }
 
 /* So many pieces of one size, the last with what is left over. */
@@ -316,24 +318,32 @@ static void level_shrink(struct tracer *r, struct level *l)
     }
 }
 
-static uint32_t level_find(struct tracer *r, enum term term, const char *what)
+static uint32_t level_find(struct tracer *r, enum term term, const char *what,
+                           bool waits)
 {
     uint32_t i = FIXED;
     while (i < r->n_levels
-           && (r->level[i].term != term || strcmp(r->level[i].what, what) != 0))
+           && (r->level[i].term != term || r->level[i].waits != waits
+               || strcmp(r->level[i].what, what) != 0))
         i++;
     if (i == LEVEL_MAX) {
         r->failed = true;
         return 0;
     }
     if (i == r->n_levels)
-        r->level[r->n_levels++] = (struct level){ .term = term, .what = what };
+        r->level[r->n_levels++] =
+            (struct level){ .term = term, .what = what, .waits = waits };
     return i;
 }
 
 void levels_take(struct tracer *r, enum term term, hold_id id)
 {
-    level_push(r, &r->level[level_find(r, term, "")], id);
+    level_push(r, &r->level[level_find(r, term, "", false)], id);
+}
+
+void levels_keep(struct tracer *r, enum term term, const char *what, hold_id id)
+{
+    level_push(r, &r->level[level_find(r, term, what, false)], id);
 }
 
 /* DeepSpeed before 0.13.3 ran a step without gradients as it started. */
@@ -385,6 +395,7 @@ struct collect {
     struct tracer *r;
     struct target v[LEVEL_MAX];
     uint32_t n;
+    bool waits;
 };
 
 static void collect(void *ctx, const struct put_event *e)
@@ -393,7 +404,8 @@ static void collect(void *ctx, const struct put_event *e)
     /* these stay where they are, whatever they are called meanwhile */
     const bool moves = e->term == TERM_GRADS || e->term == TERM_GRAD_SHARDS
                        || e->term == TERM_OUTPUTS;
-    const uint32_t level = level_find(c->r, e->term, moves ? "" : e->what);
+    const uint32_t level =
+        level_find(c->r, e->term, moves ? "" : e->what, c->waits);
     uint32_t i = 0;
     while (i < c->n && c->v[i].level != level)
         i++;
@@ -415,6 +427,17 @@ static bool keep_targets(struct targets *t, const struct collect *c)
     return true;
 }
 
+/* What no one may use yet matters to the allocator alone. */
+static void add_waits(struct collect *c, uint32_t position, bool back)
+{
+    struct moment m = { .op = "" };
+    struct put p = { .m = &m, .only = COMP_COUNT, .each = collect, .ctx = c };
+    if (c->r->sim == NULL)
+        return;
+    c->waits = true;
+    engine_waits(&p, c->r->s, position, back);
+}
+
 static void targets_at(struct tracer *r, struct targets *t, uint32_t position,
                        bool back)
 {
@@ -428,16 +451,38 @@ static void targets_at(struct tracer *r, struct targets *t, uint32_t position,
         loop_forward(&p, r->s);
         engine_forward(&p, r->s, position, r->later);
     }
+    add_waits(&c, position, back);
     if (!keep_targets(t, &c))
         r->failed = true;
+}
+
+static struct targets *targets_of(struct tracer *r, uint32_t position,
+                                  unsigned what)
+{
+    return &r->at[TARGETS * (size_t)position + 2 * what + (r->later ? 1u : 0u)];
+}
+
+void levels_done(struct tracer *r, enum unit_done when)
+{
+    struct targets *t = targets_of(r, r->position, 2 + (unsigned)when);
+    struct moment m = { .op = "" };
+    struct collect c = { .r = r };
+    struct put p = { .m = &m, .only = COMP_COUNT, .each = collect, .ctx = &c };
+    if (t->v == NULL) {
+        engine_rest(&p, r->s);
+        engine_unit_done(&p, r->s, r->position, r->later, when);
+        add_waits(&c, r->position, true);
+        if (!keep_targets(t, &c))
+            r->failed = true;
+    }
+    set_levels(r, t);
 }
 
 void levels_at(struct tracer *r, enum phase phase, uint32_t position)
 {
     const struct stage *s = r->s;
     const bool back = phase == PHASE_BACKWARD || phase == PHASE_RECOMPUTE;
-    struct targets *t =
-        &r->at[4 * (size_t)position + (back ? 2u : 0u) + (r->later ? 1u : 0u)];
+    struct targets *t = targets_of(r, position, back ? 1 : 0);
     if (t->v == NULL)
         targets_at(r, t, position, back);
     const bool masks = phase == PHASE_FORWARD || phase == PHASE_RECOMPUTE;
@@ -564,6 +609,6 @@ bool levels_init(struct tracer *r)
         r->level[i] =
             (struct level){ .term = fixed[i], .what = "", .pieces = 1 };
     r->n_levels = FIXED;
-    r->at = ARENA_NEW(r->a, struct targets, 4 * (size_t)r->s->n);
+    r->at = ARENA_NEW(r->a, struct targets, TARGETS * (size_t)r->s->n);
     return r->at != NULL && sizes_init(r);
 }

@@ -30,6 +30,7 @@ struct hold {
     hold_id next;   /* free ones */
     enum component component;
     enum stream stream;
+    bool waits; /* for another stream: used, but not allocated */
 };
 
 /* What is alive of one block of one micro-batch. */
@@ -41,6 +42,7 @@ struct resident {
 /* What the engine holds of one thing: allocations, the latest last. */
 struct level {
     enum term term;
+    bool waits;       /* released, not to be used again yet */
     const char *what; /* temporaries are told apart by it; else "" */
     hold_id *piece;
     size_t n, capacity;
@@ -57,6 +59,8 @@ struct targets {
     struct target *v;
     uint32_t n;
 };
+
+enum { TARGETS = 8 }; /* a position, see tracer.at */
 
 /* Sizes of the tensors that something is cut into, in elements. */
 struct sizes {
@@ -90,6 +94,7 @@ struct tracer {
     struct simulation *sim; /* NULL: not simulated */
     bool failed;            /* out of memory */
     bool settled;           /* simulated: all is as in the step before */
+    bool tight;             /* simulated: on a device with an end */
     uint64_t regions;
 
     struct hold *hold;
@@ -110,7 +115,8 @@ struct tracer {
 
     struct level level[LEVEL_MAX];
     uint32_t n_levels;
-    struct targets *at; /* [positions][forward, backward][first, later] */
+    /* [positions][forward, backward, flattened, cast][first, later] */
+    struct targets *at;
     struct targets after[PHASE_COUNT];
     struct sizes trained, frozen, trained_blocks, frozen_blocks;
 
@@ -123,6 +129,7 @@ struct tracer {
     uint64_t other_micros, other_chunks; /* in flight beside this one */
     struct resident *here;
     uint32_t hidden_slot; /* slot of the block's input */
+    bool waits;           /* what is born was released */
     uint32_t skip;        /* slot that is not told, + 1: the checkpoint */
     bool keeps_checkpoint;
 };
@@ -141,6 +148,8 @@ void tracer_step(struct tracer *r, enum trace_step step);
 bool levels_init(struct tracer *r);
 /* While a block runs, and what a micro-batch has all along. */
 void levels_at(struct tracer *r, enum phase phase, uint32_t position);
+/* When a unit's backward is over: FSDP version 1. */
+void levels_done(struct tracer *r, enum unit_done when);
 /* Outside of the blocks. */
 void levels_after(struct tracer *r, enum phase phase);
 /* While a micro-batch's gradients are added to those before. */
@@ -149,11 +158,16 @@ void levels_accumulate(struct tracer *r);
 void levels_drop(struct tracer *r, enum term term);
 /* A gradient that stays where it was made becomes the engine's. */
 void levels_take(struct tracer *r, enum term term, hold_id id);
+/* What the start of a run made of it. */
+void levels_keep(struct tracer *r, enum term term, const char *what,
+                 hold_id id);
 
 /* ---- trace_start.c ---- */
 
 /* Before the first step, for what it leaves behind. */
 void trace_start(struct tracer *r);
+/* The same under FSDP version 1. [trace_wrap.c] */
+void trace_wrap(struct tracer *r);
 
 /* ---- trace_flats.c ---- */
 

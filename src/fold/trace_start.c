@@ -66,6 +66,10 @@ static void start_zero(struct tracer *r)
 void trace_start(struct tracer *r)
 {
     const struct run *run = r->s->run;
+    if (run->engine == ENGINE_FSDP && run->zero != 0) {
+        trace_wrap(r);
+        return;
+    }
     if (run_flattens(run)) {
         start_zero(r);
         return;

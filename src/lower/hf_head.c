@@ -30,10 +30,40 @@ static tensor_id shifted_labels(struct builder *b)
     return build_copy_as(b, "labels shifted", padded, &tokens);
 }
 
+/* A copy without the last row of each sequence, and its labels. */
+static tensor_id shifted_logits(struct builder *b, tensor_id logits,
+                                tensor_id *labels)
+{
+    const uint64_t n = b->sq.n > 1 ? b->sq.n - 1 : 1;
+    const struct shape rows = SHAPE(b->micro, DIM("s-1", n), b->V);
+    const struct shape tokens = SHAPE(b->micro, DIM("s-1", n));
+    const tensor_id view = build_view(b, "shift_logits", logits, &rows);
+    *labels = b->labels;
+    if (b->micro.n == 1) /* contiguous(): of one sequence the view is */
+        return view;
+    *labels = build_copy_as(b, "shift_labels", *labels, &tokens);
+    return build_copy_as(b, "shift_logits", view, &rows);
+}
+
+/* Before 4.46 models made their logits fp32 and gave them back so
+ * (models/llama/modeling_llama.py, LlamaForCausalLM.forward in 4.37). */
+static tensor_id fp32_words_loss(struct builder *b, tensor_id logits)
+{
+    tensor_id labels;
+    const tensor_id up = build_cast(b, "logits fp32", logits, DT_FP32);
+    const tensor_id shifted = shifted_logits(b, up, &labels);
+    const tensor_id loss = build_cross_entropy(b, "loss", shifted, labels);
+    hf_hold(b, "shift_logits", shifted);
+    hf_outputs(b, "outputs.logits", up);
+    return loss;
+}
+
 /* transformers/loss/loss_utils.py, ForCausalLMLoss; encoders do not shift, and
  * an encoder-decoder shifts its input. */
 tensor_id hf_words_loss(struct builder *b, tensor_id logits)
 {
+    if (b->run->fp32_logits)
+        return fp32_words_loss(b, logits);
     if (b->spec->decoder_layers > 0) { /* logits as they are */
         return build_cross_entropy(b, "loss", logits, b->labels);
     }
@@ -52,21 +82,14 @@ static bool trainer_autocasts(const struct builder *b)
            && (b->autocast || b->compute == DT_BF16);
 }
 
-/* QWenLMHeadModel.forward (Qwen/Qwen-7B, modeling_qwen.py): a copy without the
- * last row, and the loss in the type of the logits, but that autocast runs
+/* QWenLMHeadModel.forward (Qwen/Qwen-7B, modeling_qwen.py): shifted, and the
+ * loss in the type of the logits, but that autocast runs
  * nll_loss in fp32. Under the Trainer accelerate then makes the logits that
  * come out fp32 (utils/operations.py, ConvertOutputsToFp32). */
 static tensor_id qwen_loss(struct builder *b, tensor_id logits)
 {
-    const uint64_t n = b->sq.n > 1 ? b->sq.n - 1 : 1;
-    const struct shape rows = SHAPE(b->micro, DIM("s-1", n), b->V);
-    const struct shape tokens = SHAPE(b->micro, DIM("s-1", n));
-    tensor_id shifted = build_view(b, "shift_logits", logits, &rows);
-    tensor_id labels = b->labels;
-    if (b->micro.n > 1) { /* contiguous(): of one sequence the view is */
-        shifted = build_copy_as(b, "shift_logits", shifted, &rows);
-        labels = build_copy_as(b, "shift_labels", labels, &tokens);
-    }
+    tensor_id labels;
+    const tensor_id shifted = shifted_logits(b, logits, &labels);
     tensor_id logp = build_unary(b, OP_LOG_SOFTMAX, "log-softmax", shifted);
     if (b->autocast || trainer_autocasts(b))
         logp = build_cast(b, "autocast", logp, DT_FP32);
@@ -126,7 +149,8 @@ static tensor_id standard_loss(struct builder *b, tensor_id x, tensor_id weight)
         : m->family == FAM_QWEN ? qwen_loss(b, logits)
                                 : hf_words_loss(b, logits);
     hf_hold(b, "outputs.last_hidden_state", x);
-    hf_outputs(b, "outputs.logits", logits);
+    if (!b->run->fp32_logits)
+        hf_outputs(b, "outputs.logits", logits);
     return loss;
 }
 
@@ -324,6 +348,10 @@ static tensor_id head_of(struct builder *b, tensor_id x)
 /* Losses of other heads than words have one form. */
 static void refuse_losses(struct builder *b)
 {
+    const bool own = b->spec->family == FAM_QWEN || b->spec->decoder_layers > 0
+                     || b->spec->bidirectional;
+    if (b->run->fp32_logits && (b->spec->head != HEAD_LM || own))
+        build_refuse(b, "fp32_logits of this head");
     if (b->spec->head == HEAD_LM)
         return;
     if (b->run->loss == LOSS_FUSED)

@@ -186,8 +186,10 @@ static void head(struct builder *b)
         build_end(b, build_cross_entropy_kernel(b, "loss", logits, b->labels));
         return;
     }
-    logits = build_cast(b, "fp32 logits", logits, DT_FP32);
-    build_end(b, build_cross_entropy(b, "loss", logits, b->labels));
+    const tensor_id up = build_cast(b, "fp32 logits", logits, DT_FP32);
+    const tensor_id loss = build_cross_entropy(b, "loss", up, b->labels);
+    build_hold(b, b->run->fp32_logits ? up : logits); /* train.py, pred */
+    build_end(b, loss);
 }
 
 static const char *missing(const struct builder *b)

@@ -602,6 +602,7 @@ static void resolve_kernels(struct run *r, const struct spec *spec)
     r->attention = (enum attention)resolve_count(r, KEY_ATTENTION, kernel);
     r->loss = (enum loss)resolve_count(r, KEY_LOSS, LOSS_STANDARD);
     r->keep_outputs = resolve_bool(r, KEY_KEEP_OUTPUTS, resolve_is_litgpt(r));
+    r->fp32_logits = resolve_bool(r, KEY_FP32_LOGITS, false);
     r->mask =
         (enum attention_mask)resolve_count(r, KEY_ATTENTION_MASK, MASK_NONE);
     if (paper)

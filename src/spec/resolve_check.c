@@ -611,9 +611,19 @@ static void check_selective(const struct run *r, struct diag *d)
 /* Whose loops are their own, or a pipeline's. */
 static void check_outputs(const struct run *r, struct diag *d)
 {
-    if (!r->given[KEY_KEEP_OUTPUTS] || !r->keep_outputs || resolve_is_hf(r))
-        return;
     char buf[RESOLVE_TEXT_MAX];
+    const bool titan = r->impl == IMPL_TORCHTITAN && r->pp == 1;
+    const bool known = resolve_is_hf(r) || titan;
+    if (r->fp32_logits && (!known || r->loss != LOSS_STANDARD)) {
+        memplan_error *e =
+            setup_error(d, MEMPLAN_E_UNSUPPORTED, KEY_FP32_LOGITS,
+                        "'fp32_logits' is modelled with hf and torchtitan "
+                        "layers and loss 'standard' only");
+        diag_hint(e, "leave it out");
+    }
+    if (!r->given[KEY_KEEP_OUTPUTS] || !r->keep_outputs || resolve_is_hf(r)
+        || (titan && r->loss == LOSS_STANDARD))
+        return;
     memplan_error *e = setup_error(
         d, MEMPLAN_E_UNSUPPORTED, KEY_KEEP_OUTPUTS,
         "'keep_outputs' with implementation '%s' is not modelled yet",
@@ -787,9 +797,9 @@ void resolve_check(const struct run *r, const struct spec *spec, struct diag *d)
     check_experts(r, spec, d);
     check_sequence(r, spec, d);
     resolve_check_stacks(r, spec, d);
-    check_outputs(r, d);
     check_recompute(r, spec, d);
     check_attention(r, d);
+    check_outputs(r, d);
     check_lora(r, d);
     check_params(r, d);
     check_budget(r, true, d);

@@ -30,6 +30,10 @@ static void say_engine(struct run *r)
         resolve_note(r, KEY_FSDP_UNITS,
                      "each layer is wrapped, the embedding and the head "
                      "(--fsdp-units)");
+    else if (r->fsdp_units == FSDP_EMBEDDING)
+        resolve_note(r, KEY_FSDP_UNITS,
+                     "each layer is wrapped, and the embedding "
+                     "(--fsdp-units)");
     else
         resolve_note(r, KEY_COUNT, "each layer is wrapped, nothing else");
     if (r->grad_accum > 1)

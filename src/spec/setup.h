@@ -113,7 +113,8 @@
 
 #define FSDP_UNITS_MAP(X)                                                      \
     X(FSDP_LAYERS, "layers")                                                   \
-    X(FSDP_ENDS, "ends")
+    X(FSDP_ENDS, "ends")                                                       \
+    X(FSDP_EMBEDDING, "embedding")
 
 #define RECOMPUTE_MAP(X)                                                       \
     X(RECOMP_NONE, "none")                                                     \
@@ -337,6 +338,7 @@ struct run {
     enum attention attention;
     enum loss loss;
     bool keep_outputs; /* by the training loop, until it has the next ones */
+    bool fp32_logits;  /* what the model hands out, and its loss shifts */
     double hidden_dropout, embed_dropout, attention_dropout, head_dropout;
     double act_dropout;
     uint64_t vocab; /* padded */

@@ -55,7 +55,7 @@ static const char *pick(uint64_t *seed, const char *const *words)
 struct choice {
     const char *key, *value; /* NULL: not given */
 };
-enum { FIRST_ADAPTER = 28, CHOICES = 37 };
+enum { FIRST_ADAPTER = 29, CHOICES = 38 };
 struct trial {
     const char *model;
     struct choice c[CHOICES];
@@ -153,9 +153,10 @@ static struct trial trial_of(uint64_t seed)
                       ? PICK(&s, "standard", "chunked", "xentropy")
                   : titan ? PICK(&s, "standard", "chunked", "xentropy")
                           : "standard" },
+        { "fp32_logits", megatron || tune ? NULL : PICK(&s, "true", "false") },
         { "offload_activations",
           tune && strcmp(re, "full") == 0 ? PICK(&s, "cpu", "none") : "none" },
-        { "fsdp_units", PICK(&s, "layers", "ends") },
+        { "fsdp_units", PICK(&s, "layers", "ends", "embedding") },
         { "optimizer_in_backward", ddp ? PICK(&s, "true", "false") : "false" },
         { "optimizer", optimizer },
         { "precision", ddp ? PICK(&s, "bf16-amp", "fp32", "bf16")
@@ -176,7 +177,8 @@ static struct trial trial_of(uint64_t seed)
                          "core_attn,shared_experts")
                   : NULL },
         { "zero_grad_set_to_none", next(&s) % 3 == 0 ? "false" : "true" },
-        { "keep_outputs", ddp && next(&s) % 3 == 0 ? "true" : NULL },
+        { "keep_outputs",
+          !megatron && !tune && next(&s) % 3 == 0 ? "true" : NULL },
         { "optimizer_impl",
           strcmp(optimizer, "adamw") == 0
               ? PICK(&s, "fused", "foreach", "foreach-2.0", "loop")
@@ -430,7 +432,7 @@ static void test_first_step(void **state)
 static void check_simulated(const memplan_report *fast,
                             const memplan_report *full, const struct trial *t)
 {
-    char text[512];
+    char text[2048];
     describe(t, text, sizeof text);
     for (uint64_t k = 0; k < full->memory.n_stages; k++) {
         const struct stage_result *s = &full->memory.stage[k];
