@@ -141,6 +141,7 @@ static void rest_grads(struct put *p, const struct stage *s)
     if (run->engine == ENGINE_MEGATRON)
         PUT(p, TERM_GRAD_BUFFER, "main gradients, a permanent buffer",
             F("P", s->sum.elems), F("bytes per gradient", size));
+    engine_kept_copies(p, s);
     if (run_keeps_grads(run)) {
         if (engine_reduces_blocks(run))
             PUT(p, TERM_GRAD_SHARDS, "gradient shards, zeroed in place",

@@ -174,6 +174,18 @@ static void step_fp16(struct put *p, const struct stage *s)
         PUT(p, TERM_STEP_TMP, "fp32 gradients", F("P", all), T("bytes", FP32));
 }
 
+static bool copies_gradients(const struct run *run)
+{
+    return run->engine == ENGINE_MEGATRON && run->prec.master == DT_FP32
+           && run->prec.grad != DT_FP32 && run->prec.optim == DT_FP32;
+}
+
+static void gradient_copies(struct put *p, const struct stage *s)
+{
+    PUT(p, TERM_GRAD_SHARDS, "fp32 gradients of the optimizer's shard",
+        F("P / N", engine_share(s)), F("bytes", FP32));
+}
+
 /* Megatron's optimizer owns fp32 copies of 16-bit gradients: made before they
  * are clipped, given back when the next step zeroes them (core/optimizer/
  * optimizer.py, prepare_grads, zero_grad). The precision-aware optimizer,
@@ -181,11 +193,16 @@ static void step_fp16(struct put *p, const struct stage *s)
  * decoupled_grad). */
 void engine_stepped(struct put *p, const struct stage *s)
 {
-    const struct run *run = s->run;
-    if (run->engine == ENGINE_MEGATRON && run->prec.master == DT_FP32
-        && run->prec.grad != DT_FP32 && run->prec.optim == DT_FP32)
-        PUT(p, TERM_GRAD_SHARDS, "fp32 gradients of the optimizer's shard",
-            F("P / N", engine_share(s)), F("bytes", FP32));
+    if (copies_gradients(s->run) && s->run->framework != FW_MEGATRON_DEEPSPEED)
+        gradient_copies(p, s);
+}
+
+/* The fork's zero_grad leaves them, and so they stay until they are made anew
+ * (megatron/optimizer/optimizer.py, Float16OptimizerWithFloat16Params). */
+void engine_kept_copies(struct put *p, const struct stage *s)
+{
+    if (copies_gradients(s->run) && s->run->framework == FW_MEGATRON_DEEPSPEED)
+        gradient_copies(p, s);
 }
 
 void engine_step(struct put *p, const struct stage *s)
