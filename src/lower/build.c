@@ -6,6 +6,7 @@
  */
 #include "lower/build_private.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "base/banned.h"
@@ -128,6 +129,44 @@ static void start_latent_dims(struct builder *b)
                    build_product(b, b->a.n, m->nope_dim + m->v_dim));
 }
 
+/* Rows times a factor, rounded up. */
+static uint64_t scaled_rows(struct builder *b, uint64_t rows, double factor)
+{
+    const double n = (double)rows * factor;
+    b->over = b->over || !(n < (double)ELEMS_MAX);
+    return b->over || !(factor > 1 || factor < 1) ? rows : (uint64_t)ceil(n);
+}
+
+/* Balanced, what a rank sends away is what it receives. Uneven, the fullest
+ * rank of a group receives more; an expert takes no more than its capacity, and
+ * padded always so much (core/transformer/moe/moe_utils.py, get_capacity).
+ * Experts that are themselves sharded see the tokens of all their ranks. */
+static void start_routed_dims(struct builder *b)
+{
+    const struct spec *m = b->spec;
+    const struct run *r = b->run;
+    const uint64_t tp = at_least_one(r->tp), etp = at_least_one(r->etp);
+    const bool cut = r->sequence_parallel && tp > etp;
+    const uint64_t k = m->experts_per_token;
+    const uint64_t rows =
+        r->sequence_parallel ? build_product(b, b->tu.n, etp) : b->t.n;
+    const bool capped = r->moe_capacity > 0;
+    double sent = 1,
+           received = r->ep > 1 && r->moe_imbalance > 1 ? r->moe_imbalance : 1;
+    if (capped && r->moe_padded)
+        sent = received = r->moe_capacity;
+    else if (capped && r->moe_capacity < received)
+        received = r->moe_capacity;
+    if (received < sent)
+        sent = received;
+    const uint64_t even = build_product(b, rows, k);
+    b->chosen =
+        DIM("b*s*k", scaled_rows(b, build_product(b, b->tu.n, k), sent));
+    b->routed =
+        DIM(cut ? "b*s*k*etp/tp" : "b*s*k", scaled_rows(b, even, received));
+    b->routed_share = b->routed.n == 0 ? 1 : (double)even / (double)b->routed.n;
+}
+
 static void start_expert_dims(struct builder *b)
 {
     const struct spec *m = b->spec;
@@ -136,13 +175,7 @@ static void start_expert_dims(struct builder *b)
     b->experts = DIM("E", m->experts);
     b->experts_on =
         DIM(r->ep > 1 ? "E/ep" : "E", div_up(m->experts, at_least_one(r->ep)));
-    /* balanced routing: what a rank sends away is what it receives; experts
-       that are themselves sharded see the tokens of all their ranks */
-    const bool cut = r->sequence_parallel && tp > etp;
-    const uint64_t rows =
-        r->sequence_parallel ? build_product(b, b->tu.n, etp) : b->t.n;
-    b->routed = DIM(cut ? "b*s*k*etp/tp" : "b*s*k",
-                    build_product(b, rows, m->experts_per_token));
+    start_routed_dims(b);
     const uint64_t ffn = m->expert_ffn == 0 ? m->ffn : m->expert_ffn;
     b->fe = DIM(etp > 1 ? "f/etp" : "f", div_up(ffn, etp));
     b->fe2 = DIM(etp > 1 ? "2*f/etp" : "2*f", build_product(b, 2, b->fe.n));

@@ -52,7 +52,9 @@ struct builder {
     struct dim r;          /* lora rank */
     struct dim experts;    /* all of them: E */
     struct dim experts_on; /* E/ep */
-    struct dim routed;     /* rows of expert inputs, balanced routing */
+    struct dim chosen;     /* rows that a rank sends to experts: tokens k */
+    struct dim routed;     /* rows of expert inputs */
+    double routed_share;   /* of them under balanced, dropless routing */
     struct dim fe, fe2;    /* expert ffn / etp, twice that */
     struct dim fs, fs2;    /* shared experts' ffn / tp, twice that */
 

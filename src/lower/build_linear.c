@@ -98,6 +98,8 @@ static tensor_id linear_product(struct builder *b, const struct linear *l)
     op_result(b, op, out);
     op->flop_full = op->flop_causal =
         2.0 * (double)tensor_of(b, x)->elems * (double)l->out.n;
+    if (l->group == PG_EXPERT) /* a model's FLOPs are those of its tokens */
+        op->flop_full = op->flop_causal = op->flop_full * b->routed_share;
     return out;
 }
 

@@ -293,18 +293,26 @@ static tensor_id scatter_tokens(struct builder *b, tensor_id z,
     return build_collective(b, OP_REDUCE_SCATTER, expert_group(b), z, &back);
 }
 
+/* Of the all-to-all, before the ranks of an expert gather what they got. */
+static struct dim received_rows(const struct builder *b)
+{
+    const uint64_t etp = max_u64(b->run->etp, 1);
+    return DIM("b*s*k", b->routed.n / etp + (b->routed.n % etp != 0));
+}
+
 static tensor_id dispatch(struct builder *b, const char *name, tensor_id x,
                           const struct routing *r, bool vector)
 {
     if (b->run->moe_dispatcher == DISPATCH_ALLGATHER)
         return gather_tokens(b, name, x, r, vector);
-    const struct dim k =
-        DIM("b*s*k", build_product(b, b->tu.n, b->spec->experts_per_token));
-    const struct shape sent = vector ? SHAPE(k) : SHAPE(k, b->h);
+    const struct dim received = received_rows(b);
+    const struct shape sent =
+        vector ? SHAPE(b->chosen) : SHAPE(b->chosen, b->h);
+    const struct shape got = vector ? SHAPE(received) : SHAPE(received, b->h);
     const struct shape here =
         vector ? SHAPE(b->routed) : SHAPE(b->routed, b->h);
     x = build_index(b, name, x, r->rows, &sent);
-    x = build_collective(b, OP_ALL_TO_ALL, COMM_EP, x, &sent);
+    x = build_collective(b, OP_ALL_TO_ALL, COMM_EP, x, &got);
     if (b->run->etp > 1)
         x = build_collective(b, OP_ALL_GATHER, COMM_ETP, x, &here);
     /* chunks of each sender sorted by expert (sort_chunks_by_idxs) */
@@ -318,13 +326,12 @@ static tensor_id combine(struct builder *b, tensor_id z,
 {
     if (b->run->moe_dispatcher == DISPATCH_ALLGATHER)
         return scatter_tokens(b, z, r);
-    const struct dim k =
-        DIM("b*s*k", build_product(b, b->tu.n, b->spec->experts_per_token));
-    const struct shape sent = SHAPE(k, b->h), back = SHAPE(b->tu, b->h);
+    const struct shape sent = SHAPE(b->chosen, b->h), back = SHAPE(b->tu, b->h);
+    const struct shape got = SHAPE(received_rows(b), b->h);
     if (b->run->ep > 1 && b->experts_on.n > 1)
         z = build_copy(b, "unsort", z);
     if (b->run->etp > 1)
-        z = build_collective(b, OP_REDUCE_SCATTER, COMM_ETP, z, &sent);
+        z = build_collective(b, OP_REDUCE_SCATTER, COMM_ETP, z, &got);
     z = build_collective(b, OP_ALL_TO_ALL, COMM_EP, z, &sent);
     return unpermute(b, z, r, &back);
 }

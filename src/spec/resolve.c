@@ -623,6 +623,9 @@ static void resolve_kernels(struct run *r, const struct spec *spec)
     r->cp_comm = (enum cp_comm)resolve_count(r, KEY_CP_COMM, CP_P2P);
     r->moe_dispatcher = (enum moe_dispatcher)resolve_count(
         r, KEY_MOE_DISPATCHER, DISPATCH_ALLTOALL);
+    r->moe_imbalance = resolve_real(r, KEY_MOE_IMBALANCE, 1);
+    r->moe_capacity = resolve_real(r, KEY_MOE_CAPACITY_FACTOR, 0);
+    r->moe_padded = resolve_bool(r, KEY_MOE_PAD_TO_CAPACITY, false);
     resolve_deterministic(r);
     r->allocator =
         (enum allocator_kind)resolve_count(r, KEY_ALLOCATOR, ALLOC_DEFAULT);

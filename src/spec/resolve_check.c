@@ -404,6 +404,25 @@ static void check_tp(const struct run *r, const struct spec *s, struct diag *d)
     diag_hint(e, "use --vocab-multiple %" PRIu64 ", Megatron's own", 128 * tp);
 }
 
+/* A rank cannot get more than the tokens of all ranks of its group. */
+static void check_routing(const struct run *r, struct diag *d)
+{
+    if (r->ep > 1 && r->moe_imbalance > (double)r->ep) {
+        memplan_error *e =
+            setup_error(d, MEMPLAN_E_CONFLICT, KEY_MOE_IMBALANCE,
+                        "moe_imbalance %g with ep %" PRIu64
+                        ": one rank would get more than all tokens",
+                        r->moe_imbalance, r->ep);
+        diag_hint(e, "use at most %" PRIu64, r->ep);
+    }
+    if (r->moe_padded && !(r->moe_capacity > 0)) {
+        memplan_error *e =
+            setup_error(d, MEMPLAN_E_CONFLICT, KEY_MOE_PAD_TO_CAPACITY,
+                        "moe_pad_expert_input_to_capacity without a capacity");
+        diag_hint(e, "add --moe-expert-capacity-factor 1.0");
+    }
+}
+
 static void check_experts(const struct run *r, const struct spec *s,
                           struct diag *d)
 {
@@ -419,6 +438,8 @@ static void check_experts(const struct run *r, const struct spec *s,
     const uint64_t ffn = s->expert_ffn == 0 ? s->ffn : s->expert_ffn;
     if (ffn % r->etp != 0)
         uneven(d, KEY_ETP, r->etp, ffn, "expert channels");
+    if (s->experts > 0)
+        check_routing(r, d);
 }
 
 static void check_sequence(const struct run *r, const struct spec *s,

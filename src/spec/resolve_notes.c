@@ -49,8 +49,12 @@ static void say_layers(struct run *r, const struct spec *spec)
                      "the file is read as a '%s' model, which it does not say "
                      "(--as)",
                      spec->model_type);
-    if (spec->experts > 0)
+    if (spec->experts > 0 && !(r->moe_imbalance > 1 && r->ep > 1))
         resolve_note(r, KEY_COUNT, "balanced expert routing");
+    if (spec->experts > 0 && r->moe_imbalance > 1 && r->ep > 1)
+        resolve_note(r, KEY_COUNT,
+                     "memory is that of the rank whose experts get most "
+                     "tokens; FLOPs are the average rank's");
     if (resolve_is_megatron(r) && r->mask == MASK_NONE)
         resolve_assume(r, KEY_ATTENTION_MASK,
                        "no attention mask from the data loader "
@@ -83,7 +87,8 @@ enum {
     FLATTENS_NOT = 1u << 21,   /* no ZeRO-1 or -2 with master weights */
     OWN_GRADS = 1u << 20,      /* neither DDP nor FSDP on the GPU */
     NO_LIST_GATHER = 1u << 22, /* but for the fork's DeepSpeed */
-    NO_SPELLED_OUT = 1u << 23  /* of Megatron's own attention */
+    NO_SPELLED_OUT = 1u << 23, /* of Megatron's own attention */
+    NO_EP = 1u << 24
 };
 
 static unsigned circumstances(const struct run *r, const struct spec *spec)
@@ -109,6 +114,7 @@ static unsigned circumstances(const struct run *r, const struct spec *spec)
     now |= r->impl == IMPL_MEGATRON_LOCAL && r->attention == ATTN_EAGER
                ? 0
                : NO_SPELLED_OUT;
+    now |= r->ep > 1 ? 0 : NO_EP;
     now |= r->fast ? FAST : 0;
     now |= run_pipelines(r) ? 0 : NO_LIST_GATHER;
     now |= resolve_is_fsdp(r) ? 0 : NO_FSDP;
@@ -169,6 +175,13 @@ static const struct moot {
     { KEY_GROUPED_GEMM, NO_MEGATRON | NO_EXPERTS, ANY,
       " but in Megatron with experts" },
     { KEY_MOE_DISPATCHER, NO_MEGATRON | NO_EXPERTS, ANY,
+      " but in Megatron with experts" },
+    { KEY_MOE_IMBALANCE, NO_EXPERTS, ANY, " without experts" },
+    { KEY_MOE_IMBALANCE, NO_EP, ANY,
+      " without expert parallelism: a rank's tokens stay with it" },
+    { KEY_MOE_CAPACITY_FACTOR, NO_MEGATRON | NO_EXPERTS, ANY,
+      " but in Megatron with experts" },
+    { KEY_MOE_PAD_TO_CAPACITY, NO_MEGATRON | NO_EXPERTS, ANY,
       " but in Megatron with experts" },
     { KEY_REPLAY_BATCHES, NO_MEGATRON, ANY, " outside Megatron" },
     { KEY_LOSS, PAPER, LOSS_FUSED, ": the paper keeps the logits in fp32" },

@@ -362,6 +362,9 @@ struct run {
     enum ce_fusion ce_fusion;
     enum cp_comm cp_comm;
     enum moe_dispatcher moe_dispatcher;
+    double moe_imbalance; /* of the fullest expert-parallel rank */
+    double moe_capacity;  /* 0: dropless */
+    bool moe_padded;      /* to the capacity */
     enum allocator_kind allocator;
     bool fast; /* without simulating it */
 

@@ -55,7 +55,7 @@ static const char *pick(uint64_t *seed, const char *const *words)
 struct choice {
     const char *key, *value; /* NULL: not given */
 };
-enum { FIRST_ADAPTER = 29, CHOICES = 38 };
+enum { FIRST_ADAPTER = 29, CHOICES = 41 };
 struct trial {
     const char *model;
     struct choice c[CHOICES];
@@ -120,6 +120,10 @@ static struct trial trial_of(uint64_t seed)
                            : pp[0] != '1' ? PICK(&s, "1f1b", "gpipe")
                                           : "1f1b";
     const bool plain = s % 3 == 0; /* not PICK: which trials follow stays */
+    const bool routed = t.model == predicting || t.model == sparse
+                        || strstr(t.model, "moe") != NULL
+                        || strstr(t.model, "gpt-oss") != NULL
+                        || strstr(t.model, "mixtral") != NULL;
     const struct choice c[CHOICES] = {
         { "framework", fw },
         { "implementation", fork       ? "megatron-local"
@@ -183,6 +187,9 @@ static struct trial trial_of(uint64_t seed)
           strcmp(optimizer, "adamw") == 0
               ? PICK(&s, "fused", "foreach", "foreach-2.0", "loop")
               : PICK(&s, "fused", "loop") },
+        { "ep", routed ? PICK(&s, "1", "2", "4") : NULL },
+        { "moe_imbalance", next(&s) % 2 == 0 ? "1.3" : NULL },
+        { "moe_expert_capacity_factor", next(&s) % 4 == 0 ? "1.1" : NULL },
     };
     memcpy(t.c, c, sizeof c);
     return t;

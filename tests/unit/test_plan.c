@@ -499,9 +499,55 @@ static void test_every_allocation_fails_once(void **state)
     assert_true(n > 3);
 }
 
+/* ---- experts ---- */
+
+/* Of Mixtral 8x7B on 8 GPUs, an expert on each; extra may be NULL. */
+static memplan_report *routed_as(const char *key, const char *value)
+{
+    return estimate("mixtral-8x7b",
+                    SETUP("gpus", "8", "gpu", "b200", "framework", "megatron",
+                          "ep", "8", "seq_len", "1024", "moe_imbalance", "1",
+                          "moe_expert_capacity_factor", "16", key, value));
+}
+
+static void test_routing(void **state)
+{
+    (void)state;
+    memplan_report *even = routed_as("ep", "8");
+    memplan_report *uneven = routed_as("moe_imbalance", "2");
+    memplan_report *capped =
+        estimate("mixtral-8x7b",
+                 SETUP("gpus", "8", "gpu", "b200", "framework", "megatron",
+                       "ep", "8", "seq_len", "1024", "moe_imbalance", "4",
+                       "moe_expert_capacity_factor", "2"));
+    const uint64_t least = bytes(even, "memory.activations");
+    /* an expert's input, both halves and the product, of h, 2 f and f; and a
+       probability in fp32, of 2048 rows more in each of 32 layers */
+    const uint64_t row = 2 * (4096 + 2 * 14336 + 14336);
+    const uint64_t more = bytes(uneven, "memory.activations") - least;
+    assert_true(more >= 32 * 2048 * row);
+    assert_true(more <= 32 * 2048 * (row + row / 10));
+    assert_int_equal(bytes(capped, "memory.activations"),
+                     bytes(uneven, "memory.activations"));
+    assert_int_equal(bytes(even, "memory.parameters"),
+                     bytes(uneven, "memory.parameters"));
+    assert_true(number(even, "compute.model_flops")
+                    <= number(uneven, "compute.model_flops")
+                && number(even, "compute.model_flops")
+                       >= number(uneven, "compute.model_flops"));
+    memplan_report_free(even);
+    memplan_report_free(uneven);
+    memplan_report_free(capped);
+    /* padded, what is sent is as long as what is received */
+    memplan_report *padded = routed_as("moe_pad_expert_input_to_capacity", "1");
+    assert_true(bytes(padded, "memory.activations") > 8 * least);
+    memplan_report_free(padded);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_routing),
         cmocka_unit_test(test_zero_paper),
         cmocka_unit_test(test_zero_paper_degrees),
         cmocka_unit_test(test_compute),
