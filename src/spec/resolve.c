@@ -105,7 +105,8 @@ bool resolve_is_megatron(const struct run *r)
 
 bool resolve_is_litgpt(const struct run *r)
 {
-    return resolve_is_hf(r) && r->loss == LOSS_CHUNKED;
+    return resolve_is_hf(r) && r->given[KEY_LOSS]
+           && r->setup.v[KEY_LOSS].n == LOSS_CHUNKED;
 }
 
 bool resolve_is_hf(const struct run *r)
@@ -462,7 +463,8 @@ static enum optimizer_impl default_optimizer_impl(const struct run *r)
     switch (r->optimizer) {
     case OPT_ADAMW:
     case OPT_SGD:
-    case OPT_MOMENTUM: return OPTIMPL_FUSED;
+    case OPT_MOMENTUM: /* LitGPT says nothing, so that PyTorch chooses */
+        return resolve_is_litgpt(r) ? OPTIMPL_FOREACH : OPTIMPL_FUSED;
     case OPT_ADAGRAD:
     case OPT_RMSPROP: return OPTIMPL_FOREACH;
     case OPT_ADAFACTOR:
