@@ -15,7 +15,7 @@ file of rows has already (by source), `--cases WORD` takes only cases so named.
 Not taken: cases that do not train (inference, conversion), those of models
 that memplan has no words for, and runs resumed from a checkpoint. Of the rows
 that it gives, tests/measured has one machine for each model and layout that
-was not there yet, all chosen before their errors were known. Needs PyYAML.
+was not there yet. Needs PyYAML.
 """
 
 import argparse
