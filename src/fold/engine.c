@@ -227,10 +227,16 @@ static void bucket_copy(struct put *p, const struct stage *s, uint64_t arrived)
         F("bytes", dtype_size(run->prec.reduce)));
 }
 
+/* In the head's backward: whether a weight's gradient is there at its fullest
+ * moment. Up to DeepSpeed 0.18.2 that did not matter: the optimizer's backward()
+ * made the bucket before it called the loss's (stage_1_and_2.py). */
 bool engine_gradients_begun(const struct stage *s, uint32_t position,
                             bool later)
 {
     if (!s->head || position + 1 < s->n)
+        return true;
+    if (s->run->zero_bucket == BUCKET_BACKWARD
+        && s->run->engine == ENGINE_DEEPSPEED)
         return true;
     const struct block *b = &s->p->block[s->p->head];
     const uint32_t fullest =

@@ -686,6 +686,8 @@ static void resolve_buffers(struct run *r)
         r, KEY_FSDP_UNITS, r->impl == IMPL_TORCHTUNE ? FSDP_ENDS : FSDP_LAYERS);
     r->zero_flatten =
         (enum zero_flatten)resolve_count(r, KEY_ZERO_FLATTEN, FLATTEN_GPU);
+    r->zero_bucket =
+        (enum zero_bucket)resolve_count(r, KEY_ZERO_BUCKET, BUCKET_GRADIENT);
     r->overlap_comm = resolve_bool(r, KEY_OVERLAP_COMM, default_overlap(r));
     r->offload_params =
         (enum offload)resolve_count(r, KEY_OFFLOAD_PARAMS, OFFLOAD_NONE);

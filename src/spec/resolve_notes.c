@@ -153,6 +153,8 @@ static const struct moot {
     { KEY_FSDP_UNITS, NO_FSDP, ANY, " without FSDP" },
     { KEY_ZERO_FLATTEN, FLATTENS_NOT, ANY,
       " but in DeepSpeed's ZeRO-1 and -2 with master weights" },
+    { KEY_ZERO_BUCKET, FLATTENS_NOT, ANY,
+      " but in DeepSpeed's ZeRO-1 and -2 with master weights" },
     { KEY_ZERO_FLATTEN, FAST, ANY, ": the allocator is not simulated" },
     { KEY_ZERO_GRAD_SET_TO_NONE, OWN_GRADS, false,
       ": the engine frees or keeps gradients by itself" },

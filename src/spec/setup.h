@@ -111,6 +111,10 @@
     X(FLATTEN_GPU, "gpu")                                                      \
     X(FLATTEN_CPU, "cpu")
 
+#define ZERO_BUCKET_MAP(X)                                                     \
+    X(BUCKET_GRADIENT, "gradient")                                             \
+    X(BUCKET_BACKWARD, "backward")
+
 #define FSDP_UNITS_MAP(X)                                                      \
     X(FSDP_LAYERS, "layers")                                                   \
     X(FSDP_ENDS, "ends")                                                       \
@@ -201,6 +205,7 @@ enum dtype { DTYPE_MAP(CHOICE_ENUM) DTYPE_COUNT };
 enum optimizer { OPTIMIZER_MAP(CHOICE_ENUM) OPTIMIZER_COUNT };
 enum optimizer_impl { OPTIMIZER_IMPL_MAP(CHOICE_ENUM) OPTIMIZER_IMPL_COUNT };
 enum zero_flatten { ZERO_FLATTEN_MAP(CHOICE_ENUM) ZERO_FLATTEN_COUNT };
+enum zero_bucket { ZERO_BUCKET_MAP(CHOICE_ENUM) ZERO_BUCKET_COUNT };
 enum fsdp_units { FSDP_UNITS_MAP(CHOICE_ENUM) FSDP_UNITS_COUNT };
 enum recompute { RECOMPUTE_MAP(CHOICE_ENUM) RECOMPUTE_COUNT };
 enum recompute_module { RECOMPUTE_MODULE_MAP(CHOICE_ENUM) REMOD_COUNT };
@@ -328,6 +333,7 @@ struct run {
     bool zeroes_grads; /* in place: not zero_grad_set_to_none */
     enum fsdp_units fsdp_units;
     enum zero_flatten zero_flatten; /* gpu: where there is room */
+    enum zero_bucket zero_bucket;   /* what makes the reduce bucket */
     enum offload offload_activations;
     enum recompute recompute;
     uint64_t recompute_modules; /* bit set */

@@ -55,7 +55,7 @@ static const char *pick(uint64_t *seed, const char *const *words)
 struct choice {
     const char *key, *value; /* NULL: not given */
 };
-enum { FIRST_ADAPTER = 29, CHOICES = 41 };
+enum { FIRST_ADAPTER = 29, CHOICES = 42 };
 struct trial {
     const char *model;
     struct choice c[CHOICES];
@@ -101,6 +101,10 @@ static struct trial trial_of(uint64_t seed)
         t.model = PICK(&s, "llama-7b", "llama-3-8b", "qwen3-8b");
     const bool fork = strcmp(fw, "megatron-deepspeed") == 0;
     const bool megatron = fork || strcmp(fw, "megatron") == 0;
+    if (megatron && next(&s) % 4 != 0) /* what it has; the others: refused */
+        t.model = PICK(&s, "llama-7b", "gpt2-xl", "gpt3-13b", "mixtral-8x7b",
+                       "qwen2.5-0.5b", "bert-large", "megatron-t5-220m",
+                       "deepseek-v2-lite", "qwen1.5-moe-a2.7b", predicting);
     const bool ddp = strcmp(fw, "hf") == 0;
     const bool fsdp = strcmp(fw, "fsdp") == 0;
     const char *re = titan ? PICK(&s, "none", "full", "ops")
@@ -180,6 +184,7 @@ static struct trial trial_of(uint64_t seed)
                          "mla_up_proj,layernorm,moe_act", "moe",
                          "core_attn,shared_experts")
                   : NULL },
+        { "zero_bucket", PICK(&s, "gradient", "backward") },
         { "zero_grad_set_to_none", next(&s) % 3 == 0 ? "false" : "true" },
         { "keep_outputs",
           !megatron && !tune && next(&s) % 3 == 0 ? "true" : NULL },

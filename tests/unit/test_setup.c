@@ -283,6 +283,7 @@ static const char *const settable[][3] = {
     { "fsdp_units", "ends", "ends" },
     { "zero_flatten", "cpu", "cpu" },
     { "fp32_logits", "yes", "true" },
+    { "zero_bucket", "backward", "backward" },
     { "allocator", "expandable", "expandable" },
     { "fast", "true", "true" },
     { "params", "13B", "13000000000" },
@@ -1250,6 +1251,8 @@ static const struct said {
 
     { "ddp_bucket=1MiB", "'ddp_bucket'", 0, true },
     { "fsdp_units=ends", "'fsdp_units' has no effect without FSDP", 0, false },
+    { "zero_bucket=backward framework=deepspeed zero=3",
+      "'zero_bucket' has no effect", 0, false },
     { "zero_flatten=cpu framework=deepspeed zero=3",
       "'zero_flatten' has no effect", 0, false },
     { "zero_flatten=cpu framework=deepspeed zero=2",
