@@ -18,6 +18,8 @@ static double causal_share(const struct builder *b)
     if (b->window == 0 || b->window >= b->s.n)
         return 0.5;
     const double w = (double)b->window;
+    if (b->spec->chunked)
+        return w / 2 / s;
     return (w * s - w * w / 2) / s / s;
 }
 

@@ -213,6 +213,10 @@ const char *build_beyond_plain(const struct builder *b)
         return "attention sinks";
     if (m->residual_scale)
         return "scaled residual branches";
+    if (m->router == ROUTER_INPUT && m->experts > 0)
+        return "router scores on the input of experts";
+    if (m->qk_norm == QK_UNIT)
+        return "norms of rotated queries and keys";
     if (m->head_norm)
         return "normed rows of the head";
     return NULL;

@@ -77,7 +77,9 @@ static const char *name_of_kind(struct builder *b,
     }
     const size_t n = str_format(
         text, sizeof(text), "%s%s%s%s%slayer", kind->leaf ? "first " : "",
-        kind->window != 0 || kind->local_rope ? "sliding " : "",
+        kind->window == 0 && !kind->local_rope ? ""
+        : b->spec->chunked                     ? "chunked "
+                                               : "sliding ",
         kind->no_rope ? "nope " : "", mixer_word(kind->mixer),
         kind->moe ? "moe " : "");
     const char *name = arena_copy(b->arena, text, n);

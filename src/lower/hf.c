@@ -25,7 +25,8 @@ enum attention hf_kernel(const struct builder *b)
 
 bool hf_is_masked(const struct builder *b)
 {
-    return b->window != 0 || b->spec->family == FAM_FALCON;
+    return b->window != 0 || b->spec->family == FAM_FALCON
+           || b->spec->index_heads > 0;
 }
 
 /* ---- tables ---- */
@@ -41,7 +42,7 @@ static bool makes_both_masks(enum family family)
 {
     return family == FAM_GEMMA2 || family == FAM_GEMMA3 || family == FAM_COHERE2
            || family == FAM_MINISTRAL || family == FAM_OLMO3
-           || family == FAM_GPT_OSS;
+           || family == FAM_LLAMA4 || family == FAM_GPT_OSS;
 }
 
 /* Eager adds a mask; the others need one for windows, Falcon always. */
@@ -57,7 +58,7 @@ static bool has_mask(const struct builder *b, bool sliding)
     case ATTN_SDPA:
         if (sliding != slides(b) && !mixed)
             return false;
-        return sliding || m->family == FAM_FALCON;
+        return sliding || m->family == FAM_FALCON || m->index_heads > 0;
     case ATTN_FLASH:
     case ATTENTION_COUNT: break;
     }
@@ -80,8 +81,8 @@ static bool has_table(const struct builder *b, enum hf_table which)
     case HF_COS:
         return rope && (!m->two_ropes || m->sliding_layers < m->layers);
     case HF_SIN: /* complex numbers hold both */
-        return has_table(b, HF_COS)
-               && !(build_is_latent(b) && m->family == FAM_DEEPSEEK_V2);
+        return has_table(b, HF_COS) && m->family != FAM_DEEPSEEK_V2
+               && m->family != FAM_LLAMA4;
     case HF_COS_LOCAL:
     case HF_SIN_LOCAL: return rope && m->two_ropes && m->sliding_layers > 0;
     case HF_ALIBI:
@@ -125,6 +126,7 @@ static enum dtype rope_dtype(const struct builder *b)
     case FAM_QWEN:
     case FAM_ERNIE:
     case FAM_ERNIE_MOE:
+    case FAM_LLAMA4:
     case FAM_DEEPSEEK_V2: return DT_FP32;
     default: return b->stream;
     }
@@ -293,10 +295,13 @@ static tensor_id add_bias_table(struct builder *b, tensor_id x)
  * (Gemma3TextScaledWordEmbedding). */
 static tensor_id scaled_embedding(struct builder *b, tensor_id x)
 {
-    if (b->spec->family != FAM_GEMMA3)
+    const bool whole = b->spec->family == FAM_MINICPM3; /* a whole number */
+    if (!whole && b->spec->family != FAM_GEMMA3)
         return build_scale(b, "embeddings scaled", x);
     const struct shape one = SHAPE(b->one);
-    const tensor_id scale = build_buffer(b, "embed_scale", b->stream, &one);
+    const tensor_id buffer =
+        build_buffer(b, "embed_scale", whole ? DT_INT64 : b->stream, &one);
+    const tensor_id scale = build_cast(b, "embed_scale", buffer, b->stream);
     return build_mul(b, "embeddings scaled", x, scale);
 }
 

@@ -86,6 +86,8 @@ struct hf_norm {
 };
 /* Over the last factor of x, as the family's class computes it. */
 tensor_id hf_norm(struct builder *b, const struct hf_norm *n);
+/* x over its root mean square, in fp32, without a weight (Llama 4). */
+tensor_id hf_unit_norm(struct builder *b, const char *name, tensor_id x);
 /* The model's own norm over the hidden size. */
 tensor_id hf_hidden_norm(struct builder *b, const char *name, tensor_id x);
 
@@ -110,6 +112,7 @@ struct hf_qkv {
     struct hf_heads q, k, v;
     tensor_id gate;    /* where the model has one */
     enum dtype hidden; /* of attention's input: Falcon's softmax takes it */
+    tensor_id mask;    /* of this layer alone; TENSOR_NONE: the model's */
 };
 
 /* [b, heads, s/cp, d] */
@@ -143,8 +146,19 @@ tensor_id hf_norm_heads(struct builder *b, const char *name, tensor_id x,
 /* ---- hf_rope.c ---- */
 
 void hf_rope(struct builder *b, struct hf_qkv *qkv);
+/* The rotary part of latent attention's queries or keys, by half. */
+tensor_id hf_rotate_part(struct builder *b, tensor_id x, struct dim d);
+/* Neighbours as complex numbers, in fp32 (deepseek_v2, llama4). */
+tensor_id hf_rotate_complex(struct builder *b, tensor_id x);
 /* Halves (or neighbours) of x's last factor d, each turned on its own. */
 tensor_id hf_rotate_halves(struct builder *b, tensor_id x, struct dim d);
+
+/* ---- hf_index.c ---- */
+
+/* DeepSeek V3.2's choice of keys, of a layer's input and the compressed
+ * queries: a mask of the layer's own, true (or most negative) where a query
+ * does not look. */
+tensor_id hf_index(struct builder *b, tensor_id x, tensor_id q);
 
 /* ---- hf_attention.c ---- */
 

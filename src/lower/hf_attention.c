@@ -89,10 +89,10 @@ static tensor_id softcap(struct builder *b, tensor_id scores)
     return build_scale(b, "scores * cap", scores);
 }
 
-static tensor_id mask_of(const struct builder *b)
+static tensor_id mask_of(const struct builder *b, const struct hf_qkv *o)
 {
-    if (b->attends_all)
-        return TENSOR_NONE;
+    if (b->attends_all || o->mask != TENSOR_NONE)
+        return o->mask;
     const tensor_id sliding = hf_table(b, HF_MASK_SLIDING);
     if (b->window != 0 && sliding != TENSOR_NONE)
         return sliding;
@@ -123,9 +123,10 @@ static tensor_id with_sinks(struct builder *b, tensor_id scores)
 }
 
 /* Scale, alibi and mask, in the order and precision of the class. */
-static tensor_id biased(struct builder *b, tensor_id scores)
+static tensor_id biased(struct builder *b, const struct hf_qkv *o,
+                        tensor_id scores)
 {
-    const tensor_id alibi = hf_table(b, HF_ALIBI), mask = mask_of(b);
+    const tensor_id alibi = hf_table(b, HF_ALIBI), mask = mask_of(b, o);
     switch ((int)b->spec->family) {
     case FAM_GPT_NEO: /* unscaled; a causal buffer, then the mask */
         scores = build_where(b, "causal", hf_table(b, HF_TRIANGLE), scores);
@@ -161,7 +162,8 @@ static tensor_id biased(struct builder *b, tensor_id scores)
 /* Their softmax says no dtype, and nothing is cast back. */
 static bool family_is_bert(enum family family)
 {
-    if (family == FAM_T5 || family == FAM_MT5 || family == FAM_BART)
+    if (family == FAM_T5 || family == FAM_MT5 || family == FAM_BART
+        || family == FAM_LLAMA4)
         return true;
     return family == FAM_BERT || family == FAM_ROBERTA;
 }
@@ -203,7 +205,7 @@ static tensor_id eager(struct builder *b, const struct hf_qkv *o)
     k = autocast(b, k);
     const tensor_id left = operand(b, "q", q), right = operand(b, "k", k);
     tensor_id scores = build_matmul(b, "scores", left, right, &square);
-    scores = biased(b, scores);
+    scores = biased(b, o, scores);
     const tensor_id p = b->spec->attention_sinks ? with_sinks(b, scores)
                                                  : probabilities(b, o, scores);
     const tensor_id low = build_autocast(b, "autocast", p);
@@ -238,7 +240,7 @@ static tensor_id sdpa_math(struct builder *b, struct hf_qkv *o, bool masked)
     const tensor_id left = operand(b, "q", o->q);
     const tensor_id right = operand(b, "k", o->k);
     tensor_id p = build_matmul(b, "scores", left, right, &square);
-    const tensor_id mask = masked ? mask_of(b) : TENSOR_NONE;
+    const tensor_id mask = masked ? mask_of(b, o) : TENSOR_NONE;
     p = mask == TENSOR_NONE
             ? build_unary_in_place(b, OP_ADD, "masked", p)
             : build_binary_in_place(b, OP_ADD, "masked", p, mask);
@@ -255,9 +257,10 @@ static tensor_id sdpa_math(struct builder *b, struct hf_qkv *o, bool masked)
 /* The mask as the efficient kernel takes it: a number an entry, expanded to
  * all heads, and padded where rows are not aligned, which writes the whole of
  * it out. Every layer does this again. */
-static tensor_id attention_bias(struct builder *b, enum dtype dtype)
+static tensor_id attention_bias(struct builder *b, const struct hf_qkv *o,
+                                enum dtype dtype)
 {
-    tensor_id bias = mask_of(b);
+    tensor_id bias = mask_of(b, o);
     if (tensor_of(b, bias)->dtype == DT_BOOL) {
         const struct shape rows = shape_of(b, bias);
         const tensor_id out = build_tensor(b, "mask", dtype, &rows);
@@ -323,7 +326,7 @@ static tensor_id sdpa(struct builder *b, struct hf_qkv *o)
     }
     if (o->k.n.n != b->a.n)
         return sdpa_math(b, o, masked);
-    const tensor_id bias = masked ? attention_bias(b, dtype) : TENSOR_NONE;
+    const tensor_id bias = masked ? attention_bias(b, o, dtype) : TENSOR_NONE;
     return merge(b, one_kernel(b, o, bias, true), false);
 }
 
@@ -364,9 +367,26 @@ static tensor_id attention_of(struct builder *b, struct hf_qkv *o)
                             COMM_TP);
 }
 
-/* HunYuanDenseV1Attention norms what has rotated. */
+/* Llama4TextAttention: where nothing rotates, queries are scaled by place. */
+static tensor_id tuned(struct builder *b, tensor_id q)
+{
+    const enum dtype dtype = tensor_of(b, q)->dtype;
+    const struct shape one = SHAPE(b->sq, b->one), rows = SHAPE(b->sq);
+    const tensor_id places = build_copy_as(b, "places", b->ids, &rows);
+    const tensor_id scale = build_tensor(b, "attn_scales", DT_FP32, &one);
+    op_result(b, build_op(b, OP_CAST, "attn_scales", &places, 1), scale);
+    return build_cast(b, "q tuned", build_mul(b, "q tuned", q, scale), dtype);
+}
+
+/* HunYuanDenseV1Attention and Llama4TextAttention norm what has rotated. */
 static void norm_rotated(struct builder *b, struct hf_qkv *o)
 {
+    if (b->spec->tunes_temperature && b->no_rope)
+        o->q.x = tuned(b, o->q.x);
+    if (b->spec->qk_norm == QK_UNIT && build_rotates(b)) {
+        o->q.x = hf_unit_norm(b, "q", o->q.x);
+        o->k.x = hf_unit_norm(b, "k", o->k.x);
+    }
     if (b->spec->family != FAM_HUNYUAN)
         return;
     const struct shape q = shape_of(b, o->q.x), k = shape_of(b, o->k.x);
@@ -377,6 +397,7 @@ static void norm_rotated(struct builder *b, struct hf_qkv *o)
 tensor_id hf_attention(struct builder *b, tensor_id x)
 {
     struct hf_qkv o;
+    o.mask = TENSOR_NONE;
     if (build_is_latent(b)) {
         hf_latent(b, x, &o);
     } else {
@@ -390,6 +411,7 @@ tensor_id hf_attention(struct builder *b, tensor_id x)
 tensor_id hf_cross_attention(struct builder *b, tensor_id x)
 {
     struct hf_qkv o;
+    o.mask = TENSOR_NONE;
     build_cross_begin(b);
     hf_project_cross(b, x, &o);
     const tensor_id y = attention_of(b, &o);

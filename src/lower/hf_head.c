@@ -120,10 +120,11 @@ static tensor_id plus_buffer(struct builder *b, tensor_id logits)
 }
 
 /* Where its words are tied T5 scales, and holds what it scaled
- * (T5Config.scale_decoder_outputs). */
-static tensor_id t5_scaled(struct builder *b, tensor_id x)
+ * (T5Config.scale_decoder_outputs); MiniCPM 3 always. */
+static tensor_id scaled_output(struct builder *b, tensor_id x)
 {
-    if (b->spec->relative_buckets == 0 || !b->spec->tied)
+    const bool t5 = b->spec->relative_buckets > 0 && b->spec->tied;
+    if (!t5 && b->spec->family != FAM_MINICPM3)
         return x;
     return build_scale(b, "decoder output scaled", x);
 }
@@ -131,8 +132,8 @@ static tensor_id t5_scaled(struct builder *b, tensor_id x)
 static tensor_id standard_loss(struct builder *b, tensor_id x, tensor_id weight)
 {
     const struct spec *m = b->spec;
-    const struct linear l =
-        linear_of_head(b, "lm_head", t5_scaled(b, x), weight);
+    const tensor_id scaled = scaled_output(b, x);
+    const struct linear l = linear_of_head(b, "lm_head", scaled, weight);
     tensor_id logits = build_linear(b, &l);
     if (m->family == FAM_BART)
         logits = plus_buffer(b, logits);
@@ -149,6 +150,8 @@ static tensor_id standard_loss(struct builder *b, tensor_id x, tensor_id weight)
         : m->family == FAM_QWEN ? qwen_loss(b, logits)
                                 : hf_words_loss(b, logits);
     hf_hold(b, "outputs.last_hidden_state", x);
+    if (scaled != x)
+        hf_hold(b, "hidden_states", scaled);
     if (!b->run->fp32_logits)
         hf_outputs(b, "outputs.logits", logits);
     return loss;

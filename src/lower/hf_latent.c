@@ -49,7 +49,8 @@ static tensor_id latent_norm(struct builder *b, const char *name, tensor_id x,
                        .name = name, .x = x, .kind = b->spec->norm, .n = n });
 }
 
-static tensor_id queries(struct builder *b, tensor_id x)
+/* *low: what they come from. */
+static tensor_id queries(struct builder *b, tensor_id x, tensor_id *low)
 {
     struct linear l = linear_of_q(b, "q_proj", x);
     if (b->spec->q_rank > 0) {
@@ -57,6 +58,7 @@ static tensor_id queries(struct builder *b, tensor_id x)
         tensor_id y = hf_linear(b, &down);
         y = latent_norm(b, "q_a_layernorm", y, b->rq);
         l = up_of("q_b_proj", y, b->rq, b->A);
+        *low = y;
     }
     l.bias = false;
     return hf_linear(b, &l);
@@ -64,19 +66,13 @@ static tensor_id queries(struct builder *b, tensor_id x)
 
 /* ---- rotary part ---- */
 
-/* As complex numbers, in fp32 (deepseek_v2, apply_rotary_emb). */
-static tensor_id rotate_complex(struct builder *b, tensor_id x)
-{
-    const enum dtype dtype = tensor_of(b, x)->dtype;
-    tensor_id y = build_cast(b, "complex", x, DT_FP32);
-    y = build_mul(b, "times freqs_cis", y, hf_table(b, HF_COS));
-    return build_cast(b, "rope", y, dtype);
-}
-
 static tensor_id rotate(struct builder *b, tensor_id x)
 {
-    return b->spec->family == FAM_DEEPSEEK_V2 ? rotate_complex(b, x)
-                                              : hf_rotate_halves(b, x, b->rope);
+    switch ((int)b->spec->family) {
+    case FAM_DEEPSEEK_V2: return hf_rotate_complex(b, x);
+    case FAM_MINICPM3: return hf_rotate_part(b, x, b->rope);
+    default: return hf_rotate_halves(b, x, b->rope);
+    }
 }
 
 /* ---- q, k, v ---- */
@@ -106,7 +102,8 @@ static void make_keys(struct builder *b, tensor_id x, tensor_id *k_rot,
 void hf_latent(struct builder *b, tensor_id x, struct hf_qkv *out)
 {
     const struct shape whole = heads_shape(b, b->a, b->d);
-    const tensor_id q = queries(b, x);
+    tensor_id low = x;
+    const tensor_id q = queries(b, x, &low);
     const struct shape parts[] = { heads_shape(b, b->a, b->nope),
                                    heads_shape(b, b->a, b->rope) };
     tensor_id part[2];
@@ -122,4 +119,6 @@ void hf_latent(struct builder *b, tensor_id x, struct hf_qkv *out)
     out->q.layout = out->k.layout = HF_HEADS;
     out->v.layout = HF_SLICE;
     out->q.n = out->k.n = out->v.n = b->a;
+    if (b->spec->index_heads > 0)
+        out->mask = hf_index(b, x, low);
 }

@@ -170,6 +170,7 @@ static struct routing route(struct builder *b, tensor_id x)
     switch (b->spec->router) {
     case ROUTER_CHOSEN: return route_chosen(b, x);
     case ROUTER_SIGMOID: return route_sigmoid(b, x);
+    case ROUTER_INPUT:
     case ROUTER_SOFTMAX: break;
     }
     return route_softmax(b, x);
@@ -327,10 +328,52 @@ static tensor_id gated_shared(struct builder *b, tensor_id x, tensor_id shared)
     return build_mul(b, "shared gated", s, shared);
 }
 
+/* ---- Llama 4 ---- */
+
+/* Llama4Router: the chosen logits in a table of all, the others -inf. */
+static tensor_id route_input(struct builder *b, tensor_id x)
+{
+    const struct linear l = router_of(b, x);
+    const tensor_id logits = build_linear(b, &l);
+    const enum dtype dtype = tensor_of(b, logits)->dtype;
+    const struct dim k = DIM("k", b->spec->experts_per_token);
+    const struct shape all = shape_of(b, logits);
+    tensor_id indices;
+    const tensor_id top = build_topk(b, "top-k", logits, k, &indices);
+    const tensor_id table = build_tensor(b, "router scores", dtype, &all);
+    const tensor_id in[] = { top, indices };
+    op_result(b, build_op(b, OP_INDEX, "scatter", in, 2), table);
+    const tensor_id up = build_cast(b, "scores fp32", table, DT_FP32);
+    const tensor_id scores = build_unary(b, OP_TANH, "sigmoid", up);
+    return build_cast(b, "router scores", scores, dtype);
+}
+
+/* Every token goes through every expert, times its score before; those of
+ * experts it did not choose are zeros (Llama4TextMoe). */
+static tensor_id moe_of_inputs(struct builder *b, tensor_id x)
+{
+    const uint64_t n = build_product(b, b->experts_on.n, b->t.n);
+    const struct dim every = DIM("E*b*s", n);
+    const struct shape rows = SHAPE(every, b->h), column = SHAPE(every, b->one);
+    const struct shape tokens = SHAPE(b->t, b->h);
+    tensor_id scores = route_input(b, x);
+    const tensor_id all = build_copy_as(b, "repeated", x, &rows);
+    scores = build_copy_as(b, "scores turned", scores, &column);
+    const tensor_id in = build_mul(b, "routed in", all, scores);
+    const tensor_id y = experts(b, in, TENSOR_NONE);
+    const tensor_id shared = shared_expert(b, x);
+    const enum dtype dtype = tensor_of(b, y)->dtype;
+    const tensor_id sum = build_tensor(b, "experts summed", dtype, &tokens);
+    op_result(b, build_op(b, OP_MEAN, "experts summed", &y, 1), sum);
+    return build_binary_in_place(b, OP_ADD, "shared + experts", shared, sum);
+}
+
 tensor_id hf_moe(struct builder *b, tensor_id x)
 {
     const struct spec *m = b->spec;
     tensor_id shared = TENSOR_NONE;
+    if (m->router == ROUTER_INPUT)
+        return moe_of_inputs(b, x);
     const bool first =
         m->shared_ffn > 0 && (m->shared_gate || m->family == FAM_ERNIE_MOE);
     if (first)

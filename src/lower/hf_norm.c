@@ -18,6 +18,13 @@ static tensor_id unit_rms(struct builder *b, tensor_id x)
     return build_mul(b, "normalised", x, root);
 }
 
+tensor_id hf_unit_norm(struct builder *b, const char *name, tensor_id x)
+{
+    const enum dtype dtype = tensor_of(b, x)->dtype;
+    const tensor_id up = build_cast(b, "norm fp32", x, DT_FP32);
+    return build_cast(b, name, unit_rms(b, up), dtype);
+}
+
 /* GemmaRMSNorm: times (1 + weight), in fp32 to the end. */
 static tensor_id gemma_norm(struct builder *b, const char *name, tensor_id x,
                             tensor_id weight)

@@ -59,6 +59,7 @@ static struct hf_heads normed_heads(struct builder *b, const char *name,
     if (b->spec->family == FAM_HUNYUAN) /* after they have rotated */
         return heads_of(b, name, x, heads);
     switch (b->spec->qk_norm) {
+    case QK_UNIT: /* likewise */
     case QK_NONE: return heads_of(b, name, x, heads);
     case QK_FULL: return heads_of(b, name, hf_norm(b, &full), heads);
     case QK_PER_HEAD:

@@ -63,6 +63,19 @@ tensor_id hf_rotate_halves(struct builder *b, tensor_id x, struct dim d)
     return build_cat(b, "rope", first, second, &whole);
 }
 
+tensor_id hf_rotate_part(struct builder *b, tensor_id x, struct dim d)
+{
+    return rotate(b, x, hf_rope_table(b, HF_COS), hf_rope_table(b, HF_SIN), d);
+}
+
+tensor_id hf_rotate_complex(struct builder *b, tensor_id x)
+{
+    const enum dtype dtype = tensor_of(b, x)->dtype;
+    tensor_id y = build_cast(b, "complex", x, DT_FP32);
+    y = build_mul(b, "times freqs_cis", y, hf_rope_table(b, HF_COS));
+    return build_cast(b, "rope", y, dtype);
+}
+
 /* The families whose apply_rotary_pos_emb always joins a rotated and a plain
  * part, even where the plain part is empty. */
 static bool always_joins(enum family family)
@@ -192,6 +205,11 @@ void hf_rope(struct builder *b, struct hf_qkv *qkv)
         return;
     }
     tensor_id cos = hf_rope_table(b, HF_COS), sin = hf_rope_table(b, HF_SIN);
+    if (b->spec->family == FAM_LLAMA4) {
+        qkv->q.x = hf_rotate_complex(b, qkv->q.x);
+        qkv->k.x = hf_rotate_complex(b, qkv->k.x);
+        return;
+    }
     if (b->spec->family == FAM_GPT_OSS) {
         qkv->q.x = hf_rotate_halves(b, qkv->q.x, b->d);
         qkv->k.x = hf_rotate_halves(b, qkv->k.x, b->d);

@@ -543,8 +543,6 @@ static const char *missing(const struct builder *b)
         return "ALiBi positions";
     if (m->embedding_norm)
         return "norm after the embedding";
-    if (m->residual_scale)
-        return "scaled residual branches";
     if (m->head_norm)
         return "normed rows of the head";
     if (m->mtp_layers > 0 && m->position == POS_LEARNED)

@@ -88,6 +88,14 @@ const char *megatron_missing(const struct builder *b)
         return "encoders but BERT";
     if (m->relative_buckets > 0)
         return "relative position biases";
+    if (m->residual_scale)
+        return "scaled residual branches";
+    if (m->index_heads > 0)
+        return "indexer of keys";
+    if (m->router == ROUTER_INPUT && m->experts > 0)
+        return "router scores on the input of experts";
+    if (m->qk_norm == QK_UNIT)
+        return "norms of rotated queries and keys";
     if (m->parallel_residual)
         return "parallel attention and mlp";
     if (m->place != PLACE_PRE)

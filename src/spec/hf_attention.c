@@ -23,6 +23,8 @@ static bool has_sdpa(const struct spec *m)
 
 static bool has_flash(const struct spec *m)
 {
+    if (m->family == FAM_LLAMA4 || m->family == FAM_DEEPSEEK_V32)
+        return false;
     return m->family != FAM_MPT && m->position != POS_ALIBI
            && m->relative_buckets == 0;
 }

@@ -75,6 +75,9 @@
     X(EXAONE4, "exaone4")                                                      \
     X(COHERE2, "cohere2")                                                      \
     X(GEMMA3, "gemma3_text")                                                   \
+    X(MINICPM3, "minicpm3")                                                    \
+    X(DEEPSEEK_V32, "deepseek_v32")                                            \
+    X(LLAMA4, "llama4_text")                                                   \
     X(BERT, "bert")                                                            \
     X(ROBERTA, "roberta")                                                      \
     X(T5, "t5")                                                                \
@@ -119,9 +122,10 @@ enum position { POS_ROPE, POS_LEARNED, POS_ALIBI, POS_NONE };
 
 enum qk_norm {
     QK_NONE,
-    QK_PER_HEAD, /* one weight of head_dim for all heads (Qwen 3) */
-    QK_FULL,     /* over the whole width (OLMo 2) */
-    QK_EACH_HEAD /* a weight for every head (StableLM 2, Cohere) */
+    QK_PER_HEAD,  /* one weight of head_dim for all heads (Qwen 3) */
+    QK_FULL,      /* over the whole width (OLMo 2) */
+    QK_EACH_HEAD, /* a weight for every head (StableLM 2, Cohere) */
+    QK_UNIT       /* per head, without a weight, after rotation (Llama 4) */
 };
 
 /* What stands on the last layer, and what the loss is of. */
@@ -139,7 +143,8 @@ enum head_kind {
 enum router {
     ROUTER_SOFTMAX, /* softmax over all, then the chosen (Mixtral) */
     ROUTER_CHOSEN,  /* the chosen, then softmax over them (GPT-OSS) */
-    ROUTER_SIGMOID  /* sigmoid, corrected by a bias, by groups (DeepSeek V3) */
+    ROUTER_SIGMOID, /* sigmoid, corrected by a bias, by groups (DeepSeek V3) */
+    ROUTER_INPUT    /* sigmoid of the chosen, on the experts' input (Llama 4) */
 };
 
 /* What mixes the tokens of a layer. */
@@ -269,6 +274,7 @@ struct spec {
     uint64_t sliding_window;            /* 0 none */
     struct pattern slides;              /* layers with that window */
     uint64_t sliding_layers;            /* how many these are */
+    bool chunked;   /* the window does not slide: it is one of so many */
     bool two_ropes; /* those have rotary tables of their own (Gemma 3) */
     struct pattern rotates; /* layers with rotary embeddings, where they are
                                the model's positions */
@@ -289,6 +295,10 @@ struct spec {
     uint64_t kv_rank, nope_dim, rope_dim, v_dim;
     bool latent_norm;    /* norms on the compressed (DeepSeek) */
     uint64_t mtp_layers; /* modules that predict tokens after the next */
+    /* Heads, and their width, that choose keys; 0: none. Nothing trains them
+     * with the rest (DeepSeek V3.2). */
+    uint64_t index_heads, index_dim, index_topk;
+    bool tunes_temperature; /* of queries that do not rotate (Llama 4) */
 
     uint64_t experts, experts_per_token, expert_ffn; /* 0: dense */
     uint64_t shared_ffn;   /* width of shared experts, 0 none */

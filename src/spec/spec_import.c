@@ -77,6 +77,9 @@ static const struct other_name {
     { "Exaone4ForCausalLM", FAM_EXAONE4 },
     { "Cohere2ForCausalLM", FAM_COHERE2 },
     { "Gemma3ForCausalLM", FAM_GEMMA3 },
+    { "MiniCPM3ForCausalLM", FAM_MINICPM3 },
+    { "DeepseekV32ForCausalLM", FAM_DEEPSEEK_V32 },
+    { "Llama4ForCausalLM", FAM_LLAMA4 },
     { "GemmaForCausalLM", FAM_GEMMA },
     { "Gemma2ForCausalLM", FAM_GEMMA2 },
     { "Phi3ForCausalLM", FAM_PHI3 },
@@ -553,7 +556,8 @@ static void check_experts(struct import *im)
                      import_key(im, F_EXPERTS_PER_TOKEN),
                      v[F_EXPERTS_PER_TOKEN].n, import_key(im, F_EXPERTS),
                      v[F_EXPERTS].n);
-    if (!v[F_LAYERS].bad && v[F_FIRST_DENSE].n > v[F_LAYERS].n)
+    if (!v[F_LAYERS].bad && v[F_FIRST_DENSE].at
+        && v[F_FIRST_DENSE].n > v[F_LAYERS].n)
         import_error(im, import_at(im, F_FIRST_DENSE), MEMPLAN_E_CONFLICT,
                      "'%s' (%" PRIu64 ") exceeds '%s' (%" PRIu64 ")",
                      import_key(im, F_FIRST_DENSE), v[F_FIRST_DENSE].n,
@@ -585,6 +589,13 @@ static void check_latent(struct import *im)
     v[F_HEAD_DIM] =
         (struct value){ .n = v[F_NOPE_DIM].n + v[F_ROPE_DIM].n,
                         .bad = v[F_NOPE_DIM].bad || v[F_ROPE_DIM].bad };
+    if (v[F_INDEX_HEADS].n > 0 && !v[F_INDEX_DIM].bad && !v[F_ROPE_DIM].bad
+        && v[F_INDEX_DIM].n < v[F_ROPE_DIM].n)
+        import_error(im, import_at(im, F_INDEX_DIM), MEMPLAN_E_CONFLICT,
+                     "'%s' (%" PRIu64 ") is less than '%s' (%" PRIu64
+                     "), which is a part of it",
+                     import_key(im, F_INDEX_DIM), v[F_INDEX_DIM].n,
+                     import_key(im, F_ROPE_DIM), v[F_ROPE_DIM].n);
     v[F_LATENT_NORM].n = !v[F_HAS_QK_NORM].at || v[F_HAS_QK_NORM].n;
     v[F_QK_NORM].n = QK_NONE;
     v[F_ROTARY_DIM].n = v[F_ROPE_DIM].n;

@@ -37,6 +37,11 @@ static const struct inert {
     { FAM_DEEPSEEK_V2, "num_key_value_heads head_dim moe_layer_freq" },
     { FAM_DEEPSEEK_V3, "num_key_value_heads head_dim moe_layer_freq" },
     { FAM_DEEPSEEK_V3, "num_nextn_predict_layers" },
+    { FAM_DEEPSEEK_V32, "num_key_value_heads head_dim moe_layer_freq "
+                        "num_nextn_predict_layers layer_types" },
+    { FAM_MINICPM3, "num_key_value_heads head_dim scale_emb scale_depth "
+                    "dim_model_base" },
+    { FAM_LLAMA4, "attn_temperature_tuning" },
     { FAM_GLM4_MOE, "num_nextn_predict_layers" },
     { FAM_GPT_OSS, "experts_per_token hidden_act" },
     { FAM_CHATGLM, "rmsnorm post_layer_norm" },

@@ -14,6 +14,7 @@
 enum list {
     LIST_KINDS,  /* a word a layer */
     LIST_ROTARY, /* a number a layer: 0 where it does not rotate */
+    LIST_MLPS,   /* a word a layer: dense, sparse */
     LIST_SPARSE, /* the numbers of layers with experts */
     LIST_DENSE   /* the numbers of those without */
 };
@@ -33,6 +34,10 @@ static const struct layer_list {
     { FAM_QWEN3_MOE, "mlp_only_layers", LIST_DENSE },
     { FAM_QWEN3_NEXT, "layer_types", LIST_KINDS },
     { FAM_QWEN3_NEXT, "mlp_only_layers", LIST_DENSE },
+    { FAM_DEEPSEEK_V32, "mlp_layer_types", LIST_MLPS },
+    { FAM_LLAMA4, "moe_layers", LIST_SPARSE },
+    { FAM_LLAMA4, "no_rope_layers", LIST_ROTARY },
+    { FAM_LLAMA4, "layer_types", LIST_KINDS },
     { FAM_SMOLLM3, "no_rope_layers", LIST_ROTARY },
     { FAM_SMOLLM3, "layer_types", LIST_KINDS },
     { FAM_MINISTRAL, "layer_types", LIST_KINDS },
@@ -50,6 +55,7 @@ static const struct step {
     uint64_t absent;
     enum list list; /* in place of this */
 } steps[] = {
+    { FAM_LLAMA4, "no_rope_layer_interval", 4, LIST_ROTARY },
     { FAM_SMOLLM3, "no_rope_layer_interval", 4, LIST_ROTARY },
     { FAM_OLMO3, "", 4, LIST_KINDS },
     { FAM_EXAONE4, "sliding_window_pattern", 4, LIST_KINDS },
@@ -169,6 +175,27 @@ static void read_rotary(struct import *im, const struct json *at,
     out->rotates.listed = rotates;
 }
 
+static void read_mlps(struct import *im, const struct json *at,
+                      struct spec *out, struct arena *a)
+{
+    uint8_t *sparse = bytes_of(im, a, out->layers, 0);
+    uint64_t i = 0;
+    if (!sparse || !has_an_entry_each(im, at, out->layers, false))
+        return;
+    for (const struct json *one = at->child; one; one = one->next) {
+        const bool word = one->kind == JSON_STRING;
+        if (!word
+            || !(str_is(one->text, "dense") || str_is(one->text, "sparse"))) {
+            memplan_error *e = import_error(im, one, MEMPLAN_E_UNKNOWN,
+                                            "an MLP of no known type");
+            diag_hint(e, "known: dense, sparse");
+            return;
+        }
+        sparse[i++] = str_is(one->text, "sparse");
+    }
+    out->sparse.listed = sparse;
+}
+
 /* Layers by number; the others have what the rule gives, or nothing. */
 static void read_numbers(struct import *im, const struct json *at,
                          struct spec *out, struct arena *a)
@@ -229,8 +256,9 @@ static void read_list(struct import *im, const struct layer_list *l,
                       struct spec *out, struct arena *a)
 {
     const struct json *at = json_member(im->object, l->key);
-    if (!at || at->kind == JSON_NULL
-        || (at->kind == JSON_ARRAY && at->child == NULL)) {
+    const bool empty = at && at->kind == JSON_ARRAY && at->child == NULL;
+    /* no layers with experts is an answer */
+    if (!at || at->kind == JSON_NULL || (empty && l->list != LIST_SPARSE)) {
         take_step(im, l, out, a);
         return;
     }
@@ -242,6 +270,7 @@ static void read_list(struct import *im, const struct layer_list *l,
     switch (l->list) {
     case LIST_KINDS: read_kinds(im, at, out, a); break;
     case LIST_ROTARY: read_rotary(im, at, out, a); break;
+    case LIST_MLPS: read_mlps(im, at, out, a); break;
     case LIST_SPARSE:
     case LIST_DENSE: read_numbers(im, at, out, a); break;
     }
@@ -271,17 +300,19 @@ static void end_experts(struct import *im, struct spec *out, struct arena *a)
     out->sparse.listed = bytes;
 }
 
-/* SmolLM 3: windows, if at all, where nothing rotates (SmolLM3Config). Cohere
+/* SmolLM 3: windows, if at all, where nothing rotates (SmolLM3Config); Llama 4:
+ * chunks where something does (Llama4TextConfig). Cohere
  * 2 and EXAONE 4 the other way round, but that EXAONE without a window rotates
  * everywhere (Cohere2Attention, Exaone4Attention). */
 static void tie_windows_to_rotation(struct spec *out, struct arena *a,
                                     struct import *im)
 {
     const bool exaone = im->family == FAM_EXAONE4;
-    if (im->family == FAM_SMOLLM3 && out->slides.listed == NULL) {
+    const bool chunks = im->family == FAM_LLAMA4;
+    if ((chunks || im->family == FAM_SMOLLM3) && out->slides.listed == NULL) {
         uint8_t *slides = bytes_of(im, a, out->layers, 0);
         for (uint64_t i = 0; slides && i < out->layers; i++)
-            slides[i] = !pattern_has(&out->rotates, i);
+            slides[i] = pattern_has(&out->rotates, i) == chunks;
         out->slides.listed = slides;
     }
     if (im->family == FAM_COHERE2 || (exaone && out->sliding_window > 0))
@@ -297,12 +328,24 @@ static void count_sliding(struct spec *out)
         out->sliding_layers += pattern_has(&out->slides, i);
 }
 
+/* On unless the file says false, or 0: it has been a number. */
+static bool tunes_temperature(const struct import *im)
+{
+    const struct json *at = json_member(im->object, "attn_temperature_tuning");
+    if (im->family != FAM_LLAMA4 || !at)
+        return im->family == FAM_LLAMA4;
+    if (at->kind == JSON_NUMBER)
+        return at->number > 0 || at->number < 0;
+    return at->kind == JSON_BOOL && at->truth;
+}
+
 void import_layers(struct import *im, struct spec *out, struct arena *a)
 {
     if (im->v[F_LAYERS].bad || im->d->status != MEMPLAN_OK)
         return;
     if (im->family == FAM_QWEN2_MOE || im->family == FAM_QWEN3_MOE
-        || im->family == FAM_QWEN3_NEXT || im->family == FAM_ERNIE_MOE)
+        || im->family == FAM_QWEN3_NEXT || im->family == FAM_ERNIE_MOE
+        || im->family == FAM_LLAMA4)
         last_of_each(&out->sparse);
     if (im->family == FAM_QWEN3_NEXT)
         last_of_each(&out->attends);
@@ -313,5 +356,6 @@ void import_layers(struct import *im, struct spec *out, struct arena *a)
             read_list(im, &lists[i], out, a);
     }
     tie_windows_to_rotation(out, a, im);
+    out->tunes_temperature = tunes_temperature(im);
     count_sliding(out);
 }

@@ -2,6 +2,7 @@
 
 usage: counts.py FILE
 
+The indexer of DeepSeek V3.2 runs without gradients and is not counted as trained, whatever its weights ask for.
 Nothing is allocated: the classes are built on the meta device.  The configurations are those of families.py, each with
 one key at a time changed, so that every default and every key of a family's rows counts at least once.
 """
@@ -15,7 +16,7 @@ import transformers
 import families
 
 DECODERS = ["smollm3", "granite", "glm", "seed_oss", "ministral", "hunyuan_v1_dense", "ernie4_5", "ernie4_5_moe", "dots1",
-            "nemotron", "olmo3", "exaone4", "cohere2", "gemma3_text"]
+            "nemotron", "olmo3", "exaone4", "cohere2", "gemma3_text", "minicpm3", "deepseek_v32", "llama4_text"]
 
 # Each alone on top of the family's configuration; None takes the key away. Classes ignore what is not theirs.
 CHANGES = [{}, {"attention_bias": True}, {"attention_bias": False}, {"attention_out_bias": True}, {"mlp_bias": True},
@@ -23,7 +24,10 @@ CHANGES = [{}, {"attention_bias": True}, {"attention_bias": False}, {"attention_
            {"num_key_value_heads": 6}, {"head_dim": 20}, {"num_hidden_layers": 7}, {"hidden_act": "gelu"},
            {"moe_layer_start_index": 1}, {"moe_layer_end_index": 1}, {"moe_layer_interval": 2},
            {"moe_num_shared_experts": 0}, {"first_k_dense_replace": 2}, {"n_shared_experts": 3},
-           {"moe_intermediate_size": 48}]
+           {"moe_intermediate_size": 48}, {"q_lora_rank": 52}, {"v_head_dim": 12}, {"qk_rope_head_dim": 4},
+           {"index_n_heads": 3}, {"index_head_dim": 28}, {"index_topk": 4}, {"mlp_layer_types": ["sparse", "dense", "sparse"]},
+           {"moe_layers": [1]}, {"moe_layers": []}, {"interleave_moe_layer_step": 2}, {"intermediate_size_mlp": 112},
+           {"use_qk_norm": False}, {"no_rope_layers": [0, 1, 0]}]
 
 # Keys that published files of the family leave out: the class's own default counts.
 ABSENT = {"gemma3_text": ["vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
@@ -33,6 +37,12 @@ ABSENT = {"gemma3_text": ["vocab_size", "hidden_size", "intermediate_size", "num
           "ernie4_5": ["num_key_value_heads", "head_dim"],
           "ernie4_5_moe": ["num_key_value_heads", "head_dim", "moe_num_experts", "moe_intermediate_size",
                            "moe_num_shared_experts", "moe_layer_start_index"],
+          "minicpm3": ["q_lora_rank", "kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim"],
+          "deepseek_v32": ["q_lora_rank", "kv_lora_rank", "qk_nope_head_dim", "v_head_dim", "index_n_heads",
+                           "index_head_dim", "index_topk", "n_routed_experts", "moe_intermediate_size",
+                           "n_shared_experts", "first_k_dense_replace"],
+          "llama4_text": ["num_key_value_heads", "head_dim", "intermediate_size_mlp", "num_local_experts",
+                          "num_experts_per_tok", "intermediate_size"],
           "dots1": ["num_key_value_heads", "head_dim", "moe_intermediate_size", "first_k_dense_replace"]}
 
 WIDE = dict(families.SHAPES["small"], h=384, a=32)  # whose heads any class's number of key heads divides
@@ -47,9 +57,9 @@ def build(settings):
 
 
 def count(settings):
-    weights = list({id(p): p for p in build(settings).parameters()}.values())
-    return dict(config=settings, parameters=sum(p.numel() for p in weights),
-                trainable=sum(p.numel() for p in weights if p.requires_grad))
+    named = dict(build(settings).named_parameters())  # tied ones once
+    return dict(config=settings, parameters=sum(p.numel() for p in named.values()),
+                trainable=sum(p.numel() for n, p in named.items() if p.requires_grad and ".indexer." not in n))
 
 
 def variants(name):

@@ -158,6 +158,29 @@ FAMILIES.update({  # patterns so that all layers of a file are of one kind: its 
                                                layer_types=["full_attention"] * c["L"]), True),
 })
 
+def _llama4(c, **more):
+    return _llama_like("llama4_text", c, True, intermediate_size_mlp=272, num_local_experts=5, num_experts_per_tok=2,
+                       **more)
+
+
+def _minicpm3(c, **more):
+    base = _no_gqa("minicpm3", c)
+    base.update(num_key_value_heads=c["a"], q_lora_rank=72, kv_lora_rank=40, qk_nope_head_dim=16, qk_rope_head_dim=8,
+                v_head_dim=24, dim_model_base=48)
+    base.update(more)
+    return base
+
+
+FAMILIES.update({
+    "minicpm3": (lambda c: _minicpm3(c), False),
+    "minicpm3-noq": (lambda c: _minicpm3(c, q_lora_rank=None), False),
+    "deepseek_v32": (lambda c: _latent("deepseek_v32", c, n_group=2, topk_group=1, index_n_heads=4, index_head_dim=16,
+                                       index_topk=8), False),
+    "llama4_text": (lambda c: _llama4(c, attention_chunk_size=8, no_rope_layer_interval=99), True),
+    "llama4_text-nope": (lambda c: _llama4(c, no_rope_layers=[0] * c["L"]), True),
+    "llama4_text-dense": (lambda c: _llama4(c, moe_layers=[], use_qk_norm=False, no_rope_layer_interval=99), True),
+})
+
 FEW = {"bert-pretraining", "bert-sequence", "bert-token", "bert-span", "roberta",
        "roberta-sequence"}  # layers as elsewhere: sdpa alone, with the default dropout
 

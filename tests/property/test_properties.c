@@ -81,6 +81,30 @@ static const char sparse[] =
     "\"intermediate_size\": 2048, \"vocab_size\": 32000,"
     "\"moe_num_experts\": 8, \"moe_k\": 2, \"use_bias\": true}";
 
+/* Every token through every expert, chunks, layers without rotation. */
+static const char chunked[] =
+    "{\"model_type\": \"llama4_text\", \"num_hidden_layers\": 8,"
+    "\"hidden_size\": 1024, \"num_attention_heads\": 16, \"head_dim\": 64,"
+    "\"intermediate_size\": 1024, \"intermediate_size_mlp\": 2048,"
+    "\"num_local_experts\": 4, \"interleave_moe_layer_step\": 2,"
+    "\"vocab_size\": 32000, \"attention_chunk_size\": 256}";
+
+/* Small heads that choose keys, without gradients. */
+static const char indexed[] =
+    "{\"model_type\": \"deepseek_v32\", \"num_hidden_layers\": 6,"
+    "\"hidden_size\": 1024, \"num_attention_heads\": 16,"
+    "\"intermediate_size\": 2048, \"vocab_size\": 32000,"
+    "\"q_lora_rank\": 384, \"kv_lora_rank\": 128, \"qk_nope_head_dim\": 64,"
+    "\"qk_rope_head_dim\": 32, \"v_head_dim\": 64, \"n_routed_experts\": 8,"
+    "\"num_experts_per_tok\": 2, \"moe_intermediate_size\": 512,"
+    "\"index_n_heads\": 8, \"index_head_dim\": 64, \"index_topk\": 128}";
+
+/* Refused elsewhere than by transformers, and with flash attention. */
+static bool is_only_hf(const char *model)
+{
+    return model == chunked || model == indexed;
+}
+
 static struct trial trial_of(uint64_t seed)
 {
     uint64_t s = seed;
@@ -91,10 +115,15 @@ static struct trial trial_of(uint64_t seed)
                       "bloom-1b7", "bert-large", "megatron-t5-220m", "t5-base",
                       "bart-large", "resnet-50", "vit-large-patch16-224",
                       "deepseek-v2-lite", "qwen1.5-moe-a2.7b", "gpt-oss-20b",
-                      "phi-2", "smollm3-3b", "gemma-3-1b", predicting, sparse)
+                      "phi-2", "smollm3-3b", "gemma-3-1b", "minicpm3-4b",
+                      predicting, sparse, chunked, indexed)
     };
     const char *fw = PICK(&s, "hf", "deepspeed", "fsdp", "megatron", "megatron",
                           "megatron-deepspeed", "torchtitan", "torchtune");
+    if (is_only_hf(t.model) || t.model == sparse
+        || strcmp(t.model, "minicpm3-4b") == 0
+        || strcmp(t.model, "gemma-3-1b") == 0)
+        fw = PICK(&s, "hf", "deepspeed", "fsdp");
     const bool tune = strcmp(fw, "torchtune") == 0;
     const bool titan = tune || strcmp(fw, "torchtitan") == 0;
     if (titan)
@@ -107,8 +136,9 @@ static struct trial trial_of(uint64_t seed)
                        "deepseek-v2-lite", "qwen1.5-moe-a2.7b", predicting);
     const bool ddp = strcmp(fw, "hf") == 0;
     const bool fsdp = strcmp(fw, "fsdp") == 0;
-    const char *re = titan ? PICK(&s, "none", "full", "ops")
-                           : PICK(&s, "none", "full", "selective");
+    const char *re = titan      ? PICK(&s, "none", "full", "ops")
+                     : megatron ? PICK(&s, "none", "full", "selective")
+                                : PICK(&s, "none", "full");
     const char *tp = megatron || titan ? PICK(&s, "1", "2", "4") : "1";
     /* adapters, a third of the time: where not, tp is said again */
     const bool lora = !megatron && !titan && next(&s) % 3 == 0;
@@ -169,8 +199,10 @@ static struct trial trial_of(uint64_t seed)
         { "optimizer", optimizer },
         { "precision", ddp ? PICK(&s, "bf16-amp", "fp32", "bf16")
                            : PICK(&s, "bf16-mixed", "fp32", "fp16-mixed") },
-        { "attention", titan ? PICK(&s, "flash", "sdpa")
-                             : PICK(&s, "flash", "sdpa", "eager") },
+        { "attention",
+          titan || is_only_hf(t.model)
+              ? PICK(&s, is_only_hf(t.model) ? "eager" : "flash", "sdpa")
+              : PICK(&s, "flash", "sdpa", "eager") },
         { "reduce_bucket", PICK(&s, "500M", "20M", "200M", "4G") },
         { fsdp ? "offload_params" : "tp",
           fsdp ? PICK(&s, "none", "none", "cpu") : tp },
@@ -192,7 +224,7 @@ static struct trial trial_of(uint64_t seed)
           strcmp(optimizer, "adamw") == 0
               ? PICK(&s, "fused", "foreach", "foreach-2.0", "loop")
               : PICK(&s, "fused", "loop") },
-        { "ep", routed ? PICK(&s, "1", "2", "4") : NULL },
+        { "ep", routed && megatron ? PICK(&s, "1", "2", "4") : NULL },
         { "moe_imbalance", next(&s) % 2 == 0 ? "1.3" : NULL },
         { "moe_expert_capacity_factor", next(&s) % 4 == 0 ? "1.1" : NULL },
     };

@@ -74,6 +74,9 @@ static uint64_t latent_params(const struct spec *s)
     n += s->q_rank ? s->q_rank * (s->hidden + q) : s->hidden * q;
     n += s->latent_norm ? s->kv_rank + s->q_rank : 0;
     n += s->q_bias ? down + s->q_rank : 0;
+    if (s->index_heads > 0) /* of queries, keys and heads; a norm */
+        n += s->index_heads * (s->q_rank * s->index_dim + s->hidden)
+             + (s->hidden + 2) * s->index_dim;
     return n + (s->o_bias ? s->hidden : 0);
 }
 
@@ -109,6 +112,8 @@ static uint64_t attention_params(const struct spec *s)
     n += s->k_bias ? kv : 0;
     n += s->v_bias ? kv : 0;
     n += s->o_bias ? s->hidden : 0;
+    if (s->qk_norm == QK_UNIT)
+        return n;
     if (s->qk_norm == QK_PER_HEAD)
         n += 2 * norm_params(s->qk_norm_kind, s->head_dim);
     else if (s->qk_norm != QK_NONE)
@@ -216,6 +221,10 @@ static const struct {
     { "gemma-2-2b", UINT64_C(2614341888) },
     { "gemma-2-9b", UINT64_C(9241705984) },
     { "gemma-3-1b", UINT64_C(999885952) },
+    { "deepseek-v3.2", UINT64_C(671877929216) },
+    { "llama-4-maverick", UINT64_C(400711848960) },
+    { "llama-4-scout", UINT64_C(107769861120) },
+    { "minicpm3-4b", UINT64_C(4073875968) },
     { "gemma-7b", UINT64_C(8537680896) },
     { "gpt-j-6b", UINT64_C(6050882784) },
     { "gpt-neo-125m", UINT64_C(125198592) },
@@ -847,6 +856,7 @@ static void test_patterns(void **state)
                   "0001");
 }
 
+#define LLAMA4 "\"num_key_value_heads\": 4"
 #define GEMMA3(more) FOUR("gemma3_text", more)
 #define TYPES(a, b, c, d)                                                      \
     "\"layer_types\": [\"" a "_attention\", \"" b "_attention\", \"" c         \
@@ -876,6 +886,25 @@ static void test_steps(void **state)
                   "1010");
     check_pattern(FOUR("cohere2", TYPES("full", "full", "sliding", "full")),
                   ROTATES, "0010");
+    check_pattern(FOUR("llama4_text", LLAMA4), ROTATES, "1110");
+    check_pattern(FOUR("llama4_text", LLAMA4), SLIDES, "1110");
+    check_pattern(FOUR("llama4_text", LLAMA4), SPARSE, "1111");
+    check_pattern(FOUR("llama4_text", LLAMA4 ", \"no_rope_layers\": []"),
+                  ROTATES, "1110");
+    check_pattern(
+        FOUR("llama4_text", LLAMA4 ", \"interleave_moe_layer_step\": 2"),
+        SPARSE, "0101");
+    check_pattern(FOUR("llama4_text", LLAMA4 ", \"moe_layers\": [0, 2]"),
+                  SPARSE, "1010");
+    check_pattern(FOUR("llama4_text", LLAMA4 ", \"moe_layers\": []"), SPARSE,
+                  "0000");
+    check_pattern(FOUR("llama4_text",
+                       LLAMA4 ", " TYPES("full", "chunked", "full", "full")),
+                  SLIDES, "0100");
+    check_pattern(FOUR("deepseek_v32",
+                       "\"mlp_layer_types\": [\"dense\", \"sparse\", "
+                       "\"sparse\", \"dense\"]"),
+                  SPARSE, "0110");
     check_pattern(FOUR("olmo3", "\"sliding_window\": 8"), SLIDES, "1110");
     check_pattern(FOUR("exaone4", "\"num_key_value_heads\": 4"), ROTATES,
                   "1110");
@@ -1252,6 +1281,36 @@ static const struct bad {
       "this format version is not known", "\"memplan\": 1" },
     { WITH("llama", "\"memplan\": \"1\""), MEMPLAN_E_SCHEMA, 7,
       "'memplan' must be a number, not a string", "\"memplan\": 1" },
+    /* layers apart */
+    { WITH("smollm3", "\"no_rope_layers\": [1]"), MEMPLAN_E_CONFLICT, 7,
+      "'no_rope_layers' has 1 entries, but there are 2 layers",
+      "one entry a layer" },
+    { WITH("smollm3", "\"no_rope_layers\": [1, 2]"), MEMPLAN_E_RANGE, 7,
+      "is 2, out of range", "" },
+    { WITH("smollm3", "\"no_rope_layer_interval\": 0"), MEMPLAN_E_RANGE, 7,
+      "is 0, out of range", "" },
+    { WITH("gemma3_text", "\"sliding_window_pattern\": \"LLG\""),
+      MEMPLAN_E_SCHEMA, 7, "must be a whole number, not a string", "" },
+    { WITH("gemma3_text", "\"use_bidirectional_attention\": true"),
+      MEMPLAN_E_UNSUPPORTED, 7, "attention in both directions is not modelled",
+      "" },
+    { WITH("gemma3_text", "\"layer_types\": [\"full_attention\"]"),
+      MEMPLAN_E_CONFLICT, 7, "'layer_types' has 1 entries", "" },
+    { WITH("llama4_text", "\"num_key_value_heads\": 4, \"moe_layers\": [2]"),
+      MEMPLAN_E_RANGE, 7, "is 2, out of range", "" },
+    { WITH("llama4_text", "\"num_key_value_heads\": 4, \"moe_layers\": 1"),
+      MEMPLAN_E_SCHEMA, 7, "'moe_layers' must be a list, not a number", "" },
+    { WITH("deepseek_v32", "\"mlp_layer_types\": [\"dense\", \"thin\"]"),
+      MEMPLAN_E_UNKNOWN, 7, "an MLP of no known type", "dense, sparse" },
+    { WITH("deepseek_v32", "\"index_head_dim\": 32"), MEMPLAN_E_CONFLICT, 7,
+      "'index_head_dim' (32) is less than 'qk_rope_head_dim' (64)", "" },
+    { WITH("deepseek_v32", "\"q_lora_rank\": null"), MEMPLAN_E_SCHEMA, 1,
+      "'q_lora_rank' is missing", "" },
+    { WITH("ministral", "\"num_key_value_heads\": 4"), MEMPLAN_E_SCHEMA, 1,
+      "'head_dim' is missing", "" },
+    { WITH("dots1", "\"n_shared_experts\": 1, \"num_experts_per_tok\": 1, "
+                    "\"num_key_value_heads\": 4"),
+      MEMPLAN_E_SCHEMA, 1, "'n_routed_experts' is missing", "" },
     { STRICT("llama", "\"source\": 3"), MEMPLAN_E_SCHEMA, 8,
       "'source' must be a string, not a number", "" },
     { STRICT("llama", "\"name\": true"), MEMPLAN_E_SCHEMA, 8,
