@@ -8,17 +8,33 @@
 
 struct tally {
     struct count group[PG_COUNT];
-    struct count trainable;
+    struct count trainable, buffers;
+    struct count words_in, words_out; /* tables with a row for each word */
+    bool head_is_table;               /* tied: products use the input's */
 };
+
+static void add_words(struct tally *t, const struct tensor *w, struct count n)
+{
+    if (w->tied)
+        t->head_is_table |= w->group == PG_HEAD;
+    else if (w->group == PG_HEAD)
+        t->words_out = count_add(t->words_out, n);
+    else
+        t->words_in = count_add(t->words_in, n);
+}
 
 static void add_block(struct tally *t, const struct program *p,
                       const struct block *b, uint64_t times)
 {
     for (uint32_t i = 0; i < b->tensor_count; i++) {
         const struct tensor *w = &p->tensor[b->tensor_first + i];
+        const struct count n = PROD(w->full_elems, times);
+        if (w->role == ROLE_BUFFER)
+            t->buffers = count_add(t->buffers, n);
+        if (w->role == ROLE_PARAM && w->words)
+            add_words(t, w, n);
         if (w->role != ROLE_PARAM || w->tied)
             continue;
-        const struct count n = PROD(w->full_elems, times);
         t->group[w->group] = count_add(t->group[w->group], n);
         if (w->trainable)
             t->trainable = count_add(t->trainable, n);
@@ -33,6 +49,17 @@ static uint64_t active_params(const struct params_result *r,
         return r->total;
     const uint64_t each = r->group[PG_EXPERT] / spec->experts;
     return r->total - each * (spec->experts - spec->experts_per_token);
+}
+
+/* How vendors publish it: OpenAI leaves out the table that is only looked up,
+ * GLM that and the head's matrix, Qwen and Mixtral count everything. */
+static void count_active(struct params_result *r, const struct tally *t,
+                         const struct spec *spec)
+{
+    r->active = active_params(r, spec);
+    r->active_without_input =
+        r->active - (t->head_is_table ? 0 : t->words_in.v);
+    r->active_without_words = r->active - t->words_in.v - t->words_out.v;
 }
 
 bool fold_params(struct params_result *out, const struct program *p,
@@ -54,8 +81,10 @@ bool fold_params(struct params_result *out, const struct program *p,
     }
     out->total = total.v;
     out->trainable = t.trainable.v;
+    out->frozen = out->total - out->trainable;
+    out->buffers = t.buffers.v;
     out->expert = out->group[PG_EXPERT];
     out->embedding = out->group[PG_EMBED] + out->group[PG_POSITION];
-    out->active = active_params(out, spec);
-    return !total.over;
+    count_active(out, &t, spec);
+    return !total.over && !t.buffers.over;
 }

@@ -138,7 +138,10 @@ struct memory_result {
 
 /* Parameters by kind, from the program's weight tensors. */
 struct params_result {
-    uint64_t total, trainable, embedding, active, expert;
+    uint64_t total, trainable, frozen, embedding, active, expert;
+    uint64_t buffers;              /* elements a checkpoint has beside them */
+    uint64_t active_without_input; /* of `active`, what is no mere look-up */
+    uint64_t active_without_words; /* without the head's matrix either */
     uint64_t group[PG_COUNT];
 };
 

@@ -72,9 +72,11 @@ struct tensor {
     bool again;          /* tied, and its gradient is added to that of the
                             block that has the tensor */
     bool matmul;         /* a linear's weight */
+    bool words;          /* a row for each word: the table, the head's weight */
     bool statistic;      /* beside a quantised weight: no parameter, whole on
                             every rank */
-    uint64_t full_elems; /* before tp, ep sharding; unpadded */
+    uint64_t full_elems; /* before tp, ep sharding; unpadded. ROLE_BUFFER: of
+                            what a checkpoint has, else 0 */
     uint64_t rows, cols; /* on this rank; cols 1 for vectors */
 };
 

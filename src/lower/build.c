@@ -495,6 +495,14 @@ tensor_id build_buffer(struct builder *b, const char *name, enum dtype dtype,
     return id;
 }
 
+tensor_id build_state(struct builder *b, const char *name, enum dtype dtype,
+                      const struct shape *shape)
+{
+    const tensor_id id = build_buffer(b, name, dtype, shape);
+    b->p->tensor[id].full_elems = b->p->tensor[id].elems;
+    return id;
+}
+
 void build_in_global_buffer(struct builder *b, tensor_id x, uint64_t bytes)
 {
     struct program *p = b->p;
@@ -567,6 +575,7 @@ tensor_id build_param(struct builder *b, const struct param *q)
     t->tied = q->tied || q->again;
     t->again = q->again;
     t->matmul = q->matmul;
+    t->words = q->words;
     t->rows = q->rows.n;
     t->cols = at_least_one(q->cols.n);
     if (q->copies > 1) {

@@ -111,6 +111,10 @@ tensor_id build_input(struct builder *b, const char *name, enum dtype dtype,
 /* A module's own table in the current block, there at rest (ALiBi slopes). */
 tensor_id build_buffer(struct builder *b, const char *name, enum dtype dtype,
                        const struct shape *shape);
+/* The same, of what a checkpoint has: counted beside the parameters (a router's
+ * correction, running means). */
+tensor_id build_state(struct builder *b, const char *name, enum dtype dtype,
+                      const struct shape *shape);
 /* The framework's global buffer is at least so large; x, unless TENSOR_NONE,
  * lies in it and has no memory of its own. */
 void build_in_global_buffer(struct builder *b, tensor_id x, uint64_t bytes);
@@ -245,6 +249,7 @@ struct param {
     bool fixed;       /* the class never trains it */
     bool wide;        /* in fp32 whatever the others are */
     bool of_linear;   /* a linear's bias */
+    bool words;       /* see struct tensor */
 };
 tensor_id build_param(struct builder *b, const struct param *param);
 /* A vector: norm weight, bias. full 0: as on this rank. */

@@ -55,6 +55,9 @@ struct picture build_batch_norm(struct builder *b, const char *name,
     const struct shape each = SHAPE(c);
     const tensor_id weight = build_norm_weight(b, "weight", c);
     const tensor_id bias = build_norm_weight(b, "bias", c);
+    build_state(b, "running_mean", DT_FP32, &each);
+    build_state(b, "running_var", DT_FP32, &each);
+    build_state(b, "num_batches_tracked", DT_INT64, &SHAPE(b->one));
     const tensor_id y = build_like(b, name, x.x);
     const tensor_id mean = build_tensor(b, "mean", DT_FP32, &each);
     const tensor_id rstd = build_tensor(b, "rstd", DT_FP32, &each);

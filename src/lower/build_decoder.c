@@ -21,6 +21,7 @@ tensor_id build_word_table(struct builder *b, const char *name,
 {
     return build_param(b, &(struct param){ .name = name,
                                            .group = PG_EMBED,
+                                           .words = true,
                                            .rows = b->V,
                                            .cols = width,
                                            .again = is_joint(b),
@@ -33,6 +34,7 @@ tensor_id build_tied_table(struct builder *b, const char *name,
 {
     return build_param(b, &(struct param){ .name = name,
                                            .group = PG_EMBED,
+                                           .words = true,
                                            .rows = b->V,
                                            .cols = width,
                                            .full_elems = build_product(
@@ -60,6 +62,7 @@ tensor_id build_head_weight(struct builder *b, const char *name,
     const tensor_id w =
         build_param(b, &(struct param){ .name = name,
                                         .group = PG_HEAD,
+                                        .words = true,
                                         .rows = b->V,
                                         .cols = width,
                                         .full_elems = build_product(

@@ -112,9 +112,10 @@ static bool loss_is_fused(const struct run *run)
 /* BART's final_logits_bias, a buffer, as wide as the weights. */
 static tensor_id plus_buffer(struct builder *b, tensor_id logits)
 {
-    const struct shape shape = shape_of(b, logits);
+    const struct shape shape = shape_of(b, logits), words = SHAPE(b->V);
     const tensor_id sum =
         build_tensor(b, "logits + final_logits_bias", b->param, &shape);
+    build_state(b, "final_logits_bias", b->param, &words);
     op_result(b, build_op(b, OP_ADD, "final_logits_bias", &logits, 1), sum);
     return sum;
 }

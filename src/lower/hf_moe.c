@@ -121,6 +121,8 @@ static struct routing route_sigmoid(struct builder *b, tensor_id x)
     const tensor_id logits = logits_in_fp32(b, x);
     const tensor_id scores = build_unary(b, OP_TANH, "sigmoid", logits);
     const struct shape chosen = SHAPE(b->t, k), ends = SHAPE(b->experts_on);
+    const struct shape each = SHAPE(b->experts);
+    build_state(b, "e_score_correction_bias", DT_FP32, &each);
     r.indices = build_tensor(b, "top-k indices", DT_INT64, &chosen);
     struct op *op = build_op(b, OP_TOPK, "top-k", &scores, 1);
     op_byproduct(op, r.indices);

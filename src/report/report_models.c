@@ -38,7 +38,14 @@ static const struct row shape_rows[] = {
 };
 
 static const struct row count_rows[] = {
+    ROW(struct params_result, trainable, "trainable_parameters", ""),
+    ROW(struct params_result, frozen, "frozen_parameters", ""),
+    ROW(struct params_result, buffers, "buffers", ""),
     ROW(struct params_result, active, "active_parameters", ""),
+    ROW(struct params_result, active_without_input,
+        "active_without_input_embedding", ""),
+    ROW(struct params_result, active_without_words,
+        "active_without_embedding_and_head", ""),
     ROW(struct params_result, embedding, "embedding_parameters", ""),
 };
 
@@ -123,6 +130,30 @@ static void fill_groups(struct table *t, const void *ctx)
     table_end_row(t);
 }
 
+/* Vendors publish one or another of these [method.md eq. params]. */
+static const struct row use_rows[] = {
+    ROW(struct params_result, trainable, "trainable", ""),
+    ROW(struct params_result, frozen, "frozen", ""),
+    ROW(struct params_result, buffers, "buffers, no parameters", ""),
+    ROW(struct params_result, active, "active per token", ""),
+    ROW(struct params_result, active_without_input,
+        "  without the input embedding, as OpenAI counts", ""),
+    ROW(struct params_result, active_without_words,
+        "  without embedding and head, as GLM counts", ""),
+};
+
+static void fill_uses(struct table *t, const void *ctx)
+{
+    for (size_t i = 0; i < ROW_COUNT(use_rows); i++) {
+        const struct value v = row_value(&use_rows[i], ctx);
+        char buf[UNIT_TEXT_MAX];
+        table_row(t, 0, PAINT_NONE);
+        table_cell(t, use_rows[i].key);
+        table_cell(t, unit_format_grouped(buf, (double)v.u64, 0));
+        table_end_row(t);
+    }
+}
+
 static void fill_blocks(struct table *t, const void *ctx)
 {
     const struct program *p = ctx;
@@ -164,6 +195,10 @@ static void write_people(struct out *o, const struct memplan_model *m)
         { "parameters", COLUMN_RIGHT },
         { "", COLUMN_RIGHT },
     };
+    static const struct column uses[] = {
+        { "", COLUMN_LEFT },
+        { "parameters", COLUMN_RIGHT },
+    };
     static const struct column blocks[] = {
         { "", COLUMN_LEFT },
         { "shape", COLUMN_LEFT },
@@ -184,6 +219,8 @@ static void write_people(struct out *o, const struct memplan_model *m)
     table_write(o, two, 2, fill_shapes, m);
     out_heading(o, "parameters by kind");
     table_write(o, three, 3, fill_groups, &m->params);
+    out_heading(o, "parameters by use");
+    table_write(o, uses, 2, fill_uses, &m->params);
     out_heading(o, "parameters by block");
     table_write(o, blocks, 3, fill_blocks, &m->program);
 }

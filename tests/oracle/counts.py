@@ -56,10 +56,18 @@ def build(settings):
     return model
 
 
+def buffers(model):
+    """Elements that a checkpoint has beside the parameters."""
+    return sum(b.numel() for m in model.modules() for name, b in m._buffers.items()
+               if b is not None and name not in m._non_persistent_buffers_set)
+
+
 def count(settings):
-    named = dict(build(settings).named_parameters())  # tied ones once
+    model = build(settings)
+    named = dict(model.named_parameters())  # tied ones once
     return dict(config=settings, parameters=sum(p.numel() for p in named.values()),
-                trainable=sum(p.numel() for n, p in named.items() if p.requires_grad and ".indexer." not in n))
+                trainable=sum(p.numel() for n, p in named.items() if p.requires_grad and ".indexer." not in n),
+                buffers=buffers(model))
 
 
 def variants(name):

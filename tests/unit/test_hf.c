@@ -389,6 +389,7 @@ static bool check_count(const char *line, size_t len)
         differs("parameters", name, r.total, number_of(root, "parameters"));
     bad |=
         differs("trainable", name, r.trainable, number_of(root, "trainable"));
+    bad |= differs("buffers", name, r.buffers, number_of(root, "buffers"));
     if (bad)
         print_error("%.*s\n", (int)len, line);
     finish(&f);
