@@ -30,7 +30,8 @@ static double op_backward(const struct program *p, const struct op *op)
     case OP_FUSED: /* a loss over the head's chunks; else without products */
     case OP_FUSED_CROSS_ENTROPY: return backward_factor(p, op);
     case OP_FLASH_ATTENTION:
-    case OP_SDPA: return p->tensor[op->in[0]].needs_grad ? 2 : 0;
+    case OP_SDPA:
+    case OP_FUNCTION: return p->tensor[op->in[0]].needs_grad ? 2 : 0;
     case OP_EMBEDDING:
     case OP_ADD:
     case OP_MUL:

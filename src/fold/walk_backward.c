@@ -75,7 +75,7 @@ static bool gives_view(const struct walk *w, const struct op *op)
 {
     const struct tensor *t = w->p->tensor;
     if (op->kind == OP_VIEW && op->n_out == 1) /* else a part: zeros, filled */
-        return t[op->in[0]].elems == t[op->out[0]].elems;
+        return t[op->in[0]].elems == t[op->out[0]].elems && op->keep_in == 0;
     return op->kind == OP_LINEAR || op->kind == OP_MATMUL || op->kind == OP_VIEW
            || op->kind == OP_CAT;
 }
@@ -103,7 +103,7 @@ static bool aliases(const struct walk *w, const struct op *op, unsigned i)
     case OP_MASKED_SOFTMAX: /* its backward works in place
                                (scaled_masked_softmax_cuda.cu) */
     case OP_ALL_REDUCE: return same;
-    case OP_VIEW: return same && op->n_out == 1;
+    case OP_VIEW: return same && op->n_out == 1 && op->keep_in == 0;
     case OP_CAT: return in->dtype == out->dtype;
     case OP_EMBEDDING:
     case OP_LINEAR:
@@ -137,6 +137,7 @@ static bool aliases(const struct walk *w, const struct op *op, unsigned i)
     case OP_COMPILED_CROSS_ENTROPY:
     case OP_FUSED_CROSS_ENTROPY:
     case OP_FUSED:
+    case OP_FUNCTION:
     case OP_WHERE:
     case OP_TOPK:
     case OP_INDEX:
@@ -237,7 +238,8 @@ static uint64_t backward_workspace(const struct walk *w, const struct op *op,
                     grad * (c * x.pow(c - 1)) (FunctionsManual.cpp) */
         return 2 * in->bytes;
     case OP_MUL: return factor_workspace(w, op, out);
-    case OP_FUSED: return op->back_bytes;
+    case OP_FUSED:
+    case OP_FUNCTION: return op->back_bytes;
     case OP_FLASH_ATTENTION: return flash_workspace(w, op, parts);
     case OP_LINEAR: return linear_again(w, op);
     case OP_PYTHON_GELU: /* bloom_gelu_back: five temporaries at most, the

@@ -97,7 +97,7 @@ enum backward_place {
     PLACE_PIECES    /* anew, but in pieces: the result's goes as it comes */
 };
 
-enum { OP_IN_MAX = 6, OP_OUT_MAX = 5 };
+enum { OP_IN_MAX = 16, OP_OUT_MAX = 14 };
 
 /* The region of a layer that stands in the head's block (multi-token
  * prediction) where layers are checkpointed whole. */
@@ -123,14 +123,16 @@ struct op {
     uint8_t region;      /* recompute region, 0 none: 1 + the bit
                                      number of its recompute_module */
     bool core_attention; /* attention proper: causal halving */
-    /* OP_FUSED, bits by number: what of in and out its backward needs; which of
-     * in are terms of a sum, whose gradients are one. OP_LINEAR: bit 0 of
-     * keep_in, its input is kept though no gradient needs it; OP_INDEX: bit 0,
-     * x is kept (index_add) */
-    uint8_t keep_in, keep_out, sum_in;
-    uint64_t back_bytes; /* OP_FUSED, OP_LINEAR: alive for a moment in its
+    /* OP_FUSED, OP_FUNCTION, bits by number: what of in and out its backward
+     * needs; which of in are terms of a sum, whose gradients are one.
+     * OP_LINEAR: bit 0 of keep_in, its input is kept though no gradient needs
+     * it; OP_INDEX: bit 0, x is kept (index_add); OP_VIEW: bit 0, what its
+     * gradient goes to wants it in order: a copy */
+    uint32_t keep_in, keep_out, sum_in;
+    uint64_t
+        back_bytes;    /* OP_FUSED, OP_FUNCTION, OP_LINEAR: for a moment in its
                             backward */
-    bool checkpointed;   /* recompute 'ops': what it makes outlives the
+    bool checkpointed; /* recompute 'ops': what it makes outlives the
                                      checkpoint around the block */
     /* forward FLOPs on this rank for one micro-batch: multiply-adds count 2.
        `full` counts the whole score matrix, `causal` what a causal mask leaves

@@ -168,7 +168,8 @@ size_t op_saves(const struct program *p, const struct op *op,
         keep_out(&s, 0);
         break;
     case OP_SWIGLU: keep_all_in(&s); break;
-    case OP_FUSED: save_fused(&s); break;
+    case OP_FUSED:
+    case OP_FUNCTION: save_fused(&s); break;
     case OP_ADD:
     case OP_SCALE:
     case OP_NEG:

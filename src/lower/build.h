@@ -142,6 +142,8 @@ struct layer_kind {
     enum layer_place place;
     enum mixer mixer;
     bool moe;
+    bool narrow;     /* comes in as the embedding gave it; the sums after it
+                        are wider (residual_fp32) */
     bool no_rope;    /* though the model has rotary embeddings */
     bool leaf;       /* nothing below is trained: its input needs no gradient */
     bool local_rope; /* by tables of its own */
@@ -398,6 +400,8 @@ void build_split(struct builder *b, const char *name, tensor_id x,
                  tensor_id *out, const struct shape *shapes, unsigned n);
 tensor_id build_cat(struct builder *b, const char *name, tensor_id x,
                     tensor_id y, const struct shape *shape);
+tensor_id build_cat3(struct builder *b, const char *name, const tensor_id x[3],
+                     const struct shape *shape);
 /* mask: bool, shared or input */
 tensor_id build_where(struct builder *b, const char *name, tensor_id mask,
                       tensor_id x);

@@ -80,6 +80,7 @@ static bool fuses(enum op_kind kind)
     case OP_REDUCE_SCATTER:
     case OP_ALL_TO_ALL:
     case OP_FUSED:
+    case OP_FUNCTION:
     case OP_KIND_COUNT: return false;
     }
     return false;
@@ -199,17 +200,17 @@ static void mark_sums(const struct fuser *f, uint16_t g, struct op *out)
         for (unsigned i = 0; i < out->n_in; i++)
             for (unsigned j = 0; j < op->n_in; j++)
                 if (out->in[i] == op->in[j])
-                    out->sum_in |= (uint8_t)(1u << i);
+                    out->sum_in |= UINT32_C(1) << i;
     }
 }
 
 static bool keep_if_among(const struct fuser *f, const tensor_id *list,
-                          unsigned n, tensor_id root, uint8_t *mask)
+                          unsigned n, tensor_id root, uint32_t *mask)
 {
     for (unsigned i = 0; i < n; i++) {
         if (root_of(f, list[i]) != root)
             continue;
-        *mask |= (uint8_t)(1u << i);
+        *mask |= UINT32_C(1) << i;
         return true;
     }
     return false;
@@ -242,7 +243,7 @@ static bool keep_for(const struct fuser *f, struct op *out, tensor_id root)
         if (is_reduced(f, out, t)) {
             if (!add_unique(out->out, &out->n_out, OP_OUT_MAX, t))
                 return false;
-            out->keep_out |= (uint8_t)(1u << (out->n_out - 1));
+            out->keep_out |= UINT32_C(1) << (out->n_out - 1);
             continue;
         }
         const uint16_t k = maker_of(f, t);

@@ -189,6 +189,15 @@ tensor_id build_cat(struct builder *b, const char *name, tensor_id x,
                             build_tensor(b, name, dtype, shape));
 }
 
+tensor_id build_cat3(struct builder *b, const char *name, const tensor_id x[3],
+                     const struct shape *shape)
+{
+    const enum dtype dtype = tensor_of(b, x[0])->dtype;
+    const tensor_id out = build_tensor(b, name, dtype, shape);
+    op_result(b, build_op(b, OP_CAT, name, x, 3), out);
+    return out;
+}
+
 tensor_id build_where(struct builder *b, const char *name, tensor_id mask,
                       tensor_id x)
 {

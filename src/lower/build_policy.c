@@ -51,6 +51,7 @@ static bool outlives(const struct op *op, unsigned *products)
     case OP_COMPILED_CROSS_ENTROPY:
     case OP_FUSED_CROSS_ENTROPY:
     case OP_FUSED:
+    case OP_FUNCTION:
     case OP_WHERE:
     case OP_TOPK:
     case OP_INDEX:

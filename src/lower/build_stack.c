@@ -39,6 +39,7 @@ struct layer_kind build_layer_kind(const struct builder *b, uint64_t i)
     if (kind.place == LAYER_JOINT)
         return kind;
     kind.mixer = pattern_has(&m->attends, i) ? MIX_ATTENTION : m->mixer;
+    kind.narrow = m->residual_fp32 && i == 0 && b->stream != DT_FP32;
     kind.moe = m->experts > 0 && pattern_has(&m->sparse, i);
     if (kind.mixer != MIX_ATTENTION)
         return kind;
@@ -75,13 +76,14 @@ static const char *name_of_kind(struct builder *b,
     case LAYER_ONLY:
     case LAYER_PLACES: break;
     }
-    const size_t n = str_format(
-        text, sizeof(text), "%s%s%s%s%slayer", kind->leaf ? "first " : "",
-        kind->window == 0 && !kind->local_rope ? ""
-        : b->spec->chunked                     ? "chunked "
-                                               : "sliding ",
-        kind->no_rope ? "nope " : "", mixer_word(kind->mixer),
-        kind->moe ? "moe " : "");
+    const size_t n =
+        str_format(text, sizeof(text), "%s%s%s%s%slayer",
+                   kind->leaf || kind->narrow ? "first " : "",
+                   kind->window == 0 && !kind->local_rope ? ""
+                   : b->spec->chunked                     ? "chunked "
+                                                          : "sliding ",
+                   kind->no_rope ? "nope " : "", mixer_word(kind->mixer),
+                   kind->moe ? "moe " : "");
     const char *name = arena_copy(b->arena, text, n);
     b->failed = b->failed || name == NULL;
     return name != NULL ? name : "layer";
@@ -90,8 +92,9 @@ static const char *name_of_kind(struct builder *b,
 static bool same_kind(const struct layer_kind *x, const struct layer_kind *y)
 {
     return x->place == y->place && x->mixer == y->mixer && x->moe == y->moe
-           && x->no_rope == y->no_rope && x->leaf == y->leaf
-           && x->window == y->window && x->local_rope == y->local_rope;
+           && x->narrow == y->narrow && x->no_rope == y->no_rope
+           && x->leaf == y->leaf && x->window == y->window
+           && x->local_rope == y->local_rope;
 }
 
 static void attend_to_memory(struct builder *b, bool waits)

@@ -51,7 +51,7 @@ static bool has_mask(const struct builder *b, bool sliding)
     const struct spec *m = b->spec;
     const bool mixed = slides(b) && m->sliding_layers < m->layers;
     const bool both = makes_both_masks(m->family) && m->sliding_layers > 0;
-    if (m->bidirectional)
+    if (m->bidirectional || m->heads == 0) /* Mamba has no attention */
         return false;
     switch (hf_kernel(b)) {
     case ATTN_EAGER: return sliding == slides(b) || mixed || both;
@@ -409,8 +409,16 @@ static tensor_id attention_half(struct builder *b,
     const struct spec *m = b->spec;
     const bool before = m->place == PLACE_PRE || m->place == PLACE_BOTH;
     const bool after = m->place == PLACE_POST || m->place == PLACE_BOTH;
-    tensor_id y = before ? hf_hidden_norm(b, "input_layernorm", x) : x;
+    tensor_id y = x;
+    if (m->residual_fp32) { /* MambaBlock.forward */
+        y = build_cast(b, "as the weight", x, b->param);
+        x = build_cast(b, "residual fp32", x, DT_FP32);
+    }
+    y = before ? hf_hidden_norm(b, "input_layernorm", y) : y;
+    const tensor_id normed = y;
     y = cross ? hf_cross_attention(b, y) : hf_mixer(b, kind->mixer, y);
+    if (kind->mixer != MIX_ATTENTION) /* a variable, to the mixer's end */
+        hf_hold(b, "hidden_states", normed);
     if (after)
         y = hf_hidden_norm(b, "post_attention_layernorm", y);
     if (m->family == FAM_FALCON) /* dropout_add(..., attention_dropout) */

@@ -134,8 +134,13 @@ static tensor_id standard_loss(struct builder *b, tensor_id x, tensor_id weight)
 {
     const struct spec *m = b->spec;
     const tensor_id scaled = scaled_output(b, x);
-    const struct linear l = linear_of_head(b, "lm_head", scaled, weight);
+    tensor_id last = scaled;
+    if (m->residual_fp32) /* MambaForCausalLM.forward */
+        last = build_cast(b, "as the weight", scaled, b->param);
+    const struct linear l = linear_of_head(b, "lm_head", last, weight);
     tensor_id logits = build_linear(b, &l);
+    if (m->family == FAM_MAMBA || m->family == FAM_MAMBA2)
+        logits = build_cast(b, "logits fp32", logits, DT_FP32);
     if (m->family == FAM_BART)
         logits = plus_buffer(b, logits);
     if (m->logit_scale < 1.0 || m->logit_scale > 1.0)

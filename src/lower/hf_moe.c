@@ -86,6 +86,9 @@ static struct routing route_softmax(struct builder *b, tensor_id x)
     r.weights = renormed(b, choose(b, p, &r.indices));
     if (deepseek)
         r.weights = build_scale(b, "routing weights scaled", r.weights);
+    else if (family == FAM_JAMBA)
+        r.weights =
+            build_cast(b, "routing weights", r.weights, tensor_of(b, x)->dtype);
     else if (family != FAM_MIXTRAL && family != FAM_DECODER)
         r.weights = build_cast(b, "routing weights", r.weights, dtype);
     return r;

@@ -1,115 +1,350 @@
 /*
  * Owns the layers of transformers' classes that mix tokens through a state
- * instead of attention: Mamba, Mamba-2, Jamba's Mamba, the gated delta net.
- * Refuses to know what stands before and after them.
+ * instead of attention: MambaMixer, Mamba2Mixer, JambaMambaMixer,
+ * Qwen3NextGatedDeltaNet, with the kernels of the packages that they look for.
+ * Refuses to know what stands before and after them, and what the kernels hold
+ * (hf_scan.c, hf_chunk.c).
  */
-#include "lower/hf.h"
+#include "lower/hf_scan.h"
 
 #include "base/banned.h"
 
-/* Of a delta net it is a kind of attention. */
-static enum param_group group_of(const struct builder *b)
-{
-    return b->spec->mixer == MIX_DELTA ? PG_ATTENTION : PG_SSM;
-}
+enum { DELTA_CHUNK = 64 };
 
-static tensor_id vector(struct builder *b, const char *name, struct dim n)
-{
-    return build_vector(b, name, group_of(b), n, n.n);
-}
-
-static tensor_id matrix(struct builder *b, const char *name, struct dim rows,
-                        struct dim cols)
-{
-    return build_param(b, &(struct param){ .name = name,
-                                           .group = group_of(b),
-                                           .rows = rows,
-                                           .cols = cols });
-}
-
-static tensor_id project(struct builder *b, const char *name, tensor_id x,
-                         struct dim in, struct dim out)
-{
-    return build_linear(b, &(struct linear){ .name = name,
-                                             .x = x,
-                                             .in = in,
-                                             .out = out,
-                                             .group = group_of(b),
-                                             .bias = b->spec->ssm.bias });
-}
-
-static void convolution(struct builder *b, struct dim channels)
+struct ssm_dims ssm_dims(struct builder *b)
 {
     const struct ssm *m = &b->spec->ssm;
-    (void)matrix(b, "conv1d", channels, DIM("k", m->conv));
-    if (m->conv_bias)
-        (void)vector(b, "conv1d.bias", channels);
+    const uint64_t shared = BYTES(b, 2, m->groups, m->state);
+    const uint64_t chunk = m->chunk == 0 ? DELTA_CHUNK : m->chunk;
+    return (struct ssm_dims){
+        .inner = DIM("D", m->inner),
+        .inner2 = DIM("2*D", BYTES(b, 2, m->inner)),
+        .heads = DIM("H", m->heads),
+        .width = DIM("P", m->head_dim),
+        .state = DIM("N", m->state),
+        .groups = DIM("G", m->groups),
+        .conv = DIM(shared > 0 ? "D+2*G*N" : "D", m->inner + shared),
+        .taps = DIM("k", m->conv),
+        .rank = DIM("R", m->rank),
+        .x_dbl = DIM("R+2*N", m->rank + 2 * m->state),
+        .chunks = DIM("chunks", div_up(b->sq.n, chunk)),
+        .group = b->spec->mixer == MIX_DELTA ? PG_ATTENTION : PG_SSM,
+    };
 }
 
-static tensor_id mamba(struct builder *b, tensor_id x)
+/* ---- parameters ---- */
+
+static tensor_id vector(struct builder *b, const struct ssm_dims *d,
+                        const char *name, struct dim n)
 {
-    const struct ssm *m = &b->spec->ssm;
-    const struct dim inner = DIM("D", m->inner), state = DIM("N", m->state);
-    const struct dim rank = DIM("R", m->rank);
-    (void)project(b, "in_proj", x, b->h, DIM("2*D", 2 * m->inner));
-    convolution(b, inner);
-    (void)matrix(b, "x_proj", DIM("R+2*N", m->rank + 2 * m->state), inner);
-    if (m->norms) {
-        (void)build_norm_weight(b, "dt_layernorm", rank);
-        (void)build_norm_weight(b, "b_layernorm", state);
-        (void)build_norm_weight(b, "c_layernorm", state);
+    return build_vector(b, name, d->group, n, n.n);
+}
+
+static tensor_id matrix(struct builder *b, const struct ssm_dims *d,
+                        struct param p)
+{
+    p.group = d->group;
+    return build_param(b, &p);
+}
+
+static struct ssm_conv conv_params(struct builder *b, const struct ssm_dims *d)
+{
+    struct ssm_conv c = { .bias = TENSOR_NONE };
+    c.weight = matrix(
+        b, d,
+        (struct param){ .name = "conv1d", .rows = d->conv, .cols = d->taps });
+    if (b->spec->ssm.conv_bias)
+        c.bias = vector(b, d, "conv1d.bias", d->conv);
+    return c;
+}
+
+static tensor_id weight(struct builder *b, const struct ssm_dims *d,
+                        const char *name, struct dim out, struct dim in)
+{
+    return matrix(b, d,
+                  (struct param){
+                      .name = name, .rows = out, .cols = in, .matmul = true });
+}
+
+static tensor_id project(struct builder *b, const struct ssm_dims *d,
+                         struct linear l)
+{
+    l.group = d->group;
+    return build_linear(b, &l);
+}
+
+/* ---- what the classes have in common ---- */
+
+/* -exp(A_log.float()) */
+static tensor_id decay(struct builder *b, tensor_id log)
+{
+    const tensor_id up = build_cast(b, "A_log fp32", log, DT_FP32);
+    return build_neg(b, "A", build_unary(b, OP_TANH, "exp", up));
+}
+
+/* x, seen with the sequence last: a product's gradient of it lies so, and is
+ * put in order first, but of one sequence. */
+static tensor_id transposed(struct builder *b, const char *name, tensor_id x)
+{
+    const struct shape shape = shape_of(b, x);
+    const tensor_id y = build_view(b, name, x, &shape);
+    if (b->micro.n > 1)
+        b->p->op[b->p->n_ops - 1].keep_in = 1;
+    return y;
+}
+
+/* ---- Mamba ---- */
+
+/* mamba_inner_fn takes all but the first projection. */
+static tensor_id mamba(struct builder *b, const struct ssm_dims *d, tensor_id x)
+{
+    const tensor_id in =
+        project(b, d,
+                (struct linear){ .name = "in_proj",
+                                 .lora = LORA_MASK(LORA_IN_PROJ),
+                                 .x = x,
+                                 .in = b->h,
+                                 .out = d->inner2,
+                                 .bias = b->spec->ssm.bias });
+    struct ssm_inner f = { .out_bias = TENSOR_NONE };
+    f.conv = conv_params(b, d);
+    f.x_proj = weight(b, d, "x_proj", d->x_dbl, d->inner);
+    f.dt_proj = weight(b, d, "dt_proj", d->inner, d->rank);
+    const tensor_id bias = vector(b, d, "dt_proj.bias", d->inner);
+    f.A = decay(b, matrix(b, d,
+                          (struct param){ .name = "A_log",
+                                          .rows = d->inner,
+                                          .cols = d->state }));
+    const tensor_id skip = vector(b, d, "D", d->inner);
+    f.D = build_cast(b, "D fp32", skip, DT_FP32);
+    f.out_proj = weight(b, d, "out_proj", b->h, d->inner);
+    if (b->spec->ssm.bias) {
+        const tensor_id own = vector(b, d, "out_proj.bias", b->h);
+        f.out_bias = build_cast(b, "bias fp32", own, DT_FP32);
     }
-    (void)matrix(b, "dt_proj", inner, rank);
-    (void)vector(b, "dt_proj.bias", inner);
-    (void)matrix(b, "A_log", inner, state);
-    (void)vector(b, "D", inner);
-    const struct shape rows = SHAPE(b->t, inner);
-    const tensor_id y = build_copy_as(b, "scan", x, &rows);
-    return project(b, "out_proj", y, inner, b->h);
+    f.dt_bias = build_cast(b, "bias fp32", bias, DT_FP32);
+    const tensor_id xz = build_copy(b, "xz", in);
+    const tensor_id y = hf_mamba_inner(b, d, xz, &f);
+    hf_hold(b, "projected_states", in);
+    return y;
 }
 
-static tensor_id mamba2(struct builder *b, tensor_id x)
+/* ---- Jamba ---- */
+
+static tensor_id small_norm(struct builder *b, const char *name, tensor_id x,
+                            struct dim n)
 {
-    const struct ssm *m = &b->spec->ssm;
-    const struct dim inner = DIM("D", m->inner), heads = DIM("H", m->heads);
-    const uint64_t conv = m->inner + 2 * m->groups * m->state;
-    (void)project(b, "in_proj", x, b->h,
-                  DIM("2*D+2*G*N+H", m->inner + conv + m->heads));
-    convolution(b, DIM("D+2*G*N", conv));
-    (void)vector(b, "dt_bias", heads);
-    (void)vector(b, "A_log", heads);
-    (void)vector(b, "D", heads);
-    (void)build_norm_weight(b, "norm", inner);
-    const struct shape rows = SHAPE(b->t, inner);
-    const tensor_id y = build_copy_as(b, "scan", x, &rows);
-    return project(b, "out_proj", y, inner, b->h);
+    return hf_norm(
+        b, &(struct hf_norm){ .name = name, .x = x, .kind = NORM_RMS, .n = n });
 }
 
-static tensor_id delta_net(struct builder *b, tensor_id x)
+/* Norms on the time step, B and C stand between the pieces, so that the
+ * convolution, the products and the scan are called one by one. */
+static tensor_id jamba(struct builder *b, const struct ssm_dims *d, tensor_id x)
+{
+    const bool biased = b->spec->ssm.bias;
+    const struct shape rows = SHAPE(b->t, d->inner);
+    const tensor_id in =
+        project(b, d,
+                (struct linear){ .name = "in_proj",
+                                 .lora = LORA_MASK(LORA_IN_PROJ),
+                                 .x = x,
+                                 .in = b->h,
+                                 .out = d->inner2,
+                                 .bias = biased });
+    const tensor_id A = decay(b, matrix(b, d,
+                                        (struct param){ .name = "A_log",
+                                                        .rows = d->inner,
+                                                        .cols = d->state }));
+    tensor_id part[2], three[3];
+    build_split(b, "hidden, gate", transposed(b, "projected_states", in), part,
+                (const struct shape[]){ rows, rows }, 2);
+    const struct ssm_conv conv = conv_params(b, d);
+    const tensor_id mixed = hf_causal_conv(b, d, part[0], &conv);
+    const tensor_id dbl =
+        project(b, d,
+                (struct linear){ .name = "x_proj",
+                                 .lora = LORA_MASK(LORA_X_PROJ),
+                                 .x = mixed,
+                                 .in = d->inner,
+                                 .out = d->x_dbl });
+    const struct shape parts[] = { SHAPE(b->t, d->rank), SHAPE(b->t, d->state),
+                                   SHAPE(b->t, d->state) };
+    build_split(b, "dt, B, C", dbl, three, parts, 3);
+    const tensor_id step = small_norm(b, "dt_layernorm", three[0], d->rank);
+    const tensor_id B = small_norm(b, "b_layernorm", three[1], d->state);
+    const tensor_id C = small_norm(b, "c_layernorm", three[2], d->state);
+    const tensor_id dt = project(
+        b, d,
+        (struct linear){
+            .name = "dt_proj", .x = step, .in = d->rank, .out = d->inner });
+    const tensor_id bias = vector(b, d, "dt_proj.bias", d->inner);
+    const tensor_id skip = vector(b, d, "D", d->inner);
+    struct ssm_scan s = { .A = A, .B = B, .C = C, .z = part[1] };
+    s.dt_bias = build_cast(b, "bias fp32", bias, DT_FP32);
+    s.D = build_cast(b, "D fp32", skip, DT_FP32);
+    s.u = build_view(b, "u", mixed, &rows);
+    s.dt = build_view(b, "dt", dt, &rows);
+    const tensor_id scan = hf_selective_scan(b, d, &s);
+    const tensor_id flat = b->micro.n > 1
+                               ? build_copy(b, "scan in order", scan)
+                               : build_view(b, "scan in order", scan, &rows);
+    const tensor_id y =
+        project(b, d,
+                (struct linear){ .name = "out_proj",
+                                 .lora = LORA_MASK(LORA_OUT_PROJ),
+                                 .x = flat,
+                                 .in = d->inner,
+                                 .out = b->h,
+                                 .bias = biased });
+    const tensor_id frame[] = { in, mixed, dbl, dt, scan, A, B, C };
+    for (unsigned i = 0; i < 8; i++)
+        hf_hold(b, "the mixer's variables", frame[i]);
+    return y;
+}
+
+/* ---- Mamba-2 ---- */
+
+static tensor_id mamba2(struct builder *b, const struct ssm_dims *d,
+                        tensor_id x)
 {
     const struct ssm *m = &b->spec->ssm;
-    const struct dim inner = DIM("D", m->inner), heads = DIM("H", m->heads);
-    const uint64_t conv = m->inner + 2 * m->groups * m->state;
-    (void)project(b, "in_proj_qkvz", x, b->h,
-                  DIM("2*D+2*G*N", m->inner + conv));
-    (void)project(b, "in_proj_ba", x, b->h, DIM("2*H", 2 * m->heads));
-    convolution(b, DIM("D+2*G*N", conv));
-    (void)vector(b, "dt_bias", heads);
-    (void)vector(b, "A_log", heads);
-    (void)build_norm_weight(b, "norm", DIM("P", m->head_dim));
-    const struct shape rows = SHAPE(b->t, inner);
-    const tensor_id y = build_copy_as(b, "scan", x, &rows);
-    return project(b, "out_proj", y, inner, b->h);
+    const struct dim all = DIM("2*D+2*G*N+H", m->inner + d->conv.n + m->heads);
+    const tensor_id in =
+        project(b, d,
+                (struct linear){ .name = "in_proj",
+                                 .lora = LORA_MASK(LORA_IN_PROJ),
+                                 .x = x,
+                                 .in = b->h,
+                                 .out = all,
+                                 .bias = m->bias });
+    struct ssm_combined f = { .out_bias = TENSOR_NONE };
+    f.conv = conv_params(b, d);
+    f.dt_bias = vector(b, d, "dt_bias", d->heads);
+    f.A = decay(b, vector(b, d, "A_log", d->heads));
+    f.D = vector(b, d, "D", d->heads);
+    f.norm = build_norm_weight(b, "norm", d->inner);
+    f.out_proj = weight(b, d, "out_proj", b->h, d->inner);
+    if (m->bias)
+        f.out_bias = vector(b, d, "out_proj.bias", b->h);
+    return hf_mamba2_combined(b, d, in, &f);
+}
+
+/* ---- gated delta net ---- */
+
+/* Of the interleaved projections: each part is copied out. */
+struct delta_parts {
+    tensor_id qkv, z, b, a;
+};
+
+static struct delta_parts split_projections(struct builder *b,
+                                            const struct ssm_dims *d,
+                                            tensor_id qkvz, tensor_id ba)
+{
+    const struct ssm *m = &b->spec->ssm;
+    const struct dim keys = DIM("G*N", BYTES(b, m->groups, m->state));
+    const struct shape key = SHAPE(b->t, keys), value = SHAPE(b->t, d->inner);
+    const struct shape gate = SHAPE(b->t, d->heads);
+    const struct shape all = SHAPE(b->t, d->conv);
+    tensor_id part[4], two[2];
+    struct delta_parts p;
+    build_split(b, "q, k, v, z", qkvz, part,
+                (const struct shape[]){ key, key, value, value }, 4);
+    build_split(b, "b, a", ba, two, (const struct shape[]){ gate, gate }, 2);
+    const tensor_id v = build_copy_as(b, "v", part[2], &value);
+    p.z = build_copy_as(b, "z", part[3], &value);
+    p.b = build_copy_as(b, "b", two[0], &gate);
+    p.a = build_copy_as(b, "a", two[1], &gate);
+    const tensor_id q = build_copy_as(b, "q", part[0], &key);
+    const tensor_id k = build_copy_as(b, "k", part[1], &key);
+    p.qkv = build_cat3(b, "mixed_qkv", (const tensor_id[]){ q, k, v }, &all);
+    return p;
+}
+
+/* -exp(A_log.float()) * softplus(a.float() + dt_bias) */
+static tensor_id gates(struct builder *b, tensor_id log, tensor_id a,
+                       tensor_id bias)
+{
+    const tensor_id A = decay(b, log);
+    const tensor_id up = build_cast(b, "a fp32", a, DT_FP32);
+    const tensor_id sum = build_add(b, "a + dt_bias", up, bias);
+    const tensor_id soft = build_unary(b, OP_ACTIVATION, "softplus", sum);
+    return build_mul(b, "g", A, soft);
+}
+
+/* Qwen3NextRMSNormGated: normed, times the weight, times silu of the gate in
+ * fp32. */
+static tensor_id gated_norm(struct builder *b, const struct ssm_dims *d,
+                            tensor_id x, tensor_id z)
+{
+    const enum dtype dtype = tensor_of(b, x)->dtype;
+    const tensor_id scale = build_norm_weight(b, "norm", d->width);
+    const tensor_id normed = build_rms_norm_written_out(b, "norm", x, scale);
+    const tensor_id up = build_cast(b, "gate fp32", z, DT_FP32);
+    const tensor_id act = build_unary(b, OP_ACTIVATION, "silu", up);
+    return build_cast(b, "gated", build_mul(b, "gated", normed, act), dtype);
+}
+
+static tensor_id delta_net(struct builder *b, const struct ssm_dims *d,
+                           tensor_id x)
+{
+    const struct ssm *m = &b->spec->ssm;
+    const struct linear qkvz = { .name = "in_proj_qkvz",
+                                 .lora = LORA_MASK(LORA_IN_PROJ),
+                                 .x = x,
+                                 .in = b->h,
+                                 .out =
+                                     DIM("2*D+2*G*N", m->inner + d->conv.n) };
+    const struct linear ba = { .name = "in_proj_ba",
+                               .lora = LORA_MASK(LORA_IN_PROJ),
+                               .x = x,
+                               .in = b->h,
+                               .out = DIM("2*H", 2 * m->heads) };
+    const tensor_id wide = project(b, d, qkvz), narrow = project(b, d, ba);
+    const struct delta_parts p = split_projections(b, d, wide, narrow);
+    const struct ssm_conv conv = conv_params(b, d);
+    const tensor_id mixed = hf_causal_conv(b, d, p.qkv, &conv);
+    const struct shape key = SHAPE(b->t, d->groups, d->state);
+    const struct shape value = SHAPE(b->t, d->heads, d->width);
+    const struct shape flat = SHAPE(b->t, d->inner);
+    tensor_id part[3];
+    build_split(b, "q, k, v", mixed, part,
+                (const struct shape[]){ key, key, value }, 3);
+    struct ssm_delta f = { .q = part[0], .k = part[1], .v = part[2] };
+    f.beta = build_unary(b, OP_TANH, "sigmoid", p.b);
+    const tensor_id log = vector(b, d, "A_log", d->heads);
+    const tensor_id bias = vector(b, d, "dt_bias", d->heads);
+    f.g = gates(b, log, p.a, bias);
+    const tensor_id core = hf_delta_rule(b, d, &f);
+    const tensor_id z = build_view(b, "z", p.z, &value);
+    const tensor_id normed = gated_norm(b, d, core, z);
+    const tensor_id y =
+        project(b, d,
+                (struct linear){ .name = "out_proj",
+                                 .lora = LORA_MASK(LORA_OUT_PROJ),
+                                 .x = build_view(b, "heads", normed, &flat),
+                                 .in = d->inner,
+                                 .out = b->h });
+    const tensor_id frame[] = {
+        wide, narrow, p.z, p.b, p.a, mixed, f.beta, f.g
+    };
+    for (unsigned i = 0; i < 8; i++)
+        hf_hold(b, "the mixer's variables", frame[i]);
+    return y;
 }
 
 tensor_id hf_mixer(struct builder *b, enum mixer mixer, tensor_id x)
 {
+    if (mixer == MIX_ATTENTION)
+        return hf_attention(b, x);
+    const struct ssm_dims d = ssm_dims(b);
     switch (mixer) {
-    case MIX_MAMBA: return mamba(b, x);
-    case MIX_MAMBA2: return mamba2(b, x);
-    case MIX_DELTA: return delta_net(b, x);
+    case MIX_MAMBA:
+        return b->spec->ssm.norms ? jamba(b, &d, x) : mamba(b, &d, x);
+    case MIX_MAMBA2: return mamba2(b, &d, x);
+    case MIX_DELTA: return delta_net(b, &d, x);
     case MIX_ATTENTION:
     case MIXER_COUNT: break;
     }
-    return hf_attention(b, x);
+    return x;
 }

@@ -326,9 +326,13 @@ static const struct formats {
     [PREC_FP4_MIXED] = { DT_BF16, DT_BF16, DT_FP32, false, true },
 };
 
-static enum precision default_precision(const struct run *r)
+/* Jamba's scan refuses autocast (resolve_mixers.c). */
+static enum precision default_precision(const struct run *r,
+                                        const struct spec *spec)
 {
     bool bf16 = r->gpu.peak_bf16_flop_s > 0;
+    if (r->framework == FW_HF && spec && spec->ssm.norms)
+        return bf16 ? PREC_BF16 : PREC_FP16;
     if (r->framework == FW_HF)
         return bf16 ? PREC_BF16_AMP : PREC_FP16_AMP;
     return bf16 ? PREC_BF16_MIXED : PREC_FP16_MIXED;
@@ -387,10 +391,10 @@ static enum dtype dtype_or(struct run *r, enum setup_key key, enum dtype t)
     return (enum dtype)resolve_count(r, key, t);
 }
 
-static void resolve_precision(struct run *r)
+static void resolve_precision(struct run *r, const struct spec *spec)
 {
-    r->precision =
-        (enum precision)resolve_count(r, KEY_PRECISION, default_precision(r));
+    r->precision = (enum precision)resolve_count(r, KEY_PRECISION,
+                                                 default_precision(r, spec));
     r->optimizer = (enum optimizer)resolve_count(r, KEY_OPTIMIZER, OPT_ADAMW);
 
     const struct formats *f = &formats[r->precision];
@@ -768,7 +772,7 @@ memplan_status setup_resolve(struct run *run, const struct setup *setup,
     start(run, setup);
     resolve_gpu(run);
     resolve_framework(run);
-    resolve_precision(run);
+    resolve_precision(run, spec);
     if (!spec) {
         resolve_gpus(run);
         say_emulation(run);

@@ -60,6 +60,10 @@ void resolve_notes(struct run *r, const struct spec *spec);
 void resolve_check_stacks(const struct run *r, const struct spec *spec,
                           struct diag *d);
 
+/* What one with state-space layers or linear attention cannot have. */
+void resolve_check_mixers(const struct run *r, const struct spec *spec,
+                          struct diag *d);
+
 void resolve_check(const struct run *r, const struct spec *spec,
                    struct diag *d);
 /* The same for `compute` without a model. */

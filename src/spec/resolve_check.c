@@ -84,17 +84,13 @@ static void check_split_layers(const struct run *r, struct diag *d)
 static void check_hf_family(const struct run *r, const struct spec *s,
                             struct diag *d)
 {
-    const bool apart = s->family == FAM_DBRX || s->family == FAM_PHIMOE;
-    if (!resolve_is_hf(r) || (!apart && s->mixer == MIX_ATTENTION))
+    if (!resolve_is_hf(r) || (s->family != FAM_DBRX && s->family != FAM_PHIMOE))
         return;
     memplan_error *e =
         setup_error(d, MEMPLAN_E_UNSUPPORTED, KEY_IMPLEMENTATION,
                     "implementation 'hf' of a '%s' model is not modelled yet",
                     s->model_type);
-    if (apart)
-        diag_hint(e, "use --framework megatron");
-    else
-        diag_hint(e, "its parameters are counted: memplan models");
+    diag_hint(e, "use --framework megatron");
 }
 
 /* ---- engine ---- */
@@ -818,6 +814,7 @@ void resolve_check(const struct run *r, const struct spec *spec, struct diag *d)
     check_experts(r, spec, d);
     check_sequence(r, spec, d);
     resolve_check_stacks(r, spec, d);
+    resolve_check_mixers(r, spec, d);
     check_recompute(r, spec, d);
     check_attention(r, d);
     check_outputs(r, d);

@@ -167,6 +167,9 @@
     X(LORA_GATE, "gate")                                                       \
     X(LORA_UP, "up")                                                           \
     X(LORA_DOWN, "down")                                                       \
+    X(LORA_IN_PROJ, "in_proj")                                                 \
+    X(LORA_X_PROJ, "x_proj")                                                   \
+    X(LORA_OUT_PROJ, "out_proj")                                               \
     X(LORA_ALL_LINEAR, "all-linear")
 
 #define LORA_FULL_MAP(X)                                                       \

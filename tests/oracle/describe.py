@@ -137,7 +137,8 @@ def study(family, dtype, attn, dropout, experts="grouped_mm", multiple16=False):
 
 def supports(family, attn):
     return attn == "eager" or family.split("-")[0] not in {
-        "sdpa": {"gpt_neo", "gptj", "bloom", "mpt", "gemma2"}, "flash": {"bloom", "mpt"}}[attn]
+        "sdpa": {"gpt_neo", "gptj", "bloom", "mpt", "gemma2", "mamba", "mamba2"},
+        "flash": {"bloom", "mpt", "mamba", "mamba2"}}[attn]
 
 
 def settings(family):

@@ -181,6 +181,26 @@ FAMILIES.update({
     "llama4_text-dense": (lambda c: _llama4(c, moe_layers=[], use_qk_norm=False, no_rope_layer_interval=99), True),
 })
 
+STATE_SPACE = {  # kernels of other packages: state_space.py
+    "mamba": (lambda c: dict(model_type="mamba", hidden_size=c["h"], num_hidden_layers=c["L"], vocab_size=c["v"],
+                             state_size=c["d"] // 2), False),
+    "mamba2": (lambda c: dict(model_type="mamba2", hidden_size=c["h"], num_hidden_layers=c["L"], vocab_size=c["v"],
+                              num_heads=2 * c["h"] // c["d"], head_dim=c["d"], state_size=c["d"], n_groups=2,
+                              chunk_size=32), False),
+    "jamba": (lambda c: _llama_like("jamba", c, num_experts=5, num_experts_per_tok=2, attn_layer_period=2 * c["L"],
+                                    attn_layer_offset=2 * c["L"] - 1, expert_layer_period=1, expert_layer_offset=0,
+                                    mamba_d_state=c["d"] // 2), False),
+    "qwen3_next": (lambda c: _llama_like("qwen3_next", c, head_dim=c["d"], num_experts=5, num_experts_per_tok=2,
+                                         moe_intermediate_size=176, shared_expert_intermediate_size=144,
+                                         linear_num_key_heads=c["kv"], linear_num_value_heads=2 * c["kv"],
+                                         linear_key_head_dim=c["d"], linear_value_head_dim=c["d"] // 2,
+                                         layer_types=["linear_attention"] * c["L"]), False),
+    "qwen3_next-gated": (lambda c: _llama_like("qwen3_next", c, head_dim=c["d"], num_experts=5, num_experts_per_tok=2,
+                                               moe_intermediate_size=176, shared_expert_intermediate_size=144,
+                                               layer_types=["full_attention"] * c["L"]), False),
+}
+FAMILIES.update(STATE_SPACE)
+
 FEW = {"bert-pretraining", "bert-sequence", "bert-token", "bert-span", "roberta",
        "roberta-sequence"}  # layers as elsewhere: sdpa alone, with the default dropout
 

@@ -55,7 +55,7 @@ static const char *pick(uint64_t *seed, const char *const *words)
 struct choice {
     const char *key, *value; /* NULL: not given */
 };
-enum { FIRST_ADAPTER = 29, CHOICES = 42 };
+enum { FIRST_ADAPTER = 29, CHOICES = 43 };
 struct trial {
     const char *model;
     struct choice c[CHOICES];
@@ -134,6 +134,10 @@ static struct trial trial_of(uint64_t seed)
         t.model = PICK(&s, "llama-7b", "gpt2-xl", "gpt3-13b", "mixtral-8x7b",
                        "qwen2.5-0.5b", "bert-large", "megatron-t5-220m",
                        "deepseek-v2-lite", "qwen1.5-moe-a2.7b", predicting);
+    const bool state = !megatron && !titan && next(&s) % 8 == 0;
+    if (state)
+        t.model = PICK(&s, "mamba-370m", "mamba2-780m", "jamba-v0.1",
+                       "qwen3-next-80b-a3b");
     const bool ddp = strcmp(fw, "hf") == 0;
     const bool fsdp = strcmp(fw, "fsdp") == 0;
     const char *re = titan      ? PICK(&s, "none", "full", "ops")
@@ -144,7 +148,7 @@ static struct trial trial_of(uint64_t seed)
     const bool lora = !megatron && !titan && next(&s) % 3 == 0;
     const bool modules = megatron && strcmp(re, "selective") == 0;
     const bool full = lora && next(&s) % 4 == 0;
-    const char *base = PICK(&s, "bf16", "nf4", "int8", "int4");
+    const char *base = state ? "bf16" : PICK(&s, "bf16", "nf4", "int8", "int4");
     const char *optimizer = PICK(&s, "adamw", "sgd", "momentum", "adam8bit",
                                  "adafactor", "lion", "muon");
     const char *pp = megatron ? PICK(&s, "1", "2", "4") : "1";
@@ -208,6 +212,8 @@ static struct trial trial_of(uint64_t seed)
           fsdp ? PICK(&s, "none", "none", "cpu") : tp },
         { lora ? "lora_rank" : "tp", lora ? PICK(&s, "8", "64") : tp },
         { lora ? "base_dtype" : "tp", lora ? base : tp },
+        { lora && state ? "lora_targets" : "tp",
+          lora && state ? "in_proj" : tp },
         { lora ? "lora_dtype" : "tp", lora ? PICK(&s, "fp32", "bf16") : tp },
         { full ? "lora_full_modules" : "tp", full ? "embed,head" : tp },
         { lora ? "lora_dropout" : "tp", lora ? PICK(&s, "0", "0.05") : tp },

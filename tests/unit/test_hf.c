@@ -160,6 +160,17 @@ struct figures {
     uint64_t layer, shared, outside, param_bytes;
 };
 
+static uint64_t weights_of(const struct program *p, const struct block *b)
+{
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < b->tensor_count; i++) {
+        const struct tensor *t = &p->tensor[b->tensor_first + i];
+        sum += t->role == ROLE_PARAM && !t->tied ? t->bytes : 0;
+    }
+    return sum;
+}
+
+/* The middle layer: of some models the first is another. */
 static struct figures measure(const struct fixture *f, bool print)
 {
     const struct program *p = &f->program;
@@ -167,20 +178,16 @@ static struct figures measure(const struct fixture *f, bool print)
     bool *seen = calloc(p->n_tensors, sizeof(*seen));
     assert_non_null(seen);
     r.outside = kept_by(p, &p->block[p->embed], seen, print).made;
-    const struct block *layer = &p->block[p->layer_block[0]];
+    const struct block *layer = &p->block[p->layer_block[p->layers / 2]];
     const struct kept kept = kept_by(p, layer, seen, print);
     r.layer = kept.made;
     r.shared = kept.shared;
     r.outside += kept_by(p, &p->block[p->head], seen, print).made;
     free(seen);
-    for (uint32_t i = 0; i < p->n_tensors; i++) {
-        const struct tensor *t = &p->tensor[i];
-        if (t->role != ROLE_PARAM || t->tied)
-            continue;
-        const bool in_layer = i >= layer->tensor_first
-                              && i < layer->tensor_first + layer->tensor_count;
-        r.param_bytes += t->bytes * (in_layer ? p->layers : 1);
-    }
+    r.param_bytes =
+        weights_of(p, &p->block[p->embed]) + weights_of(p, &p->block[p->head]);
+    for (uint64_t i = 0; i < p->layers; i++)
+        r.param_bytes += weights_of(p, &p->block[p->layer_block[i]]);
     return r;
 }
 

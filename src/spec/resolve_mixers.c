@@ -1,0 +1,126 @@
+/*
+ * What a model with state-space layers or linear attention cannot have: the
+ * conditions of the kernels that transformers' classes call, and what no
+ * implementation here has of them. Changes nothing.
+ */
+#include "spec/resolve.h"
+
+#include <inttypes.h>
+
+#include "base/banned.h"
+
+static memplan_error *conflict(struct diag *d, enum setup_key key,
+                               const struct spec *s, const char *what)
+{
+    return setup_error(d, MEMPLAN_E_CONFLICT, key, "a '%s' model: %s",
+                       s->model_type, what);
+}
+
+/* ---- kernels ---- */
+
+/* causal-conv1d 1.6, csrc/causal_conv1d.cpp; mamba_ssm 2.3, csrc/
+ * selective_scan/selective_scan.cpp and ops/triton/ssd_combined.py; fla 0.5,
+ * ops/common/chunk_delta_h.py. */
+static void check_kernels(const struct spec *s, struct diag *d)
+{
+    enum { TAPS_MIN = 2, TAPS_MAX = 4, STATE_MAX = 256, ROW = 8 };
+    const struct ssm *m = &s->ssm;
+    const uint64_t channels = m->inner + 2 * m->groups * m->state;
+    const enum setup_key key = KEY_IMPLEMENTATION;
+    if (m->conv < TAPS_MIN || m->conv > TAPS_MAX)
+        diag_hint(
+            conflict(d, key, s, "causal-conv1d has kernels of 2 to 4 taps"),
+            "the model's is %" PRIu64 " wide", m->conv);
+    if (s->act != ACT_SILU)
+        diag_hint(
+            conflict(d, key, s, "causal-conv1d has no activation but silu"),
+            "change 'hidden_act'");
+    if (s->mixer != MIX_MAMBA2 && m->state > STATE_MAX)
+        diag_hint(conflict(d, key, s, "its kernel has states of 256 at most"),
+                  "the model's is %" PRIu64, m->state);
+    if (s->mixer == MIX_MAMBA2 && channels % ROW != 0)
+        diag_hint(conflict(d, key, s,
+                           "its kernel convolves a multiple of 8 channels"),
+                  "the model has %" PRIu64, channels);
+    if (s->mixer == MIX_MAMBA && m->bias && !m->norms)
+        diag_hint(conflict(d, key, s, "mamba_inner_fn cannot train 'use_bias'"),
+                  "write \"use_bias\": false");
+}
+
+/* B and C come from norms; in fp32 they are no longer of the scan's type
+ * (selective_scan.cpp: B.scalar_type() == input_type). */
+static void check_types(const struct run *r, const struct spec *s,
+                        struct diag *d)
+{
+    if (!r->prec.autocast || !s->ssm.norms)
+        return;
+    memplan_error *e = conflict(d, KEY_PRECISION, s,
+                                "under autocast its norms give the scan fp32, "
+                                "which the kernel refuses");
+    diag_hint(e, "use --precision bf16 or bf16-mixed");
+}
+
+/* ---- adapters ---- */
+
+static bool has_target(const struct run *r, enum lora_target t)
+{
+    return (r->lora_targets >> t & 1) != 0;
+}
+
+static void check_adapters(const struct run *r, const struct spec *s,
+                           struct diag *d)
+{
+    memplan_error *e;
+    if (r->lora_rank == 0)
+        return;
+    if (dtype_bytes_of(r->base_dtype, 8) < 16) {
+        e = setup_error(d, MEMPLAN_E_UNSUPPORTED, KEY_BASE_DTYPE,
+                        "base_dtype '%s' of a '%s' model is not modelled yet",
+                        dtype_name(r->base_dtype), s->model_type);
+        diag_hint(e, "use --base-dtype bf16");
+    }
+    if (s->heads > 0)
+        return;
+    if (has_target(r, LORA_ALL_LINEAR) || has_target(r, LORA_OUT_PROJ)) {
+        e = conflict(d, KEY_LORA_TARGETS, s,
+                     "PEFT refuses adapters on out_proj, which the kernel "
+                     "takes as it is");
+        diag_hint(e, "use --lora-targets in_proj");
+    } else if (has_target(r, LORA_X_PROJ)) {
+        e = conflict(d, KEY_LORA_TARGETS, s,
+                     "adapters on x_proj are not called by the kernel");
+        diag_hint(e, "use --lora-targets in_proj");
+    }
+}
+
+/* ---- the whole ---- */
+
+static void check_layers(const struct run *r, const struct spec *s,
+                         struct diag *d)
+{
+    memplan_error *e;
+    if (r->impl == IMPL_HF_LIGER) {
+        e = setup_error(d, MEMPLAN_E_UNSUPPORTED, KEY_IMPLEMENTATION,
+                        "implementation 'hf-liger' of a '%s' model is not "
+                        "modelled yet",
+                        s->model_type);
+        diag_hint(e, "use --implementation hf");
+    }
+    if (r->loss == LOSS_CHUNKED) {
+        e = setup_error(d, MEMPLAN_E_UNSUPPORTED, KEY_LOSS,
+                        "loss 'chunked' of a '%s' model, which LitGPT has not",
+                        s->model_type);
+        diag_hint(e, "leave it out");
+    }
+}
+
+void resolve_check_mixers(const struct run *r, const struct spec *s,
+                          struct diag *d)
+{
+    if (s->mixer == MIX_ATTENTION || !resolve_is_hf(r))
+        return;
+    check_layers(r, s, d);
+    check_kernels(s, d);
+    check_types(r, s, d);
+    check_adapters(r, s, d);
+}
