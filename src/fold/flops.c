@@ -96,6 +96,7 @@ struct block_flops {
     double causal, full; /* forward */
     double back_causal, back_full;
     double again;             /* recomputed, causal */
+    double idle;              /* forward, backward and again */
     double attention, linear; /* forward, causal */
 };
 
@@ -116,8 +117,10 @@ static void sum_block(struct block_flops *s, const struct program *p,
             s->attention += op->flop_causal;
         else
             s->linear += op->flop_causal;
-        if (runs_again(op, run, b->kind))
-            s->again += op->flop_causal;
+        s->idle += (1 + back) * op->flop_idle;
+        if (!runs_again(op, run, b->kind))
+            continue;
+        s->again += op->flop_causal + op->flop_idle;
     }
 }
 
@@ -144,8 +147,9 @@ void fold_flops(struct flops_result *out, const struct program *p,
         out->forward_full += n * sum[b].full;
         out->model_causal += n * (sum[b].causal + sum[b].back_causal);
         out->model_full += n * (sum[b].full + sum[b].back_full);
-        out->hardware_causal +=
-            n * (sum[b].causal + sum[b].back_causal + sum[b].again * share);
+        out->hardware_causal += n
+                                * (sum[b].causal + sum[b].back_causal
+                                   + sum[b].idle + sum[b].again * share);
         out->attention_forward_causal += n * sum[b].attention;
         if (p->block[b].kind == BLOCK_HEAD)
             out->head_forward += n * sum[b].causal;
@@ -197,7 +201,7 @@ bool explain_flops(struct explanation *x, const struct flops_result *f,
     add(x, "forward and backward, full attention", f->model_full,
         "the same, the whole score matrix counted", "", 0);
     add(x, "hardware, with recomputation", f->hardware_causal,
-        "causal + what is run again",
+        "causal + what is run again, and for tokens that it is not of",
         NUMBERS(a, "# + #", f->model_causal,
                 f->hardware_causal - f->model_causal),
         0);

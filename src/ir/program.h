@@ -138,6 +138,9 @@ struct op {
        `full` counts the whole score matrix, `causal` what a causal mask leaves
        (docs/method.md, eq. flops) */
     double flop_full, flop_causal;
+    /* more that this implementation computes: experts of tokens that did not
+       choose them. No model's FLOPs, but the hardware's */
+    double flop_idle;
     enum comm_group group; /* of collectives */
     bool renames;          /* OP_RELEASE: from here on the loop's variables are
                                      this micro-batch's, not the last one's */

@@ -55,6 +55,7 @@ struct builder {
     struct dim chosen;     /* rows that a rank sends to experts: tokens k */
     struct dim routed;     /* rows of expert inputs */
     double routed_share;   /* of them under balanced, dropless routing */
+    bool all_experts;      /* every token goes through every expert */
     struct dim fe, fe2;    /* expert ffn / etp, twice that */
     struct dim fs, fs2;    /* shared experts' ffn / tp, twice that */
 

@@ -98,8 +98,11 @@ static tensor_id linear_product(struct builder *b, const struct linear *l)
     op_result(b, op, out);
     op->flop_full = op->flop_causal =
         2.0 * (double)tensor_of(b, x)->elems * (double)l->out.n;
-    if (l->group == PG_EXPERT) /* a model's FLOPs are those of its tokens */
-        op->flop_full = op->flop_causal = op->flop_full * b->routed_share;
+    if (l->group == PG_EXPERT) { /* a model's FLOPs are those of its tokens */
+        const double all = op->flop_full;
+        op->flop_full = op->flop_causal = all * b->routed_share;
+        op->flop_idle = b->all_experts ? all - op->flop_full : 0;
+    }
     return out;
 }
 

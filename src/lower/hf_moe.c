@@ -365,6 +365,9 @@ static tensor_id moe_of_inputs(struct builder *b, tensor_id x)
     const tensor_id all = build_copy_as(b, "repeated", x, &rows);
     scores = build_copy_as(b, "scores turned", scores, &column);
     const tensor_id in = build_mul(b, "routed in", all, scores);
+    b->all_experts = true;
+    b->routed_share =
+        (double)b->spec->experts_per_token / (double)b->spec->experts;
     const tensor_id y = experts(b, in, TENSOR_NONE);
     const tensor_id shared = shared_expert(b, x);
     const enum dtype dtype = tensor_of(b, y)->dtype;

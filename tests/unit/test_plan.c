@@ -544,9 +544,29 @@ static void test_routing(void **state)
     memplan_report_free(padded);
 }
 
+/* transformers' Llama 4 sends every token through all 16 experts, of which one
+ * counts: a step costs what is computed, a model's FLOPs are those of one. */
+static void test_experts_of_every_token(void **state)
+{
+    (void)state;
+    memplan_report *r =
+        estimate("llama-4-scout", SETUP("gpus", "64", "framework", "deepspeed",
+                                        "zero", "3", "seq_len", "1024"));
+    const double six_nd = number(r, "compute.flops_6nd");
+    const double model = number(r, "compute.model_flops");
+    const double hardware = number(r, "compute.hardware_flops");
+    assert_true(model > 0.9 * six_nd && model < 1.1 * six_nd);
+    /* 15 of 16 experts, 6.04B parameters each, beside 17.2B in use */
+    assert_true(hardware - model > 0.99 * 6 * 15 * 6.04e9 / 17.2e9 * six_nd / 6
+                && hardware - model
+                       < 1.01 * 6 * 15 * 6.04e9 / 17.2e9 * six_nd / 6);
+    memplan_report_free(r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_experts_of_every_token),
         cmocka_unit_test(test_routing),
         cmocka_unit_test(test_zero_paper),
         cmocka_unit_test(test_zero_paper_degrees),
