@@ -169,7 +169,8 @@ typedef struct memplan_model memplan_model;
 /** Reads a model specification: a Hugging Face config.json, or a file in that
  *  dialect with "memplan": 1 (docs/adding-a-model.md).
  *
- *  out        the model, immutable from then on
+ *  out        the model, immutable from then on but for
+ *             memplan_model_select()
  *  json       UTF-8, need not end in NUL, not kept
  *  name       what to call it when the text has no "name"; NULL for none
  *  allocator  NULL means malloc and free
@@ -197,6 +198,15 @@ MEMPLAN_MUST_USE MEMPLAN_API memplan_status
 memplan_model_builtin(memplan_model **out, const char *name,
                       const memplan_allocator *allocator, memplan_errors *errs);
 
+/** A file may describe several models, with 'text_config' and 'vision_config'.
+ *  From here on the model is its part of that name: "text", "vision" or "all".
+ *  At first it is what the file's class is for: the text of a language model,
+ *  all of CLIP. Not while another thread reads the model. Returns MEMPLAN_OK,
+ *  E_ARG, E_UNKNOWN (no such name), E_UNSUPPORTED (the file has no such part,
+ *  or it is not modelled), E_NOMEM. */
+MEMPLAN_MUST_USE MEMPLAN_API memplan_status memplan_model_select(
+    memplan_model *model, const char *part, memplan_errors *errs);
+
 MEMPLAN_API void memplan_model_free(memplan_model *model);
 
 /** What the specification calls itself, else the name given to _parse, else
@@ -218,7 +228,8 @@ memplan_model_write(const memplan_model *model, const memplan_style *style,
  *  filled in and from where, what it decides by itself, what was ignored.
  *  JSON, schema "memplan.import/1": {"spec": the same model as a specification
  *  that says all of it, "read": [...], "defaults": [...], "class": [...],
- *  "ignored": [...]}. Returns MEMPLAN_OK, E_WRITE, E_NOMEM. */
+ *  "ignored": [...]}. Returns MEMPLAN_OK, E_WRITE, E_NOMEM, E_UNSUPPORTED (of
+ *  several parts at once). */
 MEMPLAN_MUST_USE MEMPLAN_API memplan_status memplan_model_write_import(
     const memplan_model *model, const memplan_style *style,
     memplan_write_fn *write, void *ctx, memplan_errors *errs);

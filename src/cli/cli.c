@@ -293,6 +293,7 @@ static enum cli_exit cli_own_option(struct cli *cli,
     case OPT_ID_BY: cli->by = given->value; break;
     case OPT_ID_STEP: cli->first_step = index == 1; break;
     case OPT_ID_AS: cli->as = given->value; break;
+    case OPT_ID_PART: cli->part = given->value; break;
     case OPT_ID_IMPORT: cli->import = true; break;
     case OPT_ID_LIMIT_MEDIAN: cli->limit_median = given->value; break;
     case OPT_ID_KEY:

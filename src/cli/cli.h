@@ -40,6 +40,7 @@ struct cli {
     const char *by;           /* --by KEY, or NULL */
     bool first_step;          /* --step first */
     const char *as;           /* --as TYPE, or NULL */
+    const char *part;         /* --part PART, or NULL */
     bool import;              /* --import */
     const char *limit_median; /* --limit-median X, or NULL */
     bool stdin_taken;         /* standard input can be read once */

@@ -20,10 +20,12 @@ enum cli_exit cmd_models(struct cli *cli)
 {
     if (cli->operand_count > 0)
         return models_write_one(cli);
-    if (cli->import || cli->as != NULL)
+    if (cli->import || cli->as != NULL || cli->part != NULL)
         return message_usage(cli, "memplan models --import config.json",
                              "--%s needs a MODEL",
-                             cli->import ? "import" : "as");
+                             cli->import       ? "import"
+                             : cli->as != NULL ? "as"
+                                               : "part");
     memplan_status status = memplan_models_write(
         &cli->style, text_write, &cli->out, NULL, cli_errors(cli));
     if (status != MEMPLAN_OK)

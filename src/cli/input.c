@@ -248,8 +248,22 @@ static enum cli_exit model_folder(struct cli *cli, const char *operand)
     return r;
 }
 
-enum cli_exit input_model(struct cli *cli, memplan_model **out,
-                          const char *operand)
+/* The part that --part names. */
+static enum cli_exit choose_part(struct cli *cli, memplan_model **out)
+{
+    if (cli->part == NULL)
+        return CLI_OK;
+    memplan_status status =
+        memplan_model_select(*out, cli->part, cli_errors(cli));
+    if (status == MEMPLAN_OK)
+        return CLI_OK;
+    memplan_model_free(*out);
+    *out = NULL;
+    return message_library(cli, status, CLI_SPEC, NULL);
+}
+
+static enum cli_exit read_model(struct cli *cli, memplan_model **out,
+                                const char *operand)
 {
     struct source source = { 0 };
     char *text = NULL;
@@ -280,6 +294,13 @@ enum cli_exit input_model(struct cli *cli, memplan_model **out,
     if (r == HOST_READ_DIRECTORY)
         return model_folder(cli, operand);
     return model_unknown(cli, operand);
+}
+
+enum cli_exit input_model(struct cli *cli, memplan_model **out,
+                          const char *operand)
+{
+    const enum cli_exit r = read_model(cli, out, operand);
+    return r == CLI_OK ? choose_part(cli, out) : r;
 }
 
 /* ---- setup ---- */

@@ -38,6 +38,7 @@ enum opt_id {
     OPT_ID_LIMIT_MEDIAN,
     OPT_ID_STEP,
     OPT_ID_AS,
+    OPT_ID_PART,
     OPT_ID_IMPORT
 };
 

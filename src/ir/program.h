@@ -45,6 +45,7 @@ enum param_group {
     PG_ROUTER,
     PG_NORM,
     PG_HEAD,
+    PG_PROJECTOR, /* between the parts of a model */
     PG_ADAPTER,
     PG_COUNT
 };

@@ -223,6 +223,7 @@ const char *param_group_name(enum param_group group)
     case PG_ROUTER: return "router";
     case PG_NORM: return "norms";
     case PG_HEAD: return "head";
+    case PG_PROJECTOR: return "projector";
     case PG_ADAPTER: return "adapters";
     case PG_COUNT: break;
     }

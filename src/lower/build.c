@@ -78,7 +78,7 @@ static void start_arrays(struct builder *b)
 static struct dim tokens_dim(struct builder *b, bool sequence_shard)
 {
     const struct run *r = b->run;
-    const uint64_t all = build_product(b, r->micro_batch, r->seq_len);
+    const uint64_t all = build_product(b, b->seqs, b->len);
     const uint64_t cp = at_least_one(r->cp);
     const uint64_t tp = at_least_one(r->tp);
     if (!sequence_shard || tp == 1)
@@ -191,9 +191,9 @@ static void start_dims(struct builder *b)
     const uint64_t tp = at_least_one(r->tp), cp = at_least_one(r->cp);
     const bool cut = tp > 1;
     b->one = DIM("1", 1);
-    b->micro = DIM("b", r->micro_batch);
-    b->s = DIM("s", r->seq_len);
-    b->sq = DIM(cp > 1 ? "s/cp" : "s", div_up(r->seq_len, cp));
+    b->micro = DIM("b", b->seqs);
+    b->s = DIM("s", b->len);
+    b->sq = DIM(cp > 1 ? "s/cp" : "s", div_up(b->len, cp));
     b->t = tokens_dim(b, false);
     b->tu = tokens_dim(b, r->sequence_parallel);
     b->h = DIM("h", m->hidden);
@@ -285,6 +285,36 @@ static void start_dtypes(struct builder *b)
     b->stream = b->param;
 }
 
+/* Shapes of the text, or of a model that is one part. */
+static void start_text(struct builder *b)
+{
+    b->spec = b->whole;
+    b->seqs = b->run->micro_batch;
+    b->len = b->run->seq_len;
+    b->attends_all = b->spec->bidirectional || b->spec->decoder_layers > 0;
+    start_dims(b);
+}
+
+/* An image is a sequence. */
+static void start_vision(struct builder *b)
+{
+    b->spec = b->whole->vision;
+    b->seqs = b->run->micro_batch;
+    b->len = b->spec->max_positions;
+    b->attends_all = true;
+    start_dims(b);
+}
+
+void build_to_text(struct builder *b)
+{
+    start_text(b);
+}
+
+void build_to_vision(struct builder *b)
+{
+    start_vision(b);
+}
+
 void build_start(struct builder *b, struct program *p, const struct spec *spec,
                  const struct run *run, struct arena *a, struct diag *d)
 {
@@ -293,12 +323,11 @@ void build_start(struct builder *b, struct program *p, const struct spec *spec,
     b->p = p;
     b->arena = a;
     b->diag = d;
-    b->spec = spec;
+    b->whole = spec;
     b->run = run;
-    b->hidden = b->memory = TENSOR_NONE;
-    b->attends_all = spec->bidirectional || spec->decoder_layers > 0;
+    b->hidden = b->memory = b->pixels = TENSOR_NONE;
     start_dtypes(b);
-    start_dims(b);
+    start_text(b);
     start_arrays(b);
     p->tokens = b->t.n;
     p->layers = spec_blocks(spec);

@@ -29,8 +29,10 @@ struct builder {
     struct program *p;
     struct arena *arena;
     struct diag *diag;
-    const struct spec *spec;
+    const struct spec *spec;  /* of the part at hand */
+    const struct spec *whole; /* ... of all of them */
     const struct run *run;
+    uint64_t seqs, len; /* sequences of a micro-batch, how long they are */
 
     /* Common factors of shapes, on this rank. */
     struct dim one;
@@ -74,6 +76,7 @@ struct builder {
 
     /* ROLE_INPUT tensors that build_start() makes: int64 [tokens]. */
     tensor_id ids, labels;
+    tensor_id pixels;     /* of images */
     tensor_id target_ids; /* of a decoder with an encoder, where they come
                              with the data */
 
@@ -131,7 +134,8 @@ void build_end(struct builder *b, tensor_id output);
 enum layer_place {
     LAYER_ONLY, /* of the only stack */
     LAYER_ENCODER,
-    LAYER_JOINT, /* no layer: what stands between the stacks */
+    LAYER_VISION, /* before those of the text */
+    LAYER_JOINT,  /* no layer: what stands between the stacks */
     LAYER_DECODER,
     LAYER_LAST, /* of the decoder: its backward is the first to want a
                    gradient of the encoder's result */
@@ -178,6 +182,9 @@ void build_memory(struct builder *b);
 /* In the joint: x, a tensor of its own, is the encoder's result. What follows
  * is of the decoder: shapes are, and a causal mask is on. */
 void build_to_decoder(struct builder *b, tensor_id x);
+/* What follows is of the vision part, of the text part. (build.c) */
+void build_to_vision(struct builder *b);
+void build_to_text(struct builder *b);
 /* Keys and values come from the encoder's result, up to build_cross_end. */
 void build_cross_begin(struct builder *b);
 void build_cross_end(struct builder *b);

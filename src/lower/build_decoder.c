@@ -13,7 +13,8 @@
 /* The decoder of two stacks looks up the tables of the encoder. */
 static bool is_joint(const struct builder *b)
 {
-    return b->block != NULL && b->block->kind == BLOCK_JOINT;
+    return b->block != NULL && b->block->kind == BLOCK_JOINT
+           && b->whole->vision == NULL;
 }
 
 tensor_id build_word_table(struct builder *b, const char *name,

@@ -278,6 +278,10 @@ tensor_id build_activation(struct builder *b, const char *name,
             return build_unary(b, OP_ACTIVATION, name, x);
         return gelu_new(b, name, x);
     case ACT_GELU_FAST: return gelu_fast(b, name, x);
+    case ACT_GELU_QUICK:
+        return build_mul(
+            b, name, x,
+            build_unary(b, OP_TANH, "sigmoid", build_scale(b, "x scaled", x)));
     case ACT_RELU: return build_unary(b, OP_RELU, name, x);
     case ACT_RELU2:
         return build_pow(b, name, build_unary(b, OP_RELU, "relu", x));

@@ -15,6 +15,10 @@
 
 static enum layer_place place_of(const struct spec *m, uint64_t i)
 {
+    const uint64_t before = spec_vision_blocks(m);
+    if (i < before)
+        return i + 1 == before ? LAYER_JOINT : LAYER_VISION;
+    i -= before;
     if (m->decoder_layers == 0)
         return LAYER_ONLY;
     if (i < m->layers)
@@ -33,11 +37,12 @@ static bool starts_at_leaf(const struct builder *b)
 
 struct layer_kind build_layer_kind(const struct builder *b, uint64_t i)
 {
-    const struct spec *m = b->spec;
+    const struct spec *m = b->whole;
     struct layer_kind kind = { .place = place_of(m, i),
                                .leaf = i == 0 && starts_at_leaf(b) };
-    if (kind.place == LAYER_JOINT)
+    if (kind.place == LAYER_JOINT || kind.place == LAYER_VISION)
         return kind;
+    i -= spec_vision_blocks(m);
     kind.mixer = pattern_has(&m->attends, i) ? MIX_ATTENTION : m->mixer;
     kind.narrow = m->residual_fp32 && i == 0 && b->stream != DT_FP32;
     kind.moe = m->experts > 0 && pattern_has(&m->sparse, i);
@@ -70,7 +75,12 @@ static const char *name_of_kind(struct builder *b,
     char text[64];
     switch (kind->place) {
     case LAYER_ENCODER: return "encoder layer";
-    case LAYER_JOINT: return "decoder embedding";
+    case LAYER_VISION: return "vision layer";
+    case LAYER_JOINT:
+        if (b->whole->vision == NULL)
+            return "decoder embedding";
+        return b->whole->joint == JOINT_CLIP ? "text embedding"
+                                             : "projector, words";
     case LAYER_DECODER: return "decoder layer";
     case LAYER_LAST: return "last decoder layer";
     case LAYER_ONLY:

@@ -165,8 +165,6 @@ static void make_inputs(struct builder *b)
     const struct shape rows = SHAPE(position_rows(b));
     const struct shape square = SHAPE(max, max);
     const struct shape table = SHAPE(max, DIM("r", m->rotary_dim));
-    if (m->image > 0)
-        hf_image_input(b);
     if (has_table(b, HF_POSITIONS))
         build_input(b,
                     m->family == FAM_BERT ? "position buffer" : "position_ids",
@@ -175,6 +173,8 @@ static void make_inputs(struct builder *b)
         build_input(b, "causal buffer", DT_BOOL, &square);
     if (has_table(b, HF_SINCOS))
         build_input(b, "embed_positions", DT_FP32, &table);
+    if (b->whole->vision != NULL || m->image > 0)
+        hf_image_input(b);
 }
 
 /* Of the encoder, of the decoder, and zeros between them. Their gradient, as
@@ -305,16 +305,9 @@ static tensor_id scaled_embedding(struct builder *b, tensor_id x)
     return build_mul(b, "embeddings scaled", x, scale);
 }
 
-static void embed(struct builder *b)
+tensor_id hf_words(struct builder *b)
 {
     const struct spec *m = b->spec;
-    build_begin(b, BLOCK_EMBED, "embedding");
-    if (m->image > 0) {
-        const tensor_id all = hf_image_embed(b);
-        build_end(b, build_dropout(b, "embedding dropout", all,
-                                   b->run->embed_dropout));
-        return;
-    }
     const tensor_id table = build_word_table(b, "embed_tokens", b->e);
     const struct shape shape = SHAPE(b->t, b->e);
     tensor_id x = build_embedding(b, "embed_tokens", b->ids, table, &shape);
@@ -334,6 +327,19 @@ static void embed(struct builder *b)
     if (m->embedding_norm)
         x = hf_hidden_norm(b, "embedding norm", x);
     x = add_bias_table(b, x);
+    return build_dropout(b, "embedding dropout", x, b->run->embed_dropout);
+}
+
+static void embed(struct builder *b)
+{
+    build_begin(b, BLOCK_EMBED, "embedding");
+    if (b->whole->vision != NULL)
+        build_to_vision(b);
+    if (b->spec->image == 0) {
+        build_end(b, hf_words(b));
+        return;
+    }
+    const tensor_id x = hf_image_embed(b);
     build_end(b,
               build_dropout(b, "embedding dropout", x, b->run->embed_dropout));
 }
@@ -485,7 +491,7 @@ tensor_id hf_layer(struct builder *b, const struct layer_kind *kind,
                    tensor_id x)
 {
     if (kind->place == LAYER_JOINT)
-        return joint(b, x);
+        return b->whole->vision != NULL ? hf_to_text(b, x) : joint(b, x);
     return b->spec->parallel_residual ? parallel_layer(b, kind, x)
                                       : serial_layer(b, kind, x);
 }

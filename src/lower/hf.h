@@ -62,6 +62,19 @@ void hf_image_input(struct builder *b);
 /* Patches, the token of the class, positions. */
 tensor_id hf_image_embed(struct builder *b);
 
+/* ---- hf_parts.c ---- */
+
+/* What a part of a model hands on: its normed states, or one of each sequence.
+ */
+tensor_id hf_states(struct builder *b, tensor_id x);
+/* From the last layer of a vision part to the first of the text. */
+tensor_id hf_to_text(struct builder *b, tensor_id x);
+/* From the text's last layer to the loss of both towers. */
+tensor_id hf_contrast(struct builder *b, tensor_id x);
+
+/* Words, and what a family does to them before the first layer. (hf.c) */
+tensor_id hf_words(struct builder *b);
+
 /* ---- hf_head.c ---- */
 
 /* The block on the last layer, to the loss. */

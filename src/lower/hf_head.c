@@ -331,7 +331,8 @@ static tensor_id span(struct builder *b, tensor_id x)
 /* Does x, fresh from the last layer, go through the class's final norm? */
 static tensor_id normed(struct builder *b, tensor_id x)
 {
-    if (!b->spec->final_norm)
+    const enum head_kind head = b->spec->head;
+    if (!b->spec->final_norm || head == HEAD_ONE || head == HEAD_STATES)
         return x;
     x = hf_hidden_norm(b, "final norm", x);
     if (b->spec->relative_buckets == 0)
@@ -347,6 +348,8 @@ static tensor_id head_of(struct builder *b, tensor_id x)
     case HEAD_PRETRAINING: return pretraining(b, x);
     case HEAD_POOLED: return build_mean(b, "loss", pooled(b, x));
     case HEAD_FIRST: return classes(b, first_token(b, x));
+    case HEAD_ONE:
+    case HEAD_STATES: return build_mean(b, "loss", hf_states(b, x));
     case HEAD_SEQUENCE: return classes(b, pooled(b, x));
     case HEAD_TOKEN: return classes(b, x);
     case HEAD_SPAN: return span(b, x);
@@ -375,5 +378,8 @@ void hf_head(struct builder *b)
 {
     const tensor_id x = build_begin(b, BLOCK_HEAD, "head");
     refuse_losses(b);
-    build_end(b, head_of(b, normed(b, x)));
+    if (b->whole->joint == JOINT_CLIP)
+        build_end(b, hf_contrast(b, x));
+    else
+        build_end(b, head_of(b, normed(b, x)));
 }

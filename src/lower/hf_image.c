@@ -15,23 +15,36 @@ static struct dim patch_pixels(struct builder *b)
 
 static struct dim patches(struct builder *b)
 {
-    return DIM("b*(s-1)", build_product(b, b->micro.n, b->sq.n - 1));
+    const uint64_t others = b->spec->class_token ? 1 : 0;
+    return DIM(others ? "b*(s-1)" : "b*s",
+               build_product(b, b->micro.n, b->sq.n - others));
+}
+
+/* ViTEmbeddings adds its table; the others look every place up in theirs. */
+static bool looks_up(const struct spec *m)
+{
+    return m->family == FAM_CLIP_VISION || m->family == FAM_SIGLIP_VISION;
 }
 
 /* What does not fill a patch is there too, and not looked at. */
 void hf_image_input(struct builder *b)
 {
-    const struct spec *m = b->spec;
-    const struct shape pixels = SHAPE(b->micro, DIM("c", m->channels),
-                                      DIM("image", m->image * m->image));
-    b->ids = build_input(b, "pixel_values", DT_FP32, &pixels);
+    const struct spec *m =
+        b->whole->vision != NULL ? b->whole->vision : b->spec;
+    const struct shape pixels =
+        SHAPE(DIM("images", b->run->micro_batch), DIM("c", m->channels),
+              DIM("image", m->image * m->image));
+    const struct shape places = SHAPE(DIM("s", m->max_positions));
+    b->pixels = build_input(b, "pixel_values", DT_FP32, &pixels);
+    if (looks_up(m))
+        (void)build_input(b, "image position_ids", DT_INT64, &places);
 }
 
 /* A convolution whose patches do not overlap is a product of each; it keeps its
  * weight too. */
 static tensor_id patch_product(struct builder *b)
 {
-    tensor_id x = b->ids;
+    tensor_id x = b->pixels;
     if (b->stream != DT_FP32) /* ViTModel.forward */
         x = build_cast(b, "pixels", x, b->stream);
     const tensor_id weight =
@@ -40,10 +53,13 @@ static tensor_id patch_product(struct builder *b)
                                         .rows = b->h,
                                         .cols = patch_pixels(b),
                                         .matmul = true });
-    const tensor_id bias = build_vector(b, "bias", PG_EMBED, b->h, 0);
-    const tensor_id in[] = { build_autocast(b, "autocast", x),
-                             build_autocast(b, "autocast", weight),
-                             build_autocast(b, "autocast", bias) };
+    const tensor_id bias = b->spec->patch_bias
+                               ? build_vector(b, "bias", PG_EMBED, b->h, 0)
+                               : TENSOR_NONE;
+    const tensor_id in[] = {
+        build_autocast(b, "autocast", x), build_autocast(b, "autocast", weight),
+        bias == TENSOR_NONE ? bias : build_autocast(b, "autocast", bias)
+    };
     const struct shape shape = SHAPE(patches(b), b->h);
     const tensor_id y =
         build_tensor(b, "patch_embeddings", tensor_of(b, in[1])->dtype, &shape);
@@ -54,12 +70,25 @@ static tensor_id patch_product(struct builder *b)
     return y;
 }
 
+static tensor_id places(struct builder *b)
+{
+    const tensor_id table = build_position_table(b, "position_embeddings");
+    const struct shape each = SHAPE(b->sq, b->h);
+    if (!looks_up(b->spec))
+        return table;
+    return build_embedding(b, "positions", b->pixels + 1, table, &each);
+}
+
 tensor_id hf_image_embed(struct builder *b)
 {
     const struct shape all = SHAPE(b->t, b->h);
-    const tensor_id patch = patch_product(b);
-    const tensor_id class = build_vector(b, "cls_token", PG_EMBED, b->h, 0);
-    const tensor_id x = build_cat(b, "class and patches", class, patch, &all);
-    const tensor_id table = build_position_table(b, "position_embeddings");
-    return build_add(b, "embeddings + positions", x, table);
+    tensor_id x = patch_product(b);
+    if (b->spec->class_token) {
+        const tensor_id class = build_vector(b, "cls_token", PG_EMBED, b->h, 0);
+        x = build_cat(b, "class and patches", class, x, &all);
+    }
+    x = build_add(b, "embeddings + positions", x, places(b));
+    if (b->spec->embedding_norm)
+        x = hf_hidden_norm(b, "embedding norm", x);
+    return x;
 }

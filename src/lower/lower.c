@@ -22,6 +22,10 @@ static void lower_as(struct builder *b)
             build_refuse(b, "convolutions");
         return;
     }
+    if (b->whole->vision != NULL && b->run->impl != IMPL_HF) {
+        build_refuse(b, "vision part");
+        return;
+    }
     if ((b->spec->bidirectional || b->spec->decoder_layers > 0)
         && !knows_encoders(b->run)) {
         build_refuse(b, "encoders");

@@ -126,6 +126,49 @@ void memplan_model_free(memplan_model *model)
     arena_release(&arena);
 }
 
+/* Why there is no such part. */
+static memplan_status no_part(const struct spec *spec, const char *name,
+                              struct diag *d)
+{
+    const bool known = part_find(name) != PART_COUNT;
+    memplan_error *e =
+        diag_add(d, known ? MEMPLAN_E_UNSUPPORTED : MEMPLAN_E_UNKNOWN,
+                 known ? "there is no part '%.40s' of this model"
+                       : "there is no part '%.40s'",
+                 name);
+    if (!known)
+        diag_hint(e, "parts are: text, vision, all");
+    else if (spec->parts != NULL && spec->parts->missing[0] != '\0')
+        diag_hint(e, "%s; its text part is", spec->parts->missing);
+    else
+        diag_hint(e, "its file describes one model, without 'text_config' and "
+                     "'vision_config'");
+    return d->status;
+}
+
+memplan_status memplan_model_select(memplan_model *model, const char *part,
+                                    memplan_errors *errs)
+{
+    struct diag d;
+    diag_init(&d, errs);
+    if (model == NULL || part == NULL) {
+        diag_add(&d, MEMPLAN_E_ARG, "no model, or no part");
+        return d.status;
+    }
+    const struct spec_parts *parts = model->spec.parts;
+    const enum part which = part_find(part);
+    const enum part own = model->spec.image > 0 ? PART_VISION : PART_TEXT;
+    if (parts == NULL && which == own)
+        return MEMPLAN_OK;
+    if (which == PART_COUNT || parts == NULL || parts->part[which] == NULL)
+        return no_part(&model->spec, part, &d);
+    const struct spec before = model->spec;
+    model->spec = *parts->part[which];
+    if (look(model, &d) != MEMPLAN_OK)
+        model->spec = before;
+    return d.status;
+}
+
 const char *memplan_model_name(const memplan_model *model)
 {
     return model->spec.name;

@@ -248,6 +248,15 @@ memplan_status memplan_model_write_import(const memplan_model *model,
                                           memplan_errors *errs)
 {
     struct out o;
+    if (model->spec.part == PART_ALL) {
+        struct diag d;
+        diag_init(&d, errs);
+        memplan_error *e =
+            diag_add(&d, MEMPLAN_E_UNSUPPORTED,
+                     "each part of a file is understood by itself");
+        diag_hint(e, "add --part text or --part vision");
+        return d.status;
+    }
     out_init(&o, style, write, ctx);
     switch (o.format) {
     case MEMPLAN_FORMAT_TABLE:

@@ -148,6 +148,18 @@ void import_fields(struct import *im);
 bool import_count(struct import *im, const struct json *at, double min,
                   double max, uint64_t *out);
 
+/* The language model inside a file that describes more, the type that the
+ * whole's class gives it, and the other parts (spec_parts.c). NULL: none. */
+const struct json *import_text_part(const struct import *im);
+const char *import_text_type(const struct import *im);
+bool import_is_llava(const struct import *im);
+/* After *out is the text part's. */
+void import_parts(struct import *im, struct spec *out, struct arena *a);
+/* Chooses the family by the name of a model type; false if it is not known. */
+bool import_named(struct import *im, const char *type);
+/* Decodes im->object as im->family. */
+void import_object(struct import *im, struct spec *out, struct arena *a);
+
 /* The shapes of a network of convolutions, which are lists and objects. */
 void import_convnet(struct import *im, struct spec *out);
 

@@ -49,6 +49,14 @@ static void say_layers(struct run *r, const struct spec *spec)
                      "the file is read as a '%s' model, which it does not say "
                      "(--as)",
                      spec->model_type);
+    if (spec->parts != NULL && spec->part == PART_TEXT)
+        resolve_note(r, KEY_COUNT,
+                     "the text part alone, of a file that has a vision part "
+                     "too (--part)");
+    if (spec->head == HEAD_ONE || spec->head == HEAD_STATES)
+        resolve_note(r, KEY_COUNT,
+                     "a part without a head: the loss is the mean of what it "
+                     "hands on");
     if (spec->experts > 0 && !(r->moe_imbalance > 1 && r->ep > 1))
         resolve_note(r, KEY_COUNT, "balanced expert routing");
     if (spec->experts > 0 && r->moe_imbalance > 1 && r->ep > 1)

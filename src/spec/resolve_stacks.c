@@ -82,6 +82,29 @@ static void check_image(const struct run *r, const struct spec *s,
     }
 }
 
+/* What is counted and not lowered. */
+static void check_parts(const struct spec *s, struct diag *d)
+{
+    memplan_error *e = NULL;
+    if (s->vision != NULL) {
+        e = diag_add(
+            d, MEMPLAN_E_UNSUPPORTED,
+            "the memory of all parts of a '%.40s' model at once is not "
+            "modelled",
+            s->model_type);
+        diag_hint(e, "add --part text or --part vision: each by itself is");
+    } else if (s->family == FAM_LLAMA4_VISION) {
+        diag_add(d, MEMPLAN_E_UNSUPPORTED,
+                 "the memory of Llama 4's vision part is not modelled");
+    } else if (s->pooling_head) {
+        e = diag_add(d, MEMPLAN_E_UNSUPPORTED,
+                     "the memory of a vision part's pooling head is not "
+                     "modelled");
+        diag_hint(e, "write \"vision_use_head\": false into 'vision_config': "
+                     "that is what language models use of it");
+    }
+}
+
 static void check_encoder(const struct run *r, const struct spec *s,
                           struct diag *d)
 {
@@ -101,4 +124,5 @@ void resolve_check_stacks(const struct run *r, const struct spec *spec,
     check_stacks(r, spec, d);
     check_image(r, spec, d);
     check_encoder(r, spec, d);
+    check_parts(spec, d);
 }

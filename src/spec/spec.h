@@ -84,7 +84,12 @@
     X(MT5, "mt5")                                                              \
     X(BART, "bart")                                                            \
     X(CONVNET, "convnet")                                                      \
-    X(VIT, "vit")
+    X(VIT, "vit")                                                              \
+    X(LLAVA_TEXT, "llava_text")                                                \
+    X(CLIP_TEXT, "clip_text_model")                                            \
+    X(CLIP_VISION, "clip_vision_model")                                        \
+    X(SIGLIP_VISION, "siglip_vision_model")                                    \
+    X(LLAMA4_VISION, "llama4_vision_model")
 
 enum family {
 #define FAMILY_ENUM(id, text) FAM_##id,
@@ -92,6 +97,20 @@ enum family {
 #undef FAMILY_ENUM
         FAM_COUNT
 };
+
+/* Of images alone, and part of other models. */
+static inline bool family_is_vision(enum family family)
+{
+    return family == FAM_CLIP_VISION || family == FAM_SIGLIP_VISION
+           || family == FAM_LLAMA4_VISION;
+}
+
+/* Never a whole file: what part of one is called, if it is not said. */
+static inline bool family_is_part(enum family family)
+{
+    return family_is_vision(family) || family == FAM_CLIP_TEXT
+           || family == FAM_LLAVA_TEXT;
+}
 
 enum norm_kind {
     NORM_RMS,          /* weight */
@@ -114,6 +133,7 @@ enum activation {
     ACT_GELU_NEW,   /* written out in Python (GPT-2, GPT-J, GPT-Neo) */
     ACT_GELU_FAST,  /* written out likewise */
     ACT_GELU_BLOOM, /* BLOOM's autograd function */
+    ACT_GELU_QUICK, /* x sigmoid(1.702 x), in three kernels (CLIP) */
     ACT_RELU,
     ACT_RELU2 /* squared */
 };
@@ -135,6 +155,8 @@ enum head_kind {
     HEAD_PRETRAINING, /* that, and whether two sentences follow one another */
     HEAD_POOLED,      /* nothing on the pooled first token */
     HEAD_FIRST,       /* a class, of the first token as it is */
+    HEAD_ONE,         /* nothing on one normed token of each sequence (CLIP) */
+    HEAD_STATES,      /* nothing on all of them (SigLIP's encoder) */
     HEAD_SEQUENCE,    /* a class a sequence, of the pooled first token */
     HEAD_TOKEN,       /* a class a token */
     HEAD_SPAN         /* first and last token of an answer */
@@ -221,6 +243,27 @@ struct resnet {
     uint64_t height, width_pixels; /* of the input */
 };
 
+/* Of a file that describes several (text_config, vision_config). */
+enum part { PART_TEXT, PART_VISION, PART_ALL, PART_COUNT };
+
+/* What makes a text model's tokens of a vision model's. */
+enum joint {
+    JOINT_NONE,
+    JOINT_GEMMA3, /* averages of patches, a norm, a product */
+    JOINT_LLAMA4, /* a product */
+    JOINT_LLAVA,  /* two products, an activation between */
+    JOINT_CLIP    /* nothing: two towers, each with a product to one width */
+};
+
+struct spec;
+/* The parts of a file; NULL where a part is not there. */
+struct spec_parts {
+    const struct spec *part[PART_COUNT];
+    enum part usual;     /* what a file means where nobody says */
+    const char *missing; /* why there is no vision part: "a vision part of type
+                            'pixtral' is not modelled" */
+};
+
 /* All sizes in elements. */
 struct spec {
     const char *name;       /* never NULL; "" when nothing names it */
@@ -244,10 +287,16 @@ struct spec {
     uint64_t labels;                 /* classes of a head that has such */
     struct resnet resnet;            /* stages 0: none */
     uint64_t image, patch, channels; /* pixels a side; 0: words */
-    uint64_t token_types;            /* rows of BERT's third table; 0 none */
-    double head_dropout;             /* before a classifier */
-    double act_dropout;              /* after the MLP's activation */
-    uint64_t relative_buckets;       /* of T5's position bias; 0 none */
+    bool class_token, patch_bias;    /* beside patches; of their product */
+    bool pooling_head;               /* attention of one query (SigLIP) */
+    double pixel_shuffle; /* sides of the adapter's tokens to those of
+                                        patches (Llama 4); 0: no adapter */
+    uint64_t adapter_in, adapter_out; /* widths of the adapter's products */
+    uint64_t vision_width;            /* of what the text part is handed */
+    uint64_t token_types;             /* rows of BERT's third table; 0 none */
+    double head_dropout;              /* before a classifier */
+    double act_dropout;               /* after the MLP's activation */
+    uint64_t relative_buckets;        /* of T5's position bias; 0 none */
 
     enum norm_kind norm;
     enum norm_place place;
@@ -309,12 +358,29 @@ struct spec {
     bool router_renorm;     /* weights of the chosen sum to one */
     bool expert_bias;
     bool shared_gate; /* a sigmoid of its own scales the shared expert */
+
+    enum part part;
+    const struct spec_parts
+        *parts;                /* of the file; NULL: it describes one model */
+    const struct spec *vision; /* PART_ALL: the layers before these; or NULL */
+    enum joint joint;          /* between them */
+    uint64_t joint_width;      /* of CLIP's two products; 0 */
+    uint64_t joint_layers;     /* of the vision part, side by side (LLaVA) */
+    bool joint_bias;
+    enum activation joint_act;
+    uint64_t image_tokens; /* of one image, among the text's */
 };
+
+/* Layers before those of the text, and what stands between them. */
+static inline uint64_t spec_vision_blocks(const struct spec *spec)
+{
+    return spec->vision != NULL ? spec->vision->layers + 1 : 0;
+}
 
 /* Blocks between embedding and head: layers, and between two stacks one. */
 static inline uint64_t spec_blocks(const struct spec *spec)
 {
-    return spec->layers
+    return spec_vision_blocks(spec) + spec->layers
            + (spec->decoder_layers > 0 ? spec->decoder_layers + 1 : 0);
 }
 
@@ -336,6 +402,10 @@ memplan_status spec_import(struct spec *out, const struct spec_text *in,
 
 /* "llama" */
 const char *family_name(enum family family);
+
+/* "text"; the part of that name, PART_COUNT when none has it. (spec_parts.c) */
+const char *part_name(enum part part);
+enum part part_find(const char *name);
 
 /* ---- catalogue of embedded models (src/data/models.c, generated) ---- */
 

@@ -43,7 +43,8 @@ static void refuse_class(struct import *im, const struct json *at)
 
 static void choose_head(struct import *im, const struct json *at)
 {
-    const bool encoder = im->v[F_BIDIRECTIONAL].n != 0;
+    const bool encoder =
+        im->v[F_BIDIRECTIONAL].n != 0 && !family_is_vision(im->family);
     for (size_t i = 0; i < COUNT_OF(endings); i++) {
         if (!str_ends_with(at->text, endings[i].text))
             continue;

@@ -124,6 +124,7 @@ static const struct choice {
     { "gelu_pytorch_tanh", F_ACT, ACT_GELU_TANH },
     { "gelu_new", F_ACT, ACT_GELU_NEW },
     { "gelu_fast", F_ACT, ACT_GELU_FAST },
+    { "quick_gelu", F_ACT, ACT_GELU_QUICK },
     { "relu", F_ACT, ACT_RELU },
     { "relu2", F_ACT, ACT_RELU2 },
     { "swiglu", F_ACT, ACT_SWIGLU },

@@ -243,15 +243,38 @@ static bool has_named_family(struct import *im, const struct json *nested)
     return false;
 }
 
+bool import_named(struct import *im, const char *type)
+{
+    return find_family(str_of(type), &im->family);
+}
+
+/* What the whole's class makes of a text part that does not say it. */
+static bool is_usual_part(struct import *im, const struct json *nested)
+{
+    const char *type = import_text_type(im);
+    if (type == NULL || nested->kind != JSON_OBJECT
+        || (nested != im->root && type_of(nested) != NULL)
+        || !import_named(im, type))
+        return false;
+    im->object = nested;
+    im->model_type = type;
+    return true;
+}
+
 /* A nested language model comes first: the top of such a file describes a
- * whole of which only that part is estimated. */
+ * whole. */
 static bool choose_family(struct import *im)
 {
-    const struct json *nested = json_member(im->root, "text_config");
+    const struct json *nested = import_text_part(im);
     if (im->as)
         return has_named_family(im, nested);
-    if (!im->strict && nested && has_family(im, nested))
+    if (!im->strict && nested
+        && ((nested != im->root && has_family(im, nested))
+            || is_usual_part(im, nested))) {
+        if (im->family == FAM_LLAMA && import_is_llava(im))
+            im->family = FAM_LLAVA_TEXT;
         return true;
+    }
     if (has_family(im, im->root))
         return true;
     no_family(im, type_of(im->root));
@@ -357,8 +380,8 @@ static void fix_t5(struct import *im)
     }
 }
 
-/* ViTEmbeddings: whole patches, and the token of the class. */
-static void fix_vit(struct import *im)
+/* Whole patches, and the token of the class. */
+static void fix_images(struct import *im)
 {
     const struct value *image = &im->v[F_IMAGE], *patch = &im->v[F_PATCH];
     struct value *tokens = &im->v[F_MAX_POSITIONS];
@@ -367,7 +390,7 @@ static void fix_vit(struct import *im)
         return;
     const uint64_t side = image->n / patch->n;
     tokens->at = image->at ? image->at : patch->at;
-    tokens->n = side * side + 1;
+    tokens->n = side * side + im->v[F_CLASS_TOKEN].n;
     if (side > 0)
         return;
     import_error(im, import_at(im, F_PATCH), MEMPLAN_E_CONFLICT,
@@ -463,8 +486,8 @@ static void fix_family(struct import *im)
         fix_roberta(im);
     else if (im->family == FAM_BAICHUAN)
         fix_baichuan(im);
-    else if (im->family == FAM_VIT)
-        fix_vit(im);
+    else if (im->family == FAM_VIT || family_is_vision(im->family))
+        fix_images(im);
     else if (im->family == FAM_T5 || im->family == FAM_MT5)
         fix_t5(im);
     else if (im->family == FAM_MAMBA2)
@@ -636,9 +659,22 @@ static void check_ssm(struct import *im)
     diag_hint(e, "use one of %s", list);
 }
 
+/* A whole says it where its text part does not. */
+static void tie_by_whole(struct import *im)
+{
+    const struct json *at = json_member(im->root, "tie_word_embeddings");
+    struct value *tied = &im->v[F_TIED];
+    if (im->object == im->root || tied->at || im->keys[F_TIED][0] == '\0' || !at
+        || at->kind != JSON_BOOL)
+        return;
+    tied->at = at;
+    tied->n = at->truth;
+}
+
 static void settle(struct import *im)
 {
     struct value *v = im->v;
+    tie_by_whole(im);
     fix_family(im);
     import_class(im);
     check_latent(im);
@@ -700,6 +736,26 @@ static void import_head(struct spec *out, struct import *im, const char *name,
         out->name = arena_copy(a, name, strlen(name));
 }
 
+void import_object(struct import *im, struct spec *out, struct arena *a)
+{
+    import_rules(im);
+    import_keys(im);
+    import_fields(im);
+    settle(im);
+    import_store(out, im);
+    import_layers(im, out, a);
+    if (im->family == FAM_CONVNET)
+        import_convnet(im, out);
+    out->family = im->family;
+    out->model_type = arena_copy(a, im->model_type, strlen(im->model_type));
+    out->read_as = im->as != NULL;
+    out->learned_positions =
+        out->position == POS_LEARNED || im->family == FAM_LLAMA4_VISION
+            ? out->max_positions + im->v[F_EXTRA_POSITIONS].n
+            : 0;
+    import_notes(im, out, a);
+}
+
 memplan_status spec_import(struct spec *out, const struct spec_text *in,
                            struct arena *a, struct diag *d)
 {
@@ -718,22 +774,8 @@ memplan_status spec_import(struct spec *out, const struct spec_text *in,
     check_version(&im);
     import_head(out, &im, in->name, a);
     if (choose_family(&im)) {
-        import_rules(&im);
-        import_keys(&im);
-        import_fields(&im);
-        settle(&im);
-        import_store(out, &im);
-        import_layers(&im, out, a);
-        if (im.family == FAM_CONVNET)
-            import_convnet(&im, out);
-        out->family = im.family;
-        out->model_type = arena_copy(a, im.model_type, strlen(im.model_type));
-        out->read_as = im.as != NULL;
-        out->learned_positions =
-            out->position == POS_LEARNED
-                ? out->max_positions + im.v[F_EXTRA_POSITIONS].n
-                : 0;
-        import_notes(&im, out, a);
+        import_object(&im, out, a);
+        import_parts(&im, out, a);
     }
     if (!out->name || !out->source || !out->model_type)
         return diag_nomem(d);

@@ -348,7 +348,8 @@ const char *import_nearest(const struct import *im, const struct json *object)
     for (int f = 0; f < FAM_COUNT; f++) {
         struct likeness it;
         one.family = (enum family)f;
-        if (import_is_generic(&one) || one.family == FAM_CONVNET)
+        if (import_is_generic(&one) || one.family == FAM_CONVNET
+            || family_is_part(one.family))
             continue;
         like(&it, &one, object, known);
         if (it.read >= READ_MIN && is_nearer(&it, &best)) {

@@ -106,6 +106,9 @@ static void test_catalogue(void **state)
         memplan_model *m = NULL;
         assert_int_equal(memplan_model_builtin(&m, name, NULL, NULL),
                          MEMPLAN_OK);
+        if (m->spec.part == PART_ALL) /* each by itself */
+            assert_int_equal(memplan_model_select(m, "vision", NULL),
+                             MEMPLAN_OK);
         check_round_trip(name, m);
         memplan_model_free(m);
     }

@@ -162,6 +162,8 @@ static uint64_t head_params(const struct spec *s)
     case HEAD_FIRST:
     case HEAD_TOKEN: return s->labels * class;
     case HEAD_SPAN: return 2 * class;
+    case HEAD_ONE:
+    case HEAD_STATES: return 0;
     }
     return 0;
 }
@@ -1158,7 +1160,7 @@ static const struct bad {
       "\"intermediate_size\": 8}",
       MEMPLAN_E_SCHEMA, 1, "'vocab_size' is missing",
       "add \"vocab_size\": ..." },
-    { "{\"model_type\": \"llava\",\n\"text_config\": "
+    { "{\"model_type\": \"mistral3\",\n\"text_config\": "
       "{\"model_type\": \"llama\", \"hidden_size\": 8, "
       "\"num_attention_heads\": 1, \"vocab_size\": 9, "
       "\"intermediate_size\": 8}}",

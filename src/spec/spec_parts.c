@@ -1,0 +1,277 @@
+/*
+ * Files that describe several models, a text part and a vision part: which
+ * objects those are, and what stands between them. Refuses to know what either
+ * part is made of.
+ */
+#include "spec/import.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#include "base/banned.h"
+
+static const char *const part_names[PART_COUNT] = { "text", "vision", "all" };
+
+const char *part_name(enum part part)
+{
+    return part < PART_COUNT ? part_names[part] : "";
+}
+
+enum part part_find(const char *name)
+{
+    int i = 0;
+    while (i < PART_COUNT && strcmp(name, part_names[i]) != 0)
+        i++;
+    return (enum part)i;
+}
+
+/* ---- which objects ---- */
+
+/* What the parts are where they do not say it themselves: a whole's class has
+ * classes of its own for them. */
+static const struct whole {
+    const char *type, *class_name;
+    const char *text, *vision;
+    enum joint joint;
+    enum part usual;
+} wholes[] = {
+    { "gemma3", "Gemma3ForConditionalGeneration", "gemma3_text",
+      "siglip_vision_model", JOINT_GEMMA3, PART_TEXT },
+    { "llama4", "Llama4ForConditionalGeneration", "llama4_text",
+      "llama4_vision_model", JOINT_LLAMA4, PART_TEXT },
+    { "llava", "LlavaForConditionalGeneration", "llava_text",
+      "clip_vision_model", JOINT_LLAVA, PART_TEXT },
+    { "clip", "CLIPModel", "clip_text_model", "clip_vision_model", JOINT_CLIP,
+      PART_ALL },
+};
+
+static const struct whole *whole_of(const struct import *im)
+{
+    const struct json *at = json_member(im->root, "model_type");
+    if (!at || at->kind == JSON_NULL) {
+        at = json_member(im->root, "architectures");
+        at = at && at->kind == JSON_ARRAY ? at->child : NULL;
+    }
+    for (size_t i = 0; at && at->kind == JSON_STRING && i < COUNT_OF(wholes);
+         i++) {
+        if (str_is(at->text, wholes[i].type)
+            || str_is(at->text, wholes[i].class_name))
+            return &wholes[i];
+    }
+    return NULL;
+}
+
+/* The first of the keys that is there and not null. */
+static const struct json *first_of(const struct json *root,
+                                   const char *const *keys, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        const struct json *at = json_member(root, keys[i]);
+        if (at && at->kind != JSON_NULL)
+            return at;
+    }
+    return NULL;
+}
+
+/* CLIP's old files have ..._dict too, which then holds (CLIPConfig). */
+const struct json *import_text_part(const struct import *im)
+{
+    static const char *const keys[] = { "text_config_dict", "text_config",
+                                        "llm_config", "language_config" };
+    const bool dict = whole_of(im) && whole_of(im)->joint == JOINT_CLIP;
+    const size_t skip = dict ? 0 : 1;
+    const struct json *at =
+        first_of(im->root, keys + skip, COUNT_OF(keys) - skip);
+    return !at && dict ? im->root : at;
+}
+
+static const struct json *vision_part(const struct import *im,
+                                      const struct whole *whole)
+{
+    static const char *const keys[] = { "vision_config_dict", "vision_config" };
+    const bool dict = whole && whole->joint == JOINT_CLIP;
+    const struct json *at =
+        first_of(im->root, keys + !dict, COUNT_OF(keys) - !dict);
+    return !at && dict ? im->root : at;
+}
+
+const char *import_text_type(const struct import *im)
+{
+    const struct whole *whole = whole_of(im);
+    return whole != NULL ? whole->text : NULL;
+}
+
+bool import_is_llava(const struct import *im)
+{
+    const struct whole *whole = whole_of(im);
+    return whole != NULL && whole->joint == JOINT_LLAVA;
+}
+
+/* ---- between the parts ---- */
+
+/* A key of the whole; what its class has where it is not there. */
+static uint64_t whole_count(struct import *im, const char *key, uint64_t usual)
+{
+    const struct json *at = json_member(im->root, key);
+    uint64_t n = usual;
+    if (at && at->kind != JSON_NULL)
+        (void)import_count(im, at, 1, 2147483648.0, &n);
+    return n;
+}
+
+static void join_gemma3(struct import *im, struct spec *all)
+{
+    const struct spec *v = all->vision;
+    all->image_tokens = whole_count(im, "mm_tokens_per_image", 256);
+    const uint64_t side = v->patch > 0 ? v->image / v->patch : 0;
+    const uint64_t tokens = (uint64_t)sqrt((double)all->image_tokens);
+    if (tokens > 0 && side >= tokens)
+        return;
+    memplan_error *e = import_error(
+        im, json_member(im->root, "mm_tokens_per_image"), MEMPLAN_E_CONFLICT,
+        "'mm_tokens_per_image' (%" PRIu64 ") exceeds the %" PRIu64 " patches "
+        "of an image",
+        all->image_tokens, side * side);
+    diag_hint(e, "use %" PRIu64 " or less", side * side);
+}
+
+static void join_llama4(struct spec *all)
+{
+    const struct spec *v = all->vision;
+    const uint64_t side = v->patch > 0 ? v->image / v->patch : 0;
+    const double short_side = (double)side * v->pixel_shuffle;
+    all->image_tokens = (uint64_t)(short_side * short_side);
+}
+
+static void join_llava(struct import *im, struct spec *all)
+{
+    const struct json *bias =
+        json_member(im->root, "multimodal_projector_bias");
+    const struct json *layers = json_member(im->root, "vision_feature_layer");
+    const struct json *select =
+        json_member(im->root, "vision_feature_select_strategy");
+    const bool full =
+        select && select->kind == JSON_STRING && str_is(select->text, "full");
+    all->joint_bias = !(bias && bias->kind == JSON_BOOL && !bias->truth);
+    all->joint_act = ACT_GELU;
+    all->joint_layers = 1;
+    if (layers && layers->kind == JSON_ARRAY && layers->child) {
+        all->joint_layers = 0;
+        for (const struct json *at = layers->child; at; at = at->next)
+            all->joint_layers++;
+    }
+    all->image_tokens = all->vision->max_positions
+                        - (full || !all->vision->class_token ? 0 : 1);
+}
+
+static void join(struct import *im, const struct whole *whole, struct spec *all)
+{
+    all->joint = whole->joint;
+    switch (whole->joint) {
+    case JOINT_GEMMA3: join_gemma3(im, all); break;
+    case JOINT_LLAMA4: join_llama4(all); break;
+    case JOINT_LLAVA: join_llava(im, all); break;
+    case JOINT_CLIP:
+        all->joint_width = whole_count(im, "projection_dim", 512);
+        break;
+    case JOINT_NONE: break;
+    }
+}
+
+/* ---- the parts ---- */
+
+static struct spec *copy_of(struct import *im, const struct spec *spec,
+                            struct arena *a)
+{
+    struct spec *copy = ARENA_NEW(a, struct spec, 1);
+    if (copy != NULL)
+        *copy = *spec;
+    else
+        (void)diag_nomem(im->d);
+    return copy;
+}
+
+/* A part that is there and cannot be read: only who asks for it is told. */
+static const char *why_missing(const struct json *at, const struct whole *whole,
+                               struct arena *a)
+{
+    char text[160];
+    const struct json *type = json_member(at, "model_type");
+    size_t n;
+    if (type && type->kind == JSON_STRING)
+        n = str_format(text, sizeof(text),
+                       "a vision part of type '%.40s' is not modelled",
+                       type->text.p);
+    else
+        n = str_format(text, sizeof(text),
+                       whole ? "this vision part is not modelled"
+                             : "a vision part that does not say its "
+                               "'model_type' is not modelled");
+    return arena_copy(a, text, n);
+}
+
+static struct spec *read_vision(struct import *im, const struct json *at,
+                                const char *type, struct arena *a)
+{
+    struct import v = {
+        .root = im->root, .text = im->text, .len = im->len, .d = im->d
+    };
+    const struct json *own = json_member(at, "model_type");
+    struct spec *spec = ARENA_NEW(a, struct spec, 1);
+    if (spec == NULL) {
+        (void)diag_nomem(im->d);
+        return NULL;
+    }
+    *spec = (struct spec){ .name = "", .source = "", .model_type = "" };
+    v.object = at;
+    v.model_type =
+        at != im->root && own && own->kind == JSON_STRING ? own->text.p : type;
+    if (!import_named(&v, v.model_type) || !family_is_vision(v.family))
+        return NULL;
+    import_object(&v, spec, a);
+    spec->part = PART_VISION;
+    return spec;
+}
+
+void import_parts(struct import *im, struct spec *out, struct arena *a)
+{
+    const struct whole *whole = whole_of(im);
+    if (im->strict || im->as != NULL || im->d->status != MEMPLAN_OK)
+        return;
+    const struct json *at = vision_part(im, whole);
+    if (!at || at->kind != JSON_OBJECT || (!whole && im->object == im->root))
+        return;
+    struct spec_parts *parts = ARENA_NEW(a, struct spec_parts, 1);
+    struct spec *vision = read_vision(im, at, whole ? whole->vision : "", a);
+    if (parts == NULL) {
+        (void)diag_nomem(im->d);
+        return;
+    }
+    *parts = (struct spec_parts){ .usual = PART_TEXT, .missing = "" };
+    out->parts = parts;
+    if (im->d->status != MEMPLAN_OK)
+        return;
+    parts->part[PART_TEXT] = copy_of(im, out, a);
+    if (vision == NULL) {
+        parts->missing = why_missing(at, whole, a);
+        return;
+    }
+    vision->name = out->name;
+    vision->source = out->source;
+    vision->parts = parts;
+    parts->part[PART_VISION] = vision;
+    if (!whole)
+        return;
+    struct spec *all = copy_of(im, out, a);
+    if (all == NULL)
+        return;
+    all->part = PART_ALL;
+    all->vision = vision;
+    all->model_type = whole->type;
+    join(im, whole, all);
+    parts->part[PART_ALL] = all;
+    parts->usual = whole->usual;
+    if (whole->usual == PART_ALL)
+        *out = *all;
+}

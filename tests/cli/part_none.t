@@ -1,0 +1,6 @@
+== args
+llama-7b --part vision
+== stderr ~
+there is no part 'vision' of this model
+== exit
+3

@@ -1,0 +1,6 @@
+== args
+models --part text
+== stderr ~
+--part needs a MODEL
+== exit
+2

@@ -1,0 +1,79 @@
+"""Writes tests/golden/parts.jsonl: files with a text and a vision part, and how many parameters transformers' classes make
+of each part and of the whole.
+
+usage: parts.py FILE
+
+Nothing is allocated: the classes are built on the meta device.
+"""
+import json
+import pathlib
+import sys
+
+import torch
+import transformers
+
+TEXT = dict(hidden_size=96, num_attention_heads=6, num_key_value_heads=2, intermediate_size=208, vocab_size=1234,
+            num_hidden_layers=3, max_position_embeddings=64)
+VISION = dict(hidden_size=72, num_attention_heads=6, intermediate_size=112, num_hidden_layers=2, image_size=48,
+              patch_size=12)
+CLASSES = {"gemma3": "Gemma3ForConditionalGeneration", "llama4": "Llama4ForConditionalGeneration",
+           "llava": "LlavaForConditionalGeneration", "clip": "CLIPModel"}
+
+
+def kind(name, **more):
+    return dict(model_type=name, **more)
+
+
+def configurations():
+    siglip, clip = kind("siglip_vision_model", **VISION), kind("clip_vision_model", **VISION)
+    gemma = dict(kind("gemma3_text", **TEXT), head_dim=24)
+    words = {k: v for k, v in TEXT.items() if k not in ("num_key_value_heads", "vocab_size")}
+    for vision in (siglip, {**siglip, "vision_use_head": False}, {**siglip, "num_channels": 1}, VISION):
+        yield kind("gemma3", mm_tokens_per_image=4, text_config=gemma, vision_config=vision)
+    yield kind("gemma3", mm_tokens_per_image=4, text_config=gemma, vision_config=siglip, tie_word_embeddings=False)
+    yield kind("gemma3", text_config={"model_type": "gemma3_text", "num_hidden_layers": 2},
+               vision_config={"model_type": "siglip_vision_model", "image_size": 896, "patch_size": 14})
+    for text in (kind("llama", **TEXT), kind("llama", vocab_size=32064), kind("qwen2", **TEXT), kind("mistral", **TEXT)):
+        for vision in (clip, siglip):
+            yield kind("llava", text_config=text, vision_config=vision)
+    llava = kind("llava", text_config=kind("llama", **TEXT), vision_config=clip)
+    for more in (dict(multimodal_projector_bias=False), dict(vision_feature_layer=[-2, -1]),
+                 dict(vision_feature_select_strategy="full")):
+        yield {**llava, **more}
+    for text in (kind("clip_text_model", **words), {}, {"vocab_size": 1234}):
+        for vision in (clip, {}, {"patch_size": 16}):
+            yield kind("clip", text_config=text, vision_config=vision)
+    yield kind("clip", text_config=kind("clip_text_model", **words), vision_config=clip, projection_dim=40)
+    llama = kind("llama4_text", **TEXT, head_dim=24, num_local_experts=4, intermediate_size_mlp=304,
+                 interleave_moe_layer_step=2)
+    towers = dict(projector_input_dim=88, projector_output_dim=88, vision_output_dim=88, hidden_size=72)
+    tower = kind("llama4_vision_model", **{**VISION, "intermediate_size": 288}, **{k: v for k, v in towers.items() if k != "hidden_size"})
+    yield kind("llama4", text_config=llama, vision_config=tower)
+    yield kind("llama4", text_config=llama, vision_config={k: v for k, v in tower.items() if k != "model_type"})
+
+
+def size(module):
+    return sum(p.numel() for p in {id(p): p for p in module.parameters()}.values())
+
+
+def count(settings):
+    config = transformers.AutoConfig.for_model(**json.loads(json.dumps(settings)))
+    with torch.device("meta"):
+        model = getattr(transformers, CLASSES[settings["model_type"]])(config)
+        tower = model.vision_model if settings["model_type"] == "clip" else model.model.vision_tower \
+            if hasattr(model, "model") else model.vision_model
+        if settings["model_type"] == "clip":
+            text = model.text_model
+        else:
+            text = transformers.AutoModelForCausalLM.from_config(config.text_config)
+    model.tie_weights()
+    tied = getattr(config, "tie_word_embeddings", False)
+    if settings["model_type"] != "clip" and tied:
+        text.lm_head.weight = text.get_input_embeddings().weight
+    elif settings["model_type"] != "clip":
+        text.lm_head.weight = torch.nn.Parameter(text.lm_head.weight.clone())
+    return dict(config=settings, text=size(text), vision=size(tower), all=size(model))
+
+
+if __name__ == "__main__":
+    pathlib.Path(sys.argv[1]).write_text("".join(json.dumps(count(c)) + "\n" for c in configurations()))
