@@ -90,7 +90,7 @@ struct builder {
     bool core_attention; /* of the next operations */
     uint64_t window;     /* sliding window of the layer; 0 none */
     bool no_rope;        /* the layer does not rotate */
-    bool local_rope;     /* ... or by the tables of layers with a window */
+    bool local;          /* it has the tables, or kernel, of such layers */
     uint32_t cap_tensors, cap_ops;
     bool over, failed;
 };
@@ -151,7 +151,7 @@ struct layer_kind {
                         are wider (residual_fp32) */
     bool no_rope;    /* though the model has rotary embeddings */
     bool leaf;       /* nothing below is trained: its input needs no gradient */
-    bool local_rope; /* by tables of its own */
+    bool local;      /* a window with tables, or a kernel, of its own */
     uint64_t window; /* sliding window shorter than the sequence; 0 none */
 };
 /* Of layer i. */
@@ -160,7 +160,7 @@ typedef tensor_id layer_fn(struct builder *b, const struct layer_kind *kind,
                            tensor_id x);
 /* Calls `layer` once for each kind of layer that the model has, between
  * build_begin and build_end, and fills program.layer_block. Sets b->window,
- * b->no_rope and b->local_rope. */
+ * b->no_rope and b->local. */
 void build_layers(struct builder *b, layer_fn *layer);
 
 /* int8 and the 4-bit formats: dequantised before a product. */

@@ -20,6 +20,10 @@ static double causal_share(const struct builder *b)
     const double w = (double)b->window;
     if (b->spec->chunked)
         return w / 2 / s;
+    if (b->spec->block_stride > 0) { /* beyond near blocks one of so many */
+        const double near = (w * s - w * w / 2) / s / s;
+        return near + (0.5 - near) / (double)b->spec->block_stride;
+    }
     return (w * s - w * w / 2) / s / s;
 }
 

@@ -270,6 +270,7 @@ tensor_id build_activation(struct builder *b, const char *name,
 {
     switch (act) {
     case ACT_SILU:
+    case ACT_GEGELU: /* spelled out by hf_mlp.c */
     case ACT_GELU:
     case ACT_GELU_TANH: return build_unary(b, OP_ACTIVATION, name, x);
     case ACT_GELU_BLOOM: return build_unary(b, OP_PYTHON_GELU, name, x);

@@ -52,7 +52,7 @@ struct layer_kind build_layer_kind(const struct builder *b, uint64_t i)
     const bool slides = m->sliding_window > 0 && pattern_has(&m->slides, i);
     if (slides && m->sliding_window < b->s.n)
         kind.window = m->sliding_window;
-    kind.local_rope = slides && m->two_ropes;
+    kind.local = slides && (m->two_ropes || m->block_stride > 0);
     return kind;
 }
 
@@ -89,9 +89,9 @@ static const char *name_of_kind(struct builder *b,
     const size_t n =
         str_format(text, sizeof(text), "%s%s%s%s%slayer",
                    kind->leaf || kind->narrow ? "first " : "",
-                   kind->window == 0 && !kind->local_rope ? ""
-                   : b->spec->chunked                     ? "chunked "
-                                                          : "sliding ",
+                   kind->window == 0 && !kind->local ? ""
+                   : b->spec->chunked                ? "chunked "
+                                                     : "sliding ",
                    kind->no_rope ? "nope " : "", mixer_word(kind->mixer),
                    kind->moe ? "moe " : "");
     const char *name = arena_copy(b->arena, text, n);
@@ -104,7 +104,7 @@ static bool same_kind(const struct layer_kind *x, const struct layer_kind *y)
     return x->place == y->place && x->mixer == y->mixer && x->moe == y->moe
            && x->narrow == y->narrow && x->no_rope == y->no_rope
            && x->leaf == y->leaf && x->window == y->window
-           && x->local_rope == y->local_rope;
+           && x->local == y->local;
 }
 
 static void attend_to_memory(struct builder *b, bool waits)
@@ -133,10 +133,10 @@ void build_layers(struct builder *b, layer_fn *layer)
             b->p->tensor[x].needs_grad = !kind.leaf;
             b->window = kind.window;
             b->no_rope = kind.no_rope;
-            b->local_rope = kind.local_rope;
+            b->local = kind.local;
             const tensor_id out = layer(b, &kind, x);
             b->window = 0;
-            b->no_rope = b->local_rope = false;
+            b->no_rope = b->local = false;
             build_end(b, out);
         }
         if (p->layer_block != NULL)

@@ -111,7 +111,7 @@ tensor_id hf_table(const struct builder *b, enum hf_table which)
 tensor_id hf_rope_table(const struct builder *b, enum hf_table which)
 {
     const bool sin = which == HF_SIN;
-    if (b->local_rope)
+    if (b->local && b->spec->two_ropes)
         return hf_table(b, sin ? HF_SIN_LOCAL : HF_COS_LOCAL);
     return hf_table(b, which);
 }
@@ -312,7 +312,8 @@ tensor_id hf_words(struct builder *b)
     const struct shape shape = SHAPE(b->t, b->e);
     tensor_id x = build_embedding(b, "embed_tokens", b->ids, table, &shape);
     x = build_all_reduce(b, "embedding all-reduce", x, COMM_TP);
-    if (m->embed_scale)
+    const bool late = m->family == FAM_PHI3SMALL; /* after the dropout */
+    if (m->embed_scale && !late)
         x = scaled_embedding(b, x);
     if (b->e.n != b->h.n) /* OPT-350m */
         x = build_linear(b, &(struct linear){ .name = "project_in",
@@ -327,7 +328,8 @@ tensor_id hf_words(struct builder *b)
     if (m->embedding_norm)
         x = hf_hidden_norm(b, "embedding norm", x);
     x = add_bias_table(b, x);
-    return build_dropout(b, "embedding dropout", x, b->run->embed_dropout);
+    x = build_dropout(b, "embedding dropout", x, b->run->embed_dropout);
+    return late ? scaled_embedding(b, x) : x;
 }
 
 static void embed(struct builder *b)
@@ -429,7 +431,7 @@ static tensor_id attention_half(struct builder *b,
         y = hf_hidden_norm(b, "post_attention_layernorm", y);
     if (m->family == FAM_FALCON) /* dropout_add(..., attention_dropout) */
         y = build_dropout(b, "hidden dropout", y, b->run->attention_dropout);
-    else if (m->family != FAM_STABLELM)
+    else if (m->family != FAM_STABLELM && m->family != FAM_PHI3SMALL)
         y = drop(b, y);
     y = scaled_branch(b, y);
     if (m->place == PLACE_AFTER_RESIDUAL)
@@ -501,13 +503,19 @@ tensor_id hf_layer(struct builder *b, const struct layer_kind *kind,
 static void refuse_kernel(struct builder *b)
 {
     const bool flash = b->run->attention == ATTN_FLASH;
+    const bool eager = b->run->attention == ATTN_EAGER;
     const bool sdpa = hf_kernel(b) == ATTN_SDPA;
     memplan_error *e = diag_add(b->diag, MEMPLAN_E_UNSUPPORTED,
                                 "Hugging Face's layers have no %s attention "
                                 "for this family",
-                                flash ? "flash" : "sdpa");
+                                flash   ? "flash"
+                                : eager ? "eager"
+                                        : "sdpa");
     memcpy(e->key, "attention", sizeof("attention"));
-    diag_hint(e, "use --attention %s", sdpa ? "sdpa" : "eager");
+    diag_hint(e, "use --attention %s",
+              sdpa                         ? "sdpa"
+              : hf_kernel(b) == ATTN_FLASH ? "flash"
+                                           : "eager");
 }
 
 /* LitGPT runs every decoder by one class (litgpt/model.py): no family's habits.

@@ -184,6 +184,14 @@ tensor_id hf_cross_attention(struct builder *b, tensor_id x);
 /* What a layer mixes tokens with, attention among it. */
 tensor_id hf_mixer(struct builder *b, enum mixer mixer, tensor_id x);
 
+/* ---- hf_blocks.c ---- */
+
+/* Phi-3 small's attention, of which every layer's kernel has its own layout:
+ * what o_proj takes. */
+tensor_id hf_blocks(struct builder *b, tensor_id x);
+/* Its MLP's activation, of gate and up in one. */
+tensor_id hf_gegelu(struct builder *b, tensor_id both);
+
 /* ---- hf_mlp.c ---- */
 
 tensor_id hf_mlp(struct builder *b, tensor_id x);

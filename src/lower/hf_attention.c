@@ -148,6 +148,8 @@ static tensor_id biased(struct builder *b, const struct hf_qkv *o,
         scores = build_unary_in_place(b, OP_SCALE, "scaled", scores);
         return build_add(b, "masked", scores, mask);
     default:
+        if (b->spec->family == FAM_GROK)
+            scores = build_cast(b, "scores fp32", scores, DT_FP32);
         scores = softcap(b, build_scale(b, "scaled", scores));
         if (b->spec->relative_buckets > 0)
             scores = build_add(b, "+ position bias", scores, hf_bias(b));
@@ -349,6 +351,13 @@ static tensor_id flash(struct builder *b, struct hf_qkv *o)
 
 /* ---- the module ---- */
 
+static tensor_id output_of(struct builder *b, tensor_id context)
+{
+    const struct linear l = linear_of_o(b, "o_proj", context);
+    return build_all_reduce(b, "attention all-reduce", hf_linear(b, &l),
+                            COMM_TP);
+}
+
 static tensor_id attention_of(struct builder *b, struct hf_qkv *o)
 {
     tensor_id context = TENSOR_NONE;
@@ -362,9 +371,7 @@ static tensor_id attention_of(struct builder *b, struct hf_qkv *o)
         const tensor_id s = build_unary(b, OP_TANH, "sigmoid", o->gate);
         context = build_mul(b, "gated", context, s);
     }
-    const struct linear l = linear_of_o(b, "o_proj", context);
-    return build_all_reduce(b, "attention all-reduce", hf_linear(b, &l),
-                            COMM_TP);
+    return output_of(b, context);
 }
 
 /* Llama4TextAttention: where nothing rotates, queries are scaled by place. */
@@ -397,6 +404,8 @@ static void norm_rotated(struct builder *b, struct hf_qkv *o)
 tensor_id hf_attention(struct builder *b, tensor_id x)
 {
     struct hf_qkv o;
+    if (b->spec->block_stride > 0)
+        return output_of(b, hf_blocks(b, x));
     o.mask = TENSOR_NONE;
     if (build_is_latent(b)) {
         hf_latent(b, x, &o);

@@ -102,6 +102,36 @@ static tensor_id qwen_loss(struct builder *b, tensor_id logits)
     return loss;
 }
 
+/* The code that comes with these weights casts, and shifts in a copy; Phi-3
+ * small scales what it has cast, and fills in words that are none. */
+static bool loss_is_remote(enum family family)
+{
+    return family == FAM_GROK || family == FAM_PHI3SMALL;
+}
+
+static tensor_id remote_logits(struct builder *b, tensor_id logits)
+{
+    if (b->spec->family == FAM_GROK)
+        logits = build_scale(b, "logits scaled", logits);
+    logits = build_cast(b, "logits fp32", logits, DT_FP32);
+    if (b->spec->family == FAM_GROK)
+        return logits;
+    logits = build_scale(b, "logits scaled", logits);
+    const struct shape words = SHAPE(b->V);
+    const tensor_id dummies =
+        build_buffer(b, "dummy_tokens_mask", DT_BOOL, &words);
+    return build_where(b, "dummy words filled", dummies, logits);
+}
+
+static tensor_id remote_loss(struct builder *b, tensor_id logits)
+{
+    tensor_id labels;
+    const tensor_id shifted = shifted_logits(b, logits, &labels);
+    const tensor_id loss = build_cross_entropy(b, "loss", shifted, labels);
+    hf_hold(b, "shift_logits", shifted);
+    return loss;
+}
+
 /* Liger patches the model to its fused loss unless told not to. */
 static bool loss_is_fused(const struct run *run)
 {
@@ -143,7 +173,9 @@ static tensor_id standard_loss(struct builder *b, tensor_id x, tensor_id weight)
         logits = build_cast(b, "logits fp32", logits, DT_FP32);
     if (m->family == FAM_BART)
         logits = plus_buffer(b, logits);
-    if (m->logit_scale < 1.0 || m->logit_scale > 1.0)
+    if (loss_is_remote(m->family))
+        logits = remote_logits(b, logits);
+    else if (m->logit_scale < 1.0 || m->logit_scale > 1.0)
         logits = build_scale(b, "logits scaled", logits);
     if (m->final_softcap > 0) {
         logits = build_scale(b, "logits / cap", logits);
@@ -153,12 +185,13 @@ static tensor_id standard_loss(struct builder *b, tensor_id x, tensor_id weight)
     const tensor_id loss =
         b->run->loss == LOSS_XENTROPY
             ? build_cross_entropy_kernel(b, "loss", logits, b->labels)
-        : m->family == FAM_QWEN ? qwen_loss(b, logits)
-                                : hf_words_loss(b, logits);
+        : m->family == FAM_QWEN     ? qwen_loss(b, logits)
+        : loss_is_remote(m->family) ? remote_loss(b, logits)
+                                    : hf_words_loss(b, logits);
     hf_hold(b, "outputs.last_hidden_state", x);
     if (scaled != x)
         hf_hold(b, "hidden_states", scaled);
-    if (!b->run->fp32_logits)
+    if (!b->run->fp32_logits || loss_is_remote(m->family))
         hf_outputs(b, "outputs.logits", logits);
     return loss;
 }

@@ -47,6 +47,8 @@ static tensor_id fused_gate_up(struct builder *b, tensor_id x)
     l.full_out = 2 * b->spec->ffn;
     l.lora |= LORA_MASK(LORA_GATE);
     const tensor_id both = hf_linear(b, &l);
+    if (b->spec->act == ACT_GEGELU)
+        return hf_gegelu(b, both);
     if (hf_is_liger(b))
         return build_swiglu(b, "swiglu", both, TENSOR_NONE, TENSOR_NONE);
     const struct shape half = shape_last(b, both, b->f);

@@ -278,8 +278,10 @@ static tensor_id dispatch(struct builder *b, tensor_id x,
         build_index(b, "sorted weights", r->weights, order, &column);
     /* autocast does not know grouped_mm: inputs take the weights' dtype */
     const bool autocasts = b->autocast;
-    b->autocast = false;
-    const tensor_id in = build_cast(b, "routed", picked, b->param);
+    const bool apart = b->spec->family == FAM_GROK; /* a linear each */
+    b->autocast = autocasts && apart;
+    const tensor_id in =
+        apart ? picked : build_cast(b, "routed", picked, b->param);
     const tensor_id y = experts(b, in, expert);
     b->autocast = autocasts;
     const tensor_id weighted = build_mul(b, "weighted", y, weights);

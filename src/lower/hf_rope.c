@@ -91,10 +91,12 @@ static bool casts_back(enum family family)
            || family == FAM_COHERE || family == FAM_COHERE2 || is_ernie(family);
 }
 
-/* Each entry of the tables twice (repeat_interleave). */
+/* The tables are gathered in every layer; of most each entry comes twice
+ * (repeat_interleave). */
 static bool interleaves(enum family family)
 {
-    return family == FAM_GLM || family == FAM_GLM4 || is_ernie(family);
+    return family == FAM_GLM || family == FAM_GLM4 || is_ernie(family)
+           || family == FAM_GROK; /* cos[position_ids] */
 }
 
 static void rope_whole(struct builder *b, struct hf_heads *h, tensor_id cos,

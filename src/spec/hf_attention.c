@@ -23,7 +23,8 @@ static bool has_sdpa(const struct spec *m)
 
 static bool has_flash(const struct spec *m)
 {
-    if (m->family == FAM_LLAMA4 || m->family == FAM_DEEPSEEK_V32)
+    if (m->family == FAM_LLAMA4 || m->family == FAM_DEEPSEEK_V32
+        || m->family == FAM_GROK)
         return false;
     return m->family != FAM_MPT && m->position != POS_ALIBI
            && m->relative_buckets == 0;
@@ -31,6 +32,8 @@ static bool has_flash(const struct spec *m)
 
 enum attention spec_hf_attention(const struct spec *m, enum attention asked)
 {
+    if (m->block_stride > 0) /* its kernels, of blocks and not */
+        return ATTN_FLASH;
     if (asked == ATTN_FLASH && has_flash(m))
         return ATTN_FLASH;
     if (asked != ATTN_EAGER && has_sdpa(m))

@@ -93,7 +93,7 @@ struct import {
 #define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
 
 /* hidden_act "swiglu" of the generic decoder: silu, and gated. */
-enum { ACT_SWIGLU = ACT_RELU2 + 1 };
+enum { ACT_SWIGLU = ACT_GEGELU + 1 };
 
 /* Adds an error about a value of the file. */
 memplan_error *import_error(struct import *im, const struct json *at,

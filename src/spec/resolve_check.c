@@ -80,6 +80,20 @@ static void check_split_layers(const struct run *r, struct diag *d)
     }
 }
 
+/* Phi3SmallModel.forward pads sequences to whole blocks. */
+static void check_blocks(const struct run *r, const struct spec *s,
+                         struct diag *d)
+{
+    enum { BLOCK = 64 };
+    if (s->block_stride == 0 || r->seq_len % BLOCK == 0)
+        return;
+    memplan_error *e = setup_error(d, MEMPLAN_E_UNSUPPORTED, KEY_SEQ_LEN,
+                                   "a '%s' model pads sequences to %d tokens, "
+                                   "which is not modelled",
+                                   s->model_type, BLOCK);
+    diag_hint(e, "use a multiple of %d", BLOCK);
+}
+
 /* Their classes in transformers run experts one after another. */
 static void check_hf_family(const struct run *r, const struct spec *s,
                             struct diag *d)
@@ -806,6 +820,7 @@ void resolve_check(const struct run *r, const struct spec *spec, struct diag *d)
     check_modelled(r, d);
     check_split_layers(r, d);
     check_hf_family(r, spec, d);
+    check_blocks(r, spec, d);
     check_zero(r, d);
     check_offload(r, d);
     check_galore(r, d);

@@ -78,6 +78,8 @@
     X(MINICPM3, "minicpm3")                                                    \
     X(DEEPSEEK_V32, "deepseek_v32")                                            \
     X(LLAMA4, "llama4_text")                                                   \
+    X(GROK, "grok-1")                                                          \
+    X(PHI3SMALL, "phi3small")                                                  \
     X(BERT, "bert")                                                            \
     X(ROBERTA, "roberta")                                                      \
     X(T5, "t5")                                                                \
@@ -135,7 +137,8 @@ enum activation {
     ACT_GELU_BLOOM, /* BLOOM's autograd function */
     ACT_GELU_QUICK, /* x sigmoid(1.702 x), in three kernels (CLIP) */
     ACT_RELU,
-    ACT_RELU2 /* squared */
+    ACT_RELU2, /* squared */
+    ACT_GEGELU /* of gate and up interleaved, clamped (Phi-3 small) */
 };
 
 enum position { POS_ROPE, POS_LEARNED, POS_ALIBI, POS_NONE };
@@ -323,8 +326,10 @@ struct spec {
     uint64_t sliding_window;            /* 0 none */
     struct pattern slides;              /* layers with that window */
     uint64_t sliding_layers;            /* how many these are */
-    bool chunked;   /* the window does not slide: it is one of so many */
-    bool two_ropes; /* those have rotary tables of their own (Gemma 3) */
+    bool chunked;          /* the window does not slide: it is one of so many */
+    uint64_t block_stride; /* those attend to blocks: near ones, and every so
+                              manyth (Phi-3 small); 0: no blocks */
+    bool two_ropes;        /* those have rotary tables of their own (Gemma 3) */
     struct pattern rotates; /* layers with rotary embeddings, where they are
                                the model's positions */
     struct pattern attends; /* layers with attention; the others have `mixer` */

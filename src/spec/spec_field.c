@@ -127,6 +127,7 @@ static const struct choice {
     { "quick_gelu", F_ACT, ACT_GELU_QUICK },
     { "relu", F_ACT, ACT_RELU },
     { "relu2", F_ACT, ACT_RELU2 },
+    { "gegelu", F_ACT, ACT_GEGELU },
     { "swiglu", F_ACT, ACT_SWIGLU },
     { "rmsnorm", F_NORM, NORM_RMS },
     { "layernorm", F_NORM, NORM_LAYER },

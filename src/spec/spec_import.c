@@ -80,6 +80,8 @@ static const struct other_name {
     { "MiniCPM3ForCausalLM", FAM_MINICPM3 },
     { "DeepseekV32ForCausalLM", FAM_DEEPSEEK_V32 },
     { "Llama4ForCausalLM", FAM_LLAMA4 },
+    { "Grok1ModelForCausalLM", FAM_GROK },
+    { "Phi3SmallForCausalLM", FAM_PHI3SMALL },
     { "GemmaForCausalLM", FAM_GEMMA },
     { "Gemma2ForCausalLM", FAM_GEMMA2 },
     { "Phi3ForCausalLM", FAM_PHI3 },

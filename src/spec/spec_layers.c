@@ -46,6 +46,7 @@ static const struct layer_list {
     { FAM_EXAONE4, "layer_types", LIST_KINDS },
     { FAM_COHERE2, "layer_types", LIST_KINDS },
     { FAM_GEMMA3, "layer_types", LIST_KINDS },
+    { FAM_PHI3SMALL, "layer_types", LIST_KINDS },
 };
 
 /* Where there is no list: all layers but the last of each so many. */
@@ -57,6 +58,7 @@ static const struct step {
 } steps[] = {
     { FAM_LLAMA4, "no_rope_layer_interval", 4, LIST_ROTARY },
     { FAM_SMOLLM3, "no_rope_layer_interval", 4, LIST_ROTARY },
+    { FAM_PHI3SMALL, "dense_attention_every_n_layers", 2, LIST_KINDS },
     { FAM_OLMO3, "", 4, LIST_KINDS },
     { FAM_EXAONE4, "sliding_window_pattern", 4, LIST_KINDS },
     { FAM_COHERE2, "sliding_window_pattern", 4, LIST_KINDS },

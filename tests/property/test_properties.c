@@ -102,27 +102,29 @@ static const char indexed[] =
 /* Refused elsewhere than by transformers, and with flash attention. */
 static bool is_only_hf(const char *model)
 {
-    return model == chunked || model == indexed;
+    return strcmp(model, "grok-1") == 0 || model == chunked || model == indexed;
 }
 
 static struct trial trial_of(uint64_t seed)
 {
     uint64_t s = seed;
     struct trial t = {
-        .model = PICK(&s, "llama-7b", "llama-3-8b", "gpt2-xl", "gpt3-13b",
-                      "mistral-7b-v0.1", "gemma-2-9b", "pythia-1.4b",
-                      "opt-1.3b", "falcon-7b", "mixtral-8x7b", "qwen2.5-0.5b",
-                      "bloom-1b7", "bert-large", "megatron-t5-220m", "t5-base",
-                      "bart-large", "resnet-50", "vit-large-patch16-224",
-                      "deepseek-v2-lite", "qwen1.5-moe-a2.7b", "gpt-oss-20b",
-                      "phi-2", "smollm3-3b", "gemma-3-1b", "minicpm3-4b",
-                      predicting, sparse, chunked, indexed)
+        .model =
+            PICK(&s, "llama-7b", "llama-3-8b", "gpt2-xl", "gpt3-13b",
+                 "mistral-7b-v0.1", "gemma-2-9b", "pythia-1.4b", "opt-1.3b",
+                 "falcon-7b", "mixtral-8x7b", "qwen2.5-0.5b", "bloom-1b7",
+                 "bert-large", "megatron-t5-220m", "t5-base", "bart-large",
+                 "resnet-50", "vit-large-patch16-224", "deepseek-v2-lite",
+                 "qwen1.5-moe-a2.7b", "gpt-oss-20b", "phi-2", "smollm3-3b",
+                 "gemma-3-1b", "minicpm3-4b", "grok-1", "phi-3-small-8k",
+                 predicting, sparse, chunked, indexed)
     };
     const char *fw = PICK(&s, "hf", "deepspeed", "fsdp", "megatron", "megatron",
                           "megatron-deepspeed", "torchtitan", "torchtune");
     if (is_only_hf(t.model) || t.model == sparse
         || strcmp(t.model, "minicpm3-4b") == 0
-        || strcmp(t.model, "gemma-3-1b") == 0)
+        || strcmp(t.model, "gemma-3-1b") == 0
+        || strcmp(t.model, "phi-3-small-8k") == 0)
         fw = PICK(&s, "hf", "deepspeed", "fsdp");
     const bool tune = strcmp(fw, "torchtune") == 0;
     const bool titan = tune || strcmp(fw, "torchtitan") == 0;

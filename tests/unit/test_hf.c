@@ -478,6 +478,32 @@ static void test_liger(void **state)
     finish(&f);
 }
 
+/* Phi-3 small's layer of blocks: k and v are made once for each query head,
+ * and copied; of its activation both halves, what was clamped where, the
+ * sigmoid and three products are kept. */
+static void test_blocks(void **state)
+{
+    (void)state;
+    enum { DA = 16, AA = HEADS * DA, INDEX = 8 };
+    struct fixture f;
+    start(&f);
+    import_text(&f, "{\"model_type\": \"phi3small\", \"hidden_size\": 96,"
+                    " \"num_attention_heads\": 6, \"num_key_value_heads\": 2,"
+                    " \"ff_intermediate_size\": 208, \"vocab_size\": 1234,"
+                    " \"dense_attention_every_n_layers\": 3,"
+                    " \"num_hidden_layers\": 3}");
+    set_run(&f, B, S, "bf16", "flash", false);
+    lower(&f);
+    const struct figures r = measure(&f, false);
+    const uint64_t norms = 2 * (2 * H + 8), inputs = 2 * 2 * H;
+    const uint64_t attention = 5 * 2 * AA + 2 * 4 * HEADS;
+    const uint64_t mlp = (4 + 2 + 5 * 2) * F;
+    assert_int_equal(r.layer, T * (norms + inputs + attention + mlp)
+                                  + (2 + HEADS) * INDEX + RNG);
+    assert_int_equal(r.shared, 2 * 2 * S * DA);
+    finish(&f);
+}
+
 /* Liger's gated activation writes its gradients over gate and up, and its norm
  * over the gradient that comes in: the layer's fullest moment is then the
  * backward of down_proj, where everything kept is still there, with the
@@ -653,6 +679,7 @@ int main(void)
         cmocka_unit_test(test_published_counts),
         cmocka_unit_test(test_class_counts),
         cmocka_unit_test(test_liger),
+        cmocka_unit_test(test_blocks),
         cmocka_unit_test(test_liger_in_place),
         cmocka_unit_test(test_lora),
         cmocka_unit_test(test_tensor_parallel),

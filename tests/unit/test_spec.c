@@ -223,6 +223,8 @@ static const struct {
     { "gemma-2-2b", UINT64_C(2614341888) },
     { "gemma-2-9b", UINT64_C(9241705984) },
     { "gemma-3-1b", UINT64_C(999885952) },
+    { "grok-1", UINT64_C(315684820992) },
+    { "phi-3-small-8k", UINT64_C(7392272384) },
     { "deepseek-v3.2", UINT64_C(671877929216) },
     { "llama-4-maverick", UINT64_C(400711848960) },
     { "llama-4-scout", UINT64_C(107769861120) },
