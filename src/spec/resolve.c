@@ -615,7 +615,7 @@ static void resolve_kernels(struct run *r, const struct spec *spec)
         resolve_note(r, KEY_COUNT,
                      "attention spelled out, dropout everywhere, as in the "
                      "paper (--implementation)");
-    else if (spec->resnet.stages == 0)
+    else if (spec->resnet.stages == 0 && spec->heads > 0)
         resolve_assume(r, KEY_ATTENTION, "%s attention (--attention)",
                        resolve_text(r, KEY_ATTENTION, buf));
     resolve_dropout(r, spec);
@@ -625,6 +625,12 @@ static void resolve_kernels(struct run *r, const struct spec *spec)
     r->plain_softmax = !resolve_bool(r, KEY_FUSED_SOFTMAX, true);
     r->grouped_gemm = resolve_bool(r, KEY_GROUPED_GEMM, true);
     r->replay_batches = resolve_bool(r, KEY_REPLAY_BATCHES, false);
+    if (spec->mixer != MIX_ATTENTION)
+        resolve_assume(r, KEY_SSM_KERNEL, "the kernels of %s (--ssm-kernel)",
+                       spec->mixer == MIX_DELTA
+                           ? "flash-linear-attention and causal-conv1d"
+                           : "mamba-ssm and causal-conv1d");
+    (void)resolve_count(r, KEY_SSM_KERNEL, SSM_KERNEL_FUSED);
     r->ce_fusion = (enum ce_fusion)resolve_count(r, KEY_CE_FUSION, CE_TE);
     r->cp_comm = (enum cp_comm)resolve_count(r, KEY_CP_COMM, CP_P2P);
     r->moe_dispatcher = (enum moe_dispatcher)resolve_count(

@@ -26,6 +26,9 @@ static const struct refusal {
     { KEY_SCHEDULE, IS, SCHED_NAIVE, "use 1f1b, gpipe or interleaved" },
     { KEY_IMPLEMENTATION, IS, IMPL_LITGPT,
       "use --implementation hf with --loss chunked: LitGPT's layers and loss" },
+    { KEY_SSM_KERNEL, IS, SSM_KERNEL_TORCH,
+      "use --ssm-kernel fused, with its packages installed; without them a "
+      "layer keeps several times as much" },
     { KEY_CUDA_GRAPH, IS, 1, "leave it out: the pools come on top" },
     { KEY_EP_OVERLAP, IS, 1, "leave it out: one micro-batch in flight" },
     { KEY_OFFLOAD_OPTIMIZER, IS, OFFLOAD_NVME, "use --offload-optimizer cpu" },

@@ -47,12 +47,15 @@ static void check_kernels(const struct spec *s, struct diag *d)
                   "write \"use_bias\": false");
 }
 
-/* B and C come from norms; in fp32 they are no longer of the scan's type
+/* B and C come from norms; with fp32 weights they are no longer of the scan's type
  * (selective_scan.cpp: B.scalar_type() == input_type). */
 static void check_types(const struct run *r, const struct spec *s,
                         struct diag *d)
 {
-    if (!r->prec.autocast || !s->ssm.norms)
+    const enum dtype norms = r->lora_rank > 0 && r->base_dtype != DT_NONE
+                                 ? r->base_dtype
+                                 : r->prec.param;
+    if (!r->prec.autocast || !s->ssm.norms || norms != DT_FP32)
         return;
     memplan_error *e = conflict(d, KEY_PRECISION, s,
                                 "under autocast its norms give the scan fp32, "

@@ -96,7 +96,8 @@ enum {
     OWN_GRADS = 1u << 20,      /* neither DDP nor FSDP on the GPU */
     NO_LIST_GATHER = 1u << 22, /* but for the fork's DeepSpeed */
     NO_SPELLED_OUT = 1u << 23, /* of Megatron's own attention */
-    NO_EP = 1u << 24
+    NO_EP = 1u << 24,
+    NO_STATE = 1u << 25 /* attention in every layer */
 };
 
 static unsigned circumstances(const struct run *r, const struct spec *spec)
@@ -130,6 +131,7 @@ static unsigned circumstances(const struct run *r, const struct spec *spec)
     now |= r->cp == 1 ? NO_CP : 0;
     now |= spec->experts == 0 ? NO_EXPERTS : 0;
     now |= spec->resnet.stages > 0 ? CONVOLUTIONS : 0;
+    now |= spec->mixer == MIX_ATTENTION ? NO_STATE : 0;
     return now;
 }
 
@@ -177,6 +179,7 @@ static const struct moot {
     { KEY_LOSS, PAPER, LOSS_XENTROPY, ": the paper keeps the logits in fp32" },
     { KEY_CE_FUSION, PLAIN_LOSS | NO_MEGATRON, ANY,
       " but in Megatron with --loss fused" },
+    { KEY_SSM_KERNEL, NO_STATE, ANY, " without layers that have a state" },
     { KEY_CP_COMM, NO_MEGATRON | NO_CP, ANY, " but in Megatron with cp" },
     { KEY_GRAD_ACCUM_FUSION, NO_MEGATRON, ANY, " outside Megatron" },
     { KEY_ETP, NO_EXPERTS, ANY, " without experts" },

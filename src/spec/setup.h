@@ -151,6 +151,10 @@
     X(CE_TE, "te")                                                             \
     X(CE_NATIVE, "native")
 
+#define SSM_KERNEL_MAP(X)                                                      \
+    X(SSM_KERNEL_FUSED, "fused")                                               \
+    X(SSM_KERNEL_TORCH, "torch")
+
 #define CP_COMM_MAP(X)                                                         \
     X(CP_P2P, "p2p")                                                           \
     X(CP_A2A, "a2a")
@@ -215,6 +219,7 @@ enum recompute_module { RECOMPUTE_MODULE_MAP(CHOICE_ENUM) REMOD_COUNT };
 enum attention { ATTENTION_MAP(CHOICE_ENUM) ATTENTION_COUNT };
 enum loss { LOSS_MAP(CHOICE_ENUM) LOSS_COUNT };
 enum ce_fusion { CE_FUSION_MAP(CHOICE_ENUM) CE_FUSION_COUNT };
+enum ssm_kernel { SSM_KERNEL_MAP(CHOICE_ENUM) SSM_KERNEL_COUNT };
 enum cp_comm { CP_COMM_MAP(CHOICE_ENUM) CP_COMM_COUNT };
 enum moe_dispatcher { MOE_DISPATCHER_MAP(CHOICE_ENUM) MOE_DISPATCHER_COUNT };
 enum lora_target { LORA_TARGET_MAP(CHOICE_ENUM) LORA_TARGET_COUNT };

@@ -67,6 +67,10 @@ static uint64_t targets(const struct json *adapters)
         { "v_proj", UINT64_C(1) << LORA_V },
         { "c_attn", UINT64_C(1) << LORA_Q },
         { "c_proj", UINT64_C(1) << LORA_O },
+        { "in_proj", UINT64_C(1) << LORA_IN_PROJ },
+        { "in_proj_qkvz", UINT64_C(1) << LORA_IN_PROJ },
+        { "x_proj", UINT64_C(1) << LORA_X_PROJ },
+        { "out_proj", UINT64_C(1) << LORA_OUT_PROJ },
         { "w1", UINT64_C(1) << LORA_UP },
         { "w2", UINT64_C(1) << LORA_GATE },
     };

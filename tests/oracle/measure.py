@@ -103,7 +103,7 @@ class Run:
         fake = FakeTensorMode(allow_non_fake_inputs=True) if where == "cuda" else contextlib.nullcontext()
         with fake:
             model.to_empty(device=where)
-            if not setting:
+            if not setting or not setting["base"].startswith("nf4"):
                 model.tie_weights()
             beside = adapters.quantise(model, setting, where) if setting and setting["base"].startswith("nf4") else []
             model.train()

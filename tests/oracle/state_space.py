@@ -6,7 +6,8 @@ usage: state_space.py FOLDER CODE [family ...]   CODE holds the packages mamba_s
 transformers' classes call these packages' autograd functions, and those run here as they are: what they save, recompute
 and allocate is theirs.  Only what would be launched on a GPU is not: Triton kernels do nothing (their results are tensors
 that Python made), and the two C++ extensions are stand-ins that allocate what csrc/selective_scan/selective_scan.cpp and
-csrc/causal_conv1d.cpp do.  Writes FOLDER/<family>-<dtype>-<attention>-0.json as golden.py does.
+csrc/causal_conv1d.cpp do.  Writes FOLDER/<family>-<dtype>-<attention>-default.json as golden.py does, and
+lora-<family>-in-<adapters' dtype>-... with adapters on the mixers' projections that are called (needs peft).
 """
 import contextlib
 import pathlib
@@ -81,6 +82,26 @@ def resolved(module, *names):
         assert True in [k for k in kept if isinstance(k, bool)], f"{name} is transformers' own"
 
 
+ADAPTED = {  # what PEFT lets and the kernels call
+    "mamba": ["in_proj"], "mamba2": ["in_proj"], "jamba": ["in_proj", "x_proj", "out_proj"],
+    "qwen3_next": ["in_proj_qkvz", "in_proj_ba", "out_proj"],
+}
+
+
+def with_adapters(folder, family, targets):
+    import peft
+    attention = "eager" if family.startswith("mamba") else "sdpa"
+    for adapters in ("fp32", "bf16"):
+        for dtype in ("bf16", "autocast"):
+            setting = dict(rank=8, targets=targets, dropout=0.0, dtype=adapters, base="bf16")
+            result = golden.record(family, dtype, attention, "0", setting)
+            result["command"] = "python tests/oracle/state_space.py tests/golden/oracle CODE"
+            result["adapters"] = dict(setting, peft=peft.__version__)
+            for key in ("layer", "shared_by_layers", "outside"):
+                del result[key]
+            (folder / f"lora-{family}-in-{adapters}-{dtype}-{attention}-0.json").write_text(golden.dump(result))
+
+
 if __name__ == "__main__":
     folder = pathlib.Path(sys.argv[1])
     install(pathlib.Path(sys.argv[2]).resolve())
@@ -103,3 +124,5 @@ if __name__ == "__main__":
                 continue
             result["command"] = f"python tests/oracle/state_space.py tests/golden/oracle CODE {name}"
             path.write_text(golden.dump(result))
+        if name in ADAPTED:
+            with_adapters(folder, name, ADAPTED[name])

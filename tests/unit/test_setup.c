@@ -248,6 +248,7 @@ static const char *const settable[][3] = {
     { "dropout", "10%", "0.1" },
     { "attention_mask", "dataloader", "dataloader" },
     { "vocab_multiple", "64", "64" },
+    { "ssm_kernel", "fused", "fused" },
     { "ce_fusion", "native", "native" },
     { "cp_comm", "a2a", "a2a" },
     { "deterministic", "yes", "true" },

@@ -206,6 +206,10 @@ static void test_refusals(void **state)
           "'hf-liger' of a 'mamba' model is not modelled yet",
           "hf" },
         { "mamba-370m",
+          { "ssm_kernel", "torch" },
+          "ssm_kernel 'torch' is not modelled yet",
+          "--ssm-kernel fused" },
+        { "mamba-370m",
           { "loss", "chunked" },
           "which LitGPT has not",
           "leave it out" },
@@ -253,7 +257,7 @@ static void test_refusals(void **state)
             fail_msg("%s: %d %s [%s]", rows[i].message, (int)a->status,
                      a->slot[0].message, a->slot[0].hint);
     }
-    assert_int_equal(ask(rows[8].model, rows[8].pairs)->errs.count, 4);
+    assert_int_equal(ask(rows[9].model, rows[9].pairs)->errs.count, 4);
 }
 
 static void test_runs(void **state)
@@ -264,6 +268,12 @@ static void test_runs(void **state)
                      MEMPLAN_OK);
     assert_int_equal(
         ask("mamba-2.8b", PAIRS("lora_rank", "8", "lora_targets", "in_proj"))
+            ->status,
+        MEMPLAN_OK);
+    /* adapters over 16-bit weights: so are the norms */
+    assert_int_equal(
+        ask("jamba-v0.1", PAIRS("gpus", "8", "precision", "bf16-amp",
+                                "lora_rank", "8", "base_dtype", "bf16"))
             ->status,
         MEMPLAN_OK);
     assert_int_equal(
