@@ -253,7 +253,7 @@ static uint64_t tied_bytes(const struct program *p)
     const struct block *h = &p->block[p->head];
     for (uint32_t i = 0; i < h->tensor_count; i++) {
         const struct tensor *t = &p->tensor[h->tensor_first + i];
-        if (t->tied && t->trainable)
+        if (t->tied && !t->again && t->trainable)
             return round_alloc(t->bytes);
     }
     return 0;

@@ -40,6 +40,7 @@ enum param_group {
     PG_SSM,
     PG_MLP,
     PG_CONV,
+    PG_CONDITION,
     PG_EXPERT,
     PG_SHARED_EXPERT,
     PG_ROUTER,

@@ -217,6 +217,7 @@ const char *param_group_name(enum param_group group)
     case PG_ATTENTION: return "attention";
     case PG_SSM: return "state space";
     case PG_CONV: return "convolutions";
+    case PG_CONDITION: return "conditioning";
     case PG_MLP: return "mlp";
     case PG_EXPERT: return "experts";
     case PG_SHARED_EXPERT: return "shared experts";

@@ -315,6 +315,14 @@ void build_to_vision(struct builder *b)
     start_vision(b);
 }
 
+/* Of a model of images a number each, as DiT's times; of spectra none. */
+static struct dim ids_dim(const struct builder *b)
+{
+    if (b->spec->mel_bins > 0)
+        return b->one;
+    return b->spec->image > 0 ? b->micro : b->t;
+}
+
 void build_start(struct builder *b, struct program *p, const struct spec *spec,
                  const struct run *run, struct arena *a, struct diag *d)
 {
@@ -336,7 +344,7 @@ void build_start(struct builder *b, struct program *p, const struct spec *spec,
         b->failed = true;
     if (b->failed)
         return;
-    const struct shape tokens = SHAPE(b->t), targets = build_targets(b);
+    const struct shape tokens = SHAPE(ids_dim(b)), targets = build_targets(b);
     p->first_input = p->n_tensors;
     b->ids = build_input(b, "input_ids", DT_INT64, &tokens);
     b->labels = build_input(b, "labels", DT_INT64, &targets);

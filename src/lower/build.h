@@ -185,6 +185,8 @@ void build_to_decoder(struct builder *b, tensor_id x);
 /* What follows is of the vision part, of the text part. (build.c) */
 void build_to_vision(struct builder *b);
 void build_to_text(struct builder *b);
+/* Width of the MLP of the stack at hand, in the whole model. */
+uint64_t build_ffn(const struct builder *b);
 /* Keys and values come from the encoder's result, up to build_cross_end. */
 void build_cross_begin(struct builder *b);
 void build_cross_end(struct builder *b);

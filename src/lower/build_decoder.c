@@ -17,6 +17,12 @@ static bool is_joint(const struct builder *b)
            && b->whole->vision == NULL;
 }
 
+/* Whisper's encoder has no words. */
+static bool shares_words(const struct builder *b)
+{
+    return is_joint(b) && b->spec->mel_bins == 0;
+}
+
 tensor_id build_word_table(struct builder *b, const char *name,
                            struct dim width)
 {
@@ -25,7 +31,7 @@ tensor_id build_word_table(struct builder *b, const char *name,
                                            .words = true,
                                            .rows = b->V,
                                            .cols = width,
-                                           .again = is_joint(b),
+                                           .again = shares_words(b),
                                            .full_elems = build_product(
                                                b, b->spec->vocab, width.n) });
 }
@@ -163,7 +169,7 @@ struct linear linear_of_up(const struct builder *b, const char *name,
                             .x = x,
                             .in = b->h,
                             .out = b->f,
-                            .full_out = b->spec->ffn,
+                            .full_out = build_ffn(b),
                             .group = PG_MLP,
                             .parallel = PAR_COLUMN,
                             .bias = b->spec->mlp_bias,
@@ -177,7 +183,7 @@ struct linear linear_of_down(const struct builder *b, const char *name,
                             .x = x,
                             .in = b->f,
                             .out = b->h,
-                            .full_in = b->spec->ffn,
+                            .full_in = build_ffn(b),
                             .group = PG_MLP,
                             .parallel = PAR_ROW,
                             .bias = b->spec->mlp_bias,

@@ -149,7 +149,7 @@ void build_layers(struct builder *b, layer_fn *layer)
 struct shape build_targets(const struct builder *b)
 {
     if (b->s_target.n == 0)
-        return SHAPE(b->t);
+        return SHAPE(b->spec->image > 0 ? b->micro : b->t);
     return SHAPE(DIM("b*s_dec", b->micro.n * b->s_target.n));
 }
 
@@ -162,8 +162,30 @@ void build_memory(struct builder *b)
     b->p->tensor[b->memory].needs_grad = true;
 }
 
+/* Heads and widths that the second stack has for itself. */
+static void decoder_widths(struct builder *b)
+{
+    const struct spec *m = b->spec;
+    const uint64_t tp = at_least_one(b->run->tp);
+    if (m->decoder_ffn > 0) {
+        b->f.n = div_up(m->decoder_ffn, tp);
+        b->f2.n = build_product(b, 2, b->f.n);
+    }
+    if (m->decoder_heads > 0) {
+        b->a.n = b->kv.n = div_up(m->decoder_heads, tp);
+        b->d.n = b->dv.n = m->hidden / m->decoder_heads;
+    }
+}
+
+uint64_t build_ffn(const struct builder *b)
+{
+    const struct spec *m = b->spec;
+    return b->in_decoder && m->decoder_ffn > 0 ? m->decoder_ffn : m->ffn;
+}
+
 void build_to_decoder(struct builder *b, tensor_id x)
 {
+    decoder_widths(b);
     const uint64_t tp = at_least_one(b->run->tp);
     const uint64_t tokens = build_product(b, b->micro.n, b->s_target.n);
     b->p->tensor[x].storage = b->memory;

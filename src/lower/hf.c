@@ -73,7 +73,7 @@ static bool has_table(const struct builder *b, enum hf_table which)
     switch (which) {
     case HF_POSITIONS:
         return (m->position == POS_LEARNED && m->image == 0
-                && m->family != FAM_BART)
+                && m->family != FAM_BART && m->mel_bins == 0)
                || m->family == FAM_GPTJ;
     case HF_TRIANGLE:
         return m->family == FAM_GPT_NEO && hf_kernel(b) == ATTN_EAGER;
@@ -173,7 +173,11 @@ static void make_inputs(struct builder *b)
         build_input(b, "causal buffer", DT_BOOL, &square);
     if (has_table(b, HF_SINCOS))
         build_input(b, "embed_positions", DT_FP32, &table);
-    if (b->whole->vision != NULL || m->image > 0)
+    if (m->mel_bins > 0)
+        hf_audio_input(b);
+    else if (m->classes > 0)
+        hf_dit_input(b);
+    else if (b->whole->vision != NULL || m->image > 0)
         hf_image_input(b);
 }
 
@@ -202,6 +206,7 @@ static void make_tables(struct builder *b)
 {
     const struct spec *m = b->spec;
     make_inputs(b);
+    hf_dit_shared(b);
     const uint64_t r = build_is_latent(b)   ? m->rope_dim
                        : m->rotary_dim == 0 ? m->head_dim
                                             : m->rotary_dim;
@@ -337,11 +342,13 @@ static void embed(struct builder *b)
     build_begin(b, BLOCK_EMBED, "embedding");
     if (b->whole->vision != NULL)
         build_to_vision(b);
-    if (b->spec->image == 0) {
+    if (b->spec->image == 0 && b->spec->mel_bins == 0) {
         build_end(b, hf_words(b));
         return;
     }
-    const tensor_id x = hf_image_embed(b);
+    const tensor_id x = b->spec->classes > 0    ? hf_dit_embed(b)
+                        : b->spec->mel_bins > 0 ? hf_audio_embed(b)
+                                                : hf_image_embed(b);
     build_end(b,
               build_dropout(b, "embedding dropout", x, b->run->embed_dropout));
 }
@@ -481,7 +488,9 @@ static tensor_id joint(struct builder *b, tensor_id x)
         build_copy_as(b, "decoder_input_ids", b->labels, &rows);
     const tensor_id table = build_word_table(b, "embed_tokens", b->e);
     x = build_embedding(b, "embed_tokens", ids, table, &shape);
-    if (b->spec->position == POS_LEARNED)
+    if (b->spec->target_positions > 0)
+        x = hf_audio_target_positions(b, x);
+    else if (b->spec->position == POS_LEARNED)
         x = add_positions(b, x);
     if (b->spec->embedding_norm)
         x = hf_hidden_norm(b, "embedding norm", x);
@@ -494,6 +503,8 @@ tensor_id hf_layer(struct builder *b, const struct layer_kind *kind,
 {
     if (kind->place == LAYER_JOINT)
         return b->whole->vision != NULL ? hf_to_text(b, x) : joint(b, x);
+    if (b->spec->classes > 0)
+        return hf_dit_layer(b, x);
     return b->spec->parallel_residual ? parallel_layer(b, kind, x)
                                       : serial_layer(b, kind, x);
 }

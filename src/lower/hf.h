@@ -59,6 +59,8 @@ static inline bool hf_is_half(enum dtype t)
 
 /* The tensor of pixels, with the inputs. */
 void hf_image_input(struct builder *b);
+/* Each patch of x times one weight. */
+tensor_id hf_patch_product(struct builder *b, tensor_id x);
 /* Patches, the token of the class, positions. */
 tensor_id hf_image_embed(struct builder *b);
 
@@ -74,6 +76,25 @@ tensor_id hf_contrast(struct builder *b, tensor_id x);
 
 /* Words, and what a family does to them before the first layer. (hf.c) */
 tensor_id hf_words(struct builder *b);
+/* ---- hf_audio.c ---- */
+
+/* The tensor of spectra, with the inputs. */
+void hf_audio_input(struct builder *b);
+/* Two convolutions and positions. */
+tensor_id hf_audio_embed(struct builder *b);
+/* The decoder's own table of positions, added. */
+tensor_id hf_audio_target_positions(struct builder *b, tensor_id x);
+
+/* ---- hf_dit.c ---- */
+
+/* Latents, times and classes, with the inputs. */
+void hf_dit_input(struct builder *b);
+/* What the layers share of times and classes, with the tables. */
+void hf_dit_shared(struct builder *b);
+tensor_id hf_dit_embed(struct builder *b);
+tensor_id hf_dit_layer(struct builder *b, tensor_id x);
+/* To the loss. */
+tensor_id hf_dit_head(struct builder *b, tensor_id x);
 
 /* ---- hf_head.c ---- */
 

@@ -131,6 +131,8 @@ static tensor_id biased(struct builder *b, const struct hf_qkv *o,
     case FAM_GPT_NEO: /* unscaled; a causal buffer, then the mask */
         scores = build_where(b, "causal", hf_table(b, HF_TRIANGLE), scores);
         return build_add(b, "masked", scores, mask);
+    case FAM_DIT: /* queries are scaled, by timm's Attention */
+    case FAM_DIT_DIFFUSERS: /* AttnProcessor: baddbmm scales */ return scores;
     case FAM_BLOOM: /* baddbmm scales and adds alibi */
         return build_add(b, "masked", scores, mask);
     case FAM_MPT:
@@ -164,8 +166,9 @@ static tensor_id biased(struct builder *b, const struct hf_qkv *o,
 /* Their softmax says no dtype, and nothing is cast back. */
 static bool family_is_bert(enum family family)
 {
-    if (family == FAM_T5 || family == FAM_MT5 || family == FAM_BART
-        || family == FAM_LLAMA4)
+    if (family == FAM_T5 || family == FAM_MT5 || family == FAM_BART)
+        return true;
+    if (family == FAM_WHISPER || family == FAM_DIT || family == FAM_LLAMA4)
         return true;
     return family == FAM_BERT || family == FAM_ROBERTA;
 }
@@ -179,7 +182,8 @@ static tensor_id probabilities(struct builder *b, const struct hf_qkv *o,
         in = out = o->hidden;
     if (family == FAM_GPT2 || family == FAM_MPT || scores_in_fp32(family))
         out = tensor_of(b, o->v.x)->dtype;
-    if (family == FAM_GPT2 || family_is_bert(family))
+    if (family == FAM_GPT2 || family == FAM_DIT_DIFFUSERS
+        || family_is_bert(family))
         in = tensor_of(b, scores)->dtype;
     if (family == FAM_FALCON)
         scores = build_cast(b, "softmax input", scores, in);

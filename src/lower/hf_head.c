@@ -386,6 +386,7 @@ static tensor_id head_of(struct builder *b, tensor_id x)
     case HEAD_SEQUENCE: return classes(b, pooled(b, x));
     case HEAD_TOKEN: return classes(b, x);
     case HEAD_SPAN: return span(b, x);
+    case HEAD_NOISE: return hf_dit_head(b, x);
     }
     return x;
 }

@@ -42,11 +42,8 @@ void hf_image_input(struct builder *b)
 
 /* A convolution whose patches do not overlap is a product of each; it keeps its
  * weight too. */
-static tensor_id patch_product(struct builder *b)
+tensor_id hf_patch_product(struct builder *b, tensor_id x)
 {
-    tensor_id x = b->pixels;
-    if (b->stream != DT_FP32) /* ViTModel.forward */
-        x = build_cast(b, "pixels", x, b->stream);
     const tensor_id weight =
         build_param(b, &(struct param){ .name = "patch_embeddings",
                                         .group = PG_EMBED,
@@ -82,7 +79,10 @@ static tensor_id places(struct builder *b)
 tensor_id hf_image_embed(struct builder *b)
 {
     const struct shape all = SHAPE(b->t, b->h);
-    tensor_id x = patch_product(b);
+    tensor_id x = b->pixels;
+    if (b->stream != DT_FP32) /* ViTModel.forward */
+        x = build_cast(b, "pixels", x, b->stream);
+    x = hf_patch_product(b, x);
     if (b->spec->class_token) {
         const tensor_id class = build_vector(b, "cls_token", PG_EMBED, b->h, 0);
         x = build_cat(b, "class and patches", class, x, &all);

@@ -12,7 +12,7 @@
 static uint64_t full_ffn(const struct builder *b)
 {
     const struct spec *m = b->spec;
-    return m->family == FAM_MPT ? 4 * m->hidden : m->ffn;
+    return m->family == FAM_MPT ? 4 * m->hidden : build_ffn(b);
 }
 
 static struct dim ffn(const struct builder *b)

@@ -20,12 +20,23 @@ tensor_id hf_linear(struct builder *b, const struct linear *l)
     return build_add(b, l->name, y, bias);
 }
 
+/* transpose(1, 2).contiguous(): of one head, or one token, a view. */
+static void make_contiguous(struct builder *b, struct hf_heads *h)
+{
+    const struct shape shape = shape_of(b, h->x);
+    h->layout = HF_HEADS;
+    if (shape.dim[1].n > 1 && shape.dim[2].n > 1)
+        h->x = build_copy_as(b, "contiguous", h->x, &shape);
+}
+
 static struct hf_heads heads_of(struct builder *b, const char *name,
                                 tensor_id x, struct dim n)
 {
     const struct shape shape = hf_shape(b, n);
     struct hf_heads h = { .layout = HF_TOKENS, .n = n };
     h.x = build_view(b, name, x, &shape);
+    if (b->spec->family == FAM_WHISPER)
+        make_contiguous(b, &h);
     return h;
 }
 
@@ -116,7 +127,7 @@ static void project_apart(struct builder *b, tensor_id x, struct hf_qkv *o)
     tensor_id q = hf_linear(b, &lq);
     if (b->spec->attention_gate)
         q = split_gate(b, q, o);
-    if (b->spec->family == FAM_OPT)
+    if (b->spec->family == FAM_OPT || b->spec->family == FAM_WHISPER)
         q = build_scale(b, "q scaled", q);
     o->q = normed_heads(b, "q", clipped(b, "q clipped", q), b->a);
     const tensor_id k = clipped(b, "k clipped", hf_linear(b, &lk));
@@ -132,11 +143,18 @@ void hf_project_cross(struct builder *b, tensor_id x, struct hf_qkv *o)
     const struct linear lv = linear_of_v(b, "cross v_proj", b->memory);
     const struct shape keys = SHAPE(b->micro, b->kv, b->s, b->d);
     o->hidden = tensor_of(b, x)->dtype;
-    o->q = heads_of(b, "q", hf_linear(b, &lq), b->a);
+    tensor_id q = hf_linear(b, &lq);
+    if (b->spec->family == FAM_WHISPER)
+        q = build_scale(b, "q scaled", q);
+    o->q = heads_of(b, "q", q, b->a);
     o->k = o->v =
         (struct hf_heads){ .layout = HF_TOKENS, .n = b->kv, .rows = b->s };
     o->k.x = build_view(b, "k", hf_linear(b, &lk), &keys);
+    if (b->spec->family == FAM_WHISPER)
+        make_contiguous(b, &o->k);
     o->v.x = build_view(b, "v", hf_linear(b, &lv), &keys);
+    if (b->spec->family == FAM_WHISPER)
+        make_contiguous(b, &o->v);
 }
 
 /* ---- one matrix ---- */

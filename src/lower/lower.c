@@ -26,6 +26,14 @@ static void lower_as(struct builder *b)
         build_refuse(b, "vision part");
         return;
     }
+    if (b->spec->mel_bins > 0 && b->run->impl != IMPL_HF) {
+        build_refuse(b, "spectra");
+        return;
+    }
+    if (b->spec->classes > 0 && b->run->impl != IMPL_HF) {
+        build_refuse(b, "layers that times and classes scale");
+        return;
+    }
     if ((b->spec->bidirectional || b->spec->decoder_layers > 0)
         && !knows_encoders(b->run)) {
         build_refuse(b, "encoders");

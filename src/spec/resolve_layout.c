@@ -470,9 +470,17 @@ static void resolve_sequence(struct run *r, const struct spec *spec)
                      r->seq_len, limit);
 
     if (spec->decoder_layers > 0) {
-        r->decoder_seq_len = resolve_count(r, KEY_DECODER_SEQ_LEN, r->seq_len);
-        resolve_assume(r, KEY_DECODER_SEQ_LEN,
-                       "targets as long as sources (--decoder-seq-len)");
+        const uint64_t own = spec->target_positions;
+        r->decoder_seq_len =
+            resolve_count(r, KEY_DECODER_SEQ_LEN, own > 0 ? own : r->seq_len);
+        if (own > 0)
+            resolve_assume(r, KEY_DECODER_SEQ_LEN,
+                           "targets of %" PRIu64 " tokens, the model's limit "
+                           "(--decoder-seq-len)",
+                           own);
+        else
+            resolve_assume(r, KEY_DECODER_SEQ_LEN,
+                           "targets as long as sources (--decoder-seq-len)");
     }
     bool usual_sp =
         r->tp > 1

@@ -36,14 +36,14 @@ static void check_stacks(const struct run *r, const struct spec *s,
                         "are not modelled");
         diag_hint(e, "leave recompute_granularity out");
     }
-    if (s->position == POS_LEARNED && s->max_positions > 0
-        && r->decoder_seq_len > s->max_positions) {
+    const uint64_t rows =
+        s->target_positions > 0 ? s->target_positions : s->max_positions;
+    if (s->position == POS_LEARNED && rows > 0 && r->decoder_seq_len > rows) {
         e = setup_error(d, MEMPLAN_E_CONFLICT, KEY_DECODER_SEQ_LEN,
                         "decoder_seq_len %" PRIu64
                         " is beyond the model's %" PRIu64 " learned positions",
-                        r->decoder_seq_len, s->max_positions);
-        diag_hint(e, "use --decoder-seq-len %" PRIu64 " or less",
-                  s->max_positions);
+                        r->decoder_seq_len, rows);
+        diag_hint(e, "use --decoder-seq-len %" PRIu64 " or less", rows);
     }
     if (r->sequence_parallel && r->tp > 1 && r->decoder_seq_len % r->tp != 0) {
         e = setup_error(d, MEMPLAN_E_CONFLICT, KEY_DECODER_SEQ_LEN,
@@ -55,19 +55,24 @@ static void check_stacks(const struct run *r, const struct spec *s,
     }
 }
 
-/* An image is one sequence, as long as the model says. */
+/* An image, or a spectrum, is one sequence, as long as the model says. */
 static void check_image(const struct run *r, const struct spec *s,
                         struct diag *d)
 {
     memplan_error *e = NULL;
-    if (s->channels == 0)
+    if (s->channels == 0 && s->mel_bins == 0)
         return;
     if (r->seq_len != s->max_positions) {
         e = setup_error(d, MEMPLAN_E_CONFLICT, KEY_SEQ_LEN,
-                        "seq_len %" PRIu64 " for images, each of which makes "
+                        "seq_len %" PRIu64 " for %s, each of which makes "
                         "%" PRIu64,
-                        r->seq_len, s->max_positions);
-        diag_hint(e, "leave it out: the model's file says how large they are");
+                        r->seq_len, s->channels > 0 ? "images" : "spectra",
+                        s->max_positions);
+        diag_hint(e, "leave it out: the model's file says how %s they are%s",
+                  s->channels > 0 ? "large" : "long",
+                  s->channels > 0
+                      ? ""
+                      : "; targets are as long as --decoder-seq-len");
     }
     if (s->resnet.stages > 0 && r->lora_rank > 0) {
         e = setup_error(d, MEMPLAN_E_UNSUPPORTED, KEY_LORA_RANK,

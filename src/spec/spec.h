@@ -85,6 +85,9 @@
     X(T5, "t5")                                                                \
     X(MT5, "mt5")                                                              \
     X(BART, "bart")                                                            \
+    X(WHISPER, "whisper")                                                      \
+    X(DIT, "dit")                                                              \
+    X(DIT_DIFFUSERS, "DiTTransformer2DModel")                                  \
     X(CONVNET, "convnet")                                                      \
     X(VIT, "vit")                                                              \
     X(LLAVA_TEXT, "llava_text")                                                \
@@ -162,7 +165,8 @@ enum head_kind {
     HEAD_STATES,      /* nothing on all of them (SigLIP's encoder) */
     HEAD_SEQUENCE,    /* a class a sequence, of the pooled first token */
     HEAD_TOKEN,       /* a class a token */
-    HEAD_SPAN         /* first and last token of an answer */
+    HEAD_SPAN,        /* first and last token of an answer */
+    HEAD_NOISE        /* patches of the noise in an image (DiT) */
 };
 
 enum router {
@@ -281,7 +285,8 @@ struct spec {
     uint64_t decoder_layers; /* of a second stack that attends to the first,
                                 `layers` deep; 0: one stack */
     uint64_t layers, hidden, heads, kv_heads, head_dim, ffn, vocab;
-    uint64_t max_positions;     /* 0 unknown */
+    uint64_t decoder_heads, decoder_ffn; /* of the second stack; 0: the same */
+    uint64_t max_positions;              /* 0 unknown */
     uint64_t learned_positions; /* rows of the position table (OPT: + 2) */
     bool tied;                  /* head shares the embedding's tensor */
 
@@ -296,10 +301,17 @@ struct spec {
                                         patches (Llama 4); 0: no adapter */
     uint64_t adapter_in, adapter_out; /* widths of the adapter's products */
     uint64_t vision_width;            /* of what the text part is handed */
-    uint64_t token_types;             /* rows of BERT's third table; 0 none */
-    double head_dropout;              /* before a classifier */
-    double act_dropout;               /* after the MLP's activation */
-    uint64_t relative_buckets;        /* of T5's position bias; 0 none */
+    uint64_t out_channels;            /* of a model that makes an image */
+    uint64_t classes;     /* that each layer is told of, none among them; 0: no
+                            conditioning */
+    bool shared_embedder; /* one of times and classes, not one a layer */
+    uint64_t mel_bins;    /* of a spectrum, two columns a position; 0: words */
+    uint64_t target_positions; /* rows of the second stack's own table of
+                                  positions; 0: as the first's */
+    uint64_t token_types;      /* rows of BERT's third table; 0 none */
+    double head_dropout;       /* before a classifier */
+    double act_dropout;        /* after the MLP's activation */
+    uint64_t relative_buckets; /* of T5's position bias; 0 none */
 
     enum norm_kind norm;
     enum norm_place place;

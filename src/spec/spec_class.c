@@ -75,7 +75,7 @@ static void count_labels(struct import *im)
 void import_class(struct import *im)
 {
     const struct json *at = class_of(im);
-    if (at)
+    if (at && im->v[F_HEAD].n != HEAD_NOISE)
         choose_head(im, at);
     count_labels(im);
 }

@@ -122,6 +122,7 @@ static const struct choice {
     { "swish", F_ACT, ACT_SILU },
     { "gelu", F_ACT, ACT_GELU },
     { "gelu_pytorch_tanh", F_ACT, ACT_GELU_TANH },
+    { "gelu-approximate", F_ACT, ACT_GELU_TANH },
     { "gelu_new", F_ACT, ACT_GELU_NEW },
     { "gelu_fast", F_ACT, ACT_GELU_FAST },
     { "quick_gelu", F_ACT, ACT_GELU_QUICK },

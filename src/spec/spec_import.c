@@ -115,6 +115,9 @@ static const struct other_name {
     { "T5ForConditionalGeneration", FAM_T5 },
     { "MT5ForConditionalGeneration", FAM_MT5 },
     { "BartForConditionalGeneration", FAM_BART },
+    { "WhisperForConditionalGeneration", FAM_WHISPER },
+    { "WhisperModel", FAM_WHISPER },
+    { "Transformer2DModel", FAM_DIT_DIFFUSERS }, /* which it was part of */
     { "ViTForImageClassification", FAM_VIT },
     { "ViTModel", FAM_VIT },
 };
@@ -138,14 +141,18 @@ static bool find_family(struct str text, enum family *out)
     return false;
 }
 
-/* Where an object says what it is: model_type, else architectures[0]. */
+/* Where an object says what it is: model_type, else architectures[0], else the
+ * class that diffusers writes. */
 static const struct json *type_of(const struct json *object)
 {
     const struct json *at = json_member(object, "model_type");
     if (at && at->kind != JSON_NULL)
         return at;
     at = json_member(object, "architectures");
-    return at && at->kind == JSON_ARRAY ? at->child : NULL;
+    if (at && at->kind == JSON_ARRAY && at->child)
+        return at->child;
+    at = json_member(object, "_class_name");
+    return at && at->kind != JSON_NULL ? at : NULL;
 }
 
 static bool has_family(struct import *im, const struct json *object)
@@ -402,6 +409,69 @@ static void fix_images(struct import *im)
     tokens->bad = true;
 }
 
+static void fix_whisper(struct import *im)
+{
+    const struct value *h = &im->v[F_HIDDEN], *a = &im->v[F_DECODER_HEADS];
+    if (h->bad || a->bad)
+        return;
+    if (h->n % 2 != 0) /* sinusoids() */
+        import_error(im, import_at(im, F_HIDDEN), MEMPLAN_E_CONFLICT,
+                     "'%s' (%" PRIu64 ") must be even: half of a position is "
+                     "sines, half cosines",
+                     import_key(im, F_HIDDEN), h->n);
+}
+
+/* A head of the decoder is as wide as divides the hidden size. */
+static void check_decoder_heads(struct import *im)
+{
+    const struct value *h = &im->v[F_HIDDEN], *a = &im->v[F_DECODER_HEADS];
+    if (h->bad || a->bad || a->n == 0 || h->n % a->n == 0)
+        return;
+    import_error(im, import_at(im, F_DECODER_HEADS), MEMPLAN_E_CONFLICT,
+                 "'%s' (%" PRIu64 ") does not divide '%s' (%" PRIu64 ")",
+                 import_key(im, F_DECODER_HEADS), a->n,
+                 import_key(im, F_HIDDEN), h->n);
+}
+
+/* Under its older name the class is a DiT by the kind of its norms only
+ * (diffusers, models/model_loading_utils.py, _fetch_remapped_cls_from_config).
+ */
+static void check_dit_norm(struct import *im)
+{
+    if (strcmp(im->model_type, "Transformer2DModel") != 0
+        || json_member(im->object, "norm_type"))
+        return;
+    memplan_error *e =
+        import_error(im, im->object, MEMPLAN_E_SCHEMA,
+                     "'norm_type' is missing in a 'Transformer2DModel'");
+    diag_hint(e, "a DiT says \"norm_type\": \"ada_norm_zero\"");
+}
+
+/* A token a patch. The original's output has a variance for each channel. */
+static void fix_dit(struct import *im)
+{
+    struct value *v = im->v;
+    const struct value *image = &v[F_IMAGE], *patch = &v[F_PATCH];
+    if (im->family == FAM_DIT_DIFFUSERS) {
+        v[F_HIDDEN] =
+            (struct value){ .n = v[F_HEADS].n * v[F_HEAD_DIM].n,
+                            .bad = v[F_HEADS].bad || v[F_HEAD_DIM].bad };
+        v[F_EMBED_DIM] = v[F_HIDDEN];
+        v[F_FFN].n = 4 * v[F_HIDDEN].n;
+        check_dit_norm(im);
+    } else {
+        v[F_OUT_CHANNELS].n = v[F_CHANNELS].n * (v[F_LEARN_SIGMA].n ? 2 : 1);
+    }
+    fix_images(im);
+    if (image->bad || patch->bad || image->n % patch->n == 0)
+        return;
+    memplan_error *e = import_error(
+        im, import_at(im, F_PATCH), MEMPLAN_E_CONFLICT,
+        "'%s' (%" PRIu64 ") does not divide '%s' (%" PRIu64 ")",
+        import_key(im, F_PATCH), patch->n, import_key(im, F_IMAGE), image->n);
+    diag_hint(e, "an image is made of whole patches");
+}
+
 /* Every width the generic types can do without, and those they cannot. */
 static void fix_generic(struct import *im)
 {
@@ -490,6 +560,10 @@ static void fix_family(struct import *im)
         fix_baichuan(im);
     else if (im->family == FAM_VIT || family_is_vision(im->family))
         fix_images(im);
+    else if (im->family == FAM_DIT || im->family == FAM_DIT_DIFFUSERS)
+        fix_dit(im);
+    else if (im->family == FAM_WHISPER)
+        fix_whisper(im);
     else if (im->family == FAM_T5 || im->family == FAM_MT5)
         fix_t5(im);
     else if (im->family == FAM_MAMBA2)
@@ -681,6 +755,7 @@ static void settle(struct import *im)
     import_class(im);
     check_latent(im);
     check_heads(im);
+    check_decoder_heads(im);
     check_positions(im);
     check_experts(im);
     check_ssm(im);

@@ -30,7 +30,7 @@ static const struct inert {
     { FAM_VIT, "id2label" },
     { FAM_T5, "feed_forward_proj" },
     { FAM_MT5, "feed_forward_proj" },
-    { FAM_BART, "decoder_attention_heads decoder_ffn_dim" },
+    { FAM_DIT_DIFFUSERS, "_class_name" },
     { FAM_CONVNET, "input resnet resnet.blocks resnet.bottleneck resnet.width "
                    "resnet.stem" },
     { FAM_DEEPSEEK, "moe_layer_freq" },
@@ -107,6 +107,14 @@ static const struct refusal {
       "this kind of position" },
     { FAM_ROBERTA, TEST_NOT_IN, "position_embedding_type", "absolute",
       "this kind of position" },
+    { FAM_DIT_DIFFUSERS, TEST_NOT_IN, "norm_type", "ada_norm_zero",
+      "this norm" },
+    { FAM_DIT_DIFFUSERS, TEST_POSITIVE,
+      "cross_attention_dim num_vector_embeds caption_channels", "",
+      "an encoder's result, or discrete latents," },
+    { FAM_DIT_DIFFUSERS, TEST_TRUE,
+      "double_self_attention only_cross_attention", "",
+      "another attention than DiT's" },
     { FAM_STARCODER2, TEST_NOT_IN, "mlp_type", "default", "this MLP" },
     { FAM_STARCODER2, TEST_NOT_IN, "norm_type", "layer_norm", "this norm" },
 };

@@ -48,10 +48,40 @@ ABSENT = {"gemma3_text": ["vocab_size", "hidden_size", "intermediate_size", "num
 WIDE = dict(families.SHAPES["small"], h=384, a=32)  # whose heads any class's number of key heads divides
 
 
+# Of two stacks, and diffusers' class, whose config.json has its name: keys changed, then keys left out, one at a time.
+WHISPER = dict(model_type="whisper", d_model=96, encoder_layers=3, decoder_layers=2, encoder_attention_heads=8,
+               decoder_attention_heads=8, encoder_ffn_dim=208, decoder_ffn_dim=208, vocab_size=1234, num_mel_bins=20,
+               max_source_positions=40, max_target_positions=48, pad_token_id=0)
+BART = dict(model_type="bart", d_model=96, encoder_layers=3, decoder_layers=2, encoder_attention_heads=8,
+            decoder_attention_heads=8, encoder_ffn_dim=208, decoder_ffn_dim=208, vocab_size=1234, max_position_embeddings=64)
+WIDTHS = [{}, {"decoder_ffn_dim": 112}, {"decoder_attention_heads": 12}, {"encoder_layers": 1}, {"decoder_layers": 5},
+          {"tie_word_embeddings": False}]  # not of BART, which then has a table that nothing uses
+DIT = dict(_class_name="DiTTransformer2DModel", num_attention_heads=6, attention_head_dim=16, in_channels=4, out_channels=8,
+           num_layers=3, sample_size=16, patch_size=2, num_embeds_ada_norm=10, attention_bias=True,
+           norm_elementwise_affine=False)
+MORE = [(BART, WIDTHS[:-1]), (WHISPER, WIDTHS),
+        (DIT, [{}, {"attention_bias": False}, {"norm_elementwise_affine": True}, {"patch_size": 4}, {"in_channels": 3}])]
+
+
+def more():
+    for base, changes in MORE:
+        for change in changes:
+            yield {**base, **change}
+        for key in base:
+            if key not in ("model_type", "_class_name", "pad_token_id"):
+                yield {k: v for k, v in base.items() if k != key}
+
+
 def build(settings):
+    if "_class_name" in settings:
+        import diffusers
+        with torch.device("meta"):
+            return diffusers.DiTTransformer2DModel.from_config(settings)
     config = transformers.AutoConfig.for_model(**settings)
+    stacks = transformers.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING, transformers.MODEL_FOR_SPEECH_SEQ_2_SEQ_MAPPING
+    classes = stacks if getattr(config, "is_encoder_decoder", False) else [transformers.MODEL_FOR_CAUSAL_LM_MAPPING]
     with torch.device("meta"):
-        model = transformers.MODEL_FOR_CAUSAL_LM_MAPPING[type(config)](config)
+        model = next(c for c in classes if type(config) in c)[type(config)](config)
     model.tie_weights()
     return model
 
@@ -83,10 +113,9 @@ def variants(name):
 
 if __name__ == "__main__":
     seen, lines = set(), []
-    for name in DECODERS:
-        for settings in variants(name):
-            line = json.dumps(count(settings))
-            if line not in seen:
-                seen.add(line)
-                lines.append(line)
+    for settings in [s for name in DECODERS for s in variants(name)] + list(more()):
+        line = json.dumps(count(settings))
+        if line not in seen:
+            seen.add(line)
+            lines.append(line)
     pathlib.Path(sys.argv[1]).write_text("\n".join(lines) + "\n")

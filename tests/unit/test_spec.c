@@ -164,6 +164,7 @@ static uint64_t head_params(const struct spec *s)
     case HEAD_SPAN: return 2 * class;
     case HEAD_ONE:
     case HEAD_STATES: return 0;
+    case HEAD_NOISE: break;
     }
     return 0;
 }
@@ -172,6 +173,18 @@ static bool has_words(const struct spec *s)
 {
     return s->head == HEAD_LM || s->head == HEAD_MASKED_LM
            || s->head == HEAD_PRETRAINING;
+}
+
+/* DiT: embedders of times and classes, rows for each norm and gate, the last
+ * product; the original's sines. */
+static uint64_t conditioned_params(const struct spec *s)
+{
+    const uint64_t h = s->hidden;
+    const uint64_t each = 256 * h + h + h * h + h + (s->classes + 1) * h;
+    const uint64_t pixels = s->patch * s->patch * s->out_channels;
+    uint64_t n = s->layers * (h + 1) * 6 * h + (h + 1) * (2 * h + pixels);
+    n += s->shared_embedder ? each + s->max_positions * h : s->layers * each;
+    return s->classes > 0 ? n : 0;
 }
 
 static uint64_t count_params(const struct spec *s)
@@ -185,7 +198,11 @@ static uint64_t count_params(const struct spec *s)
         n += sparse ? sparse_params(s) : mlp_params(s, s->ffn);
     }
     n += s->decoder_layers
-         * (2 * attention_params(s) + 3 * one + mlp_params(s, s->ffn));
+         * (2 * attention_params(s) + 3 * one
+            + mlp_params(s, s->decoder_ffn ? s->decoder_ffn : s->ffn));
+    n += conditioned_params(s) + s->target_positions * s->hidden;
+    if (s->mel_bins > 0)
+        n += s->hidden * (3 * (s->mel_bins + s->hidden) + 2);
     n += 2 * s->relative_buckets * s->heads;
     if (s->decoder_layers > 0) /* what stands between two stacks */
         n += (s->final_norm ? one : 0) + (s->embedding_norm ? one : 0)
@@ -193,7 +210,8 @@ static uint64_t count_params(const struct spec *s)
     n += (s->tied || !has_words(s) ? 1 : 2) * s->vocab * s->embed_dim;
     n += s->token_types * s->hidden;
     if (s->image > 0)
-        n += s->hidden * (s->channels * s->patch * s->patch + 2);
+        n += s->hidden
+             * (s->channels * s->patch * s->patch + (s->classes > 0 ? 1 : 2));
     if (s->embed_dim != s->hidden)
         n += 2 * s->embed_dim * s->hidden;
     n += s->learned_positions * s->hidden;
@@ -208,6 +226,12 @@ static const struct {
 } exact[] = {
     { "baichuan2-7b", UINT64_C(7505973248) },
     { "bart-large", UINT64_C(406291456) },
+    { "dit-xl-2", UINT64_C(675129632) },
+    { "whisper-base", UINT64_C(72593920) },
+    { "whisper-large-v3", UINT64_C(1543490560) },
+    { "whisper-large-v3-turbo", UINT64_C(808878080) },
+    { "whisper-medium", UINT64_C(763857920) },
+    { "whisper-small", UINT64_C(241734912) },
     { "bert-base", UINT64_C(109514298) },
     { "bert-large", UINT64_C(335174458) },
     { "bloom-176b", UINT64_C(176247271424) },
@@ -536,6 +560,44 @@ static void test_two_stacks(void **state)
     assert_int_equal(s.layers, 3);
     assert_int_equal(s.decoder_layers, 4);
     assert_int_equal(s.learned_positions, 1026);
+}
+
+/* A class's defaults are those of Whisper tiny; a decoder has its own widths. */
+static void test_whisper(void **state)
+{
+    (void)state;
+    struct spec s = spec_of("{\"model_type\": \"whisper\"}");
+    assert_int_equal(count_params(&s), 37760640);
+    assert_int_equal(s.max_positions, 1500);
+    assert_int_equal(s.target_positions, 448);
+    assert_true(s.q_bias && !s.k_bias && s.v_bias && s.o_bias && s.tied);
+    s = spec_of("{\"model_type\": \"whisper\", \"decoder_layers\": 2, "
+                "\"decoder_ffn_dim\": 512, \"decoder_attention_heads\": 12}");
+    assert_int_equal(s.layers, 4);
+    assert_int_equal(s.decoder_layers, 2);
+    assert_int_equal(s.decoder_ffn, 512);
+    assert_int_equal(s.decoder_heads, 12);
+}
+
+/* The original of Peebles and Xie, and diffusers' class under both names. */
+static void test_dit(void **state)
+{
+    (void)state;
+    struct spec s = spec_of("{\"model_type\": \"dit\"}");
+    assert_int_equal(count_params(&s), 675129632);
+    assert_int_equal(s.max_positions, 256);
+    assert_int_equal(s.out_channels, 8);
+    s = spec_of("{\"model_type\": \"dit\", \"learn_sigma\": false}");
+    assert_int_equal(s.out_channels, 4);
+    s = spec_of("{\"_class_name\": \"DiTTransformer2DModel\", "
+                "\"out_channels\": 8}");
+    assert_int_equal(count_params(&s), 749826464);
+    assert_int_equal(s.hidden, 1152);
+    s = spec_of("{\"_class_name\": \"Transformer2DModel\", \"norm_type\": "
+                "\"ada_norm_zero\", \"norm_elementwise_affine\": true}");
+    assert_int_equal(s.norm, NORM_LAYER);
+    assert_int_equal(s.out_channels, 4);
+    assert_false(s.shared_embedder);
 }
 
 /* ViT's sequence: its patches and the class. */
@@ -1418,6 +1480,8 @@ int main(void)
         cmocka_unit_test(test_convnets),
         cmocka_unit_test(test_two_stacks),
         cmocka_unit_test(test_vit),
+        cmocka_unit_test(test_whisper),
+        cmocka_unit_test(test_dit),
         cmocka_unit_test(test_falcon),
         cmocka_unit_test(test_opt),
         cmocka_unit_test(test_head_dim),
