@@ -627,6 +627,32 @@ static void check_positions(struct import *im)
                      v[F_ROTARY_DIM].n, v[F_HEAD_DIM].n);
 }
 
+/* Classes that build their experts whatever the file says: of none they would
+ * make a model that does not run. */
+static bool needs_experts(enum family family)
+{
+    static const enum family all[] = {
+        FAM_MIXTRAL,     FAM_OLMOE,        FAM_GRANITEMOE, FAM_PHIMOE,
+        FAM_DBRX,        FAM_GPT_OSS,      FAM_GLM4_MOE,   FAM_DOTS1,
+        FAM_DEEPSEEK_V3, FAM_DEEPSEEK_V32, FAM_ERNIE_MOE,  FAM_LLAMA4,
+        FAM_GROK,
+    };
+    for (size_t i = 0; i < COUNT_OF(all); i++) {
+        if (all[i] == family)
+            return true;
+    }
+    return false;
+}
+
+static void no_experts(struct import *im)
+{
+    memplan_error *e =
+        import_error(im, import_at(im, F_EXPERTS), MEMPLAN_E_RANGE,
+                     "'%s' is 0, but a '%s' model has experts",
+                     import_key(im, F_EXPERTS), family_name(im->family));
+    diag_hint(e, "a dense model is of another 'model_type'");
+}
+
 static void check_experts(struct import *im)
 {
     static const enum field_id parts[] = {
@@ -636,6 +662,10 @@ static void check_experts(struct import *im)
     struct value *v = im->v;
     if (v[F_EXPERTS].bad)
         return;
+    if (v[F_EXPERTS].n == 0 && needs_experts(im->family)) {
+        no_experts(im);
+        return;
+    }
     const bool said = v[F_EXPERTS].at != NULL; /* that there are none */
     for (size_t i = 0; i < COUNT_OF(parts) && v[F_EXPERTS].n == 0; i++) {
         struct value *part = &v[parts[i]];
@@ -688,6 +718,10 @@ static void check_latent(struct import *im)
     v[F_HEAD_DIM] =
         (struct value){ .n = v[F_NOPE_DIM].n + v[F_ROPE_DIM].n,
                         .bad = v[F_NOPE_DIM].bad || v[F_ROPE_DIM].bad };
+    if (v[F_INDEX_HEADS].n > 0 && v[F_Q_RANK].n == 0 && !v[F_Q_RANK].bad)
+        import_error(im, import_at(im, F_Q_RANK), MEMPLAN_E_CONFLICT,
+                     "'%s' is 0, but the indexer takes compressed queries",
+                     import_key(im, F_Q_RANK));
     if (v[F_INDEX_HEADS].n > 0 && !v[F_INDEX_DIM].bad && !v[F_ROPE_DIM].bad
         && v[F_INDEX_DIM].n < v[F_ROPE_DIM].n)
         import_error(im, import_at(im, F_INDEX_DIM), MEMPLAN_E_CONFLICT,
