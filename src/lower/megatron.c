@@ -49,11 +49,35 @@ static tensor_id activation(struct builder *b, tensor_id x, tensor_id probs)
 
 /* ---- attention ---- */
 
+/* Transformer Engine prefers flash-attn over cuDNN before Hopper, and takes it
+ * where cuDNN's backward would not repeat exactly: on Blackwell with dropout
+ * (common/fused_attn/fused_attn.cpp, nvte_get_fused_attn_backend). */
+static bool takes_flash_attn(const struct builder *b)
+{
+    const struct run *r = b->run;
+    return r->attention != ATTN_EAGER
+           && (r->gpu.arch == ARCH_AMPERE || r->gpu.arch == ARCH_ADA
+               || (r->gpu.arch == ARCH_BLACKWELL && r->deterministic
+                   && r->attention_dropout > 0));
+}
+
+/* Heads of q, k and v in turns are a layout that the kernels know: views of the
+ * mixed tensor (get_qkv_layout, sbh3d; of keys and values alone sbh2d). Groups
+ * of queries are not, nor is a rotated or normed q beside them. flash-attn
+ * wants batch first, and context parallelism buffers of its own: copies. */
+static bool stays_packed(const struct builder *b)
+{
+    return !build_rotates(b) && b->spec->qk_norm == QK_NONE && b->kv.n == b->a.n
+           && b->run->cp == 1 && !takes_flash_attn(b);
+}
+
 /* Rotated, or made contiguous (get_qkv_layout): either way new tensors, and
  * the mixed one is freed. */
 static tensor_id own_copy(struct builder *b, const char *name, tensor_id x,
                           struct dim heads, bool normed)
 {
+    if (stays_packed(b))
+        return x;
     if (!normed)
         return build_copy(b, name, x);
     const struct shape flat = shape_of(b, x);
@@ -65,38 +89,10 @@ static tensor_id own_copy(struct builder *b, const char *name, tensor_id x,
     return build_rotates(b) ? build_copy(b, name, y) : y;
 }
 
-/* core/transformer/dot_product_attention.py: keys and values are repeated for
- * grouped queries; scale, mask and softmax are one kernel. */
-static tensor_id unfused_attention(struct builder *b, tensor_id qkv[3])
-{
-    const struct shape scores = shape_scores(b), rows = SHAPE(b->t, b->O);
-    const struct shape heads = SHAPE(b->micro, b->a, b->sq, b->d);
-    const struct shape repeated = SHAPE(b->t, b->A);
-    for (unsigned i = 1; i < 3 && b->kv.n != b->a.n; i++)
-        qkv[i] = build_copy_as(b, "repeat", qkv[i], &repeated);
-    const tensor_id q = build_view(b, "heads", qkv[0], &heads);
-    b->core_attention = true;
-    tensor_id p = build_matmul(b, "scores", q, qkv[1], &scores);
-    /* TE's kernel for 16 bits (attention/dot_product_attention/softmax.py) */
-    p = build_unary(b, b->compute == DT_FP32 ? OP_SOFTMAX : OP_MASKED_SOFTMAX,
-                    "masked softmax", p);
-    p = build_dropout(b, "attention dropout", p, b->run->attention_dropout);
-    const tensor_id context = build_matmul(b, "context", p, qkv[2], &rows);
-    b->core_attention = false;
-    return build_copy(b, "context", context);
-}
-
-/* Transformer Engine prefers flash-attn over cuDNN before Hopper, and takes it
- * where cuDNN's backward would not repeat exactly: on Blackwell with dropout
- * (common/fused_attn/fused_attn.cpp, nvte_get_fused_attn_backend). Its result
- * has to be copied back to sequence-first order. */
+/* flash-attn's result has to be copied back to sequence-first order. */
 static bool copies_context(const struct builder *b)
 {
-    const struct run *r = b->run;
-    const bool flash = r->gpu.arch == ARCH_AMPERE || r->gpu.arch == ARCH_ADA
-                       || (r->gpu.arch == ARCH_BLACKWELL && r->deterministic
-                           && r->attention_dropout > 0);
-    return flash && r->micro_batch > 1;
+    return takes_flash_attn(b) && b->run->micro_batch > 1;
 }
 
 static tensor_id core_attention(struct builder *b, tensor_id qkv[3])
@@ -105,7 +101,7 @@ static tensor_id core_attention(struct builder *b, tensor_id qkv[3])
     build_region(b, REMOD_CORE_ATTN);
     tensor_id out;
     if (b->run->attention == ATTN_EAGER) {
-        out = unfused_attention(b, qkv);
+        out = megatron_unfused(b, qkv);
     } else {
         out = build_attention(
             b, &(struct attention_args){ .name = "core attention",

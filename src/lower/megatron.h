@@ -38,6 +38,11 @@ tensor_id megatron_loss(struct builder *b, tensor_id logits, tensor_id labels);
 /* q, k and v of latent attention from the normed hidden states. */
 void megatron_latent(struct builder *b, tensor_id x, tensor_id qkv[3]);
 
+/* ---- megatron_unfused.c ---- */
+
+/* Attention of heads with every step a tensor; a new one, sequence first. */
+tensor_id megatron_unfused(struct builder *b, tensor_id qkv[3]);
+
 /* ---- megatron_mtp.c ---- */
 
 /* Multi-token prediction behind the last layer: x with the losses of the

@@ -631,6 +631,58 @@ static void test_megatron_bert(void **state)
     arena_release(&l.arena);
 }
 
+static unsigned copies_of(const struct spec *m, const struct run *r,
+                          const char *name)
+{
+    struct lowered l;
+    lower(&l, m, r);
+    const struct block *b = first_layer(&l.p);
+    unsigned n = 0;
+    for (uint32_t i = 0; i < b->op_count; i++) {
+        const struct op *op = &l.p.op[b->op_first + i];
+        n += op->kind == OP_COPY && strcmp(op->name, name) == 0;
+    }
+    arena_release(&l.arena);
+    return n;
+}
+
+/* A mask of padding is kept, a causal one is not: each layer's own. */
+static void test_megatron_unfused_mask(void **state)
+{
+    (void)state;
+    enum { B = 2, S = 128, HEADS = 4 };
+    struct spec m = gpt(2, 256, HEADS, 1024, 512);
+    struct run r = run_of(IMPL_MEGATRON, &m, B, S);
+    r.gpu.arch = ARCH_HOPPER;
+    r.attention = ATTN_EAGER;
+    r.attention_dropout = 0.1;
+    const uint64_t causal = kept_layer(&m, &r);
+    assert_int_equal(copies_of(&m, &r, "attention mask"), 1);
+    m.family = FAM_BERT;
+    m.bidirectional = true;
+    m.head = HEAD_MASKED_LM;
+    assert_int_equal(kept_layer(&m, &r), causal + B * S * S);
+}
+
+/* Views of the one product where the kernel knows the layout. */
+static void test_megatron_packed(void **state)
+{
+    (void)state;
+    const struct spec learned = gpt(2, 256, 4, 1024, 512);
+    const struct spec rotated = llama(2, 256, 4, 4, 512, 1024);
+    struct spec grouped = gpt(2, 256, 4, 1024, 512);
+    grouped.kv_heads = 2;
+    struct run r = run_of(IMPL_MEGATRON, &learned, 2, 128);
+    r.gpu.arch = ARCH_HOPPER;
+    assert_int_equal(copies_of(&learned, &r, "k"), 0);
+    assert_int_equal(copies_of(&rotated, &r, "k"), 1);
+    assert_int_equal(copies_of(&grouped, &r, "k"), 1);
+    r.gpu.arch = ARCH_AMPERE; /* flash-attn, batch first */
+    assert_int_equal(copies_of(&learned, &r, "k"), 1);
+    r.attention = ATTN_EAGER;
+    assert_int_equal(copies_of(&learned, &r, "k"), 0);
+}
+
 /* Two stacks: a decoder layer is a GPT's over the target, and attention to the
  * encoder's result, which is nobody's own. Only the last of them starts its
  * backward without a gradient of that. */
@@ -1209,6 +1261,8 @@ int main(void)
         cmocka_unit_test(test_megatron_mtp_checkpoint),
         cmocka_unit_test(test_megatron_head),
         cmocka_unit_test(test_megatron_bert),
+        cmocka_unit_test(test_megatron_unfused_mask),
+        cmocka_unit_test(test_megatron_packed),
         cmocka_unit_test(test_megatron_stacks),
         cmocka_unit_test(test_megatron_recompute),
         cmocka_unit_test(test_megatron_regions),
