@@ -83,6 +83,35 @@ static void check_split_layers(const struct run *r, struct diag *d)
     }
 }
 
+/* Liger replaces modules of models that it knows by name, and of these few
+ * others than those here (liger_kernel/transformers/monkey_patch.py). */
+static bool has_no_liger(const struct spec *s)
+{
+    static const enum family none[] = {
+        FAM_GLM,      FAM_SEED_OSS, FAM_MINISTRAL, FAM_HUNYUAN,
+        FAM_ERNIE,    FAM_OLMO3,    FAM_ERNIE_MOE, FAM_DOTS1,
+        FAM_NEMOTRON, FAM_EXAONE4,  FAM_COHERE2,   FAM_MINICPM3,
+        FAM_LLAMA4,   FAM_GROK,     FAM_PHI3SMALL, FAM_DEEPSEEK_V32,
+    };
+    for (size_t i = 0; i < sizeof(none) / sizeof(none[0]); i++) {
+        if (none[i] == s->family)
+            return true;
+    }
+    return false;
+}
+
+static void check_liger(const struct run *r, const struct spec *s,
+                        struct diag *d)
+{
+    if (r->impl != IMPL_HF_LIGER || !has_no_liger(s))
+        return;
+    memplan_error *e = setup_error(d, MEMPLAN_E_UNSUPPORTED, KEY_IMPLEMENTATION,
+                                   "implementation 'hf-liger' of a '%s' model "
+                                   "is not modelled yet",
+                                   s->model_type);
+    diag_hint(e, "use --implementation hf");
+}
+
 /* Phi3SmallModel.forward pads sequences to whole blocks. */
 static void check_blocks(const struct run *r, const struct spec *s,
                          struct diag *d)
@@ -824,6 +853,7 @@ void resolve_check(const struct run *r, const struct spec *spec, struct diag *d)
     check_split_layers(r, d);
     check_hf_family(r, spec, d);
     check_blocks(r, spec, d);
+    check_liger(r, spec, d);
     check_zero(r, d);
     check_offload(r, d);
     check_galore(r, d);

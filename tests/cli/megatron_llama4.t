@@ -1,0 +1,7 @@
+== args
+llama-4-scout --framework megatron --tp 2 --ep 8 --gpus 64
+== stderr
+memplan: --implementation: implementation megatron has no router scores on the input of experts
+  hint: Hugging Face's layers may have it: --framework hf, deepspeed or fsdp
+== exit
+3
