@@ -235,6 +235,7 @@ static void make_tables(struct builder *b)
         make_mask(b, "sliding window mask");
     make_biases(b);
     build_memory(b);
+    hf_two_towers(b);
 }
 
 /* ---- embedding ---- */

@@ -71,6 +71,8 @@ tensor_id hf_image_embed(struct builder *b);
 tensor_id hf_states(struct builder *b, tensor_id x);
 /* From the last layer of a vision part to the first of the text. */
 tensor_id hf_to_text(struct builder *b, tensor_id x);
+/* Of CLIP: where the image's features wait, with the shared tensors. */
+void hf_two_towers(struct builder *b);
 /* From the text's last layer to the loss of both towers. */
 tensor_id hf_contrast(struct builder *b, tensor_id x);
 

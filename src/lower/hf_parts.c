@@ -58,22 +58,30 @@ static tensor_id pooling_head(struct builder *b, tensor_id x)
     return build_add(b, "residual", x, hf_mlp(b, x));
 }
 
-/* One token of each sequence: that of the class; in CLIP's text the last
- * (pooled_output). */
-static tensor_id one_token(struct builder *b, tensor_id x)
+/* CLIP's text hands on its last word's state: the place of the largest id, which
+ * a copy in 32 bits tells (CLIPTextModel.forward). */
+static tensor_id last_word(struct builder *b, tensor_id x)
 {
     const struct shape one = SHAPE(b->micro, b->h);
-    return build_view(b, "pooled token", x, &one);
+    const struct shape pairs = SHAPE(DIM("2", 2), b->micro);
+    const struct shape all = SHAPE(b->t);
+    const tensor_id ids = build_copy_as(b, "ids as int32", b->ids, &all);
+    b->p->tensor[ids].dtype = DT_INT32;
+    b->p->tensor[ids].bytes /= 2;
+    const tensor_id places =
+        build_copy_as(b, "sequence, place", b->ids, &pairs);
+    return build_index(b, "pooled", x, places, &one);
 }
 
+/* SigLIP's norm is of all patches; CLIP's of the token of the class, after it is
+ * taken out, in the text before. */
 tensor_id hf_states(struct builder *b, tensor_id x)
 {
-    if (b->spec->head == HEAD_ONE) {
-        if (b->spec->bidirectional) /* post_layernorm after, in the text before
-                                     */
-            return hf_hidden_norm(b, "post_layernorm", one_token(b, x));
-        return one_token(b, hf_hidden_norm(b, "final norm", x));
-    }
+    const struct shape one = SHAPE(b->micro, b->h);
+    if (b->spec->head == HEAD_ONE && !b->spec->bidirectional)
+        return last_word(b, hf_hidden_norm(b, "final norm", x));
+    if (b->spec->head == HEAD_ONE)
+        x = build_view(b, "class", x, &one);
     x = hf_hidden_norm(b, "post_layernorm", x);
     if (b->spec->pooling_head)
         return pooling_head(b, x);
@@ -140,28 +148,77 @@ static tensor_id clip_product(struct builder *b, const char *name, tensor_id x,
     return build_linear(b, &l);
 }
 
-tensor_id hf_to_text(struct builder *b, tensor_id x)
+/* CLIP's vision is done when its text begins: what it hands on waits. */
+static tensor_id to_second_tower(struct builder *b, tensor_id x)
 {
-    const bool clip = b->whole->joint == JOINT_CLIP;
-    /* LLaVA reads a layer below the last; the norm above has no gradient */
-    x = hf_states(b, x);
-    if (clip)
-        x = clip_product(b, "visual_projection", x, b->spec->hidden);
+    x = clip_product(b, "visual_projection", x, b->spec->hidden);
+    b->p->tensor[x].storage = b->memory;
+    b->block->memory = x;
+    b->block->memory_waits = true;
     build_to_text(b);
-    if (!clip)
-        x = project(b, x);
-    const struct shape all = SHAPE(b->t, b->h);
-    const tensor_id words = hf_words(b);
-    return clip ? words : build_cat(b, "image tokens", words, x, &all);
+    return hf_words(b);
 }
 
-/* CLIPModel: both normed to length one, a scale, each against each. */
-tensor_id hf_contrast(struct builder *b, tensor_id x)
+tensor_id hf_to_text(struct builder *b, tensor_id x)
 {
     x = hf_states(b, x);
-    x = clip_product(b, "text_projection", x, b->spec->hidden);
-    (void)build_param(b, &(struct param){ .name = "logit_scale",
-                                          .group = PG_PROJECTOR,
-                                          .rows = b->one });
-    return build_mean(b, "loss", x);
+    if (b->whole->joint == JOINT_CLIP)
+        return to_second_tower(b, x);
+    build_to_text(b);
+    x = project(b, x);
+    const struct shape all = SHAPE(b->t, b->h);
+    return build_cat(b, "image tokens", hf_words(b), x, &all);
+}
+
+void hf_two_towers(struct builder *b)
+{
+    const struct shape shape =
+        SHAPE(b->micro, DIM("projection", b->whole->joint_width));
+    if (b->whole->joint != JOINT_CLIP)
+        return;
+    b->memory = build_shared(b, "image features",
+                             b->autocast ? b->compute : b->stream, &shape);
+    b->p->tensor[b->memory].needs_grad = true;
+}
+
+/* ---- CLIP's loss ---- */
+
+/* x / |x|, of which autocast runs the powers in fp32 (_get_vector_norm). */
+static tensor_id unit_length(struct builder *b, tensor_id x)
+{
+    const tensor_id up =
+        b->autocast ? build_cast(b, "autocast", x, DT_FP32) : x;
+    const tensor_id sum =
+        build_mean(b, "sum of squares", build_pow(b, "squares", up));
+    const tensor_id norm = build_pow(b, "length", sum);
+    return build_binary(b, OP_DIV, "unit length", x, norm);
+}
+
+static tensor_id direction_loss(struct builder *b, tensor_id logits)
+{
+    const struct shape each = SHAPE(b->micro);
+    const tensor_id places = build_copy_as(b, "places", b->labels, &each);
+    return build_cross_entropy(b, "loss", logits, places);
+}
+
+tensor_id hf_contrast(struct builder *b, tensor_id x)
+{
+    const struct shape square = SHAPE(b->micro, b->micro);
+    b->block->memory = b->memory;
+    x = clip_product(b, "text_projection", hf_states(b, x), b->spec->hidden);
+    const tensor_id image =
+        build_autocast(b, "autocast", unit_length(b, b->memory));
+    const tensor_id text = build_autocast(b, "autocast", unit_length(b, x));
+    const tensor_id scale = build_param(
+        b, &(struct param){
+               .name = "logit_scale", .group = PG_PROJECTOR, .rows = b->one });
+    tensor_id logits = build_matmul(b, "logits", text, image, &square);
+    const enum dtype dtype = tensor_of(b, logits)->dtype;
+    logits = build_mul(b, "logits scaled", logits,
+                       build_unary(b, OP_TANH, "exp", scale));
+    b->p->tensor[logits].dtype = dtype;
+    const tensor_id first = direction_loss(b, logits);
+    const tensor_id turned = build_view(b, "transposed", logits, &square);
+    return build_scale(b, "loss",
+                       build_add(b, "loss", first, direction_loss(b, turned)));
 }

@@ -53,7 +53,8 @@ static void say_layers(struct run *r, const struct spec *spec)
         resolve_note(r, KEY_COUNT,
                      "the text part alone, of a file that has a vision part "
                      "too (--part)");
-    if (spec->head == HEAD_ONE || spec->head == HEAD_STATES)
+    if (spec->vision == NULL
+        && (spec->head == HEAD_ONE || spec->head == HEAD_STATES))
         resolve_note(r, KEY_COUNT,
                      "a part without a head: the loss is the mean of what it "
                      "hands on");

@@ -88,10 +88,10 @@ static void check_image(const struct run *r, const struct spec *s,
 }
 
 /* What is counted and not lowered. */
-static void check_parts(const struct spec *s, struct diag *d)
+static void refuse_parts(const struct spec *s, struct diag *d)
 {
     memplan_error *e = NULL;
-    if (s->vision != NULL) {
+    if (s->vision != NULL && s->joint != JOINT_CLIP) {
         e = diag_add(
             d, MEMPLAN_E_UNSUPPORTED,
             "the memory of all parts of a '%.40s' model at once is not "
@@ -108,6 +108,35 @@ static void check_parts(const struct spec *s, struct diag *d)
         diag_hint(e, "write \"vision_use_head\": false into 'vision_config': "
                      "that is what language models use of it");
     }
+}
+
+static void whole_only(const struct spec *s, enum setup_key key, uint64_t n,
+                       struct diag *d)
+{
+    if (s->vision == NULL || n <= 1)
+        return;
+    memplan_error *e =
+        setup_error(d, MEMPLAN_E_UNSUPPORTED, key,
+                    "%s %" PRIu64 " of two parts at once is not modelled",
+                    setup_field(key)->key, n);
+    diag_hint(e, "leave it out, or choose a part with --part");
+}
+
+/* Two parts are whole on a rank, a checkpoint a layer. */
+static void check_parts(const struct run *r, const struct spec *s,
+                        struct diag *d)
+{
+    refuse_parts(s, d);
+    whole_only(s, KEY_TP, r->tp, d);
+    whole_only(s, KEY_PP, r->pp, d);
+    whole_only(s, KEY_CP, r->cp, d);
+    whole_only(s, KEY_RECOMPUTE_GRANULARITY, r->recompute_granularity, d);
+    if (s->vision == NULL || r->lora_rank == 0)
+        return;
+    memplan_error *e = setup_error(d, MEMPLAN_E_UNSUPPORTED, KEY_LORA_RANK,
+                                   "adapters of two parts at once are not "
+                                   "modelled");
+    diag_hint(e, "choose a part with --part");
 }
 
 static void check_encoder(const struct run *r, const struct spec *s,
@@ -129,5 +158,5 @@ void resolve_check_stacks(const struct run *r, const struct spec *spec,
     check_stacks(r, spec, d);
     check_image(r, spec, d);
     check_encoder(r, spec, d);
-    check_parts(spec, d);
+    check_parts(r, spec, d);
 }

@@ -1,6 +1,6 @@
 == args
-clip-vit-base-patch32 --seq-len 77
+gemma-3-4b --part all --seq-len 512
 == stderr ~
-the memory of all parts of a 'clip' model at once is not modelled
+the memory of all parts of a 'gemma3' model at once is not modelled
 == exit
 3

@@ -99,6 +99,13 @@ static const char indexed[] =
     "\"num_experts_per_tok\": 2, \"moe_intermediate_size\": 512,"
     "\"index_n_heads\": 8, \"index_head_dim\": 64, \"index_topk\": 128}";
 
+/* Two towers, of which the first one's result waits for the second's. */
+static const char towers[] =
+    "{\"model_type\": \"clip\", \"projection_dim\": 256,"
+    "\"text_config\": {\"hidden_size\": 512, \"num_hidden_layers\": 4,"
+    "\"max_position_embeddings\": 1024},"
+    "\"vision_config\": {\"num_hidden_layers\": 6, \"patch_size\": 16}}";
+
 /* Refused elsewhere than by transformers, and with flash attention. */
 static bool is_only_hf(const char *model)
 {
@@ -117,11 +124,11 @@ static struct trial trial_of(uint64_t seed)
                  "resnet-50", "vit-large-patch16-224", "deepseek-v2-lite",
                  "qwen1.5-moe-a2.7b", "gpt-oss-20b", "phi-2", "smollm3-3b",
                  "gemma-3-1b", "minicpm3-4b", "grok-1", "phi-3-small-8k",
-                 predicting, sparse, chunked, indexed)
+                 predicting, sparse, chunked, indexed, towers)
     };
     const char *fw = PICK(&s, "hf", "deepspeed", "fsdp", "megatron", "megatron",
                           "megatron-deepspeed", "torchtitan", "torchtune");
-    if (is_only_hf(t.model) || t.model == sparse
+    if (is_only_hf(t.model) || t.model == sparse || t.model == towers
         || strcmp(t.model, "minicpm3-4b") == 0
         || strcmp(t.model, "gemma-3-1b") == 0
         || strcmp(t.model, "phi-3-small-8k") == 0)
@@ -147,7 +154,8 @@ static struct trial trial_of(uint64_t seed)
                                 : PICK(&s, "none", "full");
     const char *tp = megatron || titan ? PICK(&s, "1", "2", "4") : "1";
     /* adapters, a third of the time: where not, tp is said again */
-    const bool lora = !megatron && !titan && next(&s) % 3 == 0;
+    const bool lora =
+        !megatron && !titan && next(&s) % 3 == 0 && t.model != towers;
     const bool modules = megatron && strcmp(re, "selective") == 0;
     const bool full = lora && next(&s) % 4 == 0;
     const char *base = state ? "bf16" : PICK(&s, "bf16", "nf4", "int8", "int4");

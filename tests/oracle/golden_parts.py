@@ -1,0 +1,102 @@
+"""Writes tests/golden/oracle/part-<name>-<dtype>-<attention>.json: parts of models that are no whole by themselves, a
+vision or a text tower with the mean of what it hands on as loss, and CLIP's two towers.
+
+usage: golden_parts.py FOLDER [name ...]
+"""
+import json
+import pathlib
+import sys
+
+import device  # noqa: F401  (before torch)
+import torch
+import transformers
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+import attention
+import measure
+import saved
+from tracker import Tracker
+
+B, S, L = 3, 40, 3
+TOWER = dict(hidden_size=96, num_attention_heads=6, intermediate_size=208, num_hidden_layers=L)
+IMAGE = dict(TOWER, image_size=56, patch_size=8, num_channels=3)
+WORDS = dict(TOWER, vocab_size=1234, max_position_embeddings=64, eos_token_id=2)
+
+CONFIGS = {
+    "siglip": dict(model_type="siglip_vision_model", vision_use_head=False, **IMAGE),
+    "clip-vision": dict(model_type="clip_vision_model", **IMAGE),
+    "clip-text": dict(model_type="clip_text_model", **WORDS),
+    "clip": dict(model_type="clip", projection_dim=40, text_config=dict(model_type="clip_text_model", **WORDS),
+                 vision_config=dict(model_type="clip_vision_model", **{**IMAGE, "hidden_size": 144})),
+}
+CLASSES = {"siglip": "SiglipVisionModel", "clip-vision": "CLIPVisionModel", "clip-text": "CLIPTextModel",
+           "clip": "CLIPModel"}
+
+
+def side(config):
+    return config["image_size"] // config["patch_size"]
+
+
+def loss_of(name, model, given):
+    if name == "clip":
+        return model(**given, return_loss=True).loss
+    out = model(**given)
+    return (out.pooler_output if name != "siglip" else out.last_hidden_state).mean()
+
+
+def step(name, dtype, attn):
+    settings = CONFIGS[name]
+    config = transformers.AutoConfig.for_model(**json.loads(json.dumps(settings)))
+    attention.install(True)
+    stored = torch.bfloat16 if dtype == "bf16" else torch.float32
+    with torch.device("meta"):
+        model = getattr(transformers, CLASSES[name])._from_config(
+            config, dtype=stored, attn_implementation={"flash": "flash_attention_2"}.get(attn, attn))
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        model.to_empty(device="cuda").train()
+        given, vision = {}, settings.get("vision_config", settings)
+        if name != "clip-text":
+            given["pixel_values"] = torch.zeros(B, 3, vision["image_size"], vision["image_size"], device="cuda")
+        if name in ("clip-text", "clip"):
+            given["input_ids"] = torch.zeros(B, S, dtype=torch.long, device="cuda")
+        outside = list(model.parameters()) + list(model.buffers()) + list(given.values())
+        spans = saved.Spans(model)
+        with measure.autocast("cuda", dtype == "autocast"):
+            loss = loss_of(name, model, given)
+        spans.remove()
+        operations = saved.collect(loss, spans, outside)
+        kept = saved.storages(operations)
+        total = sum(v["bytes"] for v in kept.values())
+        rows = [[v["bytes"], v["dtype"], list(v["shape"]), v["savers"][0][0], v["savers"][0][2]] for v in kept.values()]
+        del loss, operations, kept
+        tracker = Tracker(True)
+        tracker.watch(outside, "rest")
+        with tracker:
+            tracker.enter("forward")
+            with measure.autocast("cuda", dtype == "autocast"):
+                loss = loss_of(name, model, given)
+            tracker.enter("backward")
+            loss.backward()
+            tracker.enter("after")
+    phases = {n: {k: v[k] for k in ("start", "peak", "op", "end") if k in v} for n, v in tracker.phases.items()
+              if n != "after"}
+    image = (side(vision) ** 2 + (name != "siglip")) if name != "clip-text" else 0
+    return dict(family="part-" + name, torch=torch.__version__, transformers=transformers.__version__,
+                command="python tests/oracle/golden_parts.py tests/golden/oracle", config=settings, dtype=dtype,
+                attention=attn, b=B, s=S if name in ("clip", "clip-text") else image, saved_total_bytes=total,
+                parameter_bytes=sum(p.numel() * p.element_size() for p in model.parameters()),
+                buffer_bytes=sum(p.numel() * p.element_size() for p in model.buffers()),
+                input_bytes=sum(t.numel() * t.element_size() for t in given.values()), phases=phases), rows
+
+
+if __name__ == "__main__":
+    for name in sys.argv[2:] or CONFIGS:
+        for dtype in ("bf16", "fp32", "autocast"):
+            for attn in ("eager", "sdpa", "flash"):
+                if attn == "flash" and dtype == "fp32":
+                    continue  # no such kernel
+                result, rows = step(name, dtype, attn)
+                lines = ",\n".join(f" {json.dumps(k)}: {json.dumps(v)}" for k, v in result.items())
+                (pathlib.Path(sys.argv[1]) / f"part-{name}-{dtype}-{attn}.json").write_text("{\n" + lines + "\n}\n")
+                if "--rows" in sys.argv:
+                    print(name, dtype, attn, *rows, sep="\n  ")
