@@ -7,7 +7,8 @@ transformers' classes call these packages' autograd functions, and those run her
 and allocate is theirs.  Only what would be launched on a GPU is not: Triton kernels do nothing (their results are tensors
 that Python made), and the two C++ extensions are stand-ins that allocate what csrc/selective_scan/selective_scan.cpp and
 csrc/causal_conv1d.cpp do.  Writes FOLDER/<family>-<dtype>-<attention>-default.json as golden.py does, and
-lora-<family>-in-<adapters' dtype>-... with adapters on the mixers' projections that are called (needs peft).
+lora-<family>-in-<adapters' dtype>-... with adapters on the mixers' projections that are called (needs peft), and
+FOLDER/steps/<family>.json as step.py does.
 """
 import contextlib
 import pathlib
@@ -19,6 +20,7 @@ import torch
 
 import families
 import golden
+import step
 
 SMS = 132  # of an H100: rows of partial sums in the gated norm's backward (layernorm_gated.py)
 CHUNK = 2048  # tokens that one block of the selective scan goes over (selective_scan.cpp)
@@ -102,6 +104,16 @@ def with_adapters(folder, family, targets):
             (folder / f"lora-{family}-in-{adapters}-{dtype}-{attention}-0.json").write_text(golden.dump(result))
 
 
+def steps(family):
+    attention = "eager" if family.startswith("mamba") else "sdpa"
+    for shape in step.SHAPES:
+        base = dict(family=family, shape=shape, attention=attention)
+        for precision in ("bf16", "bf16-amp", "fp32"):
+            for recompute in ("none", "full"):
+                yield step.Run(**base, precision=precision, recompute=recompute)
+        yield step.Run(**base, precision="bf16", grad_accum=3, optimizer_impl="fused")
+
+
 if __name__ == "__main__":
     folder = pathlib.Path(sys.argv[1])
     install(pathlib.Path(sys.argv[2]).resolve())
@@ -126,3 +138,7 @@ if __name__ == "__main__":
             path.write_text(golden.dump(result))
         if name in ADAPTED:
             with_adapters(folder, name, ADAPTED[name])
+        if name in ("mamba", "mamba2", "qwen3_next"):
+            head = step.head("python tests/oracle/state_space.py tests/golden/oracle CODE")
+            rows = [step.record(run) for run in steps(name)]
+            (folder / "steps" / f"{name}.json").write_text(step.dump(head, rows))
