@@ -122,9 +122,10 @@ NEEDS = {
 }
 
 # Vocabularies of the tokenizers, before padding: GPT-2's, WordPiece cased and
-# uncased, multiMixV8 (128k), nemotron_2_256k.
+# uncased (the_pile's by what its runs allocate), multiMixV8 (128k),
+# nemotron_2_256k.
 VOCABULARIES = (("bpe/vocab.json", 50257), ("bert-large-cased-vocab", 28996),
-                ("vocab.txt", 30522), ("multiMixV8", 131072),
+                ("the_pile/bert_shard00/vocab.txt", 28996), ("vocab.txt", 30522), ("multiMixV8", 131072),
                 ("nemotron_2_256k", 256000))
 
 
