@@ -442,16 +442,40 @@ static const struct json *find_for(const struct import *im, enum field_id id,
     return at;
 }
 
+/* A class takes null as it is, and then has no number: its default is for a
+ * key that is not there. NUL rows say where null means something. */
+static bool null_is_nothing(const struct import *im, enum field_id id)
+{
+    const struct fallback *absent = &im->absent[id], *null = &im->null[id];
+    const bool plain =
+        fields[id].type == TYPE_COUNT || fields[id].type == TYPE_BOOL;
+    return plain && null->how == HOW_VALUE && absent->how == HOW_VALUE
+           && null->n == absent->n && null->n != 0;
+}
+
+static void refuse_null(struct import *im, enum field_id id,
+                        const struct json *at)
+{
+    char value[64];
+    im->v[id].n = im->absent[id].n;
+    import_value_text(im, id, value, sizeof(value));
+    im->v[id].bad = true;
+    memplan_error *e = import_error(im, at, MEMPLAN_E_SCHEMA,
+                                    "'%s' cannot be null", at->key.p);
+    diag_hint(e, "leave it out for the class's own %s, or write a value",
+              value);
+}
+
 static void import_field(struct import *im, enum field_id id)
 {
-    bool null = false;
+    const struct json *null = NULL;
     struct str rest = str_of(im->keys[id]);
     while (rest.n > 0) {
         const struct json *at = find_for(im, id, str_cut(rest, ' ', &rest));
         if (!at)
             continue;
         if (at->kind == JSON_NULL) {
-            null = true;
+            null = at;
             continue;
         }
         if (fields[id].type == TYPE_COUNT_OR_AUTO && at->kind == JSON_STRING
@@ -463,8 +487,12 @@ static void import_field(struct import *im, enum field_id id)
         else
             check_alias(im, id, &v);
     }
-    im->by_null[id] = null;
-    if (!im->v[id].at)
+    im->by_null[id] = null != NULL;
+    if (im->v[id].at)
+        return;
+    if (null && null_is_nothing(im, id))
+        refuse_null(im, id, null);
+    else
         fall_back(im, id, null ? &im->null[id] : &im->absent[id]);
 }
 

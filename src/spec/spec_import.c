@@ -270,6 +270,29 @@ static bool is_usual_part(struct import *im, const struct json *nested)
     return true;
 }
 
+/* "gemma3" alone is the whole of which "gemma3_text" is the part. */
+static bool lacks_text_config(struct import *im, const struct json *nested)
+{
+    const struct json *at = type_of(im->root);
+    char part[80];
+    enum family family;
+    if (!at || at->kind != JSON_STRING)
+        return false;
+    str_format(part, sizeof(part), "%.60s_text", at->text.p);
+    if (!find_family(str_of(part), &family))
+        return false;
+    const bool object = nested && nested->kind == JSON_OBJECT;
+    memplan_error *e = import_error(
+        im, nested ? nested : im->root, MEMPLAN_E_SCHEMA,
+        "a '%.60s' file needs a 'text_config' with a 'model_type', and it %s%s",
+        at->text.p, object ? "has none" : "is ",
+        object   ? ""
+        : nested ? json_kind_name(nested->kind)
+                 : "null or not there");
+    diag_hint(e, "\"text_config\": {\"model_type\": \"%s\", ...}", part);
+    return true;
+}
+
 /* A nested language model comes first: the top of such a file describes a
  * whole. */
 static bool choose_family(struct import *im)
@@ -286,7 +309,8 @@ static bool choose_family(struct import *im)
     }
     if (has_family(im, im->root))
         return true;
-    no_family(im, type_of(im->root));
+    if (!lacks_text_config(im, nested))
+        no_family(im, type_of(im->root));
     return false;
 }
 
@@ -546,6 +570,18 @@ static void fix_jamba(struct import *im)
         v[F_EXPERTS_PER_TOKEN].n = v[F_EXPERT_FFN].n = 0;
 }
 
+/* A list of [[types], times]. Which layers are local changes no size. */
+static void fix_gpt_neo(struct import *im)
+{
+    const struct json *at = json_member(im->object, "attention_types");
+    if (!at || at->kind == JSON_NULL || at->kind == JSON_ARRAY)
+        return;
+    memplan_error *e = import_error(im, at, MEMPLAN_E_SCHEMA,
+                                    "'attention_types' must be a list, not %s",
+                                    json_kind_name(at->kind));
+    diag_hint(e, "[[[\"global\", \"local\"], 12]] is 24 layers");
+}
+
 static void fix_family(struct import *im)
 {
     if (im->family == FAM_FALCON)
@@ -570,6 +606,8 @@ static void fix_family(struct import *im)
         fix_mamba2(im);
     else if (im->family == FAM_JAMBA)
         fix_jamba(im);
+    else if (im->family == FAM_GPT_NEO)
+        fix_gpt_neo(im);
     else if (import_is_generic(im))
         fix_generic(im);
     if (im->v[F_EXPERTS].n > 0)

@@ -83,6 +83,7 @@ static const struct refusal {
       "a residual after the norm" },
     { FAM_COUNT, TEST_TRUE, "is_encoder_decoder add_cross_attention", "",
       "an encoder, or attention to one," },
+    { FAM_COUNT, TEST_GIVEN, "text_config", "", "a nested language model" },
     { FAM_COUNT, TEST_GIVEN, "vision_config audio_config", "",
       "a vision or audio part" },
     { FAM_COUNT, TEST_NOT_IN, "layer_types", "full_attention sliding_attention",

@@ -555,8 +555,9 @@ static void test_two_stacks(void **state)
     s = spec_of(FILE_OF("t5", ", \"num_decoder_layers\": 5"));
     assert_int_equal(s.decoder_layers, 5);
     assert_true(!s.gated_mlp && s.act == ACT_RELU && s.tied);
-    s = spec_of(
-        FILE_OF("bart", ", \"encoder_layers\": 3, \"decoder_layers\": 4"));
+    s = spec_of(FILE_OF("bart",
+                        ", \"encoder_layers\": 3, \"decoder_layers\": 4,"
+                        " \"decoder_attention_heads\": 4"));
     assert_int_equal(s.layers, 3);
     assert_int_equal(s.decoder_layers, 4);
     assert_int_equal(s.learned_positions, 1026);
@@ -1336,8 +1337,8 @@ static const struct bad {
       "unknown key 'color'", "'x-color' is ignored" },
     { STRICT("llama", "\"use_qkv_bias\": true"), MEMPLAN_E_UNKNOWN, 8,
       "unknown key 'use_qkv_bias'", "" },
-    { STRICT("llama", "\"text_config\": {}"), MEMPLAN_E_UNKNOWN, 8,
-      "unknown key 'text_config'", "" },
+    { STRICT("llama", "\"text_config\": {}"), MEMPLAN_E_UNSUPPORTED, 8,
+      "a nested language model is not modelled in a 'llama' model", "" },
     { BARE("mpt", ", \"memplan\": 1,\n\"attn_config\": {\"alibbi\": true}"),
       MEMPLAN_E_UNKNOWN, 6, "unknown key 'alibbi'",
       "did you mean 'attn_config.alibi'?" },
