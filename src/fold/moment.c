@@ -182,6 +182,13 @@ static void put_recompute(struct put *p, const struct stage *s,
     engine_backward(p, s, stage_group_last(s, position), later);
 }
 
+/* The gradient that a block's backward hands on; an embedding has none. */
+static uint64_t below(const struct stage *s, uint32_t position)
+{
+    const uint32_t i = stage_block(s, position);
+    return i == s->p->embed ? 0 : s->walk[i].input;
+}
+
 /* After the embedding's backward under a tied head, nothing of the block is
  * left but weight gradients: the head's, which waited, the table's own, and
  * their sum. 0 when there is no such moment. */
@@ -189,11 +196,12 @@ static uint64_t tied_moment(const struct stage *s, uint32_t position,
                             enum wgrad_mode mode)
 {
     const struct block_walk *w = &s->walk[stage_block(s, position)];
-    if (s->p->block[stage_block(s, position)].kind != BLOCK_EMBED)
+    if (stage_block(s, position) != s->p->words)
         return 0;
     return stage_tied_sum(s, mode) == 0
                ? 0
-               : stage_tied_sum(s, mode) + (mode == WGRAD_KEEP ? w->wgrad : 0);
+               : stage_tied_sum(s, mode) + below(s, position)
+                     + (mode == WGRAD_KEEP ? w->wgrad : 0);
 }
 
 static void put_wgrad(struct put *p, const struct stage *s, uint64_t bytes)
@@ -219,6 +227,8 @@ static void put_backward(struct put *p, const struct stage *s,
         put_kept(p, s, position);
         PUT(p, TERM_WGRAD_TMP, "sum of the tied embedding's gradients",
             F("bytes", stage_tied_sum(s, mode)));
+        PUT(p, TERM_BACKWARD_TMP, "gradient of the block's input",
+            F("bytes", below(s, position)));
         put_wgrad(p, s, mode == WGRAD_KEEP ? w->wgrad : 0);
         engine_backward(p, s, position, later);
         return;

@@ -339,10 +339,10 @@ static bool takes_gradient(const struct tracer *r)
 static void backward_block(struct tracer *r)
 {
     const enum wgrad_mode mode = engine_wgrad_mode(r->s, r->later);
-    const struct block *b = block_of(r, r->position);
     play(r, SCRIPT_BACKWARD + (unsigned)mode);
-    const uint64_t sum =
-        b->kind == BLOCK_EMBED ? stage_tied_sum(r->s, mode) : 0;
+    const uint64_t sum = stage_block(r->s, r->position) == r->s->p->words
+                             ? stage_tied_sum(r->s, mode)
+                             : 0;
     hold_id id = born(r, COMP_TEMPORARY, "sum of tied gradients", sum);
     tracer_death(r, &id);
 }

@@ -181,6 +181,7 @@ struct program {
     struct block block[BLOCK_MAX];
     uint32_t n_blocks;
     uint32_t embed, head; /* indices into block */
+    uint32_t words;       /* the block whose table of words others share */
     uint8_t *layer_block; /* [layers]: index into block */
     uint64_t layers;
     tensor_id first_shared, n_shared; /* ROLE_SHARED tensors, contiguous */

@@ -26,6 +26,8 @@ static bool shares_words(const struct builder *b)
 tensor_id build_word_table(struct builder *b, const char *name,
                            struct dim width)
 {
+    if (!shares_words(b) && b->p->n_blocks > 0)
+        b->p->words = b->p->n_blocks - 1;
     return build_param(b, &(struct param){ .name = name,
                                            .group = PG_EMBED,
                                            .words = true,

@@ -43,8 +43,10 @@ void hf_dit_input(struct builder *b)
 void hf_dit_shared(struct builder *b)
 {
     const struct shape shape = SHAPE(b->micro, b->h);
-    if (b->spec->classes > 0 && is_original(b))
-        build_shared(b, "conditioning", b->compute, &shape);
+    if (b->spec->classes == 0 || !is_original(b))
+        return;
+    const tensor_id c = build_shared(b, "conditioning", b->stream, &shape);
+    b->p->tensor[c].needs_grad = true;
 }
 
 /* ---- times and classes ---- */
@@ -60,6 +62,35 @@ static tensor_id linear(struct builder *b, const char *name, tensor_id x,
                                              .bias = true });
 }
 
+/* Of a layer's embedder. In the head it is the first layer's, whose weight
+ * autocast has cast already. */
+static tensor_id embedder(struct builder *b, const char *name, tensor_id x,
+                          struct dim in)
+{
+    if (b->block->kind != BLOCK_HEAD)
+        return linear(b, name, x, in, b->h);
+    const tensor_id weight =
+        build_param(b, &(struct param){ .name = name,
+                                        .group = PG_CONDITION,
+                                        .rows = b->h,
+                                        .cols = in,
+                                        .matmul = true,
+                                        .again = true });
+    struct tensor *t = &b->p->tensor[weight];
+    if (b->autocast) {
+        t->dtype = b->compute;
+        t->bytes = t->elems * dtype_size(t->dtype);
+    }
+    return build_linear(b, &(struct linear){ .name = name,
+                                             .x = x,
+                                             .in = in,
+                                             .out = b->h,
+                                             .group = PG_CONDITION,
+                                             .bias = true,
+                                             .weight = weight,
+                                             .has_weight = true });
+}
+
 /* Sines of the times, in fp32, through two products. */
 static tensor_id embed_times(struct builder *b)
 {
@@ -69,9 +100,9 @@ static tensor_id embed_times(struct builder *b)
     op_result(b, build_op(b, OP_COPY, "time_proj", &b->ids, 1), x);
     if (!b->autocast)
         x = build_cast(b, "time_proj", x, b->stream);
-    x = linear(b, "timestep_embedder.linear_1", x, width, b->h);
+    x = embedder(b, "timestep_embedder.linear_1", x, width);
     x = build_unary(b, OP_ACTIVATION, "silu", x);
-    return linear(b, "timestep_embedder.linear_2", x, b->h, b->h);
+    return embedder(b, "timestep_embedder.linear_2", x, b->h);
 }
 
 /* Some labels are dropped for one that means none. */

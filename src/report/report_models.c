@@ -172,7 +172,9 @@ static void fill_blocks(struct table *t, const void *ctx)
             if (w->role != ROLE_PARAM)
                 continue;
             table_row(t, 1, PAINT_NONE);
-            table_cell(t, w->name);
+            str_format(buf, sizeof(buf), "%s%s", w->name,
+                       w->trainable ? "" : " (frozen)");
+            table_cell(t, buf);
             shape_words(buf, w);
             table_cell(t, buf);
             if (w->tied)
@@ -238,6 +240,7 @@ static void visit_tensor(struct visitor *v, const struct tensor *t)
     visit_u64(v, "parameters", "", t->tied ? 0 : t->full_elems);
     visit_text(v, "kind", param_group_name(t->group));
     visit_bool(v, "tied", t->tied);
+    visit_bool(v, "trainable", t->trainable);
     v->end(v, false);
 }
 

@@ -255,11 +255,16 @@ static void put_together(struct step *s, uint64_t cache, struct peaks *out)
             out->head = here;
             out->norm = kept + norm_backward(s);
         } else if (i == 0) {
-            out->embedding = max_u64(here, kept + wgrad + w->wgrad + tied(s));
+            out->embedding =
+                max_u64(here, kept + wgrad + w->wgrad
+                                  + (s->p.words == s->p.embed ? tied(s) : 0));
             if (!hidden->needs_grad) /* the leaf and its gradient */
                 out->embedding = cache + wgrad + 2 * hidden->bytes;
         } else {
             out->layers = max_u64(out->layers, here);
+            if (block_at(s, i) == s->p.words)
+                out->layers = max_u64(out->layers, kept + wgrad + w->wgrad
+                                                       + tied(s) + w->input);
         }
         wgrad += w->wgrad;
     }
@@ -275,7 +280,9 @@ static double phase_peak(const struct json *root, const char *phase)
  * small as these without words the embedding's result, which a variable of
  * BertModel.forward (CLIPTextModel.forward) holds and under autocast nothing else, 1.5 %;
  * of two stacks that and the encoder's result, 1 %; where a block of bottlenecks
- * meets another, one more sum of gradients, 0.57 %. */
+ * meets another, one more sum of gradients, 0.57 %; of diffusers' DiT the
+ * gradients of the first layer's embedders, which the head makes first, 2 %;
+ * and autocast's copies of weights that work on what needs no gradient, 3 %. */
 static const struct known {
     const char *begins, *has;
     double error;
@@ -288,6 +295,10 @@ static const struct known {
     { "part-clip-text", "-autocast", 0.01 },
     { "t5", "-autocast", 0.01 },
     { "bart", "-autocast", 0.01 },
+    { "whisper", "-autocast", 0.01 },
+    { "dit-diffusers", "-autocast", 0.03 },
+    { "dit-diffusers", "", 0.02 },
+    { "dit-autocast", "", 0.01 },
 };
 
 static double allowed(const char *file)

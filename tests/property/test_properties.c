@@ -106,25 +106,33 @@ static const char towers[] =
     "\"max_position_embeddings\": 1024},"
     "\"vision_config\": {\"num_hidden_layers\": 6, \"patch_size\": 16}}";
 
+/* Embedders of times and classes in each layer. */
+static const char diffused[] =
+    "{\"_class_name\": \"DiTTransformer2DModel\", \"num_layers\": 4,"
+    "\"num_attention_heads\": 6, \"attention_head_dim\": 64,"
+    "\"out_channels\": 8, \"num_embeds_ada_norm\": 100}";
+
 /* Refused elsewhere than by transformers, and with flash attention. */
 static bool is_only_hf(const char *model)
 {
-    return strcmp(model, "grok-1") == 0 || model == chunked || model == indexed;
+    return strcmp(model, "grok-1") == 0 || strcmp(model, "dit-s-2") == 0
+           || strcmp(model, "whisper-base") == 0 || model == diffused
+           || model == chunked || model == indexed;
 }
 
 static struct trial trial_of(uint64_t seed)
 {
     uint64_t s = seed;
     struct trial t = {
-        .model =
-            PICK(&s, "llama-7b", "llama-3-8b", "gpt2-xl", "gpt3-13b",
-                 "mistral-7b-v0.1", "gemma-2-9b", "pythia-1.4b", "opt-1.3b",
-                 "falcon-7b", "mixtral-8x7b", "qwen2.5-0.5b", "bloom-1b7",
-                 "bert-large", "megatron-t5-220m", "t5-base", "bart-large",
-                 "resnet-50", "vit-large-patch16-224", "deepseek-v2-lite",
-                 "qwen1.5-moe-a2.7b", "gpt-oss-20b", "phi-2", "smollm3-3b",
-                 "gemma-3-1b", "minicpm3-4b", "grok-1", "phi-3-small-8k",
-                 predicting, sparse, chunked, indexed, towers)
+        .model = PICK(&s, "llama-7b", "llama-3-8b", "gpt2-xl", "gpt3-13b",
+                      "mistral-7b-v0.1", "gemma-2-9b", "pythia-1.4b",
+                      "opt-1.3b", "falcon-7b", "mixtral-8x7b", "qwen2.5-0.5b",
+                      "bloom-1b7", "bert-large", "megatron-t5-220m", "t5-base",
+                      "bart-large", "resnet-50", "vit-large-patch16-224",
+                      "deepseek-v2-lite", "qwen1.5-moe-a2.7b", "gpt-oss-20b",
+                      "phi-2", "smollm3-3b", "gemma-3-1b", "minicpm3-4b",
+                      "grok-1", "phi-3-small-8k", "whisper-base", "dit-s-2",
+                      diffused, predicting, sparse, chunked, indexed, towers)
     };
     const char *fw = PICK(&s, "hf", "deepspeed", "fsdp", "megatron", "megatron",
                           "megatron-deepspeed", "torchtitan", "torchtune");
@@ -196,7 +204,9 @@ static struct trial trial_of(uint64_t seed)
         { "micro_batch", PICK(&s, "1", "2", "4") },
         { "grad_accum",
           vpp[0] == '1' ? PICK(&s, "1", "4") : PICK(&s, "4", "8", "16", "20") },
-        { "seq_len", PICK(&s, "256", "512", "1024") },
+        { "seq_len", strcmp(t.model, "whisper-base") == 0
+                         ? NULL /* a spectrum has its length */
+                         : PICK(&s, "256", "512", "1024") },
         { "recompute", re },
         { "recompute_reentrant",
           strcmp(re, "full") == 0 ? PICK(&s, "true", "false") : "false" },
@@ -574,7 +584,10 @@ static uint64_t checkpoint_frame(const memplan_report *r)
 {
     const struct program *p = &r->program;
     const struct block *b = &p->block[p->layer_block[0]];
-    return p->tensor[b->input].bytes + p->tensor[b->output].bytes;
+    uint64_t shared = 0; /* kept for it to the end: T5's biases, masks */
+    for (tensor_id i = 0; i < p->n_shared; i++)
+        shared += p->tensor[p->first_shared + i].bytes;
+    return p->tensor[b->input].bytes + p->tensor[b->output].bytes + shared;
 }
 
 /* Says the framework again in place of what trial_of() said of adapters: a

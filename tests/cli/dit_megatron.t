@@ -1,0 +1,7 @@
+== args
+dit-xl-2 --framework megatron
+== stderr ~
+memplan: 
+layers that times and classes scale
+== exit
+3
