@@ -23,9 +23,16 @@ enum attention hf_kernel(const struct builder *b)
     return spec_hf_attention(b->spec, b->run->attention);
 }
 
+/* Tokens of an image see one another: two masks whatever layers want
+ * (create_masks_for_vision_model). */
+static bool sees_images(const struct builder *b)
+{
+    return b->whole->joint == JOINT_GEMMA3 && b->spec == b->whole;
+}
+
 bool hf_is_masked(const struct builder *b)
 {
-    return b->window != 0 || b->spec->family == FAM_FALCON
+    return sees_images(b) || b->window != 0 || b->spec->family == FAM_FALCON
            || b->spec->index_heads > 0;
 }
 
@@ -53,6 +60,8 @@ static bool has_mask(const struct builder *b, bool sliding)
     const bool both = makes_both_masks(m->family) && m->sliding_layers > 0;
     if (m->bidirectional || m->heads == 0) /* Mamba has no attention */
         return false;
+    if (sees_images(b))
+        return hf_kernel(b) != ATTN_FLASH;
     switch (hf_kernel(b)) {
     case ATTN_EAGER: return sliding == slides(b) || mixed || both;
     case ATTN_SDPA:

@@ -90,17 +90,21 @@ tensor_id hf_states(struct builder *b, tensor_id x)
 
 /* ---- projectors ---- */
 
-/* Gemma3MultiModalProjector: averages of squares of patches, normed. */
+/* Gemma3MultiModalProjector: averages of squares of patches, which are made
+ * contiguous for it, normed. */
 static tensor_id project_gemma3(struct builder *b, tensor_id x, struct dim in)
 {
     const struct dim tokens =
         DIM("tokens", build_product(b, b->seqs, b->whole->image_tokens));
-    const struct shape pooled = SHAPE(tokens, in);
-    x = build_copy(b, "patches, transposed", x);
-    x = build_copy_as(b, "avg_pool", x, &pooled);
-    x = hf_norm(
-        b, &(struct hf_norm){
-               .name = "mm_soft_emb_norm", .x = x, .kind = NORM_RMS, .n = in });
+    const struct shape shape = SHAPE(tokens, in);
+    const tensor_id whole = build_copy(b, "patches, transposed", x);
+    const tensor_id pooled =
+        build_tensor(b, "avg_pool", tensor_of(b, whole)->dtype, &shape);
+    op_result(b, build_op(b, OP_ACTIVATION, "avg_pool", &whole, 1), pooled);
+    x = hf_norm(b, &(struct hf_norm){ .name = "mm_soft_emb_norm",
+                                      .x = pooled,
+                                      .kind = NORM_RMS,
+                                      .n = in });
     const struct linear l = projection(x, "mm_input_projection", in, b->h);
     return build_linear(b, &l);
 }
@@ -159,6 +163,18 @@ static tensor_id to_second_tower(struct builder *b, tensor_id x)
     return hf_words(b);
 }
 
+/* The image's in place of its words (masked_scatter): a copy of the words' with
+ * some of them overwritten, by a mask of one byte a word, which is kept. */
+static tensor_id put_image(struct builder *b, tensor_id words, tensor_id image)
+{
+    const struct shape each = SHAPE(b->t);
+    const tensor_id mask = build_tensor(b, "image mask", DT_BOOL, &each);
+    op_result(b, build_op(b, OP_COPY, "image mask", &b->ids, 1), mask);
+    image = build_cast(b, "image features", image, tensor_of(b, words)->dtype);
+    const tensor_id rest = build_where(b, "words", mask, words);
+    return build_binary_in_place(b, OP_ADD, "image tokens", rest, image);
+}
+
 tensor_id hf_to_text(struct builder *b, tensor_id x)
 {
     x = hf_states(b, x);
@@ -166,8 +182,7 @@ tensor_id hf_to_text(struct builder *b, tensor_id x)
         return to_second_tower(b, x);
     build_to_text(b);
     x = project(b, x);
-    const struct shape all = SHAPE(b->t, b->h);
-    return build_cat(b, "image tokens", hf_words(b), x, &all);
+    return put_image(b, hf_words(b), x);
 }
 
 void hf_two_towers(struct builder *b)

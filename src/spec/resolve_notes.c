@@ -5,6 +5,8 @@
  */
 #include "spec/resolve.h"
 
+#include <inttypes.h>
+
 #include "base/banned.h"
 
 /* ---- what the layout takes for granted ---- */
@@ -53,6 +55,10 @@ static void say_layers(struct run *r, const struct spec *spec)
         resolve_note(r, KEY_COUNT,
                      "the text part alone, of a file that has a vision part "
                      "too (--part)");
+    if (spec->image_tokens > 0)
+        resolve_note(r, KEY_COUNT,
+                     "one image a sequence, %" PRIu64 " of its tokens",
+                     spec->image_tokens);
     if (spec->vision == NULL
         && (spec->head == HEAD_ONE || spec->head == HEAD_STATES))
         resolve_note(r, KEY_COUNT,

@@ -91,7 +91,8 @@ static void check_image(const struct run *r, const struct spec *s,
 static void refuse_parts(const struct spec *s, struct diag *d)
 {
     memplan_error *e = NULL;
-    if (s->vision != NULL && s->joint != JOINT_CLIP) {
+    if (s->joint != JOINT_NONE && s->joint != JOINT_CLIP
+        && s->joint != JOINT_GEMMA3) {
         e = diag_add(
             d, MEMPLAN_E_UNSUPPORTED,
             "the memory of all parts of a '%.40s' model at once is not "
@@ -131,6 +132,14 @@ static void check_parts(const struct run *r, const struct spec *s,
     whole_only(s, KEY_PP, r->pp, d);
     whole_only(s, KEY_CP, r->cp, d);
     whole_only(s, KEY_RECOMPUTE_GRANULARITY, r->recompute_granularity, d);
+    if (r->seq_len < s->image_tokens) {
+        memplan_error *e =
+            setup_error(d, MEMPLAN_E_CONFLICT, KEY_SEQ_LEN,
+                        "seq_len %" PRIu64 " is less than the %" PRIu64
+                        " tokens of an image",
+                        r->seq_len, s->image_tokens);
+        diag_hint(e, "use --seq-len %" PRIu64 " or more", s->image_tokens);
+    }
     if (s->vision == NULL || r->lora_rank == 0)
         return;
     memplan_error *e = setup_error(d, MEMPLAN_E_UNSUPPORTED, KEY_LORA_RANK,

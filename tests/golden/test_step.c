@@ -137,6 +137,8 @@ static bool lower(struct step *s, const struct json *root, size_t len,
                                   .len = len };
     if (spec_import(&spec, &in, &s->arena, &d) != MEMPLAN_OK)
         fail_msg("%s", slot[0].message);
+    if (json_member(root, "part") != NULL)
+        spec = *spec.parts->part[part_find(word(root, "part"))];
     s->words = spec.head == HEAD_LM || spec.head == HEAD_MASKED_LM;
     struct run run;
     run_bare(&run, &spec);

@@ -10,6 +10,7 @@ import sys
 import device  # noqa: F401  (before torch)
 import torch
 import transformers
+from transformers.models.gemma3 import modeling_gemma3
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 import attention
@@ -29,8 +30,16 @@ CONFIGS = {
     "clip": dict(model_type="clip", projection_dim=40, text_config=dict(model_type="clip_text_model", **WORDS),
                  vision_config=dict(model_type="clip_vision_model", **{**IMAGE, "hidden_size": 144})),
 }
+GEMMA = dict(TOWER, model_type="gemma3_text", num_key_value_heads=2, vocab_size=1234, max_position_embeddings=64,
+             head_dim=16, query_pre_attn_scalar=16, sliding_window=512)
+CONFIGS["gemma3"] = dict(model_type="gemma3", mm_tokens_per_image=4, image_token_index=1200, text_config=GEMMA,
+                         vision_config=dict(CONFIGS["siglip"], hidden_size=144))
 CLASSES = {"siglip": "SiglipVisionModel", "clip-vision": "CLIPVisionModel", "clip-text": "CLIPTextModel",
-           "clip": "CLIPModel"}
+           "clip": "CLIPModel", "gemma3": "Gemma3ForConditionalGeneration"}
+modeling_gemma3.torch_compilable_check = lambda *_: None  # compares numbers that fake tensors do not have
+
+
+WHOLES = ("clip", "gemma3")
 
 
 def side(config):
@@ -40,6 +49,9 @@ def side(config):
 def loss_of(name, model, given):
     if name == "clip":
         return model(**given, return_loss=True).loss
+    if name == "gemma3":  # the processor says which tokens are of an image, so that they see one another
+        ids = given["input_ids"]
+        return model(**given, labels=ids, token_type_ids=torch.zeros_like(ids), use_cache=False).loss
     out = model(**given)
     return (out.pooler_output if name != "siglip" else out.last_hidden_state).mean()
 
@@ -54,10 +66,11 @@ def step(name, dtype, attn):
             config, dtype=stored, attn_implementation={"flash": "flash_attention_2"}.get(attn, attn))
     with FakeTensorMode(allow_non_fake_inputs=True):
         model.to_empty(device="cuda").train()
+        model.tie_weights()
         given, vision = {}, settings.get("vision_config", settings)
         if name != "clip-text":
             given["pixel_values"] = torch.zeros(B, 3, vision["image_size"], vision["image_size"], device="cuda")
-        if name in ("clip-text", "clip"):
+        if name in ("clip-text", *WHOLES):
             given["input_ids"] = torch.zeros(B, S, dtype=torch.long, device="cuda")
         outside = list(model.parameters()) + list(model.buffers()) + list(given.values())
         spans = saved.Spans(model)
@@ -81,9 +94,10 @@ def step(name, dtype, attn):
     phases = {n: {k: v[k] for k in ("start", "peak", "op", "end") if k in v} for n, v in tracker.phases.items()
               if n != "after"}
     image = (side(vision) ** 2 + (name != "siglip")) if name != "clip-text" else 0
-    return dict(family="part-" + name, torch=torch.__version__, transformers=transformers.__version__,
+    part = dict(part="all") if name in WHOLES else {}
+    return dict(family="part-" + name, **part, torch=torch.__version__, transformers=transformers.__version__,
                 command="python tests/oracle/golden_parts.py tests/golden/oracle", config=settings, dtype=dtype,
-                attention=attn, b=B, s=S if name in ("clip", "clip-text") else image, saved_total_bytes=total,
+                attention=attn, b=B, s=S if name in ("clip-text", *WHOLES) else image, saved_total_bytes=total,
                 parameter_bytes=sum(p.numel() * p.element_size() for p in model.parameters()),
                 buffer_bytes=sum(p.numel() * p.element_size() for p in model.buffers()),
                 input_bytes=sum(t.numel() * t.element_size() for t in given.values()), phases=phases), rows
