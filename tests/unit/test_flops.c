@@ -1,0 +1,104 @@
+/*
+ * FLOPs of published models by the convention of each publisher: docs/method.md,
+ * eq. flops, has the table and the sources. The tolerance is what the printed
+ * digits leave open, or the difference that the table explains.
+ */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "estimate.h"
+#include "plan/report_data.h"
+
+#include "base/banned.h"
+
+enum convention { CAUSAL, FULL, FORWARD_MACS };
+
+struct published {
+    const char *model, *framework, *seq_len;
+    enum convention convention;
+    double per;  /* tokens that the figure is of */
+    double want; /* FLOPs, or multiply-adds */
+    double tolerance;
+};
+
+/* 72 B s L h^2 (1 + s / (6 h) + V / (12 h L)), a token [Narayanan et al. 2021,
+ * equation 3, without recomputation]. */
+#define MEGATRON(l, h, v)                                                      \
+    (72.0 * (l) * (h) * (h)                                                    \
+     * (1 + 2048.0 / (6.0 * (h)) + (v) / (12.0 * (h) * (l))))
+
+static const struct published all[] = {
+    { "llama-3.1-405b", "megatron", "8192", CAUSAL, 328, 827e12, 2e-3 },
+    { "llama-3-8b", "megatron", "8192", CAUSAL, 14451, 744e12, 7e-4 },
+    { "llama-3-70b", "megatron", "8192", CAUSAL, 1633, 734e12, 1e-3 },
+    { "llama-3-70b", "megatron", "4096", CAUSAL, 1638, 710e12, 1e-3 },
+    /* torchtitan: 6 (N - N_embedding) + 12 L a d s; again with the norms */
+    { "llama-3-8b", "torchtitan", "8192", FULL, 1,
+      6 * (8030261248.0 - 525336576 - 266240) + 12.0 * 32 * 4096 * 8192, 1e-9 },
+    { "megatron-175b", "megatron", "2048", FULL, 1, MEGATRON(96, 12288, 51200),
+      1e-4 },
+    { "megatron-530b", "megatron", "2048", FULL, 1, MEGATRON(105, 20480, 51200),
+      1e-4 },
+    { "megatron-1t", "megatron", "2048", FULL, 1, MEGATRON(128, 25600, 51200),
+      1e-4 },
+    { "megatron-22b", "megatron", "2048", FULL, 1, MEGATRON(48, 6144, 51200),
+      1e-4 },
+    /* 6 N + 12 L H Q T; N has norms and biases, which multiply nothing */
+    { "gpt2", "hf", "1024", FULL, 1, 855166464.0 - 6 * 121344.0, 1e-9 },
+    { "resnet-18", "hf", NULL, FORWARD_MACS, 1, 1.814e9, 5e-4 },
+    { "resnet-34", "hf", NULL, FORWARD_MACS, 1, 3.664e9, 5e-4 },
+    { "resnet-50", "hf", NULL, FORWARD_MACS, 1, 4.089e9, 5e-4 },
+    { "resnet-101", "hf", NULL, FORWARD_MACS, 1, 7.801e9, 5e-4 },
+    { "resnet-152", "hf", NULL, FORWARD_MACS, 1, 11.514e9, 5e-4 },
+    { "vit-large-patch16-224", "hf", NULL, FORWARD_MACS, 197, 61.555e9, 5e-4 },
+    { "dit-s-2", "hf", NULL, FORWARD_MACS, 256, 6.06e9, 2e-3 },
+    { "dit-b-2", "hf", NULL, FORWARD_MACS, 256, 23.01e9, 2e-3 },
+    { "dit-l-2", "hf", NULL, FORWARD_MACS, 256, 80.71e9, 2e-3 },
+    { "dit-xl-2", "hf", NULL, FORWARD_MACS, 256, 118.64e9, 2e-3 },
+};
+
+static double figure(const struct published *row)
+{
+    const char *const pairs[] = { "framework", row->framework,
+                                  row->seq_len ? "seq_len" : NULL, row->seq_len,
+                                  NULL };
+    memplan_report *r = estimate(row->model, pairs);
+    const struct flops_result f = r->flops;
+    memplan_report_free(r);
+    switch (row->convention) {
+    case CAUSAL: return f.model_causal;
+    case FULL: return f.model_full;
+    case FORWARD_MACS: return f.forward_full / 2;
+    }
+    return 0;
+}
+
+static void test_published(void **state)
+{
+    (void)state;
+    unsigned bad = 0;
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+        const double got = all[i].per * figure(&all[i]);
+        const double error = got / all[i].want - 1;
+        print_message("%-22s %.6g, published %.6g: %+.3f %%\n", all[i].model,
+                      got, all[i].want, 100 * error);
+        bad += fabs(error) > all[i].tolerance;
+    }
+    assert_int_equal(bad, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_published),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
