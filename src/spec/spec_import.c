@@ -462,12 +462,16 @@ static void check_decoder_heads(struct import *im)
  */
 static void check_dit_norm(struct import *im)
 {
-    if (strcmp(im->model_type, "Transformer2DModel") != 0
-        || json_member(im->object, "norm_type"))
+    const struct json *at = json_member(im->object, "norm_type");
+    if (at ? at->kind == JSON_STRING
+           : strcmp(im->model_type, "Transformer2DModel") != 0)
         return;
     memplan_error *e =
-        import_error(im, im->object, MEMPLAN_E_SCHEMA,
-                     "'norm_type' is missing in a 'Transformer2DModel'");
+        at ? import_error(im, at, MEMPLAN_E_SCHEMA,
+                          "'norm_type' must be a string, not %s",
+                          json_kind_name(at->kind))
+           : import_error(im, im->object, MEMPLAN_E_SCHEMA,
+                          "'norm_type' is missing in a 'Transformer2DModel'");
     diag_hint(e, "a DiT says \"norm_type\": \"ada_norm_zero\"");
 }
 
