@@ -157,6 +157,7 @@ static double op_bytes(const struct program *p, const struct op *op,
     case OP_CONV:
     case OP_BATCH_NORM:
     case OP_MAX_POOL:
+    case OP_AVG_POOL:
     case OP_RMS_NORM:
     case OP_FLASH_ATTENTION:
     case OP_SDPA:

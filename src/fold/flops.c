@@ -58,6 +58,7 @@ static double op_backward(const struct program *p, const struct op *op)
     case OP_LAYER_NORM:
     case OP_BATCH_NORM:
     case OP_MAX_POOL:
+    case OP_AVG_POOL:
     case OP_RMS_NORM:
     case OP_SWIGLU:
     case OP_CROSS_ENTROPY:

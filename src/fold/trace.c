@@ -319,7 +319,8 @@ static hold_id recompute_group(struct tracer *r, uint32_t micro, uint32_t last)
         if (i == first)
             r->skip = r->hidden_slot + 1;
         play(r, stage_stops_early(s, i) ? SCRIPT_AGAIN_EARLY : SCRIPT_AGAIN);
-        hand_on(r);
+        if (i < last || !top->keeps_output) /* else its backward needs it */
+            hand_on(r);
     }
     tracer_death(r, &waiting);
     if (!s->run->recompute_reentrant) {

@@ -244,7 +244,7 @@ static void forward_op(struct walk *w, const struct op *op, uint32_t k,
         struct walk_slot *s = walk_root_of(w, t);
         if (s != NULL && s->last_use == k && s != output && !walk_stays(w, s)
             && !(w->pass == PASS_CHECKPOINT && s->cached)
-            && !(w->b->kind == BLOCK_LAYER && is_input(w, s)))
+            && !(w->b->kind == BLOCK_LAYER && !w->b->open && is_input(w, s)))
             walk_slot_free(w, s);
     }
 }
@@ -374,6 +374,9 @@ void walk_block(struct block_walk *out, const struct program *p,
     if (block->output != TENSOR_NONE)
         out->output =
             round_to(p->tensor[block->output].bytes, scratch->granule);
+    const struct walk_slot *result =
+        block->output == TENSOR_NONE ? NULL : walk_root_of(&w, block->output);
+    out->keeps_output = result != NULL && result != in && result->kept;
     out->checkpoint = in->bytes;
     for (uint32_t i = 0; i <= block->tensor_count; i++) {
         if (w.slot[i].kept)

@@ -129,6 +129,7 @@ static bool aliases(const struct walk *w, const struct op *op, unsigned i)
     case OP_CONV:
     case OP_BATCH_NORM:
     case OP_MAX_POOL:
+    case OP_AVG_POOL:
     case OP_RMS_NORM:
     case OP_FLASH_ATTENTION:
     case OP_SDPA:
@@ -276,6 +277,7 @@ static uint64_t backward_workspace(const struct walk *w, const struct op *op,
     case OP_CONV:
     case OP_BATCH_NORM:
     case OP_MAX_POOL:
+    case OP_AVG_POOL:
     case OP_RMS_NORM:
     case OP_SDPA:
     case OP_SWIGLU:

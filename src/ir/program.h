@@ -169,6 +169,7 @@ struct block {
                                      of which a rank has one, never freed */
     tensor_id memory;  /* the encoder's result, where the block makes it or
                          attends to it; else TENSOR_NONE */
+    bool open;         /* no module: nobody holds its input until it is done */
     bool memory_waits; /* its gradient is there when backward comes here */
 };
 

@@ -117,6 +117,7 @@ size_t op_saves(const struct program *p, const struct op *op,
             keep_in(&s, 0);
         break;
     case OP_POW:
+    case OP_AVG_POOL:
     case OP_ACTIVATION:
     case OP_PYTHON_GELU: keep_in(&s, 0); break;
     case OP_RSQRT:

@@ -9,13 +9,6 @@
 
 #include "base/banned.h"
 
-static uint64_t side_after(uint64_t side, const struct conv *c)
-{
-    const uint64_t pad =
-        c->kernel / 2; /* as everywhere in a residual network */
-    return (side + 2 * pad - c->kernel) / c->stride + 1;
-}
-
 static struct shape shape_of_picture(const struct builder *b,
                                      const struct picture *x)
 {
@@ -28,20 +21,25 @@ struct picture build_conv(struct builder *b, const struct picture *x,
                           const struct conv *c)
 {
     struct picture y = { .channels = c->out,
-                         .height = side_after(x->height, c),
-                         .width = side_after(x->width, c) };
-    const uint64_t inner = build_product(b, x->channels, c->kernel * c->kernel);
+                         .height = c->height,
+                         .width = c->width };
+    const uint64_t inner = build_product(b, x->channels / c->groups, c->taps);
     const tensor_id weight =
         build_param(b, &(struct param){ .name = c->name,
                                         .group = PG_CONV,
                                         .rows = DIM("c_out", c->out),
                                         .cols = DIM("c_in*k*k", inner),
                                         .matmul = true });
+    tensor_id bias = TENSOR_NONE;
+    if (c->bias)
+        bias = build_vector(b, "bias", PG_CONV, DIM("c_out", c->out), 0);
     const tensor_id in[] = { build_autocast(b, c->name, x->x),
-                             build_autocast(b, c->name, weight) };
+                             build_autocast(b, c->name, weight),
+                             c->bias ? build_autocast(b, "bias", bias)
+                                     : TENSOR_NONE };
     const struct shape shape = shape_of_picture(b, &y);
     y.x = build_tensor(b, c->name, tensor_of(b, in[1])->dtype, &shape);
-    struct op *op = build_op(b, OP_CONV, c->name, in, 2);
+    struct op *op = build_op(b, OP_CONV, c->name, in, 3);
     op_result(b, op, y.x);
     op->flop_full = op->flop_causal =
         2.0 * (double)tensor_of(b, y.x)->elems * (double)inner;
@@ -70,17 +68,33 @@ struct picture build_batch_norm(struct builder *b, const char *name,
     return x;
 }
 
-struct picture build_max_pool(struct builder *b, const char *name,
-                              const struct picture *x, const struct conv *c)
+void build_max_pool(struct builder *b, const char *name,
+                    const struct picture *x, struct picture *y)
 {
-    struct picture y = { .channels = x->channels,
-                         .height = side_after(x->height, c),
-                         .width = side_after(x->width, c) };
-    const struct shape shape = shape_of_picture(b, &y);
-    y.x = build_tensor(b, name, tensor_of(b, x->x)->dtype, &shape);
+    const struct shape shape = shape_of_picture(b, y);
+    y->x = build_tensor(b, name, tensor_of(b, x->x)->dtype, &shape);
     const tensor_id places = build_tensor(b, "places", DT_INT64, &shape);
     struct op *op = build_op(b, OP_MAX_POOL, name, &x->x, 1);
-    op_result(b, op, y.x);
+    op_result(b, op, y->x);
     op_byproduct(op, places);
-    return y;
+}
+
+void build_avg_pool(struct builder *b, const char *name,
+                    const struct picture *x, struct picture *y)
+{
+    const struct shape shape = shape_of_picture(b, y);
+    y->x = build_tensor(b, name, tensor_of(b, x->x)->dtype, &shape);
+    op_result(b, build_op(b, OP_AVG_POOL, name, &x->x, 1), y->x);
+}
+
+/* adaptive_avg_pool2d to one number is a mean
+ * (aten/src/ATen/native/AdaptiveAveragePooling.cpp). */
+void build_global_pool(struct builder *b, const char *name, struct picture *x)
+{
+    const struct dim c = DIM("c", x->channels);
+    const struct shape flat =
+        SHAPE(b->micro, c, DIM("h*w", build_product(b, x->height, x->width)));
+    x->x = build_view(b, "pixels", x->x, &flat);
+    x->x = build_mean(b, name, x->x);
+    x->height = x->width = 1;
 }

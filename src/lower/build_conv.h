@@ -12,19 +12,27 @@ struct picture {
     uint64_t channels, height, width;
 };
 
-/* Padded by half the kernel. */
+/* What it makes is of these sides, as spec/conv_shapes.c infers them. */
 struct conv {
     const char *name;
-    uint64_t out, kernel, stride;
+    uint64_t out, height, width;
+    uint64_t taps; /* numbers of a kernel */
+    uint64_t groups;
+    bool bias;
 };
-
-/* Without a bias: a batch norm follows. */
 struct picture build_conv(struct builder *b, const struct picture *x,
                           const struct conv *c);
 struct picture build_batch_norm(struct builder *b, const char *name,
                                 struct picture x);
-/* c: kernel and stride */
-struct picture build_max_pool(struct builder *b, const char *name,
-                              const struct picture *x, const struct conv *c);
+/* Pools to the sides of y, whose x it sets. */
+void build_max_pool(struct builder *b, const char *name,
+                    const struct picture *x, struct picture *y);
+void build_avg_pool(struct builder *b, const char *name,
+                    const struct picture *x, struct picture *y);
+/* Pools to one number a channel. */
+void build_global_pool(struct builder *b, const char *name, struct picture *x);
+
+/* A 'layers' list. (convnet_list.c) */
+void lower_conv_list(struct builder *b);
 
 #endif

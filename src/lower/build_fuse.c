@@ -58,6 +58,7 @@ static bool fuses(enum op_kind kind)
     case OP_CONV:
     case OP_BATCH_NORM:
     case OP_MAX_POOL:
+    case OP_AVG_POOL:
     case OP_SOFTMAX:
     case OP_MASKED_SOFTMAX:
     case OP_LOG_SOFTMAX:

@@ -45,6 +45,7 @@ static bool outlives(const struct op *op, unsigned *products)
     case OP_LAYER_NORM:
     case OP_BATCH_NORM:
     case OP_MAX_POOL:
+    case OP_AVG_POOL:
     case OP_RMS_NORM:
     case OP_SWIGLU:
     case OP_CROSS_ENTROPY:

@@ -15,7 +15,7 @@ static bool knows_encoders(const struct run *run)
 
 static void lower_as(struct builder *b)
 {
-    if (b->spec->resnet.stages > 0) {
+    if (spec_is_convnet(b->spec)) {
         if (b->run->impl == IMPL_HF)
             lower_convnet(b);
         else

@@ -30,6 +30,20 @@ static bool copy_pattern(struct arena *a, struct pattern *p, uint64_t layers)
     return listed != NULL;
 }
 
+static bool copy_conv(struct arena *a, struct spec *to)
+{
+    const struct conv_layer *from = to->conv;
+    if (to->n_conv == 0)
+        return true;
+    to->conv = ARENA_NEW(a, struct conv_layer, to->n_conv);
+    for (uint64_t i = 0; i < to->n_conv && to->conv != NULL; i++) {
+        to->conv[i] = from[i];
+        if (!copy_text(a, &to->conv[i].name))
+            return false;
+    }
+    return to->conv != NULL;
+}
+
 /* The report may outlive the model. */
 static bool copy_spec(struct memplan_report *r, const struct spec *spec)
 {
@@ -41,7 +55,7 @@ static bool copy_spec(struct memplan_report *r, const struct spec *spec)
            && copy_pattern(&r->arena, &to->rotates, to->layers)
            && copy_pattern(&r->arena, &to->attends, to->layers)
            && copy_pattern(&r->arena, &to->sparse, to->layers)
-           && copy_text(&r->arena, &r->spec.name)
+           && copy_conv(&r->arena, to) && copy_text(&r->arena, &r->spec.name)
            && copy_text(&r->arena, &r->spec.source)
            && copy_text(&r->arena, &r->spec.model_type);
 }
@@ -57,6 +71,9 @@ memplan_status plan_memory(struct memplan_report *r, const struct spec *spec,
     r->params = *params;
     if (!copy_spec(r, spec))
         return diag_nomem(d);
+    if (setup->set[KEY_IMAGE]
+        && spec_set_image(&r->spec, setup->image, d) != MEMPLAN_OK)
+        return d->status;
     if (setup_resolve(&r->run, setup, &r->spec, params->active, d)
         != MEMPLAN_OK)
         return d->status;

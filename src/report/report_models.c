@@ -90,9 +90,46 @@ static void shape_words(char buf[96], const struct tensor *t)
 
 /* ---- people ---- */
 
+static void text_cells(struct table *t, const char *what, const char *value)
+{
+    table_row(t, 0, PAINT_NONE);
+    table_cell(t, what);
+    table_cell(t, value);
+    table_end_row(t);
+}
+
+/* What comes in, and what each layer of a list makes of it. */
+static void fill_pictures(struct table *t, const struct spec *m)
+{
+    char what[96], value[96], n[UNIT_TEXT_MAX];
+    str_format(value, sizeof value, "%llu x %llu x %llu",
+               (unsigned long long)m->channels,
+               (unsigned long long)m->resnet.height,
+               (unsigned long long)m->resnet.width_pixels);
+    text_cells(t, "input", value);
+    for (uint64_t i = 0; i < m->n_conv; i++) {
+        const struct conv_layer *c = &m->conv[i];
+        str_format(what, sizeof what, "%llu %s%s%.40s",
+                   (unsigned long long)i + 1, conv_kind_name(c->kind),
+                   c->name[0] != '\0' ? " " : "", c->name);
+        str_format(value, sizeof value, "%llu",
+                   (unsigned long long)c->gives.channels);
+        if (!c->gives.flat)
+            str_append(value, sizeof value, " x %llu x %llu",
+                       (unsigned long long)c->gives.side[0],
+                       (unsigned long long)c->gives.side[1]);
+        text_cells(t, what, value);
+    }
+    text_cells(t, "num_classes", unit_format_grouped(n, (double)m->labels, 0));
+}
+
 static void fill_shapes(struct table *t, const void *ctx)
 {
     const struct memplan_model *m = ctx;
+    if (spec_is_convnet(&m->spec)) {
+        fill_pictures(t, &m->spec);
+        return;
+    }
     for (size_t i = 0; i < ROW_COUNT(shape_rows); i++) {
         struct value v = row_value(&shape_rows[i], &m->spec);
         char buf[VALUE_TEXT_MAX];

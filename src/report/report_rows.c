@@ -81,6 +81,11 @@ static void visit_setup_key(const struct setup *s, enum setup_key key,
     case MEMPLAN_TYPE_REAL: visit_real(v, field->key, "", s->v[key].x); return;
     case MEMPLAN_TYPE_BOOL: visit_bool(v, field->key, s->v[key].n != 0); return;
     case MEMPLAN_TYPE_LIST:
+        if (key == KEY_IMAGE) { /* 3x32x32 */
+            visit_text(v, field->key,
+                       setup_value_text(s, key, buf, sizeof(buf)));
+            return;
+        }
         visit_list(v, field, setup_value_text(s, key, buf, sizeof(buf)));
         return;
     case MEMPLAN_TYPE_CHOICE:

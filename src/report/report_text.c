@@ -390,7 +390,7 @@ void report_write_text(struct out *o, const struct memplan_report *r)
     if (r->kind != REPORT_ESTIMATE)
         return;
     title(o, r);
-    layout(o, &r->run, r->spec.resnet.stages > 0);
+    layout(o, &r->run, spec_is_convnet(&r->spec));
     verdict(o, r);
     if (!r->memory.fits)
         change_section(o, r);

@@ -161,7 +161,9 @@ bool import_named(struct import *im, const char *type);
 void import_object(struct import *im, struct spec *out, struct arena *a);
 
 /* The shapes of a network of convolutions, which are lists and objects. */
-void import_convnet(struct import *im, struct spec *out);
+void import_convnet(struct import *im, struct spec *out, struct arena *a);
+/* 'layers', a list (spec_conv_list.c). */
+void import_conv_list(struct import *im, struct spec *out, struct arena *a);
 
 /* Which layers have what, by lists of the file and steps: after the fields are
  * stored. Lists live in the arena. */

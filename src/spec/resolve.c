@@ -615,7 +615,7 @@ static void resolve_kernels(struct run *r, const struct spec *spec)
         resolve_note(r, KEY_COUNT,
                      "attention spelled out, dropout everywhere, as in the "
                      "paper (--implementation)");
-    else if (spec->resnet.stages == 0 && spec->heads > 0)
+    else if (!spec_is_convnet(spec) && spec->heads > 0)
         resolve_assume(r, KEY_ATTENTION, "%s attention (--attention)",
                        resolve_text(r, KEY_ATTENTION, buf));
     resolve_dropout(r, spec);

@@ -420,7 +420,7 @@ static void uneven(struct diag *d, enum setup_key key, uint64_t degree,
 static void check_tp(const struct run *r, const struct spec *s, struct diag *d)
 {
     uint64_t tp = r->tp;
-    if (tp == 1 || s->resnet.stages > 0) /* refused as a whole */
+    if (tp == 1 || spec_is_convnet(s)) /* refused as a whole */
         return;
     if (s->heads % tp != 0) {
         uneven(d, KEY_TP, tp, s->heads, "attention heads");

@@ -444,12 +444,26 @@ enum {
     VOCAB_MULTIPLE = 128    /* Megatron's --make-vocab-size-divisible-by */
 };
 
+/* The echo has the image of the model that reads some. */
+static void resolve_image(struct run *r, const struct spec *spec)
+{
+    const bool square = spec->image > 0; /* ViT's */
+    if (spec->channels == 0)
+        return;
+    r->setup.image[0] = (uint16_t)spec->channels;
+    r->setup.image[1] = (uint16_t)(square ? spec->image : spec->resnet.height);
+    r->setup.image[2] =
+        (uint16_t)(square ? spec->image : spec->resnet.width_pixels);
+    resolve_count(r, KEY_IMAGE, IMAGE_RANK);
+}
+
 static void resolve_sequence(struct run *r, const struct spec *spec)
 {
+    resolve_image(r, spec);
     uint64_t limit = spec->max_positions;
     uint64_t usual = limit > 0 ? min_u64(limit, SEQ_LEN_CAP) : SEQ_LEN_UNKNOWN;
     r->seq_len = resolve_count(r, KEY_SEQ_LEN, usual);
-    if (spec->resnet.stages > 0)
+    if (spec_is_convnet(spec))
         resolve_note(r, KEY_COUNT, "an image counts as one token");
     else if (limit == 0)
         resolve_assume(r, KEY_SEQ_LEN,

@@ -137,7 +137,7 @@ static unsigned circumstances(const struct run *r, const struct spec *spec)
     now |= r->loss != LOSS_FUSED ? PLAIN_LOSS : 0;
     now |= r->cp == 1 ? NO_CP : 0;
     now |= spec->experts == 0 ? NO_EXPERTS : 0;
-    now |= spec->resnet.stages > 0 ? CONVOLUTIONS : 0;
+    now |= spec_is_convnet(spec) ? CONVOLUTIONS : 0;
     now |= spec->mixer == MIX_ATTENTION ? NO_STATE : 0;
     return now;
 }

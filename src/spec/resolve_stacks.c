@@ -74,12 +74,19 @@ static void check_image(const struct run *r, const struct spec *s,
                       ? ""
                       : "; targets are as long as --decoder-seq-len");
     }
-    if (s->resnet.stages > 0 && r->lora_rank > 0) {
+    if (spec_is_convnet(s) && r->lora_rank > 0) {
         e = setup_error(d, MEMPLAN_E_UNSUPPORTED, KEY_LORA_RANK,
                         "adapters of convolutions are not modelled");
         diag_hint(e, "leave lora_rank out");
     }
-    if (s->resnet.stages > 0 && r->tp > 1) {
+    if (s->n_conv > 0 && r->recompute == RECOMP_FULL) {
+        e = setup_error(d, MEMPLAN_E_UNSUPPORTED, KEY_RECOMPUTE,
+                        "recompute full of a list of layers is not modelled: "
+                        "nothing says which layers a checkpoint holds");
+        diag_hint(e, "leave recompute out; a 'resnet' is checkpointed block by "
+                     "block");
+    }
+    if (spec_is_convnet(s) && r->tp > 1) {
         e = setup_error(d, MEMPLAN_E_UNSUPPORTED, KEY_TP,
                         "tp %" PRIu64 " of convolutions is not modelled",
                         r->tp);

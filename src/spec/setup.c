@@ -236,7 +236,7 @@ static memplan_error *bad_form(struct diag *d, enum setup_key key,
     if (fields[key].choices[0] != '\0')
         hint_words(e, fields[key].choices);
     else
-        diag_hint(e, "%s", w->example);
+        diag_hint(e, "%s", key == KEY_IMAGE ? "such as 3x32x32" : w->example);
     return e;
 }
 
@@ -366,10 +366,25 @@ static void list_store(struct setup *s, enum setup_key key,
                list->count * sizeof(list->number[0]));
         s->pipeline_count = list->count;
         s->v[key].n = list->count;
+    } else if (key == KEY_IMAGE) {
+        memcpy(s->image, list->number, sizeof s->image);
+        s->v[key].n = list->count;
     } else {
         s->v[key].n = list->bits;
     }
     s->set[key] = true;
+}
+
+/* An image has three sizes, whatever stands between them. */
+static memplan_error *bad_image(const struct list *list, enum setup_key key,
+                                struct diag *d)
+{
+    if (key != KEY_IMAGE || list->count == IMAGE_RANK)
+        return NULL;
+    memplan_error *e = setup_error(d, MEMPLAN_E_ARG, key,
+                                   "'image' takes channels, height and width");
+    diag_hint(e, "such as 3x32x32");
+    return e;
 }
 
 static memplan_error *read_list(struct setup *s, enum setup_key key,
@@ -377,17 +392,22 @@ static memplan_error *read_list(struct setup *s, enum setup_key key,
 {
     struct list list = { .count = 0 };
     struct str rest = value;
+    const bool crosses =
+        key == KEY_IMAGE && memchr(value.p, 'x', value.n) != NULL;
+    const char between = crosses ? 'x' : ',';
     do {
-        bool more = memchr(rest.p, ',', rest.n) != NULL;
-        struct str entry = str_trim(str_cut(rest, ',', &rest));
+        bool more = memchr(rest.p, between, rest.n) != NULL;
+        struct str entry = str_trim(str_cut(rest, between, &rest));
         memplan_error *e = list_add(&list, key, entry, d);
         if (e)
             return e;
         if (!more)
             break;
     } while (true);
-    list_store(s, key, &list);
-    return NULL;
+    memplan_error *e = bad_image(&list, key, d);
+    if (!e)
+        list_store(s, key, &list);
+    return e;
 }
 
 static memplan_error *read_value(struct setup *s, enum setup_key key,
@@ -431,6 +451,11 @@ static const char *list_text(const struct setup *s, enum setup_key key,
     if (size == 0)
         return "";
     buf[0] = '\0';
+    if (key == KEY_IMAGE) {
+        str_format(buf, size, "%ux%ux%u", s->image[0], s->image[1],
+                   s->image[2]);
+        return buf;
+    }
     if (key == KEY_PIPELINE_LAYERS) {
         for (size_t i = 0; i < s->pipeline_count; i++)
             str_append(buf, size, i > 0 ? ",%u" : "%u",
@@ -556,8 +581,11 @@ static memplan_error *member_array(struct setup *s, enum setup_key key,
         *at = array;
         return bad_form(src.d, key, STR("[]"));
     }
-    list_store(s, key, &list);
-    return NULL;
+    *at = array;
+    memplan_error *e = bad_image(&list, key, src.d);
+    if (!e)
+        list_store(s, key, &list);
+    return e;
 }
 
 static void read_member(struct setup *s, const struct json *value,

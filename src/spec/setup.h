@@ -247,6 +247,7 @@ union setup_value {
     double x;   /* REAL */
 };
 
+enum { IMAGE_RANK = 3 };
 enum { SETUP_LIST_MAX = 512 }; /* pipeline_layers: stages at most */
 
 struct setup {
@@ -254,6 +255,7 @@ struct setup {
     bool set[KEY_COUNT];
     uint16_t pipeline_layers[SETUP_LIST_MAX];
     size_t pipeline_count;
+    uint16_t image[IMAGE_RANK]; /* channels, height, width */
 };
 
 const memplan_field *setup_field(size_t key); /* NULL past the end */

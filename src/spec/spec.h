@@ -271,6 +271,54 @@ struct spec_parts {
                             'pixtral' is not modelled" */
 };
 
+/* Kinds of layers that a list may have: id, word. */
+#define CONV_MAP(X)                                                            \
+    X(CONV, "conv2d")                                                          \
+    X(BATCH_NORM, "batchnorm2d")                                               \
+    X(RELU, "relu")                                                            \
+    X(MAX_POOL, "maxpool2d")                                                   \
+    X(AVG_POOL, "avgpool2d")                                                   \
+    X(LINEAR, "linear")                                                        \
+    X(FLATTEN, "flatten")                                                      \
+    X(DROPOUT, "dropout")                                                      \
+    X(ADD, "add")
+
+enum conv_kind {
+#define CONV_ENUM(id, text) CL_##id,
+    CONV_MAP(CONV_ENUM)
+#undef CONV_ENUM
+        CONV_KINDS
+};
+
+enum { CONV_LAYERS_MAX = 1000 };
+
+/* What slides over a picture; sides are height and width. */
+struct window {
+    uint64_t kernel[2], stride[2], padding[2], dilation[2];
+    bool ceil; /* a last window that does not fill counts */
+};
+
+/* What a layer gives; flat: `channels` numbers, no picture. */
+struct extent {
+    uint64_t channels, side[2];
+    bool flat;
+};
+
+/* One layer of a list. Numbers of layers begin at 0; -1 is the input. */
+struct conv_layer {
+    enum conv_kind kind;
+    const char *name; /* "" none */
+    int32_t input;    /* the layer whose result it takes */
+    int32_t from;     /* CL_ADD: the other one */
+    uint64_t out, groups;
+    struct window window;
+    bool bias, in_place;
+    uint64_t pooled[2]; /* CL_AVG_POOL: sides that it makes, whatever comes in;
+                           0 by `window` */
+    double p;
+    struct extent gives; /* by spec_conv_shapes() */
+};
+
 /* All sizes in elements. */
 struct spec {
     const char *name;       /* never NULL; "" when nothing names it */
@@ -292,8 +340,10 @@ struct spec {
 
     bool bidirectional; /* no causal mask */
     enum head_kind head;
-    uint64_t labels;                 /* classes of a head that has such */
-    struct resnet resnet;            /* stages 0: none */
+    uint64_t labels;         /* classes of a head that has such */
+    struct resnet resnet;    /* stages 0: none */
+    struct conv_layer *conv; /* a list of layers, or NULL */
+    uint64_t n_conv;
     uint64_t image, patch, channels; /* pixels a side; 0: words */
     bool class_token, patch_bias;    /* beside patches; of their product */
     bool pooling_head;               /* attention of one query (SigLIP) */
@@ -400,6 +450,26 @@ static inline uint64_t spec_blocks(const struct spec *spec)
     return spec_vision_blocks(spec) + spec->layers
            + (spec->decoder_layers > 0 ? spec->decoder_layers + 1 : 0);
 }
+
+/* A network of convolutions. */
+static inline bool spec_is_convnet(const struct spec *spec)
+{
+    return spec->resnet.stages > 0 || spec->n_conv > 0;
+}
+
+/* A word of CONV_MAP. */
+const char *conv_kind_name(enum conv_kind kind);
+/* The first layer of a list that its input does not suit. */
+struct conv_fault {
+    uint64_t layer;
+    char message[200], hint[160];
+};
+/* Infers what every layer of a list gives from the input; false with a fault.
+ */
+bool spec_conv_shapes(struct spec *spec, struct conv_fault *fault);
+/* Another input than the file's: channels, height, width. */
+memplan_status spec_set_image(struct spec *spec, const uint16_t image[3],
+                              struct diag *d);
 
 /* A parsed text of a model, and what is said of it from outside. */
 struct json;

@@ -1,12 +1,12 @@
 /*
  * The shapes of a network of convolutions: 'input', a list, and 'resnet', an
- * object. Refuses to know what they cost.
+ * object, or 'layers' (spec_conv_list.c). Refuses to know what they cost.
  */
 #include "spec/import.h"
 
 #include "base/banned.h"
 
-enum { SIDE_MAX = 65536, CHANNELS_MAX = 65536, BLOCKS_MAX = 1000 };
+enum { SIDE_MAX = 65535, CHANNELS_MAX = 65535, BLOCKS_MAX = 1000 };
 
 static void missing(struct import *im, const char *key, const char *like)
 {
@@ -73,14 +73,12 @@ static void import_flag(struct import *im, bool *out, const struct json *at)
                      json_kind_name(at->kind));
 }
 
-void import_convnet(struct import *im, struct spec *out)
+static void import_resnet(struct import *im, struct spec *out,
+                          const struct json *at)
 {
     struct resnet *r = &out->resnet;
-    *r = (struct resnet){ .width = 64, .bottleneck = true };
-    import_input(im, out);
-    const struct json *at = json_member(im->object, "resnet");
     if (!at || at->kind != JSON_OBJECT) {
-        missing(im, "resnet", "{\"blocks\": [3, 4, 6, 3]}");
+        missing(im, "resnet", "{\"blocks\": [3, 4, 6, 3]}, or 'layers'");
         return;
     }
     const struct json *blocks = json_member(at, "blocks");
@@ -100,4 +98,20 @@ void import_convnet(struct import *im, struct spec *out)
             import_error(im, blocks, MEMPLAN_E_RANGE,
                          "a stage of more than 1000 blocks");
     }
+}
+
+void import_convnet(struct import *im, struct spec *out, struct arena *a)
+{
+    const struct json *resnet = json_member(im->object, "resnet");
+    const struct json *layers = json_member(im->object, "layers");
+    out->resnet = (struct resnet){ .width = 64, .bottleneck = true };
+    import_input(im, out);
+    if (resnet && layers)
+        diag_hint(import_error(im, layers, MEMPLAN_E_CONFLICT,
+                               "both 'resnet' and 'layers' are given"),
+                  "leave one out");
+    else if (layers)
+        import_conv_list(im, out, a);
+    else
+        import_resnet(im, out, resnet);
 }

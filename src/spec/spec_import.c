@@ -898,7 +898,7 @@ void import_object(struct import *im, struct spec *out, struct arena *a)
     import_store(out, im);
     import_layers(im, out, a);
     if (im->family == FAM_CONVNET)
-        import_convnet(im, out);
+        import_convnet(im, out, a);
     out->family = im->family;
     out->model_type = arena_copy(a, im->model_type, strlen(im->model_type));
     out->read_as = im->as != NULL;

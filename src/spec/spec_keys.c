@@ -31,7 +31,8 @@ static const struct inert {
     { FAM_T5, "feed_forward_proj" },
     { FAM_MT5, "feed_forward_proj" },
     { FAM_DIT_DIFFUSERS, "_class_name" },
-    { FAM_CONVNET, "input resnet resnet.blocks resnet.bottleneck resnet.width "
+    { FAM_CONVNET, "input layers resnet resnet.blocks resnet.bottleneck "
+                   "resnet.width "
                    "resnet.stem" },
     { FAM_DEEPSEEK, "moe_layer_freq" },
     { FAM_DEEPSEEK_V2, "num_key_value_heads head_dim moe_layer_freq" },
@@ -101,7 +102,6 @@ static const struct refusal {
     { FAM_PHI3SMALL, TEST_NOT_IN, "hidden_act", "gegelu", "this activation" },
     { FAM_PHI3SMALL, TEST_GIVEN, "ff_dim_multiplier", "",
       "a width by a multiplier" },
-    { FAM_CONVNET, TEST_GIVEN, "layers", "", "a list of layers" },
     { FAM_BERT, TEST_TRUE, "is_decoder", "", "a causal mask" },
     { FAM_ROBERTA, TEST_TRUE, "is_decoder", "", "a causal mask" },
     { FAM_BERT, TEST_NOT_IN, "position_embedding_type", "absolute",

@@ -66,7 +66,7 @@ static void note(struct profile *p, unsigned micro, enum stop stop,
 static void profile_trace(struct profile *p, const struct trace *t,
                           uint64_t less)
 {
-    uint64_t live = 0;
+    uint64_t live = 0, before = 0;
     unsigned last = 0;
     *p = (struct profile){ .peak = { { 0 } } };
     for (size_t i = 0; i < t->n; i++) {
@@ -78,10 +78,14 @@ static void profile_trace(struct profile *p, const struct trace *t,
         if (stop <= BACKWARD)
             last = micro;
         live = e->birth ? live + e->bytes : live - e->bytes;
+        if (stop < STEP)
+            before = live;
         const bool ends = i + 1 == t->n || stop_of(e[1].phase) != stop;
         if (stop == REST ? i + 1 == t->n : e->birth || ends)
             note(p, micro, stop, live - less);
     }
+    if (p->peak[0][STEP] == 0) /* it allocates nothing */
+        note(p, 0, STEP, before - less);
 }
 
 /* ---- memplan's side ---- */

@@ -130,6 +130,21 @@ static bool is_only_hf(const char *model)
            || model == chunked || model == indexed;
 }
 
+/* Nor a list of layers. */
+static const char listed[] =
+    "{\"model_type\": \"convnet\", \"input\": [3, 64, 64],"
+    "\"num_classes\": 100, \"layers\": ["
+    "{\"type\": \"conv2d\", \"out\": 64, \"kernel\": 3, \"padding\": 1},"
+    "{\"type\": \"relu\", \"name\": \"stem\"},"
+    "{\"type\": \"conv2d\", \"out\": 64, \"kernel\": 1},"
+    "{\"type\": \"batchnorm2d\"}, {\"type\": \"add\", \"from\": \"stem\"},"
+    "{\"type\": \"relu\", \"inplace\": true},"
+    "{\"type\": \"maxpool2d\", \"kernel\": 2}, {\"type\": \"dropout\"},"
+    "{\"type\": \"conv2d\", \"out\": 128, \"kernel\": 3, \"groups\": 4},"
+    "{\"type\": \"avgpool2d\", \"output\": 4}, {\"type\": \"flatten\"},"
+    "{\"type\": \"linear\", \"out\": 512}, {\"type\": \"relu\"},"
+    "{\"type\": \"linear\", \"out\": 100}]}";
+
 static struct trial trial_of(uint64_t seed)
 {
     uint64_t s = seed;
@@ -146,6 +161,10 @@ static struct trial trial_of(uint64_t seed)
     };
     if (t.model == towers && seed % 2 == 0) /* which trials follow stays */
         t.model = merged;
+    if (seed % 23 == 7) /* not PICK, as below */
+        t.model = listed;
+    if (seed % 23 == 11)
+        t.model = "resnet-50-cifar";
     const char *fw = PICK(&s, "hf", "deepspeed", "fsdp", "megatron", "megatron",
                           "megatron-deepspeed", "torchtitan", "torchtune");
     if (is_only_hf(t.model) || t.model == sparse || t.model == towers

@@ -409,6 +409,28 @@ static void model_page_has_every_key_of_the_decoder(void **state)
 /* ---- adding-a-gpu.md ---- */
 
 /* The fields of struct gpu, read off the first row. */
+/* What the page shows can be taken over as it stands. */
+static void model_page_has_files_that_parse(void **state)
+{
+    static const char fence[] = "```json\n";
+    unsigned files = 0;
+    (void)state;
+    char *page = read_source("docs/adding-a-model.md");
+    for (char *p = strstr(page, fence); p != NULL; p = strstr(p, fence)) {
+        p += sizeof fence - 1;
+        const size_t n = (size_t)(strstr(p, "```") - p);
+        memplan_model *model = NULL;
+        memplan_error slot[1];
+        memplan_errors errs = { slot, 1, 0 };
+        if (memplan_model_parse(&model, p, n, NULL, NULL, &errs) != MEMPLAN_OK)
+            fail_msg("%.40s...: %s", p, slot[0].message);
+        memplan_model_free(model);
+        files++;
+    }
+    free(page);
+    assert_true(files >= 3);
+}
+
 static void gpu_page_has_every_field(void **state)
 {
     (void)state;
@@ -448,6 +470,7 @@ int main(void)
         cmocka_unit_test(method_has_what_the_sources_cite),
         cmocka_unit_test(method_has_what_explain_prints),
         cmocka_unit_test(model_page_has_every_key_of_the_decoder),
+        cmocka_unit_test(model_page_has_files_that_parse),
         cmocka_unit_test(gpu_page_has_every_field),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

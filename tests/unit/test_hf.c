@@ -342,7 +342,7 @@ static bool check_model(const char *path, const char *name, bool seen[])
     assert_non_null(root);
     import(&f, root, text, len);
     bool bad = false;
-    if (f.spec.published_parameters != 0 && f.spec.resnet.stages == 0) {
+    if (f.spec.published_parameters != 0 && !spec_is_convnet(&f.spec)) {
         set_run(&f, 1, 32, "bf16", "eager", true);
         f.run.tp = 2; /* full_elems are of the whole model all the same */
         lower(&f);

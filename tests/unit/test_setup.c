@@ -218,6 +218,7 @@ static const char *const settable[][3] = {
     { "sequence_parallel", "yes", "true" },
     { "schedule", "gpipe", "gpipe" },
     { "pipeline_layers", "7, 8,8,9", "7,8,8,9" },
+    { "image", "3x32x48", "3x32x48" },
     { "micro_batch", "2", "2" },
     { "global_batch", "1Ki", "1024" },
     { "grad_accum", "8", "8" },
@@ -436,6 +437,12 @@ static const struct bad_value {
     { "lora_targets", "", MEMPLAN_E_ARG, "'lora_targets' takes a list",
       "use one of q, k" },
     { "lora_targets", "q,", MEMPLAN_E_ARG, "'lora_targets' takes", "use one" },
+    { "image", "3x32", MEMPLAN_E_ARG,
+      "'image' takes channels, height and width", "such as 3x32x32" },
+    { "image", "32", MEMPLAN_E_ARG, "'image' takes channels, height and width",
+      "such as 3x32x32" },
+    { "image", "3x0x32", MEMPLAN_E_RANGE, "'image' is 0", "use 1" },
+    { "image", "3xax3", MEMPLAN_E_ARG, "'image' takes a list", "3x32x32" },
     { "pipeline_layers", "4,,4", MEMPLAN_E_ARG, "'pipeline_layers' takes",
       "commas" },
     { "pipeline_layers", "4,x", MEMPLAN_E_ARG,
@@ -477,6 +484,8 @@ static void a_refused_value_changes_nothing(void **state)
 {
     (void)state;
     fresh();
+    assert_int_equal(set("image", "1, 28,20"), MEMPLAN_OK);
+    assert_string_equal(value_text(&cs.setup, KEY_IMAGE), "1x28x20");
     assert_int_equal(set("pipeline_layers", "3,5"), MEMPLAN_OK);
     assert_int_equal(set("pipeline_layers", "4,4,x"), MEMPLAN_E_ARG);
     assert_string_equal(value_text(&cs.setup, KEY_PIPELINE_LAYERS), "3,5");
@@ -924,6 +933,7 @@ static void every_key_is_echoed(void **state)
     (void)state;
     static const enum setup_key absent[] = {
         KEY_DECODER_SEQ_LEN,
+        KEY_IMAGE,
         KEY_FP8_RECIPE,
         KEY_RECOMPUTE_MODULES,
         KEY_RECOMPUTE_LAYERS,

@@ -403,7 +403,7 @@ static void test_catalogue(void **state)
         assert_string_equal(f.spec.name, m->name);
         assert_true(f.spec.source[0] != '\0');
         /* of networks of convolutions: test_convnets */
-        if (f.spec.published_parameters && f.spec.resnet.stages == 0
+        if (f.spec.published_parameters && !spec_is_convnet(&f.spec)
             && f.spec.published_parameters != count_params(&f.spec))
             fail_msg("%s: %llu parameters, the file says %llu", m->name,
                      (unsigned long long)count_params(&f.spec),
@@ -502,7 +502,8 @@ static uint64_t resnet_params(const struct spec *s)
 {
     const struct resnet *r = &s->resnet;
     uint64_t in = r->width, wide = r->bottleneck ? 4 : 1;
-    uint64_t n = s->channels * 49 * r->width + 2 * r->width;
+    const uint64_t taps = r->small_stem ? 9 : 49;
+    uint64_t n = s->channels * taps * r->width + 2 * r->width;
     for (uint64_t i = 0; i < r->stages; i++) {
         const uint64_t w = r->width << i, out = w * wide;
         for (uint64_t k = 0; k < r->blocks[i]; k++, in = out) {
@@ -524,12 +525,20 @@ static void test_convnets(void **state)
         load_good(&f, m->json, m->len);
         if (f.spec.resnet.stages > 0) {
             found++;
-            assert_int_equal(resnet_params(&f.spec),
-                             f.spec.published_parameters);
+            if (f.spec.published_parameters > 0)
+                assert_int_equal(resnet_params(&f.spec),
+                                 f.spec.published_parameters);
+            assert_true(f.spec.resnet.small_stem
+                        == (f.spec.published_parameters == 0));
+            /* what that network has when it is built */
+            if (strcmp(m->name, "resnet-18-cifar") == 0)
+                assert_int_equal(resnet_params(&f.spec), 11173962);
+            if (strcmp(m->name, "resnet-50-cifar") == 0)
+                assert_int_equal(resnet_params(&f.spec), 23520842);
         }
         arena_release(&f.arena);
     }
-    assert_int_equal(found, 5);
+    assert_int_equal(found, 10);
     const struct spec s =
         spec_of("{\"model_type\": \"convnet\", \"input\": [1, 28, 20], "
                 "\"num_classes\": 7, \"resnet\": {\"blocks\": [2, 1], "
@@ -539,6 +548,119 @@ static void test_convnets(void **state)
     assert_int_equal(s.resnet.width_pixels, 20);
     assert_int_equal(s.labels, 7);
     assert_true(s.resnet.small_stem && !s.resnet.bottleneck);
+}
+
+#define LIST_OF(layers)                                                        \
+    "{\"model_type\": \"convnet\", \"input\": [3, 32, 30], \"num_classes\": "  \
+    "10, \"layers\": [" layers "]}"
+#define CONV_OF(more)                                                          \
+    "{\"type\": \"conv2d\", \"out\": 8, \"kernel\": 3" more "}"
+#define ENDS ", {\"type\": \"flatten\"}, {\"type\": \"linear\", \"out\": 10}"
+
+static void assert_says(const char *text, const char *message)
+{
+    struct fixture f;
+    load(&f, text, strlen(text));
+    if (f.errs.count == 0 || strstr(f.slot[0].message, message) == NULL)
+        fail_msg("%s: %s", message,
+                 f.errs.count == 0 ? "no error" : f.slot[0].message);
+    assert_true(f.slot[0].line > 0);
+    arena_release(&f.arena);
+}
+
+/* PyTorch's formula: pooling_output_shape, the last window begins inside. */
+static void test_layers_of_a_convnet(void **state)
+{
+    (void)state;
+    static const char text[] = LIST_OF(CONV_OF(
+        ", \"stride\": [2, 1], \"padding\": 1, \"name\": \"first\"") ", {\"type\": \"maxpool2d\", \"kernel\": 2, \"ceil_mode\": true, "
+                                                                     "\"stride\": 3}, " CONV_OF(
+                                                                         ", \"dilation\": 2, \"groups\": 4") ", {\"type\": \"relu\"}, {\"type\": \"avgpool2d\", \"output\": 1}" ENDS);
+    struct fixture f;
+    load_good(&f, text, strlen(text));
+    const struct spec s = f.spec;
+    assert_int_equal(s.n_conv, 7);
+    assert_int_equal(s.layers, 1);
+    assert_string_equal(s.conv[0].name, "first");
+    assert_int_equal(s.conv[0].gives.side[0], 16);
+    assert_int_equal(s.conv[0].gives.side[1], 30);
+    assert_int_equal(s.conv[1].gives.side[0], 6);
+    assert_int_equal(s.conv[1].gives.side[1], 10);
+    assert_int_equal(s.conv[2].gives.side[0], 2);
+    assert_int_equal(s.conv[2].gives.side[1], 6);
+    assert_int_equal(s.conv[2].groups, 4);
+    assert_true(s.conv[2].bias && !s.conv[3].in_place);
+    assert_int_equal(s.conv[4].gives.side[1], 1);
+    assert_true(s.conv[5].gives.flat);
+    assert_int_equal(s.conv[5].gives.channels, 8);
+    arena_release(&f.arena);
+}
+
+/* Each names the layer, and says what came in. */
+static void test_layers_that_cannot_be(void **state)
+{
+    static const struct {
+        const char *file, *says;
+    } cases[] = {
+        { LIST_OF(CONV_OF("")), "layer 1 (conv2d) is the last and gives "
+                                "8x30x28, not the 10 of 'num_classes'" },
+        { LIST_OF(CONV_OF("") ", {\"type\": \"linear\", \"out\": 10, "
+                              "\"name\": \"fc\"}"),
+          "layer 2 ('fc', linear) wants a row of numbers, but what comes in "
+          "is 8x30x28" },
+        { LIST_OF(CONV_OF(", \"name\": \"a\"") ", " CONV_OF(
+              "") ", {\"type\": \"add\", \"from\": \"a\"}" ENDS),
+          "layer 3 (add) adds 8x28x26 to 8x30x28, which layer 1 gives" },
+        { LIST_OF(CONV_OF(", \"stride\": 40") ", " CONV_OF("") ENDS),
+          "layer 2 (conv2d) has a window of 3x3, but what comes in is 8x1x1" },
+        { LIST_OF(CONV_OF(", \"groups\": 2") ENDS),
+          "layer 1 (conv2d) has 2 groups and makes 8 channels, but what comes "
+          "in is 3x32x30" },
+        { LIST_OF("{\"type\": \"flatten\"}, " CONV_OF("")),
+          "layer 2 (conv2d) wants channels x height x width, but 2880 numbers "
+          "come in" },
+        { LIST_OF(CONV_OF("") ", " CONV_OF("") ", {\"type\": \"relu\", "
+                                               "\"inplace\": true, \"input\": "
+                                               "1}" ENDS),
+          "layer 3 (relu) is in place, over what layer 2 (conv2d) keeps for "
+          "backward" },
+        { LIST_OF("{\"type\": \"dropout\"}, " CONV_OF(
+              "") ", {\"type\": \"relu\", \"input\": 0}" ENDS),
+          "layer 3 takes what comes before the first layer that is trained, "
+          "which is not modelled" },
+        { LIST_OF("{\"type\": \"conv3d\"}"),
+          "layer 1 has a 'type' that is not known" },
+        { LIST_OF("{\"type\": \"conv2d\", \"kernel\": 3}"),
+          "layer 1 has no 'out'" },
+        { LIST_OF("{\"type\": \"conv2d\", \"out\": 3}"),
+          "layer 1 has no 'kernel'" },
+        { LIST_OF(CONV_OF(", \"kernal\": 3") ENDS),
+          "layer 1 has a key 'kernal' that a conv2d has not" },
+        { LIST_OF(CONV_OF("") ", {\"type\": \"add\"}" ENDS),
+          "layer 2 has no 'from'" },
+        { LIST_OF(CONV_OF("") ", {\"type\": \"add\", \"from\": 2}" ENDS),
+          "layer 2 has a 'from' that is no earlier layer" },
+        { LIST_OF(CONV_OF(", \"name\": \"a\"") ", {\"type\": \"relu\", "
+                                               "\"name\": \"a\"}" ENDS),
+          "layer 2 ('a') has the name of an earlier layer" },
+        { LIST_OF(CONV_OF(", \"padding\": [1, 2, 3]") ENDS),
+          "layer 1 has sides that are not two" },
+        { LIST_OF(CONV_OF("") ", {\"type\": \"maxpool2d\", \"kernel\": 2, "
+                              "\"padding\": 2}" ENDS),
+          "layer 2 is padded by more than half its kernel" },
+        { LIST_OF(CONV_OF("") ", {\"type\": \"avgpool2d\", \"kernel\": 2, "
+                              "\"output\": 1}" ENDS),
+          "layer 2 has both 'output' and 'kernel'" },
+        { LIST_OF(CONV_OF("") ", {\"type\": \"dropout\", \"p\": 1}" ENDS),
+          "layer 2 has a 'p' that is no probability" },
+        { LIST_OF("7"), "layer 1 is no object" },
+        { LIST_OF(""), "'layers' must be a list of 1 to 1000 layers" },
+        { LIST_OF("{\"type\": \"flatten\"}"),
+          "no layer of 'layers' has anything to train" },
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        assert_says(cases[i].file, cases[i].says);
 }
 
 /* T5's activation and gate are one word; a stack without a number of layers is
@@ -1486,6 +1608,8 @@ int main(void)
         cmocka_unit_test(test_kv_heads),
         cmocka_unit_test(test_encoders),
         cmocka_unit_test(test_convnets),
+        cmocka_unit_test(test_layers_of_a_convnet),
+        cmocka_unit_test(test_layers_that_cannot_be),
         cmocka_unit_test(test_two_stacks),
         cmocka_unit_test(test_vit),
         cmocka_unit_test(test_whisper),
