@@ -16,8 +16,13 @@
 
 #include "estimate.h"
 #include "plan/report_data.h"
+#include "json/json.h"
 
 #include "base/banned.h"
+
+#ifndef MEMPLAN_SOURCE_DIR
+#define MEMPLAN_SOURCE_DIR "."
+#endif
 
 enum convention { CAUSAL, FULL, FORWARD_MACS };
 
@@ -95,10 +100,75 @@ static void test_published(void **state)
     assert_int_equal(bad, 0);
 }
 
+/* ---- against PyTorch's own counter (tests/oracle/flops.py) ---- */
+
+static double forward_of(const char *config, size_t len, uint64_t seq)
+{
+    memplan_model *m = NULL;
+    memplan_setup *setup = NULL;
+    memplan_report *r = NULL;
+    char text[32];
+    snprintf(text, sizeof(text), "%llu", (unsigned long long)seq);
+    assert_int_equal(memplan_model_parse(&m, config, len, "golden", NULL, NULL),
+                     MEMPLAN_OK);
+    assert_int_equal(memplan_setup_new(&setup, NULL, NULL), MEMPLAN_OK);
+    assert_int_equal(memplan_setup_set(setup, "seq_len", text, NULL),
+                     MEMPLAN_OK);
+    assert_int_equal(memplan_setup_set(setup, "attention", "eager", NULL),
+                     MEMPLAN_OK);
+    assert_int_equal(memplan_estimate(&r, m, setup, NULL, NULL), MEMPLAN_OK);
+    const double forward = r->flops.forward_full * (double)seq;
+    memplan_report_free(r);
+    memplan_setup_free(setup);
+    memplan_model_free(m);
+    return forward;
+}
+
+static bool check_counted(const char *line, size_t len)
+{
+    struct arena a;
+    struct diag d;
+    arena_init(&a, NULL);
+    diag_init(&d, NULL);
+    const struct json *row = json_parse(&a, line, len, &d);
+    assert_non_null(row);
+    const size_t at = json_member(row, "config")->offset;
+    const double want = json_member(row, "forward")->number;
+    const double got =
+        forward_of(line + at, json_value_length(line, len, at),
+                   (uint64_t)json_member(row, "seq_len")->number);
+    const bool good = fabs(got / want - 1) < 1e-9;
+    if (!good)
+        print_error("%.0f, counted %.0f: %.*s\n", got, want, (int)len, line);
+    arena_release(&a);
+    return good;
+}
+
+static void test_counted(void **state)
+{
+    (void)state;
+    static char text[1 << 16];
+    FILE *f = fopen(MEMPLAN_SOURCE_DIR "/tests/golden/flops.jsonl", "rb");
+    assert_non_null(f);
+    const size_t n = fread(text, 1, sizeof(text) - 1, f);
+    fclose(f);
+    assert_true(n < sizeof(text) - 1);
+    unsigned lines = 0, bad = 0;
+    const char *line = text;
+    for (char *end; (end = strchr(line, '\n')) != NULL; line = end + 1) {
+        bad += !check_counted(line, (size_t)(end - line));
+        lines++;
+    }
+    print_message("%u families counted\n", lines);
+    assert_int_equal(bad, 0);
+    assert_true(lines >= 43);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_published),
+        cmocka_unit_test(test_counted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
