@@ -1,7 +1,8 @@
 /*
- * Between the two halves of the importer: spec_field.c decodes rows of
- * field.def and family.def into values, spec_import.c chooses the family and
- * does what a row cannot say. Nobody else includes this.
+ * Between the parts of the importer: spec_family.c chooses the family,
+ * spec_field.c decodes rows of field.def and family.def into values, spec_fix.c
+ * does what a row cannot say, spec_import.c keeps the order and checks fields
+ * against one another. Nobody else includes this.
  */
 #ifndef MEMPLAN_SPEC_IMPORT_H
 #define MEMPLAN_SPEC_IMPORT_H
@@ -136,6 +137,12 @@ void import_notes(struct import *im, struct spec *out, struct arena *a);
 /* The family whose keys are most like the file's; NULL: none can read it.
  * (spec_notes.c) */
 const char *import_nearest(const struct import *im, const struct json *object);
+
+/* Finds family, object and type of the text; false after reporting that none is
+ * known. (spec_family.c) */
+bool import_choose_family(struct import *im);
+/* What no row says of the family, once its fields are decoded. (spec_fix.c) */
+void import_fix_family(struct import *im);
 
 /* Reports unknown keys and what is not modelled. */
 void import_keys(struct import *im);

@@ -1,7 +1,7 @@
 /*
  * Decodes the rows of field.def, as family.def changes them, into values. Owns
  * types, ranges, aliases, fallbacks, and what is said about a field that is
- * wrong. Refuses to know any family by name: spec_import.c does.
+ * wrong. Refuses to know any family by name: spec_fix.c does.
  */
 #include "spec/import.h"
 

@@ -1,0 +1,301 @@
+/*
+ * Owns what a row of field.def or family.def cannot say of a family: keys that
+ * mean two things, widths that follow from others. Refuses to know what is so
+ * for every family (spec_import.c).
+ */
+#include "spec/import.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/banned.h"
+
+/* falcon-40b as first published has a model_type instead of the key. The old
+ * generation has one kv head or all of them, whatever num_kv_heads says; the
+ * new one has two norms side by side, but falcon-11b one. */
+static void fix_falcon(struct import *im)
+{
+    struct value *v = im->v;
+    const struct json *kv = v[F_KV_HEADS].at;
+    if (!v[F_NEW_FALCON].at
+        && (strcmp(im->model_type, "RefinedWeb") == 0
+            || (kv && str_is(kv->key, "n_head_kv"))))
+        v[F_NEW_FALCON].n = 1;
+    bool new = v[F_NEW_FALCON].n != 0;
+    if (!new) {
+        v[F_KV_HEADS].n = v[F_MULTI_QUERY].n ? 1 : v[F_HEADS].n;
+        v[F_KV_HEADS].bad = v[F_HEADS].bad || v[F_MULTI_QUERY].bad;
+    }
+    v[F_SHARED_NORM].n =
+        v[F_PARALLEL].n && (!new || v[F_PARALLEL_NORMS].n == 1);
+    if (new && !v[F_PARALLEL].n && !v[F_PARALLEL].bad)
+        import_error(im, import_at(im, F_PARALLEL), MEMPLAN_E_UNSUPPORTED,
+                     "a new falcon decoder without 'parallel_attn' is not "
+                     "modelled");
+}
+
+/* Qwen 1: half of intermediate_size for each of the two parallel matrices. */
+static void fix_qwen(struct import *im)
+{
+    struct value *f = &im->v[F_FFN];
+    if (f->bad)
+        return;
+    if (f->n % 2 != 0) {
+        memplan_error *e =
+            import_error(im, import_at(im, F_FFN), MEMPLAN_E_CONFLICT,
+                         "'%s' (%" PRIu64 ") must be even in a 'qwen' model",
+                         import_key(im, F_FFN), f->n);
+        diag_hint(e, "it is twice the width of a matrix");
+        f->bad = true;
+        return;
+    }
+    f->n /= 2;
+}
+
+static void fix_opt(struct import *im)
+{
+    if (!im->v[F_NORM_FIRST].n)
+        im->v[F_FINAL_NORM].n = 0;
+}
+
+/* Shared experts: so many of the expert's width, or one of a width. */
+static void fix_shared_experts(struct import *im)
+{
+    const struct value *n = &im->v[F_SHARED_EXPERTS];
+    struct value *width = &im->v[F_SHARED_FFN];
+    if (n->bad || width->bad || im->v[F_EXPERT_FFN].bad || n->n == 0)
+        return;
+    uint64_t sum = n->n * im->v[F_EXPERT_FFN].n;
+    if (width->at && width->n != sum) {
+        import_error(im, width->at, MEMPLAN_E_CONFLICT,
+                     "'%s' is %" PRIu64 ", but %" PRIu64
+                     " shared experts are %" PRIu64 " wide",
+                     width->at->key.p, width->n, n->n, sum);
+        return;
+    }
+    width->n = sum;
+}
+
+/* Two rows of the table are for padding (create_position_ids_from_input_ids):
+ * the key counts them. */
+static void fix_roberta(struct import *im)
+{
+    struct value *rows = &im->v[F_MAX_POSITIONS];
+    const uint64_t padding = im->v[F_EXTRA_POSITIONS].n;
+    if (rows->at && !rows->bad && rows->n > padding)
+        rows->n -= padding;
+}
+
+/* "relu", "gated-gelu": the latter is GPT-2's gelu written out, in T5Config. */
+static void fix_t5(struct import *im)
+{
+    const struct json *at = json_member(im->object, "feed_forward_proj");
+    if (!at || at->kind == JSON_NULL)
+        return;
+    im->v[F_GATED].n = true;
+    if (at->kind == JSON_STRING && str_is(at->text, "gated-gelu")) {
+        im->v[F_ACT].n = ACT_GELU_NEW;
+    } else if (at->kind == JSON_STRING && str_is(at->text, "gated-silu")) {
+        im->v[F_ACT].n = ACT_SILU;
+    } else {
+        im->v[F_GATED].n = false;
+        if (at->kind == JSON_STRING && str_is(at->text, "relu"))
+            return;
+        memplan_error *e = import_error(im, at, MEMPLAN_E_UNKNOWN,
+                                        "'feed_forward_proj' is not known");
+        diag_hint(e, "known: relu, gated-gelu, gated-silu");
+    }
+}
+
+/* Whole patches, and the token of the class. */
+static void fix_images(struct import *im)
+{
+    const struct value *image = &im->v[F_IMAGE], *patch = &im->v[F_PATCH];
+    struct value *tokens = &im->v[F_MAX_POSITIONS];
+    tokens->bad = image->bad || patch->bad;
+    if (tokens->bad)
+        return;
+    const uint64_t side = image->n / patch->n;
+    tokens->at = image->at ? image->at : patch->at;
+    tokens->n = side * side + im->v[F_CLASS_TOKEN].n;
+    if (side > 0)
+        return;
+    import_error(im, import_at(im, F_PATCH), MEMPLAN_E_CONFLICT,
+                 "'%s' (%" PRIu64 ") exceeds '%s' (%" PRIu64 ")",
+                 import_key(im, F_PATCH), patch->n, import_key(im, F_IMAGE),
+                 image->n);
+    tokens->bad = true;
+}
+
+static void fix_whisper(struct import *im)
+{
+    const struct value *h = &im->v[F_HIDDEN], *a = &im->v[F_DECODER_HEADS];
+    if (h->bad || a->bad)
+        return;
+    if (h->n % 2 != 0) /* sinusoids() */
+        import_error(im, import_at(im, F_HIDDEN), MEMPLAN_E_CONFLICT,
+                     "'%s' (%" PRIu64 ") must be even: half of a position is "
+                     "sines, half cosines",
+                     import_key(im, F_HIDDEN), h->n);
+}
+
+/* Under its older name the class is a DiT by the kind of its norms only
+ * (diffusers, models/model_loading_utils.py, _fetch_remapped_cls_from_config).
+ */
+static void check_dit_norm(struct import *im)
+{
+    const struct json *at = json_member(im->object, "norm_type");
+    if (at ? at->kind == JSON_STRING
+           : strcmp(im->model_type, "Transformer2DModel") != 0)
+        return;
+    memplan_error *e =
+        at ? import_error(im, at, MEMPLAN_E_SCHEMA,
+                          "'norm_type' must be a string, not %s",
+                          json_kind_name(at->kind))
+           : import_error(im, im->object, MEMPLAN_E_SCHEMA,
+                          "'norm_type' is missing in a 'Transformer2DModel'");
+    diag_hint(e, "a DiT says \"norm_type\": \"ada_norm_zero\"");
+}
+
+/* A token a patch. The original's output has a variance for each channel. */
+static void fix_dit(struct import *im)
+{
+    struct value *v = im->v;
+    const struct value *image = &v[F_IMAGE], *patch = &v[F_PATCH];
+    if (im->family == FAM_DIT_DIFFUSERS) {
+        v[F_HIDDEN] =
+            (struct value){ .n = v[F_HEADS].n * v[F_HEAD_DIM].n,
+                            .bad = v[F_HEADS].bad || v[F_HEAD_DIM].bad };
+        v[F_EMBED_DIM] = v[F_HIDDEN];
+        v[F_FFN].n = 4 * v[F_HIDDEN].n;
+        check_dit_norm(im);
+    } else {
+        v[F_OUT_CHANNELS].n = v[F_CHANNELS].n * (v[F_LEARN_SIGMA].n ? 2 : 1);
+    }
+    fix_images(im);
+    if (image->bad || patch->bad || image->n % patch->n == 0)
+        return;
+    memplan_error *e = import_error(
+        im, import_at(im, F_PATCH), MEMPLAN_E_CONFLICT,
+        "'%s' (%" PRIu64 ") does not divide '%s' (%" PRIu64 ")",
+        import_key(im, F_PATCH), patch->n, import_key(im, F_IMAGE), image->n);
+    diag_hint(e, "an image is made of whole patches");
+}
+
+/* Every width the generic types can do without, and those they cannot. */
+static void fix_generic(struct import *im)
+{
+    struct value *v = im->v;
+    if (v[F_SHARED_NORM].n && !v[F_PARALLEL].n && !v[F_PARALLEL].bad)
+        import_error(im, import_at(im, F_SHARED_NORM), MEMPLAN_E_CONFLICT,
+                     "'shared_norm' needs 'parallel_residual'");
+    if (v[F_ACT].n == ACT_SWIGLU) {
+        v[F_ACT].n = ACT_SILU;
+        if (!v[F_GATED].n && !v[F_GATED].bad)
+            import_error(im, import_at(im, F_GATED), MEMPLAN_E_CONFLICT,
+                         "'hidden_act' is swiglu, but 'gated_mlp' is false");
+    }
+    bool all_sparse = v[F_EXPERTS].n > 0 && v[F_EXPERT_FFN].at
+                      && v[F_FIRST_DENSE].n == 0 && v[F_MOE_EVERY].n == 1;
+    if (v[F_FFN].at)
+        ;
+    else if (all_sparse)
+        v[F_FFN] = (struct value){ .n = v[F_EXPERT_FFN].n,
+                                   .bad = v[F_EXPERT_FFN].bad };
+    else if (v[F_GATED].n)
+        import_missing(im, F_FFN);
+    else
+        v[F_FFN] =
+            (struct value){ .n = 4 * v[F_HIDDEN].n, .bad = v[F_HIDDEN].bad };
+    if (v[F_EXPERTS].n == 0)
+        return;
+    if (!v[F_EXPERT_FFN].at)
+        v[F_EXPERT_FFN] =
+            (struct value){ .n = v[F_FFN].n, .bad = v[F_FFN].bad };
+    if (!v[F_EXPERTS_PER_TOKEN].at)
+        import_missing(im, F_EXPERTS_PER_TOKEN);
+}
+
+/* 13B has alibi, under the same name; only the width tells. NormHead is of
+ * version 2, which has the larger vocabulary. */
+static void fix_baichuan(struct import *im)
+{
+    enum { BAICHUAN1_VOCAB = 64000, HIDDEN_13B = 5120 };
+    struct value *v = im->v;
+    v[F_HEAD_NORM].n = v[F_VOCAB].n != BAICHUAN1_VOCAB;
+    if (v[F_HIDDEN].n == HIDDEN_13B)
+        v[F_POSITION].n = POS_ALIBI;
+}
+
+/* Both ways to the inner width agree (Mamba2Config.validate_architecture). */
+static void fix_mamba2(struct import *im)
+{
+    struct value *v = im->v;
+    struct value *heads = &v[F_SSM_HEADS];
+    if (heads->bad || v[F_SSM_HEAD_DIM].bad || v[F_SSM_INNER].bad)
+        return;
+    const uint64_t width = heads->n * v[F_SSM_HEAD_DIM].n;
+    if (width == v[F_SSM_INNER].n)
+        return;
+    memplan_error *e =
+        import_error(im, import_at(im, F_SSM_HEADS), MEMPLAN_E_CONFLICT,
+                     "%" PRIu64 " heads of %" PRIu64 " are %" PRIu64
+                     " channels, but 'expand' times 'hidden_size' is %" PRIu64,
+                     heads->n, v[F_SSM_HEAD_DIM].n, width, v[F_SSM_INNER].n);
+    diag_hint(e, "change 'num_heads', 'head_dim', 'expand' or 'hidden_size'");
+    heads->bad = true;
+}
+
+/* Fewer than two experts: an MLP (JambaMambaDecoderLayer). */
+static void fix_jamba(struct import *im)
+{
+    struct value *v = im->v;
+    if (v[F_EXPERTS].n == 1)
+        v[F_EXPERTS].n = 0;
+    if (v[F_EXPERTS].n == 0)
+        v[F_EXPERTS_PER_TOKEN].n = v[F_EXPERT_FFN].n = 0;
+}
+
+/* A list of [[types], times]. Which layers are local changes no size. */
+static void fix_gpt_neo(struct import *im)
+{
+    const struct json *at = json_member(im->object, "attention_types");
+    if (!at || at->kind == JSON_NULL || at->kind == JSON_ARRAY)
+        return;
+    memplan_error *e = import_error(im, at, MEMPLAN_E_SCHEMA,
+                                    "'attention_types' must be a list, not %s",
+                                    json_kind_name(at->kind));
+    diag_hint(e, "[[[\"global\", \"local\"], 12]] is 24 layers");
+}
+
+void import_fix_family(struct import *im)
+{
+    if (im->family == FAM_FALCON)
+        fix_falcon(im);
+    else if (im->family == FAM_QWEN)
+        fix_qwen(im);
+    else if (im->family == FAM_OPT)
+        fix_opt(im);
+    else if (im->family == FAM_ROBERTA)
+        fix_roberta(im);
+    else if (im->family == FAM_BAICHUAN)
+        fix_baichuan(im);
+    else if (im->family == FAM_VIT || family_is_vision(im->family))
+        fix_images(im);
+    else if (im->family == FAM_DIT || im->family == FAM_DIT_DIFFUSERS)
+        fix_dit(im);
+    else if (im->family == FAM_WHISPER)
+        fix_whisper(im);
+    else if (im->family == FAM_T5 || im->family == FAM_MT5)
+        fix_t5(im);
+    else if (im->family == FAM_MAMBA2)
+        fix_mamba2(im);
+    else if (im->family == FAM_JAMBA)
+        fix_jamba(im);
+    else if (im->family == FAM_GPT_NEO)
+        fix_gpt_neo(im);
+    else if (import_is_generic(im))
+        fix_generic(im);
+    if (im->v[F_EXPERTS].n > 0)
+        fix_shared_experts(im);
+}
