@@ -1,9 +1,10 @@
 /*
- * Inside of setup_resolve(): what its five files share. resolve.c decides
- * framework, precision and kernels, resolve_layout.c how ranks, layers and
- * batches are split, resolve_training.c tokens, utilisation and price;
- * resolve_notes.c says what is taken for granted and what has no effect,
- * resolve_check.c what cannot be together and what is not modelled yet.
+ * Inside of setup_resolve(): what its files share. resolve.c decides framework,
+ * optimizer and adapters, resolve_precision.c number formats, resolve_kernels.c
+ * kernels and buffers, resolve_layout.c how ranks, layers and batches are split,
+ * resolve_training.c tokens, utilisation and price; resolve_notes.c says what is
+ * taken for granted and what has no effect, resolve_check*.c what cannot be
+ * together and what is not modelled yet.
  * Nothing else includes this.
  */
 #ifndef MEMPLAN_SPEC_RESOLVE_H
@@ -46,6 +47,23 @@ bool resolve_is_hf(const struct run *r);
 /* Code of transformers has no loss in pieces: LitGPT's scripts are meant. */
 bool resolve_is_litgpt(const struct run *r); /* its layer code */
 
+/* ---- resolve_precision.c ---- */
+
+void resolve_precision(struct run *r, const struct spec *spec);
+/* The key's dtype if the user gave one, else t, which is stored. */
+enum dtype resolve_dtype(struct run *r, enum setup_key key, enum dtype t);
+/* Of an optimizer's moments, where they are not of a format of their own. */
+enum dtype resolve_moments(enum optimizer o, enum dtype otherwise);
+/* Once layout is known. */
+void resolve_say_precision(struct run *r);
+void resolve_say_emulation(struct run *r);
+
+/* ---- resolve_kernels.c ---- */
+
+void resolve_recompute(struct run *r);
+void resolve_kernels(struct run *r, const struct spec *spec);
+void resolve_buffers(struct run *r);
+
 void resolve_layout(struct run *r, const struct spec *spec, struct diag *d);
 /* GPUs and dp alone, for `compute` without a model. */
 void resolve_gpus(struct run *r);
@@ -63,6 +81,27 @@ void resolve_check_stacks(const struct run *r, const struct spec *spec,
 /* What one with state-space layers or linear attention cannot have. */
 void resolve_check_mixers(const struct run *r, const struct spec *spec,
                           struct diag *d);
+
+/* ---- resolve_check_engine.c ---- */
+
+void resolve_check_zero(const struct run *r, struct diag *d);
+void resolve_check_offload(const struct run *r, struct diag *d);
+void resolve_check_galore(const struct run *r, struct diag *d);
+void resolve_check_precision(const struct run *r, struct diag *d);
+void resolve_check_peak(const struct run *r, struct diag *d);
+
+/* ---- resolve_check_kernels.c ---- */
+
+/* Reports a key that means nothing `without` another. */
+void resolve_pointless(struct diag *d, enum setup_key key, const char *without,
+                       const char *hint);
+
+void resolve_check_recompute(const struct run *r, const struct spec *spec,
+                             struct diag *d);
+void resolve_check_attention(const struct run *r, struct diag *d);
+void resolve_check_outputs(const struct run *r, struct diag *d);
+
+/* ---- resolve_check.c ---- */
 
 void resolve_check(const struct run *r, const struct spec *spec,
                    struct diag *d);

@@ -1,0 +1,279 @@
+/*
+ * Owns what an engine cannot have: stages of ZeRO, offloading, number formats.
+ * Changes nothing.
+ */
+#include "spec/resolve.h"
+
+#include "base/count.h"
+#include "data/constants.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/banned.h"
+
+/* ---- engine ---- */
+
+static void zero_conflict(const struct run *r, const char *why,
+                          const char *hint, struct diag *d)
+{
+    memplan_error *e = setup_error(d, MEMPLAN_E_CONFLICT, KEY_ZERO,
+                                   "zero %" PRIu64 " %s", r->zero, why);
+    diag_hint(e, "%s", hint);
+}
+
+static void check_zero_0_of_fsdp(const struct run *r, struct diag *d)
+{
+    if (r->zero != 0)
+        return;
+    if (r->engine == ENGINE_FSDP2) {
+        zero_conflict(r, "with engine 'fsdp2', which always shards",
+                      "use --zero 2 or 3, or --framework hf for DDP", d);
+        return;
+    }
+    memplan_error *e =
+        setup_error(d, MEMPLAN_E_UNSUPPORTED, KEY_ZERO,
+                    "zero 0 with engine 'fsdp' (NO_SHARD) is not modelled yet");
+    diag_hint(e, "use --framework hf: DDP keeps everything whole too");
+}
+
+static void check_zero_of_megatron_fsdp(const struct run *r, struct diag *d)
+{
+    if (r->zero == 3)
+        return;
+    memplan_error *e =
+        setup_error(d, MEMPLAN_E_UNSUPPORTED, KEY_ZERO,
+                    "zero %" PRIu64 " with engine 'megatron-fsdp' is not "
+                    "modelled yet",
+                    r->zero);
+    diag_hint(e, "use --zero 3 (optim_grads_params), or --engine megatron");
+}
+
+void resolve_check_zero(const struct run *r, struct diag *d)
+{
+    switch (r->engine) {
+    case ENGINE_DDP:
+        if (r->zero > 0)
+            zero_conflict(r, "with engine 'ddp', which shards nothing",
+                          "use --framework deepspeed (or fsdp for zero 2, 3)",
+                          d);
+        return;
+    case ENGINE_DEEPSPEED:
+        if (r->pp > 1 && r->zero > 1)
+            zero_conflict(r,
+                          "under DeepSpeed's pipelines, which shard "
+                          "optimizer states only",
+                          "use --zero 1 or 0, or --pp 1", d);
+        return;
+    case ENGINE_FSDP:
+    case ENGINE_FSDP2:
+        check_zero_0_of_fsdp(r, d);
+        if (r->zero == 1)
+            zero_conflict(r, "is not something FSDP has",
+                          "use --zero 2 (shard_grad_op) or 3 (full_shard), "
+                          "or --framework deepspeed",
+                          d);
+        return;
+    case ENGINE_MEGATRON:
+        if (r->zero > 1)
+            zero_conflict(r,
+                          "with engine 'megatron', whose distributed "
+                          "optimizer is stage 1",
+                          "use --zero 1, or 3 for Megatron-FSDP", d);
+        return;
+    case ENGINE_MEGATRON_FSDP: check_zero_of_megatron_fsdp(r, d); return;
+    case ENGINE_COUNT: return;
+    }
+}
+
+/* FSDP moves shards, gradients and optimizer together, or nothing. */
+static void check_offload_params(const struct run *r, struct diag *d)
+{
+    if (r->offload_params != OFFLOAD_CPU)
+        return;
+    char buf[RESOLVE_TEXT_MAX];
+    if (!resolve_is_fsdp(r)) {
+        memplan_error *e = setup_error(
+            d, MEMPLAN_E_UNSUPPORTED, KEY_OFFLOAD_PARAMS,
+            "offload_params 'cpu' with engine '%s' is not modelled yet",
+            resolve_text(r, KEY_ENGINE, buf));
+        diag_hint(e, r->engine == ENGINE_DEEPSPEED
+                         ? "offload_optimizer cpu is, or use --framework fsdp"
+                         : "use --framework fsdp");
+    } else if (r->zero == 0 || r->offload_optimizer != OFFLOAD_CPU) {
+        memplan_error *e = setup_error(
+            d, MEMPLAN_E_CONFLICT, KEY_OFFLOAD_PARAMS,
+            r->zero == 0 ? "offload_params 'cpu' with zero 0"
+                         : "offload_params 'cpu' without the optimizer, which "
+                           "updates where the shards are");
+        diag_hint(e, r->zero == 0 ? "use --zero 3"
+                                  : "leave offload_optimizer out");
+    }
+}
+
+void resolve_check_offload(const struct run *r, struct diag *d)
+{
+    check_offload_params(r, d);
+    if (r->offload_optimizer != OFFLOAD_CPU)
+        return;
+    char buf[RESOLVE_TEXT_MAX];
+    if (resolve_is_fsdp(r)) {
+        if (r->offload_params == OFFLOAD_CPU)
+            return;
+        memplan_error *e = setup_error(
+            d, MEMPLAN_E_CONFLICT, KEY_OFFLOAD_OPTIMIZER,
+            "offload_optimizer 'cpu' with engine '%s', which moves the "
+            "optimizer only with its shards",
+            resolve_text(r, KEY_ENGINE, buf));
+        diag_hint(e, "add --offload-params cpu");
+        return;
+    }
+    if (r->engine != ENGINE_DEEPSPEED) {
+        memplan_error *e = setup_error(
+            d, MEMPLAN_E_UNSUPPORTED, KEY_OFFLOAD_OPTIMIZER,
+            "offload_optimizer 'cpu' with engine '%s' is not modelled yet",
+            resolve_text(r, KEY_ENGINE, buf));
+        diag_hint(e, "use --framework deepspeed");
+    } else if (r->zero == 0) {
+        memplan_error *e =
+            setup_error(d, MEMPLAN_E_CONFLICT, KEY_OFFLOAD_OPTIMIZER,
+                        "offload_optimizer 'cpu' with zero 0");
+        diag_hint(e, "add --zero 1, 2 or 3");
+    }
+}
+
+/* Its projections are of whole matrices, shards are cut through them. */
+void resolve_check_galore(const struct run *r, struct diag *d)
+{
+    if (r->optimizer != OPT_GALORE || (r->zero == 0 && !resolve_is_fsdp(r)))
+        return;
+    memplan_error *e =
+        setup_error(d, MEMPLAN_E_UNSUPPORTED, KEY_OPTIMIZER,
+                    "optimizer 'galore' with sharded states is not modelled "
+                    "yet");
+    diag_hint(e, "use --zero 0 (with hf, deepspeed or megatron), or "
+                 "--optimizer adamw");
+}
+
+/* ---- number formats ---- */
+
+static bool is_float(enum dtype t)
+{
+    return t == DT_FP32 || t == DT_BF16 || t == DT_FP16;
+}
+
+static void check_dtype(const struct run *r, enum setup_key key, bool none_ok,
+                        struct diag *d)
+{
+    if (!r->given[key])
+        return; /* follows from one that was given */
+    enum dtype t = (enum dtype)r->setup.v[key].n;
+    bool ok = is_float(t) || (t == DT_NONE && none_ok)
+              || (key == KEY_OPTIMIZER_DTYPE && t != DT_NONE);
+    if (ok)
+        return;
+    memplan_error *e = setup_error(
+        d, t == DT_NONE ? MEMPLAN_E_CONFLICT : MEMPLAN_E_UNSUPPORTED, key,
+        t == DT_NONE ? "%s '%s' leaves nothing to train with"
+                     : "%s '%s' is not modelled yet",
+        setup_field(key)->key, dtype_name(t));
+    diag_hint(e, none_ok ? "use fp32, bf16, fp16 or none"
+                         : "use fp32, bf16 or fp16");
+}
+
+/* autograd gives a gradient its weight's dtype. Who keeps another one:
+ * DeepSpeed's stages 1 (BF16_Optimizer) and 3, FSDP and Megatron; stage 2
+ * accumulates in the 16-bit type whatever grad_accum_dtype says. */
+static void check_grad_dtype(const struct run *r, struct diag *d)
+{
+    enum dtype t = r->prec.grad, param = r->prec.param;
+    bool ds = r->engine == ENGINE_DEEPSPEED;
+    if (!r->given[KEY_GRAD_DTYPE] || t == param || !is_float(t))
+        return;
+    if (ds ? r->zero == 1 || r->zero == 3 || run_is_bf16_pipeline(r)
+           : r->engine != ENGINE_DDP)
+        return;
+    char stage[RESOLVE_TEXT_MAX] = "";
+    if (ds)
+        str_format(stage, sizeof(stage), " and zero %" PRIu64, r->zero);
+    memplan_error *e = setup_error(
+        d, MEMPLAN_E_CONFLICT, KEY_GRAD_DTYPE,
+        "grad_dtype '%s' with engine '%s'%s, whose gradients have "
+        "the weights' dtype, %s",
+        dtype_name(t), ds ? "deepspeed" : "ddp", stage, dtype_name(param));
+    if (ds)
+        diag_hint(e, "leave it out, or use --zero 1 or 3");
+    else
+        diag_hint(e, "leave it out, or use %s %s",
+                  r->lora_rank > 0 ? "--lora-dtype" : "--param-dtype",
+                  dtype_name(t));
+}
+
+static void check_master_dtype(const struct run *r, struct diag *d)
+{
+    if (!r->given[KEY_MASTER_DTYPE] || !resolve_is_fsdp(r)
+        || !is_float(r->prec.master))
+        return; /* none, or the shards themselves */
+    char buf[RESOLVE_TEXT_MAX];
+    memplan_error *e = setup_error(
+        d, MEMPLAN_E_CONFLICT, KEY_MASTER_DTYPE,
+        "master_dtype '%s' with engine '%s', which keeps one copy, the shards",
+        dtype_name(r->prec.master), resolve_text(r, KEY_ENGINE, buf));
+    diag_hint(e, "leave it out: with --precision bf16-mixed the fp32 shards "
+                 "are the master copy");
+}
+
+/* A format without a peak would be computed at another one's. */
+void resolve_check_peak(const struct run *r, struct diag *d)
+{
+    const struct gpu *g = &r->gpu;
+    const char *lacks = NULL, *hint = NULL;
+    if (r->precision == PREC_FP8_MIXED && g->peak_fp8_flop_s <= 0) {
+        lacks = "fp8";
+        hint = "use --precision bf16-mixed, or --gpu h100-80gb";
+    } else if (r->precision == PREC_FP4_MIXED && g->peak_fp4_flop_s <= 0) {
+        lacks = "fp4";
+        hint = "use --precision bf16-mixed, or --gpu b200";
+    } else if (r->precision == PREC_TF32 && g->peak_tf32_flop_s <= 0) {
+        lacks = "tf32";
+        hint = "use --precision fp32";
+    }
+    if (!lacks)
+        return;
+    char buf[RESOLVE_TEXT_MAX];
+    memplan_error *e =
+        setup_error(d, MEMPLAN_E_CONFLICT, KEY_PRECISION,
+                    "precision '%s' on %s, which has no %s",
+                    resolve_text(r, KEY_PRECISION, buf), g->name, lacks);
+    diag_hint(e, "%s", hint);
+}
+
+void resolve_check_precision(const struct run *r, struct diag *d)
+{
+    check_dtype(r, KEY_PARAM_DTYPE, false, d);
+    check_dtype(r, KEY_GRAD_DTYPE, false, d);
+    check_dtype(r, KEY_REDUCE_DTYPE, false, d);
+    check_dtype(r, KEY_MASTER_DTYPE, true, d);
+    check_dtype(r, KEY_OPTIMIZER_DTYPE, r->optimizer == OPT_NONE, d);
+
+    check_grad_dtype(r, d);
+    check_master_dtype(r, d);
+    resolve_check_peak(r, d);
+
+    memplan_error *e = NULL;
+    char buf[RESOLVE_TEXT_MAX];
+    if (r->prec.autocast
+        && (r->engine == ENGINE_MEGATRON
+            || r->engine == ENGINE_MEGATRON_FSDP)) {
+        e = setup_error(d, MEMPLAN_E_CONFLICT, KEY_PRECISION,
+                        "engine 'megatron' has no 32-bit weights under "
+                        "autocast");
+        diag_hint(e, "use --precision bf16-mixed or fp16-mixed");
+    }
+    if (r->given[KEY_FP8_RECIPE] && !r->prec.fp8) {
+        e = setup_error(d, MEMPLAN_E_CONFLICT, KEY_FP8_RECIPE,
+                        "fp8_recipe with precision '%s'",
+                        resolve_text(r, KEY_PRECISION, buf));
+        diag_hint(e, "add --precision fp8-mixed");
+    }
+}

@@ -1,0 +1,241 @@
+/*
+ * Owns what kernels and recomputation cannot be together. Changes nothing.
+ */
+#include "spec/resolve.h"
+
+#include "base/count.h"
+#include "data/constants.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/banned.h"
+
+/* ---- recomputation, kernels ---- */
+
+void resolve_pointless(struct diag *d, enum setup_key key, const char *without,
+                       const char *hint)
+{
+    memplan_error *e = setup_error(d, MEMPLAN_E_CONFLICT, key, "%s without %s",
+                                   setup_field(key)->key, without);
+    diag_hint(e, "%s", hint);
+}
+
+static void check_modules(const struct run *r, const struct spec *s,
+                          struct diag *d)
+{
+    uint64_t sparse =
+        1u << REMOD_MOE | 1u << REMOD_MOE_ACT | 1u << REMOD_SHARED_EXPERTS;
+    memplan_error *e = NULL;
+    if (r->recompute_modules >> REMOD_MLA_UP_PROJ & 1 && s->kv_rank == 0) {
+        e = setup_error(d, MEMPLAN_E_CONFLICT, KEY_RECOMPUTE_MODULES,
+                        "recompute_modules 'mla_up_proj' for a model without "
+                        "multi-head latent attention");
+        diag_hint(e, "use core_attn, layernorm or mlp");
+    }
+    if (r->recompute_modules & sparse && s->experts == 0) {
+        e = setup_error(d, MEMPLAN_E_CONFLICT, KEY_RECOMPUTE_MODULES,
+                        "recompute_modules names experts, and the model has "
+                        "none");
+        diag_hint(e, "use core_attn, layernorm or mlp");
+    }
+}
+
+/* Each layer compiled by itself; others compile whole models. */
+static void check_compile(const struct run *r, struct diag *d)
+{
+    if (!r->compile || r->impl == IMPL_TORCHTITAN || r->impl == IMPL_TORCHTUNE)
+        return;
+    char buf[RESOLVE_TEXT_MAX];
+    memplan_error *e =
+        setup_error(d, MEMPLAN_E_UNSUPPORTED, KEY_COMPILE,
+                    "'compile' is not modelled for %s layers yet",
+                    resolve_text(r, KEY_IMPLEMENTATION, buf));
+    diag_hint(e, "leave it out for what eager kernels need, or use "
+                 "--implementation torchtitan");
+}
+
+/* PyTorch 2.0's lists were read for Adam alone (torch/optim/adamw.py); its
+ * Adagrad and RMSprop made others. */
+static void check_foreach(const struct run *r, struct diag *d)
+{
+    if (r->optimizer_impl != OPTIMPL_FOREACH_2_0 || r->optimizer == OPT_ADAMW)
+        return;
+    char buf[RESOLVE_TEXT_MAX];
+    memplan_error *e =
+        setup_error(d, MEMPLAN_E_UNSUPPORTED, KEY_OPTIMIZER_IMPL,
+                    "optimizer_impl 'foreach-2.0' with optimizer '%s' is not "
+                    "modelled",
+                    resolve_text(r, KEY_OPTIMIZER, buf));
+    diag_hint(e, "use --optimizer-impl foreach, or --optimizer adamw");
+}
+
+/* One update a weight, once its gradient is there: gradients are neither summed
+ * over micro-batches nor reduced first. */
+static void check_update_in_backward(const struct run *r, struct diag *d)
+{
+    if (!r->optimizer_in_backward)
+        return;
+    char buf[RESOLVE_TEXT_MAX];
+    if (r->engine != ENGINE_DDP || r->gpus > 1) {
+        memplan_error *e =
+            setup_error(d, MEMPLAN_E_UNSUPPORTED, KEY_OPTIMIZER_IN_BACKWARD,
+                        "optimizer_in_backward with engine '%s' on %" PRIu64
+                        " GPUs is not modelled yet",
+                        resolve_text(r, KEY_ENGINE, buf), r->gpus);
+        diag_hint(e, "leave it out, or use --engine ddp --gpus 1");
+    } else if (r->grad_accum > 1) {
+        memplan_error *e =
+            setup_error(d, MEMPLAN_E_CONFLICT, KEY_OPTIMIZER_IN_BACKWARD,
+                        "optimizer_in_backward with %" PRIu64
+                        " micro-batches a step, which have no sum then",
+                        r->grad_accum);
+        diag_hint(e, "use --grad-accum 1");
+    } else if (r->zeroes_grads) {
+        memplan_error *e = setup_error(
+            d, MEMPLAN_E_CONFLICT, KEY_ZERO_GRAD_SET_TO_NONE,
+            "gradients that stay, with optimizer_in_backward, which frees "
+            "each as it is used");
+        diag_hint(e, "leave out --zero-grad-set-to-none");
+    }
+}
+
+/* torchtune's OffloadActivations around checkpointed layers: what they keep is
+ * one tensor a layer. */
+static void check_offloaded_activations(const struct run *r, struct diag *d)
+{
+    if (r->offload_activations != OFFLOAD_CPU)
+        return;
+    char buf[RESOLVE_TEXT_MAX];
+    if (r->impl != IMPL_TORCHTUNE) {
+        memplan_error *e =
+            setup_error(d, MEMPLAN_E_UNSUPPORTED, KEY_OFFLOAD_ACTIVATIONS,
+                        "offload_activations 'cpu' is not modelled for %s "
+                        "layers yet",
+                        resolve_text(r, KEY_IMPLEMENTATION, buf));
+        diag_hint(e, "leave it out, or use --framework torchtune");
+    } else if (r->recompute != RECOMP_FULL) {
+        memplan_error *e =
+            setup_error(d, MEMPLAN_E_UNSUPPORTED, KEY_OFFLOAD_ACTIVATIONS,
+                        "offload_activations 'cpu' without recompute 'full' "
+                        "is not modelled yet");
+        diag_hint(e, "add --recompute full");
+    }
+}
+
+/* A policy is written for one implementation's operations. */
+static void check_ops(const struct run *r, struct diag *d)
+{
+    if (r->recompute != RECOMP_OPS || r->impl == IMPL_TORCHTITAN)
+        return;
+    char buf[RESOLVE_TEXT_MAX];
+    memplan_error *e =
+        setup_error(d, MEMPLAN_E_UNSUPPORTED, KEY_RECOMPUTE,
+                    "recompute 'ops' is not modelled for %s layers yet",
+                    resolve_text(r, KEY_IMPLEMENTATION, buf));
+    diag_hint(e, "use --recompute full, or --framework torchtitan");
+}
+
+/* Operations outside Megatron and the paper belong to no module. */
+static void check_selective(const struct run *r, struct diag *d)
+{
+    if (r->recompute != RECOMP_SELECTIVE
+        || (!resolve_is_hf(r) && r->impl != IMPL_TORCHTITAN))
+        return;
+    char buf[RESOLVE_TEXT_MAX];
+    enum setup_key key =
+        r->given[KEY_RECOMPUTE] ? KEY_RECOMPUTE : KEY_RECOMPUTE_MODULES;
+    memplan_error *e =
+        setup_error(d, MEMPLAN_E_UNSUPPORTED, key,
+                    "selective recompute is not modelled for %s layers yet",
+                    resolve_text(r, KEY_IMPLEMENTATION, buf));
+    diag_hint(e, "use --recompute full, or --framework megatron%s",
+              r->attention == ATTN_FLASH
+                  ? "; with flash attention it saves nothing anyway"
+                  : "");
+}
+
+/* Whose loops are their own, or a pipeline's. */
+void resolve_check_outputs(const struct run *r, struct diag *d)
+{
+    char buf[RESOLVE_TEXT_MAX];
+    const bool titan = r->impl == IMPL_TORCHTITAN && r->pp == 1;
+    const bool known = resolve_is_hf(r) || titan;
+    if (r->fp32_logits && (!known || r->loss != LOSS_STANDARD)) {
+        memplan_error *e =
+            setup_error(d, MEMPLAN_E_UNSUPPORTED, KEY_FP32_LOGITS,
+                        "'fp32_logits' is modelled with hf and torchtitan "
+                        "layers and loss 'standard' only");
+        diag_hint(e, "leave it out");
+    }
+    if (!r->given[KEY_KEEP_OUTPUTS] || !r->keep_outputs || resolve_is_hf(r)
+        || (titan && r->loss == LOSS_STANDARD))
+        return;
+    memplan_error *e = setup_error(
+        d, MEMPLAN_E_UNSUPPORTED, KEY_KEEP_OUTPUTS,
+        "'keep_outputs' with implementation '%s' is not modelled yet",
+        resolve_text(r, KEY_IMPLEMENTATION, buf));
+    diag_hint(e, "leave it out, or use --implementation hf");
+}
+
+void resolve_check_recompute(const struct run *r, const struct spec *s,
+                             struct diag *d)
+{
+    if (r->given[KEY_RECOMPUTE_MODULES] && r->recompute != RECOMP_SELECTIVE)
+        resolve_pointless(d, KEY_RECOMPUTE_MODULES, "recompute 'selective'",
+                          "add --recompute selective");
+    if (r->given[KEY_RECOMPUTE_LAYERS] && r->recompute == RECOMP_NONE)
+        resolve_pointless(d, KEY_RECOMPUTE_LAYERS, "recompute",
+                          "add --recompute full or selective");
+    if (r->given[KEY_RECOMPUTE_GRANULARITY] && r->recompute == RECOMP_NONE)
+        resolve_pointless(d, KEY_RECOMPUTE_GRANULARITY, "recompute 'full'",
+                          "add --recompute full");
+    if (r->given[KEY_RECOMPUTE_REENTRANT] && r->recompute_reentrant
+        && r->recompute != RECOMP_FULL)
+        resolve_pointless(d, KEY_RECOMPUTE_REENTRANT, "recompute 'full'",
+                          "add --recompute full");
+    check_modules(r, s, d);
+    check_selective(r, d);
+    check_ops(r, d);
+    check_compile(r, d);
+    check_foreach(r, d);
+    check_update_in_backward(r, d);
+    check_offloaded_activations(r, d);
+    if (r->recompute == RECOMP_NONE)
+        return;
+
+    uint64_t most = 0;
+    for (uint64_t i = 0; i < r->pp; i++)
+        most = max_u64(most, r->stage_layers[i]);
+    static const enum setup_key keys[] = { KEY_RECOMPUTE_LAYERS,
+                                           KEY_RECOMPUTE_GRANULARITY };
+    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
+        uint64_t n = r->setup.v[keys[i]].n;
+        if (!r->given[keys[i]] || n <= most)
+            continue;
+        memplan_error *e =
+            setup_error(d, MEMPLAN_E_CONFLICT, keys[i],
+                        "%s %" PRIu64 " with %" PRIu64 " layers per stage",
+                        setup_field(keys[i])->key, n, most);
+        diag_hint(e, "use %" PRIu64 " at most", most);
+    }
+}
+
+void resolve_check_attention(const struct run *r, struct diag *d)
+{
+    if (r->deterministic && r->loss == LOSS_FUSED && resolve_is_megatron(r)) {
+        memplan_error *e =
+            setup_error(d, MEMPLAN_E_CONFLICT, KEY_DETERMINISTIC,
+                        "deterministic with loss 'fused', which Megatron "
+                        "refuses");
+        diag_hint(e, "leave one of the two out");
+    }
+    bool old = r->gpu.arch == ARCH_VOLTA || r->gpu.arch == ARCH_TURING;
+    if (r->attention == ATTN_FLASH && old) {
+        memplan_error *e = setup_error(
+            d, MEMPLAN_E_CONFLICT, KEY_ATTENTION,
+            "attention 'flash' on %s, which FlashAttention does not support",
+            r->gpu.name);
+        diag_hint(e, "use --attention sdpa");
+    }
+}

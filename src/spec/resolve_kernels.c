@@ -1,0 +1,236 @@
+/*
+ * Owns the defaults of kernels, recomputation and buffers. Refuses to reject
+ * (resolve_check.c).
+ */
+#include "spec/resolve.h"
+
+#include "base/count.h"
+#include "data/constants.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/banned.h"
+
+static bool has_flash(enum gpu_arch arch)
+{
+    switch (arch) {
+    case ARCH_VOLTA:
+    case ARCH_TURING: return false; /* FlashAttention 2 begins at Ampere */
+    case ARCH_AMPERE:
+    case ARCH_ADA:
+    case ARCH_HOPPER:
+    case ARCH_BLACKWELL:
+    case ARCH_CDNA2: /* its ROCm port at the MI200 series */
+    case ARCH_CDNA3:
+    case ARCH_CDNA4: return true;
+    }
+    return false;
+}
+
+/* Megatron's checkpoint is a function of autograd that runs backward inside,
+ * as torch's with use_reentrant=True. transformers 5, torchtitan and torchtune
+ * use the other, which stops at the last tensor that backward needs
+ * (torch/utils/checkpoint.py); transformers 4 used the first. */
+static bool default_reentrant(const struct run *r)
+{
+    return r->impl == IMPL_MEGATRON || r->impl == IMPL_MEGATRON_LOCAL
+           || r->impl == IMPL_PAPER;
+}
+
+void resolve_recompute(struct run *r)
+{
+    enum recompute mode =
+        r->given[KEY_RECOMPUTE_MODULES] ? RECOMP_SELECTIVE : RECOMP_NONE;
+    r->recompute = (enum recompute)resolve_count(r, KEY_RECOMPUTE, mode);
+    r->recompute_reentrant =
+        resolve_bool(r, KEY_RECOMPUTE_REENTRANT, default_reentrant(r));
+    if (r->recompute == RECOMP_NONE) {
+        resolve_assume(r, KEY_RECOMPUTE,
+                       "no activation recomputation (--recompute)");
+        return;
+    }
+    uint64_t most = 0;
+    for (uint64_t i = 0; i < r->pp; i++)
+        most = max_u64(most, r->stage_layers[i]);
+    if (r->recompute == RECOMP_SELECTIVE) { /* in every layer */
+        r->recompute_modules =
+            resolve_count(r, KEY_RECOMPUTE_MODULES, 1u << REMOD_CORE_ATTN);
+        r->recompute_layers = resolve_force(r, KEY_RECOMPUTE_LAYERS, most);
+        r->recompute_granularity =
+            resolve_force(r, KEY_RECOMPUTE_GRANULARITY, 1);
+        return;
+    }
+    r->recompute_layers = resolve_count(r, KEY_RECOMPUTE_LAYERS, most);
+    if (r->recompute == RECOMP_OPS) /* a policy is one block's */
+        r->recompute_granularity =
+            resolve_force(r, KEY_RECOMPUTE_GRANULARITY, 1);
+    else
+        r->recompute_granularity =
+            resolve_count(r, KEY_RECOMPUTE_GRANULARITY, 1);
+}
+
+static void resolve_dropout(struct run *r, const struct spec *spec)
+{
+    r->hidden_dropout = spec->hidden_dropout;
+    r->embed_dropout = spec->embed_dropout;
+    r->attention_dropout = spec->attention_dropout;
+    r->head_dropout = spec->head_dropout;
+    r->act_dropout = spec->act_dropout;
+    if (r->impl == IMPL_TORCHTITAN || resolve_is_litgpt(r)) { /* none there */
+        r->hidden_dropout = r->embed_dropout = r->attention_dropout = 0;
+        r->head_dropout = r->act_dropout = 0;
+        resolve_real(r, KEY_DROPOUT, 0);
+        return;
+    }
+    if (r->given[KEY_DROPOUT]) {
+        double p = r->setup.v[KEY_DROPOUT].x;
+        r->hidden_dropout = r->embed_dropout = p;
+        r->attention_dropout = r->head_dropout = p;
+        if (spec->act_dropout > 0)
+            r->act_dropout = p;
+        return;
+    }
+    resolve_real(r, KEY_DROPOUT, r->hidden_dropout);
+    bool any = r->hidden_dropout > 0 || r->attention_dropout > 0;
+    if (any && r->impl != IMPL_PAPER)
+        resolve_note(r, KEY_DROPOUT,
+                     "dropout as the model's file says (--dropout)");
+}
+
+/* Megatron-LM's --deterministic-mode is off unless asked for, but the runs that
+ * it publishes memory of have it (tests/functional_tests): taken for the
+ * default of `megatron`, and said. */
+static void resolve_deterministic(struct run *r)
+{
+    /* "Cross Entropy Fusion is currently not deterministic"
+       (training/arguments.py) */
+    r->deterministic =
+        resolve_bool(r, KEY_DETERMINISTIC,
+                     r->framework == FW_MEGATRON && r->loss != LOSS_FUSED);
+    /* a flag of its own, which those runs set too
+       (--no-gradient-accumulation-fusion) */
+    r->wgrad_fusion = resolve_bool(r, KEY_GRAD_ACCUM_FUSION, !r->deterministic);
+    if (r->deterministic)
+        resolve_assume(r, KEY_DETERMINISTIC,
+                       "deterministic kernels%s, as in Megatron-LM's own tests "
+                       "(--deterministic%s)",
+                       r->wgrad_fusion ? "" : ", weight gradients not fused",
+                       r->wgrad_fusion ? "" : ", --grad-accum-fusion");
+}
+
+void resolve_kernels(struct run *r, const struct spec *spec)
+{
+    char buf[RESOLVE_TEXT_MAX];
+    bool paper = r->impl == IMPL_PAPER;
+    enum attention kernel = has_flash(r->gpu.arch) ? ATTN_FLASH : ATTN_SDPA;
+    if (resolve_is_hf(r))
+        kernel = spec_hf_attention(spec, kernel);
+    if (paper || r->impl == IMPL_MEGATRON_LOCAL) /* they spell it out */
+        kernel = ATTN_EAGER;
+    r->attention = (enum attention)resolve_count(r, KEY_ATTENTION, kernel);
+    r->loss = (enum loss)resolve_count(r, KEY_LOSS, LOSS_STANDARD);
+    r->keep_outputs = resolve_bool(r, KEY_KEEP_OUTPUTS, resolve_is_litgpt(r));
+    r->fp32_logits = resolve_bool(r, KEY_FP32_LOGITS, false);
+    r->mask =
+        (enum attention_mask)resolve_count(r, KEY_ATTENTION_MASK, MASK_NONE);
+    if (paper)
+        resolve_note(r, KEY_COUNT,
+                     "attention spelled out, dropout everywhere, as in the "
+                     "paper (--implementation)");
+    else if (!spec_is_convnet(spec) && spec->heads > 0)
+        resolve_assume(r, KEY_ATTENTION, "%s attention (--attention)",
+                       resolve_text(r, KEY_ATTENTION, buf));
+    resolve_dropout(r, spec);
+    r->compile = resolve_bool(r, KEY_COMPILE, false);
+    resolve_bool(r, KEY_CUDA_GRAPH, false);
+    resolve_bool(r, KEY_EP_OVERLAP, false);
+    r->plain_softmax = !resolve_bool(r, KEY_FUSED_SOFTMAX, true);
+    r->grouped_gemm = resolve_bool(r, KEY_GROUPED_GEMM, true);
+    r->replay_batches = resolve_bool(r, KEY_REPLAY_BATCHES, false);
+    if (spec->mixer != MIX_ATTENTION)
+        resolve_assume(r, KEY_SSM_KERNEL, "the kernels of %s (--ssm-kernel)",
+                       spec->mixer == MIX_DELTA
+                           ? "flash-linear-attention and causal-conv1d"
+                           : "mamba-ssm and causal-conv1d");
+    (void)resolve_count(r, KEY_SSM_KERNEL, SSM_KERNEL_FUSED);
+    r->ce_fusion = (enum ce_fusion)resolve_count(r, KEY_CE_FUSION, CE_TE);
+    r->cp_comm = (enum cp_comm)resolve_count(r, KEY_CP_COMM, CP_P2P);
+    r->moe_dispatcher = (enum moe_dispatcher)resolve_count(
+        r, KEY_MOE_DISPATCHER, DISPATCH_ALLTOALL);
+    r->moe_imbalance = resolve_real(r, KEY_MOE_IMBALANCE, 1);
+    r->moe_capacity = resolve_real(r, KEY_MOE_CAPACITY_FACTOR, 0);
+    r->moe_padded = resolve_bool(r, KEY_MOE_PAD_TO_CAPACITY, false);
+    resolve_deterministic(r);
+    r->allocator =
+        (enum allocator_kind)resolve_count(r, KEY_ALLOCATOR, ALLOC_DEFAULT);
+    r->fast = resolve_bool(r, KEY_FAST, false);
+}
+
+/* deepspeed/runtime/zero/config.py, elements. */
+enum {
+    DS_BUCKET = 500000000,
+    DS_PREFETCH_BUCKET = 50000000,
+    DS_MAX_LIVE_PARAMS = 1000000000,
+    DS_SUB_GROUP_SIZE = 1000000000,
+    DS_PERSISTENCE_THRESHOLD = 100000
+};
+/* torch DistributedDataParallel: bucket_cap_mb=25. */
+enum { DDP_BUCKET_BYTES = 25 * 1024 * 1024 };
+
+static bool default_overlap(const struct run *r)
+{
+    if (r->engine == ENGINE_DEEPSPEED)
+        return r->zero == 3; /* its config: false for stages 1 and 2 */
+    return r->engine != ENGINE_MEGATRON; /* --overlap-grad-reduce is a flag */
+}
+
+/* The CUDA of Megatron-DeepSpeed's years; lazy since. */
+bool run_loads_all_kernels(const struct run *r)
+{
+    return r->impl == IMPL_MEGATRON_LOCAL
+           && r->framework == FW_MEGATRON_DEEPSPEED;
+}
+
+static uint64_t default_context(const struct run *r)
+{
+    if (!run_loads_all_kernels(r))
+        return CUDA_CONTEXT_BYTES;
+    return r->gpu.arch == ARCH_VOLTA ? CUDA_CONTEXT_EAGER_VOLTA_BYTES
+                                     : CUDA_CONTEXT_EAGER_BYTES;
+}
+
+void resolve_buffers(struct run *r)
+{
+    r->reduce_bucket = resolve_count(r, KEY_REDUCE_BUCKET, DS_BUCKET);
+    r->allgather_bucket = resolve_count(r, KEY_ALLGATHER_BUCKET, DS_BUCKET);
+    r->prefetch_bucket =
+        resolve_count(r, KEY_PREFETCH_BUCKET, DS_PREFETCH_BUCKET);
+    r->max_live_params =
+        resolve_count(r, KEY_MAX_LIVE_PARAMS, DS_MAX_LIVE_PARAMS);
+    r->sub_group_size = resolve_count(r, KEY_SUB_GROUP_SIZE, DS_SUB_GROUP_SIZE);
+    r->persistence_threshold =
+        resolve_count(r, KEY_PERSISTENCE_THRESHOLD, DS_PERSISTENCE_THRESHOLD);
+    r->ddp_bucket_bytes = resolve_count(r, KEY_DDP_BUCKET, DDP_BUCKET_BYTES);
+    r->cuda_context_bytes =
+        resolve_count(r, KEY_CUDA_CONTEXT, default_context(r));
+    /* torchtune's configurations: custom_sharded_layers */
+    r->fsdp_units = (enum fsdp_units)resolve_count(
+        r, KEY_FSDP_UNITS, r->impl == IMPL_TORCHTUNE ? FSDP_ENDS : FSDP_LAYERS);
+    r->zero_flatten =
+        (enum zero_flatten)resolve_count(r, KEY_ZERO_FLATTEN, FLATTEN_GPU);
+    r->zero_bucket =
+        (enum zero_bucket)resolve_count(r, KEY_ZERO_BUCKET, BUCKET_GRADIENT);
+    r->overlap_comm = resolve_bool(r, KEY_OVERLAP_COMM, default_overlap(r));
+    r->offload_params =
+        (enum offload)resolve_count(r, KEY_OFFLOAD_PARAMS, OFFLOAD_NONE);
+    r->offload_optimizer = (enum offload)resolve_count(
+        r, KEY_OFFLOAD_OPTIMIZER,
+        resolve_is_fsdp(r) ? r->offload_params : OFFLOAD_NONE);
+    r->offload_activations =
+        (enum offload)resolve_count(r, KEY_OFFLOAD_ACTIVATIONS, OFFLOAD_NONE);
+    if (r->engine == ENGINE_DEEPSPEED && r->zero > 0)
+        resolve_assume(r, KEY_REDUCE_BUCKET,
+                       "DeepSpeed's own buckets, not the Trainer's \"auto\" "
+                       "(--reduce-bucket)");
+}
