@@ -569,6 +569,14 @@ static void test_simulated(void **state)
 }
 
 /* Ten steps, every micro-batch of them, end as the few that are simulated. */
+/* What stays between steps lies in other blocks from step to step: one that is
+ * not split for less than a MiB counts whole (c10's kSmallSize). */
+static bool is_near(uint64_t x, uint64_t y)
+{
+    const uint64_t unsplit = UINT64_C(2) << 20;
+    return x < y ? y - x <= unsplit : x - y <= unsplit;
+}
+
 static void check_stopped(const memplan_report *r, const struct trial *t)
 {
     struct arena a;
@@ -583,7 +591,7 @@ static void check_stopped(const memplan_report *r, const struct trial *t)
     assert_true(simulate_stage(
         &all, &f, &st, &(struct simulate_limits){ .steps = 10, .a = &a }));
     if (few.reserved != all.reserved || few.allocated != all.allocated
-        || few.steady != all.steady || few.births > all.births) {
+        || !is_near(few.steady, all.steady) || few.births > all.births) {
         char text[512];
         describe(t, text, sizeof text);
         fail_msg("reserved %llu %llu, allocated %llu %llu after %llu steps: %s",
