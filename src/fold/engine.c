@@ -233,6 +233,9 @@ static void bucket_copy(struct put *p, const struct stage *s, uint64_t arrived)
 bool engine_gradients_begun(const struct stage *s, uint32_t position,
                             bool later)
 {
+    if (s->run->freeze != 0
+        && s->before[s->n].elems == s->before[position].elems)
+        return false;
     if (!s->head || position + 1 < s->n)
         return true;
     if (s->run->zero_bucket == BUCKET_BACKWARD

@@ -83,7 +83,7 @@ static bool look_at_position(struct moment *best, const struct stage *s,
     bool ok = true;
     if (stage_happens(s, i, false, later))
         ok = look(best, s, head ? PHASE_LOSS : PHASE_FORWARD, i, later);
-    if (!stage_happens(s, i, true, later))
+    if (!stage_happens(s, i, true, later) || !stage_turns(s, i))
         return ok;
     if (stage_recomputed(s, i))
         ok = look(best, s, PHASE_RECOMPUTE, i, later) && ok;

@@ -182,11 +182,14 @@ static void put_recompute(struct put *p, const struct stage *s,
     engine_backward(p, s, stage_group_last(s, position), later);
 }
 
-/* The gradient that a block's backward hands on; an embedding has none. */
+/* The gradient that a block's backward hands on; an embedding has none, nor
+ * what nothing trained lies below. */
 static uint64_t below(const struct stage *s, uint32_t position)
 {
     const uint32_t i = stage_block(s, position);
-    return i == s->p->embed ? 0 : s->walk[i].input;
+    if (i == s->p->embed || !s->p->tensor[s->p->block[i].input].needs_grad)
+        return 0;
+    return s->walk[i].input;
 }
 
 /* After the embedding's backward under a tied head, nothing of the block is

@@ -52,7 +52,13 @@ bool stage_recomputed(const struct stage *s, uint32_t position)
 {
     return stage_is_layer(s, position)
            && stage_layer(s, position) < s->recomputed
-           && s->p->block[stage_block(s, position)].kind != BLOCK_JOINT;
+           && s->p->block[stage_block(s, position)].kind != BLOCK_JOINT
+           && !s->walk[stage_block(s, position)].idle;
+}
+
+bool stage_turns(const struct stage *s, uint32_t position)
+{
+    return s->run->freeze == 0 || !s->walk[stage_block(s, position)].idle;
 }
 
 /* ---- chunks ---- */

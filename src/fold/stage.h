@@ -104,7 +104,11 @@ uint64_t stage_others(const struct stage *s, bool later);
  * second gradient where the engine does not keep it. */
 uint64_t stage_tied_sum(const struct stage *s, enum wgrad_mode mode);
 bool stage_is_layer(const struct stage *s, uint32_t position);
+/* Under a checkpoint; one that nothing in has a gradient keeps nothing
+ * (torch/utils/checkpoint.py: neither form has a graph then). */
 bool stage_recomputed(const struct stage *s, uint32_t position);
+/* Whether backward comes to a position of a model with frozen parts. */
+bool stage_turns(const struct stage *s, uint32_t position);
 /* True when checkpoints wait on the CPU. */
 bool stage_offloads(const struct stage *s);
 /* Chunk that a position is in; first position of one, of the next. */

@@ -202,6 +202,13 @@ static uint64_t own_statistic(const struct run *run, uint64_t bytes)
                : bytes;
 }
 
+/* Of a weight at rest: a frozen part's is stored as the trained ones are, what
+ * lies under adapters in a type of its own. */
+static enum dtype frozen_dtype(const struct run *run, const struct tensor *t)
+{
+    return run->freeze != 0 ? run->prec.param : t->dtype;
+}
+
 void states_of_block(struct block_states *out, const struct program *p,
                      const struct block *block, const struct run *run,
                      bool counts_tied)
@@ -241,9 +248,10 @@ void states_of_block(struct block_states *out, const struct program *p,
         } else {
             uint64_t rows, cols;
             shard_shape(run, t, &rows, &cols);
+            const enum dtype dtype = frozen_dtype(run, t);
             s.frozen_elems += t->elems;
-            s.frozen_bytes += t->bytes;
-            s.own_frozen_bytes += dtype_bytes_of(t->dtype, rows * cols);
+            s.frozen_bytes += dtype_bytes_of(dtype, t->elems);
+            s.own_frozen_bytes += dtype_bytes_of(dtype, rows * cols);
         }
     }
     *out = s;

@@ -386,6 +386,8 @@ static void micro_backward(struct tracer *r, uint32_t micro, uint32_t chunk)
     hold_id held = NO_HOLD;
     r->done = true;
     for (uint32_t i = stage_chunk_first(s, chunk + 1); i-- > first;) {
+        if (!stage_turns(s, i))
+            continue;
         const bool re = stage_recomputed(s, i);
         if (re && stage_group_last(s, i) == i)
             held = recompute_group(r, micro, i);

@@ -349,6 +349,14 @@ static uint64_t weight_grads(const struct program *p, const struct block *b,
     return sum;
 }
 
+static bool is_idle(const struct program *p, const struct block *b)
+{
+    for (uint32_t i = 0; i < b->tensor_count; i++)
+        if (p->tensor[b->tensor_first + i].needs_grad)
+            return false;
+    return true;
+}
+
 static struct walk walk_on(const struct program *p, const struct block *block,
                            uint64_t regions, const struct walk_scratch *scratch)
 {
@@ -370,6 +378,7 @@ void walk_block(struct block_walk *out, const struct program *p,
     walk_init(&w);
     const struct walk_slot *in = &w.slot[block->tensor_count];
     out->keeps_input = in->kept;
+    out->idle = is_idle(p, block);
     out->input = in->bytes;
     if (block->output != TENSOR_NONE)
         out->output =
@@ -388,7 +397,8 @@ void walk_block(struct block_walk *out, const struct program *p,
         if (w.slot[i].checkpointed)
             out->checkpoint += w.slot[i].bytes;
     }
-    if (block->memory != TENSOR_NONE && block->memory_waits)
+    if (block->memory != TENSOR_NONE && block->memory_waits
+        && p->tensor[block->memory].needs_grad)
         out->waiting =
             round_to(p->tensor[block->memory].bytes, scratch->granule);
     out->wgrad = weight_grads(p, block, scratch->granule);

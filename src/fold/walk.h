@@ -48,6 +48,7 @@ struct block_walk {
     uint64_t input, output; /* hidden states in and out */
     uint64_t waiting;       /* gradient of the encoder's result that comes in */
     bool keeps_input, keeps_output;
+    bool idle; /* nothing of it has a gradient: backward does not come here */
     uint64_t casts;                 /* weights that autocast casts and caches */
     uint64_t wgrad;                 /* gradients of all its trained weights */
     struct extremum forward;        /* relative to a state without the input */

@@ -385,15 +385,17 @@ tensor_id build_begin(struct builder *b, enum block_kind kind, const char *name)
 /* The next block's input: the output itself, or a stand-in for it when that
  * is a view, or needs no gradient. With frozen embeddings the input of a layer
  * needs one all the same: every layer but the first has adapters below it, and
- * PEFT's enable_input_require_grads gives it to the first. */
+ * PEFT's enable_input_require_grads gives it to the first. Nobody does so for
+ * frozen parts: what nothing trained lies below has no gradient. */
 static tensor_id next_input(struct builder *b, tensor_id output)
 {
     const struct tensor *t = tensor_of(b, output);
     if (t->storage == output && t->needs_grad)
         return output;
+    const bool grad = t->needs_grad || b->run->freeze == 0;
     const struct shape shape = shape_of(b, output);
     const tensor_id id = build_tensor(b, "hidden_states", t->dtype, &shape);
-    b->p->tensor[id].needs_grad = true;
+    b->p->tensor[id].needs_grad = grad;
     return id;
 }
 
@@ -549,9 +551,21 @@ void build_in_global_buffer(struct builder *b, tensor_id x, uint64_t bytes)
         p->tensor[x].pooled = true;
 }
 
+static bool part_is_frozen(const struct builder *b, enum param_group group)
+{
+    enum freeze part = FREEZE_TEXT;
+    if (b->projects || group == PG_PROJECTOR)
+        part = FREEZE_PROJECTOR;
+    else if (b->spec == b->whole->vision)
+        part = FREEZE_VISION;
+    return (b->run->freeze >> part & 1) != 0;
+}
+
 static bool is_trainable(const struct builder *b, enum param_group group)
 {
     const uint64_t full = b->run->lora_full;
+    if (part_is_frozen(b, group))
+        return false;
     if (!b->frozen || group == PG_ADAPTER)
         return true;
     if (group == PG_EMBED || group == PG_POSITION)

@@ -70,9 +70,10 @@ struct builder {
     enum dtype compute; /* of matrix products */
     enum dtype stream;  /* residual stream: what an embedding gives */
     bool autocast;
-    bool fp8;    /* linears keep fp8 inputs (Transformer Engine); a
+    bool fp8;      /* linears keep fp8 inputs (Transformer Engine); a
                            lowering whose framework does not clears it */
-    bool frozen; /* lora: all but adapters and lora_full */
+    bool frozen;   /* lora: all but adapters and lora_full */
+    bool projects; /* what follows is the projector's, whatever it is */
 
     /* ROLE_INPUT tensors that build_start() makes: int64 [tokens]. */
     tensor_id ids, labels;

@@ -130,7 +130,8 @@ void build_layers(struct builder *b, layer_fn *layer)
                 b, joint ? BLOCK_JOINT : BLOCK_LAYER, name_of_kind(b, &kind));
             if (kind.place == LAYER_DECODER || kind.place == LAYER_LAST)
                 attend_to_memory(b, kind.place == LAYER_DECODER);
-            b->p->tensor[x].needs_grad = !kind.leaf;
+            if (kind.leaf)
+                b->p->tensor[x].needs_grad = false;
             b->window = kind.window;
             b->no_rope = kind.no_rope;
             b->local = kind.local;

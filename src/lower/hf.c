@@ -427,6 +427,14 @@ static tensor_id normed_sum(struct builder *b, const char *name, tensor_id x,
     return sum;
 }
 
+/* A variable of the layer's, to the end of what it is handed to. Where anything
+ * has a gradient that keeps it; of a frozen part nothing else does. */
+static void hold_frozen(struct builder *b, tensor_id x)
+{
+    if (b->run->freeze != 0 && !tensor_of(b, x)->needs_grad)
+        hf_hold(b, "hidden_states", x);
+}
+
 static tensor_id attention_half(struct builder *b,
                                 const struct layer_kind *kind, tensor_id x,
                                 bool cross)
@@ -444,6 +452,8 @@ static tensor_id attention_half(struct builder *b,
     y = cross ? hf_cross_attention(b, y) : hf_mixer(b, kind->mixer, y);
     if (kind->mixer != MIX_ATTENTION) /* a variable, to the mixer's end */
         hf_hold(b, "hidden_states", normed);
+    else
+        hold_frozen(b, normed);
     if (after)
         y = hf_hidden_norm(b, "post_attention_layernorm", y);
     if (m->family == FAM_FALCON) /* dropout_add(..., attention_dropout) */
@@ -469,7 +479,9 @@ static tensor_id serial_layer(struct builder *b, const struct layer_kind *kind,
     if (m->ffn == 0) /* Mamba */
         return x;
     tensor_id y = before ? hf_hidden_norm(b, "mlp norm", x) : x;
+    const tensor_id normed = y;
     y = feed_forward(b, kind, y);
+    hold_frozen(b, normed);
     if (after)
         y = hf_hidden_norm(b, "post_feedforward_layernorm", y);
     y = scaled_branch(b, drop(b, y));

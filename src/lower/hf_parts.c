@@ -172,7 +172,16 @@ static tensor_id put_image(struct builder *b, tensor_id words, tensor_id image)
     op_result(b, build_op(b, OP_COPY, "image mask", &b->ids, 1), mask);
     image = build_cast(b, "image features", image, tensor_of(b, words)->dtype);
     const tensor_id rest = build_where(b, "words", mask, words);
-    return build_binary_in_place(b, OP_ADD, "image tokens", rest, image);
+    if (tensor_of(b, rest)->needs_grad)
+        return build_binary_in_place(b, OP_ADD, "image tokens", rest, image);
+    /* frozen words: the image's gradient needs the mask all the same */
+    const tensor_id in[] = { rest, image, mask };
+    const struct shape shape = shape_of(b, rest);
+    const tensor_id out = build_alias(b, "image tokens", rest, &shape);
+    struct op *op = build_op(b, OP_FUSED, "image tokens", in, 3);
+    op_result(b, op, out);
+    op->keep_in = 4;
+    return out;
 }
 
 tensor_id hf_to_text(struct builder *b, tensor_id x)
@@ -181,7 +190,9 @@ tensor_id hf_to_text(struct builder *b, tensor_id x)
     if (b->whole->joint == JOINT_CLIP)
         return to_second_tower(b, x);
     build_to_text(b);
+    b->projects = true;
     x = project(b, x);
+    b->projects = false;
     return put_image(b, hf_words(b), x);
 }
 
@@ -193,7 +204,9 @@ void hf_two_towers(struct builder *b)
         return;
     b->memory = build_shared(b, "image features",
                              b->autocast ? b->compute : b->stream, &shape);
-    b->p->tensor[b->memory].needs_grad = true;
+    const uint64_t below =
+        UINT64_C(1) << FREEZE_VISION | UINT64_C(1) << FREEZE_PROJECTOR;
+    b->p->tensor[b->memory].needs_grad = (b->run->freeze & below) != below;
 }
 
 /* ---- CLIP's loss ---- */

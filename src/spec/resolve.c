@@ -384,6 +384,11 @@ static void resolve_lora(struct run *r)
     r->setup.v[KEY_OPTIMIZER_DTYPE].n = r->prec.optim;
 }
 
+static void resolve_freeze(struct run *r)
+{
+    r->freeze = r->given[KEY_FREEZE] ? r->setup.v[KEY_FREEZE].n : 0;
+}
+
 /* ---- the whole ---- */
 
 /* Texts of assumptions are not cleared: n_assumptions says how many count. */
@@ -423,6 +428,7 @@ memplan_status setup_resolve(struct run *run, const struct setup *setup,
     resolve_recompute(run);
     resolve_kernels(run, spec);
     resolve_lora(run);
+    resolve_freeze(run);
     resolve_buffers(run);
     resolve_notes(run, spec);
     resolve_training(run, spec, params);

@@ -130,11 +130,40 @@ static void whole_only(const struct spec *s, enum setup_key key, uint64_t n,
     diag_hint(e, "leave it out, or choose a part with --part");
 }
 
+/* What can be frozen, and where. */
+static void check_freeze(const struct run *r, const struct spec *s,
+                         struct diag *d)
+{
+    const uint64_t all = (UINT64_C(1) << FREEZE_COUNT) - 1;
+    memplan_error *e;
+    if (r->freeze == 0)
+        return;
+    if (s->vision == NULL) {
+        e = setup_error(d, MEMPLAN_E_CONFLICT, KEY_FREEZE,
+                        "freeze of a model that is one part");
+        if (s->parts != NULL && s->parts->part[PART_ALL] != NULL)
+            diag_hint(e, "add --part all, or leave freeze out");
+        else
+            diag_hint(e, "leave it out; adapters over frozen weights are "
+                         "--lora-rank 16");
+    } else if (r->freeze == all) {
+        e = setup_error(d, MEMPLAN_E_CONFLICT, KEY_FREEZE,
+                        "freeze of all parts leaves nothing to train");
+        diag_hint(e, "leave one out: text, vision or projector");
+    } else if (r->engine == ENGINE_FSDP && r->zero != 0) {
+        e = setup_error(d, MEMPLAN_E_UNSUPPORTED, KEY_FREEZE,
+                        "freeze with FSDP version 1, which joins frozen and "
+                        "trained weights to one parameter, is not modelled");
+        diag_hint(e, "use --engine fsdp2, ddp or --framework deepspeed");
+    }
+}
+
 /* Two parts are whole on a rank, a checkpoint a layer. */
 static void check_parts(const struct run *r, const struct spec *s,
                         struct diag *d)
 {
     refuse_parts(s, d);
+    check_freeze(r, s, d);
     whole_only(s, KEY_TP, r->tp, d);
     whole_only(s, KEY_PP, r->pp, d);
     whole_only(s, KEY_CP, r->cp, d);

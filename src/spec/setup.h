@@ -181,6 +181,11 @@
     X(LORA_FULL_HEAD, "head")                                                  \
     X(LORA_FULL_NORM, "norm")
 
+#define FREEZE_MAP(X)                                                          \
+    X(FREEZE_TEXT, "text")                                                     \
+    X(FREEZE_VISION, "vision")                                                 \
+    X(FREEZE_PROJECTOR, "projector")
+
 #define OFFLOAD_MAP(X)                                                         \
     X(OFFLOAD_NONE, "none")                                                    \
     X(OFFLOAD_CPU, "cpu")                                                      \
@@ -224,6 +229,7 @@ enum cp_comm { CP_COMM_MAP(CHOICE_ENUM) CP_COMM_COUNT };
 enum moe_dispatcher { MOE_DISPATCHER_MAP(CHOICE_ENUM) MOE_DISPATCHER_COUNT };
 enum lora_target { LORA_TARGET_MAP(CHOICE_ENUM) LORA_TARGET_COUNT };
 enum lora_full { LORA_FULL_MAP(CHOICE_ENUM) LORA_FULL_COUNT };
+enum freeze { FREEZE_MAP(CHOICE_ENUM) FREEZE_COUNT };
 enum offload { OFFLOAD_MAP(CHOICE_ENUM) OFFLOAD_COUNT };
 enum attention_mask { ATTENTION_MASK_MAP(CHOICE_ENUM) ATTENTION_MASK_COUNT };
 enum allocator_kind { ALLOCATOR_MAP(CHOICE_ENUM) ALLOCATOR_COUNT };
@@ -359,6 +365,7 @@ struct run {
     double act_dropout;
     uint64_t vocab; /* padded */
     uint64_t lora_rank, lora_targets, lora_full;
+    uint64_t freeze; /* parts that are not trained: bit set */
     enum dtype lora_dtype, base_dtype;
     double lora_dropout; /* before the adapters' first matrix */
     bool double_quant;

@@ -1,5 +1,6 @@
 """Writes tests/golden/oracle/part-<name>-<dtype>-<attention>.json: parts of models that are no whole by themselves, a
-vision or a text tower with the mean of what it hands on as loss, and CLIP's two towers.
+vision or a text tower with the mean of what it hands on as loss, and CLIP's two towers; part-<name>-frozen-...: wholes
+of which some parts' weights have requires_grad False.
 
 usage: golden_parts.py FOLDER [name ...]
 """
@@ -40,6 +41,25 @@ modeling_gemma3.torch_compilable_check = lambda *_: None  # compares numbers tha
 
 
 WHOLES = ("clip", "gemma3")
+FROZEN = {  # all dtypes and attentions of the first three
+    "gemma3-frozen-vision": ["vision"],
+    "clip-frozen-vision": ["vision"],
+    "clip-frozen-text": ["text"],
+    "gemma3-frozen-text": ["text"],
+    "gemma3-frozen-projector": ["projector"],
+    "gemma3-frozen-vision-projector": ["vision", "projector"],
+    "gemma3-frozen-vision-text": ["vision", "text"],
+    "clip-frozen-vision-projector": ["vision", "projector"],
+    "clip-frozen-vision-text": ["vision", "text"],
+}
+
+
+def part_of(parameter):
+    for words, part in (("vision_tower.", "vision"), ("vision_model.", "vision"), ("projector", "projector"),
+                        ("projection", "projector"), ("logit_scale", "projector")):
+        if words in parameter and not (part == "projector" and ".encoder." in parameter):
+            return part
+    return "text"
 
 
 def side(config):
@@ -56,7 +76,8 @@ def loss_of(name, model, given):
     return (out.pooler_output if name != "siglip" else out.last_hidden_state).mean()
 
 
-def step(name, dtype, attn):
+def step(variant, dtype, attn):
+    name, frozen = variant.split("-frozen")[0], FROZEN.get(variant, [])
     settings = CONFIGS[name]
     config = transformers.AutoConfig.for_model(**json.loads(json.dumps(settings)))
     attention.install(True)
@@ -67,6 +88,8 @@ def step(name, dtype, attn):
     with FakeTensorMode(allow_non_fake_inputs=True):
         model.to_empty(device="cuda").train()
         model.tie_weights()
+        for parameter, weight in model.named_parameters():
+            weight.requires_grad_(part_of(parameter) not in frozen)
         given, vision = {}, settings.get("vision_config", settings)
         if name != "clip-text":
             given["pixel_values"] = torch.zeros(B, 3, vision["image_size"], vision["image_size"], device="cuda")
@@ -95,7 +118,9 @@ def step(name, dtype, attn):
               if n != "after"}
     image = (side(vision) ** 2 + (name != "siglip")) if name != "clip-text" else 0
     part = dict(part="all") if name in WHOLES else {}
-    return dict(family="part-" + name, **part, torch=torch.__version__, transformers=transformers.__version__,
+    if frozen:
+        part["freeze"] = frozen
+    return dict(family="part-" + variant, **part, torch=torch.__version__, transformers=transformers.__version__,
                 command="python tests/oracle/golden_parts.py tests/golden/oracle", config=settings, dtype=dtype,
                 attention=attn, b=B, s=S if name in ("clip-text", *WHOLES) else image, saved_total_bytes=total,
                 parameter_bytes=sum(p.numel() * p.element_size() for p in model.parameters()),
@@ -104,11 +129,13 @@ def step(name, dtype, attn):
 
 
 if __name__ == "__main__":
-    for name in sys.argv[2:] or CONFIGS:
+    for name in [a for a in sys.argv[2:] if a != "--rows"] or [*CONFIGS, *FROZEN]:
         for dtype in ("bf16", "fp32", "autocast"):
             for attn in ("eager", "sdpa", "flash"):
                 if attn == "flash" and dtype == "fp32":
                     continue  # no such kernel
+                if name in list(FROZEN)[3:] and (dtype, attn) not in (("bf16", "sdpa"), ("autocast", "eager")):
+                    continue
                 result, rows = step(name, dtype, attn)
                 lines = ",\n".join(f" {json.dumps(k)}: {json.dumps(v)}" for k, v in result.items())
                 (pathlib.Path(sys.argv[1]) / f"part-{name}-{dtype}-{attn}.json").write_text("{\n" + lines + "\n}\n")

@@ -55,7 +55,7 @@ static const char *pick(uint64_t *seed, const char *const *words)
 struct choice {
     const char *key, *value; /* NULL: not given */
 };
-enum { FIRST_ADAPTER = 29, CHOICES = 43 };
+enum { FIRST_ADAPTER = 29, CHOICES = 44 };
 struct trial {
     const char *model;
     struct choice c[CHOICES];
@@ -144,6 +144,25 @@ static const char listed[] =
     "{\"type\": \"avgpool2d\", \"output\": 4}, {\"type\": \"flatten\"},"
     "{\"type\": \"linear\", \"out\": 512}, {\"type\": \"relu\"},"
     "{\"type\": \"linear\", \"out\": 100}]}";
+
+/* Three quarters of the wholes; not PICK, as below. */
+static const char *frozen_of(const struct trial *t, uint64_t seed)
+{
+    static const char *const parts[] = {
+        NULL,
+        "vision",
+        "text",
+        "projector",
+        "vision,projector",
+        "vision,text",
+        "text,projector",
+        "vision",
+        NULL,
+    };
+    if (t->model != towers && t->model != merged)
+        return NULL;
+    return parts[seed / 2 % (sizeof parts / sizeof parts[0])];
+}
 
 static struct trial trial_of(uint64_t seed)
 {
@@ -284,6 +303,7 @@ static struct trial trial_of(uint64_t seed)
         { "ep", routed && megatron ? PICK(&s, "1", "2", "4") : NULL },
         { "moe_imbalance", next(&s) % 2 == 0 ? "1.3" : NULL },
         { "moe_expert_capacity_factor", next(&s) % 4 == 0 ? "1.1" : NULL },
+        { "freeze", frozen_of(&t, seed) },
     };
     memcpy(t.c, c, sizeof c);
     return t;

@@ -270,6 +270,7 @@ static const char *const settable[][3] = {
     { "base_dtype", "nf4", "nf4" },
     { "double_quant", "true", "true" },
     { "lora_dropout", "0.05", "0.05" },
+    { "freeze", "vision,projector", "vision,projector" },
     { "offload_optimizer", "cpu", "cpu" },
     { "offload_params", "nvme", "nvme" },
     { "offload_activations", "none", "none" },
@@ -359,6 +360,7 @@ static void words_are_their_enum(void **state)
     CHECK_MAP(KEY_LOSS, LOSS_MAP);
     CHECK_MAP(KEY_LORA_TARGETS, LORA_TARGET_MAP);
     CHECK_MAP(KEY_LORA_FULL_MODULES, LORA_FULL_MAP);
+    CHECK_MAP(KEY_FREEZE, FREEZE_MAP);
     CHECK_MAP(KEY_OFFLOAD_OPTIMIZER, OFFLOAD_MAP);
     CHECK_MAP(KEY_OFFLOAD_PARAMS, OFFLOAD_MAP);
     CHECK_MAP(KEY_OFFLOAD_ACTIVATIONS, OFFLOAD_MAP);
@@ -945,6 +947,7 @@ static void every_key_is_echoed(void **state)
         KEY_BASE_DTYPE,
         KEY_DOUBLE_QUANT,
         KEY_LORA_DROPOUT,
+        KEY_FREEZE,
         KEY_PARAMS,
         KEY_DAYS,
         KEY_BUDGET,

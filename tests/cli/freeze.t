@@ -1,0 +1,6 @@
+== args
+clip-vit-base-patch32 --freeze vision --micro-batch 64 --fast
+== stdout ~
+frozen weights
+== exit
+0

@@ -1,0 +1,7 @@
+== args
+llama-7b --freeze text
+== stderr
+memplan: --freeze: freeze of a model that is one part
+  hint: leave it out; adapters over frozen weights are --lora-rank 16
+== exit
+3
