@@ -55,7 +55,7 @@ static const char *pick(uint64_t *seed, const char *const *words)
 struct choice {
     const char *key, *value; /* NULL: not given */
 };
-enum { FIRST_ADAPTER = 29, CHOICES = 44 };
+enum { FIRST_ADAPTER = 29, CHOICES = 45 };
 struct trial {
     const char *model;
     struct choice c[CHOICES];
@@ -304,6 +304,7 @@ static struct trial trial_of(uint64_t seed)
         { "moe_imbalance", next(&s) % 2 == 0 ? "1.3" : NULL },
         { "moe_expert_capacity_factor", next(&s) % 4 == 0 ? "1.1" : NULL },
         { "freeze", frozen_of(&t, seed) },
+        { "engine", fsdp && frozen_of(&t, seed) != NULL ? "fsdp2" : NULL },
     };
     memcpy(t.c, c, sizeof c);
     return t;
@@ -477,13 +478,17 @@ static void check_trace(const struct trial *t, struct memory_fold *f,
     arena_release(&a);
 }
 
+/* Of each schedule, and of models with frozen parts. */
+enum { ANSWER_FROZEN = SCHEDULE_COUNT, ANSWERS };
+
 static void check_no_moment_missed(const struct trial *t,
-                                   unsigned answered[SCHEDULE_COUNT])
+                                   unsigned answered[ANSWERS])
 {
     memplan_report *r = estimate(t);
     if (r == NULL)
         return;
     answered[r->run.schedule]++;
+    answered[ANSWER_FROZEN] += r->run.freeze != 0;
     struct arena a;
     struct memory_fold f;
     arena_init(&a, NULL);
@@ -506,7 +511,7 @@ static void check_no_moment_missed(const struct trial *t,
 
 static void test_no_moment_missed(void **state)
 {
-    unsigned answered[SCHEDULE_COUNT] = { 0 };
+    unsigned answered[ANSWERS] = { 0 };
     (void)state;
     for (uint64_t i = 0; i < 10 * runs() / 3; i++) {
         const struct trial t = trial_of(i);
@@ -515,6 +520,7 @@ static void test_no_moment_missed(void **state)
     assert_true(answered[SCHED_1F1B] > runs() / 10);
     assert_true(answered[SCHED_GPIPE] > runs() / 300);
     assert_true(answered[SCHED_INTERLEAVED] > runs() / 300);
+    assert_true(answered[ANSWER_FROZEN] > runs() / 300);
 }
 
 static void check_step(struct trace *t, struct memory_fold *f,
