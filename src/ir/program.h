@@ -55,6 +55,7 @@ enum { TENSOR_RANK_MAX = 4 };
 
 struct tensor {
     const char *name; /* "q_proj", "mlp.act": static or arena */
+    const char *of;   /* the module that `name` ("bias") is of, or NULL */
     struct dim dim[TENSOR_RANK_MAX];
     uint8_t rank;
     enum dtype dtype;

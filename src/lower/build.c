@@ -619,6 +619,7 @@ tensor_id build_param(struct builder *b, const struct param *q)
     const tensor_id id = build_tensor(b, q->name, param_dtype(b, q), &shape);
     struct tensor *t = &b->p->tensor[id];
     t->role = ROLE_PARAM;
+    t->of = q->of;
     t->group = q->group;
     t->statistic = q->statistic;
     t->trainable = t->needs_grad =
@@ -647,6 +648,16 @@ tensor_id build_vector(struct builder *b, const char *name,
     return build_param(
         b, &(struct param){
                .name = name, .group = group, .rows = n, .full_elems = full });
+}
+
+tensor_id build_bias(struct builder *b, const char *of, enum param_group group,
+                     struct dim n, uint64_t full)
+{
+    return build_param(b, &(struct param){ .name = "bias",
+                                           .of = of,
+                                           .group = group,
+                                           .rows = n,
+                                           .full_elems = full });
 }
 
 tensor_id build_norm_weight(struct builder *b, const char *name, struct dim n)

@@ -250,6 +250,7 @@ tensor_id build_alias(struct builder *b, const char *name, tensor_id of,
 
 struct param {
     const char *name;
+    const char *of; /* a bias: the module it is of */
     enum param_group group;
     struct dim rows, cols; /* cols {NULL, 0}: a vector */
     uint64_t copies;       /* experts on this rank; 0 means 1 */
@@ -268,6 +269,8 @@ tensor_id build_param(struct builder *b, const struct param *param);
 /* A vector: norm weight, bias. full 0: as on this rank. */
 tensor_id build_vector(struct builder *b, const char *name,
                        enum param_group group, struct dim n, uint64_t full);
+tensor_id build_bias(struct builder *b, const char *of, enum param_group group,
+                     struct dim n, uint64_t full);
 /* A weight of a norm, whole on each rank. */
 tensor_id build_norm_weight(struct builder *b, const char *name, struct dim n);
 

@@ -32,7 +32,7 @@ struct picture build_conv(struct builder *b, const struct picture *x,
                                         .matmul = true });
     tensor_id bias = TENSOR_NONE;
     if (c->bias)
-        bias = build_vector(b, "bias", PG_CONV, DIM("c_out", c->out), 0);
+        bias = build_bias(b, c->name, PG_CONV, DIM("c_out", c->out), 0);
     const tensor_id in[] = { build_autocast(b, c->name, x->x),
                              build_autocast(b, c->name, weight),
                              c->bias ? build_autocast(b, "bias", bias)
@@ -51,8 +51,8 @@ struct picture build_batch_norm(struct builder *b, const char *name,
 {
     const struct dim c = DIM("c", x.channels);
     const struct shape each = SHAPE(c);
-    const tensor_id weight = build_norm_weight(b, "weight", c);
-    const tensor_id bias = build_norm_weight(b, "bias", c);
+    const tensor_id weight = build_norm_weight(b, name, c);
+    const tensor_id bias = build_bias(b, name, PG_NORM, c, 0);
     build_state(b, "running_mean", DT_FP32, &each);
     build_state(b, "running_var", DT_FP32, &each);
     build_state(b, "num_batches_tracked", DT_INT64, &SHAPE(b->one));

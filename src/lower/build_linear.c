@@ -44,6 +44,7 @@ static tensor_id linear_bias(struct builder *b, const struct linear *l)
     if (!l->bias)
         return TENSOR_NONE;
     return build_param(b, &(struct param){ .name = "bias",
+                                           .of = l->name,
                                            .group = l->group,
                                            .rows = l->out,
                                            .copies = l->copies,

@@ -15,7 +15,7 @@
 
 /* Padded by half the kernel, as everywhere here. */
 struct square {
-    const char *name;
+    const char *name, *norm;
     uint64_t out, kernel, stride;
 };
 
@@ -49,7 +49,7 @@ static struct picture conv_norm(struct builder *b, const struct picture *x,
                                .width = side_after(x->width, &c),
                                .taps = c.kernel * c.kernel,
                                .groups = 1 };
-    return build_batch_norm(b, c.name, build_conv(b, x, &conv));
+    return build_batch_norm(b, c.norm, build_conv(b, x, &conv));
 }
 
 static struct picture conv_norm_relu(struct builder *b, const struct picture *x,
@@ -80,10 +80,11 @@ static struct picture stem(struct builder *b)
     build_begin(b, BLOCK_EMBED, "stem");
     if (b->stream != DT_FP32)
         x.x = build_cast(b, "pixels", x.x, b->stream);
-    x = conv_norm(b, &x, (struct square){ "conv1", r->width, kernel, stride });
+    x = conv_norm(b, &x,
+                  (struct square){ "conv1", "bn1", r->width, kernel, stride });
     if (!r->small_stem) {
         x.x = build_unary_in_place(b, OP_RELU, "relu", x.x);
-        const struct square pool = { "maxpool", 0, 3, 2 };
+        const struct square pool = { "maxpool", NULL, 0, 3, 2 };
         struct picture y = { .channels = x.channels,
                              .height = side_after(x.height, &pool),
                              .width = side_after(x.width, &pool) };
@@ -125,13 +126,14 @@ static struct picture inner(struct builder *b, const struct picture *x,
     const uint64_t stride = at.first && at.stage > 0 ? 2 : 1;
     if (r->bottleneck) {
         struct picture y =
-            conv_norm_relu(b, x, (struct square){ "conv1", w, 1, 1 });
-        y = conv_norm_relu(b, &y, (struct square){ "conv2", w, 3, stride });
-        return conv_norm(b, &y, (struct square){ "conv3", out, 1, 1 });
+            conv_norm_relu(b, x, (struct square){ "conv1", "bn1", w, 1, 1 });
+        y = conv_norm_relu(b, &y,
+                           (struct square){ "conv2", "bn2", w, 3, stride });
+        return conv_norm(b, &y, (struct square){ "conv3", "bn3", out, 1, 1 });
     }
     struct picture y =
-        conv_norm_relu(b, x, (struct square){ "conv1", w, 3, stride });
-    return conv_norm(b, &y, (struct square){ "conv2", out, 3, 1 });
+        conv_norm_relu(b, x, (struct square){ "conv1", "bn1", w, 3, stride });
+    return conv_norm(b, &y, (struct square){ "conv2", "bn2", out, 3, 1 });
 }
 
 static struct picture block(struct builder *b, const struct picture *x,
@@ -143,8 +145,9 @@ static struct picture block(struct builder *b, const struct picture *x,
     struct picture y = inner(b, x, at, out);
     struct picture around = *x;
     if (stride > 1 || x->channels != out)
-        around =
-            conv_norm(b, x, (struct square){ "downsample", out, 1, stride });
+        around = conv_norm(
+            b, x,
+            (struct square){ "downsample.0", "downsample.1", out, 1, stride });
     y.x = build_binary_in_place(b, OP_ADD, "sum", y.x, around.x);
     if (has_own_relus(b))
         y.x = build_unary_in_place(b, OP_RELU, "relu", y.x);

@@ -28,7 +28,7 @@ static tensor_id convolution(struct builder *b, const char *name, tensor_id x,
                                                              .rows = b->h,
                                                              .cols = taps,
                                                              .matmul = true });
-    const tensor_id bias = build_vector(b, "bias", PG_CONV, b->h, 0);
+    const tensor_id bias = build_bias(b, name, PG_CONV, b->h, 0);
     const tensor_id all[] = { build_autocast(b, name, x),
                               build_autocast(b, name, weight),
                               build_autocast(b, name, bias) };

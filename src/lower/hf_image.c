@@ -50,9 +50,10 @@ tensor_id hf_patch_product(struct builder *b, tensor_id x)
                                         .rows = b->h,
                                         .cols = patch_pixels(b),
                                         .matmul = true });
-    const tensor_id bias = b->spec->patch_bias
-                               ? build_vector(b, "bias", PG_EMBED, b->h, 0)
-                               : TENSOR_NONE;
+    const tensor_id bias =
+        b->spec->patch_bias
+            ? build_bias(b, "patch_embeddings", PG_EMBED, b->h, 0)
+            : TENSOR_NONE;
     const tensor_id in[] = {
         build_autocast(b, "autocast", x), build_autocast(b, "autocast", weight),
         bias == TENSOR_NONE ? bias : build_autocast(b, "autocast", bias)

@@ -62,6 +62,7 @@ static tensor_id keys(struct builder *b, tensor_id x, struct dim d)
     for (unsigned i = 0; i < 2; i++)
         pair[i] = build_param(
             b, &(struct param){ .name = i == 0 ? "indexer.k_norm" : "bias",
+                                .of = i == 0 ? NULL : "indexer.k_norm",
                                 .group = PG_NORM,
                                 .rows = d,
                                 .fixed = true });

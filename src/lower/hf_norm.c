@@ -149,7 +149,7 @@ static tensor_id layer_norm(struct builder *b, const struct hf_norm *n,
         return cohere_norm(b, n->name, n->x, weight);
     tensor_id bias = TENSOR_NONE;
     if (n->kind == NORM_LAYER)
-        bias = build_vector(b, "bias", PG_NORM, n->n, n->full);
+        bias = build_bias(b, n->name, PG_NORM, n->n, n->full);
     if (family == FAM_NEMOTRON)
         return nemotron_norm(b, n->name, n->x, (tensor_id[]){ weight, bias });
     return build_layer_norm(b, n->name, n->x, weight, bias);

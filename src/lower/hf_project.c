@@ -16,7 +16,7 @@ tensor_id hf_linear(struct builder *b, const struct linear *l)
     plain.bias = false;
     const tensor_id y = build_linear(b, &plain);
     const uint64_t full = l->parallel == PAR_COLUMN ? l->full_out : 0;
-    const tensor_id bias = build_vector(b, "bias", l->group, l->out, full);
+    const tensor_id bias = build_bias(b, l->name, l->group, l->out, full);
     return build_add(b, l->name, y, bias);
 }
 
@@ -42,13 +42,20 @@ static struct hf_heads heads_of(struct builder *b, const char *name,
 
 /* ---- norms on q and k ---- */
 
+static const char *norm_name(const char *normed)
+{
+    return normed[0] == 'q' ? "q_norm" : "k_norm";
+}
+
 tensor_id hf_norm_heads(struct builder *b, const char *name, tensor_id x,
                         struct dim heads)
 {
     const struct spec *m = b->spec;
     const struct shape shape = SHAPE(b->micro, b->sq, heads, b->d);
     const bool shared = m->qk_norm == QK_PER_HEAD;
-    struct hf_norm n = { .name = name, .kind = m->qk_norm_kind, .n = b->d };
+    struct hf_norm n = { .name = norm_name(name),
+                         .kind = m->qk_norm_kind,
+                         .n = b->d };
     n.x = build_view(b, name, x, &shape);
     if (!shared) {
         n.n = heads.n == b->a.n ? b->A : b->K;
@@ -61,7 +68,7 @@ static struct hf_heads normed_heads(struct builder *b, const char *name,
                                     tensor_id x, struct dim heads)
 {
     const bool q = heads.n == b->a.n;
-    struct hf_norm full = { .name = name,
+    struct hf_norm full = { .name = norm_name(name),
                             .x = x,
                             .n = q ? b->A : b->K,
                             .kind = b->spec->qk_norm_kind,

@@ -78,7 +78,7 @@ static tensor_id logits_of(struct builder *b, tensor_id x)
     l.bias = false;
     const tensor_id y = build_column(b, &l);
     const tensor_id bias =
-        build_vector(b, "bias", PG_HEAD, b->V, b->spec->vocab);
+        build_bias(b, "output_layer", PG_HEAD, b->V, b->spec->vocab);
     return build_add(b, "logits", y, bias);
 }
 

@@ -27,7 +27,7 @@ static const struct row shape_rows[] = {
     ROW_OR_NONE(struct spec, ssm.groups, "ssm_num_groups", ""),
     ROW_OR_NONE(struct spec, ssm.conv, "ssm_conv_kernel", ""),
     ROW_OR_NONE(struct spec, ssm.rank, "ssm_time_step_rank", ""),
-    ROW(struct spec, vocab, "vocab_size", ""),
+    ROW_OR_NONE(struct spec, vocab, "vocab_size", ""),
     ROW_OR_NONE(struct spec, max_positions, "max_position_embeddings", ""),
     ROW_OR_NONE(struct spec, sliding_window, "sliding_window", ""),
     ROW_OR_NONE(struct spec, experts, "num_experts", ""),
@@ -79,12 +79,23 @@ static uint64_t block_parameters(const struct program *p, uint32_t index)
     return sum;
 }
 
+/* "conv1d.bias" */
+enum { TENSOR_WORDS_MAX = 96 };
+
+static const char *tensor_words(char buf[TENSOR_WORDS_MAX],
+                                const struct tensor *t)
+{
+    str_format(buf, TENSOR_WORDS_MAX, "%s%s%s", t->of ? t->of : "",
+               t->of ? "." : "", t->name);
+    return buf;
+}
+
 /* "4096 x 11008" */
-static void shape_words(char buf[96], const struct tensor *t)
+static void shape_words(char buf[TENSOR_WORDS_MAX], const struct tensor *t)
 {
     buf[0] = '\0';
     for (uint8_t i = 0; i < t->rank; i++)
-        str_append(buf, 96, "%s%llu", i > 0 ? " x " : "",
+        str_append(buf, TENSOR_WORDS_MAX, "%s%llu", i > 0 ? " x " : "",
                    (unsigned long long)t->dim[i].n);
 }
 
@@ -194,7 +205,7 @@ static void fill_uses(struct table *t, const void *ctx)
 static void fill_blocks(struct table *t, const void *ctx)
 {
     const struct program *p = ctx;
-    char buf[96];
+    char buf[TENSOR_WORDS_MAX];
     for (uint32_t b = 0; b < p->n_blocks; b++) {
         const struct block *block = &p->block[b];
         table_row(t, 0, PAINT_STRONG);
@@ -209,8 +220,9 @@ static void fill_blocks(struct table *t, const void *ctx)
             if (w->role != ROLE_PARAM)
                 continue;
             table_row(t, 1, PAINT_NONE);
-            str_format(buf, sizeof(buf), "%s%s", w->name,
-                       w->trainable ? "" : " (frozen)");
+            tensor_words(buf, w);
+            if (!w->trainable)
+                str_append(buf, sizeof(buf), " (frozen)");
             table_cell(t, buf);
             shape_words(buf, w);
             table_cell(t, buf);
@@ -268,8 +280,9 @@ static void write_people(struct out *o, const struct memplan_model *m)
 
 static void visit_tensor(struct visitor *v, const struct tensor *t)
 {
+    char name[TENSOR_WORDS_MAX];
     v->begin(v, NULL, false);
-    visit_text(v, "name", t->name);
+    visit_text(v, "name", tensor_words(name, t));
     v->begin(v, "shape", true);
     for (uint8_t i = 0; i < t->rank; i++)
         visit_u64(v, NULL, "", t->dim[i].n);
@@ -356,12 +369,12 @@ static void write_json(struct out *o, const struct memplan_model *m)
 static void csv_tensor(struct out *o, const struct program *p, uint32_t index,
                        const struct tensor *t)
 {
-    char buf[96];
+    char buf[TENSOR_WORDS_MAX];
     out_csv(o, true, p->block[index].name);
     str_format(buf, sizeof(buf), "%llu",
                (unsigned long long)block_count(p, index));
     out_csv(o, false, buf);
-    out_csv(o, false, t->name);
+    out_csv(o, false, tensor_words(buf, t));
     shape_words(buf, t);
     out_csv(o, false, buf);
     str_format(buf, sizeof(buf), "%llu",

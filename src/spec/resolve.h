@@ -98,7 +98,8 @@ void resolve_pointless(struct diag *d, enum setup_key key, const char *without,
 
 void resolve_check_recompute(const struct run *r, const struct spec *spec,
                              struct diag *d);
-void resolve_check_attention(const struct run *r, struct diag *d);
+void resolve_check_attention(const struct run *r, const struct spec *s,
+                             struct diag *d);
 void resolve_check_outputs(const struct run *r, struct diag *d);
 
 /* ---- resolve_check.c ---- */

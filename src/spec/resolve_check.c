@@ -224,7 +224,10 @@ static void check_sequence(const struct run *r, const struct spec *s,
     uint64_t limit =
         s->max_positions > 0 ? s->max_positions : s->learned_positions;
     memplan_error *e = NULL;
-    if (s->position == POS_LEARNED && limit > 0 && r->seq_len > limit) {
+    /* of an image or a spectrum: check_image */
+    const bool is_text = s->channels == 0 && s->mel_bins == 0;
+    if (is_text && s->position == POS_LEARNED && limit > 0
+        && r->seq_len > limit) {
         e = setup_error(d, MEMPLAN_E_CONFLICT, KEY_SEQ_LEN,
                         "seq_len %" PRIu64 " is beyond the model's %" PRIu64
                         " learned positions",
@@ -370,7 +373,7 @@ void resolve_check(const struct run *r, const struct spec *spec, struct diag *d)
     resolve_check_stacks(r, spec, d);
     resolve_check_mixers(r, spec, d);
     resolve_check_recompute(r, spec, d);
-    resolve_check_attention(r, d);
+    resolve_check_attention(r, spec, d);
     resolve_check_outputs(r, d);
     check_lora(r, d);
     check_params(r, d);

@@ -221,7 +221,8 @@ void resolve_check_recompute(const struct run *r, const struct spec *s,
     }
 }
 
-void resolve_check_attention(const struct run *r, struct diag *d)
+void resolve_check_attention(const struct run *r, const struct spec *s,
+                             struct diag *d)
 {
     if (r->deterministic && r->loss == LOSS_FUSED && resolve_is_megatron(r)) {
         memplan_error *e =
@@ -236,6 +237,13 @@ void resolve_check_attention(const struct run *r, struct diag *d)
             d, MEMPLAN_E_CONFLICT, KEY_ATTENTION,
             "attention 'flash' on %s, which FlashAttention does not support",
             r->gpu.name);
-        diag_hint(e, "use --attention sdpa");
+        if (resolve_is_hf(r) && spec_hf_attention(s, ATTN_SDPA) == ATTN_FLASH)
+            diag_hint(e, "choose another --gpu, Ampere or newer: this family "
+                         "has no other kernel");
+        else if (resolve_is_hf(r)
+                 && spec_hf_attention(s, ATTN_SDPA) == ATTN_EAGER)
+            diag_hint(e, "use --attention eager");
+        else
+            diag_hint(e, "use --attention sdpa");
     }
 }

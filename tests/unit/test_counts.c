@@ -147,6 +147,18 @@ static void test_published(void **state)
     assert_true(lines >= 151);
 }
 
+/* A tensor that is told by another's name alone says whose it is. */
+static void check_names(const struct program *p)
+{
+    static const char *const bare[] = { "bias", "weight", "q", "k" };
+    for (uint32_t i = 0; i < p->n_tensors; i++) {
+        const struct tensor *t = &p->tensor[i];
+        for (size_t n = 0; n < sizeof(bare) / sizeof(bare[0]); n++)
+            if (t->role == ROLE_PARAM && t->of == NULL)
+                assert_string_not_equal(t->name, bare[n]);
+    }
+}
+
 /* What is frozen, and what is used, of every model there is. */
 static void test_catalogue(void **state)
 {
@@ -167,6 +179,7 @@ static void test_catalogue(void **state)
         assert_true(p->active_without_words <= p->active_without_input);
         if (m->spec.experts == 0)
             assert_int_equal(p->active, p->total);
+        check_names(&m->program);
         memplan_model_free(m);
     }
 }

@@ -1,0 +1,4 @@
+== args
+models resnet-18-cifar
+== stdout ~
+    bn1.bias 

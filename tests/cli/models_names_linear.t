@@ -1,0 +1,4 @@
+== args
+models dit-xl-2
+== stdout ~
+    norm1.linear.bias 

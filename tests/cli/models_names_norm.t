@@ -1,0 +1,4 @@
+== args
+models command-r-plus
+== stdout ~
+    k_norm 
