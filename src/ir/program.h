@@ -188,7 +188,8 @@ struct program {
     uint64_t layers;
     tensor_id first_shared, n_shared; /* ROLE_SHARED tensors, contiguous */
     tensor_id first_input, n_input;   /* ROLE_INPUT tensors, contiguous */
-    uint64_t tokens; /* of one micro-batch on this rank: b*s/cp */
+    uint64_t lora_words; /* LORA_...: --lora-targets that name a linear of it */
+    uint64_t tokens;     /* of one micro-batch on this rank: b*s/cp */
 };
 
 /* Lowers a model as `run` says (implementation, precision, shards). The arrays

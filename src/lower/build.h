@@ -295,8 +295,10 @@ enum parallel {
     PAR_ROW     /* in is sharded; the caller adds the reduction */
 };
 
-enum { LORA_NEVER = 0 };
 #define LORA_MASK(target) (UINT64_C(1) << (target))
+enum { LORA_NEVER = 0 };
+/* A linear that no word names: all-linear alone adapts it. */
+#define LORA_NAMELESS LORA_MASK(LORA_ALL_LINEAR)
 
 struct linear {
     const char *name;
@@ -316,6 +318,8 @@ struct linear {
     bool has_keep;
     enum dtype out_dtype; /* set has_out_dtype: else compute dtype */
     bool has_out_dtype;
+    bool fixed; /* the class never trains it: nor its adapter, which has no
+                   gradient */
 };
 /* x W^T (+ bias), with what precision, lora and quantisation make of it:
  * casts of input and weight under autocast, a quantised copy of the input that

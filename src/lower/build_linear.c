@@ -33,6 +33,7 @@ static tensor_id linear_weight(struct builder *b, const struct linear *l)
                             .cols = l->in,
                             .copies = l->copies,
                             .matmul = true,
+                            .fixed = l->fixed,
                             .full_elems = build_product(
                                 b, full, at_least_one(l->full_copies)) });
     build_statistics(b, tensor_of(b, w)->dtype, l->out, l->in, l->copies);
@@ -190,6 +191,7 @@ static tensor_id add_adapter(struct builder *b, const struct linear *l,
                            .out = b->r,
                            .full_in = full_of(b, l, false),
                            .group = PG_ADAPTER,
+                           .fixed = l->fixed,
                            .keep = l->keep,
                            .copies = l->copies,
                            .full_copies = l->full_copies };
@@ -200,6 +202,7 @@ static tensor_id add_adapter(struct builder *b, const struct linear *l,
                          .out = l->out,
                          .full_out = full_of(b, l, true),
                          .group = PG_ADAPTER,
+                         .fixed = l->fixed,
                          .copies = l->copies,
                          .full_copies = l->full_copies };
     const struct dim some = litgpt_padded(b, l);
@@ -217,6 +220,7 @@ static tensor_id add_adapter(struct builder *b, const struct linear *l,
 tensor_id build_linear(struct builder *b, const struct linear *l)
 {
     const tensor_id base = linear_product(b, l);
+    b->p->lora_words |= l->lora;
     if (!is_adapted(b, l))
         return base;
     return add_adapter(b, l, base);

@@ -335,7 +335,8 @@ tensor_id hf_words(struct builder *b)
                                               .x = x,
                                               .in = b->e,
                                               .out = b->h,
-                                              .group = PG_EMBED });
+                                              .group = PG_EMBED,
+                                              .lora = LORA_NAMELESS });
     if (m->token_types > 0)
         x = add_token_types(b, x);
     if (m->position == POS_LEARNED)

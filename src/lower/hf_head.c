@@ -255,7 +255,8 @@ static tensor_id words(struct builder *b, tensor_id x)
                                               .x = x,
                                               .in = b->h,
                                               .out = b->e,
-                                              .group = PG_HEAD });
+                                              .group = PG_HEAD,
+                                              .lora = LORA_NAMELESS });
     const tensor_id weight = build_head_weight(b, "lm_head", b->e);
     if (b->run->loss == LOSS_CHUNKED)
         return hf_mtp(b, x, weight, chunked_loss(b, x, weight));
@@ -270,15 +271,17 @@ static tensor_id words(struct builder *b, tensor_id x)
 
 /* ---- products of a head ---- */
 
+/* The last product of a model is what all-linear leaves out. */
 static tensor_id dense(struct builder *b, const char *name, tensor_id x,
-                       struct dim out)
+                       struct dim out, uint64_t lora)
 {
     return build_linear(b, &(struct linear){ .name = name,
                                              .x = x,
                                              .in = b->h,
                                              .out = out,
                                              .group = PG_HEAD,
-                                             .bias = true });
+                                             .bias = true,
+                                             .lora = lora });
 }
 
 /* hidden_states[:, 0] */
@@ -300,7 +303,8 @@ static tensor_id pooled(struct builder *b, tensor_id x)
     x = first_token(b, x);
     if (roberta && b->spec->head == HEAD_SEQUENCE)
         x = drop(b, x);
-    return build_unary(b, OP_TANH, "pooled", dense(b, "pooler", x, b->h));
+    return build_unary(b, OP_TANH, "pooled",
+                       dense(b, "pooler", x, b->h, LORA_NAMELESS));
 }
 
 /* ---- masked words ---- */
@@ -309,7 +313,7 @@ static tensor_id pooled(struct builder *b, tensor_id x)
  * logits go to the loss as they are. */
 static tensor_id masked_words(struct builder *b, tensor_id x)
 {
-    tensor_id y = dense(b, "transform", x, b->h);
+    tensor_id y = dense(b, "transform", x, b->h, LORA_NAMELESS);
     y = build_activation(b, "transform act", b->spec->act, y);
     y = hf_hidden_norm(b, "transform norm", y);
     const tensor_id weight = build_head_weight(b, "decoder", b->e);
@@ -326,7 +330,8 @@ static tensor_id pretraining(struct builder *b, tensor_id x)
 {
     const tensor_id first = pooled(b, x);
     const tensor_id loss = masked_words(b, x);
-    const tensor_id pair = dense(b, "seq_relationship", first, DIM("2", 2));
+    const tensor_id pair =
+        dense(b, "seq_relationship", first, DIM("2", 2), LORA_NAMELESS);
     const tensor_id next =
         build_cross_entropy(b, "next sentence loss", pair, b->labels);
     return build_add(b, "loss", loss, next);
@@ -337,7 +342,8 @@ static tensor_id pretraining(struct builder *b, tensor_id x)
 static tensor_id classes(struct builder *b, tensor_id x)
 {
     const struct dim labels = DIM("labels", b->spec->labels);
-    const tensor_id logits = dense(b, "classifier", drop(b, x), labels);
+    const tensor_id logits =
+        dense(b, "classifier", drop(b, x), labels, LORA_NEVER);
     return build_cross_entropy(b, "loss", logits, b->labels);
 }
 
@@ -346,7 +352,7 @@ static tensor_id classes(struct builder *b, tensor_id x)
 static tensor_id span(struct builder *b, tensor_id x)
 {
     const struct shape one = SHAPE(b->micro, b->sq), each = SHAPE(b->micro);
-    const tensor_id logits = dense(b, "qa_outputs", x, DIM("2", 2));
+    const tensor_id logits = dense(b, "qa_outputs", x, DIM("2", 2), LORA_NEVER);
     tensor_id side[2], loss[2];
     build_split(b, "start, end", logits, side,
                 (const struct shape[]){ one, one }, 2);

@@ -25,20 +25,13 @@ struct index_dims {
 static tensor_id product(struct builder *b, const char *name, tensor_id x,
                          struct dim in, struct dim out)
 {
-    const tensor_id weight =
-        build_param(b, &(struct param){ .name = name,
-                                        .group = PG_ATTENTION,
-                                        .rows = out,
-                                        .cols = in,
-                                        .matmul = true,
-                                        .fixed = true });
     return build_linear(b, &(struct linear){ .name = name,
                                              .x = x,
                                              .in = in,
                                              .out = out,
                                              .group = PG_ATTENTION,
-                                             .weight = weight,
-                                             .has_weight = true });
+                                             .fixed = true,
+                                             .lora = LORA_NAMELESS });
 }
 
 /* A part of each head rotates, half by half; the parts are joined again. */

@@ -25,7 +25,8 @@ static struct linear down_of(const struct builder *b, const char *name,
                             .in = b->h,
                             .out = out,
                             .group = PG_ATTENTION,
-                            .bias = b->spec->q_bias };
+                            .bias = b->spec->q_bias,
+                            .lora = LORA_NAMELESS };
 }
 
 static struct linear up_of(const char *name, tensor_id x, struct dim in,
@@ -36,7 +37,8 @@ static struct linear up_of(const char *name, tensor_id x, struct dim in,
                             .in = in,
                             .out = out,
                             .group = PG_ATTENTION,
-                            .parallel = PAR_COLUMN };
+                            .parallel = PAR_COLUMN,
+                            .lora = LORA_NAMELESS };
 }
 
 static tensor_id latent_norm(struct builder *b, const char *name, tensor_id x,

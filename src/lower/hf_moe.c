@@ -305,10 +305,12 @@ static tensor_id shared_expert(struct builder *b, tensor_id x)
                         .full_out = b->spec->shared_ffn,
                         .group = PG_SHARED_EXPERT,
                         .parallel = PAR_COLUMN,
-                        .bias = b->spec->mlp_bias };
+                        .bias = b->spec->mlp_bias,
+                        .lora = LORA_MASK(LORA_GATE) };
     const tensor_id gate = build_linear(b, &l);
     const tensor_id act = build_activation(b, "act", b->spec->act, gate);
     l.name = "shared.up_proj";
+    l.lora = LORA_MASK(LORA_UP);
     const tensor_id product = build_mul(b, "gated", act, build_linear(b, &l));
     return build_linear(b, &(struct linear){ .name = "shared.down_proj",
                                              .x = product,
@@ -317,7 +319,8 @@ static tensor_id shared_expert(struct builder *b, tensor_id x)
                                              .full_in = b->spec->shared_ffn,
                                              .group = PG_SHARED_EXPERT,
                                              .parallel = PAR_ROW,
-                                             .bias = b->spec->mlp_bias });
+                                             .bias = b->spec->mlp_bias,
+                                             .lora = LORA_MASK(LORA_DOWN) });
 }
 
 /* sigmoid(w x) times the shared expert (Qwen2MoeSparseMoeBlock). */
@@ -330,17 +333,20 @@ static tensor_id gated_shared(struct builder *b, tensor_id x, tensor_id shared)
                                           .x = x,
                                           .in = b->h,
                                           .out = b->one,
-                                          .group = PG_SHARED_EXPERT });
+                                          .group = PG_SHARED_EXPERT,
+                                          .lora = LORA_NAMELESS });
     const tensor_id s = build_unary(b, OP_TANH, "sigmoid", gate);
     return build_mul(b, "shared gated", s, shared);
 }
 
 /* ---- Llama 4 ---- */
 
-/* Llama4Router: the chosen logits in a table of all, the others -inf. */
+/* Llama4Router, an nn.Linear: the chosen logits in a table of all, the others
+ * -inf. */
 static tensor_id route_input(struct builder *b, tensor_id x)
 {
-    const struct linear l = router_of(b, x);
+    struct linear l = router_of(b, x);
+    l.lora = LORA_NAMELESS;
     const tensor_id logits = build_linear(b, &l);
     const enum dtype dtype = tensor_of(b, logits)->dtype;
     const struct dim k = DIM("k", b->spec->experts_per_token);

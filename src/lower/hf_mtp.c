@@ -18,9 +18,12 @@ static tensor_id module(struct builder *b, tensor_id table, tensor_id ids,
     words = hf_hidden_norm(b, "enorm", words);
     x = hf_hidden_norm(b, "hnorm", x);
     x = build_cat(b, "words, hidden states", words, x, &joined);
-    const struct linear l = {
-        .name = "eh_proj", .x = x, .in = h2, .out = b->h, .group = PG_MLP
-    };
+    const struct linear l = { .name = "eh_proj",
+                              .x = x,
+                              .in = h2,
+                              .out = b->h,
+                              .group = PG_MLP,
+                              .lora = LORA_NAMELESS };
     x = hf_linear(b, &l);
     const uint32_t first = b->p->n_ops;
     x = hf_layer(b, &kind, x);

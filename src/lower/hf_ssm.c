@@ -174,10 +174,12 @@ static tensor_id jamba(struct builder *b, const struct ssm_dims *d, tensor_id x)
     const tensor_id step = small_norm(b, "dt_layernorm", three[0], d->rank);
     const tensor_id B = small_norm(b, "b_layernorm", three[1], d->state);
     const tensor_id C = small_norm(b, "c_layernorm", three[2], d->state);
-    const tensor_id dt = project(
-        b, d,
-        (struct linear){
-            .name = "dt_proj", .x = step, .in = d->rank, .out = d->inner });
+    const tensor_id dt = project(b, d,
+                                 (struct linear){ .name = "dt_proj",
+                                                  .lora = LORA_NAMELESS,
+                                                  .x = step,
+                                                  .in = d->rank,
+                                                  .out = d->inner });
     const tensor_id bias = vector(b, d, "dt_proj.bias", d->inner);
     const tensor_id skip = vector(b, d, "D", d->inner);
     struct ssm_scan s = { .A = A, .B = B, .C = C, .z = part[1] };

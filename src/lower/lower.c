@@ -53,6 +53,30 @@ static void lower_as(struct builder *b)
     build_refuse(b, "lowering yet");
 }
 
+/* ---- adapters ---- */
+
+/* As PEFT: a list is refused where none of its words is a module's
+ * (tuners/tuners_utils.py, inject_adapter). */
+static void check_targets(struct builder *b)
+{
+    const uint64_t asked = b->run->lora_targets, has = b->p->lora_words;
+    char words[LORA_WORDS_MAX];
+    if (!b->frozen || asked >> LORA_ALL_LINEAR != 0 || (asked & has) != 0)
+        return;
+    memplan_error *e = setup_error(
+        b->diag, MEMPLAN_E_CONFLICT, KEY_LORA_TARGETS,
+        "target modules %s not found in the '%.40s' model%s",
+        lora_words(asked, words), b->spec->model_type,
+        b->spec->experts > 0 ? ", whose experts are parameters, no modules"
+                             : "");
+    const uint64_t named = has & ~LORA_MASK(LORA_ALL_LINEAR);
+    if (named != 0)
+        diag_hint(e, "it has %s: use some of these%s", lora_words(named, words),
+                  b->spec->heads > 0 ? ", or all-linear" : "");
+    else
+        diag_hint(e, "use --lora-targets all-linear");
+}
+
 memplan_status lower_model(struct program *out, const struct spec *spec,
                            const struct run *run, struct arena *a,
                            struct diag *d)
@@ -61,5 +85,7 @@ memplan_status lower_model(struct program *out, const struct spec *spec,
     build_start(&b, out, spec, run, a, d);
     if (!b.failed) /* else there is nothing to write into */
         lower_as(&b);
+    if (!b.failed && d->status == MEMPLAN_OK)
+        check_targets(&b);
     return build_finish(&b);
 }

@@ -60,6 +60,20 @@ static bool copy_spec(struct memplan_report *r, const struct spec *spec)
            && copy_text(&r->arena, &r->spec.model_type);
 }
 
+/* PEFT passes over a word of a list whose others it finds. */
+static void say_targets(struct memplan_report *r)
+{
+    const uint64_t asked = r->run.lora_rank > 0 ? r->run.lora_targets : 0;
+    const uint64_t idle = asked & ~r->program.lora_words;
+    char words[LORA_WORDS_MAX], text[LORA_WORDS_MAX + 80];
+    if (asked >> LORA_ALL_LINEAR != 0 || idle == 0)
+        return;
+    str_format(text, sizeof text,
+               "'lora_targets' %s has no effect: the model has no such module",
+               lora_words(idle, words));
+    run_assume(&r->run, KEY_LORA_TARGETS, text);
+}
+
 memplan_status plan_memory(struct memplan_report *r, const struct spec *spec,
                            const struct params_result *params,
                            const struct setup *setup, struct diag *d)
@@ -79,6 +93,7 @@ memplan_status plan_memory(struct memplan_report *r, const struct spec *spec,
         return d->status;
     if (lower_model(&r->program, &r->spec, &r->run, &r->arena, d) != MEMPLAN_OK)
         return d->status;
+    say_targets(r);
     /* adapters, and what they leave frozen, are the setup's */
     if (!fold_params(&r->params, &r->program, &r->spec))
         return diag_add(d, MEMPLAN_E_OVERFLOW, "too many parameters")->status;

@@ -129,6 +129,25 @@ memplan_error *setup_error(struct diag *d, memplan_status status,
     return e;
 }
 
+const char *lora_words(uint64_t set, char buf[LORA_WORDS_MAX])
+{
+    static const char *const name[] = {
+#define LORA_TEXT(id, text) text,
+        LORA_TARGET_MAP(LORA_TEXT)
+#undef LORA_TEXT
+    };
+    size_t n = 0;
+    buf[0] = '\0';
+    for (unsigned i = 0; i < LORA_TARGET_COUNT; i++) {
+        if ((set >> i & 1) == 0)
+            continue;
+        str_format(buf + n, LORA_WORDS_MAX - n, "%s%s", n > 0 ? ", " : "",
+                   name[i]);
+        n += strlen(buf + n);
+    }
+    return buf;
+}
+
 enum { QUOTED_MAX = 40 }; /* bytes of a bad value that a message repeats */
 
 /* For %.*s. */

@@ -290,6 +290,10 @@ memplan_error *setup_error(struct diag *d, memplan_status status,
 #endif
     ;
 
+/* "q, v": words of a set of LORA_... */
+enum { LORA_WORDS_MAX = 96 };
+const char *lora_words(uint64_t set, char buf[LORA_WORDS_MAX]);
+
 /* Word number `index` of a space separated list; empty past the end. */
 struct str choice_word(const char *choices, size_t index);
 

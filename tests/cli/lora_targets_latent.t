@@ -1,0 +1,7 @@
+== args
+minicpm3-4b --lora-rank 8 --lora-targets q,v
+== stderr
+memplan: --lora-targets: target modules q, v not found in the 'minicpm3' model
+  hint: it has o, gate, up, down: use some of these, or all-linear
+== exit
+3
