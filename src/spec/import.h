@@ -135,8 +135,13 @@ bool import_can_say(const struct import *im, enum field_id id);
 void import_notes(struct import *im, struct spec *out, struct arena *a);
 
 /* The family whose keys are most like the file's; NULL: none can read it.
- * (spec_notes.c) */
+ * (spec_nearest.c) */
 const char *import_nearest(const struct import *im, const struct json *object);
+
+/* A size of the object that family `like` reads (FAM_COUNT: under its usual
+ * names) and im->family neither reads nor has from elsewhere in it; NULL: none.
+ * (spec_nearest.c) */
+const struct json *import_unread(const struct import *im, enum family like);
 
 /* Finds family, object and type of the text; false after reporting that none is
  * known. (spec_family.c) */
@@ -159,6 +164,8 @@ bool import_count(struct import *im, const struct json *at, double min,
  * whole's class gives it, and the other parts (spec_parts.c). NULL: none. */
 const struct json *import_text_part(const struct import *im);
 const char *import_text_type(const struct import *im);
+/* Of a whole's type, what to call its text part; NULL: no whole. */
+const char *import_whole_text(const char *type);
 bool import_is_llava(const struct import *im);
 /* After *out is the text part's. */
 void import_parts(struct import *im, struct spec *out, struct arena *a);
@@ -178,6 +185,9 @@ void import_layers(struct import *im, struct spec *out, struct arena *a);
 /* The keys of lists that a family reads, one a call; *next starts at 0. NULL
  * when there are no more. */
 const char *import_layer_list(enum family family, size_t *next);
+
+/* The family has a field of this key. (spec_keys.c) */
+bool import_reads(const struct import *im, struct str key);
 
 /* A key that the family does not look at, or reads apart from the fields. */
 bool import_is_inert(const struct import *im, struct str key);

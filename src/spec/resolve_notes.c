@@ -51,6 +51,10 @@ static void say_layers(struct run *r, const struct spec *spec)
                      "the file is read as a '%s' model, which it does not say "
                      "(--as)",
                      spec->model_type);
+    if (spec->default_sizes)
+        resolve_note(r, KEY_COUNT,
+                     "the file gives no sizes: they are the defaults of '%s'",
+                     spec->model_type);
     if (spec->parts != NULL && spec->part == PART_TEXT)
         resolve_note(r, KEY_COUNT,
                      "the text part alone, of a file that has a vision part "

@@ -324,6 +324,7 @@ struct spec {
     const char *name;       /* never NULL; "" when nothing names it */
     const char *source;     /* "" when the file does not say */
     const char *model_type; /* as written in the file */
+    bool default_sizes;     /* the file gives neither depth nor width */
     bool read_as; /* the family is one that the caller named, not the file */
     const struct spec_note *note; /* how the file was understood */
     size_t notes;

@@ -173,6 +173,8 @@ static const char *near_family(struct str text)
     for (int i = 0; i < FAM_COUNT; i++) {
         struct str one = str_of(family_names[i]);
         unsigned far = str_distance(one, text);
+        if (family_is_part((enum family)i))
+            continue;
         bool begins = one.n > longest && one.n < text.n
                       && memcmp(one.p, text.p, one.n) == 0;
         if (begins)
@@ -193,7 +195,7 @@ static void unknown_family(struct import *im, const struct json *at)
                                     "unknown model type '%.60s'", at->text.p);
     const char *best = near_family(at->text);
     const char *like = import_nearest(
-        im, at->parent->kind == JSON_ARRAY ? im->root : at->parent);
+        im, at->parent->kind == JSON_ARRAY ? at->parent->parent : at->parent);
     if (best)
         str_append(e->hint, sizeof(e->hint), "the nearest name is '%s'; ",
                    best);
@@ -211,6 +213,12 @@ static void unknown_family(struct import *im, const struct json *at)
 static void no_family(struct import *im, const struct json *at)
 {
     char list[250] = "";
+    if (at && at->kind == JSON_STRING && strlen(at->text.p) < at->text.n) {
+        memplan_error *e = import_error(im, at, MEMPLAN_E_SCHEMA,
+                                        "the model type has a NUL inside");
+        diag_hint(e, "take \\u0000 out of it");
+        return;
+    }
     if (at && at->kind == JSON_STRING) {
         unknown_family(im, at);
         return;
@@ -226,6 +234,36 @@ static void no_family(struct import *im, const struct json *at)
     diag_hint(e, "known: %s", list);
 }
 
+/* The family that an object says, else the one that it is like; FAM_COUNT. */
+static enum family family_of(struct import *im, const struct json *object)
+{
+    const struct json *at = type_of(object);
+    enum family family;
+    if (at && at->kind == JSON_STRING && find_family(at->text, &family))
+        return family;
+    const char *like = import_nearest(im, object);
+    return like && find_family(str_of(like), &family) ? family : FAM_COUNT;
+}
+
+/* A size that the file gives under a name which the family does not read would
+ * be the class's own, and nobody would know. */
+static bool fits_named_family(struct import *im)
+{
+    const enum family like = family_of(im, im->object);
+    const struct json *at = like != im->family ? import_unread(im, like) : NULL;
+    if (at == NULL)
+        return true;
+    memplan_error *e = import_error(im, at, MEMPLAN_E_CONFLICT,
+                                    "--as %.40s: '%.40s' is not read by it",
+                                    im->as, at->key.p);
+    if (like != FAM_COUNT)
+        diag_hint(e, "the fields are those of '%s'", family_name(like));
+    else
+        diag_hint(e, "its class default would stand in for it: name a family "
+                     "that has this key");
+    return false;
+}
+
 /* What the caller says the file is. */
 static bool has_named_family(struct import *im, const struct json *nested)
 {
@@ -234,8 +272,16 @@ static bool has_named_family(struct import *im, const struct json *nested)
                      : im->root;
     im->model_type = im->as;
     if (find_family(str_of(im->as), &im->family))
-        return true;
+        return fits_named_family(im);
     const struct json *object = im->object;
+    const char *part = import_whole_text(im->as);
+    if (part != NULL) {
+        memplan_error *e =
+            diag_add(im->d, MEMPLAN_E_UNSUPPORTED,
+                     "--as names one model, and '%.60s' is several", im->as);
+        diag_hint(e, "%s%s", "a text part by itself is of type ", part);
+        return false;
+    }
     memplan_error *e = diag_add(im->d, MEMPLAN_E_UNKNOWN,
                                 "--as: unknown model type '%.60s'", im->as);
     const char *best = near_family(str_of(im->as));
@@ -278,14 +324,12 @@ static bool lacks_text_config(struct import *im, const struct json *nested)
     str_format(part, sizeof(part), "%.60s_text", at->text.p);
     if (!find_family(str_of(part), &family))
         return false;
-    const bool object = nested && nested->kind == JSON_OBJECT;
     memplan_error *e = import_error(
         im, nested ? nested : im->root, MEMPLAN_E_SCHEMA,
-        "a '%.60s' file needs a 'text_config' with a 'model_type', and it %s%s",
-        at->text.p, object ? "has none" : "is ",
-        object   ? ""
-        : nested ? json_kind_name(nested->kind)
-                 : "null or not there");
+        "a '%.60s' file needs a 'text_config' with a 'model_type', and it is "
+        "%s",
+        at->text.p,
+        nested ? json_kind_name(nested->kind) : "null or not there");
     diag_hint(e, "\"text_config\": {\"model_type\": \"%s\", ...}", part);
     return true;
 }
@@ -306,7 +350,12 @@ bool import_choose_family(struct import *im)
     }
     if (has_family(im, im->root))
         return true;
-    if (!lacks_text_config(im, nested))
+    const struct json *type =
+        !im->strict && nested && nested->kind == JSON_OBJECT ? type_of(nested)
+                                                             : NULL;
+    if (type)
+        no_family(im, type);
+    else if (!lacks_text_config(im, nested))
         no_family(im, type_of(im->root));
     return false;
 }

@@ -449,6 +449,8 @@ static bool null_is_nothing(const struct import *im, enum field_id id)
     const struct fallback *absent = &im->absent[id], *null = &im->null[id];
     const bool plain =
         fields[id].type == TYPE_COUNT || fields[id].type == TYPE_BOOL;
+    if (null->how == HOW_REQUIRED && absent->how == HOW_VALUE)
+        return true;
     return plain && null->how == HOW_VALUE && absent->how == HOW_VALUE
            && null->n == absent->n && null->n != 0;
 }
@@ -456,7 +458,7 @@ static bool null_is_nothing(const struct import *im, enum field_id id)
 static void refuse_null(struct import *im, enum field_id id,
                         const struct json *at)
 {
-    char value[64];
+    char value[64] = "";
     im->v[id].n = im->absent[id].n;
     import_value_text(im, id, value, sizeof(value));
     im->v[id].bad = true;

@@ -295,6 +295,15 @@ static void import_head(struct spec *out, struct import *im, const char *name,
         out->name = arena_copy(a, name, strlen(name));
 }
 
+/* The class's own depth and width, of which the file says neither. */
+static bool has_default_sizes(const struct import *im)
+{
+    return im->absent[F_LAYERS].how == HOW_VALUE
+           && im->absent[F_HIDDEN].how == HOW_VALUE
+           && im->keys[F_LAYERS][0] != '\0' && im->keys[F_HIDDEN][0] != '\0'
+           && !im->v[F_LAYERS].at && !im->v[F_HIDDEN].at;
+}
+
 void import_object(struct import *im, struct spec *out, struct arena *a)
 {
     import_rules(im);
@@ -308,6 +317,7 @@ void import_object(struct import *im, struct spec *out, struct arena *a)
     out->family = im->family;
     out->model_type = arena_copy(a, im->model_type, strlen(im->model_type));
     out->read_as = im->as != NULL;
+    out->default_sizes = has_default_sizes(im);
     out->learned_positions =
         out->position == POS_LEARNED || im->family == FAM_LLAMA4_VISION
             ? out->max_positions + im->v[F_EXTRA_POSITIONS].n

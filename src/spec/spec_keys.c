@@ -19,7 +19,7 @@ static const struct inert {
                  "architectures" },
     { FAM_GEMMA, "hidden_act" },
     { FAM_GEMMA2, "hidden_act query_pre_attn_scalar" },
-    { FAM_GEMMA3, "hidden_act query_pre_attn_scalar" },
+    { FAM_GEMMA3, "hidden_act query_pre_attn_scalar rope_local_base_freq" },
     { FAM_ERNIE, "attention_dropout" },
     { FAM_ERNIE_MOE, "attention_dropout moe_layer_end_index" },
     { FAM_QWEN, "padded_vocab_size seq_length" },
@@ -87,6 +87,8 @@ static const struct refusal {
     { FAM_COUNT, TEST_GIVEN, "text_config", "", "a nested language model" },
     { FAM_COUNT, TEST_GIVEN, "vision_config audio_config", "",
       "a vision or audio part" },
+    { FAM_ENCODER, TEST_GIVEN, "layer_types", "", "a list of layers" },
+    { FAM_ENCODER_DECODER, TEST_GIVEN, "layer_types", "", "a list of layers" },
     { FAM_COUNT, TEST_NOT_IN, "layer_types", "full_attention sliding_attention",
       "a layer of this type" },
     { FAM_MPT, TEST_TRUE, "attn_config.qk_ln attn_config.qk_gn", "",
@@ -281,7 +283,7 @@ bool import_is_inert(const struct import *im, struct str key)
     return false;
 }
 
-static bool is_field_key(const struct import *im, struct str key)
+bool import_reads(const struct import *im, struct str key)
 {
     for (int id = 0; id < F_COUNT; id++) {
         if (in_list(im->keys[id], key))
@@ -299,7 +301,7 @@ static void refuse(struct import *im, const struct refusal *r)
         const struct json *bad =
             at
                     && !(r->family == FAM_COUNT
-                         && (is_field_key(im, key) || import_is_inert(im, key)))
+                         && (import_reads(im, key) || import_is_inert(im, key)))
                 ? offender(r, at)
                 : NULL;
         if (!bad)

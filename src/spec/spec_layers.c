@@ -26,6 +26,7 @@ static const struct layer_list {
     const char *key;
     enum list list;
 } lists[] = {
+    { FAM_DECODER, "layer_types", LIST_KINDS },
     { FAM_GPT_OSS, "layer_types", LIST_KINDS },
     { FAM_GEMMA2, "layer_types", LIST_KINDS },
     { FAM_QWEN2, "layer_types", LIST_KINDS },
@@ -127,17 +128,42 @@ static bool has_an_entry_each(struct import *im, const struct json *at,
     return good;
 }
 
+/* The generic decoder has attention in every layer, and windows, no chunks. */
+static bool has_word(const struct import *im, const struct word *word)
+{
+    return im->family != FAM_DECODER
+           || strcmp(word->text, "full_attention") == 0
+           || strcmp(word->text, "sliding_attention") == 0;
+}
+
 static const struct word *word_of(struct import *im, const struct json *one)
 {
+    char list[120] = "";
     for (size_t i = 0; i < COUNT_OF(words); i++) {
+        if (!has_word(im, &words[i]))
+            continue;
         if (one->kind == JSON_STRING && str_is(one->text, words[i].text))
             return &words[i];
+        str_append(list, sizeof(list), "%s%s", list[0] ? ", " : "",
+                   words[i].text);
     }
     memplan_error *e =
         import_error(im, one, MEMPLAN_E_UNKNOWN, "a layer of no known type");
-    diag_hint(e, "known: full_attention, sliding_attention, "
-                 "chunked_attention, linear_attention");
+    diag_hint(e, "known: %s", list);
     return NULL;
+}
+
+/* Classes have a window of their own; the generic decoder has not. */
+static bool has_window(struct import *im, const struct json *one)
+{
+    if (im->family != FAM_DECODER || im->v[F_SLIDING_WINDOW].n > 0
+        || im->v[F_SLIDING_WINDOW].bad)
+        return true;
+    memplan_error *e = import_error(im, one, MEMPLAN_E_CONFLICT,
+                                    "a layer slides, but there is no "
+                                    "'sliding_window'");
+    diag_hint(e, "add \"sliding_window\": ...");
+    return false;
 }
 
 static void read_kinds(struct import *im, const struct json *at,
@@ -150,7 +176,7 @@ static void read_kinds(struct import *im, const struct json *at,
         return;
     for (const struct json *one = at->child; one; one = one->next, i++) {
         const struct word *word = word_of(im, one);
-        if (!word)
+        if (!word || (word->slides && !has_window(im, one)))
             return;
         attends[i] = word->attends;
         slides[i] = word->slides;

@@ -1,8 +1,7 @@
 /*
  * How a file was understood, key by key, for people and for a normalised file:
  * what was read, what the class filled in and why, what it decides by itself,
- * what was passed over. And which family an unknown file is most like. Refuses
- * to decide anything.
+ * what was passed over. Refuses to decide anything.
  */
 #include "spec/import.h"
 
@@ -195,19 +194,6 @@ static bool was_read(const struct import *im, const struct json *at)
     return false;
 }
 
-/* The same meaning under a second key. */
-static bool is_alias(const struct import *im, struct str key)
-{
-    for (int id = 0; id < F_COUNT; id++) {
-        struct str rest = str_of(im->keys[id]);
-        while (rest.n > 0) {
-            if (str_eq(str_cut(rest, ' ', &rest), key))
-                return true;
-        }
-    }
-    return false;
-}
-
 static void note_rest(struct notes *s, const struct json *object)
 {
     const struct import *im = s->im;
@@ -220,7 +206,7 @@ static void note_rest(struct notes *s, const struct json *object)
                                   .why = "" };
         if (is_list(im, at->key))
             note.origin = NOTE_LIST;
-        else if (object == im->object && is_alias(im, at->key)) {
+        else if (object == im->object && import_reads(im, at->key)) {
             if (at->kind == JSON_NULL) /* said where the field is */
                 continue;
             note.why = "says the same again";
@@ -260,102 +246,4 @@ void import_notes(struct import *im, struct spec *out, struct arena *a)
         (void)diag_nomem(im->d);
     out->note = s.item;
     out->notes = s.n;
-}
-
-/* ---- which family a file is like ---- */
-
-static bool reads(const struct import *im, struct str key)
-{
-    return is_alias(im, key);
-}
-
-/* Keys of the object that some family reads and this one does not. */
-static bool is_foreign(const struct import *any, const struct json *at)
-{
-    const bool nothing =
-        at->kind == JSON_NULL || (at->kind == JSON_BOOL && !at->truth)
-        || (at->kind == JSON_NUMBER && !(at->number > 0 || at->number < 0));
-    return !nothing && reads(any, at->key);
-}
-
-/* What a family makes of an object: fields that it misses, keys that others
- * read and it does not, keys that it reads. */
-struct likeness {
-    size_t missing, foreign, read;
-};
-
-/* A file that leaves these to defaults is not like the class that has them
- * (Gemma 3 has all). */
-static bool is_needed(const struct import *one, int id)
-{
-    const bool shape =
-        id == F_LAYERS || id == F_HIDDEN || id == F_HEADS || id == F_VOCAB;
-    return one->absent[id].how == HOW_REQUIRED
-           || (shape && one->keys[id][0] != '\0');
-}
-
-static void like(struct likeness *out, struct import *one,
-                 const struct json *object, const bool *known)
-{
-    *out = (struct likeness){ 0, 0, 0 };
-    import_rules(one);
-    for (int id = 0; id < F_COUNT; id++) {
-        bool there = !is_needed(one, id);
-        struct str rest = str_of(one->keys[id]);
-        while (rest.n > 0 && !there) {
-            const struct json *at =
-                import_find(object, str_cut(rest, ' ', &rest));
-            there = at != NULL && at->kind != JSON_NULL;
-        }
-        out->missing += !there;
-    }
-    size_t i = 0;
-    for (const struct json *at = object->child; at; at = at->next, i++) {
-        const bool mine = reads(one, at->key);
-        out->read += mine;
-        out->foreign += !mine && known[i];
-    }
-}
-
-static bool is_nearer(const struct likeness *x, const struct likeness *y)
-{
-    if (x->missing != y->missing)
-        return x->missing < y->missing;
-    if (x->foreign != y->foreign)
-        return x->foreign < y->foreign;
-    return x->read > y->read;
-}
-
-/* Fields that a family may miss, and keys that it has to know at least, to be
- * spoken of. */
-enum { KEYS_MAX = 256, MISSING_MAX = 1, READ_MIN = 3 };
-
-const char *import_nearest(const struct import *im, const struct json *object)
-{
-    struct import one = { .root = im->root, .object = object };
-    struct likeness best = { MISSING_MAX, SIZE_MAX, READ_MIN - 1 };
-    bool known[KEYS_MAX] = { false };
-    const char *name = NULL;
-    if (members(object) > KEYS_MAX)
-        return NULL;
-    for (int f = 0; f < FAM_COUNT; f++) {
-        size_t i = 0;
-        one.family = (enum family)f;
-        import_rules(&one);
-        for (const struct json *at = object->child; at; at = at->next, i++)
-            known[i] = known[i] || is_foreign(&one, at);
-    }
-    for (int f = 0; f < FAM_COUNT; f++) {
-        struct likeness it;
-        one.family = (enum family)f;
-        if (import_is_generic(&one) || one.family == FAM_CONVNET
-            || family_is_part(one.family))
-            continue;
-        like(&it, &one, object, known);
-        if (it.read >= READ_MIN && is_nearer(&it, &best)) {
-            best = it;
-            name = family_name(one.family);
-        }
-    }
-    return name;
 }

@@ -62,6 +62,16 @@ static const struct whole *whole_of(const struct import *im)
     return NULL;
 }
 
+const char *import_whole_text(const char *type)
+{
+    for (size_t i = 0; i < COUNT_OF(wholes); i++) {
+        if (strcmp(type, wholes[i].type) == 0)
+            return wholes[i].joint == JOINT_LLAVA ? "llama, or what it is"
+                                                  : wholes[i].text;
+    }
+    return NULL;
+}
+
 /* The first of the keys that is there and not null. */
 static const struct json *first_of(const struct json *root,
                                    const char *const *keys, size_t n)
@@ -199,7 +209,10 @@ static const char *why_missing(const struct json *at, const struct whole *whole,
     char text[160];
     const struct json *type = json_member(at, "model_type");
     size_t n;
-    if (type && type->kind == JSON_STRING)
+    if (at->kind != JSON_OBJECT)
+        n = str_format(text, sizeof(text), "'%.40s' must be an object, not %s",
+                       at->key.p, json_kind_name(at->kind));
+    else if (type && type->kind == JSON_STRING)
         n = str_format(text, sizeof(text),
                        "a vision part of type '%.40s' is not modelled",
                        type->text.p);
@@ -218,6 +231,8 @@ static struct spec *read_vision(struct import *im, const struct json *at,
         .root = im->root, .text = im->text, .len = im->len, .d = im->d
     };
     const struct json *own = json_member(at, "model_type");
+    if (at->kind != JSON_OBJECT)
+        return NULL;
     struct spec *spec = ARENA_NEW(a, struct spec, 1);
     if (spec == NULL) {
         (void)diag_nomem(im->d);
@@ -227,7 +242,8 @@ static struct spec *read_vision(struct import *im, const struct json *at,
     v.object = at;
     v.model_type =
         at != im->root && own && own->kind == JSON_STRING ? own->text.p : type;
-    if (!import_named(&v, v.model_type) || !family_is_vision(v.family))
+    if ((own && own->kind == JSON_STRING && strlen(own->text.p) < own->text.n)
+        || !import_named(&v, v.model_type) || !family_is_vision(v.family))
         return NULL;
     import_object(&v, spec, a);
     spec->part = PART_VISION;
@@ -240,7 +256,7 @@ void import_parts(struct import *im, struct spec *out, struct arena *a)
     if (im->strict || im->as != NULL || im->d->status != MEMPLAN_OK)
         return;
     const struct json *at = vision_part(im, whole);
-    if (!at || at->kind != JSON_OBJECT || (!whole && im->object == im->root))
+    if (!at || (!whole && im->object == im->root))
         return;
     struct spec_parts *parts = ARENA_NEW(a, struct spec_parts, 1);
     struct spec *vision = read_vision(im, at, whole ? whole->vision : "", a);

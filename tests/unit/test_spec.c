@@ -1191,6 +1191,12 @@ static void test_dispatch(void **state)
     assert_int_equal(s.family, FAM_QWEN2);
     assert_int_equal(s.vocab, 100);
     assert_true(s.tied);
+    /* windows where the generic decoder's list says so */
+    s = spec_of("{\"memplan\": 1, \"model_type\": \"decoder\", " CORE
+                ", \"intermediate_size\": 8, \"sliding_window\": 4, "
+                "\"layer_types\": [\"full_attention\", "
+                "\"sliding_attention\"]}");
+    assert_int_equal(s.sliding_layers, 1);
     assert_string_equal(family_name(FAM_GPT_NEOX), "gpt_neox");
     assert_string_equal(family_name(FAM_COUNT), "");
 }
@@ -1275,7 +1281,38 @@ static const struct bad {
       MEMPLAN_E_UNKNOWN, 1, "unknown model type", "those of 'gpt2'" },
     { WITH("long_cat", "\"rms_norm_eps\": 1e-6, \"kv_lora_rank\": 512"),
       MEMPLAN_E_UNKNOWN, 1, "unknown model type 'long_cat'",
-      "--as deepseek_v2 reads it so" },
+      "--as minicpm3 reads it so" },
+    { WITH("long_cat", "\"rms_norm_eps\": 1e-6, \"kv_lora_rank\": 512, "
+                       "\"n_routed_experts\": 64, \"topk_method\": \"greedy\", "
+                       "\"num_experts_per_tok\": 6, \"q_lora_rank\": null, "
+                       "\"qk_nope_head_dim\": 128, \"qk_rope_head_dim\": 64, "
+                       "\"v_head_dim\": 128, \"n_shared_experts\": 2"),
+      MEMPLAN_E_UNKNOWN, 1, "unknown model type 'long_cat'",
+      "--as deepseek_v" },
+    { "{\"model_type\": \"gemma3\",\n\"text_config\": " WITH(
+          "supernova", "\"rms_norm_eps\": 1e-6") "}",
+      MEMPLAN_E_UNKNOWN, 2, "unknown model type 'supernova'",
+      "--as llama reads it so" },
+    { "{\"model_type\": \"llava_tex\", \"width\": 3}", MEMPLAN_E_UNKNOWN, 1,
+      "unknown model type 'llava_tex'", "a decoder (or encoder) of any name" },
+    { WITH("llama\\u0000x", "\"x\": 1"), MEMPLAN_E_SCHEMA, 1,
+      "the model type has a NUL inside", "" },
+    { WITH("deepseek_v32", "\"q_lora_rank\": null"), MEMPLAN_E_SCHEMA, 7,
+      "'q_lora_rank' cannot be null", "the class's own 1536" },
+    { WITH("decoder", "\"sliding_window\": 8,\n\"layer_types\": "
+                      "[\"full_attention\"]"),
+      MEMPLAN_E_CONFLICT, 8, "'layer_types' has 1 entries",
+      "one entry a layer" },
+    { WITH("decoder", "\"sliding_window\": 8,\n\"layer_types\": "
+                      "[\"full_attention\", \"linear_attention\"]"),
+      MEMPLAN_E_UNKNOWN, 8, "a layer of no known type",
+      "known: full_attention, sliding_attention" },
+    { WITH("decoder", "\"layer_types\": "
+                      "[\"full_attention\", \"sliding_attention\"]"),
+      MEMPLAN_E_CONFLICT, 7, "there is no 'sliding_window'", "add" },
+    { WITH("encoder", "\"layer_types\": "
+                      "[\"full_attention\", \"full_attention\"]"),
+      MEMPLAN_E_UNSUPPORTED, 7, "a list of layers is not modelled", "" },
     { "{\"model_type\": \"long_cat\", \"width\": 3}", MEMPLAN_E_UNKNOWN, 1,
       "unknown model type 'long_cat'", "a decoder (or encoder) of any name" },
     { "{\"architectures\":\n[\"LlamaForCausalLN\"]}", MEMPLAN_E_UNKNOWN, 2,
@@ -1500,8 +1537,6 @@ static const struct bad {
       "another 'model_type'" },
     { WITH("mixtral", "\"num_key_value_heads\": 4,\n\"num_local_experts\": 0"),
       MEMPLAN_E_RANGE, 8, "but a 'mixtral' model has experts", "" },
-    { WITH("deepseek_v32", "\"q_lora_rank\": null"), MEMPLAN_E_SCHEMA, 1,
-      "'q_lora_rank' is missing", "" },
     { WITH("ministral", "\"num_key_value_heads\": 4"), MEMPLAN_E_SCHEMA, 1,
       "'head_dim' is missing", "" },
     { WITH("dots1", "\"n_shared_experts\": 1, \"num_experts_per_tok\": 1, "

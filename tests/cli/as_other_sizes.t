@@ -1,0 +1,11 @@
+== args
+models cat.json --as whisper
+== file cat.json
+{
+  "model_type": "long_cat", "hidden_size": 64, "intermediate_size": 128,
+  "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 256
+}
+== stderr ~
+is not read by it
+== exit
+3
