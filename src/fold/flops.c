@@ -7,6 +7,8 @@
 
 #include "base/str.h"
 
+#include <math.h>
+
 #include "base/banned.h"
 
 /* Forward products again in backward: one for each operand's gradient. */
@@ -192,8 +194,9 @@ bool explain_flops(struct explanation *x, const struct flops_result *f,
                    const struct program *p, const struct params_result *params)
 {
     struct arena *a = x->arena;
-    add(x, "6 N", f->six_n, "6 * N",
-        arena_printf(a, "6 * %llu", (unsigned long long)params->active), 0);
+    if (isfinite(f->six_n))
+        add(x, "6 N", f->six_n, "6 * N",
+            arena_printf(a, "6 * %llu", (unsigned long long)params->active), 0);
     add(x, "forward and backward, causal", f->model_causal,
         "sum over products: forward + one for each gradient",
         NUMBERS(a, "linear #, attention #, head # forward", f->linear_forward,

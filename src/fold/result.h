@@ -150,7 +150,8 @@ struct flops_result {
     double forward_causal, forward_full; /* per token, whole model */
     double model_causal, model_full;     /* forward + backward */
     double hardware_causal;              /* with recomputation */
-    double six_n;                        /* 6 N, N active parameters */
+    double six_n;                        /* 6 N, N active parameters; NAN: means
+                                            nothing here */
     double linear_forward, attention_forward_causal, head_forward;
 };
 

@@ -12,6 +12,11 @@
 
 enum { SECONDS_PER_HOUR = 3600, HOURS_PER_DAY = 24 };
 
+static bool has_law(const struct memplan_report *r)
+{
+    return !r->has_model || spec_is_language(&r->spec);
+}
+
 /* N and D: of the model, as given, or what a budget leaves of C = 6 N D. */
 static void sizes(struct compute_result *c, const struct memplan_report *r)
 {
@@ -31,7 +36,7 @@ static void sizes(struct compute_result *c, const struct memplan_report *r)
     } else if (c->tokens == 0) {
         c->tokens = run->tokens_per_param * c->params;
     }
-    c->flops_6nd = 6 * c->params * c->tokens;
+    c->flops_6nd = has_law(r) ? 6 * c->params * c->tokens : (double)NAN;
 }
 
 static void flops(struct compute_result *c, const struct memplan_report *r)
@@ -104,10 +109,15 @@ static void step(struct compute_result *c, const struct memplan_report *r)
         (double)(run->pp - 1) / ((double)run->vpp * (double)run->grad_accum);
 }
 
-static void laws(struct compute_result *c, const struct run *run)
+static void laws(struct compute_result *c, const struct memplan_report *r)
 {
-    c->budget_flops = run->budget_flop > 0 ? run->budget_flop : c->flops_6nd;
+    const struct run *run = &r->run;
     c->n_laws = 0;
+    c->budget_flops = c->tokens_optimal = c->tokens_per_param_optimal =
+        (double)NAN;
+    if (!has_law(r))
+        return;
+    c->budget_flops = run->budget_flop > 0 ? run->budget_flop : c->flops_6nd;
     for (int l = 0; l < SCALING_LAW_COUNT; l++) {
         if (l == (int)run->law)
             c->chosen_law = c->n_laws;
@@ -128,7 +138,7 @@ void plan_compute(struct memplan_report *r)
     utilisation(c, &r->run);
     cluster(c, &r->run);
     step(c, r);
-    laws(c, &r->run);
+    laws(c, r);
 }
 
 /* ---- explanation ---- */

@@ -125,7 +125,7 @@ memplan_status plan_allocator(struct memplan_report *r, bool all,
 
 /* FLOPs of the whole model: lowered again without model parallelism where the
  * rank's program has only a share. */
-static memplan_status count_flops(struct memplan_report *r, struct diag *d)
+static memplan_status sum_flops(struct memplan_report *r, struct diag *d)
 {
     const struct run *run = &r->run;
     if (run->tp * run->cp * run->ep == 1) {
@@ -143,6 +143,14 @@ static memplan_status count_flops(struct memplan_report *r, struct diag *d)
         return d->status;
     fold_flops(&r->flops, &program, run, &r->params);
     return MEMPLAN_OK;
+}
+
+static memplan_status count_flops(struct memplan_report *r, struct diag *d)
+{
+    const memplan_status status = sum_flops(r, d);
+    if (!spec_is_language(&r->spec))
+        r->flops.six_n = (double)NAN;
+    return status;
 }
 
 static void add_weights(struct comm_input *in, const struct block_states *b)

@@ -386,6 +386,10 @@ static void visit_chinchilla(const struct compute_result *c, struct visitor *v)
 {
     bool known = c->chosen_law < c->n_laws;
     const struct law_result *law = known ? &c->law[c->chosen_law] : NULL;
+    if (c->n_laws == 0) {
+        visit_text(v, "chinchilla", NULL);
+        return;
+    }
     if (!v->begin(v, "chinchilla", false))
         return;
     visit_text(v, "law", law ? law_name(law->law) : NULL);

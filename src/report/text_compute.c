@@ -52,8 +52,13 @@ static void flop_line(struct table *t, const char *label, double flop,
     line(t, label, value, note);
 }
 
-static void flop_lines(struct table *t, const struct compute_result *c)
+static void flop_lines(struct table *t, const struct memplan_report *r)
 {
+    const struct compute_result *c = &r->compute;
+    /* one of two stacks, or towers, has the mask */
+    const bool part_causal =
+        r->has_model
+        && (r->spec.decoder_layers > 0 || r->spec.joint == JOINT_CLIP);
     char note[NOTE_MAX], n[UNIT_TEXT_MAX], d[UNIT_TEXT_MAX];
     str_format(note, sizeof(note), "6 x %s parameters x %s tokens",
                unit_format_count(n, c->params),
@@ -61,8 +66,16 @@ static void flop_lines(struct table *t, const struct compute_result *c)
     flop_line(t, "6ND", c->flops_6nd, note, 0);
     if (!c->has_exact)
         return;
+    if (!(c->model_flops < c->model_flops_full)) { /* nothing is masked */
+        flop_line(t, "model", c->model_flops, "", c->flops_per_token);
+        flop_line(t, "hardware", c->hardware_flops, "with what is recomputed",
+                  0);
+        return;
+    }
     flop_line(t, "model, causal", c->model_flops,
-              "attention scores counted half", c->flops_per_token);
+              part_causal ? "causal attention's scores counted half"
+                          : "attention scores counted half",
+              c->flops_per_token);
     flop_line(t, "model, full", c->model_flops_full,
               "attention scores counted whole", c->flops_per_token_full);
     flop_line(t, "hardware", c->hardware_flops,
@@ -71,13 +84,21 @@ static void flop_lines(struct table *t, const struct compute_result *c)
 
 /* ---- speed ---- */
 
+/* Of a short step, three that are not zero. */
+static int step_digits(double seconds)
+{
+    if (seconds >= 10)
+        return 1;
+    return seconds >= 0.01 ? 3 : 2 - (int)floor(log10(seconds));
+}
+
 static void step_lines(struct table *t, const struct compute_result *c)
 {
     char value[VALUE_MAX], note[NOTE_MAX], buf[UNIT_TEXT_MAX];
     if (known(c->step_time_s)) {
         str_format(value, sizeof(value), "%s s",
                    unit_format_grouped(buf, c->step_time_s,
-                                       c->step_time_s < 10 ? 3 : 1));
+                                       step_digits(c->step_time_s)));
         str_format(note, sizeof(note), "%s tokens",
                    unit_format_grouped(buf, c->tokens_per_step, 0));
         if (known(c->steps))
@@ -185,7 +206,7 @@ static void cost_line(struct table *t, const struct compute_result *c)
 static void fill_compute(struct table *t, const void *ctx)
 {
     const struct memplan_report *r = ctx;
-    flop_lines(t, &r->compute);
+    flop_lines(t, r);
     step_lines(t, &r->compute);
     utilisation_lines(t, &r->compute);
     transfer_lines(t, r);

@@ -316,6 +316,17 @@ static void check_params(const struct run *r, struct diag *d)
     diag_hint(e, "leave one of the two out");
 }
 
+static void check_has_law(const struct run *r, const struct spec *s,
+                          struct diag *d)
+{
+    if (!r->given[KEY_BUDGET] || spec_is_language(s))
+        return;
+    memplan_error *e = setup_error(
+        d, MEMPLAN_E_UNSUPPORTED, KEY_BUDGET,
+        "budget gives tokens by C = 6 N D, which holds for language models");
+    diag_hint(e, "give --tokens instead");
+}
+
 /* Three numbers, one equation: C = 6 N D. */
 static void check_budget(const struct run *r, bool model, struct diag *d)
 {
@@ -377,5 +388,7 @@ void resolve_check(const struct run *r, const struct spec *spec, struct diag *d)
     resolve_check_outputs(r, d);
     check_lora(r, d);
     check_params(r, d);
-    check_budget(r, true, d);
+    if (spec_is_language(spec))
+        check_budget(r, true, d);
+    check_has_law(r, spec, d);
 }

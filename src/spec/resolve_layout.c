@@ -457,20 +457,40 @@ static void resolve_image(struct run *r, const struct spec *spec)
     resolve_count(r, KEY_IMAGE, IMAGE_RANK);
 }
 
+/* What `tokens` are of, where they are not all the model's words. */
+static void say_tokens(struct run *r, const struct spec *spec)
+{
+    if (spec_is_convnet(spec))
+        resolve_note(r, KEY_COUNT, "an image counts as one token");
+    else if (spec->joint == JOINT_CLIP && spec->vision != NULL)
+        resolve_note(r, KEY_COUNT,
+                     "a word's position counts as one token; the %" PRIu64
+                     " of the image beside them do not, and their FLOPs are "
+                     "in those of a token",
+                     spec->vision->max_positions);
+    else if (spec->channels > 0)
+        resolve_note(r, KEY_COUNT, "a patch counts as one token%s",
+                     spec->class_token ? ", and the class token too" : "");
+    else if (spec->decoder_layers > 0)
+        resolve_note(r, KEY_COUNT,
+                     "a position of the source%s counts as one token; targets "
+                     "do not, and their FLOPs are in those of a token",
+                     spec->mel_bins > 0 ? ", two frames of the spectrum," : "");
+}
+
 static void resolve_sequence(struct run *r, const struct spec *spec)
 {
     resolve_image(r, spec);
     uint64_t limit = spec->max_positions;
     uint64_t usual = limit > 0 ? min_u64(limit, SEQ_LEN_CAP) : SEQ_LEN_UNKNOWN;
     r->seq_len = resolve_count(r, KEY_SEQ_LEN, usual);
-    if (spec_is_convnet(spec))
-        resolve_note(r, KEY_COUNT, "an image counts as one token");
-    else if (limit == 0)
+    say_tokens(r, spec);
+    if (limit == 0 && !spec_is_convnet(spec))
         resolve_assume(r, KEY_SEQ_LEN,
                        "sequence length %" PRIu64 ", as the model names no "
                        "limit (--seq-len)",
                        r->seq_len);
-    else
+    else if (!spec_is_convnet(spec))
         resolve_assume(r, KEY_SEQ_LEN,
                        "sequence length %" PRIu64 ", %s "
                        "(--seq-len)",

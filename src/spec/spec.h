@@ -458,6 +458,20 @@ static inline bool spec_is_convnet(const struct spec *spec)
     return spec->resnet.stages > 0 || spec->n_conv > 0;
 }
 
+/* Images or spectra come in: all of them, or beside words to match. */
+static inline bool spec_is_seen(const struct spec *spec)
+{
+    return spec->channels > 0 || spec_is_convnet(spec)
+           || spec->joint == JOINT_CLIP || spec->family == FAM_CLIP_TEXT;
+}
+
+/* What scaling laws were fitted to, and what 6 N D is of: every token, and
+ * tokens are words, passes through all parameters. */
+static inline bool spec_is_language(const struct spec *spec)
+{
+    return !spec_is_seen(spec) && spec->mel_bins == 0;
+}
+
 /* A word of CONV_MAP. */
 const char *conv_kind_name(enum conv_kind kind);
 /* The first layer of a list that its input does not suit. */

@@ -1,0 +1,6 @@
+== args
+compute dit-xl-2
+== stdout ~
+  model   
+== exit
+0

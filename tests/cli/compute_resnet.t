@@ -1,0 +1,4 @@
+== args
+compute resnet-50-cifar --json
+== stdout ~
+"laws": []

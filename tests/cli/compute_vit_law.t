@@ -1,0 +1,4 @@
+== args
+compute vit-large-patch16-224 --json
+== stdout ~
+"chinchilla": null

@@ -1,0 +1,4 @@
+== args
+compute whisper-small --json
+== stdout ~
+"chinchilla": null

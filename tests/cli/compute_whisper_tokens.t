@@ -1,0 +1,4 @@
+== args
+compute whisper-small --json
+== stdout ~
+a position of the source, two frames of the spectrum, counts as one token
