@@ -253,6 +253,19 @@ static const char *type_text(memplan_type type)
     return "";
 }
 
+/* An example is a value that the key takes: a factor may begin at 1. */
+static const char *example_text(const struct opt_row *row)
+{
+    memplan_setup *setup = NULL;
+    if (row->id != OPT_ID_KEY || row->type != MEMPLAN_TYPE_REAL
+        || memplan_setup_new(&setup, NULL, NULL) != MEMPLAN_OK)
+        return type_text(row->type);
+    const bool share =
+        memplan_setup_set(setup, row->key, "45%", NULL) == MEMPLAN_OK;
+    memplan_setup_free(setup);
+    return share ? type_text(row->type) : "a number: 1.5, 2";
+}
+
 /* Of a setup file: each is an option too, and has a page of its own. */
 static void put_keys(struct cli *cli, struct text *t)
 {
@@ -282,7 +295,7 @@ static void help_option(struct cli *cli, struct text *t,
     if (row->value != OPT_VALUE_NONE)
         text_format(t, "  value    %s\n",
                     file ? "a path, or '-' for standard input"
-                         : type_text(row->type));
+                         : example_text(row));
     if (row->choices[0]) {
         text_put(t, "  choices  ");
         text_wrap(t, row->choices, 11, help_width(cli));

@@ -103,7 +103,9 @@ static tensor_id linear_product(struct builder *b, const struct linear *l)
     if (l->group == PG_EXPERT) { /* a model's FLOPs are those of its tokens */
         const double all = op->flop_full;
         op->flop_full = op->flop_causal = all * b->routed_share;
-        op->flop_idle = b->all_experts ? all - op->flop_full : 0;
+        /* padding and experts not chosen; a rank's many are another's few */
+        const bool idle = b->all_experts || b->run->moe_padded;
+        op->flop_idle = idle && b->routed_share < 1 ? all - op->flop_full : 0;
     }
     return out;
 }

@@ -34,14 +34,39 @@ struct search {
     const struct spec *spec;
     const struct params_result *params;
     uint64_t now; /* device total as it is, by the closed form */
+    uint64_t gpus;
+    bool gave_up; /* too many allocations: the closed form is the answer */
 };
 
-/* By the closed form; what is kept is simulated. */
+/* By the closed form, which tells what is worth a simulation. */
 static bool evaluate(struct search *s, const struct setup *setup)
 {
     struct diag d;
     diag_init(&d, NULL);
     return plan_memory(s->trial, s->spec, s->params, setup, &d) == MEMPLAN_OK;
+}
+
+/* Of what was evaluated, as the estimate itself does: what is shown is what
+ * the changed command prints. Where the estimate's simulation was given up,
+ * each of these would be, after half a second. */
+static bool simulate(struct search *s)
+{
+    struct diag d;
+    diag_init(&d, NULL);
+    return s->gave_up || plan_allocator(s->trial, false, &d) == MEMPLAN_OK;
+}
+
+/* The allocator reserves what is allocated at the peak, or more. */
+static bool may_fit(const struct search *s)
+{
+    const struct memory_result *m = &s->trial->memory;
+    return m->fits || s->gave_up
+           || m->peak + m->outside <= s->trial->run.capacity_bytes;
+}
+
+static bool fits(struct search *s)
+{
+    return may_fit(s) && simulate(s) && s->trial->memory.fits;
 }
 
 static bool apply(struct setup *setup, const char *key, const char *value)
@@ -64,24 +89,25 @@ static void describe(char *text, size_t size, const char *key,
     str_append(text, size, " %s", value);
 }
 
-static bool keep(struct memplan_report *r, struct memplan_report *trial,
+/* The trial, simulated. */
+static void keep(const struct search *s, struct memplan_report *r,
                  const char *text)
 {
-    enum { INSTANT = 20000 }; /* allocations; there are several changes */
-    struct diag d;
-    diag_init(&d, NULL);
-    const struct simulated *sim = &r->memory.stage[r->memory.worst].sim;
-    const bool gave_up = sim->steps != 0 && !sim->done;
-    const bool instant = !gave_up && sim->births <= INSTANT;
-    if (r->n_changes == CHANGE_MAX
-        || (instant && plan_allocator(trial, false, &d) != MEMPLAN_OK))
-        return false;
+    const struct memory_result *m = &s->trial->memory;
+    if (r->n_changes == CHANGE_MAX || m->device_total >= r->memory.device_total)
+        return;
     struct change *c = &r->change[r->n_changes++];
     str_format(c->text, sizeof c->text, "%s", text);
-    c->device_total = trial->memory.device_total;
-    c->peak = trial->memory.peak;
-    c->fits = trial->memory.fits;
-    return c->fits;
+    c->device_total = m->device_total;
+    c->peak = m->peak;
+    c->fits = m->fits;
+}
+
+/* FlashAttention has no kernels of 32 bits. */
+static bool can_run(const struct memplan_report *trial)
+{
+    return trial->run.attention != ATTN_FLASH
+           || trial->run.prec.compute != DT_FP32;
 }
 
 /* Each alone, where it helps. */
@@ -91,37 +117,57 @@ static void single(struct search *s, struct memplan_report *r,
     for (size_t i = 0; i < N_OPTIONS; i++) {
         struct setup changed = *setup;
         helps[i] = apply(&changed, options[i].key, options[i].value)
-                   && evaluate(s, &changed)
+                   && evaluate(s, &changed) && can_run(s->trial)
                    && s->trial->memory.device_total < s->now;
-        if (!helps[i])
+        if (!helps[i] || !simulate(s))
             continue;
-        char text[sizeof r->change[0].text] = "";
+        char text[CHANGE_TEXT_MAX] = "";
         describe(text, sizeof text, options[i].key, options[i].value);
-        keep(r, s->trial, text);
+        keep(s, r, text);
     }
 }
 
-/* More of the same GPUs, at the same micro-batch. */
+/* Sets a number that was given, `times` of it, and says so. */
+static bool scale(struct setup *setup, enum setup_key key, uint64_t times,
+                  char text[CHANGE_TEXT_MAX])
+{
+    char value[24];
+    const char *name = setup_field(key)->key;
+    str_format(value, sizeof value, "%llu",
+               (unsigned long long)(setup->v[key].n * times));
+    describe(text, CHANGE_TEXT_MAX, name, value);
+    return apply(setup, name, value);
+}
+
+/* A batch that does not split over so many ranks grows with them. */
+static bool evaluate_gpus(struct search *s, const struct setup *setup,
+                          uint64_t times, char text[CHANGE_TEXT_MAX])
+{
+    struct setup changed = *setup;
+    text[0] = '\0';
+    changed.v[KEY_GPUS].n = s->gpus;
+    if (!scale(&changed, KEY_GPUS, times, text)
+        || (setup->set[KEY_DP] && !scale(&changed, KEY_DP, times, text)))
+        return false;
+    return evaluate(s, &changed)
+           || (setup->set[KEY_GLOBAL_BATCH]
+               && scale(&changed, KEY_GLOBAL_BATCH, times, text)
+               && evaluate(s, &changed));
+}
+
+/* More of the same GPUs. */
 static void more_gpus(struct search *s, struct memplan_report *r,
                       const struct setup *setup)
 {
-    struct setup changed = *setup;
-    changed.set[KEY_GLOBAL_BATCH] = changed.set[KEY_DP] = false;
-    uint64_t gpus = r->run.gpus;
-    for (int i = 0; i < MOST_DOUBLINGS; i++) {
-        gpus *= 2;
-        char value[24];
-        str_format(value, sizeof value, "%llu", (unsigned long long)gpus);
-        if (!apply(&changed, "gpus", value) || !evaluate(s, &changed))
+    char text[CHANGE_TEXT_MAX];
+    s->gpus = r->run.gpus;
+    for (unsigned i = 1; i <= MOST_DOUBLINGS; i++) {
+        if (!evaluate_gpus(s, setup, UINT64_C(1) << i, text))
             return;
-        if (!s->trial->memory.fits)
+        if (!fits(s))
             continue;
-        char text[sizeof r->change[0].text] = "";
-        describe(text, sizeof text, "gpus", value);
-        const size_t before = r->n_changes;
-        if (keep(r, s->trial, text) || r->n_changes == before)
-            return;
-        r->n_changes = before; /* not quite */
+        keep(s, r, text);
+        return;
     }
 }
 
@@ -130,7 +176,7 @@ static void pile(struct search *s, struct memplan_report *r,
                  const struct setup *setup, const bool helps[N_OPTIONS])
 {
     struct setup changed = *setup;
-    char text[sizeof r->change[0].text] = "";
+    char text[CHANGE_TEXT_MAX] = "";
     uint64_t least = s->now;
     unsigned piled = 0;
     for (size_t i = 0; i < N_OPTIONS; i++) {
@@ -147,11 +193,11 @@ static void pile(struct search *s, struct memplan_report *r,
         least = s->trial->memory.device_total;
         describe(text, sizeof text, options[i].key, options[i].value);
         piled++;
-        if (s->trial->memory.fits || i + 1 == N_OPTIONS)
+        if (fits(s))
             break;
     }
-    if (piled > 1 && evaluate(s, &changed))
-        keep(r, s->trial, text);
+    if (piled > 1 && evaluate(s, &changed) && simulate(s))
+        keep(s, r, text);
 }
 
 static bool any_fits(const struct memplan_report *r)
@@ -167,18 +213,13 @@ static void other_segments(struct search *s, struct memplan_report *r,
                            const struct setup *setup)
 {
     struct setup changed = *setup;
-    if (r->run.fast || r->run.allocator != ALLOC_DEFAULT
-        || !apply(&changed, "allocator", "expandable")
-        || !evaluate(s, &changed))
+    if (r->run.fast || s->gave_up || r->run.allocator != ALLOC_DEFAULT
+        || !apply(&changed, "allocator", "expandable") || !evaluate(s, &changed)
+        || !simulate(s))
         return;
-    char text[sizeof r->change[0].text] = "";
+    char text[CHANGE_TEXT_MAX] = "";
     describe(text, sizeof text, "allocator", "expandable");
-    const size_t before = r->n_changes;
-    keep(r, s->trial, text);
-    const struct memory_result *m = &s->trial->memory;
-    if (!m->stage[m->worst].sim.done
-        || m->device_total >= r->memory.device_total)
-        r->n_changes = before;
+    keep(s, r, text);
 }
 
 static void find_changes(struct search *s, struct memplan_report *r,
@@ -200,7 +241,9 @@ void plan_changes(struct memplan_report *r, const struct spec *spec,
     if (trial == NULL)
         return;
     arena_init(&trial->arena, &r->arena.alloc);
-    struct search s = { trial, spec, params, 0 };
+    const struct simulated *sim = &r->memory.stage[r->memory.worst].sim;
+    struct search s = { .trial = trial, .spec = spec, .params = params };
+    s.gave_up = sim->steps != 0 && !sim->done;
     if (evaluate(&s, setup)) {
         s.now = s.trial->memory.device_total;
         find_changes(&s, r, setup);

@@ -54,8 +54,9 @@ struct compute_result {
 };
 
 /* A change that would make it fit, evaluated. */
+enum { CHANGE_TEXT_MAX = 160 };
 struct change {
-    char text[160]; /* "--zero 3" ; as options to add */
+    char text[CHANGE_TEXT_MAX]; /* "--zero 3" ; as options to add */
     uint64_t device_total, peak;
     bool fits;
 };

@@ -39,13 +39,16 @@ static const struct refusal {
     { KEY_FP8_PARAMS, IS, 1, "leave it out: weights in 16 bits" },
 };
 
-static void check_modelled(const struct run *r, struct diag *d)
+static void check_modelled(const struct run *r, const struct spec *s,
+                           struct diag *d)
 {
     for (size_t i = 0; i < sizeof(refusals) / sizeof(refusals[0]); i++) {
         const struct refusal *x = &refusals[i];
         if (!r->setup.set[x->key])
             continue;
         uint64_t n = r->setup.v[x->key].n;
+        if (x->key == KEY_SSM_KERNEL && s->mixer == MIX_ATTENTION)
+            continue; /* no effect: resolve_notes.c */
         if (x->how == IS ? n != x->value : n <= x->value)
             continue;
         char buf[RESOLVE_TEXT_MAX];
@@ -181,7 +184,8 @@ static void check_tp(const struct run *r, const struct spec *s, struct diag *d)
 }
 
 /* A rank cannot get more than the tokens of all ranks of its group. */
-static void check_routing(const struct run *r, struct diag *d)
+static void check_routing(const struct run *r, const struct spec *s,
+                          struct diag *d)
 {
     if (r->ep > 1 && r->moe_imbalance > (double)r->ep) {
         memplan_error *e =
@@ -191,7 +195,8 @@ static void check_routing(const struct run *r, struct diag *d)
                         r->moe_imbalance, r->ep);
         diag_hint(e, "use at most %" PRIu64, r->ep);
     }
-    if (r->moe_padded && !(r->moe_capacity > 0)) {
+    if (r->moe_padded && !(r->moe_capacity > 0) && resolve_is_megatron(r)
+        && s->experts > 0) {
         memplan_error *e =
             setup_error(d, MEMPLAN_E_CONFLICT, KEY_MOE_PAD_TO_CAPACITY,
                         "moe_pad_expert_input_to_capacity without a capacity");
@@ -215,7 +220,7 @@ static void check_experts(const struct run *r, const struct spec *s,
     if (ffn % r->etp != 0)
         uneven(d, KEY_ETP, r->etp, ffn, "expert channels");
     if (s->experts > 0)
-        check_routing(r, d);
+        check_routing(r, s, d);
 }
 
 static void check_sequence(const struct run *r, const struct spec *s,
@@ -369,7 +374,7 @@ void resolve_check_alone(const struct run *r, struct diag *d)
 
 void resolve_check(const struct run *r, const struct spec *spec, struct diag *d)
 {
-    check_modelled(r, d);
+    check_modelled(r, spec, d);
     check_split_layers(r, d);
     check_hf_family(r, spec, d);
     check_blocks(r, spec, d);

@@ -43,8 +43,10 @@ void resolve_recompute(struct run *r)
     enum recompute mode =
         r->given[KEY_RECOMPUTE_MODULES] ? RECOMP_SELECTIVE : RECOMP_NONE;
     r->recompute = (enum recompute)resolve_count(r, KEY_RECOMPUTE, mode);
-    r->recompute_reentrant =
-        resolve_bool(r, KEY_RECOMPUTE_REENTRANT, default_reentrant(r));
+    r->recompute_reentrant = default_reentrant(r);
+    if (r->recompute == RECOMP_FULL || r->given[KEY_RECOMPUTE_REENTRANT])
+        r->recompute_reentrant =
+            resolve_bool(r, KEY_RECOMPUTE_REENTRANT, r->recompute_reentrant);
     if (r->recompute == RECOMP_NONE) {
         resolve_assume(r, KEY_RECOMPUTE,
                        "no activation recomputation (--recompute)");
@@ -70,6 +72,22 @@ void resolve_recompute(struct run *r)
             resolve_count(r, KEY_RECOMPUTE_GRANULARITY, 1);
 }
 
+/* One number says all of the model's, or none does: Phi's attention has none.
+ */
+static void echo_dropout(struct run *r, const struct spec *spec)
+{
+    const double p = r->hidden_dropout;
+    const double all[] = { r->embed_dropout, r->attention_dropout,
+                           r->head_dropout,
+                           r->act_dropout > 0 ? r->act_dropout : p };
+    if (spec_is_convnet(spec)) /* its list of layers has its own */
+        return;
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        if (all[i] < p || all[i] > p)
+            return;
+    resolve_real(r, KEY_DROPOUT, p);
+}
+
 static void resolve_dropout(struct run *r, const struct spec *spec)
 {
     r->hidden_dropout = spec->hidden_dropout;
@@ -91,7 +109,7 @@ static void resolve_dropout(struct run *r, const struct spec *spec)
             r->act_dropout = p;
         return;
     }
-    resolve_real(r, KEY_DROPOUT, r->hidden_dropout);
+    echo_dropout(r, spec);
     bool any = r->hidden_dropout > 0 || r->attention_dropout > 0;
     if (any && r->impl != IMPL_PAPER)
         resolve_note(r, KEY_DROPOUT,
@@ -123,7 +141,10 @@ void resolve_kernels(struct run *r, const struct spec *spec)
 {
     char buf[RESOLVE_TEXT_MAX];
     bool paper = r->impl == IMPL_PAPER;
-    enum attention kernel = has_flash(r->gpu.arch) ? ATTN_FLASH : ATTN_SDPA;
+    /* FlashAttention takes fp16 and bf16 (flash_api.cpp, mha_fwd) */
+    const bool half = r->prec.compute != DT_FP32;
+    enum attention kernel =
+        half && has_flash(r->gpu.arch) ? ATTN_FLASH : ATTN_SDPA;
     if (resolve_is_hf(r))
         kernel = spec_hf_attention(spec, kernel);
     if (paper || r->impl == IMPL_MEGATRON_LOCAL) /* they spell it out */
@@ -159,8 +180,11 @@ void resolve_kernels(struct run *r, const struct spec *spec)
     r->moe_dispatcher = (enum moe_dispatcher)resolve_count(
         r, KEY_MOE_DISPATCHER, DISPATCH_ALLTOALL);
     r->moe_imbalance = resolve_real(r, KEY_MOE_IMBALANCE, 1);
-    r->moe_capacity = resolve_real(r, KEY_MOE_CAPACITY_FACTOR, 0);
-    r->moe_padded = resolve_bool(r, KEY_MOE_PAD_TO_CAPACITY, false);
+    if (r->given[KEY_MOE_CAPACITY_FACTOR]
+        && resolve_is_megatron(r)) /* dropless has no number */
+        r->moe_capacity = r->setup.v[KEY_MOE_CAPACITY_FACTOR].x;
+    r->moe_padded = resolve_bool(r, KEY_MOE_PAD_TO_CAPACITY, false)
+                    && resolve_is_megatron(r);
     resolve_deterministic(r);
     r->allocator =
         (enum allocator_kind)resolve_count(r, KEY_ALLOCATOR, ALLOC_DEFAULT);

@@ -238,13 +238,13 @@ static bool check_stage_list(const struct run *r, const struct spec *spec,
     uint64_t sum = 0;
     for (size_t i = 0; i < s->pipeline_count; i++)
         sum += s->pipeline_layers[i];
-    if (sum == spec->layers)
+    if (sum == spec_blocks(spec))
         return true;
     memplan_error *e = setup_error(d, MEMPLAN_E_CONFLICT, KEY_PIPELINE_LAYERS,
                                    "pipeline_layers adds up to %" PRIu64
                                    ", the model has %" PRIu64 " layers",
-                                   sum, spec->layers);
-    diag_hint(e, "make the numbers add up to %" PRIu64, spec->layers);
+                                   sum, spec_blocks(spec));
+    diag_hint(e, "make the numbers add up to %" PRIu64, spec_blocks(spec));
     return false;
 }
 
@@ -444,11 +444,11 @@ enum {
     VOCAB_MULTIPLE = 128    /* Megatron's --make-vocab-size-divisible-by */
 };
 
-/* The echo has the image of the model that reads some. */
+/* The echo has the image of the model that reads some, and takes others. */
 static void resolve_image(struct run *r, const struct spec *spec)
 {
     const bool square = spec->image > 0; /* ViT's */
-    if (spec->channels == 0)
+    if (spec->channels == 0 || (square && spec->family != FAM_VIT))
         return;
     r->setup.image[0] = (uint16_t)spec->channels;
     r->setup.image[1] = (uint16_t)(square ? spec->image : spec->resnet.height);

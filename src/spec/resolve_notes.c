@@ -44,6 +44,34 @@ static void say_engine(struct run *r)
                      "no_sync)");
 }
 
+static void say_routing(struct run *r, const struct spec *spec)
+{
+    const bool uneven = r->moe_imbalance > 1 && r->ep > 1;
+    const double most = uneven ? r->moe_imbalance : 1;
+    if (spec->router == ROUTER_INPUT) {
+        resolve_note(r, KEY_COUNT,
+                     "every token goes through every expert, in transformers' "
+                     "code: hardware FLOPs have them all, MFU those chosen");
+        return;
+    }
+    if (uneven)
+        resolve_note(r, KEY_COUNT,
+                     "memory is that of the rank whose experts get most "
+                     "tokens; FLOPs are the average rank's");
+    else
+        resolve_note(r, KEY_COUNT, "balanced expert routing");
+    if (!resolve_is_megatron(r) || !(r->moe_capacity > 0))
+        return;
+    if (r->moe_capacity < most)
+        resolve_note(r, KEY_MOE_CAPACITY_FACTOR,
+                     "tokens above an expert's capacity are dropped; FLOPs "
+                     "are those of all tokens");
+    else if (r->moe_padded && r->moe_capacity > 1)
+        resolve_note(r, KEY_MOE_PAD_TO_CAPACITY,
+                     "experts compute padding: hardware FLOPs have it, MFU "
+                     "not");
+}
+
 static void say_layers(struct run *r, const struct spec *spec)
 {
     if (spec->read_as)
@@ -68,12 +96,8 @@ static void say_layers(struct run *r, const struct spec *spec)
         resolve_note(r, KEY_COUNT,
                      "a part without a head: the loss is the mean of what it "
                      "hands on");
-    if (spec->experts > 0 && !(r->moe_imbalance > 1 && r->ep > 1))
-        resolve_note(r, KEY_COUNT, "balanced expert routing");
-    if (spec->experts > 0 && r->moe_imbalance > 1 && r->ep > 1)
-        resolve_note(r, KEY_COUNT,
-                     "memory is that of the rank whose experts get most "
-                     "tokens; FLOPs are the average rank's");
+    if (spec->experts > 0)
+        say_routing(r, spec);
     if (resolve_is_megatron(r) && r->mask == MASK_NONE)
         resolve_assume(r, KEY_ATTENTION_MASK,
                        "no attention mask from the data loader "
@@ -108,7 +132,9 @@ enum {
     NO_LIST_GATHER = 1u << 22, /* but for the fork's DeepSpeed */
     NO_SPELLED_OUT = 1u << 23, /* of Megatron's own attention */
     NO_EP = 1u << 24,
-    NO_STATE = 1u << 25 /* attention in every layer */
+    NO_STATE = 1u << 25, /* attention in every layer */
+    NO_HEADS = 1u << 26, /* state spaces in every layer */
+    NO_WORDS = 1u << 27  /* a diffusion transformer */
 };
 
 static unsigned circumstances(const struct run *r, const struct spec *spec)
@@ -134,7 +160,7 @@ static unsigned circumstances(const struct run *r, const struct spec *spec)
     now |= r->impl == IMPL_MEGATRON_LOCAL && r->attention == ATTN_EAGER
                ? 0
                : NO_SPELLED_OUT;
-    now |= r->ep > 1 ? 0 : NO_EP;
+    now |= r->ep > 1 || spec->experts == 0 ? 0 : NO_EP; /* one note */
     now |= r->fast ? FAST : 0;
     now |= run_pipelines(r) ? 0 : NO_LIST_GATHER;
     now |= resolve_is_fsdp(r) ? 0 : NO_FSDP;
@@ -143,6 +169,10 @@ static unsigned circumstances(const struct run *r, const struct spec *spec)
     now |= spec->experts == 0 ? NO_EXPERTS : 0;
     now |= spec_is_convnet(spec) ? CONVOLUTIONS : 0;
     now |= spec->mixer == MIX_ATTENTION ? NO_STATE : 0;
+    now |= spec->mixer != MIX_ATTENTION && spec->heads == 0 ? NO_HEADS : 0;
+    now |= spec->family == FAM_DIT || spec->family == FAM_DIT_DIFFUSERS
+               ? NO_WORDS
+               : 0;
     return now;
 }
 
@@ -212,6 +242,9 @@ static const struct moot {
     { KEY_ATTENTION, MEGATRON | TORCHTITAN_HALF, ATTN_SDPA,
       " here: sdpa and flash are one fused kernel" },
     { KEY_ATTENTION, CONVOLUTIONS, ANY, ": convolutions have none" },
+    { KEY_ATTENTION, NO_HEADS, ANY, ": state-space layers have none" },
+    { KEY_DROPOUT, NO_HEADS, ANY, ": state-space layers have none" },
+    { KEY_VOCAB_MULTIPLE, NO_WORDS, ANY, ": the model has no vocabulary" },
     { KEY_ATTENTION, PAPER, ANY, ": the paper spells attention out" },
     { KEY_DROPOUT, PAPER, ANY, ": the paper has its masks everywhere" },
     { KEY_DROPOUT, TORCHTITAN_DROPOUT, ANY, ": torchtitan's layers have none" },

@@ -62,7 +62,8 @@ static void resolve_mfu(struct run *r)
 {
     const struct utilisation *u = &utilisations[r->gpu.arch];
     unsigned percent = r->prec.fp8 ? u->percent_fp8 : u->percent;
-    r->mfu = resolve_real(r, KEY_MFU, percent / 100.0);
+    /* not echoed: it is the hardware's, and 'mfu' the model's */
+    r->mfu = r->given[KEY_MFU] ? r->setup.v[KEY_MFU].x : percent / 100.0;
     bool full = r->recompute == RECOMP_FULL;
     resolve_assume(r, KEY_MFU,
                    "hardware utilisation %u %% on %s%s (%s; --mfu)%s", percent,
