@@ -92,13 +92,22 @@ static bool is_given(const struct import *one, const struct json *object,
     return false;
 }
 
+/* What makes a layer another kind of layer: a file of such says how many. */
+static bool is_kind(const struct import *one, int id)
+{
+    return (id == F_EXPERTS || id == F_EXPERT_FFN || id == F_SHARED_FFN
+            || id == F_KV_RANK || id == F_SSM_STATE)
+           && one->keys[id][0] != '\0' && one->absent[id].how == HOW_VALUE
+           && one->absent[id].n > 0;
+}
+
 /* A file that leaves these to defaults is not like the class that has them
  * (Gemma 3 has all). */
 static bool is_needed(const struct import *one, int id)
 {
     const bool shape =
         id == F_LAYERS || id == F_HIDDEN || id == F_HEADS || id == F_VOCAB;
-    return one->absent[id].how == HOW_REQUIRED
+    return one->absent[id].how == HOW_REQUIRED || is_kind(one, id)
            || (shape && one->keys[id][0] != '\0');
 }
 

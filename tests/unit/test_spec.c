@@ -1285,6 +1285,7 @@ static const struct bad {
     { WITH("long_cat", "\"rms_norm_eps\": 1e-6, \"kv_lora_rank\": 512, "
                        "\"n_routed_experts\": 64, \"topk_method\": \"greedy\", "
                        "\"num_experts_per_tok\": 6, \"q_lora_rank\": null, "
+                       "\"moe_intermediate_size\": 1408, "
                        "\"qk_nope_head_dim\": 128, \"qk_rope_head_dim\": 64, "
                        "\"v_head_dim\": 128, \"n_shared_experts\": 2"),
       MEMPLAN_E_UNKNOWN, 1, "unknown model type 'long_cat'",
