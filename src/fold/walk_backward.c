@@ -197,19 +197,28 @@ static uint64_t linear_again(const struct walk *w, const struct op *op)
     return bytes;
 }
 
-/* A factor's gradient is made in the product's shape and dtype: summed where
- * the factor was broadcast, cast where it is narrower. */
-static uint64_t factor_workspace(const struct walk *w, const struct op *op,
-                                 const struct tensor *out)
+/* A factor's gradient is made in the product's shape and dtype. All are, before
+ * the engine looks at them one by one: sums those of what was broadcast, casts
+ * those of what is narrower (torch/csrc/autograd/engine.cpp,
+ * validate_outputs). What they will be is counted apart: the most that is there
+ * beyond it. */
+static void factor_workspace(const struct walk *w, const struct op *op,
+                             const struct tensor *out, struct parts *parts)
 {
-    uint64_t bytes = 0;
-    for (unsigned i = 0; i < op->n_in; i++) {
+    uint64_t later = 0, most = 0, rest = 0;
+    for (unsigned i = op->n_in; i-- > 0;) {
         const struct tensor *t = &w->p->tensor[op->in[i]];
-        if (wants_grad(w, op->in[i])
-            && (t->elems < out->elems || t->dtype != out->dtype))
-            bytes = max_u64(bytes, out->bytes);
+        if (!wants_grad(w, op->in[i])
+            || (t->elems == out->elems && t->dtype == out->dtype))
+            continue;
+        if (out->bytes + later > most + rest) {
+            most = out->bytes;
+            rest = later;
+        }
+        later += out->bytes - min_u64(t->bytes, out->bytes);
     }
-    return bytes;
+    parts_add(parts, most);
+    parts_add(parts, rest);
 }
 
 /* dq is summed in fp32; grouped k, v get a gradient a query head first
@@ -238,7 +247,7 @@ static uint64_t backward_workspace(const struct walk *w, const struct op *op,
     case OP_POW: /* x^(c-1) and c times it live to the end of the expression
                     grad * (c * x.pow(c - 1)) (FunctionsManual.cpp) */
         return 2 * in->bytes;
-    case OP_MUL: return factor_workspace(w, op, out);
+    case OP_MUL: factor_workspace(w, op, out, parts); return 0;
     case OP_FUSED:
     case OP_FUNCTION: return op->back_bytes;
     case OP_FLASH_ATTENTION: return flash_workspace(w, op, parts);

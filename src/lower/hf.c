@@ -52,12 +52,19 @@ static bool makes_both_masks(enum family family)
            || family == FAM_LLAMA4 || family == FAM_GPT_OSS;
 }
 
+/* Qwen2MoeModel makes one with a window whether or not a layer has it. */
+static bool makes_idle_mask(enum family family)
+{
+    return family == FAM_QWEN2_MOE;
+}
+
 /* Eager adds a mask; the others need one for windows, Falcon always. */
 static bool has_mask(const struct builder *b, bool sliding)
 {
     const struct spec *m = b->spec;
     const bool mixed = slides(b) && m->sliding_layers < m->layers;
-    const bool both = makes_both_masks(m->family) && m->sliding_layers > 0;
+    const bool both = (makes_both_masks(m->family) && m->sliding_layers > 0)
+                      || makes_idle_mask(m->family);
     if (m->bidirectional || m->heads == 0) /* Mamba has no attention */
         return false;
     if (sees_images(b))
@@ -65,6 +72,8 @@ static bool has_mask(const struct builder *b, bool sliding)
     switch (hf_kernel(b)) {
     case ATTN_EAGER: return sliding == slides(b) || mixed || both;
     case ATTN_SDPA:
+        if (sliding && makes_idle_mask(m->family))
+            return true;
         if (sliding != slides(b) && !mixed)
             return false;
         return sliding || m->family == FAM_FALCON || m->index_heads > 0;
@@ -428,11 +437,11 @@ static tensor_id normed_sum(struct builder *b, const char *name, tensor_id x,
     return sum;
 }
 
-/* A variable of the layer's, to the end of what it is handed to. Where anything
- * has a gradient that keeps it; of a frozen part nothing else does. */
-static void hold_frozen(struct builder *b, tensor_id x)
+/* A variable of the layer's, to the end of what it is handed to. Where that has
+ * a gradient and is not cast it is kept anyway. */
+static void hold_input(struct builder *b, tensor_id x)
 {
-    if (b->run->freeze != 0 && !tensor_of(b, x)->needs_grad)
+    if (b->autocast || (b->run->freeze != 0 && !tensor_of(b, x)->needs_grad))
         hf_hold(b, "hidden_states", x);
 }
 
@@ -454,7 +463,7 @@ static tensor_id attention_half(struct builder *b,
     if (kind->mixer != MIX_ATTENTION) /* a variable, to the mixer's end */
         hf_hold(b, "hidden_states", normed);
     else
-        hold_frozen(b, normed);
+        hold_input(b, normed);
     if (after)
         y = hf_hidden_norm(b, "post_attention_layernorm", y);
     if (m->family == FAM_FALCON) /* dropout_add(..., attention_dropout) */
@@ -482,7 +491,7 @@ static tensor_id serial_layer(struct builder *b, const struct layer_kind *kind,
     tensor_id y = before ? hf_hidden_norm(b, "mlp norm", x) : x;
     const tensor_id normed = y;
     y = feed_forward(b, kind, y);
-    hold_frozen(b, normed);
+    hold_input(b, normed);
     if (after)
         y = hf_hidden_norm(b, "post_feedforward_layernorm", y);
     y = scaled_branch(b, drop(b, y));

@@ -73,6 +73,15 @@ static tensor_id merge(struct builder *b, tensor_id x, bool copies)
     return build_view(b, "heads merged", x, &shape);
 }
 
+/* The module's variables, to the end of what it calls: of scores, beside which
+ * they count. */
+static void hold_operands(struct builder *b, const struct hf_qkv *o)
+{
+    hf_hold(b, "query_states", o->q.x);
+    hf_hold(b, "key_states", o->k.x);
+    hf_hold(b, "value_states", o->v.x);
+}
+
 /* ---- eager ---- */
 
 static bool scores_in_fp32(enum family family)
@@ -188,6 +197,8 @@ static tensor_id probabilities(struct builder *b, const struct hf_qkv *o,
     if (family == FAM_FALCON)
         scores = build_cast(b, "softmax input", scores, in);
     tensor_id p = build_softmax(b, "softmax", scores, in);
+    if (tensor_of(b, scores)->dtype != in) /* cast within, and a variable */
+        hf_hold(b, "attn_weights", scores);
     if (!family_is_bert(family))
         p = build_cast(b, "probabilities", p, out);
     if (family == FAM_FALCON && b->spec->position == POS_ROPE)
@@ -207,6 +218,7 @@ static tensor_id eager(struct builder *b, const struct hf_qkv *o)
     const struct shape square = shape_scores(b);
     const struct shape heads = SHAPE(b->micro, b->a, b->sq, b->dv);
     b->core_attention = true;
+    const tensor_id repeated = k.x;
     q = autocast(b, q);
     k = autocast(b, k);
     const tensor_id left = operand(b, "q", q), right = operand(b, "k", k);
@@ -218,13 +230,48 @@ static tensor_id eager(struct builder *b, const struct hf_qkv *o)
     const tensor_id context =
         build_matmul(b, "context", low, operand(b, "v", v), &heads);
     b->core_attention = false;
+    hold_operands(b, o);
+    hf_hold(b, "key_states", repeated);
     return merge(b, context, true);
 }
 
 /* ---- scaled_dot_product_attention ---- */
 
+/* at::_safe_softmax also looks which entries are -inf, and which rows have no
+ * others (aten/src/ATen/native/transformers/attention.cpp). */
+static tensor_id safe_softmax(struct builder *b, tensor_id scores)
+{
+    const struct shape square = shape_of(b, scores);
+    const tensor_id masked =
+        build_tensor(b, "masked entries", DT_BOOL, &square);
+    op_result(b, build_op(b, OP_CAST, "masked entries", &scores, 1), masked);
+    b->p->tensor[masked].needs_grad = false;
+    const tensor_id p = build_softmax(b, "softmax", scores, DT_FP32);
+    hf_hold(b, "masked entries", masked);
+    return p;
+}
+
+/* The mask as a number an entry: from a bool, or the causal one, which serves
+ * all sequences. */
+static tensor_id mask_in_math(struct builder *b, const struct hf_qkv *o,
+                              bool masked)
+{
+    const struct shape causal = SHAPE(b->sq, b->s);
+    const tensor_id given = masked ? mask_of(b, o) : TENSOR_NONE;
+    if (given == TENSOR_NONE && b->attends_all)
+        return TENSOR_NONE;
+    if (given != TENSOR_NONE && tensor_of(b, given)->dtype != DT_BOOL)
+        return given;
+    const struct shape shape =
+        given == TENSOR_NONE ? causal : shape_of(b, given);
+    const tensor_id mask = build_tensor(b, "mask", DT_FP32, &shape);
+    const tensor_id from = given == TENSOR_NONE ? b->ids : given;
+    op_result(b, build_op(b, OP_WHERE, "mask", &from, 1), mask);
+    return mask;
+}
+
 /* at::_scaled_dot_product_attention_math: q and k times the root of the scale;
- * half precision goes to fp32 and back. */
+ * half precision goes to fp32 and back. What it names lives to its end. */
 static tensor_id sdpa_math(struct builder *b, struct hf_qkv *o, bool masked)
 {
     const enum dtype dtype = tensor_of(b, o->q.x)->dtype;
@@ -236,8 +283,10 @@ static tensor_id sdpa_math(struct builder *b, struct hf_qkv *o, bool masked)
     b->core_attention = true;
     for (unsigned i = 0; i < 3; i++)
         *all[i] = cast(b, *all[i], DT_FP32);
+    const tensor_id mask = mask_in_math(b, o, masked);
     o->k = repeat_kv(b, "k repeated", o->k);
     o->v = repeat_kv(b, "v repeated", o->v);
+    const tensor_id expanded = o->k.x;
     for (unsigned i = 0; i < 2; i++) {
         all[i]->x = build_scale(b, "scaled", all[i]->x);
         if (all[i]->layout == HF_SLICE)
@@ -246,15 +295,18 @@ static tensor_id sdpa_math(struct builder *b, struct hf_qkv *o, bool masked)
     const tensor_id left = operand(b, "q", o->q);
     const tensor_id right = operand(b, "k", o->k);
     tensor_id p = build_matmul(b, "scores", left, right, &square);
-    const tensor_id mask = masked ? mask_of(b, o) : TENSOR_NONE;
     p = mask == TENSOR_NONE
             ? build_unary_in_place(b, OP_ADD, "masked", p)
             : build_binary_in_place(b, OP_ADD, "masked", p, mask);
-    p = build_softmax(b, "softmax", p, DT_FP32);
+    p = safe_softmax(b, p);
     p = build_dropout(b, "attention dropout", p, b->run->attention_dropout);
     tensor_id context =
         build_matmul(b, "context", p, operand(b, "v", o->v), &heads);
     context = build_cast(b, "context", context, dtype);
+    hf_hold(b, "query", o->q.x);
+    hf_hold(b, "key_expanded", expanded);
+    if (mask != TENSOR_NONE)
+        hf_hold(b, "attn_mask", mask);
     b->core_attention = false;
     b->autocast = autocasts;
     return merge(b, context, true);
@@ -308,6 +360,7 @@ static void keep_unused(struct builder *b)
 
 static tensor_id sdpa(struct builder *b, struct hf_qkv *o)
 {
+    const struct hf_qkv given = *o;
     const bool masked = hf_is_masked(b);
     const bool big = b->d.n > FLASH_HEAD_MAX;
     /* sdpa_attention_forward repeats where it cannot group; Falcon calls the
@@ -330,8 +383,11 @@ static tensor_id sdpa(struct builder *b, struct hf_qkv *o)
         /* the result lies as q does */
         return merge(b, out, o->q.layout == HF_HEADS);
     }
-    if (o->k.n.n != b->a.n)
-        return sdpa_math(b, o, masked);
+    if (o->k.n.n != b->a.n) {
+        const tensor_id context = sdpa_math(b, o, masked);
+        hold_operands(b, &given);
+        return context;
+    }
     const tensor_id bias = masked ? attention_bias(b, o, dtype) : TENSOR_NONE;
     return merge(b, one_kernel(b, o, bias, true), false);
 }

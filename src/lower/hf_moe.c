@@ -209,13 +209,13 @@ static tensor_id grouped(struct builder *b, const char *name, tensor_id x,
                              .full_copies = m->experts });
 }
 
-/* bias[expert of each row], added in place. */
-static tensor_id add_bias(struct builder *b, tensor_id y, struct dim width,
-                          tensor_id expert)
+/* bias[expert of each row], which a variable then holds. */
+static tensor_id pick_bias(struct builder *b, struct dim width,
+                           tensor_id expert)
 {
     if (!b->spec->expert_bias)
-        return y;
-    const struct shape shape = shape_of(b, y);
+        return TENSOR_NONE;
+    const struct shape shape = SHAPE(b->routed, width);
     const tensor_id bias =
         build_param(b, &(struct param){ .name = "expert bias",
                                         .group = PG_EXPERT,
@@ -223,9 +223,14 @@ static tensor_id add_bias(struct builder *b, tensor_id y, struct dim width,
                                         .copies = b->experts_on.n,
                                         .full_elems = build_product(
                                             b, b->spec->experts, width.n) });
-    const tensor_id picked =
-        build_index(b, "expert bias", bias, expert, &shape);
-    return build_binary_in_place(b, OP_ADD, "+ bias", y, picked);
+    return build_index(b, "expert bias", bias, expert, &shape);
+}
+
+static tensor_id add_bias(struct builder *b, tensor_id y, tensor_id bias)
+{
+    return bias == TENSOR_NONE
+               ? y
+               : build_binary_in_place(b, OP_ADD, "+ bias", y, bias);
 }
 
 /* GptOssExperts._apply_gate: clamped, (up + 1) gate sigmoid(alpha gate). */
@@ -238,14 +243,18 @@ static tensor_id gate_clamped(struct builder *b, const tensor_id part[2])
     const tensor_id s = build_unary(b, OP_TANH, "sigmoid", scaled);
     const tensor_id glu = build_mul(b, "glu", gate, s);
     const tensor_id plus = build_unary(b, OP_ADD, "up + 1", up);
-    return build_mul(b, "gated", plus, glu);
+    const tensor_id product = build_mul(b, "gated", plus, glu);
+    hf_hold(b, "up", up);
+    return product;
 }
 
-/* The experts' MLP on [routed, h], sorted by expert. */
-static tensor_id experts(struct builder *b, tensor_id x, tensor_id expert)
+/* The experts' MLP on [routed, h], sorted by expert; the last bias picked. */
+static tensor_id experts(struct builder *b, tensor_id x, tensor_id expert,
+                         tensor_id *last)
 {
-    tensor_id both = grouped(b, "experts.gate_up", x, false);
-    both = add_bias(b, both, b->fe2, expert);
+    const tensor_id bias = pick_bias(b, b->fe2, expert);
+    const tensor_id up = grouped(b, "experts.gate_up", x, false);
+    const tensor_id both = add_bias(b, up, bias);
     const struct shape half = shape_last(b, both, b->fe);
     tensor_id part[2];
     build_split(b, "gate, up", both, part, (const struct shape[]){ half, half },
@@ -257,8 +266,10 @@ static tensor_id experts(struct builder *b, tensor_id x, tensor_id expert)
         const tensor_id act = build_activation(b, "act", b->spec->act, part[0]);
         product = build_mul(b, "gated", act, part[1]);
     }
-    const tensor_id y = grouped(b, "experts.down", product, true);
-    return add_bias(b, y, b->h, expert);
+    *last = pick_bias(b, b->h, expert);
+    if (bias != TENSOR_NONE)
+        hf_hold(b, "selected_biases", bias);
+    return add_bias(b, grouped(b, "experts.down", product, true), *last);
 }
 
 /* Sorted by expert, through the experts, weighted, back in order, summed. */
@@ -282,7 +293,8 @@ static tensor_id dispatch(struct builder *b, tensor_id x,
     b->autocast = autocasts && apart;
     const tensor_id in =
         apart ? picked : build_cast(b, "routed", picked, b->param);
-    const tensor_id y = experts(b, in, expert);
+    tensor_id bias;
+    const tensor_id y = experts(b, in, expert, &bias);
     b->autocast = autocasts;
     const tensor_id weighted = build_mul(b, "weighted", y, weights);
     const tensor_id back = places(b, "inverse order", order);
@@ -291,6 +303,8 @@ static tensor_id dispatch(struct builder *b, tensor_id x,
     const enum dtype dtype = tensor_of(b, unsorted)->dtype;
     const tensor_id sum = build_tensor(b, "experts summed", dtype, &tokens);
     op_result(b, build_op(b, OP_MEAN, "experts summed", &unsorted, 1), sum);
+    if (bias != TENSOR_NONE)
+        hf_hold(b, "selected_biases", bias);
     return build_cast(b, "experts", sum, tensor_of(b, x)->dtype);
 }
 
@@ -376,7 +390,8 @@ static tensor_id moe_of_inputs(struct builder *b, tensor_id x)
     b->all_experts = true;
     b->routed_share =
         (double)b->spec->experts_per_token / (double)b->spec->experts;
-    const tensor_id y = experts(b, in, TENSOR_NONE);
+    tensor_id bias;
+    const tensor_id y = experts(b, in, TENSOR_NONE, &bias);
     const tensor_id shared = shared_expert(b, x);
     const enum dtype dtype = tensor_of(b, y)->dtype;
     const tensor_id sum = build_tensor(b, "experts summed", dtype, &tokens);

@@ -287,9 +287,11 @@ static void put_together(struct step *s, uint64_t cache, struct peaks *out)
             out->head = here;
             out->norm = kept + norm_backward(s);
         } else if (i == 0) {
+            const uint64_t gone = s->shared_kept - cache; /* with layer 0's */
             out->embedding =
                 max_u64(here, kept + wgrad + w->wgrad
-                                  + (s->p.words == s->p.embed ? tied(s) : 0));
+                                  + (s->p.words == s->p.embed ? tied(s) : 0))
+                - gone;
             if (!hidden->needs_grad
                 && starts(s)) /* the leaf and its gradient */
                 out->embedding = cache + wgrad + 2 * hidden->bytes;

@@ -8,6 +8,7 @@ SHAPES = {  # mutually distinguishable sizes; "wide" has heads * head_dim != hid
     "third": dict(b=5, s=24, h=128, a=4, kv=2, d=32, f=336, v=1018, L=3),
     "check": dict(b=4, s=48, h=192, a=12, kv=3, d=16, f=272, v=899, L=3),
     "wide": dict(b=3, s=40, h=96, a=6, kv=2, d=24, f=208, v=1234, L=3),
+    "long": dict(b=2, s=1024, h=256, a=8, kv=2, d=32, f=512, v=1000, L=3),  # layers above the loss in the forward
 }
 
 
@@ -200,6 +201,23 @@ STATE_SPACE = {  # kernels of other packages: state_space.py
                                                layer_types=["full_attention"] * c["L"]), False),
 }
 FAMILIES.update(STATE_SPACE)
+
+
+
+def _longer(name, **more):
+    base = FAMILIES[name]
+    return (lambda c: dict(base[0](c), max_position_embeddings=4096, **more)), base[1]
+
+
+LONG = {  # of the shape "long"
+    "llama-long": _longer("llama"),
+    "mixtral-long": _longer("mixtral", num_local_experts=16, num_experts_per_tok=4),
+    "qwen2_moe-long": _longer("qwen2_moe", num_experts=16, num_experts_per_tok=4),
+    "qwen3_moe-long": _longer("qwen3_moe", num_experts=16, num_experts_per_tok=4),
+    "gpt_oss-long": _longer("gpt_oss", num_local_experts=16, num_experts_per_tok=4),
+    "glm4_moe-long": _longer("glm4_moe", n_routed_experts=16, num_experts_per_tok=4),
+}
+FAMILIES.update(LONG)
 
 FEW = {"bert-pretraining", "bert-sequence", "bert-token", "bert-span", "roberta",
        "roberta-sequence"}  # layers as elsewhere: sdpa alone, with the default dropout

@@ -46,7 +46,7 @@ def sequence(config, shape):
 
 
 def record(family, dtype, attn, dropout, setting=None):
-    shape = families.SHAPES[SHAPE]
+    shape = families.SHAPES["long" if family in families.LONG else SHAPE]
     three = measure.Run(family, shape, dtype, attn, dropout, setting=setting)
     two = measure.Run(family, shape, dtype, attn, dropout, layers=2, setting=setting)
     step = measure.Run(family, shape, dtype, attn, dropout, backward=True, setting=setting)

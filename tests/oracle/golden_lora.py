@@ -19,7 +19,7 @@ import golden
 RUNS = [("llama", "autocast", "sdpa"), ("llama", "bf16", "sdpa"), ("llama", "autocast", "eager"),
         ("qwen2", "autocast", "flash")]
 
-LINEAR = ["minicpm3", "deepseek_v2", "deepseek_v3", "qwen2_moe"]
+LINEAR = ["minicpm3", "deepseek_v2", "deepseek_v3", "qwen2_moe", "glm4_moe", "dots1"]
 
 
 def runs():
