@@ -150,9 +150,9 @@ static void put_forward(struct put *p, const struct stage *s, uint32_t position,
         F("bytes", e->kept));
     PUT(p, TERM_FORWARD_TMP, "alive for a moment in this block",
         F("bytes", e->tmp));
-    PUT(p, TERM_FORWARD_TMP, "weights cast for the checkpoints before",
-        F("bytes",
-          s->before[position].casts - stage_chunk_before(s, position)->casts));
+    PUT(p, TERM_FORWARD_TMP, "held to the end of forward: autocast's copies",
+        F("bytes", s->before[position].lingers
+                       - stage_chunk_before(s, position)->lingers));
     engine_forward(p, s, position, later);
 }
 
@@ -194,7 +194,7 @@ static uint64_t below(const struct stage *s, uint32_t position)
 
 /* After the embedding's backward under a tied head, nothing of the block is
  * left but weight gradients: the head's, which waited, the table's own, and
- * their sum. 0 when there is no such moment. */
+ * their sum; and what the loop holds. 0 when there is no such moment. */
 static uint64_t tied_moment(const struct stage *s, uint32_t position,
                             enum wgrad_mode mode)
 {
@@ -203,7 +203,7 @@ static uint64_t tied_moment(const struct stage *s, uint32_t position,
         return 0;
     return stage_tied_sum(s, mode) == 0
                ? 0
-               : stage_tied_sum(s, mode) + below(s, position)
+               : stage_tied_sum(s, mode) + below(s, position) + w->held
                      + (mode == WGRAD_KEEP ? w->wgrad : 0);
 }
 
@@ -232,6 +232,7 @@ static void put_backward(struct put *p, const struct stage *s,
             F("bytes", stage_tied_sum(s, mode)));
         PUT(p, TERM_BACKWARD_TMP, "gradient of the block's input",
             F("bytes", below(s, position)));
+        PUT(p, TERM_OUTPUTS, "outputs of this block", F("bytes", w->held));
         put_wgrad(p, s, mode == WGRAD_KEEP ? w->wgrad : 0);
         engine_backward(p, s, position, later);
         return;

@@ -190,10 +190,12 @@ static void stage_prefix(struct stage *s)
             /* inside a group the inputs come back too */
             sum.regrown +=
                 stage_group_first(s, i) == i ? kept_but_input(w) : w->kept;
-            sum.casts += w->casts;
+            sum.lingers += w->lingers_nograd;
         } else if (stage_is_layer(s, i)) {
             sum.kept_layers += w->kept;
         }
+        if (!stage_recomputed(s, i))
+            sum.lingers += w->lingers;
         sum.elems += st->elems;
         sum.all_elems += st->elems + st->frozen_elems;
         sum.bytes += st->bytes;

@@ -14,7 +14,7 @@ struct prefix {
     uint64_t kept_layers; /* kept by layers that are not recomputed */
     uint64_t checkpoints; /* inputs kept by recomputed groups */
     uint64_t regrown;     /* what recomputed layers keep once recomputed */
-    uint64_t casts;       /* of recomputed layers: cached by autocast */
+    uint64_t lingers;     /* to the end of forward: autocast's copies */
     uint64_t elems;       /* trained, before sharding */
     uint64_t all_elems;   /* frozen ones too */
     uint64_t bytes;       /* weights as the layers see them */

@@ -494,8 +494,8 @@ void levels_at(struct tracer *r, enum phase phase, uint32_t position)
         + r->other_chunks * s->stage_input;
     r->level[LEVEL_CASTS].want =
         back ? 0
-             : s->before[position].casts
-                   - stage_chunk_before(s, position)->casts;
+             : s->before[position].lingers
+                   - stage_chunk_before(s, position)->lingers;
     set_levels(r, t);
 }
 

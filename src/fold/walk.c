@@ -98,9 +98,10 @@ static void note_cast(struct walk *w, const struct op *op)
     const struct tensor *in = &w->p->tensor[op->in[0]];
     const struct tensor *out = &w->p->tensor[op->out[0]];
     struct walk_slot *s = walk_root_of(w, op->out[0]);
-    if (op->kind == OP_CAST && in->role == ROLE_PARAM && in->trainable
-        && out->bytes < in->bytes && s != NULL)
-        s->cached = true;
+    if (op->kind == OP_CAST && in->role == ROLE_PARAM
+        && (in->trainable || in->in_vain) && out->bytes < in->bytes
+        && s != NULL)
+        s->lingers = true;
 }
 
 static bool is_input(const struct walk *w, const struct walk_slot *s)
@@ -169,6 +170,9 @@ static void walk_init(struct walk *w)
             w->slot[i].kept = true;
             w->slot[i].saves++;
         }
+    for (uint32_t i = 0; i < b->tensor_count; i++)
+        w->slot[i].lingers =
+            w->slot[i].lingers || w->p->tensor[b->tensor_first + i].lingers;
     for (uint32_t i = 0; i <= b->tensor_count; i++)
         w->slot[i].saves_all = w->slot[i].saves;
 }
@@ -243,7 +247,7 @@ static void forward_op(struct walk *w, const struct op *op, uint32_t k,
         const tensor_id t = i < op->n_in ? op->in[i] : op->out[i - op->n_in];
         struct walk_slot *s = walk_root_of(w, t);
         if (s != NULL && s->last_use == k && s != output && !walk_stays(w, s)
-            && !(w->pass == PASS_CHECKPOINT && s->cached)
+            && !(s->lingers && !walk_is_again(w))
             && !(w->b->kind == BLOCK_LAYER && !w->b->open && is_input(w, s)))
             walk_slot_free(w, s);
     }
@@ -324,9 +328,11 @@ static struct extremum walk_forward(struct walk *w, enum walk_pass pass)
         forward_op(w, &w->p->op[b->op_first + k], k, output);
     if (end < b->op_count)
         leave_frame(w);
-    for (uint32_t i = 0; i < b->tensor_count && pass == PASS_CHECKPOINT; i++)
-        if (w->slot[i].cached) /* block_walk.casts: others count them on */
-            walk_slot_free(w, &w->slot[i]);
+    for (uint32_t i = 0; i < b->tensor_count && !walk_is_again(w); i++) {
+        struct walk_slot *s = &w->slot[i]; /* block_walk.lingers counts on */
+        if (s->lingers && s != output && !walk_stays(w, s))
+            walk_slot_free(w, s);
+    }
     /* a layer's caller holds its input until it has the result */
     struct walk_slot *in = &w->slot[b->tensor_count];
     if (in != output && !walk_stays(w, in))
@@ -392,8 +398,10 @@ void walk_block(struct block_walk *out, const struct program *p,
             out->kept += w.slot[i].bytes;
         if (i < block->tensor_count && p->tensor[block->tensor_first + i].held)
             out->held += w.slot[i].bytes;
-        if (w.slot[i].cached)
-            out->casts += w.slot[i].bytes;
+        if (w.slot[i].lingers && &w.slot[i] != result) {
+            out->lingers_nograd += w.slot[i].checkpointed ? 0 : w.slot[i].bytes;
+            out->lingers += w.slot[i].kept ? 0 : w.slot[i].bytes;
+        }
         if (w.slot[i].checkpointed)
             out->checkpoint += w.slot[i].bytes;
     }

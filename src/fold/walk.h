@@ -49,10 +49,12 @@ struct block_walk {
     uint64_t waiting;       /* gradient of the encoder's result that comes in */
     bool keeps_input, keeps_output;
     bool idle; /* nothing of it has a gradient: backward does not come here */
-    uint64_t casts;                 /* weights that autocast casts and caches */
-    uint64_t wgrad;                 /* gradients of all its trained weights */
-    struct extremum forward;        /* relative to a state without the input */
-    bool renames;                   /* in it op.renames */
+    uint64_t lingers;        /* to the end of forward, and not kept: weights
+                         that autocast casts and caches, tensor.lingers */
+    uint64_t lingers_nograd; /* the same under a checkpoint */
+    uint64_t wgrad;          /* gradients of all its trained weights */
+    struct extremum forward; /* relative to a state without the input */
+    bool renames;            /* in it op.renames */
     struct extremum before, after;  /* of forward, up to there and since */
     uint64_t held;                  /* of kept: tensor.held */
     uint64_t checkpoint;            /* kept by a checkpoint around the block:

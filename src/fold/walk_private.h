@@ -21,7 +21,7 @@ struct walk_slot {
     bool has_wgrad;     /* a weight whose gradient is there already */
     bool local;         /* a storage this block accounts for */
     bool kept;          /* alive from forward to backward */
-    bool cached;        /* autocast's copy of a weight */
+    bool lingers;       /* to the end of forward: autocast's copy of a weight */
     bool checkpointed;  /* kept by a checkpoint around the block */
     bool live;
 };

@@ -64,12 +64,14 @@ struct tensor {
     tensor_id storage;     /* itself, or the tensor it is a view of */
     uint64_t elems, bytes; /* on this rank */
     bool pooled;           /* lies in the program's global buffer */
+    bool lingers;          /* to the end of forward: by a frame above */
     bool held;             /* by engine or loop, beyond its last use: to the end
                                 of the block's backward, then as they say */
 
     /* ROLE_PARAM only */
     enum param_group group;
     bool trainable;
+    bool in_vain;        /* it could be trained, and no gradient comes to it */
     bool tied;           /* another block's tensor again (head: the
                             embedding's) */
     bool again;          /* tied, and its gradient is added to that of the

@@ -285,6 +285,17 @@ static void start_dtypes(struct builder *b)
     b->stream = b->param;
 }
 
+uint64_t build_images(struct builder *b)
+{
+    const uint64_t each = b->whole->vision != NULL ? b->run->images : 1;
+    return build_product(b, b->run->micro_batch, each);
+}
+
+void build_idle(struct builder *b)
+{
+    b->p->n_ops = b->block->op_first;
+}
+
 /* Shapes of the text, or of a model that is one part. */
 static void start_text(struct builder *b)
 {
@@ -299,7 +310,7 @@ static void start_text(struct builder *b)
 static void start_vision(struct builder *b)
 {
     b->spec = b->whole->vision;
-    b->seqs = b->run->micro_batch;
+    b->seqs = build_images(b);
     b->len = b->spec->max_positions;
     b->attends_all = true;
     start_dims(b);
@@ -403,6 +414,8 @@ void build_end(struct builder *b, tensor_id output)
 {
     struct program *p = b->p;
     struct block *block = b->block;
+    if (b->seqs == 0)
+        build_idle(b);
     block->output = output;
     block->op_count = p->n_ops - block->op_first;
     block->tensor_count = p->n_tensors - block->tensor_first;
@@ -564,7 +577,7 @@ static bool part_is_frozen(const struct builder *b, enum param_group group)
 static bool is_trainable(const struct builder *b, enum param_group group)
 {
     const uint64_t full = b->run->lora_full;
-    if (part_is_frozen(b, group))
+    if (b->in_vain || part_is_frozen(b, group))
         return false;
     if (!b->frozen || group == PG_ADAPTER)
         return true;
@@ -624,6 +637,7 @@ tensor_id build_param(struct builder *b, const struct param *q)
     t->statistic = q->statistic;
     t->trainable = t->needs_grad =
         !q->statistic && !q->original && !q->fixed && is_trainable(b, q->group);
+    t->in_vain = b->in_vain && !part_is_frozen(b, q->group);
     t->tied = q->tied || q->again;
     t->again = q->again;
     t->matmul = q->matmul;

@@ -74,6 +74,7 @@ struct builder {
                            lowering whose framework does not clears it */
     bool frozen;   /* lora: all but adapters and lora_full */
     bool projects; /* what follows is the projector's, whatever it is */
+    bool in_vain;  /* nothing uses the result of what follows */
 
     /* ROLE_INPUT tensors that build_start() makes: int64 [tokens]. */
     tensor_id ids, labels;
@@ -183,6 +184,11 @@ void build_memory(struct builder *b);
 /* In the joint: x, a tensor of its own, is the encoder's result. What follows
  * is of the decoder: shapes are, and a causal mask is on. */
 void build_to_decoder(struct builder *b, tensor_id x);
+/* Images of a micro-batch. */
+uint64_t build_images(struct builder *b);
+/* No images, so that the operations of the block so far do not run: of what
+ * they made the weights are left. */
+void build_idle(struct builder *b);
 /* What follows is of the vision part, of the text part. (build.c) */
 void build_to_vision(struct builder *b);
 void build_to_text(struct builder *b);

@@ -86,7 +86,8 @@ static bool has_mask(const struct builder *b, bool sliding)
 static bool has_table(const struct builder *b, enum hf_table which)
 {
     const struct spec *m = b->spec;
-    const bool rope = (m->position == POS_ROPE && m->family != FAM_GPTJ)
+    const bool rope = (m->position == POS_ROPE && m->family != FAM_GPTJ
+                       && m->family != FAM_LLAMA4_VISION)
                       || build_is_latent(b);
     switch (which) {
     case HF_POSITIONS:

@@ -179,6 +179,8 @@ static bool family_is_bert(enum family family)
         return true;
     if (family == FAM_WHISPER || family == FAM_DIT || family == FAM_LLAMA4)
         return true;
+    if (family == FAM_LLAMA4_VISION)
+        return true;
     return family == FAM_BERT || family == FAM_ROBERTA;
 }
 

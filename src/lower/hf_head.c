@@ -12,6 +12,11 @@ void hf_hold(struct builder *b, const char *name, tensor_id x)
     build_op(b, OP_RELEASE, name, &x, 1);
 }
 
+void hf_linger(struct builder *b, tensor_id x)
+{
+    b->p->tensor[tensor_of(b, x)->storage].lingers = true;
+}
+
 void hf_outputs(struct builder *b, const char *name, tensor_id x)
 {
     hf_hold(b, name, x);

@@ -26,16 +26,24 @@ static bool looks_up(const struct spec *m)
     return m->family == FAM_CLIP_VISION || m->family == FAM_SIGLIP_VISION;
 }
 
+/* Llama4UnfoldConvolution: patches laid out, then a product. */
+static bool unfolds(const struct spec *m)
+{
+    return m->family == FAM_LLAMA4_VISION;
+}
+
 /* What does not fill a patch is there too, and not looked at. */
 void hf_image_input(struct builder *b)
 {
     const struct spec *m =
         b->whole->vision != NULL ? b->whole->vision : b->spec;
     const struct shape pixels =
-        SHAPE(DIM("images", b->run->micro_batch), DIM("c", m->channels),
+        SHAPE(DIM("images", build_images(b)), DIM("c", m->channels),
               DIM("image", m->image * m->image));
     const struct shape places = SHAPE(DIM("s", m->max_positions));
-    b->pixels = build_input(b, "pixel_values", DT_FP32, &pixels);
+    /* Llama 4's class does not cast them: they come as its weights are */
+    b->pixels = build_input(b, "pixel_values", unfolds(m) ? b->stream : DT_FP32,
+                            &pixels);
     if (looks_up(m))
         (void)build_input(b, "image position_ids", DT_INT64, &places);
 }
@@ -68,6 +76,27 @@ tensor_id hf_patch_product(struct builder *b, tensor_id x)
     return y;
 }
 
+/* Patches lie column by column, which the product has put in order. */
+static tensor_id unfolded_product(struct builder *b, tensor_id x)
+{
+    const struct shape rows = SHAPE(patches(b), patch_pixels(b));
+    x = build_copy_as(b, "unfold", x, &rows);
+    x = build_copy(b, "in order", build_autocast(b, "autocast", x));
+    return build_linear(b, &(struct linear){ .name = "patch_embeddings",
+                                             .x = x,
+                                             .in = patch_pixels(b),
+                                             .out = b->h,
+                                             .group = PG_EMBED,
+                                             .lora = LORA_NAMELESS });
+}
+
+/* Llama4VisionRotaryEmbedding: a complex number for every two of a head. */
+static void rotary_buffer(struct builder *b)
+{
+    const struct shape shape = SHAPE(b->s, b->d);
+    (void)build_buffer(b, "freqs_ci", DT_FP32, &shape);
+}
+
 static tensor_id places(struct builder *b)
 {
     const tensor_id table = build_position_table(b, "position_embeddings");
@@ -83,7 +112,9 @@ tensor_id hf_image_embed(struct builder *b)
     tensor_id x = b->pixels;
     if (b->stream != DT_FP32) /* ViTModel.forward */
         x = build_cast(b, "pixels", x, b->stream);
-    x = hf_patch_product(b, x);
+    x = unfolds(b->spec) ? unfolded_product(b, x) : hf_patch_product(b, x);
+    if (unfolds(b->spec))
+        rotary_buffer(b);
     if (b->spec->class_token) {
         const tensor_id class = build_vector(b, "cls_token", PG_EMBED, b->h, 0);
         x = build_cat(b, "class and patches", class, x, &all);

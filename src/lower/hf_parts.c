@@ -17,6 +17,16 @@ static struct linear projection(tensor_id x, const char *name, struct dim in,
     };
 }
 
+/* A product of the vision part's own. */
+static struct linear product(tensor_id x, const char *name, struct dim in,
+                             struct dim out)
+{
+    struct linear l = projection(x, name, in, out);
+    l.group = PG_MLP;
+    l.lora = LORA_NAMELESS;
+    return l;
+}
+
 /* Llama4VisionPixelShuffleMLP: patches side by side become one token, in two
  * copies (pixel_shuffle). */
 static tensor_id adapter(struct builder *b, tensor_id x)
@@ -31,13 +41,18 @@ static tensor_id adapter(struct builder *b, tensor_id x)
     const struct shape patches =
         SHAPE(b->micro, DIM("patches", side * side), b->h);
     const struct shape shuffled = SHAPE(tokens, in);
+    const tensor_id states = x;
     x = build_view(b, "patches", x, &patches);
     x = build_copy(b, "pixel shuffle", x);
     x = build_copy_as(b, "pixel shuffle", x, &shuffled);
-    struct linear l = projection(x, "adapter fc1", in, mid);
+    const tensor_id pixels = x;
+    struct linear l = product(x, "adapter fc1", in, mid);
     x = build_activation(b, "adapter act", ACT_GELU, build_linear(b, &l));
-    l = projection(x, "adapter fc2", out, out);
-    return build_activation(b, "adapter act", ACT_GELU, build_linear(b, &l));
+    l = product(x, "adapter fc2", out, out);
+    x = build_activation(b, "adapter act", ACT_GELU, build_linear(b, &l));
+    hf_hold(b, "hidden_state", states);
+    hf_hold(b, "encoded_patches", pixels);
+    return x;
 }
 
 /* SiglipMultiheadAttentionPoolingHead: one learned query a sequence. */
@@ -50,6 +65,16 @@ static tensor_id pooling_head(struct builder *b, tensor_id x)
     struct linear l = projection(x, "head in_proj", b->h, h3);
     l.group = PG_HEAD;
     l.bias = true;
+    /* MultiheadAttention splits it: autocast does not cache what it casts */
+    const tensor_id weight =
+        build_param(b, &(struct param){ .name = "head in_proj",
+                                        .group = PG_HEAD,
+                                        .rows = h3,
+                                        .cols = b->h,
+                                        .matmul = true });
+    const struct shape shape = shape_of(b, weight);
+    l.weight = build_view(b, "head in_proj", weight, &shape);
+    l.has_weight = true;
     x = build_view(b, "pooled", build_linear(b, &l), &one);
     l = projection(x, "head out_proj", b->h, b->h);
     l.group = PG_HEAD;
@@ -83,19 +108,32 @@ tensor_id hf_states(struct builder *b, tensor_id x)
     if (b->spec->head == HEAD_ONE)
         x = build_view(b, "class", x, &one);
     x = hf_hidden_norm(b, "post_layernorm", x);
-    if (b->spec->pooling_head)
+    if (b->spec->pooling_head && b->whole->vision == NULL)
         return pooling_head(b, x);
+    if (b->spec->pooling_head) { /* text is handed what comes before it */
+        const bool in_vain = b->in_vain;
+        b->in_vain = true;
+        const struct shape shape = shape_of(b, x);
+        (void)pooling_head(b, build_alias(b, "states", x, &shape));
+        b->in_vain = in_vain;
+    }
     return b->spec->pixel_shuffle > 0 ? adapter(b, x) : x;
 }
 
 /* ---- projectors ---- */
 
+/* Of all images of a micro-batch. */
+static struct dim image_tokens(struct builder *b)
+{
+    return DIM("tokens",
+               build_product(b, build_images(b), b->whole->image_tokens));
+}
+
 /* Gemma3MultiModalProjector: averages of squares of patches, which are made
  * contiguous for it, normed. */
 static tensor_id project_gemma3(struct builder *b, tensor_id x, struct dim in)
 {
-    const struct dim tokens =
-        DIM("tokens", build_product(b, b->seqs, b->whole->image_tokens));
+    const struct dim tokens = image_tokens(b);
     const struct shape shape = SHAPE(tokens, in);
     const tensor_id whole = build_copy(b, "patches, transposed", x);
     const tensor_id pooled =
@@ -109,6 +147,8 @@ static tensor_id project_gemma3(struct builder *b, tensor_id x, struct dim in)
     return build_linear(b, &l);
 }
 
+/* Images one by one, and joined again (LlavaModel.get_image_features): a copy,
+ * which the model hands out. */
 static tensor_id project_llava(struct builder *b, tensor_id x, struct dim in)
 {
     const struct spec *m = b->whole;
@@ -120,7 +160,8 @@ static tensor_id project_llava(struct builder *b, tensor_id x, struct dim in)
     x = build_activation(b, "projector act", m->joint_act, build_linear(b, &l));
     l = projection(x, "linear_2", b->h, b->h);
     l.bias = m->joint_bias;
-    return build_linear(b, &l);
+    x = build_copy(b, "images joined", build_linear(b, &l));
+    return x;
 }
 
 /* b is the text's. */
@@ -143,6 +184,33 @@ static tensor_id project(struct builder *b, tensor_id x)
 }
 
 /* ---- between the parts ---- */
+
+/* What a class runs after the layer whose states it uses: the other layers,
+ * SigLIP's head. Its weights are there, and no gradient comes to them. */
+static void run_in_vain(struct builder *b, tensor_id x)
+{
+    const struct shape shape = shape_of(b, x);
+    const struct layer_kind kind = { .place = LAYER_VISION };
+    b->in_vain = true;
+    x = build_alias(b, "states", x, &shape);
+    for (uint64_t i = 0; i < b->whole->unused_layers; i++)
+        x = hf_layer(b, &kind, x);
+    if (b->whole->joint == JOINT_LLAVA)
+        hf_states(b, x);
+    b->in_vain = false;
+}
+
+/* LlavaModel.get_image_features: the states of one layer, before any norm. The
+ * slice is copied by the product that takes it, or by autocast before. */
+static tensor_id llava_states(struct builder *b, tensor_id x)
+{
+    const struct shape tokens = SHAPE(image_tokens(b), b->h);
+    run_in_vain(b, x);
+    if (!b->whole->joint_crops)
+        return x;
+    x = build_view(b, "all but the first", x, &tokens);
+    return b->autocast ? x : build_copy(b, "in order", x);
+}
 
 static tensor_id clip_product(struct builder *b, const char *name, tensor_id x,
                               uint64_t in)
@@ -171,6 +239,10 @@ static tensor_id put_image(struct builder *b, tensor_id words, tensor_id image)
     const tensor_id mask = build_tensor(b, "image mask", DT_BOOL, &each);
     op_result(b, build_op(b, OP_COPY, "image mask", &b->ids, 1), mask);
     image = build_cast(b, "image features", image, tensor_of(b, words)->dtype);
+    if (b->whole->joint == JOINT_LLAVA || b->whole->joint == JOINT_LLAMA4) {
+        hf_linger(b, image);
+        build_hold(b, image);
+    }
     const tensor_id rest = build_where(b, "words", mask, words);
     if (tensor_of(b, rest)->needs_grad)
         return build_binary_in_place(b, OP_ADD, "image tokens", rest, image);
@@ -186,14 +258,17 @@ static tensor_id put_image(struct builder *b, tensor_id words, tensor_id image)
 
 tensor_id hf_to_text(struct builder *b, tensor_id x)
 {
-    x = hf_states(b, x);
+    x = b->whole->joint == JOINT_LLAVA ? llava_states(b, x) : hf_states(b, x);
     if (b->whole->joint == JOINT_CLIP)
         return to_second_tower(b, x);
     build_to_text(b);
     b->projects = true;
     x = project(b, x);
     b->projects = false;
-    return put_image(b, hf_words(b), x);
+    if (b->run->images > 0)
+        return put_image(b, hf_words(b), x);
+    build_idle(b);
+    return hf_words(b);
 }
 
 void hf_two_towers(struct builder *b)

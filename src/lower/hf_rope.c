@@ -187,10 +187,24 @@ static void rope_liger(struct builder *b, struct hf_qkv *qkv)
     build_place(b, PLACE_GRADIENT);
 }
 
+/* vision_apply_rotary_emb of Llama 4: by a buffer of complex numbers. */
+static tensor_id rotate_in_image(struct builder *b, tensor_id x)
+{
+    const enum dtype dtype = tensor_of(b, x)->dtype;
+    tensor_id y = build_cast(b, "complex", x, DT_FP32);
+    y = build_scale(b, "times freqs_ci", y);
+    return build_cast(b, "rope", y, dtype);
+}
+
 void hf_rope(struct builder *b, struct hf_qkv *qkv)
 {
     if (!build_rotates(b))
         return;
+    if (b->spec->family == FAM_LLAMA4_VISION) {
+        qkv->q.x = rotate_in_image(b, qkv->q.x);
+        qkv->k.x = rotate_in_image(b, qkv->k.x);
+        return;
+    }
     if (b->spec->family == FAM_GPTJ) {
         rope_gptj(b, qkv);
         return;

@@ -24,7 +24,7 @@ static bool has_sdpa(const struct spec *m)
 static bool has_flash(const struct spec *m)
 {
     if (m->family == FAM_LLAMA4 || m->family == FAM_DEEPSEEK_V32
-        || m->family == FAM_GROK)
+        || m->family == FAM_GROK || m->family == FAM_LLAMA4_VISION)
         return false;
     return m->family != FAM_MPT && m->classes == 0 && m->position != POS_ALIBI
            && m->relative_buckets == 0;

@@ -403,6 +403,7 @@ static void start(struct run *r, const struct setup *setup)
     r->gpus = r->dp = r->tp = r->pp = r->vpp = r->cp = r->ep = r->etp = 1;
     r->shard = r->expert_shard = 1;
     r->micro_batch = r->grad_accum = r->global_batch = r->seq_len = 1;
+    r->images = 1;
 }
 
 memplan_status setup_resolve(struct run *run, const struct setup *setup,

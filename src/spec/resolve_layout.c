@@ -478,9 +478,17 @@ static void say_tokens(struct run *r, const struct spec *spec)
                      spec->mel_bins > 0 ? ", two frames of the spectrum," : "");
 }
 
+/* Images among the words of a sequence; CLIP's are beside them. */
+static void resolve_images(struct run *r, const struct spec *spec)
+{
+    if (spec->image_tokens > 0)
+        r->images = resolve_count(r, KEY_IMAGES, 1);
+}
+
 static void resolve_sequence(struct run *r, const struct spec *spec)
 {
     resolve_image(r, spec);
+    resolve_images(r, spec);
     uint64_t limit = spec->max_positions;
     uint64_t usual = limit > 0 ? min_u64(limit, SEQ_LEN_CAP) : SEQ_LEN_UNKNOWN;
     r->seq_len = resolve_count(r, KEY_SEQ_LEN, usual);

@@ -72,6 +72,35 @@ static void say_routing(struct run *r, const struct spec *spec)
                      "not");
 }
 
+/* Processors write an image's tokens into the text, one by one. */
+static void say_images(struct run *r, const struct spec *spec)
+{
+    resolve_assume(r, KEY_IMAGES,
+                   "one image a sequence, %" PRIu64 " of its tokens (--images)",
+                   spec->image_tokens);
+    if (r->given[KEY_IMAGES] && r->images > 0)
+        resolve_note(r, KEY_IMAGES,
+                     "%" PRIu64 " image%s a sequence, each %" PRIu64
+                     " of its tokens",
+                     r->images, r->images == 1 ? "" : "s", spec->image_tokens);
+    if (r->given[KEY_IMAGES] && r->images == 0)
+        resolve_note(r, KEY_IMAGES,
+                     "sequences without images: the vision part's weights do "
+                     "no work");
+    if (spec->joint == JOINT_LLAMA4)
+        resolve_note(r, KEY_COUNT,
+                     "an image is one tile of %" PRIu64 " pixels a side; of "
+                     "an image in several, --images counts each",
+                     spec->vision->image);
+    if (spec->unused_layers > 0)
+        resolve_note(r, KEY_COUNT,
+                     "the vision part's last %" PRIu64
+                     "%s in vain: the text takes the states before "
+                     "('vision_feature_layer')",
+                     spec->unused_layers,
+                     spec->unused_layers == 1 ? " layer runs" : " layers run");
+}
+
 static void say_layers(struct run *r, const struct spec *spec)
 {
     if (spec->read_as)
@@ -88,9 +117,7 @@ static void say_layers(struct run *r, const struct spec *spec)
                      "the text part alone, of a file that has a vision part "
                      "too (--part)");
     if (spec->image_tokens > 0)
-        resolve_note(r, KEY_COUNT,
-                     "one image a sequence, %" PRIu64 " of its tokens",
-                     spec->image_tokens);
+        say_images(r, spec);
     if (spec->vision == NULL
         && (spec->head == HEAD_ONE || spec->head == HEAD_STATES))
         resolve_note(r, KEY_COUNT,

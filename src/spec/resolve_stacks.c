@@ -98,17 +98,12 @@ static void check_image(const struct run *r, const struct spec *s,
 static void refuse_parts(const struct spec *s, struct diag *d)
 {
     memplan_error *e = NULL;
-    if (s->joint != JOINT_NONE && s->joint != JOINT_CLIP
-        && s->joint != JOINT_GEMMA3) {
-        e = diag_add(
-            d, MEMPLAN_E_UNSUPPORTED,
-            "the memory of all parts of a '%.40s' model at once is not "
-            "modelled",
-            s->model_type);
+    if (s->joint_layers > 1) {
+        e = diag_add(d, MEMPLAN_E_UNSUPPORTED,
+                     "the memory of a projector of %" PRIu64 " layers' states "
+                     "('vision_feature_layer') is not modelled",
+                     s->joint_layers);
         diag_hint(e, "add --part text or --part vision: each by itself is");
-    } else if (s->family == FAM_LLAMA4_VISION) {
-        diag_add(d, MEMPLAN_E_UNSUPPORTED,
-                 "the memory of Llama 4's vision part is not modelled");
     } else if (s->pooling_head) {
         e = diag_add(d, MEMPLAN_E_UNSUPPORTED,
                      "the memory of a vision part's pooling head is not "
@@ -158,6 +153,57 @@ static void check_freeze(const struct run *r, const struct spec *s,
     }
 }
 
+/* Where there are images to count. */
+static void refuse_images(const struct run *r, const struct spec *s,
+                          struct diag *d)
+{
+    const bool clip = s->joint == JOINT_CLIP && r->setup.v[KEY_IMAGES].n == 1;
+    if (!r->given[KEY_IMAGES] || clip)
+        return;
+    memplan_error *e =
+        setup_error(d, MEMPLAN_E_CONFLICT, KEY_IMAGES, "images of a model %s",
+                    s->joint == JOINT_CLIP ? "that pairs each text with one"
+                    : s->image > 0         ? "of images alone"
+                                           : "without pictures");
+    if (s->joint == JOINT_CLIP)
+        diag_hint(e, "leave images out; --micro-batch counts pairs");
+    else if (s->image > 0)
+        diag_hint(e, "leave it out; --micro-batch counts images");
+    else if (s->parts != NULL && s->parts->part[PART_ALL] != NULL)
+        diag_hint(e, "add --part all: its file has a vision part too");
+    else
+        diag_hint(e, "leave it out");
+}
+
+/* Their tokens are among those of the text; without any, nothing trains what
+ * they go through. */
+static void check_images(const struct run *r, const struct spec *s,
+                         struct diag *d)
+{
+    const uint64_t unseen =
+        UINT64_C(1) << FREEZE_VISION | UINT64_C(1) << FREEZE_PROJECTOR;
+    const uint64_t tokens = r->images * s->image_tokens;
+    memplan_error *e;
+    if (s->image_tokens == 0) {
+        refuse_images(r, s, d);
+        return;
+    }
+    if (r->seq_len < tokens) {
+        e = setup_error(
+            d, MEMPLAN_E_CONFLICT, KEY_SEQ_LEN,
+            "seq_len %" PRIu64 " is less than the %" PRIu64 " tokens of %s",
+            r->seq_len, tokens, r->images == 1 ? "an image" : "its images");
+        diag_hint(e, "use --seq-len %" PRIu64 " or more%s", tokens,
+                  r->images == 1 ? "" : ", or fewer --images");
+    }
+    if (r->images == 0 && (r->freeze & unseen) != unseen) {
+        e = setup_error(d, MEMPLAN_E_CONFLICT, KEY_IMAGES,
+                        "images 0 leaves a trained vision part without "
+                        "gradients");
+        diag_hint(e, "add --freeze vision,projector");
+    }
+}
+
 /* Two parts are whole on a rank, a checkpoint a layer. */
 static void check_parts(const struct run *r, const struct spec *s,
                         struct diag *d)
@@ -168,14 +214,7 @@ static void check_parts(const struct run *r, const struct spec *s,
     whole_only(s, KEY_PP, r->pp, d);
     whole_only(s, KEY_CP, r->cp, d);
     whole_only(s, KEY_RECOMPUTE_GRANULARITY, r->recompute_granularity, d);
-    if (r->seq_len < s->image_tokens) {
-        memplan_error *e =
-            setup_error(d, MEMPLAN_E_CONFLICT, KEY_SEQ_LEN,
-                        "seq_len %" PRIu64 " is less than the %" PRIu64
-                        " tokens of an image",
-                        r->seq_len, s->image_tokens);
-        diag_hint(e, "use --seq-len %" PRIu64 " or more", s->image_tokens);
-    }
+    check_images(r, s, d);
     if (s->vision == NULL || r->lora_rank == 0)
         return;
     memplan_error *e = setup_error(d, MEMPLAN_E_UNSUPPORTED, KEY_LORA_RANK,

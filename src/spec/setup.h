@@ -342,6 +342,7 @@ struct run {
     uint16_t stage_layers[SETUP_LIST_MAX]; /* per stage, pp of them */
     uint64_t micro_batch, grad_accum, global_batch, seq_len;
     uint64_t decoder_seq_len; /* 0: one stack */
+    uint64_t images;          /* in a sequence, of a model of two parts */
 
     enum precision precision;
     struct precision_bytes prec;

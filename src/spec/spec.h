@@ -434,15 +434,20 @@ struct spec {
     enum joint joint;          /* between them */
     uint64_t joint_width;      /* of CLIP's two products; 0 */
     uint64_t joint_layers;     /* of the vision part, side by side (LLaVA) */
+    uint64_t unused_layers;    /* of the vision part, after the one whose states
+                               the text is handed (LLaVA): they run in vain */
+    bool joint_crops;          /* the text is handed all states but the first */
     bool joint_bias;
     enum activation joint_act;
     uint64_t image_tokens; /* of one image, among the text's */
 };
 
-/* Layers before those of the text, and what stands between them. */
+/* Layers before those of the text, and what stands between them: of layers
+ * that run in vain there. */
 static inline uint64_t spec_vision_blocks(const struct spec *spec)
 {
-    return spec->vision != NULL ? spec->vision->layers + 1 : 0;
+    return spec->vision != NULL ? spec->vision->layers - spec->unused_layers + 1
+                                : 0;
 }
 
 /* Blocks between embedding and head: layers, and between two stacks one. */

@@ -154,6 +154,48 @@ static void join_llama4(struct spec *all)
     all->image_tokens = (uint64_t)(short_side * short_side);
 }
 
+/* Number i of states, 0 those of the embedding; from the last one backwards
+ * below 0. */
+static void use_states(struct import *im, const struct json *at, double i,
+                       struct spec *all)
+{
+    const double n = (double)all->vision->layers + 1;
+    const double own = i < 0 ? i + n : i;
+    if (own >= 0 && own < n && own <= floor(own)) {
+        const uint64_t unused = all->vision->layers - (uint64_t)own;
+        if (unused < all->unused_layers)
+            all->unused_layers = unused;
+        return;
+    }
+    memplan_error *e = import_error(im, at, MEMPLAN_E_CONFLICT,
+                                    "'vision_feature_layer' (%g) of a vision "
+                                    "part of %" PRIu64 " layers",
+                                    i, all->vision->layers);
+    diag_hint(e, "use -%" PRIu64 " to %" PRIu64 ", which is the last layer's",
+              all->vision->layers + 1, all->vision->layers);
+}
+
+static void use_layers(struct import *im, const struct json *at,
+                       struct spec *all)
+{
+    const bool list = at && at->kind == JSON_ARRAY && at->child;
+    all->joint_layers = 0;
+    all->unused_layers = all->vision->layers;
+    if (!at || (!list && at->kind != JSON_NUMBER)) {
+        all->joint_layers = 1;
+        use_states(im, at, -2, all);
+    } else if (!list) {
+        all->joint_layers = 1;
+        use_states(im, at, at->number, all);
+    } else {
+        for (at = at->child; at; at = at->next) {
+            all->joint_layers++;
+            if (at->kind == JSON_NUMBER)
+                use_states(im, at, at->number, all);
+        }
+    }
+}
+
 static void join_llava(struct import *im, struct spec *all)
 {
     const struct json *bias =
@@ -165,14 +207,9 @@ static void join_llava(struct import *im, struct spec *all)
         select && select->kind == JSON_STRING && str_is(select->text, "full");
     all->joint_bias = !(bias && bias->kind == JSON_BOOL && !bias->truth);
     all->joint_act = ACT_GELU;
-    all->joint_layers = 1;
-    if (layers && layers->kind == JSON_ARRAY && layers->child) {
-        all->joint_layers = 0;
-        for (const struct json *at = layers->child; at; at = at->next)
-            all->joint_layers++;
-    }
-    all->image_tokens = all->vision->max_positions
-                        - (full || !all->vision->class_token ? 0 : 1);
+    use_layers(im, layers, all);
+    all->joint_crops = !full;
+    all->image_tokens = all->vision->max_positions - (full ? 0 : 1);
 }
 
 static void join(struct import *im, const struct whole *whole, struct spec *all)

@@ -12,6 +12,8 @@ import device  # noqa: F401  (before torch)
 import torch
 import transformers
 from transformers.models.gemma3 import modeling_gemma3
+from transformers.models.llama4 import modeling_llama4
+from transformers.models.llava import modeling_llava
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 import attention
@@ -35,13 +37,45 @@ GEMMA = dict(TOWER, model_type="gemma3_text", num_key_value_heads=2, vocab_size=
              head_dim=16, query_pre_attn_scalar=16, sliding_window=512)
 CONFIGS["gemma3"] = dict(model_type="gemma3", mm_tokens_per_image=4, image_token_index=1200, text_config=GEMMA,
                          vision_config=dict(CONFIGS["siglip"], hidden_size=144))
+LLAMA = dict(TOWER, model_type="llama", num_key_value_heads=2, vocab_size=1234, max_position_embeddings=128)
+EYE = {**CONFIGS["clip-vision"], "hidden_size": 144}
+CONFIGS["llava"] = dict(model_type="llava", image_token_index=1200, text_config=LLAMA, vision_config=EYE)
+CONFIGS["llava-last"] = dict(CONFIGS["llava"], vision_feature_layer=-1, vision_feature_select_strategy="full",
+                             multimodal_projector_bias=False)
+CONFIGS["llava-siglip"] = dict(CONFIGS["llava"], text_config=dict(LLAMA, model_type="qwen2"), vision_feature_layer=-3,
+                               vision_config={**CONFIGS["siglip"], "hidden_size": 144, "vision_use_head": True})
+SHUFFLED = dict(TOWER, model_type="llama4_vision_model", image_size=64, patch_size=8, intermediate_size=384,
+                projector_input_dim=88, projector_output_dim=88, vision_output_dim=88)
+CONFIGS["llama4-vision"] = SHUFFLED
+CONFIGS["llama4"] = dict(model_type="llama4", image_token_index=1200, vision_config=SHUFFLED, text_config=dict(
+    TOWER, model_type="llama4_text", num_key_value_heads=2, head_dim=16, vocab_size=1234, max_position_embeddings=64,
+    num_local_experts=4, intermediate_size_mlp=304, interleave_moe_layer_step=2))
 CLASSES = {"siglip": "SiglipVisionModel", "clip-vision": "CLIPVisionModel", "clip-text": "CLIPTextModel",
-           "clip": "CLIPModel", "gemma3": "Gemma3ForConditionalGeneration"}
-modeling_gemma3.torch_compilable_check = lambda *_: None  # compares numbers that fake tensors do not have
+           "clip": "CLIPModel", "gemma3": "Gemma3ForConditionalGeneration", "llama4-vision": "Llama4VisionModel",
+           "llava": "LlavaForConditionalGeneration", "llama4": "Llama4ForConditionalGeneration"}
+for module in (modeling_gemma3, modeling_llava, modeling_llama4):
+    module.torch_compilable_check = lambda *_: None  # compares numbers that fake tensors do not have
 
 
-WHOLES = ("clip", "gemma3")
-FROZEN = {  # all dtypes and attentions of the first three
+IMAGES = {}
+for whole in ("llava", "llama4", "gemma3"):
+    for word, images in (("two", 2), ("none", 0)):
+        CONFIGS[f"{whole}-{word}"], IMAGES[f"{whole}-{word}"] = CONFIGS[whole], images
+
+
+def whole_of(name):
+    """The type of a whole model; None: a part."""
+    return CONFIGS[name]["model_type"] if "text_config" in CONFIGS[name] else None
+
+
+def length(name):
+    """LLaVA's image is 49 tokens."""
+    if whole_of(name) == "llava":
+        return 24 + 49 * IMAGES.get(name, 1)
+    return S
+
+
+FROZEN = {  # all dtypes and attentions of ALL_KINDS
     "gemma3-frozen-vision": ["vision"],
     "clip-frozen-vision": ["vision"],
     "clip-frozen-text": ["text"],
@@ -51,7 +85,23 @@ FROZEN = {  # all dtypes and attentions of the first three
     "gemma3-frozen-vision-text": ["vision", "text"],
     "clip-frozen-vision-projector": ["vision", "projector"],
     "clip-frozen-vision-text": ["vision", "text"],
+    "llava-frozen-vision": ["vision"],
+    "llava-frozen-text": ["text"],
+    "llava-frozen-projector": ["projector"],
+    "llava-frozen-vision-projector": ["vision", "projector"],
+    "llava-frozen-vision-text": ["vision", "text"],
+    "llava-last-frozen-vision": ["vision"],
+    "llama4-frozen-vision": ["vision"],
+    "llama4-frozen-text": ["text"],
+    "llama4-frozen-projector": ["projector"],
+    "llama4-frozen-vision-projector": ["vision", "projector"],
+    "llama4-frozen-vision-text": ["vision", "text"],
+    "llava-two-frozen-vision": ["vision"],
+    "llava-none-frozen-vision-projector": ["vision", "projector"],
+    "llama4-none-frozen-vision-projector": ["vision", "projector"],
+    "gemma3-none-frozen-vision-projector": ["vision", "projector"],
 }
+ALL_KINDS = list(FROZEN)[:3] + ["llava-frozen-vision", "llama4-frozen-vision"]
 
 
 def part_of(parameter):
@@ -67,23 +117,26 @@ def side(config):
 
 
 def loss_of(name, model, given):
-    if name == "clip":
+    whole = whole_of(name)
+    if whole == "clip":
         return model(**given, return_loss=True).loss
-    if name == "gemma3":  # the processor says which tokens are of an image, so that they see one another
+    if whole in ("llava", "llama4"):
+        return model(**given, labels=given["input_ids"], use_cache=False).loss
+    if whole == "gemma3":  # the processor says which tokens are of an image, so that they see one another
         ids = given["input_ids"]
         return model(**given, labels=ids, token_type_ids=torch.zeros_like(ids), use_cache=False).loss
     out = model(**given)
-    return (out.pooler_output if name != "siglip" else out.last_hidden_state).mean()
+    return (out.last_hidden_state if name in ("siglip", "llama4-vision") else out.pooler_output).mean()
 
 
 def step(variant, dtype, attn):
     name, frozen = variant.split("-frozen")[0], FROZEN.get(variant, [])
-    settings = CONFIGS[name]
+    settings, images = CONFIGS[name], IMAGES.get(name, 1)
     config = transformers.AutoConfig.for_model(**json.loads(json.dumps(settings)))
     attention.install(True)
     stored = torch.bfloat16 if dtype == "bf16" else torch.float32
     with torch.device("meta"):
-        model = getattr(transformers, CLASSES[name])._from_config(
+        model = getattr(transformers, CLASSES[whole_of(name) or name])._from_config(
             config, dtype=stored, attn_implementation={"flash": "flash_attention_2"}.get(attn, attn))
     with FakeTensorMode(allow_non_fake_inputs=True):
         model.to_empty(device="cuda").train()
@@ -91,10 +144,12 @@ def step(variant, dtype, attn):
         for parameter, weight in model.named_parameters():
             weight.requires_grad_(part_of(parameter) not in frozen)
         given, vision = {}, settings.get("vision_config", settings)
-        if name != "clip-text":
-            given["pixel_values"] = torch.zeros(B, 3, vision["image_size"], vision["image_size"], device="cuda")
-        if name in ("clip-text", *WHOLES):
-            given["input_ids"] = torch.zeros(B, S, dtype=torch.long, device="cuda")
+        if name != "clip-text" and images > 0:
+            given["pixel_values"] = torch.zeros(B * images, 3, vision["image_size"], vision["image_size"], device="cuda")
+            if name.startswith("llama4"):  # whose class does not cast them
+                given["pixel_values"] = given["pixel_values"].to(stored)
+        if name == "clip-text" or whole_of(name):
+            given["input_ids"] = torch.zeros(B, length(name), dtype=torch.long, device="cuda")
         outside = list(model.parameters()) + list(model.buffers()) + list(given.values())
         spans = saved.Spans(model)
         with measure.autocast("cuda", dtype == "autocast"):
@@ -117,12 +172,14 @@ def step(variant, dtype, attn):
     phases = {n: {k: v[k] for k in ("start", "peak", "op", "end") if k in v} for n, v in tracker.phases.items()
               if n != "after"}
     image = (side(vision) ** 2 + (name != "siglip")) if name != "clip-text" else 0
-    part = dict(part="all") if name in WHOLES else {}
+    part = dict(part="all") if whole_of(name) else {}
+    if images != 1:
+        part["images"] = images
     if frozen:
         part["freeze"] = frozen
     return dict(family="part-" + variant, **part, torch=torch.__version__, transformers=transformers.__version__,
                 command="python tests/oracle/golden_parts.py tests/golden/oracle", config=settings, dtype=dtype,
-                attention=attn, b=B, s=S if name in ("clip-text", *WHOLES) else image, saved_total_bytes=total,
+                attention=attn, b=B, s=length(name) if name == "clip-text" or whole_of(name) else image, saved_total_bytes=total,
                 parameter_bytes=sum(p.numel() * p.element_size() for p in model.parameters()),
                 buffer_bytes=sum(p.numel() * p.element_size() for p in model.buffers()),
                 input_bytes=sum(t.numel() * t.element_size() for t in given.values()), phases=phases), rows
@@ -132,9 +189,12 @@ if __name__ == "__main__":
     for name in [a for a in sys.argv[2:] if a != "--rows"] or [*CONFIGS, *FROZEN]:
         for dtype in ("bf16", "fp32", "autocast"):
             for attn in ("eager", "sdpa", "flash"):
-                if attn == "flash" and dtype == "fp32":
+                if attn == "flash" and (dtype == "fp32" or name.startswith("llama4")):
                     continue  # no such kernel
-                if name in list(FROZEN)[3:] and (dtype, attn) not in (("bf16", "sdpa"), ("autocast", "eager")):
+                if name in IMAGES and IMAGES[name] == 0:
+                    continue  # only what is frozen does without images
+                few = name in FROZEN and name not in ALL_KINDS or name in IMAGES
+                if few and (dtype, attn) not in (("bf16", "sdpa"), ("autocast", "eager")):
                     continue
                 result, rows = step(name, dtype, attn)
                 lines = ",\n".join(f" {json.dumps(k)}: {json.dumps(v)}" for k, v in result.items())

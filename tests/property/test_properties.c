@@ -55,7 +55,7 @@ static const char *pick(uint64_t *seed, const char *const *words)
 struct choice {
     const char *key, *value; /* NULL: not given */
 };
-enum { FIRST_ADAPTER = 29, CHOICES = 45 };
+enum { FIRST_ADAPTER = 29, CHOICES = 46 };
 struct trial {
     const char *model;
     struct choice c[CHOICES];
@@ -122,12 +122,41 @@ static const char merged[] =
     "\"model_type\": \"siglip_vision_model\", \"num_hidden_layers\": 6,"
     "\"vision_use_head\": false}}";
 
+/* The same of which the last two layers run in vain. */
+static const char looked[] =
+    "{\"model_type\": \"llava\", \"vision_feature_layer\": -3,"
+    "\"text_config\": {\"model_type\": \"qwen2\", \"hidden_size\": 512,"
+    "\"num_hidden_layers\": 8, \"vocab_size\": 32000,"
+    "\"intermediate_size\": 1024, \"num_attention_heads\": 8,"
+    "\"num_key_value_heads\": 2, \"tie_word_embeddings\": true},"
+    "\"vision_config\": {\"model_type\": \"siglip_vision_model\","
+    "\"num_hidden_layers\": 6, \"image_size\": 112}}";
+
+/* An encoder that rotates, with an adapter, before experts. */
+static const char tiled[] =
+    "{\"model_type\": \"llama4\", \"text_config\": {"
+    "\"model_type\": \"llama4_text\", \"hidden_size\": 512,"
+    "\"num_hidden_layers\": 4, \"vocab_size\": 32000, \"head_dim\": 64,"
+    "\"num_attention_heads\": 8, \"num_key_value_heads\": 2,"
+    "\"intermediate_size\": 512, \"intermediate_size_mlp\": 1024,"
+    "\"num_local_experts\": 4, \"interleave_moe_layer_step\": 2},"
+    "\"vision_config\": {\"model_type\": \"llama4_vision_model\","
+    "\"hidden_size\": 384, \"num_attention_heads\": 6, \"image_size\": 112,"
+    "\"num_hidden_layers\": 5, \"intermediate_size\": 1536,"
+    "\"projector_input_dim\": 256, \"projector_output_dim\": 256,"
+    "\"vision_output_dim\": 256}}";
+
+static bool is_whole(const char *model)
+{
+    return model == merged || model == looked || model == tiled;
+}
+
 /* Refused elsewhere than by transformers, and with flash attention. */
 static bool is_only_hf(const char *model)
 {
     return strcmp(model, "grok-1") == 0 || strcmp(model, "dit-s-2") == 0
            || strcmp(model, "whisper-base") == 0 || model == diffused
-           || model == chunked || model == indexed;
+           || model == chunked || model == indexed || model == tiled;
 }
 
 /* Nor a list of layers. */
@@ -159,9 +188,22 @@ static const char *frozen_of(const struct trial *t, uint64_t seed)
         "vision",
         NULL,
     };
-    if (t->model != towers && t->model != merged)
+    if (t->model != towers && !is_whole(t->model))
         return NULL;
     return parts[seed / 2 % (sizeof parts / sizeof parts[0])];
+}
+
+/* None where nothing trains what they go through; not PICK, as below. */
+static const char *images_of(const struct trial *t, uint64_t seed)
+{
+    static const char *const numbers[] = { NULL, "2", "3", "1", "2" };
+    const char *frozen = frozen_of(t, seed);
+    if (!is_whole(t->model))
+        return NULL;
+    if (frozen != NULL && strcmp(frozen, "vision,projector") == 0
+        && seed / 18 % 2 == 0)
+        return "0";
+    return numbers[seed / 2 % (sizeof numbers / sizeof numbers[0])];
 }
 
 static struct trial trial_of(uint64_t seed)
@@ -178,8 +220,11 @@ static struct trial trial_of(uint64_t seed)
                       "grok-1", "phi-3-small-8k", "whisper-base", "dit-s-2",
                       diffused, predicting, sparse, chunked, indexed, towers)
     };
-    if (t.model == towers && seed % 2 == 0) /* which trials follow stays */
-        t.model = merged;
+    static const char *const wholes[] = { merged, looked, tiled };
+    if (t.model == towers && seed % 4 != 1) /* which trials follow stays */
+        t.model = wholes[seed % 3];
+    if (seed % 29 == 5)
+        t.model = wholes[seed / 29 % 3];
     if (seed % 23 == 7) /* not PICK, as below */
         t.model = listed;
     if (seed % 23 == 11)
@@ -187,7 +232,7 @@ static struct trial trial_of(uint64_t seed)
     const char *fw = PICK(&s, "hf", "deepspeed", "fsdp", "megatron", "megatron",
                           "megatron-deepspeed", "torchtitan", "torchtune");
     if (is_only_hf(t.model) || t.model == sparse || t.model == towers
-        || t.model == merged || strcmp(t.model, "minicpm3-4b") == 0
+        || is_whole(t.model) || strcmp(t.model, "minicpm3-4b") == 0
         || strcmp(t.model, "gemma-3-1b") == 0
         || strcmp(t.model, "phi-3-small-8k") == 0)
         fw = PICK(&s, "hf", "deepspeed", "fsdp");
@@ -213,7 +258,7 @@ static struct trial trial_of(uint64_t seed)
     const char *tp = megatron || titan ? PICK(&s, "1", "2", "4") : "1";
     /* adapters, a third of the time: where not, tp is said again */
     const bool lora = !megatron && !titan && next(&s) % 3 == 0
-                      && t.model != towers && t.model != merged;
+                      && t.model != towers && !is_whole(t.model);
     const bool modules = megatron && strcmp(re, "selective") == 0;
     const bool full = lora && next(&s) % 4 == 0;
     const char *base = state ? "bf16" : PICK(&s, "bf16", "nf4", "int8", "int4");
@@ -304,6 +349,7 @@ static struct trial trial_of(uint64_t seed)
         { "moe_imbalance", next(&s) % 2 == 0 ? "1.3" : NULL },
         { "moe_expert_capacity_factor", next(&s) % 4 == 0 ? "1.1" : NULL },
         { "freeze", frozen_of(&t, seed) },
+        { "images", images_of(&t, seed) },
         { "engine", fsdp && frozen_of(&t, seed) != NULL ? "fsdp2" : NULL },
     };
     memcpy(t.c, c, sizeof c);
@@ -326,7 +372,7 @@ static memplan_status load(memplan_model **out, const char *model)
         return memplan_model_builtin(out, model, NULL, NULL);
     const memplan_status st =
         memplan_model_parse(out, model, strlen(model), "inline", NULL, NULL);
-    return model == merged ? memplan_model_select(*out, "all", NULL) : st;
+    return is_whole(model) ? memplan_model_select(*out, "all", NULL) : st;
 }
 
 /* NULL when the layout is refused, which is an answer too. */

@@ -224,6 +224,7 @@ static const char *const settable[][3] = {
     { "grad_accum", "8", "8" },
     { "seq_len", "8Ki", "8192" },
     { "decoder_seq_len", "128", "128" },
+    { "images", "0", "0" },
     { "precision", "bf16", "bf16" },
     { "fp8_recipe", "mxfp8", "mxfp8" },
     { "fp8_params", "on", "true" },
@@ -936,6 +937,7 @@ static void every_key_is_echoed(void **state)
     static const enum setup_key absent[] = {
         KEY_DECODER_SEQ_LEN,
         KEY_IMAGE,
+        KEY_IMAGES,
         KEY_FP8_RECIPE,
         KEY_RECOMPUTE_MODULES,
         KEY_RECOMPUTE_LAYERS,
