@@ -111,6 +111,10 @@ static bool has_table(const struct builder *b, enum hf_table which)
     case HF_BIAS:
     case HF_BIAS_DECODER:
     case HF_BIAS_CROSS: return m->relative_buckets > 0;
+    case HF_ORDER: return m->window_side > 0;
+    case HF_STARTS: return m->merge > 0 && hf_kernel(b) == ATTN_FLASH;
+    case HF_STARTS_WINDOW:
+        return m->window_side > 0 && hf_kernel(b) == ATTN_FLASH;
     case HF_TABLE_COUNT: break;
     }
     return false;
@@ -146,6 +150,8 @@ static enum dtype rope_dtype(const struct builder *b)
     case FAM_ERNIE:
     case FAM_ERNIE_MOE:
     case FAM_LLAMA4:
+    case FAM_QWEN2_VISION:
+    case FAM_QWEN2_5_VISION:
     case FAM_DEEPSEEK_V2: return DT_FP32;
     default: return b->stream;
     }
@@ -234,6 +240,8 @@ static void make_tables(struct builder *b)
         rope.dim[1] = DIM("r/2", r / 2);
     if (m->family == FAM_QWEN) /* a cache for twice the longest sequence */
         rope.dim[0] = DIM("2*s", build_product(b, 2, b->sq.n));
+    if (family_has_axes(m->family)) /* an axis' positions of each sequence */
+        rope.dim[0] = b->t;
     static const char *const ropes[] = { "cos", "sin", "local cos",
                                          "local sin" };
     for (unsigned i = 0; i < 4; i++) {
@@ -253,6 +261,8 @@ static void make_tables(struct builder *b)
     if (has_table(b, HF_MASK_SLIDING))
         make_mask(b, "sliding window mask");
     make_biases(b);
+    if (m->merge > 0)
+        hf_window_tables(b);
     build_memory(b);
     hf_two_towers(b);
 }

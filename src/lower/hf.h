@@ -30,6 +30,9 @@ enum hf_table {
     HF_BIAS, /* T5's, of each attention */
     HF_BIAS_DECODER,
     HF_BIAS_CROSS,
+    HF_ORDER, /* of patches, in windows; where images begin, and windows */
+    HF_STARTS,
+    HF_STARTS_WINDOW,
     HF_TABLE_COUNT
 };
 
@@ -216,6 +219,17 @@ tensor_id hf_mixer(struct builder *b, enum mixer mixer, tensor_id x);
 tensor_id hf_blocks(struct builder *b, tensor_id x);
 /* Its MLP's activation, of gate and up in one. */
 tensor_id hf_gegelu(struct builder *b, tensor_id both);
+
+/* ---- hf_window.c: Qwen's vision parts ---- */
+
+/* With the shared tensors. */
+void hf_window_tables(struct builder *b);
+/* Patches as the first layer takes them. */
+tensor_id hf_window_embed(struct builder *b, tensor_id patches);
+/* What the output projection takes. */
+tensor_id hf_window_attention(struct builder *b, tensor_id x);
+/* From the last layer to tokens of the text's width. */
+tensor_id hf_merger(struct builder *b, tensor_id x);
 
 /* ---- hf_mlp.c ---- */
 

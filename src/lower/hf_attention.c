@@ -468,6 +468,8 @@ tensor_id hf_attention(struct builder *b, tensor_id x)
     struct hf_qkv o;
     if (b->spec->block_stride > 0)
         return output_of(b, hf_blocks(b, x));
+    if (b->spec->merge > 0)
+        return output_of(b, hf_window_attention(b, x));
     o.mask = TENSOR_NONE;
     if (build_is_latent(b)) {
         hf_latent(b, x, &o);

@@ -10,6 +10,9 @@
 static struct dim patch_pixels(struct builder *b)
 {
     const struct spec *m = b->spec;
+    if (m->frames > 1)
+        return DIM("c*f*p*p", build_product(b, m->channels * m->frames,
+                                            m->patch * m->patch));
     return DIM("c*p*p", build_product(b, m->channels, m->patch * m->patch));
 }
 
@@ -41,6 +44,14 @@ void hf_image_input(struct builder *b)
         SHAPE(DIM("images", build_images(b)), DIM("c", m->channels),
               DIM("image", m->image * m->image));
     const struct shape places = SHAPE(DIM("s", m->max_positions));
+    const struct shape rows = SHAPE(
+        DIM("patches", build_product(b, build_images(b), m->max_positions)),
+        DIM("c*f*p*p",
+            build_product(b, m->channels * m->frames, m->patch * m->patch)));
+    if (m->merge > 0) { /* the processor cuts them out */
+        b->pixels = build_input(b, "pixel_values", DT_FP32, &rows);
+        return;
+    }
     /* Llama 4's class does not cast them: they come as its weights are */
     b->pixels = build_input(b, "pixel_values", unfolds(m) ? b->stream : DT_FP32,
                             &pixels);
@@ -115,6 +126,8 @@ tensor_id hf_image_embed(struct builder *b)
     x = unfolds(b->spec) ? unfolded_product(b, x) : hf_patch_product(b, x);
     if (unfolds(b->spec))
         rotary_buffer(b);
+    if (b->spec->merge > 0)
+        return hf_window_embed(b, x);
     if (b->spec->class_token) {
         const tensor_id class = build_vector(b, "cls_token", PG_EMBED, b->h, 0);
         x = build_cat(b, "class and patches", class, x, &all);

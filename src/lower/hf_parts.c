@@ -103,6 +103,8 @@ static tensor_id last_word(struct builder *b, tensor_id x)
 tensor_id hf_states(struct builder *b, tensor_id x)
 {
     const struct shape one = SHAPE(b->micro, b->h);
+    if (b->spec->merge > 0)
+        return hf_merger(b, x);
     if (b->spec->head == HEAD_ONE && !b->spec->bidirectional)
         return last_word(b, hf_hidden_norm(b, "final norm", x));
     if (b->spec->head == HEAD_ONE)
@@ -177,6 +179,7 @@ static tensor_id project(struct builder *b, tensor_id x)
         return build_linear(b, &l);
     }
     case JOINT_LLAVA: return project_llava(b, x, width);
+    case JOINT_QWEN: /* hf_merger has done it */
     case JOINT_CLIP:
     case JOINT_NONE: break;
     }

@@ -288,14 +288,37 @@ static memplan_error *not_an_image(struct diag *d, const char *what,
     return e;
 }
 
+/* Of Qwen's vision parts: whole tokens, each of some patches; the processor
+ * makes them so (smart_resize). */
+static memplan_error *set_tokens(struct spec *spec, const uint16_t image[3],
+                                 struct diag *d)
+{
+    const uint64_t unit = spec->patch * spec->merge;
+    const uint64_t side = image[1] / spec->patch;
+    char hint[120];
+    spec->image = image[1];
+    spec->max_positions = side * side;
+    if (image[1] % unit != 0) {
+        str_format(hint, sizeof(hint),
+                   "use sides of %llu, or another multiple of %llu",
+                   (unsigned long long)((image[1] / unit + 1) * unit),
+                   (unsigned long long)unit);
+        return not_an_image(d, "the image is not made of whole tokens", hint);
+    }
+    if (image[0] == spec->channels)
+        return NULL;
+    return not_an_image(d, "the model's file says how many channels there are",
+                        "three, as in 3x448x448");
+}
+
 static memplan_error *set_patches(struct spec *spec, const uint16_t image[3],
                                   struct diag *d)
 {
     const uint64_t side = image[1] / spec->patch;
-    if (spec->family != FAM_VIT)
+    if (spec->family != FAM_VIT && spec->merge == 0)
         return not_an_image(d,
-                            "'image' is for networks of convolutions and "
-                            "ViT",
+                            "'image' is for networks of convolutions, ViT "
+                            "and Qwen's vision parts",
                             "leave it out: the model's file says how large "
                             "images are");
     if (image[1] != image[2])
@@ -304,9 +327,11 @@ static memplan_error *set_patches(struct spec *spec, const uint16_t image[3],
     if (side == 0)
         return not_an_image(d, "the image is smaller than a patch",
                             "use a larger one");
+    if (spec->merge > 0)
+        return set_tokens(spec, image, d);
     spec->image = image[1];
     spec->max_positions = spec->learned_positions =
-        side * side + 1; /* fix_vit */
+        side * side + 1; /* fix_images */
     return NULL;
 }
 

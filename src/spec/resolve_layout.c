@@ -448,13 +448,20 @@ enum {
 static void resolve_image(struct run *r, const struct spec *spec)
 {
     const bool square = spec->image > 0; /* ViT's */
-    if (spec->channels == 0 || (square && spec->family != FAM_VIT))
+    if (spec->channels == 0
+        || (square && spec->family != FAM_VIT && spec->merge == 0))
         return;
     r->setup.image[0] = (uint16_t)spec->channels;
     r->setup.image[1] = (uint16_t)(square ? spec->image : spec->resnet.height);
     r->setup.image[2] =
         (uint16_t)(square ? spec->image : spec->resnet.width_pixels);
     resolve_count(r, KEY_IMAGE, IMAGE_RANK);
+    if (spec->merge > 0)
+        resolve_assume(r, KEY_IMAGE,
+                       "images of %" PRIu64 " x %" PRIu64 " pixels, the "
+                       "largest square that the processor's defaults leave "
+                       "as it is (--image)",
+                       spec->image, spec->image);
 }
 
 /* What `tokens` are of, where they are not all the model's words. */
@@ -491,6 +498,8 @@ static void resolve_sequence(struct run *r, const struct spec *spec)
     resolve_images(r, spec);
     uint64_t limit = spec->max_positions;
     uint64_t usual = limit > 0 ? min_u64(limit, SEQ_LEN_CAP) : SEQ_LEN_UNKNOWN;
+    if (spec->merge > 0) /* an image is as long as it is */
+        usual = limit;
     r->seq_len = resolve_count(r, KEY_SEQ_LEN, usual);
     say_tokens(r, spec);
     if (limit == 0 && !spec_is_convnet(spec))

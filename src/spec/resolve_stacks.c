@@ -104,6 +104,12 @@ static void refuse_parts(const struct spec *s, struct diag *d)
                      "('vision_feature_layer') is not modelled",
                      s->joint_layers);
         diag_hint(e, "add --part text or --part vision: each by itself is");
+    } else if (s->joint == JOINT_QWEN) {
+        e = diag_add(d, MEMPLAN_E_UNSUPPORTED,
+                     "the memory of all parts of a '%.40s' model at once is "
+                     "not modelled",
+                     s->model_type);
+        diag_hint(e, "add --part text or --part vision: each by itself is");
     } else if (s->pooling_head) {
         e = diag_add(d, MEMPLAN_E_UNSUPPORTED,
                      "the memory of a vision part's pooling head is not "

@@ -80,6 +80,10 @@
     X(LLAMA4, "llama4_text")                                                   \
     X(GROK, "grok-1")                                                          \
     X(PHI3SMALL, "phi3small")                                                  \
+    X(QWEN2_VL, "qwen2_vl_text")                                               \
+    X(QWEN2_5_VL, "qwen2_5_vl_text")                                           \
+    X(QWEN3_VL, "qwen3_vl_text")                                               \
+    X(QWEN3_VL_MOE, "qwen3_vl_moe_text")                                       \
     X(BERT, "bert")                                                            \
     X(ROBERTA, "roberta")                                                      \
     X(T5, "t5")                                                                \
@@ -94,7 +98,9 @@
     X(CLIP_TEXT, "clip_text_model")                                            \
     X(CLIP_VISION, "clip_vision_model")                                        \
     X(SIGLIP_VISION, "siglip_vision_model")                                    \
-    X(LLAMA4_VISION, "llama4_vision_model")
+    X(LLAMA4_VISION, "llama4_vision_model")                                    \
+    X(QWEN2_VISION, "qwen2_vl_vision")                                         \
+    X(QWEN2_5_VISION, "qwen2_5_vl_vision")
 
 enum family {
 #define FAMILY_ENUM(id, text) FAM_##id,
@@ -107,7 +113,16 @@ enum family {
 static inline bool family_is_vision(enum family family)
 {
     return family == FAM_CLIP_VISION || family == FAM_SIGLIP_VISION
-           || family == FAM_LLAMA4_VISION;
+           || family == FAM_LLAMA4_VISION || family == FAM_QWEN2_VISION
+           || family == FAM_QWEN2_5_VISION;
+}
+
+/* Positions of words and patches have three axes (Qwen's vision models). */
+static inline bool family_has_axes(enum family family)
+{
+    return family == FAM_QWEN2_VL || family == FAM_QWEN2_5_VL
+           || family == FAM_QWEN3_VL || family == FAM_QWEN3_VL_MOE
+           || family == FAM_QWEN2_VISION || family == FAM_QWEN2_5_VISION;
 }
 
 /* Never a whole file: what part of one is called, if it is not said. */
@@ -259,6 +274,7 @@ enum joint {
     JOINT_GEMMA3, /* averages of patches, a norm, a product */
     JOINT_LLAMA4, /* a product */
     JOINT_LLAVA,  /* two products, an activation between */
+    JOINT_QWEN,   /* nothing: its tokens are as wide as the text's */
     JOINT_CLIP    /* nothing: two towers, each with a product to one width */
 };
 
@@ -352,11 +368,15 @@ struct spec {
                                         patches (Llama 4); 0: no adapter */
     uint64_t adapter_in, adapter_out; /* widths of the adapter's products */
     uint64_t vision_width;            /* of what the text part is handed */
-    uint64_t out_channels;            /* of a model that makes an image */
-    uint64_t classes;     /* that each layer is told of, none among them; 0: no
+    /* Of Qwen's vision parts, whose images are as large as one likes: images
+     * of a patch one after the other; patches a side that become one token, 0
+     * in other models; such tokens a side of a window, 0 for no windows. */
+    uint64_t frames, merge, window_side;
+    uint64_t out_channels; /* of a model that makes an image */
+    uint64_t classes;      /* that each layer is told of, none among them; 0: no
                             conditioning */
-    bool shared_embedder; /* one of times and classes, not one a layer */
-    uint64_t mel_bins;    /* of a spectrum, two columns a position; 0: words */
+    bool shared_embedder;  /* one of times and classes, not one a layer */
+    uint64_t mel_bins;     /* of a spectrum, two columns a position; 0: words */
     uint64_t target_positions; /* rows of the second stack's own table of
                                   positions; 0: as the first's */
     uint64_t token_types;      /* rows of BERT's third table; 0 none */

@@ -127,6 +127,36 @@ static void fix_images(struct import *im)
     tokens->bad = true;
 }
 
+/* No file says how large an image is; the processor lets up to so many pixels
+ * through as they are (Qwen2VLImageProcessor: size.longest_edge, 28*28*1280).
+ * The largest square of whole tokens. A window is one of whole tokens too. */
+static void fix_qwen_images(struct import *im)
+{
+    enum { LONGEST_EDGE = 28 * 28 * 1280 };
+    struct value *v = im->v, *window = &v[F_WINDOW_SIDE];
+    const uint64_t unit = v[F_PATCH].n * v[F_MERGE].n;
+    v[F_IMAGE].bad = v[F_PATCH].bad || v[F_MERGE].bad;
+    if (v[F_IMAGE].bad)
+        return;
+    uint64_t side = 1;
+    while ((side + 1) * unit * ((side + 1) * unit) <= LONGEST_EDGE)
+        side++;
+    v[F_IMAGE].n = side * unit;
+    fix_images(im);
+    if (im->family != FAM_QWEN2_5_VISION || v[F_WINDOW_PIXELS].bad)
+        return;
+    window->n = v[F_WINDOW_PIXELS].n / v[F_MERGE].n / v[F_PATCH].n;
+    const uint64_t patches = window->n * v[F_MERGE].n;
+    v[F_SLIDING_WINDOW].n = patches * patches;
+    if (window->n > 0)
+        return;
+    memplan_error *e = import_error(
+        im, import_at(im, F_WINDOW_PIXELS), MEMPLAN_E_CONFLICT,
+        "'%s' (%" PRIu64 ") is less than one token of %" PRIu64 " pixels",
+        import_key(im, F_WINDOW_PIXELS), v[F_WINDOW_PIXELS].n, unit);
+    diag_hint(e, "use a multiple of %" PRIu64, unit);
+}
+
 static void fix_whisper(struct import *im)
 {
     const struct value *h = &im->v[F_HIDDEN], *a = &im->v[F_DECODER_HEADS];
@@ -280,6 +310,8 @@ void import_fix_family(struct import *im)
         fix_roberta(im);
     else if (im->family == FAM_BAICHUAN)
         fix_baichuan(im);
+    else if (im->v[F_MERGE].n > 0)
+        fix_qwen_images(im);
     else if (im->family == FAM_VIT || family_is_vision(im->family))
         fix_images(im);
     else if (im->family == FAM_DIT || im->family == FAM_DIT_DIFFUSERS)

@@ -23,6 +23,8 @@ static const struct inert {
     { FAM_ERNIE, "attention_dropout" },
     { FAM_ERNIE_MOE, "attention_dropout moe_layer_end_index" },
     { FAM_QWEN, "padded_vocab_size seq_length" },
+    { FAM_QWEN2_VL, "vision_config" }, /* beside its keys: spec_parts.c */
+    { FAM_QWEN2_5_VL, "vision_config" },
     { FAM_STARCODER2, "activation_function" },
     { FAM_MPT, "learned_pos_emb" },
     { FAM_BERT, "id2label" },

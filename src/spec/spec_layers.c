@@ -16,7 +16,8 @@ enum list {
     LIST_ROTARY, /* a number a layer: 0 where it does not rotate */
     LIST_MLPS,   /* a word a layer: dense, sparse */
     LIST_SPARSE, /* the numbers of layers with experts */
-    LIST_DENSE   /* the numbers of those without */
+    LIST_DENSE,  /* the numbers of those without */
+    LIST_FULL    /* the numbers of those without a window */
 };
 
 /* Lists that a class reads; of an empty one and of null the rule holds. Rows of
@@ -33,6 +34,9 @@ static const struct layer_list {
     { FAM_QWEN3, "layer_types", LIST_KINDS },
     { FAM_QWEN2_MOE, "mlp_only_layers", LIST_DENSE },
     { FAM_QWEN3_MOE, "mlp_only_layers", LIST_DENSE },
+    { FAM_QWEN2_VL, "layer_types", LIST_KINDS },
+    { FAM_QWEN2_5_VL, "layer_types", LIST_KINDS },
+    { FAM_QWEN3_VL_MOE, "mlp_only_layers", LIST_DENSE },
     { FAM_QWEN3_NEXT, "layer_types", LIST_KINDS },
     { FAM_QWEN3_NEXT, "mlp_only_layers", LIST_DENSE },
     { FAM_DEEPSEEK_V32, "mlp_layer_types", LIST_MLPS },
@@ -48,6 +52,7 @@ static const struct layer_list {
     { FAM_COHERE2, "layer_types", LIST_KINDS },
     { FAM_GEMMA3, "layer_types", LIST_KINDS },
     { FAM_PHI3SMALL, "layer_types", LIST_KINDS },
+    { FAM_QWEN2_5_VISION, "fullatt_block_indexes", LIST_FULL },
 };
 
 /* Where there is no list: all layers but the last of each so many. */
@@ -64,6 +69,7 @@ static const struct step {
     { FAM_EXAONE4, "sliding_window_pattern", 4, LIST_KINDS },
     { FAM_COHERE2, "sliding_window_pattern", 4, LIST_KINDS },
     { FAM_GEMMA3, "sliding_window_pattern", 6, LIST_KINDS },
+    { FAM_QWEN2_5_VISION, "", 8, LIST_FULL },
 };
 
 /* A layer's word, and what it means. */
@@ -224,6 +230,9 @@ static void read_mlps(struct import *im, const struct json *at,
     out->sparse.listed = sparse;
 }
 
+/* Beyond any number of layers. */
+#define STEP_MAX 1e6
+
 /* Layers by number; the others have what the rule gives, or nothing. */
 static void read_numbers(struct import *im, const struct json *at,
                          struct spec *out, struct arena *a)
@@ -231,23 +240,26 @@ static void read_numbers(struct import *im, const struct json *at,
     const struct layer_list *l = lists;
     while (l->family != im->family || !str_is(at->key, l->key))
         l++;
-    const bool sparse = l->list == LIST_SPARSE;
-    uint8_t *bytes = bytes_of(im, a, out->layers, 0);
+    const bool sparse = l->list == LIST_SPARSE, full = l->list == LIST_FULL;
+    uint8_t *bytes = bytes_of(im, a, out->layers, full);
     if (!bytes)
         return;
-    for (uint64_t i = 0; i < out->layers && !sparse; i++)
+    for (uint64_t i = 0; i < out->layers && l->list == LIST_DENSE; i++)
         bytes[i] = pattern_has(&out->sparse, i);
     for (const struct json *one = at->child; one; one = one->next) {
         uint64_t n = 0;
-        if (!import_count(im, one, 0, (double)out->layers - 1, &n))
+        /* Qwen's class looks its layers up in the list: more is no error */
+        if (!import_count(im, one, 0, full ? STEP_MAX : (double)out->layers - 1,
+                          &n))
             return;
-        bytes[n] = sparse;
+        if (n < out->layers)
+            bytes[n] = sparse;
     }
-    out->sparse.listed = bytes;
+    if (full)
+        out->slides.listed = bytes;
+    else
+        out->sparse.listed = bytes;
 }
-
-/* Beyond any number of layers. */
-#define STEP_MAX 1e6
 
 /* The step of a rule in place of a list; 0: there is none, or it is wrong. */
 static uint64_t step_of(struct import *im, const struct layer_list *l)
@@ -285,8 +297,9 @@ static void read_list(struct import *im, const struct layer_list *l,
 {
     const struct json *at = json_member(im->object, l->key);
     const bool empty = at && at->kind == JSON_ARRAY && at->child == NULL;
-    /* no layers with experts is an answer */
-    if (!at || at->kind == JSON_NULL || (empty && l->list != LIST_SPARSE)) {
+    /* no layers with experts, or without windows, is an answer */
+    if (!at || at->kind == JSON_NULL
+        || (empty && l->list != LIST_SPARSE && l->list != LIST_FULL)) {
         take_step(im, l, out, a);
         return;
     }
@@ -300,6 +313,7 @@ static void read_list(struct import *im, const struct layer_list *l,
     case LIST_ROTARY: read_rotary(im, at, out, a); break;
     case LIST_MLPS: read_mlps(im, at, out, a); break;
     case LIST_SPARSE:
+    case LIST_FULL:
     case LIST_DENSE: read_numbers(im, at, out, a); break;
     }
 }
@@ -373,7 +387,7 @@ void import_layers(struct import *im, struct spec *out, struct arena *a)
         return;
     if (im->family == FAM_QWEN2_MOE || im->family == FAM_QWEN3_MOE
         || im->family == FAM_QWEN3_NEXT || im->family == FAM_ERNIE_MOE
-        || im->family == FAM_LLAMA4)
+        || im->family == FAM_LLAMA4 || im->family == FAM_QWEN3_VL_MOE)
         last_of_each(&out->sparse);
     if (im->family == FAM_QWEN3_NEXT)
         last_of_each(&out->attends);

@@ -35,15 +35,24 @@ static const struct whole {
     const char *text, *vision;
     enum joint joint;
     enum part usual;
+    bool flat; /* files may have the text's keys at their top */
 } wholes[] = {
     { "gemma3", "Gemma3ForConditionalGeneration", "gemma3_text",
-      "siglip_vision_model", JOINT_GEMMA3, PART_TEXT },
+      "siglip_vision_model", JOINT_GEMMA3, PART_TEXT, false },
     { "llama4", "Llama4ForConditionalGeneration", "llama4_text",
-      "llama4_vision_model", JOINT_LLAMA4, PART_TEXT },
+      "llama4_vision_model", JOINT_LLAMA4, PART_TEXT, false },
     { "llava", "LlavaForConditionalGeneration", "llava_text",
-      "clip_vision_model", JOINT_LLAVA, PART_TEXT },
+      "clip_vision_model", JOINT_LLAVA, PART_TEXT, false },
     { "clip", "CLIPModel", "clip_text_model", "clip_vision_model", JOINT_CLIP,
-      PART_ALL },
+      PART_ALL, true },
+    { "qwen2_vl", "Qwen2VLForConditionalGeneration", "qwen2_vl_text",
+      "qwen2_vl_vision", JOINT_QWEN, PART_TEXT, true },
+    { "qwen2_5_vl", "Qwen2_5_VLForConditionalGeneration", "qwen2_5_vl_text",
+      "qwen2_5_vl_vision", JOINT_QWEN, PART_TEXT, true },
+    { "qwen3_vl", "Qwen3VLForConditionalGeneration", "qwen3_vl_text",
+      "qwen3_vl_vision", JOINT_NONE, PART_TEXT, false },
+    { "qwen3_vl_moe", "Qwen3VLMoeForConditionalGeneration", "qwen3_vl_moe_text",
+      "qwen3_vl_moe_vision", JOINT_NONE, PART_TEXT, false },
 };
 
 static const struct whole *whole_of(const struct import *im)
@@ -89,11 +98,11 @@ const struct json *import_text_part(const struct import *im)
 {
     static const char *const keys[] = { "text_config_dict", "text_config",
                                         "llm_config", "language_config" };
-    const bool dict = whole_of(im) && whole_of(im)->joint == JOINT_CLIP;
-    const size_t skip = dict ? 0 : 1;
+    const struct whole *whole = whole_of(im);
+    const size_t skip = whole && whole->joint == JOINT_CLIP ? 0 : 1;
     const struct json *at =
         first_of(im->root, keys + skip, COUNT_OF(keys) - skip);
-    return !at && dict ? im->root : at;
+    return !at && whole && whole->flat ? im->root : at;
 }
 
 static const struct json *vision_part(const struct import *im,
@@ -212,6 +221,23 @@ static void join_llava(struct import *im, struct spec *all)
     all->image_tokens = all->vision->max_positions - (full ? 0 : 1);
 }
 
+/* Every vision part is made for one text's width. */
+static void join_qwen(struct import *im, struct spec *all)
+{
+    const struct spec *v = all->vision;
+    all->image_tokens = v->max_positions / (v->merge * v->merge);
+    if (v->vision_width == all->hidden)
+        return;
+    memplan_error *e = import_error(im, json_member(im->root, "vision_config"),
+                                    MEMPLAN_E_CONFLICT,
+                                    "the vision part makes tokens of %" PRIu64
+                                    " numbers, the text's have %" PRIu64,
+                                    v->vision_width, all->hidden);
+    diag_hint(e, "\"%s\": %" PRIu64 " in 'vision_config'",
+              v->family == FAM_QWEN2_VISION ? "hidden_size" : "out_hidden_size",
+              all->hidden);
+}
+
 static void join(struct import *im, const struct whole *whole, struct spec *all)
 {
     all->joint = whole->joint;
@@ -219,6 +245,7 @@ static void join(struct import *im, const struct whole *whole, struct spec *all)
     case JOINT_GEMMA3: join_gemma3(im, all); break;
     case JOINT_LLAMA4: join_llama4(all); break;
     case JOINT_LLAVA: join_llava(im, all); break;
+    case JOINT_QWEN: join_qwen(im, all); break;
     case JOINT_CLIP:
         all->joint_width = whole_count(im, "projection_dim", 512);
         break;
@@ -261,8 +288,20 @@ static const char *why_missing(const struct json *at, const struct whole *whole,
     return arena_copy(a, text, n);
 }
 
+/* What the vision part says it is; files of Qwen's say the whole's type. */
+static const char *vision_type(const struct import *im, const struct json *at,
+                               const struct whole *whole)
+{
+    const struct json *own = json_member(at, "model_type");
+    const char *usual = whole != NULL ? whole->vision : "";
+    if (at == im->root || !own || own->kind != JSON_STRING)
+        return usual;
+    return whole != NULL && str_is(own->text, whole->type) ? usual
+                                                           : own->text.p;
+}
+
 static struct spec *read_vision(struct import *im, const struct json *at,
-                                const char *type, struct arena *a)
+                                const struct whole *whole, struct arena *a)
 {
     struct import v = {
         .root = im->root, .text = im->text, .len = im->len, .d = im->d
@@ -277,8 +316,7 @@ static struct spec *read_vision(struct import *im, const struct json *at,
     }
     *spec = (struct spec){ .name = "", .source = "", .model_type = "" };
     v.object = at;
-    v.model_type =
-        at != im->root && own && own->kind == JSON_STRING ? own->text.p : type;
+    v.model_type = vision_type(im, at, whole);
     if ((own && own->kind == JSON_STRING && strlen(own->text.p) < own->text.n)
         || !import_named(&v, v.model_type) || !family_is_vision(v.family))
         return NULL;
@@ -296,7 +334,7 @@ void import_parts(struct import *im, struct spec *out, struct arena *a)
     if (!at || (!whole && im->object == im->root))
         return;
     struct spec_parts *parts = ARENA_NEW(a, struct spec_parts, 1);
-    struct spec *vision = read_vision(im, at, whole ? whole->vision : "", a);
+    struct spec *vision = read_vision(im, at, whole, a);
     if (parts == NULL) {
         (void)diag_nomem(im->d);
         return;
@@ -314,7 +352,7 @@ void import_parts(struct import *im, struct spec *out, struct arena *a)
     vision->source = out->source;
     vision->parts = parts;
     parts->part[PART_VISION] = vision;
-    if (!whole)
+    if (!whole || whole->joint == JOINT_NONE)
         return;
     struct spec *all = copy_of(im, out, a);
     if (all == NULL)

@@ -49,10 +49,28 @@ def flash_attn_func(q, k, v, dropout_p=0.0, softmax_scale=None, causal=False, wi
     return Flash2.apply(q, k, v)
 
 
+class Flash2Varlen(torch.autograd.Function):
+    """flash_attn_varlen_func: (tokens, a, d) tensors; keeps the places where sequences begin too, and lse of (a, tokens)."""
+
+    @staticmethod
+    def forward(ctx, q, k, v, cu_seqlens):
+        out = torch.empty_like(q)
+        lse = torch.empty(q.shape[1], q.shape[0], dtype=torch.float32, device=q.device)
+        ctx.save_for_backward(q, k, v, out, lse, cu_seqlens, torch.empty(2, dtype=torch.int64, device=q.device))
+        return out
+
+    @staticmethod
+    def backward(ctx, grad):
+        q, k, v, *_ = ctx.saved_tensors
+        return *(torch.empty(t.shape, dtype=t.dtype, device=t.device) for t in (q, k, v)), None
+
+
 def flash_attn_varlen_func(q, k, v, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, dropout_p=0.0,
                            softmax_scale=None, causal=False, window_size=(-1, -1), softcap=0.0, alibi_slopes=None,
                            deterministic=False, return_attn_probs=False, block_table=None):
-    raise NotImplementedError("padded batches are not measured here")
+    last_choice.append("flash2")
+    assert cu_seqlens_q is cu_seqlens_k
+    return Flash2Varlen.apply(q, k, v, cu_seqlens_q)
 
 
 class GroupedMm(torch.autograd.Function):

@@ -182,6 +182,14 @@ FAMILIES.update({
     "llama4_text-dense": (lambda c: _llama4(c, moe_layers=[], use_qk_norm=False, no_rope_layer_interval=99), True),
 })
 
+FAMILIES.update({  # text parts of wholes, whose class runs them without an image: measure.WHOLES
+    **{name: (lambda c, name=name: _llama_like(name, c, rope_scaling=dict(type="mrope", mrope_section=[
+        c["d"] // 4, c["d"] // 8, c["d"] // 8])), False) for name in ("qwen2_vl_text", "qwen2_5_vl_text")},
+    "qwen3_vl_text": (lambda c: _llama_like("qwen3_vl_text", c, True), True),
+    "qwen3_vl_moe_text": (lambda c: _llama_like("qwen3_vl_moe_text", c, True, num_experts=5, num_experts_per_tok=2,
+                                                moe_intermediate_size=176), True),
+})
+
 STATE_SPACE = {  # kernels of other packages: state_space.py
     "mamba": (lambda c: dict(model_type="mamba", hidden_size=c["h"], num_hidden_layers=c["L"], vocab_size=c["v"],
                              state_size=c["d"] // 2), False),

@@ -4,17 +4,20 @@ of which some parts' weights have requires_grad False.
 
 usage: golden_parts.py FOLDER [name ...]
 """
+import importlib
 import json
+import operator
 import pathlib
 import sys
 
 import device  # noqa: F401  (before torch)
 import torch
 import transformers
+from transformers import vision_utils
 from transformers.models.gemma3 import modeling_gemma3
 from transformers.models.llama4 import modeling_llama4
 from transformers.models.llava import modeling_llava
-from torch._subclasses.fake_tensor import FakeTensorMode
+from torch._subclasses.fake_tensor import FakeTensorMode, unset_fake_temporarily
 
 import attention
 import measure
@@ -55,6 +58,15 @@ CLASSES = {"siglip": "SiglipVisionModel", "clip-vision": "CLIPVisionModel", "cli
            "llava": "LlavaForConditionalGeneration", "llama4": "Llama4ForConditionalGeneration"}
 for module in (modeling_gemma3, modeling_llava, modeling_llama4):
     module.torch_compilable_check = lambda *_: None  # compares numbers that fake tensors do not have
+ROWS = dict(num_heads=6, depth=L, spatial_merge_size=2, temporal_patch_size=2, patch_size=14)
+CONFIGS["qwen2_vl-vision"] = dict(model_type="qwen2_vl_vision", embed_dim=96, hidden_size=112, mlp_ratio=2, **ROWS)
+CONFIGS["qwen2_5_vl-vision"] = dict(model_type="qwen2_5_vl_vision", hidden_size=96, out_hidden_size=112, intermediate_size=208,
+                                    window_size=112, fullatt_block_indexes=[1], **ROWS)
+CLASSES.update({"qwen2_vl-vision": "models.qwen2_vl.modeling_qwen2_vl.Qwen2VisionTransformerPretrainedModel",
+                "qwen2_5_vl-vision": "models.qwen2_5_vl.modeling_qwen2_5_vl.Qwen2_5_VisionTransformerPretrainedModel"})
+SIDE = 14  # patches a side of Qwen's images: two windows a side, of 4 and of 3 tokens
+for towers in ("qwen2_vl", "qwen2_5_vl"):
+    importlib.import_module(f"transformers.models.{towers}.modeling_{towers}")
 
 
 IMAGES = {}
@@ -116,7 +128,39 @@ def side(config):
     return config["image_size"] // config["patch_size"]
 
 
-def loss_of(name, model, given):
+class Lengths(list):
+    """Where chunks begin, as eager code looks at it."""
+
+    def __getitem__(self, key):
+        return Lengths(super().__getitem__(key))
+
+    def __sub__(self, other):
+        return Lengths(a - b for a, b in zip(self, other))
+
+    def tolist(self):
+        return list(self)
+
+
+def patches_of(config, attn, device):
+    """What Qwen's towers work out from the sizes of images: their code reads values, which fake tensors do not have."""
+    with unset_fake_temporarily():
+        grid = torch.tensor([[1, SIDE, SIDE]] * B)
+        places = vision_utils.get_vision_position_ids(grid, 2)
+        starts = {"cu_seqlens": vision_utils.get_vision_cu_seqlens(grid)}
+        index = None
+        if config["model_type"] == "qwen2_5_vl_vision":
+            index, starts["cu_window_seqlens"] = vision_utils.get_vision_window_index(grid, 2, config["window_size"], 14)
+        lists = {key: Lengths(value.tolist()) for key, value in starts.items()}
+    more = dict(position_ids=places.to(device), max_seqlen=SIDE * SIDE, grid_thw=grid)
+    if index is not None:
+        more.update(window_index=index.to(device), max_window_seqlen=64)
+    for key, value in starts.items():
+        more[key] = value.to(device) if attn == "flash" else lists[key]
+    rows = torch.zeros(B * SIDE * SIDE, 3 * 2 * 14 * 14, device=device)
+    return dict(hidden_states=rows), more
+
+
+def loss_of(name, model, given, beside):
     whole = whole_of(name)
     if whole == "clip":
         return model(**given, return_loss=True).loss
@@ -125,6 +169,8 @@ def loss_of(name, model, given):
     if whole == "gemma3":  # the processor says which tokens are of an image, so that they see one another
         ids = given["input_ids"]
         return model(**given, labels=ids, token_type_ids=torch.zeros_like(ids), use_cache=False).loss
+    if name.startswith("qwen"):
+        return model(**given, **beside).pooler_output.mean()
     out = model(**given)
     return (out.last_hidden_state if name in ("siglip", "llama4-vision") else out.pooler_output).mean()
 
@@ -136,15 +182,17 @@ def step(variant, dtype, attn):
     attention.install(True)
     stored = torch.bfloat16 if dtype == "bf16" else torch.float32
     with torch.device("meta"):
-        model = getattr(transformers, CLASSES[whole_of(name) or name])._from_config(
+        model = operator.attrgetter(CLASSES[whole_of(name) or name])(transformers)._from_config(
             config, dtype=stored, attn_implementation={"flash": "flash_attention_2"}.get(attn, attn))
     with FakeTensorMode(allow_non_fake_inputs=True):
         model.to_empty(device="cuda").train()
         model.tie_weights()
         for parameter, weight in model.named_parameters():
             weight.requires_grad_(part_of(parameter) not in frozen)
-        given, vision = {}, settings.get("vision_config", settings)
-        if name != "clip-text" and images > 0:
+        given, beside, vision = {}, {}, settings.get("vision_config", settings)
+        if name.startswith("qwen"):
+            given, beside = patches_of(settings, attn, "cuda")
+        elif name != "clip-text" and images > 0:
             given["pixel_values"] = torch.zeros(B * images, 3, vision["image_size"], vision["image_size"], device="cuda")
             if name.startswith("llama4"):  # whose class does not cast them
                 given["pixel_values"] = given["pixel_values"].to(stored)
@@ -153,7 +201,7 @@ def step(variant, dtype, attn):
         outside = list(model.parameters()) + list(model.buffers()) + list(given.values())
         spans = saved.Spans(model)
         with measure.autocast("cuda", dtype == "autocast"):
-            loss = loss_of(name, model, given)
+            loss = loss_of(name, model, given, beside)
         spans.remove()
         operations = saved.collect(loss, spans, outside)
         kept = saved.storages(operations)
@@ -165,16 +213,22 @@ def step(variant, dtype, attn):
         with tracker:
             tracker.enter("forward")
             with measure.autocast("cuda", dtype == "autocast"):
-                loss = loss_of(name, model, given)
+                loss = loss_of(name, model, given, beside)
             tracker.enter("backward")
             loss.backward()
             tracker.enter("after")
     phases = {n: {k: v[k] for k in ("start", "peak", "op", "end") if k in v} for n, v in tracker.phases.items()
               if n != "after"}
-    image = (side(vision) ** 2 + (name != "siglip")) if name != "clip-text" else 0
+    image = 0
+    if name.startswith("qwen"):
+        image = SIDE ** 2
+    elif name != "clip-text":
+        image = side(vision) ** 2 + (name != "siglip")
     part = dict(part="all") if whole_of(name) else {}
     if images != 1:
         part["images"] = images
+    if name.startswith("qwen"):
+        part["image"] = [3, 14 * SIDE, 14 * SIDE]
     if frozen:
         part["freeze"] = frozen
     return dict(family="part-" + variant, **part, torch=torch.__version__, transformers=transformers.__version__,

@@ -41,8 +41,20 @@ def autocast(kind, on):
         torch.set_autocast_enabled(kind, False)
 
 
+WHOLES = {"qwen2_vl_text": "Qwen2VL", "qwen2_5_vl_text": "Qwen2_5_VL", "qwen3_vl_text": "Qwen3VL",
+          "qwen3_vl_moe_text": "Qwen3VLMoe"}
+
+
 def make_model(config, stored, name, **more):
-    return class_of(config)._from_config(config, dtype=stored, attn_implementation=name, **more)
+    if config.model_type not in WHOLES:
+        return class_of(config)._from_config(config, dtype=stored, attn_implementation=name, **more)
+    prefix = WHOLES[config.model_type]  # a text part alone has no head: the whole's class, without its tower
+    whole = getattr(transformers, prefix + "Config")(text_config=config.to_dict())
+    whole.text_config.use_cache = False
+    model = getattr(transformers, prefix + "ForConditionalGeneration")._from_config(
+        whole, dtype=stored, attn_implementation=name, **more)
+    del model.model.visual
+    return model
 
 
 FINAL_NORM = ("norm", "ln_f", "final_layer_norm", "final_layernorm", "norm_f", "layernorm", "transform", "pooler")

@@ -17,7 +17,8 @@ TEXT = dict(hidden_size=96, num_attention_heads=6, num_key_value_heads=2, interm
 VISION = dict(hidden_size=72, num_attention_heads=6, intermediate_size=112, num_hidden_layers=2, image_size=48,
               patch_size=12)
 CLASSES = {"gemma3": "Gemma3ForConditionalGeneration", "llama4": "Llama4ForConditionalGeneration",
-           "llava": "LlavaForConditionalGeneration", "clip": "CLIPModel"}
+           "llava": "LlavaForConditionalGeneration", "clip": "CLIPModel",
+           "qwen2_vl": "Qwen2VLForConditionalGeneration", "qwen2_5_vl": "Qwen2_5_VLForConditionalGeneration"}
 
 
 def kind(name, **more):
@@ -52,14 +53,41 @@ def configurations():
     yield kind("llama4", text_config=llama, vision_config={k: v for k, v in tower.items() if k != "model_type"})
 
 
+def qwen():
+    """Files with the text's keys at their top, as published, and nested."""
+    text = {**TEXT, "num_key_value_heads": 2}
+    for name, tower in (("qwen2_vl", dict(embed_dim=72, depth=2, num_heads=6, hidden_size=96, mlp_ratio=2)),
+                        ("qwen2_5_vl", dict(hidden_size=72, depth=2, num_heads=6, out_hidden_size=96, intermediate_size=112))):
+        for vision in (tower, {**tower, "model_type": name}, {**tower, "model_type": name + "_vision"},
+                       {**tower, "spatial_merge_size": 3}, {**tower, "temporal_patch_size": 1}, {**tower, "in_channels": 1},
+                       {**tower, "patch_size": 16}, {**tower, "hidden_act": "gelu"}):
+            yield kind(name, **text, vision_config=vision)
+        for more in ({"tie_word_embeddings": True}, {"tie_word_embeddings": False}, {"use_sliding_window": True}):
+            yield kind(name, **text, **more, vision_config=tower)
+            yield kind(name, **more, vision_config=tower, text_config=text)
+        for key in ("depth", "intermediate_size", "mlp_ratio"):
+            if key in tower:
+                yield kind(name, **text, vision_config={k: v for k, v in tower.items() if k != key})
+        for key in TEXT:
+            if key not in ("hidden_size", "num_attention_heads", "num_key_value_heads"):
+                yield kind(name, **{k: v for k, v in text.items() if k != key}, vision_config=tower)
+
+
 def size(module):
     return sum(p.numel() for p in {id(p): p for p in module.parameters()}.values())
+
+
+def whole_of_qwen(settings, config, model):
+    model.tie_weights()
+    return dict(config=settings, text=size(model) - size(model.model.visual), vision=size(model.model.visual), all=size(model))
 
 
 def count(settings):
     config = transformers.AutoConfig.for_model(**json.loads(json.dumps(settings)))
     with torch.device("meta"):
         model = getattr(transformers, CLASSES[settings["model_type"]])(config)
+        if settings["model_type"].startswith("qwen"):
+            return whole_of_qwen(settings, config, model)
         tower = model.vision_model if settings["model_type"] == "clip" else model.model.vision_tower \
             if hasattr(model, "model") else model.vision_model
         if settings["model_type"] == "clip":
@@ -76,4 +104,4 @@ def count(settings):
 
 
 if __name__ == "__main__":
-    pathlib.Path(sys.argv[1]).write_text("".join(json.dumps(count(c)) + "\n" for c in configurations()))
+    pathlib.Path(sys.argv[1]).write_text("".join(json.dumps(count(c)) + "\n" for c in (*configurations(), *qwen())))

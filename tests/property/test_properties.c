@@ -151,6 +151,12 @@ static bool is_whole(const char *model)
     return model == merged || model == looked || model == tiled;
 }
 
+/* Windows over an image, smaller ones at its edges. */
+static const char windowed[] =
+    "{\"model_type\": \"qwen2_5_vl_vision\", \"depth\": 6,"
+    "\"hidden_size\": 256, \"num_heads\": 4, \"intermediate_size\": 512,"
+    "\"out_hidden_size\": 384, \"fullatt_block_indexes\": [2, 5]}";
+
 /* Refused elsewhere than by transformers, and with flash attention. */
 static bool is_only_hf(const char *model)
 {
@@ -229,10 +235,13 @@ static struct trial trial_of(uint64_t seed)
         t.model = listed;
     if (seed % 23 == 11)
         t.model = "resnet-50-cifar";
+    if (seed % 23 == 13)
+        t.model = windowed;
     const char *fw = PICK(&s, "hf", "deepspeed", "fsdp", "megatron", "megatron",
                           "megatron-deepspeed", "torchtitan", "torchtune");
     if (is_only_hf(t.model) || t.model == sparse || t.model == towers
-        || is_whole(t.model) || strcmp(t.model, "minicpm3-4b") == 0
+        || is_whole(t.model) || t.model == windowed
+        || strcmp(t.model, "minicpm3-4b") == 0
         || strcmp(t.model, "gemma-3-1b") == 0
         || strcmp(t.model, "phi-3-small-8k") == 0)
         fw = PICK(&s, "hf", "deepspeed", "fsdp");
@@ -299,7 +308,7 @@ static struct trial trial_of(uint64_t seed)
         { "micro_batch", PICK(&s, "1", "2", "4") },
         { "grad_accum",
           vpp[0] == '1' ? PICK(&s, "1", "4") : PICK(&s, "4", "8", "16", "20") },
-        { "seq_len", strcmp(t.model, "whisper-base") == 0
+        { "seq_len", strcmp(t.model, "whisper-base") == 0 || t.model == windowed
                          ? NULL /* a spectrum has its length */
                          : PICK(&s, "256", "512", "1024") },
         { "recompute", re },

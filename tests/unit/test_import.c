@@ -260,10 +260,11 @@ static void test_as(void **state)
 
 /* Families whose files in the catalogue have the keys of another family alone:
  * llama's, phimoe's, starcoder2's, gptj's, gemma2's. Published files have more. */
-static const enum family strangers[] = { FAM_QWEN2,   FAM_QWEN3, FAM_OLMO,
-                                         FAM_OLMO2,   FAM_GLM,   FAM_GLM4,
-                                         FAM_GPT_OSS, FAM_ERNIE, FAM_PHI_MSFT,
-                                         FAM_GEMMA3 };
+static const enum family strangers[] = {
+    FAM_QWEN2,    FAM_QWEN3,    FAM_OLMO,      FAM_OLMO2,    FAM_GLM,
+    FAM_GLM4,     FAM_GPT_OSS,  FAM_ERNIE,     FAM_PHI_MSFT, FAM_GEMMA3,
+    FAM_QWEN3_VL, FAM_QWEN2_VL, FAM_QWEN2_5_VL
+};
 
 static char renamed[TEXT_MAX];
 
