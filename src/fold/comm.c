@@ -167,6 +167,9 @@ static double op_bytes(const struct program *p, const struct op *op,
     case OP_FUSED_CROSS_ENTROPY:
     case OP_FUSED:
     case OP_FUNCTION:
+    case OP_LOOP:
+    case OP_SOLVE:
+    case OP_CUMSUM:
     case OP_WHERE:
     case OP_TOPK:
     case OP_INDEX:

@@ -33,7 +33,9 @@ static double op_backward(const struct program *p, const struct op *op)
     case OP_FUSED_CROSS_ENTROPY: return backward_factor(p, op);
     case OP_FLASH_ATTENTION:
     case OP_SDPA:
-    case OP_FUNCTION: return p->tensor[op->in[0]].needs_grad ? 2 : 0;
+    case OP_FUNCTION:
+    case OP_LOOP:
+    case OP_SOLVE: return p->tensor[op->in[0]].needs_grad ? 2 : 0;
     case OP_EMBEDDING:
     case OP_ADD:
     case OP_MUL:
@@ -55,6 +57,7 @@ static double op_backward(const struct program *p, const struct op *op)
     case OP_COPY:
     case OP_VIEW:
     case OP_CAT:
+    case OP_CUMSUM:
     case OP_DROPOUT:
     case OP_DROPOUT_ADD:
     case OP_LAYER_NORM:

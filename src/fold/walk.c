@@ -238,7 +238,8 @@ static void forward_op(struct walk *w, const struct op *op, uint32_t k,
     }
     for (unsigned i = 0; i < op->n_out; i++) {
         struct walk_slot *s = walk_root_of(w, op->out[i]);
-        if (s != NULL && !s->live)
+        if (s != NULL && !s->live
+            && (walk_stays(w, s) || !w->p->tensor[op->out[i]].pieces))
             walk_slot_alloc(w, s);
     }
     walk_note(w);

@@ -139,6 +139,9 @@ static bool aliases(const struct walk *w, const struct op *op, unsigned i)
     case OP_FUSED_CROSS_ENTROPY:
     case OP_FUSED:
     case OP_FUNCTION:
+    case OP_LOOP:
+    case OP_SOLVE:
+    case OP_CUMSUM:
     case OP_WHERE:
     case OP_TOPK:
     case OP_INDEX:
@@ -249,7 +252,15 @@ static uint64_t backward_workspace(const struct walk *w, const struct op *op,
         return 2 * in->bytes;
     case OP_MUL: factor_workspace(w, op, out, parts); return 0;
     case OP_FUSED:
-    case OP_FUNCTION: return op->back_bytes;
+    case OP_FUNCTION:
+    case OP_LOOP: return op->back_bytes;
+    case OP_SOLVE: /* the system's gradient is a product, negated and cut to its
+                      triangle: two of them at a time (FunctionsManual.cpp,
+                      linalg_solve_triangular_backward) */
+        return in->bytes;
+    case OP_CUMSUM: /* summed up from the other end: flipped, summed, flipped
+                       (cumsum_backward) */
+        return 2 * in->bytes;
     case OP_FLASH_ATTENTION: return flash_workspace(w, op, parts);
     case OP_LINEAR: return linear_again(w, op);
     case OP_PYTHON_GELU: /* bloom_gelu_back: five temporaries at most, the

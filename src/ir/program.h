@@ -65,6 +65,8 @@ struct tensor {
     uint64_t elems, bytes; /* on this rank */
     bool pooled;           /* lies in the program's global buffer */
     bool lingers;          /* to the end of forward: by a frame above */
+    bool pieces;           /* made in pieces, that are there together only where
+                              backward keeps them */
     bool held;             /* by engine or loop, beyond its last use: to the end
                                 of the block's backward, then as they say */
 
@@ -128,14 +130,14 @@ struct op {
     uint8_t region;      /* recompute region, 0 none: 1 + the bit
                                      number of its recompute_module */
     bool core_attention; /* attention proper: causal halving */
-    /* OP_FUSED, OP_FUNCTION, bits by number: what of in and out its backward
+    /* OP_FUSED, OP_FUNCTION, OP_LOOP, bits by number: what of in and out its backward
      * needs; which of in are terms of a sum, whose gradients are one.
      * OP_LINEAR: bit 0 of keep_in, its input is kept though no gradient needs
      * it; OP_INDEX: bit 0, x is kept (index_add); OP_VIEW: bit 0, what its
      * gradient goes to wants it in order: a copy */
     uint32_t keep_in, keep_out, sum_in;
     uint64_t
-        back_bytes;    /* OP_FUSED, OP_FUNCTION, OP_LINEAR: for a moment in its
+        back_bytes; /* OP_FUSED, OP_FUNCTION, OP_LOOP, OP_LINEAR: for a moment in its
                             backward */
     bool checkpointed; /* recompute 'ops': what it makes outlives the
                                      checkpoint around the block */

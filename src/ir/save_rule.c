@@ -170,7 +170,12 @@ size_t op_saves(const struct program *p, const struct op *op,
         break;
     case OP_SWIGLU: keep_all_in(&s); break;
     case OP_FUSED:
-    case OP_FUNCTION: save_fused(&s); break;
+    case OP_FUNCTION:
+    case OP_LOOP: save_fused(&s); break;
+    case OP_SOLVE: /* in: the system, the right side */
+        keep_in(&s, 0);
+        keep_out(&s, 0);
+        break;
     case OP_ADD:
     case OP_SCALE:
     case OP_NEG:
@@ -179,6 +184,7 @@ size_t op_saves(const struct program *p, const struct op *op,
     case OP_COPY:
     case OP_VIEW:
     case OP_CAT:
+    case OP_CUMSUM:
     case OP_QUANTIZE:
     case OP_RELEASE:
     case OP_ALL_REDUCE:

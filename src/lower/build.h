@@ -401,6 +401,9 @@ tensor_id build_add(struct builder *b, const char *name, tensor_id x,
                     tensor_id y);
 tensor_id build_mul(struct builder *b, const char *name, tensor_id x,
                     tensor_id y);
+/* An outer product, larger than both. */
+tensor_id build_mul_as(struct builder *b, const char *name, tensor_id x,
+                       tensor_id y, const struct shape *shape);
 tensor_id build_scale(struct builder *b, const char *name, tensor_id x);
 tensor_id build_neg(struct builder *b, const char *name, tensor_id x);
 tensor_id build_pow(struct builder *b, const char *name, tensor_id x);

@@ -82,6 +82,9 @@ static bool fuses(enum op_kind kind)
     case OP_ALL_TO_ALL:
     case OP_FUSED:
     case OP_FUNCTION:
+    case OP_LOOP:
+    case OP_SOLVE:
+    case OP_CUMSUM:
     case OP_KIND_COUNT: return false;
     }
     return false;

@@ -68,6 +68,16 @@ tensor_id build_mul(struct builder *b, const char *name, tensor_id x,
     return build_binary(b, OP_MUL, name, x, y);
 }
 
+tensor_id build_mul_as(struct builder *b, const char *name, tensor_id x,
+                       tensor_id y, const struct shape *shape)
+{
+    const tensor_id in[] = { x, y };
+    const enum dtype dtype =
+        build_promote(tensor_of(b, x)->dtype, tensor_of(b, y)->dtype);
+    return build_one_result(b, OP_MUL, name, in,
+                            build_tensor(b, name, dtype, shape));
+}
+
 tensor_id build_scale(struct builder *b, const char *name, tensor_id x)
 {
     return build_unary(b, OP_SCALE, name, x);

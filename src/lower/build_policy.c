@@ -53,6 +53,9 @@ static bool outlives(const struct op *op, unsigned *products)
     case OP_FUSED_CROSS_ENTROPY:
     case OP_FUSED:
     case OP_FUNCTION:
+    case OP_LOOP:
+    case OP_SOLVE:
+    case OP_CUMSUM:
     case OP_WHERE:
     case OP_TOPK:
     case OP_INDEX:

@@ -26,6 +26,28 @@ struct ssm_conv {
     tensor_id weight, bias;
 };
 
+/* ---- what the mixers have in common (hf_ssm.c) ---- */
+
+tensor_id ssm_vector(struct builder *b, const struct ssm_dims *d,
+                     const char *name, struct dim n);
+tensor_id ssm_matrix(struct builder *b, const struct ssm_dims *d,
+                     struct param p);
+struct ssm_conv ssm_conv_params(struct builder *b, const struct ssm_dims *d);
+tensor_id ssm_project(struct builder *b, const struct ssm_dims *d,
+                      struct linear l);
+/* -exp(A_log.float()) */
+tensor_id ssm_decay(struct builder *b, tensor_id log);
+/* x, seen with the sequence last: a product's gradient of it lies so, and is
+ * put in order first, but of one sequence. */
+tensor_id ssm_transposed(struct builder *b, const char *name, tensor_id x);
+tensor_id ssm_norm(struct builder *b, const char *name, tensor_id x,
+                   struct dim n);
+/* Without the packages' kernels: PyTorch's own operations. (hf_torch.c) */
+tensor_id hf_torch_mixer(struct builder *b, enum mixer mixer,
+                         const struct ssm_dims *d, tensor_id x);
+
+/* ---- the packages' functions ---- */
+
 /* causal_conv1d_fn (Dao-AILab/causal-conv1d): of x, [b*s, channels]. */
 tensor_id hf_causal_conv(struct builder *b, const struct ssm_dims *d,
                          tensor_id x, const struct ssm_conv *conv);

@@ -5,7 +5,7 @@
  * Refuses to know what stands before and after them, and what the kernels hold
  * (hf_scan.c, hf_chunk.c).
  */
-#include "lower/hf_scan.h"
+#include "lower/hf_torch.h"
 
 #include "base/banned.h"
 
@@ -34,40 +34,41 @@ struct ssm_dims ssm_dims(struct builder *b)
 
 /* ---- parameters ---- */
 
-static tensor_id vector(struct builder *b, const struct ssm_dims *d,
-                        const char *name, struct dim n)
+tensor_id ssm_vector(struct builder *b, const struct ssm_dims *d,
+                     const char *name, struct dim n)
 {
     return build_vector(b, name, d->group, n, n.n);
 }
 
-static tensor_id matrix(struct builder *b, const struct ssm_dims *d,
-                        struct param p)
+tensor_id ssm_matrix(struct builder *b, const struct ssm_dims *d,
+                     struct param p)
 {
     p.group = d->group;
     return build_param(b, &p);
 }
 
-static struct ssm_conv conv_params(struct builder *b, const struct ssm_dims *d)
+struct ssm_conv ssm_conv_params(struct builder *b, const struct ssm_dims *d)
 {
     struct ssm_conv c = { .bias = TENSOR_NONE };
-    c.weight = matrix(
+    c.weight = ssm_matrix(
         b, d,
         (struct param){ .name = "conv1d", .rows = d->conv, .cols = d->taps });
     if (b->spec->ssm.conv_bias)
-        c.bias = vector(b, d, "conv1d.bias", d->conv);
+        c.bias = ssm_vector(b, d, "conv1d.bias", d->conv);
     return c;
 }
 
 static tensor_id weight(struct builder *b, const struct ssm_dims *d,
                         const char *name, struct dim out, struct dim in)
 {
-    return matrix(b, d,
-                  (struct param){
-                      .name = name, .rows = out, .cols = in, .matmul = true });
+    return ssm_matrix(
+        b, d,
+        (struct param){
+            .name = name, .rows = out, .cols = in, .matmul = true });
 }
 
-static tensor_id project(struct builder *b, const struct ssm_dims *d,
-                         struct linear l)
+tensor_id ssm_project(struct builder *b, const struct ssm_dims *d,
+                      struct linear l)
 {
     l.group = d->group;
     return build_linear(b, &l);
@@ -75,16 +76,13 @@ static tensor_id project(struct builder *b, const struct ssm_dims *d,
 
 /* ---- what the classes have in common ---- */
 
-/* -exp(A_log.float()) */
-static tensor_id decay(struct builder *b, tensor_id log)
+tensor_id ssm_decay(struct builder *b, tensor_id log)
 {
     const tensor_id up = build_cast(b, "A_log fp32", log, DT_FP32);
     return build_neg(b, "A", build_unary(b, OP_TANH, "exp", up));
 }
 
-/* x, seen with the sequence last: a product's gradient of it lies so, and is
- * put in order first, but of one sequence. */
-static tensor_id transposed(struct builder *b, const char *name, tensor_id x)
+tensor_id ssm_transposed(struct builder *b, const char *name, tensor_id x)
 {
     const struct shape shape = shape_of(b, x);
     const tensor_id y = build_view(b, name, x, &shape);
@@ -99,27 +97,27 @@ static tensor_id transposed(struct builder *b, const char *name, tensor_id x)
 static tensor_id mamba(struct builder *b, const struct ssm_dims *d, tensor_id x)
 {
     const tensor_id in =
-        project(b, d,
-                (struct linear){ .name = "in_proj",
-                                 .lora = LORA_MASK(LORA_IN_PROJ),
-                                 .x = x,
-                                 .in = b->h,
-                                 .out = d->inner2,
-                                 .bias = b->spec->ssm.bias });
+        ssm_project(b, d,
+                    (struct linear){ .name = "in_proj",
+                                     .lora = LORA_MASK(LORA_IN_PROJ),
+                                     .x = x,
+                                     .in = b->h,
+                                     .out = d->inner2,
+                                     .bias = b->spec->ssm.bias });
     struct ssm_inner f = { .out_bias = TENSOR_NONE };
-    f.conv = conv_params(b, d);
+    f.conv = ssm_conv_params(b, d);
     f.x_proj = weight(b, d, "x_proj", d->x_dbl, d->inner);
     f.dt_proj = weight(b, d, "dt_proj", d->inner, d->rank);
-    const tensor_id bias = vector(b, d, "dt_proj.bias", d->inner);
-    f.A = decay(b, matrix(b, d,
-                          (struct param){ .name = "A_log",
-                                          .rows = d->inner,
-                                          .cols = d->state }));
-    const tensor_id skip = vector(b, d, "D", d->inner);
+    const tensor_id bias = ssm_vector(b, d, "dt_proj.bias", d->inner);
+    f.A = ssm_decay(b, ssm_matrix(b, d,
+                                  (struct param){ .name = "A_log",
+                                                  .rows = d->inner,
+                                                  .cols = d->state }));
+    const tensor_id skip = ssm_vector(b, d, "D", d->inner);
     f.D = build_cast(b, "D fp32", skip, DT_FP32);
     f.out_proj = weight(b, d, "out_proj", b->h, d->inner);
     if (b->spec->ssm.bias) {
-        const tensor_id own = vector(b, d, "out_proj.bias", b->h);
+        const tensor_id own = ssm_vector(b, d, "out_proj.bias", b->h);
         f.out_bias = build_cast(b, "bias fp32", own, DT_FP32);
     }
     f.dt_bias = build_cast(b, "bias fp32", bias, DT_FP32);
@@ -131,8 +129,8 @@ static tensor_id mamba(struct builder *b, const struct ssm_dims *d, tensor_id x)
 
 /* ---- Jamba ---- */
 
-static tensor_id small_norm(struct builder *b, const char *name, tensor_id x,
-                            struct dim n)
+tensor_id ssm_norm(struct builder *b, const char *name, tensor_id x,
+                   struct dim n)
 {
     return hf_norm(
         b, &(struct hf_norm){ .name = name, .x = x, .kind = NORM_RMS, .n = n });
@@ -145,43 +143,44 @@ static tensor_id jamba(struct builder *b, const struct ssm_dims *d, tensor_id x)
     const bool biased = b->spec->ssm.bias;
     const struct shape rows = SHAPE(b->t, d->inner);
     const tensor_id in =
-        project(b, d,
-                (struct linear){ .name = "in_proj",
-                                 .lora = LORA_MASK(LORA_IN_PROJ),
-                                 .x = x,
-                                 .in = b->h,
-                                 .out = d->inner2,
-                                 .bias = biased });
-    const tensor_id A = decay(b, matrix(b, d,
-                                        (struct param){ .name = "A_log",
-                                                        .rows = d->inner,
-                                                        .cols = d->state }));
+        ssm_project(b, d,
+                    (struct linear){ .name = "in_proj",
+                                     .lora = LORA_MASK(LORA_IN_PROJ),
+                                     .x = x,
+                                     .in = b->h,
+                                     .out = d->inner2,
+                                     .bias = biased });
+    const tensor_id A =
+        ssm_decay(b, ssm_matrix(b, d,
+                                (struct param){ .name = "A_log",
+                                                .rows = d->inner,
+                                                .cols = d->state }));
     tensor_id part[2], three[3];
-    build_split(b, "hidden, gate", transposed(b, "projected_states", in), part,
-                (const struct shape[]){ rows, rows }, 2);
-    const struct ssm_conv conv = conv_params(b, d);
+    build_split(b, "hidden, gate", ssm_transposed(b, "projected_states", in),
+                part, (const struct shape[]){ rows, rows }, 2);
+    const struct ssm_conv conv = ssm_conv_params(b, d);
     const tensor_id mixed = hf_causal_conv(b, d, part[0], &conv);
     const tensor_id dbl =
-        project(b, d,
-                (struct linear){ .name = "x_proj",
-                                 .lora = LORA_MASK(LORA_X_PROJ),
-                                 .x = mixed,
-                                 .in = d->inner,
-                                 .out = d->x_dbl });
+        ssm_project(b, d,
+                    (struct linear){ .name = "x_proj",
+                                     .lora = LORA_MASK(LORA_X_PROJ),
+                                     .x = mixed,
+                                     .in = d->inner,
+                                     .out = d->x_dbl });
     const struct shape parts[] = { SHAPE(b->t, d->rank), SHAPE(b->t, d->state),
                                    SHAPE(b->t, d->state) };
     build_split(b, "dt, B, C", dbl, three, parts, 3);
-    const tensor_id step = small_norm(b, "dt_layernorm", three[0], d->rank);
-    const tensor_id B = small_norm(b, "b_layernorm", three[1], d->state);
-    const tensor_id C = small_norm(b, "c_layernorm", three[2], d->state);
-    const tensor_id dt = project(b, d,
-                                 (struct linear){ .name = "dt_proj",
-                                                  .lora = LORA_NAMELESS,
-                                                  .x = step,
-                                                  .in = d->rank,
-                                                  .out = d->inner });
-    const tensor_id bias = vector(b, d, "dt_proj.bias", d->inner);
-    const tensor_id skip = vector(b, d, "D", d->inner);
+    const tensor_id step = ssm_norm(b, "dt_layernorm", three[0], d->rank);
+    const tensor_id B = ssm_norm(b, "b_layernorm", three[1], d->state);
+    const tensor_id C = ssm_norm(b, "c_layernorm", three[2], d->state);
+    const tensor_id dt = ssm_project(b, d,
+                                     (struct linear){ .name = "dt_proj",
+                                                      .lora = LORA_NAMELESS,
+                                                      .x = step,
+                                                      .in = d->rank,
+                                                      .out = d->inner });
+    const tensor_id bias = ssm_vector(b, d, "dt_proj.bias", d->inner);
+    const tensor_id skip = ssm_vector(b, d, "D", d->inner);
     struct ssm_scan s = { .A = A, .B = B, .C = C, .z = part[1] };
     s.dt_bias = build_cast(b, "bias fp32", bias, DT_FP32);
     s.D = build_cast(b, "D fp32", skip, DT_FP32);
@@ -192,13 +191,13 @@ static tensor_id jamba(struct builder *b, const struct ssm_dims *d, tensor_id x)
                                ? build_copy(b, "scan in order", scan)
                                : build_view(b, "scan in order", scan, &rows);
     const tensor_id y =
-        project(b, d,
-                (struct linear){ .name = "out_proj",
-                                 .lora = LORA_MASK(LORA_OUT_PROJ),
-                                 .x = flat,
-                                 .in = d->inner,
-                                 .out = b->h,
-                                 .bias = biased });
+        ssm_project(b, d,
+                    (struct linear){ .name = "out_proj",
+                                     .lora = LORA_MASK(LORA_OUT_PROJ),
+                                     .x = flat,
+                                     .in = d->inner,
+                                     .out = b->h,
+                                     .bias = biased });
     const tensor_id frame[] = { in, mixed, dbl, dt, scan, A, B, C };
     for (unsigned i = 0; i < 8; i++)
         hf_hold(b, "the mixer's variables", frame[i]);
@@ -213,22 +212,22 @@ static tensor_id mamba2(struct builder *b, const struct ssm_dims *d,
     const struct ssm *m = &b->spec->ssm;
     const struct dim all = DIM("2*D+2*G*N+H", m->inner + d->conv.n + m->heads);
     const tensor_id in =
-        project(b, d,
-                (struct linear){ .name = "in_proj",
-                                 .lora = LORA_MASK(LORA_IN_PROJ),
-                                 .x = x,
-                                 .in = b->h,
-                                 .out = all,
-                                 .bias = m->bias });
+        ssm_project(b, d,
+                    (struct linear){ .name = "in_proj",
+                                     .lora = LORA_MASK(LORA_IN_PROJ),
+                                     .x = x,
+                                     .in = b->h,
+                                     .out = all,
+                                     .bias = m->bias });
     struct ssm_combined f = { .out_bias = TENSOR_NONE };
-    f.conv = conv_params(b, d);
-    f.dt_bias = vector(b, d, "dt_bias", d->heads);
-    f.A = decay(b, vector(b, d, "A_log", d->heads));
-    f.D = vector(b, d, "D", d->heads);
+    f.conv = ssm_conv_params(b, d);
+    f.dt_bias = ssm_vector(b, d, "dt_bias", d->heads);
+    f.A = ssm_decay(b, ssm_vector(b, d, "A_log", d->heads));
+    f.D = ssm_vector(b, d, "D", d->heads);
     f.norm = build_norm_weight(b, "norm", d->inner);
     f.out_proj = weight(b, d, "out_proj", b->h, d->inner);
     if (m->bias)
-        f.out_bias = vector(b, d, "out_proj.bias", b->h);
+        f.out_bias = ssm_vector(b, d, "out_proj.bias", b->h);
     return hf_mamba2_combined(b, d, in, &f);
 }
 
@@ -267,7 +266,7 @@ static struct delta_parts split_projections(struct builder *b,
 static tensor_id gates(struct builder *b, tensor_id log, tensor_id a,
                        tensor_id bias)
 {
-    const tensor_id A = decay(b, log);
+    const tensor_id A = ssm_decay(b, log);
     const tensor_id up = build_cast(b, "a fp32", a, DT_FP32);
     const tensor_id sum = build_add(b, "a + dt_bias", up, bias);
     const tensor_id soft = build_unary(b, OP_ACTIVATION, "softplus", sum);
@@ -291,6 +290,7 @@ static tensor_id delta_net(struct builder *b, const struct ssm_dims *d,
                            tensor_id x)
 {
     const struct ssm *m = &b->spec->ssm;
+    const bool loops = b->run->ssm_kernel == SSM_KERNEL_TORCH;
     const struct linear qkvz = { .name = "in_proj_qkvz",
                                  .lora = LORA_MASK(LORA_IN_PROJ),
                                  .x = x,
@@ -302,10 +302,12 @@ static tensor_id delta_net(struct builder *b, const struct ssm_dims *d,
                                .x = x,
                                .in = b->h,
                                .out = DIM("2*H", 2 * m->heads) };
-    const tensor_id wide = project(b, d, qkvz), narrow = project(b, d, ba);
+    const tensor_id wide = ssm_project(b, d, qkvz),
+                    narrow = ssm_project(b, d, ba);
     const struct delta_parts p = split_projections(b, d, wide, narrow);
-    const struct ssm_conv conv = conv_params(b, d);
-    const tensor_id mixed = hf_causal_conv(b, d, p.qkv, &conv);
+    const struct ssm_conv conv = ssm_conv_params(b, d);
+    const tensor_id mixed = loops ? torch_conv(b, d, p.qkv, &conv)
+                                  : hf_causal_conv(b, d, p.qkv, &conv);
     const struct shape key = SHAPE(b->t, d->groups, d->state);
     const struct shape value = SHAPE(b->t, d->heads, d->width);
     const struct shape flat = SHAPE(b->t, d->inner);
@@ -314,19 +316,20 @@ static tensor_id delta_net(struct builder *b, const struct ssm_dims *d,
                 (const struct shape[]){ key, key, value }, 3);
     struct ssm_delta f = { .q = part[0], .k = part[1], .v = part[2] };
     f.beta = build_unary(b, OP_TANH, "sigmoid", p.b);
-    const tensor_id log = vector(b, d, "A_log", d->heads);
-    const tensor_id bias = vector(b, d, "dt_bias", d->heads);
+    const tensor_id log = ssm_vector(b, d, "A_log", d->heads);
+    const tensor_id bias = ssm_vector(b, d, "dt_bias", d->heads);
     f.g = gates(b, log, p.a, bias);
-    const tensor_id core = hf_delta_rule(b, d, &f);
+    const tensor_id core =
+        loops ? torch_delta_rule(b, d, &f) : hf_delta_rule(b, d, &f);
     const tensor_id z = build_view(b, "z", p.z, &value);
     const tensor_id normed = gated_norm(b, d, core, z);
     const tensor_id y =
-        project(b, d,
-                (struct linear){ .name = "out_proj",
-                                 .lora = LORA_MASK(LORA_OUT_PROJ),
-                                 .x = build_view(b, "heads", normed, &flat),
-                                 .in = d->inner,
-                                 .out = b->h });
+        ssm_project(b, d,
+                    (struct linear){ .name = "out_proj",
+                                     .lora = LORA_MASK(LORA_OUT_PROJ),
+                                     .x = build_view(b, "heads", normed, &flat),
+                                     .in = d->inner,
+                                     .out = b->h });
     const tensor_id frame[] = {
         wide, narrow, p.z, p.b, p.a, mixed, f.beta, f.g
     };
@@ -340,6 +343,8 @@ tensor_id hf_mixer(struct builder *b, enum mixer mixer, tensor_id x)
     if (mixer == MIX_ATTENTION)
         return hf_attention(b, x);
     const struct ssm_dims d = ssm_dims(b);
+    if (b->run->ssm_kernel == SSM_KERNEL_TORCH && mixer != MIX_DELTA)
+        return hf_torch_mixer(b, mixer, &d, x);
     switch (mixer) {
     case MIX_MAMBA:
         return b->spec->ssm.norms ? jamba(b, &d, x) : mamba(b, &d, x);

@@ -26,9 +26,6 @@ static const struct refusal {
     { KEY_SCHEDULE, IS, SCHED_NAIVE, "use 1f1b, gpipe or interleaved" },
     { KEY_IMPLEMENTATION, IS, IMPL_LITGPT,
       "use --implementation hf with --loss chunked: LitGPT's layers and loss" },
-    { KEY_SSM_KERNEL, IS, SSM_KERNEL_TORCH,
-      "use --ssm-kernel fused, with its packages installed; without them a "
-      "layer keeps several times as much" },
     { KEY_CUDA_GRAPH, IS, 1, "leave it out: the pools come on top" },
     { KEY_EP_OVERLAP, IS, 1, "leave it out: one micro-batch in flight" },
     { KEY_OFFLOAD_OPTIMIZER, IS, OFFLOAD_NVME, "use --offload-optimizer cpu" },
@@ -39,16 +36,13 @@ static const struct refusal {
     { KEY_FP8_PARAMS, IS, 1, "leave it out: weights in 16 bits" },
 };
 
-static void check_modelled(const struct run *r, const struct spec *s,
-                           struct diag *d)
+static void check_modelled(const struct run *r, struct diag *d)
 {
     for (size_t i = 0; i < sizeof(refusals) / sizeof(refusals[0]); i++) {
         const struct refusal *x = &refusals[i];
         if (!r->setup.set[x->key])
             continue;
         uint64_t n = r->setup.v[x->key].n;
-        if (x->key == KEY_SSM_KERNEL && s->mixer == MIX_ATTENTION)
-            continue; /* no effect: resolve_notes.c */
         if (x->how == IS ? n != x->value : n <= x->value)
             continue;
         char buf[RESOLVE_TEXT_MAX];
@@ -374,7 +368,7 @@ void resolve_check_alone(const struct run *r, struct diag *d)
 
 void resolve_check(const struct run *r, const struct spec *spec, struct diag *d)
 {
-    check_modelled(r, spec, d);
+    check_modelled(r, d);
     check_split_layers(r, d);
     check_hf_family(r, spec, d);
     check_blocks(r, spec, d);

@@ -169,12 +169,17 @@ void resolve_kernels(struct run *r, const struct spec *spec)
     r->plain_softmax = !resolve_bool(r, KEY_FUSED_SOFTMAX, true);
     r->grouped_gemm = resolve_bool(r, KEY_GROUPED_GEMM, true);
     r->replay_batches = resolve_bool(r, KEY_REPLAY_BATCHES, false);
-    if (spec->mixer != MIX_ATTENTION)
+    r->ssm_kernel =
+        (enum ssm_kernel)resolve_count(r, KEY_SSM_KERNEL, SSM_KERNEL_FUSED);
+    if (spec->mixer != MIX_ATTENTION && r->ssm_kernel == SSM_KERNEL_TORCH)
+        resolve_note(r, KEY_COUNT,
+                     "layers with a state as loops of small operations, which "
+                     "no utilisation here was measured with (--ssm-kernel)");
+    else if (spec->mixer != MIX_ATTENTION)
         resolve_assume(r, KEY_SSM_KERNEL, "the kernels of %s (--ssm-kernel)",
                        spec->mixer == MIX_DELTA
                            ? "flash-linear-attention and causal-conv1d"
                            : "mamba-ssm and causal-conv1d");
-    (void)resolve_count(r, KEY_SSM_KERNEL, SSM_KERNEL_FUSED);
     r->ce_fusion = (enum ce_fusion)resolve_count(r, KEY_CE_FUSION, CE_TE);
     r->cp_comm = (enum cp_comm)resolve_count(r, KEY_CP_COMM, CP_P2P);
     r->moe_dispatcher = (enum moe_dispatcher)resolve_count(

@@ -87,9 +87,10 @@ static void check_adapters(const struct run *r, const struct spec *s,
     if (has_target(r, LORA_ALL_LINEAR) || has_target(r, LORA_OUT_PROJ)) {
         e = conflict(d, KEY_LORA_TARGETS, s,
                      "PEFT refuses adapters on out_proj, which the kernel "
-                     "takes as it is");
+                     "takes as it is"); /* whether there is one or not */
         diag_hint(e, "use --lora-targets in_proj");
-    } else if (has_target(r, LORA_X_PROJ)) {
+    } else if (has_target(r, LORA_X_PROJ)
+               && r->ssm_kernel == SSM_KERNEL_FUSED) {
         e = conflict(d, KEY_LORA_TARGETS, s,
                      "adapters on x_proj are not called by the kernel");
         diag_hint(e, "use --lora-targets in_proj");
@@ -123,7 +124,9 @@ void resolve_check_mixers(const struct run *r, const struct spec *s,
     if (s->mixer == MIX_ATTENTION || !resolve_is_hf(r))
         return;
     check_layers(r, s, d);
-    check_kernels(s, d);
-    check_types(r, s, d);
+    if (r->ssm_kernel == SSM_KERNEL_FUSED) {
+        check_kernels(s, d);
+        check_types(r, s, d);
+    }
     check_adapters(r, s, d);
 }

@@ -376,6 +376,7 @@ struct run {
     bool double_quant;
     enum offload offload_optimizer, offload_params;
     enum attention_mask mask;
+    enum ssm_kernel ssm_kernel;
 
     uint64_t reduce_bucket, allgather_bucket, prefetch_bucket, max_live_params;
     uint64_t sub_group_size, persistence_threshold; /* elements, ZeRO-3 */

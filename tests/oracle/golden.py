@@ -45,8 +45,8 @@ def sequence(config, shape):
     return shape["s"]
 
 
-def record(family, dtype, attn, dropout, setting=None):
-    shape = families.SHAPES["long" if family in families.LONG else SHAPE]
+def record(family, dtype, attn, dropout, setting=None, **sizes):
+    shape = dict(families.SHAPES["long" if family in families.LONG else SHAPE], **sizes)
     three = measure.Run(family, shape, dtype, attn, dropout, setting=setting)
     two = measure.Run(family, shape, dtype, attn, dropout, layers=2, setting=setting)
     step = measure.Run(family, shape, dtype, attn, dropout, backward=True, setting=setting)

@@ -47,6 +47,11 @@ SHAPES = {  # sizes whose tensors are multiples of 512 bytes; "wide": weights an
     "wide": dict(b=1, s=128, h=512, a=8, kv=4, d=64, f=1408, v=4096, L=4),
     "long": dict(b=4, s=256, h=256, a=4, kv=2, d=64, f=768, v=2048, L=6),
 }
+STATE = dict(b=2, s=160, h=256, a=4, kv=2, d=64, f=512, v=2048, L=3)  # of layers with a loop over tokens
+
+
+def shape_of(run):
+    return STATE if run.shape == "state" else SHAPES[run.shape]
 
 
 class Rounded(Tracker):
@@ -68,6 +73,9 @@ def sizes(family, c):
     if family == "gpt2":
         return dict(model_type="gpt2", n_embd=c["h"], n_head=c["a"], n_inner=c["f"], vocab_size=c["v"], n_layer=c["L"],
                     n_positions=c["s"])
+    if family in families.STATE_SPACE:
+        return families.STATE_SPACE[family][0](c)
+    assert family == "llama"
     return dict(model_type="llama", hidden_size=c["h"], num_attention_heads=c["a"], num_key_value_heads=c["kv"],
                 head_dim=c["d"], intermediate_size=c["f"], vocab_size=c["v"], num_hidden_layers=c["L"],
                 max_position_embeddings=c["s"])
@@ -87,7 +95,7 @@ def cuda_switches():
 
 def build(run, where="cuda"):
     """The model, without memory yet; its configuration."""
-    c = SHAPES[run.shape]
+    c = shape_of(run)
     settings = sizes(run.family, c)
     config = transformers.AutoConfig.for_model(**settings)
     config.use_cache = False
@@ -112,7 +120,7 @@ def materialize(run, model, where):
                 t.normal_(std=0.05) if t.requires_grad else t.fill_(1)
     model.tie_weights()
     model.train()
-    return torch.zeros(SHAPES[run.shape]["b"], SHAPES[run.shape]["s"], dtype=torch.long, device=where)
+    return torch.zeros(shape_of(run)["b"], shape_of(run)["s"], dtype=torch.long, device=where)
 
 
 def make_optimizer(run, parameters):
@@ -183,7 +191,7 @@ def setup_of(run):
     if not run.set_to_none:
         more["zero_grad_set_to_none"] = False
     kernel = "flash" if run.attention == "sdpa" and run.precision != "fp32" else run.attention
-    return dict(framework="hf", micro_batch=SHAPES[run.shape]["b"], seq_len=SHAPES[run.shape]["s"],
+    return dict(framework="hf", micro_batch=shape_of(run)["b"], seq_len=shape_of(run)["s"],
                 precision=run.precision, attention=kernel, optimizer=run.optimizer, optimizer_impl=run.optimizer_impl,
                 grad_accum=run.grad_accum, clip_grad=run.clip_grad, recompute=run.recompute, **more)
 

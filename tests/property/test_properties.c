@@ -55,7 +55,7 @@ static const char *pick(uint64_t *seed, const char *const *words)
 struct choice {
     const char *key, *value; /* NULL: not given */
 };
-enum { FIRST_ADAPTER = 29, CHOICES = 46 };
+enum { FIRST_ADAPTER = 30, CHOICES = 47 };
 struct trial {
     const char *model;
     struct choice c[CHOICES];
@@ -279,6 +279,7 @@ static struct trial trial_of(uint64_t seed)
     const char *schedule = vpp[0] != '1'  ? "interleaved"
                            : pp[0] != '1' ? PICK(&s, "1f1b", "gpipe")
                                           : "1f1b";
+    const bool loops = state && s % 2 == 0;
     const bool plain = s % 3 == 0; /* not PICK: which trials follow stays */
     const bool routed = t.model == predicting || t.model == sparse
                         || strstr(t.model, "moe") != NULL
@@ -305,6 +306,7 @@ static struct trial trial_of(uint64_t seed)
         { "ce_fusion", PICK(&s, "te", "native") },
         { "fused_softmax", plain ? "false" : "true" },
         { "replay_batches", PICK(&s, "true", "false") },
+        { "ssm_kernel", loops ? "torch" : "fused" },
         { "micro_batch", PICK(&s, "1", "2", "4") },
         { "grad_accum",
           vpp[0] == '1' ? PICK(&s, "1", "4") : PICK(&s, "4", "8", "16", "20") },

@@ -58,6 +58,8 @@ struct fixture {
     struct program program;
 };
 
+static enum ssm_kernel kernel; /* of the programs below */
+
 static void lower(struct fixture *f, const char *text, uint64_t s)
 {
     struct diag d;
@@ -72,6 +74,7 @@ static void lower(struct fixture *f, const char *text, uint64_t s)
     run_bare(&f->run, &f->spec);
     f->run.micro_batch = 1;
     f->run.seq_len = s;
+    f->run.ssm_kernel = kernel;
     assert_int_equal(lower_model(&f->program, &f->spec, &f->run, &f->arena, &d),
                      MEMPLAN_OK);
 }
@@ -206,9 +209,13 @@ static void test_refusals(void **state)
           "'hf-liger' of a 'mamba' model is not modelled yet",
           "hf" },
         { "mamba-370m",
-          { "ssm_kernel", "torch" },
-          "ssm_kernel 'torch' is not modelled yet",
-          "--ssm-kernel fused" },
+          { "ssm_kernel", "torch", "compile", "true" },
+          "'compile' is not modelled for hf layers",
+          "leave it out" },
+        { "mamba-370m",
+          { "ssm_kernel", "torch", "lora_rank", "8" },
+          "PEFT refuses adapters on out_proj",
+          "--lora-targets in_proj" },
         { "mamba-370m",
           { "loss", "chunked" },
           "which LitGPT has not",
@@ -257,7 +264,48 @@ static void test_refusals(void **state)
             fail_msg("%s: %d %s [%s]", rows[i].message, (int)a->status,
                      a->slot[0].message, a->slot[0].hint);
     }
-    assert_int_equal(ask(rows[9].model, rows[9].pairs)->errs.count, 4);
+    assert_int_equal(ask(rows[10].model, rows[10].pairs)->errs.count, 4);
+}
+
+/* Without kernels: what only they refuse, and a model's count of work. */
+static void test_loops(void **state)
+{
+    (void)state;
+    assert_int_equal(ask("jamba-v0.1", PAIRS("precision", "bf16-amp", "gpus",
+                                             "64", "ssm_kernel", "torch"))
+                         ->status,
+                     MEMPLAN_OK);
+    assert_int_equal(
+        ask("{\"model_type\": \"mamba\", \"hidden_size\": 64, "
+            "\"num_hidden_layers\": 1, \"vocab_size\": 9, \"use_bias\": true, "
+            "\"conv_kernel\": 5, \"state_size\": 512}",
+            PAIRS("ssm_kernel", "torch"))
+            ->status,
+        MEMPLAN_OK);
+    assert_int_equal(ask("mamba-370m", PAIRS("ssm_kernel", "torch", "lora_rank",
+                                             "8", "lora_targets", "x_proj"))
+                         ->status,
+                     MEMPLAN_OK);
+    static const char *const all[] = { mamba, mamba2, delta };
+    for (unsigned i = 0; i < 3; i++) {
+        struct fixture f;
+        double causal[2], full[2];
+        for (unsigned k = 0; k < 2; k++) {
+            kernel = k == 0 ? SSM_KERNEL_FUSED : SSM_KERNEL_TORCH;
+            lower(&f, all[i], 512);
+            layers_flops(&f, &causal[k], &full[k]);
+            arena_release(&f.arena);
+        }
+        kernel = SSM_KERNEL_FUSED;
+        expect(causal[1], causal[0]);
+        /* heads of a group each with their own scores, states handed on by a
+           square of the chunks; the delta rule's triangles are solved */
+        const double more[] = { 0,
+                                2 * 64 * 32 * (8 - 2)
+                                    + 2.0 * 128 * 32 * 81 / 512,
+                                -8.0 * 64 * (32 + 16) };
+        expect(full[1], full[0] + more[i]);
+    }
 }
 
 static void test_runs(void **state)
@@ -287,7 +335,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_flops), cmocka_unit_test(test_linear_time),
         cmocka_unit_test(test_kinds), cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_runs),
+        cmocka_unit_test(test_runs),  cmocka_unit_test(test_loops),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
