@@ -228,8 +228,9 @@ memplan_model_write(const memplan_model *model, const memplan_style *style,
  *  filled in and from where, what it decides by itself, what was ignored.
  *  JSON, schema "memplan.import/1": {"spec": the same model as a specification
  *  that says all of it, "read": [...], "defaults": [...], "class": [...],
- *  "ignored": [...]}. Returns MEMPLAN_OK, E_WRITE, E_NOMEM, E_UNSUPPORTED (of
- *  several parts at once). */
+ *  "ignored": [...]}; of all parts of a file that is of what joins them, and
+ *  "text" and "vision" have the same of each. Returns MEMPLAN_OK, E_WRITE,
+ *  E_NOMEM. */
 MEMPLAN_MUST_USE MEMPLAN_API memplan_status memplan_model_write_import(
     const memplan_model *model, const memplan_style *style,
     memplan_write_fn *write, void *ctx, memplan_errors *errs);

@@ -140,6 +140,8 @@ static memplan_status no_part(const struct spec *spec, const char *name,
         diag_hint(e, "parts are: text, vision, all");
     else if (spec->parts != NULL && spec->parts->missing[0] != '\0')
         diag_hint(e, "%s; its text part is", spec->parts->missing);
+    else if (spec->parts != NULL)
+        diag_hint(e, "%s", spec->parts->unjoined);
     else if (spec->read_as)
         diag_hint(e, "--as reads one model of a file; leave it out for parts");
     else

@@ -134,6 +134,16 @@ bool import_can_say(const struct import *im, enum field_id id);
  * (spec_notes.c) */
 void import_notes(struct import *im, struct spec *out, struct arena *a);
 
+/* A key of a whole, and what holds, as JSON; "" for what is said as given. */
+struct whole_key {
+    const char *key;
+    char value[48];
+};
+/* The same of what stands between its parts. */
+void import_whole_notes(struct import *im, struct spec *all,
+                        const struct whole_key *keys, size_t n,
+                        struct arena *a);
+
 /* The family whose keys are most like the file's; NULL: none can read it.
  * (spec_nearest.c) */
 const char *import_nearest(const struct import *im, const struct json *object);
@@ -160,6 +170,10 @@ void import_fields(struct import *im);
 bool import_count(struct import *im, const struct json *at, double min,
                   double max, uint64_t *out);
 
+/* A word of an activation of one operand; false after reporting. */
+bool import_activation(struct import *im, const struct json *at,
+                       enum activation *out);
+
 /* The language model inside a file that describes more, the type that the
  * whole's class gives it, and the other parts (spec_parts.c). NULL: none. */
 const struct json *import_text_part(const struct import *im);
@@ -167,6 +181,8 @@ const char *import_text_type(const struct import *im);
 /* Of a whole's type, what to call its text part; NULL: no whole. */
 const char *import_whole_text(const char *type);
 bool import_is_llava(const struct import *im);
+/* The file has an object for each part. */
+bool import_has_parts(const struct import *im);
 /* After *out is the text part's. */
 void import_parts(struct import *im, struct spec *out, struct arena *a);
 /* Chooses the family by the name of a model type; false if it is not known. */

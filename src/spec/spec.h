@@ -282,8 +282,9 @@ struct spec;
 /* The parts of a file; NULL where a part is not there. */
 struct spec_parts {
     const struct spec *part[PART_COUNT];
-    enum part usual;     /* what a file means where nobody says */
-    const char *missing; /* why there is no vision part: "a vision part of type
+    enum part usual;      /* what a file means where nobody says */
+    const char *unjoined; /* why there is no whole, though both are there */
+    const char *missing;  /* why there is no vision part: "a vision part of type
                             'pixtral' is not modelled" */
 };
 
@@ -344,6 +345,7 @@ struct spec {
     bool read_as; /* the family is one that the caller named, not the file */
     const struct spec_note *note; /* how the file was understood */
     size_t notes;
+    size_t own_notes; /* of a part, on its own object: the first of them */
     enum family family;
     uint64_t published_parameters; /* of key "parameters"; 0 none */
 

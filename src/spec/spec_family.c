@@ -199,7 +199,13 @@ static void unknown_family(struct import *im, const struct json *at)
     if (best)
         str_append(e->hint, sizeof(e->hint), "the nearest name is '%s'; ",
                    best);
-    if (like)
+    if (!im->strict && im->as == NULL && at->parent == im->root
+        && import_has_parts(im))
+        str_append(e->hint, sizeof(e->hint),
+                   "its file has a 'text_config' and a 'vision_config': if "
+                   "what joins them is a projector as LLaVA's, --as llava "
+                   "reads it so");
+    else if (like)
         str_append(e->hint, sizeof(e->hint),
                    "the fields are those of '%s': if the layers are too, "
                    "--as %s reads it so",
@@ -279,7 +285,10 @@ static bool has_named_family(struct import *im, const struct json *nested)
         memplan_error *e =
             diag_add(im->d, MEMPLAN_E_UNSUPPORTED,
                      "--as names one model, and '%.60s' is several", im->as);
-        diag_hint(e, "%s%s", "a text part by itself is of type ", part);
+        diag_hint(e,
+                  "the file has no 'text_config' and 'vision_config'; a "
+                  "text part by itself is of type %s",
+                  part);
         return false;
     }
     memplan_error *e = diag_add(im->d, MEMPLAN_E_UNKNOWN,
@@ -339,7 +348,8 @@ static bool lacks_text_config(struct import *im, const struct json *nested)
 bool import_choose_family(struct import *im)
 {
     const struct json *nested = import_text_part(im);
-    if (im->as)
+    const bool whole = im->as && import_whole_text(im->as);
+    if (im->as && !(whole && !im->strict && import_has_parts(im)))
         return has_named_family(im, nested);
     if (!im->strict && nested
         && ((nested != im->root && has_family(im, nested))

@@ -344,6 +344,22 @@ static struct value decode(struct import *im, enum field_id id,
     return v;
 }
 
+bool import_activation(struct import *im, const struct json *at,
+                       enum activation *out)
+{
+    const struct value v = decode(im, F_ACT, at);
+    if (v.bad)
+        return false;
+    if (v.n < ACT_GEGELU) {
+        *out = (enum activation)v.n;
+        return true;
+    }
+    memplan_error *e =
+        import_error(im, at, MEMPLAN_E_SCHEMA, "'%s' takes no gate", at->key.p);
+    diag_hint(e, "use gelu, or another activation without one");
+    return false;
+}
+
 /* ---- one field ---- */
 
 static void ratio(struct import *im, enum field_id id, const struct fallback *f)

@@ -240,10 +240,69 @@ void import_notes(struct import *im, struct spec *out, struct arena *a)
     for (int id = 0; id < F_COUNT; id++)
         note_field(&s, (enum field_id)id);
     note_rest(&s, im->object);
+    out->own_notes = s.n;
     if (im->object != im->root)
         note_rest(&s, im->root);
     if (s.failed)
         (void)diag_nomem(im->d);
     out->note = s.item;
     out->notes = s.n;
+}
+
+/* ---- of a whole ---- */
+
+static bool is_part(const struct import *im, const struct json *at)
+{
+    return at == im->object
+           || (at->kind == JSON_OBJECT
+               && (str_is(at->key, "vision_config")
+                   || str_is(at->key, "vision_config_dict")));
+}
+
+static void note_whole_key(struct notes *s, const struct whole_key *key)
+{
+    const struct json *at = json_member(s->im->root, key->key);
+    const bool read = at != NULL && at->kind != JSON_NULL;
+    add(s, &(struct spec_note){ .origin = read ? NOTE_READ : NOTE_DEFAULT,
+                                .key = key->key,
+                                .value = keep(s, key->value),
+                                .given = read ? json_of(s, at) : "",
+                                .why = read ? "" : "default",
+                                .sayable = true });
+}
+
+static bool is_among(struct str key, const struct whole_key *keys, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (str_is(key, keys[i].key))
+            return true;
+    }
+    return false;
+}
+
+void import_whole_notes(struct import *im, struct spec *all,
+                        const struct whole_key *keys, size_t n, struct arena *a)
+{
+    struct notes s = { .im = im, .a = a, .room = n + members(im->root) };
+    s.item = ARENA_NEW(a, struct spec_note, s.room);
+    if (s.item == NULL) {
+        (void)diag_nomem(im->d);
+        return;
+    }
+    for (size_t i = 0; i < n; i++)
+        note_whole_key(&s, &keys[i]);
+    for (const struct json *at = im->root->child; at; at = at->next) {
+        if (is_part(im, at) || is_head(at->key) || is_among(at->key, keys, n)
+            || im->object == im->root || was_read(im, at))
+            continue;
+        add(&s, &(struct spec_note){ .origin = NOTE_IGNORED,
+                                     .key = keep(&s, at->key.p),
+                                     .value = "",
+                                     .given = json_of(&s, at),
+                                     .why = "" });
+    }
+    if (s.failed)
+        (void)diag_nomem(im->d);
+    all->note = s.item;
+    all->notes = all->own_notes = s.n;
 }

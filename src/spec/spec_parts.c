@@ -55,8 +55,19 @@ static const struct whole {
       "qwen3_vl_moe_vision", JOINT_NONE, PART_TEXT, false },
 };
 
+static const struct whole *whole_named(const char *type)
+{
+    for (size_t i = 0; i < COUNT_OF(wholes); i++) {
+        if (strcmp(type, wholes[i].type) == 0)
+            return &wholes[i];
+    }
+    return NULL;
+}
+
 static const struct whole *whole_of(const struct import *im)
 {
+    if (im->as != NULL)
+        return whole_named(im->as);
     const struct json *at = json_member(im->root, "model_type");
     if (!at || at->kind == JSON_NULL) {
         at = json_member(im->root, "architectures");
@@ -73,12 +84,10 @@ static const struct whole *whole_of(const struct import *im)
 
 const char *import_whole_text(const char *type)
 {
-    for (size_t i = 0; i < COUNT_OF(wholes); i++) {
-        if (strcmp(type, wholes[i].type) == 0)
-            return wholes[i].joint == JOINT_LLAVA ? "llama, or what it is"
-                                                  : wholes[i].text;
-    }
-    return NULL;
+    const struct whole *whole = whole_named(type);
+    if (whole == NULL)
+        return NULL;
+    return whole->joint == JOINT_LLAVA ? "llama, or what it is" : whole->text;
 }
 
 /* The first of the keys that is there and not null. */
@@ -113,6 +122,14 @@ static const struct json *vision_part(const struct import *im,
     const struct json *at =
         first_of(im->root, keys + !dict, COUNT_OF(keys) - !dict);
     return !at && dict ? im->root : at;
+}
+
+bool import_has_parts(const struct import *im)
+{
+    const struct json *text = import_text_part(im);
+    const struct json *vision = vision_part(im, whole_of(im));
+    return text && vision && vision != im->root && text->kind == JSON_OBJECT
+           && vision->kind == JSON_OBJECT;
 }
 
 const char *import_text_type(const struct import *im)
@@ -210,12 +227,15 @@ static void join_llava(struct import *im, struct spec *all)
     const struct json *bias =
         json_member(im->root, "multimodal_projector_bias");
     const struct json *layers = json_member(im->root, "vision_feature_layer");
+    const struct json *act = json_member(im->root, "projector_hidden_act");
     const struct json *select =
         json_member(im->root, "vision_feature_select_strategy");
     const bool full =
         select && select->kind == JSON_STRING && str_is(select->text, "full");
     all->joint_bias = !(bias && bias->kind == JSON_BOOL && !bias->truth);
     all->joint_act = ACT_GELU;
+    if (act && act->kind != JSON_NULL)
+        (void)import_activation(im, act, &all->joint_act);
     use_layers(im, layers, all);
     all->joint_crops = !full;
     all->image_tokens = all->vision->max_positions - (full ? 0 : 1);
@@ -251,6 +271,58 @@ static void join(struct import *im, const struct whole *whole, struct spec *all)
         break;
     case JOINT_NONE: break;
     }
+}
+
+/* ---- notes ---- */
+
+enum { WHOLE_KEYS = 4 };
+
+static void say_number(struct whole_key *out, const char *key, uint64_t n)
+{
+    out->key = key;
+    str_format(out->value, sizeof(out->value), "%" PRIu64, n);
+}
+
+static void say_word(struct whole_key *out, const char *key, const char *word)
+{
+    out->key = key;
+    str_format(out->value, sizeof(out->value), "%s", word);
+}
+
+static size_t llava_keys(const struct spec *all, struct whole_key *out)
+{
+    say_word(&out[0], "vision_feature_select_strategy",
+             all->joint_crops ? "\"default\"" : "\"full\"");
+    say_word(&out[1], "multimodal_projector_bias",
+             all->joint_bias ? "true" : "false");
+    out[2].key = "vision_feature_layer";
+    out[2].value[0] = '\0';
+    if (all->joint_layers == 1)
+        str_format(out[2].value, sizeof(out[2].value), "-%" PRIu64,
+                   all->unused_layers + 1);
+    /* a word of the file, or the class's */
+    say_word(&out[3], "projector_hidden_act",
+             all->joint_act == ACT_GELU ? "\"gelu\"" : "");
+    return 4;
+}
+
+static void note_whole(struct import *im, struct spec *all, struct arena *a)
+{
+    struct whole_key keys[WHOLE_KEYS];
+    size_t n = 0;
+    switch (all->joint) {
+    case JOINT_GEMMA3:
+        say_number(&keys[n++], "mm_tokens_per_image", all->image_tokens);
+        break;
+    case JOINT_LLAVA: n = llava_keys(all, keys); break;
+    case JOINT_CLIP:
+        say_number(&keys[n++], "projection_dim", all->joint_width);
+        break;
+    case JOINT_LLAMA4:
+    case JOINT_QWEN:
+    case JOINT_NONE: break;
+    }
+    import_whole_notes(im, all, keys, n, a);
 }
 
 /* ---- the parts ---- */
@@ -300,6 +372,23 @@ static const char *vision_type(const struct import *im, const struct json *at,
                                                            : own->text.p;
 }
 
+/* Parts of a file whose type is not known: what would join them. */
+static const char *unjoined(const struct import *im, const struct whole *whole,
+                            struct arena *a)
+{
+    char text[200];
+    const struct json *type = json_member(im->root, "model_type");
+    if (whole != NULL)
+        return "";
+    const bool said = type && type->kind == JSON_STRING;
+    const size_t n = str_format(
+        text, sizeof(text),
+        "what joins the parts of a '%.40s' is not known: if it is a projector "
+        "as LLaVA's, --as llava reads it so",
+        said ? type->text.p : "file without a 'model_type'");
+    return arena_copy(a, text, n);
+}
+
 static struct spec *read_vision(struct import *im, const struct json *at,
                                 const struct whole *whole, struct arena *a)
 {
@@ -328,7 +417,8 @@ static struct spec *read_vision(struct import *im, const struct json *at,
 void import_parts(struct import *im, struct spec *out, struct arena *a)
 {
     const struct whole *whole = whole_of(im);
-    if (im->strict || im->as != NULL || im->d->status != MEMPLAN_OK)
+    if (im->strict || (im->as != NULL && whole == NULL)
+        || im->d->status != MEMPLAN_OK)
         return;
     const struct json *at = vision_part(im, whole);
     if (!at || (!whole && im->object == im->root))
@@ -339,7 +429,9 @@ void import_parts(struct import *im, struct spec *out, struct arena *a)
         (void)diag_nomem(im->d);
         return;
     }
-    *parts = (struct spec_parts){ .usual = PART_TEXT, .missing = "" };
+    *parts = (struct spec_parts){ .usual = PART_TEXT,
+                                  .missing = "",
+                                  .unjoined = unjoined(im, whole, a) };
     out->parts = parts;
     if (im->d->status != MEMPLAN_OK)
         return;
@@ -361,6 +453,7 @@ void import_parts(struct import *im, struct spec *out, struct arena *a)
     all->vision = vision;
     all->model_type = whole->type;
     join(im, whole, all);
+    note_whole(im, all, a);
     parts->part[PART_ALL] = all;
     parts->usual = whole->usual;
     if (whole->usual == PART_ALL)

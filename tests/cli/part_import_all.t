@@ -1,6 +1,6 @@
 == args
-models clip-vit-base-patch32 --import
-== stderr ~
-add --part text or --part vision
+models gemma-3-4b --import --part all
+== stdout ~
+vision part (siglip_vision_model): read from the file
 == exit
-3
+0

@@ -80,6 +80,18 @@ static void check_same(const char *name, const memplan_model *x,
                 && !(x->spec.hidden_dropout > y->spec.hidden_dropout));
 }
 
+static void check_whole(const memplan_model *x, const memplan_model *y)
+{
+    assert_int_equal(x->spec.joint, y->spec.joint);
+    assert_int_equal(x->spec.joint_width, y->spec.joint_width);
+    assert_int_equal(x->spec.joint_layers, y->spec.joint_layers);
+    assert_int_equal(x->spec.joint_act, y->spec.joint_act);
+    assert_int_equal(x->spec.joint_bias, y->spec.joint_bias);
+    assert_int_equal(x->spec.joint_crops, y->spec.joint_crops);
+    assert_int_equal(x->spec.unused_layers, y->spec.unused_layers);
+    assert_int_equal(x->spec.image_tokens, y->spec.image_tokens);
+}
+
 /* The specification in the JSON of an import is the same model. */
 static void check_round_trip(const char *name, const memplan_model *m)
 {
@@ -94,7 +106,11 @@ static void check_round_trip(const char *name, const memplan_model *m)
     assert_non_null(spec);
     const size_t n = json_value_length(json, shown.n, spec->offset);
     memplan_model *again = parse(json + spec->offset, n, NULL);
+    if (m->spec.part == PART_ALL)
+        assert_int_equal(memplan_model_select(again, "all", NULL), MEMPLAN_OK);
     check_same(name, m, again);
+    if (m->spec.part == PART_ALL)
+        check_whole(m, again);
     memplan_model_free(again);
     arena_release(&a);
 }
@@ -107,12 +123,44 @@ static void test_catalogue(void **state)
         memplan_model *m = NULL;
         assert_int_equal(memplan_model_builtin(&m, name, NULL, NULL),
                          MEMPLAN_OK);
-        if (m->spec.part == PART_ALL) /* each by itself */
+        if (m->spec.part != PART_ALL)
+            check_round_trip(name, m);
+        const struct spec_parts *parts = m->spec.parts;
+        if (parts != NULL && parts->part[PART_VISION] != NULL) {
             assert_int_equal(memplan_model_select(m, "vision", NULL),
                              MEMPLAN_OK);
-        check_round_trip(name, m);
+            check_round_trip(name, m);
+        }
+        if (parts != NULL && parts->part[PART_ALL] != NULL) {
+            assert_int_equal(memplan_model_select(m, "all", NULL), MEMPLAN_OK);
+            check_round_trip(name, m);
+        }
         memplan_model_free(m);
     }
+}
+
+/* A whole that differs from its class in all that joins its parts. */
+static void test_whole(void **state)
+{
+    static const char json[] =
+        "{\"model_type\": \"llava\", \"projector_hidden_act\": \"relu\","
+        "\"vision_feature_layer\": 3, \"multimodal_projector_bias\": false,"
+        "\"vision_feature_select_strategy\": \"full\", \"ignore_index\": -100,"
+        "\"text_config\": {\"model_type\": \"llama\", \"vocab_size\": 99},"
+        "\"vision_config\": {\"model_type\": \"siglip_vision_model\"}}";
+    (void)state;
+    memplan_model *m = parse(json, strlen(json), NULL);
+    assert_int_equal(memplan_model_select(m, "all", NULL), MEMPLAN_OK);
+    assert_int_equal(m->spec.unused_layers, 9);
+    assert_int_equal(m->spec.joint_act, ACT_RELU);
+    check_round_trip("llava", m);
+    const char *text = import_of(m, MEMPLAN_FORMAT_TABLE);
+    assert_non_null(strstr(text, "the whole: read from the file"));
+    assert_non_null(strstr(text, "text part (llama): read from the file"));
+    assert_non_null(strstr(text, "ignore_index"));
+    text = import_of(m, MEMPLAN_FORMAT_CSV);
+    assert_non_null(strstr(text, "read,text_config.vocab_size,99,99,"));
+    memplan_model_free(m);
 }
 
 /* ---- what the notes say ---- */
@@ -354,9 +402,9 @@ static void test_nearest(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_catalogue), cmocka_unit_test(test_notes),
-        cmocka_unit_test(test_class),     cmocka_unit_test(test_as),
-        cmocka_unit_test(test_nearest),
+        cmocka_unit_test(test_catalogue), cmocka_unit_test(test_whole),
+        cmocka_unit_test(test_notes),     cmocka_unit_test(test_class),
+        cmocka_unit_test(test_as),        cmocka_unit_test(test_nearest),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
