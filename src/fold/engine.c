@@ -152,7 +152,7 @@ void engine_forward(struct put *p, const struct stage *s, uint32_t position,
     const struct run *run = s->run;
     const uint64_t grad = dtype_size(run->prec.grad);
     if (engine_reduces_blocks(run))
-        fsdp_forward(p, s, position);
+        fsdp_forward(p, s, position, later);
     if (engine_zero_is(run, 3) && run->shard > 1)
         zero3_gather(p, s, position, false);
     pipe_forward(p, s);
@@ -165,7 +165,10 @@ void engine_forward(struct put *p, const struct stage *s, uint32_t position,
     }
     megatron_forward(p, s, position, later);
     /* gradients of the micro-batches before */
-    if (engine_reduces_blocks(run)) {
+    if (fsdp_defers(run)) {
+        PUT(p, TERM_GRADS, "whole gradients that wait for the last micro-batch",
+            F("bytes", fsdp_deferred_whole(s)));
+    } else if (engine_reduces_blocks(run)) {
         PUT(p, TERM_GRAD_SHARDS, "gradient shards of earlier micro-batches",
             F("P/N, tensor by tensor",
               engine_shards_come(run) ? s->sum.own_elems : 0),
@@ -201,6 +204,8 @@ enum wgrad_mode engine_wgrad_mode(const struct stage *s, bool later)
         return later && !clears_grads_late(run) ? WGRAD_FREE : WGRAD_KEEP;
     case ENGINE_FSDP:
     case ENGINE_FSDP2:
+        if (later && fsdp_adds_in_place(run))
+            return WGRAD_FREE;
         return run->zero == 0 && (later || run_keeps_grads(run)) ? WGRAD_FREE
                                                                  : WGRAD_KEEP;
     case ENGINE_MEGATRON:
@@ -302,7 +307,8 @@ static void zero_backward(struct put *p, const struct stage *s,
 static void put_grad_shards(struct put *p, const struct stage *s,
                             uint32_t position, bool later)
 {
-    fsdp_root_grads(p, s, position);
+    fsdp_root_grads(p, s, position, later);
+    fsdp_deferred(p, s, position, later);
     PUT(p, TERM_GRAD_SHARDS, "gradient shards",
         F("P/N, tensor by tensor", fsdp_reduced(s, position, later)),
         F("bytes per gradient", dtype_size(s->run->prec.grad)));

@@ -80,11 +80,82 @@ static uint64_t unit_bytes(const struct stage *s, uint32_t position)
 
 /* Gradients of the root's part above `position`: whole until the root's own
  * reduction, the last of the pass. */
-void fsdp_root_grads(struct put *p, const struct stage *s, uint32_t position)
+void fsdp_root_grads(struct put *p, const struct stage *s, uint32_t position,
+                     bool later)
 {
+    if (engine_wgrad_mode(s, later) == WGRAD_FREE)
+        return; /* added to those of the micro-batch before */
     if (s->head && position + 1 < s->n && !head_apart(s))
         PUT(p, TERM_WGRAD_TMP, "the head's whole gradients, reduced last",
             F("bytes", s->walk[s->p->head].wgrad));
+}
+
+/* ---- gradients that wait for the last micro-batch ---- */
+
+/* no_sync, set_requires_gradient_sync(False): until then each rank adds up
+ * whole gradients (_runtime_utils.py, _post_backward_hook; version 2, in the
+ * type of the reduction: _fsdp_param.py, to_accumulated_grad_if_needed). */
+bool fsdp_defers(const struct run *run)
+{
+    return engine_reduces_blocks(run) && run->grad_sync == SYNC_LAST
+           && run->grad_accum > 1;
+}
+
+/* Version 1's are views of the flat gradient, joined before they are added. */
+bool fsdp_adds_in_place(const struct run *run)
+{
+    return fsdp_defers(run) && run->engine == ENGINE_FSDP2
+           && dtype_size(run_layer_dtype(run)) == dtype_size(run->prec.reduce);
+}
+
+/* Whether the backward at hand is the last: of more than two the one before it
+ * is as full or fuller. */
+static bool reduces_now(const struct run *run, bool later)
+{
+    return later && run->grad_accum == 2;
+}
+
+/* The head's gradients go with the root's. */
+static bool head_waits(const struct stage *s, uint32_t position)
+{
+    return s->head && position + 1 < s->n && !head_apart(s);
+}
+
+uint64_t fsdp_deferred_whole(const struct stage *s)
+{
+    return s->run->engine == ENGINE_FSDP2
+               ? s->sum.elems * dtype_size(s->run->prec.reduce)
+               : s->wgrad;
+}
+
+/* Of the positions up to this one, and of what waits with the root. */
+static uint64_t deferred_upto(const struct stage *s, uint32_t position)
+{
+    const struct prefix *to = &s->before[position + 1];
+    const bool head = head_waits(s, position);
+    const uint64_t most = fsdp_deferred_whole(s);
+    if (s->run->engine == ENGINE_FSDP2) {
+        const uint64_t elems = head ? s->states[s->p->head].elems : 0;
+        return min_u64(most,
+                       (to->elems + elems) * dtype_size(s->run->prec.reduce));
+    }
+    const uint64_t own = head ? s->walk[s->p->head].wgrad - s->tied_here : 0;
+    return min_u64(most, to->wgrad + own);
+}
+
+/* From the first micro-batch on those of the units above; at last those that
+ * are not yet reduced. */
+void fsdp_deferred(struct put *p, const struct stage *s, uint32_t position,
+                   bool later)
+{
+    if (!fsdp_defers(s->run))
+        return;
+    const uint64_t all = fsdp_deferred_whole(s);
+    const uint64_t upto = deferred_upto(s, position);
+    PUT(p, TERM_GRADS, "whole gradients that wait for the last micro-batch",
+        F("bytes", !later                       ? all - upto
+                   : reduces_now(s->run, later) ? upto
+                                                : all));
 }
 
 /* Elements of this rank whose gradients are reduced: those of the layers above,
@@ -93,11 +164,22 @@ uint64_t fsdp_reduced(const struct stage *s, uint32_t position, bool later)
 {
     if (!engine_shards_come(s->run))
         return 0;
-    if (later)
+    if (fsdp_defers(s->run) && !reduces_now(s->run, later))
+        return 0;
+    if (later && !fsdp_defers(s->run))
         return s->sum.own_elems;
-    const bool waits = s->head && position + 1 < s->n && !head_apart(s);
-    const uint64_t head = waits ? s->states[s->p->head].own_elems : 0;
+    const uint64_t head =
+        head_waits(s, position) ? s->states[s->p->head].own_elems : 0;
     return s->sum.own_elems - s->before[position + 1].own_elems - head;
+}
+
+/* Version 1 leaves them whole where it does not reduce (_runtime_utils.py,
+ * _should_free_in_backward). */
+static bool stays_whole(const struct stage *s, bool back, bool later)
+{
+    if (s->run->engine != ENGINE_FSDP || !fsdp_defers(s->run))
+        return false;
+    return back ? !reduces_now(s->run, later) : later;
 }
 
 /* SHARD_GRAD_OP, reshard_after_forward=False: whole from forward to backward,
@@ -107,7 +189,7 @@ static void fsdp_whole(struct put *p, const struct stage *s, uint32_t position,
 {
     const uint64_t upto = s->before[end].bytes;
     uint64_t bytes = upto;
-    if (position + 1 < s->n && s->head && !head_apart(s))
+    if (end < s->n && head_waits(s, position))
         bytes += s->states[s->p->head].bytes; /* the root's other part */
     PUT(p, TERM_GATHERED, "parameters gathered so far", F("bytes", bytes));
 }
@@ -146,12 +228,14 @@ static void shard_on_its_way(struct put *p, const struct stage *s,
             F("bytes", div_up(whole, s->run->shard)));
 }
 
-void fsdp_forward(struct put *p, const struct stage *s, uint32_t position)
+void fsdp_forward(struct put *p, const struct stage *s, uint32_t position,
+                  bool later)
 {
     if (s->run->engine == ENGINE_FSDP2)
         fsdp2_gather_output(p, s, position);
     if (s->run->zero == 2) {
-        fsdp_whole(p, s, position, position + 1);
+        fsdp_whole(p, s, position,
+                   stays_whole(s, false, later) ? s->n : position + 1);
         return;
     }
     PUT(p, TERM_GATHERED, "root parameters, gathered for the whole pass",
@@ -177,7 +261,10 @@ static void backward_gathered(struct put *p, const struct stage *s,
                               uint32_t position, bool later, bool own)
 {
     if (s->run->zero == 2) {
-        fsdp_whole(p, s, position, own ? position + 1 : position);
+        fsdp_whole(p, s, position,
+                   stays_whole(s, true, later) ? s->n
+                   : own                       ? position + 1
+                                               : position);
         return;
     }
     PUT(p, TERM_GATHERED, "root parameters, gathered for the whole pass",
@@ -197,6 +284,8 @@ void fsdp_backward(struct put *p, const struct stage *s, uint32_t position,
 {
     const struct run *run = s->run;
     backward_gathered(p, s, position, later, true);
+    if (fsdp_defers(run) && !reduces_now(run, later))
+        return;
     if (run->engine == ENGINE_FSDP2 && position + 1 < s->n
         && fsdp_is_unit(s, position + 1)) {
         const struct block_states *next =
@@ -248,35 +337,44 @@ void fsdp_unit_done(struct put *p, const struct stage *s, uint32_t position,
                     bool later, enum unit_done when)
 {
     const uint32_t b = stage_block(s, position);
+    const bool defers = fsdp_defers(s->run);
     backward_gathered(p, s, position, later, when == UNIT_FLATTENED);
-    put_flat(p, s->walk[b].wgrad);
-    if (when == UNIT_CAST)
+    if (when == UNIT_FLATTENED || !defers) /* else: added to what waits */
+        put_flat(p, s->walk[b].wgrad);
+    if (when == UNIT_CAST && (!defers || reduces_now(s->run, later)))
         put_cast(p, s, s->states[b].elems);
+}
+
+static void root_parts(struct put *p, uint64_t bytes)
+{
+    PUT(p, TERM_WGRAD_TMP, "whole gradients of the root group",
+        F("bytes", bytes));
 }
 
 /* The root's own turn, the last: joined while its parameters are whole, or
  * cast when they are not, whichever is more. */
 void fsdp_root_done(struct put *p, const struct stage *s)
 {
+    const struct run *run = s->run;
+    const uint64_t wire = fsdp_root_elems(s) * dtype_size(run->prec.reduce);
     const uint64_t grads = fsdp_root_wgrads(s);
-    if (s->run->engine == ENGINE_FSDP2 || !flattens(s)) {
-        PUT(p, TERM_WGRAD_TMP, "whole gradients of the root group",
-            F("bytes", grads));
+    const uint64_t waited = fsdp_defers(run) ? grads : 0;
+    if (run->engine == ENGINE_FSDP2 || !flattens(s)) {
+        root_parts(p, waited && run->engine == ENGINE_FSDP2 ? wire : grads);
         return;
     }
-    const uint64_t cast =
-        fsdp_casts_grads(s)
-            ? fsdp_root_elems(s) * dtype_size(s->run->prec.reduce)
-            : 0;
-    put_flat(p, grads);
-    if (cast > root_bytes(s) + grads) {
+    const uint64_t cast = fsdp_casts_grads(s) ? wire : 0;
+    PUT(p, TERM_GRADS, "whole gradients that wait for the last micro-batch",
+        F("bytes", waited));
+    if (cast > root_bytes(s) + grads + waited) {
+        put_flat(p, grads - waited);
         put_cast(p, s, fsdp_root_elems(s));
         return;
     }
+    put_flat(p, grads);
     PUT(p, TERM_GATHERED, "root parameters, gathered for the whole pass",
         F("bytes", root_bytes(s)));
-    PUT(p, TERM_WGRAD_TMP, "whole gradients of the root group",
-        F("bytes", grads));
+    root_parts(p, grads);
 }
 
 /* ---- version 1: blocks that wait for another stream ---- */

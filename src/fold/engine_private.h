@@ -36,9 +36,18 @@ bool engine_gradients_begun(const struct stage *s, uint32_t position,
 
 /* ---- engine_fsdp.c ---- */
 
-void fsdp_root_grads(struct put *p, const struct stage *s, uint32_t position);
+void fsdp_root_grads(struct put *p, const struct stage *s, uint32_t position,
+                     bool later);
+/* Whether whole gradients wait for the last micro-batch; whether autograd adds
+ * to them; all of them; at a moment of backward. */
+bool fsdp_defers(const struct run *run);
+bool fsdp_adds_in_place(const struct run *run);
+uint64_t fsdp_deferred_whole(const struct stage *s);
+void fsdp_deferred(struct put *p, const struct stage *s, uint32_t position,
+                   bool later);
 uint64_t fsdp_reduced(const struct stage *s, uint32_t position, bool later);
-void fsdp_forward(struct put *p, const struct stage *s, uint32_t position);
+void fsdp_forward(struct put *p, const struct stage *s, uint32_t position,
+                  bool later);
 void fsdp_backward(struct put *p, const struct stage *s, uint32_t position,
                    bool later);
 void fsdp_unit_done(struct put *p, const struct stage *s, uint32_t position,

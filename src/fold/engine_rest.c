@@ -134,6 +134,20 @@ static void rest_moments(struct put *p, const struct stage *s)
     }
 }
 
+/* A dict of a step's gradients that each parameter of the partition refers to
+ * (tensor_fragment.gradient_dict); where one overflowed, the optimizer let go
+ * of it by making another, and what was in it stayed for good
+ * (stage_1_and_2.py, step, 0.8.2 to 0.17.0). */
+static void rest_overflow(struct put *p, const struct stage *s)
+{
+    const struct run *run = s->run;
+    if (run->zero_overflow == OVERFLOW_KEPT && run_overflows(run))
+        PUT(p, TERM_GRAD_SHARDS,
+            "gradient partition of the first step that overflowed",
+            F("elements", s->partition),
+            F("bytes per gradient", dtype_size(run->prec.grad)));
+}
+
 static void rest_grads(struct put *p, const struct stage *s)
 {
     const struct run *run = s->run;
@@ -159,6 +173,7 @@ static void rest_grads(struct put *p, const struct stage *s)
         PUT(p, TERM_GRAD_SHARDS, "gradient partition, permanent",
             F("P/N, tensor by tensor", s->sum.own_elems),
             F("bytes per gradient", size));
+    rest_overflow(p, s);
 }
 
 static void rest_buffers(struct put *p, const struct stage *s)

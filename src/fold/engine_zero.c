@@ -17,20 +17,28 @@ struct zero_layout {
     uint64_t share;         /* elements of a rank's partition */
     uint64_t at, end;       /* elements so far; end of the rank at hand */
     uint64_t whole, most;   /* whole tensors that touch it; of any rank */
+    uint64_t first;         /* ... of rank 0, once it is over */
     uint64_t group, groups; /* shards of the sub-group at hand; the largest */
 };
+
+static void end_partition(struct zero_layout *l)
+{
+    if (l->first == 0)
+        l->first = l->whole;
+    l->most = max_u64(l->most, l->whole);
+}
 
 static void add_to_partition(struct zero_layout *l, uint64_t n)
 {
     l->whole += n;
     if (l->at + n > l->end) { /* the next ranks' too */
-        l->most = max_u64(l->most, l->whole);
+        end_partition(l);
         l->whole = n;
         l->end = div_up(l->at + n, l->share) * l->share;
     }
     l->at += n;
     if (l->at == l->end) {
-        l->most = max_u64(l->most, l->whole);
+        end_partition(l);
         l->whole = 0;
         l->end += l->share;
     }
@@ -107,7 +115,8 @@ void zero_layout(struct stage *s)
             add_to_group(&l, div_up(t->elems, run->shard), run->sub_group_size);
         }
     }
-    s->partition = max_u64(l.most, l.whole);
+    end_partition(&l);
+    s->partition = run->zero_rank == ZERO_RANK_FIRST ? l.first : l.most;
     s->sub_group = l.groups;
 }
 

@@ -48,8 +48,8 @@ struct stage {
     uint64_t global_buffer_bytes; /* largest use by a block of the stage */
     uint64_t shared_kept;         /* of shared: what backward needs */
     uint64_t bucket; /* ZeRO-1, pipelined: elements flattened at once, most */
-    uint64_t partition;    /* ZeRO: most elements of whole tensors that
-                                     touch one rank's partition */
+    uint64_t partition;    /* ZeRO: elements of whole tensors that touch one
+                              rank's partition; the most, or zero_rank's */
     uint64_t sub_group;    /* ZeRO-3: elements of the largest */
     uint64_t dummy_wgrads; /* one gradient a shape: see stage.c */
     uint64_t stage_input;  /* received hidden states kept to backward, and

@@ -126,6 +126,12 @@ bool run_flattens(const struct run *run)
            && (run->zero == 1 || run->zero == 2) && run->prec.master != DT_NONE;
 }
 
+bool run_overflows(const struct run *run)
+{
+    return run_flattens(run) && run->prec.grad == DT_FP16
+           && run->offload_optimizer == OFFLOAD_NONE;
+}
+
 /* DeepSpeed sets them to None whatever it is told (engine.py, zero_grad),
  * Megatron's are a permanent buffer. */
 bool run_keeps_grads(const struct run *run)

@@ -246,10 +246,16 @@ void resolve_buffers(struct run *r)
     /* torchtune's configurations: custom_sharded_layers */
     r->fsdp_units = (enum fsdp_units)resolve_count(
         r, KEY_FSDP_UNITS, r->impl == IMPL_TORCHTUNE ? FSDP_ENDS : FSDP_LAYERS);
+    r->grad_sync = (enum grad_sync)resolve_count(
+        r, KEY_GRAD_SYNC, resolve_is_hf(r) ? SYNC_LAST : SYNC_EACH);
     r->zero_flatten =
         (enum zero_flatten)resolve_count(r, KEY_ZERO_FLATTEN, FLATTEN_GPU);
     r->zero_bucket =
         (enum zero_bucket)resolve_count(r, KEY_ZERO_BUCKET, BUCKET_GRADIENT);
+    r->zero_overflow =
+        (enum zero_overflow)resolve_count(r, KEY_ZERO_OVERFLOW, OVERFLOW_FREED);
+    r->zero_rank =
+        (enum zero_rank)resolve_count(r, KEY_ZERO_RANK, ZERO_RANK_FULLEST);
     r->overlap_comm = resolve_bool(r, KEY_OVERLAP_COMM, default_overlap(r));
     r->offload_params =
         (enum offload)resolve_count(r, KEY_OFFLOAD_PARAMS, OFFLOAD_NONE);

@@ -39,9 +39,14 @@ static void say_engine(struct run *r)
     else
         resolve_note(r, KEY_COUNT, "each layer is wrapped, nothing else");
     if (r->grad_accum > 1)
-        resolve_note(r, KEY_COUNT,
-                     "gradients are reduced after every micro-batch (no "
-                     "no_sync)");
+        resolve_assume(
+            r, KEY_GRAD_SYNC,
+            r->grad_sync == SYNC_LAST
+                ? "gradients are reduced after the last micro-batch, "
+                  "and whole until then (no_sync, as accelerate and "
+                  "the Trainer do; --grad-sync)"
+                : "gradients are reduced after every micro-batch "
+                  "(--grad-sync)");
 }
 
 static void say_routing(struct run *r, const struct spec *spec)
@@ -159,9 +164,12 @@ enum {
     NO_LIST_GATHER = 1u << 22, /* but for the fork's DeepSpeed */
     NO_SPELLED_OUT = 1u << 23, /* of Megatron's own attention */
     NO_EP = 1u << 24,
-    NO_STATE = 1u << 25, /* attention in every layer */
-    NO_HEADS = 1u << 26, /* state spaces in every layer */
-    NO_WORDS = 1u << 27  /* a diffusion transformer */
+    NO_STATE = 1u << 25,    /* attention in every layer */
+    NO_HEADS = 1u << 26,    /* state spaces in every layer */
+    NO_WORDS = 1u << 27,    /* a diffusion transformer */
+    NO_OVERFLOW = 1u << 28, /* of ZeRO-1 and -2 on the GPU */
+    NO_DEFERRED = 1u << 30, /* FSDP with one micro-batch a step, unsharded */
+    NO_PARTITION = 1u << 29 /* whole tensors of a rank's part */
 };
 
 static unsigned circumstances(const struct run *r, const struct spec *spec)
@@ -183,6 +191,12 @@ static unsigned circumstances(const struct run *r, const struct spec *spec)
     now |= r->offload_optimizer != OFFLOAD_NONE ? CPU_OPTIMIZER : 0;
     now |= r->engine == ENGINE_DDP ? 0 : NO_DDP;
     now |= run_flattens(r) ? 0 : FLATTENS_NOT;
+    now |= resolve_is_fsdp(r) && r->zero != 0 && r->grad_accum > 1
+               ? 0
+               : NO_DEFERRED;
+    now |= run_overflows(r) ? 0 : NO_OVERFLOW;
+    now |=
+        ds && (r->zero == 1 || r->zero == 2) && r->shard > 1 ? 0 : NO_PARTITION;
     now |= run_keeps_grads(r) ? 0 : OWN_GRADS;
     now |= r->impl == IMPL_MEGATRON_LOCAL && r->attention == ATTN_EAGER
                ? 0
@@ -229,10 +243,17 @@ static const struct moot {
     { KEY_PERSISTENCE_THRESHOLD, NO_ZERO_3, ANY,
       " outside DeepSpeed's ZeRO-3" },
     { KEY_FSDP_UNITS, NO_FSDP, ANY, " without FSDP" },
+    { KEY_GRAD_SYNC, NO_DEFERRED, ANY,
+      " but where FSDP shards gradients of several micro-batches" },
     { KEY_ZERO_FLATTEN, FLATTENS_NOT, ANY,
       " but in DeepSpeed's ZeRO-1 and -2 with master weights" },
     { KEY_ZERO_BUCKET, FLATTENS_NOT, ANY,
       " but in DeepSpeed's ZeRO-1 and -2 with master weights" },
+    { KEY_ZERO_OVERFLOW, NO_OVERFLOW, ANY,
+      " but in DeepSpeed's ZeRO-1 and -2 in fp16 with master weights on the "
+      "GPU" },
+    { KEY_ZERO_RANK, NO_PARTITION, ANY,
+      " but in DeepSpeed's ZeRO-1 and -2 on several ranks" },
     { KEY_ZERO_FLATTEN, FAST, ANY, ": the allocator is not simulated" },
     { KEY_ZERO_GRAD_SET_TO_NONE, OWN_GRADS, false,
       ": the engine frees or keeps gradients by itself" },

@@ -115,6 +115,18 @@
     X(BUCKET_GRADIENT, "gradient")                                             \
     X(BUCKET_BACKWARD, "backward")
 
+#define ZERO_OVERFLOW_MAP(X)                                                   \
+    X(OVERFLOW_FREED, "freed")                                                 \
+    X(OVERFLOW_KEPT, "kept")
+
+#define ZERO_RANK_MAP(X)                                                       \
+    X(ZERO_RANK_FULLEST, "fullest")                                            \
+    X(ZERO_RANK_FIRST, "first")
+
+#define GRAD_SYNC_MAP(X)                                                       \
+    X(SYNC_EACH, "each")                                                       \
+    X(SYNC_LAST, "last")
+
 #define FSDP_UNITS_MAP(X)                                                      \
     X(FSDP_LAYERS, "layers")                                                   \
     X(FSDP_ENDS, "ends")                                                       \
@@ -218,6 +230,9 @@ enum optimizer { OPTIMIZER_MAP(CHOICE_ENUM) OPTIMIZER_COUNT };
 enum optimizer_impl { OPTIMIZER_IMPL_MAP(CHOICE_ENUM) OPTIMIZER_IMPL_COUNT };
 enum zero_flatten { ZERO_FLATTEN_MAP(CHOICE_ENUM) ZERO_FLATTEN_COUNT };
 enum zero_bucket { ZERO_BUCKET_MAP(CHOICE_ENUM) ZERO_BUCKET_COUNT };
+enum zero_overflow { ZERO_OVERFLOW_MAP(CHOICE_ENUM) ZERO_OVERFLOW_COUNT };
+enum zero_rank { ZERO_RANK_MAP(CHOICE_ENUM) ZERO_RANK_COUNT };
+enum grad_sync { GRAD_SYNC_MAP(CHOICE_ENUM) GRAD_SYNC_COUNT };
 enum fsdp_units { FSDP_UNITS_MAP(CHOICE_ENUM) FSDP_UNITS_COUNT };
 enum recompute { RECOMPUTE_MAP(CHOICE_ENUM) RECOMPUTE_COUNT };
 enum recompute_module { RECOMPUTE_MODULE_MAP(CHOICE_ENUM) REMOD_COUNT };
@@ -353,8 +368,11 @@ struct run {
     bool clip_grad;    /* by the global norm */
     bool zeroes_grads; /* in place: not zero_grad_set_to_none */
     enum fsdp_units fsdp_units;
-    enum zero_flatten zero_flatten; /* gpu: where there is room */
-    enum zero_bucket zero_bucket;   /* what makes the reduce bucket */
+    enum grad_sync grad_sync; /* FSDP: micro-batches that reduce gradients */
+    enum zero_flatten zero_flatten;   /* gpu: where there is room */
+    enum zero_bucket zero_bucket;     /* what makes the reduce bucket */
+    enum zero_overflow zero_overflow; /* of a first overflow's gradients */
+    enum zero_rank zero_rank;         /* whose partition of gradients */
     enum offload offload_activations;
     enum recompute recompute;
     uint64_t recompute_modules; /* bit set */
@@ -443,6 +461,10 @@ bool run_is_bf16_pipeline(const struct run *run);
 /* DeepSpeedZeroOptimizer, stages 1 and 2, over 16-bit weights: flattens them
  * and keeps fp32 copies. */
 bool run_flattens(const struct run *run);
+
+/* ... whose fp16 gradients overflow at the start, as its scale of the loss
+ * begins too high. */
+bool run_overflows(const struct run *run);
 
 /* Gradients that autograd made stay between steps, on the GPU. */
 bool run_keeps_grads(const struct run *run);

@@ -111,6 +111,7 @@ class Run(step.Run):
     gpus: int = 8
     zero: int = 3
     reduce_dtype: str = ""      # "": the policy's default
+    grad_sync: str = "each"
     dropout: str = "default"
     # --- what no key says
     bucket_view: bool = False
@@ -149,9 +150,12 @@ class Ranks(step.Steps):
         return model
 
     def accumulates(self, model, index):
-        """Gradients of all but the last micro-batch stay on the rank in DDP, as with no_sync()."""
-        if self.run.engine == "ddp" and index + 1 < self.run.grad_accum:
+        """Gradients of all but the last micro-batch stay on the rank in DDP, and where grad_sync says so, as with no_sync()."""
+        last = index + 1 == self.run.grad_accum
+        if self.run.engine == "ddp" and not last:
             return model.no_sync()
+        if self.run.grad_sync == "last":
+            model.set_requires_gradient_sync(last)
         return contextlib.nullcontext()
 
     def micro_batch(self, model, ids, index):
@@ -196,6 +200,8 @@ def setup_of(run):
     more = dict(engine=run.engine, gpus=run.gpus, **(dict(dropout=0) if run.dropout == "0" else {}))
     if run.engine == "fsdp2":
         more.update(framework="fsdp", zero=run.zero, **(dict(reduce_dtype=run.reduce_dtype) if run.reduce_dtype else {}))
+        if run.grad_accum > 1:
+            more["grad_sync"] = run.grad_sync
     return {**step.setup_of(run), **more}
 
 
@@ -228,6 +234,10 @@ def runs(engine):
                 yield Run(**base, shape=shape, precision="bf16-mixed", reduce_dtype="fp32", zero=2)
                 yield Run(**base, shape=shape, precision="fp32")
                 yield Run(**base, shape=shape, precision="bf16", optimizer_impl="fused")
+                for accum in (2, 4):
+                    yield Run(**base, shape=shape, precision="bf16-mixed", reduce_dtype="fp32", grad_accum=accum, grad_sync="last")
+                yield Run(**base, shape=shape, precision="bf16-mixed", grad_accum=4, grad_sync="last", zero=2)
+                yield Run(**base, shape=shape, precision="bf16", optimizer_impl="fused", grad_accum=4, grad_sync="last", recompute="full")
                 if family == "llama":  # gpt2's head is its embedding
                     yield Run(**base, shape=shape, precision="bf16-mixed", edges=True)
 

@@ -4,7 +4,10 @@ Every rank is a process that follows its own live bytes as step.py does, on real
 worst rank's.  DeepSpeed's CPU accelerator runs the same Python as on a GPU, without streams: buffers have the sizes and
 the order of a GPU's, and nothing overlaps.  Eager attention, no dropout, because kernels on the CPU are others.
 
-usage: DS_ACCELERATOR=cpu zero.py FOLDER        writes FOLDER/zero.json, one run a line
+usage: DS_ACCELERATOR=cpu zero.py FOLDER [overflow]      writes FOLDER/zero.json, one run a line
+
+With "overflow", under a DeepSpeed of 0.8.2 to 0.17.0, FOLDER/zero_overflow.json: fp16, whose first steps overflow; what is
+recorded is a step after those.
 """
 import dataclasses
 import gc
@@ -22,8 +25,10 @@ import torch.distributed as dist  # noqa: E402
 import torch.multiprocessing  # noqa: E402
 
 import deepspeed  # noqa: E402
+from deepspeed.accelerator import get_accelerator  # noqa: E402
 
 deepspeed.utils.logging.logger.setLevel("ERROR")
+type(get_accelerator()).is_fp16_supported = lambda self: True  # slow on most CPUs, of the same sizes
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,6 +46,7 @@ class Run(step.Run):
     sub_group_size: int = 1000000000
     overlap_comm: bool = False
     grad_dtype: str = ""
+    zero_overflow: str = ""
 
 
 KEYS = dict(reduce_bucket="reduce_bucket_size", overlap_comm="overlap_comm")
@@ -57,6 +63,7 @@ def config_of(run):
     more = dict(data_types=dict(grad_accum_dtype=run.grad_dtype)) if run.grad_dtype else {}
     return dict(train_micro_batch_size_per_gpu=step.SHAPES[run.shape]["b"], gradient_accumulation_steps=run.grad_accum,
                 bf16=dict(enabled=run.precision == "bf16-mixed"), zero_optimization=zero,
+                fp16=dict(enabled=run.precision == "fp16-mixed", initial_scale_power=18, hysteresis=1),
                 gradient_clipping=1.0 if run.clip_grad else 0.0, zero_force_ds_cpu_optimizer=False,
                 zero_allow_untested_optimizer=True, **more)
 
@@ -86,7 +93,7 @@ class Zero(step.Steps):
         tracker.watch([*model.parameters(), *model.buffers()], "weights")
         tracker.watch(ids, "ids")
         optimizer = step.make_optimizer(self.run, model.parameters())
-        ends = []
+        ends, overflows = [], []
         with tracker:
             self.enter("init", 0)
             engine, *_ = deepspeed.initialize(model=model, optimizer=optimizer, config=config_of(self.run))
@@ -95,10 +102,14 @@ class Zero(step.Steps):
             for _ in range(count):
                 self.step(engine, ids)
                 ends.append(len(self.order))
+                overflows.append(getattr(engine.optimizer, "overflow", False))
             self.enter("rest", 0)
+        last = count - 1  # that did not overflow, and with zero_overflow came after one that did
+        if self.run.zero_overflow:
+            last = max(i for i in range(count) if not overflows[i] and any(overflows[:i]))
         rows = [[phase, micro, *(tracker.phases[name].get(k) for k in ("peak", "op", "end"))]
                 for name, phase, micro in self.order[:-1]]
-        return dict(init=rows[:start], first=rows[start:ends[0]], later=rows[ends[-2]:])
+        return dict(init=rows[:start], first=rows[start:ends[0]], later=rows[ends[last - 1]:ends[last]])
 
 
 def worst(ranks):
@@ -114,7 +125,7 @@ def work(rank, todo, port, queue):
     deepspeed.init_distributed("gloo", verbose=False)
     for run in todo:
         steps = Zero(run)
-        rows, found = steps.measure(), [None] * gpus
+        rows, found = steps.measure(5 if run.zero_overflow else 3), [None] * gpus
         dist.all_gather_object(found, rows)
         if rank == 0:
             print(run, flush=True)
@@ -127,6 +138,8 @@ def work(rank, todo, port, queue):
 
 def setup_of(run):
     more = {key: getattr(run, key) for key in keys_of(run)}
+    if run.zero_overflow:
+        more["zero_overflow"] = run.zero_overflow
     if run.grad_dtype:
         more["grad_dtype"] = run.grad_dtype
     return {**step.setup_of(run), **dict(framework="deepspeed", gpus=run.gpus, zero=run.zero, dropout=0), **more}
@@ -134,6 +147,8 @@ def setup_of(run):
 
 def record(todo):
     """All runs of one number of ranks, in the same processes."""
+    if not todo:
+        return []
     context = torch.multiprocessing.get_context("spawn")
     queue = context.SimpleQueue()
     processes = [context.Process(target=work, args=(rank, todo, 29600 + todo[0].gpus, queue))
@@ -166,10 +181,17 @@ def runs():
             yield Run(**base, zero=2, family="gpt2")
 
 
+def overflows():
+    for zero in (1, 2):
+        yield Run(zero=zero, precision="fp16-mixed", zero_overflow="kept")
+
+
 step.STORED["bf16-mixed"] = torch.bfloat16
+step.STORED["fp16-mixed"] = torch.float16
 
 if __name__ == "__main__":
-    folder = pathlib.Path(sys.argv[1])
-    head = dict(step.head("DS_ACCELERATOR=cpu python tests/oracle/zero.py tests/golden/oracle/steps"),
-                deepspeed=deepspeed.__version__)
-    (folder / "zero.json").write_text(step.dump(head, [row for gpus in (2, 4) for row in record([r for r in runs() if r.gpus == gpus])]))
+    folder, after = pathlib.Path(sys.argv[1]), sys.argv[2:] == ["overflow"]
+    todo, name = (list(overflows()), "zero_overflow.json") if after else (list(runs()), "zero.json")
+    command = "DS_ACCELERATOR=cpu python tests/oracle/zero.py tests/golden/oracle/steps" + " overflow" * after
+    rows = [row for gpus in (2, 4) for row in record([r for r in todo if r.gpus == gpus])]
+    (folder / name).write_text(step.dump(dict(step.head(command), deepspeed=deepspeed.__version__), rows))

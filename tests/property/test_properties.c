@@ -55,7 +55,7 @@ static const char *pick(uint64_t *seed, const char *const *words)
 struct choice {
     const char *key, *value; /* NULL: not given */
 };
-enum { FIRST_ADAPTER = 30, CHOICES = 47 };
+enum { FIRST_ADAPTER = 30, CHOICES = 50 };
 struct trial {
     const char *model;
     struct choice c[CHOICES];
@@ -349,6 +349,9 @@ static struct trial trial_of(uint64_t seed)
                          "core_attn,shared_experts")
                   : NULL },
         { "zero_bucket", PICK(&s, "gradient", "backward") },
+        { "zero_overflow", PICK(&s, "freed", "kept") },
+        { "grad_sync", PICK(&s, "each", "last") },
+        { "zero_rank", PICK(&s, "fullest", "first") },
         { "zero_grad_set_to_none", next(&s) % 3 == 0 ? "false" : "true" },
         { "keep_outputs",
           !megatron && !tune && next(&s) % 3 == 0 ? "true" : NULL },
