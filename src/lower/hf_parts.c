@@ -203,16 +203,29 @@ static void run_in_vain(struct builder *b, tensor_id x)
     b->in_vain = false;
 }
 
-/* LlavaModel.get_image_features: the states of one layer, before any norm. The
- * slice is copied by the product that takes it, or by autocast before. */
+/* LlavaModel.get_image_features: the states of one layer, before any norm, or of
+ * several side by side: here as often those of the last of these, as the others
+ * are kept by the layer that they go into. A slice is copied by the product that
+ * takes it, or by autocast before. */
 static tensor_id llava_states(struct builder *b, tensor_id x)
 {
-    const struct shape tokens = SHAPE(image_tokens(b), b->h);
+    const uint64_t n = b->whole->joint_layers;
+    const struct dim tokens = image_tokens(b);
+    const struct shape shape = SHAPE(tokens, b->h);
     run_in_vain(b, x);
-    if (!b->whole->joint_crops)
+    if (b->whole->joint_crops)
+        x = build_view(b, "all but the first", x, &shape);
+    if (n > 1) {
+        const struct shape wide =
+            SHAPE(tokens, DIM("layers*h_v", build_product(b, n, b->h.n)));
+        const tensor_id all = build_tensor(b, "states side by side",
+                                           tensor_of(b, x)->dtype, &wide);
+        op_result(b, build_op(b, OP_CAT, "states side by side", &x, 1), all);
+        return all;
+    }
+    if (!b->whole->joint_crops || b->autocast)
         return x;
-    x = build_view(b, "all but the first", x, &tokens);
-    return b->autocast ? x : build_copy(b, "in order", x);
+    return build_copy(b, "in order", x);
 }
 
 static tensor_id clip_product(struct builder *b, const char *name, tensor_id x,

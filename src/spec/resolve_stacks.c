@@ -98,13 +98,7 @@ static void check_image(const struct run *r, const struct spec *s,
 static void refuse_parts(const struct spec *s, struct diag *d)
 {
     memplan_error *e = NULL;
-    if (s->joint_layers > 1) {
-        e = diag_add(d, MEMPLAN_E_UNSUPPORTED,
-                     "the memory of a projector of %" PRIu64 " layers' states "
-                     "('vision_feature_layer') is not modelled",
-                     s->joint_layers);
-        diag_hint(e, "add --part text or --part vision: each by itself is");
-    } else if (s->joint == JOINT_QWEN) {
+    if (s->joint == JOINT_QWEN) {
         e = diag_add(d, MEMPLAN_E_UNSUPPORTED,
                      "the memory of all parts of a '%.40s' model at once is "
                      "not modelled",

@@ -201,44 +201,72 @@ static void use_states(struct import *im, const struct json *at, double i,
               all->vision->layers + 1, all->vision->layers);
 }
 
+/* The class takes a lone 0 for no states at all. */
+static bool is_number(struct import *im, const struct json *at, bool lone)
+{
+    if (at->kind == JSON_NUMBER && (!lone || at->number < 0 || at->number > 0))
+        return true;
+    memplan_error *e = import_error(
+        im, at, MEMPLAN_E_SCHEMA, "'vision_feature_layer' must be %s",
+        at->kind == JSON_NUMBER ? "another number than 0"
+                                : "a number, or a list of such");
+    diag_hint(e, "-2 is the last layer but one");
+    return false;
+}
+
 static void use_layers(struct import *im, const struct json *at,
                        struct spec *all)
 {
     const bool list = at && at->kind == JSON_ARRAY && at->child;
-    all->joint_layers = 0;
+    all->joint_layers = 1;
     all->unused_layers = all->vision->layers;
-    if (!at || (!list && at->kind != JSON_NUMBER)) {
-        all->joint_layers = 1;
+    if (!at || at->kind == JSON_NULL) {
         use_states(im, at, -2, all);
     } else if (!list) {
-        all->joint_layers = 1;
-        use_states(im, at, at->number, all);
+        if (is_number(im, at, true))
+            use_states(im, at, at->number, all);
     } else {
+        all->joint_layers = 0;
         for (at = at->child; at; at = at->next) {
             all->joint_layers++;
-            if (at->kind == JSON_NUMBER)
+            if (is_number(im, at, false))
                 use_states(im, at, at->number, all);
         }
     }
 }
 
+/* A key that is true or false; with `no`, the word "default" or that one. */
+static bool whole_word(struct import *im, const char *key, const char *no,
+                       bool usual)
+{
+    const struct json *at = json_member(im->root, key);
+    const bool strategy = no != NULL;
+    if (!at || at->kind == JSON_NULL)
+        return usual;
+    if (!strategy && at->kind == JSON_BOOL)
+        return at->truth;
+    if (strategy && at->kind == JSON_STRING && str_is(at->text, no))
+        return false;
+    if (strategy && at->kind == JSON_STRING && str_is(at->text, "default"))
+        return true;
+    memplan_error *e =
+        import_error(im, at, MEMPLAN_E_SCHEMA, "'%s' must be %s", key,
+                     strategy ? "\"default\" or \"full\"" : "true or false");
+    diag_hint(e, "leave it out for the class's own");
+    return usual;
+}
+
 static void join_llava(struct import *im, struct spec *all)
 {
-    const struct json *bias =
-        json_member(im->root, "multimodal_projector_bias");
-    const struct json *layers = json_member(im->root, "vision_feature_layer");
     const struct json *act = json_member(im->root, "projector_hidden_act");
-    const struct json *select =
-        json_member(im->root, "vision_feature_select_strategy");
-    const bool full =
-        select && select->kind == JSON_STRING && str_is(select->text, "full");
-    all->joint_bias = !(bias && bias->kind == JSON_BOOL && !bias->truth);
+    all->joint_bias = whole_word(im, "multimodal_projector_bias", NULL, true);
+    all->joint_crops =
+        whole_word(im, "vision_feature_select_strategy", "full", true);
     all->joint_act = ACT_GELU;
     if (act && act->kind != JSON_NULL)
         (void)import_activation(im, act, &all->joint_act);
-    use_layers(im, layers, all);
-    all->joint_crops = !full;
-    all->image_tokens = all->vision->max_positions - (full ? 0 : 1);
+    use_layers(im, json_member(im->root, "vision_feature_layer"), all);
+    all->image_tokens = all->vision->max_positions - (all->joint_crops ? 1 : 0);
 }
 
 /* Every vision part is made for one text's width. */
