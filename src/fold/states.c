@@ -202,11 +202,11 @@ static uint64_t own_statistic(const struct run *run, uint64_t bytes)
                : bytes;
 }
 
-/* Of a weight at rest: a frozen part's is stored as the trained ones are, what
- * lies under adapters in a type of its own. */
+/* Of a weight at rest: a frozen part's is stored as the trained ones are, and
+ * what no gradient comes to; what lies under adapters in a type of its own. */
 static enum dtype frozen_dtype(const struct run *run, const struct tensor *t)
 {
-    return run->freeze != 0 ? run->prec.param : t->dtype;
+    return run->freeze != 0 || t->in_vain ? run->prec.param : t->dtype;
 }
 
 void states_of_block(struct block_states *out, const struct program *p,

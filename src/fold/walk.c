@@ -67,7 +67,7 @@ uint32_t walk_run_last(const struct walk *w, uint32_t k)
 static void slot_init(struct walk *w, struct walk_slot *s, tensor_id id)
 {
     const struct tensor *t = &w->p->tensor[id];
-    *s = (struct walk_slot){ .grad = NO_GRAD };
+    *s = (struct walk_slot){ .grad = NO_GRAD, .lingers = t->lingers };
     s->local = t->storage == id && !t->pooled
                && (t->role == ROLE_ACTIVATION || id == w->b->input);
     s->bytes = s->local ? round_to(t->bytes, w->granule) : 0;
@@ -170,9 +170,6 @@ static void walk_init(struct walk *w)
             w->slot[i].kept = true;
             w->slot[i].saves++;
         }
-    for (uint32_t i = 0; i < b->tensor_count; i++)
-        w->slot[i].lingers =
-            w->slot[i].lingers || w->p->tensor[b->tensor_first + i].lingers;
     for (uint32_t i = 0; i <= b->tensor_count; i++)
         w->slot[i].saves_all = w->slot[i].saves;
 }

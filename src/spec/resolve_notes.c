@@ -97,7 +97,7 @@ static void say_images(struct run *r, const struct spec *spec)
                      "an image is one tile of %" PRIu64 " pixels a side; of "
                      "an image in several, --images counts each",
                      spec->vision->image);
-    if (spec->unused_layers > 0)
+    if (spec->unused_layers > 0 && r->images > 0)
         resolve_note(r, KEY_COUNT,
                      "the vision part's last %" PRIu64
                      "%s in vain: the text takes the states before "

@@ -7,6 +7,7 @@
 #include "base/count.h"
 
 #include <inttypes.h>
+#include <math.h>
 
 #include "base/banned.h"
 
@@ -113,6 +114,43 @@ static void refuse_parts(const struct spec *s, struct diag *d)
     }
 }
 
+/* Widths that Llama 4's class takes as they come, and stumbles over: of four
+ * patches side by side, of its adapter, of the projector. */
+static void check_adapter(const struct spec *s, struct diag *d)
+{
+    const struct spec *v = s->vision != NULL ? s->vision : s;
+    if (!(v->pixel_shuffle > 0))
+        return;
+    const double side = (double)(v->image / v->patch) * v->pixel_shuffle;
+    const double wide =
+        (double)v->hidden / (v->pixel_shuffle * v->pixel_shuffle);
+    const double ffn = (double)v->ffn;
+    memplan_error *e = NULL;
+    if (side < floor(side) || side > floor(side))
+        e = diag_add(d, MEMPLAN_E_CONFLICT,
+                     "'pixel_shuffle_ratio' %g of %" PRIu64 " patches a side",
+                     v->pixel_shuffle, v->image / v->patch);
+    else if (wide < ffn || wide > ffn)
+        e = diag_add(d, MEMPLAN_E_CONFLICT,
+                     "'intermediate_size' (%" PRIu64 ") of Llama 4's vision "
+                     "part is not 'hidden_size' / 'pixel_shuffle_ratio' "
+                     "squared (%g), which its adapter takes",
+                     v->ffn, wide);
+    else if (v->adapter_in != v->adapter_out)
+        e = diag_add(d, MEMPLAN_E_CONFLICT,
+                     "'projector_input_dim' (%" PRIu64
+                     ") is not 'projector_output_dim' (%" PRIu64 ")",
+                     v->adapter_in, v->adapter_out);
+    else if (s->vision != NULL && v->vision_width != v->adapter_out)
+        e = diag_add(d, MEMPLAN_E_CONFLICT,
+                     "'vision_output_dim' (%" PRIu64
+                     ") is not 'projector_output_dim' (%" PRIu64 ")",
+                     v->vision_width, v->adapter_out);
+    if (e != NULL)
+        diag_hint(e, "make them agree in 'vision_config': the class does not "
+                     "run so");
+}
+
 static void whole_only(const struct spec *s, enum setup_key key, uint64_t n,
                        struct diag *d)
 {
@@ -209,6 +247,7 @@ static void check_parts(const struct run *r, const struct spec *s,
                         struct diag *d)
 {
     refuse_parts(s, d);
+    check_adapter(s, d);
     check_freeze(r, s, d);
     whole_only(s, KEY_TP, r->tp, d);
     whole_only(s, KEY_PP, r->pp, d);
