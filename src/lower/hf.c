@@ -192,7 +192,9 @@ static void make_inputs(struct builder *b)
     const struct shape table = SHAPE(max, DIM("r", m->rotary_dim));
     if (has_table(b, HF_POSITIONS))
         build_input(b,
-                    m->family == FAM_BERT ? "position buffer" : "position_ids",
+                    m->family == FAM_BERT || m->family == FAM_DISTILBERT
+                        ? "position buffer"
+                        : "position_ids",
                     DT_INT64, &rows);
     if (has_table(b, HF_TRIANGLE))
         build_input(b, "causal buffer", DT_BOOL, &square);
@@ -479,7 +481,8 @@ static tensor_id attention_half(struct builder *b,
         y = hf_hidden_norm(b, "post_attention_layernorm", y);
     if (m->family == FAM_FALCON) /* dropout_add(..., attention_dropout) */
         y = build_dropout(b, "hidden dropout", y, b->run->attention_dropout);
-    else if (m->family != FAM_STABLELM && m->family != FAM_PHI3SMALL)
+    else if (m->family != FAM_STABLELM && m->family != FAM_PHI3SMALL
+             && m->family != FAM_DISTILBERT)
         y = drop(b, y);
     y = scaled_branch(b, y);
     if (m->place == PLACE_AFTER_RESIDUAL)

@@ -181,7 +181,8 @@ static bool family_is_bert(enum family family)
         return true;
     if (family == FAM_LLAMA4_VISION)
         return true;
-    return family == FAM_BERT || family == FAM_ROBERTA;
+    return family == FAM_BERT || family == FAM_ROBERTA
+           || family == FAM_DISTILBERT;
 }
 
 static tensor_id probabilities(struct builder *b, const struct hf_qkv *o,

@@ -308,6 +308,10 @@ static tensor_id pooled(struct builder *b, tensor_id x)
 {
     const bool roberta = b->spec->family == FAM_ROBERTA;
     x = first_token(b, x);
+    if (b->spec->family == FAM_DISTILBERT) {
+        x = dense(b, "pre_classifier", x, b->h, LORA_NAMELESS);
+        return build_activation(b, "relu", ACT_RELU, x);
+    }
     if (roberta && b->spec->head == HEAD_SEQUENCE)
         x = drop(b, x);
     return build_unary(b, OP_TANH, "pooled",
@@ -359,6 +363,8 @@ static tensor_id classes(struct builder *b, tensor_id x)
 static tensor_id span(struct builder *b, tensor_id x)
 {
     const struct shape one = SHAPE(b->micro, b->sq), each = SHAPE(b->micro);
+    if (b->spec->family == FAM_DISTILBERT)
+        x = drop(b, x);
     const tensor_id logits = dense(b, "qa_outputs", x, DIM("2", 2), LORA_NEVER);
     tensor_id side[2], loss[2];
     build_split(b, "start, end", logits, side,

@@ -38,13 +38,16 @@ static tensor_id gemma_norm(struct builder *b, const char *name, tensor_id x,
     return build_cast(b, name, out, dtype);
 }
 
-/* Olmo2RMSNorm: the weight is applied before the cast back. */
+/* Olmo2RMSNorm: the weight is applied before the cast back; HeliumRMSNorm casts
+ * it too. */
 static tensor_id olmo2_norm(struct builder *b, const char *name, tensor_id x,
                             tensor_id weight)
 {
     const enum dtype dtype = tensor_of(b, x)->dtype;
     const tensor_id up = build_cast(b, "norm fp32", x, DT_FP32);
     const tensor_id unit = unit_rms(b, up);
+    if (b->spec->family == FAM_HELIUM)
+        weight = build_cast(b, "weight fp32", weight, DT_FP32);
     const tensor_id out = build_mul(b, name, weight, unit);
     return build_cast(b, name, out, dtype);
 }
@@ -86,6 +89,7 @@ static tensor_id rms_norm(struct builder *b, const char *name, tensor_id x,
     case FAM_QWEN3_NEXT: return gemma_norm(b, name, x, weight);
     case FAM_OLMO2:
     case FAM_OLMO3:
+    case FAM_HELIUM:
     case FAM_GPT_OSS: return olmo2_norm(b, name, x, weight);
     default: return build_rms_norm_written_out(b, name, x, weight);
     }

@@ -96,6 +96,7 @@ static bool casts_back(enum family family)
 static bool interleaves(enum family family)
 {
     return family == FAM_GLM || family == FAM_GLM4 || is_ernie(family)
+           || family == FAM_HELIUM
            || family == FAM_GROK; /* cos[position_ids] */
 }
 

@@ -86,6 +86,10 @@
     X(QWEN3_VL_MOE, "qwen3_vl_moe_text")                                       \
     X(BERT, "bert")                                                            \
     X(ROBERTA, "roberta")                                                      \
+    X(DISTILBERT, "distilbert")                                                \
+    X(ARCEE, "arcee")                                                          \
+    X(HELIUM, "helium")                                                        \
+    X(INTERNLM3, "internlm3")                                                  \
     X(T5, "t5")                                                                \
     X(MT5, "mt5")                                                              \
     X(BART, "bart")                                                            \

@@ -54,8 +54,23 @@ static void choose_head(struct import *im, const struct json *at)
             refuse_class(im, at);
         return;
     }
-    if (encoder && str_ends_with(at->text, "Model"))
-        im->v[F_HEAD].n = HEAD_POOLED;
+    if (!encoder || !str_ends_with(at->text, "Model"))
+        return;
+    if (im->family == FAM_DISTILBERT) /* pools nothing */
+        refuse_class(im, at);
+    im->v[F_HEAD].n = HEAD_POOLED;
+}
+
+/* DistilBERT's classes have one each. */
+static void choose_dropout(struct import *im)
+{
+    struct value *v = im->v;
+    if (im->family != FAM_DISTILBERT)
+        return;
+    if (v[F_HEAD].n == HEAD_TOKEN)
+        v[F_HEAD_DROPOUT].x = v[F_HIDDEN_DROPOUT].x;
+    if (v[F_HEAD].n == HEAD_SPAN)
+        v[F_HEAD_DROPOUT].x = v[F_SPAN_DROPOUT].x;
 }
 
 /* Classes are counted by their names where no key says how many. */
@@ -77,5 +92,6 @@ void import_class(struct import *im)
     const struct json *at = class_of(im);
     if (at && im->v[F_HEAD].n != HEAD_NOISE)
         choose_head(im, at);
+    choose_dropout(im);
     count_labels(im);
 }

@@ -298,6 +298,32 @@ static void fix_gpt_neo(struct import *im)
     diag_hint(e, "[[[\"global\", \"local\"], 12]] is 24 layers");
 }
 
+/* InternLM3Config.validate_architecture: Llama's class has one key a module. */
+static void fix_internlm3(struct import *im)
+{
+    const struct value *q = &im->v[F_Q_BIAS], *mlp = &im->v[F_MLP_BIAS];
+    if (q->bad || mlp->bad || q->n == mlp->n)
+        return;
+    memplan_error *e = import_error(
+        im, import_at(im, q->at ? F_Q_BIAS : F_MLP_BIAS), MEMPLAN_E_CONFLICT,
+        "'qkv_bias' and 'bias' differ, which the class refuses");
+    diag_hint(e, "give both the same value");
+}
+
+/* HeliumAttention's output projection is square. */
+static void fix_helium(struct import *im)
+{
+    const struct value *v = im->v;
+    if (v[F_HIDDEN].bad || v[F_HEADS].bad || v[F_HEAD_DIM].bad
+        || v[F_HEADS].n * v[F_HEAD_DIM].n == v[F_HIDDEN].n)
+        return;
+    memplan_error *e = import_error(
+        im, import_at(im, F_HEAD_DIM), MEMPLAN_E_CONFLICT,
+        "%" PRIu64 " heads of %" PRIu64 " are not 'hidden_size' (%" PRIu64 ")",
+        v[F_HEADS].n, v[F_HEAD_DIM].n, v[F_HIDDEN].n);
+    diag_hint(e, "the class projects them by a square matrix");
+}
+
 void import_fix_family(struct import *im)
 {
     if (im->family == FAM_FALCON)
@@ -324,6 +350,10 @@ void import_fix_family(struct import *im)
         fix_mamba2(im);
     else if (im->family == FAM_JAMBA)
         fix_jamba(im);
+    else if (im->family == FAM_HELIUM)
+        fix_helium(im);
+    else if (im->family == FAM_INTERNLM3)
+        fix_internlm3(im);
     else if (im->family == FAM_GPT_NEO)
         fix_gpt_neo(im);
     else if (import_is_generic(im))

@@ -29,6 +29,7 @@ static const struct inert {
     { FAM_MPT, "learned_pos_emb" },
     { FAM_BERT, "id2label" },
     { FAM_ROBERTA, "id2label" },
+    { FAM_DISTILBERT, "id2label" },
     { FAM_VIT, "id2label" },
     { FAM_T5, "feed_forward_proj" },
     { FAM_MT5, "feed_forward_proj" },

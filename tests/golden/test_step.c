@@ -355,6 +355,8 @@ static const struct known {
     { "bert-s", "-autocast", 0.016 },
     { "bert-token", "-autocast", 0.016 },
     { "roberta-s", "-autocast", 0.016 },
+    { "camembert-token", "-autocast", 0.016 },
+    { "distilbert", "-autocast", 0.017 },
     { "resnet-bottleneck", "-fp32", 0.006 },
     { "part-clip-text", "-autocast", 0.01 },
     { "part-clip-frozen-vision-text", "", 0.06 },

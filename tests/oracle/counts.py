@@ -16,7 +16,8 @@ import transformers
 import families
 
 DECODERS = ["smollm3", "granite", "glm", "seed_oss", "ministral", "hunyuan_v1_dense", "ernie4_5", "ernie4_5_moe", "dots1",
-            "nemotron", "olmo3", "exaone4", "cohere2", "gemma3_text", "minicpm3", "deepseek_v32", "llama4_text"]
+            "nemotron", "olmo3", "exaone4", "cohere2", "gemma3_text", "minicpm3", "deepseek_v32", "llama4_text",
+            "arcee", "helium", "internlm3"]
 
 # Each alone on top of the family's configuration; None takes the key away. Classes ignore what is not theirs.
 CHANGES = [{}, {"attention_bias": True}, {"attention_bias": False}, {"attention_out_bias": True}, {"mlp_bias": True},
@@ -104,6 +105,10 @@ def variants(name):
     base = families.FAMILIES[name][0](families.SHAPES["small"])
     config = transformers.AutoConfig.for_model(**base)
     for change in CHANGES:
+        if name == "internlm3" and any(key.endswith("_bias") for key in change):
+            continue  # the class wants all biases alike
+        if name == "helium" and "head_dim" in change:
+            continue  # makes weights that do not run
         if all(hasattr(config, key) for key in change):
             yield {**base, **change}
     wide = families.FAMILIES[name][0](WIDE)

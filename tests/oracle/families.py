@@ -190,6 +190,25 @@ FAMILIES.update({  # text parts of wholes, whose class runs them without an imag
                                                 moe_intermediate_size=176), True),
 })
 
+def _distilbert(c, **more):
+    return dict(model_type="distilbert", dim=c["h"], n_heads=c["a"], hidden_dim=c["f"], vocab_size=c["v"],
+                n_layers=c["L"], max_position_embeddings=64, **more)
+
+
+FAMILIES.update({
+    "arcee": (lambda c: _llama_like("arcee", c, True, **_ids), True),
+    "helium": (lambda c: _llama_like("helium", c, True), False),
+    "internlm3": (lambda c: _llama_like("internlm3", c, True, **_ids), True),
+    "xlm-roberta": (lambda c: _bert(c, "xlm-roberta", architectures=["XLMRobertaForMaskedLM"]), False),
+    "camembert-token": (lambda c: _bert(c, "camembert", architectures=["CamembertForTokenClassification"], num_labels=5),
+                        False),
+    "distilbert": (lambda c: _distilbert(c, architectures=["DistilBertForMaskedLM"]), False),
+    "distilbert-sequence": (lambda c: _distilbert(c, architectures=["DistilBertForSequenceClassification"],
+                                                  num_labels=3), False),
+    "distilbert-token": (lambda c: _distilbert(c, architectures=["DistilBertForTokenClassification"], num_labels=5), False),
+    "distilbert-span": (lambda c: _distilbert(c, architectures=["DistilBertForQuestionAnswering"]), False),
+})
+
 STATE_SPACE = {  # kernels of other packages: state_space.py
     "mamba": (lambda c: dict(model_type="mamba", hidden_size=c["h"], num_hidden_layers=c["L"], vocab_size=c["v"],
                              state_size=c["d"] // 2), False),
@@ -228,7 +247,7 @@ LONG = {  # of the shape "long"
 FAMILIES.update(LONG)
 
 FEW = {"bert-pretraining", "bert-sequence", "bert-token", "bert-span", "roberta",
-       "roberta-sequence"}  # layers as elsewhere: sdpa alone, with the default dropout
+       "roberta-sequence", "xlm-roberta", "camembert-token", "distilbert-sequence", "distilbert-token", "distilbert-span"}  # layers as elsewhere: sdpa alone, with the default dropout
 
 
 def image(config, b, device):

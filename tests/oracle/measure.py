@@ -57,7 +57,8 @@ def make_model(config, stored, name, **more):
     return model
 
 
-FINAL_NORM = ("norm", "ln_f", "final_layer_norm", "final_layernorm", "norm_f", "layernorm", "transform", "pooler")
+FINAL_NORM = ("norm", "ln_f", "final_layer_norm", "final_layernorm", "norm_f", "layernorm", "transform", "pooler",
+              "pre_classifier")
 LAYERS = ("layers", "h", "blocks", "layer")
 HEADS = ("classifier", "qa_outputs")
 
