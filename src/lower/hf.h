@@ -244,7 +244,16 @@ tensor_id hf_mtp(struct builder *b, tensor_id x, tensor_id head,
 
 /* ---- hf_moe.c ---- */
 
+struct routing {
+    tensor_id weights; /* [b*s, k] */
+    tensor_id indices;
+};
 tensor_id hf_moe(struct builder *b, tensor_id x);
+
+/* ---- hf_dbrx.c ---- */
+
+/* Its router, and experts one after another. */
+tensor_id hf_dbrx(struct builder *b, tensor_id x);
 
 /* x W^T, then + bias as a second operation that autocast does not touch
  * (FalconLinear); for other families one kernel. */

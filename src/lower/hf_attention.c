@@ -197,16 +197,28 @@ static tensor_id probabilities(struct builder *b, const struct hf_qkv *o,
     if (family == FAM_GPT2 || family == FAM_DIT_DIFFUSERS
         || family_is_bert(family))
         in = tensor_of(b, scores)->dtype;
+    const tensor_id given = scores;
     if (family == FAM_FALCON)
         scores = build_cast(b, "softmax input", scores, in);
     tensor_id p = build_softmax(b, "softmax", scores, in);
-    if (tensor_of(b, scores)->dtype != in) /* cast within, and a variable */
-        hf_hold(b, "attn_weights", scores);
+    if (tensor_of(b, given)->dtype != in) /* cast within, and a variable */
+        hf_hold(b, "attn_weights", given);
     if (!family_is_bert(family))
         p = build_cast(b, "probabilities", p, out);
     if (family == FAM_FALCON && b->spec->position == POS_ROPE)
         return p; /* this branch has no dropout */
     return build_dropout(b, "attention dropout", p, b->run->attention_dropout);
+}
+
+/* Falcon and BLOOM have names for what becomes of scores; Falcon none for the
+ * masked ones. */
+static void hold_scores(struct builder *b, uint32_t first, uint32_t end)
+{
+    const bool falcon = b->spec->family == FAM_FALCON;
+    if (!falcon && b->spec->family != FAM_BLOOM)
+        return;
+    for (uint32_t k = first; k < (falcon ? end - 1 : end); k++)
+        hf_hold(b, "attention_scores", b->p->op[k].out[0]);
 }
 
 static tensor_id eager(struct builder *b, const struct hf_qkv *o)
@@ -226,7 +238,9 @@ static tensor_id eager(struct builder *b, const struct hf_qkv *o)
     k = autocast(b, k);
     const tensor_id left = operand(b, "q", q), right = operand(b, "k", k);
     tensor_id scores = build_matmul(b, "scores", left, right, &square);
+    const uint32_t first = b->p->n_ops - 1;
     scores = biased(b, o, scores);
+    const uint32_t end = b->p->n_ops;
     const tensor_id p = b->spec->attention_sinks ? with_sinks(b, scores)
                                                  : probabilities(b, o, scores);
     const tensor_id low = build_autocast(b, "autocast", p);
@@ -235,6 +249,7 @@ static tensor_id eager(struct builder *b, const struct hf_qkv *o)
     b->core_attention = false;
     hold_operands(b, o);
     hf_hold(b, "key_states", repeated);
+    hold_scores(b, first, end);
     return merge(b, context, true);
 }
 

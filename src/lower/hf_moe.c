@@ -8,11 +8,6 @@
 
 #include "base/banned.h"
 
-struct routing {
-    tensor_id weights; /* [b*s, k] */
-    tensor_id indices;
-};
-
 /* ---- routers ---- */
 
 static struct linear router_of(const struct builder *b, tensor_id x)
@@ -168,10 +163,59 @@ static struct routing route_ernie(struct builder *b, tensor_id x)
     return r;
 }
 
+/* One choice of sparsemixer, by a sample: the mask of those too far from the
+ * best, the others' softmax, the choice and its share. PhimoeMultiplier's
+ * backward goes from there to the logits. */
+static tensor_id sampled(struct builder *b, tensor_id logits,
+                         tensor_id *selected)
+{
+    const struct shape all = shape_of(b, logits);
+    const struct shape one = shape_last(b, logits, b->one);
+    const enum dtype dtype =
+        b->autocast ? DT_FP32 : tensor_of(b, logits)->dtype;
+    const tensor_id out = build_tensor(b, "multiplier", dtype, &one);
+    const tensor_id mask =
+        build_tensor(b, "mask_logits_threshold", DT_BOOL, &all);
+    const tensor_id gates = build_tensor(b, "masked_gates", dtype, &all);
+    const tensor_id share = build_tensor(b, "multiplier_o", dtype, &one);
+    *selected = build_tensor(b, "selected_experts", DT_INT64, &one);
+    struct op *op = build_op(b, OP_FUNCTION, "sparsemixer", &logits, 1);
+    op_result(b, op, out);
+    op_byproduct(op, mask);
+    op_byproduct(op, gates);
+    op_byproduct(op, share);
+    op_byproduct(op, *selected);
+    op->keep_out = 1u << 1 | 1u << 2 | 1u << 3 | 1u << 4;
+    return out;
+}
+
+/* PhimoeTopKRouter: two experts a token, whatever the file says. */
+static struct routing route_sparsemixer(struct builder *b, tensor_id x)
+{
+    const struct linear l = router_of(b, x);
+    const struct dim two = DIM("k", 2);
+    const struct shape pair = SHAPE(b->t, two), ends = SHAPE(b->experts_on);
+    struct routing r;
+    tensor_id first, second;
+    const tensor_id logits = build_linear(b, &l);
+    const tensor_id weight = sampled(b, logits, &first);
+    const tensor_id other = sampled(b, logits, &second);
+    struct op *op = &b->p->op[b->p->n_ops - 1]; /* kept as choose() says */
+    op->keep_out |= 1u << op->n_out;
+    op_byproduct(op, build_tensor(b, "offsets", DT_INT32, &ends));
+    r.weights = build_cat(b, "routing weights", weight, other, &pair);
+    r.indices = build_tensor(b, "selected_experts", DT_INT64, &pair);
+    const tensor_id in[] = { first, second };
+    op_byproduct(build_op(b, OP_CAT, "selected_experts", in, 2), r.indices);
+    return r;
+}
+
 static struct routing route(struct builder *b, tensor_id x)
 {
     if (b->spec->family == FAM_ERNIE_MOE)
         return route_ernie(b, x);
+    if (b->spec->family == FAM_PHIMOE)
+        return route_sparsemixer(b, x);
     switch (b->spec->router) {
     case ROUTER_CHOSEN: return route_chosen(b, x);
     case ROUTER_SIGMOID: return route_sigmoid(b, x);
@@ -405,6 +449,8 @@ tensor_id hf_moe(struct builder *b, tensor_id x)
     tensor_id shared = TENSOR_NONE;
     if (m->router == ROUTER_INPUT)
         return moe_of_inputs(b, x);
+    if (m->family == FAM_DBRX)
+        return hf_dbrx(b, x);
     const bool first =
         m->shared_ffn > 0 && (m->shared_gate || m->family == FAM_ERNIE_MOE);
     if (first)

@@ -10,6 +10,9 @@
 
 #include "base/banned.h"
 
+/* Each is a score of operations in the program. */
+enum { DBRX_EXPERTS_MAX = 256 };
+
 /* ---- not modelled yet ---- */
 
 /* A key whose resolved value is `value`, or above it. A row goes when the
@@ -89,6 +92,7 @@ static bool has_no_liger(const struct spec *s)
         FAM_ERNIE,    FAM_OLMO3,    FAM_ERNIE_MOE, FAM_DOTS1,
         FAM_NEMOTRON, FAM_EXAONE4,  FAM_COHERE2,   FAM_MINICPM3,
         FAM_LLAMA4,   FAM_GROK,     FAM_PHI3SMALL, FAM_DEEPSEEK_V32,
+        FAM_DBRX,     FAM_PHIMOE,
     };
     for (size_t i = 0; i < sizeof(none) / sizeof(none[0]); i++) {
         if (none[i] == s->family)
@@ -123,17 +127,31 @@ static void check_blocks(const struct run *r, const struct spec *s,
     diag_hint(e, "use a multiple of %d", BLOCK);
 }
 
-/* Their classes in transformers run experts one after another. */
-static void check_hf_family(const struct run *r, const struct spec *s,
-                            struct diag *d)
+/* DBRX's class runs experts one after another, and adds rows up by index_add_,
+ * which wants both of one type: under autocast over 16-bit weights they are
+ * not. */
+static void check_dbrx(const struct run *r, const struct spec *s,
+                       struct diag *d)
 {
-    if (!resolve_is_hf(r) || (s->family != FAM_DBRX && s->family != FAM_PHIMOE))
+    if (!resolve_is_hf(r) || s->family != FAM_DBRX)
         return;
-    memplan_error *e =
-        setup_error(d, MEMPLAN_E_UNSUPPORTED, KEY_IMPLEMENTATION,
-                    "implementation 'hf' of a '%s' model is not modelled yet",
-                    s->model_type);
-    diag_hint(e, "use --framework megatron");
+    memplan_error *e;
+    if (s->experts > DBRX_EXPERTS_MAX) {
+        e = setup_error(
+            d, MEMPLAN_E_UNSUPPORTED, KEY_IMPLEMENTATION,
+            "implementation 'hf' of a 'dbrx' model is modelled up to %d experts",
+            DBRX_EXPERTS_MAX);
+        diag_hint(e, "use --framework megatron");
+    }
+    const enum dtype weights = r->lora_rank > 0 && r->base_dtype != DT_NONE
+                                   ? r->base_dtype
+                                   : r->prec.param;
+    if (r->prec.autocast && weights != DT_FP32) {
+        e = setup_error(d, MEMPLAN_E_CONFLICT, KEY_PRECISION,
+                        "transformers' DBRX under autocast over 16-bit weights "
+                        "adds fp32 rows to 16-bit ones, which PyTorch refuses");
+        diag_hint(e, "use --precision bf16");
+    }
 }
 
 /* ---- the model ---- */
@@ -278,6 +296,23 @@ static void check_double_quant(const struct run *r, struct diag *d)
     diag_hint(e, "use --base-dtype nf4 or fp4, or leave it out");
 }
 
+/* Their routers are linears that give three tensors: PEFT's all-linear wraps
+ * them, and fails at the first forward. */
+static void check_router_adapters(const struct run *r, const struct spec *s,
+                                  struct diag *d)
+{
+    const bool llama4 = s->family == FAM_LLAMA4 && s->experts > 0;
+    if (!resolve_is_hf(r) || r->lora_rank == 0
+        || (!llama4 && s->family != FAM_PHIMOE)
+        || (r->lora_targets >> LORA_ALL_LINEAR & 1) == 0)
+        return;
+    memplan_error *e = setup_error(d, MEMPLAN_E_UNSUPPORTED, KEY_LORA_TARGETS,
+                                   "PEFT's all-linear adapts the router of a "
+                                   "'%s' model, which then fails",
+                                   s->model_type);
+    diag_hint(e, "use --lora-targets q,k,v,o%s", llama4 ? ",gate,up,down" : "");
+}
+
 static void check_lora(const struct run *r, struct diag *d)
 {
     static const enum setup_key keys[] = {
@@ -370,7 +405,7 @@ void resolve_check(const struct run *r, const struct spec *spec, struct diag *d)
 {
     check_modelled(r, d);
     check_split_layers(r, d);
-    check_hf_family(r, spec, d);
+    check_dbrx(r, spec, d);
     check_blocks(r, spec, d);
     check_liger(r, spec, d);
     resolve_check_zero(r, d);
@@ -386,6 +421,7 @@ void resolve_check(const struct run *r, const struct spec *spec, struct diag *d)
     resolve_check_attention(r, spec, d);
     resolve_check_outputs(r, d);
     check_lora(r, d);
+    check_router_adapters(r, spec, d);
     check_params(r, d);
     if (spec_is_language(spec))
         check_budget(r, true, d);

@@ -129,6 +129,15 @@ FAMILIES = {  # name: (config from shape, free head_dim, has kv heads)
     "deepseek_v3-noq": (lambda c: _latent("deepseek_v3", c, n_group=2, topk_group=1, q_lora_rank=None), False),
 }
 
+FAMILIES.update({
+    "phimoe": (lambda c: _llama_like("phimoe", c, True, num_local_experts=5, num_experts_per_tok=2), True),
+    "phimoe-bias": (lambda c: _llama_like("phimoe", c, True, num_local_experts=5, num_experts_per_tok=2,
+                                          attention_bias=True, lm_head_bias=True), True),
+    "dbrx": (lambda c: dict(model_type="dbrx", d_model=c["h"], n_heads=c["a"], n_layers=c["L"], max_seq_len=64,
+                            vocab_size=c["v"], attn_config=dict(kv_n_heads=c["kv"], clip_qkv=8.0, rope_theta=5e5),
+                            ffn_config=dict(ffn_hidden_size=c["f"], moe_num_experts=5, moe_top_k=2)), False),
+})
+
 FAMILIES["vit"] = (lambda c: dict(model_type="vit", architectures=["ViTForImageClassification"], hidden_size=c["h"],
                                   num_attention_heads=c["a"], intermediate_size=c["f"], num_hidden_layers=c["L"],
                                   image_size=56, patch_size=8, num_channels=3, num_labels=10), False)

@@ -4,6 +4,7 @@ import device  # noqa: F401  (before torch)
 import torch
 import transformers
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import adapters
 import attention
@@ -96,6 +97,31 @@ def watch_phases(model, tracker):
     return hooks
 
 
+class Balanced(TorchDispatchMode):
+    """Answers that depend on data, for experts in a Python loop (dbrx): each has its share of the rows, and its turn."""
+
+    def __init__(self, rows, experts):
+        super().__init__()
+        self.rows, self.experts, self.turn = -(-rows // experts), experts, 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        if function is torch.ops.aten.nonzero.default:
+            x = args[0]
+            rows = self.experts if x.dim() == 1 else self.rows
+            return torch.ops.aten.new_empty.default(x, (rows, x.dim()), dtype=torch.long)
+        if function is torch.ops.aten._local_scalar_dense.default and not args[0].is_floating_point():
+            self.turn += 1  # expert_mask, v1, w1, w2
+            return (self.turn - 1) // 4 % self.experts
+        return function(*args, **(kwargs or {}))
+
+
+def balanced(config, shape, where):
+    if config.model_type != "dbrx" or where != "cuda":
+        return contextlib.nullcontext()
+    experts = config.ffn_config
+    return Balanced(shape["b"] * shape["s"] * experts.moe_top_k, experts.moe_num_experts)
+
+
 class Run:
     """Builds the model on `where` ("cuda": fake tensors, "cpu": real ones), runs forward and, if asked, backward."""
 
@@ -114,7 +140,7 @@ class Run:
         if setting:
             model = adapters.wrap(model, setting)
         fake = FakeTensorMode(allow_non_fake_inputs=True) if where == "cuda" else contextlib.nullcontext()
-        with fake:
+        with fake, balanced(self.config, shape, where):
             model.to_empty(device=where)
             if not setting or not setting["base"].startswith("nf4"):
                 model.tie_weights()

@@ -165,6 +165,14 @@ static bool is_only_hf(const char *model)
            || model == chunked || model == indexed || model == tiled;
 }
 
+/* Experts one after another. */
+static const char in_turn[] =
+    "{\"model_type\": \"dbrx\", \"d_model\": 1024, \"n_heads\": 16,"
+    "\"n_layers\": 8, \"max_seq_len\": 2048, \"vocab_size\": 32000,"
+    "\"attn_config\": {\"kv_n_heads\": 4, \"clip_qkv\": 8},"
+    "\"ffn_config\": {\"ffn_hidden_size\": 1792, \"moe_num_experts\": 6,"
+    "\"moe_top_k\": 2}}";
+
 /* Nor a list of layers. */
 static const char listed[] =
     "{\"model_type\": \"convnet\", \"input\": [3, 64, 64],"
@@ -237,6 +245,10 @@ static struct trial trial_of(uint64_t seed)
         t.model = "resnet-50-cifar";
     if (seed % 23 == 13)
         t.model = windowed;
+    if (seed % 23 == 3)
+        t.model = "phi-3.5-moe";
+    if (seed % 23 == 17)
+        t.model = in_turn;
     const char *fw = PICK(&s, "hf", "deepspeed", "fsdp", "megatron", "megatron",
                           "megatron-deepspeed", "torchtitan", "torchtune");
     if (is_only_hf(t.model) || t.model == sparse || t.model == towers
