@@ -247,7 +247,7 @@ void resolve_buffers(struct run *r)
     r->fsdp_units = (enum fsdp_units)resolve_count(
         r, KEY_FSDP_UNITS, r->impl == IMPL_TORCHTUNE ? FSDP_ENDS : FSDP_LAYERS);
     r->grad_sync = (enum grad_sync)resolve_count(
-        r, KEY_GRAD_SYNC, resolve_is_hf(r) ? SYNC_LAST : SYNC_EACH);
+        r, KEY_GRAD_SYNC, r->framework == FW_HF ? SYNC_LAST : SYNC_EACH);
     r->zero_flatten =
         (enum zero_flatten)resolve_count(r, KEY_ZERO_FLATTEN, FLATTEN_GPU);
     r->zero_bucket =
