@@ -20,10 +20,10 @@ install(FILES "${PROJECT_SOURCE_DIR}/LICENSE"
 if(memplan_json_library)
     set(find_json "include(CMakeFindDependencyMacro)
 find_dependency(cJSON CONFIG)")
-    set(pc_requires "Requires.private: libcjson\n")
+    set(pc_requires "Requires.private: libcjson yaml-0.1\n")
 else()
     set(find_json "")
-    set(pc_requires "")
+    set(pc_requires "Requires.private: yaml-0.1\n")
 endif()
 
 configure_package_config_file(

@@ -310,6 +310,25 @@ memplan_setup_set(memplan_setup *setup, const char *key, const char *value,
 MEMPLAN_MUST_USE MEMPLAN_API memplan_status memplan_setup_parse(
     memplan_setup *setup, const char *json, size_t len, memplan_errors *errs);
 
+/** Sets the keys that another program's configuration speaks of, as it would
+ *  be run: what the text leaves out is that program's default. What has no
+ *  effect here, is not modelled, or is not known is said under `assumptions`
+ *  of every estimate, with `name`, the file's. Every bad value is reported,
+ *  with line and column; the good ones are set all the same. `dialect`:
+ *  "deepspeed" (ds_config.json), "training-args" (transformers'
+ *  TrainingArguments as JSON), "accelerate" (Accelerate's YAML) or
+ *  "megatron-args" (a launch script's flags, or YAML with MODEL_ARGS). Returns what memplan_setup_parse does,
+ *  E_UNKNOWN (no such dialect), E_CONFLICT (values contradict one another). */
+MEMPLAN_MUST_USE MEMPLAN_API memplan_status memplan_setup_import(
+    memplan_setup *setup, const char *dialect, const char *text, size_t len,
+    const char *name, memplan_errors *errs);
+
+/** A file that the last text read by memplan_setup_import goes on in, as the
+ *  text names it, and its dialect; NULL when there is none. The setup's, until
+ *  the next import. */
+MEMPLAN_API const char *memplan_setup_pending(const memplan_setup *setup,
+                                              const char **dialect);
+
 /* ==== Estimate, compute ================================================ */
 
 typedef struct memplan_report memplan_report;

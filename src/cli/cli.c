@@ -299,6 +299,7 @@ static enum cli_exit cli_own_option(struct cli *cli,
     case OPT_ID_KEY:
     case OPT_ID_ASSERTION:
     case OPT_ID_SETUP:
+    case OPT_ID_CONFIG:
     case OPT_ID_HELP:
     case OPT_ID_VERSION: break;
     }

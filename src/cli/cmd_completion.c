@@ -28,7 +28,7 @@ static const char *command_name(size_t index)
 /* An option whose value is a file: one of the program's own names. */
 static bool takes_file(const struct opt_row *row)
 {
-    return row->id == OPT_ID_SETUP || row->id == OPT_ID_CASES;
+    return opt_is_file(row);
 }
 
 static bool takes_gpu(const struct opt_row *row)

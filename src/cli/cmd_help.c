@@ -291,11 +291,10 @@ static void help_option(struct cli *cli, struct text *t,
     text_put(t, "  ");
     text_wrap(t, row->doc, 2, help_width(cli));
     text_put(t, "\n\n");
-    bool file = row->id == OPT_ID_SETUP || row->id == OPT_ID_CASES;
     if (row->value != OPT_VALUE_NONE)
         text_format(t, "  value    %s\n",
-                    file ? "a path, or '-' for standard input"
-                         : example_text(row));
+                    opt_is_file(row) ? "a path, or '-' for standard input"
+                                     : example_text(row));
     if (row->choices[0]) {
         text_put(t, "  choices  ");
         text_wrap(t, row->choices, 11, help_width(cli));

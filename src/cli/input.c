@@ -337,6 +337,61 @@ static enum cli_exit setup_option(struct cli *cli, memplan_setup *setup,
     return message_library(cli, status, CLI_USAGE, NULL);
 }
 
+/* A configuration of another program. What it goes on in is named as seen from
+ * where that program starts, or lies beside it. */
+static enum cli_exit config_file(struct cli *cli, memplan_setup *setup,
+                                 const char *dialect, const char *path)
+{
+    struct source source = { 0 };
+    char *text = NULL;
+    enum cli_exit r = input_file(cli, &source, &text, path);
+    if (r == CLI_OK) {
+        memplan_status status =
+            memplan_setup_import(setup, dialect, source.text, source.len,
+                                 source.name, cli_errors(cli));
+        if (status != MEMPLAN_OK)
+            r = message_library(cli, status, CLI_SPEC, &source);
+    }
+    free(text);
+    return r;
+}
+
+enum { FILES_DEEP = 4 }; /* files that name files, before it is a circle */
+
+static bool can_read(struct cli *cli, const char *path)
+{
+    const char *why = "";
+    char *text = NULL;
+    size_t len = 0;
+    enum host_read r =
+        cli->host->read_file(cli->host->ctx, path, &text, &len, &why);
+    free(text);
+    return r == HOST_READ_OK;
+}
+
+static enum cli_exit config_files(struct cli *cli, memplan_setup *setup,
+                                  const char *dialect, const char *path)
+{
+    enum cli_exit r = config_file(cli, setup, dialect, path);
+    const char *slash = strrchr(path, '/');
+    const int folder = slash ? (int)(slash - path) + 1 : 0;
+    for (int i = 0; i < FILES_DEEP && r == CLI_OK; i++) {
+        const char *named = memplan_setup_pending(setup, &dialect);
+        if (named == NULL)
+            return CLI_OK;
+        struct text beside = { 0 };
+        text_format(&beside, "%.*s%s", named[0] == '/' ? 0 : folder, path,
+                    named);
+        struct text there = { 0 };
+        text_put(&there, named);
+        r = config_file(cli, setup, dialect,
+                        can_read(cli, there.p) ? there.p : beside.p);
+        text_release(&there);
+        text_release(&beside);
+    }
+    return r;
+}
+
 /* Files first, wherever they stand: an option overrides every file. */
 static enum cli_exit setup_fill(struct cli *cli, memplan_setup *setup)
 {
@@ -345,6 +400,8 @@ static enum cli_exit setup_fill(struct cli *cli, memplan_setup *setup)
         const struct opt_given *given = &cli->line.given[i];
         if (given->row->id == OPT_ID_SETUP)
             r = setup_file(cli, setup, given->value);
+        else if (given->row->id == OPT_ID_CONFIG)
+            r = config_files(cli, setup, given->row->key, given->value);
     }
     for (size_t i = 0; i < cli->line.given_count && r == CLI_OK; i++) {
         const struct opt_given *given = &cli->line.given[i];

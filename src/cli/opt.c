@@ -30,6 +30,18 @@ static const struct opt_row opt_own[] = {
     { "setup", 0, OPT_ID_SETUP, OPT_PART_SETUP, OPT_VALUE_NEEDED, false,
       MEMPLAN_TYPE_NAME, "", "", "", "Input",
       "read setup keys from a JSON file; options override it", "FILE" },
+    { "deepspeed", 0, OPT_ID_CONFIG, OPT_PART_SETUP, OPT_VALUE_NEEDED, false,
+      MEMPLAN_TYPE_NAME, "deepspeed", "", "", "Input",
+      "read DeepSpeed's configuration, a ds_config.json", "FILE" },
+    { "training-args", 0, OPT_ID_CONFIG, OPT_PART_SETUP, OPT_VALUE_NEEDED,
+      false, MEMPLAN_TYPE_NAME, "training-args", "", "", "Input",
+      "read Hugging Face's TrainingArguments, as JSON", "FILE" },
+    { "accelerate", 0, OPT_ID_CONFIG, OPT_PART_SETUP, OPT_VALUE_NEEDED, false,
+      MEMPLAN_TYPE_NAME, "accelerate", "", "", "Input",
+      "read Hugging Face Accelerate's configuration, a YAML file", "FILE" },
+    { "megatron-args", 0, OPT_ID_CONFIG, OPT_PART_SETUP, OPT_VALUE_NEEDED,
+      false, MEMPLAN_TYPE_NAME, "megatron-args", "", "", "Input",
+      "read Megatron-LM's arguments from a launch script or YAML", "FILE" },
     { "check", 0, OPT_ID_CHECK, OPT_PART_CHECK, OPT_VALUE_NONE, false,
       MEMPLAN_TYPE_BOOL, "", "", "", "Output",
       "exit with status 1 when it does not fit", "" },
@@ -88,7 +100,6 @@ static const struct {
     { "data-parallel", "dp" },
     { "ddp", "engine ddp" },
     { "deadline", "days" },
-    { "deepspeed", "framework deepspeed" },
     { "device", "gpu" },
     { "devices", "gpus" },
     { "dtype", "precision" },
@@ -281,6 +292,12 @@ bool opt_table_init(struct opt_table *table)
             return false;
     }
     return true;
+}
+
+bool opt_is_file(const struct opt_row *row)
+{
+    return row->id == OPT_ID_SETUP || row->id == OPT_ID_CONFIG
+           || row->id == OPT_ID_CASES;
 }
 
 const struct opt_row *opt_find(const struct opt_table *table, const char *name,

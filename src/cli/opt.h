@@ -32,6 +32,7 @@ enum opt_id {
     OPT_ID_JSON,
     OPT_ID_FORMAT,
     OPT_ID_SETUP,
+    OPT_ID_CONFIG, /* another program's file, of the dialect `key` */
     OPT_ID_CHECK,
     OPT_ID_CASES,
     OPT_ID_BY,
@@ -73,6 +74,8 @@ bool opt_table_init(struct opt_table *table);
 /* The row of that exact name, without dashes; NULL when there is none. */
 const struct opt_row *opt_find(const struct opt_table *table, const char *name,
                                size_t len);
+/* Its value is the name of a file to read. */
+bool opt_is_file(const struct opt_row *row);
 /* What somebody may have meant; NULL when nothing is near. */
 const struct opt_row *opt_nearest(const struct opt_table *table,
                                   const char *name);

@@ -1,5 +1,6 @@
 /* Setups behind the public calls: a handle around struct setup. */
 #include "plan/report_data.h"
+#include "spec/config.h"
 #include "json/json.h"
 
 #include "base/banned.h"
@@ -64,4 +65,65 @@ memplan_status memplan_setup_parse(memplan_setup *setup, const char *json,
         setup_parse(&setup->setup, root, json, len, &d);
     arena_release(&arena);
     return d.status;
+}
+
+static const struct config_dialect *find_dialect(const char *name)
+{
+    const struct config_dialect *dialect = config_dialect(0);
+    for (size_t i = 0; dialect != NULL; dialect = config_dialect(++i)) {
+        if (str_same_name(str_of(dialect->name), str_of(name)))
+            break;
+    }
+    return dialect;
+}
+
+static memplan_status bad_dialect(struct diag *d, const char *name)
+{
+    memplan_error *e =
+        diag_add(d, MEMPLAN_E_UNKNOWN, "unknown dialect '%.40s'", name);
+    diag_hint(e, "use");
+    for (size_t i = 0; config_dialect(i) != NULL; i++)
+        str_append(e->hint, sizeof(e->hint), i > 0 ? ", %s" : " %s",
+                   config_dialect(i)->name);
+    return d->status;
+}
+
+memplan_status memplan_setup_import(memplan_setup *setup, const char *dialect,
+                                    const char *text, size_t len,
+                                    const char *name, memplan_errors *errs)
+{
+    struct diag d;
+    diag_init(&d, errs);
+    if (setup == NULL || dialect == NULL || name == NULL
+        || (text == NULL && len != 0)) {
+        diag_add(&d, MEMPLAN_E_ARG, "no setup, dialect, text or name");
+        return d.status;
+    }
+    const struct config_dialect *known = find_dialect(dialect);
+    if (known == NULL)
+        return bad_dialect(&d, dialect);
+    setup->setup.pending[0] = '\0';
+    struct arena arena;
+    arena_init(&arena, &setup->alloc);
+    const struct json *root = known->parse(&arena, text, len, &d);
+    if (root != NULL)
+        config_read(&(struct config){ .s = &setup->setup,
+                                      .table = known->table,
+                                      .root = root,
+                                      .text = text,
+                                      .len = len,
+                                      .name = name,
+                                      .d = &d });
+    arena_release(&arena);
+    return d.status;
+}
+
+const char *memplan_setup_pending(const memplan_setup *setup,
+                                  const char **dialect)
+{
+    if (setup == NULL || setup->setup.pending[0] == '\0')
+        return NULL;
+    if (dialect != NULL)
+        *dialect = setup->setup.pending_dialect;
+    return setup->setup.pending;
 }

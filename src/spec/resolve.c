@@ -436,7 +436,7 @@ memplan_status setup_resolve(struct run *run, const struct setup *setup,
     resolve_kernels(run, spec);
     resolve_lora(run);
     resolve_freeze(run);
-    resolve_buffers(run);
+    resolve_buffers(run, spec);
     resolve_notes(run, spec);
     resolve_training(run, spec, params);
     resolve_check(run, spec, d);

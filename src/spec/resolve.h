@@ -62,7 +62,7 @@ void resolve_say_emulation(struct run *r);
 
 void resolve_recompute(struct run *r);
 void resolve_kernels(struct run *r, const struct spec *spec);
-void resolve_buffers(struct run *r);
+void resolve_buffers(struct run *r, const struct spec *spec);
 
 void resolve_layout(struct run *r, const struct spec *spec, struct diag *d);
 /* GPUs and dp alone, for `compute` without a model. */

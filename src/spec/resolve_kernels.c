@@ -229,17 +229,41 @@ static uint64_t default_context(const struct run *r)
                                      : CUDA_CONTEXT_EAGER_BYTES;
 }
 
-void resolve_buffers(struct run *r)
+/* transformers/integrations/deepspeed.py, trainer_config_finalize: what "auto"
+ * becomes, of the model's hidden size. */
+static uint64_t bucket(struct run *r, enum setup_key key, uint64_t usual,
+                       uint64_t trainers)
 {
-    r->reduce_bucket = resolve_count(r, KEY_REDUCE_BUCKET, DS_BUCKET);
+    const bool automatic = r->setup.automatic[key] && trainers > 0;
+    return resolve_count(r, key, automatic ? trainers : usual);
+}
+
+static void say_buckets(struct run *r)
+{
+    if (r->engine != ENGINE_DEEPSPEED || r->zero == 0)
+        return;
+    if (r->setup.automatic[KEY_REDUCE_BUCKET])
+        resolve_assume(r, KEY_REDUCE_BUCKET,
+                       "buckets as the Trainer fills in \"auto\", by the "
+                       "hidden size (--reduce-bucket)");
+    else
+        resolve_assume(r, KEY_REDUCE_BUCKET,
+                       "DeepSpeed's own buckets, not the Trainer's \"auto\" "
+                       "(--reduce-bucket)");
+}
+
+void resolve_buffers(struct run *r, const struct spec *spec)
+{
+    const uint64_t h = spec->hidden;
+    r->reduce_bucket = bucket(r, KEY_REDUCE_BUCKET, DS_BUCKET, h * h);
     r->allgather_bucket = resolve_count(r, KEY_ALLGATHER_BUCKET, DS_BUCKET);
     r->prefetch_bucket =
-        resolve_count(r, KEY_PREFETCH_BUCKET, DS_PREFETCH_BUCKET);
+        bucket(r, KEY_PREFETCH_BUCKET, DS_PREFETCH_BUCKET, h * h * 9 / 10);
     r->max_live_params =
         resolve_count(r, KEY_MAX_LIVE_PARAMS, DS_MAX_LIVE_PARAMS);
     r->sub_group_size = resolve_count(r, KEY_SUB_GROUP_SIZE, DS_SUB_GROUP_SIZE);
     r->persistence_threshold =
-        resolve_count(r, KEY_PERSISTENCE_THRESHOLD, DS_PERSISTENCE_THRESHOLD);
+        bucket(r, KEY_PERSISTENCE_THRESHOLD, DS_PERSISTENCE_THRESHOLD, 10 * h);
     r->ddp_bucket_bytes = resolve_count(r, KEY_DDP_BUCKET, DDP_BUCKET_BYTES);
     r->cuda_context_bytes =
         resolve_count(r, KEY_CUDA_CONTEXT, default_context(r));
@@ -264,8 +288,5 @@ void resolve_buffers(struct run *r)
         resolve_is_fsdp(r) ? r->offload_params : OFFLOAD_NONE);
     r->offload_activations =
         (enum offload)resolve_count(r, KEY_OFFLOAD_ACTIVATIONS, OFFLOAD_NONE);
-    if (r->engine == ENGINE_DEEPSPEED && r->zero > 0)
-        resolve_assume(r, KEY_REDUCE_BUCKET,
-                       "DeepSpeed's own buckets, not the Trainer's \"auto\" "
-                       "(--reduce-bucket)");
+    say_buckets(r);
 }

@@ -329,4 +329,6 @@ void resolve_notes(struct run *r, const struct spec *spec)
     say_engine(r);
     say_layers(r, spec);
     say_moot(r, spec);
+    for (size_t i = 0; i < r->setup.notes; i++)
+        resolve_note(r, KEY_COUNT, "%s", r->setup.note[i]);
 }

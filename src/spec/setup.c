@@ -543,8 +543,8 @@ static struct str number_text(const struct json *value, const char *text,
 }
 
 /* The value's text; false when its kind cannot be one of this key's. */
-static bool scalar_text(struct str *out, const struct json *value,
-                        memplan_type type, const char *text, size_t len)
+bool setup_scalar_text(struct str *out, const struct json *value,
+                       memplan_type type, const char *text, size_t len)
 {
     switch (value->kind) {
     case JSON_STRING: *out = value->text; return true;
@@ -575,22 +575,17 @@ static memplan_error *bad_kind(struct diag *d, enum setup_key key,
     return e;
 }
 
-struct source {
-    const char *text;
-    size_t len;
-    struct diag *d;
-};
-
 /* An array for a list. Stores all or nothing; *at is the entry at fault. */
 static memplan_error *member_array(struct setup *s, enum setup_key key,
                                    const struct json *array,
-                                   const struct json **at, struct source src)
+                                   const struct json **at,
+                                   struct setup_source src)
 {
     struct list list = { .count = 0 };
     for (const struct json *v = array->child; v; v = v->next) {
         struct str entry;
         *at = v;
-        if (!scalar_text(&entry, v, MEMPLAN_TYPE_LIST, src.text, src.len))
+        if (!setup_scalar_text(&entry, v, MEMPLAN_TYPE_LIST, src.text, src.len))
             return bad_kind(src.d, key, v);
         memplan_error *e = list_add(&list, key, entry, src.d);
         if (e)
@@ -607,29 +602,42 @@ static memplan_error *member_array(struct setup *s, enum setup_key key,
     return e;
 }
 
+void setup_set_json(struct setup *s, enum setup_key key,
+                    const struct json *value, struct setup_source src)
+{
+    const struct json *at = value;
+    memplan_error *e = NULL;
+    struct str text;
+    if (value->kind == JSON_NULL)
+        s->set[key] = false;
+    else if (value->kind == JSON_ARRAY && fields[key].type == MEMPLAN_TYPE_LIST)
+        e = member_array(s, key, value, &at, src);
+    else
+        e = setup_scalar_text(&text, value, fields[key].type, src.text, src.len)
+                ? read_value(s, key, text, src.d)
+                : bad_kind(src.d, key, value);
+    if (e)
+        json_locate(e, src.text, src.len, at);
+}
+
+void setup_set_text(struct setup *s, enum setup_key key, struct str value,
+                    const struct json *where, struct setup_source from)
+{
+    memplan_error *e = read_value(s, key, value, from.d);
+    if (e)
+        json_locate(e, from.text, from.len, where);
+}
+
 static void read_member(struct setup *s, const struct json *value,
-                        struct source src)
+                        struct setup_source src)
 {
     if (is_free_key(value->key))
         return;
-    const struct json *at = value;
-    memplan_error *e = NULL;
     enum setup_key key = setup_find_key(value->key);
-    if (key == KEY_COUNT || !str_is(value->key, fields[key].key)) {
-        e = bad_key(src.d, value->key);
-    } else if (value->kind == JSON_NULL) {
-        s->set[key] = false;
-    } else if (value->kind == JSON_ARRAY
-               && fields[key].type == MEMPLAN_TYPE_LIST) {
-        e = member_array(s, key, value, &at, src);
-    } else {
-        struct str text;
-        e = scalar_text(&text, value, fields[key].type, src.text, src.len)
-                ? read_value(s, key, text, src.d)
-                : bad_kind(src.d, key, value);
-    }
-    if (e)
-        json_locate(e, src.text, src.len, at);
+    if (key == KEY_COUNT || !str_is(value->key, fields[key].key))
+        json_locate(bad_key(src.d, value->key), src.text, src.len, value);
+    else
+        setup_set_json(s, key, value, src);
 }
 
 memplan_status setup_parse(struct setup *s, const struct json *root,
@@ -643,7 +651,7 @@ memplan_status setup_parse(struct setup *s, const struct json *root,
         json_locate(e, text, len, root);
         return d->status;
     }
-    struct source src = { text, len, d };
+    struct setup_source src = { text, len, d };
     for (const struct json *v = root->child; v; v = v->next)
         read_member(s, v, src);
     return d->status;

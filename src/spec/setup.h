@@ -270,13 +270,19 @@ union setup_value {
 
 enum { IMAGE_RANK = 3 };
 enum { SETUP_LIST_MAX = 512 }; /* pipeline_layers: stages at most */
+enum { SETUP_NOTES_MAX = 24, SETUP_NOTE_TEXT = 200 };
 
 struct setup {
     union setup_value v[KEY_COUNT];
     bool set[KEY_COUNT];
+    bool automatic[KEY_COUNT]; /* "auto" of a file: the Trainer fills it in */
     uint16_t pipeline_layers[SETUP_LIST_MAX];
     size_t pipeline_count;
-    uint16_t image[IMAGE_RANK]; /* channels, height, width */
+    uint16_t image[IMAGE_RANK];                  /* channels, height, width */
+    char note[SETUP_NOTES_MAX][SETUP_NOTE_TEXT]; /* of files that were read */
+    size_t notes;
+    char pending[SETUP_NOTE_TEXT]; /* a file that the one read goes on in */
+    const char *pending_dialect;   /* static */
 };
 
 const memplan_field *setup_field(size_t key); /* NULL past the end */
@@ -296,6 +302,24 @@ memplan_status setup_set(struct setup *s, struct str key, struct str value,
 struct json;
 memplan_status setup_parse(struct setup *s, const struct json *root,
                            const char *text, size_t len, struct diag *d);
+
+/* One value of a key from a file's tree, as setup_parse takes it; errors
+ * get their place in `text`. */
+struct setup_source {
+    const char *text;
+    size_t len;
+    struct diag *d;
+};
+void setup_set_json(struct setup *s, enum setup_key key,
+                    const struct json *value, struct setup_source from);
+
+/* The same of a value made from what stands at `where`. */
+void setup_set_text(struct setup *s, enum setup_key key, struct str value,
+                    const struct json *where, struct setup_source from);
+
+/* A scalar as the text has it; false when its kind cannot be of that type. */
+bool setup_scalar_text(struct str *out, const struct json *value,
+                       memplan_type type, const char *text, size_t len);
 
 /* Adds an error about a key. */
 memplan_error *setup_error(struct diag *d, memplan_status status,

@@ -1,0 +1,377 @@
+/*
+ * Owns the walk over another program's configuration: finds each value's row
+ * in the dialect's table, does what the row says, and keeps account of what
+ * had none. Knows no dialect.
+ */
+#include "spec/config.h"
+
+#include "json/yaml.h"
+
+#include <stdarg.h>
+#include <string.h>
+
+#include "base/banned.h"
+
+enum { PATH_MAX_TEXT = 160, VALUE_MAX = 48 };
+
+/* ---- notes ---- */
+
+static void add_note(struct setup *s, const char *text)
+{
+    if (s->notes == SETUP_NOTES_MAX)
+        return;
+    str_format(s->note[s->notes++], sizeof(s->note[0]), "%s", text);
+}
+
+void config_note(struct config *c, const char *format, ...)
+{
+    char line[SETUP_NOTE_TEXT];
+    str_format(line, sizeof(line), "%s: ", c->name);
+    va_list args;
+    va_start(args, format);
+    size_t n = strlen(line);
+    str_vformat(line + n, sizeof(line) - n, format, args);
+    va_end(args);
+    add_note(c->s, line);
+}
+
+/* A list of paths under one heading, over as many notes as it needs. */
+struct listing {
+    const char *heading;
+    char line[SETUP_NOTE_TEXT];
+};
+
+static void list_flush(struct config *c, struct listing *l)
+{
+    if (l->line[0] != '\0')
+        add_note(c->s, l->line);
+    l->line[0] = '\0';
+}
+
+static void list_path(struct config *c, struct listing *l, const char *path)
+{
+    if (l->line[0] != '\0'
+        && strlen(l->line) + strlen(path) + sizeof(", ") > sizeof(l->line))
+        list_flush(c, l);
+    if (l->line[0] == '\0')
+        str_format(l->line, sizeof(l->line), "%s: %s: %s", c->name, l->heading,
+                   path);
+    else
+        str_append(l->line, sizeof(l->line), ", %s", path);
+}
+
+struct walk {
+    struct config *c;
+    struct listing unknown, quiet, automatic, shape;
+};
+
+/* ---- values ---- */
+
+/* As the file writes it, of a string without its quotes; "" of containers. */
+static struct str value_text(const struct config *c, const struct json *value)
+{
+    struct str text = { "", 0 };
+    if (value->kind == JSON_ARRAY || value->kind == JSON_OBJECT)
+        return text;
+    setup_scalar_text(&text, value, MEMPLAN_TYPE_LIST, c->text, c->len);
+    if (value->kind == JSON_BOOL)
+        text = value->truth ? STR("true") : STR("false");
+    return text;
+}
+
+static bool is_auto(const struct json *value)
+{
+    return value->kind == JSON_STRING && str_is(value->text, "auto");
+}
+
+const struct json *config_at(const struct config *c, const char *path)
+{
+    const struct json *value = c->root;
+    struct str rest = str_of(path);
+    while (value != NULL && rest.n > 0) {
+        char member[PATH_MAX_TEXT];
+        struct str step = str_cut(rest, '.', &rest);
+        str_format(member, sizeof(member), "%.*s", (int)step.n, step.p);
+        value = json_member(value, member);
+    }
+    if (value == NULL || value->kind == JSON_NULL
+        || (c->table->has_auto && is_auto(value)))
+        return NULL;
+    return value;
+}
+
+bool config_is_true(const struct config *c, const char *path)
+{
+    const struct json *value = config_at(c, path);
+    return value != NULL && value->kind == JSON_BOOL && value->truth;
+}
+
+void config_set(struct config *c, const struct json *where, enum setup_key key,
+                const char *value)
+{
+    setup_set_text(c->s, key, str_of(value), where,
+                   (struct setup_source){ c->text, c->len, c->d });
+}
+
+memplan_error *config_bad(struct config *c, const struct json *where,
+                          memplan_status status, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    memplan_error *e = diag_vadd(c->d, status, format, args);
+    va_end(args);
+    json_locate(e, c->text, c->len, where);
+    return e;
+}
+
+void config_goes_on(struct config *c, const struct json *where,
+                    const char *dialect)
+{
+    str_format(c->s->pending, sizeof(c->s->pending), "%.*s", (int)where->text.n,
+               where->text.p);
+    c->s->pending_dialect = dialect;
+}
+
+/* ---- rules ---- */
+
+/* "theirs=ours": the ours of `value`; empty with *known false. */
+static struct str word_of(const char *words, struct str value, bool *known)
+{
+    struct str rest = str_of(words);
+    while (rest.n > 0) {
+        struct str ours;
+        struct str pair = str_cut(rest, ' ', &rest);
+        struct str theirs = str_cut(pair, '=', &ours);
+        if (str_same_name(theirs, value)) {
+            *known = true;
+            return ours;
+        }
+    }
+    *known = false;
+    return (struct str){ "", 0 };
+}
+
+static void hint_theirs(memplan_error *e, const char *words)
+{
+    diag_hint(e, "%s", "known are ");
+    struct str rest = str_of(words);
+    while (rest.n > 0) {
+        struct str ours;
+        struct str pair = str_cut(rest, ' ', &rest);
+        struct str theirs = str_cut(pair, '=', &ours);
+        str_append(e->hint, sizeof(e->hint), "%.*s%s", (int)theirs.n, theirs.p,
+                   rest.n > 0 ? ", " : "");
+    }
+}
+
+static void do_words(struct config *c, const struct config_row *row,
+                     const struct json *value)
+{
+    bool known = false;
+    struct str text = value_text(c, value);
+    struct str ours = word_of(row->words, text, &known);
+    if (!known) {
+        memplan_error *e = config_bad(
+            c, value, MEMPLAN_E_UNKNOWN, "unknown %s '%.*s'", row->path,
+            (int)(text.n < VALUE_MAX ? text.n : VALUE_MAX), text.p);
+        hint_theirs(e, row->words);
+        return;
+    }
+    if (ours.n == 0)
+        return; /* nothing to set: what is there by itself */
+    char word[VALUE_MAX];
+    str_format(word, sizeof(word), "%.*s", (int)ours.n, ours.p);
+    config_set(c, value, row->key, word);
+}
+
+static void do_only(struct config *c, const struct config_row *row,
+                    const struct json *value)
+{
+    struct str text = value_text(c, value);
+    if (!str_is(text, row->words))
+        config_note(c, "%s %.*s is not modelled: %s is assumed", row->path,
+                    (int)(text.n < VALUE_MAX ? text.n : VALUE_MAX), text.p,
+                    row->words);
+}
+
+/* What only a shell knows, where it matters. */
+static bool is_shell(const struct config_row *row, const struct json *value)
+{
+    const bool told = row->rule == CONFIG_SAME || row->rule == CONFIG_WORDS
+                      || row->rule == CONFIG_ONLY;
+    return told && value->kind == JSON_STRING
+           && memchr(value->text.p, '$', value->text.n) != NULL;
+}
+
+static void do_row(struct walk *w, const struct config_row *row,
+                   const struct json *value, const char *path)
+{
+    struct config *c = w->c;
+    if (is_shell(row, value)) {
+        memplan_error *e = config_bad(
+            c, value, MEMPLAN_E_ARG,
+            "'%s' is '%.*s', which the file does "
+            "not say",
+            path, (int)(value->text.n < VALUE_MAX ? value->text.n : VALUE_MAX),
+            value->text.p);
+        diag_hint(e, "write the value itself");
+        return;
+    }
+    switch (row->rule) {
+    case CONFIG_SAME:
+        setup_set_json(c->s, row->key, value,
+                       (struct setup_source){ c->text, c->len, c->d });
+        return;
+    case CONFIG_WORDS: do_words(c, row, value); return;
+    case CONFIG_ONLY: do_only(c, row, value); return;
+    case CONFIG_QUIET: list_path(c, &w->quiet, path); return;
+    case CONFIG_SHAPE: list_path(c, &w->shape, path); return;
+    case CONFIG_ASIDE:
+        config_note(c, "%s is not modelled: %s", path, row->words);
+        return;
+    case CONFIG_LATER: return;
+    }
+}
+
+/* ---- the walk ---- */
+
+static const struct config_row *find_row(const struct config_table *t,
+                                         struct str path)
+{
+    for (size_t i = 0; i < t->rows; i++) {
+        if (str_is(path, t->row[i].path))
+            return &t->row[i];
+    }
+    return NULL;
+}
+
+/* Its own row, or of what it is in. */
+static const struct config_row *row_of(const struct config_table *t,
+                                       const char *path)
+{
+    struct str p = str_of(path);
+    const struct config_row *row = find_row(t, p);
+    while (row == NULL && p.n > 0) {
+        do
+            p.n--;
+        while (p.n > 0 && p.p[p.n] != '.');
+        row = find_row(t, p);
+    }
+    return row;
+}
+
+static bool has_rows_below(const struct config_table *t, const char *path)
+{
+    size_t n = strlen(path);
+    for (size_t i = 0; i < t->rows; i++) {
+        if (strncmp(t->row[i].path, path, n) == 0 && t->row[i].path[n] == '.')
+            return true;
+    }
+    return false;
+}
+
+/* The Trainer's "auto" of a bucket is by the model's size. */
+static void leave_open(struct walk *w, const struct config_row *row,
+                       const char *path)
+{
+    const enum setup_key key = row->key;
+    if (key == KEY_REDUCE_BUCKET || key == KEY_PREFETCH_BUCKET
+        || key == KEY_PERSISTENCE_THRESHOLD)
+        w->c->s->automatic[key] = true;
+    else
+        list_path(w->c, &w->automatic, path);
+}
+
+/* A value that its program fills in or leaves alone says nothing here. */
+static void read_value(struct walk *w, const struct json *value,
+                       const char *path)
+{
+    const struct config_row *row = row_of(w->c->table, path);
+    if (value->kind == JSON_NULL)
+        return;
+    if (row == NULL)
+        list_path(w->c, &w->unknown, path);
+    else if (w->c->table->has_auto && is_auto(value))
+        leave_open(w, row, path);
+    else
+        do_row(w, row, value, path);
+}
+
+/* Depth first without recursion: the tree is as deep as the file says. */
+static const struct json *next_of(const struct json *value,
+                                  const struct json *root)
+{
+    while (value != root && value->next == NULL)
+        value = value->parent;
+    return value == root ? NULL : value->next;
+}
+
+static void path_of(const struct json *value, const struct json *root,
+                    char path[PATH_MAX_TEXT])
+{
+    const struct json *step[JSON_MAX_DEPTH];
+    size_t n = 0;
+    for (; value != root && n < JSON_MAX_DEPTH; value = value->parent)
+        step[n++] = value;
+    path[0] = '\0';
+    while (n-- > 0)
+        str_append(path, PATH_MAX_TEXT, "%s%.*s", path[0] ? "." : "",
+                   (int)step[n]->key.n, step[n]->key.p);
+}
+
+static void walk_all(struct walk *w)
+{
+    const struct json *root = w->c->root;
+    const struct json *value = root->child;
+    while (value != NULL) {
+        char path[PATH_MAX_TEXT];
+        path_of(value, root, path);
+        const bool opens =
+            value->kind == JSON_OBJECT && has_rows_below(w->c->table, path);
+        if (!opens)
+            read_value(w, value, path);
+        value =
+            opens && value->child != NULL ? value->child : next_of(value, root);
+    }
+}
+
+memplan_status config_read(struct config *c)
+{
+    if (c->root->kind != JSON_OBJECT) {
+        memplan_error *e = config_bad(c, c->root, MEMPLAN_E_SCHEMA,
+                                      "a configuration is an object, not %s",
+                                      json_kind_name(c->root->kind));
+        diag_hint(e, "write {\"key\": value, ...}");
+        return c->d->status;
+    }
+    struct walk w = {
+        .c = c,
+        .unknown = { .heading = "not known, so ignored" },
+        .quiet = { .heading = "no effect on memory or compute" },
+        .shape = { .heading = "of the model, which is MODEL's" },
+        .automatic = { .heading = "'auto' is for its program to fill in, so "
+                                  "not set" },
+    };
+    walk_all(&w);
+    if (c->table->together != NULL)
+        c->table->together(c);
+    list_flush(c, &w.unknown);
+    list_flush(c, &w.automatic);
+    list_flush(c, &w.shape);
+    list_flush(c, &w.quiet);
+    return c->d->status;
+}
+
+/* ---- dialects ---- */
+
+const struct config_dialect *config_dialect(size_t index)
+{
+    static const struct config_dialect dialects[] = {
+        { "deepspeed", json_parse, &config_deepspeed },
+        { "training-args", json_parse, &config_training_args },
+        { "accelerate", yaml_parse, &config_accelerate },
+        { "megatron-args", config_parse_args, &config_megatron },
+    };
+    return index < sizeof(dialects) / sizeof(dialects[0]) ? &dialects[index]
+                                                          : NULL;
+}

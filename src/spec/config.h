@@ -1,0 +1,143 @@
+/*
+ * What other programs' launch files say, as setup keys: a DeepSpeed
+ * configuration, Hugging Face's TrainingArguments, ... Each is read into a
+ * tree of values; one table per dialect says what each of its keys means here,
+ * and this says the rest: which keys have no effect on memory or compute,
+ * which have one that is not modelled, which are not known. Nothing is
+ * guessed: a value that the table does not have is an error with its place.
+ */
+#ifndef MEMPLAN_SPEC_CONFIG_H
+#define MEMPLAN_SPEC_CONFIG_H
+
+#include "spec/setup.h"
+#include "json/json.h"
+
+enum config_rule {
+    CONFIG_SAME,  /* the value is one of the setup key's, as it stands */
+    CONFIG_WORDS, /* `words` has "theirs=ours ..."; bools are true, false */
+    CONFIG_ONLY,  /* modelled as `words`; any other value is told aside */
+    CONFIG_QUIET, /* no effect on memory or compute; so of all below it */
+    CONFIG_ASIDE, /* has an effect that is not modelled: `words` says which */
+    CONFIG_SHAPE, /* the model's own, which comes from its own file */
+    CONFIG_LATER, /* looked at by the dialect's `together` */
+};
+
+/* One key of a dialect. `path` joins members of objects by '.'; a row of an
+ * object is about all below it that has no row of its own. */
+struct config_row {
+    const char *path;
+    enum config_rule rule;
+    enum setup_key key;
+    const char *words;
+};
+
+/* Rows by what they do, for the tables. */
+#define SAME(path, key)                                                        \
+    {                                                                          \
+        path, CONFIG_SAME, key, ""                                             \
+    }
+#define WORDS(path, key, words)                                                \
+    {                                                                          \
+        path, CONFIG_WORDS, key, words                                         \
+    }
+#define ONLY(path, value)                                                      \
+    {                                                                          \
+        path, CONFIG_ONLY, KEY_COUNT, value                                    \
+    }
+#define QUIET(path)                                                            \
+    {                                                                          \
+        path, CONFIG_QUIET, KEY_COUNT, ""                                      \
+    }
+#define ASIDE(path, why)                                                       \
+    {                                                                          \
+        path, CONFIG_ASIDE, KEY_COUNT, why                                     \
+    }
+#define LATER(path)                                                            \
+    {                                                                          \
+        path, CONFIG_LATER, KEY_COUNT, ""                                      \
+    }
+
+#define SHAPE(path)                                                            \
+    {                                                                          \
+        path, CONFIG_SHAPE, KEY_COUNT, ""                                      \
+    }
+
+struct config;
+
+struct config_table {
+    const struct config_row *row;
+    size_t rows;
+    bool has_auto; /* the word "auto" is for another program to fill in */
+    /* What keys mean only together. Sees the whole tree; may be NULL. */
+    void (*together)(struct config *c);
+};
+
+/* One reading. */
+struct config {
+    struct setup *s;
+    const struct config_table *table;
+    const struct json *root; /* of the dialect: a part of the file, perhaps */
+    const char *text;        /* the file's, which places are of */
+    size_t len;
+    const char *name; /* of the file, for notes */
+    struct diag *d;
+};
+
+/* Reads the tree by its table. Reports every bad value with its place; sets
+ * the good ones; adds the notes to c->s. Returns c->d's status. */
+memplan_status config_read(struct config *c);
+
+/* ---- for `together` ---- */
+
+/* The value at a path below the root; NULL when absent, null or "auto". */
+const struct json *config_at(const struct config *c, const char *path);
+
+bool config_is_true(const struct config *c, const char *path);
+
+/* Sets `key` from text, as said at `where`. */
+void config_set(struct config *c, const struct json *where, enum setup_key key,
+                const char *value);
+
+/* Reports that a value is none of those. Its place is told. */
+memplan_error *config_bad(struct config *c, const struct json *where,
+                          memplan_status status, const char *format, ...)
+#if defined(__GNUC__)
+    __attribute__((format(printf, 4, 5)))
+#endif
+    ;
+
+/* `where` names a file of that dialect, to be read next. */
+void config_goes_on(struct config *c, const struct json *where,
+                    const char *dialect);
+
+/* A line for the assumptions: "FILE: ...". */
+void config_note(struct config *c, const char *format, ...)
+#if defined(__GNUC__)
+    __attribute__((format(printf, 2, 3)))
+#endif
+    ;
+
+/* ---- dialects ---- */
+
+struct config_dialect {
+    const char *name; /* as the command line and the library call it */
+    /* The text as a tree; NULL after reporting what is wrong, and where. */
+    struct json *(*parse)(struct arena *a, const char *text, size_t len,
+                          struct diag *d);
+    const struct config_table *table;
+};
+
+/* Number `index`; NULL past the end. */
+const struct config_dialect *config_dialect(size_t index);
+
+extern const struct config_table config_deepspeed;
+extern const struct config_table config_training_args;
+extern const struct config_table config_accelerate;
+extern const struct config_table config_megatron;
+
+/* Flags of a launch script, or of YAML with MODEL_ARGS, as an object: without
+ * their dashes, '-' as '_'; true where nothing follows, else a string. */
+struct json *config_parse_args(struct arena *a, const char *text, size_t len,
+                               struct diag *d);
+
+#endif

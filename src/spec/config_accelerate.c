@@ -1,0 +1,246 @@
+/*
+ * Owns the dialect of Hugging Face Accelerate's configuration file, the YAML
+ * that `accelerate config` writes. [accelerate/commands/config/,
+ * utils/launch.py, utils/dataclasses.py]
+ */
+#include "spec/config_hf.h"
+
+#include "base/unit.h"
+
+#include <inttypes.h>
+
+#include "base/banned.h"
+
+static const struct config_row rows[] = {
+    LATER("distributed_type"),
+    LATER("mixed_precision"),
+    SAME("num_processes", KEY_GPUS),
+    LATER("num_machines"),
+
+    LATER("deepspeed_config.deepspeed_config_file"),
+    SAME("deepspeed_config.zero_stage", KEY_ZERO),
+    SAME("deepspeed_config.gradient_accumulation_steps", KEY_GRAD_ACCUM),
+    LATER("deepspeed_config.gradient_clipping"),
+    SAME("deepspeed_config.offload_optimizer_device", KEY_OFFLOAD_OPTIMIZER),
+    SAME("deepspeed_config.offload_param_device", KEY_OFFLOAD_PARAMS),
+    QUIET("deepspeed_config.offload_optimizer_nvme_path"),
+    QUIET("deepspeed_config.offload_param_nvme_path"),
+    ONLY("deepspeed_config.zero3_init_flag", "true"),
+    QUIET("deepspeed_config.zero3_save_16bit_model"),
+    QUIET("deepspeed_config.deepspeed_multinode_launcher"),
+    QUIET("deepspeed_config.deepspeed_hostfile"),
+    QUIET("deepspeed_config.deepspeed_exclusion_filter"),
+    QUIET("deepspeed_config.deepspeed_inclusion_filter"),
+    QUIET("deepspeed_config.deepspeed_moe_layer_cls_names"),
+
+    LATER("fsdp_config.fsdp_version"),
+    LATER("fsdp_config.fsdp_sharding_strategy"),
+    LATER("fsdp_config.fsdp_reshard_after_forward"),
+    WORDS("fsdp_config.fsdp_offload_params", KEY_OFFLOAD_PARAMS,
+          "true=cpu false="),
+    WORDS("fsdp_config.fsdp_activation_checkpointing", KEY_RECOMPUTE,
+          "true=full false="),
+    ONLY("fsdp_config.fsdp_auto_wrap_policy", "TRANSFORMER_BASED_WRAP"),
+    QUIET("fsdp_config.fsdp_backward_prefetch"),
+    QUIET("fsdp_config.fsdp_backward_prefetch_policy"),
+    ONLY("fsdp_config.fsdp_forward_prefetch", "false"),
+    QUIET("fsdp_config.fsdp_cpu_ram_efficient_loading"),
+    QUIET("fsdp_config.fsdp_state_dict_type"),
+    QUIET("fsdp_config.fsdp_sync_module_states"),
+    QUIET("fsdp_config.fsdp_use_orig_params"),
+    QUIET("fsdp_config.fsdp_transformer_layer_cls_to_wrap"),
+    QUIET("fsdp_config.fsdp_min_num_params"),
+
+    SAME("megatron_lm_config.megatron_lm_tp_degree", KEY_TP),
+    SAME("megatron_lm_config.megatron_lm_pp_degree", KEY_PP),
+    SAME("megatron_lm_config.megatron_lm_num_micro_batches", KEY_GRAD_ACCUM),
+    SAME("megatron_lm_config.megatron_lm_sequence_parallelism",
+         KEY_SEQUENCE_PARALLEL),
+    WORDS("megatron_lm_config.megatron_lm_recompute_activations", KEY_RECOMPUTE,
+          "true=selective false="),
+    WORDS("megatron_lm_config.megatron_lm_use_distributed_optimizer", KEY_ZERO,
+          "true=1 false=0"),
+    LATER("megatron_lm_config.megatron_lm_gradient_clipping"),
+
+    SAME("parallelism_config.parallelism_config_tp_size", KEY_TP),
+    SAME("parallelism_config.parallelism_config_cp_size", KEY_CP),
+    SAME("parallelism_config.parallelism_config_dp_shard_size",
+         KEY_SHARD_DEGREE),
+    QUIET("parallelism_config.parallelism_config_dp_replicate_size"),
+    QUIET("parallelism_config.parallelism_config_cp_comm_strategy"),
+
+    SAME("gradient_accumulation_steps", KEY_GRAD_ACCUM),
+    WORDS("dynamo_config.dynamo_backend", KEY_COMPILE,
+          "INDUCTOR=true EAGER=false NO=false"),
+    QUIET("dynamo_config"),
+    ASIDE("fp8_config", "see --precision fp8-mixed, --fp8-recipe"),
+    ONLY("use_cpu", "false"),
+    QUIET("compute_environment"),
+    QUIET("debug"),
+    QUIET("downcast_bf16"),
+    QUIET("enable_cpu_affinity"),
+    QUIET("gpu_ids"),
+    QUIET("machine_rank"),
+    QUIET("main_process_ip"),
+    QUIET("main_process_port"),
+    QUIET("main_training_function"),
+    QUIET("rdzv_backend"),
+    QUIET("same_network"),
+    QUIET("tpu_env"),
+    QUIET("tpu_use_cluster"),
+    QUIET("tpu_use_sudo"),
+    QUIET("ipex_config"),
+    QUIET("mpirun_config"),
+    QUIET("deepspeed_fields_from_accelerate_config"),
+};
+
+/* distributed_type decides which of the file's blocks counts. */
+static enum config_holder who_holds(struct config *c)
+{
+    static const struct {
+        const char *type, *framework;
+        enum config_holder holder;
+    } types[] = {
+        { "NO", "hf", HOLD_DDP },
+        { "MULTI_GPU", "hf", HOLD_DDP },
+        { "DEEPSPEED", "deepspeed", HOLD_DEEPSPEED },
+        { "FSDP", "fsdp", HOLD_FSDP },
+        { "MEGATRON_LM", "megatron", HOLD_MEGATRON },
+    };
+    const struct json *type = config_at(c, "distributed_type");
+    if (type == NULL || type->kind == JSON_BOOL) { /* YAML's bare NO */
+        config_set(c, c->root, KEY_FRAMEWORK, "hf");
+        return HOLD_DDP;
+    }
+    for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
+        if (type->kind == JSON_STRING && str_is(type->text, types[i].type)) {
+            config_set(c, type, KEY_FRAMEWORK, types[i].framework);
+            return types[i].holder;
+        }
+    }
+    memplan_error *e =
+        config_bad(c, type, MEMPLAN_E_UNSUPPORTED, "distributed_type '%.*s'",
+                   (int)(type->text.n < 40 ? type->text.n : 40), type->text.p);
+    diag_hint(e, "known are NO, MULTI_GPU, DEEPSPEED, FSDP, MEGATRON_LM");
+    return HOLD_DDP;
+}
+
+/* As `accelerate config` counts them, and as its names are. */
+static void fsdp(struct config *c)
+{
+    const struct json *version = config_at(c, "fsdp_config.fsdp_version");
+    const bool two =
+        version != NULL && version->kind == JSON_NUMBER && version->number >= 2;
+    config_set(c, c->root, KEY_ENGINE, two ? "fsdp2" : "fsdp");
+    const struct json *how =
+        config_at(c, two ? "fsdp_config.fsdp_reshard_after_forward"
+                         : "fsdp_config.fsdp_sharding_strategy");
+    if (how == NULL || how->kind == JSON_BOOL) {
+        config_set(c, how != NULL ? how : c->root, KEY_ZERO,
+                   how == NULL || how->truth ? "3" : "2");
+        return;
+    }
+    static const struct {
+        const char *name;
+        double number;
+        const char *zero;
+    } ways[] = {
+        { "FULL_SHARD", 1, "3" },         { "SHARD_GRAD_OP", 2, "2" },
+        { "NO_SHARD", 3, "0" },           { "HYBRID_SHARD", 4, "3" },
+        { "HYBRID_SHARD_ZERO2", 5, "2" },
+    };
+    for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
+        const bool named =
+            how->kind == JSON_STRING && str_is(how->text, ways[i].name);
+        const bool counted = how->kind == JSON_NUMBER
+                             && !(how->number < ways[i].number)
+                             && !(how->number > ways[i].number);
+        if (!named && !counted)
+            continue;
+        config_set(c, how, KEY_ZERO, ways[i].zero);
+        if (i >= 3)
+            config_note(c,
+                        "%s shards within a node: add --shard-degree, GPUs "
+                        "of a node",
+                        ways[i].name);
+        return;
+    }
+    memplan_error *e =
+        config_bad(c, how, MEMPLAN_E_UNKNOWN, "unknown fsdp_sharding_strategy");
+    diag_hint(e, "write FULL_SHARD, SHARD_GRAD_OP, HYBRID_SHARD, "
+                 "HYBRID_SHARD_ZERO2 or NO_SHARD");
+}
+
+static void clipping(struct config *c, const char *path)
+{
+    const struct json *norm = config_at(c, path);
+    if (norm != NULL && norm->kind == JSON_NUMBER)
+        config_set(c, norm, KEY_CLIP_GRAD, norm->number > 0 ? "true" : "false");
+}
+
+/* Processes are GPUs; each machine has as many. */
+static void machines(struct config *c)
+{
+    const struct json *n = config_at(c, "num_machines");
+    const struct json *all = config_at(c, "num_processes");
+    if (n == NULL || n->kind != JSON_NUMBER || all == NULL
+        || all->kind != JSON_NUMBER || !(n->number >= 1)
+        || !(n->number <= UINT32_MAX) || !(all->number <= UINT32_MAX))
+        return;
+    const uint64_t count = (uint64_t)n->number;
+    const uint64_t gpus = (uint64_t)all->number;
+    if (gpus % count != 0) {
+        memplan_error *e = config_bad(c, all, MEMPLAN_E_CONFLICT,
+                                      "num_processes is not a multiple of "
+                                      "num_machines");
+        diag_hint(e, "it counts the GPUs of all machines");
+        return;
+    }
+    char each[UNIT_TEXT_MAX];
+    str_format(each, sizeof(each), "%" PRIu64, gpus / count);
+    config_set(c, n, KEY_GPUS_PER_NODE, each);
+}
+
+static void precision(struct config *c, enum config_holder h)
+{
+    const struct json *mixed = config_at(c, "mixed_precision");
+    const bool word = mixed != NULL && mixed->kind == JSON_STRING;
+    const bool bf16 = word && str_is(mixed->text, "bf16");
+    const bool fp16 = word && str_is(mixed->text, "fp16");
+    const bool none = mixed == NULL || mixed->kind == JSON_BOOL
+                      || (word && str_is(mixed->text, "no"));
+    if (word && str_is(mixed->text, "fp8")) {
+        config_set(c, mixed, KEY_PRECISION, "fp8-mixed");
+    } else if (bf16 || fp16 || none) {
+        config_hf_precision(c, h, bf16 ? "bf16" : fp16 ? "fp16" : "fp32");
+    } else {
+        memplan_error *e =
+            config_bad(c, mixed, MEMPLAN_E_UNKNOWN, "unknown mixed_precision");
+        diag_hint(e, "write no, fp16, bf16 or fp8");
+    }
+}
+
+static void together(struct config *c)
+{
+    const enum config_holder h = who_holds(c);
+    machines(c);
+    if (h == HOLD_FSDP)
+        fsdp(c);
+    if (h == HOLD_DEEPSPEED)
+        clipping(c, "deepspeed_config.gradient_clipping");
+    if (h == HOLD_MEGATRON)
+        clipping(c, "megatron_lm_config.megatron_lm_gradient_clipping");
+    const struct json *file =
+        config_at(c, "deepspeed_config.deepspeed_config_file");
+    if (h == HOLD_DEEPSPEED && file != NULL && file->kind == JSON_STRING)
+        config_goes_on(c, file, "deepspeed");
+    else
+        precision(c, h);
+}
+
+const struct config_table config_accelerate = {
+    rows,
+    sizeof(rows) / sizeof(rows[0]),
+    false,
+    together,
+};

@@ -1,0 +1,336 @@
+/*
+ * Owns the reading of command-line flags as launch scripts write them: a shell
+ * script is searched for words that begin with "--", each with the words
+ * behind it on its line; $NAME is what the script itself assigns to NAME. It
+ * is no shell: a value that only a shell could tell stays as it is written,
+ * and what needs it says so. A YAML file of MODEL_ARGS, as Megatron-LM's own
+ * tests have, is read as YAML.
+ */
+#include "spec/config.h"
+
+#include "json/yaml.h"
+
+#include <string.h>
+
+#include "base/banned.h"
+
+struct script {
+    struct arena *arena;
+    struct diag *diag;
+    const char *text;
+    size_t len, at;
+    struct json *root, *last;
+};
+
+/* ---- words ---- */
+
+static bool is_blank(char c)
+{
+    return c == ' ' || c == '\t' || c == '\r' || c == '"' || c == '\'';
+}
+
+static bool is_name_byte(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z')
+           || (c >= '0' && c <= '9') || c == '_';
+}
+
+/* A backslash before the end of the line joins it with the next. */
+static bool is_joined(const struct script *s)
+{
+    size_t i = s->at + 1;
+    while (i < s->len && (s->text[i] == ' ' || s->text[i] == '\r'))
+        i++;
+    return s->text[s->at] == '\\' && i < s->len && s->text[i] == '\n';
+}
+
+/* To the next word of this line; false at its end. A parenthesis that stands
+ * alone belongs to an array of the shell's. */
+static bool to_word(struct script *s)
+{
+    while (s->at < s->len && s->text[s->at] != '\n') {
+        const char c = s->text[s->at];
+        const bool ends = s->at + 1 >= s->len || is_blank(s->text[s->at + 1])
+                          || s->text[s->at + 1] == '\n'
+                          || s->text[s->at + 1] == '-';
+        if (c == '#')
+            return false;
+        if (is_joined(s))
+            s->at = (size_t)((const char *)memchr(s->text + s->at, '\n',
+                                                  s->len - s->at)
+                             - s->text);
+        else if (!is_blank(c) && !((c == '(' || c == ')' || c == '\\') && ends))
+            return true;
+        s->at++;
+    }
+    return false;
+}
+
+static struct str take_word(struct script *s)
+{
+    struct str word = { s->text + s->at, 0 };
+    while (s->at < s->len && !is_blank(s->text[s->at])
+           && s->text[s->at] != '\n')
+        s->at++;
+    word.n = (size_t)(s->text + s->at - word.p);
+    const bool opened = memchr(word.p, '(', word.n) != NULL;
+    while (word.n > 1
+           && (word.p[word.n - 1] == ';'
+               || (word.p[word.n - 1] == ')' && !opened)))
+        word.n--;
+    return word;
+}
+
+static void to_next_line(struct script *s)
+{
+    while (s->at < s->len && s->text[s->at] != '\n')
+        s->at++;
+    s->at += s->at < s->len;
+}
+
+/* ---- what $NAME is ---- */
+
+/* What stands behind the last "NAME=" before `end` that begins a word. */
+static struct str assigned(const struct script *s, struct str name, size_t end)
+{
+    struct str found = { "", 0 };
+    for (size_t i = 0; i + name.n + 1 < end; i++) {
+        const bool begins = i == 0 || s->text[i - 1] == '\n'
+                            || s->text[i - 1] == ' ' || s->text[i - 1] == ';';
+        if (!begins || s->text[i + name.n] != '='
+            || memcmp(s->text + i, name.p, name.n) != 0)
+            continue;
+        struct script rest = *s;
+        rest.at = i + name.n + 1;
+        if (rest.at < s->len && !is_blank(s->text[rest.at]))
+            found = take_word(&rest);
+        else if (to_word(&rest))
+            found = take_word(&rest);
+    }
+    return found;
+}
+
+/* "$NAME", "${NAME}" or "${NAME:-default}": its name, and the default. */
+static struct str variable(struct str word, struct str *fallback)
+{
+    struct str name = { word.p + 1, word.n - 1 };
+    *fallback = (struct str){ "", 0 };
+    if (name.n > 0 && name.p[0] == '{') {
+        name = (struct str){ name.p + 1, name.n > 1 ? name.n - 2 : 0 };
+        struct str inside = name;
+        name = str_cut(inside, ':', fallback);
+        if (fallback->n > 0) /* '-' or '=' */
+            *fallback = (struct str){ fallback->p + 1, fallback->n - 1 };
+    }
+    for (size_t i = 0; i < name.n; i++) {
+        if (!is_name_byte(name.p[i]))
+            return (struct str){ "", 0 };
+    }
+    return name;
+}
+
+/* A positional parameter, "$1", is the caller's: nothing here says it. */
+static struct str value_of(const struct script *s, struct str word)
+{
+    enum { STEPS_MAX = 8 }; /* names of names, before it is a circle */
+    size_t end = (size_t)(word.p - s->text);
+    for (int i = 0; i < STEPS_MAX && word.n > 1 && word.p[0] == '$'; i++) {
+        struct str fallback;
+        struct str name = variable(word, &fallback);
+        struct str value = { "", 0 };
+        if (name.n > 0)
+            value = assigned(s, name, end);
+        if (value.n == 0)
+            value = fallback;
+        if (value.n == 0)
+            return word;
+        word = value;
+        end = (size_t)(word.p - s->text);
+    }
+    return word;
+}
+
+/* ---- the tree ---- */
+
+static const char *key_text(struct script *s, struct str flag)
+{
+    char *key = arena_copy(s->arena, flag.p, flag.n);
+    for (char *p = key; p != NULL && *p != '\0'; p++)
+        *p = (char)(*p == '-' ? '_' : *p);
+    return key;
+}
+
+static struct json *new_value(struct script *s, struct str text)
+{
+    struct json *v = ARENA_NEW(s->arena, struct json, 1);
+    const char *copy = arena_copy(s->arena, text.p, text.n);
+    if (v == NULL || copy == NULL) {
+        diag_nomem(s->diag);
+        return NULL;
+    }
+    v->kind = JSON_STRING;
+    v->text = (struct str){ copy, text.n };
+    return v;
+}
+
+/* A flag given twice is what was said last. */
+static struct json *member_of(struct script *s, const char *key)
+{
+    for (struct json *v = s->root->child; v != NULL; v = v->next) {
+        if (str_is(v->key, key))
+            return v;
+    }
+    struct json *v = ARENA_NEW(s->arena, struct json, 1);
+    if (v == NULL) {
+        diag_nomem(s->diag);
+        return NULL;
+    }
+    v->key = str_of(key);
+    v->parent = s->root;
+    if (s->last == NULL) {
+        s->root->child = v;
+    } else {
+        s->last->next = v;
+        v->index = s->last->index + 1;
+    }
+    s->last = v;
+    return v;
+}
+
+/* Words join by blanks: what takes several reads them again. */
+static void add_word(struct script *s, struct json *v, struct str word)
+{
+    struct str value = value_of(s, word);
+    const char *joined = v->kind == JSON_STRING
+                             ? arena_printf(s->arena, "%s %.*s", v->text.p,
+                                            (int)value.n, value.p)
+                             : arena_copy(s->arena, value.p, value.n);
+    if (joined == NULL) {
+        diag_nomem(s->diag);
+        return;
+    }
+    if (v->kind != JSON_STRING)
+        v->offset = (size_t)(word.p - s->text);
+    v->kind = JSON_STRING;
+    v->text = str_of(joined);
+}
+
+static void take_flag(struct script *s)
+{
+    const size_t offset = s->at;
+    struct str value;
+    struct str flag = str_cut(take_word(s), '=', &value);
+    const char *key =
+        key_text(s, (struct str){ flag.p + 2, flag.n > 2 ? flag.n - 2 : 0 });
+    struct json *v = key == NULL ? NULL : member_of(s, key);
+    if (v == NULL)
+        return;
+    v->kind = JSON_BOOL;
+    v->truth = true;
+    v->offset = offset;
+    if (value.n > 0) {
+        add_word(s, v, value);
+        return;
+    }
+    while (to_word(s)) {
+        const size_t begin = s->at;
+        struct str word = take_word(s);
+        if (word.n >= 2 && word.p[0] == '-' && word.p[1] == '-') {
+            s->at = begin;
+            return;
+        }
+        if (word.n > 1 && word.p[0] == '$'
+            && (word.p[1] == '@' || memchr(word.p, '[', word.n) != NULL))
+            continue; /* another array of flags, read where it is written */
+        add_word(s, v, word);
+    }
+}
+
+static bool is_flag(const struct script *s)
+{
+    return s->at + 2 < s->len && s->text[s->at] == '-'
+           && s->text[s->at + 1] == '-' && is_name_byte(s->text[s->at + 2]);
+}
+
+/* NAME=(--flag ... : what is behind the parenthesis. */
+static void skip_word(struct script *s)
+{
+    while (s->at < s->len && !is_blank(s->text[s->at])
+           && s->text[s->at] != '\n') {
+        s->at++;
+        if (is_flag(s))
+            return;
+    }
+}
+
+static struct json *read_script(struct script *s)
+{
+    s->root = new_value(s, (struct str){ "", 0 });
+    if (s->root == NULL)
+        return NULL;
+    s->root->kind = JSON_OBJECT;
+    while (s->at < s->len && s->diag->status == MEMPLAN_OK) {
+        if (!to_word(s))
+            to_next_line(s);
+        else if (is_flag(s))
+            take_flag(s);
+        else
+            skip_word(s);
+    }
+    return s->diag->status == MEMPLAN_OK ? s->root : NULL;
+}
+
+/* ---- YAML ---- */
+
+static bool has_line(const char *text, size_t len, const char *begin)
+{
+    size_t n = strlen(begin);
+    for (size_t i = 0; i + n <= len; i++) {
+        if ((i == 0 || text[i - 1] == '\n') && memcmp(text + i, begin, n) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* "--num-layers" is num_layers; what is false was not given. */
+static struct json *flags_of(struct script *s, struct json *root)
+{
+    struct json *args = root->child;
+    while (args != NULL && !str_is(args->key, "MODEL_ARGS"))
+        args = args->next;
+    if (args == NULL || args->kind != JSON_OBJECT)
+        return root;
+    for (struct json *v = args->child; v != NULL; v = v->next) {
+        struct str key = v->key;
+        while (key.n > 0 && key.p[0] == '-')
+            key = (struct str){ key.p + 1, key.n - 1 };
+        const char *copy = key_text(s, key);
+        if (copy == NULL) {
+            diag_nomem(s->diag);
+            return NULL;
+        }
+        v->key = (struct str){ copy, key.n };
+        if (v->kind == JSON_BOOL && !v->truth)
+            v->kind = JSON_NULL;
+    }
+    args->parent = NULL;
+    return args;
+}
+
+struct json *config_parse_args(struct arena *a, const char *text, size_t len,
+                               struct diag *d)
+{
+    struct script s = { .arena = a, .diag = d, .text = text, .len = len };
+    if (has_line(text, len, "MODEL_ARGS:")) {
+        struct json *root = yaml_parse(a, text, len, d);
+        return root == NULL ? NULL : flags_of(&s, root);
+    }
+    struct json *root = read_script(&s);
+    if (root != NULL && root->child == NULL) {
+        memplan_error *e = diag_add(d, MEMPLAN_E_SYNTAX, "no flag in the file");
+        diag_hint(e, "a launch script with --tensor-model-parallel-size 8, or "
+                     "YAML with MODEL_ARGS:");
+        return NULL;
+    }
+    return root;
+}

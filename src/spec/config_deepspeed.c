@@ -1,0 +1,247 @@
+/*
+ * Owns the dialect of DeepSpeed's configuration file (ds_config.json).
+ * [deepspeed/runtime/config.py, runtime/zero/config.py, version 0.19]
+ */
+#include "spec/config.h"
+
+#include "base/banned.h"
+
+static const struct config_row rows[] = {
+    /* batches */
+    SAME("train_batch_size", KEY_GLOBAL_BATCH),
+    SAME("train_micro_batch_size_per_gpu", KEY_MICRO_BATCH),
+    SAME("gradient_accumulation_steps", KEY_GRAD_ACCUM),
+
+    /* number formats */
+    LATER("fp16.enabled"),
+    LATER("bf16.enabled"),
+    LATER("bfloat16.enabled"),
+    QUIET("fp16"),
+    QUIET("bf16"),
+    QUIET("bfloat16"),
+    ONLY("fp16.auto_cast", "false"),
+    ONLY("fp16.fp16_master_weights_and_grads", "false"),
+    ONLY("bf16.immediate_grad_update", "false"),
+    ONLY("bf16.bf16_master_weights_and_grads", "false"),
+    ONLY("bf16.bf16_optimizer_states", "false"),
+    ONLY("torch_autocast.enabled", "false"),
+    QUIET("torch_autocast"),
+    ONLY("amp.enabled", "false"),
+    QUIET("amp"),
+    WORDS("communication_data_type", KEY_REDUCE_DTYPE,
+          "fp32=fp32 fp16=fp16 bf16=bf16 bfp16=bf16"),
+    WORDS("data_types.grad_accum_dtype", KEY_GRAD_DTYPE,
+          "fp32=fp32 fp16=fp16 bf16=bf16 bfp16=bf16"),
+
+    /* optimizer */
+    WORDS(
+        "optimizer.type", KEY_OPTIMIZER,
+        "Adam=adamw AdamW=adamw FusedAdam=adamw DeepSpeedCPUAdam=adamw Lamb=lamb "
+        "Lion=lion Adagrad=adagrad SGD=sgd Muon=muon"),
+    WORDS("optimizer.params.torch_adam", KEY_OPTIMIZER_IMPL,
+          "true=foreach false="),
+    QUIET("optimizer"),
+    LATER("gradient_clipping"),
+
+    /* ZeRO */
+    SAME("zero_optimization.stage", KEY_ZERO),
+    SAME("zero_optimization.reduce_bucket_size", KEY_REDUCE_BUCKET),
+    SAME("zero_optimization.allgather_bucket_size", KEY_ALLGATHER_BUCKET),
+    SAME("zero_optimization.overlap_comm", KEY_OVERLAP_COMM),
+    SAME("zero_optimization.prefetch_bucket_size", KEY_PREFETCH_BUCKET),
+    SAME("zero_optimization.stage3_prefetch_bucket_size", KEY_PREFETCH_BUCKET),
+    SAME("zero_optimization.max_live_parameters", KEY_MAX_LIVE_PARAMS),
+    SAME("zero_optimization.stage3_max_live_parameters", KEY_MAX_LIVE_PARAMS),
+    SAME("zero_optimization.param_persistence_threshold",
+         KEY_PERSISTENCE_THRESHOLD),
+    SAME("zero_optimization.stage3_param_persistence_threshold",
+         KEY_PERSISTENCE_THRESHOLD),
+    SAME("zero_optimization.sub_group_size", KEY_SUB_GROUP_SIZE),
+    LATER("zero_optimization.mics_shard_size"),
+    SAME("zero_optimization.offload_optimizer.device", KEY_OFFLOAD_OPTIMIZER),
+    LATER("zero_optimization.offload_optimizer.ratio"),
+    QUIET("zero_optimization.offload_optimizer"),
+    SAME("zero_optimization.offload_param.device", KEY_OFFLOAD_PARAMS),
+    QUIET("zero_optimization.offload_param"),
+    WORDS("zero_optimization.cpu_offload", KEY_OFFLOAD_OPTIMIZER,
+          "true=cpu false="),
+    WORDS("zero_optimization.cpu_offload_params", KEY_OFFLOAD_PARAMS,
+          "true=cpu false="),
+    WORDS("zero_optimization.cpu_offload_param", KEY_OFFLOAD_PARAMS,
+          "true=cpu false="),
+    QUIET("zero_optimization.cpu_offload_use_pin_memory"),
+    ONLY("zero_optimization.contiguous_gradients", "true"),
+    ONLY("zero_optimization.reduce_scatter", "true"),
+    ONLY("zero_optimization.allgather_partitions", "true"),
+    ONLY("zero_optimization.memory_efficient_linear", "true"),
+    ONLY("zero_optimization.parameter_alignment", "false"),
+    LATER("zero_optimization.zero_hpz_partition_size"),
+    ONLY("zero_optimization.zero_quantized_weights", "false"),
+    ONLY("zero_optimization.zero_quantized_nontrainable_weights", "false"),
+    ONLY("zero_optimization.zero_quantized_gradients", "false"),
+    QUIET("zero_optimization.round_robin_gradients"),
+    QUIET("zero_optimization.load_from_fp32_weights"),
+    QUIET("zero_optimization.elastic_checkpoint"),
+    ONLY("zero_optimization.legacy_stage1", "false"),
+    QUIET("zero_optimization.ignore_unused_parameters"),
+    QUIET("zero_optimization.use_multi_rank_bucket_allreduce"),
+    QUIET("zero_optimization.stage3_max_reuse_distance"),
+    QUIET("zero_optimization.max_reuse_distance"),
+    QUIET("zero_optimization.stage3_model_persistence_threshold"),
+    { "zero_optimization.stage3_gather_fp16_weights_on_model_save",
+      CONFIG_QUIET, KEY_COUNT, "" },
+    { "zero_optimization.stage3_gather_16bit_weights_on_model_save",
+      CONFIG_QUIET, KEY_COUNT, "" },
+    QUIET("zero_optimization.gather_16bit_weights_on_model_save"),
+    QUIET("zero_optimization.override_module_apply"),
+    QUIET("zero_optimization.log_trace_cache_warnings"),
+    QUIET("zero_optimization.enable_sanity_checks"),
+    QUIET("zero_optimization.mics_hierarchical_params_gather"),
+
+    /* parallelism and checkpoints of models that ask DeepSpeed for them */
+    SAME("tensor_parallel.autotp_size", KEY_TP),
+    QUIET("tensor_parallel"),
+    ASIDE(
+        "activation_checkpointing",
+        "it is of models that call deepspeed.checkpointing; --recompute full"),
+    LATER("sequence_parallel_size"),
+    QUIET("pipeline"),
+    ASIDE("compile", "DeepCompile"),
+    ASIDE("compression_training", "compression"),
+    ASIDE("sparse_attention", "sparse attention"),
+    ASIDE("hybrid_engine", "RLHF's hybrid engine"),
+
+    /* what is not seen in memory */
+    QUIET("steps_per_print"),
+    QUIET("wall_clock_breakdown"),
+    QUIET("dump_state"),
+    QUIET("memory_breakdown"),
+    QUIET("scheduler"),
+    QUIET("zero_allow_untested_optimizer"),
+    QUIET("zero_force_ds_cpu_optimizer"),
+    QUIET("prescale_gradients"),
+    QUIET("gradient_predivide_factor"),
+    QUIET("gradient_allreduce_op"),
+    QUIET("sparse_gradients"),
+    QUIET("disable_allgather"),
+    QUIET("checkpoint"),
+    QUIET("aio"),
+    QUIET("flops_profiler"),
+    QUIET("comms_logger"),
+    QUIET("communication_data_type_seq"),
+    QUIET("seq_parallel_communication_data_type"),
+    QUIET("tensorboard"),
+    QUIET("wandb"),
+    QUIET("comet"),
+    QUIET("csv_monitor"),
+    QUIET("monitor_config"),
+    QUIET("elasticity"),
+    QUIET("autotuning"),
+    QUIET("data_efficiency"),
+    QUIET("curriculum_learning"),
+    QUIET("dataloader_drop_last"),
+    QUIET("nebula"),
+    QUIET("log_level"),
+};
+
+/* runtime/config.py: 16 bits of one kind, else the weights as they come, which
+ * are fp32. "auto" leaves it to TrainingArguments. */
+static void precision(struct config *c)
+{
+    static const char *const parts[] = { "fp16", "bf16", "bfloat16" };
+    const struct json *on[3] = { NULL };
+    bool automatic = false;
+    for (size_t i = 0; i < 3; i++) {
+        const struct json *object = json_member(c->root, parts[i]);
+        const struct json *enabled =
+            object == NULL ? NULL : json_member(object, "enabled");
+        if (enabled == NULL || enabled->kind == JSON_NULL)
+            continue;
+        if (enabled->kind == JSON_BOOL)
+            on[i] = enabled->truth ? enabled : NULL;
+        else if (enabled->kind == JSON_STRING && str_is(enabled->text, "auto"))
+            automatic = true;
+        else
+            diag_hint(config_bad(c, enabled, MEMPLAN_E_SCHEMA,
+                                 "'enabled' is %s",
+                                 json_kind_name(enabled->kind)),
+                      "write true, false or \"auto\"");
+    }
+    const struct json *bf16 = on[1] != NULL ? on[1] : on[2];
+    if (on[0] != NULL && bf16 != NULL) {
+        memplan_error *e = config_bad(c, bf16, MEMPLAN_E_CONFLICT,
+                                      "fp16 and bf16 are both enabled");
+        diag_hint(e, "enable one of them: DeepSpeed refuses both");
+    } else if (on[0] != NULL || bf16 != NULL) {
+        config_set(c, bf16 != NULL ? bf16 : on[0], KEY_PRECISION,
+                   bf16 != NULL ? "bf16-mixed" : "fp16-mixed");
+    } else if (!automatic) {
+        config_set(c, c->root, KEY_PRECISION, "fp32");
+    }
+}
+
+/* gradient_clipping is 0 where the file has none: no clipping. */
+static void clipping(struct config *c)
+{
+    const struct json *clip = config_at(c, "gradient_clipping");
+    if (clip == NULL && json_member(c->root, "gradient_clipping") != NULL)
+        return; /* auto */
+    if (clip != NULL && clip->kind != JSON_NUMBER) {
+        diag_hint(config_bad(c, clip, MEMPLAN_E_SCHEMA,
+                             "'gradient_clipping' is %s",
+                             json_kind_name(clip->kind)),
+                  "write a number, such as 1.0, or \"auto\"");
+        return;
+    }
+    config_set(c, clip != NULL ? clip : c->root, KEY_CLIP_GRAD,
+               clip != NULL && clip->number > 0 ? "true" : "false");
+}
+
+/* torch.optim.SGD keeps a buffer only with momentum. */
+static void momentum(struct config *c)
+{
+    const struct json *type = config_at(c, "optimizer.type");
+    const struct json *m = config_at(c, "optimizer.params.momentum");
+    if (type == NULL || type->kind != JSON_STRING
+        || !str_same_name(type->text, STR("sgd")))
+        return;
+    if (m != NULL && m->kind == JSON_NUMBER && m->number > 0)
+        config_set(c, m, KEY_OPTIMIZER, "momentum");
+}
+
+/* Numbers whose one value means "not at all". */
+static void unless(struct config *c, const char *path, double off,
+                   enum setup_key key, const char *what)
+{
+    const struct json *value = config_at(c, path);
+    if (value == NULL
+        || (value->kind == JSON_NUMBER && !(value->number < off)
+            && !(value->number > off)))
+        return;
+    if (key == KEY_COUNT)
+        config_note(c, "%s is not modelled: %s", path, what);
+    else
+        setup_set_json(c->s, key, value,
+                       (struct setup_source){ c->text, c->len, c->d });
+}
+
+static void together(struct config *c)
+{
+    config_set(c, c->root, KEY_FRAMEWORK, "deepspeed");
+    precision(c);
+    clipping(c);
+    momentum(c);
+    unless(c, "zero_optimization.mics_shard_size", -1, KEY_SHARD_DEGREE, "");
+    unless(c, "zero_optimization.zero_hpz_partition_size", 1, KEY_COUNT,
+           "a second copy of the weights within a node");
+    unless(c, "zero_optimization.offload_optimizer.ratio", 1, KEY_COUNT,
+           "all states are on the CPU");
+    unless(c, "sequence_parallel_size", 1, KEY_COUNT, "Ulysses");
+}
+
+const struct config_table config_deepspeed = {
+    rows,
+    sizeof(rows) / sizeof(rows[0]),
+    true,
+    together,
+};

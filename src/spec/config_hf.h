@@ -1,0 +1,22 @@
+/* What Hugging Face's TrainingArguments and Accelerate share. */
+#ifndef MEMPLAN_SPEC_CONFIG_HF_H
+#define MEMPLAN_SPEC_CONFIG_HF_H
+
+#include "spec/config.h"
+
+/* Who holds weights, gradients and states. */
+enum config_holder {
+    HOLD_DDP,
+    HOLD_FSDP, /* of either version */
+    HOLD_DEEPSPEED,
+    HOLD_MEGATRON
+};
+
+/* Sets what `mixed` ("bf16", "fp16", "fp32", "tf32") means: autocast over fp32
+ * weights under DDP, weights cast by the others; Accelerate's FSDP reduces in
+ * the format that it computes in (accelerate/utils/dataclasses.py,
+ * set_mixed_precision). */
+void config_hf_precision(struct config *c, enum config_holder holder,
+                         const char *mixed);
+
+#endif

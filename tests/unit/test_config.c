@@ -1,0 +1,538 @@
+/* Other programs' configurations: their tables, what each of their keys means
+ * here, and what is said of the rest. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "spec/config.h"
+
+/* ---- reading ---- */
+
+enum { ERRORS_MAX = 16 };
+
+static struct {
+    struct setup setup;
+    memplan_error slot[ERRORS_MAX];
+    memplan_errors errs;
+    memplan_status status;
+} got;
+
+static const struct config_dialect *dialect_of(const char *name)
+{
+    size_t i = 0;
+    while (config_dialect(i) != NULL
+           && strcmp(config_dialect(i)->name, name) != 0)
+        i++;
+    assert_non_null(config_dialect(i));
+    return config_dialect(i);
+}
+
+static void import(const char *dialect, const char *text)
+{
+    memset(&got, 0, sizeof(got));
+    got.errs = (memplan_errors){ got.slot, ERRORS_MAX, 0 };
+    struct diag d;
+    diag_init(&d, &got.errs);
+    struct arena a;
+    arena_init(&a, NULL);
+    const struct config_dialect *of = dialect_of(dialect);
+    const struct json *root = of->parse(&a, text, strlen(text), &d);
+    if (root != NULL)
+        config_read(&(struct config){ .s = &got.setup,
+                                      .table = of->table,
+                                      .root = root,
+                                      .text = text,
+                                      .len = strlen(text),
+                                      .name = "f",
+                                      .d = &d });
+    arena_release(&a);
+    got.status = d.status;
+}
+
+static const char *value(const char *key)
+{
+    static char buf[256];
+    return setup_value_text(&got.setup, setup_find_key(str_of(key)), buf,
+                            sizeof(buf));
+}
+
+/* "zero=3 micro_batch=4"; a key that is not to be set has nothing behind '='. */
+static void has(const char *pairs)
+{
+    struct str rest = str_of(pairs);
+    while (rest.n > 0) {
+        struct str want;
+        struct str key = str_cut(str_cut(rest, ' ', &rest), '=', &want);
+        char name[64];
+        char wanted[64];
+        str_format(name, sizeof(name), "%.*s", (int)key.n, key.p);
+        str_format(wanted, sizeof(wanted), "%.*s", (int)want.n, want.p);
+        if (strcmp(value(name), wanted) != 0)
+            fail_msg("%s is '%s', not '%s'", name, value(name), wanted);
+    }
+}
+
+static void noted(const char *part)
+{
+    for (size_t i = 0; i < got.setup.notes; i++) {
+        if (strstr(got.setup.note[i], part) != NULL)
+            return;
+    }
+    fail_msg("no note says '%s'", part);
+}
+
+static void refused(memplan_status status, const char *message, size_t line)
+{
+    assert_int_equal(got.status, status);
+    assert_string_equal(got.slot[0].message, message);
+    assert_int_equal(got.slot[0].line, line);
+    assert_true(got.slot[0].hint[0] != '\0');
+}
+
+/* ---- tables ---- */
+
+/* A table whose row cannot work is a mistake of ours. */
+static void check_words(const struct config_row *row)
+{
+    struct str rest = str_of(row->words);
+    assert_true(rest.n > 0);
+    while (rest.n > 0) {
+        struct str ours;
+        str_cut(str_cut(rest, ' ', &rest), '=', &ours);
+        if (ours.n == 0)
+            continue;
+        struct setup s = { .notes = 0 };
+        struct diag d;
+        diag_init(&d, NULL);
+        if (setup_set(&s, str_of(setup_field(row->key)->key), ours, &d)
+            != MEMPLAN_OK)
+            fail_msg("%s: '%.*s' is no value", row->path, (int)ours.n, ours.p);
+    }
+}
+
+static void check_row(const struct config_table *t, size_t i)
+{
+    const struct config_row *row = &t->row[i];
+    for (size_t k = 0; k < i; k++) {
+        if (strcmp(t->row[k].path, row->path) == 0)
+            fail_msg("%s has two rows", row->path);
+    }
+    switch (row->rule) {
+    case CONFIG_SAME: assert_true(row->key < KEY_COUNT); break;
+    case CONFIG_WORDS:
+        assert_true(row->key < KEY_COUNT);
+        check_words(row);
+        break;
+    case CONFIG_ONLY:
+    case CONFIG_ASIDE: assert_true(row->words[0] != '\0'); break;
+    case CONFIG_QUIET:
+    case CONFIG_SHAPE:
+    case CONFIG_LATER: assert_int_equal(row->key, KEY_COUNT); break;
+    }
+}
+
+static void test_tables(void **state)
+{
+    (void)state;
+    for (size_t i = 0; config_dialect(i) != NULL; i++) {
+        for (size_t k = 0; k < config_dialect(i)->table->rows; k++)
+            check_row(config_dialect(i)->table, k);
+    }
+}
+
+/* ---- DeepSpeed ---- */
+
+static void test_deepspeed(void **state)
+{
+    (void)state;
+    import("deepspeed",
+           "{\"bf16\": {\"enabled\": true}, \"gradient_clipping\": 1.0,\n"
+           " \"train_micro_batch_size_per_gpu\": 4,\n"
+           " \"gradient_accumulation_steps\": 2, \"steps_per_print\": 10,\n"
+           " \"zero_optimization\": {\"stage\": 3, \"sub_group_size\": 1e8,\n"
+           "   \"offload_optimizer\": {\"device\": \"cpu\"},\n"
+           "   \"stage3_prefetch_bucket_size\": \"auto\",\n"
+           "   \"stage3_max_live_parameters\": 5e8, \"nonsense\": 1}}");
+    assert_int_equal(got.status, MEMPLAN_OK);
+    has("framework=deepspeed precision=bf16-mixed clip_grad=true micro_batch=4 "
+        "grad_accum=2 zero=3 sub_group_size=100000000 offload_optimizer=cpu "
+        "max_live_params=500000000 prefetch_bucket=");
+    noted("f: not known, so ignored: zero_optimization.nonsense");
+    assert_true(got.setup.automatic[KEY_PREFETCH_BUCKET]);
+    assert_false(got.setup.automatic[KEY_REDUCE_BUCKET]);
+    noted("f: no effect on memory or compute: steps_per_print");
+}
+
+/* What the file leaves out is DeepSpeed's default. */
+static void test_deepspeed_defaults(void **state)
+{
+    (void)state;
+    import("deepspeed", "{}");
+    has("precision=fp32 clip_grad=false zero= reduce_bucket= optimizer=");
+    import("deepspeed", "{\"bf16\": {\"enabled\": \"auto\"}, "
+                        "\"gradient_clipping\": \"auto\"}");
+    has("precision= clip_grad=");
+    noted("f: 'auto' is for its program to fill in, so not set: bf16.enabled, "
+          "gradient_clipping");
+    import("deepspeed", "{\"gradient_clipping\": 0}");
+    has("clip_grad=false");
+}
+
+static void test_deepspeed_words(void **state)
+{
+    (void)state;
+    import("deepspeed",
+           "{\"optimizer\": {\"type\": \"Adam\", "
+           "\"params\": {\"torch_adam\": true}},"
+           "\"communication_data_type\": \"bfp16\","
+           "\"fp16\": {\"enabled\": true},"
+           "\"zero_optimization\": {\"cpu_offload\": true, "
+           "\"mics_shard_size\": 8, \"zero_hpz_partition_size\": 1, "
+           "\"contiguous_gradients\": false}}");
+    has("optimizer=adamw optimizer_impl=foreach reduce_dtype=bf16 "
+        "precision=fp16-mixed offload_optimizer=cpu shard_degree=8");
+    noted("zero_optimization.contiguous_gradients false is not modelled: true "
+          "is assumed");
+    import("deepspeed", "{\"optimizer\": {\"type\": \"SGD\", "
+                        "\"params\": {\"momentum\": 0.9}},"
+                        "\"zero_optimization\": {\"mics_shard_size\": -1, "
+                        "\"zero_hpz_partition_size\": 8}}");
+    has("optimizer=momentum shard_degree=");
+    noted("zero_hpz_partition_size is not modelled");
+}
+
+static void test_deepspeed_refused(void **state)
+{
+    (void)state;
+    import("deepspeed", "[1]");
+    refused(MEMPLAN_E_SCHEMA, "a configuration is an object, not an array", 1);
+    import("deepspeed", "{\n\"fp16\": {\"enabled\": true},\n"
+                        "\"bf16\": {\"enabled\": true}}");
+    refused(MEMPLAN_E_CONFLICT, "fp16 and bf16 are both enabled", 3);
+    import("deepspeed", "{\n\"optimizer\": {\"type\": \"OneBitAdam\"}}");
+    refused(MEMPLAN_E_UNKNOWN, "unknown optimizer.type 'OneBitAdam'", 2);
+    import("deepspeed", "{\n\n\"zero_optimization\": {\"stage\": 4}}");
+    refused(MEMPLAN_E_RANGE, "'zero' is 4, out of range", 3);
+    import("deepspeed", "{\"zero_optimization\": {\"stage\": [3]}}");
+    assert_int_equal(got.status, MEMPLAN_E_ARG);
+    import("deepspeed", "{\"gradient_clipping\": \"yes\"}");
+    refused(MEMPLAN_E_SCHEMA, "'gradient_clipping' is a string", 1);
+    import("deepspeed", "{\"fp16\": {\"enabled\": 1}}");
+    refused(MEMPLAN_E_SCHEMA, "'enabled' is a number", 1);
+}
+
+/* ---- TrainingArguments ---- */
+
+static void test_training_args(void **state)
+{
+    (void)state;
+    import("training-args",
+           "{\"per_device_train_batch_size\": 4, \"bf16\": true,"
+           "\"gradient_accumulation_steps\": 8, \"max_grad_norm\": 0.0,"
+           "\"gradient_checkpointing\": true,"
+           "\"gradient_checkpointing_kwargs\": {\"use_reentrant\": true},"
+           "\"optim\": \"adamw_torch_fused\", \"ddp_bucket_cap_mb\": 50,"
+           "\"output_dir\": \"o\", \"my_own\": 1, \"fsdp\": [],"
+           "\"fsdp_config\": {\"min_num_params\": 0}, \"deepspeed\": null}");
+    assert_int_equal(got.status, MEMPLAN_OK);
+    has("framework=hf micro_batch=4 grad_accum=8 precision=bf16-amp "
+        "clip_grad=false recompute=full recompute_reentrant=true "
+        "optimizer=adamw optimizer_impl=fused ddp_bucket=52428800");
+    noted("f: not known, so ignored: my_own");
+}
+
+static void test_training_args_fsdp(void **state)
+{
+    (void)state;
+    import("training-args", "{\"fsdp\": \"full_shard auto_wrap offload\","
+                            "\"bf16\": true, \"fsdp_config\": {\"version\": 1,"
+                            "\"activation_checkpointing\": true}}");
+    has("framework=fsdp engine=fsdp zero=3 offload_params=cpu recompute=full "
+        "precision=bf16-mixed reduce_dtype=bf16");
+    import("training-args", "{\"fsdp\": [\"shard_grad_op\", \"auto_wrap\"]}");
+    has("framework=fsdp engine=fsdp2 zero=2 precision=fp32");
+    noted("fsdp_config does not say its version");
+    import("training-args",
+           "{\"fsdp\": true, \"fsdp_config\": {\"fsdp_version\": 2, "
+           "\"reshard_after_forward\": false}}");
+    has("engine=fsdp2 zero=2");
+}
+
+static void test_training_args_deepspeed(void **state)
+{
+    (void)state;
+    import("training-args",
+           "{\"per_device_train_batch_size\": 2, \"bf16\": true,"
+           "\"deepspeed\": {\"train_micro_batch_size_per_gpu\": \"auto\","
+           "\"bf16\": {\"enabled\": \"auto\"}, "
+           "\"gradient_clipping\": \"auto\","
+           "\"zero_optimization\": {\"stage\": 2}}}");
+    has("framework=deepspeed zero=2 micro_batch=2 precision=bf16-mixed "
+        "clip_grad=");
+    import("training-args", "{\"deepspeed\": \"configs/ds.json\"}");
+    has("framework=deepspeed");
+    assert_string_equal(got.setup.pending, "configs/ds.json");
+    assert_string_equal(got.setup.pending_dialect, "deepspeed");
+}
+
+static void test_training_args_refused(void **state)
+{
+    (void)state;
+    import("training-args", "{\"bf16\": true,\n\"fp16\": true}");
+    refused(MEMPLAN_E_CONFLICT, "bf16 and fp16 are both true", 2);
+    import("training-args", "{\"deepspeed\": \"x\", \"fsdp\": \"full_shard\"}");
+    refused(MEMPLAN_E_CONFLICT, "both 'deepspeed' and 'fsdp' are set", 1);
+    import("training-args", "{\"optim\": \"ademamix\"}");
+    refused(MEMPLAN_E_UNSUPPORTED, "optim 'ademamix' is not modelled", 1);
+    import("training-args", "{\"optim\": 3}");
+    assert_int_equal(got.status, MEMPLAN_E_UNSUPPORTED);
+}
+
+/* ---- Accelerate ---- */
+
+static void test_accelerate(void **state)
+{
+    (void)state;
+    import("accelerate", "compute_environment: LOCAL_MACHINE\n"
+                         "deepspeed_config:\n"
+                         "  gradient_accumulation_steps: 4\n"
+                         "  gradient_clipping: 1.0\n"
+                         "  offload_optimizer_device: cpu\n"
+                         "  zero3_init_flag: false\n"
+                         "  zero_stage: 2\n"
+                         "distributed_type: DEEPSPEED\n"
+                         "downcast_bf16: 'no'\n"
+                         "mixed_precision: bf16 # as written\n"
+                         "num_machines: 2\n"
+                         "num_processes: 16\n"
+                         "surprise: [1, 2]\n");
+    assert_int_equal(got.status, MEMPLAN_OK);
+    has("framework=deepspeed zero=2 grad_accum=4 clip_grad=true gpus=16 "
+        "gpus_per_node=8 offload_optimizer=cpu precision=bf16-mixed");
+    noted("zero3_init_flag false is not modelled: true is assumed");
+    noted("f: not known, so ignored: surprise");
+}
+
+static void test_accelerate_fsdp(void **state)
+{
+    (void)state;
+    import("accelerate", "distributed_type: FSDP\n"
+                         "fsdp_config: {fsdp_sharding_strategy: HYBRID_SHARD,"
+                         " fsdp_offload_params: yes}\n"
+                         "mixed_precision: fp16\n");
+    has("framework=fsdp engine=fsdp zero=3 offload_params=cpu "
+        "precision=fp16-mixed reduce_dtype=fp16");
+    noted("HYBRID_SHARD shards within a node");
+    import("accelerate", "distributed_type: FSDP\n"
+                         "fsdp_config:\n  fsdp_version: 2\n"
+                         "  fsdp_reshard_after_forward: false\n");
+    has("engine=fsdp2 zero=2 precision=fp32");
+    import("accelerate", "distributed_type: FSDP\n"
+                         "fsdp_config:\n  fsdp_sharding_strategy: 2\n");
+    has("engine=fsdp zero=2");
+}
+
+static void test_accelerate_others(void **state)
+{
+    (void)state;
+    import("accelerate", "distributed_type: NO\nmixed_precision: no\n"
+                         "dynamo_config:\n  dynamo_backend: INDUCTOR\n");
+    has("framework=hf precision=fp32 compile=true");
+    import("accelerate", "distributed_type: MULTI_GPU\n"
+                         "mixed_precision: 'fp16'\n");
+    has("framework=hf precision=fp16-amp");
+    import("accelerate", "distributed_type: MEGATRON_LM\n"
+                         "megatron_lm_config:\n"
+                         "  megatron_lm_tp_degree: 2\n"
+                         "  megatron_lm_use_distributed_optimizer: true\n"
+                         "  megatron_lm_gradient_clipping: 0\n");
+    has("framework=megatron tp=2 zero=1 clip_grad=false");
+    import("accelerate", "distributed_type: DEEPSPEED\ndeepspeed_config: "
+                         "{deepspeed_config_file: ds.json}\n");
+    assert_string_equal(got.setup.pending, "ds.json");
+}
+
+static void test_accelerate_refused(void **state)
+{
+    (void)state;
+    import("accelerate", "a: 1\nmixed_precision: fp4\n");
+    refused(MEMPLAN_E_UNKNOWN, "unknown mixed_precision", 2);
+    import("accelerate", "# \xc3\xa9\xc3\xa9\ndistributed_type: XLA\n");
+    refused(MEMPLAN_E_UNSUPPORTED, "distributed_type 'XLA'", 2);
+    assert_int_equal(got.slot[0].column, 19);
+    import("accelerate", "num_machines: 3\nnum_processes: 16\n");
+    refused(MEMPLAN_E_CONFLICT,
+            "num_processes is not a multiple of num_machines", 2);
+    import("accelerate", "num_processes: eight\n");
+    assert_int_equal(got.status, MEMPLAN_E_ARG);
+}
+
+/* ---- Megatron ---- */
+
+static const char megatron_script[] =
+    "#!/bin/bash\n"
+    "TP=8 # of a node\n"
+    "PP=${PP:-4}\n"
+    "NODES=\"$1\"\n"
+    "MODEL=(\n"
+    "    --num-layers 96 # --hidden-size 1\n"
+    "    --seq-length 2048)\n"
+    "ARGS=\"--micro-batch-size 2 --global-batch-size=1536 \\\n"
+    "   --bf16 --clip-grad 0\"\n"
+    "torchrun --nproc_per_node 8 --nnodes 4 pretrain_gpt.py ${MODEL[@]} \\\n"
+    "  $ARGS --tensor-model-parallel-size $TP --use-distributed-optimizer \\\n"
+    "  --pipeline-model-parallel-size ${PP} --sequence-parallel \\\n"
+    "  --recompute-granularity selective --recompute-modules core_attn mlp \\\n"
+    "  --num-layers-per-virtual-pipeline-stage 12 --save $NODES --new-flag\n";
+
+static void test_megatron(void **state)
+{
+    (void)state;
+    import("megatron-args", megatron_script);
+    assert_int_equal(got.status, MEMPLAN_OK);
+    has("framework=megatron zero=1 tp=8 pp=4 vpp=2 micro_batch=2 "
+        "global_batch=1536 precision=bf16-mixed clip_grad=false gpus=32 "
+        "gpus_per_node=8 seq_len=2048 sequence_parallel=true "
+        "recompute=selective recompute_modules=core_attn,mlp dropout=0.1 "
+        "attention=flash attention_mask=dataloader deterministic=false");
+    noted("not known, so ignored: new_flag");
+    noted("of the model, which is MODEL's: num_layers");
+}
+
+static void test_megatron_yaml(void **state)
+{
+    (void)state;
+    import("megatron-args", "ENV_VARS:\n"
+                            "  CUBLAS_WORKSPACE_CONFIG: ':4096:8'\n"
+                            "MODEL_ARGS:\n"
+                            "  --num-layers: 12\n"
+                            "  --micro-batch-size: 4\n"
+                            "  --fp16: true\n"
+                            "  --use-distributed-optimizer: false\n"
+                            "  --transformer-impl: local\n"
+                            "  --recompute-granularity: full\n"
+                            "  --recompute-num-layers: 2\n"
+                            "  --hidden-dropout: 0.0\n"
+                            "  --attention-dropout: 0.0\n"
+                            "  --tensor-model-parallel-size: 2\n"
+                            "  --make-vocab-size-divisible-by: 64\n");
+    assert_int_equal(got.status, MEMPLAN_OK);
+    has("zero=0 micro_batch=4 precision=fp16-mixed grad_dtype=fp16 "
+        "implementation=megatron-local attention=eager recompute=full "
+        "deterministic=true recompute_granularity=2 dropout=0 vocab_multiple=128");
+}
+
+static void test_megatron_stages(void **state)
+{
+    (void)state;
+    import("megatron-args", "--pipeline-model-parallel-size 4 "
+                            "--pipeline-model-parallel-layout "
+                            "'Ettt|(tt|)*6mL'");
+    has("vpp=2 pipeline_layers=5,4,4,2");
+    import("megatron-args", "--pipeline-model-parallel-size 4 --num-layers 30 "
+                            "--account-for-embedding-in-pipeline-split "
+                            "--account-for-loss-in-pipeline-split");
+    has("pipeline_layers=7,8,8,7 vpp=");
+    import("megatron-args", "--pipeline-model-parallel-size 4 --num-layers 14 "
+                            "--decoder-first-pipeline-num-layers 2");
+    has("pipeline_layers=2,4,4,4");
+    import("megatron-args", "--pipeline-model-parallel-size 2\n"
+                            "--pipeline-model-parallel-layout t*99999999|t\n");
+    refused(MEMPLAN_E_ARG, "a layout that does not read as stages", 2);
+    import("megatron-args", "--pipeline-model-parallel-size 4 --num-layers 15 "
+                            "--decoder-first-pipeline-num-layers 2");
+    refused(MEMPLAN_E_CONFLICT, "15 layers do not split so over 4 stages", 1);
+}
+
+static void test_megatron_refused(void **state)
+{
+    (void)state;
+    import("megatron-args", "a\n--tensor-model-parallel-size $TP\n");
+    refused(MEMPLAN_E_ARG,
+            "'tensor_model_parallel_size' is '$TP', which the file does not "
+            "say",
+            2);
+    import("megatron-args", "A=$B\nB=$A\n--tensor-model-parallel-size $B\n");
+    assert_int_equal(got.status, MEMPLAN_E_ARG);
+    import("megatron-args", "echo nothing\n");
+    refused(MEMPLAN_E_SYNTAX, "no flag in the file", 0);
+    import("megatron-args", "--bf16 --fp16");
+    refused(MEMPLAN_E_CONFLICT, "--bf16 and --fp16 are both given", 1);
+    import("megatron-args", "--recompute-granularity all");
+    refused(MEMPLAN_E_UNKNOWN, "unknown recompute_granularity", 1);
+    import("megatron-args", "--recompute-granularity full "
+                            "--recompute-num-layers many");
+    refused(MEMPLAN_E_ARG, "'recompute_num_layers' takes a whole number", 1);
+    import("megatron-args", "--");
+    assert_int_equal(got.status, MEMPLAN_E_SYNTAX);
+}
+
+/* ---- YAML ---- */
+
+static void test_yaml_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *message;
+        memplan_status status;
+        size_t line;
+    } bad[] = {
+        { "", "an empty file", MEMPLAN_E_SYNTAX, 0 },
+        { "a: 1\na: 2\n", "a key twice", MEMPLAN_E_SCHEMA, 2 },
+        { "a: &x 1\nb: *x\n", "anchors and tags are not read",
+          MEMPLAN_E_UNSUPPORTED, 1 },
+        { "a: !!int 1\n", "anchors and tags are not read",
+          MEMPLAN_E_UNSUPPORTED, 1 },
+        { "a: 1\n---\nb: 2\n", "a second document", MEMPLAN_E_SCHEMA, 2 },
+        { "? [a]\n: 1\n", "a key that is no word", MEMPLAN_E_SCHEMA, 1 },
+        { "a: [1, 2\n", "not YAML: did not find expected ',' or ']'",
+          MEMPLAN_E_SYNTAX, 2 },
+    };
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        import("accelerate", bad[i].text);
+        refused(bad[i].status, bad[i].message, bad[i].line);
+    }
+    import("accelerate", "- 1\n- 2\n");
+    refused(MEMPLAN_E_SCHEMA, "a configuration is an object, not an array", 1);
+}
+
+static void test_yaml_deep(void **state)
+{
+    (void)state;
+    char text[400];
+    memset(text, '[', sizeof(text));
+    text[sizeof(text) - 1] = '\0';
+    import("accelerate", text);
+    refused(MEMPLAN_E_SYNTAX, "too deep", 1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_accelerate),
+        cmocka_unit_test(test_accelerate_fsdp),
+        cmocka_unit_test(test_accelerate_others),
+        cmocka_unit_test(test_accelerate_refused),
+        cmocka_unit_test(test_megatron),
+        cmocka_unit_test(test_megatron_yaml),
+        cmocka_unit_test(test_megatron_stages),
+        cmocka_unit_test(test_megatron_refused),
+        cmocka_unit_test(test_yaml_refused),
+        cmocka_unit_test(test_yaml_deep),
+        cmocka_unit_test(test_tables),
+        cmocka_unit_test(test_deepspeed),
+        cmocka_unit_test(test_deepspeed_defaults),
+        cmocka_unit_test(test_deepspeed_words),
+        cmocka_unit_test(test_deepspeed_refused),
+        cmocka_unit_test(test_training_args),
+        cmocka_unit_test(test_training_args_fsdp),
+        cmocka_unit_test(test_training_args_deepspeed),
+        cmocka_unit_test(test_training_args_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
