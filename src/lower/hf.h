@@ -233,6 +233,12 @@ tensor_id hf_merger(struct builder *b, tensor_id x);
 
 /* ---- hf_mlp.c ---- */
 
+/* PEFT moves adapters named gate, up and down to the experts' fused weights:
+ * from shared experts and dense layers too. */
+bool hf_translates(const struct builder *b);
+/* What adapts a linear of that name outside the experts. */
+uint64_t hf_mlp_lora(const struct builder *b, enum lora_target target);
+
 tensor_id hf_mlp(struct builder *b, tensor_id x);
 
 /* ---- hf_mtp.c ---- */

@@ -6,6 +6,17 @@
 
 #include "base/banned.h"
 
+bool hf_translates(const struct builder *b)
+{
+    return b->frozen && b->spec->experts > 0 && spec_translates_targets(b->spec)
+           && !dtype_is_quantised(b->run->base_dtype);
+}
+
+uint64_t hf_mlp_lora(const struct builder *b, enum lora_target target)
+{
+    return hf_translates(b) ? LORA_NEVER : LORA_MASK(target);
+}
+
 /* ---- dense ---- */
 
 /* MptMLP takes 4 d whatever expansion_ratio says. */
@@ -27,6 +38,8 @@ static tensor_id down(struct builder *b, tensor_id x)
     struct linear l = linear_of_down(b, "down_proj", x);
     l.in = ffn(b);
     l.full_in = full_ffn(b);
+    if (hf_translates(b))
+        l.lora = LORA_NEVER;
     return build_all_reduce(b, "mlp all-reduce", hf_linear(b, &l), COMM_TP);
 }
 
@@ -35,6 +48,8 @@ static struct linear up_of(const struct builder *b, tensor_id x)
     struct linear l = linear_of_up(b, "up_proj", x);
     l.out = ffn(b);
     l.full_out = full_ffn(b);
+    if (hf_translates(b))
+        l.lora = LORA_NEVER;
     return l;
 }
 
@@ -81,7 +96,7 @@ static tensor_id gated(struct builder *b, tensor_id x)
 {
     struct linear l = up_of(b, x);
     l.name = "gate_proj";
-    l.lora = LORA_MASK(LORA_GATE);
+    l.lora = hf_mlp_lora(b, LORA_GATE);
     const tensor_id gate = hf_linear(b, &l);
     l = up_of(b, x);
     if (hf_is_liger(b))

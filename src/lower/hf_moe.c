@@ -20,6 +20,56 @@ static struct linear router_of(const struct builder *b, tensor_id x)
                             .bias = b->spec->router_bias };
 }
 
+/* Of the weight's type, where that is not what adapters have (Ernie's fp32). */
+static tensor_id router_factor(struct builder *b, const char *name,
+                               const struct dim shape[2], bool wide)
+{
+    const struct param p = { .name = name,
+                             .group = PG_ADAPTER,
+                             .rows = shape[0],
+                             .cols = shape[1],
+                             .wide = wide,
+                             .matmul = true };
+    return build_autocast(b, name, build_param(b, &p));
+}
+
+/* lora.ParamWrapper around a router's weight: W + B A, made before the router
+ * turns autocast off. */
+static tensor_id adapted_router(struct builder *b, tensor_id weight)
+{
+    if (!hf_translates(b) || (b->run->lora_targets >> LORA_ALL_LINEAR & 1) == 0)
+        return weight;
+    const struct shape shape = shape_of(b, weight);
+    const struct dim down[] = { b->r, b->h }, up[] = { b->experts, b->r };
+    const bool wide = tensor_of(b, weight)->dtype == DT_FP32;
+    const bool autocasts = b->autocast;
+    b->autocast = b->run->prec.autocast;
+    const tensor_id in[] = { router_factor(b, "lora_B", up, wide),
+                             router_factor(b, "lora_A", down, wide) };
+    b->autocast = autocasts;
+    const enum dtype dtype = tensor_of(b, in[0])->dtype;
+    tensor_id delta = build_tensor(b, "delta_weight", dtype, &shape);
+    op_result(b, build_op(b, OP_MATMUL, "delta_weight", in, 2), delta);
+    delta = build_scale(b, "delta_weight", delta);
+    delta = build_cast(b, "delta_weight", delta, tensor_of(b, weight)->dtype);
+    return build_add(b, "router adapted", weight, delta);
+}
+
+static tensor_id router_logits(struct builder *b, tensor_id x)
+{
+    struct linear l = router_of(b, x);
+    if (!hf_translates(b))
+        return build_linear(b, &l);
+    l.weight =
+        adapted_router(b, build_param(b, &(struct param){ .name = "router",
+                                                          .group = PG_ROUTER,
+                                                          .rows = b->experts,
+                                                          .cols = b->h,
+                                                          .matmul = true }));
+    l.has_weight = true;
+    return build_linear(b, &l);
+}
+
 /* F.linear(x.type(float32), weight.type(float32)) */
 static tensor_id logits_in_fp32(struct builder *b, tensor_id x)
 {
@@ -32,7 +82,7 @@ static tensor_id logits_in_fp32(struct builder *b, tensor_id x)
                                                              .cols = b->h,
                                                              .matmul = true,
                                                              .wide = wide });
-    l.weight = build_cast(b, "router fp32", weight, DT_FP32);
+    l.weight = build_cast(b, "router fp32", adapted_router(b, weight), DT_FP32);
     l.has_weight = true;
     return build_linear(b, &l);
 }
@@ -72,9 +122,8 @@ static struct routing route_softmax(struct builder *b, tensor_id x)
     const enum family family = b->spec->family;
     const bool deepseek = family == FAM_DEEPSEEK || family == FAM_DEEPSEEK_V2;
     struct routing r;
-    const struct linear l = router_of(b, x);
     const tensor_id logits =
-        deepseek ? logits_in_fp32(b, x) : build_linear(b, &l);
+        deepseek ? logits_in_fp32(b, x) : router_logits(b, x);
     const enum dtype dtype = tensor_of(b, logits)->dtype;
     const tensor_id up = build_cast(b, "router fp32", logits, DT_FP32);
     const tensor_id p = build_softmax(b, "router softmax", up, DT_FP32);
@@ -234,23 +283,75 @@ static tensor_id places(struct builder *b, const char *name, tensor_id from)
     return build_copy_as(b, name, from, &rows);
 }
 
+/* lora.ParamWrapper: one product of all experts' adapters, folded into a copy of
+ * their weights (peft/tuners/lora/layer.py, _LoraFactorsProxy). Gate and up have
+ * the rank of both. */
+static tensor_id adapted_experts(struct builder *b, const struct linear *l,
+                                 bool row)
+{
+    const struct shape all = SHAPE(b->experts_on, l->out, l->in);
+    const struct dim rank =
+        DIM(row ? "r*E" : "2*r*E",
+            build_product(b, b->experts_on.n,
+                          build_product(b, row ? 1 : 2, b->r.n)));
+    const tensor_id weight = build_param(
+        b, &(struct param){ .name = l->name,
+                            .group = l->group,
+                            .rows = l->out,
+                            .cols = l->in,
+                            .copies = l->copies,
+                            .matmul = true,
+                            .full_elems = build_product(
+                                b, l->full_copies,
+                                build_product(b, l->full_in, l->full_out)) });
+    const tensor_id down = build_param(b, &(struct param){ .name = "lora_A",
+                                                           .group = PG_ADAPTER,
+                                                           .rows = rank,
+                                                           .cols = l->in,
+                                                           .matmul = true });
+    const tensor_id up = build_param(b, &(struct param){ .name = "lora_B",
+                                                         .group = PG_ADAPTER,
+                                                         .rows = l->out,
+                                                         .cols = rank,
+                                                         .matmul = true });
+    const enum dtype dtype = tensor_of(b, weight)->dtype;
+    const tensor_id in[] = { build_cast(b, "lora_B", up, dtype),
+                             build_cast(b, "lora_A", down, dtype), weight };
+    const tensor_id out = build_tensor(b, "experts adapted", dtype, &all);
+    struct op *op = build_op(b, OP_MATMUL, "experts adapted", in, 3);
+    op_result(b, op, out);
+    op->flop_full = op->flop_causal =
+        2.0 * (double)rank.n * (double)l->in.n * (double)l->out.n;
+    return out;
+}
+
 /* One product for all experts: gate and up, or (row) down. */
 static tensor_id grouped(struct builder *b, const char *name, tensor_id x,
                          bool row)
 {
     const struct spec *m = b->spec;
     const uint64_t ffn = m->expert_ffn == 0 ? m->ffn : m->expert_ffn;
-    return build_linear(
-        b, &(struct linear){ .name = name,
-                             .x = x,
-                             .in = row ? b->fe : b->h,
-                             .out = row ? b->h : b->fe2,
-                             .group = PG_EXPERT,
-                             .full_in = row ? ffn : m->hidden,
-                             .full_out = row ? m->hidden : 2 * ffn,
-                             .parallel = row ? PAR_ROW : PAR_COLUMN,
-                             .copies = b->experts_on.n,
-                             .full_copies = m->experts });
+    struct linear l = { .name = name,
+                        .x = x,
+                        .in = row ? b->fe : b->h,
+                        .out = row ? b->h : b->fe2,
+                        .group = PG_EXPERT,
+                        .full_in = row ? ffn : m->hidden,
+                        .full_out = row ? m->hidden : 2 * ffn,
+                        .parallel = row ? PAR_ROW : PAR_COLUMN,
+                        .copies = b->experts_on.n,
+                        .full_copies = m->experts };
+    const uint64_t wanted =
+        LORA_MASK(row ? LORA_DOWN : LORA_UP) | LORA_MASK(LORA_ALL_LINEAR);
+    if (!hf_translates(b))
+        return build_linear(b, &l);
+    b->p->lora_words |=
+        LORA_MASK(LORA_GATE) | LORA_MASK(LORA_UP) | LORA_MASK(LORA_DOWN);
+    if ((b->run->lora_targets & wanted) != 0) {
+        l.weight = adapted_experts(b, &l, row);
+        l.has_weight = true;
+    }
+    return build_linear(b, &l);
 }
 
 /* bias[expert of each row], which a variable then holds. */
@@ -364,21 +465,22 @@ static tensor_id shared_expert(struct builder *b, tensor_id x)
                         .group = PG_SHARED_EXPERT,
                         .parallel = PAR_COLUMN,
                         .bias = b->spec->mlp_bias,
-                        .lora = LORA_MASK(LORA_GATE) };
+                        .lora = hf_mlp_lora(b, LORA_GATE) };
     const tensor_id gate = build_linear(b, &l);
     const tensor_id act = build_activation(b, "act", b->spec->act, gate);
     l.name = "shared.up_proj";
-    l.lora = LORA_MASK(LORA_UP);
+    l.lora = hf_mlp_lora(b, LORA_UP);
     const tensor_id product = build_mul(b, "gated", act, build_linear(b, &l));
-    return build_linear(b, &(struct linear){ .name = "shared.down_proj",
-                                             .x = product,
-                                             .in = b->fs,
-                                             .out = b->h,
-                                             .full_in = b->spec->shared_ffn,
-                                             .group = PG_SHARED_EXPERT,
-                                             .parallel = PAR_ROW,
-                                             .bias = b->spec->mlp_bias,
-                                             .lora = LORA_MASK(LORA_DOWN) });
+    return build_linear(b,
+                        &(struct linear){ .name = "shared.down_proj",
+                                          .x = product,
+                                          .in = b->fs,
+                                          .out = b->h,
+                                          .full_in = b->spec->shared_ffn,
+                                          .group = PG_SHARED_EXPERT,
+                                          .parallel = PAR_ROW,
+                                          .bias = b->spec->mlp_bias,
+                                          .lora = hf_mlp_lora(b, LORA_DOWN) });
 }
 
 /* sigmoid(w x) times the shared expert (Qwen2MoeSparseMoeBlock). */

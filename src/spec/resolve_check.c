@@ -313,6 +313,32 @@ static void check_router_adapters(const struct run *r, const struct spec *s,
     diag_hint(e, "use --lora-targets q,k,v,o%s", llama4 ? ",gate,up,down" : "");
 }
 
+/* lora.ParamWrapper has no dropout, and gate and up are one weight. */
+static void check_fused_adapters(const struct run *r, const struct spec *s,
+                                 struct diag *d)
+{
+    const uint64_t on = r->lora_targets;
+    const uint64_t all = on >> LORA_ALL_LINEAR & 1;
+    const bool gate = on >> LORA_GATE & 1, up = on >> LORA_UP & 1;
+    if (!resolve_is_hf(r) || r->lora_rank == 0 || !spec_translates_targets(s)
+        || r->base_dtype == DT_NF4 || r->base_dtype == DT_FP4
+        || r->base_dtype == DT_INT8 || r->base_dtype == DT_INT4)
+        return;
+    memplan_error *e;
+    if (!all && gate != up) {
+        e = setup_error(d, MEMPLAN_E_CONFLICT, KEY_LORA_TARGETS,
+                        "gate and up are one weight of a '%s' model's experts, "
+                        "and PEFT adapts both or none",
+                        s->model_type);
+        diag_hint(e, "name both, or leave both out");
+    }
+    if (r->lora_dropout > 0 && (all || up || (on >> LORA_DOWN & 1) != 0)) {
+        e = setup_error(d, MEMPLAN_E_CONFLICT, KEY_LORA_DROPOUT,
+                        "PEFT has no dropout for adapters of fused experts");
+        diag_hint(e, "use --lora-dropout 0, or --lora-targets q,k,v,o");
+    }
+}
+
 static void check_lora(const struct run *r, struct diag *d)
 {
     static const enum setup_key keys[] = {
@@ -422,6 +448,7 @@ void resolve_check(const struct run *r, const struct spec *spec, struct diag *d)
     resolve_check_outputs(r, d);
     check_lora(r, d);
     check_router_adapters(r, spec, d);
+    check_fused_adapters(r, spec, d);
     check_params(r, d);
     if (spec_is_language(spec))
         check_budget(r, true, d);

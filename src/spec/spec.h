@@ -542,4 +542,9 @@ enum part part_find(const char *name);
 
 /* ---- catalogue of embedded models (src/data/models.c, generated) ---- */
 
+/* Its experts are one of those that PEFT 0.21 knows as fused: targets of
+ * transformers 4's names become parameters
+ * (peft/utils/transformers_weight_conversion.py). [spec_family.c] */
+bool spec_translates_targets(const struct spec *spec);
+
 #endif

@@ -388,3 +388,17 @@ bool import_choose_family(struct import *im)
         no_family(im, type_of(im->root));
     return false;
 }
+
+bool spec_translates_targets(const struct spec *spec)
+{
+    static const enum family fused[] = {
+        FAM_MIXTRAL,     FAM_OLMOE,        FAM_QWEN3_MOE, FAM_QWEN3_NEXT,
+        FAM_GLM4_MOE,    FAM_DOTS1,        FAM_ERNIE_MOE, FAM_DEEPSEEK_V2,
+        FAM_DEEPSEEK_V3, FAM_DEEPSEEK_V32,
+    };
+    for (size_t i = 0; i < sizeof(fused) / sizeof(fused[0]); i++) {
+        if (fused[i] == spec->family)
+            return spec->experts > 0;
+    }
+    return false;
+}

@@ -2,15 +2,12 @@
 
 usage: adapter_counts.py FILE
 
-PEFT 0.21 rewrites the targets of some families with fused experts, to those of transformers 4, before it looks for
-modules; that is left out: every nn.Linear but the output layer is adapted, and no fused expert.  The adapters of DeepSeek
-V3.2's indexer never have a gradient, and are not counted as trained.
+The adapters of DeepSeek V3.2's indexer never have a gradient, and are not counted as trained.
 """
 import json
 import sys
 
 import peft
-import peft.utils.transformers_weight_conversion as conversion
 
 import counts
 
@@ -58,7 +55,6 @@ def count(settings):
 
 
 def main():
-    conversion.convert_peft_config_for_transformers = lambda *args, **named: None
     with open(sys.argv[1], "w") as out:
         for settings in configurations():
             out.write(json.dumps(count(settings)) + "\n")

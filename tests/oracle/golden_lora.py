@@ -1,8 +1,8 @@
 """Writes tests/golden/oracle/lora-<setting>-<dtype>-<attention>.json: one step with adapters, as golden.py records it.
 
 usage: golden_lora.py FOLDER
-LINEAR: families with linears that only all-linear names, or shared experts; of those settings.  PEFT 0.21's translation of
-targets to fused experts is left out, as in adapter_counts.py.
+LINEAR: families with linears that only all-linear names, or shared experts; of those settings.  FUSED: those whose experts
+PEFT 0.21 adapts as fused parameters, without dropout.
 dtype is bf16, or autocast (over bf16 weights, as the Trainer's bf16 flag does).  Needs peft and bitsandbytes.
 """
 import pathlib
@@ -11,7 +11,6 @@ import sys
 import device  # noqa: F401
 import bitsandbytes
 import peft
-import peft.utils.transformers_weight_conversion as conversion
 
 import adapters
 import golden
@@ -19,15 +18,16 @@ import golden
 RUNS = [("llama", "autocast", "sdpa"), ("llama", "bf16", "sdpa"), ("llama", "autocast", "eager"),
         ("qwen2", "autocast", "flash")]
 
-LINEAR = ["minicpm3", "deepseek_v2", "deepseek_v3", "qwen2_moe", "glm4_moe", "dots1"]
+LINEAR = ["minicpm3", "qwen2_moe"]
+FUSED = ["mixtral", "olmoe", "qwen3_moe", "glm4_moe", "dots1", "ernie4_5_moe", "deepseek_v2", "deepseek_v3"]
 
 
 def runs():
     for name in adapters.SETTINGS:
         for run in RUNS:
             yield name, *run
-    for family in LINEAR:
-        for name in ("all-bf16", "all-fp32-dropout"):
+    for family in LINEAR + FUSED:
+        for name in ("all-bf16", "all-fp32" if family in FUSED else "all-fp32-dropout"):
             yield name, family, "autocast", "sdpa"
             yield name, family, "bf16", "eager"
 
@@ -35,7 +35,6 @@ def runs():
 if __name__ == "__main__":
     folder = pathlib.Path(sys.argv[1])
     adapters.check_sizes()
-    conversion.convert_peft_config_for_transformers = lambda *args, **named: None
     for name, family, dtype, attn in runs():
         setting = adapters.SETTINGS[name]
         result = golden.record(family, dtype, attn, "0", setting)
