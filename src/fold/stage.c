@@ -31,6 +31,8 @@ bool stage_is_layer(const struct stage *s, uint32_t position)
 
 uint64_t stage_tied_sum(const struct stage *s, enum wgrad_mode mode)
 {
+    if (s->tied_cast) /* into it the table's own is added */
+        return 0;
     switch (mode) {
     case WGRAD_KEEP: return s->tied_here;
     case WGRAD_FREE: return 2 * s->tied_here;
@@ -267,6 +269,20 @@ static uint64_t tied_bytes(const struct program *p)
     return 0;
 }
 
+/* Under autocast the head's product takes a copy of the table: the gradient of
+ * that is cast back, into a tensor that is no view of a product's. */
+bool stage_ties_cast(const struct program *p)
+{
+    const struct block *h = &p->block[p->head];
+    for (uint32_t k = 0; k < h->op_count; k++) {
+        const struct op *op = &p->op[h->op_first + k];
+        if (op->kind == OP_CAST && p->tensor[op->in[0]].role == ROLE_PARAM
+            && p->tensor[op->in[0]].tied)
+            return true;
+    }
+    return false;
+}
+
 static uint64_t held_bytes(const struct program *p, const struct block *b)
 {
     uint64_t sum = 0;
@@ -383,6 +399,7 @@ void stage_init(struct stage *s, struct memory_fold *f, uint64_t index,
     if (run->recompute == RECOMP_FULL || run->recompute == RECOMP_OPS)
         s->recomputed = min_u64(run->recompute_layers, s->layers);
     s->tied_here = s->embed && s->head ? tied_bytes(p) : 0;
+    s->tied_cast = stage_ties_cast(p);
     states_of_block(&f->states[p->head], p, &p->block[p->head], run,
                     !(s->embed && s->head));
     stage_prefix(s);

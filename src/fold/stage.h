@@ -30,6 +30,7 @@ struct stage {
     bool embed, head;
     uint64_t tied_here;   /* bytes of a gradient that head and embedding of
                                   this rank share; 0 when they do not */
+    bool tied_cast;       /* the head's is a tensor of its own, cast */
     uint64_t in_flight;   /* micro-batches alive at most */
     uint64_t recomputed;  /* the first so many layers are */
     uint64_t group;       /* layers a checkpoint */
@@ -103,6 +104,8 @@ uint64_t stage_others(const struct stage *s, bool later);
 /* What the sum of a tied embedding's two gradients adds: the sum, and the
  * second gradient where the engine does not keep it. */
 uint64_t stage_tied_sum(const struct stage *s, enum wgrad_mode mode);
+/* The head's product takes a copy of the tied table. */
+bool stage_ties_cast(const struct program *p);
 bool stage_is_layer(const struct stage *s, uint32_t position);
 /* Under a checkpoint; one that nothing in has a gradient keeps nothing
  * (torch/utils/checkpoint.py: neither form has a graph then). */

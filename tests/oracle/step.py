@@ -47,7 +47,7 @@ SHAPES = {  # sizes whose tensors are multiples of 512 bytes; "wide": weights an
     "wide": dict(b=1, s=128, h=512, a=8, kv=4, d=64, f=1408, v=4096, L=4),
     "long": dict(b=4, s=256, h=256, a=4, kv=2, d=64, f=768, v=2048, L=6),
 }
-STATE = dict(b=2, s=160, h=256, a=4, kv=2, d=64, f=512, v=2048, L=3)  # of layers with a loop over tokens
+STATE = dict(b=2, s=72, h=256, a=4, kv=2, d=64, f=512, v=2048, L=2)  # of layers with a loop over tokens
 
 
 def shape_of(run):
