@@ -55,32 +55,69 @@ static tensor_id adapter(struct builder *b, tensor_id x)
     return x;
 }
 
+/* Rows of MultiheadAttention's one matrix, which it splits: autocast does not
+ * cache what it casts. */
+static tensor_id head_product(struct builder *b, const char *name, tensor_id x,
+                              struct dim out)
+{
+    struct linear l = projection(x, name, b->h, out);
+    const tensor_id weight = build_param(b, &(struct param){ .name = name,
+                                                             .group = PG_HEAD,
+                                                             .rows = out,
+                                                             .cols = b->h,
+                                                             .matmul = true });
+    const struct shape shape = shape_of(b, weight);
+    l.group = PG_HEAD;
+    l.bias = true;
+    l.weight = build_view(b, name, weight, &shape);
+    l.has_weight = true;
+    return build_linear(b, &l);
+}
+
+/* Keys and values lie sequence by sequence, and are wanted place by place: a
+ * copy before their product (matmul folds it), one after. */
+static void head_keys(struct builder *b, tensor_id x, tensor_id kv[2])
+{
+    const struct shape heads = SHAPE(b->micro, b->a, b->sq, b->d);
+    x = build_copy(b, "states", build_autocast(b, "autocast", x));
+    const tensor_id both = head_product(
+        b, "head in_proj k, v", x, DIM("2*h", build_product(b, 2, b->h.n)));
+    build_split(b, "k, v", build_copy(b, "k, v", both), kv,
+                (const struct shape[]){ heads, heads }, 2);
+}
+
+/* torch.nn.functional.multi_head_attention_forward, whose weights are asked
+ * for: bmm, softmax, bmm, of one query a sequence. */
+static tensor_id head_attention(struct builder *b, tensor_id q,
+                                const tensor_id kv[2])
+{
+    const struct shape query = SHAPE(b->micro, b->a, b->d);
+    const struct shape scores = SHAPE(b->micro, b->a, b->sq);
+    q = build_view(b, "q", build_scale(b, "q scaled", q), &query);
+    tensor_id p = build_matmul(b, "scores", q, kv[0], &scores);
+    p = build_softmax(b, "softmax", p, tensor_of(b, p)->dtype);
+    return build_matmul(b, "context", p, kv[1], &query);
+}
+
 /* SiglipMultiheadAttentionPoolingHead: one learned query a sequence. */
-static tensor_id pooling_head(struct builder *b, tensor_id x)
+static tensor_id pooling_head(struct builder *b, tensor_id states)
 {
     const struct shape one = SHAPE(b->micro, b->h);
-    const struct dim h3 = DIM("3*h", build_product(b, 3, b->h.n));
-    (void)build_param(
+    const tensor_id probe = build_param(
         b, &(struct param){ .name = "probe", .group = PG_HEAD, .rows = b->h });
-    struct linear l = projection(x, "head in_proj", b->h, h3);
+    const tensor_id query = build_copy_as(b, "probe", probe, &one);
+    const tensor_id q = head_product(b, "head in_proj q", query, b->h);
+    tensor_id kv[2];
+    head_keys(b, states, kv);
+    const tensor_id context = head_attention(b, q, kv);
+    struct linear l = projection(build_view(b, "context", context, &one),
+                                 "head out_proj", b->h, b->h);
     l.group = PG_HEAD;
     l.bias = true;
-    /* MultiheadAttention splits it: autocast does not cache what it casts */
-    const tensor_id weight =
-        build_param(b, &(struct param){ .name = "head in_proj",
-                                        .group = PG_HEAD,
-                                        .rows = h3,
-                                        .cols = b->h,
-                                        .matmul = true });
-    const struct shape shape = shape_of(b, weight);
-    l.weight = build_view(b, "head in_proj", weight, &shape);
-    l.has_weight = true;
-    x = build_view(b, "pooled", build_linear(b, &l), &one);
-    l = projection(x, "head out_proj", b->h, b->h);
-    l.group = PG_HEAD;
-    l.bias = true;
-    x = hf_hidden_norm(b, "head norm", build_linear(b, &l));
-    return build_add(b, "residual", x, hf_mlp(b, x));
+    const tensor_id x = build_linear(b, &l);
+    const tensor_id y = hf_mlp(b, hf_hidden_norm(b, "head norm", x));
+    hf_hold(b, "last_hidden_state", states);
+    return build_add(b, "residual", x, y);
 }
 
 /* CLIP's text hands on its last word's state: the place of the largest id, which

@@ -105,12 +105,6 @@ static void refuse_parts(const struct spec *s, struct diag *d)
                      "not modelled",
                      s->model_type);
         diag_hint(e, "add --part text or --part vision: each by itself is");
-    } else if (s->pooling_head) {
-        e = diag_add(d, MEMPLAN_E_UNSUPPORTED,
-                     "the memory of a vision part's pooling head is not "
-                     "modelled");
-        diag_hint(e, "write \"vision_use_head\": false into 'vision_config': "
-                     "that is what language models use of it");
     }
 }
 

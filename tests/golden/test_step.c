@@ -364,6 +364,7 @@ static const struct known {
     { "part-clip-frozen", "", 0.03 },
     { "part-llava-siglip-fp32-eager", "", 0.023 },
     { "part-qwen2_vl-vision", "-autocast", 0.006 },
+    { "part-siglip-pooled", "", 0.01 },
     { "t5", "-autocast", 0.01 },
     { "bart", "-autocast", 0.01 },
     { "whisper", "-autocast", 0.01 },

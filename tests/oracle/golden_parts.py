@@ -38,6 +38,7 @@ CONFIGS = {
 }
 GEMMA = dict(TOWER, model_type="gemma3_text", num_key_value_heads=2, vocab_size=1234, max_position_embeddings=64,
              head_dim=16, query_pre_attn_scalar=16, sliding_window=512)
+CONFIGS["siglip-pooled"] = {**CONFIGS["siglip"], "vision_use_head": True}
 CONFIGS["gemma3"] = dict(model_type="gemma3", mm_tokens_per_image=4, image_token_index=1200, text_config=GEMMA,
                          vision_config=dict(CONFIGS["siglip"], hidden_size=144))
 LLAMA = dict(TOWER, model_type="llama", num_key_value_heads=2, vocab_size=1234, max_position_embeddings=128)
@@ -54,7 +55,7 @@ CONFIGS["llama4-vision"] = SHUFFLED
 CONFIGS["llama4"] = dict(model_type="llama4", image_token_index=1200, vision_config=SHUFFLED, text_config=dict(
     TOWER, model_type="llama4_text", num_key_value_heads=2, head_dim=16, vocab_size=1234, max_position_embeddings=64,
     num_local_experts=4, intermediate_size_mlp=304, interleave_moe_layer_step=2))
-CLASSES = {"siglip": "SiglipVisionModel", "clip-vision": "CLIPVisionModel", "clip-text": "CLIPTextModel",
+CLASSES = {"siglip": "SiglipVisionModel", "siglip-pooled": "SiglipVisionModel", "clip-vision": "CLIPVisionModel", "clip-text": "CLIPTextModel",
            "clip": "CLIPModel", "gemma3": "Gemma3ForConditionalGeneration", "llama4-vision": "Llama4VisionModel",
            "llava": "LlavaForConditionalGeneration", "llama4": "Llama4ForConditionalGeneration"}
 for module in (modeling_gemma3, modeling_llava, modeling_llama4):
@@ -225,7 +226,7 @@ def step(variant, dtype, attn):
     if name.startswith("qwen"):
         image = SIDE ** 2
     elif name != "clip-text":
-        image = side(vision) ** 2 + (name != "siglip")
+        image = side(vision) ** 2 + (not name.startswith("siglip"))
     part = dict(part="all") if whole_of(name) else {}
     if images != 1:
         part["images"] = images

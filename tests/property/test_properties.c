@@ -157,6 +157,12 @@ static const char windowed[] =
     "\"hidden_size\": 256, \"num_heads\": 4, \"intermediate_size\": 512,"
     "\"out_hidden_size\": 384, \"fullatt_block_indexes\": [2, 5]}";
 
+/* A learned query over all patches. */
+static const char pooled[] =
+    "{\"model_type\": \"siglip_vision_model\", \"num_hidden_layers\": 6,"
+    "\"hidden_size\": 384, \"num_attention_heads\": 6,"
+    "\"intermediate_size\": 1024}";
+
 /* Refused elsewhere than by transformers, and with flash attention. */
 static bool is_only_hf(const char *model)
 {
@@ -249,10 +255,12 @@ static struct trial trial_of(uint64_t seed)
         t.model = "phi-3.5-moe";
     if (seed % 23 == 17)
         t.model = in_turn;
+    if (seed % 23 == 19)
+        t.model = pooled;
     const char *fw = PICK(&s, "hf", "deepspeed", "fsdp", "megatron", "megatron",
                           "megatron-deepspeed", "torchtitan", "torchtune");
     if (is_only_hf(t.model) || t.model == sparse || t.model == towers
-        || is_whole(t.model) || t.model == windowed
+        || is_whole(t.model) || t.model == windowed || t.model == pooled
         || strcmp(t.model, "minicpm3-4b") == 0
         || strcmp(t.model, "gemma-3-1b") == 0
         || strcmp(t.model, "phi-3-small-8k") == 0)
@@ -323,6 +331,7 @@ static struct trial trial_of(uint64_t seed)
         { "grad_accum",
           vpp[0] == '1' ? PICK(&s, "1", "4") : PICK(&s, "4", "8", "16", "20") },
         { "seq_len", strcmp(t.model, "whisper-base") == 0 || t.model == windowed
+                             || t.model == pooled
                          ? NULL /* a spectrum has its length */
                          : PICK(&s, "256", "512", "1024") },
         { "recompute", re },
