@@ -86,6 +86,23 @@ static void fix_roberta(struct import *im)
         rows->n -= padding;
 }
 
+/* The class takes it over from the file, whatever feed_forward_proj says. */
+static void check_gated(struct import *im)
+{
+    const struct json *at = json_member(im->object, "is_gated_act");
+    const bool gated = im->v[F_GATED].n != 0;
+    if (!at || at->kind != JSON_BOOL || at->truth == gated)
+        return;
+    memplan_error *e =
+        import_error(im, at, MEMPLAN_E_CONFLICT,
+                     "'is_gated_act' is %s, but 'feed_forward_proj' is %s",
+                     at->truth ? "true" : "false", gated ? "gated" : "not");
+    diag_hint(e,
+              "write \"feed_forward_proj\": \"%s\", or leave "
+              "'is_gated_act' out",
+              at->truth ? "gated-gelu" : "relu");
+}
+
 /* "relu", "gated-gelu": the latter is GPT-2's gelu written out, in T5Config. */
 static void fix_t5(struct import *im)
 {
@@ -286,15 +303,53 @@ static void fix_jamba(struct import *im)
         v[F_EXPERTS_PER_TOKEN].n = v[F_EXPERT_FFN].n = 0;
 }
 
-/* A list of [[types], times]. Which layers are local changes no size. */
+/* A list of [[types], times]: how many layers that is; 0 where it is none. */
+static uint64_t layers_of_types(struct import *im, const struct json *all)
+{
+    uint64_t sum = 0;
+    for (const struct json *one = all->child; one; one = one->next) {
+        const struct json *types = one->kind == JSON_ARRAY ? one->child : NULL;
+        uint64_t n = 0, times = 0;
+        if (!types || types->kind != JSON_ARRAY || !types->next) {
+            memplan_error *e =
+                import_error(im, one, MEMPLAN_E_SCHEMA,
+                             "an entry of '%s' must be a list of types and how "
+                             "many times they stand",
+                             all->key.p);
+            diag_hint(e, "[[[\"global\", \"local\"], 12]] is 24 layers");
+            return 0;
+        }
+        for (const struct json *at = types->child; at; at = at->next)
+            n++;
+        if (!import_count(im, types->next, 1, 1e6, &times))
+            return 0;
+        sum += n * times;
+    }
+    return sum;
+}
+
+/* Which layers are local changes no size, but all have to be there. */
 static void fix_gpt_neo(struct import *im)
 {
     const struct json *at = json_member(im->object, "attention_types");
-    if (!at || at->kind == JSON_NULL || at->kind == JSON_ARRAY)
+    const struct value *layers = &im->v[F_LAYERS];
+    if (!at || at->kind == JSON_NULL)
         return;
-    memplan_error *e = import_error(im, at, MEMPLAN_E_SCHEMA,
-                                    "'attention_types' must be a list, not %s",
-                                    json_kind_name(at->kind));
+    if (at->kind != JSON_ARRAY) {
+        memplan_error *e =
+            import_error(im, at, MEMPLAN_E_SCHEMA,
+                         "'attention_types' must be a list, not %s",
+                         json_kind_name(at->kind));
+        diag_hint(e, "[[[\"global\", \"local\"], 12]] is 24 layers");
+        return;
+    }
+    const uint64_t n = layers_of_types(im, at);
+    if (n == 0 || layers->bad || n == layers->n)
+        return;
+    memplan_error *e =
+        import_error(im, at, MEMPLAN_E_CONFLICT,
+                     "'attention_types' has %" PRIu64 " layers, '%s' %" PRIu64,
+                     n, import_key(im, F_LAYERS), layers->n);
     diag_hint(e, "[[[\"global\", \"local\"], 12]] is 24 layers");
 }
 
@@ -344,9 +399,10 @@ void import_fix_family(struct import *im)
         fix_dit(im);
     else if (im->family == FAM_WHISPER)
         fix_whisper(im);
-    else if (im->family == FAM_T5 || im->family == FAM_MT5)
+    else if (im->family == FAM_T5 || im->family == FAM_MT5) {
         fix_t5(im);
-    else if (im->family == FAM_MAMBA2)
+        check_gated(im);
+    } else if (im->family == FAM_MAMBA2)
         fix_mamba2(im);
     else if (im->family == FAM_JAMBA)
         fix_jamba(im);

@@ -51,6 +51,45 @@ static void check_decoder_heads(struct import *im)
                  import_key(im, F_HIDDEN), h->n);
 }
 
+/* What validate_architecture of these classes asks, also where head_dim is
+ * given (transformers 5). */
+static void check_hidden(struct import *im)
+{
+    const struct value *h = &im->v[F_HIDDEN], *a = &im->v[F_HEADS];
+    const bool asks = im->family == FAM_LLAMA || im->family == FAM_GEMMA2
+                      || im->family == FAM_GEMMA3 || im->family == FAM_MINICPM3
+                      || im->family == FAM_DEEPSEEK_V2;
+    if (!asks || h->bad || a->bad || im->v[F_HEAD_DIM].bad || a->n == 0
+        || h->n % a->n == 0)
+        return;
+    memplan_error *e = import_error(
+        im, import_at(im, F_HIDDEN), MEMPLAN_E_CONFLICT,
+        "'%s' (%" PRIu64 ") is not a multiple of '%s' (%" PRIu64 ")",
+        import_key(im, F_HIDDEN), h->n, import_key(im, F_HEADS), a->n);
+    diag_hint(e,
+              "a '%s' must be one, whatever 'head_dim' says: use %" PRIu64
+              " or %" PRIu64,
+              family_name(im->family), h->n - h->n % a->n,
+              h->n + a->n - h->n % a->n);
+}
+
+/* The halves of a head are rotated into one another. Of a part, the class
+ * rounds up; the smallest heads are for tests (validate_rope). */
+static void check_even(struct import *im)
+{
+    enum { TINY = 4 };
+    const struct value *v = im->v;
+    const uint64_t width = v[F_HEAD_DIM].n;
+    if (width <= TINY || width % 2 == 0 || v[F_ROTARY_DIM].n != width)
+        return;
+    memplan_error *e = import_error(
+        im, import_at(im, F_HEAD_DIM), MEMPLAN_E_CONFLICT,
+        "a head of %" PRIu64 " cannot rotate: its width must be even", width);
+    diag_hint(e,
+              "change 'head_dim', or '%s' and '%s', of which it is the ratio",
+              import_key(im, F_HIDDEN), import_key(im, F_HEADS));
+}
+
 static void check_positions(struct import *im)
 {
     struct value *v = im->v;
@@ -73,6 +112,7 @@ static void check_positions(struct import *im)
                      "'rotary_dim' (%" PRIu64 ") exceeds the width of a head "
                      "(%" PRIu64 ")",
                      v[F_ROTARY_DIM].n, v[F_HEAD_DIM].n);
+    check_even(im);
 }
 
 /* Classes that build their experts whatever the file says: of none they would
@@ -237,6 +277,7 @@ static void settle(struct import *im)
     import_class(im);
     check_latent(im);
     check_heads(im);
+    check_hidden(im);
     check_decoder_heads(im);
     check_positions(im);
     check_experts(im);

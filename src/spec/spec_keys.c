@@ -107,6 +107,8 @@ static const struct refusal {
     { FAM_PHI3SMALL, TEST_NOT_IN, "hidden_act", "gegelu", "this activation" },
     { FAM_PHI3SMALL, TEST_GIVEN, "ff_dim_multiplier", "",
       "a width by a multiplier" },
+    { FAM_BART, TEST_FALSE, "tie_word_embeddings", "",
+      "a table of words for each stack and the head" },
     { FAM_BERT, TEST_TRUE, "is_decoder", "", "a causal mask" },
     { FAM_ROBERTA, TEST_TRUE, "is_decoder", "", "a causal mask" },
     { FAM_BERT, TEST_NOT_IN, "position_embedding_type", "absolute",

@@ -75,12 +75,12 @@ static const struct step {
 /* A layer's word, and what it means. */
 static const struct word {
     const char *text;
-    bool attends, slides;
+    enum kind { KIND_FULL, KIND_SLIDES, KIND_CHUNKED, KIND_LINEAR } kind;
 } words[] = {
-    { "full_attention", true, false },
-    { "sliding_attention", true, true },
-    { "chunked_attention", true, true },
-    { "linear_attention", false, false },
+    { "full_attention", KIND_FULL },
+    { "sliding_attention", KIND_SLIDES },
+    { "chunked_attention", KIND_CHUNKED },
+    { "linear_attention", KIND_LINEAR },
 };
 
 const char *import_layer_list(enum family family, size_t *next)
@@ -134,12 +134,18 @@ static bool has_an_entry_each(struct import *im, const struct json *at,
     return good;
 }
 
-/* The generic decoder has attention in every layer, and windows, no chunks. */
+/* Which layers the family's class has: it makes masks for these alone. */
 static bool has_word(const struct import *im, const struct word *word)
 {
-    return im->family != FAM_DECODER
-           || strcmp(word->text, "full_attention") == 0
-           || strcmp(word->text, "sliding_attention") == 0;
+    const bool chunks = im->family == FAM_LLAMA4;
+    const bool linear = im->v[F_MIXER].n == MIX_DELTA;
+    switch (word->kind) {
+    case KIND_FULL: return true;
+    case KIND_SLIDES: return !chunks && !linear;
+    case KIND_CHUNKED: return chunks;
+    case KIND_LINEAR: return linear;
+    }
+    return false;
 }
 
 static const struct word *word_of(struct import *im, const struct json *one)
@@ -154,8 +160,14 @@ static const struct word *word_of(struct import *im, const struct json *one)
                    words[i].text);
     }
     memplan_error *e =
-        import_error(im, one, MEMPLAN_E_UNKNOWN, "a layer of no known type");
-    diag_hint(e, "known: %s", list);
+        one->kind == JSON_STRING
+            ? import_error(im, one, MEMPLAN_E_UNKNOWN,
+                           "a '%s' model has no layer of type '%.40s'",
+                           family_name(im->family), one->text.p)
+            : import_error(im, one, MEMPLAN_E_SCHEMA,
+                           "a layer's type must be a string, not %s",
+                           json_kind_name(one->kind));
+    diag_hint(e, "use one of %s", list);
     return NULL;
 }
 
@@ -182,10 +194,10 @@ static void read_kinds(struct import *im, const struct json *at,
         return;
     for (const struct json *one = at->child; one; one = one->next, i++) {
         const struct word *word = word_of(im, one);
-        if (!word || (word->slides && !has_window(im, one)))
+        if (!word || (word->kind == KIND_SLIDES && !has_window(im, one)))
             return;
-        attends[i] = word->attends;
-        slides[i] = word->slides;
+        attends[i] = word->kind != KIND_LINEAR;
+        slides[i] = word->kind == KIND_SLIDES || word->kind == KIND_CHUNKED;
     }
     out->slides.listed = slides;
     if (out->mixer != MIX_ATTENTION)

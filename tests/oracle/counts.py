@@ -73,6 +73,19 @@ def more():
                 yield {k: v for k, v in base.items() if k != key}
 
 
+# A class's own number of heads of keys and values, and defaults that differ from the family's of the same name.
+KV_HEADS = ["qwen2", "qwen3", "gemma", "gemma2", "starcoder2", "stablelm", "glm4", "qwen2_moe", "qwen3_moe", "gpt_oss", "glm4_moe"]
+
+
+def silent():
+    for name in KV_HEADS:
+        yield {k: v for k, v in families.FAMILIES[name][0](WIDE).items() if k != "num_key_value_heads"}
+    small = families.SHAPES["small"]
+    yield {k: v for k, v in families.FAMILIES["glm4_moe"][0](small).items() if k != "head_dim"}
+    yield {**families.FAMILIES["deepseek_v2"][0](small), "mlp_bias": True}
+    yield {k: v for k, v in families.FAMILIES["roberta"][0](small).items() if k != "max_position_embeddings"}
+
+
 def build(settings):
     if "_class_name" in settings:
         import diffusers
@@ -118,7 +131,7 @@ def variants(name):
 
 if __name__ == "__main__":
     seen, lines = set(), []
-    for settings in [s for name in DECODERS for s in variants(name)] + list(more()):
+    for settings in [s for name in DECODERS for s in variants(name)] + list(more()) + list(silent()):
         line = json.dumps(count(settings))
         if line not in seen:
             seen.add(line)

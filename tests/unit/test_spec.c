@@ -793,13 +793,16 @@ static void test_opt(void **state)
 static void test_head_dim(void **state)
 {
     (void)state;
-    struct spec s = spec_of(FILE_OF("gemma", ", \"intermediate_size\": 8"));
+    struct spec s = spec_of(FILE_OF(
+        "gemma", ", \"num_key_value_heads\": 4, \"intermediate_size\": 8"));
     assert_int_equal(s.head_dim, 256);
-    s = spec_of(FILE_OF("qwen3", ", \"intermediate_size\": 8"));
+    s = spec_of(FILE_OF(
+        "qwen3", ", \"num_key_value_heads\": 4, \"intermediate_size\": 8"));
     assert_int_equal(s.head_dim, 128);
     assert_int_equal(s.qk_norm, QK_PER_HEAD);
-    s = spec_of(
-        FILE_OF("qwen3", ", \"intermediate_size\": 8, \"head_dim\": null"));
+    s = spec_of(FILE_OF(
+        "qwen3",
+        ", \"num_key_value_heads\": 4, \"intermediate_size\": 8, \"head_dim\": null"));
     assert_int_equal(s.head_dim, 16);
     s = spec_of(FILE_OF("mistral", ", \"intermediate_size\": 8, "
                                    "\"num_key_value_heads\": 2, "
@@ -812,7 +815,8 @@ static void test_head_dim(void **state)
 static void test_silent_biases(void **state)
 {
     (void)state;
-    struct spec s = spec_of(FILE_OF("qwen2", ", \"intermediate_size\": 8"));
+    struct spec s = spec_of(FILE_OF(
+        "qwen2", ", \"num_key_value_heads\": 4, \"intermediate_size\": 8"));
     assert_true(s.q_bias && s.k_bias && s.v_bias);
     assert_false(s.o_bias || s.mlp_bias);
     s = spec_of(FILE_OF("qwen", ", \"intermediate_size\": 8"));
@@ -828,7 +832,9 @@ static void test_silent_biases(void **state)
     s = spec_of(FILE_OF("gpt_neo", ", \"n_positions\": 8"));
     assert_true(s.o_bias && s.mlp_bias);
     assert_false(s.q_bias || s.k_bias || s.v_bias);
-    s = spec_of(FILE_OF("starcoder2", ", \"intermediate_size\": 8"));
+    s = spec_of(
+        FILE_OF("starcoder2",
+                ", \"num_key_value_heads\": 4, \"intermediate_size\": 8"));
     assert_true(s.q_bias && s.o_bias && s.mlp_bias && s.tied);
 }
 
@@ -849,8 +855,9 @@ static void test_norms(void **state)
     assert_int_equal(s.qk_norm, QK_EACH_HEAD);
     assert_true(s.parallel_residual && s.shared_norm && s.tied);
     assert_true(s.logit_scale > 0.0624 && s.logit_scale < 0.0626);
-    s = spec_of(FILE_OF("stablelm", ", \"intermediate_size\": 8, "
-                                    "\"use_parallel_residual\": true"));
+    s = spec_of(FILE_OF(
+        "stablelm", ", \"num_key_value_heads\": 4, \"intermediate_size\": 8, "
+                    "\"use_parallel_residual\": true"));
     assert_true(s.shared_norm);
     assert_int_equal(s.qk_norm, QK_NONE);
     s = spec_of(FILE_OF("mpt", ", \"no_bias\": false, \"max_seq_len\": 8, "
@@ -864,15 +871,17 @@ static void test_activations(void **state)
 {
     (void)state;
     /* transformers does not look at hidden_act here */
-    struct spec s = spec_of(FILE_OF("gemma", ", \"intermediate_size\": 8, "
-                                             "\"hidden_act\": \"gelu\""));
+    struct spec s = spec_of(FILE_OF(
+        "gemma", ", \"num_key_value_heads\": 4, \"intermediate_size\": 8, "
+                 "\"hidden_act\": \"gelu\""));
     assert_int_equal(s.act, ACT_GELU_TANH);
     s = spec_of(FILE_OF("gemma2", ", \"intermediate_size\": 8, "
                                   "\"hidden_activation\": \"gelu\""));
     assert_int_equal(s.act, ACT_GELU);
-    s = spec_of(FILE_OF("starcoder2", ", \"intermediate_size\": 8, "
-                                      "\"activation_function\": \"gelu\", "
-                                      "\"hidden_act\": \"gelu_pytorch_tanh\""));
+    s = spec_of(FILE_OF(
+        "starcoder2", ", \"num_key_value_heads\": 4, \"intermediate_size\": 8, "
+                      "\"activation_function\": \"gelu\", "
+                      "\"hidden_act\": \"gelu_pytorch_tanh\""));
     assert_int_equal(s.act, ACT_GELU_TANH);
     s = spec_of(FILE_OF("llama", ", \"intermediate_size\": 8, "
                                  "\"hidden_act\": \"swish\""));
@@ -895,13 +904,15 @@ static void test_activations(void **state)
 static void test_windows(void **state)
 {
     (void)state;
-    struct spec s = spec_of(FILE_OF("qwen2", ", \"intermediate_size\": 8, "
-                                             "\"sliding_window\": 32"));
+    struct spec s = spec_of(FILE_OF(
+        "qwen2", ", \"num_key_value_heads\": 4, \"intermediate_size\": 8, "
+                 "\"sliding_window\": 32"));
     assert_int_equal(s.sliding_window, 0);
-    s = spec_of(FILE_OF("qwen2", ", \"intermediate_size\": 8, "
-                                 "\"sliding_window\": 32, "
-                                 "\"use_sliding_window\": true, "
-                                 "\"max_window_layers\": 1"));
+    s = spec_of(FILE_OF(
+        "qwen2", ", \"num_key_value_heads\": 4, \"intermediate_size\": 8, "
+                 "\"sliding_window\": 32, "
+                 "\"use_sliding_window\": true, "
+                 "\"max_window_layers\": 1"));
     assert_int_equal(s.sliding_window, 32);
     assert_int_equal(s.slides.first, 1);
     s = spec_of(FILE_OF("gemma2", ", \"intermediate_size\": 8, "
@@ -1029,11 +1040,16 @@ static void test_patterns(void **state)
                   SPARSE, "0001");
     check_pattern(FOUR("deepseek_v3", "\"first_k_dense_replace\": 2"), false,
                   "0011");
-    check_pattern(FOUR("gpt_oss", "\"sliding_window\": 8"), SLIDES, "1010");
-    check_pattern(FOUR("gpt_oss", "\"layer_types\": [\"full_attention\", "
-                                  "\"sliding_attention\", \"full_attention\", "
-                                  "\"full_attention\"]"),
-                  SLIDES, "0100");
+    check_pattern(
+        FOUR("gpt_oss", "\"num_key_value_heads\": 4, \"sliding_window\": 8"),
+        SLIDES, "1010");
+    check_pattern(
+        FOUR(
+            "gpt_oss",
+            "\"num_key_value_heads\": 4, \"layer_types\": [\"full_attention\", "
+            "\"sliding_attention\", \"full_attention\", "
+            "\"full_attention\"]"),
+        SLIDES, "0100");
     check_pattern(FOUR("ernie4_5_moe", "\"moe_layer_start_index\": 1, "
                                        "\"moe_layer_end_index\": 2"),
                   SPARSE, "0110");
@@ -1187,7 +1203,9 @@ static void test_dispatch(void **state)
     s = spec_of(
         "{\"model_type\": \"llava\", \"vision_config\": {}, "
         "\"tie_word_embeddings\": true, \"vocab_size\": 7, "
-        "\"text_config\": " FILE_OF("qwen2", ", \"intermediate_size\": 8") "}");
+        "\"text_config\": " FILE_OF(
+            "qwen2",
+            ", \"num_key_value_heads\": 4, \"intermediate_size\": 8") "}");
     assert_int_equal(s.family, FAM_QWEN2);
     assert_int_equal(s.vocab, 100);
     assert_true(s.tied);
@@ -1306,8 +1324,18 @@ static const struct bad {
       "one entry a layer" },
     { WITH("decoder", "\"sliding_window\": 8,\n\"layer_types\": "
                       "[\"full_attention\", \"linear_attention\"]"),
-      MEMPLAN_E_UNKNOWN, 8, "a layer of no known type",
-      "known: full_attention, sliding_attention" },
+      MEMPLAN_E_UNKNOWN, 8,
+      "a 'decoder' model has no layer of type 'linear_attention'",
+      "use one of full_attention, sliding_attention" },
+    { WITH("qwen3", "\"num_key_value_heads\": 4,\n\"layer_types\": "
+                    "[\"full_attention\", \"linear_attention\"]"),
+      MEMPLAN_E_UNKNOWN, 8,
+      "a 'qwen3' model has no layer of type 'linear_attention'",
+      "use one of full_attention, sliding_attention" },
+    { BARE("qwen3", ",\n\"intermediate_size\": 8"), MEMPLAN_E_CONFLICT, 1,
+      "'num_key_value_heads' (32) does not divide", "use one of 1, 2, 4" },
+    { WITH("gemma", "\"num_key_value_heads\": null"), MEMPLAN_E_SCHEMA, 7,
+      "'num_key_value_heads' cannot be null", "the class's own 16" },
     { WITH("decoder", "\"layer_types\": "
                       "[\"full_attention\", \"sliding_attention\"]"),
       MEMPLAN_E_CONFLICT, 7, "there is no 'sliding_window'", "add" },
@@ -1445,7 +1473,9 @@ static const struct bad {
       MEMPLAN_E_SCHEMA, 1, "'qk_rope_head_dim' is missing", "" },
     { WITH("qwen3_moe", "\"mlp_only_layers\":\n[0, 9999]"), MEMPLAN_E_RANGE, 8,
       "'mlp_only_layers' is 9999", "from 0 to 1" },
-    { WITH("gpt_oss", "\"layer_types\":\n[\"full_attention\"]"),
+    { WITH(
+          "gpt_oss",
+          "\"num_key_value_heads\": 4, \"layer_types\":\n[\"full_attention\"]"),
       MEMPLAN_E_CONFLICT, 8, "has 1 entries", "one entry a layer" },
     { WITH("mamba", "\"time_step_rank\": \"big\""), MEMPLAN_E_SCHEMA, 7,
       "'time_step_rank' must be a whole number, not a string", "" },
