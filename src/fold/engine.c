@@ -328,6 +328,19 @@ void engine_waits(struct put *p, const struct stage *s, uint32_t position,
     fsdp_waits(p, s, position, back);
 }
 
+/* The same of a tensor that two blocks have. FSDP's root has the head's. */
+static void put_waiting(struct put *p, const struct stage *s, uint32_t position,
+                        bool later)
+{
+    const bool root =
+        engine_reduces_blocks(s->run) && s->waits_from + 1 == s->n && s->head;
+    if ((engine_wgrad_mode(s, later) == WGRAD_FREE
+         || engine_drops_blocks(s->run))
+        && !root && s->waits_to <= position && position < s->waits_from)
+        PUT(p, TERM_WGRAD_TMP, "gradients that wait for the block below",
+            F("bytes", s->waiting));
+}
+
 void engine_backward(struct put *p, const struct stage *s, uint32_t position,
                      bool later)
 {
@@ -339,6 +352,7 @@ void engine_backward(struct put *p, const struct stage *s, uint32_t position,
         && position + 1 < s->n)
         PUT(p, TERM_WGRAD_TMP, "the head's gradient of the tied embedding",
             F("bytes", s->tied_here));
+    put_waiting(p, s, position, later);
     loop_backward(p, s, position);
     megatron_backward(p, s, position, later);
     if (run->engine == ENGINE_DEEPSPEED)
@@ -355,7 +369,7 @@ void engine_backward(struct put *p, const struct stage *s, uint32_t position,
         PUT(p, TERM_GRADS, "gradients", F("bytes", s->wgrad));
     else
         PUT(p, TERM_GRADS, "gradients of the blocks above",
-            F("bytes", s->before[s->n].wgrad - s->before[position + 1].wgrad));
+            F("bytes", stage_wgrads_above(s, position)));
 }
 
 uint64_t engine_gradients(const struct stage *s)

@@ -47,6 +47,8 @@ uint64_t fsdp_root_wgrads(const struct stage *s)
         bytes += s->walk[s->p->embed].wgrad;
     if (s->head && !head_apart(s))
         bytes += s->walk[s->p->head].wgrad;
+    if (s->waits_from + 1 == s->n && s->head && !head_apart(s))
+        bytes -= s->waiting;
     return bytes - s->tied_here;
 }
 

@@ -58,7 +58,7 @@ static void add_to_group(struct zero_layout *l, uint64_t n, uint64_t size)
 
 static bool trained_here(const struct stage *s, const struct tensor *t)
 {
-    return t->role == ROLE_PARAM && t->trainable
+    return t->role == ROLE_PARAM && t->trainable && !t->again
            && !(t->tied && s->tied_here != 0);
 }
 

@@ -97,7 +97,9 @@ static void put_kept(struct put *p, const struct stage *s, uint32_t position)
     const bool in_layers =
         p->m->phase == PHASE_FORWARD || p->m->phase == PHASE_RECOMPUTE;
     PUT(p, TERM_SHARED, "made once a micro-batch",
-        F("bytes", in_layers ? s->shared : s->shared_kept));
+        F("bytes", in_layers                   ? s->shared
+                   : p->m->phase == PHASE_LOSS ? s->shared_late
+                                               : s->shared_kept));
     PUT(p, TERM_INPUTS, "token ids and labels", F("bytes", s->inputs));
     PUT(p, TERM_SAVED_LAYERS, "hidden states at the stage's borders",
         F("bytes", s->stage_input));
@@ -153,6 +155,8 @@ static void put_forward(struct put *p, const struct stage *s, uint32_t position,
     PUT(p, TERM_FORWARD_TMP, "held to the end of forward: autocast's copies",
         F("bytes", s->before[position].lingers
                        - stage_chunk_before(s, position)->lingers));
+    PUT(p, TERM_FORWARD_TMP, "results that the model's variables hold",
+        F("bytes", stage_frames(s, position)));
     engine_forward(p, s, position, later);
 }
 

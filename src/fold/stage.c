@@ -42,6 +42,12 @@ uint64_t stage_tied_sum(const struct stage *s, enum wgrad_mode mode)
     return 0;
 }
 
+uint64_t stage_wgrads_above(const struct stage *s, uint32_t position)
+{
+    const uint64_t all = s->before[s->n].wgrad - s->before[position + 1].wgrad;
+    return position < s->waits_to ? all - s->waiting : all;
+}
+
 uint64_t stage_others(const struct stage *s, bool later)
 {
     const struct run *run = s->run;
@@ -283,6 +289,27 @@ bool stage_ties_cast(const struct program *p)
     return false;
 }
 
+/* In the lower block, which has the tensor, backward adds its own. */
+static void find_waiting(struct stage *s)
+{
+    for (uint32_t i = s->n; i-- > 1 && s->embed;) {
+        const struct block *b = &s->p->block[stage_block(s, i)];
+        uint64_t sum = 0;
+        if (b->kind == BLOCK_LAYER)
+            continue;
+        for (uint32_t k = 0; k < b->tensor_count; k++) {
+            const struct tensor *t = &s->p->tensor[b->tensor_first + k];
+            if (t->waits && t->trainable)
+                sum += round_alloc(t->bytes);
+        }
+        if (sum == 0)
+            continue;
+        s->waiting = sum;
+        s->waits_from = i;
+        s->waits_to = b->kind == BLOCK_HEAD ? 1 : 0;
+    }
+}
+
 static uint64_t held_bytes(const struct program *p, const struct block *b)
 {
     uint64_t sum = 0;
@@ -339,14 +366,15 @@ static uint64_t role_bytes(const struct program *p, tensor_id first, uint64_t n)
     return sum;
 }
 
-/* Of what a micro-batch shares, the tensors that some operation keeps: rope
- * tables are, a mask that is only added is not. */
-static uint64_t shared_kept(const struct program *p)
+/* Of what a micro-batch shares, the tensors that some operation keeps (rope
+ * tables are, a mask that is only added is not), and where `late` is set those
+ * that variables hold to the end of forward. */
+static uint64_t shared_kept(const struct program *p, bool late)
 {
     uint64_t sum = 0;
     for (tensor_id id = p->first_shared; id < p->first_shared + p->n_shared;
          id++) {
-        bool kept = false;
+        bool kept = late && p->tensor[id].held;
         for (uint32_t k = 0; k < p->n_ops && !kept; k++) {
             tensor_id saved[SAVED_MAX];
             const size_t n = op_saves(p, &p->op[k], saved);
@@ -373,6 +401,62 @@ static uint64_t held_input(const struct stage *s)
     if (s->embed && !s->p->tensor[input].needs_grad)
         return 0;
     return w->keeps_input || stage_recomputed(s, first) ? 0 : w->input;
+}
+
+/* ---- what variables hold ---- */
+
+static void add_frame(struct stage *s, uint64_t bytes, uint32_t first,
+                      uint32_t last)
+{
+    if (bytes > 0 && first <= last && s->n_frames < FRAMES_MAX)
+        s->frame[s->n_frames++] = (struct frame){ bytes, first, last };
+}
+
+/* Whether a graph, or a checkpoint, keeps the result of the block before. */
+static bool keeps_result(const struct stage *s, uint32_t position)
+{
+    const struct block_walk *before = &s->walk[stage_block(s, position - 1)];
+    return (before->keeps_output && !stage_recomputed(s, position - 1))
+           || s->walk[stage_block(s, position)].keeps_input
+           || stage_recomputed(s, position);
+}
+
+/* Where the stack that begins at a position ends. */
+static uint32_t stack_end(const struct stage *s, uint32_t position)
+{
+    uint32_t end = position;
+    while (end + 1 < s->n && stage_is_layer(s, end + 1)
+           && s->p->block[stage_block(s, end + 1)].kind == BLOCK_LAYER)
+        end++;
+    return end;
+}
+
+/* The first layer of a stack holds its input itself. Of two stacks the first
+ * one's result can be held to the end of the loss. */
+static void frames_init(struct stage *s)
+{
+    for (uint32_t i = 0; i + 1 < s->n; i++) {
+        const struct block *b = &s->p->block[stage_block(s, i)];
+        const struct block_walk *w = &s->walk[stage_block(s, i)];
+        if (b->kind == BLOCK_JOINT && b->holds_input && !keeps_result(s, i))
+            add_frame(s, w->input, i + 1, s->n - 1);
+        if (b->kind != BLOCK_EMBED && b->kind != BLOCK_JOINT)
+            continue;
+        const uint32_t end = stack_end(s, i + 1);
+        add_frame(s, w->framed, i + 1, end);
+        if (s->p->tensor[b->output].framed && !keeps_result(s, i + 1)
+            && (i > 0 || held_input(s) == 0))
+            add_frame(s, w->output, i + 2, end);
+    }
+}
+
+uint64_t stage_frames(const struct stage *s, uint32_t position)
+{
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < s->n_frames; i++)
+        if (s->frame[i].first <= position && position <= s->frame[i].last)
+            sum += s->frame[i].bytes;
+    return sum;
 }
 
 void stage_init(struct stage *s, struct memory_fold *f, uint64_t index,
@@ -411,15 +495,18 @@ void stage_init(struct stage *s, struct memory_fold *f, uint64_t index,
     }
     zero_layout(s);
     s->wgrad = s->before[s->n].wgrad;
-    s->wgrad -= s->tied_here; /* one tensor, one gradient */
+    find_waiting(s);
+    s->wgrad -= s->tied_here + s->waiting; /* one tensor, one gradient */
     s->shared = f->shared;
     /* a checkpoint keeps what its layers share: masks too */
     s->shared_kept = s->recomputed > 0 ? f->shared : f->shared_kept;
+    s->shared_late = s->recomputed > 0 ? f->shared : f->shared_late;
     if (engine_wgrad_mode(s, false) == WGRAD_NONE)
         s->dummy_wgrads = dummy_wgrads(s);
     s->inputs = role_bytes(p, p->first_input, p->n_input);
     s->stage_input = held_input(s) + pipe_micro_batch(s);
     s->outputs = held_bytes(p, &p->block[p->head]);
+    frames_init(s);
     if (s->chunks > 1)
         chunks_init(s, f);
 }
@@ -466,7 +553,8 @@ bool memory_fold_init(struct memory_fold *f, const struct program *p,
         || (run->schedule == SCHED_INTERLEAVED && !chunks_room(f)))
         return false;
     f->shared = role_bytes(p, p->first_shared, p->n_shared);
-    f->shared_kept = shared_kept(p);
+    f->shared_kept = shared_kept(p, false);
+    f->shared_late = shared_kept(p, true);
     const uint64_t regions = run_regions(run);
     for (uint32_t b = 0; b < p->n_blocks; b++) {
         walk_block(&f->walk[b], p, &p->block[b], regions, modes_needed(run),

@@ -23,14 +23,26 @@ struct prefix {
     uint64_t held;        /* block_walk.held */
 };
 
+/* A block's result that a variable of the model's forward holds at the positions
+ * from `first` to `last`, where nothing else does. */
+struct frame {
+    uint64_t bytes;
+    uint32_t first, last;
+};
+enum { FRAMES_MAX = 5 }; /* two stacks, of each two; what the first hands on */
+
 struct stage {
     const struct program *p;
     const struct run *run;
     uint64_t index, first_layer, layers;
     bool embed, head;
-    uint64_t tied_here;   /* bytes of a gradient that head and embedding of
+    uint64_t tied_here; /* bytes of a gradient that head and embedding of
                                   this rank share; 0 when they do not */
-    bool tied_cast;       /* the head's is a tensor of its own, cast */
+    bool tied_cast;     /* the head's is a tensor of its own, cast */
+    uint64_t waiting;   /* bytes of gradients of a tensor that two blocks of
+                                  this rank have, from the upper one's backward
+                                  to the lower one's, at two positions */
+    uint32_t waits_from, waits_to;
     uint64_t in_flight;   /* micro-batches alive at most */
     uint64_t recomputed;  /* the first so many layers are */
     uint64_t group;       /* layers a checkpoint */
@@ -48,6 +60,10 @@ struct stage {
     uint64_t shared, inputs;      /* bytes a micro-batch */
     uint64_t global_buffer_bytes; /* largest use by a block of the stage */
     uint64_t shared_kept;         /* of shared: what backward needs */
+    uint64_t shared_late;         /* ... or variables hold while the loss is
+                                     computed */
+    struct frame frame[FRAMES_MAX];
+    uint32_t n_frames;
     uint64_t bucket; /* ZeRO-1, pipelined: elements flattened at once, most */
     uint64_t partition;    /* ZeRO: elements of whole tensors that touch one
                               rank's partition; the most, or zero_rank's */
@@ -81,7 +97,7 @@ struct memory_fold {
     struct prefix *before;
     uint64_t *chunk_kept, *others; /* interleaved; else NULL */
     uint32_t *flying;              /* [schedule_micros()] */
-    uint64_t shared, shared_kept;
+    uint64_t shared, shared_kept, shared_late;
 };
 
 /* Walks every block; false when out of memory. */
@@ -106,7 +122,11 @@ uint64_t stage_others(const struct stage *s, bool later);
 uint64_t stage_tied_sum(const struct stage *s, enum wgrad_mode mode);
 /* The head's product takes a copy of the tied table. */
 bool stage_ties_cast(const struct program *p);
+/* Gradients that the blocks above a position leave where they were made. */
+uint64_t stage_wgrads_above(const struct stage *s, uint32_t position);
 bool stage_is_layer(const struct stage *s, uint32_t position);
+/* What variables of the model's forward alone hold at a position. */
+uint64_t stage_frames(const struct stage *s, uint32_t position);
 /* Under a checkpoint; one that nothing in has a gradient keeps nothing
  * (torch/utils/checkpoint.py: neither form has a graph then). */
 bool stage_recomputed(const struct stage *s, uint32_t position);

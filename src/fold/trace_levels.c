@@ -16,6 +16,7 @@ enum {
     LEVEL_STAGE_INPUT,
     LEVEL_IN_FLIGHT,
     LEVEL_CASTS,
+    LEVEL_FRAMES,
     FIXED
 };
 
@@ -486,7 +487,9 @@ void levels_at(struct tracer *r, enum phase phase, uint32_t position)
     if (t->v == NULL)
         targets_at(r, t, position, back);
     const bool masks = phase == PHASE_FORWARD || phase == PHASE_RECOMPUTE;
-    r->level[LEVEL_SHARED].want = masks ? s->shared : s->shared_kept;
+    r->level[LEVEL_SHARED].want = masks                 ? s->shared
+                                  : phase == PHASE_LOSS ? s->shared_late
+                                                        : s->shared_kept;
     r->level[LEVEL_INPUTS].want = s->inputs;
     r->level[LEVEL_STAGE_INPUT].want = s->stage_input;
     r->level[LEVEL_IN_FLIGHT].want =
@@ -496,6 +499,7 @@ void levels_at(struct tracer *r, enum phase phase, uint32_t position)
         back ? 0
              : s->before[position].lingers
                    - stage_chunk_before(s, position)->lingers;
+    r->level[LEVEL_FRAMES].want = back ? 0 : stage_frames(s, position);
     set_levels(r, t);
 }
 
@@ -604,6 +608,7 @@ bool levels_init(struct tracer *r)
         [LEVEL_STAGE_INPUT] = TERM_SAVED_LAYERS,
         [LEVEL_IN_FLIGHT] = TERM_IN_FLIGHT,
         [LEVEL_CASTS] = TERM_FORWARD_TMP,
+        [LEVEL_FRAMES] = TERM_FORWARD_TMP,
     };
     for (uint32_t i = 0; i < FIXED; i++)
         r->level[i] =

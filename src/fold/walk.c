@@ -347,7 +347,7 @@ static uint64_t weight_grads(const struct program *p, const struct block *b,
     uint64_t sum = 0;
     for (uint32_t i = 0; i < b->tensor_count; i++) {
         const struct tensor *t = &p->tensor[b->tensor_first + i];
-        if (t->role == ROLE_PARAM && t->trainable && !t->again)
+        if (t->role == ROLE_PARAM && t->trainable && (!t->again || t->waits))
             sum += round_to(t->bytes, granule);
     }
     return sum;
@@ -396,6 +396,9 @@ void walk_block(struct block_walk *out, const struct program *p,
             out->kept += w.slot[i].bytes;
         if (i < block->tensor_count && p->tensor[block->tensor_first + i].held)
             out->held += w.slot[i].bytes;
+        if (i < block->tensor_count && &w.slot[i] != result && !w.slot[i].kept
+            && p->tensor[block->tensor_first + i].framed)
+            out->framed += w.slot[i].bytes;
         if (w.slot[i].lingers && &w.slot[i] != result) {
             out->lingers_nograd += w.slot[i].checkpointed ? 0 : w.slot[i].bytes;
             out->lingers += w.slot[i].kept ? 0 : w.slot[i].bytes;

@@ -57,6 +57,7 @@ struct block_walk {
     bool renames;            /* in it op.renames */
     struct extremum before, after;  /* of forward, up to there and since */
     uint64_t held;                  /* of kept: tensor.held */
+    uint64_t framed;                /* tensor.framed, neither kept nor output */
     uint64_t checkpoint;            /* kept by a checkpoint around the block:
                          its input, and what a policy says */
     struct extremum forward_nograd; /* under a checkpoint: `kept` is what a

@@ -354,7 +354,7 @@ static uint64_t weight_grad(struct walk *w, const struct op *op, tensor_id id)
     const uint64_t bytes = round_to(t->bytes, w->granule);
     switch (w->mode) {
     case WGRAD_KEEP:
-        if (t->again) /* added to the other one's */
+        if (t->again && !t->waits) /* added to the other one's */
             return bytes;
         if (s != NULL && s->has_wgrad)
             return bytes;

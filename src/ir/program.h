@@ -63,12 +63,16 @@ struct tensor {
     bool needs_grad;
     tensor_id storage;     /* itself, or the tensor it is a view of */
     uint64_t elems, bytes; /* on this rank */
+    bool framed;           /* a variable of the model's forward has it until the
+                              stack of layers that follows is done */
     bool pooled;           /* lies in the program's global buffer */
     bool lingers;          /* to the end of forward: by a frame above */
     bool pieces;           /* made in pieces, that are there together only where
                               backward keeps them */
     bool held;             /* by engine or loop, beyond its last use: to the end
-                                of the block's backward, then as they say */
+                                of the block's backward, then as they say;
+                                ROLE_SHARED: by a variable, while the loss is
+                                computed */
 
     /* ROLE_PARAM only */
     enum param_group group;
@@ -78,6 +82,8 @@ struct tensor {
                             embedding's) */
     bool again;          /* tied, and its gradient is added to that of the
                             block that has the tensor */
+    bool waits;          /* again, and the first to have one: it waits for the
+                            other (torch/csrc/autograd/input_buffer.cpp) */
     bool matmul;         /* a linear's weight */
     bool words;          /* a row for each word: the table, the head's weight */
     bool statistic;      /* beside a quantised weight: no parameter, whole on
@@ -175,6 +181,7 @@ struct block {
     tensor_id memory;  /* the encoder's result, where the block makes it or
                          attends to it; else TENSOR_NONE */
     bool open;         /* no module: nobody holds its input until it is done */
+    bool holds_input;  /* a variable does, until the loss is there */
     bool memory_waits; /* its gradient is there when backward comes here */
 };
 

@@ -85,6 +85,9 @@ struct builder {
     /* State. */
     tensor_id hidden;    /* what the next block's input will be */
     tensor_id memory;    /* the encoder's result: ROLE_SHARED; TENSOR_NONE */
+    tensor_id weights;   /* attention's, where they were made: the layer has
+                            them in a variable */
+    tensor_id branch;    /* attention's result, where that is one too */
     bool in_decoder;     /* of two stacks */
     bool attends_all;    /* no causal mask in the next operations */
     struct block *block; /* being built, or NULL */

@@ -171,7 +171,9 @@ static void make_mask(struct builder *b, const char *name)
     const bool two = b->spec->decoder_layers > 0; /* the decoder's */
     const struct shape shape = SHAPE(b->micro, heads, two ? b->s_target : b->sq,
                                      two ? b->s_target : b->s);
-    build_shared(b, name, dtype, &shape);
+    const tensor_id mask = build_shared(b, name, dtype, &shape);
+    /* of a class whose end stands in the same forward */
+    b->p->tensor[mask].held = b->spec->head == HEAD_ONE;
 }
 
 /* OPT and RoBERTa count positions in each sequence. */
@@ -266,10 +268,35 @@ static void make_tables(struct builder *b)
     if (m->merge > 0)
         hf_window_tables(b);
     build_memory(b);
+    if (b->memory != TENSOR_NONE) /* encoder_outputs */
+        b->p->tensor[b->memory].held = true;
     hf_two_towers(b);
 }
 
 /* ---- embedding ---- */
+
+/* A variable of the model's forward; LitGPT's has one name for all. */
+static void frame(struct builder *b, tensor_id x)
+{
+    if (x != TENSOR_NONE && !build_is_litgpt(b))
+        b->p->tensor[tensor_of(b, x)->storage].framed = true;
+}
+
+/* BertModel, ViTModel, CLIPTextModel, ... have a module that embeds, whose
+ * result is a variable; the others what they looked up: inputs_embeds. */
+static bool embeds_by_module(const struct builder *b)
+{
+    const struct spec *m = b->spec;
+    if (m->decoder_layers > 0 || m->classes > 0)
+        return false;
+    return m->bidirectional || m->image > 0 || m->head == HEAD_ONE;
+}
+
+static void frame_looked_up(struct builder *b, tensor_id x)
+{
+    if (!embeds_by_module(b))
+        frame(b, x);
+}
 
 /* All of the first type unless the data say more: gathered from a buffer by
  * position (BertEmbeddings.forward). */
@@ -299,6 +326,7 @@ static tensor_id add_positions(struct builder *b, tensor_id x)
         ids = build_copy_as(b, "positions", b->ids, &each);
     const tensor_id places =
         build_embedding(b, "positions", ids, table, &shape);
+    frame_looked_up(b, places);
     return build_add(b, "embeddings + positions", x, places);
 }
 
@@ -350,6 +378,8 @@ tensor_id hf_words(struct builder *b)
     tensor_id x = build_embedding(b, "embed_tokens", b->ids, table, &shape);
     x = build_all_reduce(b, "embedding all-reduce", x, COMM_TP);
     const bool late = m->family == FAM_PHI3SMALL; /* after the dropout */
+    if (m->family != FAM_GEMMA3)                  /* its embedding scales */
+        frame_looked_up(b, x);
     if (m->embed_scale && !late)
         x = scaled_embedding(b, x);
     if (b->e.n != b->h.n) /* OPT-350m */
@@ -376,14 +406,20 @@ static void embed(struct builder *b)
     if (b->whole->vision != NULL)
         build_to_vision(b);
     if (b->spec->image == 0 && b->spec->mel_bins == 0) {
-        build_end(b, hf_words(b));
+        const tensor_id x = hf_words(b);
+        if (embeds_by_module(b) || b->spec->family == FAM_GEMMA3)
+            frame(b, x);
+        build_end(b, x);
         return;
     }
     const tensor_id x = b->spec->classes > 0    ? hf_dit_embed(b)
                         : b->spec->mel_bins > 0 ? hf_audio_embed(b)
                                                 : hf_image_embed(b);
-    build_end(b,
-              build_dropout(b, "embedding dropout", x, b->run->embed_dropout));
+    const tensor_id out =
+        build_dropout(b, "embedding dropout", x, b->run->embed_dropout);
+    if (embeds_by_module(b))
+        frame(b, out);
+    build_end(b, out);
 }
 
 /* ---- layer ---- */
@@ -450,12 +486,13 @@ static tensor_id normed_sum(struct builder *b, const char *name, tensor_id x,
     return sum;
 }
 
-/* A variable of the layer's, to the end of what it is handed to. Where that has
- * a gradient and is not cast it is kept anyway. */
-static void hold_input(struct builder *b, tensor_id x)
+/* Where that has a gradient and is not cast it is kept anyway; without a graph
+ * nothing else keeps it: in a frozen part, and under a checkpoint. */
+void hf_hold_frozen(struct builder *b, const char *name, tensor_id x)
 {
-    if (b->autocast || (b->run->freeze != 0 && !tensor_of(b, x)->needs_grad))
-        hf_hold(b, "hidden_states", x);
+    const bool frozen = b->run->freeze != 0 && !tensor_of(b, x)->needs_grad;
+    if (b->autocast || frozen || b->run->recompute == RECOMP_FULL)
+        hf_hold(b, name, x);
 }
 
 static tensor_id attention_half(struct builder *b,
@@ -476,7 +513,7 @@ static tensor_id attention_half(struct builder *b,
     if (kind->mixer != MIX_ATTENTION) /* a variable, to the mixer's end */
         hf_hold(b, "hidden_states", normed);
     else
-        hold_input(b, normed);
+        hf_hold_frozen(b, "hidden_states", normed);
     if (after)
         y = hf_hidden_norm(b, "post_attention_layernorm", y);
     if (m->family == FAM_FALCON) /* dropout_add(..., attention_dropout) */
@@ -485,6 +522,9 @@ static tensor_id attention_half(struct builder *b,
              && m->family != FAM_DISTILBERT)
         y = drop(b, y);
     y = scaled_branch(b, y);
+    if (m->family == FAM_GPT2 || m->family == FAM_GPT_BIGCODE
+        || m->family == FAM_GPT_NEO)
+        b->branch = y; /* attn_output, to the end of the layer */
     if (m->place == PLACE_AFTER_RESIDUAL)
         return normed_sum(b, "self_attn_layer_norm", x, y);
     return build_add(b, "residual", x, y);
@@ -505,7 +545,7 @@ static tensor_id serial_layer(struct builder *b, const struct layer_kind *kind,
     tensor_id y = before ? hf_hidden_norm(b, "mlp norm", x) : x;
     const tensor_id normed = y;
     y = feed_forward(b, kind, y);
-    hold_input(b, normed);
+    hf_hold_frozen(b, "hidden_states", normed);
     if (after)
         y = hf_hidden_norm(b, "post_feedforward_layernorm", y);
     y = scaled_branch(b, drop(b, y));
@@ -534,6 +574,7 @@ static tensor_id joint(struct builder *b, tensor_id x)
         build_copy_as(b, "decoder_input_ids", b->labels, &rows);
     const tensor_id table = build_word_table(b, "embed_tokens", b->e);
     x = build_embedding(b, "embed_tokens", ids, table, &shape);
+    frame(b, x);
     if (b->spec->target_positions > 0)
         x = hf_audio_target_positions(b, x);
     else if (b->spec->position == POS_LEARNED)
@@ -547,12 +588,23 @@ static tensor_id joint(struct builder *b, tensor_id x)
 tensor_id hf_layer(struct builder *b, const struct layer_kind *kind,
                    tensor_id x)
 {
-    if (kind->place == LAYER_JOINT)
-        return b->whole->vision != NULL ? hf_to_text(b, x) : joint(b, x);
+    if (kind->place == LAYER_JOINT) {
+        if (b->whole->vision == NULL)
+            return joint(b, x);
+        x = hf_to_text(b, x);
+        frame(b, x);
+        return x;
+    }
     if (b->spec->classes > 0)
         return hf_dit_layer(b, x);
-    return b->spec->parallel_residual ? parallel_layer(b, kind, x)
-                                      : serial_layer(b, kind, x);
+    b->weights = b->branch = TENSOR_NONE;
+    x = b->spec->parallel_residual ? parallel_layer(b, kind, x)
+                                   : serial_layer(b, kind, x);
+    if (b->weights != TENSOR_NONE) /* hidden_states, _ = self.self_attn(...) */
+        hf_hold_frozen(b, "attn_weights", b->weights);
+    if (b->branch != TENSOR_NONE)
+        hf_hold_frozen(b, "attn_output", b->branch);
+    return x;
 }
 
 /* ---- the model ---- */
@@ -588,6 +640,20 @@ static void forget_family(struct builder *b)
     b->spec = plain;
 }
 
+/* Where a block uses a tensor again that one below has, backward comes to it
+ * first; but the words of a tied head have a gradient by then. */
+static void gradients_wait(struct builder *b)
+{
+    struct program *p = b->p;
+    for (uint32_t i = 0; i < p->n_blocks && !b->failed; i++) {
+        const struct block *block = &p->block[i];
+        for (uint32_t k = 0; k < block->tensor_count; k++) {
+            struct tensor *t = &p->tensor[block->tensor_first + k];
+            t->waits = t->again && !(t->words && b->whole->tied);
+        }
+    }
+}
+
 void lower_hf(struct builder *b)
 {
     if (build_is_litgpt(b))
@@ -598,4 +664,5 @@ void lower_hf(struct builder *b)
     embed(b);
     build_layers(b, hf_layer);
     hf_head(b);
+    gradients_wait(b);
 }

@@ -113,6 +113,9 @@ tensor_id hf_words_loss(struct builder *b, tensor_id logits);
 void hf_hold(struct builder *b, const char *name, tensor_id x);
 /* ... of the whole model's forward, up to its end. */
 void hf_linger(struct builder *b, tensor_id x);
+/* The same of a variable to the end of what it is handed to: only where no graph
+ * keeps it. */
+void hf_hold_frozen(struct builder *b, const char *name, tensor_id x);
 /* The same of what it returns, which the training loop may hold on to. */
 void hf_outputs(struct builder *b, const char *name, tensor_id x);
 

@@ -37,13 +37,19 @@ static struct hf_heads cast(struct builder *b, struct hf_heads h,
 }
 
 /* repeat_kv: expand, then a reshape that copies, unless one head serves all:
- * then it stays a view, as h.n says. */
+ * then it stays a view, as h.n says, whose gradients are summed only when
+ * backward comes here. Falcon leaves that to the products. */
 static struct hf_heads repeat_kv(struct builder *b, const char *name,
                                  struct hf_heads h)
 {
-    if (h.n.n == b->a.n || h.n.n == 1)
+    const bool expands = b->spec->family != FAM_FALCON;
+    if (h.n.n == b->a.n || (h.n.n == 1 && !expands))
         return h;
     const struct shape shape = hf_heads_shape(b, &h, b->a);
+    if (h.n.n == 1) {
+        h.x = build_view(b, name, h.x, &shape);
+        return h;
+    }
     h.x = build_copy_as(b, name, h.x, &shape);
     h.layout = HF_HEADS;
     h.n = b->a;
@@ -201,10 +207,9 @@ static tensor_id probabilities(struct builder *b, const struct hf_qkv *o,
     if (family == FAM_FALCON)
         scores = build_cast(b, "softmax input", scores, in);
     tensor_id p = build_softmax(b, "softmax", scores, in);
-    if (tensor_of(b, given)->dtype != in) /* cast within, and a variable */
-        hf_hold(b, "attn_weights", given);
     if (!family_is_bert(family))
         p = build_cast(b, "probabilities", p, out);
+    hf_hold(b, "attn_weights", given); /* until p has the name */
     if (family == FAM_FALCON && b->spec->position == POS_ROPE)
         return p; /* this branch has no dropout */
     return build_dropout(b, "attention dropout", p, b->run->attention_dropout);
@@ -250,6 +255,8 @@ static tensor_id eager(struct builder *b, const struct hf_qkv *o)
     hold_operands(b, o);
     hf_hold(b, "key_states", repeated);
     hold_scores(b, first, end);
+    hf_hold_frozen(b, "value_states", v.x);
+    b->weights = p;
     return merge(b, context, true);
 }
 
@@ -438,6 +445,7 @@ static tensor_id output_of(struct builder *b, tensor_id context)
 
 static tensor_id attention_of(struct builder *b, struct hf_qkv *o)
 {
+    const tensor_id q = o->q.x, k = o->k.x, v = o->v.x;
     tensor_id context = TENSOR_NONE;
     switch (hf_kernel(b)) {
     case ATTN_SDPA: context = sdpa(b, o); break;
@@ -449,7 +457,11 @@ static tensor_id attention_of(struct builder *b, struct hf_qkv *o)
         const tensor_id s = build_unary(b, OP_TANH, "sigmoid", o->gate);
         context = build_mul(b, "gated", context, s);
     }
-    return output_of(b, context);
+    const tensor_id y = output_of(b, context);
+    hf_hold_frozen(b, "query_states", q);
+    hf_hold_frozen(b, "key_states", k);
+    hf_hold_frozen(b, "value_states", v);
+    return y;
 }
 
 /* Llama4TextAttention: where nothing rotates, queries are scaled by place. */

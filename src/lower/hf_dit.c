@@ -202,8 +202,10 @@ tensor_id hf_dit_head(struct builder *b, tensor_id x)
     const struct shape scalar = SHAPE(b->one);
     tensor_id row[3];
     modulation(b, "proj_out_1", row, 2);
+    const tensor_id hidden = x;
     x = build_layer_norm(b, "norm_out", x, TENSOR_NONE, TENSOR_NONE);
     x = modulate(b, x, row[0], row[1]);
+    hf_hold(b, "hidden_states", hidden);
     x = build_linear(b, &(struct linear){ .name = "proj_out_2",
                                           .x = x,
                                           .in = b->h,

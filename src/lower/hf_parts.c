@@ -127,12 +127,15 @@ static tensor_id last_word(struct builder *b, tensor_id x)
     const struct shape one = SHAPE(b->micro, b->h);
     const struct shape pairs = SHAPE(DIM("2", 2), b->micro);
     const struct shape all = SHAPE(b->t);
+    const tensor_id normed = hf_hidden_norm(b, "final norm", x);
     const tensor_id ids = build_copy_as(b, "ids as int32", b->ids, &all);
     b->p->tensor[ids].dtype = DT_INT32;
     b->p->tensor[ids].bytes /= 2;
     const tensor_id places =
         build_copy_as(b, "sequence, place", b->ids, &pairs);
-    return build_index(b, "pooled", x, places, &one);
+    const tensor_id pooled = build_index(b, "pooled", normed, places, &one);
+    hf_hold_frozen(b, "encoder_outputs", x);
+    return pooled;
 }
 
 /* SigLIP's norm is of all patches; CLIP's of the token of the class, after it is
@@ -143,7 +146,7 @@ tensor_id hf_states(struct builder *b, tensor_id x)
     if (b->spec->merge > 0)
         return hf_merger(b, x);
     if (b->spec->head == HEAD_ONE && !b->spec->bidirectional)
-        return last_word(b, hf_hidden_norm(b, "final norm", x));
+        return last_word(b, x);
     if (b->spec->head == HEAD_ONE)
         x = build_view(b, "class", x, &one);
     x = hf_hidden_norm(b, "post_layernorm", x);
@@ -280,8 +283,11 @@ static tensor_id to_second_tower(struct builder *b, tensor_id x)
     b->p->tensor[x].storage = b->memory;
     b->block->memory = x;
     b->block->memory_waits = true;
+    b->block->holds_input = true; /* vision_outputs.last_hidden_state */
     build_to_text(b);
-    return hf_words(b);
+    x = hf_words(b);
+    hf_hold_frozen(b, "vision_outputs", b->block->input);
+    return x;
 }
 
 /* The image's in place of its words (masked_scatter): a copy of the words' with

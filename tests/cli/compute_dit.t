@@ -2,5 +2,3 @@
 compute dit-xl-2
 == stdout ~
   model   
-== exit
-0

@@ -13,7 +13,6 @@
 #include <cmocka.h>
 
 #include "fold/stage.h"
-#include "fold/walk.h"
 #include "spec/spec.h"
 #include "json/json.h"
 
@@ -121,10 +120,13 @@ static void freeze(struct run *r, const struct json *root)
 struct step {
     struct arena arena;
     struct program p;
-    struct walk_scratch scratch;
-    struct block_walk walk[BLOCK_MAX];
+    struct run run;
+    struct memory_fold fold;
+    struct stage stage; /* for what holds beside walks */
+    const struct block_walk *walk;
     uint64_t shared;      /* what the layers share */
     uint64_t shared_kept; /* of it, what backward needs */
+    uint64_t shared_late; /* ... and what variables hold to the loss's end */
     bool words;           /* the head's last product makes words */
 };
 
@@ -154,6 +156,20 @@ static void look_at(struct spec *spec, const struct json *root, struct diag *d)
     assert_int_equal(spec_set_image(spec, image, d), MEMPLAN_OK);
 }
 
+/* Everything to the byte: no allocator is behind the recordings. */
+static void walk_bytes(struct step *s)
+{
+    struct memory_fold *f = &s->fold;
+    assert_true(memory_fold_init(f, &s->p, &s->run, &s->arena));
+    f->scratch.granule = 1;
+    f->scratch.bare = true;
+    for (uint32_t b = 0; b < s->p.n_blocks; b++)
+        walk_block(&f->walk[b], &s->p, &s->p.block[b], 0, 1u << WGRAD_KEEP,
+                   &f->scratch);
+    stage_init(&s->stage, f, 0, 0);
+    s->walk = f->walk;
+}
+
 static bool lower(struct step *s, const struct json *root, size_t len,
                   const char *file)
 {
@@ -171,46 +187,42 @@ static bool lower(struct step *s, const struct json *root, size_t len,
     if (json_member(root, "part") != NULL)
         spec = *spec.parts->part[part_find(word(root, "part"))];
     s->words = spec.head == HEAD_LM || spec.head == HEAD_MASKED_LM;
-    struct run run;
-    run_bare(&run, &spec);
-    run.framework = FW_DEEPSPEED; /* no Trainer around it */
-    run.micro_batch = (uint64_t)num(root, "b");
-    run.seq_len = (uint64_t)num(root, "s");
+    struct run *run = &s->run;
+    run_bare(run, &spec);
+    run->framework = FW_DEEPSPEED; /* no Trainer around it */
+    run->micro_batch = (uint64_t)num(root, "b");
+    run->seq_len = (uint64_t)num(root, "s");
     const char *at = word(root, "attention");
-    run.attention = strcmp(at, "eager") == 0  ? ATTN_EAGER
-                    : strcmp(at, "sdpa") == 0 ? ATTN_SDPA
-                                              : ATTN_FLASH;
-    precision(&run, word(root, "dtype"));
+    run->attention = strcmp(at, "eager") == 0  ? ATTN_EAGER
+                     : strcmp(at, "sdpa") == 0 ? ATTN_SDPA
+                                               : ATTN_FLASH;
+    precision(run, word(root, "dtype"));
     const bool drops = strstr(file, "-0.json") == NULL;
-    run.hidden_dropout = drops ? spec.hidden_dropout : 0;
-    adapters(&run, root);
-    freeze(&run, root);
+    run->hidden_dropout = drops ? spec.hidden_dropout : 0;
+    adapters(run, root);
+    freeze(run, root);
     if (json_member(root, "images") != NULL)
-        run.images = (uint64_t)num(root, "images");
-    run.embed_dropout = drops ? spec.embed_dropout : 0;
-    run.attention_dropout = drops ? spec.attention_dropout : 0;
-    run.head_dropout = drops ? spec.head_dropout : 0;
-    run.act_dropout = drops ? spec.act_dropout : 0;
+        run->images = (uint64_t)num(root, "images");
+    run->embed_dropout = drops ? spec.embed_dropout : 0;
+    run->attention_dropout = drops ? spec.attention_dropout : 0;
+    run->head_dropout = drops ? spec.head_dropout : 0;
+    run->act_dropout = drops ? spec.act_dropout : 0;
     if (strcmp(word(root, "ssm_kernel"), "torch") == 0)
-        run.ssm_kernel = SSM_KERNEL_TORCH;
+        run->ssm_kernel = SSM_KERNEL_TORCH;
     if (json_member(root, "decoder_s") != NULL)
-        run.decoder_seq_len = (uint64_t)num(root, "decoder_s");
-    if (lower_model(&s->p, &spec, &run, &s->arena, &d) != MEMPLAN_OK) {
+        run->decoder_seq_len = (uint64_t)num(root, "decoder_s");
+    if (lower_model(&s->p, &spec, run, &s->arena, &d) != MEMPLAN_OK) {
         printf("not lowered: %s\n", slot[0].message);
         return false;
     }
-    assert_true(walk_scratch_init(&s->scratch, &s->p, &s->arena));
-    s->scratch.granule = 1;
-    s->scratch.bare = true;
-    for (uint32_t b = 0; b < s->p.n_blocks; b++)
-        walk_block(&s->walk[b], &s->p, &s->p.block[b], 0, 1u << WGRAD_KEEP,
-                   &s->scratch);
+    walk_bytes(s);
     for (tensor_id id = 0; id < s->p.n_tensors; id++) {
         const struct tensor *t = &s->p.tensor[id];
         if (t->storage != id || t->role != ROLE_SHARED)
             continue;
         s->shared += t->bytes;
         s->shared_kept += is_kept(&s->p, id) ? t->bytes : 0;
+        s->shared_late += is_kept(&s->p, id) || t->held ? t->bytes : 0;
     }
     return true;
 }
@@ -241,7 +253,7 @@ static uint64_t norm_backward(struct step *s)
     b.op_count = last;
     b.output = s->p.tensor[product->in[0]].storage;
     struct block_walk w;
-    walk_block(&w, &s->p, &b, 0, 1u << WGRAD_KEEP, &s->scratch);
+    walk_block(&w, &s->p, &b, 0, 1u << WGRAD_KEEP, &s->fold.scratch);
     uint64_t wgrad = 0;
     for (unsigned i = 1; i < product->n_in; i++)
         if (s->p.tensor[product->in[i]].trainable)
@@ -285,19 +297,30 @@ static uint64_t leaf(const struct step *s)
     return t->needs_grad || !starts(s) || first->keeps_input ? 0 : t->bytes;
 }
 
+/* Gradients of what two blocks have: the upper one's wait for the lower's. */
+static uint64_t waiting(const struct step *s)
+{
+    uint64_t sum = 0;
+    for (tensor_id id = 0; id < s->p.n_tensors; id++)
+        sum += s->p.tensor[id].waits ? s->p.tensor[id].bytes : 0;
+    return sum;
+}
+
 /* Qwen's tables of cos and sin outlive the step. */
 static void put_together(struct step *s, uint64_t cache, struct peaks *out)
 {
     const uint64_t n = s->p.layers + 2;
     uint64_t kept = s->shared_kept + leaf(s), wgrad = 0, lingers = 0;
     const uint64_t masks = s->shared - s->shared_kept;
+    const uint64_t late = s->shared_late - s->shared_kept;
     const struct tensor *hidden = &s->p.tensor[s->p.block[s->p.embed].output];
     *out = (struct peaks){ 0 };
     for (uint64_t i = 0; i < n; i++) {
         const struct block_walk *w = &s->walk[block_at(s, i)];
         out->forward =
             max_u64(out->forward, kept + lingers + extremum_total(&w->forward)
-                                      + (i < n - 1 ? masks : 0));
+                                      + stage_frames(&s->stage, (uint32_t)i)
+                                      + (i < n - 1 ? masks : late));
         kept += w->kept;
         lingers += w->lingers;
     }
@@ -327,6 +350,8 @@ static void put_together(struct step *s, uint64_t cache, struct peaks *out)
                                              + (joined(s) ? w->input : 0));
         }
         wgrad += w->wgrad;
+        if (i == s->stage.waits_to) /* its own is another's too */
+            wgrad -= waiting(s);
     }
 }
 
@@ -335,40 +360,19 @@ static double phase_peak(const struct json *root, const char *phase)
     return num(json_member(json_member(root, "phases"), phase), "peak");
 }
 
-/* The target is 0.5 %. Known and not modelled: the sum over the query heads'
- * copies of k in gpt_bigcode's eager multi-query products, 0.8 %; in models as
- * small as these without words the embedding's result, which a variable of
- * BertModel.forward (CLIPTextModel.forward) holds and under autocast nothing else, 1.5 %;
- * of two stacks that and the encoder's result, 1 %; where a block of bottlenecks
- * meets another, one more sum of gradients, 0.57 %; of diffusers' DiT the
- * gradients of the first layer's embedders, which the head makes first, 2 %;
- * of three layers the two that LLaVA's projector does not use, whose graph its
- * model's output holds while the text runs, 2.3 %; and
- * where a tower of CLIP's is frozen, so that nothing else keeps it, what
- * variables of its forward hold: the embedding's result, the other tower's
- * states, eager attention's weights, 3 %, and of both 6 %; of Qwen 2's vision
- * part under autocast one more cast gradient, 0.52 %. */
+/* The target is 0.5 %. Known and not modelled: of three layers the two that
+ * LLaVA's projector does not use, whose graph its model's output holds while the
+ * text runs, 2.3 %; of Qwen 2's vision part under autocast one more cast
+ * gradient, 0.52 %; of DistilBERT's head of sequences where its phases part,
+ * 0.9 %; of SigLIP's pooling head backward, 1 %. */
 static const struct known {
     const char *begins, *has;
     double error;
 } knowns[] = {
-    { "gpt_bigcode", "", 0.01 },
-    { "bert-s", "-autocast", 0.016 },
-    { "bert-token", "-autocast", 0.016 },
-    { "roberta-s", "-autocast", 0.016 },
-    { "camembert-token", "-autocast", 0.016 },
-    { "distilbert", "-autocast", 0.017 },
-    { "resnet-bottleneck", "-fp32", 0.006 },
-    { "part-clip-text", "-autocast", 0.01 },
-    { "part-clip-frozen-vision-text", "", 0.06 },
-    { "part-clip-frozen", "", 0.03 },
+    { "distilbert-sequence", "-autocast-sdpa", 0.01 },
     { "part-llava-siglip-fp32-eager", "", 0.023 },
     { "part-qwen2_vl-vision", "-autocast", 0.006 },
     { "part-siglip-pooled", "", 0.01 },
-    { "t5", "-autocast", 0.01 },
-    { "bart", "-autocast", 0.01 },
-    { "whisper", "-autocast", 0.01 },
-    { "dit-diffusers", "", 0.02 },
 };
 
 static double allowed(const char *file)
@@ -458,8 +462,13 @@ static bool compare(const char *path, const char *file)
             arena_release(&s.arena);
             return bad;
         }
-        const double head = phase_peak(root, "backward_head");
+        const double layers = phase_peak(root, "backward_layers");
         const double norm = phase_peak(root, "backward_norm");
+        double head = phase_peak(root, "backward_head");
+        if (norm == 0) { /* what lies before the product counts with them */
+            p.layers = p.head = max_u64(p.head, p.layers);
+            head = head > layers ? head : layers;
+        }
         bad = differs(file, "head", base + (double)p.head,
                       head > norm ? head : norm)
               || bad;
@@ -472,7 +481,7 @@ static bool compare(const char *path, const char *file)
                       phase_peak(root, "backward_embedding"))
               || bad;
         bad = differs(file, "layers", base + (double)p.layers,
-                      phase_peak(root, "backward_layers"))
+                      norm == 0 && head > layers ? head : layers)
               || bad;
     }
     arena_release(&s.arena);

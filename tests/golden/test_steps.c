@@ -331,9 +331,6 @@ static void describe(struct run_name *out, const struct json *run)
         out->known = 0.01; /* the order of tensors within a layer */
     else if (out->knows_order)
         out->known = 0.035;
-    else if (is_setup(run, "attention", "eager")
-             && is_setup(run, "recompute", "full"))
-        out->known = 0.04;
 }
 
 struct tally {
