@@ -181,6 +181,18 @@ static void check_experts(struct import *im)
                      import_key(im, F_LAYERS), v[F_LAYERS].n);
 }
 
+/* A width of latent attention, and nothing that is compressed. */
+static void lacks_rank(struct import *im, const struct value *part)
+{
+    const bool is_zero = im->v[F_KV_RANK].at != NULL;
+    memplan_error *e = import_error(
+        im, is_zero ? im->v[F_KV_RANK].at : part->at, MEMPLAN_E_CONFLICT,
+        "'%s' is given, but 'kv_lora_rank' is %s", part->at->key.p,
+        is_zero ? "0" : "not");
+    diag_hint(e, "'kv_lora_rank' is the width that keys and values are "
+                 "compressed to: at least 1");
+}
+
 /* Latent attention has four widths, all or none: a key head a query head,
  * and its own rotary part whatever else tells positions. */
 static void check_latent(struct import *im)
@@ -194,9 +206,7 @@ static void check_latent(struct import *im)
     for (size_t i = 0; i < COUNT_OF(parts); i++) {
         struct value *part = &v[parts[i]];
         if (!latent && part->at && part->n > 0)
-            import_error(im, part->at, MEMPLAN_E_CONFLICT,
-                         "'%s' is given, but 'kv_lora_rank' is not",
-                         part->at->key.p);
+            lacks_rank(im, part);
         else if (latent && parts[i] != F_Q_RANK && part->n == 0 && !part->bad)
             import_missing(im, parts[i]);
     }

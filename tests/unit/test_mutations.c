@@ -135,7 +135,7 @@ static void test_mutations(void **state)
     free(text);
     print_message("%u configurations, %u refused\n", lines, refused);
     assert_int_equal(bad, 0);
-    assert_true(lines >= 140);
+    assert_true(lines >= 211);
 }
 
 int main(void)
