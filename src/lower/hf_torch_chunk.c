@@ -124,7 +124,14 @@ static tensor_id einsum(struct builder *b, const char *name,
 struct chunk_scan {
     tensor_id x, dt, A, B, C; /* A: logs of decays */
     tensor_id skip;           /* D x, in whole chunks */
+    tensor_id held[18];       /* variables of the function */
+    unsigned n_held;
 };
+
+static void hold(struct chunk_scan *s, tensor_id x)
+{
+    s->held[s->n_held++] = x;
+}
 
 /* repeat_interleave: every head of a group has its B, C. */
 static tensor_id repeated(struct builder *b, const struct ssm_dims *d,
@@ -147,6 +154,7 @@ static void discretise(struct builder *b, const struct ssm_dims *d,
     tensor_id dt = build_add(b, "dt + bias", s->dt, bias);
     dt = torch_softplus(b, dt);
     dt = build_unary(b, OP_ACTIVATION, "clamp", dt);
+    hold(s, dt);
     const tensor_id x =
         torch_fp32(b, "x fp32", build_view(b, "x", s->x, &values));
     const tensor_id B = repeated(b, d, "B", s->B);
@@ -163,12 +171,16 @@ static void discretise(struct builder *b, const struct ssm_dims *d,
     const tensor_id list[] = { dx, A, B, C };
     for (unsigned i = 0; i < 4; i++)
         hf_hold(b, "unpadded", list[i]);
+    hold(s, s->x);
+    hold(s, s->A);
+    hold(s, s->B);
+    hold(s, s->C);
+    hold(s, s->skip);
 }
 
 /* Products of one chunk's tokens with one another: scores, decayed, with x. */
 static tensor_id inside(struct builder *b, const struct ssm_dims *d,
-                        const struct chunks *c, const struct chunk_scan *s,
-                        tensor_id frame[2])
+                        const struct chunks *c, struct chunk_scan *s)
 {
     const double pairs = 2 * (double)c->bc.n * (double)c->q.n * (double)c->q.n;
     const double n = (double)b->spec->ssm.state * (double)d->heads.n;
@@ -179,16 +191,24 @@ static tensor_id inside(struct builder *b, const struct ssm_dims *d,
     const tensor_id M = build_mul(b, "scores decayed", G, L);
     x[0] = operand(b, "scores decayed", M, false);
     x[1] = operand(b, "x", s->x, !c->one);
-    frame[0] = L;
-    frame[1] = M;
-    return einsum(b, "within chunks", x, &c->values,
-                  pairs * (double)d->inner.n);
+    const tensor_id y =
+        einsum(b, "within chunks", x, &c->values, pairs * (double)d->inner.n);
+    hold(s, L);
+    hold(s, G);
+    hold(s, M);
+    hold(s, y);
+    return y;
 }
 
 /* Every chunk's state, then what is handed on from chunk to chunk. */
 static tensor_id handed_on(struct builder *b, const struct chunks *c,
-                           tensor_id sum, tensor_id states, double flops)
+                           struct chunk_scan *s, tensor_id sum,
+                           tensor_id states)
 {
+    const struct ssm *m = &b->spec->ssm;
+    const double c1 = (double)c->more_ends.dim[2].n;
+    const double flops =
+        2 * (double)m->inner * (double)m->state * (double)b->micro.n * c1 * c1;
     const struct tensor *t = tensor_of(b, states);
     struct shape first = c->states;
     first.dim[0] = b->micro;
@@ -203,17 +223,18 @@ static tensor_id handed_on(struct builder *b, const struct chunks *c,
     const tensor_id x[] = { operand(b, "decay_chunk", decay, false),
                             operand(b, "states", all, true) };
     const tensor_id handed = einsum(b, "states handed on", x, &c->more, flops);
-    hf_hold(b, "previous_states", none);
+    hf_hold(b, "states", all);
+    hold(s, none);
+    hold(s, decay);
+    hold(s, handed);
     return handed;
 }
 
 static tensor_id states_of(struct builder *b, const struct chunks *c,
-                           const struct chunk_scan *s, tensor_id sum,
-                           tensor_id frame[2])
+                           struct chunk_scan *s, tensor_id sum)
 {
     const struct ssm *m = &b->spec->ssm;
     const double each = 2 * (double)m->inner * (double)m->state;
-    const double c1 = (double)c->more_ends.dim[2].n;
     const tensor_id left = build_unary(b, OP_ADD, "decays to the end", sum);
     const tensor_id decay = torch_exp(b, "decay_states", left);
     const tensor_id B = build_mul(b, "B decayed", s->B, decay);
@@ -221,10 +242,9 @@ static tensor_id states_of(struct builder *b, const struct chunks *c,
                       operand(b, "x", s->x, !c->one) };
     const tensor_id states = einsum(b, "states", x, &c->states,
                                     each * (double)c->bc.n * (double)c->q.n);
-    frame[0] = B;
-    frame[1] =
-        handed_on(b, c, sum, states, each * (double)b->micro.n * c1 * c1);
-    return build_view(b, "states", frame[1], &c->states);
+    hold(s, decay);
+    hold(s, B);
+    return build_view(b, "states", handed_on(b, c, s, sum, states), &c->states);
 }
 
 static tensor_id chunk_scan(struct builder *b, const struct ssm_dims *d,
@@ -233,11 +253,10 @@ static tensor_id chunk_scan(struct builder *b, const struct ssm_dims *d,
     const struct chunks c = chunks_of(b, d);
     const struct ssm *m = &b->spec->ssm;
     const struct shape rows = SHAPE(b->t, d->inner);
-    tensor_id frame[4];
     discretise(b, d, &c, s);
     const tensor_id sum = torch_cumsum(b, "A_cumsum", s->A);
-    const tensor_id within = inside(b, d, &c, s, frame);
-    const tensor_id states = states_of(b, &c, s, sum, frame + 2);
+    const tensor_id within = inside(b, d, &c, s);
+    const tensor_id states = states_of(b, &c, s, sum);
     const tensor_id decay = torch_exp(b, "state_decay_out", sum);
     const tensor_id x[] = { operand(b, "C", s->C, true),
                             operand(b, "states", states, !c.one) };
@@ -249,11 +268,11 @@ static tensor_id chunk_scan(struct builder *b, const struct ssm_dims *d,
     tensor_id y = build_add(b, "both", within, off);
     y = torch_clone(b, "contiguous", y);
     y = build_add(b, "scan + D x", y, s->skip);
-    const tensor_id held[] = { s->x,     s->B,     s->C,    s->A, s->skip,
-                               within,   off,      from,    sum,  frame[0],
-                               frame[1], frame[2], frame[3] };
-    for (unsigned i = 0; i < sizeof held / sizeof held[0]; i++)
-        hf_hold(b, "the scan's variables", held[i]);
+    const tensor_id rest[] = { sum, decay, from, off };
+    for (unsigned i = 0; i < 4; i++)
+        hold(s, rest[i]);
+    for (unsigned i = 0; i < s->n_held; i++)
+        hf_hold(b, "the scan's variables", s->held[i]);
     return build_view(b, "scan", y, &rows);
 }
 

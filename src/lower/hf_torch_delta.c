@@ -237,11 +237,140 @@ static void keep_steps(struct builder *b, const struct delta *r, struct op *op,
     }
 }
 
-/* A step's gradient of what it took from a tensor is as large as that, zeros
- * but for the chunk, and is added up: one such at a time beside the sums, with
- * the chunk's own (select_backward). */
-static uint64_t loop_backward(const struct builder *b, const struct delta *r,
+/* ---- the loop's backward, from the last chunk to the first ---- */
+
+/* One chunk's share of each tensor, and the tensors. */
+struct share {
+    uint64_t values, keys, square, state;
+};
+struct rewind {
+    struct alive a;
+    struct share one, all;
+    uint64_t chunks;
+    bool pieces; /* queries and keys are kept chunk by chunk, as copies */
+};
+
+/* A chunk's gradient of what it took from a tensor: as large as that, zeros but
+ * for the chunk (select_backward), and added to those that were there. */
+static void gather(struct alive *a, uint64_t one, uint64_t all, bool first)
+{
+    alive_take(a, all);
+    alive_drop(a, one);
+    if (first)
+        return;
+    alive_take(a, all);
+    alive_drop(a, 2 * all);
+}
+
+static void add_up(struct alive *a, uint64_t bytes)
+{
+    alive_take(a, bytes);
+    alive_drop(a, 2 * bytes);
+}
+
+/* last_recurrent_state * chunk_decay + key @ v_new */
+static void rewind_state(struct rewind *w, uint64_t i)
+{
+    struct alive *a = &w->a;
+    const uint64_t keys = w->pieces ? w->one.keys : w->all.keys;
+    alive_take(a, w->one.values);
+    alive_take(a, w->one.keys);
+    alive_drop(a, w->pieces || i == 0 ? keys : 0);
+    gather(a, w->one.keys, w->all.keys, i + 2 == w->chunks);
+    alive_take(a, i > 0 ? w->one.state : 0);
+    alive_touch(a, w->one.state); /* the decay's, before it is summed */
+    alive_drop(a, w->one.state);
+}
+
+/* core_attn_out[i] = ... + intra_chunk_attn @ v_new, copied into its place */
+static void rewind_output(struct rewind *w, uint64_t i)
+{
+    struct alive *a = &w->a;
+    const bool last = i + 1 == w->chunks;
+    alive_take(a, w->all.values);
+    alive_take(a, w->one.values);
+    alive_touch(a, i > 0 ? w->one.values : 0);
+    alive_drop(a, i > 0 ? w->all.values : 2 * w->all.values);
+    alive_take(a, w->one.values);
+    alive_take(a, w->one.square);
+    alive_drop(a, w->one.values);
+    alive_drop(a, i == 0 ? w->all.square : 0);
+    if (!last)
+        add_up(a, w->one.values);
+    gather(a, w->one.square, w->all.square, last);
+}
+
+/* query @ last_recurrent_state */
+static void rewind_read(struct rewind *w, uint64_t i)
+{
+    struct alive *a = &w->a;
+    const bool last = i + 1 == w->chunks;
+    alive_take(a, i > 0 ? w->one.state : 0);
+    alive_take(a, w->one.keys);
+    if (w->pieces && i > 0)
+        alive_drop(a, w->one.keys);
+    else if (!w->pieces && i == 1)
+        alive_drop(a, w->all.keys);
+    alive_drop(a, w->one.values);
+    if (i > 0 && !last)
+        add_up(a, w->one.state);
+    gather(a, w->one.keys, w->all.keys, last);
+}
+
+/* new_values - k_cumdecay @ last_recurrent_state */
+static void rewind_correction(struct rewind *w, uint64_t i)
+{
+    struct alive *a = &w->a;
+    const bool last = i + 1 == w->chunks;
+    alive_take(a, w->one.values);
+    alive_take(a, i > 0 ? w->one.state : 0);
+    alive_take(a, w->one.keys);
+    alive_drop(a, w->one.state);
+    alive_drop(a, w->one.values);
+    if (i > 0)
+        add_up(a, w->one.state);
+    gather(a, w->one.keys, w->all.keys, last);
+    gather(a, w->one.values, w->all.values, last);
+}
+
+/* Beside the gradients of what the loop took; what it kept goes as it goes. */
+static uint64_t loop_backward(struct builder *b, const struct delta *r,
                               const tensor_id in[6])
+{
+    const uint64_t c = r->chunks;
+    struct rewind w = { .a = { .b = b },
+                        .all = { .values = hf_size(b, in[0]),
+                                 .keys = hf_size(b, in[1]),
+                                 .square = hf_size(b, in[3]) },
+                        .chunks = c,
+                        .pieces = r->across && b->micro.n > 1 };
+    const struct share *all = &w.all;
+    const struct dim *at = r->states.dim;
+    const uint64_t state =
+        BYTES(b, at[0].n, at[1].n, at[2].n, at[3].n, dtype_size(DT_FP32));
+    w.one = (struct share){ all->values / c, all->keys / c, all->square / c,
+                            state };
+    alive_take(&w.a, all->values); /* the output's, that comes in */
+    alive_take(&w.a, all->square);
+    alive_take(&w.a, all->values);
+    alive_take(&w.a, BYTES(b, c, state));
+    if (c > 1)
+        alive_take(&w.a, w.pieces ? BYTES(b, 2, c - 1, w.one.keys)
+                                  : BYTES(b, 2, all->keys));
+    for (uint64_t i = c; i-- > 0;) {
+        if (i + 1 < c)
+            rewind_state(&w, i);
+        rewind_output(&w, i);
+        rewind_read(&w, i);
+        rewind_correction(&w, i);
+    }
+    return w.a.most - all->values;
+}
+
+/* Under autocast, whose casts are not followed: one sum beside the chunk's own
+ * and what is made of it; of two chunks a bound. */
+static uint64_t low_backward(const struct builder *b, const struct delta *r,
+                             const tensor_id in[6])
 {
     const uint64_t square = hf_size(b, in[3]), values = hf_size(b, in[0]);
     const uint64_t most = max_u64(square, hf_size(b, in[4]));
@@ -263,7 +392,12 @@ static tensor_id over_chunks(struct builder *b, const struct delta *r,
     op_result(b, op, y);
     keep_steps(b, r, op, in);
     op = &b->p->op[b->p->n_ops - 1];
-    op->back_bytes = loop_backward(b, r, in);
+    if (r->low) {
+        op->back_bytes = low_backward(b, r, in);
+    } else {
+        op->place = PLACE_KEPT;
+        hf_finish(b, op, loop_backward(b, r, in));
+    }
     op->flop_causal = (double)b->t.n * (double)r->states.dim[1].n * 8 * n * p;
     op->flop_full = r->tokens * (6 * n * p + 2 * CHUNK * p);
     return y;

@@ -76,7 +76,7 @@ if __name__ == "__main__":
         layers(folder, name)
         with_adapters(folder, name)
     rows = []
-    for name in ("mamba", "jamba"):  # of the others what variables hold without a graph is not modelled: up to 9 %
+    for name in ("mamba", "jamba", "mamba2", "qwen3_next"):
         for run in steps(name):
             row = step.record(run)
             row["setup"]["ssm_kernel"] = "torch"
