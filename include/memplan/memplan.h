@@ -392,6 +392,48 @@ MEMPLAN_MUST_USE MEMPLAN_API memplan_status memplan_report_number(
 /** True when the estimate fits on the GPU (memory.fits). */
 MEMPLAN_API bool memplan_report_fits(const memplan_report *report);
 
+/* ==== Inverse questions ================================================ */
+
+typedef struct memplan_found memplan_found;
+
+/** The extreme value with which the estimate still fits, `what` being
+ *
+ *    micro_batch  the largest; with global_batch in the setup that is held,
+ *                 else grad_accum
+ *    seq_len      the longest, in steps of 128 tokens
+ *    gpus         the fewest: in one node what the layout divides, beyond it
+ *                 whole nodes
+ *    layers       the deepest model that is otherwise `model`
+ *    params       the largest model of `model`'s proportions
+ *
+ *  (docs/method.md, eq. find). "Nothing fits" is an answer, not a failure.
+ *  Returns what memplan_estimate does; E_UNKNOWN (of `what`), E_CONFLICT also
+ *  where a key of the setup contradicts the question, E_UNSUPPORTED where the
+ *  model has no such size. */
+MEMPLAN_MUST_USE MEMPLAN_API memplan_status memplan_find(
+    memplan_found **out, const memplan_model *model, const memplan_setup *setup,
+    const char *what, const memplan_allocator *allocator, memplan_errors *errs);
+
+MEMPLAN_API void memplan_found_free(memplan_found *found);
+
+/** The value: false, and *out is 0, where nothing fits. */
+MEMPLAN_API bool memplan_found_value(uint64_t *out, const memplan_found *found);
+
+/** The estimate with that value, NULL where nothing fits; and with the next
+ *  one, which does not fit, or where nothing does with the least demanding;
+ *  NULL where there is no next one. The object's. */
+MEMPLAN_API const memplan_report *memplan_found_best(
+    const memplan_found *found);
+MEMPLAN_API const memplan_report *memplan_found_next(
+    const memplan_found *found);
+
+/** Writes the answer and the next value's overflow. JSON: schema
+ *  "memplan.find/1": {"find", "fits", "value", "held", "best": {...},
+ *  "next": {...}, ...}. Returns MEMPLAN_OK, E_WRITE. */
+MEMPLAN_MUST_USE MEMPLAN_API memplan_status
+memplan_found_write(const memplan_found *found, const memplan_style *style,
+                    memplan_write_fn *write, void *ctx, memplan_errors *errs);
+
 /* ==== Assertions ======================================================= */
 
 typedef struct memplan_check memplan_check;

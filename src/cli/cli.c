@@ -30,6 +30,8 @@ static const struct command commands[] = {
                   "a config.json of yours\n"
                   "llama-7b --lora-rank 16 --gpu rtx-4090 --check\t"
                   "status 1 when it does not fit\n"
+                  "llama-7b --zero 3 --gpus 8 --find seq_len\t"
+                  "the longest sequence that fits\n"
                   "llama-7b --tp 2 --pp 4 --gpus 64 --json\t"
                   "for scripts\n",
       .parts = TAKES_REPORT | OPT_PART_CHECK,
@@ -289,6 +291,7 @@ static enum cli_exit cli_own_option(struct cli *cli,
     case OPT_ID_JSON: cli->style.format = MEMPLAN_FORMAT_JSON; break;
     case OPT_ID_FORMAT: cli->style.format = (memplan_format)index; break;
     case OPT_ID_CHECK: cli->check = true; break;
+    case OPT_ID_FIND: cli->find = given->value; break;
     case OPT_ID_CASES: cli->cases = given->value; break;
     case OPT_ID_BY: cli->by = given->value; break;
     case OPT_ID_STEP: cli->first_step = index == 1; break;

@@ -26,6 +26,26 @@ static enum cli_exit estimate_write(struct cli *cli, memplan_view view,
     return r;
 }
 
+/* --find: nothing that fits is a negative answer. */
+static enum cli_exit find_write(struct cli *cli, const memplan_model *model,
+                                const memplan_setup *setup)
+{
+    memplan_found *found = NULL;
+    uint64_t value = 0;
+    memplan_status status =
+        memplan_find(&found, model, setup, cli->find, NULL, cli_errors(cli));
+    if (status != MEMPLAN_OK)
+        return message_library(cli, status, CLI_SPEC, NULL);
+    enum cli_exit r =
+        memplan_found_value(&value, found) ? CLI_OK : CLI_NEGATIVE;
+    status = memplan_found_write(found, &cli->style, text_write, &cli->out,
+                                 cli_errors(cli));
+    if (status != MEMPLAN_OK)
+        r = message_library(cli, status, CLI_LIMIT, NULL);
+    memplan_found_free(found);
+    return r;
+}
+
 static enum cli_exit estimate_view(struct cli *cli, memplan_view view)
 {
     memplan_setup *setup = NULL;
@@ -34,7 +54,8 @@ static enum cli_exit estimate_view(struct cli *cli, memplan_view view)
     if (r == CLI_OK)
         r = input_model(cli, &model, cli->operand[0]);
     if (r == CLI_OK)
-        r = estimate_write(cli, view, model, setup);
+        r = cli->find ? find_write(cli, model, setup)
+                      : estimate_write(cli, view, model, setup);
     memplan_model_free(model);
     memplan_setup_free(setup);
     return r;

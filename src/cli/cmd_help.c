@@ -205,14 +205,15 @@ static void help_overview(struct cli *cli, struct text *t)
     put_examples(cli, t, cli_command(0));
     put_commands(cli, t);
     put_heading(cli, t, "Exit status");
-    text_put(t, "  0  success\n"
-                "  1  a negative answer: check, estimate --check, score "
-                "--limit-median\n"
-                "  2  usage\n"
-                "  3  bad model or impossible setup\n"
-                "  4  reading or writing failed\n"
-                "  5  a number too large, or out of memory\n"
-                "\n");
+    text_put(t,
+             "  0  success\n"
+             "  1  a negative answer: check, estimate --check, --find, score "
+             "--limit-median\n"
+             "  2  usage\n"
+             "  3  bad model or impossible setup\n"
+             "  4  reading or writing failed\n"
+             "  5  a number too large, or out of memory\n"
+             "\n");
     text_wrap(t,
               "'memplan help COMMAND' lists a command's options, "
               "'memplan help OPTION' explains one.",

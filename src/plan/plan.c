@@ -199,11 +199,11 @@ static void say_given_up(struct memplan_report *r)
                    "peak and 2.6 %, as with --fast");
 }
 
-static memplan_status estimate_into(struct memplan_report *r,
-                                    const memplan_model *model,
-                                    const struct setup *setup, struct diag *d)
+memplan_status plan_estimate(struct memplan_report *r, const struct spec *spec,
+                             const struct params_result *params,
+                             const struct setup *setup, struct diag *d)
 {
-    if (plan_memory(r, &model->spec, &model->params, setup, d) != MEMPLAN_OK
+    if (plan_memory(r, spec, params, setup, d) != MEMPLAN_OK
         || plan_allocator(r, false, d) != MEMPLAN_OK)
         return d->status;
     say_given_up(r);
@@ -214,11 +214,11 @@ static memplan_status estimate_into(struct memplan_report *r,
     count_communication(r);
     plan_compute(r);
     if (!r->memory.fits)
-        plan_changes(r, &model->spec, &model->params, setup);
+        plan_changes(r, spec, params, setup);
     return MEMPLAN_OK;
 }
 
-static memplan_report *report_new(const memplan_allocator *allocator)
+struct memplan_report *plan_report_new(const memplan_allocator *allocator)
 {
     const memplan_allocator a =
         allocator == NULL ? allocator_default() : *allocator;
@@ -253,10 +253,11 @@ memplan_status memplan_estimate(memplan_report **out,
         diag_add(&d, MEMPLAN_E_ARG, "no place for the report, model or setup");
         return d.status;
     }
-    struct memplan_report *r = report_new(allocator);
+    struct memplan_report *r = plan_report_new(allocator);
     if (r == NULL)
         return diag_nomem(&d);
-    if (estimate_into(r, model, &setup->setup, &d) != MEMPLAN_OK) {
+    if (plan_estimate(r, &model->spec, &model->params, &setup->setup, &d)
+        != MEMPLAN_OK) {
         memplan_report_free(r);
         return d.status;
     }
@@ -275,7 +276,8 @@ memplan_status memplan_estimate_again(memplan_report *report,
         diag_add(&d, MEMPLAN_E_ARG, "no report, model or setup");
         return d.status;
     }
-    return estimate_into(report, model, &setup->setup, &d);
+    return plan_estimate(report, &model->spec, &model->params, &setup->setup,
+                         &d);
 }
 
 /* ---- compute ---- */
@@ -348,7 +350,7 @@ memplan_status memplan_compute(memplan_report **out, const memplan_model *model,
         diag_add(&d, MEMPLAN_E_ARG, "no place for the report, or no setup");
         return d.status;
     }
-    struct memplan_report *r = report_new(allocator);
+    struct memplan_report *r = plan_report_new(allocator);
     if (r == NULL)
         return diag_nomem(&d);
     if (compute_into(r, model, &setup->setup, &d) != MEMPLAN_OK) {

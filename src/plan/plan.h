@@ -21,6 +21,14 @@ memplan_status plan_memory(struct memplan_report *r, const struct spec *spec,
 memplan_status plan_allocator(struct memplan_report *r, bool all,
                               struct diag *d);
 
+/* The whole estimate, with what would make it fit. Returns d's status. */
+memplan_status plan_estimate(struct memplan_report *r, const struct spec *spec,
+                             const struct params_result *params,
+                             const struct setup *setup, struct diag *d);
+
+/* An empty one, for memplan_report_free; NULL: out of memory. */
+struct memplan_report *plan_report_new(const memplan_allocator *allocator);
+
 /* Fills r->compute from run, params and (when has_model) flops, comm. */
 void plan_compute(struct memplan_report *r);
 

@@ -212,24 +212,28 @@ static void fill_memory(struct table *t, const void *ctx)
     table_end_row(t);
 }
 
-static void peak_line(struct out *o, const struct memplan_report *r)
+void text_peak(char *text, size_t size, const struct memplan_report *r)
 {
     const struct stage_result *s = &r->memory.stage[r->memory.worst];
-    char text[TEXT_BLOCK_MAX];
-    char steady[UNIT_TEXT_MAX];
     bool block = s->peak_block && s->peak_block[0] != '\0';
-    str_format(text, sizeof(text), "peak in %s", phase_name(s->peak.phase));
+    str_format(text, size, "peak in %s", phase_name(s->peak.phase));
     if (block)
-        str_append(text, sizeof(text), " of %s", s->peak_block);
+        str_append(text, size, " of %s", s->peak_block);
     if (peak_is_in_layer(r, s))
-        str_append(text, sizeof(text), " %llu",
-                   (unsigned long long)s->peak_layer);
+        str_append(text, size, " %llu", (unsigned long long)s->peak_layer);
     if (s->peak.op && s->peak.op[0] != '\0')
-        str_append(text, sizeof(text), ", at %s", s->peak.op);
+        str_append(text, size, ", at %s", s->peak.op);
     if (r->memory.n_stages > 1)
-        str_append(text, sizeof(text), ", on stage %llu of %llu",
+        str_append(text, size, ", on stage %llu of %llu",
                    (unsigned long long)r->memory.worst,
                    (unsigned long long)r->memory.n_stages);
+}
+
+static void peak_line(struct out *o, const struct memplan_report *r)
+{
+    char text[TEXT_BLOCK_MAX];
+    char steady[UNIT_TEXT_MAX];
+    text_peak(text, sizeof(text), r);
     str_append(text, sizeof(text), "; %s GiB stay between steps",
                gib(steady, r->memory.steady));
     out_paragraph(o, PAINT_NONE, text);

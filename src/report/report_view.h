@@ -28,6 +28,9 @@ void explain_write(struct out *o, const struct memplan_report *report,
 /* "52.1%" of 0.521 */
 const char *text_percent(char buf[UNIT_TEXT_MAX], double fraction);
 
+/* "peak in backward of layer 3, at down_proj, on stage 0 of 4" */
+void text_peak(char *text, size_t size, const struct memplan_report *report);
+
 /* Whether the stage's peak_layer means something. */
 bool peak_is_in_layer(const struct memplan_report *report,
                       const struct stage_result *stage);

@@ -13,6 +13,8 @@ Examples:
   memplan config.json --gpu h100-80gb --gpus 8 --framework fsdp
   # status 1 when it does not fit
   memplan llama-7b --lora-rank 16 --gpu rtx-4090 --check
+  # the longest sequence that fits
+  memplan llama-7b --zero 3 --gpus 8 --find seq_len
   # for scripts
   memplan llama-7b --tp 2 --pp 4 --gpus 64 --json
 
@@ -31,7 +33,7 @@ Commands:
 
 Exit status:
   0  success
-  1  a negative answer: check, estimate --check, score --limit-median
+  1  a negative answer: check, estimate --check, --find, score --limit-median
   2  usage
   3  bad model or impossible setup
   4  reading or writing failed

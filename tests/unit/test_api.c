@@ -207,6 +207,37 @@ static memplan_status session_score(const memplan_allocator *a, size_t *n)
     return status;
 }
 
+static memplan_status session_find(const memplan_allocator *a, size_t *n)
+{
+    static const char *const asked[] = { "micro_batch", "gpus", "params" };
+    static const char text[] = "{\"gpu_memory\": \"6GiB\", \"zero\": 3}";
+    memplan_model *model = NULL;
+    memplan_setup *setup = NULL;
+    memplan_status status = memplan_model_builtin(&model, "gpt2", a, NULL);
+    if (status == MEMPLAN_OK)
+        status = memplan_setup_new(&setup, a, NULL);
+    if (status == MEMPLAN_OK)
+        status = memplan_setup_parse(setup, text, strlen(text), NULL);
+    for (size_t i = 0; i < 3 && status == MEMPLAN_OK; i++) {
+        memplan_found *found = NULL;
+        status = memplan_find(&found, model, setup, asked[i], a, NULL);
+        assert_true((found != NULL) == (status == MEMPLAN_OK));
+        for (size_t k = 0; k < STYLES && status == MEMPLAN_OK; k++)
+            status =
+                memplan_found_write(found, &styles[k], add_length, n, NULL);
+        memplan_found_free(found);
+    }
+    memplan_setup_free(setup);
+    memplan_model_free(model);
+    return status;
+}
+
+static void every_allocation_of_find(void **state)
+{
+    (void)state;
+    run_out_of_memory(session_find, 5);
+}
+
 static void every_allocation_of_estimate(void **state)
 {
     (void)state;
@@ -463,6 +494,7 @@ int main(void)
         cmocka_unit_test(every_allocation_of_a_model),
         cmocka_unit_test(every_allocation_of_check),
         cmocka_unit_test(every_allocation_of_score),
+        cmocka_unit_test(every_allocation_of_find),
         cmocka_unit_test(the_list_of_models_may_fail),
         cmocka_unit_test(the_list_of_models_is_whole),
         cmocka_unit_test(models_need_arguments),

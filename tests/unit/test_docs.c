@@ -142,10 +142,10 @@ static void page_has_every_setup_key(void **state)
 static bool is_option(const char *name)
 {
     static const char *const own[] = {
-        "help",         "version",       "quiet",      "color",        "json",
-        "format",       "setup",         "check",      "cases",        "by",
-        "limit_median", "step",          "as",         "import",       "part",
-        "deepspeed",    "training_args", "accelerate", "megatron_args"
+        "help",         "version",       "quiet",      "color",         "json",
+        "format",       "setup",         "check",      "cases",         "by",
+        "limit_median", "step",          "as",         "import",        "part",
+        "deepspeed",    "training_args", "accelerate", "megatron_args", "find"
     };
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)
         if (strcmp(own[i], name) == 0)

@@ -1,0 +1,318 @@
+/*
+ * The inverse questions: the extreme value that still fits. Owns the search.
+ * The closed form, whose peak the allocator can only exceed, says which
+ * candidates may fit; the estimate itself, with the allocator, decides.
+ * [docs/method.md eq. find]
+ */
+#include "plan/find.h"
+
+#include "base/count.h"
+
+#include <string.h>
+
+#include "base/banned.h"
+
+enum { AFTER_MAX = 4096 }; /* candidates looked at for the one after */
+
+enum verdict {
+    TOO_MUCH,  /* its peak alone is more than there is */
+    MAY_FIT,   /* with the allocator it may not */
+    REFUSED,   /* no such layout */
+    NO_VERDICT /* out of memory */
+};
+
+struct search {
+    struct candidates c;
+    struct memplan_found *found;
+    struct memplan_report *trial; /* the last candidate looked at */
+    struct arena arena;
+    struct diag *d;
+    memplan_error why;   /* of the last that was refused */
+    memplan_error first; /* of the first */
+    bool gave_up;        /* simulations are too long: the closed form answers */
+};
+
+/* ---- one candidate ---- */
+
+static enum verdict look(struct search *s, uint64_t index)
+{
+    memplan_error slot;
+    memplan_errors errs = { &slot, 1, 0 };
+    struct diag d;
+    diag_init(&d, &errs);
+    if (!candidates_make(&s->c, index)) {
+        diag_nomem(s->d);
+        return NO_VERDICT;
+    }
+    s->found->looked++;
+    const memplan_status status = plan_memory(
+        s->trial, &s->c.spec, &s->c.model->params, &s->c.changed, &d);
+    if (status == MEMPLAN_E_NOMEM) {
+        diag_nomem(s->d);
+        return NO_VERDICT;
+    }
+    if (status == MEMPLAN_E_OVERFLOW)
+        return TOO_MUCH;
+    if (status != MEMPLAN_OK) {
+        s->why = slot;
+        if (s->found->refused++ == 0)
+            s->first = slot;
+        return REFUSED;
+    }
+    const struct memory_result *m = &s->trial->memory;
+    return m->peak + m->outside <= m->capacity ? MAY_FIT : TOO_MUCH;
+}
+
+/* As the estimate decides it, of the candidate that was looked at. */
+static bool confirm(struct search *s)
+{
+    const struct memory_result *m = &s->trial->memory;
+    if (s->trial->run.fast || (s->gave_up && !m->fits))
+        return m->fits;
+    if (plan_allocator(s->trial, false, s->d) != MEMPLAN_OK)
+        return false;
+    const struct simulated *sim = &m->stage[m->worst].sim;
+    s->gave_up = s->gave_up || (sim->steps != 0 && !sim->done);
+    s->found->simulated++;
+    return m->fits;
+}
+
+/* ---- the last that may fit ---- */
+
+/* Of candidates that each need more than the one before: those that may fit
+ * come first. Returns how many these are. */
+static uint64_t bisect(struct search *s)
+{
+    uint64_t low = 0, high = 1; /* `low` of them may fit */
+    while (high <= s->c.n && look(s, high - 1) == MAY_FIT) {
+        low = high;
+        high = min_u64(2 * high, max_u64(s->c.n, high + 1));
+    }
+    high = min_u64(high, s->c.n + 1);
+    while (high - low > 1) {
+        const uint64_t middle = low + (high - low) / 2;
+        if (look(s, middle - 1) == MAY_FIT)
+            low = middle;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* Of models that grow, with layouts between that are impossible, or that need
+ * less than a smaller one: until the peak is twice what there is. */
+static uint64_t scan(struct search *s)
+{
+    uint64_t most = 0;
+    for (uint64_t i = 0; i < s->c.n; i++) {
+        const enum verdict v = look(s, i);
+        const struct memory_result *m = &s->trial->memory;
+        if (v == NO_VERDICT)
+            break;
+        if (v == MAY_FIT)
+            most = i + 1;
+        else if (v == TOO_MUCH
+                 && (s->trial->kind == REPORT_NONE
+                     || m->peak / 2 > m->capacity))
+            break;
+    }
+    return most;
+}
+
+/* How many candidates have to be considered: those after them do not fit. */
+static uint64_t count_considered(struct search *s)
+{
+    if (s->c.list != NULL)
+        return s->c.n;
+    return s->c.monotone ? bisect(s) : scan(s);
+}
+
+/* Backwards from there: none after the first that fits does. */
+static bool find_best(struct search *s, uint64_t *best)
+{
+    for (uint64_t i = count_considered(s); i > 0; i--) {
+        if (s->d->status != MEMPLAN_OK)
+            return false;
+        if (look(s, i - 1) == MAY_FIT && confirm(s)) {
+            *best = i - 1;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* From `index` on, the first that is possible. */
+static bool find_possible(struct search *s, uint64_t index, uint64_t *out)
+{
+    const uint64_t most = s->c.monotone ? 1 : AFTER_MAX;
+    const uint64_t end = min_u64(s->c.n, index + most);
+    for (uint64_t i = index; i < end; i++) {
+        const enum verdict v = look(s, i);
+        if (v == NO_VERDICT)
+            return false;
+        if (v != REFUSED && s->trial->kind != REPORT_NONE) {
+            *out = i;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* ---- the answer ---- */
+
+static memplan_status keep(struct search *s, uint64_t index,
+                           struct memplan_report **out)
+{
+    if (look(s, index) == NO_VERDICT)
+        return s->d->status;
+    /* parameters are the candidate's, which default tokens follow */
+    const struct params_result params = s->trial->params;
+    *out = plan_report_new(&s->found->alloc);
+    if (*out == NULL)
+        return diag_nomem(s->d);
+    return plan_estimate(*out, &s->c.spec, &params, &s->c.changed, s->d);
+}
+
+static memplan_status report_first(struct search *s)
+{
+    memplan_error *e = diag_add(s->d, s->first.status, "%s", s->first.message);
+    str_format(e->key, sizeof e->key, "%s", s->first.key);
+    diag_hint(e, "%s", s->first.hint);
+    return s->d->status;
+}
+
+static void say_end(struct search *s, uint64_t best)
+{
+    char *text = s->found->end;
+    if (best + 1 < s->c.n)
+        str_format(text, FIND_TEXT, "the next is impossible: %s",
+                   s->why.message);
+    else if (s->c.what == FIND_GPUS)
+        str_format(text, FIND_TEXT, "the layout needs as many");
+    else
+        str_format(text, FIND_TEXT, "there is no larger candidate");
+}
+
+static memplan_status answer(struct search *s)
+{
+    uint64_t best = 0, other = 0;
+    const bool fits = find_best(s, &best);
+    if (s->d->status != MEMPLAN_OK)
+        return s->d->status;
+    if (fits && keep(s, best, &s->found->best) != MEMPLAN_OK)
+        return s->d->status;
+    const bool after = find_possible(s, fits ? best + 1 : 0, &other);
+    if (s->d->status != MEMPLAN_OK)
+        return s->d->status;
+    if (after)
+        return keep(s, other, &s->found->next);
+    if (!fits)
+        return report_first(s);
+    say_end(s, best);
+    return MEMPLAN_OK;
+}
+
+static memplan_status find(memplan_found *found, const memplan_model *model,
+                           const struct setup *setup, struct diag *d)
+{
+    struct arena arena;
+    arena_init(&arena, &found->alloc);
+    struct search *s = ARENA_NEW(&arena, struct search, 1);
+    struct memplan_report *trial = ARENA_NEW(&arena, struct memplan_report, 1);
+    if (s != NULL && trial != NULL) {
+        s->found = found;
+        s->trial = trial;
+        s->d = d;
+        arena_init(&s->arena, &found->alloc);
+        arena_init(&trial->arena, &found->alloc);
+        s->c = (struct candidates){ .what = found->what,
+                                    .model = model,
+                                    .setup = setup,
+                                    .list_arena = &s->arena };
+        arena_init(&s->c.arena, &found->alloc);
+        if (candidates_init(&s->c, found->held, d) == MEMPLAN_OK)
+            answer(s);
+        arena_release(&s->c.arena);
+        arena_release(&s->arena);
+        arena_release(&trial->arena);
+    } else {
+        diag_nomem(d);
+    }
+    arena_release(&arena);
+    return d->status;
+}
+
+/* ---- the public calls ---- */
+
+static bool known_what(enum find_what *out, const char *what)
+{
+    for (unsigned i = 0; i < FIND_COUNT; i++) {
+        *out = (enum find_what)i;
+        if (str_same_name(str_of(find_name(*out)), str_of(what)))
+            return true;
+    }
+    return false;
+}
+
+memplan_status memplan_find(memplan_found **out, const memplan_model *model,
+                            const memplan_setup *setup, const char *what,
+                            const memplan_allocator *allocator,
+                            memplan_errors *errs)
+{
+    struct diag d;
+    enum find_what known;
+    diag_init(&d, errs);
+    if (out != NULL)
+        *out = NULL;
+    if (out == NULL || model == NULL || setup == NULL || what == NULL) {
+        diag_add(&d, MEMPLAN_E_ARG,
+                 "no place for the answer, model, setup or "
+                 "question");
+        return d.status;
+    }
+    if (!known_what(&known, what)) {
+        memplan_error *e = diag_add(&d, MEMPLAN_E_UNKNOWN,
+                                    "'%.40s' cannot be looked for", what);
+        diag_hint(e, "use micro_batch, seq_len, gpus, layers or params");
+        return d.status;
+    }
+    const memplan_allocator a =
+        allocator == NULL ? allocator_default() : *allocator;
+    memplan_found *found = a.resize(a.ctx, NULL, 0, sizeof *found);
+    if (found == NULL)
+        return diag_nomem(&d);
+    *found = (struct memplan_found){ .alloc = a, .what = known };
+    if (find(found, model, &setup->setup, &d) != MEMPLAN_OK) {
+        memplan_found_free(found);
+        return d.status;
+    }
+    *out = found;
+    return MEMPLAN_OK;
+}
+
+void memplan_found_free(memplan_found *found)
+{
+    if (found == NULL)
+        return;
+    const memplan_allocator a = found->alloc;
+    memplan_report_free(found->best);
+    memplan_report_free(found->next);
+    a.resize(a.ctx, found, sizeof *found, 0);
+}
+
+bool memplan_found_value(uint64_t *out, const memplan_found *found)
+{
+    const bool fits = found != NULL && found->best != NULL;
+    *out = fits ? find_value(found->what, found->best) : 0;
+    return fits;
+}
+
+const memplan_report *memplan_found_best(const memplan_found *found)
+{
+    return found->best;
+}
+
+const memplan_report *memplan_found_next(const memplan_found *found)
+{
+    return found->next;
+}
