@@ -316,9 +316,11 @@ MEMPLAN_MUST_USE MEMPLAN_API memplan_status memplan_setup_parse(
  *  of every estimate, with `name`, the file's. Every bad value is reported,
  *  with line and column; the good ones are set all the same. `dialect`:
  *  "deepspeed" (ds_config.json), "training-args" (transformers'
- *  TrainingArguments as JSON), "accelerate" (Accelerate's YAML) or
- *  "megatron-args" (a launch script's flags, or YAML with MODEL_ARGS). Returns what memplan_setup_parse does,
- *  E_UNKNOWN (no such dialect), E_CONFLICT (values contradict one another). */
+ *  TrainingArguments as JSON), "accelerate" (Accelerate's YAML),
+ *  "megatron-args" (a launch script's flags, or YAML with MODEL_ARGS) or
+ *  "torchtitan" (its job configuration, TOML). Returns what
+ *  memplan_setup_parse does, E_UNKNOWN (no such dialect), E_CONFLICT (values
+ *  contradict one another). */
 MEMPLAN_MUST_USE MEMPLAN_API memplan_status memplan_setup_import(
     memplan_setup *setup, const char *dialect, const char *text, size_t len,
     const char *name, memplan_errors *errs);

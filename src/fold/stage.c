@@ -60,6 +60,7 @@ bool stage_recomputed(const struct stage *s, uint32_t position)
 {
     return stage_is_layer(s, position)
            && stage_layer(s, position) < s->recomputed
+           && (stage_layer(s, position) + 1) % s->every == 0
            && s->p->block[stage_block(s, position)].kind != BLOCK_JOINT
            && !s->walk[stage_block(s, position)].idle;
 }
@@ -480,8 +481,11 @@ void stage_init(struct stage *s, struct memory_fold *f, uint64_t index,
     s->in_flight = in_flight(run, index);
     s->n = (uint32_t)s->layers + (s->embed ? 1 : 0) + (s->head ? 1 : 0);
     s->group = max_u64(run->recompute_granularity, 1);
+    s->every = max_u64(run->recompute_every, 1);
     if (run->recompute == RECOMP_FULL || run->recompute == RECOMP_OPS)
-        s->recomputed = min_u64(run->recompute_layers, s->layers);
+        s->recomputed = s->every > 1
+                            ? s->layers
+                            : min_u64(run->recompute_layers, s->layers);
     s->tied_here = s->embed && s->head ? tied_bytes(p) : 0;
     s->tied_cast = stage_ties_cast(p);
     states_of_block(&f->states[p->head], p, &p->block[p->head], run,

@@ -45,6 +45,7 @@ struct stage {
     uint32_t waits_from, waits_to;
     uint64_t in_flight;   /* micro-batches alive at most */
     uint64_t recomputed;  /* the first so many layers are */
+    uint64_t every;       /* and of those, each so manieth */
     uint64_t group;       /* layers a checkpoint */
     uint32_t n;           /* positions */
     uint32_t chunks;      /* of the interleaved schedule, else 1 */

@@ -26,7 +26,8 @@ enum json_kind {
 struct json {
     enum json_kind kind;
     struct str key;     /* in an object; unescaped; else empty */
-    struct str text;    /* JSON_STRING: unescaped, NUL-terminated copy */
+    struct str text;    /* JSON_STRING: unescaped, NUL-terminated copy;
+                           JSON_NUMBER: of TOML, its digits, else empty */
     double number;      /* JSON_NUMBER: finite always */
     bool truth;         /* JSON_BOOL */
     struct json *child; /* JSON_ARRAY, JSON_OBJECT: first; in file order */

@@ -228,7 +228,8 @@ static inline void build_region(struct builder *b, enum recompute_module m)
  * (all of them: a number of layers means those of a stage). */
 static inline void build_checkpoint(struct builder *b, uint32_t first)
 {
-    if (b->run->recompute != RECOMP_FULL || b->run->given[KEY_RECOMPUTE_LAYERS])
+    if (b->run->recompute != RECOMP_FULL || b->run->given[KEY_RECOMPUTE_LAYERS]
+        || b->run->recompute_every > 1)
         return;
     for (uint32_t i = first; i < b->p->n_ops; i++)
         b->p->op[i].region = REGION_LAYER;

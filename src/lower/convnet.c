@@ -65,7 +65,8 @@ static bool has_own_relus(const struct builder *b)
 {
     const struct run *r = b->run;
     return r->recompute == RECOMP_FULL && !r->recompute_reentrant
-           && r->recompute_granularity <= 1 && !r->given[KEY_RECOMPUTE_LAYERS];
+           && r->recompute_granularity <= 1 && r->recompute_every <= 1
+           && !r->given[KEY_RECOMPUTE_LAYERS];
 }
 
 /* ---- ends ---- */

@@ -5,6 +5,7 @@
  */
 #include "spec/config.h"
 
+#include "json/toml.h"
 #include "json/yaml.h"
 
 #include <stdarg.h>
@@ -371,6 +372,7 @@ const struct config_dialect *config_dialect(size_t index)
         { "training-args", json_parse, &config_training_args },
         { "accelerate", yaml_parse, &config_accelerate },
         { "megatron-args", config_parse_args, &config_megatron },
+        { "torchtitan", toml_parse, &config_torchtitan },
     };
     return index < sizeof(dialects) / sizeof(dialects[0]) ? &dialects[index]
                                                           : NULL;

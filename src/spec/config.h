@@ -134,6 +134,7 @@ extern const struct config_table config_deepspeed;
 extern const struct config_table config_training_args;
 extern const struct config_table config_accelerate;
 extern const struct config_table config_megatron;
+extern const struct config_table config_torchtitan;
 
 /* Flags of a launch script, or of YAML with MODEL_ARGS, as an object: without
  * their dashes, '-' as '_'; true where nothing follows, else a string. */

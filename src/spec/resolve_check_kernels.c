@@ -178,6 +178,27 @@ void resolve_check_outputs(const struct run *r, struct diag *d)
     diag_hint(e, "leave it out, or use --implementation hf");
 }
 
+/* torchtitan/distributed/activation_checkpoint.py, _apply_layer_sac: whole
+ * layers, one checkpoint each. */
+static void check_every(const struct run *r, struct diag *d)
+{
+    if (!r->given[KEY_RECOMPUTE_EVERY]
+        || r->setup.v[KEY_RECOMPUTE_EVERY].n == 1)
+        return;
+    if (r->recompute != RECOMP_FULL) {
+        resolve_pointless(d, KEY_RECOMPUTE_EVERY, "recompute 'full'",
+                          "add --recompute full");
+        return;
+    }
+    if (!r->given[KEY_RECOMPUTE_LAYERS] && r->recompute_granularity <= 1)
+        return;
+    memplan_error *e = setup_error(
+        d, MEMPLAN_E_CONFLICT, KEY_RECOMPUTE_EVERY, "recompute_every beside %s",
+        r->given[KEY_RECOMPUTE_LAYERS] ? "recompute_layers"
+                                       : "recompute_granularity");
+    diag_hint(e, "leave one of the two out");
+}
+
 void resolve_check_recompute(const struct run *r, const struct spec *s,
                              struct diag *d)
 {
@@ -194,6 +215,7 @@ void resolve_check_recompute(const struct run *r, const struct spec *s,
         && r->recompute != RECOMP_FULL)
         resolve_pointless(d, KEY_RECOMPUTE_REENTRANT, "recompute 'full'",
                           "add --recompute full");
+    check_every(r, d);
     check_modules(r, s, d);
     check_selective(r, d);
     check_ops(r, d);

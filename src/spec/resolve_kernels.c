@@ -63,7 +63,9 @@ void resolve_recompute(struct run *r)
             resolve_force(r, KEY_RECOMPUTE_GRANULARITY, 1);
         return;
     }
-    r->recompute_layers = resolve_count(r, KEY_RECOMPUTE_LAYERS, most);
+    r->recompute_every = resolve_count(r, KEY_RECOMPUTE_EVERY, 1);
+    r->recompute_layers =
+        resolve_count(r, KEY_RECOMPUTE_LAYERS, most / r->recompute_every);
     if (r->recompute == RECOMP_OPS) /* a policy is one block's */
         r->recompute_granularity =
             resolve_force(r, KEY_RECOMPUTE_GRANULARITY, 1);

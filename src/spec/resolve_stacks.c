@@ -37,6 +37,12 @@ static void check_stacks(const struct run *r, const struct spec *s,
                         "are not modelled");
         diag_hint(e, "leave recompute_granularity out");
     }
+    if (r->recompute_every > 1) {
+        e = setup_error(d, MEMPLAN_E_UNSUPPORTED, KEY_RECOMPUTE_EVERY,
+                        "a choice of the layers of an encoder-decoder is not "
+                        "modelled");
+        diag_hint(e, "leave recompute_every out");
+    }
     const uint64_t rows =
         s->target_positions > 0 ? s->target_positions : s->max_positions;
     if (s->position == POS_LEARNED && rows > 0 && r->decoder_seq_len > rows) {
@@ -247,6 +253,7 @@ static void check_parts(const struct run *r, const struct spec *s,
     whole_only(s, KEY_PP, r->pp, d);
     whole_only(s, KEY_CP, r->cp, d);
     whole_only(s, KEY_RECOMPUTE_GRANULARITY, r->recompute_granularity, d);
+    whole_only(s, KEY_RECOMPUTE_EVERY, r->recompute_every, d);
     check_images(r, s, d);
     if (s->vision == NULL || r->lora_rank == 0)
         return;

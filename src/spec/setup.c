@@ -530,11 +530,14 @@ static bool is_free_key(struct str key)
            || (key.n >= 2 && key.p[0] == 'x' && key.p[1] == '-');
 }
 
-/* A number as it stands in the text: 64-bit integers keep all their digits. */
+/* A number as it stands in the text: 64-bit integers keep all their digits.
+ * TOML's reader has taken it apart. */
 static struct str number_text(const struct json *value, const char *text,
                               size_t len)
 {
     static const char bytes[] = "+-.0123456789eE";
+    if (value->text.n > 0)
+        return value->text;
     struct str s = { text + value->offset, 0 };
     while (value->offset + s.n < len
            && memchr(bytes, s.p[s.n], sizeof(bytes) - 1) != NULL)

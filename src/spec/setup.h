@@ -403,7 +403,8 @@ struct run {
     bool compile;
     uint64_t recompute_layers;      /* per stage; all layers when not given */
     uint64_t recompute_granularity; /* layers per checkpoint */
-    bool recompute_reentrant;       /* its frame holds the result made again */
+    uint64_t recompute_every; /* of so many layers of a stage the last one */
+    bool recompute_reentrant; /* its frame holds the result made again */
     enum attention attention;
     enum loss loss;
     bool keep_outputs; /* by the training loop, until it has the next ones */

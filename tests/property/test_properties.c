@@ -55,7 +55,7 @@ static const char *pick(uint64_t *seed, const char *const *words)
 struct choice {
     const char *key, *value; /* NULL: not given */
 };
-enum { FIRST_ADAPTER = 30, CHOICES = 50 };
+enum { FIRST_ADAPTER = 30, CHOICES = 51 };
 struct trial {
     const char *model;
     struct choice c[CHOICES];
@@ -386,6 +386,8 @@ static struct trial trial_of(uint64_t seed)
         { "freeze", frozen_of(&t, seed) },
         { "images", images_of(&t, seed) },
         { "engine", fsdp && frozen_of(&t, seed) != NULL ? "fsdp2" : NULL },
+        { "recompute_every",
+          strcmp(re, "full") == 0 ? PICK(&s, "1", "1", "2", "3") : NULL },
     };
     memcpy(t.c, c, sizeof c);
     return t;

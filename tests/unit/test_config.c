@@ -472,6 +472,122 @@ static void test_megatron_refused(void **state)
     assert_int_equal(got.status, MEMPLAN_E_SYNTAX);
 }
 
+/* ---- torchtitan ---- */
+
+/* What a file without a word says: job_config.py's defaults. */
+static void test_torchtitan_defaults(void **state)
+{
+    (void)state;
+    import("torchtitan", "");
+    assert_int_equal(got.status, MEMPLAN_OK);
+    has("framework=torchtitan engine= zero=3 gpus= micro_batch=8 grad_accum=1 "
+        "seq_len=2048 precision=bf16-mixed reduce_dtype=fp32 recompute=full "
+        "recompute_every=2 compile=false loss=standard optimizer_impl=fused "
+        "clip_grad=true offload_params=");
+}
+
+static void test_torchtitan(void **state)
+{
+    (void)state;
+    import("torchtitan",
+           "[job]\ndescription = 'x'\n"
+           "[model]\nname = \"llama3\"\nconverters = [\"float8\"]\n"
+           "[optimizer]\nname = 'AdamW'\nimplementation = 'for-loop'\n"
+           "[training]\nlocal_batch_size = 4\nglobal_batch_size = 1_024\n"
+           "seq_len = 8_192\nenable_cpu_offload = true\nnonsense = 1\n"
+           "[parallelism]\ndata_parallel_replicate_degree = 2\n"
+           "data_parallel_shard_degree = 8\ntensor_parallel_degree = 4\n"
+           "context_parallel_degree = 2\n"
+           "fsdp_reshard_after_forward = 'never'\n"
+           "[activation_checkpoint]\nmode = 'selective'\n"
+           "selective_ac_option = 'op'\n"
+           "[compile]\nenable = true\n");
+    assert_int_equal(got.status, MEMPLAN_OK);
+    has("gpus=128 shard_degree=16 tp=4 cp=2 zero=2 micro_batch=4 grad_accum= "
+        "global_batch=1024 seq_len=8192 precision=fp8-mixed "
+        "fp8_recipe=tensorwise optimizer_impl=loop offload_params=cpu "
+        "recompute=ops compile=true loss=fused");
+    noted("f: not known, so ignored: training.nonsense");
+    noted("f: of the model, which is MODEL's: model.name");
+}
+
+static void test_torchtitan_pipeline(void **state)
+{
+    (void)state;
+    import("torchtitan", "training.local_batch_size = 16\n"
+                         "[parallelism]\npipeline_parallel_degree = 4\n"
+                         "pipeline_parallel_schedule = 'Interleaved1F1B'\n"
+                         "pipeline_parallel_microbatch_size = 2\n");
+    has("pp=4 schedule=interleaved vpp=2 micro_batch=2 grad_accum=8 zero=2");
+    import("torchtitan", "training.batch_size = 16\n"
+                         "[experimental]\npipeline_parallel_degree = 4\n"
+                         "pipeline_parallel_schedule = 'gpipe'\n");
+    has("pp=4 schedule=gpipe micro_batch=4 grad_accum=4 zero=2");
+    import("torchtitan", "training.global_batch_size = 64\n"
+                         "[parallelism]\npipeline_parallel_degree = 4\n"
+                         "pipeline_parallel_schedule = 'GPipe'\n");
+    has("micro_batch=1 grad_accum=8 global_batch=");
+    noted("global_batch_size is not modelled with GPipe");
+}
+
+/* Without fully_shard: DDP under autocast, and neither beside tp. */
+static void test_torchtitan_ddp(void **state)
+{
+    (void)state;
+    import("torchtitan", "[parallelism]\ndata_parallel_replicate_degree = 8\n"
+                         "data_parallel_shard_degree = 1\n");
+    has("engine=ddp gpus=8 precision=bf16-amp zero= shard_degree=");
+    import("torchtitan", "[parallelism]\ntensor_parallel_degree = 8\n"
+                         "data_parallel_shard_degree = 1\n");
+    has("engine=ddp gpus=8 tp=8 precision=fp32");
+    import("torchtitan", "parallelism.data_parallel_replicate_degree = 2\n");
+    noted("add --shard-degree");
+}
+
+static void test_torchtitan_formats(void **state)
+{
+    (void)state;
+    import("torchtitan", "training.dtype = 'bfloat16'\n");
+    has("precision=bf16 param_dtype= reduce_dtype=fp32");
+    import("torchtitan", "training.mixed_precision_param = 'float32'\n"
+                         "optimizer.fused = false\n");
+    has("precision=fp32 optimizer_impl=foreach");
+    import("torchtitan", "float8.enable_float8_linear = true\n"
+                         "float8.recipe_name = 'rowwise'\n"
+                         "activation_checkpoint.selective_ac_option = 3\n");
+    has("precision=fp8-mixed recompute=full recompute_every=3");
+    noted("recipe_name rowwise is not modelled");
+    import("torchtitan", "model.converters = ['quantize.linear.mx']\n"
+                         "optimizer.early_step_in_backward = true\n");
+    has("fp8_recipe=mxfp8 optimizer_in_backward=true clip_grad=false");
+}
+
+static void test_torchtitan_refused(void **state)
+{
+    (void)state;
+    import("torchtitan", "[activation_checkpoint]\nmode = 'memory_budget'");
+    refused(MEMPLAN_E_UNSUPPORTED, "mode 'memory_budget' is not modelled", 2);
+    import("torchtitan", "activation_checkpoint.selective_ac_option = 'x'");
+    refused(MEMPLAN_E_UNKNOWN, "unknown selective_ac_option", 1);
+    import("torchtitan", "\ntraining.batch_size = 'x'");
+    refused(MEMPLAN_E_ARG, "'batch_size' takes a whole number", 2);
+    import("torchtitan", "training.dtype = 'fp8'");
+    refused(MEMPLAN_E_UNKNOWN, "unknown dtype", 1);
+    import("torchtitan", "[parallelism]\npipeline_parallel_degree = 2\n"
+                         "pipeline_parallel_schedule = 'x'");
+    refused(MEMPLAN_E_UNKNOWN, "unknown pipeline_parallel_schedule", 3);
+    import("torchtitan", "[parallelism]\npipeline_parallel_degree = 2\n"
+                         "pipeline_parallel_microbatch_size = 3");
+    refused(MEMPLAN_E_CONFLICT,
+            "a local batch of 8 does not divide into the pipeline's "
+            "micro-batches",
+            1);
+    import("torchtitan", "optimizer.name = 'SGD'");
+    refused(MEMPLAN_E_UNKNOWN, "unknown optimizer.name 'SGD'", 1);
+    import("torchtitan", "a = 1\na = 2");
+    refused(MEMPLAN_E_SCHEMA, "'a' is there already", 2);
+}
+
 /* ---- YAML ---- */
 
 static void test_yaml_refused(void **state)
@@ -522,6 +638,12 @@ int main(void)
         cmocka_unit_test(test_megatron_yaml),
         cmocka_unit_test(test_megatron_stages),
         cmocka_unit_test(test_megatron_refused),
+        cmocka_unit_test(test_torchtitan_defaults),
+        cmocka_unit_test(test_torchtitan),
+        cmocka_unit_test(test_torchtitan_pipeline),
+        cmocka_unit_test(test_torchtitan_ddp),
+        cmocka_unit_test(test_torchtitan_formats),
+        cmocka_unit_test(test_torchtitan_refused),
         cmocka_unit_test(test_yaml_refused),
         cmocka_unit_test(test_yaml_deep),
         cmocka_unit_test(test_tables),

@@ -141,12 +141,27 @@ static void page_has_every_setup_key(void **state)
 /* An option of the page is in the tables, or the program's own. */
 static bool is_option(const char *name)
 {
-    static const char *const own[] = {
-        "help",         "version",       "quiet",      "color",         "json",
-        "format",       "setup",         "check",      "cases",         "by",
-        "limit_median", "step",          "as",         "import",        "part",
-        "deepspeed",    "training_args", "accelerate", "megatron_args", "find"
-    };
+    static const char *const own[] = { "help",
+                                       "version",
+                                       "quiet",
+                                       "color",
+                                       "json",
+                                       "format",
+                                       "setup",
+                                       "check",
+                                       "cases",
+                                       "by",
+                                       "limit_median",
+                                       "step",
+                                       "as",
+                                       "import",
+                                       "part",
+                                       "deepspeed",
+                                       "training_args",
+                                       "accelerate",
+                                       "megatron_args",
+                                       "torchtitan",
+                                       "find" };
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)
         if (strcmp(own[i], name) == 0)
             return true;
