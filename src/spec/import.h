@@ -144,9 +144,18 @@ void import_whole_notes(struct import *im, struct spec *all,
                         const struct whole_key *keys, size_t n,
                         struct arena *a);
 
-/* The family whose keys are most like the file's; NULL: none can read it.
- * (spec_nearest.c) */
-const char *import_nearest(const struct import *im, const struct json *object);
+/* The families whose keys are most like the object's, the first one of which
+ * `name` is, in the order of the table: more than one where keys do not tell
+ * them apart. None can read it: n is 0. (spec_nearest.c) */
+struct nearest {
+    const char *name[FAM_COUNT];
+    size_t n;
+};
+void import_nearest(const struct import *im, const struct json *object,
+                    struct nearest *out);
+/* The whole that a key of the file is of no other's, and the key; NULL: none.
+ * (spec_parts.c) */
+const char *import_nearest_whole(const struct import *im, const char **tell);
 
 /* A size of the object that family `like` reads (FAM_COUNT: under its usual
  * names) and im->family neither reads nor has from elsewhere in it; NULL: none.
@@ -171,6 +180,9 @@ bool import_count(struct import *im, const struct json *at, double min,
                   double max, uint64_t *out);
 
 /* A word of an activation of one operand; false after reporting. */
+/* What a word of a choice means; false: none of the field's. */
+bool import_word_value(const struct import *im, enum field_id id,
+                       struct str text, uint64_t *out);
 bool import_activation(struct import *im, const struct json *at,
                        enum activation *out);
 

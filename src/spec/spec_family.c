@@ -208,27 +208,53 @@ static const char *near_family(struct str text)
     return best;
 }
 
+/* The nearest one, and those that the keys do not tell from it. */
+static void hint_nearest(memplan_error *e, const struct nearest *near)
+{
+    enum { ROOM = 40 }; /* for the words between, and after the last one */
+    str_append(e->hint, sizeof(e->hint),
+               "the fields are those of '%s': if the layers are too, --as %s "
+               "reads it so",
+               near->name[0], near->name[0]);
+    for (size_t i = 1; i < near->n; i++) {
+        const size_t left = sizeof(e->hint) - strlen(e->hint);
+        const bool fits = strlen(near->name[i]) + ROOM < left;
+        str_append(e->hint, sizeof(e->hint), "%s%s",
+                   i > 1 ? ", " : "; they are as much those of ",
+                   fits ? near->name[i] : "others");
+        if (!fits)
+            return;
+    }
+}
+
 static void unknown_family(struct import *im, const struct json *at)
 {
     memplan_error *e = import_error(im, at, MEMPLAN_E_UNKNOWN,
                                     "unknown model type '%.60s'", at->text.p);
     const char *best = near_family(at->text);
-    const char *like = import_nearest(
-        im, at->parent->kind == JSON_ARRAY ? at->parent->parent : at->parent);
+    const bool open = !im->strict && im->as == NULL;
+    const char *tell = NULL;
+    const char *whole = open ? import_nearest_whole(im, &tell) : NULL;
+    struct nearest near;
+    import_nearest(
+        im, at->parent->kind == JSON_ARRAY ? at->parent->parent : at->parent,
+        &near);
     if (best)
         str_append(e->hint, sizeof(e->hint), "the nearest name is '%s'; ",
                    best);
-    if (!im->strict && im->as == NULL && at->parent == im->root
-        && import_has_parts(im))
+    if (whole)
+        str_append(
+            e->hint, sizeof(e->hint),
+            "'%s' is a key of '%s' files: if the rest is, --as %s reads it "
+            "so",
+            tell, whole, whole);
+    else if (open && at->parent == im->root && import_has_parts(im))
         str_append(e->hint, sizeof(e->hint),
                    "its file has a 'text_config' and a 'vision_config': if "
                    "what joins them is a projector as LLaVA's, --as llava "
                    "reads it so");
-    else if (like)
-        str_append(e->hint, sizeof(e->hint),
-                   "the fields are those of '%s': if the layers are too, "
-                   "--as %s reads it so",
-                   like, like);
+    else if (near.n > 0)
+        hint_nearest(e, &near);
     else
         str_append(e->hint, sizeof(e->hint),
                    "a decoder (or encoder) of any name can be written as "
@@ -266,8 +292,14 @@ static enum family family_of(struct import *im, const struct json *object)
     enum family family;
     if (at && at->kind == JSON_STRING && find_family(at->text, &family))
         return family;
-    const char *like = import_nearest(im, object);
-    return like && find_family(str_of(like), &family) ? family : FAM_COUNT;
+    struct nearest near;
+    import_nearest(im, object, &near);
+    for (size_t i = 0; i < near.n; i++) {
+        if (find_family(str_of(near.name[i]), &family) && family == im->family)
+            return family;
+    }
+    return near.n > 0 && find_family(str_of(near.name[0]), &family) ? family
+                                                                    : FAM_COUNT;
 }
 
 /* A size that the file gives under a name which the family does not read would
@@ -313,11 +345,12 @@ static bool has_named_family(struct import *im, const struct json *nested)
     memplan_error *e = diag_add(im->d, MEMPLAN_E_UNKNOWN,
                                 "--as: unknown model type '%.60s'", im->as);
     const char *best = near_family(str_of(im->as));
-    const char *like = import_nearest(im, object);
+    struct nearest near;
+    import_nearest(im, object, &near);
     if (best)
         diag_hint(e, "did you mean '%s'?", best);
-    else if (like)
-        diag_hint(e, "the fields are those of '%s'", like);
+    else if (near.n > 0)
+        diag_hint(e, "the fields are those of '%s'", near.name[0]);
     else
         diag_hint(e, "use a 'model_type' of Hugging Face, such as llama");
     return false;
@@ -333,7 +366,7 @@ static bool is_usual_part(struct import *im, const struct json *nested)
 {
     const char *type = import_text_type(im);
     if (type == NULL || nested->kind != JSON_OBJECT
-        || (nested != im->root && type_of(nested) != NULL)
+        || (nested != im->root && im->as == NULL && type_of(nested) != NULL)
         || !import_named(im, type))
         return false;
     im->object = nested;

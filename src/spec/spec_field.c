@@ -311,6 +311,18 @@ static void unknown_choice(struct import *im, enum field_id id,
         diag_hint(e, "known: %s", list);
 }
 
+bool import_word_value(const struct import *im, enum field_id id,
+                       struct str text, uint64_t *out)
+{
+    for (size_t i = 0; i < COUNT_OF(choices); i++) {
+        if (has_choice(im, &choices[i], id) && str_is(text, choices[i].text)) {
+            *out = choices[i].value;
+            return true;
+        }
+    }
+    return false;
+}
+
 static bool import_choice(struct import *im, enum field_id id,
                           const struct json *at, uint64_t *out)
 {
@@ -318,13 +330,8 @@ static bool import_choice(struct import *im, enum field_id id,
         wrong_kind(im, at, "a string");
         return false;
     }
-    for (size_t i = 0; i < COUNT_OF(choices); i++) {
-        if (has_choice(im, &choices[i], id)
-            && str_is(at->text, choices[i].text)) {
-            *out = choices[i].value;
-            return true;
-        }
-    }
+    if (import_word_value(im, id, at->text, out))
+        return true;
     unknown_choice(im, id, at);
     return false;
 }

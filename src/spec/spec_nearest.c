@@ -1,6 +1,6 @@
 /*
  * Which family the keys of a file are those of, where its own name is not known,
- * and which sizes of it another family would pass over. Refuses to read values.
+ * and which sizes of it another family would pass over. Refuses to read sizes.
  */
 #include "spec/import.h"
 
@@ -111,11 +111,20 @@ static bool is_needed(const struct import *one, int id)
            || (shape && one->keys[id][0] != '\0');
 }
 
+/* Windows that the class has and does not use. */
+static bool is_idle_window(const struct import *one, int id)
+{
+    return (id == F_SLIDING_WINDOW || id == F_SLIDING_FROM)
+           && one->absent[F_USE_SLIDING].n == 0
+           && !is_given(one, one->object, F_USE_SLIDING);
+}
+
 /* A size that the class has and the file does not say. */
 static bool is_assumed(const struct import *one, int id)
 {
-    return id != F_ACT && one->own[id] && one->keys[id][0] != '\0'
-           && one->absent[id].how == HOW_VALUE && one->absent[id].n > 1;
+    return !is_idle_window(one, id) && id != F_ACT && one->own[id]
+           && one->keys[id][0] != '\0' && one->absent[id].how == HOW_VALUE
+           && one->absent[id].n > 1;
 }
 
 /* A norm's epsilon is no field, but its name tells which norm it is. */
@@ -130,11 +139,42 @@ static bool has_other_norm(const struct import *one, const struct json *object)
     return rms != layer && rms != is_rms;
 }
 
+/* A class's activation is its own, whatever the size, and so is the part of a
+ * head that rotates: what a file says of these tells classes apart. */
+static bool has_other_act(const struct import *one, const struct json *object)
+{
+    static const char *const keys[] = { "hidden_activation", "hidden_act",
+                                        "activation_function" };
+    const struct json *at = NULL;
+    uint64_t n = 0;
+    for (size_t i = 0; i < COUNT_OF(keys) && (!at || at->kind != JSON_STRING);
+         i++)
+        at = json_member(object, keys[i]);
+    return at && at->kind == JSON_STRING && one->absent[F_ACT].how == HOW_VALUE
+           && import_word_value(one, F_ACT, at->text, &n)
+           && n != one->absent[F_ACT].n;
+}
+
+static bool has_other_rotation(const struct import *one,
+                               const struct json *object)
+{
+    const struct json *at = json_member(object, "partial_rotary_factor");
+    const struct fallback *usual = &one->absent[F_ROTARY_PART];
+    return at && at->kind == JSON_NUMBER && usual->how == HOW_NUMBER
+           && (at->number < usual->x || at->number > usual->x);
+}
+
 /* ---- likeness ---- */
 
 /* What counts against a family: a key that others read and it does not; a size
  * that the file would have to say. What few read tells more than what all do. */
-enum { COST_UNREAD = 4, COST_ASSUMED = 2, COST_NORM = 3, GAIN_RARE = 12 };
+enum {
+    COST_UNREAD = 4,
+    COST_ASSUMED = 2,
+    COST_NORM = 3,
+    COST_OTHER = 1,
+    GAIN_RARE = 12
+};
 
 struct likeness {
     size_t missing, read;
@@ -152,6 +192,8 @@ static void like(struct likeness *out, struct import *one,
         out->cost += is_assumed(one, id) && !given ? COST_ASSUMED : 0;
     }
     out->cost += has_other_norm(one, one->object) ? COST_NORM : 0;
+    out->cost += has_other_act(one, one->object) ? COST_OTHER : 0;
+    out->cost += has_other_rotation(one, one->object) ? COST_OTHER : 0;
     for (size_t i = 0; i < all->n; i++) {
         const struct file_key *key = &all->key[i];
         const bool mine =
@@ -164,25 +206,27 @@ static void like(struct likeness *out, struct import *one,
     }
 }
 
-static bool is_nearer(const struct likeness *x, const struct likeness *y)
+/* Below 0 where x is the nearer one. */
+static int compare(const struct likeness *x, const struct likeness *y)
 {
     if (x->missing != y->missing)
-        return x->missing < y->missing;
+        return x->missing < y->missing ? -1 : 1;
     if (x->cost != y->cost)
-        return x->cost < y->cost;
-    return x->read > y->read;
+        return x->cost < y->cost ? -1 : 1;
+    return (x->read < y->read) - (x->read > y->read);
 }
 
 /* Fields that a family may miss, and keys that it has to know at least, to be
  * spoken of. */
 enum { MISSING_MAX = 1, READ_MIN = 3 };
 
-const char *import_nearest(const struct import *im, const struct json *object)
+void import_nearest(const struct import *im, const struct json *object,
+                    struct nearest *out)
 {
     struct import one = { .root = im->root, .object = object };
     struct likeness best = { MISSING_MAX + 1, 0, 0 };
     struct file_keys all;
-    const char *name = NULL;
+    out->n = 0;
     gather(&all, object);
     count_readers(&all);
     for (int f = 0; f < FAM_COUNT; f++) {
@@ -191,13 +235,14 @@ const char *import_nearest(const struct import *im, const struct json *object)
         if (!is_candidate(&one))
             continue;
         like(&it, &one, &all);
-        if (it.read >= READ_MIN && it.missing <= MISSING_MAX
-            && is_nearer(&it, &best)) {
-            best = it;
-            name = family_name(one.family);
-        }
+        const int order = compare(&it, &best);
+        if (it.read < READ_MIN || it.missing > MISSING_MAX || order > 0)
+            continue;
+        if (order < 0)
+            out->n = 0;
+        best = it;
+        out->name[out->n++] = family_name(one.family);
     }
-    return name;
 }
 
 /* ---- what another family passes over ---- */

@@ -35,24 +35,29 @@ static const struct whole {
     const char *text, *vision;
     enum joint joint;
     enum part usual;
-    bool flat; /* files may have the text's keys at their top */
+    bool flat;        /* files may have the text's keys at their top */
+    const char *tell; /* a key of its files that no other's have; or NULL */
 } wholes[] = {
     { "gemma3", "Gemma3ForConditionalGeneration", "gemma3_text",
-      "siglip_vision_model", JOINT_GEMMA3, PART_TEXT, false },
+      "siglip_vision_model", JOINT_GEMMA3, PART_TEXT, false,
+      "mm_tokens_per_image" },
     { "llama4", "Llama4ForConditionalGeneration", "llama4_text",
-      "llama4_vision_model", JOINT_LLAMA4, PART_TEXT, false },
+      "llama4_vision_model", JOINT_LLAMA4, PART_TEXT, false, NULL },
     { "llava", "LlavaForConditionalGeneration", "llava_text",
-      "clip_vision_model", JOINT_LLAVA, PART_TEXT, false },
+      "clip_vision_model", JOINT_LLAVA, PART_TEXT, false,
+      "projector_hidden_act" },
     { "clip", "CLIPModel", "clip_text_model", "clip_vision_model", JOINT_CLIP,
-      PART_ALL, true },
+      PART_ALL, true, "logit_scale_init_value" },
     { "qwen2_vl", "Qwen2VLForConditionalGeneration", "qwen2_vl_text",
-      "qwen2_vl_vision", JOINT_QWEN, PART_TEXT, true },
+      "qwen2_vl_vision", JOINT_QWEN, PART_TEXT, true,
+      "vision_config.embed_dim" },
     { "qwen2_5_vl", "Qwen2_5_VLForConditionalGeneration", "qwen2_5_vl_text",
-      "qwen2_5_vl_vision", JOINT_QWEN, PART_TEXT, true },
+      "qwen2_5_vl_vision", JOINT_QWEN, PART_TEXT, true,
+      "vision_config.fullatt_block_indexes" },
     { "qwen3_vl", "Qwen3VLForConditionalGeneration", "qwen3_vl_text",
-      "qwen3_vl_vision", JOINT_NONE, PART_TEXT, false },
+      "qwen3_vl_vision", JOINT_NONE, PART_TEXT, false, NULL },
     { "qwen3_vl_moe", "Qwen3VLMoeForConditionalGeneration", "qwen3_vl_moe_text",
-      "qwen3_vl_moe_vision", JOINT_NONE, PART_TEXT, false },
+      "qwen3_vl_moe_vision", JOINT_NONE, PART_TEXT, false, NULL },
 };
 
 static const struct whole *whole_named(const char *type)
@@ -88,6 +93,16 @@ const char *import_whole_text(const char *type)
     if (whole == NULL)
         return NULL;
     return whole->joint == JOINT_LLAVA ? "llama, or what it is" : whole->text;
+}
+
+const char *import_nearest_whole(const struct import *im, const char **tell)
+{
+    for (size_t i = 0; i < COUNT_OF(wholes); i++) {
+        *tell = wholes[i].tell;
+        if (*tell && import_find(im->root, str_of(*tell)))
+            return wholes[i].type;
+    }
+    return NULL;
 }
 
 /* The first of the keys that is there and not null. */
@@ -396,8 +411,11 @@ static const char *vision_type(const struct import *im, const struct json *at,
     const char *usual = whole != NULL ? whole->vision : "";
     if (at == im->root || !own || own->kind != JSON_STRING)
         return usual;
-    return whole != NULL && str_is(own->text, whole->type) ? usual
-                                                           : own->text.p;
+    struct import named = { 0 };
+    const bool strange = im->as != NULL && !import_named(&named, own->text.p);
+    return whole != NULL && (strange || str_is(own->text, whole->type))
+               ? usual
+               : own->text.p;
 }
 
 /* Parts of a file whose type is not known: what would join them. */
