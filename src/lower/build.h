@@ -25,6 +25,8 @@ struct shape {
 
 #define DIM(sym, n) ((struct dim){ (sym), (n) })
 
+enum { FRAME_MAX = 8 };
+
 struct builder {
     struct program *p;
     struct arena *arena;
@@ -83,11 +85,13 @@ struct builder {
                              with the data */
 
     /* State. */
-    tensor_id hidden;    /* what the next block's input will be */
-    tensor_id memory;    /* the encoder's result: ROLE_SHARED; TENSOR_NONE */
-    tensor_id weights;   /* attention's, where they were made: the layer has
+    tensor_id hidden;  /* what the next block's input will be */
+    tensor_id memory;  /* the encoder's result: ROLE_SHARED; TENSOR_NONE */
+    tensor_id weights; /* attention's, where they were made: the layer has
                             them in a variable */
-    tensor_id branch;    /* attention's result, where that is one too */
+    tensor_id branch;  /* attention's result, where that is one too */
+    tensor_id frame[FRAME_MAX]; /* variables of what is being built */
+    unsigned n_frame;
     bool in_decoder;     /* of two stacks */
     bool attends_all;    /* no causal mask in the next operations */
     struct block *block; /* being built, or NULL */

@@ -158,7 +158,8 @@ static enum dtype rope_dtype(const struct builder *b)
 }
 
 /* transformers/masking_utils.py: a number an entry for eager, a bool for
- * sdpa; MPT turns it into a bool, Falcon's alibi is part of it. */
+ * sdpa, one for all sequences unless images are in them; MPT turns it into a
+ * bool, Falcon's alibi is part of it. */
 static void make_mask(struct builder *b, const char *name)
 {
     const bool eager = hf_kernel(b) == ATTN_EAGER;
@@ -172,6 +173,9 @@ static void make_mask(struct builder *b, const char *name)
     const struct shape shape = SHAPE(b->micro, heads, two ? b->s_target : b->sq,
                                      two ? b->s_target : b->s);
     const tensor_id mask = build_shared(b, name, dtype, &shape);
+    if (dtype == DT_BOOL && !eager
+        && !sees_images(b)) /* sdpa_mask expands it */
+        b->p->tensor[mask].bytes /= b->micro.n;
     /* of a class whose end stands in the same forward */
     b->p->tensor[mask].held = b->spec->head == HEAD_ONE;
 }
@@ -460,7 +464,11 @@ static tensor_id parallel_layer(struct builder *b,
     case FAM_FALCON:
         mlp =
             build_binary_in_place(b, OP_ADD, "mlp + attention", mlp, attention);
-        return build_add(b, "residual", x, drop(b, mlp));
+        x = build_add(b, "residual", x, drop(b, mlp));
+        hf_hold_frozen(b, "attention_layernorm_out", first);
+        hf_hold_frozen(b, "mlp_layernorm_out", second);
+        hf_hold_frozen(b, "attention_output", attention);
+        return x;
     case FAM_COHERE:
     case FAM_COHERE2:
     case FAM_STABLELM:
@@ -523,11 +531,16 @@ static tensor_id attention_half(struct builder *b,
         y = drop(b, y);
     y = scaled_branch(b, y);
     if (m->family == FAM_GPT2 || m->family == FAM_GPT_BIGCODE
-        || m->family == FAM_GPT_NEO)
+        || m->family == FAM_GPT_NEO || m->family == FAM_FALCON)
         b->branch = y; /* attn_output, to the end of the layer */
     if (m->place == PLACE_AFTER_RESIDUAL)
         return normed_sum(b, "self_attn_layer_norm", x, y);
-    return build_add(b, "residual", x, y);
+    x = build_add(b, "residual", x, y);
+    if (m->family == FAM_BLOOM) /* dropout_add stands in the module */
+        hf_leave(b);
+    if (m->family == FAM_FALCON) /* attention_layernorm_out */
+        hf_enter(b, normed);
+    return x;
 }
 
 static tensor_id serial_layer(struct builder *b, const struct layer_kind *kind,
@@ -549,8 +562,11 @@ static tensor_id serial_layer(struct builder *b, const struct layer_kind *kind,
     if (after)
         y = hf_hidden_norm(b, "post_feedforward_layernorm", y);
     y = scaled_branch(b, drop(b, y));
-    if (m->place != PLACE_AFTER_RESIDUAL)
-        return build_add(b, "residual", x, y);
+    if (m->place != PLACE_AFTER_RESIDUAL) {
+        x = build_add(b, "residual", x, y);
+        hf_leave(b);
+        return x;
+    }
     y = normed_sum(b, "final_layer_norm", x, y);
     if (m->bidirectional) /* by the loop over layers */
         hf_hold(b, "layer input", input);

@@ -155,6 +155,7 @@ struct hf_heads {
 struct hf_qkv {
     struct hf_heads q, k, v;
     tensor_id gate;    /* where the model has one */
+    tensor_id fused;   /* q, k and v side by side; TENSOR_NONE */
     enum dtype hidden; /* of attention's input: Falcon's softmax takes it */
     tensor_id mask;    /* of this layer alone; TENSOR_NONE: the model's */
 };
@@ -208,6 +209,9 @@ tensor_id hf_index(struct builder *b, tensor_id x, tensor_id q);
 
 tensor_id hf_attention(struct builder *b, tensor_id x);
 /* To the encoder's result. */
+/* Variables of a module's forward, or a layer's; they go when it returns. */
+void hf_enter(struct builder *b, tensor_id x);
+void hf_leave(struct builder *b);
 tensor_id hf_cross_attention(struct builder *b, tensor_id x);
 
 /* ---- hf_ssm.c ---- */

@@ -215,14 +215,30 @@ static tensor_id probabilities(struct builder *b, const struct hf_qkv *o,
     return build_dropout(b, "attention dropout", p, b->run->attention_dropout);
 }
 
+void hf_enter(struct builder *b, tensor_id x)
+{
+    if (x != TENSOR_NONE && b->n_frame < FRAME_MAX)
+        b->frame[b->n_frame++] = x;
+}
+
+void hf_leave(struct builder *b)
+{
+    for (unsigned i = 0; i < b->n_frame; i++)
+        hf_hold(b, "variables", b->frame[i]);
+    b->n_frame = 0;
+}
+
 /* Falcon and BLOOM have names for what becomes of scores; Falcon none for the
- * masked ones. */
-static void hold_scores(struct builder *b, uint32_t first, uint32_t end)
+ * masked ones, and without alibi one for the scores and what becomes of them. */
+static void name_scores(struct builder *b, uint32_t first, uint32_t end)
 {
     const bool falcon = b->spec->family == FAM_FALCON;
     if (!falcon && b->spec->family != FAM_BLOOM)
         return;
-    for (uint32_t k = first; k < (falcon ? end - 1 : end); k++)
+    const bool named = !falcon || hf_table(b, HF_ALIBI) != TENSOR_NONE;
+    for (uint32_t k = first; named && k < (falcon ? end - 1 : end); k++)
+        hf_enter(b, b->p->op[k].out[0]);
+    for (uint32_t k = first; !named && k < end - 1; k++)
         hf_hold(b, "attention_scores", b->p->op[k].out[0]);
 }
 
@@ -254,7 +270,7 @@ static tensor_id eager(struct builder *b, const struct hf_qkv *o)
     b->core_attention = false;
     hold_operands(b, o);
     hf_hold(b, "key_states", repeated);
-    hold_scores(b, first, end);
+    name_scores(b, first, end);
     hf_hold_frozen(b, "value_states", v.x);
     b->weights = p;
     return merge(b, context, true);
@@ -279,7 +295,7 @@ static tensor_id safe_softmax(struct builder *b, tensor_id scores)
 /* The mask as a number an entry: from a bool, or the causal one, which serves
  * all sequences. */
 static tensor_id mask_in_math(struct builder *b, const struct hf_qkv *o,
-                              bool masked)
+                              bool masked, enum dtype dtype)
 {
     const struct shape causal = SHAPE(b->sq, b->s);
     const tensor_id given = masked ? mask_of(b, o) : TENSOR_NONE;
@@ -289,7 +305,8 @@ static tensor_id mask_in_math(struct builder *b, const struct hf_qkv *o,
         return given;
     const struct shape shape =
         given == TENSOR_NONE ? causal : shape_of(b, given);
-    const tensor_id mask = build_tensor(b, "mask", DT_FP32, &shape);
+    const tensor_id mask =
+        build_tensor(b, "mask", given == TENSOR_NONE ? DT_FP32 : dtype, &shape);
     const tensor_id from = given == TENSOR_NONE ? b->ids : given;
     op_result(b, build_op(b, OP_WHERE, "mask", &from, 1), mask);
     return mask;
@@ -308,7 +325,8 @@ static tensor_id sdpa_math(struct builder *b, struct hf_qkv *o, bool masked)
     b->core_attention = true;
     for (unsigned i = 0; i < 3; i++)
         *all[i] = cast(b, *all[i], DT_FP32);
-    const tensor_id mask = mask_in_math(b, o, masked);
+    const tensor_id wide = o->q.x;
+    const tensor_id mask = mask_in_math(b, o, masked, dtype);
     o->k = repeat_kv(b, "k repeated", o->k);
     o->v = repeat_kv(b, "v repeated", o->v);
     const tensor_id expanded = o->k.x;
@@ -328,6 +346,7 @@ static tensor_id sdpa_math(struct builder *b, struct hf_qkv *o, bool masked)
     tensor_id context =
         build_matmul(b, "context", p, operand(b, "v", o->v), &heads);
     context = build_cast(b, "context", context, dtype);
+    hf_hold(b, "query_acc", wide);
     hf_hold(b, "query", o->q.x);
     hf_hold(b, "key_expanded", expanded);
     if (mask != TENSOR_NONE)
@@ -458,6 +477,10 @@ static tensor_id attention_of(struct builder *b, struct hf_qkv *o)
         context = build_mul(b, "gated", context, s);
     }
     const tensor_id y = output_of(b, context);
+    if (b->spec->family == FAM_BLOOM || b->spec->family == FAM_FALCON)
+        hf_enter(b, o->fused);
+    if (b->spec->family != FAM_BLOOM)
+        hf_leave(b);
     hf_hold_frozen(b, "query_states", q);
     hf_hold_frozen(b, "key_states", k);
     hf_hold_frozen(b, "value_states", v);
@@ -493,7 +516,7 @@ static void norm_rotated(struct builder *b, struct hf_qkv *o)
 
 tensor_id hf_attention(struct builder *b, tensor_id x)
 {
-    struct hf_qkv o;
+    struct hf_qkv o = { .fused = TENSOR_NONE };
     if (b->spec->block_stride > 0)
         return output_of(b, hf_blocks(b, x));
     if (b->spec->merge > 0)
@@ -511,7 +534,7 @@ tensor_id hf_attention(struct builder *b, tensor_id x)
 
 tensor_id hf_cross_attention(struct builder *b, tensor_id x)
 {
-    struct hf_qkv o;
+    struct hf_qkv o = { .fused = TENSOR_NONE };
     o.mask = TENSOR_NONE;
     build_cross_begin(b);
     hf_project_cross(b, x, &o);

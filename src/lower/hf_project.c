@@ -17,7 +17,10 @@ tensor_id hf_linear(struct builder *b, const struct linear *l)
     const tensor_id y = build_linear(b, &plain);
     const uint64_t full = l->parallel == PAR_COLUMN ? l->full_out : 0;
     const tensor_id bias = build_bias(b, l->name, l->group, l->out, full);
-    return build_add(b, l->name, y, bias);
+    const tensor_id sum = build_add(b, l->name, y, bias);
+    hf_hold_frozen(b, "input", l->x);
+    hf_hold(b, "hidden_states", y);
+    return sum;
 }
 
 /* transpose(1, 2).contiguous(): of one head, or one token, a view. */
@@ -235,11 +238,13 @@ static bool fused_by_litgpt(const struct builder *b)
 void hf_project(struct builder *b, tensor_id x, struct hf_qkv *out)
 {
     out->hidden = tensor_of(b, x)->dtype;
+    out->fused = TENSOR_NONE;
     if (!b->spec->fused_qkv && !fused_by_litgpt(b)) {
         project_apart(b, x, out);
         return;
     }
     const tensor_id qkv = clipped(b, "qkv clipped", project_fused(b, x));
+    out->fused = qkv;
     if (b->spec->family == FAM_FALCON)
         split_falcon(b, qkv, out);
     else

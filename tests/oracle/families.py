@@ -247,6 +247,7 @@ def _longer(name, **more):
 
 LONG = {  # of the shape "long"
     "llama-long": _longer("llama"),
+    **{name + "-long": _longer(name) for name in ("falcon", "falcon-new", "falcon-rw", "bloom")},
     "mixtral-long": _longer("mixtral", num_local_experts=16, num_experts_per_tok=4),
     "qwen2_moe-long": _longer("qwen2_moe", num_experts=16, num_experts_per_tok=4),
     "qwen3_moe-long": _longer("qwen3_moe", num_experts=16, num_experts_per_tok=4),
