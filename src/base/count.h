@@ -66,6 +66,16 @@ static inline uint64_t div_up(uint64_t a, uint64_t b)
     return a / b + (a % b != 0);
 }
 
+static inline uint64_t gcd_u64(uint64_t a, uint64_t b)
+{
+    while (b != 0) {
+        const uint64_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
 static inline uint64_t max_u64(uint64_t a, uint64_t b)
 {
     return a > b ? a : b;

@@ -30,19 +30,9 @@ const char *find_name(enum find_what what)
     return names[what];
 }
 
-static uint64_t gcd(uint64_t a, uint64_t b)
-{
-    while (b != 0) {
-        const uint64_t rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return a;
-}
-
 static uint64_t lcm(uint64_t a, uint64_t b)
 {
-    return a / gcd(a, b) * b;
+    return a / gcd_u64(a, b) * b;
 }
 
 static uint64_t setup_or(const struct setup *s, enum setup_key key,

@@ -367,6 +367,9 @@ bool report_explain(const struct memplan_report *report, struct explanation *x)
 {
     const struct memplan_report *r = report;
     if (r->kind == REPORT_ESTIMATE
+        && !explain_groups(x, &r->run, r->spec.experts > 0))
+        return false;
+    if (r->kind == REPORT_ESTIMATE
         && !explain_memory(x, &r->memory, &r->program, &r->run))
         return false;
     if (r->has_model && !explain_flops(x, &r->flops, &r->program, &r->params))

@@ -44,6 +44,9 @@ void plan_changes(struct memplan_report *r, const struct spec *spec,
                   const struct params_result *params,
                   const struct setup *setup);
 
+/* Which ranks share what. False when out of memory. */
+bool explain_groups(struct explanation *x, const struct run *run, bool experts);
+
 bool explain_compute(struct explanation *x, const struct memplan_report *r);
 
 #endif

@@ -6,6 +6,8 @@
 
 #include "base/count.h"
 
+#include "base/count.h"
+
 #include <inttypes.h>
 
 #include "base/banned.h"
@@ -32,9 +34,10 @@ static const struct refusal {
     { KEY_CUDA_GRAPH, IS, 1, "leave it out: the pools come on top" },
     { KEY_EP_OVERLAP, IS, 1, "leave it out: one micro-batch in flight" },
     { KEY_OFFLOAD_OPTIMIZER, IS, OFFLOAD_NVME, "use --offload-optimizer cpu" },
-    { KEY_OFFLOAD_PARAMS, IS, OFFLOAD_NVME, "use --offload-params cpu" },
+    { KEY_OFFLOAD_PARAMS, IS, OFFLOAD_NVME,
+      "leave it out, or use cpu with --framework fsdp" },
     { KEY_OFFLOAD_ACTIVATIONS, IS, OFFLOAD_NVME,
-      "use --offload-activations cpu" },
+      "leave it out, or use cpu with --framework torchtune" },
     { KEY_PRECISION, IS, PREC_FP4_MIXED, "use --precision fp8-mixed" },
     { KEY_FP8_PARAMS, IS, 1, "leave it out: weights in 16 bits" },
 };
@@ -156,14 +159,18 @@ static void check_dbrx(const struct run *r, const struct spec *s,
 
 /* ---- the model ---- */
 
-static void uneven(struct diag *d, enum setup_key key, uint64_t degree,
+/* What does not come out even is answered with what divides the ranks, too. */
+static void uneven(const struct run *r, struct diag *d, enum setup_key key,
                    uint64_t n, const char *what)
 {
+    const uint64_t stage = r->gpus / r->pp;
+    const uint64_t ranks = key == KEY_TP ? stage / r->cp : stage;
     memplan_error *e =
         setup_error(d, MEMPLAN_E_CONFLICT, key,
                     "%" PRIu64 " %s do not split over %s %" PRIu64, n, what,
-                    setup_field(key)->key, degree);
-    resolve_hint_divisors(e, n);
+                    setup_field(key)->key, r->setup.v[key].n);
+    resolve_hint_divisors(e, r->given[KEY_GPUS] && ranks > 0 ? gcd_u64(n, ranks)
+                                                             : n);
 }
 
 static void check_tp(const struct run *r, const struct spec *s, struct diag *d)
@@ -172,20 +179,20 @@ static void check_tp(const struct run *r, const struct spec *s, struct diag *d)
     if (tp == 1 || spec_is_convnet(s)) /* refused as a whole */
         return;
     if (s->heads % tp != 0) {
-        uneven(d, KEY_TP, tp, s->heads, "attention heads");
+        uneven(r, d, KEY_TP, s->heads, "attention heads");
         return; /* the rest would say the same again */
     }
     /* Megatron gives several ranks a copy of one key-value head. */
     bool copied =
         s->kv_heads > 0 && tp % s->kv_heads == 0 && resolve_is_megatron(r);
     if (s->kv_heads % tp != 0 && !copied)
-        uneven(d, KEY_TP, tp, s->kv_heads, "key-value heads");
+        uneven(r, d, KEY_TP, s->kv_heads, "key-value heads");
     if (s->hidden % tp != 0)
-        uneven(d, KEY_TP, tp, s->hidden, "hidden channels");
+        uneven(r, d, KEY_TP, s->hidden, "hidden channels");
     if (s->ffn % tp != 0)
-        uneven(d, KEY_TP, tp, s->ffn, "feed-forward channels");
+        uneven(r, d, KEY_TP, s->ffn, "feed-forward channels");
     if (s->shared_ffn % tp != 0)
-        uneven(d, KEY_TP, tp, s->shared_ffn, "shared-expert channels");
+        uneven(r, d, KEY_TP, s->shared_ffn, "shared-expert channels");
     if (r->vocab % tp == 0 || !resolve_is_megatron(r))
         return;
     memplan_error *e =
@@ -226,11 +233,11 @@ static void check_experts(const struct run *r, const struct spec *s,
                                        r->ep);
         diag_hint(e, "leave ep out");
     } else if (r->ep > 1 && s->experts % r->ep != 0) {
-        uneven(d, KEY_EP, r->ep, s->experts, "experts");
+        uneven(r, d, KEY_EP, s->experts, "experts");
     }
     const uint64_t ffn = s->expert_ffn == 0 ? s->ffn : s->expert_ffn;
     if (ffn % r->etp != 0)
-        uneven(d, KEY_ETP, r->etp, ffn, "expert channels");
+        uneven(r, d, KEY_ETP, ffn, "expert channels");
     if (s->experts > 0)
         check_routing(r, s, d);
 }

@@ -16,16 +16,6 @@ enum { SHOWN_MAX = 12 }; /* values that a hint lists */
 
 /* ---- GPUs ---- */
 
-static uint64_t gcd(uint64_t a, uint64_t b)
-{
-    while (b != 0) {
-        uint64_t rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return a;
-}
-
 void resolve_hint_divisors(memplan_error *e, uint64_t n)
 {
     uint64_t list[SHOWN_MAX] = { 1 };
@@ -53,8 +43,17 @@ static const struct degree {
 } degrees[] = { { KEY_TP, "tp" }, { KEY_PP, "pp" }, { KEY_CP, "cp" } };
 enum { DEGREES = sizeof(degrees) / sizeof(degrees[0]) };
 
+/* Of `n` GPUs the degrees of this kind that the model can be split into too:
+ * tp has to divide the heads. */
+static uint64_t degrees_of(enum setup_key key, uint64_t n,
+                           const struct spec *spec)
+{
+    return key == KEY_TP && spec->heads > 0 ? gcd_u64(n, spec->heads) : n;
+}
+
 /* Blames the first degree with which the product no longer divides. */
-static void report_split(const struct run *r, struct diag *d)
+static void report_split(const struct run *r, const struct spec *spec,
+                         struct diag *d)
 {
     uint64_t group = r->tp * r->pp * r->cp;
     if (group > r->gpus) {
@@ -84,7 +83,8 @@ static void report_split(const struct run *r, struct diag *d)
         if (before > 1)
             str_append(e->message, sizeof(e->message),
                        " beside a group of %" PRIu64, before);
-        resolve_hint_divisors(e, r->gpus / before);
+        resolve_hint_divisors(
+            e, degrees_of(degrees[i].key, r->gpus / before, spec));
         return;
     }
 }
@@ -101,11 +101,11 @@ static uint64_t gpus_needed(const struct run *r)
 {
     uint64_t dp = r->given[KEY_DP]
                       ? r->setup.v[KEY_DP].n
-                      : r->ep * r->etp / gcd(r->ep * r->etp, r->tp * r->cp);
+                      : r->ep * r->etp / gcd_u64(r->ep * r->etp, r->tp * r->cp);
     return r->tp * r->pp * r->cp * dp;
 }
 
-static bool split_gpus(struct run *r, struct diag *d)
+static bool split_gpus(struct run *r, const struct spec *spec, struct diag *d)
 {
     uint64_t group = r->tp * r->pp * r->cp;
     r->gpus = resolve_count(r, KEY_GPUS, gpus_needed(r));
@@ -116,7 +116,7 @@ static bool split_gpus(struct run *r, struct diag *d)
                        "%" PRIu64 " GPUs, as the layout needs (--gpus)",
                        r->gpus);
     if (r->gpus % group != 0) {
-        report_split(r, d);
+        report_split(r, spec, d);
         return false;
     }
     r->dp = r->gpus / group;
@@ -144,7 +144,7 @@ static bool split_gpus(struct run *r, struct diag *d)
 
 /* Experts are spread over all ranks of a stage, tp included: Megatron's
  * parallel_state.py, expert data parallel = tp cp dp / (etp ep). */
-static void shard_states(struct run *r, struct diag *d)
+static void shard_states(struct run *r, const struct spec *spec, struct diag *d)
 {
     uint64_t ranks = r->dp * r->cp;
     uint64_t stage = ranks * r->tp;
@@ -154,7 +154,7 @@ static void shard_states(struct run *r, struct diag *d)
                         "ep %" PRIu64 " does not divide the %" PRIu64
                         " ranks of a stage (tp x cp x dp)",
                         r->ep, stage);
-        resolve_hint_divisors(e, stage);
+        resolve_hint_divisors(e, gcd_u64(stage, max_u64(spec->experts, 1)));
         return;
     }
     if (stage / r->ep % r->etp != 0) {
@@ -572,11 +572,11 @@ void resolve_layout(struct run *r, const struct spec *spec, struct diag *d)
     resolve_expert_tp(r, spec);
     resolve_sequence(r, spec);
     resolve_vocab(r, spec);
-    bool split = split_gpus(r, d);
+    bool split = split_gpus(r, spec, d);
     resolve_schedule(r, d);
     split_layers(r, spec, d);
     if (!split)
         return;
-    shard_states(r, d);
+    shard_states(r, spec, d);
     split_batch(r, d);
 }

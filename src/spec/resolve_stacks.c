@@ -99,6 +99,12 @@ static void check_image(const struct run *r, const struct spec *s,
                         r->tp);
         diag_hint(e, "leave tp out: data parallelism is what they use");
     }
+    if (spec_is_convnet(s) && r->pp > 1) {
+        e = setup_error(d, MEMPLAN_E_UNSUPPORTED, KEY_PP,
+                        "pp %" PRIu64 " of convolutions is not modelled",
+                        r->pp);
+        diag_hint(e, "leave pp out: data parallelism is what they use");
+    }
 }
 
 /* What is counted and not lowered. */

@@ -1,0 +1,109 @@
+/*
+ * Which ranks share what: rank 0's groups, how many there are of each and over
+ * how many nodes one lies. Owns the order of ranks, which is the same in
+ * Megatron (tp-cp-ep-dp-pp), in DeepSpeed's topology (pipe, data, model) and in
+ * torchtitan's mesh (pp, dp_replicate, dp_shard, cp, tp): tensor parallelism
+ * innermost, stages outermost. [docs/method.md eq. groups]
+ */
+#include "plan/plan.h"
+
+#include <inttypes.h>
+
+#include "base/banned.h"
+
+struct group {
+    const char *name, *shares;
+    uint64_t size, stride; /* ranks 0, stride, 2 stride ... */
+};
+
+enum { GROUPS_MAX = 8, RANKS_SHOWN = 8, RANKS_TEXT = 160 };
+
+static void add(struct group *g, size_t *n, struct group group)
+{
+    if (group.size > 1)
+        g[(*n)++] = group;
+}
+
+/* The groups of more than one rank. Experts are spread over all ranks of a
+ * stage: expert-tensor parallelism innermost, then ep, then what is left. */
+static size_t list_groups(struct group g[GROUPS_MAX], const struct run *r,
+                          bool experts)
+{
+    const uint64_t data = r->dp * r->cp;
+    const uint64_t stage = r->tp * data;
+    size_t n = 0;
+    add(g, &n,
+        (struct group){ "tp",
+                        "parts of each matrix, and activations of "
+                        "the same tokens",
+                        r->tp, 1 });
+    add(g, &n,
+        (struct group){ "cp", "parts of the same sequences", r->cp, r->tp });
+    add(g, &n,
+        (struct group){ "dp", "copies of the parameters; other sequences",
+                        r->dp, r->tp * r->cp });
+    if (data > 1)
+        add(g, &n,
+            (struct group){ "shards", "one copy of the states (zero)", r->shard,
+                            r->tp });
+    if (experts && (r->ep > 1 || r->etp != r->tp)) {
+        add(g, &n,
+            (struct group){ "etp", "parts of each expert's matrices", r->etp,
+                            1 });
+        add(g, &n,
+            (struct group){ "ep", "the experts of a layer, a share each", r->ep,
+                            r->etp });
+        add(g, &n,
+            (struct group){ "expert dp", "copies of the same experts",
+                            stage / (r->ep * r->etp), r->ep * r->etp });
+    }
+    add(g, &n,
+        (struct group){ "pp", "the layers, a stage each", r->pp, stage });
+    return n;
+}
+
+/* Nodes are filled one after the other. */
+static uint64_t nodes_of(const struct group *g, uint64_t node)
+{
+    return g->stride >= node ? g->size : (g->size - 1) * g->stride / node + 1;
+}
+
+/* "0, 8, 16 ... 56" */
+static void rank_words(char text[RANKS_TEXT], const struct group *g)
+{
+    const uint64_t shown = g->size > RANKS_SHOWN ? 3 : g->size;
+    text[0] = '\0';
+    for (uint64_t i = 0; i < shown; i++)
+        str_append(text, RANKS_TEXT, "%s%" PRIu64, i > 0 ? ", " : "",
+                   i * g->stride);
+    if (shown < g->size)
+        str_append(text, RANKS_TEXT, " ... %" PRIu64,
+                   (g->size - 1) * g->stride);
+}
+
+bool explain_groups(struct explanation *x, const struct run *run, bool experts)
+{
+    struct group g[GROUPS_MAX];
+    const size_t n = list_groups(g, run, experts);
+    for (size_t i = 0; i < n; i++) {
+        char ranks[RANKS_TEXT];
+        const uint64_t nodes = nodes_of(&g[i], run->gpus_per_node);
+        rank_words(ranks, &g[i]);
+        explain_add(
+            x, (struct explain_entry){
+                   .section = "groups of rank 0",
+                   .name =
+                       arena_printf(x->arena, "%s: %s", g[i].name, g[i].shares),
+                   .unit = "ranks",
+                   .value = (double)g[i].size,
+                   .formula = arena_printf(
+                       x->arena, "stride %" PRIu64 "; %" PRIu64 " such groups",
+                       g[i].stride, run->gpus / g[i].size),
+                   .numbers =
+                       arena_printf(x->arena, "ranks %s: %" PRIu64 " node%s",
+                                    ranks, nodes, nodes > 1 ? "s" : ""),
+                   .equation = "groups",
+                   .source = "" });
+    }
+    return !x->failed;
+}
