@@ -95,12 +95,26 @@ static void visit_setup_key(const struct setup *s, enum setup_key key,
     }
 }
 
+/* What other keys ask for is none of the setup's: beside `days` and no `gpus`
+ * as many as it takes, beside `budget` the tokens that it pays for. Told to be
+ * given, they would contradict it. */
+static bool is_asked_for(const struct run *run, enum setup_key key)
+{
+    return !run->given[key]
+           && ((key == KEY_GPUS && run->given[KEY_DAYS])
+               || (key == KEY_TOKENS && run->given[KEY_BUDGET]));
+}
+
 static void visit_setup(const struct memplan_report *r, struct visitor *v)
 {
     if (!v->begin(v, "setup", false))
         return;
-    for (size_t key = 0; setup_field(key); key++)
-        visit_setup_key(&r->run.setup, (enum setup_key)key, v);
+    for (size_t key = 0; setup_field(key); key++) {
+        if (is_asked_for(&r->run, (enum setup_key)key))
+            visit_text(v, setup_field(key)->key, NULL);
+        else
+            visit_setup_key(&r->run.setup, (enum setup_key)key, v);
+    }
     v->end(v, false);
 }
 

@@ -243,6 +243,34 @@ void resolve_check_recompute(const struct run *r, const struct spec *s,
     }
 }
 
+/* transformers casts to autocast's dtype, else to the weights', which is fp32
+ * again (integrations/flash_attention.py, get_target_dtype): then the kernel
+ * raises (flash_api.cpp, "only support fp16 and bf16 data type"). */
+static void no_fp32_flash(const struct run *r, const struct spec *s,
+                          struct diag *d)
+{
+    const bool only =
+        resolve_is_hf(r) && spec_hf_attention(s, ATTN_SDPA) == ATTN_FLASH;
+    const char *other =
+        "use --attention sdpa, whose memory-efficient kernel takes fp32, or "
+        "--precision bf16-amp";
+    if (spec_is_convnet(s) || s->heads == 0 || r->impl == IMPL_PAPER)
+        return;
+    if (resolve_is_megatron(r))
+        other = "use --attention eager, all that Transformer Engine has in "
+                "32 bits, or --precision bf16-mixed";
+    memplan_error *e =
+        setup_error(d, MEMPLAN_E_CONFLICT,
+                    r->given[KEY_ATTENTION] ? KEY_ATTENTION : KEY_PRECISION,
+                    "attention 'flash' on 32-bit numbers: FlashAttention takes "
+                    "fp16 and bf16");
+    if (only)
+        other = "use --precision bf16-amp: this family has no other kernel";
+    else if (resolve_is_hf(r) && spec_hf_attention(s, ATTN_SDPA) == ATTN_EAGER)
+        other = "use --attention eager, or --precision bf16-amp";
+    diag_hint(e, "%s", other);
+}
+
 void resolve_check_attention(const struct run *r, const struct spec *s,
                              struct diag *d)
 {
@@ -253,6 +281,8 @@ void resolve_check_attention(const struct run *r, const struct spec *s,
                         "refuses");
         diag_hint(e, "leave one of the two out");
     }
+    if (r->attention == ATTN_FLASH && r->prec.compute == DT_FP32)
+        no_fp32_flash(r, s, d);
     bool old = r->gpu.arch == ARCH_VOLTA || r->gpu.arch == ARCH_TURING;
     if (r->attention == ATTN_FLASH && old) {
         memplan_error *e = setup_error(

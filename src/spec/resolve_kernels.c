@@ -149,8 +149,10 @@ void resolve_kernels(struct run *r, const struct spec *spec)
         half && has_flash(r->gpu.arch) ? ATTN_FLASH : ATTN_SDPA;
     if (resolve_is_hf(r))
         kernel = spec_hf_attention(spec, kernel);
-    if (paper || r->impl == IMPL_MEGATRON_LOCAL) /* they spell it out */
-        kernel = ATTN_EAGER;
+    /* Transformer Engine has no other in 32 bits (get_attention_backend) */
+    const bool unfused = r->impl == IMPL_MEGATRON && !half;
+    if (paper || unfused || r->impl == IMPL_MEGATRON_LOCAL)
+        kernel = ATTN_EAGER; /* they spell it out */
     r->attention = (enum attention)resolve_count(r, KEY_ATTENTION, kernel);
     r->loss = (enum loss)resolve_count(r, KEY_LOSS, LOSS_STANDARD);
     r->keep_outputs = resolve_bool(r, KEY_KEEP_OUTPUTS, resolve_is_litgpt(r));

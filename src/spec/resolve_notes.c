@@ -117,6 +117,15 @@ static void say_layers(struct run *r, const struct spec *spec)
         resolve_note(r, KEY_COUNT,
                      "the file gives no sizes: they are the defaults of '%s'",
                      spec->model_type);
+    if (spec->index_heads > 0 && resolve_is_hf(r))
+        resolve_note(r, KEY_COUNT,
+                     "the indexer of keys is not trained: transformers runs it "
+                     "without gradients");
+    if (spec->ssm.norms && resolve_is_hf(r) && r->framework == FW_HF)
+        resolve_assume(r, KEY_PRECISION,
+                       "no autocast, as other models have here: the norms of "
+                       "its scan would be in 32 bits, which the kernel refuses "
+                       "(--precision)");
     if (spec->parts != NULL && spec->part == PART_TEXT)
         resolve_note(r, KEY_COUNT,
                      "the text part alone, of a file that has a vision part "

@@ -1398,6 +1398,30 @@ static const struct bad {
       "\"num_hidden_layers\": 2, \"num_attention_heads\": 4, "
       "\"vocab_size\": 9, \"intermediate_size\": 8}",
       MEMPLAN_E_SCHEMA, 1, "'hidden_size' is missing", "" },
+    { WITH("llama", "\"head_dim\":\n17"), MEMPLAN_E_CONFLICT, 8,
+      "a head of 17 cannot rotate", "change 'head_dim'" },
+    { "{\"model_type\": \"gemma2\", \"hidden_size\": 66, "
+      "\"num_hidden_layers\": 2, \"num_attention_heads\": 4, "
+      "\"num_key_value_heads\": 4, \"vocab_size\": 9, "
+      "\"intermediate_size\": 8}",
+      MEMPLAN_E_CONFLICT, 1, "'hidden_size' (66) is not a multiple of",
+      "use 64 or 68" },
+    { WITH("gpt_neo", "\"n_positions\": 8, \"attention_types\":\n\"global\""),
+      MEMPLAN_E_SCHEMA, 8, "'attention_types' must be a list, not a string",
+      "12]] is 24 layers" },
+    { WITH("gpt_neo", "\"n_positions\": 8, \"attention_types\":\n"
+                      "[[[\"global\"], 3]]"),
+      MEMPLAN_E_CONFLICT, 8, "'attention_types' has 3 layers",
+      "12]] is 24 layers" },
+    { "{\"model_type\": \"t5\", \"d_model\": 64, \"num_layers\": 2, "
+      "\"num_heads\": 4, \"d_ff\": 8, \"vocab_size\": 9,\n"
+      "\"is_gated_act\": true}",
+      MEMPLAN_E_CONFLICT, 2,
+      "'is_gated_act' is true, but 'feed_forward_proj' is not",
+      "\"feed_forward_proj\": \"gated-gelu\"" },
+    { "{\"model_type\": \"bart\", \"d_model\": 64, \"vocab_size\": 9,\n"
+      "\"tie_word_embeddings\": false}",
+      MEMPLAN_E_UNSUPPORTED, 2, "a table of words for each stack", "" },
     { BARE("llama", ""), MEMPLAN_E_SCHEMA, 1, "'intermediate_size' is missing",
       "intermediate_size n_inner" },
     { BARE("qwen", ""), MEMPLAN_E_SCHEMA, 1, "'intermediate_size' is missing",
