@@ -180,6 +180,12 @@ static double op_bytes(const struct program *p, const struct op *op,
     return 0;
 }
 
+/* That a layer of this rank sees in a step. */
+static double micro_batches(const struct run *run)
+{
+    return (double)run->grad_accum / (double)run_copies(run);
+}
+
 /* Forward, the mirrored collective of backward, and once more for what is
  * recomputed. */
 static void collectives(struct comm_result *r, const struct comm_input *in)
@@ -204,7 +210,7 @@ static void collectives(struct comm_result *r, const struct comm_input *in)
                 tp += bytes;
         }
     }
-    const double m = (double)run->grad_accum;
+    const double m = micro_batches(run);
     const char *formula = "bytes of a micro-batch * micro-batches";
     add(r,
         (struct comm_row){ .key = "tensor_parallel",
@@ -234,7 +240,7 @@ static void context_parallel(struct comm_result *r, const struct comm_input *in,
 {
     const struct run *run = in->run;
     const double hops = 3 * (double)(run->cp - 1);
-    const double layers = (double)in->layers, m = (double)run->grad_accum;
+    const double layers = (double)in->layers, m = micro_batches(run);
     add(r,
         (struct comm_row){ .key = "context_parallel",
                            .label = "keys and values",

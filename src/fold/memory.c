@@ -142,7 +142,7 @@ static void describe_peak(struct stage_result *out, const struct stage *s)
     const uint32_t i = out->peak.position;
     out->peak_block = s->p->block[stage_block(s, i)].name;
     if (stage_is_layer(s, i))
-        out->peak_layer = s->first_layer + stage_layer(s, i);
+        out->peak_layer = stage_model_layer(s, i);
 }
 
 /* Without the allocator at hand: as much above the peak as in the median of
@@ -159,10 +159,13 @@ static bool stage_result_of(struct stage_result *out, struct stage *s)
         (struct stage_result){ .index = s->index,
                                .first_layer = s->first_layer,
                                .layers = s->layers,
+                               .low_layers = s->low_layers,
+                               .high_layer = s->high_layer,
                                .has_embedding = s->embed,
                                .has_head = s->head,
                                .parameters = s->sum.elems + s->sum.frozen_elems,
                                .in_flight = s->in_flight,
+                               .waiting = s->stashes,
                                .peak_block = "" };
     /* what every moment has; PHASE_COUNT adds nothing of its own */
     bool ok = moment_at(&s->rest, s, PHASE_COUNT, 0, false);
@@ -279,7 +282,8 @@ static bool fits_62_bits(const struct program *p, const struct run *run)
             sum = count_add(
                 sum,
                 PROD(p->tensor[p->block[b].tensor_first + i].bytes, times[b]));
-    /* interleaved: at most 2 p + (v - 1) p + 1 chunks; the others: p */
+    /* interleaved: at most 2 p + (v - 1) p + 1 chunks; DualPipe: p + 1 and as
+       many that wait for weights' gradients; the others: p */
     const uint64_t flying =
         run->schedule == SCHED_GPIPE ? run->grad_accum : 3 * run->pp * run->vpp;
     sum = count_mul(sum, PROD(COPIES, flying));

@@ -80,11 +80,10 @@ static void put_others(struct put *p, const struct stage *s, uint32_t position)
             F("in flight beside this one", stage_others(s, p->m->later)));
         return;
     }
-    const bool back =
-        p->m->phase == PHASE_BACKWARD || p->m->phase == PHASE_RECOMPUTE;
-    const uint64_t most =
-        s->others[4 * stage_chunk(s, position) + 2 * back + p->m->later];
-    PUT(p, TERM_IN_FLIGHT, "other chunks in flight",
+    const uint64_t most = stage_others_kept(s, position, p->slot, p->m->later);
+    PUT(p, TERM_IN_FLIGHT,
+        s->splits ? "in flight, or waiting for weights' gradients"
+                  : "other chunks in flight",
         F("bytes", most == NEVER ? 0 : most));
 }
 
@@ -104,6 +103,16 @@ static void put_kept(struct put *p, const struct stage *s, uint32_t position)
     PUT(p, TERM_SAVED_LAYERS, "hidden states at the stage's borders",
         F("bytes", s->stage_input));
     put_others(p, s, position);
+}
+
+/* Left by the blocks above, whose weights' gradients come later. */
+static void put_stash(struct put *p, const struct stage *s, uint32_t position)
+{
+    if (p->slot != SLOT_INPUT)
+        return;
+    const uint32_t end = stage_chunk_first(s, stage_chunk(s, position) + 1);
+    PUT(p, TERM_SAVED_LAYERS, "kept above for weights' gradients",
+        F("bytes", s->before[end].stash - s->before[position + 1].stash));
 }
 
 static enum term kept_term(const struct stage *s, uint32_t position)
@@ -183,6 +192,7 @@ static void put_recompute(struct put *p, const struct stage *s,
         F("bytes", tmp));
     PUT(p, TERM_BACKWARD_TMP, "gradient of the checkpoint's result",
         F("bytes", w->output + w->waiting));
+    put_stash(p, s, stage_group_last(s, position));
     engine_backward(p, s, stage_group_last(s, position), later);
 }
 
@@ -225,7 +235,8 @@ static void put_backward(struct put *p, const struct stage *s,
 {
     const struct block_walk *w = &s->walk[stage_block(s, position)];
     const enum wgrad_mode mode = engine_wgrad_mode(s, later);
-    const struct extremum *e = &w->backward[mode];
+    const struct extremum *e =
+        p->slot == SLOT_INPUT ? &w->split[mode] : &w->backward[mode];
     const bool re = stage_recomputed(s, position);
     p->m->op = op_name(s, e);
     uint64_t kept = e->kept;
@@ -257,6 +268,28 @@ static void put_backward(struct put *p, const struct stage *s,
     }
     PUT(p, kept_term(s, position), "kept by this block, not yet used",
         F("bytes", kept));
+    PUT(p, TERM_BACKWARD_TMP, "gradients of activations in this block",
+        F("bytes", e->tmp));
+    put_wgrad(p, s, e->wgrad);
+    put_stash(p, s, position);
+    engine_backward(p, s, position, later);
+}
+
+/* Gradients of linears' weights on their own, from the last block down: those
+ * below wait, and so does what is in flight. */
+static void put_weights(struct put *p, const struct stage *s, uint32_t position,
+                        bool later)
+{
+    const struct block_walk *w = &s->walk[stage_block(s, position)];
+    const struct extremum *e = &w->weights[engine_wgrad_mode(s, later)];
+    const uint64_t below =
+        s->before[position].stash - stage_chunk_before(s, position)->stash;
+    p->m->op = op_name(s, e);
+    PUT(p, TERM_SAVED_LAYERS, "kept below for weights' gradients",
+        F("bytes", below));
+    put_others(p, s, position);
+    PUT(p, kept_term(s, position), "kept by this block, not yet used",
+        F("bytes", e->kept));
     PUT(p, TERM_BACKWARD_TMP, "gradients of activations in this block",
         F("bytes", e->tmp));
     put_wgrad(p, s, e->wgrad);
@@ -295,10 +328,37 @@ enum { ENDS = 3 }; /* of a backward: while it runs, then enum unit_done */
 static void put_end(struct put *p, const struct stage *s, unsigned end)
 {
     const struct moment *m = p->m;
-    if (end == 0)
+    if (p->slot == SLOT_WEIGHT)
+        put_weights(p, s, m->position, m->later);
+    else if (end == 0)
         put_backward(p, s, m->position, m->later);
     else
         put_unit_done(p, s, m->position, m->later, (enum unit_done)(end - 1));
+}
+
+/* Whole backwards and halves of one leave others in flight. */
+static void put_fullest_slot(struct put *p, const struct stage *s,
+                             void (*put)(struct put *p, const struct stage *s))
+{
+    uint64_t most = 0;
+    p->slot = SLOT_BACKWARD;
+    for (unsigned k = SLOT_BACKWARD; k < SLOT_KINDS && s->splits; k++) {
+        if (stage_others_kept(s, p->m->position, (enum slot_kind)k, p->m->later)
+                == NEVER
+            || (k == SLOT_WEIGHT && p->m->phase == PHASE_RECOMPUTE))
+            continue;
+        struct moment m = *p->m;
+        struct put q = { .m = &m,
+                         .only = COMP_COUNT,
+                         .slot = (enum slot_kind)k };
+        put(&q, s);
+        p->over = p->over || q.over;
+        if (m.total > most) {
+            most = m.total;
+            p->slot = (enum slot_kind)k;
+        }
+    }
+    put(p, s);
 }
 
 /* The fullest of them. */
@@ -311,7 +371,7 @@ static void put_fullest_end(struct put *p, const struct stage *s)
                                                             : ENDS - 1;
     for (unsigned end = 0; ends > 1 && end < ends; end++) {
         struct moment m = *p->m;
-        struct put q = { .m = &m, .only = COMP_COUNT };
+        struct put q = { .m = &m, .only = COMP_COUNT, .slot = p->slot };
         put_end(&q, s, end);
         p->over = p->over || q.over;
         if (m.total > most) {
@@ -320,6 +380,11 @@ static void put_fullest_end(struct put *p, const struct stage *s)
         }
     }
     put_end(p, s, best);
+}
+
+static void put_recomputed(struct put *p, const struct stage *s)
+{
+    put_recompute(p, s, p->m->position, p->m->later);
 }
 
 /* ---- moments ---- */
@@ -337,9 +402,10 @@ static void put_moment(struct put *p, const struct stage *s)
         return;
     case PHASE_FORWARD:
     case PHASE_LOSS: put_forward(p, s, m->position, m->later); return;
-    case PHASE_BACKWARD: put_fullest_end(p, s); return;
-    case PHASE_RECOMPUTE: put_recompute(p, s, m->position, m->later); return;
+    case PHASE_BACKWARD: put_fullest_slot(p, s, put_fullest_end); return;
+    case PHASE_RECOMPUTE: put_fullest_slot(p, s, put_recomputed); return;
     case PHASE_ACCUMULATE:
+        p->slot = SLOT_BACKWARD;
         put_kept(p, s, 0);
         engine_accumulate(p, s);
         return;

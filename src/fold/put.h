@@ -47,11 +47,21 @@ struct put_event {
 };
 typedef void put_fn(void *ctx, const struct put_event *e);
 
+/* What a stage does with one chunk of one micro-batch. */
+enum slot_kind {
+    SLOT_FORWARD,
+    SLOT_BACKWARD, /* whole */
+    SLOT_INPUT,    /* backward without the gradients of linears' weights */
+    SLOT_WEIGHT,   /* these */
+    SLOT_KINDS
+};
+
 /* Where a moment's terms go. */
 struct put {
     struct moment *m;
     struct explanation *why; /* NULL: numbers only */
     enum component only;     /* of why: the one that is recorded */
+    enum slot_kind slot;     /* what the moment is part of */
     bool over;               /* a product did not fit into 64 bits */
     put_fn *each;            /* NULL: nobody follows */
     void *ctx;

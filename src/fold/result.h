@@ -97,11 +97,14 @@ struct simulated {
 
 struct stage_result {
     uint64_t index, first_layer, layers;
+    uint64_t low_layers; /* from first_layer on; the others are elsewhere: */
+    uint64_t high_layer; /* from this one on (DualPipe) */
     bool has_embedding, has_head;
     uint64_t parameters;   /* elements on this rank before state sharding */
     uint64_t model_states; /* weights, one set of gradients and optimizer
                                states as this rank holds them: ZeRO's figure */
     uint64_t in_flight;    /* micro-batches (chunks when interleaved) */
+    uint64_t waiting;      /* backwards whose weights' gradients come later */
     struct moment rest;    /* between steps */
     struct moment peak;
     const char *peak_block; /* "layer", "head", ... ; "" in the step */

@@ -1,7 +1,11 @@
 /*
- * The interleaved schedule: in which order a stage runs its chunks forward and
- * backward, and what the others keep meanwhile. [Narayanan et al. 2021;
- * Megatron-LM schedules.py, forward_backward_pipelining_with_interleaving]
+ * Schedules that are walked: in which order a stage runs its chunks forward and
+ * backward, and what the others keep meanwhile. Interleaved [Narayanan et al.
+ * 2021; Megatron-LM schedules.py,
+ * forward_backward_pipelining_with_interleaving]; ZB-H1 [Qi et al. 2024;
+ * sail-sg/zero-bubble-pipeline-parallelism, zb-h1-quick-start]; DualPipe
+ * [DeepSeek-V3, arXiv:2412.19437 section 3.2.1; deepseek-ai/DualPipe
+ * dualpipe.py, step]
  */
 #ifndef MEMPLAN_FOLD_SCHEDULE_H
 #define MEMPLAN_FOLD_SCHEDULE_H
@@ -10,24 +14,39 @@
 
 /* One chunk of one micro-batch, in one direction. */
 struct slot {
-    bool back;
+    enum slot_kind kind;
     bool later; /* forward: after the first backward of the step; backward: of
-                   a micro-batch after the first */
+                   a micro-batch after the first; weights: after the second
+                   backward */
     uint32_t micro, chunk;
     uint32_t other_micros, other_chunks; /* in flight beside this one */
-    uint64_t kept;                       /* by those chunks' blocks */
+    uint32_t waiting; /* for weights' gradients, this one not counted */
+    uint64_t kept;    /* by those chunks' blocks */
 };
 
 /* False stops. */
 typedef bool slot_fn(void *ctx, const struct slot *slot);
 
-/* Micro-batches after which everything has occurred that ever does: the
- * schedule goes in groups of as many as there are stages, and the third is as
- * those after it. */
-uint64_t schedule_micros(const struct run *run);
+/* Whether there are chunks, or backwards in two halves, to walk through. */
+bool schedule_walked(const struct run *run);
+/* ... backwards in two halves. */
+bool schedule_splits(const struct run *run);
+/* Where a stage is on two ranks, in opposite directions. */
+bool schedule_is_dual(const struct run *run);
 
-/* in_flight: [schedule_micros()], zero. *micros may become less meanwhile, by
- * groups that have not begun. */
+/* Micro-batches after which everything has occurred that ever does.
+ * Interleaved: it goes in groups of as many as there are stages, and the third
+ * is as those after it. */
+uint64_t schedule_micros(const struct run *run);
+/* Numbers that a walk needs room for. */
+uint64_t schedule_room(const struct run *run);
+
+/* in_flight: [schedule_room()], zero. */
+void schedule_walk(const struct stage *s, uint64_t micros, uint32_t *in_flight,
+                   slot_fn *each, void *ctx);
+
+/* The same, interleaved only. *micros may become less meanwhile, by groups
+ * that have not begun. */
 void schedule_interleaved(const struct stage *s, const uint64_t *micros,
                           uint32_t *in_flight, slot_fn *each, void *ctx);
 

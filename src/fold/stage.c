@@ -16,12 +16,19 @@ uint32_t stage_block(const struct stage *s, uint32_t position)
         return s->p->embed;
     if (s->head && position == s->n - 1)
         return s->p->head;
-    return s->p->layer_block[s->first_layer + stage_layer(s, position)];
+    return s->p->layer_block[stage_model_layer(s, position)];
 }
 
 uint64_t stage_layer(const struct stage *s, uint32_t position)
 {
     return position - (s->embed ? 1u : 0u);
+}
+
+uint64_t stage_model_layer(const struct stage *s, uint32_t position)
+{
+    const uint64_t l = stage_layer(s, position);
+    return l < s->low_layers ? s->first_layer + l
+                             : s->high_layer + l - s->low_layers;
 }
 
 bool stage_is_layer(const struct stage *s, uint32_t position)
@@ -31,6 +38,8 @@ bool stage_is_layer(const struct stage *s, uint32_t position)
 
 uint64_t stage_tied_sum(const struct stage *s, enum wgrad_mode mode)
 {
+    if (s->low_layers != s->layers) /* of two micro-batches */
+        return 0;
     if (s->tied_cast) /* into it the table's own is added */
         return 0;
     switch (mode) {
@@ -78,11 +87,15 @@ uint32_t stage_chunk(const struct stage *s, uint32_t position)
         return 0;
     if (!stage_is_layer(s, position))
         return s->chunks - 1;
+    if (s->low_layers != s->layers)
+        return stage_layer(s, position) < s->low_layers ? 0 : s->chunks - 1;
     return (uint32_t)(stage_layer(s, position) * s->chunks / s->layers);
 }
 
 static uint64_t chunk_first_layer(const struct stage *s, uint64_t chunk)
 {
+    if (s->low_layers != s->layers)
+        return chunk == 0 ? 0 : chunk == 1 ? s->low_layers : s->layers;
     return div_up(chunk * s->layers, s->chunks);
 }
 
@@ -102,13 +115,24 @@ const struct prefix *stage_chunk_before(const struct stage *s,
     return &s->before[stage_chunk_first(s, stage_chunk(s, last))];
 }
 
+uint64_t stage_others_kept(const struct stage *s, uint32_t position,
+                           enum slot_kind kind, bool later)
+{
+    const uint32_t chunk = stage_chunk(s, position);
+    return s->others[2 * (SLOT_KINDS * chunk + kind) + later];
+}
+
 bool stage_happens(const struct stage *s, uint32_t position, bool back,
                    bool later)
 {
     const struct run *run = s->run;
+    for (unsigned k = 0; k < SLOT_KINDS && s->others != NULL; k++)
+        if (back == (k != SLOT_FORWARD)
+            && stage_others_kept(s, position, (enum slot_kind)k, later)
+                   != NEVER)
+            return true;
     if (s->others != NULL)
-        return s->others[4 * stage_chunk(s, position) + 2 * back + later]
-               != NEVER;
+        return false;
     if (!later)
         return true;
     /* with no more micro-batches than fit in flight, all forwards come before
@@ -143,14 +167,22 @@ static uint64_t chunk_kept(const struct stage *s, uint32_t chunk)
     const struct prefix *to = &s->before[stage_chunk_first(s, chunk + 1)];
     const uint64_t embed =
         s->embed && chunk == 0 ? s->walk[s->p->embed].kept : 0;
+    const uint64_t head = s->splits && s->head && chunk == s->chunks - 1
+                              ? s->walk[s->p->head].kept
+                              : 0;
     return to->kept_layers - from->kept_layers + to->checkpoints
-           - from->checkpoints + embed;
+           - from->checkpoints + embed + head;
 }
 
 static bool note_slot(void *ctx, const struct slot *slot)
 {
-    const struct stage *s = ctx;
-    uint64_t *most = &s->others[4 * slot->chunk + 2 * slot->back + slot->later];
+    struct stage *s = ctx;
+    uint64_t *most =
+        &s->others[2 * (SLOT_KINDS * slot->chunk + slot->kind) + slot->later];
+    if (slot->kind != SLOT_WEIGHT)
+        s->in_flight = max_u64(s->in_flight, slot->other_chunks + 1);
+    else
+        s->stashes = max_u64(s->stashes, slot->waiting + 1);
     const uint64_t kept = slot->kept
                           + slot->other_micros * (s->shared_kept + s->inputs)
                           + slot->other_chunks * s->stage_input;
@@ -162,15 +194,22 @@ static bool note_slot(void *ctx, const struct slot *slot)
 static void chunks_init(struct stage *s, struct memory_fold *f)
 {
     s->chunk_kept = f->chunk_kept;
+    s->chunk_stash = f->chunk_stash;
     s->others = f->others;
-    for (uint32_t c = 0; c < s->chunks; c++)
+    for (uint32_t c = 0; c < s->chunks; c++) {
         s->chunk_kept[c] = chunk_kept(s, c);
-    for (uint32_t i = 0; i < 4 * s->chunks; i++)
+        s->chunk_stash[c] = s->before[stage_chunk_first(s, c + 1)].stash
+                            - s->before[stage_chunk_first(s, c)].stash;
+    }
+    for (uint32_t i = 0; i < 2 * SLOT_KINDS * s->chunks; i++)
         s->others[i] = NEVER;
     const uint64_t micros = schedule_micros(s->run);
-    for (uint64_t i = 0; i < micros; i++)
+    for (uint64_t i = 0; i < schedule_room(s->run); i++)
         f->flying[i] = 0;
-    schedule_interleaved(s, &micros, f->flying, note_slot, s);
+    if (s->splits)
+        schedule_walk(s, micros, f->flying, note_slot, s);
+    else
+        schedule_interleaved(s, &micros, f->flying, note_slot, s);
 }
 
 /* ---- sums ---- */
@@ -211,6 +250,7 @@ static void stage_prefix(struct stage *s)
         sum.wgrad += w->wgrad;
         sum.own_elems += st->own_elems;
         sum.held += w->held;
+        sum.stash += w->stash;
     }
     s->before[s->n] = sum;
 }
@@ -254,10 +294,10 @@ static uint64_t in_flight(const struct run *run, uint64_t r)
     case SCHED_GPIPE: return m;
     case SCHED_INTERLEAVED:
         return min_u64(2 * (p - r - 1) + (v - 1) * p + 1, m * v);
-    case SCHED_1F1B:
     case SCHED_ZB_H1:
+    case SCHED_DUALPIPE: return p == 1 ? 1 : 0; /* note_slot counts */
+    case SCHED_1F1B:
     case SCHED_ZB_V:
-    case SCHED_DUALPIPE:
     case SCHED_NAIVE:
     case SCHEDULE_COUNT: break;
     }
@@ -460,6 +500,29 @@ uint64_t stage_frames(const struct stage *s, uint32_t position)
     return sum;
 }
 
+static uint64_t first_layer_of(const struct run *run, uint64_t stage)
+{
+    uint64_t sum = 0;
+    for (uint64_t r = 0; r < stage; r++)
+        sum += run->stage_layers[r];
+    return sum;
+}
+
+/* Rank r of p holds stages r and p - 1 - r, the other way round on the one
+ * opposite: the first and the last rank both have embedding and head. */
+static void stage_is_dual(struct stage *s)
+{
+    const struct run *run = s->run;
+    const uint64_t low = min_u64(s->index, run->pp - 1 - s->index);
+    const uint64_t high = run->pp - 1 - low;
+    s->first_layer = first_layer_of(run, low);
+    s->low_layers = run->stage_layers[low];
+    s->high_layer = first_layer_of(run, high);
+    s->layers = s->low_layers + run->stage_layers[high];
+    s->embed = s->head = low == 0;
+    s->chunks = 2;
+}
+
 void stage_init(struct stage *s, struct memory_fold *f, uint64_t index,
                 uint64_t first_layer)
 {
@@ -475,7 +538,11 @@ void stage_init(struct stage *s, struct memory_fold *f, uint64_t index,
                          .walk = f->walk,
                          .states = f->states,
                          .before = f->before,
+                         .splits = schedule_splits(run),
                          .chunks = 1 };
+    s->low_layers = s->layers;
+    if (schedule_is_dual(run))
+        stage_is_dual(s);
     if (run->schedule == SCHED_INTERLEAVED)
         s->chunks = (uint32_t)run->vpp;
     s->in_flight = in_flight(run, index);
@@ -511,7 +578,7 @@ void stage_init(struct stage *s, struct memory_fold *f, uint64_t index,
     s->stage_input = held_input(s) + pipe_micro_batch(s);
     s->outputs = held_bytes(p, &p->block[p->head]);
     frames_init(s);
-    if (s->chunks > 1)
+    if (schedule_walked(run))
         chunks_init(s, f);
 }
 
@@ -533,16 +600,19 @@ static unsigned modes_needed(const struct run *run)
     const struct stage s = { .run = run };
     return 1u << engine_wgrad_mode(&s, false)
            | 1u << engine_wgrad_mode(&s, true)
-           | (stops_early(run) ? WALK_EARLY : 0);
+           | (stops_early(run) ? WALK_EARLY : 0)
+           | (schedule_splits(run) ? WALK_SPLIT : 0);
 }
 
 static bool chunks_room(struct memory_fold *f)
 {
-    const size_t chunks = (size_t)f->run->vpp;
+    const size_t chunks = schedule_is_dual(f->run) ? 2 : (size_t)f->run->vpp;
     f->chunk_kept = ARENA_NEW(f->a, uint64_t, chunks);
-    f->others = ARENA_NEW(f->a, uint64_t, 4 * chunks);
-    f->flying = ARENA_NEW(f->a, uint32_t, (size_t)schedule_micros(f->run));
-    return f->chunk_kept != NULL && f->others != NULL && f->flying != NULL;
+    f->chunk_stash = ARENA_NEW(f->a, uint64_t, chunks);
+    f->others = ARENA_NEW(f->a, uint64_t, 2 * SLOT_KINDS * chunks);
+    f->flying = ARENA_NEW(f->a, uint32_t, (size_t)schedule_room(f->run));
+    return f->chunk_kept != NULL && f->chunk_stash != NULL && f->others != NULL
+           && f->flying != NULL;
 }
 
 bool memory_fold_init(struct memory_fold *f, const struct program *p,
@@ -552,9 +622,10 @@ bool memory_fold_init(struct memory_fold *f, const struct program *p,
     uint64_t most = 0;
     for (uint64_t r = 0; r < run->pp; r++)
         most = max_u64(most, run->stage_layers[r]);
+    most *= schedule_is_dual(run) ? 2 : 1;
     f->before = ARENA_NEW(a, struct prefix, (size_t)most + 3);
     if (f->before == NULL || !walk_scratch_init(&f->scratch, p, a)
-        || (run->schedule == SCHED_INTERLEAVED && !chunks_room(f)))
+        || (schedule_walked(run) && !chunks_room(f)))
         return false;
     f->shared = role_bytes(p, p->first_shared, p->n_shared);
     f->shared_kept = shared_kept(p, false);

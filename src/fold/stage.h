@@ -21,6 +21,7 @@ struct prefix {
     uint64_t wgrad;       /* gradients of trained weights */
     uint64_t own_elems;   /* shards */
     uint64_t held;        /* block_walk.held */
+    uint64_t stash;       /* block_walk.stash */
 };
 
 /* A block's result that a variable of the model's forward holds at the positions
@@ -43,16 +44,21 @@ struct stage {
                                   this rank have, from the upper one's backward
                                   to the lower one's, at two positions */
     uint32_t waits_from, waits_to;
-    uint64_t in_flight;   /* micro-batches alive at most */
-    uint64_t recomputed;  /* the first so many layers are */
-    uint64_t every;       /* and of those, each so manieth */
-    uint64_t group;       /* layers a checkpoint */
-    uint32_t n;           /* positions */
-    uint32_t chunks;      /* of the interleaved schedule, else 1 */
-    uint64_t *chunk_kept; /* [chunks]: from forward to backward */
-    uint64_t *others;     /* [chunks][forward, backward][first, later]: kept by
+    uint64_t in_flight;    /* micro-batches alive at most */
+    uint64_t recomputed;   /* the first so many layers are */
+    uint64_t every;        /* and of those, each so manieth */
+    uint64_t group;        /* layers a checkpoint */
+    uint32_t n;            /* positions */
+    uint32_t chunks;       /* of schedules that have some, else 1 */
+    uint64_t low_layers;   /* of the first chunk, where the second lies */
+    uint64_t high_layer;   /* elsewhere in the model: its first layer */
+    bool splits;           /* backwards, into inputs' and weights' gradients */
+    uint64_t *chunk_kept;  /* [chunks]: from forward to backward */
+    uint64_t *chunk_stash; /* [chunks]: from there to weights' gradients */
+    uint64_t stashes;      /* backwards that wait for these, at most */
+    uint64_t *others;      /* [chunks][SLOT_KINDS][first, later]: kept by
                              the other chunks in flight, at most; NEVER where
-                             that does not occur. NULL for one chunk */
+                             that does not occur. NULL for 1F1B and GPipe */
     const struct block_walk *walk;     /* by block index */
     const struct block_states *states; /* by block index */
     struct prefix *before;             /* [n + 1] */
@@ -96,8 +102,8 @@ struct memory_fold {
     struct block_walk walk[BLOCK_MAX];
     struct block_states states[BLOCK_MAX];
     struct prefix *before;
-    uint64_t *chunk_kept, *others; /* interleaved; else NULL */
-    uint32_t *flying;              /* [schedule_micros()] */
+    uint64_t *chunk_kept, *chunk_stash, *others; /* walked; else NULL */
+    uint32_t *flying;                            /* [schedule_room()] */
     uint64_t shared, shared_kept, shared_late;
 };
 
@@ -115,6 +121,8 @@ void stage_init(struct stage *s, struct memory_fold *f, uint64_t index,
 uint32_t stage_block(const struct stage *s, uint32_t position);
 /* Layer of the stage (0-based) at a position that is one. */
 uint64_t stage_layer(const struct stage *s, uint32_t position);
+/* The same, of the whole model. */
+uint64_t stage_model_layer(const struct stage *s, uint32_t position);
 /* Micro-batches in flight beside the one at work, not interleaved: while
  * the first of the step runs backward, and later. */
 uint64_t stage_others(const struct stage *s, bool later);
@@ -141,6 +149,10 @@ uint32_t stage_chunk_first(const struct stage *s, uint32_t chunk);
 /* Sums over the positions before one, of its chunk and of those before. */
 const struct prefix *stage_chunk_before(const struct stage *s,
                                         uint32_t position);
+/* Kept by the other chunks while one runs so, at most; NEVER where it never
+ * does. Only where stage.others is. */
+uint64_t stage_others_kept(const struct stage *s, uint32_t position,
+                           enum slot_kind kind, bool later);
 /* Whether a position is run so in a step: `later` as in struct moment. */
 bool stage_happens(const struct stage *s, uint32_t position, bool back,
                    bool later);

@@ -188,6 +188,15 @@ static void gradient_event(struct tracer *r, const struct walk_event *e)
     }
 }
 
+static void stash_event(struct tracer *r, const struct walk_event *e)
+{
+    if (e->birth)
+        r->here->stash[e->key] =
+            handed(r, &r->buffer[e->key], COMP_ACTIVATIONS, e->name, e->bytes);
+    else
+        tracer_death(r, &r->here->stash[e->key]);
+}
+
 static void follow(struct tracer *r, const struct walk_event *e)
 {
     hold_id *id = NULL;
@@ -200,6 +209,7 @@ static void follow(struct tracer *r, const struct walk_event *e)
     case WALK_WORKSPACE: id = &r->workspace[e->key]; break;
     case WALK_AGAIN: id = &r->again; break; /* one death for all */
     case WALK_RENAMES: levels_drop(r, TERM_OUTPUTS); return;
+    case WALK_STASH: stash_event(r, e); return;
     }
     if (e->birth)
         *id = born(r, COMP_TEMPORARY, e->name, e->bytes);
@@ -226,6 +236,24 @@ static void write_down(void *ctx, const struct walk_event *e)
     s->v[s->n++] = *e;
 }
 
+static void tell_script(struct tracer *r, const struct block *block,
+                        unsigned which)
+{
+    const struct program *p = r->s->p;
+    struct walk_scratch *scratch = &r->f->scratch;
+    const enum wgrad_mode mode =
+        (enum wgrad_mode)((which - SCRIPT_BACKWARD) % WGRAD_MODES);
+    if (which >= SCRIPT_WEIGHTS)
+        walk_tell_weights(p, block, r->regions, mode, scratch, write_down, r);
+    else if (which >= SCRIPT_SPLIT)
+        walk_tell_split(p, block, r->regions, mode, scratch, write_down, r);
+    else if (which >= SCRIPT_BACKWARD)
+        walk_tell_backward(p, block, r->regions, mode, scratch, write_down, r);
+    else
+        walk_tell_forward(p, block, r->regions, (enum walk_pass)which, scratch,
+                          write_down, r);
+}
+
 /* One direction of the block at hand. Every layer of a kind is alike, so that
  * the walk is walked once. */
 static void play(struct tracer *r, unsigned which)
@@ -235,13 +263,7 @@ static void play(struct tracer *r, unsigned which)
     struct script *s = &r->script[b][which];
     if (!s->written) {
         r->writing = s;
-        if (which >= SCRIPT_BACKWARD)
-            walk_tell_backward(r->s->p, block, r->regions,
-                               (enum wgrad_mode)(which - SCRIPT_BACKWARD),
-                               &r->f->scratch, write_down, r);
-        else
-            walk_tell_forward(r->s->p, block, r->regions, (enum walk_pass)which,
-                              &r->f->scratch, write_down, r);
+        tell_script(r, block, which);
         s->written = !r->failed;
     }
     for (uint32_t i = 0; i < s->n && !r->failed; i++)
@@ -340,7 +362,8 @@ static bool takes_gradient(const struct tracer *r)
 static void backward_block(struct tracer *r)
 {
     const enum wgrad_mode mode = engine_wgrad_mode(r->s, r->later);
-    play(r, SCRIPT_BACKWARD + (unsigned)mode);
+    play(r, (r->slot == SLOT_INPUT ? SCRIPT_SPLIT : SCRIPT_BACKWARD)
+                + (unsigned)mode);
     const uint64_t sum = stage_block(r->s, r->position) == r->s->p->words
                              ? stage_tied_sum(r->s, mode)
                              : 0;
@@ -376,6 +399,11 @@ static void flatten_wgrads(struct tracer *r)
 static void checkpoint_over(struct tracer *r, hold_id *result)
 {
     tracer_death(r, result);
+    if (r->slot == SLOT_INPUT
+        && r->f->walk[stage_block(r->s, r->position)].stashes_input) {
+        r->here->slot[r->hidden_slot] = r->here->checkpoint;
+        r->here->checkpoint = NO_HOLD;
+    }
     tracer_death(r, &r->here->checkpoint);
 }
 
@@ -414,6 +442,21 @@ static void micro_backward(struct tracer *r, uint32_t micro, uint32_t chunk)
     }
 }
 
+/* Gradients of linears' weights, that a backward left for later. */
+static void micro_weights(struct tracer *r, uint32_t micro, uint32_t chunk)
+{
+    const struct stage *s = r->s;
+    const uint32_t first = stage_chunk_first(s, chunk);
+    for (uint32_t i = stage_chunk_first(s, chunk + 1); i-- > first;) {
+        if (!stage_turns(s, i))
+            continue;
+        enter(r, PHASE_BACKWARD, micro, i);
+        levels_at(r, PHASE_BACKWARD, i);
+        play(r, SCRIPT_WEIGHTS + (unsigned)engine_wgrad_mode(s, r->later));
+        hand_over_wgrads(r);
+    }
+}
+
 /* ---- the step ---- */
 
 /* 1F1B and, where all are in flight, GPipe: forwards until the stage is full,
@@ -422,6 +465,7 @@ static void run_schedule(struct tracer *r)
 {
     const uint64_t full = r->s->in_flight;
     uint64_t micros = r->s->run->grad_accum;
+    r->slot = SLOT_BACKWARD;
     if (r->sim == NULL) /* every moment occurs in so many */
         micros = min_u64(micros, full + 2);
     uint64_t forward = 0, backward = 0;
@@ -453,9 +497,10 @@ static bool run_slot(void *ctx, const struct slot *slot)
     struct tracer *r = x->r;
     const uint64_t group = r->s->run->pp;
     r->later = slot->later;
+    r->slot = slot->kind;
     r->other_micros = slot->other_micros;
     r->other_chunks = slot->other_chunks;
-    if (!slot->back) {
+    if (slot->kind == SLOT_FORWARD) {
         x->begun = max_u64(x->begun, (slot->micro / group + 1) * group);
         micro_forward(r, slot->micro, slot->chunk);
         return !r->failed;
@@ -467,6 +512,32 @@ static bool run_slot(void *ctx, const struct slot *slot)
                      * simulate_skip(r, (slot->micro + 1) / group,
                                      (x->micros - x->begun) / group);
     return !r->failed && !r->settled;
+}
+
+static bool run_split_slot(void *ctx, const struct slot *slot)
+{
+    struct tracer *r = ctx;
+    r->later = slot->later;
+    r->slot = slot->kind;
+    r->other_micros = slot->other_micros;
+    r->other_chunks = slot->other_chunks;
+    switch (slot->kind) {
+    case SLOT_FORWARD: micro_forward(r, slot->micro, slot->chunk); break;
+    case SLOT_BACKWARD:
+    case SLOT_INPUT: micro_backward(r, slot->micro, slot->chunk); break;
+    case SLOT_WEIGHT: micro_weights(r, slot->micro, slot->chunk); break;
+    case SLOT_KINDS: break;
+    }
+    return !r->failed;
+}
+
+/* The steady state, twice as long, is as it is. */
+static void run_split(struct tracer *r)
+{
+    for (uint64_t i = 0; i < schedule_room(r->s->run); i++)
+        r->flying[i] = 0;
+    schedule_walk(r->s, schedule_micros(r->s->run), r->flying, run_split_slot,
+                  r);
 }
 
 static void run_interleaved(struct tracer *r)
@@ -523,7 +594,9 @@ void tracer_step(struct tracer *r, enum trace_step step)
     if (r->failed)
         return;
     levels_after(r, PHASE_REST);
-    if (r->s->chunks > 1)
+    if (r->s->splits)
+        run_split(r);
+    else if (r->s->chunks > 1)
         run_interleaved(r);
     else
         run_schedule(r);
@@ -560,7 +633,7 @@ static void tracer_ring(struct tracer *r)
 {
     const struct run *run = r->s->run;
     uint64_t ring = min_u64(run->grad_accum, r->s->in_flight);
-    if (r->s->chunks > 1)
+    if (schedule_walked(run))
         ring = schedule_micros(run);
     r->ring = (uint32_t)max_u64(ring, 1);
 }
@@ -574,16 +647,24 @@ bool tracer_init(struct tracer *r)
     r->slots++; /* the input */
     r->regions = run_regions(run);
     const size_t cells = (size_t)r->ring * r->s->n;
-    r->flying = ARENA_NEW(r->a, uint32_t, r->ring);
+    const size_t buffers = 2 * (size_t)operands + 2;
+    r->flying = ARENA_NEW(
+        r->a, uint32_t, schedule_walked(run) ? (size_t)schedule_room(run) : 1);
     r->resident = ARENA_NEW(r->a, struct resident, cells);
     hold_id *slots = ARENA_NEW(r->a, hold_id, cells * r->slots);
-    r->buffer = ARENA_NEW(r->a, hold_id, 2 * (size_t)operands + 2);
+    hold_id *stash = NULL;
+    if (r->s->splits)
+        stash = ARENA_NEW(r->a, hold_id, cells * buffers);
+    r->buffer = ARENA_NEW(r->a, hold_id, buffers);
     r->wgrad = ARENA_NEW(r->a, hold_id, (size_t)operands + 1);
     if (r->resident == NULL || slots == NULL || r->buffer == NULL
-        || r->wgrad == NULL || r->flying == NULL)
+        || r->wgrad == NULL || r->flying == NULL
+        || (r->s->splits && stash == NULL))
         return false;
-    for (size_t i = 0; i < cells; i++)
+    for (size_t i = 0; i < cells; i++) {
         r->resident[i].slot = slots + i * r->slots;
+        r->resident[i].stash = stash == NULL ? NULL : stash + i * buffers;
+    }
     return levels_init(r);
 }
 

@@ -487,11 +487,13 @@ void levels_at(struct tracer *r, enum phase phase, uint32_t position)
     if (t->v == NULL)
         targets_at(r, t, position, back);
     const bool masks = phase == PHASE_FORWARD || phase == PHASE_RECOMPUTE;
-    r->level[LEVEL_SHARED].want = masks                 ? s->shared
+    const bool done = r->slot == SLOT_WEIGHT; /* but for its weights */
+    r->level[LEVEL_SHARED].want = done                  ? 0
+                                  : masks               ? s->shared
                                   : phase == PHASE_LOSS ? s->shared_late
                                                         : s->shared_kept;
-    r->level[LEVEL_INPUTS].want = s->inputs;
-    r->level[LEVEL_STAGE_INPUT].want = s->stage_input;
+    r->level[LEVEL_INPUTS].want = done ? 0 : s->inputs;
+    r->level[LEVEL_STAGE_INPUT].want = done ? 0 : s->stage_input;
     r->level[LEVEL_IN_FLIGHT].want =
         r->other_micros * (s->shared_kept + s->inputs)
         + r->other_chunks * s->stage_input;

@@ -35,7 +35,8 @@ struct hold {
 
 /* What is alive of one block of one micro-batch. */
 struct resident {
-    hold_id *slot; /* by slot, NO_HOLD when dead */
+    hold_id *slot;  /* by slot, NO_HOLD when dead */
+    hold_id *stash; /* by gradient: kept for a weight's; else NULL */
     hold_id checkpoint;
 };
 
@@ -80,9 +81,11 @@ enum {
     SCRIPT_CHECKPOINT = PASS_CHECKPOINT,
     SCRIPT_AGAIN = PASS_AGAIN,
     SCRIPT_AGAIN_EARLY = PASS_AGAIN_EARLY,
-    SCRIPT_BACKWARD
+    SCRIPT_BACKWARD,
+    SCRIPT_SPLIT = SCRIPT_BACKWARD + WGRAD_MODES,
+    SCRIPT_WEIGHTS = SCRIPT_SPLIT + WGRAD_MODES
 };
-enum { SCRIPTS = SCRIPT_BACKWARD + WGRAD_MODES };
+enum { SCRIPTS = SCRIPT_WEIGHTS + WGRAD_MODES };
 
 struct simulation;
 
@@ -105,7 +108,7 @@ struct tracer {
     struct script *writing;
     struct resident *resident; /* [ring][positions] */
     uint32_t ring;             /* micro-batches alive at a time, at most */
-    uint32_t *flying;          /* [ring] */
+    uint32_t *flying;          /* [schedule_room()] */
     uint32_t slots;            /* of one resident */
     hold_id *buffer;           /* gradients of the running block */
     hold_id *wgrad;            /* gradients of its weights */
@@ -125,6 +128,7 @@ struct tracer {
     enum phase phase;
     uint32_t position, micro;
     bool later;
+    enum slot_kind slot;
     bool done;                           /* a micro-batch has run backward */
     uint64_t other_micros, other_chunks; /* in flight beside this one */
     struct resident *here;

@@ -373,6 +373,27 @@ static struct walk walk_on(const struct program *p, const struct block *block,
                           .bare = scratch->bare };
 }
 
+/* The block below has taken over the gradient of the input. */
+static void walk_input_handed(struct walk *w)
+{
+    const int32_t g = w->slot[w->b->tensor_count].grad;
+    if (g != NO_GRAD && !w->buffer[g].stashed)
+        w->tmp -= w->buffer[g].bytes;
+}
+
+/* A split backward, and what remains of it. */
+static void walk_halves(struct walk *w, struct block_walk *out,
+                        enum wgrad_mode mode)
+{
+    w->split = true;
+    out->split[mode] = walk_backward(w, mode);
+    walk_input_handed(w);
+    out->stash = w->kept + w->tmp;
+    out->stashes_input = w->slot[w->b->tensor_count].live;
+    out->weights[mode] = walk_weights(w);
+    w->split = false;
+}
+
 void walk_block(struct block_walk *out, const struct program *p,
                 const struct block *block, uint64_t regions, unsigned modes,
                 struct walk_scratch *scratch)
@@ -423,6 +444,9 @@ void walk_block(struct block_walk *out, const struct program *p,
     for (unsigned m = 0; m < WGRAD_MODES; m++)
         if ((modes >> m & 1) != 0)
             out->backward[m] = walk_backward(&w, (enum wgrad_mode)m);
+    for (unsigned m = 0; m < WGRAD_MODES && (modes & WALK_SPLIT) != 0; m++)
+        if ((modes >> m & 1) != 0)
+            walk_halves(&w, out, (enum wgrad_mode)m);
 }
 
 static void list_kept(struct walk *w, tensor_id id, const struct op *op,
@@ -476,4 +500,32 @@ void walk_tell_backward(const struct program *p, const struct block *block,
     w.tell = tell;
     w.ctx = ctx;
     walk_backward(&w, mode);
+}
+
+void walk_tell_split(const struct program *p, const struct block *block,
+                     uint64_t regions, enum wgrad_mode mode,
+                     struct walk_scratch *scratch, walk_event_fn *tell,
+                     void *ctx)
+{
+    struct walk w = walk_on(p, block, regions, scratch);
+    walk_init(&w);
+    w.tell = tell;
+    w.ctx = ctx;
+    w.split = true;
+    walk_backward(&w, mode);
+}
+
+void walk_tell_weights(const struct program *p, const struct block *block,
+                       uint64_t regions, enum wgrad_mode mode,
+                       struct walk_scratch *scratch, walk_event_fn *tell,
+                       void *ctx)
+{
+    struct walk w = walk_on(p, block, regions, scratch);
+    walk_init(&w);
+    w.split = true;
+    walk_backward(&w, mode);
+    walk_input_handed(&w);
+    w.tell = tell;
+    w.ctx = ctx;
+    walk_weights(&w);
 }

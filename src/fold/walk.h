@@ -67,6 +67,13 @@ struct block_walk {
     struct extremum again_early;    /* the same, ended where all is made that
                          backward needs; WALK_EARLY only */
     struct extremum backward[WGRAD_MODES]; /* `kept` falls as it goes */
+    struct extremum split[WGRAD_MODES];    /* WALK_SPLIT: the same without the
+                         gradients of linears' weights, for which what they
+                         need stays */
+    struct extremum weights[WGRAD_MODES];  /* these, later */
+    uint64_t stash;     /* between the two: inputs of linears and gradients of
+                         their results */
+    bool stashes_input; /* the block's input is among it */
 };
 
 /* One slot a tensor: see walk.c. Room for the largest block. */
@@ -86,8 +93,8 @@ bool walk_scratch_init(struct walk_scratch *s, const struct program *p,
 
 /* `regions` is the set of recompute regions that are active: bit r for
  * op.region == r + 1. modes: bit m for enum wgrad_mode m, and WALK_EARLY for
- * again_early. No allocation. */
-enum { WALK_EARLY = 1u << 8 };
+ * again_early, WALK_SPLIT for split and weights. No allocation. */
+enum { WALK_EARLY = 1u << 8, WALK_SPLIT = 1u << 9 };
 void walk_block(struct block_walk *out, const struct program *p,
                 const struct block *block, uint64_t regions, unsigned modes,
                 struct walk_scratch *scratch);
@@ -102,7 +109,9 @@ enum walk_what {
     WALK_WGRAD,     /* a weight's gradient that stays */
     WALK_WORKSPACE, /* what a backward kernel has for a moment */
     WALK_AGAIN,     /* a region's result made a second time */
-    WALK_RENAMES    /* op.renames: no memory of the block */
+    WALK_RENAMES,   /* op.renames: no memory of the block */
+    WALK_STASH      /* birth: a WALK_GRADIENT stays for its weight's gradient;
+                       death: that is there */
 };
 struct walk_event {
     bool birth;
@@ -136,6 +145,15 @@ void walk_tell_backward(const struct program *p, const struct block *block,
                         uint64_t regions, enum wgrad_mode mode,
                         struct walk_scratch *scratch, walk_event_fn *tell,
                         void *ctx);
+/* The two halves of a backward that is split. */
+void walk_tell_split(const struct program *p, const struct block *block,
+                     uint64_t regions, enum wgrad_mode mode,
+                     struct walk_scratch *scratch, walk_event_fn *tell,
+                     void *ctx);
+void walk_tell_weights(const struct program *p, const struct block *block,
+                       uint64_t regions, enum wgrad_mode mode,
+                       struct walk_scratch *scratch, walk_event_fn *tell,
+                       void *ctx);
 
 /* Lists what a block keeps: calls `each` with the storage and the first
  * operation that keeps it. For `explain`. */

@@ -17,23 +17,35 @@ static void tell_buffer(struct walk *w, uint32_t i, bool birth, bool handed)
                                       .name = w->buffer[i].name });
 }
 
+static void tell_stash(struct walk *w, uint32_t i, bool birth)
+{
+    walk_tell(w, (struct walk_event){ .birth = birth,
+                                      .what = WALK_STASH,
+                                      .key = i,
+                                      .bytes = w->buffer[i].bytes,
+                                      .name = w->buffer[i].name });
+}
+
 /* The gradient of a tensor of that name. */
 static int32_t buffer_new(struct walk *w, uint64_t bytes, const char *name)
 {
     const uint64_t rounded = round_to(bytes, w->granule);
     const uint32_t i = w->n_buffers++;
-    w->buffer[i] = (struct walk_buffer){ rounded, 1, name };
+    w->buffer[i] = (struct walk_buffer){ rounded, 1, name, false };
     w->tmp += rounded;
     tell_buffer(w, i, true, false);
     return (int32_t)i;
 }
 
-static void buffer_release(struct walk *w, int32_t i)
+void walk_buffer_release(struct walk *w, int32_t i)
 {
     if (i < 0 || --w->buffer[i].refs != 0)
         return;
     w->tmp -= w->buffer[i].bytes;
-    tell_buffer(w, (uint32_t)i, false, false);
+    if (w->buffer[i].stashed)
+        tell_stash(w, (uint32_t)i, false);
+    else
+        tell_buffer(w, (uint32_t)i, false, false);
 }
 
 /* Hands a gradient (with one reference) to a tensor. A second gradient is
@@ -52,12 +64,12 @@ static void give(struct walk *w, tensor_id t, int32_t buffer, bool view)
         const int32_t sum =
             buffer_new(w, w->p->tensor[t].bytes, w->p->tensor[t].name);
         walk_note(w);
-        buffer_release(w, s->grad);
+        walk_buffer_release(w, s->grad);
         s->grad = sum;
         s->grad_is_view = false;
     }
     walk_note(w);
-    buffer_release(w, buffer);
+    walk_buffer_release(w, buffer);
 }
 
 static bool wants_grad(const struct walk *w, tensor_id id)
@@ -180,6 +192,23 @@ static uint64_t pad_to(uint64_t n, uint64_t multiple)
     return div_up(n, multiple) * multiple;
 }
 
+static bool regathered(const struct walk *w, const struct op *op, unsigned i)
+{
+    const struct tensor *in = &w->p->tensor[op->in[0]];
+    return is_stand_in(w, op, i) && w->p->tensor[op->in[i]].elems < in->elems
+           && !in->pooled;
+}
+
+/* For the weight's gradient. */
+uint64_t walk_gathers_again(const struct walk *w, const struct op *op)
+{
+    uint64_t bytes = 0;
+    for (unsigned i = 2; i < op->n_in; i++)
+        if (regathered(w, op, i))
+            bytes += w->p->tensor[op->in[0]].bytes;
+    return bytes;
+}
+
 /* An input that was gathered for the product is gathered again, a quantised
  * weight is dequantised again: 4-bit ones as in forward, int8 ones in the
  * input's dtype. */
@@ -190,11 +219,11 @@ static uint64_t linear_again(const struct walk *w, const struct op *op)
     uint64_t bytes = op->back_bytes;
     if (weight->role == ROLE_PARAM && weight->dtype == DT_INT8)
         bytes += weight->elems * dtype_size(in->dtype);
+    if (!walk_defers(w, op))
+        bytes += walk_gathers_again(w, op);
     for (unsigned i = 2; i < op->n_in; i++) {
         const struct tensor *t = &w->p->tensor[op->in[i]];
-        if (is_stand_in(w, op, i) && t->elems < in->elems && !in->pooled)
-            bytes += in->bytes;
-        else if (t->role == ROLE_PARAM && t->matmul)
+        if (!regathered(w, op, i) && t->role == ROLE_PARAM && t->matmul)
             bytes += weight->bytes;
     }
     return bytes;
@@ -323,7 +352,7 @@ static bool is_made_again(const struct walk *w, const struct walk_slot *s)
     return walk_is_discarded(w, s) && s->first_use < walk_run_first(w, w->at);
 }
 
-static void release_saved(struct walk *w, const struct op *op)
+void walk_release_saved(struct walk *w, const struct op *op)
 {
     tensor_id saved[SAVED_MAX];
     const size_t n = op_saves(w->p, op, saved);
@@ -334,6 +363,13 @@ static void release_saved(struct walk *w, const struct op *op)
         if (--s->saves == 0)
             walk_slot_free(w, s);
     }
+}
+
+/* What the operation kept, and what a checkpoint did for it. */
+static void release_saved(struct walk *w, const struct op *op)
+{
+    if (!walk_defers(w, op))
+        walk_release_saved(w, op);
     if (!walk_region_active(w, op))
         return;
     /* the checkpoint's hold on the region's inputs */
@@ -347,7 +383,7 @@ static void release_saved(struct walk *w, const struct op *op)
 
 /* Weight gradients: what stays, and what is there for a moment. A weight that
  * the block uses twice has its second gradient added to the first. */
-static uint64_t weight_grad(struct walk *w, const struct op *op, tensor_id id)
+uint64_t walk_weight_grad(struct walk *w, const struct op *op, tensor_id id)
 {
     const struct tensor *t = &w->p->tensor[id];
     struct walk_slot *s = walk_slot_of(w, id);
@@ -419,7 +455,12 @@ static void release_result_grads(struct walk *w, const struct op *op)
         struct walk_slot *s = walk_slot_of(w, op->out[i]);
         if (s == NULL || s->grad == NO_GRAD)
             continue;
-        buffer_release(w, s->grad);
+        if (i == 0 && walk_defers(w, op)) { /* walk_weights.c finds it */
+            w->buffer[s->grad].stashed = true;
+            s->stash = s->grad;
+        } else {
+            walk_buffer_release(w, s->grad);
+        }
         s->grad = NO_GRAD;
     }
 }
@@ -448,7 +489,8 @@ static void backward_grads(struct walk *w, const struct op *op, int32_t g)
             continue;
         const struct tensor *t = &w->p->tensor[op->in[i]];
         if (t->role == ROLE_PARAM) {
-            parts_add(&moment, weight_grad(w, op, op->in[i]));
+            if (i != 1 || !walk_defers(w, op))
+                parts_add(&moment, walk_weight_grad(w, op, op->in[i]));
         } else if (op->kind == OP_FUSED) {
             made[i] = fused_grad(w, op, i, made);
         } else if (g >= 0 && aliases(w, op, i)) {
@@ -600,7 +642,7 @@ struct extremum walk_backward(struct walk *w, enum wgrad_mode mode)
     for (uint32_t i = 0; i <= b->tensor_count; i++) {
         struct walk_slot *s = &w->slot[i];
         s->saves = s->saves_all;
-        s->grad = NO_GRAD;
+        s->grad = s->stash = NO_GRAD;
         s->has_wgrad = false;
         s->live = s->kept;
         if (s->kept)
@@ -626,7 +668,9 @@ struct extremum walk_backward(struct walk *w, enum wgrad_mode mode)
     }
     const int32_t input = w->slot[b->tensor_count].grad;
     for (uint32_t i = 0; i < w->n_buffers; i++)
-        if (w->buffer[i].refs > 0) /* the input's: handed on */
+        if (w->buffer[i].refs > 0 && w->buffer[i].stashed)
+            tell_stash(w, i, true);
+        else if (w->buffer[i].refs > 0) /* the input's: handed on */
             tell_buffer(w, i, false, (int32_t)i == input);
     for (uint32_t i = 0; i < b->tensor_count; i++)
         if (w->p->tensor[b->tensor_first + i].held)

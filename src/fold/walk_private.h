@@ -18,6 +18,7 @@ struct walk_slot {
     uint32_t saves_all; /* the same, before backward */
     int32_t grad;       /* index of its gradient's buffer, -1 none */
     bool grad_is_view;  /* of that buffer */
+    int32_t stash;      /* buffer that its linear's weight needs, -1 none */
     bool has_wgrad;     /* a weight whose gradient is there already */
     bool local;         /* a storage this block accounts for */
     bool kept;          /* alive from forward to backward */
@@ -30,6 +31,7 @@ struct walk_buffer {
     uint64_t bytes;
     uint32_t refs;
     const char *name; /* of the tensor whose gradient it is */
+    bool stashed;     /* for a weight's gradient, to come later */
 };
 
 /* Runs of recompute regions in one block: Megatron has at most a norm, an
@@ -47,6 +49,7 @@ struct walk {
     bool bare;
     enum walk_pass pass;
     enum wgrad_mode mode;
+    bool split;              /* gradients of linears' weights come later */
     uint32_t done[DONE_MAX]; /* first operations of regions made again */
     uint32_t n_done;
     uint64_t kept, tmp, wgrad; /* alive now */
@@ -125,5 +128,16 @@ static inline void walk_tell(struct walk *w, struct walk_event e)
 
 /* After a forward: everything kept is live. [walk_backward.c] */
 struct extremum walk_backward(struct walk *w, enum wgrad_mode mode);
+/* After a split one: the gradients of linears' weights. [walk_weights.c] */
+struct extremum walk_weights(struct walk *w);
+/* Whether a weight's gradient comes later, in a split backward. */
+bool walk_defers(const struct walk *w, const struct op *op);
+
+/* ---- walk_backward.c, for walk_weights.c ---- */
+
+void walk_buffer_release(struct walk *w, int32_t i);
+void walk_release_saved(struct walk *w, const struct op *op);
+uint64_t walk_gathers_again(const struct walk *w, const struct op *op);
+uint64_t walk_weight_grad(struct walk *w, const struct op *op, tensor_id id);
 
 #endif

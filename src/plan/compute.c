@@ -92,6 +92,24 @@ static void cluster(struct compute_result *c, const struct run *run)
                       : (double)NAN;
 }
 
+/* Idle time of a rank over what it computes. Forward and the two halves of
+ * backward are taken as equally long. [docs/method.md eq. zero-bubble] */
+static double bubble(const struct run *run)
+{
+    const double p = (double)run->pp, m = (double)run->grad_accum;
+    switch (run->schedule) {
+    case SCHED_ZB_H1: return (p - 1) / (3 * m);
+    case SCHED_DUALPIPE: return (p - 2) / (3 * m);
+    case SCHED_1F1B:
+    case SCHED_GPIPE:
+    case SCHED_INTERLEAVED:
+    case SCHED_ZB_V:
+    case SCHED_NAIVE:
+    case SCHEDULE_COUNT: break;
+    }
+    return (p - 1) / ((double)run->vpp * m);
+}
+
 static void step(struct compute_result *c, const struct memplan_report *r)
 {
     const struct run *run = &r->run;
@@ -105,8 +123,7 @@ static void step(struct compute_result *c, const struct memplan_report *r)
     c->steps = c->tokens / c->tokens_per_step;
     c->step_time_s = c->tokens_per_step / c->tokens_per_s;
     c->communication_bytes = r->comm.total;
-    c->bubble_fraction =
-        (double)(run->pp - 1) / ((double)run->vpp * (double)run->grad_accum);
+    c->bubble_fraction = bubble(run);
 }
 
 static void laws(struct compute_result *c, const struct memplan_report *r)

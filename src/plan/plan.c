@@ -161,13 +161,19 @@ static void add_weights(struct comm_input *in, const struct block_states *b)
     in->expert.weight_bytes += b->expert_bytes;
 }
 
+static uint64_t layer_of(const struct stage_result *s, uint64_t l)
+{
+    return l < s->low_layers ? s->first_layer + l
+                             : s->high_layer + l - s->low_layers;
+}
+
 /* Of the stage that decides memory. Experts are replicated over what expert
  * parallelism leaves of all the ranks of a stage. */
 static void count_communication(struct memplan_report *r)
 {
     const struct stage_result *s = &r->memory.stage[r->memory.worst];
     const struct run *run = &r->run;
-    const uint64_t ranks = run->dp * run->cp;
+    const uint64_t ranks = run->dp * run->cp * run_copies(run);
     struct comm_input in = { .program = &r->program,
                              .run = run,
                              .layers = s->layers };
@@ -182,7 +188,7 @@ static void count_communication(struct memplan_report *r)
         states_of_block(&b[i], &r->program, &r->program.block[i], run,
                         !s->has_embedding);
     for (uint64_t l = 0; l < s->layers; l++)
-        add_weights(&in, &b[r->program.layer_block[s->first_layer + l]]);
+        add_weights(&in, &b[r->program.layer_block[layer_of(s, l)]]);
     if (s->has_embedding)
         add_weights(&in, &b[r->program.embed]);
     if (s->has_head)

@@ -267,15 +267,23 @@ static void memory_section(struct out *o, const struct memplan_report *r)
 
 /* ---- stages ---- */
 
+static void layer_range(char buf[UNIT_TEXT_MAX], uint64_t first, uint64_t n)
+{
+    if (n > 0)
+        str_append(buf, UNIT_TEXT_MAX, "%s%llu-%llu", buf[0] == '\0' ? "" : ",",
+                   (unsigned long long)first,
+                   (unsigned long long)(first + n - 1));
+}
+
 static void stage_layers(char buf[UNIT_TEXT_MAX], const struct stage_result *s)
 {
     buf[0] = '\0';
     if (s->layers == 0)
         str_append(buf, UNIT_TEXT_MAX, "none");
     else
-        str_append(buf, UNIT_TEXT_MAX, "%llu-%llu",
-                   (unsigned long long)s->first_layer,
-                   (unsigned long long)(s->first_layer + s->layers - 1));
+        layer_range(buf, s->first_layer, s->low_layers);
+    if (s->layers > s->low_layers)
+        layer_range(buf, s->high_layer, s->layers - s->low_layers);
     if (s->has_embedding)
         str_append(buf, UNIT_TEXT_MAX, "+embed");
     if (s->has_head)

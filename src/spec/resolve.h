@@ -82,6 +82,10 @@ void resolve_check_stacks(const struct run *r, const struct spec *spec,
 void resolve_check_mixers(const struct run *r, const struct spec *spec,
                           struct diag *d);
 
+/* ---- resolve_check_schedule.c ---- */
+
+void resolve_check_schedule(const struct run *r, struct diag *d);
+
 /* ---- resolve_check_engine.c ---- */
 
 void resolve_check_zero(const struct run *r, struct diag *d);

@@ -25,9 +25,7 @@ static const struct refusal {
     uint64_t value;
     const char *hint;
 } refusals[] = {
-    { KEY_SCHEDULE, IS, SCHED_ZB_H1, "use --schedule 1f1b: the same peak" },
-    { KEY_SCHEDULE, IS, SCHED_ZB_V, "use 1f1b, gpipe or interleaved" },
-    { KEY_SCHEDULE, IS, SCHED_DUALPIPE, "use 1f1b, gpipe or interleaved" },
+    { KEY_SCHEDULE, IS, SCHED_ZB_V, "use 1f1b, interleaved or zb-h1" },
     { KEY_SCHEDULE, IS, SCHED_NAIVE, "use 1f1b, gpipe or interleaved" },
     { KEY_IMPLEMENTATION, IS, IMPL_LITGPT,
       "use --implementation hf with --loss chunked: LitGPT's layers and loss" },
@@ -438,6 +436,7 @@ void resolve_check(const struct run *r, const struct spec *spec, struct diag *d)
 {
     check_modelled(r, d);
     check_split_layers(r, d);
+    resolve_check_schedule(r, d);
     check_dbrx(r, spec, d);
     check_blocks(r, spec, d);
     check_liger(r, spec, d);

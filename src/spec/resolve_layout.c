@@ -148,6 +148,7 @@ static void shard_states(struct run *r, const struct spec *spec, struct diag *d)
 {
     uint64_t ranks = r->dp * r->cp;
     uint64_t stage = ranks * r->tp;
+    const uint64_t copies = run_copies(r);
     if (stage % r->ep != 0) {
         memplan_error *e =
             setup_error(d, MEMPLAN_E_CONFLICT, KEY_EP,
@@ -176,7 +177,7 @@ static void shard_states(struct run *r, const struct spec *spec, struct diag *d)
                             "shards nothing",
                             n);
             diag_hint(e, "leave it out, or use --zero 1 or more");
-        } else if (ranks % n != 0) {
+        } else if (copies * ranks % n != 0) {
             e = setup_error(d, MEMPLAN_E_CONFLICT, KEY_SHARD_DEGREE,
                             "shard_degree %" PRIu64
                             " does not divide the %" PRIu64
@@ -189,13 +190,13 @@ static void shard_states(struct run *r, const struct spec *spec, struct diag *d)
     }
     if (r->zero == 0 && !run_is_bf16_pipeline(r))
         return;
-    r->shard = resolve_count(r, KEY_SHARD_DEGREE, ranks);
-    r->expert_shard = stage / (r->ep * r->etp);
+    r->shard = resolve_count(r, KEY_SHARD_DEGREE, copies * ranks);
+    r->expert_shard = copies * stage / (r->ep * r->etp);
     if (!r->given[KEY_SHARD_DEGREE])
         return;
     /* Megatron's instances of the distributed optimizer are as many for
        experts (parallel_state.py, intra_partial_expert_data_parallel) */
-    const uint64_t instances = ranks / r->shard;
+    const uint64_t instances = copies * ranks / r->shard;
     if (r->engine == ENGINE_MEGATRON)
         r->expert_shard = max_u64(r->expert_shard / instances, 1);
     else
@@ -330,8 +331,7 @@ static void resolve_schedule(struct run *r, struct diag *d)
         e = setup_error(d, MEMPLAN_E_CONFLICT, KEY_SCHEDULE,
                         "schedule 'interleaved' with one chunk per stage");
         diag_hint(e, "add --vpp 2 or more, or use --schedule 1f1b");
-    } else if (r->vpp > 1
-               && (r->schedule == SCHED_1F1B || r->schedule == SCHED_GPIPE)) {
+    } else if (r->vpp > 1 && r->schedule != SCHED_INTERLEAVED) {
         char buf[RESOLVE_TEXT_MAX];
         e = setup_error(d, MEMPLAN_E_CONFLICT, KEY_VPP,
                         "vpp %" PRIu64 " with schedule '%s', which has no "
@@ -339,6 +339,13 @@ static void resolve_schedule(struct run *r, struct diag *d)
                         r->vpp, resolve_text(r, KEY_SCHEDULE, buf));
         diag_hint(e, "use --schedule interleaved, or leave vpp out");
     }
+}
+
+static void say_dual(struct run *r)
+{
+    resolve_note(r, KEY_SCHEDULE,
+                 "DualPipe: two copies of the weights and of their gradients; "
+                 "gradients are summed, and states sharded, over both");
 }
 
 /* ---- a step's batch ---- */
@@ -408,7 +415,7 @@ static void split_batch(struct run *r, struct diag *d)
     if (global) {
         batch_from_global(r, d);
     } else {
-        uint64_t least = r->vpp > 1 ? r->pp : 1;
+        uint64_t least = r->vpp > 1 ? r->pp : run_copies(r) > 1 ? 2 * r->pp : 1;
         r->micro_batch = resolve_count(r, KEY_MICRO_BATCH, 1);
         r->grad_accum = resolve_count(r, KEY_GRAD_ACCUM, least);
         r->global_batch = resolve_count(r, KEY_GLOBAL_BATCH,
@@ -574,6 +581,8 @@ void resolve_layout(struct run *r, const struct spec *spec, struct diag *d)
     resolve_vocab(r, spec);
     bool split = split_gpus(r, spec, d);
     resolve_schedule(r, d);
+    if (r->schedule == SCHED_DUALPIPE)
+        say_dual(r);
     split_layers(r, spec, d);
     if (!split)
         return;

@@ -479,6 +479,11 @@ void run_bare(struct run *run, const struct spec *spec);
 /* Megatron-DeepSpeed, up to ZeRO-1: DeepSpeed's pipeline engine trains, with
  * one stage too. */
 bool run_pipelines(const struct run *run);
+/* Pipeline ranks that hold each stage: DualPipe's two directions. */
+static inline uint64_t run_copies(const struct run *run)
+{
+    return run->schedule == SCHED_DUALPIPE && run->pp > 1 ? 2 : 1;
+}
 /* ... and in bf16 its BF16_Optimizer shards states at stage 0, over a whole
  * fp32 gradient buffer. */
 bool run_is_bf16_pipeline(const struct run *run);

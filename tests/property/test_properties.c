@@ -296,9 +296,10 @@ static struct trial trial_of(uint64_t seed)
     const char *pp = megatron ? PICK(&s, "1", "2", "4") : "1";
     const char *vpp =
         pp[0] != '1' && next(&s) % 2 == 0 ? PICK(&s, "2", "4") : "1";
-    const char *schedule = vpp[0] != '1'  ? "interleaved"
-                           : pp[0] != '1' ? PICK(&s, "1f1b", "gpipe")
-                                          : "1f1b";
+    const char *schedule = vpp[0] != '1' ? "interleaved"
+                           : pp[0] != '1'
+                               ? PICK(&s, "1f1b", "gpipe", "zb-h1", "dualpipe")
+                               : "1f1b";
     const bool loops = state && s % 2 == 0;
     const bool plain = s % 3 == 0; /* not PICK: which trials follow stays */
     const bool routed = t.model == predicting || t.model == sparse
@@ -328,8 +329,9 @@ static struct trial trial_of(uint64_t seed)
         { "replay_batches", PICK(&s, "true", "false") },
         { "ssm_kernel", loops ? "torch" : "fused" },
         { "micro_batch", PICK(&s, "1", "2", "4") },
-        { "grad_accum",
-          vpp[0] == '1' ? PICK(&s, "1", "4") : PICK(&s, "4", "8", "16", "20") },
+        { "grad_accum", vpp[0] == '1' && schedule[0] != 'd'
+                            ? PICK(&s, "1", "4")
+                            : PICK(&s, "4", "8", "16", "20") },
         { "seq_len", strcmp(t.model, "whisper-base") == 0 || t.model == windowed
                              || t.model == pooled
                          ? NULL /* a spectrum has its length */
@@ -603,6 +605,8 @@ static void test_no_moment_missed(void **state)
     assert_true(answered[SCHED_1F1B] > runs() / 10);
     assert_true(answered[SCHED_GPIPE] > runs() / 300);
     assert_true(answered[SCHED_INTERLEAVED] > runs() / 300);
+    assert_true(answered[SCHED_ZB_H1] > runs() / 600);
+    assert_true(answered[SCHED_DUALPIPE] > runs() / 600);
     assert_true(answered[ANSWER_FROZEN] > runs() / 300);
 }
 

@@ -74,6 +74,7 @@ static void fill_stages(void)
         struct stage_result *s = &stages[i];
         s->index = i;
         s->first_layer = 16 * i;
+        s->low_layers = 16;
         s->layers = 16;
         s->has_embedding = i == 0;
         s->has_head = i == 1;

@@ -33,12 +33,12 @@ static bool write_slot(void *ctx, const struct slot *slot)
     struct order *o = ctx;
     const size_t n = strlen(o->text);
     assert_true(n + 4 < sizeof o->text);
-    o->text[n] =
-        slot->back ? (slot->later ? 'b' : 'B') : (slot->later ? 'f' : 'F');
+    static const char *const letter[] = { "Ff", "Bb", "Ii", "Ww" };
+    o->text[n] = letter[slot->kind][slot->later];
     o->text[n + 1] = (char)('0' + slot->micro);
     o->text[n + 2] = (char)('a' + slot->chunk);
     o->text[n + 3] = ' ';
-    if (slot->other_chunks + 1 > o->most)
+    if (slot->kind != SLOT_WEIGHT && slot->other_chunks + 1 > o->most)
         o->most = slot->other_chunks + 1;
     assert_true(slot->other_micros <= slot->other_chunks);
     return true;
@@ -53,9 +53,12 @@ static void order_of(struct order *o, const memplan_report *r, uint64_t stage)
     assert_true(memory_fold_init(&f, &r->program, &r->run, &a));
     stage_init(&s, &f, stage, stage * r->run.stage_layers[0]);
     *o = (struct order){ .most = 0 };
-    uint32_t flying[16] = { 0 };
-    assert_true(schedule_micros(&r->run) <= 16);
-    schedule_interleaved(&s, &r->run.grad_accum, flying, write_slot, o);
+    uint32_t flying[32] = { 0 };
+    assert_true(schedule_room(&r->run) <= 32);
+    if (schedule_splits(&r->run))
+        schedule_walk(&s, r->run.grad_accum, flying, write_slot, o);
+    else
+        schedule_interleaved(&s, &r->run.grad_accum, flying, write_slot, o);
     assert_int_equal(o->most, s.in_flight);
     arena_release(&a);
 }
@@ -78,6 +81,57 @@ static void test_order(void **state)
     assert_string_equal(o.text,
                         "F0a F1a F0b B0b f1b b1b f2a B0a f3a b1a f2b b2b "
                         "f3b b3b b2a b3a ");
+    memplan_report_free(r);
+}
+
+/* Rank 2 of 4 leaves two gradients of weights until its last forward; rank 0
+ * none. I: a backward without them, W: they. */
+static void test_zb_h1(void **state)
+{
+    (void)state;
+    memplan_report *r =
+        ESTIMATE("gpt2", "gpus", "4", "pp", "4", "framework", "megatron",
+                 "schedule", "zb-h1", "grad_accum", "6", "fast", "true");
+    struct order o;
+    order_of(&o, r, 2);
+    assert_string_equal(o.text,
+                        "F0a F1a I0a f2a i1a f3a b2a f4a b3a f5a i4a w0a i5a "
+                        "w1a w4a w5a ");
+    assert_int_equal(o.most, 2);
+    order_of(&o, r, 0);
+    assert_string_equal(o.text, "F0a F1a F2a F3a B0a f4a b1a f5a b2a b3a b4a "
+                                "b5a ");
+    for (uint64_t i = 0; i < 4; i++) {
+        assert_int_equal(r->memory.stage[i].in_flight, 4 - i);
+        assert_true(r->memory.stage[i].waiting >= i);
+    }
+    memplan_report_free(r);
+}
+
+/* As deepseek-ai/DualPipe's step() runs four ranks and eight micro-batches; even
+ * ones go down, odd ones up. Ranks that hold the same stages hold the same. */
+static void test_dualpipe(void **state)
+{
+    (void)state;
+    memplan_report *r =
+        ESTIMATE("gpt2", "gpus", "4", "pp", "4", "framework", "megatron",
+                 "schedule", "dualpipe", "grad_accum", "8", "fast", "true");
+    struct order o;
+    order_of(&o, r, 0);
+    assert_string_equal(o.text,
+                        "F0a F2a F4a F1b I1b W1b f3b f6a b3b f5b b0a b5b f7b "
+                        "b2a b7b i4a w4a i6a w6a ");
+    order_of(&o, r, 1);
+    assert_string_equal(o.text,
+                        "F0a F1b F2a F3b F4a B1b f5b b0a f6a b3b f7b b2a b5b "
+                        "b4a i7b i6a w7b w6a ");
+    for (uint64_t i = 0; i < 4; i++) {
+        assert_int_equal(r->memory.stage[i].in_flight, 5);
+        assert_int_equal(r->memory.stage[i].peak.total,
+                         r->memory.stage[3 - i].peak.total);
+        assert_int_equal(r->memory.stage[i].layers, 6);
+    }
+    assert_int_equal(r->run.shard, 2);
     memplan_report_free(r);
 }
 
@@ -279,7 +333,8 @@ static void test_given_up(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_order),         cmocka_unit_test(test_pools),
+        cmocka_unit_test(test_order),         cmocka_unit_test(test_zb_h1),
+        cmocka_unit_test(test_dualpipe),      cmocka_unit_test(test_pools),
         cmocka_unit_test(test_flattening),    cmocka_unit_test(test_expandable),
         cmocka_unit_test(test_a_full_device), cmocka_unit_test(test_fast),
         cmocka_unit_test(test_buckets),       cmocka_unit_test(test_births),
