@@ -325,6 +325,16 @@ MEMPLAN_MUST_USE MEMPLAN_API memplan_status memplan_setup_import(
     memplan_setup *setup, const char *dialect, const char *text, size_t len,
     const char *name, memplan_errors *errs);
 
+/** Writes a setup as the launch file of another program, "deepspeed",
+ *  "torchtitan" or "megatron-args": what memplan_setup_import reads again, to the same estimate.
+ *  That is made sure of: a key that such a file has no word for, or another
+ *  one, is E_UNSUPPORTED, each of them reported. What is beside every launch
+ *  file (the model, the GPU, kernels, adapters, prices) stays the caller's.
+ *  Returns what memplan_estimate does, E_UNKNOWN (no such dialect), E_WRITE. */
+MEMPLAN_MUST_USE MEMPLAN_API memplan_status memplan_emit(
+    const memplan_model *model, const memplan_setup *setup, const char *dialect,
+    memplan_write_fn *write, void *ctx, memplan_errors *errs);
+
 /** A file that the last text read by memplan_setup_import goes on in, as the
  *  text names it, and its dialect; NULL when there is none. The setup's, until
  *  the next import. */

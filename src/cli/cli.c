@@ -292,6 +292,7 @@ static enum cli_exit cli_own_option(struct cli *cli,
     case OPT_ID_FORMAT: cli->style.format = (memplan_format)index; break;
     case OPT_ID_CHECK: cli->check = true; break;
     case OPT_ID_FIND: cli->find = given->value; break;
+    case OPT_ID_EMIT: cli->emit = given->value; break;
     case OPT_ID_CASES: cli->cases = given->value; break;
     case OPT_ID_BY: cli->by = given->value; break;
     case OPT_ID_STEP: cli->first_step = index == 1; break;

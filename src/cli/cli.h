@@ -37,6 +37,7 @@ struct cli {
     bool quiet;
     bool check;               /* --check */
     const char *find;         /* --find KEY, or NULL */
+    const char *emit;         /* --emit DIALECT, or NULL */
     const char *cases;        /* --cases FILE, or NULL */
     const char *by;           /* --by KEY, or NULL */
     bool first_step;          /* --step first */

@@ -46,6 +46,17 @@ static enum cli_exit find_write(struct cli *cli, const memplan_model *model,
     return r;
 }
 
+static enum cli_exit emit_write(struct cli *cli, const memplan_model *model,
+                                const memplan_setup *setup)
+{
+    memplan_status status = memplan_emit(model, setup, cli->emit, text_write,
+                                         &cli->out, cli_errors(cli));
+    if (status == MEMPLAN_OK)
+        return CLI_OK;
+    return message_library(
+        cli, status, status == MEMPLAN_E_WRITE ? CLI_LIMIT : CLI_SPEC, NULL);
+}
+
 static enum cli_exit estimate_view(struct cli *cli, memplan_view view)
 {
     memplan_setup *setup = NULL;
@@ -54,8 +65,9 @@ static enum cli_exit estimate_view(struct cli *cli, memplan_view view)
     if (r == CLI_OK)
         r = input_model(cli, &model, cli->operand[0]);
     if (r == CLI_OK)
-        r = cli->find ? find_write(cli, model, setup)
-                      : estimate_write(cli, view, model, setup);
+        r = cli->find   ? find_write(cli, model, setup)
+            : cli->emit ? emit_write(cli, model, setup)
+                        : estimate_write(cli, view, model, setup);
     memplan_model_free(model);
     memplan_setup_free(setup);
     return r;

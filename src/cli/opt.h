@@ -35,6 +35,7 @@ enum opt_id {
     OPT_ID_CONFIG, /* another program's file, of the dialect `key` */
     OPT_ID_CHECK,
     OPT_ID_FIND,
+    OPT_ID_EMIT,
     OPT_ID_CASES,
     OPT_ID_BY,
     OPT_ID_LIMIT_MEDIAN,

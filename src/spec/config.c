@@ -368,11 +368,13 @@ memplan_status config_read(struct config *c)
 const struct config_dialect *config_dialect(size_t index)
 {
     static const struct config_dialect dialects[] = {
-        { "deepspeed", json_parse, &config_deepspeed },
-        { "training-args", json_parse, &config_training_args },
-        { "accelerate", yaml_parse, &config_accelerate },
-        { "megatron-args", config_parse_args, &config_megatron },
-        { "torchtitan", toml_parse, &config_torchtitan },
+        { "deepspeed", json_parse, &config_deepspeed, config_emit_deepspeed },
+        { "training-args", json_parse, &config_training_args, NULL },
+        { "accelerate", yaml_parse, &config_accelerate, NULL },
+        { "megatron-args", config_parse_args, &config_megatron,
+          config_emit_megatron },
+        { "torchtitan", toml_parse, &config_torchtitan,
+          config_emit_torchtitan },
     };
     return index < sizeof(dialects) / sizeof(dialects[0]) ? &dialects[index]
                                                           : NULL;

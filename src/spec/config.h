@@ -117,6 +117,17 @@ void config_note(struct config *c, const char *format, ...)
 #endif
     ;
 
+/* ---- and back ---- */
+
+enum { EMIT_TEXT = 8192 };
+struct emit {
+    char text[EMIT_TEXT];
+};
+
+void config_emit_torchtitan(struct emit *e, const struct run *r);
+void config_emit_deepspeed(struct emit *e, const struct run *r);
+void config_emit_megatron(struct emit *e, const struct run *r);
+
 /* ---- dialects ---- */
 
 struct config_dialect {
@@ -125,6 +136,9 @@ struct config_dialect {
     struct json *(*parse)(struct arena *a, const char *text, size_t len,
                           struct diag *d);
     const struct config_table *table;
+    /* A run as such a file, to be read back before it is believed; NULL where
+     * none is written. */
+    void (*emit)(struct emit *e, const struct run *r);
 };
 
 /* Number `index`; NULL past the end. */

@@ -834,6 +834,149 @@ static void test_sharding_never_more_states(void **state)
     }
 }
 
+/* ---- launch files ---- */
+
+struct text {
+    char p[16384];
+    size_t n;
+};
+
+static bool take_text(void *ctx, const char *text, size_t len)
+{
+    struct text *t = ctx;
+    if (t->n + len >= sizeof t->p)
+        return false;
+    memcpy(t->p + t->n, text, len);
+    t->n += len;
+    return true;
+}
+
+/* What a file has no word for is given beside it. */
+static void set_launch(memplan_setup *setup, const char *keys[][2], size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        assert_int_equal(memplan_setup_set(setup, keys[i][0], keys[i][1], NULL),
+                         MEMPLAN_OK);
+}
+
+static uint64_t peak_under(const memplan_model *model,
+                           const memplan_setup *setup)
+{
+    memplan_report *report = NULL;
+    uint64_t peak = 0;
+    assert_int_equal(memplan_estimate(&report, model, setup, NULL, NULL),
+                     MEMPLAN_OK);
+    assert_int_equal(
+        memplan_report_bytes(&peak, report, "memory.peak_allocated"),
+        MEMPLAN_OK);
+    memplan_report_free(report);
+    return peak;
+}
+
+/* The file of a setup, read by a setup that knows nothing else but what
+ * stands beside it, has the same peak. True when such a file was written. */
+static bool comes_back(const memplan_model *model, const char *dialect,
+                       const char *keys[][2], size_t beside, size_t n)
+{
+    struct text text = { .n = 0 };
+    memplan_setup *setup = NULL, *back = NULL;
+    assert_int_equal(memplan_setup_new(&setup, NULL, NULL), MEMPLAN_OK);
+    assert_int_equal(memplan_setup_new(&back, NULL, NULL), MEMPLAN_OK);
+    set_launch(setup, keys, n);
+    set_launch(back, keys, beside);
+    const bool written =
+        memplan_emit(model, setup, dialect, take_text, &text, NULL)
+        == MEMPLAN_OK;
+    if (written) {
+        assert_int_equal(
+            memplan_setup_import(back, dialect, text.p, text.n, "f", NULL),
+            MEMPLAN_OK);
+        assert_int_equal(peak_under(model, setup), peak_under(model, back));
+    }
+    memplan_setup_free(setup);
+    memplan_setup_free(back);
+    return written;
+}
+
+static void test_launch_files_come_back(void **state)
+{
+    (void)state;
+    enum { TRIES = 60 };
+    memplan_model *model = NULL;
+    unsigned titan = 0, deepspeed = 0, megatron = 0;
+    assert_int_equal(memplan_model_builtin(&model, "llama-7b", NULL, NULL),
+                     MEMPLAN_OK);
+    for (uint64_t seed = 1; seed <= TRIES; seed++) {
+        uint64_t s = seed;
+        const char *re = PICK(&s, "none", "full", "ops");
+        const char *pp = PICK(&s, "1", "1", "2", "4");
+        const char *of_titan[][2] = {
+            { "gpu", PICK(&s, "a100-80gb", "h100-80gb") },
+            { "attention", PICK(&s, "flash", "sdpa") },
+            { "framework", "torchtitan" },
+            { "gpus", PICK(&s, "32", "64") },
+            { "tp", PICK(&s, "1", "2", "4") },
+            { "pp", pp },
+            { "cp", PICK(&s, "1", "2") },
+            { "zero", PICK(&s, "2", "3") },
+            { "micro_batch", PICK(&s, "1", "2") },
+            { "grad_accum", PICK(&s, "1", "4", "8") },
+            { "seq_len", PICK(&s, "1024", "2048") },
+            { "recompute", re },
+            { "recompute_every", re[0] == 'f' ? PICK(&s, "1", "2", "3") : "1" },
+            { "compile", PICK(&s, "true", "false") },
+            { "precision", PICK(&s, "bf16-mixed", "fp32", "bf16") },
+            { "optimizer_impl", PICK(&s, "fused", "foreach", "loop") },
+            { "schedule", pp[0] == '1' ? "1f1b" : PICK(&s, "1f1b", "gpipe") },
+            { "offload_params", PICK(&s, "none", "none", "cpu") },
+        };
+        const char *of_deepspeed[][2] = {
+            { "gpus", PICK(&s, "2", "8", "16") },
+            { "seq_len", PICK(&s, "512", "2048") },
+            { "recompute", PICK(&s, "none", "full") },
+            { "framework", "deepspeed" },
+            { "zero", PICK(&s, "0", "1", "2", "3") },
+            { "micro_batch", PICK(&s, "1", "4") },
+            { "grad_accum", PICK(&s, "1", "4") },
+            { "precision", PICK(&s, "bf16-mixed", "fp16-mixed", "fp32") },
+            { "clip_grad", PICK(&s, "true", "false") },
+            { "optimizer", PICK(&s, "adamw", "lion", "momentum", "sgd") },
+            { "reduce_bucket", PICK(&s, "500M", "20M", "200M") },
+            { "offload_optimizer", PICK(&s, "none", "none", "cpu") },
+        };
+        titan += comes_back(model, "torchtitan", of_titan, 2,
+                            sizeof of_titan / sizeof *of_titan);
+        const char *of_megatron[][2] = {
+            { "gpu", PICK(&s, "a100-80gb", "h100-80gb") },
+            { "framework", "megatron" },
+            { "gpus", PICK(&s, "32", "64") },
+            { "tp", PICK(&s, "1", "2", "4") },
+            { "pp", pp },
+            { "cp", PICK(&s, "1", "2") },
+            { "zero", PICK(&s, "0", "1") },
+            { "micro_batch", PICK(&s, "1", "2") },
+            { "grad_accum", PICK(&s, "1", "4", "8") },
+            { "seq_len", PICK(&s, "1024", "2048") },
+            { "recompute", PICK(&s, "none", "full", "selective") },
+            { "precision", PICK(&s, "bf16-mixed", "fp32", "fp16-mixed") },
+            { "attention", PICK(&s, "flash", "eager") },
+            { "overlap_comm", PICK(&s, "true", "false") },
+            { "attention_mask", PICK(&s, "none", "dataloader") },
+            { "deterministic", PICK(&s, "true", "false") },
+            { "loss", PICK(&s, "standard", "fused") },
+            { "optimizer", PICK(&s, "adamw", "momentum") },
+        };
+        megatron += comes_back(model, "megatron-args", of_megatron, 1,
+                               sizeof of_megatron / sizeof *of_megatron);
+        deepspeed += comes_back(model, "deepspeed", of_deepspeed, 3,
+                                sizeof of_deepspeed / sizeof *of_deepspeed);
+    }
+    memplan_model_free(model);
+    assert_true(titan > TRIES / 3);
+    assert_true(deepspeed > TRIES / 3);
+    assert_true(megatron > TRIES / 4);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -843,6 +986,7 @@ int main(void)
         cmocka_unit_test(test_simulated),
         cmocka_unit_test(test_stopped_early),
         cmocka_unit_test(test_recompute_never_more),
+        cmocka_unit_test(test_launch_files_come_back),
         cmocka_unit_test(test_shorter_never_more),
         cmocka_unit_test(test_smaller_optimizer_never_more),
         cmocka_unit_test(test_sharding_never_more_states),

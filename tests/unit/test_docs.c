@@ -161,6 +161,7 @@ static bool is_option(const char *name)
                                        "accelerate",
                                        "megatron_args",
                                        "torchtitan",
+                                       "emit",
                                        "find" };
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)
         if (strcmp(own[i], name) == 0)
