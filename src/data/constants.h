@@ -71,6 +71,12 @@ enum { NCCL_VOLTA_SHARE = 2 };
  * before the turn from forward to backward, half after. */
 #define ZERO3_MAX_REUSE_ELEMS ((uint64_t)1000000000)
 
+/* Shortest file that DeepSpeed swaps a tensor to, and what it rounds up to
+ * (runtime/swap_tensor/utils.py, MIN_AIO_BYTES, AIO_ALIGNED_BYTES; one thread,
+ * aio_config.py). */
+#define SWAP_MIN_BYTES ((uint64_t)1 << 20)
+#define SWAP_ALIGN_BYTES ((uint64_t)1024)
+
 /* DeepSpeed aligns its flat buffers to 2 elements a rank
  * (runtime/zero/stage_1_and_2.py, nccl_start_alignment_factor). */
 enum { ZERO_ALIGN_ELEMS = 2 };

@@ -50,6 +50,20 @@ bool engine_shards_offloaded(const struct run *run)
     return engine_is_fsdp(run) && run->offload_params != OFFLOAD_NONE;
 }
 
+/* ZeRO-3's offload_param: the 16-bit shards live on the CPU or on disk, of
+ * frozen weights too. */
+bool engine_zero3_fetches(const struct run *run)
+{
+    return engine_zero_is(run, 3) && run->offload_params != OFFLOAD_NONE;
+}
+
+/* ... which one rank alone gathers, too (NoGatherHandle). */
+static bool zero3_gathers(const struct run *run)
+{
+    return engine_zero_is(run, 3)
+           && (run->shard > 1 || engine_zero3_fetches(run));
+}
+
 /* Of gradient shards: made in backward, gone after the step. */
 bool engine_shards_come(const struct run *run)
 {
@@ -153,7 +167,7 @@ void engine_forward(struct put *p, const struct stage *s, uint32_t position,
     const uint64_t grad = dtype_size(run->prec.grad);
     if (engine_reduces_blocks(run))
         fsdp_forward(p, s, position, later);
-    if (engine_zero_is(run, 3) && run->shard > 1)
+    if (zero3_gathers(run))
         zero3_gather(p, s, position, false);
     pipe_forward(p, s);
     offload_stash(p, s, position);
@@ -232,6 +246,19 @@ static void bucket_copy(struct put *p, const struct stage *s, uint64_t arrived)
         F("bytes", dtype_size(run->prec.reduce)));
 }
 
+/* On their way to disk gradients are cast on the GPU, a bucket's at once
+ * (stage3.py, partition_grads: offload_fp32_gradients). */
+static void swapped_gradients(struct put *p, const struct stage *s,
+                              uint64_t arrived)
+{
+    const struct run *run = s->run;
+    if (run->offload_optimizer != OFFLOAD_NVME || arrived < run->reduce_bucket)
+        return;
+    PUT(p, TERM_REDUCE_TMP, "fp32 gradients on their way to disk",
+        F("reduce_bucket", run->reduce_bucket), F("bytes", FP32),
+        D("N", run->shard));
+}
+
 /* In the head's backward: whether a weight's gradient is there at its fullest
  * moment. Up to DeepSpeed 0.18.2 that did not matter: the optimizer's backward()
  * made the bucket before it called the loss's (stage_1_and_2.py). */
@@ -296,10 +323,11 @@ static void zero_backward(struct put *p, const struct stage *s,
             zero2_partition(p, s, false);
         bucket_copy(p, s, arrived);
     }
-    if (engine_zero_is(run, 3) && run->shard > 1) {
+    if (zero3_gathers(run))
         zero3_gather(p, s, position, true);
+    if (engine_zero_is(run, 3) && run->shard > 1)
         bucket_copy(p, s, arrived);
-    }
+    swapped_gradients(p, s, arrived);
     engine_zero3_partition(p, s);
     engine_zero3_bucket(p, s);
 }

@@ -15,6 +15,7 @@ bool engine_zero_is(const struct run *run, uint64_t stage);
 bool engine_is_zero_1_or_2(const struct run *run);
 bool engine_overlaps(const struct run *run);
 bool engine_shards_offloaded(const struct run *run);
+bool engine_zero3_fetches(const struct run *run);
 bool engine_shards_come(const struct run *run);
 bool engine_optimizer_offloaded(const struct run *run);
 bool engine_keeps_fp32_buffer(const struct run *run);

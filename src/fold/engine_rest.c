@@ -35,7 +35,7 @@ static void rest_weights(struct put *p, const struct stage *s)
 {
     const struct run *run = s->run;
     const uint64_t size = dtype_size(run->prec.param);
-    if (engine_shards_offloaded(run)) {
+    if (engine_shards_offloaded(run) || engine_zero3_fetches(run)) {
         PUT(p, TERM_FROZEN, FROZEN_SCALES, F("bytes", s->sum.statistic_bytes));
     } else if (run_shards_weights(run)) {
         PUT(p, TERM_WEIGHTS, WEIGHT_SHARDS,

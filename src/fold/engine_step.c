@@ -177,6 +177,7 @@ static void step_fp16(struct put *p, const struct stage *s)
 static bool copies_gradients(const struct run *run)
 {
     return run->engine == ENGINE_MEGATRON && run->prec.master == DT_FP32
+           && run->offload_optimizer == OFFLOAD_NONE
            && run->prec.grad != DT_FP32 && run->prec.optim == DT_FP32;
 }
 
@@ -233,6 +234,12 @@ void engine_step(struct put *p, const struct stage *s)
     engine_whole_grads(p, s);
     if (engine_shards_offloaded(run))
         return;
+    if (engine_optimizer_offloaded(run)) { /* HybridDeviceOptimizer */
+        PUT(p, TERM_STEP_TMP, "a weight from the CPU, in fp32",
+            F("elements", min_u64(s->sum.largest_grad, engine_share(s))),
+            F("bytes", FP32));
+        return;
+    }
     if (run->engine == ENGINE_DEEPSPEED && run->prec.master != DT_NONE) {
         step_fp16(p, s);
         return;

@@ -213,7 +213,17 @@ void zero3_gather(struct put *p, const struct stage *s, uint32_t position,
     const uint64_t left = backward
                               ? upto->all_elems - kept
                               : s->before[s->n].all_elems - upto->all_elems;
+    const uint64_t ahead = min_u64(zero3_ahead(s, position, backward), left);
+    const uint64_t width = b->largest_bytes / b->largest;
+    if (s->run->shard == 1) { /* no more than the copy from the host */
+        PUT(p, TERM_PREFETCHED, "prefetched", F("elements", ahead),
+            F("bytes per weight", width));
+        return;
+    }
     PUT(p, TERM_PREFETCHED, "prefetched: flat gather buffer and copies",
-        F("elements", min_u64(zero3_ahead(s, position, backward), left)),
-        A("copies", 2), F("bytes per weight", b->largest_bytes / b->largest));
+        F("elements", ahead), A("copies", 2), F("bytes per weight", width));
+    if (s->run->offload_params != OFFLOAD_NONE)
+        PUT(p, TERM_PREFETCHED, "this rank's shards, from the host",
+            F("elements", ahead), F("bytes per weight", width),
+            D("N", s->run->shard));
 }

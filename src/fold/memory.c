@@ -243,6 +243,29 @@ static void put_outside(struct memory_result *m, const struct run *run)
     outside_add(m, communicators_of(run));
 }
 
+/* ---- beside the GPU ---- */
+
+/* The stage with most on its host; a node's GPUs are taken to be of it. */
+static void keep_offload(struct memory_result *out, const struct stage *s)
+{
+    const struct run *run = s->run;
+    struct offload_result o;
+    if (!run_offloads(run))
+        return;
+    fold_offload(&o, s);
+    o.host = o.sum[OFFLOAD_ON_HOST] + o.sum[OFFLOAD_ON_PINNED];
+    const struct offload_result *most = &out->offload;
+    if (most->n != 0
+        && most->host + most->sum[OFFLOAD_ON_DISK]
+               >= o.host + o.sum[OFFLOAD_ON_DISK])
+        return;
+    o.node_gpus = min_u64(run->gpus, run->gpus_per_node);
+    o.host_node = o.host * o.node_gpus;
+    o.pinned_node = o.sum[OFFLOAD_ON_PINNED] * o.node_gpus;
+    o.disk_node = o.sum[OFFLOAD_ON_DISK] * o.node_gpus;
+    out->offload = o;
+}
+
 /* ---- the fold ---- */
 
 /* The largest figure of any stage. */
@@ -307,6 +330,7 @@ bool fold_memory(struct memory_result *out, const struct program *p,
         stage_init(&s, &f, r, layer);
         if (!stage_result_of(&out->stage[r], &s))
             *over = true;
+        keep_offload(out, &s);
         layer += run->stage_layers[r];
     }
     if (*over)

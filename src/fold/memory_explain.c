@@ -247,6 +247,59 @@ static void explain_outside(struct explanation *x,
                        .depth = 0 });
 }
 
+/* Bytes in host memory and on disk, and what moves there and back. */
+static void explain_offload(struct explanation *x,
+                            const struct offload_result *o)
+{
+    for (unsigned k = 0; k < OFFLOAD_KINDS; k++) {
+        if (o->sum[k] == 0)
+            continue;
+        const char *section =
+            arena_printf(x->arena, "offload: %s, one GPU",
+                         offload_kind_label((enum offload_kind)k));
+        explain_sum(x, section, "sum", o->sum[k]);
+        x->entry[x->n - 1].equation = "offload";
+        for (size_t i = 0; i < o->n; i++) {
+            const struct offload_row *r = &o->row[i];
+            if (r->kind != (enum offload_kind)k)
+                continue;
+            explain_add(
+                x, (struct explain_entry){ .section = section,
+                                           .name = r->label,
+                                           .unit = "B",
+                                           .value = (double)r->bytes,
+                                           .bytes = r->bytes,
+                                           .formula = r->formula,
+                                           .numbers = explain_numbers(
+                                               x->arena, r->pattern, r->factor),
+                                           .equation = "offload",
+                                           .source = "",
+                                           .depth = 1 });
+        }
+    }
+}
+
+static void explain_node(struct explanation *x, const char *name,
+                         uint64_t bytes, const struct offload_result *o)
+{
+    if (bytes == 0)
+        return;
+    explain_add(x, (struct explain_entry){
+                       .section = "offload: a node",
+                       .name = name,
+                       .unit = "B",
+                       .value = (double)bytes,
+                       .bytes = bytes,
+                       .formula = "of one GPU * GPUs of a node",
+                       .numbers = arena_printf(
+                           x->arena, "%llu * %llu",
+                           (unsigned long long)(bytes / o->node_gpus),
+                           (unsigned long long)o->node_gpus),
+                       .equation = "offload",
+                       .source = "",
+                       .depth = 1 });
+}
+
 bool explain_memory(struct explanation *x, const struct memory_result *memory,
                     const struct program *p, const struct run *run)
 {
@@ -263,5 +316,10 @@ bool explain_memory(struct explanation *x, const struct memory_result *memory,
     explain_moment(x, &s, &w->rest, "between steps");
     explain_blocks(x, &f);
     explain_outside(x, memory);
+    explain_offload(x, &memory->offload);
+    explain_node(x, "host memory", memory->offload.host_node, &memory->offload);
+    explain_node(x, "of that, pinned", memory->offload.pinned_node,
+                 &memory->offload);
+    explain_node(x, "disk", memory->offload.disk_node, &memory->offload);
     return !x->failed && !x->arena->failed;
 }

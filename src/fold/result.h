@@ -124,8 +124,42 @@ struct outside_row {
     bool unverified;
 };
 
+/* ---- what lies beside the GPU ---- */
+
+/* Where bytes are, and which way they move in a step. */
+#define OFFLOAD_KIND_MAP(X)                                                    \
+    X(OFFLOAD_ON_HOST, "host", "in host memory")                               \
+    X(OFFLOAD_ON_PINNED, "pinned", "in host memory, pinned")                   \
+    X(OFFLOAD_ON_DISK, "disk", "on disk")                                      \
+    X(OFFLOAD_TO_HOST, "to_host", "moved to the host in a step")               \
+    X(OFFLOAD_FROM_HOST, "from_host", "moved from the host in a step")         \
+    X(OFFLOAD_TO_DISK, "to_disk", "written to disk in a step")                 \
+    X(OFFLOAD_FROM_DISK, "from_disk", "read from disk in a step")
+#define OFFLOAD_KIND_ENUM(id, key, text) id,
+enum offload_kind { OFFLOAD_KIND_MAP(OFFLOAD_KIND_ENUM) OFFLOAD_KINDS };
+#undef OFFLOAD_KIND_ENUM
+const char *offload_kind_key(enum offload_kind kind);
+const char *offload_kind_label(enum offload_kind kind);
+
+struct offload_row {
+    const char *label;
+    enum offload_kind kind;
+    uint64_t bytes;                /* of one GPU */
+    const char *formula, *pattern; /* as of a comm_row */
+    double factor[4];
+};
+enum { OFFLOAD_ROW_MAX = 28 };
+struct offload_result {
+    struct offload_row row[OFFLOAD_ROW_MAX];
+    size_t n;
+    uint64_t sum[OFFLOAD_KINDS];
+    /* pinned included; of a node: of all its GPUs */
+    uint64_t host, host_node, pinned_node, disk_node, node_gpus;
+};
+
 struct memory_result {
-    struct stage_result *stage; /* [n_stages], arena */
+    struct offload_result offload; /* of the stage with most on its host */
+    struct stage_result *stage;    /* [n_stages], arena */
     uint64_t n_stages, worst;
     uint64_t model_states; /* of the worst stage, as the next two */
     uint64_t steady, peak;

@@ -228,6 +228,11 @@ void megatron_reduce(struct put *p, const struct stage *s);
 #define FROZEN_SHARDS "frozen weight shards"
 #define FROZEN_SCALES "scales of quantised weights"
 
+/* ---- offload.c ---- */
+
+/* What of the stage lies beside its GPU; no sums of a node. */
+void fold_offload(struct offload_result *o, const struct stage *s);
+
 /* ---- engine_fsdp.c: FSDP version 1 ---- */
 
 /* A wrapped module; what is not belongs to the root. */

@@ -49,6 +49,26 @@ const char *phase_name(enum phase phase)
     return names[phase];
 }
 
+const char *offload_kind_key(enum offload_kind kind)
+{
+    static const char *const keys[OFFLOAD_KINDS] = {
+#define OFFLOAD_KIND_KEY(id, key, text) [id] = key,
+        OFFLOAD_KIND_MAP(OFFLOAD_KIND_KEY)
+#undef OFFLOAD_KIND_KEY
+    };
+    return keys[kind];
+}
+
+const char *offload_kind_label(enum offload_kind kind)
+{
+    static const char *const labels[OFFLOAD_KINDS] = {
+#define OFFLOAD_KIND_TEXT(id, key, text) [id] = text,
+        OFFLOAD_KIND_MAP(OFFLOAD_KIND_TEXT)
+#undef OFFLOAD_KIND_TEXT
+    };
+    return labels[kind];
+}
+
 const char *sim_pool_key(enum sim_pool pool)
 {
     static const char *const keys[SIM_POOLS] = {

@@ -24,6 +24,8 @@ static const struct option options[] = {
     { "recompute", "full" },
     { "micro_batch", "1" },
     { "optimizer", "adam8bit" },
+    { "offload_optimizer", "cpu" },
+    { "offload_params", "cpu" },
 };
 enum { N_OPTIONS = sizeof options / sizeof options[0] };
 
@@ -100,6 +102,7 @@ static void keep(const struct search *s, struct memplan_report *r,
     str_format(c->text, sizeof c->text, "%s", text);
     c->device_total = m->device_total;
     c->peak = m->peak;
+    c->host_node = m->offload.host_node;
     c->fits = m->fits;
 }
 

@@ -59,6 +59,7 @@ struct change {
     char text[CHANGE_TEXT_MAX]; /* "--zero 3" ; as options to add */
     uint64_t device_total, peak;
     bool fits;
+    uint64_t host_node; /* host memory that a node must have; 0: none */
 };
 enum { CHANGE_MAX = 10 };
 

@@ -181,6 +181,31 @@ static const struct row allocator_rows[] = {
     ROW(struct simulated, steps, "steps", ""),
 };
 
+/* Null where nothing is there. */
+static const struct row offload_rows[] = {
+    ROW_OR_NONE(struct offload_result, host, "host_per_gpu", "B"),
+    ROW_OR_NONE(struct offload_result, sum[OFFLOAD_ON_PINNED],
+                "host_pinned_per_gpu", "B"),
+    ROW_OR_NONE(struct offload_result, host_node, "host_per_node", "B"),
+    ROW_OR_NONE(struct offload_result, pinned_node, "host_pinned_per_node",
+                "B"),
+    ROW_OR_NONE(struct offload_result, sum[OFFLOAD_ON_DISK], "disk_per_gpu",
+                "B"),
+    ROW_OR_NONE(struct offload_result, disk_node, "disk_per_node", "B"),
+};
+
+/* Of one GPU in one step. */
+static const struct row moved_rows[] = {
+    ROW_OR_NONE(struct offload_result, sum[OFFLOAD_TO_HOST], "to_host_bytes",
+                "B"),
+    ROW_OR_NONE(struct offload_result, sum[OFFLOAD_FROM_HOST],
+                "from_host_bytes", "B"),
+    ROW_OR_NONE(struct offload_result, sum[OFFLOAD_TO_DISK], "to_disk_bytes",
+                "B"),
+    ROW_OR_NONE(struct offload_result, sum[OFFLOAD_FROM_DISK],
+                "from_disk_bytes", "B"),
+};
+
 static const struct row pool_rows[] = {
     ROW(struct sim_pool_result, segments, "segments", ""),
     ROW(struct sim_pool_result, reserved, "reserved", "B"),
@@ -259,6 +284,21 @@ static void visit_outside(const struct memory_result *m, struct visitor *v)
     v->end(v, true);
 }
 
+static void visit_offload(const struct offload_result *o, struct visitor *v)
+{
+    if (!v->begin(v, "offload_rows", true))
+        return;
+    for (size_t i = 0; i < o->n; i++) {
+        if (!v->begin(v, NULL, false))
+            continue;
+        visit_text(v, "place", offload_kind_key(o->row[i].kind));
+        visit_text(v, "label", o->row[i].label);
+        visit_u64(v, "bytes", "B", o->row[i].bytes);
+        v->end(v, false);
+    }
+    v->end(v, true);
+}
+
 /* Of the stage that reserves most; null where nothing was simulated. */
 static void visit_allocator(const struct memory_result *m, struct visitor *v)
 {
@@ -292,10 +332,12 @@ static void visit_memory(const struct memplan_report *r, struct visitor *v)
         return;
     visit_components(worst, v);
     VISIT(v, memory_rows, &r->memory);
+    VISIT(v, offload_rows, &r->memory.offload);
     visit_peak(r, worst, v);
     visit_u64(v, "worst_stage", "", r->memory.worst);
     visit_terms(worst, v);
     visit_outside(&r->memory, v);
+    visit_offload(&r->memory.offload, v);
     visit_allocator(&r->memory, v);
     visit_stages(r, v);
     v->end(v, false);
@@ -456,6 +498,7 @@ static void visit_compute(const struct memplan_report *r, struct visitor *v)
     VISIT(v, cost_rows, c);
     VISIT(v, price_rows, c);
     VISIT(v, sent_rows, c);
+    VISIT(v, moved_rows, &r->memory.offload);
     /* Overlap is not modelled: how much is exposed is not known. */
     visit_text(v, "exposed_communication_s", NULL);
     VISIT(v, bubble_rows, c);
@@ -488,6 +531,8 @@ static void visit_changes(const struct memplan_report *r, struct visitor *v)
         visit_u64(v, "peak_allocated", "B", c->peak);
         visit_u64(v, "device_total", "B", c->device_total);
         visit_bool(v, "fits", c->fits);
+        if (c->host_node != 0)
+            visit_u64(v, "host_per_node", "B", c->host_node);
         v->end(v, false);
     }
     v->end(v, true);

@@ -265,6 +265,65 @@ static void memory_section(struct out *o, const struct memplan_report *r)
     peak_line(o, r);
 }
 
+/* ---- beside the GPU ---- */
+
+static void fill_offload(struct table *t, const void *ctx)
+{
+    const struct offload_result *o = ctx;
+    const struct {
+        const char *label;
+        uint64_t gpu, node;
+    } rows[] = {
+        { "host memory", o->host, o->host_node },
+        { "of that, pinned", o->sum[OFFLOAD_ON_PINNED], o->pinned_node },
+        { "disk", o->sum[OFFLOAD_ON_DISK], o->disk_node },
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        char buf[UNIT_TEXT_MAX];
+        if (rows[i].gpu == 0)
+            continue;
+        table_row(t, i == 1 ? 1 : 0, i == 1 ? PAINT_FAINT : PAINT_NONE);
+        table_cell(t, rows[i].label);
+        table_cell(t, gib(buf, rows[i].gpu));
+        table_cell(t, gib(buf, rows[i].node));
+        table_end_row(t);
+    }
+}
+
+static void moved_line(struct out *o, const struct offload_result *x,
+                       enum offload_kind to, enum offload_kind from)
+{
+    char text[TEXT_BLOCK_MAX], buf[UNIT_TEXT_MAX];
+    const bool disk = to == OFFLOAD_TO_DISK;
+    if (x->sum[to] == 0 && x->sum[from] == 0)
+        return;
+    str_format(text, sizeof(text), "each GPU in a step: %s GiB to %s, ",
+               gib(buf, x->sum[to]), disk ? "disk" : "the host");
+    str_append(text, sizeof(text), "%s GiB back", gib(buf, x->sum[from]));
+    out_paragraph(o, PAINT_NONE, text);
+}
+
+static void offload_section(struct out *o, const struct memplan_report *r)
+{
+    static const struct column columns[] = {
+        { "", COLUMN_LEFT },
+        { "a GPU", COLUMN_RIGHT },
+        { "a node", COLUMN_RIGHT },
+    };
+    const struct offload_result *x = &r->memory.offload;
+    char text[TEXT_BLOCK_MAX];
+    if (x->n == 0)
+        return;
+    str_format(text, sizeof(text),
+               "beside the GPU, GiB; a node has %llu of the GPUs",
+               (unsigned long long)x->node_gpus);
+    out_heading(o, text);
+    table_write(o, columns, sizeof(columns) / sizeof(columns[0]), fill_offload,
+                x);
+    moved_line(o, x, OFFLOAD_TO_HOST, OFFLOAD_FROM_HOST);
+    moved_line(o, x, OFFLOAD_TO_DISK, OFFLOAD_FROM_DISK);
+}
+
 /* ---- stages ---- */
 
 static void layer_range(char buf[UNIT_TEXT_MAX], uint64_t first, uint64_t n)
@@ -344,11 +403,15 @@ static void fill_changes(struct table *t, const void *ctx)
     const struct memplan_report *r = ctx;
     for (size_t i = 0; i < r->n_changes; i++) {
         const struct change *c = &r->change[i];
-        char buf[UNIT_TEXT_MAX];
+        char text[64], buf[UNIT_TEXT_MAX];
         table_row(t, 0, PAINT_NONE);
         table_cell(t, c->text);
         table_cell(t, gib(buf, c->device_total));
-        table_cell(t, c->fits ? "fits" : "not yet");
+        str_format(text, sizeof(text), "%s", c->fits ? "fits" : "not yet");
+        if (c->host_node != 0)
+            str_append(text, sizeof(text), ", %s GiB of host memory a node",
+                       gib(buf, c->host_node));
+        table_cell(t, text);
         table_end_row(t);
     }
 }
@@ -407,6 +470,7 @@ void report_write_text(struct out *o, const struct memplan_report *r)
     if (!r->memory.fits)
         change_section(o, r);
     memory_section(o, r);
+    offload_section(o, r);
     stage_section(o, &r->memory);
     text_compute_section(o, r);
     text_assumptions(o, r);

@@ -132,6 +132,13 @@ bool run_overflows(const struct run *run)
            && run->offload_optimizer == OFFLOAD_NONE;
 }
 
+bool run_offloads(const struct run *run)
+{
+    return run->offload_optimizer != OFFLOAD_NONE
+           || run->offload_params != OFFLOAD_NONE
+           || run->offload_activations != OFFLOAD_NONE;
+}
+
 /* DeepSpeed sets them to None whatever it is told (engine.py, zero_grad),
  * Megatron's are a permanent buffer. */
 bool run_keeps_grads(const struct run *run)

@@ -31,11 +31,9 @@ static const struct refusal {
       "use --implementation hf with --loss chunked: LitGPT's layers and loss" },
     { KEY_CUDA_GRAPH, IS, 1, "leave it out: the pools come on top" },
     { KEY_EP_OVERLAP, IS, 1, "leave it out: one micro-batch in flight" },
-    { KEY_OFFLOAD_OPTIMIZER, IS, OFFLOAD_NVME, "use --offload-optimizer cpu" },
-    { KEY_OFFLOAD_PARAMS, IS, OFFLOAD_NVME,
-      "leave it out, or use cpu with --framework fsdp" },
     { KEY_OFFLOAD_ACTIVATIONS, IS, OFFLOAD_NVME,
-      "leave it out, or use cpu with --framework torchtune" },
+      "no framework has them on disk: leave it out, or use cpu with "
+      "--framework torchtune" },
     { KEY_PRECISION, IS, PREC_FP4_MIXED, "use --precision fp8-mixed" },
     { KEY_FP8_PARAMS, IS, 1, "leave it out: weights in 16 bits" },
 };
@@ -441,7 +439,7 @@ void resolve_check(const struct run *r, const struct spec *spec, struct diag *d)
     check_blocks(r, spec, d);
     check_liger(r, spec, d);
     resolve_check_zero(r, d);
-    resolve_check_offload(r, d);
+    resolve_check_offload(r, spec, d);
     resolve_check_galore(r, d);
     resolve_check_precision(r, d);
     check_tp(r, spec, d);

@@ -86,22 +86,39 @@ void resolve_check_zero(const struct run *r, struct diag *d)
     }
 }
 
-/* FSDP moves shards, gradients and optimizer together, or nothing. */
-static void check_offload_params(const struct run *r, struct diag *d)
+static const char *engine_word(const struct run *r)
 {
-    if (r->offload_params != OFFLOAD_CPU)
-        return;
+    static const char *const words[] = {
+#define ENGINE_WORD(id, text) text,
+        ENGINE_MAP(ENGINE_WORD)
+#undef ENGINE_WORD
+    };
+    return words[r->engine];
+}
+
+/* FSDP moves shards, gradients and optimizer together, or nothing; it has
+ * nothing on disk. */
+static void check_fsdp_offload(const struct run *r, struct diag *d)
+{
     char buf[RESOLVE_TEXT_MAX];
-    if (!resolve_is_fsdp(r)) {
-        memplan_error *e = setup_error(
-            d, MEMPLAN_E_UNSUPPORTED, KEY_OFFLOAD_PARAMS,
-            "offload_params 'cpu' with engine '%s' is not modelled yet",
-            resolve_text(r, KEY_ENGINE, buf));
-        diag_hint(e, r->engine == ENGINE_DEEPSPEED
-                         ? "offload_optimizer cpu is, or use --framework fsdp"
-                         : "use --framework fsdp");
+    memplan_error *e = NULL;
+    if (r->offload_params == OFFLOAD_NONE) {
+        if (r->offload_optimizer == OFFLOAD_NONE)
+            return;
+        e = setup_error(d, MEMPLAN_E_CONFLICT, KEY_OFFLOAD_OPTIMIZER,
+                        "offload_optimizer '%s' with engine '%s', which moves "
+                        "the optimizer only with its shards",
+                        resolve_text(r, KEY_OFFLOAD_OPTIMIZER, buf),
+                        engine_word(r));
+        diag_hint(e, "add --offload-params cpu");
+    } else if (r->offload_params == OFFLOAD_NVME) {
+        e = setup_error(d, MEMPLAN_E_CONFLICT, KEY_OFFLOAD_PARAMS,
+                        "offload_params 'nvme' with engine '%s', which has no "
+                        "place on disk",
+                        engine_word(r));
+        diag_hint(e, "use --offload-params cpu, or --framework deepspeed");
     } else if (r->zero == 0 || r->offload_optimizer != OFFLOAD_CPU) {
-        memplan_error *e = setup_error(
+        e = setup_error(
             d, MEMPLAN_E_CONFLICT, KEY_OFFLOAD_PARAMS,
             r->zero == 0 ? "offload_params 'cpu' with zero 0"
                          : "offload_params 'cpu' without the optimizer, which "
@@ -111,34 +128,122 @@ static void check_offload_params(const struct run *r, struct diag *d)
     }
 }
 
-void resolve_check_offload(const struct run *r, struct diag *d)
+/* Master weights, moments and a gradient of each are in buffers at once
+ * (swap_tensor/partitioned_optimizer_swapper.py, swap_in_optimizer_state). */
+static void check_swapping(const struct run *r, struct diag *d)
 {
-    check_offload_params(r, d);
-    if (r->offload_optimizer != OFFLOAD_CPU)
-        return;
-    char buf[RESOLVE_TEXT_MAX];
-    if (resolve_is_fsdp(r)) {
-        if (r->offload_params == OFFLOAD_CPU)
-            return;
-        memplan_error *e = setup_error(
-            d, MEMPLAN_E_CONFLICT, KEY_OFFLOAD_OPTIMIZER,
-            "offload_optimizer 'cpu' with engine '%s', which moves the "
-            "optimizer only with its shards",
-            resolve_text(r, KEY_ENGINE, buf));
-        diag_hint(e, "add --offload-params cpu");
-        return;
+    memplan_error *e = NULL;
+    if (r->offload_optimizer == OFFLOAD_NVME && r->zero < 3) {
+        e = setup_error(d, MEMPLAN_E_CONFLICT, KEY_OFFLOAD_OPTIMIZER,
+                        "offload_optimizer 'nvme' with zero %" PRIu64
+                        ", which keeps "
+                        "states in memory",
+                        r->zero);
+        diag_hint(e, "use --zero 3, or --offload-optimizer cpu");
+    } else if (r->offload_optimizer == OFFLOAD_NVME && r->optimizer != OPT_ADAMW
+               && r->zero == 3) {
+        e = setup_error(d, MEMPLAN_E_UNSUPPORTED, KEY_OFFLOAD_OPTIMIZER,
+                        "offload_optimizer 'nvme' of another optimizer than "
+                        "adamw is not modelled yet");
+        diag_hint(e, "use --optimizer adamw, or --offload-optimizer cpu");
+    } else if (r->offload_optimizer == OFFLOAD_NVME
+               && r->optimizer_buffers < 4) {
+        e = setup_error(d, MEMPLAN_E_CONFLICT, KEY_OPTIMIZER_BUFFERS,
+                        "fewer swap buffers than master weights, two moments "
+                        "and gradients take");
+        diag_hint(e, "use --optimizer-buffers 4 or more");
     }
-    if (r->engine != ENGINE_DEEPSPEED) {
-        memplan_error *e = setup_error(
-            d, MEMPLAN_E_UNSUPPORTED, KEY_OFFLOAD_OPTIMIZER,
-            "offload_optimizer 'cpu' with engine '%s' is not modelled yet",
-            resolve_text(r, KEY_ENGINE, buf));
-        diag_hint(e, "use --framework deepspeed");
-    } else if (r->zero == 0) {
-        memplan_error *e =
-            setup_error(d, MEMPLAN_E_CONFLICT, KEY_OFFLOAD_OPTIMIZER,
-                        "offload_optimizer 'cpu' with zero 0");
+}
+
+/* A shard is read into one buffer (partitioned_param_swapper.py, get_buffer). */
+static void check_param_buffer(const struct run *r, const struct spec *s,
+                               struct diag *d)
+{
+    const struct count table = PROD(r->vocab, s->hidden);
+    if (r->offload_params != OFFLOAD_NVME || r->shard == 0
+        || div_up(table.v, r->shard) <= r->param_buffer_elems)
+        return;
+    memplan_error *e = setup_error(d, MEMPLAN_E_CONFLICT, KEY_PARAM_BUFFER_SIZE,
+                                   "param_buffer_size %" PRIu64
+                                   " is less than a shard of the embedding",
+                                   r->param_buffer_elems);
+    diag_hint(e, "use --param-buffer-size %" PRIu64 " or more",
+              div_up(table.v, r->shard));
+}
+
+static void check_deepspeed_offload(const struct run *r, const struct spec *s,
+                                    struct diag *d)
+{
+    char buf[RESOLVE_TEXT_MAX];
+    memplan_error *e = NULL;
+    if (r->offload_params != OFFLOAD_NONE && r->zero != 3) {
+        e = setup_error(d, MEMPLAN_E_CONFLICT, KEY_OFFLOAD_PARAMS,
+                        "offload_params '%s' with zero %" PRIu64,
+                        resolve_text(r, KEY_OFFLOAD_PARAMS, buf), r->zero);
+        diag_hint(e, "use --zero 3: other stages keep weights whole");
+    }
+    if (r->offload_optimizer != OFFLOAD_NONE && r->zero == 0) {
+        e = setup_error(d, MEMPLAN_E_CONFLICT, KEY_OFFLOAD_OPTIMIZER,
+                        "offload_optimizer '%s' with zero 0",
+                        resolve_text(r, KEY_OFFLOAD_OPTIMIZER, buf));
         diag_hint(e, "add --zero 1, 2 or 3");
+    } else {
+        check_swapping(r, d);
+    }
+    check_param_buffer(r, s, d);
+}
+
+/* --optimizer-cpu-offload wants the precision-aware optimizer, and that the
+ * distributed one (megatron/training/arguments.py). */
+static void check_megatron_offload(const struct run *r, struct diag *d)
+{
+    char buf[RESOLVE_TEXT_MAX];
+    memplan_error *e = NULL;
+    if (r->offload_optimizer == OFFLOAD_NVME) {
+        e = setup_error(d, MEMPLAN_E_CONFLICT, KEY_OFFLOAD_OPTIMIZER,
+                        "offload_optimizer 'nvme' with engine 'megatron', "
+                        "which has no place on disk");
+        diag_hint(e, "use --offload-optimizer cpu");
+    } else if (r->offload_optimizer == OFFLOAD_CPU && r->zero != 1) {
+        e = setup_error(d, MEMPLAN_E_CONFLICT, KEY_OFFLOAD_OPTIMIZER,
+                        "offload_optimizer 'cpu' with engine 'megatron' "
+                        "without the distributed optimizer");
+        diag_hint(e, "add --zero 1");
+    }
+    if (r->offload_params != OFFLOAD_NONE) {
+        e = setup_error(d, MEMPLAN_E_UNSUPPORTED, KEY_OFFLOAD_PARAMS,
+                        "offload_params '%s' with engine 'megatron'",
+                        resolve_text(r, KEY_OFFLOAD_PARAMS, buf));
+        diag_hint(e, "Megatron keeps its weights on the GPU; "
+                     "--offload-optimizer cpu is modelled");
+    }
+}
+
+static void check_no_offload(const struct run *r, enum setup_key key,
+                             enum offload where, struct diag *d)
+{
+    char buf[RESOLVE_TEXT_MAX];
+    if (where == OFFLOAD_NONE)
+        return;
+    memplan_error *e = setup_error(
+        d, MEMPLAN_E_UNSUPPORTED, key,
+        "%s '%s' with engine '%s' is not modelled yet", setup_field(key)->key,
+        resolve_text(r, key, buf), engine_word(r));
+    diag_hint(e, "use --framework deepspeed");
+}
+
+void resolve_check_offload(const struct run *r, const struct spec *s,
+                           struct diag *d)
+{
+    if (resolve_is_fsdp(r)) {
+        check_fsdp_offload(r, d);
+    } else if (r->engine == ENGINE_DEEPSPEED) {
+        check_deepspeed_offload(r, s, d);
+    } else if (r->engine == ENGINE_MEGATRON) {
+        check_megatron_offload(r, d);
+    } else {
+        check_no_offload(r, KEY_OFFLOAD_OPTIMIZER, r->offload_optimizer, d);
+        check_no_offload(r, KEY_OFFLOAD_PARAMS, r->offload_params, d);
     }
 }
 

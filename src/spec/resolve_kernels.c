@@ -206,7 +206,11 @@ enum {
     DS_PREFETCH_BUCKET = 50000000,
     DS_MAX_LIVE_PARAMS = 1000000000,
     DS_SUB_GROUP_SIZE = 1000000000,
-    DS_PERSISTENCE_THRESHOLD = 100000
+    DS_PERSISTENCE_THRESHOLD = 100000,
+    DS_OPTIMIZER_BUFFERS = 4,
+    DS_PARAM_BUFFERS = 5,
+    DS_PARAM_BUFFER_SIZE = 100000000,
+    DS_MAX_IN_CPU = 1000000000
 };
 /* torch DistributedDataParallel: bucket_cap_mb=25. */
 enum { DDP_BUCKET_BYTES = 25 * 1024 * 1024 };
@@ -256,6 +260,25 @@ static void say_buckets(struct run *r)
                        "(--reduce-bucket)");
 }
 
+/* DeepSpeed's defaults: runtime/zero/offload_config.py. */
+static void resolve_offload(struct run *r)
+{
+    r->offload_params =
+        (enum offload)resolve_count(r, KEY_OFFLOAD_PARAMS, OFFLOAD_NONE);
+    r->offload_optimizer = (enum offload)resolve_count(
+        r, KEY_OFFLOAD_OPTIMIZER,
+        resolve_is_fsdp(r) ? r->offload_params : OFFLOAD_NONE);
+    r->offload_activations =
+        (enum offload)resolve_count(r, KEY_OFFLOAD_ACTIVATIONS, OFFLOAD_NONE);
+    r->pin_memory = resolve_bool(r, KEY_PIN_MEMORY, true);
+    r->optimizer_buffers =
+        resolve_count(r, KEY_OPTIMIZER_BUFFERS, DS_OPTIMIZER_BUFFERS);
+    r->param_buffers = resolve_count(r, KEY_PARAM_BUFFERS, DS_PARAM_BUFFERS);
+    r->param_buffer_elems =
+        resolve_count(r, KEY_PARAM_BUFFER_SIZE, DS_PARAM_BUFFER_SIZE);
+    r->max_in_cpu = resolve_count(r, KEY_MAX_IN_CPU, DS_MAX_IN_CPU);
+}
+
 void resolve_buffers(struct run *r, const struct spec *spec)
 {
     const uint64_t h = spec->hidden;
@@ -285,12 +308,6 @@ void resolve_buffers(struct run *r, const struct spec *spec)
     r->zero_rank =
         (enum zero_rank)resolve_count(r, KEY_ZERO_RANK, ZERO_RANK_FULLEST);
     r->overlap_comm = resolve_bool(r, KEY_OVERLAP_COMM, default_overlap(r));
-    r->offload_params =
-        (enum offload)resolve_count(r, KEY_OFFLOAD_PARAMS, OFFLOAD_NONE);
-    r->offload_optimizer = (enum offload)resolve_count(
-        r, KEY_OFFLOAD_OPTIMIZER,
-        resolve_is_fsdp(r) ? r->offload_params : OFFLOAD_NONE);
-    r->offload_activations =
-        (enum offload)resolve_count(r, KEY_OFFLOAD_ACTIVATIONS, OFFLOAD_NONE);
+    resolve_offload(r);
     say_buckets(r);
 }

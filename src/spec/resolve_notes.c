@@ -323,6 +323,28 @@ static void say_moot(struct run *r, const struct spec *spec)
     }
 }
 
+/* Keys of what lies beside the GPU, where nothing does. */
+static void say_moot_offload(struct run *r)
+{
+    const bool states = r->offload_optimizer == OFFLOAD_NVME;
+    const bool weights = r->offload_params == OFFLOAD_NVME;
+    const struct {
+        enum setup_key key;
+        bool used;
+        const char *why;
+    } keys[] = {
+        { KEY_PIN_MEMORY, run_offloads(r), " where nothing is offloaded" },
+        { KEY_OPTIMIZER_BUFFERS, states, " without --offload-optimizer nvme" },
+        { KEY_PARAM_BUFFERS, weights, " without --offload-params nvme" },
+        { KEY_PARAM_BUFFER_SIZE, weights, " without --offload-params nvme" },
+        { KEY_MAX_IN_CPU, weights, " without --offload-params nvme" },
+    };
+    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
+        if (r->given[keys[i].key] && !keys[i].used)
+            resolve_note(r, keys[i].key, "'%s' has no effect%s",
+                         setup_field(keys[i].key)->key, keys[i].why);
+}
+
 /* torchtitan/components/loss.py since March 2025 */
 static void say_compiled_loss(struct run *r)
 {
@@ -338,6 +360,7 @@ void resolve_notes(struct run *r, const struct spec *spec)
     say_engine(r);
     say_layers(r, spec);
     say_moot(r, spec);
+    say_moot_offload(r);
     for (size_t i = 0; i < r->setup.notes; i++)
         resolve_note(r, KEY_COUNT, "%s", r->setup.note[i]);
 }

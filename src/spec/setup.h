@@ -418,6 +418,9 @@ struct run {
     double lora_dropout; /* before the adapters' first matrix */
     bool double_quant;
     enum offload offload_optimizer, offload_params;
+    bool pin_memory;
+    uint64_t optimizer_buffers, param_buffers; /* swap buffers */
+    uint64_t param_buffer_elems, max_in_cpu;
     enum attention_mask mask;
     enum ssm_kernel ssm_kernel;
 
@@ -495,6 +498,9 @@ bool run_flattens(const struct run *run);
 /* ... whose fp16 gradients overflow at the start, as its scale of the loss
  * begins too high. */
 bool run_overflows(const struct run *run);
+
+/* Anything has its place beside the GPU. */
+bool run_offloads(const struct run *run);
 
 /* Gradients that autograd made stay between steps, on the GPU. */
 bool run_keeps_grads(const struct run *run);

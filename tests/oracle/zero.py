@@ -4,10 +4,13 @@ Every rank is a process that follows its own live bytes as step.py does, on real
 worst rank's.  DeepSpeed's CPU accelerator runs the same Python as on a GPU, without streams: buffers have the sizes and
 the order of a GPU's, and nothing overlaps.  Eager attention, no dropout, because kernels on the CPU are others.
 
-usage: DS_ACCELERATOR=cpu zero.py FOLDER [overflow]      writes FOLDER/zero.json, one run a line
+usage: DS_ACCELERATOR=cpu zero.py FOLDER [overflow|offload]   writes FOLDER/zero.json, one run a line
 
 With "overflow", under a DeepSpeed of 0.8.2 to 0.17.0, FOLDER/zero_overflow.json: fp16, whose first steps overflow; what is
 recorded is a step after those.
+
+With "offload", FOLDER/zero_offload.json: states and weights on the CPU, which is where everything is, so that what is
+alive is the sum of what would be on the GPU and on the host, unrounded.
 """
 import dataclasses
 import gc
@@ -47,6 +50,8 @@ class Run(step.Run):
     overlap_comm: bool = False
     grad_dtype: str = ""
     zero_overflow: str = ""
+    offload_optimizer: str = ""
+    offload_params: str = ""
 
 
 KEYS = dict(reduce_bucket="reduce_bucket_size", overlap_comm="overlap_comm")
@@ -60,6 +65,9 @@ def keys_of(run):
 
 def config_of(run):
     zero = dict(stage=run.zero, **{name: getattr(run, key) for key, name in keys_of(run).items()})
+    for key, name in dict(offload_optimizer="offload_optimizer", offload_params="offload_param").items():
+        if getattr(run, key):
+            zero[name] = dict(device=getattr(run, key), pin_memory=False)
     more = dict(data_types=dict(grad_accum_dtype=run.grad_dtype)) if run.grad_dtype else {}
     return dict(train_micro_batch_size_per_gpu=step.SHAPES[run.shape]["b"], gradient_accumulation_steps=run.grad_accum,
                 bf16=dict(enabled=run.precision == "bf16-mixed"), zero_optimization=zero,
@@ -142,6 +150,9 @@ def setup_of(run):
         more["zero_overflow"] = run.zero_overflow
     if run.grad_dtype:
         more["grad_dtype"] = run.grad_dtype
+    away = {key: getattr(run, key) for key in ("offload_optimizer", "offload_params") if getattr(run, key)}
+    if away:
+        more.update(away, pin_memory=False)
     return {**step.setup_of(run), **dict(framework="deepspeed", gpus=run.gpus, zero=run.zero, dropout=0), **more}
 
 
@@ -186,12 +197,23 @@ def overflows():
         yield Run(zero=zero, precision="fp16-mixed", zero_overflow="kept")
 
 
+def offloads():
+    for shape in ("wide", "long"):
+        for grad_accum in (1, 2):
+            base = dict(shape=shape, grad_accum=grad_accum)
+            for zero in (1, 2, 3):
+                yield Run(**base, zero=zero, offload_optimizer="cpu")
+            yield Run(**base, zero=3, offload_optimizer="cpu", offload_params="cpu")
+            yield Run(**base, zero=3, offload_params="cpu")
+
+
 step.STORED["bf16-mixed"] = torch.bfloat16
 step.STORED["fp16-mixed"] = torch.float16
 
 if __name__ == "__main__":
-    folder, after = pathlib.Path(sys.argv[1]), sys.argv[2:] == ["overflow"]
-    todo, name = (list(overflows()), "zero_overflow.json") if after else (list(runs()), "zero.json")
-    command = "DS_ACCELERATOR=cpu python tests/oracle/zero.py tests/golden/oracle/steps" + " overflow" * after
+    folder, what = pathlib.Path(sys.argv[1]), "".join(sys.argv[2:])
+    todo = list({"": runs, "overflow": overflows, "offload": offloads}[what]())
+    name = f"zero_{what}.json" if what else "zero.json"
+    command = " ".join(["DS_ACCELERATOR=cpu python tests/oracle/zero.py tests/golden/oracle/steps", *sys.argv[2:]])
     rows = [row for gpus in (2, 4) for row in record([r for r in todo if r.gpus == gpus])]
     (folder / name).write_text(step.dump(dict(step.head(command), deepspeed=deepspeed.__version__), rows))

@@ -55,7 +55,7 @@ static const char *pick(uint64_t *seed, const char *const *words)
 struct choice {
     const char *key, *value; /* NULL: not given */
 };
-enum { FIRST_ADAPTER = 30, CHOICES = 51 };
+enum { FIRST_ADAPTER = 32, CHOICES = 53 };
 struct trial {
     const char *model;
     struct choice c[CHOICES];
@@ -306,6 +306,16 @@ static struct trial trial_of(uint64_t seed)
                         || strstr(t.model, "moe") != NULL
                         || strstr(t.model, "gpt-oss") != NULL
                         || strstr(t.model, "mixtral") != NULL;
+    /* not PICK either: refused where the stage has no such thing */
+    const bool deepspeed = strcmp(fw, "deepspeed") == 0;
+    const char *const away = deepspeed  ? (s % 5 == 0   ? "cpu"
+                                           : s % 5 == 1 ? "nvme"
+                                                        : NULL)
+                             : megatron ? (s % 7 == 0 ? "cpu" : NULL)
+                                        : NULL;
+    const char *const away_weights = s % 4 == 0   ? "none"
+                                     : s % 4 == 1 ? "cpu"
+                                                  : "nvme";
     const struct choice c[CHOICES] = {
         { "framework", fw },
         { "implementation", fork       ? "megatron-local"
@@ -345,8 +355,13 @@ static struct trial trial_of(uint64_t seed)
                   : titan ? PICK(&s, "standard", "chunked", "xentropy")
                           : "standard" },
         { "fp32_logits", megatron || tune ? NULL : PICK(&s, "true", "false") },
-        { "offload_activations",
-          tune && strcmp(re, "full") == 0 ? PICK(&s, "cpu", "none") : "none" },
+        { "offload_activations", strcmp(re, "full") != 0 ? "none"
+                                 : tune         ? PICK(&s, "cpu", "none")
+                                 : plain && ddp ? "cpu"
+                                                : "none" },
+        { "offload_optimizer", away },
+        { deepspeed && away != NULL ? "offload_params" : "tp",
+          deepspeed && away != NULL ? away_weights : tp },
         { "fsdp_units", PICK(&s, "layers", "ends", "embedding") },
         { "optimizer_in_backward", ddp ? PICK(&s, "true", "false") : "false" },
         { "optimizer", optimizer },

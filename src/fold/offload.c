@@ -1,0 +1,435 @@
+/*
+ * What lies beside the GPU: bytes in the host's memory and on its disks that
+ * one rank holds there, and what it moves over in a step. Owns which buffers an
+ * engine keeps on the host, which are pinned, and how pinned ones are rounded;
+ * what is left on the GPU is engine.c's. Read: DeepSpeed 0.19.8 runtime/zero,
+ * runtime/swap_tensor; PyTorch 2.13 distributed/fsdp; Megatron-LM
+ * core/optimizer/cpu_offloading. [docs/method.md eq. offload]
+ */
+#include "fold/engine_private.h"
+
+#include "data/constants.h"
+
+#include "base/banned.h"
+
+/* ---- rows ---- */
+
+enum { FACTORS = 3 };
+
+struct product {
+    const char *formula, *pattern;
+    uint64_t factor[FACTORS]; /* 0: there are no more */
+    bool exact;               /* pinned, and not rounded up */
+};
+
+/* PyTorch's cache of pinned memory hands out powers of two
+ * (ATen/core/CachingHostAllocator.h, allocate). */
+static uint64_t power_of_two(uint64_t bytes)
+{
+    uint64_t n = 1;
+    while (n < bytes && n < UINT64_C(1) << 62)
+        n *= 2;
+    return bytes == 0 ? 0 : n;
+}
+
+static void add(struct offload_result *o, enum offload_kind kind,
+                const char *label, struct product x)
+{
+    struct count c = count_of(1);
+    for (size_t i = 0; i < FACTORS && (i == 0 || x.factor[i] != 0); i++)
+        c = count_mul(c, count_of(x.factor[i]));
+    uint64_t bytes = c.over ? UINT64_MAX : c.v;
+    if (kind == OFFLOAD_ON_PINNED && !x.exact)
+        bytes = power_of_two(bytes);
+    if (bytes == 0 || o->n == OFFLOAD_ROW_MAX)
+        return;
+    struct offload_row *row = &o->row[o->n++];
+    *row = (struct offload_row){ .label = label,
+                                 .kind = kind,
+                                 .bytes = bytes,
+                                 .formula = x.formula,
+                                 .pattern = x.pattern };
+    for (size_t i = 0; i < FACTORS; i++)
+        row->factor[i] = (double)x.factor[i];
+    o->sum[kind] += bytes;
+}
+
+/* Elements of so many bytes. */
+static struct product elements(uint64_t n, uint64_t size)
+{
+    return (
+        struct product){ "elements * bytes", "# * #", { n, size, 0 }, false };
+}
+
+static struct product sum(const char *formula, uint64_t bytes)
+{
+    return (struct product){ formula, "#", { bytes, 0, 0 }, true };
+}
+
+/* A pageable buffer where the run pins nothing. */
+static enum offload_kind pinned(const struct run *run)
+{
+    return run->pin_memory ? OFFLOAD_ON_PINNED : OFFLOAD_ON_HOST;
+}
+
+static void moves(struct offload_result *o, enum offload_kind way,
+                  const char *label, struct product x)
+{
+    add(o, way, label, x);
+}
+
+/* ---- what is summed over tensors ---- */
+
+static const char TENSOR_BY_TENSOR[] =
+    "sum over tensors, each rounded to a power of two";
+static const char BY_SUB_GROUP[] =
+    "sum over sub-groups, each rounded to a power of two";
+
+struct tensor_sums {
+    uint64_t group;           /* elements of the sub-group at hand */
+    uint64_t gone;            /* elements of the sub-groups before */
+    uint64_t fp32_by_group;   /* fp32, pinned sub-group by sub-group */
+    uint64_t fp32_by_tensor;  /* the same, tensor by tensor */
+    uint64_t weights;         /* trained ones, pinned tensor by tensor */
+    uint64_t frozen;          /* frozen ones */
+    uint64_t whole;           /* ... trained, not cut into shards */
+    uint64_t frozen_bytes;    /* not rounded */
+    uint64_t in_memory;       /* elements of sub-groups within max_in_cpu */
+    uint64_t steps_in_memory; /* of sub-groups too small for a disk */
+};
+
+static bool is_here(const struct stage *s, const struct tensor *t)
+{
+    return t->role == ROLE_PARAM && !t->statistic && !t->again
+           && !(t->tied && s->tied_here != 0);
+}
+
+/* A sub-group is swapped as one; a tensor within 1 MiB is not (swap_tensor/
+ * utils.py, MIN_AIO_BYTES). */
+static void end_group(struct tensor_sums *t, const struct run *run)
+{
+    const uint64_t size = t->group * FP32;
+    t->fp32_by_group += power_of_two(size);
+    if (t->gone + t->group <= run->max_in_cpu)
+        t->in_memory += t->group;
+    if (size < SWAP_MIN_BYTES)
+        t->steps_in_memory += t->group;
+    t->gone += t->group;
+    t->group = 0;
+}
+
+static void add_tensor(struct tensor_sums *x, const struct run *run,
+                       const struct tensor *t)
+{
+    const uint64_t n = t->group == PG_EXPERT ? run->expert_shard : run->shard;
+    const uint64_t rows =
+        run->engine == ENGINE_FSDP2 ? div_up(t->rows, n) * t->cols : 0;
+    const uint64_t share = rows != 0 ? rows : div_up(t->elems, n);
+    const uint64_t bytes = t->trainable ? share * dtype_size(run->prec.param)
+                                        : dtype_bytes_of(t->dtype, share);
+    if (!t->trainable) {
+        x->frozen += power_of_two(bytes);
+        x->frozen_bytes += bytes;
+        return;
+    }
+    x->weights += power_of_two(bytes);
+    x->fp32_by_tensor += power_of_two(share * FP32);
+    x->whole += power_of_two(t->elems * dtype_size(run->prec.param));
+    x->group += share;
+    if (x->group >= run->sub_group_size)
+        end_group(x, run);
+}
+
+static struct tensor_sums sums_of(const struct stage *s)
+{
+    struct tensor_sums x = { 0 };
+    for (uint32_t i = 0; i < s->n; i++) {
+        const struct block *b = &s->p->block[stage_block(s, i)];
+        for (uint32_t k = 0; k < b->tensor_count; k++) {
+            const struct tensor *t = &s->p->tensor[b->tensor_first + k];
+            if (is_here(s, t))
+                add_tensor(&x, s->run, t);
+        }
+    }
+    end_group(&x, s->run);
+    return x;
+}
+
+/* ---- DeepSpeed ---- */
+
+static uint64_t aligned(uint64_t elems, uint64_t size)
+{
+    const uint64_t align = SWAP_ALIGN_BYTES / size;
+    return div_up(elems, align) * align;
+}
+
+static uint64_t moments(const struct stage *s)
+{
+    if (run_sharding(s->run) != SHARDING_FLAT)
+        return s->sum.own_moment_bytes;
+    const struct block_states *b = &s->sum;
+    return div_up(b->dense_moment_bytes, s->run->shard)
+           + div_up(b->moment_bytes - b->dense_moment_bytes,
+                    s->run->expert_shard);
+}
+
+static const char MASTER[] = "master weights", MOMENTS[] = "optimizer moments",
+                  GRADS[] = "gradients for the step",
+                  DOWN[] = "gradients, down", UP[] = "weights, up",
+                  PARTITION[] = "gradient partition";
+
+/* Stages 1 and 2 (stage_1_and_2.py): master copy, a 16-bit buffer of its way
+ * back, gradients, all pinned; in stage 2 between micro-batches whole tensors in
+ * 16 bits (accumulated_grads_in_cpu). */
+static void zero_flat(struct offload_result *o, const struct stage *s)
+{
+    const struct run *run = s->run;
+    const uint64_t own = engine_share(s), w = dtype_size(run->prec.param);
+    const uint64_t g = dtype_size(run->prec.grad), m = run->grad_accum;
+    const enum offload_kind kind = pinned(run);
+    add(o, kind, MASTER, elements(own, FP32));
+    add(o, kind, "weights on their way back", elements(own, w));
+    add(o, kind, GRADS, elements(own, FP32));
+    add(o, OFFLOAD_ON_HOST, MOMENTS, sum("bytes / N", moments(s)));
+    add(o, kind, "buffer of one gradient", elements(s->sum.largest_grad, w));
+    if (m > 1 && run->zero == 2) { /* stage 1 reduces the last one's */
+        add(o, OFFLOAD_ON_HOST, "gradients of earlier micro-batches",
+            elements(s->partition, g));
+        moves(o, OFFLOAD_TO_HOST, "gradients of earlier micro-batches",
+              (struct product){ "elements * bytes * micro-batches",
+                                "# * # * #",
+                                { s->partition, g, m },
+                                false });
+        moves(o, OFFLOAD_FROM_HOST, "gradients of earlier micro-batches",
+              (struct product){ "elements * bytes * (micro-batches - 1)",
+                                "# * # * #",
+                                { s->partition, g, m - 1 },
+                                false });
+    }
+    moves(o, OFFLOAD_TO_HOST, DOWN, elements(own, FP32));
+    moves(o, OFFLOAD_FROM_HOST, UP, elements(own, w));
+}
+
+/* Stage 3, gradients of a micro-batch: down into the partition, up again for
+ * the norm, and after the last one down in fp32 (stage3.py, partition_grads). */
+static void zero3_gradients(struct offload_result *o, const struct stage *s)
+{
+    const struct run *run = s->run;
+    const uint64_t own = s->sum.own_elems, g = dtype_size(run->prec.grad);
+    const struct product each = { "elements * bytes * micro-batches",
+                                  "# * # * #",
+                                  { own, g, run->grad_accum },
+                                  false };
+    add(o, pinned(run), PARTITION, elements(own, g));
+    moves(o, OFFLOAD_TO_HOST, PARTITION, each);
+    moves(o, OFFLOAD_FROM_HOST, PARTITION, each);
+    moves(o, OFFLOAD_TO_HOST, DOWN, elements(own, FP32));
+    if (run->offload_params == OFFLOAD_NONE)
+        moves(o, OFFLOAD_FROM_HOST, UP,
+              elements(own, dtype_size(run->prec.param)));
+}
+
+/* Buffers of one sub-group each, as many as are set; states and gradients in
+ * files (swap_tensor/optimizer_utils.py). */
+static void zero3_swapped(struct offload_result *o, const struct stage *s,
+                          const struct tensor_sums *x)
+{
+    const struct run *run = s->run;
+    const uint64_t own = s->sum.own_elems - x->steps_in_memory;
+    const uint64_t states =
+        own * FP32
+        + (s->sum.own_elems == 0 ? 0 : moments(s) / s->sum.own_elems * own);
+    add(o, OFFLOAD_ON_PINNED, "swap buffers of the optimizer",
+        (struct product){
+            "buffers * elements * bytes",
+            "# * # * #",
+            { run->optimizer_buffers, aligned(s->sub_group, FP32), FP32 },
+            true });
+    add(o, OFFLOAD_ON_HOST, "states of sub-groups within 1 MiB",
+        sum("bytes", moments(s) + s->sum.own_elems * FP32 - states));
+    add(o, OFFLOAD_ON_DISK, "master weights and optimizer moments",
+        sum("bytes", states));
+    add(o, OFFLOAD_ON_DISK, GRADS, elements(own, FP32));
+    moves(o, OFFLOAD_TO_DISK, GRADS, elements(own, FP32));
+    moves(o, OFFLOAD_TO_DISK, "states, stepped", sum("bytes", states));
+    moves(o, OFFLOAD_FROM_DISK, GRADS, elements(own, FP32));
+    moves(o, OFFLOAD_FROM_DISK, "states, to be stepped", sum("bytes", states));
+}
+
+static void zero3_optimizer(struct offload_result *o, const struct stage *s,
+                            const struct tensor_sums *x)
+{
+    const struct run *run = s->run;
+    zero3_gradients(o, s);
+    if (run->offload_optimizer == OFFLOAD_NVME) {
+        zero3_swapped(o, s, x);
+        return;
+    }
+    add(o, OFFLOAD_ON_HOST, MASTER, elements(s->sum.own_elems, FP32));
+    add(o, OFFLOAD_ON_HOST, MOMENTS, sum("bytes", moments(s)));
+    if (run->pin_memory)
+        add(o, OFFLOAD_ON_PINNED, GRADS, sum(BY_SUB_GROUP, x->fp32_by_group));
+    else
+        add(o, OFFLOAD_ON_HOST, GRADS, elements(s->sum.own_elems, FP32));
+}
+
+/* Of the weights' shards, sub-groups within max_in_cpu stay in memory; their
+ * files were written all the same (partition_parameters.py,
+ * _partition_param; stage3.py, _create_param_groups_fp16_flat_cpu_memory). */
+static void zero3_swapped_weights(struct offload_result *o,
+                                  const struct stage *s,
+                                  const struct tensor_sums *x, uint64_t passes)
+{
+    const struct run *run = s->run;
+    const uint64_t w = dtype_size(run->prec.param);
+    const uint64_t away = s->sum.own_elems - x->in_memory;
+    const uint64_t read = away * w + x->frozen_bytes;
+    add(o, OFFLOAD_ON_PINNED, "swap buffers of weights",
+        (struct product){
+            "buffers * elements * bytes",
+            "# * # * #",
+            { run->param_buffers, aligned(run->param_buffer_elems, w), w },
+            true });
+    if (away != 0)
+        add(o, OFFLOAD_ON_PINNED, "a sub-group's weights on their way back",
+            (struct product){ "elements * bytes",
+                              "# * #",
+                              { aligned(s->sub_group, w), w, 0 },
+                              true });
+    add(o, OFFLOAD_ON_DISK, "weights",
+        sum("bytes", s->sum.own_elems * w + x->frozen_bytes));
+    moves(o, OFFLOAD_TO_DISK, "weights, stepped", elements(away, w));
+    moves(o, OFFLOAD_FROM_DISK, "weights of each pass",
+          (struct product){
+              "bytes * passes", "# * #", { read, passes, 0 }, false });
+}
+
+static void zero3_weights(struct offload_result *o, const struct stage *s,
+                          const struct tensor_sums *x)
+{
+    const struct run *run = s->run;
+    const bool nvme = run->offload_params == OFFLOAD_NVME;
+    const uint64_t w = dtype_size(run->prec.param), own = s->sum.own_elems;
+    const uint64_t passes = 2 * run->grad_accum;
+    add(o, OFFLOAD_ON_PINNED, "weights, flat",
+        elements(nvme ? min_u64(own, run->max_in_cpu) : own, w));
+    if (nvme)
+        zero3_swapped_weights(o, s, x, passes);
+    else if (run->pin_memory)
+        add(o, OFFLOAD_ON_PINNED, "frozen weights",
+            sum(TENSOR_BY_TENSOR, x->frozen));
+    else
+        add(o, OFFLOAD_ON_HOST, "frozen weights",
+            sum("bytes", x->frozen_bytes));
+    moves(o, OFFLOAD_FROM_HOST, "weights of each pass",
+          (struct product){ "bytes * passes",
+                            "# * #",
+                            { own * w + x->frozen_bytes, passes, 0 },
+                            false });
+    if (run->offload_optimizer == OFFLOAD_NONE)
+        moves(o, OFFLOAD_TO_HOST, "weights, stepped", elements(own, FP32));
+}
+
+static void deepspeed(struct offload_result *o, const struct stage *s)
+{
+    const struct run *run = s->run;
+    if (run->zero < 3) {
+        if (engine_optimizer_offloaded(run))
+            zero_flat(o, s);
+        return;
+    }
+    const struct tensor_sums x = sums_of(s);
+    if (engine_optimizer_offloaded(run))
+        zero3_optimizer(o, s, &x);
+    if (run->offload_params != OFFLOAD_NONE)
+        zero3_weights(o, s, &x);
+}
+
+/* ---- FSDP ---- */
+
+/* Version 1 has a flat tensor a unit, and pinned gradients beside frozen ones
+ * too (_flat_param.py, init_flat_param_attributes); version 2 pins shards
+ * tensor by tensor (_fsdp_param.py), gradients as they come down
+ * (_fsdp_collectives.py). */
+static void fsdp(struct offload_result *o, const struct stage *s)
+{
+    const struct run *run = s->run;
+    const bool flat = run->engine == ENGINE_FSDP;
+    const struct tensor_sums x = sums_of(s);
+    const uint64_t own = s->sum.own_elems, m = run->grad_accum;
+    const uint64_t w = dtype_size(run->prec.param);
+    const uint64_t g = dtype_size(run->prec.grad);
+    const uint64_t passes = (run->zero == 2 ? 1 : 2) * m;
+    add(o, OFFLOAD_ON_PINNED, "weight shards",
+        sum(TENSOR_BY_TENSOR, x.weights));
+    add(o, OFFLOAD_ON_PINNED, "frozen weight shards",
+        sum(TENSOR_BY_TENSOR, x.frozen));
+    add(o, OFFLOAD_ON_PINNED, "gradient shards",
+        sum(TENSOR_BY_TENSOR, x.weights / w * g));
+    if (flat)
+        add(o, OFFLOAD_ON_PINNED, "room for gradients of frozen weights",
+            sum(TENSOR_BY_TENSOR, x.frozen));
+    add(o, OFFLOAD_ON_HOST, MOMENTS, sum("bytes", moments(s)));
+    moves(o, OFFLOAD_FROM_HOST, "shards of each pass",
+          (struct product){ "bytes * passes",
+                            "# * #",
+                            { own * w + x.frozen_bytes, passes, 0 },
+                            false });
+    moves(o, OFFLOAD_TO_HOST, "gradient shards",
+          (struct product){ "elements * bytes * micro-batches",
+                            "# * # * #",
+                            { own, g, run->grad_sync == SYNC_LAST ? 1 : m },
+                            false });
+}
+
+/* ---- Megatron ---- */
+
+/* HybridDeviceOptimizer with all of the rank's range on the CPU: pinned fp32
+ * weights and gradients, tensor by tensor, and moments (hybrid_optimizer.py);
+ * weights go up in fp32 and are cast there. */
+static void megatron(struct offload_result *o, const struct stage *s)
+{
+    const uint64_t own = engine_share(s);
+    add(o, pinned(s->run), MASTER, elements(own, FP32));
+    add(o, pinned(s->run), GRADS, elements(own, FP32));
+    add(o, OFFLOAD_ON_HOST, MOMENTS, sum("bytes / N", moments(s)));
+    moves(o, OFFLOAD_TO_HOST, DOWN, elements(own, FP32));
+    moves(o, OFFLOAD_FROM_HOST, UP, elements(own, FP32));
+}
+
+/* ---- activations ---- */
+
+/* Inputs of checkpointed layers, each in pinned memory of its own
+ * (OffloadActivations of torchtune and TRL). */
+static void activations(struct offload_result *o, const struct stage *s)
+{
+    uint64_t bytes = 0, held = 0;
+    for (uint32_t i = 0; i < s->n; i++) {
+        if (!stage_recomputed(s, i) || stage_group_first(s, i) != i)
+            continue;
+        const uint64_t one = s->walk[stage_block(s, i)].checkpoint;
+        bytes += one;
+        held += s->run->pin_memory ? power_of_two(one) : one;
+    }
+    const struct product each = { "bytes of a micro-batch * micro-batches",
+                                  "# * #",
+                                  { bytes, s->run->grad_accum, 0 },
+                                  false };
+    add(o, pinned(s->run), "checkpoints", sum(TENSOR_BY_TENSOR, held));
+    moves(o, OFFLOAD_TO_HOST, "checkpoints", each);
+    moves(o, OFFLOAD_FROM_HOST, "checkpoints", each);
+}
+
+void fold_offload(struct offload_result *o, const struct stage *s)
+{
+    const struct run *run = s->run;
+    *o = (struct offload_result){ .n = 0 };
+    if (run->engine == ENGINE_DEEPSPEED)
+        deepspeed(o, s);
+    else if (engine_shards_offloaded(run))
+        fsdp(o, s);
+    else if (engine_optimizer_offloaded(run))
+        megatron(o, s);
+    if (stage_offloads(s))
+        activations(o, s);
+}
