@@ -7,6 +7,8 @@
  */
 #include "lower/hf_torch.h"
 
+#include <assert.h>
+
 #include "base/banned.h"
 
 /* Shapes of one layer: b sequences of c chunks of q tokens. */
@@ -121,15 +123,18 @@ static tensor_id einsum(struct builder *b, const char *name,
 
 /* ---- mamba2_chunk_scan ---- */
 
+enum { HELD_MAX = 24 }; /* 19 today */
+
 struct chunk_scan {
     tensor_id x, dt, A, B, C; /* A: logs of decays */
     tensor_id skip;           /* D x, in whole chunks */
-    tensor_id held[18];       /* variables of the function */
+    tensor_id held[HELD_MAX]; /* variables of the function */
     unsigned n_held;
 };
 
 static void hold(struct chunk_scan *s, tensor_id x)
 {
+    assert(s->n_held < HELD_MAX);
     s->held[s->n_held++] = x;
 }
 

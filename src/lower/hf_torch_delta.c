@@ -8,9 +8,13 @@
  */
 #include "lower/hf_torch.h"
 
+#include <assert.h>
+
 #include "base/banned.h"
 
 enum { CHUNK = 64 };
+
+enum { HELD_MAX = 16 }; /* 8 today */
 
 struct delta {
     struct dim q;
@@ -24,12 +28,13 @@ struct delta {
     bool across; /* keys lie token by token: products copy them first */
     tensor_id q_, k, v, beta, g; /* what goes through the chunks */
     tensor_id cum;               /* summed gates */
-    tensor_id held[10];          /* variables of the function */
+    tensor_id held[HELD_MAX];    /* variables of the function */
     unsigned n_held;
 };
 
 static void hold(struct delta *r, tensor_id x)
 {
+    assert(r->n_held < HELD_MAX);
     r->held[r->n_held++] = x;
 }
 
