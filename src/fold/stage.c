@@ -76,7 +76,8 @@ bool stage_recomputed(const struct stage *s, uint32_t position)
 
 bool stage_turns(const struct stage *s, uint32_t position)
 {
-    return s->run->freeze == 0 || !s->walk[stage_block(s, position)].idle;
+    const struct block_walk *w = &s->walk[stage_block(s, position)];
+    return s->run->freeze == 0 || !w->idle || w->held > 0;
 }
 
 /* ---- chunks ---- */

@@ -139,7 +139,8 @@ uint64_t stage_frames(const struct stage *s, uint32_t position);
 /* Under a checkpoint; one that nothing in has a gradient keeps nothing
  * (torch/utils/checkpoint.py: neither form has a graph then). */
 bool stage_recomputed(const struct stage *s, uint32_t position);
-/* Whether backward comes to a position of a model with frozen parts. */
+/* Whether backward comes to a position of a model with frozen parts, or what it
+ * holds is let go there. */
 bool stage_turns(const struct stage *s, uint32_t position);
 /* True when checkpoints wait on the CPU. */
 bool stage_offloads(const struct stage *s);

@@ -393,17 +393,30 @@ tensor_id build_begin(struct builder *b, enum block_kind kind, const char *name)
     return b->hidden;
 }
 
+/* Whether a hook gives what a frozen embedding makes a gradient: transformers'
+ * enable_input_require_grads, of each part's; gradient_checkpointing_enable and
+ * PEFT call it for checkpoints. Of models that are one part it is taken to be
+ * called always. */
+bool build_asks_grad(const struct builder *b)
+{
+    if (b->whole->vision == NULL)
+        return true;
+    return b->frozen && b->run->recompute == RECOMP_FULL;
+}
+
 /* The next block's input: the output itself, or a stand-in for it when that
  * is a view, or needs no gradient. With frozen embeddings the input of a layer
  * needs one all the same: every layer but the first has adapters below it, and
  * PEFT's enable_input_require_grads gives it to the first. Nobody does so for
- * frozen parts: what nothing trained lies below has no gradient. */
+ * frozen parts: what nothing trained lies below has no gradient. Of a whole
+ * with adapters it is asked for under checkpoints alone, of each part. */
 static tensor_id next_input(struct builder *b, tensor_id output)
 {
     const struct tensor *t = tensor_of(b, output);
     if (t->storage == output && t->needs_grad)
         return output;
-    const bool grad = t->needs_grad || b->run->freeze == 0;
+    const bool runs = b->seqs > 0; /* there are images, or it is the text */
+    const bool grad = t->needs_grad || (runs && build_asks_grad(b));
     const struct shape shape = shape_of(b, output);
     const tensor_id id = build_tensor(b, "hidden_states", t->dtype, &shape);
     b->p->tensor[id].needs_grad = grad;
@@ -564,28 +577,41 @@ void build_in_global_buffer(struct builder *b, tensor_id x, uint64_t bytes)
         p->tensor[x].pooled = true;
 }
 
-static bool part_is_frozen(const struct builder *b, enum param_group group)
+static enum freeze part_of(const struct builder *b, enum param_group group)
 {
-    enum freeze part = FREEZE_TEXT;
     if (b->projects || group == PG_PROJECTOR)
-        part = FREEZE_PROJECTOR;
-    else if (b->spec == b->whole->vision)
-        part = FREEZE_VISION;
-    return (b->run->freeze >> part & 1) != 0;
+        return FREEZE_PROJECTOR;
+    return b->spec == b->whole->vision ? FREEZE_VISION : FREEZE_TEXT;
 }
 
-static bool is_trainable(const struct builder *b, enum param_group group)
+bool build_is_frozen(const struct builder *b, enum param_group group)
+{
+    return (b->run->freeze >> part_of(b, group) & 1) != 0;
+}
+
+/* PEFT's modules_to_save beside adapters; words and head of a whole are its
+ * text's. */
+static bool is_full(const struct builder *b, enum param_group group)
 {
     const uint64_t full = b->run->lora_full;
-    if (b->in_vain || part_is_frozen(b, group))
+    const enum freeze part = part_of(b, group);
+    if (part == FREEZE_PROJECTOR)
+        return (full & LORA_MASK(LORA_FULL_PROJECTOR)) != 0;
+    if (group == PG_NORM)
+        return (full & LORA_MASK(LORA_FULL_NORM)) != 0;
+    if (part == FREEZE_VISION)
         return false;
-    if (!b->frozen || group == PG_ADAPTER)
-        return true;
     if (group == PG_EMBED || group == PG_POSITION)
         return (full & LORA_MASK(LORA_FULL_EMBED)) != 0;
-    if (group == PG_HEAD)
-        return (full & LORA_MASK(LORA_FULL_HEAD)) != 0;
-    return group == PG_NORM && (full & LORA_MASK(LORA_FULL_NORM)) != 0;
+    return group == PG_HEAD && (full & LORA_MASK(LORA_FULL_HEAD)) != 0;
+}
+
+/* An adapter is where build_linear() puts it: in no frozen part. */
+static bool could_train(const struct builder *b, enum param_group group)
+{
+    if (group == PG_ADAPTER)
+        return true;
+    return !build_is_frozen(b, group) && (!b->frozen || is_full(b, group));
 }
 
 static enum dtype param_dtype(const struct builder *b, const struct param *q)
@@ -601,7 +627,7 @@ static enum dtype param_dtype(const struct builder *b, const struct param *q)
     /* linears only, and transformers leaves the head as it is; lightning's
        BitsandbytesPrecision does not */
     const bool head = q->group == PG_HEAD && !build_is_litgpt(b);
-    if (q->matmul && !head && b->run->base_dtype != DT_NONE)
+    if (q->matmul && !head && !q->bare && b->run->base_dtype != DT_NONE)
         return b->run->base_dtype;
     /* Linear4bit casts its bias to the type it computes in, for good */
     if (q->of_linear && q->group != PG_HEAD
@@ -635,9 +661,9 @@ tensor_id build_param(struct builder *b, const struct param *q)
     t->of = q->of;
     t->group = q->group;
     t->statistic = q->statistic;
-    t->trainable = t->needs_grad =
-        !q->statistic && !q->original && !q->fixed && is_trainable(b, q->group);
-    t->in_vain = b->in_vain && !part_is_frozen(b, q->group);
+    t->trainable = t->needs_grad = !q->statistic && !q->original && !q->fixed
+                                   && !b->in_vain && could_train(b, q->group);
+    t->in_vain = b->in_vain && could_train(b, q->group);
     t->tied = q->tied || q->again;
     t->again = q->again;
     t->matmul = q->matmul;

@@ -178,6 +178,10 @@ bool dtype_is_quantised(enum dtype t);
 /* Code of transformers has no loss in pieces: who asks for one means LitGPT's
  * scripts, with what else they do. */
 bool build_is_litgpt(const struct builder *b);
+/* Whether what a frozen embedding makes is asked for a gradient. */
+bool build_asks_grad(const struct builder *b);
+/* Whether 'freeze' names the part that a parameter of this group is in here. */
+bool build_is_frozen(const struct builder *b, enum param_group group);
 /* The training loop holds x beyond its backward, by name or through the graph
  * of what it names; where the loop does that (keep_outputs). */
 void build_hold(struct builder *b, tensor_id x);
@@ -278,6 +282,7 @@ struct param {
     bool wide;        /* in fp32 whatever the others are */
     bool of_linear;   /* a linear's bias */
     bool words;       /* see struct tensor */
+    bool bare;        /* a matrix that is no linear's */
 };
 tensor_id build_param(struct builder *b, const struct param *param);
 /* A vector: norm weight, bias. full 0: as on this rank. */
@@ -332,6 +337,7 @@ struct linear {
     bool has_keep;
     enum dtype out_dtype; /* set has_out_dtype: else compute dtype */
     bool has_out_dtype;
+    bool bare;  /* the class has a parameter, no linear */
     bool fixed; /* the class never trains it: nor its adapter, which has no
                    gradient */
 };
@@ -424,6 +430,8 @@ tensor_id build_cast(struct builder *b, const char *name, tensor_id x,
 /* What autocast does to an operand: a cast to the compute dtype; x itself
  * without autocast. A weight is cast once a block. */
 tensor_id build_autocast(struct builder *b, const char *name, tensor_id x);
+/* x in fp32 under autocast, for the kernels it runs so. */
+tensor_id build_autocast_up(struct builder *b, tensor_id x);
 tensor_id build_copy(struct builder *b, const char *name, tensor_id x);
 /* A copy of another shape: repeat_kv, contiguous() of a slice. */
 tensor_id build_copy_as(struct builder *b, const char *name, tensor_id x,

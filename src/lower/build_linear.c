@@ -33,6 +33,7 @@ static tensor_id linear_weight(struct builder *b, const struct linear *l)
                             .cols = l->in,
                             .copies = l->copies,
                             .matmul = true,
+                            .bare = l->bare,
                             .fixed = l->fixed,
                             .full_elems = build_product(
                                 b, full, at_least_one(l->full_copies)) });
@@ -110,10 +111,30 @@ static tensor_id linear_product(struct builder *b, const struct linear *l)
     return out;
 }
 
+/* PEFT matches a whole's modules by name, and those of a vision part are other
+ * than its text's: out_proj, fc1, fc2, of which CLIP's text has the same, and
+ * Llama 4's towers o_proj. */
+static uint64_t names_of(const struct builder *b, const struct linear *l)
+{
+    const enum joint joint = b->whole->joint;
+    uint64_t other =
+        LORA_MASK(LORA_GATE) | LORA_MASK(LORA_UP) | LORA_MASK(LORA_DOWN);
+    if (b->whole->vision == NULL || b->spec != b->whole->vision
+        || joint == JOINT_CLIP)
+        return l->lora;
+    if (joint != JOINT_LLAMA4)
+        other |= LORA_MASK(LORA_O);
+    return l->lora & ~other;
+}
+
 static bool is_adapted(const struct builder *b, const struct linear *l)
 {
-    const uint64_t wanted = l->lora | LORA_MASK(LORA_ALL_LINEAR);
-    return b->frozen && l->lora != LORA_NEVER
+    const uint64_t wanted = names_of(b, l) | LORA_MASK(LORA_ALL_LINEAR);
+    const bool full =
+        l->group == PG_PROJECTOR
+        && (b->run->lora_full & LORA_MASK(LORA_FULL_PROJECTOR)) != 0;
+    return b->frozen && l->lora != LORA_NEVER && !full
+           && !build_is_frozen(b, l->group)
            && (b->run->lora_targets & wanted) != 0;
 }
 
@@ -145,10 +166,9 @@ static tensor_id add_to_base(struct builder *b, const struct linear *l,
  * layers leave that to autocast. */
 static tensor_id adapter_input(struct builder *b, const struct linear *l)
 {
-    tensor_id x = l->x;
-    if (!b->autocast || !is_quantised(b, l))
-        x = build_cast(b, "lora input", x, b->run->lora_dtype);
-    return build_dropout(b, "lora dropout", x, b->run->lora_dropout);
+    if (b->autocast && is_quantised(b, l))
+        return l->x;
+    return build_cast(b, "lora input", l->x, b->run->lora_dtype);
 }
 
 /* LitGPT's one matrix for q, k and v: where not all three have adapters, their
@@ -197,7 +217,8 @@ static tensor_id add_adapter(struct builder *b, const struct linear *l,
                            .keep = l->keep,
                            .copies = l->copies,
                            .full_copies = l->full_copies };
-    down.x = adapter_input(b, l);
+    const tensor_id input = adapter_input(b, l);
+    down.x = build_dropout(b, "lora dropout", input, b->run->lora_dropout);
     down.has_keep = l->has_keep && down.x == l->x;
     struct linear up = { .name = "lora_B",
                          .in = b->r,
@@ -216,13 +237,18 @@ static tensor_id add_adapter(struct builder *b, const struct linear *l,
     tensor_id y = linear_product(b, &up);
     if (some.n != 0)
         y = zero_pad(b, y, l->out);
-    return add_to_base(b, l, base, build_scale(b, "lora scaling", y));
+    y = add_to_base(b, l, base, build_scale(b, "lora scaling", y));
+    /* the module's argument, and PEFT's x: variables still */
+    const tensor_id held[] = { l->x, input };
+    build_op(b, OP_RELEASE, "lora input", held, input == l->x ? 1 : 2);
+    return y;
 }
 
 tensor_id build_linear(struct builder *b, const struct linear *l)
 {
     const tensor_id base = linear_product(b, l);
-    b->p->lora_words |= l->lora;
+    if (!build_is_frozen(b, l->group))
+        b->p->lora_words |= names_of(b, l);
     if (!is_adapted(b, l))
         return base;
     return add_adapter(b, l, base);

@@ -323,6 +323,10 @@ tensor_id build_layer_norm(struct builder *b, const char *name, tensor_id x,
                            tensor_id weight, tensor_id bias)
 {
     x = build_autocast_up(b, x);
+    if (weight != TENSOR_NONE) /* those of 16 bits: new ones, and kept */
+        weight = build_autocast_up(b, weight);
+    if (bias != TENSOR_NONE)
+        bias = build_autocast_up(b, bias);
     const struct shape rows = shape_rows(b, x);
     const tensor_id out = build_like(b, name, x);
     const tensor_id mean = build_tensor(b, "mean", DT_FP32, &rows);

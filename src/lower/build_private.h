@@ -57,7 +57,4 @@ void build_fuse(struct builder *b, struct block *block);
  * (build_policy.c) */
 void build_policy(struct builder *b, const struct block *block);
 
-/* x in fp32 under autocast, for the kernels it runs so. (build_ops.c) */
-tensor_id build_autocast_up(struct builder *b, tensor_id x);
-
 #endif

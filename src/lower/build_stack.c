@@ -28,6 +28,18 @@ static enum layer_place place_of(const struct spec *m, uint64_t i)
     return i == m->layers + m->decoder_layers ? LAYER_LAST : LAYER_DECODER;
 }
 
+/* Of a whole with adapters, the first layer of a part to which nothing trained
+ * hands on its states, b->hidden. */
+static bool part_at_leaf(const struct builder *b, uint64_t i)
+{
+    const struct spec *m = b->whole;
+    const enum freeze part = i == 0 ? FREEZE_VISION : FREEZE_TEXT;
+    return b->frozen && m->vision != NULL
+           && (i == 0 || i == spec_vision_blocks(m))
+           && (b->run->freeze >> part & 1) == 0
+           && !b->p->tensor[b->hidden].needs_grad;
+}
+
 /* Frozen embeddings, and nobody calls PEFT's enable_input_require_grads. */
 static bool starts_at_leaf(const struct builder *b)
 {
@@ -39,7 +51,8 @@ struct layer_kind build_layer_kind(const struct builder *b, uint64_t i)
 {
     const struct spec *m = b->whole;
     struct layer_kind kind = { .place = place_of(m, i),
-                               .leaf = i == 0 && starts_at_leaf(b) };
+                               .leaf = (i == 0 && starts_at_leaf(b))
+                                       || part_at_leaf(b, i) };
     if (kind.place == LAYER_JOINT || kind.place == LAYER_VISION)
         return kind;
     i -= spec_vision_blocks(m);
@@ -75,7 +88,8 @@ static const char *name_of_kind(struct builder *b,
     char text[64];
     switch (kind->place) {
     case LAYER_ENCODER: return "encoder layer";
-    case LAYER_VISION: return "vision layer";
+    case LAYER_VISION:
+        return kind->leaf ? "first vision layer" : "vision layer";
     case LAYER_JOINT:
         if (b->whole->vision == NULL)
             return "decoder embedding";

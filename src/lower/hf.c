@@ -495,11 +495,12 @@ static tensor_id normed_sum(struct builder *b, const char *name, tensor_id x,
 }
 
 /* Where that has a gradient and is not cast it is kept anyway; without a graph
- * nothing else keeps it: in a frozen part, and under a checkpoint. */
+ * nothing else keeps it: in a frozen part, under a checkpoint, and as the input
+ * of frozen weights under adapters. */
 void hf_hold_frozen(struct builder *b, const char *name, tensor_id x)
 {
     const bool frozen = b->run->freeze != 0 && !tensor_of(b, x)->needs_grad;
-    if (b->autocast || frozen || b->run->recompute == RECOMP_FULL)
+    if (b->autocast || frozen || b->frozen || b->run->recompute == RECOMP_FULL)
         hf_hold(b, name, x);
 }
 

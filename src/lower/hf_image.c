@@ -68,7 +68,8 @@ tensor_id hf_patch_product(struct builder *b, tensor_id x)
                                         .group = PG_EMBED,
                                         .rows = b->h,
                                         .cols = patch_pixels(b),
-                                        .matmul = true });
+                                        .matmul = true,
+                                        .bare = true });
     const tensor_id bias =
         b->spec->patch_bias
             ? build_bias(b, "patch_embeddings", PG_EMBED, b->h, 0)

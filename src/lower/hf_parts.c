@@ -12,9 +12,12 @@
 static struct linear projection(tensor_id x, const char *name, struct dim in,
                                 struct dim out)
 {
-    return (struct linear){
-        .name = name, .x = x, .in = in, .out = out, .group = PG_PROJECTOR
-    };
+    return (struct linear){ .name = name,
+                            .x = x,
+                            .in = in,
+                            .out = out,
+                            .group = PG_PROJECTOR,
+                            .lora = LORA_NAMELESS };
 }
 
 /* A product of the vision part's own. */
@@ -68,6 +71,7 @@ static tensor_id head_product(struct builder *b, const char *name, tensor_id x,
                                                              .matmul = true });
     const struct shape shape = shape_of(b, weight);
     l.group = PG_HEAD;
+    l.lora = LORA_NEVER;
     l.bias = true;
     l.weight = build_view(b, name, weight, &shape);
     l.has_weight = true;
@@ -113,6 +117,7 @@ static tensor_id pooling_head(struct builder *b, tensor_id states)
     struct linear l = projection(build_view(b, "context", context, &one),
                                  "head out_proj", b->h, b->h);
     l.group = PG_HEAD;
+    l.lora = LORA_NEVER;
     l.bias = true;
     const tensor_id x = build_linear(b, &l);
     const tensor_id y = hf_mlp(b, hf_hidden_norm(b, "head norm", x));
@@ -185,7 +190,9 @@ static tensor_id project_gemma3(struct builder *b, tensor_id x, struct dim in)
                                       .x = pooled,
                                       .kind = NORM_RMS,
                                       .n = in });
-    const struct linear l = projection(x, "mm_input_projection", in, b->h);
+    struct linear l = projection(x, "mm_input_projection", in, b->h);
+    l.lora = LORA_NEVER; /* a parameter of the projector's own */
+    l.bare = true;
     return build_linear(b, &l);
 }
 
@@ -330,6 +337,20 @@ tensor_id hf_to_text(struct builder *b, tensor_id x)
     return hf_words(b);
 }
 
+/* Whether a gradient comes to CLIP's vision, or to the product that ends it. */
+static bool vision_is_trained(const struct builder *b)
+{
+    const struct run *r = b->run;
+    const bool vision = (r->freeze >> FREEZE_VISION & 1) == 0;
+    const bool product = (r->freeze >> FREEZE_PROJECTOR & 1) == 0;
+    const uint64_t projector = LORA_MASK(LORA_FULL_PROJECTOR);
+    if (!b->frozen || vision || build_asks_grad(b))
+        return vision || product || build_asks_grad(b);
+    return product
+           && ((r->lora_targets & LORA_MASK(LORA_ALL_LINEAR)) != 0
+               || (r->lora_full & projector) != 0);
+}
+
 void hf_two_towers(struct builder *b)
 {
     const struct shape shape =
@@ -338,9 +359,7 @@ void hf_two_towers(struct builder *b)
         return;
     b->memory = build_shared(b, "image features",
                              b->autocast ? b->compute : b->stream, &shape);
-    const uint64_t below =
-        UINT64_C(1) << FREEZE_VISION | UINT64_C(1) << FREEZE_PROJECTOR;
-    b->p->tensor[b->memory].needs_grad = (b->run->freeze & below) != below;
+    b->p->tensor[b->memory].needs_grad = vision_is_trained(b);
 }
 
 /* ---- CLIP's loss ---- */
@@ -371,13 +390,16 @@ tensor_id hf_contrast(struct builder *b, tensor_id x)
     const tensor_id image =
         build_autocast(b, "autocast", unit_length(b, b->memory));
     const tensor_id text = build_autocast(b, "autocast", unit_length(b, x));
-    const tensor_id scale = build_param(
-        b, &(struct param){
-               .name = "logit_scale", .group = PG_PROJECTOR, .rows = b->one });
+    const tensor_id scale =
+        build_param(b, &(struct param){ .name = "logit_scale",
+                                        .group = PG_PROJECTOR,
+                                        .rows = b->one,
+                                        .fixed = b->frozen });
     tensor_id logits = build_matmul(b, "logits", text, image, &square);
     const enum dtype dtype = tensor_of(b, logits)->dtype;
-    logits = build_mul(b, "logits scaled", logits,
-                       build_unary(b, OP_TANH, "exp", scale));
+    logits =
+        build_mul(b, "logits scaled", logits,
+                  build_unary(b, OP_TANH, "exp", build_autocast_up(b, scale)));
     b->p->tensor[logits].dtype = dtype;
     const tensor_id first = direction_loss(b, logits);
     const tensor_id turned = build_view(b, "transposed", logits, &square);

@@ -61,7 +61,8 @@ static void check_targets(struct builder *b)
 {
     const uint64_t asked = b->run->lora_targets, has = b->p->lora_words;
     char words[LORA_WORDS_MAX];
-    if (!b->frozen || asked >> LORA_ALL_LINEAR != 0 || (asked & has) != 0)
+    const bool all = asked >> LORA_ALL_LINEAR != 0;
+    if (!b->frozen || (all ? has != 0 : (asked & has) != 0))
         return;
     memplan_error *e = setup_error(
         b->diag, MEMPLAN_E_CONFLICT, KEY_LORA_TARGETS,
@@ -70,7 +71,9 @@ static void check_targets(struct builder *b)
         b->spec->experts > 0 ? ", whose experts are parameters, no modules"
                              : "");
     const uint64_t named = has & ~LORA_MASK(LORA_ALL_LINEAR);
-    if (named != 0)
+    if (has == 0)
+        diag_hint(e, "no linear is left: name fewer parts in --freeze");
+    else if (named != 0)
         diag_hint(e, "it has %s: use some of these%s", lora_words(named, words),
                   b->spec->heads > 0 ? ", or all-linear" : "");
     else

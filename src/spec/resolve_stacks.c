@@ -169,6 +169,31 @@ static void whole_only(const struct spec *s, enum setup_key key, uint64_t n,
     diag_hint(e, "leave it out, or choose a part with --part");
 }
 
+/* Modules trained in full beside adapters: of a part that is trained. */
+static void check_full(const struct run *r, const struct spec *s,
+                       struct diag *d)
+{
+    const uint64_t ends =
+        UINT64_C(1) << LORA_FULL_EMBED | UINT64_C(1) << LORA_FULL_HEAD;
+    const bool projector = (r->lora_full >> LORA_FULL_PROJECTOR & 1) != 0;
+    memplan_error *e;
+    if (projector && s->vision == NULL) {
+        e = setup_error(d, MEMPLAN_E_CONFLICT, KEY_LORA_FULL_MODULES,
+                        "lora_full_modules projector of a model that is one "
+                        "part");
+        diag_hint(e, s->parts != NULL && s->parts->part[PART_ALL] != NULL
+                         ? "add --part all, or leave projector out"
+                         : "leave projector out");
+    }
+    if ((projector && (r->freeze >> FREEZE_PROJECTOR & 1) != 0)
+        || ((r->lora_full & ends) != 0
+            && (r->freeze >> FREEZE_TEXT & 1) != 0)) {
+        e = setup_error(d, MEMPLAN_E_CONFLICT, KEY_LORA_FULL_MODULES,
+                        "lora_full_modules of a part that is frozen");
+        diag_hint(e, "leave it out of --freeze, or of --lora-full-modules");
+    }
+}
+
 /* What can be frozen, and where. */
 static void check_freeze(const struct run *r, const struct spec *s,
                          struct diag *d)
@@ -255,18 +280,13 @@ static void check_parts(const struct run *r, const struct spec *s,
     refuse_parts(s, d);
     check_adapter(s, d);
     check_freeze(r, s, d);
+    check_full(r, s, d);
     whole_only(s, KEY_TP, r->tp, d);
     whole_only(s, KEY_PP, r->pp, d);
     whole_only(s, KEY_CP, r->cp, d);
     whole_only(s, KEY_RECOMPUTE_GRANULARITY, r->recompute_granularity, d);
     whole_only(s, KEY_RECOMPUTE_EVERY, r->recompute_every, d);
     check_images(r, s, d);
-    if (s->vision == NULL || r->lora_rank == 0)
-        return;
-    memplan_error *e = setup_error(d, MEMPLAN_E_UNSUPPORTED, KEY_LORA_RANK,
-                                   "adapters of two parts at once are not "
-                                   "modelled");
-    diag_hint(e, "choose a part with --part");
 }
 
 static void check_encoder(const struct run *r, const struct spec *s,

@@ -191,7 +191,8 @@
 #define LORA_FULL_MAP(X)                                                       \
     X(LORA_FULL_EMBED, "embed")                                                \
     X(LORA_FULL_HEAD, "head")                                                  \
-    X(LORA_FULL_NORM, "norm")
+    X(LORA_FULL_NORM, "norm")                                                  \
+    X(LORA_FULL_PROJECTOR, "projector")
 
 #define FREEZE_MAP(X)                                                          \
     X(FREEZE_TEXT, "text")                                                     \

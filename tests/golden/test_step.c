@@ -64,6 +64,11 @@ static uint64_t targets(const struct json *adapters)
         uint64_t is;
     } words[] = {
         { "q_proj", UINT64_C(1) << LORA_Q },
+        { "k_proj", UINT64_C(1) << LORA_K },
+        { "o_proj", UINT64_C(1) << LORA_O },
+        { "gate_proj", UINT64_C(1) << LORA_GATE },
+        { "up_proj", UINT64_C(1) << LORA_UP },
+        { "down_proj", UINT64_C(1) << LORA_DOWN },
         { "v_proj", UINT64_C(1) << LORA_V },
         { "c_attn", UINT64_C(1) << LORA_Q },
         { "c_proj", UINT64_C(1) << LORA_O },
@@ -97,7 +102,10 @@ static void adapters(struct run *r, const struct json *root)
     r->lora_dtype = r->prec.param = fp32 ? DT_FP32 : r->prec.compute;
     r->base_dtype = strncmp(base, "nf4", 3) == 0 ? DT_NF4 : r->prec.compute;
     r->double_quant = strcmp(base, "nf4-double") == 0;
-    if (json_member(a, "full") != NULL)
+    const struct json *full = json_member(a, "full");
+    if (full != NULL && strcmp(full->child->text.p, "projector") == 0)
+        r->lora_full = UINT64_C(1) << LORA_FULL_PROJECTOR;
+    else if (full != NULL)
         r->lora_full =
             UINT64_C(1) << LORA_FULL_EMBED | UINT64_C(1) << LORA_FULL_HEAD;
 }
@@ -412,6 +420,22 @@ static uint64_t weights(const struct step *s)
     return sum;
 }
 
+/* Parameters that PyTorch would train: those in vain too. */
+static uint64_t trained(const struct step *s)
+{
+    uint64_t sum = 0;
+    for (uint64_t i = 0; i < s->p.layers + 2; i++) {
+        const struct block *b = &s->p.block[block_at(s, i)];
+        for (uint32_t k = 0; k < b->tensor_count; k++) {
+            const struct tensor *t = &s->p.tensor[b->tensor_first + k];
+            if (t->role == ROLE_PARAM && !t->tied
+                && (t->trainable || t->in_vain))
+                sum += t->elems;
+        }
+    }
+    return sum;
+}
+
 static bool differs_at_all(const char *file, const char *what, uint64_t got,
                            double want)
 {
@@ -449,6 +473,10 @@ static bool compare(const char *path, const char *file)
             bad = differs_at_all(file, "weights", weights(&s),
                                  num(root, "parameter_bytes"))
                   || bad;
+            if (json_member(root, "trainable") != NULL)
+                bad = differs_at_all(file, "trainable", trained(&s),
+                                     num(root, "trainable"))
+                      || bad;
         }
         bad = differs(file, "forward", base + (double)p.forward,
                       fwd > loss ? fwd : loss)

@@ -1,6 +1,7 @@
 """Writes tests/golden/oracle/part-<name>-<dtype>-<attention>.json: parts of models that are no whole by themselves, a
 vision or a text tower with the mean of what it hands on as loss, and CLIP's two towers; part-<name>-frozen-...: wholes
-of which some parts' weights have requires_grad False.
+of which some parts' weights have requires_grad False; part-<name>-lora-...: wholes with PEFT's adapters, and with some
+parts left out of them (exclude_modules).  The latter need peft.
 
 usage: golden_parts.py FOLDER [name ...]
 """
@@ -116,6 +117,46 @@ FROZEN = {  # all dtypes and attentions of ALL_KINDS
     "llama4-none-frozen-vision-projector": ["vision", "projector"],
     "gemma3-none-frozen-vision-projector": ["vision", "projector"],
 }
+QV = ["q_proj", "v_proj"]
+ADAPTED = {  # targets, parts without adapters, modules_to_save
+    "qv": (QV, [], None),
+    "all": ("all-linear", [], None),
+    "qv-vision": (QV, ["text"], None),
+    "qv-text": (QV, ["vision"], None),
+    "all-text": ("all-linear", ["vision", "projector"], None),
+    "all-projector": ("all-linear", ["vision", "text"], None),
+    "qv-text-full": (QV, ["vision"], ["multi_modal_projector"]),
+    "all-full": ("all-linear", [], ["multi_modal_projector"]),
+    "seven": (["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"], [], None),
+}
+EXCLUDED = {"vision": r"(vision_tower|vision_model)\..*", "text": r"(.*language_model|text_model)\..*",
+            "projector": r".*(_projector|_projection)(\..*)?"}
+
+
+def with_adapters():
+    """name-lora-setting, of those that a class has: Llama 4's fused experts are no targets of all-linear."""
+    for name in ("llava", "gemma3", "llama4", "clip"):
+        for word, (targets, _, full) in ADAPTED.items():
+            if (targets == "all-linear" and name == "llama4" or full and name == "clip" or word == "seven" and name == "clip"
+                    or word == "all-projector" and name == "gemma3"):
+                continue
+            yield f"{name}-lora-{word}"
+
+
+def adapt(model, word, dtype):
+    """On the meta device.  Adapters are of bf16 in pure bf16, of fp32 under autocast."""
+    import peft
+    targets, without, full = ADAPTED[word]
+    excluded = r"(.*\.)?(" + "|".join(EXCLUDED[part] for part in without) + ")" if without else None
+    config = peft.LoraConfig(r=8, target_modules=targets, exclude_modules=excluded, modules_to_save=full)
+    torch.set_default_dtype(torch.bfloat16)  # what PEFT casts adapters to, but on the meta device
+    model = peft.get_peft_model(model, config, autocast_adapter_dtype=dtype == "autocast")
+    torch.set_default_dtype(torch.float32)
+    adapters = dict(rank=8, targets=targets, dropout=0.0, dtype="fp32" if dtype == "autocast" else "bf16", base="bf16",
+                    peft=peft.__version__)
+    return model, without, dict(adapters, **(dict(full=["projector"]) if full else {}))
+
+
 ALL_KINDS = list(FROZEN)[:3] + ["llava-frozen-vision", "llama4-frozen-vision"]
 
 
@@ -179,19 +220,22 @@ def loss_of(name, model, given, beside):
 
 
 def step(variant, dtype, attn):
-    name, frozen = variant.split("-frozen")[0], FROZEN.get(variant, [])
+    name, frozen, adapters = variant.split("-frozen")[0].split("-lora")[0], FROZEN.get(variant, []), None
     settings, images = CONFIGS[name], IMAGES.get(name, 1)
     config = transformers.AutoConfig.for_model(**json.loads(json.dumps(settings)))
     attention.install(True)
-    stored = torch.bfloat16 if dtype == "bf16" else torch.float32
+    stored = torch.bfloat16 if dtype == "bf16" or "-lora-" in variant else torch.float32
     with torch.device("meta"):
         model = operator.attrgetter(CLASSES[whole_of(name) or name])(transformers)._from_config(
             config, dtype=stored, attn_implementation={"flash": "flash_attention_2"}.get(attn, attn))
+        if "-lora-" in variant:
+            model, frozen, adapters = adapt(model, variant.split("-lora-")[1], dtype)
     with FakeTensorMode(allow_non_fake_inputs=True):
         model.to_empty(device="cuda").train()
         model.tie_weights()
         for parameter, weight in model.named_parameters():
-            weight.requires_grad_(part_of(parameter) not in frozen)
+            if adapters is None:
+                weight.requires_grad_(part_of(parameter) not in frozen)
         given, beside, vision = {}, {}, settings.get("vision_config", settings)
         if name.startswith("qwen"):
             given, beside = patches_of(settings, attn, "cuda")
@@ -234,6 +278,9 @@ def step(variant, dtype, attn):
         part["image"] = [3, 14 * SIDE, 14 * SIDE]
     if frozen:
         part["freeze"] = frozen
+    if adapters:
+        part["adapters"] = adapters
+        part["trainable"] = sum(p.numel() for p in model.parameters() if p.requires_grad)
     return dict(family="part-" + variant, **part, torch=torch.__version__, transformers=transformers.__version__,
                 command="python tests/oracle/golden_parts.py tests/golden/oracle", config=settings, dtype=dtype,
                 attention=attn, b=B, s=length(name) if name == "clip-text" or whole_of(name) else image, saved_total_bytes=total,
@@ -243,14 +290,14 @@ def step(variant, dtype, attn):
 
 
 if __name__ == "__main__":
-    for name in [a for a in sys.argv[2:] if a != "--rows"] or [*CONFIGS, *FROZEN]:
+    for name in [a for a in sys.argv[2:] if a != "--rows"] or [*CONFIGS, *FROZEN, *with_adapters()]:
         for dtype in ("bf16", "fp32", "autocast"):
             for attn in ("eager", "sdpa", "flash"):
                 if attn == "flash" and (dtype == "fp32" or name.startswith("llama4")):
                     continue  # no such kernel
                 if name in IMAGES and IMAGES[name] == 0:
                     continue  # only what is frozen does without images
-                few = name in FROZEN and name not in ALL_KINDS or name in IMAGES
+                few = name in FROZEN and name not in ALL_KINDS or name in IMAGES or "-lora-" in name
                 if few and (dtype, attn) not in (("bf16", "sdpa"), ("autocast", "eager")):
                     continue
                 result, rows = step(name, dtype, attn)

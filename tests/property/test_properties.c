@@ -213,6 +213,25 @@ static const char *frozen_of(const struct trial *t, uint64_t seed)
     return parts[seed / 2 % (sizeof parts / sizeof parts[0])];
 }
 
+/* Of wholes; Llama 4's all-linear is refused. */
+static const char *targets_of(const struct trial *t, uint64_t seed)
+{
+    if (t->model == tiled)
+        return seed % 2 == 0 ? "q,v" : "q,k,v,o,gate,up,down";
+    return seed % 3 == 0 ? "q,v" : seed % 3 == 1 ? "all-linear" : "q,up,o";
+}
+
+static const char *full_of(const struct trial *t, uint64_t seed)
+{
+    const char *frozen = frozen_of(t, seed);
+    if (!is_whole(t->model) && t->model != towers)
+        return "embed,head";
+    if (frozen != NULL && strstr(frozen, "projector") != NULL)
+        return strstr(frozen, "text") != NULL ? "norm" : "head";
+    return frozen == NULL || strstr(frozen, "text") == NULL ? "projector,head"
+                                                            : "projector";
+}
+
 /* None where nothing trains what they go through; not PICK, as below. */
 static const char *images_of(const struct trial *t, uint64_t seed)
 {
@@ -286,8 +305,8 @@ static struct trial trial_of(uint64_t seed)
                                 : PICK(&s, "none", "full");
     const char *tp = megatron || titan ? PICK(&s, "1", "2", "4") : "1";
     /* adapters, a third of the time: where not, tp is said again */
-    const bool lora = !megatron && !titan && next(&s) % 3 == 0
-                      && t.model != towers && !is_whole(t.model);
+    const bool lora = !megatron && !titan && next(&s) % 3 == 0;
+    const bool parts = t.model == towers || is_whole(t.model);
     const bool modules = megatron && strcmp(re, "selective") == 0;
     const bool full = lora && next(&s) % 4 == 0;
     const char *base = state ? "bf16" : PICK(&s, "bf16", "nf4", "int8", "int4");
@@ -376,10 +395,12 @@ static struct trial trial_of(uint64_t seed)
           fsdp ? PICK(&s, "none", "none", "cpu") : tp },
         { lora ? "lora_rank" : "tp", lora ? PICK(&s, "8", "64") : tp },
         { lora ? "base_dtype" : "tp", lora ? base : tp },
-        { lora && state ? "lora_targets" : "tp",
-          lora && state ? "in_proj" : tp },
+        { lora && (state || parts) ? "lora_targets" : "tp",
+          lora && state   ? "in_proj"
+          : lora && parts ? targets_of(&t, seed)
+                          : tp },
         { lora ? "lora_dtype" : "tp", lora ? PICK(&s, "fp32", "bf16") : tp },
-        { full ? "lora_full_modules" : "tp", full ? "embed,head" : tp },
+        { full ? "lora_full_modules" : "tp", full ? full_of(&t, seed) : tp },
         { lora ? "lora_dropout" : "tp", lora ? PICK(&s, "0", "0.05") : tp },
         { "recompute_modules",
           modules ? PICK(&s, "core_attn", "layernorm,mlp", "mla_up_proj",
@@ -564,7 +585,7 @@ static void check_trace(const struct trial *t, struct memory_fold *f,
     arena_init(&a, NULL);
     assert_true(trace_stage(&trace, f, st, TRACE_LATER, &a));
     if (trace.peak != k->peak.total || trace.live != k->rest.total) {
-        char text[1024];
+        char text[4096];
         describe(t, text, sizeof text);
         const struct trace_event *e = &trace.event[trace.peak_at];
         fail_msg("trace %llu (%s %s %s), closed form %llu (%s %s); rest %llu "
