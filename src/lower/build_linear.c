@@ -89,8 +89,10 @@ static tensor_id linear_product(struct builder *b, const struct linear *l)
                                             .weight = stored,
                                             .bias = bias,
                                             .out = l->out });
-    const tensor_id x = build_autocast(b, l->name, l->x);
+    /* autocast's casts are arguments of one call, made from the last to the
+       first */
     const tensor_id w = build_autocast(b, l->name, stored);
+    const tensor_id x = build_autocast(b, l->name, l->x);
     const tensor_id keep = linear_keeps(b, l, x, stored);
     const struct shape shape = shape_last(b, x, l->out);
     const enum dtype dtype =

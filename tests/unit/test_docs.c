@@ -1,7 +1,8 @@
 /*
  * The documentation names everything that the tables have: each setup key with
  * its choices and default, each assertion, each equation, each field of a
- * model. What it says about them is the reader's to judge.
+ * model; README.md says how much is tested. What it says about them is the
+ * reader's to judge.
  */
 #include <dirent.h>
 #include <setjmp.h>
@@ -477,6 +478,107 @@ static void gpu_page_has_every_field(void **state)
     assert_int_equal(missing, 0);
 }
 
+/* ---- README.md: how much is held against what ---- */
+
+/* Text files of at most this many bytes are read as far as their model's type,
+ * which stands in their first lines. */
+enum { HEAD_MAX = 1 << 14, TYPES_MAX = 512 };
+
+struct recordings {
+    unsigned files, types;
+    char type[TYPES_MAX][NAME_MAX_LEN];
+};
+
+static void add_type(struct recordings *r, const char *head)
+{
+    static const char key[] = "\"model_type\": \"";
+    const char *at = strstr(head, key);
+    char word[NAME_MAX_LEN];
+    if (at == NULL) /* a list of layers has none */
+        return;
+    at += sizeof key - 1;
+    const size_t n = strcspn(at, "\"");
+    assert_true(n < sizeof word);
+    memcpy(word, at, n);
+    word[n] = '\0';
+    for (unsigned i = 0; i < r->types; i++)
+        if (strcmp(r->type[i], word) == 0)
+            return;
+    assert_true(r->types < TYPES_MAX);
+    memcpy(r->type[r->types++], word, n + 1);
+}
+
+static void count_recordings(struct recordings *r)
+{
+    static const char folder[] = MEMPLAN_SOURCE_DIR "/tests/golden/oracle";
+    static char head[HEAD_MAX];
+    DIR *dir = opendir(folder);
+    assert_non_null(dir);
+    for (const struct dirent *e = readdir(dir); e != NULL; e = readdir(dir)) {
+        char path[PATH_MAX_LEN];
+        if (strstr(e->d_name, ".json") == NULL)
+            continue;
+        snprintf(path, sizeof path, "%s/%s", folder, e->d_name);
+        FILE *f = fopen(path, "rb");
+        assert_non_null(f);
+        head[fread(head, 1, sizeof head - 1, f)] = '\0';
+        fclose(f);
+        r->files++;
+        add_type(r, head);
+    }
+    closedir(dir);
+}
+
+static unsigned lines_of(const char *name)
+{
+    char *text = read_source(name);
+    unsigned n = 0;
+    for (const char *c = text; *c != '\0'; c++)
+        n += *c == '\n';
+    free(text);
+    return n;
+}
+
+/* "over N words": N is right when there are more than N, and not by much. */
+static bool is_stated(const char *page, const char *words, unsigned count)
+{
+    const char *at = strstr(page, words);
+    assert_non_null(at);
+    while (at > page && (at[-1] == ' ' || at[-1] == '\n'))
+        at--;
+    while (at > page && at[-1] >= '0' && at[-1] <= '9')
+        at--;
+    const unsigned long stated = strtoul(at, NULL, 10);
+    if (count >= stated && count <= stated + stated / 10)
+        return true;
+    print_error("README.md: over %lu %s, there are %u\n", stated, words, count);
+    return false;
+}
+
+static void readme_counts_what_is_there(void **state)
+{
+    (void)state;
+    static struct recordings r;
+    count_recordings(&r);
+    const struct {
+        const char *words;
+        unsigned count;
+    } figures[] = {
+        { "recordings of", r.files },
+        { "model types under", r.types },
+        { "published files and", lines_of("tests/golden/published.jsonl") },
+        { "configurations of transformers' classes",
+          lines_of("tests/golden/counts.jsonl") },
+        { "malformed ones", lines_of("tests/golden/mutations.jsonl") },
+    };
+    char *page = read_source("README.md");
+    unsigned wrong = 0;
+    for (size_t i = 0; i < sizeof figures / sizeof figures[0]; i++)
+        wrong += !is_stated(page, figures[i].words, figures[i].count);
+    free(page);
+    assert_int_equal(wrong, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -489,6 +591,7 @@ int main(void)
         cmocka_unit_test(model_page_has_every_key_of_the_decoder),
         cmocka_unit_test(model_page_has_files_that_parse),
         cmocka_unit_test(gpu_page_has_every_field),
+        cmocka_unit_test(readme_counts_what_is_there),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
