@@ -349,6 +349,7 @@ struct simulating {
     struct memory_result *out;
     struct memory_fold f;
     struct arena *a;
+    const struct length_code *lengths; /* NULL: all alike */
     uint64_t births;
 };
 
@@ -380,12 +381,57 @@ static void keep_simulated(struct stage_result *out, const struct stage *s,
 static bool simulate_within(struct simulated *sim, struct simulating *m,
                             const struct stage *s, uint64_t room)
 {
-    const struct simulate_limits most = { room, SIMULATE_MOST, 0, m->a };
+    const struct simulate_limits most = { .device_bytes = room,
+                                          .births = SIMULATE_MOST,
+                                          .a = m->a };
     struct simulated tight;
     if (!simulate_stage(&tight, &m->f, s, &most))
         return false;
     if (tight.done && !tight.oom)
         *sim = tight;
+    return true;
+}
+
+/* By what is reserved, the least first. */
+static void insert(struct simulated *row, unsigned n, const struct simulated *x)
+{
+    while (n > 0 && row[n - 1].reserved > x->reserved) {
+        row[n] = row[n - 1];
+        n--;
+    }
+    row[n] = *x;
+}
+
+/* What steps of different lengths leave in the allocator's cache, in an order
+ * that leaves no more than half of the others do. What is allocated at the peak
+ * is the longest's, which `sim` has. */
+static bool simulate_lengths(struct simulated *sim, struct simulating *m,
+                             const struct stage *s, uint64_t room)
+{
+    struct simulated row[LENGTH_ORDERS];
+    struct simulate_limits most = { .device_bytes = room,
+                                    .births = SIMULATE_MOST,
+                                    .a = m->a,
+                                    .lengths = m->lengths };
+    unsigned n = 0;
+    for (; most.order < LENGTH_ORDERS; most.order++) {
+        struct simulated x;
+        if (!simulate_stage(&x, &m->f, s, &most))
+            return false;
+        if (x.done && !x.oom)
+            insert(row, n++, &x);
+    }
+    if (n == 0)
+        return true;
+    const struct simulated *median = &row[n / 2];
+    sim->reserved_least = max_u64(row[0].reserved, sim->reserved);
+    sim->reserved_most = max_u64(row[n - 1].reserved, sim->reserved);
+    if (median->reserved < sim->reserved)
+        return true;
+    sim->reserved = median->reserved;
+    sim->retries += median->retries;
+    for (unsigned i = 0; i < SIM_POOLS; i++)
+        sim->pool[i] = median->pool[i];
     return true;
 }
 
@@ -398,7 +444,7 @@ static bool simulate_one(struct simulating *m, uint64_t index)
     for (uint64_t r = 0; r < index; r++)
         layer += run->stage_layers[r];
     stage_init(&s, &m->f, index, layer);
-    const struct simulate_limits most = { 0, SIMULATE_MOST, 0, m->a };
+    const struct simulate_limits most = { .births = SIMULATE_MOST, .a = m->a };
     if (!simulate_stage(&sim, &m->f, &s, &most))
         return false;
     m->births += sim.births;
@@ -409,6 +455,9 @@ static bool simulate_one(struct simulating *m, uint64_t index)
                               : 0;
     if (sim.reserved > room && sim.allocated <= room
         && !simulate_within(&sim, m, &s, room))
+        return false;
+    if (m->lengths != NULL
+        && !simulate_lengths(&sim, m, &s, sim.reserved <= room ? room : 0))
         return false;
     keep_simulated(&m->out->stage[index], &s, &sim);
     return true;
@@ -425,16 +474,18 @@ static struct stage_result *next_stage(struct memory_result *out)
     return next;
 }
 
-bool fold_allocator(struct memory_result *out, const struct program *p,
-                    const struct run *run, struct arena *a, uint64_t births)
+bool fold_allocator(struct memory_result *out, const struct allocator_input *in)
 {
-    struct simulating m = { .out = out, .a = a };
-    if (!memory_fold_init(&m.f, p, run, a))
+    const struct run *run = in->run;
+    struct simulating m = { .out = out, .a = in->a };
+    if (!memory_fold_init(&m.f, in->program, run, in->a))
         return false;
+    if (run->lengths.kind != LENGTHS_EQUAL)
+        m.lengths = &in->lengths;
     uint64_t before = 0; /* the next stage takes as many as the last at most */
     for (uint64_t i = 0; i < out->n_stages; i++) {
         struct stage_result *s = next_stage(out);
-        if (i > 0 && m.births + (m.births - before) > births)
+        if (i > 0 && m.births + (m.births - before) > in->births)
             break;
         before = m.births;
         if (!simulate_one(&m, s->index))

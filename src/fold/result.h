@@ -87,6 +87,8 @@ struct simulated {
     bool oom;                     /* the device could not grant all of it */
     uint64_t allocated, reserved; /* peaks over the steps */
     uint64_t steady;              /* allocated between steps */
+    /* of samples of different lengths, by their order; 0: all alike */
+    uint64_t reserved_least, reserved_most;
     uint64_t steps, births, retries;
     /* where allocated was at its peak */
     enum phase phase;

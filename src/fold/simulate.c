@@ -193,7 +193,7 @@ uint64_t simulate_skip(struct tracer *r, uint64_t backward, uint64_t left)
 {
     struct simulation *m = r->sim;
     struct marks *now = &m->now;
-    if (m->steps != 0 || now->period != 0)
+    if (m->steps != 0 || r->turns != NULL || now->period != 0)
         return 0;
     const uint64_t unit = r->s->chunks > 1 ? r->s->run->pp : 1;
     const struct allocator *a = &m->allocator;
@@ -235,9 +235,6 @@ static void live(struct tracer *r)
     const unsigned most = m->steps == 0 ? STEPS_MAX : m->steps;
     uint64_t before = 0, peaks = 0;
     unsigned quiet = 0;
-    m->starting = true;
-    trace_start(r);
-    m->starting = false;
     for (unsigned i = 0; i < most; i++) {
         next_step(m);
         tracer_step(r, i == 0 ? TRACE_FIRST : TRACE_LATER);
@@ -256,6 +253,14 @@ static void live(struct tracer *r)
         if (m->steps == 0 && r->s->run->keep_outputs && quiet == STEPS_QUIET)
             return;
     }
+}
+
+/* Steps of micro-batches that differ in length, as many as there are. */
+static void live_turns(struct tracer *r)
+{
+    struct simulated *out = r->sim->out;
+    for (out->steps = 0; !r->failed && turns_begin(r); out->steps++)
+        tracer_step(r, out->steps == 0 ? TRACE_FIRST : TRACE_LATER);
 }
 
 static void count_pools(struct simulated *out, const struct allocator *a)
@@ -289,7 +294,15 @@ bool simulate_stage(struct simulated *out, struct memory_fold *f,
     allocator_init(&m->allocator, &config, most->a);
     if (!tracer_init(r))
         return false;
-    live(r);
+    if (most->lengths != NULL && !turns_init(r, most->lengths, most->order))
+        return false;
+    m->starting = true;
+    trace_start(r);
+    m->starting = false;
+    if (r->turns != NULL)
+        live_turns(r);
+    else
+        live(r);
     out->births = m->births;
     if (r->failed)
         return m->births_most != 0 && m->births >= m->births_most;

@@ -6,6 +6,7 @@
 #ifndef MEMPLAN_FOLD_SIMULATE_H
 #define MEMPLAN_FOLD_SIMULATE_H
 
+#include "fold/lengths.h"
 #include "fold/stage.h"
 
 /* What the device grants (0: no end), how long to go on, where to keep
@@ -16,6 +17,10 @@ struct simulate_limits {
     unsigned steps;  /* 0: until nothing changes, micro-batches that would
                         change nothing left out; else all of so many */
     struct arena *a;
+    /* not NULL: steps of micro-batches as long as the setup's samples, in one
+     * of the orders */
+    const struct length_code *lengths;
+    unsigned order;
 };
 
 /* False when out of memory. out->done is false when it took too many

@@ -223,7 +223,8 @@ static void write_down(void *ctx, const struct walk_event *e)
     struct script *s = r->writing;
     if (s->n == s->capacity) {
         const uint32_t more = s->capacity == 0 ? 64 : 2 * s->capacity;
-        struct walk_event *bigger = ARENA_NEW(r->a, struct walk_event, more);
+        struct walk_event *bigger =
+            ARENA_NEW(r->length_a, struct walk_event, more);
         if (bigger == NULL) {
             r->failed = true;
             return;
@@ -472,6 +473,10 @@ static void run_schedule(struct tracer *r)
     while (backward < micros && !r->failed) {
         r->later = backward > 0;
         if (forward < micros && forward - backward < full) {
+            if (r->turns != NULL && !turns_next(r)) {
+                micros = forward;
+                continue;
+            }
             r->other_micros = r->other_chunks = forward - backward;
             micro_forward(r, (uint32_t)forward++, 0);
             continue;
@@ -583,6 +588,8 @@ static void first_step_ends(struct tracer *r)
 {
     r->s = r->whole_stage;
     forget_targets(r);
+    if (r->turns != NULL)
+        turns_forget(r);
 }
 
 void tracer_step(struct tracer *r, enum trace_step step)
@@ -638,34 +645,40 @@ static void tracer_ring(struct tracer *r)
     r->ring = (uint32_t)max_u64(ring, 1);
 }
 
-bool tracer_init(struct tracer *r)
+bool tracer_room(struct tracer *r)
 {
+    struct arena *a = r->length_a;
     uint32_t operands;
-    const struct run *run = r->s->run;
-    tracer_ring(r);
     room(r->s->p, &r->slots, &operands);
     r->slots++; /* the input */
-    r->regions = run_regions(run);
     const size_t cells = (size_t)r->ring * r->s->n;
     const size_t buffers = 2 * (size_t)operands + 2;
-    r->flying = ARENA_NEW(
-        r->a, uint32_t, schedule_walked(run) ? (size_t)schedule_room(run) : 1);
-    r->resident = ARENA_NEW(r->a, struct resident, cells);
-    hold_id *slots = ARENA_NEW(r->a, hold_id, cells * r->slots);
     hold_id *stash = NULL;
+    r->resident = ARENA_NEW(a, struct resident, cells);
+    hold_id *slots = ARENA_NEW(a, hold_id, cells * r->slots);
     if (r->s->splits)
-        stash = ARENA_NEW(r->a, hold_id, cells * buffers);
-    r->buffer = ARENA_NEW(r->a, hold_id, buffers);
-    r->wgrad = ARENA_NEW(r->a, hold_id, (size_t)operands + 1);
-    if (r->resident == NULL || slots == NULL || r->buffer == NULL
-        || r->wgrad == NULL || r->flying == NULL
-        || (r->s->splits && stash == NULL))
+        stash = ARENA_NEW(a, hold_id, cells * buffers);
+    r->buffer = ARENA_NEW(a, hold_id, buffers);
+    r->wgrad = ARENA_NEW(a, hold_id, (size_t)operands + 1);
+    r->at = ARENA_NEW(a, struct targets, TARGETS * (size_t)r->s->n);
+    if (a->failed)
         return false;
     for (size_t i = 0; i < cells; i++) {
         r->resident[i].slot = slots + i * r->slots;
         r->resident[i].stash = stash == NULL ? NULL : stash + i * buffers;
     }
-    return levels_init(r);
+    return true;
+}
+
+bool tracer_init(struct tracer *r)
+{
+    const struct run *run = r->s->run;
+    r->length_a = r->a;
+    tracer_ring(r);
+    r->regions = run_regions(run);
+    r->flying = ARENA_NEW(
+        r->a, uint32_t, schedule_walked(run) ? (size_t)schedule_room(run) : 1);
+    return r->flying != NULL && tracer_room(r) && levels_init(r);
 }
 
 bool trace_stage(struct trace *t, struct memory_fold *f, const struct stage *s,

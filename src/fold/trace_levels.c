@@ -419,7 +419,7 @@ static void collect(void *ctx, const struct put_event *e)
 
 static bool keep_targets(struct targets *t, const struct collect *c)
 {
-    t->v = ARENA_NEW(c->r->a, struct target, (size_t)c->n + 1);
+    t->v = ARENA_NEW(c->r->length_a, struct target, (size_t)c->n + 1);
     if (t->v == NULL)
         return false;
     for (uint32_t i = 0; i < c->n; i++)
@@ -616,6 +616,5 @@ bool levels_init(struct tracer *r)
         r->level[i] =
             (struct level){ .term = fixed[i], .what = "", .pieces = 1 };
     r->n_levels = FIXED;
-    r->at = ARENA_NEW(r->a, struct targets, TARGETS * (size_t)r->s->n);
-    return r->at != NULL && sizes_init(r);
+    return sizes_init(r);
 }

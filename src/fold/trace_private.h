@@ -7,6 +7,7 @@
 #define MEMPLAN_FOLD_TRACE_PRIVATE_H
 
 #include "fold/allocator.h"
+#include "fold/lengths.h"
 #include "fold/schedule.h"
 #include "fold/trace.h"
 
@@ -91,10 +92,12 @@ struct simulation;
 
 struct tracer {
     struct arena *a;
+    struct arena *length_a; /* what holds for one length alone */
     struct memory_fold *f;
     const struct stage *s, *whole_stage;
     struct trace *list;     /* NULL: not listed */
     struct simulation *sim; /* NULL: not simulated */
+    struct turns *turns;    /* NULL: micro-batches of one length */
     bool failed;            /* out of memory */
     bool settled;           /* simulated: all is as in the step before */
     bool tight;             /* simulated: on a device with an end */
@@ -141,6 +144,8 @@ struct tracer {
 /* ---- trace.c ---- */
 
 bool tracer_init(struct tracer *r);
+/* What is as large as the program at hand; all of it dead. */
+bool tracer_room(struct tracer *r);
 hold_id tracer_birth(struct tracer *r, enum component c, const char *name,
                      uint64_t bytes, enum stream stream);
 void tracer_death(struct tracer *r, hold_id *id);
@@ -180,6 +185,18 @@ void trace_wrap(struct tracer *r);
 void trace_reduce(struct tracer *r);
 void trace_accumulate(struct tracer *r);
 void trace_gather(struct tracer *r);
+
+/* ---- trace_turns.c: micro-batches of different lengths ---- */
+
+/* From here on. False when out of memory. */
+bool turns_init(struct tracer *r, const struct length_code *code,
+                unsigned order);
+/* A step begins; false when no micro-batch is left for it. */
+bool turns_begin(struct tracer *r);
+/* The next one's program; false when there is none before the step. */
+bool turns_next(struct tracer *r);
+/* The stage has been put back: no length is at hand. */
+void turns_forget(struct tracer *r);
 
 /* ---- simulate.c ---- */
 

@@ -243,7 +243,7 @@ void plan_changes(struct memplan_report *r, const struct spec *spec,
         ARENA_NEW(&r->arena, struct memplan_report, 1);
     if (trial == NULL)
         return;
-    arena_init(&trial->arena, &r->arena.alloc);
+    report_arenas(trial, &r->arena.alloc);
     const struct simulated *sim = &r->memory.stage[r->memory.worst].sim;
     struct search s = { .trial = trial, .spec = spec, .params = params };
     s.gave_up = sim->steps != 0 && !sim->done;
@@ -251,5 +251,5 @@ void plan_changes(struct memplan_report *r, const struct spec *spec,
         s.now = s.trial->memory.device_total;
         find_changes(&s, r, setup);
     }
-    arena_release(&trial->arena);
+    report_release(trial);
 }

@@ -224,7 +224,7 @@ static memplan_status find(memplan_found *found, const memplan_model *model,
         s->trial = trial;
         s->d = d;
         arena_init(&s->arena, &found->alloc);
-        arena_init(&trial->arena, &found->alloc);
+        report_arenas(trial, &found->alloc);
         s->c = (struct candidates){ .what = found->what,
                                     .model = model,
                                     .setup = setup,
@@ -234,7 +234,7 @@ static memplan_status find(memplan_found *found, const memplan_model *model,
             answer(s);
         arena_release(&s->c.arena);
         arena_release(&s->arena);
-        arena_release(&trial->arena);
+        report_release(trial);
     } else {
         diag_nomem(d);
     }

@@ -8,10 +8,24 @@
 #include "fold/memory.h"
 #include "fold/states.h"
 
+#include "base/unit.h"
+
 #include <math.h>
 #include <string.h>
 
 #include "base/banned.h"
+
+void report_arenas(struct memplan_report *r, const memplan_allocator *allocator)
+{
+    arena_init(&r->arena, allocator);
+    arena_init(&r->length_arena, allocator);
+}
+
+void report_release(struct memplan_report *r)
+{
+    arena_release(&r->arena);
+    arena_release(&r->length_arena);
+}
 
 static bool copy_text(struct arena *a, const char **text)
 {
@@ -110,14 +124,47 @@ memplan_status plan_memory(struct memplan_report *r, const struct spec *spec,
     return MEMPLAN_OK;
 }
 
+/* The program of samples that are so long, all else alike. */
+struct other_length {
+    const struct spec *spec;
+    struct run run;
+};
+
+static bool lower_length(void *ctx, uint64_t length, struct program *p,
+                         struct arena *a)
+{
+    struct other_length *x = ctx;
+    struct diag d;
+    diag_init(&d, NULL);
+    x->run.seq_len = length;
+    return lower_model(p, x->spec, &x->run, a, &d) == MEMPLAN_OK;
+}
+
+static bool set_lengths(struct length_code *code, struct memplan_report *r)
+{
+    if (r->run.lengths.kind == LENGTHS_EQUAL)
+        return true;
+    struct other_length *x = ARENA_NEW(&r->arena, struct other_length, 1);
+    if (x == NULL)
+        return false;
+    *x = (struct other_length){ &r->spec, r->run };
+    *code = (struct length_code){ .lower = lower_length,
+                                  .ctx = x,
+                                  .a = &r->length_arena };
+    return true;
+}
+
 memplan_status plan_allocator(struct memplan_report *r, bool all,
                               struct diag *d)
 {
     enum { INSTANT = 100000 }; /* some 20 ms */
     if (r->run.fast)
         return MEMPLAN_OK;
-    if (fold_allocator(&r->memory, &r->program, &r->run, &r->arena,
-                       all ? UINT64_MAX : INSTANT))
+    struct allocator_input in = { .program = &r->program,
+                                  .run = &r->run,
+                                  .a = &r->arena,
+                                  .births = all ? UINT64_MAX : INSTANT };
+    if (set_lengths(&in.lengths, r) && fold_allocator(&r->memory, &in))
         return MEMPLAN_OK;
     r->kind = REPORT_NONE;
     return diag_nomem(d);
@@ -205,6 +252,26 @@ static void say_given_up(struct memplan_report *r)
                    "peak and 2.6 %, as with --fast");
 }
 
+/* What is reserved depends on the order in which samples come. */
+static void say_lengths(struct memplan_report *r)
+{
+    char low[UNIT_TEXT_MAX], high[UNIT_TEXT_MAX], text[ASSUMPTION_TEXT];
+    const struct simulated *sim =
+        &r->memory.stage[r->memory.reserved_stage].sim;
+    if (sim->reserved_most == 0)
+        return;
+    str_format(text, sizeof text,
+               "samples of up to %llu tokens: what is reserved is the median "
+               "of %d orders, %s to %s",
+               (unsigned long long)r->run.seq_len, LENGTH_ORDERS,
+               unit_format_bytes(low, sim->reserved_least),
+               unit_format_bytes(high, sim->reserved_most));
+    run_assume(&r->run,
+               r->run.lengths.kind == LENGTHS_LISTED ? KEY_LENGTHS
+                                                     : KEY_LENGTH_MEAN,
+               text);
+}
+
 memplan_status plan_estimate(struct memplan_report *r, const struct spec *spec,
                              const struct params_result *params,
                              const struct setup *setup, struct diag *d)
@@ -213,6 +280,7 @@ memplan_status plan_estimate(struct memplan_report *r, const struct spec *spec,
         || plan_allocator(r, false, d) != MEMPLAN_OK)
         return d->status;
     say_given_up(r);
+    say_lengths(r);
     if (count_flops(r, d) != MEMPLAN_OK) {
         r->kind = REPORT_NONE;
         return d->status;
@@ -232,7 +300,7 @@ struct memplan_report *plan_report_new(const memplan_allocator *allocator)
     if (r == NULL)
         return NULL;
     *r = (struct memplan_report){ .kind = REPORT_NONE };
-    arena_init(&r->arena, &a);
+    report_arenas(r, &a);
     return r;
 }
 
@@ -241,7 +309,7 @@ void memplan_report_free(memplan_report *report)
     if (report == NULL)
         return;
     const memplan_allocator a = report->arena.alloc;
-    arena_release(&report->arena);
+    report_release(report);
     a.resize(a.ctx, report, sizeof *report, 0);
 }
 

@@ -8,6 +8,11 @@
 #include "base/diag.h"
 #include "plan/report_data.h"
 
+/* A zeroed report's arenas. */
+void report_arenas(struct memplan_report *r,
+                   const memplan_allocator *allocator);
+void report_release(struct memplan_report *r);
+
 /* Resolves, lowers and folds memory into r (whose arena is rewound first):
  * run, program, memory. `spec` must outlive r unless its strings are copied
  * later. Returns d's status. */

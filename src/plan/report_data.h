@@ -64,7 +64,8 @@ struct change {
 enum { CHANGE_MAX = 10 };
 
 struct memplan_report {
-    struct arena arena; /* everything below points in here */
+    struct arena arena;        /* everything below points in here */
+    struct arena length_arena; /* while samples of one length are simulated */
     enum report_kind kind;
     bool has_model;
     struct spec spec; /* strings copied into the arena */

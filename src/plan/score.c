@@ -162,7 +162,7 @@ memplan_status memplan_score_new(memplan_score **out,
         return diag_nomem(&d);
     }
     (*out)->arena = arena;
-    arena_init(&(*out)->report.arena, &arena.alloc);
+    report_arenas(&(*out)->report, &arena.alloc);
     return MEMPLAN_OK;
 }
 
@@ -171,7 +171,7 @@ void memplan_score_free(memplan_score *score)
     if (!score)
         return;
     struct arena arena = score->arena; /* the score lies in it */
-    arena_release(&score->report.arena);
+    report_release(&score->report);
     arena_release(&arena);
 }
 

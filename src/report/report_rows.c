@@ -68,7 +68,7 @@ static void visit_list(struct visitor *v, const struct memplan_field *field,
 static void visit_setup_key(const struct setup *s, enum setup_key key,
                             struct visitor *v)
 {
-    enum { LIST_TEXT_MAX = 6 * SETUP_LIST_MAX + 1 };
+    enum { LIST_TEXT_MAX = 6 * SETUP_LIST_MAX + 1 }; /* of LENGTHS_MAX too */
     const struct memplan_field *field = setup_field(key);
     char buf[LIST_TEXT_MAX];
     if (!s->set[key]) {

@@ -64,6 +64,13 @@ void resolve_recompute(struct run *r);
 void resolve_kernels(struct run *r, const struct spec *spec);
 void resolve_buffers(struct run *r, const struct spec *spec);
 
+/* ---- resolve_lengths.c ---- */
+
+/* Once seq_len is known. */
+void resolve_lengths(struct run *r);
+void resolve_check_lengths(const struct run *r, const struct spec *s,
+                           struct diag *d);
+
 void resolve_layout(struct run *r, const struct spec *spec, struct diag *d);
 /* GPUs and dp alone, for `compute` without a model. */
 void resolve_gpus(struct run *r);

@@ -445,6 +445,7 @@ void resolve_check(const struct run *r, const struct spec *spec, struct diag *d)
     check_tp(r, spec, d);
     check_experts(r, spec, d);
     check_sequence(r, spec, d);
+    resolve_check_lengths(r, spec, d);
     resolve_check_stacks(r, spec, d);
     resolve_check_mixers(r, spec, d);
     resolve_check_recompute(r, spec, d);

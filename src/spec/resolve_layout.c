@@ -508,6 +508,7 @@ static void resolve_sequence(struct run *r, const struct spec *spec)
     if (spec->merge > 0) /* an image is as long as it is */
         usual = limit;
     r->seq_len = resolve_count(r, KEY_SEQ_LEN, usual);
+    resolve_lengths(r);
     say_tokens(r, spec);
     if (limit == 0 && !spec_is_convnet(spec))
         resolve_assume(r, KEY_SEQ_LEN,

@@ -349,9 +349,14 @@ static memplan_error *read_gpu(uint64_t *out, struct str value, struct diag *d)
 /* A list as it grows, apart from the setup until all of it is good. */
 struct list {
     uint64_t bits;
-    uint16_t number[SETUP_LIST_MAX];
+    uint32_t number[SETUP_LIST_MAX];
     size_t count;
 };
+
+static size_t list_most(enum setup_key key)
+{
+    return key == KEY_LENGTHS ? (size_t)LENGTHS_MAX : (size_t)SETUP_LIST_MAX;
+}
 
 static memplan_error *list_add(struct list *list, enum setup_key key,
                                struct str entry, struct diag *d)
@@ -367,13 +372,13 @@ static memplan_error *list_add(struct list *list, enum setup_key key,
     e = read_whole(&n, key, entry, d);
     if (e)
         return e;
-    if (list->count == SETUP_LIST_MAX) {
+    if (list->count == list_most(key)) {
         e = setup_error(d, MEMPLAN_E_RANGE, key, "'%s' has too many entries",
                         fields[key].key);
-        diag_hint(e, "use %d at most", SETUP_LIST_MAX);
+        diag_hint(e, "use %zu at most", list_most(key));
         return e;
     }
-    list->number[list->count++] = (uint16_t)n;
+    list->number[list->count++] = (uint32_t)n;
     return NULL;
 }
 
@@ -381,12 +386,17 @@ static void list_store(struct setup *s, enum setup_key key,
                        const struct list *list)
 {
     if (key == KEY_PIPELINE_LAYERS) {
-        memcpy(s->pipeline_layers, list->number,
-               list->count * sizeof(list->number[0]));
+        for (size_t i = 0; i < list->count; i++)
+            s->pipeline_layers[i] = (uint16_t)list->number[i];
         s->pipeline_count = list->count;
         s->v[key].n = list->count;
     } else if (key == KEY_IMAGE) {
-        memcpy(s->image, list->number, sizeof s->image);
+        for (size_t i = 0; i < IMAGE_RANK; i++)
+            s->image[i] = (uint16_t)list->number[i];
+        s->v[key].n = list->count;
+    } else if (key == KEY_LENGTHS) {
+        memcpy(s->lengths, list->number, list->count * sizeof s->lengths[0]);
+        s->lengths_count = list->count;
         s->v[key].n = list->count;
     } else {
         s->v[key].n = list->bits;
@@ -479,6 +489,12 @@ static const char *list_text(const struct setup *s, enum setup_key key,
         for (size_t i = 0; i < s->pipeline_count; i++)
             str_append(buf, size, i > 0 ? ",%u" : "%u",
                        (unsigned)s->pipeline_layers[i]);
+        return buf;
+    }
+    if (key == KEY_LENGTHS) {
+        for (size_t i = 0; i < s->lengths_count; i++)
+            str_append(buf, size, i > 0 ? ",%" PRIu32 : "%" PRIu32,
+                       s->lengths[i]);
         return buf;
     }
     for (size_t i = 0; i < 64; i++) {

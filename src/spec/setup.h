@@ -132,6 +132,10 @@
     X(FSDP_ENDS, "ends")                                                       \
     X(FSDP_EMBEDDING, "embedding")
 
+#define TOO_LONG_MAP(X)                                                        \
+    X(TOO_LONG_TRUNCATE, "truncate")                                           \
+    X(TOO_LONG_DROP, "drop")
+
 #define RECOMPUTE_MAP(X)                                                       \
     X(RECOMP_NONE, "none")                                                     \
     X(RECOMP_SELECTIVE, "selective")                                           \
@@ -235,6 +239,7 @@ enum zero_overflow { ZERO_OVERFLOW_MAP(CHOICE_ENUM) ZERO_OVERFLOW_COUNT };
 enum zero_rank { ZERO_RANK_MAP(CHOICE_ENUM) ZERO_RANK_COUNT };
 enum grad_sync { GRAD_SYNC_MAP(CHOICE_ENUM) GRAD_SYNC_COUNT };
 enum fsdp_units { FSDP_UNITS_MAP(CHOICE_ENUM) FSDP_UNITS_COUNT };
+enum too_long { TOO_LONG_MAP(CHOICE_ENUM) TOO_LONG_COUNT };
 enum recompute { RECOMPUTE_MAP(CHOICE_ENUM) RECOMPUTE_COUNT };
 enum recompute_module { RECOMPUTE_MODULE_MAP(CHOICE_ENUM) REMOD_COUNT };
 enum attention { ATTENTION_MAP(CHOICE_ENUM) ATTENTION_COUNT };
@@ -272,6 +277,7 @@ union setup_value {
 enum { IMAGE_RANK = 3 };
 enum { SETUP_LIST_MAX = 512 }; /* pipeline_layers: stages at most */
 enum { SETUP_NOTES_MAX = 24, SETUP_NOTE_TEXT = 200 };
+enum { LENGTHS_MAX = 64 };
 
 struct setup {
     union setup_value v[KEY_COUNT];
@@ -284,6 +290,8 @@ struct setup {
     size_t notes;
     char pending[SETUP_NOTE_TEXT]; /* a file that the one read goes on in */
     const char *pending_dialect;   /* static */
+    uint32_t lengths[LENGTHS_MAX];
+    size_t lengths_count;
 };
 
 const memplan_field *setup_field(size_t key); /* NULL past the end */
@@ -362,6 +370,14 @@ struct assumption {
     char text[ASSUMPTION_TEXT];
 };
 
+/* How samples differ in length. */
+struct spread {
+    enum { LENGTHS_EQUAL, LENGTHS_GAMMA, LENGTHS_LISTED } kind;
+    double mean, std; /* of a gamma distribution */
+    uint64_t samples;
+    enum too_long too_long;
+};
+
 /* Everything resolved. Degrees are >= 1. */
 struct run {
     struct setup setup;    /* every key resolved: what JSON echoes */
@@ -383,6 +399,7 @@ struct run {
     uint64_t micro_batch, grad_accum, global_batch, seq_len;
     uint64_t decoder_seq_len; /* 0: one stack */
     uint64_t images;          /* in a sequence, of a model of two parts */
+    struct spread lengths;    /* of samples */
 
     enum precision precision;
     struct precision_bytes prec;

@@ -767,6 +767,79 @@ static void test_stopped_early(void **state)
     }
 }
 
+/* ---- samples of different lengths ---- */
+
+/* On 8 GPUs without model parallelism, which mostly is refused. */
+static struct trial lengths_trial(uint64_t i)
+{
+    struct trial t = trial_of(i);
+    *value_of(&t, "pp") = *value_of(&t, "vpp") = *value_of(&t, "tp") = "1";
+    *value_of(&t, "gpus") = "8";
+    *value_of(&t, "ep") = *value_of(&t, "schedule") = NULL;
+    return t;
+}
+
+/* The same run with other lengths of samples; NULL where they are refused. */
+static memplan_report *estimate_lengths(const struct trial *t,
+                                        const char *lengths)
+{
+    struct trial x = *t;
+    *value_of(&x, "schedule") = lengths;
+    for (size_t i = 0; i < CHOICES; i++)
+        if (x.c[i].key != NULL && strcmp(x.c[i].key, "schedule") == 0)
+            x.c[i].key = "lengths";
+    return estimate_as(&x, false);
+}
+
+/* Samples that differ change what is reserved and nothing else, never to less;
+ * the same samples, the same answer; all as long as seq_len, one length's. */
+static void check_lengths(const memplan_report *one, const memplan_report *many,
+                          const struct trial *t, bool alike)
+{
+    const uint64_t reserved = one->memory.reserved;
+    const struct simulated *s = &many->memory.stage[many->memory.worst].sim;
+    const uint64_t most = s->reserved_most;
+    if (many->memory.peak == one->memory.peak
+        && many->memory.steady == one->memory.steady
+        && (alike ? many->memory.reserved == reserved
+                  : many->memory.reserved >= reserved)
+        && (most == 0
+            || (s->reserved_least <= s->reserved && s->reserved <= most)))
+        return;
+    char text[2048];
+    describe(t, text, sizeof text);
+    fail_msg("one length %llu, allocated %llu; many %llu, allocated %llu%s: %s",
+             (unsigned long long)reserved, (unsigned long long)one->memory.peak,
+             (unsigned long long)many->memory.reserved,
+             (unsigned long long)many->memory.peak, alike ? ", alike" : "",
+             text);
+}
+
+static void test_lengths(void **state)
+{
+    (void)state;
+    uint64_t answered = 0, more = 0;
+    for (uint64_t i = 0; i < runs() / 15; i++) {
+        const struct trial t = lengths_trial(i);
+        memplan_report *alike = estimate_lengths(&t, "1024");
+        if (alike == NULL)
+            continue;
+        memplan_report *one = estimate_as(&t, false);
+        memplan_report *many = estimate_lengths(&t, "40,150,1024");
+        memplan_report *again = estimate_lengths(&t, "40,150,1024");
+        check_lengths(one, alike, &t, true);
+        check_lengths(one, many, &t, false);
+        assert_int_equal(many->memory.reserved, again->memory.reserved);
+        answered++;
+        more += many->memory.reserved > one->memory.reserved;
+        memplan_report_free(alike);
+        memplan_report_free(one);
+        memplan_report_free(many);
+        memplan_report_free(again);
+    }
+    assert_true(answered > runs() / 150 && more > answered / 4);
+}
+
 /* Input and result of the recomputed layer: the frame that recomputes holds
  * them, which is all that recomputation may add. */
 static uint64_t checkpoint_frame(const memplan_report *r)
@@ -1021,6 +1094,7 @@ int main(void)
         cmocka_unit_test(test_first_step),
         cmocka_unit_test(test_simulated),
         cmocka_unit_test(test_stopped_early),
+        cmocka_unit_test(test_lengths),
         cmocka_unit_test(test_recompute_never_more),
         cmocka_unit_test(test_launch_files_come_back),
         cmocka_unit_test(test_shorter_never_more),

@@ -265,6 +265,11 @@ static const char *const settable[][3] = {
     { "moe_pad_expert_input_to_capacity", "yes", "true" },
     { "cuda_graph", "0", "false" },
     { "ep_overlap", "false", "false" },
+    { "lengths", "60,500,2k", "60,500,2000" },
+    { "length_mean", "3234", "3234" },
+    { "length_std", "2548", "2548" },
+    { "samples", "5k", "5000" },
+    { "too_long", "drop", "drop" },
     { "lora_rank", "16", "16" },
     { "lora_targets", "q,v", "q,v" },
     { "lora_full_modules", "norm", "norm" },
@@ -507,6 +512,10 @@ static void a_refused_value_changes_nothing(void **state)
     /* a later good value of another key is still OK */
     assert_int_equal(set("gpus", "8"), MEMPLAN_OK);
 
+    assert_int_equal(set("lengths", "60,100000000"), MEMPLAN_OK);
+    assert_string_equal(value_text(&cs.setup, KEY_LENGTHS), "60,100000000");
+    assert_int_equal(set("lengths", "60,0"), MEMPLAN_E_RANGE);
+
     char many[2 * (SETUP_LIST_MAX + 1) + 1] = "";
     for (size_t i = 0; i <= SETUP_LIST_MAX; i++)
         str_append(many, sizeof(many), i > 0 ? ",1" : "1");
@@ -514,6 +523,10 @@ static void a_refused_value_changes_nothing(void **state)
     many[strlen(many) - 2] = '\0';
     assert_int_equal(set("pipeline_layers", many), MEMPLAN_OK);
     assert_int_equal(cs.setup.pipeline_count, SETUP_LIST_MAX);
+    assert_int_equal(set("lengths", many), MEMPLAN_E_RANGE);
+    many[2 * LENGTHS_MAX - 1] = '\0';
+    assert_int_equal(set("lengths", many), MEMPLAN_OK);
+    assert_int_equal(cs.setup.lengths_count, LENGTHS_MAX);
 }
 
 /* ---- setup files ---- */
@@ -947,6 +960,11 @@ static void every_key_is_echoed(void **state)
         KEY_DECODER_SEQ_LEN,
         KEY_IMAGE,
         KEY_IMAGES,
+        KEY_LENGTHS,
+        KEY_LENGTH_MEAN,
+        KEY_LENGTH_STD,
+        KEY_SAMPLES,
+        KEY_TOO_LONG,
         KEY_FP8_RECIPE,
         KEY_RECOMPUTE_MODULES,
         KEY_RECOMPUTE_LAYERS,

@@ -265,6 +265,206 @@ static void test_buckets(void **state)
     memplan_report_free(one);
 }
 
+/* ---- samples of different lengths ---- */
+
+static struct lengths drawn(memplan_report *r, unsigned order, bool all)
+{
+    struct lengths x;
+    lengths_draw(&x, &r->run, order, all);
+    return x;
+}
+
+/* The first 16, where all weights have gradients; then each longer than those
+ * before it, or the first of its step. */
+static void test_lengths_drawn(void **state)
+{
+    (void)state;
+    memplan_report *r = ESTIMATE("gpt2", "fast", "true", "seq_len", "1024",
+                                 "length_mean", "600", "length_std", "500",
+                                 "samples", "3000", "grad_accum", "4");
+    for (unsigned order = 0; order < LENGTH_ORDERS; order++) {
+        const struct lengths x = drawn(r, order, false);
+        const struct lengths again = drawn(r, order, false);
+        uint32_t most = 0;
+        assert_in_range(x.n, 16, 60);
+        assert_int_equal(x.n, again.n);
+        for (size_t i = 0; i < x.n; i++) {
+            const bool begins = i == 0 || x.v[i - 1].steps;
+            assert_int_equal(x.v[i].length, again.v[i].length);
+            assert_true(i < 16 || begins || x.v[i].length > most);
+            assert_in_range(x.v[i].length, 16, 1024);
+            assert_int_equal(x.v[i].steps,
+                             i + 1 == x.n || x.v[i + 1].step != x.v[i].step);
+            most = x.v[i].length > most ? x.v[i].length : most;
+        }
+        assert_int_equal(most, 1024);
+    }
+    memplan_report_free(r);
+}
+
+/* The mean of a gamma distribution's draws, of a list's, is what it is to be. */
+static void test_lengths_mean(void **state)
+{
+    (void)state;
+    static const char *const mean[] = { "20000", "600" };
+    static const char *const std[] = { "10000", "900" }; /* shape 4, 0.44 */
+    for (unsigned k = 0; k < 2; k++) {
+        memplan_report *r = ESTIMATE("llama-7b", "fast", "true", "seq_len",
+                                     "1000000", "length_mean", mean[k],
+                                     "length_std", std[k], "samples", "250");
+        double sum = 0;
+        unsigned n = 0;
+        for (unsigned order = 0; order < LENGTH_ORDERS; order++) {
+            const struct lengths x = drawn(r, order, true);
+            for (size_t i = 0; i < x.n; i++) {
+                const bool whole = x.v[i].length == 1000000; /* set */
+                sum += whole ? 0 : x.v[i].length;
+                n += !whole;
+            }
+        }
+        const double want = strtod(mean[k], NULL);
+        assert_true(n == LENGTH_ORDERS * 249);
+        assert_true(sum / n > want * 0.93 && sum / n < want * 1.05);
+        memplan_report_free(r);
+    }
+    memplan_report *r = ESTIMATE("llama-7b", "fast", "true", "seq_len", "5000",
+                                 "lengths", "1000,3000", "samples", "250");
+    const struct lengths x = drawn(r, 3, true);
+    double sum = 0;
+    for (size_t i = 0; i < x.n; i++)
+        sum += x.v[i].length == 5000 ? 2000 : x.v[i].length;
+    assert_true(sum / 250 > 1900 && sum / 250 < 2100);
+    memplan_report_free(r);
+}
+
+/* Left out, or cut to seq_len; a micro-batch has the longest of its samples, a
+ * rank its share of them. */
+static void test_lengths_batches(void **state)
+{
+    (void)state;
+    memplan_report *drop =
+        ESTIMATE("gpt2", "fast", "true", "seq_len", "500", "lengths", "100,900",
+                 "samples", "200", "too_long", "drop");
+    memplan_report *cut = ESTIMATE("gpt2", "fast", "true", "seq_len", "500",
+                                   "lengths", "100,900", "samples", "200");
+    memplan_report *four =
+        ESTIMATE("gpt2", "fast", "true", "seq_len", "900", "lengths", "100,900",
+                 "samples", "400", "gpus", "2", "micro_batch", "4");
+    const size_t kept = drawn(drop, 0, true).n;
+    assert_in_range(kept, 80, 120);
+    const struct lengths all = drawn(cut, 0, true);
+    size_t whole = 0;
+    for (size_t i = 0; i < all.n; i++)
+        whole += all.v[i].length == 500;
+    assert_int_equal(all.n, 200);
+    assert_in_range(whole, 80, 120);
+    const struct lengths fours = drawn(four, 0, true);
+    double sum = 0;
+    for (size_t i = 0; i < fours.n; i++)
+        sum += fours.v[i].length;
+    assert_int_equal(fours.n, 50);                 /* 400 / 2 / 4 */
+    assert_true(sum / 50 > 680 && sum / 50 < 800); /* 100 + 800 * 4 / 5 */
+    memplan_report_free(drop);
+    memplan_report_free(cut);
+    memplan_report_free(four);
+}
+
+/* More is reserved, nothing else changes; expandable segments need no more. */
+static void test_lengths_reserved(void **state)
+{
+    (void)state;
+#define ONE "seq_len", "1024", "lora_rank", "8", "recompute", "full"
+#define SPREAD ONE, "length_mean", "600", "length_std", "400"
+    memplan_report *one = ESTIMATE("gpt2", ONE);
+    memplan_report *many = ESTIMATE("gpt2", SPREAD);
+    memplan_report *again = ESTIMATE("gpt2", SPREAD);
+    memplan_report *alike =
+        ESTIMATE("gpt2", ONE, "lengths", "1024", "samples", "50");
+    memplan_report *grows = ESTIMATE("gpt2", SPREAD, "allocator", "expandable");
+    memplan_report *trained = ESTIMATE("gpt2", "seq_len", "1024"),
+                   *steps =
+                       ESTIMATE("gpt2", "seq_len", "1024", "lengths", "1024");
+    const struct simulated *sim = &many->memory.stage[0].sim;
+    assert_int_equal(many->memory.peak, one->memory.peak);
+    assert_int_equal(many->memory.steady, one->memory.steady);
+    assert_true(many->memory.reserved > one->memory.reserved / 2 * 3);
+    assert_int_equal(many->memory.reserved, again->memory.reserved);
+    assert_int_equal(alike->memory.reserved, one->memory.reserved);
+    assert_int_equal(steps->memory.reserved, trained->memory.reserved);
+    assert_true(sim->reserved_least <= sim->reserved);
+    assert_true(sim->reserved <= sim->reserved_most);
+    assert_true(grows->memory.reserved < one->memory.reserved / 20 * 21);
+    assert_int_equal(one->memory.stage[0].sim.reserved_most, 0);
+    memplan_report_free(one);
+    memplan_report_free(many);
+    memplan_report_free(again);
+    memplan_report_free(alike);
+    memplan_report_free(grows);
+    memplan_report_free(trained);
+    memplan_report_free(steps);
+#undef SPREAD
+#undef ONE
+}
+
+static bool lower_so_long(void *ctx, uint64_t length, struct program *p,
+                          struct arena *a)
+{
+    memplan_report *r = ctx;
+    struct run *run = ARENA_NEW(a, struct run, 1);
+    struct diag d;
+    diag_init(&d, NULL);
+    *run = r->run;
+    run->seq_len = length;
+    return lower_model(p, &r->spec, run, a, &d) == MEMPLAN_OK;
+}
+
+static uint64_t reserved_in_order(memplan_report *r, unsigned order, bool all)
+{
+    struct arena a, b;
+    struct memory_fold f;
+    struct stage s;
+    struct simulated sim;
+    arena_init(&a, NULL);
+    arena_init(&b, NULL);
+    assert_true(memory_fold_init(&f, &r->program, &r->run, &a));
+    stage_init(&s, &f, 0, 0);
+    const struct length_code code = { lower_so_long, r, &b, all };
+    const struct simulate_limits limits = { .a = &a,
+                                            .lengths = &code,
+                                            .order = order };
+    assert_true(simulate_stage(&sim, &f, &s, &limits));
+    assert_true(sim.done);
+    arena_release(&a);
+    arena_release(&b);
+    return sim.reserved;
+}
+
+/* Later micro-batches that are no longer than one before them change next to
+ * nothing, whatever has gradients that stay between them. */
+static void test_lengths_left_out(void **state)
+{
+    (void)state;
+    memplan_report *full = ESTIMATE("gpt2", "fast", "true", "seq_len", "1024",
+                                    "length_mean", "500", "length_std", "400",
+                                    "samples", "160", "grad_accum", "4");
+    memplan_report *lora =
+        ESTIMATE("gpt2", "fast", "true", "seq_len", "1024", "length_mean",
+                 "500", "length_std", "400", "samples", "160", "lora_rank", "8",
+                 "recompute", "full", "grad_accum", "8");
+    for (unsigned order = 0; order < LENGTH_ORDERS; order++) {
+        memplan_report *both[] = { full, lora };
+        for (unsigned k = 0; k < 2; k++) {
+            const double every =
+                (double)reserved_in_order(both[k], order, true);
+            const double few = (double)reserved_in_order(both[k], order, false);
+            assert_true(few / every > (k == 0 ? 0.85 : 0.97));
+            assert_true(few / every < 1.01);
+        }
+    }
+    memplan_report_free(full);
+    memplan_report_free(lora);
+}
+
 /* Too many allocations are not "out of memory", whenever the end comes. */
 static void test_births(void **state)
 {
@@ -278,7 +478,7 @@ static void test_births(void **state)
         arena_init(&a, NULL);
         assert_true(memory_fold_init(&f, &r->program, &r->run, &a));
         stage_init(&s, &f, 0, 0);
-        const struct simulate_limits limits = { 0, most, 0, &a };
+        const struct simulate_limits limits = { .births = most, .a = &a };
         assert_true(simulate_stage(&sim, &f, &s, &limits));
         assert_false(sim.done);
         arena_release(&a);
@@ -333,11 +533,21 @@ static void test_given_up(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_order),         cmocka_unit_test(test_zb_h1),
-        cmocka_unit_test(test_dualpipe),      cmocka_unit_test(test_pools),
-        cmocka_unit_test(test_flattening),    cmocka_unit_test(test_expandable),
-        cmocka_unit_test(test_a_full_device), cmocka_unit_test(test_fast),
-        cmocka_unit_test(test_buckets),       cmocka_unit_test(test_births),
+        cmocka_unit_test(test_order),
+        cmocka_unit_test(test_zb_h1),
+        cmocka_unit_test(test_dualpipe),
+        cmocka_unit_test(test_pools),
+        cmocka_unit_test(test_flattening),
+        cmocka_unit_test(test_expandable),
+        cmocka_unit_test(test_a_full_device),
+        cmocka_unit_test(test_fast),
+        cmocka_unit_test(test_buckets),
+        cmocka_unit_test(test_births),
+        cmocka_unit_test(test_lengths_drawn),
+        cmocka_unit_test(test_lengths_mean),
+        cmocka_unit_test(test_lengths_batches),
+        cmocka_unit_test(test_lengths_reserved),
+        cmocka_unit_test(test_lengths_left_out),
         cmocka_unit_test(test_given_up),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
