@@ -61,6 +61,9 @@ static enum cli_exit estimate_view(struct cli *cli, memplan_view view)
 {
     memplan_setup *setup = NULL;
     memplan_model *model = NULL;
+    if (cli->find && cli->emit)
+        return message_usage(cli, "find the value, then emit a setup with it",
+                             "--find and --emit together");
     enum cli_exit r = input_setup(cli, &setup);
     if (r == CLI_OK)
         r = input_model(cli, &model, cli->operand[0]);

@@ -44,7 +44,7 @@ static const struct {
     [FIND_SEQ_LEN] = { "the longest sequence that fits has", " tokens",
                        "no sequence fits" },
     [FIND_GPUS] = { "it fits on", " GPUs and no fewer",
-                    "no number of GPUs is enough" },
+                    "no number of GPUs up to 65,536 is enough" },
     [FIND_LAYERS] = { "the deepest model that fits has", " layers",
                       "no number of layers fits" },
     [FIND_PARAMS] = { "the largest model that fits has", " parameters",

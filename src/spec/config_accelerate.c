@@ -229,6 +229,12 @@ static void together(struct config *c)
     if (h == HOLD_DEEPSPEED)
         clipping(c, "deepspeed_config.gradient_clipping");
     if (h == HOLD_MEGATRON)
+        config_set(c, c->root, KEY_DETERMINISTIC, "false");
+    if (h == HOLD_MEGATRON
+        && config_at(c, "megatron_lm_config.megatron_lm_sequence_parallelism")
+               == NULL)
+        config_set(c, c->root, KEY_SEQUENCE_PARALLEL, "false");
+    if (h == HOLD_MEGATRON)
         clipping(c, "megatron_lm_config.megatron_lm_gradient_clipping");
     const struct json *file =
         config_at(c, "deepspeed_config.deepspeed_config_file");

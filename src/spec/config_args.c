@@ -69,9 +69,14 @@ static bool to_word(struct script *s)
 static struct str take_word(struct script *s)
 {
     struct str word = { s->text + s->at, 0 };
-    while (s->at < s->len && !is_blank(s->text[s->at])
-           && s->text[s->at] != '\n')
+    const bool braced = s->at + 1 < s->len && s->text[s->at] == '$'
+                        && s->text[s->at + 1] == '{';
+    bool inside = braced; /* ${NAME:-"default"} */
+    while (s->at < s->len && s->text[s->at] != '\n'
+           && (inside || !is_blank(s->text[s->at]))) {
+        inside = inside && s->text[s->at] != '}';
         s->at++;
+    }
     word.n = (size_t)(s->text + s->at - word.p);
     const bool opened = memchr(word.p, '(', word.n) != NULL;
     while (word.n > 1
@@ -121,6 +126,9 @@ static struct str variable(struct str word, struct str *fallback)
         name = str_cut(inside, ':', fallback);
         if (fallback->n > 0) /* '-' or '=' */
             *fallback = (struct str){ fallback->p + 1, fallback->n - 1 };
+        if (fallback->n > 1 && is_blank(fallback->p[0])
+            && is_blank(fallback->p[fallback->n - 1])) /* its quotes */
+            *fallback = (struct str){ fallback->p + 1, fallback->n - 2 };
     }
     for (size_t i = 0; i < name.n; i++) {
         if (!is_name_byte(name.p[i]))

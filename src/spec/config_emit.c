@@ -121,6 +121,23 @@ void config_emit_torchtitan(struct emit *e, const struct run *r)
 
 /* ---- DeepSpeed ---- */
 
+static void ds_offload(struct emit *e, const char *what, enum offload where)
+{
+    switch (where) {
+    case OFFLOAD_CPU:
+        say(e, ",\n    \"%s\": { \"device\": \"cpu\" }", what);
+        return;
+    case OFFLOAD_NVME:
+        say(e,
+            ",\n    \"%s\": { \"device\": \"nvme\", "
+            "\"nvme_path\": \"/local_nvme\" }",
+            what);
+        return;
+    case OFFLOAD_NONE:
+    case OFFLOAD_COUNT: return;
+    }
+}
+
 static void ds_zero(struct emit *e, const struct run *r)
 {
     static const struct {
@@ -145,10 +162,8 @@ static void ds_zero(struct emit *e, const struct run *r)
     say(e, ",\n    \"overlap_comm\": %s", r->overlap_comm ? "true" : "false");
     if (r->given[KEY_SHARD_DEGREE])
         say(e, ",\n    \"mics_shard_size\": %" PRIu64, r->shard);
-    if (r->offload_optimizer == OFFLOAD_CPU)
-        say(e, ",\n    \"offload_optimizer\": { \"device\": \"cpu\" }");
-    if (r->offload_params == OFFLOAD_CPU)
-        say(e, ",\n    \"offload_param\": { \"device\": \"cpu\" }");
+    ds_offload(e, "offload_optimizer", r->offload_optimizer);
+    ds_offload(e, "offload_param", r->offload_params);
     say(e, "\n  }");
 }
 
@@ -325,6 +340,7 @@ static void megatron_kernels(struct emit *e, const struct run *r)
             setup_value_text(&r->setup, KEY_CE_FUSION, words, sizeof(words)));
     }
     flag_if(e, r->deterministic, "deterministic-mode");
+    flag_if(e, !r->wgrad_fusion, "no-gradient-accumulation-fusion");
     flag_if(e, r->hidden_dropout <= 0,
             "hidden-dropout 0.0 --attention-dropout 0.0");
 }

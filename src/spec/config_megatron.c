@@ -647,6 +647,10 @@ static void kernels(struct config *c)
     config_set(c, c->root, KEY_ATTENTION_MASK,
                has(c, "no_create_attention_mask_in_dataloader") ? "none"
                                                                 : "dataloader");
+    if (!has(c, "sequence_parallel"))
+        config_set(c, c->root, KEY_SEQUENCE_PARALLEL, "false");
+    if (!has(c, "no_gradient_accumulation_fusion"))
+        config_set(c, c->root, KEY_GRAD_ACCUM_FUSION, "true");
     if (!has(c, "deterministic_mode"))
         config_set(c, c->root, KEY_DETERMINISTIC,
                    says_deterministic(c) ? "true" : "false");

@@ -22,7 +22,36 @@ static const struct config_row rows[] = {
     LATER("fp16"),
     LATER("tf32"),
     LATER("fsdp"),
-    LATER("fsdp_config"),
+    LATER("fsdp_config.version"),
+    LATER("fsdp_config.fsdp_version"),
+    LATER("fsdp_config.reshard_after_forward"),
+    LATER("fsdp_config.fsdp_reshard_after_forward"),
+    LATER("fsdp_config.cpu_offload"),
+    LATER("fsdp_config.fsdp_cpu_offload"),
+    LATER("fsdp_config.activation_checkpointing"),
+    LATER("fsdp_config.fsdp_activation_checkpointing"),
+    ASIDE("fsdp_config.min_num_params", "each layer is wrapped"),
+    ASIDE("fsdp_config.fsdp_min_num_params", "each layer is wrapped"),
+    ONLY("fsdp_config.xla", "false"),
+    QUIET("fsdp_config.xla_fsdp_v2"),
+    QUIET("fsdp_config.xla_fsdp_grad_ckpt"),
+    QUIET("fsdp_config.transformer_layer_cls_to_wrap"),
+    QUIET("fsdp_config.fsdp_transformer_layer_cls_to_wrap"),
+    QUIET("fsdp_config.auto_wrap_policy"),
+    QUIET("fsdp_config.backward_prefetch"),
+    QUIET("fsdp_config.fsdp_backward_prefetch"),
+    ONLY("fsdp_config.forward_prefetch", "false"),
+    ONLY("fsdp_config.fsdp_forward_prefetch", "false"),
+    ONLY("fsdp_config.limit_all_gathers", "true"),
+    ONLY("fsdp_config.fsdp_limit_all_gathers", "true"),
+    QUIET("fsdp_config.use_orig_params"),
+    QUIET("fsdp_config.fsdp_use_orig_params"),
+    QUIET("fsdp_config.sync_module_states"),
+    QUIET("fsdp_config.fsdp_sync_module_states"),
+    QUIET("fsdp_config.cpu_ram_efficient_loading"),
+    QUIET("fsdp_config.fsdp_cpu_ram_efficient_loading"),
+    QUIET("fsdp_config.state_dict_type"),
+    QUIET("fsdp_config.fsdp_state_dict_type"),
     LATER("deepspeed"),
     LATER("ddp_bucket_cap_mb"),
 
@@ -184,6 +213,32 @@ static bool has_option(const struct json *fsdp, const char *option)
     return false;
 }
 
+/* trainer_utils.FSDPOption: transformers refuses any other word. */
+static void check_options(struct config *c, const struct json *fsdp)
+{
+    static const char known[] =
+        "full_shard shard_grad_op no_shard hybrid_shard "
+        "hybrid_shard_zero2 offload auto_wrap true";
+    const struct json *one = fsdp->kind == JSON_ARRAY ? fsdp->child : fsdp;
+    for (; one != NULL; one = fsdp->kind == JSON_ARRAY ? one->next : NULL) {
+        struct str rest =
+            one->kind == JSON_STRING ? one->text : (struct str){ "", 0 };
+        bool good = one->kind == JSON_STRING || one->kind == JSON_BOOL;
+        while (rest.n > 0) {
+            const struct str word = str_cut(rest, ' ', &rest);
+            bool found = word.n == 0;
+            for (size_t i = 0; choice_word(known, i).n > 0; i++)
+                found = found || str_eq(word, choice_word(known, i));
+            good = good && found;
+        }
+        if (!good)
+            diag_hint(config_bad(c, one, MEMPLAN_E_UNKNOWN,
+                                 "unknown option in 'fsdp'"),
+                      "known are full_shard, shard_grad_op, no_shard, "
+                      "hybrid_shard, hybrid_shard_zero2, offload, auto_wrap");
+    }
+}
+
 static bool is_on(const struct json *fsdp)
 {
     if (fsdp == NULL)
@@ -242,9 +297,16 @@ static void fsdp_stage(struct config *c, const struct json *fsdp)
 
 static enum config_holder read_fsdp(struct config *c, const struct json *fsdp)
 {
+    check_options(c, fsdp);
+    const struct json *inner = config_at(c, "fsdp_config");
+    if (inner != NULL && inner->kind == JSON_STRING)
+        diag_hint(config_bad(c, inner, MEMPLAN_E_UNSUPPORTED,
+                             "'fsdp_config' in a file of its own"),
+                  "write its content here, as an object");
     const struct json *version = fsdp_entry(c, "version");
-    const bool one =
-        version != NULL && version->kind == JSON_NUMBER && version->number < 2;
+    const bool one = entry_is(version, "1")
+                     || (version != NULL && version->kind == JSON_NUMBER
+                         && version->number < 2);
     config_set(c, fsdp, KEY_FRAMEWORK, "fsdp");
     config_set(c, fsdp, KEY_ENGINE, one ? "fsdp" : "fsdp2");
     if (version == NULL)

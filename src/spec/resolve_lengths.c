@@ -26,6 +26,15 @@ void resolve_lengths(struct run *r)
     resolve_assume(r, KEY_SAMPLES,
                    "%" PRIu64 " samples of different lengths (--samples)",
                    s->samples);
+    const uint64_t longest = listed && r->setup.lengths_count > 0
+                                 ? r->setup.lengths[r->setup.lengths_count - 1]
+                                 : r->seq_len;
+    if (longest < r->seq_len)
+        resolve_note(r, KEY_COUNT,
+                     "the fullest moment is of %" PRIu64
+                     " tokens; the longest sample has %" PRIu64
+                     ": give --seq-len %" PRIu64,
+                     r->seq_len, longest, longest);
     resolve_assume(r, KEY_TOO_LONG,
                    "samples beyond %" PRIu64
                    " tokens are cut (--too-long drop leaves them out)",

@@ -254,6 +254,12 @@ static void test_training_args_fsdp(void **state)
                             "\"activation_checkpointing\": true}}");
     has("framework=fsdp engine=fsdp zero=3 offload_params=cpu recompute=full "
         "precision=bf16-mixed reduce_dtype=bf16");
+    import("training-args",
+           "{\"fsdp\": \"full_shard\", \"fsdp_config\": {\"version\": \"1\","
+           "\"bogus\": 1, \"min_num_params\": 5}}");
+    has("engine=fsdp zero=3");
+    noted("not known, so ignored: fsdp_config.bogus");
+    noted("fsdp_config.min_num_params is not modelled: each layer is wrapped");
     import("training-args", "{\"fsdp\": [\"shard_grad_op\", \"auto_wrap\"]}");
     has("framework=fsdp engine=fsdp2 zero=2 precision=fp32");
     noted("fsdp_config does not say its version");
@@ -287,6 +293,13 @@ static void test_training_args_refused(void **state)
     refused(MEMPLAN_E_CONFLICT, "bf16 and fp16 are both true", 2);
     import("training-args", "{\"deepspeed\": \"x\", \"fsdp\": \"full_shard\"}");
     refused(MEMPLAN_E_CONFLICT, "both 'deepspeed' and 'fsdp' are set", 1);
+    import("training-args", "{\"fsdp\":\n\"full_shrad\"}");
+    refused(MEMPLAN_E_UNKNOWN, "unknown option in 'fsdp'", 2);
+    import("training-args", "{\"fsdp\": [\"full_shard\", 3]}");
+    refused(MEMPLAN_E_UNKNOWN, "unknown option in 'fsdp'", 1);
+    import("training-args",
+           "{\"fsdp\": \"full_shard\", \"fsdp_config\": \"my.json\"}");
+    refused(MEMPLAN_E_UNSUPPORTED, "'fsdp_config' in a file of its own", 1);
     import("training-args", "{\"optim\": \"ademamix\"}");
     refused(MEMPLAN_E_UNSUPPORTED, "optim 'ademamix' is not modelled", 1);
     import("training-args", "{\"optim\": 3}");
@@ -402,6 +415,19 @@ static void test_megatron(void **state)
         "attention=flash attention_mask=dataloader deterministic=false");
     noted("not known, so ignored: new_flag");
     noted("of the model, which is MODEL's: num_layers");
+}
+
+/* Flags that are not there are off, or what Megatron has by itself. */
+static void test_megatron_absent(void **state)
+{
+    (void)state;
+    import("megatron-args", "--tensor-model-parallel-size 8\n"
+                            "NNODES=${SLURM_NNODES:-\"4\"}\n"
+                            "torchrun --nproc_per_node 8 --nnodes $NNODES x.py "
+                            "--deterministic-mode\n");
+    assert_int_equal(got.status, MEMPLAN_OK);
+    has("sequence_parallel=false grad_accum_fusion=true deterministic=true "
+        "zero=0 precision=fp32 gpus=32");
 }
 
 static void test_megatron_yaml(void **state)
@@ -635,6 +661,7 @@ int main(void)
         cmocka_unit_test(test_accelerate_others),
         cmocka_unit_test(test_accelerate_refused),
         cmocka_unit_test(test_megatron),
+        cmocka_unit_test(test_megatron_absent),
         cmocka_unit_test(test_megatron_yaml),
         cmocka_unit_test(test_megatron_stages),
         cmocka_unit_test(test_megatron_refused),
