@@ -57,9 +57,26 @@ static const struct {
     { FIND_PARAMS, KEY_PIPELINE_LAYERS, "fixes the number of layers" },
 };
 
+/* The search is by what sequences of one length need. */
+static void refuse_lengths(const struct candidates *c, struct diag *d)
+{
+    static const enum setup_key keys[] = { KEY_LENGTHS, KEY_LENGTH_MEAN };
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
+        if (!c->setup->set[keys[i]])
+            continue;
+        memplan_error *e = setup_error(
+            d, MEMPLAN_E_UNSUPPORTED, keys[i],
+            "find %s: samples of different lengths are not modelled there",
+            find_name(c->what));
+        diag_hint(e, "leave '%s' out, and estimate what is found with it",
+                  setup_field(keys[i])->key);
+    }
+}
+
 static void refuse_given(const struct candidates *c, struct diag *d)
 {
     const struct setup *s = c->setup;
+    refuse_lengths(c, d);
     for (size_t i = 0; i < sizeof contradictions / sizeof contradictions[0];
          i++) {
         const enum setup_key key = contradictions[i].key;
