@@ -322,8 +322,24 @@ static tensor_id pooled(struct builder *b, tensor_id x)
 
 /* BertLMPredictionHead: the weight is the embedding's, and has a bias. The
  * logits go to the loss as they are. */
+/* The class has a bias beside its decoder's own; tying makes them one. Untied,
+ * nothing uses it (BertLMPredictionHead, RobertaLMHead). */
+static void spare_bias(struct builder *b)
+{
+    if (b->spec->tied || b->spec->family == FAM_DISTILBERT)
+        return;
+    const bool in_vain = b->in_vain;
+    b->in_vain = true;
+    build_param(b, &(struct param){ .name = "bias",
+                                    .of = "predictions",
+                                    .group = PG_HEAD,
+                                    .rows = b->V });
+    b->in_vain = in_vain;
+}
+
 static tensor_id masked_words(struct builder *b, tensor_id x)
 {
+    spare_bias(b);
     tensor_id y = dense(b, "transform", x, b->h, LORA_NAMELESS);
     y = build_activation(b, "transform act", b->spec->act, y);
     y = hf_hidden_norm(b, "transform norm", y);
