@@ -35,6 +35,11 @@ tensor_id ssm_matrix(struct builder *b, const struct ssm_dims *d,
 struct ssm_conv ssm_conv_params(struct builder *b, const struct ssm_dims *d);
 tensor_id ssm_project(struct builder *b, const struct ssm_dims *d,
                       struct linear l);
+/* A mixer's first and last product. */
+tensor_id ssm_project_in(struct builder *b, const struct ssm_dims *d,
+                         tensor_id x, struct dim out);
+tensor_id ssm_project_out(struct builder *b, const struct ssm_dims *d,
+                          tensor_id x);
 /* -exp(A_log.float()) */
 tensor_id ssm_decay(struct builder *b, tensor_id log);
 /* x, seen with the sequence last: a product's gradient of it lies so, and is

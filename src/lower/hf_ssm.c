@@ -74,6 +74,30 @@ tensor_id ssm_project(struct builder *b, const struct ssm_dims *d,
     return build_linear(b, &l);
 }
 
+tensor_id ssm_project_in(struct builder *b, const struct ssm_dims *d,
+                         tensor_id x, struct dim out)
+{
+    return ssm_project(b, d,
+                       (struct linear){ .name = "in_proj",
+                                        .lora = LORA_MASK(LORA_IN_PROJ),
+                                        .x = x,
+                                        .in = b->h,
+                                        .out = out,
+                                        .bias = b->spec->ssm.bias });
+}
+
+tensor_id ssm_project_out(struct builder *b, const struct ssm_dims *d,
+                          tensor_id x)
+{
+    return ssm_project(b, d,
+                       (struct linear){ .name = "out_proj",
+                                        .lora = LORA_MASK(LORA_OUT_PROJ),
+                                        .x = x,
+                                        .in = d->inner,
+                                        .out = b->h,
+                                        .bias = b->spec->ssm.bias });
+}
+
 /* ---- what the classes have in common ---- */
 
 tensor_id ssm_decay(struct builder *b, tensor_id log)
@@ -96,14 +120,7 @@ tensor_id ssm_transposed(struct builder *b, const char *name, tensor_id x)
 /* mamba_inner_fn takes all but the first projection. */
 static tensor_id mamba(struct builder *b, const struct ssm_dims *d, tensor_id x)
 {
-    const tensor_id in =
-        ssm_project(b, d,
-                    (struct linear){ .name = "in_proj",
-                                     .lora = LORA_MASK(LORA_IN_PROJ),
-                                     .x = x,
-                                     .in = b->h,
-                                     .out = d->inner2,
-                                     .bias = b->spec->ssm.bias });
+    const tensor_id in = ssm_project_in(b, d, x, d->inner2);
     struct ssm_inner f = { .out_bias = TENSOR_NONE };
     f.conv = ssm_conv_params(b, d);
     f.x_proj = weight(b, d, "x_proj", d->x_dbl, d->inner);
@@ -140,16 +157,8 @@ tensor_id ssm_norm(struct builder *b, const char *name, tensor_id x,
  * convolution, the products and the scan are called one by one. */
 static tensor_id jamba(struct builder *b, const struct ssm_dims *d, tensor_id x)
 {
-    const bool biased = b->spec->ssm.bias;
     const struct shape rows = SHAPE(b->t, d->inner);
-    const tensor_id in =
-        ssm_project(b, d,
-                    (struct linear){ .name = "in_proj",
-                                     .lora = LORA_MASK(LORA_IN_PROJ),
-                                     .x = x,
-                                     .in = b->h,
-                                     .out = d->inner2,
-                                     .bias = biased });
+    const tensor_id in = ssm_project_in(b, d, x, d->inner2);
     const tensor_id A =
         ssm_decay(b, ssm_matrix(b, d,
                                 (struct param){ .name = "A_log",
@@ -190,14 +199,7 @@ static tensor_id jamba(struct builder *b, const struct ssm_dims *d, tensor_id x)
     const tensor_id flat = b->micro.n > 1
                                ? build_copy(b, "scan in order", scan)
                                : build_view(b, "scan in order", scan, &rows);
-    const tensor_id y =
-        ssm_project(b, d,
-                    (struct linear){ .name = "out_proj",
-                                     .lora = LORA_MASK(LORA_OUT_PROJ),
-                                     .x = flat,
-                                     .in = d->inner,
-                                     .out = b->h,
-                                     .bias = biased });
+    const tensor_id y = ssm_project_out(b, d, flat);
     const tensor_id frame[] = { in, mixed, dbl, dt, scan, A, B, C };
     for (unsigned i = 0; i < 8; i++)
         hf_hold(b, "the mixer's variables", frame[i]);
@@ -211,14 +213,7 @@ static tensor_id mamba2(struct builder *b, const struct ssm_dims *d,
 {
     const struct ssm *m = &b->spec->ssm;
     const struct dim all = DIM("2*D+2*G*N+H", m->inner + d->conv.n + m->heads);
-    const tensor_id in =
-        ssm_project(b, d,
-                    (struct linear){ .name = "in_proj",
-                                     .lora = LORA_MASK(LORA_IN_PROJ),
-                                     .x = x,
-                                     .in = b->h,
-                                     .out = all,
-                                     .bias = m->bias });
+    const tensor_id in = ssm_project_in(b, d, x, all);
     struct ssm_combined f = { .out_bias = TENSOR_NONE };
     f.conv = ssm_conv_params(b, d);
     f.dt_bias = ssm_vector(b, d, "dt_bias", d->heads);
@@ -324,12 +319,7 @@ static tensor_id delta_net(struct builder *b, const struct ssm_dims *d,
     const tensor_id z = build_view(b, "z", p.z, &value);
     const tensor_id normed = gated_norm(b, d, core, z);
     const tensor_id y =
-        ssm_project(b, d,
-                    (struct linear){ .name = "out_proj",
-                                     .lora = LORA_MASK(LORA_OUT_PROJ),
-                                     .x = build_view(b, "heads", normed, &flat),
-                                     .in = d->inner,
-                                     .out = b->h });
+        ssm_project_out(b, d, build_view(b, "heads", normed, &flat));
     const tensor_id frame[] = {
         wide, narrow, p.z, p.b, p.a, mixed, f.beta, f.g
     };

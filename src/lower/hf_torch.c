@@ -196,17 +196,9 @@ static void project_scan(struct builder *b, const struct ssm_dims *d,
 
 static tensor_id mamba(struct builder *b, const struct ssm_dims *d, tensor_id x)
 {
-    const bool biased = b->spec->ssm.bias;
     const enum dtype dtype = tensor_of(b, x)->dtype;
     const struct shape rows = SHAPE(b->t, d->inner);
-    const tensor_id in =
-        ssm_project(b, d,
-                    (struct linear){ .name = "in_proj",
-                                     .lora = LORA_MASK(LORA_IN_PROJ),
-                                     .x = x,
-                                     .in = b->h,
-                                     .out = d->inner2,
-                                     .bias = biased });
+    const tensor_id in = ssm_project_in(b, d, x, d->inner2);
     const struct param log = { .name = "A_log",
                                .rows = d->inner,
                                .cols = d->state };
@@ -231,13 +223,7 @@ static tensor_id mamba(struct builder *b, const struct ssm_dims *d, tensor_id x)
     const tensor_id y = build_autocast(
         b, "autocast", build_cast(b, "scan in the stream's type", scan, dtype));
     const tensor_id out =
-        ssm_project(b, d,
-                    (struct linear){ .name = "out_proj",
-                                     .lora = LORA_MASK(LORA_OUT_PROJ),
-                                     .x = torch_in_order(b, "scan in order", y),
-                                     .in = d->inner,
-                                     .out = b->h,
-                                     .bias = biased });
+        ssm_project_out(b, d, torch_in_order(b, "scan in order", y));
     const tensor_id frame[] = { in, s.u, s.dt, scan, s.A, s.B, s.C };
     for (unsigned i = 0; i < 7; i++)
         hf_hold(b, "the mixer's variables", frame[i]);

@@ -314,14 +314,7 @@ tensor_id torch_mamba2(struct builder *b, const struct ssm_dims *d, tensor_id x)
                        wide = SHAPE(b->t, d->conv);
     const struct shape steps = SHAPE(b->t, d->heads), key = SHAPE(b->t, keys);
     tensor_id part[3], three[3];
-    const tensor_id in =
-        ssm_project(b, d,
-                    (struct linear){ .name = "in_proj",
-                                     .lora = LORA_MASK(LORA_IN_PROJ),
-                                     .x = x,
-                                     .in = b->h,
-                                     .out = all,
-                                     .bias = m->bias });
+    const tensor_id in = ssm_project_in(b, d, x, all);
     struct chunk_scan s = { .A = ssm_decay(
                                 b, ssm_vector(b, d, "A_log", d->heads)) };
     build_split(b, "gate, x, B, C, dt", in, part,
@@ -338,14 +331,7 @@ tensor_id torch_mamba2(struct builder *b, const struct ssm_dims *d, tensor_id x)
     const tensor_id normed = gated_norm(b, d, scan, part[0]);
     const tensor_id low =
         build_cast(b, "scan in the stream's type", normed, dtype);
-    const tensor_id y =
-        ssm_project(b, d,
-                    (struct linear){ .name = "out_proj",
-                                     .lora = LORA_MASK(LORA_OUT_PROJ),
-                                     .x = low,
-                                     .in = d->inner,
-                                     .out = b->h,
-                                     .bias = m->bias });
+    const tensor_id y = ssm_project_out(b, d, low);
     const tensor_id frame[] = { in, mixed, scan };
     for (unsigned i = 0; i < 3; i++)
         hf_hold(b, "the mixer's variables", frame[i]);
