@@ -39,8 +39,11 @@ static void add(struct offload_result *o, enum offload_kind kind,
     for (size_t i = 0; i < FACTORS && (i == 0 || x.factor[i] != 0); i++)
         c = count_mul(c, count_of(x.factor[i]));
     uint64_t bytes = c.over ? UINT64_MAX : c.v;
-    if (kind == OFFLOAD_ON_PINNED && !x.exact)
+    if (kind == OFFLOAD_ON_PINNED && !x.exact && bytes != power_of_two(bytes)) {
         bytes = power_of_two(bytes);
+        x.formula = "elements * bytes, up to a power of two";
+        x.pattern = "# * #, up to a power of two";
+    }
     if (bytes == 0 || o->n == OFFLOAD_ROW_MAX)
         return;
     struct offload_row *row = &o->row[o->n++];

@@ -5,6 +5,7 @@
  */
 #include "spec/config.h"
 
+#include "base/unit.h"
 #include "json/toml.h"
 #include "json/yaml.h"
 
@@ -112,6 +113,24 @@ void config_set(struct config *c, const struct json *where, enum setup_key key,
 {
     setup_set_text(c->s, key, str_of(value), where,
                    (struct setup_source){ c->text, c->len, c->d });
+}
+
+void config_clipping(struct config *c, const char *path)
+{
+    const struct json *norm = config_at(c, path);
+    double x = 0;
+    if (norm == NULL)
+        return;
+    if (norm->kind == JSON_NUMBER) {
+        x = norm->number;
+    } else if (norm->kind != JSON_STRING
+               || unit_parse_real(norm->text, &x) != UNIT_OK) {
+        memplan_error *e =
+            config_bad(c, norm, MEMPLAN_E_ARG, "'%s' takes a number", path);
+        diag_hint(e, "such as 1.0; 0 clips nothing");
+        return;
+    }
+    config_set(c, norm, KEY_CLIP_GRAD, x > 0 ? "true" : "false");
 }
 
 memplan_error *config_bad(struct config *c, const struct json *where,

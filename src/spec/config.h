@@ -98,6 +98,10 @@ bool config_is_true(const struct config *c, const char *path);
 void config_set(struct config *c, const struct json *where, enum setup_key key,
                 const char *value);
 
+/* Sets clip_grad from the norm at a path: 0 clips nothing. Nothing is set where
+ * there is none; what is no number is reported. */
+void config_clipping(struct config *c, const char *path);
+
 /* Reports that a value is none of those. Its place is told. */
 memplan_error *config_bad(struct config *c, const struct json *where,
                           memplan_status status, const char *format, ...)

@@ -171,13 +171,6 @@ static void fsdp(struct config *c)
                  "HYBRID_SHARD_ZERO2 or NO_SHARD");
 }
 
-static void clipping(struct config *c, const char *path)
-{
-    const struct json *norm = config_at(c, path);
-    if (norm != NULL && norm->kind == JSON_NUMBER)
-        config_set(c, norm, KEY_CLIP_GRAD, norm->number > 0 ? "true" : "false");
-}
-
 /* Processes are GPUs; each machine has as many. */
 static void machines(struct config *c)
 {
@@ -227,7 +220,7 @@ static void together(struct config *c)
     if (h == HOLD_FSDP)
         fsdp(c);
     if (h == HOLD_DEEPSPEED)
-        clipping(c, "deepspeed_config.gradient_clipping");
+        config_clipping(c, "deepspeed_config.gradient_clipping");
     if (h == HOLD_MEGATRON)
         config_set(c, c->root, KEY_DETERMINISTIC, "false");
     if (h == HOLD_MEGATRON
@@ -235,7 +228,7 @@ static void together(struct config *c)
                == NULL)
         config_set(c, c->root, KEY_SEQUENCE_PARALLEL, "false");
     if (h == HOLD_MEGATRON)
-        clipping(c, "megatron_lm_config.megatron_lm_gradient_clipping");
+        config_clipping(c, "megatron_lm_config.megatron_lm_gradient_clipping");
     const struct json *file =
         config_at(c, "deepspeed_config.deepspeed_config_file");
     if (h == HOLD_DEEPSPEED && file != NULL && file->kind == JSON_STRING)

@@ -189,18 +189,10 @@ static void precision(struct config *c)
 /* gradient_clipping is 0 where the file has none: no clipping. */
 static void clipping(struct config *c)
 {
-    const struct json *clip = config_at(c, "gradient_clipping");
-    if (clip == NULL && json_member(c->root, "gradient_clipping") != NULL)
-        return; /* auto */
-    if (clip != NULL && clip->kind != JSON_NUMBER) {
-        diag_hint(config_bad(c, clip, MEMPLAN_E_SCHEMA,
-                             "'gradient_clipping' is %s",
-                             json_kind_name(clip->kind)),
-                  "write a number, such as 1.0, or \"auto\"");
-        return;
-    }
-    config_set(c, clip != NULL ? clip : c->root, KEY_CLIP_GRAD,
-               clip != NULL && clip->number > 0 ? "true" : "false");
+    if (json_member(c->root, "gradient_clipping") == NULL)
+        config_set(c, c->root, KEY_CLIP_GRAD, "false");
+    else
+        config_clipping(c, "gradient_clipping");
 }
 
 /* torch.optim.SGD keeps a buffer only with momentum. */

@@ -552,24 +552,6 @@ static void instances(struct config *c)
                        "exp_avg_dtype");
 }
 
-static void clipping(struct config *c)
-{
-    const struct json *clip = config_at(c, "clip_grad");
-    double x = 1.0; /* Megatron's default */
-    if (clip == NULL)
-        return;
-    if (clip->kind == JSON_NUMBER)
-        x = clip->number;
-    else if (clip->kind != JSON_STRING
-             || unit_parse_real(clip->text, &x) != UNIT_OK) {
-        memplan_error *e =
-            config_bad(c, clip, MEMPLAN_E_ARG, "'clip_grad' takes a number");
-        diag_hint(e, "such as 1.0; 0 clips nothing");
-        return;
-    }
-    config_set(c, clip, KEY_CLIP_GRAD, x > 0 ? "true" : "false");
-}
-
 /* ---- layers ---- */
 
 static void recompute(struct config *c)
@@ -693,7 +675,7 @@ static void together(struct config *c)
     states(c);
     precision(c);
     instances(c);
-    clipping(c);
+    config_clipping(c, "clip_grad");
     recompute(c);
     kernels(c);
     dropout(c);

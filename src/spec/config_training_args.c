@@ -443,13 +443,6 @@ static void optimizer(struct config *c)
 
 /* ---- the rest ---- */
 
-static void clipping(struct config *c)
-{
-    const struct json *norm = config_at(c, "max_grad_norm");
-    if (norm != NULL && norm->kind == JSON_NUMBER)
-        config_set(c, norm, KEY_CLIP_GRAD, norm->number > 0 ? "true" : "false");
-}
-
 static void ddp_bucket(struct config *c)
 {
     const struct json *mb = config_at(c, "ddp_bucket_cap_mb");
@@ -465,7 +458,7 @@ static void together(struct config *c)
     const enum config_holder h = who_holds(c);
     precision(c, h);
     optimizer(c);
-    clipping(c);
+    config_clipping(c, "max_grad_norm");
     ddp_bucket(c);
     if (h == HOLD_DEEPSPEED)
         read_deepspeed(c, config_at(c, "deepspeed"));

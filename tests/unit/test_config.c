@@ -221,7 +221,7 @@ static void test_deepspeed_refused(void **state)
     import("deepspeed", "{\"zero_optimization\": {\"stage\": [3]}}");
     assert_int_equal(got.status, MEMPLAN_E_ARG);
     import("deepspeed", "{\"gradient_clipping\": \"yes\"}");
-    refused(MEMPLAN_E_SCHEMA, "'gradient_clipping' is a string", 1);
+    refused(MEMPLAN_E_ARG, "'gradient_clipping' takes a number", 1);
     import("deepspeed", "{\"fp16\": {\"enabled\": 1}}");
     refused(MEMPLAN_E_SCHEMA, "'enabled' is a number", 1);
 }
@@ -302,6 +302,8 @@ static void test_training_args_refused(void **state)
     refused(MEMPLAN_E_UNSUPPORTED, "'fsdp_config' in a file of its own", 1);
     import("training-args", "{\"optim\": \"ademamix\"}");
     refused(MEMPLAN_E_UNSUPPORTED, "optim 'ademamix' is not modelled", 1);
+    import("training-args", "{\"max_grad_norm\": [1]}");
+    refused(MEMPLAN_E_ARG, "'max_grad_norm' takes a number", 1);
     import("training-args", "{\"optim\": 3}");
     assert_int_equal(got.status, MEMPLAN_E_UNSUPPORTED);
 }
@@ -494,6 +496,8 @@ static void test_megatron_refused(void **state)
     import("megatron-args", "--recompute-granularity full "
                             "--recompute-num-layers many");
     refused(MEMPLAN_E_ARG, "'recompute_num_layers' takes a whole number", 1);
+    import("megatron-args", "--clip-grad yes");
+    refused(MEMPLAN_E_ARG, "'clip_grad' takes a number", 1);
     import("megatron-args", "--");
     assert_int_equal(got.status, MEMPLAN_E_SYNTAX);
 }
