@@ -541,8 +541,10 @@ memplan_score_held(bool *held, const memplan_score *score, const char *limit,
 
 /** Writes the errors by group and overall, the worst rows, and what was
  *  skipped; or schema "memplan.score/1"; as CSV a line a row. `by` is what to
- *  group by: group (also for NULL), metric, zero, tp, pp, cp, ep, recompute,
- *  lora or framework. Returns MEMPLAN_OK, E_ARG, E_UNKNOWN (of `by`), E_WRITE,
+ *  group by: group (also for NULL), metric, or the setup key zero, tp, pp, vpp,
+ *  cp, ep, recompute, lora (its rank), base_dtype, precision, optimizer,
+ *  offload_optimizer, offload_params, offload_activations or framework.
+ *  Returns MEMPLAN_OK, E_ARG, E_UNKNOWN (of `by`), E_WRITE,
  *  E_NOMEM. */
 MEMPLAN_MUST_USE MEMPLAN_API memplan_status memplan_score_write(
     const memplan_score *score, const char *by, const memplan_style *style,

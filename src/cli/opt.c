@@ -73,8 +73,10 @@ static const struct opt_row opt_own[] = {
       "how MODEL was understood: read, filled in, ignored", "" },
     { "by", 0, OPT_ID_BY, OPT_PART_SCORE, OPT_VALUE_NEEDED, false,
       MEMPLAN_TYPE_CHOICE, "",
-      "group metric zero tp pp cp ep recompute lora framework", "group",
-      "Output", "what to group the rows by", "KEY" },
+      "group metric zero tp pp vpp cp ep recompute lora base_dtype precision "
+      "optimizer offload_optimizer offload_params offload_activations "
+      "framework",
+      "group", "Output", "what to group the rows by", "KEY" },
     { "limit-median", 0, OPT_ID_LIMIT_MEDIAN, OPT_PART_SCORE, OPT_VALUE_NEEDED,
       false, MEMPLAN_TYPE_REAL, "", "", "", "Output",
       "exit with status 1 when the overall median error is above this", "X" },

@@ -102,12 +102,17 @@ static double throughput_of(const struct compute_result *c,
     return row->metric == METRIC_MFU ? share : share * c->peak_flop_s / 1e12;
 }
 
+#define SCORE_KEY_ID(id, text) KEY_##id,
+static const enum setup_key keys[] = { SCORE_KEY_MAP(SCORE_KEY_ID) };
+#undef SCORE_KEY_ID
+
+enum setup_key score_key(enum score_by by)
+{
+    return keys[by - BY_FIRST_KEY];
+}
+
 static void keep_keys(struct score_row *row, const struct run *run)
 {
-    static const enum setup_key keys[SCORE_KEYS] = {
-        KEY_ZERO, KEY_TP,        KEY_PP,        KEY_CP,
-        KEY_EP,   KEY_RECOMPUTE, KEY_LORA_RANK, KEY_FRAMEWORK
-    };
     for (size_t i = 0; i < SCORE_KEYS; i++)
         row->key[i] = run->setup.v[keys[i]].n;
 }

@@ -33,24 +33,36 @@ enum score_metric { SCORE_METRIC_MAP(SCORE_METRIC_ENUM) METRIC_COUNT };
 enum score_rank { RANK_MAX, RANK_LAST, RANK_FIRST, RANK_COUNT };
 enum score_flops { FLOPS_CAUSAL, FLOPS_FULL, FLOPS_HARDWARE, FLOPS_COUNT };
 
+/* The setup keys that rows can be grouped by, as --by spells them. */
+#define SCORE_KEY_MAP(X)                                                       \
+    X(ZERO, "zero")                                                            \
+    X(TP, "tp")                                                                \
+    X(PP, "pp")                                                                \
+    X(VPP, "vpp")                                                              \
+    X(CP, "cp")                                                                \
+    X(EP, "ep")                                                                \
+    X(RECOMPUTE, "recompute")                                                  \
+    X(LORA_RANK, "lora")                                                       \
+    X(BASE_DTYPE, "base_dtype")                                                \
+    X(PRECISION, "precision")                                                  \
+    X(OPTIMIZER, "optimizer")                                                  \
+    X(OFFLOAD_OPTIMIZER, "offload_optimizer")                                  \
+    X(OFFLOAD_PARAMS, "offload_params")                                        \
+    X(OFFLOAD_ACTIVATIONS, "offload_activations")                              \
+    X(FRAMEWORK, "framework")
+
 /* What rows are grouped by; the last two serve the summary, and leave out rows
  * that need something. */
+#define SCORE_KEY_BY(id, text) BY_##id,
 enum score_by {
     BY_GROUP,
     BY_METRIC,
-    BY_ZERO,
-    BY_TP,
-    BY_PP,
-    BY_CP,
-    BY_EP,
-    BY_RECOMPUTE,
-    BY_LORA,
-    BY_FRAMEWORK,
-    BY_COUNT,
+    SCORE_KEY_MAP(SCORE_KEY_BY) BY_COUNT,
     BY_KIND = BY_COUNT,
     BY_NOTHING /* one group of the rows that have an error and need nothing */
 };
-enum { SCORE_KEYS = BY_COUNT - BY_ZERO };
+#undef SCORE_KEY_BY
+enum { BY_FIRST_KEY = BY_METRIC + 1, SCORE_KEYS = BY_COUNT - BY_FIRST_KEY };
 
 /* One measured run. Of fit and oom rows `measured` and `predicted` are 1 for
  * "fits" and 0, and there is no error. */
@@ -98,6 +110,8 @@ struct memplan_score {
 };
 
 const char *score_kind_name(enum score_kind kind);
+/* Of by >= BY_FIRST_KEY, below BY_COUNT. */
+enum setup_key score_key(enum score_by by);
 const char *score_metric_name(enum score_metric metric);
 enum score_kind score_metric_kind(enum score_metric metric);
 bool score_has_error(const struct score_row *row);
@@ -158,7 +172,7 @@ bool score_group(struct score_list *out, struct arena *a,
                  const memplan_score *score, enum score_by by);
 
 /* struct score_group, of memory rows that need nothing, whatever their metric:
- * by each key in turn, those with rows. */
+ * by each key in turn in which the rows differ. */
 bool score_features(struct score_list *out, struct arena *a,
                     const memplan_score *score);
 

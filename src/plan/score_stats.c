@@ -108,28 +108,23 @@ static void put_member(struct member *m, const struct score_row *row,
     m->row = row;
     m->text = "";
     m->metric = row->metric;
-    switch (by) {
-    case BY_GROUP: m->text = row->group; break;
-    case BY_METRIC: m->order = row->metric; break;
-    case BY_ZERO:
-    case BY_TP:
-    case BY_PP:
-    case BY_CP:
-    case BY_EP:
-    case BY_RECOMPUTE:
-    case BY_LORA:
-    case BY_FRAMEWORK: m->order = row->key[by - BY_ZERO]; break;
-    case BY_KIND:
-        m->order = row->kind;
+    if (by == BY_GROUP)
+        m->text = row->group;
+    else if (by == BY_METRIC)
+        m->order = row->metric;
+    else if (by < BY_COUNT)
+        m->order = row->key[by - BY_FIRST_KEY];
+    else
         m->metric = METRIC_COUNT;
-        break;
-    case BY_NOTHING: m->metric = METRIC_COUNT; break;
-    }
+    if (by == BY_KIND)
+        m->order = row->kind;
 }
 
 /* "zero 3", "recompute full" */
 static const char *key_label(struct arena *a, enum setup_key key, uint64_t n)
 {
+    if (key == KEY_LORA_RANK && n == 0)
+        return "no LoRA";
     struct setup s = { .pipeline_count = 0 };
     char value[64];
     s.v[key].n = n;
@@ -141,22 +136,15 @@ static const char *key_label(struct arena *a, enum setup_key key, uint64_t n)
 static const char *label_of(struct arena *a, const struct member *m,
                             enum score_by by)
 {
-    switch (by) {
-    case BY_GROUP: return m->text;
-    case BY_METRIC: return score_metric_name(m->metric);
-    case BY_ZERO: return key_label(a, KEY_ZERO, m->order);
-    case BY_TP: return key_label(a, KEY_TP, m->order);
-    case BY_PP: return key_label(a, KEY_PP, m->order);
-    case BY_CP: return key_label(a, KEY_CP, m->order);
-    case BY_EP: return key_label(a, KEY_EP, m->order);
-    case BY_RECOMPUTE: return key_label(a, KEY_RECOMPUTE, m->order);
-    case BY_LORA:
-        return m->order > 0 ? key_label(a, KEY_LORA_RANK, m->order) : "no LoRA";
-    case BY_FRAMEWORK: return key_label(a, KEY_FRAMEWORK, m->order);
-    case BY_KIND: return score_kind_name(m->row->kind);
-    case BY_NOTHING: return "all";
-    }
-    return "";
+    if (by == BY_GROUP)
+        return m->text;
+    if (by == BY_METRIC)
+        return score_metric_name(m->metric);
+    if (by == BY_KIND)
+        return score_kind_name(m->row->kind);
+    if (by == BY_NOTHING)
+        return "all";
+    return key_label(a, score_key(by), m->order);
 }
 
 struct score_stats score_stats_of(const struct score_row *const *row, size_t n)
@@ -266,22 +254,25 @@ static bool collect_memory(struct score_list *out, struct arena *a,
     return true;
 }
 
-/* One list, the keys one after the other. */
+/* One list, the keys one after the other; not those in which all rows agree,
+ * which would only say the overall figures again. */
 bool score_features(struct score_list *out, struct arena *a,
                     const memplan_score *score)
 {
     struct score_list groups[BY_COUNT];
     size_t n = 0;
-    for (int by = BY_ZERO; by < BY_COUNT; by++) {
+    for (int by = BY_FIRST_KEY; by < BY_COUNT; by++) {
         struct score_list members;
         if (!collect_memory(&members, a, score, (enum score_by)by)
             || !make_groups(&groups[by], a, &members, (enum score_by)by))
             return false;
+        if (groups[by].n == 1)
+            groups[by].n = 0;
         n += groups[by].n;
     }
     if (!score_list_new(out, a, n))
         return false;
-    for (int by = BY_ZERO; by < BY_COUNT; by++)
+    for (int by = BY_FIRST_KEY; by < BY_COUNT; by++)
         for (size_t i = 0; i < groups[by].n; i++)
             out->item[out->n++] = groups[by].item[i];
     return true;

@@ -461,8 +461,9 @@ static bool view_fill(struct view *v, struct arena *a, enum score_by by)
 static memplan_status find_by(enum score_by *out, const char *by,
                               struct diag *d)
 {
-    static const char names[] =
-        "group metric zero tp pp cp ep recompute lora framework";
+#define SCORE_KEY_NAME(id, text) " " text
+    static const char names[] = "group metric" SCORE_KEY_MAP(SCORE_KEY_NAME);
+#undef SCORE_KEY_NAME
     *out = BY_GROUP;
     if (!by)
         return MEMPLAN_OK;

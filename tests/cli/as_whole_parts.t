@@ -8,5 +8,3 @@ cat.json --as llava --part all --seq-len 512 --fast
 }
 == stdout ~
 the file is read as a 'llava' model, which it does not say (--as)
-== exit
-0

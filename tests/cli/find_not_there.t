@@ -1,7 +1,7 @@
 == args
 explain gpt2 --find micro_batch
-== exit
-2
 == stderr ~
 'explain' has no option '--find'
 'memplan estimate' has it
+== exit
+2

@@ -1,7 +1,7 @@
 == args
 70b --gpus 8 --tp 8 --find micro_batch
-== exit
-1
 == stdout ~
 70b on 8 x a100-80gb: no micro_batch fits
 too much
+== exit
+1

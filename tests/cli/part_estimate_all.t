@@ -7,5 +7,3 @@ llava.json --part all --seq-len 1024 --fast
 }
 == stdout ~
 one image a sequence, 49 of its tokens (--images)
-== exit
-0

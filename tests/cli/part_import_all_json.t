@@ -7,5 +7,3 @@ models llava.json --import --part all --json
 }
 == stdout ~
 "vision_feature_layer": -2
-== exit
-0

@@ -25,17 +25,6 @@ overall, without the rows that need what no key says
   oom                        1                                    1
   all that have an error     2   0.87%  1.75%  1.75%  +0.87%
 
-memory by feature
-  feature              rows  median   90 %  worst    bias  right
-  zero 3                  1   1.75%  1.75%  1.75%  +1.75%
-  tp 1                    1   1.75%  1.75%  1.75%  +1.75%
-  pp 1                    1   1.75%  1.75%  1.75%  +1.75%
-  cp 1                    1   1.75%  1.75%  1.75%  +1.75%
-  ep 1                    1   1.75%  1.75%  1.75%  +1.75%
-  recompute none          1   1.75%  1.75%  1.75%  +1.75%
-  no LoRA                 1   1.75%  1.75%  1.75%  +1.75%
-  framework deepspeed     1   1.75%  1.75%  1.75%  +1.75%
-
 what runs need that no setup key says
   - needs 1: one thing, another
 
