@@ -480,11 +480,12 @@ static void frames_init(struct stage *s)
     for (uint32_t i = 0; i + 1 < s->n; i++) {
         const struct block *b = &s->p->block[stage_block(s, i)];
         const struct block_walk *w = &s->walk[stage_block(s, i)];
-        if (b->kind == BLOCK_JOINT && b->holds_input && !keeps_result(s, i))
-            add_frame(s, w->input, i + 1, s->n - 1);
         if (b->kind != BLOCK_EMBED && b->kind != BLOCK_JOINT)
             continue;
         const uint32_t end = stack_end(s, i + 1);
+        const bool held = b->holds_input || b->frames_input;
+        if (b->kind == BLOCK_JOINT && held && !keeps_result(s, i))
+            add_frame(s, w->input, i + 1, b->holds_input ? s->n - 1 : end);
         add_frame(s, w->framed, i + 1, end);
         if (s->p->tensor[b->output].framed && !keeps_result(s, i + 1)
             && (i > 0 || held_input(s) == 0))

@@ -182,6 +182,7 @@ struct block {
                          attends to it; else TENSOR_NONE */
     bool open;         /* no module: nobody holds its input until it is done */
     bool holds_input;  /* a variable does, until the loss is there */
+    bool frames_input; /* ... until the stack of layers that follows is done */
     bool memory_waits; /* its gradient is there when backward comes here */
 };
 

@@ -344,7 +344,7 @@ void build_start(struct builder *b, struct program *p, const struct spec *spec,
     b->diag = d;
     b->whole = spec;
     b->run = run;
-    b->hidden = b->memory = b->pixels = TENSOR_NONE;
+    b->hidden = b->memory = b->pixels = b->eye_tables = TENSOR_NONE;
     start_dtypes(b);
     start_text(b);
     start_arrays(b);

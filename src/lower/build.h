@@ -81,6 +81,8 @@ struct builder {
     /* ROLE_INPUT tensors that build_start() makes: int64 [tokens]. */
     tensor_id ids, labels;
     tensor_id pixels;     /* of images */
+    tensor_id eye_tables; /* the first shared tensor that is a vision part's
+                             own, beside those of its text; TENSOR_NONE */
     tensor_id target_ids; /* of a decoder with an encoder, where they come
                              with the data */
 

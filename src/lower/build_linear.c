@@ -124,6 +124,10 @@ static uint64_t names_of(const struct builder *b, const struct linear *l)
     if (b->whole->vision == NULL || b->spec != b->whole->vision
         || joint == JOINT_CLIP)
         return l->lora;
+    if (b->spec->family == FAM_QWEN2_5_VISION) /* an MLP as its text's */
+        other = 0;
+    if (joint == JOINT_QWEN)
+        other |= LORA_MASK(LORA_Q) | LORA_MASK(LORA_K) | LORA_MASK(LORA_V);
     if (joint != JOINT_LLAMA4)
         other |= LORA_MASK(LORA_O);
     return l->lora & ~other;

@@ -47,12 +47,22 @@ static bool starts_at_leaf(const struct builder *b)
     return b->frozen && build_is_litgpt(b) && (b->run->lora_full & embed) == 0;
 }
 
+/* Of Qwen's vision parts some attend to windows of an image. */
+static uint64_t vision_window(const struct spec *m, uint64_t i)
+{
+    const bool slides = m->sliding_window > 0 && pattern_has(&m->slides, i);
+    return slides && m->sliding_window < m->max_positions ? m->sliding_window
+                                                          : 0;
+}
+
 struct layer_kind build_layer_kind(const struct builder *b, uint64_t i)
 {
     const struct spec *m = b->whole;
     struct layer_kind kind = { .place = place_of(m, i),
                                .leaf = (i == 0 && starts_at_leaf(b))
                                        || part_at_leaf(b, i) };
+    if (kind.place == LAYER_VISION)
+        kind.window = vision_window(m->vision, i);
     if (kind.place == LAYER_JOINT || kind.place == LAYER_VISION)
         return kind;
     i -= spec_vision_blocks(m);
@@ -89,6 +99,9 @@ static const char *name_of_kind(struct builder *b,
     switch (kind->place) {
     case LAYER_ENCODER: return "encoder layer";
     case LAYER_VISION:
+        if (kind->window > 0)
+            return kind->leaf ? "first window vision layer"
+                              : "window vision layer";
         return kind->leaf ? "first vision layer" : "vision layer";
     case LAYER_JOINT:
         if (b->whole->vision == NULL)

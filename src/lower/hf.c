@@ -125,7 +125,10 @@ tensor_id hf_table(const struct builder *b, enum hf_table which)
     if (!has_table(b, which))
         return TENSOR_NONE;
     const bool input = which < HF_SHARED_FIRST;
-    tensor_id id = input ? b->labels + 1 : b->p->first_shared;
+    const bool eye = b->spec != b->whole && b->eye_tables != TENSOR_NONE;
+    tensor_id id = input ? b->labels + 1
+                   : eye ? b->eye_tables
+                         : b->p->first_shared;
     for (int i = input ? 0 : HF_SHARED_FIRST; i < (int)which; i++)
         id += has_table(b, (enum hf_table)i);
     return id;
@@ -235,11 +238,10 @@ tensor_id hf_bias(const struct builder *b)
     return hf_table(b, b->in_decoder ? HF_BIAS_CROSS : HF_BIAS);
 }
 
-static void make_tables(struct builder *b)
+/* Rotary tables, and masks, of the part at hand. */
+static void make_shared(struct builder *b)
 {
     const struct spec *m = b->spec;
-    make_inputs(b);
-    hf_dit_shared(b);
     const uint64_t r = build_is_latent(b)   ? m->rope_dim
                        : m->rotary_dim == 0 ? m->head_dim
                                             : m->rotary_dim;
@@ -271,6 +273,25 @@ static void make_tables(struct builder *b)
     make_biases(b);
     if (m->merge > 0)
         hf_window_tables(b);
+}
+
+/* Qwen's vision parts have tables of their own, that their layers keep. */
+static void make_eye_tables(struct builder *b)
+{
+    if (b->whole->joint != JOINT_QWEN)
+        return;
+    build_to_vision(b);
+    b->eye_tables = b->p->n_tensors;
+    make_shared(b);
+    build_to_text(b);
+}
+
+static void make_tables(struct builder *b)
+{
+    make_inputs(b);
+    hf_dit_shared(b);
+    make_shared(b);
+    make_eye_tables(b);
     build_memory(b);
     if (b->memory != TENSOR_NONE) /* encoder_outputs */
         b->p->tensor[b->memory].held = true;
@@ -280,7 +301,7 @@ static void make_tables(struct builder *b)
 /* ---- embedding ---- */
 
 /* A variable of the model's forward; LitGPT's has one name for all. */
-static void frame(struct builder *b, tensor_id x)
+void hf_frame(struct builder *b, tensor_id x)
 {
     if (x != TENSOR_NONE && !build_is_litgpt(b))
         b->p->tensor[tensor_of(b, x)->storage].framed = true;
@@ -299,7 +320,7 @@ static bool embeds_by_module(const struct builder *b)
 static void frame_looked_up(struct builder *b, tensor_id x)
 {
     if (!embeds_by_module(b))
-        frame(b, x);
+        hf_frame(b, x);
 }
 
 /* All of the first type unless the data say more: gathered from a buffer by
@@ -412,7 +433,7 @@ static void embed(struct builder *b)
     if (b->spec->image == 0 && b->spec->mel_bins == 0) {
         const tensor_id x = hf_words(b);
         if (embeds_by_module(b) || b->spec->family == FAM_GEMMA3)
-            frame(b, x);
+            hf_frame(b, x);
         build_end(b, x);
         return;
     }
@@ -422,7 +443,7 @@ static void embed(struct builder *b)
     const tensor_id out =
         build_dropout(b, "embedding dropout", x, b->run->embed_dropout);
     if (embeds_by_module(b))
-        frame(b, out);
+        hf_frame(b, out);
     build_end(b, out);
 }
 
@@ -591,7 +612,7 @@ static tensor_id joint(struct builder *b, tensor_id x)
         build_copy_as(b, "decoder_input_ids", b->labels, &rows);
     const tensor_id table = build_word_table(b, "embed_tokens", b->e);
     x = build_embedding(b, "embed_tokens", ids, table, &shape);
-    frame(b, x);
+    hf_frame(b, x);
     if (b->spec->target_positions > 0)
         x = hf_audio_target_positions(b, x);
     else if (b->spec->position == POS_LEARNED)
@@ -609,7 +630,7 @@ tensor_id hf_layer(struct builder *b, const struct layer_kind *kind,
         if (b->whole->vision == NULL)
             return joint(b, x);
         x = hf_to_text(b, x);
-        frame(b, x);
+        hf_frame(b, x);
         return x;
     }
     if (b->spec->classes > 0)

@@ -226,7 +226,9 @@ static tensor_id project(struct builder *b, tensor_id x)
         return build_linear(b, &l);
     }
     case JOINT_LLAVA: return project_llava(b, x, width);
-    case JOINT_QWEN: /* hf_merger has done it */
+    case JOINT_QWEN:    /* hf_merger has done the rest */
+        hf_frame(b, x); /* of mm_encoder_outputs, as the input is */
+        return build_copy(b, "images joined", x);
     case JOINT_CLIP:
     case JOINT_NONE: break;
     }
@@ -309,6 +311,8 @@ static tensor_id put_image(struct builder *b, tensor_id words, tensor_id image)
         hf_linger(b, image);
         build_hold(b, image);
     }
+    if (b->whole->joint == JOINT_QWEN) /* image_embeds */
+        hf_frame(b, image);
     const tensor_id rest = build_where(b, "words", mask, words);
     if (tensor_of(b, rest)->needs_grad)
         return build_binary_in_place(b, OP_ADD, "image tokens", rest, image);
@@ -324,6 +328,10 @@ static tensor_id put_image(struct builder *b, tensor_id words, tensor_id image)
 
 tensor_id hf_to_text(struct builder *b, tensor_id x)
 {
+    if (b->whole->joint == JOINT_QWEN) { /* the projector, and what it takes */
+        b->projects = true;
+        b->block->frames_input = true;
+    }
     x = b->whole->joint == JOINT_LLAVA ? llava_states(b, x) : hf_states(b, x);
     if (b->whole->joint == JOINT_CLIP)
         return to_second_tower(b, x);

@@ -74,6 +74,19 @@ static bool copy_spec(struct memplan_report *r, const struct spec *spec)
            && copy_text(&r->arena, &r->spec.model_type);
 }
 
+/* Images of another size than the file says, or the class. */
+static memplan_status see(struct memplan_report *r, const uint16_t image[3],
+                          struct diag *d)
+{
+    if (r->spec.vision == NULL)
+        return spec_set_image(&r->spec, image, d);
+    struct spec *vision = ARENA_NEW(&r->arena, struct spec, 1);
+    if (vision == NULL)
+        return diag_nomem(d);
+    *vision = *r->spec.vision;
+    return spec_set_whole_image(&r->spec, vision, image, d);
+}
+
 /* PEFT passes over a word of a list whose others it finds. */
 static void say_targets(struct memplan_report *r)
 {
@@ -99,8 +112,7 @@ memplan_status plan_memory(struct memplan_report *r, const struct spec *spec,
     r->params = *params;
     if (!copy_spec(r, spec))
         return diag_nomem(d);
-    if (setup->set[KEY_IMAGE]
-        && spec_set_image(&r->spec, setup->image, d) != MEMPLAN_OK)
+    if (setup->set[KEY_IMAGE] && see(r, setup->image, d) != MEMPLAN_OK)
         return d->status;
     if (setup_resolve(&r->run, setup, &r->spec, params->active, d)
         != MEMPLAN_OK)

@@ -463,12 +463,13 @@ static void resolve_image(struct run *r, const struct spec *spec)
     r->setup.image[2] =
         (uint16_t)(square ? spec->image : spec->resnet.width_pixels);
     resolve_count(r, KEY_IMAGE, IMAGE_RANK);
-    if (spec->merge > 0)
+    const struct spec *eye = spec->vision != NULL ? spec->vision : spec;
+    if (eye->merge > 0)
         resolve_assume(r, KEY_IMAGE,
                        "images of %" PRIu64 " x %" PRIu64 " pixels, the "
                        "largest square that the processor's defaults leave "
                        "as it is (--image)",
-                       spec->image, spec->image);
+                       eye->image, eye->image);
 }
 
 /* What `tokens` are of, where they are not all the model's words. */

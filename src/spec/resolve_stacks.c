@@ -107,19 +107,6 @@ static void check_image(const struct run *r, const struct spec *s,
     }
 }
 
-/* What is counted and not lowered. */
-static void refuse_parts(const struct spec *s, struct diag *d)
-{
-    memplan_error *e = NULL;
-    if (s->joint == JOINT_QWEN) {
-        e = diag_add(d, MEMPLAN_E_UNSUPPORTED,
-                     "the memory of all parts of a '%.40s' model at once is "
-                     "not modelled",
-                     s->model_type);
-        diag_hint(e, "add --part text or --part vision: each by itself is");
-    }
-}
-
 /* Widths that Llama 4's class takes as they come, and stumbles over: of four
  * patches side by side, of its adapter, of the projector. */
 static void check_adapter(const struct spec *s, struct diag *d)
@@ -277,7 +264,6 @@ static void check_images(const struct run *r, const struct spec *s,
 static void check_parts(const struct run *r, const struct spec *s,
                         struct diag *d)
 {
-    refuse_parts(s, d);
     check_adapter(s, d);
     check_freeze(r, s, d);
     check_full(r, s, d);

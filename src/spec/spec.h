@@ -517,6 +517,11 @@ bool spec_conv_shapes(struct spec *spec, struct conv_fault *fault);
 memplan_status spec_set_image(struct spec *spec, const uint16_t image[3],
                               struct diag *d);
 
+/* The same of a whole: `vision` is a copy of its vision part, and takes that
+ * one's place. [spec_parts.c] */
+memplan_status spec_set_whole_image(struct spec *spec, struct spec *vision,
+                                    const uint16_t image[3], struct diag *d);
+
 /* A parsed text of a model, and what is said of it from outside. */
 struct json;
 struct spec_text {

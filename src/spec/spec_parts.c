@@ -284,11 +284,26 @@ static void join_llava(struct import *im, struct spec *all)
     all->image_tokens = all->vision->max_positions - (all->joint_crops ? 1 : 0);
 }
 
+static uint64_t merged_tokens(const struct spec *v)
+{
+    return v->max_positions / (v->merge * v->merge);
+}
+
+memplan_status spec_set_whole_image(struct spec *spec, struct spec *vision,
+                                    const uint16_t image[3], struct diag *d)
+{
+    if (spec_set_image(vision, image, d) != MEMPLAN_OK)
+        return d->status;
+    spec->vision = vision;
+    spec->image_tokens = merged_tokens(vision);
+    return MEMPLAN_OK;
+}
+
 /* Every vision part is made for one text's width. */
 static void join_qwen(struct import *im, struct spec *all)
 {
     const struct spec *v = all->vision;
-    all->image_tokens = v->max_positions / (v->merge * v->merge);
+    all->image_tokens = merged_tokens(v);
     if (v->vision_width == all->hidden)
         return;
     memplan_error *e = import_error(im, json_member(im->root, "vision_config"),

@@ -153,8 +153,10 @@ static bool is_kept(const struct program *p, tensor_id id)
     return false;
 }
 
-/* Images of another size than the file's, or the class's. */
-static void look_at(struct spec *spec, const struct json *root, struct diag *d)
+/* Images of another size than the file's, or the class's; `eye`: where a whole
+ * has its vision part. */
+static void look_at(struct spec *spec, struct spec *eye,
+                    const struct json *root, struct diag *d)
 {
     const struct json *sides = json_member(root, "image");
     uint16_t image[3];
@@ -164,7 +166,12 @@ static void look_at(struct spec *spec, const struct json *root, struct diag *d)
     for (const struct json *at = sides->child; at && n < 3; at = at->next)
         image[n++] = (uint16_t)at->number;
     assert_int_equal(n, 3);
-    assert_int_equal(spec_set_image(spec, image, d), MEMPLAN_OK);
+    if (spec->vision == NULL) {
+        assert_int_equal(spec_set_image(spec, image, d), MEMPLAN_OK);
+        return;
+    }
+    *eye = *spec->vision;
+    assert_int_equal(spec_set_whole_image(spec, eye, image, d), MEMPLAN_OK);
 }
 
 /* Everything to the byte: no allocator is behind the recordings. */
@@ -188,15 +195,15 @@ static bool lower(struct step *s, const struct json *root, size_t len,
     memplan_error slot[2];
     memplan_errors errs = { slot, 2, 0 };
     diag_init(&d, &errs);
-    struct spec spec;
+    struct spec spec, eye;
     const struct spec_text in = { .root = json_member(root, "config"),
                                   .text = text,
                                   .len = len };
     if (spec_import(&spec, &in, &s->arena, &d) != MEMPLAN_OK)
         fail_msg("%s", slot[0].message);
-    look_at(&spec, root, &d);
     if (json_member(root, "part") != NULL)
         spec = *spec.parts->part[part_find(word(root, "part"))];
+    look_at(&spec, &eye, root, &d);
     s->words = spec.head == HEAD_LM || spec.head == HEAD_MASKED_LM;
     struct run *run = &s->run;
     run_bare(run, &spec);

@@ -69,11 +69,19 @@ CLASSES.update({"qwen2_vl-vision": "models.qwen2_vl.modeling_qwen2_vl.Qwen2Visio
                 "qwen2_5_vl-vision": "models.qwen2_5_vl.modeling_qwen2_5_vl.Qwen2_5_VisionTransformerPretrainedModel"})
 SIDE = 14  # patches a side of Qwen's images: two windows a side, of 4 and of 3 tokens
 for towers in ("qwen2_vl", "qwen2_5_vl"):
-    importlib.import_module(f"transformers.models.{towers}.modeling_{towers}")
+    importlib.import_module(f"transformers.models.{towers}.modeling_{towers}").torch_compilable_check = lambda *_: None
 
+
+MROPE = dict(rope_type="default", rope_theta=10000.0, mrope_section=[2, 3, 3])
+WORDS_OF_QWEN = dict(TOWER, num_key_value_heads=2, vocab_size=1234, max_position_embeddings=512, rope_parameters=MROPE)
+for qwen in ("qwen2_vl", "qwen2_5_vl"):
+    key = "hidden_size" if qwen == "qwen2_vl" else "out_hidden_size"
+    CONFIGS[qwen] = dict(model_type=qwen, image_token_id=1200, text_config=dict(WORDS_OF_QWEN, model_type=qwen + "_text"),
+                         vision_config={**CONFIGS[qwen + "-vision"], "model_type": qwen, key: 96})
+CLASSES.update({"qwen2_vl": "Qwen2VLForConditionalGeneration", "qwen2_5_vl": "Qwen2_5_VLForConditionalGeneration"})
 
 IMAGES = {}
-for whole in ("llava", "llama4", "gemma3"):
+for whole in ("llava", "llama4", "gemma3", "qwen2_vl", "qwen2_5_vl"):
     for word, images in (("two", 2), ("none", 0)):
         CONFIGS[f"{whole}-{word}"], IMAGES[f"{whole}-{word}"] = CONFIGS[whole], images
 
@@ -84,8 +92,8 @@ def whole_of(name):
 
 
 def length(name):
-    """LLaVA's image is 49 tokens."""
-    if whole_of(name) == "llava":
+    """LLaVA's image is 49 tokens, and so is Qwen's."""
+    if whole_of(name) == "llava" or (whole_of(name) or "").startswith("qwen"):
         return 24 + 49 * IMAGES.get(name, 1)
     return S
 
@@ -117,6 +125,10 @@ FROZEN = {  # all dtypes and attentions of ALL_KINDS
     "llama4-none-frozen-vision-projector": ["vision", "projector"],
     "gemma3-none-frozen-vision-projector": ["vision", "projector"],
 }
+for qwen in ("qwen2_vl", "qwen2_5_vl"):
+    for frozen in (["vision"], ["text"], ["projector"], ["vision", "projector"], ["vision", "text"]):
+        FROZEN["-".join((qwen, "frozen", *frozen))] = frozen
+    FROZEN[f"{qwen}-none-frozen-vision-projector"] = ["vision", "projector"]
 QV = ["q_proj", "v_proj"]
 ADAPTED = {  # targets, parts without adapters, modules_to_save
     "qv": (QV, [], None),
@@ -127,27 +139,31 @@ ADAPTED = {  # targets, parts without adapters, modules_to_save
     "all-projector": ("all-linear", ["vision", "text"], None),
     "qv-text-full": (QV, ["vision"], ["multi_modal_projector"]),
     "all-full": ("all-linear", [], ["multi_modal_projector"]),
+    "all-vision": ("all-linear", ["text"], None),
     "seven": (["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"], [], None),
 }
-EXCLUDED = {"vision": r"(vision_tower|vision_model)\..*", "text": r"(.*language_model|text_model)\..*",
-            "projector": r".*(_projector|_projection)(\..*)?"}
+EXCLUDED = {"vision": r"(vision_tower|vision_model|visual\.(?!merger)).*", "text": r"(.*language_model|text_model)\..*",
+            "projector": r".*(_projector|_projection|visual\.merger)(\..*)?"}
 
 
 def with_adapters():
     """name-lora-setting, of those that a class has: Llama 4's fused experts are no targets of all-linear."""
-    for name in ("llava", "gemma3", "llama4", "clip"):
+    for name in ("llava", "gemma3", "llama4", "clip", "qwen2_vl", "qwen2_5_vl"):
         for word, (targets, _, full) in ADAPTED.items():
             if (targets == "all-linear" and name == "llama4" or full and name == "clip" or word == "seven" and name == "clip"
-                    or word == "all-projector" and name == "gemma3"):
+                    or word == "all-projector" and name == "gemma3" or (word == "qv-vision") == name.startswith("qwen")
+                    and word in ("qv-vision", "all-vision")):
                 continue
             yield f"{name}-lora-{word}"
 
 
-def adapt(model, word, dtype):
+def adapt(model, word, dtype, merges):
     """On the meta device.  Adapters are of bf16 in pure bf16, of fp32 under autocast."""
     import peft
     targets, without, full = ADAPTED[word]
     excluded = r"(.*\.)?(" + "|".join(EXCLUDED[part] for part in without) + ")" if without else None
+    if full and merges:  # Qwen's name of it
+        full = ["merger"]
     config = peft.LoraConfig(r=8, target_modules=targets, exclude_modules=excluded, modules_to_save=full)
     torch.set_default_dtype(torch.bfloat16)  # what PEFT casts adapters to, but on the meta device
     model = peft.get_peft_model(model, config, autocast_adapter_dtype=dtype == "autocast")
@@ -157,11 +173,11 @@ def adapt(model, word, dtype):
     return model, without, dict(adapters, **(dict(full=["projector"]) if full else {}))
 
 
-ALL_KINDS = list(FROZEN)[:3] + ["llava-frozen-vision", "llama4-frozen-vision"]
+ALL_KINDS = list(FROZEN)[:3] + ["llava-frozen-vision", "llama4-frozen-vision", "qwen2_5_vl-frozen-vision"]
 
 
 def part_of(parameter):
-    for words, part in (("vision_tower.", "vision"), ("vision_model.", "vision"), ("projector", "projector"),
+    for words, part in (("visual.merger", "projector"), ("visual.", "vision"), ("vision_tower.", "vision"), ("vision_model.", "vision"), ("projector", "projector"),
                         ("projection", "projector"), ("logit_scale", "projector")):
         if words in parameter and not (part == "projector" and ".encoder." in parameter):
             return part
@@ -181,18 +197,31 @@ class Lengths(list):
     def __sub__(self, other):
         return Lengths(a - b for a, b in zip(self, other))
 
+    def __floordiv__(self, n):
+        return Lengths(a // n for a in self)
+
     def tolist(self):
         return list(self)
 
 
-def patches_of(config, attn, device):
+class Grid:
+    """image_grid_thw, as a whole looks at it."""
+
+    def __init__(self, images):
+        self.images = images
+
+    def prod(self, _):
+        return Lengths([SIDE * SIDE] * self.images)
+
+
+def patches_of(config, attn, device, images=B):
     """What Qwen's towers work out from the sizes of images: their code reads values, which fake tensors do not have."""
     with unset_fake_temporarily():
-        grid = torch.tensor([[1, SIDE, SIDE]] * B)
+        grid = torch.tensor([[1, SIDE, SIDE]] * images)
         places = vision_utils.get_vision_position_ids(grid, 2)
         starts = {"cu_seqlens": vision_utils.get_vision_cu_seqlens(grid)}
         index = None
-        if config["model_type"] == "qwen2_5_vl_vision":
+        if "window_size" in config:
             index, starts["cu_window_seqlens"] = vision_utils.get_vision_window_index(grid, 2, config["window_size"], 14)
         lists = {key: Lengths(value.tolist()) for key, value in starts.items()}
     more = dict(position_ids=places.to(device), max_seqlen=SIDE * SIDE, grid_thw=grid)
@@ -200,12 +229,22 @@ def patches_of(config, attn, device):
         more.update(window_index=index.to(device), max_window_seqlen=64)
     for key, value in starts.items():
         more[key] = value.to(device) if attn == "flash" else lists[key]
-    rows = torch.zeros(B * SIDE * SIDE, 3 * 2 * 14 * 14, device=device)
+    rows = torch.zeros(images * SIDE * SIDE, 3 * 2 * 14 * 14, device=device)
     return dict(hidden_states=rows), more
+
+
+def images_of_qwen(given, beside, config, attn, images):
+    """The same for a whole, whose places of words come with the data."""
+    rows, more = patches_of(config["vision_config"], attn, "cuda", images)
+    given["pixel_values"] = rows["hidden_states"]
+    del more["grid_thw"]
+    beside.update({"image_" + key: value for key, value in more.items()}, image_grid_thw=Grid(images))
 
 
 def loss_of(name, model, given, beside):
     whole = whole_of(name)
+    if whole and whole.startswith("qwen"):
+        return model(**given, **beside, labels=given["input_ids"], use_cache=False).loss
     if whole == "clip":
         return model(**given, return_loss=True).loss
     if whole in ("llava", "llama4"):
@@ -229,7 +268,7 @@ def step(variant, dtype, attn):
         model = operator.attrgetter(CLASSES[whole_of(name) or name])(transformers)._from_config(
             config, dtype=stored, attn_implementation={"flash": "flash_attention_2"}.get(attn, attn))
         if "-lora-" in variant:
-            model, frozen, adapters = adapt(model, variant.split("-lora-")[1], dtype)
+            model, frozen, adapters = adapt(model, variant.split("-lora-")[1], dtype, name.startswith("qwen"))
     with FakeTensorMode(allow_non_fake_inputs=True):
         model.to_empty(device="cuda").train()
         model.tie_weights()
@@ -237,7 +276,11 @@ def step(variant, dtype, attn):
             if adapters is None:
                 weight.requires_grad_(part_of(parameter) not in frozen)
         given, beside, vision = {}, {}, settings.get("vision_config", settings)
-        if name.startswith("qwen"):
+        if name.startswith("qwen") and whole_of(name):
+            given["position_ids"] = torch.zeros(3, B, length(name), dtype=torch.long, device="cuda")
+            if images > 0:
+                images_of_qwen(given, beside, settings, attn, B * images)
+        elif name.startswith("qwen"):
             given, beside = patches_of(settings, attn, "cuda")
         elif name != "clip-text" and images > 0:
             given["pixel_values"] = torch.zeros(B * images, 3, vision["image_size"], vision["image_size"], device="cuda")

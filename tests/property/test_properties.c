@@ -55,7 +55,7 @@ static const char *pick(uint64_t *seed, const char *const *words)
 struct choice {
     const char *key, *value; /* NULL: not given */
 };
-enum { FIRST_ADAPTER = 32, CHOICES = 53 };
+enum { FIRST_ADAPTER = 32, CHOICES = 54 };
 struct trial {
     const char *model;
     struct choice c[CHOICES];
@@ -146,9 +146,20 @@ static const char tiled[] =
     "\"projector_input_dim\": 256, \"projector_output_dim\": 256,"
     "\"vision_output_dim\": 256}}";
 
+/* Images as large as one likes, of which most layers see windows. */
+static const char rowed[] =
+    "{\"model_type\": \"qwen2_5_vl\", \"text_config\": {"
+    "\"hidden_size\": 512, \"num_hidden_layers\": 6, \"vocab_size\": 32000,"
+    "\"intermediate_size\": 1024, \"num_attention_heads\": 8,"
+    "\"num_key_value_heads\": 2}, \"vision_config\": {"
+    "\"depth\": 6, \"hidden_size\": 384, \"num_heads\": 6,"
+    "\"intermediate_size\": 1024, \"out_hidden_size\": 512,"
+    "\"fullatt_block_indexes\": [2, 5]}}";
+
 static bool is_whole(const char *model)
 {
-    return model == merged || model == looked || model == tiled;
+    return model == merged || model == looked || model == tiled
+           || model == rowed;
 }
 
 /* Windows over an image, smaller ones at its edges. */
@@ -264,6 +275,8 @@ static struct trial trial_of(uint64_t seed)
         t.model = wholes[seed % 3];
     if (seed % 29 == 5)
         t.model = wholes[seed / 29 % 3];
+    if (seed % 29 == 9)
+        t.model = rowed;
     if (seed % 23 == 7) /* not PICK, as below */
         t.model = listed;
     if (seed % 23 == 11)
@@ -423,6 +436,7 @@ static struct trial trial_of(uint64_t seed)
         { "moe_expert_capacity_factor", next(&s) % 4 == 0 ? "1.1" : NULL },
         { "freeze", frozen_of(&t, seed) },
         { "images", images_of(&t, seed) },
+        { "image", t.model == rowed ? "3x224x224" : NULL },
         { "engine", fsdp && frozen_of(&t, seed) != NULL ? "fsdp2" : NULL },
         { "recompute_every",
           strcmp(re, "full") == 0 ? PICK(&s, "1", "1", "2", "3") : NULL },
