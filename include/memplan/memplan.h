@@ -326,8 +326,8 @@ MEMPLAN_MUST_USE MEMPLAN_API memplan_status memplan_setup_import(
     const char *name, memplan_errors *errs);
 
 /** Writes a setup as the launch file of another program, "deepspeed",
- *  "torchtitan" or "megatron-args": what memplan_setup_import reads again, to the same estimate.
- *  That is made sure of: a key that such a file has no word for, or another
+ *  "torchtitan" or "megatron" ("megatron-args"): what memplan_setup_import
+ *  reads again, to the same estimate. That is made sure of: a key that such a file has no word for, or another
  *  one, is E_UNSUPPORTED, each of them reported. What is beside every launch
  *  file (the model, the GPU, kernels, adapters, prices) stays the caller's.
  *  Returns what memplan_estimate does, E_UNKNOWN (no such dialect), E_WRITE. */

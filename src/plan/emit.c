@@ -4,19 +4,24 @@
  */
 #include "plan/plan.h"
 #include "plan/report_data.h"
-#include "spec/config.h"
+#include "spec/config_emit.h"
 
 #include <string.h>
 
 #include "base/banned.h"
 
+static bool is_named(const struct config_dialect *of, const char *name)
+{
+    return str_same_name(str_of(of->name), str_of(name))
+           || (of->also != NULL
+               && str_same_name(str_of(of->also), str_of(name)));
+}
+
 static const struct config_dialect *find_writer(const char *name)
 {
     size_t i = 0;
     const struct config_dialect *of = config_dialect(0);
-    while (
-        of != NULL
-        && (of->emit == NULL || !str_same_name(str_of(of->name), str_of(name))))
+    while (of != NULL && (of->render == NULL || !is_named(of, name)))
         of = config_dialect(++i);
     return of;
 }
@@ -58,25 +63,56 @@ static void replace_launch(struct setup *s, const struct setup *file)
     *s = mixed;
 }
 
+/* A node that is not full has as many GPUs as there are. */
+static bool same_value(const struct run *a, const struct run *b,
+                       enum setup_key key)
+{
+    enum { TEXT = 2048 };
+    char left[TEXT], right[TEXT];
+    if (key == KEY_GPUS_PER_NODE && a->gpus <= a->gpus_per_node
+        && b->gpus <= b->gpus_per_node)
+        return true;
+    return strcmp(setup_value_text(&a->setup, key, left, TEXT),
+                  setup_value_text(&b->setup, key, right, TEXT))
+           == 0;
+}
+
+static void report(const struct run *a, const struct run *b, const char *name,
+                   enum setup_key key, struct diag *d)
+{
+    enum { TEXT = 256 };
+    char left[TEXT], right[TEXT];
+    const char *got = setup_value_text(&b->setup, key, right, TEXT);
+    memplan_error *e = setup_error(
+        d, MEMPLAN_E_UNSUPPORTED, key, "%s '%s' has no word in a file of %s",
+        setup_field(key)->key, setup_value_text(&a->setup, key, left, TEXT),
+        name);
+    if (key == KEY_FRAMEWORK)
+        diag_hint(e, "add --framework %s, or ask for another program's file",
+                  got);
+    else if (got[0] != '\0')
+        diag_hint(e,
+                  "the file says '%s': ask for that, or for another "
+                  "program's file",
+                  got);
+    else
+        diag_hint(e, "leave it out, or ask for another program's file");
+}
+
+/* What follows from others says nothing where one of those was given. */
 static bool same_runs(const struct run *a, const struct run *b,
                       const char *name, struct diag *d)
 {
-    enum { TEXT = 256 };
-    for (size_t k = 0; k < KEY_COUNT; k++) {
-        const enum setup_key key = (enum setup_key)k;
-        char left[TEXT], right[TEXT];
-        const char *want = setup_value_text(&a->setup, key, left, TEXT);
-        const char *got = setup_value_text(&b->setup, key, right, TEXT);
-        if (strcmp(want, got) == 0)
-            continue;
-        memplan_error *e = setup_error(d, MEMPLAN_E_UNSUPPORTED, key,
-                                       "%s '%s' has no word in a file of %s",
-                                       setup_field(key)->key, want, name);
-        diag_hint(e,
-                  got[0] != '\0' ? "it would be read as '%s': ask for that, "
-                                   "or for another program's file"
-                                 : "leave it out%s",
-                  got);
+    if (!same_value(a, b, KEY_FRAMEWORK)) {
+        report(a, b, name, KEY_FRAMEWORK, d);
+        return false;
+    }
+    for (int asked = 1; asked >= 0 && d->status == MEMPLAN_OK; asked--) {
+        for (size_t k = 0; k < KEY_COUNT; k++) {
+            const enum setup_key key = (enum setup_key)k;
+            if (a->given[k] == (asked != 0) && !same_value(a, b, key))
+                report(a, b, name, key, d);
+        }
     }
     return d->status == MEMPLAN_OK;
 }
@@ -102,31 +138,56 @@ static memplan_status read_back(struct setup *s,
     return d->status;
 }
 
+/* The file alone would be refused: in what words, it says itself. */
+static void report_refused(const memplan_error *why, const char *name,
+                           struct diag *d)
+{
+    memplan_error *e =
+        diag_add(d, MEMPLAN_E_UNSUPPORTED, "a file of %s cannot say it: %s",
+                 name, why->message);
+    diag_hint(e, "%s", why->hint);
+}
+
+static void check_back(const memplan_model *model, struct memplan_report *a,
+                       const struct setup *user,
+                       const struct config_dialect *of, const struct emit *e)
+{
+    memplan_error slot;
+    memplan_errors errs = { &slot, 1, 0 };
+    struct diag refused;
+    struct setup back = *user;
+    struct memplan_report *b = plan_report_new(NULL);
+    diag_init(&refused, &errs);
+    if (b == NULL)
+        diag_nomem(e->d);
+    else if (read_back(&back, of, e, &refused) != MEMPLAN_OK
+             || plan_estimate(b, &model->spec, &model->params, &back, &refused)
+                    != MEMPLAN_OK)
+        report_refused(&slot, of->name, e->d);
+    else if (same_runs(&a->run, &b->run, of->name, e->d)
+             && a->memory.peak != b->memory.peak)
+        diag_hint(diag_add(e->d, MEMPLAN_E_UNSUPPORTED,
+                           "the file would have another peak"),
+                  "report this, please");
+    memplan_report_free(b);
+}
+
 static memplan_status write_checked(const memplan_model *model,
                                     const memplan_setup *setup,
                                     const struct config_dialect *of,
-                                    struct emit *e, struct diag *d)
+                                    struct emit *e)
 {
     struct memplan_report *a = plan_report_new(NULL);
-    struct memplan_report *b = plan_report_new(NULL);
-    struct setup back = setup->setup;
-    if (a == NULL || b == NULL) {
-        diag_nomem(d);
-    } else if (plan_estimate(a, &model->spec, &model->params, &setup->setup, d)
+    if (a == NULL) {
+        diag_nomem(e->d);
+    } else if (plan_estimate(a, &model->spec, &model->params, &setup->setup,
+                             e->d)
                == MEMPLAN_OK) {
-        of->emit(e, &a->run);
-        if (read_back(&back, of, e, d) == MEMPLAN_OK
-            && plan_estimate(b, &model->spec, &model->params, &back, d)
-                   == MEMPLAN_OK
-            && same_runs(&a->run, &b->run, of->name, d)
-            && a->memory.peak != b->memory.peak)
-            diag_hint(diag_add(d, MEMPLAN_E_UNSUPPORTED,
-                               "the file would have another peak"),
-                      "report this, please");
+        if (config_emit(e, of, &a->run, e->d))
+            check_back(model, a, &setup->setup, of, e);
     }
     memplan_report_free(a);
-    memplan_report_free(b);
-    return d->status;
+    return e->d->status;
 }
 
 memplan_status memplan_emit(const memplan_model *model,
@@ -135,7 +196,7 @@ memplan_status memplan_emit(const memplan_model *model,
                             memplan_errors *errs)
 {
     struct diag d;
-    struct emit e = { .text = "" };
+    struct emit e = { .text = "", .d = &d };
     diag_init(&d, errs);
     if (model == NULL || setup == NULL || dialect == NULL || write == NULL) {
         diag_add(&d, MEMPLAN_E_ARG, "no model, setup, dialect or writer");
@@ -147,10 +208,10 @@ memplan_status memplan_emit(const memplan_model *model,
                            "no file of '%.40s' is "
                            "written",
                            dialect),
-                  "use deepspeed, torchtitan or megatron-args");
+                  "use deepspeed, torchtitan or megatron");
         return d.status;
     }
-    if (write_checked(model, setup, of, &e, &d) == MEMPLAN_OK
+    if (write_checked(model, setup, of, &e) == MEMPLAN_OK
         && !write(ctx, e.text, strlen(e.text)))
         diag_add(&d, MEMPLAN_E_WRITE, "the text could not be written");
     return d.status;

@@ -3,18 +3,19 @@
  * in the dialect's table, does what the row says, and keeps account of what
  * had none. Knows no dialect.
  */
-#include "spec/config.h"
+#include "spec/config_emit.h"
 
 #include "base/unit.h"
 #include "json/toml.h"
 #include "json/yaml.h"
 
+#include <limits.h>
 #include <stdarg.h>
 #include <string.h>
 
 #include "base/banned.h"
 
-enum { PATH_MAX_TEXT = 160, VALUE_MAX = 48 };
+enum { VALUE_MAX = 48 };
 
 /* ---- notes ---- */
 
@@ -50,8 +51,19 @@ static void list_flush(struct config *c, struct listing *l)
     l->line[0] = '\0';
 }
 
-static void list_path(struct config *c, struct listing *l, const char *path)
+const char *config_shown(const struct config *c, const char *path,
+                         char buf[CONFIG_PATH_MAX])
 {
+    str_format(buf, CONFIG_PATH_MAX, "%s%s", c->table->flags ? "--" : "", path);
+    for (char *p = buf; c->table->flags && *p != '\0'; p++)
+        *p = (char)(*p == '_' ? '-' : *p);
+    return buf;
+}
+
+static void list_path(struct config *c, struct listing *l, const char *entry)
+{
+    char path[CONFIG_PATH_MAX];
+    config_shown(c, entry, path);
     if (l->line[0] != '\0'
         && strlen(l->line) + strlen(path) + sizeof(", ") > sizeof(l->line))
         list_flush(c, l);
@@ -91,7 +103,7 @@ const struct json *config_at(const struct config *c, const char *path)
     const struct json *value = c->root;
     struct str rest = str_of(path);
     while (value != NULL && rest.n > 0) {
-        char member[PATH_MAX_TEXT];
+        char member[CONFIG_PATH_MAX];
         struct str step = str_cut(rest, '.', &rest);
         str_format(member, sizeof(member), "%.*s", (int)step.n, step.p);
         value = json_member(value, member);
@@ -108,16 +120,69 @@ bool config_is_true(const struct config *c, const char *path)
     return value != NULL && value->kind == JSON_BOOL && value->truth;
 }
 
+static const struct config_row *row_of(const struct config_table *t,
+                                       const char *path);
+static void path_of(const struct json *value, const struct json *root,
+                    char path[CONFIG_PATH_MAX]);
+
+/* Which of the setup's files this one is. */
+static uint8_t file_index(struct config *c)
+{
+    struct setup *s = c->s;
+    char name[SETUP_FILE_TEXT];
+    str_format(name, sizeof(name), "%s", c->name);
+    size_t i = 0;
+    while (i < s->files && strcmp(s->file[i], name) != 0)
+        i++;
+    if (i == s->files && i < SETUP_FILES_MAX)
+        memcpy(s->file[s->files++], name, sizeof(name));
+    return (uint8_t)(i < SETUP_FILES_MAX ? i : SETUP_FILES_MAX - 1);
+}
+
+/* What came of setting a key: who said it, or that entry in the message. */
+static void was_set(struct config *c, enum setup_key key,
+                    const struct json *where, memplan_error *e)
+{
+    char path[CONFIG_PATH_MAX], shown[CONFIG_PATH_MAX];
+    path_of(where, c->root, path);
+    const struct config_row *row = row_of(c->table, path);
+    if (e == NULL) {
+        c->s->said[key].entry = row != NULL ? row->path : "";
+        c->s->said[key].file = file_index(c);
+        c->s->said[key].is_flag = c->table->flags;
+        return;
+    }
+    char message[sizeof(e->message)];
+    const char *ours = setup_field(key)->key;
+    const char *at = row != NULL ? strstr(e->message, ours) : NULL;
+    if (at == NULL)
+        return;
+    str_format(message, sizeof(message), "%.*s%s%s", (int)(at - e->message),
+               e->message, config_shown(c, row->path, shown),
+               at + strlen(ours));
+    memcpy(e->message, message, sizeof(message));
+}
+
 void config_set(struct config *c, const struct json *where, enum setup_key key,
                 const char *value)
 {
-    setup_set_text(c->s, key, str_of(value), where,
-                   (struct setup_source){ c->text, c->len, c->d });
+    was_set(c, key, where,
+            setup_set_text(c->s, key, str_of(value), where,
+                           (struct setup_source){ c->text, c->len, c->d }));
+}
+
+void config_set_json(struct config *c, const struct json *value,
+                     enum setup_key key)
+{
+    was_set(c, key, value,
+            setup_set_json(c->s, key, value,
+                           (struct setup_source){ c->text, c->len, c->d }));
 }
 
 void config_clipping(struct config *c, const char *path)
 {
     const struct json *norm = config_at(c, path);
+    char shown[CONFIG_PATH_MAX];
     double x = 0;
     if (norm == NULL)
         return;
@@ -126,7 +191,8 @@ void config_clipping(struct config *c, const char *path)
     } else if (norm->kind != JSON_STRING
                || unit_parse_real(norm->text, &x) != UNIT_OK) {
         memplan_error *e =
-            config_bad(c, norm, MEMPLAN_E_ARG, "'%s' takes a number", path);
+            config_bad(c, norm, MEMPLAN_E_ARG, "'%s' takes a number",
+                       config_shown(c, path, shown));
         diag_hint(e, "such as 1.0; 0 clips nothing");
         return;
     }
@@ -188,12 +254,14 @@ static void do_words(struct config *c, const struct config_row *row,
                      const struct json *value)
 {
     bool known = false;
+    char shown[CONFIG_PATH_MAX];
     struct str text = value_text(c, value);
     struct str ours = word_of(row->words, text, &known);
     if (!known) {
-        memplan_error *e = config_bad(
-            c, value, MEMPLAN_E_UNKNOWN, "unknown %s '%.*s'", row->path,
-            (int)(text.n < VALUE_MAX ? text.n : VALUE_MAX), text.p);
+        memplan_error *e =
+            config_bad(c, value, MEMPLAN_E_UNKNOWN, "unknown %s '%.*s'",
+                       config_shown(c, row->path, shown),
+                       (int)(text.n < VALUE_MAX ? text.n : VALUE_MAX), text.p);
         hint_theirs(e, row->words);
         return;
     }
@@ -207,9 +275,11 @@ static void do_words(struct config *c, const struct config_row *row,
 static void do_only(struct config *c, const struct config_row *row,
                     const struct json *value)
 {
+    char shown[CONFIG_PATH_MAX];
     struct str text = value_text(c, value);
     if (!str_is(text, row->words))
-        config_note(c, "%s %.*s is not modelled: %s is assumed", row->path,
+        config_note(c, "%s %.*s is not modelled: %s is assumed",
+                    config_shown(c, row->path, shown),
                     (int)(text.n < VALUE_MAX ? text.n : VALUE_MAX), text.p,
                     row->words);
 }
@@ -223,31 +293,57 @@ static bool is_shell(const struct config_row *row, const struct json *value)
            && memchr(value->text.p, '$', value->text.n) != NULL;
 }
 
-static void do_row(struct walk *w, const struct config_row *row,
-                   const struct json *value, const char *path)
+/* A flag with nothing behind it, where a value is wanted. */
+static bool is_bare(const struct config *c, const struct config_row *row,
+                    const struct json *value)
 {
-    struct config *c = w->c;
+    bool known = false;
+    if (!c->table->flags || value->kind != JSON_BOOL || !value->truth)
+        return false;
+    if (row->rule == CONFIG_SAME)
+        return setup_field(row->key)->type != MEMPLAN_TYPE_BOOL;
+    if (row->rule == CONFIG_WORDS)
+        word_of(row->words, STR("true"), &known);
+    return row->rule == CONFIG_WORDS && !known;
+}
+
+/* Values that are none. */
+static bool is_no_value(struct config *c, const struct config_row *row,
+                        const struct json *value, const char *shown)
+{
     if (is_shell(row, value)) {
         memplan_error *e = config_bad(
             c, value, MEMPLAN_E_ARG,
             "'%s' is '%.*s', which the file does "
             "not say",
-            path, (int)(value->text.n < VALUE_MAX ? value->text.n : VALUE_MAX),
+            shown, (int)(value->text.n < VALUE_MAX ? value->text.n : VALUE_MAX),
             value->text.p);
         diag_hint(e, "write the value itself");
-        return;
+        return true;
     }
-    switch (row->rule) {
-    case CONFIG_SAME:
-        setup_set_json(c->s, row->key, value,
-                       (struct setup_source){ c->text, c->len, c->d });
+    if (!is_bare(c, row, value))
+        return false;
+    diag_hint(
+        config_bad(c, value, MEMPLAN_E_ARG, "no value behind '%s'", shown),
+        "write the value on the same line, or leave the flag out");
+    return true;
+}
+
+static void do_row(struct walk *w, const struct config_row *row,
+                   const struct json *value, const char *path)
+{
+    struct config *c = w->c;
+    char shown[CONFIG_PATH_MAX];
+    if (is_no_value(c, row, value, config_shown(c, path, shown)))
         return;
+    switch (row->rule) {
+    case CONFIG_SAME: config_set_json(c, value, row->key); return;
     case CONFIG_WORDS: do_words(c, row, value); return;
     case CONFIG_ONLY: do_only(c, row, value); return;
     case CONFIG_QUIET: list_path(c, &w->quiet, path); return;
     case CONFIG_SHAPE: list_path(c, &w->shape, path); return;
     case CONFIG_ASIDE:
-        config_note(c, "%s is not modelled: %s", path, row->words);
+        config_note(c, "%s is not modelled: %s", shown, row->words);
         return;
     case CONFIG_LATER: return;
     }
@@ -302,6 +398,57 @@ static void leave_open(struct walk *w, const struct config_row *row,
         list_path(w->c, &w->automatic, path);
 }
 
+/* The table's entry of nearly that name, beside it; NULL when none is near. */
+static const char *near_path(const struct config_table *t, const char *path)
+{
+    const char *dot = strrchr(path, '.');
+    const size_t folder = dot != NULL ? (size_t)(dot - path) + 1 : 0;
+    const struct str name = str_of(path + folder);
+    const char *best = NULL;
+    unsigned least = UINT_MAX;
+    for (size_t i = 0; i < t->rows; i++) {
+        const char *other = t->row[i].path;
+        if (strncmp(other, path, folder) != 0
+            || strchr(other + folder, '.') != NULL)
+            continue;
+        const unsigned far = str_distance(name, str_of(other + folder));
+        if (far < least) {
+            least = far;
+            best = other;
+        }
+    }
+    return best != NULL && str_near(name, str_of(best + folder), least) ? best
+                                                                        : NULL;
+}
+
+static bool is_inside(const char *path, const char *object)
+{
+    const size_t n = object == NULL ? 0 : strlen(object);
+    return n > 0 && strncmp(path, object, n) == 0 && path[n] == '.';
+}
+
+static void unknown_entry(struct walk *w, const struct json *value,
+                          const char *path)
+{
+    struct config *c = w->c;
+    char near[CONFIG_PATH_MAX], text[CONFIG_PATH_MAX];
+    const char *other = near_path(c->table, path);
+    if (other != NULL)
+        config_shown(c, other, near);
+    if (is_inside(path, c->table->closed)) {
+        memplan_error *e =
+            config_bad(c, value, MEMPLAN_E_UNKNOWN, "unknown entry '%s'", path);
+        if (other != NULL)
+            diag_hint(e, "did you mean '%s'?", near);
+        else
+            diag_hint(e, "leave it out: its program refuses it too");
+        return;
+    }
+    str_format(text, sizeof(text),
+               other != NULL ? "%s (did you mean %s?)" : "%s", path, near);
+    list_path(c, &w->unknown, text);
+}
+
 /* A value that its program fills in or leaves alone says nothing here. */
 static void read_value(struct walk *w, const struct json *value,
                        const char *path)
@@ -310,7 +457,7 @@ static void read_value(struct walk *w, const struct json *value,
     if (value->kind == JSON_NULL)
         return;
     if (row == NULL)
-        list_path(w->c, &w->unknown, path);
+        unknown_entry(w, value, path);
     else if (w->c->table->has_auto && is_auto(value))
         leave_open(w, row, path);
     else
@@ -327,7 +474,7 @@ static const struct json *next_of(const struct json *value,
 }
 
 static void path_of(const struct json *value, const struct json *root,
-                    char path[PATH_MAX_TEXT])
+                    char path[CONFIG_PATH_MAX])
 {
     const struct json *step[JSON_MAX_DEPTH];
     size_t n = 0;
@@ -335,7 +482,7 @@ static void path_of(const struct json *value, const struct json *root,
         step[n++] = value;
     path[0] = '\0';
     while (n-- > 0)
-        str_append(path, PATH_MAX_TEXT, "%s%.*s", path[0] ? "." : "",
+        str_append(path, CONFIG_PATH_MAX, "%s%.*s", path[0] ? "." : "",
                    (int)step[n]->key.n, step[n]->key.p);
 }
 
@@ -344,7 +491,7 @@ static void walk_all(struct walk *w)
     const struct json *root = w->c->root;
     const struct json *value = root->child;
     while (value != NULL) {
-        char path[PATH_MAX_TEXT];
+        char path[CONFIG_PATH_MAX];
         path_of(value, root, path);
         const bool opens =
             value->kind == JSON_OBJECT && has_rows_below(w->c->table, path);
@@ -387,13 +534,12 @@ memplan_status config_read(struct config *c)
 const struct config_dialect *config_dialect(size_t index)
 {
     static const struct config_dialect dialects[] = {
-        { "deepspeed", json_parse, &config_deepspeed, config_emit_deepspeed },
-        { "training-args", json_parse, &config_training_args, NULL },
-        { "accelerate", yaml_parse, &config_accelerate, NULL },
-        { "megatron-args", config_parse_args, &config_megatron,
-          config_emit_megatron },
-        { "torchtitan", toml_parse, &config_torchtitan,
-          config_emit_torchtitan },
+        { "deepspeed", json_parse, &config_deepspeed, emit_json, NULL },
+        { "training-args", json_parse, &config_training_args, NULL, NULL },
+        { "accelerate", yaml_parse, &config_accelerate, NULL, NULL },
+        { "megatron-args", config_parse_args, &config_megatron, emit_flags,
+          "megatron" },
+        { "torchtitan", toml_parse, &config_torchtitan, emit_toml, NULL },
     };
     return index < sizeof(dialects) / sizeof(dialects[0]) ? &dialects[index]
                                                           : NULL;

@@ -22,54 +22,85 @@ enum config_rule {
     CONFIG_LATER, /* looked at by the dialect's `together` */
 };
 
-/* One key of a dialect. `path` joins members of objects by '.'; a row of an
- * object is about all below it that has no row of its own. */
+/* The way back: when a row whose rule sets a key is written. */
+enum config_write {
+    WRITE_NEVER,  /* an older name, or written by the dialect's `apart` */
+    WRITE_ALWAYS, /* where the key has a value, and WORDS a word for it */
+    WRITE_GIVEN,  /* where the user gave the key */
+};
+
+/* One key of a dialect, read and written. `path` joins members of objects by
+ * '.'; a row of an object is about all below it that has no row of its own. */
 struct config_row {
     const char *path;
     enum config_rule rule;
     enum setup_key key;
     const char *words;
+    enum config_write write;
 };
 
 /* Rows by what they do, for the tables. */
 #define SAME(path, key)                                                        \
     {                                                                          \
-        path, CONFIG_SAME, key, ""                                             \
+        path, CONFIG_SAME, key, "", WRITE_ALWAYS                               \
+    }
+#define SAME_GIVEN(path, key)                                                  \
+    {                                                                          \
+        path, CONFIG_SAME, key, "", WRITE_GIVEN                                \
+    }
+#define SAME_READ(path, key)                                                   \
+    {                                                                          \
+        path, CONFIG_SAME, key, "", WRITE_NEVER                                \
     }
 #define WORDS(path, key, words)                                                \
     {                                                                          \
-        path, CONFIG_WORDS, key, words                                         \
+        path, CONFIG_WORDS, key, words, WRITE_ALWAYS                           \
+    }
+#define WORDS_GIVEN(path, key, words)                                          \
+    {                                                                          \
+        path, CONFIG_WORDS, key, words, WRITE_GIVEN                            \
+    }
+#define WORDS_READ(path, key, words)                                           \
+    {                                                                          \
+        path, CONFIG_WORDS, key, words, WRITE_NEVER                            \
     }
 #define ONLY(path, value)                                                      \
     {                                                                          \
-        path, CONFIG_ONLY, KEY_COUNT, value                                    \
+        path, CONFIG_ONLY, KEY_COUNT, value, WRITE_NEVER                       \
     }
 #define QUIET(path)                                                            \
     {                                                                          \
-        path, CONFIG_QUIET, KEY_COUNT, ""                                      \
+        path, CONFIG_QUIET, KEY_COUNT, "", WRITE_NEVER                         \
     }
 #define ASIDE(path, why)                                                       \
     {                                                                          \
-        path, CONFIG_ASIDE, KEY_COUNT, why                                     \
+        path, CONFIG_ASIDE, KEY_COUNT, why, WRITE_NEVER                        \
     }
 #define LATER(path)                                                            \
     {                                                                          \
-        path, CONFIG_LATER, KEY_COUNT, ""                                      \
+        path, CONFIG_LATER, KEY_COUNT, "", WRITE_NEVER                         \
     }
-
 #define SHAPE(path)                                                            \
     {                                                                          \
-        path, CONFIG_SHAPE, KEY_COUNT, ""                                      \
+        path, CONFIG_SHAPE, KEY_COUNT, "", WRITE_NEVER                         \
     }
 
 struct config;
+struct emit;
 
 struct config_table {
     const struct config_row *row;
     size_t rows;
     bool has_auto; /* the word "auto" is for another program to fill in */
+    bool flags;    /* paths are shown as command-line flags */
+    /* What the program itself refuses to have unknown entries in: a path, or
+     * NULL. */
+    const char *closed;
     /* What keys mean only together. Sees the whole tree; may be NULL. */
     void (*together)(struct config *c);
+    /* The way back of `together`: puts what rows alone do not say. NULL where
+     * no such file is written. */
+    void (*apart)(struct emit *e, const struct run *r);
 };
 
 /* One reading. */
@@ -94,9 +125,18 @@ const struct json *config_at(const struct config *c, const char *path);
 
 bool config_is_true(const struct config *c, const char *path);
 
+/* A path as the file's user writes it: a flag with its dashes. */
+enum { CONFIG_PATH_MAX = 160 };
+const char *config_shown(const struct config *c, const char *path,
+                         char buf[CONFIG_PATH_MAX]);
+
 /* Sets `key` from text, as said at `where`. */
 void config_set(struct config *c, const struct json *where, enum setup_key key,
                 const char *value);
+
+/* Sets `key` from the value that stands there. */
+void config_set_json(struct config *c, const struct json *value,
+                     enum setup_key key);
 
 /* Sets clip_grad from the norm at a path: 0 clips nothing. Nothing is set where
  * there is none; what is no number is reported. */
@@ -121,17 +161,6 @@ void config_note(struct config *c, const char *format, ...)
 #endif
     ;
 
-/* ---- and back ---- */
-
-enum { EMIT_TEXT = 8192 };
-struct emit {
-    char text[EMIT_TEXT];
-};
-
-void config_emit_torchtitan(struct emit *e, const struct run *r);
-void config_emit_deepspeed(struct emit *e, const struct run *r);
-void config_emit_megatron(struct emit *e, const struct run *r);
-
 /* ---- dialects ---- */
 
 struct config_dialect {
@@ -140,9 +169,9 @@ struct config_dialect {
     struct json *(*parse)(struct arena *a, const char *text, size_t len,
                           struct diag *d);
     const struct config_table *table;
-    /* A run as such a file, to be read back before it is believed; NULL where
-     * none is written. */
-    void (*emit)(struct emit *e, const struct run *r);
+    /* What was put, as such a file; NULL where none is written. */
+    void (*render)(struct emit *e);
+    const char *also; /* another name of it, or NULL */
 };
 
 /* Number `index`; NULL past the end. */

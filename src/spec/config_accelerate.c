@@ -238,8 +238,5 @@ static void together(struct config *c)
 }
 
 const struct config_table config_accelerate = {
-    rows,
-    sizeof(rows) / sizeof(rows[0]),
-    false,
-    together,
+    rows, sizeof(rows) / sizeof(rows[0]), false, false, NULL, together, NULL,
 };

@@ -7,8 +7,11 @@
  * tests have, is read as YAML.
  */
 #include "spec/config.h"
+#include "spec/config_sum.h"
 
 #include "json/yaml.h"
+
+#include <inttypes.h>
 
 #include <string.h>
 
@@ -72,9 +75,14 @@ static struct str take_word(struct script *s)
     const bool braced = s->at + 1 < s->len && s->text[s->at] == '$'
                         && s->text[s->at + 1] == '{';
     bool inside = braced; /* ${NAME:-"default"} */
+    size_t deep = 0;      /* $((A * B)) */
     while (s->at < s->len && s->text[s->at] != '\n'
-           && (inside || !is_blank(s->text[s->at]))) {
-        inside = inside && s->text[s->at] != '}';
+           && (inside || deep > 0 || !is_blank(s->text[s->at]))) {
+        const char c = s->text[s->at];
+        inside = inside && c != '}';
+        if (c == '(' && (deep > 0 || s->text[s->at - (s->at > 0)] == '$'))
+            deep++;
+        deep -= c == ')' && deep > 0;
         s->at++;
     }
     word.n = (size_t)(s->text + s->at - word.p);
@@ -137,12 +145,95 @@ static struct str variable(struct str word, struct str *fallback)
     return name;
 }
 
+/* "$((8*NODES))", "$(($GPUS * ${NODES}))": each name by its value, in
+ * parentheses, until there is none; then it is a sum. */
+enum { SUM_TEXT = 400, SUM_STEPS = 8 };
+
+static bool is_sum(struct str word)
+{
+    return word.n > 5 && memcmp(word.p, "$((", 3) == 0
+           && word.p[word.n - 1] == ')' && word.p[word.n - 2] == ')';
+}
+
+/* The name at text[i], with or without its "$"; its value. */
+static struct str named(const struct script *s, const char *text, size_t *i,
+                        size_t end)
+{
+    struct str word = { text + *i, 0 }, fallback = { "", 0 };
+    const bool dollar = text[*i] == '$';
+    const bool brace = dollar && text[*i + 1] == '{';
+    size_t n = dollar + brace;
+    while (brace ? text[*i + n] != '\0' && text[*i + n] != '}'
+                 : is_name_byte(text[*i + n]))
+        n++;
+    word.n = n + (brace && text[*i + n] == '}');
+    *i += word.n;
+    struct str name = dollar ? variable(word, &fallback) : word;
+    struct str value = { "", 0 };
+    if (name.n > 0)
+        value = assigned(s, name, end);
+    return value.n > 0 ? value : fallback;
+}
+
+/* Replaces names once; false when one has no value, or there is no room.
+ * *more when a value was put in. */
+static bool put_values(const struct script *s, char text[SUM_TEXT], size_t end,
+                       bool *more)
+{
+    char out[SUM_TEXT] = "";
+    size_t n = 0;
+    *more = false;
+    for (size_t i = 0; text[i] != '\0';) {
+        const char c = text[i];
+        const bool inner = c == '$' && text[i + 1] == '(';
+        const bool name = !inner && (c == '$' || c == '_' || c > '9');
+        if (n + 2 >= SUM_TEXT)
+            return false;
+        if (!name) {
+            out[n] = c;
+            n += !inner; /* "$((" within: its parentheses */
+            out[n] = '\0';
+            i++;
+            continue;
+        }
+        struct str value = named(s, text, &i, end);
+        if (value.n == 0 || n + value.n + 3 >= SUM_TEXT)
+            return false;
+        n = str_append(out, sizeof(out), "(%.*s)", (int)value.n, value.p);
+        *more = true;
+    }
+    memcpy(text, out, sizeof(out));
+    return true;
+}
+
+static struct str sum_value(struct script *s, struct str word)
+{
+    char text[SUM_TEXT];
+    uint64_t n = 0;
+    bool more = true;
+    if (word.n >= sizeof(text))
+        return word;
+    str_format(text, sizeof(text), "%.*s", (int)(word.n - 5), word.p + 3);
+    for (int i = 0; i < SUM_STEPS && more; i++) {
+        if (!put_values(s, text, (size_t)(word.p - s->text), &more))
+            return word;
+    }
+    if (more || !sum_of(str_of(text), &n))
+        return word;
+    const char *copy = arena_printf(s->arena, "%" PRIu64, n);
+    if (copy == NULL)
+        diag_nomem(s->diag);
+    return copy == NULL ? word : str_of(copy);
+}
+
 /* A positional parameter, "$1", is the caller's: nothing here says it. */
-static struct str value_of(const struct script *s, struct str word)
+static struct str value_of(struct script *s, struct str word)
 {
     enum { STEPS_MAX = 8 }; /* names of names, before it is a circle */
     size_t end = (size_t)(word.p - s->text);
     for (int i = 0; i < STEPS_MAX && word.n > 1 && word.p[0] == '$'; i++) {
+        if (is_sum(word))
+            return sum_value(s, word);
         struct str fallback;
         struct str name = variable(word, &fallback);
         struct str value = { "", 0 };
@@ -329,6 +420,11 @@ struct json *config_parse_args(struct arena *a, const char *text, size_t len,
                                struct diag *d)
 {
     struct script s = { .arena = a, .diag = d, .text = text, .len = len };
+    if (memchr(text, '\0', len) != NULL) {
+        diag_hint(diag_add(d, MEMPLAN_E_SYNTAX, "not a text: it has a byte 0"),
+                  "give the launch script that starts Megatron-LM");
+        return NULL;
+    }
     if (has_line(text, len, "MODEL_ARGS:")) {
         struct json *root = yaml_parse(a, text, len, d);
         return root == NULL ? NULL : flags_of(&s, root);

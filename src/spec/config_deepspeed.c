@@ -2,7 +2,7 @@
  * Owns the dialect of DeepSpeed's configuration file (ds_config.json).
  * [deepspeed/runtime/config.py, runtime/zero/config.py, version 0.19]
  */
-#include "spec/config.h"
+#include "spec/config_emit.h"
 
 #include "base/banned.h"
 
@@ -28,15 +28,15 @@ static const struct config_row rows[] = {
     QUIET("torch_autocast"),
     ONLY("amp.enabled", "false"),
     QUIET("amp"),
-    WORDS("communication_data_type", KEY_REDUCE_DTYPE,
-          "fp32=fp32 fp16=fp16 bf16=bf16 bfp16=bf16"),
-    WORDS("data_types.grad_accum_dtype", KEY_GRAD_DTYPE,
-          "fp32=fp32 fp16=fp16 bf16=bf16 bfp16=bf16"),
+    WORDS_GIVEN("communication_data_type", KEY_REDUCE_DTYPE,
+                "fp32=fp32 fp16=fp16 bf16=bf16 bfp16=bf16"),
+    WORDS_GIVEN("data_types.grad_accum_dtype", KEY_GRAD_DTYPE,
+                "fp32=fp32 fp16=fp16 bf16=bf16 bfp16=bf16"),
 
     /* optimizer */
     WORDS(
         "optimizer.type", KEY_OPTIMIZER,
-        "Adam=adamw AdamW=adamw FusedAdam=adamw DeepSpeedCPUAdam=adamw Lamb=lamb "
+        "AdamW=adamw Adam=adamw FusedAdam=adamw DeepSpeedCPUAdam=adamw Lamb=lamb "
         "Lion=lion Adagrad=adagrad SGD=sgd Muon=muon"),
     WORDS("optimizer.params.torch_adam", KEY_OPTIMIZER_IMPL,
           "true=foreach false="),
@@ -48,33 +48,43 @@ static const struct config_row rows[] = {
     SAME("zero_optimization.reduce_bucket_size", KEY_REDUCE_BUCKET),
     SAME("zero_optimization.allgather_bucket_size", KEY_ALLGATHER_BUCKET),
     SAME("zero_optimization.overlap_comm", KEY_OVERLAP_COMM),
-    SAME("zero_optimization.prefetch_bucket_size", KEY_PREFETCH_BUCKET),
+    SAME_READ("zero_optimization.prefetch_bucket_size", KEY_PREFETCH_BUCKET),
     SAME("zero_optimization.stage3_prefetch_bucket_size", KEY_PREFETCH_BUCKET),
-    SAME("zero_optimization.max_live_parameters", KEY_MAX_LIVE_PARAMS),
+    SAME_READ("zero_optimization.max_live_parameters", KEY_MAX_LIVE_PARAMS),
     SAME("zero_optimization.stage3_max_live_parameters", KEY_MAX_LIVE_PARAMS),
-    SAME("zero_optimization.param_persistence_threshold",
-         KEY_PERSISTENCE_THRESHOLD),
+    SAME_READ("zero_optimization.param_persistence_threshold",
+              KEY_PERSISTENCE_THRESHOLD),
     SAME("zero_optimization.stage3_param_persistence_threshold",
          KEY_PERSISTENCE_THRESHOLD),
     SAME("zero_optimization.sub_group_size", KEY_SUB_GROUP_SIZE),
     LATER("zero_optimization.mics_shard_size"),
-    SAME("zero_optimization.offload_optimizer.device", KEY_OFFLOAD_OPTIMIZER),
+    SAME_GIVEN("zero_optimization.offload_optimizer.device",
+               KEY_OFFLOAD_OPTIMIZER),
     LATER("zero_optimization.offload_optimizer.ratio"),
-    SAME("zero_optimization.offload_optimizer.pin_memory", KEY_PIN_MEMORY),
-    SAME("zero_optimization.offload_optimizer.buffer_count",
-         KEY_OPTIMIZER_BUFFERS),
-    QUIET("zero_optimization.offload_optimizer"),
-    SAME("zero_optimization.offload_param.device", KEY_OFFLOAD_PARAMS),
-    SAME("zero_optimization.offload_param.buffer_count", KEY_PARAM_BUFFERS),
-    SAME("zero_optimization.offload_param.buffer_size", KEY_PARAM_BUFFER_SIZE),
-    SAME("zero_optimization.offload_param.max_in_cpu", KEY_MAX_IN_CPU),
-    QUIET("zero_optimization.offload_param"),
-    WORDS("zero_optimization.cpu_offload", KEY_OFFLOAD_OPTIMIZER,
-          "true=cpu false="),
-    WORDS("zero_optimization.cpu_offload_params", KEY_OFFLOAD_PARAMS,
-          "true=cpu false="),
-    WORDS("zero_optimization.cpu_offload_param", KEY_OFFLOAD_PARAMS,
-          "true=cpu false="),
+    SAME_GIVEN("zero_optimization.offload_optimizer.pin_memory",
+               KEY_PIN_MEMORY),
+    SAME_GIVEN("zero_optimization.offload_optimizer.buffer_count",
+               KEY_OPTIMIZER_BUFFERS),
+    QUIET("zero_optimization.offload_optimizer.nvme_path"),
+    QUIET("zero_optimization.offload_optimizer.pipeline_read"),
+    QUIET("zero_optimization.offload_optimizer.pipeline_write"),
+    QUIET("zero_optimization.offload_optimizer.fast_init"),
+    QUIET("zero_optimization.offload_optimizer.cpuadam_cores_perc"),
+    ONLY("zero_optimization.offload_optimizer.super_offload", "false"),
+    SAME_GIVEN("zero_optimization.offload_param.device", KEY_OFFLOAD_PARAMS),
+    SAME_GIVEN("zero_optimization.offload_param.buffer_count",
+               KEY_PARAM_BUFFERS),
+    SAME_GIVEN("zero_optimization.offload_param.buffer_size",
+               KEY_PARAM_BUFFER_SIZE),
+    SAME_GIVEN("zero_optimization.offload_param.max_in_cpu", KEY_MAX_IN_CPU),
+    QUIET("zero_optimization.offload_param.nvme_path"),
+    QUIET("zero_optimization.offload_param.pin_memory"),
+    WORDS_READ("zero_optimization.cpu_offload", KEY_OFFLOAD_OPTIMIZER,
+               "true=cpu false="),
+    WORDS_READ("zero_optimization.cpu_offload_params", KEY_OFFLOAD_PARAMS,
+               "true=cpu false="),
+    WORDS_READ("zero_optimization.cpu_offload_param", KEY_OFFLOAD_PARAMS,
+               "true=cpu false="),
     QUIET("zero_optimization.cpu_offload_use_pin_memory"),
     ONLY("zero_optimization.contiguous_gradients", "true"),
     ONLY("zero_optimization.reduce_scatter", "true"),
@@ -94,18 +104,27 @@ static const struct config_row rows[] = {
     QUIET("zero_optimization.stage3_max_reuse_distance"),
     QUIET("zero_optimization.max_reuse_distance"),
     QUIET("zero_optimization.stage3_model_persistence_threshold"),
-    { "zero_optimization.stage3_gather_fp16_weights_on_model_save",
-      CONFIG_QUIET, KEY_COUNT, "" },
-    { "zero_optimization.stage3_gather_16bit_weights_on_model_save",
-      CONFIG_QUIET, KEY_COUNT, "" },
+    QUIET("zero_optimization.stage3_gather_fp16_weights_on_model_save"),
+    QUIET("zero_optimization.stage3_gather_16bit_weights_on_model_save"),
     QUIET("zero_optimization.gather_16bit_weights_on_model_save"),
     QUIET("zero_optimization.override_module_apply"),
     QUIET("zero_optimization.log_trace_cache_warnings"),
     QUIET("zero_optimization.enable_sanity_checks"),
     QUIET("zero_optimization.mics_hierarchical_params_gather"),
+    QUIET("zero_optimization.pipeline_loading_checkpoint"),
+    QUIET("zero_optimization.save_muon_momentum_buffer_in_memory"),
+    ONLY("zero_optimization.module_granularity_threshold", "0"),
+    ONLY("zero_optimization.stage3_module_granularity_threshold", "0"),
+    ONLY("zero_optimization.use_all_reduce_for_fetch_params", "false"),
+    ONLY("zero_optimization.stage3_use_all_reduce_for_fetch_params", "false"),
+    ONLY("zero_optimization.allgather_sequential", "false"),
+    ONLY("zero_optimization.stage3_allgather_sequential", "false"),
+    ASIDE("zero_optimization.leaf_module", "modules gathered as a whole"),
+    ASIDE("zero_optimization.zenflow", "ZenFlow"),
+    ASIDE("zero_optimization.zeropp_loco_param", "LoCo's error feedback"),
 
     /* parallelism and checkpoints of models that ask DeepSpeed for them */
-    SAME("tensor_parallel.autotp_size", KEY_TP),
+    SAME_GIVEN("tensor_parallel.autotp_size", KEY_TP),
     QUIET("tensor_parallel"),
     ASIDE(
         "activation_checkpointing",
@@ -219,8 +238,7 @@ static void unless(struct config *c, const char *path, double off,
     if (key == KEY_COUNT)
         config_note(c, "%s is not modelled: %s", path, what);
     else
-        setup_set_json(c->s, key, value,
-                       (struct setup_source){ c->text, c->len, c->d });
+        config_set_json(c, value, key);
 }
 
 static void together(struct config *c)
@@ -237,9 +255,40 @@ static void together(struct config *c)
     unless(c, "sequence_parallel_size", 1, KEY_COUNT, "Ulysses");
 }
 
+/* ---- and back ---- */
+
+static void nvme_path(struct emit *e, enum offload where, const char *path)
+{
+    if (where == OFFLOAD_NVME)
+        emit_word(e, path, "/local_nvme");
+}
+
+static void apart(struct emit *e, const struct run *r)
+{
+    if (r->precision == PREC_BF16_MIXED || r->precision == PREC_FP16_MIXED)
+        emit_bool(e,
+                  r->precision == PREC_BF16_MIXED ? "bf16.enabled"
+                                                  : "fp16.enabled",
+                  true);
+    if (r->optimizer == OPT_MOMENTUM) {
+        emit_word(e, "optimizer.type", "SGD");
+        emit_raw(e, "optimizer.params.momentum", "0.9");
+    }
+    emit_raw(e, "gradient_clipping", r->clip_grad ? "1.0" : "0.0");
+    if (r->given[KEY_SHARD_DEGREE])
+        emit_count(e, "zero_optimization.mics_shard_size", r->shard);
+    nvme_path(e, r->offload_optimizer,
+              "zero_optimization.offload_optimizer.nvme_path");
+    nvme_path(e, r->offload_params,
+              "zero_optimization.offload_param.nvme_path");
+}
+
 const struct config_table config_deepspeed = {
     rows,
     sizeof(rows) / sizeof(rows[0]),
     true,
+    false,
+    "zero_optimization",
     together,
+    apart,
 };

@@ -1,16 +1,177 @@
 /*
- * Owns the way back: a resolved run in the words of another program's launch
- * file. Writes what it can and judges nothing: whoever calls reads the text
- * back by the dialect's own table and refuses what does not come back.
+ * Owns the way back: puts what a dialect's table and its `apart` say of a run,
+ * and renders it as JSON, YAML, TOML or command-line flags. Knows no dialect,
+ * and judges nothing: the caller reads the text again.
  */
-#include "spec/config.h"
+#include "spec/config_emit.h"
 
 #include "base/unit.h"
 
 #include <inttypes.h>
+#include <stdarg.h>
 #include <string.h>
 
 #include "base/banned.h"
+
+/* ---- entries ---- */
+
+static size_t folder_of(const char *path)
+{
+    const char *dot = strrchr(path, '.');
+    return dot != NULL ? (size_t)(dot - path) + 1 : 0;
+}
+
+/* Behind the last entry that shares the most of its folders. */
+static size_t place_of(const struct emit *e, const char *path)
+{
+    for (size_t n = folder_of(path); n > 0;) {
+        for (size_t i = e->entries; i > 0; i--) {
+            if (strncmp(e->entry[i - 1].path, path, n) == 0)
+                return i;
+        }
+        for (n--; n > 0 && path[n - 1] != '.'; n--)
+            ;
+    }
+    return e->entries;
+}
+
+static void put(struct emit *e, const char *path, const char *value)
+{
+    for (size_t i = 0; i < e->entries; i++) {
+        if (strcmp(e->entry[i].path, path) == 0) {
+            e->entry[i].value = value;
+            return;
+        }
+    }
+    if (e->entries == EMIT_ENTRIES) {
+        diag_add(e->d, MEMPLAN_E_OVERFLOW, "too many entries for a file");
+        return;
+    }
+    const size_t at = place_of(e, path);
+    memmove(&e->entry[at + 1], &e->entry[at],
+            (e->entries - at) * sizeof(e->entry[0]));
+    str_format(e->entry[at].path, sizeof(e->entry[at].path), "%s", path);
+    e->entry[at].value = value;
+    e->entries++;
+}
+
+void emit_raw(struct emit *e, const char *path, const char *format, ...)
+{
+    char *value = e->values + e->used;
+    const size_t room = sizeof(e->values) - e->used;
+    va_list args;
+    va_start(args, format);
+    const size_t n = str_vformat(value, room, format, args);
+    va_end(args);
+    if (n + 1 >= room) {
+        diag_add(e->d, MEMPLAN_E_OVERFLOW, "values too long for a file");
+        return;
+    }
+    e->used += n + 1;
+    put(e, path, value);
+}
+
+void emit_count(struct emit *e, const char *path, uint64_t n)
+{
+    emit_raw(e, path, "%" PRIu64, n);
+}
+
+void emit_bool(struct emit *e, const char *path, bool value)
+{
+    emit_raw(e, path, "%s", value ? "true" : "false");
+}
+
+void emit_word(struct emit *e, const char *path, const char *word)
+{
+    emit_raw(e, path, "\"%s\"", word);
+}
+
+void emit_refuse(struct emit *e, enum setup_key key, const char *hint, ...)
+{
+    enum { TEXT = 256 };
+    char value[TEXT];
+    memplan_error *error = setup_error(
+        e->d, MEMPLAN_E_UNSUPPORTED, key, "%s '%s' has no word in a file of %s",
+        setup_field(key)->key,
+        setup_value_text(&e->run->setup, key, value, TEXT), e->dialect->name);
+    va_list args;
+    va_start(args, hint);
+    str_vformat(error->hint, sizeof(error->hint), hint, args);
+    va_end(args);
+}
+
+uint64_t emit_node(struct emit *e, const struct run *r)
+{
+    const uint64_t each =
+        r->gpus < r->gpus_per_node ? r->gpus : r->gpus_per_node;
+    uint64_t fits = each;
+    while (r->gpus % fits != 0)
+        fits--;
+    if (fits != each)
+        emit_refuse(e, KEY_GPUS,
+                    "nodes of %" PRIu64 " would not be full: use "
+                    "--gpus-per-node %" PRIu64,
+                    each, fits);
+    return each;
+}
+
+/* ---- rows ---- */
+
+/* Their word for ours; empty where there is none. */
+static struct str their_word(const char *words, struct str ours)
+{
+    struct str rest = str_of(words);
+    while (rest.n > 0) {
+        struct str value;
+        struct str theirs = str_cut(str_cut(rest, ' ', &rest), '=', &value);
+        if (value.n > 0 && str_eq(value, ours))
+            return theirs;
+    }
+    return (struct str){ "", 0 };
+}
+
+static void put_value(struct emit *e, const struct config_row *row,
+                      struct str value)
+{
+    const memplan_type type = setup_field(row->key)->type;
+    const bool bare = str_is(value, "true") || str_is(value, "false")
+                      || (value.n > 0 && value.p[0] >= '0' && value.p[0] <= '9'
+                          && type != MEMPLAN_TYPE_LIST);
+    emit_raw(e, row->path, bare ? "%.*s" : "\"%.*s\"", (int)value.n, value.p);
+}
+
+static void put_row(struct emit *e, const struct config_row *row)
+{
+    enum { TEXT = 2048 };
+    char buf[TEXT];
+    const struct run *r = e->run;
+    if (row->write == WRITE_NEVER || !r->setup.set[row->key]
+        || (row->write == WRITE_GIVEN && !r->given[row->key]))
+        return;
+    struct str value =
+        str_of(setup_value_text(&r->setup, row->key, buf, sizeof(buf)));
+    if (row->rule == CONFIG_WORDS)
+        value = their_word(row->words, value);
+    if (value.n > 0)
+        put_value(e, row, value);
+}
+
+bool config_emit(struct emit *e, const struct config_dialect *dialect,
+                 const struct run *run, struct diag *d)
+{
+    const struct config_table *t = dialect->table;
+    *e = (struct emit){ .d = d, .run = run, .dialect = dialect };
+    for (size_t i = 0; i < t->rows; i++)
+        put_row(e, &t->row[i]);
+    t->apart(e, run);
+    if (d->status == MEMPLAN_OK)
+        dialect->render(e);
+    if (d->status == MEMPLAN_OK && strlen(e->text) + 1 >= sizeof(e->text))
+        diag_add(d, MEMPLAN_E_OVERFLOW, "too much text for a file");
+    return d->status == MEMPLAN_OK;
+}
+
+/* ---- formats ---- */
 
 static void say(struct emit *e, const char *format, ...)
 #if defined(__GNUC__)
@@ -26,330 +187,122 @@ static void say(struct emit *e, const char *format, ...)
     va_end(args);
 }
 
-static const char *torch_dtype(enum dtype t)
+static size_t depth_of(const char *path, size_t len)
 {
-    return t == DT_BF16 ? "bfloat16" : t == DT_FP16 ? "float16" : "float32";
+    size_t n = 0;
+    for (size_t i = 0; i < len; i++)
+        n += path[i] == '.';
+    return n;
 }
 
-/* ---- torchtitan ---- */
-
-static void titan_training(struct emit *e, const struct run *r)
+/* Folders, with their dots, that two paths share. */
+static size_t shared(const char *a, const char *b)
 {
-    const uint64_t local =
-        r->pp > 1 ? r->micro_batch * r->grad_accum : r->micro_batch;
-    say(e, "[training]\n");
-    say(e, "local_batch_size = %" PRIu64 "\n", local);
-    if (r->pp == 1)
-        say(e, "global_batch_size = %" PRIu64 "\n", r->global_batch);
-    say(e, "seq_len = %" PRIu64 "\n", r->seq_len);
-    say(e, "dtype = \"%s\"\n",
-        torch_dtype(r->engine == ENGINE_DDP && r->prec.autocast
-                        ? DT_FP32
-                        : r->prec.param));
-    say(e, "mixed_precision_param = \"%s\"\n", torch_dtype(r->prec.compute));
-    say(e, "mixed_precision_reduce = \"%s\"\n", torch_dtype(r->prec.reduce));
-    if (r->offload_params == OFFLOAD_CPU)
-        say(e, "enable_cpu_offload = true\n");
+    size_t n = 0;
+    for (size_t i = 0; a[i] != '\0' && a[i] == b[i]; i++)
+        n = a[i] == '.' ? i + 1 : n;
+    return n;
 }
 
-static void titan_parallelism(struct emit *e, const struct run *r)
+static void indent(struct emit *e, size_t depth)
 {
-    static const char *const names[SCHEDULE_COUNT] = { [SCHED_1F1B] = "1F1B",
-                                                       [SCHED_GPIPE] = "GPipe",
-                                                       [SCHED_INTERLEAVED] =
-                                                           "Interleaved1F1B" };
-    const bool fsdp = r->engine == ENGINE_FSDP2;
-    const uint64_t shard = fsdp && r->shard >= r->cp ? r->shard / r->cp : 1;
-    say(e, "\n[parallelism]\n");
-    say(e, "data_parallel_replicate_degree = %" PRIu64 "\n", r->dp / shard);
-    say(e, "data_parallel_shard_degree = %" PRIu64 "\n", shard);
-    if (fsdp)
-        say(e, "fsdp_reshard_after_forward = \"%s\"\n",
-            r->zero == 3 ? "always" : "never");
-    say(e, "tensor_parallel_degree = %" PRIu64 "\n", r->tp);
-    say(e, "context_parallel_degree = %" PRIu64 "\n", r->cp);
-    if (r->ep > 1) {
-        say(e, "expert_parallel_degree = %" PRIu64 "\n", r->ep);
-        say(e, "expert_tensor_parallel_degree = %" PRIu64 "\n", r->etp);
-    }
-    say(e, "pipeline_parallel_degree = %" PRIu64 "\n", r->pp);
-    if (r->pp == 1 || names[r->schedule] == NULL)
-        return;
-    say(e, "pipeline_parallel_schedule = \"%s\"\n", names[r->schedule]);
-    say(e, "pipeline_parallel_microbatch_size = %" PRIu64 "\n", r->micro_batch);
+    for (size_t i = 0; i < depth; i++)
+        say(e, "  ");
 }
 
-static void titan_layers(struct emit *e, const struct run *r)
+/* Objects open from what is shared with the entry before, down to this one. */
+static void open_folders(struct emit *e, const char *path, size_t from,
+                         bool json)
 {
-    const bool ops = r->recompute == RECOMP_OPS;
-    const bool some = r->recompute == RECOMP_FULL && r->recompute_every > 1;
-    say(e, "\n[activation_checkpoint]\nmode = \"%s\"\n",
-        ops || some                   ? "selective"
-        : r->recompute == RECOMP_FULL ? "full"
-                                      : "none");
-    if (ops)
-        say(e, "selective_ac_option = \"op\"\n");
-    if (some)
-        say(e, "selective_ac_option = \"%" PRIu64 "\"\n", r->recompute_every);
-    if (r->compile)
-        say(e, "\n[compile]\nenable = true\ncomponents = [\"model\"%s]\n",
-            r->loss == LOSS_FUSED ? ", \"loss\"" : "");
-    if (r->deterministic)
-        say(e, "\n[debug]\ndeterministic = true\n");
-}
-
-void config_emit_torchtitan(struct emit *e, const struct run *r)
-{
-    static const char *const kernels[OPTIMIZER_IMPL_COUNT] = {
-        [OPTIMPL_FOREACH] = "foreach",
-        [OPTIMPL_FUSED] = "fused",
-        [OPTIMPL_LOOP] = "for-loop"
-    };
-    const bool mx = r->prec.fp8 && r->fp8_recipe == FP8_MXFP8;
-    titan_training(e, r);
-    titan_parallelism(e, r);
-    titan_layers(e, r);
-    say(e, "\n[optimizer]\nname = \"AdamW\"\n");
-    if (kernels[r->optimizer_impl] != NULL)
-        say(e, "implementation = \"%s\"\n", kernels[r->optimizer_impl]);
-    if (r->optimizer_in_backward)
-        say(e, "early_step_in_backward = true\n");
-    if (r->prec.fp8)
-        say(e, "\n[model]\nconverters = [\"quantize.linear.%s\"]\n",
-            mx ? "mx" : "float8");
-}
-
-/* ---- DeepSpeed ---- */
-
-static void ds_offload(struct emit *e, const char *what, enum offload where)
-{
-    switch (where) {
-    case OFFLOAD_CPU:
-        say(e, ",\n    \"%s\": { \"device\": \"cpu\" }", what);
-        return;
-    case OFFLOAD_NVME:
-        say(e,
-            ",\n    \"%s\": { \"device\": \"nvme\", "
-            "\"nvme_path\": \"/local_nvme\" }",
-            what);
-        return;
-    case OFFLOAD_NONE:
-    case OFFLOAD_COUNT: return;
+    while (from < folder_of(path)) {
+        const size_t n = (size_t)(strchr(path + from, '.') - path);
+        indent(e, depth_of(path, from) + json);
+        say(e, json ? "\"%.*s\": {\n" : "%.*s:\n", (int)(n - from),
+            path + from);
+        from = n + 1;
     }
 }
 
-static void ds_zero(struct emit *e, const struct run *r)
+void emit_json(struct emit *e)
 {
-    static const struct {
-        enum setup_key key;
-        const char *name;
-    } buckets[] = {
-        { KEY_REDUCE_BUCKET, "reduce_bucket_size" },
-        { KEY_ALLGATHER_BUCKET, "allgather_bucket_size" },
-        { KEY_PREFETCH_BUCKET, "stage3_prefetch_bucket_size" },
-        { KEY_MAX_LIVE_PARAMS, "stage3_max_live_parameters" },
-        { KEY_PERSISTENCE_THRESHOLD, "stage3_param_persistence_threshold" },
-        { KEY_SUB_GROUP_SIZE, "sub_group_size" },
-    };
-    say(e, ",\n  \"zero_optimization\": {\n");
-    say(e, "    \"stage\": %" PRIu64, r->zero);
-    for (size_t i = 0; i < sizeof(buckets) / sizeof(buckets[0]); i++) {
-        if (!r->setup.set[buckets[i].key])
-            continue;
-        say(e, ",\n    \"%s\": ", buckets[i].name);
-        say(e, "%" PRIu64, r->setup.v[buckets[i].key].n);
+    say(e, "{");
+    const char *before = "";
+    for (size_t i = 0; i < e->entries; i++) {
+        const char *path = e->entry[i].path;
+        const size_t same = shared(before, path);
+        for (size_t deep = depth_of(before, strlen(before));
+             deep > depth_of(path, same); deep--) {
+            say(e, "\n");
+            indent(e, deep);
+            say(e, "}");
+        }
+        say(e, i > 0 ? ",\n" : "\n");
+        open_folders(e, path, same, true);
+        indent(e, depth_of(path, strlen(path)) + 1);
+        say(e, "\"%s\": %s", path + folder_of(path), e->entry[i].value);
+        before = path;
     }
-    say(e, ",\n    \"overlap_comm\": %s", r->overlap_comm ? "true" : "false");
-    if (r->given[KEY_SHARD_DEGREE])
-        say(e, ",\n    \"mics_shard_size\": %" PRIu64, r->shard);
-    ds_offload(e, "offload_optimizer", r->offload_optimizer);
-    ds_offload(e, "offload_param", r->offload_params);
-    say(e, "\n  }");
-}
-
-static const char *ds_optimizer(enum optimizer o)
-{
-    switch (o) {
-    case OPT_ADAMW: return "AdamW";
-    case OPT_LION: return "Lion";
-    case OPT_ADAGRAD: return "Adagrad";
-    case OPT_MUON: return "Muon";
-    case OPT_LAMB: return "Lamb";
-    case OPT_SGD:
-    case OPT_MOMENTUM: return "SGD";
-    case OPT_ADAM8BIT:
-    case OPT_PAGED_ADAM8BIT:
-    case OPT_ADAFACTOR:
-    case OPT_LION8BIT:
-    case OPT_RMSPROP:
-    case OPT_ADAM4BIT:
-    case OPT_GALORE:
-    case OPT_NONE:
-    case OPTIMIZER_COUNT: return NULL;
+    for (size_t deep = depth_of(before, strlen(before)); deep > 0; deep--) {
+        say(e, "\n");
+        indent(e, deep);
+        say(e, "}");
     }
-    return NULL;
-}
-
-void config_emit_deepspeed(struct emit *e, const struct run *r)
-{
-    const char *optimizer = ds_optimizer(r->optimizer);
-    say(e, "{\n");
-    say(e, "  \"train_batch_size\": %" PRIu64 ",\n", r->global_batch);
-    say(e, "  \"train_micro_batch_size_per_gpu\": %" PRIu64 ",\n",
-        r->micro_batch);
-    say(e, "  \"gradient_accumulation_steps\": %" PRIu64 ",\n", r->grad_accum);
-    say(e, "  \"gradient_clipping\": %s", r->clip_grad ? "1.0" : "0.0");
-    if (r->precision == PREC_BF16_MIXED || r->precision == PREC_FP16_MIXED)
-        say(e, ",\n  \"%s\": { \"enabled\": true }",
-            r->precision == PREC_BF16_MIXED ? "bf16" : "fp16");
-    if (r->given[KEY_GRAD_DTYPE])
-        say(e, ",\n  \"data_types\": { \"grad_accum_dtype\": \"%s\" }",
-            r->prec.grad == DT_FP32   ? "fp32"
-            : r->prec.grad == DT_BF16 ? "bf16"
-                                      : "fp16");
-    if (optimizer != NULL) {
-        say(e, ",\n  \"optimizer\": { \"type\": \"%s\"", optimizer);
-        if (r->optimizer == OPT_MOMENTUM)
-            say(e, ", \"params\": { \"momentum\": 0.9 }");
-        else if (r->optimizer_impl == OPTIMPL_FOREACH)
-            say(e, ", \"params\": { \"torch_adam\": true }");
-        say(e, " }");
-    }
-    if (r->tp > 1)
-        say(e, ",\n  \"tensor_parallel\": { \"autotp_size\": %" PRIu64 " }",
-            r->tp);
-    ds_zero(e, r);
     say(e, "\n}\n");
 }
 
-/* ---- Megatron-LM ---- */
-
-/* A flag on a line of its own, its number behind it. */
-static void flag(struct emit *e, const char *name, uint64_t n)
+void emit_yaml(struct emit *e)
 {
-    say(e, " \\\n    --%s %" PRIu64, name, n);
-}
-
-static void flag_if(struct emit *e, bool given, const char *words)
-{
-    if (given)
-        say(e, " \\\n    --%s", words);
-}
-
-/* torchrun's, then how GPUs and the step's batch are split. */
-static void megatron_layout(struct emit *e, const struct run *r)
-{
-    const uint64_t each =
-        r->gpus < r->gpus_per_node ? r->gpus : r->gpus_per_node;
-    say(e,
-        "torchrun --nnodes %" PRIu64 " --nproc_per_node %" PRIu64
-        " pretrain_gpt.py",
-        r->gpus / each, each);
-    flag(e, "tensor-model-parallel-size", r->tp);
-    flag(e, "pipeline-model-parallel-size", r->pp);
-    if (r->vpp > 1)
-        flag(e, "num-virtual-stages-per-pipeline-rank", r->vpp);
-    flag(e, "context-parallel-size", r->cp);
-    if (r->ep > 1 || r->etp > 1) {
-        flag(e, "expert-model-parallel-size", r->ep);
-        flag(e, "expert-tensor-parallel-size", r->etp);
-    }
-    flag_if(e, r->sequence_parallel, "sequence-parallel");
-    flag(e, "micro-batch-size", r->micro_batch);
-    flag(e, "global-batch-size", r->global_batch);
-    flag(e, "seq-length", r->seq_len);
-}
-
-static void megatron_states(struct emit *e, const struct run *r)
-{
-    static const char *const strategies[] = { "no_shard", "optim",
-                                              "optim_grads",
-                                              "optim_grads_params" };
-    static const char *const recipes[FP8_RECIPE_COUNT] = {
-        [FP8_DELAYED] = "delayed",
-        [FP8_TENSORWISE] = "tensorwise",
-        [FP8_BLOCKWISE] = "blockwise",
-        [FP8_MXFP8] = "mxfp8"
-    };
-    const bool fp16 = r->precision == PREC_FP16_MIXED;
-    flag_if(e, r->prec.fp8 || r->precision == PREC_BF16_MIXED, "bf16");
-    flag_if(e, fp16, "fp16");
-    flag_if(e, fp16 && r->prec.grad == DT_FP32,
-            "accumulate-allreduce-grads-in-fp32");
-    flag_if(e, r->prec.grad == DT_BF16, "grad-reduce-in-bf16");
-    if (r->prec.fp8)
-        say(e, " \\\n    --fp8-format hybrid --fp8-recipe %s",
-            recipes[r->fp8_recipe]);
-    say(e, " \\\n    --optimizer %s",
-        r->optimizer == OPT_MOMENTUM ? "sgd"
-        : r->optimizer == OPT_MUON   ? "muon"
-                                     : "adam");
-    if (r->engine == ENGINE_MEGATRON_FSDP)
-        say(e,
-            " \\\n    --use-megatron-fsdp "
-            "--data-parallel-sharding-strategy %s",
-            strategies[r->zero]);
-    else
-        flag_if(e, r->zero == 1, "use-distributed-optimizer");
-    flag_if(e, r->overlap_comm, "overlap-grad-reduce");
-    flag_if(e, r->offload_optimizer == OFFLOAD_CPU, "optimizer-cpu-offload");
-    flag_if(e, !r->clip_grad, "clip-grad 0.0");
-}
-
-static void megatron_recompute(struct emit *e, const struct run *r)
-{
-    enum { WORDS_TEXT = 160 };
-    char words[WORDS_TEXT];
-    if (r->recompute == RECOMP_FULL && r->given[KEY_RECOMPUTE_LAYERS]) {
-        say(e, " \\\n    --recompute-granularity full");
-        say(e, " --recompute-method block");
-        flag(e, "recompute-num-layers", r->recompute_layers);
-    } else if (r->recompute == RECOMP_FULL) {
-        say(e, " \\\n    --recompute-granularity full");
-        say(e, " --recompute-method uniform");
-        flag(e, "recompute-num-layers", r->recompute_granularity);
-    } else if (r->recompute == RECOMP_SELECTIVE) {
-        char list[WORDS_TEXT];
-        str_format(words, sizeof(words), "%s",
-                   setup_value_text(&r->setup, KEY_RECOMPUTE_MODULES, list,
-                                    sizeof(list)));
-        for (char *p = words; *p != '\0'; p++)
-            *p = (char)(*p == ',' ? ' ' : *p);
-        say(e, " \\\n    --recompute-granularity selective");
-        say(e, " --recompute-modules %s", words);
+    const char *before = "";
+    for (size_t i = 0; i < e->entries; i++) {
+        const char *path = e->entry[i].path;
+        open_folders(e, path, shared(before, path), false);
+        indent(e, depth_of(path, strlen(path)));
+        say(e, "%s: %s\n", path + folder_of(path), e->entry[i].value);
+        before = path;
     }
 }
 
-static void megatron_kernels(struct emit *e, const struct run *r)
+void emit_toml(struct emit *e)
 {
-    char words[UNIT_TEXT_MAX];
-    const bool local = r->impl == IMPL_MEGATRON_LOCAL;
-    flag_if(e, local, "transformer-impl local");
-    flag_if(e, local && r->attention == ATTN_FLASH, "use-flash-attn");
-    flag_if(e, !local && r->attention == ATTN_EAGER,
-            "attention-backend unfused");
-    flag_if(e,
-            strcmp(setup_value_text(&r->setup, KEY_ATTENTION_MASK, words,
-                                    sizeof(words)),
-                   "none")
-                == 0,
-            "no-create-attention-mask-in-dataloader");
-    if (r->loss == LOSS_FUSED) {
-        say(e, " \\\n    --cross-entropy-loss-fusion");
-        say(e, " --cross-entropy-fusion-impl %s",
-            setup_value_text(&r->setup, KEY_CE_FUSION, words, sizeof(words)));
+    const char *before = "";
+    for (size_t i = 0; i < e->entries; i++) {
+        const char *path = e->entry[i].path;
+        const size_t n = folder_of(path);
+        if (n > 0
+            && (i == 0 || n != folder_of(before)
+                || strncmp(before, path, n) != 0))
+            say(e, "%s[%.*s]\n", i > 0 ? "\n" : "", (int)n - 1, path);
+        say(e, "%s = %s\n", path + n, e->entry[i].value);
+        before = path;
     }
-    flag_if(e, r->deterministic, "deterministic-mode");
-    flag_if(e, !r->wgrad_fusion, "no-gradient-accumulation-fusion");
-    flag_if(e, r->hidden_dropout <= 0,
-            "hidden-dropout 0.0 --attention-dropout 0.0");
 }
 
-void config_emit_megatron(struct emit *e, const struct run *r)
+/* In single quotes where a shell would take it apart. */
+static void say_argument(struct emit *e, const char *value)
 {
-    megatron_layout(e, r);
-    megatron_states(e, r);
-    megatron_recompute(e, r);
-    megatron_kernels(e, r);
+    const size_t n = strlen(value);
+    const bool word = n >= 2 && value[0] == '"';
+    const struct str text = { value + word, n - 2 * (size_t)word };
+    bool plain = true;
+    for (size_t i = 0; i < text.n; i++)
+        plain = plain && strchr(" |*()[]{}\"$&;<>", text.p[i]) == NULL;
+    say(e, plain ? " %.*s" : " '%.*s'", (int)text.n, text.p);
+}
+
+void emit_flags(struct emit *e)
+{
+    say(e, "%s", e->head);
+    for (size_t i = 0; i < e->entries; i++) {
+        const char *value = e->entry[i].value;
+        char shown[CONFIG_PATH_MAX];
+        if (strcmp(value, "false") == 0)
+            continue;
+        str_format(shown, sizeof(shown), "%s", e->entry[i].path);
+        for (char *p = shown; *p != '\0'; p++)
+            *p = (char)(*p == '_' ? '-' : *p);
+        say(e, " \\\n    --%s", shown);
+        if (strcmp(value, "true") != 0)
+            say_argument(e, value);
+    }
     say(e, "\n");
 }

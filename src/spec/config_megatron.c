@@ -2,7 +2,8 @@
  * Owns the dialect of Megatron-LM's arguments, and of torchrun's before them.
  * [megatron/training/arguments.py, core_v0.16; torch/distributed/run.py]
  */
-#include "spec/config.h"
+#include "spec/config_megatron.h"
+#include "spec/config_emit.h"
 
 #include "base/unit.h"
 
@@ -16,10 +17,10 @@ static const struct config_row rows[] = {
     SAME("tensor_model_parallel_size", KEY_TP),
     SAME("pipeline_model_parallel_size", KEY_PP),
     SAME("context_parallel_size", KEY_CP),
-    SAME("expert_model_parallel_size", KEY_EP),
-    SAME("expert_tensor_parallel_size", KEY_ETP),
+    SAME_GIVEN("expert_model_parallel_size", KEY_EP),
+    SAME_GIVEN("expert_tensor_parallel_size", KEY_ETP),
     SAME("sequence_parallel", KEY_SEQUENCE_PARALLEL),
-    WORDS("cp_comm_type", KEY_CP_COMM, "p2p=p2p a2a=a2a"),
+    WORDS_GIVEN("cp_comm_type", KEY_CP_COMM, "p2p=p2p a2a=a2a"),
     LATER("nnodes"),
     LATER("nproc_per_node"),
     LATER("num_layers_per_virtual_pipeline_stage"),
@@ -34,18 +35,18 @@ static const struct config_row rows[] = {
     SAME("micro_batch_size", KEY_MICRO_BATCH),
     SAME("global_batch_size", KEY_GLOBAL_BATCH),
     SAME("seq_length", KEY_SEQ_LEN),
-    SAME("encoder_seq_length", KEY_SEQ_LEN),
-    SAME("decoder_seq_length", KEY_DECODER_SEQ_LEN),
+    SAME_READ("encoder_seq_length", KEY_SEQ_LEN),
+    SAME_GIVEN("decoder_seq_length", KEY_DECODER_SEQ_LEN),
     ASIDE("rampup_batch_size", "the full batch is assumed"),
 
     /* number formats, optimizer, who holds the states */
     LATER("bf16"),
     LATER("fp16"),
     LATER("fp8_format"),
-    WORDS("fp8_recipe", KEY_FP8_RECIPE,
-          "delayed=delayed tensorwise=tensorwise blockwise=blockwise "
-          "mxfp8=mxfp8"),
-    SAME("fp8_param_gather", KEY_FP8_PARAMS),
+    WORDS_READ("fp8_recipe", KEY_FP8_RECIPE,
+               "delayed=delayed tensorwise=tensorwise blockwise=blockwise "
+               "mxfp8=mxfp8"),
+    SAME_GIVEN("fp8_param_gather", KEY_FP8_PARAMS),
     ASIDE("fp4_format", "see --precision fp4-mixed"),
     LATER("accumulate_allreduce_grads_in_fp32"),
     LATER("grad_reduce_in_bf16"),
@@ -60,9 +61,9 @@ static const struct config_row rows[] = {
     SAME("overlap_grad_reduce", KEY_OVERLAP_COMM),
     QUIET("overlap_param_gather"),
     QUIET("use_precision_aware_optimizer"),
-    SAME("main_grads_dtype", KEY_GRAD_DTYPE),
-    SAME("main_params_dtype", KEY_MASTER_DTYPE),
-    SAME("exp_avg_dtype", KEY_OPTIMIZER_DTYPE),
+    SAME_READ("main_grads_dtype", KEY_GRAD_DTYPE),
+    SAME_GIVEN("main_params_dtype", KEY_MASTER_DTYPE),
+    SAME_GIVEN("exp_avg_dtype", KEY_OPTIMIZER_DTYPE),
     LATER("exp_avg_sq_dtype"),
     WORDS("optimizer_cpu_offload", KEY_OFFLOAD_OPTIMIZER, "true=cpu false="),
     LATER("clip_grad"),
@@ -78,20 +79,21 @@ static const struct config_row rows[] = {
     LATER("use_flash_attn"),
     LATER("use_mcore_models"),
     WORDS("cross_entropy_loss_fusion", KEY_LOSS, "true=fused false="),
-    WORDS("cross_entropy_fusion_impl", KEY_CE_FUSION, "te=te native=native"),
+    WORDS_READ("cross_entropy_fusion_impl", KEY_CE_FUSION,
+               "te=te native=native"),
     LATER("no_create_attention_mask_in_dataloader"),
-    SAME("deterministic_mode", KEY_DETERMINISTIC),
+    SAME_READ("deterministic_mode", KEY_DETERMINISTIC),
     WORDS("no_gradient_accumulation_fusion", KEY_GRAD_ACCUM_FUSION,
           "true=false"),
     WORDS("no_masked_softmax_fusion", KEY_FUSED_SOFTMAX, "true=false"),
-    WORDS("moe_token_dispatcher_type", KEY_MOE_DISPATCHER,
-          "alltoall=alltoall allgather=allgather"),
+    WORDS_GIVEN("moe_token_dispatcher_type", KEY_MOE_DISPATCHER,
+                "alltoall=alltoall allgather=allgather"),
     LATER("moe_grouped_gemm"),
-    SAME("moe_expert_capacity_factor", KEY_MOE_CAPACITY_FACTOR),
-    SAME("moe_pad_expert_input_to_capacity", KEY_MOE_PAD_TO_CAPACITY),
+    SAME_GIVEN("moe_expert_capacity_factor", KEY_MOE_CAPACITY_FACTOR),
+    SAME_GIVEN("moe_pad_expert_input_to_capacity", KEY_MOE_PAD_TO_CAPACITY),
     WORDS("enable_cuda_graph", KEY_CUDA_GRAPH, "true=true false="),
-    WORDS("cuda_graph_impl", KEY_CUDA_GRAPH,
-          "none= local=true transformer_engine=true"),
+    WORDS_READ("cuda_graph_impl", KEY_CUDA_GRAPH,
+               "none= local=true transformer_engine=true"),
     SAME("overlap_moe_expert_parallel_comm", KEY_EP_OVERLAP),
     LATER("hidden_dropout"),
     LATER("attention_dropout"),
@@ -253,437 +255,141 @@ static const struct config_row rows[] = {
     QUIET("end_weight_decay"),
 };
 
-/* ---- values of flags ---- */
+/* ---- and back ---- */
 
-static bool has(const struct config *c, const char *flag)
+static void program(struct emit *e, const struct run *r)
 {
-    return config_at(c, flag) != NULL;
+    const uint64_t each = emit_node(e, r);
+    str_append(e->head, sizeof(e->head),
+               "torchrun --nnodes %" PRIu64 " --nproc_per_node %" PRIu64
+               " pretrain_gpt.py",
+               r->gpus / each, each);
 }
 
-/* True as a flag, or as YAML says it. */
-static bool is_word(const struct config *c, const char *flag, const char *word)
+static void stages(struct emit *e, const struct run *r)
 {
-    const struct json *v = config_at(c, flag);
-    return v != NULL && v->kind == JSON_STRING && str_is(v->text, word);
+    if (r->vpp > 1)
+        emit_count(e, "num_virtual_stages_per_pipeline_rank", r->vpp);
 }
 
-/* 0 when absent or no number. */
-static uint64_t number(const struct config *c, const char *flag)
+static void states(struct emit *e, const struct run *r)
 {
-    const struct json *v = config_at(c, flag);
-    uint64_t n = 0;
-    if (v != NULL && v->kind == JSON_NUMBER && v->number >= 0
-        && v->number < UINT32_MAX)
-        return (uint64_t)v->number;
-    if (v != NULL && v->kind == JSON_STRING
-        && unit_parse_count(v->text, &n) == UNIT_OK && n < UINT32_MAX)
-        return n;
-    return 0;
+    static const char *const strategies[] = { "no_shard", "optim",
+                                              "optim_grads",
+                                              "optim_grads_params" };
+    if (r->engine == ENGINE_MEGATRON_FSDP) {
+        emit_bool(e, "use_megatron_fsdp", true);
+        emit_word(e, "data_parallel_sharding_strategy", strategies[r->zero]);
+    } else if (r->engine == ENGINE_FSDP2) {
+        emit_bool(e, "use_torch_fsdp2", true);
+    } else {
+        emit_bool(e, "use_distributed_optimizer", r->zero == 1);
+    }
+    if (r->given[KEY_MASTER_DTYPE] || r->given[KEY_OPTIMIZER_DTYPE])
+        emit_bool(e, "use_precision_aware_optimizer", true);
+    if (r->given[KEY_OPTIMIZER_DTYPE])
+        emit_word(e, "exp_avg_sq_dtype", dtype_name(r->prec.optim));
+    if (!r->clip_grad)
+        emit_raw(e, "clip_grad", "0.0");
 }
 
-/* Of a flag that has no setup key to complain. */
-static uint64_t count(struct config *c, const char *flag)
+static void precision(struct emit *e, const struct run *r)
 {
-    const struct json *v = config_at(c, flag);
-    const uint64_t n = number(c, flag);
-    if (v == NULL || n > 0)
-        return n;
-    memplan_error *e =
-        config_bad(c, v, MEMPLAN_E_ARG, "'%s' takes a whole number", flag);
-    diag_hint(e, "write the number itself");
-    return 0;
+    static const char *const recipes[FP8_RECIPE_COUNT] = {
+        [FP8_DELAYED] = "delayed",
+        [FP8_TENSORWISE] = "tensorwise",
+        [FP8_BLOCKWISE] = "blockwise",
+        [FP8_MXFP8] = "mxfp8"
+    };
+    const bool fp16 = r->precision == PREC_FP16_MIXED;
+    emit_bool(e, "bf16", r->prec.fp8 || r->precision == PREC_BF16_MIXED);
+    emit_bool(e, "fp16", fp16);
+    emit_bool(e, "accumulate_allreduce_grads_in_fp32",
+              fp16 && r->prec.grad == DT_FP32);
+    emit_bool(e, "grad_reduce_in_bf16", r->prec.grad == DT_BF16);
+    if (r->prec.fp8) {
+        emit_word(e, "fp8_format", "hybrid");
+        emit_word(e, "fp8_recipe", recipes[r->fp8_recipe]);
+    }
 }
 
-static void set_count(struct config *c, const char *flag, enum setup_key key,
-                      uint64_t n)
+static void recompute(struct emit *e, const struct run *r)
 {
-    char text[UNIT_TEXT_MAX];
-    str_format(text, sizeof(text), "%" PRIu64, n);
-    config_set(c, config_at(c, flag), key, text);
+    enum { WORDS_TEXT = 160 };
+    char list[WORDS_TEXT], words[WORDS_TEXT];
+    const bool block = r->given[KEY_RECOMPUTE_LAYERS];
+    if (r->recompute == RECOMP_FULL) {
+        emit_word(e, "recompute_granularity", "full");
+        emit_word(e, "recompute_method", block ? "block" : "uniform");
+        emit_count(e, "recompute_num_layers",
+                   block ? r->recompute_layers : r->recompute_granularity);
+    } else if (r->recompute == RECOMP_SELECTIVE) {
+        str_format(words, sizeof(words), "%s",
+                   setup_value_text(&r->setup, KEY_RECOMPUTE_MODULES, list,
+                                    sizeof(list)));
+        for (char *p = words; *p != '\0'; p++)
+            *p = (char)(*p == ',' ? ' ' : *p);
+        emit_word(e, "recompute_granularity", "selective");
+        emit_raw(e, "recompute_modules", "%s", words);
+    }
 }
 
-/* ---- layout ---- */
-
-/* The script's name may stand behind torchrun's last flag. */
-static bool first_number(const struct json *value, uint64_t *out)
+/* What repeats exactly is a mode of its own only where it was asked for; it
+ * refuses some of NCCL's algorithms. memplan's own default is cuBLAS's
+ * workspace, which the environment says alone. */
+static void deterministic(struct emit *e, const struct run *r)
 {
-    struct str rest;
-    return value->kind == JSON_STRING
-           && unit_parse_count(str_cut(value->text, ' ', &rest), out) == UNIT_OK
-           && *out < UINT32_MAX;
-}
-
-/* torchrun's --nproc_per_node may be a word (gpu, auto), --nnodes a range. */
-static void world(struct config *c)
-{
-    const struct json *each = config_at(c, "nproc_per_node");
-    const struct json *nodes = config_at(c, "nnodes");
-    uint64_t per_node = 0, n = 1;
-    if (each == NULL || !first_number(each, &per_node))
+    if (!r->deterministic)
         return;
-    set_count(c, "nproc_per_node", KEY_GPUS_PER_NODE, per_node);
-    if (nodes == NULL || first_number(nodes, &n))
-        set_count(c, "nproc_per_node", KEY_GPUS, n * per_node);
-    else
-        config_note(c, "nnodes is no number there: give --gpus");
-}
-
-enum { LAYOUT_MAX = 4096 };
-
-/* "Et*3|(tt|)*6mL", multiplied out; false when it does not read so. */
-struct layout {
-    struct str in;
-    size_t at;
-    char out[LAYOUT_MAX];
-    size_t n;
-};
-
-static uint64_t layout_times(struct layout *l)
-{
-    uint64_t times = 0;
-    if (l->at >= l->in.n || l->in.p[l->at] != '*')
-        return 1;
-    for (l->at++; l->at < l->in.n && l->in.p[l->at] >= '0'
-                  && l->in.p[l->at] <= '9' && times < LAYOUT_MAX;
-         l->at++)
-        times = times * 10 + (uint64_t)(l->in.p[l->at] - '0');
-    return times;
-}
-
-/* Repeats what was written from `begin` on. */
-static bool layout_repeat(struct layout *l, size_t begin)
-{
-    const size_t one = l->n - begin;
-    const uint64_t times = layout_times(l);
-    if (times == 0 || one * times > LAYOUT_MAX - begin)
-        return false;
-    for (uint64_t i = 1; i < times; i++)
-        memcpy(l->out + begin + i * one, l->out + begin, one);
-    l->n = begin + one * times;
-    return true;
-}
-
-static bool layout_spread(struct layout *l)
-{
-    size_t open = LAYOUT_MAX; /* no parenthesis */
-    while (l->at < l->in.n) {
-        const char byte = l->in.p[l->at++];
-        size_t begin = l->n;
-        if (byte == '(') {
-            if (open != LAYOUT_MAX)
-                return false; /* Megatron has no nested ones */
-            open = l->n;
-            continue;
-        }
-        if (byte == ')') {
-            if (open == LAYOUT_MAX)
-                return false;
-            begin = open;
-            open = LAYOUT_MAX;
-        } else if (l->n < LAYOUT_MAX && memchr("EtmL|", byte, 5) != NULL) {
-            l->out[l->n++] = byte;
-        } else {
-            return false;
-        }
-        if (!layout_repeat(l, begin))
-            return false;
-    }
-    return open == LAYOUT_MAX;
-}
-
-static void set_stages(struct config *c, const char *flag,
-                       const uint64_t *stage, uint64_t pp)
-{
-    char text[LAYOUT_MAX] = "";
-    for (uint64_t i = 0; i < pp; i++)
-        str_append(text, sizeof(text), i > 0 ? ",%" PRIu64 : "%" PRIu64,
-                   stage[i]);
-    config_set(c, config_at(c, flag), KEY_PIPELINE_LAYERS, text);
-}
-
-static void from_layout(struct config *c, uint64_t pp)
-{
-    static const char flag[] = "pipeline_model_parallel_layout";
-    const struct json *value = config_at(c, flag);
-    struct layout l = { .in = value->text };
-    uint64_t stage[SETUP_LIST_MAX] = { 0 };
-    uint64_t chunks = 1;
-    bool good = value->kind == JSON_STRING && layout_spread(&l);
-    for (size_t i = 0; good && i < l.n; i++) {
-        chunks += l.out[i] == '|';
-        stage[(chunks - 1) % pp] += l.out[i] == 't';
-    }
-    if (!good || chunks % pp != 0) {
-        memplan_error *e = config_bad(c, value, MEMPLAN_E_ARG,
-                                      "a layout that does not read as stages");
-        diag_hint(e,
-                  "such as 'Et*3|(tt|)*6mL', with a multiple of %" PRIu64
-                  " chunks",
-                  pp);
+    str_append(e->head, sizeof(e->head), "%s",
+               "export CUBLAS_WORKSPACE_CONFIG=:4096:8\n");
+    if (!r->given[KEY_DETERMINISTIC])
         return;
-    }
-    set_count(c, flag, KEY_VPP, chunks / pp);
-    set_stages(c, flag, stage, pp);
+    str_append(e->head, sizeof(e->head), "%s",
+               "export NCCL_ALGO=Ring NVTE_ALLOW_NONDETERMINISTIC_ALGO=0\n");
+    emit_bool(e, "deterministic_mode", true);
 }
 
-/* Stages with fewer layers at the ends: said so, or because the embedding and
- * the head count as layers there. */
-static void from_ends(struct config *c, uint64_t pp, uint64_t layers)
+/* Megatron drops 0.1 out where it is told nothing. */
+static void dropout(struct emit *e, const struct run *r)
 {
-    const uint64_t first = count(c, "decoder_first_pipeline_num_layers");
-    const uint64_t last = count(c, "decoder_last_pipeline_num_layers");
-    const bool embedding = has(c, "account_for_embedding_in_pipeline_split");
-    const bool loss = has(c, "account_for_loss_in_pipeline_split");
-    uint64_t stage[SETUP_LIST_MAX] = { 0 };
-    if ((first | last) == 0 && !embedding && !loss)
-        return;
-    const char *flag = first > 0   ? "decoder_first_pipeline_num_layers"
-                       : last > 0  ? "decoder_last_pipeline_num_layers"
-                       : embedding ? "account_for_embedding_in_pipeline_split"
-                                   : "account_for_loss_in_pipeline_split";
-    const uint64_t inner = pp - (first > 0) - (last > 0);
-    const uint64_t all = layers + embedding + loss;
-    const uint64_t each =
-        inner > 0 && all >= first + last ? (all - first - last) / inner : 0;
-    if (layers == 0 || each == 0 || each * inner != all - first - last) {
-        memplan_error *e = config_bad(c, config_at(c, flag), MEMPLAN_E_CONFLICT,
-                                      "%" PRIu64 " layers do not split so over "
-                                      "%" PRIu64 " stages",
-                                      layers, pp);
-        diag_hint(e, "--num-layers of the file says how many there are");
-        return;
-    }
-    for (uint64_t i = 0; i < pp; i++)
-        stage[i] = each;
-    stage[0] = first > 0 ? first : each - embedding;
-    stage[pp - 1] = last > 0 ? last : each - loss;
-    set_stages(c, flag, stage, pp);
+    char p[UNIT_TEXT_MAX];
+    unit_format_double(p, r->hidden_dropout);
+    emit_raw(e, "hidden_dropout", "%s", p);
+    unit_format_double(p, r->attention_dropout);
+    emit_raw(e, "attention_dropout", "%s", p);
 }
 
-static void pipeline(struct config *c)
+static void kernels(struct emit *e, const struct run *r)
 {
-    const uint64_t pp = number(c, "pipeline_model_parallel_size");
-    const uint64_t layers = count(c, "num_layers");
-    if (pp <= 1 || pp > SETUP_LIST_MAX)
-        return;
-    const uint64_t each = count(c, "num_layers_per_virtual_pipeline_stage");
-    if (has(c, "pipeline_model_parallel_layout")) {
-        from_layout(c, pp);
-        return;
-    }
-    const uint64_t chunks = count(c, "num_virtual_stages_per_pipeline_rank");
-    if (chunks > 0)
-        set_count(c, "num_virtual_stages_per_pipeline_rank", KEY_VPP, chunks);
-    else if (each > 0 && layers >= pp * each)
-        set_count(c, "num_layers_per_virtual_pipeline_stage", KEY_VPP,
-                  layers / pp / each);
-    from_ends(c, pp, layers);
-}
-
-/* ---- number formats, states ---- */
-
-static void precision(struct config *c)
-{
-    const bool bf16 = has(c, "bf16"), fp16 = has(c, "fp16");
-    if (bf16 && fp16) {
-        memplan_error *e =
-            config_bad(c, config_at(c, "fp16"), MEMPLAN_E_CONFLICT,
-                       "--bf16 and --fp16 are both given");
-        diag_hint(e, "keep one: Megatron refuses both");
-        return;
-    }
-    if (has(c, "fp8_format"))
-        config_set(c, config_at(c, "fp8_format"), KEY_PRECISION, "fp8-mixed");
-    else
-        config_set(c, c->root, KEY_PRECISION,
-                   bf16   ? "bf16-mixed"
-                   : fp16 ? "fp16-mixed"
-                          : "fp32");
-    if (has(c, "main_grads_dtype"))
-        return;
-    if (has(c, "grad_reduce_in_bf16"))
-        config_set(c, c->root, KEY_GRAD_DTYPE, "bf16");
-    else if (fp16 && !has(c, "accumulate_allreduce_grads_in_fp32"))
-        config_set(c, c->root, KEY_GRAD_DTYPE, "fp16");
-}
-
-static void states(struct config *c)
-{
-    static const struct {
-        const char *strategy, *zero;
-    } strategies[] = { { "no_shard", "0" },
-                       { "optim", "1" },
-                       { "optim_grads", "2" },
-                       { "optim_grads_params", "3" } };
-    config_set(c, c->root, KEY_FRAMEWORK, "megatron");
-    if (has(c, "use_torch_fsdp2")) {
-        config_set(c, c->root, KEY_ENGINE, "fsdp2");
-        return;
-    }
-    if (!has(c, "use_megatron_fsdp") && !has(c, "use_custom_fsdp")) {
-        config_set(c, c->root, KEY_ZERO,
-                   has(c, "use_distributed_optimizer") ? "1" : "0");
-        return;
-    }
-    config_set(c, c->root, KEY_ENGINE, "megatron-fsdp");
-    for (size_t i = 0; i < sizeof(strategies) / sizeof(strategies[0]); i++) {
-        if (is_word(c, "data_parallel_sharding_strategy",
-                    strategies[i].strategy)
-            || (i == 0 && !has(c, "data_parallel_sharding_strategy")))
-            config_set(c, c->root, KEY_ZERO, strategies[i].zero);
-    }
-}
-
-/* The optimizer's shards are copied over so many groups of ranks. */
-static void instances(struct config *c)
-{
-    const uint64_t n = count(c, "num_distributed_optimizer_instances");
-    if (n > 1)
-        config_note(c,
-                    "num_distributed_optimizer_instances %" PRIu64
-                    ": add --shard-degree, data-parallel ranks over it",
-                    n);
-    const struct json *a = config_at(c, "exp_avg_dtype");
-    const struct json *b = config_at(c, "exp_avg_sq_dtype");
-    const struct str fp32 = STR("fp32");
-    const struct str first = a != NULL ? a->text : fp32;
-    if (b != NULL && !str_eq(first, b->text))
-        config_note(c, "exp_avg_sq_dtype is not modelled apart from "
-                       "exp_avg_dtype");
-}
-
-/* ---- layers ---- */
-
-static void recompute(struct config *c)
-{
-    const struct json *how = config_at(c, "recompute_granularity");
-    const uint64_t n = count(c, "recompute_num_layers");
-    if (how == NULL) {
-        if (has(c, "recompute_activations"))
-            config_set(c, c->root, KEY_RECOMPUTE, "selective");
-        return;
-    }
-    if (is_word(c, "recompute_granularity", "full")) {
-        config_set(c, how, KEY_RECOMPUTE, "full");
-        if (n > 0)
-            set_count(c, "recompute_num_layers",
-                      is_word(c, "recompute_method", "block")
-                          ? KEY_RECOMPUTE_LAYERS
-                          : KEY_RECOMPUTE_GRANULARITY,
-                      n);
-        return;
-    }
-    if (!is_word(c, "recompute_granularity", "selective")) {
-        memplan_error *e = config_bad(c, how, MEMPLAN_E_UNKNOWN,
-                                      "unknown recompute_granularity");
-        diag_hint(e, "write full or selective");
-        return;
-    }
-    config_set(c, how, KEY_RECOMPUTE, "selective");
-    const struct json *modules = config_at(c, "recompute_modules");
-    char list[256] = "";
-    struct str rest = modules != NULL ? modules->text : (struct str){ "", 0 };
-    while (rest.n > 0) {
-        struct str word = str_cut(rest, ' ', &rest);
-        while (word.n > 0 && memchr("[],", word.p[0], 3) != NULL)
-            word = (struct str){ word.p + 1, word.n - 1 };
-        while (word.n > 0 && memchr("[],", word.p[word.n - 1], 3) != NULL)
-            word.n--;
-        if (word.n > 0)
-            str_append(list, sizeof(list), "%s%.*s", list[0] ? "," : "",
-                       (int)word.n, word.p);
-    }
-    if (list[0] != '\0')
-        config_set(c, modules, KEY_RECOMPUTE_MODULES, list);
-}
-
-/* CUBLAS_WORKSPACE_CONFIG=:4096:8, of a script's or YAML's environment. */
-static bool says_deterministic(const struct config *c)
-{
-    static const char name[] = "CUBLAS_WORKSPACE_CONFIG";
-    static const char value[] = ":4096:8";
-    enum { BETWEEN = 4 }; /* "=", ": ", quotes */
-    const size_t n = sizeof(name) - 1, m = sizeof(value) - 1;
-    for (size_t i = 0; i + n + m <= c->len; i++) {
-        if (memcmp(c->text + i, name, n) != 0)
-            continue;
-        for (size_t k = 0; k <= BETWEEN && i + n + k + m <= c->len; k++) {
-            if (memcmp(c->text + i + n + k, value, m) == 0)
-                return true;
-        }
-    }
-    return false;
-}
-
-static void kernels(struct config *c)
-{
-    const bool local = is_word(c, "transformer_impl", "local")
-                       || is_word(c, "attention_backend", "local");
+    char words[64];
+    const bool local = r->impl == IMPL_MEGATRON_LOCAL;
     if (local)
-        config_set(c, c->root, KEY_IMPLEMENTATION, "megatron-local");
-    if (is_word(c, "attention_backend", "unfused")
-        || (local && !has(c, "use_flash_attn")))
-        config_set(c, c->root, KEY_ATTENTION, "eager");
-    else
-        config_set(c, c->root, KEY_ATTENTION, "flash");
-    config_set(c, c->root, KEY_ATTENTION_MASK,
-               has(c, "no_create_attention_mask_in_dataloader") ? "none"
-                                                                : "dataloader");
-    if (!has(c, "sequence_parallel"))
-        config_set(c, c->root, KEY_SEQUENCE_PARALLEL, "false");
-    if (!has(c, "no_gradient_accumulation_fusion"))
-        config_set(c, c->root, KEY_GRAD_ACCUM_FUSION, "true");
-    if (!has(c, "deterministic_mode"))
-        config_set(c, c->root, KEY_DETERMINISTIC,
-                   says_deterministic(c) ? "true" : "false");
-    if (has(c, "num_experts"))
-        config_set(c, c->root, KEY_GROUPED_GEMM,
-                   has(c, "moe_grouped_gemm") ? "true" : "false");
-    if (count(c, "make_vocab_size_divisible_by") > 0) {
-        const uint64_t tp = number(c, "tensor_model_parallel_size");
-        set_count(c, "make_vocab_size_divisible_by", KEY_VOCAB_MULTIPLE,
-                  count(c, "make_vocab_size_divisible_by") * (tp > 0 ? tp : 1));
-    }
+        emit_word(e, "transformer_impl", "local");
+    emit_bool(e, "use_flash_attn", local && r->attention == ATTN_FLASH);
+    if (!local && r->attention == ATTN_EAGER)
+        emit_word(e, "attention_backend", "unfused");
+    emit_bool(e, "no_create_attention_mask_in_dataloader",
+              r->mask == MASK_NONE);
+    if (r->loss == LOSS_FUSED)
+        emit_word(
+            e, "cross_entropy_fusion_impl",
+            setup_value_text(&r->setup, KEY_CE_FUSION, words, sizeof(words)));
+    dropout(e, r);
 }
 
-/* Megatron drops 0.1 out everywhere unless told otherwise. */
-static void dropout(struct config *c)
+static void apart(struct emit *e, const struct run *r)
 {
-    static const char *const flags[] = { "hidden_dropout",
-                                         "attention_dropout" };
-    double p[2] = { 0.1, 0.1 };
-    for (size_t i = 0; i < 2; i++) {
-        const struct json *v = config_at(c, flags[i]);
-        if (v != NULL && v->kind == JSON_NUMBER)
-            p[i] = v->number;
-        else if (v != NULL)
-            unit_parse_real(v->text, &p[i]);
-    }
-    if (p[0] < p[1] || p[0] > p[1]) {
-        config_note(c, "hidden_dropout and attention_dropout differ: the "
-                       "model's are used (--dropout)");
-        return;
-    }
-    char text[UNIT_TEXT_MAX];
-    config_set(c, c->root, KEY_DROPOUT, unit_format_double(text, p[0]));
-}
-
-static void together(struct config *c)
-{
-    world(c);
-    pipeline(c);
-    states(c);
-    precision(c);
-    instances(c);
-    config_clipping(c, "clip_grad");
-    recompute(c);
-    kernels(c);
-    dropout(c);
+    deterministic(e, r);
+    program(e, r);
+    stages(e, r);
+    states(e, r);
+    precision(e, r);
+    recompute(e, r);
+    kernels(e, r);
 }
 
 const struct config_table config_megatron = {
-    rows,
-    sizeof(rows) / sizeof(rows[0]),
-    false,
-    together,
+    rows, sizeof(rows) / sizeof(rows[0]), false, true,
+    NULL, config_megatron_together,       apart,
 };

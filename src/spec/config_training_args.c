@@ -465,8 +465,5 @@ static void together(struct config *c)
 }
 
 const struct config_table config_training_args = {
-    rows,
-    sizeof(rows) / sizeof(rows[0]),
-    false,
-    together,
+    rows, sizeof(rows) / sizeof(rows[0]), false, false, NULL, together, NULL,
 };

@@ -419,11 +419,22 @@ static void start(struct run *r, const struct setup *setup)
     r->images = 1;
 }
 
-memplan_status setup_resolve(struct run *run, const struct setup *setup,
-                             const struct spec *spec, uint64_t params,
-                             struct diag *d)
+/* A key that a launch file said is found again by the file's own word. */
+static void name_files(const struct setup *setup, struct diag *d, size_t from)
 {
-    start(run, setup);
+    const size_t count = d->errs == NULL ? 0 : d->errs->count;
+    for (size_t i = from; i < count && i < d->errs->capacity; i++) {
+        char said[SETUP_SAID_TEXT];
+        memplan_error *e = &d->errs->item[i];
+        const enum setup_key key = setup_find_key(str_of(e->key));
+        if (setup_said(setup, key, said) != NULL)
+            str_append(e->message, sizeof(e->message), " (%s)", said);
+    }
+}
+
+static void resolve_all(struct run *run, const struct spec *spec,
+                        uint64_t params, struct diag *d)
+{
     resolve_gpu(run);
     resolve_framework(run);
     resolve_precision(run, spec);
@@ -432,7 +443,7 @@ memplan_status setup_resolve(struct run *run, const struct setup *setup,
         resolve_say_emulation(run);
         resolve_training(run, NULL, params);
         resolve_check_alone(run, d);
-        return d->status;
+        return;
     }
     say_framework(run);
     resolve_layout(run, spec, d);
@@ -447,6 +458,17 @@ memplan_status setup_resolve(struct run *run, const struct setup *setup,
     resolve_notes(run, spec);
     resolve_training(run, spec, params);
     resolve_check(run, spec, d);
+}
+
+memplan_status setup_resolve(struct run *run, const struct setup *setup,
+                             const struct spec *spec, uint64_t params,
+                             struct diag *d)
+{
+    const size_t errors = d->errs == NULL ? 0 : d->errs->count;
+    start(run, setup);
+    resolve_all(run, spec, params, d);
+    if (setup != NULL && d->status != MEMPLAN_OK)
+        name_files(setup, d, errors);
     return d->status;
 }
 

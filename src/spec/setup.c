@@ -445,6 +445,7 @@ static memplan_error *read_value(struct setup *s, enum setup_key key,
     value = str_trim(value);
     union setup_value v = { 0 };
     memplan_error *e = NULL;
+    s->said[key].entry = NULL;
     switch (fields[key].type) {
     case MEMPLAN_TYPE_COUNT:
     case MEMPLAN_TYPE_BYTES: e = read_whole(&v.n, key, value, d); break;
@@ -621,8 +622,8 @@ static memplan_error *member_array(struct setup *s, enum setup_key key,
     return e;
 }
 
-void setup_set_json(struct setup *s, enum setup_key key,
-                    const struct json *value, struct setup_source src)
+memplan_error *setup_set_json(struct setup *s, enum setup_key key,
+                              const struct json *value, struct setup_source src)
 {
     const struct json *at = value;
     memplan_error *e = NULL;
@@ -637,14 +638,34 @@ void setup_set_json(struct setup *s, enum setup_key key,
                 : bad_kind(src.d, key, value);
     if (e)
         json_locate(e, src.text, src.len, at);
+    return e;
 }
 
-void setup_set_text(struct setup *s, enum setup_key key, struct str value,
-                    const struct json *where, struct setup_source from)
+memplan_error *setup_set_text(struct setup *s, enum setup_key key,
+                              struct str value, const struct json *where,
+                              struct setup_source from)
 {
     memplan_error *e = read_value(s, key, value, from.d);
     if (e)
         json_locate(e, from.text, from.len, where);
+    return e;
+}
+
+const char *setup_said(const struct setup *s, enum setup_key key,
+                       char buf[SETUP_SAID_TEXT])
+{
+    const char *entry = key < KEY_COUNT ? s->said[key].entry : NULL;
+    if (entry == NULL)
+        return NULL;
+    str_format(buf, SETUP_SAID_TEXT, "%s", s->file[s->said[key].file]);
+    if (entry[0] == '\0')
+        return buf;
+    const size_t n = str_append(buf, SETUP_SAID_TEXT, ": %s",
+                                s->said[key].is_flag ? "--" : "");
+    str_append(buf, SETUP_SAID_TEXT, "%s", entry);
+    for (char *p = buf + n; s->said[key].is_flag && *p != '\0'; p++)
+        *p = (char)(*p == '_' ? '-' : *p);
+    return buf;
 }
 
 static void read_member(struct setup *s, const struct json *value,

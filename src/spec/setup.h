@@ -277,6 +277,7 @@ union setup_value {
 enum { IMAGE_RANK = 3 };
 enum { SETUP_LIST_MAX = 512 }; /* pipeline_layers: stages at most */
 enum { SETUP_NOTES_MAX = 24, SETUP_NOTE_TEXT = 200 };
+enum { SETUP_FILES_MAX = 4, SETUP_FILE_TEXT = 80 };
 enum { LENGTHS_MAX = 64 };
 
 struct setup {
@@ -290,6 +291,15 @@ struct setup {
     size_t notes;
     char pending[SETUP_NOTE_TEXT]; /* a file that the one read goes on in */
     const char *pending_dialect;   /* static */
+    /* Who said a key: a launch file by its entry (static, "" for the file as a
+     * whole), and which of the files; entry NULL: nobody, or the user. */
+    struct {
+        const char *entry;
+        uint8_t file;
+        bool is_flag; /* "--entry", '-' for '_' */
+    } said[KEY_COUNT];
+    char file[SETUP_FILES_MAX][SETUP_FILE_TEXT];
+    size_t files;
     uint32_t lengths[LENGTHS_MAX];
     size_t lengths_count;
 };
@@ -319,12 +329,21 @@ struct setup_source {
     size_t len;
     struct diag *d;
 };
-void setup_set_json(struct setup *s, enum setup_key key,
-                    const struct json *value, struct setup_source from);
+memplan_error *setup_set_json(struct setup *s, enum setup_key key,
+                              const struct json *value,
+                              struct setup_source from);
 
-/* The same of a value made from what stands at `where`. */
-void setup_set_text(struct setup *s, enum setup_key key, struct str value,
-                    const struct json *where, struct setup_source from);
+/* The same of a value made from what stands at `where`. Both return the error,
+ * or NULL. */
+memplan_error *setup_set_text(struct setup *s, enum setup_key key,
+                              struct str value, const struct json *where,
+                              struct setup_source from);
+
+/* "ds.json: train_batch_size", of a key that a launch file said; NULL where
+ * none did. */
+enum { SETUP_SAID_TEXT = 160 };
+const char *setup_said(const struct setup *s, enum setup_key key,
+                       char buf[SETUP_SAID_TEXT]);
 
 /* A scalar as the text has it; false when its kind cannot be of that type. */
 bool setup_scalar_text(struct str *out, const struct json *value,

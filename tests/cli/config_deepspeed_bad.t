@@ -4,7 +4,7 @@ llama-7b --gpus 8 --deepspeed ds.json
 {"zero_optimization": {
   "stage": 4}}
 == stderr
-ds.json:2:12: error: /zero_optimization/stage: 'zero' is 4, out of range
+ds.json:2:12: error: /zero_optimization/stage: 'zero_optimization.stage' is 4, out of range
     2 |   "stage": 4}}
       |            ^
   hint: use 0 to 3

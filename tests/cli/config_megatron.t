@@ -7,4 +7,4 @@ torchrun pretrain_gpt.py --tensor-model-parallel-size $TP --bf16 \
 == stdout ~
 "framework": "megatron"
 "tp": 2
-run.sh: of the model, which is MODEL's: swiglu
+run.sh: of the model, which is MODEL's: --swiglu

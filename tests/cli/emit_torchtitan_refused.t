@@ -2,6 +2,6 @@
 llama-7b --gpus 8 --framework torchtitan --optimizer lion --emit torchtitan
 == stderr
 memplan: --optimizer: optimizer 'lion' has no word in a file of torchtitan
-  hint: it would be read as 'adamw': ask for that, or for another program's file
+  hint: the file says 'adamw': ask for that, or for another program's file
 == exit
 3

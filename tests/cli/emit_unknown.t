@@ -1,7 +1,7 @@
 == args
-llama-7b --emit accelerate
+llama-7b --emit slurm
 == stderr
-memplan: --emit: 'accelerate' is none of: deepspeed torchtitan megatron-args
+memplan: --emit: 'slurm' is none of: deepspeed torchtitan megatron megatron-args
 try 'memplan help estimate'
 == exit
 2

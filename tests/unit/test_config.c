@@ -32,7 +32,7 @@ static const struct config_dialect *dialect_of(const char *name)
     return config_dialect(i);
 }
 
-static void import(const char *dialect, const char *text)
+static void import_bytes(const char *dialect, const char *text, size_t len)
 {
     memset(&got, 0, sizeof(got));
     got.errs = (memplan_errors){ got.slot, ERRORS_MAX, 0 };
@@ -41,17 +41,22 @@ static void import(const char *dialect, const char *text)
     struct arena a;
     arena_init(&a, NULL);
     const struct config_dialect *of = dialect_of(dialect);
-    const struct json *root = of->parse(&a, text, strlen(text), &d);
+    const struct json *root = of->parse(&a, text, len, &d);
     if (root != NULL)
         config_read(&(struct config){ .s = &got.setup,
                                       .table = of->table,
                                       .root = root,
                                       .text = text,
-                                      .len = strlen(text),
+                                      .len = len,
                                       .name = "f",
                                       .d = &d });
     arena_release(&a);
     got.status = d.status;
+}
+
+static void import(const char *dialect, const char *text)
+{
+    import_bytes(dialect, text, strlen(text));
 }
 
 static const char *value(const char *key)
@@ -115,6 +120,18 @@ static void check_words(const struct config_row *row)
     }
 }
 
+/* A key is written in one place. */
+static void check_written(const struct config_table *t, size_t i)
+{
+    const struct config_row *row = &t->row[i];
+    assert_true(row->key < KEY_COUNT);
+    for (size_t k = 0; k < i && t->apart && row->write != WRITE_NEVER; k++) {
+        if (t->row[k].key == row->key && t->row[k].write != WRITE_NEVER
+            && row->key != KEY_OPTIMIZER_IMPL)
+            fail_msg("%s and %s are both written", t->row[k].path, row->path);
+    }
+}
+
 static void check_row(const struct config_table *t, size_t i)
 {
     const struct config_row *row = &t->row[i];
@@ -123,9 +140,9 @@ static void check_row(const struct config_table *t, size_t i)
             fail_msg("%s has two rows", row->path);
     }
     switch (row->rule) {
-    case CONFIG_SAME: assert_true(row->key < KEY_COUNT); break;
+    case CONFIG_SAME: check_written(t, i); break;
     case CONFIG_WORDS:
-        assert_true(row->key < KEY_COUNT);
+        check_written(t, i);
         check_words(row);
         break;
     case CONFIG_ONLY:
@@ -157,12 +174,12 @@ static void test_deepspeed(void **state)
            " \"zero_optimization\": {\"stage\": 3, \"sub_group_size\": 1e8,\n"
            "   \"offload_optimizer\": {\"device\": \"cpu\"},\n"
            "   \"stage3_prefetch_bucket_size\": \"auto\",\n"
-           "   \"stage3_max_live_parameters\": 5e8, \"nonsense\": 1}}");
+           "   \"stage3_max_live_parameters\": 5e8}, \"nonsense\": 1}");
     assert_int_equal(got.status, MEMPLAN_OK);
     has("framework=deepspeed precision=bf16-mixed clip_grad=true micro_batch=4 "
         "grad_accum=2 zero=3 sub_group_size=100000000 offload_optimizer=cpu "
         "max_live_params=500000000 prefetch_bucket=");
-    noted("f: not known, so ignored: zero_optimization.nonsense");
+    noted("f: not known, so ignored: nonsense");
     assert_true(got.setup.automatic[KEY_PREFETCH_BUCKET]);
     assert_false(got.setup.automatic[KEY_REDUCE_BUCKET]);
     noted("f: no effect on memory or compute: steps_per_print");
@@ -206,6 +223,23 @@ static void test_deepspeed_words(void **state)
     noted("zero_hpz_partition_size is not modelled");
 }
 
+/* DeepSpeed itself refuses what zero_optimization does not know. */
+static void test_deepspeed_typos(void **state)
+{
+    (void)state;
+    import("deepspeed", "{\"zero_optimization\":\n{\"stge\": 3}}");
+    refused(MEMPLAN_E_UNKNOWN, "unknown entry 'zero_optimization.stge'", 2);
+    assert_string_equal(got.slot[0].hint,
+                        "did you mean 'zero_optimization.stage'?");
+    import("deepspeed", "{\"zero_optimization\": {\"offload_param\": "
+                        "{\"devise\": \"cpu\"}}}");
+    refused(MEMPLAN_E_UNKNOWN,
+            "unknown entry 'zero_optimization.offload_param.devise'", 1);
+    import("deepspeed", "{\"train_batch_sise\": 8}");
+    assert_int_equal(got.status, MEMPLAN_OK);
+    noted("train_batch_sise (did you mean train_batch_size?)");
+}
+
 static void test_deepspeed_refused(void **state)
 {
     (void)state;
@@ -217,7 +251,7 @@ static void test_deepspeed_refused(void **state)
     import("deepspeed", "{\n\"optimizer\": {\"type\": \"OneBitAdam\"}}");
     refused(MEMPLAN_E_UNKNOWN, "unknown optimizer.type 'OneBitAdam'", 2);
     import("deepspeed", "{\n\n\"zero_optimization\": {\"stage\": 4}}");
-    refused(MEMPLAN_E_RANGE, "'zero' is 4, out of range", 3);
+    refused(MEMPLAN_E_RANGE, "'zero_optimization.stage' is 4, out of range", 3);
     import("deepspeed", "{\"zero_optimization\": {\"stage\": [3]}}");
     assert_int_equal(got.status, MEMPLAN_E_ARG);
     import("deepspeed", "{\"gradient_clipping\": \"yes\"}");
@@ -415,8 +449,60 @@ static void test_megatron(void **state)
         "gpus_per_node=8 seq_len=2048 sequence_parallel=true "
         "recompute=selective recompute_modules=core_attn,mlp dropout=0.1 "
         "attention=flash attention_mask=dataloader deterministic=false");
-    noted("not known, so ignored: new_flag");
-    noted("of the model, which is MODEL's: num_layers");
+    noted("not known, so ignored: --new-flag");
+    noted("of the model, which is MODEL's: --num-layers");
+}
+
+/* $((...)) of numbers and of what the script assigns. */
+static void test_megatron_sums(void **state)
+{
+    (void)state;
+    import("megatron-args",
+           "GPUS=8\nNODES=${N:-4}\nWORLD=$(($GPUS*$NODES))\n"
+           "BATCH=$(( (WORLD + 2 * ${GPUS}) / 3 ))\n"
+           "torchrun --nproc_per_node $GPUS --nnodes $NODES x.py \\\n"
+           "  --global-batch-size $BATCH --micro-batch-size $((7 % 4 - 2))\n");
+    assert_int_equal(got.status, MEMPLAN_OK);
+    has("gpus=32 global_batch=16 micro_batch=1");
+    static const char *const bad[] = { "$((8/0))",
+                                       "$((A+1))",
+                                       "$((2-3))",
+                                       "$((8 * ))",
+                                       "$(((8))",
+                                       "$((2**3))",
+                                       "$((9999999999999999*9))" };
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        char text[80];
+        str_format(text, sizeof(text), "A=$((A+1)) --micro-batch-size %s",
+                   bad[i]);
+        import("megatron-args", text);
+        assert_int_equal(got.status, MEMPLAN_E_ARG);
+    }
+}
+
+/* A flag that is nearly one of Megatron's, and one without its value. */
+static void test_megatron_typos(void **state)
+{
+    (void)state;
+    import("megatron-args", "--tensor-model-paralel-size 8");
+    noted("f: not known, so ignored: --tensor-model-paralel-size (did you mean "
+          "--tensor-model-parallel-size?)");
+    import("megatron-args", "--bf16 --micro-batch-size --fp8-recipe");
+    refused(MEMPLAN_E_ARG, "no value behind '--micro-batch-size'", 1);
+    import("megatron-args", "--micro-batch-size none");
+    refused(MEMPLAN_E_ARG,
+            "'--micro-batch-size' takes a whole number, not 'none'", 1);
+}
+
+/* Whose cross entropy Megatron takes where the script does not say. */
+static void test_megatron_loss(void **state)
+{
+    (void)state;
+    import("megatron-args", "--cross-entropy-loss-fusion");
+    has("loss=fused ce_fusion=native");
+    import("megatron-args", "--cross-entropy-loss-fusion "
+                            "--cross-entropy-fusion-impl te");
+    has("loss=fused ce_fusion=te");
 }
 
 /* Flags that are not there are off, or what Megatron has by itself. */
@@ -482,7 +568,7 @@ static void test_megatron_refused(void **state)
     (void)state;
     import("megatron-args", "a\n--tensor-model-parallel-size $TP\n");
     refused(MEMPLAN_E_ARG,
-            "'tensor_model_parallel_size' is '$TP', which the file does not "
+            "'--tensor-model-parallel-size' is '$TP', which the file does not "
             "say",
             2);
     import("megatron-args", "A=$B\nB=$A\n--tensor-model-parallel-size $B\n");
@@ -492,14 +578,16 @@ static void test_megatron_refused(void **state)
     import("megatron-args", "--bf16 --fp16");
     refused(MEMPLAN_E_CONFLICT, "--bf16 and --fp16 are both given", 1);
     import("megatron-args", "--recompute-granularity all");
-    refused(MEMPLAN_E_UNKNOWN, "unknown recompute_granularity", 1);
+    refused(MEMPLAN_E_UNKNOWN, "unknown --recompute-granularity", 1);
     import("megatron-args", "--recompute-granularity full "
                             "--recompute-num-layers many");
-    refused(MEMPLAN_E_ARG, "'recompute_num_layers' takes a whole number", 1);
+    refused(MEMPLAN_E_ARG, "'--recompute-num-layers' takes a whole number", 1);
     import("megatron-args", "--clip-grad yes");
-    refused(MEMPLAN_E_ARG, "'clip_grad' takes a number", 1);
+    refused(MEMPLAN_E_ARG, "'--clip-grad' takes a number", 1);
     import("megatron-args", "--");
     assert_int_equal(got.status, MEMPLAN_E_SYNTAX);
+    import_bytes("megatron-args", "--bf16\0--fp16", 13);
+    refused(MEMPLAN_E_SYNTAX, "not a text: it has a byte 0", 0);
 }
 
 /* ---- torchtitan ---- */
@@ -599,6 +687,9 @@ static void test_torchtitan_refused(void **state)
     refused(MEMPLAN_E_UNSUPPORTED, "mode 'memory_budget' is not modelled", 2);
     import("torchtitan", "activation_checkpoint.selective_ac_option = 'x'");
     refused(MEMPLAN_E_UNKNOWN, "unknown selective_ac_option", 1);
+    import("torchtitan", "training.seq_len = '8192'");
+    refused(MEMPLAN_E_ARG, "'seq_len' takes a whole number", 1);
+    assert_int_equal(got.errs.count, 1);
     import("torchtitan", "\ntraining.batch_size = 'x'");
     refused(MEMPLAN_E_ARG, "'batch_size' takes a whole number", 2);
     import("torchtitan", "training.dtype = 'fp8'");
@@ -666,6 +757,9 @@ int main(void)
         cmocka_unit_test(test_accelerate_refused),
         cmocka_unit_test(test_megatron),
         cmocka_unit_test(test_megatron_absent),
+        cmocka_unit_test(test_megatron_sums),
+        cmocka_unit_test(test_megatron_typos),
+        cmocka_unit_test(test_megatron_loss),
         cmocka_unit_test(test_megatron_yaml),
         cmocka_unit_test(test_megatron_stages),
         cmocka_unit_test(test_megatron_refused),
@@ -681,6 +775,7 @@ int main(void)
         cmocka_unit_test(test_deepspeed),
         cmocka_unit_test(test_deepspeed_defaults),
         cmocka_unit_test(test_deepspeed_words),
+        cmocka_unit_test(test_deepspeed_typos),
         cmocka_unit_test(test_deepspeed_refused),
         cmocka_unit_test(test_training_args),
         cmocka_unit_test(test_training_args_fsdp),

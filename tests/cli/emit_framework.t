@@ -1,0 +1,8 @@
+What the user did not choose is not what he reads first.
+== args
+llama-7b --gpus 8 --framework fsdp --emit deepspeed
+== stderr
+memplan: --framework: framework 'fsdp' has no word in a file of deepspeed
+  hint: add --framework deepspeed, or ask for another program's file
+== exit
+3
