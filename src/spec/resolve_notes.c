@@ -106,6 +106,28 @@ static void say_images(struct run *r, const struct spec *spec)
                      spec->unused_layers == 1 ? " layer runs" : " layers run");
 }
 
+/* Sizes that no key of the file says. */
+static void say_defaulted(struct run *r, const struct spec *spec)
+{
+    if (spec->defaulted != NULL && spec->defaulted[0] != '\0')
+        resolve_note(r, KEY_COUNT, "not in the file, by default of '%s': %s",
+                     spec->model_type, spec->defaulted);
+}
+
+/* Where the code that made a file and the class that reads it differ. */
+static void say_heads(struct run *r, const struct spec *spec)
+{
+    if ((spec->family == FAM_T5 || spec->family == FAM_MT5) && !spec->tied)
+        resolve_note(r, KEY_COUNT,
+                     "the head has weights of its own, as the file says and "
+                     "its checkpoint has; transformers 5 ties them all the "
+                     "same");
+    if (spec->family == FAM_MPT && spec->q_bias)
+        resolve_note(r, KEY_COUNT,
+                     "biases, as 'no_bias' false means to llm-foundry's code; "
+                     "transformers' class builds none");
+}
+
 static void say_layers(struct run *r, const struct spec *spec)
 {
     if (spec->read_as)
@@ -117,6 +139,11 @@ static void say_layers(struct run *r, const struct spec *spec)
         resolve_note(r, KEY_COUNT,
                      "the file gives no sizes: they are the defaults of '%s'",
                      spec->model_type);
+    else
+        say_defaulted(r, spec);
+    if (spec->vision != NULL && !spec->vision->default_sizes)
+        say_defaulted(r, spec->vision);
+    say_heads(r, spec);
     if (spec->index_heads > 0 && resolve_is_hf(r))
         resolve_note(r, KEY_COUNT,
                      "the indexer of keys is not trained: transformers runs it "

@@ -346,6 +346,8 @@ struct spec {
     const char *source;     /* "" when the file does not say */
     const char *model_type; /* as written in the file */
     bool default_sizes;     /* the file gives neither depth nor width */
+    const char *defaulted;  /* "head_dim 128, ...": sizes that decide parameters
+                               and are the class's own; "": none */
     bool read_as; /* the family is one that the caller named, not the file */
     const struct spec_note *note; /* how the file was understood */
     size_t notes;

@@ -107,8 +107,11 @@ static void check_gated(struct import *im)
 static void fix_t5(struct import *im)
 {
     const struct json *at = json_member(im->object, "feed_forward_proj");
-    if (!at || at->kind == JSON_NULL)
+    if (!at || at->kind == JSON_NULL) {
+        im->v[F_GATED].n = im->family == FAM_MT5; /* MT5Config: gated-gelu */
+        im->v[F_ACT].n = im->family == FAM_MT5 ? ACT_GELU_NEW : ACT_RELU;
         return;
+    }
     im->v[F_GATED].n = true;
     if (at->kind == JSON_STRING && str_is(at->text, "gated-gelu")) {
         im->v[F_ACT].n = ACT_GELU_NEW;
@@ -274,6 +277,18 @@ static void fix_baichuan(struct import *im)
         v[F_POSITION].n = POS_ALIBI;
 }
 
+/* The vocabulary is padded by the class; of a head no more rotates than there
+ * is (MixFormerSequentialConfig). */
+static void fix_phi_msft(struct import *im)
+{
+    struct value *v = im->v;
+    const uint64_t pad = v[F_PAD_VOCAB].n;
+    if (!v[F_VOCAB].bad && !v[F_PAD_VOCAB].bad)
+        v[F_VOCAB].n = (v[F_VOCAB].n + pad - 1) / pad * pad;
+    if (!v[F_HEAD_DIM].bad && v[F_ROTARY_DIM].n > v[F_HEAD_DIM].n)
+        v[F_ROTARY_DIM].n = v[F_HEAD_DIM].n;
+}
+
 /* Both ways to the inner width agree (Mamba2Config.validate_architecture). */
 static void fix_mamba2(struct import *im)
 {
@@ -391,6 +406,8 @@ void import_fix_family(struct import *im)
         fix_roberta(im);
     else if (im->family == FAM_BAICHUAN)
         fix_baichuan(im);
+    else if (im->family == FAM_PHI_MSFT)
+        fix_phi_msft(im);
     else if (im->v[F_MERGE].n > 0)
         fix_qwen_images(im);
     else if (im->family == FAM_VIT || family_is_vision(im->family))

@@ -79,9 +79,18 @@ static void check_even(struct import *im)
 {
     enum { TINY = 4 };
     const struct value *v = im->v;
-    const uint64_t width = v[F_HEAD_DIM].n;
+    const bool latent = v[F_KV_RANK].n > 0;
+    const uint64_t width = v[latent ? F_ROPE_DIM : F_HEAD_DIM].n;
     if (width <= TINY || width % 2 == 0 || v[F_ROTARY_DIM].n != width)
         return;
+    if (latent) {
+        memplan_error *e =
+            import_error(im, import_at(im, F_ROPE_DIM), MEMPLAN_E_CONFLICT,
+                         "'%s' (%" PRIu64 ") must be even, to rotate",
+                         import_key(im, F_ROPE_DIM), width);
+        diag_hint(e, "use %" PRIu64 " or %" PRIu64, width - 1, width + 1);
+        return;
+    }
     memplan_error *e = import_error(
         im, import_at(im, F_HEAD_DIM), MEMPLAN_E_CONFLICT,
         "a head of %" PRIu64 " cannot rotate: its width must be even", width);

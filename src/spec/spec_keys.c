@@ -37,7 +37,6 @@ static const struct inert {
     { FAM_CONVNET, "input layers resnet resnet.blocks resnet.bottleneck "
                    "resnet.width "
                    "resnet.stem" },
-    { FAM_DEEPSEEK, "moe_layer_freq" },
     { FAM_DEEPSEEK_V2, "num_key_value_heads head_dim moe_layer_freq" },
     { FAM_DEEPSEEK_V3, "num_key_value_heads head_dim moe_layer_freq" },
     { FAM_DEEPSEEK_V3, "num_nextn_predict_layers" },
@@ -51,7 +50,7 @@ static const struct inert {
     { FAM_PHI3SMALL, "attention_bias mup_embedding_multiplier" },
     { FAM_GLM4_MOE, "num_nextn_predict_layers" },
     { FAM_GPT_OSS, "experts_per_token hidden_act" },
-    { FAM_CHATGLM, "rmsnorm post_layer_norm" },
+    { FAM_CHATGLM, "attention_dropout tie_word_embeddings" },
 };
 
 enum test {
@@ -81,8 +80,11 @@ static const struct refusal {
       "", "multi-head latent attention" },
     { FAM_COUNT, TEST_POSITIVE, "num_nextn_predict_layers", "",
       "multi-token prediction" },
-    { FAM_CHATGLM, TEST_FALSE, "rmsnorm post_layer_norm", "",
-      "another norm than RMSNorm, or none at the end," },
+    { FAM_CHATGLM, TEST_GIVEN, "position_encoding_2d inner_hidden_size", "",
+      "the first generation" },
+    { FAM_CHATGLM, TEST_POSITIVE, "pre_seq_len", "", "a trained prefix" },
+    { FAM_CHATGLM, TEST_TRUE, "fp32_residual_connection", "",
+      "a residual in fp32" },
     { FAM_CHATGLM, TEST_TRUE, "apply_residual_connection_post_layernorm", "",
       "a residual after the norm" },
     { FAM_COUNT, TEST_TRUE, "is_encoder_decoder add_cross_attention", "",

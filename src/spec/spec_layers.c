@@ -61,15 +61,16 @@ static const struct step {
     const char *key; /* that gives the step; "" where the class fixes it */
     uint64_t absent;
     enum list list; /* in place of this */
+    bool never;     /* null, or 0: no layer is the last of so many */
 } steps[] = {
-    { FAM_LLAMA4, "no_rope_layer_interval", 4, LIST_ROTARY },
-    { FAM_SMOLLM3, "no_rope_layer_interval", 4, LIST_ROTARY },
-    { FAM_PHI3SMALL, "dense_attention_every_n_layers", 2, LIST_KINDS },
-    { FAM_OLMO3, "", 4, LIST_KINDS },
-    { FAM_EXAONE4, "sliding_window_pattern", 4, LIST_KINDS },
-    { FAM_COHERE2, "sliding_window_pattern", 4, LIST_KINDS },
-    { FAM_GEMMA3, "sliding_window_pattern", 6, LIST_KINDS },
-    { FAM_QWEN2_5_VISION, "", 8, LIST_FULL },
+    { FAM_LLAMA4, "no_rope_layer_interval", 4, LIST_ROTARY, false },
+    { FAM_SMOLLM3, "no_rope_layer_interval", 4, LIST_ROTARY, false },
+    { FAM_PHI3SMALL, "dense_attention_every_n_layers", 2, LIST_KINDS, true },
+    { FAM_OLMO3, "", 4, LIST_KINDS, false },
+    { FAM_EXAONE4, "sliding_window_pattern", 4, LIST_KINDS, false },
+    { FAM_COHERE2, "sliding_window_pattern", 4, LIST_KINDS, false },
+    { FAM_GEMMA3, "sliding_window_pattern", 6, LIST_KINDS, false },
+    { FAM_QWEN2_5_VISION, "", 8, LIST_FULL, false },
 };
 
 /* A layer's word, and what it means. */
@@ -274,7 +275,8 @@ static void read_numbers(struct import *im, const struct json *at,
 }
 
 /* The step of a rule in place of a list; 0: there is none, or it is wrong. */
-static uint64_t step_of(struct import *im, const struct layer_list *l)
+static uint64_t step_of(struct import *im, const struct layer_list *l,
+                        const struct spec *out)
 {
     for (size_t i = 0; i < COUNT_OF(steps); i++) {
         const struct step *one = &steps[i];
@@ -282,9 +284,13 @@ static uint64_t step_of(struct import *im, const struct layer_list *l)
             continue;
         const struct json *at = json_member(im->object, one->key);
         uint64_t n = 0;
+        if (at && at->kind == JSON_NULL && one->never)
+            return out->layers + 1;
         if (!at || at->kind == JSON_NULL)
             return one->absent;
-        return import_count(im, at, 1, STEP_MAX, &n) ? n : 0;
+        if (!import_count(im, at, one->never ? 0 : 1, STEP_MAX, &n))
+            return 0;
+        return n > 0 ? n : out->layers + 1;
     }
     return 0;
 }
@@ -292,7 +298,7 @@ static uint64_t step_of(struct import *im, const struct layer_list *l)
 static void take_step(struct import *im, const struct layer_list *l,
                       struct spec *out, struct arena *a)
 {
-    const uint64_t every = step_of(im, l);
+    const uint64_t every = step_of(im, l, out);
     uint8_t *bytes = every > 0 ? bytes_of(im, a, out->layers, 1) : NULL;
     if (!bytes)
         return;

@@ -122,9 +122,9 @@ static bool is_idle_window(const struct import *one, int id)
 /* A size that the class has and the file does not say. */
 static bool is_assumed(const struct import *one, int id)
 {
-    return !is_idle_window(one, id) && id != F_ACT && one->own[id]
-           && one->keys[id][0] != '\0' && one->absent[id].how == HOW_VALUE
-           && one->absent[id].n > 1;
+    return !is_idle_window(one, id) && id != F_ACT && id != F_PAD_VOCAB
+           && one->own[id] && one->keys[id][0] != '\0'
+           && one->absent[id].how == HOW_VALUE && one->absent[id].n > 1;
 }
 
 /* A norm's epsilon is no field, but its name tells which norm it is. */

@@ -225,6 +225,89 @@ static size_t members(const struct json *object)
     return n;
 }
 
+/* Sizes that parameters follow from. */
+static bool is_size(const struct import *im, enum field_id id)
+{
+    static const enum field_id sizes[] = {
+        F_LAYERS,
+        F_DECODER_LAYERS,
+        F_HIDDEN,
+        F_HEADS,
+        F_DECODER_HEADS,
+        F_KV_HEADS,
+        F_KV_GROUPS,
+        F_HEAD_DIM,
+        F_Q_RANK,
+        F_KV_RANK,
+        F_NOPE_DIM,
+        F_ROPE_DIM,
+        F_V_DIM,
+        F_INDEX_HEADS,
+        F_INDEX_DIM,
+        F_VOCAB,
+        F_FFN,
+        F_DECODER_FFN,
+        F_SSM_HEADS,
+        F_SSM_HEAD_DIM,
+        F_SSM_STATE,
+        F_SSM_GROUPS,
+        F_SSM_CONV,
+        F_PATCH,
+        F_IMAGE,
+        F_CHANNELS,
+        F_ADAPTER_IN,
+        F_ADAPTER_OUT,
+        F_VISION_WIDTH,
+        F_CLASSES,
+        F_TARGET_POSITIONS,
+        F_MEL,
+        F_EXPERTS,
+        F_EXPERT_FFN,
+        F_SHARED_FFN,
+        F_EXPAND,
+        F_RELATIVE_BUCKETS,
+    };
+    if (id == F_MAX_POSITIONS)
+        return im->v[F_POSITION].n == POS_LEARNED;
+    if (id == F_EXPERTS_PER_TOKEN || id == F_SHARED_EXPERTS)
+        return im->v[F_EXPERTS].n > 0;
+    for (size_t i = 0; i < COUNT_OF(sizes); i++) {
+        if (sizes[i] == id)
+            return true;
+    }
+    return false;
+}
+
+/* A number of the class that stands in for a key which is not there. */
+static bool is_defaulted(const struct import *im, enum field_id id)
+{
+    const struct fallback *f =
+        im->by_null[id] ? &im->null[id] : &im->absent[id];
+    return is_size(im, id) && im->v[id].at == NULL && im->keys[id][0] != '\0'
+           && f->how == HOW_VALUE && im->v[id].n > 0;
+}
+
+static const char *defaulted(struct notes *s)
+{
+    enum { ROOM = 150 }; /* of an assumption (ASSUMPTION_TEXT) */
+    char list[ROOM] = "", one[96 + 64 + 4], key[96], value[64];
+    for (int i = 0; i < F_COUNT; i++) {
+        const enum field_id id = (enum field_id)i;
+        if (!is_defaulted(s->im, id))
+            continue;
+        import_word(s->im, id, key, sizeof(key));
+        import_value_text(s->im, id, value, sizeof(value));
+        str_format(one, sizeof(one), "%s%s %s", list[0] ? ", " : "", key,
+                   value);
+        if (strlen(list) + strlen(one) + sizeof(", ...") > ROOM) {
+            str_append(list, sizeof(list), ", ...");
+            break;
+        }
+        str_append(list, sizeof(list), "%s", one);
+    }
+    return keep(s, list);
+}
+
 void import_notes(struct import *im, struct spec *out, struct arena *a)
 {
     struct notes s = { .im = im, .a = a };
@@ -239,6 +322,7 @@ void import_notes(struct import *im, struct spec *out, struct arena *a)
     }
     for (int id = 0; id < F_COUNT; id++)
         note_field(&s, (enum field_id)id);
+    out->defaulted = defaulted(&s);
     note_rest(&s, im->object);
     out->own_notes = s.n;
     if (im->object != im->root)

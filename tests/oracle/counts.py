@@ -84,6 +84,11 @@ def silent():
     yield {k: v for k, v in families.FAMILIES["glm4_moe"][0](small).items() if k != "head_dim"}
     yield {**families.FAMILIES["deepseek_v2"][0](small), "mlp_bias": True}
     yield {k: v for k, v in families.FAMILIES["roberta"][0](small).items() if k != "max_position_embeddings"}
+    for base in (BART, WHISPER):  # the encoder's depth and heads under the names that decoders have
+        other = {"encoder_layers": "num_hidden_layers", "encoder_attention_heads": "num_attention_heads"}
+        yield {other.get(k, k): v for k, v in base.items()}
+    yield dict(model_type="mt5", d_model=96, d_kv=16, d_ff=208, num_heads=6, num_layers=3, vocab_size=1234,
+               tie_word_embeddings=True)  # gated, unlike T5; whose class ties whatever a file says
 
 
 def build(settings):

@@ -677,10 +677,13 @@ static void test_two_stacks(void **state)
     s = spec_of(FILE_OF("t5", ", \"num_decoder_layers\": 5"));
     assert_int_equal(s.decoder_layers, 5);
     assert_true(!s.gated_mlp && s.act == ACT_RELU && s.tied);
+    s = spec_of(FILE_OF("mt5", "")); /* whose class has another default */
+    assert_true(s.gated_mlp && s.act == ACT_GELU_NEW && !s.tied);
     s = spec_of(FILE_OF("bart",
-                        ", \"encoder_layers\": 3, \"decoder_layers\": 4,"
+                        ", \"encoder_layers\": 2, \"decoder_layers\": 4,"
                         " \"decoder_attention_heads\": 4"));
-    assert_int_equal(s.layers, 3);
+    assert_int_equal(s.layers, 2);
+    assert_int_equal(spec_of(FILE_OF("bart", "")).layers, 2);
     assert_int_equal(s.decoder_layers, 4);
     assert_int_equal(s.learned_positions, 1026);
 }
@@ -1514,8 +1517,16 @@ static const struct bad {
     { WITH("qwen3_next", "\"linear_num_key_heads\": 12"), MEMPLAN_E_CONFLICT, 7,
       "does not divide 'linear_num_value_heads' (32)", "1, 2, 4, 8" },
     { WITH("chatglm", "\"padded_vocab_size\": 8, \"ffn_hidden_size\": 8,\n"
-                      "\"rmsnorm\": false"),
-      MEMPLAN_E_UNSUPPORTED, 8, "another norm than RMSNorm", "" },
+                      "\"pre_seq_len\": 128"),
+      MEMPLAN_E_UNSUPPORTED, 8, "a trained prefix is not modelled", "" },
+    { WITH("chatglm", "\"padded_vocab_size\": 8, \"ffn_hidden_size\": 8,\n"
+                      "\"fp32_residual_connection\": true"),
+      MEMPLAN_E_UNSUPPORTED, 8, "a residual in fp32 is not modelled", "" },
+    { WITH("chatglm", "\"padded_vocab_size\": 8, \"ffn_hidden_size\": 8,\n"
+                      "\"position_encoding_2d\": true"),
+      MEMPLAN_E_UNSUPPORTED, 8, "the first generation is not modelled", "" },
+    { BARE("bart", ",\n\"encoder_layers\": 7"), MEMPLAN_E_CONFLICT, 3,
+      "'num_hidden_layers' contradicts 'encoder_layers'", "" },
     { WITH("llama", "\"is_encoder_decoder\": true"), MEMPLAN_E_UNSUPPORTED, 7,
       "an encoder, or attention to one, is not modelled", "" },
     { WITH("llama", "\"vision_config\": {}"), MEMPLAN_E_UNSUPPORTED, 7,
@@ -1587,7 +1598,8 @@ static const struct bad {
       "'index_head_dim' (32) is less than 'qk_rope_head_dim' (64)", "" },
     { WITH("deepseek_v32", "\"q_lora_rank\": 0"), MEMPLAN_E_CONFLICT, 7,
       "'q_lora_rank' is 0, but the indexer", "" },
-    { WITH("grok-1", "\"num_experts\": 0"), MEMPLAN_E_RANGE, 7,
+    { WITH("grok-1", "\"num_experts\": 0, \"num_key_value_heads\": 4"),
+      MEMPLAN_E_RANGE, 7,
       "'num_experts' is 0, but a 'grok-1' model has experts",
       "another 'model_type'" },
     { WITH("mixtral", "\"num_key_value_heads\": 4,\n\"num_local_experts\": 0"),
