@@ -261,7 +261,7 @@ static void pipeline(struct comm_result *r, const struct comm_input *in)
     const struct program *p = in->program;
     const struct block *first = &p->block[p->layer_block[0]];
     const double hidden = (double)p->tensor[first->input].bytes;
-    const double m = (double)run->grad_accum, v = (double)run->vpp;
+    const double m = (double)run->grad_accum, v = (double)run_chunks(run);
     add(r, (struct comm_row){
                .key = "pipeline",
                .label = "hidden states and their gradients",

@@ -76,7 +76,7 @@ static uint64_t hidden_bytes(const struct stage *s)
 /* Chunks of the stage that receive what they work on. */
 static uint64_t chunks_receiving(const struct stage *s)
 {
-    return s->run->vpp - (s->embed ? 1 : 0);
+    return run_chunks(s->run) - (s->embed ? 1 : 0);
 }
 
 /* The iterator that can replay a step (RerunDataIterator) keeps its
@@ -95,7 +95,7 @@ static void replayed(struct put *p, const struct stage *s, uint64_t flying)
 /* Micro-batches whose inputs count as their own. */
 static uint64_t flying(const struct stage *s)
 {
-    return div_up(s->in_flight, s->run->vpp);
+    return div_up(s->in_flight, run_chunks(s->run));
 }
 
 /* Every chunk of the model still names its last input (set_input_tensor,

@@ -10,11 +10,12 @@ bool schedule_splits(const struct run *run)
 {
     switch (run->schedule) {
     case SCHED_ZB_H1:
-    case SCHED_DUALPIPE: return run->pp > 1;
+    case SCHED_ZB_V:
+    case SCHED_DUALPIPE:
+    case SCHED_DUALPIPE_V: return run->pp > 1;
     case SCHED_1F1B:
     case SCHED_GPIPE:
     case SCHED_INTERLEAVED:
-    case SCHED_ZB_V:
     case SCHED_NAIVE:
     case SCHEDULE_COUNT: break;
     }
@@ -35,11 +36,12 @@ uint64_t schedule_micros(const struct run *run)
 {
     switch (run->schedule) {
     case SCHED_ZB_H1: return min_u64(run->grad_accum, 2 * run->pp + 2);
-    case SCHED_DUALPIPE: return min_u64(run->grad_accum, 2 * run->pp + 4);
+    case SCHED_ZB_V:
+    case SCHED_DUALPIPE:
+    case SCHED_DUALPIPE_V: return min_u64(run->grad_accum, 2 * run->pp + 4);
     case SCHED_1F1B:
     case SCHED_GPIPE:
     case SCHED_INTERLEAVED:
-    case SCHED_ZB_V:
     case SCHED_NAIVE:
     case SCHEDULE_COUNT: break;
     }
@@ -48,7 +50,8 @@ uint64_t schedule_micros(const struct run *run)
 
 uint64_t schedule_room(const struct run *run)
 {
-    return (schedule_splits(run) ? 2 : 1) * schedule_micros(run);
+    const uint64_t lists = !schedule_splits(run) ? 1 : run_folds(run) ? 3 : 2;
+    return lists * schedule_micros(run);
 }
 
 /* The k-th forward or backward: groups of as many micro-batches as there are

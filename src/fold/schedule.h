@@ -3,9 +3,10 @@
  * backward, and what the others keep meanwhile. Interleaved [Narayanan et al.
  * 2021; Megatron-LM schedules.py,
  * forward_backward_pipelining_with_interleaving]; ZB-H1 [Qi et al. 2024;
- * sail-sg/zero-bubble-pipeline-parallelism, zb-h1-quick-start]; DualPipe
- * [DeepSeek-V3, arXiv:2412.19437 section 3.2.1; deepseek-ai/DualPipe
- * dualpipe.py, step]
+ * sail-sg/zero-bubble-pipeline-parallelism, zb-h1-quick-start]; ZB-V
+ * [the same, section 6; PyTorch's ScheduleZBVZeroBubble, which takes F, B and W
+ * as equally long]; DualPipe [DeepSeek-V3, arXiv:2412.19437 section 3.2.1;
+ * deepseek-ai/DualPipe dualpipe.py and dualpipev.py, step]
  */
 #ifndef MEMPLAN_FOLD_SCHEDULE_H
 #define MEMPLAN_FOLD_SCHEDULE_H

@@ -1,60 +1,61 @@
 /*
- * Orders that compute gradients of weights apart: ZB-H1 and DualPipe, as their
- * authors' programs run them. Owns the order; what it keeps is the stage's.
+ * Orders that compute gradients of weights apart: ZB-H1, ZB-V and DualPipe, as
+ * their authors' programs run them. Owns the order; what it keeps is the stage's.
  * [docs/method.md eq. zero-bubble]
  */
 #include "fold/schedule_private.h"
 
 #include "base/banned.h"
 
-/* A walk under way. Micro-batches of DualPipe are told apart by direction: the
- * k-th of direction d is 2 k + d, and d is the chunk it goes through. */
+/* A walk under way, in directions that are its chunks. Micro-batches of DualPipe
+ * are told apart by direction: the k-th of direction d is 2 k + d. */
 struct order {
     struct walking w;
     slot_fn *each;
     void *ctx;
-    uint32_t *queue; /* micro-batches that wait for weights' gradients, in
-                        order of their backward */
+    uint32_t *queue; /* 2 k + d that wait for weights' gradients, in order of
+                        their backward */
     uint64_t put, taken;
-    uint64_t forward[2], backward[2]; /* done, by direction */
+    uint64_t forward[2], backward[2], weight[2]; /* done, by direction */
+    uint64_t micros;                             /* of a direction */
     bool dual, stopped;
 };
 
-static void run(struct order *o, enum slot_kind kind, uint64_t micro)
+static void run(struct order *o, enum slot_kind kind, uint64_t k, unsigned d)
 {
     const uint64_t done = o->backward[0] + o->backward[1];
     struct slot slot = { .kind = kind,
-                         .micro = (uint32_t)micro,
-                         .chunk = o->dual ? (uint32_t)(micro & 1) : 0,
+                         .micro = (uint32_t)(o->dual ? 2 * k + d : k),
+                         .chunk = d,
                          .later = kind == SLOT_WEIGHT ? done > 1 : done > 0 };
     if (!o->stopped && !schedule_slot(&o->w, slot, o->each, o->ctx))
         o->stopped = true;
 }
 
-static uint64_t micro_of(const struct order *o, uint64_t k, unsigned d)
-{
-    return o->dual ? 2 * k + d : k;
-}
-
 static void forward(struct order *o, unsigned d)
 {
-    run(o, SLOT_FORWARD, micro_of(o, o->forward[d], d));
+    if (o->forward[d] < o->micros)
+        run(o, SLOT_FORWARD, o->forward[d], d);
     o->forward[d]++;
 }
 
 static void backward(struct order *o, unsigned d, bool split)
 {
-    const uint64_t micro = micro_of(o, o->backward[d], d);
-    run(o, split ? SLOT_INPUT : SLOT_BACKWARD, micro);
+    const uint64_t k = o->backward[d];
+    const bool real = k < o->micros;
+    if (real)
+        run(o, split ? SLOT_INPUT : SLOT_BACKWARD, k, d);
+    if (real && split)
+        o->queue[o->put++] = (uint32_t)(2 * k + d);
     o->backward[d]++;
-    if (split)
-        o->queue[o->put++] = (uint32_t)micro;
 }
 
 static void weights(struct order *o)
 {
-    if (o->taken < o->put)
-        run(o, SLOT_WEIGHT, o->queue[o->taken++]);
+    if (o->taken == o->put)
+        return;
+    const uint32_t code = o->queue[o->taken++];
+    run(o, SLOT_WEIGHT, code / 2, code % 2);
 }
 
 /* 1F1B; the first backwards of rank r leave as many gradients of weights behind
@@ -80,8 +81,67 @@ static void zb_h1(struct order *o, const struct run *run, uint64_t rank,
         weights(o);
 }
 
-/* Its eight steps. `half`: distance of the rank from the nearer end; half of
- * the micro-batches, m, come in at either. */
+static void weights_of(struct order *o, unsigned d)
+{
+    const uint64_t k = o->weight[d]++;
+    if (k < o->micros)
+        run(o, SLOT_WEIGHT, k, d);
+}
+
+/* Forward of one direction, then both halves of a backward. */
+static void v_turn(struct order *o, unsigned forward_of, unsigned backward_of)
+{
+    forward(o, forward_of);
+    backward(o, backward_of, true);
+    weights_of(o, backward_of);
+}
+
+static void v_fill(struct order *o, uint64_t p, uint64_t rank)
+{
+    for (uint64_t i = 0; i < 2 * (p - rank) - 1; i++)
+        forward(o, 0);
+    for (uint64_t i = 0; i < rank; i++) {
+        forward(o, 1);
+        forward(o, 0);
+    }
+    for (uint64_t i = 0; i < p - rank; i++)
+        v_turn(o, 1, 1);
+}
+
+/* The gradients of weights that are left come last, the upper chunk's first. */
+static void v_drain(struct order *o, uint64_t p, uint64_t rank)
+{
+    for (uint64_t i = 0; i < rank; i++) {
+        backward(o, 0, true);
+        backward(o, 1, true);
+    }
+    for (uint64_t i = 0; i < p - rank; i++) {
+        backward(o, 0, true);
+        weights_of(o, 0);
+    }
+    for (unsigned d = 2; d-- > 0;)
+        while (o->weight[d] < o->backward[d])
+            weights_of(o, d);
+}
+
+/* Fewer than 2 p - 1 micro-batches run as that many do, without the rest. */
+static void zb_v(struct order *o, const struct run *run, uint64_t rank)
+{
+    const uint64_t m = max_u64(2 * run->pp - 1, o->micros);
+    v_fill(o, run->pp, rank);
+    while (o->forward[1] < o->forward[0] || o->forward[0] < m) {
+        if (o->forward[0] < m)
+            forward(o, 0);
+        backward(o, 0, true);
+        weights_of(o, 0);
+        v_turn(o, 1, 1);
+    }
+    v_drain(o, run->pp, rank);
+}
+
+/* Its eight steps. `half`: distance of the rank from the nearer end; m
+ * micro-batches come in at either. DualPipeV has one end, of twice as many
+ * stages. */
 static void dual_fill(struct order *o, uint64_t pairs, uint64_t half)
 {
     const uint64_t inner = pairs - half - 1;
@@ -132,19 +192,32 @@ static void dual_drain(struct order *o, uint64_t pairs, uint64_t half)
         weights(o);
 }
 
+static void dual(struct order *o, uint64_t pairs, uint64_t half)
+{
+    dual_fill(o, pairs, half);
+    dual_steady(o, pairs, half, o->micros);
+    dual_drain(o, pairs, half);
+}
+
 static void walk_order(struct order *o, const struct run *run, uint64_t rank,
                        uint64_t micros)
 {
-    o->dual = schedule_is_dual(run);
-    if (!o->dual) {
-        zb_h1(o, run, rank, micros);
-        return;
+    o->micros = micros;
+    switch (run->schedule) {
+    case SCHED_ZB_H1: zb_h1(o, run, rank, micros); break;
+    case SCHED_ZB_V: zb_v(o, run, rank); break;
+    case SCHED_DUALPIPE:
+        o->dual = true;
+        o->micros = micros / 2;
+        dual(o, run->pp / 2, min_u64(rank, run->pp - 1 - rank));
+        break;
+    case SCHED_DUALPIPE_V: dual(o, run->pp, rank); break;
+    case SCHED_1F1B:
+    case SCHED_GPIPE:
+    case SCHED_INTERLEAVED:
+    case SCHED_NAIVE:
+    case SCHEDULE_COUNT: break;
     }
-    const uint64_t pairs = run->pp / 2;
-    const uint64_t half = min_u64(rank, run->pp - 1 - rank);
-    dual_fill(o, pairs, half);
-    dual_steady(o, pairs, half, micros / 2);
-    dual_drain(o, pairs, half);
 }
 
 void schedule_walk(const struct stage *s, uint64_t micros, uint32_t *in_flight,

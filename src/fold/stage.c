@@ -296,10 +296,11 @@ static uint64_t in_flight(const struct run *run, uint64_t r)
     case SCHED_INTERLEAVED:
         return min_u64(2 * (p - r - 1) + (v - 1) * p + 1, m * v);
     case SCHED_ZB_H1:
-    case SCHED_DUALPIPE: return p == 1 ? 1 : 0; /* note_slot counts */
-    case SCHED_1F1B:
     case SCHED_ZB_V:
-    case SCHED_NAIVE:
+    case SCHED_DUALPIPE:
+    case SCHED_DUALPIPE_V: return p == 1 ? 1 : 0; /* note_slot counts */
+    case SCHED_NAIVE: return 1;
+    case SCHED_1F1B:
     case SCHEDULE_COUNT: break;
     }
     return p == 1 ? 1 : min_u64(m, p - r);
@@ -510,6 +511,19 @@ static uint64_t first_layer_of(const struct run *run, uint64_t stage)
     return sum;
 }
 
+/* Rank r of p holds the r-th and the last but r of 2 p halves of what ranks
+ * hold: the first has embedding and head. */
+static void stage_is_v(struct stage *s)
+{
+    const uint64_t half = s->run->stage_layers[s->index] / 2;
+    const uint64_t below = first_layer_of(s->run, s->index) / 2;
+    s->first_layer = below;
+    s->low_layers = half;
+    s->high_layer = first_layer_of(s->run, s->run->pp) - below - half;
+    s->embed = s->head = s->index == 0;
+    s->chunks = 2;
+}
+
 /* Rank r of p holds stages r and p - 1 - r, the other way round on the one
  * opposite: the first and the last rank both have embedding and head. */
 static void stage_is_dual(struct stage *s)
@@ -545,6 +559,8 @@ void stage_init(struct stage *s, struct memory_fold *f, uint64_t index,
     s->low_layers = s->layers;
     if (schedule_is_dual(run))
         stage_is_dual(s);
+    if (run_folds(run))
+        stage_is_v(s);
     if (run->schedule == SCHED_INTERLEAVED)
         s->chunks = (uint32_t)run->vpp;
     s->in_flight = in_flight(run, index);
@@ -608,7 +624,8 @@ static unsigned modes_needed(const struct run *run)
 
 static bool chunks_room(struct memory_fold *f)
 {
-    const size_t chunks = schedule_is_dual(f->run) ? 2 : (size_t)f->run->vpp;
+    const bool two = schedule_is_dual(f->run) || run_folds(f->run);
+    const size_t chunks = two ? 2 : (size_t)f->run->vpp;
     f->chunk_kept = ARENA_NEW(f->a, uint64_t, chunks);
     f->chunk_stash = ARENA_NEW(f->a, uint64_t, chunks);
     f->others = ARENA_NEW(f->a, uint64_t, 2 * SLOT_KINDS * chunks);

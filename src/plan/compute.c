@@ -100,11 +100,12 @@ static double bubble(const struct run *run)
     switch (run->schedule) {
     case SCHED_ZB_H1: return (p - 1) / (3 * m);
     case SCHED_DUALPIPE: return (p - 2) / (3 * m);
+    case SCHED_DUALPIPE_V: return (p - 1) / (3 * m);
+    case SCHED_ZB_V: return 0;
+    case SCHED_NAIVE: return p - 1;
     case SCHED_1F1B:
     case SCHED_GPIPE:
     case SCHED_INTERLEAVED:
-    case SCHED_ZB_V:
-    case SCHED_NAIVE:
     case SCHEDULE_COUNT: break;
     }
     return (p - 1) / ((double)run->vpp * m);

@@ -25,8 +25,6 @@ static const struct refusal {
     uint64_t value;
     const char *hint;
 } refusals[] = {
-    { KEY_SCHEDULE, IS, SCHED_ZB_V, "use 1f1b, interleaved or zb-h1" },
-    { KEY_SCHEDULE, IS, SCHED_NAIVE, "use 1f1b, gpipe or interleaved" },
     { KEY_IMPLEMENTATION, IS, IMPL_LITGPT,
       "use --implementation hf with --loss chunked: LitGPT's layers and loss" },
     { KEY_CUDA_GRAPH, IS, 1, "leave it out: the pools come on top" },

@@ -27,6 +27,18 @@ static void check_framework(const struct run *r, struct diag *d)
     diag_hint(e, "use --framework megatron, or --schedule 1f1b");
 }
 
+static void report_micros(const struct run *r, struct diag *d,
+                          const char *number)
+{
+    char name[RESOLVE_TEXT_MAX];
+    memplan_error *e =
+        setup_error(d, MEMPLAN_E_CONFLICT, KEY_GRAD_ACCUM,
+                    "schedule '%s' cannot run %" PRIu64
+                    " micro-batches through pp %" PRIu64,
+                    resolve_text(r, KEY_SCHEDULE, name), r->grad_accum, r->pp);
+    diag_hint(e, "use %s%" PRIu64 " or more", number, 2 * r->pp);
+}
+
 /* dualpipe.py, step: asserts all three. */
 static void check_dual(const struct run *r, struct diag *d)
 {
@@ -36,22 +48,59 @@ static void check_dual(const struct run *r, struct diag *d)
             "schedule 'dualpipe' pairs stages, pp %" PRIu64 " is odd", r->pp);
         diag_hint(e, "use --pp %" PRIu64, r->pp + 1);
     } else if (r->grad_accum % 2 != 0 || r->grad_accum < 2 * r->pp) {
-        memplan_error *e = setup_error(d, MEMPLAN_E_CONFLICT, KEY_GRAD_ACCUM,
-                                       "schedule 'dualpipe' cannot run %" PRIu64
-                                       " micro-batches through pp %" PRIu64,
-                                       r->grad_accum, r->pp);
-        diag_hint(e, "use an even number, %" PRIu64 " or more", 2 * r->pp);
+        report_micros(r, d, "an even number, ");
     }
+}
+
+/* Both halves of a rank are equally long (arguments.py of sail-sg's fork: layers
+ * over 2 pp); dualpipev.py, step, asserts the number of micro-batches. */
+static void check_v(const struct run *r, struct diag *d)
+{
+    char name[RESOLVE_TEXT_MAX];
+    uint64_t layers = 0;
+    bool even = true;
+    for (uint64_t i = 0; i < r->pp; i++) {
+        layers += r->stage_layers[i];
+        even = even && r->stage_layers[i] % 2 == 0;
+    }
+    if (!even) {
+        memplan_error *e =
+            setup_error(d, MEMPLAN_E_CONFLICT, KEY_PP,
+                        "schedule '%s' has two halves a rank, %" PRIu64
+                        " layers do not split over 2 x pp %" PRIu64,
+                        resolve_text(r, KEY_SCHEDULE, name), layers, r->pp);
+        diag_hint(e, "make every stage's number of layers even "
+                     "(--pp, --pipeline-layers)");
+    } else if (r->schedule == SCHED_DUALPIPE_V && r->grad_accum < 2 * r->pp) {
+        report_micros(r, d, "");
+    }
+}
+
+static bool splits_backward(const struct run *r)
+{
+    switch (r->schedule) {
+    case SCHED_ZB_H1:
+    case SCHED_ZB_V:
+    case SCHED_DUALPIPE:
+    case SCHED_DUALPIPE_V: return r->pp > 1;
+    case SCHED_1F1B:
+    case SCHED_GPIPE:
+    case SCHED_INTERLEAVED:
+    case SCHED_NAIVE:
+    case SCHEDULE_COUNT: break;
+    }
+    return false;
 }
 
 void resolve_check_schedule(const struct run *r, struct diag *d)
 {
-    const bool dual = r->schedule == SCHED_DUALPIPE;
-    if (r->pp == 1 || (r->schedule != SCHED_ZB_H1 && !dual))
+    if (!splits_backward(r))
         return;
     check_framework(r, d);
-    if (dual)
+    if (r->schedule == SCHED_DUALPIPE)
         check_dual(r, d);
+    if (run_folds(r))
+        check_v(r, d);
     if (r->offload_activations == OFFLOAD_NONE)
         return;
     char name[RESOLVE_TEXT_MAX];

@@ -334,15 +334,21 @@ static void resolve_schedule(struct run *r, struct diag *d)
     } else if (r->vpp > 1 && r->schedule != SCHED_INTERLEAVED) {
         char buf[RESOLVE_TEXT_MAX];
         e = setup_error(d, MEMPLAN_E_CONFLICT, KEY_VPP,
-                        "vpp %" PRIu64 " with schedule '%s', which has no "
-                        "chunks",
-                        r->vpp, resolve_text(r, KEY_SCHEDULE, buf));
+                        "vpp %" PRIu64 " with schedule '%s', which has %s",
+                        r->vpp, resolve_text(r, KEY_SCHEDULE, buf),
+                        run_folds(r) ? "its own two chunks" : "no chunks");
         diag_hint(e, "use --schedule interleaved, or leave vpp out");
     }
 }
 
-static void say_dual(struct run *r)
+static void say_schedule(struct run *r)
 {
+    if (r->schedule == SCHED_ZB_V && r->pp > 1)
+        resolve_note(r, KEY_SCHEDULE,
+                     "zb-v: the order in which forward and both halves of "
+                     "backward are equally long");
+    if (r->schedule != SCHED_DUALPIPE)
+        return;
     resolve_note(r, KEY_SCHEDULE,
                  "DualPipe: two copies of the weights and of their gradients; "
                  "gradients are summed, and states sharded, over both");
@@ -415,7 +421,8 @@ static void split_batch(struct run *r, struct diag *d)
     if (global) {
         batch_from_global(r, d);
     } else {
-        uint64_t least = r->vpp > 1 ? r->pp : run_copies(r) > 1 ? 2 * r->pp : 1;
+        const bool two = run_copies(r) > 1 || run_folds(r);
+        uint64_t least = r->vpp > 1 ? r->pp : two ? 2 * r->pp : 1;
         r->micro_batch = resolve_count(r, KEY_MICRO_BATCH, 1);
         r->grad_accum = resolve_count(r, KEY_GRAD_ACCUM, least);
         r->global_batch = resolve_count(r, KEY_GLOBAL_BATCH,
@@ -583,8 +590,7 @@ void resolve_layout(struct run *r, const struct spec *spec, struct diag *d)
     resolve_vocab(r, spec);
     bool split = split_gpus(r, spec, d);
     resolve_schedule(r, d);
-    if (r->schedule == SCHED_DUALPIPE)
-        say_dual(r);
+    say_schedule(r);
     split_layers(r, spec, d);
     if (!split)
         return;

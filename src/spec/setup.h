@@ -49,7 +49,8 @@
     X(SCHED_ZB_H1, "zb-h1")                                                    \
     X(SCHED_ZB_V, "zb-v")                                                      \
     X(SCHED_DUALPIPE, "dualpipe")                                              \
-    X(SCHED_NAIVE, "naive")
+    X(SCHED_NAIVE, "naive")                                                    \
+    X(SCHED_DUALPIPE_V, "dualpipe-v")
 
 #define PRECISION_MAP(X)                                                       \
     X(PREC_BF16_MIXED, "bf16-mixed")                                           \
@@ -523,6 +524,18 @@ bool run_pipelines(const struct run *run);
 static inline uint64_t run_copies(const struct run *run)
 {
     return run->schedule == SCHED_DUALPIPE && run->pp > 1 ? 2 : 1;
+}
+/* Whether stages go down the ranks and up again, two on each. */
+static inline bool run_folds(const struct run *run)
+{
+    return run->pp > 1
+           && (run->schedule == SCHED_ZB_V
+               || run->schedule == SCHED_DUALPIPE_V);
+}
+/* Chunks of a rank that one micro-batch goes through. */
+static inline uint64_t run_chunks(const struct run *run)
+{
+    return run_folds(run) ? 2 : run->vpp;
 }
 /* ... and in bf16 its BF16_Optimizer shards states at stage 0, over a whole
  * fp32 gradient buffer. */

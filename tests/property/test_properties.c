@@ -330,7 +330,8 @@ static struct trial trial_of(uint64_t seed)
         pp[0] != '1' && next(&s) % 2 == 0 ? PICK(&s, "2", "4") : "1";
     const char *schedule = vpp[0] != '1' ? "interleaved"
                            : pp[0] != '1'
-                               ? PICK(&s, "1f1b", "gpipe", "zb-h1", "dualpipe")
+                               ? PICK(&s, "1f1b", "gpipe", "zb-h1", "dualpipe",
+                                      "zb-v", "dualpipe-v", "naive")
                                : "1f1b";
     const bool loops = state && s % 2 == 0;
     const bool plain = s % 3 == 0; /* not PICK: which trials follow stays */
@@ -657,6 +658,9 @@ static void test_no_moment_missed(void **state)
     assert_true(answered[SCHED_INTERLEAVED] > runs() / 300);
     assert_true(answered[SCHED_ZB_H1] > runs() / 600);
     assert_true(answered[SCHED_DUALPIPE] > runs() / 600);
+    assert_true(answered[SCHED_ZB_V] > runs() / 1000);
+    assert_true(answered[SCHED_DUALPIPE_V] > runs() / 1000);
+    assert_true(answered[SCHED_NAIVE] > runs() / 600);
     assert_true(answered[ANSWER_FROZEN] > runs() / 300);
 }
 

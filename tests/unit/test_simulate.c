@@ -135,6 +135,105 @@ static void test_dualpipe(void **state)
     memplan_report_free(r);
 }
 
+static memplan_report *pipeline_of(const char *schedule, const char *pp,
+                                   const char *micros)
+{
+    return ESTIMATE("gpt2-medium", "gpus", pp, "pp", pp, "framework",
+                    "megatron", "schedule", schedule, "grad_accum", micros,
+                    "fast", "true");
+}
+
+static void assert_order(const memplan_report *r, uint64_t stage,
+                         const char *text)
+{
+    struct order o;
+    order_of(&o, r, stage);
+    assert_string_equal(o.text, text);
+}
+
+/* As PyTorch's ScheduleZBVZeroBubble has it: rank r runs the chunks r, a, and
+ * 2 p - 1 - r, b. Every rank has p micro-batches in flight. */
+static void test_zb_v(void **state)
+{
+    (void)state;
+    memplan_report *r = pipeline_of("zb-v", "4", "8");
+    assert_order(r, 0,
+                 "F0a F1a F2a F3a F4a F5a F6a F0b I0b W0b f1b i1b w1b f2b i2b "
+                 "w2b f3b i3b w3b f7a i0a w0a f4b i4b w4b i1a w1a f5b i5b w5b "
+                 "i2a w2a f6b i6b w6b i3a w3a f7b i7b w7b i4a w4a i5a w5a i6a "
+                 "w6a i7a w7a ");
+    assert_order(r, 2,
+                 "F0a F1a F2a F0b F3a F1b F4a F2b I0b W0b f3b i1b w1b f5a i0a "
+                 "w0a f4b i2b w2b f6a i1a w1a f5b i3b w3b f7a i2a w2a f6b i4b "
+                 "w4b i3a w3a f7b i5b w5b i4a i6b i5a i7b i6a w4a i7a w5a w6b "
+                 "w7b w6a w7a ");
+    const struct stage_result *s = r->memory.stage;
+    for (uint64_t i = 0; i < 4; i++) {
+        assert_int_equal(s[i].in_flight, 8);
+        assert_int_equal(s[i].first_layer, 3 * i);
+        assert_int_equal(s[i].low_layers, 3);
+        assert_int_equal(s[i].high_layer, 21 - 3 * i);
+        assert_int_equal(s[i].layers, 6);
+    }
+    memplan_report_free(r);
+    r = pipeline_of("zb-v", "2", "3");
+    assert_order(r, 1,
+                 "F0a F0b F1a F1b I0b W0b f2a i0a w0a f2b i1b w1b i1a i2b i2a "
+                 "w1a w2b w2a ");
+    memplan_report_free(r);
+    r = pipeline_of("zb-v", "4", "2"); /* fewer than fill it */
+    assert_int_equal(r->memory.stage[0].in_flight, 3);
+    memplan_report_free(r);
+}
+
+/* As PyTorch's ScheduleDualPipeV has it. */
+static void test_dualpipe_v(void **state)
+{
+    (void)state;
+    memplan_report *r = pipeline_of("dualpipe-v", "4", "8");
+    assert_order(r, 1,
+                 "F0a F1a F2a F3a F4a F0b F5a F1b I0b W0b f2b i1b w1b f3b f6a "
+                 "b2b f4b b0a f7a b3b f5b b1a b4b f6b b2a b5b f7b b3a b6b b4a "
+                 "i7b i5a w7b i6a w5a i7a w6a w7a ");
+    assert_order(r, 2,
+                 "F0a F1a F2a F0b F3a F1b F4a F2b I0b W0b f3b f5a b1b f4b b0a "
+                 "f6a b2b f5b b1a f7a b3b f6b b2a b4b f7b b3a b5b b4a b6b i5a "
+                 "i7b i6a w5a i7a w7b w6a w7a ");
+    for (uint64_t i = 0; i < 4; i++)
+        assert_int_equal(r->memory.stage[i].in_flight, 9);
+    memplan_report_free(r);
+}
+
+/* What so many micro-batches come to is what many more do. */
+static void test_enough_micros(void **state)
+{
+    (void)state;
+    static const char *const schedule[] = { "zb-h1", "zb-v", "dualpipe",
+                                            "dualpipe-v" };
+    for (size_t k = 0; k < sizeof schedule / sizeof schedule[0]; k++) {
+        memplan_report *some = pipeline_of(schedule[k], "4", "12");
+        memplan_report *many = pipeline_of(schedule[k], "4", "64");
+        for (uint64_t i = 0; i < 4; i++) {
+            assert_int_equal(some->memory.stage[i].peak.total,
+                             many->memory.stage[i].peak.total);
+            assert_int_equal(some->memory.stage[i].in_flight,
+                             many->memory.stage[i].in_flight);
+        }
+        memplan_report_free(some);
+        memplan_report_free(many);
+    }
+}
+
+/* One micro-batch goes through all stages before the next comes in. */
+static void test_naive(void **state)
+{
+    (void)state;
+    memplan_report *r = pipeline_of("naive", "4", "8");
+    for (uint64_t i = 0; i < 4; i++)
+        assert_int_equal(r->memory.stage[i].in_flight, 1);
+    memplan_report_free(r);
+}
+
 /* ---- the allocator ---- */
 
 static void check_pools(const struct stage_result *s)
@@ -536,6 +635,10 @@ int main(void)
         cmocka_unit_test(test_order),
         cmocka_unit_test(test_zb_h1),
         cmocka_unit_test(test_dualpipe),
+        cmocka_unit_test(test_zb_v),
+        cmocka_unit_test(test_dualpipe_v),
+        cmocka_unit_test(test_enough_micros),
+        cmocka_unit_test(test_naive),
         cmocka_unit_test(test_pools),
         cmocka_unit_test(test_flattening),
         cmocka_unit_test(test_expandable),
