@@ -126,15 +126,14 @@ uint64_t engine_share(const struct stage *s)
 {
     return engine_flat_share(s->run, s->sum.dense_elems, s->sum.expert_elems);
 }
-static void zero2_partition(struct put *p, const struct stage *s, bool later)
+static void zero2_partition(struct put *p, const struct stage *s)
 {
     const struct run *run = s->run;
     if (engine_optimizer_offloaded(run))
         return;
     PUT(p, TERM_GRAD_SHARDS, "gradient partition, tensors whole",
         F("elements", s->partition),
-        F("bytes per gradient", dtype_size(run->prec.grad)),
-        A("partitions", later ? 2 : 1));
+        F("bytes per gradient", dtype_size(run->prec.grad)));
 }
 
 void engine_zero3_partition(struct put *p, const struct stage *s)
@@ -190,7 +189,7 @@ void engine_forward(struct put *p, const struct stage *s, uint32_t position,
     } else if (engine_zero_is(run, 3)) {
         engine_zero3_partition(p, s);
     } else if (engine_zero_is(run, 2)) {
-        zero2_partition(p, s, false);
+        zero2_partition(p, s);
     } else if (engine_wgrad_mode(s, false) == WGRAD_KEEP) {
         PUT(p, TERM_GRADS, "gradients of earlier micro-batches",
             F("bytes", s->wgrad));
@@ -230,20 +229,6 @@ enum wgrad_mode engine_wgrad_mode(const struct stage *s, bool later)
     case ENGINE_COUNT: break;
     }
     return WGRAD_FREE;
-}
-
-/* Copies that a reduction of a full bucket makes, once so many gradients have
- * come that it is full: in ZeRO-3 always; in ZeRO-2 of a bucket that belongs to
- * more than one rank, first the one in which a rank's partition ends
- * (allreduce_bucket flattens a list; a single slice is no copy). */
-static void bucket_copy(struct put *p, const struct stage *s, uint64_t arrived)
-{
-    const struct run *run = s->run;
-    if (arrived < zero_first_copy(s))
-        return;
-    PUT(p, TERM_REDUCE_TMP, "copy of a full bucket while it is reduced",
-        F("reduce_bucket", run->reduce_bucket),
-        F("bytes", dtype_size(run->prec.reduce)));
 }
 
 /* On their way to disk gradients are cast on the GPU, a bucket's at once
@@ -294,39 +279,25 @@ void engine_zero3_bucket(struct put *p, const struct stage *s)
             F("buckets", engine_overlaps(s->run) ? 2 : 1));
 }
 
-/* The bucket is made by the first gradient of a backward, the partition when a
- * first bucket is full; ZeRO-1 keeps its bucket to the end of the step. */
+/* The bucket is made by the first gradient of a backward; ZeRO-1 keeps it to
+ * the end of the step. */
 static void zero_backward(struct put *p, const struct stage *s,
                           uint32_t position, bool later)
 {
     const struct run *run = s->run;
     const uint64_t arrived =
         s->before[s->n].elems - s->before[position + 1].elems;
-    const bool kept = later && engine_zero_is(run, 1);
-    if (has_ipg_bucket(run)
-        && (kept || engine_gradients_begun(s, position, later)))
+    if (engine_zero_is(run, 1) && has_ipg_bucket(run)
+        && (later || engine_gradients_begun(s, position, later)))
         PUT(p, TERM_BUCKETS, "reduce bucket",
             F("reduce_bucket", run->reduce_bucket),
             F("bytes", dtype_size(run->prec.reduce)),
             A("buckets", engine_overlaps(run) ? 2 : 1));
-    const uint64_t largest = s->states[stage_block(s, position)].largest_grad;
-    if (has_ipg_bucket(run) && engine_zero_is(run, 2)
-        && largest > run->reduce_bucket && arrived > 0)
-        PUT(p, TERM_WGRAD_TMP,
-            "a gradient larger than the bucket, until the "
-            "next one comes",
-            F("elements", largest), F("bytes", dtype_size(run->prec.grad)));
-    if (engine_zero_is(run, 2)) {
-        if (arrived >= run->reduce_bucket)
-            zero2_partition(p, s, later);
-        else if (later)
-            zero2_partition(p, s, false);
-        bucket_copy(p, s, arrived);
-    }
+    if (s->fill != NULL)
+        bucket_put(p, s, p->fill != NULL ? p->fill : &s->fill[position + 1],
+                   later);
     if (zero3_gathers(run))
         zero3_gather(p, s, position, true);
-    if (engine_zero_is(run, 3) && run->shard > 1)
-        bucket_copy(p, s, arrived);
     swapped_gradients(p, s, arrived);
     engine_zero3_partition(p, s);
     engine_zero3_bucket(p, s);
@@ -458,6 +429,20 @@ static void zero1_reduce(struct put *p, const struct stage *s)
             F("bytes per gradient", dtype_size(run->prec.grad)));
 }
 
+/* What is left in the bucket: either is fuller. */
+static void zero_reduce_rest(struct put *p, const struct stage *s)
+{
+    const bool later = s->run->grad_accum > 1;
+    struct bucket_turn t;
+    bucket_rest(s, &t);
+    bucket_put(p, s,
+               bucket_bytes(s, &t.reduced, later)
+                       > bucket_bytes(s, &t.told, later)
+                   ? &t.reduced
+                   : &t.told,
+               later);
+}
+
 static void zero_reduce(struct put *p, const struct stage *s)
 {
     const struct run *run = s->run;
@@ -470,20 +455,21 @@ static void zero_reduce(struct put *p, const struct stage *s)
                 F("P", s->sum.elems), F("bytes", wire));
         return;
     }
-    if (has_ipg_bucket(run))
+    if (has_ipg_bucket(run) && s->fill == NULL)
         PUT(p, TERM_BUCKETS, "reduce bucket",
             F("reduce_bucket", run->reduce_bucket), F("bytes", wire),
             A("buckets", engine_overlaps(run) ? 2 : 1));
-    if (engine_zero_is(run, 2))
-        zero2_partition(p, s, run->grad_accum > 1);
+    if (s->fill != NULL) {
+        zero_reduce_rest(p, s);
+        return;
+    }
     if (engine_zero_is(run, 1) && !run_pipelines(run)) {
         zero1_reduce(p, s);
         return;
     }
     /* stage 0: the tensor that fills a bucket is still part of it
        (allreduce_no_retain) */
-    const uint64_t bucket =
-        run->reduce_bucket + (run->zero == 0 ? s->sum.largest_grad : 0);
+    const uint64_t bucket = run->reduce_bucket + s->sum.largest_grad;
     PUT(p, TERM_REDUCE_TMP, "flattened gradients on their way",
         F("elements",
           run->zero == 1 ? s->bucket : min_u64(bucket, s->sum.elems)),
@@ -531,7 +517,7 @@ void engine_clip(struct put *p, const struct stage *s)
 {
     const struct run *run = s->run;
     if (has_ipg_bucket(run))
-        zero2_partition(p, s, false);
+        zero2_partition(p, s);
     else if (engine_steps_views(run))
         engine_stepped_grads(p, s);
     else

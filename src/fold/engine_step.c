@@ -125,6 +125,15 @@ static uint64_t step_list(const struct stage *s, uint64_t own)
     return m.bytes[TERM_STEP_TMP];
 }
 
+/* They are there when the update begins, and not before. */
+static uint64_t moments_to_come(const struct stage *s)
+{
+    struct moment m = { .op = "" };
+    struct put p = { .m = &m, .only = COMP_COUNT };
+    engine_rest(&p, s);
+    return m.bytes[TERM_MOMENTS];
+}
+
 /* First the pieces of the gradient beside their flat copy and its fp32 copy;
  * the update begins with the fp32 copy alone. */
 static void step_zero(struct put *p, const struct stage *s)
@@ -144,8 +153,9 @@ static void step_zero(struct put *p, const struct stage *s)
     if (wide != 0)
         PUT(p, TERM_STEP_TMP, "fp32 copy of the flat gradients",
             F("P/N, tensor by tensor", own), F("bytes", FP32));
+    const uint64_t moments = p->makes_moments ? moments_to_come(s) : 0;
     if (pieces * grad + own * grad
-        < step_list(s, own) + (wide ? 0 : own * grad)) {
+        < step_list(s, own) + (wide ? 0 : own * grad) + moments) {
         if (wide == 0)
             PUT(p, TERM_STEP_TMP, "flat gradients",
                 F("P/N, tensor by tensor", own), F("bytes", grad));

@@ -4,7 +4,7 @@
  * runtime/zero and held against it (tests/oracle/zero.py).
  * [docs/method.md eq. gather, eq. buckets, eq. step]
  */
-#include "fold/stage.h"
+#include "fold/engine_private.h"
 
 #include "data/constants.h"
 
@@ -14,34 +14,18 @@
 
 /* Walks the trained tensors of a stage in order. */
 struct zero_layout {
-    uint64_t share;         /* elements of a rank's partition */
-    uint64_t at, end;       /* elements so far; end of the rank at hand */
-    uint64_t whole, most;   /* whole tensors that touch it; of any rank */
-    uint64_t first;         /* ... of rank 0, once it is over */
+    uint64_t at;            /* elements so far */
     uint64_t group, groups; /* shards of the sub-group at hand; the largest */
 };
 
-static void end_partition(struct zero_layout *l)
+/* A rank's partition holds whole every tensor that touches it. */
+static void add_to_partition(struct stage *s, struct zero_layout *l, uint64_t n)
 {
-    if (l->first == 0)
-        l->first = l->whole;
-    l->most = max_u64(l->most, l->whole);
-}
-
-static void add_to_partition(struct zero_layout *l, uint64_t n)
-{
-    l->whole += n;
-    if (l->at + n > l->end) { /* the next ranks' too */
-        end_partition(l);
-        l->whole = n;
-        l->end = div_up(l->at + n, l->share) * l->share;
-    }
+    if (n == 0)
+        return;
+    for (uint64_t r = l->at / s->share; r <= (l->at + n - 1) / s->share; r++)
+        s->whole[r] += n;
     l->at += n;
-    if (l->at == l->end) {
-        end_partition(l);
-        l->whole = 0;
-        l->end += l->share;
-    }
 }
 
 /* A sub-group ends with the parameter that takes it to the size
@@ -95,37 +79,46 @@ static void keep_largest(void *ctx, uint64_t elems)
     *most = max_u64(*most, elems);
 }
 
+/* Of a block, the tensors that come last in it, or the others. */
+static void add_block(struct stage *s, struct zero_layout *l, uint32_t position,
+                      bool last)
+{
+    const struct run *run = s->run;
+    const struct block *b = &s->p->block[stage_block(s, position)];
+    for (uint32_t k = 0; k < b->tensor_count; k++) {
+        const struct tensor *t = &s->p->tensor[b->tensor_first + k];
+        if (!trained_here(s, t) || program_comes_last(s->p, b, t) != last)
+            continue;
+        add_to_partition(s, l, t->elems);
+        add_to_group(l, div_up(t->elems, run->shard), run->sub_group_size);
+    }
+}
+
 void zero_layout(struct stage *s)
 {
     const struct run *run = s->run;
-    struct zero_layout l = { .share = div_up(s->sum.elems, run->shard) };
-    if (run->engine != ENGINE_DEEPSPEED || run->zero == 0 || l.share == 0)
+    struct zero_layout l = { 0 };
+    if (run->engine != ENGINE_DEEPSPEED || run->zero == 0
+        || s->sum.elems == 0) {
+        s->fill = NULL;
         return;
-    l.end = l.share;
+    }
+    s->share = engine_flat_share(run, s->sum.elems, 0);
+    for (uint64_t r = 0; r < run->shard; r++)
+        s->whole[r] = 0;
     s->bucket = 0;
     if (engine_steps_views(run))
         zero_each_bucket(s, keep_largest, &s->bucket);
-    for (uint32_t i = 0; i < s->n; i++) {
-        const struct block *b = &s->p->block[stage_block(s, i)];
-        for (uint32_t k = 0; k < b->tensor_count; k++) {
-            const struct tensor *t = &s->p->tensor[b->tensor_first + k];
-            if (!trained_here(s, t))
-                continue;
-            add_to_partition(&l, t->elems);
-            add_to_group(&l, div_up(t->elems, run->shard), run->sub_group_size);
-        }
-    }
-    end_partition(&l);
-    s->partition = run->zero_rank == ZERO_RANK_FIRST ? l.first : l.most;
+    for (uint32_t i = 0; i < s->n; i++)
+        for (unsigned last = 0; last < 2; last++)
+            add_block(s, &l, i, last != 0);
+    s->partition = s->whole[0];
+    for (uint64_t r = 1; r < run->shard && run->zero_rank != ZERO_RANK_FIRST;
+         r++)
+        s->partition = max_u64(s->partition, s->whole[r]);
     s->sub_group = l.groups;
-}
-
-uint64_t zero_first_copy(const struct stage *s)
-{
-    const uint64_t bucket = s->run->reduce_bucket;
-    if (s->run->zero == 3)
-        return bucket;
-    return max_u64(div_up(engine_share(s), bucket), 1) * bucket;
+    if (zero_fills_bucket(run))
+        bucket_init(s);
 }
 
 /* ---- the step's gathered weights ---- */

@@ -17,6 +17,13 @@ static bool moment_at(struct moment *m, const struct stage *s, enum phase phase,
     return moment_with(m, s, phase, position, later, NULL, COMP_COUNT);
 }
 
+/* A bucket is reduced in a block near by. */
+static bool bucket_turns_at(const struct stage *s, uint32_t i, uint32_t reach)
+{
+    return s->fill != NULL
+           && s->fill[i - reach].reduced != s->fill[i + reach + 1].reduced;
+}
+
 /* Gradients fill a bucket, or a rank's partition, of which frozen weights have
  * none. */
 static bool gradients_reach(const struct stage *s, uint32_t i, uint64_t elems)
@@ -41,7 +48,6 @@ static bool zero_bends_at(const struct stage *s, uint32_t i)
     const uint64_t all = s->before[s->n].all_elems;
     const uint64_t ahead = min_u64(zero3_ahead(s, i, false), all);
     return gradients_reach(s, i, s->run->reduce_bucket)
-           || gradients_reach(s, i, zero_first_copy(s))
            || bends_at(s, i, ZERO3_MAX_REUSE_ELEMS / 2) || bends_at(s, i, ahead)
            || bends_at(s, i, all - ahead);
 }
@@ -62,7 +68,8 @@ static bool interior(const struct stage *s, uint32_t i)
     }
     if (s->run->engine == ENGINE_MEGATRON_FSDP)
         return !bends_at(s, i, MEGATRON_FSDP_QUEUE_ELEMS);
-    return s->run->engine != ENGINE_DEEPSPEED || !zero_bends_at(s, i);
+    return s->run->engine != ENGINE_DEEPSPEED
+           || (!zero_bends_at(s, i) && !bucket_turns_at(s, i, reach));
 }
 
 static bool look(struct moment *best, const struct stage *s, enum phase phase,

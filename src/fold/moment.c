@@ -230,6 +230,49 @@ static void put_wgrad(struct put *p, const struct stage *s, uint64_t bytes)
         PUT(p, TERM_GRADS, "gradients of this block so far", F("bytes", bytes));
 }
 
+/* A block's backward, or the moment when a gradient comes: what is fullest with
+ * what ZeRO has of gradients then. */
+struct stretch {
+    const struct extremum *e;
+    struct bucket_fill fill;
+    uint64_t total;
+};
+
+static void consider(struct stretch *best, const struct stage *s,
+                     const struct extremum *e, const struct bucket_fill *f,
+                     bool later)
+{
+    const uint64_t total = extremum_total(e) + bucket_bytes(s, f, later);
+    if (best->e == NULL || total > best->total)
+        *best = (struct stretch){ e, *f, total };
+}
+
+static struct stretch fullest_stretch(const struct stage *s, uint32_t position,
+                                      bool later)
+{
+    const struct block_walk *w = &s->walk[stage_block(s, position)];
+    struct bucket_turn t = { .after = s->fill[position + 1] };
+    struct stretch best = { .e = NULL };
+    for (uint32_t k = 0; k < w->arrivals; k++) {
+        const struct arrival *a = &w->arrival[k];
+        consider(&best, s, &a->until, &t.after, later);
+        bucket_arrival(s, position, a, &t);
+        consider(&best, s, &a->at, &t.reduced, later);
+        consider(&best, s, &a->at, &t.told, later);
+    }
+    consider(&best, s, &w->arrival[w->arrivals].until, &t.after, later);
+    return best;
+}
+
+/* The engine's part, of a block's backward that is told in stretches. */
+static void put_engine(struct put *p, const struct stage *s, uint32_t position,
+                       bool later, const struct bucket_fill *fill)
+{
+    p->fill = fill;
+    engine_backward(p, s, position, later);
+    p->fill = NULL;
+}
+
 static void put_backward(struct put *p, const struct stage *s,
                          uint32_t position, bool later)
 {
@@ -238,9 +281,19 @@ static void put_backward(struct put *p, const struct stage *s,
     const struct extremum *e =
         p->slot == SLOT_INPUT ? &w->split[mode] : &w->backward[mode];
     const bool re = stage_recomputed(s, position);
+    const uint64_t tied = tied_moment(s, position, mode);
+    struct stretch stretch = { .total = extremum_total(e) };
+    uint64_t beside = 0;
+    if (s->fill != NULL) {
+        stretch = fullest_stretch(s, position, later);
+        beside = bucket_bytes(s, &s->fill[position], later);
+        e = stretch.e;
+    }
+    const struct bucket_fill *fill = s->fill == NULL ? NULL : &stretch.fill;
     p->m->op = op_name(s, e);
     uint64_t kept = e->kept;
-    if (tied_moment(s, position, mode) > extremum_total(e)) {
+    if (tied != 0 && tied + beside > stretch.total) {
+        fill = s->fill == NULL ? NULL : &s->fill[position];
         p->m->op = "sum of tied gradients";
         put_kept(p, s, position);
         PUT(p, TERM_WGRAD_TMP, "sum of the tied embedding's gradients",
@@ -249,7 +302,7 @@ static void put_backward(struct put *p, const struct stage *s,
             F("bytes", below(s, position)));
         PUT(p, TERM_OUTPUTS, "outputs of this block", F("bytes", w->held));
         put_wgrad(p, s, mode == WGRAD_KEEP ? w->wgrad : 0);
-        engine_backward(p, s, position, later);
+        put_engine(p, s, position, later, fill);
         return;
     }
     if (re) {
@@ -272,7 +325,7 @@ static void put_backward(struct put *p, const struct stage *s,
         F("bytes", e->tmp));
     put_wgrad(p, s, e->wgrad);
     put_stash(p, s, position);
-    engine_backward(p, s, position, later);
+    put_engine(p, s, position, later, fill);
 }
 
 /* Gradients of linears' weights on their own, from the last block down: those

@@ -62,8 +62,11 @@ struct put {
     struct explanation *why; /* NULL: numbers only */
     enum component only;     /* of why: the one that is recorded */
     enum slot_kind slot;     /* what the moment is part of */
-    bool over;               /* a product did not fit into 64 bits */
-    put_fn *each;            /* NULL: nobody follows */
+    /* DeepSpeed's bucket; NULL: as the block's backward finds it */
+    const struct bucket_fill *fill;
+    bool makes_moments; /* in the optimizer's first step */
+    bool over;          /* a product did not fit into 64 bits */
+    put_fn *each;       /* NULL: nobody follows */
     void *ctx;
 };
 

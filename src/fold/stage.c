@@ -554,6 +554,8 @@ void stage_init(struct stage *s, struct memory_fold *f, uint64_t index,
                          .walk = f->walk,
                          .states = f->states,
                          .before = f->before,
+                         .whole = f->whole,
+                         .fill = f->fill,
                          .splits = schedule_splits(run),
                          .chunks = 1 };
     s->low_layers = s->layers;
@@ -619,7 +621,8 @@ static unsigned modes_needed(const struct run *run)
     return 1u << engine_wgrad_mode(&s, false)
            | 1u << engine_wgrad_mode(&s, true)
            | (stops_early(run) ? WALK_EARLY : 0)
-           | (schedule_splits(run) ? WALK_SPLIT : 0);
+           | (schedule_splits(run) ? WALK_SPLIT : 0)
+           | (zero_fills_bucket(run) ? WALK_ARRIVALS : 0);
 }
 
 static bool chunks_room(struct memory_fold *f)
@@ -634,6 +637,14 @@ static bool chunks_room(struct memory_fold *f)
            && f->flying != NULL;
 }
 
+static bool zero_room(struct memory_fold *f, size_t positions)
+{
+    f->whole = ARENA_NEW(f->a, uint64_t, (size_t)f->run->shard);
+    if (zero_fills_bucket(f->run))
+        f->fill = ARENA_NEW(f->a, struct bucket_fill, positions);
+    return !f->a->failed;
+}
+
 bool memory_fold_init(struct memory_fold *f, const struct program *p,
                       const struct run *run, struct arena *a)
 {
@@ -645,6 +656,8 @@ bool memory_fold_init(struct memory_fold *f, const struct program *p,
     f->before = ARENA_NEW(a, struct prefix, (size_t)most + 3);
     if (f->before == NULL || !walk_scratch_init(&f->scratch, p, a)
         || (schedule_walked(run) && !chunks_room(f)))
+        return false;
+    if (run->engine == ENGINE_DEEPSPEED && !zero_room(f, (size_t)most + 3))
         return false;
     f->shared = role_bytes(p, p->first_shared, p->n_shared);
     f->shared_kept = shared_kept(p, false);

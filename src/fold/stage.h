@@ -72,17 +72,40 @@ struct stage {
     struct frame frame[FRAMES_MAX];
     uint32_t n_frames;
     uint64_t bucket; /* ZeRO-1, pipelined: elements flattened at once, most */
-    uint64_t partition;    /* ZeRO: elements of whole tensors that touch one
+    uint64_t partition;       /* ZeRO: elements of whole tensors that touch one
                               rank's partition; the most, or zero_rank's */
-    uint64_t sub_group;    /* ZeRO-3: elements of the largest */
-    uint64_t dummy_wgrads; /* one gradient a shape: see stage.c */
-    uint64_t stage_input;  /* received hidden states kept to backward, and
+    uint64_t share;           /* ... elements of one */
+    uint64_t *whole;          /* ZeRO-1, -2: the same of each rank */
+    struct bucket_fill *fill; /* [n + 1], when all positions from one on have
+                              run backward; NULL: no such bucket */
+    uint64_t sub_group;       /* ZeRO-3: elements of the largest */
+    uint64_t dummy_wgrads;    /* one gradient a shape: see stage.c */
+    uint64_t stage_input;     /* received hidden states kept to backward, and
                                 what else the pipeline engine holds of one
                                 micro-batch */
-    uint64_t outputs;      /* of a micro-batch: what the engine holds of the
+    uint64_t outputs;         /* of a micro-batch: what the engine holds of the
                                 head after its backward */
-    struct moment rest;    /* between steps: part of every moment */
+    struct moment rest;       /* between steps: part of every moment */
     bool has_rest;
+};
+
+/* What ZeRO-2 and -3 have of gradients at some moment of a backward. */
+struct bucket_fill {
+    uint64_t elems, tensors; /* in the bucket */
+    uint64_t low, high;      /* ranks that they are of */
+    uint64_t first;          /* of the stage's elements: the latest's */
+    uint64_t large;          /* elements of a gradient larger than it, alone;
+                                else 0 */
+    uint64_t partition; /* elements of the largest rank's partition so far */
+    uint64_t reduced;   /* so many times */
+    uint64_t copy;      /* elements copied, at this moment */
+    bool begun;         /* there is a bucket */
+};
+
+/* A gradient comes: while what was full is reduced, after that, and when the
+ * gradient is in the bucket. */
+struct bucket_turn {
+    struct bucket_fill reduced, told, after;
 };
 
 #define NEVER UINT64_MAX
@@ -102,6 +125,8 @@ struct memory_fold {
     struct block_walk walk[BLOCK_MAX];
     struct block_states states[BLOCK_MAX];
     struct prefix *before;
+    struct bucket_fill *fill;
+    uint64_t *whole;
     uint64_t *chunk_kept, *chunk_stash, *others; /* walked; else NULL */
     uint32_t *flying;                            /* [schedule_room()] */
     uint64_t shared, shared_kept, shared_late;
@@ -247,11 +272,25 @@ bool fsdp_casts_grads(const struct stage *s);
 /* Elements of a flat buffer on this rank. */
 uint64_t engine_share(const struct stage *s);
 
-/* engine_zero.c: sets partition and sub_group; gradients after which a bucket is
- * first reduced by way of a copy; gathered weights; elements that are fetched
- * ahead at most. */
+/* ---- engine_bucket.c: gradients one after another, ZeRO-2 and -3 ---- */
+
+bool zero_fills_bucket(const struct run *run);
+void bucket_init(struct stage *s);
+/* The next gradient of the block at a position; before that t->after is what
+ * there was. */
+void bucket_arrival(const struct stage *s, uint32_t position,
+                    const struct arrival *a, struct bucket_turn *t);
+/* What is left at the end of backward. */
+void bucket_rest(const struct stage *s, struct bucket_turn *t);
+uint64_t bucket_bytes(const struct stage *s, const struct bucket_fill *f,
+                      bool later);
+/* The same, term by term. */
+void bucket_put(struct put *p, const struct stage *s,
+                const struct bucket_fill *f, bool later);
+
+/* engine_zero.c: sets partition and sub_group; gathered weights; elements that
+ * are fetched ahead at most. */
 void zero_layout(struct stage *s);
-uint64_t zero_first_copy(const struct stage *s);
 /* Elements that are flattened for each reduction of a pipeline's ZeRO-1, bucket
  * after bucket. */
 void zero_each_bucket(const struct stage *s,

@@ -197,6 +197,30 @@ static void stash_event(struct tracer *r, const struct walk_event *e)
         tracer_death(r, &r->here->stash[e->key]);
 }
 
+/* The engine is told of a gradient, which goes then. */
+static void arrives(struct tracer *r)
+{
+    const struct stage *s = r->s;
+    const struct block_walk *w = &s->walk[stage_block(s, r->position)];
+    if (s->fill == NULL)
+        return;
+    bucket_arrival(s, r->position, &w->arrival[r->arrived++], &r->turn);
+    levels_bucket(r, &r->turn.reduced);
+    levels_bucket(r, &r->turn.told);
+}
+
+static void arrival_event(struct tracer *r, const struct walk_event *e)
+{
+    hold_id *id = &r->arriving[e->key];
+    if (e->birth) {
+        *id = born(r, COMP_TEMPORARY, e->name, e->bytes);
+        return;
+    }
+    tracer_death(r, id);
+    if (r->s->fill != NULL)
+        levels_bucket(r, &r->turn.after);
+}
+
 static void follow(struct tracer *r, const struct walk_event *e)
 {
     hold_id *id = NULL;
@@ -209,6 +233,8 @@ static void follow(struct tracer *r, const struct walk_event *e)
     case WALK_WORKSPACE: id = &r->workspace[e->key]; break;
     case WALK_AGAIN: id = &r->again; break; /* one death for all */
     case WALK_RENAMES: levels_drop(r, TERM_OUTPUTS); return;
+    case WALK_ARRIVAL: arrival_event(r, e); return;
+    case WALK_ARRIVES: arrives(r); return;
     case WALK_STASH: stash_event(r, e); return;
     }
     if (e->birth)
@@ -363,6 +389,9 @@ static bool takes_gradient(const struct tracer *r)
 static void backward_block(struct tracer *r)
 {
     const enum wgrad_mode mode = engine_wgrad_mode(r->s, r->later);
+    r->arrived = 0;
+    if (r->s->fill != NULL)
+        r->turn.after = r->turn.told = r->s->fill[r->position + 1];
     play(r, (r->slot == SLOT_INPUT ? SCRIPT_SPLIT : SCRIPT_BACKWARD)
                 + (unsigned)mode);
     const uint64_t sum = stage_block(r->s, r->position) == r->s->p->words

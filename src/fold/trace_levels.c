@@ -479,6 +479,32 @@ void levels_done(struct tracer *r, enum unit_done when)
     set_levels(r, t);
 }
 
+/* Only what an engine's terms say changes: not asked again where they say the
+ * same. */
+static bool same_levels(const struct bucket_fill *a,
+                        const struct bucket_fill *b)
+{
+    return a->large == b->large && a->partition == b->partition
+           && a->copy == b->copy && a->begun == b->begun;
+}
+
+void levels_bucket(struct tracer *r, const struct bucket_fill *fill)
+{
+    struct moment m = { .op = "" };
+    struct collect c = { .r = r };
+    struct put p = {
+        .m = &m, .only = COMP_COUNT, .fill = fill, .each = collect, .ctx = &c
+    };
+    if (same_levels(fill, &r->bucket))
+        return;
+    r->bucket = *fill;
+    engine_rest(&p, r->s);
+    engine_backward(&p, r->s, r->position, r->later);
+    add_waits(&c, r->position, true);
+    const struct targets t = { .v = c.v, .n = c.n };
+    set_levels(r, &t);
+}
+
 void levels_at(struct tracer *r, enum phase phase, uint32_t position)
 {
     const struct stage *s = r->s;
@@ -503,13 +529,25 @@ void levels_at(struct tracer *r, enum phase phase, uint32_t position)
                    - stage_chunk_before(s, position)->lingers;
     r->level[LEVEL_FRAMES].want = back ? 0 : stage_frames(s, position);
     set_levels(r, t);
+    if (back && s->fill != NULL)
+        r->bucket = s->fill[position + 1];
+}
+
+static bool makes_moments(const struct tracer *r, enum phase phase)
+{
+    return r->step == TRACE_FIRST && phase == PHASE_STEP
+           && !makes_moments_early(r->s->run);
 }
 
 static void targets_after(struct tracer *r, struct targets *t, enum phase phase)
 {
     struct moment m = { .op = "" };
     struct collect c = { .r = r };
-    struct put p = { .m = &m, .only = COMP_COUNT, .each = collect, .ctx = &c };
+    struct put p = { .m = &m,
+                     .only = COMP_COUNT,
+                     .makes_moments = makes_moments(r, phase),
+                     .each = collect,
+                     .ctx = &c };
     engine_rest(&p, r->s);
     loop_idle(&p, r->s);
     engine_idle(&p, r->s);
@@ -535,6 +573,8 @@ void levels_after(struct tracer *r, enum phase phase)
     for (uint32_t i = 0; i < FIXED; i++)
         r->level[i].want = 0;
     set_levels(r, t);
+    if (makes_moments(r, phase)) /* other than in later steps */
+        *t = (struct targets){ .n = 0 };
 }
 
 void levels_accumulate(struct tracer *r)

@@ -116,8 +116,11 @@ struct tracer {
     hold_id *buffer;           /* gradients of the running block */
     hold_id *wgrad;            /* gradients of its weights */
     uint32_t n_wgrads;
-    hold_id workspace[PARTS_MAX], again;
-    hold_id hidden, grad; /* change hands between blocks */
+    hold_id workspace[PARTS_MAX], again, arriving[OP_IN_MAX];
+    struct bucket_turn turn;   /* DeepSpeed's bucket */
+    struct bucket_fill bucket; /* ... as the levels have it */
+    uint32_t arrived;          /* gradients of the running block */
+    hold_id hidden, grad;      /* change hands between blocks */
 
     struct level level[LEVEL_MAX];
     uint32_t n_levels;
@@ -157,6 +160,8 @@ void tracer_step(struct tracer *r, enum trace_step step);
 bool levels_init(struct tracer *r);
 /* While a block runs, and what a micro-batch has all along. */
 void levels_at(struct tracer *r, enum phase phase, uint32_t position);
+/* While a block runs backward: DeepSpeed's bucket has changed. */
+void levels_bucket(struct tracer *r, const struct bucket_fill *fill);
 /* When a unit's backward is over: FSDP version 1. */
 void levels_done(struct tracer *r, enum unit_done when);
 /* Outside of the blocks. */

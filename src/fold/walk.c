@@ -19,6 +19,21 @@ static uint32_t most_buffers(const struct program *p, const struct block *b)
     return 2 * operands + 2; /* and the gradients that come in */
 }
 
+static bool is_arriving(const struct tensor *t)
+{
+    return t->role == ROLE_PARAM && t->trainable;
+}
+
+/* Of all blocks, and an end of each. */
+static uint32_t arrivals_of(const struct program *p)
+{
+    uint32_t n = p->n_blocks;
+    for (uint32_t k = 0; k < p->n_ops; k++)
+        for (unsigned i = 0; i < p->op[k].n_in; i++)
+            n += is_arriving(&p->tensor[p->op[k].in[i]]);
+    return n;
+}
+
 bool walk_scratch_init(struct walk_scratch *s, const struct program *p,
                        struct arena *a)
 {
@@ -30,9 +45,12 @@ bool walk_scratch_init(struct walk_scratch *s, const struct program *p,
         buffers = buffers > n ? buffers : n;
     }
     s->granule = ALLOC_ROUND;
+    s->arrivals = 0;
+    s->arrivals_room = arrivals_of(p);
+    s->arrival = ARENA_NEW(a, struct arrival, s->arrivals_room);
     s->slot = ARENA_NEW(a, struct walk_slot, (size_t)slots + 2);
     s->buffer = ARENA_NEW(a, struct walk_buffer, buffers);
-    return s->slot != NULL && s->buffer != NULL;
+    return s->slot != NULL && s->buffer != NULL && s->arrival != NULL;
 }
 
 /* ---- slots ---- */
@@ -394,6 +412,19 @@ static void walk_halves(struct walk *w, struct block_walk *out,
     w->split = false;
 }
 
+/* A backward that notes when each weight's gradient comes. */
+static void walk_arrivals(struct walk *w, struct block_walk *out,
+                          struct walk_scratch *scratch)
+{
+    w->arrival = out->arrival = &scratch->arrival[scratch->arrivals];
+    w->arrivals = 0;
+    walk_backward(w, WGRAD_FREE);
+    w->arrival[w->arrivals] = (struct arrival){ .until = w->since };
+    out->arrivals = w->arrivals;
+    scratch->arrivals += w->arrivals + 1;
+    w->arrival = NULL;
+}
+
 void walk_block(struct block_walk *out, const struct program *p,
                 const struct block *block, uint64_t regions, unsigned modes,
                 struct walk_scratch *scratch)
@@ -444,6 +475,8 @@ void walk_block(struct block_walk *out, const struct program *p,
     for (unsigned m = 0; m < WGRAD_MODES; m++)
         if ((modes >> m & 1) != 0)
             out->backward[m] = walk_backward(&w, (enum wgrad_mode)m);
+    if ((modes & WALK_ARRIVALS) != 0)
+        walk_arrivals(&w, out, scratch);
     for (unsigned m = 0; m < WGRAD_MODES && (modes & WALK_SPLIT) != 0; m++)
         if ((modes >> m & 1) != 0)
             walk_halves(&w, out, (enum wgrad_mode)m);

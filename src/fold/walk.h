@@ -42,6 +42,14 @@ static inline uint64_t extremum_total(const struct extremum *e)
     return e->kept + e->tmp + e->wgrad;
 }
 
+/* A weight's gradient that an engine takes as it comes (WGRAD_FREE). */
+struct arrival {
+    uint64_t elems;        /* 0: its first part only, or of a part unsharded */
+    uint64_t offset;       /* of the weight, among the block's trained ones */
+    struct extremum until; /* the fullest since the one before */
+    struct extremum at;    /* when the engine is told */
+};
+
 struct block_walk {
     uint64_t kept;          /* alive from forward to backward; the block's input
                          counts when it is among it */
@@ -71,6 +79,9 @@ struct block_walk {
                          gradients of linears' weights, for which what they
                          need stays */
     struct extremum weights[WGRAD_MODES];  /* these, later */
+    struct arrival *arrival; /* WALK_ARRIVALS: in order; one more at the end,
+                         of which only `until` is meant; else NULL */
+    uint32_t arrivals;
     uint64_t stash;     /* between the two: inputs of linears and gradients of
                          their results */
     bool stashes_input; /* the block's input is among it */
@@ -81,6 +92,8 @@ struct walk_slot;
 struct walk_scratch {
     struct walk_slot *slot;
     struct walk_buffer *buffer;
+    struct arrival *arrival; /* [arrivals_room] */
+    uint32_t arrivals, arrivals_room;
     bool bare;        /* without what attention kernels need for a moment, as
                          where no GPU runs them */
     uint64_t granule; /* allocations are multiples of it: ALLOC_ROUND, or 1 to
@@ -93,8 +106,9 @@ bool walk_scratch_init(struct walk_scratch *s, const struct program *p,
 
 /* `regions` is the set of recompute regions that are active: bit r for
  * op.region == r + 1. modes: bit m for enum wgrad_mode m, and WALK_EARLY for
- * again_early, WALK_SPLIT for split and weights. No allocation. */
-enum { WALK_EARLY = 1u << 8, WALK_SPLIT = 1u << 9 };
+ * again_early, WALK_SPLIT for split and weights, WALK_ARRIVALS for arrivals (of
+ * each block once, there is room for no more). No allocation. */
+enum { WALK_EARLY = 1u << 8, WALK_SPLIT = 1u << 9, WALK_ARRIVALS = 1u << 10 };
 void walk_block(struct block_walk *out, const struct program *p,
                 const struct block *block, uint64_t regions, unsigned modes,
                 struct walk_scratch *scratch);
@@ -110,6 +124,8 @@ enum walk_what {
     WALK_WORKSPACE, /* what a backward kernel has for a moment */
     WALK_AGAIN,     /* a region's result made a second time */
     WALK_RENAMES,   /* op.renames: no memory of the block */
+    WALK_ARRIVAL,   /* a weight's gradient that goes when the engine has it */
+    WALK_ARRIVES,   /* the engine is told of it: no memory of the block */
     WALK_STASH      /* birth: a WALK_GRADIENT stays for its weight's gradient;
                        death: that is there */
 };

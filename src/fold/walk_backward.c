@@ -477,6 +477,7 @@ static bool writes_over_kept(struct walk *w, const struct op *op)
 static void backward_grads(struct walk *w, const struct op *op, int32_t g)
 {
     int32_t made[OP_IN_MAX];
+    uint64_t coming[OP_IN_MAX] = { 0 };
     struct parts moment = { .n = 0 };
     parts_add(&moment, backward_workspace(w, op, &moment));
     if (op->place == PLACE_KEPT)
@@ -489,8 +490,13 @@ static void backward_grads(struct walk *w, const struct op *op, int32_t g)
             continue;
         const struct tensor *t = &w->p->tensor[op->in[i]];
         if (t->role == ROLE_PARAM) {
-            if (i != 1 || !walk_defers(w, op))
-                parts_add(&moment, walk_weight_grad(w, op, op->in[i]));
+            if (i == 1 && walk_defers(w, op))
+                continue;
+            const uint64_t bytes = walk_weight_grad(w, op, op->in[i]);
+            if (w->mode == WGRAD_FREE)
+                walk_gradient_comes(w, op, i, coming[i] = bytes);
+            else
+                parts_add(&moment, bytes);
         } else if (op->kind == OP_FUSED) {
             made[i] = fused_grad(w, op, i, made);
         } else if (g >= 0 && aliases(w, op, i)) {
@@ -512,6 +518,7 @@ static void backward_grads(struct walk *w, const struct op *op, int32_t g)
             give(w, op->in[i], made[i], gives_view(w, op));
     if (op->place != PLACE_KEPT)
         release_saved(w, op);
+    walk_gradients_arrive(w, op, coming);
 }
 
 static void backward_op(struct walk *w, const struct op *op, uint32_t k)
@@ -638,7 +645,7 @@ struct extremum walk_backward(struct walk *w, enum wgrad_mode mode)
     w->mode = mode;
     w->n_buffers = 0;
     w->kept = w->tmp = w->wgrad = 0;
-    w->top = (struct extremum){ 0 };
+    w->top = w->since = (struct extremum){ 0 };
     for (uint32_t i = 0; i <= b->tensor_count; i++) {
         struct walk_slot *s = &w->slot[i];
         s->saves = s->saves_all;

@@ -56,8 +56,11 @@ struct walk {
     struct extremum top;
     bool renames; /* op.renames was met, and what was on top then */
     struct extremum before;
-    uint32_t at;         /* operation being walked */
-    walk_event_fn *tell; /* NULL: only the sums matter */
+    struct arrival *arrival; /* NULL: nobody asks */
+    uint32_t arrivals;
+    struct extremum since; /* the last arrival */
+    uint32_t at;           /* operation being walked */
+    walk_event_fn *tell;   /* NULL: only the sums matter */
     void *ctx;
 };
 
@@ -100,9 +103,12 @@ bool walk_is_discarded(const struct walk *w, const struct walk_slot *s);
 /* Looks whether more is alive now than ever before in this walk. */
 static inline void walk_note(struct walk *w)
 {
-    if (w->kept + w->tmp + w->wgrad > extremum_total(&w->top))
-        w->top = (struct extremum){ w->kept, w->tmp, w->wgrad,
-                                    w->b->op_first + w->at };
+    const struct extremum now = { w->kept, w->tmp, w->wgrad,
+                                  w->b->op_first + w->at };
+    if (extremum_total(&now) > extremum_total(&w->top))
+        w->top = now;
+    if (w->arrival != NULL && extremum_total(&now) > extremum_total(&w->since))
+        w->since = now;
 }
 
 /* A second forward, out of a checkpoint. */
@@ -132,6 +138,16 @@ struct extremum walk_backward(struct walk *w, enum wgrad_mode mode);
 struct extremum walk_weights(struct walk *w);
 /* Whether a weight's gradient comes later, in a split backward. */
 bool walk_defers(const struct walk *w, const struct op *op);
+
+/* ---- walk_arrival.c ---- */
+
+/* A weight's gradient that does not stay: there until its hook has run. */
+void walk_gradient_comes(struct walk *w, const struct op *op, unsigned i,
+                         uint64_t bytes);
+/* Those of an operation, when the next one has what it gave; `bytes` by
+ * operand. */
+void walk_gradients_arrive(struct walk *w, const struct op *op,
+                           const uint64_t *bytes);
 
 /* ---- walk_backward.c, for walk_weights.c ---- */
 

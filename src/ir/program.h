@@ -198,6 +198,7 @@ struct program {
     uint32_t words;       /* the block whose table of words others share */
     uint8_t *layer_block; /* [layers]: index into block */
     uint64_t layers;
+    bool norms_last; /* a layer's, in the order of its module's parameters */
     tensor_id first_shared, n_shared; /* ROLE_SHARED tensors, contiguous */
     tensor_id first_input, n_input;   /* ROLE_INPUT tensors, contiguous */
     uint64_t lora_words; /* LORA_...: --lora-targets that name a linear of it */
@@ -210,6 +211,15 @@ struct program {
 memplan_status lower_model(struct program *out, const struct spec *spec,
                            const struct run *run, struct arena *a,
                            struct diag *d);
+
+/* Whether a parameter of a block comes after those of the other kind, in the
+ * order in which the module has them: else that of the operations. */
+static inline bool program_comes_last(const struct program *p,
+                                      const struct block *b,
+                                      const struct tensor *t)
+{
+    return p->norms_last && b->kind == BLOCK_LAYER && t->group == PG_NORM;
+}
 
 /* ---- save_rule.c ---- */
 

@@ -150,7 +150,8 @@ static void predict(struct predicted *out, const memplan_report *r)
     assert_true(memory_fold_init(&f, &r->program, &r->run, &a));
     f.scratch.bare = true;
     const uint64_t regions = 0; /* of implementation hf there are none */
-    const unsigned modes = 1u << WGRAD_KEEP | 1u << WGRAD_FREE;
+    const unsigned modes = 1u << WGRAD_KEEP | 1u << WGRAD_FREE | WALK_ARRIVALS;
+    f.scratch.arrivals = 0;
     for (uint32_t b = 0; b < r->program.n_blocks; b++)
         walk_block(&f.walk[b], &r->program, &r->program.block[b], regions,
                    modes, &f.scratch);
@@ -237,6 +238,8 @@ static uint64_t expected(const struct run_name *n, const struct predicted *p,
 {
     if (first && n->keeps_grads)
         return p->first.peak[micro][stop];
+    if (first && stop == STEP && n->clips_in_step)
+        return max_u64(p->first.peak[micro][stop], p->first.peak[micro][CLIP]);
     uint64_t bytes = p->later.peak[micro][stop];
     if (stop == STEP && n->clips_in_step)
         bytes = max_u64(bytes, p->later.peak[micro][CLIP]);
@@ -325,10 +328,6 @@ static void describe(struct run_name *out, const struct json *run)
     else if (is_setup(run, "lora_dropout", "0.05")
              && is_setup(run, "recompute", "full"))
         out->known = is_setup(run, "base_dtype", "nf4") ? 0.045 : 0.01;
-    else if (out->clips_in_step && is_setup(run, "zero", "2"))
-        out->known = 0.09;
-    else if (out->clips_in_step && is_setup(run, "zero", "1"))
-        out->known = 0.01; /* the order of tensors within a layer */
     else if (out->knows_order)
         out->known = 0.035;
 }

@@ -55,7 +55,7 @@ static const char *pick(uint64_t *seed, const char *const *words)
 struct choice {
     const char *key, *value; /* NULL: not given */
 };
-enum { FIRST_ADAPTER = 32, CHOICES = 54 };
+enum { FIRST_ADAPTER = 32, CHOICES = 55 };
 struct trial {
     const char *model;
     struct choice c[CHOICES];
@@ -404,7 +404,8 @@ static struct trial trial_of(uint64_t seed)
           titan || is_only_hf(t.model)
               ? PICK(&s, is_only_hf(t.model) ? "eager" : "flash", "sdpa")
               : PICK(&s, "flash", "sdpa", "eager") },
-        { "reduce_bucket", PICK(&s, "500M", "20M", "200M", "4G") },
+        { "reduce_bucket", PICK(&s, "500M", "20M", "200M", "4G", "3M") },
+        { "zero_rank", s % 3 == 1 ? "first" : "fullest" },
         { fsdp ? "offload_params" : "tp",
           fsdp ? PICK(&s, "none", "none", "cpu") : tp },
         { lora ? "lora_rank" : "tp", lora ? PICK(&s, "8", "64") : tp },

@@ -309,14 +309,14 @@ static void test_expandable(void **state)
 static void test_a_full_device(void **state)
 {
     (void)state;
-    memplan_report *r = ESTIMATE("gpt2-xl", "gpus", "8", "zero", "1");
+    memplan_report *r = ESTIMATE("gpt2-xl", "gpus", "8", "zero", "2");
     const struct memory_result *m = &r->memory;
     const uint64_t tight =
         m->outside + m->reserved - (m->reserved - m->peak) / 4;
     char text[32];
     str_format(text, sizeof text, "%llu", (unsigned long long)tight);
     memplan_report *less =
-        ESTIMATE("gpt2-xl", "gpus", "8", "zero", "1", "gpu_memory", text);
+        ESTIMATE("gpt2-xl", "gpus", "8", "zero", "2", "gpu_memory", text);
     assert_true(less->memory.fits);
     assert_true(less->memory.retries);
     assert_true(less->memory.stage[0].sim.retries > 0);
@@ -325,7 +325,7 @@ static void test_a_full_device(void **state)
     str_format(text, sizeof text, "%llu",
                (unsigned long long)(m->outside + m->peak * 9 / 10));
     memplan_report *none =
-        ESTIMATE("gpt2-xl", "gpus", "8", "zero", "1", "gpu_memory", text);
+        ESTIMATE("gpt2-xl", "gpus", "8", "zero", "2", "gpu_memory", text);
     assert_false(none->memory.fits);
     assert_string_equal(none->change[0].text, "--allocator expandable");
     assert_true(none->change[0].device_total < none->memory.device_total);

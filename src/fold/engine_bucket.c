@@ -1,0 +1,182 @@
+/*
+ * How gradients fill DeepSpeed's bucket, one after another, in ZeRO-2 and -3:
+ * when it is full and reduced, by way of a copy or not, and when a rank's
+ * partition is made. Read in DeepSpeed 0.19.8 runtime/zero (stage_1_and_2.py:
+ * reduce_independent_p_g_buckets_and_remove_grads, average_tensor,
+ * reduce_ipg_grads, copy_grads_in_partition; stage3.py) and held against it
+ * gradient by gradient (tests/oracle/zero.py). [docs/method.md eq. buckets]
+ */
+#include "fold/stage.h"
+
+#include "base/banned.h"
+
+bool zero_fills_bucket(const struct run *run)
+{
+    return run->engine == ENGINE_DEEPSPEED && run->zero >= 2;
+}
+
+/* A list of slices, each of one rank, is flattened; one is reduced where it
+ * is. What is longer than a bucket goes in turns (allreduce_and_scatter). */
+static uint64_t slices_copy(const struct stage *s, uint64_t first, uint64_t n)
+{
+    const uint64_t share = s->share, end = first + n;
+    uint64_t most = 0, elems = 0, slices = 0;
+    for (uint64_t at = first; at < end;) {
+        const uint64_t slice = min_u64(end - at, share - at % share);
+        at += slice;
+        elems += slice;
+        slices++;
+        if (elems <= s->run->reduce_bucket && at < end)
+            continue;
+        if (slices > 1)
+            most = max_u64(most, elems);
+        elems = slices = 0;
+    }
+    return most;
+}
+
+/* ZeRO-3 puts the ranks' parts of several tensors in order, be it one rank
+ * (coalesced_collectives.py, reduce_scatter_coalesced). */
+static uint64_t copy_of(const struct stage *s, const struct bucket_fill *f)
+{
+    const struct run *run = s->run;
+    if (f->tensors == 0)
+        return 0;
+    if (run->zero == 3)
+        return f->tensors > 1 || f->elems % run->shard != 0 ? f->elems : 0;
+    if (f->large != 0)
+        return slices_copy(s, f->first, f->large);
+    return f->low == f->high ? 0 : f->elems;
+}
+
+/* Of the ranks that a full bucket has tensors of, the largest. */
+static uint64_t made_by(const struct stage *s, const struct bucket_fill *f)
+{
+    uint64_t most = f->partition;
+    if (s->run->zero != 2 || f->tensors == 0)
+        return most;
+    const bool first = s->run->zero_rank == ZERO_RANK_FIRST;
+    for (uint64_t r = f->low; r <= f->high && (!first || r == 0); r++)
+        most = max_u64(most, s->whole[r]);
+    return most;
+}
+
+static struct bucket_fill emptied(const struct stage *s,
+                                  const struct bucket_fill *f)
+{
+    return (struct bucket_fill){ .partition = made_by(s, f),
+                                 .reduced = f->reduced + 1,
+                                 .begun = true };
+}
+
+static void take(const struct stage *s, struct bucket_fill *f, uint64_t first,
+                 uint64_t elems)
+{
+    const uint64_t low = first / s->share;
+    const uint64_t high = (first + elems - 1) / s->share;
+    f->low = f->tensors == 0 ? low : min_u64(f->low, low);
+    f->high = f->tensors == 0 ? high : max_u64(f->high, high);
+    f->first = first;
+    f->elems += elems;
+    f->tensors++;
+    if (elems > s->run->reduce_bucket)
+        f->large = elems;
+}
+
+void bucket_arrival(const struct stage *s, uint32_t position,
+                    const struct arrival *a, struct bucket_turn *t)
+{
+    const struct bucket_fill before = t->after, *f = &before;
+    t->reduced = t->told = *f;
+    if (a->elems == 0)
+        return;
+    t->reduced.begun = true;
+    if (f->tensors > 0 && f->elems + a->elems > s->run->reduce_bucket) {
+        t->reduced.copy = copy_of(s, f);
+        t->after = emptied(s, f);
+        t->told = t->after; /* out of a large one it is copied, too */
+        t->told.large = f->large;
+    }
+    t->told.begun = t->after.begun = true;
+    take(s, &t->after, s->before[position].elems + a->offset, a->elems);
+}
+
+void bucket_rest(const struct stage *s, struct bucket_turn *t)
+{
+    t->reduced = s->fill[0];
+    t->reduced.copy = copy_of(s, &s->fill[0]);
+    t->told = t->after = emptied(s, &s->fill[0]);
+    t->told.large = s->fill[0].large;
+}
+
+void bucket_init(struct stage *s)
+{
+    s->fill[s->n] = (struct bucket_fill){ 0 };
+    for (uint32_t i = s->n; i-- > 0;) {
+        const struct block_walk *w = &s->walk[stage_block(s, i)];
+        struct bucket_turn t = { .after = s->fill[i + 1] };
+        for (uint32_t k = 0; k < w->arrivals; k++)
+            bucket_arrival(s, i, &w->arrival[k], &t);
+        s->fill[i] = t.after;
+    }
+}
+
+/* ---- bytes ---- */
+
+/* A later micro-batch makes a second one, and adds it to the first. */
+static uint64_t partitions(const struct stage *s, const struct bucket_fill *f,
+                           bool later)
+{
+    return later && 2 * f->partition > s->partition ? 2 : 1;
+}
+
+static uint64_t partition_elems(const struct stage *s,
+                                const struct bucket_fill *f, bool later)
+{
+    if (s->run->offload_optimizer != OFFLOAD_NONE)
+        return 0;
+    return later && 2 * f->partition <= s->partition ? s->partition
+                                                     : f->partition;
+}
+
+static bool has_bucket(const struct stage *s, const struct bucket_fill *f)
+{
+    return s->run->zero == 2
+           && (f->begun || s->run->zero_bucket == BUCKET_BACKWARD);
+}
+
+uint64_t bucket_bytes(const struct stage *s, const struct bucket_fill *f,
+                      bool later)
+{
+    const struct run *run = s->run;
+    const uint64_t wire = dtype_size(run->prec.reduce);
+    const uint64_t grad = dtype_size(run->prec.grad);
+    const uint64_t buckets = run->overlap_comm ? 2 : 1;
+    return (has_bucket(s, f) ? run->reduce_bucket * wire * buckets : 0)
+           + f->large * grad + f->copy * wire
+           + (run->zero == 2 ? partition_elems(s, f, later)
+                                   * partitions(s, f, later) * grad
+                             : 0);
+}
+
+void bucket_put(struct put *p, const struct stage *s,
+                const struct bucket_fill *f, bool later)
+{
+    const struct run *run = s->run;
+    const uint64_t wire = dtype_size(run->prec.reduce);
+    const uint64_t grad = dtype_size(run->prec.grad);
+    if (has_bucket(s, f))
+        PUT(p, TERM_BUCKETS, "reduce bucket",
+            F("reduce_bucket", run->reduce_bucket), F("bytes", wire),
+            A("buckets", run->overlap_comm ? 2 : 1));
+    PUT(p, TERM_WGRAD_TMP,
+        "a gradient larger than the bucket, until the next one comes",
+        F("elements", f->large), F("bytes", grad));
+    if (run->zero == 2)
+        PUT(p, TERM_GRAD_SHARDS, "gradient partition, tensors whole",
+            F("elements", partition_elems(s, f, later)),
+            F("bytes per gradient", grad),
+            A("partitions", partitions(s, f, later)));
+    PUT(p, TERM_REDUCE_TMP, "copy of a full bucket while it is reduced",
+        F("elements", f->copy), F("bytes", wire));
+}
