@@ -316,20 +316,23 @@ MEMPLAN_MUST_USE MEMPLAN_API memplan_status memplan_setup_parse(
  *  of every estimate, with `name`, the file's. Every bad value is reported,
  *  with line and column; the good ones are set all the same. `dialect`:
  *  "deepspeed" (ds_config.json), "training-args" (transformers'
- *  TrainingArguments as JSON), "accelerate" (Accelerate's YAML),
- *  "megatron-args" (a launch script's flags, or YAML with MODEL_ARGS) or
- *  "torchtitan" (its job configuration, TOML). Returns what
+ *  TrainingArguments as JSON, YAML or a script's flags), "accelerate" (Accelerate's YAML),
+ *  "megatron-args" (a launch script's flags, or YAML with MODEL_ARGS),
+ *  "torchtitan" (its job configuration, TOML) or "torchrun" (a script that
+ *  calls it: GPUs and nodes alone). Returns what
  *  memplan_setup_parse does, E_UNKNOWN (no such dialect), E_CONFLICT (values
  *  contradict one another). */
 MEMPLAN_MUST_USE MEMPLAN_API memplan_status memplan_setup_import(
     memplan_setup *setup, const char *dialect, const char *text, size_t len,
     const char *name, memplan_errors *errs);
 
-/** Writes a setup as the launch file of another program, "deepspeed",
- *  "torchtitan" or "megatron" ("megatron-args"): what memplan_setup_import
- *  reads again, to the same estimate. That is made sure of: a key that such a file has no word for, or another
- *  one, is E_UNSUPPORTED, each of them reported. What is beside every launch
- *  file (the model, the GPU, kernels, adapters, prices) stays the caller's.
+/** Writes a setup as the launch file of another program: a dialect of
+ *  memplan_setup_import, or "megatron" for its script, which that reads again,
+ *  to the same estimate. "torchrun" is the line that starts the program, of
+ *  Megatron-LM with its flags. That it is the same estimate is made sure of: a
+ *  key that such a file has no word for, or another one, is E_UNSUPPORTED, each
+ *  of them reported. What the file leaves to others (the model, the GPU; its
+ *  code's kernels, an adapter) stays the caller's.
  *  Returns what memplan_estimate does, E_UNKNOWN (no such dialect), E_WRITE. */
 MEMPLAN_MUST_USE MEMPLAN_API memplan_status memplan_emit(
     const memplan_model *model, const memplan_setup *setup, const char *dialect,

@@ -26,40 +26,71 @@ static const struct config_dialect *find_writer(const char *name)
     return of;
 }
 
-/* Given beside a launch file: no program's file has a word for it, or only
- * some have. */
-static bool is_beside(enum setup_key key)
+/* Megatron-LM's whole setup is on torchrun's line. */
+static const struct config_dialect *writer_for(const struct config_dialect *of,
+                                               const struct run *r)
 {
-    static const char *const groups[] = {
-        "Hardware",           "Recomputation",
-        "Attention and loss", "Kernels and experts",
-        "Adapters",           "Buckets",
-        "Allocator",          "Training run"
+    const bool megatron = r->framework == FW_MEGATRON;
+    return of->table == &config_torchrun && megatron ? find_writer("megatron")
+                                                     : of;
+}
+
+/* Given beside a launch file: another file or the code has it. */
+static bool is_beside(enum config_beside beside, enum setup_key key)
+{
+    static const struct {
+        const char *group;
+        enum config_beside least;
+    } groups[] = {
+        { "Hardware", BESIDE_FEW },
+        { "Adapters", BESIDE_FEW },
+        { "Allocator", BESIDE_FEW },
+        { "Training run", BESIDE_FEW },
+        { "Recomputation", BESIDE_MODEL },
+        { "Attention and loss", BESIDE_MODEL },
+        { "Kernels and experts", BESIDE_MODEL },
+        { "Buckets", BESIDE_MODEL },
+        { "Batch", BESIDE_SCRIPT },
+        { "Optimizer", BESIDE_SCRIPT },
     };
-    static const enum setup_key keys[] = { KEY_SEQ_LEN, KEY_DECODER_SEQ_LEN,
-                                           KEY_IMAGE, KEY_IMAGES };
+    static const enum setup_key keys[] = {
+        KEY_SEQ_LEN,    KEY_DECODER_SEQ_LEN, KEY_IMAGE,
+        KEY_IMAGES,     KEY_ATTENTION,       KEY_DROPOUT,
+        KEY_SSM_KERNEL, KEY_KEEP_OUTPUTS,    KEY_MOE_IMBALANCE,
+        KEY_ZERO_RANK
+    };
+    if (beside == BESIDE_REST)
+        return true;
     for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
         if (key == keys[i])
             return true;
     }
     for (size_t i = 0; i < sizeof(groups) / sizeof(groups[0]); i++) {
-        if (strcmp(setup_field(key)->group, groups[i]) == 0)
-            return true;
+        if (strcmp(setup_field(key)->group, groups[i].group) == 0)
+            return beside >= groups[i].least;
     }
     return false;
 }
 
 /* The user's setup with the file's keys instead of its own. */
-static void replace_launch(struct setup *s, const struct setup *file)
+static void replace_launch(struct setup *s, const struct setup *file,
+                           enum config_beside beside)
 {
     struct setup mixed = *file;
     for (size_t k = 0; k < KEY_COUNT; k++) {
-        if (mixed.set[k] || !s->set[k] || !is_beside((enum setup_key)k))
+        if (mixed.set[k] || !s->set[k] || !is_beside(beside, (enum setup_key)k))
             continue;
         mixed.set[k] = true;
         mixed.v[k] = s->v[k];
     }
+    if (!file->set[KEY_PIPELINE_LAYERS]) {
+        memcpy(mixed.pipeline_layers, s->pipeline_layers,
+               sizeof(mixed.pipeline_layers));
+        mixed.pipeline_count = s->pipeline_count;
+    }
     memcpy(mixed.image, s->image, sizeof(mixed.image));
+    memcpy(mixed.lengths, s->lengths, sizeof(mixed.lengths));
+    mixed.lengths_count = s->lengths_count;
     *s = mixed;
 }
 
@@ -72,17 +103,21 @@ static bool same_value(const struct run *a, const struct run *b,
     if (key == KEY_GPUS_PER_NODE && a->gpus <= a->gpus_per_node
         && b->gpus <= b->gpus_per_node)
         return true;
+    if (key == KEY_PIPELINE_LAYERS && a->pp == b->pp)
+        return memcmp(a->stage_layers, b->stage_layers,
+                      a->pp * sizeof(a->stage_layers[0]))
+               == 0;
     return strcmp(setup_value_text(&a->setup, key, left, TEXT),
                   setup_value_text(&b->setup, key, right, TEXT))
            == 0;
 }
 
-static void report(const struct run *a, const struct run *b, const char *name,
+static void report(const struct run *a, const struct setup *b, const char *name,
                    enum setup_key key, struct diag *d)
 {
     enum { TEXT = 256 };
     char left[TEXT], right[TEXT];
-    const char *got = setup_value_text(&b->setup, key, right, TEXT);
+    const char *got = setup_value_text(b, key, right, TEXT);
     memplan_error *e = setup_error(
         d, MEMPLAN_E_UNSUPPORTED, key, "%s '%s' has no word in a file of %s",
         setup_field(key)->key, setup_value_text(&a->setup, key, left, TEXT),
@@ -103,15 +138,11 @@ static void report(const struct run *a, const struct run *b, const char *name,
 static bool same_runs(const struct run *a, const struct run *b,
                       const char *name, struct diag *d)
 {
-    if (!same_value(a, b, KEY_FRAMEWORK)) {
-        report(a, b, name, KEY_FRAMEWORK, d);
-        return false;
-    }
     for (int asked = 1; asked >= 0 && d->status == MEMPLAN_OK; asked--) {
         for (size_t k = 0; k < KEY_COUNT; k++) {
             const enum setup_key key = (enum setup_key)k;
             if (a->given[k] == (asked != 0) && !same_value(a, b, key))
-                report(a, b, name, key, d);
+                report(a, &b->setup, name, key, d);
         }
     }
     return d->status == MEMPLAN_OK;
@@ -134,7 +165,7 @@ static memplan_status read_back(struct setup *s,
                                       .name = "what is written",
                                       .d = d });
     arena_release(&arena);
-    replace_launch(s, &file);
+    replace_launch(s, &file, of->table->beside);
     return d->status;
 }
 
@@ -160,7 +191,11 @@ static void check_back(const memplan_model *model, struct memplan_report *a,
     diag_init(&refused, &errs);
     if (b == NULL)
         diag_nomem(e->d);
-    else if (read_back(&back, of, e, &refused) != MEMPLAN_OK
+    else if (read_back(&back, of, e, &refused) == MEMPLAN_OK
+             && back.set[KEY_FRAMEWORK]
+             && back.v[KEY_FRAMEWORK].n != a->run.framework)
+        report(&a->run, &back, of->name, KEY_FRAMEWORK, e->d);
+    else if (refused.status != MEMPLAN_OK
              || plan_estimate(b, &model->spec, &model->params, &back, &refused)
                     != MEMPLAN_OK)
         report_refused(&slot, of->name, e->d);
@@ -183,6 +218,7 @@ static memplan_status write_checked(const memplan_model *model,
     } else if (plan_estimate(a, &model->spec, &model->params, &setup->setup,
                              e->d)
                == MEMPLAN_OK) {
+        of = writer_for(of, &a->run);
         if (config_emit(e, of, &a->run, e->d))
             check_back(model, a, &setup->setup, of, e);
     }
@@ -204,11 +240,12 @@ memplan_status memplan_emit(const memplan_model *model,
     }
     const struct config_dialect *of = find_writer(dialect);
     if (of == NULL) {
-        diag_hint(diag_add(&d, MEMPLAN_E_UNKNOWN,
-                           "no file of '%.40s' is "
-                           "written",
-                           dialect),
-                  "use deepspeed, torchtitan or megatron");
+        diag_hint(
+            diag_add(&d, MEMPLAN_E_UNKNOWN,
+                     "no file of '%.40s' is "
+                     "written",
+                     dialect),
+            "use deepspeed, torchtitan, megatron, accelerate, torchrun or training-args");
         return d.status;
     }
     if (write_checked(model, setup, of, &e) == MEMPLAN_OK

@@ -117,6 +117,8 @@ const struct json *config_at(const struct config *c, const char *path)
 bool config_is_true(const struct config *c, const char *path)
 {
     const struct json *value = config_at(c, path);
+    if (value != NULL && value->kind == JSON_STRING) /* of a flag */
+        return str_same_name(value->text, STR("true"));
     return value != NULL && value->kind == JSON_BOOL && value->truth;
 }
 
@@ -239,14 +241,17 @@ static struct str word_of(const char *words, struct str value, bool *known)
 
 static void hint_theirs(memplan_error *e, const char *words)
 {
-    diag_hint(e, "%s", "known are ");
+    diag_hint(e, "%s", "known are");
     struct str rest = str_of(words);
-    while (rest.n > 0) {
+    for (bool first = true; rest.n > 0;) {
         struct str ours;
         struct str pair = str_cut(rest, ' ', &rest);
         struct str theirs = str_cut(pair, '=', &ours);
-        str_append(e->hint, sizeof(e->hint), "%.*s%s", (int)theirs.n, theirs.p,
-                   rest.n > 0 ? ", " : "");
+        if (str_is(ours, "?"))
+            continue; /* known, and not modelled */
+        str_append(e->hint, sizeof(e->hint), first ? " %.*s" : ", %.*s",
+                   (int)theirs.n, theirs.p);
+        first = false;
     }
 }
 
@@ -267,6 +272,13 @@ static void do_words(struct config *c, const struct config_row *row,
     }
     if (ours.n == 0)
         return; /* nothing to set: what is there by itself */
+    if (str_is(ours, "?")) {
+        memplan_error *e = config_bad(
+            c, value, MEMPLAN_E_UNSUPPORTED, "%s '%.*s' is not modelled",
+            config_shown(c, row->path, shown), (int)text.n, text.p);
+        hint_theirs(e, row->words);
+        return;
+    }
     char word[VALUE_MAX];
     str_format(word, sizeof(word), "%.*s", (int)ours.n, ours.p);
     config_set(c, value, row->key, word);
@@ -277,7 +289,7 @@ static void do_only(struct config *c, const struct config_row *row,
 {
     char shown[CONFIG_PATH_MAX];
     struct str text = value_text(c, value);
-    if (!str_is(text, row->words))
+    if (!str_same_name(text, str_of(row->words)))
         config_note(c, "%s %.*s is not modelled: %s is assumed",
                     config_shown(c, row->path, shown),
                     (int)(text.n < VALUE_MAX ? text.n : VALUE_MAX), text.p,
@@ -535,11 +547,13 @@ const struct config_dialect *config_dialect(size_t index)
 {
     static const struct config_dialect dialects[] = {
         { "deepspeed", json_parse, &config_deepspeed, emit_json, NULL },
-        { "training-args", json_parse, &config_training_args, NULL, NULL },
-        { "accelerate", yaml_parse, &config_accelerate, NULL, NULL },
+        { "training-args", config_parse_training_args, &config_training_args,
+          emit_json, NULL },
+        { "accelerate", yaml_parse, &config_accelerate, emit_yaml, NULL },
         { "megatron-args", config_parse_args, &config_megatron, emit_flags,
           "megatron" },
         { "torchtitan", toml_parse, &config_torchtitan, emit_toml, NULL },
+        { "torchrun", config_parse_args, &config_torchrun, emit_flags, NULL },
     };
     return index < sizeof(dialects) / sizeof(dialects[0]) ? &dialects[index]
                                                           : NULL;

@@ -14,7 +14,8 @@
 
 enum config_rule {
     CONFIG_SAME,  /* the value is one of the setup key's, as it stands */
-    CONFIG_WORDS, /* `words` has "theirs=ours ..."; bools are true, false */
+    CONFIG_WORDS, /* `words` has "theirs=ours ..."; bools are true, false;
+                     "theirs=" sets nothing, "theirs=?" is not modelled */
     CONFIG_ONLY,  /* modelled as `words`; any other value is told aside */
     CONFIG_QUIET, /* no effect on memory or compute; so of all below it */
     CONFIG_ASIDE, /* has an effect that is not modelled: `words` says which */
@@ -80,10 +81,24 @@ struct config_row {
     {                                                                          \
         path, CONFIG_LATER, KEY_COUNT, "", WRITE_NEVER                         \
     }
+/* Read by `together`, written by the row. */
+#define LATER_SAME(path, key)                                                  \
+    {                                                                          \
+        path, CONFIG_LATER, key, "", WRITE_ALWAYS                              \
+    }
 #define SHAPE(path)                                                            \
     {                                                                          \
         path, CONFIG_SHAPE, KEY_COUNT, "", WRITE_NEVER                         \
     }
+
+/* Which keys a dialect's files leave to others, so that they are given beside
+ * one: the model's, the GPU's and the run's always. */
+enum config_beside {
+    BESIDE_FEW,
+    BESIDE_MODEL,  /* its code: recomputation, kernels */
+    BESIDE_SCRIPT, /* batches and the optimizer too */
+    BESIDE_REST,   /* all that the file does not say */
+};
 
 struct config;
 struct emit;
@@ -101,6 +116,9 @@ struct config_table {
     /* The way back of `together`: puts what rows alone do not say. NULL where
      * no such file is written. */
     void (*apart)(struct emit *e, const struct run *r);
+    /* Whether rows of a path are written for this run; NULL: all. */
+    bool (*writes)(const struct run *r, const char *path);
+    enum config_beside beside;
 };
 
 /* One reading. */
@@ -182,6 +200,11 @@ extern const struct config_table config_training_args;
 extern const struct config_table config_accelerate;
 extern const struct config_table config_megatron;
 extern const struct config_table config_torchtitan;
+extern const struct config_table config_torchrun;
+
+/* TrainingArguments: JSON, YAML, or a launch script's flags. */
+struct json *config_parse_training_args(struct arena *a, const char *text,
+                                        size_t len, struct diag *d);
 
 /* Flags of a launch script, or of YAML with MODEL_ARGS, as an object: without
  * their dashes, '-' as '_'; true where nothing follows, else a string. */

@@ -3,11 +3,13 @@
  * that `accelerate config` writes. [accelerate/commands/config/,
  * utils/launch.py, utils/dataclasses.py]
  */
+#include "spec/config_emit.h"
 #include "spec/config_hf.h"
 
 #include "base/unit.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 #include "base/banned.h"
 
@@ -21,8 +23,9 @@ static const struct config_row rows[] = {
     SAME("deepspeed_config.zero_stage", KEY_ZERO),
     SAME("deepspeed_config.gradient_accumulation_steps", KEY_GRAD_ACCUM),
     LATER("deepspeed_config.gradient_clipping"),
-    SAME("deepspeed_config.offload_optimizer_device", KEY_OFFLOAD_OPTIMIZER),
-    SAME("deepspeed_config.offload_param_device", KEY_OFFLOAD_PARAMS),
+    SAME_GIVEN("deepspeed_config.offload_optimizer_device",
+               KEY_OFFLOAD_OPTIMIZER),
+    SAME_GIVEN("deepspeed_config.offload_param_device", KEY_OFFLOAD_PARAMS),
     QUIET("deepspeed_config.offload_optimizer_nvme_path"),
     QUIET("deepspeed_config.offload_param_nvme_path"),
     ONLY("deepspeed_config.zero3_init_flag", "true"),
@@ -32,6 +35,7 @@ static const struct config_row rows[] = {
     QUIET("deepspeed_config.deepspeed_exclusion_filter"),
     QUIET("deepspeed_config.deepspeed_inclusion_filter"),
     QUIET("deepspeed_config.deepspeed_moe_layer_cls_names"),
+    QUIET("deepspeed_config.seq_parallel_communication_data_type"),
 
     LATER("fsdp_config.fsdp_version"),
     LATER("fsdp_config.fsdp_sharding_strategy"),
@@ -50,6 +54,7 @@ static const struct config_row rows[] = {
     QUIET("fsdp_config.fsdp_use_orig_params"),
     QUIET("fsdp_config.fsdp_transformer_layer_cls_to_wrap"),
     QUIET("fsdp_config.fsdp_min_num_params"),
+    ONLY("fsdp_config.fsdp_mixed_precision_policy", "false"),
 
     SAME("megatron_lm_config.megatron_lm_tp_degree", KEY_TP),
     SAME("megatron_lm_config.megatron_lm_pp_degree", KEY_PP),
@@ -61,17 +66,41 @@ static const struct config_row rows[] = {
     WORDS("megatron_lm_config.megatron_lm_use_distributed_optimizer", KEY_ZERO,
           "true=1 false=0"),
     LATER("megatron_lm_config.megatron_lm_gradient_clipping"),
+    SAME_GIVEN("megatron_lm_config.megatron_lm_expert_model_parallel_size",
+               KEY_EP),
+    SAME_GIVEN("megatron_lm_config.megatron_lm_expert_tensor_parallel_size",
+               KEY_ETP),
+    SAME("megatron_lm_config.megatron_lm_context_parallel_size", KEY_CP),
+    WORDS("megatron_lm_config.megatron_lm_optimizer_cpu_offload",
+          KEY_OFFLOAD_OPTIMIZER, "true=cpu false="),
+    WORDS_READ("megatron_lm_config.megatron_lm_recompute_granularity",
+               KEY_RECOMPUTE, "full=full selective=selective"),
+    ASIDE("megatron_lm_config.megatron_lm_recompute_method",
+          "see --recompute-layers, --recompute-granularity"),
+    ASIDE("megatron_lm_config.megatron_lm_recompute_num_layers",
+          "see --recompute-layers, --recompute-granularity"),
+    ASIDE("megatron_lm_config.megatron_lm_decoder_last_pipeline_num_layers",
+          "see --pipeline-layers"),
+    ASIDE("megatron_lm_config.megatron_lm_use_custom_fsdp",
+          "see --engine megatron-fsdp"),
+    QUIET("megatron_lm_config"),
 
-    SAME("parallelism_config.parallelism_config_tp_size", KEY_TP),
-    SAME("parallelism_config.parallelism_config_cp_size", KEY_CP),
-    SAME("parallelism_config.parallelism_config_dp_shard_size",
-         KEY_SHARD_DEGREE),
+    SAME_READ("parallelism_config.parallelism_config_tp_size", KEY_TP),
+    SAME_READ("parallelism_config.parallelism_config_cp_size", KEY_CP),
+    SAME_GIVEN("parallelism_config.parallelism_config_dp_shard_size",
+               KEY_SHARD_DEGREE),
     QUIET("parallelism_config.parallelism_config_dp_replicate_size"),
     QUIET("parallelism_config.parallelism_config_cp_comm_strategy"),
+    QUIET("parallelism_config.parallelism_config_cp_backend"),
+    ONLY("parallelism_config.parallelism_config_sp_size", "1"),
+    QUIET("parallelism_config.parallelism_config_sp_backend"),
+    QUIET("parallelism_config.parallelism_config_sp_seq_length"),
+    QUIET("parallelism_config.parallelism_config_sp_seq_length_is_variable"),
+    QUIET("parallelism_config.parallelism_config_sp_attn_implementation"),
 
-    SAME("gradient_accumulation_steps", KEY_GRAD_ACCUM),
-    WORDS("dynamo_config.dynamo_backend", KEY_COMPILE,
-          "INDUCTOR=true EAGER=false NO=false"),
+    SAME_READ("gradient_accumulation_steps", KEY_GRAD_ACCUM),
+    WORDS_GIVEN("dynamo_config.dynamo_backend", KEY_COMPILE,
+                "INDUCTOR=true EAGER=false NO=false"),
     QUIET("dynamo_config"),
     ASIDE("fp8_config", "see --precision fp8-mixed, --fp8-recipe"),
     ONLY("use_cpu", "false"),
@@ -125,6 +154,22 @@ static enum config_holder who_holds(struct config *c)
     return HOLD_DDP;
 }
 
+/* Hybrid sharding's shards are the GPUs of a node. */
+static void within_node(struct config *c, const struct json *how,
+                        const char *name)
+{
+    char each[UNIT_TEXT_MAX];
+    if (!c->s->set[KEY_GPUS_PER_NODE]) {
+        config_note(c,
+                    "%s shards within a node: add --shard-degree, GPUs of a "
+                    "node",
+                    name);
+        return;
+    }
+    str_format(each, sizeof(each), "%" PRIu64, c->s->v[KEY_GPUS_PER_NODE].n);
+    config_set(c, how, KEY_SHARD_DEGREE, each);
+}
+
 /* As `accelerate config` counts them, and as its names are. */
 static void fsdp(struct config *c)
 {
@@ -159,10 +204,7 @@ static void fsdp(struct config *c)
             continue;
         config_set(c, how, KEY_ZERO, ways[i].zero);
         if (i >= 3)
-            config_note(c,
-                        "%s shards within a node: add --shard-degree, GPUs "
-                        "of a node",
-                        ways[i].name);
+            within_node(c, how, ways[i].name);
         return;
     }
     memplan_error *e =
@@ -237,6 +279,122 @@ static void together(struct config *c)
         precision(c, h);
 }
 
+/* ---- and back ---- */
+
+static enum config_holder holder_of(const struct run *r)
+{
+    switch (r->engine) {
+    case ENGINE_DDP: return HOLD_DDP;
+    case ENGINE_DEEPSPEED: return HOLD_DEEPSPEED;
+    case ENGINE_FSDP:
+    case ENGINE_FSDP2: return HOLD_FSDP;
+    case ENGINE_MEGATRON:
+    case ENGINE_MEGATRON_FSDP: return HOLD_MEGATRON;
+    case ENGINE_COUNT: break;
+    }
+    return HOLD_DDP;
+}
+
+/* Each block of the file is of one distributed_type. */
+static bool writes(const struct run *r, const char *path)
+{
+    static const struct {
+        const char *block;
+        enum config_holder holder;
+    } blocks[] = {
+        { "deepspeed_config.", HOLD_DEEPSPEED },
+        { "fsdp_config.", HOLD_FSDP },
+        { "parallelism_config.", HOLD_FSDP },
+        { "megatron_lm_config.", HOLD_MEGATRON },
+    };
+    for (size_t i = 0; i < sizeof(blocks) / sizeof(blocks[0]); i++) {
+        if (strncmp(path, blocks[i].block, strlen(blocks[i].block)) == 0)
+            return holder_of(r) == blocks[i].holder
+                   && (r->engine != ENGINE_FSDP || path[0] != 'p');
+    }
+    return true;
+}
+
+static void put_fsdp(struct emit *e, const struct run *r)
+{
+    const bool two = r->engine == ENGINE_FSDP2;
+    const bool hybrid = r->given[KEY_SHARD_DEGREE] && r->shard < r->dp;
+    emit_count(e, "fsdp_config.fsdp_version", two ? 2 : 1);
+    if (two)
+        emit_bool(e, "fsdp_config.fsdp_reshard_after_forward", r->zero == 3);
+    else
+        emit_word(e, "fsdp_config.fsdp_sharding_strategy",
+                  r->zero == 0   ? "NO_SHARD"
+                  : r->zero == 3 ? (hybrid ? "HYBRID_SHARD" : "FULL_SHARD")
+                  : hybrid       ? "HYBRID_SHARD_ZERO2"
+                                 : "SHARD_GRAD_OP");
+    if (two && hybrid)
+        emit_count(e, "parallelism_config.parallelism_config_dp_replicate_size",
+                   r->dp / r->shard);
+    emit_word(e, "fsdp_config.fsdp_auto_wrap_policy", "TRANSFORMER_BASED_WRAP");
+}
+
+/* Buckets are in a file of DeepSpeed's own. */
+static void put_deepspeed(struct emit *e, const struct run *r)
+{
+    static const enum setup_key keys[] = {
+        KEY_REDUCE_BUCKET,   KEY_ALLGATHER_BUCKET,      KEY_PREFETCH_BUCKET,
+        KEY_MAX_LIVE_PARAMS, KEY_PERSISTENCE_THRESHOLD, KEY_SUB_GROUP_SIZE,
+        KEY_OVERLAP_COMM,    KEY_SHARD_DEGREE,
+    };
+    emit_raw(e, "deepspeed_config.gradient_clipping",
+             r->clip_grad ? "1.0" : "0.0");
+    emit_bool(e, "deepspeed_config.zero3_init_flag", true);
+    if (r->offload_optimizer == OFFLOAD_NVME)
+        emit_word(e, "deepspeed_config.offload_optimizer_nvme_path",
+                  "/local_nvme");
+    if (r->offload_params == OFFLOAD_NVME)
+        emit_word(e, "deepspeed_config.offload_param_nvme_path", "/local_nvme");
+    emit_refuse_given(e, keys, sizeof(keys) / sizeof(keys[0]),
+                      "a file of DeepSpeed's own says it: --emit deepspeed");
+}
+
+static void put_megatron(struct emit *e, const struct run *r)
+{
+    static const enum setup_key keys[] = { KEY_VPP, KEY_PIPELINE_LAYERS,
+                                           KEY_RECOMPUTE_MODULES,
+                                           KEY_RECOMPUTE_LAYERS,
+                                           KEY_RECOMPUTE_GRANULARITY };
+    emit_raw(e, "megatron_lm_config.megatron_lm_gradient_clipping",
+             r->clip_grad ? "1.0" : "0.0");
+    emit_refuse_given(e, keys, sizeof(keys) / sizeof(keys[0]),
+                      "Megatron-LM's own script says it: --emit megatron");
+}
+
+static void apart(struct emit *e, const struct run *r)
+{
+    static const char *const types[] = { [HOLD_DDP] = "MULTI_GPU",
+                                         [HOLD_FSDP] = "FSDP",
+                                         [HOLD_DEEPSPEED] = "DEEPSPEED",
+                                         [HOLD_MEGATRON] = "MEGATRON_LM" };
+    const enum config_holder h = holder_of(r);
+    emit_word(e, "compute_environment", "LOCAL_MACHINE");
+    emit_word(e, "distributed_type",
+              h == HOLD_DDP && r->gpus == 1 ? "NO" : types[h]);
+    emit_count(e, "num_machines", r->gpus / emit_node(e, r));
+    emit_count(e, "machine_rank", 0);
+    emit_word(e, "mixed_precision",
+              r->prec.fp8                  ? "fp8"
+              : r->prec.compute == DT_BF16 ? "bf16"
+              : r->prec.compute == DT_FP16 ? "fp16"
+                                           : "no");
+    if (h == HOLD_FSDP)
+        put_fsdp(e, r);
+    if (h == HOLD_DEEPSPEED)
+        put_deepspeed(e, r);
+    if (h == HOLD_MEGATRON)
+        put_megatron(e, r);
+}
+
 const struct config_table config_accelerate = {
-    rows, sizeof(rows) / sizeof(rows[0]), false, false, NULL, together, NULL,
+    rows,          sizeof(rows) / sizeof(rows[0]),
+    false,         false,
+    NULL,          together,
+    apart,         writes,
+    BESIDE_SCRIPT,
 };

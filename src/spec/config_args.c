@@ -145,15 +145,38 @@ static struct str variable(struct str word, struct str *fallback)
     return name;
 }
 
-/* "$((8*NODES))", "$(($GPUS * ${NODES}))": each name by its value, in
- * parentheses, until there is none; then it is a sum. */
-enum { SUM_TEXT = 400, SUM_STEPS = 8 };
-
 static bool is_sum(struct str word)
 {
     return word.n > 5 && memcmp(word.p, "$((", 3) == 0
            && word.p[word.n - 1] == ')' && word.p[word.n - 2] == ')';
 }
+
+/* What $NAME is, at `end`, as far as names alone say it. A positional
+ * parameter, "$1", is the caller's: nothing here says it. */
+static struct str follow(const struct script *s, struct str word, size_t end)
+{
+    enum { STEPS_MAX = 8 }; /* names of names, before it is a circle */
+    for (int i = 0;
+         i < STEPS_MAX && word.n > 1 && word.p[0] == '$' && !is_sum(word);
+         i++) {
+        struct str fallback;
+        struct str name = variable(word, &fallback);
+        struct str value = { "", 0 };
+        if (name.n > 0)
+            value = assigned(s, name, end);
+        if (value.n == 0)
+            value = fallback;
+        if (value.n == 0)
+            return word;
+        word = value;
+        end = (size_t)(word.p - s->text);
+    }
+    return word;
+}
+
+/* "$((8*NODES))", "$(($GPUS * ${NODES}))": each name by its value, in
+ * parentheses, until there is none; then it is a sum. */
+enum { SUM_TEXT = 400, SUM_STEPS = 8 };
 
 /* The name at text[i], with or without its "$"; its value. */
 static struct str named(const struct script *s, const char *text, size_t *i,
@@ -172,7 +195,10 @@ static struct str named(const struct script *s, const char *text, size_t *i,
     struct str value = { "", 0 };
     if (name.n > 0)
         value = assigned(s, name, end);
-    return value.n > 0 ? value : fallback;
+    value = value.n > 0 ? value : fallback;
+    if (value.n == 0 || value.p < s->text || value.p >= s->text + s->len)
+        return value;
+    return follow(s, value, (size_t)(value.p - s->text));
 }
 
 /* Replaces names once; false when one has no value, or there is no room.
@@ -206,7 +232,7 @@ static bool put_values(const struct script *s, char text[SUM_TEXT], size_t end,
     return true;
 }
 
-static struct str sum_value(struct script *s, struct str word)
+static struct str sum_value(struct script *s, struct str word, size_t end)
 {
     char text[SUM_TEXT];
     uint64_t n = 0;
@@ -215,7 +241,7 @@ static struct str sum_value(struct script *s, struct str word)
         return word;
     str_format(text, sizeof(text), "%.*s", (int)(word.n - 5), word.p + 3);
     for (int i = 0; i < SUM_STEPS && more; i++) {
-        if (!put_values(s, text, (size_t)(word.p - s->text), &more))
+        if (!put_values(s, text, end, &more))
             return word;
     }
     if (more || !sum_of(str_of(text), &n))
@@ -226,27 +252,11 @@ static struct str sum_value(struct script *s, struct str word)
     return copy == NULL ? word : str_of(copy);
 }
 
-/* A positional parameter, "$1", is the caller's: nothing here says it. */
 static struct str value_of(struct script *s, struct str word)
 {
-    enum { STEPS_MAX = 8 }; /* names of names, before it is a circle */
-    size_t end = (size_t)(word.p - s->text);
-    for (int i = 0; i < STEPS_MAX && word.n > 1 && word.p[0] == '$'; i++) {
-        if (is_sum(word))
-            return sum_value(s, word);
-        struct str fallback;
-        struct str name = variable(word, &fallback);
-        struct str value = { "", 0 };
-        if (name.n > 0)
-            value = assigned(s, name, end);
-        if (value.n == 0)
-            value = fallback;
-        if (value.n == 0)
-            return word;
-        word = value;
-        end = (size_t)(word.p - s->text);
-    }
-    return word;
+    const size_t end = (size_t)(word.p - s->text);
+    word = follow(s, word, end);
+    return is_sum(word) ? sum_value(s, word, end) : word;
 }
 
 /* ---- the tree ---- */

@@ -34,10 +34,11 @@ static const struct config_row rows[] = {
                 "fp32=fp32 fp16=fp16 bf16=bf16 bfp16=bf16"),
 
     /* optimizer */
-    WORDS(
-        "optimizer.type", KEY_OPTIMIZER,
-        "AdamW=adamw Adam=adamw FusedAdam=adamw DeepSpeedCPUAdam=adamw Lamb=lamb "
-        "Lion=lion Adagrad=adagrad SGD=sgd Muon=muon"),
+    WORDS("optimizer.type", KEY_OPTIMIZER,
+          "AdamW=adamw Adam=adamw FusedAdam=adamw DeepSpeedCPUAdam=adamw "
+          "MuAdam=adamw MuAdamW=adamw Lamb=lamb Lion=lion Adagrad=adagrad "
+          "SGD=sgd MuSGD=sgd Muon=muon RMSprop=rmsprop OneBitAdam=? "
+          "OneBitLamb=? ZeroOneAdam=?"),
     WORDS("optimizer.params.torch_adam", KEY_OPTIMIZER_IMPL,
           "true=foreach false="),
     QUIET("optimizer"),
@@ -56,7 +57,7 @@ static const struct config_row rows[] = {
               KEY_PERSISTENCE_THRESHOLD),
     SAME("zero_optimization.stage3_param_persistence_threshold",
          KEY_PERSISTENCE_THRESHOLD),
-    SAME("zero_optimization.sub_group_size", KEY_SUB_GROUP_SIZE),
+    LATER_SAME("zero_optimization.sub_group_size", KEY_SUB_GROUP_SIZE),
     LATER("zero_optimization.mics_shard_size"),
     SAME_GIVEN("zero_optimization.offload_optimizer.device",
                KEY_OFFLOAD_OPTIMIZER),
@@ -132,6 +133,7 @@ static const struct config_row rows[] = {
     LATER("sequence_parallel_size"),
     QUIET("pipeline"),
     ASIDE("compile", "DeepCompile"),
+    ASIDE("progressive_layer_drop", "no layer is left out"),
     ASIDE("compression_training", "compression"),
     ASIDE("sparse_attention", "sparse attention"),
     ASIDE("hybrid_engine", "RLHF's hybrid engine"),
@@ -226,6 +228,17 @@ static void momentum(struct config *c)
         config_set(c, m, KEY_OPTIMIZER, "momentum");
 }
 
+/* 0: each parameter is a sub-group (stage3.py, _create_fp16_sub_groups). */
+static void sub_groups(struct config *c)
+{
+    const struct json *n = config_at(c, "zero_optimization.sub_group_size");
+    if (n != NULL && n->kind == JSON_NUMBER && !(n->number > 0)
+        && !(n->number < 0))
+        config_set(c, n, KEY_SUB_GROUP_SIZE, "1");
+    else if (n != NULL)
+        config_set_json(c, n, KEY_SUB_GROUP_SIZE);
+}
+
 /* Numbers whose one value means "not at all". */
 static void unless(struct config *c, const char *path, double off,
                    enum setup_key key, const char *what)
@@ -243,7 +256,11 @@ static void unless(struct config *c, const char *path, double off,
 
 static void together(struct config *c)
 {
-    config_set(c, c->root, KEY_FRAMEWORK, "deepspeed");
+    /* Megatron-DeepSpeed's script names this file */
+    if (!c->s->set[KEY_FRAMEWORK]
+        || c->s->v[KEY_FRAMEWORK].n != FW_MEGATRON_DEEPSPEED)
+        config_set(c, c->root, KEY_FRAMEWORK, "deepspeed");
+    sub_groups(c);
     precision(c);
     clipping(c);
     momentum(c);
@@ -291,4 +308,6 @@ const struct config_table config_deepspeed = {
     "zero_optimization",
     together,
     apart,
+    NULL,
+    BESIDE_MODEL,
 };

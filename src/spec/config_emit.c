@@ -35,8 +35,10 @@ static size_t place_of(const struct emit *e, const char *path)
     return e->entries;
 }
 
-static void put(struct emit *e, const char *path, const char *value)
+static void put(struct emit *e, const char *below, const char *value)
 {
+    char path[CONFIG_PATH_MAX];
+    str_format(path, sizeof(path), "%s%s", e->prefix, below);
     for (size_t i = 0; i < e->entries; i++) {
         if (strcmp(e->entry[i].path, path) == 0) {
             e->entry[i].value = value;
@@ -53,6 +55,14 @@ static void put(struct emit *e, const char *path, const char *value)
     str_format(e->entry[at].path, sizeof(e->entry[at].path), "%s", path);
     e->entry[at].value = value;
     e->entries++;
+}
+
+bool emit_has(const struct emit *e, const char *path)
+{
+    size_t i = 0;
+    while (i < e->entries && strcmp(e->entry[i].path, path) != 0)
+        i++;
+    return i < e->entries;
 }
 
 void emit_raw(struct emit *e, const char *path, const char *format, ...)
@@ -98,6 +108,15 @@ void emit_refuse(struct emit *e, enum setup_key key, const char *hint, ...)
     va_start(args, hint);
     str_vformat(error->hint, sizeof(error->hint), hint, args);
     va_end(args);
+}
+
+void emit_refuse_given(struct emit *e, const enum setup_key *key, size_t n,
+                       const char *hint)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (e->run->given[key[i]])
+            emit_refuse(e, key[i], "%s", hint);
+    }
 }
 
 uint64_t emit_node(struct emit *e, const struct run *r)
@@ -156,14 +175,24 @@ static void put_row(struct emit *e, const struct config_row *row)
         put_value(e, row, value);
 }
 
+void emit_table(struct emit *e, const struct config_table *t,
+                const char *prefix)
+{
+    const char *before = e->prefix;
+    e->prefix = prefix;
+    for (size_t i = 0; i < t->rows; i++) {
+        if (t->writes == NULL || t->writes(e->run, t->row[i].path))
+            put_row(e, &t->row[i]);
+    }
+    t->apart(e, e->run);
+    e->prefix = before;
+}
+
 bool config_emit(struct emit *e, const struct config_dialect *dialect,
                  const struct run *run, struct diag *d)
 {
-    const struct config_table *t = dialect->table;
-    *e = (struct emit){ .d = d, .run = run, .dialect = dialect };
-    for (size_t i = 0; i < t->rows; i++)
-        put_row(e, &t->row[i]);
-    t->apart(e, run);
+    *e = (struct emit){ .d = d, .run = run, .dialect = dialect, .prefix = "" };
+    emit_table(e, dialect->table, "");
     if (d->status == MEMPLAN_OK)
         dialect->render(e);
     if (d->status == MEMPLAN_OK && strlen(e->text) + 1 >= sizeof(e->text))

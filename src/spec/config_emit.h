@@ -17,7 +17,8 @@ struct emit {
     const struct run *run;
     const struct config_dialect *dialect; /* that it is read back by */
 
-    char head[512]; /* before the entries: environment, program */
+    const char *prefix; /* of paths: where a table is put inside another */
+    char head[512];     /* before the entries: environment, program */
     struct {
         char path[CONFIG_PATH_MAX];
         const char *value; /* as in JSON: words in double quotes */
@@ -45,12 +46,22 @@ void emit_raw(struct emit *e, const char *path, const char *format, ...)
 #endif
     ;
 
+bool emit_has(const struct emit *e, const char *path);
+
+/* Rows and `apart` of another dialect, below `prefix` ("deepspeed."). */
+void emit_table(struct emit *e, const struct config_table *t,
+                const char *prefix);
+
 /* Reports that a key's value has no word there. */
 void emit_refuse(struct emit *e, enum setup_key key, const char *hint, ...)
 #if defined(__GNUC__)
     __attribute__((format(printf, 3, 4)))
 #endif
     ;
+
+/* The same of those of the keys that the user gave. */
+void emit_refuse_given(struct emit *e, const enum setup_key *key, size_t n,
+                       const char *hint);
 
 /* GPUs of a node, where all nodes are full, or there is one; else reported. */
 uint64_t emit_node(struct emit *e, const struct run *r);

@@ -19,4 +19,12 @@ enum config_holder {
 void config_hf_precision(struct config *c, enum config_holder holder,
                          const char *mixed);
 
+void config_training_args_together(struct config *c);
+
+/* The word of --optim for a run's optimizer and its kernels; NULL for none. */
+const char *config_hf_optim(const struct run *r);
+
+/* GPUs and GPUs of a node, from torchrun's flags. */
+void config_world(struct config *c);
+
 #endif

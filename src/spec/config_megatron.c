@@ -20,7 +20,8 @@ static const struct config_row rows[] = {
     SAME_GIVEN("expert_model_parallel_size", KEY_EP),
     SAME_GIVEN("expert_tensor_parallel_size", KEY_ETP),
     SAME("sequence_parallel", KEY_SEQUENCE_PARALLEL),
-    WORDS_GIVEN("cp_comm_type", KEY_CP_COMM, "p2p=p2p a2a=a2a"),
+    WORDS_GIVEN("cp_comm_type", KEY_CP_COMM,
+                "p2p=p2p a2a=a2a all_gather=? allgather=? a2a+p2p=?"),
     LATER("nnodes"),
     LATER("nproc_per_node"),
     LATER("num_layers_per_virtual_pipeline_stage"),
@@ -58,6 +59,16 @@ static const struct config_row rows[] = {
     LATER("use_custom_fsdp"),
     LATER("use_torch_fsdp2"),
     LATER("data_parallel_sharding_strategy"),
+    WORDS_READ("megatron_fsdp_main_params_dtype", KEY_MASTER_DTYPE,
+               "fp32=fp32 bf16=bf16 fp16=fp16 auto="),
+    WORDS_READ("megatron_fsdp_main_grads_dtype", KEY_GRAD_DTYPE,
+               "fp32=fp32 bf16=bf16 fp16=fp16 auto="),
+    WORDS_READ("megatron_fsdp_grad_comm_dtype", KEY_REDUCE_DTYPE,
+               "fp32=fp32 bf16=bf16 fp16=fp16 auto="),
+    LATER("deepspeed"), /* Megatron-DeepSpeed */
+    LATER("deepspeed_config"),
+    SAME_READ("zero_stage", KEY_ZERO),
+    LATER("deepspeed_activation_checkpointing"),
     SAME("overlap_grad_reduce", KEY_OVERLAP_COMM),
     QUIET("overlap_param_gather"),
     QUIET("use_precision_aware_optimizer"),
@@ -74,6 +85,10 @@ static const struct config_row rows[] = {
     LATER("recompute_num_layers"),
     LATER("recompute_modules"),
     LATER("recompute_activations"),
+    LATER("checkpoint_activations"), /* until December 2021 */
+    LATER("checkpoint_num_layers"),
+    LATER("activations_checkpoint_method"), /* until July 2022 */
+    LATER("activations_checkpoint_num_layers"),
     LATER("attention_backend"),
     LATER("transformer_impl"),
     LATER("use_flash_attn"),
@@ -87,7 +102,8 @@ static const struct config_row rows[] = {
           "true=false"),
     WORDS("no_masked_softmax_fusion", KEY_FUSED_SOFTMAX, "true=false"),
     WORDS_GIVEN("moe_token_dispatcher_type", KEY_MOE_DISPATCHER,
-                "alltoall=alltoall allgather=allgather"),
+                "alltoall=alltoall allgather=allgather alltoall_seq=alltoall "
+                "flex="),
     LATER("moe_grouped_gemm"),
     SAME_GIVEN("moe_expert_capacity_factor", KEY_MOE_CAPACITY_FACTOR),
     SAME_GIVEN("moe_pad_expert_input_to_capacity", KEY_MOE_PAD_TO_CAPACITY),
@@ -95,6 +111,17 @@ static const struct config_row rows[] = {
     WORDS_READ("cuda_graph_impl", KEY_CUDA_GRAPH,
                "none= local=true transformer_engine=true"),
     SAME("overlap_moe_expert_parallel_comm", KEY_EP_OVERLAP),
+    ASIDE("defer_embedding_wgrad_compute",
+          "the head's gradient is not put off"),
+    QUIET("wgrad_deferral_limit"),
+    ASIDE("fp16_lm_cross_entropy", "the loss is in 32 bits"),
+    ASIDE("no_bias_gelu_fusion", "bias and activation are one kernel"),
+    ASIDE("no_bias_swiglu_fusion", "bias and activation are one kernel"),
+    ASIDE("no_bias_dropout_fusion", "bias and dropout are one kernel"),
+    ASIDE("no_rope_fusion", "rotary embeddings are one kernel"),
+    ASIDE("distribute_saved_activations", "each rank keeps them whole"),
+    ASIDE("partition_activations", "each rank keeps them whole"),
+    ASIDE("fine_grained_activation_offloading", "nothing is offloaded"),
     LATER("hidden_dropout"),
     LATER("attention_dropout"),
     LATER("make_vocab_size_divisible_by"),
@@ -147,6 +174,36 @@ static const struct config_row rows[] = {
     QUIET("attention_softmax_in_fp32"),
     QUIET("apply_query_key_layer_scaling"),
     QUIET("async_save"),
+    QUIET("auto_detect_ckpt_format"),
+    QUIET("bert_load"),
+    QUIET("calculate_per_token_loss"),
+    QUIET("check_weight_hash_across_dp_replicas_interval"),
+    QUIET("ckpt_assume_constant_structure"),
+    QUIET("ckpt_fully_parallel_load"),
+    QUIET("ckpt_fully_parallel_save"),
+    QUIET("data_impl"),
+    QUIET("decoupled_lr"),
+    QUIET("decoupled_min_lr"),
+    QUIET("disable_gloo_process_groups"),
+    QUIET("dist_ckpt_optim_fully_reshardable"),
+    QUIET("epochs"),
+    QUIET("hysteresis"),
+    QUIET("log_batch_size_to_tensorboard"),
+    QUIET("log_learning_rate_to_tensorboard"),
+    QUIET("log_loss_scale_to_tensorboard"),
+    QUIET("lr_decay_tokens"),
+    QUIET("no_ckpt_fully_parallel_save"),
+    QUIET("no_persist_layer_norm"),
+    QUIET("no_use_tokenizer_model_from_checkpoint_args"),
+    QUIET("override_lr_scheduler"),
+    QUIET("pretrained_checkpoint"),
+    QUIET("test_mode"),
+    QUIET("tiktoken_pattern"),
+    QUIET("train_data"),
+    QUIET("train_tokens"),
+    QUIET("use_persistent_ckpt_worker"),
+    QUIET("valid_data"),
+    QUIET("verify_integrity"),
     QUIET("ckpt_format"),
     QUIET("data_args_path"),
     QUIET("data_cache_path"),
@@ -235,7 +292,7 @@ static const struct config_row rows[] = {
     QUIET("timing_log_option"),
     QUIET("tokenizer_model"),
     QUIET("tokenizer_type"),
-    QUIET("tp_comm_overlap"),
+    ASIDE("tp_comm_overlap", "Transformer Engine's userbuffers"),
     QUIET("train_data_path"),
     QUIET("train_iters"),
     QUIET("train_samples"),
@@ -266,10 +323,58 @@ static void program(struct emit *e, const struct run *r)
                r->gpus / each, each);
 }
 
+/* Layers of one chunk: "t*8", "t", or nothing. */
+static void chunk(char *text, size_t size, uint64_t layers)
+{
+    if (layers > 1)
+        str_append(text, size, "t*%" PRIu64, layers);
+    else if (layers == 1)
+        str_append(text, size, "%s", "t");
+}
+
+/* Chunk after chunk, in the order in which a micro-batch meets them; those of
+ * a stage are as equal as can be, the first ones longer. */
+static void layout(struct emit *e, const struct run *r)
+{
+    enum { LAYOUT_TEXT = 4096 };
+    char text[LAYOUT_TEXT] = "E";
+    for (uint64_t c = 0; c < r->vpp; c++) {
+        for (uint64_t s = 0; s < r->pp; s++) {
+            const uint64_t n = r->stage_layers[s];
+            if (c + s > 0)
+                str_append(text, sizeof(text), "%s", "|");
+            chunk(text, sizeof(text), n / r->vpp + (c < n % r->vpp));
+        }
+    }
+    str_append(text, sizeof(text), "%s", "L");
+    emit_word(e, "pipeline_model_parallel_layout", text);
+}
+
+/* Stages that are not all equal: by a flag where only an end differs. */
 static void stages(struct emit *e, const struct run *r)
 {
+    const uint16_t *n = r->stage_layers;
+    const uint64_t inner = r->pp > 2 ? n[1] : 0;
+    uint64_t layers = 0;
+    bool even = true, ends = r->pp > 2 && r->vpp == 1;
+    for (uint64_t i = 0; i < r->pp; i++) {
+        layers += n[i];
+        even = even && n[i] == n[0];
+        ends = ends && (i == 0 || i == r->pp - 1 || n[i] == inner);
+    }
+    if (r->pp > 1 && !even && !ends) {
+        layout(e, r);
+        return;
+    }
     if (r->vpp > 1)
         emit_count(e, "num_virtual_stages_per_pipeline_rank", r->vpp);
+    if (even || r->pp == 1)
+        return;
+    emit_count(e, "num_layers", layers);
+    if (n[0] != inner)
+        emit_count(e, "decoder_first_pipeline_num_layers", n[0]);
+    if (n[r->pp - 1] != inner)
+        emit_count(e, "decoder_last_pipeline_num_layers", n[r->pp - 1]);
 }
 
 static void states(struct emit *e, const struct run *r)
@@ -378,10 +483,24 @@ static void kernels(struct emit *e, const struct run *r)
     dropout(e, r);
 }
 
+/* Megatron multiplies by tp itself. */
+static void vocabulary(struct emit *e, const struct run *r)
+{
+    const uint64_t n = r->setup.v[KEY_VOCAB_MULTIPLE].n;
+    if (!r->given[KEY_VOCAB_MULTIPLE])
+        return;
+    if (n % r->tp == 0)
+        emit_count(e, "make_vocab_size_divisible_by", n / r->tp);
+    else
+        emit_refuse(e, KEY_VOCAB_MULTIPLE, "use a multiple of tp %" PRIu64,
+                    r->tp);
+}
+
 static void apart(struct emit *e, const struct run *r)
 {
     deterministic(e, r);
     program(e, r);
+    vocabulary(e, r);
     stages(e, r);
     states(e, r);
     precision(e, r);
@@ -390,6 +509,7 @@ static void apart(struct emit *e, const struct run *r)
 }
 
 const struct config_table config_megatron = {
-    rows, sizeof(rows) / sizeof(rows[0]), false, true,
-    NULL, config_megatron_together,       apart,
+    rows,       sizeof(rows) / sizeof(rows[0]), false, true,
+    NULL,       config_megatron_together,       apart, NULL,
+    BESIDE_FEW,
 };

@@ -2,6 +2,7 @@
  * Owns what Megatron-LM's flags mean together: stages, batches, who holds the
  * states, recomputation, kernels. [megatron/training/arguments.py, core_v0.16]
  */
+#include "spec/config_hf.h"
 #include "spec/config_megatron.h"
 
 #include "base/unit.h"
@@ -63,30 +64,6 @@ static void set_count(struct config *c, const char *flag, enum setup_key key,
 }
 
 /* ---- layout ---- */
-
-/* The script's name may stand behind torchrun's last flag. */
-static bool first_number(const struct json *value, uint64_t *out)
-{
-    struct str rest;
-    return value->kind == JSON_STRING
-           && unit_parse_count(str_cut(value->text, ' ', &rest), out) == UNIT_OK
-           && *out < UINT32_MAX;
-}
-
-/* torchrun's --nproc_per_node may be a word (gpu, auto), --nnodes a range. */
-static void world(struct config *c)
-{
-    const struct json *each = config_at(c, "nproc_per_node");
-    const struct json *nodes = config_at(c, "nnodes");
-    uint64_t per_node = 0, n = 1;
-    if (each == NULL || !first_number(each, &per_node))
-        return;
-    set_count(c, "nproc_per_node", KEY_GPUS_PER_NODE, per_node);
-    if (nodes == NULL || first_number(nodes, &n))
-        set_count(c, "nproc_per_node", KEY_GPUS, n * per_node);
-    else
-        config_note(c, "--nnodes is no number there: give --gpus");
-}
 
 enum { LAYOUT_MAX = 4096 };
 
@@ -267,6 +244,22 @@ static void precision(struct config *c)
         config_set(c, c->root, KEY_GRAD_DTYPE, "fp16");
 }
 
+/* Megatron-DeepSpeed: who holds the states is said in a file of DeepSpeed's,
+ * often one that the script itself writes. */
+static void deepspeed(struct config *c)
+{
+    const struct json *file = config_at(c, "deepspeed_config");
+    config_set(c, config_at(c, "deepspeed"), KEY_FRAMEWORK,
+               "megatron-deepspeed");
+    if (file != NULL && file->kind == JSON_STRING
+        && memchr(file->text.p, '$', file->text.n) == NULL
+        && memchr(file->text.p, ' ', file->text.n) == NULL)
+        config_goes_on(c, file, "deepspeed");
+    else if (file != NULL)
+        config_note(c, "which file --deepspeed-config is the script does not "
+                       "say: add --deepspeed FILE");
+}
+
 static void states(struct config *c)
 {
     static const struct {
@@ -275,6 +268,10 @@ static void states(struct config *c)
                        { "optim", "1" },
                        { "optim_grads", "2" },
                        { "optim_grads_params", "3" } };
+    if (has(c, "deepspeed")) {
+        deepspeed(c);
+        return;
+    }
     config_set(c, c->root, KEY_FRAMEWORK, "megatron");
     if (has(c, "use_torch_fsdp2")) {
         config_set(c, c->root, KEY_ENGINE, "fsdp2");
@@ -314,6 +311,26 @@ static void instances(struct config *c)
 
 /* ---- layers ---- */
 
+/* Names of the time before selective recomputation: all of each layer. */
+static void recompute_before(struct config *c)
+{
+    static const char block[] = "activations_checkpoint_method";
+    static const char *const counts[] = { "checkpoint_num_layers",
+                                          "activations_checkpoint_num_layers" };
+    if (!has(c, "checkpoint_activations") && !has(c, block)
+        && !has(c, "deepspeed_activation_checkpointing"))
+        return;
+    config_set(c, c->root, KEY_RECOMPUTE, "full");
+    for (size_t i = 0; i < 2; i++) {
+        const uint64_t n = count(c, counts[i]);
+        if (n > 0)
+            set_count(c, counts[i],
+                      is_word(c, block, "block") ? KEY_RECOMPUTE_LAYERS
+                                                 : KEY_RECOMPUTE_GRANULARITY,
+                      n);
+    }
+}
+
 static void recompute(struct config *c)
 {
     const struct json *how = config_at(c, "recompute_granularity");
@@ -321,6 +338,8 @@ static void recompute(struct config *c)
     if (how == NULL) {
         if (has(c, "recompute_activations"))
             config_set(c, c->root, KEY_RECOMPUTE, "selective");
+        else
+            recompute_before(c);
         return;
     }
     if (is_word(c, "recompute_granularity", "full")) {
@@ -381,11 +400,15 @@ static void kernels(struct config *c)
                        || is_word(c, "attention_backend", "local");
     if (local)
         config_set(c, c->root, KEY_IMPLEMENTATION, "megatron-local");
-    if (is_word(c, "attention_backend", "unfused")
+    const bool half = has(c, "bf16") || has(c, "fp16");
+    if (is_word(c, "attention_backend", "unfused") || !half
         || (local && !has(c, "use_flash_attn")))
         config_set(c, c->root, KEY_ATTENTION, "eager");
     else
         config_set(c, c->root, KEY_ATTENTION, "flash");
+    if (is_word(c, "moe_token_dispatcher_type", "flex"))
+        config_note(c, "--moe-token-dispatcher-type flex is not modelled: "
+                       "alltoall is assumed, without DeepEP's buffers");
     config_set(c, c->root, KEY_ATTENTION_MASK,
                has(c, "no_create_attention_mask_in_dataloader") ? "none"
                                                                 : "dataloader");
@@ -433,7 +456,7 @@ static void dropout(struct config *c)
 
 void config_megatron_together(struct config *c)
 {
-    world(c);
+    config_world(c);
     pipeline(c);
     states(c);
     precision(c);

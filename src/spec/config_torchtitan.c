@@ -43,8 +43,7 @@ static const struct config_row rows[] = {
           "see --pipeline-layers, --vpp"),
     ASIDE("experimental.pipeline_parallel_split_points",
           "see --pipeline-layers, --vpp"),
-    ASIDE("parallelism.module_fqns_per_model_part",
-          "see --pipeline-layers, --vpp"),
+    LATER("parallelism.module_fqns_per_model_part"),
     ASIDE("parallelism.pipeline_parallel_layers_per_stage",
           "see --pipeline-layers, --vpp"),
     ASIDE("parallelism.pipeline_parallel_first_stage_less_layers",
@@ -188,6 +187,30 @@ static void parallelism(struct emit *e, const struct run *r)
                r->micro_batch);
 }
 
+/* Each part's modules by name, where stages are not all equal. */
+static void parts(struct emit *e, const struct run *r)
+{
+    enum { PARTS_TEXT = 7000 };
+    char text[PARTS_TEXT] = "[[\"tok_embeddings\"";
+    uint64_t next = 0;
+    bool even = true;
+    for (uint64_t i = 1; i < r->pp; i++)
+        even = even && r->stage_layers[i] == r->stage_layers[0];
+    if (r->pp == 1 || r->vpp > 1 || even)
+        return;
+    for (uint64_t s = 0; s < r->pp; s++) {
+        for (uint64_t i = 0; i < r->stage_layers[s]; i++)
+            str_append(text, sizeof(text),
+                       s > 0 && i == 0 ? "\"layers.%" PRIu64 "\""
+                                       : ", \"layers.%" PRIu64 "\"",
+                       next++);
+        if (s + 1 < r->pp)
+            str_append(text, sizeof(text), "%s", "],\n    [");
+    }
+    str_append(text, sizeof(text), "%s", ", \"norm\", \"output\"]]");
+    emit_raw(e, "parallelism.module_fqns_per_model_part", "%s", text);
+}
+
 static void layers(struct emit *e, const struct run *r)
 {
     static const char option[] = "activation_checkpoint.selective_ac_option";
@@ -213,6 +236,7 @@ static void apart(struct emit *e, const struct run *r)
     const bool mx = r->prec.fp8 && r->fp8_recipe == FP8_MXFP8;
     training(e, r);
     parallelism(e, r);
+    parts(e, r);
     layers(e, r);
     if (r->optimizer_in_backward)
         emit_bool(e, "optimizer.early_step_in_backward", true);
@@ -222,6 +246,7 @@ static void apart(struct emit *e, const struct run *r)
 }
 
 const struct config_table config_torchtitan = {
-    rows, sizeof(rows) / sizeof(rows[0]), false, false,
-    NULL, config_torchtitan_together,     apart,
+    rows,       sizeof(rows) / sizeof(rows[0]), false, false,
+    NULL,       config_torchtitan_together,     apart, NULL,
+    BESIDE_FEW,
 };

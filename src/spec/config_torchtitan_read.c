@@ -199,6 +199,39 @@ static void schedule(struct config *c, const struct dims *d)
     bad_word(c, v, "1F1B, GPipe, Interleaved1F1B, ZBVZeroBubble, DualPipeV");
 }
 
+/* Parts go round the ranks; each names its layers, "layers.0". */
+static void parts(struct config *c, const struct dims *d)
+{
+    const struct json *list =
+        config_at(c, "parallelism.module_fqns_per_model_part");
+    uint64_t stage[SETUP_LIST_MAX] = { 0 };
+    uint64_t n = 0;
+    char text[2048] = "";
+    if (d->pp <= 1 || d->pp > SETUP_LIST_MAX || list == NULL
+        || list->kind != JSON_ARRAY)
+        return;
+    for (const struct json *part = list->child; part; part = part->next) {
+        const struct json *one = part->kind == JSON_ARRAY ? part->child : NULL;
+        for (; one != NULL; one = one->next)
+            stage[n % d->pp] += one->kind == JSON_STRING && one->text.n > 7
+                                && memcmp(one->text.p, "layers.", 7) == 0;
+        n++;
+    }
+    if (n % d->pp != 0 || n == 0) {
+        diag_hint(config_bad(c, list, MEMPLAN_E_CONFLICT,
+                             "%" PRIu64 " model parts for %" PRIu64 " ranks", n,
+                             d->pp),
+                  "as many parts on each rank");
+        return;
+    }
+    for (uint64_t i = 0; i < d->pp; i++)
+        str_append(text, sizeof(text), i > 0 ? ",%" PRIu64 : "%" PRIu64,
+                   stage[i]);
+    if (n > d->pp)
+        set_count(c, list, KEY_VPP, n / d->pp);
+    config_set(c, list, KEY_PIPELINE_LAYERS, text);
+}
+
 /* ---- batches ---- */
 
 /* A pipeline cuts the local batch: since April 2025 by the micro-batch's size,
@@ -448,6 +481,7 @@ void config_torchtitan_together(struct config *c)
         return;
     layout(c, &d);
     schedule(c, &d);
+    parts(c, &d);
     batches(c, &d);
     precision(c, &d);
     optimizer(c);
@@ -456,7 +490,7 @@ void config_torchtitan_together(struct config *c)
     const uint64_t tokens = count(c, "training.seq_len", 2048);
     if (tokens > 0)
         set_count(c, config_at(c, "training.seq_len"), KEY_SEQ_LEN, tokens);
-    if (d.pp > 1)
+    if (d.pp > 1 && !c->s->set[KEY_PIPELINE_LAYERS])
         config_note(c, "torchtitan counts embedding and head as layers of "
                        "their stages: --pipeline-layers says so");
 }

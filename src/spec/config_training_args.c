@@ -3,19 +3,78 @@
  * HfArgumentParser reads and TrainingArguments.to_json_string writes.
  * [transformers/training_args.py, version 5.23, and names that it had before]
  */
+#include "spec/config_emit.h"
 #include "spec/config_hf.h"
+
+#include <string.h>
 
 #include "base/banned.h"
 
 static const struct config_row rows[] = {
     /* batches */
     SAME("per_device_train_batch_size", KEY_MICRO_BATCH),
-    SAME("per_gpu_train_batch_size", KEY_MICRO_BATCH),
+    SAME_READ("per_gpu_train_batch_size", KEY_MICRO_BATCH),
     SAME("gradient_accumulation_steps", KEY_GRAD_ACCUM),
-    SAME("max_seq_length", KEY_SEQ_LEN), /* SFTConfig */
-    SAME("max_length", KEY_SEQ_LEN),     /* SFTConfig */
-    SAME("model_max_length", KEY_SEQ_LEN),
+    SAME_READ("max_seq_length", KEY_SEQ_LEN), /* SFTConfig */
+    SAME_READ("max_length", KEY_SEQ_LEN),     /* SFTConfig */
+    SAME_READ("model_max_length", KEY_SEQ_LEN),
     ONLY("auto_find_batch_size", "false"),
+    SAME_READ("cutoff_len", KEY_SEQ_LEN), /* LLaMA-Factory */
+    LATER("nnodes"),                      /* torchrun's, in a script */
+    LATER("nproc_per_node"),
+
+    /* of TRL's and LLaMA-Factory's files beside TrainingArguments */
+    LATER("finetuning_type"),
+    LATER("use_peft"),
+    LATER("lora_rank"),
+    LATER("lora_r"),
+    LATER("lora_target"),
+    LATER("lora_target_modules"),
+    LATER("lora_dropout"),
+    LATER("load_in_4bit"),
+    LATER("load_in_8bit"),
+    LATER("quantization_bit"),
+    ONLY("use_dora", "false"),
+    ONLY("packing", "false"),
+    WORDS_READ(
+        "attn_implementation", KEY_ATTENTION,
+        "flash_attention_2=flash flash_attention_3=flash sdpa= "
+        "eager=eager flex_attention=? kernels-community/flash-attn=flash "
+        "kernels-community/flash-attn2=flash "
+        "kernels-community/flash-attn3=flash "
+        "kernels-community/vllm-flash-attn3=flash"),
+    WORDS_READ("flash_attn", KEY_ATTENTION,
+               "auto= disabled=eager sdpa= fa2=flash fa3=flash"),
+    WORDS_READ("enable_liger_kernel", KEY_IMPLEMENTATION,
+               "true=hf-liger false="),
+    /* axolotl's names */
+    SAME_READ("micro_batch_size", KEY_MICRO_BATCH),
+    SAME_READ("sequence_len", KEY_SEQ_LEN),
+    LATER("adapter"),
+    LATER("lora_target_linear"),
+    LATER("optimizer"),
+    LATER("flash_attention"),
+    SHAPE("base_model"),
+    QUIET("lr_scheduler"),
+    QUIET("num_epochs"),
+    QUIET("sample_packing"),
+    QUIET("val_set_size"),
+
+    /* how the weights are loaded */
+    LATER("torch_dtype"),
+    LATER("dtype"),
+    ONLY("pure_bf16", "false"),
+    QUIET("lora_alpha"),
+    QUIET("use_rslora"),
+    SHAPE("model_name_or_path"),
+    SHAPE("model_type"),
+    ASIDE("modules_to_save", "see --lora-full-modules"),
+    ASIDE("lora_modules_to_save", "see --lora-full-modules"),
+    LATER("stage"),
+    LATER("rl"),
+    ASIDE("plugins", "Liger's kernels are --implementation hf-liger"),
+    ONLY("relora", "false"),
+    ASIDE("qat", "weights are not quantized in training"),
 
     /* number formats, and who holds what */
     LATER("bf16"),
@@ -27,6 +86,11 @@ static const struct config_row rows[] = {
     LATER("fsdp_config.reshard_after_forward"),
     LATER("fsdp_config.fsdp_reshard_after_forward"),
     LATER("fsdp_config.cpu_offload"),
+    LATER("fsdp_config.offload_params"),
+    LATER("fsdp_config.fsdp_offload_params"),
+    LATER("fsdp_config.sharding_strategy"),
+    LATER("fsdp_config.fsdp_sharding_strategy"),
+    QUIET("fsdp_config.fsdp_auto_wrap_policy"),
     LATER("fsdp_config.fsdp_cpu_offload"),
     LATER("fsdp_config.activation_checkpointing"),
     LATER("fsdp_config.fsdp_activation_checkpointing"),
@@ -64,14 +128,14 @@ static const struct config_row rows[] = {
 
     /* layers */
     WORDS("gradient_checkpointing", KEY_RECOMPUTE, "true=full false="),
-    WORDS("activation_checkpointing", KEY_RECOMPUTE, "true=full false="),
-    SAME("gradient_checkpointing_kwargs.use_reentrant",
-         KEY_RECOMPUTE_REENTRANT),
-    SAME("activation_checkpointing_kwargs.use_reentrant",
-         KEY_RECOMPUTE_REENTRANT),
-    SAME("torch_compile", KEY_COMPILE),
+    WORDS_READ("activation_checkpointing", KEY_RECOMPUTE, "true=full false="),
+    SAME_GIVEN("gradient_checkpointing_kwargs.use_reentrant",
+               KEY_RECOMPUTE_REENTRANT),
+    SAME_READ("activation_checkpointing_kwargs.use_reentrant",
+              KEY_RECOMPUTE_REENTRANT),
+    SAME_GIVEN("torch_compile", KEY_COMPILE),
     WORDS("use_liger_kernel", KEY_IMPLEMENTATION, "true=hf-liger false="),
-    WORDS("use_liger", KEY_IMPLEMENTATION, "true=hf-liger false="),
+    WORDS_READ("use_liger", KEY_IMPLEMENTATION, "true=hf-liger false="),
     ASIDE("liger_kernel_config", "Liger's default kernels are assumed"),
     ASIDE("neftune_noise_alpha", "noise on the embeddings"),
     ASIDE("torch_empty_cache_steps", "the cache is not emptied"),
@@ -80,6 +144,41 @@ static const struct config_row rows[] = {
     ONLY("no_cuda", "false"),
 
     /* what is not seen in memory */
+    QUIET("fsdp_transformer_layer_cls_to_wrap"),
+    QUIET("chat_template"),
+    QUIET("dataset"),
+    QUIET("dataset_dir"),
+    QUIET("dataset_kwargs"),
+    QUIET("dataset_mixture"),
+    QUIET("dataset_name"),
+    QUIET("dataset_num_proc"),
+    QUIET("dataset_prepared_path"),
+    QUIET("dataset_test_split"),
+    QUIET("dataset_train_split"),
+    QUIET("datasets"),
+    QUIET("data_path"),
+    QUIET("eval_sample_packing"),
+    QUIET("evals_per_epoch"),
+    QUIET("lazy_preprocess"),
+    QUIET("loss_watchdog_patience"),
+    QUIET("loss_watchdog_threshold"),
+    QUIET("master_addr"),
+    QUIET("master_port"),
+    QUIET("max_prompt_length"),
+    QUIET("max_samples"),
+    QUIET("model_revision"),
+    QUIET("pad_to_sequence_len"),
+    QUIET("plot_loss"),
+    QUIET("preprocessing_num_workers"),
+    QUIET("saves_per_epoch"),
+    QUIET("special_tokens"),
+    QUIET("strict"),
+    QUIET("template"),
+    QUIET("tokenizer_type"),
+    QUIET("trust_remote_code"),
+    QUIET("wandb_entity"),
+    QUIET("wandb_name"),
+    QUIET("wandb_project"),
     QUIET("output_dir"),
     QUIET("overwrite_output_dir"),
     QUIET("num_train_epochs"),
@@ -196,274 +295,77 @@ static const struct config_row rows[] = {
     QUIET("dispatch_batches"),
 };
 
-/* ---- who holds what ---- */
+/* ---- and back ---- */
 
-/* A word of `fsdp`: "full_shard auto_wrap", or a list of such. */
-static bool has_option(const struct json *fsdp, const char *option)
+static bool is_fsdp(const struct run *r)
 {
-    const struct json *one = fsdp->kind == JSON_ARRAY ? fsdp->child : fsdp;
-    for (; one != NULL; one = fsdp->kind == JSON_ARRAY ? one->next : NULL) {
-        struct str rest =
-            one->kind == JSON_STRING ? one->text : (struct str){ "", 0 };
-        while (rest.n > 0) {
-            if (str_is(str_cut(rest, ' ', &rest), option))
-                return true;
-        }
-    }
-    return false;
+    return r->engine == ENGINE_FSDP || r->engine == ENGINE_FSDP2;
 }
 
-/* trainer_utils.FSDPOption: transformers refuses any other word. */
-static void check_options(struct config *c, const struct json *fsdp)
+/* FSDP has checkpoints of its own. */
+static bool writes(const struct run *r, const char *path)
 {
-    static const char known[] =
-        "full_shard shard_grad_op no_shard hybrid_shard "
-        "hybrid_shard_zero2 offload auto_wrap true";
-    const struct json *one = fsdp->kind == JSON_ARRAY ? fsdp->child : fsdp;
-    for (; one != NULL; one = fsdp->kind == JSON_ARRAY ? one->next : NULL) {
-        struct str rest =
-            one->kind == JSON_STRING ? one->text : (struct str){ "", 0 };
-        bool good = one->kind == JSON_STRING || one->kind == JSON_BOOL;
-        while (rest.n > 0) {
-            const struct str word = str_cut(rest, ' ', &rest);
-            bool found = word.n == 0;
-            for (size_t i = 0; choice_word(known, i).n > 0; i++)
-                found = found || str_eq(word, choice_word(known, i));
-            good = good && found;
-        }
-        if (!good)
-            diag_hint(config_bad(c, one, MEMPLAN_E_UNKNOWN,
-                                 "unknown option in 'fsdp'"),
-                      "known are full_shard, shard_grad_op, no_shard, "
-                      "hybrid_shard, hybrid_shard_zero2, offload, auto_wrap");
-    }
+    return !is_fsdp(r) || strcmp(path, "gradient_checkpointing") != 0;
 }
 
-static bool is_on(const struct json *fsdp)
+/* Version 2 as since Transformers 5; version 1 is the releases' before. */
+static void put_fsdp(struct emit *e, const struct run *r)
 {
-    if (fsdp == NULL)
-        return false;
-    switch (fsdp->kind) {
-    case JSON_BOOL: return fsdp->truth;
-    case JSON_STRING: return fsdp->text.n > 0;
-    case JSON_ARRAY: return fsdp->child != NULL;
-    case JSON_NULL:
-    case JSON_NUMBER:
-    case JSON_OBJECT: return false;
-    }
-    return false;
+    const bool two = r->engine == ENGINE_FSDP2;
+    const bool offloads = r->offload_params == OFFLOAD_CPU;
+    if (two)
+        emit_bool(e, "fsdp", true);
+    else
+        emit_raw(e, "fsdp", "\"%s auto_wrap%s\"",
+                 r->zero == 3   ? "full_shard"
+                 : r->zero == 2 ? "shard_grad_op"
+                                : "no_shard",
+                 offloads ? " offload" : "");
+    emit_count(e, "fsdp_config.version", two ? 2 : 1);
+    if (two)
+        emit_bool(e, "fsdp_config.reshard_after_forward", r->zero == 3);
+    if (two && offloads)
+        emit_bool(e, "fsdp_config.cpu_offload", true);
+    if (r->recompute == RECOMP_FULL)
+        emit_bool(e, "fsdp_config.activation_checkpointing", true);
 }
 
-/* fsdp_config may write its keys with fsdp_ before them. */
-static const struct json *fsdp_entry(const struct config *c, const char *name)
+/* What DeepSpeed has under a name of its own it makes itself; the rates are
+ * the Trainer's. */
+static void put_deepspeed(struct emit *e)
 {
-    char path[96];
-    str_format(path, sizeof(path), "fsdp_config.%s", name);
-    const struct json *value = config_at(c, path);
-    if (value == NULL) {
-        str_format(path, sizeof(path), "fsdp_config.fsdp_%s", name);
-        value = config_at(c, path);
-    }
-    return value;
-}
-
-static bool entry_is(const struct json *value, const char *word)
-{
-    if (value == NULL)
-        return false;
-    if (value->kind == JSON_BOOL)
-        return str_is(value->truth ? STR("true") : STR("false"), word);
-    return value->kind == JSON_STRING
-           && str_same_name(value->text, str_of(word));
-}
-
-/* full_shard is reshard_after_forward, shard_grad_op is not. */
-static void fsdp_stage(struct config *c, const struct json *fsdp)
-{
-    const struct json *reshard = fsdp_entry(c, "reshard_after_forward");
-    const bool gathered = has_option(fsdp, "shard_grad_op")
-                          || has_option(fsdp, "hybrid_shard_zero2")
-                          || entry_is(reshard, "false")
-                          || entry_is(reshard, "shard_grad_op");
-    if (has_option(fsdp, "no_shard") || entry_is(reshard, "no_shard")) {
-        config_set(c, fsdp, KEY_ZERO, "0");
+    static const char *const rates[] = { "lr", "betas", "eps", "weight_decay" };
+    emit_table(e, &config_deepspeed, "deepspeed.");
+    if (!emit_has(e, "deepspeed.optimizer.type"))
         return;
+    for (size_t i = 0; i < sizeof(rates) / sizeof(rates[0]); i++) {
+        char path[CONFIG_PATH_MAX];
+        str_format(path, sizeof(path), "deepspeed.optimizer.params.%s",
+                   rates[i]);
+        emit_word(e, path, "auto");
     }
-    config_set(c, fsdp, KEY_ZERO, gathered ? "2" : "3");
-    if (has_option(fsdp, "hybrid_shard") || entry_is(reshard, "hybrid_shard"))
-        config_note(c, "hybrid_shard shards within a node: add "
-                       "--shard-degree, GPUs of a node");
 }
 
-static enum config_holder read_fsdp(struct config *c, const struct json *fsdp)
+static void apart(struct emit *e, const struct run *r)
 {
-    check_options(c, fsdp);
-    const struct json *inner = config_at(c, "fsdp_config");
-    if (inner != NULL && inner->kind == JSON_STRING)
-        diag_hint(config_bad(c, inner, MEMPLAN_E_UNSUPPORTED,
-                             "'fsdp_config' in a file of its own"),
-                  "write its content here, as an object");
-    const struct json *version = fsdp_entry(c, "version");
-    const bool one = entry_is(version, "1")
-                     || (version != NULL && version->kind == JSON_NUMBER
-                         && version->number < 2);
-    config_set(c, fsdp, KEY_FRAMEWORK, "fsdp");
-    config_set(c, fsdp, KEY_ENGINE, one ? "fsdp" : "fsdp2");
-    if (version == NULL)
-        config_note(c, "fsdp_config does not say its version: 2, as since "
-                       "Transformers 5 (--engine fsdp before)");
-    fsdp_stage(c, fsdp);
-    if (has_option(fsdp, "offload")
-        || entry_is(fsdp_entry(c, "cpu_offload"), "true"))
-        config_set(c, fsdp, KEY_OFFLOAD_PARAMS, "cpu");
-    const struct json *again = fsdp_entry(c, "activation_checkpointing");
-    if (entry_is(again, "true"))
-        config_set(c, again, KEY_RECOMPUTE, "full");
-    return HOLD_FSDP;
-}
-
-/* A DeepSpeed configuration inside this one, or the name of its file. */
-static void read_deepspeed(struct config *c, const struct json *value)
-{
-    config_set(c, value, KEY_FRAMEWORK, "deepspeed");
-    if (value->kind == JSON_STRING) {
-        config_goes_on(c, value, "deepspeed");
-        return;
-    }
-    struct config inner = *c;
-    inner.table = &config_deepspeed;
-    inner.root = value;
-    config_read(&inner);
-}
-
-static enum config_holder who_holds(struct config *c)
-{
-    const struct json *ds = config_at(c, "deepspeed");
-    const struct json *fsdp = config_at(c, "fsdp");
-    const bool sharded = is_on(fsdp);
-    if (ds != NULL && sharded) {
-        memplan_error *e = config_bad(c, ds, MEMPLAN_E_CONFLICT,
-                                      "both 'deepspeed' and 'fsdp' are set");
-        diag_hint(e, "keep one: the Trainer refuses both");
-        return HOLD_DEEPSPEED;
-    }
-    if (ds != NULL)
-        return HOLD_DEEPSPEED;
-    if (sharded)
-        return read_fsdp(c, fsdp);
-    config_set(c, c->root, KEY_FRAMEWORK, "hf");
-    return HOLD_DDP;
-}
-
-void config_hf_precision(struct config *c, enum config_holder holder,
-                         const char *mixed)
-{
-    const bool half =
-        str_is(str_of(mixed), "bf16") || str_is(str_of(mixed), "fp16");
-    char word[16];
-    str_format(word, sizeof(word), "%s%s", mixed,
-               !half                ? ""
-               : holder == HOLD_DDP ? "-amp"
-                                    : "-mixed");
-    config_set(c, c->root, KEY_PRECISION, word);
-    if (holder == HOLD_FSDP && half)
-        config_set(c, c->root, KEY_REDUCE_DTYPE, mixed);
-}
-
-static void precision(struct config *c, enum config_holder h)
-{
-    const bool bf16 = config_is_true(c, "bf16");
-    const bool fp16 = config_is_true(c, "fp16");
-    if (bf16 && fp16) {
-        memplan_error *e =
-            config_bad(c, config_at(c, "fp16"), MEMPLAN_E_CONFLICT,
-                       "bf16 and fp16 are both true");
-        diag_hint(e, "keep one: TrainingArguments refuses both");
-        return;
-    }
-    const bool tf32 = config_is_true(c, "tf32");
-    config_hf_precision(c, h,
-                        bf16   ? "bf16"
-                        : fp16 ? "fp16"
-                        : tf32 ? "tf32"
-                               : "fp32");
-}
-
-/* ---- optimizer ---- */
-
-/* training_args.py's OptimizerNames. `impl` "" leaves the default. */
-static const struct optim {
-    const char *name, *optimizer, *impl;
-} optims[] = {
-    { "adamw_torch", "adamw", "foreach" },
-    { "adamw_torch_fused", "adamw", "fused" },
-    { "adamw_hf", "adamw", "loop" }, /* before 5: transformers' own */
-    { "adamw_anyprecision", NULL, "" },
-    { "adamw_torch_4bit", "adam4bit", "" },
-    { "adafactor", "adafactor", "" },
-    { "sgd", "sgd", "foreach" },
-    { "adagrad", "adagrad", "foreach" },
-    { "rmsprop", "rmsprop", "foreach" },
-    { "adamw_8bit", "adam8bit", "" },
-    { "adamw_bnb_8bit", "adam8bit", "" },
-    { "paged_adamw_8bit", "paged-adam8bit", "" },
-    { "lion_32bit", "lion", "" },
-    { "lion_8bit", "lion8bit", "" },
-    { "galore_adamw", "galore", "" },
-};
-
-static void optimizer(struct config *c)
-{
-    const struct json *optim = config_at(c, "optim");
-    const struct json *old = config_at(c, "adafactor");
-    if (old != NULL && old->kind == JSON_BOOL && old->truth) {
-        config_set(c, old, KEY_OPTIMIZER, "adafactor");
-        return;
-    }
-    if (optim == NULL)
-        return;
-    if (optim->kind == JSON_STRING) {
-        for (size_t i = 0; i < sizeof(optims) / sizeof(optims[0]); i++) {
-            if (!str_is(optim->text, optims[i].name)
-                || optims[i].optimizer == NULL)
-                continue;
-            config_set(c, optim, KEY_OPTIMIZER, optims[i].optimizer);
-            if (optims[i].impl[0] != '\0')
-                config_set(c, optim, KEY_OPTIMIZER_IMPL, optims[i].impl);
-            return;
-        }
-    }
-    memplan_error *e = config_bad(
-        c, optim, MEMPLAN_E_UNSUPPORTED, "optim '%.*s' is not modelled",
-        (int)(optim->text.n < 40 ? optim->text.n : 40), optim->text.p);
-    diag_hint(e, "such as adamw_torch, adamw_torch_fused, adamw_bnb_8bit, "
-                 "paged_adamw_8bit, adafactor, lion_32bit, lion_8bit, sgd, "
-                 "galore_adamw; the key of it here is --optimizer");
-}
-
-/* ---- the rest ---- */
-
-static void ddp_bucket(struct config *c)
-{
-    const struct json *mb = config_at(c, "ddp_bucket_cap_mb");
-    if (mb == NULL || mb->kind != JSON_NUMBER)
-        return;
-    char bytes[40];
-    str_format(bytes, sizeof(bytes), "%.0fMiB", mb->number);
-    config_set(c, mb, KEY_DDP_BUCKET, bytes);
-}
-
-static void together(struct config *c)
-{
-    const enum config_holder h = who_holds(c);
-    precision(c, h);
-    optimizer(c);
-    config_clipping(c, "max_grad_norm");
-    ddp_bucket(c);
-    if (h == HOLD_DEEPSPEED)
-        read_deepspeed(c, config_at(c, "deepspeed"));
+    const char *optim = config_hf_optim(r);
+    emit_bool(e, "bf16", r->prec.compute == DT_BF16);
+    emit_bool(e, "fp16", r->prec.compute == DT_FP16);
+    if (r->precision == PREC_TF32)
+        emit_bool(e, "tf32", true);
+    emit_raw(e, "max_grad_norm", r->clip_grad ? "1.0" : "0.0");
+    if (r->given[KEY_DDP_BUCKET])
+        emit_count(e, "ddp_bucket_cap_mb", r->ddp_bucket_bytes >> 20);
+    if (is_fsdp(r))
+        put_fsdp(e, r);
+    if (r->engine == ENGINE_DEEPSPEED)
+        put_deepspeed(e);
+    if (optim != NULL && !emit_has(e, "deepspeed.optimizer.type"))
+        emit_word(e, "optim", optim);
 }
 
 const struct config_table config_training_args = {
-    rows, sizeof(rows) / sizeof(rows[0]), false, false, NULL, together, NULL,
+    rows,         sizeof(rows) / sizeof(rows[0]), false, false,
+    NULL,         config_training_args_together,  apart, writes,
+    BESIDE_MODEL,
 };

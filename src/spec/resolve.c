@@ -419,6 +419,16 @@ static void start(struct run *r, const struct setup *setup)
     r->images = 1;
 }
 
+/* What is in a file is taken back by an option beside it. */
+static void hint_beside(memplan_error *e)
+{
+    char dashes[sizeof(e->key)];
+    str_format(dashes, sizeof(dashes), "%s", e->key);
+    for (char *p = dashes; *p != '\0'; p++)
+        *p = (char)(*p == '_' ? '-' : *p);
+    str_append(e->hint, sizeof(e->hint), "; beside the file: --no-%s", dashes);
+}
+
 /* A key that a launch file said is found again by the file's own word. */
 static void name_files(const struct setup *setup, struct diag *d, size_t from)
 {
@@ -427,8 +437,12 @@ static void name_files(const struct setup *setup, struct diag *d, size_t from)
         char said[SETUP_SAID_TEXT];
         memplan_error *e = &d->errs->item[i];
         const enum setup_key key = setup_find_key(str_of(e->key));
-        if (setup_said(setup, key, said) != NULL)
-            str_append(e->message, sizeof(e->message), " (%s)", said);
+        if (setup_said(setup, key, said) == NULL)
+            continue;
+        str_append(e->message, sizeof(e->message), " (%s)", said);
+        if (strncmp(e->hint, "leave it out", strlen("leave it out")) == 0
+            && setup_field(key)->type == MEMPLAN_TYPE_BOOL)
+            hint_beside(e);
     }
 }
 

@@ -1,7 +1,7 @@
 == args
 llama-7b --emit slurm
 == stderr
-memplan: --emit: 'slurm' is none of: deepspeed torchtitan megatron megatron-args
+memplan: --emit: 'slurm' is none of: deepspeed torchtitan megatron accelerate torchrun training-args megatron-args
 try 'memplan help estimate'
 == exit
 2

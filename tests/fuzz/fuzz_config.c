@@ -5,9 +5,9 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static const char *const dialects[] = { "deepspeed", "training-args",
+    static const char *const dialects[] = { "deepspeed",  "training-args",
                                             "accelerate", "megatron-args",
-                                            "torchtitan" };
+                                            "torchtitan", "torchrun" };
     const char *text = size > 0 ? (const char *)data : "";
     for (size_t i = 0; i < sizeof(dialects) / sizeof(dialects[0]); i++) {
         memplan_error slot[4];

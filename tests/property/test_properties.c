@@ -1006,6 +1006,9 @@ static uint64_t peak_under(const memplan_model *model,
 static bool comes_back(const memplan_model *model, const char *dialect,
                        const char *keys[][2], size_t beside, size_t n)
 {
+    /* Megatron-LM's torchrun line is its whole setup */
+    const bool megatron = strcmp(dialect, "megatron") == 0;
+    const char *read_as = megatron ? "megatron-args" : dialect;
     struct text text = { .n = 0 };
     memplan_setup *setup = NULL, *back = NULL;
     assert_int_equal(memplan_setup_new(&setup, NULL, NULL), MEMPLAN_OK);
@@ -1017,7 +1020,7 @@ static bool comes_back(const memplan_model *model, const char *dialect,
         == MEMPLAN_OK;
     if (written) {
         assert_int_equal(
-            memplan_setup_import(back, dialect, text.p, text.n, "f", NULL),
+            memplan_setup_import(back, read_as, text.p, text.n, "f", NULL),
             MEMPLAN_OK);
         assert_int_equal(peak_under(model, setup), peak_under(model, back));
     }
@@ -1026,83 +1029,168 @@ static bool comes_back(const memplan_model *model, const char *dialect,
     return written;
 }
 
+#define COUNT_OF(keys) (sizeof(keys) / sizeof((keys)[0]))
+
+static unsigned torchtitan_comes_back(const memplan_model *model, uint64_t s)
+{
+    const char *re = PICK(&s, "none", "full", "ops");
+    const char *pp = PICK(&s, "1", "1", "2", "4");
+    const char *keys[][2] = {
+        { "gpu", PICK(&s, "a100-80gb", "h100-80gb") },
+        { "attention", PICK(&s, "flash", "sdpa") },
+        { "framework", "torchtitan" },
+        { "gpus", PICK(&s, "32", "64") },
+        { "tp", PICK(&s, "1", "2", "4") },
+        { "pp", pp },
+        { "cp", PICK(&s, "1", "2") },
+        { "zero", PICK(&s, "2", "3") },
+        { "micro_batch", PICK(&s, "1", "2") },
+        { "grad_accum", PICK(&s, "1", "4", "8") },
+        { "seq_len", PICK(&s, "1024", "2048") },
+        { "recompute", re },
+        { "recompute_every", re[0] == 'f' ? PICK(&s, "1", "2", "3") : "1" },
+        { "compile", PICK(&s, "true", "false") },
+        { "precision", PICK(&s, "bf16-mixed", "fp32", "bf16") },
+        { "optimizer_impl", PICK(&s, "fused", "foreach", "loop") },
+        { "schedule", pp[0] == '1' ? "1f1b" : PICK(&s, "1f1b", "gpipe") },
+        { "offload_params", PICK(&s, "none", "none", "cpu") },
+        { "pipeline_layers", PICK(&s, "6,8,9,9", "8,8,8,8") },
+    };
+    const size_t n = COUNT_OF(keys) - (pp[0] == '4' ? 0 : 1);
+    return comes_back(model, "torchtitan", keys, 2, n);
+}
+
+static unsigned megatron_comes_back(const memplan_model *model, uint64_t s)
+{
+    const char *pp = PICK(&s, "1", "1", "2", "4");
+    const char *keys[][2] = {
+        { "gpu", PICK(&s, "a100-80gb", "h100-80gb") },
+        { "framework", "megatron" },
+        { "gpus", PICK(&s, "4", "32", "64") },
+        { "tp", PICK(&s, "1", "2", "4") },
+        { "pp", pp },
+        { "cp", PICK(&s, "1", "2") },
+        { "zero", PICK(&s, "0", "1") },
+        { "micro_batch", PICK(&s, "1", "2") },
+        { "grad_accum", PICK(&s, "1", "4", "8") },
+        { "seq_len", PICK(&s, "1024", "2048") },
+        { "recompute", PICK(&s, "none", "full", "selective") },
+        { "precision", PICK(&s, "bf16-mixed", "fp32", "fp16-mixed") },
+        { "attention", PICK(&s, "flash", "eager") },
+        { "overlap_comm", PICK(&s, "true", "false") },
+        { "attention_mask", PICK(&s, "none", "dataloader") },
+        { "loss", PICK(&s, "standard", "fused") },
+        { "optimizer", PICK(&s, "adamw", "momentum") },
+        { "dropout", PICK(&s, "0", "0.1", "0.2") },
+        { "deterministic", PICK(&s, "true", "false") },
+        { "pipeline_layers", PICK(&s, "6,8,9,9", "7,9,9,7", "8,8,8,8") },
+    };
+    /* without the last two: deterministic as memplan takes it for granted */
+    const size_t fewer = PICK(&s, "1", "2")[0] == '1' ? 1 : 2;
+    const size_t n = COUNT_OF(keys) - (pp[0] == '4' ? 0 : fewer);
+    return comes_back(model, PICK(&s, "megatron", "megatron-args"), keys, 1, n);
+}
+
+static unsigned deepspeed_comes_back(const memplan_model *model, uint64_t s)
+{
+    const char *keys[][2] = {
+        { "gpus", PICK(&s, "2", "8", "16") },
+        { "seq_len", PICK(&s, "512", "2048") },
+        { "recompute", PICK(&s, "none", "full") },
+        { "framework", "deepspeed" },
+        { "zero", PICK(&s, "0", "1", "2", "3") },
+        { "micro_batch", PICK(&s, "1", "4") },
+        { "grad_accum", PICK(&s, "1", "4") },
+        { "precision", PICK(&s, "bf16-mixed", "fp16-mixed", "fp32") },
+        { "clip_grad", PICK(&s, "true", "false") },
+        { "optimizer", PICK(&s, "adamw", "lion", "momentum", "sgd") },
+        { "reduce_bucket", PICK(&s, "500M", "20M", "200M") },
+        { "offload_optimizer", PICK(&s, "none", "none", "cpu") },
+    };
+    return comes_back(model, "deepspeed", keys, 3, COUNT_OF(keys));
+}
+
+/* TrainingArguments say batches and optimizer, Accelerate's file says nodes;
+ * the rest of each is beside. */
+static unsigned hugging_face_comes_back(const memplan_model *model,
+                                        const char *dialect, uint64_t s)
+{
+    enum { NEITHER, ARGS = 1, FILE_TOO = 2, BOTH = 3 };
+    const char *framework = PICK(&s, "hf", "deepspeed", "fsdp");
+    const bool hf = framework[0] == 'h', ds = framework[0] == 'd';
+    const struct {
+        const char *key, *value;
+        int said; /* by which of the two */
+    } all[] = {
+        { "seq_len", PICK(&s, "512", "2048"), NEITHER },
+        { "gpu", PICK(&s, "a100-80gb", "h100-80gb"), NEITHER },
+        { "framework", framework, BOTH },
+        { "gpus", PICK(&s, "2", "8", "16"), FILE_TOO },
+        { "micro_batch", PICK(&s, "1", "4"), ARGS },
+        { "grad_accum", PICK(&s, "1", "4"), ARGS },
+        { "recompute", PICK(&s, "none", "full"), ARGS },
+        { "optimizer", PICK(&s, "adamw", "adam8bit", "sgd", "lion"), ARGS },
+        { "clip_grad", PICK(&s, "true", "false"), ARGS },
+        { "zero", hf ? "0" : PICK(&s, "2", "3"), BOTH },
+        { "precision",
+          hf ? PICK(&s, "bf16-amp", "fp16-amp", "fp32", "bf16")
+             : PICK(&s, "bf16-mixed", "fp16-mixed", "fp32"),
+          BOTH },
+        { "engine", PICK(&s, "fsdp", "fsdp2"), BOTH },
+        { "offload_params", PICK(&s, "none", "none", "cpu"), BOTH },
+        { "reduce_dtype", PICK(&s, "bf16", "fp32"), BOTH },
+    };
+    const int by = dialect[0] == 'a' ? FILE_TOO : ARGS;
+    const size_t n = COUNT_OF(all) - (hf || ds ? 3 : 0); /* of fsdp alone */
+    const char *keys[COUNT_OF(all)][2];
+    size_t count = 0, beside = 0;
+    for (int said = 0; said < 2; said++) {
+        for (size_t i = 0; i < n; i++) {
+            if (((all[i].said & by) != 0) != (said != 0))
+                continue;
+            keys[count][0] = all[i].key;
+            keys[count++][1] = all[i].value;
+        }
+        beside = said == 0 ? count : beside;
+    }
+    return comes_back(model, dialect, keys, beside, count);
+}
+
+/* All but the number of GPUs is in another file. */
+static unsigned torchrun_comes_back(const memplan_model *model, uint64_t s)
+{
+    const char *keys[][2] = {
+        { "framework", PICK(&s, "hf", "deepspeed", "fsdp", "torchtitan") },
+        { "gpus_per_node", PICK(&s, "4", "8") },
+        { "gpus", PICK(&s, "2", "6", "8", "64") },
+    };
+    return comes_back(model, "torchrun", keys, 1, COUNT_OF(keys));
+}
+
 static void test_launch_files_come_back(void **state)
 {
     (void)state;
     enum { TRIES = 60 };
     memplan_model *model = NULL;
     unsigned titan = 0, deepspeed = 0, megatron = 0;
+    unsigned arguments = 0, accelerate = 0, torchrun = 0;
     assert_int_equal(memplan_model_builtin(&model, "llama-7b", NULL, NULL),
                      MEMPLAN_OK);
     for (uint64_t seed = 1; seed <= TRIES; seed++) {
-        uint64_t s = seed;
-        const char *re = PICK(&s, "none", "full", "ops");
-        const char *pp = PICK(&s, "1", "1", "2", "4");
-        const char *of_titan[][2] = {
-            { "gpu", PICK(&s, "a100-80gb", "h100-80gb") },
-            { "attention", PICK(&s, "flash", "sdpa") },
-            { "framework", "torchtitan" },
-            { "gpus", PICK(&s, "32", "64") },
-            { "tp", PICK(&s, "1", "2", "4") },
-            { "pp", pp },
-            { "cp", PICK(&s, "1", "2") },
-            { "zero", PICK(&s, "2", "3") },
-            { "micro_batch", PICK(&s, "1", "2") },
-            { "grad_accum", PICK(&s, "1", "4", "8") },
-            { "seq_len", PICK(&s, "1024", "2048") },
-            { "recompute", re },
-            { "recompute_every", re[0] == 'f' ? PICK(&s, "1", "2", "3") : "1" },
-            { "compile", PICK(&s, "true", "false") },
-            { "precision", PICK(&s, "bf16-mixed", "fp32", "bf16") },
-            { "optimizer_impl", PICK(&s, "fused", "foreach", "loop") },
-            { "schedule", pp[0] == '1' ? "1f1b" : PICK(&s, "1f1b", "gpipe") },
-            { "offload_params", PICK(&s, "none", "none", "cpu") },
-        };
-        const char *of_deepspeed[][2] = {
-            { "gpus", PICK(&s, "2", "8", "16") },
-            { "seq_len", PICK(&s, "512", "2048") },
-            { "recompute", PICK(&s, "none", "full") },
-            { "framework", "deepspeed" },
-            { "zero", PICK(&s, "0", "1", "2", "3") },
-            { "micro_batch", PICK(&s, "1", "4") },
-            { "grad_accum", PICK(&s, "1", "4") },
-            { "precision", PICK(&s, "bf16-mixed", "fp16-mixed", "fp32") },
-            { "clip_grad", PICK(&s, "true", "false") },
-            { "optimizer", PICK(&s, "adamw", "lion", "momentum", "sgd") },
-            { "reduce_bucket", PICK(&s, "500M", "20M", "200M") },
-            { "offload_optimizer", PICK(&s, "none", "none", "cpu") },
-        };
-        titan += comes_back(model, "torchtitan", of_titan, 2,
-                            sizeof of_titan / sizeof *of_titan);
-        const char *of_megatron[][2] = {
-            { "gpu", PICK(&s, "a100-80gb", "h100-80gb") },
-            { "framework", "megatron" },
-            { "gpus", PICK(&s, "32", "64") },
-            { "tp", PICK(&s, "1", "2", "4") },
-            { "pp", pp },
-            { "cp", PICK(&s, "1", "2") },
-            { "zero", PICK(&s, "0", "1") },
-            { "micro_batch", PICK(&s, "1", "2") },
-            { "grad_accum", PICK(&s, "1", "4", "8") },
-            { "seq_len", PICK(&s, "1024", "2048") },
-            { "recompute", PICK(&s, "none", "full", "selective") },
-            { "precision", PICK(&s, "bf16-mixed", "fp32", "fp16-mixed") },
-            { "attention", PICK(&s, "flash", "eager") },
-            { "overlap_comm", PICK(&s, "true", "false") },
-            { "attention_mask", PICK(&s, "none", "dataloader") },
-            { "deterministic", PICK(&s, "true", "false") },
-            { "loss", PICK(&s, "standard", "fused") },
-            { "optimizer", PICK(&s, "adamw", "momentum") },
-        };
-        megatron += comes_back(model, "megatron-args", of_megatron, 1,
-                               sizeof of_megatron / sizeof *of_megatron);
-        deepspeed += comes_back(model, "deepspeed", of_deepspeed, 3,
-                                sizeof of_deepspeed / sizeof *of_deepspeed);
+        titan += torchtitan_comes_back(model, seed);
+        megatron += megatron_comes_back(model, seed);
+        deepspeed += deepspeed_comes_back(model, seed);
+        arguments += hugging_face_comes_back(model, "training-args", seed);
+        accelerate += hugging_face_comes_back(model, "accelerate", seed);
+        torchrun += torchrun_comes_back(model, seed);
     }
     memplan_model_free(model);
     assert_true(titan > TRIES / 3);
     assert_true(deepspeed > TRIES / 3);
     assert_true(megatron > TRIES / 4);
+    assert_true(arguments > TRIES / 4);
+    assert_true(accelerate > TRIES / 4);
+    assert_true(torchrun > TRIES / 3);
 }
 
 int main(void)

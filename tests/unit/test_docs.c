@@ -162,6 +162,7 @@ static bool is_option(const char *name)
                                        "accelerate",
                                        "megatron_args",
                                        "torchtitan",
+                                       "torchrun",
                                        "emit",
                                        "find" };
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)

@@ -1,0 +1,479 @@
+/*
+ * Owns what TrainingArguments mean together: who holds the states, number
+ * formats, the optimizer, adapters; and in which of the ways that scripts take
+ * them a text has them.
+ */
+#include "spec/config_hf.h"
+
+#include "base/unit.h"
+#include "json/yaml.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/banned.h"
+
+static const struct json *or_root(const struct config *c, const struct json *v)
+{
+    return v != NULL ? v : c->root;
+}
+
+static const struct json *either(const struct config *c, const char *a,
+                                 const char *b)
+{
+    const struct json *value = config_at(c, a);
+    return value != NULL ? value : config_at(c, b);
+}
+
+/* ---- who holds what ---- */
+
+/* A word of `fsdp`: "full_shard auto_wrap", or a list of such. */
+static bool has_option(const struct json *fsdp, const char *option)
+{
+    const struct json *one = fsdp->kind == JSON_ARRAY ? fsdp->child : fsdp;
+    for (; one != NULL; one = fsdp->kind == JSON_ARRAY ? one->next : NULL) {
+        struct str rest =
+            one->kind == JSON_STRING ? one->text : (struct str){ "", 0 };
+        while (rest.n > 0) {
+            if (str_is(str_cut(rest, ' ', &rest), option))
+                return true;
+        }
+    }
+    return false;
+}
+
+/* trainer_utils.FSDPOption: transformers refuses any other word. */
+static void check_options(struct config *c, const struct json *fsdp)
+{
+    static const char known[] =
+        "full_shard shard_grad_op no_shard hybrid_shard "
+        "hybrid_shard_zero2 offload auto_wrap true";
+    const struct json *one = fsdp->kind == JSON_ARRAY ? fsdp->child : fsdp;
+    for (; one != NULL; one = fsdp->kind == JSON_ARRAY ? one->next : NULL) {
+        struct str rest =
+            one->kind == JSON_STRING ? one->text : (struct str){ "", 0 };
+        bool good = one->kind == JSON_STRING || one->kind == JSON_BOOL;
+        while (rest.n > 0) {
+            const struct str word = str_cut(rest, ' ', &rest);
+            bool found = word.n == 0;
+            for (size_t i = 0; choice_word(known, i).n > 0; i++)
+                found = found || str_eq(word, choice_word(known, i));
+            good = good && found;
+        }
+        if (!good)
+            diag_hint(config_bad(c, one, MEMPLAN_E_UNKNOWN,
+                                 "unknown option in 'fsdp'"),
+                      "known are full_shard, shard_grad_op, no_shard, "
+                      "hybrid_shard, hybrid_shard_zero2, offload, auto_wrap");
+    }
+}
+
+static bool is_on(const struct json *fsdp)
+{
+    if (fsdp == NULL)
+        return false;
+    switch (fsdp->kind) {
+    case JSON_BOOL: return fsdp->truth;
+    case JSON_STRING: return fsdp->text.n > 0;
+    case JSON_ARRAY: return fsdp->child != NULL;
+    case JSON_NULL:
+    case JSON_NUMBER:
+    case JSON_OBJECT: return false;
+    }
+    return false;
+}
+
+/* fsdp_config may write its keys with fsdp_ before them. */
+static const struct json *fsdp_entry(const struct config *c, const char *name)
+{
+    char path[96];
+    str_format(path, sizeof(path), "fsdp_config.%s", name);
+    const struct json *value = config_at(c, path);
+    if (value == NULL) {
+        str_format(path, sizeof(path), "fsdp_config.fsdp_%s", name);
+        value = config_at(c, path);
+    }
+    return value;
+}
+
+static bool entry_is(const struct json *value, const char *word)
+{
+    if (value == NULL)
+        return false;
+    if (value->kind == JSON_BOOL)
+        return str_is(value->truth ? STR("true") : STR("false"), word);
+    return value->kind == JSON_STRING
+           && str_same_name(value->text, str_of(word));
+}
+
+/* full_shard is reshard_after_forward, shard_grad_op is not. */
+static void fsdp_stage(struct config *c, const struct json *fsdp)
+{
+    const struct json *old = fsdp_entry(c, "sharding_strategy");
+    const struct json *reshard =
+        old != NULL ? old : fsdp_entry(c, "reshard_after_forward");
+    const bool gathered = has_option(fsdp, "shard_grad_op")
+                          || has_option(fsdp, "hybrid_shard_zero2")
+                          || entry_is(reshard, "false")
+                          || entry_is(reshard, "shard_grad_op");
+    if (has_option(fsdp, "no_shard") || entry_is(reshard, "no_shard")) {
+        config_set(c, fsdp, KEY_ZERO, "0");
+        return;
+    }
+    config_set(c, fsdp, KEY_ZERO, gathered ? "2" : "3");
+    if (has_option(fsdp, "hybrid_shard") || entry_is(reshard, "hybrid_shard"))
+        config_note(c, "hybrid_shard shards within a node: add "
+                       "--shard-degree, GPUs of a node");
+}
+
+static enum config_holder read_fsdp(struct config *c, const struct json *fsdp)
+{
+    check_options(c, fsdp);
+    const struct json *inner = config_at(c, "fsdp_config");
+    if (inner != NULL && inner->kind == JSON_STRING)
+        diag_hint(config_bad(c, inner, MEMPLAN_E_UNSUPPORTED,
+                             "'fsdp_config' in a file of its own"),
+                  "write its content here, as an object");
+    const struct json *version = fsdp_entry(c, "version");
+    const bool one = entry_is(version, "1")
+                     || (version != NULL && version->kind == JSON_NUMBER
+                         && version->number < 2);
+    config_set(c, fsdp, KEY_FRAMEWORK, "fsdp");
+    config_set(c, fsdp, KEY_ENGINE, one ? "fsdp" : "fsdp2");
+    if (version == NULL)
+        config_note(c, "fsdp_config does not say its version: 2, as since "
+                       "Transformers 5 (--engine fsdp before)");
+    fsdp_stage(c, fsdp);
+    if (has_option(fsdp, "offload")
+        || entry_is(fsdp_entry(c, "cpu_offload"), "true")
+        || entry_is(fsdp_entry(c, "offload_params"), "true"))
+        config_set(c, fsdp, KEY_OFFLOAD_PARAMS, "cpu");
+    const struct json *again = fsdp_entry(c, "activation_checkpointing");
+    if (entry_is(again, "true"))
+        config_set(c, again, KEY_RECOMPUTE, "full");
+    return HOLD_FSDP;
+}
+
+/* A DeepSpeed configuration inside this one, or the name of its file. */
+static void read_deepspeed(struct config *c, const struct json *value)
+{
+    config_set(c, value, KEY_FRAMEWORK, "deepspeed");
+    if (value->kind == JSON_STRING
+        && memchr(value->text.p, '$', value->text.n) != NULL) {
+        config_note(c, "which file 'deepspeed' is the script does not say: add "
+                       "--deepspeed FILE");
+        return;
+    }
+    if (value->kind == JSON_STRING) {
+        config_goes_on(c, value, "deepspeed");
+        return;
+    }
+    struct config inner = *c;
+    inner.table = &config_deepspeed;
+    inner.root = value;
+    config_read(&inner);
+}
+
+static enum config_holder who_holds(struct config *c)
+{
+    const struct json *ds = config_at(c, "deepspeed");
+    const struct json *fsdp = config_at(c, "fsdp");
+    const bool sharded = is_on(fsdp);
+    if (ds != NULL && sharded) {
+        memplan_error *e = config_bad(c, ds, MEMPLAN_E_CONFLICT,
+                                      "both 'deepspeed' and 'fsdp' are set");
+        diag_hint(e, "keep one: the Trainer refuses both");
+        return HOLD_DEEPSPEED;
+    }
+    if (ds != NULL)
+        return HOLD_DEEPSPEED;
+    if (sharded)
+        return read_fsdp(c, fsdp);
+    config_set(c, c->root, KEY_FRAMEWORK, "hf");
+    return HOLD_DDP;
+}
+
+void config_hf_precision(struct config *c, enum config_holder holder,
+                         const char *mixed)
+{
+    const bool half =
+        str_is(str_of(mixed), "bf16") || str_is(str_of(mixed), "fp16");
+    char word[16];
+    str_format(word, sizeof(word), "%s%s", mixed,
+               !half                ? ""
+               : holder == HOLD_DDP ? "-amp"
+                                    : "-mixed");
+    config_set(c, c->root, KEY_PRECISION, word);
+    if (holder == HOLD_FSDP && half)
+        config_set(c, c->root, KEY_REDUCE_DTYPE, mixed);
+}
+
+static void precision(struct config *c, enum config_holder h)
+{
+    const struct json *word = config_at(c, "bf16");
+    const bool bf16 = config_is_true(c, "bf16")
+                      || (word != NULL && word->kind == JSON_STRING
+                          && (str_is(word->text, "auto") /* axolotl's */
+                              || str_is(word->text, "full")));
+    const bool fp16 = config_is_true(c, "fp16");
+    if (bf16 && fp16) {
+        memplan_error *e =
+            config_bad(c, config_at(c, "fp16"), MEMPLAN_E_CONFLICT,
+                       "bf16 and fp16 are both true");
+        diag_hint(e, "keep one: TrainingArguments refuses both");
+        return;
+    }
+    const bool tf32 = config_is_true(c, "tf32");
+    const struct json *loaded = either(c, "torch_dtype", "dtype");
+    const bool brain = loaded != NULL && loaded->kind == JSON_STRING
+                       && str_is(loaded->text, "bfloat16");
+    /* autocast finds nothing to cast, and the optimizer 16-bit weights; the
+       others make 32-bit ones (fsdp2: accelerate's prepare) */
+    if (h == HOLD_DDP && brain && !fp16) {
+        config_set(c, loaded, KEY_PRECISION, "bf16");
+        return;
+    }
+    config_hf_precision(c, h,
+                        bf16   ? "bf16"
+                        : fp16 ? "fp16"
+                        : tf32 ? "tf32"
+                               : "fp32");
+}
+
+/* ---- optimizer ---- */
+
+/* training_args.py's OptimizerNames. `impl` "" leaves the default. */
+static const struct {
+    const char *name, *optimizer, *impl;
+} optims[] = {
+    { "adamw_torch", "adamw", "foreach" },
+    { "adamw_torch_fused", "adamw", "fused" },
+    { "adamw_hf", "adamw", "loop" }, /* before 5: transformers' own */
+    { "adamw_anyprecision", NULL, "" },
+    { "adamw_torch_4bit", "adam4bit", "" },
+    { "adafactor", "adafactor", "" },
+    { "sgd", "sgd", "foreach" },
+    { "adagrad", "adagrad", "foreach" },
+    { "rmsprop", "rmsprop", "foreach" },
+    { "adamw_8bit", "adam8bit", "" },
+    { "adamw_bnb_8bit", "adam8bit", "" },
+    { "paged_adamw_8bit", "paged-adam8bit", "" },
+    { "lion_32bit", "lion", "" },
+    { "lion_8bit", "lion8bit", "" },
+    { "galore_adamw", "galore", "" },
+};
+
+static void optimizer(struct config *c)
+{
+    const struct json *optim = either(c, "optim", "optimizer");
+    const struct json *old = config_at(c, "adafactor");
+    if (old != NULL && old->kind == JSON_BOOL && old->truth) {
+        config_set(c, old, KEY_OPTIMIZER, "adafactor");
+        return;
+    }
+    if (optim == NULL)
+        return;
+    if (optim->kind == JSON_STRING) {
+        for (size_t i = 0; i < sizeof(optims) / sizeof(optims[0]); i++) {
+            if (!str_is(optim->text, optims[i].name)
+                || optims[i].optimizer == NULL)
+                continue;
+            config_set(c, optim, KEY_OPTIMIZER, optims[i].optimizer);
+            if (optims[i].impl[0] != '\0')
+                config_set(c, optim, KEY_OPTIMIZER_IMPL, optims[i].impl);
+            return;
+        }
+    }
+    memplan_error *e = config_bad(
+        c, optim, MEMPLAN_E_UNSUPPORTED, "optim '%.*s' is not modelled",
+        (int)(optim->text.n < 40 ? optim->text.n : 40), optim->text.p);
+    diag_hint(e, "such as adamw_torch, adamw_torch_fused, adamw_bnb_8bit, "
+                 "paged_adamw_8bit, adafactor, lion_32bit, lion_8bit, sgd, "
+                 "galore_adamw; the key of it here is --optimizer");
+}
+
+/* ---- the rest ---- */
+
+static void ddp_bucket(struct config *c)
+{
+    const struct json *mb = config_at(c, "ddp_bucket_cap_mb");
+    char bytes[40];
+    if (mb != NULL && mb->kind == JSON_NUMBER)
+        str_format(bytes, sizeof(bytes), "%.0fMiB", mb->number);
+    else if (mb != NULL && mb->kind == JSON_STRING && mb->text.n < 20)
+        str_format(bytes, sizeof(bytes), "%.*sMiB", (int)mb->text.n,
+                   mb->text.p);
+    else
+        return;
+    config_set(c, mb, KEY_DDP_BUCKET, bytes);
+}
+
+/* ---- adapters ---- */
+
+/* "q_proj" is q. False when it is none of ours. */
+static bool add_target(char list[128], struct str name)
+{
+    static const char *const ours[][2] = {
+        { "q_proj", "q" },       { "k_proj", "k" },
+        { "v_proj", "v" },       { "o_proj", "o" },
+        { "gate_proj", "gate" }, { "up_proj", "up" },
+        { "down_proj", "down" }, { "w1", "gate" },
+        { "w3", "up" },          { "w2", "down" },
+        { "all", "all-linear" }, { "all-linear", "all-linear" }
+    };
+    for (size_t i = 0; i < sizeof(ours) / sizeof(ours[0]); i++) {
+        if (str_is(name, ours[i][0])) {
+            str_append(list, 128, "%s%s", list[0] != '\0' ? "," : "",
+                       ours[i][1]);
+            return true;
+        }
+    }
+    return false;
+}
+
+static void targets(struct config *c, const struct json *of)
+{
+    char list[128] = "";
+    bool known = true;
+    const struct json *one = of->kind == JSON_ARRAY ? of->child : of;
+    for (; one != NULL; one = of->kind == JSON_ARRAY ? one->next : NULL) {
+        struct str rest =
+            one->kind == JSON_STRING ? one->text : (struct str){ "", 0 };
+        while (rest.n > 0)
+            known =
+                add_target(list, str_trim(str_cut(rest, ',', &rest))) && known;
+    }
+    if (known && list[0] != '\0')
+        config_set(c, of, KEY_LORA_TARGETS, list);
+    else
+        diag_hint(
+            config_bad(c, of, MEMPLAN_E_UNKNOWN, "matrices that are not known"),
+            "all, or of q_proj, k_proj, v_proj, o_proj, gate_proj, "
+            "up_proj, down_proj; see --lora-targets");
+}
+
+/* These libraries' scripts hand these to peft and bitsandbytes. LLaMA-Factory
+ * trains adapters of rank 8 on all products by default, TRL of 16 on what peft
+ * has for the model; axolotl says all. [llamafactory/hparams/finetuning_args.py,
+ * trl/trainer/model_config.py] */
+static void adapters(struct config *c)
+{
+    const struct json *type = config_at(c, "finetuning_type");
+    const struct json *adapter = config_at(c, "adapter");
+    const bool named =
+        adapter != NULL && adapter->kind == JSON_STRING && adapter->text.n > 0;
+    const bool factory = type != NULL && type->kind == JSON_STRING;
+    const bool lora = factory && str_is(type->text, "lora");
+    if (factory && !lora && !str_is(type->text, "full"))
+        diag_hint(config_bad(c, type, MEMPLAN_E_UNSUPPORTED,
+                             "finetuning_type '%.*s' is not modelled",
+                             (int)(type->text.n < 40 ? type->text.n : 40),
+                             type->text.p),
+                  "known are lora and full");
+    if (!lora && !named && !config_is_true(c, "use_peft"))
+        return;
+    const struct json *rank = either(c, "lora_rank", "lora_r");
+    const struct json *of = either(c, "lora_target", "lora_target_modules");
+    const struct json *bits = config_at(c, "quantization_bit");
+    if (rank != NULL)
+        config_set_json(c, rank, KEY_LORA_RANK);
+    else
+        config_set(c, c->root, KEY_LORA_RANK, factory ? "8" : "16");
+    if (config_is_true(c, "lora_target_linear"))
+        config_set(c, config_at(c, "lora_target_linear"), KEY_LORA_TARGETS,
+                   "all-linear");
+    else if (of != NULL)
+        targets(c, of);
+    if (config_at(c, "lora_dropout") != NULL)
+        config_set_json(c, config_at(c, "lora_dropout"), KEY_LORA_DROPOUT);
+    const bool four =
+        config_is_true(c, "load_in_4bit")
+        || (bits != NULL && bits->kind == JSON_NUMBER && bits->number < 5);
+    if (four)
+        config_set(c, or_root(c, bits), KEY_BASE_DTYPE, "nf4");
+    else if (config_is_true(c, "load_in_8bit") || bits != NULL)
+        config_set(c, or_root(c, bits), KEY_BASE_DTYPE, "int8");
+    if (factory && four)
+        config_set(c, bits, KEY_DOUBLE_QUANT, "true");
+}
+
+/* Preferences are learned beside a model that stays as it is. */
+static void stage(struct config *c)
+{
+    const struct json *of = either(c, "stage", "rl");
+    if (of != NULL && of->kind == JSON_STRING && of->text.n > 0
+        && !str_is(of->text, "sft") && !str_is(of->text, "pt"))
+        config_note(c,
+                    "%.*s '%.*s' is not modelled: no second model is held, and "
+                    "a sample is one sequence",
+                    (int)of->key.n, of->key.p,
+                    (int)(of->text.n < 20 ? of->text.n : 20), of->text.p);
+}
+
+/* ---- files ---- */
+
+/* A "--word" outside of comments. */
+static bool has_flag(const char *text, size_t len)
+{
+    bool comment = false;
+    for (size_t i = 0; i + 2 < len; i++) {
+        const bool begins = i == 0 || text[i - 1] == ' ' || text[i - 1] == '\t'
+                            || text[i - 1] == '\n';
+        if (text[i] == '\n')
+            comment = false;
+        else if (text[i] == '#' && begins)
+            comment = true;
+        else if (!comment && begins && text[i] == '-' && text[i + 1] == '-'
+                 && text[i + 2] >= 'A')
+            return true;
+    }
+    return false;
+}
+
+struct json *config_parse_training_args(struct arena *a, const char *text,
+                                        size_t len, struct diag *d)
+{
+    size_t i = 0;
+    while (i < len
+           && (text[i] == ' ' || text[i] == '\t' || text[i] == '\n'
+               || text[i] == '\r' || (unsigned char)text[i] >= 0x80))
+        i++;
+    const bool json = i == len || text[i] == '{' || text[i] == '[';
+    if (!json && has_flag(text, len))
+        return config_parse_args(a, text, len, d);
+    if (!json)
+        return yaml_parse(a, text, len, d);
+    return json_parse(a, text, len, d);
+}
+
+void config_training_args_together(struct config *c)
+{
+    config_world(c);
+    adapters(c);
+    stage(c);
+    if (config_is_true(c, "flash_attention"))
+        config_set(c, config_at(c, "flash_attention"), KEY_ATTENTION, "flash");
+    const enum config_holder h = who_holds(c);
+    precision(c, h);
+    optimizer(c);
+    config_clipping(c, "max_grad_norm");
+    ddp_bucket(c);
+    if (h == HOLD_DEEPSPEED)
+        read_deepspeed(c, config_at(c, "deepspeed"));
+}
+
+const char *config_hf_optim(const struct run *r)
+{
+    char a[48], b[48];
+    const struct str optimizer =
+        str_of(setup_value_text(&r->setup, KEY_OPTIMIZER, a, sizeof(a)));
+    const struct str impl =
+        str_of(setup_value_text(&r->setup, KEY_OPTIMIZER_IMPL, b, sizeof(b)));
+    for (size_t i = 0; i < sizeof(optims) / sizeof(optims[0]); i++) {
+        if (optims[i].optimizer != NULL
+            && str_is(optimizer, optims[i].optimizer)
+            && (optims[i].impl[0] == '\0' || str_is(impl, optims[i].impl)))
+            return optims[i].name;
+    }
+    return NULL;
+}
