@@ -137,6 +137,16 @@ static tensor_id with_sinks(struct builder *b, tensor_id scores)
     return build_view(b, "without sinks", p, &square);
 }
 
+static bool is_baichuan_13b(const struct spec *m)
+{
+    return m->family == FAM_BAICHUAN && m->position == POS_ALIBI;
+}
+
+static bool is_bounded(const struct spec *m)
+{
+    return m->family == FAM_INTERNLM || is_baichuan_13b(m);
+}
+
 /* Scale, alibi and mask, in the order and precision of the class. */
 static tensor_id biased(struct builder *b, const struct hf_qkv *o,
                         tensor_id scores)
@@ -174,7 +184,12 @@ static tensor_id biased(struct builder *b, const struct hf_qkv *o,
             return scores;
         if (alibi != TENSOR_NONE)
             scores = build_add(b, "+ alibi", scores, alibi);
-        return build_add(b, "masked", scores, mask);
+        scores = build_add(b, "masked", scores, mask);
+        /* torch.max of them and the least number, which keeps what it is
+           given */
+        if (is_bounded(b->spec))
+            scores = build_unary(b, OP_ACTIVATION, "bounded", scores);
+        return scores;
     }
 }
 
@@ -201,13 +216,19 @@ static tensor_id probabilities(struct builder *b, const struct hf_qkv *o,
     if (family == FAM_GPT2 || family == FAM_MPT || scores_in_fp32(family))
         out = tensor_of(b, o->v.x)->dtype;
     if (family == FAM_GPT2 || family == FAM_DIT_DIFFUSERS
-        || family_is_bert(family))
+        || family_is_bert(family) || is_baichuan_13b(b->spec))
         in = tensor_of(b, scores)->dtype;
+    if (family == FAM_PHI_MSFT)
+        in = out = tensor_of(b, o->v.x)->dtype;
     const tensor_id given = scores;
     if (family == FAM_FALCON)
         scores = build_cast(b, "softmax input", scores, in);
+    const bool autocasts = b->autocast;
+    if (family == FAM_PHI_MSFT) /* a type that is asked for is given */
+        b->autocast = false;
     tensor_id p = build_softmax(b, "softmax", scores, in);
-    if (!family_is_bert(family))
+    b->autocast = autocasts;
+    if (!family_is_bert(family) && !is_baichuan_13b(b->spec))
         p = build_cast(b, "probabilities", p, out);
     hf_hold(b, "attn_weights", given); /* until p has the name */
     if (family == FAM_FALCON && b->spec->position == POS_ROPE)
@@ -433,7 +454,9 @@ static tensor_id sdpa(struct builder *b, struct hf_qkv *o)
         return context;
     }
     const tensor_id bias = masked ? attention_bias(b, o, dtype) : TENSOR_NONE;
-    return merge(b, one_kernel(b, o, bias, true), false);
+    /* the kernel's result lies sequence by sequence; ChatGLM's rows do not */
+    const bool copies = b->spec->family == FAM_CHATGLM && b->micro.n > 1;
+    return merge(b, one_kernel(b, o, bias, true), copies);
 }
 
 /* ---- FlashAttention 2 ---- */
@@ -462,10 +485,25 @@ static tensor_id output_of(struct builder *b, tensor_id context)
                             COMM_TP);
 }
 
+/* ChatGLM's keys and values, whatever the kernel: a copy for every head, in
+ * the order of the tokens (SelfAttention.forward). */
+static void expand(struct builder *b, struct hf_qkv *o)
+{
+    struct hf_heads *const both[] = { &o->k, &o->v };
+    for (unsigned i = 0; i < 2 && o->k.n.n != b->a.n; i++) {
+        const struct shape shape = hf_heads_shape(b, both[i], b->a);
+        both[i]->x = build_copy_as(b, "expanded", both[i]->x, &shape);
+        both[i]->layout = HF_TOKENS;
+    }
+    o->k.n = o->v.n = b->a;
+}
+
 static tensor_id attention_of(struct builder *b, struct hf_qkv *o)
 {
     const tensor_id q = o->q.x, k = o->k.x, v = o->v.x;
     tensor_id context = TENSOR_NONE;
+    if (b->spec->family == FAM_CHATGLM)
+        expand(b, o);
     switch (hf_kernel(b)) {
     case ATTN_SDPA: context = sdpa(b, o); break;
     case ATTN_FLASH: context = flash(b, o); break;

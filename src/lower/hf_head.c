@@ -109,19 +109,33 @@ static tensor_id qwen_loss(struct builder *b, tensor_id logits)
     return loss;
 }
 
-/* The code that comes with these weights casts, and shifts in a copy; Phi-3
- * small scales what it has cast, and fills in words that are none. */
+/* The code that comes with these weights casts, but InternLM's, and shifts in a
+ * copy; Phi-3 small scales what it has cast, and fills in words that are none.
+ * ChatGLM's rows lie position by position (ChatGLMForConditionalGeneration). */
 static bool loss_is_remote(enum family family)
 {
-    return family == FAM_GROK || family == FAM_PHI3SMALL;
+    static const enum family all[] = {
+        FAM_GROK,    FAM_PHI3SMALL, FAM_CHATGLM,  FAM_INTERNLM,
+        FAM_MINICPM, FAM_INTERNLM2, FAM_PHI_MSFT, FAM_DEEPSEEK,
+    };
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+        if (all[i] == family)
+            return true;
+    }
+    return false;
 }
 
 static tensor_id remote_logits(struct builder *b, tensor_id logits)
 {
-    if (b->spec->family == FAM_GROK)
+    const enum family family = b->spec->family;
+    if (family == FAM_INTERNLM)
+        return logits;
+    if (family == FAM_GROK)
         logits = build_scale(b, "logits scaled", logits);
+    if (family == FAM_CHATGLM && b->micro.n > 1)
+        logits = build_copy(b, "logits by sequence", logits);
     logits = build_cast(b, "logits fp32", logits, DT_FP32);
-    if (b->spec->family == FAM_GROK)
+    if (family != FAM_PHI3SMALL)
         return logits;
     logits = build_scale(b, "logits scaled", logits);
     const struct shape words = SHAPE(b->V);
@@ -158,11 +172,12 @@ static tensor_id plus_buffer(struct builder *b, tensor_id logits)
 }
 
 /* Where its words are tied T5 scales, and holds what it scaled
- * (T5Config.scale_decoder_outputs); MiniCPM 3 always. */
+ * (T5Config.scale_decoder_outputs); MiniCPM always. */
 static tensor_id scaled_output(struct builder *b, tensor_id x)
 {
     const bool t5 = b->spec->relative_buckets > 0 && b->spec->tied;
-    if (!t5 && b->spec->family != FAM_MINICPM3)
+    if (!t5 && b->spec->family != FAM_MINICPM3
+        && b->spec->family != FAM_MINICPM)
         return x;
     return build_scale(b, "decoder output scaled", x);
 }

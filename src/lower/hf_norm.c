@@ -53,17 +53,23 @@ static tensor_id olmo2_norm(struct builder *b, const char *name, tensor_id x,
 }
 
 /* T5LayerNorm: the variance alone is of an fp32 copy; with 16-bit weights the
- * product comes back to them. */
+ * product comes back to them. So InternLM's and Baichuan's; MiniCPM's comes
+ * back to what came in, ChatGLM's after the weight. */
 static tensor_id t5_norm(struct builder *b, const char *name, tensor_id x,
                          tensor_id weight)
 {
+    const enum family family = b->spec->family;
+    const enum dtype given = tensor_of(b, x)->dtype;
     const tensor_id up = build_cast(b, "norm fp32", x, DT_FP32);
     const tensor_id square = build_pow(b, "norm square", up);
     const tensor_id mean = build_mean(b, "variance", square);
     const tensor_id eps = build_unary(b, OP_ADD, "variance + eps", mean);
     const tensor_id root = build_rsqrt(b, "rsqrt", eps);
     tensor_id unit = build_mul(b, "normalised", x, root);
-    const enum dtype dtype = tensor_of(b, weight)->dtype;
+    if (family == FAM_CHATGLM)
+        return build_cast(b, name, build_mul(b, name, weight, unit), given);
+    const enum dtype dtype =
+        family == FAM_MINICPM ? given : tensor_of(b, weight)->dtype;
     if (hf_is_half(dtype))
         unit = build_cast(b, "normalised", unit, dtype);
     return build_mul(b, name, weight, unit);
@@ -83,6 +89,10 @@ static tensor_id rms_norm(struct builder *b, const char *name, tensor_id x,
     if (b->spec->relative_buckets > 0)
         return t5_norm(b, name, x, weight);
     switch ((int)b->spec->family) {
+    case FAM_INTERNLM:
+    case FAM_BAICHUAN:
+    case FAM_MINICPM:
+    case FAM_CHATGLM: return t5_norm(b, name, x, weight);
     case FAM_GEMMA:
     case FAM_GEMMA2:
     case FAM_GEMMA3:
@@ -90,6 +100,7 @@ static tensor_id rms_norm(struct builder *b, const char *name, tensor_id x,
     case FAM_OLMO2:
     case FAM_OLMO3:
     case FAM_HELIUM:
+    case FAM_GROK:
     case FAM_GPT_OSS: return olmo2_norm(b, name, x, weight);
     default: return build_rms_norm_written_out(b, name, x, weight);
     }

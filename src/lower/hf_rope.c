@@ -88,7 +88,8 @@ static bool always_joins(enum family family)
 static bool casts_back(enum family family)
 {
     return family == FAM_OLMO || family == FAM_OLMO2 || family == FAM_OLMO3
-           || family == FAM_COHERE || family == FAM_COHERE2 || is_ernie(family);
+           || family == FAM_COHERE || family == FAM_COHERE2
+           || family == FAM_MINICPM || is_ernie(family);
 }
 
 /* The tables are gathered in every layer; of most each entry comes twice
@@ -97,7 +98,15 @@ static bool interleaves(enum family family)
 {
     return family == FAM_GLM || family == FAM_GLM4 || is_ernie(family)
            || family == FAM_HELIUM
-           || family == FAM_GROK; /* cos[position_ids] */
+           || family == FAM_GROK /* cos[position_ids], as the next */
+           || family == FAM_INTERNLM || family == FAM_INTERNLM2
+           || family == FAM_MINICPM || family == FAM_BAICHUAN;
+}
+
+static bool in_fp32(enum family family)
+{
+    return family == FAM_COHERE || family == FAM_COHERE2
+           || family == FAM_MINICPM;
 }
 
 static void rope_whole(struct builder *b, struct hf_heads *h, tensor_id cos,
@@ -105,7 +114,7 @@ static void rope_whole(struct builder *b, struct hf_heads *h, tensor_id cos,
 {
     const enum dtype dtype = tensor_of(b, h->x)->dtype;
     tensor_id x = h->x;
-    if (b->spec->family == FAM_COHERE || b->spec->family == FAM_COHERE2)
+    if (in_fp32(b->spec->family))
         x = build_cast(b, "rope fp32", x, DT_FP32);
     x = rotate(b, x, cos, sin, b->d);
     if (casts_back(b->spec->family))
@@ -133,8 +142,11 @@ static void rope_part(struct builder *b, struct hf_heads *h, tensor_id cos,
     const tensor_id turned = rotate(b, part[0], cos, sin, r);
     h->x = build_cat(b, "rope", turned, part[1], &whole);
     /* a concatenation is contiguous in the order its operands are seen in:
-       GPT-J rotates [b, s, heads, d], the others [b, heads, s, d] */
-    h->layout = b->spec->family == FAM_GPTJ ? HF_TOKENS : HF_HEADS;
+       GPT-J rotates [b, s, heads, d], ChatGLM [s, b, heads, d], the others
+       [b, heads, s, d] */
+    const bool tokens =
+        b->spec->family == FAM_GPTJ || b->spec->family == FAM_CHATGLM;
+    h->layout = tokens ? HF_TOKENS : HF_HEADS;
 }
 
 /* GPT-J gathers its table in every layer, and repeats it for q and for k
@@ -197,6 +209,65 @@ static tensor_id rotate_in_image(struct builder *b, tensor_id x)
     return build_cast(b, "rope", y, dtype);
 }
 
+/* Of the gathered tables: that of what they turn, in the code that comes with
+ * the weights (RotaryEmbedding.forward); MiniCPM asks for fp32, but where sdpa
+ * is called. */
+static enum dtype table_type(struct builder *b, const struct hf_qkv *qkv)
+{
+    const enum dtype x = tensor_of(b, qkv->k.x)->dtype;
+    switch ((int)b->spec->family) {
+    case FAM_MINICPM: return hf_kernel(b) == ATTN_SDPA ? x : DT_FP32;
+    case FAM_GROK:
+    case FAM_INTERNLM:
+    case FAM_INTERNLM2:
+    case FAM_BAICHUAN: return x;
+    default: return tensor_of(b, hf_rope_table(b, HF_COS))->dtype;
+    }
+}
+
+/* _apply_rotary_emb_qkv of Phi as first uploaded: halves in fp32, with tables
+ * of half the width that each layer makes itself. */
+static void turn_mixformer(struct builder *b, struct hf_heads *h, tensor_id cos,
+                           tensor_id sin)
+{
+    const struct dim r = rotated_dim(b);
+    const struct shape all = shape_of(b, h->x), turned = shape_last(b, h->x, r);
+    const struct shape parts[] = {
+        turned, shape_last(b, h->x, DIM("d-r", b->d.n - r.n))
+    };
+    const struct shape half = shape_last(b, h->x, half_of(r));
+    const enum dtype dtype = tensor_of(b, h->x)->dtype;
+    tensor_id part[2], x[2];
+    build_split(b, "rotary part", h->x, part, parts, 2);
+    build_split(b, "halves", part[0], x, (const struct shape[]){ half, half },
+                2);
+    x[0] = build_cast(b, "x1", x[0], DT_FP32);
+    x[1] = build_cast(b, "x2", x[1], DT_FP32);
+    const tensor_id a = build_mul(b, "x1 cos", x[0], cos);
+    const tensor_id c = build_mul(b, "x2 sin", x[1], sin);
+    const tensor_id first = build_add(b, "x1 cos - x2 sin", a, c);
+    const tensor_id e = build_mul(b, "x1 sin", x[0], sin);
+    const tensor_id f = build_mul(b, "x2 cos", x[1], cos);
+    const tensor_id second = build_add(b, "x1 sin + x2 cos", e, f);
+    tensor_id y = build_cat(b, "turned", first, second, &turned);
+    y = build_cast(b, "turned", y, dtype);
+    h->x = build_cat(b, "rope", y, part[1], &all);
+    h->layout = HF_TOKENS;
+}
+
+static void rope_mixformer(struct builder *b, struct hf_qkv *qkv)
+{
+    const struct shape rows = SHAPE(b->sq, half_of(rotated_dim(b)));
+    tensor_id table[2];
+    for (unsigned i = 0; i < 2; i++) {
+        table[i] = build_copy_as(
+            b, "table", hf_rope_table(b, i == 0 ? HF_COS : HF_SIN), &rows);
+        table[i] = build_cast(b, "table", table[i], DT_FP32);
+    }
+    turn_mixformer(b, &qkv->q, table[0], table[1]);
+    turn_mixformer(b, &qkv->k, table[0], table[1]);
+}
+
 void hf_rope(struct builder *b, struct hf_qkv *qkv)
 {
     if (!build_rotates(b))
@@ -233,9 +304,14 @@ void hf_rope(struct builder *b, struct hf_qkv *qkv)
         qkv->q.layout = qkv->k.layout = HF_HEADS;
         return;
     }
+    if (b->spec->family == FAM_PHI_MSFT) {
+        rope_mixformer(b, qkv);
+        return;
+    }
     if (interleaves(b->spec->family)) { /* in every layer */
-        cos = build_copy(b, "cos", cos);
-        sin = build_copy(b, "sin", sin);
+        const enum dtype dtype = table_type(b, qkv);
+        cos = build_cast(b, "cos", build_copy(b, "cos", cos), dtype);
+        sin = build_cast(b, "sin", build_copy(b, "sin", sin), dtype);
     }
     if (part) {
         rope_part(b, &qkv->q, cos, sin);

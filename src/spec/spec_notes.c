@@ -269,8 +269,11 @@ static bool is_size(const struct import *im, enum field_id id)
     };
     if (id == F_MAX_POSITIONS)
         return im->v[F_POSITION].n == POS_LEARNED;
-    if (id == F_EXPERTS_PER_TOKEN || id == F_SHARED_EXPERTS)
+    if (id == F_EXPERTS_PER_TOKEN || id == F_SHARED_EXPERTS
+        || id == F_FIRST_DENSE)
         return im->v[F_EXPERTS].n > 0;
+    if (id == F_MOE_EVERY || id == F_ATTENDS_EVERY) /* 1: all layers */
+        return im->v[id].n > 1;
     for (size_t i = 0; i < COUNT_OF(sizes); i++) {
         if (sizes[i] == id)
             return true;

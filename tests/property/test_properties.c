@@ -277,6 +277,10 @@ static struct trial trial_of(uint64_t seed)
         t.model = wholes[seed / 29 % 3];
     if (seed % 29 == 9)
         t.model = rowed;
+    static const char *const remote[] = { "chatglm3-6b", "internlm-7b",
+                                          "minicpm-2b", "internlm2-20b" };
+    if (seed % 29 == 13)
+        t.model = remote[seed / 29 % 4];
     if (seed % 23 == 7) /* not PICK, as below */
         t.model = listed;
     if (seed % 23 == 11)
