@@ -107,6 +107,13 @@ static void add(struct lengths *out, uint64_t length, uint64_t step)
     out->v[out->n++] = (struct turn){ (uint32_t)length, true, step };
 }
 
+/* Where masks are written out for each head it is more of the two that a
+ * shorter one needs whose rows are not aligned. */
+static bool pads_mask(const struct run *run, uint64_t length)
+{
+    return run->mask_per_head && length % MASK_ALIGN_BEFORE != 0;
+}
+
 void lengths_draw(struct lengths *out, const struct run *run, unsigned order,
                   bool all)
 {
@@ -114,7 +121,8 @@ void lengths_draw(struct lengths *out, const struct run *run, unsigned order,
     struct draw x = { .run = run, .state = (uint64_t)order << 32 };
     x.shape = s->std > 0 ? s->mean / s->std * (s->mean / s->std) : 1;
     x.scale = s->mean / x.shape;
-    uint64_t samples = max_u64(s->samples / run->dp, 1), most = 0, first = 0;
+    uint64_t samples = max_u64(s->samples / run->dp, 1), first = 0;
+    uint64_t longest[2] = { 0, 0 }; /* whose masks are padded, and others */
     out->n = 0;
     for (uint64_t i = 0;; i++) {
         const uint64_t step = i / run->grad_accum;
@@ -123,14 +131,16 @@ void lengths_draw(struct lengths *out, const struct run *run, unsigned order,
         if (length == 0)
             break;
         first = begins ? length : first;
-        if (length <= most && i >= first_kept(x.run) && !all)
+        uint64_t *most = &longest[pads_mask(run, length) ? 0 : 1];
+        if (length <= *most && i >= first_kept(x.run) && !all)
             continue;
-        most = max_u64(length, most);
+        *most = max_u64(length, *most);
         const bool there = out->n > 0 && out->v[out->n - 1].step == step;
         if (!begins && !there)
             add(out, first, step);
         add(out, length, step);
     }
+    const uint64_t most = max_u64(longest[0], longest[1]);
     if (out->n == 0)
         add(out, run->seq_len, 0);
     for (size_t i = 0; i < out->n; i++)

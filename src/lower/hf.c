@@ -33,7 +33,7 @@ static bool sees_images(const struct builder *b)
 bool hf_is_masked(const struct builder *b)
 {
     return sees_images(b) || b->window != 0 || b->spec->family == FAM_FALCON
-           || b->spec->index_heads > 0;
+           || b->spec->family == FAM_QWEN || b->spec->index_heads > 0;
 }
 
 /* ---- tables ---- */
@@ -76,7 +76,8 @@ static bool has_mask(const struct builder *b, bool sliding)
             return true;
         if (sliding != slides(b) && !mixed)
             return false;
-        return sliding || m->family == FAM_FALCON || m->index_heads > 0;
+        return sliding || m->family == FAM_FALCON || m->family == FAM_QWEN
+               || m->index_heads > 0;
     case ATTN_FLASH:
     case ATTENTION_COUNT: break;
     }
@@ -172,6 +173,11 @@ static void make_mask(struct builder *b, const char *name)
     if (b->spec->family == FAM_MPT || (!eager && !falcon_alibi))
         dtype = DT_BOOL;
     const struct dim heads = falcon_alibi ? b->a : b->one;
+    if (b->spec->family == FAM_QWEN && !eager) { /* of words, not of pairs */
+        const struct shape words = SHAPE(b->micro, b->one, b->one, b->s);
+        build_shared(b, name, b->stream, &words);
+        return;
+    }
     const bool two = b->spec->decoder_layers > 0; /* the decoder's */
     const struct shape shape = SHAPE(b->micro, heads, two ? b->s_target : b->sq,
                                      two ? b->s_target : b->s);

@@ -11,9 +11,6 @@
 /* Above this head size neither PyTorch's flash kernel nor transformers'
  * grouped call of it is used (sdp_utils.cpp; sdpa_attention.py). */
 enum { FLASH_HEAD_MAX = 256 };
-/* What the efficient kernel wants rows of a bias aligned to
- * (aten/src/ATen/native/transformers/attention.cpp, pad_bias). */
-enum { BIAS_ALIGN = 16 };
 
 /* ---- operands ---- */
 
@@ -377,26 +374,54 @@ static tensor_id sdpa_math(struct builder *b, struct hf_qkv *o, bool masked)
     return merge(b, context, true);
 }
 
-/* The mask as the efficient kernel takes it: a number an entry, expanded to
- * all heads, and padded where rows are not aligned, which writes the whole of
- * it out. Every layer does this again. */
+/* QWenAttention.forward (Qwen/Qwen-7B, modeling_qwen.py): of the keys that a
+ * collator says are words, in each layer a mask of all pairs. */
+static tensor_id qwen_mask(struct builder *b)
+{
+    const tensor_id words = hf_table(b, HF_MASK);
+    const struct shape pairs = SHAPE(b->sq, b->s);
+    const struct shape all = SHAPE(b->micro, b->one, b->sq, b->s);
+    const tensor_id causal = build_tensor(b, "causal mask", DT_BOOL, &pairs);
+    op_result(b, build_op(b, OP_CAST, "causal mask", &b->ids, 1), causal);
+    const tensor_id mask =
+        build_tensor(b, "mask", tensor_of(b, words)->dtype, &all);
+    const tensor_id in[] = { words, causal };
+    op_result(b, build_op(b, OP_WHERE, "mask", in, 2), mask);
+    hf_enter(b, causal);
+    hf_enter(b, mask);
+    return mask;
+}
+
+/* Rows of a mask that are not aligned are written out, in today's PyTorch of
+ * as many heads as the mask has, before of all. */
+static tensor_id aligned(struct builder *b, tensor_id bias)
+{
+    const bool each = b->run->mask_per_head;
+    const uint64_t to = each ? MASK_ALIGN_BEFORE : MASK_ALIGN;
+    if (b->s.n % to == 0)
+        return bias;
+    struct shape padded = shape_of(b, bias);
+    if (each)
+        padded = SHAPE(b->micro, b->a, b->sq, b->s);
+    padded.dim[padded.rank - 1] =
+        DIM(each ? "ceil16(s)" : "ceil8(s)", (b->s.n / to + 1) * to);
+    return build_copy_as(b, "mask padded", bias, &padded);
+}
+
+/* The mask as the efficient kernel takes it: a number an entry. Every layer
+ * does this again. */
 static tensor_id attention_bias(struct builder *b, const struct hf_qkv *o,
                                 enum dtype dtype)
 {
-    tensor_id bias = mask_of(b, o);
+    const bool own = b->spec->family == FAM_QWEN;
+    tensor_id bias = own ? qwen_mask(b) : mask_of(b, o);
     if (tensor_of(b, bias)->dtype == DT_BOOL) {
         const struct shape rows = shape_of(b, bias);
         const tensor_id out = build_tensor(b, "mask", dtype, &rows);
         op_result(b, build_op(b, OP_WHERE, "mask", &bias, 1), out);
         bias = out;
     }
-    bias = build_cast(b, "mask", bias, dtype);
-    if (b->s.n % BIAS_ALIGN == 0)
-        return bias;
-    const uint64_t n = (b->s.n / BIAS_ALIGN + 1) * BIAS_ALIGN;
-    const struct shape padded =
-        SHAPE(b->micro, b->a, b->sq, DIM("ceil16(s)", n));
-    return build_copy_as(b, "mask padded", bias, &padded);
+    return aligned(b, build_cast(b, "mask", bias, dtype));
 }
 
 static tensor_id one_kernel(struct builder *b, const struct hf_qkv *o,

@@ -157,6 +157,11 @@ void resolve_kernels(struct run *r, const struct spec *spec)
     r->loss = (enum loss)resolve_count(r, KEY_LOSS, LOSS_STANDARD);
     r->keep_outputs = resolve_bool(r, KEY_KEEP_OUTPUTS, resolve_is_litgpt(r));
     r->fp32_logits = resolve_bool(r, KEY_FP32_LOGITS, false);
+    r->mask_per_head = resolve_bool(r, KEY_MASK_PER_HEAD, false);
+    if (r->mask_per_head && (!resolve_is_hf(r) || r->attention != ATTN_SDPA))
+        resolve_note(r, KEY_MASK_PER_HEAD,
+                     "'mask_per_head' has no effect but with hf layers and "
+                     "attention 'sdpa'");
     r->mask =
         (enum attention_mask)resolve_count(r, KEY_ATTENTION_MASK, MASK_NONE);
     if (paper)

@@ -153,6 +153,11 @@
     X(REMOD_MOE, "moe")                                                        \
     X(REMOD_SHARED_EXPERTS, "shared_experts")
 
+/* What the memory-efficient kernel wants rows of a mask aligned to, and what
+ * PyTorch 2.1 did (aten/src/ATen/native/transformers/attention.cpp,
+ * preprocess_mask; pytorch#114173). */
+enum { MASK_ALIGN = 8, MASK_ALIGN_BEFORE = 16 };
+
 #define ATTENTION_MAP(X)                                                       \
     X(ATTN_FLASH, "flash")                                                     \
     X(ATTN_SDPA, "sdpa")                                                       \
@@ -445,8 +450,9 @@ struct run {
     bool recompute_reentrant; /* its frame holds the result made again */
     enum attention attention;
     enum loss loss;
-    bool keep_outputs; /* by the training loop, until it has the next ones */
-    bool fp32_logits;  /* what the model hands out, and its loss shifts */
+    bool keep_outputs;  /* by the training loop, until it has the next ones */
+    bool fp32_logits;   /* what the model hands out, and its loss shifts */
+    bool mask_per_head; /* sdpa: of masks whose rows are not aligned */
     double hidden_dropout, embed_dropout, attention_dropout, head_dropout;
     double act_dropout;
     uint64_t vocab; /* padded */

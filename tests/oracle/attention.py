@@ -3,12 +3,15 @@ import importlib.machinery
 import sys
 import types
 
+import device
 import torch
 import torch.nn.functional as F
 
 aten = torch.ops.aten
 math_sdpa = F.scaled_dot_product_attention
+KERNELS = {0: "math", 1: "flash", 2: "efficient"}  # at::SDPBackend
 last_choice = []
+mask_per_head = False
 inside_math = 0  # asked by tracker.py
 
 
@@ -96,41 +99,33 @@ def grouped_mm(x, weight, *, offs=None, **more):
     return GroupedMm.apply(x, weight, offs)
 
 
-def cuda_sdpa(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):
-    """F.scaled_dot_product_attention on CUDA: flash, else memory-efficient, else math (sdp_utils.cpp)."""
+def cuda_sdpa(*args, **more):
+    """PyTorch's own function on fake CUDA tensors, the kernel chosen by cuda_guard.cpp."""
+    if mask_per_head and more.get("attn_mask") is not None:
+        return sdpa_of_2_1(*args, **more)
+    out = in_math(*args, **more)
+    last_choice.append(KERNELS[device.guard.last_sdpa()])
+    return out
+
+
+def sdpa_of_2_1(query, key, value, attn_mask, dropout_p=0.0, is_causal=False, scale=None):
+    """With a mask, as PyTorch 2.1.0 and 2.1.1 had it: expanded to all heads before unaligned rows are padded."""
     query, key, value, attn_mask = _autocast(query, key, value, attn_mask)
-    half = query.dtype in (torch.float16, torch.bfloat16)
-    grouped = query.shape[1] != key.shape[1]
-    if half and attn_mask is None and query.shape[-1] <= 256:
-        last_choice.append("flash")
-        width = query.shape[-1]
-        pad = -width % 8
-        if pad:
-            query, key, value = (F.pad(t, (0, pad)) for t in (query, key, value))
-        out = aten._scaled_dot_product_flash_attention(query, key, value, dropout_p, is_causal,
-                                                       scale=scale or width ** -0.5)[0]
-        return out[..., :width] if pad else out
-    if not grouped:
-        last_choice.append("efficient")
-        if attn_mask is not None:
-            if attn_mask.dtype == torch.bool:
-                attn_mask = torch.where(attn_mask, 0.0, torch.full((), float("-inf"), dtype=query.dtype,
-                                                                   device=query.device))
-            attn_mask = attn_mask.expand(*query.shape[:3], key.shape[2])
-            width = attn_mask.shape[-1]
-            if width % 16:
-                attn_mask = F.pad(attn_mask, (0, -width % 16))[..., :width]
-            elif any(st % 16 for st in attn_mask.stride()[:3]):
-                attn_mask = attn_mask.contiguous()
-        return aten._scaled_dot_product_efficient_attention(query, key, value, attn_mask, True, dropout_p,
-                                                            is_causal, scale=scale)[0]
-    last_choice.append("math")
-    return in_math(query, key, value, attn_mask=attn_mask, dropout_p=dropout_p, is_causal=is_causal, scale=scale,
-                   enable_gqa=enable_gqa)
+    last_choice.append("efficient")
+    if attn_mask.dtype == torch.bool:
+        attn_mask = torch.where(attn_mask, 0.0, torch.full((), float("-inf"), dtype=query.dtype, device=query.device))
+    attn_mask = attn_mask.expand(*query.shape[:3], key.shape[2])
+    width = attn_mask.shape[-1]
+    if width % 16:
+        attn_mask = F.pad(attn_mask, (0, -width % 16))[..., :width]
+    elif any(st % 16 for st in attn_mask.stride()[:3]):
+        attn_mask = attn_mask.contiguous()
+    return aten._scaled_dot_product_efficient_attention(query, key, value, attn_mask, True, dropout_p, is_causal,
+                                                        scale=scale)[0]
 
 
 def in_math(*args, **more):
-    """PyTorch's own function; on fake CUDA tensors it takes the math kernel."""
+    """PyTorch's own function, whatever kernel it takes."""
     global inside_math
     inside_math += 1
     try:

@@ -1,4 +1,7 @@
-// A do-nothing device guard for DeviceType::CUDA, so that autograd accepts fake CUDA tensors on a CPU-only PyTorch.
+// A do-nothing device guard for DeviceType::CUDA, so that autograd accepts fake CUDA tensors on a CPU-only PyTorch; and the
+// choice of scaled_dot_product_attention's kernel, which a CPU build has no code for (aten's cuda/sdp_utils.cpp).
+#include <ATen/native/transformers/attention.h>
+#include <ATen/native/transformers/sdp_utils_cpp.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 namespace {
 struct NoGuard final : c10::impl::DeviceGuardImplInterface {
@@ -39,4 +42,32 @@ struct CUDAHooks final : CUDAHooksInterface {
   int getNumGPUs() const override { return 1; }
 };
 REGISTER_CUDA_HOOKS(CUDAHooks)
+}
+
+namespace {
+int forced = -1;
+int64_t chosen = -1;
+
+// Flash takes half precision without a mask, one width of at most 256; the memory-efficient kernel no grouped heads.
+int64_t rule(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const std::optional<at::Tensor>& mask) {
+  if (forced >= 0) return forced;
+  const bool half = q.scalar_type() == at::kHalf || q.scalar_type() == at::kBFloat16;
+  if (half && !mask.has_value() && q.size(-1) <= 256 && q.size(-1) == v.size(-1))
+    return static_cast<int64_t>(at::SDPBackend::flash_attention);
+  return static_cast<int64_t>(q.size(1) == k.size(1) ? at::SDPBackend::efficient_attention : at::SDPBackend::math);
+}
+
+int64_t choose(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const std::optional<at::Tensor>& mask, double,
+               bool, std::optional<double>, bool) {
+  return chosen = rule(q, k, v, mask);
+}
+
+struct Registers {
+  Registers() { at::native::_fused_sdp_choice_stub.set_cuda_dispatch_ptr(&choose); }
+} registers;
+}  // namespace
+
+extern "C" {
+void force_sdpa(int kernel) { forced = kernel; }
+int last_sdpa() { return static_cast<int>(chosen); }
 }

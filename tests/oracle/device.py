@@ -26,10 +26,10 @@ def _load_guard():
         subprocess.run(["g++", "-std=c++20", "-O1", "-fPIC", "-shared", str(source), f"-I{torch_dir}/include",
                         f"-L{torch_dir}/lib", "-lc10", "-ltorch_cpu", f"-Wl,-rpath,{torch_dir}/lib",
                         "-o", str(library)], check=True)
-    ctypes.CDLL(str(library))
+    return ctypes.CDLL(str(library))
 
 
-_load_guard()
+guard = _load_guard()
 
 import torch  # noqa: E402
 

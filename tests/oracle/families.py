@@ -8,6 +8,7 @@ SHAPES = {  # mutually distinguishable sizes; "wide" has heads * head_dim != hid
     "third": dict(b=5, s=24, h=128, a=4, kv=2, d=32, f=336, v=1018, L=3),
     "check": dict(b=4, s=48, h=192, a=12, kv=3, d=16, f=272, v=899, L=3),
     "wide": dict(b=3, s=40, h=96, a=6, kv=2, d=24, f=208, v=1234, L=3),
+    "odd": dict(b=3, s=37, h=96, a=6, kv=2, d=16, f=208, v=1234, L=3),  # rows of masks are not aligned
     "long": dict(b=2, s=1024, h=256, a=8, kv=2, d=32, f=512, v=1000, L=3),  # layers above the loss in the forward
 }
 
@@ -256,7 +257,10 @@ LONG = {  # of the shape "long"
 }
 FAMILIES.update(LONG)
 
-FEW = {"bert-pretraining", "bert-sequence", "bert-token", "bert-span", "roberta",
+ODD = {name + "-odd": FAMILIES[name] for name in ("mistral-window", "falcon", "falcon-rw")}  # of the shape "odd"
+FAMILIES.update(ODD)
+
+FEW = {*ODD, "bert-pretraining", "bert-sequence", "bert-token", "bert-span", "roberta",
        "roberta-sequence", "xlm-roberta", "camembert-token", "distilbert-sequence", "distilbert-token", "distilbert-span"}  # layers as elsewhere: sdpa alone, with the default dropout
 
 

@@ -46,7 +46,8 @@ def sequence(config, shape):
 
 
 def record(family, dtype, attn, dropout, setting=None, **sizes):
-    shape = dict(families.SHAPES["long" if family in families.LONG else SHAPE], **sizes)
+    kind = "long" if family in families.LONG else "odd" if family in families.ODD else SHAPE
+    shape = dict(families.SHAPES[kind], **sizes)
     three = measure.Run(family, shape, dtype, attn, dropout, setting=setting)
     two = measure.Run(family, shape, dtype, attn, dropout, layers=2, setting=setting)
     step = measure.Run(family, shape, dtype, attn, dropout, backward=True, setting=setting)

@@ -24,6 +24,10 @@ NAMES = ["c_attn", "c_proj", "w1", "w2"]
 RUNS = {  # adapters: None, or what golden_lora.py has with Qwen's names
     ("plain", "autocast", "flash"): None,
     ("plain", "fp16", "flash"): None,
+    ("plain", "autocast", "sdpa"): None,
+    ("plain", "fp16", "sdpa"): None,
+    ("per-head", "autocast", "sdpa"): None,  # as PyTorch 2.1.1 had it
+    ("lora-fp32", "autocast", "sdpa"): dict(rank=8, targets=["c_attn"], dropout=0.05, dtype="fp32", base="bf16"),
     ("lora-bf16", "autocast", "flash"): dict(rank=8, targets=NAMES, dropout=0.05, dtype="bf16", base="bf16"),
     ("lora-fp32", "autocast", "flash"): dict(rank=8, targets=NAMES, dropout=0.05, dtype="fp32", base="bf16"),
     ("lora-fp16", "fp16", "flash"): dict(rank=8, targets=NAMES, dropout=0.0, dtype="fp16", base="fp16"),
@@ -80,19 +84,28 @@ if __name__ == "__main__":
 
     def make_model(config, stored, name, **_):
         attention.install(True)
+        config.use_flash_attn = name == "flash_attention_2"
+        if not config.use_flash_attn:  # what a model before imported
+            modeling.apply_rotary_emb_func = modeling.flash_attn_unpadded_func = modeling.flash_attn_func = None
         if stored != torch.bfloat16:
             config.bf16, config.fp16, config.fp32 = False, stored == torch.float16, stored == torch.float32
         if stored == torch.float32:
-            config.fp32, config.bf16, config.use_flash_attn = False, True, True
+            config.fp32, config.bf16, config.use_flash_attn = False, True, name == "flash_attention_2"
         model = modeling.QWenLMHeadModel(config)
         return model.to(stored)
 
     # transformers 5 has no such method; without a mask it gave a None a layer
     modeling.QWenModel.get_head_mask = lambda self, mask, n: [None] * n
     measure.make_config, measure.make_model = make_config, make_model
+    targets = families.targets
     for (kind, dtype, attn), setting in RUNS.items():
+        attention.mask_per_head = kind == "per-head"
+        # a collator's mask, here no tensor of its own, which flash attention over one sequence does not look at
+        families.targets = lambda n, ids, given=attn == "sdpa": dict(targets(n, ids), **dict(attention_mask=ids) if given else {})
         result = golden.record("qwen", dtype, attn, "0", setting)
         result["command"] = "python tests/oracle/qwen_remote.py tests/golden/oracle CODE"
+        if attention.mask_per_head:
+            result["mask_per_head"] = True
         if setting:
             result["adapters"] = setting
         for key in ("layer", "shared_by_layers", "outside"):

@@ -55,7 +55,7 @@ static const char *pick(uint64_t *seed, const char *const *words)
 struct choice {
     const char *key, *value; /* NULL: not given */
 };
-enum { FIRST_ADAPTER = 32, CHOICES = 55 };
+enum { FIRST_ADAPTER = 32, CHOICES = 56 };
 struct trial {
     const char *model;
     struct choice c[CHOICES];
@@ -382,7 +382,7 @@ static struct trial trial_of(uint64_t seed)
         { "seq_len", strcmp(t.model, "whisper-base") == 0 || t.model == windowed
                              || t.model == pooled
                          ? NULL /* a spectrum has its length */
-                         : PICK(&s, "256", "512", "1024") },
+                         : PICK(&s, ddp ? "252" : "256", "512", "1024") },
         { "recompute", re },
         { "recompute_reentrant",
           strcmp(re, "full") == 0 ? PICK(&s, "true", "false") : "false" },
@@ -391,6 +391,7 @@ static struct trial trial_of(uint64_t seed)
                       ? PICK(&s, "standard", "chunked", "xentropy")
                   : titan ? PICK(&s, "standard", "chunked", "xentropy")
                           : "standard" },
+        { "mask_per_head", seed % 3 == 1 ? "true" : NULL },
         { "fp32_logits", megatron || tune ? NULL : PICK(&s, "true", "false") },
         { "offload_activations", strcmp(re, "full") != 0 ? "none"
                                  : tune         ? PICK(&s, "cpu", "none")

@@ -298,6 +298,7 @@ static const char *const settable[][3] = {
     { "fsdp_units", "ends", "ends" },
     { "zero_flatten", "cpu", "cpu" },
     { "fp32_logits", "yes", "true" },
+    { "mask_per_head", "yes", "true" },
     { "zero_bucket", "backward", "backward" },
     { "zero_overflow", "kept", "kept" },
     { "zero_rank", "first", "first" },

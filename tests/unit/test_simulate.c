@@ -401,6 +401,40 @@ static void test_lengths_drawn(void **state)
     memplan_report_free(r);
 }
 
+static uint32_t longest_padded(const struct lengths *x)
+{
+    uint32_t most = 0;
+    for (size_t i = 0; i < x->n; i++)
+        if (x->v[i].length % MASK_ALIGN_BEFORE != 0 && x->v[i].length > most)
+            most = x->v[i].length;
+    return most;
+}
+
+/* After the first that was cut, and whose rows are aligned, a shorter one has
+ * the larger masks where each head has one. */
+static void test_lengths_padded(void **state)
+{
+    (void)state;
+    memplan_report *r =
+        ESTIMATE("gpt2", "fast", "true", "seq_len", "512", "length_mean", "600",
+                 "length_std", "500", "samples", "200", "attention", "sdpa",
+                 "mask_per_head", "true");
+    memplan_report *plain =
+        ESTIMATE("gpt2", "fast", "true", "seq_len", "512", "length_mean", "600",
+                 "length_std", "500", "samples", "200");
+    unsigned missed = 0;
+    for (unsigned order = 0; order < LENGTH_ORDERS; order++) {
+        const struct lengths all = drawn(r, order, true);
+        const struct lengths x = drawn(r, order, false);
+        const struct lengths y = drawn(plain, order, false);
+        assert_int_equal(longest_padded(&x), longest_padded(&all));
+        missed += longest_padded(&y) != longest_padded(&all);
+    }
+    assert_true(missed > 0);
+    memplan_report_free(plain);
+    memplan_report_free(r);
+}
+
 /* The mean of a gamma distribution's draws, of a list's, is what it is to be. */
 static void test_lengths_mean(void **state)
 {
@@ -647,6 +681,7 @@ int main(void)
         cmocka_unit_test(test_buckets),
         cmocka_unit_test(test_births),
         cmocka_unit_test(test_lengths_drawn),
+        cmocka_unit_test(test_lengths_padded),
         cmocka_unit_test(test_lengths_mean),
         cmocka_unit_test(test_lengths_batches),
         cmocka_unit_test(test_lengths_reserved),
