@@ -84,9 +84,12 @@ enum { ZERO_ALIGN_ELEMS = 2 };
 /* bitsandbytes: tensors below this keep fp32 states (optim/optimizer.py,
  * min_8bit_size); one fp32 constant a block (functional.py, blocksize). */
 enum { BNB_MIN_8BIT_ELEMS = 4096, BNB_BLOCK_ELEMS = 256 };
-/* torchao's 4-bit Adam: the same threshold, blocks of 128
- * (torchao/optim/subclass_4bit.py, adam.py). */
-enum { AO_4BIT_BLOCK_ELEMS = 128 };
+/* Smaller tensors of a paged optimizer are plain ones (get_state_buffer); the
+ * table of codes, 256 fp32 numbers a moment, is one for all (fill_qmap). */
+enum { BNB_MIN_PAGED_ELEMS = 100000, BNB_CODE_BYTES = 1024 };
+/* torchao's 4-bit Adam: the same threshold, blocks of 128, 16 fp32 codes a
+ * tensor (torchao/optim/subclass_4bit.py, adam.py). */
+enum { AO_4BIT_BLOCK_ELEMS = 128, AO_4BIT_CODE_BYTES = 64 };
 
 /* GaLore's rank in its own 7B recipe is 1024, in its examples 128
  * (jiaweizzhao/GaLore, README). No key sets it yet. */

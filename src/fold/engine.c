@@ -203,13 +203,18 @@ void engine_forward(struct put *p, const struct stage *s, uint32_t position,
 
 /* ---- gradients ---- */
 
+bool engine_updates_in_backward(const struct run *run)
+{
+    return run->optimizer_in_backward && !run->compile;
+}
+
 enum wgrad_mode engine_wgrad_mode(const struct stage *s, bool later)
 {
     const struct run *run = s->run;
     switch (run->engine) {
     case ENGINE_DDP:
-        if (run->optimizer_in_backward) /* a compiled layer gives all at once */
-            return run->compile ? WGRAD_KEEP : WGRAD_FREE;
+        if (run->optimizer_in_backward)
+            return engine_updates_in_backward(run) ? WGRAD_FREE : WGRAD_KEEP;
         return later || run_keeps_grads(run) ? WGRAD_FREE : WGRAD_KEEP;
     case ENGINE_DEEPSPEED:
         if (run->zero >= 2)
@@ -311,6 +316,7 @@ static void put_grad_shards(struct put *p, const struct stage *s,
     PUT(p, TERM_GRAD_SHARDS, "gradient shards",
         F("P/N, tensor by tensor", fsdp_reduced(s, position, later)),
         F("bytes per gradient", dtype_size(s->run->prec.grad)));
+    fsdp_all_reduced(p, s, position, later);
 }
 
 void engine_unit_done(struct put *p, const struct stage *s, uint32_t position,

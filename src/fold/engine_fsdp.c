@@ -175,6 +175,26 @@ uint64_t fsdp_reduced(const struct stage *s, uint32_t position, bool later)
     return s->sum.own_elems - s->before[position + 1].own_elems - head;
 }
 
+/* Hybrid sharding: what the copies' all-reduce works on is kept to the end of
+ * backward; it is the gradient, unless that has another type or is there
+ * already (_fsdp_collectives.py, foreach_reduce; AllReduceState). */
+void fsdp_all_reduced(struct put *p, const struct stage *s, uint32_t position,
+                      bool later)
+{
+    const struct run *run = s->run;
+    if (run->engine != ENGINE_FSDP2 || !engine_shards_come(run)
+        || run->dp * run->cp <= run->shard
+        || (fsdp_defers(run) && !reduces_now(run, later))
+        || (run->prec.reduce == run->prec.grad && (fsdp_defers(run) || !later)))
+        return;
+    const uint64_t head =
+        head_waits(s, position) ? s->states[s->p->head].own_elems : 0;
+    PUT(p, TERM_REDUCE_TMP, "all-reduced by the copies, kept to the end",
+        F("P/N, tensor by tensor",
+          s->sum.own_elems - s->before[position + 1].own_elems - head),
+        F("bytes", dtype_size(run->prec.reduce)));
+}
+
 /* Version 1 leaves them whole where it does not reduce (_runtime_utils.py,
  * _should_free_in_backward). */
 static bool stays_whole(const struct stage *s, bool back, bool later)

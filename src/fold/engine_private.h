@@ -47,6 +47,8 @@ uint64_t fsdp_deferred_whole(const struct stage *s);
 void fsdp_deferred(struct put *p, const struct stage *s, uint32_t position,
                    bool later);
 uint64_t fsdp_reduced(const struct stage *s, uint32_t position, bool later);
+void fsdp_all_reduced(struct put *p, const struct stage *s, uint32_t position,
+                      bool later);
 void fsdp_forward(struct put *p, const struct stage *s, uint32_t position,
                   bool later);
 void fsdp_backward(struct put *p, const struct stage *s, uint32_t position,

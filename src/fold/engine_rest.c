@@ -104,17 +104,27 @@ static bool counts_on_gpu(const struct run *run)
            && (run->engine == ENGINE_DDP || engine_is_fsdp(run));
 }
 
+static void rest_scalars(struct put *p, const struct stage *s)
+{
+    const struct run *run = s->run;
+    if (counts_on_gpu(run))
+        PUT(p, TERM_MOMENTS, "the step's number, a scalar a tensor",
+            A("tensors", s->sum.tensors), F("bytes", ALLOC_ROUND));
+    /* transformers/optimization.py, Adafactor: state["RMS"] */
+    if (run->optimizer == OPT_ADAFACTOR)
+        PUT(p, TERM_MOMENTS, "root mean square, a scalar a tensor",
+            A("tensors", s->sum.tensors), F("bytes", ALLOC_ROUND));
+    if (run_has_8bit_moments(run))
+        PUT(p, TERM_MOMENTS, "tables of 8-bit codes",
+            A("moments", run->optimizer == OPT_LION8BIT ? 1 : 2),
+            F("bytes", BNB_CODE_BYTES));
+}
+
 static void rest_moments(struct put *p, const struct stage *s)
 {
     const struct run *run = s->run;
     const struct block_states *sum = &s->sum;
-    /* bitsandbytes' get_paged: managed memory, none of the allocator's; the
-       driver moves it to the host when the GPU is full */
-    if (run->optimizer == OPT_PAGED_ADAM8BIT)
-        return;
-    if (counts_on_gpu(run))
-        PUT(p, TERM_MOMENTS, "the step's number, a scalar a tensor",
-            A("tensors", sum->tensors), F("bytes", ALLOC_ROUND));
+    rest_scalars(p, s);
     switch (run_sharding(run)) {
     case SHARDING_NONE:
         put_moments(p, run, "P", sum->elems, sum->moment_bytes, 1);

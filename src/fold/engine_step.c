@@ -8,20 +8,20 @@
 
 #include "base/banned.h"
 
-/* Lists as large as the weights that a foreach update makes, and temporaries
- * of one tensor that a loop makes: the denominator's square root and, in a
- * loop, its quotient (torch/optim/adamw.py, adagrad.py, rmsprop.py). The
- * others update in place, or in kernels of their own. */
-static unsigned denominators(enum optimizer o)
+/* Lists as large as the weights that a foreach update makes: the denominator's
+ * square root (torch/optim/adamw.py, rmsprop.py), Adagrad's and what it divides
+ * by it (adagrad.py). The others update in place, in a loop, or in kernels of
+ * their own. */
+static unsigned foreach_lists(enum optimizer o)
 {
     switch (o) {
     case OPT_ADAMW:
     case OPT_LAMB:
-    case OPT_ADAGRAD:
     case OPT_RMSPROP:
     case OPT_MUON:
     case OPT_GALORE:
     case OPT_ADAFACTOR: return 1;
+    case OPT_ADAGRAD: return 2;
     case OPT_ADAM8BIT:
     case OPT_PAGED_ADAM8BIT:
     case OPT_ADAM4BIT:
@@ -31,6 +31,53 @@ static unsigned denominators(enum optimizer o)
     case OPT_LION8BIT:
     case OPT_NONE:
     case OPTIMIZER_COUNT: return 0;
+    }
+    return 0;
+}
+
+/* Temporaries of one tensor that a loop makes: the square root and its
+ * quotient (adamw.py), the square root alone (adagrad.py, rmsprop.py), the
+ * update and its sign (lion_pytorch), its negative (transformers' Adafactor). */
+static unsigned loop_temporaries(enum optimizer o)
+{
+    switch (o) {
+    case OPT_ADAMW:
+    case OPT_LAMB:
+    case OPT_MUON:
+    case OPT_GALORE:
+    case OPT_LION:
+    case OPT_ADAFACTOR: return 2;
+    case OPT_ADAGRAD:
+    case OPT_RMSPROP: return 1;
+    case OPT_ADAM8BIT:
+    case OPT_PAGED_ADAM8BIT:
+    case OPT_ADAM4BIT:
+    case OPT_SGD:
+    case OPT_MOMENTUM:
+    case OPT_LION8BIT:
+    case OPT_NONE:
+    case OPTIMIZER_COUNT: return 0;
+    }
+    return 0;
+}
+
+/* Of a size in bytes an element; Adafactor works in fp32, beside fp32 copies of
+ * a narrower weight and its gradient (transformers/optimization.py). */
+static unsigned loop_copies(const struct run *run, uint64_t size)
+{
+    if (run->optimizer == OPT_ADAFACTOR && size < FP32)
+        return (unsigned)(4 * FP32 / size);
+    return loop_temporaries(run->optimizer);
+}
+
+unsigned engine_update_copies(const struct run *run)
+{
+    switch (run->optimizer_impl) {
+    case OPTIMPL_FOREACH: return foreach_lists(run->optimizer);
+    case OPTIMPL_FOREACH_2_0: return 2 * foreach_lists(run->optimizer);
+    case OPTIMPL_LOOP: return loop_copies(run, dtype_size(run->prec.param));
+    case OPTIMPL_FUSED:
+    case OPTIMIZER_IMPL_COUNT: break;
     }
     return 0;
 }
@@ -56,7 +103,7 @@ static uint64_t largest_updated(const struct stage *s, uint64_t own)
 static void step_mixed(struct put *p, const struct stage *s, uint64_t whole,
                        uint64_t rest)
 {
-    const unsigned lists = denominators(s->run->optimizer);
+    const unsigned lists = foreach_lists(s->run->optimizer);
     switch (s->run->optimizer_impl) {
     case OPTIMPL_FOREACH_2_0:
         PUT(p, TERM_STEP_TMP, "foreach: a second list, of one type's weights",
@@ -67,9 +114,9 @@ static void step_mixed(struct put *p, const struct stage *s, uint64_t whole,
             F("bytes", whole + rest), A("lists", lists));
         return;
     case OPTIMPL_LOOP:
-        PUT(p, TERM_STEP_TMP, "loop: two temporaries of one tensor",
+        PUT(p, TERM_STEP_TMP, "loop: temporaries of one tensor",
             F("largest tensor's bytes", s->sum.largest_trained_bytes),
-            A("temporaries", 2 * lists));
+            A("temporaries", loop_temporaries(s->run->optimizer)));
         return;
     case OPTIMPL_FUSED:
     case OPTIMIZER_IMPL_COUNT: return;
@@ -83,7 +130,7 @@ static void step_implementation(struct put *p, const struct stage *s,
     const struct run *run = s->run;
     const uint64_t size = dtype_size(
         run->prec.master == DT_NONE ? run->prec.param : run->prec.master);
-    const unsigned lists = denominators(run->optimizer);
+    const unsigned lists = foreach_lists(run->optimizer);
     switch (run->optimizer_impl) {
     case OPTIMPL_FOREACH_2_0: /* denom = foreach_add(exp_avg_sq_sqrt, eps) */
         PUT(p, TERM_STEP_TMP, "foreach of PyTorch 2.0: a second list",
@@ -96,9 +143,9 @@ static void step_implementation(struct put *p, const struct stage *s,
             F("bytes", size));
         return;
     case OPTIMPL_LOOP:
-        PUT(p, TERM_STEP_TMP, "loop: two temporaries of one tensor",
+        PUT(p, TERM_STEP_TMP, "loop: temporaries of one tensor",
             F("largest tensor", largest_updated(s, own)),
-            A("temporaries", 2 * lists), F("bytes", size));
+            A("temporaries", loop_copies(run, size)), F("bytes", size));
         return;
     case OPTIMPL_FUSED:
     case OPTIMIZER_IMPL_COUNT: return;
@@ -227,6 +274,8 @@ void engine_step(struct put *p, const struct stage *s)
         return;
     }
     const bool mixed = states_mixed_bytes(&s->sum) != 0;
+    if (engine_updates_in_backward(run))
+        return;
     if (run->optimizer_in_backward) { /* the largest tensor's, of all */
         const uint64_t largest = s->sum.largest_trained_bytes;
         if (mixed) {

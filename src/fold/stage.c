@@ -659,6 +659,9 @@ bool memory_fold_init(struct memory_fold *f, const struct program *p,
         return false;
     if (run->engine == ENGINE_DEEPSPEED && !zero_room(f, (size_t)most + 3))
         return false;
+    if (engine_updates_in_backward(run))
+        f->scratch.update_copies = engine_update_copies(run);
+    f->scratch.tied_table = tied_bytes(p) != 0;
     f->shared = role_bytes(p, p->first_shared, p->n_shared);
     f->shared_kept = shared_kept(p, false);
     f->shared_late = shared_kept(p, true);

@@ -239,6 +239,10 @@ void engine_waits(struct put *p, const struct stage *s, uint32_t position,
 void engine_reduce(struct put *p, const struct stage *s);
 void engine_clip(struct put *p, const struct stage *s);
 void engine_step(struct put *p, const struct stage *s);
+/* Copies of a weight that its own update makes for a moment, and whether that
+ * is as soon as its gradient is there: a compiled layer gives all at once. */
+unsigned engine_update_copies(const struct run *run);
+bool engine_updates_in_backward(const struct run *run);
 
 /* ---- engine_megatron.c: Megatron's part of the above ---- */
 

@@ -50,20 +50,48 @@ static uint64_t moment_8bit(uint64_t n)
     return n + 4 * div_up(n, BNB_BLOCK_ELEMS);
 }
 
-static uint64_t moment_4bit(uint64_t n)
+/* Where blocks come out even, else as the weights are; each has a code table
+ * of its own (torchao/optim/adam.py, _new_buffer; subclass_4bit.py, zeros). */
+static uint64_t moment_4bit(const struct run *run, uint64_t n)
 {
-    if (n < BNB_MIN_8BIT_ELEMS)
-        return 4 * n;
-    return div_up(n, 2) + 4 * div_up(n, AO_4BIT_BLOCK_ELEMS);
+    const enum dtype dtype =
+        run->prec.master == DT_NONE ? run->prec.param : run->prec.master;
+    if (n < BNB_MIN_8BIT_ELEMS || n % AO_4BIT_BLOCK_ELEMS != 0)
+        return n * dtype_size(dtype);
+    return n / 2 + 4 * (n / AO_4BIT_BLOCK_ELEMS) + AO_4BIT_CODE_BYTES;
 }
 
-/* Two moments of rank r on the long side, and the projection (GaLore). */
+/* The Trainer tells bitsandbytes that moments of nn.Embedding are fp32
+ * (transformers/trainer.py, create_optimizer). */
+static bool has_fp32_moments(const struct run *run, const struct tensor *t)
+{
+    return run->embedding_states == EMBEDDING_STATES_FP32
+           && (t->group == PG_EMBED || t->group == PG_POSITION);
+}
+
+/* Of a paged moment the driver does not move small tensors and the blocks'
+ * constants, which are plain tensors (optim/optimizer.py, get_state_buffer,
+ * init_state). */
+static uint64_t moment_bnb(const struct run *run, const struct tensor *t,
+                           uint64_t n)
+{
+    const bool paged =
+        run->optimizer == OPT_PAGED_ADAM8BIT && n >= BNB_MIN_PAGED_ELEMS;
+    if (has_fp32_moments(run, t))
+        return paged ? 0 : 4 * n;
+    return moment_8bit(n) - (paged ? n : 0);
+}
+
+/* Two moments of rank r on the long side, and the projection (GaLore). In fp32
+ * that is a view of the decomposition's factor, which stays whole; what is
+ * narrower is copied (galore_torch/galore_projector.py,
+ * get_orthogonal_matrix). */
 static uint64_t galore(uint64_t rows, uint64_t cols, uint64_t size)
 {
     const uint64_t small = min_u64(rows, cols), large = max_u64(rows, cols);
-    if (small <= GALORE_RANK)
-        return 2 * rows * cols * size;
-    return (2 * large + small) * GALORE_RANK * size;
+    const uint64_t rank = min_u64(small, GALORE_RANK);
+    const uint64_t kept = size == dtype_size(DT_FP32) ? small : rank;
+    return (2 * large * rank + small * kept) * size;
 }
 
 /* PEFT makes adapters in a type of their own; its copies of modules that are
@@ -103,9 +131,9 @@ uint64_t optimizer_bytes(const struct run *run, const struct tensor *t,
     case OPT_ADAMW:
     case OPT_LAMB: return 2 * n * size;
     case OPT_ADAM8BIT:
-    case OPT_PAGED_ADAM8BIT: return 2 * moment_8bit(n);
-    case OPT_ADAM4BIT: return 2 * moment_4bit(n);
-    case OPT_LION8BIT: return moment_8bit(n);
+    case OPT_PAGED_ADAM8BIT: return 2 * moment_bnb(run, t, n);
+    case OPT_ADAM4BIT: return 2 * moment_4bit(run, n);
+    case OPT_LION8BIT: return moment_bnb(run, t, n);
     case OPT_MOMENTUM:
     case OPT_LION:
     case OPT_ADAGRAD:

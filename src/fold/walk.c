@@ -388,7 +388,9 @@ static struct walk walk_on(const struct program *p, const struct block *block,
                           .buffer = scratch->buffer,
                           .regions = regions,
                           .granule = scratch->granule,
-                          .bare = scratch->bare };
+                          .bare = scratch->bare,
+                          .update_copies = scratch->update_copies,
+                          .tied_table = scratch->tied_table };
 }
 
 /* The block below has taken over the gradient of the input. */

@@ -98,6 +98,8 @@ struct walk_scratch {
                          where no GPU runs them */
     uint64_t granule; /* allocations are multiples of it: ALLOC_ROUND, or 1 to
                          count bytes of tensors */
+    unsigned update_copies; /* of a weight, where WGRAD_FREE is its update */
+    bool tied_table;        /* with it: the head's gradient waits */
 };
 
 /* Allocates scratch for every block of p; false when out of memory. */

@@ -474,6 +474,36 @@ static bool writes_over_kept(struct walk *w, const struct op *op)
     return s != NULL && s->live;
 }
 
+/* A weight's update in a hook on its gradient: one after another, when what the
+ * operation kept is gone; the gradients of the others wait. A tied head's waits
+ * for the table's, whose sum with it takes its place. */
+static void update_weights(struct walk *w, const struct op *op)
+{
+    if (w->update_copies == 0 || w->mode != WGRAD_FREE)
+        return;
+    struct parts moment = { .n = 0 };
+    uint64_t largest = 0;
+    for (unsigned i = 0; i < op->n_in; i++) {
+        const struct tensor *t = &w->p->tensor[op->in[i]];
+        if (t->role != ROLE_PARAM || !t->trainable || t->tied
+            || is_stand_in(w, op, i) || (i == 1 && walk_defers(w, op)))
+            continue;
+        const uint64_t bytes = round_to(t->bytes, w->granule);
+        if (!t->words || !w->tied_table)
+            parts_add(&moment, bytes);
+        largest = max_u64(largest, bytes);
+    }
+    if (largest == 0)
+        return;
+    for (unsigned i = 0; i < w->update_copies; i++)
+        parts_add(&moment, largest);
+    tell_moment(w, op, &moment, true);
+    w->tmp += moment.sum;
+    walk_note(w);
+    w->tmp -= moment.sum;
+    tell_moment(w, op, &moment, false);
+}
+
 static void backward_grads(struct walk *w, const struct op *op, int32_t g)
 {
     int32_t made[OP_IN_MAX];
@@ -519,6 +549,7 @@ static void backward_grads(struct walk *w, const struct op *op, int32_t g)
     if (op->place != PLACE_KEPT)
         release_saved(w, op);
     walk_gradients_arrive(w, op, coming);
+    update_weights(w, op);
 }
 
 static void backward_op(struct walk *w, const struct op *op, uint32_t k)

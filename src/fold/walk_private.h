@@ -47,6 +47,8 @@ struct walk {
     uint64_t regions;
     uint64_t granule;
     bool bare;
+    unsigned update_copies; /* see struct walk_scratch */
+    bool tied_table;
     enum walk_pass pass;
     enum wgrad_mode mode;
     bool split;              /* gradients of linears' weights come later */

@@ -153,8 +153,8 @@ static bool is_quantised(const struct builder *b, const struct linear *l)
  * back (peft/tuners/lora/layer.py); over a quantised one the adapter's result
  * is cast first, and added to a copy of the base's (bnb.py, Linear4bit) or
  * into it (gptq.py). */
-static tensor_id add_to_base(struct builder *b, const struct linear *l,
-                             tensor_id base, tensor_id y)
+static tensor_id sum_with_base(struct builder *b, const struct linear *l,
+                               tensor_id base, tensor_id y)
 {
     const enum dtype result = tensor_of(b, base)->dtype;
     if (!is_quantised(b, l)) {
@@ -166,6 +166,24 @@ static tensor_id add_to_base(struct builder *b, const struct linear *l,
     if (b->run->base_dtype == DT_INT4)
         return build_binary_in_place(b, OP_ADD, "lora sum", base, y);
     return build_add(b, "lora sum", base, y);
+}
+
+static tensor_id add_to_base(struct builder *b, const struct linear *l,
+                             tensor_id base, tensor_id y)
+{
+    y = build_scale(b, "lora scaling", y);
+    return sum_with_base(b, l, base, y);
+}
+
+/* DoRA adds to the base's result in the wider dtype whatever that is stored
+ * in, and casts back; 4-bit layers under autocast do not. */
+static tensor_id add_dora(struct builder *b, const struct linear *l,
+                          const struct dora *d, const struct dora_results *r)
+{
+    const tensor_id y = build_dora_result(b, d, l, r);
+    if (b->autocast && is_quantised(b, l))
+        return y;
+    return build_cast(b, "lora result", y, tensor_of(b, r->base)->dtype);
 }
 
 /* The adapter's input in the adapter's dtype; under autocast the quantised
@@ -239,11 +257,22 @@ static tensor_id add_adapter(struct builder *b, const struct linear *l,
         up.out = some;
         up.full_out = some.n;
     }
+    const bool dora = b->run->lora_variant == LORA_VARIANT_DORA;
+    struct dora d;
+    if (dora)
+        build_dora_norm(b, &d, l, down.x, l->weight);
     up.x = linear_product(b, &down);
     tensor_id y = linear_product(b, &up);
     if (some.n != 0)
         y = zero_pad(b, y, l->out);
-    y = add_to_base(b, l, base, build_scale(b, "lora scaling", y));
+    if (dora)
+        y = add_dora(b, l, &d,
+                     &(struct dora_results){ .x = down.x,
+                                             .base = base,
+                                             .lora = y,
+                                             .full_out = up.full_out });
+    else
+        y = add_to_base(b, l, base, y);
     /* the module's argument, and PEFT's x: variables still */
     const tensor_id held[] = { l->x, input };
     build_op(b, OP_RELEASE, "lora input", held, input == l->x ? 1 : 2);
@@ -252,10 +281,13 @@ static tensor_id add_adapter(struct builder *b, const struct linear *l,
 
 tensor_id build_linear(struct builder *b, const struct linear *l)
 {
-    const tensor_id base = linear_product(b, l);
+    struct linear own = *l; /* DoRA reads the weight too */
+    own.weight = linear_weight(b, l);
+    own.has_weight = true;
+    const tensor_id base = linear_product(b, &own);
     if (!build_is_frozen(b, l->group))
         b->p->lora_words |= names_of(b, l);
     if (!is_adapted(b, l))
         return base;
-    return add_adapter(b, l, base);
+    return add_adapter(b, &own, base);
 }

@@ -49,6 +49,25 @@ tensor_id build_one_result(struct builder *b, enum op_kind kind,
 /* The wider of two dtypes, as PyTorch promotes them. (build_ops.c) */
 enum dtype build_promote(enum dtype x, enum dtype y);
 
+/* DoRA around the products of an adapter. (build_dora.c) The norm first: of the
+ * weight and what the adapter adds to it, for the input x; then its results. */
+struct dora {
+    tensor_id weight, norm;
+    tensor_id held[4]; /* until the results are there */
+    unsigned n;
+};
+struct dora_results {
+    tensor_id x;    /* the adapter's input */
+    tensor_id base; /* x W^T + bias, as the layer gave it */
+    tensor_id lora; /* x A^T B^T */
+    uint64_t full_out;
+};
+void build_dora_norm(struct builder *b, struct dora *d, const struct linear *l,
+                     tensor_id x, tensor_id weight);
+tensor_id build_dora_result(struct builder *b, const struct dora *d,
+                            const struct linear *l,
+                            const struct dora_results *r);
+
 /* Makes compiled kernels of a block's element-wise operations. (build_fuse.c)
  */
 void build_fuse(struct builder *b, struct block *block);

@@ -126,6 +126,13 @@ bool run_flattens(const struct run *run)
            && (run->zero == 1 || run->zero == 2) && run->prec.master != DT_NONE;
 }
 
+bool run_has_8bit_moments(const struct run *run)
+{
+    return run->optimizer == OPT_ADAM8BIT
+           || run->optimizer == OPT_PAGED_ADAM8BIT
+           || run->optimizer == OPT_LION8BIT;
+}
+
 bool run_overflows(const struct run *run)
 {
     return run_flattens(run) && run->prec.grad == DT_FP16
@@ -342,6 +349,14 @@ static void resolve_optimizer(struct run *r)
     char name[RESOLVE_TEXT_MAX], impl[RESOLVE_TEXT_MAX];
     r->optimizer_impl = (enum optimizer_impl)resolve_count(
         r, KEY_OPTIMIZER_IMPL, default_optimizer_impl(r));
+    r->embedding_states = (enum embedding_states)resolve_count(
+        r, KEY_EMBEDDING_STATES,
+        r->framework == FW_HF ? EMBEDDING_STATES_FP32 : EMBEDDING_STATES_8BIT);
+    if (run_has_8bit_moments(r))
+        resolve_assume(r, KEY_EMBEDDING_STATES,
+                       "states of embeddings in %s (--embedding-states)",
+                       r->embedding_states == EMBEDDING_STATES_FP32 ? "fp32"
+                                                                    : "8 bits");
     r->optimizer_in_backward =
         resolve_bool(r, KEY_OPTIMIZER_IN_BACKWARD, false);
     r->clip_grad = resolve_bool(r, KEY_CLIP_GRAD, true);
@@ -365,6 +380,8 @@ static void resolve_lora(struct run *r)
     r->base_dtype = r->prec.param;
     if (r->lora_rank == 0)
         return;
+    r->lora_variant = (enum lora_variant)resolve_count(r, KEY_LORA_VARIANT,
+                                                       LORA_VARIANT_LORA);
     r->lora_targets = resolve_count(r, KEY_LORA_TARGETS, 1u << LORA_ALL_LINEAR);
     r->lora_full = r->given[KEY_LORA_FULL_MODULES]
                        ? r->setup.v[KEY_LORA_FULL_MODULES].n

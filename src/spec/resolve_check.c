@@ -340,11 +340,36 @@ static void check_fused_adapters(const struct run *r, const struct spec *s,
     }
 }
 
+/* PEFT's of plain linears alone: torchtune's and others' differ, experts and
+ * AutoGPTQ's layers have none in PEFT (lora/layer.py, ParamWrapper). */
+static void check_dora(const struct run *r, const struct spec *s,
+                       struct diag *d)
+{
+    if (r->lora_rank == 0 || r->lora_variant != LORA_VARIANT_DORA)
+        return;
+    const char *what = !resolve_is_hf(r) || resolve_is_litgpt(r)
+                           ? "outside Hugging Face's layers"
+                       : s->experts > 0            ? "of a model with experts"
+                       : s->mixer != MIX_ATTENTION ? "of state-space layers"
+                       : r->tp > 1                 ? "with tp"
+                       : r->base_dtype == DT_INT4 || r->base_dtype == DT_INT8
+                           ? "over int8 or int4 weights"
+                           : NULL;
+    if (what == NULL)
+        return;
+    memplan_error *e = setup_error(d, MEMPLAN_E_UNSUPPORTED, KEY_LORA_VARIANT,
+                                   "lora_variant 'dora' %s is not modelled "
+                                   "yet",
+                                   what);
+    diag_hint(e, "use --lora-variant lora");
+}
+
 static void check_lora(const struct run *r, struct diag *d)
 {
     static const enum setup_key keys[] = {
-        KEY_LORA_TARGETS, KEY_LORA_FULL_MODULES, KEY_LORA_DTYPE,
-        KEY_BASE_DTYPE,   KEY_DOUBLE_QUANT,      KEY_LORA_DROPOUT,
+        KEY_LORA_VARIANT, KEY_LORA_TARGETS, KEY_LORA_FULL_MODULES,
+        KEY_LORA_DTYPE,   KEY_BASE_DTYPE,   KEY_DOUBLE_QUANT,
+        KEY_LORA_DROPOUT,
     };
     if (r->lora_rank == 0) {
         for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
@@ -450,6 +475,7 @@ void resolve_check(const struct run *r, const struct spec *spec, struct diag *d)
     resolve_check_attention(r, spec, d);
     resolve_check_outputs(r, d);
     check_lora(r, d);
+    check_dora(r, spec, d);
     check_router_adapters(r, spec, d);
     check_fused_adapters(r, spec, d);
     check_params(r, d);

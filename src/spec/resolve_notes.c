@@ -353,8 +353,9 @@ static void say_moot(struct run *r, const struct spec *spec)
     }
 }
 
-/* Keys of what lies beside the GPU, where nothing does. */
-static void say_moot_offload(struct run *r)
+/* Keys of what a setup does not have: what lies beside the GPU, 8-bit states.
+ */
+static void say_moot_parts(struct run *r)
 {
     const bool states = r->offload_optimizer == OFFLOAD_NVME;
     const bool weights = r->offload_params == OFFLOAD_NVME;
@@ -368,6 +369,8 @@ static void say_moot_offload(struct run *r)
         { KEY_PARAM_BUFFERS, weights, " without --offload-params nvme" },
         { KEY_PARAM_BUFFER_SIZE, weights, " without --offload-params nvme" },
         { KEY_MAX_IN_CPU, weights, " without --offload-params nvme" },
+        { KEY_EMBEDDING_STATES, run_has_8bit_moments(r),
+          " without an 8-bit optimizer" },
     };
     for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
         if (r->given[keys[i].key] && !keys[i].used)
@@ -390,7 +393,7 @@ void resolve_notes(struct run *r, const struct spec *spec)
     say_engine(r);
     say_layers(r, spec);
     say_moot(r, spec);
-    say_moot_offload(r);
+    say_moot_parts(r);
     for (size_t i = 0; i < r->setup.notes; i++)
         resolve_note(r, KEY_COUNT, "%s", r->setup.note[i]);
 }

@@ -102,6 +102,10 @@
     X(OPT_GALORE, "galore")                                                    \
     X(OPT_NONE, "none")
 
+#define EMBEDDING_STATES_MAP(X)                                                \
+    X(EMBEDDING_STATES_8BIT, "8bit")                                           \
+    X(EMBEDDING_STATES_FP32, "fp32")
+
 #define OPTIMIZER_IMPL_MAP(X)                                                  \
     X(OPTIMPL_FOREACH, "foreach")                                              \
     X(OPTIMPL_FUSED, "fused")                                                  \
@@ -198,6 +202,11 @@ enum { MASK_ALIGN = 8, MASK_ALIGN_BEFORE = 16 };
     X(LORA_OUT_PROJ, "out_proj")                                               \
     X(LORA_ALL_LINEAR, "all-linear")
 
+#define LORA_VARIANT_MAP(X)                                                    \
+    X(LORA_VARIANT_LORA, "lora")                                               \
+    X(LORA_VARIANT_RSLORA, "rslora")                                           \
+    X(LORA_VARIANT_DORA, "dora")
+
 #define LORA_FULL_MAP(X)                                                       \
     X(LORA_FULL_EMBED, "embed")                                                \
     X(LORA_FULL_HEAD, "head")                                                  \
@@ -238,6 +247,9 @@ enum precision { PRECISION_MAP(CHOICE_ENUM) PRECISION_COUNT };
 enum fp8_recipe { FP8_RECIPE_MAP(CHOICE_ENUM) FP8_RECIPE_COUNT };
 enum dtype { DTYPE_MAP(CHOICE_ENUM) DTYPE_COUNT };
 enum optimizer { OPTIMIZER_MAP(CHOICE_ENUM) OPTIMIZER_COUNT };
+enum embedding_states {
+    EMBEDDING_STATES_MAP(CHOICE_ENUM) EMBEDDING_STATES_COUNT
+};
 enum optimizer_impl { OPTIMIZER_IMPL_MAP(CHOICE_ENUM) OPTIMIZER_IMPL_COUNT };
 enum zero_flatten { ZERO_FLATTEN_MAP(CHOICE_ENUM) ZERO_FLATTEN_COUNT };
 enum zero_bucket { ZERO_BUCKET_MAP(CHOICE_ENUM) ZERO_BUCKET_COUNT };
@@ -255,6 +267,7 @@ enum ssm_kernel { SSM_KERNEL_MAP(CHOICE_ENUM) SSM_KERNEL_COUNT };
 enum cp_comm { CP_COMM_MAP(CHOICE_ENUM) CP_COMM_COUNT };
 enum moe_dispatcher { MOE_DISPATCHER_MAP(CHOICE_ENUM) MOE_DISPATCHER_COUNT };
 enum lora_target { LORA_TARGET_MAP(CHOICE_ENUM) LORA_TARGET_COUNT };
+enum lora_variant { LORA_VARIANT_MAP(CHOICE_ENUM) LORA_VARIANT_COUNT };
 enum lora_full { LORA_FULL_MAP(CHOICE_ENUM) LORA_FULL_COUNT };
 enum freeze { FREEZE_MAP(CHOICE_ENUM) FREEZE_COUNT };
 enum offload { OFFLOAD_MAP(CHOICE_ENUM) OFFLOAD_COUNT };
@@ -431,6 +444,7 @@ struct run {
     enum fp8_recipe fp8_recipe; /* when prec.fp8 */
     enum optimizer optimizer;
     enum optimizer_impl optimizer_impl;
+    enum embedding_states embedding_states;
     bool optimizer_in_backward;
     bool clip_grad;    /* by the global norm */
     bool zeroes_grads; /* in place: not zero_grad_set_to_none */
@@ -457,6 +471,7 @@ struct run {
     double act_dropout;
     uint64_t vocab; /* padded */
     uint64_t lora_rank, lora_targets, lora_full;
+    enum lora_variant lora_variant;
     uint64_t freeze; /* parts that are not trained: bit set */
     enum dtype lora_dtype, base_dtype;
     double lora_dropout; /* before the adapters' first matrix */
@@ -554,6 +569,8 @@ bool run_flattens(const struct run *run);
 /* ... whose fp16 gradients overflow at the start, as its scale of the loss
  * begins too high. */
 bool run_overflows(const struct run *run);
+/* An optimizer of bitsandbytes, whose moments have 8 bits. */
+bool run_has_8bit_moments(const struct run *run);
 
 /* Anything has its place beside the GPU. */
 bool run_offloads(const struct run *run);

@@ -102,6 +102,8 @@ static void adapters(struct run *r, const struct json *root)
     r->lora_rank = (uint64_t)num(a, "rank");
     r->lora_targets = targets(a);
     r->lora_dropout = num(a, "dropout");
+    if (json_member(a, "dora") != NULL)
+        r->lora_variant = LORA_VARIANT_DORA;
     r->lora_dtype = r->prec.param = fp32 ? DT_FP32 : r->prec.compute;
     r->base_dtype = strncmp(base, "nf4", 3) == 0 ? DT_NF4 : r->prec.compute;
     r->double_quant = strcmp(base, "nf4-double") == 0;

@@ -1,7 +1,7 @@
 """LoRA adapters of peft over a model of transformers, its frozen weights plain or in bitsandbytes' 4-bit formats.
 
 An adapter setting is a dict: rank, targets, dropout, dtype ("fp32": peft's default; "bf16": autocast_adapter_dtype off),
-base ("bf16", "nf4", "nf4-double"), full (modules of modules_to_save).
+base ("bf16", "nf4", "nf4-double"), full (modules of modules_to_save), dora.
 """
 import torch
 
@@ -18,7 +18,22 @@ SETTINGS = {  # name: setting
                       full=["embed_tokens", "lm_head"]),
     "nf4-fp32": dict(rank=8, targets="all-linear", dropout=0.0, dtype="fp32", base="nf4"),
     "nf4-double-fp32": dict(rank=8, targets="all-linear", dropout=0.05, dtype="fp32", base="nf4-double"),
+    "dora-fp32": dict(rank=8, targets="all-linear", dropout=0.0, dtype="fp32", base="bf16", dora=True),
+    "dora-bf16": dict(rank=8, targets="all-linear", dropout=0.0, dtype="bf16", base="bf16", dora=True),
+    "dora-qv-fp32-dropout": dict(rank=8, targets=["q_proj", "v_proj"], dropout=0.05, dtype="fp32", base="bf16", dora=True),
+    "dora-qv-bf16-dropout": dict(rank=8, targets=["q_proj", "v_proj"], dropout=0.05, dtype="bf16", base="bf16", dora=True),
+    "dora-nf4-fp32": dict(rank=8, targets="all-linear", dropout=0.0, dtype="fp32", base="nf4", dora=True),
+    "dora-nf4-fp32-dropout": dict(rank=8, targets="all-linear", dropout=0.05, dtype="fp32", base="nf4", dora=True),
 }
+
+
+def _weight(module):
+    """What PEFT's dequantize_module_weight gives: fake tensors do not have bitsandbytes' class, which it looks for."""
+    import bitsandbytes
+    if module.weight.device.type == "meta":  # of the first norm; no state yet
+        return torch.empty(module.out_features, module.in_features, device="meta", dtype=torch.bfloat16)
+    state = getattr(module.weight, "quant_state", None)
+    return module.weight if state is None else bitsandbytes.functional.dequantize_4bit(module.weight, state)
 
 
 def _replace(model, setting):
@@ -36,12 +51,16 @@ def _replace(model, setting):
 def wrap(model, setting):
     """On the meta device."""
     import peft
+    from peft.tuners.lora import dora
     if setting["base"].startswith("nf4"):
         _replace(model, setting)
         model.is_loaded_in_4bit = True
         model = peft.prepare_model_for_kbit_training(model, use_gradient_checkpointing=False)
     config = peft.LoraConfig(r=setting["rank"], target_modules=setting["targets"], lora_dropout=setting["dropout"],
                              modules_to_save=setting.get("full"), task_type="CAUSAL_LM")
+    if setting.get("dora"):
+        config.use_dora = True
+        dora.deepcopy, dora.dequantize_module_weight = lambda m: m, _weight
     model = peft.get_peft_model(model, config, autocast_adapter_dtype=setting["dtype"] == "fp32")
     model.enable_input_require_grads()
     return model

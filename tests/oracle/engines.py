@@ -5,7 +5,7 @@ collectives do nothing, the engines allocate, free and resize all their buffers.
 is in the order in which the host runs it, so a buffer is counted from where it is allocated to where it is released, and
 waits of one stream for another make no difference, as they do not to the allocator's figures of allocated bytes.
 
-usage: engines.py FOLDER [engine ...]        writes FOLDER/fsdp2.json and FOLDER/ddp.json, one run a line
+usage: engines.py FOLDER [engine ...]        writes FOLDER/fsdp2.json, ddp.json and hsdp.json (hybrid), one run a line
 """
 import contextlib
 import dataclasses
@@ -113,6 +113,7 @@ class Run(step.Run):
     reduce_dtype: str = ""      # "": the policy's default
     grad_sync: str = "each"
     dropout: str = "default"
+    shard_degree: int = 0       # 0: all ranks
     # --- what no key says
     bucket_view: bool = False
     edges: bool = False         # embedding and head wrapped on their own
@@ -129,6 +130,14 @@ def shard(run, model, mesh):
         fully_shard(model.get_input_embeddings(), **more)
         fully_shard(model.get_output_embeddings(), **more)
     return fully_shard(model, **more)
+
+
+def mesh_of(run):
+    """Hybrid sharding: a mesh of two dimensions, copies and shards."""
+    if run.shard_degree == 0:
+        return init_device_mesh("cuda", (run.gpus,))
+    shape = (run.gpus // run.shard_degree, run.shard_degree)
+    return init_device_mesh("cuda", shape, mesh_dim_names=("replicate", "shard"))
 
 
 def reduced(_, bucket):
@@ -167,7 +176,7 @@ class Ranks(step.Steps):
         model, self.settings = step.build(run)
         dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=run.gpus)
         real = self.where == "cpu"
-        mesh = None if real else init_device_mesh("cuda", (run.gpus,))
+        mesh = None if real else mesh_of(run)
         self.tracker = tracker = Local(not real)
         fake = contextlib.nullcontext() if real else FakeTensorMode(allow_non_fake_inputs=True)
         with fake, step.cuda_switches(), follows(tracker):
@@ -200,6 +209,8 @@ def setup_of(run):
     more = dict(engine=run.engine, gpus=run.gpus, **(dict(dropout=0) if run.dropout == "0" else {}))
     if run.engine == "fsdp2":
         more.update(framework="fsdp", zero=run.zero, **(dict(reduce_dtype=run.reduce_dtype) if run.reduce_dtype else {}))
+        if run.shard_degree > 0:
+            more["shard_degree"] = run.shard_degree
         if run.grad_accum > 1:
             more["grad_sync"] = run.grad_sync
     return {**step.setup_of(run), **more}
@@ -213,7 +224,24 @@ def record(run):
                 weight_bytes=ranks.weights, first=first, later=later)
 
 
+def hybrid():
+    """Shards over 4 of 8 ranks, over 8 of 64."""
+    for family in ("llama", "gpt2"):
+        for gpus, degree in ((8, 4), (64, 8)):
+            for shape in ("wide", "long"):
+                base = dict(family=family, shape=shape, gpus=gpus, shard_degree=degree)
+                yield Run(**base, precision="bf16-mixed", reduce_dtype="fp32")
+                yield Run(**base, precision="bf16-mixed", optimizer_impl="fused", recompute="full")
+                yield Run(**base, precision="bf16-mixed", reduce_dtype="fp32", zero=2)
+                yield Run(**base, precision="fp32")
+                yield Run(**base, precision="bf16-mixed", reduce_dtype="fp32", grad_accum=2)
+                yield Run(**base, precision="bf16-mixed", reduce_dtype="fp32", grad_accum=2, grad_sync="last")
+
+
 def runs(engine):
+    if engine == "hsdp":
+        yield from hybrid()
+        return
     for family in ("llama", "gpt2"):
         for gpus in (8, 64):
             base = dict(family=family, gpus=gpus, engine=engine)
@@ -246,4 +274,4 @@ step.STORED["bf16-mixed"] = FP32
 idle_cuda()
 
 if __name__ == "__main__":
-    step.main_of(["fsdp2", "ddp"], runs, record, "python tests/oracle/engines.py tests/golden/oracle/steps")
+    step.main_of(["fsdp2", "ddp", "hsdp"], runs, record, "python tests/oracle/engines.py tests/golden/oracle/steps")

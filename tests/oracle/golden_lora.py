@@ -1,6 +1,6 @@
 """Writes tests/golden/oracle/lora-<setting>-<dtype>-<attention>.json: one step with adapters, as golden.py records it.
 
-usage: golden_lora.py FOLDER
+usage: golden_lora.py FOLDER [setting ...]
 LINEAR: families with linears that only all-linear names, or shared experts; of those settings.  FUSED: those whose experts
 PEFT 0.21 adapts as fused parameters, without dropout.
 dtype is bf16, or autocast (over bf16 weights, as the Trainer's bf16 flag does).  Needs peft and bitsandbytes.
@@ -23,10 +23,10 @@ FUSED = ["mixtral", "olmoe", "qwen3_moe", "glm4_moe", "dots1", "ernie4_5_moe", "
 
 
 def runs():
-    for name in adapters.SETTINGS:
+    for name in sys.argv[2:] or adapters.SETTINGS:
         for run in RUNS:
             yield name, *run
-    for family in LINEAR + FUSED:
+    for family in [] if sys.argv[2:] else LINEAR + FUSED:
         for name in ("all-bf16", "all-fp32" if family in FUSED else "all-fp32-dropout"):
             yield name, family, "autocast", "sdpa"
             yield name, family, "bf16", "eager"

@@ -55,7 +55,7 @@ static const char *pick(uint64_t *seed, const char *const *words)
 struct choice {
     const char *key, *value; /* NULL: not given */
 };
-enum { FIRST_ADAPTER = 32, CHOICES = 56 };
+enum { FIRST_ADAPTER = 32, CHOICES = 57 };
 struct trial {
     const char *model;
     struct choice c[CHOICES];
@@ -343,6 +343,8 @@ static struct trial trial_of(uint64_t seed)
                         || strstr(t.model, "moe") != NULL
                         || strstr(t.model, "gpt-oss") != NULL
                         || strstr(t.model, "mixtral") != NULL;
+    const bool dora = lora && !state && !routed && !tune && base[0] != 'i'
+                      && strstr(t.model, "deepseek") == NULL && s % 4 == 1;
     /* not PICK either: refused where the stage has no such thing */
     const bool deepspeed = strcmp(fw, "deepspeed") == 0;
     const char *const away = deepspeed  ? (s % 5 == 0   ? "cpu"
@@ -422,6 +424,7 @@ static struct trial trial_of(uint64_t seed)
         { lora ? "lora_dtype" : "tp", lora ? PICK(&s, "fp32", "bf16") : tp },
         { full ? "lora_full_modules" : "tp", full ? full_of(&t, seed) : tp },
         { lora ? "lora_dropout" : "tp", lora ? PICK(&s, "0", "0.05") : tp },
+        { dora ? "lora_variant" : "tp", dora ? "dora" : tp },
         { "recompute_modules",
           modules ? PICK(&s, "core_attn", "layernorm,mlp", "mla_up_proj",
                          "mla_up_proj,layernorm,moe_act", "moe",

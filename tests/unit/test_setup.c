@@ -235,7 +235,9 @@ static const char *const settable[][3] = {
     { "optimizer_dtype", "int8", "int8" },
     { "optimizer", "lion8bit", "lion8bit" },
     { "optimizer_impl", "loop", "loop" },
+    { "embedding_states", "8bit", "8bit" },
     { "optimizer_in_backward", "1", "true" },
+    { "lora_variant", "dora", "dora" },
     { "clip_grad", "no", "false" },
     { "zero_grad_set_to_none", "no", "false" },
     { "recompute", "full", "full" },
@@ -375,6 +377,8 @@ static void words_are_their_enum(void **state)
     CHECK_MAP(KEY_ATTENTION, ATTENTION_MAP);
     CHECK_MAP(KEY_LOSS, LOSS_MAP);
     CHECK_MAP(KEY_LORA_TARGETS, LORA_TARGET_MAP);
+    CHECK_MAP(KEY_LORA_VARIANT, LORA_VARIANT_MAP);
+    CHECK_MAP(KEY_EMBEDDING_STATES, EMBEDDING_STATES_MAP);
     CHECK_MAP(KEY_LORA_FULL_MODULES, LORA_FULL_MAP);
     CHECK_MAP(KEY_FREEZE, FREEZE_MAP);
     CHECK_MAP(KEY_OFFLOAD_OPTIMIZER, OFFLOAD_MAP);
@@ -981,6 +985,7 @@ static void every_key_is_echoed(void **state)
         KEY_BASE_DTYPE,
         KEY_DOUBLE_QUANT,
         KEY_LORA_DROPOUT,
+        KEY_LORA_VARIANT,
         KEY_FREEZE,
         KEY_PARAMS,
         KEY_DAYS,
@@ -1453,6 +1458,11 @@ static const struct said {
       0, false },
     { "sequence_parallel=false", "'sequence_parallel'", 0, true },
     { "optimizer=none optimizer_impl=loop", "'optimizer_impl' has no effect", 0,
+      false },
+    { "embedding_states=8bit", "'embedding_states' has no effect without", 0,
+      false },
+    { "optimizer=adam8bit", "states of embeddings in fp32", 0, false },
+    { "framework=deepspeed optimizer=lion8bit", "embeddings in 8 bits", 0,
       false },
     { "pin_memory=false", "'pin_memory' has no effect where nothing", 0,
       false },

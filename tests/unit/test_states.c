@@ -31,8 +31,8 @@ static const struct row {
     { OPT_LAMB, { 33554432, 33554432, 51200, 8000 } },
     /* a constant of 4 bytes for 256 elements; for 128 with 4 bits */
     { OPT_ADAM8BIT, { 8519680, 8519680, 13000, 8000 } },
-    { OPT_PAGED_ADAM8BIT, { 8519680, 8519680, 13000, 8000 } },
-    { OPT_ADAM4BIT, { 4456448, 4456448, 6800, 8000 } },
+    { OPT_PAGED_ADAM8BIT, { 131072, 131072, 13000, 8000 } },
+    { OPT_ADAM4BIT, { 4456576, 4456576, 6928, 8000 } }, /* and 16 codes */
     { OPT_LION8BIT, { 4259840, 4259840, 6500, 4000 } },
     { OPT_LION, { 16777216, 16777216, 25600, 4000 } },
     { OPT_MOMENTUM, { 16777216, 16777216, 25600, 4000 } },
@@ -40,8 +40,8 @@ static const struct row {
     { OPT_RMSPROP, { 16777216, 16777216, 25600, 4000 } },
     { OPT_ADAFACTOR, { 20480, 20480, 656, 4000 } }, /* 4 (rows + cols) */
     { OPT_MUON, { 16777216, 33554432, 25600, 8000 } },
-    /* (2 x 4,096 + 1,024) x rank 128; nothing to gain on the small one */
-    { OPT_GALORE, { 4718592, 33554432, 51200, 8000 } },
+    /* 2 x 4,096 x rank 128, and 1,024 x 1,024; of the small one both whole */
+    { OPT_GALORE, { 8388608, 33554432, 67584, 8000 } },
     { OPT_SGD, { 0 } },
     { OPT_NONE, { 0 } },
 };
@@ -52,7 +52,7 @@ static void optimizers_keep_what_their_rule_says(void **state)
     assert_int_equal(sizeof(rows) / sizeof(rows[0]), OPTIMIZER_COUNT);
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         struct run run = { .optimizer = rows[i].optimizer };
-        run.prec.optim = DT_FP32;
+        run.prec.optim = run.prec.param = DT_FP32;
         for (unsigned w = 0; w < WEIGHTS; w++) {
             const struct tensor *t = &weights[w];
             assert_int_equal(optimizer_bytes(&run, t, t->rows, t->cols),
@@ -62,6 +62,25 @@ static void optimizers_keep_what_their_rule_says(void **state)
         assert_int_equal(strcmp(optimizer_rule(rows[i].optimizer), "none") == 0,
                          none);
     }
+}
+
+/* The Trainer's, of nn.Embedding; what is paged is not the allocator's. */
+static void embeddings_have_fp32_moments(void **state)
+{
+    (void)state;
+    const struct tensor table = { .rows = 4096,
+                                  .cols = 1024,
+                                  .group = PG_EMBED };
+    struct run run = { .optimizer = OPT_ADAM8BIT,
+                       .embedding_states = EMBEDDING_STATES_FP32 };
+    assert_int_equal(optimizer_bytes(&run, &table, 4096, 1024), 33554432);
+    assert_int_equal(optimizer_bytes(&run, &weights[LARGE], 4096, 1024),
+                     8519680);
+    run.optimizer = OPT_LION8BIT;
+    assert_int_equal(optimizer_bytes(&run, &table, 4096, 1024), 16777216);
+    run.optimizer = OPT_PAGED_ADAM8BIT;
+    assert_int_equal(optimizer_bytes(&run, &table, 4096, 1024), 0);
+    assert_int_equal(optimizer_bytes(&run, &table, 64, 100), 51200);
 }
 
 /* --optimizer-dtype bf16: half as large. */
@@ -109,6 +128,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(optimizers_keep_what_their_rule_says),
+        cmocka_unit_test(embeddings_have_fp32_moments),
         cmocka_unit_test(moments_have_a_dtype),
         cmocka_unit_test(engines_cut_weights),
     };
