@@ -87,7 +87,9 @@ static bool runs_again(const struct op *op, const struct run *run,
                        enum block_kind kind)
 {
     switch (run->recompute) {
-    case RECOMP_FULL: return kind == BLOCK_LAYER || op->region == REGION_LAYER;
+    case RECOMP_FULL:
+        return (kind == BLOCK_LAYER && !op->outside)
+               || op->region == REGION_LAYER;
     case RECOMP_SELECTIVE:
         return op->region != 0
                && (run->recompute_modules >> (op->region - 1) & 1) != 0;

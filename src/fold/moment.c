@@ -192,6 +192,8 @@ static void put_recompute(struct put *p, const struct stage *s,
         F("bytes", tmp));
     PUT(p, TERM_BACKWARD_TMP, "gradient of the checkpoint's result",
         F("bytes", w->output + w->waiting));
+    PUT(p, TERM_BACKWARD_TMP, "gradients of features handed to layers above",
+        F("bytes", stage_far_gradients(s, stage_group_last(s, position))));
     put_stash(p, s, stage_group_last(s, position));
     engine_backward(p, s, stage_group_last(s, position), later);
 }
@@ -219,6 +221,12 @@ static uint64_t tied_moment(const struct stage *s, uint32_t position,
                ? 0
                : stage_tied_sum(s, mode) + below(s, position) + w->held
                      + (mode == WGRAD_KEEP ? w->wgrad : 0);
+}
+
+static void put_far(struct put *p, const struct stage *s, uint32_t position)
+{
+    PUT(p, TERM_BACKWARD_TMP, "gradients of features handed to layers above",
+        F("bytes", stage_far_gradients(s, position)));
 }
 
 static void put_wgrad(struct put *p, const struct stage *s, uint64_t bytes)
@@ -302,6 +310,7 @@ static void put_backward(struct put *p, const struct stage *s,
             F("bytes", below(s, position)));
         PUT(p, TERM_OUTPUTS, "outputs of this block", F("bytes", w->held));
         put_wgrad(p, s, mode == WGRAD_KEEP ? w->wgrad : 0);
+        put_far(p, s, position);
         put_engine(p, s, position, later, fill);
         return;
     }
@@ -325,6 +334,7 @@ static void put_backward(struct put *p, const struct stage *s,
         F("bytes", e->tmp));
     put_wgrad(p, s, e->wgrad);
     put_stash(p, s, position);
+    put_far(p, s, position);
     put_engine(p, s, position, later, fill);
 }
 
@@ -373,6 +383,7 @@ static void put_unit_done(struct put *p, const struct stage *s,
             F("bytes", w->input));
     if (when == UNIT_FLATTENED)
         put_wgrad(p, s, w->wgrad);
+    put_far(p, s, position);
     engine_unit_done(p, s, position, later, when);
 }
 

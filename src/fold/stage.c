@@ -234,8 +234,9 @@ static void stage_prefix(struct stage *s)
         const struct block_walk *w = &s->walk[b];
         const struct block_states *st = &s->states[b];
         if (stage_recomputed(s, i)) {
-            if (stage_group_first(s, i) == i && !stage_offloads(s))
-                sum.checkpoints += w->checkpoint;
+            if (stage_group_first(s, i) == i)
+                sum.checkpoints +=
+                    w->checkpoint - (stage_offloads(s) ? w->input : 0);
             /* inside a group the inputs come back too */
             sum.regrown +=
                 stage_group_first(s, i) == i ? kept_but_input(w) : w->kept;
@@ -474,6 +475,18 @@ static uint32_t stack_end(const struct stage *s, uint32_t position)
     return end;
 }
 
+/* A result that is handed to a block far above is in a list of the model's, to
+ * the end of its last stack: of a model that is one part, to the loss's. */
+static void frame_far(struct stage *s, uint32_t i)
+{
+    const struct block *b = &s->p->block[stage_block(s, i)];
+    if (!b->hands_far || !b->memory_waits)
+        return;
+    const bool loss = s->p->block[s->p->head].hands_far;
+    add_frame(s, s->walk[stage_block(s, i)].framed, i + 1,
+              s->n - (loss ? 1 : 2));
+}
+
 /* The first layer of a stack holds its input itself. Of two stacks the first
  * one's result can be held to the end of the loss. */
 static void frames_init(struct stage *s)
@@ -481,6 +494,9 @@ static void frames_init(struct stage *s)
     for (uint32_t i = 0; i + 1 < s->n; i++) {
         const struct block *b = &s->p->block[stage_block(s, i)];
         const struct block_walk *w = &s->walk[stage_block(s, i)];
+        s->hands_far = s->hands_far || b->hands_far;
+        if (b->kind == BLOCK_LAYER)
+            frame_far(s, i);
         if (b->kind != BLOCK_EMBED && b->kind != BLOCK_JOINT)
             continue;
         const uint32_t end = stack_end(s, i + 1);
@@ -501,6 +517,21 @@ uint64_t stage_frames(const struct stage *s, uint32_t position)
         if (s->frame[i].first <= position && position <= s->frame[i].last)
             sum += s->frame[i].bytes;
     return sum;
+}
+
+uint64_t stage_far_gradients(const struct stage *s, uint32_t position)
+{
+    uint64_t made = 0, used = 0;
+    for (uint32_t i = position; i < s->n && s->hands_far; i++) {
+        const struct block *b = &s->p->block[stage_block(s, i)];
+        if (!b->hands_far || !s->p->tensor[b->memory].needs_grad)
+            continue;
+        if (b->memory_waits)
+            used += round_alloc(s->p->tensor[b->memory].bytes);
+        else if (i > position)
+            made += round_alloc(s->p->tensor[b->memory].bytes);
+    }
+    return made > used ? made - used : 0;
 }
 
 static uint64_t first_layer_of(const struct run *run, uint64_t stage)

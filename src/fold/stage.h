@@ -30,7 +30,10 @@ struct frame {
     uint64_t bytes;
     uint32_t first, last;
 };
-enum { FRAMES_MAX = 5 }; /* two stacks, of each two; what the first hands on */
+enum {
+    FRAMES_MAX = 5 + SPEC_DEEP_MAX
+}; /* two stacks, of each two; what the
+                                            first hands on, and its mergers */
 
 struct stage {
     const struct program *p;
@@ -71,6 +74,7 @@ struct stage {
                                      computed */
     struct frame frame[FRAMES_MAX];
     uint32_t n_frames;
+    bool hands_far;  /* some block does: block.hands_far */
     uint64_t bucket; /* ZeRO-1, pipelined: elements flattened at once, most */
     uint64_t partition;       /* ZeRO: elements of whole tensors that touch one
                               rank's partition; the most, or zero_rank's */
@@ -161,6 +165,9 @@ uint64_t stage_wgrads_above(const struct stage *s, uint32_t position);
 bool stage_is_layer(const struct stage *s, uint32_t position);
 /* What variables of the model's forward alone hold at a position. */
 uint64_t stage_frames(const struct stage *s, uint32_t position);
+/* Gradients, in backward, of what blocks below a position handed to such above
+ * it: block.hands_far. */
+uint64_t stage_far_gradients(const struct stage *s, uint32_t position);
 /* Under a checkpoint; one that nothing in has a gradient keeps nothing
  * (torch/utils/checkpoint.py: neither form has a graph then). */
 bool stage_recomputed(const struct stage *s, uint32_t position);

@@ -17,6 +17,7 @@ enum {
     LEVEL_IN_FLIGHT,
     LEVEL_CASTS,
     LEVEL_FRAMES,
+    LEVEL_FAR,
     FIXED
 };
 
@@ -528,6 +529,7 @@ void levels_at(struct tracer *r, enum phase phase, uint32_t position)
              : s->before[position].lingers
                    - stage_chunk_before(s, position)->lingers;
     r->level[LEVEL_FRAMES].want = back ? 0 : stage_frames(s, position);
+    r->level[LEVEL_FAR].want = back ? stage_far_gradients(s, position) : 0;
     set_levels(r, t);
     if (back && s->fill != NULL)
         r->bucket = s->fill[position + 1];
@@ -651,6 +653,7 @@ bool levels_init(struct tracer *r)
         [LEVEL_IN_FLIGHT] = TERM_IN_FLIGHT,
         [LEVEL_CASTS] = TERM_FORWARD_TMP,
         [LEVEL_FRAMES] = TERM_FORWARD_TMP,
+        [LEVEL_FAR] = TERM_BACKWARD_TMP,
     };
     for (uint32_t i = 0; i < FIXED; i++)
         r->level[i] =

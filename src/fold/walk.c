@@ -163,6 +163,19 @@ static void note_saves(struct walk *w, const struct op *op, uint32_t first)
     }
 }
 
+/* What operations beside the layer keep outlives a checkpoint around it. */
+static void note_outside(struct walk *w, const struct op *op)
+{
+    if (!op->outside)
+        return;
+    w->outside = true;
+    for (unsigned i = 0; i < op->n_out; i++) {
+        struct walk_slot *s = walk_root_of(w, op->out[i]);
+        if (s != NULL && s->kept && !is_input(w, s)) /* a view of it */
+            s->checkpointed = true;
+    }
+}
+
 static void walk_init(struct walk *w)
 {
     const struct block *b = w->b;
@@ -190,6 +203,8 @@ static void walk_init(struct walk *w)
         }
     for (uint32_t i = 0; i <= b->tensor_count; i++)
         w->slot[i].saves_all = w->slot[i].saves;
+    for (uint32_t k = 0; k < b->op_count; k++)
+        note_outside(w, walk_op_at(w, k));
 }
 
 /* ---- accounting ---- */
@@ -303,6 +318,10 @@ static uint32_t ops_run(struct walk *w)
     while (end > 0) {
         const struct op *op = walk_op_at(w, end - 1);
         bool result = false;
+        if (op->outside) {
+            end--;
+            continue;
+        }
         const bool saves = saves_any(w, op, &result);
         if (result || makes_kept(w, op))
             return end;
@@ -341,8 +360,9 @@ static struct extremum walk_forward(struct walk *w, enum walk_pass pass)
         walk_slot_alloc(w, &w->slot[b->tensor_count]);
     const uint32_t end = ops_run(w);
     for (uint32_t k = 0; k < end; k++)
-        forward_op(w, &w->p->op[b->op_first + k], k, output);
-    if (end < b->op_count)
+        if (!walk_is_again(w) || !walk_op_at(w, k)->outside)
+            forward_op(w, walk_op_at(w, k), k, output);
+    if (end < b->op_count || (walk_is_again(w) && w->outside))
         leave_frame(w);
     for (uint32_t i = 0; i < b->tensor_count && !walk_is_again(w); i++) {
         struct walk_slot *s = &w->slot[i]; /* block_walk.lingers counts on */
@@ -470,8 +490,9 @@ void walk_block(struct block_walk *out, const struct program *p,
     out->renames = w.renames;
     out->before = w.before;
     out->after = w.top;
-    out->again = out->checkpoint == in->bytes ? out->forward
-                                              : walk_forward(&w, PASS_AGAIN);
+    out->again = out->checkpoint == in->bytes && !w.outside
+                     ? out->forward
+                     : walk_forward(&w, PASS_AGAIN);
     if ((modes & WALK_EARLY) != 0)
         out->again_early = walk_forward(&w, PASS_AGAIN_EARLY);
     for (unsigned m = 0; m < WGRAD_MODES; m++)

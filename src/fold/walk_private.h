@@ -51,6 +51,7 @@ struct walk {
     bool tied_table;
     enum walk_pass pass;
     enum wgrad_mode mode;
+    bool outside;            /* there are operations outside of a checkpoint */
     bool split;              /* gradients of linears' weights come later */
     uint32_t done[DONE_MAX]; /* first operations of regions made again */
     uint32_t n_done;

@@ -147,6 +147,8 @@ struct op {
                             backward */
     bool checkpointed; /* recompute 'ops': what it makes outlives the
                                      checkpoint around the block */
+    bool outside;      /* it stands beside the layer that its block is, and
+                                     outside of a checkpoint around that */
     /* forward FLOPs on this rank for one micro-batch: multiply-adds count 2.
        `full` counts the whole score matrix, `causal` what a causal mask leaves
        (docs/method.md, eq. flops) */
@@ -179,7 +181,12 @@ struct block {
     uint64_t global_buffer_bytes; /* largest use of the framework's buffer,
                                      of which a rank has one, never freed */
     tensor_id memory;  /* the encoder's result, where the block makes it or
-                         attends to it; else TENSOR_NONE */
+                         attends to it; what else its layer hands to a block
+                         far above, or gets from one far below; else
+                         TENSOR_NONE */
+    bool hands_far;    /* memory is handed to a block far above, or from one
+                         far below: its gradient is there from the backward of
+                         the one to that of the other */
     bool open;         /* no module: nobody holds its input until it is done */
     bool holds_input;  /* a variable does, until the loss is there */
     bool frames_input; /* ... until the stack of layers that follows is done */

@@ -345,6 +345,7 @@ void build_start(struct builder *b, struct program *p, const struct spec *spec,
     b->whole = spec;
     b->run = run;
     b->hidden = b->memory = b->pixels = b->eye_tables = TENSOR_NONE;
+    b->deep = b->deep_last = TENSOR_NONE;
     start_dtypes(b);
     start_text(b);
     start_arrays(b);
@@ -717,7 +718,7 @@ struct op *build_op(struct builder *b, enum op_kind kind, const char *name,
     op->place = PLACE_NEW;
     op->region = b->region;
     op->core_attention = b->core_attention;
-    op->checkpointed = false;
+    op->checkpointed = op->outside = false;
     op->keep_in = op->keep_out = op->sum_in = 0;
     op->back_bytes = 0;
     op->renames = false;

@@ -83,6 +83,9 @@ struct builder {
     tensor_id pixels;     /* of images */
     tensor_id eye_tables; /* the first shared tensor that is a vision part's
                              own, beside those of its text; TENSOR_NONE */
+    tensor_id deep;       /* what mergers beside the last one hand on, as who
+                             takes it sees it; TENSOR_NONE */
+    tensor_id deep_last;  /* the same of a merger in the head; TENSOR_NONE */
     tensor_id target_ids; /* of a decoder with an encoder, where they come
                              with the data */
 
@@ -161,6 +164,9 @@ struct layer_kind {
     bool narrow;     /* comes in as the embedding gave it; the sums after it
                         are wider (residual_fp32) */
     bool no_rope;    /* though the model has rotary embeddings */
+    bool deep;       /* before it, outside of its checkpoint, a merger of its
+                        vision part takes the states; behind it, of a text, they
+                        are added */
     bool leaf;       /* nothing below is trained: its input needs no gradient */
     bool local;      /* a window with tables, or a kernel, of its own */
     uint64_t window; /* sliding window shorter than the sequence; 0 none */
@@ -243,6 +249,12 @@ static inline void build_checkpoint(struct builder *b, uint32_t first)
         return;
     for (uint32_t i = first; i < b->p->n_ops; i++)
         b->p->op[i].region = REGION_LAYER;
+}
+/* All operations from `first` on stand outside of the block's checkpoint. */
+static inline void build_outside(struct builder *b, uint32_t first)
+{
+    for (uint32_t i = first; i < b->p->n_ops; i++)
+        b->p->op[i].outside = true;
 }
 static inline void build_region_none(struct builder *b)
 {

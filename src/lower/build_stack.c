@@ -55,6 +55,13 @@ static uint64_t vision_window(const struct spec *m, uint64_t i)
                                                           : 0;
 }
 
+/* A merger takes the states of the layer before. */
+static bool is_deep(const struct spec *vision, uint64_t i)
+{
+    return vision->deep_layers > 0 && i > 0
+           && pattern_has(&vision->deep, i - 1);
+}
+
 struct layer_kind build_layer_kind(const struct builder *b, uint64_t i)
 {
     const struct spec *m = b->whole;
@@ -63,9 +70,14 @@ struct layer_kind build_layer_kind(const struct builder *b, uint64_t i)
                                        || part_at_leaf(b, i) };
     if (kind.place == LAYER_VISION)
         kind.window = vision_window(m->vision, i);
+    if (kind.place == LAYER_VISION)
+        kind.deep = is_deep(m->vision, i);
     if (kind.place == LAYER_JOINT || kind.place == LAYER_VISION)
         return kind;
     i -= spec_vision_blocks(m);
+    kind.deep = m->vision == NULL
+                    ? is_deep(m, i)
+                    : b->run->images > 0 && i < m->vision->deep_layers;
     kind.mixer = pattern_has(&m->attends, i) ? MIX_ATTENTION : m->mixer;
     kind.narrow = m->residual_fp32 && i == 0 && b->stream != DT_FP32;
     kind.moe = m->experts > 0 && pattern_has(&m->sparse, i);
@@ -102,6 +114,8 @@ static const char *name_of_kind(struct builder *b,
         if (kind->window > 0)
             return kind->leaf ? "first window vision layer"
                               : "window vision layer";
+        if (kind->deep)
+            return "vision layer, merger";
         return kind->leaf ? "first vision layer" : "vision layer";
     case LAYER_JOINT:
         if (b->whole->vision == NULL)
@@ -114,13 +128,16 @@ static const char *name_of_kind(struct builder *b,
     case LAYER_PLACES: break;
     }
     const size_t n =
-        str_format(text, sizeof(text), "%s%s%s%s%slayer",
+        str_format(text, sizeof(text), "%s%s%s%s%slayer%s",
                    kind->leaf || kind->narrow ? "first " : "",
                    kind->window == 0 && !kind->local ? ""
                    : b->spec->chunked                ? "chunked "
                                                      : "sliding ",
                    kind->no_rope ? "nope " : "", mixer_word(kind->mixer),
-                   kind->moe ? "moe " : "");
+                   kind->moe ? "moe " : "",
+                   !kind->deep                ? ""
+                   : b->whole->vision == NULL ? ", merger"
+                                              : ", + features");
     const char *name = arena_copy(b->arena, text, n);
     b->failed = b->failed || name == NULL;
     return name != NULL ? name : "layer";
@@ -130,7 +147,7 @@ static bool same_kind(const struct layer_kind *x, const struct layer_kind *y)
 {
     return x->place == y->place && x->mixer == y->mixer && x->moe == y->moe
            && x->narrow == y->narrow && x->no_rope == y->no_rope
-           && x->leaf == y->leaf && x->window == y->window
+           && x->leaf == y->leaf && x->deep == y->deep && x->window == y->window
            && x->local == y->local;
 }
 

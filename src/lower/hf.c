@@ -116,6 +116,11 @@ static bool has_table(const struct builder *b, enum hf_table which)
     case HF_STARTS: return m->merge > 0 && hf_kernel(b) == ATTN_FLASH;
     case HF_STARTS_WINDOW:
         return m->window_side > 0 && hf_kernel(b) == ATTN_FLASH;
+    case HF_TAPS:
+    case HF_SHARES: return m->patch_places > 0;
+    case HF_IMAGE_MASK:
+        return m->vision != NULL && m->vision->deep_layers > 0
+               && b->run->images > 0;
     case HF_TABLE_COUNT: break;
     }
     return false;
@@ -156,6 +161,7 @@ static enum dtype rope_dtype(const struct builder *b)
     case FAM_LLAMA4:
     case FAM_QWEN2_VISION:
     case FAM_QWEN2_5_VISION:
+    case FAM_QWEN3_VISION:
     case FAM_DEEPSEEK_V2: return DT_FP32;
     default: return b->stream;
     }
@@ -279,6 +285,9 @@ static void make_shared(struct builder *b)
     make_biases(b);
     if (m->merge > 0)
         hf_window_tables(b);
+    const struct shape words = SHAPE(b->t);
+    if (has_table(b, HF_IMAGE_MASK))
+        build_shared(b, "image mask", DT_BOOL, &words);
 }
 
 /* Qwen's vision parts have tables of their own, that their layers keep. */
@@ -298,6 +307,7 @@ static void make_tables(struct builder *b)
     hf_dit_shared(b);
     make_shared(b);
     make_eye_tables(b);
+    hf_deep_features(b);
     build_memory(b);
     if (b->memory != TENSOR_NONE) /* encoder_outputs */
         b->p->tensor[b->memory].held = true;
@@ -641,6 +651,9 @@ tensor_id hf_layer(struct builder *b, const struct layer_kind *kind,
     }
     if (b->spec->classes > 0)
         return hf_dit_layer(b, x);
+    const bool seen = b->spec->merge > 0;
+    if (kind->deep && seen)
+        hf_deep_merger(b, x);
     b->weights = b->branch = TENSOR_NONE;
     x = b->spec->parallel_residual ? parallel_layer(b, kind, x)
                                    : serial_layer(b, kind, x);
@@ -648,7 +661,7 @@ tensor_id hf_layer(struct builder *b, const struct layer_kind *kind,
         hf_hold_frozen(b, "attn_weights", b->weights);
     if (b->branch != TENSOR_NONE)
         hf_hold_frozen(b, "attn_output", b->branch);
-    return x;
+    return kind->deep && !seen ? hf_add_features(b, x) : x;
 }
 
 /* ---- the model ---- */

@@ -33,6 +33,10 @@ enum hf_table {
     HF_ORDER, /* of patches, in windows; where images begin, and windows */
     HF_STARTS,
     HF_STARTS_WINDOW,
+    HF_TAPS, /* rows of the table of places that each patch's comes from, and
+                their shares */
+    HF_SHARES,
+    HF_IMAGE_MASK, /* where a text has an image */
     HF_TABLE_COUNT
 };
 
@@ -239,6 +243,23 @@ tensor_id hf_window_embed(struct builder *b, tensor_id patches);
 tensor_id hf_window_attention(struct builder *b, tensor_id x);
 /* From the last layer to tokens of the text's width. */
 tensor_id hf_merger(struct builder *b, tensor_id x);
+
+/* ---- hf_deep.c: Qwen3-VL's ---- */
+
+/* Places of each patch, resampled from a table. */
+tensor_id hf_add_places(struct builder *b, tensor_id x);
+/* What the text's first layers, or the loss, will be handed: with the tables. */
+void hf_deep_features(struct builder *b);
+/* A merger of the states that come to a layer, or to the last merger. */
+void hf_deep_merger(struct builder *b, tensor_id x);
+/* Mergers that nothing uses. */
+void hf_idle_mergers(struct builder *b);
+/* Behind the text's first layers: their states with images' added. */
+tensor_id hf_add_features(struct builder *b, tensor_id x);
+/* In the loss of a vision part that is all of the model. */
+tensor_id hf_deep_loss(struct builder *b, tensor_id loss);
+/* Joined by image, as the text takes them. */
+void hf_join_features(struct builder *b);
 
 /* ---- hf_mlp.c ---- */
 

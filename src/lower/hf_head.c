@@ -432,7 +432,8 @@ static tensor_id head_of(struct builder *b, tensor_id x)
     case HEAD_POOLED: return build_mean(b, "loss", pooled(b, x));
     case HEAD_FIRST: return classes(b, first_token(b, x));
     case HEAD_ONE:
-    case HEAD_STATES: return build_mean(b, "loss", hf_states(b, x));
+    case HEAD_STATES:
+        return hf_deep_loss(b, build_mean(b, "loss", hf_states(b, x)));
     case HEAD_SEQUENCE: return classes(b, pooled(b, x));
     case HEAD_TOKEN: return classes(b, x);
     case HEAD_SPAN: return span(b, x);

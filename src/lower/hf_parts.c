@@ -148,8 +148,12 @@ static tensor_id last_word(struct builder *b, tensor_id x)
 tensor_id hf_states(struct builder *b, tensor_id x)
 {
     const struct shape one = SHAPE(b->micro, b->h);
-    if (b->spec->merge > 0)
+    if (b->spec->merge > 0) {
+        const uint64_t last = b->spec->layers - 1;
+        if (b->spec->deep_layers > 0 && pattern_has(&b->spec->deep, last))
+            hf_deep_merger(b, x);
         return hf_merger(b, x);
+    }
     if (b->spec->head == HEAD_ONE && !b->spec->bidirectional)
         return last_word(b, x);
     if (b->spec->head == HEAD_ONE)
@@ -228,6 +232,7 @@ static tensor_id project(struct builder *b, tensor_id x)
     case JOINT_LLAVA: return project_llava(b, x, width);
     case JOINT_QWEN:    /* hf_merger has done the rest */
         hf_frame(b, x); /* of mm_encoder_outputs, as the input is */
+        hf_join_features(b);
         return build_copy(b, "images joined", x);
     case JOINT_CLIP:
     case JOINT_NONE: break;
@@ -304,8 +309,11 @@ static tensor_id to_second_tower(struct builder *b, tensor_id x)
 static tensor_id put_image(struct builder *b, tensor_id words, tensor_id image)
 {
     const struct shape each = SHAPE(b->t);
-    const tensor_id mask = build_tensor(b, "image mask", DT_BOOL, &each);
-    op_result(b, build_op(b, OP_COPY, "image mask", &b->ids, 1), mask);
+    tensor_id mask = hf_table(b, HF_IMAGE_MASK);
+    if (mask == TENSOR_NONE) {
+        mask = build_tensor(b, "image mask", DT_BOOL, &each);
+        op_result(b, build_op(b, OP_COPY, "image mask", &b->ids, 1), mask);
+    }
     image = build_cast(b, "image features", image, tensor_of(b, words)->dtype);
     if (b->whole->joint == JOINT_LLAVA || b->whole->joint == JOINT_LLAMA4) {
         hf_linger(b, image);

@@ -82,6 +82,11 @@ void hf_window_tables(struct builder *b)
             build_shared(b, windows != 0 ? "cu_window_seqlens" : "cu_seqlens",
                          DT_INT32, &starts);
     }
+    const struct shape taps = SHAPE(b->t, DIM("4", 4));
+    if (m->patch_places > 0) {
+        build_shared(b, "interp_indices", DT_INT64, &taps);
+        build_shared(b, "interp_weights", DT_FP32, &taps);
+    }
 }
 
 /* ---- kernels ---- */
@@ -230,6 +235,8 @@ static tensor_id in_order(struct builder *b, const char *name, tensor_id x,
 
 tensor_id hf_window_embed(struct builder *b, tensor_id patches)
 {
+    if (b->spec->patch_places > 0)
+        return hf_add_places(b, patches);
     return in_order(b, "windows", patches, hf_table(b, HF_ORDER));
 }
 
@@ -258,5 +265,6 @@ tensor_id hf_merger(struct builder *b, tensor_id x)
         y = in_order(b, "order of tokens", y,
                      build_copy_as(b, "argsort", b->ids, &order));
     hf_hold(b, "last_hidden_state", x);
+    hf_idle_mergers(b);
     return y;
 }

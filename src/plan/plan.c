@@ -69,6 +69,7 @@ static bool copy_spec(struct memplan_report *r, const struct spec *spec)
            && copy_pattern(&r->arena, &to->rotates, to->layers)
            && copy_pattern(&r->arena, &to->attends, to->layers)
            && copy_pattern(&r->arena, &to->sparse, to->layers)
+           && copy_pattern(&r->arena, &to->deep, to->layers)
            && copy_conv(&r->arena, to) && copy_text(&r->arena, &r->spec.name)
            && copy_text(&r->arena, &r->spec.source)
            && copy_text(&r->arena, &r->spec.model_type);

@@ -144,6 +144,23 @@ static void check_adapter(const struct spec *s, struct diag *d)
                      "run so");
 }
 
+/* Features of mergers are added behind the text's first layers. */
+static void check_mergers(const struct spec *s, struct diag *d)
+{
+    const struct spec *v = s->vision != NULL ? s->vision : s;
+    const uint64_t most = s->vision != NULL && s->layers < SPEC_DEEP_MAX
+                              ? s->layers
+                              : SPEC_DEEP_MAX;
+    if (v->deep_layers <= most)
+        return;
+    memplan_error *e =
+        diag_add(d, MEMPLAN_E_UNSUPPORTED,
+                 "%" PRIu64 " layers of the vision part with a merger of "
+                 "their own are not modelled, %" PRIu64 " at most are",
+                 v->deep_layers, most);
+    diag_hint(e, "name fewer in 'deepstack_visual_indexes'");
+}
+
 static void whole_only(const struct spec *s, enum setup_key key, uint64_t n,
                        struct diag *d)
 {
@@ -265,6 +282,7 @@ static void check_parts(const struct run *r, const struct spec *s,
                         struct diag *d)
 {
     check_adapter(s, d);
+    check_mergers(s, d);
     check_freeze(r, s, d);
     check_full(r, s, d);
     whole_only(s, KEY_TP, r->tp, d);

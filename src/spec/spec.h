@@ -104,7 +104,8 @@
     X(SIGLIP_VISION, "siglip_vision_model")                                    \
     X(LLAMA4_VISION, "llama4_vision_model")                                    \
     X(QWEN2_VISION, "qwen2_vl_vision")                                         \
-    X(QWEN2_5_VISION, "qwen2_5_vl_vision")
+    X(QWEN2_5_VISION, "qwen2_5_vl_vision")                                     \
+    X(QWEN3_VISION, "qwen3_vl_vision")
 
 enum family {
 #define FAMILY_ENUM(id, text) FAM_##id,
@@ -118,7 +119,7 @@ static inline bool family_is_vision(enum family family)
 {
     return family == FAM_CLIP_VISION || family == FAM_SIGLIP_VISION
            || family == FAM_LLAMA4_VISION || family == FAM_QWEN2_VISION
-           || family == FAM_QWEN2_5_VISION;
+           || family == FAM_QWEN2_5_VISION || family == FAM_QWEN3_VISION;
 }
 
 /* Positions of words and patches have three axes (Qwen's vision models). */
@@ -126,7 +127,8 @@ static inline bool family_has_axes(enum family family)
 {
     return family == FAM_QWEN2_VL || family == FAM_QWEN2_5_VL
            || family == FAM_QWEN3_VL || family == FAM_QWEN3_VL_MOE
-           || family == FAM_QWEN2_VISION || family == FAM_QWEN2_5_VISION;
+           || family == FAM_QWEN2_VISION || family == FAM_QWEN2_5_VISION
+           || family == FAM_QWEN3_VISION;
 }
 
 /* Never a whole file: what part of one is called, if it is not said. */
@@ -311,7 +313,7 @@ enum conv_kind {
         CONV_KINDS
 };
 
-enum { CONV_LAYERS_MAX = 1000 };
+enum { CONV_LAYERS_MAX = 1000, SPEC_DEEP_MAX = 8 };
 
 /* What slides over a picture; sides are height and width. */
 struct window {
@@ -380,6 +382,11 @@ struct spec {
      * of a patch one after the other; patches a side that become one token, 0
      * in other models; such tokens a side of a window, 0 for no windows. */
     uint64_t frames, merge, window_side;
+    /* Of Qwen3-VL's: rows of a square table of places, resampled for each image;
+     * mergers beside the last one, and layers whose states one of them makes
+     * tokens of, that are added behind as many layers of the text. */
+    uint64_t patch_places, deep_mergers, deep_layers; /* SPEC_DEEP_MAX */
+    struct pattern deep;
     uint64_t out_channels; /* of a model that makes an image */
     uint64_t classes;      /* that each layer is told of, none among them; 0: no
                             conditioning */

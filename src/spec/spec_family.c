@@ -136,6 +136,7 @@ static const struct other_name {
     { "Transformer2DModel", FAM_DIT_DIFFUSERS }, /* which it was part of */
     { "ViTForImageClassification", FAM_VIT },
     { "ViTModel", FAM_VIT },
+    { "qwen3_vl_moe_vision", FAM_QWEN3_VISION },
 };
 
 /* ---- which family ---- */

@@ -17,7 +17,8 @@ enum list {
     LIST_MLPS,   /* a word a layer: dense, sparse */
     LIST_SPARSE, /* the numbers of layers with experts */
     LIST_DENSE,  /* the numbers of those without */
-    LIST_FULL    /* the numbers of those without a window */
+    LIST_FULL,   /* the numbers of those without a window */
+    LIST_DEEP    /* the numbers of those with a merger of their own */
 };
 
 /* Lists that a class reads; of an empty one and of null the rule holds. Rows of
@@ -53,6 +54,7 @@ static const struct layer_list {
     { FAM_GEMMA3, "layer_types", LIST_KINDS },
     { FAM_PHI3SMALL, "layer_types", LIST_KINDS },
     { FAM_QWEN2_5_VISION, "fullatt_block_indexes", LIST_FULL },
+    { FAM_QWEN3_VISION, "deepstack_visual_indexes", LIST_DEEP },
 };
 
 /* Where there is no list: all layers but the last of each so many. */
@@ -274,6 +276,38 @@ static void read_numbers(struct import *im, const struct json *at,
         out->sparse.listed = bytes;
 }
 
+static void add_merger(struct spec *out, uint8_t *bytes, uint64_t layer)
+{
+    out->deep_mergers++;
+    if (layer >= out->layers || bytes[layer])
+        return;
+    bytes[layer] = 1;
+    out->deep_layers++;
+}
+
+/* Qwen3VLVisionModel makes a merger an entry, and looks its layers up in the
+ * list: of layers that there are not, and of a second entry, nothing uses it. */
+static void read_mergers(struct import *im, const struct json *at,
+                         struct spec *out, struct arena *a)
+{
+    static const uint64_t usual[] = { 8, 16, 24 };
+    uint8_t *bytes = bytes_of(im, a, out->layers, 0);
+    const bool said = at && at->kind != JSON_NULL;
+    out->deep_mergers = out->deep_layers = 0;
+    out->deep.listed = bytes;
+    if (!bytes)
+        return;
+    for (size_t i = 0; !said && i < COUNT_OF(usual); i++)
+        add_merger(out, bytes, usual[i]);
+    for (const struct json *one = said ? at->child : NULL; one;
+         one = one->next) {
+        uint64_t n = 0;
+        if (!import_count(im, one, 0, STEP_MAX, &n))
+            return;
+        add_merger(out, bytes, n);
+    }
+}
+
 /* The step of a rule in place of a list; 0: there is none, or it is wrong. */
 static uint64_t step_of(struct import *im, const struct layer_list *l,
                         const struct spec *out)
@@ -315,6 +349,11 @@ static void read_list(struct import *im, const struct layer_list *l,
 {
     const struct json *at = json_member(im->object, l->key);
     const bool empty = at && at->kind == JSON_ARRAY && at->child == NULL;
+    if (l->list == LIST_DEEP
+        && (!at || at->kind == JSON_NULL || at->kind == JSON_ARRAY)) {
+        read_mergers(im, at, out, a);
+        return;
+    }
     /* no layers with experts, or without windows, is an answer */
     if (!at || at->kind == JSON_NULL
         || (empty && l->list != LIST_SPARSE && l->list != LIST_FULL)) {
@@ -330,6 +369,7 @@ static void read_list(struct import *im, const struct layer_list *l,
     case LIST_KINDS: read_kinds(im, at, out, a); break;
     case LIST_ROTARY: read_rotary(im, at, out, a); break;
     case LIST_MLPS: read_mlps(im, at, out, a); break;
+    case LIST_DEEP: break;
     case LIST_SPARSE:
     case LIST_FULL:
     case LIST_DENSE: read_numbers(im, at, out, a); break;

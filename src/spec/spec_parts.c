@@ -54,10 +54,12 @@ static const struct whole {
     { "qwen2_5_vl", "Qwen2_5_VLForConditionalGeneration", "qwen2_5_vl_text",
       "qwen2_5_vl_vision", JOINT_QWEN, PART_TEXT, true,
       "vision_config.fullatt_block_indexes" },
-    { "qwen3_vl", "Qwen3VLForConditionalGeneration", "qwen3_vl_text",
-      "qwen3_vl_vision", JOINT_NONE, PART_TEXT, false, NULL },
     { "qwen3_vl_moe", "Qwen3VLMoeForConditionalGeneration", "qwen3_vl_moe_text",
-      "qwen3_vl_moe_vision", JOINT_NONE, PART_TEXT, false, NULL },
+      "qwen3_vl_moe_vision", JOINT_QWEN, PART_TEXT, false,
+      "text_config.num_experts" },
+    { "qwen3_vl", "Qwen3VLForConditionalGeneration", "qwen3_vl_text",
+      "qwen3_vl_vision", JOINT_QWEN, PART_TEXT, false,
+      "vision_config.deepstack_visual_indexes" },
 };
 
 static const struct whole *whole_named(const char *type)

@@ -65,23 +65,88 @@ ROWS = dict(num_heads=6, depth=L, spatial_merge_size=2, temporal_patch_size=2, p
 CONFIGS["qwen2_vl-vision"] = dict(model_type="qwen2_vl_vision", embed_dim=96, hidden_size=112, mlp_ratio=2, **ROWS)
 CONFIGS["qwen2_5_vl-vision"] = dict(model_type="qwen2_5_vl_vision", hidden_size=96, out_hidden_size=112, intermediate_size=208,
                                     window_size=112, fullatt_block_indexes=[1], **ROWS)
-CLASSES.update({"qwen2_vl-vision": "models.qwen2_vl.modeling_qwen2_vl.Qwen2VisionTransformerPretrainedModel",
+CONFIGS["qwen3_vl-vision"] = dict(model_type="qwen3_vl_vision", hidden_size=96, out_hidden_size=112, intermediate_size=208,
+                                  num_position_embeddings=49, deepstack_visual_indexes=[0, 1], **dict(ROWS, depth=4))
+CONFIGS["qwen3_vl-vision-last"] = dict(CONFIGS["qwen3_vl-vision"], deepstack_visual_indexes=[1, 3])
+CLASSES.update({"qwen3_vl-vision": "models.qwen3_vl.modeling_qwen3_vl.Qwen3VLVisionModel",
+                "qwen3_vl-vision-last": "models.qwen3_vl.modeling_qwen3_vl.Qwen3VLVisionModel",
+                "qwen2_vl-vision": "models.qwen2_vl.modeling_qwen2_vl.Qwen2VisionTransformerPretrainedModel",
                 "qwen2_5_vl-vision": "models.qwen2_5_vl.modeling_qwen2_5_vl.Qwen2_5_VisionTransformerPretrainedModel"})
 SIDE = 14  # patches a side of Qwen's images: two windows a side, of 4 and of 3 tokens
-for towers in ("qwen2_vl", "qwen2_5_vl"):
+for towers in ("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe"):
     importlib.import_module(f"transformers.models.{towers}.modeling_{towers}").torch_compilable_check = lambda *_: None
 
 
 MROPE = dict(rope_type="default", rope_theta=10000.0, mrope_section=[2, 3, 3])
 WORDS_OF_QWEN = dict(TOWER, num_key_value_heads=2, vocab_size=1234, max_position_embeddings=512, rope_parameters=MROPE)
-for qwen in ("qwen2_vl", "qwen2_5_vl"):
+for qwen in ("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe"):
     key = "hidden_size" if qwen == "qwen2_vl" else "out_hidden_size"
     CONFIGS[qwen] = dict(model_type=qwen, image_token_id=1200, text_config=dict(WORDS_OF_QWEN, model_type=qwen + "_text"),
-                         vision_config={**CONFIGS[qwen + "-vision"], "model_type": qwen, key: 96})
+                         vision_config={**CONFIGS.get(qwen + "-vision", CONFIGS["qwen3_vl-vision"]), "model_type": qwen, key: 96})
 CLASSES.update({"qwen2_vl": "Qwen2VLForConditionalGeneration", "qwen2_5_vl": "Qwen2_5_VLForConditionalGeneration"})
 
+for qwen in ("qwen3_vl", "qwen3_vl_moe"):
+    CONFIGS[qwen]["text_config"]["head_dim"] = 16
+CONFIGS["qwen3_vl_moe"]["text_config"].update(num_experts=4, num_experts_per_tok=2, moe_intermediate_size=64)
+CONFIGS["qwen3_vl-last"] = {**CONFIGS["qwen3_vl"], "vision_config": {**CONFIGS["qwen3_vl"]["vision_config"],
+                                                                     "deepstack_visual_indexes": [1, 3]}}
+CLASSES.update({"qwen3_vl": "Qwen3VLForConditionalGeneration", "qwen3_vl_moe": "Qwen3VLMoeForConditionalGeneration"})
+
+
+class Seen(torch.autograd.Function):
+    """x[mask], of which fake tensors do not know how many rows it has: the mask is kept."""
+
+    @staticmethod
+    def forward(ctx, x, mask, rows):
+        ctx.save_for_backward(mask)
+        ctx.shape = x.shape
+        places = torch.zeros(rows, 2, dtype=torch.long, device=x.device)  # mask.nonzero()
+        ctx.rows = rows
+        return x[places[:, 0], places[:, 1]]
+
+    @staticmethod
+    def backward(ctx, grad):
+        places = torch.zeros(ctx.rows, 2, dtype=torch.long, device=grad.device)
+        whole = grad.new_zeros(ctx.shape)
+        return whole.index_put_((places[:, 0], places[:, 1]), grad, accumulate=True), None, None
+
+
+class Put(torch.autograd.Function):
+    """x[mask] = y, in place."""
+
+    @staticmethod
+    def forward(ctx, x, y, mask):
+        ctx.save_for_backward(mask)
+        ctx.rows = len(y)
+        ctx.mark_dirty(x)
+        places = torch.zeros(ctx.rows, 2, dtype=torch.long, device=x.device)
+        return x.index_put_((places[:, 0], places[:, 1]), y)
+
+    @staticmethod
+    def backward(ctx, grad):
+        places = torch.zeros(ctx.rows, 2, dtype=torch.long, device=grad.device)
+        rest = taken = None
+        if ctx.needs_input_grad[0]:
+            rest = grad.index_put((places[:, 0], places[:, 1]), grad.new_zeros(()))
+        if ctx.needs_input_grad[1]:
+            taken = grad[places[:, 0], places[:, 1]]
+        return rest, taken, None
+
+
+def deepstack(self, hidden_states, visual_pos_masks, visual_embeds):
+    """Qwen3VLTextModel._deepstack_process."""
+    visual_embeds = visual_embeds.to(hidden_states.device, hidden_states.dtype)
+    hidden_states = hidden_states.clone()
+    local_this = Seen.apply(hidden_states, visual_pos_masks, len(visual_embeds)) + visual_embeds
+    hidden_states = Put.apply(hidden_states, local_this, visual_pos_masks)
+    return hidden_states
+
+
+for towers, name in (("qwen3_vl", "Qwen3VLTextModel"), ("qwen3_vl_moe", "Qwen3VLMoeTextModel")):
+    getattr(importlib.import_module(f"transformers.models.{towers}.modeling_{towers}"), name)._deepstack_process = deepstack
+
 IMAGES = {}
-for whole in ("llava", "llama4", "gemma3", "qwen2_vl", "qwen2_5_vl"):
+for whole in ("llava", "llama4", "gemma3", "qwen2_vl", "qwen2_5_vl", "qwen3_vl"):
     for word, images in (("two", 2), ("none", 0)):
         CONFIGS[f"{whole}-{word}"], IMAGES[f"{whole}-{word}"] = CONFIGS[whole], images
 
@@ -125,7 +190,7 @@ FROZEN = {  # all dtypes and attentions of ALL_KINDS
     "llama4-none-frozen-vision-projector": ["vision", "projector"],
     "gemma3-none-frozen-vision-projector": ["vision", "projector"],
 }
-for qwen in ("qwen2_vl", "qwen2_5_vl"):
+for qwen in ("qwen2_vl", "qwen2_5_vl", "qwen3_vl"):
     for frozen in (["vision"], ["text"], ["projector"], ["vision", "projector"], ["vision", "text"]):
         FROZEN["-".join((qwen, "frozen", *frozen))] = frozen
     FROZEN[f"{qwen}-none-frozen-vision-projector"] = ["vision", "projector"]
@@ -142,13 +207,13 @@ ADAPTED = {  # targets, parts without adapters, modules_to_save
     "all-vision": ("all-linear", ["text"], None),
     "seven": (["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"], [], None),
 }
-EXCLUDED = {"vision": r"(vision_tower|vision_model|visual\.(?!merger)).*", "text": r"(.*language_model|text_model)\..*",
-            "projector": r".*(_projector|_projection|visual\.merger)(\..*)?"}
+EXCLUDED = {"vision": r"(vision_tower|vision_model|visual\.(?!merger|deepstack)).*", "text": r"(.*language_model|text_model)\..*",
+            "projector": r".*(_projector|_projection|visual\.merger|visual\.deepstack_merger_list)(\..*)?"}
 
 
 def with_adapters():
     """name-lora-setting, of those that a class has: Llama 4's fused experts are no targets of all-linear."""
-    for name in ("llava", "gemma3", "llama4", "clip", "qwen2_vl", "qwen2_5_vl"):
+    for name in ("llava", "gemma3", "llama4", "clip", "qwen2_vl", "qwen2_5_vl", "qwen3_vl"):
         for word, (targets, _, full) in ADAPTED.items():
             if (targets == "all-linear" and name == "llama4" or full and name == "clip" or word == "seven" and name == "clip"
                     or word == "all-projector" and name == "gemma3" or (word == "qv-vision") == name.startswith("qwen")
@@ -163,7 +228,7 @@ def adapt(model, word, dtype, merges):
     targets, without, full = ADAPTED[word]
     excluded = r"(.*\.)?(" + "|".join(EXCLUDED[part] for part in without) + ")" if without else None
     if full and merges:  # Qwen's name of it
-        full = ["merger"]
+        full = ["merger"] + [f"deepstack_merger_list.{i}" for i in range(2) if hasattr(model.model.visual, "deepstack_merger_list")]
     config = peft.LoraConfig(r=8, target_modules=targets, exclude_modules=excluded, modules_to_save=full)
     torch.set_default_dtype(torch.bfloat16)  # what PEFT casts adapters to, but on the meta device
     model = peft.get_peft_model(model, config, autocast_adapter_dtype=dtype == "autocast")
@@ -177,7 +242,7 @@ ALL_KINDS = list(FROZEN)[:3] + ["llava-frozen-vision", "llama4-frozen-vision", "
 
 
 def part_of(parameter):
-    for words, part in (("visual.merger", "projector"), ("visual.", "vision"), ("vision_tower.", "vision"), ("vision_model.", "vision"), ("projector", "projector"),
+    for words, part in (("visual.merger", "projector"), ("visual.deepstack", "projector"), ("visual.", "vision"), ("vision_tower.", "vision"), ("vision_model.", "vision"), ("projector", "projector"),
                         ("projection", "projector"), ("logit_scale", "projector")):
         if words in parameter and not (part == "projector" and ".encoder." in parameter):
             return part
@@ -225,6 +290,11 @@ def patches_of(config, attn, device, images=B):
             index, starts["cu_window_seqlens"] = vision_utils.get_vision_window_index(grid, 2, config["window_size"], 14)
         lists = {key: Lengths(value.tolist()) for key, value in starts.items()}
     more = dict(position_ids=places.to(device), max_seqlen=SIDE * SIDE, grid_thw=grid)
+    if "num_position_embeddings" in config:
+        with unset_fake_temporarily():
+            taps, shares = vision_utils.get_vision_interpolation_indices_and_weights(grid, 7, align_corners=True,
+                                                                                    spatial_merge_size=2)
+        more.update(interp_indices=taps.to(device), interp_weights=shares.to(device))
     if index is not None:
         more.update(window_index=index.to(device), max_window_seqlen=64)
     for key, value in starts.items():
@@ -253,7 +323,8 @@ def loss_of(name, model, given, beside):
         ids = given["input_ids"]
         return model(**given, labels=ids, token_type_ids=torch.zeros_like(ids), use_cache=False).loss
     if name.startswith("qwen"):
-        return model(**given, **beside).pooler_output.mean()
+        out = model(**given, **beside)
+        return sum([f.mean() for f in getattr(out, "deepstack_features", [])], out.pooler_output.mean())
     out = model(**given)
     return (out.last_hidden_state if name in ("siglip", "llama4-vision") else out.pooler_output).mean()
 

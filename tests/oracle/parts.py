@@ -18,6 +18,7 @@ VISION = dict(hidden_size=72, num_attention_heads=6, intermediate_size=112, num_
               patch_size=12)
 CLASSES = {"gemma3": "Gemma3ForConditionalGeneration", "llama4": "Llama4ForConditionalGeneration",
            "llava": "LlavaForConditionalGeneration", "clip": "CLIPModel",
+           "qwen3_vl": "Qwen3VLForConditionalGeneration", "qwen3_vl_moe": "Qwen3VLMoeForConditionalGeneration",
            "qwen2_vl": "Qwen2VLForConditionalGeneration", "qwen2_5_vl": "Qwen2_5_VLForConditionalGeneration"}
 
 
@@ -73,6 +74,21 @@ def qwen():
                 yield kind(name, **{k: v for k, v in text.items() if k != key}, vision_config=tower)
 
 
+def qwen3():
+    """Which have their text nested, as published."""
+    tower = dict(hidden_size=72, depth=4, num_heads=6, out_hidden_size=96, intermediate_size=112, deepstack_visual_indexes=[0, 2])
+    for name, experts in (("qwen3_vl", {}), ("qwen3_vl_moe", dict(num_experts=4, num_experts_per_tok=2, moe_intermediate_size=48))):
+        text = dict(TEXT, head_dim=24, **experts)
+        for vision in (tower, {**tower, "model_type": name}, {**tower, "model_type": name + "_vision"},
+                       {**tower, "spatial_merge_size": 3}, {**tower, "temporal_patch_size": 1}, {**tower, "in_channels": 1},
+                       {**tower, "patch_size": 14}, {**tower, "num_position_embeddings": 100}, {**tower, "deepstack_visual_indexes": []},
+                       {**tower, "deepstack_visual_indexes": [1, 1, 9]}, {k: v for k, v in tower.items() if k != "depth"},
+                       {k: v for k, v in tower.items() if k != "deepstack_visual_indexes"}):
+            yield kind(name, text_config=kind(name + "_text", **text), vision_config=vision)
+        yield kind(name, text_config=text, vision_config=tower, tie_word_embeddings=True)
+        yield kind(name, text_config=kind(name + "_text", **text), vision_config=tower, tie_word_embeddings=False)
+
+
 def size(module):
     return sum(p.numel() for p in {id(p): p for p in module.parameters()}.values())
 
@@ -104,4 +120,4 @@ def count(settings):
 
 
 if __name__ == "__main__":
-    pathlib.Path(sys.argv[1]).write_text("".join(json.dumps(count(c)) + "\n" for c in (*configurations(), *qwen())))
+    pathlib.Path(sys.argv[1]).write_text("".join(json.dumps(count(c)) + "\n" for c in (*configurations(), *qwen(), *qwen3())))

@@ -156,10 +156,20 @@ static const char rowed[] =
     "\"intermediate_size\": 1024, \"out_hidden_size\": 512,"
     "\"fullatt_block_indexes\": [2, 5]}}";
 
+/* Mergers of its layers, the last one among them, for as many of the text. */
+static const char stacked[] =
+    "{\"model_type\": \"qwen3_vl\", \"text_config\": {"
+    "\"hidden_size\": 512, \"num_hidden_layers\": 6, \"vocab_size\": 32000,"
+    "\"intermediate_size\": 1024, \"num_attention_heads\": 8,"
+    "\"num_key_value_heads\": 2, \"head_dim\": 64}, \"vision_config\": {"
+    "\"depth\": 7, \"hidden_size\": 384, \"num_heads\": 6,"
+    "\"intermediate_size\": 1024, \"out_hidden_size\": 512,"
+    "\"deepstack_visual_indexes\": [0, 3, 6]}}";
+
 static bool is_whole(const char *model)
 {
     return model == merged || model == looked || model == tiled
-           || model == rowed;
+           || model == rowed || model == stacked;
 }
 
 /* Windows over an image, smaller ones at its edges. */
@@ -167,6 +177,12 @@ static const char windowed[] =
     "{\"model_type\": \"qwen2_5_vl_vision\", \"depth\": 6,"
     "\"hidden_size\": 256, \"num_heads\": 4, \"intermediate_size\": 512,"
     "\"out_hidden_size\": 384, \"fullatt_block_indexes\": [2, 5]}";
+
+/* Mergers whose results are the loss's. */
+static const char towered[] =
+    "{\"model_type\": \"qwen3_vl_vision\", \"depth\": 8,"
+    "\"hidden_size\": 256, \"num_heads\": 4, \"intermediate_size\": 512,"
+    "\"out_hidden_size\": 384, \"deepstack_visual_indexes\": [1, 4, 7]}";
 
 /* A learned query over all patches. */
 static const char pooled[] =
@@ -281,6 +297,10 @@ static struct trial trial_of(uint64_t seed)
                                           "minicpm-2b", "internlm2-20b" };
     if (seed % 29 == 13)
         t.model = remote[seed / 29 % 4];
+    if (seed % 29 == 21 || seed % 29 == 25)
+        t.model = stacked;
+    if (seed % 29 == 17)
+        t.model = towered;
     if (seed % 23 == 7) /* not PICK, as below */
         t.model = listed;
     if (seed % 23 == 11)
@@ -297,7 +317,7 @@ static struct trial trial_of(uint64_t seed)
                           "megatron-deepspeed", "torchtitan", "torchtune");
     if (is_only_hf(t.model) || t.model == sparse || t.model == towers
         || is_whole(t.model) || t.model == windowed || t.model == pooled
-        || strcmp(t.model, "minicpm3-4b") == 0
+        || t.model == towered || strcmp(t.model, "minicpm3-4b") == 0
         || strcmp(t.model, "gemma-3-1b") == 0
         || strcmp(t.model, "phi-3-small-8k") == 0)
         fw = PICK(&s, "hf", "deepspeed", "fsdp");
@@ -382,7 +402,7 @@ static struct trial trial_of(uint64_t seed)
                             ? PICK(&s, "1", "4")
                             : PICK(&s, "4", "8", "16", "20") },
         { "seq_len", strcmp(t.model, "whisper-base") == 0 || t.model == windowed
-                             || t.model == pooled
+                             || t.model == towered || t.model == pooled
                          ? NULL /* a spectrum has its length */
                          : PICK(&s, ddp ? "252" : "256", "512", "1024") },
         { "recompute", re },
@@ -446,7 +466,10 @@ static struct trial trial_of(uint64_t seed)
         { "moe_expert_capacity_factor", next(&s) % 4 == 0 ? "1.1" : NULL },
         { "freeze", frozen_of(&t, seed) },
         { "images", images_of(&t, seed) },
-        { "image", t.model == rowed ? "3x224x224" : NULL },
+        { "image", t.model == rowed     ? "3x224x224"
+                   : t.model == stacked ? "3x256x256"
+                   : t.model == towered ? "3x512x512"
+                                        : NULL },
         { "engine", fsdp && frozen_of(&t, seed) != NULL ? "fsdp2" : NULL },
         { "recompute_every",
           strcmp(re, "full") == 0 ? PICK(&s, "1", "1", "2", "3") : NULL },
