@@ -103,6 +103,10 @@ static bool same_value(const struct run *a, const struct run *b,
     if (key == KEY_GPUS_PER_NODE && a->gpus <= a->gpus_per_node
         && b->gpus <= b->gpus_per_node)
         return true;
+    if ((key == KEY_RECOMPUTE_EVERY || key == KEY_RECOMPUTE_LAYERS
+         || key == KEY_RECOMPUTE_GRANULARITY)
+        && a->recompute != RECOMP_FULL && b->recompute == a->recompute)
+        return true; /* of none, or of all */
     if (key == KEY_PIPELINE_LAYERS && a->pp == b->pp)
         return memcmp(a->stage_layers, b->stage_layers,
                       a->pp * sizeof(a->stage_layers[0]))

@@ -74,8 +74,11 @@ static void list_path(struct config *c, struct listing *l, const char *entry)
         str_append(l->line, sizeof(l->line), ", %s", path);
 }
 
+/* Twice over the file: what matters comes first, and has room for its notes;
+ * the second time what has no effect is listed, and nothing else. */
 struct walk {
     struct config *c;
+    bool idle; /* the second time */
     struct listing unknown, quiet, automatic, shape;
 };
 
@@ -466,7 +469,9 @@ static void read_value(struct walk *w, const struct json *value,
                        const char *path)
 {
     const struct config_row *row = row_of(w->c->table, path);
-    if (value->kind == JSON_NULL)
+    const bool idle =
+        row != NULL && (row->rule == CONFIG_QUIET || row->rule == CONFIG_SHAPE);
+    if (value->kind == JSON_NULL || idle != w->idle)
         return;
     if (row == NULL)
         unknown_entry(w, value, path);
@@ -536,6 +541,8 @@ memplan_status config_read(struct config *c)
         c->table->together(c);
     list_flush(c, &w.unknown);
     list_flush(c, &w.automatic);
+    w.idle = true;
+    walk_all(&w);
     list_flush(c, &w.shape);
     list_flush(c, &w.quiet);
     return c->d->status;

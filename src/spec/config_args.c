@@ -22,6 +22,7 @@ struct script {
     struct diag *diag;
     const char *text;
     size_t len, at;
+    bool in_case; /* between case and esac */
     struct json *root, *last;
 };
 
@@ -372,6 +373,36 @@ static void skip_word(struct script *s)
     }
 }
 
+static bool begins_line(const struct script *s)
+{
+    size_t i = s->at;
+    while (i > 0 && (s->text[i - 1] == ' ' || s->text[i - 1] == '\t'))
+        i--;
+    return i == 0 || s->text[i - 1] == '\n';
+}
+
+static bool is_here(const struct script *s, const char *word)
+{
+    const size_t n = strlen(word);
+    return s->len - s->at >= n && memcmp(s->text + s->at, word, n) == 0;
+}
+
+/* What a line shows, or compares its arguments with, starts nothing:
+ * `echo "... --flag"`, and `--flag)` between case and esac. */
+static bool is_shown(struct script *s)
+{
+    if (!begins_line(s))
+        return false;
+    s->in_case = !is_here(s, "esac") && (s->in_case || is_here(s, "case "));
+    size_t i = s->at;
+    while (
+        i < s->len
+        && (is_name_byte(s->text[i]) || s->text[i] == '-' || s->text[i] == '|'))
+        i++;
+    return is_here(s, "echo ") || is_here(s, "printf ")
+           || (s->in_case && i > s->at && i < s->len && s->text[i] == ')');
+}
+
 static struct json *read_script(struct script *s)
 {
     s->root = new_value(s, (struct str){ "", 0 });
@@ -379,7 +410,7 @@ static struct json *read_script(struct script *s)
         return NULL;
     s->root->kind = JSON_OBJECT;
     while (s->at < s->len && s->diag->status == MEMPLAN_OK) {
-        if (!to_word(s))
+        if (!to_word(s) || is_shown(s))
             to_next_line(s);
         else if (is_flag(s))
             take_flag(s);
@@ -402,6 +433,22 @@ static bool has_line(const char *text, size_t len, const char *begin)
 }
 
 /* "--num-layers" is num_layers; what is false was not given. */
+static bool name_flag(struct script *s, struct json *v)
+{
+    struct str key = v->key;
+    while (key.n > 0 && key.p[0] == '-')
+        key = (struct str){ key.p + 1, key.n - 1 };
+    const char *copy = key_text(s, key);
+    if (copy == NULL) {
+        diag_nomem(s->diag);
+        return false;
+    }
+    v->key = (struct str){ copy, key.n };
+    if (v->kind == JSON_BOOL && !v->truth)
+        v->kind = JSON_NULL;
+    return true;
+}
+
 static struct json *flags_of(struct script *s, struct json *root)
 {
     struct json *args = root->child;
@@ -410,20 +457,62 @@ static struct json *flags_of(struct script *s, struct json *root)
     if (args == NULL || args->kind != JSON_OBJECT)
         return root;
     for (struct json *v = args->child; v != NULL; v = v->next) {
-        struct str key = v->key;
-        while (key.n > 0 && key.p[0] == '-')
-            key = (struct str){ key.p + 1, key.n - 1 };
-        const char *copy = key_text(s, key);
-        if (copy == NULL) {
-            diag_nomem(s->diag);
+        if (!name_flag(s, v))
             return NULL;
-        }
-        v->key = (struct str){ copy, key.n };
-        if (v->kind == JSON_BOOL && !v->truth)
-            v->kind = JSON_NULL;
     }
     args->parent = NULL;
     return args;
+}
+
+/* Sections of --yaml-cfg, of NeMo's and Megatron-Bridge's files: names are the
+ * flags' own, whatever they are in. */
+static struct json *flags_of_sections(struct script *s, struct json *root)
+{
+    struct json *v = root->child;
+    s->root = new_value(s, (struct str){ "", 0 });
+    if (s->root == NULL)
+        return NULL;
+    s->root->kind = JSON_OBJECT;
+    while (v != NULL) {
+        struct json *next =
+            v->kind == JSON_OBJECT && v->child != NULL ? v->child : v->next;
+        for (struct json *up = v;
+             next == NULL && up->parent != root && up->parent != NULL;
+             up = up->parent)
+            next = up->parent->next;
+        if (v->kind != JSON_OBJECT) {
+            if (!name_flag(s, v))
+                return NULL;
+            struct json *flag = member_of(s, v->key.p);
+            if (flag == NULL)
+                return NULL;
+            flag->kind = v->kind;
+            flag->truth = v->truth;
+            flag->number = v->number;
+            flag->text = v->text;
+            flag->offset = v->offset;
+            flag->child = v->child;
+        }
+        v = next;
+    }
+    return s->root;
+}
+
+/* A "name:" begins a line, and no "--flag" stands anywhere. */
+static bool is_sections(const char *text, size_t len)
+{
+    bool named = false, begins = true;
+    for (size_t i = 0; i < len; i++) {
+        if (i + 2 < len && text[i] == '-' && text[i + 1] == '-'
+            && is_name_byte(text[i + 2])
+            && (i == 0 || text[i - 1] == ' ' || text[i - 1] == '\n'))
+            return false;
+        if (begins && text[i] == ':' && i > 0 && is_name_byte(text[i - 1])
+            && i + 1 < len && (text[i + 1] == '\n' || text[i + 1] == ' '))
+            named = true;
+        begins = text[i] == '\n' || (begins && is_name_byte(text[i]));
+    }
+    return named;
 }
 
 struct json *config_parse_args(struct arena *a, const char *text, size_t len,
@@ -435,9 +524,12 @@ struct json *config_parse_args(struct arena *a, const char *text, size_t len,
                   "give the launch script that starts Megatron-LM");
         return NULL;
     }
-    if (has_line(text, len, "MODEL_ARGS:")) {
+    const bool args = has_line(text, len, "MODEL_ARGS:");
+    if (args || is_sections(text, len)) {
         struct json *root = yaml_parse(a, text, len, d);
-        return root == NULL ? NULL : flags_of(&s, root);
+        return root == NULL ? NULL
+               : args       ? flags_of(&s, root)
+                            : flags_of_sections(&s, root);
     }
     struct json *root = read_script(&s);
     if (root != NULL && root->child == NULL) {

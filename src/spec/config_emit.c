@@ -149,14 +149,21 @@ static struct str their_word(const char *words, struct str ours)
     return (struct str){ "", 0 };
 }
 
+/* true, 8, 1e9: as it stands; "1F1B" is a word. */
+static bool is_bare(struct str value)
+{
+    double x = 0;
+    return str_is(value, "true") || str_is(value, "false")
+           || (value.n > 0 && value.p[0] >= '0' && value.p[0] <= '9'
+               && value.p[value.n - 1] >= '0' && value.p[value.n - 1] <= '9'
+               && unit_parse_real(value, &x) == UNIT_OK);
+}
+
 static void put_value(struct emit *e, const struct config_row *row,
                       struct str value)
 {
-    const memplan_type type = setup_field(row->key)->type;
-    const bool bare = str_is(value, "true") || str_is(value, "false")
-                      || (value.n > 0 && value.p[0] >= '0' && value.p[0] <= '9'
-                          && type != MEMPLAN_TYPE_LIST);
-    emit_raw(e, row->path, bare ? "%.*s" : "\"%.*s\"", (int)value.n, value.p);
+    emit_raw(e, row->path, is_bare(value) ? "%.*s" : "\"%.*s\"", (int)value.n,
+             value.p);
 }
 
 static void put_row(struct emit *e, const struct config_row *row)

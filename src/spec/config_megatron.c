@@ -24,6 +24,9 @@ static const struct config_row rows[] = {
                 "p2p=p2p a2a=a2a all_gather=? allgather=? a2a+p2p=?"),
     LATER("nnodes"),
     LATER("nproc_per_node"),
+    LATER("devices"), /* NeMo's trainer */
+    LATER("num_nodes"),
+    SAME_READ("virtual_pipeline_model_parallel_size", KEY_VPP),
     LATER("num_layers_per_virtual_pipeline_stage"),
     LATER("num_virtual_stages_per_pipeline_rank"),
     LATER("decoder_first_pipeline_num_layers"),
@@ -43,6 +46,8 @@ static const struct config_row rows[] = {
     /* number formats, optimizer, who holds the states */
     LATER("bf16"),
     LATER("fp16"),
+    LATER("precision"), /* NeMo's and Megatron-Bridge's YAML */
+    LATER("mixed_precision"),
     LATER("fp8_format"),
     WORDS_READ("fp8_recipe", KEY_FP8_RECIPE,
                "delayed=delayed tensorwise=tensorwise blockwise=blockwise "
@@ -125,7 +130,7 @@ static const struct config_row rows[] = {
     LATER("hidden_dropout"),
     LATER("attention_dropout"),
     LATER("make_vocab_size_divisible_by"),
-    ASIDE("cpu_offloading_num_layers", "see --offload-activations"),
+    ASIDE("cpu_offloading_num_layers", "activations stay on the GPU"),
 
     /* the model's own */
     SHAPE("num_layers"),

@@ -219,9 +219,23 @@ static void pipeline(struct config *c)
 
 /* ---- number formats, states ---- */
 
+/* A flag; or NeMo's "bf16", "bf16-mixed", Megatron-Bridge's "bf16_mixed". */
+static bool is_half(const struct config *c, const char *format)
+{
+    static const char *const keys[] = { "precision", "mixed_precision" };
+    const size_t n = strlen(format);
+    for (size_t i = 0; i < 2; i++) {
+        const struct json *v = config_at(c, keys[i]);
+        if (v != NULL && v->kind == JSON_STRING && v->text.n >= n
+            && memcmp(v->text.p, format, n) == 0)
+            return true;
+    }
+    return has(c, format);
+}
+
 static void precision(struct config *c)
 {
-    const bool bf16 = has(c, "bf16"), fp16 = has(c, "fp16");
+    const bool bf16 = is_half(c, "bf16"), fp16 = is_half(c, "fp16");
     if (bf16 && fp16) {
         memplan_error *e =
             config_bad(c, config_at(c, "fp16"), MEMPLAN_E_CONFLICT,
@@ -331,6 +345,21 @@ static void recompute_before(struct config *c)
     }
 }
 
+/* "core_attn mlp", "[core_attn, mlp]" as core_attn,mlp. */
+static void add_modules(char list[256], struct str rest)
+{
+    while (rest.n > 0) {
+        struct str word = str_cut(rest, ' ', &rest);
+        while (word.n > 0 && memchr("[],", word.p[0], 3) != NULL)
+            word = (struct str){ word.p + 1, word.n - 1 };
+        while (word.n > 0 && memchr("[],", word.p[word.n - 1], 3) != NULL)
+            word.n--;
+        if (word.n > 0)
+            str_append(list, 256, "%s%.*s", list[0] ? "," : "", (int)word.n,
+                       word.p);
+    }
+}
+
 static void recompute(struct config *c)
 {
     const struct json *how = config_at(c, "recompute_granularity");
@@ -360,17 +389,12 @@ static void recompute(struct config *c)
     }
     config_set(c, how, KEY_RECOMPUTE, "selective");
     const struct json *modules = config_at(c, "recompute_modules");
+    const bool several = modules != NULL && modules->kind == JSON_ARRAY;
     char list[256] = "";
-    struct str rest = modules != NULL ? modules->text : (struct str){ "", 0 };
-    while (rest.n > 0) {
-        struct str word = str_cut(rest, ' ', &rest);
-        while (word.n > 0 && memchr("[],", word.p[0], 3) != NULL)
-            word = (struct str){ word.p + 1, word.n - 1 };
-        while (word.n > 0 && memchr("[],", word.p[word.n - 1], 3) != NULL)
-            word.n--;
-        if (word.n > 0)
-            str_append(list, sizeof(list), "%s%.*s", list[0] ? "," : "",
-                       (int)word.n, word.p);
+    const struct json *one = several ? modules->child : modules;
+    for (; one != NULL; one = several ? one->next : NULL) {
+        if (one->kind == JSON_STRING)
+            add_modules(list, one->text);
     }
     if (list[0] != '\0')
         config_set(c, modules, KEY_RECOMPUTE_MODULES, list);
@@ -400,7 +424,7 @@ static void kernels(struct config *c)
                        || is_word(c, "attention_backend", "local");
     if (local)
         config_set(c, c->root, KEY_IMPLEMENTATION, "megatron-local");
-    const bool half = has(c, "bf16") || has(c, "fp16");
+    const bool half = is_half(c, "bf16") || is_half(c, "fp16");
     if (is_word(c, "attention_backend", "unfused") || !half
         || (local && !has(c, "use_flash_attn")))
         config_set(c, c->root, KEY_ATTENTION, "eager");
@@ -454,9 +478,21 @@ static void dropout(struct config *c)
     config_set(c, c->root, KEY_DROPOUT, unit_format_double(text, p[0]));
 }
 
+/* The trainer's section of NeMo's YAML. */
+static void nemo(struct config *c)
+{
+    const uint64_t each = number(c, "devices");
+    const uint64_t nodes = number(c, "num_nodes");
+    if (each == 0)
+        return;
+    set_count(c, "devices", KEY_GPUS_PER_NODE, each);
+    set_count(c, "devices", KEY_GPUS, each * (nodes > 0 ? nodes : 1));
+}
+
 void config_megatron_together(struct config *c)
 {
     config_world(c);
+    nemo(c);
     pipeline(c);
     states(c);
     precision(c);

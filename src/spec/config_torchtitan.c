@@ -9,8 +9,14 @@
 #include "spec/config_emit.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 #include "base/banned.h"
+
+/* torch/distributed/pipelining/schedules.py */
+static const char schedules[] =
+    "1F1B=1f1b GPipe=gpipe Interleaved1F1B=interleaved ZBVZeroBubble=zb-v "
+    "DualPipeV=dualpipe-v LoopedBFS=? InterleavedZeroBubble=?";
 
 static const struct config_row rows[] = {
     /* layout */
@@ -32,8 +38,9 @@ static const struct config_row rows[] = {
     SAME("parallelism.pipeline_parallel_degree", KEY_PP),
     SAME_READ("experimental.pipeline_parallel_degree", KEY_PP),
     SAME_READ("training.pipeline_parallel_degree", KEY_PP),
-    LATER("parallelism.pipeline_parallel_schedule"),
-    LATER("experimental.pipeline_parallel_schedule"),
+    WORDS("parallelism.pipeline_parallel_schedule", KEY_SCHEDULE, schedules),
+    WORDS_READ("experimental.pipeline_parallel_schedule", KEY_SCHEDULE,
+               schedules),
     LATER("parallelism.pipeline_parallel_schedule_csv"),
     LATER("experimental.pipeline_parallel_schedule_csv"),
     LATER("parallelism.pipeline_parallel_microbatch_size"),
@@ -88,6 +95,7 @@ static const struct config_row rows[] = {
     LATER("quantize.dense.float8.recipe_name"),
     LATER("quantize.dense.float8.enable_fsdp_float8_all_gather"),
     LATER("quantize.dense.float8.filter_fqns"),
+    ASIDE("quantize.grouped_mm", "the experts' products stay in 16 bits"),
     QUIET("quantize"),
 
     /* optimizer */
@@ -115,6 +123,7 @@ static const struct config_row rows[] = {
 
     /* the model's own */
     SHAPE("model"),
+    SHAPE("hf_transformers"),
 
     /* what is not seen in memory */
     QUIET("training.dataset"),
@@ -169,10 +178,6 @@ static void training(struct emit *e, const struct run *r)
 
 static void parallelism(struct emit *e, const struct run *r)
 {
-    static const char *const names[SCHEDULE_COUNT] = { [SCHED_1F1B] = "1F1B",
-                                                       [SCHED_GPIPE] = "GPipe",
-                                                       [SCHED_INTERLEAVED] =
-                                                           "Interleaved1F1B" };
     const bool fsdp = r->engine == ENGINE_FSDP2;
     const uint64_t shard = fsdp && r->shard >= r->cp ? r->shard / r->cp : 1;
     emit_count(e, "parallelism.data_parallel_replicate_degree", r->dp / shard);
@@ -180,11 +185,9 @@ static void parallelism(struct emit *e, const struct run *r)
     if (fsdp)
         emit_word(e, "parallelism.fsdp_reshard_after_forward",
                   r->zero == 3 ? "always" : "never");
-    if (r->pp == 1 || names[r->schedule] == NULL)
-        return;
-    emit_word(e, "parallelism.pipeline_parallel_schedule", names[r->schedule]);
-    emit_count(e, "parallelism.pipeline_parallel_microbatch_size",
-               r->micro_batch);
+    if (r->pp > 1)
+        emit_count(e, "parallelism.pipeline_parallel_microbatch_size",
+                   r->micro_batch);
 }
 
 /* Each part's modules by name, where stages are not all equal. */
@@ -231,6 +234,12 @@ static void layers(struct emit *e, const struct run *r)
              r->loss == LOSS_FUSED ? ", \"loss\"" : "");
 }
 
+static bool writes(const struct run *r, const char *path)
+{
+    return r->pp > 1
+           || strcmp(path, "parallelism.pipeline_parallel_schedule") != 0;
+}
+
 static void apart(struct emit *e, const struct run *r)
 {
     const bool mx = r->prec.fp8 && r->fp8_recipe == FP8_MXFP8;
@@ -247,6 +256,6 @@ static void apart(struct emit *e, const struct run *r)
 
 const struct config_table config_torchtitan = {
     rows,       sizeof(rows) / sizeof(rows[0]), false, false,
-    NULL,       config_torchtitan_together,     apart, NULL,
+    NULL,       config_torchtitan_together,     apart, writes,
     BESIDE_FEW,
 };

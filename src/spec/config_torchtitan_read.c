@@ -159,44 +159,28 @@ static void layout(struct config *c, const struct dims *d)
     config_set(c, or_root(c, how), KEY_ZERO, reshards ? "3" : "2");
 }
 
-/* torch/distributed/pipelining/schedules.py; chunks a rank where torchtitan
- * has no other word. */
+/* Of one stage a schedule says nothing; Interleaved1F1B has two chunks a rank
+ * where torchtitan has no other word. */
 static void schedule(struct config *c, const struct dims *d)
 {
-    static const struct {
-        const char *name, *ours, *vpp;
-    } known[] = {
-        { "1F1B", "1f1b", NULL },
-        { "GPipe", "gpipe", NULL },
-        { "Interleaved1F1B", "interleaved", "2" },
-        { "ZBVZeroBubble", "zb-v", NULL },
-        { "DualPipeV", "dualpipe", "2" },
-    };
     const struct json *v =
         first_of(c, "parallelism.pipeline_parallel_schedule "
                     "experimental.pipeline_parallel_schedule");
     const struct json *csv =
         first_of(c, "parallelism.pipeline_parallel_schedule_csv "
                     "experimental.pipeline_parallel_schedule_csv");
-    if (d->pp <= 1)
+    if (d->pp <= 1) {
+        c->s->set[KEY_SCHEDULE] = false;
         return;
+    }
     if (csv != NULL && !is_text(csv, ""))
         config_note(c, "pipeline_parallel_schedule_csv is not modelled: the "
                        "named schedule is assumed");
-    if (v == NULL) {
+    if (v == NULL)
         config_set(c, c->root, KEY_SCHEDULE, "1f1b");
-        return;
-    }
-    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
-        if (v->kind != JSON_STRING
-            || !str_same_name(v->text, str_of(known[i].name)))
-            continue;
-        config_set(c, v, KEY_SCHEDULE, known[i].ours);
-        if (known[i].vpp != NULL)
-            config_set(c, v, KEY_VPP, known[i].vpp);
-        return;
-    }
-    bad_word(c, v, "1F1B, GPipe, Interleaved1F1B, ZBVZeroBubble, DualPipeV");
+    else if (c->s->set[KEY_SCHEDULE]
+             && c->s->v[KEY_SCHEDULE].n == SCHED_INTERLEAVED)
+        config_set(c, v, KEY_VPP, "2");
 }
 
 /* Parts go round the ranks; each names its layers, "layers.0". */

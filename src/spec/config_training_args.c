@@ -70,6 +70,7 @@ static const struct config_row rows[] = {
     SHAPE("model_type"),
     ASIDE("modules_to_save", "see --lora-full-modules"),
     ASIDE("lora_modules_to_save", "see --lora-full-modules"),
+    ASIDE("beta", "of DPO and its kin: no second model is held"),
     LATER("stage"),
     LATER("rl"),
     ASIDE("plugins", "Liger's kernels are --implementation hf-liger"),

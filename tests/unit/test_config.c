@@ -358,6 +358,23 @@ static void test_training_args_refused(void **state)
     assert_int_equal(got.status, MEMPLAN_E_UNSUPPORTED);
 }
 
+/* However much of a file has no effect, what matters is said. */
+static void test_notes_have_room(void **state)
+{
+    (void)state;
+    char text[8192] = "{";
+    const struct config_table *t = &config_training_args;
+    for (size_t i = 0; i < t->rows; i++) {
+        if (t->row[i].rule == CONFIG_QUIET && !strchr(t->row[i].path, '.'))
+            str_append(text, sizeof(text), "\"%s\": 1, ", t->row[i].path);
+    }
+    str_append(text, sizeof(text), "%s", "\"neftune_noise_alpha\": 5}");
+    import("training-args", text);
+    assert_int_equal(got.status, MEMPLAN_OK);
+    assert_non_null(strstr(got.setup.note[0], "neftune_noise_alpha is not"));
+    noted("no effect on memory or compute: ");
+}
+
 /* A script's flags, and the YAML of programs that hand them on. */
 static void test_training_args_elsewhere(void **state)
 {
@@ -579,6 +596,37 @@ static void test_megatron_typos(void **state)
             "'--micro-batch-size' takes a whole number, not 'none'", 1);
 }
 
+/* Sections: names are those of flags. */
+static void test_megatron_sections(void **state)
+{
+    (void)state;
+    import("megatron-args", "trainer:\n  devices: 8\n  num_nodes: 4\n"
+                            "  precision: bf16-mixed\n"
+                            "model:\n  tensor_model_parallel_size: 2\n"
+                            "  sequence_parallel: false\n"
+                            "  recompute_granularity: selective\n"
+                            "  recompute_modules: [core_attn, mlp]\n"
+                            "train:\n  micro_batch_size: 2\n");
+    assert_int_equal(got.status, MEMPLAN_OK);
+    has("gpus=32 gpus_per_node=8 tp=2 precision=bf16-mixed micro_batch=2 "
+        "sequence_parallel=false recompute_modules=core_attn,mlp "
+        "attention=flash");
+    import("megatron-args", "mixed_precision: fp16_mixed\nddp:\n");
+    has("precision=fp16-mixed");
+}
+
+/* Usage and cases of a script's own arguments are no flags of Megatron's. */
+static void test_megatron_usage(void **state)
+{
+    (void)state;
+    import("megatron-args", "echo \"  --bf16  16 bits\"\n"
+                            "case $1 in\n  --fp16)\n    A=2 ;;\nesac\n"
+                            "ARGS=(\n  --micro-batch-size $A\n  --swiglu)\n");
+    assert_int_equal(got.status, MEMPLAN_OK);
+    has("precision=fp32 micro_batch=2");
+    noted("MODEL's: --swiglu");
+}
+
 /* What a script says of a time before, and of DeepSpeed under Megatron. */
 static void test_megatron_before(void **state)
 {
@@ -764,6 +812,12 @@ static void test_torchtitan_pipeline(void **state)
                          "pipeline_parallel_microbatch_size = 2\n");
     has("pp=4 schedule=interleaved vpp=2 micro_batch=2 grad_accum=8 zero=2");
     import("torchtitan", "[parallelism]\npipeline_parallel_degree = 2\n"
+                         "pipeline_parallel_schedule = 'ZBVZeroBubble'\n");
+    has("schedule=zb-v vpp=");
+    import("torchtitan", "[parallelism]\n"
+                         "pipeline_parallel_schedule = '1F1B'\n");
+    has("schedule= pp=");
+    import("torchtitan", "[parallelism]\npipeline_parallel_degree = 2\n"
                          "module_fqns_per_model_part = [['tok_embeddings', "
                          "'layers.0'], ['layers.1', 'layers.2', 'norm']]\n");
     has("pipeline_layers=1,2 vpp=");
@@ -828,8 +882,15 @@ static void test_torchtitan_refused(void **state)
     import("torchtitan", "training.dtype = 'fp8'");
     refused(MEMPLAN_E_UNKNOWN, "unknown dtype", 1);
     import("torchtitan", "[parallelism]\npipeline_parallel_degree = 2\n"
+                         "pipeline_parallel_schedule = 'LoopedBFS'");
+    refused(MEMPLAN_E_UNSUPPORTED,
+            "parallelism.pipeline_parallel_schedule 'LoopedBFS' is not "
+            "modelled",
+            3);
+    import("torchtitan", "[parallelism]\npipeline_parallel_degree = 2\n"
                          "pipeline_parallel_schedule = 'x'");
-    refused(MEMPLAN_E_UNKNOWN, "unknown pipeline_parallel_schedule", 3);
+    refused(MEMPLAN_E_UNKNOWN,
+            "unknown parallelism.pipeline_parallel_schedule 'x'", 3);
     import("torchtitan", "[parallelism]\npipeline_parallel_degree = 2\n"
                          "pipeline_parallel_microbatch_size = 3");
     refused(MEMPLAN_E_CONFLICT,
@@ -894,8 +955,11 @@ int main(void)
         cmocka_unit_test(test_megatron_typos),
         cmocka_unit_test(test_megatron_loss),
         cmocka_unit_test(test_megatron_before),
+        cmocka_unit_test(test_megatron_sections),
+        cmocka_unit_test(test_megatron_usage),
         cmocka_unit_test(test_megatron_names),
         cmocka_unit_test(test_megatron_kernels),
+        cmocka_unit_test(test_notes_have_room),
         cmocka_unit_test(test_training_args_elsewhere),
         cmocka_unit_test(test_training_args_elsewhere_refused),
         cmocka_unit_test(test_torchrun),
