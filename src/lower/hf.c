@@ -30,10 +30,19 @@ static bool sees_images(const struct builder *b)
     return b->whole->joint == JOINT_GEMMA3 && b->spec == b->whole;
 }
 
+/* The models whose own code makes a mask whatever kernel is there. */
+static bool makes_mask(const struct spec *m, enum attention kernel)
+{
+    /* xformers' kernel does not look at it */
+    if (m->family == FAM_BAICHUAN)
+        return m->position == POS_ROPE;
+    return m->family == FAM_QWEN && kernel == ATTN_SDPA;
+}
+
 bool hf_is_masked(const struct builder *b)
 {
     return sees_images(b) || b->window != 0 || b->spec->family == FAM_FALCON
-           || b->spec->family == FAM_QWEN || b->spec->index_heads > 0;
+           || makes_mask(b->spec, ATTN_SDPA) || b->spec->index_heads > 0;
 }
 
 /* ---- tables ---- */
@@ -76,10 +85,10 @@ static bool has_mask(const struct builder *b, bool sliding)
             return true;
         if (sliding != slides(b) && !mixed)
             return false;
-        return sliding || m->family == FAM_FALCON || m->family == FAM_QWEN
+        return sliding || m->family == FAM_FALCON || makes_mask(m, ATTN_SDPA)
                || m->index_heads > 0;
     case ATTN_FLASH:
-    case ATTENTION_COUNT: break;
+    case ATTENTION_COUNT: return !sliding && makes_mask(m, ATTN_FLASH);
     }
     return false;
 }
@@ -156,6 +165,7 @@ static enum dtype rope_dtype(const struct builder *b)
     case FAM_OLMO2:
     case FAM_OLMO3:
     case FAM_QWEN:
+    case FAM_BAICHUAN:
     case FAM_ERNIE:
     case FAM_ERNIE_MOE:
     case FAM_LLAMA4:
@@ -176,7 +186,8 @@ static void make_mask(struct builder *b, const char *name)
     const bool falcon_alibi =
         b->spec->family == FAM_FALCON && b->spec->position == POS_ALIBI;
     enum dtype dtype = b->stream;
-    if (b->spec->family == FAM_MPT || (!eager && !falcon_alibi))
+    if (b->spec->family == FAM_MPT
+        || (!eager && !falcon_alibi && b->spec->family != FAM_BAICHUAN))
         dtype = DT_BOOL;
     const struct dim heads = falcon_alibi ? b->a : b->one;
     if (b->spec->family == FAM_QWEN && !eager) { /* of words, not of pairs */

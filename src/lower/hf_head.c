@@ -89,18 +89,64 @@ static bool trainer_autocasts(const struct builder *b)
            && (b->autocast || b->compute == DT_BF16);
 }
 
-/* QWenLMHeadModel.forward (Qwen/Qwen-7B, modeling_qwen.py): shifted, and the
- * loss in the type of the logits, but that autocast runs
+/* Of Baichuan 2: the mean square of each row's largest logit. */
+static tensor_id max_loss(struct builder *b, tensor_id shifted)
+{
+    tensor_id place;
+    tensor_id most = build_topk(b, "max", shifted, b->one, &place);
+    if (b->autocast || trainer_autocasts(b))
+        most = build_cast(b, "max fp32", most, DT_FP32);
+    const tensor_id square = build_pow(b, "softmax_normalizer", most);
+    return build_scale(b, "max_z_loss", build_mean(b, "mean", square));
+}
+
+/* BaichuanForCausalLM's NormHead (Baichuan2-7B-Chat, modeling_baichuan.py):
+ * F.normalize of the weight in each forward. Autocast takes the norm in fp32,
+ * and so comes the quotient. */
+static tensor_id normed_rows(struct builder *b, tensor_id weight)
+{
+    const struct tensor given = *tensor_of(b, weight);
+    const bool wide = b->autocast || trainer_autocasts(b);
+    const enum dtype dtype = wide ? DT_FP32 : given.dtype;
+    const struct shape column = SHAPE(b->V, b->one);
+    const struct shape shape = shape_of(b, weight);
+    const uint64_t one = build_product(b, given.elems, dtype_size(dtype));
+    const uint64_t two = build_product(b, 2, one);
+    const tensor_id norms = build_tensor(b, "row norms", dtype, &column);
+    struct op *op = build_op(b, OP_FUSED, "row norms", &weight, 1);
+    op_result(b, op, norms);
+    op->keep_out = 1;
+    /* self / norm, and before a cast the gradient (FunctionsManual.cpp,
+       norm_backward) */
+    op->back_bytes = dtype == given.dtype ? one : two - given.bytes;
+    const tensor_id in[] = { weight,
+                             build_unary(b, OP_ADD, "row norms", norms) };
+    const tensor_id normed = build_tensor(b, "norm_weight", dtype, &shape);
+    op = build_op(b, OP_FUSED, "norm_weight", in, 2);
+    op_result(b, op, normed);
+    op->keep_in = 2;
+    /* -grad, self / other, that / other and their product, before the weight's
+       own gradient is there (div_tensor_other_grad) */
+    op->back_bytes = build_product(b, 2, two) - given.bytes;
+    return normed;
+}
+
+/* QWenLMHeadModel.forward (Qwen/Qwen-7B, modeling_qwen.py), and Baichuan's:
+ * shifted, and the loss in the type of the logits, but that autocast runs
  * nll_loss in fp32. Under the Trainer accelerate then makes the logits that
  * come out fp32 (utils/operations.py, ConvertOutputsToFp32). */
 static tensor_id qwen_loss(struct builder *b, tensor_id logits)
 {
     tensor_id labels;
     const tensor_id shifted = shifted_logits(b, logits, &labels);
+    const tensor_id beside =
+        b->spec->head_norm ? max_loss(b, shifted) : shifted;
     tensor_id logp = build_unary(b, OP_LOG_SOFTMAX, "log-softmax", shifted);
     if (b->autocast || trainer_autocasts(b))
         logp = build_cast(b, "autocast", logp, DT_FP32);
-    const tensor_id loss = build_nll_loss(b, "loss", logp, labels);
+    tensor_id loss = build_nll_loss(b, "loss", logp, labels);
+    if (beside != shifted)
+        loss = build_add(b, "loss + max_z_loss", loss, beside);
     hf_hold(b, "shift_logits", shifted);
     if (trainer_autocasts(b)) {
         const tensor_id out = build_cast(b, "outputs fp32", logits, DT_FP32);
@@ -182,6 +228,11 @@ static tensor_id scaled_output(struct builder *b, tensor_id x)
     return build_scale(b, "decoder output scaled", x);
 }
 
+static bool loss_is_own(enum family family)
+{
+    return family == FAM_QWEN || family == FAM_BAICHUAN;
+}
+
 static tensor_id standard_loss(struct builder *b, tensor_id x, tensor_id weight)
 {
     const struct spec *m = b->spec;
@@ -189,8 +240,13 @@ static tensor_id standard_loss(struct builder *b, tensor_id x, tensor_id weight)
     tensor_id last = scaled;
     if (m->residual_fp32) /* MambaForCausalLM.forward */
         last = build_cast(b, "as the weight", scaled, b->param);
-    const struct linear l = linear_of_head(b, "lm_head", last, weight);
+    const tensor_id rows = m->head_norm ? normed_rows(b, weight) : weight;
+    const tensor_id low =
+        m->head_norm ? build_cast(b, "lm_head", rows, b->compute) : rows;
+    const struct linear l = linear_of_head(b, "lm_head", last, low);
     tensor_id logits = build_linear(b, &l);
+    if (rows != weight)
+        hf_hold(b, "norm_weight", rows);
     if (m->family == FAM_MAMBA || m->family == FAM_MAMBA2)
         logits = build_cast(b, "logits fp32", logits, DT_FP32);
     if (m->family == FAM_BART)
@@ -207,7 +263,7 @@ static tensor_id standard_loss(struct builder *b, tensor_id x, tensor_id weight)
     const tensor_id loss =
         b->run->loss == LOSS_XENTROPY
             ? build_cross_entropy_kernel(b, "loss", logits, b->labels)
-        : m->family == FAM_QWEN     ? qwen_loss(b, logits)
+        : loss_is_own(m->family)    ? qwen_loss(b, logits)
         : loss_is_remote(m->family) ? remote_loss(b, logits)
                                     : hf_words_loss(b, logits);
     hf_hold(b, "outputs.last_hidden_state", x);
@@ -280,6 +336,9 @@ static tensor_id words(struct builder *b, tensor_id x)
                                               .group = PG_HEAD,
                                               .lora = LORA_NAMELESS });
     const tensor_id weight = build_head_weight(b, "lm_head", b->e);
+    if (b->spec->head_norm
+        && (b->run->loss == LOSS_CHUNKED || loss_is_fused(b->run)))
+        build_refuse(b, "such loss over normed rows of the head");
     if (b->run->loss == LOSS_CHUNKED)
         return hf_mtp(b, x, weight, chunked_loss(b, x, weight));
     tensor_id loss;
@@ -445,7 +504,7 @@ static tensor_id head_of(struct builder *b, tensor_id x)
 /* Losses of other heads than words have one form. */
 static void refuse_losses(struct builder *b)
 {
-    const bool own = b->spec->family == FAM_QWEN || b->spec->decoder_layers > 0
+    const bool own = loss_is_own(b->spec->family) || b->spec->decoder_layers > 0
                      || b->spec->bidirectional;
     if (b->run->fp32_logits && (b->spec->head != HEAD_LM || own))
         build_refuse(b, "fp32_logits of this head");

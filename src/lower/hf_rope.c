@@ -23,14 +23,23 @@ static bool is_ernie(enum family family)
     return family == FAM_ERNIE || family == FAM_ERNIE_MOE;
 }
 
+/* apply_rotary_pos_emb of Baichuan 2: q.float(), and again what is turned. */
+static bool rotates_wide(const struct spec *m)
+{
+    return m->family == FAM_BAICHUAN && m->head_norm;
+}
+
 /* x cos + rotate(x) sin; x is [..., d]. Ernie casts both operands. */
 static tensor_id rotate(struct builder *b, tensor_id x, tensor_id cos,
                         tensor_id sin, struct dim d)
 {
+    const bool wide = rotates_wide(b->spec);
     const enum dtype dtype =
-        is_ernie(b->spec->family) ? DT_FP32 : tensor_of(b, x)->dtype;
+        wide || is_ernie(b->spec->family) ? DT_FP32 : tensor_of(b, x)->dtype;
     const tensor_id straight =
         build_mul(b, "x cos", build_cast(b, "rope fp32", x, dtype), cos);
+    if (wide)
+        x = build_cast(b, "rope fp32", x, dtype);
     const struct shape whole = shape_last(b, x, d);
     const struct shape part = shape_last(b, x, half_of(d));
     tensor_id half[2];
@@ -117,7 +126,7 @@ static void rope_whole(struct builder *b, struct hf_heads *h, tensor_id cos,
     if (in_fp32(b->spec->family))
         x = build_cast(b, "rope fp32", x, DT_FP32);
     x = rotate(b, x, cos, sin, b->d);
-    if (casts_back(b->spec->family))
+    if (casts_back(b->spec->family) || rotates_wide(b->spec))
         x = build_cast(b, "rope", x, dtype);
     if (build_is_litgpt(b)) { /* joined with an empty rest, and so copied */
         h->x = build_copy(b, "rope joined", x);
@@ -215,6 +224,8 @@ static tensor_id rotate_in_image(struct builder *b, tensor_id x)
 static enum dtype table_type(struct builder *b, const struct hf_qkv *qkv)
 {
     const enum dtype x = tensor_of(b, qkv->k.x)->dtype;
+    if (rotates_wide(b->spec))
+        return DT_FP32;
     switch ((int)b->spec->family) {
     case FAM_MINICPM: return hf_kernel(b) == ATTN_SDPA ? x : DT_FP32;
     case FAM_GROK:

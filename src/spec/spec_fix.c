@@ -272,7 +272,7 @@ static void fix_baichuan(struct import *im)
 {
     enum { BAICHUAN1_VOCAB = 64000, HIDDEN_13B = 5120 };
     struct value *v = im->v;
-    v[F_HEAD_NORM].n = v[F_VOCAB].n != BAICHUAN1_VOCAB;
+    v[F_HEAD_NORM].n = v[F_VOCAB].n > BAICHUAN1_VOCAB;
     if (v[F_HIDDEN].n == HIDDEN_13B)
         v[F_POSITION].n = POS_ALIBI;
 }

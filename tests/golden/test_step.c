@@ -74,6 +74,7 @@ static uint64_t targets(const struct json *adapters)
         { "down_proj", UINT64_C(1) << LORA_DOWN },
         { "v_proj", UINT64_C(1) << LORA_V },
         { "c_attn", UINT64_C(1) << LORA_Q },
+        { "W_pack", UINT64_C(1) << LORA_Q },
         { "c_proj", UINT64_C(1) << LORA_O },
         { "in_proj", UINT64_C(1) << LORA_IN_PROJ },
         { "in_proj_qkvz", UINT64_C(1) << LORA_IN_PROJ },
@@ -279,6 +280,11 @@ static uint64_t norm_backward(struct step *s)
     for (unsigned i = 1; i < product->n_in; i++)
         if (s->p.tensor[product->in[i]].trainable)
             wgrad += s->p.tensor[product->in[i]].bytes;
+    for (uint32_t i = 0; wgrad == 0 && i < b.tensor_count; i++) {
+        const struct tensor *t = &s->p.tensor[b.tensor_first + i];
+        if (t->role == ROLE_PARAM && t->trainable && t->matmul)
+            wgrad = t->bytes; /* of a weight that is normed first */
+    }
     return extremum_total(&w.backward[WGRAD_KEEP]) + wgrad;
 }
 
