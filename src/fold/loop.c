@@ -2,7 +2,8 @@
  * What a training loop's variables hold of a micro-batch whose backward is
  * done: its outputs, and through their graph what nodes have as attributes of
  * their own, which backward does not free. Until the next micro-batch's outputs
- * take the variables. [docs/method.md eq. loop]
+ * take the variables, or until the loop empties them, after the step.
+ * [docs/method.md eq. loop]
  */
 #include "fold/stage.h"
 
@@ -15,9 +16,15 @@ static void held(struct put *p, const struct stage *s, uint64_t below)
             F("bytes", s->before[s->n].held - s->before[below].held));
 }
 
+bool loop_holds_over(const struct stage *s)
+{
+    return s->run->keep_outputs && !s->run->drop_outputs;
+}
+
 void loop_forward(struct put *p, const struct stage *s)
 {
-    held(p, s, 0);
+    if (loop_holds_over(s))
+        held(p, s, 0);
 }
 
 void loop_backward(struct put *p, const struct stage *s, uint32_t position)
@@ -28,4 +35,9 @@ void loop_backward(struct put *p, const struct stage *s, uint32_t position)
 void loop_idle(struct put *p, const struct stage *s)
 {
     held(p, s, 0);
+}
+
+void loop_rest(struct put *p, const struct stage *s)
+{
+    loop_forward(p, s);
 }

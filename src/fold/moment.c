@@ -137,7 +137,7 @@ static const struct extremum *forward_extremum(struct put *p,
                                                const struct stage *s,
                                                const struct block_walk *w)
 {
-    const uint64_t held = s->run->keep_outputs ? s->before[s->n].held : 0;
+    const uint64_t held = loop_holds_over(s) ? s->before[s->n].held : 0;
     if (w->renames
         && extremum_total(&w->before) + held < extremum_total(&w->after))
         return &w->after;
@@ -460,7 +460,7 @@ static void put_moment(struct put *p, const struct stage *s)
         engine_rest(p, s);
     switch (m->phase) {
     case PHASE_REST:
-        loop_idle(p, s);
+        loop_rest(p, s);
         engine_idle(p, s);
         engine_stepped(p, s);
         return;

@@ -250,7 +250,7 @@ static void live(struct tracer *r)
             m->allocator.reserved.peak + m->allocator.allocated.peak;
         quiet = now == peaks ? quiet + 1 : 0;
         peaks = now;
-        if (m->steps == 0 && r->s->run->keep_outputs && quiet == STEPS_QUIET)
+        if (m->steps == 0 && loop_holds_over(r->s) && quiet == STEPS_QUIET)
             return;
     }
 }

@@ -212,8 +212,11 @@ bool moment_with(struct moment *m, const struct stage *s, enum phase phase,
 void loop_forward(struct put *p, const struct stage *s);
 /* Of the micro-batch that runs backward, the blocks above. */
 void loop_backward(struct put *p, const struct stage *s, uint32_t position);
-/* Between backward and the next forward. */
+/* From backward to the end of the step, and from there to the next one. */
 void loop_idle(struct put *p, const struct stage *s);
+void loop_rest(struct put *p, const struct stage *s);
+/* The next forward finds what this one's micro-batch left. */
+bool loop_holds_over(const struct stage *s);
 
 /* ---- engine.c: what the engine adds at each moment ---- */
 

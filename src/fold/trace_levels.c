@@ -551,7 +551,10 @@ static void targets_after(struct tracer *r, struct targets *t, enum phase phase)
                      .each = collect,
                      .ctx = &c };
     engine_rest(&p, r->s);
-    loop_idle(&p, r->s);
+    if (phase == PHASE_REST)
+        loop_rest(&p, r->s);
+    else
+        loop_idle(&p, r->s);
     engine_idle(&p, r->s);
     if (phase != PHASE_REDUCE)
         engine_stepped(&p, r->s);

@@ -139,8 +139,9 @@ struct op {
     /* OP_FUSED, OP_FUNCTION, OP_LOOP, bits by number: what of in and out its backward
      * needs; which of in are terms of a sum, whose gradients are one.
      * OP_LINEAR: bit 0 of keep_in, its input is kept though no gradient needs
-     * it; OP_INDEX: bit 0, x is kept (index_add); OP_VIEW: bit 0, what its
-     * gradient goes to wants it in order: a copy */
+     * it; OP_INDEX: bit 0, x is kept (index_add); OP_SOFTMAX, OP_LOG_SOFTMAX:
+     * bit 0, x is kept; OP_VIEW: bit 0, what its gradient goes to wants it in
+     * order: a copy */
     uint32_t keep_in, keep_out, sum_in;
     uint64_t
         back_bytes; /* OP_FUSED, OP_FUNCTION, OP_LOOP, OP_LINEAR: for a moment in its

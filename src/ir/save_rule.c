@@ -122,10 +122,14 @@ size_t op_saves(const struct program *p, const struct op *op,
     case OP_PYTHON_GELU: keep_in(&s, 0); break;
     case OP_RSQRT:
     case OP_TANH:
-    case OP_SOFTMAX:
     case OP_MASKED_SOFTMAX:
-    case OP_LOG_SOFTMAX:
     case OP_RELU: keep_out(&s, 0); break;
+    case OP_SOFTMAX: /* in: x, kept by PyTorch before 1.11 */
+    case OP_LOG_SOFTMAX:
+        if ((op->keep_in & 1) != 0)
+            keep_in(&s, 0);
+        keep_out(&s, 0);
+        break;
     case OP_INDEX: /* in: x, kept where rows are added; indices */
         if ((op->keep_in & 1) != 0)
             keep_in(&s, 0);

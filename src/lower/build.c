@@ -249,7 +249,8 @@ void build_hold(struct builder *b, tensor_id x)
 void build_renames(struct builder *b, const char *name)
 {
     const tensor_id none = TENSOR_NONE;
-    build_op(b, OP_RELEASE, name, &none, 1)->renames = b->run->keep_outputs;
+    build_op(b, OP_RELEASE, name, &none, 1)->renames =
+        b->run->keep_outputs && !b->run->drop_outputs;
 }
 
 /* What is not quantised of a quantised model. PEFT's
@@ -719,7 +720,10 @@ struct op *build_op(struct builder *b, enum op_kind kind, const char *name,
     op->region = b->region;
     op->core_attention = b->core_attention;
     op->checkpointed = op->outside = false;
-    op->keep_in = op->keep_out = op->sum_in = 0;
+    op->keep_in = kind == OP_SOFTMAX || kind == OP_LOG_SOFTMAX
+                      ? (uint32_t)b->run->softmax_input
+                      : 0;
+    op->keep_out = op->sum_in = 0;
     op->back_bytes = 0;
     op->renames = false;
     op->flop_full = op->flop_causal = 0;

@@ -74,6 +74,8 @@ static bool has_mask(const struct builder *b, bool sliding)
     const bool mixed = slides(b) && m->sliding_layers < m->layers;
     const bool both = (makes_both_masks(m->family) && m->sliding_layers > 0)
                       || makes_idle_mask(m->family);
+    if (b->run->mask == MASK_MODEL && spec_masks_itself(m))
+        return !sliding && hf_kernel(b) == ATTN_EAGER;
     if (m->bidirectional || m->heads == 0) /* Mamba has no attention */
         return false;
     if (sees_images(b))
@@ -196,8 +198,11 @@ static void make_mask(struct builder *b, const char *name)
         return;
     }
     const bool two = b->spec->decoder_layers > 0; /* the decoder's */
-    const struct shape shape = SHAPE(b->micro, heads, two ? b->s_target : b->sq,
-                                     two ? b->s_target : b->s);
+    const struct dim keys = two ? b->s_target : b->s;
+    struct dim rows = two ? b->s_target : b->sq;
+    if (spec_masks_itself(b->spec)) /* get_extended_attention_mask */
+        rows = b->one;
+    const struct shape shape = SHAPE(b->micro, heads, rows, keys);
     const tensor_id mask = build_shared(b, name, dtype, &shape);
     if (dtype == DT_BOOL && !eager
         && !sees_images(b)) /* sdpa_mask expands it */

@@ -103,8 +103,10 @@ static tensor_id softcap(struct builder *b, tensor_id scores)
 
 static tensor_id mask_of(const struct builder *b, const struct hf_qkv *o)
 {
-    if (b->attends_all || o->mask != TENSOR_NONE)
+    if (o->mask != TENSOR_NONE)
         return o->mask;
+    if (b->attends_all)
+        return spec_masks_itself(b->spec) ? hf_table(b, HF_MASK) : TENSOR_NONE;
     const tensor_id sliding = hf_table(b, HF_MASK_SLIDING);
     if (b->window != 0 && sliding != TENSOR_NONE)
         return sliding;

@@ -169,6 +169,9 @@ void resolve_check_outputs(const struct run *r, struct diag *d)
                         "layers and loss 'standard' only");
         diag_hint(e, "leave it out");
     }
+    if (r->drop_outputs && !r->keep_outputs)
+        resolve_pointless(d, KEY_DROP_OUTPUTS, "keep_outputs",
+                          "add --keep-outputs true, or leave it out");
     if (!r->given[KEY_KEEP_OUTPUTS] || !r->keep_outputs || resolve_is_hf(r)
         || (titan && r->loss == LOSS_STANDARD))
         return;
@@ -177,6 +180,29 @@ void resolve_check_outputs(const struct run *r, struct diag *d)
         "'keep_outputs' with implementation '%s' is not modelled yet",
         resolve_text(r, KEY_IMPLEMENTATION, buf));
     diag_hint(e, "leave it out, or use --implementation hf");
+}
+
+/* Such a PyTorch has neither SDPA nor compiled layers; the paper's softmax is
+ * no PyTorch's. */
+static void check_softmax_input(const struct run *r, struct diag *d)
+{
+    char buf[RESOLVE_TEXT_MAX];
+    if (!r->softmax_input)
+        return;
+    if (!resolve_is_hf(r) && !resolve_is_megatron(r)) {
+        memplan_error *e = setup_error(
+            d, MEMPLAN_E_UNSUPPORTED, KEY_SOFTMAX_INPUT,
+            "'softmax_input' with implementation '%s': its code is younger "
+            "than PyTorch 1.11",
+            resolve_text(r, KEY_IMPLEMENTATION, buf));
+        diag_hint(e, "leave it out, or use --implementation hf");
+    } else if (r->attention == ATTN_SDPA) {
+        memplan_error *e =
+            setup_error(d, MEMPLAN_E_CONFLICT, KEY_SOFTMAX_INPUT,
+                        "softmax_input beside attention 'sdpa', which came "
+                        "with PyTorch 2.0");
+        diag_hint(e, "use --attention eager");
+    }
 }
 
 /* torchtitan/distributed/activation_checkpoint.py, _apply_layer_sac: whole
@@ -221,6 +247,7 @@ void resolve_check_recompute(const struct run *r, const struct spec *s,
     check_selective(r, d);
     check_ops(r, d);
     check_compile(r, d);
+    check_softmax_input(r, d);
     check_foreach(r, d);
     check_update_in_backward(r, d);
     check_offloaded_activations(r, d);

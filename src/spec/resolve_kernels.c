@@ -156,6 +156,7 @@ void resolve_kernels(struct run *r, const struct spec *spec)
     r->attention = (enum attention)resolve_count(r, KEY_ATTENTION, kernel);
     r->loss = (enum loss)resolve_count(r, KEY_LOSS, LOSS_STANDARD);
     r->keep_outputs = resolve_bool(r, KEY_KEEP_OUTPUTS, resolve_is_litgpt(r));
+    r->drop_outputs = resolve_bool(r, KEY_DROP_OUTPUTS, false);
     r->fp32_logits = resolve_bool(r, KEY_FP32_LOGITS, false);
     r->mask_per_head = resolve_bool(r, KEY_MASK_PER_HEAD, false);
     if (r->mask_per_head && (!resolve_is_hf(r) || r->attention != ATTN_SDPA))
@@ -176,6 +177,7 @@ void resolve_kernels(struct run *r, const struct spec *spec)
     resolve_bool(r, KEY_CUDA_GRAPH, false);
     resolve_bool(r, KEY_EP_OVERLAP, false);
     r->plain_softmax = !resolve_bool(r, KEY_FUSED_SOFTMAX, true);
+    r->softmax_input = resolve_bool(r, KEY_SOFTMAX_INPUT, false);
     r->grouped_gemm = resolve_bool(r, KEY_GROUPED_GEMM, true);
     r->replay_batches = resolve_bool(r, KEY_REPLAY_BATCHES, false);
     r->ssm_kernel =

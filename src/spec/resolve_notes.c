@@ -378,6 +378,17 @@ static void say_moot_parts(struct run *r)
                          setup_field(keys[i].key)->key, keys[i].why);
 }
 
+static void say_moot_mask(struct run *r, const struct spec *spec)
+{
+    if (r->mask != MASK_MODEL)
+        return;
+    if (!resolve_is_hf(r) || r->attention != ATTN_EAGER
+        || !spec_masks_itself(spec))
+        resolve_note(r, KEY_ATTENTION_MASK,
+                     "'attention_mask' has no effect but in BERT and RoBERTa "
+                     "with transformers' eager attention");
+}
+
 /* torchtitan/components/loss.py since March 2025 */
 static void say_compiled_loss(struct run *r)
 {
@@ -394,6 +405,7 @@ void resolve_notes(struct run *r, const struct spec *spec)
     say_layers(r, spec);
     say_moot(r, spec);
     say_moot_parts(r);
+    say_moot_mask(r, spec);
     for (size_t i = 0; i < r->setup.notes; i++)
         resolve_note(r, KEY_COUNT, "%s", r->setup.note[i]);
 }

@@ -225,7 +225,8 @@ enum { MASK_ALIGN = 8, MASK_ALIGN_BEFORE = 16 };
 
 #define ATTENTION_MASK_MAP(X)                                                  \
     X(MASK_NONE, "none")                                                       \
-    X(MASK_DATALOADER, "dataloader")
+    X(MASK_DATALOADER, "dataloader")                                           \
+    X(MASK_MODEL, "model")
 
 #define ALLOCATOR_MAP(X)                                                       \
     X(ALLOC_DEFAULT, "default")                                                \
@@ -491,6 +492,8 @@ struct run {
     bool deterministic;  /* kernels that repeat exactly */
     bool wgrad_fusion;   /* products add into the main gradients */
     bool plain_softmax;  /* PyTorch's where Megatron has a kernel */
+    bool softmax_input;  /* kept beside the result */
+    bool drop_outputs;   /* kept outputs, when the step is done */
     bool grouped_gemm;   /* experts of a rank in one product */
     bool replay_batches; /* a step's batches stay on the GPU */
     enum ce_fusion ce_fusion;

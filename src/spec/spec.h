@@ -498,6 +498,13 @@ static inline bool spec_is_convnet(const struct spec *spec)
     return spec->resnet.stages > 0 || spec->n_conv > 0;
 }
 
+/* Its model adds a mask that it makes itself, also where nothing is padded:
+ * transformers before 5 (BertModel, get_extended_attention_mask). */
+static inline bool spec_masks_itself(const struct spec *spec)
+{
+    return spec->family == FAM_BERT || spec->family == FAM_ROBERTA;
+}
+
 /* Images or spectra come in: all of them, or beside words to match. */
 static inline bool spec_is_seen(const struct spec *spec)
 {

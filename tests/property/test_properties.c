@@ -55,7 +55,7 @@ static const char *pick(uint64_t *seed, const char *const *words)
 struct choice {
     const char *key, *value; /* NULL: not given */
 };
-enum { FIRST_ADAPTER = 32, CHOICES = 57 };
+enum { FIRST_ADAPTER = 32, CHOICES = 60 };
 struct trial {
     const char *model;
     struct choice c[CHOICES];
@@ -272,6 +272,31 @@ static const char *images_of(const struct trial *t, uint64_t seed)
     return numbers[seed / 2 % (sizeof numbers / sizeof numbers[0])];
 }
 
+static bool is_chosen(const struct trial *t, const char *key, const char *value)
+{
+    for (unsigned i = 0; i < CHOICES; i++) {
+        const struct choice *c = &t->c[i];
+        if (strcmp(c->key, key) == 0 && c->value != NULL
+            && strcmp(c->value, value) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* What depends on other choices. */
+static void more_of(struct trial *t, uint64_t seed)
+{
+    const bool hf = is_chosen(t, "implementation", "hf");
+    const bool old = hf || is_chosen(t, "framework", "megatron");
+    struct choice *const c = &t->c[CHOICES - 3];
+    if (is_chosen(t, "keep_outputs", "true"))
+        c[0].value = PICK(&seed, "true", "false");
+    if (old && !is_chosen(t, "attention", "sdpa"))
+        c[1].value = PICK(&seed, "true", "false");
+    if (hf)
+        c[2].value = PICK(&seed, "model", "none");
+}
+
 static struct trial trial_of(uint64_t seed)
 {
     uint64_t s = seed;
@@ -473,8 +498,12 @@ static struct trial trial_of(uint64_t seed)
         { "engine", fsdp && frozen_of(&t, seed) != NULL ? "fsdp2" : NULL },
         { "recompute_every",
           strcmp(re, "full") == 0 ? PICK(&s, "1", "1", "2", "3") : NULL },
+        { "drop_outputs", NULL }, /* these three: more_of */
+        { "softmax_input", NULL },
+        { "attention_mask", NULL },
     };
     memcpy(t.c, c, sizeof c);
+    more_of(&t, seed);
     return t;
 }
 

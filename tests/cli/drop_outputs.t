@@ -1,0 +1,5 @@
+== args
+gpt2 --framework hf --micro-batch 4 --keep-outputs true --drop-outputs true --json
+== stdout ~
+"steady_allocated": 1521285120,
+"peak_allocated": 7932942336,
