@@ -336,9 +336,6 @@ static tensor_id words(struct builder *b, tensor_id x)
                                               .group = PG_HEAD,
                                               .lora = LORA_NAMELESS });
     const tensor_id weight = build_head_weight(b, "lm_head", b->e);
-    if (b->spec->head_norm
-        && (b->run->loss == LOSS_CHUNKED || loss_is_fused(b->run)))
-        build_refuse(b, "such loss over normed rows of the head");
     if (b->run->loss == LOSS_CHUNKED)
         return hf_mtp(b, x, weight, chunked_loss(b, x, weight));
     tensor_id loss;

@@ -299,6 +299,18 @@ static void no_fp32_flash(const struct run *r, const struct spec *s,
     diag_hint(e, "%s", other);
 }
 
+/* BaichuanForCausalLM computes its own. */
+static void no_loss_over_norms(const struct run *r, struct diag *d)
+{
+    char buf[RESOLVE_TEXT_MAX];
+    memplan_error *e =
+        setup_error(d, MEMPLAN_E_UNSUPPORTED, KEY_LOSS,
+                    "loss '%s' over a head whose rows are normed is not "
+                    "modelled",
+                    resolve_text(r, KEY_LOSS, buf));
+    diag_hint(e, "use --loss standard");
+}
+
 void resolve_check_attention(const struct run *r, const struct spec *s,
                              struct diag *d)
 {
@@ -309,6 +321,9 @@ void resolve_check_attention(const struct run *r, const struct spec *s,
                         "refuses");
         diag_hint(e, "leave one of the two out");
     }
+    if (s->head_norm && resolve_is_hf(r) && r->loss != LOSS_STANDARD
+        && r->loss != LOSS_XENTROPY)
+        no_loss_over_norms(r, d);
     if (r->attention == ATTN_FLASH && r->prec.compute == DT_FP32)
         no_fp32_flash(r, s, d);
     bool old = r->gpu.arch == ARCH_VOLTA || r->gpu.arch == ARCH_TURING;
