@@ -301,6 +301,14 @@ static void backward_gathered(struct put *p, const struct stage *s,
     shard_on_its_way(p, s, unit_bytes(s, position - 1));
 }
 
+/* Version 2's, to the end of the next unit's backward (_fsdp_param_group.py,
+ * post_backward, reduce_scatter_state). */
+static void put_scatter(struct put *p, const struct stage *s, uint64_t elems)
+{
+    PUT(p, TERM_REDUCE_TMP, "reduce-scatter input", F("elements", elems),
+        F("bytes", dtype_size(s->run->prec.reduce)));
+}
+
 void fsdp_backward(struct put *p, const struct stage *s, uint32_t position,
                    bool later)
 {
@@ -312,9 +320,7 @@ void fsdp_backward(struct put *p, const struct stage *s, uint32_t position,
         && fsdp_is_unit(s, position + 1)) {
         const struct block_states *next =
             &s->states[stage_block(s, position + 1)];
-        PUT(p, TERM_REDUCE_TMP, "reduce-scatter input of the unit above",
-            F("elements", next->elems),
-            F("bytes", dtype_size(run->prec.reduce)));
+        put_scatter(p, s, next->elems);
     }
 }
 
@@ -331,16 +337,28 @@ static bool flattens(const struct stage *s)
            && s->run->lora_rank == 0;
 }
 
-bool fsdp_flattens(const struct stage *s, uint32_t position)
+/* Version 2 copies a unit's gradients into the input of its reduce-scatter, its
+ * parameters gone, and the input of the unit above (_fsdp_collectives.py,
+ * foreach_reduce). */
+static bool scatters(const struct stage *s)
+{
+    const struct run *run = s->run;
+    return run->engine == ENGINE_FSDP2 && run->zero != 0 && !fsdp_defers(run)
+           && run->lora_rank == 0;
+}
+
+bool fsdp_joins(const struct stage *s, uint32_t position)
 {
     const struct block *b = &s->p->block[stage_block(s, position)];
-    return flattens(s) && fsdp_is_unit(s, position) && b->memory == TENSOR_NONE
+    return (flattens(s) || scatters(s)) && fsdp_is_unit(s, position)
+           && b->memory == TENSOR_NONE
            && s->walk[stage_block(s, position)].wgrad > 0;
 }
 
 bool fsdp_casts_grads(const struct stage *s)
 {
-    return s->sum.bytes != s->sum.elems * dtype_size(s->run->prec.reduce);
+    return flattens(s)
+           && s->sum.bytes != s->sum.elems * dtype_size(s->run->prec.reduce);
 }
 
 static void put_flat(struct put *p, uint64_t bytes)
@@ -360,7 +378,12 @@ void fsdp_unit_done(struct put *p, const struct stage *s, uint32_t position,
 {
     const uint32_t b = stage_block(s, position);
     const bool defers = fsdp_defers(s->run);
-    backward_gathered(p, s, position, later, when == UNIT_FLATTENED);
+    backward_gathered(p, s, position, later,
+                      when == UNIT_FLATTENED && !scatters(s));
+    if (scatters(s)) {
+        put_scatter(p, s, s->states[b].elems);
+        return;
+    }
     if (when == UNIT_FLATTENED || !defers) /* else: added to what waits */
         put_flat(p, s->walk[b].wgrad);
     if (when == UNIT_CAST && (!defers || reduces_now(s->run, later)))

@@ -190,8 +190,8 @@ static void put_recompute(struct put *p, const struct stage *s,
           s->before[position].regrown - s->before[first].regrown + own));
     PUT(p, TERM_FORWARD_TMP, "alive for a moment in this block",
         F("bytes", tmp));
-    PUT(p, TERM_BACKWARD_TMP, "gradient of the checkpoint's result",
-        F("bytes", w->output + w->waiting));
+    PUT(p, TERM_BACKWARD_TMP, "gradients that wait for what is made again",
+        F("bytes", stage_lead(s, position)));
     PUT(p, TERM_BACKWARD_TMP, "gradients of features handed to layers above",
         F("bytes", stage_far_gradients(s, stage_group_last(s, position))));
     put_stash(p, s, stage_group_last(s, position));
@@ -259,16 +259,18 @@ static struct stretch fullest_stretch(const struct stage *s, uint32_t position,
                                       bool later)
 {
     const struct block_walk *w = &s->walk[stage_block(s, position)];
+    const struct arrival *arrival =
+        stage_unpacks(s, position) ? w->unpacked_arrival : w->arrival;
     struct bucket_turn t = { .after = s->fill[position + 1] };
     struct stretch best = { .e = NULL };
     for (uint32_t k = 0; k < w->arrivals; k++) {
-        const struct arrival *a = &w->arrival[k];
+        const struct arrival *a = &arrival[k];
         consider(&best, s, &a->until, &t.after, later);
         bucket_arrival(s, position, a, &t);
         consider(&best, s, &a->at, &t.reduced, later);
         consider(&best, s, &a->at, &t.told, later);
     }
-    consider(&best, s, &w->arrival[w->arrivals].until, &t.after, later);
+    consider(&best, s, &arrival[w->arrivals].until, &t.after, later);
     return best;
 }
 
@@ -286,8 +288,10 @@ static void put_backward(struct put *p, const struct stage *s,
 {
     const struct block_walk *w = &s->walk[stage_block(s, position)];
     const enum wgrad_mode mode = engine_wgrad_mode(s, later);
-    const struct extremum *e =
-        p->slot == SLOT_INPUT ? &w->split[mode] : &w->backward[mode];
+    const struct extremum *e = p->slot == SLOT_INPUT ? &w->split[mode]
+                               : stage_unpacks(s, position)
+                                   ? &w->unpacked[mode]
+                                   : &w->backward[mode];
     const bool re = stage_recomputed(s, position);
     const uint64_t tied = tied_moment(s, position, mode);
     struct stretch stretch = { .total = extremum_total(e) };
@@ -430,9 +434,9 @@ static void put_fullest_end(struct put *p, const struct stage *s)
 {
     unsigned best = 0;
     uint64_t most = 0;
-    const unsigned ends = !fsdp_flattens(s, p->m->position) ? 1
-                          : fsdp_casts_grads(s)             ? ENDS
-                                                            : ENDS - 1;
+    const unsigned ends = !fsdp_joins(s, p->m->position) ? 1
+                          : fsdp_casts_grads(s)          ? ENDS
+                                                         : ENDS - 1;
     for (unsigned end = 0; ends > 1 && end < ends; end++) {
         struct moment m = *p->m;
         struct put q = { .m = &m, .only = COMP_COUNT, .slot = p->slot };

@@ -646,12 +646,31 @@ bool stage_stops_early(const struct stage *s, uint32_t position)
     return stops_early(s->run) && stage_group_last(s, position) == position;
 }
 
+/* The form that is not reentrant does. */
+static bool unpacks(const struct run *run)
+{
+    return run->recompute == RECOMP_FULL && !run->recompute_reentrant;
+}
+
+bool stage_unpacks(const struct stage *s, uint32_t position)
+{
+    return unpacks(s->run) && stage_recomputed(s, position);
+}
+
+uint64_t stage_lead(const struct stage *s, uint32_t position)
+{
+    const struct block_walk *w =
+        &s->walk[stage_block(s, stage_group_last(s, position))];
+    return unpacks(s->run) ? w->lead : w->output + w->waiting;
+}
+
 static unsigned modes_needed(const struct run *run)
 {
     const struct stage s = { .run = run };
     return 1u << engine_wgrad_mode(&s, false)
            | 1u << engine_wgrad_mode(&s, true)
            | (stops_early(run) ? WALK_EARLY : 0)
+           | (unpacks(run) ? WALK_UNPACKS : 0)
            | (schedule_splits(run) ? WALK_SPLIT : 0)
            | (zero_fills_bucket(run) ? WALK_ARRIVALS : 0);
 }

@@ -114,9 +114,10 @@ struct bucket_turn {
 
 #define NEVER UINT64_MAX
 
-/* The end of a unit's backward under FSDP version 1. */
+/* The end of a unit's backward under FSDP. */
 enum unit_done {
-    UNIT_FLATTENED, /* gradients there one by one, and joined */
+    UNIT_FLATTENED, /* gradients there one by one, and joined; version 2: in
+                       the input of their reduction */
     UNIT_CAST       /* joined, and cast; its parameters are cut again */
 };
 
@@ -192,6 +193,11 @@ bool stage_happens(const struct stage *s, uint32_t position, bool back,
 /* First and last position of the checkpoint that a recomputed layer is in. */
 uint32_t stage_group_first(const struct stage *s, uint32_t position);
 uint32_t stage_group_last(const struct stage *s, uint32_t position);
+/* Whether checkpoints hand saved tensors over one by one; what of a recomputed
+ * layer's backward follows from it. */
+bool stage_unpacks(const struct stage *s, uint32_t position);
+/* Gradients that are there while a position is run again. */
+uint64_t stage_lead(const struct stage *s, uint32_t position);
 /* Whether a recomputed layer is run again only as far as backward needs. */
 bool stage_stops_early(const struct stage *s, uint32_t position);
 
@@ -279,7 +285,7 @@ void fold_offload(struct offload_result *o, const struct stage *s);
 bool fsdp_is_unit(const struct stage *s, uint32_t position);
 
 /* True when a unit's gradients are joined to one when its backward is over. */
-bool fsdp_flattens(const struct stage *s, uint32_t position);
+bool fsdp_joins(const struct stage *s, uint32_t position);
 /* ... and that one reduced in another type. */
 bool fsdp_casts_grads(const struct stage *s);
 

@@ -270,7 +270,9 @@ static void tell_script(struct tracer *r, const struct block *block,
     struct walk_scratch *scratch = &r->f->scratch;
     const enum wgrad_mode mode =
         (enum wgrad_mode)((which - SCRIPT_BACKWARD) % WGRAD_MODES);
-    if (which >= SCRIPT_WEIGHTS)
+    if (which >= SCRIPT_UNPACKED)
+        walk_tell_unpacked(p, block, r->regions, mode, scratch, write_down, r);
+    else if (which >= SCRIPT_WEIGHTS)
         walk_tell_weights(p, block, r->regions, mode, scratch, write_down, r);
     else if (which >= SCRIPT_SPLIT)
         walk_tell_split(p, block, r->regions, mode, scratch, write_down, r);
@@ -344,6 +346,20 @@ static void micro_forward(struct tracer *r, uint32_t micro, uint32_t chunk)
     tracer_death(r, &r->hidden); /* sent on */
 }
 
+/* What is there of gradients then: that of the result, or what is left of it,
+ * and more. */
+static hold_id gradients_lead(struct tracer *r, uint64_t lead, uint64_t result)
+{
+    const bool whole = lead >= result;
+    if (whole)
+        r->grad = handed(r, &r->grad, COMP_TEMPORARY,
+                         "gradient of the checkpoint's result", result);
+    else
+        tracer_death(r, &r->grad);
+    return born(r, COMP_TEMPORARY, "gradients that wait for what is made again",
+                whole ? lead - result : lead);
+}
+
 /* Runs a checkpoint's layers forward again, the gradient of the result
  * waiting; the result stays. */
 static hold_id recompute_group(struct tracer *r, uint32_t micro, uint32_t last)
@@ -357,11 +373,7 @@ static hold_id recompute_group(struct tracer *r, uint32_t micro, uint32_t last)
         enter(r, PHASE_RECOMPUTE, micro, i);
         levels_at(r, PHASE_RECOMPUTE, last);
         if (i == first)
-            r->grad = handed(r, &r->grad, COMP_TEMPORARY,
-                             "gradient of the checkpoint's result", result);
-        if (i == first)
-            waiting = born(r, COMP_TEMPORARY,
-                           "gradient of the encoder's result", top->waiting);
+            waiting = gradients_lead(r, stage_lead(s, last), result);
         if (i == first && stage_offloads(s))
             r->here->checkpoint = born(r, COMP_ACTIVATIONS, "checkpoint",
                                        r->f->walk[stage_block(s, i)].input);
@@ -392,7 +404,9 @@ static void backward_block(struct tracer *r)
     r->arrived = 0;
     if (r->s->fill != NULL)
         r->turn.after = r->turn.told = r->s->fill[r->position + 1];
-    play(r, (r->slot == SLOT_INPUT ? SCRIPT_SPLIT : SCRIPT_BACKWARD)
+    play(r, (r->slot == SLOT_INPUT              ? SCRIPT_SPLIT
+             : stage_unpacks(r->s, r->position) ? SCRIPT_UNPACKED
+                                                : SCRIPT_BACKWARD)
                 + (unsigned)mode);
     const uint64_t sum = stage_block(r->s, r->position) == r->s->p->words
                              ? stage_tied_sum(r->s, mode)
@@ -457,9 +471,9 @@ static void micro_backward(struct tracer *r, uint32_t micro, uint32_t chunk)
             r->skip = r->hidden_slot + 1;
         backward_block(r);
         const bool over = re && i == stage_group_first(s, i);
-        if (over && fsdp_flattens(s, i))
+        if (over && fsdp_joins(s, i))
             checkpoint_over(r, &held);
-        if (fsdp_flattens(s, i))
+        if (fsdp_joins(s, i))
             flatten_wgrads(r);
         hand_over_wgrads(r);
         if (over)

@@ -46,7 +46,7 @@ bool walk_scratch_init(struct walk_scratch *s, const struct program *p,
     }
     s->granule = ALLOC_ROUND;
     s->arrivals = 0;
-    s->arrivals_room = arrivals_of(p);
+    s->arrivals_room = 2 * arrivals_of(p); /* and unpacked */
     s->arrival = ARENA_NEW(a, struct arrival, s->arrivals_room);
     s->slot = ARENA_NEW(a, struct walk_slot, (size_t)slots + 2);
     s->buffer = ARENA_NEW(a, struct walk_buffer, buffers);
@@ -438,13 +438,28 @@ static void walk_halves(struct walk *w, struct block_walk *out,
 static void walk_arrivals(struct walk *w, struct block_walk *out,
                           struct walk_scratch *scratch)
 {
-    w->arrival = out->arrival = &scratch->arrival[scratch->arrivals];
+    struct arrival *first = &scratch->arrival[scratch->arrivals];
+    *(w->unpacks ? &out->unpacked_arrival : &out->arrival) = first;
+    w->arrival = first;
     w->arrivals = 0;
     walk_backward(w, WGRAD_FREE);
     w->arrival[w->arrivals] = (struct arrival){ .until = w->since };
     out->arrivals = w->arrivals;
     scratch->arrivals += w->arrivals + 1;
     w->arrival = NULL;
+}
+
+static void walk_unpacked(struct walk *w, struct block_walk *out,
+                          unsigned modes, struct walk_scratch *scratch)
+{
+    w->unpacks = true;
+    for (unsigned m = 0; m < WGRAD_MODES; m++)
+        if ((modes >> m & 1) != 0)
+            out->unpacked[m] = walk_backward(w, (enum wgrad_mode)m);
+    out->lead = w->lead;
+    if ((modes & WALK_ARRIVALS) != 0)
+        walk_arrivals(w, out, scratch);
+    w->unpacks = false;
 }
 
 void walk_block(struct block_walk *out, const struct program *p,
@@ -500,6 +515,8 @@ void walk_block(struct block_walk *out, const struct program *p,
             out->backward[m] = walk_backward(&w, (enum wgrad_mode)m);
     if ((modes & WALK_ARRIVALS) != 0)
         walk_arrivals(&w, out, scratch);
+    if ((modes & WALK_UNPACKS) != 0)
+        walk_unpacked(&w, out, modes, scratch);
     for (unsigned m = 0; m < WGRAD_MODES && (modes & WALK_SPLIT) != 0; m++)
         if ((modes >> m & 1) != 0)
             walk_halves(&w, out, (enum wgrad_mode)m);
@@ -555,6 +572,19 @@ void walk_tell_backward(const struct program *p, const struct block *block,
     walk_init(&w);
     w.tell = tell;
     w.ctx = ctx;
+    walk_backward(&w, mode);
+}
+
+void walk_tell_unpacked(const struct program *p, const struct block *block,
+                        uint64_t regions, enum wgrad_mode mode,
+                        struct walk_scratch *scratch, walk_event_fn *tell,
+                        void *ctx)
+{
+    struct walk w = walk_on(p, block, regions, scratch);
+    walk_init(&w);
+    w.tell = tell;
+    w.ctx = ctx;
+    w.unpacks = true;
     walk_backward(&w, mode);
 }
 

@@ -79,8 +79,13 @@ struct block_walk {
                          gradients of linears' weights, for which what they
                          need stays */
     struct extremum weights[WGRAD_MODES];  /* these, later */
-    struct arrival *arrival; /* WALK_ARRIVALS: in order; one more at the end,
-                         of which only `until` is meant; else NULL */
+    struct extremum unpacked[WGRAD_MODES]; /* WALK_UNPACKS: backward out of a
+                         checkpoint that hands saved tensors over one by one */
+    uint64_t lead; /* and the gradients that are there when it asks for the
+                         first of them */
+    /* WALK_ARRIVALS: in order; one more at the end, of which only `until` is
+       meant; else NULL. The same, unpacked */
+    struct arrival *arrival, *unpacked_arrival;
     uint32_t arrivals;
     uint64_t stash;     /* between the two: inputs of linears and gradients of
                          their results */
@@ -109,8 +114,14 @@ bool walk_scratch_init(struct walk_scratch *s, const struct program *p,
 /* `regions` is the set of recompute regions that are active: bit r for
  * op.region == r + 1. modes: bit m for enum wgrad_mode m, and WALK_EARLY for
  * again_early, WALK_SPLIT for split and weights, WALK_ARRIVALS for arrivals (of
- * each block once, there is room for no more). No allocation. */
-enum { WALK_EARLY = 1u << 8, WALK_SPLIT = 1u << 9, WALK_ARRIVALS = 1u << 10 };
+ * each block once, there is room for no more), WALK_UNPACKS for unpacked and
+ * lead. No allocation. */
+enum {
+    WALK_EARLY = 1u << 8,
+    WALK_SPLIT = 1u << 9,
+    WALK_ARRIVALS = 1u << 10,
+    WALK_UNPACKS = 1u << 11
+};
 void walk_block(struct block_walk *out, const struct program *p,
                 const struct block *block, uint64_t regions, unsigned modes,
                 struct walk_scratch *scratch);
@@ -160,6 +171,11 @@ void walk_tell_forward(const struct program *p, const struct block *block,
                        struct walk_scratch *scratch, walk_event_fn *tell,
                        void *ctx);
 void walk_tell_backward(const struct program *p, const struct block *block,
+                        uint64_t regions, enum wgrad_mode mode,
+                        struct walk_scratch *scratch, walk_event_fn *tell,
+                        void *ctx);
+/* A backward whose saved tensors are unpacked. */
+void walk_tell_unpacked(const struct program *p, const struct block *block,
                         uint64_t regions, enum wgrad_mode mode,
                         struct walk_scratch *scratch, walk_event_fn *tell,
                         void *ctx);

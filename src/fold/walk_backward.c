@@ -253,6 +253,20 @@ static void factor_workspace(const struct walk *w, const struct op *op,
     parts_add(parts, rest);
 }
 
+/* The same before any is cast, when saved tensors are still there. */
+static uint64_t uncast_factors(const struct walk *w, const struct op *op)
+{
+    const struct tensor *out = &w->p->tensor[op->out[0]];
+    uint64_t sum = 0;
+    for (unsigned i = 0; i < op->n_in; i++) {
+        const struct tensor *t = &w->p->tensor[op->in[i]];
+        if (wants_grad(w, op->in[i])
+            && (t->elems != out->elems || t->dtype != out->dtype))
+            sum += out->bytes - min_u64(t->bytes, out->bytes);
+    }
+    return sum;
+}
+
 /* dq is summed in fp32; grouped k, v get a gradient a query head first
  * (flash-attention csrc/flash_attn/flash_api.cpp). */
 static uint64_t flash_workspace(const struct walk *w, const struct op *op,
@@ -447,6 +461,35 @@ static void tell_moment(struct walk *w, const struct op *op,
                                           .name = op->name });
 }
 
+static void happens(struct walk *w, const struct op *op,
+                    const struct parts *parts)
+{
+    tell_moment(w, op, parts, true);
+    w->tmp += parts->sum;
+    walk_note(w);
+    w->tmp -= parts->sum;
+    tell_moment(w, op, parts, false);
+}
+
+/* A checkpoint's unpack hook keeps nothing of what it hands out
+ * (torch/utils/checkpoint.py): it goes with the formula, before the engine
+ * casts what that made; else the node holds it until then. */
+static bool lets_go_early(const struct walk *w, const struct op *op)
+{
+    return w->unpacks && op->kind == OP_MUL && op->place != PLACE_KEPT
+           && !op->outside && !walk_region_active(w, op);
+}
+
+/* The first that asks for a saved tensor has all of them made again. */
+static void note_lead(struct walk *w, const struct op *op)
+{
+    tensor_id saved[SAVED_MAX];
+    if (w->led || op->outside || op_saves(w->p, op, saved) == 0)
+        return;
+    w->led = true;
+    w->lead = w->tmp;
+}
+
 /* A node's inputs are gone when it returns, before its results are added up
  * (torch/csrc/autograd/engine.cpp, call_function). */
 static void release_result_grads(struct walk *w, const struct op *op)
@@ -537,16 +580,19 @@ static void backward_grads(struct walk *w, const struct op *op, int32_t g)
                 buffer_new(w, writes_over_kept(w, op) ? 0 : t->bytes, t->name);
         }
     }
-    tell_moment(w, op, &moment, true);
-    w->tmp += moment.sum;
-    walk_note(w);
-    w->tmp -= moment.sum;
-    tell_moment(w, op, &moment, false);
+    const bool early = lets_go_early(w, op);
+    if (early) {
+        struct parts products = { .n = 0 };
+        parts_add(&products, uncast_factors(w, op));
+        happens(w, op, &products);
+        release_saved(w, op);
+    }
+    happens(w, op, &moment);
     release_result_grads(w, op);
     for (unsigned i = 0; i < op->n_in; i++)
         if (made[i] != NO_GRAD)
             give(w, op->in[i], made[i], gives_view(w, op));
-    if (op->place != PLACE_KEPT)
+    if (op->place != PLACE_KEPT && !early)
         release_saved(w, op);
     walk_gradients_arrive(w, op, coming);
     update_weights(w, op);
@@ -565,6 +611,8 @@ static void backward_op(struct walk *w, const struct op *op, uint32_t k)
         if (i == 0)
             g = s->grad;
     }
+    if (any)
+        note_lead(w, op);
     if (any)
         backward_grads(w, op, g);
     else
@@ -693,6 +741,8 @@ struct extremum walk_backward(struct walk *w, enum wgrad_mode mode)
         comes_in(w, b->memory);
     w->at = b->op_count == 0 ? 0 : b->op_count - 1;
     walk_note(w);
+    w->lead = w->tmp;
+    w->led = false;
 
     w->n_done = 0;
     for (uint32_t k = b->op_count; k-- > 0;) {

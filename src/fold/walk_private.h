@@ -51,7 +51,10 @@ struct walk {
     bool tied_table;
     enum walk_pass pass;
     enum wgrad_mode mode;
-    bool outside;            /* there are operations outside of a checkpoint */
+    bool outside; /* there are operations outside of a checkpoint */
+    bool unpacks; /* saved tensors go when the formula that took them is done */
+    bool led;     /* the first of them has been asked for */
+    uint64_t lead;           /* ... with so much of gradients there */
     bool split;              /* gradients of linears' weights come later */
     uint32_t done[DONE_MAX]; /* first operations of regions made again */
     uint32_t n_done;

@@ -58,36 +58,49 @@ static tensor_id adapter(struct builder *b, tensor_id x)
     return x;
 }
 
-/* Rows of MultiheadAttention's one matrix, which it splits: autocast does not
- * cache what it casts. */
+/* MultiheadAttention's one matrix, which it splits into the query's rows and
+ * those of keys and values: both parts' gradients wait for each other. */
+static void head_weights(struct builder *b, tensor_id parts[2])
+{
+    const uint64_t h = b->h.n;
+    const tensor_id weight = build_param(
+        b, &(struct param){ .name = "head in_proj",
+                            .group = PG_HEAD,
+                            .rows = DIM("3*h", build_product(b, 3, h)),
+                            .cols = b->h,
+                            .matmul = true });
+    const struct dim both = DIM("2*h", build_product(b, 2, h));
+    build_split(b, "head in_proj", weight, parts,
+                (const struct shape[]){ SHAPE(b->h, b->h), SHAPE(both, b->h) },
+                2);
+}
+
+/* Autocast does not cache what it casts of a part. */
 static tensor_id head_product(struct builder *b, const char *name, tensor_id x,
-                              struct dim out)
+                              struct dim out, tensor_id weight)
 {
     struct linear l = projection(x, name, b->h, out);
-    const tensor_id weight = build_param(b, &(struct param){ .name = name,
-                                                             .group = PG_HEAD,
-                                                             .rows = out,
-                                                             .cols = b->h,
-                                                             .matmul = true });
-    const struct shape shape = shape_of(b, weight);
     l.group = PG_HEAD;
     l.lora = LORA_NEVER;
     l.bias = true;
-    l.weight = build_view(b, name, weight, &shape);
+    l.weight = weight;
     l.has_weight = true;
     return build_linear(b, &l);
 }
 
 /* Keys and values lie sequence by sequence, and are wanted place by place: a
  * copy before their product (matmul folds it), one after. */
-static void head_keys(struct builder *b, tensor_id x, tensor_id kv[2])
+static void head_keys(struct builder *b, tensor_id x, tensor_id weight,
+                      tensor_id kv[2])
 {
     const struct shape heads = SHAPE(b->micro, b->a, b->sq, b->d);
     x = build_copy(b, "states", build_autocast(b, "autocast", x));
-    const tensor_id both = head_product(
-        b, "head in_proj k, v", x, DIM("2*h", build_product(b, 2, b->h.n)));
-    build_split(b, "k, v", build_copy(b, "k, v", both), kv,
-                (const struct shape[]){ heads, heads }, 2);
+    const tensor_id both =
+        head_product(b, "head in_proj k, v", x,
+                     DIM("2*h", build_product(b, 2, b->h.n)), weight);
+    const tensor_id copy = build_copy(b, "k, v", both);
+    kv[0] = build_view(b, "k", copy, &heads); /* kv[0], kv[1]: of each the */
+    kv[1] = build_view(b, "v", copy, &heads); /* gradient is both's, filled */
 }
 
 /* torch.nn.functional.multi_head_attention_forward, whose weights are asked
@@ -110,9 +123,11 @@ static tensor_id pooling_head(struct builder *b, tensor_id states)
     const tensor_id probe = build_param(
         b, &(struct param){ .name = "probe", .group = PG_HEAD, .rows = b->h });
     const tensor_id query = build_copy_as(b, "probe", probe, &one);
-    const tensor_id q = head_product(b, "head in_proj q", query, b->h);
-    tensor_id kv[2];
-    head_keys(b, states, kv);
+    tensor_id weight[2], kv[2];
+    head_weights(b, weight);
+    const tensor_id q =
+        head_product(b, "head in_proj q", query, b->h, weight[0]);
+    head_keys(b, states, weight[1], kv);
     const tensor_id context = head_attention(b, q, kv);
     struct linear l = projection(build_view(b, "context", context, &one),
                                  "head out_proj", b->h, b->h);

@@ -152,7 +152,8 @@ static void predict(struct predicted *out, const memplan_report *r)
     assert_true(memory_fold_init(&f, &r->program, &r->run, &a));
     f.scratch.bare = true;
     const uint64_t regions = 0; /* of implementation hf there are none */
-    const unsigned modes = 1u << WGRAD_KEEP | 1u << WGRAD_FREE | WALK_ARRIVALS;
+    const unsigned modes =
+        1u << WGRAD_KEEP | 1u << WGRAD_FREE | WALK_ARRIVALS | WALK_UNPACKS;
     f.scratch.arrivals = 0;
     for (uint32_t b = 0; b < r->program.n_blocks; b++)
         walk_block(&f.walk[b], &r->program, &r->program.block[b], regions,
@@ -327,17 +328,7 @@ static void describe(struct run_name *out, const struct json *run)
                          || is_setup(run, "optimizer", "galore");
     out->knows_order = out->clips_in_step && is_setup(run, "zero", "3");
     out->known = 0;
-    if (strcmp(model, "gpt2") == 0 && is_setup(run, "recompute", "full")
-        && is_setup(run, "precision", "bf16-amp"))
-        out->known = 0.03;
-    else if (fsdp2 && is_setup(run, "zero", "2"))
-        out->known = 0.05;
-    else if (is_setup(run, "lora_dropout", "0.05")
-             && is_setup(run, "recompute", "full"))
-        out->known = is_setup(run, "base_dtype", "nf4") ? 0.045 : 0.01;
-    else if (out->knows_order)
-        out->known = 0.035;
-    else if (is_setup(run, "optimizer", "muon"))
+    if (is_setup(run, "optimizer", "muon"))
         out->known = 0.025; /* an update's own products */
     else if (is_setup(run, "optimizer_impl", "loop"))
         out->known = 0.02; /* a variable holds the last tensor's temporary */
