@@ -100,7 +100,8 @@ static bool look_at_position(struct moment *best, const struct stage *s,
 static bool stage_peak(struct moment *best, const struct stage *s)
 {
     bool ok = moment_at(best, s, PHASE_REST, 0, false);
-    const unsigned passes = s->run->grad_accum > 1 ? 2 : 1;
+    /* two chunks have a second backward in one micro-batch */
+    const unsigned passes = s->run->grad_accum > 1 || s->chunks > 1 ? 2 : 1;
     for (uint32_t i = 0; i < s->n; i++) {
         if (interior(s, i))
             continue;
@@ -220,6 +221,8 @@ static struct communicators usual_communicators(const struct run *run)
 {
     const uint64_t group[] = { run->dp * run->cp, run->tp, run->pp, run->ep };
     struct communicators n = { 0 };
+    if (run_spreads(run)) /* one process */
+        return n;
     for (size_t i = 0; i < sizeof group / sizeof group[0]; i++) {
         n.pairs += group[i] == 2;
         n.groups += group[i] > 2;

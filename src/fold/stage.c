@@ -410,25 +410,54 @@ static uint64_t role_bytes(const struct program *p, tensor_id first, uint64_t n)
     return sum;
 }
 
-/* Of what a micro-batch shares, the tensors that some operation keeps (rope
- * tables are, a mask that is only added is not), and where `late` is set those
- * that variables hold to the end of forward. */
-static uint64_t shared_kept(const struct program *p, bool late)
+static bool some_op_saves(const struct program *p, tensor_id id)
 {
-    uint64_t sum = 0;
+    for (uint32_t k = 0; k < p->n_ops; k++) {
+        tensor_id saved[SAVED_MAX];
+        const size_t n = op_saves(p, &p->op[k], saved);
+        for (size_t i = 0; i < n; i++)
+            if (p->tensor[saved[i]].storage == id)
+                return true;
+    }
+    return false;
+}
+
+/* Rope tables are kept, a mask that is only added is not. */
+static struct shared_bytes shared_of(const struct program *p, bool rotary)
+{
+    struct shared_bytes sum = { 0 };
     for (tensor_id id = p->first_shared; id < p->first_shared + p->n_shared;
          id++) {
-        bool kept = late && p->tensor[id].held;
-        for (uint32_t k = 0; k < p->n_ops && !kept; k++) {
-            tensor_id saved[SAVED_MAX];
-            const size_t n = op_saves(p, &p->op[k], saved);
-            for (size_t i = 0; i < n; i++)
-                kept = kept || p->tensor[saved[i]].storage == id;
-        }
-        if (kept)
-            sum += round_alloc(p->tensor[id].bytes);
+        const struct tensor *t = &p->tensor[id];
+        const bool kept = some_op_saves(p, id);
+        const uint64_t bytes = round_alloc(t->bytes);
+        if (t->rotary != rotary)
+            continue;
+        sum.all += t->storage == id ? bytes : 0;
+        sum.kept += kept ? bytes : 0;
+        sum.late += kept || t->held ? bytes : 0;
     }
     return sum;
+}
+
+/* Layers spread over GPUs of one process get the keywords of their call copied
+ * to their own, each layer for itself, where they are not there already: rotary
+ * tables are made on the last, masks where the tokens are. A checkpoint is
+ * inside of that, and holds its copies. [accelerate hooks.py, AlignDevicesHook;
+ * transformers modeling_layers.py; docs/method.md eq. spread] */
+static void share(struct stage *s, const struct memory_fold *f)
+{
+    const struct run *run = f->run;
+    const bool spread = run_spreads(run);
+    const uint64_t rotary = spread && s->index + 1 < run->pp ? s->layers : 1;
+    const uint64_t others = spread && s->index > 0 ? s->layers : 1;
+    const struct shared_bytes *r = &f->rotary, *o = &f->shared;
+    s->shared = rotary * r->all + others * o->all;
+    s->shared_kept = rotary * r->kept + others * o->kept;
+    s->shared_late = rotary * r->late + others * o->late;
+    /* a checkpoint keeps what its layers share: masks too */
+    if (s->recomputed > 0)
+        s->shared_kept = s->shared_late = s->shared;
 }
 
 /* The first layer's input is a leaf of the graph, kept for its gradient, where
@@ -570,6 +599,17 @@ static void stage_is_dual(struct stage *s)
     s->chunks = 2;
 }
 
+/* Tied weights stay on one GPU where a process spreads its layers.
+ * [accelerate utils/modeling.py, infer_auto_device_map] */
+static uint64_t head_stage(const struct program *p, const struct run *run)
+{
+    const struct block *h = &p->block[p->head];
+    bool tied = false;
+    for (uint32_t i = 0; i < h->tensor_count; i++)
+        tied = tied || p->tensor[h->tensor_first + i].tied;
+    return tied && run_spreads(run) ? 0 : run->pp - 1;
+}
+
 void stage_init(struct stage *s, struct memory_fold *f, uint64_t index,
                 uint64_t first_layer)
 {
@@ -581,7 +621,7 @@ void stage_init(struct stage *s, struct memory_fold *f, uint64_t index,
                          .first_layer = first_layer,
                          .layers = run->stage_layers[index],
                          .embed = index == 0,
-                         .head = index + 1 == run->pp,
+                         .head = index == head_stage(p, run),
                          .walk = f->walk,
                          .states = f->states,
                          .before = f->before,
@@ -619,10 +659,7 @@ void stage_init(struct stage *s, struct memory_fold *f, uint64_t index,
     s->wgrad = s->before[s->n].wgrad;
     find_waiting(s);
     s->wgrad -= s->tied_here + s->waiting; /* one tensor, one gradient */
-    s->shared = f->shared;
-    /* a checkpoint keeps what its layers share: masks too */
-    s->shared_kept = s->recomputed > 0 ? f->shared : f->shared_kept;
-    s->shared_late = s->recomputed > 0 ? f->shared : f->shared_late;
+    share(s, f);
     if (engine_wgrad_mode(s, false) == WGRAD_NONE)
         s->dummy_wgrads = dummy_wgrads(s);
     s->inputs = role_bytes(p, p->first_input, p->n_input);
@@ -712,9 +749,8 @@ bool memory_fold_init(struct memory_fold *f, const struct program *p,
     if (engine_updates_in_backward(run))
         f->scratch.update_copies = engine_update_copies(run);
     f->scratch.tied_table = tied_bytes(p) != 0;
-    f->shared = role_bytes(p, p->first_shared, p->n_shared);
-    f->shared_kept = shared_kept(p, false);
-    f->shared_late = shared_kept(p, true);
+    f->rotary = shared_of(p, true);
+    f->shared = shared_of(p, false);
     const uint64_t regions = run_regions(run);
     for (uint32_t b = 0; b < p->n_blocks; b++) {
         walk_block(&f->walk[b], p, &p->block[b], regions, modes_needed(run),

@@ -121,6 +121,12 @@ enum unit_done {
     UNIT_CAST       /* joined, and cast; its parameters are cut again */
 };
 
+/* Of tensors that layers share: all, what some operation keeps, and what is
+ * held while the loss is computed. */
+struct shared_bytes {
+    uint64_t all, kept, late;
+};
+
 /* What all stages share. */
 struct memory_fold {
     const struct program *p;
@@ -134,7 +140,7 @@ struct memory_fold {
     uint64_t *whole;
     uint64_t *chunk_kept, *chunk_stash, *others; /* walked; else NULL */
     uint32_t *flying;                            /* [schedule_room()] */
-    uint64_t shared, shared_kept, shared_late;
+    struct shared_bytes rotary, shared;          /* made once a micro-batch */
 };
 
 /* Walks every block; false when out of memory. */

@@ -69,6 +69,7 @@ struct tensor {
     bool lingers;          /* to the end of forward: by a frame above */
     bool pieces;           /* made in pieces, that are there together only where
                               backward keeps them */
+    bool rotary;           /* ROLE_SHARED: of positions, not of tokens */
     bool held;             /* by engine or loop, beyond its last use: to the end
                                 of the block's backward, then as they say;
                                 ROLE_SHARED: by a variable, while the loss is

@@ -284,7 +284,8 @@ static void make_shared(struct builder *b)
                                          "local sin" };
     for (unsigned i = 0; i < 4; i++) {
         if (has_table(b, (enum hf_table)(HF_COS + i)))
-            build_shared(b, ropes[i], rope_dtype(b), &rope);
+            b->p->tensor[build_shared(b, ropes[i], rope_dtype(b), &rope)]
+                .rotary = true;
     }
     if (has_table(b, HF_ALIBI)) {
         /* MPT: one sequence of them, in fp32 */

@@ -109,6 +109,11 @@ bool resolve_is_litgpt(const struct run *r)
            && r->setup.v[KEY_LOSS].n == LOSS_CHUNKED;
 }
 
+bool run_spreads(const struct run *run)
+{
+    return run->schedule == SCHED_NAIVE && run->pp > 1 && resolve_is_hf(run);
+}
+
 bool resolve_is_hf(const struct run *r)
 {
     return r->impl == IMPL_HF || r->impl == IMPL_HF_LIGER;
@@ -249,6 +254,8 @@ static enum framework default_framework(const struct run *r)
     }
     if (megatron_code_given(r))
         return FW_MEGATRON;
+    if (r->given[KEY_SCHEDULE] && r->setup.v[KEY_SCHEDULE].n == SCHED_NAIVE)
+        return FW_HF;
     if (impl_given_as(r, IMPL_TORCHTITAN))
         return FW_TORCHTITAN;
     if (impl_given_as(r, IMPL_TORCHTUNE))

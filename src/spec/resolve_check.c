@@ -67,7 +67,8 @@ static void check_split_layers(const struct run *r, struct diag *d)
         if (r->setup.v[keys[i]].n <= 1)
             continue;
         bool unsplit = keys[i] == KEY_PP && r->engine == ENGINE_FSDP;
-        if (!resolve_is_hf(r) && !unsplit)
+        const bool spread = keys[i] == KEY_PP && r->engine == ENGINE_DDP;
+        if ((!resolve_is_hf(r) && !unsplit) || (spread && run_spreads(r)))
             continue;
         enum setup_key what =
             resolve_is_hf(r) ? KEY_IMPLEMENTATION : KEY_ENGINE;
@@ -76,7 +77,8 @@ static void check_split_layers(const struct run *r, struct diag *d)
                         "%s %" PRIu64 " with %s '%s' is not modelled yet",
                         setup_field(keys[i])->key, r->setup.v[keys[i]].n,
                         setup_field(what)->key, resolve_text(r, what, buf));
-        diag_hint(e, "use --framework megatron or torchtitan");
+        diag_hint(e, "use %s--framework megatron or torchtitan",
+                  spread ? "--schedule naive (device_map), or " : "");
     }
 }
 

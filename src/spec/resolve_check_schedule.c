@@ -76,6 +76,19 @@ static void check_v(const struct run *r, struct diag *d)
     }
 }
 
+/* transformers/trainer.py: no device_map in a distributed run. */
+static void check_spread(const struct run *r, struct diag *d)
+{
+    if (r->dp == 1)
+        return;
+    memplan_error *e = setup_error(d, MEMPLAN_E_CONFLICT, KEY_GPUS,
+                                   "%" PRIu64 " GPUs for pp %" PRIu64
+                                   " of schedule 'naive': one process "
+                                   "spreads one model, there are no replicas",
+                                   r->gpus, r->pp);
+    diag_hint(e, "use --gpus %" PRIu64 ", or --pp %" PRIu64, r->pp, r->gpus);
+}
+
 static bool splits_backward(const struct run *r)
 {
     switch (r->schedule) {
@@ -94,6 +107,8 @@ static bool splits_backward(const struct run *r)
 
 void resolve_check_schedule(const struct run *r, struct diag *d)
 {
+    if (run_spreads(r))
+        check_spread(r, d);
     if (!splits_backward(r))
         return;
     check_framework(r, d);

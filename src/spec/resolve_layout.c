@@ -316,7 +316,10 @@ static void split_layers(struct run *r, const struct spec *spec, struct diag *d)
 
 static void resolve_schedule(struct run *r, struct diag *d)
 {
-    enum schedule usual = r->vpp > 1 ? SCHED_INTERLEAVED : SCHED_1F1B;
+    const bool spread = resolve_is_hf(r) && r->engine == ENGINE_DDP;
+    enum schedule usual = r->vpp > 1 ? SCHED_INTERLEAVED
+                          : spread   ? SCHED_NAIVE
+                                     : SCHED_1F1B;
     r->schedule = (enum schedule)resolve_count(r, KEY_SCHEDULE, usual);
     if (r->pp == 1 && r->vpp == 1 && r->schedule != SCHED_1F1B) {
         r->schedule = (enum schedule)resolve_force(r, KEY_SCHEDULE, SCHED_1F1B);
@@ -347,6 +350,10 @@ static void say_schedule(struct run *r)
         resolve_note(r, KEY_SCHEDULE,
                      "zb-v: the order in which forward and both halves of "
                      "backward are equally long");
+    if (run_spreads(r))
+        resolve_note(r, KEY_SCHEDULE,
+                     "device_map: one process, one GPU at work at a time; "
+                     "what yours says is --pipeline-layers");
     if (r->schedule != SCHED_DUALPIPE)
         return;
     resolve_note(r, KEY_SCHEDULE,
@@ -578,10 +585,20 @@ static void resolve_vocab(struct run *r, const struct spec *spec)
                        spec->vocab, r->vocab);
 }
 
+/* device_map takes the GPUs there are. */
+static uint64_t spread_over(const struct run *r)
+{
+    const bool naive =
+        r->given[KEY_SCHEDULE] && r->setup.v[KEY_SCHEDULE].n == SCHED_NAIVE;
+    return naive && resolve_is_hf(r) && r->given[KEY_GPUS]
+               ? r->setup.v[KEY_GPUS].n
+               : 1;
+}
+
 void resolve_layout(struct run *r, const struct spec *spec, struct diag *d)
 {
     r->tp = resolve_count(r, KEY_TP, 1);
-    r->pp = resolve_count(r, KEY_PP, 1);
+    r->pp = resolve_count(r, KEY_PP, spread_over(r));
     r->vpp = resolve_count(r, KEY_VPP, 1);
     r->cp = resolve_count(r, KEY_CP, 1);
     r->ep = resolve_count(r, KEY_EP, 1);

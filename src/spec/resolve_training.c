@@ -6,6 +6,8 @@
  */
 #include "spec/resolve.h"
 
+#include <inttypes.h>
+
 #include "base/count.h"
 #include "base/unit.h"
 
@@ -64,6 +66,13 @@ static void resolve_mfu(struct run *r)
     unsigned percent = r->prec.fp8 ? u->percent_fp8 : u->percent;
     /* not echoed: it is the hardware's, and 'mfu' the model's */
     r->mfu = r->given[KEY_MFU] ? r->setup.v[KEY_MFU].x : percent / 100.0;
+    if (run_spreads(r) && !r->given[KEY_MFU]) {
+        r->mfu /= (double)r->pp;
+        resolve_note(r, KEY_SCHEDULE,
+                     "one GPU of %" PRIu64 " computes at a time: their "
+                     "utilisation is divided by that",
+                     r->pp);
+    }
     bool full = r->recompute == RECOMP_FULL;
     resolve_assume(r, KEY_MFU,
                    "hardware utilisation %u %% on %s%s (%s; --mfu)%s", percent,

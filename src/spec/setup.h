@@ -549,6 +549,9 @@ static inline uint64_t run_copies(const struct run *run)
 {
     return run->schedule == SCHED_DUALPIPE && run->pp > 1 ? 2 : 1;
 }
+/* One process that spreads the layers of Hugging Face's model over its GPUs
+ * (device_map). */
+bool run_spreads(const struct run *run);
 /* Whether stages go down the ranks and up again, two on each. */
 static inline bool run_folds(const struct run *run)
 {

@@ -297,6 +297,12 @@ static void more_of(struct trial *t, uint64_t seed)
         c[2].value = PICK(&seed, "model", "none");
 }
 
+/* Both are drawn, whichever it is. */
+static const char *either(bool first, const char *a, const char *b)
+{
+    return first ? a : b;
+}
+
 static struct trial trial_of(uint64_t seed)
 {
     uint64_t s = seed;
@@ -374,6 +380,7 @@ static struct trial trial_of(uint64_t seed)
     const char *base = state ? "bf16" : PICK(&s, "bf16", "nf4", "int8", "int4");
     const char *optimizer = PICK(&s, "adamw", "sgd", "momentum", "adam8bit",
                                  "adafactor", "lion", "muon");
+    const bool spread = ddp && s % 6 == 1;
     const char *pp = megatron ? PICK(&s, "1", "2", "4") : "1";
     const char *vpp =
         pp[0] != '1' && next(&s) % 2 == 0 ? PICK(&s, "2", "4") : "1";
@@ -407,15 +414,15 @@ static struct trial trial_of(uint64_t seed)
                             : tune     ? "torchtune"
                             : titan    ? "torchtitan"
                                        : "hf" },
-        { "gpus", PICK(&s, "1", "8", "16", "64") },
+        { "gpus", either(spread, "2", PICK(&s, "1", "8", "16", "64")) },
         { "zero", megatron        ? PICK(&s, "0", "1", "3")
                   : ddp           ? "0"
                   : fsdp || titan ? PICK(&s, "2", "3")
                                   : PICK(&s, "0", "1", "2", "3") },
         { "tp", tp },
-        { "pp", pp },
+        { "pp", spread ? "2" : pp },
         { "vpp", vpp },
-        { "schedule", schedule },
+        { "schedule", spread ? "naive" : schedule },
         { "deterministic", PICK(&s, "true", "false") },
         { "loss", megatron ? PICK(&s, "standard", "fused") : "standard" },
         { "ce_fusion", PICK(&s, "te", "native") },

@@ -186,6 +186,23 @@ static void test_zb_v(void **state)
     memplan_report_free(r);
 }
 
+/* The lower chunk's backward is the second of the step, of one micro-batch too.
+ */
+static void test_zb_v_once(void **state)
+{
+    (void)state;
+    memplan_report *r =
+        ESTIMATE("llama-7b", "framework", "megatron", "gpus", "8", "zero", "0",
+                 "pp", "4", "deterministic", "false", "micro_batch", "4",
+                 "grad_accum", "1", "seq_len", "256", "recompute", "full",
+                 "optimizer", "lion", "precision", "fp32", "attention", "sdpa",
+                 "optimizer_impl", "loop", "schedule", "zb-v");
+    const struct stage_result *s = &r->memory.stage[0];
+    assert_true(s->sim.done);
+    assert_int_equal(s->sim.allocated, s->peak.total);
+    memplan_report_free(r);
+}
+
 /* As PyTorch's ScheduleDualPipeV has it. */
 static void test_dualpipe_v(void **state)
 {
@@ -670,6 +687,7 @@ int main(void)
         cmocka_unit_test(test_zb_h1),
         cmocka_unit_test(test_dualpipe),
         cmocka_unit_test(test_zb_v),
+        cmocka_unit_test(test_zb_v_once),
         cmocka_unit_test(test_dualpipe_v),
         cmocka_unit_test(test_enough_micros),
         cmocka_unit_test(test_naive),
