@@ -27,6 +27,14 @@ enum { CUBLAS_WORKSPACES = 2 };
 #define TE_WORKSPACE_BYTES MIB(4)
 #define TE_WORKSPACE_HOPPER_BYTES (MIB(32) + KIB(1))
 
+/* Products that overlap with communication have one so many times as large
+ * (cpp_extensions/gemm.py, _NUM_MAX_UB_STREAMS), and by default buffers that
+ * the ranks share for inputs gathered, of 8 bits in such products, and for
+ * results to be scattered (module/base.py, initialize_ub: qkv and fc1 forward,
+ * proj and fc2 backward, qkv and fc1 in bulk; proj, fc2, and the gradients of
+ * both inputs). */
+enum { TE_OVERLAP_STREAMS = 3, TE_BUFFERS_IN = 6, TE_BUFFERS_OUT = 4 };
+
 /* Grouped products run on so many streams, each with a workspace of its own
  * (transformer_engine/common/util/multi_stream.cpp, nvte_get_num_compute_streams;
  * pytorch/cpp_extensions/gemm.py, get_cublas_workspace). */
@@ -35,6 +43,12 @@ enum { TE_GROUPED_STREAMS = 4 };
 /* Megatron-FSDP's queue of gradients to reduce, elements: at least this, whatever
  * two units have (megatron_fsdp.py, suggested_communication_unit_size). */
 #define MEGATRON_FSDP_QUEUE_ELEMS ((uint64_t)1000000000)
+
+/* Elements that share a scale: Transformer Engine's Float8BlockScaling, 1 x 128
+ * of an input and 128 x 128 of a weight (tensor/float8_blockwise_tensor.py), as
+ * in DeepSeek-V3 (arXiv:2412.19437, section 3.3.2); MXFP8's, a byte each
+ * (tensor/mxfp8_tensor.py). */
+enum { FP8_TILE = 128, MXFP8_TILE = 32 };
 
 /* Reserved over allocated at the peak: median of 14 simulated traces of whole
  * steps under the default allocator settings (0.1 % to 10 %). Stands in until

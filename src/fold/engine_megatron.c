@@ -33,6 +33,10 @@ static void rest_te_workspaces(struct put *p, const struct stage *s)
         hopper ? TE_WORKSPACE_HOPPER_BYTES : TE_WORKSPACE_BYTES;
     PUT(p, TERM_WORKSPACE, "Transformer Engine GEMM workspace",
         F("bytes", bytes));
+    if (run->tp_comm_overlap)
+        PUT(p, TERM_WORKSPACE,
+            "Transformer Engine workspaces of overlapped products",
+            A("streams", TE_OVERLAP_STREAMS), F("bytes", bytes));
     if (run->grouped_gemm && s->sum.expert_elems > 0)
         PUT(p, TERM_WORKSPACE,
             "Transformer Engine grouped GEMM workspaces, one a stream",

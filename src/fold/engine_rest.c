@@ -26,9 +26,31 @@ static void put_trained(struct put *p, const struct stage *s)
     if (mixed != 0)
         PUT(p, TERM_WEIGHTS, "adapters, and modules in full, as they are",
             F("bytes", mixed));
+    else if (s->run->fp8_params)
+        PUT(p, TERM_WEIGHTS, "weights, without those of linears",
+            F("P - P_linear", s->sum.elems - s->sum.fp8_elems),
+            F("bytes per weight", dtype_size(s->run->prec.param)));
     else
         PUT(p, TERM_WEIGHTS, "weights", F("P", s->sum.elems),
             F("bytes per weight", dtype_size(s->run->prec.param)));
+}
+
+/* Transformer Engine's caches, or the weights themselves: as they are for
+ * forward, turned round for backward. Tensor cores of Blackwell read either
+ * way, so that one scale a tensor needs no second copy (csrc/quantizer.cpp,
+ * is_non_tn_fp8_gemm_supported). */
+static void put_fp8(struct put *p, const struct stage *s)
+{
+    const struct run *run = s->run;
+    const bool one = run_fp8_is_whole(run) && run->gpu.arch == ARCH_BLACKWELL;
+    if (!run->prec.fp8 || run->impl != IMPL_MEGATRON)
+        return;
+    PUT(p, TERM_FP8_WEIGHTS,
+        one ? "fp8 weights" : "fp8 weights and their transposes",
+        F("P_linear", s->sum.fp8_elems), A("copies", one ? 1 : 2));
+    if (s->sum.fp8_scale_bytes != 0)
+        PUT(p, TERM_FP8_WEIGHTS, "their scales",
+            F("bytes", s->sum.fp8_scale_bytes));
 }
 
 static void rest_weights(struct put *p, const struct stage *s)
@@ -47,9 +69,7 @@ static void rest_weights(struct put *p, const struct stage *s)
         put_trained(p, s);
         put_frozen(p, s);
     }
-    if (run->prec.fp8 && run->impl == IMPL_MEGATRON) /* its own caches */
-        PUT(p, TERM_FP8_WEIGHTS, "fp8 weights and their transposes",
-            F("P_linear", s->sum.matmul_elems), A("copies", 2));
+    put_fp8(p, s);
     if (engine_zero_is(run, 3))
         PUT(p, TERM_GATHERED, "parameters below the persistence threshold",
             F("elements", s->sum.persistent_elems),

@@ -247,10 +247,31 @@ static struct outside_row communicators_of(const struct run *run)
     };
 }
 
-static void put_outside(struct memory_result *m, const struct run *run)
+/* Of all tokens that the tensor-parallel ranks have between them, by hidden
+ * size. */
+static struct outside_row user_buffers_of(const struct run *run,
+                                          const struct program *p)
+{
+    const struct block *layer = &p->block[p->layer_block[0]];
+    const uint64_t all = p->tensor[layer->input].elems * run->tp;
+    const uint64_t in = run->prec.fp8 ? 1 : 2;
+    return (
+        struct outside_row){ "user_buffers",
+                             "user buffers of overlapped products",
+                             all * (TE_BUFFERS_IN * in + TE_BUFFERS_OUT * 2),
+                             TE_BUFFERS_IN + TE_BUFFERS_OUT,
+                             "read: TransformerEngine module/base.py, "
+                             "initialize_ub",
+                             true };
+}
+
+static void put_outside(struct memory_result *m, const struct run *run,
+                        const struct program *p)
 {
     outside_add(m, context_of(run));
     outside_add(m, communicators_of(run));
+    if (run->tp_comm_overlap)
+        outside_add(m, user_buffers_of(run, p));
 }
 
 /* ---- beside the GPU ---- */
@@ -345,7 +366,7 @@ bool fold_memory(struct memory_result *out, const struct program *p,
     }
     if (*over)
         return false;
-    put_outside(out, run);
+    put_outside(out, run, p);
     finish(out, run);
     return true;
 }

@@ -263,7 +263,8 @@ static void states_add(struct block_states *sum, const struct block_states *b)
     sum->frozen_elems += b->frozen_elems;
     sum->dense_elems += b->dense_elems;
     sum->expert_elems += b->expert_elems;
-    sum->matmul_elems += b->matmul_elems;
+    sum->fp8_elems += b->fp8_elems;
+    sum->fp8_scale_bytes += b->fp8_scale_bytes;
     sum->bytes += b->bytes;
     sum->grad_elems += b->grad_elems;
     if (b->largest > sum->largest) {

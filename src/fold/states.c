@@ -269,8 +269,10 @@ void states_of_block(struct block_states *out, const struct program *p,
         s.bytes += t->bytes;
         if (t->group == PG_EXPERT)
             s.expert_bytes += t->bytes;
-        if (t->matmul)
-            s.matmul_elems += t->elems;
+        if (t->fp8) {
+            s.fp8_elems += t->elems;
+            s.fp8_scale_bytes += t->fp8_scale_bytes;
+        }
         if (t->elems <= run->persistence_threshold)
             s.persistent_elems += t->elems;
         if (t->trainable) {

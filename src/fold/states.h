@@ -11,8 +11,8 @@
 /* Elements and bytes of one block on this rank; `own` is after sharding. */
 struct block_states {
     uint64_t elems, frozen_elems; /* before sharding, embeddings included */
-    uint64_t dense_elems, expert_elems; /* trained ones, by shard group */
-    uint64_t matmul_elems;              /* of linears, trained or not */
+    uint64_t dense_elems, expert_elems;  /* trained ones, by shard group */
+    uint64_t fp8_elems, fp8_scale_bytes; /* of weights with copies in 8 bits */
     uint64_t bytes;                 /* as the layers see them, all weights */
     uint64_t expert_bytes;          /* of those, the experts' */
     uint64_t grad_elems;            /* trained, tied copies included */

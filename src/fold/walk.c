@@ -86,7 +86,7 @@ static void slot_init(struct walk *w, struct walk_slot *s, tensor_id id)
 {
     const struct tensor *t = &w->p->tensor[id];
     *s = (struct walk_slot){ .grad = NO_GRAD, .lingers = t->lingers };
-    s->local = t->storage == id && !t->pooled
+    s->local = t->storage == id && !t->pooled && !t->shared_out
                && (t->role == ROLE_ACTIVATION || id == w->b->input);
     s->bytes = s->local ? round_to(t->bytes, w->granule) : 0;
 }

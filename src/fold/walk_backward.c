@@ -26,6 +26,14 @@ static void tell_stash(struct walk *w, uint32_t i, bool birth)
                                       .name = w->buffer[i].name });
 }
 
+/* What was quantized for the way has its gradient in 16 bits. */
+static uint64_t gradient_bytes(const struct tensor *t)
+{
+    if (t->shared_out)
+        return 0;
+    return t->dtype == DT_FP8 ? t->elems * dtype_size(DT_BF16) : t->bytes;
+}
+
 /* The gradient of a tensor of that name. */
 static int32_t buffer_new(struct walk *w, uint64_t bytes, const char *name)
 {
@@ -61,8 +69,8 @@ static void give(struct walk *w, tensor_id t, int32_t buffer, bool view)
         return;
     }
     if (w->buffer[s->grad].refs > 1 || s->grad_is_view) {
-        const int32_t sum =
-            buffer_new(w, w->p->tensor[t].bytes, w->p->tensor[t].name);
+        const struct tensor *of = &w->p->tensor[t];
+        const int32_t sum = buffer_new(w, gradient_bytes(of), of->name);
         walk_note(w);
         walk_buffer_release(w, s->grad);
         s->grad = sum;
@@ -116,6 +124,7 @@ static bool aliases(const struct walk *w, const struct op *op, unsigned i)
                                (scaled_masked_softmax_cuda.cu) */
     case OP_ALL_REDUCE: return same;
     case OP_VIEW: return same && op->n_out == 1 && op->keep_in == 0;
+    case OP_QUANTIZE: return in->elems == out->elems; /* passed through */
     case OP_CAT: return in->dtype == out->dtype;
     case OP_EMBEDDING:
     case OP_LINEAR:
@@ -157,7 +166,6 @@ static bool aliases(const struct walk *w, const struct op *op, unsigned i)
     case OP_WHERE:
     case OP_TOPK:
     case OP_INDEX:
-    case OP_QUANTIZE:
     case OP_RELEASE:
     case OP_ALL_GATHER:
     case OP_REDUCE_SCATTER:
@@ -195,8 +203,10 @@ static uint64_t pad_to(uint64_t n, uint64_t multiple)
 static bool regathered(const struct walk *w, const struct op *op, unsigned i)
 {
     const struct tensor *in = &w->p->tensor[op->in[0]];
-    return is_stand_in(w, op, i) && w->p->tensor[op->in[i]].elems < in->elems
-           && !in->pooled;
+    const bool first = i == 2 || !is_stand_in(w, op, i - 1);
+    return first && is_stand_in(w, op, i)
+           && w->p->tensor[op->in[i]].elems < in->elems && !in->pooled
+           && !in->shared_out;
 }
 
 /* For the weight's gradient. */
@@ -296,7 +306,8 @@ static uint64_t backward_workspace(const struct walk *w, const struct op *op,
     case OP_MUL: factor_workspace(w, op, out, parts); return 0;
     case OP_FUSED:
     case OP_FUNCTION:
-    case OP_LOOP: return op->back_bytes;
+    case OP_LOOP:
+    case OP_SWIGLU: return op->back_bytes;
     case OP_SOLVE: /* the system's gradient is a product, negated and cut to its
                       triangle: two of them at a time (FunctionsManual.cpp,
                       linalg_solve_triangular_backward) */
@@ -304,7 +315,9 @@ static uint64_t backward_workspace(const struct walk *w, const struct op *op,
     case OP_CUMSUM: /* summed up from the other end: flipped, summed, flipped
                        (cumsum_backward) */
         return 2 * in->bytes;
-    case OP_FLASH_ATTENTION: return flash_workspace(w, op, parts);
+    case OP_FLASH_ATTENTION:
+        parts_add(parts, op->back_bytes);
+        return flash_workspace(w, op, parts);
     case OP_LINEAR: return linear_again(w, op);
     case OP_PYTHON_GELU: /* bloom_gelu_back: five temporaries at most, the
                             result when they are gone (modeling_bloom.py) */
@@ -343,7 +356,6 @@ static uint64_t backward_workspace(const struct walk *w, const struct op *op,
     case OP_AVG_POOL:
     case OP_RMS_NORM:
     case OP_SDPA:
-    case OP_SWIGLU:
     case OP_CROSS_ENTROPY:
     case OP_FUSED_CROSS_ENTROPY:
     case OP_WHERE:
@@ -382,7 +394,7 @@ void walk_release_saved(struct walk *w, const struct op *op)
 /* What the operation kept, and what a checkpoint did for it. */
 static void release_saved(struct walk *w, const struct op *op)
 {
-    if (!walk_defers(w, op))
+    if (!walk_defers(w, op) || op->stash_input)
         walk_release_saved(w, op);
     if (!walk_region_active(w, op))
         return;
@@ -490,6 +502,19 @@ static void note_lead(struct walk *w, const struct op *op)
     w->lead = w->tmp;
 }
 
+/* What walk_weights.c finds. */
+static void stash(struct walk *w, const struct op *op, struct walk_slot *s)
+{
+    s->stash = s->grad;
+    if (op->stash_bytes != 0) {
+        const char *name = w->p->tensor[op->out[0]].name;
+        s->stash = buffer_new(w, op->stash_bytes, name);
+        walk_note(w);
+        walk_buffer_release(w, s->grad);
+    }
+    w->buffer[s->stash].stashed = true;
+}
+
 /* A node's inputs are gone when it returns, before its results are added up
  * (torch/csrc/autograd/engine.cpp, call_function). */
 static void release_result_grads(struct walk *w, const struct op *op)
@@ -498,9 +523,8 @@ static void release_result_grads(struct walk *w, const struct op *op)
         struct walk_slot *s = walk_slot_of(w, op->out[i]);
         if (s == NULL || s->grad == NO_GRAD)
             continue;
-        if (i == 0 && walk_defers(w, op)) { /* walk_weights.c finds it */
-            w->buffer[s->grad].stashed = true;
-            s->stash = s->grad;
+        if (i == 0 && walk_defers(w, op)) {
+            stash(w, op, s);
         } else {
             walk_buffer_release(w, s->grad);
         }
@@ -576,8 +600,8 @@ static void backward_grads(struct walk *w, const struct op *op, int32_t g)
             made[i] = g;
             w->buffer[g].refs++;
         } else {
-            made[i] =
-                buffer_new(w, writes_over_kept(w, op) ? 0 : t->bytes, t->name);
+            const bool over = writes_over_kept(w, op);
+            made[i] = buffer_new(w, over ? 0 : gradient_bytes(t), t->name);
         }
     }
     const bool early = lets_go_early(w, op);
@@ -642,9 +666,11 @@ static void recompute_region(struct walk *w, uint32_t first, uint32_t last)
             if (!s->live) {
                 walk_slot_alloc(w, s);
             } else if (s->kept && s->first_use == k) {
+                if (dups != 0) /* told as one */
+                    tell_again(w, op, dups, false);
                 dups += s->bytes; /* the region's result, a second time */
                 w->tmp += s->bytes;
-                tell_again(w, op, s->bytes, true);
+                tell_again(w, op, dups, true);
             }
         }
         walk_note(w);
@@ -713,7 +739,7 @@ static void comes_in(struct walk *w, tensor_id id)
 {
     const struct tensor *t = &w->p->tensor[id];
     if (wants_grad(w, id))
-        walk_slot_of(w, id)->grad = buffer_new(w, t->bytes, t->name);
+        walk_slot_of(w, id)->grad = buffer_new(w, gradient_bytes(t), t->name);
 }
 
 /* After walk_forward: everything kept is live. */

@@ -30,11 +30,17 @@ static void tell_gradient(struct walk *w, const struct op *op, uint64_t bytes,
                                           .name = op->name });
 }
 
+static void release(struct walk *w, const struct op *op)
+{
+    if (!op->stash_input)
+        walk_release_saved(w, op);
+}
+
 static void weight_of(struct walk *w, const struct op *op)
 {
     struct walk_slot *s = walk_slot_of(w, op->out[0]);
     if (s == NULL || s->stash == NO_GRAD) {
-        walk_release_saved(w, op);
+        release(w, op);
         return;
     }
     const uint64_t moment =
@@ -46,7 +52,7 @@ static void weight_of(struct walk *w, const struct op *op)
     tell_gradient(w, op, moment, false);
     walk_buffer_release(w, s->stash);
     s->stash = NO_GRAD;
-    walk_release_saved(w, op);
+    release(w, op);
 }
 
 struct extremum walk_weights(struct walk *w)

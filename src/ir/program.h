@@ -66,6 +66,8 @@ struct tensor {
     bool framed;           /* a variable of the model's forward has it until the
                               stack of layers that follows is done */
     bool pooled;           /* lies in the program's global buffer */
+    bool shared_out;       /* ... or in one that ranks share, outside the
+                              allocator, and so does its gradient */
     bool lingers;          /* to the end of forward: by a frame above */
     bool pieces;           /* made in pieces, that are there together only where
                               backward keeps them */
@@ -78,14 +80,16 @@ struct tensor {
     /* ROLE_PARAM only */
     enum param_group group;
     bool trainable;
-    bool in_vain;        /* it could be trained, and no gradient comes to it */
-    bool tied;           /* another block's tensor again (head: the
+    bool in_vain; /* it could be trained, and no gradient comes to it */
+    bool tied;    /* another block's tensor again (head: the
                             embedding's) */
-    bool again;          /* tied, and its gradient is added to that of the
+    bool again;   /* tied, and its gradient is added to that of the
                             block that has the tensor */
-    bool waits;          /* again, and the first to have one: it waits for the
+    bool waits;   /* again, and the first to have one: it waits for the
                             other (torch/csrc/autograd/input_buffer.cpp) */
-    bool matmul;         /* a linear's weight */
+    bool matmul;  /* a linear's weight */
+    bool fp8;     /* copies of it in 8 bits enter the products */
+    uint64_t fp8_scale_bytes; /* beside those */
     bool words;          /* a row for each word: the table, the head's weight */
     bool statistic;      /* beside a quantised weight: no parameter, whole on
                             every rank */
@@ -138,15 +142,22 @@ struct op {
                                      number of its recompute_module */
     bool core_attention; /* attention proper: causal halving */
     /* OP_FUSED, OP_FUNCTION, OP_LOOP, bits by number: what of in and out its backward
-     * needs; which of in are terms of a sum, whose gradients are one.
+     * needs (OP_SWIGLU, OP_FLASH_ATTENTION: where not 0, instead of its input,
+     * its result); which of in are terms of a sum, whose gradients are one.
      * OP_LINEAR: bit 0 of keep_in, its input is kept though no gradient needs
      * it; OP_INDEX: bit 0, x is kept (index_add); OP_SOFTMAX, OP_LOG_SOFTMAX:
      * bit 0, x is kept; OP_VIEW: bit 0, what its gradient goes to wants it in
      * order: a copy */
     uint32_t keep_in, keep_out, sum_in;
     uint64_t
-        back_bytes; /* OP_FUSED, OP_FUNCTION, OP_LOOP, OP_LINEAR: for a moment in its
+        back_bytes; /* OP_FUSED, OP_FUNCTION, OP_LOOP, OP_LINEAR, OP_SWIGLU,
+                            OP_FLASH_ATTENTION: for a moment in its
                             backward */
+    /* OP_LINEAR whose weight's gradient is put off: what is kept for it in
+       place of the result's gradient, and, where `stash_input`, of what forward
+       kept; 0: those */
+    uint64_t stash_bytes;
+    bool stash_input;
     bool checkpointed; /* recompute 'ops': what it makes outlives the
                                      checkpoint around the block */
     bool outside;      /* it stands beside the layer that its block is, and

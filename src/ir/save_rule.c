@@ -63,19 +63,24 @@ static bool any_grad(const struct saved_list *s)
 
 /* in: x, weight, and, told apart by role, the bias (a parameter), the
  * quantised weight that the second operand was made from (a matrix product's
- * parameter), what is kept in place of x (an activation). */
+ * parameter), what is kept in place of x (activations: a copy, its scales). */
 static void save_linear(struct saved_list *s)
 {
-    tensor_id x = s->op->in[0], weight = s->op->in[1];
+    const bool keeps = grad(s, 1) || (s->op->keep_in & 1) != 0;
+    tensor_id weight = s->op->in[1];
+    bool replaced = false;
     for (unsigned i = 2; i < s->op->n_in; i++) {
         const struct tensor *t = &s->p->tensor[s->op->in[i]];
-        if (t->role != ROLE_PARAM)
-            x = s->op->in[i];
-        else if (t->matmul)
-            weight = s->op->in[i];
+        if (t->role == ROLE_PARAM) {
+            weight = t->matmul ? s->op->in[i] : weight;
+            continue;
+        }
+        replaced = true;
+        if (keeps)
+            keep_in(s, i);
     }
-    if (grad(s, 1) || (s->op->keep_in & 1) != 0)
-        keep(s, x);
+    if (keeps && !replaced)
+        keep_in(s, 0);
     if (grad(s, 0))
         keep(s, weight);
 }
@@ -168,11 +173,22 @@ size_t op_saves(const struct program *p, const struct op *op,
         keep_out(&s, 1);
         break;
     case OP_FLASH_ATTENTION:
+        keep_all_in(&s);
+        if (op->keep_out != 0)
+            save_fused(&s);
+        else
+            keep_out(&s, 0);
+        break;
     case OP_SDPA:
         keep_all_in(&s);
         keep_out(&s, 0);
         break;
-    case OP_SWIGLU: keep_all_in(&s); break;
+    case OP_SWIGLU:
+        if (op->keep_in != 0)
+            save_fused(&s);
+        else
+            keep_all_in(&s);
+        break;
     case OP_FUSED:
     case OP_FUNCTION:
     case OP_LOOP: save_fused(&s); break;

@@ -224,6 +224,7 @@ bool dtype_is_quantised(enum dtype t)
     case DT_BF16:
     case DT_FP16:
     case DT_FP8:
+    case DT_E5M6:
     case DT_NONE:
     case DT_BOOL:
     case DT_INT32:
@@ -724,7 +725,8 @@ struct op *build_op(struct builder *b, enum op_kind kind, const char *name,
                       ? (uint32_t)b->run->softmax_input
                       : 0;
     op->keep_out = op->sum_in = 0;
-    op->back_bytes = 0;
+    op->back_bytes = op->stash_bytes = 0;
+    op->stash_input = false;
     op->renames = false;
     op->flop_full = op->flop_causal = 0;
     op->group = COMM_TP;

@@ -349,6 +349,13 @@ struct linear {
     tensor_id keep; /* kept in place of x (its shard, where x was
                                  gathered for the product), set has_keep */
     bool has_keep;
+    /* under fp8 */
+    bool in_16_bits;  /* this one is not in 8 bits */
+    bool keeps_input; /* as it came, to quantise it again (save_original_input)
+                         */
+    tensor_id made_from[2]; /* its input is made again from these, kept instead
+                               of it, set has_made_from */
+    bool has_made_from;
     enum dtype out_dtype; /* set has_out_dtype: else compute dtype */
     bool has_out_dtype;
     bool bare;  /* the class has a parameter, no linear */
@@ -359,6 +366,12 @@ struct linear {
  * casts of input and weight under autocast, a quantised copy of the input that
  * is kept under fp8, adapters, dequantisation. */
 tensor_id build_linear(struct builder *b, const struct linear *l);
+
+/* A copy of x in a format of 8 or 12 bits, and the scales that the recipe has
+ * for so many pieces of it; the caller adds the operation. (build_fp8.c) */
+tensor_id build_fp8_copy(struct builder *b, const char *name, enum dtype dtype,
+                         tensor_id x);
+tensor_id build_fp8_scales(struct builder *b, tensor_id x, uint64_t parts);
 
 /* ---- what decoders have in common (build_decoder.c) ---- */
 

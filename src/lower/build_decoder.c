@@ -241,6 +241,15 @@ bool build_has_sequence_shards(const struct builder *b)
     return b->run->sequence_parallel && b->run->tp > 1;
 }
 
+/* tp_comm_overlap: gathers before, and scatters after, products of attention
+ * and MLPs work in buffers of Transformer Engine's, with their gradients. */
+static void overlap(struct builder *b, const struct linear *l, tensor_id whole)
+{
+    b->p->tensor[whole].shared_out =
+        b->run->tp_comm_overlap
+        && (l->group == PG_ATTENTION || l->group == PG_MLP);
+}
+
 tensor_id build_column(struct builder *b, const struct linear *l)
 {
     struct linear from_whole = *l;
@@ -250,6 +259,7 @@ tensor_id build_column(struct builder *b, const struct linear *l)
         from_whole.has_keep = true;
         from_whole.x =
             build_collective(b, OP_ALL_GATHER, COMM_TP, l->x, &whole);
+        overlap(b, l, from_whole.x);
     }
     return build_linear(b, &from_whole);
 }
@@ -271,7 +281,9 @@ tensor_id build_row(struct builder *b, const struct linear *l)
 {
     const tensor_id y = build_linear(b, l);
     const struct shape shard = SHAPE(b->tu, b->h);
-    if (build_has_sequence_shards(b))
+    if (build_has_sequence_shards(b)) {
+        overlap(b, l, y);
         return build_collective(b, OP_REDUCE_SCATTER, COMM_TP, y, &shard);
+    }
     return build_all_reduce(b, l->name, y, COMM_TP);
 }

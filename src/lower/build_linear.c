@@ -38,6 +38,10 @@ static tensor_id linear_weight(struct builder *b, const struct linear *l)
                             .full_elems = build_product(
                                 b, full, at_least_one(l->full_copies)) });
     build_statistics(b, tensor_of(b, w)->dtype, l->out, l->in, l->copies);
+    struct tensor *t = &b->p->tensor[w];
+    t->fp8 = build_is_fp8(b, l);
+    if (t->fp8)
+        t->fp8_scale_bytes = build_fp8_weight_scales(b, t->rows, t->cols);
     return w;
 }
 
@@ -56,24 +60,20 @@ static tensor_id linear_bias(struct builder *b, const struct linear *l)
                                                at_least_one(l->full_copies)) });
 }
 
-/* What is kept for the weight's gradient in place of x: an fp8 copy
- * (Transformer Engine), or the shard that x was gathered from. Such an operand
- * takes no part in gradients: x does. */
-static tensor_id linear_keeps(struct builder *b, const struct linear *l,
-                              tensor_id x, tensor_id w)
+/* What is kept for the weight's gradient in place of x: an 8-bit copy and its
+ * scales (Transformer Engine), or the shard that x was gathered from. They take
+ * no part in gradients: x does. */
+static struct fp8_input linear_keeps(struct builder *b, const struct linear *l,
+                                     tensor_id w)
 {
-    const tensor_id from = l->has_keep ? l->keep : x;
-    const struct shape shape = shape_of(b, from);
-    const bool in_fp8 = b->fp8 && l->group != PG_HEAD && l->group != PG_ROUTER
-                        && l->group != PG_ADAPTER;
-    if (in_fp8 && needs_grad(b, w)) {
-        const tensor_id q = build_tensor(b, "fp8 input", DT_FP8, &shape);
-        op_byproduct(build_op(b, OP_QUANTIZE, l->name, &from, 1), q);
-        return q;
+    struct fp8_input q = { TENSOR_NONE, TENSOR_NONE, TENSOR_NONE };
+    if (build_is_fp8(b, l) && needs_grad(b, w)) {
+        build_fp8_input(b, l, &q);
+    } else if (l->has_keep) {
+        const struct shape shape = shape_of(b, l->keep);
+        q.keep = build_alias(b, "sequence shard", l->keep, &shape);
     }
-    if (!l->has_keep)
-        return TENSOR_NONE;
-    return build_alias(b, "sequence shard", from, &shape);
+    return q;
 }
 
 /* The product alone. Operands beyond input and weight are told apart by role:
@@ -93,13 +93,13 @@ static tensor_id linear_product(struct builder *b, const struct linear *l)
        first */
     const tensor_id w = build_autocast(b, l->name, stored);
     const tensor_id x = build_autocast(b, l->name, l->x);
-    const tensor_id keep = linear_keeps(b, l, x, stored);
+    const struct fp8_input keep = linear_keeps(b, l, stored);
     const struct shape shape = shape_last(b, x, l->out);
     const enum dtype dtype =
         l->has_out_dtype ? l->out_dtype : tensor_of(b, w)->dtype;
     const tensor_id out = build_tensor(b, l->name, dtype, &shape);
-    const tensor_id in[] = { x, w, bias, keep };
-    struct op *op = build_op(b, OP_LINEAR, l->name, in, 4);
+    const tensor_id in[] = { x, w, bias, keep.keep, keep.scales };
+    struct op *op = build_op(b, OP_LINEAR, l->name, in, 5);
     op_result(b, op, out);
     op->flop_full = op->flop_causal =
         2.0 * (double)tensor_of(b, x)->elems * (double)l->out.n;
@@ -110,6 +110,8 @@ static tensor_id linear_product(struct builder *b, const struct linear *l)
         const bool idle = b->all_experts || b->run->moe_padded;
         op->flop_idle = idle && b->routed_share < 1 ? all - op->flop_full : 0;
     }
+    if (build_is_fp8(b, l) && needs_grad(b, stored))
+        build_fp8_backward(b, l, &keep, op);
     return out;
 }
 

@@ -37,6 +37,24 @@ tensor_id build_quantised_product(struct builder *b,
 void build_statistics(struct builder *b, enum dtype dtype, struct dim out,
                       struct dim in, uint64_t copies);
 
+/* ---- products in 8 bits (build_fp8.c) ---- */
+
+/* What stands for a linear's input in backward, TENSOR_NONE where it stands for
+ * itself, and the copy that only the product reads. */
+struct fp8_input {
+    tensor_id keep, scales, rows;
+};
+bool build_is_fp8(const struct builder *b, const struct linear *l);
+void build_fp8_input(struct builder *b, const struct linear *l,
+                     struct fp8_input *q);
+/* Of the operation that was built last: what its backward makes, and the end of
+ * what its forward made. */
+void build_fp8_backward(struct builder *b, const struct linear *l,
+                        const struct fp8_input *q, struct op *op);
+/* Of both layouts of a weight. */
+uint64_t build_fp8_weight_scales(const struct builder *b, uint64_t rows,
+                                 uint64_t cols);
+
 /* An activation of x's shape and dtype. (build.c) */
 tensor_id build_like(struct builder *b, const char *name, tensor_id x);
 

@@ -76,6 +76,7 @@ void build_statistics(struct builder *b, enum dtype dtype, struct dim out,
     case DT_BF16:
     case DT_FP16:
     case DT_FP8:
+    case DT_E5M6:
     case DT_NONE:
     case DT_BOOL:
     case DT_INT32:
@@ -190,6 +191,7 @@ tensor_id build_quantised_product(struct builder *b,
     case DT_BF16:
     case DT_FP16:
     case DT_FP8:
+    case DT_E5M6:
     case DT_NONE:
     case DT_BOOL:
     case DT_INT32:

@@ -35,7 +35,8 @@ static tensor_id add_residual(struct builder *b, tensor_id x, tensor_id y)
     return build_add(b, "residual", x, y);
 }
 
-static tensor_id activation(struct builder *b, tensor_id x, tensor_id probs)
+static tensor_id plain_activation(struct builder *b, tensor_id x,
+                                  tensor_id probs)
 {
     if (b->spec->gated_mlp)
         return build_swiglu(b, "activation", x, TENSOR_NONE, probs);
@@ -45,6 +46,16 @@ static tensor_id activation(struct builder *b, tensor_id x, tensor_id probs)
     /* back to the dtype it had (experts.py, original_dtype) */
     return build_cast(b, "weighted", build_mul(b, "weighted", y, probs),
                       b->compute);
+}
+
+/* Between a layer's products. */
+static void activation(struct builder *b, tensor_id x, tensor_id probs,
+                       struct linear *fc2)
+{
+    if (b->run->act_fp8 && b->spec->gated_mlp && b->spec->act == ACT_SILU)
+        megatron_swiglu(b, x, probs, fc2);
+    else
+        fc2->x = plain_activation(b, x, probs);
 }
 
 /* ---- attention ---- */
@@ -144,7 +155,8 @@ static tensor_id attention(struct builder *b, tensor_id x)
     if (b->spec->attention_sinks) /* one logit a head (softmax_type) */
         build_vector(b, "softmax_offset", PG_ATTENTION, b->a, b->spec->heads);
     const tensor_id context = core_attention(b, qkv);
-    const struct linear out = linear_of_o(b, "linear_proj", context);
+    struct linear out = linear_of_o(b, "linear_proj", context);
+    megatron_context(b, context, &out);
     return add_residual(b, x, build_row(b, &out));
 }
 
@@ -167,7 +179,8 @@ static tensor_id cross_attention(struct builder *b, tensor_id x)
     qkv[1] = own_copy(b, "k", qkv[1], b->kv, false);
     qkv[2] = own_copy(b, "v", qkv[2], b->kv, false);
     const tensor_id context = core_attention(b, qkv);
-    const struct linear out = linear_of_o(b, "linear_proj", context);
+    struct linear out = linear_of_o(b, "linear_proj", context);
+    megatron_context(b, context, &out);
     x = add_residual(b, x, build_row(b, &out));
     build_cross_end(b);
     return x;
@@ -190,7 +203,14 @@ static tensor_id mlp_of(struct builder *b, tensor_id y, bool shared)
         fc1.full_out = build_product(b, 2, fc1.full_out);
     }
     fc1.lora |= LORA_MASK(LORA_GATE);
-    fc2.x = activation(b, build_column(b, &fc1), TENSOR_NONE);
+    /* the router keeps the same input (shared_experts.py); or it is made
+       again */
+    fc1.keeps_input = shared
+                          ? megatron_shares_input(b)
+                                && !megatron_recomputes(b, REMOD_SHARED_EXPERTS)
+                          : megatron_is_deepseek(b)
+                                && megatron_recomputes(b, REMOD_LAYERNORM);
+    activation(b, build_column(b, &fc1), TENSOR_NONE, &fc2);
     return build_row(b, &fc2);
 }
 
@@ -200,7 +220,8 @@ static tensor_id dense_mlp(struct builder *b, tensor_id x)
 {
     if (megatron_recomputes(b, REMOD_MLP))
         build_region(b, REMOD_MLP);
-    const tensor_id y = layer_norm(b, "pre_mlp_layernorm", x, true);
+    const tensor_id y =
+        layer_norm(b, "pre_mlp_layernorm", x, !megatron_is_deepseek(b));
     const tensor_id z = mlp_of(b, y, false);
     build_region_none(b);
     return add_residual(b, x, z);
@@ -339,6 +360,7 @@ static tensor_id experts(struct builder *b, tensor_id x, tensor_id probs)
     const struct spec *m = b->spec;
     const uint8_t outer = b->region;
     const uint64_t ffn = m->expert_ffn == 0 ? m->ffn : m->expert_ffn;
+    x = megatron_padded(b, "padded", x);
     const tensor_id z = build_linear(
         b, &(struct linear){
                .name = "experts.linear_fc1",
@@ -352,22 +374,24 @@ static tensor_id experts(struct builder *b, tensor_id x, tensor_id probs)
                .copies = b->experts_on.n,
                .full_copies = m->experts,
                .lora = LORA_MASK(LORA_GATE) | LORA_MASK(LORA_UP) });
-    if (outer == 0 && megatron_recomputes(b, REMOD_MOE_ACT))
+    struct linear fc2 = { .name = "experts.linear_fc2",
+                          .in = b->fe,
+                          .out = b->h,
+                          .full_in = ffn,
+                          .group = PG_EXPERT,
+                          .parallel = PAR_ROW,
+                          .bias = m->mlp_bias || m->expert_bias,
+                          .copies = b->experts_on.n,
+                          .full_copies = m->experts,
+                          .lora = LORA_MASK(LORA_DOWN) };
+    if (outer == 0 && megatron_recomputes(b, REMOD_MOE_ACT)
+        && !megatron_is_deepseek(b)) {
         build_region(b, REMOD_MOE_ACT);
-    const tensor_id y = activation(b, z, probs);
+        fc2.keeps_input = megatron_shares_input(b);
+    }
+    activation(b, z, probs, &fc2);
     b->region = outer;
-    return build_linear(b,
-                        &(struct linear){ .name = "experts.linear_fc2",
-                                          .x = y,
-                                          .in = b->fe,
-                                          .out = b->h,
-                                          .full_in = ffn,
-                                          .group = PG_EXPERT,
-                                          .parallel = PAR_ROW,
-                                          .bias = m->mlp_bias || m->expert_bias,
-                                          .copies = b->experts_on.n,
-                                          .full_copies = m->experts,
-                                          .lora = LORA_MASK(LORA_DOWN) });
+    return megatron_padded(b, "unpadded", build_linear(b, &fc2));
 }
 
 /* core/transformer/moe/shared_experts.py, use_shared_expert_gate */
@@ -381,6 +405,7 @@ static tensor_id gated_shared(struct builder *b, tensor_id x, tensor_id shared)
                                           .in = b->h,
                                           .out = b->one,
                                           .group = PG_SHARED_EXPERT,
+                                          .in_16_bits = true,
                                           .lora = LORA_NEVER });
     const tensor_id gate = build_unary(b, OP_TANH, "sigmoid", logits);
     return build_mul(b, "shared experts gated", shared, gate);
@@ -400,7 +425,8 @@ static tensor_id moe_mlp(struct builder *b, tensor_id x)
         b->region = region;
     }
     const struct routing r = route(b, y);
-    const tensor_id routed = dispatch(b, "permute", y, &r, false);
+    const tensor_id sent = megatron_sent(b, y);
+    const tensor_id routed = dispatch(b, "permute", sent, &r, false);
     const tensor_id probs = dispatch(b, "permute probs", r.probs, &r, true);
     tensor_id z = combine(b, experts(b, routed, probs), &r);
     if (shared != TENSOR_NONE)

@@ -33,6 +33,22 @@ tensor_id megatron_layer(struct builder *b, const struct layer_kind *kind,
 /* Loss of every token, fp32. */
 tensor_id megatron_loss(struct builder *b, tensor_id logits, tensor_id labels);
 
+/* ---- megatron_fp8.c ---- */
+
+/* fp8 as in the DeepSeek-V3 report: SwiGLU's result is always made again. */
+bool megatron_is_deepseek(const struct builder *b);
+/* Linears whose input another operation keeps do so too, under fp8. */
+bool megatron_shares_input(const struct builder *b);
+/* The linear after attention: its input, and what is kept of that. */
+void megatron_context(struct builder *b, tensor_id context, struct linear *out);
+/* SwiGLU that keeps its input in 8 bits: fc2's input. */
+void megatron_swiglu(struct builder *b, tensor_id z, tensor_id probs,
+                     struct linear *fc2);
+/* Tokens as they go to their experts, rows of experts before and after their
+ * products. */
+tensor_id megatron_sent(struct builder *b, tensor_id y);
+tensor_id megatron_padded(struct builder *b, const char *name, tensor_id rows);
+
 /* ---- megatron_latent.c ---- */
 
 /* q, k and v of latent attention from the normed hidden states. */

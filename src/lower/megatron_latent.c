@@ -15,11 +15,15 @@
 static tensor_id down(struct builder *b, const char *name, tensor_id x,
                       struct dim out)
 {
-    return build_linear(b, &(struct linear){ .name = name,
-                                             .x = x,
-                                             .in = b->h,
-                                             .out = out,
-                                             .group = PG_ATTENTION });
+    return build_linear(
+        b, &(struct linear){ .name = name,
+                             .x = x,
+                             .in = b->h,
+                             .out = out,
+                             .keeps_input =
+                                 megatron_shares_input(b)
+                                 && megatron_recomputes(b, REMOD_LAYERNORM),
+                             .group = PG_ATTENTION });
 }
 
 /* TELayerNormColumnParallelLinear; without --qk-layernorm the linear alone. */

@@ -127,6 +127,7 @@ static const struct config_row rows[] = {
     ASIDE("distribute_saved_activations", "each rank keeps them whole"),
     ASIDE("partition_activations", "each rank keeps them whole"),
     ASIDE("fine_grained_activation_offloading", "nothing is offloaded"),
+    SAME_GIVEN("tp_comm_overlap", KEY_TP_COMM_OVERLAP),
     LATER("hidden_dropout"),
     LATER("attention_dropout"),
     LATER("make_vocab_size_divisible_by"),
@@ -297,7 +298,6 @@ static const struct config_row rows[] = {
     QUIET("timing_log_option"),
     QUIET("tokenizer_model"),
     QUIET("tokenizer_type"),
-    ASIDE("tp_comm_overlap", "Transformer Engine's userbuffers"),
     QUIET("train_data_path"),
     QUIET("train_iters"),
     QUIET("train_samples"),
@@ -409,7 +409,8 @@ static void precision(struct emit *e, const struct run *r)
         [FP8_DELAYED] = "delayed",
         [FP8_TENSORWISE] = "tensorwise",
         [FP8_BLOCKWISE] = "blockwise",
-        [FP8_MXFP8] = "mxfp8"
+        [FP8_MXFP8] = "mxfp8",
+        [FP8_DEEPSEEK] = "blockwise" /* the nearest that it has */
     };
     const bool fp16 = r->precision == PREC_FP16_MIXED;
     emit_bool(e, "bf16", r->prec.fp8 || r->precision == PREC_BF16_MIXED);

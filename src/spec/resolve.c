@@ -487,6 +487,7 @@ static void resolve_all(struct run *run, const struct spec *spec,
     resolve_layout(run, spec, d);
     resolve_say_precision(run);
     resolve_say_emulation(run);
+    resolve_say_fp8(run);
     resolve_optimizer(run);
     resolve_recompute(run);
     resolve_kernels(run, spec);

@@ -1,6 +1,6 @@
 /*
  * Inside of setup_resolve(): what its files share. resolve.c decides framework,
- * optimizer and adapters, resolve_precision.c number formats, resolve_kernels.c
+ * optimizer and adapters, resolve_precision.c and resolve_fp8.c number formats, resolve_kernels.c
  * kernels and buffers, resolve_layout.c how ranks, layers and batches are split,
  * resolve_training.c tokens, utilisation and price; resolve_notes.c says what is
  * taken for granted and what has no effect, resolve_check*.c what cannot be
@@ -57,6 +57,13 @@ enum dtype resolve_moments(enum optimizer o, enum dtype otherwise);
 /* Once layout is known. */
 void resolve_say_precision(struct run *r);
 void resolve_say_emulation(struct run *r);
+
+/* ---- resolve_fp8.c ---- */
+
+void resolve_fp8(struct run *r);
+void resolve_say_fp8(struct run *r);
+void resolve_check_fp8(const struct run *r, const struct spec *s,
+                       struct diag *d);
 
 /* ---- resolve_kernels.c ---- */
 

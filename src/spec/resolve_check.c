@@ -33,7 +33,6 @@ static const struct refusal {
       "no framework has them on disk: leave it out, or use cpu with "
       "--framework torchtune" },
     { KEY_PRECISION, IS, PREC_FP4_MIXED, "use --precision fp8-mixed" },
-    { KEY_FP8_PARAMS, IS, 1, "leave it out: weights in 16 bits" },
 };
 
 static void check_modelled(const struct run *r, struct diag *d)
@@ -467,6 +466,7 @@ void resolve_check(const struct run *r, const struct spec *spec, struct diag *d)
     resolve_check_offload(r, spec, d);
     resolve_check_galore(r, d);
     resolve_check_precision(r, d);
+    resolve_check_fp8(r, spec, d);
     check_tp(r, spec, d);
     check_experts(r, spec, d);
     check_sequence(r, spec, d);

@@ -365,20 +365,13 @@ void resolve_check_precision(const struct run *r, struct diag *d)
     check_master_dtype(r, d);
     resolve_check_peak(r, d);
 
-    memplan_error *e = NULL;
-    char buf[RESOLVE_TEXT_MAX];
     if (r->prec.autocast
         && (r->engine == ENGINE_MEGATRON
             || r->engine == ENGINE_MEGATRON_FSDP)) {
-        e = setup_error(d, MEMPLAN_E_CONFLICT, KEY_PRECISION,
+        memplan_error *e =
+            setup_error(d, MEMPLAN_E_CONFLICT, KEY_PRECISION,
                         "engine 'megatron' has no 32-bit weights under "
                         "autocast");
         diag_hint(e, "use --precision bf16-mixed or fp16-mixed");
-    }
-    if (r->given[KEY_FP8_RECIPE] && !r->prec.fp8) {
-        e = setup_error(d, MEMPLAN_E_CONFLICT, KEY_FP8_RECIPE,
-                        "fp8_recipe with precision '%s'",
-                        resolve_text(r, KEY_PRECISION, buf));
-        diag_hint(e, "add --precision fp8-mixed");
     }
 }

@@ -41,6 +41,24 @@ static void check_modules(const struct run *r, const struct spec *s,
     }
 }
 
+/* core/model_parallel_config.py: tp_comm_overlap wants sequence parallelism. */
+static void check_overlap(const struct run *r, struct diag *d)
+{
+    memplan_error *e = NULL;
+    if (!r->tp_comm_overlap)
+        return;
+    if (r->impl != IMPL_MEGATRON) {
+        e = setup_error(d, MEMPLAN_E_UNSUPPORTED, KEY_TP_COMM_OVERLAP,
+                        "'tp_comm_overlap' is Transformer Engine's, in "
+                        "Megatron");
+        diag_hint(e, "leave it out, or use --framework megatron");
+    } else if (r->tp == 1 || !r->sequence_parallel) {
+        e = setup_error(d, MEMPLAN_E_CONFLICT, KEY_TP_COMM_OVERLAP,
+                        "tp_comm_overlap without sequence parallelism");
+        diag_hint(e, "add --tp 2 or more, or leave it out");
+    }
+}
+
 /* Each layer compiled by itself; others compile whole models. */
 static void check_compile(const struct run *r, struct diag *d)
 {
@@ -229,6 +247,7 @@ static void check_every(const struct run *r, struct diag *d)
 void resolve_check_recompute(const struct run *r, const struct spec *s,
                              struct diag *d)
 {
+    check_overlap(r, d);
     if (r->given[KEY_RECOMPUTE_MODULES] && r->recompute != RECOMP_SELECTIVE)
         resolve_pointless(d, KEY_RECOMPUTE_MODULES, "recompute 'selective'",
                           "add --recompute selective");

@@ -174,6 +174,7 @@ void resolve_kernels(struct run *r, const struct spec *spec)
                        resolve_text(r, KEY_ATTENTION, buf));
     resolve_dropout(r, spec);
     r->compile = resolve_bool(r, KEY_COMPILE, false);
+    r->tp_comm_overlap = resolve_bool(r, KEY_TP_COMM_OVERLAP, false);
     resolve_bool(r, KEY_CUDA_GRAPH, false);
     resolve_bool(r, KEY_EP_OVERLAP, false);
     r->plain_softmax = !resolve_bool(r, KEY_FUSED_SOFTMAX, true);

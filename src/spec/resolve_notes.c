@@ -175,7 +175,7 @@ static void say_layers(struct run *r, const struct spec *spec)
 /* ---- keys without effect ---- */
 
 enum {
-    ALWAYS = 1u << 0,
+    TORCHTITAN_EIGHT = 1u << 0, /* products in 8 bits */
     NO_DEEPSPEED = 1u << 1,
     NO_ZERO = 1u << 2, /* of DeepSpeed */
     NO_ZERO_3 = 1u << 3,
@@ -213,7 +213,7 @@ static unsigned circumstances(const struct run *r, const struct spec *spec)
     bool ds = r->engine == ENGINE_DEEPSPEED;
     bool titan = r->impl == IMPL_TORCHTITAN, paper = r->impl == IMPL_PAPER;
     uint64_t core = UINT64_C(1) << REMOD_CORE_ATTN;
-    unsigned now = ALWAYS;
+    unsigned now = titan && r->prec.fp8 ? TORCHTITAN_EIGHT : 0;
     now |= ds ? 0 : NO_DEEPSPEED;
     now |= ds && r->zero != 0 ? 0 : NO_ZERO;
     now |= ds && r->zero == 3 ? 0 : NO_ZERO_3;
@@ -273,7 +273,8 @@ static const struct moot {
     { KEY_LENGTHS, FAST, ANY, " with fast: the allocator is not simulated" },
     { KEY_LENGTH_MEAN, FAST, ANY,
       " with fast: the allocator is not simulated" },
-    { KEY_FP8_RECIPE, ALWAYS, ANY, " yet: recipes are not told apart" },
+    { KEY_FP8_RECIPE, TORCHTITAN_EIGHT, ANY,
+      " on memory in torchtitan: inputs are kept in 16 bits" },
     { KEY_REDUCE_BUCKET, NO_DEEPSPEED, ANY, " without DeepSpeed" },
     { KEY_OVERLAP_COMM, NO_ZERO, ANY, " on memory outside DeepSpeed's ZeRO" },
     { KEY_PREFETCH_BUCKET, NO_ZERO_3, ANY, " outside DeepSpeed's ZeRO-3" },

@@ -124,11 +124,7 @@ void resolve_precision(struct run *r, const struct spec *spec)
         p->master = DT_NONE; /* the shards are it */
     p->optim = resolve_dtype(r, KEY_OPTIMIZER_DTYPE,
                              resolve_moments(r->optimizer, states));
-    if (p->fp8)
-        r->fp8_recipe = (enum fp8_recipe)resolve_count(
-            r, KEY_FP8_RECIPE,
-            r->impl == IMPL_TORCHTITAN ? FP8_TENSORWISE : FP8_DELAYED);
-    resolve_bool(r, KEY_FP8_PARAMS, false);
+    resolve_fp8(r);
 }
 
 static const char *precision_meaning(const struct run *r)

@@ -85,6 +85,7 @@ uint64_t dtype_size(enum dtype t)
     case DT_NF4:
     case DT_FP4:
     case DT_INT4:
+    case DT_E5M6:
     case DTYPE_COUNT: return 0;
     }
     return 0;
@@ -92,6 +93,8 @@ uint64_t dtype_size(enum dtype t)
 
 uint64_t dtype_bytes_of(enum dtype t, uint64_t elems)
 {
+    if (t == DT_E5M6) /* 12 bits */
+        return elems + elems / 2 + elems % 2;
     if (t == DT_NF4 || t == DT_FP4 || t == DT_INT4)
         return elems / 2 + elems % 2;
     return dtype_size(t) * elems;

@@ -68,7 +68,8 @@
     X(FP8_DELAYED, "delayed")                                                  \
     X(FP8_TENSORWISE, "tensorwise")                                            \
     X(FP8_BLOCKWISE, "blockwise")                                              \
-    X(FP8_MXFP8, "mxfp8")
+    X(FP8_MXFP8, "mxfp8")                                                      \
+    X(FP8_DEEPSEEK, "deepseek")
 
 /* DT_NONE as a choice means "no such copy" (master_dtype none). */
 #define DTYPE_MAP(X)                                                           \
@@ -81,6 +82,7 @@
     X(DT_NF4, "nf4")                                                           \
     X(DT_FP4, "fp4")                                                           \
     X(DT_INT4, "int4")                                                         \
+    X(DT_E5M6, "e5m6")                                                         \
     X(DT_BOOL, "bool")                                                         \
     X(DT_INT32, "int32")                                                       \
     X(DT_INT64, "int64")
@@ -443,6 +445,9 @@ struct run {
     enum precision precision;
     struct precision_bytes prec;
     enum fp8_recipe fp8_recipe; /* when prec.fp8 */
+    bool fp8_params;            /* weights are stored so */
+    bool act_fp8;               /* SwiGLU keeps its input so */
+    bool tp_comm_overlap;       /* Transformer Engine's user buffers */
     enum optimizer optimizer;
     enum optimizer_impl optimizer_impl;
     enum embedding_states embedding_states;
@@ -567,6 +572,12 @@ static inline uint64_t run_chunks(const struct run *run)
 /* ... and in bf16 its BF16_Optimizer shards states at stage 0, over a whole
  * fp32 gradient buffer. */
 bool run_is_bf16_pipeline(const struct run *run);
+
+/* One scale a tensor: its 8-bit copy is the same whichever way it is read. */
+static inline bool run_fp8_is_whole(const struct run *run)
+{
+    return run->fp8_recipe == FP8_DELAYED || run->fp8_recipe == FP8_TENSORWISE;
+}
 
 /* DeepSpeedZeroOptimizer, stages 1 and 2, over 16-bit weights: flattens them
  * and keeps fp32 copies. */

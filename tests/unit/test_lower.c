@@ -3,6 +3,7 @@
  * Megatron-core, torchtitan; of the save rules under them; of parameters,
  * FLOPs, adapters, and of what happens when numbers or memory run out.
  */
+#include "fold/walk.h"
 #include "ir/program.h"
 #include "lower/build.h"
 
@@ -385,24 +386,95 @@ static void test_megatron_local_global_buffer(void **state)
     arena_release(&l.arena);
 }
 
-/* Linears keep their inputs in one byte. */
+/* Beside an 8-bit copy of [rows, width], tiles down the columns. */
+static uint64_t scales_of(enum fp8_recipe recipe, uint64_t rows, uint64_t width)
+{
+    if (recipe == FP8_DELAYED || recipe == FP8_TENSORWISE)
+        return 4;
+    if (recipe == FP8_MXFP8)
+        return div_up(div_up(rows, 32), 4) * 4 * (div_up(width, 128) * 128);
+    return div_up(rows, 128) * (div_up(width, 4) * 4) * 4;
+}
+
+static uint64_t fp8_layer(const struct sizes *z, enum fp8_recipe recipe)
+{
+    const uint64_t shard = z->T / z->u;
+    /* norms' inputs 2h twice and statistics, their results 1h twice; q, k, v,
+       the context 2A and the kernel's; SwiGLU's input 4f, fc2's 1f */
+    uint64_t bytes = shard * (6 * z->h + 8) + 2 * scales_of(recipe, shard, z->h)
+                     + z->T * (4 * z->A + 4 * z->K + 4 * z->a) + RNG;
+    if (recipe == FP8_DEEPSEEK) /* 12 bits in place of 16; 2f and no more */
+        return bytes - z->T * z->A / 2 + scales_of(recipe, z->T, z->A)
+               + z->T * 2 * z->f + scales_of(recipe, z->T, 2 * z->f);
+    if (recipe == FP8_DELAYED) /* the others save the context as it came */
+        bytes += z->T * z->A + 4;
+    return bytes + z->T * 5 * z->f + scales_of(recipe, z->T, z->f);
+}
+
+/* Linears keep their inputs in one byte, with scales (Transformer Engine's
+ * tensors: inner_tensor_specs). */
 static void test_megatron_fp8(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < SHAPE_CASES; i++) {
-        const struct shape_case *c = &shape_cases[i];
+    for (size_t i = 0; i < SHAPE_CASES * FP8_RECIPE_COUNT; i++) {
+        const struct shape_case *c = &shape_cases[i % SHAPE_CASES];
         const struct spec m =
             llama(2, c->hidden, c->heads, c->kv, c->ffn, 32000);
         struct run r = run_case(IMPL_MEGATRON, &m, c);
         r.prec.fp8 = true;
+        r.fp8_recipe = (enum fp8_recipe)(i / SHAPE_CASES);
+        r.act_fp8 = r.fp8_recipe == FP8_DEEPSEEK;
         const struct sizes z = sizes_of(c);
-        /* norms' results h each; the context A beside what attention keeps;
-           fc2's input f */
+        assert_int_equal(kept_layer(&m, &r), fp8_layer(&z, r.fp8_recipe));
+        if (r.act_fp8)
+            continue;
+        r.act_fp8 = true; /* cast without scales: 2f for 4f */
         assert_int_equal(kept_layer(&m, &r),
-                         z.T * (6 * z.h + 8) / z.u
-                             + z.T * (5 * z.A + 4 * z.K + 5 * z.f + 4 * z.a)
-                             + RNG);
+                         fp8_layer(&z, r.fp8_recipe) - z.T * 2 * z.f);
     }
+}
+
+/* Of one layer of DeepSeek-V3, what the report says is cached. */
+static void test_deepseek_fp8(void **state)
+{
+    (void)state;
+    enum { T = 4096, H = 7168, RQ = 1536, LATENT = 576, HEADS = 128, K = 8 };
+    enum { O = HEADS * 128, F = 2048, E = 256, HERE = 4 };
+    struct spec m = llama(1, H, HEADS, HEADS, 18432, 129280);
+    m.q_rank = RQ;
+    m.kv_rank = 512;
+    m.nope_dim = m.v_dim = 128;
+    m.rope_dim = 64;
+    m.head_dim = 192;
+    m.latent_norm = true;
+    m.experts = E;
+    m.experts_per_token = K;
+    m.expert_ffn = m.shared_ffn = F;
+    struct run r = run_of(IMPL_MEGATRON, &m, 1, T);
+    r.gpu.arch = ARCH_HOPPER;
+    r.ep = E / HERE;
+    r.prec.fp8 = r.act_fp8 = true;
+    r.fp8_recipe = FP8_DEEPSEEK;
+    r.recompute = RECOMP_SELECTIVE;
+    r.recompute_modules =
+        1u << REMOD_LAYERNORM | 1u << REMOD_MLA_UP_PROJ | 1u << REMOD_MOE_ACT;
+    struct lowered l;
+    lower(&l, &m, &r);
+    struct walk_scratch scratch;
+    struct block_walk w;
+    assert_true(walk_scratch_init(&scratch, &l.p, &l.arena));
+    walk_block(&w, &l.p, first_layer(&l.p), run_regions(&r), 0, &scratch);
+    const uint64_t attention = 2 * T * H + T * 2 * (RQ + LATENT) + T * O * 3 / 2
+                               + T / 128 * O * 4 + T * HEADS * 4;
+    const uint64_t shared = T * 2 * F + T / 128 * 2 * F * 4;
+    const uint64_t routed = T * K * (H + 2 * F) + T * K / 128 * (H + 2 * F) * 4
+                            + T * K * 4; /* and their weights */
+    /* indices, softmax, rows; statistics and random states, 512 each, are made
+       again or small */
+    const uint64_t router = 2 * T * H + T * K * (8 + 4 + 4);
+    assert_in_range(w.kept, attention + shared + routed + router,
+                    attention + shared + routed + router + 4 * 512);
+    arena_release(&l.arena);
 }
 
 static void test_megatron_moe(void **state)
@@ -1254,6 +1326,7 @@ int main(void)
         cmocka_unit_test(test_megatron_local),
         cmocka_unit_test(test_megatron_local_global_buffer),
         cmocka_unit_test(test_megatron_fp8),
+        cmocka_unit_test(test_deepseek_fp8),
         cmocka_unit_test(test_megatron_moe),
         cmocka_unit_test(test_megatron_latent),
         cmocka_unit_test(test_megatron_latent_rest),

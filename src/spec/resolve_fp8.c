@@ -1,0 +1,135 @@
+/*
+ * Owns what 8-bit products are asked for: the recipe, weights and inputs of
+ * activation functions kept so, what is said of it and what cannot be together.
+ * Refuses to know what a recipe keeps (lower/build_fp8.c).
+ */
+#include "spec/resolve.h"
+
+#include "base/count.h"
+
+#include <inttypes.h>
+
+#include "base/banned.h"
+
+static bool is_megatron_te(const struct run *r)
+{
+    return r->impl == IMPL_MEGATRON && r->engine == ENGINE_MEGATRON;
+}
+
+/* Recomputed so that their results need not be kept, which a linear that keeps
+ * a quantised copy of them would undo: it has to keep its input as it came, and
+ * cannot where scales come from history (Megatron-LM
+ * core/transformer/transformer_config.py, linear.py of Transformer Engine). */
+static uint64_t asks_for_inputs(uint64_t modules)
+{
+    return modules & (1u << REMOD_MOE_ACT | 1u << REMOD_LAYERNORM);
+}
+
+static enum fp8_recipe default_recipe(const struct run *r)
+{
+    if (r->impl == IMPL_TORCHTITAN)
+        return FP8_TENSORWISE;
+    if (!r->given[KEY_RECOMPUTE_MODULES]
+        || asks_for_inputs(r->setup.v[KEY_RECOMPUTE_MODULES].n) == 0)
+        return FP8_DELAYED;
+    return r->gpu.arch == ARCH_BLACKWELL ? FP8_MXFP8 : FP8_BLOCKWISE;
+}
+
+void resolve_fp8(struct run *r)
+{
+    if (r->prec.fp8)
+        r->fp8_recipe = (enum fp8_recipe)resolve_count(r, KEY_FP8_RECIPE,
+                                                       default_recipe(r));
+    const bool all = r->prec.fp8 && r->fp8_recipe == FP8_DEEPSEEK;
+    r->fp8_params = resolve_bool(r, KEY_FP8_PARAMS, false);
+    r->act_fp8 = resolve_bool(r, KEY_ACTIVATION_FUNC_FP8_INPUT_STORE, all);
+}
+
+void resolve_say_fp8(struct run *r)
+{
+    if (!r->prec.fp8 || r->impl != IMPL_MEGATRON)
+        return;
+    char buf[RESOLVE_TEXT_MAX];
+    if (r->fp8_recipe == FP8_DEEPSEEK)
+        resolve_note(r, KEY_FP8_RECIPE,
+                     "as the DeepSeek-V3 report says; its code is not public: "
+                     "fp32 scales a tile of 128, weights in bf16 beside their "
+                     "fp8 copies (--fp8-params: without)");
+    else if (!r->given[KEY_FP8_RECIPE])
+        resolve_assume(r, KEY_FP8_RECIPE,
+                       "fp8 scaling %s, as Transformer Engine keeps it "
+                       "(--fp8-recipe)",
+                       resolve_text(r, KEY_FP8_RECIPE, buf));
+}
+
+/* ---- what cannot be ---- */
+
+static void check_recipe(const struct run *r, struct diag *d)
+{
+    char buf[RESOLVE_TEXT_MAX];
+    memplan_error *e = NULL;
+    if (r->given[KEY_FP8_RECIPE] && !r->prec.fp8) {
+        e = setup_error(d, MEMPLAN_E_CONFLICT, KEY_FP8_RECIPE,
+                        "fp8_recipe with precision '%s'",
+                        resolve_text(r, KEY_PRECISION, buf));
+        diag_hint(e, "add --precision fp8-mixed");
+        return;
+    }
+    if (!r->prec.fp8)
+        return;
+    if (r->fp8_recipe == FP8_DEEPSEEK && r->impl != IMPL_MEGATRON) {
+        e = setup_error(d, MEMPLAN_E_UNSUPPORTED, KEY_FP8_RECIPE,
+                        "fp8_recipe 'deepseek' with implementation '%s' is not "
+                        "modelled yet",
+                        resolve_text(r, KEY_IMPLEMENTATION, buf));
+        diag_hint(e, "use --framework megatron");
+    } else if (r->fp8_recipe == FP8_DELAYED && r->impl == IMPL_MEGATRON
+               && r->recompute == RECOMP_SELECTIVE
+               && asks_for_inputs(r->recompute_modules) != 0) {
+        e = setup_error(
+            d, MEMPLAN_E_CONFLICT, KEY_FP8_RECIPE,
+            "fp8_recipe 'delayed' with recompute_modules moe_act or "
+            "layernorm, which quantise again in backward");
+        diag_hint(e, "use --fp8-recipe blockwise, tensorwise or mxfp8");
+    }
+}
+
+static void check_fp8_params(const struct run *r, struct diag *d)
+{
+    if (!r->fp8_params || (r->prec.fp8 && is_megatron_te(r)))
+        return;
+    memplan_error *e =
+        setup_error(d, MEMPLAN_E_UNSUPPORTED, KEY_FP8_PARAMS,
+                    "'fp8_params' is modelled for 8-bit products of Megatron "
+                    "with Transformer Engine alone");
+    diag_hint(e, "leave it out: weights in 16 bits");
+}
+
+static void check_inputs(const struct run *r, const struct spec *s,
+                         struct diag *d)
+{
+    memplan_error *e = NULL;
+    if (!r->act_fp8 || !r->given[KEY_ACTIVATION_FUNC_FP8_INPUT_STORE])
+        return;
+    if (r->impl != IMPL_MEGATRON) {
+        e = setup_error(d, MEMPLAN_E_UNSUPPORTED,
+                        KEY_ACTIVATION_FUNC_FP8_INPUT_STORE,
+                        "'activation_func_fp8_input_store' is modelled for "
+                        "Megatron with Transformer Engine alone");
+        diag_hint(e, "leave it out, or use --framework megatron");
+    } else if (!s->gated_mlp || s->act != ACT_SILU) {
+        e = setup_error(d, MEMPLAN_E_CONFLICT,
+                        KEY_ACTIVATION_FUNC_FP8_INPUT_STORE,
+                        "activation_func_fp8_input_store is SwiGLU's, and the "
+                        "model has another activation function");
+        diag_hint(e, "leave it out");
+    }
+}
+
+void resolve_check_fp8(const struct run *r, const struct spec *s,
+                       struct diag *d)
+{
+    check_recipe(r, d);
+    check_fp8_params(r, d);
+    check_inputs(r, s, d);
+}
