@@ -9,6 +9,11 @@
 
 #include "base/banned.h"
 
+/* Of whole gradients: what waits for the root's reduction. */
+struct root_part {
+    uint64_t elems, own, wgrad;
+};
+
 /* Embedding and head as units of their own; a tensor that both have cannot be
  * in two. */
 static bool head_apart(const struct stage *s)
@@ -21,11 +26,21 @@ static bool embed_apart(const struct stage *s)
     return s->run->fsdp_units != FSDP_LAYERS && s->tied_here == 0;
 }
 
+/* What lies between two stacks: a projector, the words of a text with images.
+ * No layer's unit either. */
+static const struct block_states *root_joint(const struct stage *s)
+{
+    return s->joint < s->n && !head_apart(s)
+               ? &s->states[stage_block(s, s->joint)]
+               : NULL;
+}
+
 /* FSDP: what the wrapped layers leave to the root (embedding, norm, head) is
  * gathered in forward and stays to the end of backward. */
 static uint64_t root_bytes(const struct stage *s)
 {
-    uint64_t bytes = 0;
+    const struct block_states *joint = root_joint(s);
+    uint64_t bytes = joint != NULL ? joint->bytes - joint->apart_bytes : 0;
     if (s->embed && !embed_apart(s))
         bytes += s->states[s->p->embed].bytes;
     if (s->head && !head_apart(s))
@@ -39,10 +54,19 @@ static bool embed_is_last(const struct stage *s)
     return s->embed && (!embed_apart(s) || head_apart(s));
 }
 
+/* Less what waits for the block that has the tensor. */
+static uint64_t joint_wgrad(const struct stage *s)
+{
+    return s->walk[stage_block(s, s->joint)].wgrad
+           - (s->waits_from == s->joint ? s->waiting : 0);
+}
+
 /* Whole gradients that wait for the last reduction. */
 uint64_t fsdp_root_wgrads(const struct stage *s)
 {
     uint64_t bytes = 0;
+    if (root_joint(s) != NULL)
+        bytes += joint_wgrad(s);
     if (embed_is_last(s))
         bytes += s->walk[s->p->embed].wgrad;
     if (s->head && !head_apart(s))
@@ -54,7 +78,8 @@ uint64_t fsdp_root_wgrads(const struct stage *s)
 
 uint64_t fsdp_root_elems(const struct stage *s)
 {
-    uint64_t elems = 0;
+    const struct block_states *joint = root_joint(s);
+    uint64_t elems = joint != NULL ? joint->elems : 0;
     if (embed_is_last(s))
         elems += s->states[s->p->embed].elems;
     if (s->head && !head_apart(s))
@@ -80,6 +105,12 @@ static uint64_t unit_bytes(const struct stage *s, uint32_t position)
     return s->states[stage_block(s, position)].bytes;
 }
 
+/* As the head's do, which is above. */
+static bool joint_waits(const struct stage *s, uint32_t position)
+{
+    return root_joint(s) != NULL && position < s->joint;
+}
+
 /* Gradients of the root's part above `position`: whole until the root's own
  * reduction, the last of the pass. */
 void fsdp_root_grads(struct put *p, const struct stage *s, uint32_t position,
@@ -90,6 +121,9 @@ void fsdp_root_grads(struct put *p, const struct stage *s, uint32_t position,
     if (s->head && position + 1 < s->n && !head_apart(s))
         PUT(p, TERM_WGRAD_TMP, "the head's whole gradients, reduced last",
             F("bytes", s->walk[s->p->head].wgrad));
+    if (joint_waits(s, position))
+        PUT(p, TERM_WGRAD_TMP, "whole gradients between the stacks, as well",
+            F("bytes", joint_wgrad(s)));
 }
 
 /* ---- gradients that wait for the last micro-batch ---- */
@@ -123,6 +157,25 @@ static bool head_waits(const struct stage *s, uint32_t position)
     return s->head && position + 1 < s->n && !head_apart(s);
 }
 
+/* What else of the root there is above this position. */
+static void root_above(const struct stage *s, uint32_t position,
+                       struct root_part *out)
+{
+    *out = (struct root_part){ 0 };
+    if (head_waits(s, position)) {
+        const struct block_states *head = &s->states[s->p->head];
+        out->elems += head->elems;
+        out->own += head->own_elems;
+        out->wgrad += s->walk[s->p->head].wgrad - s->tied_here;
+    }
+    if (joint_waits(s, position)) {
+        const struct block_states *joint = root_joint(s);
+        out->elems += joint->elems;
+        out->own += joint->own_elems;
+        out->wgrad += joint_wgrad(s);
+    }
+}
+
 uint64_t fsdp_deferred_whole(const struct stage *s)
 {
     return s->run->engine == ENGINE_FSDP2
@@ -134,15 +187,13 @@ uint64_t fsdp_deferred_whole(const struct stage *s)
 static uint64_t deferred_upto(const struct stage *s, uint32_t position)
 {
     const struct prefix *to = &s->before[position + 1];
-    const bool head = head_waits(s, position);
     const uint64_t most = fsdp_deferred_whole(s);
-    if (s->run->engine == ENGINE_FSDP2) {
-        const uint64_t elems = head ? s->states[s->p->head].elems : 0;
-        return min_u64(most,
-                       (to->elems + elems) * dtype_size(s->run->prec.reduce));
-    }
-    const uint64_t own = head ? s->walk[s->p->head].wgrad - s->tied_here : 0;
-    return min_u64(most, to->wgrad + own);
+    struct root_part above;
+    root_above(s, position, &above);
+    if (s->run->engine == ENGINE_FSDP2)
+        return min_u64(most, (to->elems + above.elems)
+                                 * dtype_size(s->run->prec.reduce));
+    return min_u64(most, to->wgrad + above.wgrad);
 }
 
 /* From the first micro-batch on those of the units above; at last those that
@@ -170,9 +221,9 @@ uint64_t fsdp_reduced(const struct stage *s, uint32_t position, bool later)
         return 0;
     if (later && !fsdp_defers(s->run))
         return s->sum.own_elems;
-    const uint64_t head =
-        head_waits(s, position) ? s->states[s->p->head].own_elems : 0;
-    return s->sum.own_elems - s->before[position + 1].own_elems - head;
+    struct root_part above;
+    root_above(s, position, &above);
+    return s->sum.own_elems - s->before[position + 1].own_elems - above.own;
 }
 
 /* Hybrid sharding: what the copies' all-reduce works on is kept to the end of
@@ -187,11 +238,11 @@ void fsdp_all_reduced(struct put *p, const struct stage *s, uint32_t position,
         || (fsdp_defers(run) && !reduces_now(run, later))
         || (run->prec.reduce == run->prec.grad && (fsdp_defers(run) || !later)))
         return;
-    const uint64_t head =
-        head_waits(s, position) ? s->states[s->p->head].own_elems : 0;
+    struct root_part above;
+    root_above(s, position, &above);
     PUT(p, TERM_REDUCE_TMP, "all-reduced by the copies, kept to the end",
         F("P/N, tensor by tensor",
-          s->sum.own_elems - s->before[position + 1].own_elems - head),
+          s->sum.own_elems - s->before[position + 1].own_elems - above.own),
         F("bytes", dtype_size(run->prec.reduce)));
 }
 
@@ -212,7 +263,9 @@ static void fsdp_whole(struct put *p, const struct stage *s, uint32_t position,
     const uint64_t upto = s->before[end].bytes;
     uint64_t bytes = upto;
     if (end < s->n && head_waits(s, position))
-        bytes += s->states[s->p->head].bytes; /* the root's other part */
+        bytes += s->states[s->p->head].bytes; /* the root's other parts */
+    if (root_joint(s) != NULL && end <= s->joint)
+        bytes += root_joint(s)->bytes - root_joint(s)->apart_bytes;
     PUT(p, TERM_GATHERED, "parameters gathered so far", F("bytes", bytes));
 }
 
@@ -373,6 +426,15 @@ static void put_cast(struct put *p, const struct stage *s, uint64_t elems)
             F("elements", elems), F("bytes", dtype_size(s->run->prec.reduce)));
 }
 
+/* The result is made while what is reduced and what that was cast from are
+ * there (_runtime_utils.py, _get_reduce_scatter_tensors). */
+static void put_reduced(struct put *p, const struct stage *s, uint64_t elems)
+{
+    PUT(p, TERM_REDUCE_TMP, "its shard, reduced",
+        F("elements of P/N", div_up(elems, s->run->shard)),
+        F("bytes", dtype_size(s->run->prec.reduce)));
+}
+
 void fsdp_unit_done(struct put *p, const struct stage *s, uint32_t position,
                     bool later, enum unit_done when)
 {
@@ -386,8 +448,10 @@ void fsdp_unit_done(struct put *p, const struct stage *s, uint32_t position,
     }
     if (when == UNIT_FLATTENED || !defers) /* else: added to what waits */
         put_flat(p, s->walk[b].wgrad);
-    if (when == UNIT_CAST && (!defers || reduces_now(s->run, later)))
+    if (when == UNIT_CAST && (!defers || reduces_now(s->run, later))) {
         put_cast(p, s, s->states[b].elems);
+        put_reduced(p, s, s->states[b].elems);
+    }
 }
 
 static void root_parts(struct put *p, uint64_t bytes)
@@ -408,12 +472,14 @@ void fsdp_root_done(struct put *p, const struct stage *s)
         root_parts(p, waited && run->engine == ENGINE_FSDP2 ? wire : grads);
         return;
     }
-    const uint64_t cast = fsdp_casts_grads(s) ? wire : 0;
+    const uint64_t cast =
+        fsdp_casts_grads(s) ? wire + div_up(wire, run->shard) : 0;
     PUT(p, TERM_GRADS, "whole gradients that wait for the last micro-batch",
         F("bytes", waited));
     if (cast > root_bytes(s) + grads + waited) {
         put_flat(p, grads - waited);
         put_cast(p, s, fsdp_root_elems(s));
+        put_reduced(p, s, fsdp_root_elems(s));
         return;
     }
     put_flat(p, grads);

@@ -650,8 +650,11 @@ void stage_init(struct stage *s, struct memory_fold *f, uint64_t index,
     states_of_block(&f->states[p->head], p, &p->block[p->head], run,
                     !(s->embed && s->head));
     stage_prefix(s);
+    s->joint = s->n;
     for (uint32_t i = 0; i < s->n; i++) {
         const struct block *b = &p->block[stage_block(s, i)];
+        if (b->kind == BLOCK_JOINT)
+            s->joint = i;
         states_add(&s->sum, &s->states[stage_block(s, i)]);
         s->global_buffer_bytes =
             max_u64(s->global_buffer_bytes, b->global_buffer_bytes);

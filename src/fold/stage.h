@@ -74,6 +74,7 @@ struct stage {
                                      computed */
     struct frame frame[FRAMES_MAX];
     uint32_t n_frames;
+    uint32_t joint;  /* the position between two stacks; n: none */
     bool hands_far;  /* some block does: block.hands_far */
     uint64_t bucket; /* ZeRO-1, pipelined: elements flattened at once, most */
     uint64_t partition;       /* ZeRO: elements of whole tensors that touch one

@@ -267,6 +267,8 @@ void states_of_block(struct block_states *out, const struct program *p,
         if ((t->tied && !counts_tied) || t->again)
             continue;
         s.bytes += t->bytes;
+        if (t->apart)
+            s.apart_bytes += t->bytes;
         if (t->group == PG_EXPERT)
             s.expert_bytes += t->bytes;
         if (t->fp8) {

@@ -81,6 +81,7 @@ struct tensor {
     enum param_group group;
     bool trainable;
     bool in_vain; /* it could be trained, and no gradient comes to it */
+    bool apart;   /* of a layer in that block, which an engine wraps */
     bool tied;    /* another block's tensor again (head: the
                             embedding's) */
     bool again;   /* tied, and its gradient is added to that of the

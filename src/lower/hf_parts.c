@@ -265,8 +265,11 @@ static void run_in_vain(struct builder *b, tensor_id x)
     const struct layer_kind kind = { .place = LAYER_VISION };
     b->in_vain = true;
     x = build_alias(b, "states", x, &shape);
+    const tensor_id first = b->p->n_tensors;
     for (uint64_t i = 0; i < b->whole->unused_layers; i++)
         x = hf_layer(b, &kind, x);
+    for (tensor_id id = first; id < b->p->n_tensors; id++)
+        b->p->tensor[id].apart = b->p->tensor[id].role == ROLE_PARAM;
     if (b->whole->joint == JOINT_LLAVA)
         hf_states(b, x);
     b->in_vain = false;

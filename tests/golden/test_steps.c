@@ -122,6 +122,10 @@ static memplan_report *estimate(const struct json *run, size_t len)
     if (memplan_model_parse(&model, text + config->offset, n, NULL, NULL, &errs)
         != MEMPLAN_OK)
         fail_msg("model: %s", slot[0].message);
+    const struct json *part = json_member(run, "part"); /* of a model's file */
+    if (part != NULL
+        && memplan_model_select(model, part->text.p, &errs) != MEMPLAN_OK)
+        fail_msg("part: %s", slot[0].message);
     assert_int_equal(memplan_setup_new(&setup, NULL, NULL), MEMPLAN_OK);
     for (const struct json *k = at(run, "setup")->child; k; k = k->next) {
         char value[NAME_MAX_LEN];
@@ -213,6 +217,8 @@ struct run_name {
     bool copies_out;    /* FSDP2: forward's copy-outs are not moments */
     bool overflowed;    /* in a step after the first */
     bool differs_first; /* moments, or projections, are made in its course */
+    bool flattens;      /* FSDP1: flat gradients, and a layer in vain, are there
+                           up to the next forward */
     bool defers;        /* FSDP2, no_sync: nor are casts of gradients, after
                            the first backward */
 };
@@ -270,6 +276,8 @@ static bool compare_stop(const struct run_name *n, const struct predicted *p,
     const uint64_t want = measured->peak[micro][stop];
     if (want == 0)
         return false;
+    if (n->flattens && stop >= CLIP)
+        return false;
     if (n->copies_out && stop == FORWARD
         && (n->defers || want < fullest(measured)))
         return false;
@@ -319,6 +327,7 @@ static void describe(struct run_name *out, const struct json *run)
     out->keeps_grads = is_setup(run, "zero_grad_set_to_none", "false");
     const bool fsdp2 = is_setup(run, "engine", "fsdp2");
     out->copies_out = fsdp2;
+    out->flattens = is_setup(run, "engine", "fsdp");
     out->defers = is_setup(run, "grad_sync", "last");
     out->overflowed = is_setup(run, "zero_overflow", "kept");
     out->clips_in_step = is_setup(run, "framework", "deepspeed");
@@ -328,7 +337,9 @@ static void describe(struct run_name *out, const struct json *run)
                          || is_setup(run, "optimizer", "galore");
     out->knows_order = out->clips_in_step && is_setup(run, "zero", "3");
     out->known = 0;
-    if (is_setup(run, "optimizer", "muon"))
+    if (out->flattens && is_setup(run, "recompute", "full"))
+        out->known = 0.01; /* a first step's backward, 0.7 % */
+    else if (is_setup(run, "optimizer", "muon"))
         out->known = 0.025; /* an update's own products */
     else if (is_setup(run, "optimizer_impl", "loop"))
         out->known = 0.02; /* a variable holds the last tensor's temporary */
