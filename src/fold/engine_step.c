@@ -35,67 +35,37 @@ static unsigned foreach_lists(enum optimizer o)
     return 0;
 }
 
-/* Temporaries of one tensor that a loop makes: the square root and its
- * quotient (adamw.py), the square root alone (adagrad.py, rmsprop.py), the
- * update and its sign (lion_pytorch), its negative (transformers' Adafactor). */
-static unsigned loop_temporaries(enum optimizer o)
-{
-    switch (o) {
-    case OPT_ADAMW:
-    case OPT_LAMB:
-    case OPT_MUON:
-    case OPT_GALORE:
-    case OPT_LION:
-    case OPT_ADAFACTOR: return 2;
-    case OPT_ADAGRAD:
-    case OPT_RMSPROP: return 1;
-    case OPT_ADAM8BIT:
-    case OPT_PAGED_ADAM8BIT:
-    case OPT_ADAM4BIT:
-    case OPT_SGD:
-    case OPT_MOMENTUM:
-    case OPT_LION8BIT:
-    case OPT_NONE:
-    case OPTIMIZER_COUNT: return 0;
-    }
-    return 0;
-}
-
-/* Of a size in bytes an element; Adafactor works in fp32, beside fp32 copies of
- * a narrower weight and its gradient (transformers/optimization.py). */
-static unsigned loop_copies(const struct run *run, uint64_t size)
-{
-    if (run->optimizer == OPT_ADAFACTOR && size < FP32)
-        return (unsigned)(4 * FP32 / size);
-    return loop_temporaries(run->optimizer);
-}
-
 unsigned engine_update_copies(const struct run *run)
 {
     switch (run->optimizer_impl) {
     case OPTIMPL_FOREACH: return foreach_lists(run->optimizer);
     case OPTIMPL_FOREACH_2_0: return 2 * foreach_lists(run->optimizer);
-    case OPTIMPL_LOOP: return loop_copies(run, dtype_size(run->prec.param));
+    case OPTIMPL_LOOP:
+        return update_temporaries(run, dtype_size(run->prec.param));
     case OPTIMPL_FUSED:
     case OPTIMIZER_IMPL_COUNT: break;
     }
     return 0;
 }
 
-/* The tensor that a loop has in hand: a flat partition where there is one. */
-static uint64_t largest_updated(const struct stage *s, uint64_t own)
+/* Elements of a loop's temporaries: those of a flat partition where there is
+ * one; hooks on gradients update one tensor, and no other before it. */
+static uint64_t loop_elems(const struct stage *s, uint64_t own, uint64_t size)
 {
     const struct run *run = s->run;
+    const uint64_t flat = update_temporaries(run, size) * own;
+    if (run->optimizer_in_backward)
+        return flat;
     switch (run_sharding(run)) {
-    case SHARDING_FLAT: return own;
+    case SHARDING_FLAT: return flat;
     case SHARDING_TENSOR:
     case SHARDING_ROWS:
         return run->engine == ENGINE_DEEPSPEED
-                   ? own
-                   : div_up(s->sum.largest_grad, run->shard);
+                   ? flat
+                   : div_up(s->sum.loop.most, run->shard);
     case SHARDING_NONE: break;
     }
-    return s->sum.largest_grad;
+    return s->sum.loop.most;
 }
 
 /* Of weights of two types: a list a type, and the loop over the types keeps
@@ -116,16 +86,14 @@ static void step_mixed(struct put *p, const struct stage *s, uint64_t whole,
     case OPTIMPL_LOOP:
         PUT(p, TERM_STEP_TMP, "loop: temporaries of one tensor",
             F("largest tensor's bytes", s->sum.largest_trained_bytes),
-            A("temporaries", loop_temporaries(s->run->optimizer)));
+            A("temporaries", update_temporaries(s->run, FP32)));
         return;
     case OPTIMPL_FUSED:
     case OPTIMIZER_IMPL_COUNT: return;
     }
 }
 
-/* What the optimizer's implementation makes while it updates `own` elements. */
-static void step_implementation(struct put *p, const struct stage *s,
-                                uint64_t own)
+static void step_tensors(struct put *p, const struct stage *s, uint64_t own)
 {
     const struct run *run = s->run;
     const uint64_t size = dtype_size(
@@ -143,13 +111,54 @@ static void step_implementation(struct put *p, const struct stage *s,
             F("bytes", size));
         return;
     case OPTIMPL_LOOP:
-        PUT(p, TERM_STEP_TMP, "loop: temporaries of one tensor",
-            F("largest tensor", largest_updated(s, own)),
-            A("temporaries", loop_copies(run, size)), F("bytes", size));
+        PUT(p, TERM_STEP_TMP, "loop: temporaries of a tensor",
+            F("elements, with the last tensor's", loop_elems(s, own, size)),
+            F("bytes", size));
         return;
     case OPTIMPL_FUSED:
     case OPTIMIZER_IMPL_COUNT: return;
     }
+}
+
+static uint64_t tensors_bytes(const struct stage *s, uint64_t own)
+{
+    struct moment m = { .op = "" };
+    struct put p = { .m = &m, .only = COMP_COUNT };
+    step_tensors(&p, s, own);
+    return m.bytes[TERM_STEP_TMP];
+}
+
+/* Of AdamW's elements, which Muon's first update comes before. */
+static uint64_t rest_moments(const struct put *p, const struct stage *s)
+{
+    if (!p->makes_moments)
+        return 0;
+    return 2 * s->sum.loop.elems * dtype_size(s->run->prec.optim);
+}
+
+/* torch.optim.Muon matrix by matrix, then AdamW for the rest. Megatron has an
+ * update of its own. */
+static void step_muon(struct put *p, const struct stage *s)
+{
+    const struct update_loop *loop = &s->sum.loop;
+    const uint64_t later = rest_moments(p, s);
+    if (loop->muon > later + tensors_bytes(s, loop->elems))
+        PUT(p, TERM_STEP_TMP, "Muon: a matrix's update, iterates, products",
+            F("bytes", loop->muon - later));
+    else
+        step_tensors(p, s, loop->elems);
+}
+
+/* What the optimizer's implementation makes while it updates `own` elements. */
+static void step_implementation(struct put *p, const struct stage *s,
+                                uint64_t own)
+{
+    const struct run *run = s->run;
+    if (run->optimizer == OPT_MUON && run->engine == ENGINE_DDP
+        && !run->optimizer_in_backward)
+        step_muon(p, s);
+    else
+        step_tensors(p, s, own);
 }
 
 /* Elements that ZeRO updates at once. */

@@ -257,8 +257,10 @@ static void stage_prefix(struct stage *s)
     s->before[s->n] = sum;
 }
 
-static void states_add(struct block_states *sum, const struct block_states *b)
+static void states_add(struct block_states *sum, const struct block_states *b,
+                       const struct run *run)
 {
+    update_loop_add(&sum->loop, &b->loop, run);
     sum->elems += b->elems;
     sum->frozen_elems += b->frozen_elems;
     sum->dense_elems += b->dense_elems;
@@ -655,7 +657,7 @@ void stage_init(struct stage *s, struct memory_fold *f, uint64_t index,
         const struct block *b = &p->block[stage_block(s, i)];
         if (b->kind == BLOCK_JOINT)
             s->joint = i;
-        states_add(&s->sum, &s->states[stage_block(s, i)]);
+        states_add(&s->sum, &s->states[stage_block(s, i)], run);
         s->global_buffer_bytes =
             max_u64(s->global_buffer_bytes, b->global_buffer_bytes);
     }

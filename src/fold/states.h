@@ -8,6 +8,15 @@
 
 #include "fold/result.h"
 
+/* The tensors that an optimizer updates one after the other, in the order of
+ * their module's parameters; without the matrices of Muon's own update. */
+struct update_loop {
+    uint64_t first, last; /* elements */
+    uint64_t most;        /* elements of temporaries that are there at once */
+    uint64_t elems;       /* of all */
+    uint64_t muon;        /* bytes that Muon's update of one matrix holds */
+};
+
 /* Elements and bytes of one block on this rank; `own` is after sharding. */
 struct block_states {
     uint64_t elems, frozen_elems; /* before sharding, embeddings included */
@@ -32,6 +41,7 @@ struct block_states {
     uint64_t dense_moment_bytes; /* unsharded, without experts */
     uint64_t persistent_elems;   /* ZeRO-3: too small to be released */
     uint64_t buffer_bytes;       /* tables of modules */
+    struct update_loop loop;
 };
 
 /* How an engine cuts tensors into shards. */
@@ -62,6 +72,19 @@ uint64_t optimizer_bytes(const struct run *run, const struct tensor *t,
 /* Bytes of the trained weights where adapters and modules trained in full
  * differ in type, so that no element has one size; else 0. */
 uint64_t states_mixed_bytes(const struct block_states *s);
+
+/* ---- update_loop.c ---- */
+
+void update_loop_of(struct update_loop *l, const struct program *p,
+                    const struct block *b, const struct run *run,
+                    bool counts_tied);
+/* `next` comes after `sum`. */
+void update_loop_add(struct update_loop *sum, const struct update_loop *next,
+                     const struct run *run);
+/* Temporaries of one tensor, each of `size` bytes an element. */
+unsigned update_temporaries(const struct run *run, uint64_t size);
+/* A matrix that Muon's own update is for. */
+bool update_is_muon(const struct run *run, const struct tensor *t);
 
 /* In words: "2 moments of 4 B". For `explain`. */
 const char *optimizer_rule(enum optimizer o);

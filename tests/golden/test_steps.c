@@ -209,10 +209,11 @@ static void profile_rows(struct profile *p, const struct json *rows)
 struct run_name {
     char text[512];
     bool keeps_grads;   /* zero_grad(set_to_none=False) */
-    double known;       /* what is known to be off; 0: nothing */
     bool clips_in_step; /* DeepSpeed */
     bool steps_at_once; /* stage 0's optimizer makes a step when it is made;
                            Adagrad's makes its moments */
+    double known;       /* what is known to be off; 0: nothing */
+    bool steps_in_turn; /* Muon's moments and update, then AdamW's */
     bool knows_order;   /* ZeRO-3, from the second step on */
     bool copies_out;    /* FSDP2: forward's copy-outs are not moments */
     bool overflowed;    /* in a step after the first */
@@ -223,8 +224,9 @@ struct run_name {
                            the first backward */
 };
 
-/* The target is 0.5 %. Where more is known to be off, and why, is told in
- * tests/oracle/README.md. */
+/* The target is 0.5 %. Known to be off are heads of 132: q, k, v and the output
+ * are padded to 136 (constant_pad_nd of transformers/attention.cpp), and the
+ * output's slice is copied. */
 static const double tolerance = 0.005;
 /* Tensors are multiples of 512 bytes one by one, weights here only as a sum:
  * it shows in the shards of 64 ranks. */
@@ -251,6 +253,8 @@ static uint64_t expected(const struct run_name *n, const struct predicted *p,
         return p->first.peak[micro][stop];
     if (first && stop == STEP && n->clips_in_step)
         return max_u64(p->first.peak[micro][stop], p->first.peak[micro][CLIP]);
+    if (first && stop == STEP && n->steps_in_turn)
+        return p->first.peak[micro][stop];
     uint64_t bytes = p->later.peak[micro][stop];
     if (stop == STEP && n->clips_in_step)
         bytes = max_u64(bytes, p->later.peak[micro][CLIP]);
@@ -335,14 +339,14 @@ static void describe(struct run_name *out, const struct json *run)
                          || is_setup(run, "optimizer", "adagrad");
     out->differs_first = is_setup(run, "optimizer_in_backward", "true")
                          || is_setup(run, "optimizer", "galore");
+    const struct json *head = json_member(at(run, "config"), "head_dim");
+    out->steps_in_turn = is_setup(run, "optimizer", "muon");
     out->knows_order = out->clips_in_step && is_setup(run, "zero", "3");
     out->known = 0;
     if (out->flattens && is_setup(run, "recompute", "full"))
         out->known = 0.01; /* a first step's backward, 0.7 % */
-    else if (is_setup(run, "optimizer", "muon"))
-        out->known = 0.025; /* an update's own products */
-    else if (is_setup(run, "optimizer_impl", "loop"))
-        out->known = 0.02; /* a variable holds the last tensor's temporary */
+    else if (head != NULL && (unsigned)head->number % 8 != 0)
+        out->known = 0.008; /* heads that flash pads */
 }
 
 /* The states to the byte, where the recording says: scalars take what the

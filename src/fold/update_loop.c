@@ -1,0 +1,140 @@
+/*
+ * What an optimizer's loop over tensors holds at its fullest: temporaries of
+ * the tensor that it has in hand, the tensor before that a variable still
+ * names, and the products of Muon's update.
+ * [docs/method.md eq. step]
+ */
+#include "fold/states.h"
+
+#include "base/unit.h"
+
+#include "base/banned.h"
+
+/* The square root and its quotient (torch/optim/adam.py), the square root alone
+ * (adagrad.py, rmsprop.py), the update and its sign (lion_pytorch), its
+ * negative (transformers' Adafactor). */
+static unsigned temporaries(enum optimizer o)
+{
+    switch (o) {
+    case OPT_ADAMW:
+    case OPT_LAMB:
+    case OPT_MUON:
+    case OPT_GALORE:
+    case OPT_LION:
+    case OPT_ADAFACTOR: return 2;
+    case OPT_ADAGRAD:
+    case OPT_RMSPROP: return 1;
+    case OPT_ADAM8BIT:
+    case OPT_PAGED_ADAM8BIT:
+    case OPT_ADAM4BIT:
+    case OPT_SGD:
+    case OPT_MOMENTUM:
+    case OPT_LION8BIT:
+    case OPT_NONE:
+    case OPTIMIZER_COUNT: return 0;
+    }
+    return 0;
+}
+
+/* `denom`, `std`, `avg` of torch/optim name the last tensor's until they name
+ * the next one's. */
+static unsigned named_before(enum optimizer o)
+{
+    switch (o) {
+    case OPT_ADAMW:
+    case OPT_MUON:
+    case OPT_ADAGRAD:
+    case OPT_RMSPROP: return 1;
+    case OPT_LAMB:
+    case OPT_GALORE:
+    case OPT_LION:
+    case OPT_ADAFACTOR:
+    case OPT_ADAM8BIT:
+    case OPT_PAGED_ADAM8BIT:
+    case OPT_ADAM4BIT:
+    case OPT_SGD:
+    case OPT_MOMENTUM:
+    case OPT_LION8BIT:
+    case OPT_NONE:
+    case OPTIMIZER_COUNT: return 0;
+    }
+    return 0;
+}
+
+static uint64_t updated_size(const struct run *run)
+{
+    return dtype_size(run->prec.master == DT_NONE ? run->prec.param
+                                                  : run->prec.master);
+}
+
+/* Adafactor works in fp32, beside fp32 copies of a narrower weight and its
+ * gradient (transformers/optimization.py). */
+unsigned update_temporaries(const struct run *run, uint64_t size)
+{
+    if (run->optimizer == OPT_ADAFACTOR && size < dtype_size(DT_FP32))
+        return (unsigned)(4 * dtype_size(DT_FP32) / size);
+    return temporaries(run->optimizer);
+}
+
+bool update_is_muon(const struct run *run, const struct tensor *t)
+{
+    return run->optimizer == OPT_MUON && t->matmul && t->group != PG_HEAD;
+}
+
+/* The update as the gradient's type has it, two iterates X of 16 bits, X X^T
+ * and its polynomial: when the second X is made, the first one of a 16-bit
+ * update is the update itself (torch/optim/_muon.py). */
+static uint64_t muon_bytes(const struct run *run, const struct tensor *t)
+{
+    const uint64_t side = min_u64(t->rows, t->cols);
+    const uint64_t bf16 = dtype_size(DT_BF16);
+    return t->elems * updated_size(run) + 2 * bf16 * t->elems
+           + 2 * bf16 * side * side;
+}
+
+static void loop_take(struct update_loop *l, const struct run *run,
+                      const struct tensor *t)
+{
+    if (update_is_muon(run, t)) {
+        l->muon = max_u64(l->muon, muon_bytes(run, t));
+        return;
+    }
+    const struct update_loop one = {
+        .first = t->elems,
+        .last = t->elems,
+        .most = update_temporaries(run, updated_size(run)) * t->elems,
+        .elems = t->elems,
+    };
+    update_loop_add(l, &one, run);
+}
+
+void update_loop_of(struct update_loop *l, const struct program *p,
+                    const struct block *b, const struct run *run,
+                    bool counts_tied)
+{
+    *l = (struct update_loop){ 0 };
+    for (int last = 0; last <= 1; last++)
+        for (uint32_t i = 0; i < b->tensor_count; i++) {
+            const struct tensor *t = &p->tensor[b->tensor_first + i];
+            if (t->role == ROLE_PARAM && t->trainable && !t->statistic
+                && !t->again && (!t->tied || counts_tied)
+                && program_comes_last(p, b, t) == (last == 1))
+                loop_take(l, run, t);
+        }
+}
+
+void update_loop_add(struct update_loop *sum, const struct update_loop *next,
+                     const struct run *run)
+{
+    sum->muon = max_u64(sum->muon, next->muon);
+    if (next->elems == 0)
+        return;
+    const uint64_t meet =
+        update_temporaries(run, updated_size(run)) * next->first
+        + named_before(run->optimizer) * sum->last;
+    sum->most = max_u64(max_u64(sum->most, next->most), meet);
+    if (sum->elems == 0)
+        sum->first = next->first;
+    sum->last = next->last;
+    sum->elems += next->elems;
+}
