@@ -283,6 +283,35 @@ static bool is_chosen(const struct trial *t, const char *key, const char *value)
     return false;
 }
 
+static const char **value_of(struct trial *t, const char *key)
+{
+    for (size_t i = 0; i < CHOICES; i++)
+        if (strcmp(t->c[i].key, key) == 0)
+            return &t->c[i].value;
+    return NULL;
+}
+
+static uint64_t number_of(struct trial *t, const char *key)
+{
+    const char **value = value_of(t, key);
+    return value == NULL || *value == NULL ? 1 : strtoul(*value, NULL, 10);
+}
+
+/* Most of what would be refused by two choices that do not go together is made
+ * to, so that other choices are tried too. */
+static void mend(struct trial *t)
+{
+    const uint64_t gpus = number_of(t, "gpus");
+    if (gpus % (number_of(t, "tp") * number_of(t, "pp")) != 0)
+        *value_of(t, "gpus") = "64";
+    if (gpus > 1)
+        *value_of(t, "optimizer_in_backward") = "false";
+    if (is_chosen(t, "precision", "fp32") && is_chosen(t, "attention", "flash"))
+        *value_of(t, "attention") = "eager";
+    if (!is_chosen(t, "loss", "standard"))
+        *value_of(t, "fp32_logits") = NULL;
+}
+
 /* What depends on other choices. */
 static void more_of(struct trial *t, uint64_t seed)
 {
@@ -539,6 +568,7 @@ static struct trial trial_of(uint64_t seed)
     more_of(&t, seed);
     if (megatron)
         in_eight_bits(&t, seed);
+    mend(&t);
     return t;
 }
 
@@ -592,14 +622,6 @@ static memplan_report *estimate_as(const struct trial *t, bool fast)
 static memplan_report *estimate(const struct trial *t)
 {
     return estimate_as(t, true);
-}
-
-static const char **value_of(struct trial *t, const char *key)
-{
-    for (size_t i = 0; i < CHOICES; i++)
-        if (strcmp(t->c[i].key, key) == 0)
-            return &t->c[i].value;
-    return NULL;
 }
 
 static uint64_t runs(void)
