@@ -46,17 +46,41 @@ static void exchange(struct comm_result *r, struct exchange e)
 
 struct names {
     const char *grads_key, *grads, *params_key, *params, *back_key, *back;
+    const char *group_key, *group;
 };
 
 static const struct names dense_names = {
-    "gradients",  "gradients",           "parameters",
-    "parameters", "parameters_backward", "parameters for backward"
+    "gradients",           "gradients",
+    "parameters",          "parameters",
+    "parameters_backward", "parameters for backward",
+    "parameters_group",    "parameters, in groups of hpz_partition_size"
 };
 static const struct names expert_names = {
-    "expert_gradients",           "gradients of experts",
-    "expert_parameters",          "parameters of experts",
-    "expert_parameters_backward", "parameters of experts for backward"
+    "expert_gradients",
+    "gradients of experts",
+    "expert_parameters",
+    "parameters of experts",
+    "expert_parameters_backward",
+    "parameters of experts for backward",
+    "expert_parameters_group",
+    "parameters of experts, in groups of hpz_partition_size"
 };
+
+/* With second shards a step's first gather of a trained weight is over all
+ * ranks, every other one inside a group. */
+static void gather_second(struct comm_result *r, const struct run *run,
+                          const struct comm_group_input *g,
+                          const struct names *n)
+{
+    const double passes = 2 * (double)run->grad_accum;
+    const double first =
+        (double)g->trained * (double)dtype_size(run->prec.param);
+    exchange(r, (struct exchange){ n->params_key, n->params, "all-gather",
+                                   first, (double)g->shard, 1 });
+    exchange(r, (struct exchange){ n->group_key, n->group, "all-gather",
+                                   passes * (double)g->weight_bytes - first,
+                                   (double)run->hpz_partition_size, 1 });
+}
 
 /* Gathered whole for every pass (ZeRO-3, FSDP). */
 static void gather(struct comm_result *r, const struct run *run,
@@ -91,7 +115,9 @@ static void data_parallel(struct comm_result *r, const struct run *run,
                                        grads, ranks, 2 });
         return;
     }
-    if (whole)
+    if (run_second_parts(run) != 0)
+        gather_second(r, run, g, n);
+    else if (whole)
         gather(r, run, g, n);
     else
         exchange(r, (struct exchange){ n->params_key, n->params, "all-gather",

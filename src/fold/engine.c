@@ -168,6 +168,8 @@ void engine_forward(struct put *p, const struct stage *s, uint32_t position,
         fsdp_forward(p, s, position, later);
     if (zero3_gathers(run))
         zero3_gather(p, s, position, false);
+    if (run_second_parts(run) != 0)
+        zero3_second(p, s, zero3_second_forward(s, position, later));
     pipe_forward(p, s);
     offload_stash(p, s, position);
     if (!later) {
@@ -303,6 +305,8 @@ static void zero_backward(struct put *p, const struct stage *s,
                    later);
     if (zero3_gathers(run))
         zero3_gather(p, s, position, true);
+    if (run_second_parts(run) != 0)
+        zero3_second(p, s, zero3_second_backward(s, position, later));
     swapped_gradients(p, s, arrived);
     engine_zero3_partition(p, s);
     engine_zero3_bucket(p, s);
@@ -497,6 +501,8 @@ void engine_reduce(struct put *p, const struct stage *s)
     if (run->engine != ENGINE_DEEPSPEED)
         return;
     zero_reduce(p, s);
+    if (run_second_parts(run) != 0)
+        zero3_second(p, s, s->sum.second_elems);
     engine_zero3_partition(p, s);
     engine_zero3_bucket(p, s);
 }
@@ -529,6 +535,7 @@ void engine_clip(struct put *p, const struct stage *s)
     else
         engine_whole_grads(p, s);
     engine_zero3_partition(p, s);
+    zero3_second_step(p, s);
     pipe_after(p, s);
     if (!run->clip_grad || engine_shards_offloaded(run))
         return;

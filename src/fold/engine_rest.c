@@ -65,6 +65,11 @@ static void rest_weights(struct put *p, const struct stage *s)
             F("bytes per weight", size));
         PUT(p, TERM_FROZEN, FROZEN_SHARDS,
             F("bytes of P/N, tensor by tensor", s->sum.own_frozen_bytes));
+        if (run_second_parts(run) != 0) /* which nothing drops */
+            PUT(p, TERM_SECOND, "second shards of frozen weights",
+                F("bytes of P/N, tensor by tensor",
+                  s->sum.own_frozen_bytes - s->sum.statistic_bytes),
+                F("N/hpz_partition_size", run_second_parts(run)));
     } else {
         put_trained(p, s);
         put_frozen(p, s);

@@ -276,6 +276,7 @@ void engine_step(struct put *p, const struct stage *s)
 {
     const struct run *run = s->run;
     pipe_after(p, s);
+    zero3_second_step(p, s);
     if (run->engine == ENGINE_DEEPSPEED
         && (run->zero != 0 || run_is_bf16_pipeline(run))) {
         if (!engine_optimizer_offloaded(run))

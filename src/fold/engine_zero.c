@@ -160,18 +160,71 @@ static uint64_t kept_upto(const struct stage *s, uint32_t position)
     return upto > released ? upto - released : 0;
 }
 
-/* Of the stage's first so many weights; they need not be of one width. */
-static uint64_t bytes_of_first(const struct stage *s, uint64_t elems)
+/* Where the stage's first so many weights end: in a position, and how far. */
+static uint32_t end_of_first(const struct stage *s, uint64_t elems,
+                             double *share)
 {
     uint32_t i = 0;
     while (i + 1 < s->n && s->before[i + 1].all_elems <= elems)
         i++;
     const struct prefix *from = &s->before[i], *to = &s->before[i + 1];
     const uint64_t each = to->all_elems - from->all_elems;
-    if (each == 0 || elems <= from->all_elems)
-        return from->bytes;
-    const double share = (double)(elems - from->all_elems) / (double)each;
-    return from->bytes + (uint64_t)((double)(to->bytes - from->bytes) * share);
+    *share = each == 0 || elems <= from->all_elems
+                 ? 0
+                 : (double)(elems - from->all_elems) / (double)each;
+    return i;
+}
+
+static uint64_t between(uint64_t from, uint64_t to, double share)
+{
+    return from + (uint64_t)((double)(to - from) * share);
+}
+
+/* Of those weights; they need not be of one width. */
+static uint64_t bytes_of_first(const struct stage *s, uint64_t elems)
+{
+    double share;
+    const uint32_t i = end_of_first(s, elems, &share);
+    return between(s->before[i].bytes, s->before[i + 1].bytes, share);
+}
+
+/* ---- ZeRO++'s second shards (hpZ) ---- */
+
+/* One is made when its parameter is first released in a step, from then on all
+ * gathers take it, and the end of the step drops it (partition_parameters.py,
+ * _partition_param_sec; stage3.py, invalidate_secondary_tensor). What stays
+ * gathered has none before the step. */
+static uint64_t second_of_first(const struct stage *s, uint64_t elems)
+{
+    double share;
+    const uint32_t i = end_of_first(s, elems, &share);
+    return between(s->before[i].second, s->before[i + 1].second, share);
+}
+
+uint64_t zero3_second_forward(const struct stage *s, uint32_t position,
+                              bool later)
+{
+    const uint64_t upto = s->before[position + 1].all_elems;
+    return later ? s->sum.second_elems
+                 : second_of_first(s, min_u64(upto, released_elems(s)));
+}
+
+uint64_t zero3_second_backward(const struct stage *s, uint32_t position,
+                               bool later)
+{
+    const uint64_t upto = s->before[position + 1].all_elems;
+    const uint64_t released = released_elems(s);
+    if (later || upto <= released)
+        return s->sum.second_elems;
+    return s->sum.second_elems
+           - (second_of_first(s, upto) - second_of_first(s, released));
+}
+
+void zero3_second(struct put *p, const struct stage *s, uint64_t elems)
+{
+    PUT(p, TERM_SECOND, "second shards, over hpz_partition_size ranks",
+        F("P/N, tensor by tensor, times N/hpz", elems),
+        F("bytes per weight", dtype_size(s->run->prec.param)));
 }
 
 uint64_t zero3_ahead(const struct stage *s, uint32_t position, bool backward)
@@ -184,6 +237,15 @@ uint64_t zero3_ahead(const struct stage *s, uint32_t position, bool backward)
     if (run->prefetch_bucket == 0)
         return 0;
     return min_u64(run->prefetch_bucket + n->largest, run->max_live_params);
+}
+
+/* The step begins by cutting what is always gathered, too
+ * (stage3.py, _partition_all_parameters). */
+void zero3_second_step(struct put *p, const struct stage *s)
+{
+    const uint64_t parts = run_second_parts(s->run);
+    if (parts != 0)
+        zero3_second(p, s, s->sum.own_elems * parts);
 }
 
 /* Up to the parameter that fills the bucket, of the modules that come next: as

@@ -251,6 +251,7 @@ static void stage_prefix(struct stage *s)
         sum.bytes += st->bytes;
         sum.wgrad += w->wgrad;
         sum.own_elems += st->own_elems;
+        sum.second += st->second_elems;
         sum.held += w->held;
         sum.stash += w->stash;
     }
@@ -287,6 +288,7 @@ static void states_add(struct block_states *sum, const struct block_states *b,
     sum->moment_bytes += b->moment_bytes;
     sum->dense_moment_bytes += b->dense_moment_bytes;
     sum->persistent_elems += b->persistent_elems;
+    sum->second_elems += b->second_elems;
     sum->buffer_bytes += b->buffer_bytes;
 }
 

@@ -20,6 +20,7 @@ struct prefix {
     uint64_t bytes;       /* weights as the layers see them */
     uint64_t wgrad;       /* gradients of trained weights */
     uint64_t own_elems;   /* shards */
+    uint64_t second;      /* elements of second shards */
     uint64_t held;        /* block_walk.held */
     uint64_t stash;       /* block_walk.stash */
 };
@@ -327,6 +328,12 @@ void zero_each_bucket(const struct stage *s,
 uint64_t zero_gather_flat(const struct stage *s, uint64_t index);
 void zero3_gather(struct put *p, const struct stage *s, uint32_t position,
                   bool backward);
+void zero3_second(struct put *p, const struct stage *s, uint64_t elems);
+uint64_t zero3_second_forward(const struct stage *s, uint32_t position,
+                              bool later);
+uint64_t zero3_second_backward(const struct stage *s, uint32_t position,
+                               bool later);
+void zero3_second_step(struct put *p, const struct stage *s);
 uint64_t zero3_ahead(const struct stage *s, uint32_t position, bool backward);
 
 /* Bytes of one full set of gradients as this rank holds it, beside what is

@@ -35,6 +35,14 @@ bool run_shards_weights(const struct run *run)
     return s == SHARDING_TENSOR || s == SHARDING_ROWS;
 }
 
+uint64_t run_second_parts(const struct run *run)
+{
+    const bool zero3 = run->engine == ENGINE_DEEPSPEED && run->zero == 3;
+    return zero3 && run->hpz_partition_size > 1
+               ? run->shard / run->hpz_partition_size
+               : 0;
+}
+
 enum dtype run_layer_dtype(const struct run *run)
 {
     const bool fsdp = run->engine == ENGINE_FSDP || run->engine == ENGINE_FSDP2;
@@ -211,6 +219,8 @@ static void add_trained(struct block_states *s, const struct tensor *t,
         s->adapter_bytes += t->bytes;
     s->largest_trained_bytes = max_u64(s->largest_trained_bytes, t->bytes);
     s->own_elems += rows * cols;
+    if (t->elems > run->persistence_threshold)
+        s->second_elems += rows * cols * run_second_parts(run);
     s->own_moment_bytes += optimizer_bytes(run, t, rows, cols);
     s->moment_bytes += whole;
     if (t->group == PG_EXPERT) {

@@ -40,6 +40,7 @@ struct block_states {
     uint64_t moment_bytes;       /* unsharded */
     uint64_t dense_moment_bytes; /* unsharded, without experts */
     uint64_t persistent_elems;   /* ZeRO-3: too small to be released */
+    uint64_t second_elems;       /* ZeRO-3, trained: second shards of others */
     uint64_t buffer_bytes;       /* tables of modules */
     struct update_loop loop;
 };
@@ -56,6 +57,9 @@ enum sharding {
 enum sharding run_sharding(const struct run *run);
 /* True when the weights themselves are sharded between steps. */
 bool run_shards_weights(const struct run *run);
+/* Shards that make one of the second shards that ZeRO++ keeps of weights
+ * (hpZ); 0: it keeps none. */
+uint64_t run_second_parts(const struct run *run);
 /* The weights as layers see them: FSDP gathers its fp32 shards as the compute
  * type. */
 enum dtype run_layer_dtype(const struct run *run);

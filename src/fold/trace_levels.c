@@ -75,6 +75,7 @@ static enum cut cut_of(const struct run *run, enum term term)
     case TERM_MOMENTS:
     case TERM_STEP_TMP: return cut_states(run);
     case TERM_FP8_WEIGHTS: return CUT_TENSORS;
+    case TERM_SECOND:      /* a torch.empty each, as they come */
     case TERM_GRAD_SHARDS: /* ZeRO-2: grads_in_partition, one torch.empty */
         return CUT_WHOLE;
     case TERM_BUCKETS:

@@ -92,7 +92,8 @@ static const struct config_row rows[] = {
     ONLY("zero_optimization.allgather_partitions", "true"),
     ONLY("zero_optimization.memory_efficient_linear", "true"),
     ONLY("zero_optimization.parameter_alignment", "false"),
-    LATER("zero_optimization.zero_hpz_partition_size"),
+    SAME_GIVEN("zero_optimization.zero_hpz_partition_size",
+               KEY_HPZ_PARTITION_SIZE),
     ONLY("zero_optimization.zero_quantized_weights", "false"),
     ONLY("zero_optimization.zero_quantized_nontrainable_weights", "false"),
     ONLY("zero_optimization.zero_quantized_gradients", "false"),
@@ -265,8 +266,6 @@ static void together(struct config *c)
     clipping(c);
     momentum(c);
     unless(c, "zero_optimization.mics_shard_size", -1, KEY_SHARD_DEGREE, "");
-    unless(c, "zero_optimization.zero_hpz_partition_size", 1, KEY_COUNT,
-           "a second copy of the weights within a node");
     unless(c, "zero_optimization.offload_optimizer.ratio", 1, KEY_COUNT,
            "all states are on the CPU");
     unless(c, "sequence_parallel_size", 1, KEY_COUNT, "Ulysses");

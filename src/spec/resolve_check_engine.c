@@ -49,6 +49,38 @@ static void check_zero_of_megatron_fsdp(const struct run *r, struct diag *d)
     diag_hint(e, "use --zero 3 (optim_grads_params), or --engine megatron");
 }
 
+/* ZeRO++'s groups are cut out of all ranks, one after another (utils/groups.py,
+ * _create_zero_param_parallel_group); second shards lie where weights do. */
+static void check_hpz(const struct run *r, struct diag *d)
+{
+    const uint64_t n = r->hpz_partition_size;
+    memplan_error *e = NULL;
+    if (r->zero != 3 || n <= 1)
+        return;
+    if (r->dp % n != 0) {
+        e = setup_error(d, MEMPLAN_E_CONFLICT, KEY_HPZ_PARTITION_SIZE,
+                        "hpz_partition_size %" PRIu64
+                        " does not divide the %" PRIu64 " data-parallel ranks",
+                        n, r->dp);
+        resolve_hint_divisors(e, r->dp);
+    } else if (r->dp != r->gpus || r->shard != r->dp) {
+        e = setup_error(d, MEMPLAN_E_UNSUPPORTED, KEY_HPZ_PARTITION_SIZE,
+                        "hpz_partition_size beside tp, cp or shard_degree is "
+                        "not modelled yet");
+        diag_hint(e, "leave hpz_partition_size out, or the others");
+    } else if (r->offload_params != OFFLOAD_NONE) {
+        e = setup_error(d, MEMPLAN_E_UNSUPPORTED, KEY_HPZ_PARTITION_SIZE,
+                        "hpz_partition_size with offload_params is not "
+                        "modelled yet");
+        diag_hint(e, "leave one of them out");
+    } else if (r->framework == FW_MEGATRON_DEEPSPEED) {
+        e = setup_error(d, MEMPLAN_E_CONFLICT, KEY_HPZ_PARTITION_SIZE,
+                        "hpz_partition_size with framework "
+                        "'megatron-deepspeed', whose DeepSpeed had none");
+        diag_hint(e, "use --framework deepspeed");
+    }
+}
+
 void resolve_check_zero(const struct run *r, struct diag *d)
 {
     switch (r->engine) {
@@ -64,6 +96,7 @@ void resolve_check_zero(const struct run *r, struct diag *d)
                           "under DeepSpeed's pipelines, which shard "
                           "optimizer states only",
                           "use --zero 1 or 0, or --pp 1", d);
+        check_hpz(r, d);
         return;
     case ENGINE_FSDP:
     case ENGINE_FSDP2:

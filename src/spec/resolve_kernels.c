@@ -297,6 +297,7 @@ void resolve_buffers(struct run *r, const struct spec *spec)
     r->max_live_params =
         resolve_count(r, KEY_MAX_LIVE_PARAMS, DS_MAX_LIVE_PARAMS);
     r->sub_group_size = resolve_count(r, KEY_SUB_GROUP_SIZE, DS_SUB_GROUP_SIZE);
+    r->hpz_partition_size = resolve_count(r, KEY_HPZ_PARTITION_SIZE, 1);
     r->persistence_threshold =
         bucket(r, KEY_PERSISTENCE_THRESHOLD, DS_PERSISTENCE_THRESHOLD, 10 * h);
     r->ddp_bucket_bytes = resolve_count(r, KEY_DDP_BUCKET, DDP_BUCKET_BYTES);

@@ -280,6 +280,7 @@ static const struct moot {
     { KEY_PREFETCH_BUCKET, NO_ZERO_3, ANY, " outside DeepSpeed's ZeRO-3" },
     { KEY_MAX_LIVE_PARAMS, NO_ZERO_3, ANY, " outside DeepSpeed's ZeRO-3" },
     { KEY_SUB_GROUP_SIZE, NO_ZERO_3, ANY, " outside DeepSpeed's ZeRO-3" },
+    { KEY_HPZ_PARTITION_SIZE, NO_ZERO_3, ANY, " outside DeepSpeed's ZeRO-3" },
     { KEY_PERSISTENCE_THRESHOLD, NO_ZERO_3, ANY,
       " outside DeepSpeed's ZeRO-3" },
     { KEY_FSDP_UNITS, NO_FSDP, ANY, " without FSDP" },

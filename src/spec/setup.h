@@ -491,6 +491,7 @@ struct run {
 
     uint64_t reduce_bucket, allgather_bucket, prefetch_bucket, max_live_params;
     uint64_t sub_group_size, persistence_threshold; /* elements, ZeRO-3 */
+    uint64_t hpz_partition_size; /* ranks of ZeRO++'s second shards; 1: none */
     uint64_t ddp_bucket_bytes;
     uint64_t cuda_context_bytes;
     bool overlap_comm;

@@ -4,5 +4,5 @@ help setup
 == stdout ~
   value    a path, or '-' for standard input
   keys     gpu gpus gpus_per_node
- micro_batch 
+ grad_accum seq_len
 'memplan help KEY' explains one.

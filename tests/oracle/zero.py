@@ -4,13 +4,15 @@ Every rank is a process that follows its own live bytes as step.py does, on real
 worst rank's.  DeepSpeed's CPU accelerator runs the same Python as on a GPU, without streams: buffers have the sizes and
 the order of a GPU's, and nothing overlaps.  Eager attention, no dropout, because kernels on the CPU are others.
 
-usage: DS_ACCELERATOR=cpu zero.py FOLDER [overflow|offload]   writes FOLDER/zero.json, one run a line
+usage: DS_ACCELERATOR=cpu zero.py FOLDER [overflow|offload|hpz]   writes FOLDER/zero.json, one run a line
 
 With "overflow", under a DeepSpeed of 0.8.2 to 0.17.0, FOLDER/zero_overflow.json: fp16, whose first steps overflow; what is
 recorded is a step after those.
 
 With "offload", FOLDER/zero_offload.json: states and weights on the CPU, which is where everything is, so that what is
 alive is the sum of what would be on the GPU and on the host, unrounded.
+
+With "hpz", FOLDER/zero_hpz.json: ZeRO++'s second shards of weights, in groups of ranks.
 """
 import dataclasses
 import gc
@@ -52,6 +54,7 @@ class Run(step.Run):
     zero_overflow: str = ""
     offload_optimizer: str = ""
     offload_params: str = ""
+    hpz_partition_size: int = 1
 
 
 KEYS = dict(reduce_bucket="reduce_bucket_size", overlap_comm="overlap_comm")
@@ -68,6 +71,8 @@ def config_of(run):
     for key, name in dict(offload_optimizer="offload_optimizer", offload_params="offload_param").items():
         if getattr(run, key):
             zero[name] = dict(device=getattr(run, key), pin_memory=False)
+    if run.hpz_partition_size > 1:
+        zero["zero_hpz_partition_size"] = run.hpz_partition_size
     more = dict(data_types=dict(grad_accum_dtype=run.grad_dtype)) if run.grad_dtype else {}
     return dict(train_micro_batch_size_per_gpu=step.SHAPES[run.shape]["b"], gradient_accumulation_steps=run.grad_accum,
                 bf16=dict(enabled=run.precision == "bf16-mixed"), zero_optimization=zero,
@@ -155,6 +160,7 @@ def work(rank, todo, port, queue):
     dist.reduce_scatter_tensor = unseen(dist.reduce_scatter_tensor)
     deepspeed.init_distributed("gloo", verbose=False)
     for run in todo:
+        deepspeed.utils.groups._ZERO_PARAM_INTRA_PARALLEL_GROUP = None  # else the run before's
         steps = Zero(run)
         rows, found = steps.measure(5 if run.zero_overflow else 3), [None] * gpus
         dist.all_gather_object(found, rows)
@@ -173,6 +179,8 @@ def setup_of(run):
         more["zero_overflow"] = run.zero_overflow
     if run.grad_dtype:
         more["grad_dtype"] = run.grad_dtype
+    if run.hpz_partition_size > 1:
+        more["hpz_partition_size"] = run.hpz_partition_size
     away = {key: getattr(run, key) for key in ("offload_optimizer", "offload_params") if getattr(run, key)}
     if away:
         more.update(away, pin_memory=False)
@@ -230,12 +238,18 @@ def offloads():
             yield Run(**base, zero=3, offload_params="cpu")
 
 
+def hpzs():
+    for gpus, size, grad_accum in ((2, 2, 1), (4, 2, 2), (4, 4, 1)):
+        yield Run(gpus=gpus, zero=3, hpz_partition_size=size, grad_accum=grad_accum)
+    yield Run(gpus=4, zero=3, hpz_partition_size=2, family="gpt2", prefetch_bucket=0, persistence_threshold=0)
+
+
 step.STORED["bf16-mixed"] = torch.bfloat16
 step.STORED["fp16-mixed"] = torch.float16
 
 if __name__ == "__main__":
     folder, what = pathlib.Path(sys.argv[1]), "".join(sys.argv[2:])
-    todo = list({"": runs, "overflow": overflows, "offload": offloads}[what]())
+    todo = list({"": runs, "overflow": overflows, "offload": offloads, "hpz": hpzs}[what]())
     name = f"zero_{what}.json" if what else "zero.json"
     command = " ".join(["DS_ACCELERATOR=cpu python tests/oracle/zero.py tests/golden/oracle/steps", *sys.argv[2:]])
     rows = [row for gpus in (2, 4) for row in record([r for r in todo if r.gpus == gpus])]

@@ -55,7 +55,7 @@ static const char *pick(uint64_t *seed, const char *const *words)
 struct choice {
     const char *key, *value; /* NULL: not given */
 };
-enum { FIRST_ADAPTER = 32, FIRST_EIGHT = 60, CHOICES = 66 };
+enum { FIRST_ADAPTER = 32, FIRST_EIGHT = 61, CHOICES = 67 };
 struct trial {
     const char *model;
     struct choice c[CHOICES];
@@ -560,6 +560,10 @@ static struct trial trial_of(uint64_t seed)
         { "engine", fsdp && frozen_of(&t, seed) != NULL ? "fsdp2" : NULL },
         { "recompute_every",
           strcmp(re, "full") == 0 ? PICK(&s, "1", "1", "2", "3") : NULL },
+        { "hpz_partition_size", !deepspeed   ? NULL
+                                : s % 3 == 0 ? "2"
+                                : s % 3 == 1 ? "8"
+                                             : NULL },
         { "drop_outputs", NULL }, /* these three: more_of */
         { "softmax_input", NULL },
         { "attention_mask", NULL },
@@ -1223,6 +1227,7 @@ static unsigned deepspeed_comes_back(const memplan_model *model, uint64_t s)
         { "optimizer", PICK(&s, "adamw", "lion", "momentum", "sgd") },
         { "reduce_bucket", PICK(&s, "500M", "20M", "200M") },
         { "offload_optimizer", PICK(&s, "none", "none", "cpu") },
+        { "hpz_partition_size", PICK(&s, "1", "2") },
     };
     return comes_back(model, "deepspeed", keys, 3, COUNT_OF(keys));
 }

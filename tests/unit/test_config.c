@@ -232,8 +232,12 @@ static void test_deepspeed_words(void **state)
                         "\"params\": {\"momentum\": 0.9}},"
                         "\"zero_optimization\": {\"mics_shard_size\": -1, "
                         "\"zero_hpz_partition_size\": 8}}");
-    has("optimizer=momentum shard_degree=");
-    noted("zero_hpz_partition_size is not modelled");
+    has("optimizer=momentum shard_degree= hpz_partition_size=8");
+    import("deepspeed", "{\"zero_optimization\": {"
+                        "\"zero_quantized_weights\": true, "
+                        "\"zero_quantized_gradients\": true}}");
+    noted("zero_quantized_weights true is not modelled: false is assumed");
+    noted("zero_quantized_gradients true is not modelled: false is assumed");
 }
 
 /* DeepSpeed itself refuses what zero_optimization does not know. */

@@ -124,6 +124,35 @@ static void engines_cut_weights(void **state)
     }
 }
 
+/* Of 1,000,003 elements a sixteenth is 62,501, padded; groups of four hold four
+ * of those. The vector stays gathered. */
+static void second_shards_are_whole_shards(void **state)
+{
+    (void)state;
+    struct tensor tensors[] = {
+        { .rows = 1000003, .cols = 1, .elems = 1000003, .trainable = true },
+        { .rows = 1000, .cols = 1, .elems = 1000, .trainable = true },
+    };
+    const struct program p = { .tensor = tensors };
+    const struct block block = { .tensor_count = 2 };
+    struct run run = { .engine = ENGINE_DEEPSPEED,
+                       .zero = 3,
+                       .shard = 16,
+                       .hpz_partition_size = 4,
+                       .persistence_threshold = 1000 };
+    struct block_states s;
+    states_of_block(&s, &p, &block, &run, false);
+    assert_int_equal(s.own_elems, 62501 + 63);
+    assert_int_equal(run_second_parts(&run), 4);
+    assert_int_equal(s.second_elems, 250004);
+    run.hpz_partition_size = 1;
+    states_of_block(&s, &p, &block, &run, false);
+    assert_int_equal(s.second_elems, 0);
+    run.hpz_partition_size = 4;
+    run.zero = 2;
+    assert_int_equal(run_second_parts(&run), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -131,6 +160,7 @@ int main(void)
         cmocka_unit_test(embeddings_have_fp32_moments),
         cmocka_unit_test(moments_have_a_dtype),
         cmocka_unit_test(engines_cut_weights),
+        cmocka_unit_test(second_shards_are_whole_shards),
     };
     return cmocka_run_group_tests_name("states", tests, NULL, NULL);
 }
