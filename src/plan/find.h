@@ -49,10 +49,10 @@ struct candidates {
     enum find_what what;
     const memplan_model *model;
     const struct setup *setup;
-    struct arena *list_arena; /* of the list */
-    struct arena arena;       /* of the last candidate */
-    uint64_t *list;           /* values; NULL: unit, 2 unit, 3 unit ... */
-    uint64_t unit, n;
+    struct arena *list_arena;  /* of the list */
+    struct arena arena;        /* of the last candidate */
+    uint64_t *list;            /* values; NULL: unit, 2 unit, 3 unit ... */
+    uint64_t unit, n, skipped; /* units that are too few for any setup */
     bool monotone; /* each needs at least what the one before it does */
     /* the last one made */
     struct setup changed;

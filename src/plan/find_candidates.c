@@ -178,7 +178,10 @@ static void init_seq_len(struct candidates *c, char *held)
     const struct setup *s = c->setup;
     c->unit =
         lcm(SEQ_STEP, 2 * setup_or(s, KEY_CP, 1) * setup_or(s, KEY_TP, 1));
-    c->n = SEQ_MAX / c->unit;
+    if (!s->set[KEY_IMAGE]) /* the text has the images' tokens */
+        c->skipped =
+            setup_or(s, KEY_IMAGES, 1) * c->model->spec.image_tokens / c->unit;
+    c->n = SEQ_MAX / c->unit - c->skipped;
     c->monotone = true;
     str_format(held, FIND_TEXT,
                "the batch is held; sequences are multiples of %" PRIu64
@@ -319,7 +322,7 @@ static void set_key(struct candidates *c, enum setup_key key, uint64_t n)
 bool candidates_make(struct candidates *c, uint64_t index)
 {
     const uint64_t value =
-        c->list != NULL ? c->list[index] : (index + 1) * c->unit;
+        c->list != NULL ? c->list[index] : (c->skipped + index + 1) * c->unit;
     arena_rewind(&c->arena);
     c->changed = *c->setup;
     c->spec = c->model->spec;

@@ -56,6 +56,10 @@ void config_world(struct config *c)
 static void apart(struct emit *e, const struct run *r)
 {
     const bool titan = r->framework == FW_TORCHTITAN;
+    if (run_spreads(r))
+        emit_refuse(e, KEY_SCHEDULE,
+                    "one process needs no launcher: python "
+                    "train.py, with device_map=\"auto\"");
     const uint64_t each = emit_node(e, r);
     str_append(e->head, sizeof(e->head),
                "torchrun --nnodes %" PRIu64 " --nproc_per_node %" PRIu64,

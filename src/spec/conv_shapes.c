@@ -322,7 +322,11 @@ static memplan_error *set_patches(struct spec *spec, const uint16_t image[3],
                             "leave it out: the model's file says how large "
                             "images are");
     if (image[1] != image[2])
-        return not_an_image(d, "this model takes square images",
+        return not_an_image(d,
+                            spec->merge > 0
+                                ? "images of this model that are not square "
+                                  "are not modelled yet"
+                                : "this model takes square images",
                             "make height and width alike");
     if (side == 0)
         return not_an_image(d, "the image is smaller than a patch",

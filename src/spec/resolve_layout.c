@@ -468,16 +468,17 @@ enum {
 /* The echo has the image of the model that reads some, and takes others. */
 static void resolve_image(struct run *r, const struct spec *spec)
 {
-    const bool square = spec->image > 0; /* ViT's */
-    if (spec->channels == 0
-        || (square && spec->family != FAM_VIT && spec->merge == 0))
+    const bool whole = spec->vision != NULL && spec->vision->merge > 0;
+    const struct spec *eye = whole ? spec->vision : spec;
+    const bool square = eye->image > 0; /* ViT's */
+    if (eye->channels == 0
+        || (square && eye->family != FAM_VIT && eye->merge == 0))
         return;
-    r->setup.image[0] = (uint16_t)spec->channels;
-    r->setup.image[1] = (uint16_t)(square ? spec->image : spec->resnet.height);
+    r->setup.image[0] = (uint16_t)eye->channels;
+    r->setup.image[1] = (uint16_t)(square ? eye->image : eye->resnet.height);
     r->setup.image[2] =
-        (uint16_t)(square ? spec->image : spec->resnet.width_pixels);
+        (uint16_t)(square ? eye->image : eye->resnet.width_pixels);
     resolve_count(r, KEY_IMAGE, IMAGE_RANK);
-    const struct spec *eye = spec->vision != NULL ? spec->vision : spec;
     if (eye->merge > 0)
         resolve_assume(r, KEY_IMAGE,
                        "images of %" PRIu64 " x %" PRIu64 " pixels, the "
