@@ -562,7 +562,7 @@ static void test_liger_in_place(void **state)
 {
     (void)state;
     struct fixture f;
-    struct walk_scratch scratch;
+    struct walk_scratch scratch = { .bare = false };
     struct block_walk w;
     start_llama(&f, "bf16", "flash");
     f.run.impl = IMPL_HF_LIGER;

@@ -460,7 +460,7 @@ static void test_deepseek_fp8(void **state)
         1u << REMOD_LAYERNORM | 1u << REMOD_MLA_UP_PROJ | 1u << REMOD_MOE_ACT;
     struct lowered l;
     lower(&l, &m, &r);
-    struct walk_scratch scratch;
+    struct walk_scratch scratch = { .bare = false };
     struct block_walk w;
     assert_true(walk_scratch_init(&scratch, &l.p, &l.arena));
     walk_block(&w, &l.p, first_layer(&l.p), run_regions(&r), 0, &scratch);
