@@ -551,15 +551,20 @@ void walk_kept(const struct program *p, const struct block *block,
     }
 }
 
+static void walk_told(struct walk *w, walk_event_fn *tell, void *ctx)
+{
+    walk_init(w);
+    w->tell = tell;
+    w->ctx = ctx;
+}
+
 void walk_tell_forward(const struct program *p, const struct block *block,
                        uint64_t regions, enum walk_pass pass,
                        struct walk_scratch *scratch, walk_event_fn *tell,
                        void *ctx)
 {
     struct walk w = walk_on(p, block, regions, scratch);
-    walk_init(&w);
-    w.tell = tell;
-    w.ctx = ctx;
+    walk_told(&w, tell, ctx);
     walk_forward(&w, pass);
 }
 
@@ -569,9 +574,7 @@ void walk_tell_backward(const struct program *p, const struct block *block,
                         void *ctx)
 {
     struct walk w = walk_on(p, block, regions, scratch);
-    walk_init(&w);
-    w.tell = tell;
-    w.ctx = ctx;
+    walk_told(&w, tell, ctx);
     walk_backward(&w, mode);
 }
 
@@ -581,9 +584,7 @@ void walk_tell_unpacked(const struct program *p, const struct block *block,
                         void *ctx)
 {
     struct walk w = walk_on(p, block, regions, scratch);
-    walk_init(&w);
-    w.tell = tell;
-    w.ctx = ctx;
+    walk_told(&w, tell, ctx);
     w.unpacks = true;
     walk_backward(&w, mode);
 }
@@ -594,9 +595,7 @@ void walk_tell_split(const struct program *p, const struct block *block,
                      void *ctx)
 {
     struct walk w = walk_on(p, block, regions, scratch);
-    walk_init(&w);
-    w.tell = tell;
-    w.ctx = ctx;
+    walk_told(&w, tell, ctx);
     w.split = true;
     walk_backward(&w, mode);
 }

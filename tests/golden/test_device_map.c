@@ -18,26 +18,7 @@
 
 #define FOLDER MEMPLAN_SOURCE_DIR "/tests/golden/device_map"
 
-enum { TEXT_MAX = 1 << 16 };
-
-static char text[TEXT_MAX];
-
-static const struct json *read_json(struct arena *a, const char *file,
-                                    size_t *len)
-{
-    char path[1024];
-    snprintf(path, sizeof path, "%s/%s", FOLDER, file);
-    FILE *f = fopen(path, "rb");
-    if (f == NULL)
-        fail_msg("cannot open '%s'", path);
-    *len = fread(text, 1, sizeof text, f);
-    fclose(f);
-    struct diag d;
-    diag_init(&d, NULL);
-    const struct json *root = json_parse(a, text, *len, &d);
-    assert_non_null(root);
-    return root;
-}
+#include "read_json.h"
 
 static void lay_out(struct run *run, const struct json *root)
 {
