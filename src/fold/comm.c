@@ -227,7 +227,7 @@ static void collectives(struct comm_result *r, const struct comm_input *in)
     const struct run *run = in->run;
     const double again =
         in->layers == 0 ? 0 : (double)in->recomputed / (double)in->layers;
-    double tp = 0, ep = 0;
+    double tp = 0, ep = 0, cp = 0;
     for (uint32_t b = 0; b < p->n_blocks; b++) {
         const bool layer = p->block[b].kind == BLOCK_LAYER;
         double times = layer ? 0 : 1;
@@ -237,10 +237,12 @@ static void collectives(struct comm_result *r, const struct comm_input *in)
             const struct op *op = &p->op[p->block[b].op_first + i];
             const double bytes =
                 times * op_bytes(p, op, run) * (layer ? 2 + again : 2);
-            if (bytes > 0 && (op->group == COMM_EP || op->group == COMM_ETP))
-                ep += bytes;
-            else if (bytes > 0)
-                tp += bytes;
+            switch (op->group) {
+            case COMM_TP: tp += bytes; break;
+            case COMM_CP: cp += bytes; break;
+            case COMM_EP:
+            case COMM_ETP: ep += bytes; break;
+            }
         }
     }
     const double m = micro_batches(run);
@@ -264,6 +266,14 @@ static void collectives(struct comm_result *r, const struct comm_input *in)
                               .formula = formula,
                               .pattern = "# * #",
                               .factor = { ep, m } });
+    add(r, (struct comm_row){ .key = "context_parallel",
+                              .label = "heads for tokens, and back",
+                              .collective = "all-to-all",
+                              .group = "context parallel",
+                              .bytes = cp * m,
+                              .formula = formula,
+                              .pattern = "# * #",
+                              .factor = { cp, m } });
 }
 
 /* Ring: k and v of the local chunk go round; backward takes k, v and their
@@ -325,6 +335,7 @@ void fold_comm(struct comm_result *out, const struct comm_input *in)
     data_parallel(out, in->run, &in->dense, &dense_names);
     data_parallel(out, in->run, &in->expert, &expert_names);
     collectives(out, in);
-    context_parallel(out, in, kv_bytes(in->program));
+    if (in->run->cp_comm == CP_P2P)
+        context_parallel(out, in, kv_bytes(in->program));
     pipeline(out, in);
 }

@@ -186,6 +186,19 @@ void hf_project(struct builder *b, tensor_id x, struct hf_qkv *out);
 /* k and v of the encoder's result. */
 void hf_project_cross(struct builder *b, tensor_id x, struct hf_qkv *out);
 
+/* ---- hf_ulysses.c: heads exchanged for tokens around attention ---- */
+
+/* Factors of shapes outside of it, and what its module holds. */
+struct hf_shard {
+    struct dim a, kv, A, K, O, sq, t;
+    tensor_id positions;
+};
+bool hf_exchanges(const struct builder *b);
+void hf_scatter_heads(struct builder *b, struct hf_qkv *o,
+                      struct hf_shard *shard);
+tensor_id hf_gather_heads(struct builder *b, const struct hf_qkv *o,
+                          tensor_id context, const struct hf_shard *shard);
+
 /* ---- hf_latent.c: the same, rotated already ---- */
 
 void hf_latent(struct builder *b, tensor_id x, struct hf_qkv *out);

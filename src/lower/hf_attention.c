@@ -525,18 +525,37 @@ static void expand(struct builder *b, struct hf_qkv *o)
     o->k.n = o->v.n = b->a;
 }
 
+/* The module's variables, which attention keeps, but where it sees others. */
+static void hold_states(struct builder *b, const tensor_id qkv[3])
+{
+    static const char *const names[] = { "query_states", "key_states",
+                                         "value_states" };
+    for (unsigned i = 0; i < 3; i++) {
+        if (hf_exchanges(b))
+            hf_hold(b, names[i], qkv[i]);
+        else
+            hf_hold_frozen(b, names[i], qkv[i]);
+    }
+}
+
 static tensor_id attention_of(struct builder *b, struct hf_qkv *o)
 {
     const tensor_id q = o->q.x, k = o->k.x, v = o->v.x;
     tensor_id context = TENSOR_NONE;
+    struct hf_shard shard;
     if (b->spec->family == FAM_CHATGLM)
         expand(b, o);
+    if (hf_exchanges(b))
+        hf_scatter_heads(b, o, &shard);
+    const struct hf_qkv given = *o;
     switch (hf_kernel(b)) {
     case ATTN_SDPA: context = sdpa(b, o); break;
     case ATTN_FLASH: context = flash(b, o); break;
     case ATTN_EAGER:
     case ATTENTION_COUNT: context = eager(b, o); break;
     }
+    if (hf_exchanges(b))
+        context = hf_gather_heads(b, &given, context, &shard);
     if (b->spec->attention_gate) {
         const tensor_id s = build_unary(b, OP_TANH, "sigmoid", o->gate);
         context = build_mul(b, "gated", context, s);
@@ -546,9 +565,7 @@ static tensor_id attention_of(struct builder *b, struct hf_qkv *o)
         hf_enter(b, o->fused);
     if (b->spec->family != FAM_BLOOM)
         hf_leave(b);
-    hf_hold_frozen(b, "query_states", q);
-    hf_hold_frozen(b, "key_states", k);
-    hf_hold_frozen(b, "value_states", v);
+    hold_states(b, (const tensor_id[]){ q, k, v });
     return y;
 }
 

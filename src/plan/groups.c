@@ -38,7 +38,12 @@ static size_t list_groups(struct group g[GROUPS_MAX], const struct run *r,
                         "the same tokens",
                         r->tp, 1 });
     add(g, &n,
-        (struct group){ "cp", "parts of the same sequences", r->cp, r->tp });
+        (struct group){ "cp",
+                        r->cp_comm == CP_A2A
+                            ? "parts of the same sequences; heads for tokens "
+                              "around attention"
+                            : "parts of the same sequences",
+                        r->cp, r->tp });
     add(g, &n,
         (struct group){ "dp", "copies of the parameters; other sequences",
                         r->dp, r->tp * r->cp });

@@ -204,6 +204,16 @@ void config_clipping(struct config *c, const char *path)
     config_set(c, norm, KEY_CLIP_GRAD, x > 0 ? "true" : "false");
 }
 
+void config_ulysses(struct config *c, const char *path)
+{
+    const struct json *n = config_at(c, path);
+    if (n == NULL
+        || (n->kind == JSON_NUMBER && !(n->number > 1) && !(n->number < 1)))
+        return;
+    config_set_json(c, n, KEY_CP);
+    config_set(c, n, KEY_CP_COMM, "a2a");
+}
+
 memplan_error *config_bad(struct config *c, const struct json *where,
                           memplan_status status, const char *format, ...)
 {

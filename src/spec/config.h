@@ -168,6 +168,9 @@ memplan_error *config_bad(struct config *c, const struct json *where,
 #endif
     ;
 
+/* Ulysses over so many ranks, where there is such a number at that path. */
+void config_ulysses(struct config *c, const char *path);
+
 /* `where` names a file of that dialect, to be read next. */
 void config_goes_on(struct config *c, const struct json *where,
                     const char *dialect);

@@ -92,11 +92,14 @@ static const struct config_row rows[] = {
     QUIET("parallelism_config.parallelism_config_dp_replicate_size"),
     QUIET("parallelism_config.parallelism_config_cp_comm_strategy"),
     QUIET("parallelism_config.parallelism_config_cp_backend"),
-    ONLY("parallelism_config.parallelism_config_sp_size", "1"),
-    QUIET("parallelism_config.parallelism_config_sp_backend"),
+    LATER("parallelism_config.parallelism_config_sp_size"),
+    ONLY("parallelism_config.parallelism_config_sp_backend", "deepspeed"),
     QUIET("parallelism_config.parallelism_config_sp_seq_length"),
     QUIET("parallelism_config.parallelism_config_sp_seq_length_is_variable"),
-    QUIET("parallelism_config.parallelism_config_sp_attn_implementation"),
+    WORDS_READ("parallelism_config.parallelism_config_sp_attn_implementation",
+               KEY_ATTENTION,
+               "flash_attention_2=flash flash_attention_3=flash sdpa=sdpa "
+               "flex_attention=?"),
 
     SAME_READ("gradient_accumulation_steps", KEY_GRAD_ACCUM),
     WORDS_GIVEN("dynamo_config.dynamo_backend", KEY_COMPILE,
@@ -261,6 +264,7 @@ static void together(struct config *c)
     machines(c);
     if (h == HOLD_FSDP)
         fsdp(c);
+    config_ulysses(c, "parallelism_config.parallelism_config_sp_size");
     if (h == HOLD_DEEPSPEED)
         config_clipping(c, "deepspeed_config.gradient_clipping");
     if (h == HOLD_MEGATRON)
@@ -352,6 +356,13 @@ static void put_deepspeed(struct emit *e, const struct run *r)
         emit_word(e, "deepspeed_config.offload_param_nvme_path", "/local_nvme");
     emit_refuse_given(e, keys, sizeof(keys) / sizeof(keys[0]),
                       "a file of DeepSpeed's own says it: --emit deepspeed");
+    if (!run_exchanges_heads(r))
+        return;
+    emit_count(e, "parallelism_config.parallelism_config_sp_size", r->cp);
+    emit_word(e, "parallelism_config.parallelism_config_sp_backend",
+              "deepspeed");
+    emit_word(e, "parallelism_config.parallelism_config_sp_attn_implementation",
+              r->attention == ATTN_SDPA ? "sdpa" : "flash_attention_2");
 }
 
 static void put_megatron(struct emit *e, const struct run *r)

@@ -268,7 +268,7 @@ static void together(struct config *c)
     unless(c, "zero_optimization.mics_shard_size", -1, KEY_SHARD_DEGREE, "");
     unless(c, "zero_optimization.offload_optimizer.ratio", 1, KEY_COUNT,
            "all states are on the CPU");
-    unless(c, "sequence_parallel_size", 1, KEY_COUNT, "Ulysses");
+    config_ulysses(c, "sequence_parallel_size");
 }
 
 /* ---- and back ---- */
@@ -293,6 +293,8 @@ static void apart(struct emit *e, const struct run *r)
     emit_raw(e, "gradient_clipping", r->clip_grad ? "1.0" : "0.0");
     if (r->given[KEY_SHARD_DEGREE])
         emit_count(e, "zero_optimization.mics_shard_size", r->shard);
+    if (run_exchanges_heads(r))
+        emit_count(e, "sequence_parallel_size", r->cp);
     nvme_path(e, r->offload_optimizer,
               "zero_optimization.offload_optimizer.nvme_path");
     nvme_path(e, r->offload_params,

@@ -96,6 +96,12 @@ void resolve_check_stacks(const struct run *r, const struct spec *spec,
 void resolve_check_mixers(const struct run *r, const struct spec *spec,
                           struct diag *d);
 
+/* ---- resolve_check_ranks.c ---- */
+
+/* What Hugging Face's layers cannot have over several ranks. */
+void resolve_check_ranks(const struct run *r, const struct spec *spec,
+                         struct diag *d);
+
 /* ---- resolve_check_schedule.c ---- */
 
 void resolve_check_schedule(const struct run *r, struct diag *d);

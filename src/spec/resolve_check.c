@@ -6,8 +6,6 @@
 
 #include "base/count.h"
 
-#include "base/count.h"
-
 #include <inttypes.h>
 
 #include "base/banned.h"
@@ -69,6 +67,8 @@ static void check_split_layers(const struct run *r, struct diag *d)
         const bool spread = keys[i] == KEY_PP && r->engine == ENGINE_DDP;
         if ((!resolve_is_hf(r) && !unsplit) || (spread && run_spreads(r)))
             continue;
+        if (keys[i] == KEY_CP && run_exchanges_heads(r))
+            continue; /* resolve_check_ranks */
         enum setup_key what =
             resolve_is_hf(r) ? KEY_IMPLEMENTATION : KEY_ENGINE;
         memplan_error *e =
@@ -77,7 +77,10 @@ static void check_split_layers(const struct run *r, struct diag *d)
                         setup_field(keys[i])->key, r->setup.v[keys[i]].n,
                         setup_field(what)->key, resolve_text(r, what, buf));
         diag_hint(e, "use %s--framework megatron or torchtitan",
-                  spread ? "--schedule naive (device_map), or " : "");
+                  spread ? "--schedule naive (device_map), or "
+                  : keys[i] == KEY_CP && resolve_is_hf(r)
+                      ? "--cp-comm a2a (Ulysses), or "
+                      : "");
     }
 }
 
@@ -257,6 +260,10 @@ static void check_sequence(const struct run *r, const struct spec *s,
      * either end. Sequence parallelism splits what is left over tp. */
     uint64_t unit = r->cp > 1 ? 2 * r->cp : 1;
     const char *what = "2 x cp";
+    if (run_exchanges_heads(r)) { /* every rank has all of them in turn */
+        unit = r->cp;
+        what = "cp";
+    }
     enum setup_key key = KEY_CP;
     bool tp_splits = r->tp > 1 && s->heads % r->tp == 0; /* else said above */
     if (r->sequence_parallel && tp_splits) {
@@ -458,6 +465,7 @@ void resolve_check(const struct run *r, const struct spec *spec, struct diag *d)
 {
     check_modelled(r, d);
     check_split_layers(r, d);
+    resolve_check_ranks(r, spec, d);
     resolve_check_schedule(r, d);
     check_dbrx(r, spec, d);
     check_blocks(r, spec, d);

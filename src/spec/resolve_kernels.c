@@ -193,7 +193,13 @@ void resolve_kernels(struct run *r, const struct spec *spec)
                            ? "flash-linear-attention and causal-conv1d"
                            : "mamba-ssm and causal-conv1d");
     r->ce_fusion = (enum ce_fusion)resolve_count(r, KEY_CE_FUSION, CE_TE);
-    r->cp_comm = (enum cp_comm)resolve_count(r, KEY_CP_COMM, CP_P2P);
+    const bool ulysses = r->cp > 1 && resolve_is_hf(r);
+    r->cp_comm =
+        (enum cp_comm)resolve_count(r, KEY_CP_COMM, ulysses ? CP_A2A : CP_P2P);
+    if (ulysses)
+        resolve_assume(r, KEY_CP_COMM,
+                       "Ulysses: ranks of cp exchange heads for tokens around "
+                       "attention (--cp-comm)");
     r->moe_dispatcher = (enum moe_dispatcher)resolve_count(
         r, KEY_MOE_DISPATCHER, DISPATCH_ALLTOALL);
     r->moe_imbalance = resolve_real(r, KEY_MOE_IMBALANCE, 1);

@@ -310,7 +310,7 @@ static const struct moot {
     { KEY_CE_FUSION, PLAIN_LOSS | NO_MEGATRON, ANY,
       " but in Megatron with --loss fused" },
     { KEY_SSM_KERNEL, NO_STATE, ANY, " without layers that have a state" },
-    { KEY_CP_COMM, NO_MEGATRON | NO_CP, ANY, " but in Megatron with cp" },
+    { KEY_CP_COMM, NO_CP, ANY, " without cp" },
     { KEY_GRAD_ACCUM_FUSION, NO_MEGATRON, ANY, " outside Megatron" },
     { KEY_ETP, NO_EXPERTS, ANY, " without experts" },
     { KEY_FUSED_SOFTMAX, NO_SPELLED_OUT, ANY,

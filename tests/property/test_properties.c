@@ -55,7 +55,7 @@ static const char *pick(uint64_t *seed, const char *const *words)
 struct choice {
     const char *key, *value; /* NULL: not given */
 };
-enum { FIRST_ADAPTER = 32, FIRST_EIGHT = 61, CHOICES = 67 };
+enum { FIRST_ADAPTER = 32, FIRST_EIGHT = 63, CHOICES = 69 };
 struct trial {
     const char *model;
     struct choice c[CHOICES];
@@ -302,7 +302,8 @@ static uint64_t number_of(struct trial *t, const char *key)
 static void mend(struct trial *t)
 {
     const uint64_t gpus = number_of(t, "gpus");
-    if (gpus % (number_of(t, "tp") * number_of(t, "pp")) != 0)
+    if (gpus % (number_of(t, "tp") * number_of(t, "pp") * number_of(t, "cp"))
+        != 0)
         *value_of(t, "gpus") = "64";
     if (gpus > 1)
         *value_of(t, "optimizer_in_backward") = "false";
@@ -564,6 +565,12 @@ static struct trial trial_of(uint64_t seed)
                                 : s % 3 == 0 ? "2"
                                 : s % 3 == 1 ? "8"
                                              : NULL },
+        { "cp", titan || state ? NULL
+                : megatron     ? (s % 23 == 1 ? "2" : NULL)
+                : s % 11 < 2   ? "2"
+                : s % 11 == 2  ? "4"
+                               : NULL },
+        { "cp_comm", s % 2 == 0 ? "a2a" : NULL },
         { "drop_outputs", NULL }, /* these three: more_of */
         { "softmax_input", NULL },
         { "attention_mask", NULL },
@@ -689,9 +696,10 @@ static uint64_t fullest(const struct stage *st, const struct run *run)
                         COMP_COUNT);
             most = max_u64(most, m.total);
         }
+    /* two chunks have a second backward in one micro-batch */
+    const unsigned passes = run->grad_accum > 1 || st->chunks > 1 ? 2 : 1;
     for (uint32_t i = 0; i < st->n; i++)
-        for (unsigned later = 0; later < (run->grad_accum > 1 ? 2u : 1u);
-             later++) {
+        for (unsigned later = 0; later < passes; later++) {
             const bool head = st->head && i == st->n - 1;
             if (stage_happens(st, i, false, later != 0)) {
                 moment_with(&m, st, head ? PHASE_LOSS : PHASE_FORWARD, i,

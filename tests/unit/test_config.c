@@ -233,6 +233,14 @@ static void test_deepspeed_words(void **state)
                         "\"zero_optimization\": {\"mics_shard_size\": -1, "
                         "\"zero_hpz_partition_size\": 8}}");
     has("optimizer=momentum shard_degree= hpz_partition_size=8");
+    import("deepspeed", "{\"sequence_parallel_size\": 4}");
+    has("cp=4 cp_comm=a2a");
+    import("deepspeed", "{\"sequence_parallel_size\": 1}");
+    has("cp= cp_comm=");
+    import("accelerate", "distributed_type: DEEPSPEED\nparallelism_config:\n"
+                         "  parallelism_config_sp_size: 8\n"
+                         "  parallelism_config_sp_attn_implementation: sdpa\n");
+    has("cp=8 cp_comm=a2a attention=sdpa");
     import("deepspeed", "{\"zero_optimization\": {"
                         "\"zero_quantized_weights\": true, "
                         "\"zero_quantized_gradients\": true}}");

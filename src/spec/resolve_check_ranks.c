@@ -1,0 +1,121 @@
+/*
+ * Owns which of Hugging Face's classes can be spread over ranks, and how: their
+ * own layers know of one rank, and a library beside them does the rest. Changes
+ * nothing.
+ */
+#include "spec/resolve.h"
+
+#include "base/count.h"
+
+#include <inttypes.h>
+
+#include "base/banned.h"
+
+/* ---- Ulysses ---- */
+
+/* Classes that call attention by name (ALL_ATTENTION_FUNCTIONS), which is where
+ * UlyssesSPAttentionHF stands, and whose configuration says how many heads of
+ * keys there are, all of one width: read in transformers 5.23 and DeepSpeed
+ * 0.19.8 (runtime/sequence_parallel/ulysses_sp.py). */
+static bool calls_by_name(enum family family)
+{
+    static const enum family some[] = {
+        FAM_DECODER,  FAM_LLAMA,      FAM_MISTRAL,    FAM_QWEN2,
+        FAM_QWEN3,    FAM_QWEN2_MOE,  FAM_QWEN3_MOE,  FAM_GEMMA,
+        FAM_GEMMA2,   FAM_GEMMA3,     FAM_PHI,        FAM_PHI3,
+        FAM_OLMO,     FAM_OLMO2,      FAM_OLMO3,      FAM_OLMOE,
+        FAM_COHERE,   FAM_COHERE2,    FAM_MIXTRAL,    FAM_GRANITE,
+        FAM_STABLELM, FAM_GRANITEMOE, FAM_STARCODER2, FAM_GLM,
+        FAM_GLM4,     FAM_GLM4_MOE,   FAM_SMOLLM3,    FAM_SEED_OSS,
+        FAM_ERNIE,    FAM_ERNIE_MOE,  FAM_MINISTRAL,  FAM_HUNYUAN,
+        FAM_DOTS1,    FAM_NEMOTRON,   FAM_EXAONE4,    FAM_ARCEE,
+        FAM_HELIUM,
+    };
+    for (size_t i = 0; i < sizeof(some) / sizeof(some[0]); i++) {
+        if (some[i] == family)
+            return true;
+    }
+    return false;
+}
+
+static void refuse_exchange(const struct spec *s, const char *what,
+                            struct diag *d)
+{
+    memplan_error *e = setup_error(d, MEMPLAN_E_UNSUPPORTED, KEY_CP,
+                                   "UlyssesSPAttentionHF has no %s", what);
+    if (spec_is_language(s) && s->decoder_layers == 0)
+        diag_hint(e, "use --framework megatron, or leave cp out");
+    else
+        diag_hint(e, "leave cp out");
+}
+
+static const char *unexchanged(const struct run *r, const struct spec *s)
+{
+    if (s->vision != NULL || !spec_is_language(s) || s->bidirectional
+        || s->decoder_layers > 0)
+        return "models but decoders of words";
+    if (s->kv_rank > 0)
+        return "latent attention, whose keys and values differ in width";
+    if (s->mixer != MIX_ATTENTION)
+        return "layers that run along the sequence";
+    if (!calls_by_name(s->family))
+        return "way into the attention of this family's class";
+    return resolve_is_litgpt(r) ? "LitGPT's loss in pieces" : NULL;
+}
+
+/* A rank has whole heads, of keys at least one, that others may have too. */
+static void check_exchanged_heads(const struct run *r, const struct spec *s,
+                                  struct diag *d)
+{
+    const uint64_t n = r->cp;
+    const uint64_t kv = s->kv_heads;
+    if (s->heads % n == 0 && (kv % n == 0 || n % kv == 0))
+        return;
+    const bool queries = s->heads % n != 0;
+    memplan_error *e = setup_error(
+        d, MEMPLAN_E_CONFLICT, KEY_CP,
+        "%" PRIu64 " %s heads do not split over cp %" PRIu64
+        " ranks that exchange them",
+        queries ? s->heads : kv, queries ? "attention" : "key-value", n);
+    resolve_hint_divisors(e, gcd_u64(s->heads, r->gpus));
+}
+
+static void check_exchange(const struct run *r, const struct spec *s,
+                           struct diag *d)
+{
+    const char *what = unexchanged(r, s);
+    memplan_error *e = NULL;
+    if (what != NULL) {
+        refuse_exchange(s, what, d);
+        return;
+    }
+    if (r->attention == ATTN_EAGER) {
+        e = setup_error(d, MEMPLAN_E_CONFLICT, KEY_ATTENTION,
+                        "attention 'eager' with cp_comm 'a2a', which DeepSpeed "
+                        "refuses");
+        diag_hint(e, "use --attention flash or sdpa");
+    } else if (r->attention == ATTN_SDPA && s->sliding_layers > 0
+               && s->sliding_window < r->seq_len) {
+        e = setup_error(d, MEMPLAN_E_CONFLICT, KEY_ATTENTION,
+                        "attention 'sdpa' with cp_comm 'a2a', which drops the "
+                        "masks that windows are made by");
+        diag_hint(e, "use --attention flash");
+    }
+    check_exchanged_heads(r, s, d);
+}
+
+void resolve_check_ranks(const struct run *r, const struct spec *s,
+                         struct diag *d)
+{
+    if (run_exchanges_heads(r)) {
+        check_exchange(r, s, d);
+    } else if (r->cp > 1 && r->cp_comm == CP_A2A && !resolve_is_megatron(r)) {
+        char buf[RESOLVE_TEXT_MAX];
+        memplan_error *e = setup_error(
+            d, MEMPLAN_E_UNSUPPORTED, KEY_CP_COMM,
+            "cp_comm 'a2a' with implementation '%s', which sends keys and "
+            "values round",
+            resolve_text(r, KEY_IMPLEMENTATION, buf));
+        diag_hint(e, "use --cp-comm p2p, or --framework megatron or deepspeed");
+    }
+}
