@@ -41,6 +41,8 @@ struct gpu {
     double peak_fp4_flop_s;
     uint32_t sm_count; /* streaming multiprocessors or compute units */
     uint32_t gpus_per_node;
+    uint32_t link_gpus;        /* that the link joins, beyond a node; 0: those
+                                * of a node */
     const char *link;          /* inside the node: "NVLink3 + NVSwitch" */
     double intra_node_bytes_s; /* per GPU and direction */
     double inter_node_bytes_s; /* per GPU and direction */

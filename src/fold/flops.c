@@ -23,7 +23,7 @@ static double backward_factor(const struct program *p, const struct op *op)
     return factor;
 }
 
-static double op_backward(const struct program *p, const struct op *op)
+double op_backward_products(const struct program *p, const struct op *op)
 {
     switch (op->kind) {
     case OP_LINEAR:
@@ -82,9 +82,8 @@ static double op_backward(const struct program *p, const struct op *op)
     return 0;
 }
 
-/* True when the operation runs a second time, in backward. */
-static bool runs_again(const struct op *op, const struct run *run,
-                       enum block_kind kind)
+bool op_runs_again(const struct op *op, const struct run *run,
+                   enum block_kind kind)
 {
     switch (run->recompute) {
     case RECOMP_FULL:
@@ -116,7 +115,7 @@ static void sum_block(struct block_flops *s, const struct program *p,
         const struct op *op = &p->op[b->op_first + i];
         if (op->flop_full == 0)
             continue;
-        const double back = op_backward(p, op);
+        const double back = op_backward_products(p, op);
         s->causal += op->flop_causal;
         s->full += op->flop_full;
         s->back_causal += back * op->flop_causal;
@@ -126,7 +125,7 @@ static void sum_block(struct block_flops *s, const struct program *p,
         else
             s->linear += op->flop_causal;
         s->idle += (1 + back) * op->flop_idle;
-        if (!runs_again(op, run, b->kind))
+        if (!op_runs_again(op, run, b->kind))
             continue;
         s->again += op->flop_causal + op->flop_idle;
     }
@@ -191,7 +190,7 @@ static void explain_op(struct explanation *x, const struct program *p,
         op->flop_causal / tokens,
         core ? "forward, causal half of 2 m n k" : "forward, 2 m n k",
         NUMBERS(x->arena, "# / # tokens; backward # times that",
-                op->flop_causal, tokens, op_backward(p, op)),
+                op->flop_causal, tokens, op_backward_products(p, op)),
         2);
 }
 

@@ -18,6 +18,12 @@ void fold_flops(struct flops_result *out, const struct program *p,
 bool explain_flops(struct explanation *x, const struct flops_result *flops,
                    const struct program *p, const struct params_result *params);
 
+/* Forward products again in backward: one for each operand's gradient. */
+double op_backward_products(const struct program *p, const struct op *op);
+/* True when the operation runs a second time, in backward. */
+bool op_runs_again(const struct op *op, const struct run *run,
+                   enum block_kind kind);
+
 /* Bytes that one GPU sends in one optimizer step, on the busiest kind of
  * stage. `params`: elements per rank of the largest stage, dense and expert.
  * [method.md eq. communication] */

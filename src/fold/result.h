@@ -210,6 +210,53 @@ struct comm_result {
     double total;
 };
 
+/* Where the time of a step goes, on the rank that computes longest. */
+#define TIME_PART_MAP(X)                                                       \
+    X(TIME_PRODUCTS, "matrix_products", "matrix products",                     \
+      "sum over products, forward and backward: FLOP / (peak * share)")        \
+    X(TIME_ATTENTION, "attention", "attention",                                \
+      "sum over the layers' attention, forward and backward")                  \
+    X(TIME_MEMORY, "memory_bound", "element-wise kernels",                     \
+      "bytes moved / (bandwidth * share), and a latency a kernel")             \
+    X(TIME_AGAIN, "recompute", "recomputation",                                \
+      "forward kernels that run again in backward")                            \
+    X(TIME_HOST, "host", "waiting for the host",                               \
+      "kernels * time to start one, beyond what they run")                     \
+    X(TIME_TP, "tensor_parallel", "tensor-parallel messages",                  \
+      "collectives in the layers that nothing covers")                         \
+    X(TIME_CP, "context_parallel", "context-parallel messages",                \
+      "collectives in the layers that nothing covers")                         \
+    X(TIME_EP, "expert_parallel", "expert-parallel messages",                  \
+      "collectives in the layers that nothing covers")                         \
+    X(TIME_DP, "data_parallel", "data-parallel messages",                      \
+      "gradients out and weights in, less what is computed beside them")       \
+    X(TIME_SLOWED, "overlap", "computing slowed by messages",                  \
+      "messages beside what is computed * share of the GPU that they take")    \
+    X(TIME_BUBBLE, "bubble", "pipeline bubble",                                \
+      "other stages' passes and messages while the pipeline fills and drains") \
+    X(TIME_OPTIMIZER, "optimizer", "optimizer step",                           \
+      "bytes of states, gradients and weights / (bandwidth * share)")          \
+    X(TIME_OFFLOAD, "offload", "transfers to and from the host",               \
+      "bytes / rate of the link")
+#define TIME_PART_ENUM(id, key, text, rule) id,
+enum time_part { TIME_PART_MAP(TIME_PART_ENUM) TIME_PARTS };
+#undef TIME_PART_ENUM
+const char *time_part_key(enum time_part part);
+const char *time_part_label(enum time_part part);
+const char *time_part_rule(enum time_part part);
+
+/* One optimizer step. [method.md eq. step-time] */
+struct time_result {
+    bool known;
+    bool measured;           /* the GPU's kernels were, not its family's */
+    double part[TIME_PARTS]; /* seconds; they add up to step_s */
+    double step_s;
+    double exposed_s; /* of messages */
+    double bubble;    /* idle over busy time of the pipeline */
+    uint64_t stage;   /* whose parts these are */
+    const char *source;
+};
+
 /* ---- explanation: the same folds with their terms kept ---- */
 
 struct explain_entry {

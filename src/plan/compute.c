@@ -55,13 +55,20 @@ static void flops(struct compute_result *c, const struct memplan_report *r)
     c->hardware_flops = c->tokens * r->flops.hardware_causal;
 }
 
-/* The default is what the hardware reaches; recomputed FLOPs are part of
- * that, and not of MFU. */
-static void utilisation(struct compute_result *c, const struct run *run)
+/* Given, or what follows from the predicted step; without a model a default of
+ * the hardware: recomputed FLOPs are part of that, and not of MFU. */
+static void utilisation(struct compute_result *c,
+                        const struct memplan_report *r)
 {
+    const struct run *run = &r->run;
     const double extra = c->hardware_flops / c->model_flops;
     c->mfu_given = run->given[KEY_MFU];
+    c->mfu_predicted = !c->mfu_given && r->has_model && r->time.known;
     c->mfu = c->mfu_given ? run->mfu : run->mfu / extra;
+    if (c->mfu_predicted)
+        c->mfu = (double)run->global_batch * (double)run->seq_len
+                 * c->flops_per_token
+                 / (r->time.step_s * (double)run->gpus * run->peak_flop_s);
     c->hfu = c->mfu * extra;
     c->peak_flop_s = run->peak_flop_s;
     c->availability = run->availability;
@@ -124,7 +131,7 @@ static void step(struct compute_result *c, const struct memplan_report *r)
     c->steps = c->tokens / c->tokens_per_step;
     c->step_time_s = c->tokens_per_step / c->tokens_per_s;
     c->communication_bytes = r->comm.total;
-    c->bubble_fraction = bubble(run);
+    c->bubble_fraction = r->time.known ? r->time.bubble : bubble(run);
 }
 
 static void laws(struct compute_result *c, const struct memplan_report *r)
@@ -153,7 +160,7 @@ void plan_compute(struct memplan_report *r)
     *c = (struct compute_result){ 0 };
     sizes(c, r);
     flops(c, r);
-    utilisation(c, &r->run);
+    utilisation(c, r);
     cluster(c, &r->run);
     step(c, r);
     laws(c, r);
@@ -203,7 +210,9 @@ static void explain_run(struct explanation *x, const struct compute_result *c)
                .numbers = NUMBERS(a, "# / (# * # * 3600)", c->model_flops,
                                   c->peak_flop_s, c->mfu),
                .equation = "compute",
-               .source = c->mfu_given ? "" : "MFU is a default" });
+               .source = c->mfu_given       ? ""
+                         : c->mfu_predicted ? "MFU is predicted"
+                                            : "MFU is a default" });
     add(x, (struct explain_entry){
                .section = "training run",
                .name = "days",
@@ -236,6 +245,24 @@ static void explain_run(struct explanation *x, const struct compute_result *c)
                            c->flops_per_token, c->gpus, c->peak_flop_s, c->mfu),
                .equation = "compute",
                .source = "" });
+}
+
+static void explain_time(struct explanation *x, const struct time_result *t)
+{
+    for (int i = 0; i < TIME_PARTS; i++) {
+        if (t->part[i] <= 0)
+            continue;
+        add(x, (struct explain_entry){
+                   .section = "time of a step",
+                   .name = time_part_label((enum time_part)i),
+                   .unit = "s",
+                   .value = t->part[i],
+                   .formula = time_part_rule((enum time_part)i),
+                   .numbers = "",
+                   .equation = i < TIME_TP ? "kernels" : "step-time",
+                   .source = t->source,
+                   .depth = 1 });
+    }
 }
 
 static void explain_laws(struct explanation *x, const struct compute_result *c)
@@ -281,6 +308,8 @@ bool explain_compute(struct explanation *x, const struct memplan_report *r)
 {
     explain_flops_of_run(x, &r->compute);
     explain_run(x, &r->compute);
+    if (r->compute.mfu_predicted)
+        explain_time(x, &r->time);
     explain_laws(x, &r->compute);
     if (r->has_model)
         explain_comm(x, &r->comm);

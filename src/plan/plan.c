@@ -7,6 +7,7 @@
 #include "fold/fold.h"
 #include "fold/memory.h"
 #include "fold/states.h"
+#include "fold/time.h"
 
 #include "base/unit.h"
 
@@ -299,6 +300,7 @@ memplan_status plan_estimate(struct memplan_report *r, const struct spec *spec,
         return d->status;
     }
     count_communication(r);
+    fold_time(&r->time, &r->program, &r->run);
     plan_compute(r);
     if (!r->memory.fits)
         plan_changes(r, spec, params, setup);
@@ -377,6 +379,7 @@ memplan_status plan_compute_model(struct memplan_report *r,
         || count_flops(r, d) != MEMPLAN_OK)
         return d->status;
     count_communication(r);
+    fold_time(&r->time, &r->program, &r->run);
     plan_compute(r);
     return MEMPLAN_OK;
 }

@@ -32,7 +32,7 @@ struct compute_result {
     double model_flops_full;
     double hardware_flops; /* with recomputation */
     double mfu, hfu;
-    bool mfu_given;
+    bool mfu_given, mfu_predicted;
     double peak_flop_s;
     double gpu_hours, days, cost_usd; /* NAN: not known */
     double gpus;                      /* used, or needed for the deadline */
@@ -75,6 +75,7 @@ struct memplan_report {
     struct flops_result flops;
     struct memory_result memory;
     struct comm_result comm;
+    struct time_result time;
     struct compute_result compute;
     struct change change[CHANGE_MAX];
     size_t n_changes;

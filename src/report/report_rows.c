@@ -368,6 +368,7 @@ static const struct row speed_rows[] = {
     ROW_OR_NONE(struct compute_result, mfu, "mfu", ""),
     ROW_OR_NONE(struct compute_result, hfu, "hfu", ""),
     ROW(struct compute_result, mfu_given, "mfu_given", ""),
+    ROW(struct compute_result, mfu_predicted, "mfu_predicted", ""),
 };
 
 static const struct row cost_rows[] = {
@@ -385,6 +386,10 @@ static const struct row price_rows[] = {
 
 static const struct row sent_rows[] = {
     ROW(struct compute_result, communication_bytes, "communication_bytes", "B"),
+};
+
+static const struct row exposed_rows[] = {
+    ROW(struct time_result, exposed_s, "exposed_communication_s", "s"),
 };
 
 static const struct row bubble_rows[] = {
@@ -487,6 +492,21 @@ static void visit_comm(const struct comm_result *c, struct visitor *v)
     v->end(v, true);
 }
 
+/* Where a step's time goes. */
+static void visit_time(const struct memplan_report *r, struct visitor *v)
+{
+    if (!v->begin(v, "step_time", true))
+        return;
+    for (int i = 0; r->has_model && r->time.known && i < TIME_PARTS; i++) {
+        if (r->time.part[i] <= 0 || !v->begin(v, NULL, false))
+            continue;
+        visit_text(v, "key", time_part_key((enum time_part)i));
+        visit_real(v, "seconds", "s", r->time.part[i]);
+        v->end(v, false);
+    }
+    v->end(v, true);
+}
+
 static void visit_compute(const struct memplan_report *r, struct visitor *v)
 {
     const struct compute_result *c = &r->compute;
@@ -499,10 +519,10 @@ static void visit_compute(const struct memplan_report *r, struct visitor *v)
     VISIT(v, price_rows, c);
     VISIT(v, sent_rows, c);
     VISIT(v, moved_rows, &r->memory.offload);
-    /* Overlap is not modelled: how much is exposed is not known. */
-    visit_text(v, "exposed_communication_s", NULL);
+    VISIT(v, exposed_rows, r->has_model && r->time.known ? &r->time : NULL);
     VISIT(v, bubble_rows, c);
     visit_comm(&r->comm, v);
+    visit_time(r, v);
     visit_chinchilla(c, v);
     visit_laws(c, v);
     v->end(v, false);

@@ -283,9 +283,8 @@ static void write_text(struct out *o, const struct view *v)
     out_title(o, text);
     if (v->worst[SCORE_THROUGHPUT].n > 0)
         out_paragraph(o, PAINT_FAINT,
-                      "Throughput rests on an assumed utilisation, the "
-                      "documented default of each GPU's generation: there is "
-                      "no model of time yet.");
+                      "Throughput is predicted: kernels and links as timed "
+                      "alone, put together as the framework runs them.");
     write_groups(o, v);
     write_overall(o, v);
     write_features(o, v);

@@ -92,8 +92,33 @@ static int step_digits(double seconds)
     return seconds >= 0.01 ? 3 : 2 - (int)floor(log10(seconds));
 }
 
-static void step_lines(struct table *t, const struct compute_result *c)
+/* The largest parts of a predicted step, in order. */
+static void parts_line(struct table *t, const struct memplan_report *r)
 {
+    enum { SHOWN = 4 };
+    const struct time_result *x = &r->time;
+    char note[NOTE_MAX] = "", buf[UNIT_TEXT_MAX];
+    bool told[TIME_PARTS] = { false };
+    if (!r->compute.mfu_predicted)
+        return;
+    for (int n = 0; n < SHOWN; n++) {
+        int most = -1;
+        for (int i = 0; i < TIME_PARTS; i++)
+            if (!told[i] && (most < 0 || x->part[i] > x->part[most]))
+                most = i;
+        told[most] = true;
+        if (x->part[most] < 0.005 * x->step_s)
+            break;
+        str_append(note, sizeof(note), "%s%s %s", n > 0 ? "; " : "",
+                   text_percent(buf, x->part[most] / x->step_s),
+                   time_part_label((enum time_part)most));
+    }
+    line(t, "", "", note);
+}
+
+static void step_lines(struct table *t, const struct memplan_report *r)
+{
+    const struct compute_result *c = &r->compute;
     char value[VALUE_MAX], note[NOTE_MAX], buf[UNIT_TEXT_MAX];
     if (known(c->step_time_s)) {
         str_format(value, sizeof(value), "%s s",
@@ -105,6 +130,7 @@ static void step_lines(struct table *t, const struct compute_result *c)
             str_append(note, sizeof(note), "; %s steps",
                        unit_format_grouped(buf, ceil(c->steps), 0));
         line(t, "step", value, note);
+        parts_line(t, r);
     }
     if (known(c->tokens_per_s)) {
         str_format(value, sizeof(value), "%s tokens/s",
@@ -122,7 +148,9 @@ static void utilisation_lines(struct table *t, const struct compute_result *c)
     char value[UNIT_TEXT_MAX], note[NOTE_MAX], buf[UNIT_TEXT_MAX];
     if (known(c->mfu)) {
         str_format(note, sizeof(note), "%s",
-                   c->mfu_given ? "as given" : "assumed");
+                   c->mfu_given       ? "as given"
+                   : c->mfu_predicted ? "predicted"
+                                      : "assumed");
         if (known(c->peak_flop_s))
             str_append(note, sizeof(note), "; of %s dense TFLOP/s",
                        quantity(buf, c->peak_flop_s / 1e12));
@@ -207,7 +235,7 @@ static void fill_compute(struct table *t, const void *ctx)
 {
     const struct memplan_report *r = ctx;
     flop_lines(t, r);
-    step_lines(t, &r->compute);
+    step_lines(t, r);
     utilisation_lines(t, &r->compute);
     transfer_lines(t, r);
     time_lines(t, r);

@@ -536,5 +536,5 @@ void run_bare(struct run *run, const struct spec *spec)
     run->vocab = spec->vocab;
     run->lora_dtype = run->base_dtype = DT_BF16;
     run->peak_flop_s = run->gpu.peak_bf16_flop_s;
-    run->availability = run->mfu = 1;
+    run->availability = run->mfu = run->peak_scale = 1;
 }

@@ -11,6 +11,8 @@
 #include "base/count.h"
 #include "base/unit.h"
 
+#include "data/kernel.h"
+
 #include "base/banned.h"
 
 static double peak_flop_s(const struct run *r)
@@ -60,24 +62,35 @@ static const struct utilisation {
     [ARCH_CDNA4] = { 30, 30, "CDNA 4", "no published runs" },
 };
 
-static void resolve_mfu(struct run *r)
+/* Of a model it follows from the predicted step. */
+static void say_kernels(struct run *r)
+{
+    bool measured;
+    (void)kernel_speed_of(&r->gpu, &measured);
+    if (measured)
+        resolve_assume(r, KEY_MFU,
+                       "the step's time is predicted from kernels and links as "
+                       "timed on its GPU (--mfu)");
+    else
+        resolve_assume(r, KEY_MFU,
+                       "the step's time is predicted; kernels and links of %s "
+                       "are taken as those of other %s GPUs (--mfu)",
+                       r->gpu.name, utilisations[r->gpu.arch].name);
+}
+
+static void resolve_mfu(struct run *r, bool model)
 {
     const struct utilisation *u = &utilisations[r->gpu.arch];
     unsigned percent = r->prec.fp8 ? u->percent_fp8 : u->percent;
     /* not echoed: it is the hardware's, and 'mfu' the model's */
     r->mfu = r->given[KEY_MFU] ? r->setup.v[KEY_MFU].x : percent / 100.0;
-    if (run_spreads(r) && !r->given[KEY_MFU]) {
-        r->mfu /= (double)r->pp;
-        resolve_note(r, KEY_SCHEDULE,
-                     "one GPU of %" PRIu64 " computes at a time: their "
-                     "utilisation is divided by that",
-                     r->pp);
+    if (model) {
+        say_kernels(r);
+        return;
     }
-    bool full = r->recompute == RECOMP_FULL;
-    resolve_assume(r, KEY_MFU,
-                   "hardware utilisation %u %% on %s%s (%s; --mfu)%s", percent,
-                   u->name, r->prec.fp8 ? ", of the fp8 peak" : "", u->source,
-                   full ? "; MFU is lower by what is recomputed" : "");
+    resolve_assume(r, KEY_MFU, "hardware utilisation %u %% on %s%s (%s; --mfu)",
+                   percent, u->name, r->prec.fp8 ? ", of the fp8 peak" : "",
+                   u->source);
 }
 
 static void resolve_price(struct run *r)
@@ -149,9 +162,10 @@ void resolve_training(struct run *r, const struct spec *spec, uint64_t params)
     r->peak_flop_s = r->given[KEY_PEAK_FLOPS]
                          ? (double)r->setup.v[KEY_PEAK_FLOPS].n
                          : peak_flop_s(r);
+    r->peak_scale = peak_flop_s(r) > 0 ? r->peak_flop_s / peak_flop_s(r) : 1;
     resolve_count(r, KEY_PEAK_FLOPS, (uint64_t)r->peak_flop_s);
     resolve_tokens(r, spec);
-    resolve_mfu(r);
+    resolve_mfu(r, spec != NULL);
     r->availability = resolve_real(r, KEY_AVAILABILITY, 1);
     resolve_assume(r, KEY_AVAILABILITY,
                    "no time lost to failures (--availability)");

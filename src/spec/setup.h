@@ -426,6 +426,8 @@ struct run {
     struct gpu gpu;        /* catalogue row, overrides applied */
     uint64_t capacity_bytes;
     double peak_flop_s; /* dense, of the compute precision */
+    double peak_scale;  /* of any precision's peak: what is given over what
+                           the catalogue has */
 
     enum framework framework;
     enum implementation impl;

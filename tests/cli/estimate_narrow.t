@@ -7,4 +7,4 @@ stdout 40
 NO_COLOR=1
 == stdout ~
   throughput
-    assumed; of 312.0 dense TFLOP/s
+    predicted; of 312.0 dense TFLOP/s

@@ -9,7 +9,7 @@ score r.jsonl
 {"id": "e", "group": "g", "kind": "throughput", "model": "llama-7b", "setup": {"gpus": 64, "zero": 3, "mfu": 0.5}, "measured": {"metric": "mfu", "value": 0.5}}
 == stdout
 measured runs: 4 predicted, 1 skipped
-Throughput rests on an assumed utilisation, the documented default of each GPU's generation: there is no model of time yet.
+Throughput is predicted: kernels and links as timed alone, put together as the framework runs them.
 
 by group
   group        metric          rows  median    90 %   worst     bias  right

@@ -1,0 +1,49 @@
+/*
+ * How fast kernels and collectives run: constants of curves fitted to measured
+ * timings, one row a GPU (kernel.def), and of its family where nobody measured
+ * it. Knows no model and no step; [docs/method.md eq. kernels, eq. collectives]
+ */
+#ifndef MEMPLAN_DATA_KERNEL_H
+#define MEMPLAN_DATA_KERNEL_H
+
+#include <stdbool.h>
+
+#include "data/gpu.h"
+
+/* A matrix product: t = max(2mnk / (P share) (1 + quantum (Q-1)) (1 + depth/k),
+ * bytes / memory) + launch. */
+struct product_speed {
+    double share;    /* of the peak, of large products */
+    double launch_s; /* before it runs, and after */
+    double depth;    /* k at which half of the time is not the product's */
+    double quantum;  /* how much of the last wave's idle units shows */
+};
+
+/* A collective of S bytes (the whole tensor): t = latency + F S / rate
+ * (1 + sqrt(half / S)); F = (n-1)/n, of an all-reduce twice that. */
+struct wire_speed {
+    double latency_s, bytes_s, half_bytes;
+};
+
+enum wire { WIRE_ALL_REDUCE, WIRE_ALL_GATHER, WIRE_REDUCE_SCATTER, WIRE_A2A };
+enum { WIRES = 4, WIRE_SIZES = 3 }; /* 2, 4 and 8 ranks */
+
+struct kernel_speed {
+    const char *gpu;    /* of the catalogue; "" the family's */
+    enum gpu_arch arch; /* of the family */
+    struct product_speed bits16, bits8;
+    double in_situ; /* of a product's rate, in a training step: clocks, caches
+                       and multiprocessors are shared there */
+    double flash_forward;     /* share of the peak, long causal sequences */
+    double flash_backward;    /* the same, of 2.5 times as many FLOPs */
+    double flash_half_tokens; /* length at which the rate is half */
+    double memory_share;      /* of the bandwidth, element-wise kernels */
+    struct wire_speed wire[WIRES][WIRE_SIZES]; /* inside a node */
+    const char *source;
+};
+
+/* The row of a GPU, or its family's. Never NULL. *measured: it is its own. */
+const struct kernel_speed *kernel_speed_of(const struct gpu *gpu,
+                                           bool *measured);
+
+#endif

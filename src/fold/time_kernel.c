@@ -1,0 +1,467 @@
+/*
+ * Time of a block's kernels, forward and backward: products by their shape,
+ * attention by its length, all else by the bytes it moves. Owns the roofline;
+ * refuses to know how often a block runs. [docs/method.md eq. kernels]
+ */
+#include "fold/fold.h"
+#include "fold/time.h"
+
+#include <math.h>
+
+#include "base/banned.h"
+
+/* Share of the memory's bandwidth that a product's operands are read with. */
+#define PRODUCT_MEMORY_SHARE 0.85
+/* A kernel's start and end (ai-dynamo/aiconfigurator, memory operations). */
+#define KERNEL_LATENCY_S 3e-6
+/* Of the rate of a fused kernel, on the same GPU: PyTorch's memory-efficient
+ * attention. */
+#define SDPA_SHARE 0.55
+/* Of the peak, convolutions by cuDNN. */
+#define CONV_SHARE 0.6
+
+void clock_init(struct clock *c, const struct program *p, const struct run *run)
+{
+    *c = (struct clock){ .p = p, .run = run };
+    c->speed = kernel_speed_of(&run->gpu, &c->measured);
+}
+
+/* ---- products ---- */
+
+static double peak_of(const struct clock *c, const struct product *x)
+{
+    const struct gpu *g = &c->run->gpu;
+    double peak = 0;
+    if (x->fp8)
+        peak = g->peak_fp8_flop_s;
+    else if (x->dtype == DT_BF16)
+        peak = g->peak_bf16_flop_s;
+    else if (x->dtype == DT_FP16)
+        peak = g->peak_fp16_flop_s;
+    else if (x->dtype == DT_FP32 && c->run->precision != PREC_TF32)
+        peak = g->peak_fp32_flop_s;
+    else if (x->dtype == DT_FP32)
+        peak = g->peak_tf32_flop_s;
+    return peak > 0 ? peak * c->run->peak_scale : c->run->peak_flop_s;
+}
+
+/* Work of the best tiling over the work asked for, units idle in the last wave
+ * included. Smaller tiles load more for what they compute. */
+static double quantised(const struct product *x, double units)
+{
+    static const struct {
+        double m, n, penalty;
+    } tiles[] = { { 256, 128, 1 },   { 128, 256, 1 },   { 128, 128, 1.06 },
+                  { 256, 64, 1.06 }, { 64, 256, 1.06 }, { 128, 64, 1.2 },
+                  { 64, 128, 1.2 },  { 64, 64, 1.5 } };
+    const double work = x->m * x->n * x->copies;
+    double best = INFINITY;
+    for (size_t i = 0; i < sizeof tiles / sizeof tiles[0]; i++) {
+        const double count =
+            ceil(x->m / tiles[i].m) * ceil(x->n / tiles[i].n) * x->copies;
+        const double cost = ceil(count / units) * units * tiles[i].m
+                            * tiles[i].n * tiles[i].penalty;
+        best = fmin(best, cost);
+    }
+    return best / work;
+}
+
+static double operand_bytes(const struct product *x)
+{
+    const double size = x->fp8 ? 1 : (double)dtype_size(x->dtype);
+    return x->copies
+           * (size * (x->m * x->k + x->k * x->n)
+              + x->result_bytes * x->m * x->n);
+}
+
+double time_product(const struct clock *c, const struct product *x)
+{
+    if (!(x->m >= 1) || !(x->n >= 1) || !(x->k >= 1) || !(x->copies >= 1))
+        return 0;
+    const struct product_speed *s =
+        x->fp8 ? &c->speed->bits8 : &c->speed->bits16;
+    const double flop = 2 * x->m * x->n * x->k * x->copies;
+    const double waves = quantised(x, (double)c->run->gpu.sm_count);
+    const double compute = flop / (peak_of(c, x) * s->share * c->speed->in_situ)
+                           * (1 + s->quantum * (waves - 1))
+                           * (1 + s->depth / x->k);
+    const double memory =
+        operand_bytes(x)
+        / (c->run->gpu.bandwidth_bytes_s * PRODUCT_MEMORY_SHARE);
+    return fmax(compute, memory) + s->launch_s;
+}
+
+double time_bytes(const struct clock *c, double bytes)
+{
+    if (bytes <= 0)
+        return 0;
+    return bytes / (c->run->gpu.bandwidth_bytes_s * c->speed->memory_share)
+           + KERNEL_LATENCY_S;
+}
+
+/* ---- one operation ---- */
+
+struct op_clock {
+    const struct clock *c;
+    const struct op *op;
+    struct block_time *out;
+};
+
+static const struct tensor *in(const struct op_clock *o, unsigned i)
+{
+    return &o->c->p->tensor[o->op->in[i]];
+}
+
+static const struct tensor *out(const struct op_clock *o, unsigned i)
+{
+    return &o->c->p->tensor[o->op->out[i]];
+}
+
+static bool grads(const struct tensor *t)
+{
+    return t->role == ROLE_PARAM ? t->trainable && !t->in_vain : t->needs_grad;
+}
+
+static double last_dim(const struct tensor *t)
+{
+    return t->rank == 0 ? 1 : (double)t->dim[t->rank - 1].n;
+}
+
+static void spend(struct pass *p, enum time_part part, double seconds)
+{
+    if (seconds <= 0)
+        return;
+    p->part[part] += seconds;
+    p->kernels += 1;
+}
+
+static bool any_grads(const struct op_clock *o)
+{
+    for (unsigned i = 0; i < o->op->n_in; i++)
+        if (grads(in(o, i)))
+            return true;
+    return false;
+}
+
+/* x W: its gradients are two products, of other shapes. */
+static void linear(struct op_clock *o)
+{
+    const struct tensor *x = in(o, 0), *w = in(o, 1), *y = out(o, 0);
+    const double k = last_dim(x), n = last_dim(y);
+    const double flop = o->op->flop_full + o->op->flop_idle;
+    const double copies =
+        fmax(1, floor((double)w->elems / fmax(k * n, 1) + 0.5));
+    const bool fp8 = w->fp8 && o->c->run->prec.fp8;
+    struct product p = { .m = flop / (2 * k * n * copies),
+                         .n = n,
+                         .k = k,
+                         .copies = copies,
+                         .dtype = x->dtype,
+                         .fp8 = fp8,
+                         .result_bytes = (double)dtype_size(y->dtype) };
+    const double m = p.m;
+    spend(&o->out->forward, TIME_PRODUCTS, time_product(o->c, &p));
+    p.n = k, p.k = n;
+    if (grads(x))
+        spend(&o->out->input, TIME_PRODUCTS, time_product(o->c, &p));
+    p.m = n, p.n = k, p.k = m;
+    /* added into the main gradient in one kernel */
+    if (o->c->run->wgrad_fusion)
+        p.result_bytes = 2 * (double)dtype_size(o->c->run->prec.grad);
+    if (grads(w))
+        spend(&o->out->weight, TIME_PRODUCTS, time_product(o->c, &p));
+    if (grads(w) && o->op->n_in > 2 && in(o, 2)->role == ROLE_PARAM)
+        spend(&o->out->weight, TIME_MEMORY, time_bytes(o->c, (double)y->bytes));
+}
+
+/* Batches of matrices: the last two dimensions of the first operand say which. */
+static void matmul(struct op_clock *o)
+{
+    const struct tensor *x = in(o, 0);
+    const double k = last_dim(x);
+    const double m = x->rank < 2 ? 1 : (double)x->dim[x->rank - 2].n;
+    const double copies = (double)x->elems / fmax(k * m, 1);
+    const double flop = o->op->flop_full;
+    struct product p = { .m = m,
+                         .n = flop / (2 * fmax((double)x->elems, 1)),
+                         .k = k,
+                         .copies = copies,
+                         .dtype = x->dtype,
+                         .result_bytes = (double)dtype_size(x->dtype) };
+    const enum time_part part =
+        o->op->core_attention ? TIME_ATTENTION : TIME_PRODUCTS;
+    const double n = p.n;
+    spend(&o->out->forward, part, time_product(o->c, &p));
+    p.n = k, p.k = n;
+    if (grads(x))
+        spend(&o->out->input, part, time_product(o->c, &p));
+    p.m = k, p.n = n, p.k = m;
+    if (o->op->n_in > 1 && grads(in(o, 1)))
+        spend(&o->out->input, part, time_product(o->c, &p));
+}
+
+/* Backward computes the scores again: five products for the two of forward. */
+static void attention(struct op_clock *o, double share)
+{
+    const struct clock *c = o->c;
+    const struct kernel_speed *s = c->speed;
+    const struct product x = { .dtype = in(o, 0)->dtype };
+    const double length = (double)c->run->seq_len;
+    const double rate =
+        share * peak_of(c, &x) * length / (length + s->flash_half_tokens);
+    const double flop = o->op->flop_causal;
+    spend(&o->out->forward, TIME_ATTENTION,
+          flop / (rate * s->flash_forward) + KERNEL_LATENCY_S);
+    if (any_grads(o))
+        spend(&o->out->input, TIME_ATTENTION,
+              2.5 * flop / (rate * s->flash_backward) + KERNEL_LATENCY_S);
+}
+
+/* FLOPs of products whose shapes the operation does not say. */
+static double plain_products(const struct op_clock *o, double flop, double most)
+{
+    const struct product x = { .dtype = in(o, 0)->dtype };
+    const double share = fmin(most, o->c->speed->bits16.share);
+    return flop / (peak_of(o->c, &x) * share * o->c->speed->in_situ);
+}
+
+/* ---- what moves bytes ---- */
+
+static double forward_bytes(const struct op_clock *o)
+{
+    double sum = 0;
+    for (unsigned i = 0; i < o->op->n_in; i++)
+        sum += (double)in(o, i)->bytes;
+    for (unsigned i = 0; i < o->op->n_out; i++)
+        sum += (double)out(o, i)->bytes;
+    return sum;
+}
+
+/* The result's gradient, what was kept, and the gradients made of them. */
+static double backward_bytes(const struct op_clock *o)
+{
+    tensor_id saved[SAVED_MAX];
+    const size_t n = op_saves(o->c->p, o->op, saved);
+    double sum = (double)out(o, 0)->bytes;
+    for (size_t i = 0; i < n; i++)
+        sum += (double)o->c->p->tensor[saved[i]].bytes;
+    for (unsigned i = 0; i < o->op->n_in; i++)
+        if (grads(in(o, i)))
+            sum += (double)in(o, i)->bytes;
+    return sum;
+}
+
+static void moves(struct op_clock *o)
+{
+    spend(&o->out->forward, TIME_MEMORY, time_bytes(o->c, forward_bytes(o)));
+    if (any_grads(o))
+        spend(&o->out->input, TIME_MEMORY, time_bytes(o->c, backward_bytes(o)));
+}
+
+/* Its gradient is the result's, as it is. */
+static void moves_forward(struct op_clock *o)
+{
+    spend(&o->out->forward, TIME_MEMORY, time_bytes(o->c, forward_bytes(o)));
+}
+
+/* Rows of a table: what comes out is read and written, not the table; its
+ * gradient is a whole table. */
+static void looks_up(struct op_clock *o)
+{
+    const double rows = 2 * (double)out(o, 0)->bytes;
+    spend(&o->out->forward, TIME_MEMORY, time_bytes(o->c, rows));
+    if (any_grads(o))
+        spend(&o->out->input, TIME_MEMORY,
+              time_bytes(o->c, rows + (double)in(o, 0)->bytes));
+}
+
+/* A slice's gradient is copied into that of the whole. */
+static void views(struct op_clock *o)
+{
+    if (any_grads(o) && out(o, 0)->bytes < in(o, 0)->bytes)
+        spend(&o->out->input, TIME_MEMORY,
+              time_bytes(o->c, 2 * (double)out(o, 0)->bytes));
+}
+
+static void with_products(struct op_clock *o)
+{
+    const double flop = o->op->flop_full;
+    const double back = op_backward_products(o->c->p, o->op);
+    moves(o);
+    if (flop <= 0)
+        return;
+    spend(&o->out->forward, TIME_PRODUCTS, plain_products(o, flop, 1));
+    spend(&o->out->input, TIME_PRODUCTS, plain_products(o, back * flop, 1));
+}
+
+static void convolution(struct op_clock *o)
+{
+    const double flop = o->op->flop_full;
+    const double back = op_backward_products(o->c->p, o->op);
+    const double least = time_bytes(o->c, forward_bytes(o));
+    const double once = plain_products(o, flop, CONV_SHARE);
+    spend(&o->out->forward, TIME_PRODUCTS, fmax(once, least));
+    spend(&o->out->input, TIME_PRODUCTS, back * fmax(once, least));
+}
+
+/* ---- messages ---- */
+
+static struct ranks ranks_of(const struct run *run, enum comm_group group)
+{
+    switch (group) {
+    case COMM_TP: return (struct ranks){ run->tp, 1 };
+    case COMM_CP: return (struct ranks){ run->cp, run->tp };
+    case COMM_EP: return (struct ranks){ run->ep, run->etp };
+    case COMM_ETP: return (struct ranks){ run->etp, 1 };
+    }
+    return (struct ranks){ 1, 1 };
+}
+
+static enum time_part part_of(enum comm_group group)
+{
+    switch (group) {
+    case COMM_TP: return TIME_TP;
+    case COMM_CP: return TIME_CP;
+    case COMM_EP:
+    case COMM_ETP: return TIME_EP;
+    }
+    return TIME_TP;
+}
+
+/* Forward, and the mirrored collective of backward, which Megatron's column-
+ * parallel products start beside the product of the weight's gradient. */
+static void message(struct op_clock *o, enum wire wire, enum wire back)
+{
+    const struct clock *c = o->c;
+    const struct ranks r = ranks_of(c->run, o->op->group);
+    const enum time_part part = part_of(o->op->group);
+    const bool gathers = wire == WIRE_ALL_GATHER;
+    const double bytes = (double)(gathers ? out(o, 0) : in(o, 0))->bytes;
+    const bool overlaps = c->run->impl == IMPL_MEGATRON
+                          || c->run->impl == IMPL_MEGATRON_LOCAL
+                          || c->run->impl == IMPL_PAPER;
+    const double there = time_wire(c, wire, r, bytes);
+    spend(&o->out->forward, part, there);
+    if (!any_grads(o))
+        return;
+    const double again = time_wire(c, back, r, bytes);
+    if (overlaps && o->op->group == COMM_TP && wire != WIRE_REDUCE_SCATTER)
+        o->out->input.hidden += again;
+    else
+        spend(&o->out->input, part, again);
+}
+
+/* Exhaustive: a new kind does not compile until it has its time. */
+static void op_time(struct op_clock *o)
+{
+    switch (o->op->kind) {
+    case OP_LINEAR: linear(o); break;
+    case OP_MATMUL: matmul(o); break;
+    case OP_FLASH_ATTENTION: attention(o, 1); break;
+    case OP_SDPA: attention(o, SDPA_SHARE); break;
+    case OP_CONV: convolution(o); break;
+    case OP_EMBEDDING:
+    case OP_INDEX: looks_up(o); break;
+    case OP_VIEW: views(o); break;
+    case OP_ADD: moves_forward(o); break;
+    case OP_FUSED:
+    case OP_FUNCTION:
+    case OP_LOOP:
+    case OP_SOLVE:
+    case OP_FUSED_CROSS_ENTROPY: with_products(o); break;
+    case OP_MUL:
+    case OP_SCALE:
+    case OP_NEG:
+    case OP_DIV:
+    case OP_POW:
+    case OP_MEAN:
+    case OP_RSQRT:
+    case OP_TANH:
+    case OP_SOFTMAX:
+    case OP_MASKED_SOFTMAX:
+    case OP_LOG_SOFTMAX:
+    case OP_NLL_LOSS:
+    case OP_ACTIVATION:
+    case OP_PYTHON_GELU:
+    case OP_RELU:
+    case OP_CAST:
+    case OP_COPY:
+    case OP_CAT:
+    case OP_DROPOUT:
+    case OP_DROPOUT_ADD:
+    case OP_LAYER_NORM:
+    case OP_BATCH_NORM:
+    case OP_MAX_POOL:
+    case OP_AVG_POOL:
+    case OP_RMS_NORM:
+    case OP_SWIGLU:
+    case OP_CROSS_ENTROPY:
+    case OP_COMPILED_CROSS_ENTROPY:
+    case OP_CUMSUM:
+    case OP_WHERE:
+    case OP_TOPK:
+    case OP_QUANTIZE: moves(o); break;
+    case OP_ALL_REDUCE: message(o, WIRE_ALL_REDUCE, WIRE_ALL_REDUCE); break;
+    case OP_ALL_GATHER: message(o, WIRE_ALL_GATHER, WIRE_REDUCE_SCATTER); break;
+    case OP_REDUCE_SCATTER:
+        message(o, WIRE_REDUCE_SCATTER, WIRE_ALL_GATHER);
+        break;
+    case OP_ALL_TO_ALL: message(o, WIRE_A2A, WIRE_A2A); break;
+    case OP_RELEASE:
+    case OP_KIND_COUNT: break;
+    }
+}
+
+static void add_pass(struct pass *sum, const struct pass *x)
+{
+    for (int i = 0; i < TIME_PARTS; i++)
+        sum->part[i] += x->part[i];
+    sum->kernels += x->kernels;
+    sum->hidden += x->hidden;
+}
+
+static void add_time(struct block_time *sum, const struct block_time *x)
+{
+    add_pass(&sum->forward, &x->forward);
+    add_pass(&sum->input, &x->input);
+    add_pass(&sum->weight, &x->weight);
+    add_pass(&sum->again, &x->again);
+}
+
+/* A tensor that several read has as many gradients, which are added up. Slices
+ * are counted as such. */
+static void add_forks(struct block_time *sum, const struct clock *c,
+                      const struct block *b)
+{
+    double bytes = 0, adds = 0;
+    for (uint32_t i = 0; i < b->op_count; i++) {
+        const struct op *op = &c->p->op[b->op_first + i];
+        if (op->kind != OP_ADD || op->n_in < 2)
+            continue;
+        const struct tensor *t = &c->p->tensor[op->in[0]];
+        if (!grads(t) || !grads(&c->p->tensor[op->in[1]]))
+            continue;
+        bytes += 3 * (double)t->bytes; /* the residual and its branch */
+        adds += 1;
+    }
+    if (adds == 0)
+        return;
+    sum->input.part[TIME_MEMORY] +=
+        time_bytes(c, bytes) + (adds - 1) * KERNEL_LATENCY_S;
+    sum->input.kernels += adds;
+}
+
+void time_block(struct block_time *out, const struct clock *c,
+                const struct block *b)
+{
+    *out = (struct block_time){ 0 };
+    for (uint32_t i = 0; i < b->op_count; i++) {
+        struct block_time one = { 0 };
+        struct op_clock o = { c, &c->p->op[b->op_first + i], &one };
+        op_time(&o);
+        if (op_runs_again(o.op, c->run, b->kind))
+            one.again = one.forward;
+        add_time(out, &one);
+    }
+    add_forks(out, c, b);
+}

@@ -1,0 +1,211 @@
+/*
+ * Time of kernels, messages and steps: what the equations of docs/method.md
+ * (kernels, collectives, step-time) say by hand, and what must hold of any.
+ */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "estimate.h"
+#include "fold/time.h"
+#include "plan/report_data.h"
+
+#include "base/banned.h"
+
+#define PAIRS(...) ((const char *const[]){ __VA_ARGS__, NULL })
+
+static bool close_to(double x, double want)
+{
+    return fabs(x - want) <= 1e-9 * fabs(want);
+}
+
+static struct clock clock_of(const memplan_report *r)
+{
+    struct clock c;
+    clock_init(&c, &r->program, &r->run);
+    return c;
+}
+
+/* 8192 x 8192 x 8192: 64 x 32 tiles of 128 x 256, 2048 on 108 units are 19
+ * waves: 19 * 108 / 2048 of the work. */
+static void test_product_by_hand(void **state)
+{
+    (void)state;
+    memplan_report *r = estimate("llama-7b", PAIRS("gpu", "a100-80gb"));
+    const struct clock c = clock_of(r);
+    const struct product_speed *s = &c.speed->bits16;
+    const struct product x = { .m = 8192,
+                               .n = 8192,
+                               .k = 8192,
+                               .copies = 1,
+                               .dtype = DT_BF16,
+                               .result_bytes = 2 };
+    const double waves = 19.0 * 108 / 2048;
+    const double want =
+        2.0 * 8192 * 8192 * 8192 / (312e12 * s->share * c.speed->in_situ)
+            * (1 + s->quantum * (waves - 1)) * (1 + s->depth / 8192)
+        + s->launch_s;
+    assert_true(c.measured);
+    assert_true(close_to(time_product(&c, &x), want));
+    memplan_report_free(r);
+}
+
+/* A row of one token reads the whole weight: bandwidth decides. */
+static void test_thin_product_waits_for_memory(void **state)
+{
+    (void)state;
+    memplan_report *r = estimate("llama-7b", PAIRS("gpu", "h100-80gb"));
+    const struct clock c = clock_of(r);
+    struct product x = { 1, 16384, 16384, 1, DT_BF16, false, 2 };
+    const double bytes = 2.0 * (16384 + 16384.0 * 16384 + 16384);
+    assert_true(time_product(&c, &x) >= bytes / c.run->gpu.bandwidth_bytes_s);
+    x.m = 0;
+    assert_true(close_to(1 + time_product(&c, &x), 1));
+    memplan_report_free(r);
+}
+
+/* All-reduce: twice round the ring; more bytes and more nodes take longer. */
+static void test_messages(void **state)
+{
+    (void)state;
+    memplan_report *r = estimate("llama-7b", PAIRS("gpus", "64", "zero", "3"));
+    const struct clock c = clock_of(r);
+    const struct ranks node = { 8, 1 }, all = { 64, 1 }, apart = { 8, 8 };
+    const struct wire_speed *w = &c.speed->wire[WIRE_ALL_REDUCE][2];
+    const double bytes = 1 << 28;
+    const double want =
+        w->latency_s
+        + 2 * 7.0 / 8 * bytes / w->bytes_s * (1 + sqrt(w->half_bytes / bytes));
+    assert_true(close_to(time_wire(&c, WIRE_ALL_REDUCE, node, bytes), want));
+    assert_true(wire_inside(&c, node) && !wire_inside(&c, all));
+    for (int i = 0; i < WIRES; i++) {
+        const enum wire wire = (enum wire)i;
+        const double near = time_wire(&c, wire, node, bytes);
+        assert_true(near > 0);
+        assert_true(time_wire(&c, wire, all, bytes) > near);
+        assert_true(time_wire(&c, wire, apart, bytes)
+                    >= time_wire(&c, wire, all, bytes) * 0.999);
+        assert_true(time_wire(&c, wire, node, 2 * bytes) > near);
+        assert_true(close_to(
+            1 + time_wire(&c, wire, (struct ranks){ 1, 1 }, bytes), 1));
+    }
+    assert_true(time_send(&c, 8, bytes) > time_send(&c, 1, bytes));
+    memplan_report_free(r);
+}
+
+/* The rack of an NVL72 is one node to NCCL. */
+static void test_rack_is_a_node(void **state)
+{
+    (void)state;
+    memplan_report *r =
+        estimate("llama-7b", PAIRS("gpu", "gb200", "gpus", "64", "zero", "3"));
+    const struct clock c = clock_of(r);
+    assert_true(wire_inside(&c, (struct ranks){ 64, 1 }));
+    assert_false(wire_inside(&c, (struct ranks){ 16, 8 }));
+    memplan_report_free(r);
+}
+
+static const struct {
+    const char *model;
+    const char *pairs[14];
+} steps[] = {
+    { "llama-7b", { "gpus", "64", "zero", "3" } },
+    { "llama-7b", { "gpus", "8", "framework", "hf" } },
+    { "llama-7b",
+      { "gpus", "16", "framework", "megatron", "tp", "2", "pp", "4",
+        "grad_accum", "8" } },
+    { "megatron-175b",
+      { "gpus", "64", "framework", "megatron", "tp", "8", "pp", "8", "vpp", "3",
+        "grad_accum", "64" } },
+    { "mixtral-8x7b",
+      { "gpus", "16", "framework", "megatron", "ep", "8", "recompute",
+        "full" } },
+    { "llama-7b",
+      { "gpus", "4", "framework", "torchtitan", "compile", "true" } },
+    { "resnet-50", { "micro_batch", "64" } },
+    { "bert-large", { "precision", "fp32" } },
+    { "t5-base", { "gpu", "v100-32gb" } },
+    { "llama-7b", { "lora_rank", "16", "base_dtype", "nf4", "gpu", "l4" } },
+};
+
+/* The parts are the step, and it gives throughput and utilisation. */
+static void test_parts_add_up(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof steps / sizeof steps[0]; i++) {
+        memplan_report *r = estimate(steps[i].model, steps[i].pairs);
+        const struct time_result *t = &r->time;
+        const struct compute_result *c = &r->compute;
+        double sum = 0;
+        assert_true(t->known);
+        for (int k = 0; k < TIME_PARTS; k++) {
+            assert_true(t->part[k] >= 0);
+            sum += t->part[k];
+        }
+        assert_true(close_to(sum, t->step_s));
+        assert_true(c->mfu_predicted);
+        if (!(c->mfu > 0.001 && c->mfu < 0.9))
+            fail_msg("%s: MFU %g", steps[i].model, c->mfu);
+        assert_true(close_to(c->step_time_s, t->step_s));
+        memplan_report_free(r);
+    }
+}
+
+static double step_of(const char *model, const char *const *pairs)
+{
+    memplan_report *r = estimate(model, pairs);
+    const double step = r->time.step_s;
+    memplan_report_free(r);
+    return step;
+}
+
+static void test_what_costs_time(void **state)
+{
+    (void)state;
+#define MEGATRON "framework", "megatron", "gpus", "16", "global_batch", "64"
+    const double plain = step_of("llama-7b", PAIRS(MEGATRON));
+    assert_true(step_of("llama-7b", PAIRS(MEGATRON, "recompute", "full"))
+                > 1.2 * plain);
+    assert_true(step_of("llama-7b", PAIRS(MEGATRON, "tp", "16")) > plain);
+    const double deep = step_of("llama-7b", PAIRS(MEGATRON, "pp", "8"));
+    assert_true(deep > plain);
+    assert_true(
+        step_of("llama-7b", PAIRS(MEGATRON, "pp", "8", "schedule", "zb-h1"))
+        < deep);
+    assert_true(step_of("llama-7b", PAIRS(MEGATRON, "pp", "8", "vpp", "4"))
+                < deep);
+    assert_true(step_of("llama-7b", PAIRS(MEGATRON, "gpu", "h100-80gb"))
+                < plain);
+#undef MEGATRON
+}
+
+/* --mfu is the last word. */
+static void test_given_utilisation(void **state)
+{
+    (void)state;
+    memplan_report *r = estimate("llama-7b", PAIRS("mfu", "0.4"));
+    assert_false(r->compute.mfu_predicted);
+    assert_true(close_to(r->compute.mfu, 0.4));
+    memplan_report_free(r);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_product_by_hand),
+        cmocka_unit_test(test_thin_product_waits_for_memory),
+        cmocka_unit_test(test_messages),
+        cmocka_unit_test(test_rack_is_a_node),
+        cmocka_unit_test(test_parts_add_up),
+        cmocka_unit_test(test_what_costs_time),
+        cmocka_unit_test(test_given_utilisation),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
