@@ -57,14 +57,31 @@ static enum cli_exit emit_write(struct cli *cli, const memplan_model *model,
         cli, status, status == MEMPLAN_E_WRITE ? CLI_LIMIT : CLI_SPEC, NULL);
 }
 
+/* A launch file is written whole, in its program's own format, or not. */
+static enum cli_exit emit_alone(struct cli *cli)
+{
+    if (cli->emit == NULL)
+        return CLI_OK;
+    if (cli->find)
+        return message_usage(cli, "find the value, then emit a setup with it",
+                             "--find and --emit together");
+    if (cli->check)
+        return message_usage(cli, "check first, without --emit",
+                             "--check and --emit together");
+    if (cli->style.format != MEMPLAN_FORMAT_TABLE)
+        return message_usage(cli,
+                             "the launch file has its program's own format",
+                             "--format and --emit together");
+    return CLI_OK;
+}
+
 static enum cli_exit estimate_view(struct cli *cli, memplan_view view)
 {
     memplan_setup *setup = NULL;
     memplan_model *model = NULL;
-    if (cli->find && cli->emit)
-        return message_usage(cli, "find the value, then emit a setup with it",
-                             "--find and --emit together");
-    enum cli_exit r = input_setup(cli, &setup);
+    enum cli_exit r = emit_alone(cli);
+    if (r == CLI_OK)
+        r = input_setup(cli, &setup);
     if (r == CLI_OK)
         r = input_model(cli, &model, cli->operand[0]);
     if (r == CLI_OK)

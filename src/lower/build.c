@@ -443,6 +443,32 @@ void build_end(struct builder *b, tensor_id output)
     b->block = NULL;
 }
 
+/* Hugging Face's layers run whole on a rank: degrees go where they come. */
+static void hint_others(const struct run *r, memplan_error *e)
+{
+    const struct {
+        const char *name;
+        uint64_t n;
+    } degree[] = {
+        { "tp", r->tp }, { "pp", r->pp }, { "cp", r->cp }, { "ep", r->ep }
+    };
+    const bool split = r->tp > 1 || r->pp > 1 || r->cp > 1 || r->ep > 1;
+    const bool megatron =
+        r->impl == IMPL_MEGATRON || r->impl == IMPL_MEGATRON_LOCAL;
+    if (r->impl == IMPL_HF)
+        return;
+    if (split && !megatron) {
+        diag_hint(e, "Megatron's layers may have it: use --framework megatron");
+        return;
+    }
+    diag_hint(e, "Hugging Face's layers may have it: use --framework hf, "
+                 "deepspeed or fsdp");
+    for (size_t i = 0; i < sizeof(degree) / sizeof(degree[0]); i++) {
+        if (degree[i].n > 1)
+            str_append(e->hint, sizeof(e->hint), " and --%s 1", degree[i].name);
+    }
+}
+
 void build_refuse(struct builder *b, const char *what)
 {
     static const char *const name[] = {
@@ -454,9 +480,7 @@ void build_refuse(struct builder *b, const char *what)
         diag_add(b->diag, MEMPLAN_E_UNSUPPORTED, "implementation %s has no %s",
                  name[b->run->impl], what);
     memcpy(e->key, "implementation", sizeof("implementation"));
-    if (b->run->impl != IMPL_HF)
-        diag_hint(e, "Hugging Face's layers may have it: --framework hf, "
-                     "deepspeed or fsdp");
+    hint_others(b->run, e);
 }
 
 /* ---- tensors ---- */

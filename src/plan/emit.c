@@ -72,13 +72,24 @@ static bool is_beside(enum config_beside beside, enum setup_key key)
     return false;
 }
 
+/* device_map is the loading code's: TrainingArguments run in one process. */
+static bool is_loaded(const struct emit *e, enum setup_key key)
+{
+    return e->dialect->table == &config_training_args && run_spreads(e->run)
+           && (key == KEY_SCHEDULE || key == KEY_PP
+               || key == KEY_PIPELINE_LAYERS);
+}
+
 /* The user's setup with the file's keys instead of its own. */
 static void replace_launch(struct setup *s, const struct setup *file,
-                           enum config_beside beside)
+                           const struct emit *e)
 {
+    const enum config_beside beside = e->dialect->table->beside;
     struct setup mixed = *file;
     for (size_t k = 0; k < KEY_COUNT; k++) {
-        if (mixed.set[k] || !s->set[k] || !is_beside(beside, (enum setup_key)k))
+        const enum setup_key key = (enum setup_key)k;
+        if (mixed.set[k] || !s->set[k]
+            || (!is_beside(beside, key) && !is_loaded(e, key)))
             continue;
         mixed.set[k] = true;
         mixed.v[k] = s->v[k];
@@ -152,10 +163,10 @@ static bool same_runs(const struct run *a, const struct run *b,
     return d->status == MEMPLAN_OK;
 }
 
-static memplan_status read_back(struct setup *s,
-                                const struct config_dialect *of,
-                                const struct emit *e, struct diag *d)
+static memplan_status read_back(struct setup *s, const struct emit *e,
+                                struct diag *d)
 {
+    const struct config_dialect *of = e->dialect;
     struct setup file = { .notes = 0 };
     struct arena arena;
     arena_init(&arena, NULL);
@@ -169,7 +180,7 @@ static memplan_status read_back(struct setup *s,
                                       .name = "what is written",
                                       .d = d });
     arena_release(&arena);
-    replace_launch(s, &file, of->table->beside);
+    replace_launch(s, &file, e);
     return d->status;
 }
 
@@ -184,9 +195,9 @@ static void report_refused(const memplan_error *why, const char *name,
 }
 
 static void check_back(const memplan_model *model, struct memplan_report *a,
-                       const struct setup *user,
-                       const struct config_dialect *of, const struct emit *e)
+                       const struct setup *user, const struct emit *e)
 {
+    const char *name = e->asked;
     memplan_error slot;
     memplan_errors errs = { &slot, 1, 0 };
     struct diag refused;
@@ -195,15 +206,15 @@ static void check_back(const memplan_model *model, struct memplan_report *a,
     diag_init(&refused, &errs);
     if (b == NULL)
         diag_nomem(e->d);
-    else if (read_back(&back, of, e, &refused) == MEMPLAN_OK
+    else if (read_back(&back, e, &refused) == MEMPLAN_OK
              && back.set[KEY_FRAMEWORK]
              && back.v[KEY_FRAMEWORK].n != a->run.framework)
-        report(&a->run, &back, of->name, KEY_FRAMEWORK, e->d);
+        report(&a->run, &back, name, KEY_FRAMEWORK, e->d);
     else if (refused.status != MEMPLAN_OK
              || plan_estimate(b, &model->spec, &model->params, &back, &refused)
                     != MEMPLAN_OK)
-        report_refused(&slot, of->name, e->d);
-    else if (same_runs(&a->run, &b->run, of->name, e->d)
+        report_refused(&slot, name, e->d);
+    else if (same_runs(&a->run, &b->run, name, e->d)
              && a->memory.peak != b->memory.peak)
         diag_hint(diag_add(e->d, MEMPLAN_E_UNSUPPORTED,
                            "the file would have another peak"),
@@ -223,8 +234,9 @@ static memplan_status write_checked(const memplan_model *model,
                              e->d)
                == MEMPLAN_OK) {
         of = writer_for(of, &a->run);
+        e->spec = &model->spec;
         if (config_emit(e, of, &a->run, e->d))
-            check_back(model, a, &setup->setup, of, e);
+            check_back(model, a, &setup->setup, e);
     }
     memplan_report_free(a);
     return e->d->status;
@@ -236,7 +248,7 @@ memplan_status memplan_emit(const memplan_model *model,
                             memplan_errors *errs)
 {
     struct diag d;
-    struct emit e = { .text = "", .d = &d };
+    struct emit e = { .text = "", .d = &d, .asked = dialect };
     diag_init(&d, errs);
     if (model == NULL || setup == NULL || dialect == NULL || write == NULL) {
         diag_add(&d, MEMPLAN_E_ARG, "no model, setup, dialect or writer");
@@ -249,7 +261,8 @@ memplan_status memplan_emit(const memplan_model *model,
                      "no file of '%.40s' is "
                      "written",
                      dialect),
-            "use deepspeed, torchtitan, megatron, accelerate, torchrun or training-args");
+            "use deepspeed, torchtitan, megatron, accelerate, torchrun or "
+            "training-args");
         return d.status;
     }
     if (write_checked(model, setup, of, &e) == MEMPLAN_OK

@@ -102,7 +102,10 @@ memplan_status memplan_setup_import(memplan_setup *setup, const char *dialect,
     const struct config_dialect *known = find_dialect(dialect);
     if (known == NULL)
         return bad_dialect(&d, dialect);
+    const bool keeps =
+        setup->setup.pending[0] != '\0' && setup->setup.pending_keeps;
     setup->setup.pending[0] = '\0';
+    setup->setup.pending_keeps = false;
     struct arena arena;
     arena_init(&arena, &setup->alloc);
     const struct json *root = known->parse(&arena, text, len, &d);
@@ -113,6 +116,7 @@ memplan_status memplan_setup_import(memplan_setup *setup, const char *dialect,
                                       .text = text,
                                       .len = len,
                                       .name = name,
+                                      .keeps = keeps,
                                       .d = &d });
     arena_release(&arena);
     return d.status;

@@ -51,11 +51,18 @@ static void list_flush(struct config *c, struct listing *l)
     l->line[0] = '\0';
 }
 
+/* Names of YAML's sections are flags' without their dashes. */
+static bool has_dashes(const struct config *c)
+{
+    return c->table->flags && str_is(c->root->key, CONFIG_DASHES);
+}
+
 const char *config_shown(const struct config *c, const char *path,
                          char buf[CONFIG_PATH_MAX])
 {
-    str_format(buf, CONFIG_PATH_MAX, "%s%s", c->table->flags ? "--" : "", path);
-    for (char *p = buf; c->table->flags && *p != '\0'; p++)
+    const bool dashes = has_dashes(c);
+    str_format(buf, CONFIG_PATH_MAX, "%s%s", dashes ? CONFIG_DASHES : "", path);
+    for (char *p = buf; dashes && *p != '\0'; p++)
         *p = (char)(*p == '_' ? '-' : *p);
     return buf;
 }
@@ -154,7 +161,7 @@ static void was_set(struct config *c, enum setup_key key,
     if (e == NULL) {
         c->s->said[key].entry = row != NULL ? row->path : "";
         c->s->said[key].file = file_index(c);
-        c->s->said[key].is_flag = c->table->flags;
+        c->s->said[key].is_flag = has_dashes(c);
         return;
     }
     char message[sizeof(e->message)];
@@ -168,9 +175,24 @@ static void was_set(struct config *c, enum setup_key key,
     memcpy(e->message, message, sizeof(message));
 }
 
+/* TrainingArguments go before what Accelerate's file says of the same. */
+static bool is_kept(const struct config *c, enum setup_key key)
+{
+    static const enum setup_key keys[] = { KEY_GPUS, KEY_GPUS_PER_NODE,
+                                           KEY_MICRO_BATCH, KEY_GRAD_ACCUM,
+                                           KEY_CLIP_GRAD };
+    for (size_t i = 0; c->keeps && i < sizeof(keys) / sizeof(keys[0]); i++) {
+        if (keys[i] == key)
+            return c->s->set[key];
+    }
+    return false;
+}
+
 void config_set(struct config *c, const struct json *where, enum setup_key key,
                 const char *value)
 {
+    if (is_kept(c, key))
+        return;
     was_set(c, key, where,
             setup_set_text(c->s, key, str_of(value), where,
                            (struct setup_source){ c->text, c->len, c->d }));
@@ -179,6 +201,8 @@ void config_set(struct config *c, const struct json *where, enum setup_key key,
 void config_set_json(struct config *c, const struct json *value,
                      enum setup_key key)
 {
+    if (is_kept(c, key))
+        return;
     was_set(c, key, value,
             setup_set_json(c->s, key, value,
                            (struct setup_source){ c->text, c->len, c->d }));
@@ -570,7 +594,8 @@ const struct config_dialect *config_dialect(size_t index)
         { "megatron-args", config_parse_args, &config_megatron, emit_flags,
           "megatron" },
         { "torchtitan", toml_parse, &config_torchtitan, emit_toml, NULL },
-        { "torchrun", config_parse_args, &config_torchrun, emit_flags, NULL },
+        { "torchrun", config_parse_launcher, &config_torchrun, emit_flags,
+          NULL },
     };
     return index < sizeof(dialects) / sizeof(dialects[0]) ? &dialects[index]
                                                           : NULL;

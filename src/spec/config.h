@@ -107,7 +107,7 @@ struct config_table {
     const struct config_row *row;
     size_t rows;
     bool has_auto; /* the word "auto" is for another program to fill in */
-    bool flags;    /* paths are shown as command-line flags */
+    bool flags;    /* its members may be flags of a command line */
     /* What the program itself refuses to have unknown entries in: a path, or
      * NULL. */
     const char *closed;
@@ -129,6 +129,7 @@ struct config {
     const char *text;        /* the file's, which places are of */
     size_t len;
     const char *name; /* of the file, for notes */
+    bool keeps;       /* GPUs, batches and clipping that are set stay so */
     struct diag *d;
 };
 
@@ -171,7 +172,8 @@ memplan_error *config_bad(struct config *c, const struct json *where,
 /* Ulysses over so many ranks, where there is such a number at that path. */
 void config_ulysses(struct config *c, const char *path);
 
-/* `where` names a file of that dialect, to be read next. */
+/* `where` names a file of that dialect, to be read next; it has the last word
+ * (pending_keeps: but for GPUs, batches and clipping). */
 void config_goes_on(struct config *c, const struct json *where,
                     const char *dialect);
 
@@ -209,9 +211,15 @@ extern const struct config_table config_torchrun;
 struct json *config_parse_training_args(struct arena *a, const char *text,
                                         size_t len, struct diag *d);
 
+/* The key of a root whose members stood there as flags. */
+#define CONFIG_DASHES "--"
+
 /* Flags of a launch script, or of YAML with MODEL_ARGS, as an object: without
  * their dashes, '-' as '_'; true where nothing follows, else a string. */
 struct json *config_parse_args(struct arena *a, const char *text, size_t len,
                                struct diag *d);
+/* The same of a line that starts processes. */
+struct json *config_parse_launcher(struct arena *a, const char *text,
+                                   size_t len, struct diag *d);
 
 #endif

@@ -239,8 +239,35 @@ static void machines(struct config *c)
     config_set(c, n, KEY_GPUS_PER_NODE, each);
 }
 
+/* The Trainer's own format, where this file is one that its script names. */
+static const char *trainers_format(const struct config *c)
+{
+    if (!c->keeps || !c->s->set[KEY_PRECISION])
+        return NULL;
+    switch ((enum precision)c->s->v[KEY_PRECISION].n) {
+    case PREC_BF16_AMP:
+    case PREC_BF16_MIXED:
+    case PREC_BF16: return "bf16";
+    case PREC_FP16_AMP:
+    case PREC_FP16_MIXED:
+    case PREC_FP16: return "fp16";
+    case PREC_TF32: return "tf32";
+    case PREC_FP32:
+    case PREC_FP8_MIXED:
+    case PREC_FP4_MIXED:
+    case PRECISION_COUNT: break;
+    }
+    return NULL;
+}
+
 static void precision(struct config *c, enum config_holder h)
 {
+    const char *trainers = trainers_format(c);
+    if (trainers != NULL) {
+        if (h != HOLD_DDP) /* which has read it */
+            config_hf_precision(c, h, trainers);
+        return;
+    }
     const struct json *mixed = config_at(c, "mixed_precision");
     const bool word = mixed != NULL && mixed->kind == JSON_STRING;
     const bool bf16 = word && str_is(mixed->text, "bf16");
@@ -384,6 +411,10 @@ static void apart(struct emit *e, const struct run *r)
                                          [HOLD_DEEPSPEED] = "DEEPSPEED",
                                          [HOLD_MEGATRON] = "MEGATRON_LM" };
     const enum config_holder h = holder_of(r);
+    if (run_spreads(r))
+        emit_refuse(e, KEY_SCHEDULE,
+                    "one process needs no launcher: python train.py, with "
+                    "device_map=\"auto\"");
     emit_word(e, "compute_environment", "LOCAL_MACHINE");
     emit_word(e, "distributed_type",
               h == HOLD_DDP && r->gpus == 1 ? "NO" : types[h]);

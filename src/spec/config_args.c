@@ -325,6 +325,12 @@ static void add_word(struct script *s, struct json *v, struct str word)
     v->text = str_of(joined);
 }
 
+/* The program that a launcher starts: no value of the flag before it. */
+static bool is_program(struct str word)
+{
+    return word.n > 3 && memcmp(word.p + word.n - 3, ".py", 3) == 0;
+}
+
 static void take_flag(struct script *s)
 {
     const size_t offset = s->at;
@@ -342,6 +348,7 @@ static void take_flag(struct script *s)
         add_word(s, v, value);
         return;
     }
+    bool values = true;
     while (to_word(s)) {
         const size_t begin = s->at;
         struct str word = take_word(s);
@@ -352,7 +359,9 @@ static void take_flag(struct script *s)
         if (word.n > 1 && word.p[0] == '$'
             && (word.p[1] == '@' || memchr(word.p, '[', word.n) != NULL))
             continue; /* another array of flags, read where it is written */
-        add_word(s, v, word);
+        values = values && !is_program(word);
+        if (values)
+            add_word(s, v, word);
     }
 }
 
@@ -409,6 +418,7 @@ static struct json *read_script(struct script *s)
     if (s->root == NULL)
         return NULL;
     s->root->kind = JSON_OBJECT;
+    s->root->key = STR(CONFIG_DASHES);
     while (s->at < s->len && s->diag->status == MEMPLAN_OK) {
         if (!to_word(s) || is_shown(s))
             to_next_line(s);
@@ -461,6 +471,7 @@ static struct json *flags_of(struct script *s, struct json *root)
             return NULL;
     }
     args->parent = NULL;
+    args->key = STR(CONFIG_DASHES);
     return args;
 }
 
@@ -483,7 +494,9 @@ static struct json *flags_of_sections(struct script *s, struct json *root)
         if (v->kind != JSON_OBJECT) {
             if (!name_flag(s, v))
                 return NULL;
-            struct json *flag = member_of(s, v->key.p);
+            const bool optim = str_is(v->key, "name") && v->parent != root
+                               && str_is(v->parent->key, "optim");
+            struct json *flag = member_of(s, optim ? "optim_name" : v->key.p);
             if (flag == NULL)
                 return NULL;
             flag->kind = v->kind;
@@ -515,18 +528,20 @@ static bool is_sections(const char *text, size_t len)
     return named;
 }
 
-struct json *config_parse_args(struct arena *a, const char *text, size_t len,
-                               struct diag *d)
+/* `wanted`: what the caller looks for, when there is no flag at all. */
+static struct json *parse(struct script s, const char *wanted)
 {
-    struct script s = { .arena = a, .diag = d, .text = text, .len = len };
+    struct diag *d = s.diag;
+    const char *text = s.text;
+    const size_t len = s.len;
     if (memchr(text, '\0', len) != NULL) {
         diag_hint(diag_add(d, MEMPLAN_E_SYNTAX, "not a text: it has a byte 0"),
-                  "give the launch script that starts Megatron-LM");
+                  "give the launch script itself");
         return NULL;
     }
     const bool args = has_line(text, len, "MODEL_ARGS:");
     if (args || is_sections(text, len)) {
-        struct json *root = yaml_parse(a, text, len, d);
+        struct json *root = yaml_parse(s.arena, text, len, d);
         return root == NULL ? NULL
                : args       ? flags_of(&s, root)
                             : flags_of_sections(&s, root);
@@ -534,9 +549,26 @@ struct json *config_parse_args(struct arena *a, const char *text, size_t len,
     struct json *root = read_script(&s);
     if (root != NULL && root->child == NULL) {
         memplan_error *e = diag_add(d, MEMPLAN_E_SYNTAX, "no flag in the file");
-        diag_hint(e, "a launch script with --tensor-model-parallel-size 8, or "
-                     "YAML with MODEL_ARGS:");
+        diag_hint(e, "%s", wanted);
         return NULL;
     }
     return root;
+}
+
+struct json *config_parse_args(struct arena *a, const char *text, size_t len,
+                               struct diag *d)
+{
+    return parse(
+        (struct script){ .arena = a, .diag = d, .text = text, .len = len },
+        "a launch script with --tensor-model-parallel-size 8, or YAML with "
+        "MODEL_ARGS:");
+}
+
+struct json *config_parse_launcher(struct arena *a, const char *text,
+                                   size_t len, struct diag *d)
+{
+    return parse(
+        (struct script){ .arena = a, .diag = d, .text = text, .len = len },
+        "a script that calls torchrun --nnodes 2 --nproc_per_node 8, "
+        "deepspeed --num_gpus 8 or accelerate launch --num_processes 8");
 }

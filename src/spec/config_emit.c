@@ -103,7 +103,7 @@ void emit_refuse(struct emit *e, enum setup_key key, const char *hint, ...)
     memplan_error *error = setup_error(
         e->d, MEMPLAN_E_UNSUPPORTED, key, "%s '%s' has no word in a file of %s",
         setup_field(key)->key,
-        setup_value_text(&e->run->setup, key, value, TEXT), e->dialect->name);
+        setup_value_text(&e->run->setup, key, value, TEXT), e->asked);
     va_list args;
     va_start(args, hint);
     str_vformat(error->hint, sizeof(error->hint), hint, args);
@@ -198,7 +198,12 @@ void emit_table(struct emit *e, const struct config_table *t,
 bool config_emit(struct emit *e, const struct config_dialect *dialect,
                  const struct run *run, struct diag *d)
 {
-    *e = (struct emit){ .d = d, .run = run, .dialect = dialect, .prefix = "" };
+    *e = (struct emit){ .d = d,
+                        .run = run,
+                        .spec = e->spec,
+                        .asked = e->asked,
+                        .dialect = dialect,
+                        .prefix = "" };
     emit_table(e, dialect->table, "");
     if (d->status == MEMPLAN_OK)
         dialect->render(e);

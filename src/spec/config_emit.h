@@ -13,6 +13,8 @@ enum { EMIT_TEXT = 16384, EMIT_ENTRIES = 96, EMIT_VALUES = 8192 };
 
 struct emit {
     struct diag *d;
+    const char *asked;       /* what the user calls the file */
+    const struct spec *spec; /* the run's model */
     /* Written by the caller's leave. */
     const struct run *run;
     const struct config_dialect *dialect; /* that it is read back by */
@@ -29,7 +31,7 @@ struct emit {
     char text[EMIT_TEXT];
 };
 
-/* Writes `run`. False after reporting what has no word there. */
+/* Writes `run`; `asked` and `spec` are there. False after reporting what has no word there. */
 bool config_emit(struct emit *e, const struct config_dialect *dialect,
                  const struct run *run, struct diag *d);
 

@@ -24,6 +24,11 @@ static const struct config_row rows[] = {
                 "p2p=p2p a2a=a2a all_gather=? allgather=? a2a+p2p=?"),
     LATER("nnodes"),
     LATER("nproc_per_node"),
+    LATER("num_gpus"), /* deepspeed's */
+    LATER("hostfile"),
+    LATER("include"),
+    LATER("num_processes"), /* accelerate's */
+    LATER("num_machines"),
     LATER("devices"), /* NeMo's trainer */
     LATER("num_nodes"),
     SAME_READ("virtual_pipeline_model_parallel_size", KEY_VPP),
@@ -94,6 +99,13 @@ static const struct config_row rows[] = {
     LATER("checkpoint_num_layers"),
     LATER("activations_checkpoint_method"), /* until July 2022 */
     LATER("activations_checkpoint_num_layers"),
+    LATER("activations_checkpoint_granularity"), /* NeMo's */
+    ASIDE("num_micro_batches_with_partial_activation_checkpoints",
+          "all micro-batches are alike"),
+    ASIDE("activations_checkpoint_layers_per_pipeline",
+          "all stages recompute alike"),
+    LATER("optim_name"), /* NeMo's optim.name */
+    LATER("megatron_amp_O2"),
     LATER("attention_backend"),
     LATER("transformer_impl"),
     LATER("use_flash_attn"),

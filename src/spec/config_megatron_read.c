@@ -172,6 +172,7 @@ static void from_ends(struct config *c, uint64_t pp, uint64_t layers)
     const bool embedding = has(c, "account_for_embedding_in_pipeline_split");
     const bool loss = has(c, "account_for_loss_in_pipeline_split");
     uint64_t stage[SETUP_LIST_MAX] = { 0 };
+    char shown[CONFIG_PATH_MAX], of[CONFIG_PATH_MAX];
     if ((first | last) == 0 && !embedding && !loss)
         return;
     const char *flag = first > 0   ? "decoder_first_pipeline_num_layers"
@@ -182,12 +183,19 @@ static void from_ends(struct config *c, uint64_t pp, uint64_t layers)
     const uint64_t all = layers + embedding + loss;
     const uint64_t each =
         inner > 0 && all >= first + last ? (all - first - last) / inner : 0;
-    if (layers == 0 || each == 0 || each * inner != all - first - last) {
+    if (layers == 0) {
+        config_note(c, "%s without %s: stages are even, or --pipeline-layers",
+                    config_shown(c, flag, shown),
+                    config_shown(c, "num_layers", of));
+        return;
+    }
+    if (each == 0 || each * inner != all - first - last) {
         memplan_error *e = config_bad(c, config_at(c, flag), MEMPLAN_E_CONFLICT,
                                       "%" PRIu64 " layers do not split so over "
                                       "%" PRIu64 " stages",
                                       layers, pp);
-        diag_hint(e, "--num-layers of the file says how many there are");
+        diag_hint(e, "%s of the file says how many there are",
+                  config_shown(c, "num_layers", of));
         return;
     }
     for (uint64_t i = 0; i < pp; i++)
@@ -197,13 +205,32 @@ static void from_ends(struct config *c, uint64_t pp, uint64_t layers)
     set_stages(c, flag, stage, pp);
 }
 
+/* Layers of a virtual stage: of the file's layers, or of the model's. */
+static void virtual_stages(struct config *c, uint64_t pp, uint64_t layers)
+{
+    static const char flag[] = "num_layers_per_virtual_pipeline_stage";
+    const uint64_t each = count(c, flag);
+    char shown[CONFIG_PATH_MAX];
+    if (each == 0)
+        return;
+    if (layers >= pp * each)
+        set_count(c, flag, KEY_VPP, layers / pp / each);
+    else if (layers == 0)
+        c->s->chunk_layers = (uint32_t)each;
+    else
+        diag_hint(config_bad(c, config_at(c, flag), MEMPLAN_E_CONFLICT,
+                             "%s %" PRIu64 " with %" PRIu64
+                             " layers over %" PRIu64 " stages",
+                             config_shown(c, flag, shown), each, layers, pp),
+                  "write a divisor of the layers of a stage");
+}
+
 static void pipeline(struct config *c)
 {
     const uint64_t pp = number(c, "pipeline_model_parallel_size");
     const uint64_t layers = count(c, "num_layers");
     if (pp <= 1 || pp > SETUP_LIST_MAX)
         return;
-    const uint64_t each = count(c, "num_layers_per_virtual_pipeline_stage");
     if (has(c, "pipeline_model_parallel_layout")) {
         from_layout(c, pp);
         return;
@@ -211,9 +238,8 @@ static void pipeline(struct config *c)
     const uint64_t chunks = count(c, "num_virtual_stages_per_pipeline_rank");
     if (chunks > 0)
         set_count(c, "num_virtual_stages_per_pipeline_rank", KEY_VPP, chunks);
-    else if (each > 0 && layers >= pp * each)
-        set_count(c, "num_layers_per_virtual_pipeline_stage", KEY_VPP,
-                  layers / pp / each);
+    else
+        virtual_stages(c, pp, layers);
     from_ends(c, pp, layers);
 }
 
@@ -236,10 +262,12 @@ static bool is_half(const struct config *c, const char *format)
 static void precision(struct config *c)
 {
     const bool bf16 = is_half(c, "bf16"), fp16 = is_half(c, "fp16");
+    char a[CONFIG_PATH_MAX], b[CONFIG_PATH_MAX];
     if (bf16 && fp16) {
         memplan_error *e =
             config_bad(c, config_at(c, "fp16"), MEMPLAN_E_CONFLICT,
-                       "--bf16 and --fp16 are both given");
+                       "%s and %s are both given", config_shown(c, "bf16", a),
+                       config_shown(c, "fp16", b));
         diag_hint(e, "keep one: Megatron refuses both");
         return;
     }
@@ -309,18 +337,19 @@ static void states(struct config *c)
 static void instances(struct config *c)
 {
     const uint64_t n = count(c, "num_distributed_optimizer_instances");
+    char shown[CONFIG_PATH_MAX];
     if (n > 1)
-        config_note(c,
-                    "--num-distributed-optimizer-instances %" PRIu64
-                    ": add --shard-degree, data-parallel ranks over it",
-                    n);
+        config_note(
+            c,
+            "%s %" PRIu64 ": add --shard-degree, data-parallel ranks over it",
+            config_shown(c, "num_distributed_optimizer_instances", shown), n);
     const struct json *a = config_at(c, "exp_avg_dtype");
     const struct json *b = config_at(c, "exp_avg_sq_dtype");
     const struct str fp32 = STR("fp32");
     const struct str first = a != NULL ? a->text : fp32;
     if (b != NULL && !str_eq(first, b->text))
-        config_note(c, "--exp-avg-sq-dtype is not modelled apart from "
-                       "--exp-avg-dtype");
+        config_note(c, "%s is not modelled apart from the first moments'",
+                    config_shown(c, "exp_avg_sq_dtype", shown));
 }
 
 /* ---- layers ---- */
@@ -360,10 +389,22 @@ static void add_modules(char list[256], struct str rest)
     }
 }
 
+/* NeMo's names of the same. */
+static const struct checkpoints {
+    const char *granularity, *method, *layers;
+} megatrons = { "recompute_granularity", "recompute_method",
+                "recompute_num_layers" },
+  nemos = { "activations_checkpoint_granularity",
+            "activations_checkpoint_method",
+            "activations_checkpoint_num_layers" };
+
 static void recompute(struct config *c)
 {
-    const struct json *how = config_at(c, "recompute_granularity");
-    const uint64_t n = count(c, "recompute_num_layers");
+    const struct checkpoints *of =
+        has(c, nemos.granularity) ? &nemos : &megatrons;
+    const struct json *how = config_at(c, of->granularity);
+    const uint64_t n = count(c, of->layers);
+    char shown[CONFIG_PATH_MAX];
     if (how == NULL) {
         if (has(c, "recompute_activations"))
             config_set(c, c->root, KEY_RECOMPUTE, "selective");
@@ -371,19 +412,19 @@ static void recompute(struct config *c)
             recompute_before(c);
         return;
     }
-    if (is_word(c, "recompute_granularity", "full")) {
+    if (is_word(c, of->granularity, "full")) {
         config_set(c, how, KEY_RECOMPUTE, "full");
         if (n > 0)
-            set_count(c, "recompute_num_layers",
-                      is_word(c, "recompute_method", "block")
+            set_count(c, of->layers,
+                      is_word(c, of->method, "block")
                           ? KEY_RECOMPUTE_LAYERS
                           : KEY_RECOMPUTE_GRANULARITY,
                       n);
         return;
     }
-    if (!is_word(c, "recompute_granularity", "selective")) {
-        memplan_error *e = config_bad(c, how, MEMPLAN_E_UNKNOWN,
-                                      "unknown --recompute-granularity");
+    if (!is_word(c, of->granularity, "selective")) {
+        memplan_error *e = config_bad(c, how, MEMPLAN_E_UNKNOWN, "unknown %s",
+                                      config_shown(c, of->granularity, shown));
         diag_hint(e, "write full or selective");
         return;
     }
@@ -420,6 +461,7 @@ static bool says_deterministic(const struct config *c)
 
 static void kernels(struct config *c)
 {
+    char shown[CONFIG_PATH_MAX];
     const bool local = is_word(c, "transformer_impl", "local")
                        || is_word(c, "attention_backend", "local");
     if (local)
@@ -431,8 +473,10 @@ static void kernels(struct config *c)
     else
         config_set(c, c->root, KEY_ATTENTION, "flash");
     if (is_word(c, "moe_token_dispatcher_type", "flex"))
-        config_note(c, "--moe-token-dispatcher-type flex is not modelled: "
-                       "alltoall is assumed, without DeepEP's buffers");
+        config_note(c,
+                    "%s flex is not modelled: alltoall is assumed, without "
+                    "DeepEP's buffers",
+                    config_shown(c, "moe_token_dispatcher_type", shown));
     config_set(c, c->root, KEY_ATTENTION_MASK,
                has(c, "no_create_attention_mask_in_dataloader") ? "none"
                                                                 : "dataloader");
@@ -462,6 +506,7 @@ static void dropout(struct config *c)
     static const char *const flags[] = { "hidden_dropout",
                                          "attention_dropout" };
     double p[2] = { 0.1, 0.1 };
+    char a[CONFIG_PATH_MAX], b[CONFIG_PATH_MAX];
     for (size_t i = 0; i < 2; i++) {
         const struct json *v = config_at(c, flags[i]);
         if (v != NULL && v->kind == JSON_NUMBER)
@@ -470,31 +515,77 @@ static void dropout(struct config *c)
             unit_parse_real(v->text, &p[i]);
     }
     if (p[0] < p[1] || p[0] > p[1]) {
-        config_note(c, "--hidden-dropout and --attention-dropout differ: the "
-                       "model's are used (--dropout)");
+        config_note(c, "%s and %s differ: the model's are used (--dropout)",
+                    config_shown(c, flags[0], a), config_shown(c, flags[1], b));
         return;
     }
     char text[UNIT_TEXT_MAX];
     config_set(c, c->root, KEY_DROPOUT, unit_format_double(text, p[0]));
 }
 
-/* The trainer's section of NeMo's YAML. */
-static void nemo(struct config *c)
+/* The trainer's section of NeMo's YAML; -1 devices are those of a node. */
+static void nemo_world(struct config *c)
 {
+    const struct json *devices = config_at(c, "devices");
     const uint64_t each = number(c, "devices");
     const uint64_t nodes = number(c, "num_nodes");
-    if (each == 0)
+    if (each > 0) {
+        set_count(c, "devices", KEY_GPUS_PER_NODE, each);
+        set_count(c, "devices", KEY_GPUS, each * (nodes > 0 ? nodes : 1));
+    } else if (devices != NULL) {
+        c->s->nodes = (uint32_t)(nodes > 0 ? nodes : 1);
+        config_note(c, "devices: all GPUs of a node");
+    }
+}
+
+/* optim.name. Apex's distributed_fused_adam is sharded as Megatron's
+ * distributed optimizer. [nemo/core/optim/optimizers.py] */
+static void nemo_optimizer(struct config *c)
+{
+    static const struct {
+        const char *name, *optimizer;
+        bool sharded;
+    } known[] = {
+        { "adam", "adamw", false },
+        { "adamw", "adamw", false },
+        { "fused_adam", "adamw", false },
+        { "megatron_fused_adam", "adamw", false },
+        { "distributed_fused_adam", "adamw", true },
+        { "mcore_distributed_optim", "adamw", true },
+        { "adafactor", "adafactor", false },
+        { "rmsprop", "rmsprop", false },
+        { "adagrad", "adagrad", false },
+        { "sgd", "sgd", false },
+    };
+    const struct json *name = config_at(c, "optim_name");
+    if (name == NULL)
         return;
-    set_count(c, "devices", KEY_GPUS_PER_NODE, each);
-    set_count(c, "devices", KEY_GPUS, each * (nodes > 0 ? nodes : 1));
+    if (!has(c, "megatron_amp_O2"))
+        config_note(c, "without megatron_amp_O2 NeMo keeps fp32 weights under "
+                       "autocast: 16-bit ones are assumed");
+    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
+        if (!is_word(c, "optim_name", known[i].name))
+            continue;
+        config_set(c, name, KEY_OPTIMIZER, known[i].optimizer);
+        if (known[i].sharded)
+            config_set(c, name, KEY_ZERO, "1");
+        return;
+    }
+    diag_hint(config_bad(c, name, MEMPLAN_E_UNSUPPORTED,
+                         "optim.name '%.*s' is not modelled",
+                         (int)(name->text.n < 40 ? name->text.n : 40),
+                         name->text.p),
+              "such as fused_adam, distributed_fused_adam; the key of it here "
+              "is --optimizer");
 }
 
 void config_megatron_together(struct config *c)
 {
     config_world(c);
-    nemo(c);
+    nemo_world(c);
     pipeline(c);
     states(c);
+    nemo_optimizer(c);
     precision(c);
     instances(c);
     config_clipping(c, "clip_grad");

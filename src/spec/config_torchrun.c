@@ -1,6 +1,7 @@
 /*
- * Owns the dialect of torchrun's command line: how many GPUs, on how many
- * nodes. What its program trains is in other files. [torch/distributed/run.py]
+ * Owns the dialect of lines that start a process for each GPU, torchrun's,
+ * deepspeed's and accelerate's: how many GPUs, on how many nodes. What their
+ * program trains is in other files.
  */
 #include "spec/config_emit.h"
 #include "spec/config_hf.h"
@@ -8,74 +9,310 @@
 #include "base/unit.h"
 
 #include <inttypes.h>
+#include <stdarg.h>
+#include <string.h>
 
 #include "base/banned.h"
 
 static const struct config_row rows[] = {
-    LATER("nnodes"),        LATER("nproc_per_node"),  QUIET("rdzv_backend"),
-    QUIET("rdzv_endpoint"), QUIET("rdzv_id"),         QUIET("rdzv_conf"),
-    QUIET("node_rank"),     QUIET("master_addr"),     QUIET("master_port"),
-    QUIET("max_restarts"),  QUIET("job.config_file"),
+    LATER("nnodes"),          LATER("nproc_per_node"),
+    LATER("num_processes"),   LATER("num_machines"),
+    LATER("num_gpus"),        LATER("num_nodes"),
+    LATER("hostfile"),        LATER("include"),
+    LATER("config_file"),     QUIET("rdzv_backend"),
+    QUIET("rdzv_endpoint"),   QUIET("rdzv_id"),
+    QUIET("rdzv_conf"),       QUIET("node_rank"),
+    QUIET("master_addr"),     QUIET("master_port"),
+    QUIET("max_restarts"),    QUIET("standalone"),
+    QUIET("job.config_file"), QUIET("machine_rank"),
+    QUIET("main_process_ip"), QUIET("main_process_port"),
+    QUIET("multi_gpu"),       QUIET("config"),
 };
 
+/* ---- how many processes ---- */
+
+/* What starts a process for each GPU, and by which flags it is told on how
+ * many nodes. [torch/distributed/run.py; deepspeed/launcher/runner.py;
+ * accelerate/commands/launch.py] */
+static const struct launcher {
+    const char *each, *nodes;
+    uint64_t unsaid; /* processes of a node where no flag says; 0: its GPUs */
+} torchrun = { "nproc_per_node", "nnodes", 1 },
+  deepspeed = { "num_gpus", "num_nodes", 0 };
+
+enum { NODES_MAX = 1000000 };
+
 /* The script's name may stand behind torchrun's last flag. */
-static bool first_number(const struct json *value, uint64_t *out)
+static struct str first_word(const struct json *value)
 {
     struct str rest;
-    return value->kind == JSON_STRING
-           && unit_parse_count(str_cut(value->text, ' ', &rest), out) == UNIT_OK
-           && *out < UINT32_MAX;
+    return value->kind == JSON_STRING ? str_cut(value->text, ' ', &rest)
+                                      : (struct str){ "", 0 };
 }
 
-static void set_count(struct config *c, const struct json *where,
-                      enum setup_key key, uint64_t n)
+static bool is_number(const struct json *value, uint64_t *out)
 {
+    if (value->kind == JSON_NUMBER && value->number >= 0
+        && value->number <= NODES_MAX) {
+        *out = (uint64_t)value->number;
+        return true;
+    }
+    return unit_parse_count(first_word(value), out) == UNIT_OK;
+}
+
+/* A count of processes or nodes; what none can be is reported. */
+static bool read_number(struct config *c, const char *flag, uint64_t *out)
+{
+    const struct json *value = config_at(c, flag);
+    char shown[CONFIG_PATH_MAX];
+    if (value == NULL || !is_number(value, out))
+        return false;
+    if (*out >= 1 && *out <= NODES_MAX)
+        return true;
+    diag_hint(config_bad(c, value, MEMPLAN_E_RANGE,
+                         "'%s' is %" PRIu64 ", out of range",
+                         config_shown(c, flag, shown), *out),
+              "use 1 to %d", NODES_MAX);
+    return false;
+}
+
+static void set_count(struct config *c, const char *flag, enum setup_key key,
+                      uint64_t n)
+{
+    const struct json *where = config_at(c, flag);
     char text[UNIT_TEXT_MAX];
     str_format(text, sizeof(text), "%" PRIu64, n);
-    config_set(c, where, key, text);
+    config_set(c, where != NULL ? where : c->root, key, text);
 }
 
-/* --nproc_per_node may be a word (gpu, auto), --nnodes a range. */
+/* As many as a node has: --gpus or --gpus-per-node says it, if not the file. */
+static void whole_nodes(struct config *c, uint64_t nodes, const char *flag)
+{
+    const struct json *value = config_at(c, flag);
+    char shown[CONFIG_PATH_MAX];
+    c->s->nodes = (uint32_t)nodes;
+    config_shown(c, flag, shown);
+    if (value == NULL)
+        config_note(c, "without %s it is all GPUs of a node", shown);
+    else
+        config_note(c, "%s %.*s is all GPUs of a node", shown,
+                    (int)first_word(value).n, first_word(value).p);
+}
+
+/* "gpu", "auto", or a name that only the shell knows; "cpu" is no GPU. */
+static bool is_all(struct config *c, const char *flag)
+{
+    const struct json *value = config_at(c, flag);
+    const struct str word = first_word(value);
+    char shown[CONFIG_PATH_MAX];
+    config_shown(c, flag, shown);
+    if (str_is(word, "gpu") || str_is(word, "auto") || str_is(word, "-1")
+        || memchr(word.p, '$', word.n) != NULL)
+        return true;
+    memplan_error *e =
+        value->kind == JSON_BOOL
+            ? config_bad(c, value, MEMPLAN_E_ARG, "no value behind '%s'", shown)
+            : config_bad(c, value, MEMPLAN_E_ARG, "'%s' is '%.*s'", shown,
+                         (int)(word.n < 40 ? word.n : 40), word.p);
+    diag_hint(e, "write the number of GPUs of a node, or gpu for all");
+    return false;
+}
+
+/* Nodes of so many processes each. */
+static void read_launcher(struct config *c, const struct launcher *of)
+{
+    const struct json *each = config_at(c, of->each);
+    const struct json *nodes = config_at(c, of->nodes);
+    char shown[CONFIG_PATH_MAX];
+    uint64_t per_node = of->unsaid, n = 1;
+    if (each == NULL && nodes == NULL)
+        return;
+    const bool fixed = nodes == NULL || read_number(c, of->nodes, &n);
+    const bool counted =
+        each == NULL ? of->unsaid > 0 : read_number(c, of->each, &per_node);
+    if (c->d->status != MEMPLAN_OK)
+        return;
+    if (counted)
+        set_count(c, of->each, KEY_GPUS_PER_NODE, per_node);
+    if (!fixed)
+        config_note(c, "%s is no number there: give --gpus",
+                    config_shown(c, of->nodes, shown));
+    else if (counted)
+        set_count(c, of->each, KEY_GPUS, n * per_node);
+    else if (each == NULL || is_all(c, of->each))
+        whole_nodes(c, n, of->each);
+}
+
+/* --num_processes counts those of all machines. */
+static void read_accelerate(struct config *c)
+{
+    uint64_t all = 0, machines = 1;
+    char shown[CONFIG_PATH_MAX];
+    const struct json *value = config_at(c, "num_processes");
+    const bool several = config_at(c, "num_machines") != NULL;
+    const bool fixed = !several || read_number(c, "num_machines", &machines);
+    if (value == NULL && several && fixed)
+        whole_nodes(c, machines, "num_processes");
+    if (value == NULL || c->d->status != MEMPLAN_OK)
+        return;
+    if (!read_number(c, "num_processes", &all)) {
+        if (c->d->status == MEMPLAN_OK)
+            config_note(c, "%s is no number there: give --gpus",
+                        config_shown(c, "num_processes", shown));
+        return;
+    }
+    set_count(c, "num_processes", KEY_GPUS, all);
+    if (fixed && all % machines == 0)
+        set_count(c, several ? "num_machines" : "num_processes",
+                  KEY_GPUS_PER_NODE, all / machines);
+    else if (fixed)
+        diag_hint(config_bad(c, value, MEMPLAN_E_CONFLICT,
+                             "%" PRIu64 " processes on %" PRIu64 " machines",
+                             all, machines),
+                  "--num_processes counts the GPUs of all machines");
+}
+
+/* "localhost:0,1,2@worker-1:0": GPUs by number, of DeepSpeed's hosts. */
+static void read_include(struct config *c)
+{
+    const struct json *value = config_at(c, "include");
+    struct str rest = value == NULL ? (struct str){ "", 0 } : first_word(value);
+    uint64_t gpus = 0, nodes = 0;
+    bool numbered = rest.n > 0;
+    while (rest.n > 0) {
+        struct str slots;
+        str_cut(str_cut(rest, '@', &rest), ':', &slots);
+        numbered = numbered && slots.n > 0;
+        nodes++;
+        while (slots.n > 0)
+            gpus += str_cut(slots, ',', &slots).n > 0;
+    }
+    if (numbered && gpus % nodes == 0) {
+        set_count(c, "include", KEY_GPUS_PER_NODE, gpus / nodes);
+        set_count(c, "include", KEY_GPUS, gpus);
+    } else if (value != NULL) {
+        config_note(c, "--include does not number the GPUs of each node: give "
+                       "--gpus");
+    }
+}
+
 void config_world(struct config *c)
 {
-    const struct json *each = config_at(c, "nproc_per_node");
-    const struct json *nodes = config_at(c, "nnodes");
-    uint64_t per_node = 0, n = 1;
-    if (each == NULL || !first_number(each, &per_node))
-        return;
-    set_count(c, each, KEY_GPUS_PER_NODE, per_node);
-    if (nodes == NULL || first_number(nodes, &n))
-        set_count(c, each, KEY_GPUS, n * per_node);
-    else
-        config_note(c, "--nnodes is no number there: give --gpus");
+    read_launcher(c, &torchrun);
+    if (config_at(c, "devices") == NULL) /* NeMo's num_nodes */
+        read_launcher(c, &deepspeed);
+    read_accelerate(c);
+    read_include(c);
+    if (config_at(c, "hostfile") != NULL && config_at(c, "num_nodes") == NULL
+        && config_at(c, "include") == NULL)
+        config_note(c, "--hostfile is not read: give --gpus, --gpus-per-node");
+}
+
+/* The line's own file says who holds what. */
+static void together(struct config *c)
+{
+    config_world(c);
+    if (config_at(c, "config_file") != NULL)
+        config_note(c, "--config_file is Accelerate's: add --accelerate FILE");
 }
 
 /* ---- and back ---- */
 
-/* Programs that take the rest from a file, as --emit writes it. */
+static const char meets[] =
+    " --rdzv_backend c10d --rdzv_endpoint $HEAD_NODE:29500";
+
+static void say(struct emit *e, const char *format, ...)
+#if defined(__GNUC__)
+    __attribute__((format(printf, 2, 3)))
+#endif
+    ;
+static void say(struct emit *e, const char *format, ...)
+{
+    va_list args;
+    const size_t n = strlen(e->head);
+    va_start(args, format);
+    str_vformat(e->head + n, sizeof(e->head) - n, format, args);
+    va_end(args);
+}
+
+static void put_world(struct emit *e, const char *program, uint64_t nodes,
+                      uint64_t each)
+{
+    say(e, "%s --nnodes %" PRIu64 " --nproc_per_node %" PRIu64 "%s", program,
+        nodes, each, nodes > 1 ? meets : "");
+}
+
+/* A recipe, and what its configuration calls the setup's numbers. [torchtune
+ * 0.6, recipes/configs/llama3] */
+static void put_tune(struct emit *e, const struct run *r, uint64_t each)
+{
+    const bool one = r->gpus == 1;
+    if (one)
+        say(e, "tune run");
+    else
+        put_world(e, "tune run", r->gpus / each, each);
+    say(e, " %s_finetune_%s \\\n    --config config.yaml",
+        r->lora_rank > 0 ? "lora" : "full",
+        one ? "single_device" : "distributed");
+    say(e,
+        " batch_size=%" PRIu64 " gradient_accumulation_steps=%" PRIu64
+        " \\\n    tokenizer.max_seq_len=%" PRIu64
+        " enable_activation_checkpointing=%s",
+        r->micro_batch, r->grad_accum, r->seq_len,
+        r->recompute == RECOMP_FULL ? "True" : "False");
+    if (r->tp > 1)
+        say(e, " tensor_parallel_dim=%" PRIu64, r->tp);
+    if (r->lora_rank > 0)
+        say(e, " model.lora_rank=%" PRIu64, r->lora_rank);
+}
+
+/* What is started otherwise, and how. */
+static const char *other_launcher(const struct run *r)
+{
+    if (run_spreads(r))
+        return "one process needs no launcher: python train.py, with "
+               "device_map=\"auto\"";
+    if (r->framework == FW_NEMO)
+        return "NeMo's recipes take trainer.devices, trainer.num_nodes and "
+               "the layout as arguments; Megatron-LM's line is --framework "
+               "megatron";
+    if (r->framework == FW_MEGATRON_DEEPSPEED)
+        return "its script has Megatron-LM's flags and DeepSpeed's file: see "
+               "--emit megatron with --framework megatron";
+    return NULL;
+}
+
+/* Programs that take the rest from a file, as --emit writes it; scripts of
+ * models without TrainingArguments have it in their own words. */
+static const char *program_of(const struct emit *e, const struct run *r)
+{
+    const bool trainer = !spec_is_convnet(e->spec) && e->spec->family != FAM_DIT
+                         && e->spec->family != FAM_DIT_DIFFUSERS;
+    return r->framework == FW_TORCHTITAN
+               ? "-m torchtitan.train --job.config_file torchtitan.toml"
+           : trainer ? "train.py training_args.json"
+                     : "train.py";
+}
+
 static void apart(struct emit *e, const struct run *r)
 {
-    const bool titan = r->framework == FW_TORCHTITAN;
-    if (run_spreads(r))
-        emit_refuse(e, KEY_SCHEDULE,
-                    "one process needs no launcher: python "
-                    "train.py, with device_map=\"auto\"");
+    const char *other = other_launcher(r);
+    if (other != NULL)
+        emit_refuse(e, run_spreads(r) ? KEY_SCHEDULE : KEY_FRAMEWORK, "%s",
+                    other);
     const uint64_t each = emit_node(e, r);
-    str_append(e->head, sizeof(e->head),
-               "torchrun --nnodes %" PRIu64 " --nproc_per_node %" PRIu64,
-               r->gpus / each, each);
-    if (r->gpus > each)
-        str_append(e->head, sizeof(e->head), "%s",
-                   " --rdzv_backend c10d --rdzv_endpoint $HEAD_NODE:29500");
-    str_append(e->head, sizeof(e->head), " \\\n    %s",
-               titan ? "-m torchtitan.train --job.config_file torchtitan.toml"
-                     : "train.py training_args.json");
+    if (r->framework == FW_TORCHTUNE) {
+        put_tune(e, r, each);
+        return;
+    }
+    put_world(e, "torchrun", r->gpus / each, each);
+    say(e, " \\\n    %s", program_of(e, r));
 }
 
 const struct config_table config_torchrun = {
     rows,        sizeof(rows) / sizeof(rows[0]),
     false,       true,
-    NULL,        config_world,
+    NULL,        together,
     apart,       NULL,
     BESIDE_REST,
 };

@@ -22,6 +22,24 @@ static const struct config_row rows[] = {
     SAME_READ("cutoff_len", KEY_SEQ_LEN), /* LLaMA-Factory */
     LATER("nnodes"),                      /* torchrun's, in a script */
     LATER("nproc_per_node"),
+    LATER("num_gpus"), /* deepspeed's */
+    LATER("num_nodes"),
+    LATER("hostfile"),
+    LATER("include"),
+    LATER("num_processes"), /* accelerate launch's */
+    LATER("num_machines"),
+    LATER("config_file"),
+    LATER("use_deepspeed"),
+    LATER("use_fsdp"),
+    LATER("mixed_precision"),
+    LATER("deepspeed_config_file"),
+    LATER("deepspeed_config"),
+    LATER("fsdp_sharding_strategy"),
+    LATER("fsdp_offload_params"),
+    LATER("fsdp_version"),
+    SAME_READ("zero_stage", KEY_ZERO),
+    SAME_READ("offload_optimizer_device", KEY_OFFLOAD_OPTIMIZER),
+    SAME_READ("offload_param_device", KEY_OFFLOAD_PARAMS),
 
     /* of TRL's and LLaMA-Factory's files beside TrainingArguments */
     LATER("finetuning_type"),
@@ -165,8 +183,18 @@ static const struct config_row rows[] = {
     QUIET("lazy_preprocess"),
     QUIET("loss_watchdog_patience"),
     QUIET("loss_watchdog_threshold"),
+    QUIET("machine_rank"),
+    QUIET("main_process_ip"),
+    QUIET("main_process_port"),
     QUIET("master_addr"),
     QUIET("master_port"),
+    QUIET("multi_gpu"),
+    QUIET("node_rank"),
+    QUIET("rdzv_backend"),
+    QUIET("rdzv_conf"),
+    QUIET("rdzv_endpoint"),
+    QUIET("rdzv_id"),
+    QUIET("standalone"),
     QUIET("max_prompt_length"),
     QUIET("max_samples"),
     QUIET("model_revision"),

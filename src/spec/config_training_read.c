@@ -154,10 +154,26 @@ static enum config_holder read_fsdp(struct config *c, const struct json *fsdp)
     return HOLD_FSDP;
 }
 
+/* The configuration, or its file, by the Trainer's flag or the launcher's. */
+static const struct json *deepspeed_file(const struct config *c)
+{
+    const struct json *ds = config_at(c, "deepspeed");
+    const struct json *file =
+        either(c, "deepspeed_config", "deepspeed_config_file");
+    if (file != NULL && (ds == NULL || ds->kind == JSON_BOOL))
+        return file;
+    const bool off = ds != NULL && ds->kind == JSON_BOOL && !ds->truth;
+    return off ? NULL : ds;
+}
+
 /* A DeepSpeed configuration inside this one, or the name of its file. */
 static void read_deepspeed(struct config *c, const struct json *value)
 {
     config_set(c, value, KEY_FRAMEWORK, "deepspeed");
+    if (value->kind == JSON_BOOL) {
+        config_note(c, "'deepspeed' without its file: add --deepspeed FILE");
+        return;
+    }
     if (value->kind == JSON_STRING
         && memchr(value->text.p, '$', value->text.n) != NULL) {
         config_note(c, "which file 'deepspeed' is the script does not say: add "
@@ -174,9 +190,39 @@ static void read_deepspeed(struct config *c, const struct json *value)
     config_read(&inner);
 }
 
+/* accelerate launch --use_fsdp, whose flags are its file's keys. */
+static enum config_holder launch_fsdp(struct config *c)
+{
+    const struct json *how = config_at(c, "fsdp_sharding_strategy");
+    const bool grads = entry_is(how, "2") || entry_is(how, "SHARD_GRAD_OP");
+    const bool none = entry_is(how, "3") || entry_is(how, "NO_SHARD");
+    config_set(c, config_at(c, "use_fsdp"), KEY_FRAMEWORK, "fsdp");
+    config_set(c, c->root, KEY_ENGINE,
+               entry_is(config_at(c, "fsdp_version"), "2") ? "fsdp2" : "fsdp");
+    config_set(c, or_root(c, how), KEY_ZERO, none ? "0" : grads ? "2" : "3");
+    if (config_is_true(c, "fsdp_offload_params"))
+        config_set(c, c->root, KEY_OFFLOAD_PARAMS, "cpu");
+    return HOLD_FSDP;
+}
+
+/* accelerate launch --config_file FILE: who holds what is said there. */
+static void read_accelerate(struct config *c)
+{
+    const struct json *file = config_at(c, "config_file");
+    if (file == NULL || file->kind != JSON_STRING)
+        return;
+    if (memchr(file->text.p, '$', file->text.n) != NULL) {
+        config_note(c, "which file 'config_file' is the script does not say: "
+                       "add --accelerate FILE");
+        return;
+    }
+    config_goes_on(c, file, "accelerate");
+    c->s->pending_keeps = true;
+}
+
 static enum config_holder who_holds(struct config *c)
 {
-    const struct json *ds = config_at(c, "deepspeed");
+    const struct json *ds = deepspeed_file(c);
     const struct json *fsdp = config_at(c, "fsdp");
     const bool sharded = is_on(fsdp);
     if (ds != NULL && sharded) {
@@ -189,6 +235,14 @@ static enum config_holder who_holds(struct config *c)
         return HOLD_DEEPSPEED;
     if (sharded)
         return read_fsdp(c, fsdp);
+    if (config_is_true(c, "use_fsdp"))
+        return launch_fsdp(c);
+    read_accelerate(c);
+    if (config_is_true(c, "use_deepspeed")
+        || config_at(c, "zero_stage") != NULL) {
+        config_set(c, c->root, KEY_FRAMEWORK, "deepspeed");
+        return HOLD_DEEPSPEED;
+    }
     config_set(c, c->root, KEY_FRAMEWORK, "hf");
     return HOLD_DDP;
 }
@@ -211,11 +265,12 @@ void config_hf_precision(struct config *c, enum config_holder holder,
 static void precision(struct config *c, enum config_holder h)
 {
     const struct json *word = config_at(c, "bf16");
-    const bool bf16 = config_is_true(c, "bf16")
+    const struct json *mixed = config_at(c, "mixed_precision");
+    const bool bf16 = config_is_true(c, "bf16") || entry_is(mixed, "bf16")
                       || (word != NULL && word->kind == JSON_STRING
                           && (str_is(word->text, "auto") /* axolotl's */
                               || str_is(word->text, "full")));
-    const bool fp16 = config_is_true(c, "fp16");
+    const bool fp16 = config_is_true(c, "fp16") || entry_is(mixed, "fp16");
     if (bf16 && fp16) {
         memplan_error *e =
             config_bad(c, config_at(c, "fp16"), MEMPLAN_E_CONFLICT,
@@ -458,8 +513,9 @@ void config_training_args_together(struct config *c)
     optimizer(c);
     config_clipping(c, "max_grad_norm");
     ddp_bucket(c);
-    if (h == HOLD_DEEPSPEED)
-        read_deepspeed(c, config_at(c, "deepspeed"));
+    const struct json *ds = deepspeed_file(c);
+    if (h == HOLD_DEEPSPEED && ds != NULL)
+        read_deepspeed(c, ds);
 }
 
 const char *config_hf_optim(const struct run *r)

@@ -175,12 +175,34 @@ static bool above_one(const struct run *r, enum setup_key key)
 /* ---- GPU ---- */
 
 static const char DEFAULT_GPU[] = "a100-80gb";
-enum { DEFAULT_GPUS_PER_NODE = 8 }; /* DGX, HGX and what clouds rent */
+enum {
+    DEFAULT_GPUS_PER_NODE = 8, /* DGX, HGX and what clouds rent */
+    GPUS_MAX = 10000000        /* of setup.def */
+};
 
 static uint64_t default_gpu_index(void)
 {
     const struct gpu *gpu = gpu_find(DEFAULT_GPU, sizeof(DEFAULT_GPU) - 1);
     return gpu ? (uint64_t)(gpu - gpu_at(0)) : 0;
+}
+
+/* Nodes of a launch file that leaves to each of them how many GPUs it has. */
+static void resolve_nodes(struct run *r)
+{
+    const uint64_t nodes = r->setup.nodes;
+    const uint64_t gpus = r->given[KEY_GPUS] ? r->setup.v[KEY_GPUS].n : 0;
+    if (nodes > 0 && gpus > 0 && gpus % nodes == 0)
+        resolve_count(r, KEY_GPUS_PER_NODE, gpus / nodes);
+    r->gpus_per_node =
+        resolve_count(r, KEY_GPUS_PER_NODE, DEFAULT_GPUS_PER_NODE);
+    if (nodes == 0 || gpus > 0)
+        return;
+    r->given[KEY_GPUS] = true;
+    resolve_count(r, KEY_GPUS, min_u64(nodes * r->gpus_per_node, GPUS_MAX));
+    resolve_assume(r, KEY_GPUS_PER_NODE,
+                   "%" PRIu64 " GPUs on each of %" PRIu64
+                   " nodes (--gpus-per-node, --gpus)",
+                   r->gpus_per_node, nodes);
 }
 
 static void resolve_gpu(struct run *r)
@@ -197,8 +219,7 @@ static void resolve_gpu(struct run *r)
         r->gpu.memory_bytes = r->gpu.visible_bytes;
     }
     r->capacity_bytes = resolve_count(r, KEY_GPU_MEMORY, r->gpu.visible_bytes);
-    r->gpus_per_node =
-        resolve_count(r, KEY_GPUS_PER_NODE, DEFAULT_GPUS_PER_NODE);
+    resolve_nodes(r);
 }
 
 /* ---- framework ---- */

@@ -28,8 +28,8 @@ static const struct refusal {
     { KEY_CUDA_GRAPH, IS, 1, "leave it out: the pools come on top" },
     { KEY_EP_OVERLAP, IS, 1, "leave it out: one micro-batch in flight" },
     { KEY_OFFLOAD_ACTIVATIONS, IS, OFFLOAD_NVME,
-      "no framework has them on disk: leave it out, or use cpu with "
-      "--framework torchtune" },
+      "no framework has them on disk: leave it out, or use "
+      "--offload-activations cpu --framework torchtune" },
     { KEY_PRECISION, IS, PREC_FP4_MIXED, "use --precision fp8-mixed" },
 };
 
@@ -63,6 +63,7 @@ static void check_split_layers(const struct run *r, struct diag *d)
     for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
         if (r->setup.v[keys[i]].n <= 1)
             continue;
+        const bool engine = r->given[KEY_ENGINE];
         bool unsplit = keys[i] == KEY_PP && r->engine == ENGINE_FSDP;
         const bool spread = keys[i] == KEY_PP && r->engine == ENGINE_DDP;
         if ((!resolve_is_hf(r) && !unsplit) || (spread && run_spreads(r)))
@@ -76,11 +77,13 @@ static void check_split_layers(const struct run *r, struct diag *d)
                         "%s %" PRIu64 " with %s '%s' is not modelled yet",
                         setup_field(keys[i])->key, r->setup.v[keys[i]].n,
                         setup_field(what)->key, resolve_text(r, what, buf));
-        diag_hint(e, "use %s--framework megatron or torchtitan",
-                  spread ? "--schedule naive (device_map), or "
-                  : keys[i] == KEY_CP && resolve_is_hf(r)
-                      ? "--cp-comm a2a (Ulysses), or "
-                      : "");
+        const char *other = spread ? "--schedule naive (device_map), or "
+                            : keys[i] == KEY_CP && resolve_is_hf(r)
+                                ? "--cp-comm a2a (Ulysses), or "
+                                : "";
+        diag_hint(e, "use %s--framework megatron%s%s", other,
+                  engine ? " --engine megatron" : "",
+                  engine || keys[i] == KEY_EP ? "" : " or torchtitan");
     }
 }
 
@@ -210,7 +213,7 @@ static void check_routing(const struct run *r, const struct spec *s,
                         "moe_imbalance %g with ep %" PRIu64
                         ": one rank would get more than all tokens",
                         r->moe_imbalance, r->ep);
-        diag_hint(e, "use at most %" PRIu64, r->ep);
+        diag_hint(e, "use --moe-imbalance %" PRIu64 " or less", r->ep);
     }
     if (r->moe_padded && !(r->moe_capacity > 0) && resolve_is_megatron(r)
         && s->experts > 0) {
@@ -372,6 +375,18 @@ static void check_dora(const struct run *r, const struct spec *s,
     diag_hint(e, "use --lora-variant lora");
 }
 
+/* Whose layers are whole: degrees that chose another framework go too. */
+static void hint_adapters(const struct run *r, memplan_error *e)
+{
+    static const enum setup_key keys[] = { KEY_TP, KEY_PP, KEY_CP, KEY_EP };
+    diag_hint(e, "use --framework hf, deepspeed or fsdp");
+    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
+        if (r->setup.v[keys[i]].n > 1)
+            str_append(e->hint, sizeof(e->hint), " and --%s 1",
+                       setup_field(keys[i])->key);
+    }
+}
+
 static void check_lora(const struct run *r, struct diag *d)
 {
     static const enum setup_key keys[] = {
@@ -383,7 +398,10 @@ static void check_lora(const struct run *r, struct diag *d)
         for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
             if (r->given[keys[i]])
                 resolve_pointless(d, keys[i], "lora_rank",
-                                  "add --lora-rank 16");
+                                  keys[i] == KEY_DOUBLE_QUANT
+                                          && !r->given[KEY_BASE_DTYPE]
+                                      ? "add --lora-rank 16 --base-dtype nf4"
+                                      : "add --lora-rank 16");
         }
         return;
     }
@@ -398,7 +416,7 @@ static void check_lora(const struct run *r, struct diag *d)
         setup_error(d, MEMPLAN_E_UNSUPPORTED, KEY_LORA_RANK,
                     "lora_rank with %s '%s' is not modelled yet",
                     setup_field(what)->key, resolve_text(r, what, buf));
-    diag_hint(e, "use --framework hf, deepspeed or fsdp");
+    hint_adapters(r, e);
 }
 
 static void check_params(const struct run *r, struct diag *d)
@@ -407,7 +425,7 @@ static void check_params(const struct run *r, struct diag *d)
         return;
     memplan_error *e = setup_error(d, MEMPLAN_E_CONFLICT, KEY_PARAMS,
                                    "params beside a model, which has its own");
-    diag_hint(e, "leave one of the two out");
+    diag_hint(e, "leave it out");
 }
 
 static void check_has_law(const struct run *r, const struct spec *s,
@@ -418,7 +436,7 @@ static void check_has_law(const struct run *r, const struct spec *s,
     memplan_error *e = setup_error(
         d, MEMPLAN_E_UNSUPPORTED, KEY_BUDGET,
         "budget gives tokens by C = 6 N D, which holds for language models");
-    diag_hint(e, "give --tokens instead");
+    diag_hint(e, "leave it out, and give --tokens");
 }
 
 /* Three numbers, one equation: C = 6 N D. */
@@ -431,7 +449,7 @@ static void check_budget(const struct run *r, bool model, struct diag *d)
         setup_error(d, MEMPLAN_E_CONFLICT, KEY_BUDGET,
                     "budget beside %s and tokens, which fix it: C = 6 N D",
                     model ? "a model" : "params");
-    diag_hint(e, model ? "leave budget or tokens out"
+    diag_hint(e, model ? "leave budget out, or leave tokens out"
                        : "leave one of the three out");
 }
 

@@ -72,7 +72,7 @@ static void check_hpz(const struct run *r, struct diag *d)
         e = setup_error(d, MEMPLAN_E_UNSUPPORTED, KEY_HPZ_PARTITION_SIZE,
                         "hpz_partition_size with offload_params is not "
                         "modelled yet");
-        diag_hint(e, "leave one of them out");
+        diag_hint(e, "leave it out, or leave offload_params out");
     } else if (r->framework == FW_MEGATRON_DEEPSPEED) {
         e = setup_error(d, MEMPLAN_E_CONFLICT, KEY_HPZ_PARTITION_SIZE,
                         "hpz_partition_size with framework "
@@ -81,13 +81,25 @@ static void check_hpz(const struct run *r, struct diag *d)
     }
 }
 
+/* --schedule naive chose DDP, or spreads the model. */
+static bool is_spread(const struct run *r)
+{
+    return run_spreads(r)
+           || (r->given[KEY_SCHEDULE] && !r->given[KEY_FRAMEWORK]
+               && !r->given[KEY_ENGINE] && !r->given[KEY_IMPLEMENTATION]);
+}
+
 void resolve_check_zero(const struct run *r, struct diag *d)
 {
     switch (r->engine) {
     case ENGINE_DDP:
         if (r->zero > 0)
             zero_conflict(r, "with engine 'ddp', which shards nothing",
-                          "use --framework deepspeed (or fsdp for zero 2, 3)",
+                          is_spread(r)
+                              ? "leave zero out, or leave schedule out: "
+                                "device_map is of one process"
+                              : "use --framework deepspeed (or fsdp for zero "
+                                "2, 3)",
                           d);
         return;
     case ENGINE_DEEPSPEED:
@@ -247,8 +259,8 @@ static void check_megatron_offload(const struct run *r, struct diag *d)
         e = setup_error(d, MEMPLAN_E_UNSUPPORTED, KEY_OFFLOAD_PARAMS,
                         "offload_params '%s' with engine 'megatron'",
                         resolve_text(r, KEY_OFFLOAD_PARAMS, buf));
-        diag_hint(e, "Megatron keeps its weights on the GPU; "
-                     "--offload-optimizer cpu is modelled");
+        diag_hint(e, "leave it out: Megatron keeps its weights on the "
+                     "GPU; --offload-optimizer cpu is modelled");
     }
 }
 
@@ -262,7 +274,8 @@ static void check_no_offload(const struct run *r, enum setup_key key,
         d, MEMPLAN_E_UNSUPPORTED, key,
         "%s '%s' with engine '%s' is not modelled yet", setup_field(key)->key,
         resolve_text(r, key, buf), engine_word(r));
-    diag_hint(e, "use --framework deepspeed");
+    diag_hint(e, "use --framework deepspeed --zero %d",
+              key == KEY_OFFLOAD_PARAMS || where == OFFLOAD_NVME ? 3 : 2);
 }
 
 void resolve_check_offload(const struct run *r, const struct spec *s,

@@ -241,7 +241,9 @@ static void check_every(const struct run *r, struct diag *d)
         d, MEMPLAN_E_CONFLICT, KEY_RECOMPUTE_EVERY, "recompute_every beside %s",
         r->given[KEY_RECOMPUTE_LAYERS] ? "recompute_layers"
                                        : "recompute_granularity");
-    diag_hint(e, "leave one of the two out");
+    diag_hint(e, "leave it out, or leave %s out",
+              r->given[KEY_RECOMPUTE_LAYERS] ? "recompute_layers"
+                                             : "recompute_granularity");
 }
 
 void resolve_check_recompute(const struct run *r, const struct spec *s,
@@ -338,7 +340,7 @@ void resolve_check_attention(const struct run *r, const struct spec *s,
             setup_error(d, MEMPLAN_E_CONFLICT, KEY_DETERMINISTIC,
                         "deterministic with loss 'fused', which Megatron "
                         "refuses");
-        diag_hint(e, "leave one of the two out");
+        diag_hint(e, "leave it out, or use --loss standard");
     }
     if (s->head_norm && resolve_is_hf(r) && r->loss != LOSS_STANDARD
         && r->loss != LOSS_XENTROPY)

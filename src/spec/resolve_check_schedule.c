@@ -46,7 +46,10 @@ static void check_dual(const struct run *r, struct diag *d)
         memplan_error *e = setup_error(
             d, MEMPLAN_E_CONFLICT, KEY_PP,
             "schedule 'dualpipe' pairs stages, pp %" PRIu64 " is odd", r->pp);
+        const uint64_t gpus = r->gpus / r->pp * (r->pp + 1);
         diag_hint(e, "use --pp %" PRIu64, r->pp + 1);
+        if (r->given[KEY_GPUS] && r->gpus % (r->tp * r->cp * (r->pp + 1)) != 0)
+            str_append(e->hint, sizeof(e->hint), " --gpus %" PRIu64, gpus);
     } else if (r->grad_accum % 2 != 0 || r->grad_accum < 2 * r->pp) {
         report_micros(r, d, "an even number, ");
     }
@@ -69,8 +72,15 @@ static void check_v(const struct run *r, struct diag *d)
                         "schedule '%s' has two halves a rank, %" PRIu64
                         " layers do not split over 2 x pp %" PRIu64,
                         resolve_text(r, KEY_SCHEDULE, name), layers, r->pp);
-        diag_hint(e, "make every stage's number of layers even "
-                     "(--pp, --pipeline-layers)");
+        uint64_t pp = r->pp - 1;
+        while (pp > 1
+               && (layers % (2 * pp) != 0 || r->gpus % (pp * r->tp) != 0))
+            pp--;
+        if (pp > 1)
+            diag_hint(e, "use --pp %" PRIu64 ", or ", pp);
+        str_append(e->hint, sizeof(e->hint), "%s",
+                   "make every stage's number of layers even "
+                   "(--pipeline-layers)");
     } else if (r->schedule == SCHED_DUALPIPE_V && r->grad_accum < 2 * r->pp) {
         report_micros(r, d, "");
     }

@@ -72,7 +72,12 @@ static void check_recipe(const struct run *r, struct diag *d)
         e = setup_error(d, MEMPLAN_E_CONFLICT, KEY_FP8_RECIPE,
                         "fp8_recipe with precision '%s'",
                         resolve_text(r, KEY_PRECISION, buf));
-        diag_hint(e, "add --precision fp8-mixed");
+        diag_hint(e, "add --precision fp8-mixed%s%s",
+                  r->gpu.peak_fp8_flop_s > 0 ? "" : " --gpu h100-80gb",
+                  r->setup.v[KEY_FP8_RECIPE].n == FP8_DEEPSEEK
+                          && r->impl != IMPL_MEGATRON
+                      ? " --framework megatron"
+                      : "");
         return;
     }
     if (!r->prec.fp8)

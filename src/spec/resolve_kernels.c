@@ -159,10 +159,6 @@ void resolve_kernels(struct run *r, const struct spec *spec)
     r->drop_outputs = resolve_bool(r, KEY_DROP_OUTPUTS, false);
     r->fp32_logits = resolve_bool(r, KEY_FP32_LOGITS, false);
     r->mask_per_head = resolve_bool(r, KEY_MASK_PER_HEAD, false);
-    if (r->mask_per_head && (!resolve_is_hf(r) || r->attention != ATTN_SDPA))
-        resolve_note(r, KEY_MASK_PER_HEAD,
-                     "'mask_per_head' has no effect but with hf layers and "
-                     "attention 'sdpa'");
     r->mask =
         (enum attention_mask)resolve_count(r, KEY_ATTENTION_MASK, MASK_NONE);
     if (paper)

@@ -232,8 +232,12 @@ static bool check_stage_list(const struct run *r, const struct spec *spec,
             setup_error(d, MEMPLAN_E_CONFLICT, KEY_PIPELINE_LAYERS,
                         "pipeline_layers has %zu entries for pp %" PRIu64,
                         s->pipeline_count, r->pp);
-        diag_hint(e, "give one number per stage, or use --pp %zu",
-                  s->pipeline_count);
+        const size_t n = s->pipeline_count;
+        diag_hint(e, "give %" PRIu64 " numbers that add up to %" PRIu64, r->pp,
+                  spec_blocks(spec));
+        if (n > 0
+            && (!r->given[KEY_GPUS] || r->gpus % (r->tp * r->cp * n) == 0))
+            str_append(e->hint, sizeof(e->hint), ", or use --pp %zu", n);
         return false;
     }
     uint64_t sum = 0;
@@ -314,8 +318,23 @@ static void split_layers(struct run *r, const struct spec *spec, struct diag *d)
                        spec_blocks(spec), r->pp);
 }
 
+/* device_map is of one process: nothing that runs one for each GPU has it. */
+static void check_one_process(const struct run *r, struct diag *d)
+{
+    char buf[RESOLVE_TEXT_MAX];
+    if (!r->given[KEY_SCHEDULE] || !resolve_is_hf(r) || r->gpus == 1
+        || r->setup.v[KEY_SCHEDULE].n != SCHED_NAIVE || r->engine == ENGINE_DDP)
+        return;
+    memplan_error *e = setup_error(
+        d, MEMPLAN_E_CONFLICT, KEY_SCHEDULE,
+        "schedule 'naive' with engine '%s': device_map is of one process",
+        resolve_text(r, KEY_ENGINE, buf));
+    diag_hint(e, "leave it out, or use --framework hf");
+}
+
 static void resolve_schedule(struct run *r, struct diag *d)
 {
+    check_one_process(r, d);
     const bool spread = resolve_is_hf(r) && r->engine == ENGINE_DDP;
     enum schedule usual = r->vpp > 1 ? SCHED_INTERLEAVED
                           : spread   ? SCHED_NAIVE
@@ -323,7 +342,8 @@ static void resolve_schedule(struct run *r, struct diag *d)
     r->schedule = (enum schedule)resolve_count(r, KEY_SCHEDULE, usual);
     if (r->pp == 1 && r->vpp == 1 && r->schedule != SCHED_1F1B) {
         r->schedule = (enum schedule)resolve_force(r, KEY_SCHEDULE, SCHED_1F1B);
-        resolve_note(r, KEY_SCHEDULE, "'schedule' has no effect with pp 1");
+        if (r->given[KEY_SCHEDULE])
+            resolve_note(r, KEY_SCHEDULE, "'schedule' has no effect with pp 1");
     }
     memplan_error *e = NULL;
     if (r->vpp > 1 && r->pp == 1) {
@@ -591,16 +611,25 @@ static uint64_t spread_over(const struct run *r)
 {
     const bool naive =
         r->given[KEY_SCHEDULE] && r->setup.v[KEY_SCHEDULE].n == SCHED_NAIVE;
-    return naive && resolve_is_hf(r) && r->given[KEY_GPUS]
+    return naive && resolve_is_hf(r) && r->engine == ENGINE_DDP
+                   && r->given[KEY_GPUS]
                ? r->setup.v[KEY_GPUS].n
                : 1;
+}
+
+/* Layers of a virtual stage, as a launch file says them, of this model. */
+static uint64_t chunks_of(const struct run *r, const struct spec *spec)
+{
+    const uint64_t each = r->setup.chunk_layers;
+    const uint64_t stage = spec_blocks(spec) / r->pp;
+    return each > 0 && r->pp > 1 ? max_u64(stage / each, 1) : 1;
 }
 
 void resolve_layout(struct run *r, const struct spec *spec, struct diag *d)
 {
     r->tp = resolve_count(r, KEY_TP, 1);
     r->pp = resolve_count(r, KEY_PP, spread_over(r));
-    r->vpp = resolve_count(r, KEY_VPP, 1);
+    r->vpp = resolve_count(r, KEY_VPP, chunks_of(r, spec));
     r->cp = resolve_count(r, KEY_CP, 1);
     r->ep = resolve_count(r, KEY_EP, 1);
     resolve_expert_tp(r, spec);

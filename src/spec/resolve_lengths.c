@@ -77,7 +77,7 @@ static void check_given(const struct run *r, struct diag *d)
     if (listed && (r->given[KEY_LENGTH_MEAN] || r->given[KEY_LENGTH_STD])) {
         e = setup_error(d, MEMPLAN_E_CONFLICT, KEY_LENGTHS,
                         "'lengths' beside a mean or a deviation");
-        diag_hint(e, "leave one of the two out");
+        diag_hint(e, "leave it out, or leave mean and deviation out");
     }
     if (!listed && !r->given[KEY_LENGTH_STD]) {
         e = setup_error(d, MEMPLAN_E_CONFLICT, KEY_LENGTH_MEAN,

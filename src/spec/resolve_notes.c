@@ -380,8 +380,40 @@ static void say_moot_parts(struct run *r)
                          setup_field(keys[i].key)->key, keys[i].why);
 }
 
+/* Some layer hands the kernel a mask (lower/hf.c): others are causal, or see
+ * all, without one. */
+static bool has_sdpa_mask(const struct run *r, const struct spec *spec)
+{
+    const bool slides =
+        spec->sliding_layers > 0 && spec->sliding_window < r->seq_len;
+    const bool own = spec->family == FAM_BAICHUAN ? spec->position == POS_ROPE
+                                                  : spec->family == FAM_QWEN;
+    return slides || own || spec->family == FAM_FALCON || spec->index_heads > 0
+           || spec->joint == JOINT_GEMMA3;
+}
+
+static void say_mask_per_head(struct run *r, const struct spec *spec)
+{
+    if (!r->mask_per_head)
+        return;
+    if (!resolve_is_hf(r) || r->attention != ATTN_SDPA)
+        resolve_note(r, KEY_MASK_PER_HEAD,
+                     "'mask_per_head' has no effect but with hf layers and "
+                     "attention 'sdpa'");
+    else if (!has_sdpa_mask(r, spec))
+        resolve_note(r, KEY_MASK_PER_HEAD,
+                     "'mask_per_head' has no effect: no layer here has a mask");
+    else if (r->seq_len % MASK_ALIGN_BEFORE == 0 && !r->given[KEY_LENGTHS]
+             && !r->given[KEY_LENGTH_MEAN])
+        resolve_note(r, KEY_MASK_PER_HEAD,
+                     "'mask_per_head' has no effect: rows of %" PRIu64
+                     " tokens are aligned",
+                     r->seq_len);
+}
+
 static void say_moot_mask(struct run *r, const struct spec *spec)
 {
+    say_mask_per_head(r, spec);
     if (r->mask != MASK_MODEL)
         return;
     if (!resolve_is_hf(r) || r->attention != ATTN_EAGER

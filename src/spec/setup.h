@@ -313,6 +313,10 @@ struct setup {
     size_t notes;
     char pending[SETUP_NOTE_TEXT]; /* a file that the one read goes on in */
     const char *pending_dialect;   /* static */
+    /* Of a launch file, where the rest of the sum is not in it: nodes whose
+     * GPUs are all used, layers of a virtual stage; 0: not said. */
+    uint32_t nodes, chunk_layers;
+    bool pending_keeps; /* who names that file has the last word on batches */
     /* Who said a key: a launch file by its entry (static, "" for the file as a
      * whole), and which of the files; entry NULL: nobody, or the user. */
     struct {

@@ -2,6 +2,6 @@
 bert-base --framework torchtitan
 == stderr ~
 implementation torchtitan has no encoders
-hint: Hugging Face's layers may have it: --framework hf, deepspeed or fsdp
+hint: Hugging Face's layers may have it: use --framework hf, deepspeed or fsdp
 == exit
 3

@@ -450,6 +450,91 @@ static void test_torchrun(void **state)
     import("torchrun", "torchrun --nnodes 1:4 --nproc_per_node 8 x.py\n");
     has("gpus= gpus_per_node=8");
     noted("--nnodes is no number there");
+    import("torchrun", "torchrun --nnodes 2 train.py\n");
+    has("gpus=2 gpus_per_node=1");
+}
+
+/* As many as a node has, or as only the shell knows. */
+static void test_torchrun_whole_nodes(void **state)
+{
+    (void)state;
+    static const char *const all[] = { "=gpu", " auto", " $GPUS" };
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+        char text[80];
+        str_format(text, sizeof(text),
+                   "torchrun --nnodes 2 --nproc_per_node%s train.py\n", all[i]);
+        import("torchrun", text);
+        assert_int_equal(got.status, MEMPLAN_OK);
+        has("gpus= gpus_per_node=");
+        assert_int_equal(got.setup.nodes, 2);
+        noted("is all GPUs of a node");
+    }
+    import("torchrun", "torchrun\\\n --nproc_per_node=cpu train.py\n");
+    refused(MEMPLAN_E_ARG, "'--nproc-per-node' is 'cpu'", 2);
+    import("torchrun", "torchrun --nproc_per_node --nnodes 2\n");
+    refused(MEMPLAN_E_ARG, "no value behind '--nproc-per-node'", 1);
+    import("torchrun", "torchrun --nproc_per_node 8 --nnodes 0\n");
+    refused(MEMPLAN_E_RANGE, "'--nnodes' is 0, out of range", 1);
+    import("torchrun", "torchrun --nproc_per_node 0 --nnodes 1\n");
+    refused(MEMPLAN_E_RANGE, "'--nproc-per-node' is 0, out of range", 1);
+    import("torchrun", "python train.py\n");
+    refused(MEMPLAN_E_SYNTAX, "no flag in the file", 0);
+    assert_non_null(strstr(got.slot[0].hint, "torchrun --nnodes 2"));
+}
+
+/* Lines that start with other programs than torchrun. */
+static void test_other_launchers(void **state)
+{
+    (void)state;
+    import("torchrun", "accelerate launch --num_processes 16 --num_machines 2 "
+                       "--config_file a.yaml train.py\n");
+    has("gpus=16 gpus_per_node=8");
+    noted("add --accelerate FILE");
+    import("torchrun", "accelerate launch --num_processes 4 x.py\n");
+    has("gpus=4 gpus_per_node=4");
+    import("torchrun", "accelerate launch --num_processes $N x.py\n");
+    has("gpus=");
+    noted("--num-processes is no number there: give --gpus");
+    import("torchrun", "deepspeed --num_nodes 2 --num_gpus=8 x.py\n");
+    has("gpus=16 gpus_per_node=8");
+    import("torchrun", "deepspeed --num_nodes=2 x.py\n");
+    has("gpus= gpus_per_node=");
+    assert_int_equal(got.setup.nodes, 2);
+    import("torchrun", "deepspeed --hostfile h --master_port 1 x.py\n");
+    noted("--hostfile is not read");
+    import("torchrun", "deepspeed --include localhost:0,1,2,5 x.py\n");
+    has("gpus=4 gpus_per_node=4");
+    import("torchrun", "deepspeed --include=a:0,1@b:2,3 x.py\n");
+    has("gpus=4 gpus_per_node=2");
+    import("torchrun", "deepspeed --include a@b x.py\n");
+    has("gpus=");
+    noted("--include does not number");
+    import("torchrun",
+           "accelerate launch --num_processes 5 --num_machines 2 x.py\n");
+    refused(MEMPLAN_E_CONFLICT, "5 processes on 2 machines", 1);
+}
+
+/* A script of the Trainer's under those. */
+static void test_training_args_launched(void **state)
+{
+    (void)state;
+    import("training-args", "deepspeed --num_gpus 4 t.py --deepspeed "
+                            "--deepspeed_config ds.json --bf16 True\n");
+    has("framework=deepspeed gpus=4");
+    assert_string_equal(got.setup.pending, "ds.json");
+    import("training-args",
+           "accelerate launch --config_file=c/z3.yaml --num_processes 4 t.py "
+           "--bf16 True --per_device_train_batch_size 2\n");
+    has("framework=hf precision=bf16-amp gpus=4");
+    assert_string_equal(got.setup.pending, "c/z3.yaml");
+    assert_string_equal(got.setup.pending_dialect, "accelerate");
+    assert_true(got.setup.pending_keeps);
+    import("training-args", "accelerate launch --use_deepspeed --zero_stage 3 "
+                            "--mixed_precision bf16 t.py --output_dir o\n");
+    has("framework=deepspeed zero=3 precision=bf16-mixed");
+    import("training-args", "accelerate launch --use_fsdp "
+                            "--fsdp_sharding_strategy 2 t.py --fp16\n");
+    has("framework=fsdp engine=fsdp zero=2 precision=fp16-mixed");
 }
 
 /* ---- Accelerate ---- */
@@ -625,6 +710,35 @@ static void test_megatron_sections(void **state)
         "attention=flash");
     import("megatron-args", "mixed_precision: fp16_mixed\nddp:\n");
     has("precision=fp16-mixed");
+    import("megatron-args", "train:\n  micro_batch_size: none\n");
+    refused(MEMPLAN_E_ARG,
+            "'micro_batch_size' takes a whole number, not 'none'", 2);
+}
+
+/* NeMo's own words for recomputation and optimizers. */
+static void test_megatron_nemo(void **state)
+{
+    (void)state;
+    import("megatron-args",
+           "name: gpt\ntrainer:\n  devices: -1\n  num_nodes: 4\n"
+           "model:\n  megatron_amp_O2: False\n"
+           "  activations_checkpoint_granularity: full\n"
+           "  activations_checkpoint_method: block\n"
+           "  activations_checkpoint_num_layers: 3\n"
+           "  optim:\n    name: distributed_fused_adam\n"
+           "    sched:\n      name: CosineAnnealing\n");
+    assert_int_equal(got.status, MEMPLAN_OK);
+    has("recompute=full recompute_layers=3 optimizer=adamw zero=1 gpus=");
+    assert_int_equal(got.setup.nodes, 4);
+    noted("without megatron_amp_O2");
+    import("megatron-args", "model:\n"
+                            "  activations_checkpoint_granularity: selective\n"
+                            "  optim:\n    name: novograd\n");
+    has("recompute=selective");
+    refused(MEMPLAN_E_UNSUPPORTED, "optim.name 'novograd' is not modelled", 4);
+    import("megatron-args",
+           "model:\n  activations_checkpoint_granularity: x\n");
+    refused(MEMPLAN_E_UNKNOWN, "unknown activations_checkpoint_granularity", 2);
 }
 
 /* Usage and cases of a script's own arguments are no flags of Megatron's. */
@@ -724,7 +838,8 @@ static void test_megatron_yaml(void **state)
     assert_int_equal(got.status, MEMPLAN_OK);
     has("zero=0 micro_batch=4 precision=fp16-mixed grad_dtype=fp16 "
         "implementation=megatron-local attention=eager recompute=full "
-        "deterministic=true recompute_granularity=2 dropout=0 vocab_multiple=128");
+        "deterministic=true recompute_granularity=2 dropout=0 "
+        "vocab_multiple=128");
 }
 
 static void test_megatron_stages(void **state)
@@ -747,6 +862,19 @@ static void test_megatron_stages(void **state)
     import("megatron-args", "--pipeline-model-parallel-size 4 --num-layers 15 "
                             "--decoder-first-pipeline-num-layers 2");
     refused(MEMPLAN_E_CONFLICT, "15 layers do not split so over 4 stages", 1);
+    import("megatron-args", "--pipeline-model-parallel-size 4 "
+                            "--num-layers-per-virtual-pipeline-stage 2");
+    has("vpp=");
+    assert_int_equal(got.setup.chunk_layers, 2);
+    import("megatron-args", "--pipeline-model-parallel-size 4 --num-layers 8 "
+                            "--num-layers-per-virtual-pipeline-stage 3");
+    refused(MEMPLAN_E_CONFLICT,
+            "--num-layers-per-virtual-pipeline-stage 3 with 8 layers over 4 "
+            "stages",
+            1);
+    import("megatron-args", "--pipeline-model-parallel-size 4 "
+                            "--account-for-loss-in-pipeline-split");
+    noted("without --num-layers: stages are even, or --pipeline-layers");
 }
 
 static void test_megatron_refused(void **state)
@@ -975,6 +1103,10 @@ int main(void)
         cmocka_unit_test(test_training_args_elsewhere),
         cmocka_unit_test(test_training_args_elsewhere_refused),
         cmocka_unit_test(test_torchrun),
+        cmocka_unit_test(test_torchrun_whole_nodes),
+        cmocka_unit_test(test_other_launchers),
+        cmocka_unit_test(test_training_args_launched),
+        cmocka_unit_test(test_megatron_nemo),
         cmocka_unit_test(test_megatron_yaml),
         cmocka_unit_test(test_megatron_stages),
         cmocka_unit_test(test_megatron_refused),

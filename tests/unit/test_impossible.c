@@ -1,8 +1,8 @@
 /*
  * Setups that cannot be: the rows of impossible.txt. Each is refused with
  * exactly the message and hint of its row, under a key that the user can set;
- * and what a hint says to write is written, and is then not refused for the
- * same reason.
+ * and what a hint says to write or to leave out is done, is then not refused
+ * for the same reason, and one way of it leads to an answer.
  */
 #define _POSIX_C_SOURCE 200809L
 
@@ -106,57 +106,145 @@ static bool repeats(const struct answer *answer, const memplan_error *error,
     return false;
 }
 
-/* Digits alone, or with the comma after them. */
-static bool is_number(char *word)
+/* What following a row's hint came to. */
+struct followed {
+    const char *row;
+    const struct arguments *a;
+    const memplan_error *error;
+    unsigned tried, accepted;
+};
+
+static void answered(struct followed *f, const struct arguments *changed,
+                     const char *key, const char *value)
 {
-    const size_t n = strspn(word, "0123456789");
-    if (n == 0 || (word[n] != '\0' && strcmp(word + n, ",") != 0))
+    struct answer after;
+    ask(&after, changed);
+    f->tried++;
+    f->accepted += after.status == MEMPLAN_OK;
+    if (repeats(&after, f->error, strcmp(key, f->error->key) == 0))
+        fail_msg("%s: with %s %s: %s", f->row, key, value,
+                 after.slot[0].message);
+}
+
+static void holds_with(struct followed *f, const char *key, const char *value)
+{
+    struct arguments changed = *f->a;
+    set(&changed, key, value);
+    answered(f, &changed, key, value);
+}
+
+static void holds_without(struct followed *f, const char *key)
+{
+    struct arguments changed = *f->a;
+    size_t i = 0;
+    while (i < changed.n && strcmp(changed.key[i], key) != 0)
+        i++;
+    if (i == changed.n)
+        return; /* said of what is there by default */
+    changed.n--;
+    memmove(changed.key[i], changed.key[i + 1],
+            (changed.n - i) * sizeof changed.key[0]);
+    memmove(changed.value[i], changed.value[i + 1],
+            (changed.n - i) * sizeof changed.value[0]);
+    answered(f, &changed, key, "left out");
+}
+
+static bool is_value(const char *key, const char *value)
+{
+    memplan_setup *setup = NULL;
+    assert_int_equal(memplan_setup_new(&setup, NULL, NULL), MEMPLAN_OK);
+    const bool good = memplan_setup_set(setup, key, value, NULL) == MEMPLAN_OK;
+    memplan_setup_free(setup);
+    return good;
+}
+
+/* Takes a comma, a colon or a semicolon off the end of a word. */
+static bool cut_mark(char *word)
+{
+    const size_t n = strlen(word);
+    if (n < 2 || strchr(",:;", word[n - 1]) == NULL)
         return false;
-    word[n] = '\0';
+    word[n - 1] = '\0';
     return true;
 }
 
-static void holds_with(const char *row, const struct arguments *a,
-                       const memplan_error *error, const char *key,
-                       const char *value)
+/* "use 1, 2 or 4", "use fp32 or bf16": values of the key. */
+static void try_values(struct followed *f, char *text)
 {
-    struct arguments changed = *a;
-    struct answer after;
-    set(&changed, key, value);
-    ask(&after, &changed);
-    if (repeats(&after, error, strcmp(key, error->key) == 0))
-        fail_msg("%s: with %s %s: %s", row, key, value, after.slot[0].message);
-}
-
-/* "use 1, 2 or 4": values of the key; "use --tp 2", "add --zero 1": a key. */
-static unsigned try_hint(const char *row, const struct arguments *a,
-                         const memplan_error *error)
-{
-    char text[sizeof error->hint], key[WORD_MAX_LEN];
     char *save = NULL;
-    unsigned tried = 0;
-    snprintf(text, sizeof text, "%s", error->hint);
     char *word = strtok_r(text, " ", &save);
-    if (word == NULL || (strcmp(word, "use") != 0 && strcmp(word, "add") != 0))
-        return 0;
-    word = strtok_r(NULL, " ", &save);
-    if (word != NULL && strncmp(word, "--", 2) == 0) {
-        key_of(key, word);
-        word = strtok_r(NULL, " ,:", &save);
-        if (word == NULL || strspn(word, "(") > 0)
-            return 0;
-        holds_with(row, a, error, key, word);
-        return 1;
-    }
-    for (; word != NULL; word = strtok_r(NULL, " ", &save)) {
+    if (word == NULL || strcmp(word, "use") != 0)
+        return;
+    while ((word = strtok_r(NULL, " ", &save)) != NULL) {
         if (strcmp(word, "or") == 0)
             continue;
-        if (!is_number(word))
-            break;
-        holds_with(row, a, error, error->key, word);
-        tried++;
+        cut_mark(word);
+        if (!is_value(f->error->key, word))
+            return;
+        holds_with(f, f->error->key, word);
     }
-    return tried;
+}
+
+/* "use --tp 2 or 4", "add --zero 1 or more, or --engine ddp --gpus 1": options
+ * that follow one another, or "and", are given together. */
+static void try_options(struct followed *f, char *text)
+{
+    char key[WORD_MAX_LEN] = "";
+    char *save = NULL;
+    struct arguments changed = *f->a;
+    bool together = false;
+    for (char *word = strtok_r(text, " ", &save); word != NULL;
+         word = strtok_r(NULL, " ", &save)) {
+        if (strncmp(word, "--", 2) == 0) {
+            if (!together)
+                changed = *f->a;
+            key_of(key, word);
+            continue;
+        }
+        if (strcmp(word, "or") == 0)
+            continue;
+        const bool ends = cut_mark(word);
+        const bool more =
+            key[0] != '\0'
+            && (strcmp(word, "and") == 0 || strcmp(word, "with") == 0);
+        if (!more && (key[0] == '\0' || !is_value(key, word))) {
+            key[0] = '\0';
+            continue;
+        }
+        if (!more)
+            set(&changed, key, word);
+        together = !ends && (more || strncmp(save, "--", 2) == 0);
+        if (!together || strncmp(save, "--", 2) != 0)
+            answered(f, &changed, key, word);
+    }
+}
+
+/* "leave it out", "or leave vpp out". */
+static void try_without(struct followed *f, const char *text)
+{
+    char key[WORD_MAX_LEN];
+    for (const char *at = text; (at = strstr(at, "leave ")) != NULL; at++) {
+        if (sscanf(at, "leave %63s", key) != 1
+            || strncmp(at + strlen("leave ") + strlen(key), " out", 4) != 0)
+            continue;
+        holds_without(f, strcmp(key, "it") == 0 ? f->error->key : key);
+    }
+}
+
+static struct followed try_hint(const char *row, const struct arguments *a,
+                                const memplan_error *error)
+{
+    char text[sizeof error->hint];
+    struct followed f = { .row = row, .a = a, .error = error };
+    snprintf(text, sizeof text, "%s", error->hint);
+    try_values(&f, text);
+    snprintf(text, sizeof text, "%s", error->hint);
+    text[strcspn(text, ";")] = '\0'; /* what is behind it explains */
+    try_options(&f, text);
+    try_without(&f, error->hint);
+    if (f.tried > 0 && f.accepted == 0)
+        fail_msg("%s: nothing that '%s' says is accepted", row, error->hint);
+    return f;
 }
 
 static unsigned check_row(char *line)
@@ -187,7 +275,7 @@ static unsigned check_row(char *line)
     if (strcmp(answer.slot[0].hint, hint) != 0)
         fail_msg("%s: hints '%s'", row, answer.slot[0].hint);
     assert_string_equal(answer.slot[0].key, key);
-    return try_hint(row, &a, &answer.slot[0]);
+    return try_hint(row, &a, &answer.slot[0]).tried;
 }
 
 static void test_rows(void **state)
