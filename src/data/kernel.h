@@ -19,6 +19,13 @@ struct product_speed {
     double quantum;  /* how much of the last wave's idle units shows */
 };
 
+/* A fused kernel: share of the peak that long causal sequences and heads of 128
+ * reach, of the FLOPs of forward and of 2.5 times as many in backward; length
+ * at which the rate is half. */
+struct attention_speed {
+    double forward, backward, half_tokens;
+};
+
 /* A collective of S bytes (the whole tensor): t = latency + F S / rate
  * (1 + sqrt(half / S)); F = (n-1)/n, of an all-reduce twice that. */
 struct wire_speed {
@@ -34,10 +41,9 @@ struct kernel_speed {
     struct product_speed bits16, bits8;
     double in_situ; /* of a product's rate, in a training step: clocks, caches
                        and multiprocessors are shared there */
-    double flash_forward;     /* share of the peak, long causal sequences */
-    double flash_backward;    /* the same, of 2.5 times as many FLOPs */
-    double flash_half_tokens; /* length at which the rate is half */
-    double memory_share;      /* of the bandwidth, element-wise kernels */
+    struct attention_speed flash2, fused; /* FlashAttention 2, which PyTorch
+                                             has; cuDNN's, and version 3 */
+    double memory_share; /* of the bandwidth, element-wise kernels */
     struct wire_speed wire[WIRES][WIRE_SIZES]; /* inside a node */
     const char *source;
 };

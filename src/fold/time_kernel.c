@@ -200,21 +200,52 @@ static void matmul(struct op_clock *o)
         spend(&o->out->input, part, time_product(o->c, &p));
 }
 
-/* Backward computes the scores again: five products for the two of forward. */
-static void attention(struct op_clock *o, double share)
+/* Rows of the queries over rows of the log-sum-exp beside the result. */
+static double head_dim(const struct op_clock *o)
+{
+    const double rows = o->op->n_out > 1 ? (double)out(o, 1)->elems : 0;
+    return rows > 0 ? (double)in(o, 0)->elems / rows : 0;
+}
+
+/* Ring: k and v of every other rank's chunk come by while one is computed
+ * with; in backward their gradients too. */
+static void ring(struct op_clock *o, double forward, double back)
 {
     const struct clock *c = o->c;
-    const struct kernel_speed *s = c->speed;
+    const struct run *run = c->run;
+    if (run->cp <= 1 || run->cp_comm != CP_P2P)
+        return;
+    const double hops = (double)(run->cp - 1), cp = (double)run->cp;
+    const double bytes = (double)in(o, 1)->bytes + (double)in(o, 2)->bytes;
+    const double once = time_send(c, run->tp * run->cp, bytes);
+    spend(&o->out->forward, TIME_CP, hops * fmax(0, once - forward / cp));
+    if (back > 0)
+        spend(&o->out->input, TIME_CP, hops * fmax(0, 2 * once - back / cp));
+}
+
+/* Backward computes the scores again: five products for the two of forward.
+ * Heads of less than 128 leave the units less to do for what they load. */
+static void attention(struct op_clock *o, double share)
+{
+    enum { WHOLE_HEAD = 128, HEAD_HALF = 32 };
+    const struct clock *c = o->c;
+    const bool own = c->run->impl == IMPL_MEGATRON;
+    const struct attention_speed *s =
+        own ? &c->speed->fused : &c->speed->flash2;
     const struct product x = { .dtype = in(o, 0)->dtype };
     const double length = (double)c->run->seq_len;
-    const double rate =
-        share * peak_of(c, &x) * length / (length + s->flash_half_tokens);
+    const double d = head_dim(o);
+    const double head = d > 0 ? fmin(d, WHOLE_HEAD) : WHOLE_HEAD;
+    const double rate = share * peak_of(c, &x) * length
+                        / (length + s->half_tokens) * head / (head + HEAD_HALF)
+                        * (WHOLE_HEAD + HEAD_HALF) / WHOLE_HEAD;
     const double flop = o->op->flop_causal;
-    spend(&o->out->forward, TIME_ATTENTION,
-          flop / (rate * s->flash_forward) + KERNEL_LATENCY_S);
-    if (any_grads(o))
-        spend(&o->out->input, TIME_ATTENTION,
-              2.5 * flop / (rate * s->flash_backward) + KERNEL_LATENCY_S);
+    const double forward = flop / (rate * s->forward) + KERNEL_LATENCY_S;
+    const double back =
+        any_grads(o) ? 2.5 * flop / (rate * s->backward) + KERNEL_LATENCY_S : 0;
+    spend(&o->out->forward, TIME_ATTENTION, forward);
+    spend(&o->out->input, TIME_ATTENTION, back);
+    ring(o, forward, back);
 }
 
 /* FLOPs of products whose shapes the operation does not say. */

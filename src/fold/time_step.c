@@ -4,6 +4,7 @@
  * uncovered, and the optimizer. [docs/method.md eq. step-time]
  */
 #include "fold/fold.h"
+#include "fold/schedule.h"
 #include "fold/time.h"
 
 #include <math.h>
@@ -78,6 +79,19 @@ static void cover(struct chunk *k)
     k->input.part[TIME_SLOWED] += covered * SLOWED_INSIDE;
 }
 
+/* Messages to experts run beside another micro-batch's pass the other way. */
+static void cover_experts(struct chunk *k)
+{
+    const double sent = k->forward.part[TIME_EP] + k->input.part[TIME_EP];
+    const double computed =
+        total(&k->forward) + total(&k->input) + total(&k->weight) - sent;
+    const double covered = fmin(sent, computed);
+    const double left = sent > 0 ? (sent - covered) / sent : 0;
+    k->forward.part[TIME_EP] *= left;
+    k->input.part[TIME_EP] *= left;
+    k->input.part[TIME_SLOWED] += covered * SLOWED_INSIDE;
+}
+
 static void host(struct pass *p, double per_kernel)
 {
     const double busy = total(p), starts = p->kernels * per_kernel;
@@ -103,6 +117,8 @@ static void stage_chunk_of(struct chunk *k, const struct step_clock *s,
     if (stage == run->pp - 1)
         add_block(k, s, p->head, true);
     cover(k);
+    if (schedule_is_dual(run) || run->schedule == SCHED_DUALPIPE_V)
+        cover_experts(k);
     host(&k->forward, HOST_FORWARD_S);
     host(&k->input, HOST_BACKWARD_S);
 }

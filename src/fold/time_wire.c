@@ -17,9 +17,9 @@
  * nodes: all-reduces on 4 nodes of 8 B200 and H200 with EFA reach 74 % of the
  * cards at 1 GiB, 44 % at 256 MiB (stas00/ml-engineering, network). */
 #define NET_SHARE 0.80
-#define NET_HALF_BYTES 16e6
-#define NET_LATENCY_S 20e-6
-#define NET_LATENCY_LEVEL_S 8e-6
+#define NET_HALF_BYTES 100e6
+#define NET_LATENCY_S 40e-6
+#define NET_LATENCY_LEVEL_S 10e-6
 
 /* A point-to-point message inside a node: share of the link
  * (stas00/ml-engineering, network: 274 of 300, 376 of 450, 746 of 900 GB/s). */
@@ -99,5 +99,5 @@ double time_send(const struct clock *c, uint64_t stride, double bytes)
     const struct gpu *gpu = &c->run->gpu;
     if ((double)stride < domain(c))
         return SEND_LATENCY_S + bytes / (gpu->intra_node_bytes_s * SEND_SHARE);
-    return NET_LATENCY_S + bytes / (gpu->inter_node_bytes_s * NET_SHARE);
+    return SEND_LATENCY_S + bytes / (gpu->inter_node_bytes_s * NET_SHARE);
 }
