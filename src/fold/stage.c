@@ -292,9 +292,8 @@ static void states_add(struct block_states *sum, const struct block_states *b,
     sum->buffer_bytes += b->buffer_bytes;
 }
 
-/* Micro-batches (interleaved: chunks) whose activations stage r holds at
- * most. [Narayanan et al. 2021; Megatron-LM schedules.py] */
-static uint64_t in_flight(const struct run *run, uint64_t r)
+/* [Narayanan et al. 2021; Megatron-LM schedules.py] */
+uint64_t stage_in_flight(const struct run *run, uint64_t r)
 {
     const uint64_t m = run->grad_accum, p = run->pp, v = run->vpp;
     switch (run->schedule) {
@@ -641,7 +640,7 @@ void stage_init(struct stage *s, struct memory_fold *f, uint64_t index,
         stage_is_v(s);
     if (run->schedule == SCHED_INTERLEAVED)
         s->chunks = (uint32_t)run->vpp;
-    s->in_flight = in_flight(run, index);
+    s->in_flight = stage_in_flight(run, index);
     s->n = (uint32_t)s->layers + (s->embed ? 1 : 0) + (s->head ? 1 : 0);
     s->group = max_u64(run->recompute_granularity, 1);
     s->every = max_u64(run->recompute_every, 1);

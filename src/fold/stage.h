@@ -151,6 +151,9 @@ bool memory_fold_init(struct memory_fold *f, const struct program *p,
 
 /* ---- stage.c ---- */
 
+/* Micro-batches (interleaved: chunks) whose activations a rank holds at most;
+ * 0: its order says. */
+uint64_t stage_in_flight(const struct run *run, uint64_t rank);
 /* One stage at a time: its arrays are f's. */
 void stage_init(struct stage *s, struct memory_fold *f, uint64_t index,
                 uint64_t first_layer);

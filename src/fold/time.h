@@ -65,9 +65,41 @@ double time_send(const struct clock *c, uint64_t stride, double bytes);
 /* Whether all of them are in one node. */
 bool wire_inside(const struct clock *c, struct ranks r);
 
+/* ---- time_pipe.c ---- */
+
+/* A chunk's passes of one micro-batch, messages inside it included. */
+struct pipe_pass {
+    double forward, input, weight;
+};
+
+struct pipe {
+    const struct run *run;
+    const struct pipe_pass *at; /* [pipe_stages()], in the order of layers */
+    double send;                /* hidden states to the next one */
+};
+
+/* Stages in the order of the layers: chunks of all ranks. Under DualPipe each
+ * rank has two, and each stage is on two ranks. */
+uint64_t pipe_stages(const struct run *run);
+uint64_t pipe_stage(const struct run *run, uint64_t rank, uint64_t chunk);
+
+/* From the first forward to the last backward of so many micro-batches, run
+ * event by event; < 0: out of memory. At most schedule_micros() of them. */
+double pipe_simulated(const struct pipe *x, uint64_t micros, struct arena *a);
+/* The same of all micro-batches of a step, by formula. */
+double pipe_closed(const struct pipe *x);
+/* Simulated while the pipeline fills and drains; between, the rank that is
+ * busiest decides. a NULL: by formula. */
+double pipe_time(const struct pipe *x, struct arena *a);
+/* What the busiest rank does for one micro-batch. */
+double pipe_busy(const struct pipe *x);
+uint64_t pipe_busiest(const struct pipe *x);
+
 /* ---- time_step.c ---- */
 
-void fold_time(struct time_result *out, const struct program *p,
-               const struct run *run);
+/* out->known is false where nothing says how fast the GPU is. Schedules are
+ * simulated unless the run is to be fast. False: out of memory. */
+bool fold_time(struct time_result *out, const struct program *p,
+               const struct run *run, struct arena *a);
 
 #endif

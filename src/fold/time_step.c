@@ -51,24 +51,33 @@ static double total(const struct pass *p)
 /* ---- a stage's passes ---- */
 
 /* What is run again is part of backward; messages stay what they are. */
-static void add_again(struct pass *back, const struct pass *again)
+static void add_again(struct pass *back, const struct pass *again, double times)
 {
     for (int i = 0; i < TIME_PARTS; i++) {
         const bool message = i == TIME_TP || i == TIME_CP || i == TIME_EP;
-        back->part[message ? i : TIME_AGAIN] += again->part[i];
+        back->part[message ? i : TIME_AGAIN] += times * again->part[i];
     }
-    back->kernels += again->kernels;
+    back->kernels += times * again->kernels;
 }
 
-static void add_block(struct chunk *to, const struct step_clock *s, uint32_t b,
-                      bool again)
+/* Blocks of a chunk, and how many of them run forward again in backward. */
+struct counts {
+    uint32_t all[BLOCK_MAX], again[BLOCK_MAX];
+};
+
+static void add_blocks(struct chunk *to, const struct step_clock *s,
+                       const struct counts *n)
 {
-    const struct block_time *t = &s->block[b];
-    add(&to->forward, &t->forward, 1);
-    add(&to->input, &t->input, 1);
-    add(&to->weight, &t->weight, 1);
-    if (again)
-        add_again(&to->input, &t->again);
+    for (uint32_t b = 0; b < s->c.p->n_blocks; b++) {
+        const struct block_time *t = &s->block[b];
+        if (n->all[b] == 0)
+            continue;
+        add(&to->forward, &t->forward, n->all[b]);
+        add(&to->input, &t->input, n->all[b]);
+        add(&to->weight, &t->weight, n->all[b]);
+        if (n->again[b] > 0)
+            add_again(&to->input, &t->again, n->again[b]);
+    }
 }
 
 /* Messages of backward that products of weights' gradients cover. */
@@ -99,23 +108,41 @@ static void host(struct pass *p, double per_kernel)
         p->part[TIME_HOST] += starts - busy;
 }
 
-/* The layers of a stage, recomputed ones first; embedding and head. */
-static void stage_chunk_of(struct chunk *k, const struct step_clock *s,
-                           uint64_t stage, uint64_t first)
+/* Where the layers of a chunk lie, and whose stage of the model it is. */
+struct place {
+    uint64_t first, layers;
+    uint64_t before; /* layers of the same rank in chunks before it */
+    bool embed, head;
+};
+
+/* The first layers of a rank are the recomputed ones; embedding and head. */
+static struct counts count_blocks(const struct step_clock *s,
+                                  const struct place *at)
 {
     const struct run *run = s->c.run;
     const struct program *p = s->c.p;
-    const uint64_t n = run->stage_layers[stage];
     const bool some =
         run->recompute == RECOMP_FULL || run->recompute == RECOMP_OPS;
+    struct counts n = { { 0 }, { 0 } };
+    for (uint64_t l = 0; l < at->layers && at->first + l < p->layers; l++) {
+        const uint32_t b = p->layer_block[at->first + l];
+        n.all[b]++;
+        n.again[b] += !some || at->before + l < run->recompute_layers;
+    }
+    if (at->embed)
+        n.all[p->embed]++, n.again[p->embed]++;
+    if (at->head)
+        n.all[p->head]++, n.again[p->head]++;
+    return n;
+}
+
+static void chunk_of(struct chunk *k, const struct step_clock *s,
+                     const struct place *at)
+{
+    const struct run *run = s->c.run;
+    const struct counts n = count_blocks(s, at);
     *k = (struct chunk){ 0 };
-    for (uint64_t l = 0; l < n && first + l < p->layers; l++)
-        add_block(k, s, p->layer_block[first + l],
-                  !some || l < run->recompute_layers);
-    if (stage == 0)
-        add_block(k, s, p->embed, true);
-    if (stage == run->pp - 1)
-        add_block(k, s, p->head, true);
+    add_blocks(k, s, &n);
     cover(k);
     if (schedule_is_dual(run) || run->schedule == SCHED_DUALPIPE_V)
         cover_experts(k);
@@ -123,45 +150,7 @@ static void stage_chunk_of(struct chunk *k, const struct step_clock *s,
     host(&k->input, HOST_BACKWARD_S);
 }
 
-static double chunk_total(const struct chunk *k)
-{
-    return total(&k->forward) + total(&k->input) + total(&k->weight);
-}
-
 /* ---- the pipeline ---- */
-
-struct pipe {
-    double forward, input, weight; /* mean over the stages */
-    double longest;                /* of a stage: all three */
-    double sum;                    /* of all stages */
-    double send;                   /* of a micro-batch to the next stage */
-};
-
-/* Idle time of the longest stage. [docs/method.md eq. zero-bubble] */
-static double idle(const struct run *run, const struct pipe *x)
-{
-    const double p = (double)run->pp, m = (double)run->grad_accum;
-    const double v = (double)run_chunks(run);
-    const double back = x->input + x->weight;
-    const double fill = x->sum - x->longest;
-    const double sends = 2 * (p - 1) * x->send;
-    switch (run->schedule) {
-    case SCHED_ZB_H1: return fmax(0, fill - 2 * (p - 1) * x->weight) + sends;
-    case SCHED_ZB_V: return sends;
-    case SCHED_DUALPIPE:
-        return fmax(0, (p / 2 - 1) * (x->forward + 2 * back - 3 * x->weight))
-               + sends;
-    case SCHED_DUALPIPE_V:
-        return fmax(0, (p - 1) / 2 * (x->forward + 2 * back - 3 * x->weight))
-               + sends;
-    case SCHED_NAIVE: return m * (x->sum - x->longest) + m * sends;
-    case SCHED_INTERLEAVED: return fill / v + sends + 2 * m * (v - 1) * x->send;
-    case SCHED_1F1B:
-    case SCHED_GPIPE:
-    case SCHEDULE_COUNT: break;
-    }
-    return fill + sends;
-}
 
 static double sent_bytes(const struct program *p)
 {
@@ -238,40 +227,45 @@ static void overlap(struct time_result *out, const struct clock *c,
         times * hidden * (near ? SLOWED_INSIDE : SLOWED_BETWEEN);
 }
 
+/* Beside a unit's messages. */
+struct computed {
+    double forward, back;
+};
+
+static void unit_passes(struct time_result *out, const struct step_clock *s,
+                        const struct traffic *t, struct computed beside,
+                        double times)
+{
+    const struct run *run = s->c.run;
+    const bool kept = run->engine != ENGINE_DEEPSPEED && run->zero == 2;
+    overlap(out, &s->c, t->gather, beside.forward, times);
+    overlap(out, &s->c, (kept ? 0 : t->gather) + t->reduce, beside.back, times);
+}
+
 /* Gathered whole for every pass, unit by unit, the next one's beside what is
  * computed (ZeRO-3, FSDP): the first gather and the last reduction are bare. */
 static void gathers(struct time_result *out, const struct step_clock *s,
-                    uint64_t first, uint64_t n)
+                    const struct place *at)
 {
-    const struct run *run = s->c.run;
-    const struct program *p = s->c.p;
-    const double m = (double)run->grad_accum;
-    const bool kept = run->engine != ENGINE_DEEPSPEED && run->zero == 2;
-    for (uint64_t l = 0; l < n && first + l < p->layers; l++) {
-        const uint32_t b = p->layer_block[first + l];
+    const struct counts n = count_blocks(s, at);
+    const double m = (double)s->c.run->grad_accum;
+    bool begun = false;
+    for (uint32_t b = 0; b < s->c.p->n_blocks; b++) {
         struct weights w = { 0 };
+        if (n.all[b] == 0)
+            continue;
         add_weights(&w, &s->states[b]);
         const struct traffic t = traffic_of(&s->c, &w);
         const struct block_time *k = &s->block[b];
         const double forward = total(&k->forward);
-        const double back =
-            total(&k->input) + total(&k->weight)
-            + (l < run->recompute_layers || run->recompute == RECOMP_SELECTIVE
-                   ? total(&k->again)
-                   : 0);
-        overlap(out, &s->c, t.gather, l == 0 ? 0 : forward, m);
-        overlap(out, &s->c, (kept ? 0 : t.gather) + t.reduce, l == 0 ? 0 : back,
-                m);
-    }
-    const uint32_t ends[] = { p->embed, p->head };
-    for (int i = 0; i < 2; i++) {
-        struct weights w = { 0 };
-        add_weights(&w, &s->states[ends[i]]);
-        const struct traffic t = traffic_of(&s->c, &w);
-        const struct block_time *k = &s->block[ends[i]];
-        overlap(out, &s->c, t.gather, total(&k->forward), m);
-        overlap(out, &s->c, (kept ? 0 : t.gather) + t.reduce,
-                total(&k->input) + total(&k->weight), m);
+        const double back = total(&k->input) + total(&k->weight)
+                            + (n.again[b] > 0 ? total(&k->again) : 0);
+        const bool bare = !begun && s->c.p->block[b].kind == BLOCK_LAYER;
+        const double all = n.all[b] - (bare ? 1 : 0);
+        begun = begun || bare;
+        unit_passes(out, s, &t, (struct computed){ forward, back }, m * all);
+        if (bare)
+            unit_passes(out, s, &t, (struct computed){ 0, 0 }, m);
     }
 }
 
@@ -303,26 +297,14 @@ static void exchanges(struct time_result *out, const struct step_clock *s,
 
 /* Reads and writes of an element beside its moments: gradient, master copy and
  * weight; each pass of an unfused one reads and writes again. */
-static double step_bytes(const struct step_clock *s, uint64_t first, uint64_t n,
-                         uint64_t stage)
+static double step_bytes(const struct step_clock *s, const struct place *at)
 {
     const struct run *run = s->c.run;
-    const struct program *p = s->c.p;
+    const struct counts n = count_blocks(s, at);
     double elems = 0, moments = 0;
-    for (uint64_t l = 0; l < n && first + l < p->layers; l++) {
-        const struct block_states *b = &s->states[p->layer_block[first + l]];
-        elems += (double)b->own_elems;
-        moments += (double)b->own_moment_bytes;
-    }
-    const struct block_states *e = &s->states[p->embed],
-                              *h = &s->states[p->head];
-    if (stage == 0) {
-        elems += (double)e->own_elems;
-        moments += (double)e->own_moment_bytes;
-    }
-    if (stage == run->pp - 1) {
-        elems += (double)h->own_elems;
-        moments += (double)h->own_moment_bytes;
+    for (uint32_t b = 0; b < s->c.p->n_blocks; b++) {
+        elems += n.all[b] * (double)s->states[b].own_elems;
+        moments += n.all[b] * (double)s->states[b].own_moment_bytes;
     }
     const double master = run->prec.master == DT_NONE
                               ? 0
@@ -357,68 +339,116 @@ static bool time_is_known(const struct run *run)
     return run->peak_flop_s > 0 && run->grad_accum > 0;
 }
 
-/* Each stage once; the longest decides, its neighbours fill and drain. */
-static void walk_stages(struct time_result *out, const struct step_clock *s)
+/* The chunks of a rank, or of all: one after the other in the order of layers. */
+static void place_stages(struct place *at, const struct run *run)
 {
-    const struct run *run = s->c.run;
-    const double m = (double)run->grad_accum;
-    struct pipe x = { .send = run->pp > 1 ? time_send(
-                                  &s->c, run->tp * run->cp * run->dp,
-                                  sent_bytes(s->c.p))
-                                          : 0 };
-    struct chunk longest = { 0 };
-    uint64_t first = 0, longest_first = 0;
-    const double p = (double)run->pp;
-    for (uint64_t i = 0; i < run->pp; i++) {
-        struct chunk k;
-        stage_chunk_of(&k, s, i, first);
-        const double t = chunk_total(&k);
-        x.forward += total(&k.forward) / p;
-        x.input += total(&k.input) / p;
-        x.weight += total(&k.weight) / p;
-        x.sum += t;
-        if (t > x.longest) {
-            x.longest = t;
-            longest = k;
-            longest_first = first;
-            out->stage = i;
-        }
-        first += run->stage_layers[i];
+    const uint64_t n = pipe_stages(run);
+    const uint64_t share = n / run->pp;
+    uint64_t first = 0;
+    for (uint64_t i = 0; i < n; i++) {
+        const bool up = run_folds(run) && i >= run->pp;
+        const uint64_t rank = up ? n - 1 - i : i % run->pp;
+        const uint64_t layers = run->stage_layers[rank];
+        const uint64_t chunk = i / run->pp;
+        const uint64_t low = chunk * layers / share;
+        const uint64_t high = (chunk + 1) * layers / share;
+        at[i] = (struct place){ .first = first,
+                                .layers = high - low,
+                                .before = low,
+                                .embed = i == 0,
+                                .head = i == n - 1 };
+        first += high - low;
     }
-    put_chunk(out, &longest, m);
-    if (run->pp > 1) {
-        out->part[TIME_BUBBLE] = idle(run, &x);
-        out->bubble = out->part[TIME_BUBBLE] / (m * x.longest);
-    }
-    const uint64_t n = run->stage_layers[out->stage];
-    struct weights w = { 0 };
-    for (uint64_t l = 0; l < n && longest_first + l < s->c.p->layers; l++)
-        add_weights(&w, &s->states[s->c.p->layer_block[longest_first + l]]);
-    if (out->stage == 0)
-        add_weights(&w, &s->states[s->c.p->embed]);
-    if (out->stage == run->pp - 1)
-        add_weights(&w, &s->states[s->c.p->head]);
-    if (run_shards_weights(run))
-        gathers(out, s, longest_first, n);
-    else
-        exchanges(out, s, &w, &longest);
-    out->part[TIME_OPTIMIZER] +=
-        time_bytes(&s->c, step_bytes(s, longest_first, n, out->stage));
 }
 
-void fold_time(struct time_result *out, const struct program *p,
-               const struct run *run)
+static void add_place_weights(struct weights *w, const struct step_clock *s,
+                              const struct place *at)
+{
+    const struct counts n = count_blocks(s, at);
+    for (uint32_t b = 0; b < s->c.p->n_blocks; b++)
+        for (uint32_t i = 0; i < n.all[b]; i++)
+            add_weights(w, &s->states[b]);
+}
+
+/* What the busiest rank does, and its replicas and its optimizer. */
+static void put_rank(struct time_result *out, const struct step_clock *s,
+                     const struct place *at, uint64_t rank)
+{
+    const struct run *run = s->c.run;
+    const bool dual = schedule_is_dual(run);
+    const uint64_t chunks = dual ? 2 : run_chunks(run);
+    const double m = (double)run->grad_accum / (dual ? 2 : 1);
+    struct chunk whole = { 0 };
+    struct weights w = { 0 };
+    double bytes = 0;
+    out->stage = rank;
+    for (uint64_t c = 0; c < chunks; c++) {
+        const struct place *here = &at[pipe_stage(run, rank, c)];
+        struct chunk k;
+        chunk_of(&k, s, here);
+        put_chunk(out, &k, m);
+        add(&whole.forward, &k.forward, 1);
+        add(&whole.input, &k.input, 1);
+        add(&whole.weight, &k.weight, 1);
+        add_place_weights(&w, s, here);
+        bytes += step_bytes(s, here);
+        if (run_shards_weights(run))
+            gathers(out, s, here);
+    }
+    if (!run_shards_weights(run))
+        exchanges(out, s, &w, &whole);
+    out->part[TIME_OPTIMIZER] += time_bytes(&s->c, bytes);
+}
+
+/* Each stage once; the busiest rank's parts are told, and what it waits for. */
+static bool walk_stages(struct time_result *out, const struct step_clock *s,
+                        struct arena *a)
+{
+    const struct run *run = s->c.run;
+    const uint64_t n = pipe_stages(run);
+    struct place *at = ARENA_NEW(a, struct place, (size_t)n);
+    struct pipe_pass *pass = ARENA_NEW(a, struct pipe_pass, (size_t)n);
+    if (at == NULL || pass == NULL)
+        return false;
+    place_stages(at, run);
+    for (uint64_t i = 0; i < n; i++) {
+        struct chunk k;
+        chunk_of(&k, s, &at[i]);
+        pass[i] = (struct pipe_pass){ total(&k.forward), total(&k.input),
+                                      total(&k.weight) };
+    }
+    const struct pipe x = { .run = run,
+                            .at = pass,
+                            .send = run->pp > 1 ? time_send(
+                                        &s->c, run->tp * run->cp * run->dp,
+                                        sent_bytes(s->c.p))
+                                                : 0 };
+    put_rank(out, s, at, pipe_busiest(&x));
+    if (run->pp > 1) {
+        double busy = 0;
+        for (int i = 0; i < TIME_DP; i++)
+            busy += out->part[i];
+        const double all = pipe_time(&x, run->fast ? NULL : a);
+        out->part[TIME_BUBBLE] = fmax(0, all - busy);
+        out->bubble = out->part[TIME_BUBBLE] / busy;
+    }
+    return true;
+}
+
+bool fold_time(struct time_result *out, const struct program *p,
+               const struct run *run, struct arena *a)
 {
     *out = (struct time_result){ 0 };
     if (!time_is_known(run))
-        return;
+        return true;
     struct step_clock s;
     clock_init(&s.c, p, run);
     for (uint32_t b = 0; b < p->n_blocks; b++) {
         time_block(&s.block[b], &s.c, &p->block[b]);
         states_of_block(&s.states[b], p, &p->block[b], run, b != p->head);
     }
-    walk_stages(out, &s);
+    if (!walk_stages(out, &s, a))
+        return false;
     for (int i = 0; i < TIME_PARTS; i++)
         out->step_s += out->part[i];
     out->exposed_s = out->part[TIME_TP] + out->part[TIME_CP]
@@ -426,6 +456,7 @@ void fold_time(struct time_result *out, const struct program *p,
     out->measured = s.c.measured;
     out->source = s.c.speed->source;
     out->known = isfinite(out->step_s) && out->step_s > 0;
+    return true;
 }
 
 #define TIME_PART_KEY(id, key, text, rule) key,

@@ -300,7 +300,8 @@ memplan_status plan_estimate(struct memplan_report *r, const struct spec *spec,
         return d->status;
     }
     count_communication(r);
-    fold_time(&r->time, &r->program, &r->run);
+    if (!fold_time(&r->time, &r->program, &r->run, &r->arena))
+        return diag_nomem(d);
     plan_compute(r);
     if (!r->memory.fits)
         plan_changes(r, spec, params, setup);
@@ -379,7 +380,8 @@ memplan_status plan_compute_model(struct memplan_report *r,
         || count_flops(r, d) != MEMPLAN_OK)
         return d->status;
     count_communication(r);
-    fold_time(&r->time, &r->program, &r->run);
+    if (!fold_time(&r->time, &r->program, &r->run, &r->arena))
+        return diag_nomem(d);
     plan_compute(r);
     return MEMPLAN_OK;
 }
