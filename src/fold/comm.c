@@ -86,9 +86,10 @@ static void gather_second(struct comm_result *r, const struct run *run,
 static void gather(struct comm_result *r, const struct run *run,
                    const struct comm_group_input *g, const struct names *n)
 {
-    const double m = (double)run->grad_accum;
+    const bool kept = run->engine != ENGINE_DEEPSPEED && !run->reshard;
+    const bool once = kept && run_reduces_last(run) && run_torch_pipelines(run);
+    const double m = once ? 1 : (double)run->grad_accum;
     const double ranks = (double)g->shard, bytes = (double)g->weight_bytes;
-    const bool kept = run->engine != ENGINE_DEEPSPEED && run->zero == 2;
     exchange(r, (struct exchange){ n->params_key, n->params, "all-gather",
                                    bytes, ranks, m });
     if (!kept)
@@ -106,9 +107,10 @@ static void data_parallel(struct comm_result *r, const struct run *run,
     const double ranks = (double)g->ranks, shard = (double)g->shard;
     const enum sharding sharding = run_sharding(run);
     const bool whole = sharding == SHARDING_TENSOR || sharding == SHARDING_ROWS;
-    /* DeepSpeed's stage 2, and whoever gathers, reduce every micro-batch */
-    const bool each =
-        whole || (run->engine == ENGINE_DEEPSPEED && run->zero == 2);
+    /* DeepSpeed's stage 2, and whoever gathers, reduce every micro-batch,
+       FSDP not under no_sync */
+    const bool each = (whole && !run_reduces_last(run))
+                      || (run->engine == ENGINE_DEEPSPEED && run->zero == 2);
     const double m = each ? (double)run->grad_accum : 1;
     if (sharding == SHARDING_NONE) {
         exchange(r, (struct exchange){ n->grads_key, n->grads, "all-reduce",

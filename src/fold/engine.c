@@ -182,7 +182,7 @@ void engine_forward(struct put *p, const struct stage *s, uint32_t position,
     /* gradients of the micro-batches before */
     if (fsdp_defers(run)) {
         PUT(p, TERM_GRADS, "whole gradients that wait for the last micro-batch",
-            F("bytes", fsdp_deferred_whole(s)));
+            F("bytes", fsdp_deferred_whole(s, s->n - 1)));
     } else if (engine_reduces_blocks(run)) {
         PUT(p, TERM_GRAD_SHARDS, "gradient shards of earlier micro-batches",
             F("P/N, tensor by tensor",
@@ -490,8 +490,12 @@ void engine_reduce(struct put *p, const struct stage *s)
 {
     const struct run *run = s->run;
     const uint64_t wire = dtype_size(run->prec.reduce);
-    engine_whole_grads(p, s);
     pipe_after(p, s);
+    if (fsdp_reduces_at_last(run)) {
+        fsdp_first_reduced(p, s);
+        return;
+    }
+    engine_whole_grads(p, s);
     if (engine_reduces_blocks(run))
         fsdp_root_done(p, s);
     if (engine_reduces_blocks(run) && run->engine == ENGINE_FSDP2)

@@ -105,6 +105,62 @@ static uint64_t unit_bytes(const struct stage *s, uint32_t position)
     return s->states[stage_block(s, position)].bytes;
 }
 
+/* ---- gradients that wait for the last micro-batch ---- */
+
+/* no_sync, set_requires_gradient_sync(False): until then each rank adds up
+ * whole gradients (_runtime_utils.py, _post_backward_hook; version 2, in the
+ * type of the reduction: _fsdp_param.py, to_accumulated_grad_if_needed). */
+bool fsdp_defers(const struct run *run)
+{
+    return engine_reduces_blocks(run) && run->grad_sync == SYNC_LAST
+           && (run->grad_accum > 1 || run_torch_pipelines(run));
+}
+
+/* PyTorch's pipelining lets no backward reduce, nor cut weights again: after
+ * the last one it has every unit do both, one after the other
+ * (distributed/pipelining/stage.py, backward_maybe_with_nosync). */
+bool fsdp_reduces_at_last(const struct run *run)
+{
+    return fsdp_defers(run) && run_torch_pipelines(run);
+}
+
+/* Version 1's are views of the flat gradient, joined before they are added. */
+bool fsdp_adds_in_place(const struct run *run)
+{
+    return fsdp_defers(run) && run->engine == ENGINE_FSDP2
+           && dtype_size(run_layer_dtype(run)) == dtype_size(run->prec.reduce);
+}
+
+/* With no more micro-batches than stages the interleaved schedule has all
+ * backwards of a chunk one after another, and reduces it before the chunk below
+ * begins its own. */
+static bool chunk_by_chunk(const struct stage *s)
+{
+    return fsdp_reduces_at_last(s->run) && s->chunks > 1 && !s->splits
+           && s->run->grad_accum <= s->run->pp;
+}
+
+/* Where what waits together with a position ends, and where it begins. */
+static uint32_t waits_before(const struct stage *s, uint32_t position)
+{
+    return chunk_by_chunk(s)
+               ? stage_chunk_first(s, stage_chunk(s, position) + 1)
+               : s->n;
+}
+
+static uint32_t waits_after(const struct stage *s, uint32_t position)
+{
+    return chunk_by_chunk(s) ? stage_chunk_first(s, stage_chunk(s, position))
+                             : 0;
+}
+
+/* The head's gradients go with the root's. */
+static bool head_waits(const struct stage *s, uint32_t position)
+{
+    return s->head && position + 1 < s->n && !head_apart(s)
+           && waits_before(s, position) == s->n;
+}
+
 /* As the head's do, which is above. */
 static bool joint_waits(const struct stage *s, uint32_t position)
 {
@@ -118,7 +174,7 @@ void fsdp_root_grads(struct put *p, const struct stage *s, uint32_t position,
 {
     if (engine_wgrad_mode(s, later) == WGRAD_FREE)
         return; /* added to those of the micro-batch before */
-    if (s->head && position + 1 < s->n && !head_apart(s))
+    if (head_waits(s, position))
         PUT(p, TERM_WGRAD_TMP, "the head's whole gradients, reduced last",
             F("bytes", s->walk[s->p->head].wgrad));
     if (joint_waits(s, position))
@@ -126,35 +182,11 @@ void fsdp_root_grads(struct put *p, const struct stage *s, uint32_t position,
             F("bytes", joint_wgrad(s)));
 }
 
-/* ---- gradients that wait for the last micro-batch ---- */
-
-/* no_sync, set_requires_gradient_sync(False): until then each rank adds up
- * whole gradients (_runtime_utils.py, _post_backward_hook; version 2, in the
- * type of the reduction: _fsdp_param.py, to_accumulated_grad_if_needed). */
-bool fsdp_defers(const struct run *run)
-{
-    return engine_reduces_blocks(run) && run->grad_sync == SYNC_LAST
-           && run->grad_accum > 1;
-}
-
-/* Version 1's are views of the flat gradient, joined before they are added. */
-bool fsdp_adds_in_place(const struct run *run)
-{
-    return fsdp_defers(run) && run->engine == ENGINE_FSDP2
-           && dtype_size(run_layer_dtype(run)) == dtype_size(run->prec.reduce);
-}
-
 /* Whether the backward at hand is the last: of more than two the one before it
  * is as full or fuller. */
 static bool reduces_now(const struct run *run, bool later)
 {
-    return later && run->grad_accum == 2;
-}
-
-/* The head's gradients go with the root's. */
-static bool head_waits(const struct stage *s, uint32_t position)
-{
-    return s->head && position + 1 < s->n && !head_apart(s);
+    return later && run->grad_accum == 2 && !fsdp_reduces_at_last(run);
 }
 
 /* What else of the root there is above this position. */
@@ -176,22 +208,27 @@ static void root_above(const struct stage *s, uint32_t position,
     }
 }
 
-uint64_t fsdp_deferred_whole(const struct stage *s)
+uint64_t fsdp_deferred_whole(const struct stage *s, uint32_t position)
 {
-    return s->run->engine == ENGINE_FSDP2
-               ? s->sum.elems * dtype_size(s->run->prec.reduce)
-               : s->wgrad;
+    if (s->run->engine != ENGINE_FSDP2)
+        return s->wgrad;
+    const uint64_t elems = chunk_by_chunk(s)
+                               ? s->before[waits_before(s, position)].elems
+                                     - s->before[waits_after(s, position)].elems
+                               : s->sum.elems; /* a tied tensor once */
+    return elems * dtype_size(s->run->prec.reduce);
 }
 
 /* Of the positions up to this one, and of what waits with the root. */
 static uint64_t deferred_upto(const struct stage *s, uint32_t position)
 {
     const struct prefix *to = &s->before[position + 1];
-    const uint64_t most = fsdp_deferred_whole(s);
+    const uint64_t most = fsdp_deferred_whole(s, position);
     struct root_part above;
     root_above(s, position, &above);
+    const uint64_t below = s->before[waits_after(s, position)].elems;
     if (s->run->engine == ENGINE_FSDP2)
-        return min_u64(most, (to->elems + above.elems)
+        return min_u64(most, (to->elems - below + above.elems)
                                  * dtype_size(s->run->prec.reduce));
     return min_u64(most, to->wgrad + above.wgrad);
 }
@@ -203,7 +240,7 @@ void fsdp_deferred(struct put *p, const struct stage *s, uint32_t position,
 {
     if (!fsdp_defers(s->run))
         return;
-    const uint64_t all = fsdp_deferred_whole(s);
+    const uint64_t all = fsdp_deferred_whole(s, position);
     const uint64_t upto = deferred_upto(s, position);
     PUT(p, TERM_GRADS, "whole gradients that wait for the last micro-batch",
         F("bytes", !later                       ? all - upto
@@ -217,6 +254,9 @@ uint64_t fsdp_reduced(const struct stage *s, uint32_t position, bool later)
 {
     if (!engine_shards_come(s->run))
         return 0;
+    if (chunk_by_chunk(s))
+        return s->sum.own_elems
+               - s->before[waits_before(s, position)].own_elems;
     if (fsdp_defers(s->run) && !reduces_now(s->run, later))
         return 0;
     if (later && !fsdp_defers(s->run))
@@ -250,6 +290,8 @@ void fsdp_all_reduced(struct put *p, const struct stage *s, uint32_t position,
  * _should_free_in_backward). */
 static bool stays_whole(const struct stage *s, bool back, bool later)
 {
+    if (fsdp_reduces_at_last(s->run))
+        return back || later;
     if (s->run->engine != ENGINE_FSDP || !fsdp_defers(s->run))
         return false;
     return back ? !reduces_now(s->run, later) : later;
@@ -267,6 +309,17 @@ static void fsdp_whole(struct put *p, const struct stage *s, uint32_t position,
     if (root_joint(s) != NULL && end <= s->joint)
         bytes += root_joint(s)->bytes - root_joint(s)->apart_bytes;
     PUT(p, TERM_GATHERED, "parameters gathered so far", F("bytes", bytes));
+}
+
+/* Cut after forward, not after backward: the positions from this one on. */
+static void fsdp_whole_above(struct put *p, const struct stage *s,
+                             uint32_t position)
+{
+    uint64_t bytes = s->before[s->n].bytes - s->before[position].bytes;
+    if (s->embed && position > 0 && !embed_apart(s))
+        bytes += s->states[s->p->embed].bytes;
+    PUT(p, TERM_GATHERED, "parameters that backwards leave whole",
+        F("bytes", bytes));
 }
 
 /* FSDP2 keeps an all-gather's output to the end of the next copy-out; the last
@@ -306,11 +359,16 @@ static void shard_on_its_way(struct put *p, const struct stage *s,
 void fsdp_forward(struct put *p, const struct stage *s, uint32_t position,
                   bool later)
 {
-    if (s->run->engine == ENGINE_FSDP2)
+    const bool there = later && fsdp_reduces_at_last(s->run);
+    if (s->run->engine == ENGINE_FSDP2 && !there)
         fsdp2_gather_output(p, s, position);
-    if (s->run->zero == 2) {
+    if (!s->run->reshard) {
         fsdp_whole(p, s, position,
                    stays_whole(s, false, later) ? s->n : position + 1);
+        return;
+    }
+    if (there) {
+        fsdp_whole_above(p, s, position);
         return;
     }
     PUT(p, TERM_GATHERED, "root parameters, gathered for the whole pass",
@@ -335,18 +393,21 @@ static bool prefetches(const struct stage *s, uint32_t position, bool later)
 static void backward_gathered(struct put *p, const struct stage *s,
                               uint32_t position, bool later, bool own)
 {
-    if (s->run->zero == 2) {
+    if (!s->run->reshard) {
         fsdp_whole(p, s, position,
-                   stays_whole(s, true, later) ? s->n
+                   stays_whole(s, true, later) ? waits_before(s, position)
                    : own                       ? position + 1
                                                : position);
         return;
     }
-    PUT(p, TERM_GATHERED, "root parameters, gathered for the whole pass",
-        F("bytes", root_bytes(s)));
-    if (own)
+    if (fsdp_reduces_at_last(s->run)) {
+        fsdp_whole_above(p, s, position);
+    } else {
+        PUT(p, TERM_GATHERED, "root parameters, gathered for the whole pass",
+            F("bytes", root_bytes(s)));
         PUT(p, TERM_GATHERED, "this unit's parameters",
-            F("bytes", unit_bytes(s, position)));
+            F("bytes", own ? unit_bytes(s, position) : 0));
+    }
     if (!prefetches(s, position, later))
         return;
     PUT(p, TERM_PREFETCHED, "the unit's before it, prefetched",
@@ -460,6 +521,26 @@ static void root_parts(struct put *p, uint64_t bytes)
         F("bytes", bytes));
 }
 
+/* The first unit's turn, after the last backward of a pipeline: its weights are
+ * cut, its gradients copied to be reduced, all others' are whole. */
+void fsdp_first_reduced(struct put *p, const struct stage *s)
+{
+    const struct run *run = s->run;
+    const uint64_t root = fsdp_root_elems(s);
+    const struct block_states *unit = &s->states[stage_block(s, 0)];
+    const uint64_t elems = root > 0 ? root : unit->elems;
+    PUT(p, TERM_GRADS, "whole gradients that wait for the last micro-batch",
+        F("bytes", fsdp_deferred_whole(s, 0)));
+    PUT(p, TERM_GATHERED, "parameters of the other units",
+        F("bytes", s->before[waits_before(s, 0)].bytes
+                       - (root > 0 ? root_bytes(s) : unit->bytes)));
+    put_scatter(p, s, elems);
+    if (engine_shards_come(run))
+        PUT(p, TERM_GRAD_SHARDS, "its shard, reduced",
+            F("P/N", div_up(elems, run->shard)),
+            F("bytes per gradient", dtype_size(run->prec.grad)));
+}
+
 /* The root's own turn, the last: joined while its parameters are whole, or
  * cast when they are not, whichever is more. */
 void fsdp_root_done(struct put *p, const struct stage *s)
@@ -523,7 +604,7 @@ void fsdp_waits(struct put *p, const struct stage *s, uint32_t position,
     if (s->run->engine != ENGINE_FSDP || s->run->zero == 0)
         return;
     if (!back || (s->head && position + 1 == s->n && !head_apart(s))) {
-        if (s->run->zero == 3)
+        if (s->run->reshard)
             waits_forward(p, s, position);
         return;
     }

@@ -110,6 +110,7 @@ void engine_idle(struct put *p, const struct stage *s)
         F("chunks", chunks_receiving(s)), F("tensors", 2),
         F("bytes of hidden states", hidden_bytes(s)));
     replayed(p, s, 0);
+    pipe_idle(p, s);
 }
 
 /* While a forward runs, the result of the micro-batch before is still named,

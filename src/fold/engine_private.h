@@ -42,8 +42,9 @@ void fsdp_root_grads(struct put *p, const struct stage *s, uint32_t position,
 /* Whether whole gradients wait for the last micro-batch; whether autograd adds
  * to them; all of them; at a moment of backward. */
 bool fsdp_defers(const struct run *run);
+bool fsdp_reduces_at_last(const struct run *run);
 bool fsdp_adds_in_place(const struct run *run);
-uint64_t fsdp_deferred_whole(const struct stage *s);
+uint64_t fsdp_deferred_whole(const struct stage *s, uint32_t position);
 void fsdp_deferred(struct put *p, const struct stage *s, uint32_t position,
                    bool later);
 uint64_t fsdp_reduced(const struct stage *s, uint32_t position, bool later);
@@ -59,6 +60,7 @@ void fsdp_waits(struct put *p, const struct stage *s, uint32_t position,
                 bool back);
 /* After the last backward of the pass. */
 void fsdp_root_done(struct put *p, const struct stage *s);
+void fsdp_first_reduced(struct put *p, const struct stage *s);
 /* Gradients of the root, which go last: bytes whole, elements. */
 uint64_t fsdp_root_wgrads(const struct stage *s);
 uint64_t fsdp_root_elems(const struct stage *s);

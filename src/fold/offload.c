@@ -362,7 +362,7 @@ static void fsdp(struct offload_result *o, const struct stage *s)
     const uint64_t own = s->sum.own_elems, m = run->grad_accum;
     const uint64_t w = dtype_size(run->prec.param);
     const uint64_t g = dtype_size(run->prec.grad);
-    const uint64_t passes = (run->zero == 2 ? 1 : 2) * m;
+    const uint64_t passes = (run->reshard ? 2 : 1) * m;
     add(o, OFFLOAD_ON_PINNED, "weight shards",
         sum(TENSOR_BY_TENSOR, x.weights));
     add(o, OFFLOAD_ON_PINNED, "frozen weight shards",

@@ -1,8 +1,10 @@
 /*
- * What DeepSpeed's pipeline engine holds beside the engine of its ZeRO stage:
- * Megatron-DeepSpeed always trains through it up to stage 1, with one stage
- * too. Read at DeepSpeed 0.5.10 and 0.7.0, the versions that fork ran with
- * (runtime/pipe/engine.py, schedule.py). [docs/method.md eq. pipe]
+ * What moving micro-batches from stage to stage holds beside the engine of the
+ * model states. DeepSpeed's pipeline engine: Megatron-DeepSpeed always trains
+ * through it up to stage 1, with one stage too; read at DeepSpeed 0.5.10 and
+ * 0.7.0, the versions that fork ran with (runtime/pipe/engine.py, schedule.py).
+ * torch.distributed.pipelining: torchtitan's; read at PyTorch 2.13 and December
+ * 2024 (stage.py). [docs/method.md eq. pipe]
  */
 #include "fold/stage.h"
 
@@ -24,9 +26,12 @@ static uint64_t border(const struct stage *s, bool part)
  * without tensor parallelism its input, of which forward takes a clone. */
 uint64_t pipe_micro_batch(const struct stage *s)
 {
+    uint64_t bytes = 0;
+    /* stage.py, fwd_cache: the result, to the end of its backward */
+    if (run_torch_pipelines(s->run))
+        return s->head && s->chunks == 1 ? 0 : border(s, false);
     if (!run_pipelines(s->run))
         return 0;
-    uint64_t bytes = 0;
     if (!s->head)
         bytes += border(s, true);
     if (!s->embed && s->run->tp == 1)
@@ -46,6 +51,26 @@ static void receive_buffers(struct put *p, const struct stage *s)
             F("bytes", border(s, true)));
 }
 
+/* A buffer for each micro-batch of a step, made before the first one and kept
+ * (stage.py, _prepare_forward_infra, _create_grad_recv_info). Hidden states
+ * are read where they were received: those in flight are counted with what
+ * layers keep. */
+static void receive_each(struct put *p, const struct stage *s, uint64_t flying,
+                         uint64_t used)
+{
+    if (!run_torch_pipelines(s->run))
+        return;
+    const uint64_t m = s->run->grad_accum;
+    const uint64_t in = m * (s->chunks - (s->embed ? 1 : 0));
+    const uint64_t out = m * (s->chunks - (s->head ? 1 : 0));
+    PUT(p, TERM_PIPE, "buffers that hidden states are received in, not in use",
+        F("bytes", border(s, false)),
+        A("micro-batches", in > flying ? in - flying : 0));
+    PUT(p, TERM_PIPE, "buffers that gradients are received in",
+        F("bytes", border(s, false)),
+        A("micro-batches", out > used ? out - used : 0));
+}
+
 /* The last stage's pipe_buffers keep the logits of the micro-batches done,
  * across steps, until others take their place. */
 static void outputs(struct put *p, const struct stage *s, uint64_t less)
@@ -58,6 +83,7 @@ static void outputs(struct put *p, const struct stage *s, uint64_t less)
 
 void pipe_forward(struct put *p, const struct stage *s)
 {
+    receive_each(p, s, s->in_flight, 0);
     if (!run_pipelines(s->run))
         return;
     receive_buffers(p, s);
@@ -66,6 +92,10 @@ void pipe_forward(struct put *p, const struct stage *s)
 
 void pipe_backward(struct put *p, const struct stage *s, uint32_t position)
 {
+    /* the topmost block's backward has its gradient among what it works on */
+    const bool first =
+        position + 1 == stage_chunk_first(s, stage_chunk(s, position) + 1);
+    receive_each(p, s, s->in_flight, first ? 1 : 0);
     if (!run_pipelines(s->run))
         return;
     receive_buffers(p, s);
@@ -77,6 +107,11 @@ void pipe_backward(struct put *p, const struct stage *s, uint32_t position)
         PUT(p, TERM_PIPE, "the stage's result and its gradient, whole again",
             F("bytes", border(s, false)),
             F("tensors", position + 1 == s->n ? 1 : 2));
+}
+
+void pipe_idle(struct put *p, const struct stage *s)
+{
+    receive_each(p, s, 0, 0);
 }
 
 void pipe_after(struct put *p, const struct stage *s)

@@ -366,6 +366,7 @@ bool pipe_communicators(struct communicators *c, const struct run *run);
 uint64_t pipe_micro_batch(const struct stage *s);
 void pipe_forward(struct put *p, const struct stage *s);
 void pipe_backward(struct put *p, const struct stage *s, uint32_t position);
+void pipe_idle(struct put *p, const struct stage *s);
 void pipe_after(struct put *p, const struct stage *s);
 
 #endif

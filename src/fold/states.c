@@ -249,6 +249,19 @@ static enum dtype frozen_dtype(const struct run *run, const struct tensor *t)
     return run->freeze != 0 || t->in_vain ? run->prec.param : t->dtype;
 }
 
+/* torchao's float8 linears are cast before FSDP2 gathers them
+ * (torchao/float8/fsdp_utils.py, fsdp_pre_all_gather); torchtitan leaves the
+ * head as it is, and asks for it where weights are sharded by dp, not by cp
+ * alone (torchtitan/components/quantization/float8.py). */
+static uint64_t gathered_bytes(const struct run *run, const struct tensor *t)
+{
+    const bool eight = run->fp8_params && run->engine == ENGINE_FSDP2
+                       && run->shard > run->cp && t->matmul
+                       && t->group != PG_HEAD && t->group != PG_ROUTER
+                       && t->group != PG_EXPERT;
+    return eight ? t->elems : t->bytes;
+}
+
 void states_of_block(struct block_states *out, const struct program *p,
                      const struct block *block, const struct run *run,
                      bool counts_tied)
@@ -276,7 +289,7 @@ void states_of_block(struct block_states *out, const struct program *p,
         }
         if ((t->tied && !counts_tied) || t->again)
             continue;
-        s.bytes += t->bytes;
+        s.bytes += gathered_bytes(run, t);
         if (t->apart)
             s.apart_bytes += t->bytes;
         if (t->group == PG_EXPERT)

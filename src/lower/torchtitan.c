@@ -169,6 +169,26 @@ static tensor_id torchtune_pieces(struct builder *b, tensor_id x,
                           .logp = compiled ? DT_NONE : DT_FP32 });
 }
 
+/* Logits stay cut over the vocabulary: log-softmax and its loss are DTensor's,
+ * written in Python. Forward has the shifted logits, their exponentials or the
+ * result; backward a zeroed gradient, the exponentials, their sum, and the
+ * product (torch/distributed/tensor/parallel/loss.py). */
+static tensor_id parallel_loss(struct builder *b, tensor_id logits)
+{
+    const struct shape scalar = SHAPE(b->one), whole = SHAPE(b->t, b->V);
+    const tensor_id shifted =
+        build_fp8_copy(b, "shifted logits", DT_FP32, logits);
+    build_fp8_copy(b, "exponentials", DT_FP32, shifted);
+    const tensor_id in[] = { logits, b->labels, shifted };
+    struct op *op = build_op(b, OP_FUSED, "log-softmax", in, 3);
+    op_result(b, op, build_tensor(b, "loss", DT_FP32, &scalar));
+    op_byproduct(op, build_tensor(b, "log-softmax", DT_FP32, &whole));
+    op->keep_in = 2;  /* labels */
+    op->keep_out = 2; /* log-softmax */
+    op->back_bytes = 2 * tensor_of(b, logits)->bytes;
+    return op->out[0];
+}
+
 static void head(struct builder *b)
 {
     const tensor_id x =
@@ -187,7 +207,9 @@ static void head(struct builder *b)
         return;
     }
     const tensor_id up = build_cast(b, "fp32 logits", logits, DT_FP32);
-    const tensor_id loss = build_cross_entropy(b, "loss", up, b->labels);
+    const tensor_id loss = b->run->tp > 1
+                               ? parallel_loss(b, up)
+                               : build_cross_entropy(b, "loss", up, b->labels);
     build_hold(b, b->run->fp32_logits ? up : logits); /* train.py, pred */
     build_end(b, loss);
 }

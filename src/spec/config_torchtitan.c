@@ -184,7 +184,9 @@ static void parallelism(struct emit *e, const struct run *r)
     emit_count(e, "parallelism.data_parallel_shard_degree", shard);
     if (fsdp)
         emit_word(e, "parallelism.fsdp_reshard_after_forward",
-                  r->zero == 3 ? "always" : "never");
+                  r->reshard                  ? "always"
+                  : r->zero == 3 && r->pp > 1 ? "default"
+                                              : "never");
     if (r->pp > 1)
         emit_count(e, "parallelism.pipeline_parallel_microbatch_size",
                    r->micro_batch);

@@ -154,9 +154,10 @@ static void layout(struct config *c, const struct dims *d)
         bad_word(c, how, "default, always, never");
         return;
     }
-    const bool reshards =
-        is_text(how, "always") || (!is_text(how, "never") && d->pp == 1);
-    config_set(c, or_root(c, how), KEY_ZERO, reshards ? "3" : "2");
+    const bool never = is_text(how, "never");
+    config_set(c, or_root(c, how), KEY_ZERO, never ? "2" : "3");
+    if (is_text(how, "always") && d->pp > 1)
+        config_set(c, how, KEY_RESHARD_AFTER_FORWARD, "true");
 }
 
 /* Of one stage a schedule says nothing; Interleaved1F1B has two chunks a rank
@@ -318,8 +319,7 @@ static void float8(struct config *c)
                        "quantize.linear.float8.enable_fsdp_float8_all_gather "
                        "quantize.dense.float8.enable_fsdp_float8_all_gather "
                        "float8.enable_fsdp_float8_all_gather")))
-        config_note(c, "enable_fsdp_float8_all_gather is not modelled: weights "
-                       "are gathered in 16 bits");
+        config_set(c, or_root(c, recipe), KEY_FP8_PARAMS, "true");
     if (first_of(c, "quantize.linear.float8.filter_fqns "
                     "quantize.dense.float8.filter_fqns float8.filter_fqns")
         != NULL)

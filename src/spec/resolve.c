@@ -125,6 +125,17 @@ bool run_pipelines(const struct run *run)
            && run->framework == FW_MEGATRON_DEEPSPEED && run->zero <= 1;
 }
 
+bool run_torch_pipelines(const struct run *run)
+{
+    return run->impl == IMPL_TORCHTITAN && run->pp > 1
+           && (run->engine == ENGINE_FSDP2 || run->engine == ENGINE_DDP);
+}
+
+bool run_reduces_last(const struct run *run)
+{
+    return resolve_is_fsdp(run) && run->grad_sync == SYNC_LAST;
+}
+
 bool run_flattens(const struct run *run)
 {
     return run->engine == ENGINE_DEEPSPEED && !run_pipelines(run)

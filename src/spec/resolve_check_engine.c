@@ -37,6 +37,18 @@ static void check_zero_0_of_fsdp(const struct run *r, struct diag *d)
     diag_hint(e, "use --framework hf: DDP keeps everything whole too");
 }
 
+/* Stage 2 is the word for weights that stay whole. */
+static void check_reshard(const struct run *r, struct diag *d)
+{
+    if (!r->reshard || r->zero != 2 || !resolve_is_fsdp(r))
+        return;
+    memplan_error *e =
+        setup_error(d, MEMPLAN_E_CONFLICT, KEY_RESHARD_AFTER_FORWARD,
+                    "reshard_after_forward with zero 2, which leaves weights "
+                    "whole after forward");
+    diag_hint(e, "use --zero 3, or leave it out");
+}
+
 static void check_zero_of_megatron_fsdp(const struct run *r, struct diag *d)
 {
     if (r->zero == 3)
@@ -113,6 +125,7 @@ void resolve_check_zero(const struct run *r, struct diag *d)
     case ENGINE_FSDP:
     case ENGINE_FSDP2:
         check_zero_0_of_fsdp(r, d);
+        check_reshard(r, d);
         if (r->zero == 1)
             zero_conflict(r, "is not something FSDP has",
                           "use --zero 2 (shard_grad_op) or 3 (full_shard), "

@@ -101,12 +101,14 @@ static void check_recipe(const struct run *r, struct diag *d)
 
 static void check_fp8_params(const struct run *r, struct diag *d)
 {
-    if (!r->fp8_params || (r->prec.fp8 && is_megatron_te(r)))
+    const bool gathered =
+        r->impl == IMPL_TORCHTITAN && r->engine == ENGINE_FSDP2;
+    if (!r->fp8_params || (r->prec.fp8 && (is_megatron_te(r) || gathered)))
         return;
     memplan_error *e =
         setup_error(d, MEMPLAN_E_UNSUPPORTED, KEY_FP8_PARAMS,
                     "'fp8_params' is modelled for 8-bit products of Megatron "
-                    "with Transformer Engine alone");
+                    "with Transformer Engine and of torchtitan with FSDP2");
     diag_hint(e, "leave it out: weights in 16 bits");
 }
 

@@ -309,7 +309,13 @@ void resolve_buffers(struct run *r, const struct spec *spec)
     r->fsdp_units = (enum fsdp_units)resolve_count(
         r, KEY_FSDP_UNITS, r->impl == IMPL_TORCHTUNE ? FSDP_ENDS : FSDP_LAYERS);
     r->grad_sync = (enum grad_sync)resolve_count(
-        r, KEY_GRAD_SYNC, r->framework == FW_HF ? SYNC_LAST : SYNC_EACH);
+        r, KEY_GRAD_SYNC,
+        r->framework == FW_HF || run_torch_pipelines(r) ? SYNC_LAST
+                                                        : SYNC_EACH);
+    /* torchtitan's "default": not with stages (distributed/fsdp.py) */
+    r->reshard = resolve_bool(r, KEY_RESHARD_AFTER_FORWARD,
+                              resolve_is_fsdp(r) && r->zero == 3
+                                  && !run_torch_pipelines(r));
     r->zero_flatten =
         (enum zero_flatten)resolve_count(r, KEY_ZERO_FLATTEN, FLATTEN_GPU);
     r->zero_bucket =

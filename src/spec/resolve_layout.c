@@ -292,16 +292,41 @@ static bool check_even_stages(const struct run *r, const struct spec *spec,
     return true;
 }
 
+/* torchtitan counts embedding and head as a layer each, so that the ends of its
+ * stages, which go round the ranks, have one layer less
+ * (distributed/pipeline_parallel.py, _generate_llm_fqn_per_model_part). */
+static uint64_t titan_layers(const struct run *r, uint64_t layers,
+                             uint64_t rank)
+{
+    const uint64_t stages = r->pp * r->vpp, all = layers + 2;
+    uint64_t n = 0;
+    for (uint64_t i = rank; i < stages; i += r->pp) {
+        const uint64_t end = i == 0 || i + 1 == stages ? 1 : 0;
+        n += all / stages + (i < all % stages ? 1 : 0) - end;
+    }
+    return n;
+}
+
+static bool splits_like_titan(const struct run *r, uint64_t layers)
+{
+    /* else some stage had no layer */
+    return run_torch_pipelines(r) && !run_folds(r)
+           && (layers + 2) / (r->pp * r->vpp) > 1;
+}
+
 static void split_layers(struct run *r, const struct spec *spec, struct diag *d)
 {
     bool listed = r->given[KEY_PIPELINE_LAYERS];
-    bool good =
-        listed ? check_stage_list(r, spec, d) : check_even_stages(r, spec, d);
+    const uint64_t layers = spec_blocks(spec);
+    const bool ends = !listed && splits_like_titan(r, layers);
+    bool good = listed ? check_stage_list(r, spec, d)
+                       : ends || check_even_stages(r, spec, d);
     for (uint64_t i = 0; i < r->pp; i++) {
-        const uint64_t longer = spec_blocks(spec) % r->pp;
+        const uint64_t longer = layers % r->pp;
         uint64_t n = listed && i < r->setup.pipeline_count
                          ? r->setup.pipeline_layers[i]
-                         : spec_blocks(spec) / r->pp + (i < longer ? 1 : 0);
+                     : ends ? titan_layers(r, layers, i)
+                            : layers / r->pp + (i < longer ? 1 : 0);
         r->stage_layers[i] = (uint16_t)min_u64(n, UINT16_MAX);
     }
     if (!good || listed)
@@ -310,12 +335,16 @@ static void split_layers(struct run *r, const struct spec *spec, struct diag *d)
            r->pp * sizeof(r->stage_layers[0]));
     r->setup.pipeline_count = (size_t)r->pp;
     resolve_count(r, KEY_PIPELINE_LAYERS, r->pp);
-    if (spec_blocks(spec) % r->pp != 0)
+    if (ends)
+        resolve_assume(r, KEY_PIPELINE_LAYERS,
+                       "embedding and head count as a layer each of the "
+                       "stages, as in torchtitan (--pipeline-layers)");
+    else if (layers % r->pp != 0)
         resolve_assume(r, KEY_PIPELINE_LAYERS,
                        "%" PRIu64 " layers over %" PRIu64
                        " stages, the first ones a layer longer "
                        "(--pipeline-layers)",
-                       spec_blocks(spec), r->pp);
+                       layers, r->pp);
 }
 
 /* device_map is of one process: nothing that runs one for each GPU has it. */

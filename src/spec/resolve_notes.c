@@ -38,7 +38,16 @@ static void say_engine(struct run *r)
                      "(--fsdp-units)");
     else
         resolve_note(r, KEY_COUNT, "each layer is wrapped, nothing else");
-    if (r->grad_accum > 1)
+    if (run_torch_pipelines(r))
+        resolve_assume(r, KEY_RESHARD_AFTER_FORWARD,
+                       "weights stay whole from the first forward to the last "
+                       "backward, torchtitan's default with stages "
+                       "(--reshard-after-forward)");
+    if (run_torch_pipelines(r) && r->grad_sync == SYNC_LAST)
+        resolve_assume(r, KEY_GRAD_SYNC,
+                       "gradients are whole to the end of the last backward, "
+                       "as PyTorch's pipelining leaves them (--grad-sync)");
+    else if (r->grad_accum > 1)
         resolve_assume(
             r, KEY_GRAD_SYNC,
             r->grad_sync == SYNC_LAST
@@ -284,6 +293,7 @@ static const struct moot {
     { KEY_PERSISTENCE_THRESHOLD, NO_ZERO_3, ANY,
       " outside DeepSpeed's ZeRO-3" },
     { KEY_FSDP_UNITS, NO_FSDP, ANY, " without FSDP" },
+    { KEY_RESHARD_AFTER_FORWARD, NO_FSDP, ANY, " without FSDP" },
     { KEY_GRAD_SYNC, NO_DEFERRED, ANY,
       " but where FSDP shards gradients of several micro-batches" },
     { KEY_ZERO_FLATTEN, FLATTENS_NOT, ANY,

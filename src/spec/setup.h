@@ -462,6 +462,7 @@ struct run {
     bool zeroes_grads; /* in place: not zero_grad_set_to_none */
     enum fsdp_units fsdp_units;
     enum grad_sync grad_sync; /* FSDP: micro-batches that reduce gradients */
+    bool reshard; /* FSDP cuts weights after forward, to gather them again */
     enum zero_flatten zero_flatten;   /* gpu: where there is room */
     enum zero_bucket zero_bucket;     /* what makes the reduce bucket */
     enum zero_overflow zero_overflow; /* of a first overflow's gradients */
@@ -556,6 +557,12 @@ void run_bare(struct run *run, const struct spec *spec);
 /* Megatron-DeepSpeed, up to ZeRO-1: DeepSpeed's pipeline engine trains, with
  * one stage too. */
 bool run_pipelines(const struct run *run);
+
+/* torch.distributed.pipelining moves micro-batches from stage to stage. */
+bool run_torch_pipelines(const struct run *run);
+
+/* FSDP reduces gradients of a step's last micro-batch alone. */
+bool run_reduces_last(const struct run *run);
 /* Pipeline ranks that hold each stage: DualPipe's two directions. */
 static inline uint64_t run_copies(const struct run *run)
 {

@@ -359,6 +359,25 @@ static void in_eight_bits(struct trial *t, uint64_t seed)
                             gated && seed / 7 % 4 == 0 ? "true" : NULL };
 }
 
+/* Stages of torchtitan, which the trial itself gives to Megatron alone. */
+static void in_stages(struct trial *t, uint64_t seed)
+{
+    const bool two = seed / 2 % 3 == 0;
+    const bool cuts = strcmp(t->c[3].value, "3") == 0;
+    if (strcmp(t->c[1].value, "torchtitan") != 0 || seed % 2 != 0)
+        return;
+    *value_of(t, "pp") = seed / 6 % 2 == 0 ? "2" : "4";
+    *value_of(t, "vpp") = two ? "2" : "1";
+    *value_of(t, "schedule") = two             ? "interleaved"
+                               : seed % 5 == 0 ? "gpipe"
+                                               : "1f1b";
+    *value_of(t, "grad_accum") = seed / 12 % 2 == 0 ? "4" : "8";
+    *value_of(t, "grad_sync") = seed % 7 == 0 ? "each" : "last";
+    t->c[FIRST_EIGHT] =
+        (struct choice){ "reshard_after_forward",
+                         cuts && seed % 3 == 0 ? "true" : NULL };
+}
+
 static struct trial trial_of(uint64_t seed)
 {
     uint64_t s = seed;
@@ -579,6 +598,8 @@ static struct trial trial_of(uint64_t seed)
     more_of(&t, seed);
     if (megatron)
         in_eight_bits(&t, seed);
+    else
+        in_stages(&t, seed);
     mend(&t);
     return t;
 }

@@ -950,7 +950,8 @@ static void test_torchtitan_pipeline(void **state)
                          "[parallelism]\npipeline_parallel_degree = 4\n"
                          "pipeline_parallel_schedule = 'Interleaved1F1B'\n"
                          "pipeline_parallel_microbatch_size = 2\n");
-    has("pp=4 schedule=interleaved vpp=2 micro_batch=2 grad_accum=8 zero=2");
+    has("pp=4 schedule=interleaved vpp=2 micro_batch=2 grad_accum=8 zero=3 "
+        "reshard_after_forward=");
     import("torchtitan", "[parallelism]\npipeline_parallel_degree = 2\n"
                          "pipeline_parallel_schedule = 'ZBVZeroBubble'\n");
     has("schedule=zb-v vpp=");
@@ -967,7 +968,7 @@ static void test_torchtitan_pipeline(void **state)
     import("torchtitan", "training.batch_size = 16\n"
                          "[experimental]\npipeline_parallel_degree = 4\n"
                          "pipeline_parallel_schedule = 'gpipe'\n");
-    has("pp=4 schedule=gpipe micro_batch=4 grad_accum=4 zero=2");
+    has("pp=4 schedule=gpipe micro_batch=4 grad_accum=4 zero=3");
     import("torchtitan", "training.global_batch_size = 64\n"
                          "[parallelism]\npipeline_parallel_degree = 4\n"
                          "pipeline_parallel_schedule = 'GPipe'\n");

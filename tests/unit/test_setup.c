@@ -303,6 +303,7 @@ static const char *const settable[][3] = {
     { "ddp_bucket", "25MiB", "26214400" },
     { "cuda_context", "1343MiB", "1408237568" },
     { "fsdp_units", "ends", "ends" },
+    { "reshard_after_forward", "off", "false" },
     { "zero_flatten", "cpu", "cpu" },
     { "fp32_logits", "yes", "true" },
     { "mask_per_head", "yes", "true" },
@@ -1834,8 +1835,11 @@ static const struct bad_layout {
       "optimizer_in_backward", "with 2 micro-batches", "--grad-accum 1", 0 },
     { "precision=fp4-mixed gpu=b200", U, "precision", "'fp4-mixed'",
       "fp8-mixed", 0 },
-    { "fp8_params=true precision=fp8-mixed gpu=h100 framework=torchtitan", U,
-      "fp8_params", "'fp8_params'", "leave it out", 0 },
+    { "fp8_params=true precision=fp8-mixed gpu=h100 framework=torchtitan "
+      "engine=ddp",
+      U, "fp8_params", "'fp8_params'", "leave it out", 0 },
+    { "framework=torchtitan gpus=8 zero=2 reshard_after_forward=true", C,
+      "reshard_after_forward", "with zero 2", "--zero 3", 0 },
 #undef C
 #undef U
 };
