@@ -6,7 +6,6 @@
 #include "spec/config_emit.h"
 
 #include "base/unit.h"
-#include "json/toml.h"
 #include "json/yaml.h"
 
 #include <limits.h>
@@ -507,6 +506,9 @@ static void read_value(struct walk *w, const struct json *value,
         row != NULL && (row->rule == CONFIG_QUIET || row->rule == CONFIG_SHAPE);
     if (value->kind == JSON_NULL || idle != w->idle)
         return;
+    if (row == NULL && value->kind == JSON_BOOL && !value->truth
+        && has_rows_below(w->c->table, path))
+        return; /* no such object */
     if (row == NULL)
         unknown_entry(w, value, path);
     else if (w->c->table->has_auto && is_auto(value))
@@ -593,7 +595,8 @@ const struct config_dialect *config_dialect(size_t index)
         { "accelerate", yaml_parse, &config_accelerate, emit_yaml, NULL },
         { "megatron-args", config_parse_args, &config_megatron, emit_flags,
           "megatron" },
-        { "torchtitan", toml_parse, &config_torchtitan, emit_toml, NULL },
+        { "torchtitan", config_parse_torchtitan, &config_torchtitan, emit_toml,
+          NULL },
         { "torchrun", config_parse_launcher, &config_torchrun, emit_flags,
           NULL },
     };

@@ -207,6 +207,10 @@ extern const struct config_table config_megatron;
 extern const struct config_table config_torchtitan;
 extern const struct config_table config_torchrun;
 
+/* torchtitan's TOML; its later configurations in Python are refused. */
+struct json *config_parse_torchtitan(struct arena *a, const char *text,
+                                     size_t len, struct diag *d);
+
 /* TrainingArguments: JSON, YAML, or a launch script's flags. */
 struct json *config_parse_training_args(struct arena *a, const char *text,
                                         size_t len, struct diag *d);
@@ -218,7 +222,9 @@ struct json *config_parse_training_args(struct arena *a, const char *text,
  * their dashes, '-' as '_'; true where nothing follows, else a string. */
 struct json *config_parse_args(struct arena *a, const char *text, size_t len,
                                struct diag *d);
-/* The same of a line that starts processes. */
+/* The same of the Trainer's scripts, of a line that starts processes. */
+struct json *config_parse_flags(struct arena *a, const char *text, size_t len,
+                                struct diag *d);
 struct json *config_parse_launcher(struct arena *a, const char *text,
                                    size_t len, struct diag *d);
 

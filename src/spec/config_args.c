@@ -18,6 +18,7 @@
 #include "base/banned.h"
 
 struct script {
+    bool last_part; /* "--a.b.name" is name */
     struct arena *arena;
     struct diag *diag;
     const char *text;
@@ -146,10 +147,27 @@ static struct str variable(struct str word, struct str *fallback)
     return name;
 }
 
+/* What is around a sum: "$((8 * N))", "$(expr 8 \* $N)". */
+struct around {
+    size_t before, behind; /* bytes; before 0: it is none */
+};
+
+static struct around sum_around(struct str word)
+{
+    static const char expr[] = "$(expr ";
+    const size_t n = sizeof(expr) - 1;
+    if (word.n > 5 && memcmp(word.p, "$((", 3) == 0 && word.p[word.n - 1] == ')'
+        && word.p[word.n - 2] == ')')
+        return (struct around){ 3, 2 };
+    if (word.n > n + 1 && memcmp(word.p, expr, n) == 0
+        && word.p[word.n - 1] == ')')
+        return (struct around){ n, 1 };
+    return (struct around){ 0, 0 };
+}
+
 static bool is_sum(struct str word)
 {
-    return word.n > 5 && memcmp(word.p, "$((", 3) == 0
-           && word.p[word.n - 1] == ')' && word.p[word.n - 2] == ')';
+    return sum_around(word).before > 0;
 }
 
 /* What $NAME is, at `end`, as far as names alone say it. A positional
@@ -240,7 +258,9 @@ static struct str sum_value(struct script *s, struct str word, size_t end)
     bool more = true;
     if (word.n >= sizeof(text))
         return word;
-    str_format(text, sizeof(text), "%.*s", (int)(word.n - 5), word.p + 3);
+    const struct around a = sum_around(word);
+    str_format(text, sizeof(text), "%.*s", (int)(word.n - a.before - a.behind),
+               word.p + a.before);
     for (int i = 0; i < SUM_STEPS && more; i++) {
         if (!put_values(s, text, end, &more))
             return word;
@@ -264,6 +284,12 @@ static struct str value_of(struct script *s, struct str word)
 
 static const char *key_text(struct script *s, struct str flag)
 {
+    for (size_t i = flag.n; s->last_part && i > 0; i--) {
+        if (flag.p[i - 1] == '.') {
+            flag = (struct str){ flag.p + i, flag.n - i };
+            break;
+        }
+    }
     char *key = arena_copy(s->arena, flag.p, flag.n);
     for (char *p = key; p != NULL && *p != '\0'; p++)
         *p = (char)(*p == '-' ? '_' : *p);
@@ -331,6 +357,17 @@ static bool is_program(struct str word)
     return word.n > 3 && memcmp(word.p + word.n - 3, ".py", 3) == 0;
 }
 
+/* "$ARGS" behind a value, or what the script assigns flags to. */
+static bool is_flags(const struct script *s, const struct json *v,
+                     struct str word)
+{
+    if (word.n < 2 || word.p[0] != '$')
+        return false;
+    const struct str value = follow(s, word, (size_t)(word.p - s->text));
+    return (value.n > 1 && value.p[0] == '-' && value.p[1] == '-')
+           || (v->kind == JSON_STRING && value.p == word.p && !is_sum(word));
+}
+
 static void take_flag(struct script *s)
 {
     const size_t offset = s->at;
@@ -359,7 +396,7 @@ static void take_flag(struct script *s)
         if (word.n > 1 && word.p[0] == '$'
             && (word.p[1] == '@' || memchr(word.p, '[', word.n) != NULL))
             continue; /* another array of flags, read where it is written */
-        values = values && !is_program(word);
+        values = values && !is_program(word) && !is_flags(s, v, word);
         if (values)
             add_word(s, v, word);
     }
@@ -559,9 +596,21 @@ struct json *config_parse_args(struct arena *a, const char *text, size_t len,
                                struct diag *d)
 {
     return parse(
-        (struct script){ .arena = a, .diag = d, .text = text, .len = len },
+        (struct script){ .last_part = true, /* NeMo's --trainer.devices */
+                         .arena = a,
+                         .diag = d,
+                         .text = text,
+                         .len = len },
         "a launch script with --tensor-model-parallel-size 8, or YAML with "
         "MODEL_ARGS:");
+}
+
+struct json *config_parse_flags(struct arena *a, const char *text, size_t len,
+                                struct diag *d)
+{
+    return parse(
+        (struct script){ .arena = a, .diag = d, .text = text, .len = len },
+        "a script with --per_device_train_batch_size 4, JSON or YAML");
 }
 
 struct json *config_parse_launcher(struct arena *a, const char *text,

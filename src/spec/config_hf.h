@@ -24,6 +24,12 @@ void config_training_args_together(struct config *c);
 /* The word of --optim for a run's optimizer and its kernels; NULL for none. */
 const char *config_hf_optim(const struct run *r);
 
+/* What programs around TrainingArguments say in words of their own. */
+void config_kin(struct config *c);
+bool config_kin_is_bf16(const struct config *c);
+/* "zero3" for a file of ms-swift's; false where it is none of its names. */
+bool config_kin_zero(struct config *c, const struct json *value);
+
 /* GPUs and GPUs of a node, from torchrun's flags. */
 void config_world(struct config *c);
 

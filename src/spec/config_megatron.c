@@ -145,7 +145,12 @@ static const struct config_row rows[] = {
     LATER("make_vocab_size_divisible_by"),
     ASIDE("cpu_offloading_num_layers", "activations stay on the GPU"),
 
+    ASIDE("pp_partition_method", "layers alone count; see --pipeline-layers"),
+    ASIDE("pad_vocab_size_to", "see --vocab-multiple"),
+
     /* the model's own */
+    SHAPE("embed_layernorm"),
+    SHAPE("glu_activation"),
     SHAPE("num_layers"),
     SHAPE("encoder_num_layers"),
     SHAPE("decoder_num_layers"),
@@ -186,6 +191,19 @@ static const struct config_row rows[] = {
     SHAPE("window_size"),
 
     /* what is not seen in memory */
+    QUIET("jobid"),
+    QUIET("tokenizer_name_or_path"),
+    QUIET("tee"),
+    QUIET("max_restarts"),
+    QUIET("abort_on_unmet_fused_kernel_constraints"),
+    QUIET("train_weighted_split_paths_path"),
+    QUIET("valid_weighted_split_paths_path"),
+    QUIET("kill_switch_path"),
+    QUIET("norm_target_loss"),
+    QUIET("loss_on_targets_only"),
+    QUIET("reset_progress"),
+    QUIET("log_dir"),
+    QUIET("codecarbon_dir"),
     QUIET("adam_beta1"),
     QUIET("adam_beta2"),
     QUIET("adam_eps"),

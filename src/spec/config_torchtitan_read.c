@@ -5,6 +5,7 @@
 #include "spec/config_torchtitan.h"
 
 #include "base/unit.h"
+#include "json/toml.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -477,4 +478,33 @@ void config_torchtitan_together(struct config *c)
     if (d.pp > 1 && !c->s->set[KEY_PIPELINE_LAYERS])
         config_note(c, "torchtitan counts embedding and head as layers of "
                        "their stages: --pipeline-layers says so");
+}
+
+/* Lines that only Python has. */
+static bool is_python(const char *text, size_t len)
+{
+    static const char *const words[] = { "import ", "from ", "def ", "class " };
+    for (size_t i = 0; i < len; i++) {
+        if (i > 0 && text[i - 1] != '\n')
+            continue;
+        for (size_t k = 0; k < sizeof(words) / sizeof(words[0]); k++) {
+            const size_t n = strlen(words[k]);
+            if (len - i >= n && memcmp(text + i, words[k], n) == 0)
+                return true;
+        }
+    }
+    return false;
+}
+
+struct json *config_parse_torchtitan(struct arena *a, const char *text,
+                                     size_t len, struct diag *d)
+{
+    if (!is_python(text, len))
+        return toml_parse(a, text, len, d);
+    diag_hint(diag_add(d, MEMPLAN_E_UNSUPPORTED,
+                       "Python, as torchtitan's configurations are since "
+                       "February 2026: nothing runs it here"),
+              "give what it sets as options (--tp, --seq-len, --recompute); "
+              "TOML of before is read");
+    return NULL;
 }

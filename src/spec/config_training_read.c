@@ -47,7 +47,7 @@ static void check_options(struct config *c, const struct json *fsdp)
 {
     static const char known[] =
         "full_shard shard_grad_op no_shard hybrid_shard "
-        "hybrid_shard_zero2 offload auto_wrap true";
+        "hybrid_shard_zero2 offload auto_wrap true fsdp2";
     const struct json *one = fsdp->kind == JSON_ARRAY ? fsdp->child : fsdp;
     for (; one != NULL; one = fsdp->kind == JSON_ARRAY ? one->next : NULL) {
         struct str rest =
@@ -128,13 +128,16 @@ static void fsdp_stage(struct config *c, const struct json *fsdp)
 
 static enum config_holder read_fsdp(struct config *c, const struct json *fsdp)
 {
-    check_options(c, fsdp);
+    if (fsdp->kind != JSON_OBJECT)
+        check_options(c, fsdp);
     const struct json *inner = config_at(c, "fsdp_config");
     if (inner != NULL && inner->kind == JSON_STRING)
         diag_hint(config_bad(c, inner, MEMPLAN_E_UNSUPPORTED,
                              "'fsdp_config' in a file of its own"),
                   "write its content here, as an object");
     const struct json *version = fsdp_entry(c, "version");
+    if (version == NULL)
+        version = config_at(c, "fsdp_version");
     const bool one = entry_is(version, "1")
                      || (version != NULL && version->kind == JSON_NUMBER
                          && version->number < 2);
@@ -180,6 +183,8 @@ static void read_deepspeed(struct config *c, const struct json *value)
                        "--deepspeed FILE");
         return;
     }
+    if (value->kind == JSON_STRING && config_kin_zero(c, value))
+        return;
     if (value->kind == JSON_STRING) {
         config_goes_on(c, value, "deepspeed");
         return;
@@ -223,8 +228,12 @@ static void read_accelerate(struct config *c)
 static enum config_holder who_holds(struct config *c)
 {
     const struct json *ds = deepspeed_file(c);
-    const struct json *fsdp = config_at(c, "fsdp");
-    const bool sharded = is_on(fsdp);
+    const struct json *inner = config_at(c, "fsdp_config");
+    /* axolotl's files have no other word for it */
+    const bool axolotl = config_at(c, "base_model") != NULL && inner != NULL
+                         && inner->kind == JSON_OBJECT;
+    const struct json *fsdp = axolotl ? inner : config_at(c, "fsdp");
+    const bool sharded = axolotl || is_on(fsdp);
     if (ds != NULL && sharded) {
         memplan_error *e = config_bad(c, ds, MEMPLAN_E_CONFLICT,
                                       "both 'deepspeed' and 'fsdp' are set");
@@ -238,8 +247,8 @@ static enum config_holder who_holds(struct config *c)
     if (config_is_true(c, "use_fsdp"))
         return launch_fsdp(c);
     read_accelerate(c);
-    if (config_is_true(c, "use_deepspeed")
-        || config_at(c, "zero_stage") != NULL) {
+    if (config_is_true(c, "use_deepspeed") || config_at(c, "zero_stage") != NULL
+        || json_member(c->root, "ds.zero_stage") != NULL) {
         config_set(c, c->root, KEY_FRAMEWORK, "deepspeed");
         return HOLD_DEEPSPEED;
     }
@@ -267,10 +276,12 @@ static void precision(struct config *c, enum config_holder h)
     const struct json *word = config_at(c, "bf16");
     const struct json *mixed = config_at(c, "mixed_precision");
     const bool bf16 = config_is_true(c, "bf16") || entry_is(mixed, "bf16")
+                      || config_kin_is_bf16(c)
                       || (word != NULL && word->kind == JSON_STRING
                           && (str_is(word->text, "auto") /* axolotl's */
                               || str_is(word->text, "full")));
-    const bool fp16 = config_is_true(c, "fp16") || entry_is(mixed, "fp16");
+    const bool fp16 = config_is_true(c, "fp16") || entry_is(mixed, "fp16")
+                      || config_is_true(c, "float16");
     if (bf16 && fp16) {
         memplan_error *e =
             config_bad(c, config_at(c, "fp16"), MEMPLAN_E_CONFLICT,
@@ -282,17 +293,18 @@ static void precision(struct config *c, enum config_holder h)
     const struct json *loaded = either(c, "torch_dtype", "dtype");
     const bool brain = loaded != NULL && loaded->kind == JSON_STRING
                        && str_is(loaded->text, "bfloat16");
+    const bool whole = !c->s->set[KEY_LORA_RANK]; /* PEFT's are in fp32 */
     /* autocast finds nothing to cast, and the optimizer 16-bit weights; the
        others make 32-bit ones (fsdp2: accelerate's prepare) */
-    if (h == HOLD_DDP && brain && !fp16) {
+    if (h == HOLD_DDP && brain && whole && !fp16) {
         config_set(c, loaded, KEY_PRECISION, "bf16");
         return;
     }
     config_hf_precision(c, h,
-                        bf16   ? "bf16"
-                        : fp16 ? "fp16"
-                        : tf32 ? "tf32"
-                               : "fp32");
+                        bf16 || (brain && !fp16 && !whole) ? "bf16"
+                        : fp16                             ? "fp16"
+                        : tf32                             ? "tf32"
+                                                           : "fp32");
 }
 
 /* ---- optimizer ---- */
@@ -300,22 +312,29 @@ static void precision(struct config *c, enum config_holder h)
 /* training_args.py's OptimizerNames. `impl` "" leaves the default. */
 static const struct {
     const char *name, *optimizer, *impl;
+    bool others; /* a word of programs around it alone */
 } optims[] = {
-    { "adamw_torch", "adamw", "foreach" },
-    { "adamw_torch_fused", "adamw", "fused" },
-    { "adamw_hf", "adamw", "loop" }, /* before 5: transformers' own */
-    { "adamw_anyprecision", NULL, "" },
-    { "adamw_torch_4bit", "adam4bit", "" },
-    { "adafactor", "adafactor", "" },
-    { "sgd", "sgd", "foreach" },
-    { "adagrad", "adagrad", "foreach" },
-    { "rmsprop", "rmsprop", "foreach" },
-    { "adamw_8bit", "adam8bit", "" },
-    { "adamw_bnb_8bit", "adam8bit", "" },
-    { "paged_adamw_8bit", "paged-adam8bit", "" },
-    { "lion_32bit", "lion", "" },
-    { "lion_8bit", "lion8bit", "" },
-    { "galore_adamw", "galore", "" },
+    { "adamw_torch", "adamw", "foreach", false },
+    { "adamw_torch_fused", "adamw", "fused", false },
+    { "adamw_hf", "adamw", "loop", false }, /* before 5: transformers' own */
+    { "adamw_anyprecision", NULL, "", false },
+    { "adamw_torch_4bit", "adam4bit", "", false },
+    { "adafactor", "adafactor", "", false },
+    { "sgd", "sgd", "foreach", false },
+    { "adagrad", "adagrad", "foreach", false },
+    { "rmsprop", "rmsprop", "foreach", false },
+    { "adamw_8bit", "adam8bit", "", false },
+    { "adamw_bnb_8bit", "adam8bit", "", false },
+    { "paged_adamw_8bit", "paged-adam8bit", "", false },
+    { "adamw_torch_8bit", "adam8bit", "", false }, /* torchao's */
+    { "ao_adamw_8bit", "adam8bit", "", false },
+    { "ao_adamw_4bit", "adam4bit", "", false },
+    { "paged_adamw", "adamw", "fused", false },
+    { "paged_adamw_32bit", "adamw", "fused", false },
+    { "muon", "muon", "", true }, /* ms-swift's, axolotl's */
+    { "lion_32bit", "lion", "", false },
+    { "lion_8bit", "lion8bit", "", false },
+    { "galore_adamw", "galore", "", false },
 };
 
 static void optimizer(struct config *c)
@@ -336,6 +355,10 @@ static void optimizer(struct config *c)
             config_set(c, optim, KEY_OPTIMIZER, optims[i].optimizer);
             if (optims[i].impl[0] != '\0')
                 config_set(c, optim, KEY_OPTIMIZER_IMPL, optims[i].impl);
+            if (str_is(optim->text, "paged_adamw")
+                || str_is(optim->text, "paged_adamw_32bit"))
+                config_note(c, "paged moments of 32 bits are not modelled: "
+                               "they count here, as adamw's");
             return;
         }
     }
@@ -361,95 +384,6 @@ static void ddp_bucket(struct config *c)
     else
         return;
     config_set(c, mb, KEY_DDP_BUCKET, bytes);
-}
-
-/* ---- adapters ---- */
-
-/* "q_proj" is q. False when it is none of ours. */
-static bool add_target(char list[128], struct str name)
-{
-    static const char *const ours[][2] = {
-        { "q_proj", "q" },       { "k_proj", "k" },
-        { "v_proj", "v" },       { "o_proj", "o" },
-        { "gate_proj", "gate" }, { "up_proj", "up" },
-        { "down_proj", "down" }, { "w1", "gate" },
-        { "w3", "up" },          { "w2", "down" },
-        { "all", "all-linear" }, { "all-linear", "all-linear" }
-    };
-    for (size_t i = 0; i < sizeof(ours) / sizeof(ours[0]); i++) {
-        if (str_is(name, ours[i][0])) {
-            str_append(list, 128, "%s%s", list[0] != '\0' ? "," : "",
-                       ours[i][1]);
-            return true;
-        }
-    }
-    return false;
-}
-
-static void targets(struct config *c, const struct json *of)
-{
-    char list[128] = "";
-    bool known = true;
-    const struct json *one = of->kind == JSON_ARRAY ? of->child : of;
-    for (; one != NULL; one = of->kind == JSON_ARRAY ? one->next : NULL) {
-        struct str rest =
-            one->kind == JSON_STRING ? one->text : (struct str){ "", 0 };
-        while (rest.n > 0)
-            known =
-                add_target(list, str_trim(str_cut(rest, ',', &rest))) && known;
-    }
-    if (known && list[0] != '\0')
-        config_set(c, of, KEY_LORA_TARGETS, list);
-    else
-        diag_hint(
-            config_bad(c, of, MEMPLAN_E_UNKNOWN, "matrices that are not known"),
-            "all, or of q_proj, k_proj, v_proj, o_proj, gate_proj, "
-            "up_proj, down_proj; see --lora-targets");
-}
-
-/* These libraries' scripts hand these to peft and bitsandbytes. LLaMA-Factory
- * trains adapters of rank 8 on all products by default, TRL of 16 on what peft
- * has for the model; axolotl says all. [llamafactory/hparams/finetuning_args.py,
- * trl/trainer/model_config.py] */
-static void adapters(struct config *c)
-{
-    const struct json *type = config_at(c, "finetuning_type");
-    const struct json *adapter = config_at(c, "adapter");
-    const bool named =
-        adapter != NULL && adapter->kind == JSON_STRING && adapter->text.n > 0;
-    const bool factory = type != NULL && type->kind == JSON_STRING;
-    const bool lora = factory && str_is(type->text, "lora");
-    if (factory && !lora && !str_is(type->text, "full"))
-        diag_hint(config_bad(c, type, MEMPLAN_E_UNSUPPORTED,
-                             "finetuning_type '%.*s' is not modelled",
-                             (int)(type->text.n < 40 ? type->text.n : 40),
-                             type->text.p),
-                  "known are lora and full");
-    if (!lora && !named && !config_is_true(c, "use_peft"))
-        return;
-    const struct json *rank = either(c, "lora_rank", "lora_r");
-    const struct json *of = either(c, "lora_target", "lora_target_modules");
-    const struct json *bits = config_at(c, "quantization_bit");
-    if (rank != NULL)
-        config_set_json(c, rank, KEY_LORA_RANK);
-    else
-        config_set(c, c->root, KEY_LORA_RANK, factory ? "8" : "16");
-    if (config_is_true(c, "lora_target_linear"))
-        config_set(c, config_at(c, "lora_target_linear"), KEY_LORA_TARGETS,
-                   "all-linear");
-    else if (of != NULL)
-        targets(c, of);
-    if (config_at(c, "lora_dropout") != NULL)
-        config_set_json(c, config_at(c, "lora_dropout"), KEY_LORA_DROPOUT);
-    const bool four =
-        config_is_true(c, "load_in_4bit")
-        || (bits != NULL && bits->kind == JSON_NUMBER && bits->number < 5);
-    if (four)
-        config_set(c, or_root(c, bits), KEY_BASE_DTYPE, "nf4");
-    else if (config_is_true(c, "load_in_8bit") || bits != NULL)
-        config_set(c, or_root(c, bits), KEY_BASE_DTYPE, "int8");
-    if (factory && four)
-        config_set(c, bits, KEY_DOUBLE_QUANT, "true");
 }
 
 /* Preferences are learned beside a model that stays as it is. */
@@ -495,7 +429,7 @@ struct json *config_parse_training_args(struct arena *a, const char *text,
         i++;
     const bool json = i == len || text[i] == '{' || text[i] == '[';
     if (!json && has_flag(text, len))
-        return config_parse_args(a, text, len, d);
+        return config_parse_flags(a, text, len, d);
     if (!json)
         return yaml_parse(a, text, len, d);
     return json_parse(a, text, len, d);
@@ -504,10 +438,8 @@ struct json *config_parse_training_args(struct arena *a, const char *text,
 void config_training_args_together(struct config *c)
 {
     config_world(c);
-    adapters(c);
+    config_kin(c);
     stage(c);
-    if (config_is_true(c, "flash_attention"))
-        config_set(c, config_at(c, "flash_attention"), KEY_ATTENTION, "flash");
     const enum config_holder h = who_holds(c);
     precision(c, h);
     optimizer(c);
@@ -526,7 +458,7 @@ const char *config_hf_optim(const struct run *r)
     const struct str impl =
         str_of(setup_value_text(&r->setup, KEY_OPTIMIZER_IMPL, b, sizeof(b)));
     for (size_t i = 0; i < sizeof(optims) / sizeof(optims[0]); i++) {
-        if (optims[i].optimizer != NULL
+        if (optims[i].optimizer != NULL && !optims[i].others
             && str_is(optimizer, optims[i].optimizer)
             && (optims[i].impl[0] == '\0' || str_is(impl, optims[i].impl)))
             return optims[i].name;

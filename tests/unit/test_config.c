@@ -260,6 +260,9 @@ static void test_deepspeed_typos(void **state)
                         "{\"devise\": \"cpu\"}}}");
     refused(MEMPLAN_E_UNKNOWN,
             "unknown entry 'zero_optimization.offload_param.devise'", 1);
+    import("deepspeed", "{\"zero_optimization\": {\"stage\": 3, "
+                        "\"offload_param\": false}}");
+    assert_int_equal(got.status, MEMPLAN_OK);
     import("deepspeed", "{\"train_batch_sise\": 8}");
     assert_int_equal(got.status, MEMPLAN_OK);
     noted("train_batch_sise (did you mean train_batch_size?)");
@@ -416,7 +419,7 @@ static void test_training_args_elsewhere(void **state)
                             "lora_target_modules: [q_proj, v_proj]\n"
                             "torch_dtype: bfloat16\nbf16: true\n"
                             "attn_implementation: flash_attention_2\n");
-    has("lora_rank=32 lora_targets=q,v base_dtype=int8 precision=bf16 "
+    has("lora_rank=32 lora_targets=q,v base_dtype=int8 precision=bf16-amp "
         "attention=flash");
     import("training-args", "adapter: qlora\nload_in_4bit: true\n"
                             "lora_target_linear: true\nmicro_batch_size: 2\n"
@@ -426,13 +429,66 @@ static void test_training_args_elsewhere(void **state)
         "optimizer=adam8bit precision=bf16-amp attention=flash");
 }
 
+/* What LLaMA-Factory, ms-swift, axolotl, OpenRLHF and peft's examples have in
+ * words, and by defaults, of their own. */
+static void test_training_args_kin(void **state)
+{
+    (void)state;
+    import("training-args", "stage: sft\ntemplate: llama3\nbf16: true\n");
+    has("lora_rank=8 recompute=full recompute_reentrant=true");
+    import("training-args", "finetuning_type: full\nbf16: true\n"
+                            "disable_gradient_checkpointing: true\n");
+    has("lora_rank= recompute=none");
+    import("training-args",
+           "swift sft \\\n --tuner_type lora --target_modules all-linear "
+           "--quant_bits 4 --torch_dtype bfloat16 --deepspeed zero2_offload "
+           "--attn_impl flash_attn --gradient_accumulation_steps "
+           "$(expr 16 / 4)\n");
+    assert_int_equal(got.status, MEMPLAN_OK);
+    has("framework=deepspeed zero=2 offload_optimizer=cpu overlap_comm=false "
+        "reduce_bucket=200000000 lora_rank=8 lora_dropout=0.05 "
+        "lora_targets=all-linear base_dtype=nf4 double_quant=true "
+        "precision=bf16-mixed recompute=full attention=flash grad_accum=4");
+    import("training-args",
+           "base_model: x\nadapter: lora\nlora_r: 4\n"
+           "lora_target_modules: 'layers.[\\d]+.(mlp).(up|down|q)_proj'\n"
+           "gradient_checkpointing: offload\noptimizer: paged_adamw_32bit\n"
+           "fsdp_version: 2\nfsdp_config:\n  offload_params: true\n"
+           "bf16: auto\n");
+    assert_int_equal(got.status, MEMPLAN_OK);
+    has("lora_rank=4 lora_targets=q,up,down recompute=full engine=fsdp2 "
+        "offload_activations=cpu optimizer=adamw offload_params=cpu zero=3 "
+        "precision=bf16-mixed");
+    noted("paged moments of 32 bits are not modelled");
+    noted("of the pattern in 'lora_target_modules' the matrices are read");
+    import("training-args",
+           "deepspeed --module openrlhf.cli.train_sft --ds.zero_stage 2 "
+           "--train.micro_batch_size 2 --train.batch_size 256 "
+           "--data.max_len 4096 --ds.param_dtype bf16 --ds.adam_offload "
+           "--model.gradient_checkpointing_enable\n");
+    has("framework=deepspeed zero=2 micro_batch=2 global_batch=256 "
+        "seq_len=4096 precision=bf16-mixed offload_optimizer=cpu "
+        "recompute=full");
+    import("training-args", "t.py --use_peft_lora True --lora_r 8 "
+                            "--use_4bit_quantization True --use_nested_quant "
+                            "True --use_flash_attn True --use_reentrant False "
+                            "--lora_target_modules query_key_value --bf16\n");
+    has("lora_rank=8 base_dtype=nf4 double_quant=true attention=flash "
+        "recompute_reentrant=false lora_targets=q,k,v");
+    import("training-args", "lora_r: 16\nbf16: true\npacking: true\n");
+    has("lora_rank=");
+    noted("lora_r without adapters: all is trained");
+    noted("TRL's trainers recompute");
+}
+
 static void test_training_args_elsewhere_refused(void **state)
 {
     (void)state;
     import("training-args", "finetuning_type: oft\n");
     refused(MEMPLAN_E_UNSUPPORTED, "finetuning_type 'oft' is not modelled", 1);
     import("training-args", "use_peft: true\nlora_target_modules: [fc9]\n");
-    refused(MEMPLAN_E_UNKNOWN, "matrices that are not known", 2);
+    refused(MEMPLAN_E_UNKNOWN, "'fc9' is none of the matrices that are known",
+            2);
     import("training-args", "attn_implementation: flex_attention\n");
     refused(MEMPLAN_E_UNSUPPORTED,
             "attn_implementation 'flex_attention' is not modelled", 1);
@@ -677,6 +733,19 @@ static void test_megatron_sums(void **state)
         import("megatron-args", text);
         assert_int_equal(got.status, MEMPLAN_E_ARG);
     }
+}
+
+/* "$ARGS" is another list of flags, and NeMo's flags are paths. */
+static void test_megatron_arrays(void **state)
+{
+    (void)state;
+    import("megatron-args",
+           "ARGS=\" \\\n --bf16 --swiglu\"\nPP=2\n"
+           "x.py --pipeline-model-parallel-size $PP $ARGS $MORE \\\n"
+           " --trainer.strategy.tensor-model-parallel-size 4 "
+           "--trainer.devices 8 --trainer.num-nodes 2\n");
+    assert_int_equal(got.status, MEMPLAN_OK);
+    has("pp=2 tp=4 gpus=16 precision=bf16-mixed");
 }
 
 /* A flag that is nearly one of Megatron's, and one without its value. */
@@ -1015,6 +1084,11 @@ static void test_torchtitan_refused(void **state)
     refused(MEMPLAN_E_UNSUPPORTED, "mode 'memory_budget' is not modelled", 2);
     import("torchtitan", "activation_checkpoint.selective_ac_option = 'x'");
     refused(MEMPLAN_E_UNKNOWN, "unknown selective_ac_option", 1);
+    import("torchtitan", "import torch\n\ndef llama3_8b():\n    return 1\n");
+    refused(MEMPLAN_E_UNSUPPORTED,
+            "Python, as torchtitan's configurations are since February 2026: "
+            "nothing runs it here",
+            0);
     import("torchtitan", "training.seq_len = '8192'");
     refused(MEMPLAN_E_ARG, "'seq_len' takes a whole number", 1);
     assert_int_equal(got.errs.count, 1);
@@ -1093,6 +1167,7 @@ int main(void)
         cmocka_unit_test(test_megatron),
         cmocka_unit_test(test_megatron_absent),
         cmocka_unit_test(test_megatron_sums),
+        cmocka_unit_test(test_megatron_arrays),
         cmocka_unit_test(test_megatron_typos),
         cmocka_unit_test(test_megatron_loss),
         cmocka_unit_test(test_megatron_before),
@@ -1102,6 +1177,7 @@ int main(void)
         cmocka_unit_test(test_megatron_kernels),
         cmocka_unit_test(test_notes_have_room),
         cmocka_unit_test(test_training_args_elsewhere),
+        cmocka_unit_test(test_training_args_kin),
         cmocka_unit_test(test_training_args_elsewhere_refused),
         cmocka_unit_test(test_torchrun),
         cmocka_unit_test(test_torchrun_whole_nodes),

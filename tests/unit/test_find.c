@@ -103,6 +103,22 @@ static const struct {
         "{\"gpus\": 8, \"tp\": 4, \"pp\": 2, \"grad_accum\": 4}" },
       128 },
     { { "70b", "seq_len", "{\"gpus\": 64, \"tp\": 8, \"cp\": 8}" }, 128 },
+    { { "llama-7b", "micro_batch",
+        "{\"lora_rank\": 16, \"base_dtype\": \"nf4\", \"gpu\": "
+        "\"rtx-4090\", \"seq_len\": 1024, \"recompute\": \"full\"}" },
+      1 },
+    { { "llama-7b", "micro_batch",
+        "{\"gpus\": 8, \"zero\": 3, \"offload_optimizer\": \"cpu\", "
+        "\"offload_params\": \"cpu\"}" },
+      1 },
+    { { "llama-7b", "micro_batch",
+        "{\"gpus\": 8, \"pp\": 4, \"schedule\": \"zb-v\", "
+        "\"grad_accum\": 8}" },
+      1 },
+    { { "llama-7b", "micro_batch",
+        "{\"gpus\": 4, \"framework\": \"hf\", \"schedule\": "
+        "\"naive\"}" },
+      1 },
 };
 
 static void test_values(void **state)

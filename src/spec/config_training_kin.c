@@ -1,0 +1,402 @@
+/*
+ * Owns what programs around TrainingArguments have in words of their own:
+ * adapters and how the frozen weights are kept, and defaults that differ from
+ * the Trainer's: TRL, LLaMA-Factory, axolotl, ms-swift, OpenRLHF.
+ */
+#include "spec/config_hf.h"
+
+#include "base/unit.h"
+
+#include <string.h>
+
+#include "base/banned.h"
+
+static const struct json *first_of(const struct config *c,
+                                   const char *const *names, size_t n)
+{
+    const struct json *value = NULL;
+    for (size_t i = 0; i < n && value == NULL; i++)
+        value = config_at(c, names[i]);
+    return value;
+}
+
+#define FIRST_OF(c, ...)                                                       \
+    first_of((c), (const char *const[]){ __VA_ARGS__ },                        \
+             sizeof((const char *const[]){ __VA_ARGS__ }) / sizeof(char *))
+
+static bool is_text(const struct json *v, const char *word)
+{
+    return v != NULL && v->kind == JSON_STRING && str_is(v->text, word);
+}
+
+static bool any_is_true(const struct config *c, const char *const *names,
+                        size_t n)
+{
+    bool found = false;
+    for (size_t i = 0; i < n; i++)
+        found = found || config_is_true(c, names[i]);
+    return found;
+}
+
+#define ANY_IS_TRUE(c, ...)                                                    \
+    any_is_true((c), (const char *const[]){ __VA_ARGS__ },                     \
+                sizeof((const char *const[]){ __VA_ARGS__ }) / sizeof(char *))
+
+/* ---- who reads the file ---- */
+
+enum kin { KIN_OTHER, KIN_FACTORY, KIN_SWIFT };
+
+static bool starts(const struct config *c, const char *command)
+{
+    const size_t n = strlen(command);
+    for (size_t i = 0; i + n <= c->len; i++) {
+        if (memcmp(c->text + i, command, n) == 0)
+            return true;
+    }
+    return false;
+}
+
+static enum kin kin_of(const struct config *c)
+{
+    const bool script = str_is(c->root->key, CONFIG_DASHES);
+    if (config_at(c, "tuner_type") != NULL || config_at(c, "train_type") != NULL
+        || (script
+            && (starts(c, "swift sft") || starts(c, "swift rlhf")
+                || starts(c, "swift pt"))))
+        return KIN_SWIFT;
+    if (config_at(c, "finetuning_type") != NULL
+        || (config_at(c, "stage") != NULL && config_at(c, "template") != NULL))
+        return KIN_FACTORY;
+    return KIN_OTHER;
+}
+
+/* ---- which matrices have adapters ---- */
+
+/* By the last part of a module's name; where one matrix is several of ours it
+ * is all of them. */
+static bool add_target(char list[128], struct str name)
+{
+    static const char *const ours[][2] = {
+        { "q_proj", "q" },
+        { "k_proj", "k" },
+        { "v_proj", "v" },
+        { "o_proj", "o" },
+        { "gate_proj", "gate" },
+        { "up_proj", "up" },
+        { "down_proj", "down" },
+        { "w1", "gate" },
+        { "w3", "up" },
+        { "w2", "down" },
+        { "query_key_value", "q,k,v" },
+        { "qkv_proj", "q,k,v" },
+        { "Wqkv", "q,k,v" },
+        { "W_pack", "q,k,v" },
+        { "gate_up_proj", "gate,up" },
+        { "dense_h_to_4h", "up" },
+        { "dense_4h_to_h", "down" },
+        { "fc1", "up" },
+        { "fc2", "down" },
+        { "all", "all-linear" },
+        { "all-linear", "all-linear" },
+    };
+    for (size_t i = name.n; i > 0; i--) {
+        if (name.p[i - 1] == '.') {
+            name = (struct str){ name.p + i, name.n - i };
+            break;
+        }
+    }
+    for (size_t i = 0; i < sizeof(ours) / sizeof(ours[0]); i++) {
+        if (str_is(name, ours[i][0])) {
+            str_append(list, 128, "%s%s", list[0] != '\0' ? "," : "",
+                       ours[i][1]);
+            return true;
+        }
+    }
+    return false;
+}
+
+/* A pattern over modules: the alternatives of "(q|k|v)_proj" are read, of
+ * every layer. */
+static bool add_pattern(char list[128], struct str text)
+{
+    static const char end[] = ")_proj";
+    const size_t n = sizeof(end) - 1;
+    for (size_t i = 0; i + n <= text.n; i++) {
+        if (memcmp(text.p + i, end, n) != 0)
+            continue;
+        size_t open = i;
+        while (open > 0 && text.p[open - 1] != '(')
+            open--;
+        struct str rest = { text.p + open, i - open };
+        while (rest.n > 0) {
+            char name[32];
+            const struct str one = str_cut(rest, '|', &rest);
+            str_format(name, sizeof(name), "%.*s_proj", (int)one.n, one.p);
+            if (!add_target(list, str_of(name)))
+                return false;
+        }
+    }
+    return list[0] != '\0';
+}
+
+static void bad_target(struct config *c, const struct json *of, struct str name)
+{
+    diag_hint(config_bad(c, of, MEMPLAN_E_UNKNOWN,
+                         "'%.*s' is none of the matrices that are known",
+                         (int)(name.n < 40 ? name.n : 40), name.p),
+              "all, or of q_proj, k_proj, v_proj, o_proj, gate_proj, "
+              "up_proj, down_proj; see --lora-targets");
+}
+
+static void targets(struct config *c, const struct json *of)
+{
+    char list[128] = "";
+    const struct json *one = of->kind == JSON_ARRAY ? of->child : of;
+    for (; one != NULL; one = of->kind == JSON_ARRAY ? one->next : NULL) {
+        struct str rest =
+            one->kind == JSON_STRING ? one->text : (struct str){ "", 0 };
+        if (memchr(rest.p, '(', rest.n) != NULL) {
+            if (!add_pattern(list, rest)) {
+                bad_target(c, one, rest);
+                return;
+            }
+            config_note(c,
+                        "of the pattern in '%.*s' the matrices are read, "
+                        "and adapters are in every layer",
+                        (int)of->key.n, of->key.p);
+            continue;
+        }
+        while (rest.n > 0) {
+            struct str left;
+            const struct str names = str_trim(str_cut(rest, ',', &rest));
+            for (struct str w = names; w.n > 0; w = left) {
+                const struct str name = str_cut(w, ' ', &left);
+                if (name.n > 0 && !add_target(list, name)) {
+                    bad_target(c, one, name);
+                    return;
+                }
+            }
+        }
+    }
+    if (list[0] != '\0')
+        config_set(c, of, KEY_LORA_TARGETS, list);
+}
+
+/* ---- adapters ---- */
+
+/* How the frozen weights are kept. */
+static void base(struct config *c, enum kin kin)
+{
+    const struct json *bits = FIRST_OF(c, "quantization_bit", "quant_bits");
+    const struct json *type = config_at(c, "bnb_4bit_quant_type");
+    const struct json *where = bits != NULL ? bits : c->root;
+    uint64_t n = 0;
+    if (bits != NULL && bits->kind == JSON_NUMBER)
+        n = (uint64_t)(bits->number < 0 ? 0 : bits->number);
+    else if (bits != NULL && bits->kind == JSON_STRING)
+        unit_parse_count(bits->text, &n);
+    const bool four =
+        n == 4 || n == 3 || n == 2 || n == 1
+        || ANY_IS_TRUE(c, "load_in_4bit", "use_4bit_quantization");
+    if (four)
+        config_set(c, where, KEY_BASE_DTYPE,
+                   is_text(type, "fp4") ? "fp4" : "nf4");
+    else if (bits != NULL
+             || ANY_IS_TRUE(c, "load_in_8bit", "use_8bit_quantization"))
+        config_set(c, where, KEY_BASE_DTYPE, "int8");
+    const struct json *twice =
+        FIRST_OF(c, "double_quantization", "use_bnb_nested_quant",
+                 "use_nested_quant", "bnb_4bit_use_double_quant");
+    const bool by_default =
+        twice == NULL && (kin == KIN_FACTORY || kin == KIN_SWIFT);
+    if (four
+        && (by_default
+            || ANY_IS_TRUE(c, "double_quantization", "use_bnb_nested_quant",
+                           "use_nested_quant", "bnb_4bit_use_double_quant")))
+        config_set(c, where, KEY_DOUBLE_QUANT, "true");
+}
+
+/* What is trained; false where the file's word for it is not modelled. */
+static bool trains_adapters(struct config *c, enum kin kin, bool *lora)
+{
+    const struct json *type =
+        FIRST_OF(c, "finetuning_type", "tuner_type", "train_type");
+    const struct json *adapter = config_at(c, "adapter");
+    const bool named =
+        adapter != NULL && adapter->kind == JSON_STRING && adapter->text.n > 0;
+    const bool typed = type != NULL && type->kind == JSON_STRING;
+    *lora = named || ANY_IS_TRUE(c, "use_peft", "use_peft_lora")
+            || (typed ? str_is(type->text, "lora") : kin != KIN_OTHER);
+    if (!typed || str_is(type->text, "lora") || str_is(type->text, "full"))
+        return true;
+    diag_hint(
+        config_bad(c, type, MEMPLAN_E_UNSUPPORTED,
+                   "%.*s '%.*s' is not modelled", (int)type->key.n, type->key.p,
+                   (int)(type->text.n < 40 ? type->text.n : 40), type->text.p),
+        "known are lora and full");
+    return false;
+}
+
+/* These libraries' scripts hand these to peft and bitsandbytes. LLaMA-Factory
+ * and ms-swift train adapters of rank 8 on all products by default, TRL of 16
+ * on what peft has for the model; axolotl says all.
+ * [llamafactory/hparams/finetuning_args.py, swift/arguments/tuner_args.py,
+ * trl/trainer/model_config.py] */
+static void adapters(struct config *c, enum kin kin)
+{
+    const struct json *rank = FIRST_OF(c, "lora_rank", "lora_r");
+    const struct json *of =
+        FIRST_OF(c, "lora_target", "lora_target_modules", "target_modules");
+    const struct json *dropout = config_at(c, "lora_dropout");
+    bool lora = false;
+    if (!trains_adapters(c, kin, &lora))
+        return;
+    if (!lora) {
+        if (rank != NULL)
+            config_note(c, "%.*s without adapters: all is trained",
+                        (int)rank->key.n, rank->key.p);
+        return;
+    }
+    if (rank != NULL)
+        config_set_json(c, rank, KEY_LORA_RANK);
+    else
+        config_set(c, c->root, KEY_LORA_RANK, kin == KIN_OTHER ? "16" : "8");
+    if (config_is_true(c, "lora_target_linear"))
+        config_set(c, config_at(c, "lora_target_linear"), KEY_LORA_TARGETS,
+                   "all-linear");
+    else if (of != NULL)
+        targets(c, of);
+    if (dropout != NULL)
+        config_set_json(c, dropout, KEY_LORA_DROPOUT);
+    else if (kin == KIN_SWIFT)
+        config_set(c, c->root, KEY_LORA_DROPOUT, "0.05");
+    base(c, kin);
+}
+
+/* ---- recomputation ---- */
+
+/* LLaMA-Factory recomputes unless told not to, ms-swift too. [model_utils/
+ * checkpointing.py, swift/trainers/arguments.py] */
+static void recompute(struct config *c, enum kin kin)
+{
+    const struct json *said =
+        FIRST_OF(c, "gradient_checkpointing", "activation_checkpointing");
+    const struct json *more = config_at(c, "gradient_checkpointing_kwargs");
+    if (kin == KIN_FACTORY) {
+        const bool off = config_is_true(c, "disable_gradient_checkpointing");
+        const struct json *re = config_at(c, "use_reentrant_gc");
+        config_set(c, c->root, KEY_RECOMPUTE, off ? "none" : "full");
+        if (!off)
+            config_set(c, re != NULL ? re : c->root, KEY_RECOMPUTE_REENTRANT,
+                       re == NULL || config_is_true(c, "use_reentrant_gc")
+                           ? "true"
+                           : "false");
+    } else if (kin == KIN_SWIFT && said == NULL) {
+        config_set(c, c->root, KEY_RECOMPUTE, "full");
+    } else if (said == NULL && FIRST_OF(c, "use_peft", "packing") != NULL) {
+        config_note(c, "TRL's trainers recompute where gradient_checkpointing "
+                       "is not said, since 2025: --recompute full");
+    }
+    if (is_text(said, "offload") || is_text(said, "offload_disk")) {
+        config_set(c, said, KEY_RECOMPUTE, "full");
+        config_set(c, said, KEY_OFFLOAD_ACTIVATIONS,
+                   is_text(said, "offload") ? "cpu" : "nvme");
+    } else if (is_text(said, "unsloth")) {
+        config_set(c, said, KEY_RECOMPUTE, "full");
+        config_set(c, said, KEY_OFFLOAD_ACTIVATIONS, "cpu");
+    }
+    if (more != NULL && more->kind == JSON_STRING) { /* a script's JSON */
+        const char *at = strstr(more->text.p, "use_reentrant");
+        if (at != NULL)
+            config_set(c, more, KEY_RECOMPUTE_REENTRANT,
+                       strstr(at, "rue") != NULL ? "true" : "false");
+    }
+}
+
+/* ---- OpenRLHF's flags ---- */
+
+static void open_rlhf(struct config *c)
+{
+    const struct json *whole = json_member(c->root, "train.batch_size");
+    const struct json *old = config_at(c, "train_batch_size");
+    if (json_member(c->root, "train.micro_batch_size") != NULL && whole != NULL)
+        config_set_json(c, whole, KEY_GLOBAL_BATCH);
+    else if (config_at(c, "micro_train_batch_size") != NULL && old != NULL)
+        config_set_json(c, old, KEY_GLOBAL_BATCH);
+    else if (old != NULL)
+        config_note(c, "train_batch_size is each script's own: see "
+                       "--micro-batch, --global-batch");
+    if (starts(c, "train_ppo") || starts(c, "train_dpo")
+        || starts(c, "train_kto"))
+        config_note(c, "the other models of OpenRLHF's run are not modelled: "
+                       "the one that is trained is");
+}
+
+bool config_kin_is_bf16(const struct config *c)
+{
+    const struct json *dtype = json_member(c->root, "ds.param_dtype");
+    const struct json *loaded = config_at(c, "torch_dtype");
+    if (dtype == NULL)
+        dtype = config_at(c, "param_dtype");
+    return is_text(dtype, "bf16") || is_text(dtype, "bfloat16")
+           || (kin_of(c) == KIN_SWIFT && config_at(c, "fp16") == NULL
+               && (loaded == NULL || is_text(loaded, "bfloat16")));
+}
+
+/* ms-swift's own files by name. [swift/config] */
+bool config_kin_zero(struct config *c, const struct json *value)
+{
+    static const struct {
+        const char *name, *zero;
+        bool offloads;
+    } known[] = {
+        { "zero0", "0", false },        { "zero1", "1", false },
+        { "zero2", "2", false },        { "zero3", "3", false },
+        { "zero2_offload", "2", true }, { "zero3_offload", "3", true },
+    };
+    size_t i = 0;
+    const size_t n = sizeof(known) / sizeof(known[0]);
+    while (i < n && !str_is(value->text, known[i].name))
+        i++;
+    if (i == n)
+        return false;
+    const bool whole = known[i].zero[0] == '3';
+    config_set(c, value, KEY_ZERO, known[i].zero);
+    config_set(c, value, KEY_OVERLAP_COMM, "false");
+    if (known[i].offloads)
+        config_set(c, value, KEY_OFFLOAD_OPTIMIZER, "cpu");
+    if (known[i].offloads && whole)
+        config_set(c, value, KEY_OFFLOAD_PARAMS, "cpu");
+    c->s->automatic[KEY_REDUCE_BUCKET] = whole;
+    c->s->automatic[KEY_PREFETCH_BUCKET] = whole;
+    c->s->automatic[KEY_PERSISTENCE_THRESHOLD] = whole;
+    if (!whole) {
+        config_set(c, value, KEY_REDUCE_BUCKET, "200000000");
+        config_set(c, value, KEY_ALLGATHER_BUCKET, "200000000");
+    }
+    return true;
+}
+
+void config_kin(struct config *c)
+{
+    const enum kin kin = kin_of(c);
+    adapters(c, kin);
+    recompute(c, kin);
+    open_rlhf(c);
+    static const struct {
+        const char *flag, *attention;
+    } kernels[] = {
+        { "flash_attention", "flash" },   { "use_flash_attn", "flash" },
+        { "flash_attn_2", "flash" },      { "sdp_attention", "sdpa" },
+        { "xformers_attention", "sdpa" }, { "eager_attention", "eager" },
+    };
+    for (size_t i = 0; i < sizeof(kernels) / sizeof(kernels[0]); i++) {
+        if (config_is_true(c, kernels[i].flag))
+            config_set(c, config_at(c, kernels[i].flag), KEY_ATTENTION,
+                       kernels[i].attention);
+    }
+    if (ANY_IS_TRUE(c, "liger_fused_linear_cross_entropy")
+        && ANY_IS_TRUE(c, "liger_rms_norm"))
+        config_set(c, config_at(c, "liger_rms_norm"), KEY_IMPLEMENTATION,
+                   "hf-liger");
+}
