@@ -155,11 +155,12 @@ static double sent_bytes(const struct tensor *t)
 static double op_bytes(const struct program *p, const struct op *op,
                        const struct run *run)
 {
-    const double f = ring(group_size(run, op->group));
+    const double f = ring(group_size(run, op->group)); /* each way */
     const double in = sent_bytes(&p->tensor[op->in[0]]);
     const double out = sent_bytes(&p->tensor[op->out[0]]);
     switch (op->kind) {
     case OP_ALL_REDUCE: return 2 * f * in;
+    case OP_VIEW: return op->one_way ? 2 * f * in : 0;
     case OP_ALL_GATHER: return f * out;
     case OP_REDUCE_SCATTER:
     case OP_ALL_TO_ALL: return f * in;
@@ -184,7 +185,6 @@ static double op_bytes(const struct program *p, const struct op *op,
     case OP_RELU:
     case OP_CAST:
     case OP_COPY:
-    case OP_VIEW:
     case OP_CAT:
     case OP_DROPOUT:
     case OP_DROPOUT_ADD:
@@ -223,6 +223,13 @@ static double micro_batches(const struct run *run)
 
 /* Forward, the mirrored collective of backward, and once more for what is
  * recomputed. */
+static double passes_of(const struct op *op, double again)
+{
+    if (!op->one_way)
+        return 2 + again;
+    return op->kind == OP_VIEW ? 1 : 1 + again;
+}
+
 static void collectives(struct comm_result *r, const struct comm_input *in)
 {
     const struct program *p = in->program;
@@ -238,7 +245,7 @@ static void collectives(struct comm_result *r, const struct comm_input *in)
         for (uint32_t i = 0; i < p->block[b].op_count; i++) {
             const struct op *op = &p->op[p->block[b].op_first + i];
             const double bytes =
-                times * op_bytes(p, op, run) * (layer ? 2 + again : 2);
+                times * op_bytes(p, op, run) * passes_of(op, layer ? again : 0);
             switch (op->group) {
             case COMM_TP: tp += bytes; break;
             case COMM_CP: cp += bytes; break;

@@ -115,7 +115,11 @@ static void step_tensors(struct put *p, const struct stage *s, uint64_t own)
             F("elements, with the last tensor's", loop_elems(s, own, size)),
             F("bytes", size));
         return;
-    case OPTIMPL_FUSED:
+    case OPTIMPL_FUSED: /* DTensor hands the kernel what is the rank's */
+        if (s->sum.part_bytes != 0 && run->engine == ENGINE_DDP)
+            PUT(p, TERM_STEP_TMP, "own part of gradients of all ranks' parts",
+                F("bytes", s->sum.part_bytes));
+        return;
     case OPTIMIZER_IMPL_COUNT: return;
     }
 }

@@ -270,6 +270,7 @@ static void states_add(struct block_states *sum, const struct block_states *b,
     sum->fp8_scale_bytes += b->fp8_scale_bytes;
     sum->bytes += b->bytes;
     sum->grad_elems += b->grad_elems;
+    sum->part_bytes += b->part_bytes;
     if (b->largest > sum->largest) {
         sum->largest = b->largest;
         sum->largest_bytes = b->largest_bytes;

@@ -285,6 +285,7 @@ void states_of_block(struct block_states *out, const struct program *p,
         }
         if (t->trainable) {
             s.grad_elems += t->elems;
+            s.part_bytes += t->grad_copies > 1 ? t->bytes : 0;
             s.largest_grad = max_u64(s.largest_grad, t->elems);
         }
         if ((t->tied && !counts_tied) || t->again)

@@ -22,10 +22,12 @@ struct block_states {
     uint64_t elems, frozen_elems; /* before sharding, embeddings included */
     uint64_t dense_elems, expert_elems;  /* trained ones, by shard group */
     uint64_t fp8_elems, fp8_scale_bytes; /* of weights with copies in 8 bits */
-    uint64_t bytes;                 /* as the layers see them, all weights */
-    uint64_t apart_bytes;           /* of those, in layers within the block */
-    uint64_t expert_bytes;          /* of those, the experts' */
-    uint64_t grad_elems;            /* trained, tied copies included */
+    uint64_t bytes;        /* as the layers see them, all weights */
+    uint64_t apart_bytes;  /* of those, in layers within the block */
+    uint64_t expert_bytes; /* of those, the experts' */
+    uint64_t grad_elems;   /* trained, tied copies included */
+    uint64_t
+        part_bytes; /* of weights whose gradients are of all ranks' parts */
     uint64_t largest, largest_grad; /* elements of one tensor */
     uint64_t largest_bytes;         /* of the largest */
     uint64_t tensors;               /* trained ones */

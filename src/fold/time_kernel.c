@@ -372,8 +372,12 @@ static void message(struct op_clock *o, enum wire wire, enum wire back)
                           || c->run->impl == IMPL_MEGATRON_LOCAL
                           || c->run->impl == IMPL_PAPER;
     const double there = time_wire(c, wire, r, bytes);
+    if (o->op->kind == OP_VIEW) { /* of the gradient alone */
+        spend(&o->out->input, part, there);
+        return;
+    }
     spend(&o->out->forward, part, there);
-    if (!any_grads(o))
+    if (!any_grads(o) || o->op->one_way)
         return;
     const double again = time_wire(c, back, r, bytes);
     if (overlaps && o->op->group == COMM_TP && wire != WIRE_REDUCE_SCATTER)
@@ -393,7 +397,11 @@ static void op_time(struct op_clock *o)
     case OP_CONV: convolution(o); break;
     case OP_EMBEDDING:
     case OP_INDEX: looks_up(o); break;
-    case OP_VIEW: views(o); break;
+    case OP_VIEW:
+        views(o);
+        if (o->op->one_way && any_grads(o))
+            message(o, WIRE_ALL_REDUCE, WIRE_ALL_REDUCE);
+        break;
     case OP_ADD: moves_forward(o); break;
     case OP_FUSED:
     case OP_FUNCTION:

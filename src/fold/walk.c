@@ -386,7 +386,7 @@ static uint64_t weight_grads(const struct program *p, const struct block *b,
     for (uint32_t i = 0; i < b->tensor_count; i++) {
         const struct tensor *t = &p->tensor[b->tensor_first + i];
         if (t->role == ROLE_PARAM && t->trainable && (!t->again || t->waits))
-            sum += round_to(t->bytes, granule);
+            sum += round_to(tensor_grad_bytes(t), granule);
     }
     return sum;
 }

@@ -413,7 +413,7 @@ uint64_t walk_weight_grad(struct walk *w, const struct op *op, tensor_id id)
 {
     const struct tensor *t = &w->p->tensor[id];
     struct walk_slot *s = walk_slot_of(w, id);
-    const uint64_t bytes = round_to(t->bytes, w->granule);
+    const uint64_t bytes = round_to(tensor_grad_bytes(t), w->granule);
     switch (w->mode) {
     case WGRAD_KEEP:
         if (t->again && !t->waits) /* added to the other one's */

@@ -80,16 +80,18 @@ struct tensor {
     /* ROLE_PARAM only */
     enum param_group group;
     bool trainable;
-    bool in_vain; /* it could be trained, and no gradient comes to it */
-    bool apart;   /* of a layer in that block, which an engine wraps */
-    bool tied;    /* another block's tensor again (head: the
+    bool in_vain;         /* it could be trained, and no gradient comes to it */
+    bool apart;           /* of a layer in that block, which an engine wraps */
+    bool tied;            /* another block's tensor again (head: the
                             embedding's) */
-    bool again;   /* tied, and its gradient is added to that of the
+    bool again;           /* tied, and its gradient is added to that of the
                             block that has the tensor */
-    bool waits;   /* again, and the first to have one: it waits for the
+    uint64_t grad_copies; /* its gradient is as large as so many of it: of the
+                             parts of all ranks; 0: 1 */
+    bool waits;           /* again, and the first to have one: it waits for the
                             other (torch/csrc/autograd/input_buffer.cpp) */
-    bool matmul;  /* a linear's weight */
-    bool fp8;     /* copies of it in 8 bits enter the products */
+    bool matmul;          /* a linear's weight */
+    bool fp8;             /* copies of it in 8 bits enter the products */
     uint64_t fp8_scale_bytes; /* beside those */
     bool words;          /* a row for each word: the table, the head's weight */
     bool statistic;      /* beside a quantised weight: no parameter, whole on
@@ -171,7 +173,10 @@ struct op {
        choose them. No model's FLOPs, but the hardware's */
     double flop_idle;
     enum comm_group group; /* of collectives */
-    bool renames;          /* OP_RELEASE: from here on the loop's variables are
+    /* no collective mirrors it in backward; OP_VIEW: its gradient is
+       all-reduced, forward sends nothing */
+    bool one_way;
+    bool renames; /* OP_RELEASE: from here on the loop's variables are
                                      this micro-batch's, not the last one's */
 };
 
@@ -232,6 +237,12 @@ struct program {
 memplan_status lower_model(struct program *out, const struct spec *spec,
                            const struct run *run, struct arena *a,
                            struct diag *d);
+
+/* Of a parameter. */
+static inline uint64_t tensor_grad_bytes(const struct tensor *t)
+{
+    return t->grad_copies > 1 ? t->bytes * t->grad_copies : t->bytes;
+}
 
 /* Whether a parameter of a block comes after those of the other kind, in the
  * order in which the module has them: else that of the operations. */

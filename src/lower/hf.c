@@ -2,8 +2,8 @@
  * Owns a model as transformers' <Family>ForCausalLM: embedding, tables made
  * once, the order of norms, attention and MLP in a layer, head and loss.
  * Refuses to know the insides of those parts (hf_*.c) and what is kept
- * (ir/save_rule.c). With tp above 1 the classes are sharded as Megatron's:
- * heads, ffn and vocabulary, all-reduces after the row-parallel products.
+ * (ir/save_rule.c). With tp above 1 heads, ffn and vocabulary are sharded, as
+ * the class's plan has it (hf_ranks.c).
  */
 #include "lower/hf.h"
 
@@ -434,8 +434,10 @@ tensor_id hf_words(struct builder *b)
     const struct spec *m = b->spec;
     const tensor_id table = build_word_table(b, "embed_tokens", b->e);
     const struct shape shape = SHAPE(b->t, b->e);
-    tensor_id x = build_embedding(b, "embed_tokens", b->ids, table, &shape);
-    x = build_all_reduce(b, "embedding all-reduce", x, COMM_TP);
+    hf_whole_gradient(b, table);
+    tensor_id x =
+        build_embedding(b, "embed_tokens", hf_own_ids(b), table, &shape);
+    x = hf_from_rows(b, "embedding all-reduce", x);
     const bool late = m->family == FAM_PHI3SMALL; /* after the dropout */
     if (m->family != FAM_GEMMA3)                  /* its embedding scales */
         frame_looked_up(b, x);

@@ -304,6 +304,19 @@ tensor_id hf_moe(struct builder *b, tensor_id x);
 /* Its router, and experts one after another. */
 tensor_id hf_dbrx(struct builder *b, tensor_id x);
 
+/* ---- hf_ranks.c: tensor parallelism by a class's plan ---- */
+
+/* In front of a column-parallel product, of rank's own weight: x as it is. */
+tensor_id hf_to_columns(struct builder *b, tensor_id x);
+/* The sum over ranks of what a row-parallel product, or a lookup in a rank's
+ * part of the table, gave. */
+tensor_id hf_from_rows(struct builder *b, const char *name, tensor_id x);
+/* Ids as the lookup in a part takes them. */
+tensor_id hf_own_ids(struct builder *b);
+void hf_whole_gradient(struct builder *b, tensor_id table);
+/* Whole logits, of each rank's share. */
+tensor_id hf_whole_logits(struct builder *b, tensor_id logits);
+
 /* x W^T, then + bias as a second operation that autocast does not touch
  * (FalconLinear); for other families one kernel. */
 tensor_id hf_linear(struct builder *b, const struct linear *l);

@@ -508,8 +508,7 @@ static tensor_id flash(struct builder *b, struct hf_qkv *o)
 static tensor_id output_of(struct builder *b, tensor_id context)
 {
     const struct linear l = linear_of_o(b, "o_proj", context);
-    return build_all_reduce(b, "attention all-reduce", hf_linear(b, &l),
-                            COMM_TP);
+    return hf_from_rows(b, "attention all-reduce", hf_linear(b, &l));
 }
 
 /* ChatGLM's keys and values, whatever the kernel: a copy for every head, in

@@ -245,8 +245,9 @@ static tensor_id standard_loss(struct builder *b, tensor_id x, tensor_id weight)
     const tensor_id rows = m->head_norm ? normed_rows(b, weight) : weight;
     const tensor_id low =
         m->head_norm ? build_cast(b, "lm_head", rows, b->compute) : rows;
-    const struct linear l = linear_of_head(b, "lm_head", last, low);
-    tensor_id logits = build_linear(b, &l);
+    const struct linear l =
+        linear_of_head(b, "lm_head", hf_to_columns(b, last), low);
+    tensor_id logits = hf_whole_logits(b, build_linear(b, &l));
     if (rows != weight)
         hf_hold(b, "norm_weight", rows);
     if (m->family == FAM_MAMBA || m->family == FAM_MAMBA2)

@@ -40,7 +40,7 @@ static tensor_id down(struct builder *b, tensor_id x)
     l.full_in = full_ffn(b);
     if (hf_translates(b))
         l.lora = LORA_NEVER;
-    return build_all_reduce(b, "mlp all-reduce", hf_linear(b, &l), COMM_TP);
+    return hf_from_rows(b, "mlp all-reduce", hf_linear(b, &l));
 }
 
 static struct linear up_of(const struct builder *b, tensor_id x)

@@ -9,8 +9,11 @@
 
 tensor_id hf_linear(struct builder *b, const struct linear *l)
 {
+    struct linear whole = *l;
+    if (l->parallel == PAR_COLUMN)
+        whole.x = hf_to_columns(b, l->x);
     if (b->spec->family != FAM_FALCON || !l->bias)
-        return build_linear(b, l);
+        return build_linear(b, &whole);
     /* FalconLinear: input @ weight.T, + bias apart */
     struct linear plain = *l;
     plain.bias = false;

@@ -362,6 +362,8 @@ static void put_fsdp(struct emit *e, const struct run *r)
     if (two && hybrid)
         emit_count(e, "parallelism_config.parallelism_config_dp_replicate_size",
                    r->dp / r->shard);
+    if (two && r->tp > 1)
+        emit_count(e, "parallelism_config.parallelism_config_tp_size", r->tp);
     emit_word(e, "fsdp_config.fsdp_auto_wrap_policy", "TRANSFORMER_BASED_WRAP");
 }
 

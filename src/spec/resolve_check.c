@@ -68,7 +68,8 @@ static void check_split_layers(const struct run *r, struct diag *d)
         const bool spread = keys[i] == KEY_PP && r->engine == ENGINE_DDP;
         if ((!resolve_is_hf(r) && !unsplit) || (spread && run_spreads(r)))
             continue;
-        if (keys[i] == KEY_CP && run_exchanges_heads(r))
+        if ((keys[i] == KEY_CP && run_exchanges_heads(r))
+            || (keys[i] == KEY_TP && resolve_is_hf(r)))
             continue; /* resolve_check_ranks */
         enum setup_key what =
             resolve_is_hf(r) ? KEY_IMPLEMENTATION : KEY_ENGINE;

@@ -11,6 +11,19 @@
 
 #include "base/banned.h"
 
+/* ---- families ---- */
+
+static bool is_among(enum family family, const enum family *some, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (some[i] == family)
+            return true;
+    }
+    return false;
+}
+#define IS_AMONG(family, some)                                                 \
+    is_among((family), (some), sizeof(some) / sizeof((some)[0]))
+
 /* ---- Ulysses ---- */
 
 /* Classes that call attention by name (ALL_ATTENTION_FUNCTIONS), which is where
@@ -31,11 +44,7 @@ static bool calls_by_name(enum family family)
         FAM_DOTS1,    FAM_NEMOTRON,   FAM_EXAONE4,    FAM_ARCEE,
         FAM_HELIUM,
     };
-    for (size_t i = 0; i < sizeof(some) / sizeof(some[0]); i++) {
-        if (some[i] == family)
-            return true;
-    }
-    return false;
+    return IS_AMONG(family, some);
 }
 
 static void refuse_exchange(const struct spec *s, const char *what,
@@ -104,9 +113,105 @@ static void check_exchange(const struct run *r, const struct spec *s,
     check_exchanged_heads(r, s, d);
 }
 
+/* ---- tensor parallelism ---- */
+
+/* base_model_tp_plan of transformers 5.23: q, k, v, gate and up by columns, o
+ * and down by rows, nothing gathered in between. */
+static bool has_plain_plan(enum family family)
+{
+    static const enum family some[] = {
+        FAM_DECODER, FAM_LLAMA,   FAM_MISTRAL,    FAM_QWEN2,     FAM_QWEN3,
+        FAM_GEMMA,   FAM_GEMMA2,  FAM_GEMMA3,     FAM_OLMO,      FAM_COHERE,
+        FAM_COHERE2, FAM_GRANITE, FAM_STARCODER2, FAM_SMOLLM3,   FAM_SEED_OSS,
+        FAM_ERNIE,   FAM_ARCEE,   FAM_HELIUM,     FAM_MINISTRAL, FAM_NEMOTRON,
+        FAM_EXAONE4, FAM_PHI,
+    };
+    return IS_AMONG(family, some);
+}
+
+/* One that gathers, or that is of experts. */
+static bool has_other_plan(enum family family)
+{
+    static const enum family some[] = {
+        FAM_PHI3,         FAM_OLMO2,     FAM_OLMO3,       FAM_OLMOE,
+        FAM_GLM,          FAM_GLM4,      FAM_GLM4_MOE,    FAM_GPT_NEOX,
+        FAM_MIXTRAL,      FAM_QWEN2_MOE, FAM_QWEN3_MOE,   FAM_GRANITEMOE,
+        FAM_PHIMOE,       FAM_JAMBA,     FAM_QWEN3_NEXT,  FAM_DEEPSEEK_V2,
+        FAM_DOTS1,        FAM_ERNIE_MOE, FAM_DEEPSEEK_V3, FAM_DEEPSEEK_V32,
+        FAM_MINICPM3,     FAM_LLAMA4,    FAM_QWEN2_VL,    FAM_QWEN2_5_VL,
+        FAM_QWEN3_VL_MOE,
+    };
+    return IS_AMONG(family, some);
+}
+
+static void check_plan(const struct spec *s, struct diag *d)
+{
+    if (s->vision == NULL && has_plain_plan(s->family))
+        return;
+    const bool other = s->vision != NULL || has_other_plan(s->family);
+    memplan_error *e = setup_error(
+        d, MEMPLAN_E_UNSUPPORTED, KEY_TP,
+        other ? "the tensor-parallel plan of a '%s' model is not modelled yet"
+              : "transformers has no tensor-parallel plan for a '%s' model",
+        s->model_type);
+    diag_hint(e, spec_is_language(s) ? "use --framework megatron, or leave tp "
+                                       "out"
+                                     : "leave tp out");
+}
+
+/* Weights that are DTensors already: FSDP 2 shards them further, nothing else
+ * takes them. */
+static void check_plan_engine(const struct run *r, struct diag *d)
+{
+    memplan_error *e = NULL;
+    if (r->engine == ENGINE_DEEPSPEED) {
+        e = setup_error(
+            d, MEMPLAN_E_UNSUPPORTED, KEY_TP,
+            "DeepSpeed's AutoTP (tp %" PRIu64 ") is not modelled yet", r->tp);
+        diag_hint(e, "use --framework fsdp --engine fsdp2, or megatron");
+    } else if (r->engine == ENGINE_FSDP
+               || (r->engine == ENGINE_DDP && r->dp * r->cp > 1)) {
+        e = setup_error(d, MEMPLAN_E_CONFLICT, KEY_TP,
+                        "tp %" PRIu64 " with %s, which takes no DTensors",
+                        r->tp, r->engine == ENGINE_DDP ? "DDP" : "FSDP 1");
+        diag_hint(e, "use --framework fsdp --engine fsdp2");
+    }
+}
+
+static const char *beside_plan(const struct run *r)
+{
+    return r->cp > 1                    ? "cp"
+           : r->lora_rank > 0           ? "lora_rank"
+           : r->impl == IMPL_HF_LIGER   ? "Liger's kernels"
+           : r->loss != LOSS_STANDARD   ? "loss but 'standard'"
+           : r->sequence_parallel       ? "sequence_parallel"
+           : run_has_8bit_moments(r)    ? "8-bit optimizers"
+           : r->optimizer == OPT_GALORE ? "optimizer 'galore'"
+           : r->optimizer == OPT_MUON   ? "optimizer 'muon'"
+                                        : NULL;
+}
+
+static void check_plan_beside(const struct run *r, struct diag *d)
+{
+    const char *what = beside_plan(r);
+    if (what == NULL)
+        return;
+    memplan_error *e =
+        setup_error(d, MEMPLAN_E_UNSUPPORTED, KEY_TP,
+                    "tp %" PRIu64 " of Hugging Face's layers beside %s is not "
+                    "modelled yet",
+                    r->tp, what);
+    diag_hint(e, "leave one of the two out");
+}
+
 void resolve_check_ranks(const struct run *r, const struct spec *s,
                          struct diag *d)
 {
+    if (r->tp > 1 && resolve_is_hf(r)) {
+        check_plan(s, d);
+        check_plan_engine(r, d);
+        check_plan_beside(r, d);
+    }
     if (run_exchanges_heads(r)) {
         check_exchange(r, s, d);
     } else if (r->cp > 1 && r->cp_comm == CP_A2A && !resolve_is_megatron(r)) {

@@ -345,6 +345,9 @@ static void describe(struct run_name *out, const struct json *run)
     out->known = 0;
     if (out->flattens && is_setup(run, "recompute", "full"))
         out->known = 0.01; /* a first step's backward, 0.7 % */
+    else if (json_member(at(run, "setup"), "tp") != NULL
+             && is_setup(run, "optimizer_impl", "loop"))
+        out->known = 0.009; /* parts of the table's gradient, one at a time */
     else if (head != NULL && (unsigned)head->number % 8 != 0)
         out->known = 0.008; /* heads that flash pads */
 }

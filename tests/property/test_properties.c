@@ -285,7 +285,7 @@ static bool is_chosen(const struct trial *t, const char *key, const char *value)
 
 static const char **value_of(struct trial *t, const char *key)
 {
-    for (size_t i = 0; i < CHOICES; i++)
+    for (size_t i = 0; i < CHOICES && t->c[i].key != NULL; i++)
         if (strcmp(t->c[i].key, key) == 0)
             return &t->c[i].value;
     return NULL;
@@ -325,6 +325,30 @@ static void more_of(struct trial *t, uint64_t seed)
         c[1].value = PICK(&seed, "true", "false");
     if (hf)
         c[2].value = PICK(&seed, "model", "none");
+}
+
+/* Tensor parallelism of Hugging Face's layers, of those that have a plan: by
+ * itself, and inside FSDP 2. */
+static void in_parts(struct trial *t, uint64_t seed)
+{
+    static const char *const models[] = { "llama-3-8b", "qwen2.5-0.5b",
+                                          "gemma-2-9b", "smollm3-3b",
+                                          "phi-2",      "gemma-3-1b" };
+    const bool fsdp = is_chosen(t, "framework", "fsdp");
+    if (seed % 9 != 4 || value_of(t, "lora_rank") != NULL
+        || (!fsdp && !is_chosen(t, "framework", "hf"))
+        || is_chosen(t, "schedule", "naive"))
+        return;
+    t->model = models[seed / 9 % 6];
+    for (size_t i = 0; i < CHOICES && t->c[i].key != NULL; i++)
+        if (strcmp(t->c[i].key, "tp") == 0)
+            t->c[i].value = "2";
+        else if (strcmp(t->c[i].key, "loss") == 0)
+            t->c[i].value = "standard";
+    *value_of(t, "gpus") = fsdp ? "8" : "2";
+    *value_of(t, "cp") = *value_of(t, "freeze") = NULL;
+    if (fsdp)
+        *value_of(t, "engine") = "fsdp2";
 }
 
 /* Both are drawn, whichever it is. */
@@ -600,6 +624,7 @@ static struct trial trial_of(uint64_t seed)
         in_eight_bits(&t, seed);
     else
         in_stages(&t, seed);
+    in_parts(&t, seed);
     mend(&t);
     return t;
 }
