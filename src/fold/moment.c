@@ -97,6 +97,7 @@ static void put_kept(struct put *p, const struct stage *s, uint32_t position)
         p->m->phase == PHASE_FORWARD || p->m->phase == PHASE_RECOMPUTE;
     PUT(p, TERM_SHARED, "made once a micro-batch",
         F("bytes", in_layers                   ? s->shared
+                   : p->inside                 ? stage_shared_inside(s)
                    : p->m->phase == PHASE_LOSS ? s->shared_late
                                                : s->shared_kept));
     PUT(p, TERM_INPUTS, "token ids and labels", F("bytes", s->inputs));
@@ -132,17 +133,26 @@ static const char *op_name(const struct stage *s, const struct extremum *e)
 }
 
 /* What the loop holds goes where its variables get other values, in the midst
- * of a block: the fuller side of that. */
+ * of a block, and what those of the model's forward hold where that returns:
+ * the fullest side of these. */
 static const struct extremum *forward_extremum(struct put *p,
                                                const struct stage *s,
                                                const struct block_walk *w)
 {
     const uint64_t held = loop_holds_over(s) ? s->before[s->n].held : 0;
-    if (w->renames
-        && extremum_total(&w->before) + held < extremum_total(&w->after))
-        return &w->after;
-    loop_forward(p, s);
-    return w->renames ? &w->before : &w->forward;
+    const bool after =
+        w->renames
+        && extremum_total(&w->before) + held < extremum_total(&w->after);
+    const struct extremum *e = after || !w->renames ? &w->after : &w->before;
+    if (w->returns) {
+        const uint64_t out = s->shared_late + stage_frames(s, p->m->position);
+        const uint64_t in = stage_shared_inside(s) + stage_frames_inside(s);
+        p->inside = extremum_total(&w->inside) + in + held
+                    > extremum_total(e) + out + (after ? 0 : held);
+    }
+    if (!after || p->inside)
+        loop_forward(p, s);
+    return p->inside ? &w->inside : e;
 }
 
 static void put_forward(struct put *p, const struct stage *s, uint32_t position,
@@ -165,7 +175,8 @@ static void put_forward(struct put *p, const struct stage *s, uint32_t position,
         F("bytes", s->before[position].lingers
                        - stage_chunk_before(s, position)->lingers));
     PUT(p, TERM_FORWARD_TMP, "results that the model's variables hold",
-        F("bytes", stage_frames(s, position)));
+        F("bytes",
+          p->inside ? stage_frames_inside(s) : stage_frames(s, position)));
     engine_forward(p, s, position, later);
 }
 

@@ -64,6 +64,7 @@ struct put {
     enum slot_kind slot;     /* what the moment is part of */
     /* DeepSpeed's bucket; NULL: as the block's backward finds it */
     const struct bucket_fill *fill;
+    bool inside; /* the head's block, before the model's forward returns */
     bool makes_moments; /* in the optimizer's first step */
     bool over;          /* a product did not fit into 64 bits */
     put_fn *each;       /* NULL: nobody follows */

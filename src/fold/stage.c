@@ -486,7 +486,7 @@ static uint64_t held_input(const struct stage *s)
 static void add_frame(struct stage *s, uint64_t bytes, uint32_t first,
                       uint32_t last)
 {
-    if (bytes > 0 && first <= last && s->n_frames < FRAMES_MAX)
+    if (bytes > 0 && first <= last + 1 && s->n_frames < FRAMES_MAX)
         s->frame[s->n_frames++] = (struct frame){ bytes, first, last };
 }
 
@@ -538,7 +538,8 @@ static void frames_init(struct stage *s)
         if (b->kind == BLOCK_JOINT && held && !keeps_result(s, i))
             add_frame(s, w->input, i + 1, b->holds_input ? s->n - 1 : end);
         add_frame(s, w->framed, i + 1, end);
-        if (s->p->tensor[b->output].framed && !keeps_result(s, i + 1)
+        const tensor_id result = s->p->tensor[b->output].storage;
+        if (s->p->tensor[result].framed && !keeps_result(s, i + 1)
             && (i > 0 || held_input(s) == 0))
             add_frame(s, w->output, i + 2, end);
     }
@@ -551,6 +552,20 @@ uint64_t stage_frames(const struct stage *s, uint32_t position)
         if (s->frame[i].first <= position && position <= s->frame[i].last)
             sum += s->frame[i].bytes;
     return sum;
+}
+
+uint64_t stage_frames_inside(const struct stage *s)
+{
+    uint64_t sum = stage_frames(s, s->n - 1);
+    for (uint32_t i = 0; i < s->n_frames; i++)
+        sum += s->frame[i].last + 2 == s->n ? s->frame[i].bytes : 0;
+    return sum;
+}
+
+/* Copies of layers on another GPU are theirs alone. */
+uint64_t stage_shared_inside(const struct stage *s)
+{
+    return run_spreads(s->run) ? s->shared_late : s->shared;
 }
 
 uint64_t stage_far_gradients(const struct stage *s, uint32_t position)

@@ -177,6 +177,10 @@ uint64_t stage_wgrads_above(const struct stage *s, uint32_t position);
 bool stage_is_layer(const struct stage *s, uint32_t position);
 /* What variables of the model's forward alone hold at a position. */
 uint64_t stage_frames(const struct stage *s, uint32_t position);
+/* The same of what the model's forward holds to its end, in the head's block;
+ * and of what a micro-batch's layers share. */
+uint64_t stage_frames_inside(const struct stage *s);
+uint64_t stage_shared_inside(const struct stage *s);
 /* Gradients, in backward, of what blocks below a position handed to such above
  * it: block.hands_far. */
 uint64_t stage_far_gradients(const struct stage *s, uint32_t position);

@@ -151,6 +151,15 @@ static bool is_held(const struct tracer *r, const struct walk_event *e)
            && r->s->p->tensor[b->tensor_first + e->key].held;
 }
 
+/* Variables of the model's forward do: tensor.framed. */
+static bool is_framed(const struct tracer *r, const struct walk_event *e)
+{
+    const struct block *b = block_of(r, r->position);
+    return !e->birth && !e->kept && e->key < b->tensor_count
+           && r->s->p->tensor[b->tensor_first + e->key].framed
+           && r->here->slot[e->key] != NO_HOLD;
+}
+
 static void tensor_event(struct tracer *r, const struct walk_event *e)
 {
     if (e->key + 1 == r->skip)
@@ -164,6 +173,9 @@ static void tensor_event(struct tracer *r, const struct walk_event *e)
     else if (e->key == r->hidden_slot && r->keeps_checkpoint)
         r->here->checkpoint =
             handed(r, id, COMP_ACTIVATIONS, "checkpoint", e->bytes);
+    else if (is_framed(r, e))
+        levels_frame(
+            r, handed(r, id, COMP_TEMPORARY, "held by variables", e->bytes));
     else if (is_held(r, e))
         levels_take(r, TERM_OUTPUTS,
                     handed(r, id, COMP_ACTIVATIONS,
@@ -233,6 +245,7 @@ static void follow(struct tracer *r, const struct walk_event *e)
     case WALK_WORKSPACE: id = &r->workspace[e->key]; break;
     case WALK_AGAIN: id = &r->again; break; /* one death for all */
     case WALK_RENAMES: levels_drop(r, TERM_OUTPUTS); return;
+    case WALK_RETURNS: levels_return(r); return;
     case WALK_ARRIVAL: arrival_event(r, e); return;
     case WALK_ARRIVES: arrives(r); return;
     case WALK_STASH: stash_event(r, e); return;

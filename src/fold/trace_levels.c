@@ -266,6 +266,16 @@ static void level_buckets(struct tracer *r, struct level *l, uint64_t bytes)
     level_piece(r, l, left);
 }
 
+/* What goes last is made first, so that it stays where it is. */
+static void level_shared(struct tracer *r, struct level *l, uint64_t bytes)
+{
+    const uint64_t kept = min_u64(r->s->shared_kept, bytes);
+    const uint64_t late = max_u64(min_u64(r->s->shared_late, bytes), kept);
+    level_piece(r, l, kept);
+    level_piece(r, l, late - kept);
+    level_piece(r, l, bytes - late);
+}
+
 static uint64_t unit_of(const struct run *run, enum term term)
 {
     return dtype_size(term == TERM_MOMENTS ? run->prec.optim
@@ -280,6 +290,10 @@ static void level_fill(struct tracer *r, struct level *l, uint64_t bytes)
     const uint64_t copies = l->term == TERM_MOMENTS && !scalars
                                 ? moments_of(run->optimizer)
                                 : l->pieces;
+    if (l == &r->level[LEVEL_SHARED]) {
+        level_shared(r, l, bytes);
+        return;
+    }
     if (l->pieces == PIECES_TENSORS) {
         level_cut(r, l, bytes, &r->trained, 1);
         return;
@@ -342,6 +356,11 @@ static uint32_t level_find(struct tracer *r, enum term term, const char *what,
 void levels_take(struct tracer *r, enum term term, hold_id id)
 {
     level_push(r, &r->level[level_find(r, term, "", false)], id);
+}
+
+void levels_frame(struct tracer *r, hold_id id)
+{
+    level_push(r, &r->level[LEVEL_FRAMES], id);
 }
 
 void levels_keep(struct tracer *r, enum term term, const char *what, hold_id id)
@@ -507,6 +526,24 @@ void levels_bucket(struct tracer *r, const struct bucket_fill *fill)
     set_levels(r, &t);
 }
 
+/* In the head's block up to where the model's forward returns. */
+static bool is_inside(const struct tracer *r, enum phase phase)
+{
+    return phase == PHASE_LOSS && r->s->walk[r->s->p->head].returns;
+}
+
+static uint64_t shared_wanted(const struct tracer *r, enum phase phase)
+{
+    const struct stage *s = r->s;
+    if (r->slot == SLOT_WEIGHT) /* done, but for its weights */
+        return 0;
+    if (phase == PHASE_FORWARD || phase == PHASE_RECOMPUTE)
+        return s->shared;
+    if (is_inside(r, phase))
+        return stage_shared_inside(s);
+    return phase == PHASE_LOSS ? s->shared_late : s->shared_kept;
+}
+
 void levels_at(struct tracer *r, enum phase phase, uint32_t position)
 {
     const struct stage *s = r->s;
@@ -514,12 +551,8 @@ void levels_at(struct tracer *r, enum phase phase, uint32_t position)
     struct targets *t = targets_of(r, position, back ? 1 : 0);
     if (t->v == NULL)
         targets_at(r, t, position, back);
-    const bool masks = phase == PHASE_FORWARD || phase == PHASE_RECOMPUTE;
-    const bool done = r->slot == SLOT_WEIGHT; /* but for its weights */
-    r->level[LEVEL_SHARED].want = done                  ? 0
-                                  : masks               ? s->shared
-                                  : phase == PHASE_LOSS ? s->shared_late
-                                                        : s->shared_kept;
+    const bool done = r->slot == SLOT_WEIGHT;
+    r->level[LEVEL_SHARED].want = shared_wanted(r, phase);
     r->level[LEVEL_INPUTS].want = done ? 0 : s->inputs;
     r->level[LEVEL_STAGE_INPUT].want = done ? 0 : s->stage_input;
     r->level[LEVEL_IN_FLIGHT].want =
@@ -529,11 +562,25 @@ void levels_at(struct tracer *r, enum phase phase, uint32_t position)
         back ? 0
              : s->before[position].lingers
                    - stage_chunk_before(s, position)->lingers;
-    r->level[LEVEL_FRAMES].want = back ? 0 : stage_frames(s, position);
+    r->level[LEVEL_FRAMES].want = back ? 0
+                                  : is_inside(r, phase)
+                                      ? stage_frames_inside(s)
+                                      : stage_frames(s, position);
     r->level[LEVEL_FAR].want = back ? stage_far_gradients(s, position) : 0;
     set_levels(r, t);
     if (back && s->fill != NULL)
         r->bucket = s->fill[position + 1];
+}
+
+/* The model's forward does. */
+void levels_return(struct tracer *r)
+{
+    r->level[LEVEL_SHARED].want = r->s->shared_late;
+    r->level[LEVEL_FRAMES].want = stage_frames(r->s, r->position);
+    level_shrink(r, &r->level[LEVEL_SHARED]);
+    level_shrink(r, &r->level[LEVEL_FRAMES]);
+    level_grow(r, &r->level[LEVEL_SHARED]);
+    level_grow(r, &r->level[LEVEL_FRAMES]);
 }
 
 static bool makes_moments(const struct tracer *r, enum phase phase)

@@ -171,8 +171,12 @@ void levels_after(struct tracer *r, enum phase phase);
 void levels_accumulate(struct tracer *r);
 /* All of a term goes. */
 void levels_drop(struct tracer *r, enum term term);
+/* What variables of the model's forward hold does. */
+void levels_return(struct tracer *r);
 /* A gradient that stays where it was made becomes the engine's. */
 void levels_take(struct tracer *r, enum term term, hold_id id);
+/* What variables of the model's forward hold on where a block is done. */
+void levels_frame(struct tracer *r, hold_id id);
 /* What the start of a run made of it. */
 void levels_keep(struct tracer *r, enum term term, const char *what,
                  hold_id id);

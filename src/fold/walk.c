@@ -85,7 +85,9 @@ uint32_t walk_run_last(const struct walk *w, uint32_t k)
 static void slot_init(struct walk *w, struct walk_slot *s, tensor_id id)
 {
     const struct tensor *t = &w->p->tensor[id];
-    *s = (struct walk_slot){ .grad = NO_GRAD, .lingers = t->lingers };
+    *s = (struct walk_slot){ .grad = NO_GRAD,
+                             .lingers = t->lingers,
+                             .framed = t->framed };
     s->local = t->storage == id && !t->pooled && !t->shared_out
                && (t->role == ROLE_ACTIVATION || id == w->b->input);
     s->bytes = s->local ? round_to(t->bytes, w->granule) : 0;
@@ -259,6 +261,13 @@ static void forward_op(struct walk *w, const struct op *op, uint32_t k,
                        const struct walk_slot *output)
 {
     w->at = k;
+    if (op->returns) {
+        w->returns = true;
+        w->inside = w->top;
+        w->top = (struct extremum){ 0 };
+        walk_tell(
+            w, (struct walk_event){ .what = WALK_RETURNS, .name = op->name });
+    }
     if (op->renames) {
         w->renames = true;
         w->before = w->top;
@@ -278,7 +287,7 @@ static void forward_op(struct walk *w, const struct op *op, uint32_t k,
         const tensor_id t = i < op->n_in ? op->in[i] : op->out[i - op->n_in];
         struct walk_slot *s = walk_root_of(w, t);
         if (s != NULL && s->last_use == k && s != output && !walk_stays(w, s)
-            && !(s->lingers && !walk_is_again(w))
+            && !((s->lingers || s->framed) && !walk_is_again(w))
             && !(w->b->kind == BLOCK_LAYER && !w->b->open && is_input(w, s)))
             walk_slot_free(w, s);
     }
@@ -340,6 +349,12 @@ static void leave_frame(struct walk *w)
             walk_slot_free(w, &w->slot[i]);
 }
 
+static const struct extremum *fuller(const struct extremum *a,
+                                     const struct extremum *b)
+{
+    return extremum_total(a) > extremum_total(b) ? a : b;
+}
+
 /* The fullest moment of forward; leaves what is kept, and the output, live. */
 static struct extremum walk_forward(struct walk *w, enum walk_pass pass)
 {
@@ -352,8 +367,8 @@ static struct extremum walk_forward(struct walk *w, enum walk_pass pass)
         if (s->live)
             w->kept += s->bytes;
     }
-    w->top = w->before = (struct extremum){ 0 };
-    w->renames = false;
+    w->top = w->before = w->inside = (struct extremum){ 0 };
+    w->renames = w->returns = false;
     const struct walk_slot *output =
         b->output == TENSOR_NONE ? NULL : walk_root_of(w, b->output);
     if (b->input != TENSOR_NONE)
@@ -365,16 +380,15 @@ static struct extremum walk_forward(struct walk *w, enum walk_pass pass)
     if (end < b->op_count || (walk_is_again(w) && w->outside))
         leave_frame(w);
     for (uint32_t i = 0; i < b->tensor_count && !walk_is_again(w); i++) {
-        struct walk_slot *s = &w->slot[i]; /* block_walk.lingers counts on */
-        if (s->lingers && s != output && !walk_stays(w, s))
+        struct walk_slot *s = &w->slot[i]; /* block_walk counts on */
+        if ((s->lingers || s->framed) && s != output && !walk_stays(w, s))
             walk_slot_free(w, s);
     }
     /* a layer's caller holds its input until it has the result */
     struct walk_slot *in = &w->slot[b->tensor_count];
     if (in != output && !walk_stays(w, in))
         walk_slot_free(w, in);
-    return extremum_total(&w->before) > extremum_total(&w->top) ? w->before
-                                                                : w->top;
+    return *fuller(&w->inside, fuller(&w->before, &w->top));
 }
 
 /* ---- results ---- */
@@ -486,7 +500,7 @@ void walk_block(struct block_walk *out, const struct program *p,
         if (i < block->tensor_count && p->tensor[block->tensor_first + i].held)
             out->held += w.slot[i].bytes;
         if (i < block->tensor_count && &w.slot[i] != result && !w.slot[i].kept
-            && p->tensor[block->tensor_first + i].framed)
+            && w.slot[i].framed && !w.slot[i].lingers)
             out->framed += w.slot[i].bytes;
         if (w.slot[i].lingers && &w.slot[i] != result) {
             out->lingers_nograd += w.slot[i].checkpointed ? 0 : w.slot[i].bytes;
@@ -503,6 +517,8 @@ void walk_block(struct block_walk *out, const struct program *p,
     out->forward_nograd = walk_forward(&w, PASS_CHECKPOINT);
     out->forward = walk_forward(&w, PASS_KEEP);
     out->renames = w.renames;
+    out->returns = w.returns;
+    out->inside = w.inside;
     out->before = w.before;
     out->after = w.top;
     out->again = out->checkpoint == in->bytes && !w.outside

@@ -62,8 +62,10 @@ struct block_walk {
     uint64_t lingers_nograd; /* the same under a checkpoint */
     uint64_t wgrad;          /* gradients of all its trained weights */
     struct extremum forward; /* relative to a state without the input */
-    bool renames;            /* in it op.renames */
-    struct extremum before, after;  /* of forward, up to there and since */
+    bool renames, returns;   /* in it op.renames, op.returns */
+    struct extremum inside;  /* of forward, up to where it returns */
+    struct extremum before, after;  /* ... from there to where the loop renames,
+                         and since the last of these */
     uint64_t held;                  /* of kept: tensor.held */
     uint64_t framed;                /* tensor.framed, neither kept nor output */
     uint64_t checkpoint;            /* kept by a checkpoint around the block:
@@ -137,6 +139,7 @@ enum walk_what {
     WALK_WORKSPACE, /* what a backward kernel has for a moment */
     WALK_AGAIN,     /* a region's result made a second time */
     WALK_RENAMES,   /* op.renames: no memory of the block */
+    WALK_RETURNS,   /* op.returns, likewise */
     WALK_ARRIVAL,   /* a weight's gradient that goes when the engine has it */
     WALK_ARRIVES,   /* the engine is told of it: no memory of the block */
     WALK_STASH      /* birth: a WALK_GRADIENT stays for its weight's gradient;

@@ -23,6 +23,7 @@ struct walk_slot {
     bool local;         /* a storage this block accounts for */
     bool kept;          /* alive from forward to backward */
     bool lingers;       /* to the end of forward: autocast's copy of a weight */
+    bool framed;        /* tensor.framed: to the end of the block, and on */
     bool checkpointed;  /* kept by a checkpoint around the block */
     bool live;
 };
@@ -62,6 +63,8 @@ struct walk {
     struct extremum top;
     bool renames; /* op.renames was met, and what was on top then */
     struct extremum before;
+    bool returns; /* the same of op.returns */
+    struct extremum inside;
     struct arrival *arrival; /* NULL: nobody asks */
     uint32_t arrivals;
     struct extremum since; /* the last arrival */

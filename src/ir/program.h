@@ -64,7 +64,8 @@ struct tensor {
     tensor_id storage;     /* itself, or the tensor it is a view of */
     uint64_t elems, bytes; /* on this rank */
     bool framed;           /* a variable of the model's forward has it until the
-                              stack of layers that follows is done */
+                              stack of layers that follows is done, or, of the
+                              last one, that forward: op.returns */
     bool pooled;           /* lies in the program's global buffer */
     bool shared_out;       /* ... or in one that ranks share, outside the
                               allocator, and so does its gradient */
@@ -178,6 +179,8 @@ struct op {
     bool one_way;
     bool renames; /* OP_RELEASE: from here on the loop's variables are
                                      this micro-batch's, not the last one's */
+    bool returns; /* OP_RELEASE: the forward of the model below the head
+                                     does, and what its variables hold goes */
 };
 
 enum block_kind {

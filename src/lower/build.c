@@ -751,7 +751,7 @@ struct op *build_op(struct builder *b, enum op_kind kind, const char *name,
     op->keep_out = op->sum_in = 0;
     op->back_bytes = op->stash_bytes = 0;
     op->stash_input = false;
-    op->renames = false;
+    op->renames = op->returns = false;
     op->flop_full = op->flop_causal = 0;
     op->group = COMM_TP;
     for (unsigned i = 0; i < n_in; i++)

@@ -117,7 +117,8 @@ tensor_id hf_words_loss(struct builder *b, tensor_id logits);
 void hf_hold(struct builder *b, const char *name, tensor_id x);
 /* ... of the whole model's forward, up to its end. */
 void hf_linger(struct builder *b, tensor_id x);
-/* ... up to the end of the stack of layers that follows. (hf.c) */
+/* ... up to the end of the stack of layers that follows, and of the norm on its
+ * last. (hf.c) */
 void hf_frame(struct builder *b, tensor_id x);
 /* The same of a variable to the end of what it is handed to: only where no graph
  * keeps it. */

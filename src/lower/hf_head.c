@@ -476,10 +476,21 @@ static tensor_id normed(struct builder *b, tensor_id x)
     const enum head_kind head = b->spec->head;
     if (!b->spec->final_norm || head == HEAD_ONE || head == HEAD_STATES)
         return x;
+    const tensor_id states = x;
     x = hf_hidden_norm(b, "final norm", x);
+    hf_hold(b, "hidden_states", states);
     if (b->spec->relative_buckets == 0)
         return x;
     return build_dropout(b, "final dropout", x, b->run->hidden_dropout);
+}
+
+/* After the norm, the last of a model's forward; LitGPT's has the head too. */
+static tensor_id returned(struct builder *b, tensor_id normed, tensor_id x)
+{
+    const tensor_id none = TENSOR_NONE;
+    if (normed != x && !build_is_litgpt(b))
+        build_op(b, OP_RELEASE, "model's forward", &none, 1)->returns = true;
+    return normed;
 }
 
 static tensor_id head_of(struct builder *b, tensor_id x)
@@ -525,5 +536,5 @@ void hf_head(struct builder *b)
     if (b->whole->joint == JOINT_CLIP)
         build_end(b, hf_contrast(b, x));
     else
-        build_end(b, head_of(b, normed(b, x)));
+        build_end(b, head_of(b, returned(b, normed(b, x), x)));
 }

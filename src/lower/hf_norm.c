@@ -75,6 +75,25 @@ static tensor_id t5_norm(struct builder *b, const char *name, tensor_id x,
     return build_mul(b, name, weight, unit);
 }
 
+/* LlamaRMSNorm: its variables hold the product in fp32, and the variance, to
+ * its end. */
+static tensor_id llama_norm(struct builder *b, const char *name, tensor_id x,
+                            tensor_id weight)
+{
+    const enum dtype dtype = tensor_of(b, x)->dtype;
+    const tensor_id up = build_cast(b, "norm fp32", x, DT_FP32);
+    const tensor_id mean =
+        build_mean(b, "variance", build_pow(b, "norm square", up));
+    const tensor_id eps = build_unary(b, OP_ADD, "variance + eps", mean);
+    const tensor_id unit =
+        build_mul(b, "normalised", up, build_rsqrt(b, "rsqrt", eps));
+    const tensor_id down = build_cast(b, "normalised", unit, dtype);
+    const tensor_id out = build_mul(b, name, weight, down);
+    hf_hold(b, "variance", mean);
+    hf_hold(b, "hidden_states", unit);
+    return out;
+}
+
 static tensor_id rms_norm(struct builder *b, const char *name, tensor_id x,
                           tensor_id weight)
 {
@@ -88,6 +107,8 @@ static tensor_id rms_norm(struct builder *b, const char *name, tensor_id x,
     }
     if (b->spec->relative_buckets > 0)
         return t5_norm(b, name, x, weight);
+    if (build_is_litgpt(b))
+        return build_rms_norm_written_out(b, name, x, weight);
     switch ((int)b->spec->family) {
     case FAM_INTERNLM:
     case FAM_BAICHUAN:
@@ -102,7 +123,9 @@ static tensor_id rms_norm(struct builder *b, const char *name, tensor_id x,
     case FAM_HELIUM:
     case FAM_GROK:
     case FAM_GPT_OSS: return olmo2_norm(b, name, x, weight);
-    default: return build_rms_norm_written_out(b, name, x, weight);
+    case FAM_QWEN: /* _norm(x.float()).type_as(x): no variable has it */
+    case FAM_LLAMA4: return build_rms_norm_written_out(b, name, x, weight);
+    default: return llama_norm(b, name, x, weight);
     }
 }
 

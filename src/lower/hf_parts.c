@@ -228,8 +228,9 @@ static tensor_id project_llava(struct builder *b, tensor_id x, struct dim in)
     x = build_activation(b, "projector act", m->joint_act, build_linear(b, &l));
     l = projection(x, "linear_2", b->h, b->h);
     l.bias = m->joint_bias;
-    x = build_copy(b, "images joined", build_linear(b, &l));
-    return x;
+    x = build_linear(b, &l);
+    hf_frame(b, x); /* pooler_output */
+    return build_copy(b, "images joined", x);
 }
 
 /* b is the text's. */
@@ -257,22 +258,77 @@ static tensor_id project(struct builder *b, tensor_id x)
 
 /* ---- between the parts ---- */
 
-/* What a class runs after the layer whose states it uses: the other layers,
- * SigLIP's head. Its weights are there, and no gradient comes to them. */
-static void run_in_vain(struct builder *b, tensor_id x)
+/* A tensor in LlavaModel's mm_encoder_outputs, to the end of its text. */
+static void hand_out(struct builder *b, tensor_id x)
+{
+    const tensor_id root = tensor_of(b, x)->storage;
+    if (root == tensor_of(b, b->block->input)->storage)
+        b->block->frames_input = true;
+    else if (b->p->tensor[root].role == ROLE_ACTIVATION)
+        hf_frame(b, root);
+}
+
+/* What backward would need of operations from `op` on, whose result is handed
+ * out; to none of which, nor to a tensor from `first` on, a gradient comes. */
+static void hold_graph(struct builder *b, uint32_t op, tensor_id first)
+{
+    struct program *p = b->p;
+    for (; op < p->n_ops; op++) {
+        tensor_id saved[SAVED_MAX];
+        const size_t n = op_saves(p, &p->op[op], saved);
+        for (size_t i = 0; i < n; i++)
+            hand_out(b, saved[i]);
+    }
+    for (; first < p->n_tensors; first++) {
+        struct tensor *t = &p->tensor[first];
+        t->in_vain = t->in_vain || t->trainable;
+        t->trainable = t->needs_grad = false;
+    }
+}
+
+/* A view of states as if a gradient came to it. */
+static tensor_id states_again(struct builder *b, tensor_id x, bool needs_grad)
 {
     const struct shape shape = shape_of(b, x);
+    const tensor_id again = build_alias(b, "states", x, &shape);
+    b->p->tensor[again].needs_grad = needs_grad;
+    return again;
+}
+
+/* The unused layers. A checkpoint's graph is its input. */
+static tensor_id unused_layers(struct builder *b, tensor_id x)
+{
     const struct layer_kind kind = { .place = LAYER_VISION };
-    b->in_vain = true;
-    x = build_alias(b, "states", x, &shape);
+    const bool re = b->run->recompute == RECOMP_FULL;
+    const bool needs_grad = tensor_of(b, x)->needs_grad;
+    for (uint64_t i = 0; i < b->whole->unused_layers; i++) {
+        const uint32_t op = b->p->n_ops;
+        const tensor_id first = b->p->n_tensors;
+        if (i == 0 || needs_grad)
+            hand_out(b, x);
+        x = hf_layer(b, &kind, states_again(b, x, needs_grad && !re));
+        for (tensor_id id = first; id < b->p->n_tensors; id++)
+            b->p->tensor[id].apart = b->p->tensor[id].role == ROLE_PARAM;
+        hold_graph(b, re ? b->p->n_ops : op, first);
+    }
+    return x;
+}
+
+/* What a class runs after the layer whose states it uses: the other layers,
+ * SigLIP's norm and head. Its weights are there, and no gradient comes to them;
+ * but last_hidden_state is handed out, and its graph with it: of SigLIP's norm
+ * too, not of what pooler_output was before the image's features took its
+ * place (CLIP's norm, SigLIP's head). */
+static void run_in_vain(struct builder *b, tensor_id x)
+{
+    const bool trained = tensor_of(b, x)->needs_grad;
+    const bool one = b->spec->head == HEAD_ONE;
+    x = unused_layers(b, x);
+    const uint32_t op = b->p->n_ops;
     const tensor_id first = b->p->n_tensors;
-    for (uint64_t i = 0; i < b->whole->unused_layers; i++)
-        x = hf_layer(b, &kind, x);
-    for (tensor_id id = first; id < b->p->n_tensors; id++)
-        b->p->tensor[id].apart = b->p->tensor[id].role == ROLE_PARAM;
-    if (b->whole->joint == JOINT_LLAVA)
-        hf_states(b, x);
-    b->in_vain = false;
+    const tensor_id last = hf_states(b, states_again(b, x, trained && !one));
+    hand_out(b, one ? x : last);
+    hold_graph(b, one ? b->p->n_ops : op, first);
 }
 
 /* LlavaModel.get_image_features: the states of one layer, before any norm, or of
@@ -339,6 +395,7 @@ static tensor_id put_image(struct builder *b, tensor_id words, tensor_id image)
     }
     if (b->whole->joint == JOINT_QWEN) /* image_embeds */
         hf_frame(b, image);
+    b->p->tensor[tensor_of(b, words)->storage].framed = false; /* renamed */
     const tensor_id rest = build_where(b, "words", mask, words);
     if (tensor_of(b, rest)->needs_grad)
         return build_binary_in_place(b, OP_ADD, "image tokens", rest, image);

@@ -49,6 +49,9 @@ CONFIGS["llava-last"] = dict(CONFIGS["llava"], vision_feature_layer=-1, vision_f
                              multimodal_projector_bias=False)
 CONFIGS["llava-siglip"] = dict(CONFIGS["llava"], text_config=dict(LLAMA, model_type="qwen2"), vision_feature_layer=-3,
                                vision_config={**CONFIGS["siglip"], "hidden_size": 144, "vision_use_head": True})
+for few, eye in (("llava-few", "llava"), ("llava-siglip-few", "llava-siglip")):  # words: so that the loss is not the fullest moment
+    CONFIGS[few] = {**CONFIGS[eye], "image_token_index": 200, "vision_feature_layer": -3}
+    CONFIGS[few]["text_config"] = {**CONFIGS[eye]["text_config"], "vocab_size": 256}
 CONFIGS["llava-layers"] = dict(CONFIGS["llava"], vision_feature_layer=[-3, -2])
 SHUFFLED = dict(TOWER, model_type="llama4_vision_model", image_size=64, patch_size=8, intermediate_size=384,
                 projector_input_dim=88, projector_output_dim=88, vision_output_dim=88)
@@ -180,6 +183,8 @@ FROZEN = {  # all dtypes and attentions of ALL_KINDS
     "llava-frozen-vision-text": ["vision", "text"],
     "llava-last-frozen-vision": ["vision"],
     "llava-layers-frozen-vision": ["vision"],
+    "llava-few-frozen-vision": ["vision"],
+    "llava-siglip-few-frozen-vision": ["vision"],
     "llama4-frozen-vision": ["vision"],
     "llama4-frozen-text": ["text"],
     "llama4-frozen-projector": ["projector"],
