@@ -39,8 +39,9 @@ struct kernel_speed {
     const char *gpu;    /* of the catalogue; "" the family's */
     enum gpu_arch arch; /* of the family */
     struct product_speed bits16, bits8;
-    double in_situ; /* of a product's rate, in a training step: clocks, caches
-                       and multiprocessors are shared there */
+    /* of a product's rate, in a training step: clocks, caches and
+       multiprocessors are shared there; of 16 and of 8 bits */
+    double in_situ, in_situ8;
     struct attention_speed flash2, fused; /* FlashAttention 2, which PyTorch
                                              has; cuDNN's, and version 3 */
     double memory_share; /* of the bandwidth, element-wise kernels */

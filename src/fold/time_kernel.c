@@ -80,9 +80,10 @@ double time_product(const struct clock *c, const struct product *x)
         return 0;
     const struct product_speed *s =
         x->fp8 ? &c->speed->bits8 : &c->speed->bits16;
+    const double in_situ = x->fp8 ? c->speed->in_situ8 : c->speed->in_situ;
     const double flop = 2 * x->m * x->n * x->k * x->copies;
     const double waves = quantised(x, (double)c->run->gpu.sm_count);
-    const double compute = flop / (peak_of(c, x) * s->share * c->speed->in_situ)
+    const double compute = flop / (peak_of(c, x) * s->share * in_situ)
                            * (1 + s->quantum * (waves - 1))
                            * (1 + s->depth / x->k);
     const double memory =

@@ -1,0 +1,376 @@
+/*
+ * Kernels and collectives against timings of others (*.csv: ai-dynamo/
+ * aiconfigurator@095f58a, Apache-2.0): how far src/data/kernel.def is off, held
+ * by a bound. With MEMPLAN_FIT=1 it fits the constants anew, each GPU's apart,
+ * and prints rows for that file.
+ */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "fold/time.h"
+
+#include "base/banned.h"
+
+enum { POINTS_MAX = 4096, FREE_MAX = 4, LINE_LEN = 160 };
+
+static const struct timed {
+    const char *in_file, *gpu;
+    double product, product8; /* median |error| that the rows have */
+} gpus[] = {
+    { "a100_sxm", "a100-80gb", 0.04, 0 },
+    { "h100_sxm", "h100-80gb", 0.03, 0.13 },
+    { "h200_sxm", "h200", 0.03, 0.12 },
+    { "b200_sxm", "b200", 0.05, 0.13 },
+    { "b300_sxm", "b300", 0.07, 0.12 },
+    { "gb200", "gb200", 0.06, 0.13 },
+    { "gb300", "gb300", 0.04, 0.13 },
+    { "l40s", "l40s", 0.07, 0.11 },
+    { "rtx_pro_6000_server", "rtx-pro-6000", 0.03, 0.08 },
+};
+
+struct point {
+    double x[3]; /* m, n, k; bytes, ranks */
+    double seconds;
+};
+
+static struct point points[POINTS_MAX];
+static size_t n_points;
+
+/* ---- the model of a GPU ---- */
+
+static struct run run_on;
+static struct kernel_speed speed_on;
+static struct clock clock_on = { .run = &run_on, .speed = &speed_on };
+
+static void on_gpu(const char *name)
+{
+    const struct gpu *gpu = gpu_find(name, strlen(name));
+    bool measured;
+    assert_non_null(gpu);
+    run_on = (struct run){ .gpu = *gpu,
+                           .peak_scale = 1,
+                           .gpus_per_node = 8,
+                           .peak_flop_s = gpu->peak_bf16_flop_s };
+    speed_on = *kernel_speed_of(gpu, &measured);
+    (void)measured;
+    speed_on.in_situ = speed_on.in_situ8 = 1;
+}
+
+static double product_seconds(const struct point *p, bool fp8)
+{
+    const struct product x = { .m = p->x[0],
+                               .n = p->x[1],
+                               .k = p->x[2],
+                               .copies = 1,
+                               .dtype = DT_BF16,
+                               .fp8 = fp8,
+                               .result_bytes = 2 };
+    return time_product(&clock_on, &x);
+}
+
+static double wire_seconds(const struct point *p, enum wire wire)
+{
+    return time_wire(&clock_on, wire, (struct ranks){ (uint64_t)p->x[1], 1 },
+                     p->x[0]);
+}
+
+/* ---- files ---- */
+
+static FILE *csv(const char *name)
+{
+    char path[512];
+    snprintf(path, sizeof path, "%s/tests/measured/%s.csv", MEMPLAN_SOURCE_DIR,
+             name);
+    FILE *f = fopen(path, "rb");
+    assert_non_null(f);
+    return f;
+}
+
+static void read_products(const char *gpu, const char *dtype)
+{
+    char line[LINE_LEN], g[32], d[16];
+    FILE *f = csv("gemm");
+    n_points = 0;
+    while (fgets(line, sizeof line, f)) {
+        struct point p = { .seconds = 0 };
+        double us;
+        if (sscanf(line, "%31[^,],%15[^,],%lf,%lf,%lf,%lf", g, d, &p.x[0],
+                   &p.x[1], &p.x[2], &us)
+                != 6
+            || strcmp(g, gpu) != 0 || strcmp(d, dtype) != 0)
+            continue;
+        p.seconds = us * 1e-6;
+        assert_true(n_points < POINTS_MAX);
+        points[n_points++] = p;
+    }
+    fclose(f);
+}
+
+/* From 64 KiB on: below it, latency is all. */
+static void read_collectives(const char *gpu, const char *op, int ranks)
+{
+    enum { LEAST = 65536 };
+    char line[LINE_LEN], g[32], v[16], o[32];
+    FILE *f = csv("collectives");
+    n_points = 0;
+    while (fgets(line, sizeof line, f)) {
+        struct point p = { .seconds = 0 };
+        double us;
+        if (sscanf(line, "%31[^,],%15[^,],%31[^,],%lf,%lf,%lf", g, v, o,
+                   &p.x[1], &p.x[0], &us)
+                != 6
+            || strcmp(g, gpu) != 0 || strcmp(o, op) != 0 || (int)p.x[1] != ranks
+            || p.x[0] < LEAST)
+            continue;
+        p.seconds = us * 1e-6;
+        points[n_points++] = p;
+    }
+    fclose(f);
+}
+
+/* ---- errors ---- */
+
+static int by_size(const void *x, const void *y)
+{
+    const double a = *(const double *)x, b = *(const double *)y;
+    return (a > b) - (a < b);
+}
+
+struct errors {
+    double median, p90, mean; /* mean: of |log| */
+};
+
+static struct errors errors_of(double (*seconds)(const struct point *, int),
+                               int which)
+{
+    static double e[POINTS_MAX];
+    struct errors out = { 0, 0, 0 };
+    for (size_t i = 0; i < n_points; i++) {
+        const double ratio = seconds(&points[i], which) / points[i].seconds;
+        e[i] = fabs(ratio - 1);
+        out.mean += fabs(log(ratio)) / (double)n_points;
+    }
+    qsort(e, n_points, sizeof e[0], by_size);
+    out.median = n_points > 0 ? e[n_points / 2] : 0;
+    out.p90 = n_points > 0 ? e[n_points * 9 / 10] : 0;
+    return out;
+}
+
+static double of_product(const struct point *p, int fp8)
+{
+    return product_seconds(p, fp8 != 0);
+}
+
+static double of_wire(const struct point *p, int wire)
+{
+    return wire_seconds(p, (enum wire)wire);
+}
+
+/* ---- the fit: Nelder and Mead 1965, in logarithms ---- */
+
+struct fit {
+    double *value[FREE_MAX];
+    size_t n;
+    double (*seconds)(const struct point *, int);
+    int which;
+};
+
+static double cost(const struct fit *f, const double *x)
+{
+    for (size_t i = 0; i < f->n; i++)
+        *f->value[i] = exp(x[i]);
+    return errors_of(f->seconds, f->which).mean;
+}
+
+struct vertex {
+    double x[FREE_MAX], cost;
+};
+
+static int by_cost(const void *x, const void *y)
+{
+    const struct vertex *a = x, *b = y;
+    return (a->cost > b->cost) - (a->cost < b->cost);
+}
+
+static struct vertex along(const struct fit *f, const struct vertex *from,
+                           const struct vertex *worst, double step)
+{
+    struct vertex v;
+    for (size_t i = 0; i < f->n; i++)
+        v.x[i] = from->x[i] + step * (from->x[i] - worst->x[i]);
+    v.cost = cost(f, v.x);
+    return v;
+}
+
+static void improve(const struct fit *f, struct vertex *v)
+{
+    struct vertex mid = { { 0 }, 0 };
+    qsort(v, f->n + 1, sizeof *v, by_cost);
+    for (size_t k = 0; k < f->n; k++)
+        for (size_t i = 0; i < f->n; i++)
+            mid.x[i] += v[k].x[i] / (double)f->n;
+    struct vertex *worst = &v[f->n];
+    const struct vertex mirrored = along(f, &mid, worst, 1);
+    if (mirrored.cost < v[0].cost) {
+        const struct vertex far = along(f, &mid, worst, 2);
+        *worst = far.cost < mirrored.cost ? far : mirrored;
+        return;
+    }
+    if (mirrored.cost < v[f->n - 1].cost) {
+        *worst = mirrored;
+        return;
+    }
+    const struct vertex near = along(f, &mid, worst, -0.5);
+    if (near.cost < worst->cost) {
+        *worst = near;
+        return;
+    }
+    for (size_t k = 1; k <= f->n; k++) {
+        for (size_t i = 0; i < f->n; i++)
+            v[k].x[i] = (v[k].x[i] + v[0].x[i]) / 2;
+        v[k].cost = cost(f, v[k].x);
+    }
+}
+
+static void fit(const struct fit *f)
+{
+    enum { ROUNDS = 300 };
+    struct vertex v[FREE_MAX + 1];
+    for (size_t k = 0; k <= f->n; k++) {
+        for (size_t i = 0; i < f->n; i++)
+            v[k].x[i] = log(fmax(*f->value[i], 1e-9)) + (k == i + 1 ? 0.3 : 0);
+        v[k].cost = cost(f, v[k].x);
+    }
+    for (int i = 0; i < ROUNDS; i++)
+        improve(f, v);
+    qsort(v, f->n + 1, sizeof *v, by_cost);
+    (void)cost(f, v[0].x);
+}
+
+static void fit_product(struct product_speed *s, bool fp8)
+{
+    const struct fit f = { .value = { &s->share, &s->launch_s, &s->depth,
+                                      &s->quantum },
+                           .n = 4,
+                           .seconds = of_product,
+                           .which = fp8 };
+    fit(&f);
+}
+
+static void fit_wire(struct wire_speed *w, enum wire wire)
+{
+    const struct fit f = { .value = { &w->latency_s, &w->bytes_s,
+                                      &w->half_bytes },
+                           .n = 3,
+                           .seconds = of_wire,
+                           .which = (int)wire };
+    fit(&f);
+}
+
+static const char *const ops[WIRES] = {
+    [WIRE_ALL_REDUCE] = "all_reduce",
+    [WIRE_ALL_GATHER] = "all_gather",
+    [WIRE_REDUCE_SCATTER] = "reduce_scatter",
+    [WIRE_A2A] = "alltoall",
+};
+static const int sizes[WIRE_SIZES] = { 2, 4, 8 };
+
+static void print_product(const char *name, const struct product_speed *s,
+                          struct errors e)
+{
+    print_message("    .%s = { %.3g, %.2ge-6, %.3g, %.2g }, median %.1f %%, "
+                  "90th %.1f %%\n",
+                  name, s->share, s->launch_s * 1e6, s->depth, s->quantum,
+                  100 * e.median, 100 * e.p90);
+}
+
+static void fit_gpu(const struct timed *t)
+{
+    on_gpu(t->gpu);
+    print_message("%s\n", t->gpu);
+    read_products(t->in_file, "bf16");
+    fit_product(&speed_on.bits16, false);
+    print_product("bits16", &speed_on.bits16, errors_of(of_product, 0));
+    read_products(t->in_file, "fp8");
+    if (n_points > 0) {
+        fit_product(&speed_on.bits8, true);
+        print_product("bits8", &speed_on.bits8, errors_of(of_product, 1));
+    }
+    for (int w = 0; w < WIRES; w++) {
+        print_message("        [%d] = {", w);
+        for (int i = 0; i < WIRE_SIZES; i++) {
+            struct wire_speed *s = &speed_on.wire[w][i];
+            read_collectives(t->in_file, ops[w], sizes[i]);
+            if (n_points > 0)
+                fit_wire(s, (enum wire)w);
+            print_message(" { %.3ge-6, %.4ge9, %.3ge6 },", s->latency_s * 1e6,
+                          s->bytes_s / 1e9, s->half_bytes / 1e6);
+        }
+        print_message(" }\n");
+    }
+}
+
+/* ---- tests ---- */
+
+static void test_products_are_as_timed(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof gpus / sizeof gpus[0]; i++) {
+        const struct timed *t = &gpus[i];
+        on_gpu(t->gpu);
+        for (int fp8 = 0; fp8 < 2; fp8++) {
+            read_products(t->in_file, fp8 ? "fp8" : "bf16");
+            const double bound = fp8 ? t->product8 : t->product;
+            const struct errors e = errors_of(of_product, fp8);
+            if (n_points > 0 && e.median > bound)
+                fail_msg("%s, %s: median error %.1f %%, at most %.1f %%",
+                         t->gpu, fp8 ? "fp8" : "bf16", 100 * e.median,
+                         100 * bound);
+            assert_true(n_points > 1000 || fp8 == 1);
+        }
+    }
+}
+
+static void test_collectives_are_as_timed(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof gpus / sizeof gpus[0]; i++) {
+        on_gpu(gpus[i].gpu);
+        for (int w = 0; w < WIRES; w++) {
+            for (int k = 0; k < WIRE_SIZES; k++) {
+                read_collectives(gpus[i].in_file, ops[w], sizes[k]);
+                const struct errors e = errors_of(of_wire, w);
+                if (e.median > 0.21)
+                    fail_msg("%s, %s of %d: median error %.1f %%", gpus[i].gpu,
+                             ops[w], sizes[k], 100 * e.median);
+            }
+        }
+    }
+}
+
+static void test_fit(void **state)
+{
+    (void)state;
+    if (getenv("MEMPLAN_FIT") == NULL)
+        skip();
+    for (size_t i = 0; i < sizeof gpus / sizeof gpus[0]; i++)
+        fit_gpu(&gpus[i]);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_fit),
+        cmocka_unit_test(test_products_are_as_timed),
+        cmocka_unit_test(test_collectives_are_as_timed),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
