@@ -322,9 +322,15 @@ static void fsdp_whole_above(struct put *p, const struct stage *s,
         F("bytes", bytes));
 }
 
+/* Of the model's forward, which hooks are around: transformers computes the
+ * loss in it. */
+static bool loss_is_outside(const struct stage *s)
+{
+    return s->run->impl == IMPL_TORCHTITAN || s->run->impl == IMPL_TORCHTUNE;
+}
+
 /* FSDP2 keeps an all-gather's output to the end of the next copy-out; the last
- * layer's, to the end of the model's forward, which computes the loss in
- * transformers and not in torchtitan and torchtune (_fsdp_param_group.py,
+ * layer's, to the end of the model's forward (_fsdp_param_group.py,
  * wait_for_unshard; _fsdp_state.py, _post_forward). */
 static void fsdp2_gather_output(struct put *p, const struct stage *s,
                                 uint32_t position)
@@ -338,9 +344,7 @@ static void fsdp2_gather_output(struct put *p, const struct stage *s,
             PUT(p, TERM_PREFETCHED, "the first layer's all-gather output",
                 F("bytes", unit_bytes(s, 1)));
     }
-    const bool without_loss =
-        s->run->impl == IMPL_TORCHTITAN || s->run->impl == IMPL_TORCHTUNE;
-    if (head && (position == 0 || without_loss))
+    if (head && (position == 0 || loss_is_outside(s)))
         return;
     PUT(p, TERM_PREFETCHED, "all-gather output, kept to the next copy-out",
         F("bytes",
@@ -378,14 +382,17 @@ void fsdp_forward(struct put *p, const struct stage *s, uint32_t position,
     shard_on_its_way(p, s, unit_bytes(s, position));
 }
 
-/* The root of version 1 prefetches when the gradient of its result, the logits,
- * is there: after the loss (_runtime_utils.py, _register_pre_backward_hooks).
- */
+/* A unit prefetches when the gradient of its result is there. The root's are
+ * the logits in version 1, and where the loss is computed outside: after the
+ * loss (_runtime_utils.py, _register_pre_backward_hooks; _fsdp_state.py,
+ * _register_pre_backward_hook). */
 static bool prefetches(const struct stage *s, uint32_t position, bool later)
 {
-    const bool root = s->head && position + 1 == s->n && !head_apart(s);
+    const bool head = s->head && position + 1 == s->n;
+    const bool after_loss =
+        s->run->engine == ENGINE_FSDP2 ? loss_is_outside(s) : !head_apart(s);
     return position > 0
-           && (s->run->engine == ENGINE_FSDP2 || !root
+           && (!head || !after_loss
                || engine_gradients_begun(s, position, later));
 }
 
@@ -408,7 +415,12 @@ static void backward_gathered(struct put *p, const struct stage *s,
         PUT(p, TERM_GATHERED, "this unit's parameters",
             F("bytes", own ? unit_bytes(s, position) : 0));
     }
-    if (!prefetches(s, position, later))
+}
+
+static void put_prefetched(struct put *p, const struct stage *s,
+                           uint32_t position)
+{
+    if (!s->run->reshard || position == 0)
         return;
     PUT(p, TERM_PREFETCHED, "the unit's before it, prefetched",
         F("bytes", unit_bytes(s, position - 1)));
@@ -428,6 +440,8 @@ void fsdp_backward(struct put *p, const struct stage *s, uint32_t position,
 {
     const struct run *run = s->run;
     backward_gathered(p, s, position, later, true);
+    if (prefetches(s, position, later))
+        put_prefetched(p, s, position);
     if (fsdp_defers(run) && !reduces_now(run, later))
         return;
     if (run->engine == ENGINE_FSDP2 && position + 1 < s->n
@@ -496,6 +510,19 @@ static void put_reduced(struct put *p, const struct stage *s, uint64_t elems)
         F("bytes", dtype_size(s->run->prec.reduce)));
 }
 
+/* Version 2 casts what it reduced to the shards' dtype (_fsdp_collectives.py,
+ * foreach_reduce, _to_dtype_if_needed). */
+static void put_recast(struct put *p, const struct stage *s, uint64_t elems)
+{
+    const struct precision_bytes *prec = &s->run->prec;
+    if (prec->reduce == prec->grad)
+        return;
+    put_reduced(p, s, elems);
+    PUT(p, TERM_REDUCE_TMP, "the same, cast",
+        F("elements of P/N", div_up(elems, s->run->shard)),
+        F("bytes", dtype_size(prec->grad)));
+}
+
 void fsdp_unit_done(struct put *p, const struct stage *s, uint32_t position,
                     bool later, enum unit_done when)
 {
@@ -503,8 +530,10 @@ void fsdp_unit_done(struct put *p, const struct stage *s, uint32_t position,
     const bool defers = fsdp_defers(s->run);
     backward_gathered(p, s, position, later,
                       when == UNIT_FLATTENED && !scatters(s));
+    put_prefetched(p, s, position);
     if (scatters(s)) {
         put_scatter(p, s, s->states[b].elems);
+        put_recast(p, s, s->states[b].elems);
         return;
     }
     if (when == UNIT_FLATTENED || !defers) /* else: added to what waits */

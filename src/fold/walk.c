@@ -107,7 +107,10 @@ static void note_uses(struct walk *w, const struct op *op, uint32_t k)
         s->last_use = k;
         if (w->p->tensor[op->out[i]].storage == op->out[i])
             s->first_use = k;
-        s->checkpointed = s->checkpointed || op->checkpointed;
+        /* a collective's result, not what is put in order for it */
+        s->checkpointed =
+            s->checkpointed
+            || (op->checkpointed && (i == 0 || op->kind != OP_REDUCE_SCATTER));
     }
 }
 

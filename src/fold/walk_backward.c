@@ -307,6 +307,9 @@ static uint64_t backward_workspace(const struct walk *w, const struct op *op,
     case OP_FUSED:
     case OP_FUNCTION:
     case OP_LOOP:
+    case OP_EMBEDDING:
+    case OP_ALL_GATHER:
+    case OP_REDUCE_SCATTER:
     case OP_SWIGLU: return op->back_bytes;
     case OP_SOLVE: /* the system's gradient is a product, negated and cut to its
                       triangle: two of them at a time (FunctionsManual.cpp,
@@ -329,8 +332,6 @@ static uint64_t backward_workspace(const struct walk *w, const struct op *op,
                         SoftMax.cu, softmax_backward_cuda_out) */
         return out->bytes;
     case OP_MASKED_SOFTMAX:
-    case OP_ALL_GATHER:
-    case OP_EMBEDDING:
     case OP_MATMUL:
     case OP_ADD:
     case OP_SCALE:
@@ -364,7 +365,6 @@ static uint64_t backward_workspace(const struct walk *w, const struct op *op,
     case OP_QUANTIZE:
     case OP_RELEASE:
     case OP_ALL_REDUCE:
-    case OP_REDUCE_SCATTER:
     case OP_ALL_TO_ALL:
     case OP_KIND_COUNT: return 0;
     }

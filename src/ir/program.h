@@ -155,8 +155,8 @@ struct op {
     uint32_t keep_in, keep_out, sum_in;
     uint64_t
         back_bytes; /* OP_FUSED, OP_FUNCTION, OP_LOOP, OP_LINEAR, OP_SWIGLU,
-                            OP_FLASH_ATTENTION: for a moment in its
-                            backward */
+                            OP_FLASH_ATTENTION, OP_EMBEDDING, OP_ALL_GATHER,
+                            OP_REDUCE_SCATTER: for a moment in its backward */
     /* OP_LINEAR whose weight's gradient is put off: what is kept for it in
        place of the result's gradient, and, where `stash_input`, of what forward
        kept; 0: those */

@@ -24,12 +24,36 @@ static tensor_id norm(struct builder *b, const char *name, tensor_id x,
     return build_rms_norm(b, name, x, weight);
 }
 
+/* DTensor's collectives work on the first dimension, and tokens are the second:
+ * what is scattered is put in order first, a copy, what was gathered
+ * afterwards, where there is more than one sequence (torch/distributed/
+ * _functional_collectives.py; torch/_utils.py, _maybe_view_chunk_cat). */
+static void order_ranks(struct builder *b, tensor_id y, bool scatters)
+{
+    const struct shape whole = SHAPE(b->t, b->h);
+    struct op *op = &b->p->op[b->p->n_ops - 1];
+    const enum dtype dtype = tensor_of(b, y)->dtype;
+    const tensor_id copy = build_tensor(b, "ranks in order", dtype, &whole);
+    const bool many = b->run->micro_batch > 1;
+    if (scatters || many)
+        op_byproduct(op, copy);
+    if (!scatters || many)
+        op->back_bytes = tensor_of(b, copy)->bytes;
+}
+
+static bool in_shards(const struct builder *b)
+{
+    return b->run->sequence_parallel && b->run->tp > 1;
+}
+
 static tensor_id gather(struct builder *b, tensor_id x)
 {
     const struct shape whole = SHAPE(b->t, b->h);
-    if (!b->run->sequence_parallel)
+    if (!in_shards(b))
         return x;
-    return build_collective(b, OP_ALL_GATHER, COMM_TP, x, &whole);
+    const tensor_id y = build_collective(b, OP_ALL_GATHER, COMM_TP, x, &whole);
+    order_ranks(b, y, false);
+    return y;
 }
 
 static tensor_id reduce(struct builder *b, tensor_id x)
@@ -37,7 +61,21 @@ static tensor_id reduce(struct builder *b, tensor_id x)
     const struct shape shard = SHAPE(b->tu, b->h);
     if (!b->run->sequence_parallel)
         return build_all_reduce(b, "reduce", x, COMM_TP);
-    return build_collective(b, OP_REDUCE_SCATTER, COMM_TP, x, &shard);
+    if (!in_shards(b))
+        return x;
+    const tensor_id y =
+        build_collective(b, OP_REDUCE_SCATTER, COMM_TP, x, &shard);
+    order_ranks(b, y, true);
+    return y;
+}
+
+/* A module's caller has its argument, the shard that was gathered, until it has
+ * the result (torch/nn/modules/module.py, _call_impl). A graph has no callers.
+ */
+static void called_with(struct builder *b, tensor_id x)
+{
+    if (in_shards(b) && !b->run->compile)
+        build_op(b, OP_RELEASE, "argument", &x, 1);
 }
 
 /* ---- attention ---- */
@@ -77,7 +115,8 @@ static tensor_id repeat(struct builder *b, const char *name, tensor_id x)
 
 static tensor_id attention(struct builder *b, tensor_id x)
 {
-    const tensor_id y = gather(b, norm(b, "attention_norm", x, b->h));
+    const tensor_id shard = norm(b, "attention_norm", x, b->h);
+    const tensor_id y = gather(b, shard);
     const struct linear wq = linear_of_q(b, "wq", y);
     const struct linear wk = linear_of_k(b, "wk", y);
     const struct linear wv = linear_of_v(b, "wv", y);
@@ -95,14 +134,17 @@ static tensor_id attention(struct builder *b, tensor_id x)
                                      .v = v,
                                      .efficient = attention_is_efficient(b) });
     const struct linear wo = linear_of_o(b, "wo", out);
-    return build_add(b, "residual", x, reduce(b, build_linear(b, &wo)));
+    const tensor_id z = reduce(b, build_linear(b, &wo));
+    called_with(b, shard);
+    return build_add(b, "residual", x, z);
 }
 
 /* ---- feed forward ---- */
 
 static tensor_id feed_forward(struct builder *b, tensor_id x)
 {
-    const tensor_id y = gather(b, norm(b, "ffn_norm", x, b->h));
+    const tensor_id shard = norm(b, "ffn_norm", x, b->h);
+    const tensor_id y = gather(b, shard);
     struct linear w1 = linear_of_up(b, "w1", y);
     const struct linear w3 = linear_of_up(b, "w3", y);
     w1.lora = LORA_MASK(LORA_GATE);
@@ -111,7 +153,9 @@ static tensor_id feed_forward(struct builder *b, tensor_id x)
     const tensor_id up = build_linear(b, &w3);
     const struct linear w2 =
         linear_of_down(b, "w2", build_mul(b, "gated", gate, up));
-    return build_add(b, "residual", x, reduce(b, build_linear(b, &w2)));
+    const tensor_id z = reduce(b, build_linear(b, &w2));
+    called_with(b, shard);
+    return build_add(b, "residual", x, z);
 }
 
 static tensor_id layer(struct builder *b, const struct layer_kind *kind,
@@ -123,6 +167,20 @@ static tensor_id layer(struct builder *b, const struct layer_kind *kind,
 
 /* ---- ends ---- */
 
+/* DTensor has no rule for the gradient of a table in rows: each rank makes all
+ * of it, and then a copy of its part (torch/distributed/tensor/_ops/
+ * _embedding_ops.py). By then the result's gradient is gone. */
+static void whole_table_gradient(struct builder *b, tensor_id table,
+                                 tensor_id x)
+{
+    const struct tensor *t = tensor_of(b, table);
+    if (!in_shards(b) || !t->trainable)
+        return;
+    b->p->op[b->p->n_ops - 1].back_bytes =
+        build_product(b, t->bytes, b->run->tp)
+        - min_u64(t->bytes, tensor_of(b, x)->bytes);
+}
+
 static void embedding(struct builder *b)
 {
     build_begin(b, BLOCK_EMBED, "embedding");
@@ -130,6 +188,7 @@ static void embedding(struct builder *b)
     const tensor_id table = build_word_table(b, "tok_embeddings", b->h);
     const tensor_id x =
         build_embedding(b, "tok_embeddings", b->ids, table, &whole);
+    whole_table_gradient(b, table, x);
     build_end(b, reduce(b, x));
 }
 
@@ -169,24 +228,34 @@ static tensor_id torchtune_pieces(struct builder *b, tensor_id x,
                           .logp = compiled ? DT_NONE : DT_FP32 });
 }
 
-/* Logits stay cut over the vocabulary: log-softmax and its loss are DTensor's,
- * written in Python. Forward has the shifted logits, their exponentials or the
- * result; backward a zeroed gradient, the exponentials, their sum, and the
- * product (torch/distributed/tensor/parallel/loss.py). */
+/* train.py has the model's result until it has the loss. */
+static void linger(struct builder *b, tensor_id x)
+{
+    b->p->tensor[tensor_of(b, x)->storage].lingers = true;
+}
+
+/* torch/distributed/tensor/parallel/loss.py: beside the logits two of their
+ * size in forward, the shifted ones and the log-softmax, which stays; in
+ * backward the target's entries, the exponential, then their sum and the
+ * product. */
 static tensor_id parallel_loss(struct builder *b, tensor_id logits)
 {
-    const struct shape scalar = SHAPE(b->one), whole = SHAPE(b->t, b->V);
+    const struct shape scalar = SHAPE(b->one), whole = shape_of(b, logits);
+    const tensor_id in[] = { logits, b->labels };
+    const tensor_id loss = build_tensor(b, "loss", DT_FP32, &scalar);
+    const tensor_id weight = build_tensor(b, "total weight", DT_FP32, &scalar);
+    const tensor_id logp = build_tensor(b, "log-softmax", DT_FP32, &whole);
     const tensor_id shifted =
-        build_fp8_copy(b, "shifted logits", DT_FP32, logits);
-    build_fp8_copy(b, "exponentials", DT_FP32, shifted);
-    const tensor_id in[] = { logits, b->labels, shifted };
-    struct op *op = build_op(b, OP_FUSED, "log-softmax", in, 3);
-    op_result(b, op, build_tensor(b, "loss", DT_FP32, &scalar));
-    op_byproduct(op, build_tensor(b, "log-softmax", DT_FP32, &whole));
+        build_tensor(b, "shifted logits", DT_FP32, &whole);
+    struct op *op = build_op(b, OP_FUSED, "loss_parallel", in, 2);
+    op_result(b, op, loss);
+    op_byproduct(op, weight);
+    op_byproduct(op, logp);
+    op_byproduct(op, shifted);
     op->keep_in = 2;  /* labels */
-    op->keep_out = 2; /* log-softmax */
-    op->back_bytes = 2 * tensor_of(b, logits)->bytes;
-    return op->out[0];
+    op->keep_out = 6; /* total weight, log-softmax */
+    op->back_bytes = build_product(b, tensor_of(b, logp)->bytes, 2);
+    return loss;
 }
 
 static void head(struct builder *b)
@@ -207,6 +276,7 @@ static void head(struct builder *b)
         return;
     }
     const tensor_id up = build_cast(b, "fp32 logits", logits, DT_FP32);
+    linger(b, b->run->fp32_logits ? up : logits);
     const tensor_id loss = b->run->tp > 1
                                ? parallel_loss(b, up)
                                : build_cross_entropy(b, "loss", up, b->labels);
