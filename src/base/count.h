@@ -29,7 +29,8 @@ static inline struct count count_add(struct count a, struct count b)
 static inline struct count count_mul(struct count a, struct count b)
 {
     struct count r = { a.v * b.v, a.over || b.over };
-    r.over = r.over || (b.v != 0 && a.v > UINT64_MAX / b.v);
+    if ((a.v | b.v) >> 32 != 0) /* else there is no need to divide */
+        r.over = r.over || (b.v != 0 && a.v > UINT64_MAX / b.v);
     return r;
 }
 

@@ -69,18 +69,39 @@ static struct bucket_fill emptied(const struct stage *s,
                                  .begun = true };
 }
 
+/* Ranks matter where each has its own part of the gradients: in ZeRO-2. */
+static void take_ranks(const struct stage *s, struct bucket_fill *f,
+                       uint64_t first, uint64_t end)
+{
+    if (s->run->zero != 2)
+        return;
+    const uint64_t low = first / s->share, high = (end - 1) / s->share;
+    f->low = f->tensors == 0 ? low : min_u64(f->low, low);
+    f->high = f->tensors == 0 ? high : max_u64(f->high, high);
+}
+
 static void take(const struct stage *s, struct bucket_fill *f, uint64_t first,
                  uint64_t elems)
 {
-    const uint64_t low = first / s->share;
-    const uint64_t high = (first + elems - 1) / s->share;
-    f->low = f->tensors == 0 ? low : min_u64(f->low, low);
-    f->high = f->tensors == 0 ? high : max_u64(f->high, high);
+    take_ranks(s, f, first, first + elems);
     f->first = first;
     f->elems += elems;
     f->tensors++;
     if (elems > s->run->reduce_bucket)
         f->large = elems;
+}
+
+/* A block's gradients, all of which the bucket has room for. */
+static void take_block(const struct stage *s, struct bucket_fill *f,
+                       uint64_t before, const struct arrived *a)
+{
+    if (a->tensors == 0)
+        return;
+    take_ranks(s, f, before + a->offset, before + a->end);
+    f->first = before + a->latest;
+    f->elems += a->elems;
+    f->tensors += a->tensors;
+    f->begun = true;
 }
 
 void bucket_arrival(const struct stage *s, uint32_t position,
@@ -115,10 +136,22 @@ void bucket_init(struct stage *s)
     for (uint32_t i = s->n; i-- > 0;) {
         const struct block_walk *w = &s->walk[stage_block(s, i)];
         struct bucket_turn t = { .after = s->fill[i + 1] };
-        for (uint32_t k = 0; k < w->arrivals; k++)
+        const bool room =
+            t.after.elems + w->arrived.elems <= s->run->reduce_bucket;
+        if (room)
+            take_block(s, &t.after, s->before[i].elems, &w->arrived);
+        for (uint32_t k = 0; k < w->arrivals && !room; k++)
             bucket_arrival(s, i, &w->arrival[k], &t);
         s->fill[i] = t.after;
     }
+}
+
+bool bucket_calm(const struct stage *s, uint32_t position)
+{
+    const struct bucket_fill *f = &s->fill[position + 1];
+    const struct bucket_fill *after = &s->fill[position];
+    return f->begun && f->reduced == after->reduced && f->large == 0
+           && after->large == 0;
 }
 
 /* ---- bytes ---- */

@@ -15,6 +15,7 @@
 /* Walks the trained tensors of a stage in order. */
 struct zero_layout {
     uint64_t at;            /* elements so far */
+    uint64_t rank, end;     /* whose partition they are in; where that ends */
     uint64_t group, groups; /* shards of the sub-group at hand; the largest */
 };
 
@@ -23,9 +24,14 @@ static void add_to_partition(struct stage *s, struct zero_layout *l, uint64_t n)
 {
     if (n == 0)
         return;
-    for (uint64_t r = l->at / s->share; r <= (l->at + n - 1) / s->share; r++)
-        s->whole[r] += n;
+    if (l->at == l->end) {
+        l->rank++;
+        l->end += s->share;
+    }
     l->at += n;
+    s->whole[l->rank] += n;
+    for (; l->end < l->at; l->end += s->share)
+        s->whole[++l->rank] += n;
 }
 
 /* A sub-group ends with the parameter that takes it to the size
@@ -79,44 +85,93 @@ static void keep_largest(void *ctx, uint64_t elems)
     *most = max_u64(*most, elems);
 }
 
-/* Of a block, the tensors that come last in it, or the others. */
-static void add_block(struct stage *s, struct zero_layout *l, uint32_t position,
-                      bool last)
+/* What is laid out of a tensor: stage 3 cuts each, the others all in a row. */
+static void add_tensor(struct stage *s, struct zero_layout *l, uint64_t elems)
 {
     const struct run *run = s->run;
-    const struct block *b = &s->p->block[stage_block(s, position)];
+    if (run->zero == 3)
+        add_to_group(l, div_up(elems, run->shard), run->sub_group_size);
+    else
+        add_to_partition(s, l, elems);
+}
+
+/* Of a block, the tensors that come last in it, or the others. */
+static void add_tensors(struct stage *s, struct zero_layout *l,
+                        const struct block *b, bool last)
+{
     for (uint32_t k = 0; k < b->tensor_count; k++) {
         const struct tensor *t = &s->p->tensor[b->tensor_first + k];
-        if (!trained_here(s, t) || program_comes_last(s->p, b, t) != last)
-            continue;
-        add_to_partition(s, l, t->elems);
-        add_to_group(l, div_up(t->elems, run->shard), run->sub_group_size);
+        if (trained_here(s, t) && program_comes_last(s->p, b, t) == last)
+            add_tensor(s, l, t->elems);
     }
+}
+
+static void add_block(struct stage *s, struct zero_layout *l,
+                      const struct block *b)
+{
+    add_tensors(s, l, b, false);
+    if (s->p->norms_last && b->kind == BLOCK_LAYER)
+        add_tensors(s, l, b, true);
+}
+
+/* Shards of a block's tensors. */
+static uint64_t group_elems(const struct stage *s, const struct block *b)
+{
+    uint64_t sum = 0;
+    for (uint32_t k = 0; k < b->tensor_count; k++) {
+        const struct tensor *t = &s->p->tensor[b->tensor_first + k];
+        if (trained_here(s, t))
+            sum += div_up(t->elems, s->run->shard);
+    }
+    return sum;
+}
+
+/* A block within which no sub-group ends is added whole. */
+static void zero3_groups(struct stage *s, struct zero_layout *l)
+{
+    uint64_t elems = 0;
+    for (uint32_t i = 0; i < s->n; i++) {
+        const struct block *b = &s->p->block[stage_block(s, i)];
+        if (i == 0 || stage_block(s, i) != stage_block(s, i - 1))
+            elems = group_elems(s, b);
+        if (l->group + elems < s->run->sub_group_size)
+            add_to_group(l, elems, s->run->sub_group_size);
+        else
+            add_block(s, l, b);
+    }
+    s->sub_group = l->groups;
+}
+
+static void zero_partition(struct stage *s, struct zero_layout *l)
+{
+    const struct run *run = s->run;
+    for (uint64_t r = 0; r < run->shard; r++)
+        s->whole[r] = 0;
+    for (uint32_t i = 0; i < s->n; i++)
+        add_block(s, l, &s->p->block[stage_block(s, i)]);
+    s->partition = s->whole[0];
+    for (uint64_t r = 1; r < run->shard && run->zero_rank != ZERO_RANK_FIRST;
+         r++)
+        s->partition = max_u64(s->partition, s->whole[r]);
 }
 
 void zero_layout(struct stage *s)
 {
     const struct run *run = s->run;
-    struct zero_layout l = { 0 };
     if (run->engine != ENGINE_DEEPSPEED || run->zero == 0
         || s->sum.elems == 0) {
         s->fill = NULL;
         return;
     }
     s->share = engine_flat_share(run, s->sum.elems, 0);
-    for (uint64_t r = 0; r < run->shard; r++)
-        s->whole[r] = 0;
+    struct zero_layout l = { .end = s->share };
     s->bucket = 0;
     if (engine_steps_views(run))
         zero_each_bucket(s, keep_largest, &s->bucket);
-    for (uint32_t i = 0; i < s->n; i++)
-        for (unsigned last = 0; last < 2; last++)
-            add_block(s, &l, i, last != 0);
-    s->partition = s->whole[0];
-    for (uint64_t r = 1; r < run->shard && run->zero_rank != ZERO_RANK_FIRST;
-         r++)
-        s->partition = max_u64(s->partition, s->whole[r]);
-    s->sub_group = l.groups;
+    if (run->zero == 3)
+        zero3_groups(s, &l);
+    else
+        zero_partition(s, &l);
     if (zero_fills_bucket(run))
         bucket_init(s);
 }

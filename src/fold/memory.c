@@ -17,15 +17,7 @@ static bool moment_at(struct moment *m, const struct stage *s, enum phase phase,
     return moment_with(m, s, phase, position, later, NULL, COMP_COUNT);
 }
 
-/* A bucket is reduced in a block near by. */
-static bool bucket_turns_at(const struct stage *s, uint32_t i, uint32_t reach)
-{
-    return s->fill != NULL
-           && s->fill[i - reach].reduced != s->fill[i + reach + 1].reduced;
-}
-
-/* Gradients fill a bucket, or a rank's partition, of which frozen weights have
- * none. */
+/* Gradients, of which frozen weights have none, fill a bucket. */
 static bool gradients_reach(const struct stage *s, uint32_t i, uint64_t elems)
 {
     const uint64_t all = s->before[s->n].elems;
@@ -43,33 +35,81 @@ static bool bends_at(const struct stage *s, uint32_t i, uint64_t elems)
     return low <= elems && elems <= high;
 }
 
-static bool zero_bends_at(const struct stage *s, uint32_t i)
+static bool zero3_bends_at(const struct stage *s, uint32_t i)
 {
     const uint64_t all = s->before[s->n].all_elems;
     const uint64_t ahead = min_u64(zero3_ahead(s, i, false), all);
-    return gradients_reach(s, i, s->run->reduce_bucket)
-           || bends_at(s, i, ZERO3_MAX_REUSE_ELEMS / 2) || bends_at(s, i, ahead)
+    return bends_at(s, i, ZERO3_MAX_REUSE_ELEMS / 2) || bends_at(s, i, ahead)
            || bends_at(s, i, all - ahead);
 }
 
-/* Between two equal neighbours on either side a position changes every term
- * by the same amount, but for the engine's that bend: the fullest moment is at
- * an end of such a run or at a bend. */
-static bool interior(const struct stage *s, uint32_t i)
+static bool engine_bends(const struct run *run)
 {
-    const uint32_t reach = 1 + (uint32_t)min_u64(s->group, 1u << 20);
-    if (i < reach + 1 || i + reach + 1 >= s->n || stage_offloads(s))
-        return false;
-    for (uint32_t k = i - reach; k <= i + reach; k++) {
-        if (stage_block(s, k) != stage_block(s, i)
-            || stage_chunk(s, k) != stage_chunk(s, i)
-            || stage_recomputed(s, k) != stage_recomputed(s, i))
-            return false;
+    return run->engine == ENGINE_DEEPSPEED
+           || run->engine == ENGINE_MEGATRON_FSDP;
+}
+
+/* What an engine gathers, or has of gradients, bends here. */
+static bool engine_bends_at(const struct stage *s, uint32_t i)
+{
+    switch (s->run->engine) {
+    case ENGINE_MEGATRON_FSDP: return bends_at(s, i, MEGATRON_FSDP_QUEUE_ELEMS);
+    case ENGINE_DEEPSPEED: return s->run->zero == 3 && zero3_bends_at(s, i);
+    case ENGINE_DDP:
+    case ENGINE_FSDP:
+    case ENGINE_FSDP2:
+    case ENGINE_MEGATRON:
+    case ENGINE_COUNT: break;
     }
-    if (s->run->engine == ENGINE_MEGATRON_FSDP)
-        return !bends_at(s, i, MEGATRON_FSDP_QUEUE_ELEMS);
-    return s->run->engine != ENGINE_DEEPSPEED
-           || (!zero_bends_at(s, i) && !bucket_turns_at(s, i, reach));
+    return false;
+}
+
+/* What a bucket adds is more where it is reduced; in ZeRO-2 some of that stays,
+ * and those below have more, too. */
+static bool bucket_bends_at(const struct stage *s, uint32_t i)
+{
+    if (s->run->engine != ENGINE_DEEPSPEED)
+        return false;
+    if (s->run->offload_optimizer == OFFLOAD_NVME
+        && gradients_reach(s, i, s->run->reduce_bucket))
+        return true; /* from there on they are on their way to disk */
+    if (s->fill == NULL)
+        return false;
+    return s->run->zero == 3 ? !bucket_calm(s, i)
+                             : s->fill[i - 1].reduced != s->fill[i + 2].reduced;
+}
+
+static bool alike(const struct stage *s, uint32_t i, uint32_t k)
+{
+    return stage_block(s, k) == stage_block(s, i)
+           && stage_chunk(s, k) == stage_chunk(s, i)
+           && stage_recomputed(s, k) == stage_recomputed(s, i);
+}
+
+/* Positions one after another that differ in nothing. */
+struct row {
+    uint32_t first, end;
+};
+
+static struct row row_from(const struct stage *s, uint32_t first)
+{
+    struct row row = { first, first + 1 };
+    while (row.end < s->n && alike(s, first, row.end))
+        row.end++;
+    return row;
+}
+
+/* Between equal neighbours on either side, a checkpoint's layers each, a
+ * position changes every term by the same amount, but for the engine's that
+ * bend: the fullest moment is at an end of such a row or at a bend. A checkpoint
+ * of several layers has bends of all of them. */
+static bool interior(const struct stage *s, const struct row *row, uint32_t i)
+{
+    const uint32_t reach = 2 * (uint32_t)min_u64(s->group, 1u << 20);
+    return i > reach && i + reach + 1 < s->n && i >= row->first + reach
+           && i + reach < row->end && !stage_offloads(s)
+           && (s->group == 1 || !engine_bends(s->run))
+           && !engine_bends_at(s, i);
 }
 
 static bool look(struct moment *best, const struct stage *s, enum phase phase,
@@ -83,30 +123,51 @@ static bool look(struct moment *best, const struct stage *s, enum phase phase,
     return true;
 }
 
-static bool look_at_position(struct moment *best, const struct stage *s,
-                             uint32_t i, bool later)
+static bool look_at_forward(struct moment *best, const struct stage *s,
+                            uint32_t i, bool later)
 {
     const bool head = s->head && i == s->n - 1;
+    return !stage_happens(s, i, false, later)
+           || look(best, s, head ? PHASE_LOSS : PHASE_FORWARD, i, later);
+}
+
+static bool look_at_backward(struct moment *best, const struct stage *s,
+                             uint32_t i, bool later)
+{
     bool ok = true;
-    if (stage_happens(s, i, false, later))
-        ok = look(best, s, head ? PHASE_LOSS : PHASE_FORWARD, i, later);
     if (!stage_happens(s, i, true, later) || !stage_turns(s, i))
-        return ok;
+        return true;
     if (stage_recomputed(s, i))
-        ok = look(best, s, PHASE_RECOMPUTE, i, later) && ok;
+        ok = look(best, s, PHASE_RECOMPUTE, i, later);
     return look(best, s, PHASE_BACKWARD, i, later) && ok;
+}
+
+static bool look_at_row(struct moment *best, const struct stage *s,
+                        const struct row *row)
+{
+    /* two chunks have a second backward in one micro-batch */
+    const unsigned passes = s->run->grad_accum > 1 || s->chunks > 1 ? 2 : 1;
+    bool ok = true;
+    for (uint32_t i = row->first; i < row->end; i++) {
+        const bool skips = interior(s, row, i);
+        if (skips && !bucket_bends_at(s, i))
+            continue;
+        for (unsigned later = 0; later < passes; later++) {
+            if (!skips)
+                ok = look_at_forward(best, s, i, later != 0) && ok;
+            ok = look_at_backward(best, s, i, later != 0) && ok;
+        }
+    }
+    return ok;
 }
 
 static bool stage_peak(struct moment *best, const struct stage *s)
 {
     bool ok = moment_at(best, s, PHASE_REST, 0, false);
-    /* two chunks have a second backward in one micro-batch */
     const unsigned passes = s->run->grad_accum > 1 || s->chunks > 1 ? 2 : 1;
-    for (uint32_t i = 0; i < s->n; i++) {
-        if (interior(s, i))
-            continue;
-        for (unsigned later = 0; later < passes; later++)
-            ok = look_at_position(best, s, i, later != 0) && ok;
+    for (struct row row = { 0, 0 }; row.end < s->n;) {
+        row = row_from(s, row.end);
+        ok = look_at_row(best, s, &row) && ok;
     }
     for (unsigned later = 0; later < passes && engine_accumulates(s->run);
          later++)

@@ -76,7 +76,7 @@ static void put_others(struct put *p, const struct stage *s, uint32_t position)
 {
     if (s->others == NULL) {
         PUT(p, TERM_IN_FLIGHT, "other micro-batches of this stage",
-            F("bytes of one", stage_micro_batch_kept(s)),
+            F("bytes of one", s->micro_batch_kept),
             F("in flight beside this one", stage_others(s, p->m->later)));
         return;
     }
@@ -270,16 +270,24 @@ static struct stretch fullest_stretch(const struct stage *s, uint32_t position,
                                       bool later)
 {
     const struct block_walk *w = &s->walk[stage_block(s, position)];
-    const struct arrival *arrival =
-        stage_unpacks(s, position) ? w->unpacked_arrival : w->arrival;
+    const bool unpacks = stage_unpacks(s, position);
+    const struct arrival *arrival = unpacks ? w->unpacked_arrival : w->arrival;
+    if (bucket_calm(s, position)) {
+        struct stretch calm = { .e = NULL };
+        consider(&calm, s, unpacks ? &w->unpacked_calm : &w->calm,
+                 &s->fill[position + 1], later);
+        return calm;
+    }
     struct bucket_turn t = { .after = s->fill[position + 1] };
     struct stretch best = { .e = NULL };
     for (uint32_t k = 0; k < w->arrivals; k++) {
         const struct arrival *a = &arrival[k];
+        const uint64_t reduced = t.after.reduced;
         consider(&best, s, &a->until, &t.after, later);
         bucket_arrival(s, position, a, &t);
         consider(&best, s, &a->at, &t.reduced, later);
-        consider(&best, s, &a->at, &t.told, later);
+        if (t.after.reduced != reduced)
+            consider(&best, s, &a->at, &t.told, later);
     }
     consider(&best, s, &arrival[w->arrivals].until, &t.after, later);
     return best;

@@ -84,7 +84,7 @@ bool stage_turns(const struct stage *s, uint32_t position)
 
 uint32_t stage_chunk(const struct stage *s, uint32_t position)
 {
-    if (s->embed && position == 0)
+    if (s->chunks == 1 || (s->embed && position == 0))
         return 0;
     if (!stage_is_layer(s, position))
         return s->chunks - 1;
@@ -434,10 +434,10 @@ static struct shared_bytes shared_of(const struct program *p, bool rotary)
     for (tensor_id id = p->first_shared; id < p->first_shared + p->n_shared;
          id++) {
         const struct tensor *t = &p->tensor[id];
-        const bool kept = some_op_saves(p, id);
-        const uint64_t bytes = round_alloc(t->bytes);
         if (t->rotary != rotary)
             continue;
+        const bool kept = some_op_saves(p, id);
+        const uint64_t bytes = round_alloc(t->bytes);
         sum.all += t->storage == id ? bytes : 0;
         sum.kept += kept ? bytes : 0;
         sum.late += kept || t->held ? bytes : 0;
@@ -630,6 +630,12 @@ static uint64_t head_stage(const struct program *p, const struct run *run)
     return tied && run_spreads(run) ? 0 : run->pp - 1;
 }
 
+/* Around layers, whatever they keep. */
+static bool checkpoints(const struct run *run)
+{
+    return run->recompute == RECOMP_FULL || run->recompute == RECOMP_OPS;
+}
+
 void stage_init(struct stage *s, struct memory_fold *f, uint64_t index,
                 uint64_t first_layer)
 {
@@ -660,7 +666,7 @@ void stage_init(struct stage *s, struct memory_fold *f, uint64_t index,
     s->n = (uint32_t)s->layers + (s->embed ? 1 : 0) + (s->head ? 1 : 0);
     s->group = max_u64(run->recompute_granularity, 1);
     s->every = max_u64(run->recompute_every, 1);
-    if (run->recompute == RECOMP_FULL || run->recompute == RECOMP_OPS)
+    if (checkpoints(run))
         s->recomputed = s->every > 1
                             ? s->layers
                             : min_u64(run->recompute_layers, s->layers);
@@ -689,6 +695,7 @@ void stage_init(struct stage *s, struct memory_fold *f, uint64_t index,
     s->stage_input = held_input(s) + pipe_micro_batch(s);
     s->outputs = held_bytes(p, &p->block[p->head]);
     frames_init(s);
+    s->micro_batch_kept = stage_micro_batch_kept(s);
     if (schedule_walked(run))
         chunks_init(s, f);
 }
@@ -729,6 +736,7 @@ static unsigned modes_needed(const struct run *run)
     const struct stage s = { .run = run };
     return 1u << engine_wgrad_mode(&s, false)
            | 1u << engine_wgrad_mode(&s, true)
+           | (checkpoints(run) ? WALK_CHECKPOINT : 0)
            | (stops_early(run) ? WALK_EARLY : 0)
            | (unpacks(run) ? WALK_UNPACKS : 0)
            | (schedule_splits(run) ? WALK_SPLIT : 0)
@@ -764,7 +772,10 @@ bool memory_fold_init(struct memory_fold *f, const struct program *p,
         most = max_u64(most, run->stage_layers[r]);
     most *= schedule_is_dual(run) ? 2 : 1;
     f->before = ARENA_NEW(a, struct prefix, (size_t)most + 3);
-    if (f->before == NULL || !walk_scratch_init(&f->scratch, p, a)
+    f->walk = ARENA_NEW(a, struct block_walk, p->n_blocks);
+    f->states = ARENA_NEW(a, struct block_states, p->n_blocks);
+    if (f->before == NULL || f->walk == NULL || f->states == NULL
+        || !walk_scratch_init(&f->scratch, p, a)
         || (schedule_walked(run) && !chunks_room(f)))
         return false;
     if (run->engine == ENGINE_DEEPSPEED && !zero_room(f, (size_t)most + 3))

@@ -78,20 +78,21 @@ struct stage {
     uint32_t joint;  /* the position between two stacks; n: none */
     bool hands_far;  /* some block does: block.hands_far */
     uint64_t bucket; /* ZeRO-1, pipelined: elements flattened at once, most */
-    uint64_t partition;       /* ZeRO: elements of whole tensors that touch one
+    uint64_t partition;        /* ZeRO: elements of whole tensors that touch one
                               rank's partition; the most, or zero_rank's */
-    uint64_t share;           /* ... elements of one */
-    uint64_t *whole;          /* ZeRO-1, -2: the same of each rank */
-    struct bucket_fill *fill; /* [n + 1], when all positions from one on have
+    uint64_t share;            /* ... elements of one */
+    uint64_t *whole;           /* ZeRO-1, -2: the same of each rank */
+    struct bucket_fill *fill;  /* [n + 1], when all positions from one on have
                               run backward; NULL: no such bucket */
-    uint64_t sub_group;       /* ZeRO-3: elements of the largest */
-    uint64_t dummy_wgrads;    /* one gradient a shape: see stage.c */
-    uint64_t stage_input;     /* received hidden states kept to backward, and
+    uint64_t sub_group;        /* ZeRO-3: elements of the largest */
+    uint64_t dummy_wgrads;     /* one gradient a shape: see stage.c */
+    uint64_t stage_input;      /* received hidden states kept to backward, and
                                 what else the pipeline engine holds of one
                                 micro-batch */
-    uint64_t outputs;         /* of a micro-batch: what the engine holds of the
+    uint64_t outputs;          /* of a micro-batch: what the engine holds of the
                                 head after its backward */
-    struct moment rest;       /* between steps: part of every moment */
+    uint64_t micro_batch_kept; /* between forward and backward, of one */
+    struct moment rest;        /* between steps: part of every moment */
     bool has_rest;
 };
 
@@ -135,8 +136,8 @@ struct memory_fold {
     const struct run *run;
     struct arena *a;
     struct walk_scratch scratch;
-    struct block_walk walk[BLOCK_MAX];
-    struct block_states states[BLOCK_MAX];
+    struct block_walk *walk;     /* [p->n_blocks] */
+    struct block_states *states; /* [p->n_blocks] */
     struct prefix *before;
     struct bucket_fill *fill;
     uint64_t *whole;
@@ -315,6 +316,9 @@ void bucket_init(struct stage *s);
  * there was. */
 void bucket_arrival(const struct stage *s, uint32_t position,
                     const struct arrival *a, struct bucket_turn *t);
+/* Nothing is reduced in the backward of the block at a position, nor larger than
+ * the bucket: it is as full for the engine all along. */
+bool bucket_calm(const struct stage *s, uint32_t position);
 /* What is left at the end of backward. */
 void bucket_rest(const struct stage *s, struct bucket_turn *t);
 uint64_t bucket_bytes(const struct stage *s, const struct bucket_fill *f,

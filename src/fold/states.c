@@ -312,6 +312,7 @@ void states_of_block(struct block_states *out, const struct program *p,
             s.own_frozen_bytes += dtype_bytes_of(dtype, rows * cols);
         }
     }
-    update_loop_of(&s.loop, p, block, run, counts_tied);
+    if (update_loops(run))
+        update_loop_of(&s.loop, p, block, run, counts_tied);
     *out = s;
 }

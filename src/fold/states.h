@@ -81,6 +81,8 @@ uint64_t states_mixed_bytes(const struct block_states *s);
 
 /* ---- update_loop.c ---- */
 
+/* Whether tensors are updated one by one. */
+bool update_loops(const struct run *run);
 void update_loop_of(struct update_loop *l, const struct program *p,
                     const struct block *b, const struct run *run,
                     bool counts_tied);

@@ -177,14 +177,17 @@ void put_term(struct put *p, enum term term, const char *what,
         if (f[i].kind == FACTOR_TENSORS)
             pieces = PIECES_TENSORS;
     }
-    c = count_div_up(c, divisor);
+    if (divisor != 1)
+        c = count_div_up(c, divisor);
+    if (c.v == 0 && !c.over)
+        return;
     struct count sum = count_add(count_of(p->m->bytes[term]), c);
     p->m->bytes[term] = sum.v;
     sum = count_add(count_of(p->m->total), c);
     p->m->total = sum.v;
     p->over = p->over || sum.over;
-    if (p->each != NULL && c.v != 0)
+    if (p->each != NULL)
         p->each(p->ctx, &(struct put_event){ term, what, c.v, pieces });
-    if (p->why != NULL && c.v != 0 && terms[term].component == p->only)
+    if (p->why != NULL && terms[term].component == p->only)
         explain_term(p, term, what, f, n, c.v);
 }

@@ -61,6 +61,11 @@ static unsigned named_before(enum optimizer o)
     return 0;
 }
 
+bool update_loops(const struct run *run)
+{
+    return run->optimizer_impl == OPTIMPL_LOOP || run->optimizer == OPT_MUON;
+}
+
 static uint64_t updated_size(const struct run *run)
 {
     return dtype_size(run->prec.master == DT_NONE ? run->prec.param

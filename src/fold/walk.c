@@ -451,32 +451,72 @@ static void walk_halves(struct walk *w, struct block_walk *out,
     w->split = false;
 }
 
-/* A backward that notes when each weight's gradient comes. */
-static void walk_arrivals(struct walk *w, struct block_walk *out,
-                          struct walk_scratch *scratch)
+static struct arrived arrived_of(const struct arrival *a, uint32_t n)
 {
-    struct arrival *first = &scratch->arrival[scratch->arrivals];
-    *(w->unpacks ? &out->unpacked_arrival : &out->arrival) = first;
-    w->arrival = first;
-    w->arrivals = 0;
-    walk_backward(w, WGRAD_FREE);
-    w->arrival[w->arrivals] = (struct arrival){ .until = w->since };
-    out->arrivals = w->arrivals;
-    scratch->arrivals += w->arrivals + 1;
-    w->arrival = NULL;
+    struct arrived sum = { 0 };
+    for (uint32_t k = 0; k < n; k++) {
+        const uint64_t end = a[k].offset + a[k].elems;
+        if (a[k].elems == 0)
+            continue;
+        sum.offset =
+            sum.tensors == 0 ? a[k].offset : min_u64(sum.offset, a[k].offset);
+        sum.end = max_u64(sum.end, end);
+        sum.largest = max_u64(sum.largest, a[k].elems);
+        sum.latest = a[k].offset;
+        sum.elems += a[k].elems;
+        sum.tensors++;
+    }
+    return sum;
 }
 
-static void walk_unpacked(struct walk *w, struct block_walk *out,
-                          unsigned modes, struct walk_scratch *scratch)
+/* The first of the fullest moments, in order. */
+static struct extremum calm_of(const struct arrival *a, uint32_t n)
 {
-    w->unpacks = true;
-    for (unsigned m = 0; m < WGRAD_MODES; m++)
-        if ((modes >> m & 1) != 0)
-            out->unpacked[m] = walk_backward(w, (enum wgrad_mode)m);
-    out->lead = w->lead;
-    if ((modes & WALK_ARRIVALS) != 0)
-        walk_arrivals(w, out, scratch);
-    w->unpacks = false;
+    const struct extremum *best = &a[0].until;
+    for (uint32_t k = 0; k < n; k++) {
+        if (extremum_total(&a[k].at) > extremum_total(best))
+            best = &a[k].at;
+        if (extremum_total(&a[k + 1].until) > extremum_total(best))
+            best = &a[k + 1].until;
+    }
+    return *best;
+}
+
+/* A backward that notes when each weight's gradient comes. */
+static struct extremum walk_arrivals(struct walk *w, struct block_walk *out,
+                                     struct walk_scratch *scratch)
+{
+    struct arrival *first = &scratch->arrival[scratch->arrivals];
+    w->arrival = first;
+    w->arrivals = 0;
+    walk_lay_out(w);
+    const struct extremum top = walk_backward(w, WGRAD_FREE);
+    w->arrival[w->arrivals] = (struct arrival){ .until = w->since };
+    out->arrivals = w->arrivals;
+    if (w->unpacks) {
+        out->unpacked_arrival = first;
+        out->unpacked_calm = calm_of(first, w->arrivals);
+    } else {
+        out->arrival = first;
+        out->arrived = arrived_of(first, w->arrivals);
+        out->calm = calm_of(first, w->arrivals);
+    }
+    scratch->arrivals += w->arrivals + 1;
+    w->arrival = NULL;
+    return top;
+}
+
+static void walk_backwards(struct walk *w, struct block_walk *out,
+                           unsigned modes, struct walk_scratch *scratch)
+{
+    struct extremum *top = w->unpacks ? out->unpacked : out->backward;
+    for (unsigned m = 0; m < WGRAD_MODES; m++) {
+        if ((modes >> m & 1) == 0)
+            continue;
+        top[m] = m == WGRAD_FREE && (modes & WALK_ARRIVALS) != 0
+                     ? walk_arrivals(w, out, scratch)
+                     : walk_backward(w, (enum wgrad_mode)m);
+    }
 }
 
 void walk_block(struct block_walk *out, const struct program *p,
@@ -517,25 +557,27 @@ void walk_block(struct block_walk *out, const struct program *p,
         out->waiting =
             round_to(p->tensor[block->memory].bytes, scratch->granule);
     out->wgrad = weight_grads(p, block, scratch->granule);
-    out->forward_nograd = walk_forward(&w, PASS_CHECKPOINT);
+    if ((modes & WALK_CHECKPOINT) != 0)
+        out->forward_nograd = walk_forward(&w, PASS_CHECKPOINT);
     out->forward = walk_forward(&w, PASS_KEEP);
     out->renames = w.renames;
     out->returns = w.returns;
     out->inside = w.inside;
     out->before = w.before;
     out->after = w.top;
-    out->again = out->checkpoint == in->bytes && !w.outside
-                     ? out->forward
-                     : walk_forward(&w, PASS_AGAIN);
+    if ((modes & WALK_CHECKPOINT) != 0)
+        out->again = out->checkpoint == in->bytes && !w.outside
+                         ? out->forward
+                         : walk_forward(&w, PASS_AGAIN);
     if ((modes & WALK_EARLY) != 0)
         out->again_early = walk_forward(&w, PASS_AGAIN_EARLY);
-    for (unsigned m = 0; m < WGRAD_MODES; m++)
-        if ((modes >> m & 1) != 0)
-            out->backward[m] = walk_backward(&w, (enum wgrad_mode)m);
-    if ((modes & WALK_ARRIVALS) != 0)
-        walk_arrivals(&w, out, scratch);
-    if ((modes & WALK_UNPACKS) != 0)
-        walk_unpacked(&w, out, modes, scratch);
+    walk_backwards(&w, out, modes, scratch);
+    if ((modes & WALK_UNPACKS) != 0) {
+        w.unpacks = true;
+        walk_backwards(&w, out, modes, scratch);
+        out->lead = w.lead;
+        w.unpacks = false;
+    }
     for (unsigned m = 0; m < WGRAD_MODES && (modes & WALK_SPLIT) != 0; m++)
         if ((modes >> m & 1) != 0)
             walk_halves(&w, out, (enum wgrad_mode)m);

@@ -50,6 +50,15 @@ struct arrival {
     struct extremum at;    /* when the engine is told */
 };
 
+/* Gradients that arrive, of all the weights of a block that are no other
+ * block's. */
+struct arrived {
+    uint64_t elems, tensors;
+    uint64_t largest;     /* elements of one */
+    uint64_t offset, end; /* where the first of them lies, and the last ends */
+    uint64_t latest;      /* offset of the one that arrives last */
+};
+
 struct block_walk {
     uint64_t kept;          /* alive from forward to backward; the block's input
                          counts when it is among it */
@@ -89,6 +98,9 @@ struct block_walk {
        meant; else NULL. The same, unpacked */
     struct arrival *arrival, *unpacked_arrival;
     uint32_t arrivals;
+    struct arrived arrived;
+    /* the fullest of them, where an engine makes nothing of any; unpacked */
+    struct extremum calm, unpacked_calm;
     uint64_t stash;     /* between the two: inputs of linears and gradients of
                          their results */
     bool stashes_input; /* the block's input is among it */
@@ -114,15 +126,17 @@ bool walk_scratch_init(struct walk_scratch *s, const struct program *p,
                        struct arena *a);
 
 /* `regions` is the set of recompute regions that are active: bit r for
- * op.region == r + 1. modes: bit m for enum wgrad_mode m, and WALK_EARLY for
- * again_early, WALK_SPLIT for split and weights, WALK_ARRIVALS for arrivals (of
- * each block once, there is room for no more), WALK_UNPACKS for unpacked and
- * lead. No allocation. */
+ * op.region == r + 1. modes: bit m for enum wgrad_mode m, and WALK_CHECKPOINT
+ * for forward_nograd and again, WALK_EARLY for again_early, WALK_SPLIT for split
+ * and weights, WALK_ARRIVALS, beside WGRAD_FREE, for arrivals (of each block
+ * once, there is room for no more), WALK_UNPACKS for unpacked and lead. No
+ * allocation. */
 enum {
     WALK_EARLY = 1u << 8,
     WALK_SPLIT = 1u << 9,
     WALK_ARRIVALS = 1u << 10,
-    WALK_UNPACKS = 1u << 11
+    WALK_UNPACKS = 1u << 11,
+    WALK_CHECKPOINT = 1u << 12
 };
 void walk_block(struct block_walk *out, const struct program *p,
                 const struct block *block, uint64_t regions, unsigned modes,

@@ -25,21 +25,23 @@ void walk_gradient_comes(struct walk *w, const struct op *op, unsigned i,
     tell_arrival(w, op, i, true);
 }
 
-/* Elements that come before one in the order of the module's parameters. */
-static uint64_t offset_of(const struct walk *w, tensor_id id)
+static uint64_t lay_out(struct walk *w, bool last, uint64_t offset)
 {
     const struct block *b = w->b;
-    const bool last = program_comes_last(w->p, b, &w->p->tensor[id]);
-    uint64_t sum = 0;
-    for (tensor_id k = b->tensor_first; k < b->tensor_first + b->tensor_count;
-         k++) {
-        const struct tensor *t = &w->p->tensor[k];
-        const bool after = program_comes_last(w->p, b, t);
-        if (t->role == ROLE_PARAM && t->trainable && !t->again && !t->tied
-            && (after == last ? k < id : last))
-            sum += t->elems;
+    for (uint32_t i = 0; i < b->tensor_count; i++) {
+        const struct tensor *t = &w->p->tensor[b->tensor_first + i];
+        if (t->role != ROLE_PARAM || !t->trainable
+            || program_comes_last(w->p, b, t) != last)
+            continue;
+        w->slot[i].offset = offset;
+        offset += t->again || t->tied ? 0 : t->elems;
     }
-    return sum;
+    return offset;
+}
+
+void walk_lay_out(struct walk *w)
+{
+    lay_out(w, true, lay_out(w, false, 0));
 }
 
 static void note_arrival(struct walk *w, tensor_id id)
@@ -49,7 +51,7 @@ static void note_arrival(struct walk *w, tensor_id id)
         return;
     w->arrival[w->arrivals++] =
         (struct arrival){ .elems = t->again || t->tied ? 0 : t->elems,
-                          .offset = offset_of(w, id),
+                          .offset = walk_slot_of(w, id)->offset,
                           .until = w->since,
                           .at = { w->kept, w->tmp, w->wgrad,
                                   w->b->op_first + w->at } };

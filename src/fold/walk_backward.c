@@ -496,7 +496,7 @@ static bool lets_go_early(const struct walk *w, const struct op *op)
 static void note_lead(struct walk *w, const struct op *op)
 {
     tensor_id saved[SAVED_MAX];
-    if (w->led || op->outside || op_saves(w->p, op, saved) == 0)
+    if (!w->unpacks || w->led || op->outside || op_saves(w->p, op, saved) == 0)
         return;
     w->led = true;
     w->lead = w->tmp;
@@ -773,7 +773,8 @@ struct extremum walk_backward(struct walk *w, enum wgrad_mode mode)
     w->n_done = 0;
     for (uint32_t k = b->op_count; k-- > 0;) {
         const struct op *op = walk_op_at(w, k);
-        restore_saved(w, op);
+        if (w->regions != 0)
+            restore_saved(w, op);
         if (walk_region_active(w, op)) {
             restore_inputs(w, k);
             recompute_once(w, k);

@@ -26,6 +26,8 @@ struct walk_slot {
     bool framed;        /* tensor.framed: to the end of the block, and on */
     bool checkpointed;  /* kept by a checkpoint around the block */
     bool live;
+    uint64_t offset; /* a trained weight: elements before it, in the order of
+                        the module's parameters; where arrivals are noted */
 };
 
 struct walk_buffer {
@@ -150,6 +152,8 @@ bool walk_defers(const struct walk *w, const struct op *op);
 
 /* ---- walk_arrival.c ---- */
 
+/* Where weights lie among the block's trained ones. */
+void walk_lay_out(struct walk *w);
 /* A weight's gradient that does not stay: there until its hook has run. */
 void walk_gradient_comes(struct walk *w, const struct op *op, unsigned i,
                          uint64_t bytes);

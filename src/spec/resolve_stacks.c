@@ -277,12 +277,28 @@ static void check_images(const struct run *r, const struct spec *s,
     }
 }
 
+/* What a layer within a checkpoint hands to the loss has a gradient before the
+ * checkpoint is run again. */
+static void check_handed(const struct run *r, const struct spec *s,
+                         struct diag *d)
+{
+    if (s->vision != NULL || s->deep_layers == 0
+        || r->recompute_granularity <= 1)
+        return;
+    memplan_error *e =
+        setup_error(d, MEMPLAN_E_UNSUPPORTED, KEY_RECOMPUTE_GRANULARITY,
+                    "checkpoints of several layers, of which some have a "
+                    "merger of their own, are not modelled");
+    diag_hint(e, "leave recompute_granularity out");
+}
+
 /* Two parts are whole on a rank, a checkpoint a layer. */
 static void check_parts(const struct run *r, const struct spec *s,
                         struct diag *d)
 {
     check_adapter(s, d);
     check_mergers(s, d);
+    check_handed(r, s, d);
     check_freeze(r, s, d);
     check_full(r, s, d);
     whole_only(s, KEY_TP, r->tp, d);

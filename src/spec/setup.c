@@ -70,27 +70,6 @@ const char *dtype_name(enum dtype t)
     return (unsigned)t < DTYPE_COUNT ? dtype_names[t] : "";
 }
 
-uint64_t dtype_size(enum dtype t)
-{
-    switch (t) {
-    case DT_FP32:
-    case DT_INT32: return 4;
-    case DT_BF16:
-    case DT_FP16: return 2;
-    case DT_FP8:
-    case DT_INT8:
-    case DT_BOOL: return 1;
-    case DT_INT64: return 8;
-    case DT_NONE:
-    case DT_NF4:
-    case DT_FP4:
-    case DT_INT4:
-    case DT_E5M6:
-    case DTYPE_COUNT: return 0;
-    }
-    return 0;
-}
-
 uint64_t dtype_bytes_of(enum dtype t, uint64_t elems)
 {
     if (t == DT_E5M6) /* 12 bits */

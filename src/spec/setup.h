@@ -618,7 +618,26 @@ bool run_keeps_grads(const struct run *run);
 /* Bytes of n elements: 4-bit types round up. */
 uint64_t dtype_bytes_of(enum dtype t, uint64_t elems);
 /* Bytes of one element; 0 for DT_NONE and 4-bit types. */
-uint64_t dtype_size(enum dtype t);
+static inline uint64_t dtype_size(enum dtype t)
+{
+    switch (t) {
+    case DT_FP32:
+    case DT_INT32: return 4;
+    case DT_BF16:
+    case DT_FP16: return 2;
+    case DT_FP8:
+    case DT_INT8:
+    case DT_BOOL: return 1;
+    case DT_INT64: return 8;
+    case DT_NONE:
+    case DT_NF4:
+    case DT_FP4:
+    case DT_INT4:
+    case DT_E5M6:
+    case DTYPE_COUNT: return 0;
+    }
+    return 0;
+}
 const char *dtype_name(enum dtype t);
 
 #endif

@@ -55,7 +55,7 @@ static const char *pick(uint64_t *seed, const char *const *words)
 struct choice {
     const char *key, *value; /* NULL: not given */
 };
-enum { FIRST_ADAPTER = 32, FIRST_EIGHT = 63, CHOICES = 69 };
+enum { FIRST_ADAPTER = 32, FIRST_EIGHT = 64, CHOICES = 70 };
 struct trial {
     const char *model;
     struct choice c[CHOICES];
@@ -311,6 +311,8 @@ static void mend(struct trial *t)
         *value_of(t, "attention") = "eager";
     if (!is_chosen(t, "loss", "standard"))
         *value_of(t, "fp32_logits") = NULL;
+    if (number_of(t, "recompute_every") > 1 || is_whole(t->model))
+        *value_of(t, "recompute_granularity") = NULL;
 }
 
 /* What depends on other choices. */
@@ -614,6 +616,10 @@ static struct trial trial_of(uint64_t seed)
                 : s % 11 == 2  ? "4"
                                : NULL },
         { "cp_comm", s % 2 == 0 ? "a2a" : NULL },
+        { "recompute_granularity", strcmp(re, "full") != 0 ? NULL
+                                   : s % 5 == 0            ? "2"
+                                   : s % 5 == 1            ? "3"
+                                                           : NULL },
         { "drop_outputs", NULL }, /* these three: more_of */
         { "softmax_input", NULL },
         { "attention_mask", NULL },
