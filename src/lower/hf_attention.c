@@ -426,6 +426,23 @@ static tensor_id attention_bias(struct builder *b, const struct hf_qkv *o,
     return aligned(b, build_cast(b, "mask", bias, dtype));
 }
 
+/* Flash kernels want heads of a multiple of this (pad_last_dim of
+ * transformers/attention.cpp; flash_attn_interface.py). */
+enum { FLASH_HEAD_MULTIPLE = 8 };
+
+static bool pads_heads(const struct builder *b)
+{
+    return b->d.n % FLASH_HEAD_MULTIPLE != 0;
+}
+
+static void pad_head(struct builder *b, const char *name, struct hf_heads *h)
+{
+    const uint64_t wide = div_up(b->d.n, FLASH_HEAD_MULTIPLE);
+    struct shape shape = shape_of(b, h->x);
+    shape.dim[shape.rank - 1] = DIM("ceil8(d)", wide * FLASH_HEAD_MULTIPLE);
+    h->x = build_copy_as(b, name, h->x, &shape);
+}
+
 static tensor_id one_kernel(struct builder *b, const struct hf_qkv *o,
                             tensor_id bias, bool efficient)
 {
@@ -450,6 +467,35 @@ static void keep_unused(struct builder *b)
     op_byproduct(&b->p->op[b->p->n_ops - 1], unused);
 }
 
+/* Of heads that have no such width padded copies, and of the result, which is
+ * kept, a part. */
+static tensor_id flash_kernel(struct builder *b, struct hf_qkv *o,
+                              tensor_id sinks, bool unused)
+{
+    const struct shape heads = shape_of(b, o->q.x);
+    const double full = (double)b->d.n;
+    double wide = full;
+    if (pads_heads(b)) {
+        pad_head(b, "q padded", &o->q);
+        pad_head(b, "k padded", &o->k);
+        pad_head(b, "v padded", &o->v);
+        const struct shape padded = shape_of(b, o->q.x);
+        wide = (double)padded.dim[padded.rank - 1].n;
+    }
+    const tensor_id out = one_kernel(b, o, sinks, false);
+    struct op *op = &b->p->op[b->p->n_ops - 1];
+    op->flop_full *= full / wide; /* the model's */
+    op->flop_causal *= full / wide;
+    if (unused)
+        keep_unused(b);
+    /* empty_like(q): the result lies as q does (csrc/flash_attn/flash_api.cpp,
+       mha_fwd) */
+    const bool copies = o->q.layout == HF_HEADS || pads_heads(b);
+    return merge(b,
+                 pads_heads(b) ? build_view(b, "attention", out, &heads) : out,
+                 copies);
+}
+
 static tensor_id sdpa(struct builder *b, struct hf_qkv *o)
 {
     const struct hf_qkv given = *o;
@@ -470,10 +516,7 @@ static tensor_id sdpa(struct builder *b, struct hf_qkv *o)
     /* flash has one width for q, k and v (sdp_utils.cpp) */
     const bool narrow = b->dv.n != b->d.n;
     if (hf_is_half(dtype) && !masked && !big && !narrow) {
-        const tensor_id out = one_kernel(b, o, TENSOR_NONE, false);
-        keep_unused(b);
-        /* the result lies as q does */
-        return merge(b, out, o->q.layout == HF_HEADS);
+        return flash_kernel(b, o, TENSOR_NONE, true);
     }
     if (o->k.n.n != b->a.n) {
         const tensor_id context = sdpa_math(b, o, masked);
@@ -497,10 +540,7 @@ static tensor_id flash(struct builder *b, struct hf_qkv *o)
        (kernels-community/vllm-flash-attn3) */
     const tensor_id sinks =
         b->spec->attention_sinks ? sinks_of(b) : TENSOR_NONE;
-    const tensor_id out = one_kernel(b, o, sinks, false);
-    /* empty_like(q): the result lies as q does (csrc/flash_attn/flash_api.cpp,
-       mha_fwd) */
-    return merge(b, out, o->q.layout == HF_HEADS);
+    return flash_kernel(b, o, sinks, false);
 }
 
 /* ---- the module ---- */

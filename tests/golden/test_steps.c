@@ -224,9 +224,7 @@ struct run_name {
                            the first backward */
 };
 
-/* The target is 0.5 %. Known to be off are heads of 132: q, k, v and the output
- * are padded to 136 (constant_pad_nd of transformers/attention.cpp), and the
- * output's slice is copied. */
+/* The target is 0.5 %. */
 static const double tolerance = 0.005;
 /* Tensors are multiples of 512 bytes one by one, weights here only as a sum:
  * it shows in the shards of 64 ranks. */
@@ -339,7 +337,6 @@ static void describe(struct run_name *out, const struct json *run)
                          || is_setup(run, "optimizer", "adagrad");
     out->differs_first = is_setup(run, "optimizer_in_backward", "true")
                          || is_setup(run, "optimizer", "galore");
-    const struct json *head = json_member(at(run, "config"), "head_dim");
     out->steps_in_turn = is_setup(run, "optimizer", "muon");
     out->knows_order = out->clips_in_step && is_setup(run, "zero", "3");
     out->known = 0;
@@ -348,8 +345,6 @@ static void describe(struct run_name *out, const struct json *run)
     else if (json_member(at(run, "setup"), "tp") != NULL
              && is_setup(run, "optimizer_impl", "loop"))
         out->known = 0.009; /* parts of the table's gradient, one at a time */
-    else if (head != NULL && (unsigned)head->number % 8 != 0)
-        out->known = 0.008; /* heads that flash pads */
 }
 
 /* The states to the byte, where the recording says: scalars take what the
