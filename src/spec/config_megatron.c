@@ -87,6 +87,9 @@ static const struct config_row rows[] = {
     SAME_GIVEN("exp_avg_dtype", KEY_OPTIMIZER_DTYPE),
     LATER("exp_avg_sq_dtype"),
     WORDS("optimizer_cpu_offload", KEY_OFFLOAD_OPTIMIZER, "true=cpu false="),
+    ASIDE("optimizer_offload_fraction", "all states are moved"),
+    QUIET("overlap_cpu_optimizer_d2h_h2d"),
+    QUIET("use_torch_optimizer_for_cpu_offload"),
     LATER("clip_grad"),
 
     /* layers */
@@ -143,6 +146,7 @@ static const struct config_row rows[] = {
     LATER("hidden_dropout"),
     LATER("attention_dropout"),
     LATER("make_vocab_size_divisible_by"),
+    ASIDE("cpu_offloading", "activations stay on the GPU"),
     ASIDE("cpu_offloading_num_layers", "activations stay on the GPU"),
 
     ASIDE("pp_partition_method", "layers alone count; see --pipeline-layers"),

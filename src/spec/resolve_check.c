@@ -25,8 +25,11 @@ static const struct refusal {
 } refusals[] = {
     { KEY_IMPLEMENTATION, IS, IMPL_LITGPT,
       "use --implementation hf with --loss chunked: LitGPT's layers and loss" },
-    { KEY_CUDA_GRAPH, IS, 1, "leave it out: the pools come on top" },
-    { KEY_EP_OVERLAP, IS, 1, "leave it out: one micro-batch in flight" },
+    { KEY_CUDA_GRAPH, IS, 1,
+      "leave it out: a pool that keeps graphs' inputs, outputs and what runs "
+      "inside comes on top" },
+    { KEY_EP_OVERLAP, IS, 1,
+      "leave it out: up to a layer's forward comes on top of backward" },
     { KEY_OFFLOAD_ACTIVATIONS, IS, OFFLOAD_NVME,
       "no framework has them on disk: leave it out, or use "
       "--offload-activations cpu --framework torchtune" },
