@@ -105,8 +105,4 @@ enum { BNB_MIN_PAGED_ELEMS = 100000, BNB_CODE_BYTES = 1024 };
  * tensor (torchao/optim/subclass_4bit.py, adam.py). */
 enum { AO_4BIT_BLOCK_ELEMS = 128, AO_4BIT_CODE_BYTES = 64 };
 
-/* GaLore's rank in its own 7B recipe is 1024, in its examples 128
- * (jiaweizzhao/GaLore, README). No key sets it yet. */
-enum { GALORE_RANK = 128 };
-
 #endif

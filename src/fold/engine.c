@@ -362,6 +362,10 @@ void engine_backward(struct put *p, const struct stage *s, uint32_t position,
         PUT(p, TERM_WGRAD_TMP, "the head's gradient of the tied embedding",
             F("bytes", s->tied_here));
     put_waiting(p, s, position, later);
+    if (s->before[s->n].past != 0)
+        PUT(p, TERM_SAVED_LAYERS,
+            "inputs that 8-bit layers hold past checkpoints",
+            F("bytes", s->before[s->n].past));
     loop_backward(p, s, position);
     megatron_backward(p, s, position, later);
     if (run->engine == ENGINE_DEEPSPEED)

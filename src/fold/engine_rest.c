@@ -139,9 +139,19 @@ static void rest_scalars(struct put *p, const struct stage *s)
     if (run->optimizer == OPT_ADAFACTOR)
         PUT(p, TERM_MOMENTS, "root mean square, a scalar a tensor",
             A("tensors", s->sum.tensors), F("bytes", ALLOC_ROUND));
-    if (run_has_8bit_moments(run))
-        PUT(p, TERM_MOMENTS, "tables of 8-bit codes",
+    if (run->optimizer == OPT_APOLLO) /* apollo.py: state["scaled_grad"] */
+        PUT(p, TERM_MOMENTS, "norm of the last update, a scalar a matrix",
+            A("matrices", s->sum.loop.projected.count),
+            F("bytes", ALLOC_ROUND));
+    /* galore_torch 1.0's positional arguments set bitsandbytes' max_unorm, for
+       which each state has a norm (optim/optimizer.py, unorm_vec) */
+    if (run->optimizer == OPT_GALORE8BIT)
+        PUT(p, TERM_MOMENTS, "norm of the update, a scalar a tensor",
+            A("tensors", s->sum.tensors), F("bytes", ALLOC_ROUND));
+    if (run_has_8bit_moments(run) || run->optimizer == OPT_GALORE8BIT)
+        PUT(p, TERM_MOMENTS, "tables of 8-bit codes, for each optimizer",
             A("moments", run->optimizer == OPT_LION8BIT ? 1 : 2),
+            F("optimizers", run->optimizer_in_backward ? s->sum.coded : 1),
             F("bytes", BNB_CODE_BYTES));
 }
 

@@ -20,6 +20,7 @@ static unsigned foreach_lists(enum optimizer o)
     case OPT_RMSPROP:
     case OPT_MUON:
     case OPT_GALORE:
+    case OPT_APOLLO:
     case OPT_ADAFACTOR: return 1;
     case OPT_ADAGRAD: return 2;
     case OPT_ADAM8BIT:
@@ -29,6 +30,7 @@ static unsigned foreach_lists(enum optimizer o)
     case OPT_MOMENTUM:
     case OPT_LION:
     case OPT_LION8BIT:
+    case OPT_GALORE8BIT:
     case OPT_NONE:
     case OPTIMIZER_COUNT: return 0;
     }
@@ -37,6 +39,8 @@ static unsigned foreach_lists(enum optimizer o)
 
 unsigned engine_update_copies(const struct run *run)
 {
+    if (run_projects(run))
+        return update_temporaries(run, update_size(run));
     switch (run->optimizer_impl) {
     case OPTIMPL_FOREACH: return foreach_lists(run->optimizer);
     case OPTIMPL_FOREACH_2_0: return 2 * foreach_lists(run->optimizer);
@@ -153,6 +157,24 @@ static void step_muon(struct put *p, const struct stage *s)
         step_tensors(p, s, loop->elems);
 }
 
+/* The others come first; the fullest step is one that makes projections
+ * anew. */
+static void step_projected(struct put *p, const struct stage *s)
+{
+    const struct update_loop *loop = &s->sum.loop;
+    const uint64_t size = update_size(s->run);
+    const unsigned named = s->run->optimizer == OPT_GALORE8BIT ? 0 : 1;
+    const uint64_t projected =
+        projected_after(s->run, &loop->projected, named * loop->last * size);
+    if (projected > loop->most * size)
+        PUT(p, TERM_STEP_TMP, "a matrix's projection anew, or its update",
+            F("bytes", projected));
+    else
+        PUT(p, TERM_STEP_TMP, "loop: temporaries of a tensor",
+            F("elements, with the last tensor's", loop->most),
+            F("bytes", size));
+}
+
 /* What the optimizer's implementation makes while it updates `own` elements. */
 static void step_implementation(struct put *p, const struct stage *s,
                                 uint64_t own)
@@ -161,6 +183,8 @@ static void step_implementation(struct put *p, const struct stage *s,
     if (run->optimizer == OPT_MUON && run->engine == ENGINE_DDP
         && !run->optimizer_in_backward)
         step_muon(p, s);
+    else if (run_projects(run))
+        step_projected(p, s);
     else
         step_tensors(p, s, own);
 }

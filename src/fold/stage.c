@@ -241,11 +241,14 @@ static void stage_prefix(struct stage *s)
             sum.regrown +=
                 stage_group_first(s, i) == i ? kept_but_input(w) : w->kept;
             sum.lingers += w->lingers_nograd;
+            sum.past += w->past_nograd;
         } else if (stage_is_layer(s, i)) {
             sum.kept_layers += w->kept;
         }
-        if (!stage_recomputed(s, i))
+        if (!stage_recomputed(s, i)) {
             sum.lingers += w->lingers;
+            sum.past += w->past;
+        }
         sum.elems += st->elems;
         sum.all_elems += st->elems + st->frozen_elems;
         sum.bytes += st->bytes;
@@ -281,6 +284,7 @@ static void states_add(struct block_states *sum, const struct block_states *b,
     sum->adapter_bytes += b->adapter_bytes;
     sum->largest_trained_bytes =
         max_u64(sum->largest_trained_bytes, b->largest_trained_bytes);
+    sum->coded += b->coded;
     sum->own_elems += b->own_elems;
     sum->frozen_bytes += b->frozen_bytes;
     sum->own_frozen_bytes += b->own_frozen_bytes;
@@ -782,6 +786,8 @@ bool memory_fold_init(struct memory_fold *f, const struct program *p,
         return false;
     if (engine_updates_in_backward(run))
         f->scratch.update_copies = engine_update_copies(run);
+    if (engine_updates_in_backward(run) && run_projects(run))
+        f->scratch.projects = run;
     f->scratch.tied_table = tied_bytes(p) != 0;
     f->rotary = shared_of(p, true);
     f->shared = shared_of(p, false);

@@ -15,6 +15,7 @@ struct prefix {
     uint64_t checkpoints; /* inputs kept by recomputed groups */
     uint64_t regrown;     /* what recomputed layers keep once recomputed */
     uint64_t lingers;     /* to the end of forward: autocast's copies */
+    uint64_t past;        /* of these, to the end of backward */
     uint64_t elems;       /* trained, before sharding */
     uint64_t all_elems;   /* frozen ones too */
     uint64_t bytes;       /* weights as the layers see them */

@@ -90,16 +90,14 @@ static uint64_t moment_bnb(const struct run *run, const struct tensor *t,
     return moment_8bit(n) - (paged ? n : 0);
 }
 
-/* Two moments of rank r on the long side, and the projection (GaLore). In fp32
- * that is a view of the decomposition's factor, which stays whole; what is
- * narrower is copied (galore_torch/galore_projector.py,
- * get_orthogonal_matrix). */
-static uint64_t galore(uint64_t rows, uint64_t cols, uint64_t size)
+/* Two moments of low rank on the long side, and the projection. */
+static uint64_t moments_projected(const struct run *run, const struct tensor *t,
+                                  uint64_t size)
 {
-    const uint64_t small = min_u64(rows, cols), large = max_u64(rows, cols);
-    const uint64_t rank = min_u64(small, GALORE_RANK);
-    const uint64_t kept = size == dtype_size(DT_FP32) ? small : rank;
-    return (2 * large * rank + small * kept) * size;
+    const uint64_t n = projected_elems(run, t);
+    const uint64_t moment =
+        run->optimizer == OPT_GALORE8BIT ? moment_8bit(n) : n * size;
+    return 2 * moment + projection_elems(run, t) * update_size(run);
 }
 
 /* PEFT makes adapters in a type of their own; its copies of modules that are
@@ -151,7 +149,12 @@ uint64_t optimizer_bytes(const struct run *run, const struct tensor *t,
     case OPT_MUON: /* momentum for hidden matrices, AdamW for the rest */
         return hidden_matrix ? n * size : 2 * n * size;
     case OPT_GALORE:
-        return hidden_matrix ? galore(rows, cols, size) : 2 * n * size;
+    case OPT_APOLLO:
+    case OPT_GALORE8BIT:
+        if (t->projected)
+            return moments_projected(run, t, size);
+        return 2
+               * (run->optimizer == OPT_GALORE8BIT ? moment_8bit(n) : n * size);
     case OPT_SGD:
     case OPT_NONE:
     case OPTIMIZER_COUNT: break;
@@ -179,7 +182,10 @@ const char *optimizer_rule(enum optimizer o)
         return "a row and a column of second moments per matrix";
     case OPT_MUON: return "one moment for matrices, two for the rest";
     case OPT_GALORE:
-        return "two moments of rank 128 and a projection per matrix";
+    case OPT_APOLLO:
+        return "two moments of low rank and a projection per matrix";
+    case OPT_GALORE8BIT:
+        return "two 8-bit moments of low rank and a projection per matrix";
     case OPT_SGD:
     case OPT_NONE:
     case OPTIMIZER_COUNT: break;
@@ -205,6 +211,16 @@ static void shard_shape(const struct run *run, const struct tensor *t,
     }
 }
 
+/* Whether a tensor's moments have a table of codes. */
+static bool has_codes(const struct run *run, const struct tensor *t)
+{
+    if (!run_has_8bit_moments(run) && run->optimizer != OPT_GALORE8BIT)
+        return false;
+    const uint64_t n = t->projected ? projected_elems(run, t) : t->elems;
+    return n >= BNB_MIN_8BIT_ELEMS
+           && (run->optimizer == OPT_GALORE8BIT || !has_fp32_moments(run, t));
+}
+
 static void add_trained(struct block_states *s, const struct tensor *t,
                         const struct run *run)
 {
@@ -213,6 +229,7 @@ static void add_trained(struct block_states *s, const struct tensor *t,
     const uint64_t whole = optimizer_bytes(run, t, t->rows, t->cols);
     s->elems += t->elems;
     s->tensors++;
+    s->coded += has_codes(run, t);
     if (is_whole(run, t))
         s->whole_bytes += t->bytes;
     else if (t->group == PG_ADAPTER)

@@ -8,13 +8,29 @@
 
 #include "fold/result.h"
 
+/* A matrix whose gradient is projected: bytes of the matrix, of what its
+ * moments are of, and of making a new projection. */
+struct projected {
+    uint64_t whole, low, refresh;
+};
+
+/* Those, updated one after the other. */
+struct projected_loop {
+    struct projected first, last;
+    uint64_t most;  /* bytes of temporaries that are there at once */
+    uint64_t freed; /* bytes of gradients that are gone when all are updated */
+    uint64_t count;
+};
+
 /* The tensors that an optimizer updates one after the other, in the order of
- * their module's parameters; without the matrices of Muon's own update. */
+ * their module's parameters; without the matrices of Muon's own update, and
+ * before those that are projected. */
 struct update_loop {
     uint64_t first, last; /* elements */
     uint64_t most;        /* elements of temporaries that are there at once */
     uint64_t elems;       /* of all */
     uint64_t muon;        /* bytes that Muon's update of one matrix holds */
+    struct projected_loop projected;
 };
 
 /* Elements and bytes of one block on this rank; `own` is after sharding. */
@@ -34,6 +50,7 @@ struct block_states {
     /* modules trained in full beside adapters of another type, and those */
     uint64_t whole_bytes, adapter_bytes;
     uint64_t largest_trained_bytes;
+    uint64_t coded;        /* tensors whose moments have 8 bits */
     uint64_t own_elems;    /* trained, this rank's shard */
     uint64_t frozen_bytes; /* before sharding, statistics included */
     uint64_t own_frozen_bytes;
@@ -93,6 +110,25 @@ void update_loop_add(struct update_loop *sum, const struct update_loop *next,
 unsigned update_temporaries(const struct run *run, uint64_t size);
 /* A matrix that Muon's own update is for. */
 bool update_is_muon(const struct run *run, const struct tensor *t);
+
+/* Bytes of an element as the optimizer has it. */
+uint64_t update_size(const struct run *run);
+
+/* ---- update_projected.c ---- */
+
+/* Elements of a moment, and of the projection. */
+uint64_t projected_elems(const struct run *run, const struct tensor *t);
+uint64_t projection_elems(const struct run *run, const struct tensor *t);
+/* Bytes at the fullest of a matrix's update, with nothing before it. */
+uint64_t projected_alone(const struct run *run, const struct tensor *t);
+/* ... of all of them, after a tensor of `last` bytes that is not projected. */
+uint64_t projected_after(const struct run *run,
+                         const struct projected_loop *loop, uint64_t last);
+void projected_take(struct projected_loop *l, const struct run *run,
+                    const struct tensor *t);
+/* `next` comes after `sum`. */
+void projected_add(struct projected_loop *sum,
+                   const struct projected_loop *next, const struct run *run);
 
 /* In words: "2 moments of 4 B". For `explain`. */
 const char *optimizer_rule(enum optimizer o);

@@ -117,7 +117,9 @@ static uint64_t moments_of(enum optimizer o)
     case OPT_PAGED_ADAM8BIT:
     case OPT_ADAM4BIT:
     case OPT_ADAFACTOR:
-    case OPT_GALORE: return 2;
+    case OPT_GALORE:
+    case OPT_GALORE8BIT:
+    case OPT_APOLLO: return 2;
     case OPT_MOMENTUM:
     case OPT_LION:
     case OPT_LION8BIT:

@@ -20,6 +20,7 @@ static unsigned temporaries(enum optimizer o)
     case OPT_LAMB:
     case OPT_MUON:
     case OPT_GALORE:
+    case OPT_APOLLO:
     case OPT_LION:
     case OPT_ADAFACTOR: return 2;
     case OPT_ADAGRAD:
@@ -30,6 +31,7 @@ static unsigned temporaries(enum optimizer o)
     case OPT_SGD:
     case OPT_MOMENTUM:
     case OPT_LION8BIT:
+    case OPT_GALORE8BIT:
     case OPT_NONE:
     case OPTIMIZER_COUNT: return 0;
     }
@@ -37,7 +39,8 @@ static unsigned temporaries(enum optimizer o)
 }
 
 /* `denom`, `std`, `avg` of torch/optim name the last tensor's until they name
- * the next one's. */
+ * the next one's; so does `norm_grad` of galore_torch and apollo_torch, beside
+ * `denom`. */
 static unsigned named_before(enum optimizer o)
 {
     switch (o) {
@@ -45,8 +48,9 @@ static unsigned named_before(enum optimizer o)
     case OPT_MUON:
     case OPT_ADAGRAD:
     case OPT_RMSPROP: return 1;
-    case OPT_LAMB:
     case OPT_GALORE:
+    case OPT_APOLLO: return 2;
+    case OPT_LAMB:
     case OPT_LION:
     case OPT_ADAFACTOR:
     case OPT_ADAM8BIT:
@@ -55,6 +59,7 @@ static unsigned named_before(enum optimizer o)
     case OPT_SGD:
     case OPT_MOMENTUM:
     case OPT_LION8BIT:
+    case OPT_GALORE8BIT:
     case OPT_NONE:
     case OPTIMIZER_COUNT: return 0;
     }
@@ -63,10 +68,11 @@ static unsigned named_before(enum optimizer o)
 
 bool update_loops(const struct run *run)
 {
-    return run->optimizer_impl == OPTIMPL_LOOP || run->optimizer == OPT_MUON;
+    return run->optimizer_impl == OPTIMPL_LOOP || run->optimizer == OPT_MUON
+           || run_projects(run);
 }
 
-static uint64_t updated_size(const struct run *run)
+uint64_t update_size(const struct run *run)
 {
     return dtype_size(run->prec.master == DT_NONE ? run->prec.param
                                                   : run->prec.master);
@@ -93,7 +99,7 @@ static uint64_t muon_bytes(const struct run *run, const struct tensor *t)
 {
     const uint64_t side = min_u64(t->rows, t->cols);
     const uint64_t bf16 = dtype_size(DT_BF16);
-    return t->elems * updated_size(run) + 2 * bf16 * t->elems
+    return t->elems * update_size(run) + 2 * bf16 * t->elems
            + 2 * bf16 * side * side;
 }
 
@@ -104,10 +110,14 @@ static void loop_take(struct update_loop *l, const struct run *run,
         l->muon = max_u64(l->muon, muon_bytes(run, t));
         return;
     }
+    if (t->projected) {
+        projected_take(&l->projected, run, t);
+        return;
+    }
     const struct update_loop one = {
         .first = t->elems,
         .last = t->elems,
-        .most = update_temporaries(run, updated_size(run)) * t->elems,
+        .most = update_temporaries(run, update_size(run)) * t->elems,
         .elems = t->elems,
     };
     update_loop_add(l, &one, run);
@@ -132,11 +142,15 @@ void update_loop_add(struct update_loop *sum, const struct update_loop *next,
                      const struct run *run)
 {
     sum->muon = max_u64(sum->muon, next->muon);
+    projected_add(&sum->projected, &next->projected, run);
     if (next->elems == 0)
         return;
-    const uint64_t meet =
-        update_temporaries(run, updated_size(run)) * next->first
-        + named_before(run->optimizer) * sum->last;
+    /* what is named goes as each temporary takes its name */
+    const unsigned made = update_temporaries(run, update_size(run));
+    const unsigned named = named_before(run->optimizer);
+    uint64_t meet = made * next->first + min_u64(named, 1) * sum->last;
+    if (named > 1)
+        meet = max_u64(meet, next->first + named * sum->last);
     sum->most = max_u64(max_u64(sum->most, next->most), meet);
     if (sum->elems == 0)
         sum->first = next->first;

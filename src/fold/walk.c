@@ -86,7 +86,8 @@ static void slot_init(struct walk *w, struct walk_slot *s, tensor_id id)
 {
     const struct tensor *t = &w->p->tensor[id];
     *s = (struct walk_slot){ .grad = NO_GRAD,
-                             .lingers = t->lingers,
+                             .past = t->past,
+                             .lingers = t->lingers || t->past,
                              .framed = t->framed };
     s->local = t->storage == id && !t->pooled && !t->shared_out
                && (t->role == ROLE_ACTIVATION || id == w->b->input);
@@ -260,6 +261,13 @@ void walk_slot_free(struct walk *w, struct walk_slot *s)
 
 /* ---- forward ---- */
 
+/* A variable's, or a copy's, that its last use does not end: in a second forward
+ * only what the graph's nodes hold. */
+static bool outlives(const struct walk *w, const struct walk_slot *s)
+{
+    return walk_is_again(w) ? s->past : s->lingers || s->framed;
+}
+
 static void forward_op(struct walk *w, const struct op *op, uint32_t k,
                        const struct walk_slot *output)
 {
@@ -290,7 +298,7 @@ static void forward_op(struct walk *w, const struct op *op, uint32_t k,
         const tensor_id t = i < op->n_in ? op->in[i] : op->out[i - op->n_in];
         struct walk_slot *s = walk_root_of(w, t);
         if (s != NULL && s->last_use == k && s != output && !walk_stays(w, s)
-            && !((s->lingers || s->framed) && !walk_is_again(w))
+            && !outlives(w, s)
             && !(w->b->kind == BLOCK_LAYER && !w->b->open && is_input(w, s)))
             walk_slot_free(w, s);
     }
@@ -382,9 +390,9 @@ static struct extremum walk_forward(struct walk *w, enum walk_pass pass)
             forward_op(w, walk_op_at(w, k), k, output);
     if (end < b->op_count || (walk_is_again(w) && w->outside))
         leave_frame(w);
-    for (uint32_t i = 0; i < b->tensor_count && !walk_is_again(w); i++) {
+    for (uint32_t i = 0; i < b->tensor_count; i++) {
         struct walk_slot *s = &w->slot[i]; /* block_walk counts on */
-        if ((s->lingers || s->framed) && s != output && !walk_stays(w, s))
+        if (outlives(w, s) && s != output && !walk_stays(w, s))
             walk_slot_free(w, s);
     }
     /* a layer's caller holds its input until it has the result */
@@ -427,6 +435,7 @@ static struct walk walk_on(const struct program *p, const struct block *block,
                           .granule = scratch->granule,
                           .bare = scratch->bare,
                           .update_copies = scratch->update_copies,
+                          .projects = scratch->projects,
                           .tied_table = scratch->tied_table };
 }
 
@@ -548,6 +557,11 @@ void walk_block(struct block_walk *out, const struct program *p,
         if (w.slot[i].lingers && &w.slot[i] != result) {
             out->lingers_nograd += w.slot[i].checkpointed ? 0 : w.slot[i].bytes;
             out->lingers += w.slot[i].kept ? 0 : w.slot[i].bytes;
+        }
+        if (i < block->tensor_count && &w.slot[i] != result
+            && p->tensor[block->tensor_first + i].past) {
+            out->past_nograd += w.slot[i].checkpointed ? 0 : w.slot[i].bytes;
+            out->past += w.slot[i].kept ? 0 : w.slot[i].bytes;
         }
         if (w.slot[i].checkpointed)
             out->checkpoint += w.slot[i].bytes;

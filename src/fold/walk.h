@@ -7,6 +7,8 @@
 
 #include "ir/program.h"
 
+struct run;
+
 /* PyTorch's caching allocator hands out multiples of this
  * (c10/cuda/CUDACachingAllocator.cpp, kMinBlockSize). */
 enum { ALLOC_ROUND = 512 };
@@ -66,13 +68,14 @@ struct block_walk {
     uint64_t waiting;       /* gradient of the encoder's result that comes in */
     bool keeps_input, keeps_output;
     bool idle; /* nothing of it has a gradient: backward does not come here */
-    uint64_t lingers;        /* to the end of forward, and not kept: weights
+    uint64_t lingers;           /* to the end of forward, and not kept: weights
                          that autocast casts and caches, tensor.lingers */
-    uint64_t lingers_nograd; /* the same under a checkpoint */
-    uint64_t wgrad;          /* gradients of all its trained weights */
-    struct extremum forward; /* relative to a state without the input */
-    bool renames, returns;   /* in it op.renames, op.returns */
-    struct extremum inside;  /* of forward, up to where it returns */
+    uint64_t lingers_nograd;    /* the same under a checkpoint */
+    uint64_t past, past_nograd; /* of these, to the end of backward */
+    uint64_t wgrad;             /* gradients of all its trained weights */
+    struct extremum forward;    /* relative to a state without the input */
+    bool renames, returns;      /* in it op.renames, op.returns */
+    struct extremum inside;     /* of forward, up to where it returns */
     struct extremum before, after;  /* ... from there to where the loop renames,
                          and since the last of these */
     uint64_t held;                  /* of kept: tensor.held */
@@ -118,7 +121,8 @@ struct walk_scratch {
     uint64_t granule; /* allocations are multiples of it: ALLOC_ROUND, or 1 to
                          count bytes of tensors */
     unsigned update_copies; /* of a weight, where WGRAD_FREE is its update */
-    bool tied_table;        /* with it: the head's gradient waits */
+    const struct run *projects; /* with it: of a projected one, by rank */
+    bool tied_table;            /* with it: the head's gradient waits */
 };
 
 /* Allocates scratch for every block of p; false when out of memory. */

@@ -3,6 +3,7 @@
  * a saved tensor dies, what a backward kernel needs for a moment, what
  * recomputation makes again. [docs/method.md eq. transient, eq. recompute]
  */
+#include "fold/states.h"
 #include "fold/walk_private.h"
 
 #include "base/banned.h"
@@ -546,10 +547,10 @@ static bool writes_over_kept(struct walk *w, const struct op *op)
  * for the table's, whose sum with it takes its place. */
 static void update_weights(struct walk *w, const struct op *op)
 {
-    if (w->update_copies == 0 || w->mode != WGRAD_FREE)
+    if ((w->update_copies == 0 && w->projects == NULL) || w->mode != WGRAD_FREE)
         return;
     struct parts moment = { .n = 0 };
-    uint64_t largest = 0;
+    uint64_t largest = 0, projected = 0;
     for (unsigned i = 0; i < op->n_in; i++) {
         const struct tensor *t = &w->p->tensor[op->in[i]];
         if (t->role != ROLE_PARAM || !t->trainable || t->tied
@@ -558,12 +559,18 @@ static void update_weights(struct walk *w, const struct op *op)
         const uint64_t bytes = round_to(t->bytes, w->granule);
         if (!t->words || !w->tied_table)
             parts_add(&moment, bytes);
-        largest = max_u64(largest, bytes);
+        if (t->projected)
+            projected = max_u64(projected, projected_alone(w->projects, t));
+        else
+            largest = max_u64(largest, bytes);
     }
-    if (largest == 0)
+    if (moment.sum == 0 && largest == 0)
         return;
-    for (unsigned i = 0; i < w->update_copies; i++)
-        parts_add(&moment, largest);
+    if (projected > w->update_copies * largest)
+        parts_add(&moment, round_to(projected, w->granule));
+    else
+        for (unsigned i = 0; i < w->update_copies; i++)
+            parts_add(&moment, largest);
     tell_moment(w, op, &moment, true);
     w->tmp += moment.sum;
     walk_note(w);

@@ -24,6 +24,7 @@ struct walk_slot {
     bool kept;          /* alive from forward to backward */
     bool lingers;       /* to the end of forward: autocast's copy of a weight */
     bool framed;        /* tensor.framed: to the end of the block, and on */
+    bool past;          /* ... of forward, of a second one too: tensor.past */
     bool checkpointed;  /* kept by a checkpoint around the block */
     bool live;
     uint64_t offset; /* a trained weight: elements before it, in the order of
@@ -51,6 +52,7 @@ struct walk {
     uint64_t granule;
     bool bare;
     unsigned update_copies; /* see struct walk_scratch */
+    const struct run *projects;
     bool tied_table;
     enum walk_pass pass;
     enum wgrad_mode mode;

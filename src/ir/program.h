@@ -70,6 +70,8 @@ struct tensor {
     bool shared_out;       /* ... or in one that ranks share, outside the
                               allocator, and so does its gradient */
     bool lingers;          /* to the end of forward: by a frame above */
+    bool past;             /* ... and of backward, for no checkpoint sees it: an
+                              attribute of the graph's node has it */
     bool pieces;           /* made in pieces, that are there together only where
                               backward keeps them */
     bool rotary;           /* ROLE_SHARED: of positions, not of tokens */
@@ -92,6 +94,7 @@ struct tensor {
     bool waits;           /* again, and the first to have one: it waits for the
                             other (torch/csrc/autograd/input_buffer.cpp) */
     bool matmul;          /* a linear's weight */
+    bool projected;       /* its gradient, to a low rank: GaLore, APOLLO */
     bool fp8;             /* copies of it in 8 bits enter the products */
     uint64_t fp8_scale_bytes; /* beside those */
     bool words;          /* a row for each word: the table, the head's weight */

@@ -80,6 +80,9 @@ tensor_id build_head_weight(struct builder *b, const char *name,
                                         .tied = tied });
     if (!tied)
         build_statistics(b, tensor_of(b, w)->dtype, b->V, width, 1);
+    const uint64_t head = LORA_MASK(OPTIMIZER_TARGET_HEAD);
+    b->p->tensor[w].projected = !tied && run_projects(b->run)
+                                && (b->run->optimizer_targets & head) != 0;
     return w;
 }
 

@@ -20,6 +20,38 @@ static uint64_t full_of(struct builder *b, const struct linear *l, bool out)
     return build_product(b, here, at_least_one(ranks));
 }
 
+/* PEFT matches a whole's modules by name, and those of a vision part are other
+ * than its text's: out_proj, fc1, fc2, of which CLIP's text has the same, and
+ * Llama 4's towers o_proj. */
+static uint64_t names_of(const struct builder *b, const struct linear *l)
+{
+    const enum joint joint = b->whole->joint;
+    uint64_t other =
+        LORA_MASK(LORA_GATE) | LORA_MASK(LORA_UP) | LORA_MASK(LORA_DOWN);
+    if (b->whole->vision == NULL || b->spec != b->whole->vision
+        || joint == JOINT_CLIP)
+        return l->lora;
+    if (b->spec->family == FAM_QWEN2_5_VISION) /* an MLP as its text's */
+        other = 0;
+    if (joint == JOINT_QWEN)
+        other |= LORA_MASK(LORA_Q) | LORA_MASK(LORA_K) | LORA_MASK(LORA_V);
+    if (joint != JOINT_LLAMA4)
+        other |= LORA_MASK(LORA_O);
+    return l->lora & ~other;
+}
+
+/* Of a matrix that is a module's own weight (transformers/trainer_optimizer.py,
+ * _setup_low_rank_optimizer). */
+static bool is_projected(const struct builder *b, const struct linear *l)
+{
+    if (!run_projects(b->run) || l->bare || l->copies > 1)
+        return false;
+    const uint64_t wanted = l->group == PG_HEAD
+                                ? LORA_MASK(OPTIMIZER_TARGET_HEAD)
+                                : names_of(b, l) | LORA_MASK(LORA_ALL_LINEAR);
+    return (b->run->optimizer_targets & wanted) != 0;
+}
+
 static tensor_id linear_weight(struct builder *b, const struct linear *l)
 {
     if (l->has_weight)
@@ -39,6 +71,7 @@ static tensor_id linear_weight(struct builder *b, const struct linear *l)
                                 b, full, at_least_one(l->full_copies)) });
     build_statistics(b, tensor_of(b, w)->dtype, l->out, l->in, l->copies);
     struct tensor *t = &b->p->tensor[w];
+    t->projected = is_projected(b, l);
     t->fp8 = build_is_fp8(b, l);
     if (t->fp8)
         t->fp8_scale_bytes = build_fp8_weight_scales(b, t->rows, t->cols);
@@ -113,26 +146,6 @@ static tensor_id linear_product(struct builder *b, const struct linear *l)
     if (build_is_fp8(b, l) && needs_grad(b, stored))
         build_fp8_backward(b, l, &keep, op);
     return out;
-}
-
-/* PEFT matches a whole's modules by name, and those of a vision part are other
- * than its text's: out_proj, fc1, fc2, of which CLIP's text has the same, and
- * Llama 4's towers o_proj. */
-static uint64_t names_of(const struct builder *b, const struct linear *l)
-{
-    const enum joint joint = b->whole->joint;
-    uint64_t other =
-        LORA_MASK(LORA_GATE) | LORA_MASK(LORA_UP) | LORA_MASK(LORA_DOWN);
-    if (b->whole->vision == NULL || b->spec != b->whole->vision
-        || joint == JOINT_CLIP)
-        return l->lora;
-    if (b->spec->family == FAM_QWEN2_5_VISION) /* an MLP as its text's */
-        other = 0;
-    if (joint == JOINT_QWEN)
-        other |= LORA_MASK(LORA_Q) | LORA_MASK(LORA_K) | LORA_MASK(LORA_V);
-    if (joint != JOINT_LLAMA4)
-        other |= LORA_MASK(LORA_O);
-    return l->lora & ~other;
 }
 
 static bool is_adapted(const struct builder *b, const struct linear *l)

@@ -137,6 +137,19 @@ static tensor_id product_4bit(struct builder *b,
     return build_cast(b, q->name, y, dtype);
 }
 
+/* MatMul8bitLt has its input as an attribute of the graph's node (ctx.tensors),
+ * which a checkpoint that is not reentrant does not see: it stays until the
+ * graph goes, and is not kept a second time. */
+static bool holds_past(struct builder *b, tensor_id x)
+{
+    struct tensor *t = &b->p->tensor[tensor_of(b, x)->storage];
+    if (b->run->recompute == RECOMP_NONE || b->run->recompute_reentrant
+        || t->role != ROLE_ACTIVATION || !needs_grad(b, x))
+        return false;
+    t->past = true;
+    return true;
+}
+
 /* MatMul8bitLt: the input in fp16, then in int8 with a scale a row; sums in
  * int32; fp16 results in the input's dtype. The input is kept, and backward
  * dequantises the weight. Columns with outliers are not counted: few. */
@@ -151,6 +164,9 @@ static tensor_id product_int8(struct builder *b,
     struct op *op = build_op(b, OP_QUANTIZE, "input int8", &half, 1);
     op_byproduct(op, packed);
     op_byproduct(op, build_tensor(b, "row scales", DT_FP32, &rows));
+    /* A.abs() >= threshold (backends/cuda/ops.py) */
+    op_byproduct(op, build_tensor(b, "magnitudes", DT_FP16, &whole));
+    op_byproduct(op, build_tensor(b, "outliers", DT_BOOL, &whole));
     const tensor_id sum = build_tensor(b, "int32 sums", DT_INT32, &sums);
     op_byproduct(build_op(b, OP_QUANTIZE, q->name, &packed, 1), sum);
     if (dtype != DT_FP16) {
@@ -158,7 +174,7 @@ static tensor_id product_int8(struct builder *b,
         op_byproduct(build_op(b, OP_QUANTIZE, q->name, &sum, 1), y);
     }
     const tensor_id in[] = { q->x, q->weight, q->bias, TENSOR_NONE };
-    return product(b, q, in, dtype, true);
+    return product(b, q, in, dtype, !holds_past(b, q->x));
 }
 
 /* AutoGPTQ's QuantLinear for training (qlinear_cuda_old.py): packed numbers

@@ -21,8 +21,10 @@ void config_hf_precision(struct config *c, enum config_holder holder,
 
 void config_training_args_together(struct config *c);
 
-/* The word of --optim for a run's optimizer and its kernels; NULL for none. */
-const char *config_hf_optim(const struct run *r);
+/* --optim, its arguments and its modules; and back: nothing where there is no
+ * word. */
+void config_hf_optimizer(struct config *c);
+void config_hf_put_optim(struct emit *e, const struct run *r);
 
 /* What programs around TrainingArguments say in words of their own. */
 void config_kin(struct config *c);

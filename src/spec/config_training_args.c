@@ -253,8 +253,8 @@ static const struct config_row rows[] = {
     LATER("optim"),
     LATER("max_grad_norm"),
     LATER("adafactor"),
-    QUIET("optim_args"),
-    QUIET("optim_target_modules"),
+    LATER("optim_args"),
+    LATER("optim_target_modules"),
 
     /* layers */
     WORDS("gradient_checkpointing", KEY_RECOMPUTE,
@@ -530,7 +530,6 @@ static void put_deepspeed(struct emit *e)
 
 static void apart(struct emit *e, const struct run *r)
 {
-    const char *optim = config_hf_optim(r);
     emit_bool(e, "bf16", r->prec.compute == DT_BF16);
     emit_bool(e, "fp16", r->prec.compute == DT_FP16);
     if (r->precision == PREC_TF32)
@@ -542,8 +541,8 @@ static void apart(struct emit *e, const struct run *r)
         put_fsdp(e, r);
     if (r->engine == ENGINE_DEEPSPEED)
         put_deepspeed(e);
-    if (optim != NULL && !emit_has(e, "deepspeed.optimizer.type"))
-        emit_word(e, "optim", optim);
+    if (!emit_has(e, "deepspeed.optimizer.type"))
+        config_hf_put_optim(e, r);
 }
 
 const struct config_table config_training_args = {

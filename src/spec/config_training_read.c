@@ -307,69 +307,6 @@ static void precision(struct config *c, enum config_holder h)
                                                            : "fp32");
 }
 
-/* ---- optimizer ---- */
-
-/* training_args.py's OptimizerNames. `impl` "" leaves the default. */
-static const struct {
-    const char *name, *optimizer, *impl;
-    bool others; /* a word of programs around it alone */
-} optims[] = {
-    { "adamw_torch", "adamw", "foreach", false },
-    { "adamw_torch_fused", "adamw", "fused", false },
-    { "adamw_hf", "adamw", "loop", false }, /* before 5: transformers' own */
-    { "adamw_anyprecision", NULL, "", false },
-    { "adamw_torch_4bit", "adam4bit", "", false },
-    { "adafactor", "adafactor", "", false },
-    { "sgd", "sgd", "foreach", false },
-    { "adagrad", "adagrad", "foreach", false },
-    { "rmsprop", "rmsprop", "foreach", false },
-    { "adamw_8bit", "adam8bit", "", false },
-    { "adamw_bnb_8bit", "adam8bit", "", false },
-    { "paged_adamw_8bit", "paged-adam8bit", "", false },
-    { "adamw_torch_8bit", "adam8bit", "", false }, /* torchao's */
-    { "ao_adamw_8bit", "adam8bit", "", false },
-    { "ao_adamw_4bit", "adam4bit", "", false },
-    { "paged_adamw", "adamw", "fused", false },
-    { "paged_adamw_32bit", "adamw", "fused", false },
-    { "muon", "muon", "", true }, /* ms-swift's, axolotl's */
-    { "lion_32bit", "lion", "", false },
-    { "lion_8bit", "lion8bit", "", false },
-    { "galore_adamw", "galore", "", false },
-};
-
-static void optimizer(struct config *c)
-{
-    const struct json *optim = either(c, "optim", "optimizer");
-    const struct json *old = config_at(c, "adafactor");
-    if (old != NULL && old->kind == JSON_BOOL && old->truth) {
-        config_set(c, old, KEY_OPTIMIZER, "adafactor");
-        return;
-    }
-    if (optim == NULL)
-        return;
-    if (optim->kind == JSON_STRING) {
-        for (size_t i = 0; i < sizeof(optims) / sizeof(optims[0]); i++) {
-            if (!str_is(optim->text, optims[i].name)
-                || optims[i].optimizer == NULL)
-                continue;
-            config_set(c, optim, KEY_OPTIMIZER, optims[i].optimizer);
-            if (optims[i].impl[0] != '\0')
-                config_set(c, optim, KEY_OPTIMIZER_IMPL, optims[i].impl);
-            if (str_is(optim->text, "paged_adamw")
-                || str_is(optim->text, "paged_adamw_32bit"))
-                config_note(c, "paged moments of 32 bits are not modelled: "
-                               "they count here, as adamw's");
-            return;
-        }
-    }
-    memplan_error *e = config_bad(
-        c, optim, MEMPLAN_E_UNSUPPORTED, "optim '%.*s' is not modelled",
-        (int)(optim->text.n < 40 ? optim->text.n : 40), optim->text.p);
-    diag_hint(e, "such as adamw_torch, adamw_torch_fused, adamw_bnb_8bit, "
-                 "paged_adamw_8bit, adafactor, lion_32bit, lion_8bit, sgd, "
-                 "galore_adamw; the key of it here is --optimizer");
-}
-
 /* ---- the rest ---- */
 
 static void ddp_bucket(struct config *c)
@@ -442,26 +379,10 @@ void config_training_args_together(struct config *c)
     stage(c);
     const enum config_holder h = who_holds(c);
     precision(c, h);
-    optimizer(c);
+    config_hf_optimizer(c);
     config_clipping(c, "max_grad_norm");
     ddp_bucket(c);
     const struct json *ds = deepspeed_file(c);
     if (h == HOLD_DEEPSPEED && ds != NULL)
         read_deepspeed(c, ds);
-}
-
-const char *config_hf_optim(const struct run *r)
-{
-    char a[48], b[48];
-    const struct str optimizer =
-        str_of(setup_value_text(&r->setup, KEY_OPTIMIZER, a, sizeof(a)));
-    const struct str impl =
-        str_of(setup_value_text(&r->setup, KEY_OPTIMIZER_IMPL, b, sizeof(b)));
-    for (size_t i = 0; i < sizeof(optims) / sizeof(optims[0]); i++) {
-        if (optims[i].optimizer != NULL && !optims[i].others
-            && str_is(optimizer, optims[i].optimizer)
-            && (optims[i].impl[0] == '\0' || str_is(impl, optims[i].impl)))
-            return optims[i].name;
-    }
-    return NULL;
 }

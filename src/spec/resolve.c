@@ -149,6 +149,12 @@ bool run_has_8bit_moments(const struct run *run)
            || run->optimizer == OPT_LION8BIT;
 }
 
+bool run_projects(const struct run *run)
+{
+    return run->optimizer == OPT_GALORE || run->optimizer == OPT_GALORE8BIT
+           || run->optimizer == OPT_APOLLO;
+}
+
 bool run_overflows(const struct run *run)
 {
     return run_flattens(run) && run->prec.grad == DT_FP16
@@ -370,17 +376,36 @@ static enum optimizer_impl default_optimizer_impl(const struct run *r)
     case OPT_RMSPROP: return OPTIMPL_FOREACH;
     case OPT_ADAFACTOR:
     case OPT_MUON:
-    case OPT_GALORE: return OPTIMPL_LOOP;
+    case OPT_GALORE:
+    case OPT_APOLLO: return OPTIMPL_LOOP;
     case OPT_ADAM8BIT: /* bitsandbytes, DeepSpeed, torchao: own kernels */
     case OPT_PAGED_ADAM8BIT:
     case OPT_LION:
     case OPT_LION8BIT:
+    case OPT_GALORE8BIT:
     case OPT_LAMB:
     case OPT_ADAM4BIT:
     case OPT_NONE:
     case OPTIMIZER_COUNT: return OPTIMPL_FUSED;
     }
     return OPTIMPL_FUSED;
+}
+
+/* The Trainer's default rank; the paper's own runs of 7B have 1024 (GaLore's
+ * README). [transformers/trainer_optimizer.py] */
+static void resolve_projection(struct run *r)
+{
+    r->optimizer_rank = resolve_count(r, KEY_OPTIMIZER_RANK, 128);
+    r->optimizer_targets =
+        resolve_count(r, KEY_OPTIMIZER_TARGETS, 1u << LORA_ALL_LINEAR);
+    if (!run_projects(r))
+        return;
+    resolve_assume(r, KEY_OPTIMIZER_RANK,
+                   "projections of rank %" PRIu64 " (--optimizer-rank)",
+                   r->optimizer_rank);
+    resolve_assume(r, KEY_OPTIMIZER_TARGETS,
+                   "projections of all matrices of layers "
+                   "(--optimizer-targets)");
 }
 
 static void resolve_optimizer(struct run *r)
@@ -396,6 +421,7 @@ static void resolve_optimizer(struct run *r)
                        "states of embeddings in %s (--embedding-states)",
                        r->embedding_states == EMBEDDING_STATES_FP32 ? "fp32"
                                                                     : "8 bits");
+    resolve_projection(r);
     r->optimizer_in_backward =
         resolve_bool(r, KEY_OPTIMIZER_IN_BACKWARD, false);
     r->clip_grad = resolve_bool(r, KEY_CLIP_GRAD, true);

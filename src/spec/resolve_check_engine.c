@@ -306,17 +306,34 @@ void resolve_check_offload(const struct run *r, const struct spec *s,
     }
 }
 
-/* Its projections are of whole matrices, shards are cut through them. */
-void resolve_check_galore(const struct run *r, struct diag *d)
+/* Projections are of whole matrices: shards are cut through them, and what is
+ * flattened has none. */
+void resolve_check_projection(const struct run *r, struct diag *d)
 {
-    if (r->optimizer != OPT_GALORE || (r->zero == 0 && !resolve_is_fsdp(r)))
+    if (!run_projects(r))
         return;
-    memplan_error *e =
-        setup_error(d, MEMPLAN_E_UNSUPPORTED, KEY_OPTIMIZER,
-                    "optimizer 'galore' with sharded states is not modelled "
-                    "yet");
-    diag_hint(e, "use --zero 0 (with hf, deepspeed or megatron), or "
-                 "--optimizer adamw");
+    char buf[RESOLVE_TEXT_MAX];
+    memplan_error *e;
+    const char *name = resolve_text(r, KEY_OPTIMIZER, buf);
+    if (r->engine != ENGINE_DDP || r->tp > 1) {
+        e = setup_error(d, MEMPLAN_E_UNSUPPORTED, KEY_OPTIMIZER,
+                        "optimizer '%s' with flat or sharded states is not "
+                        "modelled yet",
+                        name);
+        diag_hint(e, "use --framework hf, or --optimizer adamw");
+    } else if (r->lora_rank > 0) {
+        e = setup_error(d, MEMPLAN_E_UNSUPPORTED, KEY_OPTIMIZER,
+                        "optimizer '%s' of adapters, which are of low rank "
+                        "already, is not modelled",
+                        name);
+        diag_hint(e, "leave out --lora-rank, or use --optimizer adamw");
+    } else if (r->optimizer_in_backward && r->compile) {
+        e = setup_error(d, MEMPLAN_E_UNSUPPORTED, KEY_OPTIMIZER_IN_BACKWARD,
+                        "optimizer '%s' in the backward of compiled layers is "
+                        "not modelled yet",
+                        name);
+        diag_hint(e, "leave out --compile");
+    }
 }
 
 /* ---- number formats ---- */

@@ -383,6 +383,8 @@ static void say_moot_parts(struct run *r)
         { KEY_MAX_IN_CPU, weights, " without --offload-params nvme" },
         { KEY_EMBEDDING_STATES, run_has_8bit_moments(r),
           " without an 8-bit optimizer" },
+        { KEY_OPTIMIZER_RANK, run_projects(r), " without galore or apollo" },
+        { KEY_OPTIMIZER_TARGETS, run_projects(r), " without galore or apollo" },
     };
     for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
         if (r->given[keys[i].key] && !keys[i].used)

@@ -43,7 +43,8 @@ static enum precision default_precision(const struct run *r,
 /* Moments of the quantizing optimizers are what their name says. */
 enum dtype resolve_moments(enum optimizer o, enum dtype otherwise)
 {
-    if (o == OPT_ADAM8BIT || o == OPT_PAGED_ADAM8BIT || o == OPT_LION8BIT)
+    if (o == OPT_ADAM8BIT || o == OPT_PAGED_ADAM8BIT || o == OPT_LION8BIT
+        || o == OPT_GALORE8BIT)
         return DT_INT8;
     if (o == OPT_ADAM4BIT)
         return DT_INT4;

@@ -102,6 +102,8 @@
     X(OPT_LAMB, "lamb")                                                        \
     X(OPT_ADAM4BIT, "adam4bit")                                                \
     X(OPT_GALORE, "galore")                                                    \
+    X(OPT_GALORE8BIT, "galore8bit")                                            \
+    X(OPT_APOLLO, "apollo")                                                    \
     X(OPT_NONE, "none")
 
 #define EMBEDDING_STATES_MAP(X)                                                \
@@ -204,6 +206,11 @@ enum { MASK_ALIGN = 8, MASK_ALIGN_BEFORE = 16 };
     X(LORA_OUT_PROJ, "out_proj")                                               \
     X(LORA_ALL_LINEAR, "all-linear")
 
+/* The same bits, and the head beside them. */
+#define OPTIMIZER_TARGET_MAP(X)                                                \
+    LORA_TARGET_MAP(X)                                                         \
+    X(OPTIMIZER_TARGET_HEAD, "head")
+
 #define LORA_VARIANT_MAP(X)                                                    \
     X(LORA_VARIANT_LORA, "lora")                                               \
     X(LORA_VARIANT_RSLORA, "rslora")                                           \
@@ -270,6 +277,7 @@ enum ssm_kernel { SSM_KERNEL_MAP(CHOICE_ENUM) SSM_KERNEL_COUNT };
 enum cp_comm { CP_COMM_MAP(CHOICE_ENUM) CP_COMM_COUNT };
 enum moe_dispatcher { MOE_DISPATCHER_MAP(CHOICE_ENUM) MOE_DISPATCHER_COUNT };
 enum lora_target { LORA_TARGET_MAP(CHOICE_ENUM) LORA_TARGET_COUNT };
+enum { OPTIMIZER_TARGET_HEAD = LORA_TARGET_COUNT };
 enum lora_variant { LORA_VARIANT_MAP(CHOICE_ENUM) LORA_VARIANT_COUNT };
 enum lora_full { LORA_FULL_MAP(CHOICE_ENUM) LORA_FULL_COUNT };
 enum freeze { FREEZE_MAP(CHOICE_ENUM) FREEZE_COUNT };
@@ -457,6 +465,7 @@ struct run {
     enum optimizer optimizer;
     enum optimizer_impl optimizer_impl;
     enum embedding_states embedding_states;
+    uint64_t optimizer_rank, optimizer_targets; /* of projections */
     bool optimizer_in_backward;
     bool clip_grad;    /* by the global norm */
     bool zeroes_grads; /* in place: not zero_grad_set_to_none */
@@ -608,6 +617,8 @@ bool run_flattens(const struct run *run);
 bool run_overflows(const struct run *run);
 /* An optimizer of bitsandbytes, whose moments have 8 bits. */
 bool run_has_8bit_moments(const struct run *run);
+/* Moments of matrices in a projection of low rank (GaLore, APOLLO). */
+bool run_projects(const struct run *run);
 
 /* Anything has its place beside the GPU. */
 bool run_offloads(const struct run *run);

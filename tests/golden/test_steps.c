@@ -336,7 +336,9 @@ static void describe(struct run_name *out, const struct json *run)
     out->steps_at_once = (out->clips_in_step && is_setup(run, "zero", "0"))
                          || is_setup(run, "optimizer", "adagrad");
     out->differs_first = is_setup(run, "optimizer_in_backward", "true")
-                         || is_setup(run, "optimizer", "galore");
+                         || is_setup(run, "optimizer", "galore")
+                         || is_setup(run, "optimizer", "galore8bit")
+                         || is_setup(run, "optimizer", "apollo");
     out->steps_in_turn = is_setup(run, "optimizer", "muon");
     out->knows_order = out->clips_in_step && is_setup(run, "zero", "3");
     out->known = 0;
@@ -383,8 +385,9 @@ static void compare_file(const char *path, struct tally *tally)
     for (const struct json *run = at(root, "runs")->child; run != NULL;
          run = run->next) {
         if (json_member(run, "bucket_view") != NULL
-            || json_member(run, "edges") != NULL)
-            continue; /* no key says so */
+            || json_member(run, "edges") != NULL
+            || json_member(run, "past_checkpoints") != NULL)
+            continue; /* no key says so, or it is not modelled */
         struct run_name name;
         struct predicted p;
         memplan_report *r = estimate(run, len);

@@ -1,7 +1,7 @@
-"""LoRA adapters of peft over a model of transformers, its frozen weights plain or in bitsandbytes' 4-bit formats.
+"""LoRA adapters of peft over a model of transformers, its frozen weights plain or in bitsandbytes' 4-bit and 8-bit formats.
 
 An adapter setting is a dict: rank, targets, dropout, dtype ("fp32": peft's default; "bf16": autocast_adapter_dtype off),
-base ("bf16", "nf4", "nf4-double"), full (modules of modules_to_save), dora.
+base ("bf16", "nf4", "nf4-double", "fp4", "int8"), full (modules of modules_to_save), dora.
 """
 import torch
 
@@ -18,6 +18,9 @@ SETTINGS = {  # name: setting
                       full=["embed_tokens", "lm_head"]),
     "nf4-fp32": dict(rank=8, targets="all-linear", dropout=0.0, dtype="fp32", base="nf4"),
     "nf4-double-fp32": dict(rank=8, targets="all-linear", dropout=0.05, dtype="fp32", base="nf4-double"),
+    "fp4-fp32": dict(rank=8, targets=["q_proj", "v_proj"], dropout=0.05, dtype="fp32", base="fp4"),
+    "int8-fp32": dict(rank=8, targets="all-linear", dropout=0.0, dtype="fp32", base="int8"),
+    "int8-fp32-dropout": dict(rank=8, targets="all-linear", dropout=0.05, dtype="fp32", base="int8"),
     "dora-fp32": dict(rank=8, targets="all-linear", dropout=0.0, dtype="fp32", base="bf16", dora=True),
     "dora-bf16": dict(rank=8, targets="all-linear", dropout=0.0, dtype="bf16", base="bf16", dora=True),
     "dora-qv-fp32-dropout": dict(rank=8, targets=["q_proj", "v_proj"], dropout=0.05, dtype="fp32", base="bf16", dora=True),
@@ -43,18 +46,22 @@ def _replace(model, setting):
         if not isinstance(module, torch.nn.Linear) or name.endswith("lm_head"):
             continue
         parent, _, last = name.rpartition(".")
-        setattr(model.get_submodule(parent), last, bitsandbytes.nn.Linear4bit(
-            module.in_features, module.out_features, module.bias is not None, compute_dtype=torch.bfloat16,
-            compress_statistics=setting["base"] == "nf4-double", quant_type="nf4", device="meta"))
+        sizes = module.in_features, module.out_features, module.bias is not None
+        setattr(model.get_submodule(parent), last, bitsandbytes.nn.Linear8bitLt(
+            *sizes, has_fp16_weights=False, threshold=6.0, device="meta") if setting["base"] == "int8" else
+            bitsandbytes.nn.Linear4bit(
+                *sizes, compute_dtype=torch.bfloat16, compress_statistics=setting["base"] == "nf4-double",
+                quant_type=setting["base"][:3], device="meta"))
 
 
 def wrap(model, setting):
     """On the meta device."""
     import peft
     from peft.tuners.lora import dora
-    if setting["base"].startswith("nf4"):
+    if setting["base"] != "bf16":
         _replace(model, setting)
-        model.is_loaded_in_4bit = True
+        model.is_loaded_in_8bit = setting["base"] == "int8"
+        model.is_loaded_in_4bit = not model.is_loaded_in_8bit
         model = peft.prepare_model_for_kbit_training(model, use_gradient_checkpointing=False)
     config = peft.LoraConfig(r=setting["rank"], target_modules=setting["targets"], lora_dropout=setting["dropout"],
                              modules_to_save=setting.get("full"), task_type="CAUSAL_LM")
@@ -66,12 +73,49 @@ def wrap(model, setting):
     return model
 
 
+def _int8_quantised(a, threshold=0.0):
+    """bitsandbytes/backends/cuda/ops.py, int8_vectorwise_quant of an input without outliers, but for the kernel."""
+    scales = torch.empty(a.numel() // a.shape[-1], dtype=torch.float32, device=a.device)
+    packed = torch.empty(a.shape, dtype=torch.int8, device=a.device)
+    outliers = a.abs() >= threshold
+    del outliers
+    return packed, scales, torch.empty(0, dtype=torch.int64, device=a.device)
+
+
+def _int8_product(a, packed, weight, _, __, ___, bias):
+    """backends/default/ops.py, int8_mixed_scaled_mm; backends/cuda/ops.py, int8_linear_matmul, int8_mm_dequant."""
+    sums = torch.empty(packed.shape[0], weight.shape[0], dtype=torch.int32, device=a.device)
+    half = torch.empty_like(sums, dtype=torch.float16)
+    result = half.to(a.dtype)
+    del sums, half
+    return result, None
+
+
+def _quantise_8bit(model, where):
+    """Int8Params._quantize: 8 bits an element, a scale a row."""
+    import bitsandbytes
+    bitsandbytes.functional.int8_vectorwise_quant = _int8_quantised
+    torch.ops.bitsandbytes.int8_mixed_scaled_mm = _int8_product
+    more = []
+    for module in model.modules():
+        if isinstance(module, bitsandbytes.nn.Linear8bitLt):
+            rows, columns = module.out_features, module.in_features
+            module.weight = torch.nn.Parameter(torch.empty(rows, columns, dtype=torch.int8, device=where), requires_grad=False)
+            module.weight.CB = None  # fake tensors do not have bitsandbytes' class
+            module.state.CB = module.weight.data
+            module.state.SCB = torch.empty(rows, dtype=torch.float32, device=where)
+            more.append(module.state.SCB)
+    return more
+
+
 def quantise(model, setting, where):
     """Gives the 4-bit layers their packed weights, once parameters have storage; returns the tensors beside them.
 
     Their sizes are those of quantize_4bit, which itself does not run on fake tensors; quantised.py compares.
     """
     import bitsandbytes
+    if setting["base"] == "int8":
+        return _quantise_8bit(model, where)
     state_of = bitsandbytes.functional.QuantState
     more = []
     for module in model.modules():
@@ -91,7 +135,7 @@ def quantise(model, setting, where):
         module.weight = torch.nn.Parameter(torch.empty(n // 2, 1, dtype=torch.uint8, device=where), requires_grad=False)
         module.weight.quant_state = state_of(
             absmax=empty(blocks, torch.uint8 if inner else torch.float32), code=empty(16, torch.float32), blocksize=64,
-            shape=torch.Size((module.out_features, module.in_features)), dtype=torch.bfloat16, quant_type="nf4",
+            shape=torch.Size((module.out_features, module.in_features)), dtype=torch.bfloat16, quant_type=setting["base"][:3],
             state2=inner, offset=offset)
     return more
 

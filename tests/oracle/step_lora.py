@@ -52,7 +52,7 @@ def setup_of(run):
     s = adapters.SETTINGS[run.setting]
     targets = s["targets"] if isinstance(s["targets"], str) else ",".join(TARGET[t] for t in s["targets"])
     more = dict(lora_full_modules="embed,head") if "full" in s else {}
-    if s["base"].startswith("nf4"):
+    if s["base"][:3] in ("nf4", "fp4"):
         more["double_quant"] = s["base"] == "nf4-double"
     return dict(step.setup_of(run), lora_rank=s["rank"], lora_targets=targets, lora_dtype=s["dtype"],
                 base_dtype=s["base"].split("-")[0], lora_dropout=s["dropout"], **more)
@@ -61,8 +61,10 @@ def setup_of(run):
 def record(run):
     steps = Steps(run)
     first, later = steps.measure()
+    int8 = adapters.SETTINGS[run.setting]["base"] == "int8"
+    more = dict(past_checkpoints=True) if int8 and run.recompute_reentrant else {}  # see README.md
     return dict(config=steps.settings, setup=setup_of(run), parameters=steps.parameters, weight_bytes=steps.weights,
-                first=first, later=later)
+                **more, first=first, later=later)
 
 
 def runs(_):

@@ -1,6 +1,7 @@
 """Whole training steps with other optimizers than step.py's, and with the update in backward; what the states take.
 
-Those of bitsandbytes, transformers, torch and lion_pytorch by the name of memplan's key; galore_torch's with rank 128.  Fake CUDA tensors, as in step.py: the kernels of bitsandbytes are not launched, they allocate nothing.  "odd" has sizes
+Those of bitsandbytes, transformers, torch and lion_pytorch by the name of memplan's key.  galore_torch's and apollo_torch's as the Trainer
+makes them of its arguments, with a new projection in every step: the fullest.  Fake CUDA tensors, as in step.py: the kernels of bitsandbytes are not launched, they allocate nothing.  "odd" has sizes
 that no block divides, and tensors below and above each library's thresholds.
 
 usage: step_optimizers.py FOLDER        writes FOLDER/optimizers.json
@@ -17,7 +18,8 @@ from torch._subclasses.fake_tensor import FakeTensor
 warnings.filterwarnings("ignore")
 step.SHAPES["odd"] = dict(b=1, s=64, h=396, a=3, kv=1, d=132, f=1205, v=3001, L=2)
 step.SHAPES["blocks"] = dict(b=1, s=64, h=512, a=8, kv=4, d=64, f=1408, v=2048, L=2)
-RANK = 128
+TRAINERS = dict(galore="galore_adamw", galore8bit="galore_adamw_8bit", apollo="apollo_adamw")
+MODULES = {"": ["attn", "mlp"], "q,v": ["q_proj", "v_proj"], "all-linear,head": "all-linear"}  # optim_target_modules
 torch.cuda.synchronize = lambda *_: None
 
 
@@ -25,10 +27,12 @@ torch.cuda.synchronize = lambda *_: None
 class Run(step.Run):
     in_backward: bool = False
     embedding_states: str = "8bit"
+    rank: int = 128
+    targets: str = ""  # "": what memplan has by default
 
 
 def hidden(model):
-    """The matrices that Muon and GaLore are for, and the rest."""
+    """The matrices that Muon is for, and the rest."""
     ends = {id(m.weight) for m in (model.get_input_embeddings(), model.get_output_embeddings())}
     inner = [p for p in model.parameters() if p.ndim == 2 and id(p) not in ends]
     chosen = {id(p) for p in inner}
@@ -42,14 +46,19 @@ def managed(*shape, dtype, device):
     return t
 
 
+def without_values():
+    """What bitsandbytes makes of values, or where the driver moves it, as tensors of the same size."""
+    import bitsandbytes.functional
+    f = bitsandbytes.functional
+    f.create_dynamic_map = lambda **_: torch.empty(256, device="cuda")  # sorts values
+    f.get_paged = managed
+    f.fill = f.prefetch_tensor = lambda *_, **__: None
+
+
 def library(name):
     if name in ("adam8bit", "paged-adam8bit", "lion8bit"):
-        import bitsandbytes.functional
         import bitsandbytes.optim as o
-        f = bitsandbytes.functional
-        f.create_dynamic_map = lambda **_: torch.empty(256, device="cuda")  # sorts values
-        f.get_paged = managed
-        f.fill = f.prefetch_tensor = lambda *_, **__: None
+        without_values()
         return {"adam8bit": o.AdamW8bit, "paged-adam8bit": o.PagedAdamW8bit, "lion8bit": o.Lion8bit}[name]
     if name == "adam4bit":  # its update is one compiled kernel, which is not run
         import torchao.optim
@@ -65,17 +74,45 @@ def library(name):
 
 def grouped(run, model):
     inner, rest = hidden(model)
-    if run.optimizer == "muon":
-        return [torch.optim.Muon(inner, lr=1e-3),
-                torch.optim.AdamW(rest, lr=1e-3, foreach=run.optimizer_impl == "foreach")]
-    more = dict(rank=RANK, update_proj_gap=200, scale=1, proj_type="std")
-    import galore_torch
-    return [galore_torch.GaLoreAdamW([dict(params=rest), dict(params=inner, **more)], lr=1e-3, no_deprecation_warning=True)]
+    return [torch.optim.Muon(inner, lr=1e-3),
+            torch.optim.AdamW(rest, lr=1e-3, foreach=run.optimizer_impl == "foreach")]
+
+
+def svd(a, full_matrices=True):
+    """CUDA's solver works on a copy (aten, BatchLinearAlgebraLib.cpp: svd_cusolver); its workspace is not known."""
+    results = plain_svd(a, full_matrices=full_matrices)
+    copy = torch.empty_like(a)
+    del copy
+    return results
+
+
+def projecting(run, model):
+    """As Trainer.create_optimizer; layer by layer, the hooks are there, and the optimizer does nothing."""
+    import apollo_torch.apollo
+    import apollo_torch.random_projector as numbers
+    import bitsandbytes.functional
+    import bitsandbytes.optim
+    without_values()
+    bitsandbytes.optim.GlobalOptimManager.get_instance().initialize()  # of the runs before
+    torch.linalg.svd = svd
+    bitsandbytes.functional.optimizer_update_32bit = lambda *_, **__: None  # of small tensors: wants their norms' values
+    apollo_torch.apollo.max = lambda a, _: a  # of values
+    numbers.stable_randn = lambda shape, seed, device, dtype: torch.randn(shape, device=device, dtype=dtype)
+    numbers.next_seed = lambda seed: seed + 1
+    arguments = transformers.TrainingArguments(
+        output_dir="/tmp", use_cpu=True, optim=TRAINERS[run.optimizer] + ("_layerwise" if run.in_backward else ""),
+        optim_args=f"rank={run.rank},update_proj_gap=1", optim_target_modules=MODULES[run.targets])
+    made, more = transformers.Trainer.get_optimizer_cls_and_kwargs(arguments, model)
+    if run.in_backward:
+        return list(more["optimizer_dict"].values())
+    return [made(more.pop("params"), **more)]
 
 
 def optimizers(run, model):
+    if run.optimizer in TRAINERS:
+        return projecting(run, model)
     everything = list(model.parameters())
-    if run.optimizer in ("muon", "galore"):
+    if run.optimizer == "muon":
         return grouped(run, model)
     if run.optimizer == "adafactor":  # as the Trainer makes it
         return [transformers.optimization.Adafactor(everything, lr=1e-3, scale_parameter=False, relative_step=False)]
@@ -136,6 +173,8 @@ class Hooked(Many):
 
 def update_in_backward(run, model):
     """PyTorch's tutorial: one optimizer a weight, in a hook that runs when its gradient is there."""
+    if run.optimizer in TRAINERS:
+        return Hooked(projecting(run, model))
     of = {p: step.plain_optimizer(run, [p]) for p in model.parameters()}
 
     def hook(p):
@@ -165,8 +204,12 @@ class Steps(step.Steps):
 
 def setup_of(run):
     more = dict(optimizer_in_backward=True) if run.in_backward else {}
-    if "8bit" in run.optimizer:
+    if "8bit" in run.optimizer and run.optimizer not in TRAINERS:
         more["embedding_states"] = run.embedding_states
+    if run.optimizer in TRAINERS:
+        more["optimizer_rank"] = run.rank
+    if run.targets:
+        more["optimizer_targets"] = run.targets
     return dict(step.setup_of(run), **more)
 
 
@@ -184,8 +227,14 @@ def runs(_):
             for impl in ("foreach", "loop"):
                 for optimizer in ("adagrad", "rmsprop"):
                     yield Run(shape=shape, precision=precision, optimizer=optimizer, optimizer_impl=impl)
-            for optimizer in ("adafactor", "muon", "galore", "lion"):
+            for optimizer in ("adafactor", "muon", "lion"):
                 yield Run(shape=shape, precision=precision, optimizer=optimizer, optimizer_impl="loop")
+            for optimizer in TRAINERS:
+                impl = dict(optimizer=optimizer, optimizer_impl="fused" if "8bit" in optimizer else "loop")
+                yield Run(shape=shape, precision=precision, **impl)
+                yield Run(shape=shape, precision=precision, **impl, rank=24, targets="q,v")
+                yield Run(shape=shape, precision=precision, **impl, rank=32, targets="all-linear,head")
+                yield Run(shape=shape, precision=precision, **impl, in_backward=True, clip_grad=False)
             for optimizer in ("adam8bit", "paged-adam8bit", "lion8bit", "adam4bit"):
                 yield Run(shape=shape, precision=precision, optimizer=optimizer, optimizer_impl="fused")
         for optimizer in ("adam8bit", "paged-adam8bit", "lion8bit"):
@@ -202,5 +251,6 @@ def runs(_):
 
 
 if __name__ == "__main__":
+    plain_svd = torch.linalg.svd
     step.plain_build, step.plain_optimizer = step.build, step.make_optimizer
     step.main_of(["optimizers"], runs, record, "python tests/oracle/step_optimizers.py tests/golden/oracle/steps")

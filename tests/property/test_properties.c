@@ -55,7 +55,7 @@ static const char *pick(uint64_t *seed, const char *const *words)
 struct choice {
     const char *key, *value; /* NULL: not given */
 };
-enum { FIRST_ADAPTER = 32, FIRST_EIGHT = 64, CHOICES = 70 };
+enum { FIRST_ADAPTER = 32, FIRST_EIGHT = 66, CHOICES = 72 };
 struct trial {
     const char *model;
     struct choice c[CHOICES];
@@ -479,8 +479,10 @@ static struct trial trial_of(uint64_t seed)
     const bool modules = megatron && strcmp(re, "selective") == 0;
     const bool full = lora && next(&s) % 4 == 0;
     const char *base = state ? "bf16" : PICK(&s, "bf16", "nf4", "int8", "int4");
-    const char *optimizer = PICK(&s, "adamw", "sgd", "momentum", "adam8bit",
-                                 "adafactor", "lion", "muon");
+    const char *optimizer = ddp && !lora && next(&s) % 3 == 0
+                                ? PICK(&s, "galore", "galore8bit", "apollo")
+                                : PICK(&s, "adamw", "sgd", "momentum",
+                                       "adam8bit", "adafactor", "lion", "muon");
     const bool spread = ddp && s % 6 == 1;
     const char *pp = megatron ? PICK(&s, "1", "2", "4") : "1";
     const char *vpp =
@@ -620,6 +622,10 @@ static struct trial trial_of(uint64_t seed)
                                    : s % 5 == 0            ? "2"
                                    : s % 5 == 1            ? "3"
                                                            : NULL },
+        { "optimizer_rank", s % 3 == 0 ? "8" : NULL },
+        { "optimizer_targets", s % 4 == 0   ? "q,v"
+                               : s % 4 == 1 ? "all-linear,head"
+                                            : NULL },
         { "drop_outputs", NULL }, /* these three: more_of */
         { "softmax_input", NULL },
         { "attention_mask", NULL },

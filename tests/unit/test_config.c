@@ -365,6 +365,29 @@ static void test_training_args_refused(void **state)
     import("training-args",
            "{\"fsdp\": \"full_shard\", \"fsdp_config\": \"my.json\"}");
     refused(MEMPLAN_E_UNSUPPORTED, "'fsdp_config' in a file of its own", 1);
+    import("training-args",
+           "{\"optim\": \"galore_adamw_layerwise\", \"optim_args\": \"rank=64, "
+           "update_proj_gap=100, scale=0.10\", \"optim_target_modules\": "
+           "[\".*.attn.*\", \".*.mlp.*\"]}");
+    has("optimizer=galore optimizer_in_backward=true optimizer_rank=64 "
+        "optimizer_targets=all-linear");
+    import("training-args",
+           "{\"optim\": \"apollo_adamw\", \"optim_target_modules\": "
+           "\"all-linear\"}");
+    has("optimizer=apollo optimizer_in_backward= optimizer_rank= "
+        "optimizer_targets=all-linear,head");
+    import("training-args", "{\"optim\": \"galore_adamw_8bit\", "
+                            "\"optim_target_modules\": [\"q_proj\", \"mlp\"]}");
+    has("optimizer=galore8bit optimizer_targets=q,gate,up,down");
+    import("training-args", "{\"optim\": \"galore_adamw\",\n"
+                            "\"optim_target_modules\": [\"wide\"]}");
+    refused(MEMPLAN_E_UNKNOWN, "matrices that are not known", 2);
+    import("training-args", "{\"optim\": \"apollo_adamw\",\n"
+                            "\"optim_args\": \"proj=svd\"}");
+    refused(MEMPLAN_E_UNSUPPORTED, "proj=svd is not modelled", 2);
+    import("training-args", "{\"optim\": \"sgd\", \"optim_args\": "
+                            "\"momentum=0.9\"}");
+    has("optimizer=momentum optimizer_impl=foreach");
     import("training-args", "{\"optim\": \"ademamix\"}");
     refused(MEMPLAN_E_UNSUPPORTED, "optim 'ademamix' is not modelled", 1);
     import("training-args", "{\"max_grad_norm\": [1]}");

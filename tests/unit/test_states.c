@@ -16,9 +16,17 @@
 enum { LARGE, HEAD, SMALL, VECTOR, WEIGHTS };
 
 static const struct tensor weights[WEIGHTS] = {
-    [LARGE] = { .rows = 4096, .cols = 1024, .matmul = true, .group = PG_MLP },
+    [LARGE] = { .rows = 4096,
+                .cols = 1024,
+                .matmul = true,
+                .projected = true,
+                .group = PG_MLP },
     [HEAD] = { .rows = 4096, .cols = 1024, .matmul = true, .group = PG_HEAD },
-    [SMALL] = { .rows = 64, .cols = 100, .matmul = true, .group = PG_MLP },
+    [SMALL] = { .rows = 64,
+                .cols = 100,
+                .matmul = true,
+                .projected = true,
+                .group = PG_MLP },
     [VECTOR] = { .rows = 1000, .cols = 1, .group = PG_NORM },
 };
 
@@ -42,6 +50,9 @@ static const struct row {
     { OPT_MUON, { 16777216, 33554432, 25600, 8000 } },
     /* 2 x 4,096 x rank 128, and 1,024 x 1,024; of the small one both whole */
     { OPT_GALORE, { 8388608, 33554432, 67584, 8000 } },
+    { OPT_GALORE8BIT, { 5259264, 8519680, 29384, 8000 } },
+    /* 1,024 x 128; of the small one rank 128, which is more than it has */
+    { OPT_APOLLO, { 4718592, 33554432, 135168, 8000 } },
     { OPT_SGD, { 0 } },
     { OPT_NONE, { 0 } },
 };
@@ -51,7 +62,8 @@ static void optimizers_keep_what_their_rule_says(void **state)
     (void)state;
     assert_int_equal(sizeof(rows) / sizeof(rows[0]), OPTIMIZER_COUNT);
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        struct run run = { .optimizer = rows[i].optimizer };
+        struct run run = { .optimizer = rows[i].optimizer,
+                           .optimizer_rank = 128 };
         run.prec.optim = run.prec.param = DT_FP32;
         for (unsigned w = 0; w < WEIGHTS; w++) {
             const struct tensor *t = &weights[w];
