@@ -553,6 +553,63 @@ MEMPLAN_MUST_USE MEMPLAN_API memplan_status memplan_score_write(
     const memplan_score *score, const char *by, const memplan_style *style,
     memplan_write_fn *write, void *ctx, memplan_errors *errs);
 
+/* ==== Calibration ====================================================== */
+
+typedef struct memplan_calibration memplan_calibration;
+
+/** A calibration: steps measured on one cluster, and the constants with which
+ *  they are predicted best (docs/method.md, eq. calibration); none yet.
+ *  Returns MEMPLAN_OK, E_ARG, E_NOMEM. */
+MEMPLAN_MUST_USE MEMPLAN_API memplan_status memplan_calibration_new(
+    memplan_calibration **out, const memplan_allocator *allocator,
+    memplan_errors *errs);
+
+MEMPLAN_API void memplan_calibration_free(memplan_calibration *calibration);
+
+/** Reads measured runs as memplan_score_parse does; those of another kind than
+ *  "throughput" are passed over, those that cannot be predicted, that have
+ *  "x-needs" or a given MFU are not fitted to. May be called again, for
+ *  another file. Returns what memplan_score_parse does. */
+MEMPLAN_MUST_USE MEMPLAN_API memplan_status
+memplan_calibration_parse(memplan_calibration *calibration, const char *text,
+                          size_t len, memplan_errors *errs);
+
+/** Fits the constants to every row read. Returns MEMPLAN_OK, E_ARG (there is no
+ *  row to fit to), E_CONFLICT (rows of two GPUs), E_NOMEM. */
+MEMPLAN_MUST_USE MEMPLAN_API memplan_status
+memplan_calibration_fit(memplan_calibration *calibration, memplan_errors *errs);
+
+/** What was fitted: "products", "attention", "memory" and "network" multiply
+ *  rates, "host" the time of a kernel's start; "error.before", "error.after"
+ *  and "error.left_out" are means of |ln(predicted / measured)| without them,
+ *  with them, and of rows that were left out of the fit. Returns MEMPLAN_OK,
+ *  E_ARG, or E_UNKNOWN when there is no such number; *out is 0 then. */
+MEMPLAN_MUST_USE MEMPLAN_API memplan_status memplan_calibration_number(
+    double *out, const memplan_calibration *calibration, const char *name);
+
+/** Writes what was fitted: constants, how far each moved, the error of each
+ *  row before and after; or schema "memplan.calibration/1", which the two
+ *  below read; as CSV a line a row. Returns MEMPLAN_OK, E_ARG (nothing was
+ *  fitted), E_WRITE. */
+MEMPLAN_MUST_USE MEMPLAN_API memplan_status memplan_calibration_write(
+    const memplan_calibration *calibration, const memplan_style *style,
+    memplan_write_fn *write, void *ctx, memplan_errors *errs);
+
+/** Takes the constants of a calibration file into a setup: times are predicted
+ *  with them, which is said under `assumptions` with `name`, the file's. An
+ *  estimate for another GPU than the file's is E_CONFLICT. Returns MEMPLAN_OK,
+ *  E_ARG, E_SYNTAX, E_SCHEMA, E_UNKNOWN (of a constant or GPU), E_RANGE,
+ *  E_NOMEM; after a failure the setup is as it was. */
+MEMPLAN_MUST_USE MEMPLAN_API memplan_status
+memplan_setup_calibrate(memplan_setup *setup, const char *text, size_t len,
+                        const char *name, memplan_errors *errs);
+
+/** The same for every row of kind "throughput" that a score reads from then
+ *  on; those of another GPU are skipped. */
+MEMPLAN_MUST_USE MEMPLAN_API memplan_status
+memplan_score_calibrate(memplan_score *score, const char *text, size_t len,
+                        const char *name, memplan_errors *errs);
+
 #ifdef __cplusplus
 }
 #endif

@@ -12,8 +12,8 @@
 enum { WIDTH_LEAST = 40 };
 
 enum {
-    TAKES_REPORT =
-        OPT_PART_COMMON | OPT_PART_FORMAT | OPT_PART_SETUP | OPT_PART_MODEL,
+    TAKES_REPORT = OPT_PART_COMMON | OPT_PART_FORMAT | OPT_PART_SETUP
+                   | OPT_PART_MODEL | OPT_PART_CALIBRATION,
     TAKES_LIST = OPT_PART_COMMON | OPT_PART_FORMAT
 };
 
@@ -102,11 +102,26 @@ static const struct command commands[] = {
                   "tested with\n"
                   "mine.jsonl --by zero --limit-median 5%\t"
                   "status 1 when half of the rows are further off\n",
-      .parts = TAKES_LIST | OPT_PART_SCORE,
+      .parts = TAKES_LIST | OPT_PART_SCORE | OPT_PART_CALIBRATION,
       .operands_min = 1,
       .operands_max = SIZE_MAX,
       .operand = "a FILE of measured runs, or '-'",
       .run = cmd_score },
+    { .name = "calibrate",
+      .synopsis = "FILE... [options]",
+      .summary = "constants of your own cluster, fitted to measured steps",
+      .about = "A FILE has measured runs as 'memplan score' reads them; those "
+               "of the kind throughput are used, all of one GPU. At most five "
+               "constants move: the rates of matrix products, attention, "
+               "kernels that move bytes and messages, and the time that the "
+               "host takes to start a kernel. --out writes them to a file that "
+               "--calibration reads.",
+      .examples = "measured.jsonl --out mine.json\tfit, and keep\n",
+      .parts = TAKES_LIST | OPT_PART_CALIBRATE,
+      .operands_min = 1,
+      .operands_max = SIZE_MAX,
+      .operand = "a FILE of measured runs, or '-'",
+      .run = cmd_calibrate },
     { .name = "models",
       .synopsis = "[MODEL] [options]",
       .summary = "the catalogue of models, or one of them",
@@ -256,7 +271,9 @@ static enum cli_exit cli_not_its_option(struct cli *cli,
     struct text hint = { 0 };
     const struct command *c;
     for (size_t i = 0; (c = cli_command(i)) && hint.n == 0; i++) {
-        if (c->run && (c->parts & row->part))
+        if (row->id == OPT_ID_OUT)
+            text_put(&hint, "results go to standard output: add '> FILE'");
+        else if (c->run && (c->parts & row->part))
             text_format(&hint, "'memplan %s' has it", c->name);
     }
     enum cli_exit r = message_usage(cli, hint.p, "'%s' has no option '--%s'",
@@ -299,11 +316,13 @@ static enum cli_exit cli_own_option(struct cli *cli,
     case OPT_ID_AS: cli->as = given->value; break;
     case OPT_ID_PART: cli->part = given->value; break;
     case OPT_ID_IMPORT: cli->import = true; break;
+    case OPT_ID_OUT: cli->file_out = given->value; break;
     case OPT_ID_LIMIT_MEDIAN: cli->limit_median = given->value; break;
     case OPT_ID_KEY:
     case OPT_ID_ASSERTION:
     case OPT_ID_SETUP:
     case OPT_ID_CONFIG:
+    case OPT_ID_CALIBRATION:
     case OPT_ID_HELP:
     case OPT_ID_VERSION: break;
     }

@@ -44,6 +44,7 @@ struct cli {
     const char *as;           /* --as TYPE, or NULL */
     const char *part;         /* --part PART, or NULL */
     bool import;              /* --import */
+    const char *file_out;     /* --out FILE, or NULL */
     const char *limit_median; /* --limit-median X, or NULL */
     bool stdin_taken;         /* standard input can be read once */
 
@@ -125,6 +126,10 @@ enum cli_exit input_model(struct cli *cli, memplan_model **out,
 bool input_in_catalogue(const char *name);
 /* The setup that --setup files and then the options describe. */
 enum cli_exit input_setup(struct cli *cli, memplan_setup **out);
+/* The calibration that --calibration names, into the setup or else the score;
+ * the last one named. */
+enum cli_exit input_calibration(struct cli *cli, memplan_setup *setup,
+                                memplan_score *score);
 /* Reads a file that must be there, or standard input for "-". `text` is
  * malloc()ed. */
 enum cli_exit input_file(struct cli *cli, struct source *out, char **text,
@@ -133,7 +138,8 @@ enum cli_exit input_file(struct cli *cli, struct source *out, char **text,
 /* ---- one function a command ---- */
 
 cli_run_fn cmd_estimate, cmd_compute, cmd_explain, cmd_trace, cmd_check,
-    cmd_score, cmd_models, cmd_gpus, cmd_completion, cmd_help, cmd_version;
+    cmd_score, cmd_calibrate, cmd_models, cmd_gpus, cmd_completion, cmd_help,
+    cmd_version;
 
 /* Help on one command, or the overview for NULL, into a text. */
 void help_write(struct cli *cli, struct text *t, const struct command *command);

@@ -155,6 +155,9 @@ static enum cli_exit check_arguments(struct cli *cli)
                              cli->operand[0]);
     for (size_t i = 0; i < cli->line.given_count; i++) {
         const struct opt_row *row = cli->line.given[i].row;
+        if (row->id == OPT_ID_CALIBRATION)
+            return message_usage(cli, "name a MODEL: it is of one GPU",
+                                 "--cases takes no '--calibration' beside it");
         if (row->part == OPT_PART_SETUP || row->id == OPT_ID_ASSERTION)
             return message_usage(cli, "write it into the file",
                                  "--cases takes no '--%s' beside it",

@@ -128,7 +128,7 @@ static void bash_script(struct cli *cli, struct text *t)
                 "    *:help)\n        COMPREPLY=($(compgen -W '");
     put_names(t, command_name, " ");
     text_put(t, "' -- \"$cur\"))\n        return ;;\n"
-                "    *:score)\n"
+                "    *:score|*:calibrate)\n"
                 "        COMPREPLY=($(compgen -f -- \"$cur\"))\n"
                 "        return ;;\n"
                 "    esac\n"
@@ -184,7 +184,7 @@ static void zsh_script(struct cli *cli, struct text *t)
                 "    *:gpus) compadd -a gpus; return ;;\n"
                 "    *:completion) compadd bash zsh fish; return ;;\n"
                 "    *:help) _describe command commands; return ;;\n"
-                "    *:score) _files; return ;;\n"
+                "    *:score|*:calibrate) _files; return ;;\n"
                 "    esac\n"
                 "    compadd -a models\n"
                 "    _files\n"
@@ -236,7 +236,7 @@ static void fish_script(struct cli *cli, struct text *t)
         text_put(t, "'\n");
     }
     text_put(t, "complete -c memplan -n 'not __fish_seen_subcommand_from gpus "
-                "completion help score' -a '");
+                "completion help score calibrate' -a '");
     put_names(t, memplan_builtin_name, " ");
     text_put(t, "'\n"
                 "complete -c memplan -n '__fish_seen_subcommand_from gpus' "

@@ -53,7 +53,9 @@ enum cli_exit cmd_score(struct cli *cli)
     memplan_status status = memplan_score_new(&score, NULL, cli_errors(cli));
     if (status != MEMPLAN_OK)
         return message_library(cli, status, CLI_LIMIT, NULL);
-    enum cli_exit r = score_files(cli, score);
+    enum cli_exit r = input_calibration(cli, NULL, score);
+    if (r == CLI_OK)
+        r = score_files(cli, score);
     if (r == CLI_OK)
         r = score_answer(cli, score);
     memplan_score_free(score);

@@ -31,6 +31,10 @@ struct host {
      * ends in a NUL that *len does not count, and is the caller's. */
     enum host_read (*read_file)(void *ctx, const char *path, char **text,
                                 size_t *len, const char **why);
+    /* Makes a file, or puts the text in the place of what it holds; NULL, or
+     * why it could not, in static storage. */
+    const char *(*write_file)(void *ctx, const char *path, const char *text,
+                              size_t len);
     bool (*isatty)(void *ctx, enum host_stream stream);
     int (*width)(void *ctx); /* columns of the terminal; 0 unknown */
     const char *(*getenv)(void *ctx, const char *name);

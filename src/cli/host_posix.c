@@ -20,12 +20,10 @@ static int stream_fd(enum host_stream stream)
     return stream == HOST_OUT ? STDOUT_FILENO : STDERR_FILENO;
 }
 
-static const char *posix_write(void *ctx, enum host_stream stream,
-                               const char *text, size_t len)
+static const char *write_all(int fd, const char *text, size_t len)
 {
-    (void)ctx;
     while (len > 0) {
-        ssize_t n = write(stream_fd(stream), text, len);
+        ssize_t n = write(fd, text, len);
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0)
@@ -34,6 +32,27 @@ static const char *posix_write(void *ctx, enum host_stream stream,
         len -= (size_t)n;
     }
     return NULL;
+}
+
+static const char *posix_write(void *ctx, enum host_stream stream,
+                               const char *text, size_t len)
+{
+    (void)ctx;
+    return write_all(stream_fd(stream), text, len);
+}
+
+static const char *posix_write_file(void *ctx, const char *path,
+                                    const char *text, size_t len)
+{
+    (void)ctx;
+    int fd =
+        open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOCTTY, 0666);
+    if (fd < 0)
+        return strerror(errno);
+    const char *why = write_all(fd, text, len);
+    if (close(fd) != 0 && errno != EINTR && !why)
+        why = strerror(errno);
+    return why;
 }
 
 /* Some file systems only say at the end that the disk is full. */
@@ -134,6 +153,7 @@ const struct host host_posix = {
     .write = posix_write,
     .close_out = posix_close_out,
     .read_file = posix_read_file,
+    .write_file = posix_write_file,
     .isatty = posix_isatty,
     .width = posix_width,
     .getenv = posix_getenv,

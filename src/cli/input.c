@@ -392,10 +392,40 @@ static enum cli_exit config_files(struct cli *cli, memplan_setup *setup,
     return r;
 }
 
+static enum cli_exit calibration_file(struct cli *cli, const char *path,
+                                      memplan_setup *setup,
+                                      memplan_score *score)
+{
+    struct source source = { 0 };
+    char *text = NULL;
+    enum cli_exit r = input_file(cli, &source, &text, path);
+    if (r == CLI_OK) {
+        memplan_status status =
+            setup ? memplan_setup_calibrate(setup, source.text, source.len,
+                                            source.name, cli_errors(cli))
+                  : memplan_score_calibrate(score, source.text, source.len,
+                                            source.name, cli_errors(cli));
+        if (status != MEMPLAN_OK)
+            r = message_library(cli, status, CLI_SPEC, &source);
+    }
+    free(text);
+    return r;
+}
+
+enum cli_exit input_calibration(struct cli *cli, memplan_setup *setup,
+                                memplan_score *score)
+{
+    enum cli_exit r = CLI_OK;
+    for (size_t i = 0; i < cli->line.given_count && r == CLI_OK; i++)
+        if (cli->line.given[i].row->id == OPT_ID_CALIBRATION)
+            r = calibration_file(cli, cli->line.given[i].value, setup, score);
+    return r;
+}
+
 /* Files first, wherever they stand: an option overrides every file. */
 static enum cli_exit setup_fill(struct cli *cli, memplan_setup *setup)
 {
-    enum cli_exit r = CLI_OK;
+    enum cli_exit r = input_calibration(cli, setup, NULL);
     for (size_t i = 0; i < cli->line.given_count && r == CLI_OK; i++) {
         const struct opt_given *given = &cli->line.given[i];
         if (given->row->id == OPT_ID_SETUP)

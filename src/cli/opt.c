@@ -49,6 +49,9 @@ static const struct opt_row opt_own[] = {
       MEMPLAN_TYPE_NAME, "torchrun", "", "", "Input",
       "read GPUs and nodes from a line of torchrun, deepspeed, accelerate",
       "FILE" },
+    { "calibration", 0, OPT_ID_CALIBRATION, OPT_PART_CALIBRATION,
+      OPT_VALUE_NEEDED, false, MEMPLAN_TYPE_NAME, "", "", "", "Input",
+      "predict times with constants that 'memplan calibrate' fitted", "FILE" },
     { "check", 0, OPT_ID_CHECK, OPT_PART_CHECK, OPT_VALUE_NONE, false,
       MEMPLAN_TYPE_BOOL, "", "", "", "Output",
       "exit with status 1 when it does not fit", "" },
@@ -84,6 +87,9 @@ static const struct opt_row opt_own[] = {
       "optimizer offload_optimizer offload_params offload_activations "
       "framework",
       "group", "Output", "what to group the rows by", "KEY" },
+    { "out", 0, OPT_ID_OUT, OPT_PART_CALIBRATE, OPT_VALUE_NEEDED, false,
+      MEMPLAN_TYPE_NAME, "", "", "", "Output",
+      "write the calibration to this file, for --calibration", "FILE" },
     { "limit-median", 0, OPT_ID_LIMIT_MEDIAN, OPT_PART_SCORE, OPT_VALUE_NEEDED,
       false, MEMPLAN_TYPE_REAL, "", "", "", "Output",
       "exit with status 1 when the overall median error is above this", "X" },
@@ -220,7 +226,6 @@ static const struct {
     { "model-path", operand_advice },
     { "nnodes", node_advice },
     { "nodes", node_advice },
-    { "out", output_advice },
     { "output", output_advice },
     { "verbose", explain_advice },
     { "vocab-size", shape_advice },
@@ -316,7 +321,7 @@ bool opt_table_init(struct opt_table *table)
 bool opt_is_file(const struct opt_row *row)
 {
     return row->id == OPT_ID_SETUP || row->id == OPT_ID_CONFIG
-           || row->id == OPT_ID_CASES;
+           || row->id == OPT_ID_CASES || row->id == OPT_ID_CALIBRATION;
 }
 
 const struct opt_row *opt_find(const struct opt_table *table, const char *name,

@@ -19,7 +19,9 @@ enum opt_part {
     OPT_PART_SCORE = 1 << 5,
     OPT_PART_TRACE = 1 << 6, /* and --format svg */
     OPT_PART_MODEL = 1 << 7, /* takes a MODEL */
-    OPT_PART_MODELS = 1 << 8
+    OPT_PART_MODELS = 1 << 8,
+    OPT_PART_CALIBRATION = 1 << 9, /* reads one */
+    OPT_PART_CALIBRATE = 1 << 10
 };
 
 enum opt_id {
@@ -39,6 +41,8 @@ enum opt_id {
     OPT_ID_CASES,
     OPT_ID_BY,
     OPT_ID_LIMIT_MEDIAN,
+    OPT_ID_CALIBRATION,
+    OPT_ID_OUT,
     OPT_ID_STEP,
     OPT_ID_AS,
     OPT_ID_PART,

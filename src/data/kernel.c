@@ -27,3 +27,18 @@ const struct kernel_speed *kernel_speed_of(const struct gpu *gpu,
     }
     return family;
 }
+
+#define SPEED_SCALE_NAME(id, text, doc) text,
+#define SPEED_SCALE_TEXT(id, text, doc) doc,
+
+const char *speed_scale_name(enum speed_scale scale)
+{
+    static const char *const names[] = { SPEED_SCALE_MAP(SPEED_SCALE_NAME) };
+    return scale < SPEED_SCALES ? names[scale] : "";
+}
+
+const char *speed_scale_text(enum speed_scale scale)
+{
+    static const char *const texts[] = { SPEED_SCALE_MAP(SPEED_SCALE_TEXT) };
+    return scale < SPEED_SCALES ? texts[scale] : "";
+}

@@ -49,6 +49,20 @@ struct kernel_speed {
     const char *source;
 };
 
+/* What a calibration multiplies, apart from which GPU it is: rates, and of the
+ * host the time that a kernel's start takes. [docs/method.md eq. calibration] */
+#define SPEED_SCALE_MAP(X)                                                     \
+    X(SPEED_PRODUCTS, "products", "rate of matrix products")                   \
+    X(SPEED_ATTENTION, "attention", "rate of attention's kernels")             \
+    X(SPEED_MEMORY, "memory", "rate of kernels that move bytes")               \
+    X(SPEED_NETWORK, "network", "rate of messages")                            \
+    X(SPEED_HOST, "host", "time that the host takes to start a kernel")
+#define SPEED_SCALE_ENUM(id, text, doc) id,
+enum speed_scale { SPEED_SCALE_MAP(SPEED_SCALE_ENUM) SPEED_SCALES };
+#undef SPEED_SCALE_ENUM
+const char *speed_scale_name(enum speed_scale scale);
+const char *speed_scale_text(enum speed_scale scale);
+
 /* The row of a GPU, or its family's. Never NULL. *measured: it is its own. */
 const struct kernel_speed *kernel_speed_of(const struct gpu *gpu,
                                            bool *measured);

@@ -83,9 +83,10 @@ double time_product(const struct clock *c, const struct product *x)
     const double in_situ = x->fp8 ? c->speed->in_situ8 : c->speed->in_situ;
     const double flop = 2 * x->m * x->n * x->k * x->copies;
     const double waves = quantised(x, (double)c->run->gpu.sm_count);
-    const double compute = flop / (peak_of(c, x) * s->share * in_situ)
-                           * (1 + s->quantum * (waves - 1))
-                           * (1 + s->depth / x->k);
+    const double rate =
+        peak_of(c, x) * s->share * in_situ * c->run->scale[SPEED_PRODUCTS];
+    const double compute =
+        flop / rate * (1 + s->quantum * (waves - 1)) * (1 + s->depth / x->k);
     const double memory =
         operand_bytes(x)
         / (c->run->gpu.bandwidth_bytes_s * PRODUCT_MEMORY_SHARE);
@@ -96,7 +97,9 @@ double time_bytes(const struct clock *c, double bytes)
 {
     if (bytes <= 0)
         return 0;
-    return bytes / (c->run->gpu.bandwidth_bytes_s * c->speed->memory_share)
+    return bytes
+               / (c->run->gpu.bandwidth_bytes_s * c->speed->memory_share
+                  * c->run->scale[SPEED_MEMORY])
            + KERNEL_LATENCY_S;
 }
 
@@ -237,9 +240,10 @@ static void attention(struct op_clock *o, double share)
     const double length = (double)c->run->seq_len;
     const double d = head_dim(o);
     const double head = d > 0 ? fmin(d, WHOLE_HEAD) : WHOLE_HEAD;
-    const double rate = share * peak_of(c, &x) * length
-                        / (length + s->half_tokens) * head / (head + HEAD_HALF)
-                        * (WHOLE_HEAD + HEAD_HALF) / WHOLE_HEAD;
+    const double rate = c->run->scale[SPEED_ATTENTION] * share * peak_of(c, &x)
+                        * length / (length + s->half_tokens) * head
+                        / (head + HEAD_HALF) * (WHOLE_HEAD + HEAD_HALF)
+                        / WHOLE_HEAD;
     const double flop = o->op->flop_causal;
     const double forward = flop / (rate * s->forward) + KERNEL_LATENCY_S;
     const double back =
@@ -254,7 +258,9 @@ static double plain_products(const struct op_clock *o, double flop, double most)
 {
     const struct product x = { .dtype = in(o, 0)->dtype };
     const double share = fmin(most, o->c->speed->bits16.share);
-    return flop / (peak_of(o->c, &x) * share * o->c->speed->in_situ);
+    return flop
+           / (peak_of(o->c, &x) * share * o->c->speed->in_situ
+              * o->c->run->scale[SPEED_PRODUCTS]);
 }
 
 /* ---- what moves bytes ---- */

@@ -146,8 +146,8 @@ static void chunk_of(struct chunk *k, const struct step_clock *s,
     cover(k);
     if (schedule_is_dual(run) || run->schedule == SCHED_DUALPIPE_V)
         cover_experts(k);
-    host(&k->forward, HOST_FORWARD_S);
-    host(&k->input, HOST_BACKWARD_S);
+    host(&k->forward, HOST_FORWARD_S * run->scale[SPEED_HOST]);
+    host(&k->input, HOST_BACKWARD_S * run->scale[SPEED_HOST]);
 }
 
 /* ---- the pipeline ---- */

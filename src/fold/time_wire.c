@@ -88,16 +88,18 @@ double time_wire(const struct clock *c, enum wire wire, struct ranks r,
     if (r.n <= 1 || bytes <= 0)
         return 0;
     const double local = in_node(c, r);
+    const double scale = c->run->scale[SPEED_NETWORK];
     const double near = local > 1 ? inside(c, wire, local, bytes) : 0;
     if (local >= (double)r.n)
-        return near;
-    return fmax(near, between(c, wire, r, bytes));
+        return near / scale;
+    return fmax(near, between(c, wire, r, bytes)) / scale;
 }
 
 double time_send(const struct clock *c, uint64_t stride, double bytes)
 {
     const struct gpu *gpu = &c->run->gpu;
-    if ((double)stride < domain(c))
-        return SEND_LATENCY_S + bytes / (gpu->intra_node_bytes_s * SEND_SHARE);
-    return SEND_LATENCY_S + bytes / (gpu->inter_node_bytes_s * NET_SHARE);
+    const double rate = (double)stride < domain(c)
+                            ? gpu->intra_node_bytes_s * SEND_SHARE
+                            : gpu->inter_node_bytes_s * NET_SHARE;
+    return (SEND_LATENCY_S + bytes / rate) / c->run->scale[SPEED_NETWORK];
 }

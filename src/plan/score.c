@@ -6,11 +6,13 @@
 #include "plan/score.h"
 
 #include "fold/memory.h"
+#include "fold/time.h"
 #include "plan/plan.h"
 
 #include "base/unit.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "base/banned.h"
 
@@ -122,6 +124,10 @@ memplan_status score_predict(memplan_score *score, struct score_row *row,
                              const struct setup *setup, struct diag *d)
 {
     struct memplan_report *r = &score->report;
+    if (score->keeps)
+        r = row->report = plan_report_new(&score->arena.alloc);
+    if (r == NULL)
+        return diag_nomem(d);
     memplan_status status =
         row->kind == SCORE_THROUGHPUT
             ? plan_compute_model(r, model, setup, d)
@@ -145,6 +151,20 @@ memplan_status score_predict(memplan_score *score, struct score_row *row,
         row->error = row->predicted / row->measured - 1;
     keep_keys(row, &r->run);
     return MEMPLAN_OK;
+}
+
+bool score_again(struct score_row *row, const double scale[SPEED_SCALES],
+                 struct arena *scratch)
+{
+    struct memplan_report *r = row->report;
+    arena_rewind(scratch);
+    memcpy(r->run.scale, scale, sizeof r->run.scale);
+    if (!fold_time(&r->time, &r->program, &r->run, scratch))
+        return false;
+    plan_compute(r);
+    row->predicted = throughput_of(&r->compute, row);
+    row->error = row->predicted / row->measured - 1;
+    return true;
 }
 
 /* ---- public ---- */
@@ -175,6 +195,8 @@ void memplan_score_free(memplan_score *score)
 {
     if (!score)
         return;
+    for (struct score_row *row = score->first; row; row = row->next)
+        memplan_report_free(row->report);
     struct arena arena = score->arena; /* the score lies in it */
     report_release(&score->report);
     arena_release(&arena);

@@ -76,8 +76,9 @@ struct score_row {
     enum score_rank rank;
     enum score_flops flops;
     double measured, predicted;
-    double error;             /* predicted / measured - 1 */
-    uint64_t key[SCORE_KEYS]; /* resolved: setup keys to group by */
+    double error;                  /* predicted / measured - 1 */
+    uint64_t key[SCORE_KEYS];      /* resolved: setup keys to group by */
+    struct memplan_report *report; /* its own, of a score that keeps them */
     struct score_row *next;
 };
 
@@ -107,6 +108,11 @@ struct memplan_score {
     size_t n_rows; /* the skipped among them */
     size_t n_skipped;
     struct memplan_report report; /* its memory serves every row */
+    /* For a calibration: rows of times alone, each with its report, so that
+     * they can be predicted again. */
+    bool keeps;
+    size_t n_passed;                /* of other kinds */
+    struct calibration calibration; /* of times; rows == 0: none */
 };
 
 const char *score_kind_name(enum score_kind kind);
@@ -122,6 +128,10 @@ bool score_is_right(const struct score_row *row); /* of fit and oom rows */
 memplan_status score_predict(memplan_score *score, struct score_row *row,
                              const struct memplan_model *model,
                              const struct setup *setup, struct diag *d);
+
+/* Predicts a kept row again, at other speeds. False: out of memory. */
+bool score_again(struct score_row *row, const double scale[SPEED_SCALES],
+                 struct arena *scratch);
 
 /* ---- score_stats.c ---- */
 

@@ -323,6 +323,8 @@ static memplan_status predict(struct reader *r, struct score_row *row,
     if (status == MEMPLAN_OK)
         status = setup_parse(&setup, json_member(object, "setup"), r->text,
                              r->len, d);
+    if (row->kind == SCORE_THROUGHPUT)
+        setup.calibration = r->score->calibration;
     if (status == MEMPLAN_OK)
         status = score_predict(r->score, row, model, &setup, d);
     memplan_model_free(model);
@@ -345,11 +347,16 @@ static void keep_row(struct reader *r, const struct json *object)
     }
     if (r->diag->status != MEMPLAN_OK)
         return;
+    if (s->keeps && row->kind != SCORE_THROUGHPUT) {
+        s->n_passed++;
+        return;
+    }
     diag_init(&inner, &errs);
     const memplan_status status = predict(r, row, object, &inner);
     if (status != MEMPLAN_OK && status != MEMPLAN_E_NOMEM)
         skip(r, row, &slot[0]);
     if (status == MEMPLAN_E_NOMEM || s->arena.failed) {
+        memplan_report_free(row->report);
         diag_nomem(r->diag);
         return;
     }

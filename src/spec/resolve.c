@@ -499,6 +499,34 @@ static void start(struct run *r, const struct setup *setup)
     r->shard = r->expert_shard = 1;
     r->micro_batch = r->grad_accum = r->global_batch = r->seq_len = 1;
     r->images = 1;
+    for (int i = 0; i < SPEED_SCALES; i++)
+        r->scale[i] = 1;
+}
+
+/* A calibration is of one GPU's speeds. */
+static void resolve_calibration(struct run *r, struct diag *d)
+{
+    const struct calibration *c = &r->setup.calibration;
+    char text[ASSUMPTION_TEXT];
+    if (c->rows == 0)
+        return;
+    if (strcmp(c->gpu, r->gpu.name) != 0) {
+        memplan_error *e =
+            diag_add(d, MEMPLAN_E_CONFLICT,
+                     "the calibration '%s' is of %s, the GPU is %s", c->name,
+                     c->gpu, r->gpu.name);
+        str_format(e->key, sizeof(e->key), "gpu");
+        diag_hint(e, "leave --calibration out, or measure on that GPU");
+        return;
+    }
+    str_format(text, sizeof text, "calibrated by '%s' (%zu row%s):", c->name,
+               c->rows, c->rows == 1 ? "" : "s");
+    for (int i = 0; i < SPEED_SCALES; i++) {
+        r->scale[i] = c->scale[i];
+        str_append(text, sizeof text, "%s %s %.3g", i > 0 ? "," : "",
+                   speed_scale_name((enum speed_scale)i), c->scale[i]);
+    }
+    resolve_note(r, KEY_COUNT, "%s", text);
 }
 
 /* What is in a file is taken back by an option beside it. */
@@ -532,6 +560,7 @@ static void resolve_all(struct run *run, const struct spec *spec,
                         uint64_t params, struct diag *d)
 {
     resolve_gpu(run);
+    resolve_calibration(run, d);
     resolve_framework(run);
     resolve_precision(run, spec);
     if (!spec) {

@@ -10,6 +10,7 @@
 #include "base/arena.h"
 #include "base/diag.h"
 #include "data/gpu.h"
+#include "data/kernel.h"
 #include "spec/spec.h"
 
 /* ---- choices: enum and text from one list ---- */
@@ -310,6 +311,16 @@ enum { SETUP_NOTES_MAX = 24, SETUP_NOTE_TEXT = 200 };
 enum { SETUP_FILES_MAX = 4, SETUP_FILE_TEXT = 80 };
 enum { LENGTHS_MAX = 64 };
 
+/* How fast a cluster is beside what its GPU's rows say, of a file that
+ * `memplan calibrate` wrote. */
+enum { CALIBRATION_NAME = 64, CALIBRATION_GPU = 32 };
+struct calibration {
+    size_t rows; /* that it was fitted to; 0: there is none */
+    double scale[SPEED_SCALES];
+    char gpu[CALIBRATION_GPU];
+    char name[CALIBRATION_NAME]; /* of the file */
+};
+
 struct setup {
     union setup_value v[KEY_COUNT];
     bool set[KEY_COUNT];
@@ -336,6 +347,7 @@ struct setup {
     size_t files;
     uint32_t lengths[LENGTHS_MAX];
     size_t lengths_count;
+    struct calibration calibration;
 };
 
 const memplan_field *setup_field(size_t key); /* NULL past the end */
@@ -440,6 +452,7 @@ struct run {
     double peak_flop_s; /* dense, of the compute precision */
     double peak_scale;  /* of any precision's peak: what is given over what
                            the catalogue has */
+    double scale[SPEED_SCALES]; /* of a calibration; 1 without */
 
     enum framework framework;
     enum implementation impl;

@@ -24,6 +24,7 @@ Commands:
   trace       the step, allocation by allocation, of the fullest stage
   check       assertions for CI: status 1 when one does not hold
   score       predictions against measured runs: the error by group
+  calibrate   constants of your own cluster, fitted to measured steps
   models      the catalogue of models, or one of them
   gpus        the catalogue of GPUs, or one of them
   completion  a completion script for a shell

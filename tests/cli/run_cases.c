@@ -12,12 +12,13 @@
  *     stdin            standard input
  *     file PATH        a file
  *     folder PATH      a folder
- *     denied PATH      a file that cannot be read
+ *     denied PATH      a file that cannot be read or written
  *     env              lines NAME=VALUE
  *     tty              words: stdout, stderr, a number of columns
  *     full             writing to standard output fails
  *     stdout, stderr   what must come out, exactly
  *     stdout ~         lines, each of which must be somewhere in it
+ *     wrote PATH ~     lines, each of which must be in what was written there
  *     exit             the status
  *
  * --bless writes what came out into the files, except into "~" sections.
@@ -44,6 +45,8 @@ struct test_case {
     size_t count;
     struct text out;
     struct text err;
+    struct text file; /* the one that was written */
+    char file_path[256];
     int status;
 };
 
@@ -159,6 +162,17 @@ static enum host_read test_read_file(void *ctx, const char *path, char **text,
     return HOST_READ_OK;
 }
 
+static const char *test_write_file(void *ctx, const char *path,
+                                   const char *text, size_t len)
+{
+    struct test_case *c = ctx;
+    if (case_find_path(c, "denied", path))
+        return "Permission denied";
+    snprintf(c->file_path, sizeof(c->file_path), "%s", path);
+    text_write(&c->file, text, len);
+    return NULL;
+}
+
 static const char *case_tty(const struct test_case *c, const char *word)
 {
     const struct section *s = case_find(c, "tty");
@@ -241,6 +255,7 @@ static bool case_run(struct test_case *c)
         .write = test_write,
         .close_out = test_close_out,
         .read_file = test_read_file,
+        .write_file = test_write_file,
         .isatty = test_isatty,
         .width = test_width,
         .getenv = test_getenv,
@@ -290,12 +305,32 @@ static bool case_stream(const struct test_case *c, const char *name,
     return false;
 }
 
+/* A file is written where the case says so, and nowhere else. */
+static bool case_wrote(const struct test_case *c)
+{
+    char head[300];
+    for (size_t i = 0; i < c->count && c->file.n == 0; i++) {
+        if (strncmp(c->section[i].head, "wrote ", 6) != 0)
+            continue;
+        printf("  nothing was written: %s\n", c->section[i].head);
+        return false;
+    }
+    if (c->file.n == 0)
+        return true;
+    snprintf(head, sizeof(head), "wrote %s ~", c->file_path);
+    const struct section *s = case_find(c, head);
+    if (!s)
+        printf("  wrote %s\n", c->file_path);
+    return s && all_fragments(s, &c->file, c->file_path);
+}
+
 static bool case_compare(const struct test_case *c)
 {
     const struct section *s = case_find(c, "exit");
     int wanted = s ? (int)strtol(s->body, NULL, 10) : 0;
     bool good = case_stream(c, "stdout", &c->out);
     good = case_stream(c, "stderr", &c->err) && good;
+    good = case_wrote(c) && good;
     if (c->status != wanted) {
         printf("  exit status is %d, should be %d\n", c->status, wanted);
         good = false;
@@ -353,6 +388,7 @@ static bool case_pass(const char *path, bool bless)
     free(c.text);
     text_release(&c.out);
     text_release(&c.err);
+    text_release(&c.file);
     return good;
 }
 

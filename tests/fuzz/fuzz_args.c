@@ -55,6 +55,15 @@ static enum host_read host_read_file(void *ctx, const char *path, char **text,
     return HOST_READ_OK;
 }
 
+static const char *host_write_file(void *ctx, const char *path,
+                                   const char *text, size_t len)
+{
+    (void)ctx;
+    (void)text;
+    (void)len;
+    return strcmp(path, "folder") == 0 ? "it is a folder" : NULL;
+}
+
 static bool host_isatty(void *ctx, enum host_stream stream)
 {
     const struct invocation *in = ctx;
@@ -114,6 +123,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         .write = host_write,
         .close_out = host_close_out,
         .read_file = host_read_file,
+        .write_file = host_write_file,
         .isatty = host_isatty,
         .width = host_width,
         .getenv = host_getenv,

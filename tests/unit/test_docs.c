@@ -153,6 +153,8 @@ static bool is_option(const char *name)
                                        "cases",
                                        "by",
                                        "limit_median",
+                                       "calibration",
+                                       "out",
                                        "step",
                                        "as",
                                        "import",

@@ -1,0 +1,60 @@
+/*
+ * What is inside a memplan_calibration: measured steps of one GPU, and the
+ * constants with which they are predicted best. [docs/method.md
+ * eq. calibration]
+ */
+#ifndef MEMPLAN_PLAN_CALIBRATION_H
+#define MEMPLAN_PLAN_CALIBRATION_H
+
+#include "plan/score.h"
+
+/* A row and ln(predicted / measured) of it: without the constants, with them,
+ * and with those fitted to other rows. */
+struct calibration_row {
+    struct score_row *row;
+    double before, after, left_out;
+};
+
+/* Means of magnitudes. */
+struct calibration_error {
+    double before, after, left_out; /* NAN: too few rows to leave any out */
+};
+
+struct memplan_calibration {
+    memplan_score *score;
+    const memplan_score *rows; /* the same, to read */
+    struct arena arena;        /* of what is fitted */
+    struct calibration_row *row;
+    size_t n;
+    size_t n_needy;  /* left out: they need what no setup key says */
+    size_t n_given;  /* left out: their MFU is given, not predicted */
+    size_t n_parts;  /* that were left out in turn; 0 none */
+    const char *gpu; /* NULL: not fitted yet */
+    double scale[SPEED_SCALES];
+    bool told[SPEED_SCALES]; /* rows say something of it */
+    struct calibration_error error;
+};
+
+/* The row's error now, ln(predicted / measured). */
+double calibration_row_error(const struct score_row *row);
+
+/* Fits scale, told, the rows' errors and their means. False: out of memory. */
+bool calibration_fit(struct memplan_calibration *c, struct arena *scratch);
+
+/* Least f by Nelder and Mead's simplex, from x on, of n <= SPEED_SCALES
+ * numbers; x becomes where it is. */
+struct descent {
+    double (*f)(void *ctx, const double *x);
+    void *ctx;
+    size_t n;
+    double step; /* of the first simplex */
+    int turns;
+};
+double descend(const struct descent *d, double *x);
+
+/* Reads a file that a calibration was written to. Returns d's status. */
+memplan_status calibration_read(struct calibration *out, const char *text,
+                                size_t len, const char *name,
+                                const memplan_allocator *alloc, struct diag *d);
+
+#endif
