@@ -297,6 +297,13 @@ static uint64_t number_of(struct trial *t, const char *key)
     return value == NULL || *value == NULL ? 1 : strtoul(*value, NULL, 10);
 }
 
+static bool is_encoder_decoder(const char *model)
+{
+    return strcmp(model, "t5-base") == 0 || strcmp(model, "bart-large") == 0
+           || strcmp(model, "megatron-t5-220m") == 0
+           || strcmp(model, "whisper-base") == 0;
+}
+
 /* Most of what would be refused by two choices that do not go together is made
  * to, so that other choices are tried too. */
 static void mend(struct trial *t)
@@ -311,8 +318,11 @@ static void mend(struct trial *t)
         *value_of(t, "attention") = "eager";
     if (!is_chosen(t, "loss", "standard"))
         *value_of(t, "fp32_logits") = NULL;
-    if (number_of(t, "recompute_every") > 1 || is_whole(t->model))
+    const bool stacks = is_whole(t->model) || is_encoder_decoder(t->model);
+    if (number_of(t, "recompute_every") > 1 || stacks || t->model == towered)
         *value_of(t, "recompute_granularity") = NULL;
+    if (stacks)
+        *value_of(t, "cp") = NULL;
 }
 
 /* What depends on other choices. */
