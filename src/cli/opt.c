@@ -324,9 +324,16 @@ bool opt_is_file(const struct opt_row *row)
            || row->id == OPT_ID_CASES || row->id == OPT_ID_CALIBRATION;
 }
 
+/* What --scaling-law is called where laws are all that is asked about. */
+static const char law_name[] = "law", law_row[] = "scaling-law";
+
 const struct opt_row *opt_find(const struct opt_table *table, const char *name,
                                size_t len)
 {
+    if (len == strlen(law_name) && memcmp(name, law_name, len) == 0) {
+        name = law_row;
+        len = strlen(law_row);
+    }
     for (size_t i = 0; i < table->count; i++) {
         const struct opt_row *row = &table->row[i];
         if (strlen(row->name) == len && memcmp(row->name, name, len) == 0)
@@ -450,7 +457,7 @@ enum { OPT_CODE_OPERAND = 1, OPT_CODE_ROW = 256 };
 
 struct opt_scan {
     const struct opt_table *table;
-    struct option longs[OPT_ROWS_MAX + 1];
+    struct option longs[OPT_ROWS_MAX + 2]; /* a short name, and the end */
     char shorts[2 * OPT_OWN_COUNT + 3];
 };
 
@@ -465,6 +472,10 @@ static void opt_scan_init(struct opt_scan *scan, const struct opt_table *table)
     scan->shorts[n++] = ':';
     for (size_t i = 0; i < table->count; i++) {
         const struct opt_row *row = &table->row[i];
+        if (strcmp(row->name, law_row) == 0)
+            scan->longs[table->count] =
+                (struct option){ law_name, required_argument, NULL,
+                                 OPT_CODE_ROW + (int)i };
         scan->longs[i].name = row->name;
         scan->longs[i].has_arg = (int)row->value;
         scan->longs[i].val = OPT_CODE_ROW + (int)i;

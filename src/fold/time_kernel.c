@@ -55,7 +55,7 @@ static double quantised(const struct product *x, double units)
                   { 256, 64, 1.06 }, { 64, 256, 1.06 }, { 128, 64, 1.2 },
                   { 64, 128, 1.2 },  { 64, 64, 1.5 } };
     const double work = x->m * x->n * x->copies;
-    double best = INFINITY;
+    double best = (double)INFINITY;
     for (size_t i = 0; i < sizeof tiles / sizeof tiles[0]; i++) {
         const double count =
             ceil(x->m / tiles[i].m) * ceil(x->n / tiles[i].n) * x->copies;

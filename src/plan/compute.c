@@ -17,6 +17,33 @@ static bool has_law(const struct memplan_report *r)
     return !r->has_model || spec_is_language(&r->spec);
 }
 
+static struct law_question question(const struct run *run)
+{
+    return (struct law_question){ .tokens_per_param = run->tokens_per_param,
+                                  .unique_tokens = run->unique_tokens,
+                                  .inference_tokens = run->inference_tokens };
+}
+
+/* N and D of a loss to be reached: what is given of them, and the rest. */
+static void sizes_of_loss(struct compute_result *c, const struct run *run)
+{
+    const struct law_question q = question(run);
+    const double loss = run->target_loss;
+    if (c->params > 0 && run->given[KEY_TOKENS])
+        return;
+    if (c->params > 0) {
+        c->tokens =
+            ceil(scaling_tokens_for_loss(run->law, c->params, loss, &q));
+    } else if (run->given[KEY_TOKENS]) {
+        c->params =
+            ceil(scaling_params_for_loss(run->law, c->tokens, loss, &q));
+    } else {
+        const struct law_result best = scaling_served(run->law, loss, &q);
+        c->params = ceil(best.params);
+        c->tokens = ceil(best.tokens);
+    }
+}
+
 /* N and D: of the model, as given, or what a budget leaves of C = 6 N D. */
 static void sizes(struct compute_result *c, const struct memplan_report *r)
 {
@@ -24,11 +51,13 @@ static void sizes(struct compute_result *c, const struct memplan_report *r)
     const double budget = run->budget_flop;
     c->params = r->has_model ? (double)r->params.active : run->params;
     c->tokens = run->tokens;
-    if (c->params == 0 && run->given[KEY_TOKENS]) {
+    const struct law_question q = question(run);
+    if (run->target_loss > 0) {
+        sizes_of_loss(c, run);
+    } else if (c->params == 0 && run->given[KEY_TOKENS]) {
         c->params = floor(budget / (6 * c->tokens));
     } else if (c->params == 0) {
-        const struct law_result best =
-            scaling_optimum(run->law, budget, run->tokens_per_param);
+        const struct law_result best = scaling_optimum(run->law, budget, &q);
         c->params = floor(best.params);
         c->tokens = floor(best.tokens);
     } else if (budget > 0 && !run->given[KEY_TOKENS]) {
@@ -134,10 +163,32 @@ static void step(struct compute_result *c, const struct memplan_report *r)
     c->bubble_fraction = r->time.known ? r->time.bubble : bubble(run);
 }
 
+/* What the same loss costs at the least: how much over-training costs, and
+ * what it saves when the model is served. */
+static void losses(struct compute_result *c, const struct run *run,
+                   const struct law_question *q)
+{
+    const enum scaling_law law = scaling_with_loss(run->law);
+    c->loss = scaling_loss(law, c->params, c->tokens, q);
+    if (!isfinite(c->loss))
+        return;
+    c->same_loss = scaling_for_loss(law, c->loss, q);
+    c->same_loss_flops = 6 * c->same_loss.params * c->same_loss.tokens;
+    c->extra_training = c->flops_6nd / c->same_loss_flops - 1;
+    if (q->inference_tokens <= 0)
+        return;
+    c->served = scaling_served(law, c->loss, q);
+    c->served_flops = 6 * c->served.params * c->served.tokens
+                      + 2 * c->served.params * q->inference_tokens;
+    c->served_flops_here = c->flops_6nd + 2 * c->params * q->inference_tokens;
+}
+
 static void laws(struct compute_result *c, const struct memplan_report *r)
 {
+    const struct law_question q = question(&r->run);
     const struct run *run = &r->run;
     c->n_laws = 0;
+    c->loss = c->extra_training = (double)NAN;
     c->budget_flops = c->tokens_optimal = c->tokens_per_param_optimal =
         (double)NAN;
     if (!has_law(r))
@@ -146,12 +197,12 @@ static void laws(struct compute_result *c, const struct memplan_report *r)
     for (int l = 0; l < SCALING_LAW_COUNT; l++) {
         if (l == (int)run->law)
             c->chosen_law = c->n_laws;
-        c->law[c->n_laws++] = scaling_optimum(
-            (enum scaling_law)l, c->budget_flops, run->tokens_per_param);
+        c->law[c->n_laws++] =
+            scaling_optimum((enum scaling_law)l, c->budget_flops, &q);
     }
-    c->tokens_optimal =
-        scaling_tokens(run->law, c->params, run->tokens_per_param);
+    c->tokens_optimal = scaling_tokens(run->law, c->params, &q);
     c->tokens_per_param_optimal = c->tokens_optimal / c->params;
+    losses(c, run, &q);
 }
 
 void plan_compute(struct memplan_report *r)

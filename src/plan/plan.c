@@ -286,6 +286,23 @@ static void say_lengths(struct memplan_report *r)
                text);
 }
 
+/* A loss below what the law has for any data, or any model. */
+static memplan_status check_reached(struct memplan_report *r, struct diag *d)
+{
+    const struct compute_result *c = &r->compute;
+    if (r->run.target_loss == 0
+        || (isfinite(c->params) && isfinite(c->tokens) && c->tokens >= 1))
+        return MEMPLAN_OK;
+    memplan_error *e =
+        diag_add(d, MEMPLAN_E_CONFLICT, "no training reaches a loss of %g",
+                 r->run.target_loss);
+    str_format(e->key, sizeof(e->key), "target_loss");
+    diag_hint(e, "ask for a higher one: the laws end at 1.69 to 1.87 nats a "
+                 "token, and a model's size or the data's above that");
+    r->kind = REPORT_NONE;
+    return d->status;
+}
+
 memplan_status plan_estimate(struct memplan_report *r, const struct spec *spec,
                              const struct params_result *params,
                              const struct setup *setup, struct diag *d)
@@ -303,6 +320,8 @@ memplan_status plan_estimate(struct memplan_report *r, const struct spec *spec,
     if (!fold_time(&r->time, &r->program, &r->run, &r->arena))
         return diag_nomem(d);
     plan_compute(r);
+    if (check_reached(r, d) != MEMPLAN_OK)
+        return d->status;
     if (!r->memory.fits)
         plan_changes(r, spec, params, setup);
     return MEMPLAN_OK;
@@ -418,15 +437,17 @@ static memplan_status compute_into(struct memplan_report *r,
     } else if (setup_resolve(&r->run, setup, NULL, 0, d) != MEMPLAN_OK) {
         return d->status;
     }
-    if (model == NULL && r->run.params == 0 && r->run.budget_flop == 0) {
+    if (model == NULL && r->run.params == 0 && r->run.budget_flop == 0
+        && r->run.target_loss == 0) {
         memplan_error *e =
             diag_add(d, MEMPLAN_E_ARG, "nothing says how large the model is");
-        diag_hint(e, "name a model, or set 'params' (13B) or 'budget' (1e24)");
+        diag_hint(e, "name a model, or set 'params' (13B), 'budget' (1e24) or "
+                     "'target_loss' (2.0)");
         return d->status;
     }
     r->kind = REPORT_COMPUTE;
     plan_compute(r);
-    return MEMPLAN_OK;
+    return check_reached(r, d);
 }
 
 memplan_status memplan_compute(memplan_report **out, const memplan_model *model,

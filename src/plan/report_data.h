@@ -14,6 +14,7 @@ enum report_kind { REPORT_NONE, REPORT_ESTIMATE, REPORT_COMPUTE };
 struct law_result {
     enum scaling_law law;
     double params, tokens, tokens_per_param;
+    double loss; /* NAN: the law gives none */
     bool has_range;
     double params_low, params_high, tokens_low, tokens_high;
     const char *range_note; /* "10th to 90th percentile", ... or "" */
@@ -51,6 +52,12 @@ struct compute_result {
     struct law_result law[LAW_MAX];
     size_t n_laws;
     size_t chosen_law; /* index into law */
+    /* of params and tokens, by a law that gives a loss; NAN: none */
+    double loss;
+    struct law_result same_loss;            /* with the least training */
+    double same_loss_flops, extra_training; /* share of that */
+    struct law_result served; /* with the least training and serving */
+    double served_flops, served_flops_here;
 };
 
 /* A change that would make it fit, evaluated. */

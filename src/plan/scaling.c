@@ -12,15 +12,22 @@
 
 /* L(N, D) = E + A / N^alpha + B / D^beta; E does not move the optimum. */
 struct parametric {
-    double a, b, alpha, beta;
+    double a, b, alpha, beta, e;
 };
 
 /* Hoffmann et al. 2022, approach 3, constants of the paper's TeX source:
  * ln A = 6.0073404, ln B = 6.0179186. */
 static const struct parametric hoffmann_3 = { 406.400, 410.722, 0.33917084,
-                                              0.2849083 };
+                                              0.2849083, 1.69337 };
 /* Besiroglu et al. 2024 (arXiv:2404.10102), replication of the same fit. */
-static const struct parametric besiroglu = { 482.01, 2085.43, 0.3478, 0.3658 };
+static const struct parametric besiroglu = { 482.01, 2085.43, 0.3478, 0.3658,
+                                             1.8172 };
+/* Muennighoff et al. 2023 (arXiv:2305.16264), C4: ln A = 6.255414, ln B =
+ * 7.3049974, ln E = 0.6254804 (huggingface/datablations); and how fast what is
+ * seen again, and parameters beyond what the data wants, lose their worth. */
+static const struct parametric muennighoff = { 520.82, 1487.7, 0.3526596,
+                                               0.3526596, 1.86914 };
+static const double repeats_worth = 15.387756, excess_worth = 5.309743;
 
 /* N = k C^a. */
 struct power {
@@ -29,6 +36,8 @@ struct power {
 
 /* Power law through the nine rows of Hoffmann et al. 2022, table 3. */
 static const struct power hoffmann_1 = { 0.0992, 0.4981 };
+/* ... of table A3, approach 2. */
+static const struct power hoffmann_2 = { 0.14488, 0.48994 };
 /* Kaplan et al. 2020 (arXiv:2001.08361), table 6: N = 1.3e9 parameters at one
  * PF-day, exponent 0.73; without embeddings. */
 static const double kaplan_params = 1.3e9, kaplan_exponent = 0.73;
@@ -55,20 +64,6 @@ static double kaplan(double flops)
     return kaplan_params * pow(flops / pf_day_flop, kaplan_exponent);
 }
 
-static double law_params(enum scaling_law law, double flops,
-                         double tokens_per_param)
-{
-    switch (law) {
-    case LAW_CHINCHILLA: return sqrt(flops / (6 * tokens_per_param));
-    case LAW_HOFFMANN_1: return hoffmann_1.k * pow(flops, hoffmann_1.a);
-    case LAW_HOFFMANN_3: return parametric_params(&hoffmann_3, flops);
-    case LAW_BESIROGLU: return parametric_params(&besiroglu, flops);
-    case LAW_KAPLAN: return kaplan(flops);
-    case SCALING_LAW_COUNT: break;
-    }
-    return (double)NAN;
-}
-
 static const char *law_source(enum scaling_law law)
 {
     switch (law) {
@@ -76,6 +71,10 @@ static const char *law_source(enum scaling_law law)
         return "rule of thumb after Hoffmann et al. 2022, table 3";
     case LAW_HOFFMANN_1:
         return "Hoffmann et al. 2022, approach 1 (power law through table 3)";
+    case LAW_HOFFMANN_2:
+        return "Hoffmann et al. 2022, approach 2 (power law through table A3)";
+    case LAW_MUENNIGHOFF:
+        return "Muennighoff et al. 2023, data seen more than once";
     case LAW_HOFFMANN_3:
         return "Hoffmann et al. 2022, approach 3 (unrounded constants)";
     case LAW_BESIROGLU:
@@ -84,6 +83,209 @@ static const char *law_source(enum scaling_law law)
     case SCALING_LAW_COUNT: break;
     }
     return "";
+}
+
+static const struct parametric *parametric_of(enum scaling_law law)
+{
+    switch (law) {
+    case LAW_HOFFMANN_3: return &hoffmann_3;
+    case LAW_BESIROGLU: return &besiroglu;
+    case LAW_MUENNIGHOFF: return &muennighoff;
+    case LAW_CHINCHILLA:
+    case LAW_HOFFMANN_1:
+    case LAW_HOFFMANN_2:
+    case LAW_KAPLAN:
+    case SCALING_LAW_COUNT: break;
+    }
+    return NULL;
+}
+
+enum scaling_law scaling_with_loss(enum scaling_law law)
+{
+    return parametric_of(law) != NULL ? law : LAW_BESIROGLU;
+}
+
+/* ---- what is seen again ---- */
+
+/* Worth of x where `worth_whole` of it is fresh, and the rest fades. */
+static double faded(double x, double fresh, double fades)
+{
+    if (x <= fresh)
+        return x;
+    const double more = x / fresh - 1;
+    return fresh + fresh * fades * (1 - exp(-more / fades));
+}
+
+/* The model that so many tokens are the optimum of. */
+static double matched_params(const struct parametric *p, double tokens)
+{
+    const double g =
+        pow(p->alpha * p->a / (p->beta * p->b), 1 / (p->alpha + p->beta));
+    return g * pow(tokens * g, p->beta / p->alpha);
+}
+
+static double loss_of(const struct parametric *p, double params, double tokens,
+                      double unique)
+{
+    if (unique > 0 && tokens > unique) {
+        params = faded(params, matched_params(p, unique), excess_worth);
+        tokens = faded(tokens, unique, repeats_worth);
+    }
+    return p->e + p->a / pow(params, p->alpha) + p->b / pow(tokens, p->beta);
+}
+
+double scaling_loss(enum scaling_law law, double params, double tokens,
+                    const struct law_question *q)
+{
+    const struct parametric *p = parametric_of(law);
+    if (p == NULL || !(params > 0) || !(tokens > 0))
+        return (double)NAN;
+    return loss_of(p, params, tokens, q->unique_tokens);
+}
+
+/* ---- searches: each over one logarithm ---- */
+
+typedef double cost_fn(const void *ctx, double log_params);
+
+/* Where a function with one valley is least. */
+static double least(cost_fn *cost, const void *ctx, double low, double high)
+{
+    enum { ROUNDS = 120 };
+    const double golden = 0.6180339887498949;
+    double a = high - golden * (high - low), b = low + golden * (high - low);
+    double at_a = cost(ctx, a), at_b = cost(ctx, b);
+    for (int i = 0; i < ROUNDS; i++) {
+        if (at_a <= at_b) {
+            high = b, b = a, at_b = at_a;
+            a = high - golden * (high - low), at_a = cost(ctx, a);
+        } else {
+            low = a, a = b, at_a = at_b;
+            b = low + golden * (high - low), at_b = cost(ctx, b);
+        }
+    }
+    return (low + high) / 2;
+}
+
+/* ln of 1 and of 1e18 parameters or tokens. */
+static const double log_least = 0, log_most = 41.4;
+
+struct spending {
+    const struct parametric *p;
+    double flops, loss;
+    const struct law_question *q;
+};
+
+static double loss_of_spending(const void *ctx, double log_params)
+{
+    const struct spending *s = ctx;
+    const double params = exp(log_params);
+    return loss_of(s->p, params, s->flops / (6 * params), s->q->unique_tokens);
+}
+
+/* N of a budget: in closed form while all data is fresh. */
+static double repeated_params(const struct parametric *p, double flops,
+                              const struct law_question *q)
+{
+    const double params = parametric_params(p, flops);
+    if (q->unique_tokens <= 0 || flops / (6 * params) <= q->unique_tokens)
+        return params;
+    const struct spending s = { .p = p, .flops = flops, .q = q };
+    return exp(least(loss_of_spending, &s, log(params) - 5, log(params) + 12));
+}
+
+/* Tokens with which so many parameters reach a loss; NAN: none do. */
+static double tokens_of_loss(const struct parametric *p, double params,
+                             double loss, double unique)
+{
+    double low = log_least, high = log_most;
+    if (loss_of(p, params, exp(high), unique) > loss)
+        return (double)NAN;
+    for (int i = 0; i < 100; i++) {
+        const double mid = (low + high) / 2;
+        if (loss_of(p, params, exp(mid), unique) > loss)
+            low = mid;
+        else
+            high = mid;
+    }
+    return exp(high);
+}
+
+double scaling_tokens_for_loss(enum scaling_law law, double params, double loss,
+                               const struct law_question *q)
+{
+    return tokens_of_loss(parametric_of(scaling_with_loss(law)), params, loss,
+                          q->unique_tokens);
+}
+
+double scaling_params_for_loss(enum scaling_law law, double tokens, double loss,
+                               const struct law_question *q)
+{
+    const struct parametric *p = parametric_of(scaling_with_loss(law));
+    double low = log_least, high = log_most;
+    if (loss_of(p, exp(high), tokens, q->unique_tokens) > loss)
+        return (double)NAN;
+    for (int i = 0; i < 100; i++) {
+        const double mid = (low + high) / 2;
+        if (loss_of(p, exp(mid), tokens, q->unique_tokens) > loss)
+            low = mid;
+        else
+            high = mid;
+    }
+    return exp(high);
+}
+
+/* Training, and what is served after it; a model that never gets there costs
+ * more than any that does. */
+static double cost_of_loss(const void *ctx, double log_params)
+{
+    const struct spending *s = ctx;
+    const double params = exp(log_params);
+    const double tokens =
+        tokens_of_loss(s->p, params, s->loss, s->q->unique_tokens);
+    if (!(tokens > 0))
+        return 1e60 / params;
+    return 6 * params * tokens + 2 * params * s->q->inference_tokens;
+}
+
+struct law_result scaling_served(enum scaling_law law, double loss,
+                                 const struct law_question *q)
+{
+    const enum scaling_law with = scaling_with_loss(law);
+    const struct spending s = { .p = parametric_of(with),
+                                .loss = loss,
+                                .q = q };
+    struct law_result r = { .law = with, .range_note = "" };
+    r.source = law_source(with);
+    r.params = exp(least(cost_of_loss, &s, log_least + 5, log_most));
+    r.tokens = tokens_of_loss(s.p, r.params, loss, q->unique_tokens);
+    r.tokens_per_param = r.tokens / r.params;
+    if (!(r.tokens > 0))
+        r.params = (double)NAN;
+    return r;
+}
+
+struct law_result scaling_for_loss(enum scaling_law law, double loss,
+                                   const struct law_question *q)
+{
+    struct law_question trained = *q;
+    trained.inference_tokens = 0;
+    return scaling_served(law, loss, &trained);
+}
+
+static double law_params(enum scaling_law law, double flops,
+                         const struct law_question *q)
+{
+    switch (law) {
+    case LAW_CHINCHILLA: return sqrt(flops / (6 * q->tokens_per_param));
+    case LAW_HOFFMANN_2: return hoffmann_2.k * pow(flops, hoffmann_2.a);
+    case LAW_MUENNIGHOFF: return repeated_params(&muennighoff, flops, q);
+    case LAW_HOFFMANN_1: return hoffmann_1.k * pow(flops, hoffmann_1.a);
+    case LAW_HOFFMANN_3: return parametric_params(&hoffmann_3, flops);
+    case LAW_BESIROGLU: return parametric_params(&besiroglu, flops);
+    case LAW_KAPLAN: return kaplan(flops);
+    case SCALING_LAW_COUNT: break;
+    }
+    return (double)NAN;
 }
 
 /* An error of the exponent tilts the law about the centre of its data. */
@@ -102,14 +304,15 @@ static void range(struct law_result *r, double flops, double low, double high,
 }
 
 struct law_result scaling_optimum(enum scaling_law law, double flops,
-                                  double tokens_per_param)
+                                  const struct law_question *q)
 {
     struct law_result r = { .law = law,
                             .range_note = "",
                             .source = law_source(law) };
-    r.params = law_params(law, flops, tokens_per_param);
+    r.params = law_params(law, flops, q);
     r.tokens = flops / (6 * r.params);
     r.tokens_per_param = r.tokens / r.params;
+    r.loss = scaling_loss(law, r.params, r.tokens, q);
     if (law == LAW_BESIROGLU)
         range(&r, flops, -quantile_80 * besiroglu_se,
               quantile_80 * besiroglu_se,
@@ -124,14 +327,14 @@ struct law_result scaling_optimum(enum scaling_law law, double flops,
 /* The budget whose optimum is `params`: N grows with the budget, so halving
  * the interval of its logarithm finds it. */
 double scaling_tokens(enum scaling_law law, double params,
-                      double tokens_per_param)
+                      const struct law_question *q)
 {
     if (law == LAW_CHINCHILLA)
-        return tokens_per_param * params;
+        return q->tokens_per_param * params;
     double low = 0, high = 100; /* log10 of FLOPs */
     for (int i = 0; i < 100; i++) {
         const double mid = (low + high) / 2;
-        if (law_params(law, pow(10, mid), tokens_per_param) < params)
+        if (law_params(law, pow(10, mid), q) < params)
             low = mid;
         else
             high = mid;

@@ -4,6 +4,8 @@
  */
 #include "report/report_rows.h"
 
+#include <math.h>
+
 #include "report/report_view.h"
 
 #include <string.h>
@@ -407,6 +409,10 @@ static const struct row law_rows[] = {
     ROW(struct law_result, tokens_per_param, "tokens_per_parameter", ""),
 };
 
+static const struct row law_loss_rows[] = {
+    ROW_OR_NONE(struct law_result, loss, "loss", ""),
+};
+
 static const struct row range_rows[] = {
     ROW(struct law_result, params_low, "parameters_low", ""),
     ROW(struct law_result, params_high, "parameters_high", ""),
@@ -472,11 +478,42 @@ static void visit_laws(const struct compute_result *c, struct visitor *v)
             continue;
         visit_text(v, "law", law_name(law->law));
         VISIT(v, law_rows, law);
+        VISIT(v, law_loss_rows, law);
         VISIT(v, range_rows, law->has_range ? law : NULL);
         visit_text(v, "source", or_null(law->source));
         v->end(v, false);
     }
     v->end(v, true);
+}
+
+static const struct row same_rows[] = {
+    ROW_OR_NONE(struct compute_result, loss, "loss", ""),
+    ROW_OR_NONE(struct compute_result, same_loss_flops, "least_flops", "FLOP"),
+    ROW_OR_NONE(struct compute_result, extra_training, "extra_training", ""),
+};
+
+static const struct row served_rows[] = {
+    ROW(struct law_result, params, "served_parameters", ""),
+    ROW(struct law_result, tokens, "served_tokens", ""),
+};
+
+static const struct row served_flop_rows[] = {
+    ROW(struct compute_result, served_flops, "served_flops", "FLOP"),
+    ROW(struct compute_result, served_flops_here, "served_flops_here", "FLOP"),
+};
+
+/* What the same loss costs at the least. */
+static void visit_loss(const struct compute_result *c, struct visitor *v)
+{
+    const bool known = isfinite(c->loss) && c->loss > 0;
+    const bool served = known && c->served_flops > 0;
+    if (!v->begin(v, "same_loss", false))
+        return;
+    VISIT(v, same_rows, known ? c : NULL);
+    VISIT(v, law_rows, known ? &c->same_loss : NULL);
+    VISIT(v, served_rows, served ? &c->served : NULL);
+    VISIT(v, served_flop_rows, served ? c : NULL);
+    v->end(v, false);
 }
 
 static void visit_comm(const struct comm_result *c, struct visitor *v)
@@ -525,6 +562,7 @@ static void visit_compute(const struct memplan_report *r, struct visitor *v)
     visit_time(r, v);
     visit_chinchilla(c, v);
     visit_laws(c, v);
+    visit_loss(c, v);
     v->end(v, false);
 }
 

@@ -281,6 +281,43 @@ static void law_line(struct out *o, const struct compute_result *c)
     out_paragraph(o, PAINT_NONE, text);
 }
 
+static const char *loss_text(char buf[UNIT_TEXT_MAX], double loss)
+{
+    str_format(buf, UNIT_TEXT_MAX, "%.3f", loss);
+    return buf;
+}
+
+/* How much more it trains than the same loss needs, and what that saves. */
+static void loss_lines(struct out *o, const struct compute_result *c)
+{
+    char text[TEXT_BLOCK_MAX], buf[UNIT_TEXT_MAX];
+    if (!known(c->loss))
+        return;
+    str_format(text, sizeof(text), "loss %s by %s: ", loss_text(buf, c->loss),
+               law_name(c->same_loss.law));
+    str_append(text, sizeof(text), "%s parameters on ",
+               unit_format_count(buf, c->same_loss.params));
+    str_append(text, sizeof(text), "%s tokens reach it with ",
+               unit_format_count(buf, c->same_loss.tokens));
+    str_append(text, sizeof(text), "%s FLOP",
+               unit_format_flop(buf, c->same_loss_flops));
+    if (c->extra_training > 0.005)
+        str_append(text, sizeof(text), "; this training costs %s more",
+                   text_percent(buf, c->extra_training));
+    out_paragraph(o, PAINT_NONE, text);
+    if (!(c->served_flops > 0))
+        return;
+    str_format(text, sizeof(text), "training and serving together: %s FLOP; ",
+               unit_format_flop(buf, c->served_flops_here));
+    str_append(text, sizeof(text), "least with %s parameters on ",
+               unit_format_count(buf, c->served.params));
+    str_append(text, sizeof(text),
+               "%s tokens: ", unit_format_count(buf, c->served.tokens));
+    str_append(text, sizeof(text), "%s FLOP",
+               unit_format_flop(buf, c->served_flops));
+    out_paragraph(o, PAINT_NONE, text);
+}
+
 static void range_cell(struct table *t, bool has, double low, double high)
 {
     char text[VALUE_MAX], buf[UNIT_TEXT_MAX];
@@ -305,6 +342,7 @@ static void fill_laws(struct table *t, const void *ctx)
         table_cell(t, unit_format_count(buf, law->tokens));
         range_cell(t, law->has_range, law->tokens_low, law->tokens_high);
         table_cell(t, quantity(buf, law->tokens_per_param));
+        table_cell(t, known(law->loss) ? loss_text(buf, law->loss) : "");
         table_end_row(t);
     }
 }
@@ -329,6 +367,7 @@ static void law_section(struct out *o, const struct compute_result *c)
         { "law", COLUMN_LEFT },    { "params", COLUMN_RIGHT },
         { "range", COLUMN_RIGHT }, { "tokens", COLUMN_RIGHT },
         { "range", COLUMN_RIGHT }, { "ratio", COLUMN_RIGHT },
+        { "loss", COLUMN_RIGHT },
     };
     char text[TEXT_BLOCK_MAX], buf[UNIT_TEXT_MAX];
     if (c->n_laws == 0)
@@ -369,4 +408,5 @@ void text_compute_report(struct out *o, const struct memplan_report *r)
     out_title(o, text);
     compute_table(o, r);
     law_section(o, c);
+    loss_lines(o, c);
 }

@@ -435,12 +435,39 @@ static void check_params(const struct run *r, struct diag *d)
 static void check_has_law(const struct run *r, const struct spec *s,
                           struct diag *d)
 {
-    if (!r->given[KEY_BUDGET] || spec_is_language(s))
+    static const enum setup_key keys[] = { KEY_BUDGET, KEY_TARGET_LOSS,
+                                           KEY_UNIQUE_TOKENS,
+                                           KEY_INFERENCE_TOKENS };
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
+        if (!r->given[keys[i]] || spec_is_language(s))
+            continue;
+        memplan_error *e =
+            setup_error(d, MEMPLAN_E_UNSUPPORTED, keys[i],
+                        "%s belongs to scaling laws, with C = 6 N D, which "
+                        "hold for language models",
+                        setup_field(keys[i])->key);
+        diag_hint(e, "leave it out, and give --tokens");
+    }
+}
+
+/* A loss fixes what nothing else does. */
+static void check_loss(const struct run *r, bool model, struct diag *d)
+{
+    if (!r->given[KEY_TARGET_LOSS])
         return;
-    memplan_error *e = setup_error(
-        d, MEMPLAN_E_UNSUPPORTED, KEY_BUDGET,
-        "budget gives tokens by C = 6 N D, which holds for language models");
-    diag_hint(e, "leave it out, and give --tokens");
+    const bool sized = model || r->given[KEY_PARAMS];
+    memplan_error *e;
+    if (r->given[KEY_BUDGET]) {
+        e = setup_error(
+            d, MEMPLAN_E_CONFLICT, KEY_TARGET_LOSS,
+            "target_loss beside budget: one follows from the other");
+        diag_hint(e, "leave one of the two out");
+    } else if (sized && r->given[KEY_TOKENS]) {
+        e = setup_error(d, MEMPLAN_E_CONFLICT, KEY_TARGET_LOSS,
+                        "target_loss beside %s and tokens, which fix it",
+                        model ? "a model" : "params");
+        diag_hint(e, "leave tokens out");
+    }
 }
 
 /* Three numbers, one equation: C = 6 N D. */
@@ -465,7 +492,8 @@ static bool stands_alone(enum setup_key key)
            || key == KEY_PRECISION || key == KEY_PARAMS || key == KEY_TOKENS
            || key == KEY_TOKENS_PER_PARAM || key == KEY_SCALING_LAW
            || key == KEY_MFU || key == KEY_AVAILABILITY || key == KEY_DAYS
-           || key == KEY_BUDGET;
+           || key == KEY_BUDGET || key == KEY_TARGET_LOSS
+           || key == KEY_UNIQUE_TOKENS || key == KEY_INFERENCE_TOKENS;
 }
 
 void resolve_check_alone(const struct run *r, struct diag *d)
@@ -481,6 +509,7 @@ void resolve_check_alone(const struct run *r, struct diag *d)
     }
     resolve_check_peak(r, d);
     check_budget(r, false, d);
+    check_loss(r, false, d);
 }
 
 void resolve_check(const struct run *r, const struct spec *spec, struct diag *d)
@@ -513,5 +542,6 @@ void resolve_check(const struct run *r, const struct spec *spec, struct diag *d)
     check_params(r, d);
     if (spec_is_language(spec))
         check_budget(r, true, d);
+    check_loss(r, true, d);
     check_has_law(r, spec, d);
 }

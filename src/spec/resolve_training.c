@@ -130,15 +130,28 @@ static void resolve_tokens(struct run *r, const struct spec *spec)
 {
     char tokens[UNIT_TEXT_MAX], ratio[UNIT_TEXT_MAX];
     bool sparse = spec && spec->experts > 0;
-    r->law =
-        (enum scaling_law)resolve_count(r, KEY_SCALING_LAW, LAW_CHINCHILLA);
+    const bool free = r->params <= 0 && !r->given[KEY_TOKENS]
+                      && !r->given[KEY_TOKENS_PER_PARAM];
+    const bool fitted = r->given[KEY_TARGET_LOSS] || r->given[KEY_UNIQUE_TOKENS]
+                        || r->given[KEY_INFERENCE_TOKENS]
+                        || (free && r->given[KEY_BUDGET]);
+    r->law = (enum scaling_law)resolve_count(
+        r, KEY_SCALING_LAW, fitted ? LAW_BESIROGLU : LAW_CHINCHILLA);
+    r->unique_tokens = r->given[KEY_UNIQUE_TOKENS]
+                           ? (double)r->setup.v[KEY_UNIQUE_TOKENS].n
+                           : 0;
+    r->inference_tokens = r->given[KEY_INFERENCE_TOKENS]
+                              ? (double)r->setup.v[KEY_INFERENCE_TOKENS].n
+                              : 0;
+    r->target_loss =
+        r->given[KEY_TARGET_LOSS] ? r->setup.v[KEY_TARGET_LOSS].x : 0;
     r->tokens_per_param = resolve_real(r, KEY_TOKENS_PER_PARAM, 20);
     if (r->given[KEY_TOKENS]) {
         r->tokens = (double)r->setup.v[KEY_TOKENS].n;
         return;
     }
-    if (r->params <= 0)
-        return;
+    if (r->params <= 0 || r->target_loss > 0)
+        return; /* a law says */
     if (r->given[KEY_BUDGET]) {
         tokens_of_budget(r, sparse);
         return;

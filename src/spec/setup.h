@@ -245,9 +245,11 @@ enum { MASK_ALIGN = 8, MASK_ALIGN_BEFORE = 16 };
 #define SCALING_LAW_MAP(X)                                                     \
     X(LAW_CHINCHILLA, "chinchilla") /* 20 tokens per parameter */              \
     X(LAW_HOFFMANN_1, "hoffmann-1")                                            \
+    X(LAW_HOFFMANN_2, "hoffmann-2")                                            \
     X(LAW_HOFFMANN_3, "hoffmann-3")                                            \
     X(LAW_BESIROGLU, "besiroglu")                                              \
-    X(LAW_KAPLAN, "kaplan")
+    X(LAW_KAPLAN, "kaplan")                                                    \
+    X(LAW_MUENNIGHOFF, "muennighoff")
 
 #define CHOICE_ENUM(id, text) id,
 enum framework { FRAMEWORK_MAP(CHOICE_ENUM) FRAMEWORK_COUNT };
@@ -547,6 +549,9 @@ struct run {
     double price_usd_h;       /* 0 unknown */
     double days, budget_flop; /* deadline, budget; 0 none */
     double tokens_per_param;
+    double unique_tokens;    /* of the data, seen again and again; 0: enough */
+    double inference_tokens; /* to be served over the model's life */
+    double target_loss;      /* 0: none */
     enum scaling_law law;
 
     struct assumption assumption[ASSUMPTION_MAX];

@@ -1,7 +1,7 @@
 == args
 compute resnet-50-cifar --budget 1e20
 == stderr
-memplan: --budget: budget gives tokens by C = 6 N D, which holds for language models
+memplan: --budget: budget belongs to scaling laws, with C = 6 N D, which hold for language models
   hint: leave it out, and give --tokens
 == exit
 3

@@ -452,6 +452,7 @@ static const char *const estimate_json[] = {
     "        \"parameters_optimal\": 7000000000,",
     "        \"tokens_optimal\": 140000000000,",
     "        \"tokens_per_parameter\": 20,",
+    "        \"loss\": null,",
     "        \"parameters_low\": null,",
     "        \"parameters_high\": null,",
     "        \"tokens_low\": null,",
@@ -464,6 +465,7 @@ static const char *const estimate_json[] = {
     "        \"parameters_optimal\": 6500000000,",
     "        \"tokens_optimal\": 150000000000,",
     "        \"tokens_per_parameter\": 23.1,",
+    "        \"loss\": null,",
     "        \"parameters_low\": 6000000000,",
     "        \"parameters_high\": 7000000000,",
     "        \"tokens_low\": 140000000000,",
@@ -471,7 +473,19 @@ static const char *const estimate_json[] = {
     "        \"range\": \"a guess\",",
     "        \"source\": \"Besiroglu et al. 2024\"",
     "      }",
-    "    ]",
+    "    ],",
+    "    \"same_loss\": {",
+    "      \"loss\": null,",
+    "      \"least_flops\": null,",
+    "      \"extra_training\": null,",
+    "      \"parameters_optimal\": null,",
+    "      \"tokens_optimal\": null,",
+    "      \"tokens_per_parameter\": null,",
+    "      \"served_parameters\": null,",
+    "      \"served_tokens\": null,",
+    "      \"served_flops\": null,",
+    "      \"served_flops_here\": null",
+    "    }",
     "  },",
     "  \"changes\": [",
     "    {",
@@ -489,8 +503,7 @@ static const char *const estimate_json[] = {
     "  ],",
     "  \"assumptions\": [",
     "    \"optimizer adamw (--optimizer)\",",
-    "    \"price 2 USD per GPU-hour, which is a long assumption whose line "
-    "has to be broken (--price)\"",
+    "    \"price 2 USD per GPU-hour, which is a long assumption whose line has to be broken (--price)\"",
     "  ]",
     "}",
     NULL
@@ -678,6 +691,7 @@ static const char *const estimate_csv[] = {
     "compute.laws[0].parameters_optimal,7000000000,\r",
     "compute.laws[0].tokens_optimal,140000000000,\r",
     "compute.laws[0].tokens_per_parameter,20,\r",
+    "compute.laws[0].loss,,\r",
     "compute.laws[0].parameters_low,,\r",
     "compute.laws[0].parameters_high,,\r",
     "compute.laws[0].tokens_low,,\r",
@@ -688,12 +702,23 @@ static const char *const estimate_csv[] = {
     "compute.laws[1].parameters_optimal,6500000000,\r",
     "compute.laws[1].tokens_optimal,150000000000,\r",
     "compute.laws[1].tokens_per_parameter,23.1,\r",
+    "compute.laws[1].loss,,\r",
     "compute.laws[1].parameters_low,6000000000,\r",
     "compute.laws[1].parameters_high,7000000000,\r",
     "compute.laws[1].tokens_low,140000000000,\r",
     "compute.laws[1].tokens_high,160000000000,\r",
     "compute.laws[1].range,a guess,\r",
     "compute.laws[1].source,Besiroglu et al. 2024,\r",
+    "compute.same_loss.loss,,\r",
+    "compute.same_loss.least_flops,,FLOP\r",
+    "compute.same_loss.extra_training,,\r",
+    "compute.same_loss.parameters_optimal,,\r",
+    "compute.same_loss.tokens_optimal,,\r",
+    "compute.same_loss.tokens_per_parameter,,\r",
+    "compute.same_loss.served_parameters,,\r",
+    "compute.same_loss.served_tokens,,\r",
+    "compute.same_loss.served_flops,,FLOP\r",
+    "compute.same_loss.served_flops_here,,FLOP\r",
     "changes[0].options,--zero 3,\r",
     "changes[0].peak_allocated,18253611008,B\r",
     "changes[0].device_total,19327352832,B\r",
@@ -703,8 +728,7 @@ static const char *const estimate_csv[] = {
     "changes[1].device_total,26843545600,B\r",
     "changes[1].fits,false,\r",
     "assumptions[0],optimizer adamw (--optimizer),\r",
-    "assumptions[1],\"price 2 USD per GPU-hour, which is a long assumption "
-    "whose line has to be broken (--price)\",\r",
+    "assumptions[1],\"price 2 USD per GPU-hour, which is a long assumption whose line has to be broken (--price)\",\r",
     NULL
 };
 
@@ -720,7 +744,7 @@ static const char *const compute_text[] = {
     "  cost                not known  --price sets a GPU-hour's",
     "",
     "compute-optimal for 5.88e+21 FLOP",
-    "  law         params  range  tokens      range  ratio",
+    "  law         params  range  tokens      range  ratio  loss",
     "  chinchilla      7B           140B              20.0",
     "  besiroglu     6.5B  6B-7B    150B  140B-160B   23.1",
     "  - chinchilla: a rule of thumb",
@@ -728,8 +752,7 @@ static const char *const compute_text[] = {
     "",
     "assumed (the option that says otherwise)",
     "  - optimizer adamw (--optimizer)",
-    "  - price 2 USD per GPU-hour, which is a long assumption whose line has "
-    "to be broken (--price)",
+    "  - price 2 USD per GPU-hour, which is a long assumption whose line has to be broken (--price)",
     NULL
 };
 
@@ -749,10 +772,10 @@ static const char *const compute_markdown[] = {
     "",
     "## compute-optimal for 5.88e+21 FLOP",
     "",
-    "| law | params | range | tokens | range | ratio |",
-    "| :-- | --: | --: | --: | --: | --: |",
-    "| **chinchilla** | **7B** | | **140B** | | **20.0** |",
-    "| besiroglu | 6.5B | 6B-7B | 150B | 140B-160B | 23.1 |",
+    "| law | params | range | tokens | range | ratio | loss |",
+    "| :-- | --: | --: | --: | --: | --: | --: |",
+    "| **chinchilla** | **7B** | | **140B** | | **20.0** | |",
+    "| besiroglu | 6.5B | 6B-7B | 150B | 140B-160B | 23.1 | |",
     "",
     "- chinchilla: a rule of thumb",
     "- besiroglu: Besiroglu et al. 2024; range: a guess",
@@ -760,8 +783,7 @@ static const char *const compute_markdown[] = {
     "## assumed (the option that says otherwise)",
     "",
     "- optimizer adamw (--optimizer)",
-    "- price 2 USD per GPU-hour, which is a long assumption whose line has "
-    "to be broken (--price)",
+    "- price 2 USD per GPU-hour, which is a long assumption whose line has to be broken (--price)",
     NULL
 };
 
@@ -808,6 +830,7 @@ static const char *const compute_json[] = {
     "      \"parameters_optimal\": 7000000000,",
     "      \"tokens_optimal\": 140000000000,",
     "      \"tokens_per_parameter\": 20,",
+    "      \"loss\": null,",
     "      \"parameters_low\": null,",
     "      \"parameters_high\": null,",
     "      \"tokens_low\": null,",
@@ -820,6 +843,7 @@ static const char *const compute_json[] = {
     "      \"parameters_optimal\": 6500000000,",
     "      \"tokens_optimal\": 150000000000,",
     "      \"tokens_per_parameter\": 23.1,",
+    "      \"loss\": null,",
     "      \"parameters_low\": 6000000000,",
     "      \"parameters_high\": 7000000000,",
     "      \"tokens_low\": 140000000000,",
@@ -838,8 +862,7 @@ static const char *const compute_json[] = {
     "  },",
     "  \"assumptions\": [",
     "    \"optimizer adamw (--optimizer)\",",
-    "    \"price 2 USD per GPU-hour, which is a long assumption whose line "
-    "has to be broken (--price)\"",
+    "    \"price 2 USD per GPU-hour, which is a long assumption whose line has to be broken (--price)\"",
     "  ]",
     "}",
     NULL
@@ -884,6 +907,7 @@ static const char *const compute_csv[] = {
     "laws[0].parameters_optimal,7000000000,\r",
     "laws[0].tokens_optimal,140000000000,\r",
     "laws[0].tokens_per_parameter,20,\r",
+    "laws[0].loss,,\r",
     "laws[0].parameters_low,,\r",
     "laws[0].parameters_high,,\r",
     "laws[0].tokens_low,,\r",
@@ -894,6 +918,7 @@ static const char *const compute_csv[] = {
     "laws[1].parameters_optimal,6500000000,\r",
     "laws[1].tokens_optimal,150000000000,\r",
     "laws[1].tokens_per_parameter,23.1,\r",
+    "laws[1].loss,,\r",
     "laws[1].parameters_low,6000000000,\r",
     "laws[1].parameters_high,7000000000,\r",
     "laws[1].tokens_low,140000000000,\r",
@@ -906,8 +931,7 @@ static const char *const compute_csv[] = {
     "gpu.peak_flops,312000000000000,FLOP/s\r",
     "gpu.price_usd_h,2,USD\r",
     "assumptions[0],optimizer adamw (--optimizer),\r",
-    "assumptions[1],\"price 2 USD per GPU-hour, which is a long assumption "
-    "whose line has to be broken (--price)\",\r",
+    "assumptions[1],\"price 2 USD per GPU-hour, which is a long assumption whose line has to be broken (--price)\",\r",
     NULL
 };
 

@@ -2,6 +2,7 @@
  * The whole pipeline through the public header: published figures, sums that
  * must be exact, and every allocation failing once.
  */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -14,6 +15,7 @@
 
 #include "fold/result.h"
 #include "plan/report_data.h"
+#include "plan/scaling.h"
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
@@ -139,6 +141,8 @@ static void test_laws(void **state)
         { "besiroglu", "1e24", 96.0e9, 18.1, 0.01 },
         { "besiroglu", "1e20", 855e6, 22.8, 0.01 },
         { "hoffmann-1", "5.76e23", 67e9, 21.1, 0.02 },
+        { "hoffmann-2", "6.88e23", 69e9, 23.9, 0.02 },
+        { "muennighoff", "1e22", 9.2e9, 19.6, 0.01 },
         { "hoffmann-3", "5.76e23", 40.37e9, 58.9, 0.01 },
         { "hoffmann-3", "1e26", 425e9, 92.3, 0.01 },
         { "chinchilla", "5.76e23", 69.28e9, 20, 0.001 },
@@ -161,8 +165,10 @@ static void test_laws(void **state)
 static void test_law_inverse(void **state)
 {
     (void)state;
-    static const char *const laws[] = { "hoffmann-1", "hoffmann-3", "besiroglu",
-                                        "kaplan", "chinchilla" };
+    static const char *const laws[] = { "hoffmann-1", "hoffmann-2",
+                                        "hoffmann-3", "besiroglu",
+                                        "kaplan",     "chinchilla",
+                                        "muennighoff" };
     for (size_t i = 0; i < COUNT(laws); i++) {
         memplan_setup *s = SETUP("params", "7B", "scaling_law", laws[i]);
         memplan_report *r = NULL;
@@ -178,6 +184,79 @@ static void test_law_inverse(void **state)
         memplan_report_free(r);
         memplan_setup_free(s);
     }
+}
+
+static memplan_report *computed(memplan_setup *s)
+{
+    memplan_report *r = NULL;
+    assert_int_equal(memplan_compute(&r, NULL, s, NULL, NULL), MEMPLAN_OK);
+    memplan_setup_free(s);
+    return r;
+}
+
+/* Losses of the worked table [Besiroglu et al. 2024], and the way back. */
+static void test_losses(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *budget;
+        double loss;
+    } rows[] = { { "1e18", 3.489 }, { "1e20", 2.553 }, { "1e24", 1.959 } };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        memplan_report *r = computed(SETUP("budget", rows[i].budget));
+        near(r->compute.loss, rows[i].loss, 5e-4);
+        assert_true(fabs(r->compute.extra_training) < 1e-6);
+        memplan_report_free(r);
+    }
+    memplan_report *r = computed(SETUP("target_loss", "1.959"));
+    near(r->compute.flops_6nd, 1e24, 0.04); /* four digits of a loss */
+    memplan_report_free(r);
+}
+
+/* A small model trained long costs more than its loss needs, and less once it
+ * is served enough [Sardana et al. 2024]. */
+static void test_over_training(void **state)
+{
+    (void)state;
+    memplan_report *r = computed(SETUP("params", "8B", "tokens", "15T"));
+    const struct compute_result *c = &r->compute;
+    assert_true(c->extra_training > 0.5 && c->extra_training < 5);
+    assert_true(c->same_loss.params > 8e9 && c->same_loss.tokens < 15e12);
+    near(scaling_loss(LAW_BESIROGLU, c->same_loss.params, c->same_loss.tokens,
+                      &(struct law_question){ .tokens_per_param = 20 }),
+         c->loss, 1e-9);
+    const double least = c->same_loss.params;
+    memplan_report_free(r);
+    r = computed(
+        SETUP("params", "8B", "tokens", "15T", "inference_tokens", "100T"));
+    c = &r->compute;
+    assert_true(c->served.params < least);
+    assert_true(c->served_flops <= c->served_flops_here);
+    memplan_report_free(r);
+}
+
+/* Four epochs are nearly fresh data; forty are not [Muennighoff et al. 2023]. */
+static void test_repeated_data(void **state)
+{
+    (void)state;
+    const struct law_question fresh = { .tokens_per_param = 20 };
+    struct law_question few = fresh;
+    few.unique_tokens = 25e9;
+    const double once = scaling_loss(LAW_MUENNIGHOFF, 2e9, 100e9, &fresh);
+    const double four = scaling_loss(LAW_MUENNIGHOFF, 2e9, 100e9, &few);
+    few.unique_tokens = 2.5e9;
+    const double forty = scaling_loss(LAW_MUENNIGHOFF, 2e9, 100e9, &few);
+    assert_true(four > once && four - once < 0.02);
+    assert_true(forty - once > 0.15);
+    memplan_report *r = computed(SETUP("budget", "1e23", "unique_tokens", "50B",
+                                       "scaling_law", "muennighoff"));
+    memplan_report *free_data =
+        computed(SETUP("budget", "1e23", "scaling_law", "muennighoff"));
+    const struct law_result *l = &r->compute.law[r->compute.chosen_law];
+    assert_true(l->tokens > 50e9); /* it sees them again */
+    assert_true(l->loss > free_data->compute.loss);
+    memplan_report_free(r);
+    memplan_report_free(free_data);
 }
 
 /* Numbers that no sum can hold are an error; what is merely absurd is an
@@ -585,6 +664,9 @@ int main(void)
         cmocka_unit_test(test_compute),
         cmocka_unit_test(test_laws),
         cmocka_unit_test(test_law_inverse),
+        cmocka_unit_test(test_losses),
+        cmocka_unit_test(test_over_training),
+        cmocka_unit_test(test_repeated_data),
         cmocka_unit_test(test_too_large),
         cmocka_unit_test(test_deadline_in_a_layout),
         cmocka_unit_test(test_budget_and_tokens),

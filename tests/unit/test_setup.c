@@ -323,6 +323,9 @@ static const char *const settable[][3] = {
     { "availability", "0.9", "0.9" },
     { "days", "30", "30" },
     { "budget", "1e24", "1e+24" },
+    { "target_loss", "2.5", "2.5" },
+    { "unique_tokens", "100B", "100000000000" },
+    { "inference_tokens", "1T", "1000000000000" },
 };
 enum { SETTABLE = sizeof(settable) / sizeof(settable[0]) };
 
@@ -998,6 +1001,9 @@ static void every_key_is_echoed(void **state)
         KEY_PARAMS,
         KEY_DAYS,
         KEY_BUDGET,
+        KEY_TARGET_LOSS,
+        KEY_UNIQUE_TOKENS,
+        KEY_INFERENCE_TOKENS,
     };
     const struct run *r = resolved("");
     for (size_t k = 0; k < KEY_COUNT; k++) {
@@ -1202,10 +1208,12 @@ static void keys_that_need_a_model(void **state)
 {
     (void)state;
     static const enum setup_key alone[] = {
-        KEY_GPU,          KEY_GPUS,        KEY_GPUS_PER_NODE,    KEY_GPU_MEMORY,
-        KEY_PRICE,        KEY_PEAK_FLOPS,  KEY_PRECISION,        KEY_PARAMS,
-        KEY_TOKENS,       KEY_DAYS,        KEY_BUDGET,           KEY_MFU,
-        KEY_AVAILABILITY, KEY_SCALING_LAW, KEY_TOKENS_PER_PARAM,
+        KEY_GPU,          KEY_GPUS,          KEY_GPUS_PER_NODE,
+        KEY_GPU_MEMORY,   KEY_PRICE,         KEY_PEAK_FLOPS,
+        KEY_PRECISION,    KEY_PARAMS,        KEY_TOKENS,
+        KEY_DAYS,         KEY_BUDGET,        KEY_MFU,
+        KEY_AVAILABILITY, KEY_SCALING_LAW,   KEY_TOKENS_PER_PARAM,
+        KEY_TARGET_LOSS,  KEY_UNIQUE_TOKENS, KEY_INFERENCE_TOKENS,
     };
     for (size_t i = 0; i < SETTABLE; i++) {
         enum setup_key key = setup_find_key(str_of(settable[i][0]));
