@@ -310,6 +310,10 @@ memplan_setup_set(memplan_setup *setup, const char *key, const char *value,
 MEMPLAN_MUST_USE MEMPLAN_API memplan_status memplan_setup_parse(
     memplan_setup *setup, const char *json, size_t len, memplan_errors *errs);
 
+/** Whether the setup has a value of its own for a key: set, or read from a
+ *  file. False for a key that is none. */
+MEMPLAN_API bool memplan_setup_has(const memplan_setup *setup, const char *key);
+
 /** Sets the keys that another program's configuration speaks of, as it would
  *  be run: what the text leaves out is that program's default. What has no
  *  effect here, is not modelled, or is not known is said under `assumptions`
@@ -318,8 +322,8 @@ MEMPLAN_MUST_USE MEMPLAN_API memplan_status memplan_setup_parse(
  *  "deepspeed" (ds_config.json), "training-args" (transformers'
  *  TrainingArguments as JSON, YAML or a script's flags), "accelerate" (Accelerate's YAML),
  *  "megatron-args" (a launch script's flags, or YAML with MODEL_ARGS),
- *  "torchtitan" (its job configuration, TOML) or "torchrun" (a script that
- *  calls it: GPUs and nodes alone). Returns what
+ *  "torchtitan" (its job configuration, TOML), "torchrun" (a script that
+ *  calls it: GPUs and nodes alone) or "peft" (adapter_config.json). Returns what
  *  memplan_setup_parse does, E_UNKNOWN (no such dialect), E_CONFLICT (values
  *  contradict one another). */
 MEMPLAN_MUST_USE MEMPLAN_API memplan_status memplan_setup_import(
@@ -332,7 +336,7 @@ MEMPLAN_MUST_USE MEMPLAN_API memplan_status memplan_setup_import(
  *  Megatron-LM with its flags. That it is the same estimate is made sure of: a
  *  key that such a file has no word for, or another one, is E_UNSUPPORTED, each
  *  of them reported. What the file leaves to others (the model, the GPU; its
- *  code's kernels, an adapter) stays the caller's.
+ *  code's kernels, an adapter, but in "peft") stays the caller's.
  *  Returns what memplan_estimate does, E_UNKNOWN (no such dialect), E_WRITE. */
 MEMPLAN_MUST_USE MEMPLAN_API memplan_status memplan_emit(
     const memplan_model *model, const memplan_setup *setup, const char *dialect,

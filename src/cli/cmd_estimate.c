@@ -4,6 +4,8 @@
  */
 #include "cli.h"
 
+#include <string.h>
+
 static enum cli_exit estimate_write(struct cli *cli, memplan_view view,
                                     const memplan_model *model,
                                     const memplan_setup *setup)
@@ -46,13 +48,30 @@ static enum cli_exit find_write(struct cli *cli, const memplan_model *model,
     return r;
 }
 
+/* What is trained a launch file leaves to the code, or to PEFT's own file. */
+static void note_unsaid(struct cli *cli, const memplan_setup *setup)
+{
+    if (strcmp(cli->emit, "peft") == 0 || strcmp(cli->emit, "torchrun") == 0)
+        return;
+    if (memplan_setup_has(setup, "lora_rank")
+        || memplan_setup_has(setup, "peft_type"))
+        message_note(cli,
+                     "the adapters are not in it: --emit peft writes their "
+                     "adapter_config.json");
+    if (memplan_setup_has(setup, "freeze_trainable_layers")
+        || memplan_setup_has(setup, "freeze"))
+        message_note(cli, "what is frozen is not in it: the code freezes it");
+}
+
 static enum cli_exit emit_write(struct cli *cli, const memplan_model *model,
                                 const memplan_setup *setup)
 {
     memplan_status status = memplan_emit(model, setup, cli->emit, text_write,
                                          &cli->out, cli_errors(cli));
-    if (status == MEMPLAN_OK)
+    if (status == MEMPLAN_OK) {
+        note_unsaid(cli, setup);
         return CLI_OK;
+    }
     return message_library(
         cli, status, status == MEMPLAN_E_WRITE ? CLI_LIMIT : CLI_SPEC, NULL);
 }

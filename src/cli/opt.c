@@ -49,6 +49,9 @@ static const struct opt_row opt_own[] = {
       MEMPLAN_TYPE_NAME, "torchrun", "", "", "Input",
       "read GPUs and nodes from a line of torchrun, deepspeed, accelerate",
       "FILE" },
+    { "peft", 0, OPT_ID_CONFIG, OPT_PART_SETUP, OPT_VALUE_NEEDED, false,
+      MEMPLAN_TYPE_NAME, "peft", "", "", "Input",
+      "read PEFT's adapter configuration, an adapter_config.json", "FILE" },
     { "calibration", 0, OPT_ID_CALIBRATION, OPT_PART_CALIBRATION,
       OPT_VALUE_NEEDED, false, MEMPLAN_TYPE_NAME, "", "", "", "Input",
       "predict times with constants that 'memplan calibrate' fitted", "FILE" },
@@ -62,7 +65,7 @@ static const struct opt_row opt_own[] = {
     { "emit", 0, OPT_ID_EMIT, OPT_PART_CHECK, OPT_VALUE_NEEDED, false,
       MEMPLAN_TYPE_CHOICE, "",
       "deepspeed torchtitan megatron accelerate torchrun training-args "
-      "megatron-args",
+      "megatron-args peft",
       "", "Output", "write the setup as that program's launch file",
       "PROGRAM" },
     { "cases", 0, OPT_ID_CASES, OPT_PART_ASSERT, OPT_VALUE_NEEDED, false,

@@ -257,8 +257,7 @@ static void swapped_gradients(struct put *p, const struct stage *s,
 bool engine_gradients_begun(const struct stage *s, uint32_t position,
                             bool later)
 {
-    if (s->run->freeze != 0
-        && s->before[s->n].elems == s->before[position].elems)
+    if (s->run->stops && s->before[s->n].elems == s->before[position].elems)
         return false;
     if (!s->head || position + 1 < s->n)
         return true;

@@ -462,7 +462,7 @@ void fsdp_backward(struct put *p, const struct stage *s, uint32_t position,
 static bool flattens(const struct stage *s)
 {
     return s->run->engine == ENGINE_FSDP && s->run->zero != 0
-           && s->run->lora_rank == 0;
+           && !run_adapts(s->run);
 }
 
 /* Version 2 copies a unit's gradients into the input of its reduce-scatter, its
@@ -472,7 +472,7 @@ static bool scatters(const struct stage *s)
 {
     const struct run *run = s->run;
     return run->engine == ENGINE_FSDP2 && run->zero != 0 && !fsdp_defers(run)
-           && run->lora_rank == 0;
+           && !run_adapts(run);
 }
 
 bool fsdp_joins(const struct stage *s, uint32_t position)

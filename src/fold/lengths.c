@@ -19,7 +19,7 @@ enum { SHORTEST = 16 };
  * the median of orders, 13 % in the worst, with adapters 1 and 2 % (tests/unit). */
 static uint64_t first_kept(const struct run *run)
 {
-    return run->lora_rank == 0 ? 16 : 4;
+    return run_adapts(run) ? 4 : 16;
 }
 
 struct draw {

@@ -77,7 +77,7 @@ bool stage_recomputed(const struct stage *s, uint32_t position)
 bool stage_turns(const struct stage *s, uint32_t position)
 {
     const struct block_walk *w = &s->walk[stage_block(s, position)];
-    return s->run->freeze == 0 || !w->idle || w->held > 0;
+    return !s->run->stops || !w->idle || w->held > 0;
 }
 
 /* ---- chunks ---- */
@@ -537,7 +537,7 @@ static void frames_init(struct stage *s)
             frame_far(s, i);
         if (b->kind != BLOCK_EMBED && b->kind != BLOCK_JOINT)
             continue;
-        const uint32_t end = stack_end(s, i + 1);
+        const uint32_t end = b->holds_output ? s->n - 1 : stack_end(s, i + 1);
         const bool held = b->holds_input || b->frames_input;
         if (b->kind == BLOCK_JOINT && held && !keeps_result(s, i))
             add_frame(s, w->input, i + 1, b->holds_input ? s->n - 1 : end);

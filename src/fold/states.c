@@ -261,9 +261,9 @@ static uint64_t own_statistic(const struct run *run, uint64_t bytes)
  * what no gradient comes to; what lies under adapters in a type of its own. */
 static enum dtype frozen_dtype(const struct run *run, const struct tensor *t)
 {
-    if (run->lora_rank > 0)
+    if (run_adapts(run))
         return t->dtype;
-    return run->freeze != 0 || t->in_vain ? run->prec.param : t->dtype;
+    return run->stops || t->in_vain ? run->prec.param : t->dtype;
 }
 
 /* torchao's float8 linears are cast before FSDP2 gathers them

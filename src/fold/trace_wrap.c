@@ -93,7 +93,7 @@ static void wrap_block(struct tracer *r, struct unit *u, uint32_t position,
     const struct stage *s = r->s;
     const struct block *b = &s->p->block[stage_block(s, position)];
     const bool tied = b->kind == BLOCK_HEAD && s->embed;
-    const bool lora = s->run->lora_rank > 0;
+    const bool lora = run_adapts(s->run);
     for (uint32_t i = 0; i < b->tensor_count && !r->failed; i++) {
         const struct tensor *t = &s->p->tensor[b->tensor_first + i];
         if (t->role != ROLE_PARAM || t->statistic || t->again
@@ -133,7 +133,7 @@ void trace_wrap(struct tracer *r)
         r->failed = true;
         return;
     }
-    const bool frozen = s->run->lora_rank > 0;
+    const bool frozen = run_adapts(s->run);
     keep_scales(r);
     for (uint32_t i = 0; i < s->n; i++) {
         wrap_block(r, &u, i, true);

@@ -214,6 +214,7 @@ struct block {
                          the one to that of the other */
     bool open;         /* no module: nobody holds its input until it is done */
     bool holds_input;  /* a variable does, until the loss is there */
+    bool holds_output; /* BLOCK_EMBED: likewise its own result */
     bool frames_input; /* ... until the stack of layers that follows is done */
     bool memory_waits; /* its gradient is there when backward comes here */
 };

@@ -81,6 +81,8 @@ static struct dim tokens_dim(struct builder *b, bool sequence_shard)
     const uint64_t all = build_product(b, b->seqs, b->len);
     const uint64_t cp = at_least_one(r->cp);
     const uint64_t tp = at_least_one(r->tp);
+    if (run_prompts(r))
+        return DIM("b*(s+n)", all);
     if (!sequence_shard || tp == 1)
         return DIM(cp > 1 ? "b*s/cp" : "b*s", div_up(all, cp));
     return DIM(cp > 1 ? "b*s/cp/tp" : "b*s/tp", div_up(div_up(all, cp), tp));
@@ -192,8 +194,11 @@ static void start_dims(struct builder *b)
     const bool cut = tp > 1;
     b->one = DIM("1", 1);
     b->micro = DIM("b", b->seqs);
-    b->s = DIM("s", b->len);
-    b->sq = DIM(cp > 1 ? "s/cp" : "s", div_up(b->len, cp));
+    const char *s = run_prompts(r) ? "s+n" : "s";
+    b->s = DIM(s, b->len);
+    b->sq = DIM(cp > 1 ? "s/cp" : s, div_up(b->len, cp));
+    if (r->peft == PEFT_PREFIX)
+        b->s = DIM("s+n", b->len + r->virtual_tokens);
     b->t = tokens_dim(b, false);
     b->tu = tokens_dim(b, r->sequence_parallel);
     b->h = DIM("h", m->hidden);
@@ -280,11 +285,15 @@ static void start_dtypes(struct builder *b)
     b->autocast = r->prec.autocast && b->compute != DT_FP32;
     b->param = r->prec.autocast ? r->prec.param : b->compute;
     b->fp8 = r->prec.fp8;
-    b->frozen = r->lora_rank > 0;
+    b->frozen = run_adapts(r);
     if (b->frozen && r->base_dtype != DT_NONE)
         b->param = dtype_is_quantised(r->base_dtype) ? unquantised_dtype(b)
                                                      : r->base_dtype;
     b->stream = b->param;
+    b->bare = r->some_layers;
+    b->embeds_trained = b->frozen
+                            ? (r->lora_full & LORA_MASK(LORA_FULL_EMBED)) != 0
+                            : (r->freeze >> FREEZE_EMBED & 1) == 0;
 }
 
 uint64_t build_images(struct builder *b)
@@ -304,6 +313,8 @@ static void start_text(struct builder *b)
     b->spec = b->whole;
     b->seqs = b->run->micro_batch;
     b->len = b->run->seq_len;
+    if (run_prompts(b->run))
+        b->len += b->run->virtual_tokens;
     b->attends_all = b->spec->bidirectional || b->spec->decoder_layers > 0;
     start_dims(b);
 }
@@ -333,7 +344,7 @@ static struct dim ids_dim(const struct builder *b)
 {
     if (b->spec->mel_bins > 0)
         return b->one;
-    return b->spec->image > 0 ? b->micro : b->t;
+    return b->spec->image > 0 ? b->micro : b->words;
 }
 
 void build_start(struct builder *b, struct program *p, const struct spec *spec,
@@ -351,7 +362,10 @@ void build_start(struct builder *b, struct program *p, const struct spec *spec,
     start_dtypes(b);
     start_text(b);
     start_arrays(b);
-    p->tokens = b->t.n;
+    b->words = b->t;
+    if (run_prompts(run))
+        b->words = DIM("b*s", build_product(b, b->seqs, run->seq_len));
+    p->tokens = b->words.n;
     p->layers = spec_blocks(spec);
     p->layer_block = ARENA_NEW(a, uint8_t, p->layers);
     if (p->layer_block == NULL)
@@ -402,6 +416,8 @@ tensor_id build_begin(struct builder *b, enum block_kind kind, const char *name)
  * called always. */
 bool build_asks_grad(const struct builder *b)
 {
+    if (b->whole->vision == NULL && b->run->stops)
+        return b->run->recompute == RECOMP_FULL;
     if (b->whole->vision == NULL)
         return true;
     return b->frozen && b->run->recompute == RECOMP_FULL;
@@ -604,6 +620,25 @@ void build_in_global_buffer(struct builder *b, tensor_id x, uint64_t bytes)
         p->tensor[x].pooled = true;
 }
 
+/* What 'freeze' calls the ends of a model that is one part, here. */
+static enum freeze end_of(const struct builder *b, enum param_group group)
+{
+    if (b->block->kind != BLOCK_HEAD)
+        return FREEZE_EMBED;
+    return group == PG_NORM ? FREEZE_NORM : FREEZE_HEAD;
+}
+
+/* A tied head is the embedding's table. */
+static bool is_frozen_end(const struct builder *b, const struct param *q)
+{
+    if (!b->run->stops || b->block == NULL)
+        return false;
+    if (b->block->kind == BLOCK_LAYER)
+        return b->below;
+    const enum freeze end = q->tied ? FREEZE_EMBED : end_of(b, q->group);
+    return (b->run->freeze >> end & 1) != 0;
+}
+
 static enum freeze part_of(const struct builder *b, enum param_group group)
 {
     if (b->projects || group == PG_PROJECTOR)
@@ -634,11 +669,12 @@ static bool is_full(const struct builder *b, enum param_group group)
 }
 
 /* An adapter is where build_linear() puts it: in no frozen part. */
-static bool could_train(const struct builder *b, enum param_group group)
+static bool could_train(const struct builder *b, const struct param *q)
 {
-    if (group == PG_ADAPTER)
+    if (q->group == PG_ADAPTER)
         return true;
-    return !build_is_frozen(b, group) && (!b->frozen || is_full(b, group));
+    return !build_is_frozen(b, q->group) && !is_frozen_end(b, q)
+           && (!b->frozen || is_full(b, q->group));
 }
 
 static enum dtype param_dtype(const struct builder *b, const struct param *q)
@@ -689,8 +725,8 @@ tensor_id build_param(struct builder *b, const struct param *q)
     t->group = q->group;
     t->statistic = q->statistic;
     t->trainable = t->needs_grad = !q->statistic && !q->original && !q->fixed
-                                   && !b->in_vain && could_train(b, q->group);
-    t->in_vain = b->in_vain && could_train(b, q->group);
+                                   && !b->in_vain && could_train(b, q);
+    t->in_vain = b->in_vain && could_train(b, q);
     t->tied = q->tied || q->again;
     t->again = q->again;
     t->matmul = q->matmul;

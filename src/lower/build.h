@@ -35,6 +35,7 @@ struct builder {
     const struct spec *whole; /* ... of all of them */
     const struct run *run;
     uint64_t seqs, len; /* sequences of a micro-batch, how long they are */
+    struct dim words;   /* b*s, of the data: t less virtual tokens */
 
     /* Common factors of shapes, on this rank. */
     struct dim one;
@@ -72,11 +73,14 @@ struct builder {
     enum dtype compute; /* of matrix products */
     enum dtype stream;  /* residual stream: what an embedding gives */
     bool autocast;
-    bool fp8;      /* linears keep fp8 inputs (Transformer Engine); a
+    bool fp8;            /* linears keep fp8 inputs (Transformer Engine); a
                            lowering whose framework does not clears it */
-    bool frozen;   /* lora: all but adapters and lora_full */
-    bool projects; /* what follows is the projector's, whatever it is */
-    bool in_vain;  /* nothing uses the result of what follows */
+    bool frozen;         /* lora: all but adapters and lora_full */
+    bool projects;       /* what follows is the projector's, whatever it is */
+    bool embeds_trained; /* what looks words up has a gradient */
+    bool bare;           /* no adapters in what follows: layers_to_transform */
+    bool below;          /* ... and nothing trained: freeze_trainable_layers */
+    bool in_vain;        /* nothing uses the result of what follows */
 
     /* ROLE_INPUT tensors that build_start() makes: int64 [tokens]. */
     tensor_id ids, labels;
@@ -167,6 +171,8 @@ struct layer_kind {
     bool deep;       /* before it, outside of its checkpoint, a merger of its
                         vision part takes the states; behind it, of a text, they
                         are added */
+    bool bare;       /* without adapters, where other layers have them */
+    bool below;      /* below those that freeze_trainable_layers trains */
     bool leaf;       /* nothing below is trained: its input needs no gradient */
     bool local;      /* a window with tables, or a kernel, of its own */
     uint64_t window; /* sliding window shorter than the sequence; 0 none */

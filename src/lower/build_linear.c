@@ -154,8 +154,8 @@ static bool is_adapted(const struct builder *b, const struct linear *l)
     const bool full =
         l->group == PG_PROJECTOR
         && (b->run->lora_full & LORA_MASK(LORA_FULL_PROJECTOR)) != 0;
-    return b->frozen && l->lora != LORA_NEVER && !full
-           && !build_is_frozen(b, l->group)
+    return b->frozen && l->lora != LORA_NEVER && !full && !b->bare
+           && b->run->virtual_tokens == 0 && !build_is_frozen(b, l->group)
            && (b->run->lora_targets & wanted) != 0;
 }
 
@@ -240,6 +240,61 @@ static tensor_id zero_pad(struct builder *b, tensor_id y, struct dim out)
     return padded;
 }
 
+/* rank_pattern names a module as lora_targets does. */
+static struct dim rank_of(const struct builder *b, const struct linear *l)
+{
+    const uint64_t names = names_of(b, l);
+    struct dim r = b->r;
+    if (!b->run->given[KEY_RANK_PATTERN])
+        return r;
+    for (unsigned i = 0; i < LORA_ALL_LINEAR; i++)
+        if ((names >> i & 1) != 0 && b->run->setup.rank[i] != 0) {
+            r.n = b->run->setup.rank[i];
+            break;
+        }
+    return r;
+}
+
+/* ia3.Linear: 1 * ia3_l.flatten(), which the product keeps. */
+static tensor_id ia3_scaling(struct builder *b, struct dim n, uint64_t full)
+{
+    const tensor_id vector =
+        build_param(b, &(struct param){ .name = "ia3_l",
+                                        .group = PG_ADAPTER,
+                                        .rows = n,
+                                        .full_elems = full });
+    return build_scale(b, "ia3 scaling", vector);
+}
+
+/* PEFT's (IA)3: a vector that the result is multiplied by, or, of
+ * feedforward_modules, the input (peft/tuners/ia3/layer.py, Linear.forward). */
+static tensor_id ia3_linear(struct builder *b, const struct linear *l)
+{
+    const bool before = (names_of(b, l) & b->run->feedforward) != 0;
+    struct linear own = *l;
+    if (before) {
+        const enum dtype given = tensor_of(b, l->x)->dtype;
+        const tensor_id scaling = ia3_scaling(b, l->in, full_of(b, l, false));
+        const tensor_id x =
+            build_cast(b, "ia3 input", l->x, b->run->lora_dtype);
+        own.x = build_cast(b, "ia3 scaled",
+                           build_mul(b, "ia3 scaled", x, scaling), given);
+        own.has_keep = false;
+        const tensor_id y = linear_product(b, &own);
+        const tensor_id held[] = { l->x, scaling, own.x, x };
+        build_op(b, OP_RELEASE, "ia3", held, x == l->x ? 3 : 4);
+        return y;
+    }
+    const tensor_id y = linear_product(b, &own);
+    const tensor_id scaling = ia3_scaling(b, l->out, full_of(b, l, true));
+    const tensor_id scaled = build_mul(b, "ia3 result", y, scaling);
+    const tensor_id z =
+        build_cast(b, "ia3 result", scaled, tensor_of(b, y)->dtype);
+    const tensor_id held[] = { l->x, scaling };
+    build_op(b, OP_RELEASE, "ia3", held, 2);
+    return z;
+}
+
 /* PEFT's lora.Linear: base(x) + B(A(dropout(x))) * scaling. */
 static tensor_id add_adapter(struct builder *b, const struct linear *l,
                              tensor_id base)
@@ -299,10 +354,16 @@ tensor_id build_linear(struct builder *b, const struct linear *l)
     struct linear own = *l; /* DoRA reads the weight too */
     own.weight = linear_weight(b, l);
     own.has_weight = true;
-    const tensor_id base = linear_product(b, &own);
     if (!build_is_frozen(b, l->group))
         b->p->lora_words |= names_of(b, l);
+    if (b->run->peft == PEFT_IA3 && is_adapted(b, l))
+        return ia3_linear(b, &own);
+    const tensor_id base = linear_product(b, &own);
     if (!is_adapted(b, l))
         return base;
-    return add_adapter(b, &own, base);
+    const struct dim rank = b->r;
+    b->r = rank_of(b, l);
+    const tensor_id y = add_adapter(b, &own, base);
+    b->r = rank;
+    return y;
 }

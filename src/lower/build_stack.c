@@ -47,6 +47,25 @@ static bool starts_at_leaf(const struct builder *b)
     return b->frozen && build_is_litgpt(b) && (b->run->lora_full & embed) == 0;
 }
 
+/* Layers that freeze_trainable_layers leaves frozen. */
+static bool is_below(const struct builder *b, uint64_t i)
+{
+    return i < b->run->frozen_layers;
+}
+
+/* Of a model whose adapters, or trained layers, begin further up: all layers up
+ * to the first of these, that one too. */
+static bool stack_at_leaf(const struct builder *b, uint64_t i)
+{
+    if (!b->run->stops || b->whole->vision != NULL || build_asks_grad(b)
+        || b->embeds_trained)
+        return false;
+    for (uint64_t k = 0; k < i; k++)
+        if (run_adapts(b->run) ? run_adapts_layer(b->run, k) : !is_below(b, k))
+            return false;
+    return true;
+}
+
 /* Of Qwen's vision parts some attend to windows of an image. */
 static uint64_t vision_window(const struct spec *m, uint64_t i)
 {
@@ -67,7 +86,10 @@ struct layer_kind build_layer_kind(const struct builder *b, uint64_t i)
     const struct spec *m = b->whole;
     struct layer_kind kind = { .place = place_of(m, i),
                                .leaf = (i == 0 && starts_at_leaf(b))
-                                       || part_at_leaf(b, i) };
+                                       || part_at_leaf(b, i)
+                                       || stack_at_leaf(b, i),
+                               .bare = !run_adapts_layer(b->run, i),
+                               .below = is_below(b, i) };
     if (kind.place == LAYER_VISION)
         kind.window = vision_window(m->vision, i);
     if (kind.place == LAYER_VISION)
@@ -107,7 +129,7 @@ static const char *mixer_word(enum mixer mixer)
 static const char *name_of_kind(struct builder *b,
                                 const struct layer_kind *kind)
 {
-    char text[64];
+    char text[80];
     switch (kind->place) {
     case LAYER_ENCODER: return "encoder layer";
     case LAYER_VISION:
@@ -128,7 +150,10 @@ static const char *name_of_kind(struct builder *b,
     case LAYER_PLACES: break;
     }
     const size_t n =
-        str_format(text, sizeof(text), "%s%s%s%s%slayer%s",
+        str_format(text, sizeof(text), "%s%s%s%s%s%slayer%s",
+                   kind->below  ? "frozen "
+                   : kind->bare ? "plain "
+                                : "",
                    kind->leaf || kind->narrow ? "first " : "",
                    kind->window == 0 && !kind->local ? ""
                    : b->spec->chunked                ? "chunked "
@@ -147,7 +172,8 @@ static bool same_kind(const struct layer_kind *x, const struct layer_kind *y)
 {
     return x->place == y->place && x->mixer == y->mixer && x->moe == y->moe
            && x->narrow == y->narrow && x->no_rope == y->no_rope
-           && x->leaf == y->leaf && x->deep == y->deep && x->window == y->window
+           && x->bare == y->bare && x->below == y->below && x->leaf == y->leaf
+           && x->deep == y->deep && x->window == y->window
            && x->local == y->local;
 }
 
@@ -179,9 +205,12 @@ void build_layers(struct builder *b, layer_fn *layer)
             b->window = kind.window;
             b->no_rope = kind.no_rope;
             b->local = kind.local;
+            b->bare = kind.bare;
+            b->below = kind.below;
             const tensor_id out = layer(b, &kind, x);
             b->window = 0;
-            b->no_rope = b->local = false;
+            b->no_rope = b->local = b->below = false;
+            b->bare = b->run->some_layers;
             build_end(b, out);
         }
         if (p->layer_block != NULL)
@@ -194,7 +223,7 @@ void build_layers(struct builder *b, layer_fn *layer)
 struct shape build_targets(const struct builder *b)
 {
     if (b->s_target.n == 0)
-        return SHAPE(b->spec->image > 0 ? b->micro : b->t);
+        return SHAPE(b->spec->image > 0 ? b->micro : b->words);
     return SHAPE(DIM("b*s_dec", b->micro.n * b->s_target.n));
 }
 

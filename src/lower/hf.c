@@ -326,6 +326,7 @@ static void make_tables(struct builder *b)
     make_shared(b);
     make_eye_tables(b);
     hf_deep_features(b);
+    hf_prompt_labels(b);
     build_memory(b);
     if (b->memory != TENSOR_NONE) /* encoder_outputs */
         b->p->tensor[b->memory].held = true;
@@ -433,15 +434,18 @@ tensor_id hf_words(struct builder *b)
 {
     const struct spec *m = b->spec;
     const tensor_id table = build_word_table(b, "embed_tokens", b->e);
-    const struct shape shape = SHAPE(b->t, b->e);
+    const struct shape shape = SHAPE(b->words, b->e);
     hf_whole_gradient(b, table);
     tensor_id x =
         build_embedding(b, "embed_tokens", hf_own_ids(b), table, &shape);
     x = hf_from_rows(b, "embedding all-reduce", x);
+    if (m->family == FAM_GEMMA3 && m->embed_scale)
+        x = scaled_embedding(b, x);
+    const tensor_id embeds = x = hf_with_prompt(b, x);
     const bool late = m->family == FAM_PHI3SMALL; /* after the dropout */
     if (m->family != FAM_GEMMA3)                  /* its embedding scales */
         frame_looked_up(b, x);
-    if (m->embed_scale && !late)
+    if (m->embed_scale && !late && m->family != FAM_GEMMA3)
         x = scaled_embedding(b, x);
     if (b->e.n != b->h.n) /* OPT-350m */
         x = build_linear(b, &(struct linear){ .name = "project_in",
@@ -458,7 +462,9 @@ tensor_id hf_words(struct builder *b)
         x = hf_hidden_norm(b, "embedding norm", x);
     x = add_bias_table(b, x);
     x = build_dropout(b, "embedding dropout", x, b->run->embed_dropout);
-    return late ? scaled_embedding(b, x) : x;
+    x = late ? scaled_embedding(b, x) : x;
+    hf_hold_prompt(b, embeds, x);
+    return x;
 }
 
 static void embed(struct builder *b)
@@ -556,7 +562,7 @@ static tensor_id normed_sum(struct builder *b, const char *name, tensor_id x,
  * of frozen weights under adapters. */
 void hf_hold_frozen(struct builder *b, const char *name, tensor_id x)
 {
-    const bool frozen = b->run->freeze != 0 && !tensor_of(b, x)->needs_grad;
+    const bool frozen = b->run->stops && !tensor_of(b, x)->needs_grad;
     if (b->autocast || frozen || b->frozen || b->run->recompute == RECOMP_FULL)
         hf_hold(b, name, x);
 }

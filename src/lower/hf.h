@@ -85,6 +85,15 @@ tensor_id hf_contrast(struct builder *b, tensor_id x);
 
 /* Words, and what a family does to them before the first layer. (hf.c) */
 tensor_id hf_words(struct builder *b);
+/* ---- hf_prompt.c ---- */
+
+/* Labels as long as the sequence, with the shared tensors. */
+void hf_prompt_labels(struct builder *b);
+/* x, words, behind virtual tokens, where there are such; x itself else. */
+tensor_id hf_with_prompt(struct builder *b, tensor_id x);
+/* PEFT's forward has what that gave in a variable, to the end of the loss; `out`
+ * is what the layers get. */
+void hf_hold_prompt(struct builder *b, tensor_id embeds, tensor_id out);
 /* ---- hf_audio.c ---- */
 
 /* The tensor of spectra, with the inputs. */

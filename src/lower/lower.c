@@ -62,7 +62,8 @@ static void check_targets(struct builder *b)
     const uint64_t asked = b->run->lora_targets, has = b->p->lora_words;
     char words[LORA_WORDS_MAX];
     const bool all = asked >> LORA_ALL_LINEAR != 0;
-    if (!b->frozen || (all ? has != 0 : (asked & has) != 0))
+    if (!b->frozen || b->run->virtual_tokens > 0
+        || (all ? has != 0 : (asked & has) != 0))
         return;
     memplan_error *e = setup_error(
         b->diag, MEMPLAN_E_CONFLICT, KEY_LORA_TARGETS,

@@ -102,6 +102,10 @@ static void replace_launch(struct setup *s, const struct setup *file,
     memcpy(mixed.image, s->image, sizeof(mixed.image));
     memcpy(mixed.lengths, s->lengths, sizeof(mixed.lengths));
     mixed.lengths_count = s->lengths_count;
+    if (!file->set[KEY_LAYERS_TO_TRANSFORM])
+        memcpy(mixed.layers, s->layers, sizeof(mixed.layers));
+    if (!file->set[KEY_RANK_PATTERN])
+        memcpy(mixed.rank, s->rank, sizeof(mixed.rank));
     *s = mixed;
 }
 
@@ -261,7 +265,7 @@ memplan_status memplan_emit(const memplan_model *model,
                      "no file of '%.40s' is "
                      "written",
                      dialect),
-            "use deepspeed, torchtitan, megatron, accelerate, torchrun or "
+            "use deepspeed, torchtitan, megatron, accelerate, torchrun, peft or "
             "training-args");
         return d.status;
     }

@@ -92,7 +92,7 @@ static memplan_status see(struct memplan_report *r, const uint16_t image[3],
 /* PEFT passes over a word of a list whose others it finds. */
 static void say_targets(struct memplan_report *r)
 {
-    const uint64_t asked = r->run.lora_rank > 0 ? r->run.lora_targets : 0;
+    const uint64_t asked = run_adapts(&r->run) ? r->run.lora_targets : 0;
     const uint64_t idle = asked & ~r->program.lora_words;
     char words[LORA_WORDS_MAX], text[LORA_WORDS_MAX + 80];
     if (asked >> LORA_ALL_LINEAR != 0 || idle == 0)

@@ -37,6 +37,13 @@ void memplan_setup_free(memplan_setup *setup)
     a.resize(a.ctx, setup, sizeof *setup, 0);
 }
 
+bool memplan_setup_has(const memplan_setup *setup, const char *key)
+{
+    const enum setup_key k =
+        setup == NULL || key == NULL ? KEY_COUNT : setup_find_key(str_of(key));
+    return k != KEY_COUNT && setup->setup.set[k];
+}
+
 memplan_status memplan_setup_set(memplan_setup *setup, const char *key,
                                  const char *value, memplan_errors *errs)
 {

@@ -206,6 +206,7 @@ extern const struct config_table config_accelerate;
 extern const struct config_table config_megatron;
 extern const struct config_table config_torchtitan;
 extern const struct config_table config_torchrun;
+extern const struct config_table config_peft;
 
 /* torchtitan's TOML; its later configurations in Python are refused. */
 struct json *config_parse_torchtitan(struct arena *a, const char *text,

@@ -216,6 +216,51 @@ static void base(struct config *c, enum kin kin)
         config_set(c, where, KEY_DOUBLE_QUANT, "true");
 }
 
+static bool names_module(const struct json *list, const char *name)
+{
+    const struct json *one =
+        list != NULL && list->kind == JSON_ARRAY ? list->child : list;
+    for (; one != NULL; one = list->kind == JSON_ARRAY ? one->next : NULL) {
+        struct str rest =
+            one->kind == JSON_STRING ? one->text : (struct str){ "", 0 };
+        while (rest.n > 0)
+            if (str_is(str_trim(str_cut(rest, ',', &rest)), name))
+                return true;
+    }
+    return false;
+}
+
+/* LLaMA-Factory's finetuning_type freeze: two layers unless the file says more,
+ * and nothing else but freeze_extra_modules (model/adapter.py,
+ * _setup_freeze_tuning). */
+static void top_layers(struct config *c, const struct json *type)
+{
+    const struct json *n = config_at(c, "freeze_trainable_layers");
+    const struct json *more = config_at(c, "freeze_extra_modules");
+    const struct json *only = config_at(c, "freeze_trainable_modules");
+    const bool embed = names_module(more, "embed_tokens");
+    const bool norm = names_module(more, "norm");
+    const bool head = names_module(more, "lm_head");
+    if ((n != NULL && n->kind == JSON_NUMBER && n->number < 0)
+        || (only != NULL && !names_module(only, "all"))
+        || (embed && norm && head)) {
+        diag_hint(config_bad(c, n != NULL ? n : type, MEMPLAN_E_UNSUPPORTED,
+                             "first layers, parts of layers, or all but layers "
+                             "are not modelled"),
+                  "known are the last layers, whole; see "
+                  "--freeze-trainable-layers");
+        return;
+    }
+    if (n != NULL)
+        config_set_json(c, n, KEY_FREEZE_TRAINABLE_LAYERS);
+    else
+        config_set(c, type, KEY_FREEZE_TRAINABLE_LAYERS, "2");
+    char list[32] = "";
+    str_append(list, sizeof(list), "%s%s%s", embed ? "" : ",embed",
+               norm ? "" : ",norm", head ? "" : ",head");
+    config_set(c, more != NULL ? more : type, KEY_FREEZE, list + 1);
+}
+
 /* What is trained; false where the file's word for it is not modelled. */
 static bool trains_adapters(struct config *c, enum kin kin, bool *lora)
 {
@@ -227,13 +272,17 @@ static bool trains_adapters(struct config *c, enum kin kin, bool *lora)
     const bool typed = type != NULL && type->kind == JSON_STRING;
     *lora = named || ANY_IS_TRUE(c, "use_peft", "use_peft_lora")
             || (typed ? str_is(type->text, "lora") : kin != KIN_OTHER);
+    if (typed && kin == KIN_FACTORY && str_is(type->text, "freeze")) {
+        top_layers(c, type);
+        return true;
+    }
     if (!typed || str_is(type->text, "lora") || str_is(type->text, "full"))
         return true;
     diag_hint(
         config_bad(c, type, MEMPLAN_E_UNSUPPORTED,
                    "%.*s '%.*s' is not modelled", (int)type->key.n, type->key.p,
                    (int)(type->text.n < 40 ? type->text.n : 40), type->text.p),
-        "known are lora and full");
+        "known are lora and full, and LLaMA-Factory's freeze");
     return false;
 }
 

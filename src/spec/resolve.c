@@ -434,56 +434,6 @@ static void resolve_optimizer(struct run *r)
                        resolve_text(r, KEY_OPTIMIZER_IMPL, impl));
 }
 
-/* ---- adapters ---- */
-
-/* With adapters the formats of `prec` are theirs: nothing else has gradients,
- * a master copy or optimizer states. */
-static void resolve_lora(struct run *r)
-{
-    r->lora_rank = resolve_count(r, KEY_LORA_RANK, 0);
-    r->lora_dtype = r->prec.param;
-    r->base_dtype = r->prec.param;
-    if (r->lora_rank == 0)
-        return;
-    r->lora_variant = (enum lora_variant)resolve_count(r, KEY_LORA_VARIANT,
-                                                       LORA_VARIANT_LORA);
-    r->lora_targets = resolve_count(r, KEY_LORA_TARGETS, 1u << LORA_ALL_LINEAR);
-    r->lora_full = r->given[KEY_LORA_FULL_MODULES]
-                       ? r->setup.v[KEY_LORA_FULL_MODULES].n
-                       : 0;
-    r->base_dtype = resolve_dtype(r, KEY_BASE_DTYPE, r->prec.compute);
-    r->lora_dtype = resolve_dtype(r, KEY_LORA_DTYPE, r->prec.param);
-    r->double_quant = resolve_bool(r, KEY_DOUBLE_QUANT, false);
-    /* PEFT's default; LitGPT's is another (litgpt/finetune/lora.py) */
-    r->lora_dropout =
-        resolve_real(r, KEY_LORA_DROPOUT, resolve_is_litgpt(r) ? 0.05 : 0);
-    resolve_assume(r, KEY_LORA_TARGETS,
-                   "adapters on all linear layers (--lora-targets)");
-    resolve_assume(r, KEY_BASE_DTYPE, "frozen weights in %s (--base-dtype)",
-                   dtype_name(r->base_dtype));
-    if (r->lora_dtype == r->prec.param)
-        return;
-
-    r->prec.param = r->lora_dtype;
-    if (!r->given[KEY_GRAD_DTYPE])
-        r->prec.grad = r->lora_dtype;
-    if (!r->given[KEY_REDUCE_DTYPE])
-        r->prec.reduce = r->lora_dtype;
-    if (!r->given[KEY_MASTER_DTYPE] && r->lora_dtype == DT_FP32)
-        r->prec.master = DT_NONE;
-    if (!r->given[KEY_OPTIMIZER_DTYPE] && r->prec.master == DT_NONE)
-        r->prec.optim = resolve_moments(r->optimizer, r->lora_dtype);
-    r->setup.v[KEY_GRAD_DTYPE].n = r->prec.grad;
-    r->setup.v[KEY_REDUCE_DTYPE].n = r->prec.reduce;
-    r->setup.v[KEY_MASTER_DTYPE].n = r->prec.master;
-    r->setup.v[KEY_OPTIMIZER_DTYPE].n = r->prec.optim;
-}
-
-static void resolve_freeze(struct run *r)
-{
-    r->freeze = r->given[KEY_FREEZE] ? r->setup.v[KEY_FREEZE].n : 0;
-}
-
 /* ---- the whole ---- */
 
 /* Texts of assumptions are not cleared: n_assumptions says how many count. */
@@ -578,8 +528,7 @@ static void resolve_all(struct run *run, const struct spec *spec,
     resolve_optimizer(run);
     resolve_recompute(run);
     resolve_kernels(run, spec);
-    resolve_lora(run);
-    resolve_freeze(run);
+    resolve_adapters(run, spec);
     resolve_buffers(run, spec);
     resolve_notes(run, spec);
     resolve_training(run, spec, params);

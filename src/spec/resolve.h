@@ -127,6 +127,13 @@ void resolve_check_attention(const struct run *r, const struct spec *s,
                              struct diag *d);
 void resolve_check_outputs(const struct run *r, struct diag *d);
 
+/* ---- resolve_adapters.c ---- */
+
+/* Adapters and what is frozen, once the formats are known. */
+void resolve_adapters(struct run *r, const struct spec *spec);
+void resolve_check_adapters(const struct run *r, const struct spec *s,
+                            struct diag *d);
+
 /* ---- resolve_check.c ---- */
 
 void resolve_check(const struct run *r, const struct spec *spec,

@@ -151,7 +151,7 @@ static void check_dbrx(const struct run *r, const struct spec *s,
             DBRX_EXPERTS_MAX);
         diag_hint(e, "use --framework megatron");
     }
-    const enum dtype weights = r->lora_rank > 0 && r->base_dtype != DT_NONE
+    const enum dtype weights = run_adapts(r) && r->base_dtype != DT_NONE
                                    ? r->base_dtype
                                    : r->prec.param;
     if (r->prec.autocast && weights != DT_FP32) {
@@ -318,7 +318,7 @@ static void check_router_adapters(const struct run *r, const struct spec *s,
                                   struct diag *d)
 {
     const bool llama4 = s->family == FAM_LLAMA4 && s->experts > 0;
-    if (!resolve_is_hf(r) || r->lora_rank == 0
+    if (!resolve_is_hf(r) || !run_adapts(r)
         || (!llama4 && s->family != FAM_PHIMOE)
         || (r->lora_targets >> LORA_ALL_LINEAR & 1) == 0)
         return;
@@ -336,7 +336,7 @@ static void check_fused_adapters(const struct run *r, const struct spec *s,
     const uint64_t on = r->lora_targets;
     const uint64_t all = on >> LORA_ALL_LINEAR & 1;
     const bool gate = on >> LORA_GATE & 1, up = on >> LORA_UP & 1;
-    if (!resolve_is_hf(r) || r->lora_rank == 0 || !spec_translates_targets(s)
+    if (!resolve_is_hf(r) || !run_adapts(r) || !spec_translates_targets(s)
         || r->base_dtype == DT_NF4 || r->base_dtype == DT_FP4
         || r->base_dtype == DT_INT8 || r->base_dtype == DT_INT4)
         return;
@@ -396,8 +396,12 @@ static void check_lora(const struct run *r, struct diag *d)
     static const enum setup_key keys[] = {
         KEY_LORA_VARIANT, KEY_LORA_TARGETS, KEY_LORA_FULL_MODULES,
         KEY_LORA_DTYPE,   KEY_BASE_DTYPE,   KEY_DOUBLE_QUANT,
-        KEY_LORA_DROPOUT,
+        KEY_LORA_DROPOUT, KEY_RANK_PATTERN, KEY_LAYERS_TO_TRANSFORM,
     };
+    if (r->peft != PEFT_LORA) {
+        check_double_quant(r, d);
+        return;
+    }
     if (r->lora_rank == 0) {
         for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
             if (r->given[keys[i]])
@@ -405,6 +409,8 @@ static void check_lora(const struct run *r, struct diag *d)
                                   keys[i] == KEY_DOUBLE_QUANT
                                           && !r->given[KEY_BASE_DTYPE]
                                       ? "add --lora-rank 16 --base-dtype nf4"
+                                  : keys[i] == KEY_LAYERS_TO_TRANSFORM
+                                      ? "add --lora-rank 16 --lora-targets q,v"
                                       : "add --lora-rank 16");
         }
         return;
@@ -536,6 +542,7 @@ void resolve_check(const struct run *r, const struct spec *spec, struct diag *d)
     resolve_check_attention(r, spec, d);
     resolve_check_outputs(r, d);
     check_lora(r, d);
+    resolve_check_adapters(r, spec, d);
     check_dora(r, spec, d);
     check_router_adapters(r, spec, d);
     check_fused_adapters(r, spec, d);

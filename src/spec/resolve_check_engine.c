@@ -386,7 +386,7 @@ static void check_grad_dtype(const struct run *r, struct diag *d)
         diag_hint(e, "leave it out, or use --zero 1 or 3");
     else
         diag_hint(e, "leave it out, or use %s %s",
-                  r->lora_rank > 0 ? "--lora-dtype" : "--param-dtype",
+                  run_adapts(r) ? "--lora-dtype" : "--param-dtype",
                   dtype_name(t));
 }
 

@@ -52,7 +52,7 @@ static void check_kernels(const struct spec *s, struct diag *d)
 static void check_types(const struct run *r, const struct spec *s,
                         struct diag *d)
 {
-    const enum dtype norms = r->lora_rank > 0 && r->base_dtype != DT_NONE
+    const enum dtype norms = run_adapts(r) && r->base_dtype != DT_NONE
                                  ? r->base_dtype
                                  : r->prec.param;
     if (!r->prec.autocast || !s->ssm.norms || norms != DT_FP32)
@@ -74,7 +74,7 @@ static void check_adapters(const struct run *r, const struct spec *s,
                            struct diag *d)
 {
     memplan_error *e;
-    if (r->lora_rank == 0)
+    if (!run_adapts(r))
         return;
     if (dtype_bytes_of(r->base_dtype, 8) < 16) {
         e = setup_error(d, MEMPLAN_E_UNSUPPORTED, KEY_BASE_DTYPE,

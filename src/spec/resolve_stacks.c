@@ -81,7 +81,7 @@ static void check_image(const struct run *r, const struct spec *s,
                       ? ""
                       : "; targets are as long as --decoder-seq-len");
     }
-    if (spec_is_convnet(s) && r->lora_rank > 0) {
+    if (spec_is_convnet(s) && run_adapts(r)) {
         e = setup_error(d, MEMPLAN_E_UNSUPPORTED, KEY_LORA_RANK,
                         "adapters of convolutions are not modelled");
         diag_hint(e, "leave lora_rank out");
@@ -198,22 +198,62 @@ static void check_full(const struct run *r, const struct spec *s,
     }
 }
 
+/* Words, final norm and head of a model that is one part. */
+static bool check_frozen_ends(const struct run *r, const struct spec *s,
+                              struct diag *d)
+{
+    memplan_error *e;
+    if (s->vision != NULL || s->decoder_layers > 0 || spec_is_convnet(s)) {
+        e = setup_error(d, MEMPLAN_E_UNSUPPORTED, KEY_FREEZE,
+                        "freeze embed, norm or head of a model of two stacks "
+                        "is not modelled");
+        diag_hint(e, s->vision != NULL ? "use text, vision or projector"
+                                       : "leave it out");
+        return true;
+    }
+    if (run_adapts(r)) {
+        e = setup_error(d, MEMPLAN_E_CONFLICT, KEY_FREEZE,
+                        "freeze embed, norm or head beside adapters, under "
+                        "which they are frozen");
+        diag_hint(e, "leave it out; --lora-full-modules trains them");
+        return true;
+    }
+    if (r->impl != IMPL_HF) {
+        e = setup_error(d, MEMPLAN_E_UNSUPPORTED, KEY_FREEZE,
+                        "freeze outside Hugging Face's layers is not modelled");
+        diag_hint(e, "use --framework hf, deepspeed or fsdp");
+        return true;
+    }
+    return false;
+}
+
 /* What can be frozen, and where. */
 static void check_freeze(const struct run *r, const struct spec *s,
                          struct diag *d)
 {
-    const uint64_t all = (UINT64_C(1) << FREEZE_COUNT) - 1;
+    const uint64_t all = (UINT64_C(1) << FREEZE_EMBED) - 1;
+    const uint64_t ends = r->freeze & ~all;
     memplan_error *e;
     if (r->freeze == 0)
         return;
-    if (s->vision == NULL) {
+    if (ends != 0 && r->given[KEY_FREEZE] && check_frozen_ends(r, s, d))
+        return;
+    const bool words = (ends >> FREEZE_EMBED & 1) != 0 && s->tied;
+    if (r->frozen_layers == spec_blocks(s) && (ends >> FREEZE_NORM & 1) != 0
+        && ((ends >> FREEZE_HEAD & 1) != 0 || words)) {
+        e = setup_error(d, MEMPLAN_E_CONFLICT, KEY_FREEZE,
+                        "freeze of all parts leaves nothing to train");
+        diag_hint(e, "use --freeze embed,head, or --freeze-trainable-layers 1");
+        return;
+    }
+    if (s->vision == NULL && ends != r->freeze) {
         e = setup_error(d, MEMPLAN_E_CONFLICT, KEY_FREEZE,
                         "freeze of a model that is one part");
         if (s->parts != NULL && s->parts->part[PART_ALL] != NULL)
             diag_hint(e, "add --part all, or leave freeze out");
         else
-            diag_hint(e, "leave it out; adapters over frozen weights are "
-                         "--lora-rank 16");
+            diag_hint(e, "use embed, norm or head; adapters over frozen "
+                         "weights are --lora-rank 16");
     } else if (r->freeze == all) {
         e = setup_error(d, MEMPLAN_E_CONFLICT, KEY_FREEZE,
                         "freeze of all parts leaves nothing to train");

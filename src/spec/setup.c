@@ -237,7 +237,11 @@ static memplan_error *bad_form(struct diag *d, enum setup_key key,
     if (fields[key].choices[0] != '\0')
         hint_words(e, fields[key].choices);
     else
-        diag_hint(e, "%s", key == KEY_IMAGE ? "such as 3x32x32" : w->example);
+        diag_hint(e, "%s",
+                  key == KEY_IMAGE                 ? "such as 3x32x32"
+                  : key == KEY_RANK_PATTERN        ? "such as q=16,down=64"
+                  : key == KEY_LAYERS_TO_TRANSFORM ? "such as 0,1,16-31"
+                                                   : w->example);
     return e;
 }
 
@@ -333,6 +337,8 @@ struct list {
     uint64_t bits;
     uint32_t number[SETUP_LIST_MAX];
     size_t count;
+    uint64_t layers[LAYER_WORDS];
+    uint32_t rank[LORA_TARGET_COUNT];
 };
 
 static size_t list_most(enum setup_key key)
@@ -340,11 +346,62 @@ static size_t list_most(enum setup_key key)
     return key == KEY_LENGTHS ? (size_t)LENGTHS_MAX : (size_t)SETUP_LIST_MAX;
 }
 
+/* A number, or the first and the last of a range: "3", "16-31". */
+static memplan_error *add_layers(struct list *list, enum setup_key key,
+                                 struct str entry, struct diag *d)
+{
+    const bool range = memchr(entry.p, '-', entry.n) != NULL;
+    uint64_t first = 0, last = 0;
+    struct str rest = entry;
+    const struct str low = range ? str_trim(str_cut(entry, '-', &rest)) : entry;
+    memplan_error *e = read_whole(&first, key, low, d);
+    if (e)
+        return e;
+    last = first;
+    e = range ? read_whole(&last, key, str_trim(rest), d) : NULL;
+    if (e)
+        return e;
+    if (last < first)
+        return bad_form(d, key, entry);
+    for (uint64_t i = first; i <= last; i++) {
+        list->count += (list->layers[i / 64] >> i % 64 & 1) == 0;
+        list->layers[i / 64] |= UINT64_C(1) << i % 64;
+    }
+    return NULL;
+}
+
+/* "down=64": a word of lora_targets, and a number. */
+static memplan_error *add_rank(struct list *list, enum setup_key key,
+                               struct str entry, struct diag *d)
+{
+    const char *words = fields[KEY_LORA_TARGETS].choices;
+    uint64_t n = 0;
+    struct str rest;
+    if (memchr(entry.p, '=', entry.n) == NULL)
+        return bad_form(d, key, entry);
+    const struct str name = str_trim(str_cut(entry, '=', &rest));
+    size_t i = 0;
+    while (i < LORA_ALL_LINEAR && !str_same_name(name, choice_word(words, i)))
+        i++;
+    if (i == LORA_ALL_LINEAR)
+        return bad_form(d, key, entry);
+    memplan_error *e = read_whole(&n, key, str_trim(rest), d);
+    if (e)
+        return e;
+    list->count += list->rank[i] == 0;
+    list->rank[i] = (uint32_t)n;
+    return NULL;
+}
+
 static memplan_error *list_add(struct list *list, enum setup_key key,
                                struct str entry, struct diag *d)
 {
     uint64_t n = 0;
     memplan_error *e = NULL;
+    if (key == KEY_LAYERS_TO_TRANSFORM)
+        return add_layers(list, key, entry, d);
+    if (key == KEY_RANK_PATTERN)
+        return add_rank(list, key, entry, d);
     if (fields[key].choices[0] != '\0') {
         e = read_choice(&n, key, entry, d);
         if (!e)
@@ -379,6 +436,12 @@ static void list_store(struct setup *s, enum setup_key key,
     } else if (key == KEY_LENGTHS) {
         memcpy(s->lengths, list->number, list->count * sizeof s->lengths[0]);
         s->lengths_count = list->count;
+        s->v[key].n = list->count;
+    } else if (key == KEY_LAYERS_TO_TRANSFORM) {
+        memcpy(s->layers, list->layers, sizeof s->layers);
+        s->v[key].n = list->count;
+    } else if (key == KEY_RANK_PATTERN) {
+        memcpy(s->rank, list->rank, sizeof s->rank);
         s->v[key].n = list->count;
     } else {
         s->v[key].n = list->bits;
@@ -457,6 +520,37 @@ memplan_status setup_set(struct setup *s, struct str key, struct str value,
 
 /* ---- back to text ---- */
 
+static bool has_layer(const struct setup *s, unsigned i)
+{
+    return i < SETUP_LIST_MAX && (s->layers[i / 64] >> i % 64 & 1) != 0;
+}
+
+static void put_layers(const struct setup *s, char *buf, size_t size)
+{
+    for (unsigned i = 0; i < SETUP_LIST_MAX; i++) {
+        unsigned last = i;
+        if (!has_layer(s, i))
+            continue;
+        while (has_layer(s, last + 1))
+            last++;
+        str_append(buf, size, buf[0] ? ",%u" : "%u", i);
+        if (last > i)
+            str_append(buf, size, last == i + 1 ? ",%u" : "-%u", last);
+        i = last;
+    }
+}
+
+static void put_ranks(const struct setup *s, char *buf, size_t size)
+{
+    for (size_t i = 0; i < LORA_TARGET_COUNT; i++) {
+        const struct str word =
+            choice_word(fields[KEY_LORA_TARGETS].choices, i);
+        if (s->rank[i] != 0)
+            str_append(buf, size, buf[0] ? ",%.*s=%" PRIu32 : "%.*s=%" PRIu32,
+                       (int)word.n, word.p, s->rank[i]);
+    }
+}
+
 static const char *list_text(const struct setup *s, enum setup_key key,
                              char *buf, size_t size)
 {
@@ -472,6 +566,14 @@ static const char *list_text(const struct setup *s, enum setup_key key,
         for (size_t i = 0; i < s->pipeline_count; i++)
             str_append(buf, size, i > 0 ? ",%u" : "%u",
                        (unsigned)s->pipeline_layers[i]);
+        return buf;
+    }
+    if (key == KEY_LAYERS_TO_TRANSFORM) {
+        put_layers(s, buf, size);
+        return buf;
+    }
+    if (key == KEY_RANK_PATTERN) {
+        put_ranks(s, buf, size);
         return buf;
     }
     if (key == KEY_LENGTHS) {

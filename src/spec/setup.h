@@ -217,6 +217,13 @@ enum { MASK_ALIGN = 8, MASK_ALIGN_BEFORE = 16 };
     X(LORA_VARIANT_RSLORA, "rslora")                                           \
     X(LORA_VARIANT_DORA, "dora")
 
+#define PEFT_TYPE_MAP(X)                                                       \
+    X(PEFT_LORA, "lora")                                                       \
+    X(PEFT_IA3, "ia3")                                                         \
+    X(PEFT_PROMPT, "prompt-tuning")                                            \
+    X(PEFT_P_TUNING, "p-tuning")                                               \
+    X(PEFT_PREFIX, "prefix-tuning")
+
 #define LORA_FULL_MAP(X)                                                       \
     X(LORA_FULL_EMBED, "embed")                                                \
     X(LORA_FULL_HEAD, "head")                                                  \
@@ -226,7 +233,10 @@ enum { MASK_ALIGN = 8, MASK_ALIGN_BEFORE = 16 };
 #define FREEZE_MAP(X)                                                          \
     X(FREEZE_TEXT, "text")                                                     \
     X(FREEZE_VISION, "vision")                                                 \
-    X(FREEZE_PROJECTOR, "projector")
+    X(FREEZE_PROJECTOR, "projector")                                           \
+    X(FREEZE_EMBED, "embed")                                                   \
+    X(FREEZE_NORM, "norm")                                                     \
+    X(FREEZE_HEAD, "head")
 
 #define OFFLOAD_MAP(X)                                                         \
     X(OFFLOAD_NONE, "none")                                                    \
@@ -282,6 +292,7 @@ enum moe_dispatcher { MOE_DISPATCHER_MAP(CHOICE_ENUM) MOE_DISPATCHER_COUNT };
 enum lora_target { LORA_TARGET_MAP(CHOICE_ENUM) LORA_TARGET_COUNT };
 enum { OPTIMIZER_TARGET_HEAD = LORA_TARGET_COUNT };
 enum lora_variant { LORA_VARIANT_MAP(CHOICE_ENUM) LORA_VARIANT_COUNT };
+enum peft_type { PEFT_TYPE_MAP(CHOICE_ENUM) PEFT_TYPE_COUNT };
 enum lora_full { LORA_FULL_MAP(CHOICE_ENUM) LORA_FULL_COUNT };
 enum freeze { FREEZE_MAP(CHOICE_ENUM) FREEZE_COUNT };
 enum offload { OFFLOAD_MAP(CHOICE_ENUM) OFFLOAD_COUNT };
@@ -312,6 +323,7 @@ enum { SETUP_LIST_MAX = 512 }; /* pipeline_layers: stages at most */
 enum { SETUP_NOTES_MAX = 24, SETUP_NOTE_TEXT = 200 };
 enum { SETUP_FILES_MAX = 4, SETUP_FILE_TEXT = 80 };
 enum { LENGTHS_MAX = 64 };
+enum { LAYER_WORDS = SETUP_LIST_MAX / 64 };
 
 /* How fast a cluster is beside what its GPU's rows say, of a file that
  * `memplan calibrate` wrote. */
@@ -349,6 +361,8 @@ struct setup {
     size_t files;
     uint32_t lengths[LENGTHS_MAX];
     size_t lengths_count;
+    uint64_t layers[LAYER_WORDS];     /* layers_to_transform: bit set */
+    uint32_t rank[LORA_TARGET_COUNT]; /* rank_pattern; 0: none of its own */
     struct calibration calibration;
 };
 
@@ -509,7 +523,15 @@ struct run {
     uint64_t vocab; /* padded */
     uint64_t lora_rank, lora_targets, lora_full;
     enum lora_variant lora_variant;
-    uint64_t freeze; /* parts that are not trained: bit set */
+    enum peft_type peft;  /* what lies over frozen weights, if anything does */
+    bool some_layers;     /* adapters in layers of setup.layers alone */
+    bool stops;           /* backward may end above the first layer */
+    uint64_t feedforward; /* ia3: LORA_...: scaled before the product */
+    uint64_t virtual_tokens; /* trained ones before the words; 0 none */
+    uint64_t encoder_hidden; /* of what makes them */
+    bool prefix_projection;
+    uint64_t freeze;        /* parts that are not trained: bit set */
+    uint64_t frozen_layers; /* of the first: not trained */
     enum dtype lora_dtype, base_dtype;
     double lora_dropout; /* before the adapters' first matrix */
     bool double_quant;
@@ -619,6 +641,24 @@ static inline bool run_exchanges_heads(const struct run *run)
 /* ... and in bf16 its BF16_Optimizer shards states at stage 0, over a whole
  * fp32 gradient buffer. */
 bool run_is_bf16_pipeline(const struct run *run);
+
+/* Something of PEFT's lies over frozen weights. */
+static inline bool run_adapts(const struct run *run)
+{
+    return run->lora_rank > 0 || run->peft != PEFT_LORA;
+}
+/* Tokens before the words, which go through all layers as these do. */
+static inline bool run_prompts(const struct run *run)
+{
+    return run->peft == PEFT_PROMPT || run->peft == PEFT_P_TUNING;
+}
+/* Adapters in a layer: all, or those of layers_to_transform. */
+static inline bool run_adapts_layer(const struct run *run, uint64_t layer)
+{
+    return !run->some_layers
+           || (layer < SETUP_LIST_MAX
+               && (run->setup.layers[layer / 64] >> layer % 64 & 1) != 0);
+}
 
 /* One scale a tensor: its 8-bit copy is the same whichever way it is read. */
 static inline bool run_fp8_is_whole(const struct run *run)

@@ -60,7 +60,7 @@ static void precision(struct run *r, const char *dtype)
     r->prec.master = DT_NONE;
 }
 
-static uint64_t targets(const struct json *adapters)
+static uint64_t targets_of(struct str name)
 {
     static const struct {
         const char *name;
@@ -83,13 +83,67 @@ static uint64_t targets(const struct json *adapters)
         { "w1", UINT64_C(1) << LORA_UP },
         { "w2", UINT64_C(1) << LORA_GATE },
     };
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+        if (str_is(name, words[i].name))
+            return words[i].is;
+    return 0;
+}
+
+static uint64_t targets(const struct json *adapters)
+{
     const struct json *list = json_member(adapters, "targets");
     uint64_t set = list->child == NULL ? UINT64_C(1) << LORA_ALL_LINEAR : 0;
     for (const struct json *t = list->child; t != NULL; t = t->next)
-        for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
-            if (strcmp(t->text.p, words[i].name) == 0)
-                set |= words[i].is;
+        set |= targets_of(t->text);
     return set;
+}
+
+/* Of a model without adapters the last layers alone, and what stands on them
+ * where `ends`. */
+static bool top_layers(struct run *r, const struct json *a, uint64_t layers)
+{
+    const struct json *top = json_member(a, "top");
+    if (top == NULL)
+        return false;
+    r->frozen_layers = layers - (uint64_t)top->number;
+    r->freeze = UINT64_C(1) << FREEZE_EMBED;
+    if (!json_member(a, "ends")->truth)
+        r->freeze |= UINT64_C(1) << FREEZE_NORM | UINT64_C(1) << FREEZE_HEAD;
+    r->stops = true;
+    return true;
+}
+
+static void some_layers(struct run *r, const struct json *a)
+{
+    const struct json *layers = json_member(a, "layers");
+    const struct json *ranks = json_member(a, "ranks");
+    r->some_layers = r->stops = layers != NULL;
+    for (const struct json *i = layers ? layers->child : NULL; i; i = i->next)
+        r->setup.layers[0] |= UINT64_C(1) << (unsigned)i->number;
+    r->given[KEY_RANK_PATTERN] = ranks != NULL;
+    for (const struct json *i = ranks ? ranks->child : NULL; i; i = i->next)
+        for (unsigned k = 0; k < LORA_ALL_LINEAR; k++)
+            if (targets_of(i->key) == UINT64_C(1) << k)
+                r->setup.rank[k] = (uint32_t)i->number;
+}
+
+/* What peft has beside LoRA. */
+static void other_method(struct run *r, const struct json *a)
+{
+    static const char *const name[] = {
+#define PEFT_TEXT_OF(id, text) text,
+        PEFT_TYPE_MAP(PEFT_TEXT_OF)
+#undef PEFT_TEXT_OF
+    };
+    for (unsigned i = 0; i < PEFT_TYPE_COUNT; i++)
+        if (strcmp(word(a, "peft_type"), name[i]) == 0)
+            r->peft = (enum peft_type)i;
+    const struct json *before = json_member(a, "feedforward");
+    for (const struct json *t = before ? before->child : NULL; t; t = t->next)
+        r->feedforward |= targets_of(t->text);
+    r->virtual_tokens = (uint64_t)num(a, "virtual");
+    r->encoder_hidden = (uint64_t)num(a, "encoder_hidden");
+    r->prefix_projection = json_member(a, "projection") != NULL;
 }
 
 /* Adapters lie over weights in bf16 whatever autocast does. */
@@ -97,6 +151,8 @@ static void adapters(struct run *r, const struct json *root)
 {
     const struct json *a = json_member(root, "adapters");
     if (a == NULL)
+        return;
+    if (top_layers(r, a, (uint64_t)num(root, "layers")))
         return;
     const char *base = word(a, "base");
     const bool fp32 = strcmp(word(a, "dtype"), "fp32") == 0;
@@ -107,6 +163,8 @@ static void adapters(struct run *r, const struct json *root)
         r->lora_variant = LORA_VARIANT_DORA;
     r->lora_dtype = r->prec.param = fp32 ? DT_FP32 : r->prec.compute;
     r->base_dtype = strncmp(base, "nf4", 3) == 0 ? DT_NF4 : r->prec.compute;
+    some_layers(r, a);
+    other_method(r, a);
     r->double_quant = strcmp(base, "nf4-double") == 0;
     const struct json *full = json_member(a, "full");
     if (full != NULL && strcmp(full->child->text.p, "projector") == 0)
@@ -129,6 +187,7 @@ static void freeze(struct run *r, const struct json *root)
         for (size_t i = 0; i < FREEZE_COUNT; i++)
             if (strcmp(t->text.p, parts[i]) == 0)
                 r->freeze |= UINT64_C(1) << i;
+    r->stops = r->stops || r->freeze != 0;
 }
 
 struct step {

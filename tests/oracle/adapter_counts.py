@@ -1,4 +1,5 @@
-"""Writes tests/golden/adapter_counts.jsonl: how many parameters PEFT trains of small models under all-linear.
+"""Writes tests/golden/adapter_counts.jsonl: how many parameters PEFT trains of small models under all-linear, and under its
+other methods (METHODS: memplan's setup, PEFT's configuration).
 
 usage: adapter_counts.py FILE
 
@@ -54,10 +55,63 @@ def count(settings):
                               if p.requires_grad and ".indexer." not in n))
 
 
+QV, SEVEN = ["q_proj", "v_proj"], ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
+NAMES = dict(q_proj="q", k_proj="k", v_proj="v", o_proj="o", gate_proj="gate", up_proj="up", down_proj="down", c_attn="q",
+             query_key_value="q")
+
+
+def lora(targets, rank=4, **more):
+    setup = dict(lora_rank=rank, lora_targets=",".join(NAMES[t] for t in targets))
+    theirs = dict(r=rank, target_modules=targets)
+    if "layers" in more:
+        setup["layers_to_transform"] = theirs["layers_to_transform"] = more["layers"]
+    if "ranks" in more:
+        setup["rank_pattern"] = [f"{NAMES[n]}={r}" for n, r in more["ranks"].items()]
+        theirs["rank_pattern"] = more["ranks"]
+    if "full" in more:
+        setup["lora_full_modules"] = more["full"]
+        theirs["modules_to_save"] = [dict(embed="embed_tokens", head="lm_head", norm="norm")[m] for m in more["full"]]
+    return setup, peft.LoraConfig(**theirs)
+
+
+def ia3(targets, feedforward, **more):
+    setup = dict(peft_type="ia3", **more)
+    if targets:
+        setup.update(lora_targets=[NAMES[t] for t in targets], feedforward_modules=[NAMES[t] for t in feedforward])
+    return setup, peft.IA3Config(target_modules=targets, feedforward_modules=feedforward)
+
+
+def virtual(kind, n, **more):
+    config = {"prompt-tuning": peft.PromptTuningConfig, "p-tuning": peft.PromptEncoderConfig,
+              "prefix-tuning": peft.PrefixTuningConfig}[kind]
+    return (dict(peft_type=kind, num_virtual_tokens=n, **more),
+            config(num_virtual_tokens=n, task_type="CAUSAL_LM", **more))
+
+
+METHODS = [
+    ("llama", lora(QV, layers=[1])), ("llama", lora(SEVEN, layers=[0, 2])), ("llama", lora(SEVEN, ranks={"q_proj": 8, "down_proj": 2})),
+    ("llama", lora(QV, layers=[2], ranks={"q_proj": 16}, full=["head"])), ("llama", lora(QV, full=["embed", "norm"])),
+    ("gpt2", lora(["c_attn"], layers=[0])), ("falcon", lora(["query_key_value"], layers=[1, 2], ranks={"query_key_value": 12})),
+    ("llama", ia3(None, None)), ("gpt2", ia3(None, None)), ("falcon", ia3(None, None)), ("phi", ia3(None, None)),
+    ("opt", ia3(None, None)), ("llama", ia3(QV + ["up_proj"], ["up_proj"])),
+    ("llama", virtual("prompt-tuning", 20)), ("gpt2", virtual("prompt-tuning", 8)),
+    ("llama", virtual("p-tuning", 20)), ("gpt2", virtual("p-tuning", 8, encoder_hidden_size=40)),
+]
+
+
+def method(name, setup, config):
+    settings = dict(model_type=name, **MODELS[name])
+    model = peft.get_peft_model(counts.build(settings), config)
+    trained, _ = model.get_nb_trainable_parameters()  # what print_trainable_parameters() prints
+    return dict(config=settings, setup=setup, trainable=trained)
+
+
 def main():
     with open(sys.argv[1], "w") as out:
         for settings in configurations():
             out.write(json.dumps(count(settings)) + "\n")
+        for name, (setup, config) in METHODS:
+            out.write(json.dumps(method(name, setup, config)) + "\n")
 
 
 main()

@@ -1,7 +1,10 @@
 """LoRA adapters of peft over a model of transformers, its frozen weights plain or in bitsandbytes' 4-bit and 8-bit formats.
 
 An adapter setting is a dict: rank, targets, dropout, dtype ("fp32": peft's default; "bf16": autocast_adapter_dtype off),
-base ("bf16", "nf4", "nf4-double", "fp4", "int8"), full (modules of modules_to_save), dora.
+base ("bf16", "nf4", "nf4-double", "fp4", "int8"), full (modules of modules_to_save), dora.  Those of OTHERS have more of peft: layers
+(layers_to_transform), ranks (rank_pattern), peft_type with its own keys (more); or no adapters, but the top layers of a
+model that is trained itself (top: how many; ends: whether norm and head are).  Where only
+some layers have adapters, or tokens are trained, nobody calls enable_input_require_grads.
 """
 import torch
 
@@ -28,6 +31,57 @@ SETTINGS = {  # name: setting
     "dora-nf4-fp32": dict(rank=8, targets="all-linear", dropout=0.0, dtype="fp32", base="nf4", dora=True),
     "dora-nf4-fp32-dropout": dict(rank=8, targets="all-linear", dropout=0.05, dtype="fp32", base="nf4", dora=True),
 }
+
+SEVEN = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
+OTHERS = {
+    "layers-fp32": dict(rank=8, targets=SEVEN, dropout=0.0, dtype="fp32", base="bf16", layers=[1, 2]),
+    "layers-qv-bf16": dict(rank=8, targets=["q_proj", "v_proj"], dropout=0.0, dtype="bf16", base="bf16", layers=[1]),
+    "layers-low-fp32": dict(rank=8, targets=["q_proj", "down_proj"], dropout=0.05, dtype="fp32", base="bf16", layers=[0]),
+    "ranks-fp32": dict(rank=8, targets="all-linear", dropout=0.0, dtype="fp32", base="bf16",
+                       ranks={"q_proj": 16, "down_proj": 4}),
+    "ia3-fp32": dict(rank=0, targets=["k_proj", "v_proj", "down_proj"], dropout=0.0, dtype="fp32", base="bf16",
+                     peft_type="ia3", feedforward=["down_proj"]),
+    "ia3-bf16": dict(rank=0, targets=["q_proj", "v_proj", "up_proj", "down_proj"], dropout=0.0, dtype="bf16", base="bf16",
+                     peft_type="ia3", feedforward=["down_proj", "up_proj"]),
+    "prompt": dict(rank=0, targets=[], dropout=0.0, dtype="fp32", base="bf16", peft_type="prompt-tuning", virtual=8),
+    "p-tuning": dict(rank=0, targets=[], dropout=0.0, dtype="fp32", base="bf16", peft_type="p-tuning", virtual=8,
+                     encoder_hidden=64),
+    "prefix": dict(rank=0, targets=[], dropout=0.0, dtype="fp32", base="bf16", peft_type="prefix-tuning", virtual=8),
+    "prefix-projection": dict(rank=0, targets=[], dropout=0.0, dtype="fp32", base="bf16", peft_type="prefix-tuning", virtual=8,
+                              projection=True, encoder_hidden=64),
+    "top1": dict(top=1, ends=True), "top2": dict(top=2, ends=False), "top0": dict(top=0, ends=True),
+}
+
+
+def _config(setting):
+    import peft
+    kind, virtual = setting.get("peft_type", "lora"), dict(num_virtual_tokens=setting.get("virtual"), task_type="CAUSAL_LM")
+    hidden = dict(encoder_hidden_size=setting.get("encoder_hidden"))
+    if kind == "ia3":
+        return peft.IA3Config(target_modules=setting["targets"], feedforward_modules=setting["feedforward"],
+                              modules_to_save=setting.get("full"), task_type="CAUSAL_LM")
+    if kind == "prompt-tuning":
+        return peft.PromptTuningConfig(**virtual)
+    if kind == "p-tuning":
+        return peft.PromptEncoderConfig(**virtual, **hidden)
+    if kind == "prefix-tuning":
+        return peft.PrefixTuningConfig(**virtual, **hidden, prefix_projection=setting.get("projection", False))
+    return peft.LoraConfig(r=setting["rank"], target_modules=setting["targets"], lora_dropout=setting["dropout"],
+                           modules_to_save=setting.get("full"), layers_to_transform=setting.get("layers"),
+                           rank_pattern=setting.get("ranks", {}), task_type="CAUSAL_LM")
+
+
+def _freeze(model, setting):
+    """The last layers train, and what stands on them where `ends`; of tied words neither table nor head."""
+    model.requires_grad_(False)
+    layers = next(m for m in model.modules() if isinstance(m, torch.nn.ModuleList))
+    for layer in list(layers)[len(layers) - setting["top"]:]:
+        layer.requires_grad_(True)
+    if setting["ends"]:
+        for name, module in model.named_modules():
+            if name.rpartition(".")[2] in ("lm_head",) or name in ("model.norm", "transformer.ln_f"):
+                module.requires_grad_(True)
+    return model
 
 
 def _weight(module):
@@ -56,6 +110,8 @@ def _replace(model, setting):
 
 def wrap(model, setting):
     """On the meta device."""
+    if "top" in setting:
+        return _freeze(model, setting)
     import peft
     from peft.tuners.lora import dora
     if setting["base"] != "bf16":
@@ -63,13 +119,13 @@ def wrap(model, setting):
         model.is_loaded_in_8bit = setting["base"] == "int8"
         model.is_loaded_in_4bit = not model.is_loaded_in_8bit
         model = peft.prepare_model_for_kbit_training(model, use_gradient_checkpointing=False)
-    config = peft.LoraConfig(r=setting["rank"], target_modules=setting["targets"], lora_dropout=setting["dropout"],
-                             modules_to_save=setting.get("full"), task_type="CAUSAL_LM")
+    config = _config(setting)
     if setting.get("dora"):
         config.use_dora = True
         dora.deepcopy, dora.dequantize_module_weight = lambda m: m, _weight
     model = peft.get_peft_model(model, config, autocast_adapter_dtype=setting["dtype"] == "fp32")
-    model.enable_input_require_grads()
+    if "layers" not in setting and "virtual" not in setting:
+        model.enable_input_require_grads()
     return model
 
 

@@ -74,9 +74,12 @@ def class_of(config):
     return getattr(transformers, name) if name else transformers.MODEL_FOR_CAUSAL_LM_MAPPING[type(config)]
 
 
-def watch_phases(model, tracker):
-    """Marks the phases.  The backward ones begin when the gradient of a module's input is complete; nothing is held."""
+def watch_phases(model, tracker, whole):
+    """Marks the phases.  The backward ones begin when the gradient of a module's input is complete; nothing is held.
+    `whole`: backward is one phase."""
     head = head_of(model)
+    if whole:
+        return [head.register_forward_hook(lambda *_: tracker.enter("loss"))]
     named = [(n.split("."), m) for n, m in model.named_modules()]
     norm = [m for n, m in named if n[-1] in FINAL_NORM and not set(n) & set(LAYERS)
             or n[-1] == "lm_head" and len(list(m.children())) > 1 and not hasattr(m, "modules_to_save")]
@@ -132,7 +135,8 @@ class Run:
         self.family, self.shape, self.where = family, shape, where
         attention.install(where == "cuda")
         attention.last_choice.clear()
-        stored = torch.bfloat16 if dtype == "bf16" or setting else torch.float32
+        over = setting and "top" not in setting  # adapters lie over bf16 weights
+        stored = torch.bfloat16 if dtype == "bf16" or over else torch.float32
         stored = torch.float16 if dtype == "fp16" else stored
         name = {"flash": "flash_attention_2"}.get(attn, attn)
         with torch.device("meta"):
@@ -142,9 +146,10 @@ class Run:
         fake = FakeTensorMode(allow_non_fake_inputs=True) if where == "cuda" else contextlib.nullcontext()
         with fake, balanced(self.config, shape, where):
             model.to_empty(device=where)
-            if not setting or not setting["base"].startswith("nf4"):
+            packed = over and setting["base"].startswith("nf4")
+            if not packed:
                 model.tie_weights()
-            beside = adapters.quantise(model, setting, where) if setting and setting["base"].startswith("nf4") else []
+            beside = adapters.quantise(model, setting, where) if packed else []
             model.train()
             if where == "cpu":
                 with torch.no_grad():
@@ -174,7 +179,8 @@ class Run:
             else:
                 self.tracker = tracker = observer(where == "cuda")
                 tracker.watch(outside, "rest")
-                hooks = watch_phases(model, tracker)
+                whole = setting in adapters.OTHERS.values()
+                hooks = watch_phases(model, tracker, whole)
                 with tracker:
                     tracker.enter("forward")
                     with autocast(where, dtype == "autocast"):
@@ -182,7 +188,7 @@ class Run:
                         loss = output.loss
                     if not hold_logits:
                         del output
-                    tracker.enter("backward_head")
+                    tracker.enter("backward" if whole else "backward_head")
                     loss.backward()
                     tracker.enter("after")
                 for hook in hooks:

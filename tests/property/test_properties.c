@@ -55,7 +55,7 @@ static const char *pick(uint64_t *seed, const char *const *words)
 struct choice {
     const char *key, *value; /* NULL: not given */
 };
-enum { FIRST_ADAPTER = 32, FIRST_EIGHT = 66, CHOICES = 72 };
+enum { FIRST_ADAPTER = 32, FIRST_EIGHT = 66, FIRST_PART = 72, CHOICES = 76 };
 struct trial {
     const char *model;
     struct choice c[CHOICES];
@@ -414,6 +414,56 @@ static void in_stages(struct trial *t, uint64_t seed)
                          cuts && seed % 3 == 0 ? "true" : NULL };
 }
 
+static bool has_rank(const struct trial *t)
+{
+    for (size_t i = FIRST_ADAPTER; i < FIRST_EIGHT; i++)
+        if (strcmp(t->c[i].key, "lora_rank") == 0)
+            return true;
+    return false;
+}
+
+/* Adapters in some layers, of other ranks, or another method than LoRA; the last
+ * layers alone. Not PICK, as below. */
+static void beside_lora(struct trial *t, uint64_t seed)
+{
+    static const char *const layers[] = { "1-3", "0,2", "0", "5-23", "7" };
+    static const char *const targets[] = { "q,v,down", "q,k,v,o,gate,up,down",
+                                           "q,up" };
+    static const char *const methods[] = { "ia3", "prompt-tuning", "p-tuning",
+                                           "prefix-tuning" };
+    static const char *const plain[] = { "llama-7b", "gpt2-xl", "gemma-2-9b",
+                                         "opt-1.3b", "qwen2.5-0.5b" };
+    static const char *const ends[] = { NULL, "embed,norm,head", "norm", "head",
+                                        "embed,head" };
+    struct choice *c = &t->c[FIRST_PART];
+    if (seed % 11 != 2 || seed % 9 == 4 || strcmp(t->c[1].value, "hf") != 0
+        || is_whole(t->model))
+        return;
+    seed /= 11;
+    if (has_rank(t)) {
+        c[0] = (struct choice){ "lora_targets", targets[seed % 3] };
+        c[1] = (struct choice){ "layers_to_transform", layers[seed % 5] };
+        c[2] = (struct choice){ "rank_pattern",
+                                seed % 2 == 0 ? "q=4,down=128" : NULL };
+    } else if (seed % 2 == 0) {
+        c[0] = (struct choice){ "freeze_trainable_layers", seed % 3 == 0 ? "2"
+                                                           : seed % 3 == 1
+                                                               ? "0"
+                                                               : "11" };
+        c[1] = (struct choice){ "freeze", ends[seed / 2 % 5] };
+    } else {
+        if (strcmp(t->c[0].value, "fsdp") == 0)
+            return;
+        t->model = plain[seed / 2 % 5];
+        if (strcmp(t->c[0].value, "deepspeed") == 0)
+            c[2] = (struct choice){ "zero", "2" };
+        c[0] = (struct choice){ "peft_type", methods[seed / 2 % 4] };
+        c[1] = (struct choice){ seed / 2 % 4 > 0 ? "num_virtual_tokens"
+                                                 : "lora_targets",
+                                seed / 2 % 4 > 0 ? "20" : "q,v,down" };
+    }
+}
+
 static struct trial trial_of(uint64_t seed)
 {
     uint64_t s = seed;
@@ -647,6 +697,7 @@ static struct trial trial_of(uint64_t seed)
     else
         in_stages(&t, seed);
     in_parts(&t, seed);
+    beside_lora(&t, seed);
     mend(&t);
     return t;
 }
@@ -812,8 +863,15 @@ static void check_trace(const struct trial *t, struct memory_fold *f,
     arena_release(&a);
 }
 
-/* Of each schedule, and of models with frozen parts. */
-enum { ANSWER_FROZEN = SCHEDULE_COUNT, ANSWERS };
+/* Of each schedule, and of models that are trained in part. */
+enum {
+    ANSWER_FROZEN = SCHEDULE_COUNT,
+    ANSWER_TOP,
+    ANSWER_SOME,
+    ANSWER_IA3,
+    ANSWER_PROMPT,
+    ANSWERS
+};
 
 static void check_no_moment_missed(const struct trial *t,
                                    unsigned answered[ANSWERS])
@@ -823,6 +881,10 @@ static void check_no_moment_missed(const struct trial *t,
         return;
     answered[r->run.schedule]++;
     answered[ANSWER_FROZEN] += r->run.freeze != 0;
+    answered[ANSWER_TOP] += r->run.given[KEY_FREEZE_TRAINABLE_LAYERS];
+    answered[ANSWER_SOME] += r->run.some_layers;
+    answered[ANSWER_IA3] += r->run.peft == PEFT_IA3;
+    answered[ANSWER_PROMPT] += run_prompts(&r->run);
     struct arena a;
     struct memory_fold f;
     arena_init(&a, NULL);
@@ -860,6 +922,10 @@ static void test_no_moment_missed(void **state)
     assert_true(answered[SCHED_DUALPIPE_V] > runs() / 1000);
     assert_true(answered[SCHED_NAIVE] > runs() / 600);
     assert_true(answered[ANSWER_FROZEN] > runs() / 300);
+    assert_true(answered[ANSWER_TOP] > runs() / 600);
+    assert_true(answered[ANSWER_SOME] > runs() / 1000);
+    assert_true(answered[ANSWER_IA3] > runs() / 1000);
+    assert_true(answered[ANSWER_PROMPT] > runs() / 1000);
 }
 
 static void check_step(struct trace *t, struct memory_fold *f,
@@ -1084,6 +1150,9 @@ static void never_more(const char *key, const char *from, const char *to)
         struct trial a = trial_of(i);
         if (strcmp(key, "optimizer") == 0)
             train_it_all(&a);
+        if (strcmp(key, "recompute") == 0) /* gives what is frozen a gradient */
+            for (size_t k = FIRST_PART; k < CHOICES; k++)
+                a.c[k].value = NULL;
         *value_of(&a, key) = from;
         struct trial b = a;
         *value_of(&b, key) = to;
@@ -1365,13 +1434,56 @@ static unsigned torchrun_comes_back(const memplan_model *model, uint64_t s)
     return comes_back(model, "torchrun", keys, 1, COUNT_OF(keys));
 }
 
+/* All but the adapters is in the code. */
+static unsigned peft_comes_back(const memplan_model *model, uint64_t s)
+{
+    const char *kind =
+        PICK(&s, "lora", "lora", "ia3", "p-tuning", "prompt-tuning");
+    const bool lora = kind[0] == 'l', ia3 = kind[0] == 'i';
+    const bool some = next(&s) % 2 == 0;
+    const char *rank = lora ? "lora_rank" : "gpu";
+    const char *n = !lora && !ia3 ? "num_virtual_tokens" : "gpu";
+    const char *wide =
+        strcmp(kind, "p-tuning") == 0 ? "encoder_hidden_size" : "gpu";
+    const char *keys[][2] = {
+        { "gpu", "h100-80gb" },
+        { "framework", PICK(&s, "hf", "deepspeed") },
+        { "precision", PICK(&s, "bf16", "fp32") },
+        { "micro_batch", PICK(&s, "1", "2") },
+        { "recompute", PICK(&s, "none", "full") },
+        { "base_dtype", lora ? PICK(&s, "bf16", "nf4") : "bf16" },
+        { "peft_type", kind },
+        { rank, lora ? PICK(&s, "4", "64") : "h100-80gb" },
+        { lora || ia3 ? "lora_targets" : "gpu",
+          !lora && !ia3 ? "h100-80gb"
+          : some        ? PICK(&s, "q,v", "q,k,v,o,gate,up,down", "o,up")
+          : lora        ? "all-linear"
+                        : "k,v,down" },
+        { lora && some ? "layers_to_transform" : "gpu",
+          lora && some ? PICK(&s, "3", "0-7", "2,16-31") : "h100-80gb" },
+        { lora && some ? "rank_pattern" : "gpu",
+          lora && some ? PICK(&s, "q=2", "o=16,up=8") : "h100-80gb" },
+        { lora ? "lora_dropout" : "gpu",
+          lora ? PICK(&s, "0", "0.05") : "h100-80gb" },
+        { lora ? "lora_variant" : "gpu",
+          lora ? PICK(&s, "lora", "rslora", "dora") : "h100-80gb" },
+        { ia3 ? "feedforward_modules" : "gpu",
+          ia3 ? PICK(&s, "down", "up,down") : "h100-80gb" },
+        { lora || ia3 ? "lora_full_modules" : "gpu",
+          lora || ia3 ? PICK(&s, "head", "embed,norm") : "h100-80gb" },
+        { n, n[0] == 'n' ? PICK(&s, "8", "100") : "h100-80gb" },
+        { wide, wide[0] == 'e' ? PICK(&s, "64", "8192") : "h100-80gb" },
+    };
+    return comes_back(model, "peft", keys, 6, COUNT_OF(keys));
+}
+
 static void test_launch_files_come_back(void **state)
 {
     (void)state;
     enum { TRIES = 60 };
     memplan_model *model = NULL;
     unsigned titan = 0, deepspeed = 0, megatron = 0;
-    unsigned arguments = 0, accelerate = 0, torchrun = 0;
+    unsigned arguments = 0, accelerate = 0, torchrun = 0, adapters = 0;
     assert_int_equal(memplan_model_builtin(&model, "llama-7b", NULL, NULL),
                      MEMPLAN_OK);
     for (uint64_t seed = 1; seed <= TRIES; seed++) {
@@ -1381,6 +1493,7 @@ static void test_launch_files_come_back(void **state)
         arguments += hugging_face_comes_back(model, "training-args", seed);
         accelerate += hugging_face_comes_back(model, "accelerate", seed);
         torchrun += torchrun_comes_back(model, seed);
+        adapters += peft_comes_back(model, seed);
     }
     memplan_model_free(model);
     assert_true(titan > TRIES / 3);
@@ -1389,6 +1502,7 @@ static void test_launch_files_come_back(void **state)
     assert_true(arguments > TRIES / 4);
     assert_true(accelerate > TRIES / 4);
     assert_true(torchrun > TRIES / 3);
+    assert_true(adapters > TRIES / 2);
 }
 
 int main(void)

@@ -165,6 +165,7 @@ static bool is_option(const char *name)
                                        "megatron_args",
                                        "torchtitan",
                                        "torchrun",
+                                       "peft",
                                        "emit",
                                        "find" };
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)

@@ -397,6 +397,18 @@ static void test_published_counts(void **state)
 
 /* ---- counts of transformers' classes ---- */
 
+/* A setup of the user's, resolved. */
+static void resolve(struct fixture *f, const struct json *keys,
+                    const char *text, size_t len)
+{
+    static struct setup setup;
+    memset(&setup, 0, sizeof(setup));
+    assert_int_equal(setup_parse(&setup, keys, text, len, &f->diag),
+                     MEMPLAN_OK);
+    assert_int_equal(setup_resolve(&f->run, &setup, &f->spec, 0, &f->diag),
+                     MEMPLAN_OK);
+}
+
 static bool check_count(const char *line, size_t len)
 {
     struct fixture f;
@@ -410,13 +422,15 @@ static bool check_count(const char *line, size_t len)
         f.run.lora_rank = number_of(root, "lora_rank");
         f.run.lora_targets = LORA_MASK(LORA_ALL_LINEAR);
     }
+    if (json_member(root, "setup") != NULL)
+        resolve(&f, json_member(root, "setup"), line, len);
     lower(&f);
     assert_true(fold_params(&r, &f.program, &f.spec));
     char name[128];
     snprintf(name, sizeof(name), "%s", strstr(line, "model_type"));
     bool bad =
         differs("trainable", name, r.trainable, number_of(root, "trainable"));
-    if (f.run.lora_rank == 0) {
+    if (!run_adapts(&f.run)) {
         bad |=
             differs("parameters", name, r.total, number_of(root, "parameters"));
         if (json_member(root, "buffers") != NULL)

@@ -1,0 +1,375 @@
+/*
+ * Owns the dialect of PEFT's adapter_config.json: which method, of what size, on
+ * which modules. What PEFT calls a module a model's class decides; here are the
+ * names of all classes to read, and to write those of the classes whose
+ * projections are apart. [peft/tuners/lora/config.py, ia3/config.py,
+ * prompt_tuning/config.py, p_tuning/config.py, prefix_tuning/config.py, 0.21]
+ */
+#include "spec/config_emit.h"
+
+#include <string.h>
+
+#include "base/banned.h"
+
+static const struct config_row rows[] = {
+    WORDS("peft_type", KEY_PEFT_TYPE,
+          "LORA=lora IA3=ia3 PROMPT_TUNING=prompt-tuning P_TUNING=p-tuning "
+          "PREFIX_TUNING=prefix-tuning ADALORA=? LOHA=? LOKR=? OFT=? BOFT=? "
+          "ADAPTION_PROMPT=? MULTITASK_PROMPT_TUNING=? POLY=? LN_TUNING=? "
+          "VERA=? FOURIERFT=? XLORA=? HRA=? VBLORA=? CPT=? BONE=? "
+          "TRAINABLE_TOKENS=? RANDLORA=? ROAD=? SHIRA=? C3A=? MISS=?"),
+    SAME("r", KEY_LORA_RANK),
+    SAME("lora_dropout", KEY_LORA_DROPOUT),
+    LATER("use_rslora"),
+    LATER("use_dora"),
+    LATER("target_modules"),
+    LATER("feedforward_modules"),
+    LATER("layers_to_transform"),
+    LATER("rank_pattern"),
+    LATER("modules_to_save"),
+    SAME("num_virtual_tokens", KEY_NUM_VIRTUAL_TOKENS),
+    SAME("prefix_projection", KEY_PREFIX_PROJECTION),
+    SAME("encoder_hidden_size", KEY_ENCODER_HIDDEN_SIZE),
+    ONLY("encoder_reparameterization_type", "MLP"),
+    ONLY("bias", "none"),
+    ONLY("lora_bias", "false"),
+    ONLY("use_qalora", "false"),
+    ONLY("use_bdlora", "false"),
+    ASIDE("exclude_modules", "they get adapters too"),
+    ASIDE("target_parameters", "they get no adapters"),
+    ASIDE("trainable_token_indices",
+          "each forward copies the table of words with these rows in it"),
+    ASIDE("layer_replication", "no layer is there twice"),
+
+    /* the model's own, which PEFT fills in */
+    SHAPE("num_layers"),
+    SHAPE("num_attention_heads"),
+    SHAPE("num_transformer_submodules"),
+    SHAPE("token_dim"),
+
+    /* what is not seen in memory */
+    QUIET("layers_pattern"),
+    QUIET("alpha_pattern"),
+    QUIET("lora_alpha"),
+    QUIET("init_lora_weights"),
+    QUIET("init_ia3_weights"),
+    QUIET("init_weights"),
+    QUIET("fan_in_fan_out"),
+    QUIET("task_type"),
+    QUIET("base_model_name_or_path"),
+    QUIET("auto_mapping"),
+    QUIET("revision"),
+    QUIET("inference_mode"),
+    QUIET("peft_version"),
+    QUIET("prompt_tuning_init"),
+    QUIET("prompt_tuning_init_text"),
+    QUIET("prompt_tuning_init_state_dict_path"),
+    QUIET("tokenizer_name_or_path"),
+    QUIET("tokenizer_kwargs"),
+    QUIET("encoder_dropout"),
+    QUIET("encoder_num_layers"),
+    QUIET("loftq_config"),
+    QUIET("eva_config"),
+    QUIET("corda_config"),
+    QUIET("lora_ga_config"),
+    QUIET("runtime_config"),
+    QUIET("megatron_config"),
+    QUIET("megatron_core"),
+    QUIET("qalora_group_size"),
+    QUIET("ensure_weight_tying"),
+    QUIET("kasa_config"),
+    QUIET("velora_config"),
+    QUIET("monteclora_config"),
+    QUIET("arrow_config"),
+    QUIET("alora_invocation_tokens"),
+};
+
+/* ---- names of modules ---- */
+
+/* One matrix for q, k and v has all three words. */
+static const struct module {
+    const char *name, *words;
+} modules[] = {
+    { "q_proj", "q" },
+    { "k_proj", "k" },
+    { "v_proj", "v" },
+    { "o_proj", "o" },
+    { "gate_proj", "gate" },
+    { "up_proj", "up" },
+    { "down_proj", "down" },
+    { "fc1", "up" },
+    { "fc2", "down" },
+    { "c_attn", "q,k,v" },
+    { "query_key_value", "q,k,v" },
+    { "Wqkv", "q,k,v" },
+    { "qkv_proj", "q,k,v" },
+    { "W_pack", "q,k,v" },
+    { "c_proj", "o,down" },
+    { "mlp.c_proj", "down" },
+    { "c_fc", "up" },
+    { "dense_h_to_4h", "up" },
+    { "dense_4h_to_h", "down" },
+    { "mlp.dense_4h_to_h", "down" },
+    { "gate_up_proj", "gate,up" },
+    { "fc_in", "up" },
+    { "fc_out", "down" },
+    { "in_proj", "in_proj" },
+    { "x_proj", "x_proj" },
+};
+
+static const char *words_of(struct str name)
+{
+    for (size_t i = 0; i < sizeof(modules) / sizeof(modules[0]); i++)
+        if (str_is(name, modules[i].name))
+            return modules[i].words;
+    return NULL;
+}
+
+static void unknown_module(struct config *c, const struct json *at)
+{
+    const int n = (int)(at->text.n < 40 ? at->text.n : 40);
+    diag_hint(config_bad(c, at, MEMPLAN_E_UNKNOWN,
+                         "'%.*s' is no module that is known", n,
+                         at->kind == JSON_STRING ? at->text.p : ""),
+              "such as q_proj, v_proj, o_proj, gate_proj, up_proj, down_proj, "
+              "c_attn, query_key_value; or all-linear");
+}
+
+/* A name, or a list of them. */
+static void modules_at(struct config *c, const char *path, enum setup_key key)
+{
+    enum { LIST = 160 };
+    char list[LIST] = "";
+    const struct json *of = config_at(c, path);
+    if (of == NULL || (of->kind == JSON_ARRAY && of->child == NULL))
+        return;
+    const struct json *one = of->kind == JSON_ARRAY ? of->child : of;
+    for (; one != NULL; one = of->kind == JSON_ARRAY ? one->next : NULL) {
+        const char *words = one->kind != JSON_STRING ? NULL
+                            : str_is(one->text, "all-linear")
+                                ? "all-linear"
+                                : words_of(one->text);
+        if (words == NULL) {
+            unknown_module(c, one);
+            return;
+        }
+        str_append(list, LIST, "%s%s", list[0] != '\0' ? "," : "", words);
+    }
+    config_set(c, of, key, list);
+}
+
+/* ---- what rows alone do not say ---- */
+
+static const struct {
+    const char *name, *word;
+} saved[] = {
+    { "embed_tokens", "embed" }, { "lm_head", "head" },
+    { "norm", "norm" },          { "multi_modal_projector", "projector" },
+    { "wte", "embed" },          { "embed_in", "embed" },
+    { "embed_out", "head" },     { "ln_f", "norm" },
+};
+enum { SAVED = sizeof(saved) / sizeof(saved[0]) };
+
+static void full_modules(struct config *c)
+{
+    enum { LIST = 80 };
+    char list[LIST] = "";
+    const struct json *of = config_at(c, "modules_to_save");
+    if (of == NULL || of->kind != JSON_ARRAY)
+        return;
+    for (const struct json *one = of->child; one != NULL; one = one->next) {
+        size_t i = 0;
+        while (
+            i < SAVED
+            && (one->kind != JSON_STRING || !str_is(one->text, saved[i].name)))
+            i++;
+        if (i == SAVED) {
+            diag_hint(config_bad(c, one, MEMPLAN_E_UNSUPPORTED,
+                                 "a module that is trained in full is not "
+                                 "modelled"),
+                      "known are embed_tokens, lm_head, norm and "
+                      "multi_modal_projector");
+            return;
+        }
+        str_append(list, LIST, "%s%s", list[0] != '\0' ? "," : "",
+                   saved[i].word);
+    }
+    if (list[0] != '\0')
+        config_set(c, of, KEY_LORA_FULL_MODULES, list);
+}
+
+/* Names alone: an expression of one layer's is another rank in that layer. */
+static void ranks(struct config *c)
+{
+    enum { LIST = 256 };
+    char list[LIST] = "";
+    const struct json *of = config_at(c, "rank_pattern");
+    if (of == NULL || of->kind != JSON_OBJECT)
+        return;
+    for (const struct json *one = of->child; one != NULL; one = one->next) {
+        const char *words = words_of(one->key);
+        if (words == NULL || strchr(words, ',') != NULL
+            || one->kind != JSON_NUMBER) {
+            diag_hint(config_bad(c, one, MEMPLAN_E_UNSUPPORTED,
+                                 "a rank of some layers, or of several "
+                                 "modules, is not modelled"),
+                      "such as {\"q_proj\": 16}");
+            return;
+        }
+        str_append(list, LIST, "%s%s=%.0f", list[0] != '\0' ? "," : "", words,
+                   one->number);
+    }
+    if (list[0] != '\0')
+        config_set(c, of, KEY_RANK_PATTERN, list);
+}
+
+static void layers(struct config *c)
+{
+    const struct json *of = config_at(c, "layers_to_transform");
+    if (of != NULL && (of->kind != JSON_ARRAY || of->child != NULL))
+        config_set_json(c, of, KEY_LAYERS_TO_TRANSFORM);
+}
+
+/* PEFT's LoraConfig: rank 8, which a file that it wrote always has. */
+static void together(struct config *c)
+{
+    const struct json *type = config_at(c, "peft_type");
+    const bool lora = type == NULL || str_is(type->text, "LORA");
+    if (lora && config_at(c, "r") == NULL)
+        config_set(c, c->root, KEY_LORA_RANK, "8");
+    if (config_is_true(c, "use_dora"))
+        config_set(c, config_at(c, "use_dora"), KEY_LORA_VARIANT, "dora");
+    else if (config_is_true(c, "use_rslora"))
+        config_set(c, config_at(c, "use_rslora"), KEY_LORA_VARIANT, "rslora");
+    modules_at(c, "target_modules", KEY_LORA_TARGETS);
+    modules_at(c, "feedforward_modules", KEY_FEEDFORWARD_MODULES);
+    layers(c);
+    ranks(c);
+    full_modules(c);
+}
+
+/* ---- and back ---- */
+
+/* Classes whose projections are q_proj, k_proj, ..., each apart. */
+static bool has_names(const struct spec *s)
+{
+    static const char *const others[] = { "phi",     "opt",        "gptj",
+                                          "gpt_neo", "starcoder2", "gpt2",
+                                          "qwen" };
+    for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
+        if (strcmp(s->model_type, others[i]) == 0)
+            return false;
+    return !s->fused_qkv && !s->bidirectional && s->decoder_layers == 0
+           && s->vision == NULL && s->experts == 0 && s->kv_rank == 0
+           && s->mixer == MIX_ATTENTION;
+}
+
+/* Their names of a set of ours: ["q_proj", "v_proj"]. */
+static void put_modules(struct emit *e, const char *path, enum setup_key key,
+                        uint64_t set)
+{
+    enum { LIST = 160 };
+    char list[LIST] = "";
+    if ((set >> LORA_ALL_LINEAR & 1) != 0) {
+        emit_word(e, path, "all-linear");
+        return;
+    }
+    if (!has_names(e->spec)) {
+        emit_refuse(e, key,
+                    "use --lora-targets all-linear: the class has "
+                    "other names for its modules");
+        return;
+    }
+    for (unsigned i = 0; i <= LORA_DOWN; i++)
+        if ((set >> i & 1) != 0)
+            str_append(list, LIST, "%s\"%s\"", list[0] != '\0' ? ", " : "",
+                       modules[i].name);
+    emit_raw(e, path, "[%s]", list);
+}
+
+static void put_layers(struct emit *e, const struct run *r)
+{
+    enum { LIST = 2600 };
+    char list[LIST] = "";
+    for (unsigned i = 0; i < SETUP_LIST_MAX; i++)
+        if (run_adapts_layer(r, i))
+            str_append(list, LIST, list[0] != '\0' ? ", %u" : "%u", i);
+    emit_raw(e, "layers_to_transform", "[%s]", list);
+}
+
+static void put_saved(struct emit *e, const struct run *r)
+{
+    enum { LIST = 120 };
+    char list[LIST] = "";
+    for (unsigned i = 0; i < LORA_FULL_COUNT; i++)
+        if ((r->lora_full >> i & 1) != 0)
+            str_append(list, LIST, "%s\"%s\"", list[0] != '\0' ? ", " : "",
+                       saved[i].name);
+    emit_raw(e, "modules_to_save", "[%s]", list);
+}
+
+static void put_lora(struct emit *e, const struct run *r)
+{
+    if (r->lora_variant != LORA_VARIANT_LORA)
+        emit_bool(
+            e, r->lora_variant == LORA_VARIANT_DORA ? "use_dora" : "use_rslora",
+            true);
+    if (r->some_layers)
+        put_layers(e, r);
+    for (unsigned i = 0; i <= LORA_DOWN && r->given[KEY_RANK_PATTERN]; i++) {
+        char path[CONFIG_PATH_MAX];
+        str_format(path, sizeof(path), "rank_pattern.%s", modules[i].name);
+        if (r->setup.rank[i] != 0)
+            emit_count(e, path, r->setup.rank[i]);
+    }
+    if (r->given[KEY_RANK_PATTERN] && !has_names(e->spec))
+        emit_refuse(e, KEY_RANK_PATTERN, "leave it out");
+}
+
+static void apart(struct emit *e, const struct run *r)
+{
+    if (!run_adapts(r)) {
+        diag_hint(setup_error(e->d, MEMPLAN_E_UNSUPPORTED, KEY_LORA_RANK,
+                              "without adapters there is no "
+                              "adapter_config.json"),
+                  "add --lora-rank 16, or ask for another program's file");
+        return;
+    }
+    if (e->spec->head == HEAD_LM && e->spec->decoder_layers == 0)
+        emit_word(e, "task_type", "CAUSAL_LM");
+    if (r->peft == PEFT_LORA || r->peft == PEFT_IA3)
+        put_modules(e, "target_modules", KEY_LORA_TARGETS, r->lora_targets);
+    if (r->peft == PEFT_IA3)
+        put_modules(e, "feedforward_modules", KEY_FEEDFORWARD_MODULES,
+                    r->feedforward);
+    if (r->peft == PEFT_LORA)
+        put_lora(e, r);
+    if (r->lora_full != 0)
+        put_saved(e, r);
+}
+
+/* Keys of one method. */
+static bool writes(const struct run *r, const char *path)
+{
+    const bool lora =
+        strcmp(path, "r") == 0 || strcmp(path, "lora_dropout") == 0;
+    const bool tokens = strcmp(path, "num_virtual_tokens") == 0;
+    const bool wide = strcmp(path, "encoder_hidden_size") == 0;
+    if (lora)
+        return r->peft == PEFT_LORA;
+    if (tokens)
+        return r->virtual_tokens > 0;
+    if (wide)
+        return r->peft == PEFT_P_TUNING || r->prefix_projection;
+    if (strcmp(path, "prefix_projection") == 0)
+        return r->peft == PEFT_PREFIX;
+    return run_adapts(r);
+}
+
+const struct config_table config_peft = {
+    rows,        sizeof(rows) / sizeof(rows[0]),
+    false,       false,
+    NULL,        together,
+    apart,       writes,
+    BESIDE_REST,
+};

@@ -1,0 +1,336 @@
+/*
+ * Owns what PEFT trains over frozen weights, and which layers of a model are
+ * frozen without it: defaults, the formats that follow, and what of it is
+ * refused for good or not modelled. Refuses to know adapters of LoRA over
+ * single kinds of models: resolve_check.c does.
+ */
+#include "spec/resolve.h"
+
+#include "base/count.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/banned.h"
+
+/* ---- defaults ---- */
+
+/* PEFT's own lists (peft/utils/constants.py): keys, or queries, whose place in
+ * one matrix for all three has the one word. */
+static uint64_t resolve_ia3_targets(const struct spec *spec)
+{
+    static const char *const by_key[] = { "llama",       "mistral", "gpt2",
+                                          "gpt_bigcode", "bloom",   "gpt_neox",
+                                          "falcon" };
+    const uint64_t down = UINT64_C(1) << LORA_DOWN;
+    for (size_t i = 0; i < sizeof(by_key) / sizeof(by_key[0]); i++)
+        if (strcmp(spec->model_type, by_key[i]) == 0)
+            return down | UINT64_C(1) << LORA_K | UINT64_C(1) << LORA_V;
+    if (strcmp(spec->model_type, "opt") == 0)
+        return down | UINT64_C(1) << LORA_Q | UINT64_C(1) << LORA_K;
+    return down | UINT64_C(1) << LORA_Q | UINT64_C(1) << LORA_V;
+}
+
+/* The width of what an encoder of prompts gives. */
+static uint64_t prompt_width(const struct run *r, const struct spec *s)
+{
+    if (r->peft == PEFT_PREFIX)
+        return s->kv_heads * s->head_dim;
+    return s->embed_dim == 0 ? s->hidden : s->embed_dim;
+}
+
+/* What methods beside LoRA have of their own. */
+static void resolve_peft(struct run *r, const struct spec *spec)
+{
+    char words[LORA_WORDS_MAX], text[ASSUMPTION_TEXT];
+    if (r->peft == PEFT_LORA)
+        return;
+    if (r->peft == PEFT_IA3) {
+        r->feedforward =
+            resolve_count(r, KEY_FEEDFORWARD_MODULES, UINT64_C(1) << LORA_DOWN);
+        str_format(text, sizeof(text),
+                   "vectors on %s, PEFT's list (--lora-targets)",
+                   lora_words(r->lora_targets, words));
+        resolve_assume(r, KEY_LORA_TARGETS, "%s", text);
+        return;
+    }
+    r->virtual_tokens = resolve_count(r, KEY_NUM_VIRTUAL_TOKENS, 20);
+    r->prefix_projection = resolve_bool(r, KEY_PREFIX_PROJECTION, false);
+    r->encoder_hidden =
+        resolve_count(r, KEY_ENCODER_HIDDEN_SIZE, prompt_width(r, spec));
+    resolve_assume(r, KEY_NUM_VIRTUAL_TOKENS,
+                   "20 virtual tokens (--num-virtual-tokens)");
+}
+
+/* With adapters the formats of `prec` are theirs: nothing else has gradients,
+ * a master copy or optimizer states. */
+static void resolve_lora(struct run *r, const struct spec *spec)
+{
+    r->lora_rank = resolve_count(r, KEY_LORA_RANK, 0);
+    r->peft = r->given[KEY_PEFT_TYPE]
+                  ? (enum peft_type)r->setup.v[KEY_PEFT_TYPE].n
+                  : PEFT_LORA;
+    r->lora_dtype = r->prec.param;
+    r->base_dtype = r->prec.param;
+    if (!run_adapts(r))
+        return;
+    resolve_count(r, KEY_PEFT_TYPE, PEFT_LORA);
+    if (r->peft == PEFT_LORA)
+        r->lora_variant = (enum lora_variant)resolve_count(r, KEY_LORA_VARIANT,
+                                                           LORA_VARIANT_LORA);
+    if (r->peft == PEFT_LORA || r->peft == PEFT_IA3)
+        r->lora_targets =
+            resolve_count(r, KEY_LORA_TARGETS,
+                          r->peft == PEFT_IA3 ? resolve_ia3_targets(spec)
+                                              : UINT64_C(1) << LORA_ALL_LINEAR);
+    r->some_layers = r->given[KEY_LAYERS_TO_TRANSFORM];
+    resolve_peft(r, spec);
+    r->lora_full = r->given[KEY_LORA_FULL_MODULES]
+                       ? r->setup.v[KEY_LORA_FULL_MODULES].n
+                       : 0;
+    r->base_dtype = resolve_dtype(r, KEY_BASE_DTYPE, r->prec.compute);
+    /* what makes prompts PEFT makes in fp32, whatever the model has */
+    r->lora_dtype = resolve_dtype(
+        r, KEY_LORA_DTYPE, r->virtual_tokens > 0 ? DT_FP32 : r->prec.param);
+    r->double_quant = resolve_bool(r, KEY_DOUBLE_QUANT, false);
+    /* PEFT's default; LitGPT's is another (litgpt/finetune/lora.py) */
+    if (r->peft == PEFT_LORA)
+        r->lora_dropout =
+            resolve_real(r, KEY_LORA_DROPOUT, resolve_is_litgpt(r) ? 0.05 : 0);
+    if (r->lora_rank > 0)
+        resolve_assume(r, KEY_LORA_TARGETS,
+                       "adapters on all linear layers (--lora-targets)");
+    resolve_assume(r, KEY_BASE_DTYPE, "frozen weights in %s (--base-dtype)",
+                   dtype_name(r->base_dtype));
+    if (r->lora_dtype == r->prec.param)
+        return;
+
+    r->prec.param = r->lora_dtype;
+    if (!r->given[KEY_GRAD_DTYPE])
+        r->prec.grad = r->lora_dtype;
+    if (!r->given[KEY_REDUCE_DTYPE])
+        r->prec.reduce = r->lora_dtype;
+    if (!r->given[KEY_MASTER_DTYPE] && r->lora_dtype == DT_FP32)
+        r->prec.master = DT_NONE;
+    if (!r->given[KEY_OPTIMIZER_DTYPE] && r->prec.master == DT_NONE)
+        r->prec.optim = resolve_moments(r->optimizer, r->lora_dtype);
+    r->setup.v[KEY_GRAD_DTYPE].n = r->prec.grad;
+    r->setup.v[KEY_REDUCE_DTYPE].n = r->prec.reduce;
+    r->setup.v[KEY_MASTER_DTYPE].n = r->prec.master;
+    r->setup.v[KEY_OPTIMIZER_DTYPE].n = r->prec.optim;
+}
+
+/* Where only the last layers are trained, what is below them is not. */
+static void resolve_freeze(struct run *r, const struct spec *spec)
+{
+    const bool top = r->given[KEY_FREEZE_TRAINABLE_LAYERS] && !run_adapts(r);
+    const uint64_t layers = spec_blocks(spec);
+    const uint64_t below = top ? UINT64_C(1) << FREEZE_EMBED : 0;
+    if (top)
+        r->frozen_layers =
+            layers
+            - min_u64(resolve_count(r, KEY_FREEZE_TRAINABLE_LAYERS, 0), layers);
+    r->freeze = r->given[KEY_FREEZE] ? r->setup.v[KEY_FREEZE].n : below;
+    r->stops = r->freeze != 0 || r->some_layers || r->frozen_layers > 0;
+    if (!top)
+        return;
+    resolve_count(r, KEY_FREEZE, below);
+    resolve_assume(r, KEY_FREEZE,
+                   "embeddings frozen, the final norm and the head trained "
+                   "(--freeze)");
+}
+
+void resolve_adapters(struct run *r, const struct spec *spec)
+{
+    resolve_lora(r, spec);
+    resolve_freeze(r, spec);
+}
+
+/* ---- checks ---- */
+
+static const char *peft_name(const struct run *r)
+{
+    static const char *const name[] = {
+#define PEFT_TEXT(id, text) text,
+        PEFT_TYPE_MAP(PEFT_TEXT)
+#undef PEFT_TEXT
+    };
+    return name[r->peft];
+}
+
+/* Keys of one method beside another. */
+static void check_keys(const struct run *r, struct diag *d)
+{
+    const unsigned lora = 1u << PEFT_LORA, ia3 = 1u << PEFT_IA3;
+    const unsigned prompt = 1u << PEFT_PROMPT, encoder = 1u << PEFT_P_TUNING,
+                   prefix = 1u << PEFT_PREFIX;
+    const unsigned wide = encoder | (r->prefix_projection ? prefix : 0);
+    const struct {
+        enum setup_key key;
+        unsigned of;
+        const char *what, *hint;
+    } keys[] = {
+        { KEY_LORA_RANK, lora, "peft_type lora", "leave it out" },
+        { KEY_LORA_VARIANT, lora, "peft_type lora", "leave it out" },
+        { KEY_LORA_DROPOUT, lora, "peft_type lora", "leave it out" },
+        { KEY_LAYERS_TO_TRANSFORM, lora, "peft_type lora", "leave it out" },
+        { KEY_RANK_PATTERN, lora, "peft_type lora", "leave it out" },
+        { KEY_LORA_TARGETS, lora | ia3, "peft_type lora or ia3",
+          "leave it out" },
+        { KEY_LORA_FULL_MODULES, lora | ia3, "peft_type lora or ia3",
+          "leave it out" },
+        { KEY_FEEDFORWARD_MODULES, ia3, "peft_type ia3",
+          "add --peft-type ia3" },
+        { KEY_NUM_VIRTUAL_TOKENS, prompt | encoder | prefix,
+          "peft_type prompt-tuning, p-tuning or prefix-tuning",
+          "add --peft-type prompt-tuning" },
+        { KEY_PREFIX_PROJECTION, prefix, "peft_type prefix-tuning",
+          "add --peft-type prefix-tuning" },
+        { KEY_ENCODER_HIDDEN_SIZE, wide,
+          "peft_type p-tuning, or prefix_projection",
+          "add --peft-type p-tuning" },
+    };
+    const unsigned is = 1u << r->peft;
+    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
+        if (r->given[keys[i].key] && (keys[i].of & is) == 0)
+            resolve_pointless(d, keys[i].key, keys[i].what, keys[i].hint);
+}
+
+static void refuse(struct diag *d, const struct run *r, const char *what,
+                   const char *hint)
+{
+    memplan_error *e =
+        setup_error(d, MEMPLAN_E_UNSUPPORTED, KEY_PEFT_TYPE,
+                    "peft_type '%s' %s is not modelled", peft_name(r), what);
+    diag_hint(e, "%s", hint);
+}
+
+/* Where another method than LoRA lies over a model. */
+static void check_where(const struct run *r, struct diag *d)
+{
+    const bool sharded = r->zero == 3 || (resolve_is_fsdp(r) && r->zero != 0);
+    if (r->impl != IMPL_HF || resolve_is_litgpt(r))
+        refuse(d, r, "outside Hugging Face's layers",
+               "leave it out, or use --framework hf, deepspeed or fsdp");
+    else if (r->tp > 1 || r->cp > 1 || r->pp > 1)
+        refuse(d, r, "with tp, cp or pp", "use --tp 1, --cp 1 and --pp 1");
+    else if (sharded)
+        refuse(d, r, "over sharded weights", "use --zero 2, 1 or 0");
+}
+
+static void check_ia3(const struct run *r, const struct spec *s, struct diag *d)
+{
+    const char *const hint = "use --peft-type lora --lora-rank 16";
+    if (s->experts > 0 || s->mixer != MIX_ATTENTION)
+        refuse(d, r, "of a model with experts, or a state", hint);
+    else if (s->vision != NULL || s->decoder_layers > 0)
+        refuse(d, r, "of a model of two stacks", hint);
+    else if (r->base_dtype == DT_NF4 || r->base_dtype == DT_FP4
+             || r->base_dtype == DT_INT8 || r->base_dtype == DT_INT4)
+        refuse(d, r, "over quantised weights", "use --base-dtype bf16");
+}
+
+/* Of models that words go into, and come out of. */
+static void check_prompts(const struct run *r, const struct spec *s,
+                          struct diag *d)
+{
+    const char *const hint = "use --peft-type lora --lora-rank 16";
+    if (s->decoder_layers > 0 || s->bidirectional || s->vision != NULL
+        || s->image > 0 || s->mel_bins > 0 || s->head != HEAD_LM)
+        refuse(d, r, "of a model that is no causal language model", hint);
+    else if (r->loss != LOSS_STANDARD)
+        refuse(d, r, "with a fused loss", "use --loss standard");
+    if (r->peft != PEFT_PREFIX || d->status != MEMPLAN_OK)
+        return;
+    refuse(d, r, "of any model", hint);
+}
+
+static void check_layers(const struct run *r, const struct spec *s,
+                         struct diag *d)
+{
+    const uint64_t all = UINT64_C(1) << LORA_ALL_LINEAR;
+    memplan_error *e;
+    if (!r->some_layers)
+        return;
+    if (s->vision != NULL || s->decoder_layers > 0 || r->impl != IMPL_HF
+        || resolve_is_litgpt(r)) {
+        e = setup_error(d, MEMPLAN_E_UNSUPPORTED, KEY_LAYERS_TO_TRANSFORM,
+                        "layers_to_transform outside Hugging Face's models of "
+                        "one stack is not modelled");
+        diag_hint(e, "leave it out");
+    } else if ((r->lora_targets & all) != 0) {
+        e = setup_error(d, MEMPLAN_E_CONFLICT, KEY_LAYERS_TO_TRANSFORM,
+                        "PEFT refuses layers_to_transform beside all-linear");
+        diag_hint(e, "use --lora-targets q,k,v,o,gate,up,down");
+    }
+    for (uint64_t i = s->layers; i < SETUP_LIST_MAX; i++)
+        if (run_adapts_layer(r, i)) {
+            e = setup_error(d, MEMPLAN_E_CONFLICT, KEY_LAYERS_TO_TRANSFORM,
+                            "layers_to_transform has %" PRIu64
+                            ", and the model %" PRIu64 " layers",
+                            i, s->layers);
+            diag_hint(e, "use 0 to %" PRIu64, s->layers - 1);
+            return;
+        }
+}
+
+static void check_ranks(const struct run *r, const struct spec *s,
+                        struct diag *d)
+{
+    if (!r->given[KEY_RANK_PATTERN] || r->peft != PEFT_LORA)
+        return;
+    if (s->experts == 0 && r->impl == IMPL_HF && s->vision == NULL)
+        return;
+    memplan_error *e = setup_error(
+        d, MEMPLAN_E_UNSUPPORTED, KEY_RANK_PATTERN,
+        "rank_pattern outside Hugging Face's layers, or of a model with "
+        "experts or two parts, is not modelled");
+    diag_hint(e, "leave it out");
+}
+
+static void check_open(const struct run *r, const struct spec *s,
+                       struct diag *d)
+{
+    memplan_error *e;
+    if (!r->given[KEY_FREEZE_TRAINABLE_LAYERS])
+        return;
+    const uint64_t asked = r->setup.v[KEY_FREEZE_TRAINABLE_LAYERS].n;
+    if (run_adapts(r)) {
+        e = setup_error(d, MEMPLAN_E_CONFLICT, KEY_FREEZE_TRAINABLE_LAYERS,
+                        "freeze_trainable_layers beside adapters, which freeze "
+                        "all layers");
+        diag_hint(e, "leave it out, or leave lora_rank out");
+    } else if (s->vision != NULL || s->decoder_layers > 0 || spec_is_convnet(s)
+               || r->impl != IMPL_HF || resolve_is_litgpt(r)) {
+        e = setup_error(d, MEMPLAN_E_UNSUPPORTED, KEY_FREEZE_TRAINABLE_LAYERS,
+                        "freeze_trainable_layers outside Hugging Face's models "
+                        "of one stack is not modelled");
+        diag_hint(e, "leave it out");
+    } else if (asked > s->layers) {
+        e = setup_error(d, MEMPLAN_E_CONFLICT, KEY_FREEZE_TRAINABLE_LAYERS,
+                        "freeze_trainable_layers %" PRIu64
+                        " of a model of %" PRIu64 " layers",
+                        asked, s->layers);
+        diag_hint(e, "use 0 to %" PRIu64, s->layers);
+    } else if (r->pp > 1) {
+        e = setup_error(d, MEMPLAN_E_UNSUPPORTED, KEY_FREEZE_TRAINABLE_LAYERS,
+                        "freeze_trainable_layers with pp is not modelled");
+        diag_hint(e, "leave pp out");
+    }
+}
+
+void resolve_check_adapters(const struct run *r, const struct spec *s,
+                            struct diag *d)
+{
+    check_keys(r, d);
+    check_layers(r, s, d);
+    check_ranks(r, s, d);
+    check_open(r, s, d);
+    if (r->peft == PEFT_LORA)
+        return;
+    check_where(r, d);
+    if (r->peft == PEFT_IA3)
+        check_ia3(r, s, d);
+    else
+        check_prompts(r, s, d);
+}
