@@ -230,12 +230,22 @@ static double passes_of(const struct op *op, double again)
     return op->kind == OP_VIEW ? 1 : 1 + again;
 }
 
+static double again_of(const struct comm_input *in)
+{
+    return in->layers == 0 ? 0 : (double)in->recomputed / (double)in->layers;
+}
+
+/* A recompute region runs again, whichever layers do. */
+static bool runs_again(const struct run *run, uint8_t region)
+{
+    return region != 0 && (run_regions(run) >> (region - 1) & 1) != 0;
+}
+
 static void collectives(struct comm_result *r, const struct comm_input *in)
 {
     const struct program *p = in->program;
     const struct run *run = in->run;
-    const double again =
-        in->layers == 0 ? 0 : (double)in->recomputed / (double)in->layers;
+    const double again = again_of(in);
     double tp = 0, ep = 0, cp = 0;
     for (uint32_t b = 0; b < p->n_blocks; b++) {
         const bool layer = p->block[b].kind == BLOCK_LAYER;
@@ -244,8 +254,11 @@ static void collectives(struct comm_result *r, const struct comm_input *in)
             times += p->layer_block[l] == b ? 1 : 0;
         for (uint32_t i = 0; i < p->block[b].op_count; i++) {
             const struct op *op = &p->op[p->block[b].op_first + i];
+            const double more = runs_again(run, op->region) ? 1
+                                : layer                     ? again
+                                                            : 0;
             const double bytes =
-                times * op_bytes(p, op, run) * passes_of(op, layer ? again : 0);
+                times * op_bytes(p, op, run) * passes_of(op, more);
             switch (op->group) {
             case COMM_TP: tp += bytes; break;
             case COMM_CP: cp += bytes; break;
@@ -286,23 +299,28 @@ static void collectives(struct comm_result *r, const struct comm_input *in)
 }
 
 /* Ring: k and v of the local chunk go round; backward takes k, v and their
- * gradients. */
+ * gradients. Gathered ones are as many bytes: backward gathers again, and
+ * scatters the sums of gradients. */
 static void context_parallel(struct comm_result *r, const struct comm_input *in,
                              double kv_bytes)
 {
     const struct run *run = in->run;
-    const double hops = 3 * (double)(run->cp - 1);
+    const bool ring = run->cp_comm == CP_P2P;
+    const bool twice = runs_again(run, 1 + REMOD_CORE_ATTN);
+    const double again = twice ? 1 : again_of(in);
+    const double hops = (3 + again) * (double)(run->cp - 1);
     const double layers = (double)in->layers, m = micro_batches(run);
-    add(r,
-        (struct comm_row){ .key = "context_parallel",
-                           .label = "keys and values",
-                           .collective = "point-to-point",
-                           .group = "context parallel",
-                           .bytes = hops * kv_bytes * layers * m,
-                           .formula = "3 * (cp-1) * bytes of k, v * layers * "
-                                      "micro-batches",
-                           .pattern = "# * # * # * #",
-                           .factor = { hops, kv_bytes, layers, m } });
+    add(r, (struct comm_row){ .key = "context_parallel",
+                              .label = "keys and values",
+                              .collective = ring ? "point-to-point"
+                                                 : "all-gather, reduce-scatter",
+                              .group = "context parallel",
+                              .bytes = hops * kv_bytes * layers * m,
+                              .formula =
+                                  "passes * (cp-1) * bytes of k, v * layers * "
+                                  "micro-batches",
+                              .pattern = "# * # * # * #",
+                              .factor = { hops, kv_bytes, layers, m } });
 }
 
 static void pipeline(struct comm_result *r, const struct comm_input *in)
@@ -344,7 +362,7 @@ void fold_comm(struct comm_result *out, const struct comm_input *in)
     data_parallel(out, in->run, &in->dense, &dense_names);
     data_parallel(out, in->run, &in->expert, &expert_names);
     collectives(out, in);
-    if (in->run->cp_comm == CP_P2P)
+    if (in->run->cp_comm != CP_A2A)
         context_parallel(out, in, kv_bytes(in->program));
     pipeline(out, in);
 }

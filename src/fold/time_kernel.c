@@ -211,20 +211,64 @@ static double head_dim(const struct op_clock *o)
     return rows > 0 ? (double)in(o, 0)->elems / rows : 0;
 }
 
+static struct ranks ranks_of(const struct run *run, enum comm_group group)
+{
+    switch (group) {
+    case COMM_TP: return (struct ranks){ run->tp, 1 };
+    case COMM_CP: return (struct ranks){ run->cp, run->tp };
+    case COMM_EP: return (struct ranks){ run->ep, run->etp };
+    case COMM_ETP: return (struct ranks){ run->etp, 1 };
+    }
+    return (struct ranks){ 1, 1 };
+}
+
 /* Ring: k and v of every other rank's chunk come by while one is computed
  * with; in backward their gradients too. */
 static void ring(struct op_clock *o, double forward, double back)
 {
     const struct clock *c = o->c;
     const struct run *run = c->run;
-    if (run->cp <= 1 || run->cp_comm != CP_P2P)
-        return;
     const double hops = (double)(run->cp - 1), cp = (double)run->cp;
     const double bytes = (double)in(o, 1)->bytes + (double)in(o, 2)->bytes;
     const double once = time_send(c, run->tp * run->cp, bytes);
     spend(&o->out->forward, TIME_CP, hops * fmax(0, once - forward / cp));
     if (back > 0)
         spend(&o->out->input, TIME_CP, hops * fmax(0, 2 * once - back / cp));
+}
+
+/* Keys and values come from all ranks before attention begins, again in
+ * backward, which reduces their gradients; each time they are put in order. */
+static void gathers_keys(struct op_clock *o, bool back)
+{
+    /* times that its bytes move: read, written; in backward again so, a
+       gradient zeroed, chunks of it added (3), put in order */
+    enum { ORDERED = 2, SUMMED = 8 };
+    const struct clock *c = o->c;
+    const struct ranks r = ranks_of(c->run, COMM_CP);
+    for (unsigned i = 1; i <= 2; i++) {
+        const double bytes = (double)in(o, i)->bytes * (double)c->run->cp;
+        const double gather = time_wire(c, WIRE_ALL_GATHER, r, bytes);
+        const double reduce = time_wire(c, WIRE_REDUCE_SCATTER, r, bytes);
+        spend(&o->out->forward, TIME_CP, gather);
+        spend(&o->out->forward, TIME_MEMORY, time_bytes(c, ORDERED * bytes));
+        if (!back)
+            continue;
+        spend(&o->out->input, TIME_CP, gather + reduce);
+        spend(&o->out->input, TIME_MEMORY, time_bytes(c, SUMMED * bytes));
+    }
+}
+
+/* Where the kernel is not all of it. */
+static void around_attention(struct op_clock *o, double forward, double back)
+{
+    if (o->c->run->cp <= 1)
+        return;
+    switch (o->c->run->cp_comm) {
+    case CP_P2P: ring(o, forward, back); break;
+    case CP_ALL_GATHER: gathers_keys(o, back > 0); break;
+    case CP_A2A: /* operations of their own */
+    case CP_COMM_COUNT: break;
+    }
 }
 
 /* Backward computes the scores again: five products for the two of forward.
@@ -250,7 +294,7 @@ static void attention(struct op_clock *o, double share)
         any_grads(o) ? 2.5 * flop / (rate * s->backward) + KERNEL_LATENCY_S : 0;
     spend(&o->out->forward, TIME_ATTENTION, forward);
     spend(&o->out->input, TIME_ATTENTION, back);
-    ring(o, forward, back);
+    around_attention(o, forward, back);
 }
 
 /* FLOPs of products whose shapes the operation does not say. */
@@ -343,17 +387,6 @@ static void convolution(struct op_clock *o)
 }
 
 /* ---- messages ---- */
-
-static struct ranks ranks_of(const struct run *run, enum comm_group group)
-{
-    switch (group) {
-    case COMM_TP: return (struct ranks){ run->tp, 1 };
-    case COMM_CP: return (struct ranks){ run->cp, run->tp };
-    case COMM_EP: return (struct ranks){ run->ep, run->etp };
-    case COMM_ETP: return (struct ranks){ run->etp, 1 };
-    }
-    return (struct ranks){ 1, 1 };
-}
 
 static enum time_part part_of(enum comm_group group)
 {

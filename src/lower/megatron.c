@@ -106,10 +106,15 @@ static bool copies_context(const struct builder *b)
     return takes_flash_attn(b) && b->run->micro_batch > 1;
 }
 
-static tensor_id core_attention(struct builder *b, tensor_id qkv[3])
+static tensor_id core_attention(struct builder *b, const tensor_id given[3])
 {
     const uint8_t outer = b->region;
+    const bool exchanges = megatron_exchanges(b);
+    tensor_id qkv[3] = { given[0], given[1], given[2] };
+    struct megatron_heads heads;
     build_region(b, REMOD_CORE_ATTN);
+    if (exchanges)
+        megatron_scatter_heads(b, qkv, &heads);
     tensor_id out;
     if (b->run->attention == ATTN_EAGER) {
         out = megatron_unfused(b, qkv);
@@ -119,11 +124,15 @@ static tensor_id core_attention(struct builder *b, tensor_id qkv[3])
                                          .q = qkv[0],
                                          .k = qkv[1],
                                          .v = qkv[2] });
-        /* exchanged heads for tokens, or copied: either way what attention
-           kept is not what the projection keeps */
-        if (copies_context(b) || (b->run->cp > 1 && b->run->cp_comm == CP_A2A))
-            out = build_copy(b, "context", out);
+        if (exchanges)
+            megatron_exchange_backward(b);
+        else if (b->run->cp > 1 && b->run->cp_comm == CP_ALL_GATHER)
+            megatron_gather_keys(b, copies_context(b));
     }
+    if (exchanges)
+        out = megatron_gather_heads(b, out, &heads);
+    if (copies_context(b))
+        out = build_copy(b, "context", out);
     b->region = outer;
     return out;
 }
@@ -157,7 +166,9 @@ static tensor_id attention(struct builder *b, tensor_id x)
     const tensor_id context = core_attention(b, qkv);
     struct linear out = linear_of_o(b, "linear_proj", context);
     megatron_context(b, context, &out);
-    return add_residual(b, x, build_row(b, &out));
+    const tensor_id projected = build_row(b, &out);
+    megatron_release_heads(b, qkv);
+    return add_residual(b, x, projected);
 }
 
 /* CrossAttention: a norm of its own, queries of the decoder, keys and values of

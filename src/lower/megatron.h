@@ -49,6 +49,27 @@ void megatron_swiglu(struct builder *b, tensor_id z, tensor_id probs,
 tensor_id megatron_sent(struct builder *b, tensor_id y);
 tensor_id megatron_padded(struct builder *b, const char *name, tensor_id rows);
 
+/* ---- megatron_cp.c: attention of a sequence that is cut over ranks ---- */
+
+/* Factors of shapes outside of attention. */
+struct megatron_heads {
+    struct dim a, kv, sq, t;
+};
+/* Whether heads are exchanged for tokens. */
+bool megatron_exchanges(const struct builder *b);
+/* q, k, v of all tokens and a share of the heads, in place of those given. */
+void megatron_scatter_heads(struct builder *b, tensor_id qkv[3],
+                            struct megatron_heads *outer);
+/* The result of this rank's tokens and all heads. */
+tensor_id megatron_gather_heads(struct builder *b, tensor_id context,
+                                const struct megatron_heads *outer);
+/* The caller's variables, where attention has others. */
+void megatron_release_heads(struct builder *b, const tensor_id qkv[3]);
+/* What backward has around the kernel that was built last. */
+void megatron_exchange_backward(struct builder *b);
+/* The kernel built last has keys and values gathered. */
+void megatron_gather_keys(struct builder *b, bool copied);
+
 /* ---- megatron_latent.c ---- */
 
 /* q, k and v of latent attention from the normed hidden states. */

@@ -40,9 +40,11 @@ void megatron_context(struct builder *b, tensor_id context, struct linear *out)
         build_fp8_copy(b, "attention result in 12 bits", DT_E5M6, context);
     out->made_from[1] = build_fp8_scales(b, context, 1);
     if (kernel) { /* statistics, and these in place of the result */
-        const uint32_t others = (UINT32_C(1) << last->n_out) - 2;
+        const uint32_t all = (UINT32_C(1) << last->n_out) - 1;
+        const uint32_t others =
+            (last->keep_out != 0 ? last->keep_out : all) & ~UINT32_C(1);
         last->keep_out = others | UINT32_C(3) << last->n_out;
-        last->back_bytes = tensor_of(b, context)->bytes;
+        last->back_bytes += tensor_of(b, context)->bytes;
     } else {
         last = build_op(b, OP_QUANTIZE, "12 bits", &context, 1);
     }

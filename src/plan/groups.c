@@ -24,6 +24,19 @@ static void add(struct group *g, size_t *n, struct group group)
         g[(*n)++] = group;
 }
 
+static const char *context_shares(enum cp_comm how)
+{
+    switch (how) {
+    case CP_P2P: break;
+    case CP_A2A:
+        return "parts of the same sequences; heads for tokens around attention";
+    case CP_ALL_GATHER:
+        return "parts of the same sequences; keys and values gathered";
+    case CP_COMM_COUNT: break;
+    }
+    return "parts of the same sequences";
+}
+
 /* The groups of more than one rank. Experts are spread over all ranks of a
  * stage: expert-tensor parallelism innermost, then ep, then what is left. */
 static size_t list_groups(struct group g[GROUPS_MAX], const struct run *r,
@@ -38,12 +51,7 @@ static size_t list_groups(struct group g[GROUPS_MAX], const struct run *r,
                         "the same tokens",
                         r->tp, 1 });
     add(g, &n,
-        (struct group){ "cp",
-                        r->cp_comm == CP_A2A
-                            ? "parts of the same sequences; heads for tokens "
-                              "around attention"
-                            : "parts of the same sequences",
-                        r->cp, r->tp });
+        (struct group){ "cp", context_shares(r->cp_comm), r->cp, r->tp });
     add(g, &n,
         (struct group){ "dp", "copies of the parameters; other sequences",
                         r->dp, r->tp * r->cp });

@@ -21,7 +21,7 @@ static const struct config_row rows[] = {
     SAME_GIVEN("expert_tensor_parallel_size", KEY_ETP),
     SAME("sequence_parallel", KEY_SEQUENCE_PARALLEL),
     WORDS_GIVEN("cp_comm_type", KEY_CP_COMM,
-                "p2p=p2p a2a=a2a all_gather=? allgather=? a2a+p2p=?"),
+                "p2p=p2p a2a=a2a all_gather=all_gather allgather=? a2a+p2p=?"),
     LATER("nnodes"),
     LATER("nproc_per_node"),
     LATER("num_gpus"), /* deepspeed's */

@@ -204,6 +204,96 @@ static void check_plan_beside(const struct run *r, struct diag *d)
     diag_hint(e, "leave one of the two out");
 }
 
+/* ---- context parallelism of Transformer Engine ---- */
+
+static bool has_short_window(const struct run *r, const struct spec *s)
+{
+    return s->sliding_layers > 0 && s->sliding_window < r->seq_len;
+}
+
+struct heads {
+    uint64_t a, kv;
+};
+
+/* That tp leaves a rank. */
+static struct heads heads_of(const struct run *r, const struct spec *s)
+{
+    const uint64_t keys = s->kv_rank > 0 ? s->heads : s->kv_heads;
+    return (struct heads){ max_u64(s->heads / r->tp, 1),
+                           max_u64(keys / r->tp, 1) };
+}
+
+/* AttnFuncWithCPAndQKVOA2A asserts it. */
+static bool exchanges_evenly(const struct run *r, const struct spec *s)
+{
+    const struct heads n = heads_of(r, s);
+    return n.a % r->cp == 0 && n.kv % r->cp == 0;
+}
+
+static void no_even_exchange(const struct run *r, const struct spec *s,
+                             struct diag *d)
+{
+    const struct heads all = heads_of(r, s);
+    const bool queries = all.a % r->cp != 0;
+    const uint64_t n = queries ? all.a : all.kv;
+    memplan_error *e = setup_error(
+        d, MEMPLAN_E_CONFLICT, KEY_CP_COMM,
+        "%" PRIu64 " %s head%s a rank, which cp %" PRIu64
+        " ranks cannot share out",
+        n, queries ? "attention" : "key-value", n == 1 ? "" : "s", r->cp);
+    if (s->attention_sinks)
+        diag_hint(e, "leave cp out");
+    else
+        diag_hint(e, "use --cp-comm %sall_gather",
+                  has_short_window(r, s) ? "" : "p2p or ");
+}
+
+/* What attn_forward_func_with_cp and get_attention_backend leave out
+ * (attention/dot_product_attention/context_parallel.py, utils.py). */
+static void check_cut_attention(const struct run *r, const struct spec *s,
+                                struct diag *d)
+{
+    char comm[RESOLVE_TEXT_MAX];
+    memplan_error *e = NULL;
+    if (r->attention == ATTN_EAGER) {
+        e = setup_error(d, MEMPLAN_E_CONFLICT, KEY_ATTENTION,
+                        "attention 'eager' with cp %" PRIu64
+                        ", which Transformer Engine's unfused attention does "
+                        "not know",
+                        r->cp);
+        diag_hint(e, "use --attention flash with 16-bit numbers, or leave cp "
+                     "out");
+    } else if (s->attention_sinks && r->cp_comm != CP_A2A) {
+        e = setup_error(d, MEMPLAN_E_CONFLICT, KEY_CP_COMM,
+                        "cp_comm '%s' with attention sinks, which Transformer "
+                        "Engine has with a2a alone",
+                        resolve_text(r, KEY_CP_COMM, comm));
+        diag_hint(e, exchanges_evenly(r, s) ? "use --cp-comm a2a"
+                                            : "leave cp out");
+    } else if (r->cp_comm == CP_P2P && has_short_window(r, s)) {
+        e = setup_error(d, MEMPLAN_E_CONFLICT, KEY_CP_COMM,
+                        "cp_comm 'p2p' with sliding windows, which Transformer "
+                        "Engine refuses");
+        diag_hint(e, "use --cp-comm %sall_gather",
+                  exchanges_evenly(r, s) ? "a2a or " : "");
+    }
+    if (r->cp_comm == CP_A2A && !exchanges_evenly(r, s))
+        no_even_exchange(r, s, d);
+}
+
+static void no_such_exchange(const struct run *r, struct diag *d)
+{
+    char comm[RESOLVE_TEXT_MAX], impl[RESOLVE_TEXT_MAX];
+    memplan_error *e = setup_error(
+        d, MEMPLAN_E_UNSUPPORTED, KEY_CP_COMM,
+        "cp_comm '%s' with implementation '%s', which sends keys and "
+        "values round",
+        resolve_text(r, KEY_CP_COMM, comm),
+        resolve_text(r, KEY_IMPLEMENTATION, impl));
+    diag_hint(e, "use --cp-comm p2p, or --framework megatron%s",
+              r->cp_comm == CP_A2A ? " or deepspeed" : "");
+}
+
 void resolve_check_ranks(const struct run *r, const struct spec *s,
                          struct diag *d)
 {
@@ -212,15 +302,11 @@ void resolve_check_ranks(const struct run *r, const struct spec *s,
         check_plan_engine(r, d);
         check_plan_beside(r, d);
     }
-    if (run_exchanges_heads(r)) {
+    if (run_exchanges_heads(r))
         check_exchange(r, s, d);
-    } else if (r->cp > 1 && r->cp_comm == CP_A2A && !resolve_is_megatron(r)) {
-        char buf[RESOLVE_TEXT_MAX];
-        memplan_error *e = setup_error(
-            d, MEMPLAN_E_UNSUPPORTED, KEY_CP_COMM,
-            "cp_comm 'a2a' with implementation '%s', which sends keys and "
-            "values round",
-            resolve_text(r, KEY_IMPLEMENTATION, buf));
-        diag_hint(e, "use --cp-comm p2p, or --framework megatron or deepspeed");
-    }
+    else if (r->cp > 1 && r->impl == IMPL_MEGATRON)
+        check_cut_attention(r, s, d);
+    else if (r->cp > 1 && r->cp_comm != CP_P2P && !resolve_is_megatron(r)
+             && !resolve_is_hf(r))
+        no_such_exchange(r, d);
 }

@@ -188,7 +188,8 @@ enum { MASK_ALIGN = 8, MASK_ALIGN_BEFORE = 16 };
 
 #define CP_COMM_MAP(X)                                                         \
     X(CP_P2P, "p2p")                                                           \
-    X(CP_A2A, "a2a")
+    X(CP_A2A, "a2a")                                                           \
+    X(CP_ALL_GATHER, "all_gather")
 
 #define MOE_DISPATCHER_MAP(X)                                                  \
     X(DISPATCH_ALLTOALL, "alltoall")                                           \

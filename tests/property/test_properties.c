@@ -314,6 +314,10 @@ static void mend(struct trial *t)
         *value_of(t, "gpus") = "64";
     if (gpus > 1)
         *value_of(t, "optimizer_in_backward") = "false";
+    if (number_of(t, "cp") > 1 && is_chosen(t, "framework", "megatron")) {
+        *value_of(t, "precision") = "bf16-mixed";
+        *value_of(t, "attention") = "flash";
+    }
     if (is_chosen(t, "precision", "fp32") && is_chosen(t, "attention", "flash"))
         *value_of(t, "attention") = "eager";
     if (!is_chosen(t, "loss", "standard"))
@@ -673,11 +677,13 @@ static struct trial trial_of(uint64_t seed)
                                 : s % 3 == 1 ? "8"
                                              : NULL },
         { "cp", titan || state ? NULL
-                : megatron     ? (s % 23 == 1 ? "2" : NULL)
+                : megatron     ? (s % 7 == 1 ? "2" : NULL)
                 : s % 11 < 2   ? "2"
                 : s % 11 == 2  ? "4"
                                : NULL },
-        { "cp_comm", s % 2 == 0 ? "a2a" : NULL },
+        { "cp_comm", s % 2 == 0               ? "a2a"
+                     : megatron && s % 4 == 1 ? "all_gather"
+                                              : NULL },
         { "recompute_granularity", strcmp(re, "full") != 0 ? NULL
                                    : s % 5 == 0            ? "2"
                                    : s % 5 == 1            ? "3"

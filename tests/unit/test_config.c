@@ -881,6 +881,12 @@ static void test_megatron_kernels(void **state)
     import("megatron-args", "--moe-token-dispatcher-type flex");
     has("attention=eager moe_dispatcher=");
     noted("flex is not modelled: alltoall is assumed");
+    import("megatron-args", "--bf16\n--context-parallel-size 2\n"
+                            "--cp-comm-type all_gather");
+    has("cp=2 cp_comm=all_gather");
+    import("megatron-args", "--bf16\n--cp-comm-type allgather");
+    refused(MEMPLAN_E_UNSUPPORTED, "--cp-comm-type 'allgather' is not modelled",
+            2);
     import("megatron-args", "--bf16\n--cp-comm-type a2a+p2p");
     refused(MEMPLAN_E_UNSUPPORTED, "--cp-comm-type 'a2a+p2p' is not modelled",
             2);

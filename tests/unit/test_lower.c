@@ -824,6 +824,89 @@ static void test_megatron_recompute(void **state)
     arena_release(&l.arena);
 }
 
+/* ---- context parallelism of Transformer Engine ---- */
+
+static struct run exchanging(const struct spec *m, enum cp_comm how)
+{
+    struct run r = run_of(IMPL_MEGATRON, m, 2, 8192);
+    r.cp = 4;
+    r.cp_comm = how;
+    return r;
+}
+
+/* Gathered keys are gathered again: a ring keeps as much. Of exchanged heads
+ * the result is kept beside what the projection gets for it. */
+static void test_megatron_cp_kept(void **state)
+{
+    (void)state;
+    const uint64_t T = 2 * 8192 / 4, A = 4096;
+    const struct spec m = llama(2, 4096, 32, 8, 14336, 32000);
+    const struct run ring = exchanging(&m, CP_P2P);
+    const struct run gathered = exchanging(&m, CP_ALL_GATHER);
+    struct run heads = exchanging(&m, CP_A2A);
+    const uint64_t all = kept_layer(&m, &ring);
+    assert_int_equal(kept_layer(&m, &gathered), all);
+    assert_int_equal(kept_layer(&m, &heads), all + 2 * T * A);
+    heads.gpu.arch = ARCH_AMPERE; /* flash-attn's, put back in order */
+    assert_int_equal(kept_layer(&m, &heads), all + 2 * T * A);
+}
+
+/* Heads of q, k, v, and of the result: as many elements as there are. */
+static void test_megatron_cp_exchanges(void **state)
+{
+    (void)state;
+    const uint64_t T = 2 * 8192 / 4, A = 4096, K = 1024;
+    const struct spec m = llama(2, 4096, 32, 8, 14336, 32000);
+    const struct run r = exchanging(&m, CP_A2A);
+    struct lowered l;
+    lower(&l, &m, &r);
+    const struct block *b = first_layer(&l.p);
+    uint64_t n = 0, bytes = 0;
+    double flop = 0;
+    for (uint32_t i = 0; i < b->op_count; i++) {
+        const struct op *op = &l.p.op[b->op_first + i];
+        flop += op->core_attention ? op->flop_full : 0;
+        if (op->kind != OP_ALL_TO_ALL)
+            continue;
+        assert_int_equal(op->group, COMM_CP);
+        assert_int_equal(l.p.tensor[op->in[0]].elems,
+                         l.p.tensor[op->out[0]].elems);
+        bytes += l.p.tensor[op->in[0]].bytes;
+        n++;
+    }
+    arena_release(&l.arena);
+    assert_int_equal(n, 4);
+    assert_int_equal(bytes, 2 * T * (2 * A + 2 * K));
+    assert_true(flop == 4.0 * (double)T * (double)A * 8192); /* a share */
+}
+
+/* Bytes of the layer's attention that are there for its own time alone. */
+static void test_megatron_cp_gathers(void **state)
+{
+    (void)state;
+    const uint64_t T = 2 * 8192 / 4, A = 4096, K = 1024, cp = 4;
+    const struct spec m = llama(2, 4096, 32, 8, 14336, 32000);
+    const struct run r = exchanging(&m, CP_ALL_GATHER);
+    struct lowered l;
+    lower(&l, &m, &r);
+    const struct block *b = first_layer(&l.p);
+    const struct op *op = NULL;
+    for (uint32_t i = 0; i < b->op_count; i++)
+        if (l.p.op[b->op_first + i].core_attention)
+            op = &l.p.op[b->op_first + i];
+    assert_non_null(op);
+    const struct tensor *t = l.p.tensor;
+    const uint64_t keys = 2 * cp * T * K, both = 2 * keys;
+    assert_int_equal(op->n_out, 6); /* result, statistics, seed */
+    assert_int_equal(t[op->out[3]].bytes, keys);
+    assert_int_equal(t[op->out[4]].bytes, keys);
+    assert_int_equal(t[op->out[5]].bytes, 2 * (2 * T * A));
+    /* keys, values, their gradients, those of 9 of 8 chunks, q's; the kernel's
+       own scratch, fp32 and grouped heads, is more than what follows it */
+    assert_int_equal(op->back_bytes, 2 * both + both / 8 * 9 + 2 * T * A);
+    arena_release(&l.arena);
+}
+
 /* Regions of the layer's operations of one kind, as a set of bits. */
 static unsigned regions_of(const struct spec *m, const struct run *r,
                            enum op_kind kind)
@@ -1329,6 +1412,9 @@ int main(void)
         cmocka_unit_test(test_deepseek_fp8),
         cmocka_unit_test(test_megatron_moe),
         cmocka_unit_test(test_megatron_latent),
+        cmocka_unit_test(test_megatron_cp_kept),
+        cmocka_unit_test(test_megatron_cp_exchanges),
+        cmocka_unit_test(test_megatron_cp_gathers),
         cmocka_unit_test(test_megatron_latent_rest),
         cmocka_unit_test(test_megatron_latent_plain),
         cmocka_unit_test(test_megatron_mtp),
