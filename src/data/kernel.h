@@ -39,6 +39,8 @@ struct kernel_speed {
     const char *gpu;    /* of the catalogue; "" the family's */
     enum gpu_arch arch; /* of the family */
     struct product_speed bits16, bits8;
+    double share32; /* of fp32's peak, large products without tensor cores; 0:
+                       as bits16's */
     /* of a product's rate, in a training step: clocks, caches and
        multiprocessors are shared there; of 16 and of 8 bits */
     double in_situ, in_situ8;

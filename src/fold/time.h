@@ -50,6 +50,21 @@ struct block_time {
 void time_block(struct block_time *out, const struct clock *c,
                 const struct block *b);
 
+/* ---- time_cast.c ---- */
+
+/* Elements of a product's operands. `on_use`: torchao, which casts all of them
+ * when they are used; else Transformer Engine. */
+struct operands {
+    double input, weight, gradient;
+    bool on_use;
+};
+/* What their casts move, and by how many kernels. */
+struct cast_bytes {
+    double forward, back, forward_kernels, back_kernels;
+};
+void cast_to_8_bits(struct cast_bytes *out, const struct run *run,
+                    const struct operands *x);
+
 /* ---- time_wire.c ---- */
 
 /* Ranks that send to each other: how many, and how far apart in the order in

@@ -17,8 +17,8 @@
 /* Of the rate of a fused kernel, on the same GPU: PyTorch's memory-efficient
  * attention. */
 #define SDPA_SHARE 0.55
-/* Of the peak, convolutions by cuDNN. */
-#define CONV_SHARE 0.6
+/* Of a product's rate, convolutions by cuDNN. */
+#define CONV_SHARE 0.67
 
 void clock_init(struct clock *c, const struct program *p, const struct run *run)
 {
@@ -74,17 +74,28 @@ static double operand_bytes(const struct product *x)
               + x->result_bytes * x->m * x->n);
 }
 
+/* Without tensor cores, which is what clocks fall for. */
+static bool is_plain(const struct clock *c, const struct product *x)
+{
+    return !x->fp8 && x->dtype == DT_FP32 && c->run->precision != PREC_TF32
+           && c->speed->share32 > 0;
+}
+
 double time_product(const struct clock *c, const struct product *x)
 {
     if (!(x->m >= 1) || !(x->n >= 1) || !(x->k >= 1) || !(x->copies >= 1))
         return 0;
     const struct product_speed *s =
         x->fp8 ? &c->speed->bits8 : &c->speed->bits16;
-    const double in_situ = x->fp8 ? c->speed->in_situ8 : c->speed->in_situ;
+    const bool plain = is_plain(c, x);
+    const double share = plain ? c->speed->share32 : s->share;
+    const double in_situ = plain    ? 1
+                           : x->fp8 ? c->speed->in_situ8
+                                    : c->speed->in_situ;
     const double flop = 2 * x->m * x->n * x->k * x->copies;
     const double waves = quantised(x, (double)c->run->gpu.sm_count);
     const double rate =
-        peak_of(c, x) * s->share * in_situ * c->run->scale[SPEED_PRODUCTS];
+        peak_of(c, x) * share * in_situ * c->run->scale[SPEED_PRODUCTS];
     const double compute =
         flop / rate * (1 + s->quantum * (waves - 1)) * (1 + s->depth / x->k);
     const double memory =
@@ -147,6 +158,43 @@ static bool any_grads(const struct op_clock *o)
     return false;
 }
 
+static void spend_cast(const struct op_clock *o, struct pass *p, double bytes,
+                       double kernels)
+{
+    if (kernels < 1)
+        return;
+    spend(p, TIME_MEMORY,
+          time_bytes(o->c, bytes) + (kernels - 1) * KERNEL_LATENCY_S);
+    p->kernels += kernels - 1;
+}
+
+static void casts(struct op_clock *o)
+{
+    const struct tensor *x = in(o, 0), *w = in(o, 1);
+    const bool any = grads(x) || grads(w);
+    struct cast_bytes b;
+    cast_to_8_bits(
+        &b, o->c->run,
+        &(struct operands){ .input = (double)x->elems,
+                            .weight = (double)w->elems,
+                            .gradient = any ? (double)out(o, 0)->elems : 0,
+                            .on_use = o->op->in_8_bits });
+    spend_cast(o, &o->out->forward, b.forward, b.forward_kernels);
+    if (any)
+        spend_cast(o, &o->out->input, b.back, b.back_kernels);
+}
+
+/* Whose weight is unpacked for the product: again in backward, for which the
+ * packed one is kept (bitsandbytes, MatMul4Bit). */
+static void unpacks_again(struct op_clock *o)
+{
+    const struct tensor *w = in(o, 1);
+    for (unsigned i = 2; i < o->op->n_in; i++)
+        if (in(o, i)->elems == w->elems && in(o, i)->bytes < w->bytes)
+            spend(&o->out->input, TIME_MEMORY,
+                  time_bytes(o->c, (double)(in(o, i)->bytes + w->bytes)));
+}
+
 /* x W: its gradients are two products, of other shapes. */
 static void linear(struct op_clock *o)
 {
@@ -155,7 +203,7 @@ static void linear(struct op_clock *o)
     const double flop = o->op->flop_full + o->op->flop_idle;
     const double copies =
         fmax(1, floor((double)w->elems / fmax(k * n, 1) + 0.5));
-    const bool fp8 = w->fp8 && o->c->run->prec.fp8;
+    const bool fp8 = (w->fp8 || o->op->in_8_bits) && o->c->run->prec.fp8;
     struct product p = { .m = flop / (2 * k * n * copies),
                          .n = n,
                          .k = k,
@@ -164,8 +212,12 @@ static void linear(struct op_clock *o)
                          .fp8 = fp8,
                          .result_bytes = (double)dtype_size(y->dtype) };
     const double m = p.m;
+    if (fp8)
+        casts(o);
     spend(&o->out->forward, TIME_PRODUCTS, time_product(o->c, &p));
     p.n = k, p.k = n;
+    if (grads(x))
+        unpacks_again(o);
     if (grads(x))
         spend(&o->out->input, TIME_PRODUCTS, time_product(o->c, &p));
     p.m = n, p.n = k, p.k = m;
@@ -298,10 +350,10 @@ static void attention(struct op_clock *o, double share)
 }
 
 /* FLOPs of products whose shapes the operation does not say. */
-static double plain_products(const struct op_clock *o, double flop, double most)
+static double plain_products(const struct op_clock *o, double flop, double part)
 {
     const struct product x = { .dtype = in(o, 0)->dtype };
-    const double share = fmin(most, o->c->speed->bits16.share);
+    const double share = part * o->c->speed->bits16.share;
     return flop
            / (peak_of(o->c, &x) * share * o->c->speed->in_situ
               * o->c->run->scale[SPEED_PRODUCTS]);
@@ -408,10 +460,12 @@ static void message(struct op_clock *o, enum wire wire, enum wire back)
     const enum time_part part = part_of(o->op->group);
     const bool gathers = wire == WIRE_ALL_GATHER;
     const double bytes = (double)(gathers ? out(o, 0) : in(o, 0))->bytes;
+    /* cast before it is gathered (torchao, float8/float8_tensor_parallel.py) */
+    const double narrow = o->op->in_8_bits ? bytes / 2 : bytes;
     const bool overlaps = c->run->impl == IMPL_MEGATRON
                           || c->run->impl == IMPL_MEGATRON_LOCAL
                           || c->run->impl == IMPL_PAPER;
-    const double there = time_wire(c, wire, r, bytes);
+    const double there = time_wire(c, wire, r, gathers ? narrow : bytes);
     if (o->op->kind == OP_VIEW) { /* of the gradient alone */
         spend(&o->out->input, part, there);
         return;
@@ -419,7 +473,8 @@ static void message(struct op_clock *o, enum wire wire, enum wire back)
     spend(&o->out->forward, part, there);
     if (!any_grads(o) || o->op->one_way)
         return;
-    const double again = time_wire(c, back, r, bytes);
+    const double again =
+        time_wire(c, back, r, back == WIRE_ALL_GATHER ? narrow : bytes);
     if (overlaps && o->op->group == COMM_TP && wire != WIRE_REDUCE_SCATTER)
         o->out->input.hidden += again;
     else

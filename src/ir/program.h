@@ -176,6 +176,10 @@ struct op {
     /* more that this implementation computes: experts of tokens that did not
        choose them. No model's FLOPs, but the hardware's */
     double flop_idle;
+    /* OP_LINEAR: operands are cast to 8 bits when they are used, and kept in 16
+       (torchao); OP_ALL_GATHER, OP_REDUCE_SCATTER: what is gathered, forward or
+       backward, is cast before */
+    bool in_8_bits;
     enum comm_group group; /* of collectives */
     /* no collective mirrors it in backward; OP_VIEW: its gradient is
        all-reduced, forward sends nothing */

@@ -73,10 +73,11 @@ struct builder {
     enum dtype compute; /* of matrix products */
     enum dtype stream;  /* residual stream: what an embedding gives */
     bool autocast;
-    bool fp8;            /* linears keep fp8 inputs (Transformer Engine); a
+    bool fp8;      /* linears keep fp8 inputs (Transformer Engine); a
                            lowering whose framework does not clears it */
-    bool frozen;         /* lora: all but adapters and lora_full */
-    bool projects;       /* what follows is the projector's, whatever it is */
+    bool casts_8;  /* ... and casts operands to 8 bits when they are used */
+    bool frozen;   /* lora: all but adapters and lora_full */
+    bool projects; /* what follows is the projector's, whatever it is */
     bool embeds_trained; /* what looks words up has a gradient */
     bool bare;           /* no adapters in what follows: layers_to_transform */
     bool below;          /* ... and nothing trained: freeze_trainable_layers */

@@ -64,10 +64,15 @@ tensor_id build_fp8_copy(struct builder *b, const char *name, enum dtype dtype,
     return q;
 }
 
+bool build_is_in_8_bits(const struct linear *l)
+{
+    return !l->in_16_bits && l->group != PG_HEAD && l->group != PG_ROUTER
+           && l->group != PG_ADAPTER;
+}
+
 bool build_is_fp8(const struct builder *b, const struct linear *l)
 {
-    return b->fp8 && !l->in_16_bits && l->group != PG_HEAD
-           && l->group != PG_ROUTER && l->group != PG_ADAPTER;
+    return b->fp8 && build_is_in_8_bits(l);
 }
 
 /* Tiles along a row are others than those down a column, and tensor cores

@@ -134,6 +134,7 @@ static tensor_id linear_product(struct builder *b, const struct linear *l)
     const tensor_id in[] = { x, w, bias, keep.keep, keep.scales };
     struct op *op = build_op(b, OP_LINEAR, l->name, in, 5);
     op_result(b, op, out);
+    op->in_8_bits = b->casts_8 && build_is_in_8_bits(l);
     op->flop_full = op->flop_causal =
         2.0 * (double)tensor_of(b, x)->elems * (double)l->out.n;
     if (l->group == PG_EXPERT) { /* a model's FLOPs are those of its tokens */

@@ -44,6 +44,8 @@ void build_statistics(struct builder *b, enum dtype dtype, struct dim out,
 struct fp8_input {
     tensor_id keep, scales, rows;
 };
+/* Whether a linear is among those that are asked for in 8 bits at all. */
+bool build_is_in_8_bits(const struct linear *l);
 bool build_is_fp8(const struct builder *b, const struct linear *l);
 void build_fp8_input(struct builder *b, const struct linear *l,
                      struct fp8_input *q);

@@ -46,6 +46,14 @@ static bool in_shards(const struct builder *b)
     return b->run->sequence_parallel && b->run->tp > 1;
 }
 
+/* torchao's Float8ColwiseParallel and Float8RowwiseParallel cast before they
+ * gather: what goes into a layer's linears, and the gradient of what comes out
+ * (float8/float8_tensor_parallel.py); one scale a tensor alone can. */
+static bool gathers_8_bits(const struct builder *b)
+{
+    return b->casts_8 && run_fp8_is_whole(b->run);
+}
+
 static tensor_id gather(struct builder *b, tensor_id x)
 {
     const struct shape whole = SHAPE(b->t, b->h);
@@ -53,6 +61,14 @@ static tensor_id gather(struct builder *b, tensor_id x)
         return x;
     const tensor_id y = build_collective(b, OP_ALL_GATHER, COMM_TP, x, &whole);
     order_ranks(b, y, false);
+    return y;
+}
+
+static tensor_id gather_for_linears(struct builder *b, tensor_id x)
+{
+    const tensor_id y = gather(b, x);
+    if (y != x)
+        b->p->op[b->p->n_ops - 1].in_8_bits = gathers_8_bits(b);
     return y;
 }
 
@@ -76,6 +92,14 @@ static void called_with(struct builder *b, tensor_id x)
 {
     if (in_shards(b) && !b->run->compile)
         build_op(b, OP_RELEASE, "argument", &x, 1);
+}
+
+static tensor_id reduce_linear(struct builder *b, tensor_id x)
+{
+    const tensor_id y = reduce(b, x);
+    if (in_shards(b))
+        b->p->op[b->p->n_ops - 1].in_8_bits = gathers_8_bits(b);
+    return y;
 }
 
 /* ---- attention ---- */
@@ -116,7 +140,7 @@ static tensor_id repeat(struct builder *b, const char *name, tensor_id x)
 static tensor_id attention(struct builder *b, tensor_id x)
 {
     const tensor_id shard = norm(b, "attention_norm", x, b->h);
-    const tensor_id y = gather(b, shard);
+    const tensor_id y = gather_for_linears(b, shard);
     const struct linear wq = linear_of_q(b, "wq", y);
     const struct linear wk = linear_of_k(b, "wk", y);
     const struct linear wv = linear_of_v(b, "wv", y);
@@ -134,7 +158,7 @@ static tensor_id attention(struct builder *b, tensor_id x)
                                      .v = v,
                                      .efficient = attention_is_efficient(b) });
     const struct linear wo = linear_of_o(b, "wo", out);
-    const tensor_id z = reduce(b, build_linear(b, &wo));
+    const tensor_id z = reduce_linear(b, build_linear(b, &wo));
     called_with(b, shard);
     return build_add(b, "residual", x, z);
 }
@@ -144,7 +168,7 @@ static tensor_id attention(struct builder *b, tensor_id x)
 static tensor_id feed_forward(struct builder *b, tensor_id x)
 {
     const tensor_id shard = norm(b, "ffn_norm", x, b->h);
-    const tensor_id y = gather(b, shard);
+    const tensor_id y = gather_for_linears(b, shard);
     struct linear w1 = linear_of_up(b, "w1", y);
     const struct linear w3 = linear_of_up(b, "w3", y);
     w1.lora = LORA_MASK(LORA_GATE);
@@ -153,7 +177,7 @@ static tensor_id feed_forward(struct builder *b, tensor_id x)
     const tensor_id up = build_linear(b, &w3);
     const struct linear w2 =
         linear_of_down(b, "w2", build_mul(b, "gated", gate, up));
-    const tensor_id z = reduce(b, build_linear(b, &w2));
+    const tensor_id z = reduce_linear(b, build_linear(b, &w2));
     called_with(b, shard);
     return build_add(b, "residual", x, z);
 }
@@ -321,6 +345,7 @@ void lower_torchtitan(struct builder *b)
     }
     /* torchao's float8 linear quantises for the product, and keeps its input
        as it came (torchao/float8/float8_linear.py) */
+    b->casts_8 = b->fp8;
     b->fp8 = false;
     if (b->spec->position == POS_ROPE) {
         /* complex64 [s, d/2] */

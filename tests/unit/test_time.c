@@ -71,6 +71,58 @@ static void test_thin_product_waits_for_memory(void **state)
     memplan_report_free(r);
 }
 
+/* Without tensor cores: a share of its own, and nothing lost in a step. */
+static void test_plain_product_by_hand(void **state)
+{
+    (void)state;
+    memplan_report *r =
+        estimate("bert-large", PAIRS("gpu", "v100-16gb", "precision", "fp32"));
+    const struct clock c = clock_of(r);
+    const struct product_speed *s = &c.speed->bits16;
+    const struct product x = { 8192, 8192, 8192, 1, DT_FP32, false, 4 };
+    const double waves = 26.0 * 80 / 2048; /* 128 x 256 tiles on 80 units */
+    const double want = 2.0 * 8192 * 8192 * 8192
+                            / (c.run->gpu.peak_fp32_flop_s * c.speed->share32)
+                            * (1 + s->quantum * (waves - 1))
+                            * (1 + s->depth / 8192)
+                        + s->launch_s;
+    assert_true(close_to(time_product(&c, &x), want));
+    memplan_report_free(r);
+}
+
+static void test_casts_by_hand(void **state)
+{
+    (void)state;
+    const struct operands x = { 1000, 100, 3000, true };
+    static const struct {
+        enum fp8_recipe recipe;
+        bool compile, gathered;
+        double forward, back;
+    } cases[] = {
+        { FP8_TENSORWISE, false, false, 6 * 1000 + 5 * 100,
+          3 * 100 + 6 * 3000 },
+        { FP8_TENSORWISE, true, false, 4 * 1000 + 5 * 100, 3 * 100 + 4 * 3000 },
+        { FP8_TENSORWISE, true, true, 4 * 1000, 4 * 3000 },
+        { FP8_MXFP8, false, false, 3 * 1000 + 3 * 100,
+          3 * 1000 + 3 * 100 + 6 * 3000 },
+        { FP8_MXFP8, true, false, 1000 + 3 * 100,
+          3 * 1000 + 3 * 100 + 4 * 3000 },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const struct run run = { .fp8_recipe = cases[i].recipe,
+                                 .compile = cases[i].compile,
+                                 .fp8_params = cases[i].gathered };
+        struct cast_bytes b;
+        cast_to_8_bits(&b, &run, &x);
+        assert_true(close_to(b.forward, cases[i].forward));
+        assert_true(close_to(b.back, cases[i].back));
+    }
+    const struct run engine = { .fp8_recipe = FP8_MXFP8 };
+    struct cast_bytes b;
+    cast_to_8_bits(&b, &engine, &(struct operands){ .gradient = 3000 });
+    assert_true(close_to(b.back, 4 * 3000) && b.forward_kernels < 1);
+}
+
 /* All-reduce: twice round the ring; more bytes and more nodes take longer. */
 static void test_messages(void **state)
 {
@@ -184,6 +236,25 @@ static void test_what_costs_time(void **state)
     assert_true(step_of("llama-7b", PAIRS(MEGATRON, "gpu", "h100-80gb"))
                 < plain);
 #undef MEGATRON
+#define TITAN                                                                  \
+    "framework", "torchtitan", "gpus", "8", "gpu", "h100-80gb", "micro_batch", \
+        "8"
+#define EIGHT TITAN, "precision", "fp8-mixed", "compile", "true"
+    const double bits16 = step_of("llama-7b", PAIRS(TITAN, "compile", "true"));
+    const double bits8 = step_of("llama-7b", PAIRS(EIGHT));
+    assert_true(bits8 < 0.9 * bits16 && bits8 > 0.5 * bits16);
+    assert_true(step_of("llama-7b", PAIRS(EIGHT, "fp8_params", "true"))
+                < bits8);
+    assert_true(step_of("llama-7b", PAIRS(EIGHT, "compile", "false")) > bits8);
+    /* gathered in 8 bits, if a tensor has one scale */
+    assert_true(
+        step_of("llama-7b", PAIRS(EIGHT, "tp", "8", "fp8_recipe", "mxfp8"))
+        > step_of("llama-7b", PAIRS(EIGHT, "tp", "8")));
+#undef EIGHT
+#undef TITAN
+    assert_true(
+        step_of("llama-7b", PAIRS("lora_rank", "16", "base_dtype", "nf4"))
+        > step_of("llama-7b", PAIRS("lora_rank", "16")));
 }
 
 /* --mfu is the last word. */
@@ -201,6 +272,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_product_by_hand),
         cmocka_unit_test(test_thin_product_waits_for_memory),
+        cmocka_unit_test(test_plain_product_by_hand),
+        cmocka_unit_test(test_casts_by_hand),
         cmocka_unit_test(test_messages),
         cmocka_unit_test(test_rack_is_a_node),
         cmocka_unit_test(test_parts_add_up),
