@@ -39,7 +39,10 @@ double time_bytes(const struct clock *c, double bytes);
  * messages may run beside `cover` of its products. */
 struct pass {
     double part[TIME_PARTS];
-    double kernels; /* that the host starts */
+    double kernels;     /* that the host starts */
+    double messages;    /* collectives among them */
+    double again;       /* kernels of forward that backward runs again */
+    double checkpoints; /* blocks that it does so for */
     double hidden, cover;
 };
 

@@ -148,6 +148,7 @@ static void spend(struct pass *p, enum time_part part, double seconds)
         return;
     p->part[part] += seconds;
     p->kernels += 1;
+    p->messages += part == TIME_TP || part == TIME_CP || part == TIME_EP;
 }
 
 static bool any_grads(const struct op_clock *o)
@@ -476,7 +477,7 @@ static void message(struct op_clock *o, enum wire wire, enum wire back)
     const double again =
         time_wire(c, back, r, back == WIRE_ALL_GATHER ? narrow : bytes);
     if (overlaps && o->op->group == COMM_TP && wire != WIRE_REDUCE_SCATTER)
-        o->out->input.hidden += again;
+        o->out->input.hidden += again, o->out->input.messages += 1;
     else
         spend(&o->out->input, part, again);
 }
@@ -551,6 +552,7 @@ static void add_pass(struct pass *sum, const struct pass *x)
     for (int i = 0; i < TIME_PARTS; i++)
         sum->part[i] += x->part[i];
     sum->kernels += x->kernels;
+    sum->messages += x->messages;
     sum->hidden += x->hidden;
 }
 
