@@ -314,6 +314,14 @@ MEMPLAN_MUST_USE MEMPLAN_API memplan_status memplan_setup_parse(
  *  file. False for a key that is none. */
 MEMPLAN_API bool memplan_setup_has(const memplan_setup *setup, const char *key);
 
+/** Prices from a JSON object {"a100-80gb": 1.10, ...}, US dollars per GPU-hour,
+ *  instead of the catalogue's; the key `price` overrides both. Every bad entry
+ *  is reported, with line and column; the good ones count all the same. Returns
+ *  MEMPLAN_OK, E_UNKNOWN (no such GPU, nearest one as hint), E_ARG (no price),
+ *  E_SYNTAX, E_SCHEMA or E_NOMEM. */
+MEMPLAN_MUST_USE MEMPLAN_API memplan_status memplan_setup_prices(
+    memplan_setup *setup, const char *json, size_t len, memplan_errors *errs);
+
 /** Sets the keys that another program's configuration speaks of, as it would
  *  be run: what the text leaves out is that program's default. What has no
  *  effect here, is not modelled, or is not known is said under `assumptions`
@@ -452,6 +460,30 @@ MEMPLAN_API const memplan_report *memplan_found_next(
 MEMPLAN_MUST_USE MEMPLAN_API memplan_status
 memplan_found_write(const memplan_found *found, const memplan_style *style,
                     memplan_write_fn *write, void *ctx, memplan_errors *errs);
+
+/* ==== Every GPU of the catalogue ======================================= */
+
+typedef struct memplan_offers memplan_offers;
+
+/** What memplan_compute says of each GPU of the catalogue, the cheapest that
+ *  fits first; where the setup has `days`, on as many of each as that takes.
+ *  `model` may be NULL as there. A GPU on which the setup is impossible is
+ *  kept, with the reason. Returns what memplan_compute does; E_CONFLICT where
+ *  the setup says `gpu` or what describes one; where no GPU is possible, the
+ *  default's error. */
+MEMPLAN_MUST_USE MEMPLAN_API memplan_status
+memplan_offers_new(memplan_offers **out, const memplan_model *model,
+                   const memplan_setup *setup,
+                   const memplan_allocator *allocator, memplan_errors *errs);
+
+MEMPLAN_API void memplan_offers_free(memplan_offers *offers);
+
+/** Writes a line a GPU. JSON: schema "memplan.offers/1": {"model",
+ *  "parameters", "tokens", "deadline_days", "offers": [...], "impossible":
+ *  [{"gpu", "reason"}]}. Returns MEMPLAN_OK, E_WRITE. */
+MEMPLAN_MUST_USE MEMPLAN_API memplan_status
+memplan_offers_write(const memplan_offers *offers, const memplan_style *style,
+                     memplan_write_fn *write, void *ctx, memplan_errors *errs);
 
 /* ==== Assertions ======================================================= */
 

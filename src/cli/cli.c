@@ -45,8 +45,10 @@ static const struct command commands[] = {
                "compute.",
       .examples = "llama-7b --tokens 1T --gpus 256\tdays and cost\n"
                   "--params 13B --tokens 260B --days 7 --mfu 0.4\t"
-                  "GPUs for a deadline\n",
-      .parts = TAKES_REPORT,
+                  "GPUs for a deadline\n"
+                  "llama-7b --tokens 1T --zero 3 --days 30 --every-gpu\t"
+                  "what each GPU of the catalogue costs\n",
+      .parts = TAKES_REPORT | OPT_PART_COMPUTE,
       .operands_min = 0,
       .operands_max = 1,
       .run = cmd_compute },
@@ -316,12 +318,14 @@ static enum cli_exit cli_own_option(struct cli *cli,
     case OPT_ID_AS: cli->as = given->value; break;
     case OPT_ID_PART: cli->part = given->value; break;
     case OPT_ID_IMPORT: cli->import = true; break;
+    case OPT_ID_EVERY_GPU: cli->every_gpu = true; break;
     case OPT_ID_OUT: cli->file_out = given->value; break;
     case OPT_ID_LIMIT_MEDIAN: cli->limit_median = given->value; break;
     case OPT_ID_KEY:
     case OPT_ID_ASSERTION:
     case OPT_ID_SETUP:
     case OPT_ID_CONFIG:
+    case OPT_ID_PRICES:
     case OPT_ID_CALIBRATION:
     case OPT_ID_HELP:
     case OPT_ID_VERSION: break;

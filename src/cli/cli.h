@@ -44,6 +44,7 @@ struct cli {
     const char *as;           /* --as TYPE, or NULL */
     const char *part;         /* --part PART, or NULL */
     bool import;              /* --import */
+    bool every_gpu;           /* --every-gpu */
     const char *file_out;     /* --out FILE, or NULL */
     const char *limit_median; /* --limit-median X, or NULL */
     bool stdin_taken;         /* standard input can be read once */

@@ -19,6 +19,23 @@ static enum cli_exit compute_write(struct cli *cli, const memplan_model *model,
     return r;
 }
 
+static enum cli_exit offers_write(struct cli *cli, const memplan_model *model,
+                                  const memplan_setup *setup)
+{
+    memplan_offers *offers = NULL;
+    memplan_status status =
+        memplan_offers_new(&offers, model, setup, NULL, cli_errors(cli));
+    if (status != MEMPLAN_OK)
+        return message_library(cli, status, model ? CLI_SPEC : CLI_USAGE, NULL);
+    enum cli_exit r = CLI_OK;
+    status = memplan_offers_write(offers, &cli->style, text_write, &cli->out,
+                                  cli_errors(cli));
+    if (status != MEMPLAN_OK)
+        r = message_library(cli, status, CLI_LIMIT, NULL);
+    memplan_offers_free(offers);
+    return r;
+}
+
 enum cli_exit cmd_compute(struct cli *cli)
 {
     memplan_setup *setup = NULL;
@@ -27,7 +44,8 @@ enum cli_exit cmd_compute(struct cli *cli)
     if (r == CLI_OK && cli->operand_count > 0)
         r = input_model(cli, &model, cli->operand[0]);
     if (r == CLI_OK)
-        r = compute_write(cli, model, setup);
+        r = cli->every_gpu ? offers_write(cli, model, setup)
+                           : compute_write(cli, model, setup);
     memplan_model_free(model);
     memplan_setup_free(setup);
     return r;

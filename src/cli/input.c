@@ -337,6 +337,22 @@ static enum cli_exit setup_option(struct cli *cli, memplan_setup *setup,
     return message_library(cli, status, CLI_USAGE, NULL);
 }
 
+static enum cli_exit prices_file(struct cli *cli, memplan_setup *setup,
+                                 const char *path)
+{
+    struct source source = { 0 };
+    char *text = NULL;
+    enum cli_exit r = input_file(cli, &source, &text, path);
+    if (r == CLI_OK) {
+        memplan_status status = memplan_setup_prices(
+            setup, source.text, source.len, cli_errors(cli));
+        if (status != MEMPLAN_OK)
+            r = message_library(cli, status, CLI_SPEC, &source);
+    }
+    free(text);
+    return r;
+}
+
 /* A configuration of another program. What it goes on in is named as seen from
  * where that program starts, or lies beside it. */
 static enum cli_exit config_file(struct cli *cli, memplan_setup *setup,
@@ -430,6 +446,8 @@ static enum cli_exit setup_fill(struct cli *cli, memplan_setup *setup)
         const struct opt_given *given = &cli->line.given[i];
         if (given->row->id == OPT_ID_SETUP)
             r = setup_file(cli, setup, given->value);
+        else if (given->row->id == OPT_ID_PRICES)
+            r = prices_file(cli, setup, given->value);
         else if (given->row->id == OPT_ID_CONFIG)
             r = config_files(cli, setup, given->row->key, given->value);
     }

@@ -55,6 +55,12 @@ static const struct opt_row opt_own[] = {
     { "calibration", 0, OPT_ID_CALIBRATION, OPT_PART_CALIBRATION,
       OPT_VALUE_NEEDED, false, MEMPLAN_TYPE_NAME, "", "", "", "Input",
       "predict times with constants that 'memplan calibrate' fitted", "FILE" },
+    { "prices", 0, OPT_ID_PRICES, OPT_PART_SETUP, OPT_VALUE_NEEDED, false,
+      MEMPLAN_TYPE_NAME, "", "", "", "Input",
+      "read US dollars per GPU-hour by GPU from a JSON file", "FILE" },
+    { "every-gpu", 0, OPT_ID_EVERY_GPU, OPT_PART_COMPUTE, OPT_VALUE_NONE, false,
+      MEMPLAN_TYPE_BOOL, "", "", "", "Output",
+      "a line for each GPU of the catalogue: time, cost, energy", "" },
     { "check", 0, OPT_ID_CHECK, OPT_PART_CHECK, OPT_VALUE_NONE, false,
       MEMPLAN_TYPE_BOOL, "", "", "", "Output",
       "exit with status 1 when it does not fit", "" },
@@ -324,7 +330,8 @@ bool opt_table_init(struct opt_table *table)
 bool opt_is_file(const struct opt_row *row)
 {
     return row->id == OPT_ID_SETUP || row->id == OPT_ID_CONFIG
-           || row->id == OPT_ID_CASES || row->id == OPT_ID_CALIBRATION;
+           || row->id == OPT_ID_PRICES || row->id == OPT_ID_CASES
+           || row->id == OPT_ID_CALIBRATION;
 }
 
 /* What --scaling-law is called where laws are all that is asked about. */

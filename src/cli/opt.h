@@ -21,7 +21,8 @@ enum opt_part {
     OPT_PART_MODEL = 1 << 7, /* takes a MODEL */
     OPT_PART_MODELS = 1 << 8,
     OPT_PART_CALIBRATION = 1 << 9, /* reads one */
-    OPT_PART_CALIBRATE = 1 << 10
+    OPT_PART_CALIBRATE = 1 << 10,
+    OPT_PART_COMPUTE = 1 << 11
 };
 
 enum opt_id {
@@ -46,7 +47,9 @@ enum opt_id {
     OPT_ID_STEP,
     OPT_ID_AS,
     OPT_ID_PART,
-    OPT_ID_IMPORT
+    OPT_ID_IMPORT,
+    OPT_ID_PRICES,
+    OPT_ID_EVERY_GPU
 };
 
 enum opt_value { OPT_VALUE_NONE, OPT_VALUE_NEEDED, OPT_VALUE_OPTIONAL };

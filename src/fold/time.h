@@ -11,12 +11,15 @@
 
 #include "data/kernel.h"
 
+struct time_log;
+
 /* The machine as a run sees it. */
 struct clock {
     const struct program *p;
     const struct run *run;
     const struct kernel_speed *speed;
     bool measured;
+    struct time_log *log; /* of an explanation; else NULL */
 };
 
 void clock_init(struct clock *c, const struct program *p,
@@ -50,6 +53,8 @@ struct pass {
 struct block_time {
     struct pass forward, input, weight, again;
 };
+void time_op(struct block_time *out, const struct clock *c,
+             const struct op *op);
 void time_block(struct block_time *out, const struct clock *c,
                 const struct block *b);
 
@@ -119,5 +124,42 @@ uint64_t pipe_busiest(const struct pipe *x);
  * simulated unless the run is to be fast. False: out of memory. */
 bool fold_time(struct time_result *out, const struct program *p,
                const struct run *run, struct arena *a);
+
+/* ---- time_explain.c: what an explanation keeps of the walks ---- */
+
+/* A product, or bytes that are moved (k is 0 then). */
+struct kernel_note {
+    struct product product;
+    double bytes, compute_s, memory_s, launch_s;
+};
+struct wire_note {
+    enum wire wire;
+    struct ranks ranks;
+    double bytes, seconds;
+};
+struct overlap_note {
+    double message, computing, times;
+};
+enum { TIME_LOG_KERNELS = 8, TIME_LOG_WIRES = 24, TIME_LOG_OVERLAPS = 24 };
+struct time_log {
+    struct kernel_note kernel[TIME_LOG_KERNELS];
+    struct wire_note wire[TIME_LOG_WIRES];
+    struct overlap_note overlap[TIME_LOG_OVERLAPS];
+    unsigned n_kernels, n_wires, n_overlaps;
+};
+void time_log_kernel(struct time_log *log, struct kernel_note note);
+/* Once each. */
+void time_log_wire(struct time_log *log, struct wire_note note);
+void time_log_overlap(struct time_log *log, double message, double computing,
+                      double times);
+
+/* fold_time() with the messages between replicas logged. */
+bool fold_time_logged(struct time_result *out, const struct program *p,
+                      const struct run *run, struct arena *a,
+                      struct time_log *log);
+/* The heaviest operations of each block, and the messages between replicas.
+ * False: out of memory. */
+bool fold_time_explain(struct explanation *x, const struct program *p,
+                       const struct run *run);
 
 #endif

@@ -101,6 +101,9 @@ double time_product(const struct clock *c, const struct product *x)
     const double memory =
         operand_bytes(x)
         / (c->run->gpu.bandwidth_bytes_s * PRODUCT_MEMORY_SHARE);
+    if (c->log != NULL)
+        time_log_kernel(c->log, (struct kernel_note){ *x, 0, compute, memory,
+                                                      s->launch_s });
     return fmax(compute, memory) + s->launch_s;
 }
 
@@ -108,10 +111,16 @@ double time_bytes(const struct clock *c, double bytes)
 {
     if (bytes <= 0)
         return 0;
-    return bytes
-               / (c->run->gpu.bandwidth_bytes_s * c->speed->memory_share
-                  * c->run->scale[SPEED_MEMORY])
-           + KERNEL_LATENCY_S;
+    const double memory =
+        bytes
+        / (c->run->gpu.bandwidth_bytes_s * c->speed->memory_share
+           * c->run->scale[SPEED_MEMORY]);
+    if (c->log != NULL)
+        time_log_kernel(c->log,
+                        (struct kernel_note){ .bytes = bytes,
+                                              .memory_s = memory,
+                                              .launch_s = KERNEL_LATENCY_S });
+    return memory + KERNEL_LATENCY_S;
 }
 
 /* ---- one operation ---- */
@@ -585,6 +594,13 @@ static void add_forks(struct block_time *sum, const struct clock *c,
     sum->input.part[TIME_MEMORY] +=
         time_bytes(c, bytes) + (adds - 1) * KERNEL_LATENCY_S;
     sum->input.kernels += adds;
+}
+
+void time_op(struct block_time *out, const struct clock *c, const struct op *op)
+{
+    struct op_clock o = { c, op, out };
+    *out = (struct block_time){ 0 };
+    op_time(&o);
 }
 
 void time_block(struct block_time *out, const struct clock *c,

@@ -255,6 +255,8 @@ static void overlap(struct time_result *out, const struct clock *c,
                     double message, double computing, double times)
 {
     const double hidden = fmin(message, computing);
+    if (c->log != NULL)
+        time_log_overlap(c->log, message, computing, times);
     const bool near = wire_inside(c, replicas(c->run, false));
     out->part[TIME_DP] += times * (message - hidden);
     out->part[TIME_SLOWED] +=
@@ -472,6 +474,13 @@ static bool walk_stages(struct time_result *out, const struct step_clock *s,
 bool fold_time(struct time_result *out, const struct program *p,
                const struct run *run, struct arena *a)
 {
+    return fold_time_logged(out, p, run, a, NULL);
+}
+
+bool fold_time_logged(struct time_result *out, const struct program *p,
+                      const struct run *run, struct arena *a,
+                      struct time_log *log)
+{
     *out = (struct time_result){ 0 };
     if (!time_is_known(run))
         return true;
@@ -481,6 +490,7 @@ bool fold_time(struct time_result *out, const struct program *p,
         time_block(&s.block[b], &s.c, &p->block[b]);
         states_of_block(&s.states[b], p, &p->block[b], run, b != p->head);
     }
+    s.c.log = log; /* blocks are told apart from it */
     if (!walk_stages(out, &s, a))
         return false;
     for (int i = 0; i < TIME_PARTS; i++)

@@ -59,8 +59,9 @@ static double inside(const struct clock *c, enum wire wire, double n,
 {
     const struct wire_speed *w = wire_speed(c, wire, n);
     const double turns = wire == WIRE_ALL_REDUCE ? 2 : 1;
-    const double rate = fmin(w->bytes_s, c->run->gpu.intra_node_bytes_s
-                                             * (turns > 1 ? 1.2 : 1));
+    const double rate =
+        fmin(w->bytes_s * c->run->link_scale,
+             c->run->gpu.intra_node_bytes_s * (turns > 1 ? 1.2 : 1));
     return w->latency_s
            + turns * (n - 1) / n * bytes / rate
                  * (1 + sqrt(w->half_bytes / bytes));
@@ -82,8 +83,8 @@ static double between(const struct clock *c, enum wire wire, struct ranks r,
            + turns * sent / rate * (1 + sqrt(NET_HALF_BYTES / bytes));
 }
 
-double time_wire(const struct clock *c, enum wire wire, struct ranks r,
-                 double bytes)
+static double wire_seconds(const struct clock *c, enum wire wire,
+                           struct ranks r, double bytes)
 {
     if (r.n <= 1 || bytes <= 0)
         return 0;
@@ -93,6 +94,15 @@ double time_wire(const struct clock *c, enum wire wire, struct ranks r,
     if (local >= (double)r.n)
         return near / scale;
     return fmax(near, between(c, wire, r, bytes)) / scale;
+}
+
+double time_wire(const struct clock *c, enum wire wire, struct ranks r,
+                 double bytes)
+{
+    const double seconds = wire_seconds(c, wire, r, bytes);
+    if (c->log != NULL && seconds > 0)
+        time_log_wire(c->log, (struct wire_note){ wire, r, bytes, seconds });
+    return seconds;
 }
 
 double time_send(const struct clock *c, uint64_t stride, double bytes)

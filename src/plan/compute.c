@@ -6,11 +6,20 @@
 #include "plan/plan.h"
 #include "plan/scaling.h"
 
+#include "fold/time.h"
+
 #include <math.h>
 
 #include "base/banned.h"
 
 enum { SECONDS_PER_HOUR = 3600, HOURS_PER_DAY = 24 };
+
+/* What a node draws over the TDP of its GPUs: 76 % of 10.2 kW for 8 x 700 W,
+ * measured in training (Newkirk et al. 2025, arXiv:2506.14551); and a data
+ * centre over that (Wu et al. 2022, arXiv:2111.00364, the 1.1 of the Llama
+ * papers). */
+#define ENERGY_NODE 1.38
+#define ENERGY_CENTRE 1.1
 
 static bool has_law(const struct memplan_report *r)
 {
@@ -123,9 +132,13 @@ static void cluster(struct compute_result *c, const struct run *run)
         c->gpus_in_nodes = ceil(whole / node) * node;
     }
     c->days = c->gpu_hours / (per_gpu_day * c->gpus);
-    c->cost_usd = c->price_usd_h > 0 || run->given[KEY_PRICE]
+    c->cost_usd = c->price_usd_h > 0 || run->setup.set[KEY_PRICE]
                       ? c->gpu_hours / c->availability * c->price_usd_h
                       : (double)NAN;
+    c->tdp_w = run->gpu.tdp_w;
+    c->energy_kwh = c->tdp_w > 0 ? c->gpu_hours / c->availability * c->tdp_w
+                                       / 1000 * ENERGY_NODE * ENERGY_CENTRE
+                                 : (double)NAN;
 }
 
 /* Idle time of a rank over what it computes. Forward and the two halves of
@@ -286,6 +299,17 @@ static void explain_run(struct explanation *x, const struct compute_result *c)
                .source = c->price_source });
     add(x, (struct explain_entry){
                .section = "training run",
+               .name = "energy",
+               .unit = "kWh",
+               .value = c->energy_kwh,
+               .formula = "GPU-hours / availability * TDP * node * data centre",
+               .numbers = NUMBERS(a, "# / # * # W / 1000 * # * #", c->gpu_hours,
+                                  c->availability, c->tdp_w, ENERGY_NODE,
+                                  ENERGY_CENTRE),
+               .equation = "compute",
+               .source = "arXiv:2506.14551, arXiv:2111.00364" });
+    add(x, (struct explain_entry){
+               .section = "training run",
                .name = "step time",
                .unit = "s",
                .value = c->step_time_s,
@@ -359,8 +383,11 @@ bool explain_compute(struct explanation *x, const struct memplan_report *r)
 {
     explain_flops_of_run(x, &r->compute);
     explain_run(x, &r->compute);
-    if (r->compute.mfu_predicted)
+    if (r->compute.mfu_predicted) {
         explain_time(x, &r->time);
+        if (!fold_time_explain(x, &r->program, &r->run))
+            return false;
+    }
     explain_laws(x, &r->compute);
     if (r->has_model)
         explain_comm(x, &r->comm);

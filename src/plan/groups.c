@@ -101,6 +101,9 @@ bool explain_groups(struct explanation *x, const struct run *run, bool experts)
     for (size_t i = 0; i < n; i++) {
         char ranks[RANKS_TEXT];
         const uint64_t nodes = nodes_of(&g[i], run->gpus_per_node);
+        const uint64_t joined = run->gpu.link_gpus;
+        const bool linked = nodes > 1 && joined > run->gpus_per_node
+                            && nodes_of(&g[i], joined) == 1;
         rank_words(ranks, &g[i]);
         explain_add(
             x, (struct explain_entry){
@@ -113,8 +116,9 @@ bool explain_groups(struct explanation *x, const struct run *run, bool experts)
                        x->arena, "stride %" PRIu64 "; %" PRIu64 " such groups",
                        g[i].stride, run->gpus / g[i].size),
                    .numbers =
-                       arena_printf(x->arena, "ranks %s: %" PRIu64 " node%s",
-                                    ranks, nodes, nodes > 1 ? "s" : ""),
+                       arena_printf(x->arena, "ranks %s: %" PRIu64 " node%s%s",
+                                    ranks, nodes, nodes > 1 ? "s" : "",
+                                    linked ? ", joined by NVLink" : ""),
                    .equation = "groups",
                    .source = "" });
     }

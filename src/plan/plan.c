@@ -4,6 +4,8 @@
  */
 #include "plan/plan.h"
 
+#include "plan/deadline.h"
+
 #include "fold/fold.h"
 #include "fold/memory.h"
 #include "fold/states.h"
@@ -110,6 +112,7 @@ memplan_status plan_memory(struct memplan_report *r, const struct spec *spec,
     arena_rewind(&r->arena);
     r->kind = REPORT_NONE;
     r->n_changes = 0;
+    r->deadline = (struct deadline_result){ 0 };
     r->has_model = true;
     r->params = *params;
     if (!copy_spec(r, spec))
@@ -422,17 +425,27 @@ static memplan_status compute_deadline(struct memplan_report *r,
     return plan_compute_model(r, model, &more, d);
 }
 
-static memplan_status compute_into(struct memplan_report *r,
+/* By the step that each number of GPUs has, or the utilisation that is given. */
+static memplan_status answer_deadline(struct memplan_report *r,
+                                      const memplan_model *model,
+                                      const struct setup *setup, struct diag *d)
+{
+    if (r->compute.mfu_predicted)
+        return plan_deadline(r, model, setup, d);
+    const bool open = !setup->set[KEY_GPUS] && !setup->set[KEY_DP]
+                      && !setup->set[KEY_GLOBAL_BATCH];
+    return open ? compute_deadline(r, model, setup, d) : MEMPLAN_OK;
+}
+
+memplan_status plan_compute_answer(struct memplan_report *r,
                                    const memplan_model *model,
                                    const struct setup *setup, struct diag *d)
 {
     if (model != NULL) {
         if (plan_compute_model(r, model, setup, d) != MEMPLAN_OK)
             return d->status;
-        const bool free = !setup->set[KEY_GPUS] && !setup->set[KEY_DP]
-                          && !setup->set[KEY_GLOBAL_BATCH];
-        if (r->run.days > 0 && free
-            && compute_deadline(r, model, setup, d) != MEMPLAN_OK)
+        if (r->run.days > 0
+            && answer_deadline(r, model, setup, d) != MEMPLAN_OK)
             return d->status;
     } else if (setup_resolve(&r->run, setup, NULL, 0, d) != MEMPLAN_OK) {
         return d->status;
@@ -466,7 +479,7 @@ memplan_status memplan_compute(memplan_report **out, const memplan_model *model,
     struct memplan_report *r = plan_report_new(allocator);
     if (r == NULL)
         return diag_nomem(&d);
-    if (compute_into(r, model, &setup->setup, &d) != MEMPLAN_OK) {
+    if (plan_compute_answer(r, model, &setup->setup, &d) != MEMPLAN_OK) {
         memplan_report_free(r);
         return d.status;
     }

@@ -43,6 +43,12 @@ memplan_status plan_compute_model(struct memplan_report *r,
                                   const memplan_model *model,
                                   const struct setup *setup, struct diag *d);
 
+/* What memplan_compute() puts into a report; model may be NULL. Returns d's
+ * status. */
+memplan_status plan_compute_answer(struct memplan_report *r,
+                                   const memplan_model *model,
+                                   const struct setup *setup, struct diag *d);
+
 /* Fills r->change: what would make it fit, each evaluated. Only called when
  * it does not. Keeps quiet when out of memory: suggestions are extra. */
 void plan_changes(struct memplan_report *r, const struct spec *spec,

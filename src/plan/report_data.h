@@ -35,15 +35,15 @@ struct compute_result {
     double mfu, hfu;
     bool mfu_given, mfu_predicted;
     double peak_flop_s;
-    double gpu_hours, days, cost_usd; /* NAN: not known */
-    double gpus;                      /* used, or needed for the deadline */
-    double gpus_in_nodes;             /* needed, rounded up to whole nodes */
+    double gpu_hours, days, cost_usd, energy_kwh; /* NAN: not known */
+    double gpus;          /* used, or needed for the deadline */
+    double gpus_in_nodes; /* needed, rounded up to whole nodes */
     bool has_deadline;
     double deadline_days;
     double step_time_s, tokens_per_s, tokens_per_step, steps;
     double communication_bytes; /* per GPU and step; NAN unknown */
     double bubble_fraction;
-    double availability, price_usd_h;
+    double availability, price_usd_h, tdp_w;
     const char *price_source;
     /* compute-optimal */
     double tokens_optimal; /* that the chosen law matches to `params` */
@@ -58,6 +58,14 @@ struct compute_result {
     double same_loss_flops, extra_training; /* share of that */
     struct law_result served; /* with the least training and serving */
     double served_flops, served_flops_here;
+};
+
+/* GPUs for so many days, of layouts that are possible, each with its own
+ * utilisation. [method.md eq. deadline] */
+struct deadline_result {
+    bool searched, met;
+    double gpus, days, mfu; /* the fewest that are enough; or the fastest */
+    uint64_t looked;        /* numbers of GPUs */
 };
 
 /* A change that would make it fit, evaluated. */
@@ -84,6 +92,7 @@ struct memplan_report {
     struct comm_result comm;
     struct time_result time;
     struct compute_result compute;
+    struct deadline_result deadline;
     struct change change[CHANGE_MAX];
     size_t n_changes;
 };

@@ -74,6 +74,24 @@ memplan_status memplan_setup_parse(memplan_setup *setup, const char *json,
     return d.status;
 }
 
+memplan_status memplan_setup_prices(memplan_setup *setup, const char *json,
+                                    size_t len, memplan_errors *errs)
+{
+    struct diag d;
+    diag_init(&d, errs);
+    if (setup == NULL || (json == NULL && len != 0)) {
+        diag_add(&d, MEMPLAN_E_ARG, "no setup, or no text");
+        return d.status;
+    }
+    struct arena arena;
+    arena_init(&arena, &setup->alloc);
+    const struct json *root = json_parse(&arena, json, len, &d);
+    if (root != NULL)
+        setup_parse_prices(&setup->setup, root, json, len, &d);
+    arena_release(&arena);
+    return d.status;
+}
+
 static const struct config_dialect *find_dialect(const char *name)
 {
     const struct config_dialect *dialect = config_dialect(0);

@@ -378,6 +378,7 @@ static const struct row cost_rows[] = {
     ROW(struct compute_result, gpus, "gpus", ""),
     ROW(struct compute_result, days, "days", "d"),
     ROW(struct compute_result, cost_usd, "cost_usd", "USD"),
+    ROW_OR_NONE(struct compute_result, energy_kwh, "energy_kwh", "kWh"),
 };
 
 static const struct row price_rows[] = {
@@ -612,6 +613,13 @@ static const struct row size_rows[] = {
     ROW(struct compute_result, params, "parameters", ""),
 };
 
+static const struct row search_rows[] = {
+    ROW(struct deadline_result, met, "deadline_met", ""),
+    ROW(struct deadline_result, gpus, "deadline_gpus", ""),
+    ROW(struct deadline_result, days, "deadline_gpus_days", "d"),
+    ROW(struct deadline_result, mfu, "deadline_gpus_mfu", ""),
+};
+
 static void visit_compute_only(const struct memplan_report *r,
                                struct visitor *v)
 {
@@ -623,6 +631,7 @@ static void visit_compute_only(const struct memplan_report *r,
     VISIT(v, speed_rows, c);
     VISIT(v, cost_rows, c);
     VISIT(v, deadline_rows, c->has_deadline ? c : NULL);
+    VISIT(v, search_rows, r->deadline.searched ? &r->deadline : NULL);
     VISIT(v, price_rows, c);
     visit_chinchilla(c, v);
     visit_laws(c, v);

@@ -175,12 +175,39 @@ static void transfer_lines(struct table *t, const struct memplan_report *r)
 
 /* ---- time and money ---- */
 
+/* Of layouts that are possible, each with its own step. */
+static void searched_line(struct table *t, const struct memplan_report *r)
+{
+    const struct deadline_result *x = &r->deadline;
+    char value[VALUE_MAX], note[NOTE_MAX], buf[UNIT_TEXT_MAX];
+    str_format(note, sizeof(note), "for %s day%s",
+               unit_format_double(buf, r->compute.deadline_days),
+               fabs(r->compute.deadline_days - 1) < 1e-9 ? "" : "s");
+    if (x->met) {
+        unit_format_grouped(value, x->gpus, 0);
+        str_append(note, sizeof(note), ": MFU %s", text_percent(buf, x->mfu));
+        str_append(note, sizeof(note), " there, %s days",
+                   quantity(buf, x->days));
+    } else {
+        str_format(value, sizeof(value), "none");
+        str_append(note, sizeof(note), ": no number is enough; %s days",
+                   quantity(buf, x->days));
+        str_append(note, sizeof(note), " on %s at best",
+                   unit_format_grouped(buf, x->gpus, 0));
+    }
+    line(t, "GPUs needed", value, note);
+}
+
 static void deadline_line(struct table *t, const struct memplan_report *r)
 {
     const struct compute_result *c = &r->compute;
     char value[VALUE_MAX], note[NOTE_MAX], buf[UNIT_TEXT_MAX];
     if (!c->has_deadline)
         return;
+    if (r->deadline.searched) {
+        searched_line(t, r);
+        return;
+    }
     str_format(note, sizeof(note), "for %s days",
                unit_format_double(buf, c->deadline_days));
     if (r->run.given[KEY_GPUS]) {
@@ -231,6 +258,20 @@ static void cost_line(struct table *t, const struct compute_result *c)
     line(t, "cost", value, note);
 }
 
+static void energy_line(struct table *t, const struct compute_result *c)
+{
+    char value[VALUE_MAX], note[NOTE_MAX], buf[UNIT_TEXT_MAX];
+    if (!known(c->energy_kwh))
+        return;
+    const bool large = c->energy_kwh >= 1e5;
+    str_format(value, sizeof(value), "%s %s",
+               quantity(buf, large ? c->energy_kwh / 1000 : c->energy_kwh),
+               large ? "MWh" : "kWh");
+    str_format(note, sizeof(note), "%s W a GPU, its node and cooling with it",
+               quantity(buf, c->tdp_w));
+    line(t, "energy", value, note);
+}
+
 static void fill_compute(struct table *t, const void *ctx)
 {
     const struct memplan_report *r = ctx;
@@ -240,6 +281,7 @@ static void fill_compute(struct table *t, const void *ctx)
     transfer_lines(t, r);
     time_lines(t, r);
     cost_line(t, &r->compute);
+    energy_line(t, &r->compute);
 }
 
 static void compute_table(struct out *o, const struct memplan_report *r)

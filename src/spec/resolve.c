@@ -222,6 +222,16 @@ static void resolve_nodes(struct run *r)
                    r->gpus_per_node, nodes);
 }
 
+/* Bytes per second of a link; one that a GPU has not stays unset. */
+static double resolve_rate(struct run *r, enum setup_key key, double usual)
+{
+    if (r->given[key])
+        return (double)r->setup.v[key].n;
+    if (usual > 0)
+        resolve_count(r, key, (uint64_t)usual);
+    return usual;
+}
+
 static void resolve_gpu(struct run *r)
 {
     uint64_t index =
@@ -236,6 +246,11 @@ static void resolve_gpu(struct run *r)
         r->gpu.memory_bytes = r->gpu.visible_bytes;
     }
     r->capacity_bytes = resolve_count(r, KEY_GPU_MEMORY, r->gpu.visible_bytes);
+    const double link = r->gpu.intra_node_bytes_s;
+    r->gpu.intra_node_bytes_s = resolve_rate(r, KEY_INTRA_NODE_BANDWIDTH, link);
+    r->link_scale = link > 0 ? r->gpu.intra_node_bytes_s / link : 1;
+    r->gpu.inter_node_bytes_s =
+        resolve_rate(r, KEY_INTER_NODE_BANDWIDTH, r->gpu.inter_node_bytes_s);
     resolve_nodes(r);
 }
 
@@ -572,5 +587,5 @@ void run_bare(struct run *run, const struct spec *spec)
     run->vocab = spec->vocab;
     run->lora_dtype = run->base_dtype = DT_BF16;
     run->peak_flop_s = run->gpu.peak_bf16_flop_s;
-    run->availability = run->mfu = run->peak_scale = 1;
+    run->availability = run->mfu = run->peak_scale = run->link_scale = 1;
 }

@@ -495,6 +495,7 @@ static bool stands_alone(enum setup_key key)
 {
     return key == KEY_GPU || key == KEY_GPUS || key == KEY_GPUS_PER_NODE
            || key == KEY_GPU_MEMORY || key == KEY_PRICE || key == KEY_PEAK_FLOPS
+           || key == KEY_INTRA_NODE_BANDWIDTH || key == KEY_INTER_NODE_BANDWIDTH
            || key == KEY_PRECISION || key == KEY_PARAMS || key == KEY_TOKENS
            || key == KEY_TOKENS_PER_PARAM || key == KEY_SCALING_LAW
            || key == KEY_MFU || key == KEY_AVAILABILITY || key == KEY_DAYS

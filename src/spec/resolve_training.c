@@ -95,7 +95,13 @@ static void resolve_mfu(struct run *r, bool model)
 
 static void resolve_price(struct run *r)
 {
-    bool known = r->given[KEY_PRICE] || r->gpu.price_usd_h > 0;
+    const uint64_t gpu = r->setup.v[KEY_GPU].n;
+    const bool listed = gpu < GPU_PRICES_MAX && r->setup.listed[gpu];
+    if (listed) {
+        r->gpu.price_usd_h = r->setup.listed_price[gpu];
+        r->gpu.price_source = "the list of prices that was read";
+    }
+    bool known = r->given[KEY_PRICE] || listed || r->gpu.price_usd_h > 0;
     r->price_usd_h = known ? resolve_real(r, KEY_PRICE, r->gpu.price_usd_h) : 0;
     r->gpu.price_usd_h = r->price_usd_h;
     if (!known) {

@@ -336,6 +336,8 @@ struct calibration {
     char name[CALIBRATION_NAME]; /* of the file */
 };
 
+enum { GPU_PRICES_MAX = 64 }; /* at least the catalogue's rows */
+
 struct setup {
     union setup_value v[KEY_COUNT];
     bool set[KEY_COUNT];
@@ -365,6 +367,9 @@ struct setup {
     uint64_t layers[LAYER_WORDS];     /* layers_to_transform: bit set */
     uint32_t rank[LORA_TARGET_COUNT]; /* rank_pattern; 0: none of its own */
     struct calibration calibration;
+    /* US dollars per GPU-hour of a price list, by the catalogue's order. */
+    double listed_price[GPU_PRICES_MAX];
+    bool listed[GPU_PRICES_MAX];
 };
 
 const memplan_field *setup_field(size_t key); /* NULL past the end */
@@ -382,6 +387,8 @@ memplan_status setup_set(struct setup *s, struct str key, struct str value,
  * "x-..." are free. Reports every bad key and value with its place in `text`;
  * the good ones are stored. Returns d's status. */
 struct json;
+memplan_status setup_parse_prices(struct setup *s, const struct json *root,
+                                  const char *text, size_t len, struct diag *d);
 memplan_status setup_parse(struct setup *s, const struct json *root,
                            const char *text, size_t len, struct diag *d);
 
@@ -470,6 +477,7 @@ struct run {
     double peak_scale;  /* of any precision's peak: what is given over what
                            the catalogue has */
     double scale[SPEED_SCALES]; /* of a calibration; 1 without */
+    double link_scale;          /* the same of the link inside a node */
 
     enum framework framework;
     enum implementation impl;

@@ -57,6 +57,7 @@ static void on_gpu(const char *name)
     assert_non_null(gpu);
     run_on = (struct run){ .gpu = *gpu,
                            .peak_scale = 1,
+                           .link_scale = 1,
                            .scale = { 1, 1, 1, 1, 1 },
                            .gpus_per_node = 8,
                            .peak_flop_s = gpu->peak_bf16_flop_s };

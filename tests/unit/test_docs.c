@@ -154,6 +154,8 @@ static bool is_option(const char *name)
                                        "by",
                                        "limit_median",
                                        "calibration",
+                                       "prices",
+                                       "every_gpu",
                                        "out",
                                        "step",
                                        "as",

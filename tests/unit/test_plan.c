@@ -315,6 +315,103 @@ static void test_deadline_in_a_layout(void **state)
     memplan_model_free(model);
 }
 
+static memplan_report *computed(const char *name, memplan_setup *s)
+{
+    memplan_error slot[4];
+    memplan_errors errs = { slot, 4, 0 };
+    memplan_model *model = NULL;
+    memplan_report *r = NULL;
+    assert_int_equal(memplan_model_builtin(&model, name, NULL, NULL),
+                     MEMPLAN_OK);
+    if (memplan_compute(&r, model, s, NULL, &errs) != MEMPLAN_OK)
+        fail_msg("%s: %s", name, slot[0].message);
+    memplan_model_free(model);
+    memplan_setup_free(s);
+    return r;
+}
+
+/* With a batch that is held GPUs share it evenly, in whole nodes; the fewest
+ * that are enough; and where none is, the fastest, said as such. */
+static void test_deadline_predicted(void **state)
+{
+    (void)state;
+    memplan_report *r =
+        computed("llama-13b", SETUP("tokens", "260B", "days", "7", "zero", "3",
+                                    "global_batch", "1024"));
+    assert_true(r->deadline.met);
+    assert_int_equal(1024 % r->run.gpus, 0);
+    assert_int_equal(r->run.gpus % 8, 0);
+    assert_true(number(r, "days") <= 7);
+    near(number(r, "deadline_gpus"), (double)r->run.gpus, 0);
+    char half[16];
+    snprintf(half, sizeof half, "%d", (int)r->run.gpus / 2);
+    memplan_report *fewer =
+        computed("llama-13b", SETUP("tokens", "260B", "zero", "3", "gpus", half,
+                                    "global_batch", "1024"));
+    assert_true(number(fewer, "days") > 7);
+    memplan_report_free(fewer);
+    memplan_report_free(r);
+
+    r = computed("llama-13b", SETUP("tokens", "260B", "days", "0.5", "zero",
+                                    "3", "global_batch", "1024"));
+    assert_false(r->deadline.met);
+    assert_true(number(r, "days") > 0.5);
+    assert_int_equal(r->run.gpus, 1024);
+    memplan_report_free(r);
+
+    /* the other way round: days on these, and how many it would take */
+    r = computed("llama-13b", SETUP("tokens", "260B", "days", "7", "zero", "3",
+                                    "gpus", "64"));
+    assert_int_equal(r->run.gpus, 64);
+    assert_true(number(r, "days") > 7);
+    assert_true(number(r, "deadline_gpus") > 64);
+    assert_true(number(r, "deadline_gpus_days") <= 7);
+    memplan_report_free(r);
+}
+
+/* Links that are said replace the catalogue's: slower ones take longer. */
+static void test_links(void **state)
+{
+    (void)state;
+    static const char *const keys[] = { "intra_node_bandwidth",
+                                        "inter_node_bandwidth" };
+    static const char *const slow[] = { "30e9", "1e9" };
+    static const char *const same[] = { "300e9", "25e9" };
+    memplan_report *r =
+        computed("llama-7b", SETUP("gpus", "64", "tp", "8", "zero", "1"));
+    const double step = number(r, "step_time_s");
+    assert_true(r->run.gpu.intra_node_bytes_s > 299e9);
+    assert_true(r->run.gpu.inter_node_bytes_s > 24e9);
+    memplan_report_free(r);
+    for (size_t i = 0; i < COUNT(keys); i++) {
+        r = computed("llama-7b", SETUP("gpus", "64", "tp", "8", "zero", "1",
+                                       keys[i], slow[i]));
+        assert_true(number(r, "step_time_s") > 1.05 * step);
+        memplan_report_free(r);
+        r = computed("llama-7b", SETUP("gpus", "64", "tp", "8", "zero", "1",
+                                       keys[i], same[i]));
+        near(number(r, "step_time_s"), step, 1e-9);
+        memplan_report_free(r);
+    }
+}
+
+/* Time that is lost is paid for once, in days, cost and energy alike. */
+static void test_availability(void **state)
+{
+    (void)state;
+    static const char *const all[] = { "days", "cost_usd", "energy_kwh" };
+    memplan_report *r = computed("llama-7b", SETUP("gpus", "64", "zero", "3"));
+    memplan_report *half = computed(
+        "llama-7b", SETUP("gpus", "64", "zero", "3", "availability", "0.5"));
+    near(number(half, "gpu_hours"), number(r, "gpu_hours"), 1e-12);
+    for (size_t i = 0; i < COUNT(all); i++)
+        near(number(half, all[i]), 2 * number(r, all[i]), 1e-12);
+    near(number(r, "energy_kwh"), number(r, "gpu_hours") * 0.4 * 1.38 * 1.1,
+         1e-9);
+    memplan_report_free(half);
+    memplan_report_free(r);
+}
+
 /* C = 6 N D: two of the three give the third. */
 static void test_budget_and_tokens(void **state)
 {
@@ -422,6 +519,29 @@ static void test_explanation_adds_up(void **state)
         arena_release(&a);
         memplan_report_free(r);
     }
+}
+
+/* What is left of each message is what the step has of them. */
+static void test_explained_messages_add_up(void **state)
+{
+    (void)state;
+    size_t some = 0;
+    for (size_t i = 0; i < COUNT(layouts); i++) {
+        memplan_report *r = layout(i);
+        struct arena a;
+        arena_init(&a, NULL);
+        struct explanation x = { .arena = &a };
+        double left = 0;
+        assert_true(report_explain(r, &x));
+        for (size_t k = 0; k < x.n; k++)
+            if (strcmp(x.entry[k].name, "between replicas, what is left") == 0)
+                left += x.entry[k].value;
+        some += left > 0;
+        near(left + 1, r->time.part[TIME_DP] + 1, 1e-9);
+        arena_release(&a);
+        memplan_report_free(r);
+    }
+    assert_true(some > 0);
 }
 
 static void test_again_is_the_same(void **state)
@@ -669,10 +789,14 @@ int main(void)
         cmocka_unit_test(test_repeated_data),
         cmocka_unit_test(test_too_large),
         cmocka_unit_test(test_deadline_in_a_layout),
+        cmocka_unit_test(test_deadline_predicted),
+        cmocka_unit_test(test_links),
+        cmocka_unit_test(test_availability),
         cmocka_unit_test(test_budget_and_tokens),
         cmocka_unit_test(test_compute_needs_a_size),
         cmocka_unit_test(test_components_add_up),
         cmocka_unit_test(test_explanation_adds_up),
+        cmocka_unit_test(test_explained_messages_add_up),
         cmocka_unit_test(test_again_is_the_same),
         cmocka_unit_test(test_one_f_one_b),
         cmocka_unit_test(test_gradient_copies),

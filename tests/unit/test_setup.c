@@ -203,6 +203,8 @@ static const char *const settable[][3] = {
     { "gpu_memory", "80GiB", "85899345920" },
     { "price", "1.5", "1.5" },
     { "peak_flops", "989T", "989000000000000" },
+    { "intra_node_bandwidth", "300e9", "300000000000" },
+    { "inter_node_bandwidth", "50G", "50000000000" },
     { "framework", "fsdp", "fsdp" },
     { "implementation", "paper", "paper" },
     { "engine", "fsdp2", "fsdp2" },
@@ -1224,12 +1226,26 @@ static void keys_that_need_a_model(void **state)
 {
     (void)state;
     static const enum setup_key alone[] = {
-        KEY_GPU,          KEY_GPUS,          KEY_GPUS_PER_NODE,
-        KEY_GPU_MEMORY,   KEY_PRICE,         KEY_PEAK_FLOPS,
-        KEY_PRECISION,    KEY_PARAMS,        KEY_TOKENS,
-        KEY_DAYS,         KEY_BUDGET,        KEY_MFU,
-        KEY_AVAILABILITY, KEY_SCALING_LAW,   KEY_TOKENS_PER_PARAM,
-        KEY_TARGET_LOSS,  KEY_UNIQUE_TOKENS, KEY_INFERENCE_TOKENS,
+        KEY_GPU,
+        KEY_GPUS,
+        KEY_GPUS_PER_NODE,
+        KEY_GPU_MEMORY,
+        KEY_PRICE,
+        KEY_PEAK_FLOPS,
+        KEY_PRECISION,
+        KEY_PARAMS,
+        KEY_TOKENS,
+        KEY_DAYS,
+        KEY_BUDGET,
+        KEY_MFU,
+        KEY_AVAILABILITY,
+        KEY_SCALING_LAW,
+        KEY_TOKENS_PER_PARAM,
+        KEY_TARGET_LOSS,
+        KEY_UNIQUE_TOKENS,
+        KEY_INFERENCE_TOKENS,
+        KEY_INTRA_NODE_BANDWIDTH,
+        KEY_INTER_NODE_BANDWIDTH,
     };
     for (size_t i = 0; i < SETTABLE; i++) {
         enum setup_key key = setup_find_key(str_of(settable[i][0]));

@@ -1,0 +1,241 @@
+/*
+ * The time of a step with its terms: the same walks with a log, of which the
+ * heaviest operations of a block and all messages are told. Owns words alone;
+ * every number is time_kernel.c's, time_wire.c's or time_step.c's.
+ * [docs/method.md eq. kernels, eq. collectives, eq. step-time]
+ */
+#include "fold/fold.h"
+#include "fold/time.h"
+
+#include <inttypes.h>
+#include <math.h>
+
+#include "base/banned.h"
+
+enum { HEAVIEST = 8, KERNELS_TEXT = 600 };
+
+/* ---- the log ---- */
+
+void time_log_kernel(struct time_log *log, struct kernel_note note)
+{
+    if (log->n_kernels < TIME_LOG_KERNELS)
+        log->kernel[log->n_kernels++] = note;
+}
+
+void time_log_wire(struct time_log *log, struct wire_note note)
+{
+    for (unsigned i = 0; i < log->n_wires; i++) {
+        const struct wire_note *w = &log->wire[i];
+        if (w->wire == note.wire && w->ranks.n == note.ranks.n
+            && w->ranks.stride == note.ranks.stride
+            && fabs(w->bytes - note.bytes) < 0.5)
+            return;
+    }
+    if (log->n_wires < TIME_LOG_WIRES)
+        log->wire[log->n_wires++] = note;
+}
+
+void time_log_overlap(struct time_log *log, double message, double computing,
+                      double times)
+{
+    if (log->n_overlaps < TIME_LOG_OVERLAPS && message > 0 && times > 0)
+        log->overlap[log->n_overlaps++] =
+            (struct overlap_note){ message, computing, times };
+}
+
+/* ---- kernels of a block ---- */
+
+static double sum_pass(const struct pass *p)
+{
+    double sum = p->hidden;
+    for (int i = 0; i < TIME_PARTS; i++)
+        sum += p->part[i];
+    return sum;
+}
+
+static double sum_op(const struct block_time *t)
+{
+    return sum_pass(&t->forward) + sum_pass(&t->input) + sum_pass(&t->weight);
+}
+
+struct heavy {
+    const struct op *op;
+    struct block_time time;
+    struct time_log log;
+};
+
+struct top {
+    struct heavy row[HEAVIEST];
+    size_t n;
+};
+
+static void keep(struct top *top, const struct heavy *h)
+{
+    const double mine = sum_op(&h->time);
+    size_t at = top->n;
+    while (at > 0 && mine > sum_op(&top->row[at - 1].time))
+        at--;
+    if (at == HEAVIEST)
+        return;
+    if (top->n < HEAVIEST)
+        top->n++;
+    for (size_t i = top->n - 1; i > at; i--)
+        top->row[i] = top->row[i - 1];
+    top->row[at] = *h;
+}
+
+/* What decides: the units, the memory, or the kernel's start. */
+static const char *bound(const struct kernel_note *k)
+{
+    if (k->launch_s > k->compute_s && k->launch_s > k->memory_s)
+        return "latency";
+    return k->compute_s >= k->memory_s ? "products" : "memory";
+}
+
+static void kernel_words(char *text, const struct kernel_note *k, bool first)
+{
+    const struct product *x = &k->product;
+    const double seconds = fmax(k->compute_s, k->memory_s) + k->launch_s;
+    str_append(text, KERNELS_TEXT, first ? "" : "; ");
+    if (x->copies > 1)
+        str_append(text, KERNELS_TEXT, "%.0f of ", x->copies);
+    if (x->k > 0)
+        str_append(text, KERNELS_TEXT,
+                   "%.0f x %.0f x %.0f: %.3g ms, %.0f "
+                   "TFLOP/s, by %s",
+                   x->m, x->n, x->k, seconds * 1e3,
+                   2 * x->m * x->n * x->k * x->copies / seconds / 1e12,
+                   bound(k));
+    else
+        str_append(text, KERNELS_TEXT, "%.4g MB: %.3g ms, by %s",
+                   k->bytes / 1e6, seconds * 1e3, bound(k));
+}
+
+static void message_words(char *text, const struct wire_note *w,
+                          const struct clock *c)
+{
+    static const char *const names[WIRES] = { "all-reduce", "all-gather",
+                                              "reduce-scatter", "all-to-all" };
+    str_append(text, KERNELS_TEXT,
+               "%s of %.4g MB among %" PRIu64 " ranks, stride %" PRIu64
+               ", %s: %.3g ms",
+               names[w->wire], w->bytes / 1e6, w->ranks.n, w->ranks.stride,
+               wire_inside(c, w->ranks) ? "inside a node" : "across nodes",
+               w->seconds * 1e3);
+}
+
+static const char *op_words(struct arena *a, const struct heavy *h,
+                            const struct clock *c)
+{
+    char text[KERNELS_TEXT] = "";
+    const double forward = sum_pass(&h->time.forward);
+    for (unsigned i = 0; i < h->log.n_kernels; i++)
+        kernel_words(text, &h->log.kernel[i], i == 0);
+    for (unsigned i = 0; i < h->log.n_wires; i++) {
+        str_append(text, KERNELS_TEXT, text[0] != '\0' ? "; " : "");
+        message_words(text, &h->log.wire[i], c);
+    }
+    if (h->time.input.hidden > 0)
+        str_append(text, KERNELS_TEXT,
+                   "; of backward beside the products of weights' gradients");
+    if (text[0] == '\0' && h->op->flop_causal > 0 && forward > 0)
+        str_append(text, KERNELS_TEXT, "forward %.3g ms, %.0f TFLOP/s",
+                   forward * 1e3, h->op->flop_causal / forward / 1e12);
+    return arena_copy(a, text, str_of(text).n);
+}
+
+static void explain_op(struct explanation *x, const struct clock *c,
+                       const struct block *b, const struct heavy *h)
+{
+    const bool wire = h->log.n_wires > 0;
+    explain_add(
+        x, (struct explain_entry){
+               .section = "time of a step",
+               .name = arena_printf(x->arena, "%s, %s: %s", b->name,
+                                    op_kind_name(h->op->kind), h->op->name),
+               .unit = "s",
+               .value = sum_op(&h->time),
+               .formula = "a micro-batch, forward and backward, in one block",
+               .numbers = op_words(x->arena, h, c),
+               .equation = wire ? "collectives" : "kernels",
+               .source = "",
+               .depth = 2 });
+}
+
+static void explain_block(struct explanation *x, const struct clock *clock,
+                          const struct block *b)
+{
+    struct top *top = ARENA_NEW(x->arena, struct top, 1);
+    struct heavy *h = ARENA_NEW(x->arena, struct heavy, 1);
+    if (top == NULL || h == NULL) {
+        x->failed = true;
+        return;
+    }
+    top->n = 0;
+    struct clock c = *clock;
+    c.log = &h->log;
+    for (uint32_t i = 0; i < b->op_count; i++) {
+        h->op = &c.p->op[b->op_first + i];
+        h->log.n_kernels = h->log.n_wires = h->log.n_overlaps = 0;
+        time_op(&h->time, &c, h->op);
+        if (sum_op(&h->time) > 0)
+            keep(top, h);
+    }
+    for (size_t i = 0; i < top->n; i++)
+        explain_op(x, &c, b, &top->row[i]);
+}
+
+/* ---- messages between replicas ---- */
+
+static void explain_wires(struct explanation *x, const struct clock *c,
+                          const struct time_log *log)
+{
+    for (unsigned i = 0; i < log->n_wires; i++) {
+        char text[KERNELS_TEXT] = "";
+        message_words(text, &log->wire[i], c);
+        explain_add(x,
+                    (struct explain_entry){
+                        .section = "time of a step",
+                        .name = "between replicas",
+                        .unit = "s",
+                        .value = log->wire[i].seconds,
+                        .formula = "the longer of inside and across nodes",
+                        .numbers = arena_copy(x->arena, text, str_of(text).n),
+                        .equation = "collectives",
+                        .source = "",
+                        .depth = 2 });
+    }
+    for (unsigned i = 0; i < log->n_overlaps; i++) {
+        const struct overlap_note *o = &log->overlap[i];
+        explain_add(
+            x, (struct explain_entry){
+                   .section = "time of a step",
+                   .name = "between replicas, what is left",
+                   .unit = "s",
+                   .value = o->times * fmax(0, o->message - o->computing),
+                   .formula = "times * max(0, message - computing beside it)",
+                   .numbers = NUMBERS(x->arena, "# * max(0, # - #)", o->times,
+                                      o->message, o->computing),
+                   .equation = "step-time",
+                   .source = "",
+                   .depth = 2 });
+    }
+}
+
+bool fold_time_explain(struct explanation *x, const struct program *p,
+                       const struct run *run)
+{
+    struct clock c;
+    struct time_result again;
+    struct time_log *log = ARENA_NEW(x->arena, struct time_log, 1);
+    if (log == NULL)
+        return false;
+    log->n_kernels = log->n_wires = log->n_overlaps = 0;
+    clock_init(&c, p, run);
+    for (uint32_t b = 0; b < p->n_blocks; b++)
+        explain_block(x, &c, &p->block[b]);
+    if (!fold_time_logged(&again, p, run, x->arena, log))
+        return false;
+    explain_wires(x, &c, log);
+    return !x->failed;
+}

@@ -1,0 +1,10 @@
+The heaviest operations with their shape, rate and bound; messages with theirs.
+== args
+explain llama-7b --gpus 64 --zero 3
+== stdout ~
+down_proj
+2048 x 4096 x 11008
+TFLOP/s, by products
+between replicas
+all-gather of
+times * max(0, message - computing beside it)
