@@ -83,6 +83,8 @@ struct ranks {
 /* A collective of a tensor of so many bytes, whole. */
 double time_wire(const struct clock *c, enum wire wire, struct ranks r,
                  double bytes);
+/* Tokens to their experts, or back: once a node, where the dispatcher can. */
+double time_dispatch(const struct clock *c, struct ranks r, double bytes);
 /* From one rank to another, `stride` away. */
 double time_send(const struct clock *c, uint64_t stride, double bytes);
 /* Whether all of them are in one node. */
@@ -107,12 +109,12 @@ uint64_t pipe_stages(const struct run *run);
 uint64_t pipe_stage(const struct run *run, uint64_t rank, uint64_t chunk);
 
 /* From the first forward to the last backward of so many micro-batches, run
- * event by event; < 0: out of memory. At most schedule_micros() of them. */
+ * event by event; < 0: out of memory, or they wait for each other. */
 double pipe_simulated(const struct pipe *x, uint64_t micros, struct arena *a);
-/* The same of all micro-batches of a step, by formula. */
-double pipe_closed(const struct pipe *x);
-/* Simulated while the pipeline fills and drains; between, the rank that is
- * busiest decides. a NULL: by formula. */
+/* Of all micro-batches of a step: by formula, where there is one (1F1B, GPipe),
+ * or from a few of them. */
+double pipe_closed(const struct pipe *x, struct arena *a);
+/* Of all of them, run; of very many, the last as long as the busiest rank. */
 double pipe_time(const struct pipe *x, struct arena *a);
 /* What the busiest rank does for one micro-batch. */
 double pipe_busy(const struct pipe *x);

@@ -475,7 +475,10 @@ static void message(struct op_clock *o, enum wire wire, enum wire back)
     const bool overlaps = c->run->impl == IMPL_MEGATRON
                           || c->run->impl == IMPL_MEGATRON_LOCAL
                           || c->run->impl == IMPL_PAPER;
-    const double there = time_wire(c, wire, r, gathers ? narrow : bytes);
+    const bool routed = wire == WIRE_A2A && o->op->group == COMM_EP;
+    const double there = routed
+                             ? time_dispatch(c, r, bytes)
+                             : time_wire(c, wire, r, gathers ? narrow : bytes);
     if (o->op->kind == OP_VIEW) { /* of the gradient alone */
         spend(&o->out->input, part, there);
         return;
@@ -484,7 +487,9 @@ static void message(struct op_clock *o, enum wire wire, enum wire back)
     if (!any_grads(o) || o->op->one_way)
         return;
     const double again =
-        time_wire(c, back, r, back == WIRE_ALL_GATHER ? narrow : bytes);
+        routed
+            ? there
+            : time_wire(c, back, r, back == WIRE_ALL_GATHER ? narrow : bytes);
     if (overlaps && o->op->group == COMM_TP && wire != WIRE_REDUCE_SCATTER)
         o->out->input.hidden += again, o->out->input.messages += 1;
     else

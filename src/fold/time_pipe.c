@@ -33,6 +33,8 @@ struct order {
     uint32_t *code;
     size_t n, next;
     double clock;
+    uint32_t
+        turned; /* 1: of its two directions, the nearer end's is the other */
 };
 
 static uint32_t code_of(enum slot_kind kind, uint64_t chunk, uint64_t micro)
@@ -48,7 +50,8 @@ static void put(struct order *o, enum slot_kind kind, uint64_t chunk,
 
 static bool note(void *ctx, const struct slot *slot)
 {
-    put(ctx, slot->kind, slot->chunk, slot->micro);
+    struct order *o = ctx;
+    put(o, slot->kind, slot->chunk ^ o->turned, slot->micro ^ o->turned);
     return true;
 }
 
@@ -72,6 +75,12 @@ struct simulation {
     double *forward, *back; /* [stages][micros]: when it is done; < 0: not */
 };
 
+/* Numbers that an order of so many needs: in flight, and two waiting each. */
+static size_t room_of(const struct run *run, uint64_t micros)
+{
+    return (size_t)(3 * max_u64(micros, schedule_micros(run)) + 4);
+}
+
 /* What schedule_walk() asks of a stage: its place, and room. */
 static void walk_rank(struct order *o, const struct run *run, uint64_t r,
                       uint64_t micros, uint64_t *zero, uint32_t *room)
@@ -82,9 +91,11 @@ static void walk_rank(struct order *o, const struct run *run, uint64_t r,
                        .chunk_kept = zero,
                        .chunk_stash = zero,
                        .in_flight = stage_in_flight(run, r) };
-    if (schedule_is_dual(run))
+    if (schedule_is_dual(run)) {
         s.chunks = 2;
-    memset(room, 0, schedule_room(run) * sizeof *room);
+        o->turned = r >= run->pp / 2;
+    }
+    memset(room, 0, room_of(run, micros) * sizeof *room);
     if (run->schedule == SCHED_INTERLEAVED)
         schedule_interleaved(&s, &micros, room, note, o);
     else if (schedule_splits(run))
@@ -137,39 +148,77 @@ static bool blocks(const struct run *run)
     return run->schedule == SCHED_1F1B || run->schedule == SCHED_GPIPE;
 }
 
-static bool run_slot(struct simulation *s, uint64_t r)
+/* A slot's place. */
+struct place_of {
+    enum slot_kind kind;
+    uint64_t stage, micro;
+};
+
+static struct place_of slot_place(const struct run *run, uint64_t rank,
+                                  uint32_t code)
+{
+    return (struct place_of){ (enum slot_kind)(code & 3),
+                              pipe_stage(run, rank, code >> 2 & 1023),
+                              code >> 12 };
+}
+
+/* DualPipe's forward and the backward after it are one, kernels of both beside
+ * each other: they begin and end together, but for the first backward of a rank
+ * in the middle [deepseek-ai/DualPipe, dualpipe.py, step 4]. */
+static bool joined(const struct run *run, const struct order *o)
+{
+    const bool dual = schedule_is_dual(run);
+    if ((!dual && run->schedule != SCHED_DUALPIPE_V) || o->next + 1 >= o->n)
+        return false;
+    const uint32_t next = o->code[o->next + 1];
+    return (o->code[o->next] & 3) == SLOT_FORWARD && (next & 3) == SLOT_BACKWARD
+           && next >> 12 >= (dual ? 2 : 1);
+}
+
+static double slot_time(const struct pipe *x, const struct place_of *k)
+{
+    const struct pipe_pass *p = &x->at[k->stage];
+    switch (k->kind) {
+    case SLOT_FORWARD: return p->forward;
+    case SLOT_BACKWARD: return p->input + p->weight;
+    case SLOT_INPUT: return p->input;
+    case SLOT_WEIGHT: return p->weight;
+    case SLOT_KINDS: break;
+    }
+    return 0;
+}
+
+static void tell(struct simulation *s, const struct place_of *k, double done)
+{
+    if (k->kind == SLOT_FORWARD)
+        *at(s->forward, s, k->stage, k->micro) = done;
+    else if (k->kind != SLOT_WEIGHT)
+        *at(s->back, s, k->stage, k->micro) = done;
+}
+
+/* The next slots of a rank, if all that they wait for is there. */
+static bool run_slots(struct simulation *s, uint64_t r)
 {
     struct order *o = &s->rank[r];
     const struct run *run = s->x->run;
-    const uint32_t code = o->code[o->next];
-    const enum slot_kind kind = (enum slot_kind)(code & 3);
-    const uint64_t stage = pipe_stage(run, r, code >> 2 & 1023);
-    const uint64_t micro = code >> 12;
-    const double start = ready(s, kind, stage, micro);
-    const struct pipe_pass *p = &s->x->at[stage];
-    if (start < 0)
-        return false;
-    double done = fmax(o->clock, start);
-    switch (kind) {
-    case SLOT_FORWARD:
-        done += p->forward;
-        *at(s->forward, s, stage, micro) = done;
-        break;
-    case SLOT_BACKWARD:
-        done += p->input + p->weight;
-        *at(s->back, s, stage, micro) = done;
-        break;
-    case SLOT_INPUT:
-        done += p->input;
-        *at(s->back, s, stage, micro) = done;
-        break;
-    case SLOT_WEIGHT: done += p->weight; break;
-    case SLOT_KINDS: break;
+    const size_t n = joined(run, o) ? 2 : 1;
+    struct place_of k[2];
+    double done = o->clock, time = 0;
+    for (size_t i = 0; i < n; i++) {
+        k[i] = slot_place(run, r, o->code[o->next + i]);
+        const double start = ready(s, k[i].kind, k[i].stage, k[i].micro);
+        if (start < 0)
+            return false;
+        done = fmax(done, start);
+        time += slot_time(s->x, &k[i]);
     }
-    const bool last =
-        kind == SLOT_FORWARD ? stage + 1 == s->stages : stage == 0;
+    done += time;
+    for (size_t i = 0; i < n; i++)
+        tell(s, &k[i], done);
+    const bool last = k[0].kind == SLOT_FORWARD ? k[0].stage + 1 == s->stages
+                                                : k[0].stage == 0;
     o->clock = done + (blocks(run) && !last ? s->x->send : 0);
-    o->next++;
+    o->next += n;
     return true;
 }
 
@@ -181,7 +230,7 @@ static double run_all(struct simulation *s)
     for (bool moved = true; moved;) {
         moved = false;
         for (uint64_t r = 0; r < p; r++)
-            while (s->rank[r].next < s->rank[r].n && run_slot(s, r))
+            while (s->rank[r].next < s->rank[r].n && run_slots(s, r))
                 moved = true;
     }
     for (uint64_t r = 0; r < p; r++) {
@@ -202,7 +251,7 @@ double pipe_simulated(const struct pipe *x, uint64_t micros, struct arena *a)
     const size_t cells = (size_t)(s.stages * micros);
     const size_t slots = (size_t)(3 * v * micros + 8);
     uint64_t *zero = ARENA_NEW(a, uint64_t, (size_t)(v + 2));
-    uint32_t *room = ARENA_NEW(a, uint32_t, (size_t)schedule_room(run) + 1);
+    uint32_t *room = ARENA_NEW(a, uint32_t, room_of(run, micros));
     s.rank = ARENA_NEW(a, struct order, (size_t)p);
     s.forward = ARENA_NEW(a, double, cells);
     s.back = ARENA_NEW(a, double, cells);
@@ -253,59 +302,90 @@ double pipe_busy(const struct pipe *x)
     return busy(x, pipe_busiest(x));
 }
 
-/* Of all stages: a micro-batch's way there and back. */
-static struct pipe_pass sums(const struct pipe *x)
+/* Passes as the rank sees them: where senders wait, a send is part of each. */
+static struct pipe_pass stage_pass(const struct pipe *x, uint64_t i)
 {
-    struct pipe_pass s = { 0, 0, 0 };
-    for (uint64_t i = 0; i < pipe_stages(x->run); i++) {
-        s.forward += x->at[i].forward;
-        s.input += x->at[i].input;
-        s.weight += x->at[i].weight;
-    }
-    return s;
+    struct pipe_pass p = x->at[i];
+    if (i + 1 < pipe_stages(x->run))
+        p.forward += x->send;
+    if (i > 0)
+        p.input += x->send;
+    return p;
 }
 
-double pipe_closed(const struct pipe *x)
+/* All micro-batches there, then all back: the slowest stage decides each. */
+static double there_and_back(const struct pipe *x)
 {
-    const struct run *run = x->run;
-    const double p = (double)run->pp, m = (double)run->grad_accum;
-    const double v = (double)run_chunks(run), longest = pipe_busy(x);
-    const struct pipe_pass s = sums(x);
-    const double all = s.forward + s.input + s.weight;
-    const double hops = (double)(pipe_stages(run) - 1) * x->send;
-    switch (run->schedule) {
-    case SCHED_NAIVE: return m * (all + 2 * hops);
-    case SCHED_ZB_H1:
-        return m * longest
-               + fmax(0, (all - longest) - 2 * (p - 1) / p * s.weight)
-               + 2 * hops;
-    case SCHED_ZB_V: return m * longest + 2 * hops / v;
-    case SCHED_DUALPIPE:
-    case SCHED_DUALPIPE_V: {
-        const double stages = (double)pipe_stages(run);
-        const double back = s.input + s.weight;
-        return m * longest
-               + fmax(0, (stages / 2 - 1) / stages
-                             * (s.forward + 2 * back - 3 * s.weight))
-               + 2 * hops / v;
+    const double m = (double)x->run->grad_accum;
+    double sum = 0, there = 0, back = 0;
+    for (uint64_t i = 0; i < x->run->pp; i++) {
+        const struct pipe_pass p = stage_pass(x, i);
+        sum += p.forward + p.input + p.weight;
+        there = fmax(there, p.forward);
+        back = fmax(back, p.input + p.weight);
     }
+    return sum + (m - 1) * (there + back);
+}
+
+/* 1F1B, if stage i never waits between its first backward and its last forward:
+ * before it the first micro-batch goes to the end and returns, after it the last
+ * one does, and those in flight at i are the difference. The slowest decides. */
+static double one_by_one(const struct pipe *x)
+{
+    const uint64_t pp = x->run->pp, m = x->run->grad_accum;
+    double after = 0, longest = 0;
+    for (uint64_t i = pp; i-- > 0;) {
+        const struct pipe_pass p = stage_pass(x, i);
+        const double one = p.forward + p.input + p.weight;
+        const double between = (double)(m - min_u64(m, pp - i));
+        longest = fmax(longest, after + between * one);
+        after += one;
+    }
+    return after + longest;
+}
+
+/* By its order alone, to and fro. */
+static double one_at_a_time(const struct pipe *x)
+{
+    const double hops = (double)(pipe_stages(x->run) - 1) * x->send;
+    double sum = 2 * hops;
+    for (uint64_t i = 0; i < pipe_stages(x->run); i++)
+        sum += x->at[i].forward + x->at[i].input + x->at[i].weight;
+    return (double)x->run->grad_accum * sum;
+}
+
+/* So many run, the rest at the pace of the rank that is busiest. */
+static double run_some(const struct pipe *x, uint64_t some, struct arena *a)
+{
+    const uint64_t m = x->run->grad_accum, run = min_u64(m, some);
+    const double first = pipe_simulated(x, run, a);
+    return first < 0 ? first : first + (double)(m - run) * pipe_busy(x);
+}
+
+/* Rounds of as many micro-batches as there are ranks, after which the pace is
+ * the busiest rank's: another one a few per cent less busy decides before. */
+enum { ROUNDS_SHORT = 2, ROUNDS = 5, ROUNDS_LONG = 64 };
+
+double pipe_closed(const struct pipe *x, struct arena *a)
+{
+    const uint64_t p = x->run->pp;
+    switch (x->run->schedule) {
+    case SCHED_NAIVE: return one_at_a_time(x);
+    case SCHED_GPIPE: return there_and_back(x);
+    case SCHED_ZB_H1: return run_some(x, ROUNDS_SHORT * p, a);
     case SCHED_INTERLEAVED:
-        return m * longest + (p - 1) / (p * v) * all + 2 * (p - 1) * x->send;
+    case SCHED_ZB_V:
+    case SCHED_DUALPIPE:
+    case SCHED_DUALPIPE_V: return run_some(x, ROUNDS * p, a);
     case SCHED_1F1B:
-    case SCHED_GPIPE:
     case SCHEDULE_COUNT: break;
     }
-    return m * longest + all + 4 * hops - longest;
+    return one_by_one(x);
 }
 
 double pipe_time(const struct pipe *x, struct arena *a)
 {
-    const struct run *run = x->run;
-    const uint64_t m = run->grad_accum;
-    if (run->schedule == SCHED_NAIVE || a == NULL)
-        return pipe_closed(x);
-    const uint64_t some = min_u64(m, schedule_micros(run));
-    const double first = pipe_simulated(x, some, a);
-    return first < 0 ? pipe_closed(x)
-                     : first + (double)(m - some) * pipe_busy(x);
+    if (x->run->schedule == SCHED_NAIVE)
+        return one_at_a_time(x);
+    return run_some(x, ROUNDS_LONG * x->run->pp, a);
 }

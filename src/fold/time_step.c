@@ -464,7 +464,9 @@ static bool walk_stages(struct time_result *out, const struct step_clock *s,
         double busy = 0;
         for (int i = 0; i < TIME_DP; i++)
             busy += out->part[i];
-        const double all = pipe_time(&x, run->fast ? NULL : a);
+        const double all = run->fast ? pipe_closed(&x, a) : pipe_time(&x, a);
+        if (all < 0)
+            return false;
         out->part[TIME_BUBBLE] = fmax(0, all - busy);
         out->bubble = out->part[TIME_BUBBLE] / busy;
     }

@@ -367,6 +367,11 @@ void build_start(struct builder *b, struct program *p, const struct spec *spec,
         b->words = DIM("b*s", build_product(b, b->seqs, run->seq_len));
     p->tokens = b->words.n;
     p->layers = spec_blocks(spec);
+    p->routed = spec->experts_per_token;
+    p->routed_share =
+        spec->router_groups > 1 && spec->router_top_groups > 0
+            ? (double)spec->router_top_groups / (double)spec->router_groups
+            : 1;
     p->layer_block = ARENA_NEW(a, uint8_t, p->layers);
     if (p->layer_block == NULL)
         b->failed = true;

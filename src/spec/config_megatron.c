@@ -123,7 +123,7 @@ static const struct config_row rows[] = {
     WORDS("no_masked_softmax_fusion", KEY_FUSED_SOFTMAX, "true=false"),
     WORDS_GIVEN("moe_token_dispatcher_type", KEY_MOE_DISPATCHER,
                 "alltoall=alltoall allgather=allgather alltoall_seq=alltoall "
-                "flex="),
+                "flex=flex"),
     LATER("moe_grouped_gemm"),
     SAME_GIVEN("moe_expert_capacity_factor", KEY_MOE_CAPACITY_FACTOR),
     SAME_GIVEN("moe_pad_expert_input_to_capacity", KEY_MOE_PAD_TO_CAPACITY),

@@ -474,8 +474,8 @@ static void kernels(struct config *c)
         config_set(c, c->root, KEY_ATTENTION, "flash");
     if (is_word(c, "moe_token_dispatcher_type", "flex"))
         config_note(c,
-                    "%s flex is not modelled: alltoall is assumed, without "
-                    "DeepEP's buffers",
+                    "%s flex: memory is alltoall's, without DeepEP's "
+                    "buffers",
                     config_shown(c, "moe_token_dispatcher_type", shown));
     config_set(c, c->root, KEY_ATTENTION_MASK,
                has(c, "no_create_attention_mask_in_dataloader") ? "none"

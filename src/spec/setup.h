@@ -193,7 +193,8 @@ enum { MASK_ALIGN = 8, MASK_ALIGN_BEFORE = 16 };
 
 #define MOE_DISPATCHER_MAP(X)                                                  \
     X(DISPATCH_ALLTOALL, "alltoall")                                           \
-    X(DISPATCH_ALLGATHER, "allgather")
+    X(DISPATCH_ALLGATHER, "allgather")                                         \
+    X(DISPATCH_FLEX, "flex")
 
 #define LORA_TARGET_MAP(X)                                                     \
     X(LORA_Q, "q")                                                             \

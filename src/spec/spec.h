@@ -457,8 +457,9 @@ struct spec {
     struct pattern sparse; /* layers with experts */
     bool router_bias;
     enum router router;
-    uint64_t router_groups; /* of which some are chosen first; 0, 1: none */
-    bool router_renorm;     /* weights of the chosen sum to one */
+    uint64_t router_groups;     /* of which some are chosen first; 0, 1: none */
+    uint64_t router_top_groups; /* so many */
+    bool router_renorm;         /* weights of the chosen sum to one */
     bool expert_bias;
     bool shared_gate; /* a sigmoid of its own scales the shared expert */
 
