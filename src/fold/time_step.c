@@ -331,6 +331,27 @@ static void exchanges(struct time_result *out, const struct step_clock *s,
 
 /* ---- the optimizer ---- */
 
+/* What a rank updates of a block: of flat buffers its part of all of them. */
+struct shard_of {
+    double elems, moment_bytes;
+};
+
+static struct shard_of own_share(const struct run *run,
+                                 const struct block_states *b)
+{
+    if (run_sharding(run) != SHARDING_FLAT)
+        return (struct shard_of){ (double)b->own_elems,
+                                  (double)b->own_moment_bytes };
+    const double dense = (double)max_u64(run->shard, 1);
+    const double expert = (double)max_u64(run->expert_shard, 1);
+    const double of_experts =
+        (double)b->moment_bytes - (double)b->dense_moment_bytes;
+    return (struct shard_of){
+        (double)b->dense_elems / dense + (double)b->expert_elems / expert,
+        (double)b->dense_moment_bytes / dense + of_experts / expert
+    };
+}
+
 /* Reads and writes of an element beside its moments: gradient, master copy and
  * weight; each pass of an unfused one reads and writes again. */
 static double step_bytes(const struct step_clock *s, const struct place *at)
@@ -339,8 +360,9 @@ static double step_bytes(const struct step_clock *s, const struct place *at)
     const struct counts n = count_blocks(s, at);
     double elems = 0, moments = 0;
     for (uint32_t b = 0; b < s->c.p->n_blocks; b++) {
-        elems += n.all[b] * (double)s->states[b].own_elems;
-        moments += n.all[b] * (double)s->states[b].own_moment_bytes;
+        const struct shard_of own = own_share(run, &s->states[b]);
+        elems += n.all[b] * own.elems;
+        moments += n.all[b] * own.moment_bytes;
     }
     const double master = run->prec.master == DT_NONE
                               ? 0

@@ -226,6 +226,8 @@ void plan_compute(struct memplan_report *r)
     flops(c, r);
     utilisation(c, r);
     cluster(c, &r->run);
+    if (r->deadline.searched)
+        c->gpus_in_nodes = r->deadline.gpus;
     step(c, r);
     laws(c, r);
 }

@@ -219,9 +219,7 @@ memplan_status plan_deadline(struct memplan_report *r,
         return d->status;
     found.searched = found.gpus > 0;
     r->deadline = found;
-    if (!found.searched)
-        return MEMPLAN_OK;
-    r->compute.gpus_in_nodes = found.gpus;
-    say_searched(r);
+    if (found.searched)
+        say_searched(r);
     return MEMPLAN_OK;
 }

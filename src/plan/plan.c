@@ -289,6 +289,23 @@ static void say_lengths(struct memplan_report *r)
                text);
 }
 
+/* Transfers to the host are counted in bytes only. */
+static void say_moved(struct memplan_report *r)
+{
+    static const enum setup_key keys[] = { KEY_OFFLOAD_OPTIMIZER,
+                                           KEY_OFFLOAD_PARAMS,
+                                           KEY_OFFLOAD_ACTIVATIONS };
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
+        if (!r->run.given[keys[i]] || r->run.setup.v[keys[i]].n == OFFLOAD_NONE
+            || r->run.given[KEY_MFU])
+            continue;
+        run_assume(&r->run, keys[i],
+                   "what moves to the host and back, and what is computed "
+                   "there, takes no time in the predicted step");
+        return;
+    }
+}
+
 /* A loss below what the law has for any data, or any model. */
 static memplan_status check_reached(struct memplan_report *r, struct diag *d)
 {
@@ -322,6 +339,7 @@ memplan_status plan_estimate(struct memplan_report *r, const struct spec *spec,
     count_communication(r);
     if (!fold_time(&r->time, &r->program, &r->run, &r->arena))
         return diag_nomem(d);
+    say_moved(r);
     plan_compute(r);
     if (check_reached(r, d) != MEMPLAN_OK)
         return d->status;
@@ -404,6 +422,7 @@ memplan_status plan_compute_model(struct memplan_report *r,
     count_communication(r);
     if (!fold_time(&r->time, &r->program, &r->run, &r->arena))
         return diag_nomem(d);
+    say_moved(r);
     plan_compute(r);
     return MEMPLAN_OK;
 }

@@ -535,7 +535,7 @@ static void visit_time(const struct memplan_report *r, struct visitor *v)
 {
     if (!v->begin(v, "step_time", true))
         return;
-    for (int i = 0; r->has_model && r->time.known && i < TIME_PARTS; i++) {
+    for (int i = 0; r->compute.mfu_predicted && i < TIME_PARTS; i++) {
         if (r->time.part[i] <= 0 || !v->begin(v, NULL, false))
             continue;
         visit_text(v, "key", time_part_key((enum time_part)i));
@@ -557,7 +557,7 @@ static void visit_compute(const struct memplan_report *r, struct visitor *v)
     VISIT(v, price_rows, c);
     VISIT(v, sent_rows, c);
     VISIT(v, moved_rows, &r->memory.offload);
-    VISIT(v, exposed_rows, r->has_model && r->time.known ? &r->time : NULL);
+    VISIT(v, exposed_rows, c->mfu_predicted ? &r->time : NULL);
     VISIT(v, bubble_rows, c);
     visit_comm(&r->comm, v);
     visit_time(r, v);

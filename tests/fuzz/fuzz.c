@@ -35,7 +35,8 @@ static bool is_letter(int c)
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
 }
 
-/* The word at p, in any case, and no letter after it. */
+/* The word at p, in any case, and no letter after it: what a chunk of output
+ * ends with may go on in the next one ("inf", "erence_tokens"). */
 static bool is_word(const char *p, size_t left, const char *word)
 {
     size_t n = strlen(word);
@@ -45,7 +46,7 @@ static bool is_word(const char *p, size_t left, const char *word)
         if ((p[i] | 0x20) != word[i])
             return false;
     }
-    return left == n || !is_letter(p[n]);
+    return left > n && !is_letter(p[n]);
 }
 
 static bool has_no_number(const char *p, size_t n)

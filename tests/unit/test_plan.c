@@ -186,7 +186,7 @@ static void test_law_inverse(void **state)
     }
 }
 
-static memplan_report *computed(memplan_setup *s)
+static memplan_report *solved(memplan_setup *s)
 {
     memplan_report *r = NULL;
     assert_int_equal(memplan_compute(&r, NULL, s, NULL, NULL), MEMPLAN_OK);
@@ -203,12 +203,12 @@ static void test_losses(void **state)
         double loss;
     } rows[] = { { "1e18", 3.489 }, { "1e20", 2.553 }, { "1e24", 1.959 } };
     for (size_t i = 0; i < COUNT(rows); i++) {
-        memplan_report *r = computed(SETUP("budget", rows[i].budget));
+        memplan_report *r = solved(SETUP("budget", rows[i].budget));
         near(r->compute.loss, rows[i].loss, 5e-4);
         assert_true(fabs(r->compute.extra_training) < 1e-6);
         memplan_report_free(r);
     }
-    memplan_report *r = computed(SETUP("target_loss", "1.959"));
+    memplan_report *r = solved(SETUP("target_loss", "1.959"));
     near(r->compute.flops_6nd, 1e24, 0.04); /* four digits of a loss */
     memplan_report_free(r);
 }
@@ -218,7 +218,7 @@ static void test_losses(void **state)
 static void test_over_training(void **state)
 {
     (void)state;
-    memplan_report *r = computed(SETUP("params", "8B", "tokens", "15T"));
+    memplan_report *r = solved(SETUP("params", "8B", "tokens", "15T"));
     const struct compute_result *c = &r->compute;
     assert_true(c->extra_training > 0.5 && c->extra_training < 5);
     assert_true(c->same_loss.params > 8e9 && c->same_loss.tokens < 15e12);
@@ -227,7 +227,7 @@ static void test_over_training(void **state)
          c->loss, 1e-9);
     const double least = c->same_loss.params;
     memplan_report_free(r);
-    r = computed(
+    r = solved(
         SETUP("params", "8B", "tokens", "15T", "inference_tokens", "100T"));
     c = &r->compute;
     assert_true(c->served.params < least);
@@ -248,10 +248,10 @@ static void test_repeated_data(void **state)
     const double forty = scaling_loss(LAW_MUENNIGHOFF, 2e9, 100e9, &few);
     assert_true(four > once && four - once < 0.02);
     assert_true(forty - once > 0.15);
-    memplan_report *r = computed(SETUP("budget", "1e23", "unique_tokens", "50B",
-                                       "scaling_law", "muennighoff"));
+    memplan_report *r = solved(SETUP("budget", "1e23", "unique_tokens", "50B",
+                                     "scaling_law", "muennighoff"));
     memplan_report *free_data =
-        computed(SETUP("budget", "1e23", "scaling_law", "muennighoff"));
+        solved(SETUP("budget", "1e23", "scaling_law", "muennighoff"));
     const struct law_result *l = &r->compute.law[r->compute.chosen_law];
     assert_true(l->tokens > 50e9); /* it sees them again */
     assert_true(l->loss > free_data->compute.loss);

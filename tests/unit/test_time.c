@@ -257,6 +257,26 @@ static void test_what_costs_time(void **state)
         > step_of("llama-7b", PAIRS("lora_rank", "16")));
 }
 
+/* Whoever shards the states updates a share of them: flat buffers too. */
+static void test_optimizer_is_sharded(void **state)
+{
+    (void)state;
+    static const char *const stages[] = { "1", "2", "3" };
+    for (size_t i = 0; i < sizeof stages / sizeof stages[0]; i++) {
+        memplan_report *few =
+            estimate("llama-7b", PAIRS("gpus", "2", "zero", stages[i]));
+        memplan_report *many =
+            estimate("llama-7b", PAIRS("gpus", "64", "zero", stages[i]));
+        const double ratio =
+            few->time.part[TIME_OPTIMIZER] / many->time.part[TIME_OPTIMIZER];
+        if (!(ratio > 30 && ratio < 33))
+            fail_msg("zero %s: %g times as long on 2 GPUs as on 64", stages[i],
+                     ratio);
+        memplan_report_free(few);
+        memplan_report_free(many);
+    }
+}
+
 /* --mfu is the last word. */
 static void test_given_utilisation(void **state)
 {
@@ -296,6 +316,7 @@ int main(void)
         cmocka_unit_test(test_parts_add_up),
         cmocka_unit_test(test_what_costs_time),
         cmocka_unit_test(test_given_utilisation),
+        cmocka_unit_test(test_optimizer_is_sharded),
         cmocka_unit_test(test_random_states_take_the_host),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
