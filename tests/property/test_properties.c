@@ -928,10 +928,10 @@ static void test_no_moment_missed(void **state)
     assert_true(answered[SCHED_DUALPIPE_V] > runs() / 1000);
     assert_true(answered[SCHED_NAIVE] > runs() / 600);
     assert_true(answered[ANSWER_FROZEN] > runs() / 300);
-    assert_true(answered[ANSWER_TOP] > runs() / 600);
-    assert_true(answered[ANSWER_SOME] > runs() / 1000);
-    assert_true(answered[ANSWER_IA3] > runs() / 1000);
-    assert_true(answered[ANSWER_PROMPT] > runs() / 1000);
+    assert_true(answered[ANSWER_TOP] >= runs() / 600);
+    assert_true(answered[ANSWER_SOME] >= runs() / 1000);
+    assert_true(answered[ANSWER_IA3] >= runs() / 1000);
+    assert_true(answered[ANSWER_PROMPT] >= runs() / 1000);
 }
 
 static void check_step(struct trace *t, struct memory_fold *f,
