@@ -56,40 +56,37 @@ memplan_status memplan_setup_set(memplan_setup *setup, const char *key,
     return setup_set(&setup->setup, str_of(key), str_of(value), &d);
 }
 
-memplan_status memplan_setup_parse(memplan_setup *setup, const char *json,
-                                   size_t len, memplan_errors *errs)
+typedef memplan_status parse_fn(struct setup *s, const struct json *root,
+                                const char *text, size_t len, struct diag *d);
+
+static memplan_status parse(memplan_setup *setup, struct str json,
+                            memplan_errors *errs, parse_fn *into)
 {
     struct diag d;
     diag_init(&d, errs);
-    if (setup == NULL || (json == NULL && len != 0)) {
+    if (setup == NULL || (json.p == NULL && json.n != 0)) {
         diag_add(&d, MEMPLAN_E_ARG, "no setup, or no text");
         return d.status;
     }
     struct arena arena;
     arena_init(&arena, &setup->alloc);
-    const struct json *root = json_parse(&arena, json, len, &d);
+    const struct json *root = json_parse(&arena, json.p, json.n, &d);
     if (root != NULL)
-        setup_parse(&setup->setup, root, json, len, &d);
+        into(&setup->setup, root, json.p, json.n, &d);
     arena_release(&arena);
     return d.status;
+}
+
+memplan_status memplan_setup_parse(memplan_setup *setup, const char *json,
+                                   size_t len, memplan_errors *errs)
+{
+    return parse(setup, (struct str){ json, len }, errs, setup_parse);
 }
 
 memplan_status memplan_setup_prices(memplan_setup *setup, const char *json,
                                     size_t len, memplan_errors *errs)
 {
-    struct diag d;
-    diag_init(&d, errs);
-    if (setup == NULL || (json == NULL && len != 0)) {
-        diag_add(&d, MEMPLAN_E_ARG, "no setup, or no text");
-        return d.status;
-    }
-    struct arena arena;
-    arena_init(&arena, &setup->alloc);
-    const struct json *root = json_parse(&arena, json, len, &d);
-    if (root != NULL)
-        setup_parse_prices(&setup->setup, root, json, len, &d);
-    arena_release(&arena);
-    return d.status;
+    return parse(setup, (struct str){ json, len }, errs, setup_parse_prices);
 }
 
 static const struct config_dialect *find_dialect(const char *name)

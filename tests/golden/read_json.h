@@ -3,7 +3,9 @@
 #ifndef MEMPLAN_TESTS_READ_JSON_H
 #define MEMPLAN_TESTS_READ_JSON_H
 
+#include <dirent.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "json/json.h"
 
@@ -26,6 +28,25 @@ static const struct json *read_json(struct arena *a, const char *file,
     const struct json *root = json_parse(a, text, *len, &d);
     assert_non_null(root);
     return root;
+}
+
+/* All recordings of FOLDER; returns how many there are. *bad: the sum of what
+ * `differences` says of each. */
+static unsigned each_recording(unsigned (*differences)(const char *file),
+                               unsigned *bad)
+{
+    DIR *dir = opendir(FOLDER);
+    assert_non_null(dir);
+    unsigned files = 0;
+    *bad = 0;
+    for (struct dirent *e = readdir(dir); e != NULL; e = readdir(dir)) {
+        if (strstr(e->d_name, ".json") == NULL)
+            continue;
+        files++;
+        *bad += differences(e->d_name);
+    }
+    closedir(dir);
+    return files;
 }
 
 #endif

@@ -3,7 +3,6 @@
  * decides operation by operation, against what PyTorch's partitioner and its
  * caching mode keep (tests/oracle/compiled.py), to the byte.
  */
-#include <dirent.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -62,7 +61,7 @@ static uint64_t random_states(const struct program *p, const struct block *b)
     return bytes;
 }
 
-static bool differs(const char *file)
+static unsigned differs(const char *file)
 {
     struct arena a;
     struct program p;
@@ -89,16 +88,8 @@ static bool differs(const char *file)
 static void test_compiled(void **state)
 {
     (void)state;
-    DIR *dir = opendir(FOLDER);
-    assert_non_null(dir);
-    unsigned files = 0, bad = 0;
-    for (struct dirent *e = readdir(dir); e != NULL; e = readdir(dir)) {
-        if (strstr(e->d_name, ".json") == NULL)
-            continue;
-        files++;
-        bad += differs(e->d_name);
-    }
-    closedir(dir);
+    unsigned bad;
+    const unsigned files = each_recording(differs, &bad);
     assert_true(files >= 12);
     assert_int_equal(bad, 0);
 }

@@ -3,7 +3,6 @@
  * what autograd keeps on each device under accelerate's hooks
  * (tests/oracle/device_map.py), to the byte.
  */
-#include <dirent.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -120,16 +119,8 @@ static unsigned differences(const char *file)
 static void test_kept(void **state)
 {
     (void)state;
-    DIR *dir = opendir(FOLDER);
-    assert_non_null(dir);
-    unsigned files = 0, bad = 0;
-    for (struct dirent *e = readdir(dir); e != NULL; e = readdir(dir)) {
-        if (strstr(e->d_name, ".json") == NULL)
-            continue;
-        files++;
-        bad += differences(e->d_name);
-    }
-    closedir(dir);
+    unsigned bad;
+    const unsigned files = each_recording(differences, &bad);
     assert_int_equal(files, 24);
     assert_int_equal(bad, 0);
 }

@@ -4,7 +4,6 @@
  * operation, against what autograd and that checkpoint's caching mode keep of
  * DTensors (tests/oracle/tensor_parallel.py), to the byte.
  */
-#include <dirent.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -63,7 +62,7 @@ static uint64_t kept(const struct program *p, const struct run *run,
     return bytes;
 }
 
-static bool differs(const char *file)
+static unsigned differs(const char *file)
 {
     struct arena a;
     struct program p;
@@ -100,16 +99,8 @@ static bool differs(const char *file)
 static void test_kept(void **state)
 {
     (void)state;
-    DIR *dir = opendir(FOLDER);
-    assert_non_null(dir);
-    unsigned files = 0, bad = 0;
-    for (struct dirent *e = readdir(dir); e != NULL; e = readdir(dir)) {
-        if (strstr(e->d_name, ".json") == NULL)
-            continue;
-        files++;
-        bad += differs(e->d_name);
-    }
-    closedir(dir);
+    unsigned bad;
+    const unsigned files = each_recording(differs, &bad);
     assert_int_equal(files, 12);
     assert_int_equal(bad, 0);
 }
