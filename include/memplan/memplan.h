@@ -604,8 +604,8 @@ MEMPLAN_API void memplan_calibration_free(memplan_calibration *calibration);
 
 /** Reads measured runs as memplan_score_parse does; those of another kind than
  *  "throughput" are passed over, those that cannot be predicted, that have
- *  "x-needs" or a given MFU are not fitted to. May be called again, for
- *  another file. Returns what memplan_score_parse does. */
+ *  "x-needs" or a given MFU, or are there twice, are not fitted to. May be
+ *  called again, for another file. Returns what memplan_score_parse does. */
 MEMPLAN_MUST_USE MEMPLAN_API memplan_status
 memplan_calibration_parse(memplan_calibration *calibration, const char *text,
                           size_t len, memplan_errors *errs);
@@ -617,8 +617,9 @@ memplan_calibration_fit(memplan_calibration *calibration, memplan_errors *errs);
 
 /** What was fitted: "products", "attention", "memory" and "network" multiply
  *  rates, "host" the time of a kernel's start; "error.before", "error.after"
- *  and "error.left_out" are means of |ln(predicted / measured)| without them,
- *  with them, and of rows that were left out of the fit. Returns MEMPLAN_OK,
+ *  and "error.left_out" are means of |predicted / measured - 1| without them,
+ *  with them, and of rows that were left out of the fit; "at_bound" is how many
+ *  of the five stopped at their bound and are no speeds. Returns MEMPLAN_OK,
  *  E_ARG, or E_UNKNOWN when there is no such number; *out is 0 then. */
 MEMPLAN_MUST_USE MEMPLAN_API memplan_status memplan_calibration_number(
     double *out, const memplan_calibration *calibration, const char *name);

@@ -375,6 +375,17 @@ static void cli_hint_operands(const struct cli *cli, struct text *hint)
                     first);
 }
 
+/* What a file says twice would count twice. */
+static enum cli_exit cli_different(struct cli *cli)
+{
+    for (size_t i = 1; i < cli->operand_count; i++)
+        for (size_t j = 0; j < i; j++)
+            if (strcmp(cli->operand[i], cli->operand[j]) == 0)
+                return message_usage(cli, NULL, "'%s' is given twice",
+                                     cli->operand[i]);
+    return CLI_OK;
+}
+
 static enum cli_exit cli_operands(struct cli *cli)
 {
     const struct command *c = cli->command;
@@ -383,6 +394,8 @@ static enum cli_exit cli_operands(struct cli *cli)
                              c->operand ? c->operand
                                         : "a MODEL: a path, '-' or a "
                                           "catalogue name");
+    if (c->operands_max > 1)
+        return cli_different(cli);
     if (cli->operand_count <= c->operands_max)
         return CLI_OK;
     struct text hint = { 0 };

@@ -50,6 +50,17 @@ static enum cli_exit write_file(struct cli *cli, const memplan_calibration *c)
     return r;
 }
 
+/* The table says it itself. */
+static void note_bounds(struct cli *cli, const memplan_calibration *c)
+{
+    double n = 0;
+    if (cli->style.format == MEMPLAN_FORMAT_TABLE
+        || memplan_calibration_number(&n, c, "at_bound") != MEMPLAN_OK || n < 1)
+        return;
+    message_note(cli, "%.0f of the constants stopped at %s bound", n,
+                 n > 1 ? "their" : "its");
+}
+
 enum cli_exit cmd_calibrate(struct cli *cli)
 {
     memplan_calibration *c = NULL;
@@ -64,6 +75,8 @@ enum cli_exit cmd_calibrate(struct cli *cli)
         if (status != MEMPLAN_OK)
             r = message_library(cli, status, CLI_SPEC, NULL);
     }
+    if (r == CLI_OK)
+        note_bounds(cli, c);
     if (r == CLI_OK)
         r = write_to(cli, c, &cli->style, &cli->out);
     if (r == CLI_OK && cli->file_out)

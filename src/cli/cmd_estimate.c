@@ -76,6 +76,17 @@ static enum cli_exit emit_write(struct cli *cli, const memplan_model *model,
         cli, status, status == MEMPLAN_E_WRITE ? CLI_LIMIT : CLI_SPEC, NULL);
 }
 
+/* As it was given: --json is --format json. */
+static const char *format_option(const struct cli *cli)
+{
+    const char *name = "format";
+    for (size_t i = 0; i < cli->line.given_count; i++)
+        if (cli->line.given[i].row->id == OPT_ID_JSON
+            || cli->line.given[i].row->id == OPT_ID_FORMAT)
+            name = cli->line.given[i].row->name;
+    return name;
+}
+
 /* A launch file is written whole, in its program's own format, or not. */
 static enum cli_exit emit_alone(struct cli *cli)
 {
@@ -90,7 +101,7 @@ static enum cli_exit emit_alone(struct cli *cli)
     if (cli->style.format != MEMPLAN_FORMAT_TABLE)
         return message_usage(cli,
                              "the launch file has its program's own format",
-                             "--format and --emit together");
+                             "--%s and --emit together", format_option(cli));
     return CLI_OK;
 }
 

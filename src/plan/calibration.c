@@ -62,29 +62,59 @@ memplan_status memplan_calibration_parse(memplan_calibration *c,
 
 /* ---- which rows ---- */
 
-static bool is_used(memplan_calibration *c, const struct score_row *row)
+/* The same run told again would count twice. */
+static bool is_again(const memplan_calibration *c, const struct score_row *row)
+{
+    for (size_t i = 0; i < c->n; i++) {
+        const struct score_row *r = c->row[i].row;
+        if (strcmp(r->id, row->id) == 0 && strcmp(r->group, row->group) == 0
+            && r->metric == row->metric
+            && fabs(r->measured - row->measured) <= 0)
+            return true;
+    }
+    return false;
+}
+
+/* Why it is not fitted to; NULL: it is. */
+static const char *why_not(memplan_calibration *c, const struct score_row *row)
 {
     if (row->reason != NULL)
+        return row->reason;
+    if (row->needs[0] != '\0')
+        return arena_printf(&c->arena, "x-needs: %s", row->needs);
+    if (row->report->compute.mfu_given)
+        return "its setup gives 'mfu', which is what is predicted";
+    if (!row->report->time.known || !(row->predicted > 0))
+        return "no step time is predicted of it";
+    if (is_again(c, row))
+        return "it is there twice";
+    return NULL;
+}
+
+static bool choose_rows(memplan_calibration *c)
+{
+    const size_t most = c->score->n_rows + 1;
+    c->n = c->n_skips = 0;
+    c->row = ARENA_NEW(&c->arena, struct calibration_row, most);
+    c->skip = ARENA_NEW(&c->arena, struct calibration_skip, most);
+    if (c->row == NULL || c->skip == NULL)
         return false;
-    const bool needy = row->needs[0] != '\0';
-    const bool given = row->report->compute.mfu_given
-                       || !row->report->time.known || !(row->predicted > 0);
-    c->n_needy += needy;
-    c->n_given += !needy && given;
-    return !needy && !given;
+    for (struct score_row *r = c->score->first; r != NULL; r = r->next) {
+        const char *why = why_not(c, r);
+        if (why != NULL)
+            c->skip[c->n_skips++] = (struct calibration_skip){ r->id, why };
+        else
+            c->row[c->n++] = (struct calibration_row){ .row = r };
+    }
+    return !c->arena.failed;
 }
 
 static memplan_status no_rows(const memplan_calibration *c, struct diag *d)
 {
     memplan_error *e = diag_add(
         d, MEMPLAN_E_ARG, "no measured step of a run that memplan can predict");
-    const struct score_row *first = c->score->first;
-    if (first != NULL && first->reason != NULL)
-        diag_hint(e, "'%.60s': %.150s", first->id, first->reason);
-    else if (c->n_needy > 0)
-        diag_hint(e, "rows with 'x-needs' are left out");
-    else if (c->n_given > 0)
-        diag_hint(e, "leave 'mfu' out of the rows: it is what is predicted");
+    if (c->n_skips > 0)
+        diag_hint(e, "'%.60s': %.150s", c->skip[0].id, c->skip[0].why);
     else
         diag_hint(e, "rows of \"kind\": \"throughput\" are read (man memplan, "
                      "SCORE)");
@@ -121,13 +151,8 @@ memplan_status memplan_calibration_fit(memplan_calibration *c,
         return diag_add(&d, MEMPLAN_E_ARG, "no calibration")->status;
     arena_rewind(&c->arena);
     c->gpu = NULL;
-    c->n = c->n_needy = c->n_given = 0;
-    c->row = ARENA_NEW(&c->arena, struct calibration_row, c->score->n_rows + 1);
-    if (c->row == NULL)
+    if (!choose_rows(c))
         return diag_nomem(&d);
-    for (struct score_row *r = c->score->first; r != NULL; r = r->next)
-        if (is_used(c, r))
-            c->row[c->n++] = (struct calibration_row){ .row = r };
     if (c->n == 0)
         return no_rows(c, &d);
     if (one_gpu(c, &d) != MEMPLAN_OK)
@@ -153,12 +178,16 @@ memplan_status memplan_calibration_number(double *out,
         return MEMPLAN_E_ARG;
     if (c->gpu == NULL)
         return MEMPLAN_E_UNKNOWN;
+    double n_bound = 0;
+    for (int i = 0; i < SPEED_SCALES; i++)
+        n_bound += c->bound[i] ? 1 : 0;
     const struct {
         const char *name;
         double value;
     } errors[] = { { "error.before", c->error.before },
                    { "error.after", c->error.after },
-                   { "error.left_out", c->error.left_out } };
+                   { "error.left_out", c->error.left_out },
+                   { "at_bound", n_bound } };
     for (int i = 0; i < SPEED_SCALES; i++) {
         if (strcmp(speed_scale_name((enum speed_scale)i), name) != 0)
             continue;

@@ -15,7 +15,12 @@ struct calibration_row {
     double before, after, left_out;
 };
 
-/* Means of magnitudes. */
+/* A row that is not fitted to, and why. */
+struct calibration_skip {
+    const char *id, *why;
+};
+
+/* Means of |predicted / measured - 1|. */
 struct calibration_error {
     double before, after, left_out; /* NAN: too few rows to leave any out */
 };
@@ -26,19 +31,23 @@ struct memplan_calibration {
     struct arena arena;        /* of what is fitted */
     struct calibration_row *row;
     size_t n;
-    size_t n_needy;  /* left out: they need what no setup key says */
-    size_t n_given;  /* left out: their MFU is given, not predicted */
+    struct calibration_skip *skip;
+    size_t n_skips;
     size_t n_parts;  /* that were left out in turn; 0 none */
     const char *gpu; /* NULL: not fitted yet */
     double scale[SPEED_SCALES];
-    bool told[SPEED_SCALES]; /* rows say something of it */
+    bool told[SPEED_SCALES];  /* rows say something of it */
+    bool bound[SPEED_SCALES]; /* it would go further than it may */
     struct calibration_error error;
 };
 
 /* The row's error now, ln(predicted / measured). */
 double calibration_row_error(const struct score_row *row);
 
-/* Fits scale, told, the rows' errors and their means. False: out of memory. */
+/* No constant moves further than by this factor. */
+#define CALIBRATION_FURTHEST 5
+
+/* Fits scale, told, bound, the rows' errors and their means. False: out of memory. */
 bool calibration_fit(struct memplan_calibration *c, struct arena *scratch);
 
 /* Least f by Nelder and Mead's simplex, from x on, of n <= SPEED_SCALES

@@ -15,8 +15,8 @@
  * rows do not tell constants apart it shares the move out by how much of the
  * step each decides. */
 #define PRIOR 0.05
-/* No constant moves further than by this factor. */
-#define FURTHEST 5
+/* Nearer to its bound than this, of its logarithm, a constant is at it. */
+#define AT_BOUND 1e-3
 /* Rows tell of a constant when 10 % of it change one of them by so much. */
 #define TOLD 1e-3
 
@@ -44,7 +44,7 @@ static bool is_left_out(const struct fit *f, size_t i)
 static void unfold(const struct fit *f, const double *x,
                    double scale[SPEED_SCALES])
 {
-    const double most = log(FURTHEST);
+    const double most = log(CALIBRATION_FURTHEST);
     for (size_t i = 0, k = 0; i < SPEED_SCALES; i++)
         scale[i] = f->c->told[i] ? exp(fmax(-most, fmin(most, x[k++]))) : 1;
 }
@@ -126,11 +126,18 @@ static void mean_errors(struct memplan_calibration *c)
     struct calibration_error e = { 0, 0, c->n_parts > 0 ? 0 : (double)NAN };
     const double n = (double)c->n;
     for (size_t i = 0; i < c->n; i++) {
-        e.before += fabs(c->row[i].before) / n;
-        e.after += fabs(c->row[i].after) / n;
-        e.left_out += fabs(c->row[i].left_out) / n;
+        e.before += fabs(expm1(c->row[i].before)) / n;
+        e.after += fabs(expm1(c->row[i].after)) / n;
+        e.left_out += fabs(expm1(c->row[i].left_out)) / n;
     }
     c->error = e;
+}
+
+static void find_bounds(struct memplan_calibration *c)
+{
+    const double most = log(CALIBRATION_FURTHEST) - AT_BOUND;
+    for (int i = 0; i < SPEED_SCALES; i++)
+        c->bound[i] = fabs(log(c->scale[i])) >= most;
 }
 
 bool calibration_fit(struct memplan_calibration *c, struct arena *scratch)
@@ -142,6 +149,7 @@ bool calibration_fit(struct memplan_calibration *c, struct arena *scratch)
     minimize(&f, x, n, FIT_TURNS);
     leave_out(&f, x, n);
     unfold(&f, x, c->scale);
+    find_bounds(c);
     for (size_t i = 0; i < c->n; i++)
         c->row[i].after = row_error(&f, i, c->scale);
     mean_errors(c);

@@ -128,6 +128,8 @@ static const char *read_needs(struct reader *r, const struct json *row)
 
 /* ---- what was measured ---- */
 
+enum { TFLOPS_MOST = 1000000 }; /* a GPU of the catalogue has 15,000 */
+
 /* Bytes that a double holds exactly, or any number above nothing. */
 static double positive(struct reader *r, const struct json *measured,
                        const char *key, bool whole)
@@ -161,6 +163,21 @@ static void read_fits(struct reader *r, struct score_row *row,
         report_at(r, MEMPLAN_E_CONFLICT, v, "'kind' says the opposite");
 }
 
+/* 45 for 45 %, or FLOP/s for TFLOP/s: no GPU is as fast. */
+static void check_unit(struct reader *r, const struct score_row *row,
+                       const struct json *measured)
+{
+    const struct json *v = json_member(measured, "value");
+    if (row->metric == METRIC_MFU && row->measured > 1)
+        diag_hint(report_at(r, MEMPLAN_E_RANGE, v,
+                            "an MFU is a share of the peak, at most 1"),
+                  "write %g for %g %%", row->measured / 100, row->measured);
+    if (row->metric == METRIC_TFLOPS_PER_GPU && row->measured >= TFLOPS_MOST)
+        diag_hint(
+            report_at(r, MEMPLAN_E_RANGE, v, "no GPU does as many TFLOP/s"),
+            "write %g for %g FLOP/s", row->measured / 1e12, row->measured);
+}
+
 static void read_figure(struct reader *r, struct score_row *row,
                         const struct json *measured)
 {
@@ -181,6 +198,7 @@ static void read_figure(struct reader *r, struct score_row *row,
         conventions, FLOPS_COUNT, FLOPS_CAUSAL);
     const bool memory = row->kind == SCORE_MEMORY;
     row->measured = positive(r, measured, memory ? "bytes" : "value", memory);
+    check_unit(r, row, measured);
 }
 
 static void read_measured(struct reader *r, struct score_row *row,

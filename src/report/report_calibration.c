@@ -13,31 +13,39 @@
 
 enum { PERCENT_MAX = 32 };
 
-/* "3.2 %", of an ln(predicted / measured). */
+/* "3.2 %", of a share. */
 static const char *percent(char buf[PERCENT_MAX], double x, bool sign)
 {
     if (isnan(x))
         str_format(buf, PERCENT_MAX, "-");
     else
-        str_format(buf, PERCENT_MAX, sign ? "%+.1f %%" : "%.1f %%",
-                   100 * expm1(x));
+        str_format(buf, PERCENT_MAX, sign ? "%+.1f %%" : "%.1f %%", 100 * x);
     return buf;
 }
 
 /* ---- text ---- */
+
+static const char *moved(char buf[PERCENT_MAX], const memplan_calibration *c,
+                         int i)
+{
+    if (!c->told[i])
+        return "not told";
+    if (c->bound[i])
+        return "at its bound";
+    return percent(buf, c->scale[i] - 1, true);
+}
 
 static void fill_constants(struct table *t, const void *ctx)
 {
     const memplan_calibration *c = ctx;
     for (int i = 0; i < SPEED_SCALES; i++) {
         const enum speed_scale scale = (enum speed_scale)i;
-        char value[PERCENT_MAX], moved[PERCENT_MAX];
+        char value[PERCENT_MAX], buf[PERCENT_MAX];
         str_format(value, sizeof value, "%.3f", c->scale[i]);
         table_row(t, 0, PAINT_NONE);
         table_cell(t, speed_scale_name(scale));
         table_cell(t, value);
-        table_cell(t, c->told[i] ? percent(moved, log(c->scale[i]), true)
-                                 : "not told");
+        table_cell(t, moved(buf, c, i));
         table_cell(t, speed_scale_text(scale));
         table_end_row(t);
     }
@@ -48,7 +56,7 @@ static void fill_errors(struct table *t, const void *ctx)
     const memplan_calibration *c = ctx;
     char buf[PERCENT_MAX];
     table_row(t, 0, PAINT_STRONG);
-    table_cell(t, "mean of magnitudes");
+    table_cell(t, "mean, without signs");
     table_cell(t, percent(buf, c->error.before, false));
     table_cell(t, percent(buf, c->error.after, false));
     table_cell(t, percent(buf, c->error.left_out, false));
@@ -57,25 +65,58 @@ static void fill_errors(struct table *t, const void *ctx)
         const struct calibration_row *r = &c->row[i];
         table_row(t, 0, PAINT_NONE);
         table_cell(t, r->row->id);
-        table_cell(t, percent(buf, r->before, true));
-        table_cell(t, percent(buf, r->after, true));
-        table_cell(t, c->n_parts > 0 ? percent(buf, r->left_out, true) : "-");
+        table_cell(t, percent(buf, expm1(r->before), true));
+        table_cell(t, percent(buf, expm1(r->after), true));
+        table_cell(t, c->n_parts > 0 ? percent(buf, expm1(r->left_out), true)
+                                     : "-");
+        table_end_row(t);
+    }
+}
+
+static void fill_skips(struct table *t, const void *ctx)
+{
+    const memplan_calibration *c = ctx;
+    for (size_t i = 0; i < c->n_skips; i++) {
+        table_row(t, 0, PAINT_NONE);
+        table_cell(t, c->skip[i].id);
+        table_cell(t, c->skip[i].why);
         table_end_row(t);
     }
 }
 
 static void write_unused(struct out *o, const memplan_calibration *c)
 {
+    static const struct column columns[] = { { "row", COLUMN_LEFT },
+                                             { "why", COLUMN_NOTE } };
     char text[TEXT_BLOCK_MAX];
-    const size_t out =
-        c->rows->n_passed + c->rows->n_skipped + c->n_needy + c->n_given;
-    if (out == 0)
+    if (c->n_skips > 0) {
+        out_heading(o, "not fitted to");
+        table_write(o, columns, ROW_COUNT(columns), fill_skips, c);
+    }
+    if (c->rows->n_passed == 0)
         return;
-    str_format(text, sizeof text,
-               "not used: %zu rows of other kinds, %zu that cannot be "
-               "predicted, %zu with x-needs, %zu with an MFU given",
-               c->rows->n_passed, c->rows->n_skipped, c->n_needy, c->n_given);
+    str_format(text, sizeof text, "passed over: %zu row%s of other kinds",
+               c->rows->n_passed, c->rows->n_passed == 1 ? "" : "s");
     out_paragraph(o, PAINT_FAINT, text);
+}
+
+/* A constant that would go on is no speed of a machine. */
+static void warn_of_bounds(struct out *o, const memplan_calibration *c)
+{
+    char text[TEXT_BLOCK_MAX] = "";
+    size_t n = 0;
+    for (int i = 0; i < SPEED_SCALES; i++)
+        if (c->bound[i])
+            str_append(text, sizeof text, "%s%s", n++ > 0 ? ", " : "",
+                       speed_scale_name((enum speed_scale)i));
+    if (n == 0)
+        return;
+    str_append(text, sizeof text,
+               " stopped at %s bound, a factor of %d: look for a figure in "
+               "another unit, or for a setup that is not the run's, before "
+               "predicting with this",
+               n == 1 ? "its" : "their", CALIBRATION_FURTHEST);
+    out_paragraph(o, PAINT_BAD, text);
 }
 
 static void write_text(struct out *o, const memplan_calibration *c)
@@ -94,6 +135,7 @@ static void write_text(struct out *o, const memplan_calibration *c)
     out_title(o, text);
     out_heading(o, "constants");
     table_write(o, constants, ROW_COUNT(constants), fill_constants, c);
+    warn_of_bounds(o, c);
     out_heading(o, "predicted over measured");
     table_write(o, errors, ROW_COUNT(errors), fill_errors, c);
     if (c->n == 1)
@@ -137,6 +179,31 @@ static void json_row(struct json_writer *w, const memplan_calibration *c,
     json_end_object(w);
 }
 
+static void json_bounds(struct json_writer *w, const memplan_calibration *c)
+{
+    json_key(w, "at_bound");
+    json_begin_array(w);
+    for (int i = 0; i < SPEED_SCALES; i++)
+        if (c->bound[i])
+            json_string(w, speed_scale_name((enum speed_scale)i));
+    json_end_array(w);
+}
+
+static void json_skips(struct json_writer *w, const memplan_calibration *c)
+{
+    json_key(w, "skipped");
+    json_begin_array(w);
+    for (size_t i = 0; i < c->n_skips; i++) {
+        json_begin_object(w);
+        json_key(w, "id");
+        json_string(w, c->skip[i].id);
+        json_key(w, "reason");
+        json_string(w, c->skip[i].why);
+        json_end_object(w);
+    }
+    json_end_array(w);
+}
+
 static void write_json(struct out *o, const memplan_calibration *c)
 {
     struct json_writer w;
@@ -151,19 +218,21 @@ static void write_json(struct out *o, const memplan_calibration *c)
     for (int i = 0; i < SPEED_SCALES; i++)
         number(&w, speed_scale_name((enum speed_scale)i), c->scale[i]);
     json_end_object(&w);
+    json_bounds(&w, c);
     json_key(&w, "rows");
     json_u64(&w, c->n);
     json_key(&w, "error");
     json_begin_object(&w);
-    number(&w, "before", expm1(c->error.before));
-    number(&w, "after", expm1(c->error.after));
-    number(&w, "left_out", expm1(c->error.left_out));
+    number(&w, "before", c->error.before);
+    number(&w, "after", c->error.after);
+    number(&w, "left_out", c->error.left_out);
     json_end_object(&w);
     json_key(&w, "measured");
     json_begin_array(&w);
     for (size_t i = 0; i < c->n; i++)
         json_row(&w, c, &c->row[i]);
     json_end_array(&w);
+    json_skips(&w, c);
     json_end_object(&w);
     json_end(&w);
     o->failed = o->failed || w.failed;

@@ -118,16 +118,63 @@ static bool is_all(struct config *c, const char *flag)
     return false;
 }
 
+/* "1:4" is a job that runs on as many as there are, 4 at most. */
+static bool is_range(struct str word, uint64_t *most)
+{
+    struct str upper;
+    uint64_t least = 0;
+    return unit_parse_count(str_cut(word, ':', &upper), &least) == UNIT_OK
+           && unit_parse_count(upper, most) == UNIT_OK && least >= 1
+           && *most >= least && *most <= NODES_MAX;
+}
+
+/* How many nodes. False where only the shell knows: that is told, and one node
+ * is taken; what no shell makes a number of is reported. */
+static bool read_nodes(struct config *c, const char *flag, uint64_t *n)
+{
+    const struct json *value = config_at(c, flag);
+    char shown[CONFIG_PATH_MAX];
+    if (value == NULL || read_number(c, flag, n) || c->d->status != MEMPLAN_OK)
+        return true;
+    const struct str word = first_word(value);
+    config_shown(c, flag, shown);
+    if (is_range(word, n)) {
+        config_note(c, "%s %.*s: %" PRIu64 " nodes are taken (--gpus)", shown,
+                    (int)word.n, word.p, *n);
+        return true;
+    }
+    *n = 1;
+    if (memchr(word.p, '$', word.n) != NULL)
+        return false;
+    memplan_error *e =
+        value->kind == JSON_BOOL
+            ? config_bad(c, value, MEMPLAN_E_ARG, "no value behind '%s'", shown)
+            : config_bad(c, value, MEMPLAN_E_ARG, "'%s' is '%.*s'", shown,
+                         (int)(word.n < 40 ? word.n : 40), word.p);
+    diag_hint(e, "write the number of nodes");
+    return false;
+}
+
+static void note_one_node(struct config *c, const char *flag)
+{
+    char shown[CONFIG_PATH_MAX];
+    const struct str word = first_word(config_at(c, flag));
+    config_note(c,
+                "%s is %.*s, which the file does not say: one node is taken "
+                "(--gpus)",
+                config_shown(c, flag, shown), (int)(word.n < 40 ? word.n : 40),
+                word.p);
+}
+
 /* Nodes of so many processes each. */
 static void read_launcher(struct config *c, const struct launcher *of)
 {
     const struct json *each = config_at(c, of->each);
     const struct json *nodes = config_at(c, of->nodes);
-    char shown[CONFIG_PATH_MAX];
     uint64_t per_node = of->unsaid, n = 1;
     if (each == NULL && nodes == NULL)
         return;
-    const bool fixed = nodes == NULL || read_number(c, of->nodes, &n);
+    const bool fixed = read_nodes(c, of->nodes, &n);
     const bool counted =
         each == NULL ? of->unsaid > 0 : read_number(c, of->each, &per_node);
     if (c->d->status != MEMPLAN_OK)
@@ -135,9 +182,8 @@ static void read_launcher(struct config *c, const struct launcher *of)
     if (counted)
         set_count(c, of->each, KEY_GPUS_PER_NODE, per_node);
     if (!fixed)
-        config_note(c, "%s is no number there: give --gpus",
-                    config_shown(c, of->nodes, shown));
-    else if (counted)
+        note_one_node(c, of->nodes);
+    if (counted)
         set_count(c, of->each, KEY_GPUS, n * per_node);
     else if (each == NULL || is_all(c, of->each))
         whole_nodes(c, n, of->each);
@@ -150,7 +196,10 @@ static void read_accelerate(struct config *c)
     char shown[CONFIG_PATH_MAX];
     const struct json *value = config_at(c, "num_processes");
     const bool several = config_at(c, "num_machines") != NULL;
-    const bool fixed = !several || read_number(c, "num_machines", &machines);
+    const bool fixed = read_nodes(c, "num_machines", &machines);
+    if (!fixed && c->d->status == MEMPLAN_OK)
+        config_note(c, "how many machines the file does not say: "
+                       "--gpus-per-node does");
     if (value == NULL && several && fixed)
         whole_nodes(c, machines, "num_processes");
     if (value == NULL || c->d->status != MEMPLAN_OK)

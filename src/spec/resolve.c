@@ -11,6 +11,7 @@
 #include "data/constants.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdarg.h>
 #include <string.h>
 
@@ -468,8 +469,21 @@ static void start(struct run *r, const struct setup *setup)
         r->scale[i] = 1;
 }
 
+/* Why a calibration changes nothing; NULL: it does. */
+static const char *idle_calibration(const struct run *r, bool model)
+{
+    bool moved = false;
+    for (int i = 0; i < SPEED_SCALES; i++)
+        moved = moved || fabs(r->setup.calibration.scale[i] - 1) > 0;
+    if (!model)
+        return "without a model no step is predicted";
+    if (r->given[KEY_MFU])
+        return "'mfu' is given, no step is predicted";
+    return moved ? NULL : "its constants are 1";
+}
+
 /* A calibration is of one GPU's speeds. */
-static void resolve_calibration(struct run *r, struct diag *d)
+static void resolve_calibration(struct run *r, bool model, struct diag *d)
 {
     const struct calibration *c = &r->setup.calibration;
     char text[ASSUMPTION_TEXT];
@@ -482,6 +496,12 @@ static void resolve_calibration(struct run *r, struct diag *d)
                      c->gpu, r->gpu.name);
         str_format(e->key, sizeof(e->key), "gpu");
         diag_hint(e, "leave --calibration out, or measure on that GPU");
+        return;
+    }
+    const char *idle = idle_calibration(r, model);
+    if (idle != NULL) {
+        resolve_note(r, KEY_COUNT, "the calibration '%s' changes nothing: %s",
+                     c->name, idle);
         return;
     }
     str_format(text, sizeof text, "calibrated by '%s' (%zu row%s):", c->name,
@@ -525,7 +545,7 @@ static void resolve_all(struct run *run, const struct spec *spec,
                         uint64_t params, struct diag *d)
 {
     resolve_gpu(run);
-    resolve_calibration(run, d);
+    resolve_calibration(run, spec != NULL, d);
     resolve_framework(run);
     resolve_precision(run, spec);
     if (!spec) {

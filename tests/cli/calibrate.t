@@ -6,7 +6,7 @@ calibrate r.jsonl --out mine.json
 == stdout ~
 calibration of a100-80gb, 1 measured step
 one row is one number
-not used: 1 rows of other kinds
+passed over: 1 row of other kinds
 == wrote mine.json ~
 "schema": "memplan.calibration/1"
 "gpu": "a100-80gb"

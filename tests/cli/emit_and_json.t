@@ -1,7 +1,7 @@
 == args
 llama-7b --zero 3 --emit deepspeed --json
 == stderr
-memplan: --format and --emit together
+memplan: --json and --emit together
   hint: the launch file has its program's own format
 try 'memplan help estimate'
 == exit

@@ -527,8 +527,13 @@ static void test_torchrun(void **state)
     has("gpus=16 gpus_per_node=8 framework= micro_batch=");
     noted("not known, so ignored: --lr");
     import("torchrun", "torchrun --nnodes 1:4 --nproc_per_node 8 x.py\n");
-    has("gpus= gpus_per_node=8");
-    noted("--nnodes is no number there");
+    has("gpus=32 gpus_per_node=8");
+    noted("--nnodes 1:4: 4 nodes are taken (--gpus)");
+    import("torchrun", "torchrun --nnodes $N --nproc_per_node 8 x.py\n");
+    has("gpus=8 gpus_per_node=8");
+    noted("--nnodes is $N, which the file does not say: one node is taken");
+    import("torchrun", "torchrun --nnodes 4:2 --nproc_per_node 8 x.py\n");
+    refused(MEMPLAN_E_ARG, "'--nnodes' is '4:2'", 1);
     import("torchrun", "torchrun --nnodes 2 train.py\n");
     has("gpus=2 gpus_per_node=1");
 }
@@ -576,6 +581,14 @@ static void test_other_launchers(void **state)
     noted("--num-processes is no number there: give --gpus");
     import("torchrun", "deepspeed --num_nodes 2 --num_gpus=8 x.py\n");
     has("gpus=16 gpus_per_node=8");
+    import("torchrun", "deepspeed --num_nodes $N --num_gpus=4 x.py\n");
+    has("gpus=4 gpus_per_node=4");
+    import("torchrun", "deepspeed --num_nodes x --num_gpus=4 x.py\n");
+    refused(MEMPLAN_E_ARG, "'--num-nodes' is 'x'", 1);
+    import("torchrun", "accelerate launch --num_processes 16 --num_machines $N "
+                       "x.py\n");
+    has("gpus=16 gpus_per_node=");
+    noted("how many machines the file does not say");
     import("torchrun", "deepspeed --num_nodes=2 x.py\n");
     has("gpus= gpus_per_node=");
     assert_int_equal(got.setup.nodes, 2);

@@ -1,0 +1,8 @@
+== args
+llama-7b --zero 3 --emit deepspeed --format csv
+== stderr
+memplan: --format and --emit together
+  hint: the launch file has its program's own format
+try 'memplan help estimate'
+== exit
+2
