@@ -126,10 +126,12 @@ static void data_parallel(struct comm_result *r, const struct run *run,
                                        (double)g->weight_bytes, shard, 1 });
     exchange(r, (struct exchange){ n->grads_key, n->grads, "reduce-scatter",
                                    grads, shard, m });
-    if (g->shard < g->ranks) /* hybrid: replicas of the shards agree */
+    if (g->shard < g->ranks) /* hybrid: replicas of the shards agree; MiCS's
+                                when all micro-batches are done (mics.py,
+                                allreduce_mics_shard_grads) */
         exchange(r, (struct exchange){ "replicas", "gradients between replicas",
                                        "all-reduce", grads / shard,
-                                       ranks / shard, 2 * m });
+                                       ranks / shard, run->mics ? 2 : 2 * m });
 }
 
 /* ---- inside the layers ---- */

@@ -61,7 +61,7 @@ bool engine_zero3_fetches(const struct run *run)
 static bool zero3_gathers(const struct run *run)
 {
     return engine_zero_is(run, 3)
-           && (run->shard > 1 || engine_zero3_fetches(run));
+           && (run->shard > 1 || run->mics || engine_zero3_fetches(run));
 }
 
 /* Of gradient shards: made in backward, gone after the step. */

@@ -199,3 +199,15 @@ void megatron_reduce(struct put *p, const struct stage *s)
     if (is_fsdp(s->run) && s->n > 0)
         on_their_way(p, s, 0);
 }
+
+/* Tensors move until they are offload_ratio of the rank's range: what stays is
+ * less by up to one tensor (hybrid_optimizer.py,
+ * _get_sub_optimizer_param_groups). */
+void megatron_stays(struct stage *s)
+{
+    const struct run *run = s->run;
+    if (run->engine != ENGINE_MEGATRON || run->offload_optimizer == OFFLOAD_NONE
+        || !(run->offload_ratio < 1))
+        return;
+    s->stays = (uint64_t)((1 - run->offload_ratio) * (double)engine_share(s));
+}

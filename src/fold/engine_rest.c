@@ -179,6 +179,21 @@ static void rest_moments(struct put *p, const struct stage *s)
     }
 }
 
+/* Of an optimizer on the CPU, the part that is not: fp32 weights, two moments,
+ * and fp32 gradients that are never given back (stage3.py,
+ * initialize_optimizer_states; hybrid_optimizer.py, _set_sub_optimizer_grads:
+ * where main gradients are fp32, these). */
+static void rest_stays(struct put *p, const struct stage *s)
+{
+    PUT(p, TERM_MASTER, "master weights that stay on the GPU",
+        F("elements", s->stays), F("bytes", FP32));
+    PUT(p, TERM_MOMENTS, "their moments", F("elements", s->stays),
+        A("moments", 2), F("bytes", FP32));
+    if (engine_zero_is(s->run, 3) || s->run->prec.grad != DT_FP32)
+        PUT(p, TERM_GRAD_SHARDS, "their fp32 gradients",
+            F("elements", s->stays), F("bytes", FP32));
+}
+
 /* A dict of a step's gradients that each parameter of the partition refers to
  * (tensor_fragment.gradient_dict); where one overflowed, the optimizer let go
  * of it by making another, and what was in it stayed for good
@@ -260,6 +275,8 @@ void engine_rest(struct put *p, const struct stage *s)
     if (!engine_optimizer_offloaded(s->run)) {
         rest_master(p, s);
         rest_moments(p, s);
+    } else if (s->stays != 0) {
+        rest_stays(p, s);
     }
     rest_buffers(p, s);
     megatron_rest(p, s);

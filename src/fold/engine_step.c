@@ -309,6 +309,9 @@ void engine_step(struct put *p, const struct stage *s)
         && (run->zero != 0 || run_is_bf16_pipeline(run))) {
         if (!engine_optimizer_offloaded(run))
             step_zero(p, s);
+        else if (s->largest_stays != 0) /* torch.optim.AdamW's own choice */
+            PUT(p, TERM_STEP_TMP, "foreach: a list as large as the sub-group",
+                F("elements", s->largest_stays), F("bytes", FP32));
         return;
     }
     const bool mixed = states_mixed_bytes(&s->sum) != 0;

@@ -17,6 +17,9 @@ struct zero_layout {
     uint64_t at;            /* elements so far */
     uint64_t rank, end;     /* whose partition they are in; where that ends */
     uint64_t group, groups; /* shards of the sub-group at hand; the largest */
+    uint64_t ended;         /* sub-groups before it */
+    uint64_t stay;          /* so many of the first stay on the GPU */
+    uint64_t stays, largest_stays; /* their elements, in all and of one */
 };
 
 /* A rank's partition holds whole every tensor that touches it. */
@@ -36,12 +39,22 @@ static void add_to_partition(struct stage *s, struct zero_layout *l, uint64_t n)
 
 /* A sub-group ends with the parameter that takes it to the size
  * (stage3.py, _create_fp16_sub_groups). */
+static void end_group(struct zero_layout *l)
+{
+    if (l->ended < l->stay) {
+        l->stays += l->group;
+        l->largest_stays = max_u64(l->largest_stays, l->group);
+    }
+    l->ended++;
+    l->group = 0;
+}
+
 static void add_to_group(struct zero_layout *l, uint64_t n, uint64_t size)
 {
     l->group += n;
     l->groups = max_u64(l->groups, l->group);
     if (l->group >= size)
-        l->group = 0;
+        end_group(l);
 }
 
 /* ---- a pipeline's buckets ---- */
@@ -142,6 +155,23 @@ static void zero3_groups(struct stage *s, struct zero_layout *l)
     s->sub_group = l->groups;
 }
 
+/* Of the sub-groups, the first stay on the GPU that make no more than the rest
+ * of the ratio (stage3.py, subgroup_to_device). */
+static void zero3_stays(struct stage *s, const struct zero_layout *all)
+{
+    const uint64_t groups = all->ended + (all->group > 0 ? 1 : 0);
+    const double share = 1 - s->run->offload_ratio;
+    struct zero_layout l = { .stay = (uint64_t)(share * (double)groups) };
+    s->stay_groups = l.stay;
+    if (l.stay == 0)
+        return;
+    zero3_groups(s, &l);
+    if (l.group > 0)
+        end_group(&l);
+    s->stays = l.stays;
+    s->largest_stays = l.largest_stays;
+}
+
 static void zero_partition(struct stage *s, struct zero_layout *l)
 {
     const struct run *run = s->run;
@@ -170,7 +200,9 @@ void zero_layout(struct stage *s)
         zero_each_bucket(s, keep_largest, &s->bucket);
     if (run->zero == 3)
         zero3_groups(s, &l);
-    else
+    if (run->zero == 3 && run->offload_ratio < 1)
+        zero3_stays(s, &l);
+    if (run->zero != 3)
         zero_partition(s, &l);
     if (zero_fills_bucket(run))
         bucket_init(s);
@@ -303,6 +335,15 @@ void zero3_second_step(struct put *p, const struct stage *s)
         zero3_second(p, s, s->sum.own_elems * parts);
 }
 
+/* MiCS gathers each weight where it will be (mics.py,
+ * _flat_all_gather_with_coalescing_manager); of one rank's there is no more
+ * than the copy from the host. */
+static void zero3_in_place(struct put *p, uint64_t ahead, uint64_t width)
+{
+    PUT(p, TERM_PREFETCHED, "prefetched", F("elements", ahead),
+        F("bytes per weight", width));
+}
+
 /* Up to the parameter that fills the bucket, of the modules that come next: as
  * a flat gather buffer and as copies out of it. */
 void zero3_gather(struct put *p, const struct stage *s, uint32_t position,
@@ -325,9 +366,8 @@ void zero3_gather(struct put *p, const struct stage *s, uint32_t position,
                               : s->before[s->n].all_elems - upto->all_elems;
     const uint64_t ahead = min_u64(zero3_ahead(s, position, backward), left);
     const uint64_t width = b->largest_bytes / b->largest;
-    if (s->run->shard == 1) { /* no more than the copy from the host */
-        PUT(p, TERM_PREFETCHED, "prefetched", F("elements", ahead),
-            F("bytes per weight", width));
+    if (s->run->mics || s->run->shard == 1) {
+        zero3_in_place(p, ahead, width);
         return;
     }
     PUT(p, TERM_PREFETCHED, "prefetched: flat gather buffer and copies",

@@ -90,6 +90,7 @@ static const char BY_SUB_GROUP[] =
 
 struct tensor_sums {
     uint64_t group;           /* elements of the sub-group at hand */
+    uint64_t groups, stay;    /* before it; the first of all are on the GPU */
     uint64_t gone;            /* elements of the sub-groups before */
     uint64_t fp32_by_group;   /* fp32, pinned sub-group by sub-group */
     uint64_t fp32_by_tensor;  /* the same, tensor by tensor */
@@ -112,7 +113,8 @@ static bool is_here(const struct stage *s, const struct tensor *t)
 static void end_group(struct tensor_sums *t, const struct run *run)
 {
     const uint64_t size = t->group * FP32;
-    t->fp32_by_group += power_of_two(size);
+    if (t->groups++ >= t->stay)
+        t->fp32_by_group += power_of_two(size);
     if (t->gone + t->group <= run->max_in_cpu)
         t->in_memory += t->group;
     if (size < SWAP_MIN_BYTES)
@@ -145,7 +147,7 @@ static void add_tensor(struct tensor_sums *x, const struct run *run,
 
 static struct tensor_sums sums_of(const struct stage *s)
 {
-    struct tensor_sums x = { 0 };
+    struct tensor_sums x = { .stay = s->stay_groups };
     for (uint32_t i = 0; i < s->n; i++) {
         const struct block *b = &s->p->block[stage_block(s, i)];
         for (uint32_t k = 0; k < b->tensor_count; k++) {
@@ -226,10 +228,10 @@ static void zero3_gradients(struct offload_result *o, const struct stage *s)
     add(o, pinned(run), PARTITION, elements(own, g));
     moves(o, OFFLOAD_TO_HOST, PARTITION, each);
     moves(o, OFFLOAD_FROM_HOST, PARTITION, each);
-    moves(o, OFFLOAD_TO_HOST, DOWN, elements(own, FP32));
+    moves(o, OFFLOAD_TO_HOST, DOWN, elements(own - s->stays, FP32));
     if (run->offload_params == OFFLOAD_NONE)
         moves(o, OFFLOAD_FROM_HOST, UP,
-              elements(own, dtype_size(run->prec.param)));
+              elements(own - s->stays, dtype_size(run->prec.param)));
 }
 
 /* Buffers of one sub-group each, as many as are set; states and gradients in
@@ -268,12 +270,14 @@ static void zero3_optimizer(struct offload_result *o, const struct stage *s,
         zero3_swapped(o, s, x);
         return;
     }
-    add(o, OFFLOAD_ON_HOST, MASTER, elements(s->sum.own_elems, FP32));
-    add(o, OFFLOAD_ON_HOST, MOMENTS, sum("bytes", moments(s)));
+    const uint64_t away = s->sum.own_elems - s->stays;
+    add(o, OFFLOAD_ON_HOST, MASTER, elements(away, FP32));
+    add(o, OFFLOAD_ON_HOST, MOMENTS,
+        sum("bytes", moments(s) - s->stays * 2 * FP32));
     if (run->pin_memory)
         add(o, OFFLOAD_ON_PINNED, GRADS, sum(BY_SUB_GROUP, x->fp32_by_group));
     else
-        add(o, OFFLOAD_ON_HOST, GRADS, elements(s->sum.own_elems, FP32));
+        add(o, OFFLOAD_ON_HOST, GRADS, elements(away, FP32));
 }
 
 /* Of the weights' shards, sub-groups within max_in_cpu stay in memory; their
@@ -387,15 +391,16 @@ static void fsdp(struct offload_result *o, const struct stage *s)
 
 /* ---- Megatron ---- */
 
-/* HybridDeviceOptimizer with all of the rank's range on the CPU: pinned fp32
+/* HybridDeviceOptimizer, of what of the rank's range is on the CPU: pinned fp32
  * weights and gradients, tensor by tensor, and moments (hybrid_optimizer.py);
  * weights go up in fp32 and are cast there. */
 static void megatron(struct offload_result *o, const struct stage *s)
 {
-    const uint64_t own = engine_share(s);
+    const uint64_t own = engine_share(s) - s->stays;
     add(o, pinned(s->run), MASTER, elements(own, FP32));
     add(o, pinned(s->run), GRADS, elements(own, FP32));
-    add(o, OFFLOAD_ON_HOST, MOMENTS, sum("bytes / N", moments(s)));
+    add(o, OFFLOAD_ON_HOST, MOMENTS,
+        sum("bytes / N", moments(s) - s->stays * 2 * FP32));
     moves(o, OFFLOAD_TO_HOST, DOWN, elements(own, FP32));
     moves(o, OFFLOAD_FROM_HOST, UP, elements(own, FP32));
 }

@@ -689,6 +689,7 @@ void stage_init(struct stage *s, struct memory_fold *f, uint64_t index,
             max_u64(s->global_buffer_bytes, b->global_buffer_bytes);
     }
     zero_layout(s);
+    megatron_stays(s);
     s->wgrad = s->before[s->n].wgrad;
     find_waiting(s);
     s->wgrad -= s->tied_here + s->waiting; /* one tensor, one gradient */

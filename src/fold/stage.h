@@ -79,14 +79,18 @@ struct stage {
     uint32_t joint;  /* the position between two stacks; n: none */
     bool hands_far;  /* some block does: block.hands_far */
     uint64_t bucket; /* ZeRO-1, pipelined: elements flattened at once, most */
-    uint64_t partition;        /* ZeRO: elements of whole tensors that touch one
+    uint64_t partition;       /* ZeRO: elements of whole tensors that touch one
                               rank's partition; the most, or zero_rank's */
-    uint64_t share;            /* ... elements of one */
-    uint64_t *whole;           /* ZeRO-1, -2: the same of each rank */
-    struct bucket_fill *fill;  /* [n + 1], when all positions from one on have
+    uint64_t share;           /* ... elements of one */
+    uint64_t *whole;          /* ZeRO-1, -2: the same of each rank */
+    struct bucket_fill *fill; /* [n + 1], when all positions from one on have
                               run backward; NULL: no such bucket */
-    uint64_t sub_group;        /* ZeRO-3: elements of the largest */
-    uint64_t dummy_wgrads;     /* one gradient a shape: see stage.c */
+    uint64_t sub_group;       /* ZeRO-3: elements of the largest */
+    uint64_t stay_groups;     /* ... of them, with states on the GPU though
+                              the optimizer is on the CPU */
+    uint64_t stays, largest_stays; /* elements of these, and of the largest;
+                              Megatron: of weights */
+    uint64_t dummy_wgrads;         /* one gradient a shape: see stage.c */
     uint64_t stage_input;      /* received hidden states kept to backward, and
                                 what else the pipeline engine holds of one
                                 micro-batch */
@@ -285,6 +289,8 @@ void megatron_forward(struct put *p, const struct stage *s, uint32_t position,
 void megatron_backward(struct put *p, const struct stage *s, uint32_t position,
                        bool later);
 void megatron_reduce(struct put *p, const struct stage *s);
+/* Sets stays. */
+void megatron_stays(struct stage *s);
 
 /* What engine_rest calls them. */
 #define WEIGHT_SHARDS "weight shards"

@@ -242,11 +242,13 @@ static struct traffic traffic_of(const struct clock *c, const struct weights *w)
         + time_wire(c, WIRE_REDUCE_SCATTER, shards(run, true),
                     w->expert_trained * size);
     const struct ranks all = replicas(run, false), some = shards(run, false);
-    if (some.n < all.n) /* hybrid: replicas of the shards agree */
+    const double times = run->mics ? 1 / (double)run->grad_accum : 1;
+    if (some.n < all.n) /* hybrid: replicas of the shards agree; MiCS's once */
         t.reduce +=
-            time_wire(c, WIRE_ALL_REDUCE,
-                      (struct ranks){ all.n / some.n, all.stride * some.n },
-                      w->trained * size / (double)some.n);
+            times
+            * time_wire(c, WIRE_ALL_REDUCE,
+                        (struct ranks){ all.n / some.n, all.stride * some.n },
+                        w->trained * size / (double)some.n);
     return t;
 }
 

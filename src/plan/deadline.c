@@ -104,7 +104,7 @@ static void set_numbers(struct hunt *h, const struct memplan_report *r)
     h->unit = layout;
     if (r->spec.experts > 0)
         h->unit = lcm(h->unit, run->ep * run->etp * run->pp);
-    if (run->given[KEY_SHARD_DEGREE])
+    if (run->given[KEY_SHARD_DEGREE] || run->mics)
         h->unit = lcm(h->unit, run->shard * run->tp * run->pp);
     h->node = run->gpus_per_node;
     h->nodes = lcm(h->unit, h->node);

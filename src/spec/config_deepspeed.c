@@ -59,9 +59,11 @@ static const struct config_row rows[] = {
          KEY_PERSISTENCE_THRESHOLD),
     LATER_SAME("zero_optimization.sub_group_size", KEY_SUB_GROUP_SIZE),
     LATER("zero_optimization.mics_shard_size"),
+    SAME_GIVEN("zero_optimization.mics_hierarchical_params_gather",
+               KEY_MICS_HIERARCHICAL),
     SAME_GIVEN("zero_optimization.offload_optimizer.device",
                KEY_OFFLOAD_OPTIMIZER),
-    LATER("zero_optimization.offload_optimizer.ratio"),
+    SAME_GIVEN("zero_optimization.offload_optimizer.ratio", KEY_OFFLOAD_RATIO),
     SAME_GIVEN("zero_optimization.offload_optimizer.pin_memory",
                KEY_PIN_MEMORY),
     SAME_GIVEN("zero_optimization.offload_optimizer.buffer_count",
@@ -112,7 +114,6 @@ static const struct config_row rows[] = {
     QUIET("zero_optimization.override_module_apply"),
     QUIET("zero_optimization.log_trace_cache_warnings"),
     QUIET("zero_optimization.enable_sanity_checks"),
-    QUIET("zero_optimization.mics_hierarchical_params_gather"),
     QUIET("zero_optimization.pipeline_loading_checkpoint"),
     QUIET("zero_optimization.save_muon_momentum_buffer_in_memory"),
     ONLY("zero_optimization.module_granularity_threshold", "0"),
@@ -242,17 +243,14 @@ static void sub_groups(struct config *c)
 
 /* Numbers whose one value means "not at all". */
 static void unless(struct config *c, const char *path, double off,
-                   enum setup_key key, const char *what)
+                   enum setup_key key)
 {
     const struct json *value = config_at(c, path);
     if (value == NULL
         || (value->kind == JSON_NUMBER && !(value->number < off)
             && !(value->number > off)))
         return;
-    if (key == KEY_COUNT)
-        config_note(c, "%s is not modelled: %s", path, what);
-    else
-        config_set_json(c, value, key);
+    config_set_json(c, value, key);
 }
 
 static void together(struct config *c)
@@ -265,9 +263,7 @@ static void together(struct config *c)
     precision(c);
     clipping(c);
     momentum(c);
-    unless(c, "zero_optimization.mics_shard_size", -1, KEY_SHARD_DEGREE, "");
-    unless(c, "zero_optimization.offload_optimizer.ratio", 1, KEY_COUNT,
-           "all states are on the CPU");
+    unless(c, "zero_optimization.mics_shard_size", -1, KEY_MICS_SHARD_SIZE);
     config_ulysses(c, "sequence_parallel_size");
 }
 
@@ -291,7 +287,7 @@ static void apart(struct emit *e, const struct run *r)
         emit_raw(e, "optimizer.params.momentum", "0.9");
     }
     emit_raw(e, "gradient_clipping", r->clip_grad ? "1.0" : "0.0");
-    if (r->given[KEY_SHARD_DEGREE])
+    if (r->mics)
         emit_count(e, "zero_optimization.mics_shard_size", r->shard);
     if (run_exchanges_heads(r))
         emit_count(e, "sequence_parallel_size", r->cp);

@@ -87,7 +87,7 @@ static const struct config_row rows[] = {
     SAME_GIVEN("exp_avg_dtype", KEY_OPTIMIZER_DTYPE),
     LATER("exp_avg_sq_dtype"),
     WORDS("optimizer_cpu_offload", KEY_OFFLOAD_OPTIMIZER, "true=cpu false="),
-    ASIDE("optimizer_offload_fraction", "all states are moved"),
+    SAME_GIVEN("optimizer_offload_fraction", KEY_OFFLOAD_RATIO),
     QUIET("overlap_cpu_optimizer_d2h_h2d"),
     QUIET("use_torch_optimizer_for_cpu_offload"),
     LATER("clip_grad"),

@@ -75,10 +75,10 @@ static void check_hpz(const struct run *r, struct diag *d)
                         " does not divide the %" PRIu64 " data-parallel ranks",
                         n, r->dp);
         resolve_hint_divisors(e, r->dp);
-    } else if (r->dp != r->gpus || r->shard != r->dp) {
+    } else if (r->dp != r->gpus || r->shard != r->dp || r->mics) {
         e = setup_error(d, MEMPLAN_E_UNSUPPORTED, KEY_HPZ_PARTITION_SIZE,
-                        "hpz_partition_size beside tp, cp or shard_degree is "
-                        "not modelled yet");
+                        "hpz_partition_size beside tp, cp, shard_degree or "
+                        "mics_shard_size is not modelled yet");
         diag_hint(e, "leave hpz_partition_size out, or the others");
     } else if (r->offload_params != OFFLOAD_NONE) {
         e = setup_error(d, MEMPLAN_E_UNSUPPORTED, KEY_HPZ_PARTITION_SIZE,
@@ -91,6 +91,61 @@ static void check_hpz(const struct run *r, struct diag *d)
                         "'megatron-deepspeed', whose DeepSpeed had none");
         diag_hint(e, "use --framework deepspeed");
     }
+}
+
+/* Groups are cut out of all ranks, one after another; gradients of replicas
+ * are all-reduced on the GPU, and gathers read shards there (runtime/zero/
+ * mics.py, mics_utils.py). */
+static void check_mics(const struct run *r, struct diag *d)
+{
+    const enum setup_key key =
+        r->given[KEY_MICS_SHARD_SIZE] ? KEY_MICS_SHARD_SIZE : KEY_SHARD_DEGREE;
+    const uint64_t given = r->setup.v[KEY_SHARD_DEGREE].n;
+    const uint64_t size = r->setup.v[KEY_MICS_SHARD_SIZE].n;
+    memplan_error *e = NULL;
+    if (!r->mics)
+        return;
+    if (r->given[KEY_SHARD_DEGREE] && given != size) {
+        e = setup_error(d, MEMPLAN_E_CONFLICT, key,
+                        "mics_shard_size %" PRIu64
+                        " contradicts shard_degree %" PRIu64,
+                        size, given);
+        diag_hint(e, "leave one of them out");
+    } else if (r->dp != r->gpus) {
+        e = setup_error(d, MEMPLAN_E_CONFLICT, key,
+                        "DeepSpeed's ZeRO-3 in groups of ranks (MiCS) beside "
+                        "tp or cp: it cuts groups out of all ranks");
+        diag_hint(e, "leave it out, or use --framework torchtitan");
+    } else if (r->framework == FW_MEGATRON_DEEPSPEED) {
+        e = setup_error(d, MEMPLAN_E_CONFLICT, key,
+                        "DeepSpeed's ZeRO-3 in groups of ranks (MiCS) with "
+                        "framework 'megatron-deepspeed', whose DeepSpeed had "
+                        "none");
+        diag_hint(e, "use --framework deepspeed");
+    } else if (r->offload_params != OFFLOAD_NONE
+               || r->offload_optimizer != OFFLOAD_NONE) {
+        e = setup_error(d, MEMPLAN_E_CONFLICT, key,
+                        "DeepSpeed's ZeRO-3 in groups of ranks (MiCS) with "
+                        "states on the CPU: 'local sharding has no support "
+                        "for CPU offloading'");
+        diag_hint(e, "leave it out, or leave offload_optimizer and "
+                     "offload_params out");
+    }
+}
+
+/* A group spans whole nodes, more than one (create_mics_comm_groups). */
+static void check_mics_nodes(const struct run *r, struct diag *d)
+{
+    if (!r->mics || !r->mics_hierarchical
+        || (r->shard > r->gpus_per_node && r->shard % r->gpus_per_node == 0))
+        return;
+    memplan_error *e =
+        setup_error(d, MEMPLAN_E_CONFLICT, KEY_MICS_HIERARCHICAL,
+                    "mics_hierarchical_params_gather with groups of %" PRIu64
+                    " ranks, which are not several whole nodes of %" PRIu64,
+                    r->shard, r->gpus_per_node);
+    diag_hint(e, "leave it out, or use --mics-shard-size %" PRIu64,
+              2 * r->gpus_per_node);
 }
 
 /* --schedule naive chose DDP, or spreads the model. */
@@ -121,6 +176,8 @@ void resolve_check_zero(const struct run *r, struct diag *d)
                           "optimizer states only",
                           "use --zero 1 or 0, or --pp 1", d);
         check_hpz(r, d);
+        check_mics(r, d);
+        check_mics_nodes(r, d);
         return;
     case ENGINE_FSDP:
     case ENGINE_FSDP2:
@@ -229,6 +286,39 @@ static void check_param_buffer(const struct run *r, const struct spec *s,
               div_up(table.v, r->shard));
 }
 
+/* Whole sub-groups stay, in torch.optim.AdamW beside DeepSpeedCPUAdam
+ * (stage3.py, 'Hybrid Optimizer Only Supports DeepSpeedCPUAdam'; config.py,
+ * offload_ratio_check). */
+static void check_ratio(const struct run *r, struct diag *d)
+{
+    const bool zero_3 = r->engine == ENGINE_DEEPSPEED && r->zero == 3;
+    memplan_error *e = NULL;
+    if (!(r->offload_ratio < 1) || r->offload_optimizer == OFFLOAD_NONE)
+        return;
+    if (!zero_3 && r->engine != ENGINE_MEGATRON) {
+        e = setup_error(d, MEMPLAN_E_CONFLICT, KEY_OFFLOAD_RATIO,
+                        "offload_ratio below 1 with engine '%s'%s",
+                        engine_word(r),
+                        r->engine == ENGINE_DEEPSPEED
+                            ? ", whose other stages than 3 move all states"
+                            : "");
+        diag_hint(e, r->engine == ENGINE_DEEPSPEED
+                         ? "use --zero 3, or leave it out"
+                         : "leave it out, or use --framework deepspeed "
+                           "--zero 3");
+    } else if (r->offload_optimizer == OFFLOAD_NVME) {
+        e = setup_error(d, MEMPLAN_E_CONFLICT, KEY_OFFLOAD_RATIO,
+                        "offload_ratio below 1 with states on disk, which "
+                        "all are");
+        diag_hint(e, "use --offload-optimizer cpu, or leave it out");
+    } else if (r->optimizer != OPT_ADAMW) {
+        e = setup_error(d, MEMPLAN_E_UNSUPPORTED, KEY_OFFLOAD_RATIO,
+                        "offload_ratio below 1 of another optimizer than "
+                        "adamw");
+        diag_hint(e, "use --optimizer adamw, or leave it out");
+    }
+}
+
 static void check_deepspeed_offload(const struct run *r, const struct spec *s,
                                     struct diag *d)
 {
@@ -294,6 +384,7 @@ static void check_no_offload(const struct run *r, enum setup_key key,
 void resolve_check_offload(const struct run *r, const struct spec *s,
                            struct diag *d)
 {
+    check_ratio(r, d);
     if (resolve_is_fsdp(r)) {
         check_fsdp_offload(r, d);
     } else if (r->engine == ENGINE_DEEPSPEED) {

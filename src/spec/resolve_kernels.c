@@ -278,6 +278,7 @@ static void resolve_offload(struct run *r)
     r->offload_optimizer = (enum offload)resolve_count(
         r, KEY_OFFLOAD_OPTIMIZER,
         resolve_is_fsdp(r) ? r->offload_params : OFFLOAD_NONE);
+    r->offload_ratio = resolve_real(r, KEY_OFFLOAD_RATIO, 1);
     r->offload_activations =
         (enum offload)resolve_count(r, KEY_OFFLOAD_ACTIVATIONS, OFFLOAD_NONE);
     r->pin_memory = resolve_bool(r, KEY_PIN_MEMORY, true);

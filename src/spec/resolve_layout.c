@@ -142,6 +142,49 @@ static bool split_gpus(struct run *r, const struct spec *spec, struct diag *d)
 
 /* ---- states over ranks ---- */
 
+static bool is_zero_3(const struct run *r)
+{
+    return r->engine == ENGINE_DEEPSPEED && r->zero == 3;
+}
+
+/* Of ranks over which states are sharded, where a key says how many. */
+static bool check_degree(const struct run *r, enum setup_key key,
+                         uint64_t ranks, struct diag *d)
+{
+    const uint64_t n = r->setup.v[key].n;
+    const char *name = setup_field(key)->key;
+    memplan_error *e = NULL;
+    if (!r->given[key] || n == 0
+        || (key == KEY_MICS_SHARD_SIZE && !is_zero_3(r)))
+        return true;
+    if (r->zero == 0 && !run_is_bf16_pipeline(r)) {
+        e = setup_error(d, MEMPLAN_E_CONFLICT, key,
+                        "%s %" PRIu64 " with zero 0, which shards nothing",
+                        name, n);
+        diag_hint(e, "leave it out, or use --zero 1 or more");
+    } else if (ranks % n != 0) {
+        e = setup_error(d, MEMPLAN_E_CONFLICT, key,
+                        "%s %" PRIu64 " does not divide the %" PRIu64
+                        " data-parallel ranks (dp x cp)",
+                        name, n, ranks);
+        resolve_hint_divisors(e, ranks);
+    }
+    return e == NULL;
+}
+
+/* Groups of ranks with all states each are MiCS in DeepSpeed's ZeRO-3, by
+ * whichever key. */
+static void resolve_mics(struct run *r, uint64_t ranks)
+{
+    const uint64_t mics = is_zero_3(r) && r->given[KEY_MICS_SHARD_SIZE]
+                              ? r->setup.v[KEY_MICS_SHARD_SIZE].n
+                              : 0;
+    r->shard = resolve_count(r, KEY_SHARD_DEGREE, mics != 0 ? mics : ranks);
+    r->mics = mics != 0 || (is_zero_3(r) && r->shard < ranks);
+    if (r->mics && mics == 0)
+        r->setup.v[KEY_MICS_SHARD_SIZE].n = r->shard;
+}
+
 /* Experts are spread over all ranks of a stage, tp included: Megatron's
  * parallel_state.py, expert data parallel = tp cp dp / (etp ep). */
 static void shard_states(struct run *r, const struct spec *spec, struct diag *d)
@@ -149,6 +192,8 @@ static void shard_states(struct run *r, const struct spec *spec, struct diag *d)
     uint64_t ranks = r->dp * r->cp;
     uint64_t stage = ranks * r->tp;
     const uint64_t copies = run_copies(r);
+    resolve_count(r, KEY_MICS_SHARD_SIZE, 0);
+    r->mics_hierarchical = resolve_bool(r, KEY_MICS_HIERARCHICAL, false);
     if (stage % r->ep != 0) {
         memplan_error *e =
             setup_error(d, MEMPLAN_E_CONFLICT, KEY_EP,
@@ -168,31 +213,14 @@ static void shard_states(struct run *r, const struct spec *spec, struct diag *d)
         resolve_hint_divisors(e, stage / r->ep);
         return;
     }
-    if (r->given[KEY_SHARD_DEGREE]) {
-        uint64_t n = r->setup.v[KEY_SHARD_DEGREE].n;
-        memplan_error *e = NULL;
-        if (r->zero == 0 && !run_is_bf16_pipeline(r)) {
-            e = setup_error(d, MEMPLAN_E_CONFLICT, KEY_SHARD_DEGREE,
-                            "shard_degree %" PRIu64 " with zero 0, which "
-                            "shards nothing",
-                            n);
-            diag_hint(e, "leave it out, or use --zero 1 or more");
-        } else if (copies * ranks % n != 0) {
-            e = setup_error(d, MEMPLAN_E_CONFLICT, KEY_SHARD_DEGREE,
-                            "shard_degree %" PRIu64
-                            " does not divide the %" PRIu64
-                            " data-parallel ranks (dp x cp)",
-                            n, ranks);
-            resolve_hint_divisors(e, ranks);
-        }
-        if (e)
-            return;
-    }
+    if (!check_degree(r, KEY_SHARD_DEGREE, copies * ranks, d)
+        || !check_degree(r, KEY_MICS_SHARD_SIZE, copies * ranks, d))
+        return;
     if (r->zero == 0 && !run_is_bf16_pipeline(r))
         return;
-    r->shard = resolve_count(r, KEY_SHARD_DEGREE, copies * ranks);
+    resolve_mics(r, copies * ranks);
     r->expert_shard = copies * stage / (r->ep * r->etp);
-    if (!r->given[KEY_SHARD_DEGREE])
+    if (!r->given[KEY_SHARD_DEGREE] && !r->mics)
         return;
     /* Megatron's instances of the distributed optimizer are as many for
        experts (parallel_state.py, intra_partial_expert_data_parallel) */

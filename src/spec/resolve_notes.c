@@ -290,6 +290,7 @@ static const struct moot {
     { KEY_MAX_LIVE_PARAMS, NO_ZERO_3, ANY, " outside DeepSpeed's ZeRO-3" },
     { KEY_SUB_GROUP_SIZE, NO_ZERO_3, ANY, " outside DeepSpeed's ZeRO-3" },
     { KEY_HPZ_PARTITION_SIZE, NO_ZERO_3, ANY, " outside DeepSpeed's ZeRO-3" },
+    { KEY_MICS_SHARD_SIZE, NO_ZERO_3, ANY, " outside DeepSpeed's ZeRO-3" },
     { KEY_PERSISTENCE_THRESHOLD, NO_ZERO_3, ANY,
       " outside DeepSpeed's ZeRO-3" },
     { KEY_FSDP_UNITS, NO_FSDP, ANY, " without FSDP" },
@@ -376,6 +377,9 @@ static void say_moot_parts(struct run *r)
         bool used;
         const char *why;
     } keys[] = {
+        { KEY_MICS_HIERARCHICAL, r->mics, " without mics_shard_size" },
+        { KEY_OFFLOAD_RATIO, r->offload_optimizer != OFFLOAD_NONE,
+          " without --offload-optimizer cpu" },
         { KEY_PIN_MEMORY, run_offloads(r), " where nothing is offloaded" },
         { KEY_OPTIMIZER_BUFFERS, states, " without --offload-optimizer nvme" },
         { KEY_PARAM_BUFFERS, weights, " without --offload-params nvme" },

@@ -546,6 +546,7 @@ struct run {
     double lora_dropout; /* before the adapters' first matrix */
     bool double_quant;
     enum offload offload_optimizer, offload_params;
+    double offload_ratio; /* of the optimizer, the share that moves */
     bool pin_memory;
     uint64_t optimizer_buffers, param_buffers; /* swap buffers */
     uint64_t param_buffer_elems, max_in_cpu;
@@ -555,6 +556,8 @@ struct run {
     uint64_t reduce_bucket, allgather_bucket, prefetch_bucket, max_live_params;
     uint64_t sub_group_size, persistence_threshold; /* elements, ZeRO-3 */
     uint64_t hpz_partition_size; /* ranks of ZeRO++'s second shards; 1: none */
+    bool mics; /* ZeRO-3 in groups of `shard` ranks, with buffers of its own */
+    bool mics_hierarchical; /* gathers between nodes first */
     uint64_t ddp_bucket_bytes;
     uint64_t cuda_context_bytes;
     bool overlap_comm;

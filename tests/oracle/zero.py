@@ -4,7 +4,7 @@ Every rank is a process that follows its own live bytes as step.py does, on real
 worst rank's.  DeepSpeed's CPU accelerator runs the same Python as on a GPU, without streams: buffers have the sizes and
 the order of a GPU's, and nothing overlaps.  Eager attention, no dropout, because kernels on the CPU are others.
 
-usage: DS_ACCELERATOR=cpu zero.py FOLDER [overflow|offload|hpz]   writes FOLDER/zero.json, one run a line
+usage: DS_ACCELERATOR=cpu zero.py FOLDER [overflow|offload|hpz|mics|quantized|ratio]   writes FOLDER/zero.json, one run a line
 
 With "overflow", under a DeepSpeed of 0.8.2 to 0.17.0, FOLDER/zero_overflow.json: fp16, whose first steps overflow; what is
 recorded is a step after those.
@@ -13,6 +13,13 @@ With "offload", FOLDER/zero_offload.json: states and weights on the CPU, which i
 alive is the sum of what would be on the GPU and on the host, unrounded.
 
 With "hpz", FOLDER/zero_hpz.json: ZeRO++'s second shards of weights, in groups of ranks.
+
+With "mics", under a DeepSpeed up to 0.18, FOLDER/zero_mics.json: states in groups of ranks, replicated over groups.
+
+With "quantized", FOLDER/zero_quantized.json: ZeRO++'s weights and gradients sent in 8 and 4 bits. The kernels are CUDA's:
+Quantizer below stands in for them, with outputs of the sizes that csrc/quantization/pt_binding.cpp allocates.
+
+With "ratio", FOLDER/zero_ratio.json: some sub-groups of the optimizer on the CPU, the others not.
 """
 import dataclasses
 import gc
@@ -31,6 +38,8 @@ import torch.multiprocessing  # noqa: E402
 
 import deepspeed  # noqa: E402
 from deepspeed.accelerator import get_accelerator  # noqa: E402
+from deepspeed.runtime.comm import coalesced_collectives  # noqa: E402
+from deepspeed.runtime.zero import partition_parameters, stage3  # noqa: E402
 
 deepspeed.utils.logging.logger.setLevel("ERROR")
 type(get_accelerator()).is_fp16_supported = lambda self: True  # slow on most CPUs, of the same sizes
@@ -55,11 +64,20 @@ class Run(step.Run):
     offload_optimizer: str = ""
     offload_params: str = ""
     hpz_partition_size: int = 1
+    mics_shard_size: int = 0
+    mics_hierarchical_params_gather: bool = False
+    zero_quantized_weights: bool = False
+    zero_quantized_gradients: bool = False
+    gpus_per_node: int = 0
+    offload_ratio: float = 1
 
 
 KEYS = dict(reduce_bucket="reduce_bucket_size", overlap_comm="overlap_comm")
 KEYS_OF_3 = dict(prefetch_bucket="stage3_prefetch_bucket_size", sub_group_size="sub_group_size",
                  persistence_threshold="stage3_param_persistence_threshold")
+
+
+FLAGS = ("mics_shard_size", "mics_hierarchical_params_gather", "zero_quantized_weights", "zero_quantized_gradients")
 
 
 def keys_of(run):
@@ -71,6 +89,11 @@ def config_of(run):
     for key, name in dict(offload_optimizer="offload_optimizer", offload_params="offload_param").items():
         if getattr(run, key):
             zero[name] = dict(device=getattr(run, key), pin_memory=False)
+    if run.offload_ratio < 1:
+        zero["offload_optimizer"]["ratio"] = run.offload_ratio
+    for key in FLAGS:
+        if getattr(run, key):
+            zero[key] = getattr(run, key)
     if run.hpz_partition_size > 1:
         zero["zero_hpz_partition_size"] = run.hpz_partition_size
     more = dict(data_types=dict(grad_accum_dtype=run.grad_dtype)) if run.grad_dtype else {}
@@ -98,6 +121,62 @@ def unseen(collective):
         finally:
             WithoutGloo.inside = False
     return run
+
+
+def one_by_one(self, outputs, inputs, group=None, async_op=False):
+    """gloo joins no all-gathers; NCCL does, into the same outputs."""
+    for out, own in zip(outputs, inputs):
+        last = dist.all_gather_into_tensor(out, own, group=group, async_op=True)
+        last.wait()
+    return last
+
+
+class Quantizer:
+    """Symmetric quantization in groups, as the kernels of csrc/quantization allocate for it; in fp32 and slow."""
+    Symmetric = 0
+
+    @staticmethod
+    def _cut(x, groups, bits, out, scales):
+        most = 2 ** (bits - 1) - 1
+        rows = x.reshape(groups, -1).float()
+        scales.copy_(rows.abs().amax(1).clamp(min=1e-8) / most)
+        codes = (rows / scales[:, None]).round().clamp(-most - 1, most).to(torch.int8).flatten()
+        out.flatten().copy_(codes if bits == 8 else (codes[0::2] & 15) | (codes[1::2] << 4))
+
+    @staticmethod
+    def _codes(q, bits):
+        q = q.flatten()
+        return q if bits == 8 else torch.stack([(q << 4) >> 4, q >> 4], 1).flatten()
+
+    def quantize(self, x, groups, bits, kind):
+        scales = torch.empty(groups)
+        out = torch.empty(*x.shape[:-1], x.shape[-1] * bits // 8, dtype=torch.int8)
+        unseen(self._cut)(x, groups, bits, out, scales)
+        return out, scales
+
+    def swizzle_quant(self, x, groups, bits, kind, pipeline, nodes, devices):
+        scales = torch.empty(groups)
+        out = torch.empty(x.numel() * bits // 8, dtype=torch.int8)
+        unseen(self._cut)(x, groups, bits, out, scales)
+        return out, scales
+
+    def dequantize(self, q, scales, groups, bits, kind):
+        out = torch.empty(*q.shape[:-1], q.shape[-1] * 8 // bits, dtype=torch.half)
+
+        def fill():
+            out.flatten().copy_((self._codes(q, bits).view(groups, -1) * scales.view(groups, 1)).flatten())
+        unseen(fill)()
+        return out
+
+    def quantized_reduction(self, q, scales, groups, new_groups, bits, kind, devices):
+        new_scales = torch.empty(new_groups)
+        out = torch.empty(*q.shape[:-1], q.shape[-1] // devices, dtype=torch.int8)
+
+        def fill():
+            wide = self._codes(q, bits).view(groups, -1) * scales.view(groups, 1)
+            self._cut(wide.view(devices, -1).mean(0), new_groups, bits, out, new_scales)
+        unseen(fill)()
+        return out, new_scales
 
 
 class Zero(step.Steps):
@@ -156,9 +235,15 @@ def work(rank, todo, port, queue):
     torch.set_num_threads(1)
     gpus = todo[0].gpus
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), RANK=str(rank), WORLD_SIZE=str(gpus),
-                      LOCAL_RANK=str(rank), LOCAL_SIZE=str(gpus))
+                      LOCAL_RANK=str(rank), LOCAL_SIZE=str(todo[0].gpus_per_node or gpus),
+                      NDEV_PER_NODE=str(todo[0].gpus_per_node or gpus))
     dist.reduce_scatter_tensor = unseen(dist.reduce_scatter_tensor)
     deepspeed.init_distributed("gloo", verbose=False)
+    if todo[0].mics_shard_size:
+        type(deepspeed.comm.comm.cdb).all_gather_coalesced = one_by_one
+    if hasattr(partition_parameters, "CUDAQuantizer"):
+        stage3.DeepSpeedCPUAdam = torch.optim.AdamW  # what a ratio asks for, and what it checks
+        partition_parameters.CUDAQuantizer.quantizer_cuda_module = coalesced_collectives.quantizer_module = Quantizer()
     for run in todo:
         deepspeed.utils.groups._ZERO_PARAM_INTRA_PARALLEL_GROUP = None  # else the run before's
         steps = Zero(run)
@@ -181,6 +266,9 @@ def setup_of(run):
         more["grad_dtype"] = run.grad_dtype
     if run.hpz_partition_size > 1:
         more["hpz_partition_size"] = run.hpz_partition_size
+    more.update({key: getattr(run, key) for key in (*FLAGS, "gpus_per_node") if getattr(run, key)})
+    if run.offload_ratio < 1:
+        more["offload_ratio"] = run.offload_ratio
     away = {key: getattr(run, key) for key in ("offload_optimizer", "offload_params") if getattr(run, key)}
     if away:
         more.update(away, pin_memory=False)
@@ -193,7 +281,8 @@ def record(todo):
         return []
     context = torch.multiprocessing.get_context("spawn")
     queue = context.SimpleQueue()
-    processes = [context.Process(target=work, args=(rank, todo, 29600 + todo[0].gpus, queue))
+    port = 29600 + todo[0].gpus + 8 * todo[0].gpus_per_node
+    processes = [context.Process(target=work, args=(rank, todo, port, queue))
                  for rank in range(todo[0].gpus)]
     for p in processes:
         p.start()
@@ -244,13 +333,44 @@ def hpzs():
     yield Run(gpus=4, zero=3, hpz_partition_size=2, family="gpt2", prefetch_bucket=0, persistence_threshold=0)
 
 
+def micses():
+    for gpus, size, grad_accum in ((4, 2, 1), (4, 2, 2), (4, 4, 1), (2, 1, 1)):
+        yield Run(gpus=gpus, zero=3, mics_shard_size=size, grad_accum=grad_accum)
+        yield Run(gpus=gpus, zero=3, mics_shard_size=size, grad_accum=grad_accum, prefetch_bucket=10000000)
+    yield Run(gpus=4, zero=3, mics_shard_size=2, shape="long", recompute="full", overlap_comm=True)
+    yield Run(gpus=4, zero=3, mics_shard_size=2, family="gpt2", prefetch_bucket=0, persistence_threshold=0)
+    for family in ("llama", "gpt2"):
+        yield Run(gpus=4, zero=3, mics_shard_size=4, mics_hierarchical_params_gather=True, gpus_per_node=2, family=family,
+                  prefetch_bucket=10000000)
+
+
+def quantizeds():
+    for gpus, more in ((2, {}), (4, {}), (2, dict(shape="long")), (2, dict(grad_accum=2)),
+                       (2, dict(family="gpt2", prefetch_bucket=0, persistence_threshold=0))):
+        yield Run(gpus=gpus, zero=3, zero_quantized_weights=True, **more)
+    for shape in ("wide", "long"):
+        base = dict(gpus=4, gpus_per_node=2, zero=3, zero_quantized_gradients=True, shape=shape)
+        yield Run(**base)
+        yield Run(**base, precision="fp16-mixed")
+        yield Run(**base, reduce_bucket=500000)
+        yield Run(**base, zero_quantized_weights=True, hpz_partition_size=2)
+
+
+def ratios():
+    for ratio in (0.0, 0.4, 0.75):
+        for grad_accum in (1, 2):
+            yield Run(zero=3, offload_optimizer="cpu", offload_ratio=ratio, sub_group_size=300000, grad_accum=grad_accum)
+
+
 step.STORED["bf16-mixed"] = torch.bfloat16
 step.STORED["fp16-mixed"] = torch.float16
 
 if __name__ == "__main__":
     folder, what = pathlib.Path(sys.argv[1]), "".join(sys.argv[2:])
-    todo = list({"": runs, "overflow": overflows, "offload": offloads, "hpz": hpzs}[what]())
+    todo = list({"": runs, "overflow": overflows, "offload": offloads, "hpz": hpzs, "mics": micses,
+                 "quantized": quantizeds, "ratio": ratios}[what]())
     name = f"zero_{what}.json" if what else "zero.json"
     command = " ".join(["DS_ACCELERATOR=cpu python tests/oracle/zero.py tests/golden/oracle/steps", *sys.argv[2:]])
-    rows = [row for gpus in (2, 4) for row in record([r for r in todo if r.gpus == gpus])]
+    places = sorted({(r.gpus, r.gpus_per_node) for r in todo})
+    rows = [row for place in places for row in record([r for r in todo if (r.gpus, r.gpus_per_node) == place])]
     (folder / name).write_text(step.dump(dict(step.head(command), deepspeed=deepspeed.__version__), rows))

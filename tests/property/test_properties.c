@@ -55,7 +55,7 @@ static const char *pick(uint64_t *seed, const char *const *words)
 struct choice {
     const char *key, *value; /* NULL: not given */
 };
-enum { FIRST_ADAPTER = 32, FIRST_EIGHT = 66, FIRST_PART = 72, CHOICES = 76 };
+enum { FIRST_ADAPTER = 32, FIRST_EIGHT = 69, FIRST_PART = 75, CHOICES = 79 };
 struct trial {
     const char *model;
     struct choice c[CHOICES];
@@ -676,6 +676,11 @@ static struct trial trial_of(uint64_t seed)
                                 : s % 3 == 0 ? "2"
                                 : s % 3 == 1 ? "8"
                                              : NULL },
+        { "mics_shard_size", !deepspeed || s % 5 > 1 ? NULL
+                             : s % 3 == 0            ? "2"
+                                                     : "4" },
+        { "offload_ratio", s % 7 < 3 ? "0.4" : NULL },
+        { "sub_group_size", s % 2 == 0 ? "20M" : NULL },
         { "cp", titan || state ? NULL
                 : megatron     ? (s % 7 == 1 ? "2" : NULL)
                 : s % 11 < 2   ? "2"
@@ -1379,6 +1384,9 @@ static unsigned deepspeed_comes_back(const memplan_model *model, uint64_t s)
         { "reduce_bucket", PICK(&s, "500M", "20M", "200M") },
         { "offload_optimizer", PICK(&s, "none", "none", "cpu") },
         { "hpz_partition_size", PICK(&s, "1", "2") },
+        { "mics_shard_size", PICK(&s, "0", "0", "2") },
+        { "offload_ratio", PICK(&s, "1", "0.5") },
+        { "sub_group_size", PICK(&s, "1e9", "1M") },
     };
     return comes_back(model, "deepspeed", keys, 3, COUNT_OF(keys));
 }

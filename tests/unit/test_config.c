@@ -223,16 +223,21 @@ static void test_deepspeed_words(void **state)
            "\"fp16\": {\"enabled\": true},"
            "\"zero_optimization\": {\"cpu_offload\": true, "
            "\"mics_shard_size\": 8, \"zero_hpz_partition_size\": 1, "
+           "\"mics_hierarchical_params_gather\": true, "
            "\"contiguous_gradients\": false}}");
     has("optimizer=adamw optimizer_impl=foreach reduce_dtype=bf16 "
-        "precision=fp16-mixed offload_optimizer=cpu shard_degree=8");
+        "precision=fp16-mixed offload_optimizer=cpu mics_shard_size=8 "
+        "mics_hierarchical_params_gather=true shard_degree=");
     noted("zero_optimization.contiguous_gradients false is not modelled: true "
           "is assumed");
     import("deepspeed", "{\"optimizer\": {\"type\": \"SGD\", "
                         "\"params\": {\"momentum\": 0.9}},"
                         "\"zero_optimization\": {\"mics_shard_size\": -1, "
                         "\"zero_hpz_partition_size\": 8}}");
-    has("optimizer=momentum shard_degree= hpz_partition_size=8");
+    has("optimizer=momentum mics_shard_size= hpz_partition_size=8");
+    import("deepspeed", "{\"zero_optimization\": {\"offload_optimizer\": "
+                        "{\"device\": \"cpu\", \"ratio\": 0.3}}}");
+    has("offload_optimizer=cpu offload_ratio=0.3");
     import("deepspeed", "{\"sequence_parallel_size\": 4}");
     has("cp=4 cp_comm=a2a");
     import("deepspeed", "{\"sequence_parallel_size\": 1}");

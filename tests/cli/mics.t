@@ -1,0 +1,7 @@
+MiCS: each weight is gathered once, replicas agree once a step; the GPU keeps
+the states of some sub-groups.
+== args
+explain llama-7b --gpus 64 --zero 3 --mics-shard-size 8 --grad-accum 4
+== stdout ~
+    prefetched = 181.4 MiB (190,177,536 B)
+    gradients between replicas = 2.75 GiB (2,948,056,832 B)
