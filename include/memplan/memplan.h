@@ -356,6 +356,10 @@ MEMPLAN_MUST_USE MEMPLAN_API memplan_status memplan_emit(
 MEMPLAN_API const char *memplan_setup_pending(const memplan_setup *setup,
                                               const char **dialect);
 
+/** Goes on without that file: the assumptions then say that it was not read.
+ *  Nothing happens when there is none. */
+MEMPLAN_API void memplan_setup_pending_skip(memplan_setup *setup);
+
 /* ==== Estimate, compute ================================================ */
 
 typedef struct memplan_report memplan_report;

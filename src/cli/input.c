@@ -385,25 +385,49 @@ static bool can_read(struct cli *cli, const char *path)
     return r == HOST_READ_OK;
 }
 
+static bool is_given(const struct cli *cli, const char *dialect)
+{
+    for (size_t i = 0; i < cli->line.given_count; i++)
+        if (cli->line.given[i].row->id == OPT_ID_CONFIG
+            && strcmp(cli->line.given[i].row->name, dialect) == 0)
+            return true;
+    return false;
+}
+
+/* The file that `path` goes on in. Of a line that starts a program it need not
+ * be here: then, or where another one is given, the line is read alone. */
+static enum cli_exit config_next(struct cli *cli, memplan_setup *setup,
+                                 const char *path, bool optional)
+{
+    const char *dialect = NULL;
+    const char *named = memplan_setup_pending(setup, &dialect);
+    const char *slash = strrchr(path, '/');
+    const int folder = slash ? (int)(slash - path) + 1 : 0;
+    if (optional && is_given(cli, dialect))
+        return CLI_OK;
+    struct text beside = { 0 }, there = { 0 };
+    enum cli_exit r = CLI_OK;
+    text_format(&beside, "%.*s%s", named[0] == '/' ? 0 : folder, path, named);
+    text_put(&there, named);
+    const bool here = can_read(cli, there.p);
+    if (optional && !here && !can_read(cli, beside.p))
+        memplan_setup_pending_skip(setup);
+    else
+        r = config_file(cli, setup, dialect, here ? there.p : beside.p);
+    text_release(&there);
+    text_release(&beside);
+    return r;
+}
+
 static enum cli_exit config_files(struct cli *cli, memplan_setup *setup,
                                   const char *dialect, const char *path)
 {
+    const bool optional = strcmp(dialect, "torchrun") == 0;
     enum cli_exit r = config_file(cli, setup, dialect, path);
-    const char *slash = strrchr(path, '/');
-    const int folder = slash ? (int)(slash - path) + 1 : 0;
     for (int i = 0; i < FILES_DEEP && r == CLI_OK; i++) {
-        const char *named = memplan_setup_pending(setup, &dialect);
-        if (named == NULL)
+        if (memplan_setup_pending(setup, NULL) == NULL)
             return CLI_OK;
-        struct text beside = { 0 };
-        text_format(&beside, "%.*s%s", named[0] == '/' ? 0 : folder, path,
-                    named);
-        struct text there = { 0 };
-        text_put(&there, named);
-        r = config_file(cli, setup, dialect,
-                        can_read(cli, there.p) ? there.p : beside.p);
-        text_release(&there);
-        text_release(&beside);
+        r = config_next(cli, setup, path, optional);
     }
     return r;
 }

@@ -144,6 +144,19 @@ memplan_status memplan_setup_import(memplan_setup *setup, const char *dialect,
     return d.status;
 }
 
+void memplan_setup_pending_skip(memplan_setup *setup)
+{
+    const char *dialect = NULL;
+    const char *named = memplan_setup_pending(setup, &dialect);
+    if (named == NULL)
+        return;
+    char note[SETUP_NOTE_TEXT];
+    str_format(note, sizeof(note), "'%.120s' was not read: add --%s FILE",
+               named, dialect);
+    config_add_note(&setup->setup, note);
+    setup->setup.pending[0] = '\0';
+}
+
 const char *memplan_setup_pending(const memplan_setup *setup,
                                   const char **dialect)
 {

@@ -18,8 +18,11 @@ enum { VALUE_MAX = 48 };
 
 /* ---- notes ---- */
 
-static void add_note(struct setup *s, const char *text)
+void config_add_note(struct setup *s, const char *text)
 {
+    for (size_t i = 0; i < s->notes; i++)
+        if (strncmp(s->note[i], text, sizeof(s->note[i]) - 1) == 0)
+            return; /* the same file again */
     if (s->notes == SETUP_NOTES_MAX)
         return;
     str_format(s->note[s->notes++], sizeof(s->note[0]), "%s", text);
@@ -34,7 +37,7 @@ void config_note(struct config *c, const char *format, ...)
     size_t n = strlen(line);
     str_vformat(line + n, sizeof(line) - n, format, args);
     va_end(args);
-    add_note(c->s, line);
+    config_add_note(c->s, line);
 }
 
 /* A list of paths under one heading, over as many notes as it needs. */
@@ -46,7 +49,7 @@ struct listing {
 static void list_flush(struct config *c, struct listing *l)
 {
     if (l->line[0] != '\0')
-        add_note(c->s, l->line);
+        config_add_note(c->s, l->line);
     l->line[0] = '\0';
 }
 

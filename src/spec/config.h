@@ -177,7 +177,9 @@ void config_ulysses(struct config *c, const char *path);
 void config_goes_on(struct config *c, const struct json *where,
                     const char *dialect);
 
-/* A line for the assumptions: "FILE: ...". */
+/* A line for the assumptions, if it is not there yet. */
+void config_add_note(struct setup *s, const char *text);
+/* The same: "FILE: ...". */
 void config_note(struct config *c, const char *format, ...)
 #if defined(__GNUC__)
     __attribute__((format(printf, 2, 3)))

@@ -37,23 +37,7 @@ static const struct config_row rows[] = {
     QUIET("deepspeed_config.deepspeed_moe_layer_cls_names"),
     QUIET("deepspeed_config.seq_parallel_communication_data_type"),
 
-    LATER("fsdp_config.fsdp_version"),
-    LATER("fsdp_config.fsdp_sharding_strategy"),
-    LATER("fsdp_config.fsdp_reshard_after_forward"),
-    WORDS("fsdp_config.fsdp_offload_params", KEY_OFFLOAD_PARAMS,
-          "true=cpu false="),
-    WORDS("fsdp_config.fsdp_activation_checkpointing", KEY_RECOMPUTE,
-          "true=full false="),
-    ONLY("fsdp_config.fsdp_auto_wrap_policy", "TRANSFORMER_BASED_WRAP"),
-    QUIET("fsdp_config.fsdp_backward_prefetch"),
-    QUIET("fsdp_config.fsdp_backward_prefetch_policy"),
-    ONLY("fsdp_config.fsdp_forward_prefetch", "false"),
-    QUIET("fsdp_config.fsdp_cpu_ram_efficient_loading"),
-    QUIET("fsdp_config.fsdp_state_dict_type"),
-    QUIET("fsdp_config.fsdp_sync_module_states"),
-    QUIET("fsdp_config.fsdp_use_orig_params"),
-    QUIET("fsdp_config.fsdp_transformer_layer_cls_to_wrap"),
-    QUIET("fsdp_config.fsdp_min_num_params"),
+    CONFIG_FSDP_ROWS("fsdp_config.", WORDS),
     ONLY("fsdp_config.fsdp_mixed_precision_policy", "false"),
 
     SAME("megatron_lm_config.megatron_lm_tp_degree", KEY_TP),
@@ -86,7 +70,7 @@ static const struct config_row rows[] = {
     QUIET("megatron_lm_config"),
 
     SAME_READ("parallelism_config.parallelism_config_tp_size", KEY_TP),
-    SAME_READ("parallelism_config.parallelism_config_cp_size", KEY_CP),
+    LATER("parallelism_config.parallelism_config_cp_size"),
     SAME_GIVEN("parallelism_config.parallelism_config_dp_shard_size",
                KEY_SHARD_DEGREE),
     QUIET("parallelism_config.parallelism_config_dp_replicate_size"),
@@ -173,21 +157,36 @@ static void within_node(struct config *c, const struct json *how,
     config_set(c, how, KEY_SHARD_DEGREE, each);
 }
 
-/* As `accelerate config` counts them, and as its names are. */
-static void fsdp(struct config *c)
+/* A flag's value is a text, a file's may be a number or a bool. */
+static bool is_word(const struct json *value, const char *word)
 {
-    const struct json *version = config_at(c, "fsdp_config.fsdp_version");
-    const bool two =
-        version != NULL && version->kind == JSON_NUMBER && version->number >= 2;
-    config_set(c, c->root, KEY_ENGINE, two ? "fsdp2" : "fsdp");
-    const struct json *how =
-        config_at(c, two ? "fsdp_config.fsdp_reshard_after_forward"
-                         : "fsdp_config.fsdp_sharding_strategy");
-    if (how == NULL || how->kind == JSON_BOOL) {
-        config_set(c, how != NULL ? how : c->root, KEY_ZERO,
-                   how == NULL || how->truth ? "3" : "2");
-        return;
-    }
+    if (value->kind == JSON_BOOL)
+        return str_is(value->truth ? STR("true") : STR("false"), word);
+    return value->kind == JSON_STRING
+           && str_same_name(value->text, str_of(word));
+}
+
+static bool is_count(const struct json *value, double n)
+{
+    double x = value->number;
+    if (value->kind == JSON_STRING
+        && unit_parse_real(value->text, &x) != UNIT_OK)
+        return false;
+    return (value->kind == JSON_NUMBER || value->kind == JSON_STRING)
+           && !(x < n) && !(x > n);
+}
+
+static const struct json *below(const struct config *c, const char *at,
+                                const char *name)
+{
+    char path[CONFIG_PATH_MAX];
+    str_format(path, sizeof(path), "%s%s", at, name);
+    return config_at(c, path);
+}
+
+/* As `accelerate config` counts them, and as its names are. */
+static void sharding(struct config *c, const struct json *how)
+{
     static const struct {
         const char *name;
         double number;
@@ -198,12 +197,7 @@ static void fsdp(struct config *c)
         { "HYBRID_SHARD_ZERO2", 5, "2" },
     };
     for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
-        const bool named =
-            how->kind == JSON_STRING && str_is(how->text, ways[i].name);
-        const bool counted = how->kind == JSON_NUMBER
-                             && !(how->number < ways[i].number)
-                             && !(how->number > ways[i].number);
-        if (!named && !counted)
+        if (!is_word(how, ways[i].name) && !is_count(how, ways[i].number))
             continue;
         config_set(c, how, KEY_ZERO, ways[i].zero);
         if (i >= 3)
@@ -214,6 +208,40 @@ static void fsdp(struct config *c)
         config_bad(c, how, MEMPLAN_E_UNKNOWN, "unknown fsdp_sharding_strategy");
     diag_hint(e, "write FULL_SHARD, SHARD_GRAD_OP, HYBRID_SHARD, "
                  "HYBRID_SHARD_ZERO2 or NO_SHARD");
+}
+
+void config_fsdp(struct config *c, const char *at)
+{
+    const struct json *version = below(c, at, "fsdp_version");
+    const bool two = version != NULL && is_count(version, 2);
+    const struct json *how = below(
+        c, at, two ? "fsdp_reshard_after_forward" : "fsdp_sharding_strategy");
+    if (version != NULL && !two && !is_count(version, 1))
+        diag_hint(config_bad(c, version, MEMPLAN_E_RANGE,
+                             "there is no such fsdp_version"),
+                  "write 1 or 2");
+    config_set(c, c->root, KEY_ENGINE, two ? "fsdp2" : "fsdp");
+    if (how == NULL || is_word(how, "true"))
+        config_set(c, how != NULL ? how : c->root, KEY_ZERO, "3");
+    else if (is_word(how, "false"))
+        config_set(c, how, KEY_ZERO, "2");
+    else
+        sharding(c, how);
+}
+
+bool config_launched(struct config *c, enum config_holder *holder)
+{
+    if (config_is_true(c, "use_fsdp")) {
+        config_set(c, config_at(c, "use_fsdp"), KEY_FRAMEWORK, "fsdp");
+        config_fsdp(c, "");
+        *holder = HOLD_FSDP;
+        return true;
+    }
+    if (!config_is_true(c, "use_deepspeed"))
+        return false;
+    config_set(c, config_at(c, "use_deepspeed"), KEY_FRAMEWORK, "deepspeed");
+    *holder = HOLD_DEEPSPEED;
+    return true;
 }
 
 /* Processes are GPUs; each machine has as many. */
@@ -285,12 +313,26 @@ static void precision(struct config *c, enum config_holder h)
     }
 }
 
+/* Accelerate's is torch's ring attention. */
+static void context_parallel(struct config *c)
+{
+    const struct json *n =
+        config_at(c, "parallelism_config.parallelism_config_cp_size");
+    if (n == NULL)
+        return;
+    config_set_json(c, n, KEY_CP);
+    if (!is_count(n, 1))
+        config_note(c, "parallelism_config_cp_size is ring attention, which is "
+                       "not modelled of these layers: Ulysses is assumed");
+}
+
 static void together(struct config *c)
 {
     const enum config_holder h = who_holds(c);
     machines(c);
     if (h == HOLD_FSDP)
-        fsdp(c);
+        config_fsdp(c, "fsdp_config.");
+    context_parallel(c);
     config_ulysses(c, "parallelism_config.parallelism_config_sp_size");
     if (h == HOLD_DEEPSPEED)
         config_clipping(c, "deepspeed_config.gradient_clipping");

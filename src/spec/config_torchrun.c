@@ -1,7 +1,8 @@
 /*
  * Owns the dialect of lines that start a process for each GPU, torchrun's,
- * deepspeed's and accelerate's: how many GPUs, on how many nodes. What their
- * program trains is in other files.
+ * deepspeed's and accelerate's: how many GPUs, on how many nodes, who holds
+ * what where the line says it, and which file has the rest. What their program
+ * trains is in other files.
  */
 #include "spec/config_emit.h"
 #include "spec/config_hf.h"
@@ -15,18 +16,41 @@
 #include "base/banned.h"
 
 static const struct config_row rows[] = {
-    LATER("nnodes"),          LATER("nproc_per_node"),
-    LATER("num_processes"),   LATER("num_machines"),
-    LATER("num_gpus"),        LATER("num_nodes"),
-    LATER("hostfile"),        LATER("include"),
-    LATER("config_file"),     QUIET("rdzv_backend"),
-    QUIET("rdzv_endpoint"),   QUIET("rdzv_id"),
-    QUIET("rdzv_conf"),       QUIET("node_rank"),
-    QUIET("master_addr"),     QUIET("master_port"),
-    QUIET("max_restarts"),    QUIET("standalone"),
-    QUIET("job.config_file"), QUIET("machine_rank"),
-    QUIET("main_process_ip"), QUIET("main_process_port"),
-    QUIET("multi_gpu"),       QUIET("config"),
+    LATER("nnodes"),
+    LATER("nproc_per_node"),
+    LATER("num_processes"),
+    LATER("num_machines"),
+    LATER("num_gpus"),
+    LATER("num_nodes"),
+    LATER("hostfile"),
+    LATER("include"),
+    LATER("config_file"),
+    QUIET("rdzv_backend"),
+    QUIET("rdzv_endpoint"),
+    QUIET("rdzv_id"),
+    QUIET("rdzv_conf"),
+    QUIET("node_rank"),
+    QUIET("master_addr"),
+    QUIET("master_port"),
+    QUIET("max_restarts"),
+    QUIET("standalone"),
+    QUIET("job.config_file"),
+    QUIET("machine_rank"),
+    QUIET("main_process_ip"),
+    QUIET("main_process_port"),
+    QUIET("multi_gpu"),
+    QUIET("config"),
+    LATER("use_fsdp"),
+    LATER("use_deepspeed"),
+    LATER("mixed_precision"),
+    LATER("deepspeed"),
+    LATER("deepspeed_config"),
+    LATER("deepspeed_config_file"),
+    SAME_READ("zero_stage", KEY_ZERO),
+    SAME_READ("offload_optimizer_device", KEY_OFFLOAD_OPTIMIZER),
+    SAME_READ("offload_param_device", KEY_OFFLOAD_PARAMS),
+    SAME_READ("gradient_accumulation_steps", KEY_GRAD_ACCUM),
+    CONFIG_FSDP_ROWS("", WORDS_READ),
 };
 
 /* ---- how many processes ---- */
@@ -257,12 +281,69 @@ void config_world(struct config *c)
         config_note(c, "--hostfile is not read: give --gpus, --gpus-per-node");
 }
 
-/* The line's own file says who holds what. */
+static bool names_file(const struct json *value)
+{
+    return value != NULL && value->kind == JSON_STRING
+           && memchr(value->text.p, '$', value->text.n) == NULL;
+}
+
+/* accelerate's --mixed_precision; the file that it names has its own. */
+static void mixed_precision(struct config *c, enum config_holder h)
+{
+    const struct json *mixed = config_at(c, "mixed_precision");
+    const struct str word =
+        mixed != NULL ? first_word(mixed) : (struct str){ "", 0 };
+    if (mixed == NULL)
+        return;
+    if (str_is(word, "bf16") || str_is(word, "fp16"))
+        config_hf_precision(c, h, str_is(word, "bf16") ? "bf16" : "fp16");
+    else if (str_is(word, "no"))
+        config_hf_precision(c, h, "fp32");
+    else if (str_is(word, "fp8"))
+        config_set(c, mixed, KEY_PRECISION, "fp8-mixed");
+    else
+        diag_hint(config_bad(c, mixed, MEMPLAN_E_UNKNOWN,
+                             "unknown '--mixed-precision'"),
+                  "write no, fp16, bf16 or fp8");
+}
+
+/* The file that the line names, which may lie elsewhere. */
+static void goes_on(struct config *c)
+{
+    const struct json *file = config_at(c, "config_file");
+    const struct json *ds = config_deepspeed_file(c);
+    if (names_file(file))
+        config_goes_on(c, file, "accelerate");
+    else if (names_file(ds))
+        config_goes_on(c, ds, "deepspeed");
+    else if (file != NULL)
+        config_note(c, "which file --config_file is the line does not say: "
+                       "add --accelerate FILE");
+    else if (ds != NULL)
+        config_note(c, "which file DeepSpeed's is the line does not say: add "
+                       "--deepspeed FILE");
+}
+
+/* Flags of the program itself are another dialect's. */
+static void name_dialect(struct config *c)
+{
+    if (config_at(c, "per_device_train_batch_size") != NULL)
+        config_note(c, "its program has TrainingArguments: --training-args "
+                       "reads them too");
+    else if (config_at(c, "tensor_model_parallel_size") != NULL
+             || config_at(c, "micro_batch_size") != NULL)
+        config_note(c, "its program is Megatron-LM's: --megatron-args reads "
+                       "its flags too");
+}
+
 static void together(struct config *c)
 {
+    enum config_holder h = HOLD_DDP;
     config_world(c);
-    if (config_at(c, "config_file") != NULL)
-        config_note(c, "--config_file is Accelerate's: add --accelerate FILE");
+    (void)config_launched(c, &h);
+    mixed_precision(c, h);
+    goes_on(c);
+    name_dialect(c);
 }
 
 /* ---- and back ---- */
@@ -311,6 +392,8 @@ static void put_tune(struct emit *e, const struct run *r, uint64_t each)
         r->recompute == RECOMP_FULL ? "True" : "False");
     if (r->tp > 1)
         say(e, " tensor_parallel_dim=%" PRIu64, r->tp);
+    if (r->cp > 1) /* since 0.7 */
+        say(e, " context_parallel_dim=%" PRIu64, r->cp);
     if (r->lora_rank > 0)
         say(e, " model.lora_rank=%" PRIu64, r->lora_rank);
 }
@@ -331,16 +414,40 @@ static const char *other_launcher(const struct run *r)
     return NULL;
 }
 
-/* Programs that take the rest from a file, as --emit writes it; scripts of
- * models without TrainingArguments have it in their own words. */
+/* Scripts of models without TrainingArguments, of weights in 16 bits under DDP
+ * and of Ulysses without DeepSpeed have the rest in their own words. */
+static bool has_arguments(const struct emit *e, const struct run *r)
+{
+    return !spec_is_convnet(e->spec) && e->spec->family != FAM_DIT
+           && e->spec->family != FAM_DIT_DIFFUSERS
+           && (r->engine != ENGINE_DDP
+               || (r->precision != PREC_BF16 && r->precision != PREC_FP16))
+           && (r->engine == ENGINE_DEEPSPEED || r->cp == 1);
+}
+
+/* Of how the ranks are split TrainingArguments say nothing, Accelerate's file
+ * does. */
+static void refuse_layout(struct emit *e, const struct run *r)
+{
+    const char *other =
+        "Accelerate's file says it, and starts it: --emit accelerate";
+    if (r->framework != FW_HF && r->framework != FW_FSDP
+        && r->framework != FW_DEEPSPEED)
+        return;
+    if (r->tp > 1)
+        emit_refuse(e, KEY_TP, "%s", other);
+    if (r->engine == ENGINE_FSDP2 && r->given[KEY_SHARD_DEGREE]
+        && r->shard < r->dp)
+        emit_refuse(e, KEY_SHARD_DEGREE, "%s", other);
+}
+
+/* Programs that take the rest from a file, as --emit writes it. */
 static const char *program_of(const struct emit *e, const struct run *r)
 {
-    const bool trainer = !spec_is_convnet(e->spec) && e->spec->family != FAM_DIT
-                         && e->spec->family != FAM_DIT_DIFFUSERS;
     return r->framework == FW_TORCHTITAN
                ? "-m torchtitan.train --job.config_file torchtitan.toml"
-           : trainer ? "train.py training_args.json"
-                     : "train.py";
+           : has_arguments(e, r) ? "train.py training_args.json"
+                                 : "train.py";
 }
 
 static void apart(struct emit *e, const struct run *r)
@@ -349,6 +456,7 @@ static void apart(struct emit *e, const struct run *r)
     if (other != NULL)
         emit_refuse(e, run_spreads(r) ? KEY_SCHEDULE : KEY_FRAMEWORK, "%s",
                     other);
+    refuse_layout(e, r);
     const uint64_t each = emit_node(e, r);
     if (r->framework == FW_TORCHTUNE) {
         put_tune(e, r, each);

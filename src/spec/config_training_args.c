@@ -56,9 +56,7 @@ static const struct config_row rows[] = {
     LATER("mixed_precision"),
     LATER("deepspeed_config_file"),
     LATER("deepspeed_config"),
-    LATER("fsdp_sharding_strategy"),
-    LATER("fsdp_offload_params"),
-    LATER("fsdp_version"),
+    CONFIG_FSDP_ROWS("", WORDS_READ),
     SAME_READ("zero_stage", KEY_ZERO),
     SAME_READ("offload_optimizer_device", KEY_OFFLOAD_OPTIMIZER),
     SAME_READ("offload_param_device", KEY_OFFLOAD_PARAMS),
@@ -280,7 +278,6 @@ static const struct config_row rows[] = {
     ONLY("no_cuda", "false"),
 
     /* what is not seen in memory */
-    QUIET("fsdp_transformer_layer_cls_to_wrap"),
     QUIET("chat_template"),
     SHAPE("model"),
     SHAPE("model_name"),

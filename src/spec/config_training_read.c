@@ -13,11 +13,6 @@
 
 #include "base/banned.h"
 
-static const struct json *or_root(const struct config *c, const struct json *v)
-{
-    return v != NULL ? v : c->root;
-}
-
 static const struct json *either(const struct config *c, const char *a,
                                  const char *b)
 {
@@ -157,8 +152,7 @@ static enum config_holder read_fsdp(struct config *c, const struct json *fsdp)
     return HOLD_FSDP;
 }
 
-/* The configuration, or its file, by the Trainer's flag or the launcher's. */
-static const struct json *deepspeed_file(const struct config *c)
+const struct json *config_deepspeed_file(const struct config *c)
 {
     const struct json *ds = config_at(c, "deepspeed");
     const struct json *file =
@@ -195,21 +189,6 @@ static void read_deepspeed(struct config *c, const struct json *value)
     config_read(&inner);
 }
 
-/* accelerate launch --use_fsdp, whose flags are its file's keys. */
-static enum config_holder launch_fsdp(struct config *c)
-{
-    const struct json *how = config_at(c, "fsdp_sharding_strategy");
-    const bool grads = entry_is(how, "2") || entry_is(how, "SHARD_GRAD_OP");
-    const bool none = entry_is(how, "3") || entry_is(how, "NO_SHARD");
-    config_set(c, config_at(c, "use_fsdp"), KEY_FRAMEWORK, "fsdp");
-    config_set(c, c->root, KEY_ENGINE,
-               entry_is(config_at(c, "fsdp_version"), "2") ? "fsdp2" : "fsdp");
-    config_set(c, or_root(c, how), KEY_ZERO, none ? "0" : grads ? "2" : "3");
-    if (config_is_true(c, "fsdp_offload_params"))
-        config_set(c, c->root, KEY_OFFLOAD_PARAMS, "cpu");
-    return HOLD_FSDP;
-}
-
 /* accelerate launch --config_file FILE: who holds what is said there. */
 static void read_accelerate(struct config *c)
 {
@@ -227,7 +206,7 @@ static void read_accelerate(struct config *c)
 
 static enum config_holder who_holds(struct config *c)
 {
-    const struct json *ds = deepspeed_file(c);
+    const struct json *ds = config_deepspeed_file(c);
     const struct json *inner = config_at(c, "fsdp_config");
     /* axolotl's files have no other word for it */
     const bool axolotl = config_at(c, "base_model") != NULL && inner != NULL
@@ -244,10 +223,11 @@ static enum config_holder who_holds(struct config *c)
         return HOLD_DEEPSPEED;
     if (sharded)
         return read_fsdp(c, fsdp);
-    if (config_is_true(c, "use_fsdp"))
-        return launch_fsdp(c);
+    enum config_holder launched = HOLD_DDP;
+    if (config_launched(c, &launched) && launched == HOLD_FSDP)
+        return launched;
     read_accelerate(c);
-    if (config_is_true(c, "use_deepspeed") || config_at(c, "zero_stage") != NULL
+    if (launched == HOLD_DEEPSPEED || config_at(c, "zero_stage") != NULL
         || json_member(c->root, "ds.zero_stage") != NULL) {
         config_set(c, c->root, KEY_FRAMEWORK, "deepspeed");
         return HOLD_DEEPSPEED;
@@ -382,7 +362,7 @@ void config_training_args_together(struct config *c)
     config_hf_optimizer(c);
     config_clipping(c, "max_grad_norm");
     ddp_bucket(c);
-    const struct json *ds = deepspeed_file(c);
+    const struct json *ds = config_deepspeed_file(c);
     if (h == HOLD_DEEPSPEED && ds != NULL)
         read_deepspeed(c, ds);
 }

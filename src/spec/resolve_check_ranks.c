@@ -144,10 +144,10 @@ static bool has_other_plan(enum family family)
     return IS_AMONG(family, some);
 }
 
-static void check_plan(const struct spec *s, struct diag *d)
+static bool check_plan(const struct spec *s, struct diag *d)
 {
     if (s->vision == NULL && has_plain_plan(s->family))
-        return;
+        return true;
     const bool other = s->vision != NULL || has_other_plan(s->family);
     memplan_error *e = setup_error(
         d, MEMPLAN_E_UNSUPPORTED, KEY_TP,
@@ -157,6 +157,7 @@ static void check_plan(const struct spec *s, struct diag *d)
     diag_hint(e, spec_is_language(s) ? "use --framework megatron, or leave tp "
                                        "out"
                                      : "leave tp out");
+    return false;
 }
 
 /* Weights that are DTensors already: FSDP 2 shards them further, nothing else
@@ -297,8 +298,9 @@ static void no_such_exchange(const struct run *r, struct diag *d)
 void resolve_check_ranks(const struct run *r, const struct spec *s,
                          struct diag *d)
 {
-    if (r->tp > 1 && resolve_is_hf(r)) {
-        check_plan(s, d);
+    /* of convolutions: resolve_stacks.c; without a plan no engine helps */
+    if (r->tp > 1 && resolve_is_hf(r) && !spec_is_convnet(s)
+        && check_plan(s, d)) {
         check_plan_engine(r, d);
         check_plan_beside(r, d);
     }

@@ -303,7 +303,9 @@ static bool check_even_stages(const struct run *r, const struct spec *spec,
                                        "pp %" PRIu64 " needs %" PRIu64
                                        " layers, the model has %" PRIu64,
                                        r->pp, r->pp, layers);
-        resolve_hint_divisors(e, layers);
+        resolve_hint_divisors(
+            e, r->given[KEY_GPUS] ? gcd_u64(layers, r->gpus / (r->tp * r->cp))
+                                  : layers);
         return false;
     }
     if (layers % r->pp != 0)
@@ -635,7 +637,7 @@ static void resolve_sequence(struct run *r, const struct spec *spec)
                            "targets as long as sources (--decoder-seq-len)");
     }
     bool usual_sp =
-        r->tp > 1
+        r->tp > 1 && !resolve_is_hf(r)
         && (r->engine == ENGINE_MEGATRON || r->engine == ENGINE_MEGATRON_FSDP
             || r->impl == IMPL_TORCHTITAN);
     r->sequence_parallel = resolve_bool(r, KEY_SEQUENCE_PARALLEL, usual_sp);

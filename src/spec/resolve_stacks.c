@@ -353,8 +353,8 @@ static void check_encoder(const struct run *r, const struct spec *s,
                           struct diag *d)
 {
     if (!s->bidirectional || !resolve_is_megatron(r) || !r->sequence_parallel
-        || r->tp == 1)
-        return;
+        || r->tp == 1 || spec_is_convnet(s))
+        return; /* of convolutions: said above */
     memplan_error *e =
         setup_error(d, MEMPLAN_E_UNSUPPORTED, KEY_SEQUENCE_PARALLEL,
                     "sequence parallelism of an encoder is not "

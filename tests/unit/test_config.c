@@ -578,6 +578,9 @@ static void test_other_launchers(void **state)
     import("torchrun", "accelerate launch --num_processes 16 --num_machines 2 "
                        "--config_file a.yaml train.py\n");
     has("gpus=16 gpus_per_node=8");
+    assert_string_equal(got.setup.pending, "a.yaml");
+    assert_string_equal(got.setup.pending_dialect, "accelerate");
+    import("torchrun", "accelerate launch --config_file $FILE train.py\n");
     noted("add --accelerate FILE");
     import("torchrun", "accelerate launch --num_processes 4 x.py\n");
     has("gpus=4 gpus_per_node=4");
@@ -611,6 +614,45 @@ static void test_other_launchers(void **state)
     refused(MEMPLAN_E_CONFLICT, "5 processes on 2 machines", 1);
 }
 
+/* Who holds what, where the line says it. */
+static void test_launched_holders(void **state)
+{
+    static const char *const dialects[] = { "torchrun", "training-args" };
+    (void)state;
+    for (size_t i = 0; i < 2; i++) {
+        import(dialects[i],
+               "accelerate launch --use_fsdp --fsdp_version 2 "
+               "--fsdp_reshard_after_forward false --mixed_precision bf16 "
+               "--fsdp_offload_params true --fsdp_activation_checkpointing "
+               "true --fsdp_auto_wrap_policy TRANSFORMER_BASED_WRAP x.py\n");
+        assert_int_equal(got.status, MEMPLAN_OK);
+        has("framework=fsdp engine=fsdp2 zero=2 precision=bf16-mixed "
+            "offload_params=cpu recompute=full");
+        assert_int_equal(got.setup.notes, 0);
+        import(dialects[i], "accelerate launch --use_fsdp --num_processes 16 "
+                            "--num_machines 2 --fsdp_sharding_strategy "
+                            "HYBRID_SHARD x.py\n");
+        has("engine=fsdp zero=3 shard_degree=8");
+        import(dialects[i], "accelerate launch --use_fsdp --fsdp_version 3 "
+                            "x.py\n");
+        refused(MEMPLAN_E_RANGE, "there is no such fsdp_version", 1);
+        import(dialects[i], "accelerate launch --use_fsdp "
+                            "--fsdp_sharding_strategy HALF x.py\n");
+        refused(MEMPLAN_E_UNKNOWN, "unknown fsdp_sharding_strategy", 1);
+    }
+    import("torchrun", "accelerate launch --use_deepspeed --zero_stage 2 "
+                       "--mixed_precision fp16 x.py\n");
+    has("framework=deepspeed zero=2 precision=fp16-mixed");
+    import("torchrun", "accelerate launch --mixed_precision fp15 x.py\n");
+    refused(MEMPLAN_E_UNKNOWN, "unknown '--mixed-precision'", 1);
+    import("torchrun", "deepspeed --num_gpus 4 x.py --deepspeed ds.json "
+                       "--per_device_train_batch_size 4\n");
+    has("gpus=4 framework=");
+    assert_string_equal(got.setup.pending, "ds.json");
+    assert_string_equal(got.setup.pending_dialect, "deepspeed");
+    noted("--training-args reads them too");
+}
+
 /* A script of the Trainer's under those. */
 static void test_training_args_launched(void **state)
 {
@@ -639,6 +681,10 @@ static void test_training_args_launched(void **state)
 static void test_accelerate(void **state)
 {
     (void)state;
+    import("accelerate", "distributed_type: FSDP\nparallelism_config:\n"
+                         "  parallelism_config_cp_size: 2\n");
+    has("cp=2");
+    noted("Ulysses is assumed");
     import("accelerate", "compute_environment: LOCAL_MACHINE\n"
                          "deepspeed_config:\n"
                          "  gradient_accumulation_steps: 4\n"
@@ -1228,6 +1274,7 @@ int main(void)
         cmocka_unit_test(test_training_args_elsewhere_refused),
         cmocka_unit_test(test_torchrun),
         cmocka_unit_test(test_torchrun_whole_nodes),
+        cmocka_unit_test(test_launched_holders),
         cmocka_unit_test(test_other_launchers),
         cmocka_unit_test(test_training_args_launched),
         cmocka_unit_test(test_megatron_nemo),
