@@ -21,9 +21,9 @@ struct product_speed {
 
 /* A fused kernel: share of the peak that long causal sequences and heads of 128
  * reach, of the FLOPs of forward and of 2.5 times as many in backward; length
- * at which the rate is half. */
+ * and width of heads at which the rate is half. */
 struct attention_speed {
-    double forward, backward, half_tokens;
+    double forward, backward, half_tokens, half_head;
 };
 
 /* A collective of S bytes (the whole tensor): t = latency + F S / rate
@@ -44,8 +44,10 @@ struct kernel_speed {
     /* of a product's rate, in a training step: clocks, caches and
        multiprocessors are shared there; of 16 and of 8 bits */
     double in_situ, in_situ8;
-    struct attention_speed flash2, fused; /* FlashAttention 2, which PyTorch
-                                             has; cuDNN's, and version 3 */
+    struct attention_speed flash1; /* FlashAttention 1; of rate 0: a share of
+                                      version 2's */
+    struct attention_speed flash2, fused; /* version 2, which PyTorch has;
+                                             cuDNN's, and version 3 */
     double memory_share; /* of the bandwidth, element-wise kernels */
     struct wire_speed wire[WIRES][WIRE_SIZES]; /* inside a node */
     const char *source;

@@ -17,6 +17,9 @@
 /* Of the rate of a fused kernel, on the same GPU: PyTorch's memory-efficient
  * attention. */
 #define SDPA_SHARE 0.55
+/* Of FlashAttention 2's rate, version 1 where nobody timed it: what an A100
+ * shows at 1024 tokens and more (Dao 2023, figure 4). */
+#define FLASH_1_SHARE 0.45
 /* Of a product's rate, convolutions by cuDNN. */
 #define CONV_SHARE 0.67
 
@@ -333,27 +336,45 @@ static void around_attention(struct op_clock *o, double forward, double back)
     }
 }
 
+/* Which kernel: version 3 and cuDNN's are as fast as each other. */
+static struct attention_speed kernel_of(const struct clock *c)
+{
+    const struct kernel_speed *k = c->speed;
+    struct attention_speed s = k->flash2;
+    switch (c->run->attention_kernel) {
+    case KERNEL_FLASH_1:
+        if (k->flash1.forward > 0)
+            return k->flash1;
+        s.forward *= FLASH_1_SHARE;
+        s.backward *= FLASH_1_SHARE;
+        return s;
+    case KERNEL_FLASH_3:
+    case KERNEL_CUDNN: return k->fused;
+    case KERNEL_FLASH_2:
+    case ATTENTION_KERNEL_COUNT: break;
+    }
+    return s;
+}
+
 /* Backward computes the scores again: five products for the two of forward.
  * Heads of less than 128 leave the units less to do for what they load. */
 static void attention(struct op_clock *o, double share)
 {
-    enum { WHOLE_HEAD = 128, HEAD_HALF = 32 };
+    enum { WHOLE_HEAD = 128 };
     const struct clock *c = o->c;
-    const bool own = c->run->impl == IMPL_MEGATRON;
-    const struct attention_speed *s =
-        own ? &c->speed->fused : &c->speed->flash2;
+    const struct attention_speed s = kernel_of(c);
     const struct product x = { .dtype = in(o, 0)->dtype };
     const double length = (double)c->run->seq_len;
     const double d = head_dim(o);
     const double head = d > 0 ? fmin(d, WHOLE_HEAD) : WHOLE_HEAD;
     const double rate = c->run->scale[SPEED_ATTENTION] * share * peak_of(c, &x)
-                        * length / (length + s->half_tokens) * head
-                        / (head + HEAD_HALF) * (WHOLE_HEAD + HEAD_HALF)
+                        * length / (length + s.half_tokens) * head
+                        / (head + s.half_head) * (WHOLE_HEAD + s.half_head)
                         / WHOLE_HEAD;
     const double flop = o->op->flop_causal;
-    const double forward = flop / (rate * s->forward) + KERNEL_LATENCY_S;
+    const double forward = flop / (rate * s.forward) + KERNEL_LATENCY_S;
     const double back =
-        any_grads(o) ? 2.5 * flop / (rate * s->backward) + KERNEL_LATENCY_S : 0;
+        any_grads(o) ? 2.5 * flop / (rate * s.backward) + KERNEL_LATENCY_S : 0;
     spend(&o->out->forward, TIME_ATTENTION, forward);
     spend(&o->out->input, TIME_ATTENTION, back);
     around_attention(o, forward, back);

@@ -22,9 +22,8 @@
 #define NET_LATENCY_LEVEL_S 10e-6
 
 /* The same of DeepEP's kernels: 58 and 51 GB/s on H800 with cards of 50, of
- * tokens that 4 and 8 nodes get, the sender's own among them
- * (deepseek-ai/DeepEP, README, normal kernels: recalled, not re-read; marked
- * unverified until it is). */
+ * tokens that 4 and 8 nodes get, the sender's own among them (deepseek-ai/
+ * DeepEP@dd758ca, docs/legacy.md, normal kernels; 43 on 2 nodes). */
 #define NET_DISPATCH_SHARE 0.88
 
 /* A point-to-point message inside a node: share of the link

@@ -292,6 +292,16 @@ void resolve_check_recompute(const struct run *r, const struct spec *s,
     }
 }
 
+/* Its kernels are of wgmma and TMA (flash-attention, hopper/setup.py: sm90a). */
+static void no_flash_3(const struct run *r, struct diag *d)
+{
+    memplan_error *e = setup_error(
+        d, MEMPLAN_E_CONFLICT, KEY_ATTENTION_KERNEL,
+        "attention_kernel 'flash3' on %s: it is of Hopper", r->gpu.name);
+    diag_hint(e, "use --attention-kernel %s",
+              r->gpu.arch == ARCH_BLACKWELL ? "cudnn" : "flash2");
+}
+
 /* transformers casts to autocast's dtype, else to the weights', which is fp32
  * again (integrations/flash_attention.py, get_target_dtype): then the kernel
  * raises (flash_api.cpp, "only support fp16 and bf16 data type"). */
@@ -347,6 +357,8 @@ void resolve_check_attention(const struct run *r, const struct spec *s,
         no_loss_over_norms(r, d);
     if (r->attention == ATTN_FLASH && r->prec.compute == DT_FP32)
         no_fp32_flash(r, s, d);
+    if (r->attention_kernel == KERNEL_FLASH_3 && r->gpu.arch != ARCH_HOPPER)
+        no_flash_3(r, d);
     bool old = r->gpu.arch == ARCH_VOLTA || r->gpu.arch == ARCH_TURING;
     if (r->attention == ATTN_FLASH && old) {
         memplan_error *e = setup_error(

@@ -28,6 +28,16 @@ static bool has_flash(enum gpu_arch arch)
     return false;
 }
 
+/* Transformer Engine prefers FlashAttention before Hopper, cuDNN since
+ * (attention/dot_product_attention/utils.py, get_attention_backend). */
+static enum attention_kernel default_kernel(const struct run *r)
+{
+    const bool since_hopper =
+        r->gpu.arch == ARCH_HOPPER || r->gpu.arch == ARCH_BLACKWELL;
+    return r->impl == IMPL_MEGATRON && since_hopper ? KERNEL_CUDNN
+                                                    : KERNEL_FLASH_2;
+}
+
 /* Megatron's checkpoint is a function of autograd that runs backward inside,
  * as torch's with use_reentrant=True. transformers 5, torchtitan and torchtune
  * use the other, which stops at the last tensor that backward needs
@@ -139,9 +149,21 @@ static void resolve_deterministic(struct run *r)
                        r->wgrad_fusion ? "" : ", --grad-accum-fusion");
 }
 
+static void say_attention(struct run *r)
+{
+    char what[RESOLVE_TEXT_MAX], kernel[RESOLVE_TEXT_MAX];
+    resolve_text(r, KEY_ATTENTION, what);
+    if (r->attention == ATTN_FLASH && !r->given[KEY_ATTENTION_KERNEL])
+        resolve_assume(r, KEY_ATTENTION,
+                       "%s attention, as fast as %s (--attention, "
+                       "--attention-kernel)",
+                       what, resolve_text(r, KEY_ATTENTION_KERNEL, kernel));
+    else
+        resolve_assume(r, KEY_ATTENTION, "%s attention (--attention)", what);
+}
+
 void resolve_kernels(struct run *r, const struct spec *spec)
 {
-    char buf[RESOLVE_TEXT_MAX];
     bool paper = r->impl == IMPL_PAPER;
     /* FlashAttention takes fp16 and bf16 (flash_api.cpp, mha_fwd) */
     const bool half = r->prec.compute != DT_FP32;
@@ -154,6 +176,8 @@ void resolve_kernels(struct run *r, const struct spec *spec)
     if (paper || unfused || r->impl == IMPL_MEGATRON_LOCAL)
         kernel = ATTN_EAGER; /* they spell it out */
     r->attention = (enum attention)resolve_count(r, KEY_ATTENTION, kernel);
+    r->attention_kernel = (enum attention_kernel)resolve_count(
+        r, KEY_ATTENTION_KERNEL, default_kernel(r));
     r->loss = (enum loss)resolve_count(r, KEY_LOSS, LOSS_STANDARD);
     r->keep_outputs = resolve_bool(r, KEY_KEEP_OUTPUTS, resolve_is_litgpt(r));
     r->drop_outputs = resolve_bool(r, KEY_DROP_OUTPUTS, false);
@@ -166,8 +190,7 @@ void resolve_kernels(struct run *r, const struct spec *spec)
                      "attention spelled out, dropout everywhere, as in the "
                      "paper (--implementation)");
     else if (!spec_is_convnet(spec) && spec->heads > 0)
-        resolve_assume(r, KEY_ATTENTION, "%s attention (--attention)",
-                       resolve_text(r, KEY_ATTENTION, buf));
+        say_attention(r);
     resolve_dropout(r, spec);
     r->compile = resolve_bool(r, KEY_COMPILE, false);
     r->tp_comm_overlap = resolve_bool(r, KEY_TP_COMM_OVERLAP, false);

@@ -380,6 +380,8 @@ static void say_moot_parts(struct run *r)
         { KEY_MICS_HIERARCHICAL, r->mics, " without mics_shard_size" },
         { KEY_OFFLOAD_RATIO, r->offload_optimizer != OFFLOAD_NONE,
           " without --offload-optimizer cpu" },
+        { KEY_ATTENTION_KERNEL, r->attention == ATTN_FLASH,
+          " but on attention 'flash'" },
         { KEY_PIN_MEMORY, run_offloads(r), " where nothing is offloaded" },
         { KEY_OPTIMIZER_BUFFERS, states, " without --offload-optimizer nvme" },
         { KEY_PARAM_BUFFERS, weights, " without --offload-params nvme" },

@@ -172,6 +172,12 @@ enum { MASK_ALIGN = 8, MASK_ALIGN_BEFORE = 16 };
     X(ATTN_SDPA, "sdpa")                                                       \
     X(ATTN_EAGER, "eager")
 
+#define ATTENTION_KERNEL_MAP(X)                                                \
+    X(KERNEL_FLASH_1, "flash1")                                                \
+    X(KERNEL_FLASH_2, "flash2")                                                \
+    X(KERNEL_FLASH_3, "flash3")                                                \
+    X(KERNEL_CUDNN, "cudnn")
+
 #define LOSS_MAP(X)                                                            \
     X(LOSS_STANDARD, "standard")                                               \
     X(LOSS_FUSED, "fused")                                                     \
@@ -286,6 +292,9 @@ enum too_long { TOO_LONG_MAP(CHOICE_ENUM) TOO_LONG_COUNT };
 enum recompute { RECOMPUTE_MAP(CHOICE_ENUM) RECOMPUTE_COUNT };
 enum recompute_module { RECOMPUTE_MODULE_MAP(CHOICE_ENUM) REMOD_COUNT };
 enum attention { ATTENTION_MAP(CHOICE_ENUM) ATTENTION_COUNT };
+enum attention_kernel {
+    ATTENTION_KERNEL_MAP(CHOICE_ENUM) ATTENTION_KERNEL_COUNT
+};
 enum loss { LOSS_MAP(CHOICE_ENUM) LOSS_COUNT };
 enum ce_fusion { CE_FUSION_MAP(CHOICE_ENUM) CE_FUSION_COUNT };
 enum ssm_kernel { SSM_KERNEL_MAP(CHOICE_ENUM) SSM_KERNEL_COUNT };
@@ -524,6 +533,7 @@ struct run {
     uint64_t recompute_every; /* of so many layers of a stage the last one */
     bool recompute_reentrant; /* its frame holds the result made again */
     enum attention attention;
+    enum attention_kernel attention_kernel; /* of flash: how fast it is */
     enum loss loss;
     bool keep_outputs;  /* by the training loop, until it has the next ones */
     bool fp32_logits;   /* what the model hands out, and its loss shifts */

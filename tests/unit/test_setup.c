@@ -259,6 +259,7 @@ static const char *const settable[][3] = {
     { "dropout", "10%", "0.1" },
     { "attention_mask", "dataloader", "dataloader" },
     { "vocab_multiple", "64", "64" },
+    { "attention_kernel", "flash1", "flash1" },
     { "ssm_kernel", "fused", "fused" },
     { "ce_fusion", "native", "native" },
     { "cp_comm", "a2a", "a2a" },
@@ -947,10 +948,20 @@ static void nothing_set(void **state)
     assert_true(r->tokens > 1.6e11 && r->tokens < 1.61e11);
     assert_true(r->mfu > 0.49 && r->mfu < 0.51);
     static const char *const said[] = {
-        "--gpu)",          "--gpus)",      "--framework)", "--seq-len)",
-        "--micro-batch)",  "--precision)", "--optimizer)", "--optimizer-impl)",
-        "--attention)",    "--recompute)", "--mfu)",       "--tokens)",
-        "--availability)", "--price)",
+        "--gpu)",
+        "--gpus)",
+        "--framework)",
+        "--seq-len)",
+        "--micro-batch)",
+        "--precision)",
+        "--optimizer)",
+        "--optimizer-impl)",
+        "--attention-kernel)",
+        "--recompute)",
+        "--mfu)",
+        "--tokens)",
+        "--availability)",
+        "--price)",
     };
     for (size_t i = 0; i < sizeof(said) / sizeof(said[0]); i++) {
         if (!assumes(r, said[i]))
@@ -1434,6 +1445,12 @@ static const struct said {
       "'recompute_modules' has no effect", 0, false },
     { "implementation=paper recompute_modules=core_attn", "'recompute_modules'",
       0, true },
+    { "attention_kernel=flash1 attention=sdpa",
+      "'attention_kernel' has no effect", 0, false },
+    { "attention_kernel=flash1", "'attention_kernel'", 0, true },
+    { "framework=megatron", "as fast as flash2", 0, false },
+    { "framework=megatron gpu=h100-80gb", "as fast as cudnn", 0, false },
+    { "gpu=h100-80gb", "as fast as flash2", 0, false },
     { "framework=megatron loss=fused", "'loss' has no effect", 0, true },
     { "framework=megatron loss=fused", "deterministic kernels", 0, true },
     { "framework=megatron", "deterministic kernels", 0, false },
