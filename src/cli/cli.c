@@ -9,8 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WIDTH_LEAST = 40 };
-
 enum {
     TAKES_REPORT = OPT_PART_COMMON | OPT_PART_FORMAT | OPT_PART_SETUP
                    | OPT_PART_MODEL | OPT_PART_CALIBRATION,

@@ -23,6 +23,7 @@ enum cli_exit {
 
 /* How many errors are shown; of the others only how many there are. */
 enum { CLI_ERRORS_MAX = 20 };
+enum { WIDTH_LEAST = 40 }; /* lines of a narrower terminal are as long */
 
 struct cli {
     const struct host *host;

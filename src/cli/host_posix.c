@@ -138,7 +138,8 @@ static int posix_width(void *ctx)
 {
     (void)ctx;
     struct winsize size;
-    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0)
+    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0
+        && ioctl(STDERR_FILENO, TIOCGWINSZ, &size) != 0)
         return 0;
     return size.ws_col;
 }

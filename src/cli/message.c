@@ -1,7 +1,9 @@
 /*
  * Owns what standard error says: usage errors, errors in texts in the form
- * editors can jump to, with the line and a caret, and notes. Refuses to know
- * what is wrong; only how it is shown.
+ * editors can jump to, with the line and a caret, and notes. On a terminal
+ * words are broken before its last column; elsewhere each message and each hint
+ * is one line, for grep and for editors. Refuses to know what is wrong; only
+ * how it is shown.
  */
 #include "cli.h"
 
@@ -37,31 +39,62 @@ static void put_label(const struct cli *cli, struct text *t)
     text_put(t, cli->colour_errors ? "\033[1;31merror:\033[0m " : "error: ");
 }
 
-static void put_hint(struct text *t, const char *hint)
+/* Asked when it is needed: what is wrong on the command line is told before
+ * anything of it is known. */
+static size_t message_width(const struct cli *cli)
 {
-    if (!hint || !hint[0])
-        return;
-    text_put(t, "  hint: ");
-    put_clean(t, hint);
-    text_put(t, "\n");
+    const struct host *h = cli->host;
+    const int width = h->isatty(h->ctx, HOST_ERR) ? h->width(h->ctx) : 0;
+    return width > 0 && width < WIDTH_LEAST ? WIDTH_LEAST : (size_t)width;
 }
 
-static void put_plain(struct text *t, const char *hint, const char *format,
+/* Ends the line: broken on a terminal, going on at `indent`. */
+static void put_line(const struct cli *cli, struct text *t, struct text *line,
+                     size_t indent)
+{
+    const size_t width = message_width(cli);
+    const char *p = line->p ? line->p : "";
+    if (width > 0) {
+        for (; *p == ' '; p++)
+            text_put(t, " ");
+        text_wrap(t, p, indent, width);
+    } else {
+        text_put(t, p);
+    }
+    text_put(t, "\n");
+    t->failed = t->failed || line->failed;
+    text_release(line);
+}
+
+enum { MESSAGE_INDENT = 4, HINT_INDENT = 8 };
+
+static void put_hint(const struct cli *cli, struct text *t, const char *hint)
+{
+    struct text line = { 0 };
+    if (!hint || !hint[0])
+        return;
+    text_put(&line, "  hint: ");
+    put_clean(&line, hint);
+    put_line(cli, t, &line, HINT_INDENT);
+}
+
+static void put_plain(const struct cli *cli, struct text *t, const char *format,
                       va_list args)
 #if defined(__GNUC__)
     __attribute__((format(printf, 3, 0)))
 #endif
     ;
 
-static void put_plain(struct text *t, const char *hint, const char *format,
+static void put_plain(const struct cli *cli, struct text *t, const char *format,
                       va_list args)
 {
     char buf[MESSAGE_MAX];
+    struct text line = { 0 };
     int n = vsnprintf(buf, sizeof(buf), format, args);
-    text_put(t, "memplan: ");
-    put_clean(t, buf);
-    text_put(t, n < MESSAGE_MAX ? "\n" : "...\n");
-    put_hint(t, hint);
+    text_put(&line, "memplan: ");
+    put_clean(&line, buf);
+    text_put(&line, n < MESSAGE_MAX ? "" : "...");
+    put_line(cli, t, &line, MESSAGE_INDENT);
 }
 
 enum cli_exit message_error(struct cli *cli, enum cli_exit status,
@@ -70,8 +103,9 @@ enum cli_exit message_error(struct cli *cli, enum cli_exit status,
     struct text t = { 0 };
     va_list args;
     va_start(args, format);
-    put_plain(&t, hint, format, args);
+    put_plain(cli, &t, format, args);
     va_end(args);
+    put_hint(cli, &t, hint);
     message_send(cli, &t);
     return status;
 }
@@ -88,8 +122,9 @@ enum cli_exit message_usage(struct cli *cli, const char *hint,
     struct text t = { 0 };
     va_list args;
     va_start(args, format);
-    put_plain(&t, hint, format, args);
+    put_plain(cli, &t, format, args);
     va_end(args);
+    put_hint(cli, &t, hint);
     put_try(cli, &t);
     message_send(cli, &t);
     return CLI_USAGE;
@@ -104,10 +139,10 @@ void message_note(struct cli *cli, const char *format, ...)
     va_start(args, format);
     vsnprintf(buf, sizeof(buf), format, args);
     va_end(args);
-    struct text t = { 0 };
-    text_put(&t, "memplan: note: ");
-    put_clean(&t, buf);
-    text_put(&t, "\n");
+    struct text t = { 0 }, line = { 0 };
+    text_put(&line, "memplan: note: ");
+    put_clean(&line, buf);
+    put_line(cli, &t, &line, MESSAGE_INDENT);
     message_send(cli, &t);
 }
 
@@ -194,36 +229,39 @@ static void put_excerpt(struct text *t, const struct source *source,
 static void put_in_source(const struct cli *cli, struct text *t,
                           const memplan_error *e, const struct source *source)
 {
-    put_clean(t, source->name);
-    text_put(t, ":");
+    struct text line = { 0 };
+    put_clean(&line, source->name);
+    text_put(&line, ":");
     if (e->line > 0)
-        text_format(t, "%u:", (unsigned)e->line);
+        text_format(&line, "%u:", (unsigned)e->line);
     if (e->line > 0 && e->column > 0)
-        text_format(t, "%u:", (unsigned)e->column);
-    text_put(t, " ");
-    put_label(cli, t);
+        text_format(&line, "%u:", (unsigned)e->column);
+    text_put(&line, " ");
+    put_label(cli, &line);
     if (e->pointer[0]) {
-        put_clean(t, e->pointer);
-        text_put(t, ": ");
+        put_clean(&line, e->pointer);
+        text_put(&line, ": ");
     }
-    put_clean(t, e->message);
-    text_put(t, "\n");
+    put_clean(&line, e->message);
+    put_line(cli, t, &line, MESSAGE_INDENT);
     if (e->line > 0 && source->text)
         put_excerpt(t, source, e);
-    put_hint(t, e->hint);
+    put_hint(cli, t, e->hint);
 }
 
 /* About the command line: the option that sets the key is named. */
-static void put_on_line(struct text *t, const memplan_error *e)
+static void put_on_line(const struct cli *cli, struct text *t,
+                        const memplan_error *e)
 {
     char option[OPT_NAME_MAX];
+    struct text line = { 0 };
     text_kebab(option, sizeof(option), e->key);
-    text_put(t, "memplan: ");
+    text_put(&line, "memplan: ");
     if (option[0])
-        text_format(t, "--%s: ", option);
-    put_clean(t, e->message);
-    text_put(t, "\n");
-    put_hint(t, e->hint);
+        text_format(&line, "--%s: ", option);
+    put_clean(&line, e->message);
+    put_line(cli, t, &line, MESSAGE_INDENT);
+    put_hint(cli, t, e->hint);
 }
 
 /* The user can mend some of what fails; `wrong` says where. */
@@ -273,7 +311,7 @@ enum cli_exit message_library(struct cli *cli, memplan_status status,
         if (source)
             put_in_source(cli, &t, &cli->errs.item[i], source);
         else
-            put_on_line(&t, &cli->errs.item[i]);
+            put_on_line(cli, &t, &cli->errs.item[i]);
     }
     if (kept == 0)
         text_format(&t, "memplan: %s\n", memplan_status_text(status));

@@ -69,13 +69,28 @@ void text_format(struct text *t, const char *format, ...)
     va_end(again);
 }
 
-/* Bytes since the last line break. */
+/* Columns that bytes take: characters, and nothing of what sets a colour. */
+static size_t columns(const char *p, size_t n)
+{
+    size_t columns = 0;
+    bool escape = false;
+    for (size_t i = 0; i < n; i++) {
+        const unsigned char c = (unsigned char)p[i];
+        if (escape || c == '\033')
+            escape = c != 'm';
+        else
+            columns += (c & 0xc0) != 0x80;
+    }
+    return columns;
+}
+
+/* Since the last line break. */
 static size_t text_column(const struct text *t)
 {
     size_t at = t->n;
     while (at > 0 && t->p[at - 1] != '\n')
         at--;
-    return t->n - at;
+    return at < t->n ? columns(t->p + at, t->n - at) : 0;
 }
 
 void text_tab(struct text *t, size_t column)
@@ -91,7 +106,7 @@ void text_wrap(struct text *t, const char *words, size_t indent, size_t width)
     for (const char *w = text_word(&words, &n); w; w = text_word(&words, &n)) {
         size_t column = text_column(t);
         bool blank = t->n > 0 && t->p[t->n - 1] == ' ';
-        if (column > indent && column + !blank + n >= width) {
+        if (column > indent && column + !blank + columns(w, n) >= width) {
             while (t->n > 0 && t->p[t->n - 1] == ' ')
                 t->n--;
             text_put(t, "\n");

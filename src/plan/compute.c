@@ -170,7 +170,7 @@ static void step(struct compute_result *c, const struct memplan_report *r)
     if (!r->has_model)
         return;
     c->tokens_per_step = (double)run->global_batch * (double)run->seq_len;
-    c->steps = c->tokens / c->tokens_per_step;
+    c->steps = ceil(c->tokens / c->tokens_per_step);
     c->step_time_s = c->tokens_per_step / c->tokens_per_s;
     c->communication_bytes = r->comm.total;
     c->bubble_fraction = r->time.known ? r->time.bubble : bubble(run);
@@ -264,9 +264,42 @@ static void explain_flops_of_run(struct explanation *x,
                .source = "" });
 }
 
+/* One follows from the other: MFU from a step that is predicted, a step from an
+ * MFU that is given. */
+static void explain_mfu(struct explanation *x, const struct compute_result *c)
+{
+    if (c->mfu_predicted)
+        add(x, (struct explain_entry){
+                   .section = "training run",
+                   .name = "MFU",
+                   .unit = "",
+                   .value = c->mfu,
+                   .formula = "tokens per step * FLOPs per token / "
+                              "(step time * GPUs * peak)",
+                   .numbers = NUMBERS(x->arena, "# * # / (# * # * #)",
+                                      c->tokens_per_step, c->flops_per_token,
+                                      c->step_time_s, c->gpus, c->peak_flop_s),
+                   .equation = "step-time",
+                   .source = "" });
+    else
+        add(x, (struct explain_entry){
+                   .section = "training run",
+                   .name = "step time",
+                   .unit = "s",
+                   .value = c->step_time_s,
+                   .formula = "tokens per step * FLOPs per token / "
+                              "(GPUs * peak * MFU)",
+                   .numbers = NUMBERS(x->arena, "# * # / (# * # * #)",
+                                      c->tokens_per_step, c->flops_per_token,
+                                      c->gpus, c->peak_flop_s, c->mfu),
+                   .equation = "compute",
+                   .source = "" });
+}
+
 static void explain_run(struct explanation *x, const struct compute_result *c)
 {
     struct arena *a = x->arena;
+    explain_mfu(x, c);
     add(x, (struct explain_entry){
                .section = "training run",
                .name = "GPU-hours",
@@ -310,22 +343,18 @@ static void explain_run(struct explanation *x, const struct compute_result *c)
                                   ENERGY_CENTRE),
                .equation = "compute",
                .source = "arXiv:2506.14551, arXiv:2111.00364" });
-    add(x, (struct explain_entry){
-               .section = "training run",
-               .name = "step time",
-               .unit = "s",
-               .value = c->step_time_s,
-               .formula = "tokens per step * FLOPs per token / "
-                          "(GPUs * peak * MFU)",
-               .numbers =
-                   NUMBERS(a, "# * # / (# * # * #)", c->tokens_per_step,
-                           c->flops_per_token, c->gpus, c->peak_flop_s, c->mfu),
-               .equation = "compute",
-               .source = "" });
 }
 
 static void explain_time(struct explanation *x, const struct time_result *t)
 {
+    add(x, (struct explain_entry){ .section = "time of a step",
+                                   .name = "step time",
+                                   .unit = "s",
+                                   .value = t->step_s,
+                                   .formula = "sum over the parts below",
+                                   .numbers = "",
+                                   .equation = "step-time",
+                                   .source = "" });
     for (int i = 0; i < TIME_PARTS; i++) {
         if (t->part[i] <= 0)
             continue;

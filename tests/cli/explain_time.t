@@ -8,3 +8,7 @@ TFLOP/s, by products
 between replicas
 all-gather of
 times * max(0, message - computing beside it)
+  MFU =
+        tokens per step * FLOPs per token / (step time * GPUs * peak)
+  step time =
+        sum over the parts below

@@ -152,6 +152,154 @@ static void test_messages(void **state)
     memplan_report_free(r);
 }
 
+/* ---- tokens to their experts ---- */
+
+/* What another byte takes, where no latency shows. */
+static double slope(const struct clock *c, struct ranks r)
+{
+    const double bytes = 4e9;
+    return (time_dispatch(c, r, 2 * bytes) - time_dispatch(c, r, bytes))
+           / bytes;
+}
+
+struct dispatch {
+    memplan_report *report;
+    struct program program; /* the report's, to be changed */
+    struct clock clock;
+};
+
+static void dispatch_begin(struct dispatch *x, const char *dispatcher)
+{
+    x->report = estimate(
+        "deepseek-v3", PAIRS("gpus", "64", "ep", "64", "framework", "megatron",
+                             "moe_dispatcher", dispatcher, "fast", "true"));
+    x->program = x->report->program;
+    x->clock = clock_of(x->report);
+    x->clock.p = &x->program;
+}
+
+static double slope_of(struct dispatch *x, uint64_t experts, double share)
+{
+    x->program.routed = experts;
+    x->program.routed_share = share;
+    return slope(&x->clock, (struct ranks){ 64, 1 });
+}
+
+/* A copy a node, however many of a token's experts are there. */
+static void test_dispatch_is_once_a_node(void **state)
+{
+    (void)state;
+    struct dispatch x;
+    dispatch_begin(&x, "flex");
+    const double one = slope_of(&x, 1, 1);
+    for (uint64_t k = 2; k <= 16; k *= 2) {
+        const double reached = 8 * (1 - pow(7.0 / 8, (double)k));
+        const double got = slope_of(&x, k, 1) / one;
+        if (!(fabs(got / (reached / (double)k) - 1) < 1e-6))
+            fail_msg("%d experts: %g, not %g", (int)k, got,
+                     reached / (double)k);
+    }
+    memplan_report_free(x.report);
+}
+
+/* Groups of the router leave fewer nodes, in the end the token's own alone. */
+static void test_dispatch_of_groups(void **state)
+{
+    (void)state;
+    struct dispatch x;
+    dispatch_begin(&x, "flex");
+    const double one = slope_of(&x, 1, 1);
+    const double half = slope_of(&x, 8, 0.5) / one;
+    const double node = slope_of(&x, 8, 1.0 / 8) / one;
+    assert_true(fabs(half / (4 * (1 - pow(3.0 / 4, 8)) / 8) - 1) < 1e-6);
+    assert_true(fabs(node * 8 - 1) < 1e-6);
+    assert_true(fabs(slope_of(&x, 8, 1.0 / 64) / one / node - 1) < 1e-6);
+    memplan_report_free(x.report);
+}
+
+/* In a node, with another dispatcher, and of a model without a router it is an
+ * all-to-all like any. */
+static void test_dispatch_is_all_to_all(void **state)
+{
+    (void)state;
+    const struct ranks node = { 8, 1 }, all = { 64, 1 };
+    const double bytes = 1e8;
+    struct dispatch x;
+    dispatch_begin(&x, "flex");
+    const double wire = time_wire(&x.clock, WIRE_A2A, all, bytes);
+    assert_true(close_to(time_dispatch(&x.clock, node, bytes),
+                         time_wire(&x.clock, WIRE_A2A, node, bytes)));
+    assert_false(close_to(time_dispatch(&x.clock, all, bytes), wire));
+    x.program.routed = 0;
+    assert_true(close_to(time_dispatch(&x.clock, all, bytes), wire));
+    memplan_report_free(x.report);
+    dispatch_begin(&x, "alltoall");
+    assert_true(close_to(time_dispatch(&x.clock, all, bytes), wire));
+    memplan_report_free(x.report);
+}
+
+/* What a file says of its router's groups reaches the messages. */
+static memplan_report *grouped(const char *groups)
+{
+    char text[640];
+    memplan_model *model = NULL;
+    memplan_setup *setup = NULL;
+    memplan_report *report = NULL;
+    snprintf(text, sizeof text,
+             "{\"model_type\": \"deepseek_v3\", \"hidden_size\": 2048, "
+             "\"intermediate_size\": 4096, \"moe_intermediate_size\": 1024, "
+             "\"num_hidden_layers\": 4, \"first_k_dense_replace\": 1, "
+             "\"num_attention_heads\": 16, \"num_key_value_heads\": 16, "
+             "\"kv_lora_rank\": 256, \"q_lora_rank\": 512, "
+             "\"qk_nope_head_dim\": 64, \"qk_rope_head_dim\": 32, "
+             "\"v_head_dim\": 64, \"vocab_size\": 32000, "
+             "\"max_position_embeddings\": 4096, \"n_routed_experts\": 64, "
+             "\"num_experts_per_tok\": 8, \"n_shared_experts\": 1, %s}",
+             groups);
+    assert_int_equal(
+        memplan_model_parse(&model, text, strlen(text), "small", NULL, NULL),
+        MEMPLAN_OK);
+    assert_int_equal(memplan_setup_new(&setup, NULL, NULL), MEMPLAN_OK);
+    static const char *const pairs[] = {
+        "gpus",           "64",  "ep", "64", "framework", "megatron",
+        "moe_dispatcher", "flex"
+    };
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i += 2)
+        assert_int_equal(memplan_setup_set(setup, pairs[i], pairs[i + 1], NULL),
+                         MEMPLAN_OK);
+    assert_int_equal(memplan_estimate(&report, model, setup, NULL, NULL),
+                     MEMPLAN_OK);
+    memplan_setup_free(setup);
+    memplan_model_free(model);
+    return report;
+}
+
+static void test_groups_of_a_file(void **state)
+{
+    static const struct {
+        const char *groups;
+        double share;
+    } cases[] = {
+        { "\"n_group\": 8, \"topk_group\": 2", 0.25 },
+        { "\"n_group\": 8, \"topk_group\": 4", 0.5 },
+        { "\"n_group\": 8, \"topk_group\": 8", 1 },
+    };
+    double before = 0;
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        memplan_report *r = grouped(cases[i].groups);
+        assert_true(close_to(r->program.routed_share, cases[i].share));
+        assert_int_equal(r->program.routed, 8);
+        assert_true(r->time.part[TIME_EP] > before);
+        before = r->time.part[TIME_EP];
+        memplan_report_free(r);
+    }
+    memplan_report *r = grouped("\"n_group\": 1, \"topk_group\": 1");
+    assert_true(close_to(r->program.routed_share, 1));
+    assert_true(close_to(r->time.part[TIME_EP], before));
+    memplan_report_free(r);
+}
+
 /* The rack of an NVL72 is one node to NCCL. */
 static void test_rack_is_a_node(void **state)
 {
@@ -343,6 +491,10 @@ int main(void)
         cmocka_unit_test(test_plain_product_by_hand),
         cmocka_unit_test(test_casts_by_hand),
         cmocka_unit_test(test_messages),
+        cmocka_unit_test(test_dispatch_is_once_a_node),
+        cmocka_unit_test(test_dispatch_of_groups),
+        cmocka_unit_test(test_dispatch_is_all_to_all),
+        cmocka_unit_test(test_groups_of_a_file),
         cmocka_unit_test(test_rack_is_a_node),
         cmocka_unit_test(test_parts_add_up),
         cmocka_unit_test(test_what_costs_time),
