@@ -438,7 +438,7 @@ static struct shared_bytes shared_of(const struct program *p, bool rotary)
     for (tensor_id id = p->first_shared; id < p->first_shared + p->n_shared;
          id++) {
         const struct tensor *t = &p->tensor[id];
-        if (t->rotary != rotary)
+        if (t->rotary != rotary || t->rests)
             continue;
         const bool kept = some_op_saves(p, id);
         const uint64_t bytes = round_alloc(t->bytes);
@@ -447,6 +447,15 @@ static struct shared_bytes shared_of(const struct program *p, bool rotary)
         sum.late += kept || t->held ? bytes : 0;
     }
     return sum;
+}
+
+static uint64_t resting_of(const struct program *p)
+{
+    uint64_t bytes = 0;
+    for (tensor_id id = p->first_shared; id < p->first_shared + p->n_shared;
+         id++)
+        bytes += p->tensor[id].rests ? p->tensor[id].bytes : 0;
+    return bytes;
 }
 
 /* Layers spread over GPUs of one process get the keywords of their call copied
@@ -464,6 +473,7 @@ static void share(struct stage *s, const struct memory_fold *f)
     s->shared = rotary * r->all + others * o->all;
     s->shared_kept = rotary * r->kept + others * o->kept;
     s->shared_late = rotary * r->late + others * o->late;
+    s->sum.buffer_bytes += f->resting;
     /* a checkpoint keeps what its layers share: masks too */
     if (s->recomputed > 0)
         s->shared_kept = s->shared_late = s->shared;
@@ -792,6 +802,7 @@ bool memory_fold_init(struct memory_fold *f, const struct program *p,
     f->scratch.tied_table = tied_bytes(p) != 0;
     f->rotary = shared_of(p, true);
     f->shared = shared_of(p, false);
+    f->resting = resting_of(p);
     const uint64_t regions = run_regions(run);
     for (uint32_t b = 0; b < p->n_blocks; b++) {
         walk_block(&f->walk[b], p, &p->block[b], regions, modes_needed(run),

@@ -149,6 +149,7 @@ struct memory_fold {
     uint64_t *chunk_kept, *chunk_stash, *others; /* walked; else NULL */
     uint32_t *flying;                            /* [schedule_room()] */
     struct shared_bytes rotary, shared;          /* made once a micro-batch */
+    uint64_t resting; /* buffers that every stage has */
 };
 
 /* Walks every block; false when out of memory. */

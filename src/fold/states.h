@@ -26,7 +26,7 @@ struct projected_loop {
  * their module's parameters; without the matrices of Muon's own update, and
  * before those that are projected. */
 struct update_loop {
-    uint64_t first, last; /* elements */
+    uint64_t first, last; /* elements; 0: none in the loop */
     uint64_t most;        /* elements of temporaries that are there at once */
     uint64_t elems;       /* of all */
     uint64_t muon;        /* bytes that Muon's update of one matrix holds */

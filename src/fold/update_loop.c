@@ -103,6 +103,15 @@ static uint64_t muon_bytes(const struct run *run, const struct tensor *t)
            + 2 * bf16 * side * side;
 }
 
+/* Under transformers' own plan the optimizer has a group of what is no DTensor,
+ * the norms, and so a second loop, whose variables are its own (trainer.py,
+ * create_optimizer). */
+static bool has_own_loop(const struct run *run, const struct tensor *t)
+{
+    const bool planned = run->impl == IMPL_HF || run->impl == IMPL_HF_LIGER;
+    return planned && run->tp > 1 && t->elems == t->full_elems;
+}
+
 static void loop_take(struct update_loop *l, const struct run *run,
                       const struct tensor *t)
 {
@@ -112,6 +121,13 @@ static void loop_take(struct update_loop *l, const struct run *run,
     }
     if (t->projected) {
         projected_take(&l->projected, run, t);
+        return;
+    }
+    if (has_own_loop(run, t)) { /* of one size, all but all of them */
+        const unsigned all = update_temporaries(run, update_size(run))
+                             + named_before(run->optimizer);
+        l->most = max_u64(l->most, all * t->elems);
+        l->elems += t->elems;
         return;
     }
     const struct update_loop one = {
@@ -143,7 +159,9 @@ void update_loop_add(struct update_loop *sum, const struct update_loop *next,
 {
     sum->muon = max_u64(sum->muon, next->muon);
     projected_add(&sum->projected, &next->projected, run);
-    if (next->elems == 0)
+    sum->elems += next->elems;
+    sum->most = max_u64(sum->most, next->most);
+    if (next->first == 0)
         return;
     /* what is named goes as each temporary takes its name */
     const unsigned made = update_temporaries(run, update_size(run));
@@ -151,9 +169,8 @@ void update_loop_add(struct update_loop *sum, const struct update_loop *next,
     uint64_t meet = made * next->first + min_u64(named, 1) * sum->last;
     if (named > 1)
         meet = max_u64(meet, next->first + named * sum->last);
-    sum->most = max_u64(max_u64(sum->most, next->most), meet);
-    if (sum->elems == 0)
+    sum->most = max_u64(sum->most, meet);
+    if (sum->first == 0)
         sum->first = next->first;
     sum->last = next->last;
-    sum->elems += next->elems;
 }

@@ -202,11 +202,13 @@ static void walk_init(struct walk *w)
             first = k;
         note_saves(w, op, first);
     }
-    for (uint32_t i = 0; i < b->tensor_count; i++)
-        if (w->p->tensor[b->tensor_first + i].held) {
+    for (uint32_t i = 0; i < b->tensor_count; i++) {
+        const struct tensor *t = &w->p->tensor[b->tensor_first + i];
+        if (t->held || t->stays) {
             w->slot[i].kept = true;
             w->slot[i].saves++;
         }
+    }
     for (uint32_t i = 0; i <= b->tensor_count; i++)
         w->slot[i].saves_all = w->slot[i].saves;
     for (uint32_t k = 0; k < b->op_count; k++)
@@ -268,6 +270,22 @@ static bool outlives(const struct walk *w, const struct walk_slot *s)
     return walk_is_again(w) ? s->past : s->lingers || s->framed;
 }
 
+/* Pieces that do not stay are not there together: tensor.lone is what is. */
+static bool is_made(struct walk *w, const struct op *op, unsigned i)
+{
+    const struct tensor *t = &w->p->tensor[op->out[i]];
+    if (walk_stays(w, walk_root_of(w, op->out[i])))
+        return true;
+    if (!t->lone)
+        return !t->pieces;
+    for (unsigned k = 0; k < op->n_out; k++) {
+        const struct walk_slot *s = walk_root_of(w, op->out[k]);
+        if (w->p->tensor[op->out[k]].pieces && s != NULL && walk_stays(w, s))
+            return false;
+    }
+    return true;
+}
+
 static void forward_op(struct walk *w, const struct op *op, uint32_t k,
                        const struct walk_slot *output)
 {
@@ -288,8 +306,7 @@ static void forward_op(struct walk *w, const struct op *op, uint32_t k,
     }
     for (unsigned i = 0; i < op->n_out; i++) {
         struct walk_slot *s = walk_root_of(w, op->out[i]);
-        if (s != NULL && !s->live
-            && (walk_stays(w, s) || !w->p->tensor[op->out[i]].pieces))
+        if (s != NULL && !s->live && is_made(w, op, i))
             walk_slot_alloc(w, s);
     }
     walk_note(w);

@@ -794,8 +794,10 @@ struct extremum walk_backward(struct walk *w, enum wgrad_mode mode)
             tell_stash(w, i, true);
         else if (w->buffer[i].refs > 0) /* the input's: handed on */
             tell_buffer(w, i, false, (int32_t)i == input);
-    for (uint32_t i = 0; i < b->tensor_count; i++)
-        if (w->p->tensor[b->tensor_first + i].held)
+    for (uint32_t i = 0; i < b->tensor_count; i++) {
+        const struct tensor *t = &w->p->tensor[b->tensor_first + i];
+        if (t->held || t->stays)
             walk_slot_free(w, &w->slot[i]);
+    }
     return w->top;
 }

@@ -70,12 +70,18 @@ struct tensor {
     bool shared_out;       /* ... or in one that ranks share, outside the
                               allocator, and so does its gradient */
     bool lingers;          /* to the end of forward: by a frame above */
+    bool stays;            /* to the end of its block's backward, as `past` in a
+                              checkpoint that has its graph inside */
     bool past;             /* ... and of backward, for no checkpoint sees it: an
                               attribute of the graph's node has it */
     bool pieces;           /* made in pieces, that are there together only where
                               backward keeps them */
-    bool rotary;           /* ROLE_SHARED: of positions, not of tokens */
-    bool held;             /* by engine or loop, beyond its last use: to the end
+    bool lone;   /* of such pieces the one at hand: there where none of
+                              the operation's stay */
+    bool rotary; /* ROLE_SHARED: of positions, not of tokens */
+    bool rests;  /* ROLE_SHARED: a buffer of the model, there at all
+                              times */
+    bool held;   /* by engine or loop, beyond its last use: to the end
                                 of the block's backward, then as they say;
                                 ROLE_SHARED: by a variable, while the loss is
                                 computed */

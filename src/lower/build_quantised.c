@@ -139,15 +139,17 @@ static tensor_id product_4bit(struct builder *b,
 
 /* MatMul8bitLt has its input as an attribute of the graph's node (ctx.tensors),
  * which a checkpoint that is not reentrant does not see: it stays until the
- * graph goes, and is not kept a second time. */
+ * graph goes, and is not kept a second time. A reentrant one makes a graph of
+ * its own, which goes when all of its backward is done. */
 static bool holds_past(struct builder *b, tensor_id x)
 {
     struct tensor *t = &b->p->tensor[tensor_of(b, x)->storage];
-    if (b->run->recompute == RECOMP_NONE || b->run->recompute_reentrant
-        || t->role != ROLE_ACTIVATION || !needs_grad(b, x))
+    if (b->run->recompute == RECOMP_NONE || t->role != ROLE_ACTIVATION
+        || !needs_grad(b, x))
         return false;
-    t->past = true;
-    return true;
+    t->stays = b->run->recompute_reentrant;
+    t->past = !t->stays;
+    return t->past;
 }
 
 /* MatMul8bitLt: the input in fp16, then in int8 with a scale a row; sums in

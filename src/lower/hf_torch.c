@@ -120,16 +120,25 @@ static uint64_t loop_backward(struct builder *b, const struct ssm_dims *d,
     return all > low ? all - low : 0;
 }
 
-/* `outputs` is a list of them, up to the end of the function. */
+/* Up to the end of the function: a list of outputs, and the last state, unless
+ * that is kept with the others. */
+struct loop_variables {
+    tensor_id outputs, state;
+};
+
 static tensor_id token_loop(struct builder *b, const struct ssm_dims *d,
                             const tensor_id in[3], enum dtype dtype,
-                            tensor_id *outputs)
+                            struct loop_variables *v)
 {
+    const struct shape state = SHAPE(b->micro, d->inner, d->state);
     const struct shape rows = SHAPE(b->t, d->inner);
     const tensor_id y = build_tensor(b, "scan", dtype, &rows);
     struct op *op = build_op(b, OP_LOOP, "scan", in, 3);
     op_result(b, op, y);
-    *outputs = hf_temporary(op, build_tensor(b, "scan_outputs", dtype, &rows));
+    v->outputs =
+        hf_temporary(op, build_tensor(b, "scan_outputs", dtype, &rows));
+    v->state = hf_temporary(op, build_tensor(b, "ssm_state", DT_FP32, &state));
+    b->p->tensor[v->state].lone = dtype == DT_FP32;
     hf_keep(b, in[0]); /* deltaB_u is a term of a sum */
     keep_states(b, d, op, dtype, in[2]);
     op = &b->p->op[b->p->n_ops - 1];
@@ -157,14 +166,14 @@ static tensor_id selective_scan(struct builder *b, const struct ssm_dims *d,
     const tensor_id dB = build_mul_as(b, "discrete_B", dt, B, &whole);
     const tensor_id u = torch_fp32(b, "u fp32", s->u);
     const tensor_id dBu = build_mul(b, "deltaB_u", dB, u);
-    tensor_id outputs;
+    struct loop_variables v;
     const tensor_id in[] = { dA, dBu, s->C };
-    tensor_id y = token_loop(b, d, in, dtype, &outputs);
+    tensor_id y = token_loop(b, d, in, dtype, &v);
     y = build_add(b, "scan + u D", y, build_mul(b, "u D", s->u, D));
     const tensor_id gate = build_unary(b, OP_ACTIVATION, "silu", s->z);
     y = build_mul(b, "scan gated", y, gate);
-    const tensor_id frame[] = { dt, dA, dB, dBu, outputs };
-    for (unsigned i = 0; i < 5; i++)
+    const tensor_id frame[] = { dt, dA, dB, dBu, v.outputs, v.state };
+    for (unsigned i = 0; i < 6; i++)
         hf_hold(b, "the scan's variables", frame[i]);
     return y;
 }

@@ -14,7 +14,7 @@
 
 enum { CHUNK = 64 };
 
-enum { HELD_MAX = 16 }; /* 8 today */
+enum { HELD_MAX = 20 }; /* 16 today */
 
 struct delta {
     struct dim q;
@@ -131,6 +131,7 @@ static tensor_id solved(struct builder *b, const struct delta *r,
 static tensor_id decays(struct builder *b, struct delta *r)
 {
     const tensor_id mask = torch_mask(b, r->g, r->q);
+    hold(r, mask);
     r->cum = torch_cumsum(b, "gates summed", r->g);
     const tensor_id two[] = { r->cum, r->cum };
     const tensor_id all =
@@ -158,10 +159,10 @@ static struct solved within_chunks(struct builder *b, struct delta *r)
     const tensor_id kd = build_mul(b, "decayed_k_beta", kb, exp);
     s.values = solved(b, r, "new_values", (const tensor_id[]){ system, vb });
     s.keys = solved(b, r, "k_cumdecay", (const tensor_id[]){ system, kd });
-    hold(r, vb);
-    hold(r, kd);
-    hold(r, s.intra);
-    hold(r, r->cum);
+    const tensor_id names[] = { r->v, r->beta, vb,       kb,     pairs, system,
+                                kd,   s.intra, s.values, s.keys, r->cum };
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        hold(r, names[i]);
     return s;
 }
 
@@ -388,6 +389,27 @@ static uint64_t low_backward(const struct builder *b, const struct delta *r,
     return most + most / c + values / c;
 }
 
+/* Of one step, as the next state is added up: what it reads, the decayed state
+ * and what comes to it; where backward keeps none, also what is new in values,
+ * and the states before and after. */
+static void step_variables(struct builder *b, const struct delta *r,
+                           struct op *op)
+{
+    struct shape chunk = by_chunk(r, &r->values), twice = r->states;
+    chunk.dim[0] = b->micro;
+    twice.dim[0] = DIM("2*b", build_product(b, 2, b->micro.n));
+    for (unsigned i = 0; i < 2; i++) {
+        const tensor_id at[] = {
+            build_tensor(b, "a chunk's variables", DT_FP32, &chunk),
+            build_tensor(b, "a chunk's variables", DT_FP32, &twice)
+        };
+        for (unsigned k = 0; k < 2; k++) {
+            (void)hf_temporary(op, at[k]);
+            b->p->tensor[at[k]].lone = i > 0;
+        }
+    }
+}
+
 static tensor_id over_chunks(struct builder *b, const struct delta *r,
                              const tensor_id in[6])
 {
@@ -397,6 +419,7 @@ static tensor_id over_chunks(struct builder *b, const struct delta *r,
     op_result(b, op, y);
     keep_steps(b, r, op, in);
     op = &b->p->op[b->p->n_ops - 1];
+    step_variables(b, r, op);
     if (r->low) {
         op->back_bytes = low_backward(b, r, in);
     } else {

@@ -111,7 +111,8 @@ static tensor_id rotate(struct builder *b, const char *name, tensor_id x)
         return x;
     const enum dtype dtype = tensor_of(b, x)->dtype;
     tensor_id y = build_cast(b, "rope fp32", x, DT_FP32);
-    y = build_mul(b, "rope", y, b->p->first_shared);
+    const struct shape shape = shape_of(b, y);
+    y = build_mul_as(b, "rope", y, b->p->first_shared, &shape);
     return build_cast(b, name, y, dtype);
 }
 
@@ -336,6 +337,18 @@ static const char *missing(const struct builder *b)
     return build_beyond_plain(b);
 }
 
+/* Two numbers for every two of a head: complex64, for a sample's places
+ * (torchtitan/models/llama3/model/args.py, update_from_config); fp32, for all
+ * that the model knows (torchtune/modules/position_embeddings.py). */
+static void rotary_table(struct builder *b)
+{
+    const bool tune = b->run->impl == IMPL_TORCHTUNE;
+    const uint64_t most = tune ? b->spec->max_positions : 0;
+    const struct shape table =
+        SHAPE(DIM("positions", max_u64(most, b->run->seq_len)), b->d);
+    b->p->tensor[build_shared(b, "freqs_cis", DT_FP32, &table)].rests = true;
+}
+
 void lower_torchtitan(struct builder *b)
 {
     const char *what = missing(b);
@@ -347,11 +360,8 @@ void lower_torchtitan(struct builder *b)
        as it came (torchao/float8/float8_linear.py) */
     b->casts_8 = b->fp8;
     b->fp8 = false;
-    if (b->spec->position == POS_ROPE) {
-        /* complex64 [s, d/2] */
-        const struct shape table = SHAPE(b->sq, b->d);
-        build_shared(b, "freqs_cis", DT_FP32, &table);
-    }
+    if (b->spec->position == POS_ROPE)
+        rotary_table(b);
     embedding(b);
     build_layers(b, layer);
     head(b);

@@ -61,10 +61,8 @@ def setup_of(run):
 def record(run):
     steps = Steps(run)
     first, later = steps.measure()
-    int8 = adapters.SETTINGS[run.setting]["base"] == "int8"
-    more = dict(past_checkpoints=True) if int8 and run.recompute_reentrant else {}  # see README.md
     return dict(config=steps.settings, setup=setup_of(run), parameters=steps.parameters, weight_bytes=steps.weights,
-                **more, first=first, later=later)
+                first=first, later=later)
 
 
 def runs(_):

@@ -131,7 +131,8 @@ def build(run):
                                 multiple_of=c["f"], ffn_dim_multiplier=0.1, max_seq_len=c["s"])
     with torch.device("meta"):
         model = Transformer(args)
-    model.to(getattr(torch, job_of(run).training.dtype))
+    for p in model.parameters():  # not the rotary table, which is complex
+        p.data = p.data.to(getattr(torch, job_of(run).training.dtype))
     assert model.layers["0"].feed_forward.w1.out_features == c["f"]
     return model, dict(model_type="llama", hidden_size=c["h"], num_attention_heads=c["a"], num_key_value_heads=c["kv"],
                        head_dim=c["h"] // c["a"], intermediate_size=c["f"], vocab_size=c["v"], num_hidden_layers=c["L"],
