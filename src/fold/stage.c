@@ -559,9 +559,20 @@ static void frames_init(struct stage *s)
     }
 }
 
-uint64_t stage_frames(const struct stage *s, uint32_t position)
+/* What the embedding handed to the layers above. */
+static uint64_t handed_above(const struct stage *s, uint32_t position)
 {
     uint64_t sum = 0;
+    if (s->embed && position == 0) /* its own, so far */
+        return 0;
+    for (uint32_t i = position + 1; i < s->n; i++)
+        sum += s->walk[stage_block(s, i)].takes;
+    return sum;
+}
+
+uint64_t stage_frames(const struct stage *s, uint32_t position)
+{
+    uint64_t sum = s->hands_far ? handed_above(s, position) : 0;
     for (uint32_t i = 0; i < s->n_frames; i++)
         if (s->frame[i].first <= position && position <= s->frame[i].last)
             sum += s->frame[i].bytes;

@@ -85,10 +85,12 @@ uint32_t walk_run_last(const struct walk *w, uint32_t k)
 static void slot_init(struct walk *w, struct walk_slot *s, tensor_id id)
 {
     const struct tensor *t = &w->p->tensor[id];
-    *s = (struct walk_slot){ .grad = NO_GRAD,
-                             .past = t->past,
-                             .lingers = t->lingers || t->past,
-                             .framed = t->framed };
+    *s = (struct walk_slot){
+        .grad = NO_GRAD,
+        .past = t->past,
+        .lingers = t->lingers || t->past,
+        .framed = t->framed || (t->handed && w->b->kind == BLOCK_EMBED)
+    };
     s->local = t->storage == id && !t->pooled && !t->shared_out
                && (t->role == ROLE_ACTIVATION || id == w->b->input);
     s->bytes = s->local ? round_to(t->bytes, w->granule) : 0;
@@ -569,8 +571,11 @@ void walk_block(struct block_walk *out, const struct program *p,
         if (i < block->tensor_count && p->tensor[block->tensor_first + i].held)
             out->held += w.slot[i].bytes;
         if (i < block->tensor_count && &w.slot[i] != result && !w.slot[i].kept
-            && w.slot[i].framed && !w.slot[i].lingers)
+            && p->tensor[block->tensor_first + i].framed && !w.slot[i].lingers)
             out->framed += w.slot[i].bytes;
+        if (i < block->tensor_count && block->kind == BLOCK_LAYER
+            && p->tensor[block->tensor_first + i].handed)
+            out->takes += w.slot[i].bytes;
         if (w.slot[i].lingers && &w.slot[i] != result) {
             out->lingers_nograd += w.slot[i].checkpointed ? 0 : w.slot[i].bytes;
             out->lingers += w.slot[i].kept ? 0 : w.slot[i].bytes;

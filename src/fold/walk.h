@@ -80,6 +80,7 @@ struct block_walk {
                          and since the last of these */
     uint64_t held;                  /* of kept: tensor.held */
     uint64_t framed;                /* tensor.framed, neither kept nor output */
+    uint64_t takes;                 /* of what the embedding handed on */
     uint64_t checkpoint;            /* kept by a checkpoint around the block:
                          its input, and what a policy says */
     struct extremum forward_nograd; /* under a checkpoint: `kept` is what a

@@ -81,6 +81,9 @@ struct tensor {
     bool rotary; /* ROLE_SHARED: of positions, not of tokens */
     bool rests;  /* ROLE_SHARED: a buffer of the model, there at all
                               times */
+    bool handed; /* by the embedding's block to layers, which let it go
+                              one after another: there to that block's end; of
+                              a layer, its part, there from its beginning */
     bool held;   /* by engine or loop, beyond its last use: to the end
                                 of the block's backward, then as they say;
                                 ROLE_SHARED: by a variable, while the loss is

@@ -197,7 +197,7 @@ static void start_dims(struct builder *b)
     const char *s = run_prompts(r) ? "s+n" : "s";
     b->s = DIM(s, b->len);
     b->sq = DIM(cp > 1 ? "s/cp" : s, div_up(b->len, cp));
-    if (r->peft == PEFT_PREFIX)
+    if (run_prefixes(r))
         b->s = DIM("s+n", b->len + r->virtual_tokens);
     b->t = tokens_dim(b, false);
     b->tu = tokens_dim(b, r->sequence_parallel);
@@ -358,7 +358,7 @@ void build_start(struct builder *b, struct program *p, const struct spec *spec,
     b->whole = spec;
     b->run = run;
     b->hidden = b->memory = b->pixels = b->eye_tables = TENSOR_NONE;
-    b->deep = b->deep_last = TENSOR_NONE;
+    b->deep = b->deep_last = b->past_gradient = TENSOR_NONE;
     start_dtypes(b);
     start_text(b);
     start_arrays(b);

@@ -102,14 +102,16 @@ struct builder {
     tensor_id branch;  /* attention's result, where that is one too */
     tensor_id frame[FRAME_MAX]; /* variables of what is being built */
     unsigned n_frame;
-    bool in_decoder;     /* of two stacks */
-    bool attends_all;    /* no causal mask in the next operations */
-    struct block *block; /* being built, or NULL */
-    uint8_t region;      /* of the next operations */
-    bool core_attention; /* of the next operations */
-    uint64_t window;     /* sliding window of the layer; 0 none */
-    bool no_rope;        /* the layer does not rotate */
-    bool local;          /* it has the tables, or kernel, of such layers */
+    tensor_id past_key, past_value; /* of a prefix, in the layer at hand */
+    tensor_id past_gradient;        /* what its backward leaves of these */
+    bool in_decoder;                /* of two stacks */
+    bool attends_all;               /* no causal mask in the next operations */
+    struct block *block;            /* being built, or NULL */
+    uint8_t region;                 /* of the next operations */
+    bool core_attention;            /* of the next operations */
+    uint64_t window;                /* sliding window of the layer; 0 none */
+    bool no_rope;                   /* the layer does not rotate */
+    bool local; /* it has the tables, or kernel, of such layers */
     uint32_t cap_tensors, cap_ops;
     bool over, failed;
 };

@@ -15,6 +15,8 @@ static double causal_share(const struct builder *b)
     const double s = (double)b->s.n;
     if (b->attends_all)
         return 1;
+    if (run_prefixes(b->run)) /* half of the words, all of what is before */
+        return 1 - (double)b->sq.n / 2 / s;
     if (b->window == 0 || b->window >= b->s.n)
         return 0.5;
     const double w = (double)b->window;

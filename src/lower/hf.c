@@ -41,8 +41,9 @@ static bool makes_mask(const struct spec *m, enum attention kernel)
 
 bool hf_is_masked(const struct builder *b)
 {
-    return sees_images(b) || b->window != 0 || b->spec->family == FAM_FALCON
-           || makes_mask(b->spec, ATTN_SDPA) || b->spec->index_heads > 0;
+    return run_prefixes(b->run) || sees_images(b) || b->window != 0
+           || b->spec->family == FAM_FALCON || makes_mask(b->spec, ATTN_SDPA)
+           || b->spec->index_heads > 0;
 }
 
 /* ---- tables ---- */
@@ -87,8 +88,8 @@ static bool has_mask(const struct builder *b, bool sliding)
             return true;
         if (sliding != slides(b) && !mixed)
             return false;
-        return sliding || m->family == FAM_FALCON || makes_mask(m, ATTN_SDPA)
-               || m->index_heads > 0;
+        return sliding || run_prefixes(b->run) || m->family == FAM_FALCON
+               || makes_mask(m, ATTN_SDPA) || m->index_heads > 0;
     case ATTN_FLASH:
     case ATTENTION_COUNT: return !sliding && makes_mask(m, ATTN_FLASH);
     }
@@ -331,6 +332,7 @@ static void make_tables(struct builder *b)
     if (b->memory != TENSOR_NONE) /* encoder_outputs */
         b->p->tensor[b->memory].held = true;
     hf_two_towers(b);
+    hf_prefix_gradient(b);
 }
 
 /* ---- embedding ---- */
@@ -433,6 +435,7 @@ static tensor_id scaled_embedding(struct builder *b, tensor_id x)
 tensor_id hf_words(struct builder *b)
 {
     const struct spec *m = b->spec;
+    hf_make_prefix(b);
     const tensor_id table = build_word_table(b, "embed_tokens", b->e);
     const struct shape shape = SHAPE(b->words, b->e);
     hf_whole_gradient(b, table);
@@ -681,6 +684,7 @@ tensor_id hf_layer(struct builder *b, const struct layer_kind *kind,
     if (kind->deep && seen)
         hf_deep_merger(b, x);
     b->weights = b->branch = TENSOR_NONE;
+    hf_take_prefix(b);
     x = b->spec->parallel_residual ? parallel_layer(b, kind, x)
                                    : serial_layer(b, kind, x);
     if (b->weights != TENSOR_NONE) /* hidden_states, _ = self.self_attn(...) */

@@ -94,6 +94,16 @@ tensor_id hf_with_prompt(struct builder *b, tensor_id x);
 /* PEFT's forward has what that gave in a variable, to the end of the loss; `out`
  * is what the layers get. */
 void hf_hold_prompt(struct builder *b, tensor_id embeds, tensor_id out);
+struct hf_heads;
+
+/* What a layer's backward leaves, beside the shared tensors; keys and values of
+ * all layers, in the embedding's block; those of the layer at hand; and they
+ * before its own. Nothing where no prefix is trained. */
+void hf_prefix_gradient(struct builder *b);
+void hf_make_prefix(struct builder *b);
+void hf_take_prefix(struct builder *b);
+void hf_with_prefix(struct builder *b, struct hf_heads *k, struct hf_heads *v);
+
 /* ---- hf_audio.c ---- */
 
 /* The tensor of spectra, with the inputs. */

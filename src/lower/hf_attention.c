@@ -579,6 +579,7 @@ static void hold_states(struct builder *b, const tensor_id qkv[3])
 
 static tensor_id attention_of(struct builder *b, struct hf_qkv *o)
 {
+    hf_with_prefix(b, &o->k, &o->v);
     const tensor_id q = o->q.x, k = o->k.x, v = o->v.x;
     tensor_id context = TENSOR_NONE;
     struct hf_shard shard;

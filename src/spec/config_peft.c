@@ -29,7 +29,7 @@ static const struct config_row rows[] = {
     LATER("modules_to_save"),
     SAME("num_virtual_tokens", KEY_NUM_VIRTUAL_TOKENS),
     SAME("prefix_projection", KEY_PREFIX_PROJECTION),
-    SAME("encoder_hidden_size", KEY_ENCODER_HIDDEN_SIZE),
+    LATER("encoder_hidden_size"),
     ONLY("encoder_reparameterization_type", "MLP"),
     ONLY("bias", "none"),
     ONLY("lora_bias", "false"),
@@ -230,6 +230,18 @@ static void layers(struct config *c)
         config_set_json(c, of, KEY_LAYERS_TO_TRANSFORM);
 }
 
+/* PEFT fills it in for every encoder; of prefixes that nothing projects it says
+ * nothing. */
+static void encoder(struct config *c)
+{
+    const struct json *type = config_at(c, "peft_type");
+    const struct json *wide = config_at(c, "encoder_hidden_size");
+    const bool prefix = type != NULL && str_is(type->text, "PREFIX_TUNING");
+    if (wide != NULL && wide->kind == JSON_NUMBER
+        && (!prefix || config_is_true(c, "prefix_projection")))
+        config_set_json(c, wide, KEY_ENCODER_HIDDEN_SIZE);
+}
+
 /* PEFT's LoraConfig: rank 8, which a file that it wrote always has. */
 static void together(struct config *c)
 {
@@ -246,6 +258,7 @@ static void together(struct config *c)
     layers(c);
     ranks(c);
     full_modules(c);
+    encoder(c);
 }
 
 /* ---- and back ---- */
@@ -346,6 +359,8 @@ static void apart(struct emit *e, const struct run *r)
         put_lora(e, r);
     if (r->lora_full != 0)
         put_saved(e, r);
+    if (r->given[KEY_ENCODER_HIDDEN_SIZE])
+        emit_count(e, "encoder_hidden_size", r->encoder_hidden);
 }
 
 /* Keys of one method. */
@@ -354,13 +369,10 @@ static bool writes(const struct run *r, const char *path)
     const bool lora =
         strcmp(path, "r") == 0 || strcmp(path, "lora_dropout") == 0;
     const bool tokens = strcmp(path, "num_virtual_tokens") == 0;
-    const bool wide = strcmp(path, "encoder_hidden_size") == 0;
     if (lora)
         return r->peft == PEFT_LORA;
     if (tokens)
         return r->virtual_tokens > 0;
-    if (wide)
-        return r->peft == PEFT_P_TUNING || r->prefix_projection;
     if (strcmp(path, "prefix_projection") == 0)
         return r->peft == PEFT_PREFIX;
     return run_adapts(r);

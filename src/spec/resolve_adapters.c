@@ -131,7 +131,8 @@ static void resolve_freeze(struct run *r, const struct spec *spec)
             layers
             - min_u64(resolve_count(r, KEY_FREEZE_TRAINABLE_LAYERS, 0), layers);
     r->freeze = r->given[KEY_FREEZE] ? r->setup.v[KEY_FREEZE].n : below;
-    r->stops = r->freeze != 0 || r->some_layers || r->frozen_layers > 0;
+    r->stops = r->freeze != 0 || r->some_layers || r->frozen_layers > 0
+               || run_prefixes(r);
     if (!top)
         return;
     resolve_count(r, KEY_FREEZE, below);
@@ -230,6 +231,49 @@ static void check_ia3(const struct run *r, const struct spec *s, struct diag *d)
         refuse(d, r, "over quantised weights", "use --base-dtype bf16");
 }
 
+/* Classes that come with their weights, and such that PEFT has not the shapes of
+ * keys for (its _prepare_prompt_learning_config): MPT's heads have another name,
+ * Falcon's keys fewer heads than it takes them to have. */
+static bool is_apart(const struct spec *s)
+{
+    switch ((int)s->family) {
+    case FAM_QWEN:
+    case FAM_BAICHUAN:
+    case FAM_CHATGLM:
+    case FAM_INTERNLM:
+    case FAM_PHI_MSFT:
+    case FAM_PHI3SMALL:
+    case FAM_MINICPM3:
+    case FAM_GROK:
+    case FAM_LLAMA4:
+    case FAM_DBRX:
+    case FAM_MPT: return true;
+    case FAM_FALCON: return s->kv_heads != s->heads;
+    default: return false;
+    }
+}
+
+/* Of the classes whose attention takes a cache's keys and values in one way, of
+ * one shape in all layers. */
+static void check_prefix(const struct run *r, const struct spec *s,
+                         struct diag *d)
+{
+    const char *const hint = "use --peft-type prompt-tuning";
+    const bool slides = s->sliding_layers > 0
+                        && s->sliding_window < r->seq_len + r->virtual_tokens;
+    if (s->mixer != MIX_ATTENTION || s->kv_rank > 0)
+        refuse(d, r, "of a model with a state, or latent attention", hint);
+    else if (slides)
+        refuse(d, r, "of a model with a window", hint);
+    else if (is_apart(s))
+        refuse(d, r, "of this model's class", hint);
+    else if (r->recompute != RECOMP_NONE)
+        diag_hint(setup_error(d, MEMPLAN_E_CONFLICT, KEY_RECOMPUTE,
+                              "PEFT refuses gradient checkpointing beside "
+                              "prefix-tuning"),
+                  "leave it out, or use --peft-type prompt-tuning");
+}
+
 /* Of models that words go into, and come out of. */
 static void check_prompts(const struct run *r, const struct spec *s,
                           struct diag *d)
@@ -240,9 +284,8 @@ static void check_prompts(const struct run *r, const struct spec *s,
         refuse(d, r, "of a model that is no causal language model", hint);
     else if (r->loss != LOSS_STANDARD)
         refuse(d, r, "with a fused loss", "use --loss standard");
-    if (r->peft != PEFT_PREFIX || d->status != MEMPLAN_OK)
-        return;
-    refuse(d, r, "of any model", hint);
+    if (run_prefixes(r) && d->status == MEMPLAN_OK)
+        check_prefix(r, s, d);
 }
 
 static void check_layers(const struct run *r, const struct spec *s,

@@ -675,6 +675,12 @@ static inline bool run_prompts(const struct run *run)
 {
     return run->peft == PEFT_PROMPT || run->peft == PEFT_P_TUNING;
 }
+/* Tokens before the words of which only keys and values are there, in each
+ * layer. */
+static inline bool run_prefixes(const struct run *run)
+{
+    return run->peft == PEFT_PREFIX;
+}
 /* Adapters in a layer: all, or those of layers_to_transform. */
 static inline bool run_adapts_layer(const struct run *run, uint64_t layer)
 {

@@ -4,6 +4,6 @@ gpt2 --peft-type p-tuning --encoder-hidden-size 128 --emit peft
 {
   "peft_type": "P_TUNING",
   "num_virtual_tokens": 20,
-  "encoder_hidden_size": 128,
-  "task_type": "CAUSAL_LM"
+  "task_type": "CAUSAL_LM",
+  "encoder_hidden_size": 128
 }

@@ -144,6 +144,9 @@ static void other_method(struct run *r, const struct json *a)
     r->virtual_tokens = (uint64_t)num(a, "virtual");
     r->encoder_hidden = (uint64_t)num(a, "encoder_hidden");
     r->prefix_projection = json_member(a, "projection") != NULL;
+    r->stops = r->stops || run_prefixes(r);
+    if (r->peft != PEFT_LORA && r->peft != PEFT_IA3)
+        r->lora_targets = 0;
 }
 
 /* Adapters lie over weights in bf16 whatever autocast does. */
@@ -437,8 +440,9 @@ static void put_together(struct step *s, uint64_t cache, struct peaks *out)
     for (uint64_t i = n; i-- > 0;) {
         const struct block_walk *w = &s->walk[block_at(s, i)];
         kept -= w->kept;
-        const uint64_t here =
-            kept + wgrad + extremum_total(&w->backward[WGRAD_KEEP]);
+        const uint64_t here = kept + wgrad
+                              + extremum_total(&w->backward[WGRAD_KEEP])
+                              + stage_far_gradients(&s->stage, (uint32_t)i);
         if (i == n - 1) {
             out->head = here;
             out->norm = kept + norm_backward(s);

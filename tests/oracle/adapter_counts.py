@@ -96,6 +96,10 @@ METHODS = [
     ("opt", ia3(None, None)), ("llama", ia3(QV + ["up_proj"], ["up_proj"])),
     ("llama", virtual("prompt-tuning", 20)), ("gpt2", virtual("prompt-tuning", 8)),
     ("llama", virtual("p-tuning", 20)), ("gpt2", virtual("p-tuning", 8, encoder_hidden_size=40)),
+    ("llama", virtual("prefix-tuning", 20)), ("gpt2", virtual("prefix-tuning", 8)),
+    ("llama", virtual("prefix-tuning", 12, prefix_projection=True)),
+    ("gpt2", virtual("prefix-tuning", 8, prefix_projection=True, encoder_hidden_size=40)),
+    ("glm4_moe", virtual("prefix-tuning", 8)), ("qwen3_moe", virtual("prefix-tuning", 8, prefix_projection=True)),
 ]
 
 

@@ -15,6 +15,11 @@ import golden
 
 RUNS = [("llama", "autocast", "sdpa"), ("llama", "bf16", "eager"), ("qwen2", "autocast", "flash"), ("llama", "bf16", "sdpa")]
 
+# classes that call a cache in ways of their own
+MORE = [("gpt2", "bf16", "sdpa"), ("gpt2", "bf16", "eager"), ("gpt2", "bf16", "flash"), ("gpt_neox", "bf16", "sdpa"),
+        ("opt", "bf16", "eager"), ("phi", "bf16", "eager"), ("phi3", "bf16", "sdpa"), ("qwen3", "bf16", "sdpa"),
+        ("mixtral", "bf16", "sdpa"), ("llama", "bf16", "flash")]
+
 
 def trained(family, dtype, attn, setting):
     import measure
@@ -24,9 +29,9 @@ def trained(family, dtype, attn, setting):
 
 if __name__ == "__main__":
     folder = pathlib.Path(sys.argv[1])
-    for name in sys.argv[2:] or [n for n in adapters.OTHERS if not n.startswith("prefix")]:
+    for name in sys.argv[2:] or adapters.OTHERS:
         setting = adapters.OTHERS[name]
-        for family, dtype, attn in RUNS:
+        for family, dtype, attn in RUNS + (MORE if name == "prefix" else []):
             path = folder / f"peft-{family}-{name}-{dtype}-{attn}-0.json"
             try:
                 result = golden.record(family, dtype, attn, "0", setting)

@@ -881,6 +881,7 @@ enum {
     ANSWER_SOME,
     ANSWER_IA3,
     ANSWER_PROMPT,
+    ANSWER_PREFIX,
     ANSWERS
 };
 
@@ -896,6 +897,7 @@ static void check_no_moment_missed(const struct trial *t,
     answered[ANSWER_SOME] += r->run.some_layers;
     answered[ANSWER_IA3] += r->run.peft == PEFT_IA3;
     answered[ANSWER_PROMPT] += run_prompts(&r->run);
+    answered[ANSWER_PREFIX] += run_prefixes(&r->run);
     struct arena a;
     struct memory_fold f;
     arena_init(&a, NULL);
@@ -937,6 +939,7 @@ static void test_no_moment_missed(void **state)
     assert_true(answered[ANSWER_SOME] >= runs() / 1000);
     assert_true(answered[ANSWER_IA3] >= runs() / 1000);
     assert_true(answered[ANSWER_PROMPT] >= runs() / 1000);
+    assert_true(answered[ANSWER_PREFIX] >= runs() / 2000);
 }
 
 static void check_step(struct trace *t, struct memory_fold *f,
@@ -1451,20 +1454,23 @@ static unsigned torchrun_comes_back(const memplan_model *model, uint64_t s)
 /* All but the adapters is in the code. */
 static unsigned peft_comes_back(const memplan_model *model, uint64_t s)
 {
-    const char *kind =
-        PICK(&s, "lora", "lora", "ia3", "p-tuning", "prompt-tuning");
+    const char *kind = PICK(&s, "lora", "lora", "ia3", "p-tuning",
+                            "prompt-tuning", "prefix-tuning");
     const bool lora = kind[0] == 'l', ia3 = kind[0] == 'i';
+    const bool prefix = strcmp(kind, "prefix-tuning") == 0;
     const bool some = next(&s) % 2 == 0;
     const char *rank = lora ? "lora_rank" : "gpu";
     const char *n = !lora && !ia3 ? "num_virtual_tokens" : "gpu";
-    const char *wide =
-        strcmp(kind, "p-tuning") == 0 ? "encoder_hidden_size" : "gpu";
+    const bool projects = prefix && next(&s) % 2 == 0;
+    const char *wide = projects || strcmp(kind, "p-tuning") == 0
+                           ? "encoder_hidden_size"
+                           : "gpu";
     const char *keys[][2] = {
         { "gpu", "h100-80gb" },
         { "framework", PICK(&s, "hf", "deepspeed") },
         { "precision", PICK(&s, "bf16", "fp32") },
         { "micro_batch", PICK(&s, "1", "2") },
-        { "recompute", PICK(&s, "none", "full") },
+        { "recompute", prefix ? "none" : PICK(&s, "none", "full") },
         { "base_dtype", lora ? PICK(&s, "bf16", "nf4") : "bf16" },
         { "peft_type", kind },
         { rank, lora ? PICK(&s, "4", "64") : "h100-80gb" },
@@ -1487,6 +1493,8 @@ static unsigned peft_comes_back(const memplan_model *model, uint64_t s)
           lora || ia3 ? PICK(&s, "head", "embed,norm") : "h100-80gb" },
         { n, n[0] == 'n' ? PICK(&s, "8", "100") : "h100-80gb" },
         { wide, wide[0] == 'e' ? PICK(&s, "64", "8192") : "h100-80gb" },
+        { projects ? "prefix_projection" : "gpu",
+          projects ? "true" : "h100-80gb" },
     };
     return comes_back(model, "peft", keys, 6, COUNT_OF(keys));
 }
