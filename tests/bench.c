@@ -27,6 +27,7 @@ struct bench_row {
 };
 static const struct bench_row rows[] = {
     { "llama-7b", "zero=3 gpus=64" },
+    { "llama-7b", "zero=3 gpus=64 mfu=0.4" }, /* no time to predict */
     { "llama-7b", "zero=1 gpus=64" },
     { "llama-7b", "zero=2 gpus=64 grad_accum=4" },
     { "llama-7b", "zero=3 gpus=64 recompute=full grad_accum=4" },

@@ -104,22 +104,37 @@ static void take_block(const struct stage *s, struct bucket_fill *f,
     f->begun = true;
 }
 
+bool bucket_overflows(const struct stage *s, const struct bucket_fill *f,
+                      const struct arrival *a)
+{
+    return a->elems != 0 && f->tensors > 0
+           && f->elems + a->elems > s->run->reduce_bucket;
+}
+
+void bucket_take(const struct stage *s, uint32_t position,
+                 const struct arrival *a, struct bucket_fill *f)
+{
+    if (a->elems == 0)
+        return;
+    f->begun = true;
+    take(s, f, s->before[position].elems + a->offset, a->elems);
+}
+
 void bucket_arrival(const struct stage *s, uint32_t position,
                     const struct arrival *a, struct bucket_turn *t)
 {
-    const struct bucket_fill before = t->after, *f = &before;
-    t->reduced = t->told = *f;
+    const struct bucket_fill f = t->after;
+    t->reduced = t->told = f;
     if (a->elems == 0)
         return;
-    t->reduced.begun = true;
-    if (f->tensors > 0 && f->elems + a->elems > s->run->reduce_bucket) {
-        t->reduced.copy = copy_of(s, f);
-        t->after = emptied(s, f);
+    t->reduced.begun = t->told.begun = true;
+    if (bucket_overflows(s, &f, a)) {
+        t->reduced.copy = copy_of(s, &f);
+        t->after = emptied(s, &f);
         t->told = t->after; /* out of a large one it is copied, too */
-        t->told.large = f->large;
+        t->told.large = f.large;
     }
-    t->told.begun = t->after.begun = true;
-    take(s, &t->after, s->before[position].elems + a->offset, a->elems);
+    bucket_take(s, position, a, &t->after);
 }
 
 void bucket_rest(const struct stage *s, struct bucket_turn *t)
@@ -135,14 +150,16 @@ void bucket_init(struct stage *s)
     s->fill[s->n] = (struct bucket_fill){ 0 };
     for (uint32_t i = s->n; i-- > 0;) {
         const struct block_walk *w = &s->walk[stage_block(s, i)];
-        struct bucket_turn t = { .after = s->fill[i + 1] };
-        const bool room =
-            t.after.elems + w->arrived.elems <= s->run->reduce_bucket;
+        struct bucket_fill f = s->fill[i + 1];
+        const bool room = f.elems + w->arrived.elems <= s->run->reduce_bucket;
         if (room)
-            take_block(s, &t.after, s->before[i].elems, &w->arrived);
-        for (uint32_t k = 0; k < w->arrivals && !room; k++)
-            bucket_arrival(s, i, &w->arrival[k], &t);
-        s->fill[i] = t.after;
+            take_block(s, &f, s->before[i].elems, &w->arrived);
+        for (uint32_t k = 0; k < w->arrivals && !room; k++) {
+            if (bucket_overflows(s, &f, &w->arrival[k]))
+                f = emptied(s, &f);
+            bucket_take(s, i, &w->arrival[k], &f);
+        }
+        s->fill[i] = f;
     }
 }
 
@@ -190,6 +207,18 @@ uint64_t bucket_bytes(const struct stage *s, const struct bucket_fill *f,
            + (run->zero == 2 ? partition_elems(s, f, later)
                                    * partitions(s, f, later) * grad
                              : 0);
+}
+
+uint64_t bucket_most(const struct stage *s, uint64_t largest)
+{
+    const struct run *run = s->run;
+    const uint64_t wire = dtype_size(run->prec.reduce);
+    const uint64_t grad = dtype_size(run->prec.grad);
+    const uint64_t copy = max_u64(run->reduce_bucket, largest);
+    return largest * grad + copy * wire
+           + (run->zero == 2
+                  ? 2 * run->reduce_bucket * wire + 2 * s->partition * grad
+                  : 0);
 }
 
 void bucket_put(struct put *p, const struct stage *s,

@@ -112,15 +112,26 @@ static bool interior(const struct stage *s, const struct row *row, uint32_t i)
            && !engine_bends_at(s, i);
 }
 
+static void keep_fuller(struct moment *best, const struct moment *m)
+{
+    if (m->total > best->total)
+        *best = *m;
+}
+
 static bool look(struct moment *best, const struct stage *s, enum phase phase,
                  uint32_t position, bool later)
 {
     struct moment m;
     if (!moment_at(&m, s, phase, position, later))
         return false;
-    if (m.total > best->total)
-        *best = m;
+    keep_fuller(best, &m);
     return true;
+}
+
+/* Two chunks have a second backward in one micro-batch. */
+static unsigned passes_of(const struct stage *s)
+{
+    return s->run->grad_accum > 1 || s->chunks > 1 ? 2 : 1;
 }
 
 static bool look_at_forward(struct moment *best, const struct stage *s,
@@ -142,21 +153,95 @@ static bool look_at_backward(struct moment *best, const struct stage *s,
     return look(best, s, PHASE_BACKWARD, i, later) && ok;
 }
 
+static bool look_at_position(struct moment *best, const struct stage *s,
+                             uint32_t i)
+{
+    bool ok = true;
+    for (unsigned later = 0; later < passes_of(s); later++) {
+        ok = look_at_forward(best, s, i, later != 0) && ok;
+        ok = look_at_backward(best, s, i, later != 0) && ok;
+    }
+    return ok;
+}
+
+/* Interior positions one after another where the bucket bends what else grows
+ * evenly: from the first and the last of them follows what the bucket adds to
+ * at those between. */
+struct bends {
+    uint32_t first, last;
+    enum phase phase;
+    bool later;
+};
+
+static uint64_t evenly(uint64_t first, uint64_t last, uint32_t i, uint32_t n)
+{
+    return last >= first ? first + (last - first) / n * i
+                         : first - (first - last) / n * i;
+}
+
+static bool look_between(struct moment *best, const struct stage *s,
+                         const struct bends *b)
+{
+    const uint32_t n = b->last - b->first;
+    struct moment first, last;
+    bool ok = moment_at(&first, s, b->phase, b->first, b->later)
+              && moment_at(&last, s, b->phase, b->last, b->later);
+    keep_fuller(best, &first);
+    keep_fuller(best, &last);
+    const uint64_t from =
+        first.total - moment_of_bucket(s, b->phase, b->first, b->later);
+    const uint64_t to =
+        last.total - moment_of_bucket(s, b->phase, b->last, b->later);
+    const uint64_t most = moment_of_bucket_most(s, b->first);
+    for (uint32_t i = b->first + 1; ok && i < b->last; i++) {
+        const uint64_t beside = evenly(from, to, i - b->first, n);
+        if (bucket_bends_at(s, i) && beside + most > best->total
+            && beside + moment_of_bucket(s, b->phase, i, b->later)
+                   > best->total)
+            ok = look(best, s, b->phase, i, b->later);
+    }
+    return ok;
+}
+
+/* From a position to before another one, all interior. */
+static bool look_at_bends(struct moment *best, const struct stage *s,
+                          uint32_t from, uint32_t to)
+{
+    bool ok = true;
+    while (from < to && !bucket_bends_at(s, from))
+        from++;
+    while (from < to && !bucket_bends_at(s, to - 1))
+        to--;
+    if (to - from < 3 || s->run->offload_optimizer == OFFLOAD_NVME) {
+        for (uint32_t i = from; i < to; i++)
+            for (unsigned later = 0;
+                 later < passes_of(s) && bucket_bends_at(s, i); later++)
+                ok = look_at_backward(best, s, i, later != 0) && ok;
+        return ok;
+    }
+    for (unsigned later = 0; later < passes_of(s); later++) {
+        struct bends b = { from, to - 1, PHASE_RECOMPUTE, later != 0 };
+        if (!stage_happens(s, from, true, b.later) || !stage_turns(s, from))
+            continue;
+        if (stage_recomputed(s, from))
+            ok = look_between(best, s, &b) && ok;
+        b.phase = PHASE_BACKWARD;
+        ok = look_between(best, s, &b) && ok;
+    }
+    return ok;
+}
+
 static bool look_at_row(struct moment *best, const struct stage *s,
                         const struct row *row)
 {
-    /* two chunks have a second backward in one micro-batch */
-    const unsigned passes = s->run->grad_accum > 1 || s->chunks > 1 ? 2 : 1;
     bool ok = true;
-    for (uint32_t i = row->first; i < row->end; i++) {
-        const bool skips = interior(s, row, i);
-        if (skips && !bucket_bends_at(s, i))
-            continue;
-        for (unsigned later = 0; later < passes; later++) {
-            if (!skips)
-                ok = look_at_forward(best, s, i, later != 0) && ok;
-            ok = look_at_backward(best, s, i, later != 0) && ok;
-        }
+    for (uint32_t i = row->first; i < row->end;) {
+        const uint32_t from = i;
+        while (i < row->end && interior(s, row, i))
+            i++;
+        ok = look_at_bends(best, s, from, i) && ok;
+        if (i < row->end)
+            ok = look_at_position(best, s, i++) && ok;
     }
     return ok;
 }
@@ -164,12 +249,11 @@ static bool look_at_row(struct moment *best, const struct stage *s,
 static bool stage_peak(struct moment *best, const struct stage *s)
 {
     bool ok = moment_at(best, s, PHASE_REST, 0, false);
-    const unsigned passes = s->run->grad_accum > 1 || s->chunks > 1 ? 2 : 1;
     for (struct row row = { 0, 0 }; row.end < s->n;) {
         row = row_from(s, row.end);
         ok = look_at_row(best, s, &row) && ok;
     }
-    for (unsigned later = 0; later < passes && engine_accumulates(s->run);
+    for (unsigned later = 0; later < passes_of(s) && engine_accumulates(s->run);
          later++)
         if (stage_happens(s, 0, true, later != 0))
             ok = look(best, s, PHASE_ACCUMULATE, 0, later != 0) && ok;

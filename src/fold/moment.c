@@ -278,18 +278,24 @@ static struct stretch fullest_stretch(const struct stage *s, uint32_t position,
                  &s->fill[position + 1], later);
         return calm;
     }
-    struct bucket_turn t = { .after = s->fill[position + 1] };
+    struct bucket_fill f = s->fill[position + 1];
     struct stretch best = { .e = NULL };
     for (uint32_t k = 0; k < w->arrivals; k++) {
         const struct arrival *a = &arrival[k];
-        const uint64_t reduced = t.after.reduced;
-        consider(&best, s, &a->until, &t.after, later);
-        bucket_arrival(s, position, a, &t);
-        consider(&best, s, &a->at, &t.reduced, later);
-        if (t.after.reduced != reduced)
+        consider(&best, s, &a->until, &f, later);
+        if (bucket_overflows(s, &f, a)) {
+            struct bucket_turn t = { .after = f };
+            bucket_arrival(s, position, a, &t);
+            consider(&best, s, &a->at, &t.reduced, later);
             consider(&best, s, &a->at, &t.told, later);
+            f = t.after;
+        } else {
+            f.begun = f.begun || a->elems != 0;
+            consider(&best, s, &a->at, &f, later);
+            bucket_take(s, position, a, &f);
+        }
     }
-    consider(&best, s, &arrival[w->arrivals].until, &t.after, later);
+    consider(&best, s, &arrival[w->arrivals].until, &f, later);
     return best;
 }
 
@@ -300,6 +306,46 @@ static void put_engine(struct put *p, const struct stage *s, uint32_t position,
     p->fill = fill;
     engine_backward(p, s, position, later);
     p->fill = NULL;
+}
+
+/* Of what the block, or its group under a checkpoint, keeps, that is still
+ * there; a checkpoint's input is not of it. */
+static uint64_t block_keeps(const struct stage *s, uint32_t position,
+                            const struct extremum *e)
+{
+    const struct block_walk *w = &s->walk[stage_block(s, position)];
+    if (!stage_recomputed(s, position))
+        return e->kept;
+    const uint32_t first = stage_group_first(s, position);
+    const uint64_t input =
+        position == first && w->keeps_input ? min_u64(e->kept, w->input) : 0;
+    return e->kept - input + s->before[position].regrown
+           - s->before[first].regrown;
+}
+
+uint64_t moment_of_bucket_most(const struct stage *s, uint32_t position)
+{
+    const struct block_walk *w = &s->walk[stage_block(s, position)];
+    const struct extremum *e =
+        stage_unpacks(s, position) ? &w->unpacked_calm : &w->calm;
+    uint64_t regrown = 0;
+    if (stage_recomputed(s, position))
+        regrown = s->before[position].regrown
+                  - s->before[stage_group_first(s, position)].regrown;
+    uint64_t largest = 0;
+    for (uint32_t b = 0; b < s->p->n_blocks; b++)
+        largest = max_u64(largest, s->walk[b].arrived.largest);
+    return extremum_total(e) + regrown + bucket_most(s, largest);
+}
+
+uint64_t moment_of_bucket(const struct stage *s, enum phase phase,
+                          uint32_t position, bool later)
+{
+    if (phase == PHASE_RECOMPUTE)
+        return bucket_bytes(s, &s->fill[stage_group_last(s, position) + 1],
+                            later);
+    const struct stretch x = fullest_stretch(s, position, later);
+    return x.total - x.e->kept + block_keeps(s, position, x.e);
 }
 
 static void put_backward(struct put *p, const struct stage *s,
@@ -322,7 +368,6 @@ static void put_backward(struct put *p, const struct stage *s,
     }
     const struct bucket_fill *fill = s->fill == NULL ? NULL : &stretch.fill;
     p->m->op = op_name(s, e);
-    uint64_t kept = e->kept;
     if (tied != 0 && tied + beside > stretch.total) {
         fill = s->fill == NULL ? NULL : &s->fill[position];
         p->m->op = "sum of tied gradients";
@@ -342,9 +387,6 @@ static void put_backward(struct put *p, const struct stage *s,
         put_kept(p, s, first);
         PUT(p, TERM_CHECKPOINTS, "input of this checkpoint",
             F("bytes", s->walk[stage_block(s, first)].input));
-        if (position == first && w->keeps_input)
-            kept -= min_u64(kept, w->input);
-        kept += s->before[position].regrown - s->before[first].regrown;
         if (s->run->recompute_reentrant)
             PUT(p, TERM_RECOMPUTED, "the recomputed result, held by its frame",
                 F("bytes", w->output));
@@ -352,7 +394,7 @@ static void put_backward(struct put *p, const struct stage *s,
         put_kept(p, s, position);
     }
     PUT(p, kept_term(s, position), "kept by this block, not yet used",
-        F("bytes", kept));
+        F("bytes", block_keeps(s, position, e)));
     PUT(p, TERM_BACKWARD_TMP, "gradients of activations in this block",
         F("bytes", e->tmp));
     put_wgrad(p, s, e->wgrad);

@@ -10,32 +10,6 @@
 /* Shapes of weights on a stage; more are not counted. */
 enum { DUMMY_SHAPES_MAX = 32 };
 
-uint32_t stage_block(const struct stage *s, uint32_t position)
-{
-    if (s->embed && position == 0)
-        return s->p->embed;
-    if (s->head && position == s->n - 1)
-        return s->p->head;
-    return s->p->layer_block[stage_model_layer(s, position)];
-}
-
-uint64_t stage_layer(const struct stage *s, uint32_t position)
-{
-    return position - (s->embed ? 1u : 0u);
-}
-
-uint64_t stage_model_layer(const struct stage *s, uint32_t position)
-{
-    const uint64_t l = stage_layer(s, position);
-    return l < s->low_layers ? s->first_layer + l
-                             : s->high_layer + l - s->low_layers;
-}
-
-bool stage_is_layer(const struct stage *s, uint32_t position)
-{
-    return !(s->embed && position == 0) && !(s->head && position == s->n - 1);
-}
-
 uint64_t stage_tied_sum(const struct stage *s, enum wgrad_mode mode)
 {
     if (s->low_layers != s->layers) /* of two micro-batches */

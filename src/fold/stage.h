@@ -165,12 +165,36 @@ uint64_t stage_in_flight(const struct run *run, uint64_t rank);
 void stage_init(struct stage *s, struct memory_fold *f, uint64_t index,
                 uint64_t first_layer);
 
-/* Index into program.block of a position. */
-uint32_t stage_block(const struct stage *s, uint32_t position);
 /* Layer of the stage (0-based) at a position that is one. */
-uint64_t stage_layer(const struct stage *s, uint32_t position);
+static inline uint64_t stage_layer(const struct stage *s, uint32_t position)
+{
+    return position - (s->embed ? 1u : 0u);
+}
+
 /* The same, of the whole model. */
-uint64_t stage_model_layer(const struct stage *s, uint32_t position);
+static inline uint64_t stage_model_layer(const struct stage *s,
+                                         uint32_t position)
+{
+    const uint64_t l = stage_layer(s, position);
+    return l < s->low_layers ? s->first_layer + l
+                             : s->high_layer + l - s->low_layers;
+}
+
+static inline bool stage_is_layer(const struct stage *s, uint32_t position)
+{
+    return !(s->embed && position == 0) && !(s->head && position == s->n - 1);
+}
+
+/* Index into program.block of a position. */
+static inline uint32_t stage_block(const struct stage *s, uint32_t position)
+{
+    if (s->embed && position == 0)
+        return s->p->embed;
+    if (s->head && position == s->n - 1)
+        return s->p->head;
+    return s->p->layer_block[stage_model_layer(s, position)];
+}
+
 /* Micro-batches in flight beside the one at work, not interleaved: while
  * the first of the step runs backward, and later. */
 uint64_t stage_others(const struct stage *s, bool later);
@@ -181,7 +205,6 @@ uint64_t stage_tied_sum(const struct stage *s, enum wgrad_mode mode);
 bool stage_ties_cast(const struct program *p);
 /* Gradients that the blocks above a position leave where they were made. */
 uint64_t stage_wgrads_above(const struct stage *s, uint32_t position);
-bool stage_is_layer(const struct stage *s, uint32_t position);
 /* What variables of the model's forward alone hold at a position. */
 uint64_t stage_frames(const struct stage *s, uint32_t position);
 /* The same of what the model's forward holds to its end, in the head's block;
@@ -233,6 +256,13 @@ uint64_t stage_micro_batch_kept(const struct stage *s);
 bool moment_with(struct moment *m, const struct stage *s, enum phase phase,
                  uint32_t position, bool later, struct explanation *why,
                  enum component only);
+
+/* Of that moment, in a block's backward or second forward, what depends on how
+ * gradients fill DeepSpeed's bucket; there is one. */
+uint64_t moment_of_bucket(const struct stage *s, enum phase phase,
+                          uint32_t position, bool later);
+/* No less than that in any backward of the block at a position. */
+uint64_t moment_of_bucket_most(const struct stage *s, uint32_t position);
 
 /* ---- loop.c: what the training loop holds of a micro-batch done ---- */
 
@@ -320,6 +350,12 @@ uint64_t engine_share(const struct stage *s);
 
 bool zero_fills_bucket(const struct run *run);
 void bucket_init(struct stage *s);
+/* Whether what is in the bucket is reduced before a gradient has room. */
+bool bucket_overflows(const struct stage *s, const struct bucket_fill *f,
+                      const struct arrival *a);
+/* A gradient of the block at a position is put into it. */
+void bucket_take(const struct stage *s, uint32_t position,
+                 const struct arrival *a, struct bucket_fill *f);
 /* The next gradient of the block at a position; before that t->after is what
  * there was. */
 void bucket_arrival(const struct stage *s, uint32_t position,
@@ -331,6 +367,8 @@ bool bucket_calm(const struct stage *s, uint32_t position);
 void bucket_rest(const struct stage *s, struct bucket_turn *t);
 uint64_t bucket_bytes(const struct stage *s, const struct bucket_fill *f,
                       bool later);
+/* No less than that, with gradients of so many elements at most. */
+uint64_t bucket_most(const struct stage *s, uint64_t largest);
 /* The same, term by term. */
 void bucket_put(struct put *p, const struct stage *s,
                 const struct bucket_fill *f, bool later);

@@ -162,23 +162,37 @@ static void explain_term(struct put *p, enum term term, const char *what,
         p->why->failed = true;
 }
 
-void put_term(struct put *p, enum term term, const char *what,
-              const struct factor *f, size_t n)
+/* How many allocations the factors speak of. */
+static uint64_t pieces_of(const struct factor *f, size_t n)
+{
+    uint64_t pieces = 1;
+    for (size_t i = 0; i < n; i++) {
+        if (f[i].kind == FACTOR_PIECES)
+            pieces *= f[i].v; /* a handful */
+        if (f[i].kind == FACTOR_TENSORS)
+            return PIECES_TENSORS;
+    }
+    return pieces;
+}
+
+static struct count quotient(const struct factor *f, size_t n)
 {
     struct count c = count_of(1);
-    uint64_t divisor = 1, pieces = 1;
-    for (size_t i = 0; i < n; i++) {
+    uint64_t divisor = 1;
+    if (n == 1 && f->kind != FACTOR_DIVIDES) /* most */
+        return count_of(f->v);
+    for (size_t i = 0; i < n; i++)
         if (f[i].kind == FACTOR_DIVIDES)
             divisor *= f[i].v; /* shard degrees: at most gpus, < 2^40 */
         else
             c = count_mul(c, count_of(f[i].v));
-        if (f[i].kind == FACTOR_PIECES)
-            pieces *= f[i].v; /* a handful */
-        if (f[i].kind == FACTOR_TENSORS)
-            pieces = PIECES_TENSORS;
-    }
-    if (divisor != 1)
-        c = count_div_up(c, divisor);
+    return divisor == 1 ? c : count_div_up(c, divisor);
+}
+
+void put_term(struct put *p, enum term term, const char *what,
+              const struct factor *f, size_t n)
+{
+    const struct count c = quotient(f, n);
     if (c.v == 0 && !c.over)
         return;
     struct count sum = count_add(count_of(p->m->bytes[term]), c);
@@ -187,7 +201,8 @@ void put_term(struct put *p, enum term term, const char *what,
     p->m->total = sum.v;
     p->over = p->over || sum.over;
     if (p->each != NULL)
-        p->each(p->ctx, &(struct put_event){ term, what, c.v, pieces });
+        p->each(p->ctx,
+                &(struct put_event){ term, what, c.v, pieces_of(f, n) });
     if (p->why != NULL && terms[term].component == p->only)
         explain_term(p, term, what, f, n, c.v);
 }

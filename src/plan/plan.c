@@ -323,6 +323,16 @@ static memplan_status check_reached(struct memplan_report *r, struct diag *d)
     return d->status;
 }
 
+/* Where the utilisation is given, only a pipeline's bubble is asked for. */
+static memplan_status predict_time(struct memplan_report *r, struct diag *d)
+{
+    r->time = (struct time_result){ .known = false };
+    if ((r->run.given[KEY_MFU] && r->run.pp == 1)
+        || fold_time(&r->time, &r->program, &r->run, &r->arena))
+        return MEMPLAN_OK;
+    return diag_nomem(d);
+}
+
 memplan_status plan_estimate(struct memplan_report *r, const struct spec *spec,
                              const struct params_result *params,
                              const struct setup *setup, struct diag *d)
@@ -337,8 +347,8 @@ memplan_status plan_estimate(struct memplan_report *r, const struct spec *spec,
         return d->status;
     }
     count_communication(r);
-    if (!fold_time(&r->time, &r->program, &r->run, &r->arena))
-        return diag_nomem(d);
+    if (predict_time(r, d) != MEMPLAN_OK)
+        return d->status;
     say_moved(r);
     plan_compute(r);
     if (check_reached(r, d) != MEMPLAN_OK)
@@ -420,8 +430,8 @@ memplan_status plan_compute_model(struct memplan_report *r,
         || count_flops(r, d) != MEMPLAN_OK)
         return d->status;
     count_communication(r);
-    if (!fold_time(&r->time, &r->program, &r->run, &r->arena))
-        return diag_nomem(d);
+    if (predict_time(r, d) != MEMPLAN_OK)
+        return d->status;
     say_moved(r);
     plan_compute(r);
     return MEMPLAN_OK;

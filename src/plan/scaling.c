@@ -51,12 +51,16 @@ static const double besiroglu_se = 0.020;
 /* Hoffmann et al. 2022, table 2: 10th and 90th percentile of a. */
 static const double hoffmann_1_low = 0.488, hoffmann_1_high = 0.502;
 
-/* [method.md eq. scaling-closed] */
+/* G of the optimum: N = G (C / 6)^(beta / (alpha + beta)).
+ * [method.md eq. scaling-closed] */
+static double balance(const struct parametric *p)
+{
+    return pow(p->alpha * p->a / (p->beta * p->b), 1 / (p->alpha + p->beta));
+}
+
 static double parametric_params(const struct parametric *p, double flops)
 {
-    const double g =
-        pow(p->alpha * p->a / (p->beta * p->b), 1 / (p->alpha + p->beta));
-    return g * pow(flops / 6, p->beta / (p->alpha + p->beta));
+    return balance(p) * pow(flops / 6, p->beta / (p->alpha + p->beta));
 }
 
 static double kaplan(double flops)
@@ -119,8 +123,7 @@ static double faded(double x, double fresh, double fades)
 /* The model that so many tokens are the optimum of. */
 static double matched_params(const struct parametric *p, double tokens)
 {
-    const double g =
-        pow(p->alpha * p->a / (p->beta * p->b), 1 / (p->alpha + p->beta));
+    const double g = balance(p);
     return g * pow(tokens * g, p->beta / p->alpha);
 }
 
@@ -193,10 +196,22 @@ static double repeated_params(const struct parametric *p, double flops,
     return exp(least(loss_of_spending, &s, log(params) - 5, log(params) + 12));
 }
 
-/* Tokens with which so many parameters reach a loss; NAN: none do. */
+/* The x of `room` = c / x^e; NAN: none that anybody will ever have. */
+static double power_of_room(double c, double e, double room)
+{
+    const double x = room > 0 ? pow(c / room, 1 / e) : (double)NAN;
+    return x <= exp(log_most) ? x : (double)NAN;
+}
+
+/* Tokens with which so many parameters reach a loss; NAN: none do. In closed
+ * form while all data is fresh. */
 static double tokens_of_loss(const struct parametric *p, double params,
                              double loss, double unique)
 {
+    const double fresh = power_of_room(
+        p->b, p->beta, loss - p->e - p->a / pow(params, p->alpha));
+    if (unique <= 0 || fresh <= unique)
+        return fresh;
     double low = log_least, high = log_most;
     if (loss_of(p, params, exp(high), unique) > loss)
         return (double)NAN;
@@ -221,6 +236,9 @@ double scaling_params_for_loss(enum scaling_law law, double tokens, double loss,
                                const struct law_question *q)
 {
     const struct parametric *p = parametric_of(scaling_with_loss(law));
+    if (q->unique_tokens <= 0 || tokens <= q->unique_tokens)
+        return power_of_room(p->a, p->alpha,
+                             loss - p->e - p->b / pow(tokens, p->beta));
     double low = log_least, high = log_most;
     if (loss_of(p, exp(high), tokens, q->unique_tokens) > loss)
         return (double)NAN;
@@ -247,6 +265,21 @@ static double cost_of_loss(const void *ctx, double log_params)
     return 6 * params * tokens + 2 * params * s->q->inference_tokens;
 }
 
+/* N of a loss that costs least: in closed form while all data is fresh and
+ * nothing is served, for then both terms of the loss fall equally fast.
+ * [method.md eq. scaling-loss] */
+static double params_for_loss(const struct spending *s)
+{
+    const struct parametric *p = s->p;
+    const double params = power_of_room(p->a * (1 + p->alpha / p->beta),
+                                        p->alpha, s->loss - p->e);
+    const double unique = s->q->unique_tokens;
+    if (s->q->inference_tokens <= 0
+        && (unique <= 0 || tokens_of_loss(p, params, s->loss, 0) <= unique))
+        return params;
+    return exp(least(cost_of_loss, s, log_least + 5, log_most));
+}
+
 struct law_result scaling_served(enum scaling_law law, double loss,
                                  const struct law_question *q)
 {
@@ -256,7 +289,7 @@ struct law_result scaling_served(enum scaling_law law, double loss,
                                 .q = q };
     struct law_result r = { .law = with, .range_note = "" };
     r.source = law_source(with);
-    r.params = exp(least(cost_of_loss, &s, log_least + 5, log_most));
+    r.params = params_for_loss(&s);
     r.tokens = tokens_of_loss(s.p, r.params, loss, q->unique_tokens);
     r.tokens_per_param = r.tokens / r.params;
     if (!(r.tokens > 0))
@@ -324,20 +357,54 @@ struct law_result scaling_optimum(enum scaling_law law, double flops,
     return r;
 }
 
+/* Tokens that so many parameters are the optimum of, all of them fresh. */
+static double matched_tokens(const struct parametric *p, double params)
+{
+    const double g = balance(p);
+    return pow(params / g, p->alpha / p->beta) / g;
+}
+
 /* The budget whose optimum is `params`: N grows with the budget, so halving
  * the interval of its logarithm finds it. */
-double scaling_tokens(enum scaling_law law, double params,
-                      const struct law_question *q)
+static double repeated_tokens(double params, const struct law_question *q)
 {
-    if (law == LAW_CHINCHILLA)
-        return q->tokens_per_param * params;
     double low = 0, high = 100; /* log10 of FLOPs */
     for (int i = 0; i < 100; i++) {
         const double mid = (low + high) / 2;
-        if (law_params(law, pow(10, mid), q) < params)
+        if (repeated_params(&muennighoff, pow(10, mid), q) < params)
             low = mid;
         else
             high = mid;
     }
     return pow(10, low) / (6 * params);
+}
+
+static double power_tokens(double k, double a, double params)
+{
+    return pow(params / k, 1 / a) / (6 * params);
+}
+
+double scaling_tokens(enum scaling_law law, double params,
+                      const struct law_question *q)
+{
+    double fresh;
+    switch (law) {
+    case LAW_CHINCHILLA: return q->tokens_per_param * params;
+    case LAW_HOFFMANN_1:
+        return power_tokens(hoffmann_1.k, hoffmann_1.a, params);
+    case LAW_HOFFMANN_2:
+        return power_tokens(hoffmann_2.k, hoffmann_2.a, params);
+    case LAW_MUENNIGHOFF:
+        fresh = matched_tokens(&muennighoff, params);
+        return q->unique_tokens <= 0 || fresh <= q->unique_tokens
+                   ? fresh
+                   : repeated_tokens(params, q);
+    case LAW_HOFFMANN_3: return matched_tokens(&hoffmann_3, params);
+    case LAW_BESIROGLU: return matched_tokens(&besiroglu, params);
+    case LAW_KAPLAN:
+        return pf_day_flop * pow(params / kaplan_params, 1 / kaplan_exponent)
+               / (6 * params);
+    case SCALING_LAW_COUNT: break;
+    }
+    return (double)NAN;
 }

@@ -231,6 +231,15 @@ static void test_str_format(void **state)
     assert_int_equal(str_append(buf, sizeof(buf), "%s", "xyz"), 7);
     assert_string_equal(buf, "abc12xy");
     assert_int_equal(str_append(buf, sizeof(buf), "more"), 7);
+    assert_int_equal(str_format(buf, sizeof(buf), "%s-%s%s", "ab", "", "c"), 4);
+    assert_string_equal(buf, "ab-c");
+    assert_int_equal(str_format(buf, sizeof(buf), "%s %%%s", "a", "b"), 4);
+    assert_string_equal(buf, "a %b");
+    assert_int_equal(str_format(buf, sizeof(buf), "%s%.1f", "x", 0.5), 4);
+    assert_string_equal(buf, "x0.5");
+    assert_int_equal(str_format(buf, 5, "ab%s", "cd"), 4);
+    assert_int_equal(str_format(buf, 4, "ab%s", "cd"), 3);
+    assert_string_equal(buf, "abc");
     assert_int_equal(str_format(NULL, 0, "abc"), 0);
     assert_int_equal(str_append(NULL, 0, "abc"), 0);
     /* A character of two, three, four bytes is not cut in half. */
