@@ -59,11 +59,50 @@ const struct model_text *model_text_find(const char *name, size_t len)
     return NULL;
 }
 
+/* The next word of a name, between its dashes. */
+static struct str word_of(struct str *rest)
+{
+    struct str word = { rest->p, 0 };
+    while (word.n < rest->n && rest->p[word.n] != '-' && rest->p[word.n] != '_')
+        word.n++;
+    const size_t used = word.n + (word.n < rest->n);
+    *rest = (struct str){ rest->p + used, rest->n - used };
+    return word;
+}
+
+/* All words of `few` are among those of `many`, in order: "llama-70b" in
+ * "llama-2-70b". */
+static bool has_words(struct str many, struct str few)
+{
+    while (few.n > 0) {
+        const struct str want = word_of(&few);
+        bool found = false;
+        while (!found && many.n > 0)
+            found = str_same_name(word_of(&many), want);
+        if (!found)
+            return false;
+    }
+    return true;
+}
+
+/* A name that only lacks something: the shortest that has it all. */
+static const char *longer_name(struct str text)
+{
+    const char *best = NULL;
+    for (size_t i = 0; text.n > 0 && i < MODELS; i++)
+        if (has_words(str_of(models[i].name), text)
+            && (best == NULL || strlen(models[i].name) < strlen(best)))
+            best = models[i].name;
+    return best;
+}
+
 const char *model_text_nearest(const char *name, size_t len)
 {
     struct str text = without_suffix(name, len);
-    const char *best = NULL;
+    const char *best = longer_name(text);
     unsigned least = 0;
+    if (best != NULL)
+        return best;
     for (size_t i = 0; i < MODELS; i++) {
         unsigned far = str_distance(text, str_of(models[i].name));
         if (!best || far < least) {

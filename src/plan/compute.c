@@ -114,6 +114,8 @@ static void utilisation(struct compute_result *c,
     c->price_source = run->given[KEY_PRICE] ? "" : run->gpu.price_source;
 }
 
+/* Without a model the deadline decides the GPUs; with one its layout does, which
+ * memory and step are of. */
 static void cluster(struct compute_result *c, const struct run *run)
 {
     c->gpu_hours =
@@ -127,8 +129,9 @@ static void cluster(struct compute_result *c, const struct run *run)
         const double need = c->gpu_hours / (per_gpu_day * run->days);
         const double whole = ceil(need - 1e-9);
         const double node = (double)run->gpus_per_node;
-        if (!run->given[KEY_GPUS])
-            c->gpus = fmax(whole, 1);
+        c->gpus_needed = fmax(whole, 1);
+        if (!run->given[KEY_GPUS] && !c->has_exact)
+            c->gpus = c->gpus_needed;
         c->gpus_in_nodes = ceil(whole / node) * node;
     }
     c->days = c->gpu_hours / (per_gpu_day * c->gpus);

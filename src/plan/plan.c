@@ -445,7 +445,7 @@ static memplan_status compute_deadline(struct memplan_report *r,
                                        struct diag *d)
 {
     const double unit = (double)(r->run.tp * r->run.pp * r->run.cp);
-    const double gpus = ceil(r->compute.gpus / unit) * unit;
+    const double gpus = ceil(r->compute.gpus_needed / unit) * unit;
     char text[32];
     struct setup more = *setup;
     str_format(text, sizeof text, "%llu", (unsigned long long)gpus);

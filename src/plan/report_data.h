@@ -36,7 +36,8 @@ struct compute_result {
     bool mfu_given, mfu_predicted;
     double peak_flop_s;
     double gpu_hours, days, cost_usd, energy_kwh; /* NAN: not known */
-    double gpus;          /* used, or needed for the deadline */
+    double gpus;          /* used; without a model what the deadline needs */
+    double gpus_needed;   /* for the deadline, each as fast as these */
     double gpus_in_nodes; /* needed, rounded up to whole nodes */
     bool has_deadline;
     double deadline_days;

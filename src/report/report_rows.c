@@ -401,6 +401,7 @@ static const struct row bubble_rows[] = {
 
 static const struct row deadline_rows[] = {
     ROW(struct compute_result, deadline_days, "deadline_days", "d"),
+    ROW(struct compute_result, gpus_needed, "gpus_needed", ""),
     ROW(struct compute_result, gpus_in_nodes, "gpus_in_nodes", ""),
 };
 

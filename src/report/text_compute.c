@@ -218,7 +218,10 @@ static void deadline_line(struct table *t, const struct memplan_report *r)
     }
     str_append(note, sizeof(note), "; %s in whole nodes",
                unit_format_grouped(buf, c->gpus_in_nodes, 0));
-    line(t, "GPUs needed", unit_format_grouped(value, c->gpus, 0), note);
+    if (r->has_model)
+        str_append(note, sizeof(note),
+                   "; each as fast as here (memplan compute looks at more)");
+    line(t, "GPUs needed", unit_format_grouped(value, c->gpus_needed, 0), note);
 }
 
 static void time_lines(struct table *t, const struct memplan_report *r)

@@ -567,6 +567,8 @@ memplan_status config_read(struct config *c)
         diag_hint(e, "write {\"key\": value, ...}");
         return c->d->status;
     }
+    if (config_mistaken(c))
+        return c->d->status;
     struct walk w = {
         .c = c,
         .unknown = { .heading = "not known, so ignored" },

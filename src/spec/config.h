@@ -137,6 +137,9 @@ struct config {
  * the good ones; adds the notes to c->s. Returns c->d's status. */
 memplan_status config_read(struct config *c);
 
+/* Whether its entries are another dialect's; that is reported. */
+bool config_mistaken(struct config *c);
+
 /* ---- for `together` ---- */
 
 /* The value at a path below the root; NULL when absent, null or "auto". */

@@ -151,10 +151,25 @@ static void hint_words(memplan_error *e, const char *choices)
     }
 }
 
+/* "q_proj", as PEFT and the classes call it, is q. */
+static struct str short_name(const char *choices, struct str value)
+{
+    static const char tail[] = "_proj";
+    const size_t n = sizeof(tail) - 1;
+    if (value.n <= n || memcmp(value.p + value.n - n, tail, n) != 0)
+        return value;
+    const struct str name = { value.p, value.n - n };
+    for (size_t i = 0; choice_word(choices, i).n > 0; i++)
+        if (str_eq(choice_word(choices, i), name))
+            return name;
+    return value;
+}
+
 static memplan_error *bad_choice(struct diag *d, enum setup_key key,
-                                 struct str value)
+                                 struct str given)
 {
     const char *choices = fields[key].choices;
+    const struct str value = short_name(choices, given);
     struct str best = { "", 0 };
     unsigned least = UINT32_MAX;
     struct str word = choice_word(choices, 0);
@@ -169,7 +184,7 @@ static memplan_error *bad_choice(struct diag *d, enum setup_key key,
 
     memplan_error *e =
         setup_error(d, MEMPLAN_E_UNKNOWN, key, "unknown %s '%.*s'",
-                    fields[key].key, quoted(value), value.p);
+                    fields[key].key, quoted(given), given.p);
     if (str_near(value, best, least))
         diag_hint(e, "did you mean '%.*s'?", (int)best.n, best.p);
     else
@@ -236,6 +251,8 @@ static memplan_error *bad_form(struct diag *d, enum setup_key key,
                     fields[key].key, w->what, quoted(value), value.p);
     if (fields[key].choices[0] != '\0')
         hint_words(e, fields[key].choices);
+    else if (w == &wanted[MEMPLAN_TYPE_COUNT] && bounds[key].max < 100)
+        diag_hint(e, "use %.0f to %.0f", bounds[key].min, bounds[key].max);
     else
         diag_hint(e, "%s",
                   key == KEY_IMAGE                 ? "such as 3x32x32"
@@ -254,6 +271,12 @@ static memplan_error *bad_range(struct diag *d, enum setup_key key,
                     fields[key].key, quoted(value), value.p);
     diag_hint(e, "use %s to %s", unit_format_double(low, bounds[key].min),
               unit_format_double(high, bounds[key].max));
+    double x = 0;
+    const bool share =
+        fields[key].type == MEMPLAN_TYPE_REAL && bounds[key].max <= 1;
+    if (share && unit_parse_real(value, &x) == UNIT_OK && x > 1 && x <= 100)
+        str_append(e->hint, sizeof(e->hint), ", or %.*s%%", quoted(value),
+                   value.p);
     return e;
 }
 

@@ -291,6 +291,7 @@ static const struct memplan_report *compute(void)
     report.compute.has_deadline = true;
     report.compute.deadline_days = 7;
     report.compute.gpus = 60;
+    report.compute.gpus_needed = 60;
     report.compute.gpus_in_nodes = 64;
     return &report;
 }

@@ -1,0 +1,63 @@
+/*
+ * Owns the question whether a file is another program's than the one it was
+ * given as: the names of its entries say so. Knows no dialect.
+ */
+#include "spec/config.h"
+
+#include <string.h>
+
+#include "base/banned.h"
+
+/* An entry of a table, or the object that some are in. */
+static bool has_entry(const struct config_table *t, struct str name)
+{
+    for (size_t i = 0; i < t->rows; i++) {
+        const char *path = t->row[i].path;
+        const size_t n = strcspn(path, ".");
+        if (name.n == n && memcmp(name.p, path, n) == 0)
+            return true;
+    }
+    return false;
+}
+
+static size_t known_entries(const struct config_table *t,
+                            const struct json *root)
+{
+    size_t n = 0;
+    for (const struct json *v = root->child; v != NULL; v = v->next)
+        n += has_entry(t, v->key);
+    return n;
+}
+
+/* Launchers' flags stand beside those of any program. */
+static bool is_own(const struct config *c)
+{
+    return c->root->parent != NULL || str_is(c->root->key, CONFIG_DASHES);
+}
+
+bool config_mistaken(struct config *c)
+{
+    size_t all = 0;
+    for (const struct json *v = c->root->child; v != NULL; v = v->next)
+        all++;
+    const size_t known = known_entries(c->table, c->root);
+    if (is_own(c) || 2 * known > all)
+        return false;
+    const struct config_dialect *best = NULL;
+    size_t most = known;
+    for (size_t i = 0; config_dialect(i) != NULL; i++) {
+        const struct config_dialect *of = config_dialect(i);
+        const size_t n = known_entries(of->table, c->root);
+        if (n > most && !(of->table->flags && of->parse == config_parse_args)) {
+            most = n;
+            best = of;
+        }
+    }
+    if (best == NULL)
+        return false;
+    memplan_error *e = config_bad(c, c->root, MEMPLAN_E_SCHEMA,
+                                  "these are entries of another program's "
+                                  "file");
+    diag_hint(e, "give it as --%s FILE", best->name);
+    return true;
+}
