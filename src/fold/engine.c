@@ -416,15 +416,20 @@ void engine_accumulate(struct put *p, const struct stage *s)
     pipe_backward(p, s, 0);
 }
 
-void engine_whole_grads(struct put *p, const struct stage *s)
+static void whole_grads(struct put *p, const struct stage *s, uint64_t own)
 {
     if (engine_wgrad_mode(s, false) == WGRAD_KEEP
         && !engine_drops_blocks(s->run))
         PUT(p, TERM_GRADS, "gradients", F("bytes", s->wgrad));
     if (engine_reduces_blocks(s->run) && engine_shards_come(s->run))
         PUT(p, TERM_GRAD_SHARDS, "gradient shards",
-            F("P/N, tensor by tensor", s->sum.own_elems),
+            F("P/N, tensor by tensor", own),
             F("bytes per gradient", dtype_size(s->run->prec.grad)));
+}
+
+void engine_whole_grads(struct put *p, const struct stage *s)
+{
+    whole_grads(p, s, s->sum.own_elems);
 }
 
 /* ZeRO-1 without overlap reduces all gradients at the end, bucket by bucket:
@@ -498,7 +503,7 @@ void engine_reduce(struct put *p, const struct stage *s)
         fsdp_first_reduced(p, s);
         return;
     }
-    engine_whole_grads(p, s);
+    whole_grads(p, s, s->sum.own_elems - fsdp_root_own_to_come(s));
     if (engine_reduces_blocks(run))
         fsdp_root_done(p, s);
     if (engine_reduces_blocks(run) && run->engine == ENGINE_FSDP2)

@@ -167,6 +167,26 @@ static bool joint_waits(const struct stage *s, uint32_t position)
     return root_joint(s) != NULL && position < s->joint;
 }
 
+/* Words are looked up before the images' tower runs, so that their table's
+ * gradient is made after that tower's backward; of a tied one the head's is
+ * there already. Until then the gradient of their states waits. */
+static void joint_grads(struct put *p, const struct stage *s)
+{
+    const uint32_t joint = stage_block(s, s->joint);
+    const struct block *b = &s->p->block[joint];
+    uint64_t words = 0;
+    for (uint32_t i = 0; i < b->tensor_count && s->tied_here == 0; i++) {
+        const struct tensor *t = &s->p->tensor[b->tensor_first + i];
+        if (t->role == ROLE_PARAM && t->words && t->trainable)
+            words += round_alloc(tensor_grad_bytes(t));
+    }
+    PUT(p, TERM_WGRAD_TMP, "whole gradients between the stacks, as well",
+        F("bytes", joint_wgrad(s) - words));
+    if (words > 0)
+        PUT(p, TERM_BACKWARD_TMP, "the words' gradient, which waits",
+            F("bytes", s->walk[joint].output));
+}
+
 /* Gradients of the root's part above `position`: whole until the root's own
  * reduction, the last of the pass. */
 void fsdp_root_grads(struct put *p, const struct stage *s, uint32_t position,
@@ -178,8 +198,7 @@ void fsdp_root_grads(struct put *p, const struct stage *s, uint32_t position,
         PUT(p, TERM_WGRAD_TMP, "the head's whole gradients, reduced last",
             F("bytes", s->walk[s->p->head].wgrad));
     if (joint_waits(s, position))
-        PUT(p, TERM_WGRAD_TMP, "whole gradients between the stacks, as well",
-            F("bytes", joint_wgrad(s)));
+        joint_grads(p, s);
 }
 
 /* Whether the backward at hand is the last: of more than two the one before it
@@ -417,10 +436,23 @@ static void backward_gathered(struct put *p, const struct stage *s,
     }
 }
 
+/* A layer that runs forward and not backward: the unit above fetches it ahead,
+ * and it stays to the end of the pass (_runtime_utils.py,
+ * _post_backward_final_callback; _fsdp_param_group.py, finalize_backward). */
+static void put_in_vain(struct put *p, const struct stage *s, uint32_t position)
+{
+    const struct block_states *joint = root_joint(s);
+    if (joint != NULL && s->run->reshard && position <= s->joint + 1)
+        PUT(p, TERM_PREFETCHED, "an unused layer's, prefetched in vain",
+            F("bytes", joint->apart_bytes));
+}
+
 static void put_prefetched(struct put *p, const struct stage *s,
                            uint32_t position)
 {
-    if (!s->run->reshard || position == 0)
+    const struct block_states *joint = root_joint(s);
+    if (!s->run->reshard || position == 0
+        || (joint != NULL && joint->apart_bytes > 0 && position == s->joint))
         return;
     PUT(p, TERM_PREFETCHED, "the unit's before it, prefetched",
         F("bytes", unit_bytes(s, position - 1)));
@@ -440,6 +472,7 @@ void fsdp_backward(struct put *p, const struct stage *s, uint32_t position,
 {
     const struct run *run = s->run;
     backward_gathered(p, s, position, later, true);
+    put_in_vain(p, s, position);
     if (prefetches(s, position, later))
         put_prefetched(p, s, position);
     if (fsdp_defers(run) && !reduces_now(run, later))
@@ -530,6 +563,7 @@ void fsdp_unit_done(struct put *p, const struct stage *s, uint32_t position,
     const bool defers = fsdp_defers(s->run);
     backward_gathered(p, s, position, later,
                       when == UNIT_FLATTENED && !scatters(s));
+    put_in_vain(p, s, position);
     put_prefetched(p, s, position);
     if (scatters(s)) {
         put_scatter(p, s, s->states[b].elems);
@@ -542,6 +576,20 @@ void fsdp_unit_done(struct put *p, const struct stage *s, uint32_t position,
         put_cast(p, s, s->states[b].elems);
         put_reduced(p, s, s->states[b].elems);
     }
+}
+
+uint64_t fsdp_root_own_to_come(const struct stage *s)
+{
+    const struct block_states *joint = root_joint(s);
+    const struct run *run = s->run;
+    if (!flattens(s) || (run->grad_accum > 1 && !fsdp_defers(run)))
+        return 0;
+    uint64_t own = joint != NULL ? joint->own_elems : 0;
+    if (embed_is_last(s))
+        own += s->states[s->p->embed].own_elems;
+    if (s->head && !head_apart(s))
+        own += s->states[s->p->head].own_elems;
+    return own;
 }
 
 static void root_parts(struct put *p, uint64_t bytes)
@@ -586,6 +634,7 @@ void fsdp_root_done(struct put *p, const struct stage *s)
         fsdp_casts_grads(s) ? wire + div_up(wire, run->shard) : 0;
     PUT(p, TERM_GRADS, "whole gradients that wait for the last micro-batch",
         F("bytes", waited));
+    put_in_vain(p, s, 0);
     if (cast > root_bytes(s) + grads + waited) {
         put_flat(p, grads - waited);
         put_cast(p, s, fsdp_root_elems(s));

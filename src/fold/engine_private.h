@@ -64,5 +64,7 @@ void fsdp_first_reduced(struct put *p, const struct stage *s);
 /* Gradients of the root, which go last: bytes whole, elements. */
 uint64_t fsdp_root_wgrads(const struct stage *s);
 uint64_t fsdp_root_elems(const struct stage *s);
+/* Elements of its shard that no micro-batch before the last has reduced. */
+uint64_t fsdp_root_own_to_come(const struct stage *s);
 
 #endif

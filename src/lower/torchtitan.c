@@ -112,7 +112,10 @@ static tensor_id rotate(struct builder *b, const char *name, tensor_id x)
     const enum dtype dtype = tensor_of(b, x)->dtype;
     tensor_id y = build_cast(b, "rope fp32", x, DT_FP32);
     const struct shape shape = shape_of(b, y);
-    y = build_mul_as(b, "rope", y, b->p->first_shared, &shape);
+    const struct shape rows = SHAPE(b->sq, b->d);
+    const tensor_id table =
+        build_alias(b, "rows of the table", b->p->first_shared, &rows);
+    y = build_mul_as(b, "rope", y, table, &shape);
     return build_cast(b, name, y, dtype);
 }
 

@@ -234,7 +234,6 @@ struct run_name {
     bool clips_in_step; /* DeepSpeed */
     bool steps_at_once; /* stage 0's optimizer makes a step when it is made;
                            Adagrad's makes its moments */
-    double known;       /* what is known to be off; 0: nothing */
     bool steps_in_turn; /* Muon's moments and update, then AdamW's */
     bool knows_order;   /* ZeRO-3, from the second step on */
     bool copies_out;    /* FSDP2: forward's copy-outs are not moments */
@@ -255,8 +254,7 @@ static bool differs(const struct run_name *n, const char *what, uint64_t got,
                     uint64_t want)
 {
     const double by = (double)got - (double)want;
-    const double most = n->known != 0 ? n->known : tolerance;
-    if (fabs(by) < most * (double)want || fabs(by) < slack)
+    if (fabs(by) < tolerance * (double)want || fabs(by) < slack)
         return false;
     printf("%s: %s: %llu, measured %llu (%+.2f %%)\n", n->text, what,
            (unsigned long long)got, (unsigned long long)want,
@@ -372,9 +370,6 @@ static void describe(struct run_name *out, const struct json *run)
     out->knows_order = out->clips_in_step && is_setup(run, "zero", "3");
     out->ids = handed_out(sizeof(int64_t) * setup_number(run, "micro_batch")
                           * setup_number(run, "seq_len"));
-    out->known = 0;
-    if (out->flattens && is_setup(run, "recompute", "full"))
-        out->known = 0.01; /* a first step's backward, 0.7 % */
 }
 
 /* The states to the byte, where the recording says: scalars take what the
