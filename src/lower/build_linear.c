@@ -46,6 +46,8 @@ static bool is_projected(const struct builder *b, const struct linear *l)
 {
     if (!run_projects(b->run) || l->bare || l->copies > 1)
         return false;
+    if (b->spec->family == FAM_GPT2 && l->group != PG_HEAD) /* Conv1D */
+        return false;
     const uint64_t wanted = l->group == PG_HEAD
                                 ? LORA_MASK(OPTIMIZER_TARGET_HEAD)
                                 : names_of(b, l) | LORA_MASK(LORA_ALL_LINEAR);

@@ -35,11 +35,13 @@ static const struct config_row rows[] = {
     ONLY("lora_bias", "false"),
     ONLY("use_qalora", "false"),
     ONLY("use_bdlora", "false"),
-    ASIDE("exclude_modules", "they get adapters too"),
-    ASIDE("target_parameters", "they get no adapters"),
-    ASIDE("trainable_token_indices",
-          "each forward copies the table of words with these rows in it"),
-    ASIDE("layer_replication", "no layer is there twice"),
+    LATER("exclude_modules"),
+    LATER("target_parameters"),
+    LATER("trainable_token_indices"),
+    LATER("layer_replication"),
+    LATER("velora_config"),
+    LATER("kasa_config"),
+    LATER("monteclora_config"),
 
     /* the model's own, which PEFT fills in */
     SHAPE("num_layers"),
@@ -77,9 +79,6 @@ static const struct config_row rows[] = {
     QUIET("megatron_core"),
     QUIET("qalora_group_size"),
     QUIET("ensure_weight_tying"),
-    QUIET("kasa_config"),
-    QUIET("velora_config"),
-    QUIET("monteclora_config"),
     QUIET("arrow_config"),
     QUIET("alora_invocation_tokens"),
 };
@@ -230,6 +229,40 @@ static void layers(struct config *c)
         config_set_json(c, of, KEY_LAYERS_TO_TRANSFORM);
 }
 
+/* What would be other tensors, each with what it does to memory. */
+static void refuse_others(struct config *c)
+{
+    static const struct {
+        const char *path, *why, *hint;
+    } others[] = {
+        { "exclude_modules", "modules without adapters",
+          "list all others as target_modules" },
+        { "target_parameters", "adapters of parameters that are no module's",
+          "leave it out, or name modules" },
+        { "trainable_token_indices",
+          "each forward copies the table of words, and a tied head keeps it",
+          "use \"modules_to_save\": [\"embed_tokens\"], which trains all rows" },
+        { "layer_replication", "layers that are there twice",
+          "leave it out, or give the model as many layers" },
+        { "velora_config", "inputs that are kept compressed", "leave it out" },
+        { "kasa_config", "singular values beside the adapters",
+          "leave it out" },
+        { "monteclora_config", "samples of adapters", "leave it out" },
+    };
+    for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
+        const struct json *at = config_at(c, others[i].path);
+        const bool none =
+            at == NULL || at->kind == JSON_NULL
+            || ((at->kind == JSON_ARRAY || at->kind == JSON_OBJECT)
+                && at->child == NULL);
+        if (!none)
+            diag_hint(config_bad(c, at, MEMPLAN_E_UNSUPPORTED,
+                                 "%s is not modelled: %s", others[i].path,
+                                 others[i].why),
+                      "%s", others[i].hint);
+    }
+}
+
 /* PEFT fills it in for every encoder; of prefixes that nothing projects it says
  * nothing. */
 static void encoder(struct config *c)
@@ -259,6 +292,7 @@ static void together(struct config *c)
     ranks(c);
     full_modules(c);
     encoder(c);
+    refuse_others(c);
 }
 
 /* ---- and back ---- */

@@ -142,7 +142,7 @@ static bool add_module(char list[128], unsigned *parts, struct str name)
     return false;
 }
 
-static void modules(struct config *c)
+static void modules(struct config *c, const struct json *where)
 {
     static const char *const of_parts[] = {
         [TARGET_ATTENTION] = "q,k,v,o",
@@ -153,8 +153,13 @@ static void modules(struct config *c)
     unsigned parts = 0;
     bool known = true;
     const struct json *of = config_at(c, "optim_target_modules");
-    if (of == NULL)
+    if (of == NULL) {
+        diag_hint(config_bad(c, where, MEMPLAN_E_CONFLICT,
+                             "the Trainer refuses it without "
+                             "optim_target_modules"),
+                  "such as \"optim_target_modules\": [\"attn\", \"mlp\"]");
         return;
+    }
     const struct json *one = of->kind == JSON_ARRAY ? of->child : of;
     for (; one != NULL; one = of->kind == JSON_ARRAY ? one->next : NULL)
         known = one->kind == JSON_STRING
@@ -191,8 +196,45 @@ static void set_optim(struct config *c, const struct json *where,
     if (strncmp(o->name, "galore", 6) == 0
         || strncmp(o->name, "apollo", 6) == 0) {
         projection(c);
-        modules(c);
+        modules(c, where);
     }
+}
+
+/* Of what is not modelled, why. */
+static const struct {
+    const char *name, *why, *hint;
+} refused[] = {
+    { "lomo",
+      "it updates a weight when the next one's gradient comes, in backward",
+      "use sgd; --optimizer-in-backward true comes near" },
+    { "adalomo",
+      "it updates a weight when the next one's gradient comes, in backward",
+      "use adafactor; --optimizer-in-backward true comes near" },
+    { "galore_adafactor", "the factored moments of a projected gradient",
+      "use galore_adamw" },
+    { "galore_adafactor_layerwise",
+      "the factored moments of a projected gradient",
+      "use galore_adamw_layerwise" },
+};
+
+static void refuse_optim(struct config *c, const struct json *optim)
+{
+    for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++)
+        if (optim->kind == JSON_STRING
+            && str_is(optim->text, refused[i].name)) {
+            diag_hint(config_bad(c, optim, MEMPLAN_E_UNSUPPORTED,
+                                 "optim '%s' is not modelled: %s",
+                                 refused[i].name, refused[i].why),
+                      "%s", refused[i].hint);
+            return;
+        }
+    memplan_error *e = config_bad(c, optim, MEMPLAN_E_UNSUPPORTED,
+                                  "optim '%.*s' is not modelled",
+                                  quoted(optim->text), optim->text.p);
+    diag_hint(e, "such as adamw_torch, adamw_torch_fused, adamw_bnb_8bit, "
+                 "paged_adamw_8bit, adafactor, lion_32bit, lion_8bit, sgd, "
+                 "galore_adamw, apollo_adamw; the key of it here is "
+                 "--optimizer");
 }
 
 void config_hf_optimizer(struct config *c)
@@ -212,13 +254,7 @@ void config_hf_optimizer(struct config *c)
             set_optim(c, optim, &optims[i]);
             return;
         }
-    memplan_error *e = config_bad(c, optim, MEMPLAN_E_UNSUPPORTED,
-                                  "optim '%.*s' is not modelled",
-                                  quoted(optim->text), optim->text.p);
-    diag_hint(e, "such as adamw_torch, adamw_torch_fused, adamw_bnb_8bit, "
-                 "paged_adamw_8bit, adafactor, lion_32bit, lion_8bit, sgd, "
-                 "galore_adamw, apollo_adamw; the key of it here is "
-                 "--optimizer");
+    refuse_optim(c, optim);
 }
 
 /* ---- and back ---- */

@@ -111,7 +111,8 @@ void resolve_check_schedule(const struct run *r, struct diag *d);
 void resolve_check_zero(const struct run *r, struct diag *d);
 void resolve_check_offload(const struct run *r, const struct spec *s,
                            struct diag *d);
-void resolve_check_projection(const struct run *r, struct diag *d);
+void resolve_check_projection(const struct run *r, const struct spec *s,
+                              struct diag *d);
 void resolve_check_precision(const struct run *r, struct diag *d);
 void resolve_check_peak(const struct run *r, struct diag *d);
 

@@ -530,7 +530,7 @@ void resolve_check(const struct run *r, const struct spec *spec, struct diag *d)
     check_liger(r, spec, d);
     resolve_check_zero(r, d);
     resolve_check_offload(r, spec, d);
-    resolve_check_projection(r, d);
+    resolve_check_projection(r, spec, d);
     resolve_check_precision(r, d);
     resolve_check_fp8(r, spec, d);
     check_tp(r, spec, d);

@@ -397,21 +397,54 @@ void resolve_check_offload(const struct run *r, const struct spec *s,
     }
 }
 
+/* transformers looks for nn.Linear alone, and raises where it finds none
+ * (trainer_optimizer.py, _setup_low_rank_optimizer): GPT-2's matrices are
+ * Conv1D, but for its head. */
+static bool finds_no_linear(const struct run *r, const struct spec *s)
+{
+    const uint64_t head = UINT64_C(1) << OPTIMIZER_TARGET_HEAD;
+    return s->family == FAM_GPT2 && resolve_is_hf(r) && !resolve_is_litgpt(r)
+           && (r->optimizer_targets & head) == 0;
+}
+
+static void check_projected(const struct run *r, const struct spec *s,
+                            const char *name, struct diag *d)
+{
+    memplan_error *e;
+    if (finds_no_linear(r, s)) {
+        e = setup_error(d, MEMPLAN_E_CONFLICT, KEY_OPTIMIZER,
+                        "optimizer '%s' of GPT-2, whose matrices are Conv1D: "
+                        "transformers projects nn.Linear alone",
+                        name);
+        diag_hint(e, "use --optimizer adamw, or --optimizer-targets head");
+    } else if (spec_is_convnet(s)) {
+        e = setup_error(d, MEMPLAN_E_UNSUPPORTED, KEY_OPTIMIZER,
+                        "optimizer '%s' of a convolutional network, which has "
+                        "no such matrices, is not modelled",
+                        name);
+        diag_hint(e, "use --optimizer adamw");
+    }
+}
+
 /* Projections are of whole matrices: shards are cut through them, and what is
  * flattened has none. */
-void resolve_check_projection(const struct run *r, struct diag *d)
+void resolve_check_projection(const struct run *r, const struct spec *s,
+                              struct diag *d)
 {
     if (!run_projects(r))
         return;
     char buf[RESOLVE_TEXT_MAX];
     memplan_error *e;
     const char *name = resolve_text(r, KEY_OPTIMIZER, buf);
+    check_projected(r, s, name, d);
     if (r->engine != ENGINE_DDP || r->tp > 1) {
         e = setup_error(d, MEMPLAN_E_UNSUPPORTED, KEY_OPTIMIZER,
                         "optimizer '%s' with flat or sharded states is not "
                         "modelled yet",
                         name);
-        diag_hint(e, "use --framework hf, or --optimizer adamw");
+        diag_hint(e, r->tp > 1 ? "use --framework hf without tp, or "
+                                 "--optimizer adamw"
+                               : "use --framework hf, or --optimizer adamw");
     } else if (r->lora_rank > 0) {
         e = setup_error(d, MEMPLAN_E_UNSUPPORTED, KEY_OPTIMIZER,
                         "optimizer '%s' of adapters, which are of low rank "

@@ -393,6 +393,20 @@ static void test_training_args_refused(void **state)
     import("training-args", "{\"optim\": \"sgd\", \"optim_args\": "
                             "\"momentum=0.9\"}");
     has("optimizer=momentum optimizer_impl=foreach");
+    import("training-args", "{\"optim_args\": \"rank=64\",\n"
+                            "\"optim\": \"galore_adamw\"}");
+    refused(MEMPLAN_E_CONFLICT,
+            "the Trainer refuses it without optim_target_modules", 2);
+    import("training-args", "{\"optim\": \"adalomo\"}");
+    refused(MEMPLAN_E_UNSUPPORTED,
+            "optim 'adalomo' is not modelled: it updates a weight when "
+            "the next one's gradient comes, in backward",
+            1);
+    import("training-args", "{\"optim\": \"galore_adafactor\"}");
+    refused(MEMPLAN_E_UNSUPPORTED,
+            "optim 'galore_adafactor' is not modelled: the factored moments "
+            "of a projected gradient",
+            1);
     import("training-args", "{\"optim\": \"ademamix\"}");
     refused(MEMPLAN_E_UNSUPPORTED, "optim 'ademamix' is not modelled", 1);
     import("training-args", "{\"max_grad_norm\": [1]}");
