@@ -7,6 +7,8 @@
 
 #include "fold/result.h"
 
+#include "base/count.h"
+
 enum factor_kind {
     FACTOR_TIMES,
     FACTOR_DIVIDES,
@@ -71,10 +73,33 @@ struct put {
     void *ctx;
 };
 
-/* Adds ceil(product / divisors) bytes to a term; `what` says what it is, in
- * `explain`. Nothing happens for 0. */
-void put_term(struct put *p, enum term term, const char *what,
-              const struct factor *f, size_t n);
+/* Adds e->bytes, the quotient of n factors, to a term; a product that did not
+ * fit into 64 bits is `over`. */
+void put_count(struct put *p, const struct put_event *e, const struct factor *f,
+               size_t n, bool over);
+
+/* ceil(product / divisors) */
+static inline struct count put_quotient(const struct factor *f, size_t n)
+{
+    struct count c = count_of(1);
+    uint64_t divisor = 1;
+    for (size_t i = 0; i < n; i++)
+        if (f[i].kind == FACTOR_DIVIDES)
+            divisor *= f[i].v; /* shard degrees: at most gpus, < 2^40 */
+        else
+            c = i == 0 ? count_of(f[i].v) : count_mul(c, count_of(f[i].v));
+    return divisor == 1 ? c : count_div_up(c, divisor);
+}
+
+/* Adds it in bytes to a term; `what` says what it is, in `explain`. Nothing
+ * happens for 0, as most are. */
+static inline void put_term(struct put *p, enum term term, const char *what,
+                            const struct factor *f, size_t n)
+{
+    const struct count c = put_quotient(f, n);
+    if (c.v != 0 || c.over)
+        put_count(p, &(struct put_event){ term, what, c.v, 1 }, f, n, c.over);
+}
 
 #define PUT(p, term, what, ...)                                                \
     put_term((p), (term), (what), (const struct factor[]){ __VA_ARGS__ },      \

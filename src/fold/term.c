@@ -175,34 +175,20 @@ static uint64_t pieces_of(const struct factor *f, size_t n)
     return pieces;
 }
 
-static struct count quotient(const struct factor *f, size_t n)
+void put_count(struct put *p, const struct put_event *e, const struct factor *f,
+               size_t n, bool over)
 {
-    struct count c = count_of(1);
-    uint64_t divisor = 1;
-    if (n == 1 && f->kind != FACTOR_DIVIDES) /* most */
-        return count_of(f->v);
-    for (size_t i = 0; i < n; i++)
-        if (f[i].kind == FACTOR_DIVIDES)
-            divisor *= f[i].v; /* shard degrees: at most gpus, < 2^40 */
-        else
-            c = count_mul(c, count_of(f[i].v));
-    return divisor == 1 ? c : count_div_up(c, divisor);
-}
-
-void put_term(struct put *p, enum term term, const char *what,
-              const struct factor *f, size_t n)
-{
-    const struct count c = quotient(f, n);
-    if (c.v == 0 && !c.over)
-        return;
-    struct count sum = count_add(count_of(p->m->bytes[term]), c);
-    p->m->bytes[term] = sum.v;
+    const struct count c = { e->bytes, over };
+    struct count sum = count_add(count_of(p->m->bytes[e->term]), c);
+    p->m->bytes[e->term] = sum.v;
     sum = count_add(count_of(p->m->total), c);
     p->m->total = sum.v;
     p->over = p->over || sum.over;
+    if (p->each == NULL && p->why == NULL)
+        return;
     if (p->each != NULL)
         p->each(p->ctx,
-                &(struct put_event){ term, what, c.v, pieces_of(f, n) });
-    if (p->why != NULL && terms[term].component == p->only)
-        explain_term(p, term, what, f, n, c.v);
+                &(struct put_event){ e->term, e->what, c.v, pieces_of(f, n) });
+    if (p->why != NULL && terms[e->term].component == p->only)
+        explain_term(p, e->term, e->what, f, n, c.v);
 }
