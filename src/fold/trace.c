@@ -2,315 +2,14 @@
  * Lives through a step: tells the walks of every block of every micro-batch,
  * one after the other in the order of the schedule, and between them has the
  * engine's buffers moved to where they are at each position. Owns the order of
- * events; every number comes from the walks and the engine.
+ * events; what each is, trace_tell.c says, and every number comes from the
+ * walks and the engine.
  */
 #include "fold/trace_private.h"
 
 #include "base/banned.h"
 
-/* ---- events ---- */
-
-static void list_event(struct trace *t, struct trace_event e)
-{
-    if (t->n == t->capacity) {
-        const size_t more = t->capacity == 0 ? 1024 : 2 * t->capacity;
-        struct trace_event *bigger =
-            ARENA_NEW(t->arena, struct trace_event, more);
-        if (bigger == NULL) {
-            t->failed = true;
-            return;
-        }
-        for (size_t i = 0; i < t->n; i++)
-            bigger[i] = t->event[i];
-        t->event = bigger;
-        t->capacity = more;
-    }
-    t->event[t->n++] = e;
-    t->live = e.birth ? t->live + e.bytes : t->live - e.bytes;
-    if (t->live > t->peak) {
-        t->peak = t->live;
-        t->peak_at = t->n - 1;
-    }
-}
-
-static const struct block *block_of(const struct tracer *r, uint32_t position)
-{
-    return &r->s->p->block[stage_block(r->s, position)];
-}
-
-static void tell(struct tracer *r, const struct hold *h, bool birth)
-{
-    const char *block = r->here == NULL ? "" : block_of(r, r->position)->name;
-    list_event(r->list, (struct trace_event){ .bytes = h->bytes,
-                                              .id = h->event,
-                                              .birth = birth,
-                                              .phase = r->phase,
-                                              .component = h->component,
-                                              .position = r->position,
-                                              .micro_batch = r->micro,
-                                              .name = h->name,
-                                              .block = block });
-}
-
-/* ---- what is alive ---- */
-
-static hold_id hold_new(struct tracer *r)
-{
-    if (r->spare != NO_HOLD) {
-        const hold_id id = r->spare;
-        r->spare = r->hold[id].next;
-        return id;
-    }
-    if (r->holds == r->hold_capacity) {
-        const uint32_t more = r->holds == 0 ? 1024 : 2 * r->holds;
-        struct hold *bigger = ARENA_NEW(r->a, struct hold, more);
-        if (bigger == NULL) {
-            r->failed = true;
-            return NO_HOLD;
-        }
-        for (uint32_t i = 0; i < r->holds; i++)
-            bigger[i] = r->hold[i];
-        r->hold = bigger;
-        r->hold_capacity = more;
-        if (r->holds == 0)
-            r->holds = NO_HOLD + 1;
-    }
-    return r->holds++;
-}
-
-hold_id tracer_birth(struct tracer *r, enum component c, const char *name,
-                     uint64_t bytes, enum stream stream)
-{
-    const hold_id id = bytes == 0 ? NO_HOLD : hold_new(r);
-    if (id == NO_HOLD)
-        return NO_HOLD;
-    struct hold *h = &r->hold[id];
-    *h = (struct hold){ .bytes = bytes,
-                        .name = name,
-                        .component = c,
-                        .stream = stream,
-                        .waits = r->waits };
-    if (r->sim != NULL)
-        simulate_birth(r, h);
-    if (r->list != NULL) {
-        h->event = ++r->list->next_id;
-        tell(r, h, true);
-    }
-    return id;
-}
-
-void tracer_death(struct tracer *r, hold_id *id)
-{
-    if (*id == NO_HOLD)
-        return;
-    struct hold *h = &r->hold[*id];
-    if (r->sim != NULL)
-        simulate_death(r, h);
-    if (r->list != NULL)
-        tell(r, h, false);
-    h->next = r->spare;
-    r->spare = *id;
-    *id = NO_HOLD;
-}
-
-static hold_id born(struct tracer *r, enum component c, const char *name,
-                    uint64_t bytes)
-{
-    return tracer_birth(r, c, name, bytes, STREAM_COMPUTE);
-}
-
-/* The same memory under another name: what one block hands to the next. */
-static hold_id handed(struct tracer *r, hold_id *from, enum component c,
-                      const char *name, uint64_t bytes)
-{
-    const hold_id id = *from;
-    if (id == NO_HOLD || r->hold[id].bytes != bytes) {
-        tracer_death(r, from);
-        return born(r, c, name, bytes);
-    }
-    struct hold *h = &r->hold[id];
-    if (r->list != NULL)
-        tell(r, h, false);
-    h->component = c;
-    h->name = name;
-    if (r->list != NULL) {
-        h->event = ++r->list->next_id;
-        tell(r, h, true);
-    }
-    *from = NO_HOLD;
-    return id;
-}
-
-/* ---- the walks ---- */
-
-/* The loop holds it on: tensor.held. */
-static bool is_held(const struct tracer *r, const struct walk_event *e)
-{
-    const struct block *b = block_of(r, r->position);
-    return r->s->run->keep_outputs && e->key < b->tensor_count
-           && r->s->p->tensor[b->tensor_first + e->key].held;
-}
-
-/* Variables of the model's forward do: tensor.framed. */
-static bool is_framed(const struct tracer *r, const struct walk_event *e)
-{
-    const struct block *b = block_of(r, r->position);
-    return !e->birth && !e->kept && e->key < b->tensor_count
-           && r->s->p->tensor[b->tensor_first + e->key].framed
-           && r->here->slot[e->key] != NO_HOLD;
-}
-
-static void tensor_event(struct tracer *r, const struct walk_event *e)
-{
-    if (e->key + 1 == r->skip)
-        return;
-    const enum component c = e->kept ? COMP_ACTIVATIONS : COMP_TEMPORARY;
-    hold_id *id = &r->here->slot[e->key];
-    if (e->birth && e->key == r->hidden_slot)
-        *id = handed(r, &r->hidden, c, e->name, e->bytes);
-    else if (e->birth)
-        *id = born(r, c, e->name, e->bytes);
-    else if (e->key == r->hidden_slot && r->keeps_checkpoint)
-        r->here->checkpoint =
-            handed(r, id, COMP_ACTIVATIONS, "checkpoint", e->bytes);
-    else if (is_framed(r, e))
-        levels_frame(
-            r, handed(r, id, COMP_TEMPORARY, "held by variables", e->bytes));
-    else if (is_held(r, e))
-        levels_take(r, TERM_OUTPUTS,
-                    handed(r, id, COMP_ACTIVATIONS,
-                           term_info(TERM_OUTPUTS)->label, e->bytes));
-    else
-        tracer_death(r, id);
-}
-
-/* The first is the gradient of the block's result, the last to die, at the
- * end, that of its input. */
-static void gradient_event(struct tracer *r, const struct walk_event *e)
-{
-    hold_id *id = &r->buffer[e->key];
-    if (e->birth) {
-        *id = handed(r, &r->grad, COMP_TEMPORARY, e->name, e->bytes);
-    } else if (e->kept) {
-        tracer_death(r, &r->grad);
-        r->grad = *id;
-        *id = NO_HOLD;
-    } else {
-        tracer_death(r, id);
-    }
-}
-
-static void stash_event(struct tracer *r, const struct walk_event *e)
-{
-    if (e->birth)
-        r->here->stash[e->key] =
-            handed(r, &r->buffer[e->key], COMP_ACTIVATIONS, e->name, e->bytes);
-    else
-        tracer_death(r, &r->here->stash[e->key]);
-}
-
-/* The engine is told of a gradient, which goes then. */
-static void arrives(struct tracer *r)
-{
-    const struct stage *s = r->s;
-    const struct block_walk *w = &s->walk[stage_block(s, r->position)];
-    if (s->fill == NULL)
-        return;
-    bucket_arrival(s, r->position, &w->arrival[r->arrived++], &r->turn);
-    levels_bucket(r, &r->turn.reduced);
-    levels_bucket(r, &r->turn.told);
-}
-
-static void arrival_event(struct tracer *r, const struct walk_event *e)
-{
-    hold_id *id = &r->arriving[e->key];
-    if (e->birth) {
-        *id = born(r, COMP_TEMPORARY, e->name, e->bytes);
-        return;
-    }
-    tracer_death(r, id);
-    if (r->s->fill != NULL)
-        levels_bucket(r, &r->turn.after);
-}
-
-static void follow(struct tracer *r, const struct walk_event *e)
-{
-    hold_id *id = NULL;
-    switch (e->what) {
-    case WALK_TENSOR: tensor_event(r, e); return;
-    case WALK_GRADIENT: gradient_event(r, e); return;
-    case WALK_WGRAD:
-        r->wgrad[r->n_wgrads++] = born(r, COMP_GRADIENTS, e->name, e->bytes);
-        return;
-    case WALK_WORKSPACE: id = &r->workspace[e->key]; break;
-    case WALK_AGAIN: id = &r->again; break; /* one death for all */
-    case WALK_RENAMES: levels_drop(r, TERM_OUTPUTS); return;
-    case WALK_RETURNS: levels_return(r); return;
-    case WALK_ARRIVAL: arrival_event(r, e); return;
-    case WALK_ARRIVES: arrives(r); return;
-    case WALK_STASH: stash_event(r, e); return;
-    }
-    if (e->birth)
-        *id = born(r, COMP_TEMPORARY, e->name, e->bytes);
-    else
-        tracer_death(r, id);
-}
-
-static void write_down(void *ctx, const struct walk_event *e)
-{
-    struct tracer *r = ctx;
-    struct script *s = r->writing;
-    if (s->n == s->capacity) {
-        const uint32_t more = s->capacity == 0 ? 64 : 2 * s->capacity;
-        struct walk_event *bigger =
-            ARENA_NEW(r->length_a, struct walk_event, more);
-        if (bigger == NULL) {
-            r->failed = true;
-            return;
-        }
-        for (uint32_t i = 0; i < s->n; i++)
-            bigger[i] = s->v[i];
-        s->v = bigger;
-        s->capacity = more;
-    }
-    s->v[s->n++] = *e;
-}
-
-static void tell_script(struct tracer *r, const struct block *block,
-                        unsigned which)
-{
-    const struct program *p = r->s->p;
-    struct walk_scratch *scratch = &r->f->scratch;
-    const enum wgrad_mode mode =
-        (enum wgrad_mode)((which - SCRIPT_BACKWARD) % WGRAD_MODES);
-    if (which >= SCRIPT_UNPACKED)
-        walk_tell_unpacked(p, block, r->regions, mode, scratch, write_down, r);
-    else if (which >= SCRIPT_WEIGHTS)
-        walk_tell_weights(p, block, r->regions, mode, scratch, write_down, r);
-    else if (which >= SCRIPT_SPLIT)
-        walk_tell_split(p, block, r->regions, mode, scratch, write_down, r);
-    else if (which >= SCRIPT_BACKWARD)
-        walk_tell_backward(p, block, r->regions, mode, scratch, write_down, r);
-    else
-        walk_tell_forward(p, block, r->regions, (enum walk_pass)which, scratch,
-                          write_down, r);
-}
-
-/* One direction of the block at hand. Every layer of a kind is alike, so that
- * the walk is walked once. */
-static void play(struct tracer *r, unsigned which)
-{
-    const uint32_t b = stage_block(r->s, r->position);
-    const struct block *block = &r->s->p->block[b];
-    struct script *s = &r->script[b][which];
-    if (!s->written) {
-        r->writing = s;
-        tell_script(r, block, which);
-        s->written = !r->failed;
-    }
-    for (uint32_t i = 0; i < s->n && !r->failed; i++)
-        follow(r, &s->v[i]);
-}
+/* ---- from block to block ---- */
 
 static void enter(struct tracer *r, enum phase phase, uint32_t micro,
                   uint32_t position)
@@ -319,7 +18,7 @@ static void enter(struct tracer *r, enum phase phase, uint32_t micro,
     r->micro = micro;
     r->position = position;
     r->here = &r->resident[(size_t)(micro % r->ring) * r->s->n + position];
-    r->hidden_slot = block_of(r, position)->tensor_count;
+    r->hidden_slot = tracer_block(r, position)->tensor_count;
     r->skip = 0;
     r->keeps_checkpoint = false;
 }
@@ -327,7 +26,7 @@ static void enter(struct tracer *r, enum phase phase, uint32_t micro,
 /* The block's result changes hands: the next block's input. */
 static void hand_on(struct tracer *r)
 {
-    const struct block *b = block_of(r, r->position);
+    const struct block *b = tracer_block(r, r->position);
     if (b->output == TENSOR_NONE)
         return;
     const tensor_id root = r->s->p->tensor[b->output].storage;
@@ -351,7 +50,7 @@ static void micro_forward(struct tracer *r, uint32_t micro, uint32_t chunk)
         enter(r, head ? PHASE_LOSS : PHASE_FORWARD, micro, i);
         levels_at(r, r->phase, i);
         r->keeps_checkpoint = re && stage_group_first(s, i) == i;
-        play(r, re ? SCRIPT_CHECKPOINT : SCRIPT_FORWARD);
+        tracer_play(r, re ? SCRIPT_CHECKPOINT : SCRIPT_FORWARD);
         hand_on(r);
         if (stage_offloads(s))
             tracer_death(r, &r->here->checkpoint);
@@ -365,12 +64,13 @@ static hold_id gradients_lead(struct tracer *r, uint64_t lead, uint64_t result)
 {
     const bool whole = lead >= result;
     if (whole)
-        r->grad = handed(r, &r->grad, COMP_TEMPORARY,
-                         "gradient of the checkpoint's result", result);
+        r->grad = tracer_handed(r, &r->grad, COMP_TEMPORARY,
+                                "gradient of the checkpoint's result", result);
     else
         tracer_death(r, &r->grad);
-    return born(r, COMP_TEMPORARY, "gradients that wait for what is made again",
-                whole ? lead - result : lead);
+    return tracer_born(r, COMP_TEMPORARY,
+                       "gradients that wait for what is made again",
+                       whole ? lead - result : lead);
 }
 
 /* Runs a checkpoint's layers forward again, the gradient of the result
@@ -388,11 +88,13 @@ static hold_id recompute_group(struct tracer *r, uint32_t micro, uint32_t last)
         if (i == first)
             waiting = gradients_lead(r, stage_lead(s, last), result);
         if (i == first && stage_offloads(s))
-            r->here->checkpoint = born(r, COMP_ACTIVATIONS, "checkpoint",
-                                       r->f->walk[stage_block(s, i)].input);
+            r->here->checkpoint =
+                tracer_born(r, COMP_ACTIVATIONS, "checkpoint",
+                            r->f->walk[stage_block(s, i)].input);
         if (i == first)
             r->skip = r->hidden_slot + 1;
-        play(r, stage_stops_early(s, i) ? SCRIPT_AGAIN_EARLY : SCRIPT_AGAIN);
+        tracer_play(r, stage_stops_early(s, i) ? SCRIPT_AGAIN_EARLY
+                                               : SCRIPT_AGAIN);
         if (i < last || !top->keeps_output) /* else its backward needs it */
             hand_on(r);
     }
@@ -401,13 +103,14 @@ static hold_id recompute_group(struct tracer *r, uint32_t micro, uint32_t last)
         tracer_death(r, &r->hidden);
         return NO_HOLD;
     }
-    return handed(r, &r->hidden, COMP_ACTIVATIONS, "recomputed result", result);
+    return tracer_handed(r, &r->hidden, COMP_ACTIVATIONS, "recomputed result",
+                         result);
 }
 
 /* A frozen embedding has no use for the gradient of its result. */
 static bool takes_gradient(const struct tracer *r)
 {
-    const struct block *b = block_of(r, r->position);
+    const struct block *b = tracer_block(r, r->position);
     return b->output == TENSOR_NONE || r->s->p->tensor[b->output].needs_grad;
 }
 
@@ -417,14 +120,14 @@ static void backward_block(struct tracer *r)
     r->arrived = 0;
     if (r->s->fill != NULL)
         r->turn.after = r->turn.told = r->s->fill[r->position + 1];
-    play(r, (r->slot == SLOT_INPUT              ? SCRIPT_SPLIT
-             : stage_unpacks(r->s, r->position) ? SCRIPT_UNPACKED
-                                                : SCRIPT_BACKWARD)
-                + (unsigned)mode);
+    tracer_play(r, (r->slot == SLOT_INPUT              ? SCRIPT_SPLIT
+                    : stage_unpacks(r->s, r->position) ? SCRIPT_UNPACKED
+                                                       : SCRIPT_BACKWARD)
+                       + (unsigned)mode);
     const uint64_t sum = stage_block(r->s, r->position) == r->s->p->words
                              ? stage_tied_sum(r->s, mode)
                              : 0;
-    hold_id id = born(r, COMP_TEMPORARY, "sum of tied gradients", sum);
+    hold_id id = tracer_born(r, COMP_TEMPORARY, "sum of tied gradients", sum);
     tracer_death(r, &id);
 }
 
@@ -509,7 +212,8 @@ static void micro_weights(struct tracer *r, uint32_t micro, uint32_t chunk)
             continue;
         enter(r, PHASE_BACKWARD, micro, i);
         levels_at(r, PHASE_BACKWARD, i);
-        play(r, SCRIPT_WEIGHTS + (unsigned)engine_wgrad_mode(s, r->later));
+        tracer_play(r,
+                    SCRIPT_WEIGHTS + (unsigned)engine_wgrad_mode(s, r->later));
         hand_over_wgrads(r);
     }
 }

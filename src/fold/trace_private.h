@@ -145,14 +145,26 @@ struct tracer {
     bool keeps_checkpoint;
 };
 
+/* ---- trace_tell.c: what is alive ---- */
+
+hold_id tracer_birth(struct tracer *r, enum component c, const char *name,
+                     uint64_t bytes, enum stream stream);
+/* On the stream that computes. */
+hold_id tracer_born(struct tracer *r, enum component c, const char *name,
+                    uint64_t bytes);
+void tracer_death(struct tracer *r, hold_id *id);
+/* The same memory under another name: what one block hands to the next. */
+hold_id tracer_handed(struct tracer *r, hold_id *from, enum component c,
+                      const char *name, uint64_t bytes);
+const struct block *tracer_block(const struct tracer *r, uint32_t position);
+/* Tells the walk of the block at hand: forward, or a part of backward. */
+void tracer_play(struct tracer *r, unsigned which);
+
 /* ---- trace.c ---- */
 
 bool tracer_init(struct tracer *r);
 /* What is as large as the program at hand; all of it dead. */
 bool tracer_room(struct tracer *r);
-hold_id tracer_birth(struct tracer *r, enum component c, const char *name,
-                     uint64_t bytes, enum stream stream);
-void tracer_death(struct tracer *r, hold_id *id);
 /* One step, from rest to rest. */
 void tracer_step(struct tracer *r, enum trace_step step);
 

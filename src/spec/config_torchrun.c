@@ -312,14 +312,16 @@ static void goes_on(struct config *c)
 {
     const struct json *file = config_at(c, "config_file");
     const struct json *ds = config_deepspeed_file(c);
-    if (names_file(file))
+    if (names_file(file)) {
         config_goes_on(c, file, "accelerate");
-    else if (names_file(ds))
+        c->s->pending_keeps = true; /* flags go before it */
+    }
+    if (file == NULL && names_file(ds))
         config_goes_on(c, ds, "deepspeed");
-    else if (file != NULL)
+    if (file != NULL && !names_file(file))
         config_note(c, "which file --config_file is the line does not say: "
                        "add --accelerate FILE");
-    else if (ds != NULL)
+    if (file == NULL && ds != NULL && !names_file(ds))
         config_note(c, "which file DeepSpeed's is the line does not say: add "
                        "--deepspeed FILE");
 }

@@ -737,5 +737,6 @@ static inline uint64_t dtype_size(enum dtype t)
     return 0;
 }
 const char *dtype_name(enum dtype t);
+bool setup_is_dtype(enum setup_key key); /* its choices are those names */
 
 #endif

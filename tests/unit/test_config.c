@@ -594,6 +594,7 @@ static void test_other_launchers(void **state)
     has("gpus=16 gpus_per_node=8");
     assert_string_equal(got.setup.pending, "a.yaml");
     assert_string_equal(got.setup.pending_dialect, "accelerate");
+    assert_true(got.setup.pending_keeps);
     import("torchrun", "accelerate launch --config_file $FILE train.py\n");
     noted("add --accelerate FILE");
     import("torchrun", "accelerate launch --num_processes 4 x.py\n");
