@@ -10,8 +10,18 @@
 /* Shapes of weights on a stage; more are not counted. */
 enum { DUMMY_SHAPES_MAX = 32 };
 
+/* Of DTensors the table's own is of all words; a copy of this rank's part is
+ * added to the head's, which makes a third. */
+static uint64_t tied_parts(const struct stage *s, enum wgrad_mode mode)
+{
+    const uint64_t beside = s->run->tp + (mode == WGRAD_KEEP ? 1 : 2);
+    return mode == WGRAD_NONE ? 0 : beside * s->tied_here;
+}
+
 uint64_t stage_tied_sum(const struct stage *s, enum wgrad_mode mode)
 {
+    if (s->run->tp > 1 && run_is_hf(s->run))
+        return tied_parts(s, mode);
     if (s->low_layers != s->layers) /* of two micro-batches */
         return 0;
     if (s->tied_cast) /* into it the table's own is added */

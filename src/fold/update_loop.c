@@ -108,8 +108,7 @@ static uint64_t muon_bytes(const struct run *run, const struct tensor *t)
  * create_optimizer). */
 static bool has_own_loop(const struct run *run, const struct tensor *t)
 {
-    const bool planned = run->impl == IMPL_HF || run->impl == IMPL_HF_LIGER;
-    return planned && run->tp > 1 && t->elems == t->full_elems;
+    return run_is_hf(run) && run->tp > 1 && t->elems == t->full_elems;
 }
 
 static void loop_take(struct update_loop *l, const struct run *run,

@@ -655,11 +655,15 @@ static inline uint64_t run_chunks(const struct run *run)
 {
     return run_folds(run) ? 2 : run->vpp;
 }
-/* Ulysses around Hugging Face's layers: attention exchanges heads for tokens. */
+/* Hugging Face's layers. */
+static inline bool run_is_hf(const struct run *run)
+{
+    return run->impl == IMPL_HF || run->impl == IMPL_HF_LIGER;
+}
+/* Ulysses around them: attention exchanges heads for tokens. */
 static inline bool run_exchanges_heads(const struct run *run)
 {
-    return run->cp > 1 && run->cp_comm == CP_A2A
-           && (run->impl == IMPL_HF || run->impl == IMPL_HF_LIGER);
+    return run->cp > 1 && run->cp_comm == CP_A2A && run_is_hf(run);
 }
 /* ... and in bf16 its BF16_Optimizer shards states at stage 0, over a whole
  * fp32 gradient buffer. */
