@@ -216,7 +216,9 @@ static void check_where(const struct run *r, struct diag *d)
     else if (r->tp > 1 || r->cp > 1 || r->pp > 1)
         refuse(d, r, "with tp, cp or pp", "use --tp 1, --cp 1 and --pp 1");
     else if (sharded)
-        refuse(d, r, "over sharded weights", "use --zero 2, 1 or 0");
+        refuse(d, r, "over sharded weights",
+               resolve_is_fsdp(r) ? "use --framework deepspeed --zero 2, or hf"
+                                  : "use --zero 2, 1 or 0");
 }
 
 static void check_ia3(const struct run *r, const struct spec *s, struct diag *d)
