@@ -85,6 +85,11 @@ enum { NCCL_VOLTA_SHARE = 2 };
  * before the turn from forward to backward, half after. */
 #define ZERO3_MAX_REUSE_ELEMS ((uint64_t)1000000000)
 
+/* ZeRO++: weights with one fp32 scale, at most: fewer where the number of
+ * elements would not come out even (runtime/zero/partition_parameters.py,
+ * CUDAQuantizer.target_group_size). */
+#define QWZ_GROUP_ELEMS ((uint64_t)8000)
+
 /* Shortest file that DeepSpeed swaps a tensor to, and what it rounds up to
  * (runtime/swap_tensor/utils.py, MIN_AIO_BYTES, AIO_ALIGNED_BYTES; one thread,
  * aio_config.py). */

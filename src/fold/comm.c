@@ -7,6 +7,8 @@
 
 #include "fold/states.h"
 
+#include "data/constants.h"
+
 #include "base/banned.h"
 
 static double ring(uint64_t n)
@@ -66,6 +68,16 @@ static const struct names expert_names = {
     "parameters of experts, in groups of hpz_partition_size"
 };
 
+/* Of weights on the wire, over their bytes: ZeRO++ sends a byte of each, and
+ * scales. */
+static double gathered_share(const struct run *run)
+{
+    return run_gathers_in_8_bits(run)
+               ? (1 + (double)dtype_size(DT_FP32) / (double)QWZ_GROUP_ELEMS)
+                     / (double)dtype_size(run->prec.param)
+               : 1;
+}
+
 /* With second shards a step's first gather of a trained weight is over all
  * ranks, every other one inside a group. */
 static void gather_second(struct comm_result *r, const struct run *run,
@@ -73,13 +85,15 @@ static void gather_second(struct comm_result *r, const struct run *run,
                           const struct names *n)
 {
     const double passes = 2 * (double)run->grad_accum;
+    const double share = gathered_share(run);
     const double first =
-        (double)g->trained * (double)dtype_size(run->prec.param);
+        (double)g->trained * (double)dtype_size(run->prec.param) * share;
     exchange(r, (struct exchange){ n->params_key, n->params, "all-gather",
                                    first, (double)g->shard, 1 });
-    exchange(r, (struct exchange){ n->group_key, n->group, "all-gather",
-                                   passes * (double)g->weight_bytes - first,
-                                   (double)run->hpz_partition_size, 1 });
+    exchange(
+        r, (struct exchange){ n->group_key, n->group, "all-gather",
+                              passes * (double)g->weight_bytes * share - first,
+                              (double)run->hpz_partition_size, 1 });
 }
 
 /* Gathered whole for every pass (ZeRO-3, FSDP). */
@@ -89,12 +103,30 @@ static void gather(struct comm_result *r, const struct run *run,
     const bool kept = run->engine != ENGINE_DEEPSPEED && !run->reshard;
     const bool once = kept && run_reduces_last(run) && run_torch_pipelines(run);
     const double m = once ? 1 : (double)run->grad_accum;
-    const double ranks = (double)g->shard, bytes = (double)g->weight_bytes;
+    const double ranks = (double)g->shard;
+    const double bytes = (double)g->weight_bytes * gathered_share(run);
     exchange(r, (struct exchange){ n->params_key, n->params, "all-gather",
                                    bytes, ranks, m });
     if (!kept)
         exchange(r, (struct exchange){ n->back_key, n->back, "all-gather",
                                        bytes, ranks, m });
+}
+
+/* qgZ: all-to-all in 4 bits inside a node, and of the node's sums between
+ * nodes; scales of rows are not counted (coalesced_collectives.py,
+ * all_to_all_quant_reduce). */
+static void reduce_in_4_bits(struct comm_result *r, const struct run *run,
+                             const struct comm_group_input *g,
+                             const struct names *n)
+{
+    const double node = (double)run->gpus_per_node;
+    const double bytes = (double)g->trained / 2, m = (double)run->grad_accum;
+    exchange(r, (struct exchange){ n->grads_key, n->grads, "all-to-all", bytes,
+                                   node, m });
+    exchange(r, (struct exchange){ "gradients_nodes",
+                                   "gradients between nodes, the node's sums",
+                                   "all-to-all", bytes / node,
+                                   (double)g->shard / node, m });
 }
 
 /* Gradients out, parameters in, for one group of weights. */
@@ -124,6 +156,10 @@ static void data_parallel(struct comm_result *r, const struct run *run,
     else
         exchange(r, (struct exchange){ n->params_key, n->params, "all-gather",
                                        (double)g->weight_bytes, shard, 1 });
+    if (run_reduces_in_4_bits(run)) {
+        reduce_in_4_bits(r, run, g, n);
+        return;
+    }
     exchange(r, (struct exchange){ n->grads_key, n->grads, "reduce-scatter",
                                    grads, shard, m });
     if (g->shard < g->ranks) /* hybrid: replicas of the shards agree; MiCS's

@@ -35,6 +35,19 @@ static uint64_t slices_copy(const struct stage *s, uint64_t first, uint64_t n)
     return most;
 }
 
+/* qgZ, tensor by tensor: 4 bits to be sent and as much received, of the node's
+ * sum likewise, that as fp16. Then either the nodes' parts are added, two sums
+ * at a time, or what the next one sends comes before all that is let go. Beside
+ * it the shares of those before (coalesced_collectives.py,
+ * all_to_all_quant_reduce). In bytes. */
+static uint64_t in_4_bits(const struct run *run, const struct bucket_fill *f)
+{
+    const uint64_t n = f->largest, ranks = run->shard;
+    const uint64_t held = n + 3 * n / run->gpus_per_node;
+    const uint64_t summed = 4 * n / ranks + 2 * (f->elems - n) / ranks;
+    return held + max_u64(summed, f->second / 2 + 2 * f->elems / ranks);
+}
+
 /* ZeRO-3 puts the ranks' parts of several tensors in order, be it one rank
  * (coalesced_collectives.py, reduce_scatter_coalesced). */
 static uint64_t copy_of(const struct stage *s, const struct bucket_fill *f)
@@ -42,6 +55,8 @@ static uint64_t copy_of(const struct stage *s, const struct bucket_fill *f)
     const struct run *run = s->run;
     if (f->tensors == 0)
         return 0;
+    if (run_reduces_in_4_bits(run))
+        return in_4_bits(run, f);
     if (run->zero == 3)
         return f->tensors > 1 || f->elems % run->shard != 0 ? f->elems : 0;
     if (f->large != 0)
@@ -80,6 +95,12 @@ static void take_ranks(const struct stage *s, struct bucket_fill *f,
     f->high = f->tensors == 0 ? high : max_u64(f->high, high);
 }
 
+static void take_largest(struct bucket_fill *f, uint64_t elems)
+{
+    f->second = max_u64(f->second, min_u64(f->largest, elems));
+    f->largest = max_u64(f->largest, elems);
+}
+
 static void take(const struct stage *s, struct bucket_fill *f, uint64_t first,
                  uint64_t elems)
 {
@@ -87,6 +108,7 @@ static void take(const struct stage *s, struct bucket_fill *f, uint64_t first,
     f->first = first;
     f->elems += elems;
     f->tensors++;
+    take_largest(f, elems);
     if (elems > s->run->reduce_bucket)
         f->large = elems;
 }
@@ -101,6 +123,8 @@ static void take_block(const struct stage *s, struct bucket_fill *f,
     f->first = before + a->latest;
     f->elems += a->elems;
     f->tensors += a->tensors;
+    take_largest(f, a->largest);
+    take_largest(f, a->second);
     f->begun = true;
 }
 
@@ -195,6 +219,12 @@ static bool has_bucket(const struct stage *s, const struct bucket_fill *f)
            && (f->begun || s->run->zero_bucket == BUCKET_BACKWARD);
 }
 
+/* Of copy: bytes, or elements. */
+static uint64_t copy_size(const struct run *run)
+{
+    return run_reduces_in_4_bits(run) ? 1 : dtype_size(run->prec.reduce);
+}
+
 uint64_t bucket_bytes(const struct stage *s, const struct bucket_fill *f,
                       bool later)
 {
@@ -203,7 +233,7 @@ uint64_t bucket_bytes(const struct stage *s, const struct bucket_fill *f,
     const uint64_t grad = dtype_size(run->prec.grad);
     const uint64_t buckets = run->overlap_comm ? 2 : 1;
     return (has_bucket(s, f) ? run->reduce_bucket * wire * buckets : 0)
-           + f->large * grad + f->copy * wire
+           + f->large * grad + f->copy * copy_size(run)
            + (run->zero == 2 ? partition_elems(s, f, later)
                                    * partitions(s, f, later) * grad
                              : 0);
@@ -239,6 +269,10 @@ void bucket_put(struct put *p, const struct stage *s,
             F("elements", partition_elems(s, f, later)),
             F("bytes per gradient", grad),
             A("partitions", partitions(s, f, later)));
-    PUT(p, TERM_REDUCE_TMP, "copy of a full bucket while it is reduced",
-        F("elements", f->copy), F("bytes", wire));
+    if (run_reduces_in_4_bits(run))
+        PUT(p, TERM_REDUCE_TMP, "a gradient in 4 bits, sent and received",
+            F("bytes", f->copy));
+    else
+        PUT(p, TERM_REDUCE_TMP, "copy of a full bucket while it is reduced",
+            F("elements", f->copy), F("bytes", wire));
 }

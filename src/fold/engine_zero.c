@@ -344,6 +344,21 @@ static void zero3_in_place(struct put *p, uint64_t ahead, uint64_t width)
         F("bytes per weight", width));
 }
 
+/* Gathered as int8 with an fp32 scale for a group, into a flat buffer; that as
+ * fp16, whole; and copies out of it (partition_parameters.py,
+ * AllGatherCoalescedHandle.wait, CUDAQuantizer). */
+static void zero3_in_8_bits(struct put *p, uint64_t ahead, uint64_t width)
+{
+    PUT(p, TERM_PREFETCHED, "prefetched: flat gather buffer, in 8 bits",
+        F("elements", ahead), A("bytes", 1));
+    PUT(p, TERM_PREFETCHED, "its scales",
+        F("groups", div_up(ahead, QWZ_GROUP_ELEMS)), F("bytes", FP32));
+    PUT(p, TERM_PREFETCHED, "the same in fp16", F("elements", ahead),
+        A("bytes", 2));
+    PUT(p, TERM_PREFETCHED, "prefetched: copies out of it",
+        F("elements", ahead), F("bytes per weight", width));
+}
+
 /* Up to the parameter that fills the bucket, of the modules that come next: as
  * a flat gather buffer and as copies out of it. */
 void zero3_gather(struct put *p, const struct stage *s, uint32_t position,
@@ -370,8 +385,11 @@ void zero3_gather(struct put *p, const struct stage *s, uint32_t position,
         zero3_in_place(p, ahead, width);
         return;
     }
-    PUT(p, TERM_PREFETCHED, "prefetched: flat gather buffer and copies",
-        F("elements", ahead), A("copies", 2), F("bytes per weight", width));
+    if (run_gathers_in_8_bits(s->run))
+        zero3_in_8_bits(p, ahead, width);
+    else
+        PUT(p, TERM_PREFETCHED, "prefetched: flat gather buffer and copies",
+            F("elements", ahead), A("copies", 2), F("bytes per weight", width));
     if (s->run->offload_params != OFFLOAD_NONE)
         PUT(p, TERM_PREFETCHED, "this rank's shards, from the host",
             F("elements", ahead), F("bytes per weight", width),

@@ -103,10 +103,11 @@ struct stage {
 
 /* What ZeRO-2 and -3 have of gradients at some moment of a backward. */
 struct bucket_fill {
-    uint64_t elems, tensors; /* in the bucket */
-    uint64_t low, high;      /* ranks that they are of */
-    uint64_t first;          /* of the stage's elements: the latest's */
-    uint64_t large;          /* elements of a gradient larger than it, alone;
+    uint64_t elems, tensors;  /* in the bucket */
+    uint64_t largest, second; /* ... elements of the largest two */
+    uint64_t low, high;       /* ranks that they are of */
+    uint64_t first;           /* of the stage's elements: the latest's */
+    uint64_t large;           /* elements of a gradient larger than it, alone;
                                 else 0 */
     uint64_t partition; /* elements of the largest rank's partition so far */
     uint64_t reduced;   /* so many times */

@@ -229,14 +229,33 @@ struct traffic {
     double gather, reduce;
 };
 
+/* qgZ: all-to-all in 4 bits inside a node, and of its sums between nodes. */
+static double reduced_in_4_bits(const struct clock *c, double elems)
+{
+    const uint64_t node = c->run->gpus_per_node;
+    const struct ranks inside = { node, 1 };
+    const struct ranks across = { c->run->shard / node, node };
+    return time_wire(c, WIRE_A2A, inside, elems / 2)
+           + time_wire(c, WIRE_A2A, across, elems / 2 / (double)node);
+}
+
 static struct traffic traffic_of(const struct clock *c, const struct weights *w)
 {
     const struct run *run = c->run;
     const double size = (double)dtype_size(run->prec.reduce);
     struct traffic t;
+    /* ZeRO++'s qwZ: a byte of each, scales aside */
+    const double share = run_gathers_in_8_bits(run)
+                             ? 1 / (double)dtype_size(run->prec.param)
+                             : 1;
     t.gather =
-        time_wire(c, WIRE_ALL_GATHER, shards(run, false), w->bytes)
-        + time_wire(c, WIRE_ALL_GATHER, shards(run, true), w->expert_bytes);
+        time_wire(c, WIRE_ALL_GATHER, shards(run, false), w->bytes * share)
+        + time_wire(c, WIRE_ALL_GATHER, shards(run, true),
+                    w->expert_bytes * share);
+    if (run_reduces_in_4_bits(run)) {
+        t.reduce = reduced_in_4_bits(c, w->trained);
+        return t;
+    }
     t.reduce =
         time_wire(c, WIRE_REDUCE_SCATTER, shards(run, false), w->trained * size)
         + time_wire(c, WIRE_REDUCE_SCATTER, shards(run, true),

@@ -489,6 +489,7 @@ static struct arrived arrived_of(const struct arrival *a, uint32_t n)
         sum.offset =
             sum.tensors == 0 ? a[k].offset : min_u64(sum.offset, a[k].offset);
         sum.end = max_u64(sum.end, end);
+        sum.second = max_u64(sum.second, min_u64(sum.largest, a[k].elems));
         sum.largest = max_u64(sum.largest, a[k].elems);
         sum.latest = a[k].offset;
         sum.elems += a[k].elems;

@@ -56,7 +56,7 @@ struct arrival {
  * block's. */
 struct arrived {
     uint64_t elems, tensors;
-    uint64_t largest;     /* elements of one */
+    uint64_t largest, second; /* elements of one, of another */
     uint64_t offset, end; /* where the first of them lies, and the last ends */
     uint64_t latest;      /* offset of the one that arrives last */
 };

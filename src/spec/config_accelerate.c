@@ -413,9 +413,20 @@ static void put_fsdp(struct emit *e, const struct run *r)
 static void put_deepspeed(struct emit *e, const struct run *r)
 {
     static const enum setup_key keys[] = {
-        KEY_REDUCE_BUCKET,   KEY_ALLGATHER_BUCKET,      KEY_PREFETCH_BUCKET,
-        KEY_MAX_LIVE_PARAMS, KEY_PERSISTENCE_THRESHOLD, KEY_SUB_GROUP_SIZE,
-        KEY_OVERLAP_COMM,    KEY_SHARD_DEGREE,          KEY_HPZ_PARTITION_SIZE,
+        KEY_REDUCE_BUCKET,
+        KEY_ALLGATHER_BUCKET,
+        KEY_PREFETCH_BUCKET,
+        KEY_MAX_LIVE_PARAMS,
+        KEY_PERSISTENCE_THRESHOLD,
+        KEY_SUB_GROUP_SIZE,
+        KEY_OVERLAP_COMM,
+        KEY_SHARD_DEGREE,
+        KEY_HPZ_PARTITION_SIZE,
+        KEY_MICS_SHARD_SIZE,
+        KEY_MICS_HIERARCHICAL,
+        KEY_ZERO_QUANTIZED_WEIGHTS,
+        KEY_ZERO_QUANTIZED_GRADIENTS,
+        KEY_OFFLOAD_RATIO,
     };
     emit_raw(e, "deepspeed_config.gradient_clipping",
              r->clip_grad ? "1.0" : "0.0");

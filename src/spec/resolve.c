@@ -162,6 +162,18 @@ bool run_overflows(const struct run *run)
            && run->offload_optimizer == OFFLOAD_NONE;
 }
 
+bool run_gathers_in_8_bits(const struct run *run)
+{
+    return run->quantized_weights && run->engine == ENGINE_DEEPSPEED
+           && run->zero == 3 && run->shard > 1;
+}
+
+bool run_reduces_in_4_bits(const struct run *run)
+{
+    return run->quantized_gradients && run->engine == ENGINE_DEEPSPEED
+           && run->zero == 3 && run->shard > run->gpus_per_node;
+}
+
 bool run_offloads(const struct run *run)
 {
     return run->offload_optimizer != OFFLOAD_NONE

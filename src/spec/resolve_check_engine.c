@@ -133,6 +133,47 @@ static void check_mics(const struct run *r, struct diag *d)
     }
 }
 
+/* MiCS gathers and reduces by itself; swapped weights are gathered one by one,
+ * and their quantized kin not held against anything. */
+static void check_quantized(const struct run *r, struct diag *d)
+{
+    const enum setup_key key = r->quantized_weights
+                                   ? KEY_ZERO_QUANTIZED_WEIGHTS
+                                   : KEY_ZERO_QUANTIZED_GRADIENTS;
+    const char *name = setup_field(key)->key;
+    memplan_error *e = NULL;
+    if (r->zero != 3 || (!r->quantized_weights && !r->quantized_gradients))
+        return;
+    if (r->mics) {
+        e = setup_error(d, MEMPLAN_E_CONFLICT, key,
+                        "%s in groups of ranks (MiCS), which sends everything "
+                        "in 16 bits",
+                        name);
+        diag_hint(e, "leave it out, or leave out mics_shard_size and "
+                     "shard_degree");
+    } else if (r->dp != r->gpus) {
+        e = setup_error(d, MEMPLAN_E_UNSUPPORTED, key,
+                        "%s beside tp or cp is not modelled", name);
+        diag_hint(e, "leave it out");
+    } else if (r->offload_params != OFFLOAD_NONE) {
+        e = setup_error(d, MEMPLAN_E_UNSUPPORTED, key,
+                        "%s with offload_params is not modelled", name);
+        diag_hint(e, "leave it out, or leave offload_params out");
+    } else if (r->framework == FW_MEGATRON_DEEPSPEED) {
+        e = setup_error(d, MEMPLAN_E_CONFLICT, key,
+                        "%s with framework 'megatron-deepspeed', whose "
+                        "DeepSpeed had none",
+                        name);
+        diag_hint(e, "use --framework deepspeed");
+    } else if (run_reduces_in_4_bits(r) && r->gpus % r->gpus_per_node != 0) {
+        e = setup_error(d, MEMPLAN_E_CONFLICT, KEY_ZERO_QUANTIZED_GRADIENTS,
+                        "zero_quantized_gradients on nodes that are not full: "
+                        "every rank of a node has its kin in all others");
+        diag_hint(e, "leave it out, or use --gpus %" PRIu64,
+                  r->gpus / r->gpus_per_node * r->gpus_per_node);
+    }
+}
+
 /* A group spans whole nodes, more than one (create_mics_comm_groups). */
 static void check_mics_nodes(const struct run *r, struct diag *d)
 {
@@ -178,6 +219,7 @@ void resolve_check_zero(const struct run *r, struct diag *d)
         check_hpz(r, d);
         check_mics(r, d);
         check_mics_nodes(r, d);
+        check_quantized(r, d);
         return;
     case ENGINE_FSDP:
     case ENGINE_FSDP2:

@@ -10,7 +10,8 @@
 
 /* Megatron's linears hand their gradients to a store (sail-sg's fork,
  * Transformer Engine's delay_wgrad_compute); torchtitan's ZBVZeroBubble and
- * DualPipeV split autograd's graph instead, and place chunks otherwise. */
+ * DualPipeV split autograd's graph instead, which lets nothing go
+ * (tests/oracle/split_backward.py), and place chunks otherwise. */
 static void check_framework(const struct run *r, struct diag *d)
 {
     char name[RESOLVE_TEXT_MAX], buf[RESOLVE_TEXT_MAX];
@@ -20,10 +21,13 @@ static void check_framework(const struct run *r, struct diag *d)
         return;
     memplan_error *e = setup_error(
         d, MEMPLAN_E_UNSUPPORTED, KEY_SCHEDULE,
-        "schedule '%s' with %s '%s' is not modelled yet",
+        "schedule '%s' with %s '%s' is not modelled yet%s",
         resolve_text(r, KEY_SCHEDULE, name),
         setup_field(megatron ? KEY_ENGINE : KEY_IMPLEMENTATION)->key,
-        resolve_text(r, megatron ? KEY_ENGINE : KEY_IMPLEMENTATION, buf));
+        resolve_text(r, megatron ? KEY_ENGINE : KEY_IMPLEMENTATION, buf),
+        r->impl == IMPL_TORCHTITAN
+            ? ": PyTorch's split backward keeps all activations"
+            : "");
     diag_hint(e, "use --framework megatron, or --schedule 1f1b");
 }
 

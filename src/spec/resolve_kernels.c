@@ -324,6 +324,9 @@ void resolve_buffers(struct run *r, const struct spec *spec)
         resolve_count(r, KEY_MAX_LIVE_PARAMS, DS_MAX_LIVE_PARAMS);
     r->sub_group_size = resolve_count(r, KEY_SUB_GROUP_SIZE, DS_SUB_GROUP_SIZE);
     r->hpz_partition_size = resolve_count(r, KEY_HPZ_PARTITION_SIZE, 1);
+    r->quantized_weights = resolve_bool(r, KEY_ZERO_QUANTIZED_WEIGHTS, false);
+    r->quantized_gradients =
+        resolve_bool(r, KEY_ZERO_QUANTIZED_GRADIENTS, false);
     r->persistence_threshold =
         bucket(r, KEY_PERSISTENCE_THRESHOLD, DS_PERSISTENCE_THRESHOLD, 10 * h);
     r->ddp_bucket_bytes = resolve_count(r, KEY_DDP_BUCKET, DDP_BUCKET_BYTES);

@@ -378,6 +378,10 @@ static void say_moot_parts(struct run *r)
         const char *why;
     } keys[] = {
         { KEY_MICS_HIERARCHICAL, r->mics, " without mics_shard_size" },
+        { KEY_ZERO_QUANTIZED_WEIGHTS, run_gathers_in_8_bits(r),
+          " outside DeepSpeed's ZeRO-3 on several ranks" },
+        { KEY_ZERO_QUANTIZED_GRADIENTS, run_reduces_in_4_bits(r),
+          " but in DeepSpeed's ZeRO-3 on several nodes" },
         { KEY_OFFLOAD_RATIO, r->offload_optimizer != OFFLOAD_NONE,
           " without --offload-optimizer cpu" },
         { KEY_ATTENTION_KERNEL, r->attention == ATTN_FLASH,

@@ -567,7 +567,9 @@ struct run {
     uint64_t sub_group_size, persistence_threshold; /* elements, ZeRO-3 */
     uint64_t hpz_partition_size; /* ranks of ZeRO++'s second shards; 1: none */
     bool mics; /* ZeRO-3 in groups of `shard` ranks, with buffers of its own */
-    bool mics_hierarchical; /* gathers between nodes first */
+    bool quantized_weights;   /* ZeRO++: gathered in 8 bits */
+    bool quantized_gradients; /* ... and reduced in 4, between nodes too */
+    bool mics_hierarchical;   /* gathers between nodes first */
     uint64_t ddp_bucket_bytes;
     uint64_t cuda_context_bytes;
     bool overlap_comm;
@@ -713,6 +715,9 @@ bool run_projects(const struct run *run);
 
 /* Anything has its place beside the GPU. */
 bool run_offloads(const struct run *run);
+/* ZeRO++'s, where they do something: between ranks, and between nodes. */
+bool run_gathers_in_8_bits(const struct run *run);
+bool run_reduces_in_4_bits(const struct run *run);
 
 /* Gradients that autograd made stay between steps, on the GPU. */
 bool run_keeps_grads(const struct run *run);

@@ -336,30 +336,26 @@ def hpzs():
 def micses():
     for gpus, size, grad_accum in ((4, 2, 1), (4, 2, 2), (4, 4, 1), (2, 1, 1)):
         yield Run(gpus=gpus, zero=3, mics_shard_size=size, grad_accum=grad_accum)
-        yield Run(gpus=gpus, zero=3, mics_shard_size=size, grad_accum=grad_accum, prefetch_bucket=10000000)
     yield Run(gpus=4, zero=3, mics_shard_size=2, shape="long", recompute="full", overlap_comm=True)
     yield Run(gpus=4, zero=3, mics_shard_size=2, family="gpt2", prefetch_bucket=0, persistence_threshold=0)
     for family in ("llama", "gpt2"):
-        yield Run(gpus=4, zero=3, mics_shard_size=4, mics_hierarchical_params_gather=True, gpus_per_node=2, family=family,
-                  prefetch_bucket=10000000)
+        yield Run(gpus=4, zero=3, mics_shard_size=4, mics_hierarchical_params_gather=True, gpus_per_node=2, family=family)
+    for shape in ("wide", "long"):
+        yield Run(gpus=2, zero=3, mics_shard_size=2, shape=shape, prefetch_bucket=10000000)
 
 
 def quantizeds():
-    for gpus, more in ((2, {}), (4, {}), (2, dict(shape="long")), (2, dict(grad_accum=2)),
-                       (2, dict(family="gpt2", prefetch_bucket=0, persistence_threshold=0))):
-        yield Run(gpus=gpus, zero=3, zero_quantized_weights=True, **more)
-    for shape in ("wide", "long"):
-        base = dict(gpus=4, gpus_per_node=2, zero=3, zero_quantized_gradients=True, shape=shape)
-        yield Run(**base)
-        yield Run(**base, precision="fp16-mixed")
-        yield Run(**base, reduce_bucket=500000)
-        yield Run(**base, zero_quantized_weights=True, hpz_partition_size=2)
+    for more in (dict(grad_accum=2), dict(family="gpt2", prefetch_bucket=0, persistence_threshold=0)):
+        yield Run(gpus=2, zero=3, zero_quantized_weights=True, **more)
+    base = dict(gpus=4, gpus_per_node=2, zero=3, zero_quantized_gradients=True)
+    yield Run(**base)
+    yield Run(**base, zero_quantized_weights=True, hpz_partition_size=2)
 
 
 def ratios():
-    for ratio in (0.0, 0.4, 0.75):
-        for grad_accum in (1, 2):
-            yield Run(zero=3, offload_optimizer="cpu", offload_ratio=ratio, sub_group_size=300000, grad_accum=grad_accum)
+    for ratio in (0.0, 0.4, 1.0):
+        yield Run(zero=3, offload_optimizer="cpu", offload_ratio=ratio,
+                  sub_group_size=300000)
 
 
 step.STORED["bf16-mixed"] = torch.bfloat16

@@ -55,7 +55,7 @@ static const char *pick(uint64_t *seed, const char *const *words)
 struct choice {
     const char *key, *value; /* NULL: not given */
 };
-enum { FIRST_ADAPTER = 32, FIRST_EIGHT = 69, FIRST_PART = 75, CHOICES = 79 };
+enum { FIRST_ADAPTER = 32, FIRST_EIGHT = 71, FIRST_PART = 77, CHOICES = 81 };
 struct trial {
     const char *model;
     struct choice c[CHOICES];
@@ -681,6 +681,8 @@ static struct trial trial_of(uint64_t seed)
                                                      : "4" },
         { "offload_ratio", s % 7 < 3 ? "0.4" : NULL },
         { "sub_group_size", s % 2 == 0 ? "20M" : NULL },
+        { "zero_quantized_weights", s % 3 == 1 ? "true" : NULL },
+        { "zero_quantized_gradients", s % 4 < 2 ? "true" : NULL },
         { "cp", titan || state ? NULL
                 : megatron     ? (s % 7 == 1 ? "2" : NULL)
                 : s % 11 < 2   ? "2"
@@ -1389,6 +1391,8 @@ static unsigned deepspeed_comes_back(const memplan_model *model, uint64_t s)
         { "hpz_partition_size", PICK(&s, "1", "2") },
         { "mics_shard_size", PICK(&s, "0", "0", "2") },
         { "offload_ratio", PICK(&s, "1", "0.5") },
+        { "zero_quantized_weights", PICK(&s, "true", "false") },
+        { "zero_quantized_gradients", PICK(&s, "true", "false") },
         { "sub_group_size", PICK(&s, "1e9", "1M") },
     };
     return comes_back(model, "deepspeed", keys, 3, COUNT_OF(keys));

@@ -238,6 +238,13 @@ static void test_deepspeed_words(void **state)
     import("deepspeed", "{\"zero_optimization\": {\"offload_optimizer\": "
                         "{\"device\": \"cpu\", \"ratio\": 0.3}}}");
     has("offload_optimizer=cpu offload_ratio=0.3");
+    import("deepspeed", "{\"zero_optimization\": {"
+                        "\"zero_quantized_weights\": true, "
+                        "\"zero_quantized_nontrainable_weights\": true, "
+                        "\"zero_quantized_gradients\": true}}");
+    has("zero_quantized_weights=true zero_quantized_gradients=true");
+    noted("zero_optimization.zero_quantized_nontrainable_weights true is not "
+          "modelled: false is assumed");
     import("deepspeed", "{\"sequence_parallel_size\": 4}");
     has("cp=4 cp_comm=a2a");
     import("deepspeed", "{\"sequence_parallel_size\": 1}");
@@ -246,11 +253,6 @@ static void test_deepspeed_words(void **state)
                          "  parallelism_config_sp_size: 8\n"
                          "  parallelism_config_sp_attn_implementation: sdpa\n");
     has("cp=8 cp_comm=a2a attention=sdpa");
-    import("deepspeed", "{\"zero_optimization\": {"
-                        "\"zero_quantized_weights\": true, "
-                        "\"zero_quantized_gradients\": true}}");
-    noted("zero_quantized_weights true is not modelled: false is assumed");
-    noted("zero_quantized_gradients true is not modelled: false is assumed");
 }
 
 /* DeepSpeed itself refuses what zero_optimization does not know. */

@@ -1,0 +1,15 @@
+What of Megatron's offloading is a key, what is not modelled, what has no effect.
+== args
+llama-7b --gpus 8 --megatron-args run.sh --json
+== file run.sh
+torchrun pretrain_gpt.py --tensor-model-parallel-size 2 --bf16 --micro-batch-size 1 \
+   --use-distributed-optimizer --optimizer-cpu-offload --optimizer-offload-fraction 0.4 \
+   --overlap-cpu-optimizer-d2h-h2d --use-torch-optimizer-for-cpu-offload \
+   --cpu-offloading-num-layers 8 --cpu-offloading-weights \
+   --fine-grained-activation-offloading --offload-modules core_attn
+== stdout ~
+"offload_optimizer": "cpu"
+"offload_ratio": 0.4
+--cpu-offloading-num-layers is not modelled: activations stay on the GPU
+--offload-modules is not modelled: nothing is offloaded
+no effect on memory or compute: --overlap-cpu-optimizer-d2h-h2d, --use-torch-optimizer-for-cpu-offload, --cpu-offloading-weights
