@@ -46,6 +46,7 @@ struct gpu {
     const char *link;          /* inside the node: "NVLink3 + NVSwitch" */
     double intra_node_bytes_s; /* per GPU and direction */
     double inter_node_bytes_s; /* per GPU and direction */
+    double host_link_bytes_s;  /* to the CPU, per direction: PCIe, NVLink-C2C */
     double price_usd_h;        /* indicative, per GPU; 0: none known */
     const char *price_source;  /* with its date */
     double tdp_w;

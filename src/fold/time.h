@@ -87,8 +87,22 @@ double time_wire(const struct clock *c, enum wire wire, struct ranks r,
 double time_dispatch(const struct clock *c, struct ranks r, double bytes);
 /* From one rank to another, `stride` away. */
 double time_send(const struct clock *c, uint64_t stride, double bytes);
-/* Whether all of them are in one node. */
+/* Whether all of them are in one node; whether some are. */
 bool wire_inside(const struct clock *c, struct ranks r);
+bool wire_near(const struct clock *c, struct ranks r);
+
+/* ---- time_offload.c ---- */
+
+/* Of a rank: elements that it updates, bytes of its shards of weights, and of
+ * checkpoints of a micro-batch that wait beside the GPU; what is computed. */
+struct resident {
+    double own_elems, shard_bytes, checkpoint_bytes;
+    double forward, back;
+};
+/* Share of the optimizer that is the host's. */
+double time_on_host(const struct run *run);
+void time_offload(struct time_result *out, const struct clock *c,
+                  const struct resident *x);
 
 /* ---- time_pipe.c ---- */
 

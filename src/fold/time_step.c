@@ -23,9 +23,13 @@
 #define HOST_CHECKPOINT_S 2.6e-3
 /* What is computed beside a message runs so much longer, as the message takes
  * multiprocessors and memory (Calculon, processor_usage: 15 % on NVLink, 2 %
- * on a network). */
+ * on a network): one kernel of NCCL sends over both where several ranks of a
+ * group are in a node. */
 #define SLOWED_INSIDE 0.15
 #define SLOWED_BETWEEN 0.02
+/* DeepSpeed keeps weights that are used again within so many elements (zero/
+ * config.py, stage3_max_reuse_distance). */
+#define MAX_REUSE_DISTANCE 1e9
 
 /* A chunk of a rank: the layers that a micro-batch goes through at once. */
 struct chunk {
@@ -224,9 +228,11 @@ static struct ranks shards(const struct run *run, bool experts)
     return r;
 }
 
-/* Of a unit gathered for a pass, and of its gradients. */
+/* Of a unit gathered for a pass, so many times in backward, and of its gradients.
+ * `late`: when it is needed, not ahead. */
 struct traffic {
-    double gather, reduce;
+    double gather, reduce, gathers_back;
+    bool late;
 };
 
 /* qgZ: all-to-all in 4 bits inside a node, and of its sums between nodes. */
@@ -243,7 +249,7 @@ static struct traffic traffic_of(const struct clock *c, const struct weights *w)
 {
     const struct run *run = c->run;
     const double size = (double)dtype_size(run->prec.reduce);
-    struct traffic t;
+    struct traffic t = { .gathers_back = 1 };
     /* ZeRO++'s qwZ: a byte of each, scales aside */
     const double share = run_gathers_in_8_bits(run)
                              ? 1 / (double)dtype_size(run->prec.param)
@@ -278,7 +284,7 @@ static void overlap(struct time_result *out, const struct clock *c,
     const double hidden = fmin(message, computing);
     if (c->log != NULL)
         time_log_overlap(c->log, message, computing, times);
-    const bool near = wire_inside(c, replicas(c->run, false));
+    const bool near = wire_near(c, replicas(c->run, false));
     out->part[TIME_DP] += times * (message - hidden);
     out->part[TIME_SLOWED] +=
         times * hidden * (near ? SLOWED_INSIDE : SLOWED_BETWEEN);
@@ -295,8 +301,48 @@ static void unit_passes(struct time_result *out, const struct step_clock *s,
 {
     const struct run *run = s->c.run;
     const bool kept = run->engine != ENGINE_DEEPSPEED && run->zero == 2;
+    const double back = kept ? 0 : t->gather * t->gathers_back;
+    if (t->late) {
+        overlap(out, &s->c, t->gather + back, 0, times);
+        overlap(out, &s->c, t->reduce, beside.back, times);
+        return;
+    }
     overlap(out, &s->c, t->gather, beside.forward, times);
-    overlap(out, &s->c, (kept ? 0 : t->gather) + t->reduce, beside.back, times);
+    overlap(out, &s->c, back + t->reduce, beside.back, times);
+}
+
+/* Elements of the largest weight of a block, and of all. */
+static void sizes_of(const struct step_clock *s, uint32_t block,
+                     double *largest, double *all)
+{
+    const struct program *p = s->c.p;
+    const struct block *b = &p->block[block];
+    *largest = *all = 0;
+    for (uint32_t i = 0; i < b->op_count; i++) {
+        const struct op *op = &p->op[b->op_first + i];
+        for (uint32_t k = 0; k < op->n_in; k++) {
+            const struct tensor *t = &p->tensor[op->in[k]];
+            const double n = t->role == ROLE_PARAM ? (double)t->elems : 0;
+            *largest = fmax(*largest, n);
+            *all += n;
+        }
+    }
+}
+
+/* DeepSpeed fetches nothing ahead while one weight alone is more than may be
+ * there; and one that is used again too far ahead is let go between a layer's
+ * second forward and its backward (zero/partitioned_param_coordinator.py,
+ * fetch_sub_module, __params_to_release). */
+static void limit_fetches(struct traffic *t, const struct step_clock *s,
+                          uint32_t block, bool again)
+{
+    const struct run *run = s->c.run;
+    if (run->engine != ENGINE_DEEPSPEED)
+        return;
+    double largest, all;
+    sizes_of(s, block, &largest, &all);
+    t->late = largest > (double)run->max_live_params;
+    t->gathers_back += again && all > MAX_REUSE_DISTANCE;
 }
 
 /* Gathered whole for every pass, unit by unit, the next one's beside what is
@@ -312,7 +358,8 @@ static void gathers(struct time_result *out, const struct step_clock *s,
         if (n.all[b] == 0)
             continue;
         add_weights(&w, &s->states[b]);
-        const struct traffic t = traffic_of(&s->c, &w);
+        struct traffic t = traffic_of(&s->c, &w);
+        limit_fetches(&t, s, b, n.again[b] > 0);
         const struct block_time *k = &s->block[b];
         const double forward = total(&k->forward);
         const double back = total(&k->input) + total(&k->weight)
@@ -373,18 +420,25 @@ static struct shard_of own_share(const struct run *run,
     };
 }
 
+/* Of the blocks of a chunk. */
+static struct shard_of own_of(const struct step_clock *s,
+                              const struct place *at)
+{
+    const struct counts n = count_blocks(s, at);
+    struct shard_of sum = { 0, 0 };
+    for (uint32_t b = 0; b < s->c.p->n_blocks; b++) {
+        const struct shard_of own = own_share(s->c.run, &s->states[b]);
+        sum.elems += n.all[b] * own.elems;
+        sum.moment_bytes += n.all[b] * own.moment_bytes;
+    }
+    return sum;
+}
+
 /* Reads and writes of an element beside its moments: gradient, master copy and
  * weight; each pass of an unfused one reads and writes again. */
-static double step_bytes(const struct step_clock *s, const struct place *at)
+static double step_bytes(const struct run *run, const struct shard_of *own)
 {
-    const struct run *run = s->c.run;
-    const struct counts n = count_blocks(s, at);
-    double elems = 0, moments = 0;
-    for (uint32_t b = 0; b < s->c.p->n_blocks; b++) {
-        const struct shard_of own = own_share(run, &s->states[b]);
-        elems += n.all[b] * own.elems;
-        moments += n.all[b] * own.moment_bytes;
-    }
+    const double elems = own->elems, moments = own->moment_bytes;
     const double master = run->prec.master == DT_NONE
                               ? 0
                               : 2 * (double)dtype_size(run->prec.master);
@@ -449,7 +503,20 @@ static void add_place_weights(struct weights *w, const struct step_clock *s,
             add_weights(w, &s->states[b]);
 }
 
-/* What the busiest rank does, and its replicas and its optimizer. */
+/* Bytes of a micro-batch's checkpoints that wait beside the GPU. */
+static double checkpoints_away(const struct step_clock *s,
+                               const struct place *at)
+{
+    if (s->c.run->offload_activations == OFFLOAD_NONE)
+        return 0;
+    const struct counts n = count_blocks(s, at);
+    double layers = 0;
+    for (uint32_t b = 0; b < s->c.p->n_blocks; b++)
+        layers += s->c.p->block[b].kind == BLOCK_LAYER ? n.again[b] : 0;
+    return layers * sent_bytes(s->c.p);
+}
+
+/* What the busiest rank does, its replicas, its optimizer, and its host. */
 static void put_rank(struct time_result *out, const struct step_clock *s,
                      const struct place *at, uint64_t rank)
 {
@@ -459,7 +526,8 @@ static void put_rank(struct time_result *out, const struct step_clock *s,
     const double m = (double)run->grad_accum / (dual ? 2 : 1);
     struct chunk whole = { 0 };
     struct weights w = { 0 };
-    double bytes = 0;
+    struct shard_of own = { 0, 0 };
+    double kept = 0;
     out->stage = rank;
     for (uint64_t c = 0; c < chunks; c++) {
         const struct place *here = &at[pipe_stage(run, rank, c)];
@@ -470,13 +538,28 @@ static void put_rank(struct time_result *out, const struct step_clock *s,
         add(&whole.input, &k.input, 1);
         add(&whole.weight, &k.weight, 1);
         add_place_weights(&w, s, here);
-        bytes += step_bytes(s, here);
+        const struct shard_of some = own_of(s, here);
+        own.elems += some.elems;
+        own.moment_bytes += some.moment_bytes;
+        kept += checkpoints_away(s, here);
         if (run_shards_weights(run))
             gathers(out, s, here);
     }
     if (!run_shards_weights(run))
         exchanges(out, s, &w, &whole);
-    out->part[TIME_OPTIMIZER] += time_bytes(&s->c, bytes);
+    out->part[TIME_OPTIMIZER] +=
+        (1 - time_on_host(run)) * time_bytes(&s->c, step_bytes(run, &own));
+    if (!run_offloads(run))
+        return;
+    const double n = (double)shards(run, false).n;
+    const double experts = (double)shards(run, true).n;
+    time_offload(out, &s->c,
+                 &(struct resident){
+                     .own_elems = own.elems,
+                     .shard_bytes = w.bytes / n + w.expert_bytes / experts,
+                     .checkpoint_bytes = kept,
+                     .forward = total(&whole.forward),
+                     .back = total(&whole.input) + total(&whole.weight) });
 }
 
 /* Each stage once; the busiest rank's parts are told, and what it waits for. */

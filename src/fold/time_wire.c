@@ -9,15 +9,25 @@
 #include "base/count.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "base/banned.h"
 
-/* Share of a network card's rate that large collectives reach, size at which
- * half of that is lost, latency of a first hop and of each doubling of the
- * nodes: all-reduces on 4 nodes of 8 B200 and H200 with EFA reach 74 % of the
- * cards at 1 GiB, 44 % at 256 MiB (stas00/ml-engineering, network). */
+/* Share of a network card's rate that large collectives reach, and size at which
+ * half of that is lost: all-reduces on 4 nodes of 8 B200 and H200 with EFA reach
+ * 74 % of the cards at 1 GiB, 44 % at 256 MiB (stas00/ml-engineering, network).
+ */
 #define NET_SHARE 0.80
-#define NET_HALF_BYTES 100e6
+#define NET_HALF_BYTES 64e6
+/* NCCL's own latencies, of its protocol for large messages (src/graph/tuning.cc
+ * @5067397): before a collective, and of each step inside a node and between,
+ * of a ring and of a tree, whose rate is so much less. */
+#define NET_BASE_S 8.4e-6
+#define RING_NEAR_S 3.4e-6
+#define TREE_NEAR_S 4e-6
+#define NET_STEP_S 14e-6
+#define TREE_SHARE 0.92
+/* Of an exchange of all with all: a first hop, and each doubling of the nodes. */
 #define NET_LATENCY_S 40e-6
 #define NET_LATENCY_LEVEL_S 10e-6
 
@@ -51,28 +61,55 @@ bool wire_inside(const struct clock *c, struct ranks r)
     return in_node(c, r) >= (double)r.n;
 }
 
+bool wire_near(const struct clock *c, struct ranks r)
+{
+    return in_node(c, r) > 1;
+}
+
+/* Collectives over PCIe where nobody timed them: share of the link, latency and
+ * size at which half is lost. An RTX PRO 6000's have 33 of 63 GB/s on 2 ranks, 24
+ * to 29 on 4 and 8 (tests/measured/collectives.csv). */
+#define PCIE_SHARE_PAIR 0.53
+#define PCIE_SHARE 0.42
+#define PCIE_LATENCY_S 9e-6
+#define PCIE_HALF_BYTES 0.2e6
+
+/* Another link than its family's timings are of. */
+static bool over_pcie(const struct clock *c)
+{
+    return strncmp(c->run->gpu.link, "PCIe", 4) == 0;
+}
+
 /* Between the sizes that were timed, and beyond them, by the nearest. */
-static const struct wire_speed *wire_speed(const struct clock *c,
-                                           enum wire wire, double n)
+static struct wire_speed wire_speed(const struct clock *c, enum wire wire,
+                                    double n)
 {
     const unsigned size = n <= 2 ? 0 : n <= 4 ? 1 : 2;
-    return &c->speed->wire[wire][size];
+    const struct wire_speed *timed = &c->speed->wire[wire][size];
+    if (timed->bytes_s > 0 && (c->measured || !over_pcie(c)))
+        return *timed;
+    const double share = n <= 2 ? PCIE_SHARE_PAIR : PCIE_SHARE;
+    return (struct wire_speed){ PCIE_LATENCY_S,
+                                share * c->run->gpu.intra_node_bytes_s
+                                    / c->run->link_scale,
+                                PCIE_HALF_BYTES };
 }
 
 static double inside(const struct clock *c, enum wire wire, double n,
                      double bytes)
 {
-    const struct wire_speed *w = wire_speed(c, wire, n);
+    const struct wire_speed w = wire_speed(c, wire, n);
     const double turns = wire == WIRE_ALL_REDUCE ? 2 : 1;
     const double rate =
-        fmin(w->bytes_s * c->run->link_scale,
+        fmin(w.bytes_s * c->run->link_scale,
              c->run->gpu.intra_node_bytes_s * (turns > 1 ? 1.2 : 1));
-    return w->latency_s
+    return w.latency_s
            + turns * (n - 1) / n * bytes / rate
-                 * (1 + sqrt(w->half_bytes / bytes));
+                 * (1 + sqrt(w.half_bytes / bytes));
 }
 
-/* The network cards of all ranks of the group carry it together. */
+/* The network cards of all ranks of the group carry it together: around a ring,
+ * whose every step is waited for, or, to add up for all, along a tree. */
 static double between(const struct clock *c, enum wire wire, struct ranks r,
                       double bytes)
 {
@@ -81,8 +118,16 @@ static double between(const struct clock *c, enum wire wire, struct ranks r,
     const double turns = wire == WIRE_ALL_REDUCE ? 2 : 1;
     const double sent = bytes * (nodes - 1) / nodes;
     const double rate = local * c->run->gpu.inter_node_bytes_s * NET_SHARE;
-    return NET_LATENCY_S + NET_LATENCY_LEVEL_S * log2(nodes) * turns
-           + turns * sent / rate * (1 + sqrt(NET_HALF_BYTES / bytes));
+    const double carried =
+        turns * sent / rate * (1 + sqrt(NET_HALF_BYTES / bytes));
+    const double ring =
+        turns * (nodes * NET_STEP_S + (n - nodes) * RING_NEAR_S) + carried;
+    if (wire != WIRE_ALL_REDUCE)
+        return NET_BASE_S + ring;
+    const double tree =
+        turns * (ceil(log2(nodes)) * NET_STEP_S + (local - 1) * TREE_NEAR_S)
+        + carried / TREE_SHARE;
+    return NET_BASE_S + fmin(ring, tree);
 }
 
 /* Each rank sends its own through its own card, to all others at once: there are

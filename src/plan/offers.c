@@ -22,6 +22,7 @@ static void refuse_one(const struct setup *setup, struct diag *d)
         { KEY_GPU_MEMORY, "leave it out" },
         { KEY_INTRA_NODE_BANDWIDTH, "leave it out" },
         { KEY_INTER_NODE_BANDWIDTH, "leave it out" },
+        { KEY_HOST_BANDWIDTH, "leave it out" },
     };
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
         if (!setup->set[keys[i].key])

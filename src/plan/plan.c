@@ -289,7 +289,7 @@ static void say_lengths(struct memplan_report *r)
                text);
 }
 
-/* Transfers to the host are counted in bytes only. */
+/* Disks are not timed, and nobody says how fast the host is. */
 static void say_moved(struct memplan_report *r)
 {
     static const enum setup_key keys[] = { KEY_OFFLOAD_OPTIMIZER,
@@ -299,9 +299,13 @@ static void say_moved(struct memplan_report *r)
         if (!r->run.given[keys[i]] || r->run.setup.v[keys[i]].n == OFFLOAD_NONE
             || r->run.given[KEY_MFU])
             continue;
-        run_assume(&r->run, keys[i],
-                   "what moves to the host and back, and what is computed "
-                   "there, takes no time in the predicted step");
+        const bool disk = r->run.setup.v[keys[i]].n == OFFLOAD_NVME;
+        run_assume(&r->run, disk ? keys[i] : KEY_HOST_BANDWIDTH,
+                   disk ? "what moves to the disk and back takes no time in "
+                          "the predicted step"
+                        : "copies to the host and back run at the link's rate, "
+                          "Adam there as fast as where it was timed "
+                          "(--host-bandwidth)");
         return;
     }
 }

@@ -30,6 +30,7 @@ static const struct row rows[] = {
     ROW_OR_NONE(struct gpu, link, "link", ""),
     ROW_OR_NONE(struct gpu, intra_node_bytes_s, "intra_node_bytes_s", "B/s"),
     ROW_OR_NONE(struct gpu, inter_node_bytes_s, "inter_node_bytes_s", "B/s"),
+    ROW_OR_NONE(struct gpu, host_link_bytes_s, "host_link_bytes_s", "B/s"),
     ROW_OR_NONE(struct gpu, price_usd_h, "price_usd_h", "USD"),
     ROW_OR_NONE(struct gpu, price_source, "price_source", ""),
     ROW_OR_NONE(struct gpu, tdp_w, "tdp_w", "W"),

@@ -264,6 +264,8 @@ static void resolve_gpu(struct run *r)
     r->link_scale = link > 0 ? r->gpu.intra_node_bytes_s / link : 1;
     r->gpu.inter_node_bytes_s =
         resolve_rate(r, KEY_INTER_NODE_BANDWIDTH, r->gpu.inter_node_bytes_s);
+    r->gpu.host_link_bytes_s =
+        resolve_rate(r, KEY_HOST_BANDWIDTH, r->gpu.host_link_bytes_s);
     resolve_nodes(r);
 }
 

@@ -145,6 +145,7 @@ static void numbers_are_plausible(void **state)
         assert_true(gpu->gpus_per_node > 0);
         assert_true(is_rate(gpu->intra_node_bytes_s));
         assert_true(is_rate(gpu->inter_node_bytes_s));
+        assert_true(is_rate(gpu->host_link_bytes_s));
         assert_true(is_rate_or_none(gpu->price_usd_h));
         assert_true(is_rate(gpu->tdp_w));
     }

@@ -205,6 +205,7 @@ static const char *const settable[][3] = {
     { "peak_flops", "989T", "989000000000000" },
     { "intra_node_bandwidth", "300e9", "300000000000" },
     { "inter_node_bandwidth", "50G", "50000000000" },
+    { "host_bandwidth", "25G", "25000000000" },
     { "framework", "fsdp", "fsdp" },
     { "implementation", "paper", "paper" },
     { "engine", "fsdp2", "fsdp2" },

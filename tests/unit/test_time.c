@@ -300,6 +300,39 @@ static void test_groups_of_a_file(void **state)
     memplan_report_free(r);
 }
 
+/* Each step of a ring is waited for, of a tree each of its levels: 2048 ranks of
+ * 256 nodes, of one byte. */
+static void test_latency_of_many(void **state)
+{
+    (void)state;
+    memplan_report *r = estimate("llama-7b", PAIRS("gpus", "64", "zero", "3"));
+    const struct clock c = clock_of(r);
+    const struct ranks many = { 2048, 1 };
+    const double ring = 256 * 14e-6 + 1792 * 3.4e-6;
+    const double tree = 2 * (8 * 14e-6 + 7 * 4e-6);
+    assert_true(fabs(time_wire(&c, WIRE_ALL_GATHER, many, 1) - ring) < 2e-5);
+    assert_true(fabs(time_wire(&c, WIRE_ALL_REDUCE, many, 1) - tree) < 2e-5);
+    assert_true(wire_near(&c, many) && !wire_near(&c, (struct ranks){ 8, 8 }));
+    memplan_report_free(r);
+}
+
+/* PCIe cards that nobody timed do not have the links of their family's. */
+static void test_pcie(void **state)
+{
+    (void)state;
+    static const char *const cards[] = { "a10g", "rtx-4090", "rtx-a5000" };
+    const struct ranks four = { 4, 1 };
+    for (size_t i = 0; i < sizeof cards / sizeof cards[0]; i++) {
+        memplan_report *r = estimate("gpt2", PAIRS("gpu", cards[i]));
+        const struct clock c = clock_of(r);
+        const double rate = r->run.gpu.intra_node_bytes_s * 0.42;
+        const double want = 0.75 * 1e9 / rate;
+        const double got = time_wire(&c, WIRE_ALL_GATHER, four, 1e9);
+        assert_true(got > want && got < 1.02 * want);
+        memplan_report_free(r);
+    }
+}
+
 /* The rack of an NVL72 is one node to NCCL. */
 static void test_rack_is_a_node(void **state)
 {
@@ -436,6 +469,58 @@ static void test_generations_of_attention(void **state)
                 > 2 * attention_of("rtx-4090", "flash2", "4096"));
 }
 
+/* DeepSpeed fetches nothing ahead of a weight that is more than may be there. */
+static void test_late_gathers(void **state)
+{
+    (void)state;
+#define STAGE_3 "gpus", "64", "framework", "deepspeed", "zero", "3"
+    memplan_report *ahead = estimate("llama-7b", PAIRS(STAGE_3));
+    memplan_report *late =
+        estimate("llama-7b", PAIRS(STAGE_3, "max_live_params", "1e7"));
+    assert_true(late->time.part[TIME_DP] > 2 * ahead->time.part[TIME_DP]);
+    memplan_report_free(ahead);
+    memplan_report_free(late);
+#undef STAGE_3
+}
+
+static struct time_result timed(const char *const *pairs)
+{
+    memplan_report *r = estimate("llama-7b", pairs);
+    const struct time_result t = r->time;
+    memplan_report_free(r);
+    return t;
+}
+
+/* 6.74e9 elements are updated in 8.2 s / 11.6e9 each; on two GPUs of a node half
+ * as many each, by the same CPUs. Weights come back at 0.87 of 31.5 GB/s. */
+static void test_offload_takes_time(void **state)
+{
+    (void)state;
+#define AWAY "zero", "2", "offload_optimizer", "cpu"
+    const double elems = 6738415616.0;
+    const struct time_result here = timed(PAIRS("zero", "2"));
+    const struct time_result one = timed(PAIRS(AWAY));
+    const struct time_result two = timed(PAIRS(AWAY, "gpus", "2"));
+    const struct time_result half = timed(
+        PAIRS("zero", "3", "offload_optimizer", "cpu", "offload_ratio", "0.5"));
+    const struct time_result fast =
+        timed(PAIRS(AWAY, "host_bandwidth", "63e9"));
+    assert_true(here.part[TIME_OFFLOAD] <= 0);
+    const double update = elems * 8.2 / 11.6e9;
+    assert_true(fabs(one.part[TIME_OPTIMIZER] / update - 1) < 0.01);
+    assert_true(fabs(two.part[TIME_OPTIMIZER] / update - 1) < 0.01);
+    assert_true(half.part[TIME_OPTIMIZER] < 0.55 * update);
+    const double back = 2 * elems / (0.87 * 31.5e9);
+    assert_true(one.part[TIME_OFFLOAD] >= back * 0.999);
+    assert_true(fast.part[TIME_OFFLOAD] < 0.6 * one.part[TIME_OFFLOAD]);
+    /* weights for each pass, ahead of it */
+    const struct time_result whole =
+        timed(PAIRS("zero", "3", "offload_optimizer", "cpu", "offload_params",
+                    "cpu", "seq_len", "64"));
+    assert_true(whole.part[TIME_OFFLOAD] > 1.5 * back);
+#undef AWAY
+}
+
 /* Whoever shards the states updates a share of them: flat buffers too. */
 static void test_optimizer_is_sharded(void **state)
 {
@@ -495,6 +580,10 @@ int main(void)
         cmocka_unit_test(test_dispatch_of_groups),
         cmocka_unit_test(test_dispatch_is_all_to_all),
         cmocka_unit_test(test_groups_of_a_file),
+        cmocka_unit_test(test_latency_of_many),
+        cmocka_unit_test(test_pcie),
+        cmocka_unit_test(test_late_gathers),
+        cmocka_unit_test(test_offload_takes_time),
         cmocka_unit_test(test_rack_is_a_node),
         cmocka_unit_test(test_parts_add_up),
         cmocka_unit_test(test_what_costs_time),

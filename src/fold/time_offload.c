@@ -1,0 +1,129 @@
+/*
+ * Time of what a run keeps beside the GPU: its way over the link to the host,
+ * beside what is computed or bare, and the update on the CPU. Refuses to know
+ * disks, and what is kept there (offload.c). [docs/method.md eq. step-time]
+ */
+#include "fold/time.h"
+
+#include "base/count.h"
+
+#include <math.h>
+
+#include "base/banned.h"
+
+/* Share of the link's rate that copies from and to pinned memory reach
+ * (stas00/ml-engineering, network: 55 of 63 GB/s). */
+#define HOST_LINK_SHARE 0.87
+/* Seconds in which a node's CPUs update an element by Adam: 11.6e9 in 8.2 s by
+ * DeepSpeedCPUAdam, in 56 s by PyTorch's, of one process
+ * (deepspeedai/DeepSpeed, pull request 735). */
+#define CPU_ADAM_S (8.2 / 11.6e9)
+#define CPU_TORCH_ADAM_S (56 / 11.6e9)
+
+static bool is_fsdp(const struct run *run)
+{
+    return run->engine == ENGINE_FSDP || run->engine == ENGINE_FSDP2;
+}
+
+double time_on_host(const struct run *run)
+{
+    if (is_fsdp(run)) /* gradients are where the shards are */
+        return run->offload_params != OFFLOAD_NONE ? 1 : 0;
+    return run->offload_optimizer != OFFLOAD_NONE ? run->offload_ratio : 0;
+}
+
+static double over_link(const struct clock *c, double bytes)
+{
+    return bytes / (c->run->gpu.host_link_bytes_s * HOST_LINK_SHARE);
+}
+
+/* So many times: what is computed does not cover of a copy beside it. */
+static void beside(struct time_result *out, double copy, double computing,
+                   double times)
+{
+    out->part[TIME_OFFLOAD] += times * fmax(0, copy - computing);
+}
+
+/* Shards of weights come for each pass, ahead of it. */
+static void weights_come(struct time_result *out, const struct clock *c,
+                         const struct resident *x)
+{
+    const struct run *run = c->run;
+    const double m = (double)run->grad_accum;
+    const double once = over_link(c, x->shard_bytes);
+    if (run->offload_params == OFFLOAD_NONE)
+        return;
+    beside(out, once, x->forward, m);
+    if (!is_fsdp(run) || run->reshard)
+        beside(out, once, x->back, m);
+}
+
+/* Gradients go down beside backward: in ZeRO-3 those summed so far come up
+ * beside them, at the other way's rate. Then down to fp32, bare, where the step
+ * wants it so (stage3.py, partition_grads; cpu_offloading). */
+static void gradients_go(struct time_result *out, const struct clock *c,
+                         const struct resident *x)
+{
+    const struct run *run = c->run;
+    const double m = (double)run->grad_accum;
+    const double moved = x->own_elems * time_on_host(run);
+    const double size = (double)dtype_size(run->prec.grad);
+    const double wide = over_link(c, 4 * moved);
+    switch (run->engine) {
+    case ENGINE_DEEPSPEED:
+        if (run->zero < 3) {
+            beside(out, wide, x->back, 1);
+            break;
+        }
+        beside(out, over_link(c, size * moved), x->back, m);
+        beside(out, wide, 0, 1);
+        break;
+    case ENGINE_FSDP:
+    case ENGINE_FSDP2:
+        beside(out, over_link(c, size * moved), x->back,
+               run->grad_sync == SYNC_LAST ? 1 : m);
+        break;
+    case ENGINE_DDP:
+    case ENGINE_MEGATRON:
+    case ENGINE_MEGATRON_FSDP:
+    case ENGINE_COUNT: beside(out, wide, 0, 1); break;
+    }
+}
+
+/* Stepped weights go back to where forward reads them. */
+static void weights_return(struct time_result *out, const struct clock *c,
+                           const struct resident *x)
+{
+    const struct run *run = c->run;
+    const double moved = x->own_elems * time_on_host(run);
+    if (is_fsdp(run) || run->offload_params != OFFLOAD_NONE)
+        return;
+    const double size = run->engine == ENGINE_DEEPSPEED
+                            ? (double)dtype_size(run->prec.param)
+                            : 4;
+    beside(out, over_link(c, size * moved), 0, 1);
+}
+
+/* All ranks of a node share its CPUs. */
+static double updated_on_host(const struct run *run, double elems)
+{
+    const double ranks = (double)min_u64(run->gpus, run->gpus_per_node);
+    return elems * ranks
+           * (run->engine == ENGINE_DEEPSPEED ? CPU_ADAM_S : CPU_TORCH_ADAM_S);
+}
+
+void time_offload(struct time_result *out, const struct clock *c,
+                  const struct resident *x)
+{
+    const struct run *run = c->run;
+    const double share = time_on_host(run);
+    weights_come(out, c, x);
+    if (share > 0) {
+        gradients_go(out, c, x);
+        weights_return(out, c, x);
+        out->part[TIME_OPTIMIZER] += updated_on_host(run, share * x->own_elems);
+    }
+    const double kept = over_link(c, x->checkpoint_bytes);
+    beside(out, kept, x->forward, (double)run->grad_accum);
+    beside(out, kept, x->back, (double)run->grad_accum);
+}
