@@ -574,6 +574,9 @@ static struct trial trial_of(uint64_t seed)
     const char *const away_weights = s % 4 == 0   ? "none"
                                      : s % 4 == 1 ? "cpu"
                                                   : "nvme";
+    /* alone: beside others they are refused */
+    const bool alone = deepspeed && away == NULL && s % 11 > 2;
+    const bool grouped = alone && s % 5 == 2, sends_less = alone && s % 5 == 3;
     const struct choice c[CHOICES] = {
         { "framework", fw },
         { "implementation", fork       ? "megatron-local"
@@ -672,17 +675,17 @@ static struct trial trial_of(uint64_t seed)
         { "engine", fsdp && frozen_of(&t, seed) != NULL ? "fsdp2" : NULL },
         { "recompute_every",
           strcmp(re, "full") == 0 ? PICK(&s, "1", "1", "2", "3") : NULL },
-        { "hpz_partition_size", !deepspeed   ? NULL
-                                : s % 3 == 0 ? "2"
-                                : s % 3 == 1 ? "8"
-                                             : NULL },
-        { "mics_shard_size", !deepspeed || s % 5 > 1 ? NULL
-                             : s % 3 == 0            ? "2"
-                                                     : "4" },
-        { "offload_ratio", s % 7 < 3 ? "0.4" : NULL },
+        { "hpz_partition_size", !deepspeed || grouped ? NULL
+                                : s % 3 == 0          ? "2"
+                                : s % 3 == 1          ? "8"
+                                                      : NULL },
+        { "mics_shard_size", !grouped     ? NULL
+                             : s % 2 == 0 ? "2"
+                                          : "4" },
+        { "offload_ratio", deepspeed && s % 10 == 0 ? "0.4" : NULL },
         { "sub_group_size", s % 2 == 0 ? "20M" : NULL },
-        { "zero_quantized_weights", s % 3 == 1 ? "true" : NULL },
-        { "zero_quantized_gradients", s % 4 < 2 ? "true" : NULL },
+        { "zero_quantized_weights", sends_less ? "true" : NULL },
+        { "zero_quantized_gradients", sends_less && s % 4 < 3 ? "true" : NULL },
         { "cp", titan || state ? NULL
                 : megatron     ? (s % 7 == 1 ? "2" : NULL)
                 : s % 11 < 2   ? "2"
