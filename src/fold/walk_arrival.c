@@ -7,22 +7,20 @@
 #include "base/banned.h"
 
 static void tell_arrival(struct walk *w, const struct op *op, unsigned i,
-                         bool birth)
+                         uint64_t bytes, bool birth)
 {
-    walk_tell(w,
-              (struct walk_event){
-                  .birth = birth,
-                  .what = WALK_ARRIVAL,
-                  .key = i,
-                  .bytes = round_to(w->p->tensor[op->in[i]].bytes, w->granule),
-                  .name = w->p->tensor[op->in[i]].name });
+    walk_tell(w, (struct walk_event){ .birth = birth,
+                                      .what = WALK_ARRIVAL,
+                                      .key = i,
+                                      .bytes = bytes,
+                                      .name = w->p->tensor[op->in[i]].name });
 }
 
 void walk_gradient_comes(struct walk *w, const struct op *op, unsigned i,
                          uint64_t bytes)
 {
     w->tmp += bytes;
-    tell_arrival(w, op, i, true);
+    tell_arrival(w, op, i, bytes, true);
 }
 
 static uint64_t lay_out(struct walk *w, bool last, uint64_t offset)
@@ -70,6 +68,6 @@ void walk_gradients_arrive(struct walk *w, const struct op *op,
         note_arrival(w, op->in[i]);
         walk_tell(w, (struct walk_event){ .what = WALK_ARRIVES });
         w->tmp -= bytes[i];
-        tell_arrival(w, op, i, false);
+        tell_arrival(w, op, i, bytes[i], false);
     }
 }

@@ -140,15 +140,17 @@ static tensor_id product_4bit(struct builder *b,
 /* MatMul8bitLt has its input as an attribute of the graph's node (ctx.tensors),
  * which a checkpoint that is not reentrant does not see: it stays until the
  * graph goes, and is not kept a second time. A reentrant one makes a graph of
- * its own, which goes when all of its backward is done. */
+ * its own, which goes when all of its backward is done; the block's input is its
+ * checkpoint. */
 static bool holds_past(struct builder *b, tensor_id x)
 {
-    struct tensor *t = &b->p->tensor[tensor_of(b, x)->storage];
+    const tensor_id root = tensor_of(b, x)->storage;
+    struct tensor *t = &b->p->tensor[root];
     if (b->run->recompute == RECOMP_NONE || t->role != ROLE_ACTIVATION
         || !needs_grad(b, x))
         return false;
-    t->stays = b->run->recompute_reentrant;
-    t->past = !t->stays;
+    t->stays = b->run->recompute_reentrant && root >= b->block->tensor_first;
+    t->past = !b->run->recompute_reentrant;
     return t->past;
 }
 

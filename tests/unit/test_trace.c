@@ -115,6 +115,37 @@ static void first_stage(const memplan_report *r, struct arena *a,
     assert_true(trace_stage(t, f, s, TRACE_LATER, a));
 }
 
+/* What random layouts have shown once in ten thousand. */
+static void check_peak(memplan_report *r)
+{
+    struct arena a;
+    struct stage s;
+    struct trace t;
+    arena_init(&a, NULL);
+    first_stage(r, &a, &s, &t);
+    assert_int_equal(t.peak, r->memory.peak);
+    assert_int_equal(t.live, r->memory.steady);
+    arena_release(&a);
+    memplan_report_free(r);
+}
+
+static void test_rare_peaks(void **state)
+{
+    (void)state;
+    /* a table's whole gradient, where one is there already */
+    check_peak(ESTIMATE("llama-3-8b", "framework", "hf", "gpus", "2", "tp", "2",
+                        "grad_accum", "4", "seq_len", "512", "recompute",
+                        "full", "recompute_reentrant", "true", "optimizer",
+                        "sgd", "precision", "fp32", "attention", "eager"));
+    /* int8 linears over the block's input, which the checkpoint has */
+    check_peak(ESTIMATE(
+        "bart-large", "framework", "fsdp", "gpus", "1", "micro_batch", "2",
+        "seq_len", "512", "recompute", "full", "recompute_reentrant", "true",
+        "fsdp_units", "embedding", "optimizer", "adam8bit", "attention",
+        "eager", "base_dtype", "int8", "lora_rank", "8", "lora_full_modules",
+        "embed,head", "optimizer_impl", "loop"));
+}
+
 #define FORK                                                                   \
     "framework", "megatron-deepspeed", "implementation", "megatron-local"
 
@@ -539,6 +570,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_births_and_deaths),
+        cmocka_unit_test(test_rare_peaks),
         cmocka_unit_test(test_fork_buckets),
         cmocka_unit_test(test_fork_small_buckets),
         cmocka_unit_test(test_fork_accumulates),
