@@ -53,15 +53,20 @@ static uint64_t in_4_bits(const struct run *run, const struct bucket_fill *f)
 static uint64_t copy_of(const struct stage *s, const struct bucket_fill *f)
 {
     const struct run *run = s->run;
-    if (f->tensors == 0)
+    if (f->tensors == 0 || run_reduces_in_4_bits(run))
         return 0;
-    if (run_reduces_in_4_bits(run))
-        return in_4_bits(run, f);
     if (run->zero == 3)
         return f->tensors > 1 || f->elems % run->shard != 0 ? f->elems : 0;
     if (f->large != 0)
         return slices_copy(s, f->first, f->large);
     return f->low == f->high ? 0 : f->elems;
+}
+
+static void note_reduced(const struct stage *s, struct bucket_fill *f)
+{
+    f->copy = copy_of(s, f);
+    if (f->tensors > 0 && run_reduces_in_4_bits(s->run))
+        f->packed = in_4_bits(s->run, f);
 }
 
 /* Of the ranks that a full bucket has tensors of, the largest. */
@@ -153,7 +158,7 @@ void bucket_arrival(const struct stage *s, uint32_t position,
         return;
     t->reduced.begun = t->told.begun = true;
     if (bucket_overflows(s, &f, a)) {
-        t->reduced.copy = copy_of(s, &f);
+        note_reduced(s, &t->reduced);
         t->after = emptied(s, &f);
         t->told = t->after; /* out of a large one it is copied, too */
         t->told.large = f.large;
@@ -164,7 +169,7 @@ void bucket_arrival(const struct stage *s, uint32_t position,
 void bucket_rest(const struct stage *s, struct bucket_turn *t)
 {
     t->reduced = s->fill[0];
-    t->reduced.copy = copy_of(s, &s->fill[0]);
+    note_reduced(s, &t->reduced);
     t->told = t->after = emptied(s, &s->fill[0]);
     t->told.large = s->fill[0].large;
 }
@@ -219,12 +224,6 @@ static bool has_bucket(const struct stage *s, const struct bucket_fill *f)
            && (f->begun || s->run->zero_bucket == BUCKET_BACKWARD);
 }
 
-/* Of copy: bytes, or elements. */
-static uint64_t copy_size(const struct run *run)
-{
-    return run_reduces_in_4_bits(run) ? 1 : dtype_size(run->prec.reduce);
-}
-
 uint64_t bucket_bytes(const struct stage *s, const struct bucket_fill *f,
                       bool later)
 {
@@ -233,7 +232,7 @@ uint64_t bucket_bytes(const struct stage *s, const struct bucket_fill *f,
     const uint64_t grad = dtype_size(run->prec.grad);
     const uint64_t buckets = run->overlap_comm ? 2 : 1;
     return (has_bucket(s, f) ? run->reduce_bucket * wire * buckets : 0)
-           + f->large * grad + f->copy * copy_size(run)
+           + f->large * grad + f->copy * wire + f->packed
            + (run->zero == 2 ? partition_elems(s, f, later)
                                    * partitions(s, f, later) * grad
                              : 0);
@@ -244,11 +243,15 @@ uint64_t bucket_most(const struct stage *s, uint64_t largest)
     const struct run *run = s->run;
     const uint64_t wire = dtype_size(run->prec.reduce);
     const uint64_t grad = dtype_size(run->prec.grad);
-    const uint64_t copy = max_u64(run->reduce_bucket, largest);
-    return largest * grad + copy * wire
-           + (run->zero == 2
-                  ? 2 * run->reduce_bucket * wire + 2 * s->partition * grad
-                  : 0);
+    const uint64_t in_it = max_u64(run->reduce_bucket, largest);
+    uint64_t most = largest * grad;
+    if (run->zero == 2)
+        most += 2 * run->reduce_bucket * wire + 2 * s->partition * grad;
+    if (run_reduces_in_4_bits(run))
+        return most + largest + 3 * largest / run->gpus_per_node
+               + max_u64(4 * largest / run->shard, largest / 2)
+               + 2 * in_it / run->shard;
+    return most + in_it * wire;
 }
 
 void bucket_put(struct put *p, const struct stage *s,
@@ -269,10 +272,8 @@ void bucket_put(struct put *p, const struct stage *s,
             F("elements", partition_elems(s, f, later)),
             F("bytes per gradient", grad),
             A("partitions", partitions(s, f, later)));
-    if (run_reduces_in_4_bits(run))
-        PUT(p, TERM_REDUCE_TMP, "a gradient in 4 bits, sent and received",
-            F("bytes", f->copy));
-    else
-        PUT(p, TERM_REDUCE_TMP, "copy of a full bucket while it is reduced",
-            F("elements", f->copy), F("bytes", wire));
+    PUT(p, TERM_REDUCE_TMP, "a gradient in 4 bits, sent and received",
+        F("bytes", f->packed));
+    PUT(p, TERM_REDUCE_TMP, "copy of a full bucket while it is reduced",
+        F("elements", f->copy), F("bytes", wire));
 }

@@ -173,9 +173,11 @@ struct bends {
     bool later;
 };
 
+/* Of a line through two positions that lie n apart, rounded up where it is no
+ * line. */
 static uint64_t evenly(uint64_t first, uint64_t last, uint32_t i, uint32_t n)
 {
-    return last >= first ? first + (last - first) / n * i
+    return last >= first ? first + div_up(last - first, n) * i
                          : first - (first - last) / n * i;
 }
 
@@ -186,6 +188,8 @@ static bool look_between(struct moment *best, const struct stage *s,
     struct moment first, last;
     bool ok = moment_at(&first, s, b->phase, b->first, b->later)
               && moment_at(&last, s, b->phase, b->last, b->later);
+    if (!ok)
+        return false;
     keep_fuller(best, &first);
     keep_fuller(best, &last);
     const uint64_t from =

@@ -443,9 +443,9 @@ static void put_unit_done(struct put *p, const struct stage *s,
             PUT(p, TERM_RECOMPUTED, "the recomputed result, held by its frame",
                 F("bytes", w->output));
     }
-    if (position > 0)
+    if (position > 0) /* frozen parts below have none */
         PUT(p, TERM_BACKWARD_TMP, "gradient of the block's input",
-            F("bytes", w->input));
+            F("bytes", below(s, position)));
     if (when == UNIT_FLATTENED)
         put_wgrad(p, s, w->wgrad);
     put_far(p, s, position);

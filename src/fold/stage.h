@@ -112,6 +112,7 @@ struct bucket_fill {
     uint64_t partition; /* elements of the largest rank's partition so far */
     uint64_t reduced;   /* so many times */
     uint64_t copy;      /* elements copied, at this moment */
+    uint64_t packed;    /* bytes of one in 4 bits, sent and received, then */
     bool begun;         /* there is a bucket */
 };
 

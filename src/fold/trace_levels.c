@@ -508,7 +508,8 @@ static bool same_levels(const struct bucket_fill *a,
                         const struct bucket_fill *b)
 {
     return a->large == b->large && a->partition == b->partition
-           && a->copy == b->copy && a->begun == b->begun;
+           && a->copy == b->copy && a->packed == b->packed
+           && a->begun == b->begun;
 }
 
 void levels_bucket(struct tracer *r, const struct bucket_fill *fill)

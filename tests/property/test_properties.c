@@ -55,7 +55,7 @@ static const char *pick(uint64_t *seed, const char *const *words)
 struct choice {
     const char *key, *value; /* NULL: not given */
 };
-enum { FIRST_ADAPTER = 32, FIRST_EIGHT = 71, FIRST_PART = 77, CHOICES = 81 };
+enum { FIRST_ADAPTER = 32, FIRST_EIGHT = 72, FIRST_PART = 78, CHOICES = 82 };
 struct trial {
     const char *model;
     struct choice c[CHOICES];
@@ -686,6 +686,8 @@ static struct trial trial_of(uint64_t seed)
         { "sub_group_size", s % 2 == 0 ? "20M" : NULL },
         { "zero_quantized_weights", sends_less ? "true" : NULL },
         { "zero_quantized_gradients", sends_less && s % 4 < 3 ? "true" : NULL },
+        { "gpus_per_node",
+          sends_less && s % 7 < 4 ? (s % 7 < 2 ? "1" : "2") : NULL },
         { "cp", titan || state ? NULL
                 : megatron     ? (s % 7 == 1 ? "2" : NULL)
                 : s % 11 < 2   ? "2"
@@ -846,6 +848,9 @@ static uint64_t fullest(const struct stage *st, const struct run *run)
             moment_with(&m, st, PHASE_BACKWARD, i, later != 0, NULL,
                         COMP_COUNT);
             most = max_u64(most, m.total);
+            if (st->fill != NULL)
+                assert_true(moment_of_bucket(st, PHASE_BACKWARD, i, later != 0)
+                            <= moment_of_bucket_most(st, i));
             if (!stage_recomputed(st, i))
                 continue;
             moment_with(&m, st, PHASE_RECOMPUTE, i, later != 0, NULL,

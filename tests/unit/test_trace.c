@@ -129,9 +129,47 @@ static void check_peak(memplan_report *r)
     memplan_report_free(r);
 }
 
+/* A flat gradient over parts that are frozen, their weights kept gathered. */
+static memplan_report *words_over_frozen(void)
+{
+    static const char vl[] =
+        "{\"model_type\": \"qwen2_5_vl\", \"text_config\": {\"hidden_size\": "
+        "512, \"num_hidden_layers\": 6, \"vocab_size\": 32000, "
+        "\"intermediate_size\": 1024, \"num_attention_heads\": 8, "
+        "\"num_key_value_heads\": 2}, \"vision_config\": {\"depth\": 6, "
+        "\"hidden_size\": 384, \"num_heads\": 6, \"intermediate_size\": 1024, "
+        "\"out_hidden_size\": 512, \"fullatt_block_indexes\": [2, 5]}}";
+    static const char *const pairs[][2] = {
+        { "fast", "true" },       { "framework", "fsdp" },
+        { "engine", "fsdp2" },    { "zero", "2" },
+        { "gpus", "1" },          { "seq_len", "256" },
+        { "fsdp_units", "ends" }, { "optimizer", "lion" },
+        { "freeze", "vision" },   { "attention", "eager" },
+        { "images", "2" },        { "image", "3x224x224" },
+        { "recompute", "full" },  { "optimizer_impl", "loop" },
+    };
+    memplan_model *m = NULL;
+    memplan_setup *setup = NULL;
+    memplan_report *r = NULL;
+    assert_int_equal(
+        memplan_model_parse(&m, vl, strlen(vl), "inline", NULL, NULL),
+        MEMPLAN_OK);
+    assert_int_equal(memplan_model_select(m, "all", NULL), MEMPLAN_OK);
+    assert_int_equal(memplan_setup_new(&setup, NULL, NULL), MEMPLAN_OK);
+    for (size_t i = 0; i < sizeof pairs / sizeof pairs[0]; i++)
+        assert_int_equal(
+            memplan_setup_set(setup, pairs[i][0], pairs[i][1], NULL),
+            MEMPLAN_OK);
+    assert_int_equal(memplan_estimate(&r, m, setup, NULL, NULL), MEMPLAN_OK);
+    memplan_setup_free(setup);
+    memplan_model_free(m);
+    return r;
+}
+
 static void test_rare_peaks(void **state)
 {
     (void)state;
+    check_peak(words_over_frozen());
     /* a table's whole gradient, where one is there already */
     check_peak(ESTIMATE("llama-3-8b", "framework", "hf", "gpus", "2", "tp", "2",
                         "grad_accum", "4", "seq_len", "512", "recompute",
