@@ -166,6 +166,14 @@ uint64_t stage_in_flight(const struct run *run, uint64_t rank);
 /* One stage at a time: its arrays are f's. */
 void stage_init(struct stage *s, struct memory_fold *f, uint64_t index,
                 uint64_t first_layer);
+/* Of it, what is in flight beside each chunk [stage_chunk.c], and what variables
+ * hold [stage_frames.c]. */
+void stage_chunks_init(struct stage *s, struct memory_fold *f);
+void stage_frames_init(struct stage *s);
+/* The first layer's input is a leaf of the graph, kept for its gradient, where
+ * it was received from another rank, or comes from a frozen embedding (PEFT's
+ * enable_input_require_grads). 0 where the layer keeps it anyway. */
+uint64_t stage_held_input(const struct stage *s);
 
 /* Layer of the stage (0-based) at a position that is one. */
 static inline uint64_t stage_layer(const struct stage *s, uint32_t position)
@@ -259,12 +267,25 @@ bool moment_with(struct moment *m, const struct stage *s, enum phase phase,
                  uint32_t position, bool later, struct explanation *why,
                  enum component only);
 
+/* The same, unexplained. */
+static inline bool moment_at(struct moment *m, const struct stage *s,
+                             enum phase phase, uint32_t position, bool later)
+{
+    return moment_with(m, s, phase, position, later, NULL, COMP_COUNT);
+}
+
 /* Of that moment, in a block's backward or second forward, what depends on how
  * gradients fill DeepSpeed's bucket; there is one. */
 uint64_t moment_of_bucket(const struct stage *s, enum phase phase,
                           uint32_t position, bool later);
 /* No less than that in any backward of the block at a position. */
 uint64_t moment_of_bucket_most(const struct stage *s, uint32_t position);
+
+/* ---- peak.c ---- */
+
+/* Sets `best` to the fullest moment of the stage's step; false when a sum does
+ * not fit. */
+bool stage_peak(struct moment *best, const struct stage *s);
 
 /* ---- loop.c: what the training loop holds of a micro-batch done ---- */
 

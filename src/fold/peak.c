@@ -1,0 +1,259 @@
+/*
+ * Looks at every moment of a stage's step that can be the fullest: the ends of
+ * rows of equal layers, and where an engine's terms bend between them.
+ * [docs/method.md eq. peak]
+ */
+#include "fold/stage.h"
+
+#include "data/constants.h"
+
+#include "base/banned.h"
+
+/* Gradients, of which frozen weights have none, fill a bucket. */
+static bool gradients_reach(const struct stage *s, uint32_t i, uint64_t elems)
+{
+    const uint64_t all = s->before[s->n].elems;
+    const uint64_t low = all - s->before[i + 2].elems;
+    const uint64_t high = all - s->before[i - 1].elems;
+    return low <= elems && elems <= high;
+}
+
+/* A term that comes, goes or bends where so many parameters lie above. */
+static bool bends_at(const struct stage *s, uint32_t i, uint64_t elems)
+{
+    const uint64_t all = s->before[s->n].all_elems;
+    const uint64_t low = all - s->before[i + 2].all_elems;
+    const uint64_t high = all - s->before[i - 1].all_elems;
+    return low <= elems && elems <= high;
+}
+
+static bool zero3_bends_at(const struct stage *s, uint32_t i)
+{
+    const uint64_t all = s->before[s->n].all_elems;
+    const uint64_t ahead = min_u64(zero3_ahead(s, i, false), all);
+    return bends_at(s, i, ZERO3_MAX_REUSE_ELEMS / 2) || bends_at(s, i, ahead)
+           || bends_at(s, i, all - ahead);
+}
+
+static bool engine_bends(const struct run *run)
+{
+    return run->engine == ENGINE_DEEPSPEED
+           || run->engine == ENGINE_MEGATRON_FSDP;
+}
+
+/* What an engine gathers, or has of gradients, bends here. */
+static bool engine_bends_at(const struct stage *s, uint32_t i)
+{
+    switch (s->run->engine) {
+    case ENGINE_MEGATRON_FSDP: return bends_at(s, i, MEGATRON_FSDP_QUEUE_ELEMS);
+    case ENGINE_DEEPSPEED: return s->run->zero == 3 && zero3_bends_at(s, i);
+    case ENGINE_DDP:
+    case ENGINE_FSDP:
+    case ENGINE_FSDP2:
+    case ENGINE_MEGATRON:
+    case ENGINE_COUNT: break;
+    }
+    return false;
+}
+
+/* What a bucket adds is more where it is reduced; in ZeRO-2 some of that stays,
+ * and those below have more, too. */
+static bool bucket_bends_at(const struct stage *s, uint32_t i)
+{
+    if (s->run->engine != ENGINE_DEEPSPEED)
+        return false;
+    if (s->run->offload_optimizer == OFFLOAD_NVME
+        && gradients_reach(s, i, s->run->reduce_bucket))
+        return true; /* from there on they are on their way to disk */
+    if (s->fill == NULL)
+        return false;
+    return s->run->zero == 3 ? !bucket_calm(s, i)
+                             : s->fill[i - 1].reduced != s->fill[i + 2].reduced;
+}
+
+static bool alike(const struct stage *s, uint32_t i, uint32_t k)
+{
+    return stage_block(s, k) == stage_block(s, i)
+           && stage_chunk(s, k) == stage_chunk(s, i)
+           && stage_recomputed(s, k) == stage_recomputed(s, i);
+}
+
+/* Positions one after another that differ in nothing. */
+struct row {
+    uint32_t first, end;
+};
+
+static struct row row_from(const struct stage *s, uint32_t first)
+{
+    struct row row = { first, first + 1 };
+    while (row.end < s->n && alike(s, first, row.end))
+        row.end++;
+    return row;
+}
+
+/* Between equal neighbours on either side, a checkpoint's layers each, a
+ * position changes every term by the same amount, but for the engine's that
+ * bend: the fullest moment is at an end of such a row or at a bend. A checkpoint
+ * of several layers has bends of all of them. */
+static bool interior(const struct stage *s, const struct row *row, uint32_t i)
+{
+    const uint32_t reach = 2 * (uint32_t)min_u64(s->group, 1u << 20);
+    return i > reach && i + reach + 1 < s->n && i >= row->first + reach
+           && i + reach < row->end && !stage_offloads(s)
+           && (s->group == 1 || !engine_bends(s->run))
+           && !engine_bends_at(s, i);
+}
+
+static void keep_fuller(struct moment *best, const struct moment *m)
+{
+    if (m->total > best->total)
+        *best = *m;
+}
+
+static bool look(struct moment *best, const struct stage *s, enum phase phase,
+                 uint32_t position, bool later)
+{
+    struct moment m;
+    if (!moment_at(&m, s, phase, position, later))
+        return false;
+    keep_fuller(best, &m);
+    return true;
+}
+
+/* Two chunks have a second backward in one micro-batch. */
+static unsigned passes_of(const struct stage *s)
+{
+    return s->run->grad_accum > 1 || s->chunks > 1 ? 2 : 1;
+}
+
+static bool look_at_forward(struct moment *best, const struct stage *s,
+                            uint32_t i, bool later)
+{
+    const bool head = s->head && i == s->n - 1;
+    return !stage_happens(s, i, false, later)
+           || look(best, s, head ? PHASE_LOSS : PHASE_FORWARD, i, later);
+}
+
+static bool look_at_backward(struct moment *best, const struct stage *s,
+                             uint32_t i, bool later)
+{
+    bool ok = true;
+    if (!stage_happens(s, i, true, later) || !stage_turns(s, i))
+        return true;
+    if (stage_recomputed(s, i))
+        ok = look(best, s, PHASE_RECOMPUTE, i, later);
+    return look(best, s, PHASE_BACKWARD, i, later) && ok;
+}
+
+static bool look_at_position(struct moment *best, const struct stage *s,
+                             uint32_t i)
+{
+    bool ok = true;
+    for (unsigned later = 0; later < passes_of(s); later++) {
+        ok = look_at_forward(best, s, i, later != 0) && ok;
+        ok = look_at_backward(best, s, i, later != 0) && ok;
+    }
+    return ok;
+}
+
+/* Interior positions one after another where the bucket bends what else grows
+ * evenly: from the first and the last of them follows what the bucket adds to
+ * at those between. */
+struct bends {
+    uint32_t first, last;
+    enum phase phase;
+    bool later;
+};
+
+/* Of a line through two positions that lie n apart, rounded up where it is no
+ * line. */
+static uint64_t evenly(uint64_t first, uint64_t last, uint32_t i, uint32_t n)
+{
+    return last >= first ? first + div_up(last - first, n) * i
+                         : first - (first - last) / n * i;
+}
+
+static bool look_between(struct moment *best, const struct stage *s,
+                         const struct bends *b)
+{
+    const uint32_t n = b->last - b->first;
+    struct moment first, last;
+    bool ok = moment_at(&first, s, b->phase, b->first, b->later)
+              && moment_at(&last, s, b->phase, b->last, b->later);
+    if (!ok)
+        return false;
+    keep_fuller(best, &first);
+    keep_fuller(best, &last);
+    const uint64_t from =
+        first.total - moment_of_bucket(s, b->phase, b->first, b->later);
+    const uint64_t to =
+        last.total - moment_of_bucket(s, b->phase, b->last, b->later);
+    const uint64_t most = moment_of_bucket_most(s, b->first);
+    for (uint32_t i = b->first + 1; ok && i < b->last; i++) {
+        const uint64_t beside = evenly(from, to, i - b->first, n);
+        if (bucket_bends_at(s, i) && beside + most > best->total
+            && beside + moment_of_bucket(s, b->phase, i, b->later)
+                   > best->total)
+            ok = look(best, s, b->phase, i, b->later);
+    }
+    return ok;
+}
+
+/* From a position to before another one, all interior. */
+static bool look_at_bends(struct moment *best, const struct stage *s,
+                          uint32_t from, uint32_t to)
+{
+    bool ok = true;
+    while (from < to && !bucket_bends_at(s, from))
+        from++;
+    while (from < to && !bucket_bends_at(s, to - 1))
+        to--;
+    if (to - from < 3 || s->run->offload_optimizer == OFFLOAD_NVME) {
+        for (uint32_t i = from; i < to; i++)
+            for (unsigned later = 0;
+                 later < passes_of(s) && bucket_bends_at(s, i); later++)
+                ok = look_at_backward(best, s, i, later != 0) && ok;
+        return ok;
+    }
+    for (unsigned later = 0; later < passes_of(s); later++) {
+        struct bends b = { from, to - 1, PHASE_RECOMPUTE, later != 0 };
+        if (!stage_happens(s, from, true, b.later) || !stage_turns(s, from))
+            continue;
+        if (stage_recomputed(s, from))
+            ok = look_between(best, s, &b) && ok;
+        b.phase = PHASE_BACKWARD;
+        ok = look_between(best, s, &b) && ok;
+    }
+    return ok;
+}
+
+static bool look_at_row(struct moment *best, const struct stage *s,
+                        const struct row *row)
+{
+    bool ok = true;
+    for (uint32_t i = row->first; i < row->end;) {
+        const uint32_t from = i;
+        while (i < row->end && interior(s, row, i))
+            i++;
+        ok = look_at_bends(best, s, from, i) && ok;
+        if (i < row->end)
+            ok = look_at_position(best, s, i++) && ok;
+    }
+    return ok;
+}
+
+bool stage_peak(struct moment *best, const struct stage *s)
+{
+    bool ok = moment_at(best, s, PHASE_REST, 0, false);
+    for (struct row row = { 0, 0 }; row.end < s->n;) {
+        row = row_from(s, row.end);
+        ok = look_at_row(best, s, &row) && ok;
+    }
+    for (unsigned later = 0; later < passes_of(s) && engine_accumulates(s->run);
+         later++)
+        if (stage_happens(s, 0, true, later != 0))
+            ok = look(best, s, PHASE_ACCUMULATE, 0, later != 0) && ok;
+    ok = look(best, s, PHASE_REDUCE, 0, false) && ok;
+    ok = look(best, s, PHASE_CLIP, 0, false) && ok;
+    return look(best, s, PHASE_STEP, 0, false) && ok;
+}

@@ -1,0 +1,139 @@
+/*
+ * Chunks of a stage's layers, groups of layers under one checkpoint, and what is
+ * in flight beside a position by the order of the schedule.
+ * [docs/method.md eq. pipeline]
+ */
+#include "fold/schedule.h"
+
+#include "base/banned.h"
+
+uint32_t stage_chunk(const struct stage *s, uint32_t position)
+{
+    if (s->chunks == 1 || (s->embed && position == 0))
+        return 0;
+    if (!stage_is_layer(s, position))
+        return s->chunks - 1;
+    if (s->low_layers != s->layers)
+        return stage_layer(s, position) < s->low_layers ? 0 : s->chunks - 1;
+    return (uint32_t)(stage_layer(s, position) * s->chunks / s->layers);
+}
+
+static uint64_t chunk_first_layer(const struct stage *s, uint64_t chunk)
+{
+    if (s->low_layers != s->layers)
+        return chunk == 0 ? 0 : chunk == 1 ? s->low_layers : s->layers;
+    return div_up(chunk * s->layers, s->chunks);
+}
+
+uint32_t stage_chunk_first(const struct stage *s, uint32_t chunk)
+{
+    if (chunk == 0)
+        return 0;
+    if (chunk == s->chunks)
+        return s->n;
+    return (uint32_t)chunk_first_layer(s, chunk) + (s->embed ? 1u : 0u);
+}
+
+const struct prefix *stage_chunk_before(const struct stage *s,
+                                        uint32_t position)
+{
+    const uint32_t last = position < s->n ? position : s->n - 1;
+    return &s->before[stage_chunk_first(s, stage_chunk(s, last))];
+}
+
+uint64_t stage_others_kept(const struct stage *s, uint32_t position,
+                           enum slot_kind kind, bool later)
+{
+    const uint32_t chunk = stage_chunk(s, position);
+    return s->others[2 * (SLOT_KINDS * chunk + kind) + later];
+}
+
+bool stage_happens(const struct stage *s, uint32_t position, bool back,
+                   bool later)
+{
+    const struct run *run = s->run;
+    for (unsigned k = 0; k < SLOT_KINDS && s->others != NULL; k++)
+        if (back == (k != SLOT_FORWARD)
+            && stage_others_kept(s, position, (enum slot_kind)k, later)
+                   != NEVER)
+            return true;
+    if (s->others != NULL)
+        return false;
+    if (!later)
+        return true;
+    /* with no more micro-batches than fit in flight, all forwards come before
+       the first backward */
+    return back ? run->grad_accum > 1 : run->grad_accum > s->in_flight;
+}
+
+/* Layers of a chunk are checkpointed in groups from its first on. */
+static uint64_t layer_in_chunk(const struct stage *s, uint32_t position)
+{
+    return stage_layer(s, position)
+           - chunk_first_layer(s, stage_chunk(s, position));
+}
+
+uint32_t stage_group_first(const struct stage *s, uint32_t position)
+{
+    return position - (uint32_t)(layer_in_chunk(s, position) % s->group);
+}
+
+uint32_t stage_group_last(const struct stage *s, uint32_t position)
+{
+    const uint64_t l = stage_layer(s, position);
+    const uint64_t first = l - layer_in_chunk(s, position) % s->group;
+    uint64_t end = min_u64(first + s->group, s->recomputed);
+    end = min_u64(end, chunk_first_layer(s, stage_chunk(s, position) + 1));
+    return position + (uint32_t)(end - 1 - l);
+}
+
+static uint64_t chunk_kept(const struct stage *s, uint32_t chunk)
+{
+    const struct prefix *from = &s->before[stage_chunk_first(s, chunk)];
+    const struct prefix *to = &s->before[stage_chunk_first(s, chunk + 1)];
+    const uint64_t embed =
+        s->embed && chunk == 0 ? s->walk[s->p->embed].kept : 0;
+    const uint64_t head = s->splits && s->head && chunk == s->chunks - 1
+                              ? s->walk[s->p->head].kept
+                              : 0;
+    return to->kept_layers - from->kept_layers + to->checkpoints
+           - from->checkpoints + embed + head;
+}
+
+static bool note_slot(void *ctx, const struct slot *slot)
+{
+    struct stage *s = ctx;
+    uint64_t *most =
+        &s->others[2 * (SLOT_KINDS * slot->chunk + slot->kind) + slot->later];
+    if (slot->kind != SLOT_WEIGHT)
+        s->in_flight = max_u64(s->in_flight, slot->other_chunks + 1);
+    else
+        s->stashes = max_u64(s->stashes, slot->waiting + 1);
+    const uint64_t kept = slot->kept
+                          + slot->other_micros * (s->shared_kept + s->inputs)
+                          + slot->other_chunks * s->stage_input;
+    if (*most == NEVER || *most < kept)
+        *most = kept;
+    return true;
+}
+
+void stage_chunks_init(struct stage *s, struct memory_fold *f)
+{
+    s->chunk_kept = f->chunk_kept;
+    s->chunk_stash = f->chunk_stash;
+    s->others = f->others;
+    for (uint32_t c = 0; c < s->chunks; c++) {
+        s->chunk_kept[c] = chunk_kept(s, c);
+        s->chunk_stash[c] = s->before[stage_chunk_first(s, c + 1)].stash
+                            - s->before[stage_chunk_first(s, c)].stash;
+    }
+    for (uint32_t i = 0; i < 2 * SLOT_KINDS * s->chunks; i++)
+        s->others[i] = NEVER;
+    const uint64_t micros = schedule_micros(s->run);
+    for (uint64_t i = 0; i < schedule_room(s->run); i++)
+        f->flying[i] = 0;
+    if (s->splits)
+        schedule_walk(s, micros, f->flying, note_slot, s);
+    else
+        schedule_interleaved(s, &micros, f->flying, note_slot, s);
+}

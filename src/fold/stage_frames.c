@@ -1,0 +1,131 @@
+/*
+ * What variables of the model's forward hold, block by block, and the gradients
+ * of what is handed past blocks. [docs/method.md eq. peak]
+ */
+#include "fold/stage.h"
+
+#include "base/banned.h"
+
+uint64_t stage_held_input(const struct stage *s)
+{
+    const struct block *embed = &s->p->block[s->p->embed];
+    const uint32_t first = s->embed ? 1 : 0;
+    if (s->embed && (s->layers == 0 || s->p->tensor[embed->output].needs_grad))
+        return 0;
+    const struct block_walk *w = &s->walk[stage_block(s, first)];
+    const tensor_id input = s->p->block[stage_block(s, first)].input;
+    if (s->embed && !s->p->tensor[input].needs_grad)
+        return 0;
+    return w->keeps_input || stage_recomputed(s, first) ? 0 : w->input;
+}
+
+static void add_frame(struct stage *s, uint64_t bytes, uint32_t first,
+                      uint32_t last)
+{
+    if (bytes > 0 && first <= last + 1 && s->n_frames < FRAMES_MAX)
+        s->frame[s->n_frames++] = (struct frame){ bytes, first, last };
+}
+
+/* Whether a graph, or a checkpoint, keeps the result of the block before. */
+static bool keeps_result(const struct stage *s, uint32_t position)
+{
+    const struct block_walk *before = &s->walk[stage_block(s, position - 1)];
+    return (before->keeps_output && !stage_recomputed(s, position - 1))
+           || s->walk[stage_block(s, position)].keeps_input
+           || stage_recomputed(s, position);
+}
+
+/* Where the stack that begins at a position ends. */
+static uint32_t stack_end(const struct stage *s, uint32_t position)
+{
+    uint32_t end = position;
+    while (end + 1 < s->n && stage_is_layer(s, end + 1)
+           && s->p->block[stage_block(s, end + 1)].kind == BLOCK_LAYER)
+        end++;
+    return end;
+}
+
+/* A result that is handed to a block far above is in a list of the model's, to
+ * the end of its last stack: of a model that is one part, to the loss's. */
+static void frame_far(struct stage *s, uint32_t i)
+{
+    const struct block *b = &s->p->block[stage_block(s, i)];
+    if (!b->hands_far || !b->memory_waits)
+        return;
+    const bool loss = s->p->block[s->p->head].hands_far;
+    add_frame(s, s->walk[stage_block(s, i)].framed, i + 1,
+              s->n - (loss ? 1 : 2));
+}
+
+/* The first layer of a stack holds its input itself. Of two stacks the first
+ * one's result can be held to the end of the loss. */
+void stage_frames_init(struct stage *s)
+{
+    for (uint32_t i = 0; i + 1 < s->n; i++) {
+        const struct block *b = &s->p->block[stage_block(s, i)];
+        const struct block_walk *w = &s->walk[stage_block(s, i)];
+        s->hands_far = s->hands_far || b->hands_far;
+        if (b->kind == BLOCK_LAYER)
+            frame_far(s, i);
+        if (b->kind != BLOCK_EMBED && b->kind != BLOCK_JOINT)
+            continue;
+        const uint32_t end = b->holds_output ? s->n - 1 : stack_end(s, i + 1);
+        const bool held = b->holds_input || b->frames_input;
+        if (b->kind == BLOCK_JOINT && held && !keeps_result(s, i))
+            add_frame(s, w->input, i + 1, b->holds_input ? s->n - 1 : end);
+        add_frame(s, w->framed, i + 1, end);
+        const tensor_id result = s->p->tensor[b->output].storage;
+        if (s->p->tensor[result].framed && !keeps_result(s, i + 1)
+            && (i > 0 || stage_held_input(s) == 0))
+            add_frame(s, w->output, i + 2, end);
+    }
+}
+
+/* What the embedding handed to the layers above. */
+static uint64_t handed_above(const struct stage *s, uint32_t position)
+{
+    uint64_t sum = 0;
+    if (s->embed && position == 0) /* its own, so far */
+        return 0;
+    for (uint32_t i = position + 1; i < s->n; i++)
+        sum += s->walk[stage_block(s, i)].takes;
+    return sum;
+}
+
+uint64_t stage_frames(const struct stage *s, uint32_t position)
+{
+    uint64_t sum = s->hands_far ? handed_above(s, position) : 0;
+    for (uint32_t i = 0; i < s->n_frames; i++)
+        if (s->frame[i].first <= position && position <= s->frame[i].last)
+            sum += s->frame[i].bytes;
+    return sum;
+}
+
+uint64_t stage_frames_inside(const struct stage *s)
+{
+    uint64_t sum = stage_frames(s, s->n - 1);
+    for (uint32_t i = 0; i < s->n_frames; i++)
+        sum += s->frame[i].last + 2 == s->n ? s->frame[i].bytes : 0;
+    return sum;
+}
+
+/* Copies of layers on another GPU are theirs alone. */
+uint64_t stage_shared_inside(const struct stage *s)
+{
+    return run_spreads(s->run) ? s->shared_late : s->shared;
+}
+
+uint64_t stage_far_gradients(const struct stage *s, uint32_t position)
+{
+    uint64_t made = 0, used = 0;
+    for (uint32_t i = position; i < s->n && s->hands_far; i++) {
+        const struct block *b = &s->p->block[stage_block(s, i)];
+        if (!b->hands_far || !s->p->tensor[b->memory].needs_grad)
+            continue;
+        if (b->memory_waits)
+            used += round_alloc(s->p->tensor[b->memory].bytes);
+        else if (i > position)
+            made += round_alloc(s->p->tensor[b->memory].bytes);
+    }
+    return made > used ? made - used : 0;
+}
