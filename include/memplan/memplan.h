@@ -283,6 +283,7 @@ typedef struct memplan_field {
     const char *group;        /* heading in --help: "Parallelism" */
     const char *doc;          /* one line, lower case, no full stop */
     const char *placeholder;  /* "N", "BYTES", "NAME": for --help */
+    double min, max; /* of a number or a list's, both allowed; else both 0 */
 } memplan_field;
 
 /** Row number `index` of the table of keys; NULL past the end. */
@@ -356,8 +357,11 @@ MEMPLAN_MUST_USE MEMPLAN_API memplan_status memplan_emit(
 MEMPLAN_API const char *memplan_setup_pending(const memplan_setup *setup,
                                               const char **dialect);
 
-/** Goes on without that file: the assumptions then say that it was not read.
- *  Nothing happens when there is none. */
+/** Does without the file that memplan_setup_pending names, as if the text did
+ *  not name it: what was read stays, memplan_setup_pending returns NULL from
+ *  then on, and the assumptions of every estimate say that the file was not
+ *  read and which option adds it. Returns nothing and cannot fail; nothing
+ *  happens when no file is pending or `setup` is NULL. */
 MEMPLAN_API void memplan_setup_pending_skip(memplan_setup *setup);
 
 /* ==== Estimate, compute ================================================ */

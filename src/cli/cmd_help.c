@@ -254,17 +254,34 @@ static const char *type_text(memplan_type type)
     return "";
 }
 
-/* An example is a value that the key takes: a factor may begin at 1. */
-static const char *example_text(const struct opt_row *row)
+static bool takes(const memplan_field *f, double x)
 {
-    memplan_setup *setup = NULL;
-    if (row->id != OPT_ID_KEY || row->type != MEMPLAN_TYPE_REAL
-        || memplan_setup_new(&setup, NULL, NULL) != MEMPLAN_OK)
-        return type_text(row->type);
-    const bool share =
-        memplan_setup_set(setup, row->key, "45%", NULL) == MEMPLAN_OK;
-    memplan_setup_free(setup);
-    return share ? type_text(row->type) : "a number: 1.5, 2";
+    return x >= f->min && x <= f->max;
+}
+
+/* Examples are values that the key takes: a factor may begin at 1. Whole
+ * numbers that those of others do not fit have their range. */
+static void put_key_value(struct text *t, const memplan_field *f)
+{
+    if (f->type == MEMPLAN_TYPE_COUNT && (!takes(f, 64) || !takes(f, 260e9)))
+        text_format(t, "a whole number, %.15g to %.15g", f->min, f->max);
+    else if (f->type == MEMPLAN_TYPE_REAL && !takes(f, 0.45))
+        text_put(t, "a number: 1.5, 2");
+    else
+        text_put(t, type_text(f->type));
+}
+
+static void put_value(struct text *t, const struct opt_row *row)
+{
+    const memplan_field *f = memplan_setup_field(0);
+    for (size_t i = 1; f && strcmp(f->key, row->key) != 0; i++)
+        f = memplan_setup_field(i);
+    if (row->id == OPT_ID_KEY && f)
+        put_key_value(t, f);
+    else if (opt_is_file(row))
+        text_put(t, "a path, or '-' for standard input");
+    else
+        text_put(t, type_text(row->type));
 }
 
 /* Of a setup file: each is an option too, and has a page of its own. */
@@ -292,10 +309,11 @@ static void help_option(struct cli *cli, struct text *t,
     text_put(t, "  ");
     text_wrap(t, row->doc, 2, help_width(cli));
     text_put(t, "\n\n");
-    if (row->value != OPT_VALUE_NONE)
-        text_format(t, "  value    %s\n",
-                    opt_is_file(row) ? "a path, or '-' for standard input"
-                                     : example_text(row));
+    if (row->value != OPT_VALUE_NONE) {
+        text_put(t, "  value    ");
+        put_value(t, row);
+        text_put(t, "\n");
+    }
     if (row->choices[0]) {
         text_put(t, "  choices  ");
         text_wrap(t, row->choices, 11, help_width(cli));

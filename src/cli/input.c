@@ -45,7 +45,8 @@ enum cli_exit input_file(struct cli *cli, struct source *out, char **text,
                          const char *path)
 {
     const char *why = "";
-    return input_failed(cli, input_read(cli, path, out, text, &why), path, why);
+    const enum host_read r = input_read(cli, path, out, text, &why);
+    return input_failed(cli, r, path, why); /* `why` is known by now */
 }
 
 /* False for ".", "..", "/", which say nothing. */
@@ -374,7 +375,7 @@ static enum cli_exit config_file(struct cli *cli, memplan_setup *setup,
 
 enum { FILES_DEEP = 4 }; /* files that name files, before it is a circle */
 
-static bool can_read(struct cli *cli, const char *path)
+static enum host_read try_read(struct cli *cli, const char *path)
 {
     const char *why = "";
     char *text = NULL;
@@ -382,7 +383,7 @@ static bool can_read(struct cli *cli, const char *path)
     enum host_read r =
         cli->host->read_file(cli->host->ctx, path, &text, &len, &why);
     free(text);
-    return r == HOST_READ_OK;
+    return r;
 }
 
 static bool is_given(const struct cli *cli, const char *dialect)
@@ -395,7 +396,8 @@ static bool is_given(const struct cli *cli, const char *dialect)
 }
 
 /* The file that `path` goes on in. Of a line that starts a program it need not
- * be here: then, or where another one is given, the line is read alone. */
+ * be here: then, or where another one is given, the line is read alone. One that
+ * is here and cannot be read is an error. */
 static enum cli_exit config_next(struct cli *cli, memplan_setup *setup,
                                  const char *path, bool optional)
 {
@@ -409,11 +411,14 @@ static enum cli_exit config_next(struct cli *cli, memplan_setup *setup,
     enum cli_exit r = CLI_OK;
     text_format(&beside, "%.*s%s", named[0] == '/' ? 0 : folder, path, named);
     text_put(&there, named);
-    const bool here = can_read(cli, there.p);
-    if (optional && !here && !can_read(cli, beside.p))
+    const enum host_read here = try_read(cli, there.p);
+    const enum host_read near = try_read(cli, beside.p);
+    const bool aside = here != HOST_READ_OK
+                       && (near == HOST_READ_OK || here == HOST_READ_ABSENT);
+    if (optional && aside && near == HOST_READ_ABSENT)
         memplan_setup_pending_skip(setup);
     else
-        r = config_file(cli, setup, dialect, here ? there.p : beside.p);
+        r = config_file(cli, setup, dialect, aside ? beside.p : there.p);
     text_release(&there);
     text_release(&beside);
     return r;

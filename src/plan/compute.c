@@ -271,32 +271,26 @@ static void explain_flops_of_run(struct explanation *x,
  * MFU that is given. */
 static void explain_mfu(struct explanation *x, const struct compute_result *c)
 {
-    if (c->mfu_predicted)
-        add(x, (struct explain_entry){
-                   .section = "training run",
-                   .name = "MFU",
-                   .unit = "",
-                   .value = c->mfu,
-                   .formula = "tokens per step * FLOPs per token / "
-                              "(step time * GPUs * peak)",
-                   .numbers = NUMBERS(x->arena, "# * # / (# * # * #)",
-                                      c->tokens_per_step, c->flops_per_token,
-                                      c->step_time_s, c->gpus, c->peak_flop_s),
-                   .equation = "step-time",
-                   .source = "" });
-    else
-        add(x, (struct explain_entry){
-                   .section = "training run",
-                   .name = "step time",
-                   .unit = "s",
-                   .value = c->step_time_s,
-                   .formula = "tokens per step * FLOPs per token / "
-                              "(GPUs * peak * MFU)",
-                   .numbers = NUMBERS(x->arena, "# * # / (# * # * #)",
-                                      c->tokens_per_step, c->flops_per_token,
-                                      c->gpus, c->peak_flop_s, c->mfu),
-                   .equation = "compute",
-                   .source = "" });
+    struct arena *a = x->arena;
+    const bool predicted = c->mfu_predicted;
+    add(x, (struct explain_entry){
+               .section = "training run",
+               .name = predicted ? "MFU" : "step time",
+               .unit = predicted ? "" : "s",
+               .value = predicted ? c->mfu : c->step_time_s,
+               .formula = predicted ? "tokens per step * FLOPs per token / "
+                                      "(step time * GPUs * peak)"
+                                    : "tokens per step * FLOPs per token / "
+                                      "(GPUs * peak * MFU)",
+               .numbers = predicted
+                              ? NUMBERS(a, "# * # / (# * # * #)",
+                                        c->tokens_per_step, c->flops_per_token,
+                                        c->step_time_s, c->gpus, c->peak_flop_s)
+                              : NUMBERS(a, "# * # / (# * # * #)",
+                                        c->tokens_per_step, c->flops_per_token,
+                                        c->gpus, c->peak_flop_s, c->mfu),
+               .equation = predicted ? "step-time" : "compute",
+               .source = "" });
 }
 
 static void explain_run(struct explanation *x, const struct compute_result *c)

@@ -123,22 +123,28 @@ static void whole_nodes(struct config *c, uint64_t nodes, const char *flag)
                     (int)first_word(value).n, first_word(value).p);
 }
 
-/* "gpu", "auto", or a name that only the shell knows; "cpu" is no GPU. */
-static bool is_all(struct config *c, const char *flag)
+static void bad_number(struct config *c, const char *flag, const char *hint)
 {
     const struct json *value = config_at(c, flag);
     const struct str word = first_word(value);
     char shown[CONFIG_PATH_MAX];
     config_shown(c, flag, shown);
-    if (str_is(word, "gpu") || str_is(word, "auto") || str_is(word, "-1")
-        || memchr(word.p, '$', word.n) != NULL)
-        return true;
-    memplan_error *e =
+    diag_hint(
         value->kind == JSON_BOOL
             ? config_bad(c, value, MEMPLAN_E_ARG, "no value behind '%s'", shown)
             : config_bad(c, value, MEMPLAN_E_ARG, "'%s' is '%.*s'", shown,
-                         (int)(word.n < 40 ? word.n : 40), word.p);
-    diag_hint(e, "write the number of GPUs of a node, or gpu for all");
+                         (int)(word.n < 40 ? word.n : 40), word.p),
+        "%s", hint);
+}
+
+/* "gpu", "auto", or a name that only the shell knows; "cpu" is no GPU. */
+static bool is_all(struct config *c, const char *flag)
+{
+    const struct str word = first_word(config_at(c, flag));
+    if (str_is(word, "gpu") || str_is(word, "auto") || str_is(word, "-1")
+        || memchr(word.p, '$', word.n) != NULL)
+        return true;
+    bad_number(c, flag, "write the number of GPUs of a node, or gpu for all");
     return false;
 }
 
@@ -170,12 +176,7 @@ static bool read_nodes(struct config *c, const char *flag, uint64_t *n)
     *n = 1;
     if (memchr(word.p, '$', word.n) != NULL)
         return false;
-    memplan_error *e =
-        value->kind == JSON_BOOL
-            ? config_bad(c, value, MEMPLAN_E_ARG, "no value behind '%s'", shown)
-            : config_bad(c, value, MEMPLAN_E_ARG, "'%s' is '%.*s'", shown,
-                         (int)(word.n < 40 ? word.n : 40), word.p);
-    diag_hint(e, "write the number of nodes");
+    bad_number(c, flag, "write the number of nodes");
     return false;
 }
 

@@ -19,7 +19,8 @@
 static const memplan_field fields[KEY_COUNT] = {
 #define KEY(id, key, type, choices, default_text, min, max, group, doc, ph)    \
     [KEY_##id] = {                                                             \
-        key, MEMPLAN_TYPE_##type, choices, default_text, group, doc, ph        \
+        key, MEMPLAN_TYPE_##type, choices, default_text, group, doc, ph, min,  \
+        max                                                                    \
     },
 #include "spec/setup.def"
 #undef KEY

@@ -12,14 +12,10 @@
 
 #include "base/banned.h"
 
-static const struct bounds {
-    double min, max; /* both allowed */
-} bounds[KEY_COUNT] = {
-#define KEY(id, key, type, choices, default_text, min, max, group, doc, ph)    \
-    [KEY_##id] = { min, max },
-#include "spec/setup.def"
-#undef KEY
-};
+static bool in_bounds(enum setup_key key, double x)
+{
+    return x >= setup_field(key)->min && x <= setup_field(key)->max;
+}
 
 static uint64_t dtype_of(struct str word)
 {
@@ -152,8 +148,9 @@ static memplan_error *bad_form(struct diag *d, enum setup_key key,
                     setup_field(key)->key, w->what, quoted(value), value.p);
     if (setup_field(key)->choices[0] != '\0')
         hint_words(e, setup_field(key)->choices);
-    else if (w == &wanted[MEMPLAN_TYPE_COUNT] && bounds[key].max < 100)
-        diag_hint(e, "use %.0f to %.0f", bounds[key].min, bounds[key].max);
+    else if (w == &wanted[MEMPLAN_TYPE_COUNT] && setup_field(key)->max < 100)
+        diag_hint(e, "use %.0f to %.0f", setup_field(key)->min,
+                  setup_field(key)->max);
     else
         diag_hint(e, "%s",
                   key == KEY_IMAGE                 ? "such as 3x32x32"
@@ -163,33 +160,46 @@ static memplan_error *bad_form(struct diag *d, enum setup_key key,
     return e;
 }
 
+/* A size without its unit: 24 for 24GiB. What is too small as bytes only. */
+static bool lacks_gib(enum setup_key key, double x)
+{
+    const memplan_field *f = setup_field(key);
+    const double gib = 1 << 30;
+    return f->type == MEMPLAN_TYPE_BYTES && x > 0 && x < f->min
+           && in_bounds(key, x * gib);
+}
+
+/* A share without its sign: 40 for 40%. */
+static bool lacks_percent(enum setup_key key, double x)
+{
+    const memplan_field *f = setup_field(key);
+    return f->type == MEMPLAN_TYPE_REAL && f->max <= 1 && x > 1
+           && in_bounds(key, x / 100);
+}
+
 static memplan_error *bad_range(struct diag *d, enum setup_key key,
                                 struct str value)
 {
+    const memplan_field *f = setup_field(key);
     char low[UNIT_TEXT_MAX], high[UNIT_TEXT_MAX];
+    double x = 0;
     memplan_error *e =
         setup_error(d, MEMPLAN_E_RANGE, key, "'%s' is %.*s, out of range",
-                    setup_field(key)->key, quoted(value), value.p);
-    diag_hint(e, "use %s to %s", unit_format_double(low, bounds[key].min),
-              unit_format_double(high, bounds[key].max));
-    double x = 0;
-    const bool share =
-        setup_field(key)->type == MEMPLAN_TYPE_REAL && bounds[key].max <= 1;
-    if (share && unit_parse_real(value, &x) == UNIT_OK && x > 1 && x <= 100)
+                    f->key, quoted(value), value.p);
+    diag_hint(e, "use %s to %s", unit_format_double(low, f->min),
+              unit_format_double(high, f->max));
+    if (memchr(value.p, '%', value.n) != NULL
+        || unit_parse_real(value, &x) != UNIT_OK)
+        return e;
+    if (lacks_percent(key, x))
         str_append(e->hint, sizeof(e->hint), ", or %.*s%%", quoted(value),
                    value.p);
-    if (setup_field(key)->type == MEMPLAN_TYPE_BYTES
-        && unit_parse_real(value, &x) == UNIT_OK)
+    if (lacks_gib(key, x))
         diag_hint(e, "these are bytes: write %.*sGiB", quoted(value), value.p);
     return e;
 }
 
 /* ---- one value ---- */
-
-static bool in_bounds(enum setup_key key, double x)
-{
-    return x >= bounds[key].min && x <= bounds[key].max;
-}
 
 /* Readers below store on success and return NULL, else the error. */
 

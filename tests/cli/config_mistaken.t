@@ -1,4 +1,4 @@
-A file of DeepSpeed's, given as another program's.
+A file of DeepSpeed's, given to a reader that knows none of its entries.
 == args
 llama-7b --peft ds.json
 == file ds.json

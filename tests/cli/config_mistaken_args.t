@@ -1,4 +1,4 @@
-A file of DeepSpeed's, given as another program's.
+A file of DeepSpeed's, given to a reader that knows half of its entries: bf16.
 == args
 llama-7b --training-args ds.json
 == file ds.json

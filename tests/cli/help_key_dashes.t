@@ -6,6 +6,6 @@ help --zero
 
   ZeRO stage (fsdp: 2 shards gradients, 3 everything)
 
-  value    a whole number: 64, 13B, 260e9
+  value    a whole number, 0 to 3
   default  0; fsdp, fsdp2 3; megatron 1
   in JSON  "zero"

@@ -14,8 +14,8 @@ import warnings
 import step  # noqa: F401  (before torch: it loads device.py)
 import torch
 import torch.distributed as dist
-from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.distributed.device_mesh import init_device_mesh
+from torch._subclasses.fake_tensor import FakeTensorMode, unset_fake_temporarily
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor
 from torch.distributed.tensor._sharding_prop import ShardingPropagator
@@ -53,6 +53,17 @@ def idle_cuda():
     cuda.stream = lambda *_: contextlib.nullcontext()
     cuda.set_stream = cuda.set_device = cuda.synchronize = lambda *_: None
     cuda.current_device, cuda.device_count = lambda: 0, lambda: 8
+
+
+def meshes_are_real():
+    """fully_shard joins its mesh and that of the DTensors: numbers of ranks, which are read."""
+    join = DeviceMesh._concatenate
+
+    def joined(*args):
+        with unset_fake_temporarily():
+            return join(*args)
+
+    DeviceMesh._concatenate = staticmethod(joined)
 
 
 class Local(step.Rounded):

@@ -13,8 +13,8 @@ import engines  # noqa: F401  (before torch: it loads device.py)
 import step
 import torch
 import torch.distributed as dist
-from torch._subclasses.fake_tensor import FakeTensorMode, unset_fake_temporarily
-from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor
 from torch.testing._internal.distributed.fake_pg import FakeStore
@@ -29,17 +29,6 @@ class Run(step.Run):
     tp: int = 2
     shards: int = 1             # FSDP2 over the rest, each layer a unit, as Accelerate has it
     tied: bool = False
-
-
-def meshes_are_real():
-    """fully_shard joins its mesh and that of the DTensors: numbers of ranks, which are read."""
-    join = DeviceMesh._concatenate
-
-    def joined(*args):
-        with unset_fake_temporarily():
-            return join(*args)
-
-    DeviceMesh._concatenate = staticmethod(joined)
 
 
 class Local(engines.Local):
@@ -165,7 +154,7 @@ def runs(_):
     yield Run(shards=4, tp=4, tied=True, precision="bf16-mixed", optimizer_impl="fused")
 
 
-meshes_are_real()
+engines.meshes_are_real()
 modeling_flash_attention_utils._is_packed_sequence = lambda *_, **__: False  # reads values: what it answers for whole samples
 
 if __name__ == "__main__":

@@ -22,8 +22,7 @@ import step
 import torch
 import torch.distributed as dist
 import torch.utils.checkpoint
-from torch._subclasses.fake_tensor import FakeTensorMode, unset_fake_temporarily
-from torch.distributed.device_mesh import DeviceMesh
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.distributed.tensor import DTensor
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
@@ -73,17 +72,6 @@ def one_norm():
 
 
 library, KERNELS = one_norm()
-
-
-def meshes_are_real():
-    """fully_shard joins its mesh and DTensor's: numbers of ranks, which are read."""
-    join = DeviceMesh._concatenate
-
-    def joined(*args):
-        with unset_fake_temporarily():
-            return join(*args)
-
-    DeviceMesh._concatenate = staticmethod(joined)
 
 
 class Local(engines.Local):
@@ -291,7 +279,7 @@ def main(folder):
         (folder / "tensor_parallel" / name).write_text(dump_kept(kept_of(run)))
 
 
-meshes_are_real()
+engines.meshes_are_real()
 
 if __name__ == "__main__":
     main(pathlib.Path(sys.argv[1]))

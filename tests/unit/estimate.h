@@ -1,18 +1,16 @@
-/* What the tests of estimates share: one of a catalogue's model, from pairs of
- * setup keys and values. */
+/* What the tests of estimates share: one of a model, or of the catalogue's by
+ * name, from pairs of setup keys and values. */
 #ifndef MEMPLAN_TESTS_ESTIMATE_H
 #define MEMPLAN_TESTS_ESTIMATE_H
 
 #include "memplan/memplan.h"
 
-/* `pairs` ends with NULL. */
-static memplan_report *estimate(const char *name, const char *const *pairs)
+/* Frees the model. `pairs` ends with NULL. */
+static memplan_report *estimate_model(memplan_model *model,
+                                      const char *const *pairs)
 {
-    memplan_model *model = NULL;
     memplan_setup *setup = NULL;
     memplan_report *report = NULL;
-    assert_int_equal(memplan_model_builtin(&model, name, NULL, NULL),
-                     MEMPLAN_OK);
     assert_int_equal(memplan_setup_new(&setup, NULL, NULL), MEMPLAN_OK);
     for (; *pairs != NULL; pairs += 2)
         assert_int_equal(memplan_setup_set(setup, pairs[0], pairs[1], NULL),
@@ -22,6 +20,14 @@ static memplan_report *estimate(const char *name, const char *const *pairs)
     memplan_setup_free(setup);
     memplan_model_free(model);
     return report;
+}
+
+static memplan_report *estimate(const char *name, const char *const *pairs)
+{
+    memplan_model *model = NULL;
+    assert_int_equal(memplan_model_builtin(&model, name, NULL, NULL),
+                     MEMPLAN_OK);
+    return estimate_model(model, pairs);
 }
 
 #endif

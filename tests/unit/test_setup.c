@@ -178,7 +178,13 @@ static void table_is_sound(void **state)
                     || (f->choices[0] != ' ' && f->choices[n - 1] != ' '));
         bool words = f->type == MEMPLAN_TYPE_CHOICE;
         assert_true(!words || n > 0);
+        const bool number = f->type == MEMPLAN_TYPE_COUNT
+                            || f->type == MEMPLAN_TYPE_BYTES
+                            || f->type == MEMPLAN_TYPE_REAL;
+        assert_true(f->min >= 0 && (number ? f->max > f->min : true));
+        assert_true(number || f->type == MEMPLAN_TYPE_LIST || f->max <= 0);
     }
+    assert_int_equal(setup_field(KEY_ZERO)->max, 3);
     assert_int_equal(setup_find_key(STR("micro-batch")), KEY_MICRO_BATCH);
     assert_int_equal(setup_find_key(STR("")), KEY_COUNT);
 }
@@ -519,6 +525,40 @@ static void bad_values_are_refused(void **state)
         assert_string_equal(cs.slot[0].key, b->key);
         for (size_t k = 0; k < KEY_COUNT; k++)
             assert_false(cs.setup.set[k]);
+    }
+}
+
+/* What a hint says to write is taken; else it is the range alone. */
+static const struct range_hint {
+    const char *key, *value, *hint, *instead;
+} range_hints[] = {
+    { "gpu_memory", "24", "these are bytes: write 24GiB", "24GiB" },
+    { "gpu_memory", "0.5", "these are bytes: write 0.5GiB", "0.5GiB" },
+    { "gpu_memory", "1e30", "use 1048576 to 9e+18", "9e18" },
+    { "gpu_memory", "0", "use 1048576 to 9e+18", "1048576" },
+    { "gpu_memory", "9e9GiB", "use 1048576 to 9e+18", NULL },
+    { "cuda_context", "0", "use 1 to 1000000000000", "1" },
+    { "cuda_context", "0.5", "these are bytes: write 0.5GiB", "0.5GiB" },
+    { "ddp_bucket", "2e15", "use 1 to 1e+15", "1e15" },
+    { "lora_dropout", "50", "use 0 to 0.999, or 50%", "50%" },
+    { "lora_dropout", "100", "use 0 to 0.999", "0.999" },
+    { "lora_dropout", "250%", "use 0 to 0.999", NULL },
+    { "mfu", "40", "use 0.0001 to 1, or 40%", "40%" },
+    { "mfu", "100", "use 0.0001 to 1, or 100%", "100%" },
+    { "mfu", "101", "use 0.0001 to 1", "1" },
+};
+
+static void hints_out_of_range_are_taken(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof(range_hints) / sizeof(range_hints[0]); i++) {
+        const struct range_hint *r = &range_hints[i];
+        fresh();
+        assert_int_equal(set(r->key, r->value), MEMPLAN_E_RANGE);
+        assert_string_equal(cs.slot[0].hint, r->hint);
+        fresh();
+        if (r->instead)
+            assert_int_equal(set(r->key, r->instead), MEMPLAN_OK);
     }
 }
 
@@ -1987,6 +2027,7 @@ int main(void)
         cmocka_unit_test(words_are_their_enum),
         cmocka_unit_test(dtype_keys_store_the_enum),
         cmocka_unit_test(bad_values_are_refused),
+        cmocka_unit_test(hints_out_of_range_are_taken),
         cmocka_unit_test(negative_counts_are_refused),
         cmocka_unit_test(a_refused_value_changes_nothing),
         cmocka_unit_test(setup_files_are_read),

@@ -243,8 +243,6 @@ static memplan_report *grouped(const char *groups)
 {
     char text[640];
     memplan_model *model = NULL;
-    memplan_setup *setup = NULL;
-    memplan_report *report = NULL;
     snprintf(text, sizeof text,
              "{\"model_type\": \"deepseek_v3\", \"hidden_size\": 2048, "
              "\"intermediate_size\": 4096, \"moe_intermediate_size\": 1024, "
@@ -259,19 +257,8 @@ static memplan_report *grouped(const char *groups)
     assert_int_equal(
         memplan_model_parse(&model, text, strlen(text), "small", NULL, NULL),
         MEMPLAN_OK);
-    assert_int_equal(memplan_setup_new(&setup, NULL, NULL), MEMPLAN_OK);
-    static const char *const pairs[] = {
-        "gpus",           "64",  "ep", "64", "framework", "megatron",
-        "moe_dispatcher", "flex"
-    };
-    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i += 2)
-        assert_int_equal(memplan_setup_set(setup, pairs[i], pairs[i + 1], NULL),
-                         MEMPLAN_OK);
-    assert_int_equal(memplan_estimate(&report, model, setup, NULL, NULL),
-                     MEMPLAN_OK);
-    memplan_setup_free(setup);
-    memplan_model_free(model);
-    return report;
+    return estimate_model(model, PAIRS("gpus", "64", "ep", "64", "framework",
+                                       "megatron", "moe_dispatcher", "flex"));
 }
 
 static void test_groups_of_a_file(void **state)
