@@ -74,6 +74,27 @@ static void read_constants(struct file_reader *r, struct calibration *out,
     }
 }
 
+/* Constants that the fit stopped at the bound of; it may be left out. */
+static void read_bounds(struct file_reader *r, struct calibration *out,
+                        const struct json *bounds)
+{
+    if (bounds == NULL)
+        return;
+    const struct json *v = bounds->child;
+    for (; bounds->kind == JSON_ARRAY && v != NULL; v = v->next) {
+        const size_t i =
+            v->kind == JSON_STRING ? find_scale(v->text) : SPEED_SCALES;
+        if (i == SPEED_SCALES)
+            break;
+        out->bound[i] = true;
+    }
+    if (bounds->kind != JSON_ARRAY || v != NULL)
+        diag_hint(report_at(r, MEMPLAN_E_SCHEMA,
+                            bounds->kind == JSON_ARRAY ? v : bounds,
+                            "'at_bound' is a list of constants"),
+                  "such as [\"products\"], or leave it out");
+}
+
 static void read_gpu(struct file_reader *r, struct calibration *out,
                      const struct json *gpu)
 {
@@ -112,6 +133,7 @@ static void read_object(struct file_reader *r, struct calibration *out,
         report_at(r, MEMPLAN_E_RANGE, rows, "'rows' is 1 or more");
     if (constants != NULL)
         read_constants(r, out, constants);
+    read_bounds(r, out, json_member(root, "at_bound"));
 }
 
 memplan_status calibration_read(struct calibration *out, const char *text,

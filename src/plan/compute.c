@@ -129,10 +129,11 @@ static void cluster(struct compute_result *c, const struct run *run)
         const double need = c->gpu_hours / (per_gpu_day * run->days);
         const double whole = ceil(need - 1e-9);
         const double node = (double)run->gpus_per_node;
-        c->gpus_needed = fmax(whole, 1);
+        const double layout = (double)(run->tp * run->pp * run->cp);
+        c->gpus_needed = ceil(fmax(whole, 1) / layout) * layout;
         if (!run->given[KEY_GPUS] && !c->has_exact)
             c->gpus = c->gpus_needed;
-        c->gpus_in_nodes = ceil(whole / node) * node;
+        c->gpus_in_nodes = ceil(c->gpus_needed / node) * node;
     }
     c->days = c->gpu_hours / (per_gpu_day * c->gpus);
     c->cost_usd = c->price_usd_h > 0 || run->setup.set[KEY_PRICE]
@@ -142,6 +143,15 @@ static void cluster(struct compute_result *c, const struct run *run)
     c->energy_kwh = c->tdp_w > 0 ? c->gpu_hours / c->availability * c->tdp_w
                                        / 1000 * ENERGY_NODE * ENERGY_CENTRE
                                  : (double)NAN;
+}
+
+/* By each number's own step; none where no number is enough. */
+static void needed(struct compute_result *c, const struct memplan_report *r)
+{
+    const struct deadline_result *x = &r->deadline;
+    const double node = (double)r->run.gpus_per_node;
+    c->gpus_needed = x->met ? x->gpus : (double)NAN;
+    c->gpus_in_nodes = ceil(c->gpus_needed / node) * node;
 }
 
 /* Idle time of a rank over what it computes. Forward and the two halves of
@@ -230,7 +240,7 @@ void plan_compute(struct memplan_report *r)
     utilisation(c, r);
     cluster(c, &r->run);
     if (r->deadline.searched)
-        c->gpus_in_nodes = r->deadline.gpus;
+        needed(c, r);
     step(c, r);
     laws(c, r);
 }
@@ -342,8 +352,24 @@ static void explain_run(struct explanation *x, const struct compute_result *c)
                .source = "arXiv:2506.14551, arXiv:2111.00364" });
 }
 
-static void explain_time(struct explanation *x, const struct time_result *t)
+/* "calibrated by 'mine.json': products 0.9, ..." */
+static const char *calibration_words(struct arena *a, const struct run *run)
 {
+    const struct calibration *c = &run->setup.calibration;
+    char text[ASSUMPTION_TEXT];
+    if (c->rows == 0)
+        return "";
+    str_format(text, sizeof text, "calibrated by '%s':", c->name);
+    for (int i = 0; i < SPEED_SCALES; i++)
+        str_append(text, sizeof text, "%s %s %.3g", i > 0 ? "," : "",
+                   speed_scale_name((enum speed_scale)i), run->scale[i]);
+    const char *words = arena_printf(a, "%s", text);
+    return words == NULL ? "" : words;
+}
+
+static void explain_time(struct explanation *x, const struct memplan_report *r)
+{
+    const struct time_result *t = &r->time;
     add(x, (struct explain_entry){ .section = "time of a step",
                                    .name = "step time",
                                    .unit = "s",
@@ -351,7 +377,8 @@ static void explain_time(struct explanation *x, const struct time_result *t)
                                    .formula = "sum over the parts below",
                                    .numbers = "",
                                    .equation = "step-time",
-                                   .source = "" });
+                                   .source =
+                                       calibration_words(x->arena, &r->run) });
     for (int i = 0; i < TIME_PARTS; i++) {
         if (t->part[i] <= 0)
             continue;
@@ -412,7 +439,7 @@ bool explain_compute(struct explanation *x, const struct memplan_report *r)
     explain_flops_of_run(x, &r->compute);
     explain_run(x, &r->compute);
     if (r->compute.mfu_predicted) {
-        explain_time(x, &r->time);
+        explain_time(x, r);
         if (!fold_time_explain(x, &r->program, &r->run))
             return false;
     }

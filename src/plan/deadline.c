@@ -16,7 +16,7 @@ enum { GPUS_MOST = 10000000 }; /* of setup.def */
 
 struct hunt {
     struct memplan_report *trial;
-    const memplan_model *model;
+    const struct deadline_question *q;
     struct setup setup; /* with the number of GPUs open */
     struct deadline_result *out;
     struct diag *d;
@@ -31,14 +31,13 @@ static uint64_t lcm(uint64_t a, uint64_t b)
     return a / gcd_u64(a, b) * b;
 }
 
-static memplan_status evaluate(struct memplan_report *r,
-                               const memplan_model *model, struct setup *setup,
+static memplan_status evaluate(struct hunt *h, struct memplan_report *r,
                                uint64_t gpus, struct diag *d)
 {
-    setup->v[KEY_GPUS].n = gpus;
-    setup->set[KEY_GPUS] = true;
-    setup->automatic[KEY_GPUS] = false;
-    return plan_compute_model(r, model, setup, d);
+    h->setup.v[KEY_GPUS].n = gpus;
+    h->setup.set[KEY_GPUS] = true;
+    h->setup.automatic[KEY_GPUS] = false;
+    return plan_compute_spec(r, h->q->spec, h->q->params, &h->setup, d);
 }
 
 /* Keeps what is enough with the fewest GPUs, or else is over first. */
@@ -66,8 +65,7 @@ static bool enough(struct hunt *h, uint64_t gpus)
     struct diag d;
     diag_init(&d, &errs);
     h->out->looked++;
-    const memplan_status status =
-        evaluate(h->trial, h->model, &h->setup, gpus, &d);
+    const memplan_status status = evaluate(h, h->trial, gpus, &d);
     if (status == MEMPLAN_E_NOMEM)
         diag_nomem(h->d);
     if (status != MEMPLAN_OK)
@@ -139,6 +137,20 @@ static void look_at_shares(struct hunt *h, uint64_t layout)
     }
 }
 
+/* Beyond a node, where whole ones are not enough: other shares of the batch,
+ * with a node that is not all used. */
+static void look_at_parts(struct hunt *h, uint64_t layout)
+{
+    const uint64_t most = min_u64(h->shares, h->most / layout);
+    for (uint64_t dp = 1; dp <= most && h->d->status == MEMPLAN_OK; dp++) {
+        const uint64_t gpus = dp * layout;
+        const bool other =
+            gpus > h->node && gpus % h->unit == 0 && gpus % h->nodes != 0;
+        if (other && h->shares % dp == 0 && enough(h, gpus))
+            return;
+    }
+}
+
 /* More GPUs are never slower where each keeps its work: the first that is
  * enough is between one that is and one that is not. */
 static void bisect(struct hunt *h)
@@ -161,9 +173,18 @@ static void bisect(struct hunt *h)
     }
 }
 
+/* What is left beyond the last whole node, where that is not enough. */
+static void look_at_rest(struct hunt *h)
+{
+    const uint64_t n = count_candidates(h);
+    uint64_t gpus = (n > 0 ? candidate(h, n) : 0) + h->unit;
+    while (gpus <= h->most && h->d->status == MEMPLAN_OK && !enough(h, gpus))
+        gpus += h->unit;
+}
+
 /* ---- the answer ---- */
 
-static void say_searched(struct memplan_report *r)
+static void say_searched(struct memplan_report *r, bool decides)
 {
     const struct deadline_result *x = &r->deadline;
     char text[ASSUMPTION_TEXT], held[80];
@@ -177,7 +198,7 @@ static void say_searched(struct memplan_report *r)
                "with the step it has there; %s",
                x->looked, held);
     run_assume(&r->run, KEY_DAYS, text);
-    if (!r->memory.fits)
+    if (decides && !r->memory.fits)
         run_assume(&r->run, KEY_GPUS,
                    "time alone: by its peak the setup does not fit on these "
                    "GPUs (memplan estimate says what would make it)");
@@ -185,25 +206,31 @@ static void say_searched(struct memplan_report *r)
 
 static void search(struct hunt *h, const struct memplan_report *r)
 {
-    const struct run *run = &r->run;
+    const uint64_t layout = r->run.tp * r->run.pp * r->run.cp;
     set_numbers(h, r);
     if (h->shares > 0)
-        look_at_shares(h, run->tp * run->pp * run->cp);
+        look_at_shares(h, layout);
     else
         bisect(h);
+    if (h->out->met)
+        return;
+    if (h->shares > 0)
+        look_at_parts(h, layout);
+    else
+        look_at_rest(h);
 }
 
 memplan_status plan_deadline(struct memplan_report *r,
-                             const memplan_model *model,
-                             const struct setup *setup, struct diag *d)
+                             const struct deadline_question *q, struct diag *d)
 {
-    const bool open = !setup->set[KEY_GPUS] && !setup->set[KEY_DP];
+    const bool open =
+        q->decides && !q->setup->set[KEY_GPUS] && !q->setup->set[KEY_DP];
     const memplan_allocator alloc = r->arena.alloc;
     struct memplan_report *trial = plan_report_new(&alloc);
     struct deadline_result found = { .searched = true };
     struct hunt h = { .trial = trial,
-                      .model = model,
-                      .setup = *setup,
+                      .q = q,
+                      .setup = *q->setup,
                       .out = &found,
                       .d = d,
                       .asked = r->run.days };
@@ -215,11 +242,11 @@ memplan_status plan_deadline(struct memplan_report *r,
     if (d->status != MEMPLAN_OK)
         return d->status;
     if (found.gpus > 0 && open
-        && evaluate(r, model, &h.setup, (uint64_t)found.gpus, d) != MEMPLAN_OK)
+        && evaluate(&h, r, (uint64_t)found.gpus, d) != MEMPLAN_OK)
         return d->status;
     found.searched = found.gpus > 0;
     r->deadline = found;
     if (found.searched)
-        say_searched(r);
+        say_searched(r, q->decides);
     return MEMPLAN_OK;
 }

@@ -7,12 +7,17 @@
 
 #include "plan/plan.h"
 
-/* r holds plan_compute_model() of model and setup, which asks for days. Fills
- * r->deadline, and where the setup leaves the GPUs open r with as many as are
- * needed, or where no number is enough, with the fastest. Returns d's
- * status. */
+struct deadline_question {
+    const struct spec *spec;
+    const struct params_result *params;
+    const struct setup *setup;
+    bool decides; /* the GPUs, where the setup leaves them open */
+};
+
+/* r holds FLOPs, time and r->compute of a setup that asks for days. Fills
+ * r->deadline, and where that decides the GPUs r with as many as are needed,
+ * or where no number is enough, with the fastest. Returns d's status. */
 memplan_status plan_deadline(struct memplan_report *r,
-                             const memplan_model *model,
-                             const struct setup *setup, struct diag *d);
+                             const struct deadline_question *q, struct diag *d);
 
 #endif

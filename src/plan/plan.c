@@ -310,6 +310,24 @@ static void say_moved(struct memplan_report *r)
     }
 }
 
+/* Nothing computes faster than its peak: what is given of its speed is wrong. */
+static void say_beyond_peak(struct memplan_report *r)
+{
+    const struct compute_result *c = &r->compute;
+    const bool calibrated = r->run.setup.calibration.rows > 0;
+    char text[ASSUMPTION_TEXT];
+    if (!c->mfu_predicted || (c->mfu <= 1 && c->hfu <= 1))
+        return;
+    str_format(text, sizeof text,
+               "impossible: the predicted step computes at %.0f%% of the GPU's "
+               "peak%s",
+               100 * fmax(c->mfu, c->hfu),
+               calibrated ? ", so the calibration's constants are not its "
+                            "speeds"
+                          : "");
+    run_assume(&r->run, KEY_COUNT, text);
+}
+
 /* A loss below what the law has for any data, or any model. */
 static memplan_status check_reached(struct memplan_report *r, struct diag *d)
 {
@@ -355,6 +373,7 @@ memplan_status plan_estimate(struct memplan_report *r, const struct spec *spec,
         return d->status;
     say_moved(r);
     plan_compute(r);
+    say_beyond_peak(r);
     if (check_reached(r, d) != MEMPLAN_OK)
         return d->status;
     if (!r->memory.fits)
@@ -383,6 +402,23 @@ void memplan_report_free(memplan_report *report)
     a.resize(a.ctx, report, sizeof *report, 0);
 }
 
+/* An estimate is of its own GPUs; how many a deadline takes is told beside. */
+static memplan_status estimate_model(struct memplan_report *r,
+                                     const memplan_model *model,
+                                     const struct setup *setup, struct diag *d)
+{
+    const struct deadline_question q = { .spec = &model->spec,
+                                         .params = &model->params,
+                                         .setup = setup };
+    if (plan_estimate(r, q.spec, q.params, setup, d) != MEMPLAN_OK)
+        return d->status;
+    if (r->run.days <= 0 || !r->compute.mfu_predicted)
+        return MEMPLAN_OK;
+    if (plan_deadline(r, &q, d) == MEMPLAN_OK)
+        plan_compute(r);
+    return d->status;
+}
+
 memplan_status memplan_estimate(memplan_report **out,
                                 const memplan_model *model,
                                 const memplan_setup *setup,
@@ -400,8 +436,7 @@ memplan_status memplan_estimate(memplan_report **out,
     struct memplan_report *r = plan_report_new(allocator);
     if (r == NULL)
         return diag_nomem(&d);
-    if (plan_estimate(r, &model->spec, &model->params, &setup->setup, &d)
-        != MEMPLAN_OK) {
+    if (estimate_model(r, model, &setup->setup, &d) != MEMPLAN_OK) {
         memplan_report_free(r);
         return d.status;
     }
@@ -420,17 +455,17 @@ memplan_status memplan_estimate_again(memplan_report *report,
         diag_add(&d, MEMPLAN_E_ARG, "no report, model or setup");
         return d.status;
     }
-    return plan_estimate(report, &model->spec, &model->params, &setup->setup,
-                         &d);
+    return estimate_model(report, model, &setup->setup, &d);
 }
 
 /* ---- compute ---- */
 
-memplan_status plan_compute_model(struct memplan_report *r,
-                                  const memplan_model *model,
-                                  const struct setup *setup, struct diag *d)
+memplan_status plan_compute_spec(struct memplan_report *r,
+                                 const struct spec *spec,
+                                 const struct params_result *params,
+                                 const struct setup *setup, struct diag *d)
 {
-    if (plan_memory(r, &model->spec, &model->params, setup, d) != MEMPLAN_OK
+    if (plan_memory(r, spec, params, setup, d) != MEMPLAN_OK
         || count_flops(r, d) != MEMPLAN_OK)
         return d->status;
     count_communication(r);
@@ -438,7 +473,15 @@ memplan_status plan_compute_model(struct memplan_report *r,
         return d->status;
     say_moved(r);
     plan_compute(r);
+    say_beyond_peak(r);
     return MEMPLAN_OK;
+}
+
+memplan_status plan_compute_model(struct memplan_report *r,
+                                  const memplan_model *model,
+                                  const struct setup *setup, struct diag *d)
+{
+    return plan_compute_spec(r, &model->spec, &model->params, setup, d);
 }
 
 /* A deadline decides the GPUs, and they decide batch, steps and messages: the
@@ -448,8 +491,7 @@ static memplan_status compute_deadline(struct memplan_report *r,
                                        const struct setup *setup,
                                        struct diag *d)
 {
-    const double unit = (double)(r->run.tp * r->run.pp * r->run.cp);
-    const double gpus = ceil(r->compute.gpus_needed / unit) * unit;
+    const double gpus = r->compute.gpus_needed;
     char text[32];
     struct setup more = *setup;
     str_format(text, sizeof text, "%llu", (unsigned long long)gpus);
@@ -463,8 +505,12 @@ static memplan_status answer_deadline(struct memplan_report *r,
                                       const memplan_model *model,
                                       const struct setup *setup, struct diag *d)
 {
+    const struct deadline_question q = { .spec = &model->spec,
+                                         .params = &model->params,
+                                         .setup = setup,
+                                         .decides = true };
     if (r->compute.mfu_predicted)
-        return plan_deadline(r, model, setup, d);
+        return plan_deadline(r, &q, d);
     const bool open = !setup->set[KEY_GPUS] && !setup->set[KEY_DP]
                       && !setup->set[KEY_GLOBAL_BATCH];
     return open ? compute_deadline(r, model, setup, d) : MEMPLAN_OK;

@@ -39,6 +39,10 @@ void plan_compute(struct memplan_report *r);
 
 /* Memory, FLOPs, communication and r->compute of a model as it is set up, and
  * no proposals. Returns d's status. */
+memplan_status plan_compute_spec(struct memplan_report *r,
+                                 const struct spec *spec,
+                                 const struct params_result *params,
+                                 const struct setup *setup, struct diag *d);
 memplan_status plan_compute_model(struct memplan_report *r,
                                   const memplan_model *model,
                                   const struct setup *setup, struct diag *d);

@@ -37,7 +37,7 @@ struct compute_result {
     double peak_flop_s;
     double gpu_hours, days, cost_usd, energy_kwh; /* NAN: not known */
     double gpus;          /* used; without a model what the deadline needs */
-    double gpus_needed;   /* for the deadline, each as fast as these */
+    double gpus_needed;   /* for the deadline; NAN: no number is enough */
     double gpus_in_nodes; /* needed, rounded up to whole nodes */
     bool has_deadline;
     double deadline_days;

@@ -6,27 +6,75 @@
 #include "report/report_rows.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "base/banned.h"
 
-/* "41.20 GiB", "6,738,415,616", "0.45", "true" */
-static void number_words(char buf[UNIT_TEXT_MAX], memplan_type type, double x)
+enum { DECIMALS_MOST = 9 }; /* of unit_format_grouped() */
+
+static int decimals_of(double x)
 {
-    if (type == MEMPLAN_TYPE_BOOL) {
-        str_format(buf, UNIT_TEXT_MAX, "%s", x > 0 ? "true" : "false");
-        return;
-    }
-    if (type == MEMPLAN_TYPE_BYTES) {
-        char plain[UNIT_TEXT_MAX];
+    if (fabs(x) >= 1000 || !(x > floor(x)))
+        return 0;
+    return fabs(x) < 1 ? 4 : 2;
+}
+
+/* "41.20 GiB", and past DECIMALS_MOST "44,238,213,120 B" */
+static void bytes_words(char buf[UNIT_TEXT_MAX], double x, int decimals)
+{
+    char plain[UNIT_TEXT_MAX];
+    if (decimals < DECIMALS_MOST)
         unit_format_bytes(plain, (uint64_t)fabs(x));
-        str_format(buf, UNIT_TEXT_MAX, "%s%s", x < 0 ? "-" : "", plain);
-        return;
-    }
-    double whole = floor(x);
-    if (fabs(x) >= 1000 || !(x > whole))
-        unit_format_grouped(buf, x, 0);
     else
-        unit_format_grouped(buf, x, fabs(x) < 1 ? 4 : 2);
+        str_format(plain, sizeof plain, "%s B",
+                   unit_format_grouped(buf, fabs(x), 0));
+    str_format(buf, UNIT_TEXT_MAX, "%s%s", x < 0 ? "-" : "", plain);
+}
+
+/* "6,738,415,616", "0.45", "true"; of what is not whole so many decimals, or
+ * as many as it has by itself. */
+static void number_words(char buf[UNIT_TEXT_MAX], memplan_type type, double x,
+                         int decimals)
+{
+    const bool whole = !(x > floor(x));
+    if (type == MEMPLAN_TYPE_BOOL)
+        str_format(buf, UNIT_TEXT_MAX, "%s", x > 0 ? "true" : "false");
+    else if (type == MEMPLAN_TYPE_BYTES)
+        bytes_words(buf, x, decimals);
+    else
+        unit_format_grouped(buf, x,
+                            whole          ? 0
+                            : decimals < 0 ? decimals_of(x)
+                                           : decimals);
+}
+
+/* Bytes are whole: 5 % of a GPU is rounded so that the same holds. */
+static double whole_bytes(const struct outcome *o, double x)
+{
+    return o->limit.assertion->relation == AT_LEAST ? ceil(x) : floor(x);
+}
+
+/* With which decimals a figure and its limit are not the same; -1: their own.
+ * "9,006 > 9,006" and "1.00 > 1" say nothing. */
+static int decimals_apart(const struct outcome *o)
+{
+    const memplan_type type = o->limit.assertion->told.type;
+    const double a = o->actual, b = o->limit.value;
+    char one[UNIT_TEXT_MAX], other[UNIT_TEXT_MAX];
+    if (type == MEMPLAN_TYPE_BYTES) {
+        bytes_words(one, a, 0);
+        bytes_words(other, b, 0);
+        return strcmp(one, other) == 0 ? DECIMALS_MOST : -1;
+    }
+    const int own = (int)fmax(decimals_of(a), decimals_of(b));
+    int n = own;
+    for (; n < DECIMALS_MOST; n++) {
+        unit_format_grouped(one, a, n);
+        unit_format_grouped(other, b, n);
+        if (strcmp(one, other) != 0)
+            break;
+    }
+    return n > own ? n : -1;
 }
 
 static const char *relation_words(enum relation relation, bool ok)
@@ -44,8 +92,13 @@ static void append_outcome(char *text, size_t size, const struct outcome *o)
 {
     const memplan_assertion *told = &o->limit.assertion->told;
     char actual[UNIT_TEXT_MAX], limit[UNIT_TEXT_MAX];
-    number_words(actual, told->type, o->actual);
-    number_words(limit, told->type, o->limit.value);
+    const int decimals = o->ok ? -1 : decimals_apart(o);
+    number_words(actual, told->type, o->actual, decimals);
+    number_words(limit, told->type,
+                 told->type == MEMPLAN_TYPE_BYTES
+                     ? whole_bytes(o, o->limit.value)
+                     : o->limit.value,
+                 decimals);
     if (!o->known)
         str_append(text, size, "%s is not known (%s)", told->path, told->name);
     else if (told->type == MEMPLAN_TYPE_BOOL)
@@ -127,10 +180,8 @@ static struct value number_value(const struct outcome *o, double x, bool known)
         v.truth = x > 0;
     } else if (o->limit.assertion->told.type == MEMPLAN_TYPE_BYTES
                && fabs(x) < 0x1p63) {
-        /* Bytes are whole: 5 % of a GPU is rounded so that the same holds. */
         v.kind = VALUE_I64;
-        v.i64 = (int64_t)(o->limit.assertion->relation == AT_LEAST ? ceil(x)
-                                                                   : floor(x));
+        v.i64 = (int64_t)whole_bytes(o, x);
     } else {
         v.kind = VALUE_REAL;
         v.real = x;

@@ -210,17 +210,11 @@ static void deadline_line(struct table *t, const struct memplan_report *r)
     }
     str_format(note, sizeof(note), "for %s days",
                unit_format_double(buf, c->deadline_days));
-    if (r->run.given[KEY_GPUS]) {
-        str_append(note, sizeof(note), ", in whole nodes");
-        line(t, "GPUs needed", unit_format_grouped(value, c->gpus_in_nodes, 0),
-             note);
-        return;
-    }
-    str_append(note, sizeof(note), "; %s in whole nodes",
-               unit_format_grouped(buf, c->gpus_in_nodes, 0));
+    if (c->gpus_in_nodes > c->gpus_needed)
+        str_append(note, sizeof(note), "; %s in whole nodes",
+                   unit_format_grouped(buf, c->gpus_in_nodes, 0));
     if (r->has_model)
-        str_append(note, sizeof(note),
-                   "; each as fast as here (memplan compute looks at more)");
+        str_append(note, sizeof(note), "; each as fast as here");
     line(t, "GPUs needed", unit_format_grouped(value, c->gpus_needed, 0), note);
 }
 

@@ -496,6 +496,24 @@ static const char *idle_calibration(const struct run *r, bool model)
     return moved ? NULL : "its constants are 1";
 }
 
+/* A speed at the end of what a machine's can be is none. */
+static void say_bounds(struct run *r, const struct calibration *c)
+{
+    char text[ASSUMPTION_TEXT];
+    int n = 0;
+    str_format(text, sizeof text,
+               "constants of '%s' stopped at a bound:", c->name);
+    for (int i = 0; i < SPEED_SCALES; i++)
+        if (c->bound[i])
+            str_append(text, sizeof text, "%s %s", n++ > 0 ? "," : "",
+                       speed_scale_name((enum speed_scale)i));
+    if (n > 0)
+        resolve_note(r, KEY_COUNT,
+                     "%s; no speed of a machine: a row's unit or setup is not "
+                     "the run's",
+                     text);
+}
+
 /* A calibration is of one GPU's speeds. */
 static void resolve_calibration(struct run *r, bool model, struct diag *d)
 {
@@ -526,6 +544,7 @@ static void resolve_calibration(struct run *r, bool model, struct diag *d)
                    speed_scale_name((enum speed_scale)i), c->scale[i]);
     }
     resolve_note(r, KEY_COUNT, "%s", text);
+    say_bounds(r, c);
 }
 
 /* What is in a file is taken back by an option beside it. */

@@ -342,6 +342,7 @@ enum { CALIBRATION_NAME = 64, CALIBRATION_GPU = 32 };
 struct calibration {
     size_t rows; /* that it was fitted to; 0: there is none */
     double scale[SPEED_SCALES];
+    bool bound[SPEED_SCALES]; /* the fit stopped there */
     char gpu[CALIBRATION_GPU];
     char name[CALIBRATION_NAME]; /* of the file */
 };

@@ -369,6 +369,74 @@ static void test_deadline_predicted(void **state)
     memplan_report_free(r);
 }
 
+/* Where whole nodes share a batch too few ways, parts of them are enough. */
+static void test_deadline_parts(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *batch, *days;
+        double gpus;
+    } asked[] = { { "60", "10", 60 }, { "100", "20", 20 }, { "12", "60", 12 } };
+    for (size_t i = 0; i < COUNT(asked); i++) {
+        memplan_report *r = computed(
+            "llama-2-7b", SETUP("zero", "3", "global_batch", asked[i].batch,
+                                "days", asked[i].days));
+        assert_true(r->deadline.met);
+        near(r->deadline.gpus, asked[i].gpus, 0);
+        memplan_report_free(r);
+    }
+    /* where nothing says the batch too: there is one step for 20 ranks */
+    memplan_report *r = computed(
+        "llama-2-7b", SETUP("zero", "3", "seq_len", "2048", "tokens", "40960",
+                            "days", "0.0016", "peak_flops", "1e12"));
+    assert_true(r->deadline.gpus > 16);
+    memplan_report_free(r);
+}
+
+/* What the text says is needed is what the numbers say. */
+static void test_deadline_numbers(void **state)
+{
+    (void)state;
+    memplan_report *r =
+        computed("llama-2-7b", SETUP("zero", "3", "days", "10"));
+    near(number(r, "gpus_needed"), number(r, "deadline_gpus"), 0);
+    memplan_report_free(r);
+
+    r = computed("llama-2-7b",
+                 SETUP("zero", "3", "days", "0.01", "global_batch", "64"));
+    assert_false(r->deadline.met);
+    assert_true(isnan(r->compute.gpus_needed));
+    assert_true(isnan(r->compute.gpus_in_nodes));
+    memplan_report_free(r);
+
+    /* by division too it is whole layouts */
+    r = computed("llama-2-7b", SETUP("zero", "1", "days", "10", "mfu", "0.41",
+                                     "tp", "4", "pp", "2"));
+    assert_int_equal((int)number(r, "gpus_needed") % 8, 0);
+    near(number(r, "gpus_needed"), (double)r->run.gpus, 0);
+    memplan_report_free(r);
+}
+
+/* An estimate tells what compute tells, and is of its own GPUs. */
+static void test_deadline_of_estimate(void **state)
+{
+    (void)state;
+    memplan_setup *s = SETUP("zero", "3", "days", "10", "global_batch", "64");
+    memplan_model *model = NULL;
+    memplan_report *r = NULL;
+    assert_int_equal(memplan_model_builtin(&model, "llama-2-7b", NULL, NULL),
+                     MEMPLAN_OK);
+    assert_int_equal(memplan_estimate(&r, model, s, NULL, NULL), MEMPLAN_OK);
+    memplan_model_free(model);
+    memplan_report *c = computed("llama-2-7b", s);
+    assert_int_equal(r->run.gpus, 1);
+    assert_int_equal(64 % (int)c->deadline.gpus, 0);
+    near(r->deadline.gpus, c->deadline.gpus, 0);
+    near(r->compute.gpus_needed, c->compute.gpus_needed, 0);
+    memplan_report_free(c);
+    memplan_report_free(r);
+}
+
 /* Links that are said replace the catalogue's: slower ones take longer. */
 static void test_links(void **state)
 {
@@ -790,6 +858,9 @@ int main(void)
         cmocka_unit_test(test_too_large),
         cmocka_unit_test(test_deadline_in_a_layout),
         cmocka_unit_test(test_deadline_predicted),
+        cmocka_unit_test(test_deadline_parts),
+        cmocka_unit_test(test_deadline_numbers),
+        cmocka_unit_test(test_deadline_of_estimate),
         cmocka_unit_test(test_links),
         cmocka_unit_test(test_availability),
         cmocka_unit_test(test_budget_and_tokens),
