@@ -81,15 +81,6 @@ static void give(struct walk *w, tensor_id t, int32_t buffer, bool view)
     walk_buffer_release(w, buffer);
 }
 
-static bool wants_grad(const struct walk *w, tensor_id id)
-{
-    const struct tensor *t = &w->p->tensor[id];
-    if (t->role == ROLE_PARAM)
-        return t->trainable;
-    return (t->role == ROLE_ACTIVATION || id == w->b->memory) && t->needs_grad
-           && walk_slot_of(w, id) != NULL;
-}
-
 /* A linear works on rows: its input's gradient is the matrix product's result
  * seen in the input's shape. */
 static bool gives_view(const struct walk *w, const struct op *op)
@@ -99,14 +90,6 @@ static bool gives_view(const struct walk *w, const struct op *op)
         return t[op->in[0]].elems == t[op->out[0]].elems && op->keep_in == 0;
     return op->kind == OP_LINEAR || op->kind == OP_MATMUL || op->kind == OP_VIEW
            || op->kind == OP_CAT;
-}
-
-/* A linear's operands after the weight are its bias and what it keeps in place
- * of its input; only the bias has a gradient of its own. */
-static bool is_stand_in(const struct walk *w, const struct op *op, unsigned i)
-{
-    return op->kind == OP_LINEAR && i >= 2
-           && w->p->tensor[op->in[i]].role != ROLE_PARAM;
 }
 
 /* True when the operand's gradient is the result's gradient itself, or a view
@@ -174,202 +157,6 @@ static bool aliases(const struct walk *w, const struct op *op, unsigned i)
     case OP_KIND_COUNT: return false;
     }
     return false;
-}
-
-/* Allocations that live for a moment together: a kernel's, and weights'
- * gradients that do not stay. */
-struct parts {
-    uint64_t v[PARTS_MAX];
-    uint32_t n;
-    uint64_t sum;
-};
-
-static void parts_add(struct parts *parts, uint64_t bytes)
-{
-    if (bytes == 0)
-        return;
-    parts->sum += bytes;
-    if (parts->n < PARTS_MAX)
-        parts->v[parts->n++] = bytes;
-    else
-        parts->v[PARTS_MAX - 1] += bytes;
-}
-
-/* Up to the next multiple, for the flash kernels' padded scratch. */
-static uint64_t pad_to(uint64_t n, uint64_t multiple)
-{
-    return div_up(n, multiple) * multiple;
-}
-
-static bool regathered(const struct walk *w, const struct op *op, unsigned i)
-{
-    const struct tensor *in = &w->p->tensor[op->in[0]];
-    const bool first = i == 2 || !is_stand_in(w, op, i - 1);
-    return first && is_stand_in(w, op, i)
-           && w->p->tensor[op->in[i]].elems < in->elems && !in->pooled
-           && !in->shared_out;
-}
-
-/* For the weight's gradient. */
-uint64_t walk_gathers_again(const struct walk *w, const struct op *op)
-{
-    uint64_t bytes = 0;
-    for (unsigned i = 2; i < op->n_in; i++)
-        if (regathered(w, op, i))
-            bytes += w->p->tensor[op->in[0]].bytes;
-    return bytes;
-}
-
-/* An input that was gathered for the product is gathered again, a quantised
- * weight is dequantised again: 4-bit ones as in forward, int8 ones in the
- * input's dtype. */
-static uint64_t linear_again(const struct walk *w, const struct op *op)
-{
-    const struct tensor *in = &w->p->tensor[op->in[0]];
-    const struct tensor *weight = &w->p->tensor[op->in[1]];
-    uint64_t bytes = op->back_bytes;
-    if (weight->role == ROLE_PARAM && weight->dtype == DT_INT8)
-        bytes += weight->elems * dtype_size(in->dtype);
-    if (!walk_defers(w, op))
-        bytes += walk_gathers_again(w, op);
-    for (unsigned i = 2; i < op->n_in; i++) {
-        const struct tensor *t = &w->p->tensor[op->in[i]];
-        if (!regathered(w, op, i) && t->role == ROLE_PARAM && t->matmul)
-            bytes += weight->bytes;
-    }
-    return bytes;
-}
-
-/* A factor's gradient is made in the product's shape and dtype. All are, before
- * the engine looks at them one by one: sums those of what was broadcast, casts
- * those of what is narrower (torch/csrc/autograd/engine.cpp,
- * validate_outputs). What they will be is counted apart: the most that is there
- * beyond it. */
-static void factor_workspace(const struct walk *w, const struct op *op,
-                             const struct tensor *out, struct parts *parts)
-{
-    uint64_t later = 0, most = 0, rest = 0;
-    for (unsigned i = op->n_in; i-- > 0;) {
-        const struct tensor *t = &w->p->tensor[op->in[i]];
-        if (!wants_grad(w, op->in[i])
-            || (t->elems == out->elems && t->dtype == out->dtype))
-            continue;
-        if (out->bytes + later > most + rest) {
-            most = out->bytes;
-            rest = later;
-        }
-        later += out->bytes - min_u64(t->bytes, out->bytes);
-    }
-    parts_add(parts, most);
-    parts_add(parts, rest);
-}
-
-/* The same before any is cast, when saved tensors are still there. */
-static uint64_t uncast_factors(const struct walk *w, const struct op *op)
-{
-    const struct tensor *out = &w->p->tensor[op->out[0]];
-    uint64_t sum = 0;
-    for (unsigned i = 0; i < op->n_in; i++) {
-        const struct tensor *t = &w->p->tensor[op->in[i]];
-        if (wants_grad(w, op->in[i])
-            && (t->elems != out->elems || t->dtype != out->dtype))
-            sum += out->bytes - min_u64(t->bytes, out->bytes);
-    }
-    return sum;
-}
-
-/* dq is summed in fp32; grouped k, v get a gradient a query head first
- * (flash-attention csrc/flash_attn/flash_api.cpp). */
-static uint64_t flash_workspace(const struct walk *w, const struct op *op,
-                                struct parts *parts)
-{
-    const struct tensor *q = &w->p->tensor[op->in[0]];
-    const struct tensor *k = &w->p->tensor[op->in[1]];
-    if (w->bare)
-        return 0;
-    if (k->elems < q->elems) {
-        parts_add(parts, q->bytes);
-        parts_add(parts, q->bytes);
-    }
-    return pad_to(q->elems, 128) * 4;
-}
-
-/* What a backward kernel has for a moment beside its results. */
-static uint64_t backward_workspace(const struct walk *w, const struct op *op,
-                                   struct parts *parts)
-{
-    const struct tensor *in = &w->p->tensor[op->in[0]];
-    const struct tensor *out = &w->p->tensor[op->out[0]];
-    switch (op->kind) {
-    case OP_POW: /* x^(c-1) and c times it live to the end of the expression
-                    grad * (c * x.pow(c - 1)) (FunctionsManual.cpp) */
-        return 2 * in->bytes;
-    case OP_MUL: factor_workspace(w, op, out, parts); return 0;
-    case OP_FUSED:
-    case OP_FUNCTION:
-    case OP_LOOP:
-    case OP_EMBEDDING:
-    case OP_ALL_GATHER:
-    case OP_REDUCE_SCATTER:
-    case OP_SWIGLU: return op->back_bytes;
-    case OP_SOLVE: /* the system's gradient is a product, negated and cut to its
-                      triangle: two of them at a time (FunctionsManual.cpp,
-                      linalg_solve_triangular_backward) */
-        return in->bytes;
-    case OP_CUMSUM: /* summed up from the other end: flipped, summed, flipped
-                       (cumsum_backward) */
-        return 2 * in->bytes;
-    case OP_FLASH_ATTENTION:
-        parts_add(parts, op->back_bytes);
-        return flash_workspace(w, op, parts);
-    case OP_LINEAR: return linear_again(w, op);
-    case OP_PYTHON_GELU: /* bloom_gelu_back: five temporaries at most, the
-                            result when they are gone (modeling_bloom.py) */
-        return 4 * out->bytes;
-    case OP_COMPILED_CROSS_ENTROPY: /* a clone of the softmax, that the target's
-                                       entries are put into */
-        return w->p->tensor[op->out[2]].bytes;
-    case OP_SOFTMAX: /* grad * output first (aten/src/ATen/native/cuda/
-                        SoftMax.cu, softmax_backward_cuda_out) */
-        return out->bytes;
-    case OP_MASKED_SOFTMAX:
-    case OP_MATMUL:
-    case OP_ADD:
-    case OP_SCALE:
-    case OP_NEG:
-    case OP_DIV:
-    case OP_MEAN:
-    case OP_RSQRT:
-    case OP_TANH:
-    case OP_LOG_SOFTMAX:
-    case OP_NLL_LOSS:
-    case OP_ACTIVATION:
-    case OP_RELU:
-    case OP_CAST:
-    case OP_COPY:
-    case OP_VIEW:
-    case OP_CAT:
-    case OP_DROPOUT:
-    case OP_DROPOUT_ADD:
-    case OP_LAYER_NORM:
-    case OP_CONV:
-    case OP_BATCH_NORM:
-    case OP_MAX_POOL:
-    case OP_AVG_POOL:
-    case OP_RMS_NORM:
-    case OP_SDPA:
-    case OP_CROSS_ENTROPY:
-    case OP_FUSED_CROSS_ENTROPY:
-    case OP_WHERE:
-    case OP_TOPK:
-    case OP_INDEX:
-    case OP_QUANTIZE:
-    case OP_RELEASE:
-    case OP_ALL_REDUCE:
-    case OP_ALL_TO_ALL:
-    case OP_KIND_COUNT: return 0;
-    }
-    return 0;
 }
 
 /* What comes into the region that w is at from another one, which discarded
@@ -464,7 +251,7 @@ static int32_t fused_grad(struct walk *w, const struct op *op, unsigned i,
 }
 
 static void tell_moment(struct walk *w, const struct op *op,
-                        const struct parts *parts, bool birth)
+                        const struct walk_parts *parts, bool birth)
 {
     for (uint32_t i = 0; i < parts->n; i++)
         walk_tell(w, (struct walk_event){ .birth = birth,
@@ -475,7 +262,7 @@ static void tell_moment(struct walk *w, const struct op *op,
 }
 
 static void happens(struct walk *w, const struct op *op,
-                    const struct parts *parts)
+                    const struct walk_parts *parts)
 {
     tell_moment(w, op, parts, true);
     w->tmp += parts->sum;
@@ -549,16 +336,16 @@ static void update_weights(struct walk *w, const struct op *op)
 {
     if ((w->update_copies == 0 && w->projects == NULL) || w->mode != WGRAD_FREE)
         return;
-    struct parts moment = { .n = 0 };
+    struct walk_parts moment = { .n = 0 };
     uint64_t largest = 0, projected = 0;
     for (unsigned i = 0; i < op->n_in; i++) {
         const struct tensor *t = &w->p->tensor[op->in[i]];
         if (t->role != ROLE_PARAM || !t->trainable || t->tied
-            || is_stand_in(w, op, i) || (i == 1 && walk_defers(w, op)))
+            || walk_is_stand_in(w, op, i) || (i == 1 && walk_defers(w, op)))
             continue;
         const uint64_t bytes = round_to(t->bytes, w->granule);
         if (!t->words || !w->tied_table)
-            parts_add(&moment, bytes);
+            walk_parts_add(&moment, bytes);
         if (t->projected)
             projected = max_u64(projected, projected_alone(w->projects, t));
         else
@@ -567,10 +354,10 @@ static void update_weights(struct walk *w, const struct op *op)
     if (moment.sum == 0 && largest == 0)
         return;
     if (projected > w->update_copies * largest)
-        parts_add(&moment, round_to(projected, w->granule));
+        walk_parts_add(&moment, round_to(projected, w->granule));
     else
         for (unsigned i = 0; i < w->update_copies; i++)
-            parts_add(&moment, largest);
+            walk_parts_add(&moment, largest);
     tell_moment(w, op, &moment, true);
     w->tmp += moment.sum;
     walk_note(w);
@@ -582,15 +369,15 @@ static void backward_grads(struct walk *w, const struct op *op, int32_t g)
 {
     int32_t made[OP_IN_MAX];
     uint64_t coming[OP_IN_MAX] = { 0 };
-    struct parts moment = { .n = 0 };
-    parts_add(&moment, backward_workspace(w, op, &moment));
+    struct walk_parts moment = { .n = 0 };
+    walk_parts_add(&moment, walk_workspace(w, op, &moment));
     if (op->place == PLACE_KEPT)
         release_saved(w, op);
     if (op->place == PLACE_PIECES)
         release_result_grads(w, op);
     for (unsigned i = 0; i < op->n_in; i++) {
         made[i] = NO_GRAD;
-        if (is_stand_in(w, op, i) || !wants_grad(w, op->in[i]))
+        if (walk_is_stand_in(w, op, i) || !walk_wants_grad(w, op->in[i]))
             continue;
         const struct tensor *t = &w->p->tensor[op->in[i]];
         if (t->role == ROLE_PARAM) {
@@ -600,7 +387,7 @@ static void backward_grads(struct walk *w, const struct op *op, int32_t g)
             if (w->mode == WGRAD_FREE)
                 walk_gradient_comes(w, op, i, coming[i] = bytes);
             else
-                parts_add(&moment, bytes);
+                walk_parts_add(&moment, bytes);
         } else if (op->kind == OP_FUSED) {
             made[i] = fused_grad(w, op, i, made);
         } else if (g >= 0 && aliases(w, op, i)) {
@@ -613,8 +400,8 @@ static void backward_grads(struct walk *w, const struct op *op, int32_t g)
     }
     const bool early = lets_go_early(w, op);
     if (early) {
-        struct parts products = { .n = 0 };
-        parts_add(&products, uncast_factors(w, op));
+        struct walk_parts products = { .n = 0 };
+        walk_parts_add(&products, walk_uncast_factors(w, op));
         happens(w, op, &products);
         release_saved(w, op);
     }
@@ -745,7 +532,7 @@ static void restore_saved(struct walk *w, const struct op *op)
 static void comes_in(struct walk *w, tensor_id id)
 {
     const struct tensor *t = &w->p->tensor[id];
-    if (wants_grad(w, id))
+    if (walk_wants_grad(w, id))
         walk_slot_of(w, id)->grad = buffer_new(w, gradient_bytes(t), t->name);
 }
 

@@ -152,6 +152,55 @@ struct extremum walk_weights(struct walk *w);
 /* Whether a weight's gradient comes later, in a split backward. */
 bool walk_defers(const struct walk *w, const struct op *op);
 
+/* Whether backward makes a gradient of an operand. */
+static inline bool walk_wants_grad(const struct walk *w, tensor_id id)
+{
+    const struct tensor *t = &w->p->tensor[id];
+    if (t->role == ROLE_PARAM)
+        return t->trainable;
+    return (t->role == ROLE_ACTIVATION || id == w->b->memory) && t->needs_grad
+           && walk_slot_of(w, id) != NULL;
+}
+
+/* A linear's operands after the weight are its bias and what it keeps in place
+ * of its input; only the bias has a gradient of its own. */
+static inline bool walk_is_stand_in(const struct walk *w, const struct op *op,
+                                    unsigned i)
+{
+    return op->kind == OP_LINEAR && i >= 2
+           && w->p->tensor[op->in[i]].role != ROLE_PARAM;
+}
+
+/* Allocations that live for a moment together: a kernel's, and weights'
+ * gradients that do not stay. */
+struct walk_parts {
+    uint64_t v[PARTS_MAX];
+    uint32_t n;
+    uint64_t sum;
+};
+
+static inline void walk_parts_add(struct walk_parts *parts, uint64_t bytes)
+{
+    if (bytes == 0)
+        return;
+    parts->sum += bytes;
+    if (parts->n < PARTS_MAX)
+        parts->v[parts->n++] = bytes;
+    else
+        parts->v[PARTS_MAX - 1] += bytes;
+}
+
+/* ---- walk_kernels.c ---- */
+
+/* What an operation's backward needs beside its results, in bytes: in one piece,
+ * and what it adds to `parts`. */
+uint64_t walk_workspace(const struct walk *w, const struct op *op,
+                        struct walk_parts *parts);
+/* The input of a product that is gathered again for the weight's gradient. */
+uint64_t walk_gathers_again(const struct walk *w, const struct op *op);
+/* Of factors' gradients, what is more before any is cast to its dtype. */
+uint64_t walk_uncast_factors(const struct walk *w, const struct op *op);
+
 /* ---- walk_arrival.c ---- */
 
 /* Where weights lie among the block's trained ones. */
@@ -168,7 +217,6 @@ void walk_gradients_arrive(struct walk *w, const struct op *op,
 
 void walk_buffer_release(struct walk *w, int32_t i);
 void walk_release_saved(struct walk *w, const struct op *op);
-uint64_t walk_gathers_again(const struct walk *w, const struct op *op);
 uint64_t walk_weight_grad(struct walk *w, const struct op *op, tensor_id id);
 
 #endif
