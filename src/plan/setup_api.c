@@ -127,7 +127,9 @@ memplan_status memplan_setup_import(memplan_setup *setup, const char *dialect,
     const bool keeps =
         setup->setup.pending[0] != '\0' && setup->setup.pending_keeps;
     setup->setup.pending[0] = '\0';
+    const char *held = keeps ? setup->setup.pending_held : NULL;
     setup->setup.pending_keeps = false;
+    setup->setup.pending_held = NULL;
     struct arena arena;
     arena_init(&arena, &setup->alloc);
     const struct json *root = known->parse(&arena, text, len, &d);
@@ -139,6 +141,7 @@ memplan_status memplan_setup_import(memplan_setup *setup, const char *dialect,
                                       .len = len,
                                       .name = name,
                                       .keeps = keeps,
+                                      .held = held,
                                       .d = &d });
     arena_release(&arena);
     return d.status;

@@ -177,6 +177,14 @@ static void was_set(struct config *c, enum setup_key key,
     memcpy(e->message, message, sizeof(message));
 }
 
+/* Flags of `accelerate launch`, which go before its file's entries. */
+static bool is_launchers(enum setup_key key)
+{
+    return key == KEY_ZERO || key == KEY_OFFLOAD_OPTIMIZER
+           || key == KEY_OFFLOAD_PARAMS || key == KEY_TP || key == KEY_PP
+           || key == KEY_CP || key == KEY_SHARD_DEGREE;
+}
+
 /* TrainingArguments go before what Accelerate's file says of the same. */
 static bool is_kept(const struct config *c, enum setup_key key)
 {
@@ -187,7 +195,9 @@ static bool is_kept(const struct config *c, enum setup_key key)
         if (keys[i] == key)
             return c->s->set[key];
     }
-    return false;
+    return c->keeps && is_launchers(key) && c->s->set[key]
+           && c->s->said[key].entry != NULL && c->s->said[key].is_flag
+           && c->s->said[key].entry[0] != '\0';
 }
 
 void config_set(struct config *c, const struct json *where, enum setup_key key,

@@ -130,6 +130,7 @@ struct config {
     size_t len;
     const char *name; /* of the file, for notes */
     bool keeps;       /* GPUs, batches and clipping that are set stay so */
+    const char *held; /* the flag of the line before that says who holds */
     struct diag *d;
 };
 
@@ -223,6 +224,17 @@ struct json *config_parse_training_args(struct arena *a, const char *text,
 
 /* The key of a root whose members stood there as flags. */
 #define CONFIG_DASHES "--"
+
+/* What a script starts processes with, found without its flags. */
+struct config_launcher {
+    const char *program; /* deepspeed, accelerate, torchrun; NULL: none */
+    uint64_t visible;    /* GPUs that CUDA_VISIBLE_DEVICES lists; 0: not said */
+};
+void config_find_launcher(const char *text, size_t len,
+                          struct config_launcher *out);
+/* Members beside a script's flags, which no flag can be called. */
+#define CONFIG_LAUNCHER "(launcher)"
+#define CONFIG_VISIBLE "(visible)"
 
 /* Flags of a launch script, or of YAML with MODEL_ARGS, as an object: without
  * their dashes, '-' as '_'; true where nothing follows, else a string. */

@@ -40,50 +40,10 @@ static const struct config_row rows[] = {
     CONFIG_FSDP_ROWS("fsdp_config.", WORDS),
     ONLY("fsdp_config.fsdp_mixed_precision_policy", "false"),
 
-    SAME("megatron_lm_config.megatron_lm_tp_degree", KEY_TP),
-    SAME("megatron_lm_config.megatron_lm_pp_degree", KEY_PP),
-    SAME("megatron_lm_config.megatron_lm_num_micro_batches", KEY_GRAD_ACCUM),
-    SAME("megatron_lm_config.megatron_lm_sequence_parallelism",
-         KEY_SEQUENCE_PARALLEL),
-    WORDS("megatron_lm_config.megatron_lm_recompute_activations", KEY_RECOMPUTE,
-          "true=selective false="),
-    WORDS("megatron_lm_config.megatron_lm_use_distributed_optimizer", KEY_ZERO,
-          "true=1 false=0"),
-    LATER("megatron_lm_config.megatron_lm_gradient_clipping"),
-    SAME_GIVEN("megatron_lm_config.megatron_lm_expert_model_parallel_size",
-               KEY_EP),
-    SAME_GIVEN("megatron_lm_config.megatron_lm_expert_tensor_parallel_size",
-               KEY_ETP),
-    SAME("megatron_lm_config.megatron_lm_context_parallel_size", KEY_CP),
-    WORDS("megatron_lm_config.megatron_lm_optimizer_cpu_offload",
-          KEY_OFFLOAD_OPTIMIZER, "true=cpu false="),
-    WORDS_READ("megatron_lm_config.megatron_lm_recompute_granularity",
-               KEY_RECOMPUTE, "full=full selective=selective"),
-    ASIDE("megatron_lm_config.megatron_lm_recompute_method",
-          "see --recompute-layers, --recompute-granularity"),
-    ASIDE("megatron_lm_config.megatron_lm_recompute_num_layers",
-          "see --recompute-layers, --recompute-granularity"),
-    ASIDE("megatron_lm_config.megatron_lm_decoder_last_pipeline_num_layers",
-          "see --pipeline-layers"),
-    ASIDE("megatron_lm_config.megatron_lm_use_custom_fsdp",
-          "see --engine megatron-fsdp"),
+    CONFIG_MEGATRON_ROWS("megatron_lm_config.", SAME, SAME_GIVEN, WORDS),
     QUIET("megatron_lm_config"),
 
-    SAME_READ("parallelism_config.parallelism_config_tp_size", KEY_TP),
-    LATER("parallelism_config.parallelism_config_cp_size"),
-    SAME_GIVEN("parallelism_config.parallelism_config_dp_shard_size",
-               KEY_SHARD_DEGREE),
-    QUIET("parallelism_config.parallelism_config_dp_replicate_size"),
-    QUIET("parallelism_config.parallelism_config_cp_comm_strategy"),
-    QUIET("parallelism_config.parallelism_config_cp_backend"),
-    LATER("parallelism_config.parallelism_config_sp_size"),
-    ONLY("parallelism_config.parallelism_config_sp_backend", "deepspeed"),
-    QUIET("parallelism_config.parallelism_config_sp_seq_length"),
-    QUIET("parallelism_config.parallelism_config_sp_seq_length_is_variable"),
-    WORDS_READ("parallelism_config.parallelism_config_sp_attn_implementation",
-               KEY_ATTENTION,
-               "flash_attention_2=flash flash_attention_3=flash sdpa=sdpa "
-               "flex_attention=?"),
+    CONFIG_PARALLEL_ROWS("parallelism_config.", SAME_GIVEN),
 
     SAME_READ("gradient_accumulation_steps", KEY_GRAD_ACCUM),
     WORDS_GIVEN("dynamo_config.dynamo_backend", KEY_COMPILE,
@@ -110,18 +70,27 @@ static const struct config_row rows[] = {
     QUIET("deepspeed_fields_from_accelerate_config"),
 };
 
+/* Accelerate would go by the line, and take of the file what is left. */
+static void against_line(struct config *c, const struct json *type)
+{
+    diag_hint(config_bad(c, type, MEMPLAN_E_CONFLICT,
+                         "the line that names this file says --%s", c->held),
+              "keep one: leave the flag out, or write the distributed_type "
+              "that it means");
+}
+
 /* distributed_type decides which of the file's blocks counts. */
 static enum config_holder who_holds(struct config *c)
 {
     static const struct {
-        const char *type, *framework;
+        const char *type, *framework, *flag;
         enum config_holder holder;
     } types[] = {
-        { "NO", "hf", HOLD_DDP },
-        { "MULTI_GPU", "hf", HOLD_DDP },
-        { "DEEPSPEED", "deepspeed", HOLD_DEEPSPEED },
-        { "FSDP", "fsdp", HOLD_FSDP },
-        { "MEGATRON_LM", "megatron", HOLD_MEGATRON },
+        { "NO", "hf", "multi_gpu", HOLD_DDP },
+        { "MULTI_GPU", "hf", "multi_gpu", HOLD_DDP },
+        { "DEEPSPEED", "deepspeed", "use_deepspeed", HOLD_DEEPSPEED },
+        { "FSDP", "fsdp", "use_fsdp", HOLD_FSDP },
+        { "MEGATRON_LM", "megatron", "use_megatron_lm", HOLD_MEGATRON },
     };
     const struct json *type = config_at(c, "distributed_type");
     if (type == NULL || type->kind == JSON_BOOL) { /* YAML's bare NO */
@@ -130,6 +99,8 @@ static enum config_holder who_holds(struct config *c)
     }
     for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
         if (type->kind == JSON_STRING && str_is(type->text, types[i].type)) {
+            if (c->held != NULL && strcmp(c->held, types[i].flag) != 0)
+                against_line(c, type);
             config_set(c, type, KEY_FRAMEWORK, types[i].framework);
             return types[i].holder;
         }
@@ -229,18 +200,113 @@ void config_fsdp(struct config *c, const char *at)
         sharding(c, how);
 }
 
+/* accelerate/utils/dataclasses.py, DeepSpeedPlugin: stage 2 where nothing says
+ * another. */
+static void default_stage(struct config *c)
+{
+    if (c->s->set[KEY_ZERO])
+        return;
+    config_set(c, c->root, KEY_ZERO, "2");
+    config_note(c, "without zero_stage it is 2, Accelerate's default (--zero)");
+}
+
+/* Megatron-LM's defaults, but what the rows of keys at a path say. */
+static void megatron(struct config *c, const char *at)
+{
+    char path[CONFIG_PATH_MAX];
+    config_set(c, c->root, KEY_DETERMINISTIC, "false");
+    if (below(c, at, "megatron_lm_sequence_parallelism") == NULL)
+        config_set(c, c->root, KEY_SEQUENCE_PARALLEL, "false");
+    str_format(path, sizeof(path), "%smegatron_lm_gradient_clipping", at);
+    config_clipping(c, path);
+}
+
+/* Accelerate's context parallelism is torch's ring attention. */
+static void split(struct config *c, const char *at)
+{
+    char path[CONFIG_PATH_MAX];
+    const struct json *n = below(c, at, "parallelism_config_cp_size");
+    if (n != NULL)
+        config_set_json(c, n, KEY_CP);
+    if (n != NULL && !is_count(n, 1))
+        config_note(c, "parallelism_config_cp_size is ring attention, which is "
+                       "not modelled of these layers: Ulysses is assumed");
+    str_format(path, sizeof(path), "%sparallelism_config_sp_size", at);
+    n = config_at(c, path);
+    if (n != NULL && !is_count(n, 1))
+        config_ulysses(c, path);
+}
+
+/* launch.py refuses it of others, and without its flag looks at none of it. */
+static void launched_split(struct config *c)
+{
+    static const char *const sizes[] = { "tp", "cp", "sp", "dp_shard" };
+    const bool meant = config_is_true(c, "use_parallelism_config");
+    const struct json *version = config_at(c, "fsdp_version");
+    const struct json *said = config_at(c, "use_parallelism_config");
+    for (size_t i = 0; !meant && i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+        char path[CONFIG_PATH_MAX];
+        str_format(path, sizeof(path), "parallelism_config_%s_size", sizes[i]);
+        const struct json *size = config_at(c, path);
+        if (size != NULL && config_at(c, "config_file") == NULL)
+            diag_hint(config_bad(c, size, MEMPLAN_E_CONFLICT,
+                                 "--%s without --use_parallelism_config", path),
+                      "add --use_parallelism_config: without it Accelerate "
+                      "looks at none of them");
+    }
+    if (meant
+        && (!config_is_true(c, "use_fsdp") || version == NULL
+            || !is_count(version, 2)))
+        diag_hint(config_bad(c, said, MEMPLAN_E_CONFLICT,
+                             "--use_parallelism_config without --use_fsdp "
+                             "--fsdp_version 2"),
+                  "add them: Accelerate refuses it so");
+    split(c, "");
+}
+
+/* What of launch.py's flags says who holds what; NULL: none. */
+static const struct json *holder_flag(struct config *c, const char **name)
+{
+    static const char *const flags[] = { "use_fsdp", "use_deepspeed",
+                                         "use_megatron_lm", "multi_gpu" };
+    const struct json *first = NULL;
+    for (size_t i = 0; i < sizeof(flags) / sizeof(flags[0]); i++) {
+        if (!config_is_true(c, flags[i]))
+            continue;
+        if (first != NULL)
+            diag_hint(config_bad(c, config_at(c, flags[i]), MEMPLAN_E_CONFLICT,
+                                 "both --%s and --%s", *name, flags[i]),
+                      "keep one: Accelerate takes one of them at a time");
+        else
+            *name = flags[i];
+        first = first != NULL ? first : config_at(c, flags[i]);
+    }
+    return first;
+}
+
 bool config_launched(struct config *c, enum config_holder *holder)
 {
-    if (config_is_true(c, "use_fsdp")) {
-        config_set(c, config_at(c, "use_fsdp"), KEY_FRAMEWORK, "fsdp");
+    const char *name = "";
+    const struct json *flag = holder_flag(c, &name);
+    launched_split(c);
+    c->s->pending_held = flag != NULL ? name : NULL;
+    if (flag == NULL || strcmp(name, "multi_gpu") == 0)
+        return false;
+    if (strcmp(name, "use_fsdp") == 0) {
+        config_set(c, flag, KEY_FRAMEWORK, "fsdp");
         config_fsdp(c, "");
         *holder = HOLD_FSDP;
-        return true;
+    } else if (strcmp(name, "use_megatron_lm") == 0) {
+        config_set(c, flag, KEY_FRAMEWORK, "megatron");
+        megatron(c, "");
+        *holder = HOLD_MEGATRON;
+    } else {
+        config_set(c, flag, KEY_FRAMEWORK, "deepspeed");
+        *holder = HOLD_DEEPSPEED;
+        if (config_deepspeed_file(c) == NULL
+            && config_at(c, "config_file") == NULL)
+            default_stage(c);
     }
-    if (!config_is_true(c, "use_deepspeed"))
-        return false;
-    config_set(c, config_at(c, "use_deepspeed"), KEY_FRAMEWORK, "deepspeed");
-    *holder = HOLD_DEEPSPEED;
     return true;
 }
 
@@ -313,39 +379,21 @@ static void precision(struct config *c, enum config_holder h)
     }
 }
 
-/* Accelerate's is torch's ring attention. */
-static void context_parallel(struct config *c)
-{
-    const struct json *n =
-        config_at(c, "parallelism_config.parallelism_config_cp_size");
-    if (n == NULL)
-        return;
-    config_set_json(c, n, KEY_CP);
-    if (!is_count(n, 1))
-        config_note(c, "parallelism_config_cp_size is ring attention, which is "
-                       "not modelled of these layers: Ulysses is assumed");
-}
-
 static void together(struct config *c)
 {
     const enum config_holder h = who_holds(c);
+    const struct json *file =
+        config_at(c, "deepspeed_config.deepspeed_config_file");
     machines(c);
     if (h == HOLD_FSDP)
         config_fsdp(c, "fsdp_config.");
-    context_parallel(c);
-    config_ulysses(c, "parallelism_config.parallelism_config_sp_size");
+    split(c, "parallelism_config.");
     if (h == HOLD_DEEPSPEED)
         config_clipping(c, "deepspeed_config.gradient_clipping");
+    if (h == HOLD_DEEPSPEED && file == NULL)
+        default_stage(c);
     if (h == HOLD_MEGATRON)
-        config_set(c, c->root, KEY_DETERMINISTIC, "false");
-    if (h == HOLD_MEGATRON
-        && config_at(c, "megatron_lm_config.megatron_lm_sequence_parallelism")
-               == NULL)
-        config_set(c, c->root, KEY_SEQUENCE_PARALLEL, "false");
-    if (h == HOLD_MEGATRON)
-        config_clipping(c, "megatron_lm_config.megatron_lm_gradient_clipping");
-    const struct json *file =
-        config_at(c, "deepspeed_config.deepspeed_config_file");
+        megatron(c, "megatron_lm_config.");
     if (h == HOLD_DEEPSPEED && file != NULL && file->kind == JSON_STRING)
         config_goes_on(c, file, "deepspeed");
     else

@@ -19,6 +19,7 @@
 
 struct script {
     bool last_part; /* "--a.b.name" is name */
+    bool launches;  /* the line's own launcher counts too */
     struct arena *arena;
     struct diag *diag;
     const char *text;
@@ -449,6 +450,23 @@ static bool is_shown(struct script *s)
            || (s->in_case && i > s->at && i < s->len && s->text[i] == ')');
 }
 
+/* Of `deepspeed train.py` the name says how many processes. */
+static void add_launcher(struct script *s)
+{
+    struct config_launcher of;
+    config_find_launcher(s->text, s->len, &of);
+    struct json *v = of.program == NULL ? NULL : member_of(s, CONFIG_LAUNCHER);
+    if (v == NULL)
+        return;
+    v->kind = JSON_STRING;
+    v->text = str_of(of.program);
+    v = of.visible == 0 ? NULL : member_of(s, CONFIG_VISIBLE);
+    if (v == NULL)
+        return;
+    v->kind = JSON_NUMBER;
+    v->number = (double)of.visible;
+}
+
 static struct json *read_script(struct script *s)
 {
     s->root = new_value(s, (struct str){ "", 0 });
@@ -464,6 +482,8 @@ static struct json *read_script(struct script *s)
         else
             skip_word(s);
     }
+    if (s->launches)
+        add_launcher(s);
     return s->diag->status == MEMPLAN_OK ? s->root : NULL;
 }
 
@@ -609,7 +629,8 @@ struct json *config_parse_flags(struct arena *a, const char *text, size_t len,
                                 struct diag *d)
 {
     return parse(
-        (struct script){ .arena = a, .diag = d, .text = text, .len = len },
+        (struct script){
+            .launches = true, .arena = a, .diag = d, .text = text, .len = len },
         "a script with --per_device_train_batch_size 4, JSON or YAML");
 }
 
@@ -617,7 +638,8 @@ struct json *config_parse_launcher(struct arena *a, const char *text,
                                    size_t len, struct diag *d)
 {
     return parse(
-        (struct script){ .arena = a, .diag = d, .text = text, .len = len },
+        (struct script){
+            .launches = true, .arena = a, .diag = d, .text = text, .len = len },
         "a script that calls torchrun --nnodes 2 --nproc_per_node 8, "
         "deepspeed --num_gpus 8 or accelerate launch --num_processes 8");
 }

@@ -61,11 +61,63 @@ void config_world(struct config *c);
         QUIET(at "fsdp_transformer_layer_cls_to_wrap"),                        \
         QUIET(at "fsdp_min_num_params")
 
+/* The same of its Megatron-LM and of ranks' split: `same`, `given`, `word` are
+ * the rows of keys. */
+#define CONFIG_MEGATRON_ROWS(at, same, given, word)                            \
+    same(at "megatron_lm_tp_degree", KEY_TP),                                  \
+        same(at "megatron_lm_pp_degree", KEY_PP),                              \
+        same(at "megatron_lm_num_micro_batches", KEY_GRAD_ACCUM),              \
+        same(at "megatron_lm_sequence_parallelism", KEY_SEQUENCE_PARALLEL),    \
+        word(at "megatron_lm_recompute_activations", KEY_RECOMPUTE,            \
+             "true=selective false="),                                         \
+        word(at "megatron_lm_use_distributed_optimizer", KEY_ZERO,             \
+             "true=1 false=0"),                                                \
+        LATER(at "megatron_lm_gradient_clipping"),                             \
+        given(at "megatron_lm_expert_model_parallel_size", KEY_EP),            \
+        given(at "megatron_lm_expert_tensor_parallel_size", KEY_ETP),          \
+        same(at "megatron_lm_context_parallel_size", KEY_CP),                  \
+        word(at "megatron_lm_optimizer_cpu_offload", KEY_OFFLOAD_OPTIMIZER,    \
+             "true=cpu false="),                                               \
+        WORDS_READ(at "megatron_lm_recompute_granularity", KEY_RECOMPUTE,      \
+                   "full=full selective=selective"),                           \
+        ASIDE(at "megatron_lm_recompute_method",                               \
+              "see --recompute-layers, --recompute-granularity"),              \
+        ASIDE(at "megatron_lm_recompute_num_layers",                           \
+              "see --recompute-layers, --recompute-granularity"),              \
+        ASIDE(at "megatron_lm_decoder_last_pipeline_num_layers",               \
+              "see --pipeline-layers"),                                        \
+        ASIDE(at "megatron_lm_use_custom_fsdp", "see --engine megatron-fsdp")
+
+#define CONFIG_PARALLEL_ROWS(at, given)                                        \
+    SAME_READ(at "parallelism_config_tp_size", KEY_TP),                        \
+        LATER(at "parallelism_config_cp_size"),                                \
+        given(at "parallelism_config_dp_shard_size", KEY_SHARD_DEGREE),        \
+        QUIET(at "parallelism_config_dp_replicate_size"),                      \
+        QUIET(at "parallelism_config_cp_comm_strategy"),                       \
+        QUIET(at "parallelism_config_cp_backend"),                             \
+        LATER(at "parallelism_config_sp_size"),                                \
+        ONLY(at "parallelism_config_sp_backend", "deepspeed"),                 \
+        QUIET(at "parallelism_config_sp_seq_length"),                          \
+        QUIET(at "parallelism_config_sp_seq_length_is_variable"),              \
+        WORDS_READ(at "parallelism_config_sp_attn_implementation",             \
+                   KEY_ATTENTION,                                              \
+                   "flash_attention_2=flash flash_attention_3=flash "          \
+                   "sdpa=sdpa flex_attention=?")
+
+/* Flags of `accelerate launch`, beside TrainingArguments or not. */
+#define CONFIG_LAUNCH_ROWS                                                     \
+    CONFIG_FSDP_ROWS("", WORDS_READ),                                          \
+        CONFIG_MEGATRON_ROWS("", SAME_READ, SAME_READ, WORDS_READ),            \
+        CONFIG_PARALLEL_ROWS("", SAME_READ), LATER("use_megatron_lm"),         \
+        LATER("use_parallelism_config"), LATER(CONFIG_LAUNCHER),               \
+        LATER(CONFIG_VISIBLE), LATER("exclude"), LATER("gpu_ids"),             \
+        LATER("multi_gpu")
+
 /* Version and stage of it. */
 void config_fsdp(struct config *c, const char *at);
 
-/* accelerate launch --use_fsdp, --use_deepspeed: who holds what. False where
- * neither is said. */
+/* accelerate launch --use_fsdp, --use_deepspeed, --use_megatron_lm: who holds
+ * what. False where none is said. */
 bool config_launched(struct config *c, enum config_holder *holder);
 
 #endif

@@ -35,12 +35,25 @@ static bool is_own(const struct config *c)
     return c->root->parent != NULL || str_is(c->root->key, CONFIG_DASHES);
 }
 
+static bool other_program(struct config *c, const char *dialect)
+{
+    memplan_error *e = config_bad(c, c->root, MEMPLAN_E_SCHEMA,
+                                  "these are entries of another program's "
+                                  "file");
+    diag_hint(e, "give it as --%s FILE", dialect);
+    return true;
+}
+
 bool config_mistaken(struct config *c)
 {
     size_t all = 0;
     for (const struct json *v = c->root->child; v != NULL; v = v->next)
         all++;
     const size_t known = known_entries(c->table, c->root);
+    /* accelerate launch has flags of the same names as its file's entries */
+    if (!is_own(c) && c->table != &config_accelerate
+        && json_member(c->root, "distributed_type") != NULL)
+        return other_program(c, "accelerate");
     if (is_own(c) || 2 * known > all)
         return false;
     const struct config_dialect *best = NULL;
@@ -53,11 +66,5 @@ bool config_mistaken(struct config *c)
             best = of;
         }
     }
-    if (best == NULL)
-        return false;
-    memplan_error *e = config_bad(c, c->root, MEMPLAN_E_SCHEMA,
-                                  "these are entries of another program's "
-                                  "file");
-    diag_hint(e, "give it as --%s FILE", best->name);
-    return true;
+    return best != NULL && other_program(c, best->name);
 }

@@ -30,7 +30,7 @@ static const struct config_row rows[] = {
     SAME("num_virtual_tokens", KEY_NUM_VIRTUAL_TOKENS),
     SAME("prefix_projection", KEY_PREFIX_PROJECTION),
     LATER("encoder_hidden_size"),
-    ONLY("encoder_reparameterization_type", "MLP"),
+    LATER("encoder_reparameterization_type"),
     ONLY("bias", "none"),
     ONLY("lora_bias", "false"),
     ONLY("use_qalora", "false"),
@@ -270,6 +270,14 @@ static void encoder(struct config *c)
     const struct json *type = config_at(c, "peft_type");
     const struct json *wide = config_at(c, "encoder_hidden_size");
     const bool prefix = type != NULL && str_is(type->text, "PREFIX_TUNING");
+    const struct json *how = config_at(c, "encoder_reparameterization_type");
+    if (how != NULL && !prefix
+        && (how->kind != JSON_STRING || !str_is(how->text, "MLP")))
+        diag_hint(config_bad(c, how, MEMPLAN_E_UNSUPPORTED,
+                             "an encoder of prompts other than MLP is not "
+                             "modelled: an LSTM has weights and states of its "
+                             "own"),
+                  "write \"MLP\", PEFT's default");
     if (wide != NULL && wide->kind == JSON_NUMBER
         && (!prefix || config_is_true(c, "prefix_projection")))
         config_set_json(c, wide, KEY_ENCODER_HIDDEN_SIZE);
@@ -286,6 +294,8 @@ static void together(struct config *c)
         config_set(c, config_at(c, "use_dora"), KEY_LORA_VARIANT, "dora");
     else if (config_is_true(c, "use_rslora"))
         config_set(c, config_at(c, "use_rslora"), KEY_LORA_VARIANT, "rslora");
+    const struct json *targets = config_at(c, "target_modules");
+    c->s->peft_list = lora && targets == NULL;
     modules_at(c, "target_modules", KEY_LORA_TARGETS);
     modules_at(c, "feedforward_modules", KEY_FEEDFORWARD_MODULES);
     layers(c);

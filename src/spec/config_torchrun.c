@@ -38,7 +38,6 @@ static const struct config_row rows[] = {
     QUIET("machine_rank"),
     QUIET("main_process_ip"),
     QUIET("main_process_port"),
-    QUIET("multi_gpu"),
     QUIET("config"),
     LATER("use_fsdp"),
     LATER("use_deepspeed"),
@@ -50,7 +49,7 @@ static const struct config_row rows[] = {
     SAME_READ("offload_optimizer_device", KEY_OFFLOAD_OPTIMIZER),
     SAME_READ("offload_param_device", KEY_OFFLOAD_PARAMS),
     SAME_READ("gradient_accumulation_steps", KEY_GRAD_ACCUM),
-    CONFIG_FSDP_ROWS("", WORDS_READ),
+    CONFIG_LAUNCH_ROWS,
 };
 
 /* ---- how many processes ---- */
@@ -267,7 +266,123 @@ static void read_include(struct config *c)
     } else if (value != NULL) {
         config_note(c, "--include does not number the GPUs of each node: give "
                        "--gpus");
+        c->s->nodes = (uint32_t)nodes;
     }
+}
+
+/* ---- where no flag counts them ---- */
+
+static bool names_file(const struct json *value)
+{
+    return value != NULL && value->kind == JSON_STRING
+           && memchr(value->text.p, '$', value->text.n) == NULL;
+}
+
+/* One node, and of it all GPUs, or those that something numbers. */
+static void one_node(struct config *c, const char *why, uint64_t gpus)
+{
+    char text[UNIT_TEXT_MAX];
+    if (gpus > 0) {
+        str_format(text, sizeof(text), "%" PRIu64, gpus);
+        config_set(c, c->root, KEY_GPUS, text);
+        config_note(c, "%s it is %" PRIu64 " GPUs of a node (--gpus)", why,
+                    gpus);
+        return;
+    }
+    c->s->nodes = 1;
+    c->s->one_node = true;
+    config_note(c, "%s it is all GPUs of a node", why);
+}
+
+/* The same, unless the file that the line names says how many. */
+static void maybe_one_node(struct config *c)
+{
+    c->s->nodes = 1;
+    c->s->one_node = true;
+}
+
+/* "0,1,2": so many; 0 where it is another word. */
+static uint64_t numbered(struct str list)
+{
+    uint64_t n = 0;
+    while (list.n > 0) {
+        uint64_t id = 0;
+        const struct str one = str_cut(list, ',', &list);
+        if (one.n == 0)
+            continue;
+        if (!(one.n == 1 && one.p[0] == '0')
+            && unit_parse_count(one, &id) != UNIT_OK)
+            return 0;
+        n++;
+    }
+    return n;
+}
+
+/* "localhost:0": one GPU fewer, where that is the only host. */
+static void read_exclude(struct config *c)
+{
+    const struct json *value = config_at(c, "exclude");
+    struct str slots;
+    if (value == NULL)
+        return;
+    const struct str word = first_word(value);
+    str_cut(word, ':', &slots);
+    const uint64_t out =
+        memchr(word.p, '@', word.n) == NULL ? numbered(slots) : 0;
+    one_node(c,
+             out > 0 ? "without --num_gpus, but for those of --exclude,"
+                     : "--exclude has no GPUs of one node alone: without it",
+             0);
+    c->s->left_out = (uint32_t)out;
+}
+
+/* runner.py and launch.py of accelerate: what CUDA sees where nothing says how
+ * many; accelerate starts them all too, not one (torch.cuda.device_count). */
+static void read_unsaid(struct config *c)
+{
+    const struct json *of = config_at(c, CONFIG_LAUNCHER);
+    const struct json *seen = config_at(c, CONFIG_VISIBLE);
+    const struct json *ids = config_at(c, "gpu_ids");
+    const uint64_t visible = seen != NULL ? (uint64_t)seen->number : 0;
+    const bool flags = config_is_true(c, "multi_gpu")
+                       || config_is_true(c, "use_fsdp")
+                       || config_is_true(c, "use_deepspeed")
+                       || config_is_true(c, "use_megatron_lm") || ids != NULL;
+    const bool ds = of != NULL && str_is(of->text, "deepspeed");
+    const bool acc = (of != NULL && str_is(of->text, "accelerate")) || flags;
+    if (ds && config_at(c, "exclude") != NULL)
+        read_exclude(c);
+    else if (ds)
+        one_node(c,
+                 visible > 0 ? "without --num_gpus, by CUDA_VISIBLE_DEVICES,"
+                             : "without --num_gpus",
+                 visible);
+    else if (acc && names_file(config_at(c, "config_file")))
+        maybe_one_node(c);
+    else if (acc && ids != NULL)
+        one_node(c, "without --num_processes, by --gpu_ids,",
+                 numbered(first_word(ids)));
+    else if (acc)
+        one_node(c,
+                 visible > 0
+                     ? "without --num_processes, by CUDA_VISIBLE_DEVICES,"
+                     : "without --num_processes",
+                 visible);
+    else if (of != NULL)
+        config_note(c, "without --nproc_per_node it is one process a node");
+}
+
+/* A count that the line gives, if only the shell knows it. */
+static bool says_count(struct config *c)
+{
+    static const char *const flags[] = { "nproc_per_node", "nnodes",
+                                         "num_gpus",       "num_nodes",
+                                         "num_processes",  "num_machines",
+                                         "include" };
+    for (size_t i = 0; i < sizeof(flags) / sizeof(flags[0]); i++)
+        if (config_at(c, flags[i]) != NULL)
+            return true;
+    return false;
 }
 
 void config_world(struct config *c)
@@ -277,15 +392,12 @@ void config_world(struct config *c)
         read_launcher(c, &deepspeed);
     read_accelerate(c);
     read_include(c);
+    c->s->left_out = 0;
+    if (!says_count(c) && str_is(c->root->key, CONFIG_DASHES))
+        read_unsaid(c);
     if (config_at(c, "hostfile") != NULL && config_at(c, "num_nodes") == NULL
         && config_at(c, "include") == NULL)
         config_note(c, "--hostfile is not read: give --gpus, --gpus-per-node");
-}
-
-static bool names_file(const struct json *value)
-{
-    return value != NULL && value->kind == JSON_STRING
-           && memchr(value->text.p, '$', value->text.n) == NULL;
 }
 
 /* accelerate's --mixed_precision; the file that it names has its own. */

@@ -224,9 +224,10 @@ static enum config_holder who_holds(struct config *c)
     if (sharded)
         return read_fsdp(c, fsdp);
     enum config_holder launched = HOLD_DDP;
-    if (config_launched(c, &launched) && launched == HOLD_FSDP)
-        return launched;
+    const bool said = config_launched(c, &launched);
     read_accelerate(c);
+    if (said && launched != HOLD_DEEPSPEED)
+        return launched;
     if (launched == HOLD_DEEPSPEED || config_at(c, "zero_stage") != NULL
         || json_member(c->root, "ds.zero_stage") != NULL) {
         config_set(c, c->root, KEY_FRAMEWORK, "deepspeed");
@@ -345,7 +346,9 @@ struct json *config_parse_training_args(struct arena *a, const char *text,
                || text[i] == '\r' || (unsigned char)text[i] >= 0x80))
         i++;
     const bool json = i == len || text[i] == '{' || text[i] == '[';
-    if (!json && has_flag(text, len))
+    struct config_launcher of;
+    config_find_launcher(text, len, &of);
+    if (!json && (has_flag(text, len) || of.program != NULL))
         return config_parse_flags(a, text, len, d);
     if (!json)
         return yaml_parse(a, text, len, d);

@@ -221,18 +221,25 @@ static void resolve_nodes(struct run *r)
 {
     const uint64_t nodes = r->setup.nodes;
     const uint64_t gpus = r->given[KEY_GPUS] ? r->setup.v[KEY_GPUS].n : 0;
-    if (nodes > 0 && gpus > 0 && gpus % nodes == 0)
+    if (nodes > 0 && gpus > 0 && gpus % nodes == 0 && !r->setup.one_node)
         resolve_count(r, KEY_GPUS_PER_NODE, gpus / nodes);
     r->gpus_per_node =
         resolve_count(r, KEY_GPUS_PER_NODE, DEFAULT_GPUS_PER_NODE);
     if (nodes == 0 || gpus > 0)
         return;
     r->given[KEY_GPUS] = true;
-    resolve_count(r, KEY_GPUS, min_u64(nodes * r->gpus_per_node, GPUS_MAX));
-    resolve_assume(r, KEY_GPUS_PER_NODE,
-                   "%" PRIu64 " GPUs on each of %" PRIu64
-                   " nodes (--gpus-per-node, --gpus)",
-                   r->gpus_per_node, nodes);
+    const uint64_t all = min_u64(nodes * r->gpus_per_node, GPUS_MAX);
+    const uint64_t out = r->setup.left_out;
+    resolve_count(r, KEY_GPUS, all > out ? all - out : 1);
+    if (nodes == 1)
+        resolve_assume(r, KEY_GPUS_PER_NODE,
+                       "a node of %" PRIu64 " GPUs (--gpus-per-node, --gpus)",
+                       r->gpus_per_node);
+    else
+        resolve_assume(r, KEY_GPUS_PER_NODE,
+                       "%" PRIu64 " GPUs on each of %" PRIu64
+                       " nodes (--gpus-per-node, --gpus)",
+                       r->gpus_per_node, nodes);
 }
 
 /* Bytes per second of a link; one that a GPU has not stays unset. */

@@ -31,6 +31,77 @@ static uint64_t resolve_ia3_targets(const struct spec *spec)
     return down | UINT64_C(1) << LORA_Q | UINT64_C(1) << LORA_V;
 }
 
+/* The same of LoRA without target_modules
+ * (TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING, 0.21.2); 0: it has none
+ * for the model, and refuses. */
+static uint64_t resolve_peft_list(const struct spec *spec)
+{
+    enum {
+        Q = 1 << LORA_Q,
+        V = 1 << LORA_V,
+        QKV = Q | V | 1 << LORA_K,
+        PHI = Q | V | 1 << LORA_UP | 1 << LORA_DOWN
+    };
+    static const struct {
+        const char *type;
+        unsigned on;
+    } lists[] = {
+        { "t5", Q | V },
+        { "mt5", Q | V },
+        { "bart", Q | V },
+        { "opt", Q | V },
+        { "gptj", Q | V },
+        { "gpt_neo", Q | V },
+        { "bert", Q | V },
+        { "roberta", Q | V },
+        { "xlm-roberta", Q | V },
+        { "electra", Q | V },
+        { "layoutlm", Q | V },
+        { "llama", Q | V },
+        { "llama4", Q | V },
+        { "mistral", Q | V },
+        { "mixtral", Q | V },
+        { "stablelm", Q | V },
+        { "gemma", Q | V },
+        { "gemma2", Q | V },
+        { "gemma3_text", Q | V },
+        { "qwen2", Q | V },
+        { "qwen3", Q | V },
+        { "gpt2", QKV },
+        { "gpt_bigcode", QKV },
+        { "bloom", QKV },
+        { "gpt_neox", QKV },
+        { "chatglm", QKV },
+        { "mpt", QKV },
+        { "RefinedWebModel", QKV },
+        { "RefinedWeb", QKV },
+        { "falcon", QKV },
+        { "codegen", QKV },
+        { "phi", PHI },
+        { "nemotron_h", QKV | 1 << LORA_O },
+    };
+    for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++)
+        if (strcmp(spec->model_type, lists[i].type) == 0)
+            return lists[i].on;
+    return 0;
+}
+
+/* All linear layers, unless a PEFT file leaves it to PEFT. */
+static uint64_t lora_targets(struct run *r, const struct spec *spec)
+{
+    char words[LORA_WORDS_MAX], text[ASSUMPTION_TEXT];
+    if (!r->setup.peft_list || r->given[KEY_LORA_TARGETS])
+        return resolve_count(r, KEY_LORA_TARGETS,
+                             UINT64_C(1) << LORA_ALL_LINEAR);
+    const uint64_t on =
+        resolve_count(r, KEY_LORA_TARGETS, resolve_peft_list(spec));
+    str_format(text, sizeof(text),
+               "adapters on %s, PEFT's list (--lora-targets)",
+               lora_words(on, words));
+    resolve_assume(r, KEY_LORA_TARGETS, "%s", text);
+    return on;
+}
+
 /* The width of what an encoder of prompts gives. */
 static uint64_t prompt_width(const struct run *r, const struct spec *s)
 {
@@ -78,11 +149,11 @@ static void resolve_lora(struct run *r, const struct spec *spec)
     if (r->peft == PEFT_LORA)
         r->lora_variant = (enum lora_variant)resolve_count(r, KEY_LORA_VARIANT,
                                                            LORA_VARIANT_LORA);
-    if (r->peft == PEFT_LORA || r->peft == PEFT_IA3)
+    if (r->peft == PEFT_IA3)
         r->lora_targets =
-            resolve_count(r, KEY_LORA_TARGETS,
-                          r->peft == PEFT_IA3 ? resolve_ia3_targets(spec)
-                                              : UINT64_C(1) << LORA_ALL_LINEAR);
+            resolve_count(r, KEY_LORA_TARGETS, resolve_ia3_targets(spec));
+    if (r->peft == PEFT_LORA)
+        r->lora_targets = lora_targets(r, spec);
     r->some_layers = r->given[KEY_LAYERS_TO_TRANSFORM];
     resolve_peft(r, spec);
     r->lora_full = r->given[KEY_LORA_FULL_MODULES]
@@ -97,7 +168,7 @@ static void resolve_lora(struct run *r, const struct spec *spec)
     if (r->peft == PEFT_LORA)
         r->lora_dropout =
             resolve_real(r, KEY_LORA_DROPOUT, resolve_is_litgpt(r) ? 0.05 : 0);
-    if (r->lora_rank > 0)
+    if (r->lora_rank > 0 && !r->setup.peft_list)
         resolve_assume(r, KEY_LORA_TARGETS,
                        "adapters on all linear layers (--lora-targets)");
     resolve_assume(r, KEY_BASE_DTYPE, "frozen weights in %s (--base-dtype)",
@@ -368,6 +439,12 @@ void resolve_check_adapters(const struct run *r, const struct spec *s,
                             struct diag *d)
 {
     check_keys(r, d);
+    if (r->peft == PEFT_LORA && run_adapts(r) && r->lora_targets == 0)
+        diag_hint(setup_error(d, MEMPLAN_E_CONFLICT, KEY_LORA_TARGETS,
+                              "without target_modules PEFT adapts a list of "
+                              "its own, and none is known of model_type '%s'",
+                              s->model_type),
+                  "write target_modules, or add --lora-targets q,v");
     check_layers(r, s, d);
     check_ranks(r, s, d);
     check_open(r, s, d);

@@ -363,7 +363,11 @@ struct setup {
     /* Of a launch file, where the rest of the sum is not in it: nodes whose
      * GPUs are all used, layers of a virtual stage; 0: not said. */
     uint32_t nodes, chunk_layers;
+    uint32_t left_out;  /* GPUs of that node which the line excludes */
+    bool one_node;      /* one, for the line says nothing of nodes */
+    bool peft_list;     /* PEFT's own choice of modules is meant */
     bool pending_keeps; /* who names that file has the last word on batches */
+    const char *pending_held; /* ... by this flag on who holds what (static) */
     /* Who said a key: a launch file by its entry (static, "" for the file as a
      * whole), and which of the files; entry NULL: nobody, or the user. */
     struct {

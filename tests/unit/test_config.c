@@ -631,17 +631,105 @@ static void test_other_launchers(void **state)
     refused(MEMPLAN_E_CONFLICT, "5 processes on 2 machines", 1);
 }
 
+/* GPUs of a node that the line leaves to its launcher; 0: gpus is set. */
+static void node_of(const char *line, uint32_t nodes, const char *want)
+{
+    static const char *const dialects[] = { "torchrun", "training-args" };
+    for (size_t i = 0; i < 2; i++) {
+        import(dialects[i], line);
+        assert_int_equal(got.status, MEMPLAN_OK);
+        assert_int_equal(got.setup.nodes, nodes);
+        has(want);
+    }
+}
+
+static void test_launchers_unsaid(void **state)
+{
+    (void)state;
+    node_of("deepspeed train.py --deepspeed ds.json\n", 1, "gpus=");
+    noted("without --num_gpus it is all GPUs of a node");
+    node_of("deepspeed --master_port 29501 train.py\n", 1, "gpus=");
+    node_of("deepspeed train.py\n", 1, "gpus=");
+    node_of("cd x && NCCL_DEBUG=INFO nohup \\\n  /opt/bin/deepspeed t.py\n", 1,
+            "gpus=");
+    node_of("deepspeed --exclude localhost:0,3 t.py\n", 1, "gpus=");
+    assert_int_equal(got.setup.left_out, 2);
+    noted("but for those of --exclude");
+    node_of("deepspeed --exclude a:0@b:1 t.py\n", 1, "gpus=");
+    assert_int_equal(got.setup.left_out, 0);
+    noted("--exclude has no GPUs of one node alone");
+    node_of("deepspeed --include localhost:0,2 t.py\n", 0, "gpus=2");
+    node_of("deepspeed --include a@b t.py\n", 2, "gpus=");
+    node_of("export CUDA_VISIBLE_DEVICES=0,1,5\ndeepspeed t.py\n", 0, "gpus=3");
+    noted("by CUDA_VISIBLE_DEVICES");
+    node_of("CUDA_VISIBLE_DEVICES=$IDS deepspeed t.py\n", 1, "gpus=");
+    node_of("accelerate launch train.py\n", 1, "gpus=");
+    noted("without --num_processes it is all GPUs of a node");
+    node_of("L=\"accelerate launch --multi_gpu\"\n$L t.py\n", 1, "gpus=");
+    node_of("accelerate launch --gpu_ids 0,1,2 t.py\n", 0, "gpus=3");
+    node_of("accelerate launch --gpu_ids all t.py\n", 1, "gpus=");
+    node_of("torchrun --master_port 1 t.py\n", 0, "gpus=");
+    noted("it is one process a node");
+    /* no launcher: what installs one, what shows one, another's argument */
+    node_of("pip install accelerate==1 \\\n  deepspeed --upgrade\n", 0,
+            "gpus=");
+    node_of("# deepspeed t.py\npython t.py --name deepspeed\n", 0, "gpus=");
+    assert_int_equal(got.setup.notes > 1, 0);
+}
+
+/* launch.py's flags that only together mean something. */
+static void test_launched_together(void **state)
+{
+    (void)state;
+    import("torchrun", "accelerate launch --use_deepspeed t.py\n");
+    has("framework=deepspeed zero=2");
+    noted("without zero_stage it is 2, Accelerate's default");
+    import("torchrun", "accelerate launch --use_deepspeed t.py "
+                       "--deepspeed ds.json\n");
+    has("framework=deepspeed zero=");
+    import("torchrun", "accelerate launch --use_fsdp --use_deepspeed t.py\n");
+    refused(MEMPLAN_E_CONFLICT, "both --use_fsdp and --use_deepspeed", 1);
+    import("torchrun", "accelerate launch --multi_gpu --use_fsdp t.py\n");
+    refused(MEMPLAN_E_CONFLICT, "both --use_fsdp and --multi_gpu", 1);
+    import("training-args",
+           "accelerate launch --use_megatron_lm --megatron_lm_tp_degree 2 "
+           "--megatron_lm_pp_degree 4 --megatron_lm_num_micro_batches 8 "
+           "--megatron_lm_use_distributed_optimizer true t.py\n");
+    has("framework=megatron tp=2 pp=4 grad_accum=8 zero=1 "
+        "sequence_parallel=false deterministic=false");
+    import("torchrun", "accelerate launch --use_fsdp --fsdp_version 2 "
+                       "--use_parallelism_config "
+                       "--parallelism_config_tp_size 2 t.py\n");
+    has("framework=fsdp engine=fsdp2 tp=2");
+    import("torchrun", "accelerate launch --use_parallelism_config "
+                       "--parallelism_config_tp_size 2 t.py\n");
+    refused(MEMPLAN_E_CONFLICT,
+            "--use_parallelism_config without --use_fsdp --fsdp_version 2", 1);
+    import("torchrun",
+           "accelerate launch --parallelism_config_tp_size 2 t.py\n");
+    refused(MEMPLAN_E_CONFLICT,
+            "--parallelism_config_tp_size without --use_parallelism_config", 1);
+    import("accelerate", "distributed_type: DEEPSPEED\n"
+                         "deepspeed_config: {}\n");
+    has("framework=deepspeed zero=2");
+    import("torchrun", "distributed_type: FSDP\nnum_processes: 16\n"
+                       "fsdp_config: {fsdp_version: 2}\n");
+    refused(MEMPLAN_E_SCHEMA, "these are entries of another program's file", 1);
+    assert_non_null(strstr(got.slot[0].hint, "--accelerate FILE"));
+}
+
 /* Who holds what, where the line says it. */
 static void test_launched_holders(void **state)
 {
     static const char *const dialects[] = { "torchrun", "training-args" };
     (void)state;
     for (size_t i = 0; i < 2; i++) {
-        import(dialects[i],
-               "accelerate launch --use_fsdp --fsdp_version 2 "
-               "--fsdp_reshard_after_forward false --mixed_precision bf16 "
-               "--fsdp_offload_params true --fsdp_activation_checkpointing "
-               "true --fsdp_auto_wrap_policy TRANSFORMER_BASED_WRAP x.py\n");
+        import(
+            dialects[i],
+            "accelerate launch --num_processes 8 --use_fsdp "
+            "--fsdp_version 2 --fsdp_reshard_after_forward false --mixed_precision bf16 "
+            "--fsdp_offload_params true --fsdp_activation_checkpointing "
+            "true --fsdp_auto_wrap_policy TRANSFORMER_BASED_WRAP x.py\n");
         assert_int_equal(got.status, MEMPLAN_OK);
         has("framework=fsdp engine=fsdp2 zero=2 precision=bf16-mixed "
             "offload_params=cpu recompute=full");
@@ -1292,6 +1380,8 @@ int main(void)
         cmocka_unit_test(test_torchrun),
         cmocka_unit_test(test_torchrun_whole_nodes),
         cmocka_unit_test(test_launched_holders),
+        cmocka_unit_test(test_launchers_unsaid),
+        cmocka_unit_test(test_launched_together),
         cmocka_unit_test(test_other_launchers),
         cmocka_unit_test(test_training_args_launched),
         cmocka_unit_test(test_megatron_nemo),

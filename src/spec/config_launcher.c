@@ -1,0 +1,104 @@
+/*
+ * Owns the question which program a script's line starts processes with, where
+ * that name alone says it, and which GPUs the shell lets it see. Knows no flag.
+ */
+#include "spec/config.h"
+
+#include <string.h>
+
+#include "base/banned.h"
+
+static bool is_gap(char c)
+{
+    return c == ' ' || c == '\t' || c == '\r';
+}
+
+/* The next word of a line; empty at its end. */
+static struct str next_word(struct str *line)
+{
+    while (line->n > 0 && is_gap(line->p[0]))
+        *line = (struct str){ line->p + 1, line->n - 1 };
+    struct str word = { line->p, 0 };
+    while (word.n < line->n && !is_gap(word.p[word.n]))
+        word.n++;
+    *line = (struct str){ line->p + word.n, line->n - word.n };
+    return word;
+}
+
+/* What stands before a command without being one: NAME=value, nohup. */
+static bool is_before(struct str word)
+{
+    static const char *const words[] = { "exec", "nohup", "time", "sudo",
+                                         "env",  "srun",  "&&",   "||",
+                                         ";",    "then",  "do",   "export" };
+    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+        if (str_is(word, words[i]))
+            return true;
+    return memchr(word.p, '=', word.n) != NULL && word.p[0] != '-';
+}
+
+/* Of /usr/bin/deepspeed, deepspeed. */
+static struct str file_part(struct str word)
+{
+    for (size_t i = word.n; i > 0; i--)
+        if (word.p[i - 1] == '/')
+            return (struct str){ word.p + i, word.n - i };
+    return word;
+}
+
+static const char *launcher_of(struct str word, struct str rest)
+{
+    const struct str name = file_part(word);
+    if (str_is(name, "deepspeed"))
+        return "deepspeed";
+    if (str_is(name, "torchrun"))
+        return "torchrun";
+    if (str_is(name, "accelerate-launch")
+        || (str_is(name, "accelerate") && str_is(next_word(&rest), "launch")))
+        return "accelerate";
+    return NULL;
+}
+
+/* "0,1,2" are three; 0 where only the shell knows. */
+static uint64_t devices_of(struct str word)
+{
+    struct str list;
+    uint64_t n = 0;
+    if (!str_is(str_cut(word, '=', &list), "CUDA_VISIBLE_DEVICES"))
+        return 0;
+    while (list.n > 0) {
+        const struct str one = str_cut(list, ',', &list);
+        bool digit = false;
+        for (size_t i = 0; i < one.n; i++) {
+            digit = digit || (one.p[i] >= '0' && one.p[i] <= '9');
+            if (one.p[i] == '$')
+                return 0;
+        }
+        n += digit;
+    }
+    return n;
+}
+
+void config_find_launcher(const char *text, size_t len,
+                          struct config_launcher *out)
+{
+    struct str rest = { text, len };
+    bool goes_on = false; /* a backslash: arguments of the line before */
+    *out = (struct config_launcher){ NULL, 0 };
+    while (rest.n > 0 && out->program == NULL) {
+        struct str line = str_cut(rest, '\n', &rest);
+        bool inside = goes_on;
+        struct str word = next_word(&line);
+        for (; word.n > 0 && word.p[0] != '#'; word = next_word(&line)) {
+            const uint64_t visible = inside ? 0 : devices_of(word);
+            out->visible = visible > 0 ? visible : out->visible;
+            if (!inside)
+                out->program = launcher_of(word, line);
+            if (str_is(word, "\\") || out->program != NULL)
+                break;
+            inside = word.p[word.n - 1] != ';' && !str_is(word, "&&")
+                     && (inside || !is_before(word));
+        }
+        goes_on = inside && str_is(word, "\\");
+    }
+}
