@@ -182,11 +182,13 @@ static void rest_moments(struct put *p, const struct stage *s)
 /* Of an optimizer on the CPU, the part that is not: fp32 weights, two moments,
  * and fp32 gradients that are never given back (stage3.py,
  * initialize_optimizer_states; hybrid_optimizer.py, _set_sub_optimizer_grads:
- * where main gradients are fp32, these). */
+ * where main gradients are fp32, these). Megatron's fp32 weights need no copy
+ * (_get_sub_optimizer_param_groups). */
 static void rest_stays(struct put *p, const struct stage *s)
 {
-    PUT(p, TERM_MASTER, "master weights that stay on the GPU",
-        F("elements", s->stays), F("bytes", FP32));
+    if (engine_zero_is(s->run, 3) || s->run->prec.param != DT_FP32)
+        PUT(p, TERM_MASTER, "master weights that stay on the GPU",
+            F("elements", s->stays), F("bytes", FP32));
     PUT(p, TERM_MOMENTS, "their moments", F("elements", s->stays),
         A("moments", 2), F("bytes", FP32));
     if (engine_zero_is(s->run, 3) || s->run->prec.grad != DT_FP32)

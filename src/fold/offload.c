@@ -178,6 +178,15 @@ static uint64_t moments(const struct stage *s)
                     s->run->expert_shard);
 }
 
+/* ... of what moves. What stays is whole elements, of a flat partition up to an
+ * element a group more than bytes come to; two fp32 moments of each
+ * (resolve_check_engine.c, check_fp32_states). */
+static uint64_t moments_away(const struct stage *s)
+{
+    const uint64_t all = moments(s), stay = s->stays * 2 * FP32;
+    return all > stay ? all - stay : 0;
+}
+
 static const char MASTER[] = "master weights", MOMENTS[] = "optimizer moments",
                   GRADS[] = "gradients for the step",
                   DOWN[] = "gradients, down", UP[] = "weights, up",
@@ -272,8 +281,7 @@ static void zero3_optimizer(struct offload_result *o, const struct stage *s,
     }
     const uint64_t away = s->sum.own_elems - s->stays;
     add(o, OFFLOAD_ON_HOST, MASTER, elements(away, FP32));
-    add(o, OFFLOAD_ON_HOST, MOMENTS,
-        sum("bytes", moments(s) - s->stays * 2 * FP32));
+    add(o, OFFLOAD_ON_HOST, MOMENTS, sum("bytes", moments_away(s)));
     if (run->pin_memory)
         add(o, OFFLOAD_ON_PINNED, GRADS, sum(BY_SUB_GROUP, x->fp32_by_group));
     else
@@ -399,8 +407,7 @@ static void megatron(struct offload_result *o, const struct stage *s)
     const uint64_t own = engine_share(s) - s->stays;
     add(o, pinned(s->run), MASTER, elements(own, FP32));
     add(o, pinned(s->run), GRADS, elements(own, FP32));
-    add(o, OFFLOAD_ON_HOST, MOMENTS,
-        sum("bytes / N", moments(s) - s->stays * 2 * FP32));
+    add(o, OFFLOAD_ON_HOST, MOMENTS, sum("bytes / N", moments_away(s)));
     moves(o, OFFLOAD_TO_HOST, DOWN, elements(own, FP32));
     moves(o, OFFLOAD_FROM_HOST, UP, elements(own, FP32));
 }

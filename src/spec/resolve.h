@@ -116,6 +116,10 @@ void resolve_check_projection(const struct run *r, const struct spec *s,
 void resolve_check_precision(const struct run *r, struct diag *d);
 void resolve_check_peak(const struct run *r, struct diag *d);
 
+/* ---- resolve_check_zero.c ---- */
+
+void resolve_check_zero_3(const struct run *r, struct diag *d);
+
 /* ---- resolve_check_kernels.c ---- */
 
 /* Reports a key that means nothing `without` another. */

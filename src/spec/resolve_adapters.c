@@ -309,21 +309,13 @@ static void check_ia3(const struct run *r, const struct spec *s, struct diag *d)
  * Falcon's keys fewer heads than it takes them to have. */
 static bool is_apart(const struct spec *s)
 {
-    switch ((int)s->family) {
-    case FAM_QWEN:
-    case FAM_BAICHUAN:
-    case FAM_CHATGLM:
-    case FAM_INTERNLM:
-    case FAM_PHI_MSFT:
-    case FAM_PHI3SMALL:
-    case FAM_MINICPM3:
-    case FAM_GROK:
-    case FAM_LLAMA4:
-    case FAM_DBRX:
-    case FAM_MPT: return true;
-    case FAM_FALCON: return s->kv_heads != s->heads;
-    default: return false;
-    }
+    static const enum family some[] = {
+        FAM_QWEN,     FAM_BAICHUAN,  FAM_CHATGLM,  FAM_INTERNLM,
+        FAM_PHI_MSFT, FAM_PHI3SMALL, FAM_MINICPM3, FAM_GROK,
+        FAM_LLAMA4,   FAM_DBRX,      FAM_MPT,
+    };
+    return s->family == FAM_FALCON ? s->kv_heads != s->heads
+                                   : IS_AMONG(s->family, some);
 }
 
 /* Of the classes whose attention takes a cache's keys and values in one way, of

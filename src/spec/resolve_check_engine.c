@@ -1,6 +1,6 @@
 /*
  * Owns what an engine cannot have: stages of ZeRO, offloading, number formats.
- * Changes nothing.
+ * Variants of stage 3: resolve_check_zero.c. Changes nothing.
  */
 #include "spec/resolve.h"
 
@@ -61,134 +61,6 @@ static void check_zero_of_megatron_fsdp(const struct run *r, struct diag *d)
     diag_hint(e, "use --zero 3 (optim_grads_params), or --engine megatron");
 }
 
-/* ZeRO++'s groups are cut out of all ranks, one after another (utils/groups.py,
- * _create_zero_param_parallel_group); second shards lie where weights do. */
-static void check_hpz(const struct run *r, struct diag *d)
-{
-    const uint64_t n = r->hpz_partition_size;
-    memplan_error *e = NULL;
-    if (r->zero != 3 || n <= 1)
-        return;
-    if (r->dp % n != 0) {
-        e = setup_error(d, MEMPLAN_E_CONFLICT, KEY_HPZ_PARTITION_SIZE,
-                        "hpz_partition_size %" PRIu64
-                        " does not divide the %" PRIu64 " data-parallel ranks",
-                        n, r->dp);
-        resolve_hint_divisors(e, r->dp);
-    } else if (r->dp != r->gpus || r->shard != r->dp || r->mics) {
-        e = setup_error(d, MEMPLAN_E_UNSUPPORTED, KEY_HPZ_PARTITION_SIZE,
-                        "hpz_partition_size beside tp, cp, shard_degree or "
-                        "mics_shard_size is not modelled yet");
-        diag_hint(e, "leave hpz_partition_size out, or the others");
-    } else if (r->offload_params != OFFLOAD_NONE) {
-        e = setup_error(d, MEMPLAN_E_UNSUPPORTED, KEY_HPZ_PARTITION_SIZE,
-                        "hpz_partition_size with offload_params is not "
-                        "modelled yet");
-        diag_hint(e, "leave it out, or leave offload_params out");
-    } else if (r->framework == FW_MEGATRON_DEEPSPEED) {
-        e = setup_error(d, MEMPLAN_E_CONFLICT, KEY_HPZ_PARTITION_SIZE,
-                        "hpz_partition_size with framework "
-                        "'megatron-deepspeed', whose DeepSpeed had none");
-        diag_hint(e, "use --framework deepspeed");
-    }
-}
-
-/* Groups are cut out of all ranks, one after another; gradients of replicas
- * are all-reduced on the GPU, and gathers read shards there (runtime/zero/
- * mics.py, mics_utils.py). */
-static void check_mics(const struct run *r, struct diag *d)
-{
-    const enum setup_key key =
-        r->given[KEY_MICS_SHARD_SIZE] ? KEY_MICS_SHARD_SIZE : KEY_SHARD_DEGREE;
-    const uint64_t given = r->setup.v[KEY_SHARD_DEGREE].n;
-    const uint64_t size = r->setup.v[KEY_MICS_SHARD_SIZE].n;
-    memplan_error *e = NULL;
-    if (!r->mics)
-        return;
-    if (r->given[KEY_SHARD_DEGREE] && given != size) {
-        e = setup_error(d, MEMPLAN_E_CONFLICT, key,
-                        "mics_shard_size %" PRIu64
-                        " contradicts shard_degree %" PRIu64,
-                        size, given);
-        diag_hint(e, "leave one of them out");
-    } else if (r->dp != r->gpus) {
-        e = setup_error(d, MEMPLAN_E_CONFLICT, key,
-                        "DeepSpeed's ZeRO-3 in groups of ranks (MiCS) beside "
-                        "tp or cp: it cuts groups out of all ranks");
-        diag_hint(e, "leave it out, or use --framework torchtitan");
-    } else if (r->framework == FW_MEGATRON_DEEPSPEED) {
-        e = setup_error(d, MEMPLAN_E_CONFLICT, key,
-                        "DeepSpeed's ZeRO-3 in groups of ranks (MiCS) with "
-                        "framework 'megatron-deepspeed', whose DeepSpeed had "
-                        "none");
-        diag_hint(e, "use --framework deepspeed");
-    } else if (r->offload_params != OFFLOAD_NONE
-               || r->offload_optimizer != OFFLOAD_NONE) {
-        e = setup_error(d, MEMPLAN_E_CONFLICT, key,
-                        "DeepSpeed's ZeRO-3 in groups of ranks (MiCS) with "
-                        "states on the CPU: 'local sharding has no support "
-                        "for CPU offloading'");
-        diag_hint(e, "leave it out, or leave offload_optimizer and "
-                     "offload_params out");
-    }
-}
-
-/* MiCS gathers and reduces by itself; swapped weights are gathered one by one,
- * and their quantized kin not held against anything. */
-static void check_quantized(const struct run *r, struct diag *d)
-{
-    const enum setup_key key = r->quantized_weights
-                                   ? KEY_ZERO_QUANTIZED_WEIGHTS
-                                   : KEY_ZERO_QUANTIZED_GRADIENTS;
-    const char *name = setup_field(key)->key;
-    memplan_error *e = NULL;
-    if (r->zero != 3 || (!r->quantized_weights && !r->quantized_gradients))
-        return;
-    if (r->mics) {
-        e = setup_error(d, MEMPLAN_E_CONFLICT, key,
-                        "%s in groups of ranks (MiCS), which sends everything "
-                        "in 16 bits",
-                        name);
-        diag_hint(e, "leave it out, or leave out mics_shard_size and "
-                     "shard_degree");
-    } else if (r->dp != r->gpus) {
-        e = setup_error(d, MEMPLAN_E_UNSUPPORTED, key,
-                        "%s beside tp or cp is not modelled", name);
-        diag_hint(e, "leave it out");
-    } else if (r->offload_params != OFFLOAD_NONE) {
-        e = setup_error(d, MEMPLAN_E_UNSUPPORTED, key,
-                        "%s with offload_params is not modelled", name);
-        diag_hint(e, "leave it out, or leave offload_params out");
-    } else if (r->framework == FW_MEGATRON_DEEPSPEED) {
-        e = setup_error(d, MEMPLAN_E_CONFLICT, key,
-                        "%s with framework 'megatron-deepspeed', whose "
-                        "DeepSpeed had none",
-                        name);
-        diag_hint(e, "use --framework deepspeed");
-    } else if (run_reduces_in_4_bits(r) && r->gpus % r->gpus_per_node != 0) {
-        e = setup_error(d, MEMPLAN_E_CONFLICT, KEY_ZERO_QUANTIZED_GRADIENTS,
-                        "zero_quantized_gradients on nodes that are not full: "
-                        "every rank of a node has its kin in all others");
-        diag_hint(e, "leave it out, or use --gpus %" PRIu64,
-                  r->gpus / r->gpus_per_node * r->gpus_per_node);
-    }
-}
-
-/* A group spans whole nodes, more than one (create_mics_comm_groups). */
-static void check_mics_nodes(const struct run *r, struct diag *d)
-{
-    if (!r->mics || !r->mics_hierarchical
-        || (r->shard > r->gpus_per_node && r->shard % r->gpus_per_node == 0))
-        return;
-    memplan_error *e =
-        setup_error(d, MEMPLAN_E_CONFLICT, KEY_MICS_HIERARCHICAL,
-                    "mics_hierarchical_params_gather with groups of %" PRIu64
-                    " ranks, which are not several whole nodes of %" PRIu64,
-                    r->shard, r->gpus_per_node);
-    diag_hint(e, "leave it out, or use --mics-shard-size %" PRIu64,
-              2 * r->gpus_per_node);
-}
-
 /* --schedule naive chose DDP, or spreads the model. */
 static bool is_spread(const struct run *r)
 {
@@ -216,10 +88,7 @@ void resolve_check_zero(const struct run *r, struct diag *d)
                           "under DeepSpeed's pipelines, which shard "
                           "optimizer states only",
                           "use --zero 1 or 0, or --pp 1", d);
-        check_hpz(r, d);
-        check_mics(r, d);
-        check_mics_nodes(r, d);
-        check_quantized(r, d);
+        resolve_check_zero_3(r, d);
         return;
     case ENGINE_FSDP:
     case ENGINE_FSDP2:
@@ -361,6 +230,49 @@ static void check_ratio(const struct run *r, struct diag *d)
     }
 }
 
+/* The master weights, or where there are none the weights, which are updated
+ * as they are. */
+static enum dtype updated(const struct run *r)
+{
+    return r->prec.master == DT_NONE ? r->prec.param : r->prec.master;
+}
+
+/* Megatron's HybridDeviceOptimizer clones what is not fp32, and its Adams are
+ * not told of --exp-avg-dtype (optimizer/__init__.py; hybrid_optimizer.py,
+ * _get_sub_optimizer_param_groups). Of DeepSpeed's two, DeepSpeedCPUAdam has
+ * fp32 moments unless told, torch.optim.AdamW such as the master weights, in
+ * 16 bits with bf16_master_weights_and_grads alone. */
+static void check_fp32_states(const struct run *r, struct diag *d)
+{
+    const bool megatron = r->engine == ENGINE_MEGATRON;
+    const enum setup_key key = r->given[KEY_MASTER_DTYPE]  ? KEY_MASTER_DTYPE
+                               : r->given[KEY_PARAM_DTYPE] ? KEY_PARAM_DTYPE
+                                                           : KEY_PRECISION;
+    const char *where = megatron ? "an optimizer that Megatron offloads"
+                                 : "an offload_ratio below 1";
+    char buf[RESOLVE_TEXT_MAX];
+    memplan_error *e = NULL;
+    if (r->offload_optimizer != OFFLOAD_CPU
+        || (!megatron && !(r->offload_ratio < 1)))
+        return;
+    if (updated(r) != DT_FP32) {
+        e = setup_error(
+            d, megatron ? MEMPLAN_E_CONFLICT : MEMPLAN_E_UNSUPPORTED, key,
+            "%s '%s' with %s, which has fp32 master weights",
+            setup_field(key)->key, resolve_text(r, key, buf), where);
+        diag_hint(e, key == KEY_PRECISION ? "use --precision bf16-mixed"
+                                          : "use fp32");
+    } else if ((r->given[KEY_OPTIMIZER_DTYPE] || r->optimizer == OPT_ADAMW)
+               && r->prec.optim != DT_FP32) {
+        e = setup_error(d,
+                        megatron ? MEMPLAN_E_CONFLICT : MEMPLAN_E_UNSUPPORTED,
+                        KEY_OPTIMIZER_DTYPE,
+                        "optimizer_dtype '%s' with %s, which has fp32 moments",
+                        dtype_name(r->prec.optim), where);
+        diag_hint(e, "use fp32");
+    }
+}
+
 static void check_deepspeed_offload(const struct run *r, const struct spec *s,
                                     struct diag *d)
 {
@@ -427,6 +339,7 @@ void resolve_check_offload(const struct run *r, const struct spec *s,
                            struct diag *d)
 {
     check_ratio(r, d);
+    check_fp32_states(r, d);
     if (resolve_is_fsdp(r)) {
         check_fsdp_offload(r, d);
     } else if (r->engine == ENGINE_DEEPSPEED) {

@@ -357,7 +357,8 @@ void resolve_check_attention(const struct run *r, const struct spec *s,
         no_loss_over_norms(r, d);
     if (r->attention == ATTN_FLASH && r->prec.compute == DT_FP32)
         no_fp32_flash(r, s, d);
-    if (r->attention_kernel == KERNEL_FLASH_3 && r->gpu.arch != ARCH_HOPPER)
+    if (r->attention == ATTN_FLASH && r->attention_kernel == KERNEL_FLASH_3
+        && r->gpu.arch != ARCH_HOPPER)
         no_flash_3(r, d);
     bool old = r->gpu.arch == ARCH_VOLTA || r->gpu.arch == ARCH_TURING;
     if (r->attention == ATTN_FLASH && old) {

@@ -11,19 +11,6 @@
 
 #include "base/banned.h"
 
-/* ---- families ---- */
-
-static bool is_among(enum family family, const enum family *some, size_t n)
-{
-    for (size_t i = 0; i < n; i++) {
-        if (some[i] == family)
-            return true;
-    }
-    return false;
-}
-#define IS_AMONG(family, some)                                                 \
-    is_among((family), (some), sizeof(some) / sizeof((some)[0]))
-
 /* ---- Ulysses ---- */
 
 /* Classes that call attention by name (ALL_ATTENTION_FUNCTIONS), which is where

@@ -114,6 +114,18 @@ enum family {
         FAM_COUNT
 };
 
+static inline bool family_is_among(enum family family, const enum family *some,
+                                   size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (some[i] == family)
+            return true;
+    }
+    return false;
+}
+#define IS_AMONG(family, some)                                                 \
+    family_is_among((family), (some), sizeof(some) / sizeof((some)[0]))
+
 /* Of images alone, and part of other models. */
 static inline bool family_is_vision(enum family family)
 {

@@ -3,6 +3,8 @@
  * less is never more. Random pairs from a fixed seed, so that a failure can be
  * run again; MEMPLAN_PROPERTY_RUNS asks for more of them.
  */
+#include <inttypes.h>
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -1252,6 +1254,113 @@ static void test_sharding_never_more_states(void **state)
     }
 }
 
+/* ---- beside the GPU ---- */
+
+/* Bytes of a row on the host, of the elements that it has. */
+static double on_host(const memplan_report *r, const char *label, bool elements)
+{
+    const struct offload_result *o = &r->memory.offload;
+    for (size_t i = 0; i < o->n; i++)
+        if (strcmp(o->row[i].label, label) == 0
+            && (o->row[i].kind == OFFLOAD_ON_HOST
+                || o->row[i].kind == OFFLOAD_ON_PINNED))
+            return elements ? o->row[i].factor[0] : (double)o->row[i].bytes;
+    return 0;
+}
+
+/* What a whole copy comes to: fp32 master weights, two moments, a gradient and
+ * DeepSpeed's partition of them; all but moments pinned, which may double it. */
+static void check_host_is_less(const memplan_report *r, const char *text)
+{
+    const uint64_t whole = r->params.trainable * (2 * (4 + 4 + 4) + 8);
+    if (r->memory.offload.host > whole)
+        fail_msg("%" PRIu64 " bytes on the host, of %" PRIu64 ": %s",
+                 r->memory.offload.host, whole, text);
+}
+
+/* Moments are where their weights are: of each element as many bytes as when
+ * all of them move, here or there. */
+static void check_moments_follow(const memplan_report *some,
+                                 const memplan_report *all, const char *text)
+{
+    static const char MASTER[] = "master weights",
+                      MOMENTS[] = "optimizer moments";
+    const double elems = on_host(all, MASTER, true);
+    const double each = on_host(all, MOMENTS, false) / elems;
+    const double away = on_host(some, MASTER, true);
+    const double stay = (double)some->memory.stage[0].rest.bytes[TERM_MOMENTS];
+    const double host = on_host(some, MOMENTS, false);
+    const double rounding = 64; /* a few elements, of a flat share */
+    if (fabs(host - away * each) > rounding
+        || fabs(stay - (elems - away) * each) > rounding)
+        fail_msg("moments: %.0f on the host, %.0f here, of %.0f and %.0f "
+                 "elements: %s",
+                 host, stay, away, elems - away, text);
+}
+
+/* Of what stays: Megatron's fp32 weights are updated as they are. */
+static void check_master_stays(const memplan_report *some,
+                               const memplan_report *all, const char *text)
+{
+    const bool none = strstr(text, "--framework megatron") != NULL
+                      && strstr(text, "--precision fp32") != NULL;
+    const double stay = on_host(all, "master weights", true)
+                        - on_host(some, "master weights", true);
+    const double held = (double)some->memory.stage[0].rest.bytes[TERM_MASTER];
+    if (held != (none ? 0 : 4 * stay))
+        fail_msg("%.0f bytes of master weights of %.0f elements: %s", held,
+                 stay, text);
+}
+
+static struct trial offloaded_trial(uint64_t seed)
+{
+    uint64_t s = seed;
+    const bool megatron = seed % 2 == 0;
+    struct trial t = { .model = PICK(&s, "gpt2", "llama-7b", "mixtral-8x7b") };
+    const struct choice c[] = {
+        { "offload_ratio", PICK(&s, "0", "0.1", "0.37", "0.5", "0.9") },
+        { "framework", megatron ? "megatron" : "deepspeed" },
+        { "zero", megatron ? "1" : "3" },
+        { "offload_optimizer", "cpu" },
+        { "gpus", PICK(&s, "1", "3", "7", "8") },
+        { "sub_group_size", PICK(&s, "1M", "20M", "1G") },
+        { "optimizer_dtype",
+          next(&s) % 2 == 0 ? NULL : PICK(&s, "fp32", "bf16", "fp16") },
+        { "master_dtype",
+          next(&s) % 2 == 0 ? NULL : PICK(&s, "fp32", "bf16", "none") },
+        { "precision", PICK(&s, "bf16-mixed", "bf16", "fp16-mixed", "fp32") },
+        { "pin_memory", PICK(&s, "true", "false") },
+    };
+    memcpy(t.c, c, sizeof c);
+    return t;
+}
+
+static void test_offload_is_a_share(void **state)
+{
+    (void)state;
+    unsigned answered = 0;
+    enum { TRIES = 600 };
+    for (uint64_t i = 0; i < TRIES; i++) {
+        char text[1024];
+        struct trial t = offloaded_trial(i);
+        memplan_report *some = estimate(&t);
+        if (some == NULL)
+            continue;
+        describe(&t, text, sizeof text);
+        t.c[0].value = "1";
+        memplan_report *all = estimate(&t);
+        assert_non_null(all);
+        check_host_is_less(some, text);
+        check_host_is_less(all, text);
+        check_moments_follow(some, all, text);
+        check_master_stays(some, all, text);
+        memplan_report_free(some);
+        memplan_report_free(all);
+        answered++;
+    }
+    assert_true(answered > TRIES / 12);
+}
+
 /* ---- launch files ---- */
 
 struct text {
@@ -1553,6 +1662,7 @@ int main(void)
         cmocka_unit_test(test_shorter_never_more),
         cmocka_unit_test(test_smaller_optimizer_never_more),
         cmocka_unit_test(test_sharding_never_more_states),
+        cmocka_unit_test(test_offload_is_a_share),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1491,6 +1491,8 @@ static const struct said {
     { "attention_kernel=flash1 attention=sdpa",
       "'attention_kernel' has no effect", 0, false },
     { "attention_kernel=flash1", "'attention_kernel'", 0, true },
+    { "attention_kernel=flash3 attention=sdpa gpu=a100-80gb",
+      "'attention_kernel' has no effect", 0, false },
     { "framework=megatron", "as fast as flash2", 0, false },
     { "framework=megatron gpu=h100-80gb", "as fast as cudnn", 0, false },
     { "gpu=h100-80gb", "as fast as flash2", 0, false },
