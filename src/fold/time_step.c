@@ -7,6 +7,8 @@
 #include "fold/schedule.h"
 #include "fold/time.h"
 
+#include "data/constants.h"
+
 #include <math.h>
 
 #include "base/banned.h"
@@ -27,9 +29,6 @@
  * group are in a node. */
 #define SLOWED_INSIDE 0.15
 #define SLOWED_BETWEEN 0.02
-/* DeepSpeed keeps weights that are used again within so many elements (zero/
- * config.py, stage3_max_reuse_distance). */
-#define MAX_REUSE_DISTANCE 1e9
 
 /* A chunk of a rank: the layers that a micro-batch goes through at once. */
 struct chunk {
@@ -311,38 +310,47 @@ static void unit_passes(struct time_result *out, const struct step_clock *s,
     overlap(out, &s->c, back + t->reduce, beside.back, times);
 }
 
-/* Elements of the largest weight of a block, and of all. */
-static void sizes_of(const struct step_clock *s, uint32_t block,
-                     double *largest, double *all)
+/* Elements of the weights of a block: of the largest, of all, and of those that
+ * are used again only after so many others. */
+struct sizes {
+    double largest, all, far;
+};
+
+/* From the end, as far as there is from a weight's second forward to its
+ * backward: twice what comes after it. */
+static struct sizes sizes_of(const struct step_clock *s, uint32_t block)
 {
-    const struct program *p = s->c.p;
-    const struct block *b = &p->block[block];
-    *largest = *all = 0;
-    for (uint32_t i = 0; i < b->op_count; i++) {
-        const struct op *op = &p->op[b->op_first + i];
-        for (uint32_t k = 0; k < op->n_in; k++) {
-            const struct tensor *t = &p->tensor[op->in[k]];
-            const double n = t->role == ROLE_PARAM ? (double)t->elems : 0;
-            *largest = fmax(*largest, n);
-            *all += n;
-        }
+    const struct block *b = &s->c.p->block[block];
+    struct sizes z = { 0, 0, 0 };
+    for (uint32_t i = b->tensor_count; i-- > 0;) {
+        const struct tensor *t = &s->c.p->tensor[b->tensor_first + i];
+        if (t->role != ROLE_PARAM || t->statistic)
+            continue;
+        const double n = (double)t->elems;
+        z.far += 2 * z.all >= (double)ZERO3_MAX_REUSE_ELEMS ? n : 0;
+        z.largest = fmax(z.largest, n);
+        z.all += n;
     }
+    return z;
 }
 
 /* DeepSpeed fetches nothing ahead while one weight alone is more than may be
  * there; and one that is used again too far ahead is let go between a layer's
  * second forward and its backward (zero/partitioned_param_coordinator.py,
- * fetch_sub_module, __params_to_release). */
+ * fetch_sub_module, __params_to_release). `again`: the share of such layers that
+ * have one. */
 static void limit_fetches(struct traffic *t, const struct step_clock *s,
-                          uint32_t block, bool again)
+                          uint32_t block, double again)
 {
     const struct run *run = s->c.run;
     if (run->engine != ENGINE_DEEPSPEED)
         return;
-    double largest, all;
-    sizes_of(s, block, &largest, &all);
-    t->late = largest > (double)run->max_live_params;
-    t->gathers_back += again && all > MAX_REUSE_DISTANCE;
+    const bool twice = run->recompute == RECOMP_FULL
+                       && s->c.p->block[block].kind == BLOCK_LAYER;
+    const struct sizes z = sizes_of(s, block);
+    t->late = z.largest > (double)run->max_live_params;
+    if (twice && z.far > 0)
+        t->gathers_back += again * z.far / z.all;
 }
 
 /* Gathered whole for every pass, unit by unit, the next one's beside what is
@@ -359,7 +367,7 @@ static void gathers(struct time_result *out, const struct step_clock *s,
             continue;
         add_weights(&w, &s->states[b]);
         struct traffic t = traffic_of(&s->c, &w);
-        limit_fetches(&t, s, b, n.again[b] > 0);
+        limit_fetches(&t, s, b, (double)n.again[b] / n.all[b]);
         const struct block_time *k = &s->block[b];
         const double forward = total(&k->forward);
         const double back = total(&k->input) + total(&k->weight)
