@@ -540,20 +540,24 @@ static bool has_arguments(const struct emit *e, const struct run *r)
            && (r->engine == ENGINE_DEEPSPEED || r->cp == 1);
 }
 
-/* Of how the ranks are split TrainingArguments say nothing, Accelerate's file
- * does. */
+/* Of how the ranks are split TrainingArguments say nothing: Accelerate's file
+ * does under FSDP 2, else the script. */
 static void refuse_layout(struct emit *e, const struct run *r)
 {
-    const char *other =
-        "Accelerate's file says it, and starts it: --emit accelerate";
     if (r->framework != FW_HF && r->framework != FW_FSDP
         && r->framework != FW_DEEPSPEED)
         return;
+    const char *file =
+        "Accelerate's file says it, and starts it: --emit accelerate";
     if (r->tp > 1)
-        emit_refuse(e, KEY_TP, "%s", other);
+        emit_refuse(e, KEY_TP, "%s",
+                    r->engine == ENGINE_FSDP2
+                        ? file
+                        : "the line is that of --tp 1: from_pretrained's "
+                          "tp_plan=\"auto\" says it, in the script");
     if (r->engine == ENGINE_FSDP2 && r->given[KEY_SHARD_DEGREE]
         && r->shard < r->dp)
-        emit_refuse(e, KEY_SHARD_DEGREE, "%s", other);
+        emit_refuse(e, KEY_SHARD_DEGREE, "%s", file);
 }
 
 /* Programs that take the rest from a file, as --emit writes it. */

@@ -217,17 +217,28 @@ static const struct {
       "use galore_adamw_layerwise" },
 };
 
-static void refuse_optim(struct config *c, const struct json *optim)
+bool optimizer_absent(struct str name, const char **why, const char **hint)
 {
     for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++)
-        if (optim->kind == JSON_STRING
-            && str_is(optim->text, refused[i].name)) {
-            diag_hint(config_bad(c, optim, MEMPLAN_E_UNSUPPORTED,
-                                 "optim '%s' is not modelled: %s",
-                                 refused[i].name, refused[i].why),
-                      "%s", refused[i].hint);
-            return;
+        if (str_is(name, refused[i].name)) {
+            *why = refused[i].why;
+            *hint = refused[i].hint;
+            return true;
         }
+    return false;
+}
+
+static void refuse_optim(struct config *c, const struct json *optim)
+{
+    const char *why, *hint;
+    if (optim->kind == JSON_STRING
+        && optimizer_absent(optim->text, &why, &hint)) {
+        diag_hint(config_bad(c, optim, MEMPLAN_E_UNSUPPORTED,
+                             "optim '%.*s' is not modelled: %s",
+                             quoted(optim->text), optim->text.p, why),
+                  "%s", hint);
+        return;
+    }
     memplan_error *e = config_bad(c, optim, MEMPLAN_E_UNSUPPORTED,
                                   "optim '%.*s' is not modelled",
                                   quoted(optim->text), optim->text.p);

@@ -33,6 +33,9 @@ void resolve_note(struct run *r, enum setup_key key, const char *format, ...)
 #endif
     ;
 
+/* Of prompts and prefixes, where none are given. */
+enum { VIRTUAL_TOKENS = 20 };
+
 /* Word of a CHOICE key's value, for messages: static text or in buf. */
 enum { RESOLVE_TEXT_MAX = 48 };
 const char *resolve_text(const struct run *r, enum setup_key key,

@@ -125,10 +125,13 @@ static void resolve_peft(struct run *r, const struct spec *spec)
         resolve_assume(r, KEY_LORA_TARGETS, "%s", text);
         return;
     }
-    r->virtual_tokens = resolve_count(r, KEY_NUM_VIRTUAL_TOKENS, 20);
-    r->prefix_projection = resolve_bool(r, KEY_PREFIX_PROJECTION, false);
-    r->encoder_hidden =
-        resolve_count(r, KEY_ENCODER_HIDDEN_SIZE, prompt_width(r, spec));
+    r->virtual_tokens =
+        resolve_count(r, KEY_NUM_VIRTUAL_TOKENS, VIRTUAL_TOKENS);
+    if (r->peft == PEFT_PREFIX)
+        r->prefix_projection = resolve_bool(r, KEY_PREFIX_PROJECTION, false);
+    if (r->peft == PEFT_P_TUNING || r->prefix_projection)
+        r->encoder_hidden =
+            resolve_count(r, KEY_ENCODER_HIDDEN_SIZE, prompt_width(r, spec));
     resolve_assume(r, KEY_NUM_VIRTUAL_TOKENS,
                    "20 virtual tokens (--num-virtual-tokens)");
 }
@@ -160,9 +163,11 @@ static void resolve_lora(struct run *r, const struct spec *spec)
                        ? r->setup.v[KEY_LORA_FULL_MODULES].n
                        : 0;
     r->base_dtype = resolve_dtype(r, KEY_BASE_DTYPE, r->prec.compute);
-    /* what makes prompts PEFT makes in fp32, whatever the model has */
-    r->lora_dtype = resolve_dtype(
-        r, KEY_LORA_DTYPE, r->virtual_tokens > 0 ? DT_FP32 : r->prec.param);
+    /* what makes prompts PEFT makes in fp32, whatever the model has; DeepSpeed
+     * casts all of it (engine.py, _configure_distributed_model) */
+    const bool kept = r->virtual_tokens > 0 && r->engine != ENGINE_DEEPSPEED;
+    r->lora_dtype =
+        resolve_dtype(r, KEY_LORA_DTYPE, kept ? DT_FP32 : r->prec.param);
     r->double_quant = resolve_bool(r, KEY_DOUBLE_QUANT, false);
     /* PEFT's default; LitGPT's is another (litgpt/finetune/lora.py) */
     if (r->peft == PEFT_LORA)
@@ -230,6 +235,13 @@ static const char *peft_name(const struct run *r)
     return name[r->peft];
 }
 
+/* What such a key has where its method is not: what is echoed is read again. */
+static bool is_off(const struct run *r, enum setup_key key)
+{
+    return (key == KEY_LORA_RANK || key == KEY_PREFIX_PROJECTION)
+           && r->setup.v[key].n == 0;
+}
+
 /* Keys of one method beside another. */
 static void check_keys(const struct run *r, struct diag *d)
 {
@@ -260,11 +272,13 @@ static void check_keys(const struct run *r, struct diag *d)
           "add --peft-type prefix-tuning" },
         { KEY_ENCODER_HIDDEN_SIZE, wide,
           "peft_type p-tuning, or prefix_projection",
-          "add --peft-type p-tuning" },
+          run_prefixes(r) ? "add --prefix-projection true"
+                          : "add --peft-type p-tuning" },
     };
     const unsigned is = 1u << r->peft;
     for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
-        if (r->given[keys[i].key] && (keys[i].of & is) == 0)
+        if (r->given[keys[i].key] && (keys[i].of & is) == 0
+            && !is_off(r, keys[i].key))
             resolve_pointless(d, keys[i].key, keys[i].what, keys[i].hint);
 }
 
@@ -281,9 +295,13 @@ static void refuse(struct diag *d, const struct run *r, const char *what,
 static void check_where(const struct run *r, struct diag *d)
 {
     const bool sharded = r->zero == 3 || (resolve_is_fsdp(r) && r->zero != 0);
-    if (r->impl != IMPL_HF || resolve_is_litgpt(r))
+    if (resolve_is_litgpt(r))
+        refuse(d, r, "with LitGPT's layers and loss", "use --loss standard");
+    else if (r->impl == IMPL_HF_LIGER)
+        refuse(d, r, "with Liger's kernels", "use --implementation hf");
+    else if (r->impl != IMPL_HF)
         refuse(d, r, "outside Hugging Face's layers",
-               "leave it out, or use --framework hf, deepspeed or fsdp");
+               "leave it out, or use --framework hf or deepspeed");
     else if (r->tp > 1 || r->cp > 1 || r->pp > 1)
         refuse(d, r, "with tp, cp or pp", "use --tp 1, --cp 1 and --pp 1");
     else if (sharded)
@@ -347,7 +365,7 @@ static void check_prompts(const struct run *r, const struct spec *s,
     if (s->decoder_layers > 0 || s->bidirectional || s->vision != NULL
         || s->image > 0 || s->mel_bins > 0 || s->head != HEAD_LM)
         refuse(d, r, "of a model that is no causal language model", hint);
-    else if (r->loss != LOSS_STANDARD)
+    else if (r->loss != LOSS_STANDARD && !resolve_is_litgpt(r))
         refuse(d, r, "with a fused loss", "use --loss standard");
     if (run_prefixes(r) && d->status == MEMPLAN_OK)
         check_prefix(r, s, d);

@@ -247,6 +247,22 @@ static void check_experts(const struct run *r, const struct spec *s,
         check_routing(r, s, d);
 }
 
+/* What is put before the data, or stands for keys there, has the first places
+ * (peft_model.py; a model's position_ids go on from its cache). */
+static void check_virtual(const struct run *r, uint64_t limit, struct diag *d)
+{
+    memplan_error *e = setup_error(
+        d, MEMPLAN_E_CONFLICT, KEY_SEQ_LEN,
+        "seq_len %" PRIu64 " after %" PRIu64
+        " virtual tokens is beyond the model's %" PRIu64 " learned positions",
+        r->seq_len, r->virtual_tokens, limit);
+    if (r->virtual_tokens < limit)
+        diag_hint(e, "use --seq-len %" PRIu64 " or less",
+                  limit - r->virtual_tokens);
+    else
+        diag_hint(e, "use fewer --num-virtual-tokens");
+}
+
 static void check_sequence(const struct run *r, const struct spec *s,
                            struct diag *d)
 {
@@ -255,13 +271,16 @@ static void check_sequence(const struct run *r, const struct spec *s,
     memplan_error *e = NULL;
     /* of an image or a spectrum: check_image */
     const bool is_text = s->channels == 0 && s->mel_bins == 0;
-    if (is_text && s->position == POS_LEARNED && limit > 0
-        && r->seq_len > limit) {
+    const bool learned = is_text && s->position == POS_LEARNED && limit > 0;
+    if (learned && r->seq_len > limit) {
         e = setup_error(d, MEMPLAN_E_CONFLICT, KEY_SEQ_LEN,
                         "seq_len %" PRIu64 " is beyond the model's %" PRIu64
                         " learned positions",
                         r->seq_len, limit);
         diag_hint(e, "use --seq-len %" PRIu64 " or less", limit);
+    } else if (learned && !s->bidirectional
+               && r->virtual_tokens > limit - r->seq_len) {
+        check_virtual(r, limit, d);
     }
     /* A causal mask is balanced by giving each rank two chunks, one from
      * either end. Sequence parallelism splits what is left over tp. */

@@ -138,7 +138,7 @@ static void check_offloaded_activations(const struct run *r, struct diag *d)
             setup_error(d, MEMPLAN_E_UNSUPPORTED, KEY_OFFLOAD_ACTIVATIONS,
                         "offload_activations 'cpu' without recompute 'full' "
                         "is not modelled yet");
-        diag_hint(e, "add --recompute full");
+        diag_hint(e, run_prefixes(r) ? "leave it out" : "add --recompute full");
     }
 }
 
@@ -302,6 +302,14 @@ static void no_flash_3(const struct run *r, struct diag *d)
               r->gpu.arch == ARCH_BLACKWELL ? "cudnn" : "flash2");
 }
 
+static void no_cudnn(const struct run *r, struct diag *d)
+{
+    memplan_error *e = setup_error(
+        d, MEMPLAN_E_CONFLICT, KEY_ATTENTION_KERNEL,
+        "attention_kernel 'cudnn' on %s: it is of NVIDIA's GPUs", r->gpu.name);
+    diag_hint(e, "use --attention-kernel flash2");
+}
+
 /* transformers casts to autocast's dtype, else to the weights', which is fp32
  * again (integrations/flash_attention.py, get_target_dtype): then the kernel
  * raises (flash_api.cpp, "only support fp16 and bf16 data type"). */
@@ -360,6 +368,8 @@ void resolve_check_attention(const struct run *r, const struct spec *s,
     if (r->attention == ATTN_FLASH && r->attention_kernel == KERNEL_FLASH_3
         && r->gpu.arch != ARCH_HOPPER)
         no_flash_3(r, d);
+    if (r->attention_kernel == KERNEL_CUDNN && r->gpu.arch >= ARCH_CDNA2)
+        no_cudnn(r, d);
     bool old = r->gpu.arch == ARCH_VOLTA || r->gpu.arch == ARCH_TURING;
     if (r->attention == ATTN_FLASH && old) {
         memplan_error *e = setup_error(

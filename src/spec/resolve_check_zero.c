@@ -131,8 +131,13 @@ static void check_mics_nodes(const struct run *r, struct diag *d)
                     "mics_hierarchical_params_gather with groups of %" PRIu64
                     " ranks, which are not several whole nodes of %" PRIu64,
                     r->shard, r->gpus_per_node);
-    diag_hint(e, "leave it out, or use --mics-shard-size %" PRIu64,
-              2 * r->gpus_per_node);
+    uint64_t size = 2 * r->gpus_per_node;
+    while (size < r->dp && r->dp % size != 0)
+        size += r->gpus_per_node;
+    if (size <= r->dp && r->dp % size == 0)
+        diag_hint(e, "leave it out, or use --mics-shard-size %" PRIu64, size);
+    else
+        diag_hint(e, "leave it out");
 }
 
 void resolve_check_zero_3(const struct run *r, struct diag *d)

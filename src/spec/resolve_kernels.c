@@ -176,8 +176,12 @@ void resolve_kernels(struct run *r, const struct spec *spec)
     if (paper || unfused || r->impl == IMPL_MEGATRON_LOCAL)
         kernel = ATTN_EAGER; /* they spell it out */
     r->attention = (enum attention)resolve_count(r, KEY_ATTENTION, kernel);
-    r->attention_kernel = (enum attention_kernel)resolve_count(
-        r, KEY_ATTENTION_KERNEL, default_kernel(r));
+    const uint64_t flash =
+        resolve_count(r, KEY_ATTENTION_KERNEL, default_kernel(r));
+    /* SDPA's is PyTorch's own, whatever else is installed */
+    r->attention_kernel = r->attention == ATTN_FLASH
+                              ? (enum attention_kernel)flash
+                              : default_kernel(r);
     r->loss = (enum loss)resolve_count(r, KEY_LOSS, LOSS_STANDARD);
     r->keep_outputs = resolve_bool(r, KEY_KEEP_OUTPUTS, resolve_is_litgpt(r));
     r->drop_outputs = resolve_bool(r, KEY_DROP_OUTPUTS, false);

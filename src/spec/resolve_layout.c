@@ -594,6 +594,19 @@ static void resolve_images(struct run *r, const struct spec *spec)
         r->images = resolve_count(r, KEY_IMAGES, 1);
 }
 
+/* Of positions that are learned, those that virtual tokens have. */
+static uint64_t virtual_places(const struct run *r, const struct spec *spec)
+{
+    if (spec->position != POS_LEARNED || !r->given[KEY_PEFT_TYPE])
+        return 0;
+    const uint64_t type = r->setup.v[KEY_PEFT_TYPE].n;
+    if (type == PEFT_LORA || type == PEFT_IA3)
+        return 0;
+    return r->given[KEY_NUM_VIRTUAL_TOKENS]
+               ? r->setup.v[KEY_NUM_VIRTUAL_TOKENS].n
+               : VIRTUAL_TOKENS;
+}
+
 static void resolve_sequence(struct run *r, const struct spec *spec)
 {
     resolve_image(r, spec);
@@ -602,6 +615,9 @@ static void resolve_sequence(struct run *r, const struct spec *spec)
     uint64_t usual = limit > 0 ? min_u64(limit, SEQ_LEN_CAP) : SEQ_LEN_UNKNOWN;
     if (spec->merge > 0) /* an image is as long as it is */
         usual = limit;
+    const uint64_t taken = virtual_places(r, spec);
+    if (taken > 0 && taken < limit)
+        usual = min_u64(usual, limit - taken);
     r->seq_len = resolve_count(r, KEY_SEQ_LEN, usual);
     resolve_lengths(r);
     say_tokens(r, spec);
@@ -615,8 +631,10 @@ static void resolve_sequence(struct run *r, const struct spec *spec)
                        "sequence length %" PRIu64 ", %s "
                        "(--seq-len)",
                        r->seq_len,
-                       limit <= SEQ_LEN_CAP ? "the model's limit"
-                                            : "less than the model's limit");
+                       r->seq_len + taken == limit && taken > 0
+                           ? "the model's limit without the virtual tokens"
+                       : limit <= SEQ_LEN_CAP ? "the model's limit"
+                                              : "less than the model's limit");
     if (limit > 0 && r->seq_len > limit && spec->position != POS_LEARNED)
         resolve_note(r, KEY_SEQ_LEN,
                      "sequence length %" PRIu64

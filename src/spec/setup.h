@@ -446,6 +446,10 @@ memplan_error *setup_error(struct diag *d, memplan_status status,
 enum { LORA_WORDS_MAX = 96 };
 const char *lora_words(uint64_t set, char buf[LORA_WORDS_MAX]);
 
+/* Trainer's names of optimizers that are not modelled, and what comes near.
+ * [config_training_optim.c] */
+bool optimizer_absent(struct str name, const char **why, const char **hint);
+
 /* Word number `index` of a space separated list; empty past the end. */
 struct str choice_word(const char *choices, size_t index);
 

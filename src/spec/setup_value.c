@@ -67,6 +67,14 @@ static memplan_error *bad_choice(struct diag *d, enum setup_key key,
 {
     const char *choices = setup_field(key)->choices;
     const struct str value = short_name(choices, given);
+    const char *why, *hint;
+    if (key == KEY_OPTIMIZER && optimizer_absent(given, &why, &hint)) {
+        memplan_error *e = setup_error(d, MEMPLAN_E_UNSUPPORTED, key,
+                                       "optimizer '%.*s' is not modelled: %s",
+                                       quoted(given), given.p, why);
+        diag_hint(e, "%s", hint);
+        return e;
+    }
     struct str best = { "", 0 };
     unsigned least = UINT32_MAX;
     struct str word = choice_word(choices, 0);

@@ -1,5 +1,5 @@
 == args
-gpt2 --peft-type p-tuning --encoder-hidden-size 128 --emit peft
+gpt2 --seq-len 512 --peft-type p-tuning --encoder-hidden-size 128 --emit peft
 == stdout
 {
   "peft_type": "P_TUNING",

@@ -1234,6 +1234,23 @@ static void adapters_are_resolved(void **state)
     r = resolved("lora_rank=16 framework=deepspeed lora_dtype=fp32");
     assert_int_equal(r->prec.master, DT_NONE);
     assert_string_equal(value_text(&r->setup, KEY_MASTER_DTYPE), "none");
+    /* what makes prompts is in fp32 in PEFT, and cast by DeepSpeed */
+    r = resolved("peft_type=prefix-tuning framework=hf precision=bf16");
+    assert_int_equal(r->lora_dtype, DT_FP32);
+    assert_int_equal(r->prec.master, DT_NONE);
+    r = resolved("peft_type=prefix-tuning framework=deepspeed zero=2");
+    assert_int_equal(r->lora_dtype, DT_BF16);
+    assert_int_equal(r->prec.master, DT_FP32);
+}
+
+/* SDPA has PyTorch's FlashAttention-2. */
+static void a_kernel_of_flash_alone(void **state)
+{
+    (void)state;
+    const struct run *r = resolved("attention=sdpa attention_kernel=flash1");
+    assert_int_equal(r->attention_kernel, KERNEL_FLASH_2);
+    r = resolved("attention=flash attention_kernel=flash1");
+    assert_int_equal(r->attention_kernel, KERNEL_FLASH_1);
 }
 
 static void selective_recomputation(void **state)
@@ -2043,6 +2060,7 @@ int main(void)
         cmocka_unit_test(models_set_limits),
         cmocka_unit_test(hardware_is_resolved),
         cmocka_unit_test(adapters_are_resolved),
+        cmocka_unit_test(a_kernel_of_flash_alone),
         cmocka_unit_test(selective_recomputation),
         cmocka_unit_test(without_a_model),
         cmocka_unit_test(keys_that_need_a_model),
