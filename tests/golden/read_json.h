@@ -30,6 +30,31 @@ static const struct json *read_json(struct arena *a, const char *file,
     return root;
 }
 
+/* Of a recording, its model as a program, laid out as it says. */
+static const struct json *lower_recording(
+    struct program *p, struct run *run, const char *file,
+    void (*lay_out)(struct run *run, const struct json *root), struct arena *a)
+{
+    struct diag d;
+    memplan_error slot[2];
+    memplan_errors errs = { slot, 2, 0 };
+    struct spec *spec = ARENA_NEW(a, struct spec, 1);
+    size_t len;
+    diag_init(&d, &errs);
+    assert_non_null(spec);
+    const struct json *root = read_json(a, file, &len);
+    const struct spec_text in = { .root = json_member(root, "config"),
+                                  .text = text,
+                                  .len = len };
+    if (spec_import(spec, &in, a, &d) != MEMPLAN_OK)
+        fail_msg("%s", slot[0].message);
+    run_bare(run, spec);
+    lay_out(run, root);
+    if (lower_model(p, spec, run, a, &d) != MEMPLAN_OK)
+        fail_msg("%s", slot[0].message);
+    return root;
+}
+
 /* All recordings of FOLDER; returns how many there are. *bad: the sum of what
  * `differences` says of each. */
 static unsigned each_recording(unsigned (*differences)(const char *file),

@@ -24,29 +24,14 @@ static bool is(const struct json *o, const char *key, const char *value)
     return strcmp(json_member(o, key)->text.p, value) == 0;
 }
 
-static void lower(struct program *p, const struct json *root, size_t len,
-                  struct arena *a)
+static void lay_out(struct run *run, const struct json *root)
 {
-    struct diag d;
-    memplan_error slot[2];
-    memplan_errors errs = { slot, 2, 0 };
-    diag_init(&d, &errs);
-    struct spec spec;
-    const struct spec_text in = { .root = json_member(root, "config"),
-                                  .text = text,
-                                  .len = len };
-    if (spec_import(&spec, &in, a, &d) != MEMPLAN_OK)
-        fail_msg("%s", slot[0].message);
-    struct run run;
-    run_bare(&run, &spec);
-    run.impl = is(root, "implementation", "torchtune") ? IMPL_TORCHTUNE
-                                                       : IMPL_TORCHTITAN;
-    run.compile = json_member(root, "compile")->truth;
-    run.recompute = is(root, "recompute", "ops") ? RECOMP_OPS : RECOMP_NONE;
-    run.micro_batch = (uint64_t)json_member(root, "b")->number;
-    run.seq_len = (uint64_t)json_member(root, "s")->number;
-    if (lower_model(p, &spec, &run, a, &d) != MEMPLAN_OK)
-        fail_msg("%s", slot[0].message);
+    run->impl = is(root, "implementation", "torchtune") ? IMPL_TORCHTUNE
+                                                        : IMPL_TORCHTITAN;
+    run->compile = json_member(root, "compile")->truth;
+    run->recompute = is(root, "recompute", "ops") ? RECOMP_OPS : RECOMP_NONE;
+    run->micro_batch = (uint64_t)json_member(root, "b")->number;
+    run->seq_len = (uint64_t)json_member(root, "s")->number;
 }
 
 /* The CPU's attention keeps no random states. */
@@ -65,11 +50,10 @@ static unsigned differs(const char *file)
 {
     struct arena a;
     struct program p;
+    struct run run;
     struct walk_scratch scratch = { .bare = true };
-    size_t len;
     arena_init(&a, NULL);
-    const struct json *root = read_json(&a, file, &len);
-    lower(&p, root, len, &a);
+    const struct json *root = lower_recording(&p, &run, file, lay_out, &a);
     assert_true(walk_scratch_init(&scratch, &p, &a));
     scratch.granule = 1;
     const struct block *b = &p.block[p.layer_block[0]];

@@ -83,24 +83,9 @@ static unsigned differences(const char *file)
 {
     struct arena a;
     struct program p;
-    struct spec spec;
     struct run run;
-    struct diag d;
-    memplan_error slot[2];
-    memplan_errors errs = { slot, 2, 0 };
-    size_t len;
-    diag_init(&d, &errs);
     arena_init(&a, NULL);
-    const struct json *root = read_json(&a, file, &len);
-    const struct spec_text in = { .root = json_member(root, "config"),
-                                  .text = text,
-                                  .len = len };
-    if (spec_import(&spec, &in, &a, &d) != MEMPLAN_OK)
-        fail_msg("%s", slot[0].message);
-    run_bare(&run, &spec);
-    lay_out(&run, root);
-    if (lower_model(&p, &spec, &run, &a, &d) != MEMPLAN_OK)
-        fail_msg("%s", slot[0].message);
+    const struct json *root = lower_recording(&p, &run, file, lay_out, &a);
     struct memory_fold f;
     assert_true(memory_fold_init(&f, &p, &run, &a));
     uint64_t layer = 0, got[STAGES_MAX];

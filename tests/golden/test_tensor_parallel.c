@@ -66,25 +66,10 @@ static unsigned differs(const char *file)
 {
     struct arena a;
     struct program p;
-    struct spec spec;
     struct run run;
-    struct diag d;
-    memplan_error slot[2];
-    memplan_errors errs = { slot, 2, 0 };
     struct walk_scratch scratch = { .bare = true };
-    size_t len;
-    diag_init(&d, &errs);
     arena_init(&a, NULL);
-    const struct json *root = read_json(&a, file, &len);
-    const struct spec_text in = { .root = json_member(root, "config"),
-                                  .text = text,
-                                  .len = len };
-    if (spec_import(&spec, &in, &a, &d) != MEMPLAN_OK)
-        fail_msg("%s", slot[0].message);
-    run_bare(&run, &spec);
-    lay_out(&run, root);
-    if (lower_model(&p, &spec, &run, &a, &d) != MEMPLAN_OK)
-        fail_msg("%s", slot[0].message);
+    const struct json *root = lower_recording(&p, &run, file, lay_out, &a);
     assert_true(walk_scratch_init(&scratch, &p, &a));
     scratch.granule = 1;
     const uint64_t got = kept(&p, &run, &scratch);
