@@ -73,6 +73,12 @@ struct cast_bytes {
 void cast_to_8_bits(struct cast_bytes *out, const struct run *run,
                     const struct operands *x);
 
+/* ---- time_engine.c ---- */
+
+/* Adds what the engine moves in memory around a block's passes. */
+void time_engine(struct block_time *out, const struct clock *c,
+                 const struct block *b, const struct block_states *s);
+
 /* ---- time_wire.c ---- */
 
 /* Ranks that send to each other: how many, and how far apart in the order in

@@ -194,6 +194,20 @@ static double sent_bytes(const struct program *p)
     return (double)p->tensor[p->block[p->layer_block[0]].input].bytes;
 }
 
+/* DeepSpeed's engine sends a part from each tensor-parallel rank, which the
+ * receivers gather (runtime/pipe/engine.py, is_pipe_partitioned). */
+static double send_seconds(const struct step_clock *s)
+{
+    const struct run *run = s->c.run;
+    const uint64_t stride = run->tp * run->cp * run->dp;
+    const double bytes = sent_bytes(s->c.p);
+    if (run->engine != ENGINE_DEEPSPEED || run->tp <= 1)
+        return time_send(&s->c, stride, bytes);
+    return time_send(&s->c, stride, bytes / (double)run->tp)
+           + time_wire(&s->c, WIRE_ALL_GATHER, (struct ranks){ run->tp, 1 },
+                       bytes);
+}
+
 /* ---- between replicas ---- */
 
 /* Weights of a stage that replicas share. */
@@ -589,10 +603,7 @@ static bool walk_stages(struct time_result *out, const struct step_clock *s,
     }
     const struct pipe x = { .run = run,
                             .at = pass,
-                            .send = run->pp > 1 ? time_send(
-                                        &s->c, run->tp * run->cp * run->dp,
-                                        sent_bytes(s->c.p))
-                                                : 0 };
+                            .send = run->pp > 1 ? send_seconds(s) : 0 };
     put_rank(out, s, at, pipe_busiest(&x));
     if (run->pp > 1) {
         double busy = 0;
@@ -625,6 +636,7 @@ bool fold_time_logged(struct time_result *out, const struct program *p,
     for (uint32_t b = 0; b < p->n_blocks; b++) {
         time_block(&s.block[b], &s.c, &p->block[b]);
         states_of_block(&s.states[b], p, &p->block[b], run, b != p->head);
+        time_engine(&s.block[b], &s.c, &p->block[b], &s.states[b]);
     }
     s.c.log = log; /* blocks are told apart from it */
     if (!walk_stages(out, &s, a))

@@ -13,12 +13,13 @@
 
 #include "base/banned.h"
 
-/* Share of a network card's rate that large collectives reach, and size at which
- * half of that is lost: all-reduces on 4 nodes of 8 B200 and H200 with EFA reach
- * 74 % of the cards at 1 GiB, 44 % at 256 MiB (stas00/ml-engineering, network).
- */
-#define NET_SHARE 0.80
-#define NET_HALF_BYTES 64e6
+/* Share of the network cards' rate that a ring's large messages reach: all-reduces
+ * on 4 nodes of 8 B200 and H200 with EFA 95 % at 16 GiB, 90 % at 1 GiB
+ * (stas00/ml-engineering, network, where "busbw" is what each link of the ring
+ * carries); on 2 nodes of 8 A100 with InfiniBand, in training, 97 %. */
+#define NET_SHARE 0.95
+/* The same of one rank's messages to others, through its own card. */
+#define NET_OWN_SHARE 0.80
 /* NCCL's own latencies, of its protocol for large messages (src/graph/tuning.cc
  * @5067397): before a collective, and of each step inside a node and between,
  * of a ring and of a tree, whose rate is so much less. */
@@ -108,18 +109,17 @@ static double inside(const struct clock *c, enum wire wire, double n,
                  * (1 + sqrt(w.half_bytes / bytes));
 }
 
-/* The network cards of all ranks of the group carry it together: around a ring,
- * whose every step is waited for, or, to add up for all, along a tree. */
+/* The network cards of all ranks of the group carry it together: around a ring of
+ * all ranks, whose links between nodes carry as much as those inside and whose
+ * every step is waited for, or, to add up for all, along a tree. */
 static double between(const struct clock *c, enum wire wire, struct ranks r,
                       double bytes)
 {
     const double n = (double)r.n, local = in_node(c, r);
     const double nodes = ceil(n / local);
     const double turns = wire == WIRE_ALL_REDUCE ? 2 : 1;
-    const double sent = bytes * (nodes - 1) / nodes;
     const double rate = local * c->run->gpu.inter_node_bytes_s * NET_SHARE;
-    const double carried =
-        turns * sent / rate * (1 + sqrt(NET_HALF_BYTES / bytes));
+    const double carried = turns * bytes * (n - 1) / n / rate;
     const double ring =
         turns * (nodes * NET_STEP_S + (n - nodes) * RING_NEAR_S) + carried;
     if (wire != WIRE_ALL_REDUCE)
@@ -176,7 +176,7 @@ static double wire_seconds(const struct clock *c, enum wire wire,
     const double near = local > 1 ? inside(c, wire, local, bytes) : 0;
     if (local >= (double)r.n)
         return near / scale;
-    const double far = wire == WIRE_A2A ? exchanged(c, r, bytes, NET_SHARE)
+    const double far = wire == WIRE_A2A ? exchanged(c, r, bytes, NET_OWN_SHARE)
                                         : between(c, wire, r, bytes);
     return fmax(near, far) / scale;
 }
@@ -195,6 +195,6 @@ double time_send(const struct clock *c, uint64_t stride, double bytes)
     const struct gpu *gpu = &c->run->gpu;
     const double rate = (double)stride < domain(c)
                             ? gpu->intra_node_bytes_s * SEND_SHARE
-                            : gpu->inter_node_bytes_s * NET_SHARE;
+                            : gpu->inter_node_bytes_s * NET_OWN_SHARE;
     return (SEND_LATENCY_S + bytes / rate) / c->run->scale[SPEED_NETWORK];
 }

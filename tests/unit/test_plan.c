@@ -376,7 +376,7 @@ static void test_deadline_parts(void **state)
     static const struct {
         const char *batch, *days;
         double gpus;
-    } asked[] = { { "60", "10", 60 }, { "100", "20", 20 }, { "12", "60", 12 } };
+    } asked[] = { { "60", "10", 60 }, { "100", "22", 20 }, { "12", "60", 12 } };
     for (size_t i = 0; i < COUNT(asked); i++) {
         memplan_report *r = computed(
             "llama-2-7b", SETUP("zero", "3", "global_batch", asked[i].batch,
