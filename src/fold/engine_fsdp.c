@@ -98,6 +98,16 @@ bool fsdp_is_unit(const struct stage *s, uint32_t position)
     return true;
 }
 
+/* Backward comes to it, or to what it hands on: a unit whose result needs no
+ * gradient is not fetched ahead (_runtime_utils.py,
+ * _register_pre_backward_hooks, _get_handle_to_prefetch). */
+static bool is_fetched_back(const struct stage *s, uint32_t position)
+{
+    const struct block *next = &s->p->block[stage_block(s, position + 1)];
+    return s->run->engine != ENGINE_FSDP || !s->run->stops
+           || s->p->tensor[next->input].needs_grad;
+}
+
 static uint64_t unit_bytes(const struct stage *s, uint32_t position)
 {
     if (position >= s->n || !fsdp_is_unit(s, position))
@@ -342,10 +352,11 @@ static void fsdp_whole_above(struct put *p, const struct stage *s,
 }
 
 /* Of the model's forward, which hooks are around: transformers computes the
- * loss in it. */
+ * loss in it, LitGPT does not. */
 static bool loss_is_outside(const struct stage *s)
 {
-    return s->run->impl == IMPL_TORCHTITAN || s->run->impl == IMPL_TORCHTUNE;
+    return s->run->impl == IMPL_TORCHTITAN || s->run->impl == IMPL_TORCHTUNE
+           || s->run->loss == LOSS_CHUNKED;
 }
 
 /* FSDP2 keeps an all-gather's output to the end of the next copy-out; the last
@@ -402,14 +413,13 @@ void fsdp_forward(struct put *p, const struct stage *s, uint32_t position,
 }
 
 /* A unit prefetches when the gradient of its result is there. The root's are
- * the logits in version 1, and where the loss is computed outside: after the
- * loss (_runtime_utils.py, _register_pre_backward_hooks; _fsdp_state.py,
+ * the logits where the loss is computed outside: after the loss, as the head's
+ * are (_runtime_utils.py, _register_pre_backward_hooks; _fsdp_state.py,
  * _register_pre_backward_hook). */
 static bool prefetches(const struct stage *s, uint32_t position, bool later)
 {
     const bool head = s->head && position + 1 == s->n;
-    const bool after_loss =
-        s->run->engine == ENGINE_FSDP2 ? loss_is_outside(s) : !head_apart(s);
+    const bool after_loss = loss_is_outside(s) || head_apart(s);
     return position > 0
            && (!head || !after_loss
                || engine_gradients_begun(s, position, later));
@@ -438,11 +448,15 @@ static void backward_gathered(struct put *p, const struct stage *s,
 
 /* A layer that runs forward and not backward: the unit above fetches it ahead,
  * and it stays to the end of the pass (_runtime_utils.py,
- * _post_backward_final_callback; _fsdp_param_group.py, finalize_backward). */
+ * _post_backward_final_callback; _fsdp_param_group.py, finalize_backward); a
+ * frozen one until its input's gradient is there. */
 static void put_in_vain(struct put *p, const struct stage *s, uint32_t position)
 {
     const struct block_states *joint = root_joint(s);
-    if (joint != NULL && s->run->reshard && position <= s->joint + 1)
+    const bool frozen = (s->run->freeze >> FREEZE_VISION & 1) != 0
+                        && s->run->engine == ENGINE_FSDP;
+    if (joint != NULL && s->run->reshard && position <= s->joint + 1
+        && (!frozen || position >= s->joint))
         PUT(p, TERM_PREFETCHED, "an unused layer's, prefetched in vain",
             F("bytes", joint->apart_bytes));
 }
@@ -451,7 +465,7 @@ static void put_prefetched(struct put *p, const struct stage *s,
                            uint32_t position)
 {
     const struct block_states *joint = root_joint(s);
-    if (!s->run->reshard || position == 0
+    if (!s->run->reshard || position == 0 || !is_fetched_back(s, position - 1)
         || (joint != NULL && joint->apart_bytes > 0 && position == s->joint))
         return;
     PUT(p, TERM_PREFETCHED, "the unit's before it, prefetched",
@@ -516,6 +530,17 @@ bool fsdp_joins(const struct stage *s, uint32_t position)
            && s->walk[stage_block(s, position)].wgrad > 0;
 }
 
+/* Version 1 cuts a frozen unit in a hook on its input, after the hook of the
+ * unit below, whose result that is: which has fetched the one before it by then
+ * (_runtime_utils.py, _register_post_backward_reshard_only_hook). */
+bool fsdp_overlaps(const struct stage *s, uint32_t position)
+{
+    return s->run->stops && flattens(s) && s->run->reshard && position > 1
+           && fsdp_is_unit(s, position) && fsdp_is_unit(s, position - 1)
+           && s->states[stage_block(s, position)].elems == 0
+           && is_fetched_back(s, position - 1);
+}
+
 bool fsdp_casts_grads(const struct stage *s)
 {
     return flattens(s)
@@ -565,12 +590,17 @@ void fsdp_unit_done(struct put *p, const struct stage *s, uint32_t position,
                       when == UNIT_FLATTENED && !scatters(s));
     put_in_vain(p, s, position);
     put_prefetched(p, s, position);
+    if (fsdp_overlaps(s, position)) {
+        put_prefetched(p, s, position - 1);
+        return;
+    }
     if (scatters(s)) {
         put_scatter(p, s, s->states[b].elems);
         put_recast(p, s, s->states[b].elems);
         return;
     }
-    if (when == UNIT_FLATTENED || !defers) /* else: added to what waits */
+    /* what waits is added to in place, by the node that the hook is of */
+    if (when == UNIT_FLATTENED || !defers || later)
         put_flat(p, s->walk[b].wgrad);
     if (when == UNIT_CAST && (!defers || reduces_now(s->run, later))) {
         put_cast(p, s, s->states[b].elems);
@@ -618,6 +648,19 @@ void fsdp_first_reduced(struct put *p, const struct stage *s)
             F("bytes per gradient", dtype_size(run->prec.grad)));
 }
 
+/* What no backward comes to, and so no hook cuts: it stays as forward, or a
+ * fetch ahead, left it to the end of the pass (_post_backward_final_callback). */
+static void put_left_whole(struct put *p, const struct stage *s)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i + 1 < s->n && s->run->stops; i++)
+        if (!stage_turns(s, i)
+            && (!s->run->reshard || (i == 0 && is_fetched_back(s, i))))
+            bytes += unit_bytes(s, i);
+    PUT(p, TERM_GATHERED, "frozen units that no backward comes to",
+        F("bytes", bytes));
+}
+
 /* The root's own turn, the last: joined while its parameters are whole, or
  * cast when they are not, whichever is more. */
 void fsdp_root_done(struct put *p, const struct stage *s)
@@ -635,6 +678,7 @@ void fsdp_root_done(struct put *p, const struct stage *s)
     PUT(p, TERM_GRADS, "whole gradients that wait for the last micro-batch",
         F("bytes", waited));
     put_in_vain(p, s, 0);
+    put_left_whole(p, s);
     if (cast > root_bytes(s) + grads + waited) {
         put_flat(p, grads - waited);
         put_cast(p, s, fsdp_root_elems(s));

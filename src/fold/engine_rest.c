@@ -173,8 +173,9 @@ static void rest_moments(struct put *p, const struct stage *s)
         return;
     case SHARDING_TENSOR:
     case SHARDING_ROWS:
-        put_moments(p, run, "P/N, tensor by tensor", sum->own_elems,
-                    sum->own_moment_bytes, 1);
+        put_moments(p, run, "P/N, tensor by tensor",
+                    sum->own_elems - sum->own_dropped, sum->own_moment_bytes,
+                    1);
         return;
     }
 }

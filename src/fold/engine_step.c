@@ -350,7 +350,7 @@ void engine_step(struct put *p, const struct stage *s)
     }
     uint64_t own = s->sum.elems;
     if (run_shards_weights(run))
-        own = s->sum.own_elems;
+        own = s->sum.own_elems - s->sum.own_dropped;
     else if (run_sharding(run) == SHARDING_FLAT)
         own = engine_flat_share(run, s->sum.dense_elems, s->sum.expert_elems);
     step_implementation(p, s, own);

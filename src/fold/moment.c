@@ -490,14 +490,19 @@ static void put_fullest_slot(struct put *p, const struct stage *s,
     put(p, s);
 }
 
+static unsigned ends_of(const struct stage *s, uint32_t position)
+{
+    if (fsdp_joins(s, position))
+        return fsdp_casts_grads(s) ? ENDS : ENDS - 1;
+    return fsdp_overlaps(s, position) ? ENDS - 1 : 1;
+}
+
 /* The fullest of them. */
 static void put_fullest_end(struct put *p, const struct stage *s)
 {
     unsigned best = 0;
     uint64_t most = 0;
-    const unsigned ends = !fsdp_joins(s, p->m->position) ? 1
-                          : fsdp_casts_grads(s)          ? ENDS
-                                                         : ENDS - 1;
+    const unsigned ends = ends_of(s, p->m->position);
     for (unsigned end = 0; ends > 1 && end < ends; end++) {
         struct moment m = *p->m;
         struct put q = { .m = &m, .only = COMP_COUNT, .slot = p->slot };

@@ -36,7 +36,8 @@ static void add_block(struct tally *t, const struct program *p,
         if (w->role != ROLE_PARAM || w->tied)
             continue;
         t->group[w->group] = count_add(t->group[w->group], n);
-        if (w->trainable || w->in_vain) /* as requires_grad says */
+        if ((w->trainable && !w->dropped)
+            || w->in_vain) /* as requires_grad says */
             t->trainable = count_add(t->trainable, n);
     }
 }

@@ -135,6 +135,8 @@ static void states_add(struct block_states *sum, const struct block_states *b,
         max_u64(sum->largest_trained_bytes, b->largest_trained_bytes);
     sum->coded += b->coded;
     sum->own_elems += b->own_elems;
+    sum->own_dropped += b->own_dropped;
+    sum->dropped += b->dropped;
     sum->frozen_bytes += b->frozen_bytes;
     sum->own_frozen_bytes += b->own_frozen_bytes;
     sum->statistic_bytes += b->statistic_bytes;
@@ -429,6 +431,7 @@ void stage_init(struct stage *s, struct memory_fold *f, uint64_t index,
         s->global_buffer_bytes =
             max_u64(s->global_buffer_bytes, b->global_buffer_bytes);
     }
+    fsdp_fullest_rank(s);
     zero_layout(s);
     megatron_stays(s);
     s->wgrad = s->before[s->n].wgrad;

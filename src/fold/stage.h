@@ -358,6 +358,8 @@ void fold_offload(struct offload_result *o, const struct stage *s);
 
 /* ---- engine_fsdp.c: FSDP version 1 ---- */
 
+/* Sets what the rank with the most of it updates. */
+void fsdp_fullest_rank(struct stage *s);
 /* A wrapped module; what is not belongs to the root. */
 bool fsdp_is_unit(const struct stage *s, uint32_t position);
 
@@ -365,6 +367,8 @@ bool fsdp_is_unit(const struct stage *s, uint32_t position);
 bool fsdp_joins(const struct stage *s, uint32_t position);
 /* ... and that one reduced in another type. */
 bool fsdp_casts_grads(const struct stage *s);
+/* True when what a frozen unit gathered goes after the next one's prefetch. */
+bool fsdp_overlaps(const struct stage *s, uint32_t position);
 
 /* Elements of a flat buffer on this rank. */
 uint64_t engine_share(const struct stage *s);

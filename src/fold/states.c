@@ -228,6 +228,13 @@ static void add_trained(struct block_states *s, const struct tensor *t,
     shard_shape(run, t, &rows, &cols);
     const uint64_t whole = optimizer_bytes(run, t, t->rows, t->cols);
     s->elems += t->elems;
+    s->own_elems += rows * cols;
+    if (t->dropped) { /* under FSDP alone: no optimizer sees it */
+        s->own_dropped += rows * cols;
+        s->dropped += t->elems;
+        s->dense_elems += t->elems;
+        return;
+    }
     s->tensors++;
     s->coded += has_codes(run, t);
     if (is_whole(run, t))
@@ -235,7 +242,6 @@ static void add_trained(struct block_states *s, const struct tensor *t,
     else if (t->group == PG_ADAPTER)
         s->adapter_bytes += t->bytes;
     s->largest_trained_bytes = max_u64(s->largest_trained_bytes, t->bytes);
-    s->own_elems += rows * cols;
     if (t->elems > run->persistence_threshold)
         s->second_elems += rows * cols * run_second_parts(run);
     s->own_moment_bytes += optimizer_bytes(run, t, rows, cols);
@@ -259,7 +265,7 @@ static uint64_t own_statistic(const struct run *run, uint64_t bytes)
 
 /* Of a weight at rest: a frozen part's is stored as the trained ones are, and
  * what no gradient comes to; what lies under adapters in a type of its own. */
-static enum dtype frozen_dtype(const struct run *run, const struct tensor *t)
+enum dtype states_frozen_dtype(const struct run *run, const struct tensor *t)
 {
     if (run_adapts(run))
         return t->dtype;
@@ -323,7 +329,7 @@ void states_of_block(struct block_states *out, const struct program *p,
         } else {
             uint64_t rows, cols;
             shard_shape(run, t, &rows, &cols);
-            const enum dtype dtype = frozen_dtype(run, t);
+            const enum dtype dtype = states_frozen_dtype(run, t);
             s.frozen_elems += t->elems;
             s.frozen_bytes += dtype_bytes_of(dtype, t->elems);
             s.own_frozen_bytes += dtype_bytes_of(dtype, rows * cols);

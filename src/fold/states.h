@@ -52,6 +52,8 @@ struct block_states {
     uint64_t largest_trained_bytes;
     uint64_t coded;        /* tensors whose moments have 8 bits */
     uint64_t own_elems;    /* trained, this rank's shard */
+    uint64_t own_dropped;  /* of those, not updated: tensor.dropped */
+    uint64_t dropped;      /* of elems */
     uint64_t frozen_bytes; /* before sharding, statistics included */
     uint64_t own_frozen_bytes;
     uint64_t statistic_bytes;    /* of frozen_bytes: what no engine moves */
@@ -91,6 +93,9 @@ void states_of_block(struct block_states *out, const struct program *p,
 /* Bytes of optimizer moments for one tensor of rows x cols. */
 uint64_t optimizer_bytes(const struct run *run, const struct tensor *t,
                          uint64_t rows, uint64_t cols);
+
+/* Of a weight that is not trained, at rest. */
+enum dtype states_frozen_dtype(const struct run *run, const struct tensor *t);
 
 /* Bytes of the trained weights where adapters and modules trained in full
  * differ in type, so that no element has one size; else 0. */

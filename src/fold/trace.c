@@ -187,10 +187,12 @@ static void micro_backward(struct tracer *r, uint32_t micro, uint32_t chunk)
             r->skip = r->hidden_slot + 1;
         backward_block(r);
         const bool over = re && i == stage_group_first(s, i);
-        if (over && fsdp_joins(s, i))
+        if (over && (fsdp_joins(s, i) || fsdp_overlaps(s, i)))
             checkpoint_over(r, &held);
         if (fsdp_joins(s, i))
             flatten_wgrads(r);
+        else if (fsdp_overlaps(s, i))
+            levels_done(r, UNIT_FLATTENED);
         hand_over_wgrads(r);
         if (over)
             checkpoint_over(r, &held);

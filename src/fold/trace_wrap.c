@@ -18,6 +18,7 @@ struct unit {
     hold_id *tensor;
     size_t n;
     uint64_t bytes, own; /* of its flat parameter, of this rank's shard */
+    bool trained;
 };
 
 /* torch/distributed/utils.py, PARAM_BROADCAST_BUCKET_SIZE; c10d reducer.cpp,
@@ -48,7 +49,7 @@ static size_t broadcast(struct tracer *r, const struct unit *u)
 
 /* Joined to one flat parameter, of which this rank keeps its shard: on the CPU
  * where that is where shards live. */
-static void wrap(struct tracer *r, struct unit *u, bool frozen)
+static void wrap(struct tracer *r, struct unit *u)
 {
     if (u->n == 0)
         return;
@@ -62,12 +63,13 @@ static void wrap(struct tracer *r, struct unit *u, bool frozen)
         tracer_death(r, &u->tensor[u->n + i]);
     if (r->s->run->offload_params != OFFLOAD_NONE)
         tracer_death(r, &own);
-    else if (frozen)
+    else if (!u->trained)
         levels_keep(r, TERM_FROZEN, FROZEN_SHARDS, own);
     else
         levels_keep(r, TERM_WEIGHTS, WEIGHT_SHARDS, own);
     u->n = 0;
     u->bytes = u->own = 0;
+    u->trained = false;
 }
 
 static void moved(struct tracer *r, struct unit *u, const struct tensor *t)
@@ -75,15 +77,16 @@ static void moved(struct tracer *r, struct unit *u, const struct tensor *t)
     const struct run *run = r->s->run;
     const uint64_t n = t->group == PG_EXPERT ? run->expert_shard : run->shard;
     const uint64_t share = div_up(t->elems, n);
-    const uint64_t bytes =
-        t->trainable ? t->elems * dtype_size(run->prec.param) : t->bytes;
+    const enum dtype dtype =
+        t->trainable ? run->prec.param : states_frozen_dtype(run, t);
+    const uint64_t bytes = dtype_bytes_of(dtype, t->elems);
     const hold_id id = born(r, bytes);
     if (id == NO_HOLD)
         return;
     u->tensor[u->n++] = id;
     u->bytes += bytes;
-    u->own += t->trainable ? share * dtype_size(run->prec.param)
-                           : dtype_bytes_of(t->dtype, share);
+    u->own += dtype_bytes_of(dtype, share);
+    u->trained = u->trained || t->trainable;
 }
 
 /* Adapters are wrapped one by one, before the layer that they are in. */
@@ -101,7 +104,7 @@ static void wrap_block(struct tracer *r, struct unit *u, uint32_t position,
             continue;
         moved(r, u, t);
         if (adapters)
-            wrap(r, u, false);
+            wrap(r, u);
     }
 }
 
@@ -133,17 +136,16 @@ void trace_wrap(struct tracer *r)
         r->failed = true;
         return;
     }
-    const bool frozen = run_adapts(s->run);
     keep_scales(r);
     for (uint32_t i = 0; i < s->n; i++) {
         wrap_block(r, &u, i, true);
         if (!fsdp_is_unit(s, i))
             continue;
         wrap_block(r, &u, i, false);
-        wrap(r, &u, frozen);
+        wrap(r, &u);
     }
     for (uint32_t i = 0; i < s->n; i++) /* the root, last */
         if (!fsdp_is_unit(s, i))
             wrap_block(r, &u, i, false);
-    wrap(r, &u, frozen);
+    wrap(r, &u);
 }

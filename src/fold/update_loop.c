@@ -146,8 +146,8 @@ void update_loop_of(struct update_loop *l, const struct program *p,
     for (int last = 0; last <= 1; last++)
         for (uint32_t i = 0; i < b->tensor_count; i++) {
             const struct tensor *t = &p->tensor[b->tensor_first + i];
-            if (t->role == ROLE_PARAM && t->trainable && !t->statistic
-                && !t->again && (!t->tied || counts_tied)
+            if (t->role == ROLE_PARAM && t->trainable && !t->dropped
+                && !t->statistic && !t->again && (!t->tied || counts_tied)
                 && program_comes_last(p, b, t) == (last == 1))
                 loop_take(l, run, t);
         }

@@ -92,6 +92,8 @@ struct tensor {
     /* ROLE_PARAM only */
     enum param_group group;
     bool trainable;
+    bool dropped;         /* frozen, and trained for the walks: its gradient is
+                             made, and dropped when it is reduced */
     bool in_vain;         /* it could be trained, and no gradient comes to it */
     bool apart;           /* of a layer in that block, which an engine wraps */
     bool tied;            /* another block's tensor again (head: the

@@ -276,6 +276,33 @@ static enum dtype unquantised_dtype(const struct builder *b)
     return DT_FP32;
 }
 
+/* The ends of a model that FSDP makes one unit of, as bits of 'freeze'. */
+static uint64_t ends_of_unit(const struct builder *b, enum block_kind kind)
+{
+    const struct spec *m = b->whole;
+    const uint64_t words = UINT64_C(1) << FREEZE_EMBED;
+    uint64_t last = m->tied ? 0 : UINT64_C(1) << FREEZE_HEAD;
+    if (m->final_norm)
+        last |= UINT64_C(1) << FREEZE_NORM;
+    if (b->run->fsdp_units == FSDP_LAYERS || m->tied)
+        return words | last;
+    return kind == BLOCK_EMBED ? words : last;
+}
+
+/* FSDP version 1 makes one parameter of what no layer's unit has, and gives
+ * modules views of it that no one detaches: all of it gets gradients where some
+ * is trained (_flat_param.py, _validate_tensors_to_flatten,
+ * _use_unsharded_views). In a model of several parts some always is. */
+bool build_joins_trained(const struct builder *b, enum block_kind kind)
+{
+    const struct run *r = b->run;
+    if (r->engine != ENGINE_FSDP || r->zero == 0 || !r->stops || b->frozen
+        || kind == BLOCK_LAYER)
+        return false;
+    return b->whole->vision != NULL
+           || (ends_of_unit(b, kind) & ~r->freeze) != 0;
+}
+
 /* The weights that a forward sees. Stored in fp32 and without autocast, they
  * are gathered in the compute dtype (FSDP's MixedPrecisionPolicy). */
 static void start_dtypes(struct builder *b)
@@ -293,7 +320,8 @@ static void start_dtypes(struct builder *b)
     b->bare = r->some_layers;
     b->embeds_trained = b->frozen
                             ? (r->lora_full & LORA_MASK(LORA_FULL_EMBED)) != 0
-                            : (r->freeze >> FREEZE_EMBED & 1) == 0;
+                            : (r->freeze >> FREEZE_EMBED & 1) == 0
+                                  || build_joins_trained(b, BLOCK_EMBED);
 }
 
 uint64_t build_images(struct builder *b)
@@ -729,9 +757,13 @@ tensor_id build_param(struct builder *b, const struct param *q)
     t->of = q->of;
     t->group = q->group;
     t->statistic = q->statistic;
-    t->trainable = t->needs_grad = !q->statistic && !q->original && !q->fixed
-                                   && !b->in_vain && could_train(b, q);
-    t->in_vain = b->in_vain && could_train(b, q);
+    const bool alive = !q->statistic && !q->original && !q->fixed;
+    const bool trains = could_train(b, q);
+    t->dropped = alive && !trains && !b->in_vain && !b->in_unit
+                 && b->block != NULL && build_joins_trained(b, b->block->kind);
+    t->trainable = t->needs_grad =
+        (alive && !b->in_vain && trains) || t->dropped;
+    t->in_vain = b->in_vain && trains;
     t->tied = q->tied || q->again;
     t->again = q->again;
     t->matmul = q->matmul;

@@ -82,6 +82,7 @@ struct builder {
     bool bare;           /* no adapters in what follows: layers_to_transform */
     bool below;          /* ... and nothing trained: freeze_trainable_layers */
     bool in_vain;        /* nothing uses the result of what follows */
+    bool in_unit;        /* what follows is a layer, that an engine wraps */
 
     /* ROLE_INPUT tensors that build_start() makes: int64 [tokens]. */
     tensor_id ids, labels;
@@ -197,6 +198,9 @@ bool dtype_is_quantised(enum dtype t);
 bool build_is_litgpt(const struct builder *b);
 /* Whether what a frozen embedding makes is asked for a gradient. */
 bool build_asks_grad(const struct builder *b);
+/* Whether what is frozen in a block of this kind gets gradients all the same,
+ * as its unit's trained weights do. */
+bool build_joins_trained(const struct builder *b, enum block_kind kind);
 /* Whether 'freeze' names the part that a parameter of this group is in here. */
 bool build_is_frozen(const struct builder *b, enum param_group group);
 /* The training loop holds x beyond its backward, by name or through the graph

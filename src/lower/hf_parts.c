@@ -306,7 +306,9 @@ static tensor_id unused_layers(struct builder *b, tensor_id x)
         const tensor_id first = b->p->n_tensors;
         if (i == 0 || needs_grad)
             hand_out(b, x);
+        b->in_unit = true;
         x = hf_layer(b, &kind, states_again(b, x, needs_grad && !re));
+        b->in_unit = false;
         for (tensor_id id = first; id < b->p->n_tensors; id++)
             b->p->tensor[id].apart = b->p->tensor[id].role == ROLE_PARAM;
         hold_graph(b, re ? b->p->n_ops : op, first);
@@ -435,6 +437,8 @@ static bool vision_is_trained(const struct builder *b)
     const bool vision = (r->freeze >> FREEZE_VISION & 1) == 0;
     const bool product = (r->freeze >> FREEZE_PROJECTOR & 1) == 0;
     const uint64_t projector = LORA_MASK(LORA_FULL_PROJECTOR);
+    if (build_joins_trained(b, BLOCK_JOINT))
+        return true;
     if (!b->frozen || vision || build_asks_grad(b))
         return vision || product || build_asks_grad(b);
     return product

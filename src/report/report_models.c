@@ -221,7 +221,7 @@ static void fill_blocks(struct table *t, const void *ctx)
                 continue;
             table_row(t, 1, PAINT_NONE);
             tensor_words(buf, w);
-            if (!w->trainable)
+            if (!w->trainable || w->dropped)
                 str_append(buf, sizeof(buf), " (frozen)");
             table_cell(t, buf);
             shape_words(buf, w);
@@ -290,7 +290,7 @@ static void visit_tensor(struct visitor *v, const struct tensor *t)
     visit_u64(v, "parameters", "", t->tied ? 0 : t->full_elems);
     visit_text(v, "kind", param_group_name(t->group));
     visit_bool(v, "tied", t->tied);
-    visit_bool(v, "trainable", t->trainable);
+    visit_bool(v, "trainable", t->trainable && !t->dropped);
     v->end(v, false);
 }
 

@@ -227,6 +227,33 @@ static bool check_frozen_ends(const struct run *r, const struct spec *s,
     return false;
 }
 
+/* FSDP version 1's units are frozen or trained as a whole; what no layer has is
+ * one of them. */
+static void check_frozen_units(const struct run *r, const struct spec *s,
+                               struct diag *d)
+{
+    memplan_error *e;
+    if (r->engine != ENGINE_FSDP || r->zero == 0)
+        return;
+    if (run_adapts(r)) {
+        e = setup_error(d, MEMPLAN_E_UNSUPPORTED, KEY_FREEZE,
+                        "freeze beside adapters with FSDP version 1 is not "
+                        "modelled");
+        diag_hint(e, "use --engine fsdp2, ddp or --framework deepspeed");
+    } else if (s->vision != NULL && r->fsdp_units != FSDP_LAYERS) {
+        e = setup_error(d, MEMPLAN_E_UNSUPPORTED, KEY_FSDP_UNITS,
+                        "fsdp_units other than layers of a model of several "
+                        "parts, some frozen, with FSDP version 1 is not "
+                        "modelled");
+        diag_hint(e, "use --fsdp-units layers, or --engine fsdp2");
+    } else if (s->vision != NULL && s->vision->deep_layers > 0) {
+        e = setup_error(d, MEMPLAN_E_UNSUPPORTED, KEY_FREEZE,
+                        "freeze with FSDP version 1 of a vision part whose "
+                        "layers have mergers is not modelled");
+        diag_hint(e, "use --engine fsdp2, ddp or --framework deepspeed");
+    }
+}
+
 /* What can be frozen, and where. */
 static void check_freeze(const struct run *r, const struct spec *s,
                          struct diag *d)
@@ -258,12 +285,8 @@ static void check_freeze(const struct run *r, const struct spec *s,
         e = setup_error(d, MEMPLAN_E_CONFLICT, KEY_FREEZE,
                         "freeze of all parts leaves nothing to train");
         diag_hint(e, "leave one out: text, vision or projector");
-    } else if (r->engine == ENGINE_FSDP && r->zero != 0) {
-        e = setup_error(d, MEMPLAN_E_UNSUPPORTED, KEY_FREEZE,
-                        "freeze with FSDP version 1, which joins frozen and "
-                        "trained weights to one parameter, is not modelled");
-        diag_hint(e, "use --engine fsdp2, ddp or --framework deepspeed");
     }
+    check_frozen_units(r, s, d);
 }
 
 /* Where there are images to count. */

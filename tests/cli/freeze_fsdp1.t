@@ -1,5 +1,5 @@
 == args
-clip-vit-base-patch32 --freeze vision --framework fsdp --engine fsdp --gpus 8
+qwen3-vl-8b --part all --freeze vision --framework fsdp --gpus 8
 == stderr ~
 freeze with FSDP version 1
 --engine fsdp2

@@ -239,9 +239,10 @@ struct run_name {
     bool copies_out;    /* FSDP2: forward's copy-outs are not moments */
     bool overflowed;    /* in a step after the first */
     bool differs_first; /* moments, or projections, are made in its course */
-    bool flattens;      /* FSDP1: flat gradients, and a layer in vain, are there
-                           up to the next forward */
-    bool defers;        /* FSDP2, no_sync: nor are casts of gradients, after
+    bool flattens; /* FSDP1, use_orig_params: flat gradients are there up to
+                           the next forward */
+    bool sees;     /* images, there at all times */
+    bool defers;   /* FSDP2, no_sync: nor are casts of gradients, after
                            the first backward */
 };
 
@@ -299,7 +300,7 @@ static bool compare_stop(const struct run_name *n, const struct predicted *p,
     const uint64_t want = measured->peak[micro][stop];
     if (want == 0)
         return false;
-    if (n->flattens && stop >= CLIP)
+    if ((n->flattens && stop == REST) || (n->sees && stop >= CLIP))
         return false;
     if (n->copies_out && stop == FORWARD
         && (n->defers || want < fullest(measured)))
@@ -356,7 +357,9 @@ static void describe(struct run_name *out, const struct json *run)
     out->keeps_grads = is_setup(run, "zero_grad_set_to_none", "false");
     const bool fsdp2 = is_setup(run, "engine", "fsdp2");
     out->copies_out = fsdp2;
-    out->flattens = is_setup(run, "engine", "fsdp");
+    out->flattens = is_setup(run, "engine", "fsdp")
+                    && json_member(run, "flat_params") == NULL;
+    out->sees = json_member(run, "part") != NULL;
     out->defers = is_setup(run, "grad_sync", "last");
     out->overflowed = is_setup(run, "zero_overflow", "kept");
     out->clips_in_step = is_setup(run, "framework", "deepspeed");

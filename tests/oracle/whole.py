@@ -1,7 +1,7 @@
 """One rank's share of FSDP version 1 over a whole LLaVA: steps as engines.py measures them, with use_orig_params=True.
 
 Each layer of either stack is a unit (transformer_auto_wrap_policy), the root has the rest: patches, projector, words, norm
-and head.  SHARD_GRAD_OP looks at storages that fake tensors do not have.
+and head.  Whether a unit is cut already is a question of addresses, which fake tensors do not have: of storages here.
 
 usage: whole.py FOLDER        writes FOLDER/whole.json, one run a line
 """
@@ -16,7 +16,7 @@ import torch
 import torch.distributed as dist
 import transformers
 from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.distributed.fsdp import FullyShardedDataParallel, MixedPrecision, ShardingStrategy
+from torch.distributed.fsdp import _flat_param, _runtime_utils, FullyShardedDataParallel, MixedPrecision, ShardingStrategy
 from torch.distributed.fsdp._traversal_utils import _get_fsdp_handles
 from torch.distributed.fsdp.wrap import ModuleWrapPolicy
 from torch.testing._internal.distributed.fake_pg import FakeStore
@@ -29,6 +29,22 @@ import attention
 modeling_llava.torch_compilable_check = lambda *_: None
 torch.cuda.is_available = lambda: True  # asked before a first forward
 torch.Tensor.record_stream = lambda *_: None
+
+
+def reshard_what_is_whole(state):
+    """torch's _catch_all_reshard: what backward left whole is cut at its end."""
+    handle = state._handle
+    if not handle:
+        return
+    flat = handle.flat_param
+    if flat.untyped_storage()._cdata != flat._local_shard.untyped_storage()._cdata or handle._skipped_use_sharded_views:
+        _runtime_utils._reshard(state, handle, _runtime_utils._should_free_in_backward(state, handle))
+
+
+_runtime_utils._catch_all_reshard = reshard_what_is_whole
+_flat_param._same_storage = lambda a, b: a.untyped_storage()._cdata == b.untyped_storage()._cdata
+_flat_param._data_ptr_allocated = lambda tensor: tensor.untyped_storage().nbytes() > 0
+STRATEGY = {2: ShardingStrategy.SHARD_GRAD_OP, 3: ShardingStrategy.FULL_SHARD}
 WORDS = dict(model_type="llama", hidden_size=512, num_attention_heads=8, num_key_value_heads=4, head_dim=64,
              intermediate_size=1408, vocab_size=4096, num_hidden_layers=4, max_position_embeddings=256)
 EYE = dict(model_type="clip_vision_model", hidden_size=512, num_attention_heads=8, intermediate_size=1024,
@@ -51,7 +67,7 @@ class Whole(engines.Ranks):
         dtype = {"bf16-mixed": torch.bfloat16, "fp32": torch.float32}[run.precision]
         mixed = MixedPrecision(param_dtype=dtype, reduce_dtype={"": dtype, "fp32": torch.float32}[run.reduce_dtype])
         return FullyShardedDataParallel(
-            model, sharding_strategy=ShardingStrategy.FULL_SHARD, mixed_precision=mixed, use_orig_params=True,
+            model, sharding_strategy=STRATEGY[run.zero], mixed_precision=mixed, use_orig_params=True,
             auto_wrap_policy=ModuleWrapPolicy({CLIPEncoderLayer, LlamaDecoderLayer}), device_id=torch.device("cuda", 0))
 
     def accumulates(self, model, index):

@@ -1,0 +1,201 @@
+"""One rank's share of FSDP version 1 over models of which a part is frozen: steps as whole.py measures them.
+
+LLaVA without its vision part, projector or text; Llama without its ends, or but for the last layers.  What is frozen is so
+before the model is wrapped, as transformers' Trainer and accelerate have it.
+
+usage: frozen.py FOLDER        writes FOLDER/frozen.json, one run a line
+"""
+import contextlib
+import dataclasses
+
+import engines
+import step
+import torch
+import torch.distributed as dist
+import transformers
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.distributed.fsdp import FullyShardedDataParallel, MixedPrecision
+from torch.distributed.fsdp._traversal_utils import _get_fsdp_handles
+from torch.distributed.fsdp.wrap import ModuleWrapPolicy
+from torch.testing._internal.distributed.fake_pg import FakeStore
+from transformers.models.clip.modeling_clip import CLIPEncoderLayer
+from transformers.models.llama.modeling_llama import LlamaDecoderLayer
+
+import attention
+import whole
+
+LLAMA = {**whole.WORDS, "max_position_embeddings": whole.PLACES}
+
+LAYERS = (CLIPEncoderLayer, LlamaDecoderLayer)
+UNITS = dict(layers=LAYERS, embedding=(*LAYERS, torch.nn.Embedding))
+
+
+@dataclasses.dataclass(frozen=True)
+class Run(engines.Run):
+    engine: str = "fsdp"
+    model: str = "llama"
+    freeze: str = ""
+    layers: int = 0             # that are trained, the last ones; 0: all
+    tied: bool = False
+    units: str = "layers"
+    # --- what no key says
+    orig: bool = True           # use_orig_params
+
+
+def settings_of(run):
+    if run.model == "llava":
+        return whole.LLAVA
+    return {**LLAMA, **(dict(tie_word_embeddings=True) if run.tied else {})}
+
+
+def freeze(run, model):
+    parts = run.freeze.split(",") if run.freeze else []
+    if run.model == "llava":
+        inner = model.model
+        own = dict(vision=[inner.vision_tower], projector=[inner.multi_modal_projector],
+                   text=[inner.language_model, model.lm_head])
+    else:
+        own = dict(embed=[model.model.embed_tokens], norm=[model.model.norm], head=[model.lm_head])
+        if run.layers:
+            model.model.layers[:-run.layers].requires_grad_(False)
+    for part in parts:
+        for module in own[part]:
+            module.requires_grad_(False)
+
+
+def fullest_rank(run, model):
+    """A flat parameter is cut where its shards end, whatever lies there: some ranks have moments of the root, some none."""
+    inside = {id(p) for m in model.modules() if isinstance(m, UNITS[run.units]) for p in m.parameters()}
+    root = [p for p in model.parameters() if id(p) not in inside]
+    share = -(-sum(p.numel() for p in root) // run.gpus)
+    trained, start = [0] * run.gpus, 0
+    for p in root:
+        for rank in range(run.gpus):
+            if p.requires_grad:
+                trained[rank] += max(0, min(start + p.numel(), (rank + 1) * share) - max(start, rank * share))
+        start += p.numel()
+    return trained.index(max(trained))
+
+
+class Frozen(whole.Whole):
+    def engine(self, model, _):
+        run = self.run
+        dtype = {"bf16-mixed": torch.bfloat16, "fp32": torch.float32}[run.precision]
+        mixed = MixedPrecision(param_dtype=dtype, reduce_dtype={"": dtype, "fp32": torch.float32}[run.reduce_dtype])
+        return FullyShardedDataParallel(
+            model, sharding_strategy=whole.STRATEGY[run.zero], mixed_precision=mixed, use_orig_params=run.orig,
+            auto_wrap_policy=ModuleWrapPolicy(set(UNITS[run.units])), device_id=torch.device("cuda", 0))
+
+    def accumulates(self, model, index):
+        last = index + 1 == self.run.grad_accum
+        return model.no_sync() if self.run.grad_sync == "last" and not last else contextlib.nullcontext()
+
+    def micro_batch(self, model, ids, index):
+        seen = dict(pixel_values=self.pixels) if self.run.model == "llava" else {}
+        with self.accumulates(model, index):
+            self.enter("forward", index)
+            loss = model(input_ids=ids, labels=ids, use_cache=False, **seen).loss
+            self.enter("backward", index)
+            (loss / self.run.grad_accum).backward()
+
+    def build(self):
+        run = self.run
+        self.settings = settings_of(run)
+        config = transformers.AutoConfig.for_model(**self.settings)
+        attention.install(True)
+        kind = transformers.LlavaForConditionalGeneration if run.model == "llava" else transformers.LlamaForCausalLM
+        with torch.device("meta"):
+            model = kind._from_config(config, dtype=torch.float32, attn_implementation="sdpa")
+        freeze(run, model)
+        if run.recompute == "full":
+            model.gradient_checkpointing_enable(dict(use_reentrant=False, preserve_rng_state=False))
+        return model
+
+    def measure(self, count=3):
+        run, model = self.run, self.build()
+        dist.init_process_group("fake", store=FakeStore(), rank=fullest_rank(run, model), world_size=run.gpus)
+        self.tracker = tracker = engines.Local(True)
+        with FakeTensorMode(allow_non_fake_inputs=True), step.cuda_switches(), engines.follows(tracker):
+            model.to_empty(device="cuda").train()
+            model.tie_weights()
+            ids = torch.zeros(1, whole.PLACES, dtype=torch.long, device="cuda")
+            self.pixels = torch.zeros(1, 3, 112, 112, device="cuda")
+            self.parameters = sum(p.numel() for p in model.parameters())
+            head = model.get_output_embeddings()
+            with tracker:
+                self.enter("init", 0)
+                model = self.engine(model, None)
+            self.order.clear()
+            tracker.watch([h.flat_param.data for h in _get_fsdp_handles(model)] + list(model.buffers()), "weights")
+            tracker.poll()
+            self.weights = tracker.now
+            tracker.watch([ids] + ([self.pixels] if run.model == "llava" else []), "ids")
+            head.register_forward_hook(lambda *_: self.enter("loss", 0))
+            ends = []
+            optimizer = step.make_optimizer(run, [p for p in model.parameters() if p.requires_grad])
+            with tracker:
+                for _ in range(count):
+                    self.step(model, optimizer, ids)
+                    ends.append(len(self.order))
+                self.enter("rest", 0)
+        dist.destroy_process_group()
+        rows = [[phase, micro, *(tracker.phases[name].get(k) for k in ("peak", "op", "end"))]
+                for name, phase, micro in self.order[:-1]]
+        return rows[:ends[0]], rows[ends[-2]:]
+
+
+def setup_of(run):
+    more = dict(freeze=run.freeze) if run.freeze else {}
+    if run.layers:
+        more["freeze_trainable_layers"] = run.layers
+    if run.grad_accum > 1:
+        more["grad_sync"] = run.grad_sync
+    if run.units != "layers":
+        more["fsdp_units"] = run.units
+    return {**whole.setup_of(run), **more}
+
+
+def record(run):
+    ranks = Frozen(run)
+    first, later = ranks.measure()
+    more = dict(part="all") if run.model == "llava" else {}
+    if not run.orig:
+        more["flat_params"] = True
+    return dict(config=ranks.settings, **more, setup=setup_of(run), parameters=ranks.parameters, weight_bytes=ranks.weights,
+                first=first, later=later)
+
+
+def runs(_):
+    plain = dict(precision="bf16-mixed", reduce_dtype="fp32")
+    for parts in ("vision", "projector", "vision,projector", "text", "text,projector", "text,vision"):
+        yield Run(model="llava", gpus=8, freeze=parts, **plain)
+        yield Run(model="llava", gpus=8, freeze=parts, **plain, recompute="full")
+    yield Run(model="llava", gpus=64, freeze="vision", precision="bf16-mixed", optimizer_impl="fused", recompute="full")
+    for orig in (True, False):
+        base = dict(plain, gpus=8, orig=orig)
+        for recompute in ("none", "full"):
+            yield Run(**base, recompute=recompute)
+            yield Run(**base, recompute=recompute, grad_accum=2)
+            yield Run(**base, recompute=recompute, grad_accum=2, grad_sync="last")
+            yield Run(**base, recompute=recompute, freeze="embed,norm,head")
+            yield Run(**base, recompute=recompute, freeze="embed,norm,head", layers=2)
+            yield Run(**base, recompute=recompute, freeze="embed,norm,head", layers=2, grad_accum=2)
+            yield Run(**base, recompute=recompute, freeze="embed,norm,head", layers=2, grad_accum=2, grad_sync="last")
+    for recompute in ("none", "full"):
+        base = dict(plain, gpus=8, recompute=recompute)
+        for parts in ("embed", "head", "norm", "embed,head"):
+            yield Run(**base, freeze=parts)
+        yield Run(**base, freeze="embed", layers=2)
+        yield Run(**base, freeze="embed", layers=2, zero=2)
+        yield Run(**base, freeze="embed,norm,head", layers=2, zero=2)
+        yield Run(**base, zero=2)
+        yield Run(**base, freeze="embed", layers=2, units="embedding")
+        yield Run(**base, freeze="embed", layers=2, tied=True)
+        yield Run(**base, freeze="embed", layers=2, grad_accum=2, grad_sync="last")
+        yield Run(**base, freeze="embed", grad_accum=2)
+    yield Run(gpus=64, precision="fp32", freeze="embed", layers=2)
+    yield Run(gpus=64, precision="bf16-mixed", optimizer_impl="fused", freeze="embed,head", layers=1)
+
+
+if __name__ == "__main__":
+    step.main_of(["frozen"], runs, record, "python tests/oracle/frozen.py tests/golden/oracle/steps")
