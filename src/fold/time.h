@@ -33,6 +33,7 @@ struct product {
     enum dtype dtype;
     bool fp8;
     double result_bytes; /* of an element; read too where it is added to */
+    unsigned align; /* elements at whose multiples all rows begin; 0: enough */
 };
 double time_product(const struct clock *c, const struct product *x);
 /* Element-wise kernels that move so many bytes. */
@@ -78,6 +79,13 @@ void cast_to_8_bits(struct cast_bytes *out, const struct run *run,
 /* Adds what the engine moves in memory around a block's passes. */
 void time_engine(struct block_time *out, const struct clock *c,
                  const struct block *b, const struct block_states *s);
+/* ... and in the stream of a unit's messages, of so many trained elements and
+ * gathered bytes. */
+struct beside {
+    double gather, reduce;
+};
+struct beside time_engine_beside(const struct clock *c, double trained,
+                                 double bytes);
 
 /* ---- time_wire.c ---- */
 

@@ -23,6 +23,15 @@
 /* Of a product's rate, convolutions by cuDNN. */
 #define CONV_SHARE 0.67
 
+/* What a multiprocessor computes at most of 16-bit products whose rows are not
+ * read 16 bytes at a time: those at odd multiples of 2 bytes, and at 4 or 8. An
+ * H100 does 112 to 153 and 251 to 294 TFLOP/s (torch 2.11, 8192 x 4096 x 50257,
+ * 50258 and 11007, 11006), where aligned rows reach 700; for an A100 the first is
+ * what nanoGPT says of 50257 words and 50304, 25 % of a step of GPT-2
+ * (karpathy/nanoGPT@0194d45). */
+#define ODD_ROWS_FLOP_S 1e12
+#define EVEN_ROWS_FLOP_S 2e12
+
 void clock_init(struct clock *c, const struct program *p, const struct run *run)
 {
     *c = (struct clock){ .p = p, .run = run };
@@ -84,6 +93,17 @@ static bool is_plain(const struct clock *c, const struct product *x)
            && c->speed->share32 > 0;
 }
 
+/* Rows that are read 16 bytes at a time begin at multiples of 8 elements; a
+ * compiler pads them. */
+static double rows_limit(const struct clock *c, const struct product *x)
+{
+    const bool bits16 = !x->fp8 && (x->dtype == DT_BF16 || x->dtype == DT_FP16);
+    if (!bits16 || x->align == 0 || x->align % 8 == 0 || c->run->compile)
+        return (double)INFINITY;
+    return (double)c->run->gpu.sm_count
+           * (x->align % 2 == 0 ? EVEN_ROWS_FLOP_S : ODD_ROWS_FLOP_S);
+}
+
 double time_product(const struct clock *c, const struct product *x)
 {
     if (!(x->m >= 1) || !(x->n >= 1) || !(x->k >= 1) || !(x->copies >= 1))
@@ -97,8 +117,8 @@ double time_product(const struct clock *c, const struct product *x)
                                     : c->speed->in_situ;
     const double flop = 2 * x->m * x->n * x->k * x->copies;
     const double waves = quantised(x, (double)c->run->gpu.sm_count);
-    const double rate =
-        peak_of(c, x) * share * in_situ * c->run->scale[SPEED_PRODUCTS];
+    const double rate = fmin(peak_of(c, x) * share * in_situ, rows_limit(c, x))
+                        * c->run->scale[SPEED_PRODUCTS];
     const double compute =
         flop / rate * (1 + s->quantum * (waves - 1)) * (1 + s->depth / x->k);
     const double memory =
@@ -142,6 +162,13 @@ static const struct tensor *in(const struct op_clock *o, unsigned i)
 static const struct tensor *out(const struct op_clock *o, unsigned i)
 {
     return &o->c->p->tensor[o->op->out[i]];
+}
+
+/* Of rows of these lengths: 1, 2, 4 or 8. */
+static unsigned rows_align(double a, double b)
+{
+    const uint64_t lengths = (uint64_t)a | (uint64_t)b | 8;
+    return (unsigned)(lengths & (~lengths + 1));
 }
 
 static bool grads(const struct tensor *t)
@@ -223,7 +250,8 @@ static void linear(struct op_clock *o)
                          .copies = copies,
                          .dtype = x->dtype,
                          .fp8 = fp8,
-                         .result_bytes = (double)dtype_size(y->dtype) };
+                         .result_bytes = (double)dtype_size(y->dtype),
+                         .align = rows_align(k, n) };
     const double m = p.m;
     if (fp8)
         casts(o);
@@ -256,7 +284,8 @@ static void matmul(struct op_clock *o)
                          .k = k,
                          .copies = copies,
                          .dtype = x->dtype,
-                         .result_bytes = (double)dtype_size(x->dtype) };
+                         .result_bytes = (double)dtype_size(x->dtype),
+                         .align = rows_align(k, last_dim(out(o, 0))) };
     const enum time_part part =
         o->op->core_attention ? TIME_ATTENTION : TIME_PRODUCTS;
     const double n = p.n;

@@ -258,7 +258,8 @@ static double reduced_in_4_bits(const struct clock *c, double elems)
            + time_wire(c, WIRE_A2A, across, elems / 2 / (double)node);
 }
 
-static struct traffic traffic_of(const struct clock *c, const struct weights *w)
+static struct traffic messages_of(const struct clock *c,
+                                  const struct weights *w)
 {
     const struct run *run = c->run;
     const double size = (double)dtype_size(run->prec.reduce);
@@ -287,6 +288,17 @@ static struct traffic traffic_of(const struct clock *c, const struct weights *w)
             * time_wire(c, WIRE_ALL_REDUCE,
                         (struct ranks){ all.n / some.n, all.stride * some.n },
                         w->trained * size / (double)some.n);
+    return t;
+}
+
+/* With what the engine copies before and after them. */
+static struct traffic traffic_of(const struct clock *c, const struct weights *w)
+{
+    struct traffic t = messages_of(c, w);
+    const struct beside copies = time_engine_beside(
+        c, w->trained + w->expert_trained, w->bytes + w->expert_bytes);
+    t.gather += copies.gather;
+    t.reduce += copies.reduce;
     return t;
 }
 

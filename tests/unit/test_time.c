@@ -63,12 +63,59 @@ static void test_thin_product_waits_for_memory(void **state)
     (void)state;
     memplan_report *r = estimate("llama-7b", PAIRS("gpu", "h100-80gb"));
     const struct clock c = clock_of(r);
-    struct product x = { 1, 16384, 16384, 1, DT_BF16, false, 2 };
+    struct product x = { 1, 16384, 16384, 1, DT_BF16, false, 2, 0 };
     const double bytes = 2.0 * (16384 + 16384.0 * 16384 + 16384);
     assert_true(time_product(&c, &x) >= bytes / c.run->gpu.bandwidth_bytes_s);
     x.m = 0;
     assert_true(close_to(1 + time_product(&c, &x), 1));
     memplan_report_free(r);
+}
+
+/* Rows of 16-bit operands that do not begin at multiples of 16 bytes: so much a
+ * multiprocessor, unless that is more than its peak. */
+static void test_uneven_rows(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *gpu;
+        bool less;
+    } cases[] = { { "h100-80gb", true }, { "rtx-3090", false } };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        memplan_report *r = estimate("llama-7b", PAIRS("gpu", cases[i].gpu));
+        const struct clock c = clock_of(r);
+        const struct product_speed *s = &c.speed->bits16;
+        struct product x = { 8192, 50304, 4096, 1, DT_FP16, false, 2, 8 };
+        const double rate =
+            r->run.gpu.peak_fp16_flop_s * s->share * c.speed->in_situ;
+        const double whole = time_product(&c, &x) - s->launch_s;
+        const double units = (double)r->run.gpu.sm_count;
+        x.align = 1;
+        const double odd = time_product(&c, &x) - s->launch_s;
+        x.align = 2;
+        const double even = time_product(&c, &x) - s->launch_s;
+        assert_true(close_to(odd, whole * fmax(1, rate / (units * 1e12))));
+        assert_true(close_to(even, whole * fmax(1, rate / (units * 2e12))));
+        assert_true((odd > whole) == cases[i].less);
+        x.dtype = DT_FP32;
+        const double wide = time_product(&c, &x);
+        x.align = 8;
+        assert_true(close_to(time_product(&c, &x), wide));
+        memplan_report_free(r);
+    }
+}
+
+/* GPT-2's 50257 words, and 50304: nanoGPT says that a quarter of a step goes. */
+static void test_odd_vocabulary(void **state)
+{
+    (void)state;
+#define NANO "gpu", "a100-80gb", "micro_batch", "12", "seq_len", "1024"
+    memplan_report *odd = estimate("gpt2", PAIRS(NANO));
+    memplan_report *all = estimate("gpt2", PAIRS(NANO, "vocab_multiple", "64"));
+    const double ratio = odd->time.step_s / all->time.step_s;
+    assert_true(ratio > 1.1 && ratio < 1.3);
+    memplan_report_free(odd);
+    memplan_report_free(all);
+#undef NANO
 }
 
 /* Without tensor cores: a share of its own, and nothing lost in a step. */
@@ -79,7 +126,7 @@ static void test_plain_product_by_hand(void **state)
         estimate("bert-large", PAIRS("gpu", "v100-16gb", "precision", "fp32"));
     const struct clock c = clock_of(r);
     const struct product_speed *s = &c.speed->bits16;
-    const struct product x = { 8192, 8192, 8192, 1, DT_FP32, false, 4 };
+    const struct product x = { 8192, 8192, 8192, 1, DT_FP32, false, 4, 0 };
     const double waves = 26.0 * 80 / 2048; /* 128 x 256 tiles on 80 units */
     const double want = 2.0 * 8192 * 8192 * 8192
                             / (c.run->gpu.peak_fp32_flop_s * c.speed->share32)
@@ -371,9 +418,14 @@ static void test_copies_of_engines(void **state)
         { PAIRS("framework", "deepspeed", "gpus", "8", "zero", "2",
                 "grad_accum", "4"),
           8 },
-        { PAIRS("framework", "deepspeed", "gpus", "8", "zero", "3"),
-          12 + 2 * 4 },
-        { PAIRS("framework", "fsdp", "gpus", "8"), 8 },
+        { PAIRS("framework", "deepspeed", "gpus", "8", "zero", "2",
+                "overlap_comm", "true"),
+          4 },
+        { PAIRS("framework", "deepspeed", "gpus", "8", "zero", "3"), 0 },
+        { PAIRS("framework", "deepspeed", "gpus", "8", "zero", "3",
+                "overlap_comm", "false"),
+          12 },
+        { PAIRS("framework", "fsdp", "gpus", "8"), 4 },
         { PAIRS("framework", "torchtitan", "gpus", "8"), 2 + 4 + 2 * 4 },
         { PAIRS("framework", "megatron", "gpus", "8", "deterministic", "false"),
           0 },
@@ -575,9 +627,8 @@ static double sent_of(const char *model, const char *recompute)
 }
 
 /* Of a layer of 0.86e9 elements the 0.15e9 before the MLP's three are used again
- * 0.94e9 elements later and more, and gathered once more than twice; reductions
- * are beside what the engine copies. A layer of 0.2e9 stays, and so does all that
- * runs once. */
+ * 0.94e9 elements later and more: 4 x 0.15 of what is gathered and reduced is
+ * gathered once more. A layer of 0.2e9 stays, and so does all that runs once. */
 static void test_third_gathers(void **state)
 {
     (void)state;
@@ -585,8 +636,7 @@ static void test_third_gathers(void **state)
         sent_of("llama-7b", "full") / sent_of("llama-7b", "none");
     const double large =
         sent_of("llama-2-70b", "full") / sent_of("llama-2-70b", "none");
-    assert_true(small <= 1);
-    assert_true(fabs(large - (1 + 0.15 / 0.86 / 2)) < 0.005);
+    assert_true(small <= 1 && large > 1.02 && large < 1.08);
 }
 
 /* 6.74e9 elements are updated in 8.2 s / 11.6e9 each; on two GPUs of a node half
@@ -671,6 +721,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_product_by_hand),
         cmocka_unit_test(test_thin_product_waits_for_memory),
+        cmocka_unit_test(test_uneven_rows),
+        cmocka_unit_test(test_odd_vocabulary),
         cmocka_unit_test(test_plain_product_by_hand),
         cmocka_unit_test(test_casts_by_hand),
         cmocka_unit_test(test_messages),
