@@ -44,6 +44,10 @@ enum { TE_GROUPED_STREAMS = 4 };
  * two units have (megatron_fsdp.py, suggested_communication_unit_size). */
 #define MEGATRON_FSDP_QUEUE_ELEMS ((uint64_t)1000000000)
 
+/* Transformer Engine offloads no tensor of fewer elements
+ * (pytorch/cpu_offload.py, OffloadableLayerState._check_if_offload). */
+#define TE_OFFLOAD_MIN_ELEMS ((uint64_t)256 * 1024)
+
 /* Elements that share a scale: Transformer Engine's Float8BlockScaling, 1 x 128
  * of an input and 128 x 128 of a weight (tensor/float8_blockwise_tensor.py), as
  * in DeepSeek-V3 (arXiv:2412.19437, section 3.3.2); MXFP8's, a byte each

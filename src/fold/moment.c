@@ -49,14 +49,39 @@ static uint64_t layers_before(const struct stage *s, uint32_t position,
     return n;
 }
 
+/* Transformer Engine's, layer by layer: what has left, and what is back. */
+static void put_away(struct put *p, const struct stage *s, uint32_t position)
+{
+    const struct span gone = stage_gone(s, position);
+    for (uint32_t k = 0; k < s->p->n_blocks; k++) {
+        const struct block_walk *w = &s->walk[k];
+        const uint64_t n = layers_before(s, gone.end, k, false);
+        PUT(p, TERM_SAVED_LAYERS, "kept by the layers before, on the GPU",
+            F("layers", layers_before(s, position, k, false) - n),
+            F("bytes kept by one", w->kept));
+        PUT(p, TERM_SAVED_LAYERS,
+            "left of layers whose tensors are on the host", F("layers", n),
+            F("bytes left of one", w->kept - w->away.bytes));
+    }
+}
+
 /* The sums are at hand; only an explanation needs them kind by kind. */
 static void put_layers(struct put *p, const struct stage *s, uint32_t position)
 {
+    if (s->away != NULL && p->m->phase == PHASE_BACKWARD)
+        PUT(p, TERM_SAVED_LAYERS, "came back from the host, and waits",
+            F("bytes", stage_back_bytes(s, position)));
+    if (s->away != NULL && p->why != NULL) {
+        put_away(p, s, position);
+        return;
+    }
     const struct prefix *b = &s->before[position];
     const struct prefix *from = stage_chunk_before(s, position);
     if (p->why == NULL) {
         PUT(p, TERM_SAVED_LAYERS, "",
-            F("bytes", b->kept_layers - from->kept_layers));
+            F("bytes",
+              b->kept_layers - from->kept_layers
+                  - (s->away == NULL ? 0 : stage_gone_bytes(s, position))));
         PUT(p, TERM_CHECKPOINTS, "",
             F("bytes", b->checkpoints - from->checkpoints));
         return;
@@ -353,9 +378,10 @@ static void put_backward(struct put *p, const struct stage *s,
 {
     const struct block_walk *w = &s->walk[stage_block(s, position)];
     const enum wgrad_mode mode = engine_wgrad_mode(s, later);
-    const struct extremum *e = p->slot == SLOT_INPUT ? &w->split[mode]
-                               : stage_unpacks(s, position)
-                                   ? &w->unpacked[mode]
+    const struct extremum *e = p->slot == SLOT_INPUT        ? &w->split[mode]
+                               : stage_unpacks(s, position) ? &w->unpacked[mode]
+                               : stage_goes(s, position)
+                                   ? &w->away.backward[mode]
                                    : &w->backward[mode];
     const bool re = stage_recomputed(s, position);
     const uint64_t tied = tied_moment(s, position, mode);

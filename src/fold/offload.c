@@ -22,16 +22,6 @@ struct product {
     bool exact;               /* pinned, and not rounded up */
 };
 
-/* PyTorch's cache of pinned memory hands out powers of two
- * (ATen/core/CachingHostAllocator.h, allocate). */
-static uint64_t power_of_two(uint64_t bytes)
-{
-    uint64_t n = 1;
-    while (n < bytes && n < UINT64_C(1) << 62)
-        n *= 2;
-    return bytes == 0 ? 0 : n;
-}
-
 static void add(struct offload_result *o, enum offload_kind kind,
                 const char *label, struct product x)
 {
@@ -39,8 +29,9 @@ static void add(struct offload_result *o, enum offload_kind kind,
     for (size_t i = 0; i < FACTORS && (i == 0 || x.factor[i] != 0); i++)
         c = count_mul(c, count_of(x.factor[i]));
     uint64_t bytes = c.over ? UINT64_MAX : c.v;
-    if (kind == OFFLOAD_ON_PINNED && !x.exact && bytes != power_of_two(bytes)) {
-        bytes = power_of_two(bytes);
+    if (kind == OFFLOAD_ON_PINNED && !x.exact
+        && bytes != round_to_power(bytes)) {
+        bytes = round_to_power(bytes);
         x.formula = "elements * bytes, up to a power of two";
         x.pattern = "# * #, up to a power of two";
     }
@@ -114,7 +105,7 @@ static void end_group(struct tensor_sums *t, const struct run *run)
 {
     const uint64_t size = t->group * FP32;
     if (t->groups++ >= t->stay)
-        t->fp32_by_group += power_of_two(size);
+        t->fp32_by_group += round_to_power(size);
     if (t->gone + t->group <= run->max_in_cpu)
         t->in_memory += t->group;
     if (size < SWAP_MIN_BYTES)
@@ -133,13 +124,13 @@ static void add_tensor(struct tensor_sums *x, const struct run *run,
     const uint64_t bytes = t->trainable ? share * dtype_size(run->prec.param)
                                         : dtype_bytes_of(t->dtype, share);
     if (!t->trainable) {
-        x->frozen += power_of_two(bytes);
+        x->frozen += round_to_power(bytes);
         x->frozen_bytes += bytes;
         return;
     }
-    x->weights += power_of_two(bytes);
-    x->fp32_by_tensor += power_of_two(share * FP32);
-    x->whole += power_of_two(t->elems * dtype_size(run->prec.param));
+    x->weights += round_to_power(bytes);
+    x->fp32_by_tensor += round_to_power(share * FP32);
+    x->whole += round_to_power(t->elems * dtype_size(run->prec.param));
     x->group += share;
     if (x->group >= run->sub_group_size)
         end_group(x, run);
@@ -424,7 +415,7 @@ static void activations(struct offload_result *o, const struct stage *s)
             continue;
         const uint64_t one = s->walk[stage_block(s, i)].checkpoint;
         bytes += one;
-        held += s->run->pin_memory ? power_of_two(one) : one;
+        held += s->run->pin_memory ? round_to_power(one) : one;
     }
     const struct product each = { "bytes of a micro-batch * micro-batches",
                                   "# * #",
@@ -433,6 +424,26 @@ static void activations(struct offload_result *o, const struct stage *s)
     add(o, pinned(s->run), "checkpoints", sum(TENSOR_BY_TENSOR, held));
     moves(o, OFFLOAD_TO_HOST, "checkpoints", each);
     moves(o, OFFLOAD_FROM_HOST, "checkpoints", each);
+}
+
+/* Layers whose tensors go one by one, to memory that is always pinned
+ * (transformer_engine/pytorch/cpu_offload.py). */
+static void layers_away(struct offload_result *o, const struct stage *s)
+{
+    const struct span all = stage_away_layers(s);
+    uint64_t moved = 0, held = 0;
+    for (uint32_t i = all.first; i < all.end; i++) {
+        const struct away *w = &s->walk[stage_block(s, i)].away;
+        moved += w->moved;
+        held += w->pinned;
+    }
+    const struct product each = { "bytes of a micro-batch * micro-batches",
+                                  "# * #",
+                                  { moved, s->run->grad_accum, 0 },
+                                  false };
+    add(o, OFFLOAD_ON_PINNED, "activations", sum(TENSOR_BY_TENSOR, held));
+    moves(o, OFFLOAD_TO_HOST, "activations", each);
+    moves(o, OFFLOAD_FROM_HOST, "activations", each);
 }
 
 void fold_offload(struct offload_result *o, const struct stage *s)
@@ -445,6 +456,8 @@ void fold_offload(struct offload_result *o, const struct stage *s)
         fsdp(o, s);
     else if (engine_optimizer_offloaded(run))
         megatron(o, s);
-    if (stage_offloads(s))
+    if (s->away != NULL)
+        layers_away(o, s);
+    else if (stage_offloads(s))
         activations(o, s);
 }

@@ -5,6 +5,8 @@
  */
 #include "fold/schedule.h"
 
+#include "data/constants.h"
+
 #include "base/banned.h"
 
 /* Shapes of weights on a stage; more are not counted. */
@@ -422,6 +424,8 @@ void stage_init(struct stage *s, struct memory_fold *f, uint64_t index,
     states_of_block(&f->states[p->head], p, &p->block[p->head], run,
                     !(s->embed && s->head));
     stage_prefix(s);
+    if (run->away_layers > 0)
+        stage_away_init(s, f);
     s->joint = s->n;
     for (uint32_t i = 0; i < s->n; i++) {
         const struct block *b = &p->block[stage_block(s, i)];
@@ -521,14 +525,18 @@ bool memory_fold_init(struct memory_fold *f, const struct program *p,
         most = max_u64(most, run->stage_layers[r]);
     most *= schedule_is_dual(run) ? 2 : 1;
     f->before = ARENA_NEW(a, struct prefix, (size_t)most + 3);
+    if (run->away_layers > 0)
+        f->away = ARENA_NEW(a, struct away_sums, (size_t)most + 3);
     f->walk = ARENA_NEW(a, struct block_walk, p->n_blocks);
     f->states = ARENA_NEW(a, struct block_states, p->n_blocks);
-    if (f->before == NULL || f->walk == NULL || f->states == NULL
+    if (f->before == NULL || f->walk == NULL || f->states == NULL || a->failed
         || !walk_scratch_init(&f->scratch, p, a)
         || (schedule_walked(run) && !chunks_room(f)))
         return false;
     if (run->engine == ENGINE_DEEPSPEED && !zero_room(f, (size_t)most + 3))
         return false;
+    if (run->away_layers > 0)
+        f->scratch.away_elems = TE_OFFLOAD_MIN_ELEMS;
     if (engine_updates_in_backward(run))
         f->scratch.update_copies = engine_update_copies(run);
     if (engine_updates_in_backward(run) && run_projects(run))

@@ -97,8 +97,16 @@ struct stage {
     uint64_t outputs;          /* of a micro-batch: what the engine holds of the
                                 head after its backward */
     uint64_t micro_batch_kept; /* between forward and backward, of one */
+    struct away_sums *away;    /* [n + 1], of layers before a position; NULL:
+                               activations stay on the GPU */
     struct moment rest;        /* between steps: part of every moment */
     bool has_rest;
+};
+
+/* Of layers, were they all on the host: what has left the GPU of what they
+ * keep, and copies that come back with it. */
+struct away_sums {
+    uint64_t bytes, copies;
 };
 
 /* What ZeRO-2 and -3 have of gradients at some moment of a backward. */
@@ -150,8 +158,9 @@ struct memory_fold {
     uint64_t *whole;
     uint64_t *chunk_kept, *chunk_stash, *others; /* walked; else NULL */
     uint32_t *flying;                            /* [schedule_room()] */
-    struct shared_bytes rotary, shared;          /* made once a micro-batch */
-    uint64_t resting; /* buffers that every stage has */
+    struct away_sums *away;
+    struct shared_bytes rotary, shared; /* made once a micro-batch */
+    uint64_t resting;                   /* buffers that every stage has */
 };
 
 /* Walks every block; false when out of memory. */
@@ -255,6 +264,25 @@ bool stage_unpacks(const struct stage *s, uint32_t position);
 uint64_t stage_lead(const struct stage *s, uint32_t position);
 /* Whether a recomputed layer is run again only as far as backward needs. */
 bool stage_stops_early(const struct stage *s, uint32_t position);
+
+/* ---- stage_away.c: activations on the host (Transformer Engine) ---- */
+
+/* Positions from `first` to before `end`. */
+struct span {
+    uint32_t first, end;
+};
+/* Layers whose activations wait on the host in each micro-batch, and whether
+ * one at a position is of them; those that do while a position runs, forward or
+ * backward; those that are back while it runs backward. */
+struct span stage_away_layers(const struct stage *s);
+bool stage_goes(const struct stage *s, uint32_t position);
+struct span stage_gone(const struct stage *s, uint32_t position);
+struct span stage_back(const struct stage *s, uint32_t position);
+void stage_away_init(struct stage *s, struct memory_fold *f);
+/* Bytes that have left the GPU of what layers below a position keep; in its
+ * backward, what came back that the layers there do not keep. */
+uint64_t stage_gone_bytes(const struct stage *s, uint32_t position);
+uint64_t stage_back_bytes(const struct stage *s, uint32_t position);
 
 /* ---- moment.c ---- */
 

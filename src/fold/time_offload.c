@@ -4,8 +4,10 @@
  * disks, and what is kept there (offload.c). [docs/method.md eq. step-time]
  */
 #include "fold/time.h"
+#include "fold/walk.h"
 
 #include "base/count.h"
+#include "data/constants.h"
 
 #include <math.h>
 
@@ -112,6 +114,37 @@ static double updated_on_host(const struct run *run, double elems)
            * (run->engine == ENGINE_DEEPSPEED ? CPU_ADAM_S : CPU_TORCH_ADAM_S);
 }
 
+bool time_away_bytes(uint64_t bytes[BLOCK_MAX], const struct program *p,
+                     const struct run *run, struct arena *a)
+{
+    struct walk_scratch scratch = { .away_elems = TE_OFFLOAD_MIN_ELEMS };
+    if (!walk_scratch_init(&scratch, p, a))
+        return false;
+    for (uint32_t b = 0; b < p->n_blocks; b++) {
+        struct block_walk w;
+        walk_block(&w, p, &p->block[b], run_regions(run), 0, &scratch);
+        bytes[b] = w.away.moved;
+    }
+    return true;
+}
+
+/* Transformer Engine's layers, n of L: what the first kept is on its way when the
+ * second begins, and the last one begins when all has gone; what the last of
+ * them kept is on its way back when the last but one of all begins backward, and
+ * the first waits for all. With one layer on the GPU at a time nothing is
+ * computed beside a copy (stage_away.c). All layers alike. */
+static void layers_wait(struct time_result *out, const struct clock *c,
+                        const struct resident *x)
+{
+    const double layers = (double)c->run->stage_layers[0];
+    const double n = (double)c->run->away_layers;
+    const double m = (double)c->run->grad_accum;
+    const double beside_them = layers - n > 1 ? layers - 2 : 0;
+    const double copies = over_link(c, n * x->layer_bytes);
+    beside(out, copies, beside_them * x->layer_forward, m);
+    beside(out, copies, beside_them * x->layer_back, m);
+}
+
 void time_offload(struct time_result *out, const struct clock *c,
                   const struct resident *x)
 {
@@ -123,6 +156,8 @@ void time_offload(struct time_result *out, const struct clock *c,
         weights_return(out, c, x);
         out->part[TIME_OPTIMIZER] += updated_on_host(run, share * x->own_elems);
     }
+    if (run->away_layers > 0)
+        layers_wait(out, c, x);
     const double kept = over_link(c, x->checkpoint_bytes);
     beside(out, kept, x->forward, (double)run->grad_accum);
     beside(out, kept, x->back, (double)run->grad_accum);

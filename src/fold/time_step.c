@@ -39,6 +39,7 @@ struct step_clock {
     struct clock c;
     struct block_time block[BLOCK_MAX];
     struct block_states states[BLOCK_MAX];
+    uint64_t away[BLOCK_MAX]; /* bytes that a layer sends to its host */
 };
 
 static void add(struct pass *sum, const struct pass *x, double times)
@@ -541,13 +542,39 @@ static void add_place_weights(struct weights *w, const struct step_clock *s,
 static double checkpoints_away(const struct step_clock *s,
                                const struct place *at)
 {
-    if (s->c.run->offload_activations == OFFLOAD_NONE)
+    if (s->c.run->offload_activations == OFFLOAD_NONE
+        || s->c.run->away_layers > 0)
         return 0;
     const struct counts n = count_blocks(s, at);
     double layers = 0;
     for (uint32_t b = 0; b < s->c.p->n_blocks; b++)
         layers += s->c.p->block[b].kind == BLOCK_LAYER ? n.again[b] : 0;
     return layers * sent_bytes(s->c.p);
+}
+
+/* Of layers that Transformer Engine moves, the average; what the host takes is
+ * theirs by time. */
+static void average_layer(struct resident *x, const struct step_clock *s,
+                          const struct place *at)
+{
+    const struct program *p = s->c.p;
+    const struct counts n = count_blocks(s, at);
+    double all[2] = { 0, 0 }, layers[2] = { 0, 0 }, bytes = 0;
+    for (uint32_t b = 0; b < p->n_blocks; b++) {
+        const struct block_time *t = &s->block[b];
+        const double pass[2] = { total(&t->forward),
+                                 total(&t->input) + total(&t->weight) };
+        const bool layer = p->block[b].kind == BLOCK_LAYER;
+        for (int i = 0; i < 2; i++) {
+            all[i] += n.all[b] * pass[i];
+            layers[i] += layer ? n.all[b] * pass[i] : 0;
+        }
+        bytes += layer ? n.all[b] * (double)s->away[b] : 0;
+    }
+    const double each = 1 / (double)at->layers;
+    x->layer_bytes = bytes * each;
+    x->layer_forward = x->forward * each * layers[0] / fmax(all[0], 1e-30);
+    x->layer_back = x->back * each * layers[1] / fmax(all[1], 1e-30);
 }
 
 /* What the busiest rank does, its replicas, its optimizer, and its host. */
@@ -587,13 +614,14 @@ static void put_rank(struct time_result *out, const struct step_clock *s,
         return;
     const double n = (double)shards(run, false).n;
     const double experts = (double)shards(run, true).n;
-    time_offload(out, &s->c,
-                 &(struct resident){
-                     .own_elems = own.elems,
-                     .shard_bytes = w.bytes / n + w.expert_bytes / experts,
-                     .checkpoint_bytes = kept,
-                     .forward = total(&whole.forward),
-                     .back = total(&whole.input) + total(&whole.weight) });
+    struct resident x = { .own_elems = own.elems,
+                          .shard_bytes = w.bytes / n + w.expert_bytes / experts,
+                          .checkpoint_bytes = kept,
+                          .forward = total(&whole.forward),
+                          .back = total(&whole.input) + total(&whole.weight) };
+    if (run->away_layers > 0)
+        average_layer(&x, s, &at[0]);
+    time_offload(out, &s->c, &x);
 }
 
 /* Each stage once; the busiest rank's parts are told, and what it waits for. */
@@ -650,6 +678,8 @@ bool fold_time_logged(struct time_result *out, const struct program *p,
         states_of_block(&s.states[b], p, &p->block[b], run, b != p->head);
         time_engine(&s.block[b], &s.c, &p->block[b], &s.states[b]);
     }
+    if (run->away_layers > 0 && !time_away_bytes(s.away, p, run, a))
+        return false;
     s.c.log = log; /* blocks are told apart from it */
     if (!walk_stages(out, &s, a))
         return false;

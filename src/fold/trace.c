@@ -48,6 +48,7 @@ static void micro_forward(struct tracer *r, uint32_t micro, uint32_t chunk)
         const bool head = s->head && i == s->n - 1;
         const bool re = stage_recomputed(s, i);
         enter(r, head ? PHASE_LOSS : PHASE_FORWARD, micro, i);
+        trace_leaves(r, false);
         levels_at(r, r->phase, i);
         r->keeps_checkpoint = re && stage_group_first(s, i) == i;
         tracer_play(r, re ? SCRIPT_CHECKPOINT : SCRIPT_FORWARD);
@@ -122,6 +123,7 @@ static void backward_block(struct tracer *r)
         r->turn.after = r->turn.told = r->s->fill[r->position + 1];
     tracer_play(r, (r->slot == SLOT_INPUT              ? SCRIPT_SPLIT
                     : stage_unpacks(r->s, r->position) ? SCRIPT_UNPACKED
+                    : stage_goes(r->s, r->position)    ? SCRIPT_RELOADED
                                                        : SCRIPT_BACKWARD)
                        + (unsigned)mode);
     const uint64_t sum = stage_block(r->s, r->position) == r->s->p->words
@@ -182,7 +184,9 @@ static void micro_backward(struct tracer *r, uint32_t micro, uint32_t chunk)
         enter(r, PHASE_BACKWARD, micro, i);
         if (!takes_gradient(r))
             tracer_death(r, &r->grad);
+        trace_leaves(r, true);
         levels_at(r, PHASE_BACKWARD, i);
+        trace_comes_back(r);
         if (re && i == stage_group_first(s, i))
             r->skip = r->hidden_slot + 1;
         backward_block(r);
@@ -198,6 +202,7 @@ static void micro_backward(struct tracer *r, uint32_t micro, uint32_t chunk)
             checkpoint_over(r, &held);
     }
     tracer_death(r, &r->grad); /* sent back */
+    trace_away_ends(r);
     if (engine_accumulates(s->run)) {
         levels_accumulate(r);
         trace_accumulate(r);

@@ -39,6 +39,7 @@ struct resident {
     hold_id *slot;  /* by slot, NO_HOLD when dead */
     hold_id *stash; /* by gradient: kept for a weight's; else NULL */
     hold_id checkpoint;
+    hold_id copies; /* what came back of what layers share */
 };
 
 /* What the engine holds of one thing: allocations, the latest last. */
@@ -85,9 +86,10 @@ enum {
     SCRIPT_BACKWARD,
     SCRIPT_SPLIT = SCRIPT_BACKWARD + WGRAD_MODES,
     SCRIPT_WEIGHTS = SCRIPT_SPLIT + WGRAD_MODES,
-    SCRIPT_UNPACKED = SCRIPT_WEIGHTS + WGRAD_MODES
+    SCRIPT_UNPACKED = SCRIPT_WEIGHTS + WGRAD_MODES,
+    SCRIPT_RELOADED = SCRIPT_UNPACKED + WGRAD_MODES
 };
-enum { SCRIPTS = SCRIPT_UNPACKED + WGRAD_MODES };
+enum { SCRIPTS = SCRIPT_RELOADED + WGRAD_MODES };
 
 struct simulation;
 
@@ -159,6 +161,15 @@ hold_id tracer_handed(struct tracer *r, hold_id *from, enum component c,
 const struct block *tracer_block(const struct tracer *r, uint32_t position);
 /* Tells the walk of the block at hand: forward, or a part of backward. */
 void tracer_play(struct tracer *r, unsigned which);
+
+/* ---- trace_away.c: activations on the host ---- */
+
+/* A position begins forward, or backward: what leaves the GPU then, and what
+ * comes back. */
+void trace_leaves(struct tracer *r, bool back);
+void trace_comes_back(struct tracer *r);
+/* All of backward is over. */
+void trace_away_ends(struct tracer *r);
 
 /* ---- trace.c ---- */
 

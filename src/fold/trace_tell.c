@@ -283,7 +283,9 @@ static void tell_script(struct tracer *r, const struct block *block,
     struct walk_scratch *scratch = &r->f->scratch;
     const enum wgrad_mode mode =
         (enum wgrad_mode)((which - SCRIPT_BACKWARD) % WGRAD_MODES);
-    if (which >= SCRIPT_UNPACKED)
+    if (which >= SCRIPT_RELOADED)
+        walk_tell_reloaded(p, block, r->regions, mode, scratch, write_down, r);
+    else if (which >= SCRIPT_UNPACKED)
         walk_tell_unpacked(p, block, r->regions, mode, scratch, write_down, r);
     else if (which >= SCRIPT_WEIGHTS)
         walk_tell_weights(p, block, r->regions, mode, scratch, write_down, r);

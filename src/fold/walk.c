@@ -236,6 +236,7 @@ static void tell_slot(struct walk *w, const struct walk_slot *s, bool birth)
     walk_tell(w, (struct walk_event){ .birth = birth,
                                       .what = WALK_TENSOR,
                                       .kept = counts_as_kept(w, s),
+                                      .away = s->away,
                                       .key = i,
                                       .bytes = s->bytes,
                                       .name = w->p->tensor[id].name });
@@ -253,7 +254,7 @@ void walk_slot_alloc(struct walk *w, struct walk_slot *s)
 
 void walk_slot_free(struct walk *w, struct walk_slot *s)
 {
-    if (!s->live)
+    if (!s->live || (w->reloads && s->away))
         return;
     s->live = false;
     if (counts_as_kept(w, s))
@@ -618,6 +619,13 @@ void walk_block(struct block_walk *out, const struct program *p,
     for (unsigned m = 0; m < WGRAD_MODES && (modes & WALK_SPLIT) != 0; m++)
         if ((modes >> m & 1) != 0)
             walk_halves(&w, out, (enum wgrad_mode)m);
+    if (scratch->away_elems == 0 || block->kind != BLOCK_LAYER)
+        return;
+    walk_find_away(&w, &out->away, scratch->away_elems);
+    w.reloads = true;
+    for (unsigned m = 0; m < WGRAD_MODES; m++)
+        if ((modes >> m & 1) != 0)
+            out->away.backward[m] = walk_backward(&w, (enum wgrad_mode)m);
 }
 
 static void list_kept(struct walk *w, tensor_id id, const struct op *op,
@@ -649,9 +657,13 @@ void walk_kept(const struct program *p, const struct block *block,
     }
 }
 
-static void walk_told(struct walk *w, walk_event_fn *tell, void *ctx)
+static void walk_told(struct walk *w, const struct walk_scratch *scratch,
+                      walk_event_fn *tell, void *ctx)
 {
+    struct away sum;
     walk_init(w);
+    if (scratch->away_elems != 0 && w->b->kind == BLOCK_LAYER)
+        walk_find_away(w, &sum, scratch->away_elems);
     w->tell = tell;
     w->ctx = ctx;
 }
@@ -662,7 +674,7 @@ void walk_tell_forward(const struct program *p, const struct block *block,
                        void *ctx)
 {
     struct walk w = walk_on(p, block, regions, scratch);
-    walk_told(&w, tell, ctx);
+    walk_told(&w, scratch, tell, ctx);
     walk_forward(&w, pass);
 }
 
@@ -672,7 +684,7 @@ void walk_tell_backward(const struct program *p, const struct block *block,
                         void *ctx)
 {
     struct walk w = walk_on(p, block, regions, scratch);
-    walk_told(&w, tell, ctx);
+    walk_told(&w, scratch, tell, ctx);
     walk_backward(&w, mode);
 }
 
@@ -682,8 +694,19 @@ void walk_tell_unpacked(const struct program *p, const struct block *block,
                         void *ctx)
 {
     struct walk w = walk_on(p, block, regions, scratch);
-    walk_told(&w, tell, ctx);
+    walk_told(&w, scratch, tell, ctx);
     w.unpacks = true;
+    walk_backward(&w, mode);
+}
+
+void walk_tell_reloaded(const struct program *p, const struct block *block,
+                        uint64_t regions, enum wgrad_mode mode,
+                        struct walk_scratch *scratch, walk_event_fn *tell,
+                        void *ctx)
+{
+    struct walk w = walk_on(p, block, regions, scratch);
+    walk_told(&w, scratch, tell, ctx);
+    w.reloads = true;
     walk_backward(&w, mode);
 }
 
@@ -693,7 +716,7 @@ void walk_tell_split(const struct program *p, const struct block *block,
                      void *ctx)
 {
     struct walk w = walk_on(p, block, regions, scratch);
-    walk_told(&w, tell, ctx);
+    walk_told(&w, scratch, tell, ctx);
     w.split = true;
     walk_backward(&w, mode);
 }

@@ -23,6 +23,16 @@ static inline uint64_t round_alloc(uint64_t bytes)
     return round_to(bytes, ALLOC_ROUND);
 }
 
+/* PyTorch's cache of pinned memory hands out powers of two
+ * (ATen/core/CachingHostAllocator.h, allocate). */
+static inline uint64_t round_to_power(uint64_t bytes)
+{
+    uint64_t n = 1;
+    while (n < bytes && n < UINT64_C(1) << 62)
+        n *= 2;
+    return bytes == 0 ? 0 : n;
+}
+
 /* What becomes of a weight's gradient once it is computed. */
 enum wgrad_mode {
     WGRAD_KEEP, /* stays: .grad of the first micro-batch */
@@ -105,6 +115,13 @@ struct block_walk {
     struct arrived arrived;
     /* the fullest of them, where an engine makes nothing of any; unpacked */
     struct extremum calm, unpacked_calm;
+    struct away {
+        uint64_t bytes;  /* of kept: goes to the host; scratch.away_elems */
+        uint64_t moved;  /* the same, not rounded; and of copies */
+        uint64_t pinned; /* on the host, tensor by tensor */
+        uint64_t copies; /* what layers share, each its own when it is back */
+        struct extremum backward[WGRAD_MODES]; /* what came back stays */
+    } away;
     uint64_t stash;     /* between the two: inputs of linears and gradients of
                          their results */
     bool stashes_input; /* the block's input is among it */
@@ -124,6 +141,8 @@ struct walk_scratch {
     unsigned update_copies; /* of a weight, where WGRAD_FREE is its update */
     const struct run *projects; /* with it: of a projected one, by rank */
     bool tied_table;            /* with it: the head's gradient waits */
+    uint64_t away_elems; /* not 0: what layers keep goes to the host, of so many
+                            elements and more */
 };
 
 /* Allocates scratch for every block of p; false when out of memory. */
@@ -169,6 +188,7 @@ struct walk_event {
     enum walk_what what;
     bool kept;    /* WALK_TENSOR: lives to backward; a WALK_GRADIENT's death:
                      it is the input's, which the block below takes over */
+    bool away;    /* WALK_TENSOR, kept: walk_slot.away */
     uint32_t key; /* tells apart the live ones of one kind */
     uint64_t bytes;
     const char *name; /* of the tensor, or of the operation */
@@ -198,6 +218,11 @@ void walk_tell_backward(const struct program *p, const struct block *block,
                         void *ctx);
 /* A backward whose saved tensors are unpacked. */
 void walk_tell_unpacked(const struct program *p, const struct block *block,
+                        uint64_t regions, enum wgrad_mode mode,
+                        struct walk_scratch *scratch, walk_event_fn *tell,
+                        void *ctx);
+/* A backward of a layer whose tensors came back from the host: these stay. */
+void walk_tell_reloaded(const struct program *p, const struct block *block,
                         uint64_t regions, enum wgrad_mode mode,
                         struct walk_scratch *scratch, walk_event_fn *tell,
                         void *ctx);

@@ -26,6 +26,7 @@ struct walk_slot {
     bool framed;        /* tensor.framed: to the end of the block, and on */
     bool past;          /* ... of forward, of a second one too: tensor.past */
     bool checkpointed;  /* kept by a checkpoint around the block */
+    bool away;          /* kept, and on the host in between: walk_away.c */
     bool live;
     uint64_t offset; /* a trained weight: elements before it, in the order of
                         the module's parameters; where arrivals are noted */
@@ -58,6 +59,7 @@ struct walk {
     enum wgrad_mode mode;
     bool outside; /* there are operations outside of a checkpoint */
     bool unpacks; /* saved tensors go when the formula that took them is done */
+    bool reloads; /* what came back from the host stays to the end */
     bool led;     /* the first of them has been asked for */
     uint64_t lead;           /* ... with so much of gradients there */
     bool split;              /* gradients of linears' weights come later */
@@ -200,6 +202,11 @@ uint64_t walk_workspace(const struct walk *w, const struct op *op,
 uint64_t walk_gathers_again(const struct walk *w, const struct op *op);
 /* Of factors' gradients, what is more before any is cast to its dtype. */
 uint64_t walk_uncast_factors(const struct walk *w, const struct op *op);
+
+/* ---- walk_away.c ---- */
+
+/* Which of what a layer keeps goes to the host, and what that comes to. */
+void walk_find_away(struct walk *w, struct away *sum, uint64_t away_elems);
 
 /* ---- walk_arrival.c ---- */
 

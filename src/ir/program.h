@@ -192,6 +192,8 @@ struct op {
        backward, is cast before */
     bool in_8_bits;
     enum comm_group group; /* of collectives */
+    uint64_t pieces; /* OP_LINEAR of several experts: its input is kept in so
+                        many; else 0 */
     /* no collective mirrors it in backward; OP_VIEW: its gradient is
        all-reduced, forward sends nothing */
     bool one_way;

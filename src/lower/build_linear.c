@@ -136,6 +136,7 @@ static tensor_id linear_product(struct builder *b, const struct linear *l)
     const tensor_id in[] = { x, w, bias, keep.keep, keep.scales };
     struct op *op = build_op(b, OP_LINEAR, l->name, in, 5);
     op_result(b, op, out);
+    op->pieces = l->copies;
     op->in_8_bits = b->casts_8 && build_is_in_8_bits(l);
     op->flop_full = op->flop_causal =
         2.0 * (double)tensor_of(b, x)->elems * (double)l->out.n;

@@ -72,7 +72,10 @@ void megatron_inputs(struct builder *b)
     if (b->spec->position == POS_ROPE && !build_is_latent(b)) {
         const struct shape table =
             SHAPE(b->sq, DIM("rotary", b->spec->rotary_dim));
-        build_shared(b, "rotary_pos_emb", DT_FP32, &table);
+        const tensor_id shared =
+            build_shared(b, "rotary_pos_emb", DT_FP32, &table);
+        b->p->tensor[shared].rotary = true;
+        b->p->tensor[shared].rests = true; /* rotary_pos_embedding.py: cached */
     }
     build_memory(b);
 }

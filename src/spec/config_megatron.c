@@ -153,8 +153,9 @@ static const struct config_row rows[] = {
     LATER("hidden_dropout"),
     LATER("attention_dropout"),
     LATER("make_vocab_size_divisible_by"),
-    ASIDE("cpu_offloading", "activations stay on the GPU"),
-    ASIDE("cpu_offloading_num_layers", "activations stay on the GPU"),
+    LATER("cpu_offloading"),
+    LATER("cpu_offloading_num_layers"),
+    LATER("cpu_offloading_activations"),
     QUIET("cpu_offloading_weights"),
     QUIET("cpu_offloading_double_buffering"),
     QUIET("cpu_offloading_retain_pinned_cpu_buffers"),
@@ -487,6 +488,8 @@ static void recompute(struct emit *e, const struct run *r)
         emit_word(e, "recompute_granularity", "selective");
         emit_raw(e, "recompute_modules", "%s", words);
     }
+    if (r->away_layers > 0)
+        emit_count(e, "cpu_offloading_num_layers", r->away_layers);
 }
 
 /* What repeats exactly is a mode of its own only where it was asked for; it

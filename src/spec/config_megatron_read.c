@@ -441,6 +441,23 @@ static void recompute(struct config *c)
         config_set(c, modules, KEY_RECOMPUTE_MODULES, list);
 }
 
+/* A flag of its own says so, or NeMo's YAML, which has a number of layers
+ * beside `cpu_offloading: False`. */
+static void offloading(struct config *c)
+{
+    static const char flag[] = "cpu_offloading_num_layers";
+    static const char *const off[] = { "cpu_offloading",
+                                       "cpu_offloading_activations" };
+    for (size_t i = 0; i < 2; i++) /* what is false is there, and null */
+        if (json_member(c->root, off[i]) != NULL && !config_is_true(c, off[i]))
+            return;
+    const struct json *v = config_at(c, flag);
+    if (v == NULL || is_word(c, flag, "0")
+        || (v->kind == JSON_NUMBER && !(v->number > 0)))
+        return;
+    set_count(c, flag, KEY_CPU_OFFLOADING_NUM_LAYERS, count(c, flag));
+}
+
 /* CUBLAS_WORKSPACE_CONFIG=:4096:8, of a script's or YAML's environment. */
 static bool says_deterministic(const struct config *c)
 {
@@ -590,6 +607,7 @@ void config_megatron_together(struct config *c)
     instances(c);
     config_clipping(c, "clip_grad");
     recompute(c);
+    offloading(c);
     kernels(c);
     dropout(c);
 }

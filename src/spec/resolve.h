@@ -123,6 +123,11 @@ void resolve_check_peak(const struct run *r, struct diag *d);
 
 void resolve_check_zero_3(const struct run *r, struct diag *d);
 
+/* ---- resolve_check_away.c ---- */
+
+void resolve_check_away(const struct run *r, const struct spec *s,
+                        struct diag *d);
+
 /* ---- resolve_check_kernels.c ---- */
 
 /* Reports a key that means nothing `without` another. */

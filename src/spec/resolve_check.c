@@ -559,6 +559,7 @@ void resolve_check(const struct run *r, const struct spec *spec, struct diag *d)
     resolve_check_stacks(r, spec, d);
     resolve_check_mixers(r, spec, d);
     resolve_check_recompute(r, spec, d);
+    resolve_check_away(r, spec, d);
     resolve_check_attention(r, spec, d);
     resolve_check_outputs(r, d);
     check_lora(r, d);

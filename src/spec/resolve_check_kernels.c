@@ -118,30 +118,6 @@ static void check_update_in_backward(const struct run *r, struct diag *d)
     }
 }
 
-/* OffloadActivations of torchtune and TRL around checkpointed layers: what they
- * keep is one tensor a layer. Without checkpoints it is every tensor kept,
- * Megatron's cpu_offloading of Transformer Engine too. */
-static void check_offloaded_activations(const struct run *r, struct diag *d)
-{
-    if (r->offload_activations != OFFLOAD_CPU)
-        return;
-    char buf[RESOLVE_TEXT_MAX];
-    if (r->impl != IMPL_TORCHTUNE && !resolve_is_hf(r)) {
-        memplan_error *e =
-            setup_error(d, MEMPLAN_E_UNSUPPORTED, KEY_OFFLOAD_ACTIVATIONS,
-                        "offload_activations 'cpu' is not modelled for %s "
-                        "layers yet",
-                        resolve_text(r, KEY_IMPLEMENTATION, buf));
-        diag_hint(e, "leave it out, or use --framework hf or torchtune");
-    } else if (r->recompute != RECOMP_FULL) {
-        memplan_error *e =
-            setup_error(d, MEMPLAN_E_UNSUPPORTED, KEY_OFFLOAD_ACTIVATIONS,
-                        "offload_activations 'cpu' without recompute 'full' "
-                        "is not modelled yet");
-        diag_hint(e, run_prefixes(r) ? "leave it out" : "add --recompute full");
-    }
-}
-
 /* A policy is written for one implementation's operations. */
 static void check_ops(const struct run *r, struct diag *d)
 {
@@ -271,7 +247,6 @@ void resolve_check_recompute(const struct run *r, const struct spec *s,
     check_softmax_input(r, d);
     check_foreach(r, d);
     check_update_in_backward(r, d);
-    check_offloaded_activations(r, d);
     if (r->recompute == RECOMP_NONE)
         return;
 

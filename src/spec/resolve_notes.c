@@ -58,6 +58,21 @@ static void say_engine(struct run *r)
                   "(--grad-sync)");
 }
 
+/* Another order before (cpu_offload_v1.py). */
+static void say_away(struct run *r)
+{
+    if (r->away_layers == 0)
+        return;
+    resolve_note(r, KEY_CPU_OFFLOADING_NUM_LAYERS,
+                 "activations of the first %" PRIu64 " of %" PRIu64
+                 " layers wait on the CPU, tensors of 256 Ki elements and "
+                 "more, in the order of Transformer Engine 2.10 and later",
+                 r->away_layers, (uint64_t)r->stage_layers[0]);
+    if (!r->pin_memory && r->offload_optimizer == OFFLOAD_NONE)
+        resolve_note(r, KEY_PIN_MEMORY,
+                     "'pin_memory' has no effect: Transformer Engine pins all");
+}
+
 static void say_routing(struct run *r, const struct spec *spec)
 {
     const bool uneven = r->moe_imbalance > 1 && r->ep > 1;
@@ -458,6 +473,7 @@ void resolve_notes(struct run *r, const struct spec *spec)
 {
     say_compiled_loss(r);
     say_engine(r);
+    say_away(r);
     say_layers(r, spec);
     say_moot(r, spec);
     say_moot_parts(r);

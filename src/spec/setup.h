@@ -534,6 +534,8 @@ struct run {
     enum zero_overflow zero_overflow; /* of a first overflow's gradients */
     enum zero_rank zero_rank;         /* whose partition of gradients */
     enum offload offload_activations;
+    uint64_t away_layers; /* Transformer Engine: the first so many have theirs
+                             on the CPU */
     enum recompute recompute;
     uint64_t recompute_modules; /* bit set */
     bool compile;

@@ -5,11 +5,12 @@ llama-7b --gpus 8 --megatron-args run.sh --json
 torchrun pretrain_gpt.py --tensor-model-parallel-size 2 --bf16 --micro-batch-size 1 \
    --use-distributed-optimizer --optimizer-cpu-offload --optimizer-offload-fraction 0.4 \
    --overlap-cpu-optimizer-d2h-h2d --use-torch-optimizer-for-cpu-offload \
-   --cpu-offloading-num-layers 8 --cpu-offloading-weights \
+   --cpu-offloading-num-layers 8 --cpu-offloading-weights --hidden-dropout 0 --attention-dropout 0 \
    --fine-grained-activation-offloading --offload-modules core_attn
 == stdout ~
 "offload_optimizer": "cpu"
 "offload_ratio": 0.4
---cpu-offloading-num-layers is not modelled: activations stay on the GPU
+"offload_activations": "cpu"
+"cpu_offloading_num_layers": 8
 --offload-modules is not modelled: nothing is offloaded
 no effect on memory or compute: --overlap-cpu-optimizer-d2h-h2d, --use-torch-optimizer-for-cpu-offload, --cpu-offloading-weights

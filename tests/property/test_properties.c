@@ -1366,6 +1366,88 @@ static void test_offload_is_a_share(void **state)
     assert_true(answered > TRIES / 12);
 }
 
+/* Transformer Engine's layers on the host. */
+static struct trial away_trial(uint64_t seed)
+{
+    uint64_t s = seed;
+    struct trial t = { .model = PICK(&s, "llama-7b", "gpt2-xl", "gpt3-13b",
+                                     "mixtral-8x7b", "qwen2.5-0.5b",
+                                     "bert-large", "deepseek-v2-lite",
+                                     "qwen1.5-moe-a2.7b", predicting) };
+    const bool fsdp = next(&s) % 4 == 0;
+    const bool routed =
+        strcmp(t.model, "mixtral-8x7b") == 0 || strstr(t.model, "moe") != NULL;
+    const struct choice c[] = {
+        { "cpu_offloading_num_layers", PICK(&s, "1", "2", "5", "11", "22") },
+        { "framework", "megatron" },
+        { "engine", fsdp ? "megatron-fsdp" : "megatron" },
+        { "zero", fsdp ? PICK(&s, "1", "2", "3") : PICK(&s, "0", "1") },
+        { "gpu", PICK(&s, "a100-80gb", "h100-80gb") },
+        { "gpus", "8" },
+        { "tp", PICK(&s, "1", "2", "4") },
+        { "ep", routed ? PICK(&s, "1", "2") : NULL },
+        { "cp", next(&s) % 6 == 0 ? "2" : NULL },
+        { "micro_batch", PICK(&s, "1", "2", "3") },
+        { "grad_accum", PICK(&s, "1", "4") },
+        { "seq_len", PICK(&s, "256", "512", "1024") },
+        { "attention", PICK(&s, "flash", "eager") },
+        { "precision", PICK(&s, "bf16-mixed", "fp16-mixed", "fp8-mixed") },
+        { "optimizer", PICK(&s, "adamw", "sgd") },
+        { "dropout", PICK(&s, "0", "0.1") },
+        { "offload_optimizer", !fsdp && next(&s) % 4 == 0 ? "cpu" : NULL },
+        { "attention_mask", PICK(&s, "none", "dataloader") },
+    };
+    memcpy(t.c, c, sizeof c);
+    return t;
+}
+
+static uint64_t saved_at_loss(const memplan_report *r)
+{
+    struct arena a;
+    struct memory_fold f;
+    struct stage st;
+    struct moment m;
+    arena_init(&a, NULL);
+    assert_true(memory_fold_init(&f, &r->program, &r->run, &a));
+    stage_init(&st, &f, 0, 0);
+    moment_with(&m, &st, PHASE_LOSS, st.n - 1, false, NULL, COMP_COUNT);
+    uint64_t gone = 0;
+    for (uint32_t i = 1; i <= r->run.away_layers; i++)
+        gone += st.walk[stage_block(&st, i)].away.bytes;
+    arena_release(&a);
+    return m.bytes[TERM_SAVED_LAYERS] + gone;
+}
+
+/* What is kept is here or there, whatever goes; and the more go, the less is
+ * here at any moment. */
+static void test_layers_go_and_come(void **state)
+{
+    (void)state;
+    unsigned answered = 0, moved = 0;
+    enum { TRIES = 300 };
+    for (uint64_t i = 0; i < TRIES; i++) {
+        unsigned kinds[ANSWERS] = { 0 };
+        char text[1024];
+        struct trial t = away_trial(i);
+        memplan_report *some = estimate(&t);
+        if (some == NULL)
+            continue;
+        check_no_moment_missed(&t, kinds);
+        describe(&t, text, sizeof text);
+        t.c[0].value = "0";
+        memplan_report *none = estimate(&t);
+        assert_non_null(none);
+        if (saved_at_loss(some) != saved_at_loss(none))
+            fail_msg("lost on the way: %s", text);
+        moved += some->memory.peak < none->memory.peak;
+        memplan_report_free(some);
+        memplan_report_free(none);
+        answered++;
+    }
+    assert_true(answered > TRIES / 3);
+    assert_true(moved > answered / 2);
+}
+
 /* ---- launch files ---- */
 
 struct text {
@@ -1467,6 +1549,8 @@ static unsigned torchtitan_comes_back(const memplan_model *model, uint64_t s)
 static unsigned megatron_comes_back(const memplan_model *model, uint64_t s)
 {
     const char *pp = PICK(&s, "1", "1", "2", "4");
+    const char *re = PICK(&s, "none", "full", "selective");
+    const bool away = pp[0] == '1' && re[0] == 'n';
     const char *keys[][2] = {
         { "gpu", PICK(&s, "a100-80gb", "h100-80gb") },
         { "framework", "megatron" },
@@ -1478,7 +1562,8 @@ static unsigned megatron_comes_back(const memplan_model *model, uint64_t s)
         { "micro_batch", PICK(&s, "1", "2") },
         { "grad_accum", PICK(&s, "1", "4", "8") },
         { "seq_len", PICK(&s, "1024", "2048") },
-        { "recompute", PICK(&s, "none", "full", "selective") },
+        { "recompute", re },
+        { "cpu_offloading_num_layers", away ? PICK(&s, "0", "3") : "0" },
         { "precision", PICK(&s, "bf16-mixed", "fp32", "fp16-mixed") },
         { "attention", PICK(&s, "flash", "eager") },
         { "overlap_comm", PICK(&s, "true", "false") },
@@ -1668,6 +1753,7 @@ int main(void)
         cmocka_unit_test(test_smaller_optimizer_never_more),
         cmocka_unit_test(test_sharding_never_more_states),
         cmocka_unit_test(test_offload_is_a_share),
+        cmocka_unit_test(test_layers_go_and_come),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,238 @@
+/*
+ * Activations on the host, layer by layer: Transformer Engine's order of events
+ * and which tensors go, by hand from its rules and beside a recording.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "estimate.h"
+
+#include "memplan/memplan.h"
+
+#include "fold/trace.h"
+#include "plan/report_data.h"
+
+enum { T = 2048, H = 1024, A = 16, F = 4096 };
+
+static const char six[] =
+    "{\"model_type\": \"decoder\", \"num_hidden_layers\": 6, "
+    "\"hidden_size\": 1024, \"num_attention_heads\": 16, "
+    "\"intermediate_size\": 4096, \"vocab_size\": 32000, "
+    "\"max_position_embeddings\": 4096, \"norm\": \"rmsnorm\", "
+    "\"gated_mlp\": true, \"position_embedding\": \"rope\", "
+    "\"tie_word_embeddings\": false}";
+
+static const char experts[] =
+    "{\"model_type\": \"decoder\", \"num_hidden_layers\": 6, "
+    "\"hidden_size\": 1024, \"num_attention_heads\": 16, "
+    "\"num_experts\": 32, \"num_experts_per_tok\": 2, "
+    "\"moe_intermediate_size\": 512, "
+    "\"intermediate_size\": 4096, \"vocab_size\": 32000, "
+    "\"max_position_embeddings\": 4096, \"norm\": \"rmsnorm\", "
+    "\"gated_mlp\": true, \"position_embedding\": \"rope\", "
+    "\"tie_word_embeddings\": false}";
+
+static memplan_model *parsed(const char *text)
+{
+    memplan_model *model = NULL;
+    assert_int_equal(
+        memplan_model_parse(&model, text, strlen(text), "inline", NULL, NULL),
+        MEMPLAN_OK);
+    return model;
+}
+
+static memplan_report *with(const char *text, const char *layers,
+                            const char *accum)
+{
+    return estimate_model(
+        parsed(text),
+        (const char *const[]){ "framework", "megatron", "gpu", "h100-80gb",
+                               "seq_len", "2048", "grad_accum", accum,
+                               "cpu_offloading_num_layers", layers, "fast",
+                               "true", NULL });
+}
+
+struct fixture {
+    memplan_report *r;
+    struct arena a;
+    struct memory_fold f;
+    struct stage s;
+};
+
+static void begin(struct fixture *x, memplan_report *r)
+{
+    x->r = r;
+    arena_init(&x->a, NULL);
+    assert_true(memory_fold_init(&x->f, &r->program, &r->run, &x->a));
+    stage_init(&x->s, &x->f, 0, 0);
+}
+
+static void end(struct fixture *x)
+{
+    arena_release(&x->a);
+    memplan_report_free(x->r);
+}
+
+/* Of the 16-bit tensors of a token: both norms' inputs and results, q, k, v, the
+ * context, gate and up side by side, their product. What stays has fewer than
+ * 256 Ki elements: the norms' statistics, a number a token, the softmax's, one
+ * for each of 16 heads; the random state. The rotary table of 64 angles a token,
+ * 128 Ki numbers, stays where all share it. */
+static void test_which_tensors_go(void **state)
+{
+    (void)state;
+    struct fixture x;
+    begin(&x, with(six, "2", "1"));
+    const struct block_walk *w = &x.s.walk[stage_block(&x.s, 1)];
+    assert_int_equal(w->away.bytes, (uint64_t)T * 2 * (4 * H + 4 * H + 3 * F));
+    assert_int_equal(w->away.moved, w->away.bytes);
+    assert_int_equal(w->kept - w->away.bytes, (uint64_t)T * 4 * (2 + A) + 512);
+    assert_int_equal(w->away.copies, 0);
+    /* eight of 4 MiB, gate and up of 32 MiB, the product of 16 MiB */
+    assert_int_equal(w->away.pinned,
+                     (uint64_t)8 * T * H * 2 + (uint64_t)T * 3 * F * 2);
+    end(&x);
+}
+
+/* What both ways of a step move, and what waits: of each of 4 micro-batches. */
+static void test_host(void **state)
+{
+    (void)state;
+    memplan_report *r = with(six, "3", "4");
+    const struct offload_result *o = &r->memory.offload;
+    const uint64_t one = (uint64_t)T * 2 * (8 * H + 3 * F);
+    assert_int_equal(o->sum[OFFLOAD_ON_PINNED], 3 * one);
+    assert_int_equal(o->sum[OFFLOAD_TO_HOST], 4 * 3 * one);
+    assert_int_equal(o->sum[OFFLOAD_FROM_HOST], 4 * 3 * one);
+    memplan_report_free(r);
+}
+
+/* A table of 4096 x 128 numbers goes with each layer, and each has its own when
+ * it is back; what all share stays. */
+static void test_rotary_copies(void **state)
+{
+    (void)state;
+    struct fixture x;
+    begin(&x, estimate("llama-7b",
+                       (const char *const[]){
+                           "framework", "megatron", "gpu", "h100-80gb", "gpus",
+                           "8", "seq_len", "4096", "cpu_offloading_num_layers",
+                           "4", "fast", "true", NULL }));
+    const uint64_t table = (uint64_t)4096 * 128 * 4;
+    const struct away *w = &x.s.walk[stage_block(&x.s, 1)].away;
+    assert_int_equal(w->copies, table);
+    assert_int_equal(w->moved, w->bytes + table);
+    assert_int_equal(x.s.sum.buffer_bytes, table);
+    /* when the third of them runs backward the first two are back, too */
+    assert_int_equal(stage_back_bytes(&x.s, 3), 3 * table);
+    end(&x);
+}
+
+/* Grouped products keep a part of their input for each expert: 128 tokens of
+ * 1024, or 512, numbers are fewer than 256 Ki, and keep the whole here. What the
+ * activation keeps is one tensor of all experts. */
+static void test_parts_of_experts_stay(void **state)
+{
+    (void)state;
+    struct fixture x;
+    begin(&x, with(experts, "2", "1"));
+    const struct block_walk *w = &x.s.walk[stage_block(&x.s, 1)];
+    const uint64_t attention = (uint64_t)T * 2 * 6 * H;
+    const uint64_t norm = (uint64_t)T * 2 * H * 2; /* the second one's, alone */
+    const uint64_t gates = (uint64_t)2 * T * 2 * 512 * 2;
+    assert_in_range(w->away.bytes, attention + norm + gates,
+                    attention + norm + gates + (uint64_t)2 * T * H * 2);
+    assert_true(w->kept - w->away.bytes
+                >= (uint64_t)2 * T * (H + 512) * 2); /* both products' */
+    end(&x);
+}
+
+/* Layers whose tensors are on the GPU when each event of a micro-batch is over:
+ * forward, layer by layer, and backward from the last one's begin, then the
+ * embedding's. Recorded with Transformer Engine's class (pytorch/cpu_offload.py
+ * at d0067d0d) around six equal layers on an H100: torch.cuda.memory_allocated()
+ * in units of what a layer's tensors take. */
+static void test_order(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *n;
+        unsigned forward[6], back[6], embedding;
+    } recorded[] = {
+        { "2", { 1, 2, 3, 4, 4, 4 }, { 4, 4, 4, 3, 2, 1 }, 1 },
+        { "5", { 1, 1, 1, 1, 1, 1 }, { 1, 1, 1, 1, 1, 1 }, 1 },
+    };
+    for (size_t k = 0; k < 2; k++) {
+        struct fixture x;
+        begin(&x, with(six, recorded[k].n, "1"));
+        for (uint32_t i = 0; i < 6; i++) {
+            const struct span gone = stage_gone(&x.s, 1 + i);
+            assert_int_equal(i + 1 - (gone.end - gone.first),
+                             recorded[k].forward[i]);
+            const struct span then = stage_gone(&x.s, 6 - i);
+            assert_int_equal(6 - i - (then.end - then.first),
+                             recorded[k].back[i]);
+        }
+        const struct span last = stage_back(&x.s, 0);
+        assert_int_equal(last.end - last.first, recorded[k].embedding);
+        assert_int_equal(stage_back_bytes(&x.s, 0),
+                         x.s.walk[stage_block(&x.s, 1)].away.bytes);
+        end(&x);
+    }
+}
+
+/* What came back stays to the end of its layer's backward, when nothing else of
+ * the layer is left. */
+static void test_stays_to_the_end(void **state)
+{
+    (void)state;
+    struct fixture x;
+    begin(&x, with(six, "3", "1"));
+    const struct block_walk *w = &x.s.walk[stage_block(&x.s, 1)];
+    const enum wgrad_mode mode = engine_wgrad_mode(&x.s, false);
+    assert_true(extremum_total(&w->away.backward[mode])
+                > extremum_total(&w->backward[mode]));
+    assert_true(w->away.backward[mode].kept >= w->away.bytes);
+    end(&x);
+}
+
+/* Copies of five layers of six have nothing beside them, of one four layers. */
+static void test_time(void **state)
+{
+    (void)state;
+    static const char *const n[] = { "0", "1", "5" };
+    double step[3], away[3];
+    for (size_t i = 0; i < 3; i++) {
+        memplan_report *r = with(six, n[i], "1");
+        assert_int_equal(
+            memplan_report_number(&step[i], r, "compute.step_time_s"),
+            MEMPLAN_OK);
+        away[i] = r->time.part[TIME_OFFLOAD];
+        memplan_report_free(r);
+    }
+    const double one = (double)T * 2 * (8 * H + 3 * F);
+    assert_true(away[0] <= 0);
+    assert_true(away[2] > 2 * 5 * one / 64e9);
+    assert_true(away[2] < 2 * 5 * one / 40e9);
+    assert_true(away[1] < away[2] / 5);
+    assert_true(step[2] > step[0]);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_which_tensors_go),
+        cmocka_unit_test(test_host),
+        cmocka_unit_test(test_rotary_copies),
+        cmocka_unit_test(test_parts_of_experts_stay),
+        cmocka_unit_test(test_order),
+        cmocka_unit_test(test_stays_to_the_end),
+        cmocka_unit_test(test_time),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
