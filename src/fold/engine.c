@@ -438,12 +438,10 @@ void engine_whole_grads(struct put *p, const struct stage *s)
 static void zero1_reduce(struct put *p, const struct stage *s)
 {
     const struct run *run = s->run;
-    const uint64_t first = min_u64(run->reduce_bucket, s->sum.elems);
-    if (s->partition > first && !engine_overlaps(run)
-        && !engine_optimizer_offloaded(run))
+    if (!engine_overlaps(run) && !engine_optimizer_offloaded(run))
         PUT(p, TERM_GRAD_SHARDS,
-            "gradient partition, less the first bucket's gradients",
-            F("elements", s->partition - first),
+            "gradient partition, less gradients that are in buckets",
+            F("elements", s->made),
             F("bytes per gradient", dtype_size(run->prec.grad)));
 }
 
@@ -535,33 +533,41 @@ void engine_stepped_grads(struct put *p, const struct stage *s)
         F("bytes per gradient", dtype_size(s->run->prec.grad)));
 }
 
-/* ZeRO takes norms in double precision, a tensor at a time; the others leave
- * one scalar a tensor. */
+/* ZeRO takes norms in double precision, a tensor at a time, be it to clip or to
+ * see whether one is infinite (scaled_global_norm). */
+static void zero_norms(struct put *p, const struct stage *s)
+{
+    const struct run *run = s->run;
+    const uint64_t largest = s->sum.largest_grad;
+    if (has_ipg_bucket(run) && !engine_optimizer_offloaded(run)) {
+        zero2_partition(p, s);
+        PUT(p, TERM_CLIP_TMP,
+            "a tensor in double precision for its norm, less what its rank has "
+            "no gradients of",
+            F("bytes", s->norm));
+        return;
+    }
+    PUT(p, TERM_CLIP_TMP, "a tensor in double precision for its norm",
+        F("elements", engine_zero_is(run, 3)
+                          ? div_up(largest, run->shard)
+                          : min_u64(largest, engine_share(s))),
+        F("bytes", 8));
+}
+
+/* The others leave one scalar a tensor. */
 void engine_clip(struct put *p, const struct stage *s)
 {
     const struct run *run = s->run;
-    if (has_ipg_bucket(run))
-        zero2_partition(p, s);
-    else if (engine_steps_views(run))
+    if (engine_steps_views(run))
         engine_stepped_grads(p, s);
-    else
+    else if (!has_ipg_bucket(run))
         engine_whole_grads(p, s);
     engine_zero3_partition(p, s);
     zero3_second_step(p, s);
     pipe_after(p, s);
-    if (!run->clip_grad || engine_shards_offloaded(run))
-        return;
-    if (run->engine == ENGINE_DEEPSPEED && run->zero != 0) {
-        const uint64_t own =
-            engine_zero_is(run, 3)
-                ? div_up(s->sum.largest_grad, run->shard)
-                : min_u64(s->sum.largest_grad,
-                          engine_flat_share(run, s->sum.dense_elems,
-                                            s->sum.expert_elems));
-        PUT(p, TERM_CLIP_TMP, "a tensor in double precision for its norm",
-            F("elements", own), F("bytes", 8));
-        return;
-    }
-    PUT(p, TERM_CLIP_TMP, "one norm a tensor", A("tensors", s->sum.tensors),
-        F("bytes", ALLOC_ROUND));
+    if (run->engine == ENGINE_DEEPSPEED && run->zero != 0)
+        zero_norms(p, s);
+    else if (run->clip_grad && !engine_shards_offloaded(run))
+        PUT(p, TERM_CLIP_TMP, "one norm a tensor", A("tensors", s->sum.tensors),
+            F("bytes", ALLOC_ROUND));
 }

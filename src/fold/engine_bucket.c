@@ -77,7 +77,7 @@ static uint64_t made_by(const struct stage *s, const struct bucket_fill *f)
         return most;
     const bool first = s->run->zero_rank == ZERO_RANK_FIRST;
     for (uint64_t r = f->low; r <= f->high && (!first || r == 0); r++)
-        most = max_u64(most, s->whole[r]);
+        most = max_u64(most, s->rank[r].whole);
     return most;
 }
 

@@ -218,15 +218,18 @@ static uint64_t moments_to_come(const struct stage *s)
     return m.bytes[TERM_MOMENTS];
 }
 
-/* First the pieces of the gradient beside their flat copy and its fp32 copy;
- * the update begins with the fp32 copy alone. */
+/* First the pieces of the gradient beside their flat copy and, where the master
+ * weights are of another type, its copy in that; the update begins with the
+ * last copy alone. */
 static void step_zero(struct put *p, const struct stage *s)
 {
     const struct run *run = s->run;
     const uint64_t grad = dtype_size(run->prec.grad);
     const uint64_t own = zero_updates(s);
     const uint64_t pieces = zero_pieces(s);
-    const uint64_t wide = run->prec.master != DT_NONE ? FP32 : 0;
+    const enum dtype master = run->prec.master;
+    const uint64_t wide =
+        master != DT_NONE && master != run->prec.grad ? dtype_size(master) : 0;
     if (engine_keeps_fp32_buffer(run)) {
         PUT(p, TERM_GRADS, "16-bit gradients, freed after the step",
             F("bytes", s->wgrad));
@@ -235,8 +238,8 @@ static void step_zero(struct put *p, const struct stage *s)
     }
     engine_zero3_partition(p, s);
     if (wide != 0)
-        PUT(p, TERM_STEP_TMP, "fp32 copy of the flat gradients",
-            F("P/N, tensor by tensor", own), F("bytes", FP32));
+        PUT(p, TERM_STEP_TMP, "flat gradients, as the master weights are",
+            F("P/N, tensor by tensor", own), F("bytes", wide));
     const uint64_t moments = p->makes_moments ? moments_to_come(s) : 0;
     if (pieces * grad + own * grad
         < step_list(s, own) + (wide ? 0 : own * grad) + moments) {

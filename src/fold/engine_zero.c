@@ -16,25 +16,49 @@
 struct zero_layout {
     uint64_t at;            /* elements so far */
     uint64_t rank, end;     /* whose partition they are in; where that ends */
+    uint64_t bucket, gone;  /* in ZeRO-1's bucket at hand; with those before */
+    uint64_t open;          /* the first rank that began in it */
     uint64_t group, groups; /* shards of the sub-group at hand; the largest */
     uint64_t ended;         /* sub-groups before it */
     uint64_t stay;          /* so many of the first stay on the GPU */
     uint64_t stays, largest_stays; /* their elements, in all and of one */
 };
 
+/* Partitions are made when the bucket of their first tensor is reduced. */
+static void end_bucket(struct stage *s, struct zero_layout *l)
+{
+    for (; l->open <= l->rank && s->rank[l->open].whole != 0; l->open++)
+        s->rank[l->open].gone = l->gone;
+    l->bucket = 0;
+}
+
 /* A rank's partition holds whole every tensor that touches it. */
+static void add_to_ranks(struct stage *s, struct zero_layout *l, uint64_t n)
+{
+    for (uint64_t left = n, part; left > 0; left -= part) {
+        if (l->at == l->end) {
+            l->rank++;
+            l->end += s->share;
+        }
+        struct zero_part *r = &s->rank[l->rank];
+        part = min_u64(left, l->end - l->at);
+        l->at += part;
+        r->whole += n;
+        r->slice = max_u64(r->slice, part);
+    }
+}
+
+/* One larger than the bucket is reduced where it is. */
 static void add_to_partition(struct stage *s, struct zero_layout *l, uint64_t n)
 {
-    if (n == 0)
-        return;
-    if (l->at == l->end) {
-        l->rank++;
-        l->end += s->share;
-    }
-    l->at += n;
-    s->whole[l->rank] += n;
-    for (; l->end < l->at; l->end += s->share)
-        s->whole[++l->rank] += n;
+    const bool large = n > s->run->reduce_bucket;
+    if (l->bucket + n > s->run->reduce_bucket)
+        end_bucket(s, l);
+    add_to_ranks(s, l, n);
+    if (large)
+        end_bucket(s, l);
+    l->gone += n;
+    l->bucket += large ? 0 : n;
 }
 
 /* A sub-group ends with the parameter that takes it to the size
@@ -172,17 +196,33 @@ static void zero3_stays(struct stage *s, const struct zero_layout *all)
     s->largest_stays = l.largest_stays;
 }
 
+/* Norms are taken in double precision, a tensor's own part at a time, beside
+ * the partition. */
+static uint64_t zero_norm_bytes(const struct stage *s, uint64_t rank)
+{
+    const struct zero_part *r = &s->rank[rank];
+    return r->whole * dtype_size(s->run->prec.grad) + r->slice * 8;
+}
+
 static void zero_partition(struct stage *s, struct zero_layout *l)
 {
     const struct run *run = s->run;
+    const uint64_t ranks = run->zero_rank == ZERO_RANK_FIRST ? 1 : run->shard;
     for (uint64_t r = 0; r < run->shard; r++)
-        s->whole[r] = 0;
+        s->rank[r] = (struct zero_part){ 0 };
     for (uint32_t i = 0; i < s->n; i++)
         add_block(s, l, &s->p->block[stage_block(s, i)]);
-    s->partition = s->whole[0];
-    for (uint64_t r = 1; r < run->shard && run->zero_rank != ZERO_RANK_FIRST;
-         r++)
-        s->partition = max_u64(s->partition, s->whole[r]);
+    end_bucket(s, l);
+    uint64_t norm = 0;
+    s->partition = s->made = 0;
+    for (uint64_t r = 0; r < ranks; r++) {
+        const struct zero_part *k = &s->rank[r];
+        s->partition = max_u64(s->partition, k->whole);
+        if (k->whole > k->gone)
+            s->made = max_u64(s->made, k->whole - k->gone);
+        norm = max_u64(norm, zero_norm_bytes(s, r));
+    }
+    s->norm = norm - s->partition * dtype_size(run->prec.grad);
 }
 
 void zero_layout(struct stage *s)

@@ -400,7 +400,7 @@ void stage_init(struct stage *s, struct memory_fold *f, uint64_t index,
                          .walk = f->walk,
                          .states = f->states,
                          .before = f->before,
-                         .whole = f->whole,
+                         .rank = f->rank,
                          .fill = f->fill,
                          .splits = schedule_splits(run),
                          .chunks = 1 };
@@ -510,7 +510,7 @@ static bool chunks_room(struct memory_fold *f)
 
 static bool zero_room(struct memory_fold *f, size_t positions)
 {
-    f->whole = ARENA_NEW(f->a, uint64_t, (size_t)f->run->shard);
+    f->rank = ARENA_NEW(f->a, struct zero_part, (size_t)f->run->shard);
     if (zero_fills_bucket(f->run))
         f->fill = ARENA_NEW(f->a, struct bucket_fill, positions);
     return !f->a->failed;

@@ -79,10 +79,14 @@ struct stage {
     uint32_t joint;  /* the position between two stacks; n: none */
     bool hands_far;  /* some block does: block.hands_far */
     uint64_t bucket; /* ZeRO-1, pipelined: elements flattened at once, most */
-    uint64_t partition;       /* ZeRO: elements of whole tensors that touch one
+    uint64_t partition;     /* ZeRO: elements of whole tensors that touch one
                               rank's partition; the most, or zero_rank's */
-    uint64_t share;           /* ... elements of one */
-    uint64_t *whole;          /* ZeRO-1, -2: the same of each rank */
+    uint64_t share;         /* ... elements of one */
+    struct zero_part *rank; /* ZeRO-1, -2: each */
+    uint64_t norm; /* ... bytes beside the fullest partition while norms are
+                      taken, of any rank */
+    uint64_t made; /* ... ZeRO-1: elements of a partition as it is made, less
+                      those of gradients in buckets by then; the most */
     struct bucket_fill *fill; /* [n + 1], when all positions from one on have
                               run backward; NULL: no such bucket */
     uint64_t sub_group;       /* ZeRO-3: elements of the largest */
@@ -107,6 +111,13 @@ struct stage {
  * keep, and copies that come back with it. */
 struct away_sums {
     uint64_t bytes, copies;
+};
+
+/* What of a rank's partition tensors make. */
+struct zero_part {
+    uint64_t whole; /* elements of the tensors that touch it */
+    uint64_t slice; /* ... that lie in it, of the largest */
+    uint64_t gone;  /* elements in buckets up to its first tensor's, in order */
 };
 
 /* What ZeRO-2 and -3 have of gradients at some moment of a backward. */
@@ -155,7 +166,7 @@ struct memory_fold {
     struct block_states *states; /* [p->n_blocks] */
     struct prefix *before;
     struct bucket_fill *fill;
-    uint64_t *whole;
+    struct zero_part *rank;
     uint64_t *chunk_kept, *chunk_stash, *others; /* walked; else NULL */
     uint32_t *flying;                            /* [schedule_room()] */
     struct away_sums *away;

@@ -36,8 +36,8 @@ static void tensors_die(struct tracer *r, hold_id *id)
 
 /* DeepSpeedZeroOptimizer: since February 2026 the weights are flattened where
  * they are if the copy fits beside them, before by way of the CPU, with an
- * emptied cache; then a 16-bit clone of the rank's partition on its way to
- * fp32, and gradients of zero (runtime/zero/stage_1_and_2.py, __init__,
+ * emptied cache; then a clone of the rank's partition on its way to the master
+ * weights' type, and gradients of zero (runtime/zero/stage_1_and_2.py, __init__,
  * initialize_optimizer_states). */
 static void start_zero(struct tracer *r)
 {
@@ -53,13 +53,16 @@ static void start_zero(struct tracer *r)
     tensors_die(r, made);
     hold_id half = born(r, own * size);
     if (run->offload_optimizer == OFFLOAD_NONE) {
-        hold_id master = born(r, own * wide);
-        tracer_death(r, &half);
+        const bool same = run->prec.master == run->prec.param;
+        hold_id master = same ? half : born(r, own * wide);
+        if (!same)
+            tracer_death(r, &half);
         hold_id zeros = born(r, own * wide);
         tracer_death(r, &zeros);
         tracer_death(r, &master);
+    } else {
+        tracer_death(r, &half);
     }
-    tracer_death(r, &half);
     tracer_death(r, &flat); /* they are born again where they lay */
 }
 

@@ -140,7 +140,7 @@ bool run_reduces_last(const struct run *run)
 bool run_flattens(const struct run *run)
 {
     return run->engine == ENGINE_DEEPSPEED && !run_pipelines(run)
-           && (run->zero == 1 || run->zero == 2) && run->prec.master != DT_NONE;
+           && (run->zero == 1 || run->zero == 2);
 }
 
 bool run_has_8bit_moments(const struct run *run)
@@ -605,6 +605,7 @@ static void resolve_all(struct run *run, const struct spec *spec,
     resolve_kernels(run, spec);
     resolve_adapters(run, spec);
     resolve_buffers(run, spec);
+    resolve_masters(run);
     resolve_notes(run, spec);
     resolve_training(run, spec, params);
     resolve_check(run, spec, d);

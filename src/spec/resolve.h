@@ -55,6 +55,8 @@ bool resolve_is_litgpt(const struct run *r); /* its layer code */
 void resolve_precision(struct run *r, const struct spec *spec);
 /* The key's dtype if the user gave one, else t, which is stored. */
 enum dtype resolve_dtype(struct run *r, enum setup_key key, enum dtype t);
+/* What ZeRO steps, and moments of it; after adapters and offloading. */
+void resolve_masters(struct run *r);
 /* Of an optimizer's moments, where they are not of a format of their own. */
 enum dtype resolve_moments(enum optimizer o, enum dtype otherwise);
 /* Once layout is known. */

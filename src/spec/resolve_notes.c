@@ -219,7 +219,7 @@ enum {
     NO_CP = 1u << 17,
     NO_EXPERTS = 1u << 18,
     CONVOLUTIONS = 1u << 19,
-    FLATTENS_NOT = 1u << 21,   /* no ZeRO-1 or -2 with master weights */
+    FLATTENS_NOT = 1u << 21,   /* no ZeRO-1 or -2 */
     OWN_GRADS = 1u << 20,      /* neither DDP nor FSDP on the GPU */
     NO_LIST_GATHER = 1u << 22, /* but for the fork's DeepSpeed */
     NO_SPELLED_OUT = 1u << 23, /* of Megatron's own attention */
@@ -313,11 +313,10 @@ static const struct moot {
     { KEY_GRAD_SYNC, NO_DEFERRED, ANY,
       " but where FSDP shards gradients of several micro-batches" },
     { KEY_ZERO_FLATTEN, FLATTENS_NOT, ANY,
-      " but in DeepSpeed's ZeRO-1 and -2 with master weights" },
-    { KEY_ZERO_BUCKET, FLATTENS_NOT, ANY,
-      " but in DeepSpeed's ZeRO-1 and -2 with master weights" },
+      " but in DeepSpeed's ZeRO-1 and -2" },
+    { KEY_ZERO_BUCKET, FLATTENS_NOT, ANY, " but in DeepSpeed's ZeRO-1 and -2" },
     { KEY_ZERO_OVERFLOW, NO_OVERFLOW, ANY,
-      " but in DeepSpeed's ZeRO-1 and -2 in fp16 with master weights on the "
+      " but in DeepSpeed's ZeRO-1 and -2 in fp16, stepped on the "
       "GPU" },
     { KEY_ZERO_RANK, NO_PARTITION, ANY,
       " but in DeepSpeed's ZeRO-1 and -2 on several ranks" },

@@ -51,6 +51,24 @@ enum dtype resolve_moments(enum optimizer o, enum dtype otherwise)
     return o == OPT_NONE ? DT_NONE : otherwise;
 }
 
+/* Made like what the optimizer steps (torch.optim's zeros_like), but in fp32
+ * unless told by Megatron (--exp-avg-dtype) and on the CPU by DeepSpeed's own
+ * optimizers (ops/adam/cpu_adam.py, fp32_optimizer_states). */
+static enum dtype default_moments(const struct run *r)
+{
+    const struct precision_bytes *p = &r->prec;
+    const bool stepped_on_cpu =
+        r->engine == ENGINE_DEEPSPEED && r->offload_optimizer != OFFLOAD_NONE
+        && (r->optimizer == OPT_ADAMW || r->optimizer == OPT_LION
+            || r->optimizer == OPT_ADAGRAD);
+    const bool megatron =
+        r->engine == ENGINE_MEGATRON || r->engine == ENGINE_MEGATRON_FSDP;
+    enum dtype t = p->master == DT_NONE ? p->param : p->master;
+    if (stepped_on_cpu || (megatron && p->master != DT_NONE))
+        t = DT_FP32;
+    return resolve_moments(r->optimizer, t);
+}
+
 /* FSDP keeps one copy, the shards, and gathers another dtype than it stores:
  * what elsewhere is the master copy is the parameter there. */
 static void formats_of_fsdp(struct run *r, struct precision_bytes *p)
@@ -111,7 +129,6 @@ void resolve_precision(struct run *r, const struct spec *spec)
         formats_of_fsdp(r, p);
     else
         formats_elsewhere(r, p);
-    enum dtype states = p->master == DT_NONE ? p->param : DT_FP32;
 
     bool grad_given = r->given[KEY_GRAD_DTYPE];
     p->grad = resolve_dtype(r, KEY_GRAD_DTYPE, p->grad);
@@ -123,9 +140,26 @@ void resolve_precision(struct run *r, const struct spec *spec)
     p->master = resolve_dtype(r, KEY_MASTER_DTYPE, p->master);
     if (resolve_is_fsdp(r) && p->master == p->param)
         p->master = DT_NONE; /* the shards are it */
-    p->optim = resolve_dtype(r, KEY_OPTIMIZER_DTYPE,
-                             resolve_moments(r->optimizer, states));
+    p->optim = resolve_dtype(r, KEY_OPTIMIZER_DTYPE, default_moments(r));
     resolve_fp8(r);
+}
+
+/* ZeRO clones its partition of the weights, whatever their type is: what the
+ * optimizer steps lies apart from what the model reads (stage_1_and_2.py and
+ * stage3.py, single_partition_of_fp32_groups, fp32_partitioned_groups_flat;
+ * stage 3 means to share fp32 ones, but compares a device with its name).
+ * After what adapters make of the types. */
+void resolve_masters(struct run *r)
+{
+    struct precision_bytes *p = &r->prec;
+    if (r->engine != ENGINE_DEEPSPEED || r->zero == 0)
+        return;
+    if (!r->given[KEY_MASTER_DTYPE] && p->master == DT_NONE)
+        p->master = p->param;
+    if (!r->given[KEY_OPTIMIZER_DTYPE])
+        p->optim = default_moments(r);
+    r->setup.v[KEY_MASTER_DTYPE].n = p->master;
+    r->setup.v[KEY_OPTIMIZER_DTYPE].n = p->optim;
 }
 
 static const char *precision_meaning(const struct run *r)

@@ -712,8 +712,8 @@ static inline bool run_fp8_is_whole(const struct run *run)
     return run->fp8_recipe == FP8_DELAYED || run->fp8_recipe == FP8_TENSORWISE;
 }
 
-/* DeepSpeedZeroOptimizer, stages 1 and 2, over 16-bit weights: flattens them
- * and keeps fp32 copies. */
+/* DeepSpeedZeroOptimizer, stages 1 and 2: flattens weights and clones a
+ * partition. */
 bool run_flattens(const struct run *run);
 
 /* ... whose fp16 gradients overflow at the start, as its scale of the loss

@@ -232,7 +232,8 @@ struct run_name {
     bool keeps_grads;   /* zero_grad(set_to_none=False) */
     uint64_t ids;       /* bytes: the recording's, there at all times */
     bool clips_in_step; /* DeepSpeed */
-    bool steps_at_once; /* stage 0's optimizer makes a step when it is made;
+    bool
+        steps_at_once; /* stage 0's optimizer of 16-bit weights makes a step when it is made;
                            Adagrad's makes its moments */
     bool steps_in_turn; /* Muon's moments and update, then AdamW's */
     bool knows_order;   /* ZeRO-3, from the second step on */
@@ -363,7 +364,8 @@ static void describe(struct run_name *out, const struct json *run)
     out->defers = is_setup(run, "grad_sync", "last");
     out->overflowed = is_setup(run, "zero_overflow", "kept");
     out->clips_in_step = is_setup(run, "framework", "deepspeed");
-    out->steps_at_once = (out->clips_in_step && is_setup(run, "zero", "0"))
+    out->steps_at_once = (out->clips_in_step && is_setup(run, "zero", "0")
+                          && is_setup(run, "precision", "bf16-mixed"))
                          || is_setup(run, "optimizer", "adagrad");
     out->differs_first = is_setup(run, "optimizer_in_backward", "true")
                          || is_setup(run, "optimizer", "galore")

@@ -4,7 +4,7 @@ Every rank is a process that follows its own live bytes as step.py does, on real
 worst rank's.  DeepSpeed's CPU accelerator runs the same Python as on a GPU, without streams: buffers have the sizes and
 the order of a GPU's, and nothing overlaps.  Eager attention, no dropout, because kernels on the CPU are others.
 
-usage: DS_ACCELERATOR=cpu zero.py FOLDER [overflow|offload|hpz|mics|quantized|ratio]   writes FOLDER/zero.json, one run a line
+usage: DS_ACCELERATOR=cpu zero.py FOLDER [overflow|offload|hpz|mics|quantized|ratio|formats|autocast]   writes FOLDER/zero.json, one run a line
 
 With "overflow", under a DeepSpeed of 0.8.2 to 0.17.0, FOLDER/zero_overflow.json: fp16, whose first steps overflow; what is
 recorded is a step after those.
@@ -20,6 +20,9 @@ With "quantized", FOLDER/zero_quantized.json: ZeRO++'s weights and gradients sen
 Quantizer below stands in for them, with outputs of the sizes that csrc/quantization/pt_binding.cpp allocates.
 
 With "ratio", FOLDER/zero_ratio.json: some sub-groups of the optimizer on the CPU, the others not.
+
+With "formats", FOLDER/zero_formats.json: fp32, and bf16 with masters and moments in bf16. With "autocast",
+FOLDER/zero_autocast.json: fp32 weights under torch_autocast.
 """
 import dataclasses
 import gc
@@ -38,10 +41,12 @@ import torch.multiprocessing  # noqa: E402
 
 import deepspeed  # noqa: E402
 from deepspeed.accelerator import get_accelerator  # noqa: E402
+from deepspeed.runtime import torch_autocast  # noqa: E402
 from deepspeed.runtime.comm import coalesced_collectives  # noqa: E402
 from deepspeed.runtime.zero import partition_parameters, stage3  # noqa: E402
 
 deepspeed.utils.logging.logger.setLevel("ERROR")
+LINEAR = torch.nn.functional.linear
 type(get_accelerator()).is_fp16_supported = lambda self: True  # slow on most CPUs, of the same sizes
 
 
@@ -97,8 +102,12 @@ def config_of(run):
     if run.hpz_partition_size > 1:
         zero["zero_hpz_partition_size"] = run.hpz_partition_size
     more = dict(data_types=dict(grad_accum_dtype=run.grad_dtype)) if run.grad_dtype else {}
+    if run.precision == "bf16-amp":
+        more["torch_autocast"] = dict(enabled=True, dtype="bfloat16")
+    pure = run.precision == "bf16"
     return dict(train_micro_batch_size_per_gpu=step.SHAPES[run.shape]["b"], gradient_accumulation_steps=run.grad_accum,
-                bf16=dict(enabled=run.precision == "bf16-mixed"), zero_optimization=zero,
+                bf16=dict(enabled=pure or run.precision == "bf16-mixed", bf16_master_weights_and_grads=pure,
+                          bf16_optimizer_states=pure), zero_optimization=zero,
                 fp16=dict(enabled=run.precision == "fp16-mixed", initial_scale_power=18, hysteresis=1),
                 gradient_clipping=1.0 if run.clip_grad else 0.0, zero_force_ds_cpu_optimizer=False,
                 zero_allow_untested_optimizer=True, **more)
@@ -246,6 +255,8 @@ def work(rank, todo, port, queue):
         partition_parameters.CUDAQuantizer.quantizer_cuda_module = coalesced_collectives.quantizer_module = Quantizer()
     for run in todo:
         deepspeed.utils.groups._ZERO_PARAM_INTRA_PARALLEL_GROUP = None  # else the run before's
+        torch_autocast.TORCH_AUTOCAST_INITIALIZED = False
+        torch.nn.functional.linear = LINEAR  # ZeRO-3 leaves its own
         steps = Zero(run)
         rows, found = steps.measure(5 if run.zero_overflow else 3), [None] * gpus
         dist.all_gather_object(found, rows)
@@ -358,13 +369,29 @@ def ratios():
                   sub_group_size=300000)
 
 
+def formats(precisions=("fp32", "bf16")):
+    for precision in precisions:
+        base = dict(precision=precision)
+        for zero in (0, 1, 2, 3):
+            if (precision, zero) == ("bf16", 0):
+                continue
+            for shape in ("wide", "long"):
+                yield Run(**base, zero=zero, shape=shape)
+            yield Run(**base, zero=zero, grad_accum=2)
+            yield Run(**base, zero=zero, gpus=4, clip_grad=False)
+        yield Run(**base, zero=2, gpus=4, family="gpt2")
+        yield Run(**base, zero=2, reduce_bucket=500000)
+        yield Run(**base, zero=3, family="gpt2", prefetch_bucket=0, persistence_threshold=0)
+
+
 step.STORED["bf16-mixed"] = torch.bfloat16
 step.STORED["fp16-mixed"] = torch.float16
 
 if __name__ == "__main__":
     folder, what = pathlib.Path(sys.argv[1]), "".join(sys.argv[2:])
     todo = list({"": runs, "overflow": overflows, "offload": offloads, "hpz": hpzs, "mics": micses,
-                 "quantized": quantizeds, "ratio": ratios}[what]())
+                 "quantized": quantizeds, "ratio": ratios, "formats": formats,
+                 "autocast": lambda: formats(["bf16-amp"])}[what]())
     name = f"zero_{what}.json" if what else "zero.json"
     command = " ".join(["DS_ACCELERATOR=cpu python tests/oracle/zero.py tests/golden/oracle/steps", *sys.argv[2:]])
     places = sorted({(r.gpus, r.gpus_per_node) for r in todo})

@@ -927,7 +927,7 @@ static const struct defaults {
       ENGINE_DEEPSPEED,
       1,
       PREC_BF16_MIXED,
-      { DT_FP32, DT_BF16, DT_FP32, DT_FP32, DT_NONE, DT_FP32, true, false },
+      { DT_FP32, DT_BF16, DT_FP32, DT_FP32, DT_FP32, DT_FP32, true, false },
       OPTIMPL_FUSED,
       false,
       false },
@@ -1235,6 +1235,10 @@ static void adapters_are_resolved(void **state)
     r = resolved("lora_rank=16 framework=deepspeed lora_dtype=fp32");
     assert_int_equal(r->prec.master, DT_NONE);
     assert_string_equal(value_text(&r->setup, KEY_MASTER_DTYPE), "none");
+    /* ... but ZeRO steps a clone */
+    r = resolved("lora_rank=16 framework=deepspeed zero=2 lora_dtype=fp32");
+    assert_int_equal(r->prec.master, DT_FP32);
+    assert_int_equal(r->prec.optim, DT_FP32);
     /* what makes prompts is in fp32 in PEFT, and cast by DeepSpeed */
     r = resolved("peft_type=prefix-tuning framework=hf precision=bf16");
     assert_int_equal(r->lora_dtype, DT_FP32);
@@ -1242,6 +1246,47 @@ static void adapters_are_resolved(void **state)
     r = resolved("peft_type=prefix-tuning framework=deepspeed zero=2");
     assert_int_equal(r->lora_dtype, DT_BF16);
     assert_int_equal(r->prec.master, DT_FP32);
+}
+
+/* What the optimizer steps, and moments of its type. */
+static void masters_and_moments(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *pairs;
+        enum dtype master, moments;
+    } cases[] = {
+        { "framework=deepspeed zero=0 precision=fp32", DT_NONE, DT_FP32 },
+        { "framework=deepspeed zero=1 precision=fp32", DT_FP32, DT_FP32 },
+        { "framework=deepspeed zero=3 precision=fp32", DT_FP32, DT_FP32 },
+        { "framework=deepspeed zero=2 precision=bf16-amp", DT_FP32, DT_FP32 },
+        { "framework=deepspeed zero=0 precision=bf16", DT_NONE, DT_BF16 },
+        { "framework=deepspeed zero=2 precision=bf16", DT_BF16, DT_BF16 },
+        { "framework=deepspeed zero=3 precision=bf16", DT_BF16, DT_BF16 },
+        { "framework=deepspeed zero=2 precision=bf16 master_dtype=none",
+          DT_NONE, DT_BF16 },
+        { "framework=deepspeed zero=2 precision=bf16 offload_optimizer=cpu",
+          DT_BF16, DT_FP32 }, /* DeepSpeedCPUAdam's own */
+        { "framework=deepspeed zero=2 precision=bf16 offload_optimizer=cpu "
+          "optimizer_dtype=bf16",
+          DT_BF16, DT_BF16 },
+        { "framework=deepspeed zero=2 precision=bf16 offload_optimizer=cpu "
+          "optimizer=momentum",
+          DT_BF16, DT_BF16 },
+        { "framework=deepspeed zero=2 precision=bf16 optimizer=adam8bit",
+          DT_BF16, DT_INT8 },
+        { "framework=hf precision=bf16", DT_NONE, DT_BF16 },
+        { "framework=hf precision=bf16 master_dtype=fp32", DT_FP32, DT_FP32 },
+        { "framework=megatron precision=bf16-mixed master_dtype=bf16", DT_BF16,
+          DT_FP32 },
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        const struct run *r = resolved(cases[i].pairs);
+        assert_int_equal(r->prec.master, cases[i].master);
+        assert_int_equal(r->prec.optim, cases[i].moments);
+        assert_int_equal(r->setup.v[KEY_MASTER_DTYPE].n, r->prec.master);
+        assert_int_equal(r->setup.v[KEY_OPTIMIZER_DTYPE].n, r->prec.optim);
+    }
 }
 
 /* SDPA has PyTorch's FlashAttention-2. */
@@ -2080,6 +2125,7 @@ int main(void)
         cmocka_unit_test(models_set_limits),
         cmocka_unit_test(hardware_is_resolved),
         cmocka_unit_test(adapters_are_resolved),
+        cmocka_unit_test(masters_and_moments),
         cmocka_unit_test(a_kernel_of_flash_alone),
         cmocka_unit_test(selective_recomputation),
         cmocka_unit_test(without_a_model),
