@@ -47,14 +47,6 @@ static void describe_peak(struct stage_result *out, const struct stage *s)
         out->peak_layer = stage_model_layer(s, i);
 }
 
-/* Without the allocator at hand: as much above the peak as in the median of
- * simulated steps, in whole segments. */
-static uint64_t reserved_about(uint64_t peak)
-{
-    const uint64_t over = peak / 1000 * RESERVED_OVER_ALLOCATED_PERMILLE;
-    return div_up(peak + over, MIB(2)) * MIB(2);
-}
-
 static bool stage_result_of(struct stage_result *out, struct stage *s)
 {
     *out =
@@ -74,8 +66,10 @@ static bool stage_result_of(struct stage_result *out, struct stage *s)
     s->has_rest = true;
     ok = moment_at(&out->rest, s, PHASE_REST, 0, false) && ok;
     out->model_states = model_states(s, &out->rest);
-    ok = stage_peak(&out->peak, s) && ok;
-    out->reserved = reserved_about(out->peak.total);
+    struct peak peak;
+    ok = stage_peak(&peak, s) && ok;
+    out->peak = peak.moment;
+    out->reserve = pools_reserve(&peak.pools, s, out->peak.total);
     describe_peak(out, s);
     return ok;
 }
@@ -193,9 +187,21 @@ static void keep_offload(struct memory_result *out, const struct stage *s)
 
 /* ---- the fold ---- */
 
+/* What of the device is left to the allocator. */
+static uint64_t room_of(const struct memory_result *out, const struct run *run)
+{
+    return run->capacity_bytes > out->outside
+               ? run->capacity_bytes - out->outside
+               : 0;
+}
+
 /* The largest figure of any stage. */
 static void finish(struct memory_result *out, const struct run *run)
 {
+    const uint64_t room = room_of(out, run);
+    for (uint64_t r = 0; r < out->n_stages; r++)
+        if (!out->stage[r].sim.done)
+            out->stage[r].reserved = reserve_on(&out->stage[r].reserve, room);
     out->worst = out->reserved_stage = 0;
     for (uint64_t r = 1; r < out->n_stages; r++) {
         if (out->stage[r].peak.total > out->stage[out->worst].peak.total)
@@ -302,18 +308,23 @@ static void keep_simulated(struct stage_result *out, const struct stage *s,
 }
 
 /* Where more would be reserved than there is, the allocator gives back what it
- * caches and tries again. */
-static bool simulate_within(struct simulated *sim, struct simulating *m,
-                            const struct stage *s, uint64_t room)
+ * caches and tries again: `oom` where that is not enough, and no limit then. */
+static bool simulate_on(struct simulated *sim, struct simulating *m,
+                        const struct stage *s, struct simulate_limits most,
+                        uint64_t room)
 {
-    const struct simulate_limits most = { .device_bytes = room,
-                                          .births = SIMULATE_MOST,
-                                          .a = m->a };
     struct simulated tight;
+    if (!simulate_stage(sim, &m->f, s, &most))
+        return false;
+    if (!sim->done || sim->reserved <= room || sim->allocated > room)
+        return true;
+    most.device_bytes = room;
     if (!simulate_stage(&tight, &m->f, s, &most))
         return false;
     if (tight.done && !tight.oom)
         *sim = tight;
+    else
+        sim->oom = tight.done;
     return true;
 }
 
@@ -334,14 +345,13 @@ static bool simulate_lengths(struct simulated *sim, struct simulating *m,
                              const struct stage *s, uint64_t room)
 {
     struct simulated row[LENGTH_ORDERS];
-    struct simulate_limits most = { .device_bytes = room,
-                                    .births = SIMULATE_MOST,
+    struct simulate_limits most = { .births = SIMULATE_MOST,
                                     .a = m->a,
                                     .lengths = m->lengths };
     unsigned n = 0;
     for (; most.order < LENGTH_ORDERS; most.order++) {
         struct simulated x;
-        if (!simulate_stage(&x, &m->f, s, &most))
+        if (!simulate_on(&x, m, s, most, room))
             return false;
         if (x.done && !x.oom)
             insert(row, n++, &x);
@@ -370,19 +380,15 @@ static bool simulate_one(struct simulating *m, uint64_t index)
         layer += run->stage_layers[r];
     stage_init(&s, &m->f, index, layer);
     const struct simulate_limits most = { .births = SIMULATE_MOST, .a = m->a };
-    if (!simulate_stage(&sim, &m->f, &s, &most))
+    const uint64_t room = room_of(m->out, run);
+    if (!simulate_on(&sim, m, &s, most, room))
         return false;
     m->births += sim.births;
     if (!sim.done)
         return true;
-    const uint64_t room = run->capacity_bytes > m->out->outside
-                              ? run->capacity_bytes - m->out->outside
-                              : 0;
-    if (sim.reserved > room && sim.allocated <= room
-        && !simulate_within(&sim, m, &s, room))
-        return false;
     if (m->lengths != NULL
-        && !simulate_lengths(&sim, m, &s, sim.reserved <= room ? room : 0))
+        && !simulate_lengths(&sim, m, &s,
+                             sim.reserved <= room ? room : UINT64_MAX))
         return false;
     keep_simulated(&m->out->stage[index], &s, &sim);
     return true;
@@ -399,6 +405,21 @@ static struct stage_result *next_stage(struct memory_result *out)
     return next;
 }
 
+/* A stage that was not simulated has gaps as the fullest one. */
+static void follow(struct memory_result *out, const struct stage_result *first)
+{
+    const struct reserve *r = &first->reserve;
+    if (!first->sim.done || r->pools == r->rest)
+        return;
+    const uint64_t permille = (max_u64(first->sim.reserved, r->rest) - r->rest)
+                              * 1000 / (r->pools - r->rest);
+    for (uint64_t i = 0; i < out->n_stages; i++) {
+        struct reserve *x = &out->stage[i].reserve;
+        x->permille = permille;
+        x->about = reserve_with_gaps(x->rest, x->pools, permille);
+    }
+}
+
 bool fold_allocator(struct memory_result *out, const struct allocator_input *in)
 {
     const struct run *run = in->run;
@@ -407,6 +428,7 @@ bool fold_allocator(struct memory_result *out, const struct allocator_input *in)
         return false;
     if (run->lengths.kind != LENGTHS_EQUAL)
         m.lengths = &in->lengths;
+    const struct stage_result *first = next_stage(out);
     uint64_t before = 0; /* the next stage takes as many as the last at most */
     for (uint64_t i = 0; i < out->n_stages; i++) {
         struct stage_result *s = next_stage(out);
@@ -417,6 +439,7 @@ bool fold_allocator(struct memory_result *out, const struct allocator_input *in)
             return false;
         s->sim.steps = max_u64(s->sim.steps, 1); /* has been looked at */
     }
+    follow(out, first);
     finish(out, run);
     for (uint64_t r = 0; r < out->n_stages; r++)
         out->retries = out->retries || out->stage[r].sim.retries > 0;

@@ -11,26 +11,60 @@
 struct kept_list {
     struct explanation *x;
     const char *section;
+    uint64_t granule; /* bytes of the allocator's blocks */
 };
 
-static const char *shape_text(struct arena *a, const struct tensor *t,
-                              bool numbers)
+/* Tensors of that shape that lie in one: experts' weights. */
+static uint64_t tensors_in(const struct tensor *t)
 {
-    char buf[160] = "";
+    uint64_t one = 1;
+    for (unsigned i = 0; i < t->rank; i++)
+        one *= t->dim[i].n;
+    return one != 0 && t->elems % one == 0 ? t->elems / one : 1;
+}
+
+/* Its sizes, or their symbols. */
+static void append_shape(char *buf, size_t size, const struct tensor *t,
+                         bool numbers)
+{
+    const uint64_t tensors = tensors_in(t);
+    if (tensors > 1 && numbers)
+        str_append(buf, size, "%llu * ", (unsigned long long)tensors);
+    else if (tensors > 1)
+        str_append(buf, size, "tensors * ");
     for (unsigned i = 0; i < t->rank; i++) {
         const char *link = i == 0 ? "" : " * ";
         if (numbers)
-            str_append(buf, sizeof buf, "%s%llu", link,
+            str_append(buf, size, "%s%llu", link,
                        (unsigned long long)t->dim[i].n);
         else
-            str_append(buf, sizeof buf, "%s%s", link, t->dim[i].sym);
+            str_append(buf, size, "%s%s", link, t->dim[i].sym);
     }
-    if (numbers)
-        str_append(buf, sizeof buf, " * %llu",
-                   (unsigned long long)dtype_size(t->dtype));
-    else
-        str_append(buf, sizeof buf, " * %s", dtype_name(t->dtype));
-    return arena_copy(a, buf, str_of(buf).n);
+    const uint64_t size_of = dtype_size(t->dtype);
+    if (!numbers)
+        str_append(buf, size, " * %s", dtype_name(t->dtype));
+    else if (size_of != 0)
+        str_append(buf, size, " * %llu", (unsigned long long)size_of);
+    else /* of 4 bits, or 12 */
+        str_append(buf, size, " * %llu / 8",
+                   (unsigned long long)dtype_bytes_of(t->dtype, 8));
+}
+
+/* Bytes of a storage: of no more than it asks for, in whole blocks. */
+static const char *shape_text(const struct kept_list *l, const struct tensor *t,
+                              uint64_t bytes, bool numbers)
+{
+    char buf[160] = "";
+    const bool whole = bytes == t->bytes;
+    if (numbers && !whole)
+        str_append(buf, sizeof buf, "ceil(");
+    append_shape(buf, sizeof buf, t, numbers);
+    if (!whole)
+        str_append(buf, sizeof buf,
+                   numbers ? " / %llu) * %llu" : ", in blocks of %llu B",
+                   (unsigned long long)l->granule,
+                   (unsigned long long)l->granule);
+    return arena_copy(l->x->arena, buf, str_of(buf).n);
 }
 
 static void explain_kept(void *ctx, const struct tensor *t, const struct op *op,
@@ -44,8 +78,8 @@ static void explain_kept(void *ctx, const struct tensor *t, const struct op *op,
                           .unit = "B",
                           .value = (double)bytes,
                           .bytes = bytes,
-                          .formula = shape_text(a, t, false),
-                          .numbers = shape_text(a, t, true),
+                          .formula = shape_text(l, t, bytes, false),
+                          .numbers = shape_text(l, t, bytes, true),
                           .equation = "saved",
                           .source = arena_printf(
                               a, "kept by %s: a %s keeps %s", op->name,
@@ -60,9 +94,11 @@ static void explain_blocks(struct explanation *x, struct memory_fold *f)
     const uint64_t regions = run_regions(run);
     for (uint32_t b = 0; b < f->p->n_blocks; b++) {
         const struct block *block = &f->p->block[b];
-        struct kept_list l = { x, arena_printf(x->arena,
-                                               "kept for backward by one %s",
-                                               block->name) };
+        struct kept_list l = {
+            x,
+            arena_printf(x->arena, "kept for backward by one %s", block->name),
+            f->scratch.granule
+        };
         explain_add(
             x, (struct explain_entry){ .section = l.section,
                                        .name = "sum",
@@ -183,32 +219,56 @@ static void explain_pools(struct explanation *x, const char *section,
                  peaks - sim->allocated);
 }
 
+static const char *reserved_formula(struct explanation *x,
+                                    const struct reserve *r, bool cached)
+{
+    return cached ? arena_printf(x->arena,
+                                 "rest + (pools at their fullest - rest) * "
+                                 "%.3f, up to a multiple of 2 MiB",
+                                 (double)r->permille / 1000)
+                  : "what there is: cached segments are given back";
+}
+
+/* Told from moments: of a device that has no more, all that it has. */
+static struct explain_entry reserved_told(struct explanation *x,
+                                          const struct stage_result *s)
+{
+    const struct reserve *r = &s->reserve;
+    const bool cached = s->reserved == r->about;
+    return (struct explain_entry){
+        .formula = reserved_formula(x, r, cached),
+        .numbers =
+            cached ? arena_printf(
+                x->arena, "%llu + (%llu - %llu) * %.3f",
+                (unsigned long long)r->rest, (unsigned long long)r->pools,
+                (unsigned long long)r->rest, (double)r->permille / 1000)
+                   : "",
+        .source = "gaps: median of simulated setups"
+    };
+}
+
 static void explain_reserved(struct explanation *x, const char *section,
                              const struct memory_result *m)
 {
     const struct stage_result *s = &m->stage[m->reserved_stage];
-    const bool known = s->sim.done;
     const uint64_t more = m->reserved - s->peak.total;
-    explain_add(
-        x,
-        (struct explain_entry){
-            .section = section,
-            .name = "reserved by the allocator",
-            .unit = "B",
-            .value = (double)m->reserved,
-            .bytes = m->reserved,
-            .formula = known ? "peak + fragmentation"
-                             : "peak * 1.026, in segments of 2 MiB",
-            .numbers = known ? arena_printf(x->arena, "%llu + %llu",
-                                            (unsigned long long)s->peak.total,
-                                            (unsigned long long)more)
-                             : arena_printf(x->arena, "%llu * 1.026",
-                                            (unsigned long long)s->peak.total),
-            .equation = "reserved",
-            .source = known ? "the caching allocator, simulated"
-                            : "median of 14 simulated traces",
-            .depth = 1 });
-    if (!known)
+    struct explain_entry e = { .formula = "peak + fragmentation",
+                               .numbers = arena_printf(
+                                   x->arena, "%llu + %llu",
+                                   (unsigned long long)s->peak.total,
+                                   (unsigned long long)more),
+                               .source = "the caching allocator, simulated" };
+    if (!s->sim.done)
+        e = reserved_told(x, s);
+    e.section = section;
+    e.name = "reserved by the allocator";
+    e.unit = "B";
+    e.value = (double)m->reserved;
+    e.bytes = m->reserved;
+    e.equation = "reserved";
+    e.depth = 1;
+    explain_add(x, e);
+    if (!s->sim.done)
         return;
     explain_part(x, section, "fragmentation", more);
     explain_pools(x, section, &s->sim);

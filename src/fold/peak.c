@@ -104,19 +104,21 @@ static bool interior(const struct stage *s, const struct row *row, uint32_t i)
            && !engine_bends_at(s, i);
 }
 
-static void keep_fuller(struct moment *best, const struct moment *m)
+static void keep_fuller(struct peak *best, const struct stage *s,
+                        const struct moment *m)
 {
-    if (m->total > best->total)
-        *best = *m;
+    pools_look(&best->pools, s, m);
+    if (m->total > best->moment.total)
+        best->moment = *m;
 }
 
-static bool look(struct moment *best, const struct stage *s, enum phase phase,
+static bool look(struct peak *best, const struct stage *s, enum phase phase,
                  uint32_t position, bool later)
 {
     struct moment m;
     if (!moment_at(&m, s, phase, position, later))
         return false;
-    keep_fuller(best, &m);
+    keep_fuller(best, s, &m);
     return true;
 }
 
@@ -126,7 +128,7 @@ static unsigned passes_of(const struct stage *s)
     return s->run->grad_accum > 1 || s->chunks > 1 ? 2 : 1;
 }
 
-static bool look_at_forward(struct moment *best, const struct stage *s,
+static bool look_at_forward(struct peak *best, const struct stage *s,
                             uint32_t i, bool later)
 {
     const bool head = s->head && i == s->n - 1;
@@ -134,7 +136,7 @@ static bool look_at_forward(struct moment *best, const struct stage *s,
            || look(best, s, head ? PHASE_LOSS : PHASE_FORWARD, i, later);
 }
 
-static bool look_at_backward(struct moment *best, const struct stage *s,
+static bool look_at_backward(struct peak *best, const struct stage *s,
                              uint32_t i, bool later)
 {
     bool ok = true;
@@ -145,7 +147,7 @@ static bool look_at_backward(struct moment *best, const struct stage *s,
     return look(best, s, PHASE_BACKWARD, i, later) && ok;
 }
 
-static bool look_at_position(struct moment *best, const struct stage *s,
+static bool look_at_position(struct peak *best, const struct stage *s,
                              uint32_t i)
 {
     bool ok = true;
@@ -173,7 +175,7 @@ static uint64_t evenly(uint64_t first, uint64_t last, uint32_t i, uint32_t n)
                          : first - (first - last) / n * i;
 }
 
-static bool look_between(struct moment *best, const struct stage *s,
+static bool look_between(struct peak *best, const struct stage *s,
                          const struct bends *b)
 {
     const uint32_t n = b->last - b->first;
@@ -182,8 +184,8 @@ static bool look_between(struct moment *best, const struct stage *s,
               && moment_at(&last, s, b->phase, b->last, b->later);
     if (!ok)
         return false;
-    keep_fuller(best, &first);
-    keep_fuller(best, &last);
+    keep_fuller(best, s, &first);
+    keep_fuller(best, s, &last);
     const uint64_t from =
         first.total - moment_of_bucket(s, b->phase, b->first, b->later);
     const uint64_t to =
@@ -191,16 +193,16 @@ static bool look_between(struct moment *best, const struct stage *s,
     const uint64_t most = moment_of_bucket_most(s, b->first);
     for (uint32_t i = b->first + 1; ok && i < b->last; i++) {
         const uint64_t beside = evenly(from, to, i - b->first, n);
-        if (bucket_bends_at(s, i) && beside + most > best->total
+        if (bucket_bends_at(s, i) && beside + most > best->moment.total
             && beside + moment_of_bucket(s, b->phase, i, b->later)
-                   > best->total)
+                   > best->moment.total)
             ok = look(best, s, b->phase, i, b->later);
     }
     return ok;
 }
 
 /* From a position to before another one, all interior. */
-static bool look_at_bends(struct moment *best, const struct stage *s,
+static bool look_at_bends(struct peak *best, const struct stage *s,
                           uint32_t from, uint32_t to)
 {
     bool ok = true;
@@ -227,7 +229,7 @@ static bool look_at_bends(struct moment *best, const struct stage *s,
     return ok;
 }
 
-static bool look_at_row(struct moment *best, const struct stage *s,
+static bool look_at_row(struct peak *best, const struct stage *s,
                         const struct row *row)
 {
     bool ok = true;
@@ -242,9 +244,10 @@ static bool look_at_row(struct moment *best, const struct stage *s,
     return ok;
 }
 
-bool stage_peak(struct moment *best, const struct stage *s)
+bool stage_peak(struct peak *best, const struct stage *s)
 {
-    bool ok = moment_at(best, s, PHASE_REST, 0, false);
+    *best = (struct peak){ .moment = { .op = "" } };
+    bool ok = look(best, s, PHASE_REST, 0, false);
     for (struct row row = { 0, 0 }; row.end < s->n;) {
         row = row_from(s, row.end);
         ok = look_at_row(best, s, &row) && ok;

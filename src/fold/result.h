@@ -97,6 +97,16 @@ struct simulated {
     struct sim_pool_result pool[SIM_POOLS];
 };
 
+/* What the allocator reserves, not simulated. */
+struct reserve {
+    uint64_t rest;     /* alive all the time */
+    uint64_t pools;    /* with what comes and goes, each pool at its fullest */
+    uint64_t permille; /* of what comes and goes, with its gaps */
+    uint64_t about;    /* what is reserved of all that */
+    uint64_t
+        least; /* of what the peak needs, where there is no room for that */
+};
+
 struct stage_result {
     uint64_t index, first_layer, layers;
     uint64_t low_layers; /* from first_layer on; the others are elsewhere: */
@@ -112,6 +122,7 @@ struct stage_result {
     const char *peak_block; /* "layer", "head", ... ; "" in the step */
     uint64_t peak_layer;    /* of the whole model; meaningful for layers */
     uint64_t component[COMP_COUNT]; /* of the peak; add up to peak.total */
+    struct reserve reserve;         /* of the closed form */
     uint64_t reserved;
     struct simulated sim;
 };

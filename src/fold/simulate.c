@@ -228,13 +228,23 @@ static void next_step(struct simulation *m)
 
 /* ---- the steps ---- */
 
+/* All that follows has been, then: as after the step before, or two steps, where
+ * things change places. */
+static bool came_before(const uint64_t *after, unsigned n)
+{
+    for (unsigned i = 0; i < n; i++)
+        if (after[i] == after[n])
+            return true;
+    return false;
+}
+
 static void live(struct tracer *r)
 {
     struct simulation *m = r->sim;
     struct simulated *out = m->out;
     const unsigned most = m->steps == 0 ? STEPS_MAX : m->steps;
-    uint64_t before = 0, peaks = 0;
-    unsigned quiet = 0;
+    uint64_t after[STEPS_MAX], peaks = 0;
+    unsigned quiet = 0, n = 0;
     for (unsigned i = 0; i < most; i++) {
         next_step(m);
         tracer_step(r, i == 0 ? TRACE_FIRST : TRACE_LATER);
@@ -242,10 +252,11 @@ static void live(struct tracer *r)
             return;
         out->steps = i + 1;
         out->steady = m->allocator.allocated.now;
-        const uint64_t hash = state_hash(r, 0);
-        if (m->steps == 0 && i > 0 && hash == before)
-            return;
-        before = hash;
+        if (m->steps == 0) {
+            after[n] = state_hash(r, 0);
+            if (came_before(after, n++))
+                return;
+        }
         const uint64_t now =
             m->allocator.reserved.peak + m->allocator.allocated.peak;
         quiet = now == peaks ? quiet + 1 : 0;

@@ -320,11 +320,40 @@ uint64_t moment_of_bucket(const struct stage *s, enum phase phase,
 /* No less than that in any backward of the block at a position. */
 uint64_t moment_of_bucket_most(const struct stage *s, uint32_t position);
 
+/* ---- reserve.c: what the allocator keeps of it, not simulated ---- */
+
+/* The stream that an allocation is made on: a pool of its own. */
+enum stream {
+    STREAM_COMPUTE,
+    STREAM_GATHER, /* all-gather outputs */
+    STREAM_REDUCE, /* what gradients are reduced into */
+    STREAM_COUNT
+};
+enum stream engine_stream(const struct run *run, enum term term);
+
+/* What cannot take each other's place in the allocator, each at its own fullest
+ * moment. */
+struct pools {
+    uint64_t stream[STREAM_COUNT]; /* compute: in pieces of a layer's size */
+    uint64_t flat;                 /* there, as large as the stage's states */
+};
+void pools_look(struct pools *x, const struct stage *s, const struct moment *m);
+struct reserve pools_reserve(const struct pools *x, const struct stage *s,
+                             uint64_t peak);
+/* In whole segments. */
+uint64_t reserve_with_gaps(uint64_t rest, uint64_t all, uint64_t permille);
+/* Where a device has less room than that, what is cached is given back. */
+uint64_t reserve_on(const struct reserve *r, uint64_t room);
+
 /* ---- peak.c ---- */
 
-/* Sets `best` to the fullest moment of the stage's step; false when a sum does
- * not fit. */
-bool stage_peak(struct moment *best, const struct stage *s);
+struct peak {
+    struct moment moment; /* the fullest of the stage's step */
+    struct pools pools;
+};
+
+/* False when a sum does not fit. */
+bool stage_peak(struct peak *best, const struct stage *s);
 
 /* ---- loop.c: what the training loop holds of a micro-batch done ---- */
 

@@ -2,6 +2,8 @@
  * The table of memory terms, the names of components and phases, and the one
  * way to add bytes to a moment.
  */
+#include <math.h>
+
 #include "fold/put.h"
 
 #include "base/str.h"
@@ -107,6 +109,14 @@ void explain_add(struct explanation *x, struct explain_entry entry)
     x->entry[x->n++] = entry;
 }
 
+/* Whole numbers to the last digit, so that they multiply out. */
+static const char *number_text(char buf[UNIT_TEXT_MAX], double value)
+{
+    const bool whole = fabs(value) < 1e15 && value == floor(value);
+    return whole ? unit_format_double(buf, value)
+                 : unit_format_short(buf, value);
+}
+
 const char *explain_numbers(struct arena *a, const char *pattern,
                             const double *value)
 {
@@ -114,8 +124,7 @@ const char *explain_numbers(struct arena *a, const char *pattern,
     for (const char *c = pattern; *c != '\0'; c++) {
         char buf[UNIT_TEXT_MAX];
         if (*c == '#')
-            str_append(text, sizeof text, "%s",
-                       unit_format_short(buf, *value++));
+            str_append(text, sizeof text, "%s", number_text(buf, *value++));
         else
             str_append(text, sizeof text, "%c", *c);
     }

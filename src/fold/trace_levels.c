@@ -133,42 +133,6 @@ static uint64_t moments_of(enum optimizer o)
     return 1;
 }
 
-/* FSDP version 2 gathers on a stream of its own (foreach_all_gather in the
- * all_gather_copy_in_stream) and copies out on the compute stream; its sharded
- * gradients are views of the reduce-scatter's output, made on the reduce
- * stream (foreach_reduce). Version 1 unshards on one stream and reduces on
- * another (_runtime_utils.py). DeepSpeed gathers on its all-gather stream and
- * reduces on the reduction stream where it overlaps. Megatron's buffers are
- * made once, DDP's too. */
-static enum stream stream_of(const struct run *run, enum term term)
-{
-    const bool gathered = term == TERM_PREFETCHED || term == TERM_GATHERED;
-    const bool shards = term == TERM_GRAD_SHARDS;
-    switch (run->engine) {
-    case ENGINE_FSDP2:
-        return term == TERM_PREFETCHED ? STREAM_GATHER
-               : shards                ? STREAM_REDUCE
-                                       : STREAM_COMPUTE;
-    case ENGINE_FSDP:
-        return gathered                            ? STREAM_GATHER
-               : shards || term == TERM_REDUCE_TMP ? STREAM_REDUCE
-                                                   : STREAM_COMPUTE;
-    case ENGINE_DEEPSPEED:
-        if (run->zero == 3 && gathered)
-            return STREAM_GATHER;
-        return run->overlap_comm
-                       && (term == TERM_REDUCE_TMP
-                           || (shards && run->zero == 2))
-                   ? STREAM_REDUCE
-                   : STREAM_COMPUTE;
-    case ENGINE_DDP:
-    case ENGINE_MEGATRON:
-    case ENGINE_MEGATRON_FSDP:
-    case ENGINE_COUNT: break;
-    }
-    return STREAM_COMPUTE;
-}
-
 /* ---- levels ---- */
 
 static void level_push(struct tracer *r, struct level *l, hold_id id)
@@ -199,7 +163,7 @@ static void level_piece(struct tracer *r, struct level *l, uint64_t bytes)
     r->waits = l->waits;
     level_push(r, l,
                tracer_birth(r, info->component, name, bytes,
-                            stream_of(r->s->run, l->term)));
+                            engine_stream(r->s->run, l->term)));
     r->waits = false;
 }
 

@@ -11,14 +11,6 @@
 #include "fold/schedule.h"
 #include "fold/trace.h"
 
-/* The stream that an allocation is made on: a pool of its own. */
-enum stream {
-    STREAM_COMPUTE,
-    STREAM_GATHER, /* all-gather outputs */
-    STREAM_REDUCE, /* what gradients are reduced into */
-    STREAM_COUNT
-};
-
 /* A handle of what is alive: an index into tracer.hold. */
 typedef uint32_t hold_id;
 enum { NO_HOLD = 0 };

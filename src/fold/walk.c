@@ -194,6 +194,7 @@ static void walk_init(struct walk *w)
         slot_init(w, in, b->input);
     else
         *in = (struct walk_slot){ .grad = NO_GRAD };
+    in[1] = (struct walk_slot){ .grad = NO_GRAD }; /* the memory: not its own */
     for (uint32_t k = 0; k < b->op_count; k++)
         note_uses(w, &w->p->op[b->op_first + k], k);
     uint32_t first = 0;

@@ -17,7 +17,7 @@ static void say_engine(struct run *r)
         resolve_note(r, KEY_COUNT,
                      "the model is built sharded (zero.Init), else 2 bytes a "
                      "parameter more while it starts");
-    if (run_flattens(r) && !r->fast && r->zero_flatten == FLATTEN_GPU)
+    if (run_flattens(r) && r->zero_flatten == FLATTEN_GPU)
         resolve_assume(
             r, KEY_ZERO_FLATTEN,
             "weights are flattened on the GPU, where they fit twice, "

@@ -4,4 +4,4 @@ explain llama-7b --zero 2 --gpus 8 --offload-optimizer cpu
 == stdout ~
 buffer of one gradient = 256.0 MiB
 elements * bytes, up to a power of two
-= 1.31072e+08 * 2, up to a power of two
+= 131072000 * 2, up to a power of two
