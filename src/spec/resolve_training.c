@@ -7,6 +7,7 @@
 #include "spec/resolve.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 #include "base/count.h"
 #include "base/unit.h"
@@ -62,11 +63,26 @@ static const struct utilisation {
     [ARCH_CDNA4] = { 30, 30, "CDNA 4", "no published runs" },
 };
 
+/* Collectives over PCIe that nobody timed on these cards. */
+static void say_links(struct run *r, const struct kernel_speed *speed,
+                      bool measured)
+{
+    const bool timed =
+        measured && speed->wire[WIRE_ALL_REDUCE][WIRE_SIZES - 1].bytes_s > 0;
+    if (timed || r->gpus <= 1 || r->gpus_per_node <= 1
+        || strncmp(r->gpu.link, "PCIe", 4) != 0)
+        return;
+    resolve_assume(r, KEY_INTRA_NODE_BANDWIDTH,
+                   "collectives of more than 2 GPUs have 0.42 of a link over "
+                   "PCIe, as timed on RTX PRO 6000 (--intra-node-bandwidth)");
+}
+
 /* Of a model it follows from the predicted step. */
 static void say_kernels(struct run *r)
 {
     bool measured;
-    (void)kernel_speed_of(&r->gpu, &measured);
+    const struct kernel_speed *speed = kernel_speed_of(&r->gpu, &measured);
+    say_links(r, speed, measured);
     if (measured)
         resolve_assume(r, KEY_MFU,
                        "the step's time is predicted from kernels and links as "

@@ -346,6 +346,8 @@ static void test_collectives_are_as_timed(void **state)
         on_gpu(gpus[i].gpu);
         for (int w = 0; w < WIRES; w++) {
             for (int k = 0; k < WIRE_SIZES; k++) {
+                if (!(speed_on.wire[w][k].bytes_s > 0))
+                    continue; /* L40S: the machine's, kernel.def */
                 read_collectives(gpus[i].in_file, ops[w], sizes[k]);
                 const struct errors e = errors_of(of_wire, w);
                 if (e.median > 0.21)

@@ -444,7 +444,8 @@ static void test_copies_of_engines(void **state)
 static void test_pcie(void **state)
 {
     (void)state;
-    static const char *const cards[] = { "a10g", "rtx-4090", "rtx-a5000" };
+    static const char *const cards[] = { "a10g", "rtx-4090", "rtx-a5000",
+                                         "l40s" };
     const struct ranks four = { 4, 1 };
     for (size_t i = 0; i < sizeof cards / sizeof cards[0]; i++) {
         memplan_report *r = estimate("gpt2", PAIRS("gpu", cards[i]));
