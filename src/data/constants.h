@@ -66,6 +66,12 @@ enum { RESERVED_OF_POOLS_PERMILLE = 1176, RESERVED_AT_LEAST_PERMILLE = 1128 };
  * performance). Other families are not measured: taken the same, unverified. */
 #define CUDA_CONTEXT_BYTES ((uint64_t)(0.47 * 1024 * 1024 * 1024))
 
+/* The same on an H100: what cudaMemGetInfo says is gone less what the
+ * allocator has reserved, torch 2.11 with CUDA 13.0, driver 580, equal in all
+ * 37 runs whose attention is flash (tests/measured/memory-gpu.jsonl); 16 MiB
+ * less in the three without it. */
+#define CUDA_CONTEXT_HOPPER_BYTES ((uint64_t)804061184)
+
 /* Before CUDA 11.7 every kernel was loaded at once: 1573 MiB on an A100, 1271
  * MiB on a V100, measured by those who ran Megatron-DeepSpeed in 2022
  * (bigscience-workshop/bigscience, train/tr11-176B-ml/chronicles-prequel.md).

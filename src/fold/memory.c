@@ -100,6 +100,10 @@ static struct outside_row context_of(const struct run *run)
     } else if (run_loads_all_kernels(run)) {
         row.source = "bigscience tr11-176B-ml: A100, V100, before lazy loading";
         row.unverified = !ampere && run->gpu.arch != ARCH_VOLTA;
+    } else if (run->gpu.arch == ARCH_HOPPER) {
+        row.source = "tests/measured/memory-gpu.jsonl: H100, torch 2.11, "
+                     "CUDA 13.0";
+        row.unverified = false;
     }
     return row;
 }

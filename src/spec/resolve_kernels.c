@@ -269,7 +269,8 @@ bool run_loads_all_kernels(const struct run *r)
 static uint64_t default_context(const struct run *r)
 {
     if (!run_loads_all_kernels(r))
-        return CUDA_CONTEXT_BYTES;
+        return r->gpu.arch == ARCH_HOPPER ? CUDA_CONTEXT_HOPPER_BYTES
+                                          : CUDA_CONTEXT_BYTES;
     return r->gpu.arch == ARCH_VOLTA ? CUDA_CONTEXT_EAGER_VOLTA_BYTES
                                      : CUDA_CONTEXT_EAGER_BYTES;
 }

@@ -42,6 +42,7 @@ static int read_all(void **state)
     assert_int_equal(memplan_score_new(&score, NULL, NULL), MEMPLAN_OK);
     read_rows("memory");
     read_rows("memory-zero");
+    read_rows("memory-gpu");
     read_rows("fits");
     read_rows("throughput");
     read_rows("throughput-vtrain");
@@ -66,6 +67,10 @@ static void medians_have_not_grown(void **state)
         { "megatron-goldens", "steady_allocated", 0.07 },
         { "simumax-b200", "peak_allocated", 0.02 },
         { "zero-state-only", "steady_allocated", 0.01 },
+        { "oracle-gpu", "peak_allocated", 0.0002 },
+        { "oracle-gpu", "steady_allocated", 0.0002 },
+        { "oracle-gpu", "peak_reserved", 0.006 },
+        { "oracle-gpu", "device_total", 0.007 },
         { "peft", "peak_reserved", 0.02 },
         { "peft", "steady_allocated", 0.06 },
         { "zero-ml-engineering", "peak_reserved", 0.06 },

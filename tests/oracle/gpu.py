@@ -1,23 +1,32 @@
-"""The same steps on a real GPU: one call measures 59 configurations, those the card cannot hold as such, and writes scoring rows.
+"""The same steps on a real GPU: one call measures over a hundred configurations, those the card cannot hold as such, and writes
+scoring rows.
 
-Each configuration is a process of its own: a model of the catalogue (models/*.json, random weights), three steps, then
-max_memory_allocated of the later two, memory_allocated between steps, max_memory_reserved, and what mem_get_info says is
-gone.  FSDP2 and DDP run as rank 0 of up to 64 under PyTorch's fake process group: shards and buffers are real, NCCL is
-not there, so device_total has no communicators and no row says so for them.  A configuration that runs out of memory
-becomes an `oom` row.
+Each configuration is a process of its own, child of one that has only imported: a model of the catalogue (models/*.json,
+random weights), three steps, then max_memory_allocated of the later two, memory_allocated between steps,
+max_memory_reserved, and what mem_get_info says is gone.  FSDP, DDP and DeepSpeed run as rank 0 of up to 64 under PyTorch's
+fake process group: shards and buffers are real, NCCL is not there, so device_total has no communicators and no row says so
+for them.  A configuration that runs out of memory becomes an `oom` row.  With --traces FOLDER a few are recorded request by
+request too, in the form that tests/measured/test_cuda_traces.c reads.
 
-usage: gpu.py OUT.jsonl [--gpu NAME] [--only TEXT]      on a machine with a GPU; NAME is the catalogue's (memplan gpus)
+usage: gpu.py OUT.jsonl [--gpu NAME] [--only TEXT] [--without OLD.jsonl] [--seconds N] [--traces FOLDER] [--parallel]
+                                                        on a machine with a GPU; NAME is the catalogue's (memplan gpus);
+                                                        --parallel: several at once, and no device_total
        gpu.py --dry-run [--memplan PROGRAM]             lists the setups; with the program, what it predicts
        gpu.py OUT.jsonl --device cpu                    a few tiny configurations, to exercise the code: figures are the
                                                         tracker's, there is no reserved
 """
 import argparse
 import contextlib
+import gzip
 import json
+import multiprocessing
+import os
 import pathlib
+import re
 import subprocess
 import sys
-import tempfile
+import time
+import traceback
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 OWN_KEYS = ("memplan", "name", "source", "notes", "parameters")
@@ -27,14 +36,21 @@ NAMES = {"A100-SXM4-80GB": "a100-80gb", "A100-SXM4-40GB": "a100-40gb", "A100 80G
          "RTX 3090": "rtx-3090", "RTX A6000": "rtx-a6000"}
 
 
-def setups():
-    """(model, keys of memplan); the rest is the framework's default."""
-    one = dict(framework="hf", gpus=1, attention="flash", optimizer_impl="fused", micro_batch=1, seq_len=1024)
+ONE = dict(framework="hf", gpus=1, attention="flash", optimizer_impl="fused", micro_batch=1, seq_len=1024)
+MANY = dict(framework="fsdp", engine="fsdp2", precision="bf16-mixed", optimizer_impl="fused", attention="flash",
+            micro_batch=1, seq_len=2048)
+ZERO = dict(framework="deepspeed", precision="bf16-mixed", optimizer_impl="fused", attention="flash", micro_batch=1,
+            seq_len=2048)
+LORA = dict(lora_rank=16, lora_targets="all-linear", lora_dtype="fp32", base_dtype="bf16", precision="bf16-amp",
+            recompute="full", micro_batch=2, seq_len=2048)
+
+
+def plain():
     for model, length in (("gpt2", 1024), ("pythia-410m", 2048), ("qwen2.5-0.5b", 2048), ("llama-3.2-1b", 4096),
                           ("tinyllama-1.1b", 2048), ("opt-1.3b", 2048), ("gemma-2b", 2048), ("qwen2.5-1.5b", 4096),
                           ("llama-3.2-3b", 4096)):
-        yield model, dict(one, seq_len=length, precision="bf16")
-        yield model, dict(one, seq_len=length, precision="bf16-amp")
+        yield model, dict(ONE, seq_len=length, precision="bf16")
+        yield model, dict(ONE, seq_len=length, precision="bf16-amp")
     for model in ("gpt2", "llama-3.2-1b"):
         for more in (dict(precision="fp32", attention="sdpa"), dict(precision="bf16", attention="eager"),
                      dict(precision="bf16-amp", recompute="full"),
@@ -46,19 +62,79 @@ def setups():
                      dict(precision="bf16-amp", grad_accum=4, micro_batch=2),
                      dict(precision="bf16", clip_grad=False, micro_batch=8),
                      dict(precision="bf16", optimizer_impl="fused", micro_batch=4, allocator="expandable")):
-            yield model, dict(one, **more)
-    many = dict(framework="fsdp", engine="fsdp2", precision="bf16-mixed", optimizer_impl="fused", attention="flash",
-                micro_batch=1, seq_len=2048)
+            yield model, dict(ONE, **more)
+
+
+def sharded():
     for model in ("llama-3.2-1b", "llama-2-7b", "llama-3.1-8b"):
         for gpus in (8, 64):
-            yield model, dict(many, gpus=gpus)
-            yield model, dict(many, gpus=gpus, recompute="full", reduce_dtype="fp32", seq_len=4096)
-    yield "llama-3.2-1b", dict(many, gpus=8, zero=2)
-    yield "llama-3.2-1b", dict(many, gpus=8, grad_accum=2, optimizer_impl="foreach")
-    yield "llama-2-13b", dict(many, gpus=64, recompute="full")
+            yield model, dict(MANY, gpus=gpus)
+            yield model, dict(MANY, gpus=gpus, recompute="full", reduce_dtype="fp32", seq_len=4096)
+    yield "llama-3.2-1b", dict(MANY, gpus=8, zero=2)
+    yield "llama-3.2-1b", dict(MANY, gpus=8, grad_accum=2, optimizer_impl="foreach")
+    yield "llama-2-13b", dict(MANY, gpus=64, recompute="full")
     for gpus in (8, 64):
-        yield "gpt2", dict(one, gpus=gpus, precision="bf16-amp")
-        yield "llama-3.2-1b", dict(one, gpus=gpus, precision="bf16", recompute="full")
+        yield "gpt2", dict(ONE, gpus=gpus, precision="bf16-amp")
+        yield "llama-3.2-1b", dict(ONE, gpus=gpus, precision="bf16", recompute="full")
+    for zero in (1, 2, 3):
+        yield "llama-3.2-1b", dict(ZERO, gpus=8, zero=zero)
+        yield "llama-3.2-1b", dict(ZERO, gpus=8, zero=zero, grad_accum=2, recompute="full", micro_batch=2)
+    yield "gpt2", dict(ZERO, gpus=8, zero=2, seq_len=1024)
+    for gpus in (8, 64):
+        yield "llama-2-7b", dict(ZERO, gpus=gpus, zero=3, recompute="full", micro_batch=2)
+    yield "llama-2-7b", dict(ZERO, gpus=64, zero=2)
+    for gpus in (8, 64):
+        yield "llama-3.2-1b", dict(MANY, engine="fsdp", gpus=gpus)
+        yield "llama-2-7b", dict(MANY, engine="fsdp", gpus=gpus, recompute="full")
+
+
+def families():
+    for model, more in (("qwen3-0.6b", {}), ("smollm2-360m", {}), ("olmo-2-1b", {}), ("stablelm-2-1.6b", {}),
+                        ("bloom-560m", dict(attention="eager")), ("granite-3.1-1b-a400m", {}), ("opt-350m", {}),
+                        ("phi-2", {}), ("gemma-2-2b", dict(attention="eager")), ("gemma-3-1b", {}), ("falcon-rw-1b", dict(attention="sdpa")),
+                        ("starcoder2-3b", {}), ("bert-base", dict(seq_len=512, micro_batch=8)),
+                        ("roberta-base", dict(seq_len=512, micro_batch=8)), ("t5-base", dict(seq_len=512, micro_batch=4, attention="eager")),
+                        ("vit-large-patch16-224", dict(micro_batch=16)), ("olmoe-1b-7b", dict(recompute="full"))):
+        keys = dict(ONE, precision="bf16", **more)
+        if model.startswith("vit"):
+            del keys["seq_len"]
+        yield model, keys
+
+
+def adapted():
+    for more in ({}, dict(base_dtype="nf4", double_quant=True), dict(base_dtype="int8"), dict(base_dtype="nf4", recompute="none",
+                 micro_batch=1, double_quant=False), dict(lora_targets="q,v", lora_dropout=0.05)):
+        yield "llama-3.1-8b", dict(ONE, **dict(LORA, **more))
+        yield "llama-3.2-1b", dict(ONE, **dict(LORA, **more))
+    for optimizer in ("adam8bit", "paged-adam8bit", "lion8bit", "adafactor", "sgd"):
+        keys = dict(ONE, precision="bf16", optimizer=optimizer, seq_len=2048)
+        if optimizer != "sgd":
+            del keys["optimizer_impl"]
+        if "8bit" in optimizer:
+            keys["embedding_states"] = "8bit"  # bitsandbytes' own; the Trainer's are fp32
+        yield "llama-3.2-1b", keys
+    yield "llama-3.2-1b", dict(ONE, precision="bf16", compile=True, seq_len=2048)
+    yield "gpt2", dict(ONE, precision="bf16-amp", compile=True, micro_batch=4)
+    yield "llama-3.2-1b", dict(ONE, precision="bf16", recompute="full", seq_len=16384)
+    yield "mistral-7b-v0.3", dict(ONE, precision="bf16", recompute="full", seq_len=2048)
+    yield "llama-3.1-8b", dict(ONE, precision="bf16", recompute="full", seq_len=2048)
+    yield "llama-2-7b", dict(ONE, precision="bf16-amp", seq_len=2048)
+
+
+def setups():
+    """(model, keys of memplan); the rest is the framework's default."""
+    for some in (plain, sharded, adapted, families):
+        yield from some()
+
+
+def traced():
+    """Of one stream: the form of a trace has no other."""
+    yield "gpt2", dict(ONE, precision="bf16-amp")
+    yield "llama-3.2-1b", dict(ONE, precision="bf16", recompute="full", seq_len=2048)
+    yield "llama-3.2-1b", dict(ONE, precision="bf16-amp", optimizer_impl="foreach")
+    yield "llama-3.2-1b", dict(ONE, **dict(LORA, base_dtype="nf4"))
+    yield "pythia-410m", dict(ONE, precision="bf16", attention="eager", micro_batch=4)
+    yield "bert-base", dict(ONE, precision="bf16-amp", seq_len=512, micro_batch=8)
 
 
 def tiny():
@@ -66,7 +142,9 @@ def tiny():
     for model, keys in setups():
         small = "tiny-llama" if "llama" in model else "tiny-gpt2", dict(keys, seq_len=32, attention="eager")
         kind = [small[0]] + [keys.get(k) for k in ("precision", "engine", "recompute", "grad_accum", "zero", "reduce_dtype")]
-        if keys["precision"] != "bf16-amp" and kind not in seen and len(seen) < 12:
+        plain = not any(k in keys for k in ("base_dtype", "optimizer", "compile")) and keys["framework"] != "deepspeed" \
+            and keys.get("engine") != "fsdp"
+        if keys["precision"] != "bf16-amp" and plain and kind not in seen and len(seen) < 12:
             seen.append(kind)
             yield small
 
@@ -83,36 +161,97 @@ def config_of(model):
     return {k: v for k, v in spec.items() if k not in OWN_KEYS and not k.startswith("x-")}
 
 
+SHORT = dict(ONE, lora_rank=16, lora_targets="all-linear", lora_dtype="fp32", embedding_states="8bit", engine="fsdp2")
+
+
 def name_of(model, keys):
-    plain = dict(framework="hf", gpus=1, attention="flash", micro_batch=1, seq_len=1024, optimizer_impl="fused")
-    parts = [f"{k}={v}" for k, v in keys.items() if plain.get(k) != v]
-    return "-".join(["gpu", model, *parts]).replace("_", "").replace("=", "")
+    parts = [f"{k}={v}" if isinstance(v, (int, float)) else v for k, v in keys.items() if SHORT.get(k) != v]
+    return "-".join(["gpu", model, *(["lora"] if "lora_rank" in keys else []), *parts]).replace("_", "").replace("=", "")
 
 
 # ---- one configuration, in a process of its own ----
 
+AUTO = dict(bert="AutoModelForMaskedLM", roberta="AutoModelForMaskedLM", t5="AutoModelForSeq2SeqLM",
+            vit="AutoModelForImageClassification")
 
-def measure_one(model, keys, where):
-    if where == "cpu":
-        import step  # noqa: F401  (its tracker; before torch)
-    import torch
+
+def model_of(torch, model, keys):
+    """On the meta device, with adapters, checkpoints last: they go around layers that are wrapped already."""
     import transformers
-
-    stored = torch.bfloat16 if keys["precision"] == "bf16" else torch.float32
+    stored = torch.bfloat16 if keys["precision"] == "bf16" or "base_dtype" in keys else torch.float32
     config = transformers.AutoConfig.for_model(**config_of(model))
     config.use_cache = False
     name = "eager" if keys["attention"] == "eager" else "sdpa"
+    kind = getattr(transformers, AUTO.get(config.model_type, "AutoModelForCausalLM"))
+    if config.model_type == "t5":
+        config.decoder_start_token_id = config.pad_token_id = 0
     with torch.device("meta"):
-        net = transformers.AutoModelForCausalLM.from_config(config, dtype=stored, attn_implementation=name)
+        net = kind.from_config(config, dtype=stored, attn_implementation=name)
+        if "base_dtype" in keys:
+            import adapters
+            net = adapters.wrap(net, setting_of(keys))
     if keys.get("recompute") == "full":
         net.gradient_checkpointing_enable(dict(use_reentrant=keys.get("recompute_reentrant", False)))
-    net.train()
+    return net.train(), config
+
+
+def setting_of(keys):
+    """In adapters.py's words."""
+    targets = keys["lora_targets"]
+    base = keys["base_dtype"] + ("-double" if keys.get("double_quant") else "")
+    return dict(rank=keys["lora_rank"], targets=targets if targets == "all-linear" else [t + "_proj" for t in targets.split(",")],
+                dropout=keys.get("lora_dropout", 0.0), dtype=keys["lora_dtype"], base=base)
+
+
+def inputs_of(torch, config, keys, where):
+    batch = keys["micro_batch"]
+    if config.model_type == "vit":
+        return dict(pixel_values=torch.zeros(batch, 3, config.image_size, config.image_size, device=where,
+                                             dtype=torch.bfloat16 if keys["precision"] == "bf16" else torch.float32),
+                    labels=torch.zeros(batch, dtype=torch.long, device=where))
+    ids = torch.randint(0, config.vocab_size, (batch, keys["seq_len"]), device=where)
+    return dict(input_ids=ids, labels=ids)
+
+
+def measure_one(model, keys, where, trace=None):
+    if where == "cpu":
+        import step  # noqa: F401  (its tracker; before torch)
+    import torch
+    net, config = model_of(torch, model, keys)
     watch = Watch(torch, where)
     with watch.following():
         rank = wrap(torch, net, keys, where)
-        ids = torch.randint(0, config.vocab_size, (keys["micro_batch"], keys["seq_len"]), device=where)
-        steps(torch, rank, ids, keys, where, watch)
+        if where != "cpu" and (keys["gpus"] > 1 or "base_dtype" in keys):
+            torch.cuda.empty_cache()  # of weights that were whole before they were cut or packed
+        if trace:
+            torch.cuda.memory._record_memory_history(context=None, max_entries=10**7)
+            start = torch.cuda.memory._snapshot()
+        steps(torch, rank, inputs_of(torch, config, keys, where), keys, where, watch)
+        if trace:
+            write_trace(start, torch.cuda.memory._snapshot(), trace)
     return watch.result
+
+
+def write_trace(start, end, path):
+    """S, B: segments and blocks there at the start; G, R: of cudaMalloc and cudaFree; A, F: requests and their ends."""
+    base = min(s["address"] for s in [*start["segments"], *end["segments"]])
+    with gzip.open(path, "wt") as out:
+        for s in start["segments"]:
+            out.write(f"S {s['address'] - base:x} {s['total_size']} {s['segment_type']}\n")
+            at = s["address"]
+            for block in s["blocks"]:
+                if block["state"] == "active_allocated":
+                    out.write(f"B {at - base:x} {block['size']}\n")
+                at += block["size"]
+        seen = len([e for d in start["device_traces"] for e in d])
+        letters = dict(alloc="A", free_completed="F", segment_alloc="G", segment_free="R")
+        for e in [e for d in end["device_traces"] for e in d][seen:]:
+            if e["action"] in letters:
+                size = "" if e["action"] == "free_completed" else f" {e['size']}"
+                out.write(f"{letters[e['action']]} {e['addr'] - base:x}{size}\n")
+        reserved = sum(s["total_size"] for s in end["segments"])
+        allocated = sum(s["allocated_size"] for s in end["segments"])
+        out.write(f"# end reserved {reserved} allocated {allocated}\n")
 
 
 class Watch:
@@ -151,47 +290,136 @@ class Watch:
                            peak_reserved=max(self.reserved, cuda.max_memory_reserved()), device_total=total - free)
 
 
-def wrap(torch, net, keys, where):
-    """The model as the engine holds it, with weights of this rank only."""
-    if keys["gpus"] > 1:
-        import torch.distributed as dist
-        from torch.testing._internal.distributed.fake_pg import FakeStore
-        dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=keys["gpus"])
-    if keys.get("engine") == "fsdp2":
-        from torch.distributed.device_mesh import init_device_mesh
-        from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
-        reduce = dict(reduce_dtype=torch.float32) if keys.get("reduce_dtype") == "fp32" else {}
-        more = dict(mesh=init_device_mesh(where, (keys["gpus"],)), reshard_after_forward=keys.get("zero", 3) == 3,
-                    mp_policy=MixedPrecisionPolicy(param_dtype=torch.bfloat16, **reduce))
-        layers = next(m for m in net.modules() if isinstance(m, torch.nn.ModuleList))
-        for layer in layers:
-            fully_shard(layer, **more)
-        if more["reshard_after_forward"]:
-            del more["reshard_after_forward"]  # the root keeps its parameters, as by default
-        fully_shard(net, **more)
+def fill(torch, net, where):
     net.to_empty(device=where)
-    net.tie_weights()
+    if hasattr(net, "tie_weights"):
+        net.tie_weights()
     with torch.no_grad():
         for t in [*net.parameters(), *net.buffers()]:
-            (t.to_local() if hasattr(t, "to_local") else t).fill_(0.01)
-    if keys["gpus"] > 1 and keys.get("engine") != "fsdp2":
+            if t.is_floating_point():
+                (t.to_local() if hasattr(t, "to_local") else t).fill_(0.01)
+            else:
+                t.zero_()
+
+
+def fill_quantised(torch, net, where):
+    """Frozen matrices as bitsandbytes packs them, one by one; the rest as it is."""
+    import bitsandbytes
+    for module in net.modules():
+        if isinstance(module, (bitsandbytes.nn.Linear4bit, bitsandbytes.nn.Linear8bitLt)):
+            shape, old = module.weight.shape, module.weight
+            full = torch.full(shape, 0.01, dtype=torch.bfloat16)
+            if isinstance(module, bitsandbytes.nn.Linear4bit):
+                made = bitsandbytes.nn.Params4bit(full, requires_grad=False, quant_type=old.quant_type,
+                                                  compress_statistics=old.compress_statistics, module=module)
+            else:
+                made = bitsandbytes.nn.Int8Params(full.half(), requires_grad=False, has_fp16_weights=False)
+            module.weight = made.to(where)
+        for name, t in [*module._parameters.items()]:
+            if t is not None and t.device.type == "meta":
+                module._parameters[name] = torch.nn.Parameter(torch.full_like(t, 0.01, device=where), t.requires_grad)
+        for name, t in [*module._buffers.items()]:
+            if t is not None and t.device.type == "meta":
+                module._buffers[name] = torch.ones_like(t, device=where)
+    net.tie_weights()  # a tied table and head have become two
+
+
+def join(keys):
+    import torch.distributed as dist
+    from torch.testing._internal.distributed.fake_pg import FakeStore
+    os.environ.update(RANK="0", LOCAL_RANK="0", WORLD_SIZE=str(keys["gpus"]), MASTER_ADDR="127.0.0.1", MASTER_PORT="29500")
+    dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=keys["gpus"])
+
+
+def wrap(torch, net, keys, where):
+    """The model as the engine holds it, with weights of this rank only."""
+    if keys["gpus"] > 1 or keys["framework"] == "deepspeed":
+        join(keys)
+    engine = keys.get("engine", keys["framework"])
+    layers = next((m for m in net.modules() if isinstance(m, torch.nn.ModuleList) and len(m)), None)
+    if engine == "fsdp2":
+        fully(torch, net, layers, keys, where)
+    if keys.get("base_dtype", "bf16") in ("nf4", "fp4", "int8"):
+        fill_quantised(torch, net, where)
+    else:
+        fill(torch, net, where)
+    if engine == "fsdp":
+        return fsdp1(torch, net, layers)
+    if engine == "deepspeed":
+        return deepspeed_engine(torch, net, keys)
+    if keys["gpus"] > 1 and engine != "fsdp2":
         def reduced(_, bucket):
             future = torch.futures.Future()
             future.set_result(bucket.buffer().div_(keys["gpus"]))
             return future
         net = torch.nn.parallel.DistributedDataParallel(net)
         net.register_comm_hook(None, reduced)  # the fake group's future has no result
-    return net
+    return torch.compile(net) if keys.get("compile") else net
+
+
+def fully(torch, net, layers, keys, where):
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+    reduce = dict(reduce_dtype=torch.float32) if keys.get("reduce_dtype") == "fp32" else {}
+    more = dict(mesh=init_device_mesh(where, (keys["gpus"],)), reshard_after_forward=keys.get("zero", 3) == 3,
+                mp_policy=MixedPrecisionPolicy(param_dtype=torch.bfloat16, **reduce))
+    for layer in layers:
+        fully_shard(layer, **more)
+    if more["reshard_after_forward"]:
+        del more["reshard_after_forward"]  # the root keeps its parameters, as by default
+    fully_shard(net, **more)
+
+
+def fsdp1(torch, net, layers):
+    import functools
+    from torch.distributed.fsdp import FullyShardedDataParallel, MixedPrecision
+    from torch.distributed.fsdp.wrap import transformer_auto_wrap_policy
+    policy = functools.partial(transformer_auto_wrap_policy, transformer_layer_cls={type(layers[0])})
+    mixed = MixedPrecision(*[torch.bfloat16] * 3)  # as Accelerate's bf16
+    return FullyShardedDataParallel(net, auto_wrap_policy=policy, mixed_precision=mixed, use_orig_params=True,
+                                    device_id=torch.cuda.current_device())
+
+
+def deepspeed_engine(torch, net, keys):
+    import deepspeed
+    config = dict(train_micro_batch_size_per_gpu=keys["micro_batch"], gradient_accumulation_steps=keys.get("grad_accum", 1),
+                  bf16=dict(enabled=True), gradient_clipping=1.0, zero_allow_untested_optimizer=True,
+                  zero_optimization=dict(stage=keys["zero"]))
+    optimizer = make_optimizer(torch, net, keys)
+    return deepspeed.initialize(model=net, optimizer=optimizer, config=config, dist_init_required=False)[0]
 
 
 def make_optimizer(torch, net, keys):
+    trained = [p for p in net.parameters() if p.requires_grad]
+    name = keys.get("optimizer", "adamw")
+    if "8bit" in name:
+        import bitsandbytes.optim as of
+        return {"adam8bit": of.AdamW8bit, "paged-adam8bit": of.PagedAdamW8bit, "lion8bit": of.Lion8bit}[name](trained, lr=1e-4)
+    if name == "adafactor":  # as the Trainer makes it
+        import transformers
+        return transformers.optimization.Adafactor(trained, lr=1e-4, scale_parameter=False, relative_step=False)
     impl = dict(foreach=keys["optimizer_impl"] == "foreach", fused=keys["optimizer_impl"] == "fused")
-    if keys.get("optimizer") == "momentum":
-        return torch.optim.SGD(net.parameters(), lr=1e-4, momentum=0.9, **impl)
-    return torch.optim.AdamW(net.parameters(), lr=1e-4, **impl)
+    if name in ("momentum", "sgd"):
+        return torch.optim.SGD(trained, lr=1e-4, momentum=0.9 if name == "momentum" else 0.0, **impl)
+    return torch.optim.AdamW(trained, lr=1e-4, **impl)
 
 
-def steps(torch, net, ids, keys, where, watch, count=3):
+def deepspeed_steps(engine, inputs, keys, watch, count):
+    for index in range(count):
+        if index == 1:
+            watch.reset()
+        for _ in range(keys.get("grad_accum", 1)):
+            loss = engine(**inputs).loss
+            engine.backward(loss)
+            del loss
+            engine.step()
+    watch.read()
+
+
+def steps(torch, net, inputs, keys, where, watch, count=3):
+    if keys["framework"] == "deepspeed":
+        deepspeed_steps(net, inputs, keys, watch, count)
+        return
     optimizer = make_optimizer(torch, net, keys)
     accum = keys.get("grad_accum", 1)
     for index in range(count):
@@ -201,11 +429,14 @@ def steps(torch, net, ids, keys, where, watch, count=3):
             quiet = net.no_sync() if hasattr(net, "no_sync") and micro + 1 < accum else contextlib.nullcontext()
             with quiet:
                 with torch.autocast(where, torch.bfloat16, enabled=keys["precision"] == "bf16-amp"):
-                    loss = net(input_ids=ids, labels=ids).loss
+                    loss = net(**inputs).loss
                 (loss / accum).backward()
                 del loss
         if keys.get("clip_grad", True):
-            torch.nn.utils.clip_grad_norm_(net.parameters(), 1.0, foreach=True)
+            if keys.get("engine") == "fsdp":
+                net.clip_grad_norm_(1.0)
+            else:
+                torch.nn.utils.clip_grad_norm_(net.parameters(), 1.0, foreach=True)
         optimizer.step()
         optimizer.zero_grad()
     watch.read()
@@ -225,22 +456,71 @@ def rows_of(model, keys, gpu, versions, result):
             for metric, size in result.items() if metric not in skip]
 
 
-def run_child(model, keys, where):
-    """In a child, so that every configuration has an allocator and a context of its own."""
-    environment = None
-    if keys.get("allocator") == "expandable":
-        import os
-        environment = dict(os.environ, PYTORCH_CUDA_ALLOC_CONF="expandable_segments:True")
-    with tempfile.NamedTemporaryFile("r", suffix=".json") as out:
-        child = subprocess.run([sys.executable, __file__, out.name, "--device", where, "--one",
-                                json.dumps([model, keys])], capture_output=True, text=True, env=environment)
-        text = out.read()
-    if child.returncode == 0:
-        return json.loads(text)
-    if "OutOfMemoryError" in child.stderr:
-        return dict(oom=True)
-    print(child.stderr[-2000:], file=sys.stderr)
-    return None
+def child(pipe, model, keys, where, trace):
+    try:
+        if keys.get("allocator") == "expandable":
+            os.environ["PYTORCH_CUDA_ALLOC_CONF"] = "expandable_segments:True"  # read by the allocator's first use
+        pipe.send(measure_one(model, keys, where, trace))
+    except Exception as error:
+        text = traceback.format_exc()
+        pipe.send(dict(oom=True) if "OutOfMemoryError" in text else dict(error=f"{error}", where=text[-1500:]))
+
+
+class Child:
+    """A process for every configuration, so that it has an allocator and a context of its own; forked: it has imported."""
+
+    def __init__(self, model, keys, where, trace=None):
+        context = multiprocessing.get_context("fork")
+        self.model, self.keys, self.start = model, keys, time.monotonic()
+        self.pipe, theirs = context.Pipe(False)
+        self.process = context.Process(target=child, args=(theirs, model, keys, where, trace))
+        self.process.start()
+        theirs.close()
+
+    def result(self, seconds):
+        """None while it has none."""
+        try:
+            found = self.pipe.recv() if self.pipe.poll(seconds) else None
+        except EOFError:
+            found = dict(error="the process died")
+        if found is None and time.monotonic() - self.start < 150:
+            return None
+        found = found or dict(error="150 s are over")
+        if "error" in found:
+            self.process.kill()
+        self.process.join()
+        return found
+
+
+def room_of(model, keys):
+    """About what share of an 80 GB card a configuration may need: several run at once, and none may press another."""
+    size = re.search(r"([0-9.]+)b(-|$)", model)
+    if not size or float(size[1]) < 2.5:
+        return 0.25
+    return 0.5 if keys["gpus"] > 1 or "base_dtype" in keys or float(size[1]) < 3.5 else 1.0
+
+
+def results(todo, given):
+    """(model, keys, result), several at a time where no row is of the whole device's memory."""
+    end, running, todo = time.monotonic() + given.seconds, [], list(todo)
+    while todo or running:
+        free = 1.0 - sum(room_of(c.model, c.keys) for c in running)
+        fits = next((t for t in todo if room_of(*t) <= free and (given.parallel or not running)), None)
+        if fits and time.monotonic() < end:
+            todo.remove(fits)
+            running.append(Child(*fits, given.device))
+            continue
+        if not running:
+            print("no time for", *[name_of(*t) for t in todo], sep="\n  ")
+            return
+        for c in list(running):
+            found = c.result(0.05)
+            if found:
+                running.remove(c)
+                if given.parallel:
+                    found.pop("device_total", None)
+                print(name_of(c.model, c.keys), found.get("peak_allocated", found), f"{time.monotonic() - c.start:.1f} s", flush=True)
+                yield c.model, c.keys, found
 
 
 def about(where, given):
@@ -249,7 +529,9 @@ def about(where, given):
     versions = f"torch {torch.__version__}, transformers {transformers.__version__}"
     if where == "cpu":
         return given or "a100-80gb", versions + ", the tracker's figures on a CPU"
-    device = torch.cuda.get_device_name()
+    names = multiprocessing.get_context("fork").Pool(1)  # a context here would forbid to fork
+    device = names.apply(torch.cuda.get_device_name)
+    names.terminate()
     found = sorted((n for n in NAMES if n in device), key=len)
     if not given and not found:
         sys.exit(f"'{device}' has no name in the catalogue here: give --gpu NAME")
@@ -264,18 +546,26 @@ def predict(program, model, keys):
     return "{:.2f} GiB".format(json.loads(done.stdout)["memory"]["peak_allocated"] / 2**30)
 
 
+def record_traces(folder):
+    pathlib.Path(folder).mkdir(parents=True, exist_ok=True)
+    for model, keys in traced():
+        path = pathlib.Path(folder) / (name_of(model, keys).removeprefix("gpu-").replace(".", "p") + ".txt.gz")
+        print(path.name, Child(model, keys, "cuda", str(path)).result(150), flush=True)
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("out", nargs="?")
-    for option in ("gpu", "only", "memplan", "one"):
+    for option in ("gpu", "only", "memplan", "traces", "without"):
         parser.add_argument("--" + option, default="")
     parser.add_argument("--device", default="cuda")
+    parser.add_argument("--seconds", type=float, default=1e9)
     parser.add_argument("--dry-run", action="store_true")
+    parser.add_argument("--parallel", action="store_true")
     given = parser.parse_args()
-    if given.one:
-        pathlib.Path(given.out).write_text(json.dumps(measure_one(*json.loads(given.one), given.device)))
-        return
-    todo = [(m, k) for m, k in (tiny() if given.device == "cpu" else setups()) if given.only in name_of(m, k)]
+    there = pathlib.Path(given.without).read_text() if given.without else ""
+    todo = [(m, k) for m, k in (tiny() if given.device == "cpu" else setups())
+            if given.only in name_of(m, k) and f'"{name_of(m, k)}-peak_allocated"' not in there]
     if given.dry_run:
         for model, keys in todo:
             print(name_of(model, keys), json.dumps(keys), predict(given.memplan, model, keys) if given.memplan else "")
@@ -283,11 +573,12 @@ def main():
         return
     gpu, versions = about(given.device, given.gpu)
     with open(given.out, "w") as out:
-        for model, keys in todo:
-            result = run_child(model, keys, given.device)
-            print(name_of(model, keys), result, flush=True)
-            for row in rows_of(model, keys, gpu, versions, result) if result else ():
+        for model, keys, result in results(todo, given):
+            for row in [] if "error" in result else rows_of(model, keys, gpu, versions, result):
                 out.write(json.dumps(row) + "\n")
+            out.flush()
+    if given.traces:
+        record_traces(given.traces)
 
 
 if __name__ == "__main__":
