@@ -102,13 +102,12 @@ static bool has_ipg_bucket(const struct run *run)
            && !run_pipelines(run);
 }
 
-/* Before DeepSpeed 0.6, as Megatron-DeepSpeed ran it, ZeRO-3 had no permanent
- * gradient partition and bucket: each backward made them (0.3.16 to 0.5.10,
- * runtime/zero/stage3.py, grads_in_partition, ipg_buffer). */
+/* Before DeepSpeed 0.6 ZeRO-3 had no permanent gradient partition and bucket:
+ * each backward made them (0.3.16 to 0.5.10, runtime/zero/stage3.py,
+ * grads_in_partition, ipg_buffer). */
 bool engine_makes_zero3_grads(const struct run *run)
 {
-    return engine_zero_is(run, 3) && run->impl == IMPL_MEGATRON_LOCAL
-           && run->framework == FW_MEGATRON_DEEPSPEED;
+    return engine_zero_is(run, 3) && run->zero3_lists;
 }
 
 /* Elements a flat buffer has on this rank: padded, cut evenly. */

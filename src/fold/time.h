@@ -13,6 +13,11 @@
 
 struct time_log;
 
+/* Time that a host takes to start a kernel, autograd's work included: PyTorch
+ * forward, and backward, where no Python runs. */
+#define HOST_FORWARD_S 14e-6
+#define HOST_BACKWARD_S 8e-6
+
 /* The machine as a run sees it. */
 struct clock {
     const struct program *p;
@@ -86,6 +91,10 @@ struct beside {
 };
 struct beside time_engine_beside(const struct clock *c, double trained,
                                  double bytes);
+/* Time of the host for a unit's collectives in a micro-batch, so many gathers of
+ * each weight, beyond that of any collective. */
+double time_engine_lists(const struct clock *c, const struct block *b,
+                         const struct block_states *s, double gathers);
 
 /* ---- time_wire.c ---- */
 

@@ -6,6 +6,7 @@
  */
 #include "fold/time.h"
 
+#include "fold/engine_private.h"
 #include "fold/fold.h"
 
 #include "base/banned.h"
@@ -75,6 +76,12 @@ static struct copies deepspeed(const struct run *run)
     x.back = run->overlap_comm ? first : all;
     x.back_beside = all - x.back;
     x.gather_beside = run->zero == 3 ? 2 : 0;
+    if (engine_makes_zero3_grads(run)) { /* into a bucket, and a list's pieces
+                                            into one; zeroed, and out again */
+        x.back = 0;
+        x.back_beside = 4 * size;
+        x.gather_beside = 3;
+    }
     return x;
 }
 
@@ -147,6 +154,27 @@ void time_engine(struct block_time *out, const struct clock *c,
     if (!kept)
         spend(&out->input, c, x.gather * (double)s->bytes, kernels);
     spend(&out->weight, c, x.back * trained, kernels);
+}
+
+/* DeepSpeed before 0.6 gathers and reduces each tensor by itself, as a list of the
+ * ranks' pieces, which Python makes and c10d copies one by one, between two
+ * torch.cuda.synchronize() (0.3.16, runtime/zero/partition_parameters.py,
+ * _allgather_param, _reduce_scatter_gradient; torch 1.8, lib/c10d/
+ * ProcessGroupNCCL.cpp, flatten_for_scatter_gather). */
+double time_engine_lists(const struct clock *c, const struct block *b,
+                         const struct block_states *s, double gathers)
+{
+    const struct run *run = c->run;
+    if (!engine_makes_zero3_grads(run) || run->shard <= 1)
+        return 0;
+    double gathered = 0;
+    for (uint32_t i = 0; i < b->tensor_count; i++) {
+        const struct tensor *t = &c->p->tensor[b->tensor_first + i];
+        gathered += t->role == ROLE_PARAM && !t->statistic
+                    && t->elems > run->persistence_threshold;
+    }
+    return (double)run->shard * HOST_FORWARD_S
+           * (gathers * gathered + (double)s->tensors);
 }
 
 struct beside time_engine_beside(const struct clock *c, double trained,

@@ -3,6 +3,7 @@
  * its blocks, the pipeline around them, what messages between replicas leave
  * uncovered, and the optimizer. [docs/method.md eq. step-time]
  */
+#include "fold/engine_private.h"
 #include "fold/fold.h"
 #include "fold/schedule.h"
 #include "fold/time.h"
@@ -13,10 +14,6 @@
 
 #include "base/banned.h"
 
-/* Time that a host takes to start a kernel, autograd's work included: PyTorch
- * forward, and backward, where no Python runs. */
-#define HOST_FORWARD_S 14e-6
-#define HOST_BACKWARD_S 8e-6
 /* More for a collective than for a kernel; and for a layer that Megatron runs
  * again: random states are saved, forked for each dropout, and restored. Both
  * fitted to the rows of vtrain-single whose id's 32-bit FNV-1a hash is even (351
@@ -375,7 +372,8 @@ static void limit_fetches(struct traffic *t, const struct step_clock *s,
     const bool twice = run->recompute == RECOMP_FULL
                        && s->c.p->block[block].kind == BLOCK_LAYER;
     const struct sizes z = sizes_of(s, block);
-    t->late = z.largest > (double)run->max_live_params;
+    t->late = z.largest > (double)run->max_live_params
+              || engine_makes_zero3_grads(run);
     if (twice && z.far > 0)
         t->gathers_back += again * z.far / z.all;
 }
@@ -385,8 +383,9 @@ static void limit_fetches(struct traffic *t, const struct step_clock *s,
 static void gathers(struct time_result *out, const struct step_clock *s,
                     const struct place *at)
 {
+    const struct run *run = s->c.run;
     const struct counts n = count_blocks(s, at);
-    const double m = (double)s->c.run->grad_accum;
+    const double m = (double)run->grad_accum;
     bool begun = false;
     for (uint32_t b = 0; b < s->c.p->n_blocks; b++) {
         struct weights w = { 0 };
@@ -405,6 +404,10 @@ static void gathers(struct time_result *out, const struct step_clock *s,
         unit_passes(out, s, &t, (struct computed){ forward, back }, m * all);
         if (bare)
             unit_passes(out, s, &t, (struct computed){ 0, 0 }, m);
+        out->part[TIME_HOST] +=
+            m * n.all[b] * run->scale[SPEED_HOST]
+            * time_engine_lists(&s->c, &s->c.p->block[b], &s->states[b],
+                                1 + t.gathers_back);
     }
 }
 

@@ -469,6 +469,23 @@ static void check_grad_dtype(const struct run *r, struct diag *d)
                   dtype_name(t));
 }
 
+/* What it kept is known of Megatron-DeepSpeed's runs alone. */
+static void check_zero3_lists(const struct run *r, struct diag *d)
+{
+    if (!r->given[KEY_ZERO3_LISTS] || !r->setup.v[KEY_ZERO3_LISTS].n)
+        return;
+    if (r->engine == ENGINE_DEEPSPEED && r->zero == 3
+        && r->impl == IMPL_MEGATRON_LOCAL)
+        return;
+    memplan_error *e =
+        setup_error(d, MEMPLAN_E_UNSUPPORTED, KEY_ZERO3_LISTS,
+                    "zero3_lists is modelled of ZeRO-3 under Megatron's "
+                    "layers without Transformer Engine");
+    diag_hint(
+        e,
+        "leave it out, or use --framework megatron-deepspeed --implementation megatron-local --zero 3");
+}
+
 static void check_master_dtype(const struct run *r, struct diag *d)
 {
     if (!r->given[KEY_MASTER_DTYPE] || !resolve_is_fsdp(r)
@@ -517,6 +534,7 @@ void resolve_check_precision(const struct run *r, struct diag *d)
     check_dtype(r, KEY_OPTIMIZER_DTYPE, r->optimizer == OPT_NONE, d);
 
     check_grad_dtype(r, d);
+    check_zero3_lists(r, d);
     check_master_dtype(r, d);
     resolve_check_peak(r, d);
 

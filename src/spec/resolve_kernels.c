@@ -320,6 +320,14 @@ static void resolve_offload(struct run *r)
     r->max_in_cpu = resolve_count(r, KEY_MAX_IN_CPU, DS_MAX_IN_CPU);
 }
 
+/* Megatron-DeepSpeed came with such versions. */
+static bool resolve_old_zero3(const struct run *r)
+{
+    return r->engine == ENGINE_DEEPSPEED && r->zero == 3
+           && r->impl == IMPL_MEGATRON_LOCAL
+           && r->framework == FW_MEGATRON_DEEPSPEED;
+}
+
 void resolve_buffers(struct run *r, const struct spec *spec)
 {
     const uint64_t h = spec->hidden;
@@ -336,6 +344,12 @@ void resolve_buffers(struct run *r, const struct spec *spec)
         resolve_bool(r, KEY_ZERO_QUANTIZED_GRADIENTS, false);
     r->persistence_threshold =
         bucket(r, KEY_PERSISTENCE_THRESHOLD, DS_PERSISTENCE_THRESHOLD, 10 * h);
+    r->zero3_lists =
+        resolve_bool(r, KEY_ZERO3_LISTS, resolve_old_zero3(r)) && r->zero == 3;
+    if (r->zero3_lists && r->gpus > 1)
+        resolve_assume(r, KEY_ZERO3_LISTS,
+                       "ZeRO-3 as DeepSpeed before 0.6 has it, with "
+                       "collectives of lists (--no-zero3-lists)");
     r->ddp_bucket_bytes = resolve_count(r, KEY_DDP_BUCKET, DDP_BUCKET_BYTES);
     r->cuda_context_bytes =
         resolve_count(r, KEY_CUDA_CONTEXT, default_context(r));

@@ -577,6 +577,7 @@ struct run {
     uint64_t reduce_bucket, allgather_bucket, prefetch_bucket, max_live_params;
     uint64_t sub_group_size, persistence_threshold; /* elements, ZeRO-3 */
     uint64_t hpz_partition_size; /* ranks of ZeRO++'s second shards; 1: none */
+    bool zero3_lists;            /* as DeepSpeed before 0.6 has ZeRO-3 */
     bool mics; /* ZeRO-3 in groups of `shard` ranks, with buffers of its own */
     bool quantized_weights;   /* ZeRO++: gathered in 8 bits */
     bool quantized_gradients; /* ... and reduced in 4, between nodes too */

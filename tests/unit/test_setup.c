@@ -276,6 +276,7 @@ static const char *const settable[][3] = {
     { "grad_accum_fusion", "no", "false" },
     { "fused_softmax", "no", "false" },
     { "softmax_input", "yes", "true" },
+    { "zero3_lists", "no", "false" },
     { "grouped_gemm", "no", "false" },
     { "moe_imbalance", "1.5", "1.5" },
     { "moe_expert_capacity_factor", "1.25", "1.25" },

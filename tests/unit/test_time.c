@@ -440,6 +440,34 @@ static void test_copies_of_engines(void **state)
     }
 }
 
+/* Before DeepSpeed 0.6 each rank's piece of a tensor was a view and a copy of its
+ * own: 4 of a layer's 12 tensors of 2.4 to 9.4e6 elements are gathered twice, all
+ * are reduced. */
+static void test_lists_of_pieces(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *lists;
+        double pieces;
+    } cases[] = { { "true", 64 * (2 * 4 + 12) }, { "false", 0 } };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        memplan_report *r = estimate(
+            "gpt2-xl", PAIRS("framework", "megatron-deepspeed",
+                             "implementation", "megatron-local", "zero", "3",
+                             "gpus", "64", "zero3_lists", cases[i].lists));
+        const struct clock c = clock_of(r);
+        const struct block *b = &r->program.block[r->program.layer_block[0]];
+        struct block_states s;
+        states_of_block(&s, &r->program, b, &r->run, false);
+        assert_true(close_to(1 + time_engine_lists(&c, b, &s, 2),
+                             1 + cases[i].pieces * 14e-6));
+        /* of 48 such layers, and what is beside them */
+        const double all = 48 * cases[i].pieces * 14e-6;
+        assert_true(r->time.part[TIME_HOST] >= all);
+        memplan_report_free(r);
+    }
+}
+
 /* PCIe cards that nobody timed do not have the links of their family's. */
 static void test_pcie(void **state)
 {
@@ -734,6 +762,7 @@ int main(void)
         cmocka_unit_test(test_latency_of_many),
         cmocka_unit_test(test_between_nodes_by_hand),
         cmocka_unit_test(test_copies_of_engines),
+        cmocka_unit_test(test_lists_of_pieces),
         cmocka_unit_test(test_pcie),
         cmocka_unit_test(test_late_gathers),
         cmocka_unit_test(test_third_gathers),
