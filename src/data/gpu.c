@@ -17,6 +17,23 @@ enum { ROWS = sizeof(rows) / sizeof(rows[0]) };
 /* What str_distance looks at: no name is longer. */
 enum { NAME_MAX_LEN = 63 };
 
+/* Of Ampere and Blackwell, those with HBM are another chip. */
+uint32_t gpu_threads_per_sm(const struct gpu *gpu)
+{
+    switch (gpu->arch) {
+    case ARCH_VOLTA:
+    case ARCH_HOPPER: return 2048;
+    case ARCH_TURING: return 1024;
+    case ARCH_AMPERE: return gpu->bandwidth_bytes_s > 1e12 ? 2048 : 1536;
+    case ARCH_ADA: return 1536;
+    case ARCH_BLACKWELL: return gpu->bandwidth_bytes_s > 3e12 ? 2048 : 1536;
+    case ARCH_CDNA2:
+    case ARCH_CDNA3:
+    case ARCH_CDNA4: break;
+    }
+    return 0;
+}
+
 size_t gpu_count(void)
 {
     return ROWS;

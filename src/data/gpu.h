@@ -56,6 +56,10 @@ struct gpu {
     const char *note;
 };
 
+/* How many threads one of its multiprocessors holds at a time; 0: not known,
+ * other than NVIDIA's. (CUDA C Programming Guide, compute capabilities.) */
+uint32_t gpu_threads_per_sm(const struct gpu *gpu);
+
 /* How many rows there are. */
 size_t gpu_count(void);
 

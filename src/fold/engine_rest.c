@@ -265,8 +265,7 @@ static void rest_buffers(struct put *p, const struct stage *s)
         F("bytes of its largest use", s->global_buffer_bytes));
     const bool hopper =
         run->gpu.arch == ARCH_HOPPER || run->gpu.arch == ARCH_BLACKWELL;
-    PUT(p, TERM_WORKSPACE, "cuBLAS workspaces, one a thread",
-        A("workspaces", CUBLAS_WORKSPACES),
+    PUT(p, TERM_WORKSPACE, CUBLAS_LABEL, A("workspaces", CUBLAS_WORKSPACES),
         F("bytes", hopper || run->deterministic ? CUBLAS_WORKSPACE_HOPPER_BYTES
                                                 : CUBLAS_WORKSPACE_BYTES));
 }

@@ -516,6 +516,20 @@ static bool zero_room(struct memory_fold *f, size_t positions)
     return !f->a->failed;
 }
 
+/* Transformer Engine has kernels and an order of its own, a compiler makes
+ * them. */
+static void kernels_init(struct walk_scratch *scratch, const struct run *run)
+{
+    const bool torch = run->impl != IMPL_MEGATRON && run->impl != IMPL_PAPER;
+    enum { BLOCK = 128 };
+    scratch->cudnn = run->attention_kernel == KERNEL_CUDNN;
+    scratch->weights_first = torch && run->impl != IMPL_MEGATRON_LOCAL;
+    scratch->reduce_blocks =
+        torch && !run->compile
+            ? run->gpu.sm_count * (gpu_threads_per_sm(&run->gpu) / BLOCK)
+            : 0;
+}
+
 bool memory_fold_init(struct memory_fold *f, const struct program *p,
                       const struct run *run, struct arena *a)
 {
@@ -542,6 +556,7 @@ bool memory_fold_init(struct memory_fold *f, const struct program *p,
     if (engine_updates_in_backward(run) && run_projects(run))
         f->scratch.projects = run;
     f->scratch.tied_table = tied_bytes(p) != 0;
+    kernels_init(&f->scratch, run);
     f->rotary = shared_of(p, true);
     f->shared = shared_of(p, false);
     f->resting = resting_of(p);

@@ -5,6 +5,8 @@
  */
 #include "fold/trace_private.h"
 
+#include "data/constants.h"
+
 #include <string.h>
 
 #include "base/banned.h"
@@ -248,6 +250,16 @@ static uint64_t unit_of(const struct run *run, enum term term)
                                            : run->prec.master);
 }
 
+/* An optimizer's loop has temporaries of one tensor in hand, the largest. */
+static uint64_t loop_pieces(const struct run *run)
+{
+    const uint64_t size = update_size(run);
+    const uint64_t copies = update_temporaries(run, size);
+    if (run->optimizer == OPT_ADAFACTOR) /* in fp32, whatever the weight is */
+        return copies * size / dtype_size(DT_FP32);
+    return max_u64(copies, 1);
+}
+
 static void level_fill(struct tracer *r, struct level *l, uint64_t bytes)
 {
     const struct run *run = r->s->run;
@@ -258,6 +270,11 @@ static void level_fill(struct tracer *r, struct level *l, uint64_t bytes)
                                 : l->pieces;
     if (l == &r->level[LEVEL_SHARED]) {
         level_shared(r, l, bytes);
+        return;
+    }
+    if (l->term == TERM_STEP_TMP && update_loops(run)
+        && run->engine != ENGINE_DEEPSPEED) {
+        level_equal(r, l, bytes, div_up(bytes, loop_pieces(run)));
         return;
     }
     if (l->pieces == PIECES_TENSORS) {
@@ -361,6 +378,38 @@ void levels_drop(struct tracer *r, enum term term)
         }
 }
 
+/* A workspace a thread, made when it first multiplies matrices
+ * (aten/src/ATen/cuda/CublasHandlePool.cpp, getCurrentCUDABlasHandle): in the
+ * midst of what is there then. Only where it lies differs from one made
+ * early. */
+static bool is_in_turn(const struct tracer *r, const struct level *l)
+{
+    return r->sim != NULL && r->step == TRACE_FIRST && l->term == TERM_WORKSPACE
+           && strcmp(l->what, CUBLAS_LABEL) == 0;
+}
+
+static uint64_t made_in_turn(const struct tracer *r, const struct level *l)
+{
+    const unsigned threads = r->multiplied[0] + r->multiplied[1];
+    return l->whole / CUBLAS_WORKSPACES * threads;
+}
+
+void levels_product(struct tracer *r)
+{
+    const bool back = r->phase == PHASE_BACKWARD || r->phase == PHASE_RECOMPUTE;
+    if (r->multiplied[back])
+        return;
+    r->multiplied[back] = true;
+    for (uint32_t i = FIXED; i < r->n_levels; i++) {
+        struct level *l = &r->level[i];
+        if (!is_in_turn(r, l))
+            continue;
+        l->pieces = 1;
+        l->want = made_in_turn(r, l);
+        level_grow(r, l);
+    }
+}
+
 static void set_levels(struct tracer *r, const struct targets *t)
 {
     for (uint32_t i = FIXED; i < r->n_levels; i++)
@@ -368,8 +417,10 @@ static void set_levels(struct tracer *r, const struct targets *t)
     for (uint32_t i = 0; i < t->n; i++) {
         struct level *l = &r->level[t->v[i].level];
         l->pieces = t->v[i].pieces;
-        if (!is_to_come(r, l->term))
-            l->want = t->v[i].bytes;
+        if (is_to_come(r, l->term))
+            continue;
+        l->whole = t->v[i].bytes;
+        l->want = is_in_turn(r, l) ? made_in_turn(r, l) : l->whole;
     }
     for (uint32_t i = 0; i < r->n_levels; i++)
         level_shrink(r, &r->level[i]);

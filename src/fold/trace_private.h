@@ -42,6 +42,7 @@ struct level {
     hold_id *piece;
     size_t n, capacity;
     uint64_t bytes, want, pieces;
+    uint64_t whole; /* what it will be, where it is made in turn */
 };
 enum { LEVEL_MAX = 64 };
 
@@ -131,6 +132,8 @@ struct tracer {
     bool later;
     enum slot_kind slot;
     bool done;                           /* a micro-batch has run backward */
+    bool multiplied[2];                  /* a product of matrices: in forward,
+                                            in the backward's thread */
     uint64_t other_micros, other_chunks; /* in flight beside this one */
     struct resident *here;
     uint32_t hidden_slot; /* slot of the block's input */
@@ -188,6 +191,8 @@ void levels_accumulate(struct tracer *r);
 void levels_drop(struct tracer *r, enum term term);
 /* What variables of the model's forward hold does. */
 void levels_return(struct tracer *r);
+/* A product of matrices runs: cuBLAS has its workspace from then on. */
+void levels_product(struct tracer *r);
 /* A gradient that stays where it was made becomes the engine's. */
 void levels_take(struct tracer *r, enum term term, hold_id id);
 /* What variables of the model's forward hold on where a block is done. */

@@ -246,6 +246,7 @@ static void follow(struct tracer *r, const struct walk_event *e)
     case WALK_AGAIN: id = &r->again; break; /* one death for all */
     case WALK_RENAMES: levels_drop(r, TERM_OUTPUTS); return;
     case WALK_RETURNS: levels_return(r); return;
+    case WALK_PRODUCT: levels_product(r); return;
     case WALK_ARRIVAL: arrival_event(r, e); return;
     case WALK_ARRIVES: arrives(r); return;
     case WALK_STASH: stash_event(r, e); return;

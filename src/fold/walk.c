@@ -313,6 +313,7 @@ static void forward_op(struct walk *w, const struct op *op, uint32_t k,
         if (s != NULL && !s->live && is_made(w, op, i))
             walk_slot_alloc(w, s);
     }
+    walk_tell_product(w, op);
     walk_note(w);
     const unsigned n = op->n_in + op->n_out;
     for (unsigned i = 0; i < n; i++) {
@@ -400,7 +401,7 @@ static struct extremum walk_forward(struct walk *w, enum walk_pass pass)
             w->kept += s->bytes;
     }
     w->top = w->before = w->inside = (struct extremum){ 0 };
-    w->renames = w->returns = false;
+    w->renames = w->returns = w->multiplied = false;
     const struct walk_slot *output =
         b->output == TENSOR_NONE ? NULL : walk_root_of(w, b->output);
     if (b->input != TENSOR_NONE)
@@ -455,6 +456,9 @@ static struct walk walk_on(const struct program *p, const struct block *block,
                           .regions = regions,
                           .granule = scratch->granule,
                           .bare = scratch->bare,
+                          .cudnn = scratch->cudnn,
+                          .weights_first = scratch->weights_first,
+                          .reduce_blocks = scratch->reduce_blocks,
                           .update_copies = scratch->update_copies,
                           .projects = scratch->projects,
                           .tied_table = scratch->tied_table };

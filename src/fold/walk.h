@@ -134,8 +134,12 @@ struct walk_scratch {
     struct walk_buffer *buffer;
     struct arrival *arrival; /* [arrivals_room] */
     uint32_t arrivals, arrivals_room;
-    bool bare;        /* without what attention kernels need for a moment, as
-                         where no GPU runs them */
+    bool bare; /* without what kernels need for a moment, as where no GPU
+                         runs them */
+    uint32_t reduce_blocks; /* that the GPU runs at once, where PyTorch's kernel
+                               sums rows; 0: another one does */
+    bool cudnn;             /* whose attention it is */
+    bool weights_first;     /* a linear's gradient, before its input's */
     uint64_t granule; /* allocations are multiples of it: ALLOC_ROUND, or 1 to
                          count bytes of tensors */
     unsigned update_copies; /* of a weight, where WGRAD_FREE is its update */
@@ -178,6 +182,7 @@ enum walk_what {
     WALK_AGAIN,     /* a region's result made a second time */
     WALK_RENAMES,   /* op.renames: no memory of the block */
     WALK_RETURNS,   /* op.returns, likewise */
+    WALK_PRODUCT,   /* the first product of matrices, likewise */
     WALK_ARRIVAL,   /* a weight's gradient that goes when the engine has it */
     WALK_ARRIVES,   /* the engine is told of it: no memory of the block */
     WALK_STASH      /* birth: a WALK_GRADIENT stays for its weight's gradient;

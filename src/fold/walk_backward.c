@@ -365,6 +365,16 @@ static void update_weights(struct walk *w, const struct op *op)
     tell_moment(w, op, &moment, false);
 }
 
+/* The gradients of a product's factors come in the order of their names, mat2
+ * before self, those of one with a bias as mat1 before mat2
+ * (torch/csrc/autograd/generated/Functions.cpp, MmBackward0, AddmmBackward0).
+ */
+static bool weight_first(const struct walk *w, const struct op *op)
+{
+    return w->weights_first && op->kind == OP_LINEAR && op->n_in >= 2
+           && (op->n_in == 2 || w->p->tensor[op->in[2]].role != ROLE_PARAM);
+}
+
 static void backward_grads(struct walk *w, const struct op *op, int32_t g)
 {
     int32_t made[OP_IN_MAX];
@@ -375,7 +385,9 @@ static void backward_grads(struct walk *w, const struct op *op, int32_t g)
         release_saved(w, op);
     if (op->place == PLACE_PIECES)
         release_result_grads(w, op);
-    for (unsigned i = 0; i < op->n_in; i++) {
+    const bool swap = weight_first(w, op);
+    for (unsigned k = 0; k < op->n_in; k++) {
+        const unsigned i = swap && k < 2 ? 1 - k : k;
         made[i] = NO_GRAD;
         if (walk_is_stand_in(w, op, i) || !walk_wants_grad(w, op->in[i]))
             continue;
@@ -397,6 +409,7 @@ static void backward_grads(struct walk *w, const struct op *op, int32_t g)
             const bool over = writes_over_kept(w, op);
             made[i] = buffer_new(w, over ? 0 : gradient_bytes(t), t->name);
         }
+        walk_tell_product(w, op);
     }
     const bool early = lets_go_early(w, op);
     if (early) {
@@ -562,7 +575,7 @@ struct extremum walk_backward(struct walk *w, enum wgrad_mode mode)
     w->at = b->op_count == 0 ? 0 : b->op_count - 1;
     walk_note(w);
     w->lead = w->tmp;
-    w->led = false;
+    w->led = w->multiplied = false;
 
     w->n_done = 0;
     for (uint32_t k = b->op_count; k-- > 0;) {

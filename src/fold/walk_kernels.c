@@ -31,6 +31,61 @@ uint64_t walk_gathers_again(const struct walk *w, const struct op *op)
     return bytes;
 }
 
+/* A sum over rows, as of a bias's gradient: threads take four columns each, and
+ * rows are split over blocks of 128 threads where a thread would have 256 or
+ * more. What is set aside for their partial sums is four columns by 32 threads
+ * for each block and output, 128 times what is used
+ * (aten/src/ATen/native/cuda/Reduce.cuh, setReduceConfig, global_memory_size).
+ */
+static uint64_t sum_workspace(const struct walk *w, uint64_t columns,
+                              uint64_t rows)
+{
+    enum { VECTOR = 4, WARP = 32, WARPS = 4, FEWEST = 16, MOST = 256 };
+    const uint64_t each = div_up(rows, WARPS);
+    const uint64_t grid = div_up(columns, (uint64_t)VECTOR * WARP);
+    if (w->bare || w->reduce_blocks == 0 || columns % VECTOR != 0
+        || columns < (uint64_t)VECTOR * WARP || each < MOST
+        || grid > w->reduce_blocks)
+        return 0;
+    const uint64_t split =
+        max_u64(min_u64(div_up(w->reduce_blocks, grid), div_up(each, FEWEST)),
+                div_up(each, MOST));
+    return split * columns * VECTOR * WARP * sizeof(float);
+}
+
+static uint64_t bias_workspace(const struct walk *w, const struct op *op)
+{
+    const struct tensor *out = &w->p->tensor[op->out[0]];
+    uint64_t most = 0;
+    for (unsigned i = 2; i < op->n_in; i++) {
+        const struct tensor *t = &w->p->tensor[op->in[i]];
+        if (t->role == ROLE_PARAM && !t->matmul && t->elems != 0
+            && walk_wants_grad(w, op->in[i]))
+            most = max_u64(most,
+                           sum_workspace(w, t->elems, out->elems / t->elems));
+    }
+    return most;
+}
+
+/* Of more words than 3072, sorted: a row for each segment of at most ten equal
+ * ones, in fp32, room for the most that there can be
+ * (aten/src/ATen/native/cuda/Embedding.cu, EmbeddingBackwardKernel.cu). */
+static uint64_t table_workspace(const struct walk *w, const struct op *op)
+{
+    enum { UNSORTED = 3072, SEGMENT = 10, WARP = 32 };
+    const struct tensor *table = &w->p->tensor[op->in[0]];
+    const struct tensor *out = &w->p->tensor[op->out[0]];
+    const uint64_t width = table->cols;
+    if (w->bare || w->reduce_blocks == 0 || table->role != ROLE_PARAM
+        || width == 0 || !walk_wants_grad(w, op->in[0]))
+        return 0;
+    const uint64_t words = out->elems / width;
+    if (words <= UNSORTED)
+        return 0;
+    const uint64_t segments = words / SEGMENT + min_u64(words, table->rows);
+    return segments * pad_to(width, WARP) * sizeof(float);
+}
+
 /* An input that was gathered for the product is gathered again, a quantised
  * weight is dequantised again: 4-bit ones as in forward, int8 ones in the
  * input's dtype. */
@@ -59,7 +114,7 @@ static uint64_t linear_again(const struct walk *w, const struct op *op)
 static void factor_workspace(const struct walk *w, const struct op *op,
                              const struct tensor *out, struct walk_parts *parts)
 {
-    uint64_t later = 0, most = 0, rest = 0;
+    uint64_t later = 0, most = 0, rest = 0, sum = 0;
     for (unsigned i = op->n_in; i-- > 0;) {
         const struct tensor *t = &w->p->tensor[op->in[i]];
         if (!walk_wants_grad(w, op->in[i])
@@ -70,9 +125,12 @@ static void factor_workspace(const struct walk *w, const struct op *op,
             rest = later;
         }
         later += out->bytes - min_u64(t->bytes, out->bytes);
+        if (t->role == ROLE_PARAM && t->elems < out->elems && t->elems != 0)
+            sum = sum_workspace(w, t->elems, out->elems / t->elems);
     }
     walk_parts_add(parts, most);
     walk_parts_add(parts, rest);
+    walk_parts_add(parts, sum);
 }
 
 /* The same before any is cast, when saved tensors are still there. */
@@ -96,8 +154,11 @@ static uint64_t flash_workspace(const struct walk *w, const struct op *op,
 {
     const struct tensor *q = &w->p->tensor[op->in[0]];
     const struct tensor *k = &w->p->tensor[op->in[1]];
+    const uint64_t sums = op->n_out > 1 ? w->p->tensor[op->out[1]].bytes : 0;
     if (w->bare)
         return 0;
+    if (w->cudnn) /* in one piece */
+        return q->elems * 4 + sums + (k->elems < q->elems ? 2 * q->bytes : 0);
     if (k->elems < q->elems) {
         walk_parts_add(parts, q->bytes);
         walk_parts_add(parts, q->bytes);
@@ -114,26 +175,31 @@ uint64_t walk_workspace(const struct walk *w, const struct op *op,
     switch (op->kind) {
     case OP_POW: /* x^(c-1) and c times it live to the end of the expression
                     grad * (c * x.pow(c - 1)) (FunctionsManual.cpp) */
-        return 2 * in->bytes;
+        walk_parts_add(parts, in->bytes);
+        return in->bytes;
     case OP_MUL: factor_workspace(w, op, out, parts); return 0;
     case OP_FUSED:
     case OP_FUNCTION:
     case OP_LOOP:
-    case OP_EMBEDDING:
     case OP_ALL_GATHER:
     case OP_REDUCE_SCATTER:
     case OP_SWIGLU: return op->back_bytes;
+    case OP_EMBEDDING:
+        walk_parts_add(parts, table_workspace(w, op));
+        return op->back_bytes;
     case OP_SOLVE: /* the system's gradient is a product, negated and cut to its
                       triangle: two of them at a time (FunctionsManual.cpp,
                       linalg_solve_triangular_backward) */
         return in->bytes;
     case OP_CUMSUM: /* summed up from the other end: flipped, summed, flipped
                        (cumsum_backward) */
-        return 2 * in->bytes;
+        walk_parts_add(parts, in->bytes);
+        return in->bytes;
     case OP_FLASH_ATTENTION:
         walk_parts_add(parts, op->back_bytes);
         return flash_workspace(w, op, parts);
-    case OP_LINEAR: return linear_again(w, op);
+    case OP_LINEAR: /* one after the other */
+        return max_u64(linear_again(w, op), bias_workspace(w, op));
     case OP_PYTHON_GELU: /* bloom_gelu_back: five temporaries at most, the
                             result when they are gone (modeling_bloom.py) */
         return 4 * out->bytes;

@@ -51,7 +51,8 @@ struct walk {
     uint32_t n_buffers;
     uint64_t regions;
     uint64_t granule;
-    bool bare;
+    bool bare, cudnn, weights_first;
+    uint32_t reduce_blocks; /* see struct walk_scratch */
     unsigned update_copies; /* see struct walk_scratch */
     const struct run *projects;
     bool tied_table;
@@ -69,7 +70,8 @@ struct walk {
     struct extremum top;
     bool renames; /* op.renames was met, and what was on top then */
     struct extremum before;
-    bool returns; /* the same of op.returns */
+    bool multiplied; /* a product of matrices was met */
+    bool returns;    /* the same of op.returns */
     struct extremum inside;
     struct arrival *arrival; /* NULL: nobody asks */
     uint32_t arrivals;
@@ -145,6 +147,14 @@ static inline void walk_tell(struct walk *w, struct walk_event e)
 {
     if (w->tell != NULL)
         w->tell(w->ctx, &e);
+}
+
+static inline void walk_tell_product(struct walk *w, const struct op *op)
+{
+    if (w->multiplied || (op->kind != OP_LINEAR && op->kind != OP_MATMUL))
+        return;
+    w->multiplied = true;
+    walk_tell(w, (struct walk_event){ .what = WALK_PRODUCT, .name = op->name });
 }
 
 /* After a forward: everything kept is live. [walk_backward.c] */

@@ -329,6 +329,11 @@ void hf_rope(struct builder *b, struct hf_qkv *qkv)
         rope_part(b, &qkv->k, cos, sin);
         return;
     }
+    const tensor_id given[] = { qkv->q.x, qkv->k.x };
     rope_whole(b, &qkv->q, cos, sin);
     rope_whole(b, &qkv->k, cos, sin);
+    /* the caller's names take what comes back together (modeling_llama.py,
+       query_states, key_states) */
+    if (!build_is_litgpt(b))
+        build_op(b, OP_RELEASE, "query, key", given, 2);
 }

@@ -39,8 +39,8 @@ score r.jsonl --json
       "kind": "memory",
       "metric": "device_total",
       "measured": 17000000000,
-      "predicted": 21501478625,
-      "error": 0.26479286029411764,
+      "predicted": 21497284321,
+      "error": 0.2645461365294117,
       "needs": "one thing, another",
       "why": null
     },
@@ -97,10 +97,10 @@ score r.jsonl --json
       "group": "g (needs one thing, another)",
       "metric": "device_total",
       "count": 1,
-      "median": 0.26479286029411764,
-      "p90": 0.26479286029411764,
-      "worst": 0.26479286029411764,
-      "bias": 0.26479286029411764,
+      "median": 0.2645461365294117,
+      "p90": 0.2645461365294117,
+      "worst": 0.2645461365294117,
+      "bias": 0.2645461365294117,
       "accuracy": null
     }
   ],

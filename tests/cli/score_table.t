@@ -16,7 +16,7 @@ by group
   g            peak_allocated     1   1.75%   1.75%   1.75%   +1.75%
   g            oom                1                                       1
   g            mfu                1   0.00%   0.00%   0.00%   +0.00%
-  g (needs 1)  device_total       1  26.48%  26.48%  26.48%  +26.48%
+  g (needs 1)  device_total       1  26.45%  26.45%  26.45%  +26.45%
 
 overall, without the rows that need what no key says
   kind                    rows  median   90 %  worst    bias  right

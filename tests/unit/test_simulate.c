@@ -593,7 +593,8 @@ static void test_lengths_batches(void **state)
     memplan_report_free(four);
 }
 
-/* More is reserved, nothing else changes; expandable segments need no more. */
+/* More is reserved, nothing else changes; expandable segments need little more:
+ * what a workspace that stays cuts off. */
 static void test_lengths_reserved(void **state)
 {
     (void)state;
@@ -617,7 +618,7 @@ static void test_lengths_reserved(void **state)
     assert_int_equal(steps->memory.reserved, trained->memory.reserved);
     assert_true(sim->reserved_least <= sim->reserved);
     assert_true(sim->reserved <= sim->reserved_most);
-    assert_true(grows->memory.reserved < one->memory.reserved / 20 * 21);
+    assert_true(grows->memory.reserved < one->memory.reserved / 20 * 22);
     assert_int_equal(one->memory.stage[0].sim.reserved_most, 0);
     memplan_report_free(one);
     memplan_report_free(many);
@@ -681,7 +682,7 @@ static void test_lengths_left_out(void **state)
             const double every =
                 (double)reserved_in_order(both[k], order, true);
             const double few = (double)reserved_in_order(both[k], order, false);
-            assert_true(few / every > (k == 0 ? 0.85 : 0.97));
+            assert_true(few / every > (k == 0 ? 0.80 : 0.97));
             assert_true(few / every < 1.01);
         }
     }
