@@ -48,6 +48,11 @@ enum { TE_GROUPED_STREAMS = 4 };
  * (pytorch/cpu_offload.py, OffloadableLayerState._check_if_offload). */
 #define TE_OFFLOAD_MIN_ELEMS ((uint64_t)256 * 1024)
 
+/* OffloadActivations: bytes of the least tensor that goes, and how many are on
+ * their way (trl/models/activation_offloading.py, min_offload_size,
+ * max_fwd_stash_size). */
+enum { TRL_OFFLOAD_MIN_BYTES = 1024, TRL_OFFLOAD_STASH = 5 };
+
 /* Elements that share a scale: Transformer Engine's Float8BlockScaling, 1 x 128
  * of an input and 128 x 128 of a weight (tensor/float8_blockwise_tensor.py), as
  * in DeepSeek-V3 (arXiv:2412.19437, section 3.3.2); MXFP8's, a byte each

@@ -190,6 +190,10 @@ static void put_forward(struct put *p, const struct stage *s, uint32_t position,
         loop_forward(p, s);
     else
         e = forward_extremum(p, s, w);
+    if (stage_unloads(s, position))
+        e = &w->away.forward;
+    PUT(p, TERM_SAVED_LAYERS, "of the layer before, on its way to the host",
+        F("bytes", stage_on_the_way(s, position)));
     p->m->op = op_name(s, e);
     put_kept(p, s, position);
     PUT(p, kept_term(s, position), "kept by this block so far",

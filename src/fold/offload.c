@@ -426,8 +426,7 @@ static void activations(struct offload_result *o, const struct stage *s)
     moves(o, OFFLOAD_FROM_HOST, "checkpoints", each);
 }
 
-/* Layers whose tensors go one by one, to memory that is always pinned
- * (transformer_engine/pytorch/cpu_offload.py). */
+/* What layers keep, tensor by tensor; Transformer Engine pins always. */
 static void layers_away(struct offload_result *o, const struct stage *s)
 {
     const struct span all = stage_away_layers(s);
@@ -441,7 +440,11 @@ static void layers_away(struct offload_result *o, const struct stage *s)
                                   "# * #",
                                   { moved, s->run->grad_accum, 0 },
                                   false };
-    add(o, OFFLOAD_ON_PINNED, "activations", sum(TENSOR_BY_TENSOR, held));
+    const bool pins = s->run->pin_memory || run_away(s->run) == AWAY_LAYERS;
+    if (pins)
+        add(o, OFFLOAD_ON_PINNED, "activations", sum(TENSOR_BY_TENSOR, held));
+    else
+        add(o, OFFLOAD_ON_HOST, "activations", sum("bytes", moved));
     moves(o, OFFLOAD_TO_HOST, "activations", each);
     moves(o, OFFLOAD_FROM_HOST, "activations", each);
 }

@@ -5,8 +5,6 @@
  */
 #include "fold/schedule.h"
 
-#include "data/constants.h"
-
 #include "base/banned.h"
 
 /* Shapes of weights on a stage; more are not counted. */
@@ -424,7 +422,7 @@ void stage_init(struct stage *s, struct memory_fold *f, uint64_t index,
     states_of_block(&f->states[p->head], p, &p->block[p->head], run,
                     !(s->embed && s->head));
     stage_prefix(s);
-    if (run->away_layers > 0)
+    if (f->away != NULL)
         stage_away_init(s, f);
     s->joint = s->n;
     for (uint32_t i = 0; i < s->n; i++) {
@@ -539,7 +537,7 @@ bool memory_fold_init(struct memory_fold *f, const struct program *p,
         most = max_u64(most, run->stage_layers[r]);
     most *= schedule_is_dual(run) ? 2 : 1;
     f->before = ARENA_NEW(a, struct prefix, (size_t)most + 3);
-    if (run->away_layers > 0)
+    if (run_away(run) != AWAY_NOTHING)
         f->away = ARENA_NEW(a, struct away_sums, (size_t)most + 3);
     f->walk = ARENA_NEW(a, struct block_walk, p->n_blocks);
     f->states = ARENA_NEW(a, struct block_states, p->n_blocks);
@@ -549,8 +547,8 @@ bool memory_fold_init(struct memory_fold *f, const struct program *p,
         return false;
     if (run->engine == ENGINE_DEEPSPEED && !zero_room(f, (size_t)most + 3))
         return false;
-    if (run->away_layers > 0)
-        f->scratch.away_elems = TE_OFFLOAD_MIN_ELEMS;
+    f->scratch.away = run_away(run);
+    f->scratch.away_head = run_unloads_head(run);
     if (engine_updates_in_backward(run))
         f->scratch.update_copies = engine_update_copies(run);
     if (engine_updates_in_backward(run) && run_projects(run))

@@ -283,13 +283,17 @@ struct span {
     uint32_t first, end;
 };
 /* Layers whose activations wait on the host in each micro-batch, and whether
- * one at a position is of them; those that do while a position runs, forward or
+ * one at a position is of them, or a head whose norm's do; those that do while a position runs, forward or
  * backward; those that are back while it runs backward. */
 struct span stage_away_layers(const struct stage *s);
 bool stage_goes(const struct stage *s, uint32_t position);
 struct span stage_gone(const struct stage *s, uint32_t position);
 struct span stage_back(const struct stage *s, uint32_t position);
 void stage_away_init(struct stage *s, struct memory_fold *f);
+/* A layer whose tensors go one by one; what the layer before one still has on
+ * the way when this one begins. */
+bool stage_unloads(const struct stage *s, uint32_t position);
+uint64_t stage_on_the_way(const struct stage *s, uint32_t position);
 /* Bytes that have left the GPU of what layers below a position keep; in its
  * backward, what came back that the layers there do not keep. */
 uint64_t stage_gone_bytes(const struct stage *s, uint32_t position);

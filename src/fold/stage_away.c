@@ -1,5 +1,7 @@
 /*
- * When a layer's activations are on the host: Transformer Engine's order, as
+ * When a layer's activations are on the host. Tensors that go one by one
+ * (OffloadActivations) have gone when their layer, or the next one, is done, and
+ * come back operation by operation: walk_away.c. Else Transformer Engine's order, as
  * Megatron has it by --cpu-offloading-num-layers. Of L layers the first n go;
  * layer i has left the GPU when layer L - n + i begins forward, and comes back
  * when layer L - n + i - 1 begins backward, so that L - n layers' are there. What
@@ -14,14 +16,36 @@
 struct span stage_away_layers(const struct stage *s)
 {
     const uint32_t first = s->embed ? 1 : 0;
-    const uint64_t n = s->away == NULL ? 0 : s->run->away_layers;
+    uint64_t n = 0;
+    switch (s->away == NULL ? AWAY_NOTHING : run_away(s->run)) {
+    case AWAY_NOTHING: break;
+    case AWAY_LAYERS: n = s->run->away_layers; break;
+    case AWAY_TENSORS: n = s->layers; break;
+    }
     return (struct span){ first, first + (uint32_t)n };
+}
+
+bool stage_unloads(const struct stage *s, uint32_t position)
+{
+    return s->away != NULL && run_away(s->run) == AWAY_TENSORS
+           && s->p->block[stage_block(s, position)].kind == BLOCK_LAYER;
+}
+
+uint64_t stage_on_the_way(const struct stage *s, uint32_t position)
+{
+    return position > 0 && stage_unloads(s, position)
+                   && stage_unloads(s, position - 1)
+               ? s->walk[stage_block(s, position - 1)].away.left
+               : 0;
 }
 
 bool stage_goes(const struct stage *s, uint32_t position)
 {
+    if (s->head && position == s->n - 1)
+        return run_unloads_head(s->run);
     const struct span all = stage_away_layers(s);
-    return position >= all.first && position < all.end;
+    return position >= all.first && position < all.end
+           && s->p->block[stage_block(s, position)].kind == BLOCK_LAYER;
 }
 
 struct span stage_gone(const struct stage *s, uint32_t position)
@@ -29,7 +53,9 @@ struct span stage_gone(const struct stage *s, uint32_t position)
     const struct span all = stage_away_layers(s);
     const uint32_t stay = (uint32_t)s->layers - (all.end - all.first);
     uint32_t end = all.first;
-    if (position + 1 > all.first + stay)
+    if (stay == 0) /* one by one: each when it is done */
+        end = position > end ? position : end;
+    else if (position + 1 > all.first + stay)
         end = position + 1 - stay;
     return (struct span){ all.first, end < all.end ? end : all.end };
 }
@@ -40,6 +66,8 @@ struct span stage_back(const struct stage *s, uint32_t position)
     const uint32_t gone = stage_gone(s, position).end;
     uint32_t end = position < all.first ? all.first + 1 : position + 1;
     end = end < all.end ? end : all.end;
+    if (all.end - all.first == s->layers) /* for their operation alone */
+        end = gone;
     return (struct span){ gone < end ? gone : end, end };
 }
 

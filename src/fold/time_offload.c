@@ -7,7 +7,6 @@
 #include "fold/walk.h"
 
 #include "base/count.h"
-#include "data/constants.h"
 
 #include <math.h>
 
@@ -117,7 +116,7 @@ static double updated_on_host(const struct run *run, double elems)
 bool time_away_bytes(uint64_t bytes[BLOCK_MAX], const struct program *p,
                      const struct run *run, struct arena *a)
 {
-    struct walk_scratch scratch = { .away_elems = TE_OFFLOAD_MIN_ELEMS };
+    struct walk_scratch scratch = { .away = run_away(run) };
     if (!walk_scratch_init(&scratch, p, a))
         return false;
     for (uint32_t b = 0; b < p->n_blocks; b++) {

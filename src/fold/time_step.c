@@ -549,7 +549,11 @@ static double checkpoints_away(const struct step_clock *s,
         || s->c.run->away_layers > 0)
         return 0;
     const struct counts n = count_blocks(s, at);
-    double layers = 0;
+    double layers = 0, bytes = 0;
+    for (uint32_t b = 0; b < s->c.p->n_blocks; b++)
+        bytes += n.all[b] * (double)s->away[b];
+    if (run_away(s->c.run) == AWAY_TENSORS)
+        return bytes;
     for (uint32_t b = 0; b < s->c.p->n_blocks; b++)
         layers += s->c.p->block[b].kind == BLOCK_LAYER ? n.again[b] : 0;
     return layers * sent_bytes(s->c.p);
@@ -681,7 +685,9 @@ bool fold_time_logged(struct time_result *out, const struct program *p,
         states_of_block(&s.states[b], p, &p->block[b], run, b != p->head);
         time_engine(&s.block[b], &s.c, &p->block[b], &s.states[b]);
     }
-    if (run->away_layers > 0 && !time_away_bytes(s.away, p, run, a))
+    for (uint32_t b = 0; b < p->n_blocks; b++)
+        s.away[b] = 0;
+    if (run_away(run) != AWAY_NOTHING && !time_away_bytes(s.away, p, run, a))
         return false;
     s.c.log = log; /* blocks are told apart from it */
     if (!walk_stages(out, &s, a))

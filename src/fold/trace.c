@@ -51,8 +51,11 @@ static void micro_forward(struct tracer *r, uint32_t micro, uint32_t chunk)
         trace_leaves(r, false);
         levels_at(r, r->phase, i);
         r->keeps_checkpoint = re && stage_group_first(s, i) == i;
-        tracer_play(r, re ? SCRIPT_CHECKPOINT : SCRIPT_FORWARD);
+        tracer_play(r, re                    ? SCRIPT_CHECKPOINT
+                       : stage_unloads(s, i) ? SCRIPT_AWAY
+                                             : SCRIPT_FORWARD);
         hand_on(r);
+        trace_left(r, false);
         if (stage_offloads(s))
             tracer_death(r, &r->here->checkpoint);
     }

@@ -16,7 +16,9 @@ static struct resident *resident_at(const struct tracer *r, uint32_t position)
 static const struct script *tensors_of(const struct tracer *r,
                                        uint32_t position)
 {
-    return &r->script[stage_block(r->s, position)][SCRIPT_FORWARD];
+    return &r->script[stage_block(r->s, position)][stage_unloads(r->s, position)
+                                                       ? SCRIPT_AWAY
+                                                       : SCRIPT_FORWARD];
 }
 
 static bool goes(const struct walk_event *e)
@@ -47,11 +49,26 @@ static void come_back(struct tracer *r, uint32_t position)
                     r->f->walk[stage_block(r->s, position)].away.copies);
 }
 
+void trace_left(struct tracer *r, bool begins)
+{
+    const struct stage *s = r->s;
+    const uint32_t i = r->position;
+    if (i > 0 && stage_unloads(s, i - 1) && begins != stage_unloads(s, i))
+        leave(r, i - 1);
+}
+
 void trace_leaves(struct tracer *r, bool back)
 {
     const struct stage *s = r->s;
+    if (back && r->position + 1 == s->n && stage_goes(s, r->position))
+        leave(r, r->position);
     if (s->away == NULL)
         return;
+    if (run_away(s->run) == AWAY_TENSORS) {
+        if (!back)
+            trace_left(r, true);
+        return;
+    }
     if (back) { /* the layer above is done */
         if (stage_is_layer(s, r->position) && stage_goes(s, r->position + 1))
             leave(r, r->position + 1);
@@ -65,7 +82,8 @@ void trace_leaves(struct tracer *r, bool back)
 void trace_comes_back(struct tracer *r)
 {
     const struct stage *s = r->s;
-    if (s->away == NULL || r->position + 1 >= s->n)
+    if (s->away == NULL || r->position + 1 >= s->n
+        || run_away(s->run) == AWAY_TENSORS)
         return;
     const uint32_t end = stage_gone(s, r->position).end;
     if (end < stage_gone(s, r->position + 1).end)
@@ -74,7 +92,6 @@ void trace_comes_back(struct tracer *r)
 
 void trace_away_ends(struct tracer *r)
 {
-    const struct span all = stage_away_layers(r->s);
-    if (all.first < all.end)
-        leave(r, all.first);
+    if (r->s->away != NULL && run_away(r->s->run) == AWAY_LAYERS)
+        leave(r, stage_away_layers(r->s).first);
 }

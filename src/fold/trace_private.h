@@ -80,9 +80,10 @@ enum {
     SCRIPT_SPLIT = SCRIPT_BACKWARD + WGRAD_MODES,
     SCRIPT_WEIGHTS = SCRIPT_SPLIT + WGRAD_MODES,
     SCRIPT_UNPACKED = SCRIPT_WEIGHTS + WGRAD_MODES,
-    SCRIPT_RELOADED = SCRIPT_UNPACKED + WGRAD_MODES
+    SCRIPT_RELOADED = SCRIPT_UNPACKED + WGRAD_MODES,
+    SCRIPT_AWAY = SCRIPT_RELOADED + WGRAD_MODES /* forward */
 };
-enum { SCRIPTS = SCRIPT_RELOADED + WGRAD_MODES };
+enum { SCRIPTS = SCRIPT_AWAY + 1 };
 
 struct simulation;
 
@@ -159,6 +160,8 @@ void tracer_play(struct tracer *r, unsigned which);
 
 /* ---- trace_away.c: activations on the host ---- */
 
+/* A position begins forward, or is done: what the layer before had on the way. */
+void trace_left(struct tracer *r, bool begins);
 /* A position begins forward, or backward: what leaves the GPU then, and what
  * comes back. */
 void trace_leaves(struct tracer *r, bool back);

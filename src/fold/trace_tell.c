@@ -284,7 +284,9 @@ static void tell_script(struct tracer *r, const struct block *block,
     struct walk_scratch *scratch = &r->f->scratch;
     const enum wgrad_mode mode =
         (enum wgrad_mode)((which - SCRIPT_BACKWARD) % WGRAD_MODES);
-    if (which >= SCRIPT_RELOADED)
+    if (which == SCRIPT_AWAY)
+        walk_tell_away(p, block, r->regions, scratch, write_down, r);
+    else if (which >= SCRIPT_RELOADED)
         walk_tell_reloaded(p, block, r->regions, mode, scratch, write_down, r);
     else if (which >= SCRIPT_UNPACKED)
         walk_tell_unpacked(p, block, r->regions, mode, scratch, write_down, r);

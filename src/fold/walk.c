@@ -184,7 +184,7 @@ static void note_outside(struct walk *w, const struct op *op)
     }
 }
 
-static void walk_init(struct walk *w)
+void walk_init(struct walk *w)
 {
     const struct block *b = w->b;
     for (uint32_t i = 0; i < b->tensor_count; i++)
@@ -255,7 +255,7 @@ void walk_slot_alloc(struct walk *w, struct walk_slot *s)
 
 void walk_slot_free(struct walk *w, struct walk_slot *s)
 {
-    if (!s->live || (w->reloads && s->away))
+    if (!s->live || (s->away && (w->reloads || w->holds)))
         return;
     s->live = false;
     if (counts_as_kept(w, s))
@@ -324,6 +324,8 @@ static void forward_op(struct walk *w, const struct op *op, uint32_t k,
             && !(w->b->kind == BLOCK_LAYER && !w->b->open && is_input(w, s)))
             walk_slot_free(w, s);
     }
+    if (w->unloads)
+        walk_let_go(w, k);
 }
 
 /* Whether the operation hands autograd anything to save; of its results, it has
@@ -388,8 +390,7 @@ static const struct extremum *fuller(const struct extremum *a,
     return extremum_total(a) > extremum_total(b) ? a : b;
 }
 
-/* The fullest moment of forward; leaves what is kept, and the output, live. */
-static struct extremum walk_forward(struct walk *w, enum walk_pass pass)
+struct extremum walk_forward(struct walk *w, enum walk_pass pass)
 {
     const struct block *b = w->b;
     w->pass = pass;
@@ -446,8 +447,8 @@ static bool is_idle(const struct program *p, const struct block *b)
     return true;
 }
 
-static struct walk walk_on(const struct program *p, const struct block *block,
-                           uint64_t regions, const struct walk_scratch *scratch)
+struct walk walk_on(const struct program *p, const struct block *block,
+                    uint64_t regions, const struct walk_scratch *scratch)
 {
     return (struct walk){ .p = p,
                           .b = block,
@@ -464,8 +465,7 @@ static struct walk walk_on(const struct program *p, const struct block *block,
                           .tied_table = scratch->tied_table };
 }
 
-/* The block below has taken over the gradient of the input. */
-static void walk_input_handed(struct walk *w)
+void walk_input_handed(struct walk *w)
 {
     const int32_t g = w->slot[w->b->tensor_count].grad;
     if (g != NO_GRAD && !w->buffer[g].stashed)
@@ -554,6 +554,28 @@ static void walk_backwards(struct walk *w, struct block_walk *out,
     }
 }
 
+enum away_how walk_how(const struct walk_scratch *scratch,
+                       const struct block *block)
+{
+    if (block->kind == BLOCK_HEAD && scratch->away_head)
+        return AWAY_TENSORS;
+    return block->kind == BLOCK_LAYER ? scratch->away : AWAY_NOTHING;
+}
+
+/* What is on the host in between. */
+static void walk_away(struct walk *w, struct away *out, unsigned modes,
+                      enum away_how how)
+{
+    walk_find_away(w, out, how);
+    w->reloads = how == AWAY_LAYERS;
+    w->unloads = how == AWAY_TENSORS;
+    if (w->unloads)
+        out->forward = walk_forward(w, PASS_KEEP);
+    for (unsigned m = 0; m < WGRAD_MODES; m++)
+        if ((modes >> m & 1) != 0)
+            out->backward[m] = walk_backward(w, (enum wgrad_mode)m);
+}
+
 void walk_block(struct block_walk *out, const struct program *p,
                 const struct block *block, uint64_t regions, unsigned modes,
                 struct walk_scratch *scratch)
@@ -624,13 +646,8 @@ void walk_block(struct block_walk *out, const struct program *p,
     for (unsigned m = 0; m < WGRAD_MODES && (modes & WALK_SPLIT) != 0; m++)
         if ((modes >> m & 1) != 0)
             walk_halves(&w, out, (enum wgrad_mode)m);
-    if (scratch->away_elems == 0 || block->kind != BLOCK_LAYER)
-        return;
-    walk_find_away(&w, &out->away, scratch->away_elems);
-    w.reloads = true;
-    for (unsigned m = 0; m < WGRAD_MODES; m++)
-        if ((modes >> m & 1) != 0)
-            out->away.backward[m] = walk_backward(&w, (enum wgrad_mode)m);
+    if (walk_how(scratch, block) != AWAY_NOTHING)
+        walk_away(&w, &out->away, modes, walk_how(scratch, block));
 }
 
 static void list_kept(struct walk *w, tensor_id id, const struct op *op,
@@ -660,83 +677,4 @@ void walk_kept(const struct program *p, const struct block *block,
         for (unsigned i = 0; i < op->n_in; i++) /* a checkpoint's inputs */
             list_kept(&w, op->in[i], op, each, ctx);
     }
-}
-
-static void walk_told(struct walk *w, const struct walk_scratch *scratch,
-                      walk_event_fn *tell, void *ctx)
-{
-    struct away sum;
-    walk_init(w);
-    if (scratch->away_elems != 0 && w->b->kind == BLOCK_LAYER)
-        walk_find_away(w, &sum, scratch->away_elems);
-    w->tell = tell;
-    w->ctx = ctx;
-}
-
-void walk_tell_forward(const struct program *p, const struct block *block,
-                       uint64_t regions, enum walk_pass pass,
-                       struct walk_scratch *scratch, walk_event_fn *tell,
-                       void *ctx)
-{
-    struct walk w = walk_on(p, block, regions, scratch);
-    walk_told(&w, scratch, tell, ctx);
-    walk_forward(&w, pass);
-}
-
-void walk_tell_backward(const struct program *p, const struct block *block,
-                        uint64_t regions, enum wgrad_mode mode,
-                        struct walk_scratch *scratch, walk_event_fn *tell,
-                        void *ctx)
-{
-    struct walk w = walk_on(p, block, regions, scratch);
-    walk_told(&w, scratch, tell, ctx);
-    walk_backward(&w, mode);
-}
-
-void walk_tell_unpacked(const struct program *p, const struct block *block,
-                        uint64_t regions, enum wgrad_mode mode,
-                        struct walk_scratch *scratch, walk_event_fn *tell,
-                        void *ctx)
-{
-    struct walk w = walk_on(p, block, regions, scratch);
-    walk_told(&w, scratch, tell, ctx);
-    w.unpacks = true;
-    walk_backward(&w, mode);
-}
-
-void walk_tell_reloaded(const struct program *p, const struct block *block,
-                        uint64_t regions, enum wgrad_mode mode,
-                        struct walk_scratch *scratch, walk_event_fn *tell,
-                        void *ctx)
-{
-    struct walk w = walk_on(p, block, regions, scratch);
-    walk_told(&w, scratch, tell, ctx);
-    w.reloads = true;
-    walk_backward(&w, mode);
-}
-
-void walk_tell_split(const struct program *p, const struct block *block,
-                     uint64_t regions, enum wgrad_mode mode,
-                     struct walk_scratch *scratch, walk_event_fn *tell,
-                     void *ctx)
-{
-    struct walk w = walk_on(p, block, regions, scratch);
-    walk_told(&w, scratch, tell, ctx);
-    w.split = true;
-    walk_backward(&w, mode);
-}
-
-void walk_tell_weights(const struct program *p, const struct block *block,
-                       uint64_t regions, enum wgrad_mode mode,
-                       struct walk_scratch *scratch, walk_event_fn *tell,
-                       void *ctx)
-{
-    struct walk w = walk_on(p, block, regions, scratch);
-    walk_init(&w);
-    w.split = true;
-    walk_backward(&w, mode);
-    walk_input_handed(&w);
-    w.tell = tell;
-    w.ctx = ctx;
-    walk_weights(&w);
 }

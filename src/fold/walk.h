@@ -116,11 +116,15 @@ struct block_walk {
     /* the fullest of them, where an engine makes nothing of any; unpacked */
     struct extremum calm, unpacked_calm;
     struct away {
-        uint64_t bytes;  /* of kept: goes to the host; scratch.away_elems */
+        uint64_t bytes;  /* of kept: goes to the host; scratch.away */
         uint64_t moved;  /* the same, not rounded; and of copies */
         uint64_t pinned; /* on the host, tensor by tensor */
         uint64_t copies; /* what layers share, each its own when it is back */
-        struct extremum backward[WGRAD_MODES]; /* what came back stays */
+        uint64_t left;   /* AWAY_TENSORS: of bytes, still on the way when the
+                            layer is done */
+        struct extremum forward;               /* AWAY_TENSORS */
+        struct extremum backward[WGRAD_MODES]; /* what came back stays; AWAY_
+                            TENSORS: comes when it is needed */
     } away;
     uint64_t stash;     /* between the two: inputs of linears and gradients of
                          their results */
@@ -145,8 +149,8 @@ struct walk_scratch {
     unsigned update_copies; /* of a weight, where WGRAD_FREE is its update */
     const struct run *projects; /* with it: of a projected one, by rank */
     bool tied_table;            /* with it: the head's gradient waits */
-    uint64_t away_elems; /* not 0: what layers keep goes to the host, of so many
-                            elements and more */
+    enum away_how away;         /* what layers keep goes to the host */
+    bool away_head; /* so does what the head's norm keeps, one by one */
 };
 
 /* Allocates scratch for every block of p; false when out of memory. */
@@ -226,7 +230,10 @@ void walk_tell_unpacked(const struct program *p, const struct block *block,
                         uint64_t regions, enum wgrad_mode mode,
                         struct walk_scratch *scratch, walk_event_fn *tell,
                         void *ctx);
-/* A backward of a layer whose tensors came back from the host: these stay. */
+/* A forward and a backward of a layer whose tensors go to the host. */
+void walk_tell_away(const struct program *p, const struct block *block,
+                    uint64_t regions, struct walk_scratch *scratch,
+                    walk_event_fn *tell, void *ctx);
 void walk_tell_reloaded(const struct program *p, const struct block *block,
                         uint64_t regions, enum wgrad_mode mode,
                         struct walk_scratch *scratch, walk_event_fn *tell,

@@ -381,6 +381,7 @@ static void backward_grads(struct walk *w, const struct op *op, int32_t g)
     uint64_t coming[OP_IN_MAX] = { 0 };
     struct walk_parts moment = { .n = 0 };
     walk_parts_add(&moment, walk_workspace(w, op, &moment));
+    walk_parts_add(&moment, w->copies);
     if (op->place == PLACE_KEPT)
         release_saved(w, op);
     if (op->place == PLACE_PIECES)
@@ -444,10 +445,13 @@ static void backward_op(struct walk *w, const struct op *op, uint32_t k)
     }
     if (any)
         note_lead(w, op);
+    w->copies = any && w->unloads ? walk_call_back(w, op, k) : 0;
     if (any)
         backward_grads(w, op, g);
     else
         release_saved(w, op);
+    if (w->calls)
+        walk_called_back(w);
 }
 
 static void tell_again(struct walk *w, const struct op *op, uint64_t bytes,
@@ -563,10 +567,11 @@ struct extremum walk_backward(struct walk *w, enum wgrad_mode mode)
         s->saves = s->saves_all;
         s->grad = s->stash = NO_GRAD;
         s->has_wgrad = false;
-        s->live = s->kept;
-        if (s->kept)
+        s->live = s->kept && !(w->unloads && s->away);
+        if (s->live)
             w->kept += s->bytes;
     }
+    w->holds = w->unloads;
     w->slot[b->tensor_count + 1].grad = NO_GRAD;
     if (b->output != TENSOR_NONE)
         comes_in(w, b->output);
@@ -588,6 +593,9 @@ struct extremum walk_backward(struct walk *w, enum wgrad_mode mode)
         }
         backward_op(w, op, k);
     }
+    if (w->unloads)
+        walk_called_back(w); /* the last ones */
+    w->holds = false;
     const int32_t input = w->slot[b->tensor_count].grad;
     for (uint32_t i = 0; i < w->n_buffers; i++)
         if (w->buffer[i].refs > 0 && w->buffer[i].stashed)

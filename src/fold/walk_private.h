@@ -27,6 +27,11 @@ struct walk_slot {
     bool past;          /* ... of forward, of a second one too: tensor.past */
     bool checkpointed;  /* kept by a checkpoint around the block */
     bool away;          /* kept, and on the host in between: walk_away.c */
+    uint32_t sent;      /* AWAY_TENSORS: operation that has it copied, or NEVER_
+                           SENT; number of that copy */
+    uint32_t number;
+    uint32_t gone;     /* ... and the one that lets it go, or NEVER_SENT */
+    bool came, coming; /* for the operation before, or the one at hand */
     bool live;
     uint64_t offset; /* a trained weight: elements before it, in the order of
                         the module's parameters; where arrivals are noted */
@@ -61,9 +66,13 @@ struct walk {
     bool outside; /* there are operations outside of a checkpoint */
     bool unpacks; /* saved tensors go when the formula that took them is done */
     bool reloads; /* what came back from the host stays to the end */
-    bool led;     /* the first of them has been asked for */
-    uint64_t lead;           /* ... with so much of gradients there */
-    bool split;              /* gradients of linears' weights come later */
+    bool unloads; /* ... comes for an operation, and stays to the next such */
+    bool holds;   /* ... and nothing else ends it */
+    bool calls;   /* the operation at hand is such */
+    uint64_t copies; /* bytes that come, of what is here: for a moment */
+    bool led;        /* the first of them has been asked for */
+    uint64_t lead;   /* ... with so much of gradients there */
+    bool split;      /* gradients of linears' weights come later */
     uint32_t done[DONE_MAX]; /* first operations of regions made again */
     uint32_t n_done;
     uint64_t kept, tmp, wgrad; /* alive now */
@@ -140,7 +149,21 @@ static inline bool walk_stays(const struct walk *w, const struct walk_slot *s)
     return w->pass == PASS_CHECKPOINT ? s->checkpointed : s->kept;
 }
 
+/* ---- walk.c ---- */
+
+struct walk walk_on(const struct program *p, const struct block *block,
+                    uint64_t regions, const struct walk_scratch *scratch);
+void walk_init(struct walk *w);
+/* The fullest moment of forward; leaves what is kept, and the output, live. */
+struct extremum walk_forward(struct walk *w, enum walk_pass pass);
+/* The block below has taken over the gradient of the input. */
+void walk_input_handed(struct walk *w);
+/* Whether the block's tensors go to the host, and how. */
+enum away_how walk_how(const struct walk_scratch *scratch,
+                       const struct block *block);
+
 void walk_slot_alloc(struct walk *w, struct walk_slot *s);
+/* Not what a copy on the host is kept for: walk_away.c. */
 void walk_slot_free(struct walk *w, struct walk_slot *s);
 
 static inline void walk_tell(struct walk *w, struct walk_event e)
@@ -215,8 +238,15 @@ uint64_t walk_uncast_factors(const struct walk *w, const struct op *op);
 
 /* ---- walk_away.c ---- */
 
+enum { NEVER_SENT = UINT32_MAX };
 /* Which of what a layer keeps goes to the host, and what that comes to. */
-void walk_find_away(struct walk *w, struct away *sum, uint64_t away_elems);
+void walk_find_away(struct walk *w, struct away *sum, enum away_how how);
+/* unloads: operation k of forward is over; one of backward needs what it kept,
+ * and is told how much of that is copies of what is here; it is over, or all
+ * are. */
+void walk_let_go(struct walk *w, uint32_t k);
+uint64_t walk_call_back(struct walk *w, const struct op *op, uint32_t k);
+void walk_called_back(struct walk *w);
 
 /* ---- walk_arrival.c ---- */
 

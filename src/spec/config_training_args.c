@@ -138,7 +138,7 @@ static const struct config_row rows[] = {
     SAME_READ("dp_shard_size", KEY_SHARD_DEGREE),
     QUIET("dp_replicate_size"),
     ASIDE("unfrozen_parameters", "all are trained"),
-    ASIDE("activation_offloading", "activations stay on the GPU"),
+    LATER("activation_offloading"),
     ASIDE("gptq", "the base is not quantized so"),
     ASIDE("flash_attn_cross_entropy", "the loss is transformers'"),
     ASIDE("flash_attn_rms_norm", "norms are transformers'"),

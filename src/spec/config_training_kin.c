@@ -324,6 +324,27 @@ static void adapters(struct config *c, enum kin kin)
 
 /* ---- recomputation ---- */
 
+/* activation_offloading: TRL's OffloadActivations, around checkpoints, which its
+ * trainers have where nothing is said; Axolotl puts it in their place where
+ * there are adapters, and has older ways too (axolotl core/builders/base.py,
+ * core/trainers/mixins/activation_checkpointing.py). */
+static void offloading(struct config *c, const struct json *said)
+{
+    const struct json *v = config_at(c, "activation_offloading");
+    const struct json *adapter = config_at(c, "adapter");
+    const bool axolotl = config_at(c, "base_model") != NULL
+                         || config_at(c, "sequence_len") != NULL;
+    const bool word = is_text(v, "legacy") || is_text(v, "hidden_states");
+    const bool disk = is_text(v, "disk");
+    if (v == NULL || !(word || disk || ANY_IS_TRUE(c, "activation_offloading")))
+        return;
+    if (axolotl && adapter != NULL && !word && !disk)
+        config_set(c, v, KEY_RECOMPUTE, "none");
+    else if (said == NULL || axolotl)
+        config_set(c, v, KEY_RECOMPUTE, "full");
+    config_set(c, v, KEY_OFFLOAD_ACTIVATIONS, disk ? "nvme" : "cpu");
+}
+
 /* LLaMA-Factory recomputes unless told not to, ms-swift too. [model_utils/
  * checkpointing.py, swift/trainers/arguments.py] */
 static void recompute(struct config *c, enum kin kin)
@@ -342,7 +363,8 @@ static void recompute(struct config *c, enum kin kin)
                            : "false");
     } else if (kin == KIN_SWIFT && said == NULL) {
         config_set(c, c->root, KEY_RECOMPUTE, "full");
-    } else if (said == NULL && FIRST_OF(c, "use_peft", "packing") != NULL) {
+    } else if (said == NULL && config_at(c, "activation_offloading") == NULL
+               && FIRST_OF(c, "use_peft", "packing") != NULL) {
         config_note(c, "TRL's trainers recompute where gradient_checkpointing "
                        "is not said, since 2025: --recompute full");
     }
@@ -354,6 +376,7 @@ static void recompute(struct config *c, enum kin kin)
         config_set(c, said, KEY_RECOMPUTE, "full");
         config_set(c, said, KEY_OFFLOAD_ACTIVATIONS, "cpu");
     }
+    offloading(c, said);
     if (more != NULL && more->kind == JSON_STRING) { /* a script's JSON */
         const char *at = strstr(more->text.p, "use_reentrant");
         if (at != NULL)

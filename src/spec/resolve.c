@@ -181,6 +181,22 @@ bool run_offloads(const struct run *run)
            || run->offload_activations != OFFLOAD_NONE;
 }
 
+enum away_how run_away(const struct run *run)
+{
+    if (run->away_layers > 0)
+        return AWAY_LAYERS;
+    return run->offload_activations != OFFLOAD_NONE
+                   && run->recompute == RECOMP_NONE
+               ? AWAY_TENSORS
+               : AWAY_NOTHING;
+}
+
+bool run_unloads_head(const struct run *run)
+{
+    return run->offload_activations != OFFLOAD_NONE && run_is_hf(run)
+           && run->engine == ENGINE_DDP && !run_spreads(run);
+}
+
 /* DeepSpeed sets them to None whatever it is told (engine.py, zero_grad),
  * Megatron's are a permanent buffer. */
 bool run_keeps_grads(const struct run *run)

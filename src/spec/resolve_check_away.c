@@ -63,9 +63,33 @@ static void check_layers(const struct run *r, const struct spec *s,
     }
 }
 
+/* TRL's, without checkpoints. It takes views of FSDP's flat parameters for
+ * activations. */
+static void check_tensors(const struct run *r, const struct spec *s,
+                          struct diag *d)
+{
+    char buf[RESOLVE_TEXT_MAX];
+    memplan_error *e = NULL;
+    if (r->engine != ENGINE_DDP || run_spreads(r)) {
+        e = setup_error(
+            d, MEMPLAN_E_UNSUPPORTED, KEY_OFFLOAD_ACTIVATIONS,
+            "offload_activations 'cpu' without recompute 'full' is "
+            "not modelled yet with %s '%s'",
+            run_spreads(r) ? "schedule" : "engine",
+            resolve_text(r, run_spreads(r) ? KEY_SCHEDULE : KEY_ENGINE, buf));
+        diag_hint(e, "add --recompute full, or use --engine ddp");
+    } else if (!spec_is_language(s)) {
+        e = setup_error(d, MEMPLAN_E_UNSUPPORTED, KEY_OFFLOAD_ACTIVATIONS,
+                        "offload_activations 'cpu' of models that are not of "
+                        "language is not modelled yet");
+        diag_hint(e, "leave it out");
+    }
+}
+
 /* OffloadActivations of torchtune and TRL around checkpointed layers: what they
  * keep is one tensor a layer. Without checkpoints it is every tensor kept. */
-static void check_checkpoints(const struct run *r, struct diag *d)
+static void check_checkpoints(const struct run *r, const struct spec *s,
+                              struct diag *d)
 {
     char buf[RESOLVE_TEXT_MAX];
     if (r->impl == IMPL_MEGATRON && r->engine != ENGINE_DEEPSPEED) {
@@ -82,6 +106,9 @@ static void check_checkpoints(const struct run *r, struct diag *d)
                         resolve_text(r, KEY_IMPLEMENTATION, buf));
         diag_hint(e, "leave it out, or use --framework hf, torchtune, or "
                      "megatron with --cpu-offloading-num-layers");
+    } else if (r->recompute == RECOMP_NONE && resolve_is_hf(r)
+               && !run_prefixes(r)) {
+        check_tensors(r, s, d);
     } else if (r->recompute != RECOMP_FULL) {
         memplan_error *e =
             setup_error(d, MEMPLAN_E_UNSUPPORTED, KEY_OFFLOAD_ACTIVATIONS,
@@ -97,5 +124,5 @@ void resolve_check_away(const struct run *r, const struct spec *s,
     if (r->away_layers > 0)
         check_layers(r, s, d);
     else if (r->offload_activations == OFFLOAD_CPU)
-        check_checkpoints(r, d);
+        check_checkpoints(r, s, d);
 }

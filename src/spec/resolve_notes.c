@@ -61,6 +61,12 @@ static void say_engine(struct run *r)
 /* Another order before (cpu_offload_v1.py). */
 static void say_away(struct run *r)
 {
+    if (run_away(r) == AWAY_TENSORS)
+        resolve_note(
+            r, KEY_OFFLOAD_ACTIVATIONS,
+            "what is kept waits on the CPU, tensors of 1 KiB and more, "
+            "as TRL's OffloadActivations of 2026 has it: what two "
+            "operations keep one after the other stays");
     if (r->away_layers == 0)
         return;
     resolve_note(r, KEY_CPU_OFFLOADING_NUM_LAYERS,

@@ -727,6 +727,13 @@ bool run_projects(const struct run *run);
 
 /* Anything has its place beside the GPU. */
 bool run_offloads(const struct run *run);
+/* Whose tensors leave the GPU between forward and backward: nobody's, but
+ * checkpoints perhaps; the first layers', layer by layer (Transformer Engine);
+ * those of all layers, one by one (OffloadActivations without checkpoints). */
+enum away_how { AWAY_NOTHING, AWAY_LAYERS, AWAY_TENSORS };
+enum away_how run_away(const struct run *run);
+/* With checkpoints or without, OffloadActivations has the head's norm's too. */
+bool run_unloads_head(const struct run *run);
 /* ZeRO++'s, where they do something: between ranks, and between nodes. */
 bool run_gathers_in_8_bits(const struct run *run);
 bool run_reduces_in_4_bits(const struct run *run);

@@ -1,0 +1,17 @@
+Axolotl offloads in place of checkpoints, where there are adapters.
+== args
+llama-7b --training-args run.yaml --json
+== file run.yaml
+base_model: huggyllama/llama-7b
+adapter: lora
+lora_r: 16
+lora_target_linear: true
+sequence_len: 2048
+micro_batch_size: 1
+bf16: true
+gradient_checkpointing: true
+activation_offloading: true
+== stdout ~
+"recompute": "none"
+"offload_activations": "cpu"
+what is kept waits on the CPU, tensors of 1 KiB and more
