@@ -44,6 +44,8 @@ struct kernel_speed {
     /* of a product's rate, in a training step: clocks, caches and
        multiprocessors are shared there; of 16 and of 8 bits */
     double in_situ, in_situ8;
+    double in_situ_alone; /* of 16 bits on one GPU, where no messages go beside;
+                             0: in_situ */
     struct attention_speed flash1; /* FlashAttention 1; of rate 0: a share of
                                       version 2's */
     struct attention_speed flash2, fused; /* version 2, which PyTorch has;

@@ -4,7 +4,7 @@
  * refuses to know how often a block runs. [docs/method.md eq. kernels]
  */
 #include "fold/fold.h"
-#include "fold/time.h"
+#include "fold/time_private.h"
 
 #include <math.h>
 
@@ -12,11 +12,11 @@
 
 /* Share of the memory's bandwidth that a product's operands are read with. */
 #define PRODUCT_MEMORY_SHARE 0.85
-/* A kernel's start and end (ai-dynamo/aiconfigurator, memory operations). */
-#define KERNEL_LATENCY_S 3e-6
-/* Of the rate of a fused kernel, on the same GPU: PyTorch's memory-efficient
- * attention. */
-#define SDPA_SHARE 0.55
+/* Of the rate of FlashAttention 2, on the same GPU: PyTorch's memory-efficient
+ * attention, in 16 and in 32 bits, where its share is of a smaller peak
+ * (tests/measured/attention.csv). */
+#define SDPA_SHARE 0.45
+#define SDPA_SHARE_32 1.4
 /* Of FlashAttention 2's rate, version 1 where nobody timed it: what an A100
  * shows at 1024 tokens and more (Dao 2023, figure 4). */
 #define FLASH_1_SHARE 0.45
@@ -104,6 +104,16 @@ static double rows_limit(const struct clock *c, const struct product *x)
            * (x->align % 2 == 0 ? EVEN_ROWS_FLOP_S : ODD_ROWS_FLOP_S);
 }
 
+/* Of a product's rate alone, in a step. */
+static double in_situ(const struct clock *c, bool fp8)
+{
+    const struct kernel_speed *s = c->speed;
+    const bool alone = c->run->gpus == 1 && s->in_situ_alone > 0;
+    if (fp8)
+        return s->in_situ8;
+    return alone ? s->in_situ_alone : s->in_situ;
+}
+
 double time_product(const struct clock *c, const struct product *x)
 {
     if (!(x->m >= 1) || !(x->n >= 1) || !(x->k >= 1) || !(x->copies >= 1))
@@ -112,13 +122,12 @@ double time_product(const struct clock *c, const struct product *x)
         x->fp8 ? &c->speed->bits8 : &c->speed->bits16;
     const bool plain = is_plain(c, x);
     const double share = plain ? c->speed->share32 : s->share;
-    const double in_situ = plain    ? 1
-                           : x->fp8 ? c->speed->in_situ8
-                                    : c->speed->in_situ;
     const double flop = 2 * x->m * x->n * x->k * x->copies;
     const double waves = quantised(x, (double)c->run->gpu.sm_count);
-    const double rate = fmin(peak_of(c, x) * share * in_situ, rows_limit(c, x))
-                        * c->run->scale[SPEED_PRODUCTS];
+    const double rate =
+        fmin(peak_of(c, x) * share * (plain ? 1 : in_situ(c, x->fp8)),
+             rows_limit(c, x))
+        * c->run->scale[SPEED_PRODUCTS];
     const double compute =
         flop / rate * (1 + s->quantum * (waves - 1)) * (1 + s->depth / x->k);
     const double memory =
@@ -148,22 +157,6 @@ double time_bytes(const struct clock *c, double bytes)
 
 /* ---- one operation ---- */
 
-struct op_clock {
-    const struct clock *c;
-    const struct op *op;
-    struct block_time *out;
-};
-
-static const struct tensor *in(const struct op_clock *o, unsigned i)
-{
-    return &o->c->p->tensor[o->op->in[i]];
-}
-
-static const struct tensor *out(const struct op_clock *o, unsigned i)
-{
-    return &o->c->p->tensor[o->op->out[i]];
-}
-
 /* Of rows of these lengths: 1, 2, 4 or 8. */
 static unsigned rows_align(double a, double b)
 {
@@ -171,74 +164,58 @@ static unsigned rows_align(double a, double b)
     return (unsigned)(lengths & (~lengths + 1));
 }
 
-static bool grads(const struct tensor *t)
-{
-    return t->role == ROLE_PARAM ? t->trainable && !t->in_vain : t->needs_grad;
-}
-
 static double last_dim(const struct tensor *t)
 {
     return t->rank == 0 ? 1 : (double)t->dim[t->rank - 1].n;
 }
 
-static void spend(struct pass *p, enum time_part part, double seconds)
-{
-    if (seconds <= 0)
-        return;
-    p->part[part] += seconds;
-    p->kernels += 1;
-    p->messages += part == TIME_TP || part == TIME_CP || part == TIME_EP;
-}
-
-static bool any_grads(const struct op_clock *o)
-{
-    for (unsigned i = 0; i < o->op->n_in; i++)
-        if (grads(in(o, i)))
-            return true;
-    return false;
-}
-
-static void spend_cast(const struct op_clock *o, struct pass *p, double bytes,
-                       double kernels)
-{
-    if (kernels < 1)
-        return;
-    spend(p, TIME_MEMORY,
-          time_bytes(o->c, bytes) + (kernels - 1) * KERNEL_LATENCY_S);
-    p->kernels += kernels - 1;
-}
-
 static void casts(struct op_clock *o)
 {
-    const struct tensor *x = in(o, 0), *w = in(o, 1);
-    const bool any = grads(x) || grads(w);
+    const struct tensor *x = op_in(o, 0), *w = op_in(o, 1);
+    const bool any = op_grads(x) || op_grads(w);
     struct cast_bytes b;
     cast_to_8_bits(
         &b, o->c->run,
         &(struct operands){ .input = (double)x->elems,
                             .weight = (double)w->elems,
-                            .gradient = any ? (double)out(o, 0)->elems : 0,
+                            .gradient = any ? (double)op_out(o, 0)->elems : 0,
                             .on_use = o->op->in_8_bits });
-    spend_cast(o, &o->out->forward, b.forward, b.forward_kernels);
+    moves_spend(o->c, &o->out->forward,
+                (struct moved){ b.forward, b.forward_kernels });
     if (any)
-        spend_cast(o, &o->out->input, b.back, b.back_kernels);
+        moves_spend(o->c, &o->out->input,
+                    (struct moved){ b.back, b.back_kernels });
 }
 
 /* Whose weight is unpacked for the product: again in backward, for which the
  * packed one is kept (bitsandbytes, MatMul4Bit). */
 static void unpacks_again(struct op_clock *o)
 {
-    const struct tensor *w = in(o, 1);
+    const struct tensor *w = op_in(o, 1);
     for (unsigned i = 2; i < o->op->n_in; i++)
-        if (in(o, i)->elems == w->elems && in(o, i)->bytes < w->bytes)
-            spend(&o->out->input, TIME_MEMORY,
-                  time_bytes(o->c, (double)(in(o, i)->bytes + w->bytes)));
+        if (op_in(o, i)->elems == w->elems && op_in(o, i)->bytes < w->bytes)
+            op_spend(&o->out->input, TIME_MEMORY,
+                     time_bytes(o->c, (double)(op_in(o, i)->bytes + w->bytes)));
+}
+
+/* Its gradient sums rows; autocast casts it and that. */
+static void bias(struct op_clock *o)
+{
+    const struct tensor *x = op_in(o, 0), *y = op_out(o, 0), *b = op_in(o, 2);
+    const double both =
+        (double)b->bytes + (double)(b->elems * dtype_size(x->dtype));
+    const struct moved cast = { both, b->dtype != x->dtype ? 1 : 0 };
+    moves_spend(o->c, &o->out->forward, cast);
+    if (!op_grads(op_in(o, 1)))
+        return;
+    op_spend(&o->out->weight, TIME_MEMORY, time_bytes(o->c, (double)y->bytes));
+    moves_spend(o->c, &o->out->weight, cast);
 }
 
 /* x W: its gradients are two products, of other shapes. */
 static void linear(struct op_clock *o)
 {
-    const struct tensor *x = in(o, 0), *w = in(o, 1), *y = out(o, 0);
+    const struct tensor *x = op_in(o, 0), *w = op_in(o, 1), *y = op_out(o, 0);
     const double k = last_dim(x), n = last_dim(y);
     const double flop = o->op->flop_full + o->op->flop_idle;
     const double copies =
@@ -255,26 +232,26 @@ static void linear(struct op_clock *o)
     const double m = p.m;
     if (fp8)
         casts(o);
-    spend(&o->out->forward, TIME_PRODUCTS, time_product(o->c, &p));
+    op_spend(&o->out->forward, TIME_PRODUCTS, time_product(o->c, &p));
     p.n = k, p.k = n;
-    if (grads(x))
+    if (op_grads(x))
         unpacks_again(o);
-    if (grads(x))
-        spend(&o->out->input, TIME_PRODUCTS, time_product(o->c, &p));
+    if (op_grads(x))
+        op_spend(&o->out->input, TIME_PRODUCTS, time_product(o->c, &p));
     p.m = n, p.n = k, p.k = m;
     /* added into the main gradient in one kernel */
     if (o->c->run->wgrad_fusion)
         p.result_bytes = 2 * (double)dtype_size(o->c->run->prec.grad);
-    if (grads(w))
-        spend(&o->out->weight, TIME_PRODUCTS, time_product(o->c, &p));
-    if (grads(w) && o->op->n_in > 2 && in(o, 2)->role == ROLE_PARAM)
-        spend(&o->out->weight, TIME_MEMORY, time_bytes(o->c, (double)y->bytes));
+    if (op_grads(w))
+        op_spend(&o->out->weight, TIME_PRODUCTS, time_product(o->c, &p));
+    if (o->op->n_in > 2 && op_in(o, 2)->role == ROLE_PARAM)
+        bias(o);
 }
 
 /* Batches of matrices: the last two dimensions of the first operand say which. */
 static void matmul(struct op_clock *o)
 {
-    const struct tensor *x = in(o, 0);
+    const struct tensor *x = op_in(o, 0);
     const double k = last_dim(x);
     const double m = x->rank < 2 ? 1 : (double)x->dim[x->rank - 2].n;
     const double copies = (double)x->elems / fmax(k * m, 1);
@@ -285,24 +262,24 @@ static void matmul(struct op_clock *o)
                          .copies = copies,
                          .dtype = x->dtype,
                          .result_bytes = (double)dtype_size(x->dtype),
-                         .align = rows_align(k, last_dim(out(o, 0))) };
+                         .align = rows_align(k, last_dim(op_out(o, 0))) };
     const enum time_part part =
         o->op->core_attention ? TIME_ATTENTION : TIME_PRODUCTS;
     const double n = p.n;
-    spend(&o->out->forward, part, time_product(o->c, &p));
+    op_spend(&o->out->forward, part, time_product(o->c, &p));
     p.n = k, p.k = n;
-    if (grads(x))
-        spend(&o->out->input, part, time_product(o->c, &p));
+    if (op_grads(x))
+        op_spend(&o->out->input, part, time_product(o->c, &p));
     p.m = k, p.n = n, p.k = m;
-    if (o->op->n_in > 1 && grads(in(o, 1)))
-        spend(&o->out->input, part, time_product(o->c, &p));
+    if (o->op->n_in > 1 && op_grads(op_in(o, 1)))
+        op_spend(&o->out->input, part, time_product(o->c, &p));
 }
 
 /* Rows of the queries over rows of the log-sum-exp beside the result. */
 static double head_dim(const struct op_clock *o)
 {
-    const double rows = o->op->n_out > 1 ? (double)out(o, 1)->elems : 0;
-    return rows > 0 ? (double)in(o, 0)->elems / rows : 0;
+    const double rows = o->op->n_out > 1 ? (double)op_out(o, 1)->elems : 0;
+    return rows > 0 ? (double)op_in(o, 0)->elems / rows : 0;
 }
 
 static struct ranks ranks_of(const struct run *run, enum comm_group group)
@@ -323,11 +300,12 @@ static void ring(struct op_clock *o, double forward, double back)
     const struct clock *c = o->c;
     const struct run *run = c->run;
     const double hops = (double)(run->cp - 1), cp = (double)run->cp;
-    const double bytes = (double)in(o, 1)->bytes + (double)in(o, 2)->bytes;
+    const double bytes =
+        (double)op_in(o, 1)->bytes + (double)op_in(o, 2)->bytes;
     const double once = time_send(c, run->tp * run->cp, bytes);
-    spend(&o->out->forward, TIME_CP, hops * fmax(0, once - forward / cp));
+    op_spend(&o->out->forward, TIME_CP, hops * fmax(0, once - forward / cp));
     if (back > 0)
-        spend(&o->out->input, TIME_CP, hops * fmax(0, 2 * once - back / cp));
+        op_spend(&o->out->input, TIME_CP, hops * fmax(0, 2 * once - back / cp));
 }
 
 /* Keys and values come from all ranks before attention begins, again in
@@ -340,15 +318,15 @@ static void gathers_keys(struct op_clock *o, bool back)
     const struct clock *c = o->c;
     const struct ranks r = ranks_of(c->run, COMM_CP);
     for (unsigned i = 1; i <= 2; i++) {
-        const double bytes = (double)in(o, i)->bytes * (double)c->run->cp;
+        const double bytes = (double)op_in(o, i)->bytes * (double)c->run->cp;
         const double gather = time_wire(c, WIRE_ALL_GATHER, r, bytes);
         const double reduce = time_wire(c, WIRE_REDUCE_SCATTER, r, bytes);
-        spend(&o->out->forward, TIME_CP, gather);
-        spend(&o->out->forward, TIME_MEMORY, time_bytes(c, ORDERED * bytes));
+        op_spend(&o->out->forward, TIME_CP, gather);
+        op_spend(&o->out->forward, TIME_MEMORY, time_bytes(c, ORDERED * bytes));
         if (!back)
             continue;
-        spend(&o->out->input, TIME_CP, gather + reduce);
-        spend(&o->out->input, TIME_MEMORY, time_bytes(c, SUMMED * bytes));
+        op_spend(&o->out->input, TIME_CP, gather + reduce);
+        op_spend(&o->out->input, TIME_MEMORY, time_bytes(c, SUMMED * bytes));
     }
 }
 
@@ -391,8 +369,9 @@ static void attention(struct op_clock *o, double share)
 {
     enum { WHOLE_HEAD = 128 };
     const struct clock *c = o->c;
-    const struct attention_speed s = kernel_of(c);
-    const struct product x = { .dtype = in(o, 0)->dtype };
+    const struct attention_speed s =
+        o->op->kind == OP_SDPA ? c->speed->flash2 : kernel_of(c);
+    const struct product x = { .dtype = op_in(o, 0)->dtype };
     const double length = (double)c->run->seq_len;
     const double d = head_dim(o);
     const double head = d > 0 ? fmin(d, WHOLE_HEAD) : WHOLE_HEAD;
@@ -403,99 +382,42 @@ static void attention(struct op_clock *o, double share)
     const double flop = o->op->flop_causal;
     const double forward = flop / (rate * s.forward) + KERNEL_LATENCY_S;
     const double back =
-        any_grads(o) ? 2.5 * flop / (rate * s.backward) + KERNEL_LATENCY_S : 0;
-    spend(&o->out->forward, TIME_ATTENTION, forward);
-    spend(&o->out->input, TIME_ATTENTION, back);
+        op_has_grads(o) ? 2.5 * flop / (rate * s.backward) + KERNEL_LATENCY_S
+                        : 0;
+    op_spend(&o->out->forward, TIME_ATTENTION, forward);
+    op_spend(&o->out->input, TIME_ATTENTION, back);
     around_attention(o, forward, back);
 }
 
 /* FLOPs of products whose shapes the operation does not say. */
 static double plain_products(const struct op_clock *o, double flop, double part)
 {
-    const struct product x = { .dtype = in(o, 0)->dtype };
+    const struct product x = { .dtype = op_in(o, 0)->dtype };
     const double share = part * o->c->speed->bits16.share;
     return flop
-           / (peak_of(o->c, &x) * share * o->c->speed->in_situ
+           / (peak_of(o->c, &x) * share * in_situ(o->c, false)
               * o->c->run->scale[SPEED_PRODUCTS]);
-}
-
-/* ---- what moves bytes ---- */
-
-static double forward_bytes(const struct op_clock *o)
-{
-    double sum = 0;
-    for (unsigned i = 0; i < o->op->n_in; i++)
-        sum += (double)in(o, i)->bytes;
-    for (unsigned i = 0; i < o->op->n_out; i++)
-        sum += (double)out(o, i)->bytes;
-    return sum;
-}
-
-/* The result's gradient, what was kept, and the gradients made of them. */
-static double backward_bytes(const struct op_clock *o)
-{
-    tensor_id saved[SAVED_MAX];
-    const size_t n = op_saves(o->c->p, o->op, saved);
-    double sum = (double)out(o, 0)->bytes;
-    for (size_t i = 0; i < n; i++)
-        sum += (double)o->c->p->tensor[saved[i]].bytes;
-    for (unsigned i = 0; i < o->op->n_in; i++)
-        if (grads(in(o, i)))
-            sum += (double)in(o, i)->bytes;
-    return sum;
-}
-
-static void moves(struct op_clock *o)
-{
-    spend(&o->out->forward, TIME_MEMORY, time_bytes(o->c, forward_bytes(o)));
-    if (any_grads(o))
-        spend(&o->out->input, TIME_MEMORY, time_bytes(o->c, backward_bytes(o)));
-}
-
-/* Its gradient is the result's, as it is. */
-static void moves_forward(struct op_clock *o)
-{
-    spend(&o->out->forward, TIME_MEMORY, time_bytes(o->c, forward_bytes(o)));
-}
-
-/* Rows of a table: what comes out is read and written, not the table; its
- * gradient is a whole table. */
-static void looks_up(struct op_clock *o)
-{
-    const double rows = 2 * (double)out(o, 0)->bytes;
-    spend(&o->out->forward, TIME_MEMORY, time_bytes(o->c, rows));
-    if (any_grads(o))
-        spend(&o->out->input, TIME_MEMORY,
-              time_bytes(o->c, rows + (double)in(o, 0)->bytes));
-}
-
-/* A slice's gradient is copied into that of the whole. */
-static void views(struct op_clock *o)
-{
-    if (any_grads(o) && out(o, 0)->bytes < in(o, 0)->bytes)
-        spend(&o->out->input, TIME_MEMORY,
-              time_bytes(o->c, 2 * (double)out(o, 0)->bytes));
 }
 
 static void with_products(struct op_clock *o)
 {
     const double flop = o->op->flop_full;
     const double back = op_backward_products(o->c->p, o->op);
-    moves(o);
+    moves_once(o);
     if (flop <= 0)
         return;
-    spend(&o->out->forward, TIME_PRODUCTS, plain_products(o, flop, 1));
-    spend(&o->out->input, TIME_PRODUCTS, plain_products(o, back * flop, 1));
+    op_spend(&o->out->forward, TIME_PRODUCTS, plain_products(o, flop, 1));
+    op_spend(&o->out->input, TIME_PRODUCTS, plain_products(o, back * flop, 1));
 }
 
 static void convolution(struct op_clock *o)
 {
     const double flop = o->op->flop_full;
     const double back = op_backward_products(o->c->p, o->op);
-    const double least = time_bytes(o->c, forward_bytes(o));
+    const double least = time_bytes(o->c, moves_forward_bytes(o));
     const double once = plain_products(o, flop, CONV_SHARE);
-    spend(&o->out->forward, TIME_PRODUCTS, fmax(once, least));
-    spend(&o->out->input, TIME_PRODUCTS, back * fmax(once, least));
+    op_spend(&o->out->forward, TIME_PRODUCTS, fmax(once, least));
+    op_spend(&o->out->input, TIME_PRODUCTS, back * fmax(once, least));
 }
 
 /* ---- messages ---- */
@@ -519,7 +441,7 @@ static void message(struct op_clock *o, enum wire wire, enum wire back)
     const struct ranks r = ranks_of(c->run, o->op->group);
     const enum time_part part = part_of(o->op->group);
     const bool gathers = wire == WIRE_ALL_GATHER;
-    const double bytes = (double)(gathers ? out(o, 0) : in(o, 0))->bytes;
+    const double bytes = (double)(gathers ? op_out(o, 0) : op_in(o, 0))->bytes;
     /* cast before it is gathered (torchao, float8/float8_tensor_parallel.py) */
     const double narrow = o->op->in_8_bits ? bytes / 2 : bytes;
     const bool overlaps = c->run->impl == IMPL_MEGATRON
@@ -530,11 +452,11 @@ static void message(struct op_clock *o, enum wire wire, enum wire back)
                              ? time_dispatch(c, r, bytes)
                              : time_wire(c, wire, r, gathers ? narrow : bytes);
     if (o->op->kind == OP_VIEW) { /* of the gradient alone */
-        spend(&o->out->input, part, there);
+        op_spend(&o->out->input, part, there);
         return;
     }
-    spend(&o->out->forward, part, there);
-    if (!any_grads(o) || o->op->one_way)
+    op_spend(&o->out->forward, part, there);
+    if (!op_has_grads(o) || o->op->one_way)
         return;
     const double again =
         routed
@@ -543,7 +465,7 @@ static void message(struct op_clock *o, enum wire wire, enum wire back)
     if (overlaps && o->op->group == COMM_TP && wire != WIRE_REDUCE_SCATTER)
         o->out->input.hidden += again, o->out->input.messages += 1;
     else
-        spend(&o->out->input, part, again);
+        op_spend(&o->out->input, part, again);
 }
 
 /* Exhaustive: a new kind does not compile until it has its time. */
@@ -553,53 +475,56 @@ static void op_time(struct op_clock *o)
     case OP_LINEAR: linear(o); break;
     case OP_MATMUL: matmul(o); break;
     case OP_FLASH_ATTENTION: attention(o, 1); break;
-    case OP_SDPA: attention(o, SDPA_SHARE); break;
+    case OP_SDPA:
+        attention(o,
+                  op_in(o, 0)->dtype == DT_FP32 ? SDPA_SHARE_32 : SDPA_SHARE);
+        break;
     case OP_CONV: convolution(o); break;
     case OP_EMBEDDING:
-    case OP_INDEX: looks_up(o); break;
+    case OP_INDEX: moves_rows(o); break;
     case OP_VIEW:
-        views(o);
-        if (o->op->one_way && any_grads(o))
+        moves_view(o);
+        if (o->op->one_way && op_has_grads(o))
             message(o, WIRE_ALL_REDUCE, WIRE_ALL_REDUCE);
         break;
-    case OP_ADD: moves_forward(o); break;
+    case OP_ADD: moves_sum(o); break;
+    case OP_MUL: moves_product(o); break;
+    case OP_DIV: moves_quotient(o); break;
+    case OP_POW: moves_power(o); break;
+    case OP_RSQRT: moves_root(o); break;
+    case OP_NLL_LOSS: moves_chosen(o); break;
+    case OP_LAYER_NORM:
+    case OP_RMS_NORM: moves_norm(o); break;
+    case OP_CAST: moves_cast(o); break;
+    case OP_SOFTMAX: moves_softmax(o, false); break;
+    case OP_LOG_SOFTMAX: moves_softmax(o, true); break;
+    case OP_MEAN: moves_mean(o); break;
+    case OP_NEG:
+    case OP_CAT: moves_strided(o); break;
     case OP_FUSED:
     case OP_FUNCTION:
     case OP_LOOP:
     case OP_SOLVE:
     case OP_FUSED_CROSS_ENTROPY: with_products(o); break;
-    case OP_MUL:
     case OP_SCALE:
-    case OP_NEG:
-    case OP_DIV:
-    case OP_POW:
-    case OP_MEAN:
-    case OP_RSQRT:
     case OP_TANH:
-    case OP_SOFTMAX:
     case OP_MASKED_SOFTMAX:
-    case OP_LOG_SOFTMAX:
-    case OP_NLL_LOSS:
     case OP_ACTIVATION:
     case OP_PYTHON_GELU:
     case OP_RELU:
-    case OP_CAST:
     case OP_COPY:
-    case OP_CAT:
     case OP_DROPOUT:
     case OP_DROPOUT_ADD:
-    case OP_LAYER_NORM:
     case OP_BATCH_NORM:
     case OP_MAX_POOL:
     case OP_AVG_POOL:
-    case OP_RMS_NORM:
     case OP_SWIGLU:
     case OP_CROSS_ENTROPY:
     case OP_COMPILED_CROSS_ENTROPY:
     case OP_CUMSUM:
     case OP_WHERE:
     case OP_TOPK:
-    case OP_QUANTIZE: moves(o); break;
+    case OP_QUANTIZE: moves_once(o); break;
     case OP_ALL_REDUCE: message(o, WIRE_ALL_REDUCE, WIRE_ALL_REDUCE); break;
     case OP_ALL_GATHER: message(o, WIRE_ALL_GATHER, WIRE_REDUCE_SCATTER); break;
     case OP_REDUCE_SCATTER:
@@ -628,29 +553,6 @@ static void add_time(struct block_time *sum, const struct block_time *x)
     add_pass(&sum->again, &x->again);
 }
 
-/* A tensor that several read has as many gradients, which are added up. Slices
- * are counted as such. */
-static void add_forks(struct block_time *sum, const struct clock *c,
-                      const struct block *b)
-{
-    double bytes = 0, adds = 0;
-    for (uint32_t i = 0; i < b->op_count; i++) {
-        const struct op *op = &c->p->op[b->op_first + i];
-        if (op->kind != OP_ADD || op->n_in < 2)
-            continue;
-        const struct tensor *t = &c->p->tensor[op->in[0]];
-        if (!grads(t) || !grads(&c->p->tensor[op->in[1]]))
-            continue;
-        bytes += 3 * (double)t->bytes; /* the residual and its branch */
-        adds += 1;
-    }
-    if (adds == 0)
-        return;
-    sum->input.part[TIME_MEMORY] +=
-        time_bytes(c, bytes) + (adds - 1) * KERNEL_LATENCY_S;
-    sum->input.kernels += adds;
-}
-
 void time_op(struct block_time *out, const struct clock *c, const struct op *op)
 {
     struct op_clock o = { c, op, out };
@@ -670,5 +572,5 @@ void time_block(struct block_time *out, const struct clock *c,
             one.again = one.forward;
         add_time(out, &one);
     }
-    add_forks(out, c, b);
+    moves_forks(out, c, b);
 }

@@ -176,6 +176,8 @@ struct op {
        kept; 0: those */
     uint64_t stash_bytes;
     bool stash_input;
+    bool indexed; /* OP_VIEW: parts by index (x[..., :n]), no split */
+    bool strided; /* its operands' elements lie apart: heads before tokens */
     bool checkpointed; /* recompute 'ops': what it makes outlives the
                                      checkpoint around the block */
     bool outside;      /* it stands beside the layer that its block is, and

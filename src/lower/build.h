@@ -481,6 +481,9 @@ tensor_id build_view(struct builder *b, const char *name, tensor_id x,
 /* One operation with several views of x: split, chunk, unbind (n <= 4). */
 void build_split(struct builder *b, const char *name, tensor_id x,
                  tensor_id *out, const struct shape *shapes, unsigned n);
+/* The same by index: x[..., :k] and the rest. */
+void build_slices(struct builder *b, const char *name, tensor_id x,
+                  tensor_id *out, const struct shape *shapes, unsigned n);
 tensor_id build_cat(struct builder *b, const char *name, tensor_id x,
                     tensor_id y, const struct shape *shape);
 tensor_id build_cat3(struct builder *b, const char *name, const tensor_id x[3],

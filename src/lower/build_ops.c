@@ -189,6 +189,13 @@ void build_split(struct builder *b, const char *name, tensor_id x,
         op_result(b, op, out[i]);
 }
 
+void build_slices(struct builder *b, const char *name, tensor_id x,
+                  tensor_id *out, const struct shape *shapes, unsigned n)
+{
+    build_split(b, name, x, out, shapes, n);
+    b->p->op[b->p->n_ops - 1].indexed = true;
+}
+
 tensor_id build_cat(struct builder *b, const char *name, tensor_id x,
                     tensor_id y, const struct shape *shape)
 {

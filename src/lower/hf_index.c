@@ -42,7 +42,7 @@ static tensor_id rotated(struct builder *b, tensor_id x, struct dim d)
         shape_last(b, x, b->rope), shape_last(b, x, DIM("d-r", d.n - b->rope.n))
     };
     tensor_id part[2];
-    build_split(b, "rotary part", x, part, parts, 2);
+    build_slices(b, "rotary part", x, part, parts, 2);
     const tensor_id turned = hf_rotate_part(b, part[0], b->rope);
     return build_cat(b, "rope", turned, part[1], &whole);
 }

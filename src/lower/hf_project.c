@@ -184,7 +184,8 @@ static void slice_qkv(struct builder *b, tensor_id qkv, struct hf_qkv *o)
     const struct shape parts[] = { hf_shape(b, b->a), hf_shape(b, b->kv),
                                    hf_shape(b, b->kv) };
     tensor_id part[3];
-    build_split(b, "q, k, v", qkv, part, parts, 3);
+    (b->spec->family == FAM_PHI3 ? build_slices : build_split)(
+        b, "q, k, v", qkv, part, parts, 3);
     o->q = (struct hf_heads){ .x = part[0], .layout = HF_SLICE, .n = b->a };
     o->k = (struct hf_heads){ .x = part[1], .layout = HF_SLICE, .n = b->kv };
     o->v = (struct hf_heads){ .x = part[2], .layout = HF_SLICE, .n = b->kv };

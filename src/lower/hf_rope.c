@@ -30,8 +30,8 @@ static bool rotates_wide(const struct spec *m)
 }
 
 /* x cos + rotate(x) sin; x is [..., d]. Ernie casts both operands. */
-static tensor_id rotate(struct builder *b, tensor_id x, tensor_id cos,
-                        tensor_id sin, struct dim d)
+static tensor_id rotated(struct builder *b, tensor_id x, tensor_id cos,
+                         tensor_id sin, struct dim d)
 {
     const bool wide = rotates_wide(b->spec);
     const enum dtype dtype =
@@ -43,12 +43,23 @@ static tensor_id rotate(struct builder *b, tensor_id x, tensor_id cos,
     const struct shape whole = shape_last(b, x, d);
     const struct shape part = shape_last(b, x, half_of(d));
     tensor_id half[2];
-    build_split(b, "halves", x, half, (const struct shape[]){ part, part }, 2);
+    build_slices(b, "halves", x, half, (const struct shape[]){ part, part }, 2);
     const tensor_id negative = build_neg(b, "-x2", half[1]);
     tensor_id turned = build_cat(b, "rotate_half", negative, half[0], &whole);
     turned = build_cast(b, "rope fp32", turned, dtype);
     const tensor_id crossed = build_mul(b, "rotated sin", turned, sin);
     return build_add(b, "rope", straight, crossed);
+}
+
+/* Heads come before tokens there, and the tables are broadcast. */
+static tensor_id rotate(struct builder *b, tensor_id x, tensor_id cos,
+                        tensor_id sin, struct dim d)
+{
+    const uint32_t first = b->p->n_ops;
+    const tensor_id y = rotated(b, x, cos, sin, d);
+    for (uint32_t i = first; i < b->p->n_ops; i++)
+        b->p->op[i].strided = true;
+    return y;
 }
 
 /* x1 cos - x2 sin and x2 cos + x1 sin, then a concatenation: GPT-OSS, and the
@@ -62,7 +73,7 @@ tensor_id hf_rotate_halves(struct builder *b, tensor_id x, struct dim d)
     const tensor_id cos = build_view(b, "cos", hf_rope_table(b, HF_COS), &row);
     const tensor_id sin = build_view(b, "sin", hf_rope_table(b, HF_SIN), &row);
     tensor_id x1[2];
-    build_split(b, "halves", x, x1, (const struct shape[]){ part, part }, 2);
+    build_slices(b, "halves", x, x1, (const struct shape[]){ part, part }, 2);
     const tensor_id a = build_mul(b, "x1 cos", x1[0], cos);
     const tensor_id c = build_mul(b, "x2 sin", x1[1], sin);
     const tensor_id first = build_add(b, "x1 cos - x2 sin", a, c);
@@ -147,7 +158,7 @@ static void rope_part(struct builder *b, struct hf_heads *h, tensor_id cos,
     const struct shape parts[] = { shape_last(b, h->x, r),
                                    shape_last(b, h->x, pass) };
     tensor_id part[2];
-    build_split(b, "rotary part", h->x, part, parts, 2);
+    build_slices(b, "rotary part", h->x, part, parts, 2);
     const tensor_id turned = rotate(b, part[0], cos, sin, r);
     h->x = build_cat(b, "rope", turned, part[1], &whole);
     /* a concatenation is contiguous in the order its operands are seen in:
@@ -249,9 +260,9 @@ static void turn_mixformer(struct builder *b, struct hf_heads *h, tensor_id cos,
     const struct shape half = shape_last(b, h->x, half_of(r));
     const enum dtype dtype = tensor_of(b, h->x)->dtype;
     tensor_id part[2], x[2];
-    build_split(b, "rotary part", h->x, part, parts, 2);
-    build_split(b, "halves", part[0], x, (const struct shape[]){ half, half },
-                2);
+    build_slices(b, "rotary part", h->x, part, parts, 2);
+    build_slices(b, "halves", part[0], x, (const struct shape[]){ half, half },
+                 2);
     x[0] = build_cast(b, "x1", x[0], DT_FP32);
     x[1] = build_cast(b, "x2", x[1], DT_FP32);
     const tensor_id a = build_mul(b, "x1 cos", x[0], cos);

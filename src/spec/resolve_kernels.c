@@ -28,14 +28,29 @@ static bool has_flash(enum gpu_arch arch)
     return false;
 }
 
+/* Of compute capability 9.0 or 10.0, which RTX cards and B300 are not. */
+static bool prefers_cudnn(const struct gpu *g)
+{
+    return g->arch == ARCH_HOPPER
+           || (g->arch == ARCH_BLACKWELL
+               && (strcmp(g->name, "b200") == 0
+                   || strcmp(g->name, "gb200") == 0));
+}
+
 /* Transformer Engine prefers FlashAttention before Hopper, cuDNN since
- * (attention/dot_product_attention/utils.py, get_attention_backend). */
+ * (attention/dot_product_attention/utils.py, get_attention_backend). So does
+ * PyTorch's SDPA from 2.10 on, with cuDNN 9.15 (aten/src/ATen/native/
+ * transformers/cuda/sdp_utils.cpp, check_prefer_cudnn_attention); 2.9 took
+ * FlashAttention 2 first. */
 static enum attention_kernel default_kernel(const struct run *r)
 {
     const bool since_hopper =
         r->gpu.arch == ARCH_HOPPER || r->gpu.arch == ARCH_BLACKWELL;
-    return r->impl == IMPL_MEGATRON && since_hopper ? KERNEL_CUDNN
-                                                    : KERNEL_FLASH_2;
+    const bool sdpa = resolve_is_hf(r) || r->impl == IMPL_TORCHTITAN
+                      || r->impl == IMPL_TORCHTUNE;
+    if (r->impl == IMPL_MEGATRON && since_hopper)
+        return KERNEL_CUDNN;
+    return sdpa && prefers_cudnn(&r->gpu) ? KERNEL_CUDNN : KERNEL_FLASH_2;
 }
 
 /* Megatron's checkpoint is a function of autograd that runs backward inside,

@@ -19,7 +19,7 @@
 
 #include "base/banned.h"
 
-enum { POINTS_MAX = 4096, FREE_MAX = 4, LINE_LEN = 160 };
+enum { POINTS_MAX = 4096, FREE_MAX = 4, LINE_LEN = 320 };
 
 static const struct timed {
     const char *in_file, *gpu;
@@ -358,6 +358,134 @@ static void test_collectives_are_as_timed(void **state)
     }
 }
 
+/* ---- an H100 (tests/oracle/gpu_time.py) ---- */
+
+/* Back to back, 16 bits: with what a step alone on the GPU reaches. */
+static double of_alone(const struct point *p, int fp8)
+{
+    speed_on.in_situ =
+        kernel_speed_of(&run_on.gpu, &clock_on.measured)->in_situ_alone;
+    return product_seconds(p, fp8 != 0);
+}
+
+static void test_products_of_a_step_are_as_timed(void **state)
+{
+    (void)state;
+    char line[LINE_LEN];
+    double us, pause;
+    FILE *f = csv("products");
+    on_gpu("h100-80gb");
+    n_points = 0;
+    while (fgets(line, sizeof line, f)) {
+        struct point p = { .seconds = 0 };
+        if (sscanf(line, "h100-80gb,bf16,%*[^,],%lf,%lf,%lf,%lf,%lf", &p.x[0],
+                   &p.x[1], &p.x[2], &pause, &us)
+                != 5
+            || fmod(p.x[0], 8) > 0 || fmod(p.x[1], 8) > 0
+            || fmod(p.x[2], 8) > 0)
+            continue;
+        p.seconds = us;
+        points[n_points++] = p;
+    }
+    fclose(f);
+    const struct errors e = errors_of(of_alone, 0);
+    print_message("products back to back: median %.1f %%, 90th %.1f %%\n",
+                  100 * e.median, 100 * e.p90);
+    assert_true(n_points > 70);
+    assert_true(e.median <= 0.15);
+}
+
+struct timed_attention {
+    double heads, length, width, causal, forward, backward;
+};
+
+/* [docs/method.md eq. kernels] */
+static double attention_seconds(const struct timed_attention *t,
+                                const struct attention_speed *s, bool back)
+{
+    const double flop = 4 * t->heads * t->length * t->length * t->width
+                        * (t->causal > 0 ? 0.5 : 1) * (back ? 2.5 : 1);
+    const double head = fmin(t->width, 128);
+    const double rate = run_on.gpu.peak_bf16_flop_s
+                        * (back ? s->backward : s->forward) * t->length
+                        / (t->length + s->half_tokens) * head
+                        / (head + s->half_head) * (128 + s->half_head) / 128;
+    return flop / rate + 3e-6;
+}
+
+/* Of the backend, forward and backward of what takes 0.3 ms and more. */
+static double attention_error(const char *backend,
+                              const struct attention_speed *s)
+{
+    static double e[POINTS_MAX];
+    char line[LINE_LEN + LINE_LEN], name[32];
+    size_t n = 0;
+    FILE *f = csv("attention");
+    while (fgets(line, sizeof line, f)) {
+        struct timed_attention t;
+        double batch, heads;
+        if (sscanf(line,
+                   "h100-80gb,%31[^,],%lf,%lf,%*[^,],%lf,%lf,%lf,%*[^,],%*[^,],"
+                   "%lf,%lf",
+                   name, &batch, &heads, &t.length, &t.width, &t.causal,
+                   &t.forward, &t.backward)
+                != 8
+            || strcmp(name, backend) != 0 || t.forward < 3e-4)
+            continue;
+        t.heads = batch * heads;
+        e[n++] = fabs(attention_seconds(&t, s, false) / t.forward - 1);
+        e[n++] = fabs(attention_seconds(&t, s, true) / t.backward - 1);
+    }
+    fclose(f);
+    assert_true(n >= 20);
+    qsort(e, n, sizeof e[0], by_size);
+    return e[n / 2];
+}
+
+static void test_attention_is_as_timed(void **state)
+{
+    (void)state;
+    on_gpu("h100-80gb");
+    const double cudnn = attention_error("cudnn", &speed_on.fused);
+    const double flash = attention_error("flash", &speed_on.flash2);
+    print_message("attention: cuDNN median %.1f %%, FlashAttention 2 %.1f %%\n",
+                  100 * cudnn, 100 * flash);
+    assert_true(cudnn <= 0.07);
+    assert_true(flash <= 0.07);
+}
+
+/* Large operands of kernels that load several elements at once. */
+static void test_moves_are_as_timed(void **state)
+{
+    (void)state;
+    static const char *const plain[] = {
+        "add", "mul", "add_fp32", "silu", "relu", "copy", "scale", "to_bf16"
+    };
+    char line[LINE_LEN + LINE_LEN], name[32];
+    unsigned n = 0;
+    FILE *f = csv("moves");
+    on_gpu("h100-80gb");
+    while (fgets(line, sizeof line, f)) {
+        double bytes, elems, seconds;
+        if (sscanf(line, "h100-80gb,%31[^,],%lf,%*[^,],%*[^,],%lf,%lf", name,
+                   &elems, &bytes, &seconds)
+                != 4
+            || elems < 3e7)
+            continue;
+        for (size_t i = 0; i < sizeof plain / sizeof plain[0]; i++) {
+            if (strcmp(name, plain[i]) != 0)
+                continue;
+            const double got = time_bytes(&clock_on, bytes);
+            n++;
+            if (fabs(got / seconds - 1) > 0.2)
+                fail_msg("%s of %.0f bytes: %.3g s, timed %.3g s", name, bytes,
+                         got, seconds);
+        }
+    }
+    fclose(f);
+    assert_true(n == 16);
+}
+
 static void test_fit(void **state)
 {
     (void)state;
@@ -373,6 +501,9 @@ int main(void)
         cmocka_unit_test(test_fit),
         cmocka_unit_test(test_products_are_as_timed),
         cmocka_unit_test(test_collectives_are_as_timed),
+        cmocka_unit_test(test_products_of_a_step_are_as_timed),
+        cmocka_unit_test(test_attention_is_as_timed),
+        cmocka_unit_test(test_moves_are_as_timed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -86,7 +86,9 @@ static void test_uneven_rows(void **state)
         const struct product_speed *s = &c.speed->bits16;
         struct product x = { 8192, 50304, 4096, 1, DT_FP16, false, 2, 8 };
         const double rate =
-            r->run.gpu.peak_fp16_flop_s * s->share * c.speed->in_situ;
+            r->run.gpu.peak_fp16_flop_s * s->share
+            * (c.speed->in_situ_alone > 0 ? c.speed->in_situ_alone
+                                          : c.speed->in_situ);
         const double whole = time_product(&c, &x) - s->launch_s;
         const double units = (double)r->run.gpu.sm_count;
         x.align = 1;

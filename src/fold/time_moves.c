@@ -1,0 +1,354 @@
+/*
+ * Bytes of the kernels that compute little: an operation's forward, and the
+ * kernels that PyTorch makes its gradients with (tools/autograd/
+ * derivatives.yaml, torch/csrc/autograd/FunctionsManual.cpp). Owns how many
+ * there are; refuses to know how fast memory is. [docs/method.md eq. moves]
+ */
+#include "fold/fold.h"
+#include "fold/time_private.h"
+
+#include <math.h>
+
+#include "base/banned.h"
+
+void moves_spend(const struct clock *c, struct pass *p, struct moved m)
+{
+    if (m.kernels < 1)
+        return;
+    op_spend(p, TIME_MEMORY,
+             time_bytes(c, m.bytes) + (m.kernels - 1) * KERNEL_LATENCY_S);
+    p->kernels += m.kernels - 1;
+}
+
+double moves_forward_bytes(const struct op_clock *o)
+{
+    double sum = 0;
+    for (unsigned i = 0; i < o->op->n_in; i++)
+        sum += (double)op_in(o, i)->bytes;
+    for (unsigned i = 0; i < o->op->n_out; i++)
+        sum += (double)op_out(o, i)->bytes;
+    return sum;
+}
+
+/* What a multiprocessor does at most, as timed on an H100, whose memory is faster
+ * than that (tests/measured/moves.csv): elements a second of a kernel that cannot
+ * load several at once, as operands are broadcast, transposed, slices, or of
+ * another width (2.4 to 4.7 ps each on 132 of them, whatever their size); bytes
+ * a second of PyTorch's norms and softmaxes. */
+#define LONE_ELEMENTS_S 2.3e9
+#define NORM_BYTES_S 15.5e9
+#define SOFTMAX_BYTES_S 17.5e9
+#define SOFTMAX_BACK_BYTES_S 11.3e9
+
+/* Bytes that others move in the time of so many units, at so many a second on
+ * each multiprocessor. */
+static double units_as_bytes(const struct op_clock *o, double units,
+                             double each)
+{
+    const struct run *run = o->c->run;
+    const double rate = run->gpu.bandwidth_bytes_s * o->c->speed->memory_share;
+    return units * rate / (run->gpu.sm_count * each);
+}
+
+static double lone(const struct op_clock *o, double bytes, double elems)
+{
+    return fmax(bytes, units_as_bytes(o, elems, LONE_ELEMENTS_S));
+}
+
+static double at_most(const struct op_clock *o, double bytes, double each)
+{
+    return fmax(bytes, units_as_bytes(o, bytes, each));
+}
+
+static double backward_bytes(const struct op_clock *o)
+{
+    tensor_id saved[SAVED_MAX];
+    const size_t n = op_saves(o->c->p, o->op, saved);
+    double sum = (double)op_out(o, 0)->bytes;
+    for (size_t i = 0; i < n; i++)
+        sum += (double)o->c->p->tensor[saved[i]].bytes;
+    for (unsigned i = 0; i < o->op->n_in; i++)
+        if (op_grads(op_in(o, i)))
+            sum += (double)op_in(o, i)->bytes;
+    return sum;
+}
+
+static void back(struct op_clock *o, double bytes, double kernels)
+{
+    if (op_has_grads(o))
+        moves_spend(o->c, &o->out->input, (struct moved){ bytes, kernels });
+}
+
+/* An operand of another shape or width than the result. */
+static bool is_odd(const struct op_clock *o, unsigned i)
+{
+    const struct tensor *x = op_in(o, i), *y = op_out(o, 0);
+    return o->op->strided || (x->elems != y->elems && x->elems > 1)
+           || x->dtype != y->dtype;
+}
+
+static void forward(struct op_clock *o, double bytes, bool odd)
+{
+    const double elems = (double)op_out(o, 0)->elems;
+    op_spend(&o->out->forward, TIME_MEMORY,
+             time_bytes(o->c, odd ? lone(o, bytes, elems) : bytes));
+}
+
+void moves_once(struct op_clock *o)
+{
+    moves_forward(o);
+    back(o, backward_bytes(o), 1);
+}
+
+void moves_forward(struct op_clock *o)
+{
+    forward(o, moves_forward_bytes(o), o->op->strided);
+}
+
+/* To more bits one by one, to fewer several at once. */
+void moves_cast(struct op_clock *o)
+{
+    const struct tensor *x = op_in(o, 0), *y = op_out(o, 0);
+    const double bytes = moves_forward_bytes(o), n = (double)y->elems;
+    forward(o, bytes, x->bytes < y->bytes);
+    back(o, x->bytes > y->bytes ? lone(o, bytes, n) : bytes, 1);
+}
+
+/* Rows of a vocabulary are read again from memory for their largest and for
+ * their sum, and the gradient is read twice (cunn_SoftMaxForward, ...Backward);
+ * short ones stay in registers. */
+void moves_softmax(struct op_clock *o, bool vocabulary)
+{
+    enum { SHORT_ROW = 1024 };
+    const struct tensor *y = op_out(o, 0);
+    const bool is_short = y->rank > 0 && y->dim[y->rank - 1].n <= SHORT_ROW;
+    const double there = moves_forward_bytes(o), gradient = backward_bytes(o);
+    if (vocabulary) {
+        forward(o, 2 * there, false);
+        back(o, 4 * gradient / 3, 1);
+        return;
+    }
+    forward(o, is_short ? there : at_most(o, there, SOFTMAX_BYTES_S), false);
+    back(o, is_short ? gradient : at_most(o, gradient, SOFTMAX_BACK_BYTES_S),
+         1);
+}
+
+/* Of a gradient as large as the result, in its type, what makes it the
+ * operand's: summed where that was broadcast, cast where it is of another. */
+static void fit_operand(struct moved *m, const struct op_clock *o, unsigned i)
+{
+    const struct tensor *x = op_in(o, i), *y = op_out(o, 0);
+    if (x->elems == y->elems && x->dtype == y->dtype)
+        return;
+    m->bytes += (double)x->bytes;
+    m->bytes += (double)y->bytes;
+    m->kernels += 1;
+}
+
+/* Each term's gradient is the sum's, as it is. */
+void moves_sum(struct op_clock *o)
+{
+    struct moved m = { 0, 0 };
+    bool odd = false;
+    for (unsigned i = 0; i < o->op->n_in; i++) {
+        odd = odd || is_odd(o, i);
+        if (op_grads(op_in(o, i)))
+            fit_operand(&m, o, i);
+    }
+    forward(o, moves_forward_bytes(o), odd);
+    back(o, m.bytes, m.kernels);
+}
+
+/* Each factor's gradient: the result's times the other one. */
+void moves_product(struct op_clock *o)
+{
+    const struct tensor *y = op_out(o, 0);
+    const double whole = (double)y->bytes, n = (double)y->elems;
+    struct moved m = { 0, 0 };
+    bool odd = false;
+    for (unsigned i = 0; i < o->op->n_in; i++) {
+        const unsigned other = i == 0 && o->op->n_in > 1 ? 1 : 0;
+        const double bytes = 2 * whole + (double)op_in(o, other)->bytes;
+        odd = odd || is_odd(o, i);
+        if (!op_grads(op_in(o, i)))
+            continue;
+        m.bytes += is_odd(o, other) ? lone(o, bytes, n) : bytes;
+        m.kernels += 1;
+        fit_operand(&m, o, i);
+    }
+    forward(o, moves_forward_bytes(o), odd);
+    back(o, m.bytes, m.kernels);
+}
+
+/* g / y, and - g ((x / y) / y): two quotients, a sign, a product. */
+void moves_quotient(struct op_clock *o)
+{
+    enum { OF_DIVISOR = 9, KERNELS = 4 };
+    const double whole = (double)op_out(o, 0)->bytes;
+    struct moved m = { 0, 0 };
+    moves_forward(o);
+    if (op_grads(op_in(o, 0))) {
+        m.bytes += 2 * whole + (double)op_in(o, 1)->bytes;
+        m.kernels += 1;
+        fit_operand(&m, o, 0);
+    }
+    if (op_grads(op_in(o, 1))) {
+        m.bytes += OF_DIVISOR * whole + 2 * (double)op_in(o, 1)->bytes;
+        m.kernels += KERNELS;
+        fit_operand(&m, o, 1);
+    }
+    back(o, m.bytes, m.kernels);
+}
+
+/* A mean's gradient is broadcast and divided. */
+void moves_mean(struct op_clock *o)
+{
+    const double bytes = moves_forward_bytes(o);
+    forward(o, bytes, false);
+    back(o, lone(o, bytes, (double)op_in(o, 0)->elems), 1);
+}
+
+/* g (e x^(e-1)): a power, and two products. */
+void moves_power(struct op_clock *o)
+{
+    enum { TIMES = 7, KERNELS = 3 };
+    moves_forward(o);
+    back(o, TIMES * (double)op_out(o, 0)->bytes, KERNELS);
+}
+
+/* -g/2 r^3: the same. */
+void moves_root(struct op_clock *o)
+{
+    moves_power(o);
+}
+
+/* Negated, joined, or any other that is one kernel in the order of its result;
+ * parts of what was joined have theirs as they are. */
+void moves_strided(struct op_clock *o)
+{
+    const double bytes = backward_bytes(o);
+    moves_forward(o);
+    if (o->op->kind != OP_CAT)
+        back(o,
+             o->op->strided ? lone(o, bytes, (double)op_out(o, 0)->elems)
+                            : bytes,
+             1);
+}
+
+/* Whose norms are not PyTorch's. */
+static bool is_megatron(const struct run *run)
+{
+    return run->impl == IMPL_MEGATRON || run->impl == IMPL_MEGATRON_LOCAL
+           || run->impl == IMPL_PAPER;
+}
+
+/* PyTorch's own: the input's gradient by one kernel, weight's and bias's by
+ * another that reads the result's and the input again (aten/src/ATen/native/
+ * cuda/layer_norm_kernel.cu). Megatron's are one. */
+void moves_norm(struct op_clock *o)
+{
+    const bool own = !is_megatron(o->c->run);
+    double bytes = backward_bytes(o), kernels = 1;
+    bool weights = false;
+    const double there = moves_forward_bytes(o);
+    forward(o, own ? at_most(o, there, NORM_BYTES_S) : there, false);
+    for (unsigned i = 1; i < o->op->n_in; i++)
+        weights = weights || op_grads(op_in(o, i));
+    if (weights && own) {
+        bytes += (double)op_out(o, 0)->bytes + (double)op_in(o, 0)->bytes;
+        kernels += 1;
+    }
+    back(o, own ? at_most(o, bytes, NORM_BYTES_S) : bytes, kernels);
+}
+
+/* One of each row is read; its gradient is zeros but for that. */
+void moves_chosen(struct op_clock *o)
+{
+    enum { KERNELS = 2 };
+    const struct tensor *labels = op_in(o, o->op->n_in - 1u);
+    const double rows = (double)labels->bytes + (double)op_out(o, 0)->bytes;
+    op_spend(&o->out->forward, TIME_MEMORY, time_bytes(o->c, rows));
+    back(o, (double)op_in(o, 0)->bytes + rows, KERNELS);
+}
+
+/* Rows of a table: what comes out is read and written, not the table; its
+ * gradient is a whole table. */
+void moves_rows(struct op_clock *o)
+{
+    const double rows = 2 * (double)op_out(o, 0)->bytes;
+    op_spend(&o->out->forward, TIME_MEMORY, time_bytes(o->c, rows));
+    back(o, rows + (double)op_in(o, 0)->bytes, 1);
+}
+
+/* Parts by index each have a gradient as large as the whole: zeros, the part
+ * copied into them, and all of them added. Parts of a split are joined. */
+void moves_view(struct op_clock *o)
+{
+    const double whole = (double)op_in(o, 0)->bytes;
+    const double n = o->op->n_out;
+    const bool some = op_out(o, 0)->bytes < op_in(o, 0)->bytes;
+    if (some && (o->op->indexed || o->op->n_out == 1)) {
+        double parts = 0;
+        for (unsigned i = 0; i < o->op->n_out; i++)
+            parts += lone(o, 2 * (double)op_out(o, i)->bytes,
+                          (double)op_out(o, i)->elems);
+        back(o, n * whole + parts + (n - 1) * 3 * whole, 3 * n - 1);
+    } else if (some || (o->op->keep_in & 1) != 0) {
+        back(o, 2 * whole, 1);
+    }
+}
+
+/* ---- gradients that meet ---- */
+
+enum { FORK_TENSORS = 2048 };
+
+/* Tensors of a block that were read before; the one that comes in is the first.
+ * Of a block of more, the rest are taken to be read once. */
+struct readers {
+    uint64_t bit[FORK_TENSORS / 64];
+    const struct block *b;
+};
+
+static bool reads_again(struct readers *r, tensor_id id)
+{
+    const uint32_t at = id == r->b->input ? 0 : id - r->b->tensor_first + 1;
+    if (at >= FORK_TENSORS || (at > 0 && id < r->b->tensor_first))
+        return false;
+    const uint64_t mask = UINT64_C(1) << at % 64;
+    const bool before = (r->bit[at / 64] & mask) != 0;
+    r->bit[at / 64] |= mask;
+    return before;
+}
+
+/* How many of an operation's operands, the first ones, have gradients by it: a
+ * linear's others are kept in their place, or made of them. */
+static unsigned gradient_operands(const struct op *op)
+{
+    const bool none = op->kind == OP_RELEASE || op->kind == OP_QUANTIZE;
+    if (none)
+        return 0;
+    return op->kind == OP_LINEAR && op->n_in > 2 ? 2 : op->n_in;
+}
+
+/* Compiled, they are parts of other kernels. */
+void moves_forks(struct block_time *sum, const struct clock *c,
+                 const struct block *b)
+{
+    enum { TIMES = 3 };
+    struct readers r = { { 0 }, b };
+    struct moved m = { 0, 0 };
+    if (c->run->compile)
+        return;
+    for (uint32_t i = 0; i < b->op_count; i++) {
+        const struct op *op = &c->p->op[b->op_first + i];
+        for (unsigned k = 0; k < gradient_operands(op); k++) {
+            const struct tensor *t = &c->p->tensor[op->in[k]];
+            if (t->role == ROLE_PARAM || !op_grads(t)
+                || !reads_again(&r, op->in[k]))
+                continue;
+            m.bytes += TIMES * (double)t->bytes;
+            m.kernels += 1;
+        }
+    }
+    moves_spend(c, &sum->input, m);
+}
