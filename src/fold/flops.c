@@ -99,6 +99,41 @@ bool op_runs_again(const struct op *op, const struct run *run,
     return false;
 }
 
+/* torch.utils.checkpoint's default since PyTorch 2.1; torchtitan says no
+ * (distributed/activation_checkpoint.py), Megatron's own is reentrant. */
+bool checkpoint_stops_early(const struct run *run)
+{
+    return run->recompute == RECOMP_FULL && !run->recompute_reentrant
+           && run->impl != IMPL_TORCHTITAN;
+}
+
+/* Whether autograd saves anything as it runs; of its result, it has run by then. */
+static bool saves_any(const struct program *p, const struct op *op,
+                      bool *result)
+{
+    tensor_id saved[SAVED_MAX];
+    const size_t n = op_saves(p, op, saved);
+    for (size_t i = 0; i < n; i++)
+        for (unsigned k = 0; k < op->n_out; k++)
+            *result = *result || saved[i] == op->out[k];
+    return n > 0;
+}
+
+uint32_t ops_run_again(const struct program *p, const struct block *b,
+                       const struct run *run)
+{
+    if (!checkpoint_stops_early(run) || b->kind != BLOCK_LAYER
+        || run->recompute_granularity != 1)
+        return b->op_count;
+    for (uint32_t end = b->op_count; end > 0; end--) {
+        const struct op *op = &p->op[b->op_first + end - 1];
+        bool result = false;
+        if (!op->outside && saves_any(p, op, &result))
+            return result ? end : end - 1;
+    }
+    return b->op_count;
+}
+
 struct block_flops {
     double causal, full; /* forward */
     double back_causal, back_full;
@@ -111,6 +146,7 @@ static void sum_block(struct block_flops *s, const struct program *p,
                       const struct block *b, const struct run *run)
 {
     *s = (struct block_flops){ 0 };
+    const uint32_t again = ops_run_again(p, b, run);
     for (uint32_t i = 0; i < b->op_count; i++) {
         const struct op *op = &p->op[b->op_first + i];
         if (op->flop_full == 0)
@@ -125,7 +161,7 @@ static void sum_block(struct block_flops *s, const struct program *p,
         else
             s->linear += op->flop_causal;
         s->idle += (1 + back) * op->flop_idle;
-        if (!op_runs_again(op, run, b->kind))
+        if (i >= again || !op_runs_again(op, run, b->kind))
             continue;
         s->again += op->flop_causal + op->flop_idle;
     }

@@ -3,6 +3,7 @@
  * micro-batches are in flight, what is kept and owned before each position.
  * Knows no moment of the step. [docs/method.md eq. pipeline]
  */
+#include "fold/fold.h"
 #include "fold/schedule.h"
 
 #include "base/banned.h"
@@ -451,17 +452,10 @@ void stage_init(struct stage *s, struct memory_fold *f, uint64_t index,
         stage_chunks_init(s, f);
 }
 
-/* torch.utils.checkpoint's default since PyTorch 2.1; torchtitan says no
- * (distributed/activation_checkpoint.py), Megatron's own is reentrant. */
-static bool stops_early(const struct run *run)
-{
-    return run->recompute == RECOMP_FULL && !run->recompute_reentrant
-           && run->impl != IMPL_TORCHTITAN;
-}
-
 bool stage_stops_early(const struct stage *s, uint32_t position)
 {
-    return stops_early(s->run) && stage_group_last(s, position) == position;
+    return checkpoint_stops_early(s->run)
+           && stage_group_last(s, position) == position;
 }
 
 /* The form that is not reentrant does. */
@@ -488,7 +482,7 @@ static unsigned modes_needed(const struct run *run)
     return 1u << engine_wgrad_mode(&s, false)
            | 1u << engine_wgrad_mode(&s, true)
            | (checkpoints(run) ? WALK_CHECKPOINT : 0)
-           | (stops_early(run) ? WALK_EARLY : 0)
+           | (checkpoint_stops_early(run) ? WALK_EARLY : 0)
            | (unpacks(run) ? WALK_UNPACKS : 0)
            | (schedule_splits(run) ? WALK_SPLIT : 0)
            | (zero_fills_bucket(run) ? WALK_ARRIVALS : 0);

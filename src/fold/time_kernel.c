@@ -563,12 +563,13 @@ void time_op(struct block_time *out, const struct clock *c, const struct op *op)
 void time_block(struct block_time *out, const struct clock *c,
                 const struct block *b)
 {
+    const uint32_t again = ops_run_again(c->p, b, c->run);
     *out = (struct block_time){ 0 };
     for (uint32_t i = 0; i < b->op_count; i++) {
         struct block_time one = { 0 };
         struct op_clock o = { c, &c->p->op[b->op_first + i], &one };
         op_time(&o);
-        if (op_runs_again(o.op, c->run, b->kind))
+        if (i < again && op_runs_again(o.op, c->run, b->kind))
             one.again = one.forward;
         add_time(out, &one);
     }

@@ -470,6 +470,35 @@ static void test_lists_of_pieces(void **state)
     }
 }
 
+struct again {
+    double seconds, flop;
+};
+
+static struct again again_of(const char *reentrant)
+{
+    memplan_report *r = estimate(
+        "llama-7b", PAIRS("framework", "fsdp", "gpus", "8", "recompute", "full",
+                          "recompute_reentrant", reentrant));
+    const struct again again = { r->time.part[TIME_AGAIN],
+                                 r->flops.hardware_causal
+                                     - r->flops.model_causal };
+    memplan_report_free(r);
+    return again;
+}
+
+/* A checkpoint that is not reentrant stops before a layer's last product: of 4
+ * h^2 and 3 h f elements, h f. */
+static void test_second_forward_stops(void **state)
+{
+    (void)state;
+    const struct again whole = again_of("true"), early = again_of("false");
+    const double h = 4096, f = 11008;
+    const double part = h * f / (4 * h * h + 3 * h * f);
+    assert_true(close_to((whole.flop - early.flop) / 32, 2 * h * f));
+    assert_true(early.seconds < (1 - 0.5 * part) * whole.seconds
+                && early.seconds > (1 - 1.2 * part) * whole.seconds);
+}
+
 /* PCIe cards that nobody timed do not have the links of their family's. */
 static void test_pcie(void **state)
 {
@@ -765,6 +794,7 @@ int main(void)
         cmocka_unit_test(test_between_nodes_by_hand),
         cmocka_unit_test(test_copies_of_engines),
         cmocka_unit_test(test_lists_of_pieces),
+        cmocka_unit_test(test_second_forward_stops),
         cmocka_unit_test(test_pcie),
         cmocka_unit_test(test_late_gathers),
         cmocka_unit_test(test_third_gathers),
