@@ -106,7 +106,7 @@ static bool has_table(const struct builder *b, enum hf_table which)
     case HF_POSITIONS:
         return (m->position == POS_LEARNED && m->image == 0
                 && m->family != FAM_BART && m->mel_bins == 0)
-               || m->family == FAM_GPTJ || hf_exchanges(b);
+               || m->family == FAM_GPTJ || run_cuts_sequences(b->run);
     case HF_TRIANGLE:
         return m->family == FAM_GPT_NEO && hf_kernel(b) == ATTN_EAGER;
     case HF_SINCOS: return m->family == FAM_GPTJ;
@@ -216,7 +216,7 @@ static void make_mask(struct builder *b, const char *name)
 static struct dim position_rows(const struct builder *b)
 {
     const enum family family = b->spec->family;
-    if ((family == FAM_BART && !b->in_decoder) || hf_exchanges(b))
+    if ((family == FAM_BART && !b->in_decoder) || run_cuts_sequences(b->run))
         return b->t;
     return family == FAM_OPT || family == FAM_ROBERTA ? b->t : b->sq;
 }
@@ -279,8 +279,8 @@ static void make_shared(struct builder *b)
         rope.dim[1] = DIM("r/2", r / 2);
     if (m->family == FAM_QWEN) /* a cache for twice the longest sequence */
         rope.dim[0] = DIM("2*s", build_product(b, 2, b->sq.n));
-    if (family_has_axes(m->family) /* an axis' positions of each sequence */
-        || hf_exchanges(b))        /* which come with the data */
+    if (family_has_axes(m->family)     /* an axis' positions of each sequence */
+        || run_cuts_sequences(b->run)) /* which come with the data */
         rope.dim[0] = b->t;
     static const char *const ropes[] = { "cos", "sin", "local cos",
                                          "local sin" };

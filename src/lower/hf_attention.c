@@ -488,9 +488,12 @@ static tensor_id flash_kernel(struct builder *b, struct hf_qkv *o,
     op->flop_causal *= full / wide;
     if (unused)
         keep_unused(b);
+    if (run_rings(b->run))
+        hf_ring(b);
     /* empty_like(q): the result lies as q does (csrc/flash_attn/flash_api.cpp,
-       mha_fwd) */
-    const bool copies = o->q.layout == HF_HEADS || pads_heads(b);
+       mha_fwd); halves of it that are joined lie heads first */
+    const bool copies =
+        o->q.layout == HF_HEADS || pads_heads(b) || run_rings(b->run);
     return merge(b,
                  pads_heads(b) ? build_view(b, "attention", out, &heads) : out,
                  copies);

@@ -76,7 +76,8 @@ tensor_id hf_words_loss(struct builder *b, tensor_id logits)
     }
     const tensor_id up = build_cast(b, "logits fp32", logits, DT_FP32);
     const tensor_id labels =
-        b->spec->bidirectional || hf_exchanges(b) /* shifted with the data */
+        b->spec->bidirectional
+                || run_cuts_sequences(b->run) /* shifted with the data */
             ? b->labels
             : shifted_labels(b);
     return build_cross_entropy(b, "loss", up, labels);

@@ -221,16 +221,19 @@ static void megatron(struct config *c, const char *at)
     config_clipping(c, path);
 }
 
-/* Accelerate's context parallelism is torch's ring attention. */
+/* Accelerate's context parallelism is torch's: TorchContextParallelConfig. */
 static void split(struct config *c, const char *at)
 {
     char path[CONFIG_PATH_MAX];
     const struct json *n = below(c, at, "parallelism_config_cp_size");
+    const struct json *how =
+        below(c, at, "parallelism_config_cp_comm_strategy");
     if (n != NULL)
         config_set_json(c, n, KEY_CP);
     if (n != NULL && !is_count(n, 1))
-        config_note(c, "parallelism_config_cp_size is ring attention, which is "
-                       "not modelled of these layers: Ulysses is assumed");
+        config_set(c, n, KEY_CP_COMM,
+                   how != NULL && str_is(how->text, "alltoall") ? "p2p"
+                                                                : "all_gather");
     str_format(path, sizeof(path), "%sparallelism_config_sp_size", at);
     n = config_at(c, path);
     if (n != NULL && !is_count(n, 1))
@@ -454,6 +457,11 @@ static void put_fsdp(struct emit *e, const struct run *r)
                    r->dp / r->shard);
     if (two && r->tp > 1)
         emit_count(e, "parallelism_config.parallelism_config_tp_size", r->tp);
+    if (two && run_rings(r)) {
+        emit_count(e, "parallelism_config.parallelism_config_cp_size", r->cp);
+        emit_word(e, "parallelism_config.parallelism_config_cp_comm_strategy",
+                  r->cp_comm == CP_P2P ? "alltoall" : "allgather");
+    }
     emit_word(e, "fsdp_config.fsdp_auto_wrap_policy", "TRANSFORMER_BASED_WRAP");
 }
 

@@ -93,7 +93,7 @@ void config_world(struct config *c);
         LATER(at "parallelism_config_cp_size"),                                \
         given(at "parallelism_config_dp_shard_size", KEY_SHARD_DEGREE),        \
         QUIET(at "parallelism_config_dp_replicate_size"),                      \
-        QUIET(at "parallelism_config_cp_comm_strategy"),                       \
+        LATER(at "parallelism_config_cp_comm_strategy"),                       \
         QUIET(at "parallelism_config_cp_backend"),                             \
         LATER(at "parallelism_config_sp_size"),                                \
         ONLY(at "parallelism_config_sp_backend", "deepspeed"),                 \

@@ -71,8 +71,7 @@ static void check_split_layers(const struct run *r, struct diag *d)
         const bool spread = keys[i] == KEY_PP && r->engine == ENGINE_DDP;
         if ((!resolve_is_hf(r) && !unsplit) || (spread && run_spreads(r)))
             continue;
-        if ((keys[i] == KEY_CP && run_exchanges_heads(r))
-            || (keys[i] == KEY_TP && resolve_is_hf(r)))
+        if ((keys[i] == KEY_CP || keys[i] == KEY_TP) && resolve_is_hf(r))
             continue; /* resolve_check_ranks */
         enum setup_key what =
             resolve_is_hf(r) ? KEY_IMPLEMENTATION : KEY_ENGINE;
@@ -81,10 +80,7 @@ static void check_split_layers(const struct run *r, struct diag *d)
                         "%s %" PRIu64 " with %s '%s' is not modelled yet",
                         setup_field(keys[i])->key, r->setup.v[keys[i]].n,
                         setup_field(what)->key, resolve_text(r, what, buf));
-        const char *other = spread ? "--schedule naive (device_map), or "
-                            : keys[i] == KEY_CP && resolve_is_hf(r)
-                                ? "--cp-comm a2a (Ulysses), or "
-                                : "";
+        const char *other = spread ? "--schedule naive (device_map), or " : "";
         diag_hint(e, "use %s--framework megatron%s%s", other,
                   engine ? " --engine megatron" : "",
                   engine || keys[i] == KEY_EP ? "" : " or torchtitan");

@@ -34,11 +34,14 @@ static bool calls_by_name(enum family family)
     return IS_AMONG(family, some);
 }
 
-static void refuse_exchange(const struct spec *s, const char *what,
-                            struct diag *d)
+static void refuse_exchange(const struct run *r, const struct spec *s,
+                            const char *what, struct diag *d)
 {
-    memplan_error *e = setup_error(d, MEMPLAN_E_UNSUPPORTED, KEY_CP,
-                                   "UlyssesSPAttentionHF has no %s", what);
+    memplan_error *e =
+        setup_error(d, MEMPLAN_E_UNSUPPORTED, KEY_CP, "%s has no %s",
+                    run_rings(r) ? "Accelerate's context parallelism"
+                                 : "UlyssesSPAttentionHF",
+                    what);
     if (spec_is_language(s) && s->decoder_layers == 0)
         diag_hint(e, "use --framework megatron, or leave cp out");
     else
@@ -82,7 +85,7 @@ static void check_exchange(const struct run *r, const struct spec *s,
     const char *what = unexchanged(r, s);
     memplan_error *e = NULL;
     if (what != NULL) {
-        refuse_exchange(s, what, d);
+        refuse_exchange(r, s, what, d);
         return;
     }
     if (r->attention == ATTN_EAGER) {
@@ -98,6 +101,40 @@ static void check_exchange(const struct run *r, const struct spec *s,
         diag_hint(e, "use --attention flash");
     }
     check_exchanged_heads(r, s, d);
+}
+
+/* ---- Accelerate's context parallelism: a ring ---- */
+
+/* _prepare_context_parallel_inputs of transformers' Trainer, and accelerate's
+ * _attach_context_parallel_hooks, refuse the others (transformers 5.23,
+ * accelerate 1.15); its mesh is FSDP2's. */
+static void check_ring(const struct run *r, const struct spec *s,
+                       struct diag *d)
+{
+    const char *what = unexchanged(r, s);
+    memplan_error *e = NULL;
+    if (what != NULL) {
+        refuse_exchange(r, s, what, d);
+    } else if (r->engine != ENGINE_FSDP2) {
+        e = setup_error(d, MEMPLAN_E_UNSUPPORTED, KEY_CP_COMM,
+                        "Accelerate's context parallelism is of FSDP2 alone");
+        diag_hint(e, "use --framework fsdp --engine fsdp2, or --cp-comm a2a");
+    } else if (r->attention != ATTN_SDPA) {
+        e = setup_error(d, MEMPLAN_E_CONFLICT, KEY_ATTENTION,
+                        "transformers' Trainer has context parallelism with "
+                        "attention sdpa alone");
+        diag_hint(e, "use --attention sdpa, or --cp-comm a2a");
+    } else if (s->sliding_layers > 0) {
+        e = setup_error(d, MEMPLAN_E_CONFLICT, KEY_CP_COMM,
+                        "sliding windows, whose masks Accelerate's context "
+                        "parallelism would drop");
+        diag_hint(e, "use --cp-comm a2a --attention flash");
+    } else if (r->prec.compute == DT_FP32) {
+        e = setup_error(d, MEMPLAN_E_UNSUPPORTED, KEY_PRECISION,
+                        "context parallelism of the kernel that takes 32 bits "
+                        "is not modelled");
+        diag_hint(e, "use --precision bf16-mixed");
+    }
 }
 
 /* ---- tensor parallelism ---- */
@@ -293,6 +330,8 @@ void resolve_check_ranks(const struct run *r, const struct spec *s,
     }
     if (run_exchanges_heads(r))
         check_exchange(r, s, d);
+    else if (run_rings(r))
+        check_ring(r, s, d);
     else if (r->cp > 1 && r->impl == IMPL_MEGATRON)
         check_cut_attention(r, s, d);
     else if (r->cp > 1 && r->cp_comm != CP_P2P && !resolve_is_megatron(r)

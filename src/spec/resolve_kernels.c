@@ -186,6 +186,10 @@ void resolve_kernels(struct run *r, const struct spec *spec)
         half && has_flash(r->gpu.arch) ? ATTN_FLASH : ATTN_SDPA;
     if (resolve_is_hf(r))
         kernel = spec_hf_attention(spec, kernel);
+    /* transformers' Trainer cuts sequences for no other */
+    if (r->cp > 1 && resolve_is_hf(r) && r->given[KEY_CP_COMM]
+        && r->setup.v[KEY_CP_COMM].n != CP_A2A)
+        kernel = ATTN_SDPA;
     /* Transformer Engine has no other in 32 bits (get_attention_backend) */
     const bool unfused = r->impl == IMPL_MEGATRON && !half;
     if (paper || unfused || r->impl == IMPL_MEGATRON_LOCAL)
@@ -234,7 +238,7 @@ void resolve_kernels(struct run *r, const struct spec *spec)
     const bool ulysses = r->cp > 1 && resolve_is_hf(r);
     r->cp_comm =
         (enum cp_comm)resolve_count(r, KEY_CP_COMM, ulysses ? CP_A2A : CP_P2P);
-    if (ulysses)
+    if (r->cp_comm == CP_A2A && ulysses)
         resolve_assume(r, KEY_CP_COMM,
                        "Ulysses: ranks of cp exchange heads for tokens around "
                        "attention (--cp-comm)");

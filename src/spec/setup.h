@@ -674,6 +674,17 @@ static inline bool run_is_hf(const struct run *run)
 {
     return run->impl == IMPL_HF || run->impl == IMPL_HF_LIGER;
 }
+/* A sequence of theirs is cut over ranks, of which each has its own positions
+ * and labels. */
+static inline bool run_cuts_sequences(const struct run *run)
+{
+    return run->cp > 1 && run_is_hf(run);
+}
+/* torch's context_parallel in them: keys and values come from all ranks. */
+static inline bool run_rings(const struct run *run)
+{
+    return run_cuts_sequences(run) && run->cp_comm != CP_A2A;
+}
 /* Ulysses around them: attention exchanges heads for tokens. */
 static inline bool run_exchanges_heads(const struct run *run)
 {

@@ -185,7 +185,7 @@ class Ranks(step.Steps):
     def measure(self, count=3):
         run = self.run
         model, self.settings = step.build(run)
-        dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=run.gpus)
+        dist.init_process_group("fake", store=FakeStore(), rank=getattr(run, "rank", 0), world_size=run.gpus)
         real = self.where == "cpu"
         mesh = None if real else mesh_of(run)
         self.tracker = tracker = Local(not real)

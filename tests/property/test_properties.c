@@ -370,6 +370,24 @@ static void in_parts(struct trial *t, uint64_t seed)
         *value_of(t, "engine") = "fsdp2";
 }
 
+/* Sequences of Hugging Face's layers, cut as Accelerate does it. */
+static void in_ring(struct trial *t, uint64_t seed)
+{
+    static const char *const models[] = { "llama-3-8b", "qwen2.5-0.5b", "phi-2",
+                                          "mixtral-8x7b" };
+    if (seed % 9 != 7 || value_of(t, "lora_rank") != NULL
+        || !is_chosen(t, "framework", "fsdp"))
+        return;
+    t->model = models[seed / 9 % 4];
+    *value_of(t, "gpus") = "8";
+    *value_of(t, "cp") = seed / 36 % 2 == 0 ? "2" : "4";
+    *value_of(t, "cp_comm") = seed / 72 % 2 == 0 ? "all_gather" : "p2p";
+    *value_of(t, "attention") = "sdpa";
+    *value_of(t, "precision") = "bf16-mixed";
+    *value_of(t, "freeze") = NULL;
+    *value_of(t, "engine") = "fsdp2";
+}
+
 /* Both are drawn, whichever it is. */
 static const char *either(bool first, const char *a, const char *b)
 {
@@ -723,6 +741,7 @@ static struct trial trial_of(uint64_t seed)
     else
         in_stages(&t, seed);
     in_parts(&t, seed);
+    in_ring(&t, seed);
     beside_lora(&t, seed);
     mend(&t);
     return t;

@@ -788,8 +788,11 @@ static void test_accelerate(void **state)
     (void)state;
     import("accelerate", "distributed_type: FSDP\nparallelism_config:\n"
                          "  parallelism_config_cp_size: 2\n");
-    has("cp=2");
-    noted("Ulysses is assumed");
+    has("cp=2 cp_comm=all_gather");
+    import("accelerate", "distributed_type: FSDP\nparallelism_config:\n"
+                         "  parallelism_config_cp_comm_strategy: alltoall\n"
+                         "  parallelism_config_cp_size: 4\n");
+    has("cp=4 cp_comm=p2p");
     import("accelerate", "compute_environment: LOCAL_MACHINE\n"
                          "deepspeed_config:\n"
                          "  gradient_accumulation_steps: 4\n"
