@@ -238,7 +238,7 @@ uint64_t walk_uncast_factors(const struct walk *w, const struct op *op);
 
 /* ---- walk_away.c ---- */
 
-enum { NEVER_SENT = UINT32_MAX };
+#define NEVER_SENT UINT32_MAX
 /* Which of what a layer keeps goes to the host, and what that comes to. */
 void walk_find_away(struct walk *w, struct away *sum, enum away_how how);
 /* unloads: operation k of forward is over; one of backward needs what it kept,
