@@ -361,9 +361,7 @@ void engine_backward(struct put *p, const struct stage *s, uint32_t position,
             F("bytes", s->tied_here));
     put_waiting(p, s, position, later);
     if (s->before[s->n].past != 0)
-        PUT(p, TERM_SAVED_LAYERS,
-            "inputs that 8-bit layers hold past checkpoints",
-            F("bytes", s->before[s->n].past));
+        PUT(p, TERM_SAVED_LAYERS, PAST_LABEL, F("bytes", s->before[s->n].past));
     loop_backward(p, s, position);
     megatron_backward(p, s, position, later);
     if (run->engine == ENGINE_DEEPSPEED)

@@ -404,7 +404,8 @@ void engine_clip(struct put *p, const struct stage *s);
 void engine_step(struct put *p, const struct stage *s);
 /* Copies of a weight that its own update makes for a moment, and whether that
  * is as soon as its gradient is there: a compiled layer gives all at once. */
-/* In TERM_WORKSPACE. */
+/* In TERM_SAVED_LAYERS, in TERM_WORKSPACE. */
+#define PAST_LABEL "inputs that 8-bit layers hold past checkpoints"
 #define CUBLAS_LABEL "cuBLAS workspaces, one a thread"
 
 unsigned engine_update_copies(const struct run *run);

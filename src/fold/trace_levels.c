@@ -18,6 +18,7 @@ enum {
     LEVEL_STAGE_INPUT,
     LEVEL_IN_FLIGHT,
     LEVEL_CASTS,
+    LEVEL_PAST,
     LEVEL_FRAMES,
     LEVEL_FAR,
     FIXED
@@ -346,6 +347,29 @@ void levels_frame(struct tracer *r, hold_id id)
     level_push(r, &r->level[LEVEL_FRAMES], id);
 }
 
+void levels_linger(struct tracer *r, hold_id id, bool past)
+{
+    level_push(r, &r->level[past ? LEVEL_PAST : LEVEL_CASTS], id);
+}
+
+/* Backward begins: it stays where it is under another name. */
+static void keep_past(struct tracer *r)
+{
+    struct level *l = &r->level[LEVEL_PAST];
+    if (l->n == 0)
+        return;
+    struct level *saved =
+        &r->level[level_find(r, TERM_SAVED_LAYERS, PAST_LABEL, false)];
+    for (size_t i = 0; i < l->n; i++) {
+        const uint64_t bytes = r->hold[l->piece[i]].bytes;
+        level_push(r, saved,
+                   tracer_handed(r, &l->piece[i], COMP_ACTIVATIONS, PAST_LABEL,
+                                 bytes));
+    }
+    l->n = 0;
+    l->bytes = 0;
+}
+
 void levels_keep(struct tracer *r, enum term term, const char *what, hold_id id)
 {
     level_push(r, &r->level[level_find(r, term, what, false)], id);
@@ -576,10 +600,13 @@ void levels_at(struct tracer *r, enum phase phase, uint32_t position)
     r->level[LEVEL_IN_FLIGHT].want =
         r->other_micros * (s->shared_kept + s->inputs)
         + r->other_chunks * s->stage_input;
+    const struct prefix *begun = stage_chunk_before(s, position);
+    const uint64_t past = back ? 0 : s->before[position].past - begun->past;
     r->level[LEVEL_CASTS].want =
-        back ? 0
-             : s->before[position].lingers
-                   - stage_chunk_before(s, position)->lingers;
+        back ? 0 : s->before[position].lingers - begun->lingers - past;
+    r->level[LEVEL_PAST].want = past;
+    if (back)
+        keep_past(r);
     r->level[LEVEL_FRAMES].want = back ? 0
                                   : is_inside(r, phase)
                                       ? stage_frames_inside(s)
@@ -721,6 +748,7 @@ bool levels_init(struct tracer *r)
         [LEVEL_STAGE_INPUT] = TERM_SAVED_LAYERS,
         [LEVEL_IN_FLIGHT] = TERM_IN_FLIGHT,
         [LEVEL_CASTS] = TERM_FORWARD_TMP,
+        [LEVEL_PAST] = TERM_FORWARD_TMP,
         [LEVEL_FRAMES] = TERM_FORWARD_TMP,
         [LEVEL_FAR] = TERM_BACKWARD_TMP,
     };

@@ -200,6 +200,9 @@ void levels_product(struct tracer *r);
 void levels_take(struct tracer *r, enum term term, hold_id id);
 /* What variables of the model's forward hold on where a block is done. */
 void levels_frame(struct tracer *r, hold_id id);
+/* What autocast has cast, or a node's attribute has (`past`), where a block is
+ * done. */
+void levels_linger(struct tracer *r, hold_id id, bool past);
 /* What the start of a run made of it. */
 void levels_keep(struct tracer *r, enum term term, const char *what,
                  hold_id id);

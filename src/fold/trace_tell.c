@@ -159,6 +159,14 @@ static bool is_framed(const struct tracer *r, const struct walk_event *e)
            && r->here->slot[e->key] != NO_HOLD;
 }
 
+/* ... and of backward: tensor.past. */
+static bool is_past(const struct tracer *r, const struct walk_event *e)
+{
+    const struct block *b = tracer_block(r, r->position);
+    return e->key < b->tensor_count
+           && r->s->p->tensor[b->tensor_first + e->key].past;
+}
+
 static void tensor_event(struct tracer *r, const struct walk_event *e)
 {
     if (e->key + 1 == r->skip)
@@ -172,6 +180,11 @@ static void tensor_event(struct tracer *r, const struct walk_event *e)
     else if (e->key == r->hidden_slot && r->keeps_checkpoint)
         r->here->checkpoint =
             tracer_handed(r, id, COMP_ACTIVATIONS, "checkpoint", e->bytes);
+    else if (e->lingers && *id != NO_HOLD)
+        levels_linger(r,
+                      tracer_handed(r, id, COMP_TEMPORARY,
+                                    "held to the end of forward", e->bytes),
+                      is_past(r, e));
     else if (is_framed(r, e))
         levels_frame(r, tracer_handed(r, id, COMP_TEMPORARY,
                                       "held by variables", e->bytes));

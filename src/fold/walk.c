@@ -237,6 +237,7 @@ static void tell_slot(struct walk *w, const struct walk_slot *s, bool birth)
     walk_tell(w, (struct walk_event){ .birth = birth,
                                       .what = WALK_TENSOR,
                                       .kept = counts_as_kept(w, s),
+                                      .lingers = w->ended && s->lingers,
                                       .away = s->away,
                                       .key = i,
                                       .bytes = s->bytes,
@@ -290,6 +291,12 @@ static bool is_made(struct walk *w, const struct op *op, unsigned i)
     return true;
 }
 
+/* A dropout's mask (aten/src/ATen/native/cuda/Dropout.cu). */
+static bool makes_last_first(const struct op *op)
+{
+    return op->kind == OP_DROPOUT && op->n_out == 2;
+}
+
 static void forward_op(struct walk *w, const struct op *op, uint32_t k,
                        const struct walk_slot *output)
 {
@@ -308,7 +315,9 @@ static void forward_op(struct walk *w, const struct op *op, uint32_t k,
         walk_tell(
             w, (struct walk_event){ .what = WALK_RENAMES, .name = op->name });
     }
-    for (unsigned i = 0; i < op->n_out; i++) {
+    for (unsigned n_made = 0; n_made < op->n_out; n_made++) {
+        const unsigned i =
+            makes_last_first(op) ? op->n_out - 1 - n_made : n_made;
         struct walk_slot *s = walk_root_of(w, op->out[i]);
         if (s != NULL && !s->live && is_made(w, op, i))
             walk_slot_alloc(w, s);
@@ -413,11 +422,13 @@ struct extremum walk_forward(struct walk *w, enum walk_pass pass)
             forward_op(w, walk_op_at(w, k), k, output);
     if (end < b->op_count || (walk_is_again(w) && w->outside))
         leave_frame(w);
+    w->ended = !walk_is_again(w);
     for (uint32_t i = 0; i < b->tensor_count; i++) {
         struct walk_slot *s = &w->slot[i]; /* block_walk counts on */
         if (outlives(w, s) && s != output && !walk_stays(w, s))
             walk_slot_free(w, s);
     }
+    w->ended = false;
     /* a layer's caller holds its input until it has the result */
     struct walk_slot *in = &w->slot[b->tensor_count];
     if (in != output && !walk_stays(w, in))

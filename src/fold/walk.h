@@ -198,6 +198,8 @@ struct walk_event {
     bool kept;    /* WALK_TENSOR: lives to backward; a WALK_GRADIENT's death:
                      it is the input's, which the block below takes over */
     bool away;    /* WALK_TENSOR, kept: walk_slot.away */
+    bool lingers; /* a WALK_TENSOR's death: no longer the block's, there to the
+                     end of forward */
     uint32_t key; /* tells apart the live ones of one kind */
     uint64_t bytes;
     const char *name; /* of the tensor, or of the operation */

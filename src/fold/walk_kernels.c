@@ -157,8 +157,9 @@ static uint64_t flash_workspace(const struct walk *w, const struct op *op,
     const uint64_t sums = op->n_out > 1 ? w->p->tensor[op->out[1]].bytes : 0;
     if (w->bare)
         return 0;
-    if (w->cudnn) /* in one piece */
-        return q->elems * 4 + sums + (k->elems < q->elems ? 2 * q->bytes : 0);
+    if (w->cudnn) /* in one piece; 256: its own, in forward too */
+        return q->elems * 4 + sums + 256
+               + (k->elems < q->elems ? 2 * q->bytes : 0);
     if (k->elems < q->elems) {
         walk_parts_add(parts, q->bytes);
         walk_parts_add(parts, q->bytes);

@@ -79,6 +79,7 @@ struct walk {
     struct extremum top;
     bool renames; /* op.renames was met, and what was on top then */
     struct extremum before;
+    bool ended;      /* forward is over: what lingers is the stage's */
     bool multiplied; /* a product of matrices was met */
     bool returns;    /* the same of op.returns */
     struct extremum inside;

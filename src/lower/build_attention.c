@@ -32,8 +32,9 @@ static double causal_share(const struct builder *b)
 tensor_id build_matmul(struct builder *b, const char *name, tensor_id x,
                        tensor_id y, const struct shape *shape)
 {
-    const tensor_id in[] = { build_autocast(b, "autocast", x),
-                             build_autocast(b, "autocast", y) };
+    tensor_id in[] = { x, y };
+    for (unsigned i = 2; i-- > 0;) /* the last argument first */
+        in[i] = build_autocast(b, "autocast", in[i]);
     const tensor_id out =
         build_tensor(b, name, tensor_of(b, in[0])->dtype, shape);
     struct op *op = build_op(b, OP_MATMUL, name, in, 2);
@@ -76,9 +77,10 @@ tensor_id build_attention(struct builder *b, const struct attention_args *at)
     /* the efficient kernel pads its statistics to this many rows
        (aten/src/ATen/native/transformers/cuda/attention.cu) */
     enum { EFFICIENT_ROWS = 32 };
-    const tensor_id in[] = { build_autocast(b, "autocast", at->q),
-                             build_autocast(b, "autocast", at->k),
-                             build_autocast(b, "autocast", at->v) };
+    /* arguments of one call, cast from the last to the first */
+    tensor_id in[] = { at->q, at->k, at->v };
+    for (unsigned i = 3; i-- > 0;)
+        in[i] = build_autocast(b, "autocast", in[i]);
     struct dim rows = b->sq;
     if (at->efficient) {
         const struct count padded =
