@@ -163,21 +163,12 @@ tensor_id hf_rope_table(const struct builder *b, enum hf_table which)
 /* The forward of some leaves out the cast. */
 static enum dtype rope_dtype(const struct builder *b)
 {
-    switch ((int)b->spec->family) {
-    case FAM_OLMO:
-    case FAM_OLMO2:
-    case FAM_OLMO3:
-    case FAM_QWEN:
-    case FAM_BAICHUAN:
-    case FAM_ERNIE:
-    case FAM_ERNIE_MOE:
-    case FAM_LLAMA4:
-    case FAM_QWEN2_VISION:
-    case FAM_QWEN2_5_VISION:
-    case FAM_QWEN3_VISION:
-    case FAM_DEEPSEEK_V2: return DT_FP32;
-    default: return b->stream;
-    }
+    static const enum family wide[] = {
+        FAM_OLMO,         FAM_OLMO2,          FAM_OLMO3,        FAM_QWEN,
+        FAM_BAICHUAN,     FAM_ERNIE,          FAM_ERNIE_MOE,    FAM_LLAMA4,
+        FAM_QWEN2_VISION, FAM_QWEN2_5_VISION, FAM_QWEN3_VISION, FAM_DEEPSEEK_V2,
+    };
+    return IS_AMONG(b->spec->family, wide) ? DT_FP32 : b->stream;
 }
 
 /* transformers/masking_utils.py: a number an entry for eager, a bool for
@@ -526,8 +517,9 @@ static tensor_id parallel_layer(struct builder *b,
     if (!m->shared_norm && m->family != FAM_FALCON)
         second = hf_hidden_norm(b, "post_attention_layernorm", x);
     tensor_id mlp = feed_forward(b, kind, second);
-    switch ((int)m->family) {
-    case FAM_FALCON:
+    static const enum family apart[] = { FAM_COHERE, FAM_COHERE2,
+                                         FAM_STABLELM };
+    if (m->family == FAM_FALCON) {
         mlp =
             build_binary_in_place(b, OP_ADD, "mlp + attention", mlp, attention);
         x = build_add(b, "residual", x, drop(b, mlp));
@@ -535,15 +527,13 @@ static tensor_id parallel_layer(struct builder *b,
         hf_hold_frozen(b, "mlp_layernorm_out", second);
         hf_hold_frozen(b, "attention_output", attention);
         return x;
-    case FAM_COHERE:
-    case FAM_COHERE2:
-    case FAM_STABLELM:
+    }
+    if (IS_AMONG(m->family, apart)) {
         x = build_add(b, "residual", x, attention);
         return build_add(b, "residual", x, drop(b, mlp));
-    default:
-        mlp = build_add(b, "mlp + attention", drop(b, mlp), attention);
-        return build_add(b, "residual", mlp, x);
     }
+    mlp = build_add(b, "mlp + attention", drop(b, mlp), attention);
+    return build_add(b, "residual", mlp, x);
 }
 
 /* The norm of a sum. BERT's modules write one expression, whose operands are

@@ -146,50 +146,95 @@ static bool is_bounded(const struct spec *m)
     return m->family == FAM_INTERNLM || is_baichuan_13b(m);
 }
 
-/* Scale, alibi and mask, in the order and precision of the class. */
-static tensor_id biased(struct builder *b, const struct hf_qkv *o,
-                        tensor_id scores)
+/* Scale, alibi and mask of one class's scores. */
+typedef tensor_id biased_fn(struct builder *b, const struct hf_qkv *o,
+                            tensor_id scores);
+
+/* Unscaled; a causal buffer, then the mask. */
+static tensor_id gpt_neo_biased(struct builder *b, const struct hf_qkv *o,
+                                tensor_id scores)
+{
+    const tensor_id mask = mask_of(b, o);
+    scores = build_where(b, "causal", hf_table(b, HF_TRIANGLE), scores);
+    return build_add(b, "masked", scores, mask);
+}
+
+/* DiT: queries are scaled, by timm's Attention; AttnProcessor's baddbmm does
+ * it. */
+static tensor_id unbiased(struct builder *b, const struct hf_qkv *o,
+                          tensor_id scores)
+{
+    (void)b;
+    (void)o;
+    return scores;
+}
+
+/* baddbmm scales and adds alibi. */
+static tensor_id bloom_biased(struct builder *b, const struct hf_qkv *o,
+                              tensor_id scores)
+{
+    return build_add(b, "masked", scores, mask_of(b, o));
+}
+
+static tensor_id mpt_biased(struct builder *b, const struct hf_qkv *o,
+                            tensor_id scores)
 {
     const tensor_id alibi = hf_table(b, HF_ALIBI), mask = mask_of(b, o);
-    switch ((int)b->spec->family) {
-    case FAM_GPT_NEO: /* unscaled; a causal buffer, then the mask */
-        scores = build_where(b, "causal", hf_table(b, HF_TRIANGLE), scores);
-        return build_add(b, "masked", scores, mask);
-    case FAM_DIT: /* queries are scaled, by timm's Attention */
-    case FAM_DIT_DIFFUSERS: /* AttnProcessor: baddbmm scales */ return scores;
-    case FAM_BLOOM: /* baddbmm scales and adds alibi */
-        return build_add(b, "masked", scores, mask);
-    case FAM_MPT:
-        scores = build_scale(b, "scaled", scores);
-        scores = build_add(b, "+ alibi", scores, alibi);
-        return build_where(b, "masked", mask, scores);
-    case FAM_FALCON:
-        if (alibi == TENSOR_NONE) {
-            scores = build_unary_in_place(b, OP_SCALE, "scaled", scores);
-            return build_add(b, "masked", scores, mask);
-        }
-        if (hf_is_half(tensor_of(b, scores)->dtype))
-            scores = build_cast(b, "scores fp32", scores, DT_FP32);
-        scores = build_add(b, "+ alibi", scores, alibi);
+    scores = build_scale(b, "scaled", scores);
+    scores = build_add(b, "+ alibi", scores, alibi);
+    return build_where(b, "masked", mask, scores);
+}
+
+static tensor_id falcon_biased(struct builder *b, const struct hf_qkv *o,
+                               tensor_id scores)
+{
+    const tensor_id alibi = hf_table(b, HF_ALIBI), mask = mask_of(b, o);
+    if (alibi == TENSOR_NONE) {
         scores = build_unary_in_place(b, OP_SCALE, "scaled", scores);
         return build_add(b, "masked", scores, mask);
-    default:
-        if (b->spec->family == FAM_GROK)
-            scores = build_cast(b, "scores fp32", scores, DT_FP32);
-        scores = softcap(b, build_scale(b, "scaled", scores));
-        if (b->spec->relative_buckets > 0)
-            scores = build_add(b, "+ position bias", scores, hf_bias(b));
-        if (mask == TENSOR_NONE) /* encoders */
-            return scores;
-        if (alibi != TENSOR_NONE)
-            scores = build_add(b, "+ alibi", scores, alibi);
-        scores = build_add(b, "masked", scores, mask);
-        /* torch.max of them and the least number, which keeps what it is
-           given */
-        if (is_bounded(b->spec))
-            scores = build_unary(b, OP_ACTIVATION, "bounded", scores);
-        return scores;
     }
+    if (hf_is_half(tensor_of(b, scores)->dtype))
+        scores = build_cast(b, "scores fp32", scores, DT_FP32);
+    scores = build_add(b, "+ alibi", scores, alibi);
+    scores = build_unary_in_place(b, OP_SCALE, "scaled", scores);
+    return build_add(b, "masked", scores, mask);
+}
+
+static tensor_id most_biased(struct builder *b, const struct hf_qkv *o,
+                             tensor_id scores)
+{
+    const tensor_id alibi = hf_table(b, HF_ALIBI), mask = mask_of(b, o);
+    if (b->spec->family == FAM_GROK)
+        scores = build_cast(b, "scores fp32", scores, DT_FP32);
+    scores = softcap(b, build_scale(b, "scaled", scores));
+    if (b->spec->relative_buckets > 0)
+        scores = build_add(b, "+ position bias", scores, hf_bias(b));
+    if (mask == TENSOR_NONE) /* encoders */
+        return scores;
+    if (alibi != TENSOR_NONE)
+        scores = build_add(b, "+ alibi", scores, alibi);
+    scores = build_add(b, "masked", scores, mask);
+    /* torch.max of them and the least number, which keeps what it is given */
+    if (is_bounded(b->spec))
+        scores = build_unary(b, OP_ACTIVATION, "bounded", scores);
+    return scores;
+}
+
+/* In the order and precision of the class. */
+static biased_fn *biased_of(enum family family)
+{
+    static const struct {
+        enum family family;
+        biased_fn *biased;
+    } others[] = {
+        { FAM_GPT_NEO, gpt_neo_biased }, { FAM_DIT, unbiased },
+        { FAM_DIT_DIFFUSERS, unbiased }, { FAM_BLOOM, bloom_biased },
+        { FAM_MPT, mpt_biased },         { FAM_FALCON, falcon_biased },
+    };
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+        if (others[i].family == family)
+            return others[i].biased;
+    return most_biased;
 }
 
 /* Their softmax says no dtype, and nothing is cast back. */
@@ -280,7 +325,7 @@ static tensor_id eager(struct builder *b, const struct hf_qkv *o)
     const tensor_id left = operand(b, "q", q), right = operand(b, "k", k);
     tensor_id scores = build_matmul(b, "scores", left, right, &square);
     const uint32_t first = b->p->n_ops - 1;
-    scores = biased(b, o, scores);
+    scores = biased_of(b->spec->family)(b, o, scores);
     const uint32_t end = b->p->n_ops;
     const tensor_id p = b->spec->attention_sinks ? with_sinks(b, scores)
                                                  : probabilities(b, o, scores);

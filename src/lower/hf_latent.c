@@ -70,11 +70,11 @@ static tensor_id queries(struct builder *b, tensor_id x, tensor_id *low)
 
 static tensor_id rotate(struct builder *b, tensor_id x)
 {
-    switch ((int)b->spec->family) {
-    case FAM_DEEPSEEK_V2: return hf_rotate_complex(b, x);
-    case FAM_MINICPM3: return hf_rotate_part(b, x, b->rope);
-    default: return hf_rotate_halves(b, x, b->rope);
-    }
+    if (b->spec->family == FAM_DEEPSEEK_V2)
+        return hf_rotate_complex(b, x);
+    if (b->spec->family == FAM_MINICPM3)
+        return hf_rotate_part(b, x, b->rope);
+    return hf_rotate_halves(b, x, b->rope);
 }
 
 /* ---- q, k, v ---- */

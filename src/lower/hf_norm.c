@@ -94,6 +94,38 @@ static tensor_id llama_norm(struct builder *b, const char *name, tensor_id x,
     return out;
 }
 
+/* Classes that are not written as Llama's. */
+typedef tensor_id norm_fn(struct builder *b, const char *name, tensor_id x,
+                          tensor_id weight);
+static norm_fn *own_norm(enum family family)
+{
+    static const struct {
+        enum family family;
+        norm_fn *norm;
+    } others[] = {
+        { FAM_INTERNLM, t5_norm },
+        { FAM_BAICHUAN, t5_norm },
+        { FAM_MINICPM, t5_norm },
+        { FAM_CHATGLM, t5_norm },
+        { FAM_GEMMA, gemma_norm },
+        { FAM_GEMMA2, gemma_norm },
+        { FAM_GEMMA3, gemma_norm },
+        { FAM_QWEN3_NEXT, gemma_norm },
+        { FAM_OLMO2, olmo2_norm },
+        { FAM_OLMO3, olmo2_norm },
+        { FAM_HELIUM, olmo2_norm },
+        { FAM_GROK, olmo2_norm },
+        { FAM_GPT_OSS, olmo2_norm },
+        /* _norm(x.float()).type_as(x): no variable has it */
+        { FAM_QWEN, build_rms_norm_written_out },
+        { FAM_LLAMA4, build_rms_norm_written_out },
+    };
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+        if (others[i].family == family)
+            return others[i].norm;
+    return llama_norm;
+}
+
 static tensor_id rms_norm(struct builder *b, const char *name, tensor_id x,
                           tensor_id weight)
 {
@@ -109,24 +141,7 @@ static tensor_id rms_norm(struct builder *b, const char *name, tensor_id x,
         return t5_norm(b, name, x, weight);
     if (build_is_litgpt(b))
         return build_rms_norm_written_out(b, name, x, weight);
-    switch ((int)b->spec->family) {
-    case FAM_INTERNLM:
-    case FAM_BAICHUAN:
-    case FAM_MINICPM:
-    case FAM_CHATGLM: return t5_norm(b, name, x, weight);
-    case FAM_GEMMA:
-    case FAM_GEMMA2:
-    case FAM_GEMMA3:
-    case FAM_QWEN3_NEXT: return gemma_norm(b, name, x, weight);
-    case FAM_OLMO2:
-    case FAM_OLMO3:
-    case FAM_HELIUM:
-    case FAM_GROK:
-    case FAM_GPT_OSS: return olmo2_norm(b, name, x, weight);
-    case FAM_QWEN: /* _norm(x.float()).type_as(x): no variable has it */
-    case FAM_LLAMA4: return build_rms_norm_written_out(b, name, x, weight);
-    default: return llama_norm(b, name, x, weight);
-    }
+    return own_norm(b->spec->family)(b, name, x, weight);
 }
 
 /* ---- LayerNorm ---- */

@@ -234,17 +234,16 @@ static tensor_id rotate_in_image(struct builder *b, tensor_id x)
  * is called. */
 static enum dtype table_type(struct builder *b, const struct hf_qkv *qkv)
 {
+    static const enum family of_x[] = { FAM_GROK, FAM_INTERNLM, FAM_INTERNLM2,
+                                        FAM_BAICHUAN };
     const enum dtype x = tensor_of(b, qkv->k.x)->dtype;
     if (rotates_wide(b->spec))
         return DT_FP32;
-    switch ((int)b->spec->family) {
-    case FAM_MINICPM: return hf_kernel(b) == ATTN_SDPA ? x : DT_FP32;
-    case FAM_GROK:
-    case FAM_INTERNLM:
-    case FAM_INTERNLM2:
-    case FAM_BAICHUAN: return x;
-    default: return tensor_of(b, hf_rope_table(b, HF_COS))->dtype;
-    }
+    if (b->spec->family == FAM_MINICPM)
+        return hf_kernel(b) == ATTN_SDPA ? x : DT_FP32;
+    return IS_AMONG(b->spec->family, of_x)
+               ? x
+               : tensor_of(b, hf_rope_table(b, HF_COS))->dtype;
 }
 
 /* _apply_rotary_emb_qkv of Phi as first uploaded: halves in fp32, with tables

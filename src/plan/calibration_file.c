@@ -136,6 +136,38 @@ static void read_object(struct file_reader *r, struct calibration *out,
     read_bounds(r, out, json_member(root, "at_bound"));
 }
 
+/* Measured rows, an object a line, are what is fitted, not what comes of it. */
+static bool is_rows(const char *text, size_t len,
+                    const memplan_allocator *alloc)
+{
+    struct str rest = { text, len };
+    struct str line = { text, 0 };
+    struct arena arena;
+    struct diag quiet;
+    while (line.n == 0 && rest.n > 0)
+        line = str_cut(rest, '\n', &rest);
+    arena_init(&arena, alloc);
+    diag_init(&quiet, NULL);
+    const struct json *row = json_parse(&arena, line.p, line.n, &quiet);
+    const bool rows = row != NULL && row->kind == JSON_OBJECT
+                      && json_member(row, "measured") != NULL
+                      && json_member(row, "schema") == NULL;
+    arena_release(&arena);
+    return rows;
+}
+
+static memplan_status report_rows(struct file_reader *r, const char *name)
+{
+    memplan_error *e =
+        diag_add(r->d, MEMPLAN_E_SCHEMA,
+                 "these are measured rows, not what is fitted to them");
+    diag_hint(e,
+              "fit them: memplan calibrate %.80s --json > fitted.json, then "
+              "--calibration fitted.json",
+              name);
+    return r->d->status;
+}
+
 memplan_status calibration_read(struct calibration *out, const char *text,
                                 size_t len, const char *name,
                                 const memplan_allocator *alloc, struct diag *d)
@@ -146,6 +178,8 @@ memplan_status calibration_read(struct calibration *out, const char *text,
     for (int i = 0; i < SPEED_SCALES; i++)
         got.scale[i] = 1;
     str_format(got.name, sizeof got.name, "%s", name);
+    if (is_rows(text, len, alloc))
+        return report_rows(&r, name);
     arena_init(&arena, alloc);
     const struct json *root = json_parse(&arena, text, len, d);
     if (root != NULL && root->kind != JSON_OBJECT)

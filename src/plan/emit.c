@@ -131,6 +131,34 @@ static bool same_value(const struct run *a, const struct run *b,
            == 0;
 }
 
+/* Whose file each framework's setup is written as; NULL: nobody's alone. */
+static const char *own_file(enum framework framework)
+{
+    switch (framework) {
+    case FW_HF: return "training-args";
+    case FW_DEEPSPEED: return "deepspeed";
+    case FW_FSDP: return "accelerate";
+    case FW_TORCHTITAN: return "torchtitan";
+    case FW_MEGATRON: return "megatron";
+    case FW_TORCHTUNE: return "torchrun";
+    case FW_MEGATRON_DEEPSPEED:
+    case FW_NEMO:
+    case FRAMEWORK_COUNT: break;
+    }
+    return NULL;
+}
+
+/* With another framework the rest may be impossible: its own file is not. */
+static void hint_framework(memplan_error *e, const struct run *a,
+                           const char *got)
+{
+    const char *own = own_file(a->framework);
+    if (own != NULL)
+        diag_hint(e, "its own is --emit %s; or use --framework %s", own, got);
+    else
+        diag_hint(e, "use --framework %s", got);
+}
+
 static void report(const struct run *a, const struct setup *b, const char *name,
                    enum setup_key key, struct diag *d)
 {
@@ -142,8 +170,7 @@ static void report(const struct run *a, const struct setup *b, const char *name,
         setup_field(key)->key, setup_value_text(&a->setup, key, left, TEXT),
         name);
     if (key == KEY_FRAMEWORK)
-        diag_hint(e, "add --framework %s, or ask for another program's file",
-                  got);
+        hint_framework(e, a, got);
     else if (got[0] != '\0')
         diag_hint(e,
                   "the file says '%s': ask for that, or for another "

@@ -405,6 +405,20 @@ static const struct row deadline_rows[] = {
     ROW(struct compute_result, gpus_in_nodes, "gpus_in_nodes", ""),
 };
 
+static const struct row search_rows[] = {
+    ROW(struct deadline_result, met, "deadline_met", ""),
+    ROW(struct deadline_result, gpus, "deadline_gpus", ""),
+    ROW(struct deadline_result, days, "deadline_gpus_days", "d"),
+    ROW(struct deadline_result, mfu, "deadline_gpus_mfu", ""),
+};
+
+/* How many GPUs meet a deadline, by GPU-hours and by the step that they have. */
+static void visit_deadline(const struct memplan_report *r, struct visitor *v)
+{
+    VISIT(v, deadline_rows, r->compute.has_deadline ? &r->compute : NULL);
+    VISIT(v, search_rows, r->deadline.searched ? &r->deadline : NULL);
+}
+
 static const struct row law_rows[] = {
     ROW(struct law_result, params, "parameters_optimal", ""),
     ROW(struct law_result, tokens, "tokens_optimal", ""),
@@ -565,6 +579,7 @@ static void visit_compute(const struct memplan_report *r, struct visitor *v)
     visit_chinchilla(c, v);
     visit_laws(c, v);
     visit_loss(c, v);
+    visit_deadline(r, v);
     v->end(v, false);
 }
 
@@ -614,13 +629,6 @@ static const struct row size_rows[] = {
     ROW(struct compute_result, params, "parameters", ""),
 };
 
-static const struct row search_rows[] = {
-    ROW(struct deadline_result, met, "deadline_met", ""),
-    ROW(struct deadline_result, gpus, "deadline_gpus", ""),
-    ROW(struct deadline_result, days, "deadline_gpus_days", "d"),
-    ROW(struct deadline_result, mfu, "deadline_gpus_mfu", ""),
-};
-
 static void visit_compute_only(const struct memplan_report *r,
                                struct visitor *v)
 {
@@ -631,8 +639,7 @@ static void visit_compute_only(const struct memplan_report *r,
     VISIT(v, exact_rows, c->has_exact ? c : NULL);
     VISIT(v, speed_rows, c);
     VISIT(v, cost_rows, c);
-    VISIT(v, deadline_rows, c->has_deadline ? c : NULL);
-    VISIT(v, search_rows, r->deadline.searched ? &r->deadline : NULL);
+    visit_deadline(r, v);
     VISIT(v, price_rows, c);
     visit_chinchilla(c, v);
     visit_laws(c, v);

@@ -35,14 +35,28 @@ const char *text_percent(char buf[UNIT_TEXT_MAX], double fraction)
 
 /* ---- head ---- */
 
+/* As PEFT counts them (print_trainable_parameters), where not all are. */
+static void append_trained(char *text, const struct params_result *p)
+{
+    char count[UNIT_TEXT_MAX], share[UNIT_TEXT_MAX];
+    if (p->trainable == p->total)
+        return;
+    str_append(text, TEXT_BLOCK_MAX, ", %s trained (%s%%),",
+               unit_format_grouped(count, (double)p->trainable, 0),
+               unit_format_grouped(
+                   share, 100 * (double)p->trainable / (double)p->total, 4));
+}
+
 static void title(struct out *o, const struct memplan_report *r)
 {
     char text[TEXT_BLOCK_MAX];
     char count[UNIT_TEXT_MAX];
     char gpus[UNIT_TEXT_MAX];
-    str_format(text, sizeof(text), "%s: %s parameters on %s x %s",
+    str_format(text, sizeof(text), "%s: %s parameters",
                r->spec.name[0] != '\0' ? r->spec.name : r->spec.model_type,
-               unit_format_count(count, (double)r->params.total),
+               unit_format_count(count, (double)r->params.total));
+    append_trained(text, &r->params);
+    str_append(text, sizeof(text), " on %s x %s",
                unit_format_grouped(gpus, (double)r->run.gpus, 0),
                r->run.gpu.name);
     out_title(o, text);

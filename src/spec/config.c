@@ -568,6 +568,20 @@ static void walk_all(struct walk *w)
     }
 }
 
+/* A script may start more than one program. */
+static void note_launches(struct config *c)
+{
+    struct config_launcher of;
+    if (!str_is(c->root->key, CONFIG_DASHES))
+        return;
+    config_find_launcher(c->text, c->len, &of);
+    if (of.n > 1)
+        config_note(c,
+                    "%zu commands start programs, the first on line %zu: only "
+                    "the last is read, on line %zu",
+                    of.n, of.line[0], of.line[1]);
+}
+
 memplan_status config_read(struct config *c)
 {
     if (c->root->kind != JSON_OBJECT) {
@@ -587,6 +601,7 @@ memplan_status config_read(struct config *c)
         .automatic = { .heading = "'auto' is for its program to fill in, so "
                                   "not set" },
     };
+    note_launches(c);
     walk_all(&w);
     if (c->table->together != NULL)
         c->table->together(c);

@@ -226,12 +226,21 @@ struct json *config_parse_training_args(struct arena *a, const char *text,
 #define CONFIG_DASHES "--"
 
 /* What a script starts processes with, found without its flags. */
+enum { CONFIG_LAUNCHES_MAX = 32 };
 struct config_launcher {
     const char *program; /* deepspeed, accelerate, torchrun; NULL: none */
     uint64_t visible;    /* GPUs that CUDA_VISIBLE_DEVICES lists; 0: not said */
+    size_t n;            /* commands: all is of the last one */
+    size_t line[2];      /* of the first, of the last */
+    struct config_span {
+        size_t from, to;
+    } at, before[CONFIG_LAUNCHES_MAX]; /* of the last, of those before it */
 };
 void config_find_launcher(const char *text, size_t len,
                           struct config_launcher *out);
+/* The end of a command that another one comes after, where `at` is in it; else
+ * `at`. */
+size_t config_launched_before(const struct config_launcher *of, size_t at);
 /* Members beside a script's flags, which no flag can be called. */
 #define CONFIG_LAUNCHER "(launcher)"
 #define CONFIG_VISIBLE "(visible)"

@@ -6,6 +6,7 @@
 #include "spec/config_emit.h"
 #include "spec/config_hf.h"
 
+#include "base/count.h"
 #include "base/unit.h"
 
 #include <inttypes.h>
@@ -452,6 +453,11 @@ static void put_fsdp(struct emit *e, const struct run *r)
                   : r->zero == 3 ? (hybrid ? "HYBRID_SHARD" : "FULL_SHARD")
                   : hybrid       ? "HYBRID_SHARD_ZERO2"
                                  : "SHARD_GRAD_OP");
+    if (!two && hybrid && r->shard != r->gpus_per_node)
+        emit_refuse(e, KEY_SHARD_DEGREE,
+                    "version 1 shards over a node (HYBRID_SHARD): use --engine "
+                    "fsdp2, or --shard-degree %llu",
+                    (unsigned long long)min_u64(r->gpus_per_node, r->gpus));
     if (two && hybrid)
         emit_count(e, "parallelism_config.parallelism_config_dp_replicate_size",
                    r->dp / r->shard);

@@ -25,6 +25,7 @@ struct script {
     const char *text;
     size_t len, at;
     bool in_case; /* between case and esac */
+    struct config_launcher launcher;
     struct json *root, *last;
 };
 
@@ -453,18 +454,17 @@ static bool is_shown(struct script *s)
 /* Of `deepspeed train.py` the name says how many processes. */
 static void add_launcher(struct script *s)
 {
-    struct config_launcher of;
-    config_find_launcher(s->text, s->len, &of);
-    struct json *v = of.program == NULL ? NULL : member_of(s, CONFIG_LAUNCHER);
+    const struct config_launcher *of = &s->launcher;
+    struct json *v = of->program == NULL ? NULL : member_of(s, CONFIG_LAUNCHER);
     if (v == NULL)
         return;
     v->kind = JSON_STRING;
-    v->text = str_of(of.program);
-    v = of.visible == 0 ? NULL : member_of(s, CONFIG_VISIBLE);
+    v->text = str_of(of->program);
+    v = of->visible == 0 ? NULL : member_of(s, CONFIG_VISIBLE);
     if (v == NULL)
         return;
     v->kind = JSON_NUMBER;
-    v->number = (double)of.visible;
+    v->number = (double)of->visible;
 }
 
 static struct json *read_script(struct script *s)
@@ -474,7 +474,9 @@ static struct json *read_script(struct script *s)
         return NULL;
     s->root->kind = JSON_OBJECT;
     s->root->key = STR(CONFIG_DASHES);
+    config_find_launcher(s->text, s->len, &s->launcher);
     while (s->at < s->len && s->diag->status == MEMPLAN_OK) {
+        s->at = config_launched_before(&s->launcher, s->at);
         if (!to_word(s) || is_shown(s))
             to_next_line(s);
         else if (is_flag(s))

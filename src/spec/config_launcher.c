@@ -79,26 +79,79 @@ static uint64_t devices_of(struct str word)
     return n;
 }
 
+/* A backslash joins a line with the next. */
+static bool is_joined(struct str line)
+{
+    while (line.n > 0 && is_gap(line.p[line.n - 1]))
+        line.n--;
+    return line.n > 0 && line.p[line.n - 1] == '\\';
+}
+
+static size_t line_number(const char *text, const char *at)
+{
+    size_t n = 1;
+    for (; text < at; text++)
+        n += *text == '\n';
+    return n;
+}
+
+/* A command that starts processes, at `from`: of several the last one counts. */
+static void found(struct config_launcher *out, const char *text,
+                  const char *from, const char *program)
+{
+    out->line[out->n > 0] = line_number(text, from);
+    if (out->n == 0)
+        out->line[1] = out->line[0];
+    if (out->n > 0 && out->n <= CONFIG_LAUNCHES_MAX)
+        out->before[out->n - 1] = out->at;
+    out->n++;
+    out->at.from = (size_t)(from - text);
+    out->program = program;
+}
+
+/* What a line starts, if anything; `inside`: its first words are arguments. */
+static bool search_line(struct config_launcher *out, const char *text,
+                        struct str line, bool inside)
+{
+    for (struct str word = next_word(&line); word.n > 0 && word.p[0] != '#';
+         word = next_word(&line)) {
+        const uint64_t visible = inside ? 0 : devices_of(word);
+        out->visible = visible > 0 ? visible : out->visible;
+        const char *program = inside ? NULL : launcher_of(word, line);
+        if (program != NULL)
+            found(out, text, word.p, program);
+        if (program != NULL)
+            return true;
+        if (str_is(word, "\\"))
+            break;
+        inside = word.p[word.n - 1] != ';' && !str_is(word, "&&")
+                 && (inside || !is_before(word));
+    }
+    return inside;
+}
+
 void config_find_launcher(const char *text, size_t len,
                           struct config_launcher *out)
 {
     struct str rest = { text, len };
     bool goes_on = false; /* a backslash: arguments of the line before */
-    *out = (struct config_launcher){ NULL, 0 };
-    while (rest.n > 0 && out->program == NULL) {
+    *out = (struct config_launcher){ .program = NULL };
+    while (rest.n > 0) {
+        const size_t before = out->n;
         struct str line = str_cut(rest, '\n', &rest);
-        bool inside = goes_on;
-        struct str word = next_word(&line);
-        for (; word.n > 0 && word.p[0] != '#'; word = next_word(&line)) {
-            const uint64_t visible = inside ? 0 : devices_of(word);
-            out->visible = visible > 0 ? visible : out->visible;
-            if (!inside)
-                out->program = launcher_of(word, line);
-            if (str_is(word, "\\") || out->program != NULL)
-                break;
-            inside = word.p[word.n - 1] != ';' && !str_is(word, "&&")
-                     && (inside || !is_before(word));
-        }
-        goes_on = inside && str_is(word, "\\");
+        const bool inside = search_line(out, text, line, goes_on);
+        if (out->n > before || (goes_on && out->n > 0 && out->at.to == 0))
+            out->at.to = is_joined(line) ? 0 : (size_t)(line.p - text) + line.n;
+        goes_on = inside && is_joined(line);
     }
+    if (out->n > 0 && out->at.to == 0)
+        out->at.to = len;
+}
+
+size_t config_launched_before(const struct config_launcher *of, size_t at)
+{
+    for (size_t i = 0; i + 1 < of->n && i < CONFIG_LAUNCHES_MAX; i++)
+        if (of->before[i].from <= at && at < of->before[i].to)
+            return of->before[i].to;
+    return at;
 }

@@ -43,11 +43,11 @@ static const struct config_row rows[] = {
     LATER("kasa_config"),
     LATER("monteclora_config"),
 
-    /* the model's own, which PEFT fills in */
-    SHAPE("num_layers"),
-    SHAPE("num_attention_heads"),
+    /* the model's own, which PEFT fills in: looked at when that is known */
+    LATER("num_layers"),
+    LATER("num_attention_heads"),
     SHAPE("num_transformer_submodules"),
-    SHAPE("token_dim"),
+    LATER("token_dim"),
 
     /* what is not seen in memory */
     QUIET("layers_pattern"),
@@ -283,6 +283,18 @@ static void encoder(struct config *c)
         config_set_json(c, wide, KEY_ENCODER_HIDDEN_SIZE);
 }
 
+/* A number of the model's; 0 where there is none. */
+static uint64_t shape_at(struct config *c, const char *path)
+{
+    const struct json *at = config_at(c, path);
+    if (at == NULL)
+        return 0;
+    if (at->kind == JSON_NUMBER && at->number >= 1 && at->number < 0x1p32)
+        return (uint64_t)at->number;
+    config_bad(c, at, MEMPLAN_E_ARG, "'%s' takes a count", path);
+    return 0;
+}
+
 /* PEFT's LoraConfig: rank 8, which a file that it wrote always has. */
 static void together(struct config *c)
 {
@@ -303,6 +315,9 @@ static void together(struct config *c)
     full_modules(c);
     encoder(c);
     refuse_others(c);
+    c->s->peft_layers = shape_at(c, "num_layers");
+    c->s->peft_heads = shape_at(c, "num_attention_heads");
+    c->s->peft_width = shape_at(c, "token_dim");
 }
 
 /* ---- and back ---- */

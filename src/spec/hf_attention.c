@@ -8,17 +8,14 @@
 
 static bool has_sdpa(const struct spec *m)
 {
-    switch ((int)m->family) {
-    case FAM_MPT:
-    case FAM_GPT_NEO:
-    case FAM_GPTJ:
-    case FAM_T5: /* its bias has a gradient, not modelled in that kernel */
-    case FAM_MT5:
-    case FAM_GPT_OSS: return false;
-    case FAM_FALCON: /* alibi is part of its mask */ return true;
-    default: /* softcap is refused: sdpa_attention.py */
-        return m->position != POS_ALIBI && !(m->attn_softcap > 0);
-    }
+    /* T5's bias has a gradient, not modelled in that kernel */
+    static const enum family without[] = { FAM_MPT, FAM_GPT_NEO, FAM_GPTJ,
+                                           FAM_T5,  FAM_MT5,     FAM_GPT_OSS };
+    if (m->family == FAM_FALCON) /* alibi is part of its mask */
+        return true;
+    /* softcap is refused: sdpa_attention.py */
+    return !IS_AMONG(m->family, without) && m->position != POS_ALIBI
+           && !(m->attn_softcap > 0);
 }
 
 static bool has_flash(const struct spec *m)

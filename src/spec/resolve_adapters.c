@@ -15,20 +15,50 @@
 
 /* ---- defaults ---- */
 
-/* PEFT's own lists (peft/utils/constants.py): keys, or queries, whose place in
- * one matrix for all three has the one word. */
-static uint64_t resolve_ia3_targets(const struct spec *spec)
+/* PEFT's own lists of modules, and of those whose input is what is multiplied
+ * (TRANSFORMERS_MODELS_TO_IA3_TARGET_MODULES_MAPPING, ..._FEEDFORWARD_..., of
+ * 0.21.2): one matrix for q, k and v has the place of keys. BERT's "output.dense"
+ * is attention's, too. */
+struct ia3_list {
+    const char *type;
+    unsigned on, inputs;
+};
+
+static struct ia3_list ia3_list(const struct spec *spec)
 {
-    static const char *const by_key[] = { "llama",       "mistral", "gpt2",
-                                          "gpt_bigcode", "bloom",   "gpt_neox",
-                                          "falcon" };
-    const uint64_t down = UINT64_C(1) << LORA_DOWN;
-    for (size_t i = 0; i < sizeof(by_key) / sizeof(by_key[0]); i++)
-        if (strcmp(spec->model_type, by_key[i]) == 0)
-            return down | UINT64_C(1) << LORA_K | UINT64_C(1) << LORA_V;
-    if (strcmp(spec->model_type, "opt") == 0)
-        return down | UINT64_C(1) << LORA_Q | UINT64_C(1) << LORA_K;
-    return down | UINT64_C(1) << LORA_Q | UINT64_C(1) << LORA_V;
+    enum {
+        Q = 1 << LORA_Q,
+        K = 1 << LORA_K,
+        V = 1 << LORA_V,
+        O = 1 << LORA_O,
+        DOWN = 1 << LORA_DOWN
+    };
+    static const struct ia3_list lists[] = {
+        { "gpt2", K | V | DOWN, DOWN },
+        { "gpt_bigcode", K | V | DOWN, DOWN },
+        { "bloom", K | V | DOWN, DOWN },
+        { "gpt_neox", K | V | DOWN, DOWN },
+        { "falcon", K | V | DOWN, DOWN },
+        { "RefinedWeb", K | V | DOWN, DOWN },
+        { "RefinedWebModel", K | V | DOWN, DOWN },
+        { "llama", K | V | DOWN, DOWN },
+        { "mistral", K | V | DOWN, DOWN },
+        { "bert", K | V | O | DOWN, O | DOWN },
+        { "roberta", K | V | O | DOWN, O | DOWN },
+        { "opt", Q | K | DOWN, DOWN },
+        { "gptj", Q | V | DOWN, DOWN },
+        { "gpt_neo", Q | V | DOWN, DOWN },
+        { "phi", Q | V | DOWN, DOWN },
+        { "gemma", Q | V | DOWN, DOWN },
+        { "gemma2", Q | V | DOWN, DOWN },
+        { "gemma3_text", Q | V | DOWN, DOWN },
+        { "qwen2", Q | V | DOWN, DOWN },
+        { "qwen3", Q | V | DOWN, DOWN },
+    };
+    for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++)
+        if (strcmp(spec->model_type, lists[i].type) == 0)
+            return lists[i];
+    return (struct ia3_list){ NULL, Q | V | DOWN, DOWN };
 }
 
 /* The same of LoRA without target_modules
@@ -117,10 +147,13 @@ static void resolve_peft(struct run *r, const struct spec *spec)
     if (r->peft == PEFT_LORA)
         return;
     if (r->peft == PEFT_IA3) {
-        r->feedforward =
-            resolve_count(r, KEY_FEEDFORWARD_MODULES, UINT64_C(1) << LORA_DOWN);
+        const struct ia3_list list = ia3_list(spec);
+        r->feedforward = resolve_count(r, KEY_FEEDFORWARD_MODULES, list.inputs);
         str_format(text, sizeof(text),
-                   "vectors on %s, PEFT's list (--lora-targets)",
+                   list.type != NULL
+                       ? "vectors on %s, PEFT's list (--lora-targets)"
+                       : "vectors on %s: PEFT has no list for the model "
+                         "(--lora-targets)",
                    lora_words(r->lora_targets, words));
         resolve_assume(r, KEY_LORA_TARGETS, "%s", text);
         return;
@@ -153,8 +186,7 @@ static void resolve_lora(struct run *r, const struct spec *spec)
         r->lora_variant = (enum lora_variant)resolve_count(r, KEY_LORA_VARIANT,
                                                            LORA_VARIANT_LORA);
     if (r->peft == PEFT_IA3)
-        r->lora_targets =
-            resolve_count(r, KEY_LORA_TARGETS, resolve_ia3_targets(spec));
+        r->lora_targets = resolve_count(r, KEY_LORA_TARGETS, ia3_list(spec).on);
     if (r->peft == PEFT_LORA)
         r->lora_targets = lora_targets(r, spec);
     r->some_layers = r->given[KEY_LAYERS_TO_TRANSFORM];
@@ -445,6 +477,39 @@ static void check_open(const struct run *r, const struct spec *s,
     }
 }
 
+static void other_model(struct diag *d, const char *entry, uint64_t said,
+                        uint64_t is)
+{
+    memplan_error *e = setup_error(d, MEMPLAN_E_CONFLICT, KEY_PEFT_TYPE,
+                                   "'%s' of PEFT's file is %" PRIu64
+                                   ", this model's is %" PRIu64,
+                                   entry, said, is);
+    diag_hint(e,
+              "give the model that the file was made for, or leave "
+              "'%s' out: PEFT fills it in",
+              entry);
+}
+
+/* What PEFT has written of the model that prompts were made for: its own keys'
+ * and values' width for prefixes (_prepare_prompt_learning_config). */
+static void check_made_for(const struct run *r, const struct spec *s,
+                           struct diag *d)
+{
+    const struct setup *said = &r->setup;
+    const uint64_t own = s->embed_dim == 0 ? s->hidden : s->embed_dim;
+    const bool prefix = r->peft == PEFT_PREFIX;
+    const uint64_t heads = prefix ? s->kv_heads : s->heads;
+    const uint64_t width = prefix ? s->kv_heads * s->head_dim : s->hidden;
+    if (said->peft_layers != 0 && said->peft_layers != s->layers)
+        other_model(d, "num_layers", said->peft_layers, s->layers);
+    if (said->peft_heads != 0 && said->peft_heads != heads
+        && said->peft_heads != s->heads)
+        other_model(d, "num_attention_heads", said->peft_heads, heads);
+    if (said->peft_width != 0 && said->peft_width != width
+        && said->peft_width != own && said->peft_width != s->hidden)
+        other_model(d, "token_dim", said->peft_width, width);
+}
+
 void resolve_check_adapters(const struct run *r, const struct spec *s,
                             struct diag *d)
 {
@@ -463,6 +528,8 @@ void resolve_check_adapters(const struct run *r, const struct spec *s,
     check_where(r, d);
     if (r->peft == PEFT_IA3)
         check_ia3(r, s, d);
-    else
+    else {
         check_prompts(r, s, d);
+        check_made_for(r, s, d);
+    }
 }

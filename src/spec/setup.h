@@ -363,9 +363,12 @@ struct setup {
     /* Of a launch file, where the rest of the sum is not in it: nodes whose
      * GPUs are all used, layers of a virtual stage; 0: not said. */
     uint32_t nodes, chunk_layers;
-    uint32_t left_out;  /* GPUs of that node which the line excludes */
-    bool one_node;      /* one, for the line says nothing of nodes */
-    bool peft_list;     /* PEFT's own choice of modules is meant */
+    uint32_t left_out; /* GPUs of that node which the line excludes */
+    bool one_node;     /* one, for the line says nothing of nodes */
+    bool peft_list;    /* PEFT's own choice of modules is meant */
+    /* ... of the model that an adapter_config.json of prompts was made for; 0:
+     * not said */
+    uint64_t peft_layers, peft_heads, peft_width;
     bool pending_keeps; /* who names that file has the last word on batches */
     const char *pending_held; /* ... by this flag on who holds what (static) */
     /* Who said a key: a launch file by its entry (static, "" for the file as a

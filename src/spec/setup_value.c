@@ -147,6 +147,17 @@ static const struct wanted {
     [MEMPLAN_TYPE_NAME] = { "a name", "" },
 };
 
+/* Speeds are a second's, in plain numbers: no unit is read behind them. */
+static const char *speed_example(enum setup_key key)
+{
+    if (key == KEY_PEAK_FLOPS)
+        return "this is FLOP a second: such as 312e12";
+    if (key == KEY_INTRA_NODE_BANDWIDTH || key == KEY_INTER_NODE_BANDWIDTH
+        || key == KEY_HOST_BANDWIDTH)
+        return "these are bytes a second: such as 300e9";
+    return NULL;
+}
+
 static memplan_error *bad_form(struct diag *d, enum setup_key key,
                                struct str value)
 {
@@ -164,6 +175,7 @@ static memplan_error *bad_form(struct diag *d, enum setup_key key,
                   key == KEY_IMAGE                 ? "such as 3x32x32"
                   : key == KEY_RANK_PATTERN        ? "such as q=16,down=64"
                   : key == KEY_LAYERS_TO_TRANSFORM ? "such as 0,1,16-31"
+                  : speed_example(key) != NULL     ? speed_example(key)
                                                    : w->example);
     return e;
 }
@@ -202,6 +214,8 @@ static memplan_error *bad_range(struct diag *d, enum setup_key key,
     if (lacks_percent(key, x))
         str_append(e->hint, sizeof(e->hint), ", or %.*s%%", quoted(value),
                    value.p);
+    if (speed_example(key) != NULL && x > 0 && x < f->min)
+        diag_hint(e, "%s", speed_example(key));
     if (lacks_gib(key, x))
         diag_hint(e, "these are bytes: write %.*sGiB", quoted(value), value.p);
     return e;
