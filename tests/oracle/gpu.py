@@ -221,8 +221,8 @@ def measure_one(model, keys, where, trace=None):
     watch = Watch(torch, where)
     with watch.following():
         rank = wrap(torch, net, keys, where)
-        if where != "cpu" and (keys["gpus"] > 1 or "base_dtype" in keys):
-            torch.cuda.empty_cache()  # of weights that were whole before they were cut or packed
+        if where != "cpu":
+            torch.cuda.empty_cache()  # of weights that were whole before they were cut or packed, of tied ones that were two
         if trace:
             torch.cuda.memory._record_memory_history(context=None, max_entries=10**7)
             start = torch.cuda.memory._snapshot()
