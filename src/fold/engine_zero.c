@@ -270,14 +270,57 @@ uint64_t zero_gather_flat(const struct stage *s, uint64_t index)
 
 /* ---- ZeRO-3: gathered weights ---- */
 
+/* Up to 0.5.8, which Megatron-DeepSpeed ran with, no more was fetched ahead than
+ * one bucket. */
+static bool fetches_one_bucket(const struct run *run)
+{
+    return engine_makes_zero3_grads(run);
+}
+
+static uint64_t one_bucket(const struct stage *s, uint32_t position,
+                           bool backward)
+{
+    const struct run *run = s->run;
+    const bool turns = backward ? position == 0 : position + 1 == s->n;
+    const uint32_t next = backward == turns ? position + 1 : position - 1;
+    const struct block_states *n =
+        &s->states[stage_block(s, s->n == 1 ? 0 : next)];
+    return min_u64(run->prefetch_bucket + n->largest, run->max_live_params);
+}
+
+/* max_live_parameters counts 4-bit weights as what they are stored in, elements
+ * of the type that is computed in (bnb_4bit_quant_storage). */
+uint64_t zero3_most(const struct stage *s, uint32_t position)
+{
+    const struct prefix *all = &s->before[s->n];
+    const uint64_t most = s->run->max_live_params;
+    if (fetches_one_bucket(s->run))
+        return one_bucket(s, position, false);
+    if (all->bytes >= all->all_elems)
+        return most;
+    const double stored =
+        (double)all->bytes / (double)dtype_size(s->run->prec.compute);
+    return min_u64(all->all_elems,
+                   (uint64_t)((double)most * (double)all->all_elems / stored));
+}
+
 /* A weight that is used again within max_reuse_distance is not released: the
  * last ones, from forward to backward, about half the distance on either side
- * of the turn (partitioned_param_coordinator.py, __params_to_release). */
+ * of the turn; nor is one that fetching ahead has passed by on its way into
+ * backward because it was there, and as much is there as may be
+ * (partitioned_param_coordinator.py, __params_to_release). */
+uint64_t zero3_kept(const struct stage *s)
+{
+    const uint64_t near = ZERO3_MAX_REUSE_ELEMS / 2;
+    return s->run->prefetch_bucket == 0 || fetches_one_bucket(s->run)
+               ? near
+               : max_u64(near, zero3_most(s, 0));
+}
+
 static uint64_t released_elems(const struct stage *s)
 {
-    const uint64_t all = s->before[s->n].all_elems;
-    const uint64_t most = ZERO3_MAX_REUSE_ELEMS / 2;
-    return all > most ? all - most : 0;
+    const uint64_t all = s->before[s->n].all_elems, kept = zero3_kept(s);
+    return all > kept ? all - kept : 0;
 }
 
 static uint64_t kept_upto(const struct stage *s, uint32_t position)
@@ -354,16 +397,26 @@ void zero3_second(struct put *p, const struct stage *s, uint64_t elems)
         F("bytes per weight", dtype_size(s->run->prec.param)));
 }
 
-uint64_t zero3_ahead(const struct stage *s, uint32_t position, bool backward)
+/* Each module fetches another bucket before it runs, more than it uses: soon as
+ * much is there, or under way, as may be. */
+static uint64_t zero3_ahead(const struct stage *s, uint32_t position,
+                            bool backward)
 {
     const struct run *run = s->run;
-    const bool turns = backward ? position == 0 : position + 1 == s->n;
-    const uint32_t next = backward == turns ? position + 1 : position - 1;
-    const struct block_states *n =
-        &s->states[stage_block(s, s->n == 1 ? 0 : next)];
+    const uint64_t all = s->before[s->n].all_elems;
+    const uint64_t upto = s->before[position + 1].all_elems;
+    const uint64_t there = max_u64(kept_upto(s, position),
+                                   s->states[stage_block(s, position)].largest);
     if (run->prefetch_bucket == 0)
         return 0;
-    return min_u64(run->prefetch_bucket + n->largest, run->max_live_params);
+    if (fetches_one_bucket(run) || (position == 0 && !backward)) {
+        const uint64_t kept = kept_upto(s, position);
+        return min_u64(one_bucket(s, position, backward),
+                       backward ? upto - kept : all - upto);
+    }
+    const uint64_t most =
+        min_u64(backward ? upto : all, zero3_most(s, position));
+    return most > there ? most - there : 0;
 }
 
 /* The step begins by cutting what is always gathered, too
@@ -375,6 +428,20 @@ void zero3_second_step(struct put *p, const struct stage *s)
         zero3_second(p, s, s->sum.own_elems * parts);
 }
 
+/* Less than a byte each where they are quantised. */
+static void put_fetched(struct put *p, const struct stage *s, const char *what,
+                        uint64_t elems, uint64_t width)
+{
+    const struct prefix *all = &s->before[s->n];
+    if (width != 0)
+        PUT(p, TERM_PREFETCHED, what, F("elements", elems),
+            F("bytes per weight", width));
+    else
+        PUT(p, TERM_PREFETCHED, what,
+            F("bytes", (uint64_t)((double)elems * (double)all->bytes
+                                  / (double)all->all_elems)));
+}
+
 /* MiCS gathers each weight where it will be (mics.py,
  * _flat_all_gather_with_coalescing_manager); of one rank's there is no more
  * than the copy from the host. */
@@ -384,23 +451,49 @@ static void zero3_in_place(struct put *p, uint64_t ahead, uint64_t width)
         F("bytes per weight", width));
 }
 
-/* Gathered as int8 with an fp32 scale for a group, into a flat buffer; that as
- * fp16, whole; and copies out of it (partition_parameters.py,
- * AllGatherCoalescedHandle.wait, CUDAQuantizer). */
-static void zero3_in_8_bits(struct put *p, uint64_t ahead, uint64_t width)
+/* Of those that are gathered together, the ones that the running module has a
+ * weight of: the copies are made with the first that is used, the flat buffer is
+ * there until the last is. */
+static uint64_t zero3_together(const struct stage *s, uint32_t position,
+                               uint64_t ahead, bool backward)
 {
-    PUT(p, TERM_PREFETCHED, "prefetched: flat gather buffer, in 8 bits",
-        F("elements", ahead), A("bytes", 1));
-    PUT(p, TERM_PREFETCHED, "its scales",
-        F("groups", div_up(ahead, QWZ_GROUP_ELEMS)), F("bytes", FP32));
-    PUT(p, TERM_PREFETCHED, "the same in fp16", F("elements", ahead),
-        A("bytes", 2));
-    PUT(p, TERM_PREFETCHED, "prefetched: copies out of it",
-        F("elements", ahead), F("bytes per weight", width));
+    const struct block_states *b = &s->states[stage_block(s, position)];
+    if (fetches_one_bucket(s->run))
+        return ahead;
+    if (backward && kept_upto(s, position) != 0)
+        return 0; /* they are there since forward */
+    return s->run->prefetch_bucket == 0 ? 0 : b->fetched;
 }
 
-/* Up to the parameter that fills the bucket, of the modules that come next: as
- * a flat gather buffer and as copies out of it. */
+/* The head's alone, in 8 bits: copied as the last layer has gone, before there
+ * are logits. */
+static uint64_t zero3_unpacked(const struct stage *s, uint32_t position,
+                               uint64_t together, bool backward)
+{
+    if (backward || position + 2 != s->n)
+        return together;
+    const struct prefix *head = &s->before[position + 1];
+    const uint64_t own = head[1].all_elems - head->all_elems;
+    const uint64_t largest = s->states[stage_block(s, position + 1)].largest;
+    return max_u64(together, min_u64(largest, own)); /* it may be tied */
+}
+
+/* Gathered as int8 with an fp32 scale for a group, into a flat buffer; when the
+ * first is used that as fp16, whole; and copies out of it
+ * (partition_parameters.py, AllGatherCoalescedHandle.wait, CUDAQuantizer). */
+static void zero3_in_8_bits(struct put *p, uint64_t ahead, uint64_t together,
+                            uint64_t width)
+{
+    PUT(p, TERM_PREFETCHED, "fetched ahead: flat gather buffers, in 8 bits",
+        F("elements", ahead), A("bytes", 1));
+    PUT(p, TERM_PREFETCHED, "their scales",
+        F("groups", div_up(ahead, QWZ_GROUP_ELEMS)), F("bytes", FP32));
+    PUT(p, TERM_PREFETCHED, "one of them in fp16, and copies out of it",
+        F("elements", together), F("bytes", 2 + width));
+}
+
+/* Modules fetch ahead until as much is there as may be: flat gather buffers, and
+ * copies out of the one at hand. */
 void zero3_gather(struct put *p, const struct stage *s, uint32_t position,
                   bool backward)
 {
@@ -416,22 +509,22 @@ void zero3_gather(struct put *p, const struct stage *s, uint32_t position,
         PUT(p, TERM_GATHERED, "kept from forward to backward",
             F("bytes of the weights not released",
               upto->bytes - bytes_of_first(s, released_elems(s))));
-    const uint64_t left = backward
-                              ? upto->all_elems - kept
-                              : s->before[s->n].all_elems - upto->all_elems;
-    const uint64_t ahead = min_u64(zero3_ahead(s, position, backward), left);
+    const uint64_t ahead = zero3_ahead(s, position, backward);
+    const uint64_t together = zero3_together(s, position, ahead, backward);
     const uint64_t width = b->largest_bytes / b->largest;
     if (s->run->mics || s->run->shard == 1) {
         zero3_in_place(p, ahead, width);
         return;
     }
-    if (run_gathers_in_8_bits(s->run))
-        zero3_in_8_bits(p, ahead, width);
-    else
-        PUT(p, TERM_PREFETCHED, "prefetched: flat gather buffer and copies",
-            F("elements", ahead), A("copies", 2), F("bytes per weight", width));
+    if (run_gathers_in_8_bits(s->run)) {
+        zero3_in_8_bits(p, ahead,
+                        zero3_unpacked(s, position, together, backward), width);
+    } else {
+        put_fetched(p, s, "fetched ahead: flat gather buffers", ahead, width);
+        put_fetched(p, s, "copies out of one of them", together, width);
+    }
     if (s->run->offload_params != OFFLOAD_NONE)
         PUT(p, TERM_PREFETCHED, "this rank's shards, from the host",
-            F("elements", ahead), F("bytes per weight", width),
-            D("N", s->run->shard));
+            F("elements", max_u64(together, b->largest)),
+            F("bytes per weight", width), D("N", s->run->shard));
 }

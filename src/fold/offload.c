@@ -83,7 +83,7 @@ struct tensor_sums {
     uint64_t group;           /* elements of the sub-group at hand */
     uint64_t groups, stay;    /* before it; the first of all are on the GPU */
     uint64_t gone;            /* elements of the sub-groups before */
-    uint64_t fp32_by_group;   /* fp32, pinned sub-group by sub-group */
+    uint64_t by_group;        /* as stepped, pinned sub-group by sub-group */
     uint64_t fp32_by_tensor;  /* the same, tensor by tensor */
     uint64_t weights;         /* trained ones, pinned tensor by tensor */
     uint64_t frozen;          /* frozen ones */
@@ -92,6 +92,16 @@ struct tensor_sums {
     uint64_t in_memory;       /* elements of sub-groups within max_in_cpu */
     uint64_t steps_in_memory; /* of sub-groups too small for a disk */
 };
+
+/* Bytes of a weight that DeepSpeed steps, and of its gradient then: of 16 bits
+ * with bf16_master_weights_and_grads (base_optimizer.py,
+ * _configure_master_weights). */
+static uint64_t stepped(const struct run *run)
+{
+    return run->engine == ENGINE_DEEPSPEED && run->prec.master != DT_NONE
+               ? dtype_size(run->prec.master)
+               : FP32;
+}
 
 static bool is_here(const struct stage *s, const struct tensor *t)
 {
@@ -103,9 +113,9 @@ static bool is_here(const struct stage *s, const struct tensor *t)
  * utils.py, MIN_AIO_BYTES). */
 static void end_group(struct tensor_sums *t, const struct run *run)
 {
-    const uint64_t size = t->group * FP32;
+    const uint64_t size = t->group * stepped(run);
     if (t->groups++ >= t->stay)
-        t->fp32_by_group += round_to_power(size);
+        t->by_group += round_to_power(size);
     if (t->gone + t->group <= run->max_in_cpu)
         t->in_memory += t->group;
     if (size < SWAP_MIN_BYTES)
@@ -191,10 +201,11 @@ static void zero_flat(struct offload_result *o, const struct stage *s)
     const struct run *run = s->run;
     const uint64_t own = engine_share(s), w = dtype_size(run->prec.param);
     const uint64_t g = dtype_size(run->prec.grad), m = run->grad_accum;
+    const uint64_t size = stepped(run);
     const enum offload_kind kind = pinned(run);
-    add(o, kind, MASTER, elements(own, FP32));
+    add(o, kind, MASTER, elements(own, size));
     add(o, kind, "weights on their way back", elements(own, w));
-    add(o, kind, GRADS, elements(own, FP32));
+    add(o, kind, GRADS, elements(own, size));
     add(o, OFFLOAD_ON_HOST, MOMENTS, sum("bytes / N", moments(s)));
     add(o, kind, "buffer of one gradient", elements(s->sum.largest_grad, w));
     if (m > 1 && run->zero == 2) { /* stage 1 reduces the last one's */
@@ -211,7 +222,7 @@ static void zero_flat(struct offload_result *o, const struct stage *s)
                                 { s->partition, g, m - 1 },
                                 false });
     }
-    moves(o, OFFLOAD_TO_HOST, DOWN, elements(own, FP32));
+    moves(o, OFFLOAD_TO_HOST, DOWN, elements(own, size));
     moves(o, OFFLOAD_FROM_HOST, UP, elements(own, w));
 }
 
@@ -228,7 +239,7 @@ static void zero3_gradients(struct offload_result *o, const struct stage *s)
     add(o, pinned(run), PARTITION, elements(own, g));
     moves(o, OFFLOAD_TO_HOST, PARTITION, each);
     moves(o, OFFLOAD_FROM_HOST, PARTITION, each);
-    moves(o, OFFLOAD_TO_HOST, DOWN, elements(own - s->stays, FP32));
+    moves(o, OFFLOAD_TO_HOST, DOWN, elements(own - s->stays, stepped(run)));
     if (run->offload_params == OFFLOAD_NONE)
         moves(o, OFFLOAD_FROM_HOST, UP,
               elements(own - s->stays, dtype_size(run->prec.param)));
@@ -241,23 +252,24 @@ static void zero3_swapped(struct offload_result *o, const struct stage *s,
 {
     const struct run *run = s->run;
     const uint64_t own = s->sum.own_elems - x->steps_in_memory;
+    const uint64_t size = stepped(run);
     const uint64_t states =
-        own * FP32
+        own * size
         + (s->sum.own_elems == 0 ? 0 : moments(s) / s->sum.own_elems * own);
     add(o, OFFLOAD_ON_PINNED, "swap buffers of the optimizer",
         (struct product){
             "buffers * elements * bytes",
             "# * # * #",
-            { run->optimizer_buffers, aligned(s->sub_group, FP32), FP32 },
+            { run->optimizer_buffers, aligned(s->sub_group, size), size },
             true });
     add(o, OFFLOAD_ON_HOST, "states of sub-groups within 1 MiB",
-        sum("bytes", moments(s) + s->sum.own_elems * FP32 - states));
+        sum("bytes", moments(s) + s->sum.own_elems * size - states));
     add(o, OFFLOAD_ON_DISK, "master weights and optimizer moments",
         sum("bytes", states));
-    add(o, OFFLOAD_ON_DISK, GRADS, elements(own, FP32));
-    moves(o, OFFLOAD_TO_DISK, GRADS, elements(own, FP32));
+    add(o, OFFLOAD_ON_DISK, GRADS, elements(own, size));
+    moves(o, OFFLOAD_TO_DISK, GRADS, elements(own, size));
     moves(o, OFFLOAD_TO_DISK, "states, stepped", sum("bytes", states));
-    moves(o, OFFLOAD_FROM_DISK, GRADS, elements(own, FP32));
+    moves(o, OFFLOAD_FROM_DISK, GRADS, elements(own, size));
     moves(o, OFFLOAD_FROM_DISK, "states, to be stepped", sum("bytes", states));
 }
 
@@ -271,12 +283,12 @@ static void zero3_optimizer(struct offload_result *o, const struct stage *s,
         return;
     }
     const uint64_t away = s->sum.own_elems - s->stays;
-    add(o, OFFLOAD_ON_HOST, MASTER, elements(away, FP32));
+    add(o, OFFLOAD_ON_HOST, MASTER, elements(away, stepped(run)));
     add(o, OFFLOAD_ON_HOST, MOMENTS, sum("bytes", moments_away(s)));
     if (run->pin_memory)
-        add(o, OFFLOAD_ON_PINNED, GRADS, sum(BY_SUB_GROUP, x->fp32_by_group));
+        add(o, OFFLOAD_ON_PINNED, GRADS, sum(BY_SUB_GROUP, x->by_group));
     else
-        add(o, OFFLOAD_ON_HOST, GRADS, elements(away, FP32));
+        add(o, OFFLOAD_ON_HOST, GRADS, elements(away, stepped(run)));
 }
 
 /* Of the weights' shards, sub-groups within max_in_cpu stay in memory; their

@@ -494,7 +494,10 @@ uint64_t zero3_second_forward(const struct stage *s, uint32_t position,
 uint64_t zero3_second_backward(const struct stage *s, uint32_t position,
                                bool later);
 void zero3_second_step(struct put *p, const struct stage *s);
-uint64_t zero3_ahead(const struct stage *s, uint32_t position, bool backward);
+/* ZeRO-3: elements that are gathered, or under way, at most. */
+uint64_t zero3_most(const struct stage *s, uint32_t position);
+/* ... of the last ones, that stay from forward to backward. */
+uint64_t zero3_kept(const struct stage *s);
 
 /* Bytes of one full set of gradients as this rank holds it, beside what is
  * there at rest already. */

@@ -285,11 +285,33 @@ static uint64_t gathered_bytes(const struct run *run, const struct tensor *t)
     return eight ? t->elems : t->bytes;
 }
 
+/* Tensors that ZeRO-3 fetches ahead in one gather, so far. */
+struct fetch {
+    uint64_t elems, tensors;
+};
+
+/* It ends with the tensor that fills the bucket; of several a flat buffer is
+ * made, one alone is gathered where it will be (partitioned_param_coordinator.py,
+ * fetch_sub_module; partition_parameters.py, all_gather_coalesced). */
+static void add_fetched(struct block_states *s, struct fetch *f,
+                        const struct tensor *t, const struct run *run)
+{
+    if (t->elems <= run->persistence_threshold)
+        return;
+    f->elems += t->elems;
+    f->tensors++;
+    if (f->tensors > 1)
+        s->fetched = max_u64(s->fetched, f->elems);
+    if (f->elems >= run->prefetch_bucket)
+        *f = (struct fetch){ 0, 0 };
+}
+
 void states_of_block(struct block_states *out, const struct program *p,
                      const struct block *block, const struct run *run,
                      bool counts_tied)
 {
     struct block_states s = { 0 };
+    struct fetch together = { 0, 0 };
     for (uint32_t i = 0; i < block->tensor_count; i++) {
         const struct tensor *t = &p->tensor[block->tensor_first + i];
         if (t->role == ROLE_BUFFER)
@@ -302,6 +324,7 @@ void states_of_block(struct block_states *out, const struct program *p,
             s.statistic_bytes += t->bytes;
             continue;
         }
+        add_fetched(&s, &together, t, run);
         if (t->elems > s.largest) {
             s.largest = t->elems;
             s.largest_bytes = t->bytes;

@@ -46,6 +46,8 @@ struct block_states {
         part_bytes; /* of weights whose gradients are of all ranks' parts */
     uint64_t largest, largest_grad; /* elements of one tensor */
     uint64_t largest_bytes;         /* of the largest */
+    uint64_t fetched;               /* ZeRO-3: elements of tensors that are
+                                       gathered together, the most */
     uint64_t tensors;               /* trained ones */
     /* modules trained in full beside adapters of another type, and those */
     uint64_t whole_bytes, adapter_bytes;

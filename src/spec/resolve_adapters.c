@@ -169,6 +169,22 @@ static void resolve_peft(struct run *r, const struct spec *spec)
                    "20 virtual tokens (--num-virtual-tokens)");
 }
 
+/* DeepSpeed casts whatever is in another type than fp16 or bf16, where that is
+ * enabled, but under zero.Init, which stage 3 is taken to have (engine.py,
+ * _cast_module_mixed_precision). */
+static void cast_adapters(struct run *r)
+{
+    const enum dtype t = r->prec.param;
+    if (r->engine != ENGINE_DEEPSPEED || r->zero == 3 || t == DT_FP32
+        || r->lora_dtype == t)
+        return;
+    resolve_note(r, KEY_LORA_DTYPE,
+                 "adapters are in %s: DeepSpeed casts them (--lora-dtype)",
+                 dtype_name(t));
+    r->lora_dtype = t;
+    r->setup.v[KEY_LORA_DTYPE].n = t;
+}
+
 /* With adapters the formats of `prec` are theirs: nothing else has gradients,
  * a master copy or optimizer states. */
 static void resolve_lora(struct run *r, const struct spec *spec)
@@ -200,6 +216,7 @@ static void resolve_lora(struct run *r, const struct spec *spec)
     const bool kept = r->virtual_tokens > 0 && r->engine != ENGINE_DEEPSPEED;
     r->lora_dtype =
         resolve_dtype(r, KEY_LORA_DTYPE, kept ? DT_FP32 : r->prec.param);
+    cast_adapters(r);
     r->double_quant = resolve_bool(r, KEY_DOUBLE_QUANT, false);
     /* PEFT's default; LitGPT's is another (litgpt/finetune/lora.py) */
     if (r->peft == PEFT_LORA)

@@ -7,7 +7,7 @@ calibrate r.jsonl
 {"id": "b", "group": "g", "kind": "throughput", "model": "llama-7b", "setup": {"gpus": 8, "zero": 3, "mfu": 0.4}, "measured": {"metric": "step_time_s", "value": 0.7}}
 {"id": "c", "group": "g", "kind": "throughput", "model": "llama-7b", "setup": {"gpus": 8, "zero": 3}, "x-needs": "a fourth constant", "measured": {"metric": "step_time_s", "value": 0.7}}
 {"id": "d", "group": "g", "kind": "throughput", "model": "llama-7b", "setup": {"gpus": 8, "tp": 3}, "measured": {"metric": "step_time_s", "value": 0.7}}
-{"id": "e", "group": "g", "kind": "memory", "model": "llama-7b", "setup": {"gpus": 8, "zero": 3}, "measured": {"metric": "peak_allocated", "bytes": 17000000000}}
+{"id": "e", "group": "g", "kind": "memory", "model": "llama-7b", "setup": {"gpus": 8, "zero": 3}, "measured": {"metric": "peak_allocated", "bytes": 17600000000}}
 == stdout ~
 calibration of a100-80gb, 1 measured step
 not fitted to

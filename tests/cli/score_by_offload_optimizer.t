@@ -1,22 +1,22 @@
 == args
 score r.jsonl --by offload_optimizer
 == file r.jsonl
-{"id": "a", "group": "g", "kind": "memory", "model": "llama-7b", "setup": {"gpus": 64, "zero": 3}, "measured": {"metric": "peak_allocated", "bytes": 17000000000}}
+{"id": "a", "group": "g", "kind": "memory", "model": "llama-7b", "setup": {"gpus": 64, "zero": 3}, "measured": {"metric": "peak_allocated", "bytes": 17600000000}}
 {"id": "b", "group": "g", "kind": "oom", "model": "llama-7b", "setup": {"zero": 2, "framework": "deepspeed", "offload_optimizer": "cpu"}, "measured": {"fits": false}}
 == stdout
 measured runs: 2 predicted, 0 skipped
 
 by group
   group                   metric          rows  median   90 %  worst    bias  right
-  offload_optimizer none  peak_allocated     1   1.75%  1.75%  1.75%  +1.75%
+  offload_optimizer none  peak_allocated     1   1.79%  1.79%  1.79%  +1.79%
   offload_optimizer cpu   oom                1                                    0
 
 overall, without the rows that need what no key says
   kind                    rows  median   90 %  worst    bias  right
-  memory                     1   1.75%  1.75%  1.75%  +1.75%
+  memory                     1   1.79%  1.79%  1.79%  +1.79%
   oom                        1                                    0
-  all that have an error     1   1.75%  1.75%  1.75%  +1.75%
+  all that have an error     1   1.79%  1.79%  1.79%  +1.79%
 
 the worst of memory
   row  group  metric           measured  predicted   error  why
-  a    g      peak_allocated  15.83 GiB  16.11 GiB  +1.75%
+  a    g      peak_allocated  16.39 GiB  16.68 GiB  +1.79%

@@ -1,11 +1,11 @@
 == args
 score r.jsonl --json
 == file r.jsonl
-{"id": "a", "group": "g", "kind": "memory", "model": "llama-7b", "setup": {"gpus": 64, "zero": 3}, "measured": {"metric": "peak_allocated", "bytes": 17000000000}}
+{"id": "a", "group": "g", "kind": "memory", "model": "llama-7b", "setup": {"gpus": 64, "zero": 3}, "measured": {"metric": "peak_allocated", "bytes": 17600000000}}
 
 {"id": "b", "group": "g", "kind": "oom", "model": "llama-7b", "setup": {"zero": 0}, "measured": {"fits": false}}
 {"id": "c", "group": "h", "kind": "memory", "model": "no-such", "setup": {}, "measured": {"metric": "peak_allocated", "bytes": 1}}
-{"id": "d", "group": "g", "kind": "memory", "model": "llama-7b", "setup": {"gpus": 64, "zero": 3}, "x-needs": ["one thing", "another"], "measured": {"metric": "device_total", "bytes": 17000000000}}
+{"id": "d", "group": "g", "kind": "memory", "model": "llama-7b", "setup": {"gpus": 64, "zero": 3}, "x-needs": ["one thing", "another"], "measured": {"metric": "device_total", "bytes": 17600000000}}
 {"id": "e", "group": "g", "kind": "throughput", "model": "llama-7b", "setup": {"gpus": 64, "zero": 3, "mfu": 0.5}, "measured": {"metric": "mfu", "value": 0.5}}
 == stdout
 {
@@ -16,9 +16,9 @@ score r.jsonl --json
       "group": "g",
       "kind": "memory",
       "metric": "peak_allocated",
-      "measured": 17000000000,
-      "predicted": 17297286144,
-      "error": 0.01748742023529415,
+      "measured": 17600000000,
+      "predicted": 17915238400,
+      "error": 0.017911272727272776,
       "needs": null,
       "why": null
     },
@@ -38,9 +38,9 @@ score r.jsonl --json
       "group": "g",
       "kind": "memory",
       "metric": "device_total",
-      "measured": 17000000000,
-      "predicted": 21497284321,
-      "error": 0.2645461365294117,
+      "measured": 17600000000,
+      "predicted": 22466168545,
+      "error": 0.27648684914772725,
       "needs": "one thing, another",
       "why": null
     },
@@ -67,10 +67,10 @@ score r.jsonl --json
       "group": "g",
       "metric": "peak_allocated",
       "count": 1,
-      "median": 0.01748742023529415,
-      "p90": 0.01748742023529415,
-      "worst": 0.01748742023529415,
-      "bias": 0.01748742023529415,
+      "median": 0.017911272727272776,
+      "p90": 0.017911272727272776,
+      "worst": 0.017911272727272776,
+      "bias": 0.017911272727272776,
       "accuracy": null
     },
     {
@@ -97,10 +97,10 @@ score r.jsonl --json
       "group": "g (needs one thing, another)",
       "metric": "device_total",
       "count": 1,
-      "median": 0.2645461365294117,
-      "p90": 0.2645461365294117,
-      "worst": 0.2645461365294117,
-      "bias": 0.2645461365294117,
+      "median": 0.27648684914772725,
+      "p90": 0.27648684914772725,
+      "worst": 0.27648684914772725,
+      "bias": 0.27648684914772725,
       "accuracy": null
     }
   ],
@@ -109,10 +109,10 @@ score r.jsonl --json
       "group": "memory",
       "metric": null,
       "count": 1,
-      "median": 0.01748742023529415,
-      "p90": 0.01748742023529415,
-      "worst": 0.01748742023529415,
-      "bias": 0.01748742023529415,
+      "median": 0.017911272727272776,
+      "p90": 0.017911272727272776,
+      "worst": 0.017911272727272776,
+      "bias": 0.017911272727272776,
       "accuracy": null
     },
     {
@@ -141,10 +141,10 @@ score r.jsonl --json
     "group": "all",
     "metric": null,
     "count": 2,
-    "median": 0.008743710117647074,
-    "p90": 0.01748742023529415,
-    "worst": 0.01748742023529415,
-    "bias": 0.008743710117647074,
+    "median": 0.008955636363636388,
+    "p90": 0.017911272727272776,
+    "worst": 0.017911272727272776,
+    "bias": 0.008955636363636388,
     "accuracy": null
   }
 }

@@ -1,7 +1,7 @@
 == args
 score r.jsonl
 == file r.jsonl
-{"id": "a", "group": "g", "kind": "memory", "model": "llama-7b", "setup": {"gpus": 64, "zero": 3}, "measured": {"metric": "peak_allocated", "bytes": 17000000000}}
+{"id": "a", "group": "g", "kind": "memory", "model": "llama-7b", "setup": {"gpus": 64, "zero": 3}, "measured": {"metric": "peak_allocated", "bytes": 17600000000}}
 
 {"id": "x",
 {"id": "y", "group": "g", "kind": "mem", "model": 1, "setup": [], "rnak": "max", "measured": {"metric": "x"}}

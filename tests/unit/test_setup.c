@@ -1233,13 +1233,19 @@ static void adapters_are_resolved(void **state)
     assert_int_equal(r->prec.master, DT_FP32);
     assert_int_equal(r->lora_targets, 1u << LORA_Q | 1u << LORA_V);
     assert_int_equal(r->lora_full, 1u << LORA_FULL_NORM);
-    r = resolved("lora_rank=16 framework=deepspeed lora_dtype=fp32");
-    assert_int_equal(r->prec.master, DT_NONE);
-    assert_string_equal(value_text(&r->setup, KEY_MASTER_DTYPE), "none");
-    /* ... but ZeRO steps a clone */
+    /* DeepSpeed casts them, but those that zero.Init came before */
     r = resolved("lora_rank=16 framework=deepspeed zero=2 lora_dtype=fp32");
+    assert_int_equal(r->lora_dtype, DT_BF16);
+    assert_int_equal(r->prec.master, DT_FP32);
+    assert_string_equal(value_text(&r->setup, KEY_LORA_DTYPE), "bf16");
+    r = resolved("lora_rank=16 framework=deepspeed zero=3 lora_dtype=fp32");
+    assert_int_equal(r->lora_dtype, DT_FP32);
     assert_int_equal(r->prec.master, DT_FP32);
     assert_int_equal(r->prec.optim, DT_FP32);
+    r = resolved("lora_rank=16 framework=deepspeed lora_dtype=fp32 "
+                 "precision=bf16-amp");
+    assert_int_equal(r->prec.master, DT_NONE);
+    assert_string_equal(value_text(&r->setup, KEY_MASTER_DTYPE), "none");
     /* what makes prompts is in fp32 in PEFT, and cast by DeepSpeed */
     r = resolved("peft_type=prefix-tuning framework=hf precision=bf16");
     assert_int_equal(r->lora_dtype, DT_FP32);
