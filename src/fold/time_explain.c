@@ -207,18 +207,18 @@ static void explain_wires(struct explanation *x, const struct clock *c,
     }
     for (unsigned i = 0; i < log->n_overlaps; i++) {
         const struct overlap_note *o = &log->overlap[i];
-        explain_add(
-            x, (struct explain_entry){
-                   .section = "time of a step",
-                   .name = "between replicas, what is left",
-                   .unit = "s",
-                   .value = o->times * fmax(0, o->message - o->computing),
-                   .formula = "times * max(0, message - computing beside it)",
-                   .numbers = NUMBERS(x->arena, "# * max(0, # - #)", o->times,
-                                      o->message, o->computing),
-                   .equation = "step-time",
-                   .source = "",
-                   .depth = 2 });
+        explain_add(x,
+                    (struct explain_entry){
+                        .section = "time of a step",
+                        .name = "between replicas, what is left",
+                        .unit = "s",
+                        .value = o->times * fmax(0, o->message - o->computing),
+                        .formula = "times * max(0, message - what hides it)",
+                        .numbers = NUMBERS(x->arena, "# * max(0, # - #)",
+                                           o->times, o->message, o->computing),
+                        .equation = "step-time",
+                        .source = "",
+                        .depth = 2 });
     }
 }
 

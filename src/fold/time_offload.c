@@ -3,6 +3,7 @@
  * beside what is computed or bare, and the update on the CPU. Refuses to know
  * disks, and what is kept there (offload.c). [docs/method.md eq. step-time]
  */
+#include "fold/engine_private.h"
 #include "fold/time.h"
 #include "fold/walk.h"
 
@@ -26,11 +27,31 @@ static bool is_fsdp(const struct run *run)
     return run->engine == ENGINE_FSDP || run->engine == ENGINE_FSDP2;
 }
 
-double time_on_host(const struct run *run)
+/* ZeRO-3 moves whole sub-groups, and so more than the ratio. */
+static bool groups_on_host(double *share, const struct program *p,
+                           const struct run *run, struct arena *a)
 {
-    if (is_fsdp(run)) /* gradients are where the shards are */
-        return run->offload_params != OFFLOAD_NONE ? 1 : 0;
-    return run->offload_optimizer != OFFLOAD_NONE ? run->offload_ratio : 0;
+    struct memory_fold f;
+    struct stage s;
+    if (!memory_fold_init(&f, p, run, a))
+        return false;
+    stage_init(&s, &f, 0, 0);
+    if (s.sum.own_elems != 0)
+        *share = 1 - (double)s.stays / (double)s.sum.own_elems;
+    return true;
+}
+
+bool time_on_host(double *share, const struct program *p, const struct run *run,
+                  struct arena *a)
+{
+    if (is_fsdp(run)) { /* gradients are where the shards are */
+        *share = run->offload_params != OFFLOAD_NONE ? 1 : 0;
+        return true;
+    }
+    *share = run->offload_optimizer != OFFLOAD_NONE ? run->offload_ratio : 0;
+    if (!(*share > 0 && *share < 1) || !engine_zero_is(run, 3))
+        return true;
+    return groups_on_host(share, p, run, a);
 }
 
 static double over_link(const struct clock *c, double bytes)
@@ -67,7 +88,7 @@ static void gradients_go(struct time_result *out, const struct clock *c,
 {
     const struct run *run = c->run;
     const double m = (double)run->grad_accum;
-    const double moved = x->own_elems * time_on_host(run);
+    const double moved = x->own_elems * x->on_host;
     const double size = (double)dtype_size(run->prec.grad);
     const double wide = over_link(c, 4 * moved);
     switch (run->engine) {
@@ -76,7 +97,7 @@ static void gradients_go(struct time_result *out, const struct clock *c,
             beside(out, wide, x->back, 1);
             break;
         }
-        beside(out, over_link(c, size * moved), x->back, m);
+        beside(out, over_link(c, size * x->own_elems), x->back, m);
         beside(out, wide, 0, 1);
         break;
     case ENGINE_FSDP:
@@ -96,7 +117,7 @@ static void weights_return(struct time_result *out, const struct clock *c,
                            const struct resident *x)
 {
     const struct run *run = c->run;
-    const double moved = x->own_elems * time_on_host(run);
+    const double moved = x->own_elems * x->on_host;
     if (is_fsdp(run) || run->offload_params != OFFLOAD_NONE)
         return;
     const double size = run->engine == ENGINE_DEEPSPEED
@@ -148,7 +169,7 @@ void time_offload(struct time_result *out, const struct clock *c,
                   const struct resident *x)
 {
     const struct run *run = c->run;
-    const double share = time_on_host(run);
+    const double share = x->on_host;
     weights_come(out, c, x);
     if (share > 0) {
         gradients_go(out, c, x);

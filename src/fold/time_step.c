@@ -42,6 +42,7 @@ struct step_clock {
     struct block_time block[BLOCK_MAX];
     struct block_states states[BLOCK_MAX];
     uint64_t away[BLOCK_MAX]; /* bytes that a layer sends to its host */
+    double on_host;           /* share of the optimizer */
 };
 
 static void add(struct pass *sum, const struct pass *x, double times)
@@ -305,23 +306,48 @@ static struct traffic traffic_of(const struct clock *c, const struct weights *w)
     return t;
 }
 
-/* What of messages is left after so much computing beside them. */
-static void overlap(struct time_result *out, const struct clock *c,
-                    double message, double computing, double times)
+/* Beside messages: what is computed, and the time that the GPU waits for its
+ * host, which is no slower for them. */
+struct hiding {
+    double computing, waiting;
+};
+
+static struct hiding hiding_of(const struct pass *p)
 {
-    const double hidden = fmin(message, computing);
+    const double waiting = p->part[TIME_HOST];
+    return (struct hiding){ total(p) - waiting, waiting };
+}
+
+/* What of messages is left after so much beside them. */
+static void overlap(struct time_result *out, const struct clock *c,
+                    double message, struct hiding beside, double times)
+{
+    const double all = beside.computing + beside.waiting;
     if (c->log != NULL)
-        time_log_overlap(c->log, message, computing, times);
+        time_log_overlap(c->log, message, all, times);
     const bool near = wire_near(c, replicas(c->run, false));
-    out->part[TIME_DP] += times * (message - hidden);
-    out->part[TIME_SLOWED] +=
-        times * hidden * (near ? SLOWED_INSIDE : SLOWED_BETWEEN);
+    out->part[TIME_DP] += times * fmax(0, message - all);
+    out->part[TIME_SLOWED] += times * fmin(message, beside.computing)
+                              * (near ? SLOWED_INSIDE : SLOWED_BETWEEN);
 }
 
 /* Beside a unit's messages. */
 struct computed {
-    double forward, back;
+    struct hiding forward, back;
 };
+
+/* Of a chunk's waits a block has as much as of the kernels that forward starts. */
+static struct computed computed_of(const struct block_time *t, bool again,
+                                   const struct chunk *k)
+{
+    const double share = starts(&t->forward, HOST_FORWARD_S)
+                         / fmax(starts(&k->forward, HOST_FORWARD_S), 1e-30);
+    return (struct computed){
+        { total(&t->forward), share * k->forward.part[TIME_HOST] },
+        { total(&t->input) + total(&t->weight) + (again ? total(&t->again) : 0),
+          share * k->input.part[TIME_HOST] }
+    };
+}
 
 static void unit_passes(struct time_result *out, const struct step_clock *s,
                         const struct traffic *t, struct computed beside,
@@ -331,7 +357,7 @@ static void unit_passes(struct time_result *out, const struct step_clock *s,
     const bool kept = run->engine != ENGINE_DEEPSPEED && run->zero == 2;
     const double back = kept ? 0 : t->gather * t->gathers_back;
     if (t->late) {
-        overlap(out, &s->c, t->gather + back, 0, times);
+        overlap(out, &s->c, t->gather + back, (struct hiding){ 0, 0 }, times);
         overlap(out, &s->c, t->reduce, beside.back, times);
         return;
     }
@@ -386,7 +412,7 @@ static void limit_fetches(struct traffic *t, const struct step_clock *s,
 /* Gathered whole for every pass, unit by unit, the next one's beside what is
  * computed (ZeRO-3, FSDP): the first gather and the last reduction are bare. */
 static void gathers(struct time_result *out, const struct step_clock *s,
-                    const struct place *at)
+                    const struct place *at, const struct chunk *k)
 {
     const struct run *run = s->c.run;
     const struct counts n = count_blocks(s, at);
@@ -399,16 +425,14 @@ static void gathers(struct time_result *out, const struct step_clock *s,
         add_weights(&w, &s->states[b]);
         struct traffic t = traffic_of(&s->c, &w);
         limit_fetches(&t, s, b, (double)n.again[b] / n.all[b]);
-        const struct block_time *k = &s->block[b];
-        const double forward = total(&k->forward);
-        const double back = total(&k->input) + total(&k->weight)
-                            + (n.again[b] > 0 ? total(&k->again) : 0);
+        const struct computed beside =
+            computed_of(&s->block[b], n.again[b] > 0, k);
         const bool bare = !begun && s->c.p->block[b].kind == BLOCK_LAYER;
         const double all = n.all[b] - (bare ? 1 : 0);
         begun = begun || bare;
-        unit_passes(out, s, &t, (struct computed){ forward, back }, m * all);
+        unit_passes(out, s, &t, beside, m * all);
         if (bare)
-            unit_passes(out, s, &t, (struct computed){ 0, 0 }, m);
+            unit_passes(out, s, &t, (struct computed){ { 0, 0 }, { 0, 0 } }, m);
         out->part[TIME_HOST] +=
             m * n.all[b] * run->scale[SPEED_HOST]
             * time_engine_lists(&s->c, &s->c.p->block[b], &s->states[b],
@@ -422,7 +446,11 @@ static void exchanges(struct time_result *out, const struct step_clock *s,
 {
     const struct run *run = s->c.run;
     const double m = (double)run->grad_accum;
-    const double back = total(&k->input) + total(&k->weight);
+    const struct hiding none = { 0, 0 };
+    struct hiding back = hiding_of(&k->input);
+    back.computing += total(&k->weight);
+    if (!run->overlap_comm)
+        back = none;
     const double size = (double)dtype_size(run->prec.reduce);
     if (run_sharding(run) == SHARDING_NONE) {
         const double t =
@@ -430,14 +458,14 @@ static void exchanges(struct time_result *out, const struct step_clock *s,
                       w->trained * size)
             + time_wire(&s->c, WIRE_ALL_REDUCE, replicas(run, true),
                         w->expert_trained * size);
-        overlap(out, &s->c, t, run->overlap_comm ? back : 0, 1);
+        overlap(out, &s->c, t, back, 1);
         return;
     }
     const struct traffic t = traffic_of(&s->c, w);
     const bool each = run->engine == ENGINE_DEEPSPEED && run->zero == 2;
-    overlap(out, &s->c, t.reduce, run->overlap_comm ? back : 0, each ? m : 1);
+    overlap(out, &s->c, t.reduce, back, each ? m : 1);
     const bool beside = run->overlap_comm && run->engine == ENGINE_MEGATRON;
-    overlap(out, &s->c, t.gather, beside ? total(&k->forward) : 0, 1);
+    overlap(out, &s->c, t.gather, beside ? hiding_of(&k->forward) : none, 1);
 }
 
 /* ---- the optimizer ---- */
@@ -623,13 +651,12 @@ static void put_rank(struct time_result *out, const struct step_clock *s,
         own.moment_bytes += some.moment_bytes;
         kept += checkpoints_away(s, here);
         if (run_shards_weights(run))
-            gathers(out, s, here);
+            gathers(out, s, here, &k);
     }
     if (!run_shards_weights(run))
         exchanges(out, s, &w, &whole);
     out->part[TIME_OPTIMIZER] +=
-        (1 - time_on_host(run))
-        * optimizer_seconds(&s->c, step_bytes(run, &own));
+        (1 - s->on_host) * optimizer_seconds(&s->c, step_bytes(run, &own));
     if (!run_offloads(run))
         return;
     const double n = (double)shards(run, false).n;
@@ -637,6 +664,7 @@ static void put_rank(struct time_result *out, const struct step_clock *s,
     struct resident x = { .own_elems = own.elems,
                           .shard_bytes = w.bytes / n + w.expert_bytes / experts,
                           .checkpoint_bytes = kept,
+                          .on_host = s->on_host,
                           .forward = total(&whole.forward),
                           .back = total(&whole.input) + total(&whole.weight) };
     if (run->away_layers > 0)
@@ -701,6 +729,8 @@ bool fold_time_logged(struct time_result *out, const struct program *p,
     for (uint32_t b = 0; b < p->n_blocks; b++)
         s.away[b] = 0;
     if (run_away(run) != AWAY_NOTHING && !time_away_bytes(s.away, p, run, a))
+        return false;
+    if (!time_on_host(&s.on_host, p, run, a))
         return false;
     s.c.log = log; /* blocks are told apart from it */
     if (!walk_stages(out, &s, a))

@@ -96,22 +96,30 @@ static struct wire_speed wire_speed(const struct clock *c, enum wire wire,
                                 PCIE_HALF_BYTES };
 }
 
-static double inside(const struct clock *c, enum wire wire, double n,
-                     double bytes)
+/* What a link between `local` ranks of a node carries around a ring, of n ranks
+ * in all. */
+static double carried_inside(const struct clock *c, enum wire wire,
+                             double local, double n, double bytes)
 {
-    const struct wire_speed w = wire_speed(c, wire, n);
+    const struct wire_speed w = wire_speed(c, wire, local);
     const double turns = wire == WIRE_ALL_REDUCE ? 2 : 1;
     const double rate =
         fmin(w.bytes_s * c->run->link_scale,
              c->run->gpu.intra_node_bytes_s * (turns > 1 ? 1.2 : 1));
-    return w.latency_s
-           + turns * (n - 1) / n * bytes / rate
-                 * (1 + sqrt(w.half_bytes / bytes));
+    return turns * (n - 1) / n * bytes / rate
+           * (1 + sqrt(w.half_bytes / bytes));
+}
+
+static double inside(const struct clock *c, enum wire wire, double n,
+                     double bytes)
+{
+    return wire_speed(c, wire, n).latency_s
+           + carried_inside(c, wire, n, n, bytes);
 }
 
 /* The network cards of all ranks of the group carry it together: around a ring of
- * all ranks, whose links between nodes carry as much as those inside and whose
- * every step is waited for, or, to add up for all, along a tree. */
+ * all ranks, whose links between nodes carry as much as those inside, the slower
+ * of them tells, and whose every step is waited for, or, to add up for all, along a tree. */
 static double between(const struct clock *c, enum wire wire, struct ranks r,
                       double bytes)
 {
@@ -119,7 +127,9 @@ static double between(const struct clock *c, enum wire wire, struct ranks r,
     const double nodes = ceil(n / local);
     const double turns = wire == WIRE_ALL_REDUCE ? 2 : 1;
     const double rate = local * c->run->gpu.inter_node_bytes_s * NET_SHARE;
-    const double carried = turns * bytes * (n - 1) / n / rate;
+    const double near =
+        local > 1 ? carried_inside(c, wire, local, n, bytes) : 0;
+    const double carried = fmax(near, turns * bytes * (n - 1) / n / rate);
     const double ring =
         turns * (nodes * NET_STEP_S + (n - nodes) * RING_NEAR_S) + carried;
     if (wire != WIRE_ALL_REDUCE)
@@ -173,12 +183,12 @@ static double wire_seconds(const struct clock *c, enum wire wire,
         return 0;
     const double local = in_node(c, r);
     const double scale = c->run->scale[SPEED_NETWORK];
+    if (local < (double)r.n && wire != WIRE_A2A)
+        return between(c, wire, r, bytes) / scale;
     const double near = local > 1 ? inside(c, wire, local, bytes) : 0;
     if (local >= (double)r.n)
         return near / scale;
-    const double far = wire == WIRE_A2A ? exchanged(c, r, bytes, NET_OWN_SHARE)
-                                        : between(c, wire, r, bytes);
-    return fmax(near, far) / scale;
+    return fmax(near, exchanged(c, r, bytes, NET_OWN_SHARE)) / scale;
 }
 
 double time_wire(const struct clock *c, enum wire wire, struct ranks r,

@@ -7,7 +7,7 @@ down_proj
 TFLOP/s, by products
 between replicas
 all-gather of
-times * max(0, message - computing beside it)
+times * max(0, message - what hides it)
   MFU =
         tokens per step * FLOPs per token / (step time * GPUs * peak)
   step time =
