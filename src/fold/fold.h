@@ -20,13 +20,13 @@ bool explain_flops(struct explanation *x, const struct flops_result *flops,
 
 /* Forward products again in backward: one for each operand's gradient. */
 double op_backward_products(const struct program *p, const struct op *op);
-/* True when the operation runs a second time, in backward. */
-/* A checkpoint that is not reentrant ends its second forward when the last tensor
- * has been saved. */
+/* A checkpoint that is not reentrant ends its second forward when the last
+ * tensor has been saved. */
 bool checkpoint_stops_early(const struct run *run);
 /* How many of a block's operations a second forward comes to. */
 uint32_t ops_run_again(const struct program *p, const struct block *b,
                        const struct run *run);
+/* True when the operation runs a second time, in backward. */
 bool op_runs_again(const struct op *op, const struct run *run,
                    enum block_kind kind);
 

@@ -415,6 +415,9 @@ static void follow(struct memory_result *out, const struct stage_result *first)
     const struct reserve *r = &first->reserve;
     if (!first->sim.done || r->pools == r->rest)
         return;
+    if (first->sim.retries > 0
+        || first->sim.oom) /* the device's end, no gaps */
+        return;
     const uint64_t permille = (max_u64(first->sim.reserved, r->rest) - r->rest)
                               * 1000 / (r->pools - r->rest);
     for (uint64_t i = 0; i < out->n_stages; i++) {

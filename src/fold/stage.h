@@ -283,8 +283,9 @@ struct span {
     uint32_t first, end;
 };
 /* Layers whose activations wait on the host in each micro-batch, and whether
- * one at a position is of them, or a head whose norm's do; those that do while a position runs, forward or
- * backward; those that are back while it runs backward. */
+ * one at a position is of them, or a head whose norm's do; those that do while
+ * a position runs, forward or backward; those that are back while it runs
+ * backward. */
 struct span stage_away_layers(const struct stage *s);
 bool stage_goes(const struct stage *s, uint32_t position);
 struct span stage_gone(const struct stage *s, uint32_t position);
@@ -402,12 +403,12 @@ void engine_waits(struct put *p, const struct stage *s, uint32_t position,
 void engine_reduce(struct put *p, const struct stage *s);
 void engine_clip(struct put *p, const struct stage *s);
 void engine_step(struct put *p, const struct stage *s);
-/* Copies of a weight that its own update makes for a moment, and whether that
- * is as soon as its gradient is there: a compiled layer gives all at once. */
 /* In TERM_SAVED_LAYERS, in TERM_WORKSPACE. */
 #define PAST_LABEL "inputs that 8-bit layers hold past checkpoints"
 #define CUBLAS_LABEL "cuBLAS workspaces, one a thread"
 
+/* Copies of a weight that its own update makes for a moment, and whether that
+ * is as soon as its gradient is there: a compiled layer gives all at once. */
 unsigned engine_update_copies(const struct run *run);
 bool engine_updates_in_backward(const struct run *run);
 

@@ -135,11 +135,18 @@ void config_find_launcher(const char *text, size_t len,
 {
     struct str rest = { text, len };
     bool goes_on = false; /* a backslash: arguments of the line before */
+    uint64_t exported = 0;
     *out = (struct config_launcher){ .program = NULL };
     while (rest.n > 0) {
         const size_t before = out->n;
+        const uint64_t last = out->visible;
         struct str line = str_cut(rest, '\n', &rest);
+        out->visible = goes_on ? last : exported;
         const bool inside = search_line(out, text, line, goes_on);
+        if (out->n == before && !goes_on)
+            exported = out->visible;
+        if (out->n == before && out->n > 0) /* is of commands after it */
+            out->visible = last;
         if (out->n > before || (goes_on && out->n > 0 && out->at.to == 0))
             out->at.to = is_joined(line) ? 0 : (size_t)(line.p - text) + line.n;
         goes_on = inside && is_joined(line);

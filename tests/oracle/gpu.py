@@ -40,7 +40,7 @@ ONE = dict(framework="hf", gpus=1, attention="flash", optimizer_impl="fused", mi
 MANY = dict(framework="fsdp", engine="fsdp2", precision="bf16-mixed", optimizer_impl="fused", attention="flash",
             micro_batch=1, seq_len=2048)
 ZERO = dict(framework="deepspeed", precision="bf16-mixed", optimizer_impl="fused", attention="flash", micro_batch=1,
-            seq_len=2048)
+            seq_len=2048, zero_rank="first")
 LORA = dict(lora_rank=16, lora_targets="all-linear", lora_dtype="fp32", base_dtype="bf16", precision="bf16-amp",
             recompute="full", micro_batch=2, seq_len=2048)
 
@@ -161,7 +161,7 @@ def config_of(model):
     return {k: v for k, v in spec.items() if k not in OWN_KEYS and not k.startswith("x-")}
 
 
-SHORT = dict(ONE, lora_rank=16, lora_targets="all-linear", lora_dtype="fp32", embedding_states="8bit", engine="fsdp2")
+SHORT = dict(ONE, lora_rank=16, lora_targets="all-linear", lora_dtype="fp32", embedding_states="8bit", engine="fsdp2", zero_rank="first")
 
 
 def name_of(model, keys):

@@ -662,6 +662,11 @@ static void test_launchers_unsaid(void **state)
     node_of("deepspeed --include a@b t.py\n", 2, "gpus=");
     node_of("export CUDA_VISIBLE_DEVICES=0,1,5\ndeepspeed t.py\n", 0, "gpus=3");
     noted("by CUDA_VISIBLE_DEVICES");
+    node_of(
+        "export CUDA_VISIBLE_DEVICES=0,1,5\ndeepspeed a.py\ndeepspeed b.py\n",
+        0, "gpus=3");
+    node_of("CUDA_VISIBLE_DEVICES=0,1 deepspeed a.py\ndeepspeed t.py\n", 1,
+            "gpus=");
     node_of("CUDA_VISIBLE_DEVICES=$IDS deepspeed t.py\n", 1, "gpus=");
     node_of("accelerate launch train.py\n", 1, "gpus=");
     noted("without --num_processes it is all GPUs of a node");
