@@ -6,6 +6,7 @@
  * prompt_tuning/config.py, p_tuning/config.py, prefix_tuning/config.py, 0.21]
  */
 #include "spec/config_emit.h"
+#include "spec/peft_names.h"
 
 #include <string.h>
 
@@ -85,45 +86,6 @@ static const struct config_row rows[] = {
 
 /* ---- names of modules ---- */
 
-/* One matrix for q, k and v has all three words. */
-static const struct module {
-    const char *name, *words;
-} modules[] = {
-    { "q_proj", "q" },
-    { "k_proj", "k" },
-    { "v_proj", "v" },
-    { "o_proj", "o" },
-    { "gate_proj", "gate" },
-    { "up_proj", "up" },
-    { "down_proj", "down" },
-    { "fc1", "up" },
-    { "fc2", "down" },
-    { "c_attn", "q,k,v" },
-    { "query_key_value", "q,k,v" },
-    { "Wqkv", "q,k,v" },
-    { "qkv_proj", "q,k,v" },
-    { "W_pack", "q,k,v" },
-    { "c_proj", "o,down" },
-    { "mlp.c_proj", "down" },
-    { "c_fc", "up" },
-    { "dense_h_to_4h", "up" },
-    { "dense_4h_to_h", "down" },
-    { "mlp.dense_4h_to_h", "down" },
-    { "gate_up_proj", "gate,up" },
-    { "fc_in", "up" },
-    { "fc_out", "down" },
-    { "in_proj", "in_proj" },
-    { "x_proj", "x_proj" },
-};
-
-static const char *words_of(struct str name)
-{
-    for (size_t i = 0; i < sizeof(modules) / sizeof(modules[0]); i++)
-        if (str_is(name, modules[i].name))
-            return modules[i].words;
-    return NULL;
-}
-
 static void unknown_module(struct config *c, const struct json *at)
 {
     const int n = (int)(at->text.n < 40 ? at->text.n : 40);
@@ -131,30 +93,71 @@ static void unknown_module(struct config *c, const struct json *at)
                          "'%.*s' is no module that is known", n,
                          at->kind == JSON_STRING ? at->text.p : ""),
               "such as q_proj, v_proj, o_proj, gate_proj, up_proj, down_proj, "
-              "c_attn, query_key_value; or all-linear");
+              "c_attn, query_key_value; or \"all-linear\", and no list");
 }
 
-/* A name, or a list of them. */
-static void modules_at(struct config *c, const char *path, enum setup_key key)
+/* PEFT takes all-linear in any case, and all else that is no list for a regular
+ * expression (tuners/tuners_utils.py, check_target_module_exists). */
+static void one_string(struct config *c, const struct json *of,
+                       enum setup_key key)
 {
-    enum { LIST = 160 };
-    char list[LIST] = "";
+    if (str_same_name(of->text, STR("all-linear"))) {
+        config_set(c, of, key, "all-linear");
+        return;
+    }
+    diag_hint(config_bad(c, of, MEMPLAN_E_UNSUPPORTED,
+                         "a string is a regular expression to PEFT, which is "
+                         "not read"),
+              "write a list, such as [\"q_proj\", \"v_proj\"], or "
+              "\"all-linear\"");
+}
+
+/* Ends of a model, to which PEFT puts adapters as well. */
+static bool is_end(struct config *c, const struct json *at)
+{
+    static const char *const ends[] = { "lm_head", "embed_out", "embed_tokens",
+                                        "wte", "embed_in" };
+    for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++)
+        if (at->kind == JSON_STRING && str_is(at->text, ends[i])) {
+            diag_hint(config_bad(c, at, MEMPLAN_E_UNSUPPORTED,
+                                 "adapters of '%s' are not modelled", ends[i]),
+                      "leave it out, or use \"modules_to_save\": [\"%s\"], "
+                      "which trains all of it",
+                      ends[i]);
+            return true;
+        }
+    return false;
+}
+
+/* all-linear, or a list of names; these are told. */
+static uint32_t modules_at(struct config *c, const char *path,
+                           enum setup_key key)
+{
+    char list[LORA_WORDS_MAX];
+    uint32_t names = 0;
+    uint64_t words = 0;
     const struct json *of = config_at(c, path);
     if (of == NULL || (of->kind == JSON_ARRAY && of->child == NULL))
-        return;
+        return 0;
+    if (of->kind == JSON_STRING) {
+        one_string(c, of, key);
+        return 0;
+    }
     const struct json *one = of->kind == JSON_ARRAY ? of->child : of;
     for (; one != NULL; one = of->kind == JSON_ARRAY ? one->next : NULL) {
-        const char *words = one->kind != JSON_STRING ? NULL
-                            : str_is(one->text, "all-linear")
-                                ? "all-linear"
-                                : words_of(one->text);
-        if (words == NULL) {
+        const unsigned i = one->kind == JSON_STRING ? peft_name_find(one->text)
+                                                    : PEFT_NAMES_MAX;
+        if (is_end(c, one))
+            return 0;
+        if (i == PEFT_NAMES_MAX) {
             unknown_module(c, one);
-            return;
+            return 0;
         }
-        str_append(list, LIST, "%s%s", list[0] != '\0' ? "," : "", words);
+        names |= UINT32_C(1) << i;
+        words |= peft_name_words(i);
     }
-    config_set(c, of, key, list);
+    config_set(c, of, key, lora_words(words, list));
+    return names;
 }
 
 /* ---- what rows alone do not say ---- */
@@ -206,8 +209,10 @@ static void ranks(struct config *c)
     if (of == NULL || of->kind != JSON_OBJECT)
         return;
     for (const struct json *one = of->child; one != NULL; one = one->next) {
-        const char *words = words_of(one->key);
-        if (words == NULL || strchr(words, ',') != NULL
+        char buf[LORA_WORDS_MAX];
+        const char *words =
+            lora_words(peft_name_words(peft_name_find(one->key)), buf);
+        if (words[0] == '\0' || strchr(words, ',') != NULL
             || one->kind != JSON_NUMBER) {
             diag_hint(config_bad(c, one, MEMPLAN_E_UNSUPPORTED,
                                  "a rank of some layers, or of several "
@@ -308,7 +313,7 @@ static void together(struct config *c)
         config_set(c, config_at(c, "use_rslora"), KEY_LORA_VARIANT, "rslora");
     const struct json *targets = config_at(c, "target_modules");
     c->s->peft_list = lora && targets == NULL;
-    modules_at(c, "target_modules", KEY_LORA_TARGETS);
+    c->s->peft_names = modules_at(c, "target_modules", KEY_LORA_TARGETS);
     modules_at(c, "feedforward_modules", KEY_FEEDFORWARD_MODULES);
     layers(c);
     ranks(c);
@@ -355,7 +360,7 @@ static void put_modules(struct emit *e, const char *path, enum setup_key key,
     for (unsigned i = 0; i <= LORA_DOWN; i++)
         if ((set >> i & 1) != 0)
             str_append(list, LIST, "%s\"%s\"", list[0] != '\0' ? ", " : "",
-                       modules[i].name);
+                       peft_module(i));
     emit_raw(e, path, "[%s]", list);
 }
 
@@ -390,7 +395,7 @@ static void put_lora(struct emit *e, const struct run *r)
         put_layers(e, r);
     for (unsigned i = 0; i <= LORA_DOWN && r->given[KEY_RANK_PATTERN]; i++) {
         char path[CONFIG_PATH_MAX];
-        str_format(path, sizeof(path), "rank_pattern.%s", modules[i].name);
+        str_format(path, sizeof(path), "rank_pattern.%s", peft_module(i));
         if (r->setup.rank[i] != 0)
             emit_count(e, path, r->setup.rank[i]);
     }

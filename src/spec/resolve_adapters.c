@@ -7,6 +7,7 @@
 #include "spec/resolve.h"
 
 #include "base/count.h"
+#include "spec/peft_names.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -132,6 +133,34 @@ static uint64_t lora_targets(struct run *r, const struct spec *spec)
     return on;
 }
 
+/* Names that a PEFT file has, and the model's class; 0: a file has none, or what
+ * the class calls its modules is not known. */
+static uint32_t names_known(const struct run *r, const struct spec *spec)
+{
+    const bool named = r->setup.said[KEY_LORA_TARGETS].entry != NULL
+                       && r->setup.peft_names != 0;
+    const bool theirs = !resolve_is_litgpt(r)
+                        && (r->impl == IMPL_HF || r->impl == IMPL_HF_LIGER);
+    return named && theirs ? peft_names_of(spec) : 0;
+}
+
+/* PEFT passes over names that the model has not, where it has others
+ * (tuners/tuners_utils.py, inject_adapter). */
+static void pass_over(struct run *r, const struct spec *spec)
+{
+    char names[PEFT_NAMES_TEXT];
+    const uint32_t has = names_known(r, spec), asked = r->setup.peft_names;
+    if (has == 0 || (asked & has) == 0)
+        return;
+    r->lora_targets = peft_names_words(asked & has, has);
+    r->setup.v[KEY_LORA_TARGETS].n = r->lora_targets;
+    if ((asked & ~has) != 0)
+        resolve_note(r, KEY_LORA_TARGETS,
+                     "'target_modules' %s of PEFT's file has no effect: the "
+                     "model has no such module",
+                     peft_names_text(asked & ~has, names));
+}
+
 /* The width of what an encoder of prompts gives. */
 static uint64_t prompt_width(const struct run *r, const struct spec *s)
 {
@@ -205,11 +234,17 @@ static void resolve_lora(struct run *r, const struct spec *spec)
         r->lora_targets = resolve_count(r, KEY_LORA_TARGETS, ia3_list(spec).on);
     if (r->peft == PEFT_LORA)
         r->lora_targets = lora_targets(r, spec);
+    pass_over(r, spec);
     r->some_layers = r->given[KEY_LAYERS_TO_TRANSFORM];
     resolve_peft(r, spec);
     r->lora_full = r->given[KEY_LORA_FULL_MODULES]
                        ? r->setup.v[KEY_LORA_FULL_MODULES].n
                        : 0;
+    if ((r->lora_full >> LORA_FULL_HEAD & 1) != 0 && spec->tied
+        && !resolve_is_litgpt(r))
+        resolve_note(r, KEY_LORA_FULL_MODULES,
+                     "lora_full_modules head: PEFT trains a copy of the words' "
+                     "table, which is not counted");
     r->base_dtype = resolve_dtype(r, KEY_BASE_DTYPE, r->prec.compute);
     /* what makes prompts PEFT makes in fp32, whatever the model has; DeepSpeed
      * casts all of it (engine.py, _configure_distributed_model) */
@@ -527,10 +562,27 @@ static void check_made_for(const struct run *r, const struct spec *s,
         other_model(d, "token_dim", said->peft_width, width);
 }
 
+/* A file that was made for a model with other names, which PEFT refuses. */
+static void check_names(const struct run *r, const struct spec *s,
+                        struct diag *d)
+{
+    char asked[PEFT_NAMES_TEXT], has[PEFT_NAMES_TEXT];
+    const uint32_t names = names_known(r, s);
+    if (names == 0 || !run_adapts(r) || (names & r->setup.peft_names) != 0)
+        return;
+    memplan_error *e =
+        setup_error(d, MEMPLAN_E_CONFLICT, KEY_LORA_TARGETS,
+                    "target modules %s not found in the '%.40s' model",
+                    peft_names_text(r->setup.peft_names, asked), s->model_type);
+    diag_hint(e, "it has %s: use some of these, or \"all-linear\"",
+              peft_names_text(names, has));
+}
+
 void resolve_check_adapters(const struct run *r, const struct spec *s,
                             struct diag *d)
 {
     check_keys(r, d);
+    check_names(r, s, d);
     if (r->peft == PEFT_LORA && run_adapts(r) && r->lora_targets == 0)
         diag_hint(setup_error(d, MEMPLAN_E_CONFLICT, KEY_LORA_TARGETS,
                               "without target_modules PEFT adapts a list of "

@@ -369,7 +369,8 @@ struct setup {
     /* ... of the model that an adapter_config.json of prompts was made for; 0:
      * not said */
     uint64_t peft_layers, peft_heads, peft_width;
-    bool pending_keeps; /* who names that file has the last word on batches */
+    uint32_t peft_names; /* its target_modules, by places of peft_module() */
+    bool pending_keeps;  /* who names that file has the last word on batches */
     const char *pending_held; /* ... by this flag on who holds what (static) */
     /* Who said a key: a launch file by its entry (static, "" for the file as a
      * whole), and which of the files; entry NULL: nobody, or the user. */

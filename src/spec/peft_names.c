@@ -1,0 +1,157 @@
+/*
+ * Owns what classes call their modules: for PEFT matches by name. Refuses to
+ * know the rest of PEFT's file, config_peft.c does, and what is made of a name
+ * that a model has not.
+ */
+#include "spec/peft_names.h"
+
+#include <string.h>
+
+#include "base/banned.h"
+
+enum {
+    Q = 1 << LORA_Q,
+    K = 1 << LORA_K,
+    V = 1 << LORA_V,
+    O = 1 << LORA_O,
+    GATE = 1 << LORA_GATE,
+    UP = 1 << LORA_UP,
+    DOWN = 1 << LORA_DOWN,
+    IN = 1 << LORA_IN_PROJ,
+    X_PROJ = 1 << LORA_X_PROJ
+};
+
+#define NAME_MAP(X)                                                            \
+    X(Q_PROJ, "q_proj", Q)                                                     \
+    X(K_PROJ, "k_proj", K)                                                     \
+    X(V_PROJ, "v_proj", V)                                                     \
+    X(O_PROJ, "o_proj", O)                                                     \
+    X(GATE_PROJ, "gate_proj", GATE)                                            \
+    X(UP_PROJ, "up_proj", UP)                                                  \
+    X(DOWN_PROJ, "down_proj", DOWN)                                            \
+    X(FC1, "fc1", UP)                                                          \
+    X(FC2, "fc2", DOWN)                                                        \
+    X(C_ATTN, "c_attn", Q | K | V)                                             \
+    X(QUERY_KEY_VALUE, "query_key_value", Q | K | V)                           \
+    X(WQKV, "Wqkv", Q | K | V)                                                 \
+    X(QKV_PROJ, "qkv_proj", Q | K | V)                                         \
+    X(W_PACK, "W_pack", Q | K | V)                                             \
+    X(C_PROJ, "c_proj", O | DOWN)                                              \
+    X(MLP_C_PROJ, "mlp.c_proj", DOWN)                                          \
+    X(C_FC, "c_fc", UP)                                                        \
+    X(H_TO_4H, "dense_h_to_4h", UP)                                            \
+    X(TO_H, "dense_4h_to_h", DOWN)                                             \
+    X(MLP_TO_H, "mlp.dense_4h_to_h", DOWN)                                     \
+    X(GATE_UP_PROJ, "gate_up_proj", GATE | UP)                                 \
+    X(FC_IN, "fc_in", UP)                                                      \
+    X(FC_OUT, "fc_out", DOWN)                                                  \
+    X(IN_PROJ, "in_proj", IN)                                                  \
+    X(NAME_X_PROJ, "x_proj", X_PROJ)
+
+#define NAME_ENUM(id, text, words) AT_##id,
+enum { NAME_MAP(NAME_ENUM) NAMES };
+#undef NAME_ENUM
+
+static const struct {
+    const char *name;
+    unsigned words;
+} names[] = {
+#define NAME_ROW(id, text, words) { text, words },
+    NAME_MAP(NAME_ROW)
+#undef NAME_ROW
+};
+
+#define NAME_BIT(id, text, words) HAS_##id = 1 << AT_##id,
+enum { NAME_MAP(NAME_BIT) };
+#undef NAME_BIT
+
+enum {
+    HAS_QKV = HAS_Q_PROJ | HAS_K_PROJ | HAS_V_PROJ,
+    HAS_LLAMA =
+        HAS_QKV | HAS_O_PROJ | HAS_GATE_PROJ | HAS_UP_PROJ | HAS_DOWN_PROJ,
+    HAS_GPT2 = HAS_C_ATTN | HAS_C_PROJ | HAS_MLP_C_PROJ | HAS_C_FC,
+    HAS_NEOX = HAS_QUERY_KEY_VALUE | HAS_H_TO_4H | HAS_TO_H | HAS_MLP_TO_H,
+    HAS_MLP = HAS_C_FC | HAS_C_PROJ | HAS_MLP_C_PROJ
+};
+
+/* Classes with other names yet, or with experts, are not here. */
+static const struct {
+    const char *type;
+    unsigned has;
+} classes[] = {
+    { "llama", HAS_LLAMA },
+    { "mistral", HAS_LLAMA },
+    { "qwen2", HAS_LLAMA },
+    { "qwen3", HAS_LLAMA },
+    { "gemma", HAS_LLAMA },
+    { "gemma2", HAS_LLAMA },
+    { "gemma3_text", HAS_LLAMA },
+    { "stablelm", HAS_LLAMA },
+    { "olmo", HAS_LLAMA },
+    { "olmo2", HAS_LLAMA },
+    { "cohere", HAS_LLAMA },
+    { "cohere2", HAS_LLAMA },
+    { "granite", HAS_LLAMA },
+    { "smollm3", HAS_LLAMA },
+    { "phi", HAS_QKV | HAS_FC1 | HAS_FC2 },
+    { "opt", HAS_QKV | HAS_FC1 | HAS_FC2 },
+    { "gptj", HAS_QKV | HAS_FC_IN | HAS_FC_OUT },
+    { "gpt_neo", HAS_QKV | HAS_MLP },
+    { "starcoder2", HAS_QKV | HAS_O_PROJ | HAS_MLP },
+    { "gpt2", HAS_GPT2 },
+    { "gpt_bigcode", HAS_GPT2 },
+    { "gpt_neox", HAS_NEOX },
+    { "bloom", HAS_NEOX },
+    { "falcon", HAS_NEOX },
+    { "mpt", HAS_WQKV | HAS_UP_PROJ | HAS_DOWN_PROJ },
+    { "phi3", HAS_O_PROJ | HAS_QKV_PROJ | HAS_GATE_UP_PROJ | HAS_DOWN_PROJ },
+};
+
+unsigned peft_name_find(struct str name)
+{
+    for (unsigned i = 0; i < NAMES; i++)
+        if (str_is(name, names[i].name))
+            return i;
+    return PEFT_NAMES_MAX;
+}
+
+const char *peft_module(unsigned i)
+{
+    return i < NAMES ? names[i].name : NULL;
+}
+
+uint64_t peft_name_words(unsigned i)
+{
+    return i < NAMES ? names[i].words : 0;
+}
+
+uint32_t peft_names_of(const struct spec *spec)
+{
+    if (spec->vision != NULL || spec->decoder_layers > 0 || spec->experts > 0)
+        return 0;
+    for (size_t i = 0; i < sizeof(classes) / sizeof(classes[0]); i++)
+        if (strcmp(spec->model_type, classes[i].type) == 0)
+            return classes[i].has;
+    return 0;
+}
+
+uint64_t peft_names_words(uint32_t set, uint32_t of)
+{
+    uint64_t words = 0;
+    for (unsigned i = 0; i < NAMES; i++)
+        if ((set >> i & 1) != 0)
+            /* attention's is c_proj only where its other one is c_attn */
+            words |= i == AT_C_PROJ && (of & HAS_C_ATTN) == 0 ? (uint64_t)DOWN
+                                                              : names[i].words;
+    return words;
+}
+
+const char *peft_names_text(uint32_t set, char buf[PEFT_NAMES_TEXT])
+{
+    buf[0] = '\0';
+    for (unsigned i = 0; i < NAMES; i++)
+        if ((set >> i & 1) != 0)
+            str_append(buf, PEFT_NAMES_TEXT, "%s%s", buf[0] != '\0' ? ", " : "",
+                       names[i].name);
+    return buf;
+}
