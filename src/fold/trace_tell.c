@@ -290,28 +290,35 @@ static void write_down(void *ctx, const struct walk_event *e)
     s->v[s->n++] = *e;
 }
 
+static enum walk_way way_of(unsigned which)
+{
+    if (which == SCRIPT_AWAY)
+        return TELL_AWAY;
+    if (which >= SCRIPT_RELOADED)
+        return TELL_RELOADED;
+    if (which >= SCRIPT_UNPACKED)
+        return TELL_UNPACKED;
+    if (which >= SCRIPT_WEIGHTS)
+        return TELL_WEIGHTS;
+    if (which >= SCRIPT_SPLIT)
+        return TELL_SPLIT;
+    return which >= SCRIPT_BACKWARD ? TELL_BACKWARD : TELL_FORWARD;
+}
+
 static void tell_script(struct tracer *r, const struct block *block,
                         unsigned which)
 {
-    const struct program *p = r->s->p;
-    struct walk_scratch *scratch = &r->f->scratch;
-    const enum wgrad_mode mode =
-        (enum wgrad_mode)((which - SCRIPT_BACKWARD) % WGRAD_MODES);
-    if (which == SCRIPT_AWAY)
-        walk_tell_away(p, block, r->regions, scratch, write_down, r);
-    else if (which >= SCRIPT_RELOADED)
-        walk_tell_reloaded(p, block, r->regions, mode, scratch, write_down, r);
-    else if (which >= SCRIPT_UNPACKED)
-        walk_tell_unpacked(p, block, r->regions, mode, scratch, write_down, r);
-    else if (which >= SCRIPT_WEIGHTS)
-        walk_tell_weights(p, block, r->regions, mode, scratch, write_down, r);
-    else if (which >= SCRIPT_SPLIT)
-        walk_tell_split(p, block, r->regions, mode, scratch, write_down, r);
-    else if (which >= SCRIPT_BACKWARD)
-        walk_tell_backward(p, block, r->regions, mode, scratch, write_down, r);
+    struct walk_telling how = { .p = r->s->p,
+                                .block = block,
+                                .regions = r->regions,
+                                .way = way_of(which),
+                                .tell = write_down,
+                                .ctx = r };
+    if (which >= SCRIPT_BACKWARD)
+        how.mode = (enum wgrad_mode)((which - SCRIPT_BACKWARD) % WGRAD_MODES);
     else
-        walk_tell_forward(p, block, r->regions, (enum walk_pass)which, scratch,
-                          write_down, r);
+        how.pass = (enum walk_pass)which;
+    walk_tell_block(&how, &r->f->scratch);
 }
 
 /* One direction of the block at hand. Every layer of a kind is alike, so that

@@ -214,41 +214,35 @@ enum walk_pass {
     PASS_AGAIN_EARLY /* ... and no more: without the result */
 };
 
+/* Which direction of a block is told, and how. */
+enum walk_way {
+    TELL_FORWARD,
+    TELL_AWAY, /* ... of a layer whose tensors go to the host */
+    TELL_BACKWARD,
+    TELL_UNPACKED, /* ... whose saved tensors are unpacked */
+    TELL_RELOADED, /* ... of a layer whose tensors went to the host */
+    TELL_SPLIT,    /* the two halves of a backward that is split */
+    TELL_WEIGHTS
+};
+
+struct walk_telling {
+    const struct program *p;
+    const struct block *block;
+    uint64_t regions;
+    enum walk_way way;
+    enum walk_pass pass;  /* of TELL_FORWARD */
+    enum wgrad_mode mode; /* of every backward */
+    walk_event_fn *tell;
+    void *ctx;
+};
+
 /* One direction of one block, told event by event. Forward begins with the
  * birth of the input and leaves what is kept and the output alive; a second
- * one begins with what the first left. Backward starts with what forward kept, and
- * ends with the death of the input's gradient, which the block below takes
+ * one begins with what the first left. Backward starts with what forward kept,
+ * and ends with the death of the input's gradient, which the block below takes
  * over. The sums are those of walk_block(). */
-void walk_tell_forward(const struct program *p, const struct block *block,
-                       uint64_t regions, enum walk_pass pass,
-                       struct walk_scratch *scratch, walk_event_fn *tell,
-                       void *ctx);
-void walk_tell_backward(const struct program *p, const struct block *block,
-                        uint64_t regions, enum wgrad_mode mode,
-                        struct walk_scratch *scratch, walk_event_fn *tell,
-                        void *ctx);
-/* A backward whose saved tensors are unpacked. */
-void walk_tell_unpacked(const struct program *p, const struct block *block,
-                        uint64_t regions, enum wgrad_mode mode,
-                        struct walk_scratch *scratch, walk_event_fn *tell,
-                        void *ctx);
-/* A forward and a backward of a layer whose tensors go to the host. */
-void walk_tell_away(const struct program *p, const struct block *block,
-                    uint64_t regions, struct walk_scratch *scratch,
-                    walk_event_fn *tell, void *ctx);
-void walk_tell_reloaded(const struct program *p, const struct block *block,
-                        uint64_t regions, enum wgrad_mode mode,
-                        struct walk_scratch *scratch, walk_event_fn *tell,
-                        void *ctx);
-/* The two halves of a backward that is split. */
-void walk_tell_split(const struct program *p, const struct block *block,
-                     uint64_t regions, enum wgrad_mode mode,
-                     struct walk_scratch *scratch, walk_event_fn *tell,
-                     void *ctx);
-void walk_tell_weights(const struct program *p, const struct block *block,
-                       uint64_t regions, enum wgrad_mode mode,
-                       struct walk_scratch *scratch, walk_event_fn *tell,
-                       void *ctx);
+void walk_tell_block(const struct walk_telling *how,
+                     struct walk_scratch *scratch);
 
 /* Lists what a block keeps: calls `each` with the storage and the first
  * operation that keeps it. For `explain`. */

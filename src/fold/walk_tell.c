@@ -6,92 +6,51 @@
 
 #include "base/banned.h"
 
-static void told(struct walk *w, const struct walk_scratch *scratch,
-                 walk_event_fn *tell, void *ctx)
+static void listen(struct walk *w, const struct walk_telling *how)
 {
-    struct away sum;
+    w->tell = how->tell;
+    w->ctx = how->ctx;
+}
+
+/* The second half of a split backward: the first has nobody who listens. */
+static void tell_weights(struct walk *w, const struct walk_telling *how)
+{
     walk_init(w);
-    if (walk_how(scratch, w->b) != AWAY_NOTHING)
-        walk_find_away(w, &sum, walk_how(scratch, w->b));
-    w->tell = tell;
-    w->ctx = ctx;
+    w->split = true;
+    walk_backward(w, how->mode);
+    walk_input_handed(w);
+    listen(w, how);
+    walk_weights(w);
 }
 
-void walk_tell_forward(const struct program *p, const struct block *block,
-                       uint64_t regions, enum walk_pass pass,
-                       struct walk_scratch *scratch, walk_event_fn *tell,
-                       void *ctx)
+void walk_tell_block(const struct walk_telling *how,
+                     struct walk_scratch *scratch)
 {
-    struct walk w = walk_on(p, block, regions, scratch);
-    told(&w, scratch, tell, ctx);
-    walk_forward(&w, pass);
-}
-
-void walk_tell_backward(const struct program *p, const struct block *block,
-                        uint64_t regions, enum wgrad_mode mode,
-                        struct walk_scratch *scratch, walk_event_fn *tell,
-                        void *ctx)
-{
-    struct walk w = walk_on(p, block, regions, scratch);
-    told(&w, scratch, tell, ctx);
-    walk_backward(&w, mode);
-}
-
-void walk_tell_unpacked(const struct program *p, const struct block *block,
-                        uint64_t regions, enum wgrad_mode mode,
-                        struct walk_scratch *scratch, walk_event_fn *tell,
-                        void *ctx)
-{
-    struct walk w = walk_on(p, block, regions, scratch);
-    told(&w, scratch, tell, ctx);
-    w.unpacks = true;
-    walk_backward(&w, mode);
-}
-
-void walk_tell_reloaded(const struct program *p, const struct block *block,
-                        uint64_t regions, enum wgrad_mode mode,
-                        struct walk_scratch *scratch, walk_event_fn *tell,
-                        void *ctx)
-{
-    struct walk w = walk_on(p, block, regions, scratch);
-    told(&w, scratch, tell, ctx);
-    w.reloads = walk_how(scratch, block) == AWAY_LAYERS;
-    w.unloads = walk_how(scratch, block) == AWAY_TENSORS;
-    walk_backward(&w, mode);
-}
-
-void walk_tell_away(const struct program *p, const struct block *block,
-                    uint64_t regions, struct walk_scratch *scratch,
-                    walk_event_fn *tell, void *ctx)
-{
-    struct walk w = walk_on(p, block, regions, scratch);
-    told(&w, scratch, tell, ctx);
-    w.unloads = true;
-    walk_forward(&w, PASS_KEEP);
-}
-
-void walk_tell_split(const struct program *p, const struct block *block,
-                     uint64_t regions, enum wgrad_mode mode,
-                     struct walk_scratch *scratch, walk_event_fn *tell,
-                     void *ctx)
-{
-    struct walk w = walk_on(p, block, regions, scratch);
-    told(&w, scratch, tell, ctx);
-    w.split = true;
-    walk_backward(&w, mode);
-}
-
-void walk_tell_weights(const struct program *p, const struct block *block,
-                       uint64_t regions, enum wgrad_mode mode,
-                       struct walk_scratch *scratch, walk_event_fn *tell,
-                       void *ctx)
-{
-    struct walk w = walk_on(p, block, regions, scratch);
+    struct walk w = walk_on(how->p, how->block, how->regions, scratch);
+    const enum away_how away = walk_how(scratch, how->block);
+    struct away sum;
+    if (how->way == TELL_WEIGHTS) {
+        tell_weights(&w, how);
+        return;
+    }
     walk_init(&w);
-    w.split = true;
-    walk_backward(&w, mode);
-    walk_input_handed(&w);
-    w.tell = tell;
-    w.ctx = ctx;
-    walk_weights(&w);
+    if (away != AWAY_NOTHING)
+        walk_find_away(&w, &sum, away);
+    listen(&w, how);
+    switch (how->way) {
+    case TELL_FORWARD: walk_forward(&w, how->pass); return;
+    case TELL_AWAY:
+        w.unloads = true;
+        walk_forward(&w, PASS_KEEP);
+        return;
+    case TELL_UNPACKED: w.unpacks = true; break;
+    case TELL_RELOADED:
+        w.reloads = away == AWAY_LAYERS;
+        w.unloads = away == AWAY_TENSORS;
+        break;
+    case TELL_SPLIT: w.split = true; break;
+    case TELL_BACKWARD:
+    case TELL_WEIGHTS: break;
+    }
+    walk_backward(&w, how->mode);
 }

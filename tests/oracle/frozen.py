@@ -131,17 +131,10 @@ class Frozen(whole.Whole):
             self.weights = tracker.now
             tracker.watch([ids] + ([self.pixels] if run.model == "llava" else []), "ids")
             head.register_forward_hook(lambda *_: self.enter("loss", 0))
-            ends = []
             optimizer = step.make_optimizer(run, [p for p in model.parameters() if p.requires_grad])
-            with tracker:
-                for _ in range(count):
-                    self.step(model, optimizer, ids)
-                    ends.append(len(self.order))
-                self.enter("rest", 0)
+            first, later = self.follow(model, optimizer, ids, count)
         dist.destroy_process_group()
-        rows = [[phase, micro, *(tracker.phases[name].get(k) for k in ("peak", "op", "end"))]
-                for name, phase, micro in self.order[:-1]]
-        return rows[:ends[0]], rows[ends[-2]:]
+        return first, later
 
 
 def setup_of(run):

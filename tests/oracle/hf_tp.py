@@ -110,16 +110,9 @@ class Ranks(step.Steps):
             tracker.watch(ids, "ids")
             model.get_output_embeddings().register_forward_hook(lambda *_: self.enter("loss", 0))
             optimizer = step.make_optimizer(run, [dict(params=group) for group in by_mesh(model.parameters())])
-            ends = []
-            with tracker:
-                for _ in range(count):
-                    self.step(model, optimizer, ids)
-                    ends.append(len(self.order))
-                self.enter("rest", 0)
+            first, later = self.follow(model, optimizer, ids, count)
         dist.destroy_process_group()
-        rows = [[phase, micro, *(tracker.phases[name].get(k) for k in ("peak", "op", "end"))]
-                for name, phase, micro in self.order[:-1]]
-        return rows[:ends[0]], rows[ends[-2]:]
+        return first, later
 
 
 def setup_of(run):

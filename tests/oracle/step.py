@@ -172,14 +172,19 @@ class Steps:
             tracker.watch(ids, "ids")
             model.get_output_embeddings().register_forward_hook(
                 lambda *_: self.enter("loss", 0))
-            ends = []
             optimizer = make_optimizer(self.run, model.parameters())
-            with tracker:
-                for _ in range(count):
-                    self.step(model, optimizer, ids)
-                    ends.append(len(self.order))
-                self.enter("rest", 0)
+            first, later = self.follow(model, optimizer, ids, count)
         self.parameters = sum(p.numel() for p in model.parameters())
+        return first, later
+
+    def follow(self, model, optimizer, ids, count):
+        """The steps, tracked; rows of the first and of the last."""
+        ends, tracker = [], self.tracker
+        with tracker:
+            for _ in range(count):
+                self.step(model, optimizer, ids)
+                ends.append(len(self.order))
+            self.enter("rest", 0)
         rows = [[phase, micro, *(tracker.phases[name].get(k) for k in ("peak", "op", "end"))]
                 for name, phase, micro in self.order[:-1]]
         return rows[:ends[0]], rows[ends[-2]:]

@@ -110,16 +110,10 @@ class Whole(engines.Ranks):
             self.weights = tracker.now
             tracker.watch([ids, self.pixels], "ids")
             head.register_forward_hook(lambda *_: self.enter("loss", 0))
-            ends, optimizer = [], step.make_optimizer(run, model.parameters())
-            with tracker:
-                for _ in range(count):
-                    self.step(model, optimizer, ids)
-                    ends.append(len(self.order))
-                self.enter("rest", 0)
+            optimizer = step.make_optimizer(run, model.parameters())
+            first, later = self.follow(model, optimizer, ids, count)
         dist.destroy_process_group()
-        rows = [[phase, micro, *(tracker.phases[name].get(k) for k in ("peak", "op", "end"))]
-                for name, phase, micro in self.order[:-1]]
-        return rows[:ends[0]], rows[ends[-2]:]
+        return first, later
 
 
 def setup_of(run):
