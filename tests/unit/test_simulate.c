@@ -744,7 +744,7 @@ static void test_given_up(void **state)
     assert_int_equal(full->memory.reserved, fast->memory.reserved);
     assert_int_equal(full->run.n_assumptions, fast->run.n_assumptions);
     assert_non_null(strstr(
-        fast->run.assumption[fast->run.n_assumptions - 1].text, "7 % less"));
+        fast->run.assumption[fast->run.n_assumptions - 1].text, "within 12 %"));
     assert_non_null(strstr(
         full->run.assumption[full->run.n_assumptions - 1].text, "too many"));
     assert_true(full->n_changes > 1);
