@@ -42,8 +42,9 @@ enum { JSON_MAX_DEPTH = 64 };
 
 /* Parses; NULL after reporting E_SYNTAX with line and column (what was found,
  * what was expected), or E_NOMEM, E_RANGE for a number beyond double.
- * A UTF-8 byte order mark is an error that says so; the bare words Infinity
- * and NaN are errors that say what to write instead. Syntax ends at the first
+ * A UTF-8 byte order mark is an error that says so, the bare word NaN one that
+ * says what to write instead; Infinity and -Infinity are numbers, as Python's
+ * json writes them. Syntax ends at the first
  * error; of numbers out of range and duplicate keys up to 16 are reported.
  * Duplicate keys in one object are valid JSON and bad input: E_SCHEMA, at the
  * second key, naming the first one's line. Strings may hold U+0000: their

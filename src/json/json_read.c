@@ -142,14 +142,21 @@ static memplan_error *report_at(struct reader *r, const struct json *v,
     return e;
 }
 
+/* As Python writes it into a model's file: no bound, such as Mamba-2's
+ * time_step_limit has none. */
+static bool is_infinity(struct str token)
+{
+    return token.p[token.n - 1] == 'y';
+}
+
 static void take_number(struct reader *r, struct json *v)
 {
     v->number = r->node->valuedouble;
-    if (isfinite(v->number) || r->reports >= REPORTS_MAX)
+    struct str token = { r->text + v->offset, r->scan.end - v->offset };
+    if (isfinite(v->number) || is_infinity(token) || r->reports >= REPORTS_MAX)
         return;
     char number[40];
     char message[80];
-    struct str token = { r->text + v->offset, r->scan.end - v->offset };
     json_printable(number, sizeof(number), token);
     str_format(message, sizeof(message), "%s%s is beyond a double's range",
                number, token.n >= sizeof(number) ? "..." : "");
@@ -380,7 +387,10 @@ static bool scan_text(struct reader *r, const char **clean)
             return false;
         if (token == JSON_TOKEN_END)
             return true;
-        if (token != JSON_TOKEN_NUMBER || n <= CJSON_NUMBER_MAX)
+        if (token != JSON_TOKEN_NUMBER)
+            continue;
+        struct str number = { r->text + r->scan.start, n };
+        if (n <= CJSON_NUMBER_MAX && !is_infinity(number))
             continue;
         if (!copy)
             copy = arena_copy(r->arena, r->text, r->len);
@@ -388,7 +398,10 @@ static bool scan_text(struct reader *r, const char **clean)
             diag_nomem(r->diag);
             return false;
         }
-        shorten_number(copy + r->scan.start, n);
+        if (is_infinity(number))
+            memcpy(copy + r->scan.end - strlen("Infinity"), "1e999999", 8);
+        else
+            shorten_number(copy + r->scan.start, n);
         *clean = copy;
     }
 }

@@ -305,6 +305,8 @@ static enum json_token scan_close(struct json_scan *s)
 static enum json_token scan_literal(struct json_scan *s)
 {
     struct str word = word_at(s, s->pos);
+    if (str_is(word, "Infinity"))
+        return finish(s, s->pos + word.n, JSON_TOKEN_NUMBER);
     if (str_is(word, "true"))
         return finish(s, s->pos + 4, JSON_TOKEN_TRUE);
     if (str_is(word, "false"))
@@ -335,6 +337,8 @@ static enum json_token bad_number(struct json_scan *s, size_t at,
 static enum json_token scan_number(struct json_scan *s)
 {
     const char *t = s->text;
+    if (str_is(word_at(s, s->pos), "-Infinity"))
+        return finish(s, s->pos + strlen("-Infinity"), JSON_TOKEN_NUMBER);
     size_t p = s->pos + (t[s->pos] == '-');
     size_t whole = p;
     p = skip_digits(s, p);

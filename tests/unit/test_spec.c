@@ -767,6 +767,15 @@ static void test_falcon(void **state)
                                   "\"num_ln_in_parallel_attn\": 1"));
     assert_true(s.shared_norm);
     assert_int_equal(s.kv_heads, 4);
+    /* As saved by newer transformers: null is what the generation has. */
+    s = spec_of(FILE_OF("falcon", ", \"num_ln_in_parallel_attn\": null"));
+    assert_true(s.shared_norm);
+    s = spec_of(FILE_OF("falcon", ", \"new_decoder_architecture\": true, "
+                                  "\"num_ln_in_parallel_attn\": null"));
+    assert_false(s.shared_norm);
+    /* A bound that no field reads, as Python's json writes it. */
+    s = spec_of(FILE_OF("falcon", ", \"time_step_limit\": [0.0, Infinity]"));
+    assert_int_equal(s.kv_heads, 1);
 }
 
 static void test_opt(void **state)
