@@ -129,7 +129,10 @@ static norm_fn *own_norm(enum family family)
 static tensor_id rms_norm(struct builder *b, const char *name, tensor_id x,
                           tensor_id weight)
 {
-    if (hf_is_liger(b)) {
+    const bool fused = b->run->norm_kernel == NORM_FUSED;
+    if (fused && !hf_is_liger(b)) /* flash-attn's, Apex's */
+        return build_rms_norm(b, name, x, weight);
+    if (fused) {
         const tensor_id out = build_rms_norm(b, name, x, weight);
         /* in_place=True, but where the residual needs the gradient too
            (liger_kernel/transformers/monkey_patch.py) */

@@ -19,7 +19,7 @@ static tensor_id norm(struct builder *b, const char *name, tensor_id x,
                       struct dim n)
 {
     const tensor_id weight = build_norm_weight(b, name, n);
-    if (b->run->impl == IMPL_TORCHTUNE)
+    if (b->run->norm_kernel == NORM_EAGER)
         return build_rms_norm_written_out(b, name, x, weight);
     return build_rms_norm(b, name, x, weight);
 }

@@ -122,6 +122,9 @@ static const struct config_row rows[] = {
     QUIET("debug"),
 
     /* the model's own */
+    WORDS_READ("model.norm_type", KEY_NORM_KERNEL, /* before April 2025 */
+               "rmsnorm=eager fused_rmsnorm=fused compiled_rmsnorm=fused "
+               "layernorm= np_layernorm="),
     SHAPE("model"),
     SHAPE("hf_transformers"),
 

@@ -141,7 +141,7 @@ static const struct config_row rows[] = {
     LATER("activation_offloading"),
     ASIDE("gptq", "the base is not quantized so"),
     ASIDE("flash_attn_cross_entropy", "the loss is transformers'"),
-    ASIDE("flash_attn_rms_norm", "norms are transformers'"),
+    WORDS_READ("flash_attn_rms_norm", KEY_NORM_KERNEL, "true=fused false="),
     ASIDE("flash_attn_fuse_mlp", "layers are transformers'"),
     ASIDE("lora_mlp_kernel", "adapters are PEFT's own code"),
     ASIDE("lora_qkv_kernel", "adapters are PEFT's own code"),

@@ -164,6 +164,23 @@ static void resolve_deterministic(struct run *r)
                        r->wgrad_fusion ? "" : ", --grad-accum-fusion");
 }
 
+/* transformers' and torchtune's classes are written out in Python; Liger's and
+ * PyTorch's since 2.9 (pytorch#153666), which torchtitan calls since March
+ * 2025, are one kernel. Before that F.rms_norm was a chain too, as was
+ * torchtitan's own (torchtitan/models/norms.py @9dec370, norm_type "rmsnorm").
+ */
+static void resolve_norm(struct run *r, const struct spec *spec)
+{
+    const bool hf = resolve_is_hf(r) && r->impl != IMPL_HF_LIGER;
+    const bool eager = hf || r->impl == IMPL_TORCHTUNE;
+    r->norm_kernel = (enum norm_kernel)resolve_count(
+        r, KEY_NORM_KERNEL, eager ? NORM_EAGER : NORM_FUSED);
+    if (r->impl == IMPL_TORCHTITAN && spec->norm == NORM_RMS)
+        resolve_assume(r, KEY_NORM_KERNEL,
+                       "RMSNorm in one kernel, as PyTorch since 2.9 "
+                       "(--norm-kernel)");
+}
+
 static void say_attention(struct run *r)
 {
     char what[RESOLVE_TEXT_MAX], kernel[RESOLVE_TEXT_MAX];
@@ -234,6 +251,7 @@ void resolve_kernels(struct run *r, const struct spec *spec)
                        spec->mixer == MIX_DELTA
                            ? "flash-linear-attention and causal-conv1d"
                            : "mamba-ssm and causal-conv1d");
+    resolve_norm(r, spec);
     r->ce_fusion = (enum ce_fusion)resolve_count(r, KEY_CE_FUSION, CE_TE);
     const bool ulysses = r->cp > 1 && resolve_is_hf(r);
     r->cp_comm =

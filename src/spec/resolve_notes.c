@@ -453,6 +453,21 @@ static void say_mask_per_head(struct run *r, const struct spec *spec)
                      r->seq_len);
 }
 
+static void say_moot_norm(struct run *r, const struct spec *spec)
+{
+    const bool own = resolve_is_hf(r) || r->impl == IMPL_TORCHTITAN
+                     || r->impl == IMPL_TORCHTUNE;
+    if (!r->given[KEY_NORM_KERNEL])
+        return;
+    if (!own)
+        resolve_note(r, KEY_NORM_KERNEL,
+                     "'norm_kernel' has no effect: Megatron's norms are one "
+                     "kernel");
+    else if (spec->norm != NORM_RMS)
+        resolve_note(r, KEY_NORM_KERNEL,
+                     "'norm_kernel' has no effect: norms are not RMSNorm");
+}
+
 static void say_moot_mask(struct run *r, const struct spec *spec)
 {
     say_mask_per_head(r, spec);
@@ -483,6 +498,7 @@ void resolve_notes(struct run *r, const struct spec *spec)
     say_moot(r, spec);
     say_moot_parts(r);
     say_moot_mask(r, spec);
+    say_moot_norm(r, spec);
     for (size_t i = 0; i < r->setup.notes; i++)
         resolve_note(r, KEY_COUNT, "%s", r->setup.note[i]);
 }

@@ -192,6 +192,10 @@ enum { MASK_ALIGN = 8, MASK_ALIGN_BEFORE = 16 };
     X(SSM_KERNEL_FUSED, "fused")                                               \
     X(SSM_KERNEL_TORCH, "torch")
 
+#define NORM_KERNEL_MAP(X)                                                     \
+    X(NORM_EAGER, "eager")                                                     \
+    X(NORM_FUSED, "fused")
+
 #define CP_COMM_MAP(X)                                                         \
     X(CP_P2P, "p2p")                                                           \
     X(CP_A2A, "a2a")                                                           \
@@ -298,6 +302,7 @@ enum attention_kernel {
 enum loss { LOSS_MAP(CHOICE_ENUM) LOSS_COUNT };
 enum ce_fusion { CE_FUSION_MAP(CHOICE_ENUM) CE_FUSION_COUNT };
 enum ssm_kernel { SSM_KERNEL_MAP(CHOICE_ENUM) SSM_KERNEL_COUNT };
+enum norm_kernel { NORM_KERNEL_MAP(CHOICE_ENUM) NORM_KERNEL_COUNT };
 enum cp_comm { CP_COMM_MAP(CHOICE_ENUM) CP_COMM_COUNT };
 enum moe_dispatcher { MOE_DISPATCHER_MAP(CHOICE_ENUM) MOE_DISPATCHER_COUNT };
 enum lora_target { LORA_TARGET_MAP(CHOICE_ENUM) LORA_TARGET_COUNT };
@@ -577,6 +582,7 @@ struct run {
     uint64_t param_buffer_elems, max_in_cpu;
     enum attention_mask mask;
     enum ssm_kernel ssm_kernel;
+    enum norm_kernel norm_kernel; /* of RMSNorm */
 
     uint64_t reduce_bucket, allgather_bucket, prefetch_bucket, max_live_params;
     uint64_t sub_group_size, persistence_threshold; /* elements, ZeRO-3 */

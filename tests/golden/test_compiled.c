@@ -28,6 +28,7 @@ static void lay_out(struct run *run, const struct json *root)
 {
     run->impl = is(root, "implementation", "torchtune") ? IMPL_TORCHTUNE
                                                         : IMPL_TORCHTITAN;
+    run->norm_kernel = run->impl == IMPL_TORCHTITAN ? NORM_FUSED : NORM_EAGER;
     run->compile = json_member(root, "compile")->truth;
     run->recompute = is(root, "recompute", "ops") ? RECOMP_OPS : RECOMP_NONE;
     run->micro_batch = (uint64_t)json_member(root, "b")->number;

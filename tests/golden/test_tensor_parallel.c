@@ -23,6 +23,7 @@
 static void lay_out(struct run *run, const struct json *root)
 {
     run->impl = IMPL_TORCHTITAN;
+    run->norm_kernel = NORM_FUSED;
     run->tp = run->gpus = (uint64_t)json_member(root, "tp")->number;
     run->sequence_parallel = true;
     if (strcmp(json_member(root, "recompute")->text.p, "ops") == 0)

@@ -57,7 +57,7 @@ static const char *pick(uint64_t *seed, const char *const *words)
 struct choice {
     const char *key, *value; /* NULL: not given */
 };
-enum { FIRST_ADAPTER = 32, FIRST_EIGHT = 72, FIRST_PART = 78, CHOICES = 82 };
+enum { FIRST_ADAPTER = 32, FIRST_EIGHT = 73, FIRST_PART = 79, CHOICES = 83 };
 struct trial {
     uint64_t index;
     const char *model;
@@ -710,6 +710,9 @@ static struct trial trial_of(uint64_t seed)
                                           : "4" },
         { "offload_ratio", deepspeed && s % 10 == 0 ? "0.4" : NULL },
         { "sub_group_size", s % 2 == 0 ? "20M" : NULL },
+        { "norm_kernel", megatron || seed % 5 != 2 ? NULL
+                         : seed % 2 == 0           ? "eager"
+                                                   : "fused" },
         { "zero_quantized_weights", sends_less ? "true" : NULL },
         { "zero_quantized_gradients", sends_less && s % 4 < 3 ? "true" : NULL },
         { "gpus_per_node",

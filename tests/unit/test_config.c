@@ -1218,6 +1218,18 @@ static void test_torchtitan(void **state)
     noted("f: of the model, which is MODEL's: model.name");
 }
 
+/* As of 2024; a layer norm is the model's. */
+static void test_torchtitan_norm(void **state)
+{
+    (void)state;
+    import("torchtitan", "model.norm_type = 'rmsnorm'\n");
+    has("norm_kernel=eager");
+    import("torchtitan", "model.norm_type = 'compiled_rmsnorm'\n");
+    has("norm_kernel=fused");
+    import("torchtitan", "model.norm_type = 'np_layernorm'\n");
+    has("norm_kernel=");
+}
+
 static void test_torchtitan_pipeline(void **state)
 {
     (void)state;
@@ -1398,6 +1410,7 @@ int main(void)
         cmocka_unit_test(test_megatron_refused),
         cmocka_unit_test(test_torchtitan_defaults),
         cmocka_unit_test(test_torchtitan),
+        cmocka_unit_test(test_torchtitan_norm),
         cmocka_unit_test(test_torchtitan_pipeline),
         cmocka_unit_test(test_torchtitan_ddp),
         cmocka_unit_test(test_torchtitan_formats),

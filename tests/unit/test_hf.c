@@ -533,6 +533,7 @@ static void test_liger(void **state)
     struct fixture f;
     start_llama(&f, "bf16", "flash");
     f.run.impl = IMPL_HF_LIGER;
+    f.run.norm_kernel = NORM_FUSED;
     f.run.loss = LOSS_FUSED;
     lower(&f);
     const struct figures r = measure(&f, false);
@@ -540,6 +541,25 @@ static void test_liger(void **state)
                      T * (8 * H + 4 * A + 4 * K + 6 * F + 8 + 4 * HEADS) + RNG);
     assert_int_equal(r.outside, T * (2 * H + 4) + 2 * T * H + 2 * VOCAB * H);
     finish(&f);
+}
+
+/* A kernel instead of the chain keeps its input and a number a row; Liger's
+ * layers with transformers' norms keep what those do. */
+static void test_norm_kernel(void **state)
+{
+    (void)state;
+    uint64_t layer[2][2];
+    for (unsigned i = 0; i < 4; i++) {
+        struct fixture f;
+        start_llama(&f, "bf16", "flash");
+        f.run.impl = i / 2 == 0 ? IMPL_HF : IMPL_HF_LIGER;
+        f.run.norm_kernel = i % 2 == 0 ? NORM_EAGER : NORM_FUSED;
+        lower(&f);
+        layer[i / 2][i % 2] = measure(&f, false).layer;
+        finish(&f);
+    }
+    assert_int_equal(layer[0][0] - layer[0][1], 2 * T * 4 * H);
+    assert_int_equal(layer[1][0] - layer[1][1], 2 * T * 4 * H);
 }
 
 /* Phi-3 small's layer of blocks: k and v are made once for each query head,
@@ -580,6 +600,7 @@ static void test_liger_in_place(void **state)
     struct block_walk w;
     start_llama(&f, "bf16", "flash");
     f.run.impl = IMPL_HF_LIGER;
+    f.run.norm_kernel = NORM_FUSED;
     f.run.loss = LOSS_FUSED;
     lower(&f);
     assert_true(walk_scratch_init(&scratch, &f.program, &f.arena));
@@ -751,6 +772,7 @@ int main(void)
         cmocka_unit_test(test_remote_counts),
         cmocka_unit_test(test_adapter_counts),
         cmocka_unit_test(test_liger),
+        cmocka_unit_test(test_norm_kernel),
         cmocka_unit_test(test_blocks),
         cmocka_unit_test(test_liger_in_place),
         cmocka_unit_test(test_lora),

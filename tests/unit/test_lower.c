@@ -80,6 +80,7 @@ static struct run run_of(enum implementation impl, const struct spec *m,
     r.seq_len = seq;
     r.vocab = m->vocab;
     r.attention = ATTN_FLASH;
+    r.norm_kernel = impl == IMPL_TORCHTITAN ? NORM_FUSED : NORM_EAGER;
     r.prec = (struct precision_bytes){ .param = DT_BF16,
                                        .compute = DT_BF16,
                                        .grad = DT_BF16,
@@ -1057,12 +1058,18 @@ static void test_torchtune_norm(void **state)
     (void)state;
     const struct spec m = llama(2, 4096, 32, 8, 14336, 128256);
     const struct run titan = run_of(IMPL_TORCHTITAN, &m, 1, 1024);
-    const struct run tune = run_of(IMPL_TORCHTUNE, &m, 1, 1024);
-    /* 6h + 4 a norm written out against 2h + 4; keys and values a copy for
-       each of 4 queries */
-    assert_int_equal(kept_layer(&m, &tune), kept_layer(&m, &titan)
-                                                + 1024 * 8 * 4096
-                                                + 1024 * 2 * 2 * 3 * 1024);
+    struct run old = titan;
+    struct run tune = run_of(IMPL_TORCHTUNE, &m, 1, 1024);
+    old.norm_kernel = NORM_EAGER;
+    /* 6h + 4 a norm written out against 2h + 4 */
+    assert_int_equal(kept_layer(&m, &old),
+                     kept_layer(&m, &titan) + 1024 * 8 * 4096);
+    /* keys and values a copy for each of 4 queries */
+    assert_int_equal(kept_layer(&m, &tune),
+                     kept_layer(&m, &old) + 1024 * 2 * 2 * 3 * 1024);
+    tune.norm_kernel = NORM_FUSED;
+    assert_int_equal(kept_layer(&m, &tune),
+                     kept_layer(&m, &titan) + 1024 * 2 * 2 * 3 * 1024);
 }
 
 static void test_torchtitan_head(void **state)
