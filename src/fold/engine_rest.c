@@ -283,3 +283,13 @@ void engine_rest(struct put *p, const struct stage *s)
     rest_buffers(p, s);
     megatron_rest(p, s);
 }
+
+/* Parameters' own gradients are views of the flat ones: zero_grad frees these
+ * only where the flat ones are what the optimizer has. */
+void engine_between(struct put *p, const struct stage *s)
+{
+    if (run_keeps_flat_grads(s->run))
+        PUT(p, TERM_GRAD_SHARDS, "flat gradients, up to the next forward",
+            F("P/N, tensor by tensor", s->sum.own_elems),
+            F("bytes per gradient", dtype_size(s->run->prec.grad)));
+}

@@ -27,7 +27,7 @@ static uint64_t model_states(const struct stage *s, const struct moment *rest)
         if (c == COMP_PARAMETERS || c == COMP_GRADIENTS || c == COMP_OPTIMIZER)
             sum += rest->bytes[t];
     }
-    return sum + engine_gradients(s);
+    return sum + (run_keeps_flat_grads(s->run) ? 0 : engine_gradients(s));
 }
 
 /* What follows from the fullest moment. */

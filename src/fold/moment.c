@@ -561,6 +561,7 @@ static void put_moment(struct put *p, const struct stage *s)
     switch (m->phase) {
     case PHASE_REST:
         loop_rest(p, s);
+        engine_between(p, s);
         engine_idle(p, s);
         engine_stepped(p, s);
         return;

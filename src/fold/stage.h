@@ -376,6 +376,8 @@ bool loop_holds_over(const struct stage *s);
 
 /* Weights, states, permanent buffers: alive all the time. */
 void engine_rest(struct put *p, const struct stage *s);
+/* Beside that from one step to the next. */
+void engine_between(struct put *p, const struct stage *s);
 /* Beside that when no micro-batch is under way. [engine_megatron.c] */
 void engine_idle(struct put *p, const struct stage *s);
 /* From before clipping to the next step's first forward. */

@@ -381,14 +381,16 @@ static bool makes_moments_early(const struct run *run)
     return run_pipelines(run) && run->prec.master != DT_NONE;
 }
 
-/* Not yet there: moments before the first step, outputs of a micro-batch before
- * the first. */
+/* Not yet there: moments before the first step, flat gradients before the first
+ * backward, outputs of a micro-batch before the first. */
 static bool is_to_come(const struct tracer *r, enum term term)
 {
     if (r->step == TRACE_LATER)
         return false;
     if (term == TERM_OUTPUTS)
         return !r->done;
+    if (term == TERM_GRAD_SHARDS)
+        return r->phase == PHASE_REST && run_keeps_flat_grads(r->s->run);
     return term == TERM_MOMENTS && r->phase != PHASE_STEP
            && !makes_moments_early(r->s->run);
 }
@@ -644,10 +646,12 @@ static void targets_after(struct tracer *r, struct targets *t, enum phase phase)
                      .each = collect,
                      .ctx = &c };
     engine_rest(&p, r->s);
-    if (phase == PHASE_REST)
+    if (phase == PHASE_REST) {
         loop_rest(&p, r->s);
-    else
+        engine_between(&p, r->s);
+    } else {
         loop_idle(&p, r->s);
+    }
     engine_idle(&p, r->s);
     if (phase != PHASE_REDUCE)
         engine_stepped(&p, r->s);

@@ -182,6 +182,18 @@ static void sharding(struct config *c, const struct json *how)
                  "HYBRID_SHARD_ZERO2 or NO_SHARD");
 }
 
+void config_orig_params(struct config *c, const struct json *value, bool two)
+{
+    if (value == NULL)
+        return;
+    if (two)
+        config_note(c,
+                    "use_orig_params is nothing of FSDP 2: Accelerate leaves "
+                    "it aside");
+    else
+        config_set_json(c, value, KEY_USE_ORIG_PARAMS);
+}
+
 void config_fsdp(struct config *c, const char *at)
 {
     const struct json *version = below(c, at, "fsdp_version");
@@ -193,6 +205,7 @@ void config_fsdp(struct config *c, const char *at)
                              "there is no such fsdp_version"),
                   "write 1 or 2");
     config_set(c, c->root, KEY_ENGINE, two ? "fsdp2" : "fsdp");
+    config_orig_params(c, below(c, at, "fsdp_use_orig_params"), two);
     if (how == NULL || is_word(how, "true"))
         config_set(c, how != NULL ? how : c->root, KEY_ZERO, "3");
     else if (is_word(how, "false"))
@@ -453,6 +466,8 @@ static void put_fsdp(struct emit *e, const struct run *r)
                   : r->zero == 3 ? (hybrid ? "HYBRID_SHARD" : "FULL_SHARD")
                   : hybrid       ? "HYBRID_SHARD_ZERO2"
                                  : "SHARD_GRAD_OP");
+    if (!two)
+        emit_bool(e, "fsdp_config.fsdp_use_orig_params", r->use_orig_params);
     if (!two && hybrid && r->shard != r->gpus_per_node)
         emit_refuse(e, KEY_SHARD_DEGREE,
                     "version 1 shards over a node (HYBRID_SHARD): use --engine "

@@ -57,7 +57,7 @@ void config_world(struct config *c);
         ONLY(at "fsdp_activation_checkpointing_offload", "false"),             \
         QUIET(at "fsdp_cpu_ram_efficient_loading"),                            \
         QUIET(at "fsdp_state_dict_type"), QUIET(at "fsdp_sync_module_states"), \
-        QUIET(at "fsdp_use_orig_params"),                                      \
+        LATER(at "fsdp_use_orig_params"),                                      \
         QUIET(at "fsdp_transformer_layer_cls_to_wrap"),                        \
         QUIET(at "fsdp_min_num_params")
 
@@ -112,6 +112,10 @@ void config_world(struct config *c);
         LATER("use_parallelism_config"), LATER(CONFIG_LAUNCHER),               \
         LATER(CONFIG_VISIBLE), LATER("exclude"), LATER("gpu_ids"),             \
         LATER("multi_gpu")
+
+/* Whether the optimizer has the parameters themselves; version 2 has no
+ * others. */
+void config_orig_params(struct config *c, const struct json *value, bool two);
 
 /* Version and stage of it. */
 void config_fsdp(struct config *c, const char *at);

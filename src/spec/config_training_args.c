@@ -239,8 +239,8 @@ static const struct config_row rows[] = {
     ONLY("fsdp_config.fsdp_forward_prefetch", "false"),
     ONLY("fsdp_config.limit_all_gathers", "true"),
     ONLY("fsdp_config.fsdp_limit_all_gathers", "true"),
-    QUIET("fsdp_config.use_orig_params"),
-    QUIET("fsdp_config.fsdp_use_orig_params"),
+    LATER("fsdp_config.use_orig_params"),
+    LATER("fsdp_config.fsdp_use_orig_params"),
     QUIET("fsdp_config.sync_module_states"),
     QUIET("fsdp_config.fsdp_sync_module_states"),
     QUIET("fsdp_config.cpu_ram_efficient_loading"),
@@ -505,6 +505,8 @@ static void put_fsdp(struct emit *e, const struct run *r)
     emit_count(e, "fsdp_config.version", two ? 2 : 1);
     if (two)
         emit_bool(e, "fsdp_config.reshard_after_forward", r->zero == 3);
+    else if (!r->use_orig_params)
+        emit_bool(e, "fsdp_config.use_orig_params", false);
     if (two && offloads)
         emit_bool(e, "fsdp_config.cpu_offload", true);
     if (r->recompute == RECOMP_FULL)

@@ -141,6 +141,7 @@ static enum config_holder read_fsdp(struct config *c, const struct json *fsdp)
     if (version == NULL)
         config_note(c, "fsdp_config does not say its version: 2, as since "
                        "Transformers 5 (--engine fsdp before)");
+    config_orig_params(c, fsdp_entry(c, "use_orig_params"), !one);
     fsdp_stage(c, fsdp);
     if (has_option(fsdp, "offload")
         || entry_is(fsdp_entry(c, "cpu_offload"), "true")

@@ -207,6 +207,15 @@ bool run_keeps_grads(const struct run *run)
                    && run->offload_params == OFFLOAD_NONE));
 }
 
+/* The flat gradient is let go when the root's forward finds that no parameter
+ * has one (_flat_param.py, _reset_flat_param_grad_info_if_needed;
+ * _runtime_utils.py, _root_pre_forward). */
+bool run_keeps_flat_grads(const struct run *run)
+{
+    return run->use_orig_params && run->engine == ENGINE_FSDP && run->zero != 0
+           && run->offload_params == OFFLOAD_NONE && !run->zeroes_grads;
+}
+
 bool run_is_bf16_pipeline(const struct run *run)
 {
     return run_pipelines(run) && run->zero == 0 && run->prec.param == DT_BF16

@@ -49,6 +49,17 @@ static void check_reshard(const struct run *r, struct diag *d)
     diag_hint(e, "use --zero 3, or leave it out");
 }
 
+/* Each parameter is a DTensor of its own. */
+static void check_orig_params(const struct run *r, struct diag *d)
+{
+    if (!r->use_orig_params || r->engine != ENGINE_FSDP2)
+        return;
+    memplan_error *e = setup_error(
+        d, MEMPLAN_E_CONFLICT, KEY_USE_ORIG_PARAMS,
+        "use_orig_params with engine 'fsdp2', which has no flat parameters");
+    diag_hint(e, "leave it out, or use --engine fsdp");
+}
+
 static void check_zero_of_megatron_fsdp(const struct run *r, struct diag *d)
 {
     if (r->zero == 3)
@@ -94,6 +105,7 @@ void resolve_check_zero(const struct run *r, struct diag *d)
     case ENGINE_FSDP2:
         check_zero_0_of_fsdp(r, d);
         check_reshard(r, d);
+        check_orig_params(r, d);
         if (r->zero == 1)
             zero_conflict(r, "is not something FSDP has",
                           "use --zero 2 (shard_grad_op) or 3 (full_shard), "

@@ -401,6 +401,10 @@ void resolve_buffers(struct run *r, const struct spec *spec)
     r->reshard = resolve_bool(r, KEY_RESHARD_AFTER_FORWARD,
                               resolve_is_fsdp(r) && r->zero == 3
                                   && !run_torch_pipelines(r));
+    /* accelerate launch, the Trainer (training_args.py) and Lightning; torch's
+       own default, and that of Accelerate's plugin in a program, is false */
+    r->use_orig_params =
+        resolve_bool(r, KEY_USE_ORIG_PARAMS, r->engine == ENGINE_FSDP);
     r->zero_flatten =
         (enum zero_flatten)resolve_count(r, KEY_ZERO_FLATTEN, FLATTEN_GPU);
     r->zero_bucket =

@@ -38,6 +38,11 @@ static void say_engine(struct run *r)
                      "(--fsdp-units)");
     else
         resolve_note(r, KEY_COUNT, "each layer is wrapped, nothing else");
+    if (run_keeps_flat_grads(r))
+        resolve_assume(r, KEY_USE_ORIG_PARAMS,
+                       "gradients stay between steps, up to the next forward: "
+                       "use_orig_params, as the Trainer and accelerate launch "
+                       "have it (--no-use-orig-params)");
     if (run_torch_pipelines(r))
         resolve_assume(r, KEY_RESHARD_AFTER_FORWARD,
                        "weights stay whole from the first forward to the last "
@@ -316,6 +321,7 @@ static const struct moot {
       " outside DeepSpeed's ZeRO-3" },
     { KEY_FSDP_UNITS, NO_FSDP, ANY, " without FSDP" },
     { KEY_RESHARD_AFTER_FORWARD, NO_FSDP, ANY, " without FSDP" },
+    { KEY_USE_ORIG_PARAMS, NO_FSDP, ANY, " without FSDP" },
     { KEY_GRAD_SYNC, NO_DEFERRED, ANY,
       " but where FSDP shards gradients of several micro-batches" },
     { KEY_ZERO_FLATTEN, FLATTENS_NOT, ANY,

@@ -227,6 +227,36 @@ static bool check_frozen_ends(const struct run *r, const struct spec *s,
     return false;
 }
 
+/* What no layer's unit has is frozen in part (_flat_param.py,
+ * _validate_tensors_to_flatten). */
+static bool mixes_root(const struct run *r, const struct spec *s)
+{
+    const bool layers = r->fsdp_units == FSDP_LAYERS || s->tied;
+    const uint64_t head = s->tied ? FREEZE_EMBED : FREEZE_HEAD;
+    uint64_t root = UINT64_C(1) << FREEZE_NORM;
+    if (s->vision != NULL)
+        return true;
+    if (layers)
+        root |= UINT64_C(1) << FREEZE_EMBED;
+    if (layers || r->fsdp_units != FSDP_ENDS)
+        root |= UINT64_C(1) << head;
+    return (r->freeze & root) != 0 && (r->freeze & root) != root;
+}
+
+static void check_mixed_root(const struct run *r, const struct spec *s,
+                             struct diag *d)
+{
+    if (r->use_orig_params || r->freeze == 0 || !mixes_root(r, s))
+        return;
+    memplan_error *e = setup_error(
+        d, MEMPLAN_E_CONFLICT, KEY_USE_ORIG_PARAMS,
+        "use_orig_params false, where what no layer has is frozen in part: "
+        "PyTorch wants one or the other of a flat parameter");
+    diag_hint(e, s->vision != NULL
+                     ? "leave it out"
+                     : "leave it out, or use --freeze embed,norm,head");
+}
+
 /* FSDP version 1's units are frozen or trained as a whole; what no layer has is
  * one of them. */
 static void check_frozen_units(const struct run *r, const struct spec *s,
@@ -252,6 +282,7 @@ static void check_frozen_units(const struct run *r, const struct spec *s,
                         "layers have mergers is not modelled");
         diag_hint(e, "use --engine fsdp2, ddp or --framework deepspeed");
     }
+    check_mixed_root(r, s, d);
 }
 
 /* What can be frozen, and where. */

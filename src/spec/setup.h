@@ -538,6 +538,7 @@ struct run {
     enum fsdp_units fsdp_units;
     enum grad_sync grad_sync; /* FSDP: micro-batches that reduce gradients */
     bool reshard; /* FSDP cuts weights after forward, to gather them again */
+    bool use_orig_params; /* FSDP 1: the optimizer has views of flat ones */
     enum zero_flatten zero_flatten;   /* gpu: where there is room */
     enum zero_bucket zero_bucket;     /* what makes the reduce bucket */
     enum zero_overflow zero_overflow; /* of a first overflow's gradients */
@@ -761,6 +762,8 @@ bool run_reduces_in_4_bits(const struct run *run);
 
 /* Gradients that autograd made stay between steps, on the GPU. */
 bool run_keeps_grads(const struct run *run);
+/* FSDP 1's flat ones, from backward past zero_grad to the next forward. */
+bool run_keeps_flat_grads(const struct run *run);
 
 /* Bytes of n elements: 4-bit types round up. */
 uint64_t dtype_bytes_of(enum dtype t, uint64_t elems);

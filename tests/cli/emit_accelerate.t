@@ -6,6 +6,7 @@ fsdp_config:
   fsdp_activation_checkpointing: true
   fsdp_version: 1
   fsdp_sharding_strategy: "SHARD_GRAD_OP"
+  fsdp_use_orig_params: true
   fsdp_auto_wrap_policy: "TRANSFORMER_BASED_WRAP"
 compute_environment: "LOCAL_MACHINE"
 distributed_type: "FSDP"

@@ -240,11 +240,9 @@ struct run_name {
     bool copies_out;    /* FSDP2: forward's copy-outs are not moments */
     bool overflowed;    /* in a step after the first */
     bool differs_first; /* moments, or projections, are made in its course */
-    bool flattens; /* FSDP1, use_orig_params: flat gradients are there up to
-                           the next forward */
-    bool rings;    /* torch's context_parallel */
-    bool sees;     /* images, there at all times */
-    bool defers;   /* FSDP2, no_sync: nor are casts of gradients, after
+    bool rings;         /* torch's context_parallel */
+    bool sees;          /* images, there at all times */
+    bool defers;        /* FSDP2, no_sync: nor are casts of gradients, after
                            the first backward */
 };
 
@@ -304,7 +302,7 @@ static bool compare_stop(const struct run_name *n, const struct predicted *p,
     const uint64_t want = measured->peak[micro][stop];
     if (want == 0)
         return false;
-    if ((n->flattens && stop == REST) || (n->sees && stop >= CLIP))
+    if (n->sees && stop >= CLIP)
         return false;
     if (n->copies_out && stop == FORWARD
         && (n->defers || want < fullest(measured)))
@@ -361,8 +359,6 @@ static void describe(struct run_name *out, const struct json *run)
     out->keeps_grads = is_setup(run, "zero_grad_set_to_none", "false");
     const bool fsdp2 = is_setup(run, "engine", "fsdp2");
     out->copies_out = fsdp2;
-    out->flattens = is_setup(run, "engine", "fsdp")
-                    && json_member(run, "flat_params") == NULL;
     out->rings = is_setup(run, "cp_comm", "all_gather")
                  || is_setup(run, "cp_comm", "p2p");
     out->sees = json_member(run, "part") != NULL;

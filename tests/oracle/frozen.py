@@ -1,7 +1,8 @@
-"""One rank's share of FSDP version 1 over models of which a part is frozen: steps as whole.py measures them.
+"""One rank's share of FSDP version 1 over models of which a part is frozen, or nothing: steps as whole.py measures them.
 
 LLaVA without its vision part, projector or text; Llama without its ends, or but for the last layers.  What is frozen is so
-before the model is wrapped, as transformers' Trainer and accelerate have it.
+before the model is wrapped, as transformers' Trainer and accelerate have it.  Both values of use_orig_params, and hybrid
+sharding.
 
 usage: frozen.py FOLDER        writes FOLDER/frozen.json, one run a line
 """
@@ -14,7 +15,7 @@ import torch
 import torch.distributed as dist
 import transformers
 from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.distributed.fsdp import FullyShardedDataParallel, MixedPrecision
+from torch.distributed.fsdp import FullyShardedDataParallel, MixedPrecision, ShardingStrategy
 from torch.distributed.fsdp._traversal_utils import _get_fsdp_handles
 from torch.distributed.fsdp.wrap import ModuleWrapPolicy
 from torch.testing._internal.distributed.fake_pg import FakeStore
@@ -27,6 +28,7 @@ import whole
 LLAMA = {**whole.WORDS, "max_position_embeddings": whole.PLACES}
 
 LAYERS = (CLIPEncoderLayer, LlamaDecoderLayer)
+HYBRID = {2: ShardingStrategy._HYBRID_SHARD_ZERO2, 3: ShardingStrategy.HYBRID_SHARD}
 UNITS = dict(layers=LAYERS, embedding=(*LAYERS, torch.nn.Embedding))
 
 
@@ -38,7 +40,6 @@ class Run(engines.Run):
     layers: int = 0             # that are trained, the last ones; 0: all
     tied: bool = False
     units: str = "layers"
-    # --- what no key says
     orig: bool = True           # use_orig_params
 
 
@@ -82,8 +83,11 @@ class Frozen(whole.Whole):
         run = self.run
         dtype = {"bf16-mixed": torch.bfloat16, "fp32": torch.float32}[run.precision]
         mixed = MixedPrecision(param_dtype=dtype, reduce_dtype={"": dtype, "fp32": torch.float32}[run.reduce_dtype])
+        more = dict(sharding_strategy=whole.STRATEGY[run.zero])
+        if run.shard_degree > 0:
+            more = dict(sharding_strategy=HYBRID[run.zero], device_mesh=self.mesh)
         return FullyShardedDataParallel(
-            model, sharding_strategy=whole.STRATEGY[run.zero], mixed_precision=mixed, use_orig_params=run.orig,
+            model, **more, mixed_precision=mixed, use_orig_params=run.orig,
             auto_wrap_policy=ModuleWrapPolicy(set(UNITS[run.units])), device_id=torch.device("cuda", 0))
 
     def accumulates(self, model, index):
@@ -114,6 +118,7 @@ class Frozen(whole.Whole):
     def measure(self, count=3):
         run, model = self.run, self.build()
         dist.init_process_group("fake", store=FakeStore(), rank=fullest_rank(run, model), world_size=run.gpus)
+        self.mesh = engines.mesh_of(run) if run.shard_degree > 0 else None
         self.tracker = tracker = engines.Local(True)
         with FakeTensorMode(allow_non_fake_inputs=True), step.cuda_switches(), engines.follows(tracker):
             model.to_empty(device="cuda").train()
@@ -145,6 +150,10 @@ def setup_of(run):
         more["grad_sync"] = run.grad_sync
     if run.units != "layers":
         more["fsdp_units"] = run.units
+    if not run.orig:
+        more["use_orig_params"] = False
+    if run.shard_degree > 0:
+        more["shard_degree"] = run.shard_degree
     return {**whole.setup_of(run), **more}
 
 
@@ -152,8 +161,6 @@ def record(run):
     ranks = Frozen(run)
     first, later = ranks.measure()
     more = dict(part="all") if run.model == "llava" else {}
-    if not run.orig:
-        more["flat_params"] = True
     return dict(config=ranks.settings, **more, setup=setup_of(run), parameters=ranks.parameters, weight_bytes=ranks.weights,
                 first=first, later=later)
 
@@ -174,6 +181,11 @@ def runs(_):
             yield Run(**base, recompute=recompute, freeze="embed,norm,head", layers=2)
             yield Run(**base, recompute=recompute, freeze="embed,norm,head", layers=2, grad_accum=2)
             yield Run(**base, recompute=recompute, freeze="embed,norm,head", layers=2, grad_accum=2, grad_sync="last")
+        yield Run(**base, zero=2, grad_accum=2)
+        for degree in (4, 2):
+            yield Run(**base, shard_degree=degree)
+            yield Run(**base, shard_degree=degree, zero=2, recompute="full")
+            yield Run(**base, shard_degree=degree, grad_accum=2)
     for recompute in ("none", "full"):
         base = dict(plain, gpus=8, recompute=recompute)
         for parts in ("embed", "head", "norm", "embed,head"):

@@ -446,8 +446,9 @@ def steps(torch, net, inputs, keys, where, watch, count=3):
 
 
 def rows_of(model, keys, gpu, versions, result):
+    more = dict(use_orig_params=True) if keys.get("engine") == "fsdp" else {}  # as fsdp1() has it
     base = dict(source=f"memplan tests/oracle/gpu.py, {versions}", group="oracle-gpu", tier="A",
-                model=TINY.get(model, model), setup=dict(keys, gpu=gpu))
+                model=TINY.get(model, model), setup=dict(keys, gpu=gpu, **more))
     name = name_of(model, keys)
     if "oom" in result:
         return [dict(id=name, kind="oom", **base, measured=dict(fits=False))]

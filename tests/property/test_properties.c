@@ -57,7 +57,7 @@ static const char *pick(uint64_t *seed, const char *const *words)
 struct choice {
     const char *key, *value; /* NULL: not given */
 };
-enum { FIRST_ADAPTER = 32, FIRST_EIGHT = 73, FIRST_PART = 79, CHOICES = 83 };
+enum { FIRST_ADAPTER = 32, FIRST_EIGHT = 74, FIRST_PART = 80, CHOICES = 84 };
 struct trial {
     uint64_t index;
     const char *model;
@@ -681,6 +681,7 @@ static struct trial trial_of(uint64_t seed)
         { "grad_sync", PICK(&s, "each", "last") },
         { "zero_rank", PICK(&s, "fullest", "first") },
         { "zero_grad_set_to_none", next(&s) % 3 == 0 ? "false" : "true" },
+        { "use_orig_params", fsdp && seed % 3 == 0 ? "false" : NULL },
         { "keep_outputs",
           !megatron && !tune && next(&s) % 3 == 0 ? "true" : NULL },
         { "optimizer_impl",
@@ -1741,6 +1742,7 @@ static unsigned hugging_face_comes_back(const memplan_model *model,
     enum { NEITHER, ARGS = 1, FILE_TOO = 2, BOTH = 3 };
     const char *framework = PICK(&s, "hf", "deepspeed", "fsdp");
     const bool hf = framework[0] == 'h', ds = framework[0] == 'd';
+    const char *engine = PICK(&s, "fsdp", "fsdp2");
     const struct {
         const char *key, *value;
         int said; /* by which of the two */
@@ -1759,12 +1761,14 @@ static unsigned hugging_face_comes_back(const memplan_model *model,
           hf ? PICK(&s, "bf16-amp", "fp16-amp", "fp32", "bf16")
              : PICK(&s, "bf16-mixed", "fp16-mixed", "fp32"),
           BOTH },
-        { "engine", PICK(&s, "fsdp", "fsdp2"), BOTH },
+        { "engine", engine, BOTH },
         { "offload_params", PICK(&s, "none", "none", "cpu"), BOTH },
         { "reduce_dtype", PICK(&s, "bf16", "fp32"), BOTH },
+        { "use_orig_params",
+          engine[4] == '2' ? "false" : PICK(&s, "true", "false"), BOTH },
     };
     const int by = dialect[0] == 'a' ? FILE_TOO : ARGS;
-    const size_t n = COUNT_OF(all) - (hf || ds ? 3 : 0); /* of fsdp alone */
+    const size_t n = COUNT_OF(all) - (hf || ds ? 4 : 0); /* of fsdp alone */
     const char *keys[COUNT_OF(all)][2];
     size_t count = 0, beside = 0;
     for (int said = 0; said < 2; said++) {

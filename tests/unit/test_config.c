@@ -841,6 +841,37 @@ static void test_accelerate_fsdp(void **state)
     has("engine=fsdp zero=2");
 }
 
+/* Of version 1; Accelerate warns that the other has no such thing. */
+static void test_orig_params(void **state)
+{
+    (void)state;
+    import("accelerate", "distributed_type: FSDP\n"
+                         "fsdp_config:\n  fsdp_use_orig_params: false\n");
+    has("engine=fsdp use_orig_params=false");
+    assert_int_equal(got.setup.notes, 0);
+    import("accelerate", "distributed_type: FSDP\n"
+                         "fsdp_config:\n  fsdp_version: 2\n"
+                         "  fsdp_use_orig_params: true\n");
+    has("engine=fsdp2");
+    assert_false(got.setup.set[KEY_USE_ORIG_PARAMS]);
+    noted("use_orig_params is nothing of FSDP 2");
+    import("torchrun", "accelerate launch --use_fsdp --fsdp_use_orig_params "
+                       "false x.py\n");
+    has("engine=fsdp use_orig_params=false");
+    import("training-args",
+           "{\"fsdp\": \"full_shard auto_wrap\", \"fsdp_config\": "
+           "{\"version\": 1, \"use_orig_params\": \"false\"}}");
+    has("engine=fsdp use_orig_params=false");
+    import("training-args",
+           "{\"fsdp\": \"full_shard auto_wrap\", \"fsdp_config\": "
+           "{\"version\": 1, \"fsdp_use_orig_params\": true}}");
+    has("engine=fsdp use_orig_params=true");
+    import("training-args",
+           "{\"fsdp\": true, \"fsdp_config\": {\"use_orig_params\": true}}");
+    has("engine=fsdp2");
+    assert_false(got.setup.set[KEY_USE_ORIG_PARAMS]);
+}
+
 static void test_accelerate_others(void **state)
 {
     (void)state;
@@ -1380,6 +1411,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_accelerate),
         cmocka_unit_test(test_accelerate_fsdp),
+        cmocka_unit_test(test_orig_params),
         cmocka_unit_test(test_accelerate_others),
         cmocka_unit_test(test_accelerate_refused),
         cmocka_unit_test(test_megatron),

@@ -373,6 +373,52 @@ static void test_gradients_stay(void **state)
     memplan_report_free(r);
 }
 
+/* FSDP 1's, that zero_grad does not reach: there up to the next forward, and
+ * nowhere twice. */
+static void test_flat_gradients_stay(void **state)
+{
+    (void)state;
+    memplan_report *r = ESTIMATE("gpt2", "gpus", "8", "framework", "fsdp");
+    memplan_report *frees = ESTIMATE("gpt2", "gpus", "8", "framework", "fsdp",
+                                     "use_orig_params", "false");
+    const struct stage_result *k = &r->memory.stage[0];
+    const struct stage_result *less = &frees->memory.stage[0];
+    struct arena a;
+    struct memory_fold f;
+    struct stage s;
+    struct trace t;
+    arena_init(&a, NULL);
+    assert_int_equal(k->rest.bytes[TERM_GRAD_SHARDS],
+                     k->rest.bytes[TERM_WEIGHTS]);
+    assert_int_equal(k->rest.total - less->rest.total,
+                     k->rest.bytes[TERM_GRAD_SHARDS]);
+    assert_int_equal(k->peak.total, less->peak.total);
+    assert_int_equal(r->memory.model_states, frees->memory.model_states);
+    assert_true(memory_fold_init(&f, &r->program, &r->run, &a));
+    stage_init(&s, &f, 0, 0);
+    for (unsigned first = 0; first < 2; first++) {
+        assert_true(
+            trace_stage(&t, &f, &s, first ? TRACE_FIRST : TRACE_LATER, &a));
+        uint64_t at_rest = 0, gone = 0;
+        for (size_t i = 0; i < t.n; i++) {
+            const struct trace_event *e = &t.event[i];
+            if (strcmp(e->name, "gradient shards") != 0)
+                continue;
+            if (e->phase == PHASE_REST && e->birth)
+                at_rest += e->bytes;
+            if (e->phase == PHASE_FORWARD)
+                gone += e->birth ? UINT64_MAX / 2 : e->bytes;
+        }
+        const uint64_t want = first ? 0 : k->rest.bytes[TERM_GRAD_SHARDS];
+        assert_int_equal(at_rest, want);
+        assert_int_equal(gone, want);
+        assert_int_equal(t.live, k->rest.total);
+    }
+    arena_release(&a);
+    memplan_report_free(frees);
+    memplan_report_free(r);
+}
+
 static bool made_again(const char *reentrant, const char *what)
 {
     memplan_report *r =
@@ -649,6 +695,7 @@ int main(void)
         cmocka_unit_test(test_inventory),
         cmocka_unit_test(test_first_step),
         cmocka_unit_test(test_gradients_stay),
+        cmocka_unit_test(test_flat_gradients_stay),
         cmocka_unit_test(test_recomputation_stops_early),
         cmocka_unit_test(test_modules_in_full),
         cmocka_unit_test(test_foreach_lists),

@@ -1,0 +1,5 @@
+== args
+llama-7b --gpus 8 --framework fsdp --use-orig-params false --emit training-args
+== stdout ~
+"version": 1
+"use_orig_params": false
