@@ -6,6 +6,7 @@
 #include "fold/memory.h"
 
 #include "data/constants.h"
+#include "fold/schedule.h"
 #include "fold/simulate.h"
 #include "fold/stage.h"
 
@@ -47,7 +48,17 @@ static void describe_peak(struct stage_result *out, const struct stage *s)
         out->peak_layer = stage_model_layer(s, i);
 }
 
-static bool stage_result_of(struct stage_result *out, struct stage *s)
+static void keep_peak(struct stage_result *out, const struct stage *s,
+                      const struct peak *peak)
+{
+    out->peak = peak->moment;
+    out->reserve = pools_reserve(&peak->pools, s, out->peak.total);
+    describe_peak(out, s);
+}
+
+/* `seen`: keeps what its peak looked at, or NULL. */
+static bool stage_result_of(struct stage_result *out, struct stage *s,
+                            struct glances *seen)
 {
     *out =
         (struct stage_result){ .index = s->index,
@@ -67,10 +78,24 @@ static bool stage_result_of(struct stage_result *out, struct stage *s)
     ok = moment_at(&out->rest, s, PHASE_REST, 0, false) && ok;
     out->model_states = model_states(s, &out->rest);
     struct peak peak;
-    ok = stage_peak(&peak, s) && ok;
-    out->peak = peak.moment;
-    out->reserve = pools_reserve(&peak.pools, s, out->peak.total);
-    describe_peak(out, s);
+    ok = stage_peak(&peak, s, seen) && ok;
+    keep_peak(out, s, &peak);
+    return ok;
+}
+
+/* Of a stage that differs from the one before in what is in flight alone. */
+static bool stage_result_like(struct stage_result *out, const struct stage *s,
+                              const struct glances *seen)
+{
+    struct peak peak;
+    *out = out[-1];
+    out->index = s->index;
+    out->first_layer = s->first_layer;
+    out->high_layer = s->high_layer;
+    out->in_flight = s->in_flight;
+    out->waiting = s->stashes;
+    const bool ok = stage_peak_again(&peak, s, seen);
+    keep_peak(out, s, &peak);
     return ok;
 }
 
@@ -248,6 +273,35 @@ static bool fits_62_bits(const struct program *p, const struct run *run)
     return !sum.over && sum.v < UINT64_C(1) << 62;
 }
 
+/* Each stage; of such as are alike, what is in flight alone. */
+static bool fold_stages(struct memory_result *out, struct memory_fold *f)
+{
+    const struct run *run = f->run;
+    const uint64_t n = schedule_is_dual(run) ? run->pp / 2 : run->pp;
+    struct stage s;
+    bool ok = true, like = false;
+    uint64_t layer = 0;
+    for (uint64_t r = 0; r < n; r++) {
+        like = like && f->seen->n <= GLANCES && stage_advance(&s, f);
+        if (like)
+            ok = stage_result_like(&out->stage[r], &s, f->seen) && ok;
+        else
+            stage_init(&s, f, r, layer);
+        const bool repeats = f->seen != NULL && stage_repeats(&s, f);
+        if (!like)
+            ok = stage_result_of(&out->stage[r], &s, repeats ? f->seen : NULL)
+                 && ok;
+        like = repeats;
+        keep_offload(out, &s);
+        layer += run->stage_layers[r];
+    }
+    for (uint64_t r = n; r < run->pp; r++) { /* has what its opposite has */
+        out->stage[r] = out->stage[run->pp - 1 - r];
+        out->stage[r].index = r;
+    }
+    return ok;
+}
+
 bool fold_memory(struct memory_result *out, const struct program *p,
                  const struct run *run, struct arena *a, bool *over)
 {
@@ -259,15 +313,7 @@ bool fold_memory(struct memory_result *out, const struct program *p,
     out->stage = ARENA_NEW(a, struct stage_result, (size_t)run->pp);
     if (out->stage == NULL || !memory_fold_init(&f, p, run, a))
         return false;
-    uint64_t layer = 0;
-    for (uint64_t r = 0; r < run->pp; r++) {
-        struct stage s;
-        stage_init(&s, &f, r, layer);
-        if (!stage_result_of(&out->stage[r], &s))
-            *over = true;
-        keep_offload(out, &s);
-        layer += run->stage_layers[r];
-    }
+    *over = !fold_stages(out, &f);
     if (*over)
         return false;
     put_outside(out, run, p);

@@ -97,6 +97,27 @@ static void put_layers(struct put *p, const struct stage *s, uint32_t position)
     }
 }
 
+uint64_t moment_of_others(const struct stage *s, const struct instant *when)
+{
+    switch (when->phase) {
+    case PHASE_REST:
+    case PHASE_REDUCE:
+    case PHASE_CLIP:
+    case PHASE_STEP:
+    case PHASE_COUNT: return 0;
+    case PHASE_FORWARD:
+    case PHASE_LOSS:
+    case PHASE_BACKWARD:
+    case PHASE_RECOMPUTE:
+    case PHASE_ACCUMULATE: break;
+    }
+    if (s->others == NULL)
+        return s->micro_batch_kept * stage_others(s, when->later);
+    const uint64_t most =
+        stage_others_kept(s, when->position, when->slot, when->later);
+    return most == NEVER ? 0 : most;
+}
+
 static void put_others(struct put *p, const struct stage *s, uint32_t position)
 {
     if (s->others == NULL) {
@@ -495,6 +516,13 @@ static void put_end(struct put *p, const struct stage *s, unsigned end)
         put_unit_done(p, s, m->position, m->later, (enum unit_done)(end - 1));
 }
 
+bool moment_has_slot(const struct stage *s, const struct instant *when)
+{
+    return stage_others_kept(s, when->position, when->slot, when->later)
+               != NEVER
+           && (when->slot != SLOT_WEIGHT || when->phase != PHASE_RECOMPUTE);
+}
+
 /* Whole backwards and halves of one leave others in flight. */
 static void put_fullest_slot(struct put *p, const struct stage *s,
                              void (*put)(struct put *p, const struct stage *s))
@@ -502,9 +530,9 @@ static void put_fullest_slot(struct put *p, const struct stage *s,
     uint64_t most = 0;
     p->slot = SLOT_BACKWARD;
     for (unsigned k = SLOT_BACKWARD; k < SLOT_KINDS && s->splits; k++) {
-        if (stage_others_kept(s, p->m->position, (enum slot_kind)k, p->m->later)
-                == NEVER
-            || (k == SLOT_WEIGHT && p->m->phase == PHASE_RECOMPUTE))
+        const struct instant when = { p->m->phase, p->m->position, p->m->later,
+                                      (enum slot_kind)k };
+        if (!moment_has_slot(s, &when))
             continue;
         struct moment m = *p->m;
         struct put q = { .m = &m,
@@ -593,6 +621,21 @@ static void put_moment(struct put *p, const struct stage *s)
         return;
     case PHASE_COUNT: return;
     }
+}
+
+bool moment_in_slot(struct moment *m, const struct stage *s,
+                    const struct instant *when)
+{
+    *m = s->rest;
+    m->phase = when->phase;
+    m->position = when->position;
+    m->later = when->later;
+    struct put p = { .m = m, .only = COMP_COUNT, .slot = when->slot };
+    if (when->phase == PHASE_RECOMPUTE)
+        put_recomputed(&p, s);
+    else
+        put_fullest_end(&p, s);
+    return !p.over;
 }
 
 /* Sets m to what is alive at a moment; true when nothing overflowed. `why`

@@ -108,17 +108,64 @@ static bool interior(const struct stage *s, const struct row *row, uint32_t i)
 static void keep_fuller(struct peak *best, const struct stage *s,
                         const struct moment *m)
 {
-    pools_look(&best->pools, s, m);
+    struct pools x;
+    pools_of(&x, s, m);
+    pools_keep(&best->pools, &x);
     if (m->total > best->moment.total)
         best->moment = *m;
+}
+
+static void note(struct peak *best, const struct stage *s,
+                 const struct moment *m, enum slot_kind slot)
+{
+    struct glances *seen = best->seen;
+    if (seen == NULL || seen->n++ >= GLANCES)
+        return;
+    struct glance *g = &seen->at[seen->n - 1];
+    const uint64_t others = m->bytes[TERM_IN_FLIGHT];
+    g->when = (struct instant){ m->phase, m->position, m->later, slot };
+    g->total = m->total - others;
+    pools_of(&g->pools, s, m);
+    g->pools.stream[STREAM_COMPUTE] -= others;
+}
+
+/* The fullest kind of backward. */
+static bool look_at_slots(struct peak *best, const struct stage *s,
+                          struct instant when)
+{
+    struct moment m, most = { .total = 0 };
+    bool ok = true;
+    for (unsigned k = SLOT_BACKWARD; k < SLOT_KINDS; k++) {
+        when.slot = (enum slot_kind)k;
+        if (!moment_has_slot(s, &when))
+            continue;
+        ok = moment_in_slot(&m, s, &when) && ok;
+        note(best, s, &m, when.slot);
+        if (m.total > most.total)
+            most = m;
+    }
+    if (most.total == 0) {
+        when.slot = SLOT_BACKWARD;
+        ok = moment_in_slot(&most, s, &when) && ok;
+        note(best, s, &most, when.slot);
+    }
+    if (ok)
+        keep_fuller(best, s, &most);
+    return ok;
 }
 
 static bool look(struct peak *best, const struct stage *s, enum phase phase,
                  uint32_t position, bool later)
 {
+    const bool back = phase == PHASE_BACKWARD || phase == PHASE_RECOMPUTE;
+    const bool forward = phase == PHASE_FORWARD || phase == PHASE_LOSS;
     struct moment m;
+    if (back && s->splits)
+        return look_at_slots(best, s,
+                             (struct instant){ phase, position, later, 0 });
     if (!moment_at(&m, s, phase, position, later))
         return false;
+    note(best, s, &m, forward ? SLOT_FORWARD : SLOT_BACKWARD);
     keep_fuller(best, s, &m);
     return true;
 }
@@ -245,9 +292,11 @@ static bool look_at_row(struct peak *best, const struct stage *s,
     return ok;
 }
 
-bool stage_peak(struct peak *best, const struct stage *s)
+bool stage_peak(struct peak *best, const struct stage *s, struct glances *seen)
 {
-    *best = (struct peak){ .moment = { .op = "" } };
+    *best = (struct peak){ .moment = { .op = "" }, .seen = seen };
+    if (seen != NULL)
+        seen->n = 0;
     bool ok = look(best, s, PHASE_REST, 0, false);
     for (struct row row = { 0, 0 }; row.end < s->n;) {
         row = row_from(s, row.end);
@@ -260,4 +309,50 @@ bool stage_peak(struct peak *best, const struct stage *s)
     ok = look(best, s, PHASE_REDUCE, 0, false) && ok;
     ok = look(best, s, PHASE_CLIP, 0, false) && ok;
     return look(best, s, PHASE_STEP, 0, false) && ok;
+}
+
+/* ---- a stage like the one before ---- */
+
+static bool same_moment(const struct instant *a, const struct instant *b)
+{
+    return a->phase == b->phase && a->position == b->position
+           && a->later == b->later;
+}
+
+/* Of the glances at one moment, kinds of backward, the fullest. */
+static const struct glance *fullest(const struct stage *s,
+                                    const struct glances *seen, uint32_t *i,
+                                    uint64_t *others)
+{
+    const struct glance *first = &seen->at[*i], *most = NULL;
+    for (; *i < seen->n && same_moment(&seen->at[*i].when, &first->when);
+         ++*i) {
+        const struct glance *g = &seen->at[*i];
+        const uint64_t beside = moment_of_others(s, &g->when);
+        if (most == NULL || g->total + beside > most->total + *others) {
+            most = g;
+            *others = beside;
+        }
+    }
+    return most;
+}
+
+bool stage_peak_again(struct peak *best, const struct stage *s,
+                      const struct glances *seen)
+{
+    const struct instant *when = &seen->at[0].when;
+    uint64_t most = 0, others = 0;
+    *best = (struct peak){ .moment = { .op = "" } };
+    for (uint32_t i = 0; i < seen->n;) {
+        const struct glance *g = fullest(s, seen, &i, &others);
+        struct pools x = g->pools;
+        x.stream[STREAM_COMPUTE] += others;
+        pools_keep(&best->pools, &x);
+        if (g->total + others > most) {
+            most = g->total + others;
+            when = &g->when;
+        }
+    }
+    return moment_at(&best->moment, s, when->phase, when->position,
+                     when->later);
 }

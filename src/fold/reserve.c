@@ -68,12 +68,7 @@ static void add_waits(struct moment *m, const struct stage *s)
         engine_waits(&p, s, m->position, true);
 }
 
-static void keep_more(uint64_t *most, uint64_t bytes)
-{
-    *most = max_u64(*most, bytes);
-}
-
-void pools_look(struct pools *x, const struct stage *s, const struct moment *m)
+void pools_of(struct pools *x, const struct stage *s, const struct moment *m)
 {
     static const enum term moving[] = { TERM_GATHERED, TERM_PREFETCHED,
                                         TERM_GRAD_SHARDS, TERM_REDUCE_TMP };
@@ -83,15 +78,18 @@ void pools_look(struct pools *x, const struct stage *s, const struct moment *m)
         add_waits(&all, s);
         m = &all;
     }
-    uint64_t on[STREAM_COUNT] = { 0 };
+    *x = (struct pools){ .flat = flat_bytes(s, m) };
     for (size_t i = 0; i < sizeof moving / sizeof moving[0]; i++)
-        on[engine_stream(s->run, moving[i])] += m->bytes[moving[i]];
-    const uint64_t flat = flat_bytes(s, m);
-    on[STREAM_COMPUTE] =
-        m->total - on[STREAM_GATHER] - on[STREAM_REDUCE] - flat;
+        x->stream[engine_stream(s->run, moving[i])] += m->bytes[moving[i]];
+    x->stream[STREAM_COMPUTE] = m->total - x->stream[STREAM_GATHER]
+                                - x->stream[STREAM_REDUCE] - x->flat;
+}
+
+void pools_keep(struct pools *most, const struct pools *x)
+{
     for (unsigned i = 0; i < STREAM_COUNT; i++)
-        keep_more(&x->stream[i], on[i]);
-    keep_more(&x->flat, flat);
+        most->stream[i] = max_u64(most->stream[i], x->stream[i]);
+    most->flat = max_u64(most->flat, x->flat);
 }
 
 /* ---- what is reserved ---- */

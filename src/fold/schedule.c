@@ -54,46 +54,70 @@ uint64_t schedule_room(const struct run *run)
     return lists * schedule_micros(run);
 }
 
-/* The k-th forward or backward: groups of as many micro-batches as there are
- * stages go through the chunks, backward from the last. */
-static struct slot slot_at(const struct stage *s, uint64_t k, bool back)
+/* Groups of as many micro-batches as there are stages go through the chunks,
+ * backward from the last: how far forwards have come, or backwards. */
+struct turn {
+    uint64_t done;
+    uint32_t group, micro, chunk; /* the group's first, and which of it */
+};
+
+static struct slot slot_of(const struct stage *s, const struct turn *t,
+                           bool back)
 {
-    const uint64_t p = s->run->pp, v = s->chunks;
-    const uint64_t chunk = k % (p * v) / p;
     return (struct slot){ .kind = back ? SLOT_BACKWARD : SLOT_FORWARD,
-                          .micro = (uint32_t)(k / (p * v) * p + k % p),
-                          .chunk = (uint32_t)(back ? v - 1 - chunk : chunk) };
+                          .micro = t->group + t->micro,
+                          .chunk = back ? s->chunks - 1 - t->chunk : t->chunk };
 }
 
-bool schedule_slot(struct walking *w, struct slot slot, slot_fn *each,
-                   void *ctx)
+static void turn_on(struct turn *t, const struct stage *s)
 {
-    uint32_t *mine = &w->in_flight[slot.micro % w->ring];
-    const uint64_t kept = w->s->chunk_kept[slot.chunk];
-    const uint64_t stash = w->s->chunk_stash[slot.chunk];
-    if (slot.kind == SLOT_BACKWARD || slot.kind == SLOT_INPUT) {
+    t->done++;
+    if (++t->micro < s->run->pp)
+        return;
+    t->micro = 0;
+    if (++t->chunk < s->chunks)
+        return;
+    t->chunk = 0;
+    t->group += (uint32_t)s->run->pp;
+}
+
+/* Before it runs: less is kept beside a backward, by what it is of. */
+static void slot_begins(struct walking *w, const struct slot *slot,
+                        uint32_t *mine)
+{
+    if (slot->kind == SLOT_BACKWARD || slot->kind == SLOT_INPUT) {
         w->micros -= *mine == 1;
         w->chunks--;
-        w->kept -= kept;
+        w->kept -= w->s->chunk_kept[slot->chunk];
         --*mine;
-    } else if (slot.kind == SLOT_WEIGHT) {
-        w->kept -= stash;
+    } else if (slot->kind == SLOT_WEIGHT) {
+        w->kept -= w->s->chunk_stash[slot->chunk];
         w->waiting--;
     }
-    slot.other_micros = w->micros - (*mine > 0);
-    slot.other_chunks = w->chunks;
-    slot.waiting = w->waiting;
-    slot.kept = w->kept;
-    if (slot.kind == SLOT_FORWARD) {
+}
+
+bool schedule_slot(struct walking *w, struct slot *slot, slot_fn *each,
+                   void *ctx)
+{
+    if (w->s->chunk_kept == NULL)
+        return each(ctx, slot); /* asked for its order alone */
+    const uint32_t place = slot->micro;
+    uint32_t *mine = &w->in_flight[place < w->ring ? place : place % w->ring];
+    slot_begins(w, slot, mine);
+    slot->other_micros = w->micros - (*mine > 0);
+    slot->other_chunks = w->chunks;
+    slot->waiting = w->waiting;
+    slot->kept = w->kept;
+    if (slot->kind == SLOT_FORWARD) {
         w->micros += *mine == 0;
         w->chunks++;
-        w->kept += kept;
+        w->kept += w->s->chunk_kept[slot->chunk];
         ++*mine;
-    } else if (slot.kind == SLOT_INPUT) {
-        w->kept += stash;
+    } else if (slot->kind == SLOT_INPUT) {
+        w->kept += w->s->chunk_stash[slot->chunk];
         w->waiting++;
     }
-    return each(ctx, &slot);
+    return each(ctx, slot);
 }
 
 void schedule_interleaved(const struct stage *s, const uint64_t *micros,
@@ -102,16 +126,18 @@ void schedule_interleaved(const struct stage *s, const uint64_t *micros,
     struct walking w = { .s = s,
                          .in_flight = in_flight,
                          .ring = schedule_micros(s->run) };
-    uint64_t forward = 0, backward = 0;
+    struct turn forward = { 0 }, backward = { 0 };
     for (;;) {
         const uint64_t all = *micros * s->chunks;
-        if (backward >= all)
+        if (backward.done >= all)
             return;
-        const bool back = forward == all || forward - backward == s->in_flight;
-        struct slot slot = slot_at(s, back ? backward : forward, back);
-        slot.later = back ? slot.micro > 0 : backward > 0;
-        if (!schedule_slot(&w, slot, each, ctx))
+        const bool back =
+            forward.done == all || forward.done - backward.done == s->in_flight;
+        struct turn *turn = back ? &backward : &forward;
+        struct slot slot = slot_of(s, turn, back);
+        slot.later = back ? slot.micro > 0 : backward.done > 0;
+        if (!schedule_slot(&w, &slot, each, ctx))
             return;
-        *(back ? &backward : &forward) += 1;
+        turn_on(turn, s);
     }
 }

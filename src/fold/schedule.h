@@ -42,7 +42,8 @@ uint64_t schedule_micros(const struct run *run);
 /* Numbers that a walk needs room for. */
 uint64_t schedule_room(const struct run *run);
 
-/* in_flight: [schedule_room()], zero. */
+/* in_flight: [schedule_room()], zero. A stage without chunk_kept asks for the
+ * order alone, of more micro-batches too: [3 * the more of both], of any value. */
 void schedule_walk(const struct stage *s, uint64_t micros, uint32_t *in_flight,
                    slot_fn *each, void *ctx);
 

@@ -16,7 +16,8 @@ struct walking {
     uint64_t kept;
 };
 
-bool schedule_slot(struct walking *w, struct slot slot, slot_fn *each,
+/* Says of a slot what is in flight beside it, and hands it on. */
+bool schedule_slot(struct walking *w, struct slot *slot, slot_fn *each,
                    void *ctx);
 
 #endif

@@ -28,7 +28,7 @@ static void run(struct order *o, enum slot_kind kind, uint64_t k, unsigned d)
                          .micro = (uint32_t)(o->dual ? 2 * k + d : k),
                          .chunk = d,
                          .later = kind == SLOT_WEIGHT ? done > 1 : done > 0 };
-    if (!o->stopped && !schedule_slot(&o->w, slot, o->each, o->ctx))
+    if (!o->stopped && !schedule_slot(&o->w, &slot, o->each, o->ctx))
         o->stopped = true;
 }
 

@@ -384,8 +384,9 @@ static bool checkpoints(const struct run *run)
     return run->recompute == RECOMP_FULL || run->recompute == RECOMP_OPS;
 }
 
-void stage_init(struct stage *s, struct memory_fold *f, uint64_t index,
-                uint64_t first_layer)
+/* Which layers lie on it, and what it shares with all stages. */
+static void stage_place(struct stage *s, const struct memory_fold *f,
+                        uint64_t index, uint64_t first_layer)
 {
     const struct run *run = f->run;
     const struct program *p = f->p;
@@ -412,6 +413,14 @@ void stage_init(struct stage *s, struct memory_fold *f, uint64_t index,
         s->chunks = (uint32_t)run->vpp;
     s->in_flight = stage_in_flight(run, index);
     s->n = (uint32_t)s->layers + (s->embed ? 1 : 0) + (s->head ? 1 : 0);
+}
+
+void stage_init(struct stage *s, struct memory_fold *f, uint64_t index,
+                uint64_t first_layer)
+{
+    const struct run *run = f->run;
+    const struct program *p = f->p;
+    stage_place(s, f, index, first_layer);
     s->group = max_u64(run->recompute_granularity, 1);
     s->every = max_u64(run->recompute_every, 1);
     if (checkpoints(run))
@@ -450,6 +459,58 @@ void stage_init(struct stage *s, struct memory_fold *f, uint64_t index,
     s->micro_batch_kept = stage_micro_batch_kept(s);
     if (schedule_walked(run))
         stage_chunks_init(s, f);
+}
+
+/* Where nothing but what others keep follows from a stage's place or from how
+ * many are in flight. DeepSpeed's buckets are looked at by what is fuller. */
+static bool repeats_by_blocks(const struct stage *s)
+{
+    const struct run *run = s->run;
+    return s->index + 1 < run->pp && !s->embed && !s->head && !stage_offloads(s)
+           && run->engine != ENGINE_DEEPSPEED
+           && run->engine != ENGINE_MEGATRON_FSDP && !run_spreads(run)
+           && !run_torch_pipelines(run);
+}
+
+bool stage_repeats(const struct stage *s, const struct memory_fold *f)
+{
+    if (!repeats_by_blocks(s))
+        return false;
+    struct stage next;
+    stage_place(&next, f, s->index + 1, first_layer_of(s->run, s->index + 1));
+    bool same = !next.head && next.layers == s->layers
+                && next.low_layers == s->low_layers;
+    for (uint32_t i = 0; same && i < s->n; i++)
+        same = stage_block(s, i) == stage_block(&next, i);
+    return same;
+}
+
+/* What a stage does at all, a bit each; 0: too many chunks to tell. */
+static uint64_t happens(const struct stage *s)
+{
+    uint64_t bits = 1;
+    if (s->others == NULL)
+        return s->run->grad_accum > s->in_flight ? 1 : 2;
+    if (2 * SLOT_KINDS * s->chunks > 63)
+        return 0;
+    for (uint32_t i = 0; i < 2 * SLOT_KINDS * s->chunks; i++)
+        bits = bits << 1 | (s->others[i] != NEVER);
+    return bits;
+}
+
+bool stage_advance(struct stage *s, struct memory_fold *f)
+{
+    const uint64_t before = happens(s);
+    struct stage next;
+    stage_place(&next, f, s->index + 1, first_layer_of(s->run, s->index + 1));
+    s->index = next.index;
+    s->first_layer = next.first_layer;
+    s->high_layer = next.high_layer;
+    s->in_flight = next.in_flight;
+    s->stashes = 0;
+    if (schedule_walked(s->run))
+        stage_chunks_init(s, f);
+    return before != 0 && happens(s) == before;
 }
 
 bool stage_stops_early(const struct stage *s, uint32_t position)
@@ -531,6 +592,8 @@ bool memory_fold_init(struct memory_fold *f, const struct program *p,
         most = max_u64(most, run->stage_layers[r]);
     most *= schedule_is_dual(run) ? 2 : 1;
     f->before = ARENA_NEW(a, struct prefix, (size_t)most + 3);
+    if (run->pp > 2)
+        f->seen = ARENA_NEW(a, struct glances, 1);
     if (run_away(run) != AWAY_NOTHING)
         f->away = ARENA_NEW(a, struct away_sums, (size_t)most + 3);
     f->walk = ARENA_NEW(a, struct block_walk, p->n_blocks);

@@ -170,6 +170,7 @@ struct memory_fold {
     uint64_t *chunk_kept, *chunk_stash, *others; /* walked; else NULL */
     uint32_t *flying;                            /* [schedule_room()] */
     struct away_sums *away;
+    struct glances *seen;               /* NULL: of no use */
     struct shared_bytes rotary, shared; /* made once a micro-batch */
     uint64_t resting;                   /* buffers that every stage has */
 };
@@ -186,6 +187,12 @@ uint64_t stage_in_flight(const struct run *run, uint64_t rank);
 /* One stage at a time: its arrays are f's. */
 void stage_init(struct stage *s, struct memory_fold *f, uint64_t index,
                 uint64_t first_layer);
+/* Whether the stage after this one has the same blocks, no embedding or head,
+ * and no engine whose terms ask for more than that. */
+bool stage_repeats(const struct stage *s, const struct memory_fold *f);
+/* Makes it that one; false where it does something at other times in the step:
+ * to be made anew. */
+bool stage_advance(struct stage *s, struct memory_fold *f);
 /* Of it, what is in flight beside each chunk [stage_chunk.c], and what variables
  * hold [stage_frames.c]. */
 void stage_chunks_init(struct stage *s, struct memory_fold *f);
@@ -318,6 +325,19 @@ static inline bool moment_at(struct moment *m, const struct stage *s,
     return moment_with(m, s, phase, position, later, NULL, COMP_COUNT);
 }
 
+/* The same of one kind of backward; whether there is such a one. */
+struct instant {
+    enum phase phase;
+    uint32_t position;
+    bool later;
+    enum slot_kind slot;
+};
+bool moment_in_slot(struct moment *m, const struct stage *s,
+                    const struct instant *when);
+bool moment_has_slot(const struct stage *s, const struct instant *when);
+/* What other micro-batches have of it: TERM_IN_FLIGHT. */
+uint64_t moment_of_others(const struct stage *s, const struct instant *when);
+
 /* Of that moment, in a block's backward or second forward, what depends on how
  * gradients fill DeepSpeed's bucket; there is one. */
 uint64_t moment_of_bucket(const struct stage *s, enum phase phase,
@@ -342,7 +362,9 @@ struct pools {
     uint64_t stream[STREAM_COUNT]; /* compute: in pieces of a layer's size */
     uint64_t flat;                 /* there, as large as the stage's states */
 };
-void pools_look(struct pools *x, const struct stage *s, const struct moment *m);
+/* Of one moment; the fullest of several. */
+void pools_of(struct pools *x, const struct stage *s, const struct moment *m);
+void pools_keep(struct pools *most, const struct pools *x);
 struct reserve pools_reserve(const struct pools *x, const struct stage *s,
                              uint64_t peak);
 /* In whole segments. */
@@ -352,13 +374,29 @@ uint64_t reserve_on(const struct reserve *r, uint64_t room);
 
 /* ---- peak.c ---- */
 
+/* A moment that was looked at, less what other micro-batches have. */
+struct glance {
+    struct instant when;
+    uint64_t total;
+    struct pools pools;
+};
+enum { GLANCES = 256 };
+struct glances {
+    struct glance at[GLANCES];
+    uint32_t n; /* more than there is room for: of no use */
+};
+
 struct peak {
     struct moment moment; /* the fullest of the stage's step */
     struct pools pools;
+    struct glances *seen; /* NULL: not kept */
 };
 
-/* False when a sum does not fit. */
-bool stage_peak(struct peak *best, const struct stage *s);
+/* False when a sum does not fit. `seen`: keeps what it looked at. */
+bool stage_peak(struct peak *best, const struct stage *s, struct glances *seen);
+/* The same of a stage that differs from that one in what is in flight alone. */
+bool stage_peak_again(struct peak *best, const struct stage *s,
+                      const struct glances *seen);
 
 /* ---- loop.c: what the training loop holds of a micro-batch done ---- */
 

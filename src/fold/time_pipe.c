@@ -8,7 +8,6 @@
 #include "fold/schedule.h"
 
 #include <math.h>
-#include <string.h>
 
 #include "base/banned.h"
 
@@ -28,35 +27,101 @@ uint64_t pipe_stage(const struct run *run, uint64_t rank, uint64_t chunk)
 
 /* ---- orders ---- */
 
-/* A rank's slots, in order: kind, chunk and micro-batch in one number. */
+/* A slot of a rank's order: which passes, which cells of simulation.done it waits
+ * for and fills, and how. */
+struct event {
+    uint32_t needs, sets, stage;
+    uint8_t kind;
+    bool hops;   /* what it waits for is sent from another stage */
+    bool sends;  /* and its rank waits until its own result is */
+    bool joined; /* runs beside the next one */
+};
+enum { CELL_THERE, CELL_NOBODY, CELLS };
+
 struct order {
-    uint32_t *code;
+    struct event *event;
     size_t n, next;
     double clock;
-    uint32_t
-        turned; /* 1: of its two directions, the nearer end's is the other */
 };
 
-static uint32_t code_of(enum slot_kind kind, uint64_t chunk, uint64_t micro)
+/* Both ends of DualPipe do the same at the same time: half of its ranks are run,
+ * and the micro-batches of a direction. */
+struct simulation {
+    const struct pipe *x;
+    uint64_t micros, stages, ranks;
+    bool dual, blocks;
+    struct order *rank;
+    double *done; /* [CELLS], then forward and backward, [stages][micros]: when
+                     it is; < 0: not */
+    double (*time)[SLOT_KINDS]; /* [stages] */
+};
+
+static uint32_t cell(const struct simulation *s, bool back, uint64_t stage,
+                     uint64_t micro)
 {
-    return (uint32_t)kind | (uint32_t)chunk << 2 | (uint32_t)micro << 12;
+    return (uint32_t)(CELLS + ((back ? s->stages : 0) + stage) * s->micros
+                      + micro);
 }
 
-static void put(struct order *o, enum slot_kind kind, uint64_t chunk,
+/* Sends of schedules without chunks are waited for by the sender, too
+ * [Megatron-LM p2p_communication.py; deepspeed/runtime/pipe/p2p.py]. */
+static bool blocks(const struct run *run)
+{
+    return run->schedule == SCHED_1F1B || run->schedule == SCHED_GPIPE;
+}
+
+/* What each waits for, and whose it is. */
+static struct event event_of(const struct simulation *s, enum slot_kind kind,
+                             uint64_t stage, uint64_t micro)
+{
+    const bool first = stage == 0, last = stage + 1 == s->stages;
+    struct event e = { .stage = (uint32_t)stage,
+                       .kind = (uint8_t)kind,
+                       .sets = CELL_NOBODY };
+    switch (kind) {
+    case SLOT_FORWARD:
+        e.needs = first ? CELL_THERE : cell(s, false, stage - 1, micro);
+        e.sets = cell(s, false, stage, micro);
+        e.hops = !first;
+        e.sends = !last;
+        break;
+    case SLOT_BACKWARD:
+    case SLOT_INPUT:
+        e.needs = last ? cell(s, false, stage, micro)
+                       : cell(s, true, stage + 1, micro);
+        e.sets = cell(s, true, stage, micro);
+        e.hops = !last;
+        e.sends = !first;
+        break;
+    case SLOT_WEIGHT: e.needs = cell(s, true, stage, micro); break;
+    case SLOT_KINDS: break;
+    }
+    e.sends = e.sends && s->blocks;
+    return e;
+}
+
+/* A rank's order as it is walked. */
+struct noting {
+    const struct simulation *s;
+    struct order *to;
+    const uint64_t *stage; /* of a chunk */
+};
+
+static void put(const struct noting *o, enum slot_kind kind, uint64_t chunk,
                 uint64_t micro)
 {
-    o->code[o->n++] = code_of(kind, chunk, micro);
+    o->to->event[o->to->n++] = event_of(o->s, kind, o->stage[chunk], micro);
 }
 
 static bool note(void *ctx, const struct slot *slot)
 {
-    struct order *o = ctx;
-    put(o, slot->kind, slot->chunk ^ o->turned, slot->micro ^ o->turned);
+    const struct noting *o = ctx;
+    put(o, slot->kind, slot->chunk, o->s->dual ? slot->micro / 2 : slot->micro);
     return true;
 }
 
 /* Forwards until so many are in flight, then one of each, then backwards. */
-static void one_each(struct order *o, uint64_t ahead, uint64_t micros)
+static void one_each(const struct noting *o, uint64_t ahead, uint64_t micros)
 {
     uint64_t back = 0;
     for (uint64_t k = 0; k < micros; k++) {
@@ -68,170 +133,91 @@ static void one_each(struct order *o, uint64_t ahead, uint64_t micros)
         put(o, SLOT_BACKWARD, 0, back++);
 }
 
-struct simulation {
-    const struct pipe *x;
-    uint64_t micros, stages;
-    struct order *rank;
-    double *forward, *back; /* [stages][micros]: when it is done; < 0: not */
-};
-
-/* Numbers that an order of so many needs: in flight, and two waiting each. */
-static size_t room_of(const struct run *run, uint64_t micros)
+/* DualPipe's forward and the backward after it are one, kernels of both beside
+ * each other: they begin and end together, but for the first backward of a rank
+ * in the middle [deepseek-ai/DualPipe, dualpipe.py, step 4]. */
+static void join(const struct simulation *s, struct order *o)
 {
-    return (size_t)(3 * max_u64(micros, schedule_micros(run)) + 4);
+    if (!s->dual && s->x->run->schedule != SCHED_DUALPIPE_V)
+        return;
+    for (size_t i = 0; i + 1 < o->n; i++) {
+        const struct event *next = &o->event[i + 1];
+        o->event[i].joined = o->event[i].kind == SLOT_FORWARD
+                             && next->kind == SLOT_BACKWARD
+                             && (next->sets - CELLS) % s->micros > 0;
+    }
 }
 
-/* What schedule_walk() asks of a stage: its place, and room. */
-static void walk_rank(struct order *o, const struct run *run, uint64_t r,
-                      uint64_t micros, uint64_t *zero, uint32_t *room)
+/* Room that orders share. */
+struct orders {
+    uint64_t *stage;   /* [chunks] */
+    uint32_t *waiting; /* of a walk */
+};
+
+static void walk_rank(struct simulation *s, uint64_t r,
+                      const struct orders *room)
 {
-    struct stage s = { .run = run,
-                       .index = r,
-                       .chunks = (uint32_t)run_chunks(run),
-                       .chunk_kept = zero,
-                       .chunk_stash = zero,
-                       .in_flight = stage_in_flight(run, r) };
-    if (schedule_is_dual(run)) {
-        s.chunks = 2;
-        o->turned = r >= run->pp / 2;
-    }
-    memset(room, 0, room_of(run, micros) * sizeof *room);
+    const struct run *run = s->x->run;
+    const uint64_t both = s->dual ? 2 * s->micros : s->micros;
+    struct noting o = { s, &s->rank[r], room->stage };
+    struct stage stage = { .run = run,
+                           .index = r,
+                           .chunks = s->dual ? 2 : (uint32_t)run_chunks(run),
+                           .in_flight = stage_in_flight(run, r) };
+    for (uint64_t c = 0; c < stage.chunks; c++)
+        room->stage[c] = pipe_stage(run, r, c);
     if (run->schedule == SCHED_INTERLEAVED)
-        schedule_interleaved(&s, &micros, room, note, o);
+        schedule_interleaved(&stage, &s->micros, NULL, note, &o);
     else if (schedule_splits(run))
-        schedule_walk(&s, micros, room, note, o);
+        schedule_walk(&stage, both, room->waiting, note, &o);
     else
-        one_each(o, min_u64(s.in_flight, micros), micros);
+        one_each(&o, min_u64(stage.in_flight, s->micros), s->micros);
+    join(s, &s->rank[r]);
 }
 
 /* ---- events ---- */
 
-static double *at(double *done, const struct simulation *s, uint64_t stage,
-                  uint64_t micro)
+/* The next of a rank, if all that it waits for is there. */
+static bool run_event(struct simulation *s, struct order *o)
 {
-    return &done[stage * s->micros + micro];
-}
-
-/* When what a slot waits for is there; < 0: not yet. */
-static double ready(const struct simulation *s, enum slot_kind kind,
-                    uint64_t stage, uint64_t micro)
-{
-    double when = 0, hop = s->x->send;
-    switch (kind) {
-    case SLOT_FORWARD:
-        if (stage == 0)
-            return 0;
-        when = *at(s->forward, s, stage - 1, micro);
-        break;
-    case SLOT_BACKWARD:
-    case SLOT_INPUT:
-        if (stage + 1 == s->stages) {
-            when = *at(s->forward, s, stage, micro);
-            hop = 0;
-        } else {
-            when = *at(s->back, s, stage + 1, micro);
-        }
-        break;
-    case SLOT_WEIGHT:
-        when = *at(s->back, s, stage, micro);
-        hop = 0;
-        break;
-    case SLOT_KINDS: break;
-    }
-    return when < 0 ? when : when + hop;
-}
-
-/* Sends of schedules without chunks are waited for by the sender, too
- * [Megatron-LM p2p_communication.py; deepspeed/runtime/pipe/p2p.py]. */
-static bool blocks(const struct run *run)
-{
-    return run->schedule == SCHED_1F1B || run->schedule == SCHED_GPIPE;
-}
-
-/* A slot's place. */
-struct place_of {
-    enum slot_kind kind;
-    uint64_t stage, micro;
-};
-
-static struct place_of slot_place(const struct run *run, uint64_t rank,
-                                  uint32_t code)
-{
-    return (struct place_of){ (enum slot_kind)(code & 3),
-                              pipe_stage(run, rank, code >> 2 & 1023),
-                              code >> 12 };
-}
-
-/* DualPipe's forward and the backward after it are one, kernels of both beside
- * each other: they begin and end together, but for the first backward of a rank
- * in the middle [deepseek-ai/DualPipe, dualpipe.py, step 4]. */
-static bool joined(const struct run *run, const struct order *o)
-{
-    const bool dual = schedule_is_dual(run);
-    if ((!dual && run->schedule != SCHED_DUALPIPE_V) || o->next + 1 >= o->n)
-        return false;
-    const uint32_t next = o->code[o->next + 1];
-    return (o->code[o->next] & 3) == SLOT_FORWARD && (next & 3) == SLOT_BACKWARD
-           && next >> 12 >= (dual ? 2 : 1);
-}
-
-static double slot_time(const struct pipe *x, const struct place_of *k)
-{
-    const struct pipe_pass *p = &x->at[k->stage];
-    switch (k->kind) {
-    case SLOT_FORWARD: return p->forward;
-    case SLOT_BACKWARD: return p->input + p->weight;
-    case SLOT_INPUT: return p->input;
-    case SLOT_WEIGHT: return p->weight;
-    case SLOT_KINDS: break;
-    }
-    return 0;
-}
-
-static void tell(struct simulation *s, const struct place_of *k, double done)
-{
-    if (k->kind == SLOT_FORWARD)
-        *at(s->forward, s, k->stage, k->micro) = done;
-    else if (k->kind != SLOT_WEIGHT)
-        *at(s->back, s, k->stage, k->micro) = done;
-}
-
-/* The next slots of a rank, if all that they wait for is there. */
-static bool run_slots(struct simulation *s, uint64_t r)
-{
-    struct order *o = &s->rank[r];
-    const struct run *run = s->x->run;
-    const size_t n = joined(run, o) ? 2 : 1;
-    struct place_of k[2];
+    const struct event *e = &o->event[o->next];
+    const size_t n = e->joined ? 2 : 1;
     double done = o->clock, time = 0;
     for (size_t i = 0; i < n; i++) {
-        k[i] = slot_place(run, r, o->code[o->next + i]);
-        const double start = ready(s, k[i].kind, k[i].stage, k[i].micro);
-        if (start < 0)
+        const double there = s->done[e[i].needs];
+        if (there < 0)
             return false;
-        done = fmax(done, start);
-        time += slot_time(s->x, &k[i]);
+        const double start = there + (e[i].hops ? s->x->send : 0);
+        done = start > done ? start : done;
+        time += s->time[e[i].stage][e[i].kind];
     }
     done += time;
     for (size_t i = 0; i < n; i++)
-        tell(s, &k[i], done);
-    const bool last = k[0].kind == SLOT_FORWARD ? k[0].stage + 1 == s->stages
-                                                : k[0].stage == 0;
-    o->clock = done + (blocks(run) && !last ? s->x->send : 0);
+        s->done[e[i].sets] = done;
+    o->clock = done + (e->sends ? s->x->send : 0);
     o->next += n;
     return true;
 }
 
-/* Rounds over the ranks, each as far as it comes. */
+static bool run_rank(struct simulation *s, struct order *o)
+{
+    const size_t from = o->next;
+    while (o->next < o->n && run_event(s, o))
+        ;
+    return o->next > from;
+}
+
+/* Rounds over the ranks, to and fro, each as far as it comes. */
 static double run_all(struct simulation *s)
 {
-    const uint64_t p = s->x->run->pp;
+    const uint64_t p = s->ranks;
     double longest = 0;
     for (bool moved = true; moved;) {
         moved = false;
         for (uint64_t r = 0; r < p; r++)
-            while (s->rank[r].next < s->rank[r].n && run_slots(s, r))
-                moved = true;
+            moved = run_rank(s, &s->rank[r]) || moved;
+        for (uint64_t r = p; r-- > 0;)
+            moved = run_rank(s, &s->rank[r]) || moved;
     }
     for (uint64_t r = 0; r < p; r++) {
         if (s->rank[r].next < s->rank[r].n)
@@ -241,32 +227,59 @@ static double run_all(struct simulation *s)
     return longest;
 }
 
+static bool simulation_init(struct simulation *s, struct orders *room,
+                            struct arena *a)
+{
+    const struct run *run = s->x->run;
+    const uint64_t chunks = s->dual ? 2 : run_chunks(run);
+    const size_t cells = (size_t)(CELLS + 2 * s->stages * s->micros);
+    const size_t slots =
+        (size_t)((schedule_splits(run) ? 3 : 2) * chunks * s->micros);
+    s->rank = ARENA_NEW(a, struct order, (size_t)s->ranks);
+    s->done = ARENA_NEW(a, double, cells);
+    s->time = arena_alloc(a, (size_t)s->stages, sizeof *s->time);
+    room->stage = ARENA_NEW(a, uint64_t, (size_t)chunks);
+    room->waiting = ARENA_NEW(
+        a, uint32_t,
+        (size_t)(3 * max_u64(chunks * s->micros, schedule_micros(run))));
+    if (a->failed)
+        return false;
+    for (size_t i = CELLS; i < cells; i++)
+        s->done[i] = -1;
+    for (uint64_t i = 0; i < s->stages; i++) {
+        const struct pipe_pass *p = &s->x->at[i];
+        s->time[i][SLOT_FORWARD] = p->forward;
+        s->time[i][SLOT_BACKWARD] = p->input + p->weight;
+        s->time[i][SLOT_INPUT] = p->input;
+        s->time[i][SLOT_WEIGHT] = p->weight;
+    }
+    for (uint64_t r = 0; r < s->ranks; r++)
+        s->rank[r].event = ARENA_NEW(a, struct event, slots);
+    return !a->failed;
+}
+
+static double simulate(struct simulation *s, const struct pipe *x,
+                       uint64_t micros, struct arena *a)
+{
+    const bool dual = schedule_is_dual(x->run);
+    struct orders room;
+    *s = (struct simulation){ .x = x,
+                              .micros = dual ? micros / 2 : micros,
+                              .stages = pipe_stages(x->run),
+                              .ranks = dual ? x->run->pp / 2 : x->run->pp,
+                              .dual = dual,
+                              .blocks = blocks(x->run) };
+    if (!simulation_init(s, &room, a))
+        return -1;
+    for (uint64_t r = 0; r < s->ranks; r++)
+        walk_rank(s, r, &room);
+    return run_all(s);
+}
+
 double pipe_simulated(const struct pipe *x, uint64_t micros, struct arena *a)
 {
-    const struct run *run = x->run;
-    const uint64_t p = run->pp, v = run_chunks(run);
-    struct simulation s = { .x = x,
-                            .micros = micros,
-                            .stages = pipe_stages(run) };
-    const size_t cells = (size_t)(s.stages * micros);
-    const size_t slots = (size_t)(3 * v * micros + 8);
-    uint64_t *zero = ARENA_NEW(a, uint64_t, (size_t)(v + 2));
-    uint32_t *room = ARENA_NEW(a, uint32_t, room_of(run, micros));
-    s.rank = ARENA_NEW(a, struct order, (size_t)p);
-    s.forward = ARENA_NEW(a, double, cells);
-    s.back = ARENA_NEW(a, double, cells);
-    if (!zero || !room || !s.rank || !s.forward || !s.back)
-        return -1;
-    memset(zero, 0, (size_t)(v + 2) * sizeof *zero);
-    for (size_t i = 0; i < cells; i++)
-        s.forward[i] = s.back[i] = -1;
-    for (uint64_t r = 0; r < p; r++) {
-        s.rank[r] = (struct order){ .code = ARENA_NEW(a, uint32_t, slots) };
-        if (!s.rank[r].code)
-            return -1;
-        walk_rank(&s.rank[r], run, r, micros, zero, room);
-    }
-    return run_all(&s);
+    struct simulation s;
+    return simulate(&s, x, micros, a);
 }
 
 /* ---- closed form ---- */
@@ -354,17 +367,39 @@ static double one_at_a_time(const struct pipe *x)
     return (double)x->run->grad_accum * sum;
 }
 
-/* So many run, the rest at the pace of the rank that is busiest. */
+/* Chunks of unequal length make all ranks wait in every round of an interleaved
+ * order: for a micro-batch there is more than the busiest rank's time, which the
+ * last two rounds but one show. */
+static double pace(const struct simulation *s)
+{
+    const struct pipe *x = s->x;
+    const uint64_t p = x->run->pp, rounds = s->micros / p;
+    const double busy = pipe_busy(x);
+    if (x->run->schedule != SCHED_INTERLEAVED || rounds < 4)
+        return busy;
+    const double *done =
+        &s->done[cell(s, false, pipe_busiest(x), (rounds - 1) * p)];
+    const double seen = (done[0] - *(done - 2 * p)) / (double)(2 * p);
+    return seen > busy * (1 + 1e-9) ? seen : busy;
+}
+
+/* So many run, the rest at their pace. */
 static double run_some(const struct pipe *x, uint64_t some, struct arena *a)
 {
     const uint64_t m = x->run->grad_accum, run = min_u64(m, some);
-    const double first = pipe_simulated(x, run, a);
-    return first < 0 ? first : first + (double)(m - run) * pipe_busy(x);
+    struct simulation s;
+    const double first = simulate(&s, x, run, a);
+    if (first < 0 || run == m)
+        return first;
+    return first + (double)(m - run) * pace(&s);
 }
 
 /* Rounds of as many micro-batches as there are ranks, after which the pace is
  * the busiest rank's: another one a few per cent less busy decides before. */
 enum { ROUNDS_SHORT = 2, ROUNDS = 5, ROUNDS_LONG = 64 };
+
+/* A few are as soon run, and tell where stages wait for each other after all. */
+enum { FORWARDS_FEW = 256 };
 
 double pipe_closed(const struct pipe *x, struct arena *a)
 {
@@ -380,7 +415,8 @@ double pipe_closed(const struct pipe *x, struct arena *a)
     case SCHED_1F1B:
     case SCHEDULE_COUNT: break;
     }
-    return one_by_one(x);
+    return x->run->grad_accum > FORWARDS_FEW / p ? one_by_one(x)
+                                                 : pipe_time(x, a);
 }
 
 double pipe_time(const struct pipe *x, struct arena *a)

@@ -18,7 +18,7 @@
 
 #include "base/banned.h"
 
-enum { TRIALS = 1000, PIPE_STAGES_MAX = 128 };
+enum { TRIALS = 2000, PIPE_STAGES_MAX = 128 };
 
 static uint64_t state_of_random = 20260;
 
@@ -52,15 +52,20 @@ static struct run random_run(void)
     return r;
 }
 
-/* Layers alike, but for the first and the last stage's. */
+/* Layers alike, but for the first and the last stage's; a third of the time
+ * none is like another. */
 static void random_stages(struct pipe *x, struct pipe_pass *at)
 {
     const uint64_t n = pipe_stages(x->run);
     const double f = share(0.5, 2), i = f * share(0.9, 1.5),
                  w = f * share(0.6, 1.1);
     const double first = share(1, 1.1), last = share(0.9, 1.5);
+    const bool uneven = pick(0, 2) == 0;
     for (uint64_t k = 0; k < n; k++) {
-        const double times = k == 0 ? first : k + 1 == n ? last : 1;
+        const double times = uneven       ? share(0.7, 1.4)
+                             : k == 0     ? first
+                             : k + 1 == n ? last
+                                          : 1;
         at[k] = (struct pipe_pass){ f * times, i * times, w * times };
     }
     x->at = at;

@@ -916,6 +916,26 @@ static void check_trace(const struct trial *t, struct memory_fold *f,
     arena_release(&a);
 }
 
+/* Looked at by itself a stage reserves as much as it does beside its kin, of
+ * which only what is in flight is counted again. */
+static void check_reserve(const struct trial *t, struct stage *st,
+                          const struct stage_result *k)
+{
+    struct peak peak;
+    assert_true(moment_at(&st->rest, st, PHASE_COUNT, 0, false));
+    st->has_rest = true;
+    assert_true(stage_peak(&peak, st, NULL));
+    const struct reserve r = pools_reserve(&peak.pools, st, peak.moment.total);
+    st->has_rest = false;
+    if (r.about == k->reserve.about && r.least == k->reserve.least
+        && st->in_flight == k->in_flight && st->stashes == k->waiting)
+        return;
+    char text[1024];
+    describe(t, text, sizeof text);
+    fail_msg("stage %llu reserves otherwise: %s", (unsigned long long)st->index,
+             text);
+}
+
 /* Of each schedule, and of models that are trained in part. */
 enum {
     ANSWER_FROZEN = SCHEDULE_COUNT,
@@ -926,6 +946,7 @@ enum {
     ANSWER_PROMPT,
     ANSWER_PREFIX,
     ANSWER_AWAY,
+    ANSWER_LIKE, /* stages that differ in what is in flight alone */
     ANSWERS
 };
 
@@ -959,6 +980,8 @@ static void check_no_moment_missed(const struct trial *t,
             fail_msg("a fuller moment was missed: %s", text);
         }
         check_trace(t, &f, &st, &r->memory.stage[k]);
+        check_reserve(t, &st, &r->memory.stage[k]);
+        answered[ANSWER_LIKE] += stage_repeats(&st, &f);
     }
     arena_release(&a);
     memplan_report_free(r);
@@ -988,6 +1011,7 @@ static void test_no_moment_missed(void **state)
     assert_true(answered[ANSWER_PROMPT] >= runs() / 1000);
     assert_true(answered[ANSWER_PREFIX] >= runs() / 2000);
     assert_true(answered[ANSWER_AWAY] >= runs() / 300);
+    assert_true(answered[ANSWER_LIKE] >= runs() / 100);
 }
 
 static void check_step(struct trace *t, struct memory_fold *f,
