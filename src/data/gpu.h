@@ -56,6 +56,10 @@ struct gpu {
     const char *note;
 };
 
+/* CUDA's, 90 for 9.0; of Blackwell's chips with HBM 100, for 10.3 too; 0: other
+ * than NVIDIA's. */
+unsigned gpu_capability(const struct gpu *gpu);
+
 /* How many threads one of its multiprocessors holds at a time; 0: not known,
  * other than NVIDIA's. (CUDA C Programming Guide, compute capabilities.) */
 uint32_t gpu_threads_per_sm(const struct gpu *gpu);

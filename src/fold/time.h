@@ -81,6 +81,9 @@ void cast_to_8_bits(struct cast_bytes *out, const struct run *run,
 
 /* ---- time_engine.c ---- */
 
+/* Whether a product adds to the gradients of earlier micro-batches; other
+ * engines' are summed by kernels of their own. */
+bool time_adds_in_product(const struct run *run);
 /* Adds what the engine moves in memory around a block's passes. */
 void time_engine(struct block_time *out, const struct clock *c,
                  const struct block *b, const struct block_states *s);

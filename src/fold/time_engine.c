@@ -107,13 +107,20 @@ static struct copies fsdp2(const struct run *run)
                             .gather = 2 };
 }
 
-/* Added to main gradients by a hook (core/distributed/distributed_data_parallel
- * .py), where the product did not: Megatron-LM 3.0, which came with the paper,
+/* Megatron's, into main gradients: Megatron-LM 3.0, which came with the paper,
  * does so unless told not to (--no-gradient-accumulation-fusion). */
+bool time_adds_in_product(const struct run *run)
+{
+    return run->engine == ENGINE_MEGATRON
+           && (run->impl == IMPL_PAPER
+               || (run->impl == IMPL_MEGATRON && run->wgrad_fusion));
+}
+
+/* Added to main gradients by a hook (core/distributed/distributed_data_parallel
+ * .py), where the product did not. */
 static struct copies megatron(const struct run *run, bool embeds)
 {
-    const bool adds = run->impl == IMPL_PAPER
-                      || (run->impl == IMPL_MEGATRON && run->wgrad_fusion);
+    const bool adds = time_adds_in_product(run);
     const double size = (double)dtype_size(run->prec.param);
     const double main = (double)dtype_size(run->prec.grad);
     return (struct copies){ .back = adds && !embeds ? 0 : size + 2 * main,

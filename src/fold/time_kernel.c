@@ -239,8 +239,7 @@ static void linear(struct op_clock *o)
     if (op_grads(x))
         op_spend(&o->out->input, TIME_PRODUCTS, time_product(o->c, &p));
     p.m = n, p.n = k, p.k = m;
-    /* added into the main gradient in one kernel */
-    if (o->c->run->wgrad_fusion)
+    if (time_adds_in_product(o->c->run))
         p.result_bytes = 2 * (double)dtype_size(o->c->run->prec.grad);
     if (op_grads(w))
         op_spend(&o->out->weight, TIME_PRODUCTS, time_product(o->c, &p));

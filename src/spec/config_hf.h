@@ -33,6 +33,8 @@ const struct json *config_deepspeed_file(const struct config *c);
 /* What programs around TrainingArguments say in words of their own. */
 void config_kin(struct config *c);
 bool config_kin_is_bf16(const struct config *c);
+/* Which FlashAttention a name is; nothing where it is none. */
+void config_flash_kernel(struct config *c, const struct json *value);
 /* "zero3" for a file of ms-swift's; false where it is none of its names. */
 bool config_kin_zero(struct config *c, const struct json *value);
 

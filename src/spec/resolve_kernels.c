@@ -8,7 +8,6 @@
 #include "data/constants.h"
 
 #include <inttypes.h>
-#include <string.h>
 
 #include "base/banned.h"
 
@@ -28,20 +27,19 @@ static bool has_flash(enum gpu_arch arch)
     return false;
 }
 
-/* Of compute capability 9.0 or 10.0, which RTX cards and B300 are not. */
+/* Of compute capability 9.0, 10.0 and, since pytorch#170800, 10.3; RTX cards
+ * are of others. */
 static bool prefers_cudnn(const struct gpu *g)
 {
-    return g->arch == ARCH_HOPPER
-           || (g->arch == ARCH_BLACKWELL
-               && (strcmp(g->name, "b200") == 0
-                   || strcmp(g->name, "gb200") == 0));
+    return gpu_capability(g) == 90 || gpu_capability(g) == 100;
 }
 
 /* Transformer Engine prefers FlashAttention before Hopper, cuDNN since
  * (attention/dot_product_attention/utils.py, get_attention_backend). So does
- * PyTorch's SDPA from 2.10 on, with cuDNN 9.15 (aten/src/ATen/native/
- * transformers/cuda/sdp_utils.cpp, check_prefer_cudnn_attention); 2.9 took
- * FlashAttention 2 first. */
+ * PyTorch's SDPA from 2.10 on, where it has cuDNN 9.15, as 2.11's wheels do
+ * (aten/src/ATen/native/transformers/cuda/sdp_utils.cpp,
+ * check_prefer_cudnn_attention; pytorch#171627); 2.9 took FlashAttention 2
+ * first. */
 static enum attention_kernel default_kernel(const struct run *r)
 {
     const bool since_hopper =

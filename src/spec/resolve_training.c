@@ -77,21 +77,43 @@ static void say_links(struct run *r, const struct kernel_speed *speed,
                    "PCIe, as timed on RTX PRO 6000 (--intra-node-bandwidth)");
 }
 
+/* One rate alone, another in a group: both are measured, why is not known. */
+static void say_products(struct run *r, const struct kernel_speed *speed)
+{
+    const bool alone = r->gpus == 1;
+    if (speed->in_situ_alone <= 0 || r->prec.fp8)
+        return;
+    resolve_assume(r, KEY_MFU,
+                   "products reach %g of their rate by themselves, as in "
+                   "measured steps on %s GPU%s; on %s %g",
+                   alone ? speed->in_situ_alone : speed->in_situ,
+                   alone ? "one" : "several", alone ? "" : "s",
+                   alone ? "several" : "one",
+                   alone ? speed->in_situ : speed->in_situ_alone);
+}
+
 /* Of a model it follows from the predicted step. */
 static void say_kernels(struct run *r)
 {
     bool measured;
     const struct kernel_speed *speed = kernel_speed_of(&r->gpu, &measured);
+    /* fold/time_moves.c, OPTIMIZER_BYTES_S: timed on one H100 */
+    const char *limits = r->gpu.arch == ARCH_HOPPER
+                             ? ""
+                             : "; a multiprocessor moves at most what an "
+                               "H100's does";
     say_links(r, speed, measured);
     if (measured)
         resolve_assume(r, KEY_MFU,
                        "the step's time is predicted from kernels and links as "
-                       "timed on its GPU (--mfu)");
+                       "timed on its GPU%s (--mfu)",
+                       limits);
     else
         resolve_assume(r, KEY_MFU,
                        "the step's time is predicted; kernels and links of %s "
-                       "are taken as those of other %s GPUs (--mfu)",
-                       r->gpu.name, utilisations[r->gpu.arch].name);
+                       "are taken as those of other %s GPUs%s (--mfu)",
+                       r->gpu.name, utilisations[r->gpu.arch].name, limits);
+    say_products(r, speed);
 }
 
 static void resolve_mfu(struct run *r, bool model)

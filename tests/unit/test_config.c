@@ -464,13 +464,25 @@ static void test_training_args_elsewhere(void **state)
                             "torch_dtype: bfloat16\nbf16: true\n"
                             "attn_implementation: flash_attention_2\n");
     has("lora_rank=32 lora_targets=q,v base_dtype=int8 precision=bf16-amp "
-        "attention=flash");
+        "attention=flash attention_kernel=flash2");
+    import("training-args", "attn_implementation: sdpa\n");
+    has("attention= attention_kernel=");
+    import("training-args",
+           "attn_implementation: kernels-community/vllm-flash-attn3\n");
+    has("attention=flash attention_kernel=flash3");
+    import("training-args", "attn_impl: flash_attention_4\n");
+    has("attention=flash attention_kernel=");
+    import("training-args", "flash_attn: fa2\n");
+    has("attention=flash attention_kernel=flash2");
+    import("training-args", "sdp_attention: true\n");
+    has("attention=sdpa attention_kernel=");
     import("training-args", "adapter: qlora\nload_in_4bit: true\n"
                             "lora_target_linear: true\nmicro_batch_size: 2\n"
                             "sequence_len: 4096\noptimizer: adamw_bnb_8bit\n"
                             "bf16: auto\nflash_attention: true\n");
     has("base_dtype=nf4 lora_targets=all-linear micro_batch=2 seq_len=4096 "
-        "optimizer=adam8bit precision=bf16-amp attention=flash");
+        "optimizer=adam8bit precision=bf16-amp attention=flash "
+        "attention_kernel=flash2");
 }
 
 /* What LLaMA-Factory, ms-swift, axolotl, OpenRLHF and peft's examples have in
