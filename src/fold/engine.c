@@ -125,12 +125,12 @@ uint64_t engine_share(const struct stage *s)
 {
     return engine_flat_share(s->run, s->sum.dense_elems, s->sum.expert_elems);
 }
-static void zero2_partition(struct put *p, const struct stage *s)
+void engine_zero2_partition(struct put *p, const struct stage *s)
 {
     const struct run *run = s->run;
     if (engine_optimizer_offloaded(run))
         return;
-    PUT(p, TERM_GRAD_SHARDS, "gradient partition, tensors whole",
+    PUT(p, TERM_GRAD_SHARDS, zero_partition_label(run),
         F("elements", s->partition),
         F("bytes per gradient", dtype_size(run->prec.grad)));
 }
@@ -190,7 +190,7 @@ void engine_forward(struct put *p, const struct stage *s, uint32_t position,
     } else if (engine_zero_is(run, 3)) {
         engine_zero3_partition(p, s);
     } else if (engine_zero_is(run, 2)) {
-        zero2_partition(p, s);
+        engine_zero2_partition(p, s);
     } else if (engine_wgrad_mode(s, false) == WGRAD_KEEP) {
         PUT(p, TERM_GRADS, "gradients of earlier micro-batches",
             F("bytes", s->wgrad));
@@ -537,7 +537,7 @@ static void zero_norms(struct put *p, const struct stage *s)
     const struct run *run = s->run;
     const uint64_t largest = s->sum.largest_grad;
     if (has_ipg_bucket(run) && !engine_optimizer_offloaded(run)) {
-        zero2_partition(p, s);
+        engine_zero2_partition(p, s);
         PUT(p, TERM_CLIP_TMP,
             "a tensor in double precision for its norm, less what its rank has "
             "no gradients of",

@@ -6,13 +6,28 @@
  * reduce_ipg_grads, copy_grads_in_partition; stage3.py) and held against it
  * gradient by gradient (tests/oracle/zero.py). [docs/method.md eq. buckets]
  */
-#include "fold/stage.h"
+#include "fold/engine_private.h"
 
 #include "base/banned.h"
 
 bool zero_fills_bucket(const struct run *run)
 {
     return run->engine == ENGINE_DEEPSPEED && run->zero >= 2;
+}
+
+bool zero_sums_in_fp32(const struct run *run)
+{
+    return run->engine == ENGINE_DEEPSPEED && run->zero == 2
+           && run->prec.grad == DT_FP32 && run->prec.param != DT_FP32
+           && !run_adapts(run);
+}
+
+/* As autograd makes one, whatever they are added up in. */
+static uint64_t arriving_bytes(const struct run *run)
+{
+    const enum dtype param = run->prec.param;
+    const bool half = param == DT_BF16 || param == DT_FP16;
+    return dtype_size(half && !run_adapts(run) ? param : run->prec.grad);
 }
 
 /* A list of slices, each of one rank, is flattened; one is reduced where it
@@ -62,13 +77,6 @@ static uint64_t copy_of(const struct stage *s, const struct bucket_fill *f)
     return f->low == f->high ? 0 : f->elems;
 }
 
-static void note_reduced(const struct stage *s, struct bucket_fill *f)
-{
-    f->copy = copy_of(s, f);
-    if (f->tensors > 0 && run_reduces_in_4_bits(s->run))
-        f->packed = in_4_bits(s->run, f);
-}
-
 /* Of the ranks that a full bucket has tensors of, the largest. */
 static uint64_t made_by(const struct stage *s, const struct bucket_fill *f)
 {
@@ -76,9 +84,33 @@ static uint64_t made_by(const struct stage *s, const struct bucket_fill *f)
     if (s->run->zero != 2 || f->tensors == 0)
         return most;
     const bool first = s->run->zero_rank == ZERO_RANK_FIRST;
+    if (zero_sums_in_fp32(s->run))
+        return first && f->low > 0 ? most : s->share;
     for (uint64_t r = f->low; r <= f->high && (!first || r == 0); r++)
         most = max_u64(most, s->rank[r].whole);
     return most;
+}
+
+/* Of a rank that has some of it: its tensors are slices of their own, each of
+ * which is cast to be added to the partition, that there is by then
+ * (_get_compact_grad_partition_slice, _add_to_grad_partition_buffer). */
+static void note_summed(const struct stage *s, struct bucket_fill *f)
+{
+    if (s->run->zero_rank == ZERO_RANK_FIRST && f->low > 0)
+        return;
+    f->partition = made_by(s, f);
+    f->added = min_u64(max_u64(f->largest, f->large), s->share);
+    if (f->large == 0 && f->tensors > 1)
+        f->copy = f->elems;
+}
+
+static void note_reduced(const struct stage *s, struct bucket_fill *f)
+{
+    f->copy = copy_of(s, f);
+    if (f->tensors > 0 && zero_sums_in_fp32(s->run))
+        note_summed(s, f);
+    if (f->tensors > 0 && run_reduces_in_4_bits(s->run))
+        f->packed = in_4_bits(s->run, f);
 }
 
 static struct bucket_fill emptied(const struct stage *s,
@@ -202,11 +234,20 @@ bool bucket_calm(const struct stage *s, uint32_t position)
 
 /* ---- bytes ---- */
 
+const char *zero_partition_label(const struct run *run)
+{
+    return zero_sums_in_fp32(run) ? "gradient partition, in fp32"
+                                  : "gradient partition, tensors whole";
+}
+
 /* A later micro-batch makes a second one, and adds it to the first. */
 static uint64_t partitions(const struct stage *s, const struct bucket_fill *f,
                            bool later)
 {
-    return later && 2 * f->partition > s->partition ? 2 : 1;
+    return later && 2 * f->partition > s->partition
+                   && !zero_sums_in_fp32(s->run)
+               ? 2
+               : 1;
 }
 
 static uint64_t partition_elems(const struct stage *s,
@@ -214,8 +255,7 @@ static uint64_t partition_elems(const struct stage *s,
 {
     if (s->run->offload_optimizer != OFFLOAD_NONE)
         return 0;
-    return later && 2 * f->partition <= s->partition ? s->partition
-                                                     : f->partition;
+    return later && partitions(s, f, later) == 1 ? s->partition : f->partition;
 }
 
 static bool has_bucket(const struct stage *s, const struct bucket_fill *f)
@@ -232,7 +272,8 @@ uint64_t bucket_bytes(const struct stage *s, const struct bucket_fill *f,
     const uint64_t grad = dtype_size(run->prec.grad);
     const uint64_t buckets = run->overlap_comm ? 2 : 1;
     return (has_bucket(s, f) ? run->reduce_bucket * wire * buckets : 0)
-           + f->large * grad + f->copy * wire + f->packed
+           + (f->large == 0 ? 0 : f->large * arriving_bytes(run))
+           + f->copy * wire + f->packed + f->added * FP32
            + (run->zero == 2 ? partition_elems(s, f, later)
                                    * partitions(s, f, later) * grad
                              : 0);
@@ -244,7 +285,9 @@ uint64_t bucket_most(const struct stage *s, uint64_t largest)
     const uint64_t wire = dtype_size(run->prec.reduce);
     const uint64_t grad = dtype_size(run->prec.grad);
     const uint64_t in_it = max_u64(run->reduce_bucket, largest);
-    uint64_t most = largest * grad;
+    uint64_t most = largest * arriving_bytes(run);
+    if (zero_sums_in_fp32(run))
+        most += s->share * FP32;
     if (run->zero == 2)
         most += 2 * run->reduce_bucket * wire + 2 * s->partition * grad;
     if (run_reduces_in_4_bits(run))
@@ -266,12 +309,14 @@ void bucket_put(struct put *p, const struct stage *s,
             A("buckets", run->overlap_comm ? 2 : 1));
     PUT(p, TERM_WGRAD_TMP,
         "a gradient larger than the bucket, until the next one comes",
-        F("elements", f->large), F("bytes", grad));
+        F("elements", f->large), F("bytes", arriving_bytes(run)));
     if (run->zero == 2)
-        PUT(p, TERM_GRAD_SHARDS, "gradient partition, tensors whole",
+        PUT(p, TERM_GRAD_SHARDS, zero_partition_label(run),
             F("elements", partition_elems(s, f, later)),
             F("bytes per gradient", grad),
             A("partitions", partitions(s, f, later)));
+    PUT(p, TERM_REDUCE_TMP, "a part cast to be added in fp32",
+        F("elements", f->added), F("bytes", FP32));
     PUT(p, TERM_REDUCE_TMP, "a gradient in 4 bits, sent and received",
         F("bytes", f->packed));
     PUT(p, TERM_REDUCE_TMP, "copy of a full bucket while it is reduced",

@@ -25,6 +25,7 @@ uint64_t engine_flat_share(const struct run *run, uint64_t dense,
                            uint64_t expert);
 /* fp32 gradients that the optimizer does not give back. */
 void engine_kept_copies(struct put *p, const struct stage *s);
+void engine_zero2_partition(struct put *p, const struct stage *s);
 void engine_zero3_partition(struct put *p, const struct stage *s);
 void engine_whole_grads(struct put *p, const struct stage *s);
 void engine_stepped_grads(struct put *p, const struct stage *s);

@@ -236,6 +236,11 @@ static void step_zero(struct put *p, const struct stage *s)
         step_implementation(p, s, own);
         return;
     }
+    if (zero_sums_in_fp32(run)) { /* it is flat, and the optimizer's gradient */
+        engine_zero2_partition(p, s);
+        step_implementation(p, s, own);
+        return;
+    }
     engine_zero3_partition(p, s);
     if (wide != 0)
         PUT(p, TERM_STEP_TMP, "flat gradients, as the master weights are",

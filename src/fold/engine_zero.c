@@ -204,6 +204,15 @@ static uint64_t zero_norm_bytes(const struct stage *s, uint64_t rank)
     return r->whole * dtype_size(s->run->prec.grad) + r->slice * 8;
 }
 
+/* No tensor is in it whole. */
+static void fp32_partition(struct stage *s, uint64_t ranks)
+{
+    s->partition = s->share;
+    s->norm = 0;
+    for (uint64_t r = 0; r < ranks; r++)
+        s->norm = max_u64(s->norm, s->rank[r].slice * 8);
+}
+
 static void zero_partition(struct stage *s, struct zero_layout *l)
 {
     const struct run *run = s->run;
@@ -223,6 +232,8 @@ static void zero_partition(struct stage *s, struct zero_layout *l)
         norm = max_u64(norm, zero_norm_bytes(s, r));
     }
     s->norm = norm - s->partition * dtype_size(run->prec.grad);
+    if (zero_sums_in_fp32(run))
+        fp32_partition(s, ranks);
 }
 
 void zero_layout(struct stage *s)

@@ -132,6 +132,7 @@ struct bucket_fill {
     uint64_t reduced;   /* so many times */
     uint64_t copy;      /* elements copied, at this moment */
     uint64_t packed;    /* bytes of one in 4 bits, sent and received, then */
+    uint64_t added;     /* elements that are cast, to be added in fp32, then */
     bool begun;         /* there is a bucket */
 };
 
@@ -493,6 +494,11 @@ uint64_t engine_share(const struct stage *s);
 /* ---- engine_bucket.c: gradients one after another, ZeRO-2 and -3 ---- */
 
 bool zero_fills_bucket(const struct run *run);
+/* Stage 2 keeps an even, flat partition of gradients in fp32, to which those of
+ * 16 bits are added (data_types.grad_accum_dtype; DeepSpeed 0.19.8,
+ * stage_1_and_2.py, _use_compact_grad_partition_buffer). */
+bool zero_sums_in_fp32(const struct run *run);
+const char *zero_partition_label(const struct run *run);
 void bucket_init(struct stage *s);
 /* Whether what is in the bucket is reduced before a gradient has room. */
 bool bucket_overflows(const struct stage *s, const struct bucket_fill *f,

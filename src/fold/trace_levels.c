@@ -550,7 +550,7 @@ static bool same_levels(const struct bucket_fill *a,
 {
     return a->large == b->large && a->partition == b->partition
            && a->copy == b->copy && a->packed == b->packed
-           && a->begun == b->begun;
+           && a->added == b->added && a->begun == b->begun;
 }
 
 void levels_bucket(struct tracer *r, const struct bucket_fill *fill)

@@ -20,11 +20,14 @@ static const struct config_row rows[] = {
     QUIET("bf16"),
     QUIET("bfloat16"),
     ONLY("fp16.auto_cast", "false"),
-    ONLY("fp16.fp16_master_weights_and_grads", "false"),
+    LATER("fp16.fp16_master_weights_and_grads"),
     ONLY("bf16.immediate_grad_update", "false"),
-    ONLY("bf16.bf16_master_weights_and_grads", "false"),
-    ONLY("bf16.bf16_optimizer_states", "false"),
-    ONLY("torch_autocast.enabled", "false"),
+    LATER("bf16.bf16_master_weights_and_grads"),
+    LATER("bf16.bf16_optimizer_states"),
+    LATER("torch_autocast.enabled"),
+    LATER("torch_autocast.dtype"),
+    ASIDE("torch_autocast.lower_precision_safe_modules",
+          "gradients of linears and convolutions are sent in 16 bits"),
     QUIET("torch_autocast"),
     ONLY("amp.enabled", "false"),
     QUIET("amp"),
@@ -101,7 +104,7 @@ static const struct config_row rows[] = {
     ONLY("zero_optimization.zero_quantized_nontrainable_weights", "false"),
     SAME_GIVEN("zero_optimization.zero_quantized_gradients",
                KEY_ZERO_QUANTIZED_GRADIENTS),
-    QUIET("zero_optimization.round_robin_gradients"),
+    ONLY("zero_optimization.round_robin_gradients", "false"),
     QUIET("zero_optimization.load_from_fp32_weights"),
     QUIET("zero_optimization.elastic_checkpoint"),
     ONLY("zero_optimization.legacy_stage1", "false"),
@@ -175,6 +178,62 @@ static const struct config_row rows[] = {
     QUIET("log_level"),
 };
 
+/* A type as runtime/config.py, DtypeEnum, has it; NULL: none of 16 bits. */
+static const char *half_word(struct str s)
+{
+    static const char *const fp16[] = { "fp16", "float16", "half",
+                                        "torch.float16" };
+    static const char *const bf16[] = { "bf16", "bfloat16", "torch.bfloat16" };
+    for (size_t i = 0; i < sizeof(fp16) / sizeof(fp16[0]); i++)
+        if (str_is(s, fp16[i]))
+            return "fp16-amp";
+    for (size_t i = 0; i < sizeof(bf16) / sizeof(bf16[0]); i++)
+        if (str_is(s, bf16[i]))
+            return "bf16-amp";
+    return NULL;
+}
+
+/* runtime/torch_autocast.py: fp32 weights; without a type, which PyTorch has
+ * one of, nothing is sent in it. */
+static void autocast(struct config *c)
+{
+    const struct json *type = config_at(c, "torch_autocast.dtype");
+    const char *word = type != NULL && type->kind == JSON_STRING
+                           ? half_word(type->text)
+                           : NULL;
+    if (word != NULL) {
+        config_set(c, type, KEY_PRECISION, word);
+        return;
+    }
+    const struct json *at =
+        type != NULL ? type : config_at(c, "torch_autocast.enabled");
+    diag_hint(config_bad(c, at, MEMPLAN_E_UNSUPPORTED,
+                         "torch_autocast without a type of 16 bits is not "
+                         "modelled"),
+              "write \"dtype\": \"bfloat16\" or \"float16\"");
+}
+
+/* bf16_optimizer.py and base_optimizer.py, _configure_master_weights: moments
+ * of 16 bits only where that is said too. */
+static void pure(struct config *c, const struct json *at, bool bf16)
+{
+    config_set(c, at, KEY_PRECISION, bf16 ? "bf16" : "fp16");
+    if (bf16 && config_is_true(c, "bf16.bf16_optimizer_states"))
+        config_set(c, at, KEY_OPTIMIZER_DTYPE, "bf16");
+}
+
+static void sixteen_bits(struct config *c, const struct json *at, bool bf16)
+{
+    if (config_is_true(c, "torch_autocast.enabled"))
+        config_note(c, "torch_autocast beside 16-bit weights is not modelled: "
+                       "they are computed with as they are");
+    if (config_is_true(c, bf16 ? "bf16.bf16_master_weights_and_grads"
+                               : "fp16.fp16_master_weights_and_grads"))
+        pure(c, at, bf16);
+    else
+        config_set(c, at, KEY_PRECISION, bf16 ? "bf16-mixed" : "fp16-mixed");
+}
+
 /* runtime/config.py: 16 bits of one kind, else the weights as they come, which
  * are fp32. "auto" leaves it to TrainingArguments. */
 static void precision(struct config *c)
@@ -204,8 +263,9 @@ static void precision(struct config *c)
                                       "fp16 and bf16 are both enabled");
         diag_hint(e, "enable one of them: DeepSpeed refuses both");
     } else if (on[0] != NULL || bf16 != NULL) {
-        config_set(c, bf16 != NULL ? bf16 : on[0], KEY_PRECISION,
-                   bf16 != NULL ? "bf16-mixed" : "fp16-mixed");
+        sixteen_bits(c, bf16 != NULL ? bf16 : on[0], bf16 != NULL);
+    } else if (config_is_true(c, "torch_autocast.enabled")) {
+        autocast(c);
     } else if (!automatic) {
         config_set(c, c->root, KEY_PRECISION, "fp32");
     }
@@ -277,13 +337,39 @@ static void nvme_path(struct emit *e, enum offload where, const char *path)
         emit_word(e, path, "/local_nvme");
 }
 
+static void emit_precision(struct emit *e, const struct run *r)
+{
+    const bool bf16 = r->prec.compute == DT_BF16;
+    switch (r->precision) {
+    case PREC_BF16:
+    case PREC_FP16:
+        emit_bool(e,
+                  bf16 ? "bf16.bf16_master_weights_and_grads"
+                       : "fp16.fp16_master_weights_and_grads",
+                  true);
+        if (bf16 && r->prec.optim == DT_BF16)
+            emit_bool(e, "bf16.bf16_optimizer_states", true);
+        /* fall through */
+    case PREC_BF16_MIXED:
+    case PREC_FP16_MIXED:
+        emit_bool(e, bf16 ? "bf16.enabled" : "fp16.enabled", true);
+        return;
+    case PREC_BF16_AMP:
+    case PREC_FP16_AMP:
+        emit_bool(e, "torch_autocast.enabled", true);
+        emit_word(e, "torch_autocast.dtype", bf16 ? "bfloat16" : "float16");
+        return;
+    case PREC_FP32:
+    case PREC_TF32:
+    case PREC_FP8_MIXED:
+    case PREC_FP4_MIXED:
+    case PRECISION_COUNT: return;
+    }
+}
+
 static void apart(struct emit *e, const struct run *r)
 {
-    if (r->precision == PREC_BF16_MIXED || r->precision == PREC_FP16_MIXED)
-        emit_bool(e,
-                  r->precision == PREC_BF16_MIXED ? "bf16.enabled"
-                                                  : "fp16.enabled",
-                  true);
+    emit_precision(e, r);
     if (r->optimizer == OPT_MOMENTUM) {
         emit_word(e, "optimizer.type", "SGD");
         emit_raw(e, "optimizer.params.momentum", "0.9");

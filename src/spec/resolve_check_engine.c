@@ -453,17 +453,33 @@ static void check_dtype(const struct run *r, enum setup_key key, bool none_ok,
                          : "use fp32, bf16 or fp16");
 }
 
+/* DeepSpeed's stage 2 adds 16-bit gradients to a partition in fp32 (0.19.8,
+ * stage_1_and_2.py, _use_compact_grad_partition_buffer). */
+static bool sums_in_fp32(const struct run *r)
+{
+    return r->zero == 2 && r->prec.grad == DT_FP32
+           && r->offload_optimizer == OFFLOAD_NONE;
+}
+
+/* Stage 1 has an optimizer of its own for bf16 alone; otherwise each parameter
+ * has a second gradient, whole (use_grad_accum_attribute), which is not held
+ * against anything. */
+static bool has_own_grad_dtype(const struct run *r)
+{
+    return (r->zero == 1 && r->prec.param == DT_BF16
+            && r->offload_optimizer == OFFLOAD_NONE)
+           || r->zero == 3 || run_is_bf16_pipeline(r) || sums_in_fp32(r);
+}
+
 /* autograd gives a gradient its weight's dtype. Who keeps another one:
- * DeepSpeed's stages 1 (BF16_Optimizer) and 3, FSDP and Megatron; stage 2
- * accumulates in the 16-bit type whatever grad_accum_dtype says. */
+ * DeepSpeed's stages 1 (BF16_Optimizer), 2 and 3, FSDP and Megatron. */
 static void check_grad_dtype(const struct run *r, struct diag *d)
 {
     enum dtype t = r->prec.grad, param = r->prec.param;
     bool ds = r->engine == ENGINE_DEEPSPEED;
     if (!r->given[KEY_GRAD_DTYPE] || t == param || !is_float(t))
         return;
-    if (ds ? r->zero == 1 || r->zero == 3 || run_is_bf16_pipeline(r)
-           : r->engine != ENGINE_DDP)
+    if (ds ? has_own_grad_dtype(r) : r->engine != ENGINE_DDP)
         return;
     char stage[RESOLVE_TEXT_MAX] = "";
     if (ds)
@@ -473,12 +489,49 @@ static void check_grad_dtype(const struct run *r, struct diag *d)
         "grad_dtype '%s' with engine '%s'%s, whose gradients have "
         "the weights' dtype, %s",
         dtype_name(t), ds ? "deepspeed" : "ddp", stage, dtype_name(param));
-    if (ds)
+    if (ds && r->offload_optimizer != OFFLOAD_NONE)
+        diag_hint(e, "leave it out, or use --zero 3");
+    else if (ds && r->zero == 1)
+        diag_hint(e, "leave it out, or use --zero 2 or 3");
+    else if (ds)
         diag_hint(e, "leave it out, or use --zero 1 or 3");
     else
         diag_hint(e, "leave it out, or use %s %s",
                   run_adapts(r) ? "--lora-dtype" : "--param-dtype",
                   dtype_name(t));
+}
+
+/* Master weights of 16 bits, whatever key says so: of bf16 with moments of
+ * it, else on the CPU alone (base_optimizer.py, _configure_master_weights;
+ * engine.py: 'only supported with ZeRO Stage 1, 2, or 3'). */
+static void check_16_bit_masters(const struct run *r, struct diag *d)
+{
+    const enum dtype t = updated(r);
+    const enum setup_key key =
+        r->given[KEY_MASTER_DTYPE] ? KEY_MASTER_DTYPE : KEY_PRECISION;
+    char buf[RESOLVE_TEXT_MAX];
+    if (r->engine != ENGINE_DEEPSPEED || run_adapts(r) || run_pipelines(r)
+        || r->impl == IMPL_PAPER || r->framework == FW_MEGATRON_DEEPSPEED
+        || (t != DT_FP16 && t != DT_BF16))
+        return;
+    const char *mixed = t == DT_BF16 ? "bf16-mixed" : "fp16-mixed";
+    if (r->zero == 0) {
+        memplan_error *e =
+            setup_error(d, MEMPLAN_E_CONFLICT, key,
+                        "%s '%s' with engine 'deepspeed' and zero 0, which has "
+                        "fp32 master weights",
+                        setup_field(key)->key, resolve_text(r, key, buf));
+        diag_hint(e, "use --precision %s", mixed);
+    } else if (r->offload_optimizer == OFFLOAD_NONE
+               && (t == DT_FP16 || r->prec.optim == DT_FP32)) {
+        memplan_error *e = setup_error(
+            d, MEMPLAN_E_CONFLICT, key,
+            "%s '%s' under DeepSpeed's ZeRO: 'Master weights "
+            "feature requires ZeRO-%" PRIu64 " Offload with DeepSpeedCPUAdam'",
+            setup_field(key)->key, resolve_text(r, key, buf), r->zero);
+        diag_hint(e, "use --precision %s, or add --offload-optimizer cpu",
+                  mixed);
+    }
 }
 
 /* What it kept is known of Megatron-DeepSpeed's runs alone. */
@@ -546,6 +599,7 @@ void resolve_check_precision(const struct run *r, struct diag *d)
     check_dtype(r, KEY_OPTIMIZER_DTYPE, r->optimizer == OPT_NONE, d);
 
     check_grad_dtype(r, d);
+    check_16_bit_masters(r, d);
     check_zero3_lists(r, d);
     check_master_dtype(r, d);
     resolve_check_peak(r, d);

@@ -180,13 +180,17 @@ static memplan_error *bad_form(struct diag *d, enum setup_key key,
     return e;
 }
 
-/* A size without its unit: 24 for 24GiB. What is too small as bytes only. */
-static bool lacks_gib(enum setup_key key, double x)
+/* A size without its unit: 24 for 24GiB, or, as bucket_cap_mb has it, 25 for
+ * 25MiB. What is too small as bytes only. */
+static const char *lacking_unit(enum setup_key key, double x)
 {
     const memplan_field *f = setup_field(key);
-    const double gib = 1 << 30;
-    return f->type == MEMPLAN_TYPE_BYTES && x > 0 && x < f->min
-           && in_bounds(key, x * gib);
+    const bool mib = key == KEY_DDP_BUCKET;
+    const double unit = mib ? 1 << 20 : 1 << 30;
+    if (f->type != MEMPLAN_TYPE_BYTES || !(x > 0) || x >= f->min
+        || !in_bounds(key, x * unit))
+        return NULL;
+    return mib ? "MiB" : "GiB";
 }
 
 /* A share without its sign: 40 for 40%. */
@@ -216,8 +220,10 @@ static memplan_error *bad_range(struct diag *d, enum setup_key key,
                    value.p);
     if (speed_example(key) != NULL && x > 0 && x < f->min)
         diag_hint(e, "%s", speed_example(key));
-    if (lacks_gib(key, x))
-        diag_hint(e, "these are bytes: write %.*sGiB", quoted(value), value.p);
+    const char *unit = lacking_unit(key, x);
+    if (unit != NULL)
+        diag_hint(e, "these are bytes: write %.*s%s", quoted(value), value.p,
+                  unit);
     return e;
 }
 

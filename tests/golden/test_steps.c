@@ -366,7 +366,8 @@ static void describe(struct run_name *out, const struct json *run)
     out->overflowed = is_setup(run, "zero_overflow", "kept");
     out->clips_in_step = is_setup(run, "framework", "deepspeed");
     out->steps_at_once = (out->clips_in_step && is_setup(run, "zero", "0")
-                          && is_setup(run, "precision", "bf16-mixed"))
+                          && (is_setup(run, "precision", "bf16-mixed")
+                              || is_setup(run, "precision", "fp16-mixed")))
                          || is_setup(run, "optimizer", "adagrad");
     out->differs_first = is_setup(run, "optimizer_in_backward", "true")
                          || is_setup(run, "optimizer", "galore")

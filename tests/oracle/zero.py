@@ -4,7 +4,7 @@ Every rank is a process that follows its own live bytes as step.py does, on real
 worst rank's.  DeepSpeed's CPU accelerator runs the same Python as on a GPU, without streams: buffers have the sizes and
 the order of a GPU's, and nothing overlaps.  Eager attention, no dropout, because kernels on the CPU are others.
 
-usage: DS_ACCELERATOR=cpu zero.py FOLDER [overflow|offload|hpz|mics|quantized|ratio|formats|autocast]   writes FOLDER/zero.json, one run a line
+usage: DS_ACCELERATOR=cpu zero.py FOLDER [overflow|offload|hpz|mics|quantized|ratio|formats|autocast|knobs|others|clip]   writes FOLDER/zero.json, one run a line
 
 With "overflow", under a DeepSpeed of 0.8.2 to 0.17.0, FOLDER/zero_overflow.json: fp16, whose first steps overflow; what is
 recorded is a step after those.
@@ -23,6 +23,12 @@ With "ratio", FOLDER/zero_ratio.json: some sub-groups of the optimizer on the CP
 
 With "formats", FOLDER/zero_formats.json: fp32, and bf16 with masters and moments in bf16. With "autocast",
 FOLDER/zero_autocast.json: fp32 weights under torch_autocast.
+
+With "knobs", FOLDER/zero_knobs.json: fp32 gradients in ZeRO-2, fp16 whose steps do not overflow, messages beside the
+backward (overlap_comm). With "others", what is not modelled: gradients in turn of the ranks (round_robin_gradients) and not
+in one buffer (contiguous_gradients), ZeRO-1 that reduces beside its backward, or whose fp16 gradients are added in fp32.
+
+With "clip", FOLDER/zero_clip.json: an offloaded optimizer with and without clipping.
 """
 import dataclasses
 import gc
@@ -75,6 +81,8 @@ class Run(step.Run):
     zero_quantized_gradients: bool = False
     gpus_per_node: int = 0
     offload_ratio: float = 1
+    round_robin_gradients: bool = False
+    contiguous_gradients: bool = True
 
 
 KEYS = dict(reduce_bucket="reduce_bucket_size", overlap_comm="overlap_comm")
@@ -99,6 +107,9 @@ def config_of(run):
     for key in FLAGS:
         if getattr(run, key):
             zero[key] = getattr(run, key)
+    for key in ("round_robin_gradients", "contiguous_gradients"):
+        if getattr(run, key) != getattr(Run, key):
+            zero[key] = getattr(run, key)
     if run.hpz_partition_size > 1:
         zero["zero_hpz_partition_size"] = run.hpz_partition_size
     more = dict(data_types=dict(grad_accum_dtype=run.grad_dtype)) if run.grad_dtype else {}
@@ -108,7 +119,7 @@ def config_of(run):
     return dict(train_micro_batch_size_per_gpu=step.SHAPES[run.shape]["b"], gradient_accumulation_steps=run.grad_accum,
                 bf16=dict(enabled=pure or run.precision == "bf16-mixed", bf16_master_weights_and_grads=pure,
                           bf16_optimizer_states=pure), zero_optimization=zero,
-                fp16=dict(enabled=run.precision == "fp16-mixed", initial_scale_power=18, hysteresis=1),
+                fp16=dict(enabled=run.precision == "fp16-mixed", initial_scale_power=18 if run.zero_overflow else 8, hysteresis=1),
                 gradient_clipping=1.0 if run.clip_grad else 0.0, zero_force_ds_cpu_optimizer=False,
                 zero_allow_untested_optimizer=True, **more)
 
@@ -278,6 +289,9 @@ def setup_of(run):
     if run.hpz_partition_size > 1:
         more["hpz_partition_size"] = run.hpz_partition_size
     more.update({key: getattr(run, key) for key in (*FLAGS, "gpus_per_node") if getattr(run, key)})
+    for key in ("round_robin_gradients", "contiguous_gradients"):
+        if getattr(run, key) != getattr(Run, key):
+            more[key] = getattr(run, key)
     if run.offload_ratio < 1:
         more["offload_ratio"] = run.offload_ratio
     away = {key: getattr(run, key) for key in ("offload_optimizer", "offload_params") if getattr(run, key)}
@@ -384,6 +398,60 @@ def formats(precisions=("fp32", "bf16")):
         yield Run(**base, zero=3, family="gpt2", prefetch_bucket=0, persistence_threshold=0)
 
 
+def autocasts():
+    yield from formats(["bf16-amp"])
+    base = dict(precision="bf16-amp")
+    for gpus in (2, 4):
+        for zero in (1, 2, 3):
+            yield Run(**base, zero=zero, gpus=gpus, shape="long", recompute="full")
+    for zero in (1, 2, 3):
+        yield Run(**base, zero=zero, gpus=4, grad_accum=2, overlap_comm=True)
+    for zero in (1, 2):
+        yield Run(**base, zero=zero, family="gpt2")
+    yield Run(**base, zero=3, shape="long", reduce_bucket=500000)
+    yield Run(**base, zero=3, shape="long", prefetch_bucket=0, persistence_threshold=0)
+
+
+def knobs():
+    wide = dict(zero=2, grad_dtype="fp32")
+    for gpus in (2, 4):
+        for shape in ("wide", "long"):
+            yield Run(**wide, gpus=gpus, shape=shape)
+        yield Run(**wide, gpus=gpus, grad_accum=2)
+    yield Run(**wide, gpus=4, overlap_comm=True)
+    yield Run(**wide, gpus=4, family="gpt2")
+    yield Run(**wide, reduce_bucket=500000)
+    yield Run(**wide, gpus=4, recompute="full", grad_accum=2)
+    for zero in (0, 1, 2, 3):
+        yield Run(zero=zero, precision="fp16-mixed")
+    yield Run(zero=2, gpus=4, overlap_comm=True)
+    for zero in (1, 2, 3):
+        yield Run(zero=zero, gpus=4, overlap_comm=True, grad_accum=2)
+    yield Run(zero=3, gpus=4, overlap_comm=True)
+
+
+def others():
+    """Read, not modelled: not among the goldens."""
+    yield Run(zero=1, precision="fp16-mixed", grad_dtype="fp32")
+    yield Run(zero=1, precision="fp16-mixed", grad_dtype="fp32", gpus=4, grad_accum=2)
+    yield Run(zero=1, gpus=4, overlap_comm=True)
+    for zero in (1, 2):
+        for gpus in (2, 4):
+            yield Run(zero=zero, gpus=gpus, round_robin_gradients=True)
+        yield Run(zero=zero, gpus=4, contiguous_gradients=False)
+        yield Run(zero=zero, contiguous_gradients=False, shape="long", grad_accum=2)
+        yield Run(zero=zero, contiguous_gradients=False, overlap_comm=True)
+    yield Run(zero=3, contiguous_gradients=False)
+    yield Run(zero=3, gpus=4, contiguous_gradients=False, shape="long", grad_accum=2)
+
+
+def clips():
+    for zero in (1, 2, 3):
+        for clip_grad in (True, False):
+            for grad_accum in (1, 2):
+                yield Run(zero=zero, clip_grad=clip_grad, grad_accum=grad_accum, offload_optimizer="cpu")
+
+
 step.STORED["bf16-mixed"] = torch.bfloat16
 step.STORED["fp16-mixed"] = torch.float16
 
@@ -391,7 +459,7 @@ if __name__ == "__main__":
     folder, what = pathlib.Path(sys.argv[1]), "".join(sys.argv[2:])
     todo = list({"": runs, "overflow": overflows, "offload": offloads, "hpz": hpzs, "mics": micses,
                  "quantized": quantizeds, "ratio": ratios, "formats": formats,
-                 "autocast": lambda: formats(["bf16-amp"])}[what]())
+                 "autocast": autocasts, "knobs": knobs, "others": others, "clip": clips}[what]())
     name = f"zero_{what}.json" if what else "zero.json"
     command = " ".join(["DS_ACCELERATOR=cpu python tests/oracle/zero.py tests/golden/oracle/steps", *sys.argv[2:]])
     places = sorted({(r.gpus, r.gpus_per_node) for r in todo})

@@ -57,7 +57,7 @@ static const char *pick(uint64_t *seed, const char *const *words)
 struct choice {
     const char *key, *value; /* NULL: not given */
 };
-enum { FIRST_ADAPTER = 32, FIRST_EIGHT = 74, FIRST_PART = 80, CHOICES = 84 };
+enum { FIRST_ADAPTER = 32, FIRST_EIGHT = 75, FIRST_PART = 81, CHOICES = 85 };
 struct trial {
     uint64_t index;
     const char *model;
@@ -714,6 +714,7 @@ static struct trial trial_of(uint64_t seed)
         { "norm_kernel", megatron || seed % 5 != 2 ? NULL
                          : seed % 2 == 0           ? "eager"
                                                    : "fused" },
+        { "grad_dtype", deepspeed && s % 6 == 5 ? "fp32" : NULL },
         { "zero_quantized_weights", sends_less ? "true" : NULL },
         { "zero_quantized_gradients", sends_less && s % 4 < 3 ? "true" : NULL },
         { "gpus_per_node",
@@ -1743,7 +1744,8 @@ static unsigned deepspeed_comes_back(const memplan_model *model, uint64_t s)
         { "zero", PICK(&s, "0", "1", "2", "3") },
         { "micro_batch", PICK(&s, "1", "4") },
         { "grad_accum", PICK(&s, "1", "4") },
-        { "precision", PICK(&s, "bf16-mixed", "fp16-mixed", "fp32") },
+        { "precision", PICK(&s, "bf16-mixed", "fp16-mixed", "fp32", "bf16-amp",
+                            "fp16-amp", "bf16") },
         { "clip_grad", PICK(&s, "true", "false") },
         { "optimizer", PICK(&s, "adamw", "lion", "momentum", "sgd") },
         { "reduce_bucket", PICK(&s, "500M", "20M", "200M") },

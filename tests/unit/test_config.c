@@ -255,6 +255,42 @@ static void test_deepspeed_words(void **state)
     has("cp=8 cp_comm=a2a attention=sdpa");
 }
 
+static void test_deepspeed_formats(void **state)
+{
+    (void)state;
+    import("deepspeed", "{\"torch_autocast\": {\"enabled\": true, "
+                        "\"dtype\": \"bfloat16\", "
+                        "\"lower_precision_safe_modules\": "
+                        "[\"torch.nn.Linear\"]}}");
+    has("precision=bf16-amp");
+    noted("f: torch_autocast.lower_precision_safe_modules is not modelled: "
+          "gradients of linears and convolutions are sent in 16 bits");
+    import("deepspeed", "{\"torch_autocast\": {\"enabled\": true, "
+                        "\"dtype\": \"half\"}}");
+    has("precision=fp16-amp");
+    import("deepspeed", "{\"torch_autocast\": {\"enabled\": false}}");
+    has("precision=fp32");
+    import("deepspeed", "{\"torch_autocast\": {\"enabled\": true}}");
+    refused(MEMPLAN_E_UNSUPPORTED,
+            "torch_autocast without a type of 16 bits is not modelled", 1);
+    import("deepspeed", "{\"torch_autocast\": {\"enabled\": true, "
+                        "\"dtype\": \"bf16\"}, "
+                        "\"bf16\": {\"enabled\": true}}");
+    has("precision=bf16-mixed");
+    noted("f: torch_autocast beside 16-bit weights is not modelled: they are "
+          "computed with as they are");
+    import("deepspeed", "{\"bf16\": {\"enabled\": true, "
+                        "\"bf16_master_weights_and_grads\": true, "
+                        "\"bf16_optimizer_states\": true}}");
+    has("precision=bf16 optimizer_dtype=bf16");
+    import("deepspeed", "{\"bf16\": {\"enabled\": true, "
+                        "\"bf16_master_weights_and_grads\": true}}");
+    has("precision=bf16 optimizer_dtype=");
+    import("deepspeed", "{\"fp16\": {\"enabled\": true, "
+                        "\"fp16_master_weights_and_grads\": true}}");
+    has("precision=fp16");
+}
+
 /* DeepSpeed itself refuses what zero_optimization does not know. */
 static void test_deepspeed_typos(void **state)
 {
@@ -1465,6 +1501,7 @@ int main(void)
         cmocka_unit_test(test_deepspeed),
         cmocka_unit_test(test_deepspeed_defaults),
         cmocka_unit_test(test_deepspeed_words),
+        cmocka_unit_test(test_deepspeed_formats),
         cmocka_unit_test(test_deepspeed_typos),
         cmocka_unit_test(test_deepspeed_refused),
         cmocka_unit_test(test_training_args),
