@@ -111,6 +111,8 @@ static norm_fn *own_norm(enum family family)
         { FAM_GEMMA2, gemma_norm },
         { FAM_GEMMA3, gemma_norm },
         { FAM_QWEN3_NEXT, gemma_norm },
+        { FAM_QWEN3_5, gemma_norm },
+        { FAM_QWEN3_5_MOE, gemma_norm },
         { FAM_OLMO2, olmo2_norm },
         { FAM_OLMO3, olmo2_norm },
         { FAM_HELIUM, olmo2_norm },

@@ -228,16 +228,44 @@ static tensor_id mamba2(struct builder *b, const struct ssm_dims *d,
 
 /* ---- gated delta net ---- */
 
-/* Of the interleaved projections: each part is copied out. */
+/* Of interleaved projections (Qwen3-Next's) each part is copied out. */
 struct delta_parts {
+    tensor_id of[2]; /* where they were copied from */
     tensor_id qkv, z, b, a;
 };
 
+static tensor_id project_delta(struct builder *b, const struct ssm_dims *d,
+                               const char *name, tensor_id x, struct dim out)
+{
+    return ssm_project(b, d,
+                       (struct linear){ .name = name,
+                                        .lora = LORA_MASK(LORA_IN_PROJ),
+                                        .x = x,
+                                        .in = b->h,
+                                        .out = out });
+}
+
+static struct delta_parts separate_projections(struct builder *b,
+                                               const struct ssm_dims *d,
+                                               tensor_id x)
+{
+    struct delta_parts p = { .of = { TENSOR_NONE, TENSOR_NONE } };
+    p.qkv = project_delta(b, d, "in_proj_qkv", x, d->conv);
+    p.z = project_delta(b, d, "in_proj_z", x, d->inner);
+    p.b = project_delta(b, d, "in_proj_b", x, d->heads);
+    p.a = project_delta(b, d, "in_proj_a", x, d->heads);
+    return p;
+}
+
 static struct delta_parts split_projections(struct builder *b,
                                             const struct ssm_dims *d,
-                                            tensor_id qkvz, tensor_id ba)
+                                            tensor_id x)
 {
     const struct ssm *m = &b->spec->ssm;
+    const tensor_id qkvz = project_delta(
+        b, d, "in_proj_qkvz", x, DIM("2*D+2*G*N", m->inner + d->conv.n));
+    const tensor_id ba =
+        project_delta(b, d, "in_proj_ba", x, DIM("2*H", 2 * m->heads));
     const struct dim keys = DIM("G*N", BYTES(b, m->groups, m->state));
     const struct shape key = SHAPE(b->t, keys), value = SHAPE(b->t, d->inner);
     const struct shape gate = SHAPE(b->t, d->heads);
@@ -254,6 +282,8 @@ static struct delta_parts split_projections(struct builder *b,
     const tensor_id q = build_copy_as(b, "q", part[0], &key);
     const tensor_id k = build_copy_as(b, "k", part[1], &key);
     p.qkv = build_cat3(b, "mixed_qkv", (const tensor_id[]){ q, k, v }, &all);
+    p.of[0] = qkvz;
+    p.of[1] = ba;
     return p;
 }
 
@@ -284,22 +314,10 @@ static tensor_id gated_norm(struct builder *b, const struct ssm_dims *d,
 static tensor_id delta_net(struct builder *b, const struct ssm_dims *d,
                            tensor_id x)
 {
-    const struct ssm *m = &b->spec->ssm;
     const bool loops = b->run->ssm_kernel == SSM_KERNEL_TORCH;
-    const struct linear qkvz = { .name = "in_proj_qkvz",
-                                 .lora = LORA_MASK(LORA_IN_PROJ),
-                                 .x = x,
-                                 .in = b->h,
-                                 .out =
-                                     DIM("2*D+2*G*N", m->inner + d->conv.n) };
-    const struct linear ba = { .name = "in_proj_ba",
-                               .lora = LORA_MASK(LORA_IN_PROJ),
-                               .x = x,
-                               .in = b->h,
-                               .out = DIM("2*H", 2 * m->heads) };
-    const tensor_id wide = ssm_project(b, d, qkvz),
-                    narrow = ssm_project(b, d, ba);
-    const struct delta_parts p = split_projections(b, d, wide, narrow);
+    const struct delta_parts p = b->spec->ssm.apart
+                                     ? separate_projections(b, d, x)
+                                     : split_projections(b, d, x);
     const struct ssm_conv conv = ssm_conv_params(b, d);
     const tensor_id mixed = loops ? torch_conv(b, d, p.qkv, &conv)
                                   : hf_causal_conv(b, d, p.qkv, &conv);
@@ -320,10 +338,9 @@ static tensor_id delta_net(struct builder *b, const struct ssm_dims *d,
     const tensor_id normed = gated_norm(b, d, core, z);
     const tensor_id y =
         ssm_project_out(b, d, build_view(b, "heads", normed, &flat));
-    const tensor_id frame[] = {
-        wide, narrow, p.z, p.b, p.a, mixed, f.beta, f.g
-    };
-    for (unsigned i = 0; i < 8; i++)
+    const tensor_id frame[] = { p.of[0], p.of[1], p.z,    p.b,
+                                p.a,     mixed,   f.beta, f.g };
+    for (unsigned i = p.of[0] == TENSOR_NONE ? 2 : 0; i < 8; i++)
         hf_hold(b, "the mixer's variables", frame[i]);
     return y;
 }

@@ -257,15 +257,14 @@ struct rewind {
 };
 
 /* A chunk's gradient of what it took from a tensor: as large as that, zeros but
- * for the chunk (select_backward), and added to those that were there. */
+ * for the chunk (select_backward), and added into those that were there, which
+ * nobody else holds. */
 static void gather(struct alive *a, uint64_t one, uint64_t all, bool first)
 {
     alive_take(a, all);
     alive_drop(a, one);
-    if (first)
-        return;
-    alive_take(a, all);
-    alive_drop(a, 2 * all);
+    if (!first)
+        alive_drop(a, all);
 }
 
 static void add_up(struct alive *a, uint64_t bytes)
@@ -374,7 +373,7 @@ static uint64_t loop_backward(struct builder *b, const struct delta *r,
 }
 
 /* Under autocast, whose casts are not followed: one sum beside the chunk's own
- * and what is made of it; of two chunks a bound. */
+ * and what is made of it. */
 static uint64_t low_backward(const struct builder *b, const struct delta *r,
                              const tensor_id in[6])
 {
@@ -385,7 +384,7 @@ static uint64_t low_backward(const struct builder *b, const struct delta *r,
     if (c == 1) /* nothing but the scores' has a gradient yet */
         return square + values > 2 * keys ? square + values - 2 * keys : 0;
     if (c == 2) /* most of what is kept is gone by then */
-        return square / 2;
+        return 0;
     return most + most / c + values / c;
 }
 

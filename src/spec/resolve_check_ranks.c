@@ -163,7 +163,7 @@ static bool has_other_plan(enum family family)
         FAM_PHIMOE,       FAM_JAMBA,     FAM_QWEN3_NEXT,  FAM_DEEPSEEK_V2,
         FAM_DOTS1,        FAM_ERNIE_MOE, FAM_DEEPSEEK_V3, FAM_DEEPSEEK_V32,
         FAM_MINICPM3,     FAM_LLAMA4,    FAM_QWEN2_VL,    FAM_QWEN2_5_VL,
-        FAM_QWEN3_VL_MOE,
+        FAM_QWEN3_VL_MOE, FAM_QWEN3_5,   FAM_QWEN3_5_MOE,
     };
     return IS_AMONG(family, some);
 }

@@ -49,6 +49,8 @@
     X(MAMBA2, "mamba2")                                                        \
     X(JAMBA, "jamba")                                                          \
     X(QWEN3_NEXT, "qwen3_next")                                                \
+    X(QWEN3_5, "qwen3_5_text")                                                 \
+    X(QWEN3_5_MOE, "qwen3_5_moe_text")                                         \
     X(DEEPSEEK, "deepseek")                                                    \
     X(DEEPSEEK_V2, "deepseek_v2")                                              \
     X(DEEPSEEK_V3, "deepseek_v3")                                              \
@@ -139,6 +141,7 @@ static inline bool family_has_axes(enum family family)
 {
     return family == FAM_QWEN2_VL || family == FAM_QWEN2_5_VL
            || family == FAM_QWEN3_VL || family == FAM_QWEN3_VL_MOE
+           || family == FAM_QWEN3_5 || family == FAM_QWEN3_5_MOE
            || family == FAM_QWEN2_VISION || family == FAM_QWEN2_5_VISION
            || family == FAM_QWEN3_VISION;
 }
@@ -250,6 +253,7 @@ struct ssm {
     uint64_t chunk;  /* tokens of a chunk (Mamba-2) */
     bool bias, conv_bias;
     bool norms; /* on the time step, B and C (Jamba) */
+    bool apart; /* qkv, z, b and a come of a product each (Qwen 3.5) */
 };
 
 /* Where a value of a specification comes from. */

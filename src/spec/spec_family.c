@@ -46,6 +46,8 @@ static const struct other_name {
     { "Mamba2ForCausalLM", FAM_MAMBA2 },
     { "JambaForCausalLM", FAM_JAMBA },
     { "Qwen3NextForCausalLM", FAM_QWEN3_NEXT },
+    { "Qwen3_5ForCausalLM", FAM_QWEN3_5 },
+    { "Qwen3_5MoeForCausalLM", FAM_QWEN3_5_MOE },
     { "DeepseekForCausalLM", FAM_DEEPSEEK },
     { "DeepseekV2ForCausalLM", FAM_DEEPSEEK_V2 },
     { "DeepseekV3ForCausalLM", FAM_DEEPSEEK_V3 },
@@ -137,6 +139,8 @@ static const struct other_name {
     { "ViTForImageClassification", FAM_VIT },
     { "ViTModel", FAM_VIT },
     { "qwen3_vl_moe_vision", FAM_QWEN3_VISION },
+    { "qwen3_5_vision", FAM_QWEN3_VISION },
+    { "qwen3_5_moe_vision", FAM_QWEN3_VISION },
 };
 
 /* ---- which family ---- */
@@ -426,9 +430,9 @@ bool import_choose_family(struct import *im)
 bool spec_translates_targets(const struct spec *spec)
 {
     static const enum family fused[] = {
-        FAM_MIXTRAL,     FAM_OLMOE,        FAM_QWEN3_MOE, FAM_QWEN3_NEXT,
-        FAM_GLM4_MOE,    FAM_DOTS1,        FAM_ERNIE_MOE, FAM_DEEPSEEK_V2,
-        FAM_DEEPSEEK_V3, FAM_DEEPSEEK_V32,
+        FAM_MIXTRAL,     FAM_OLMOE,       FAM_QWEN3_MOE,    FAM_QWEN3_NEXT,
+        FAM_QWEN3_5_MOE, FAM_GLM4_MOE,    FAM_DOTS1,        FAM_ERNIE_MOE,
+        FAM_DEEPSEEK_V2, FAM_DEEPSEEK_V3, FAM_DEEPSEEK_V32,
     };
     for (size_t i = 0; i < sizeof(fused) / sizeof(fused[0]); i++) {
         if (fused[i] == spec->family)

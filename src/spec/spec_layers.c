@@ -40,6 +40,8 @@ static const struct layer_list {
     { FAM_QWEN3_VL_MOE, "mlp_only_layers", LIST_DENSE },
     { FAM_QWEN3_NEXT, "layer_types", LIST_KINDS },
     { FAM_QWEN3_NEXT, "mlp_only_layers", LIST_DENSE },
+    { FAM_QWEN3_5, "layer_types", LIST_KINDS },
+    { FAM_QWEN3_5_MOE, "layer_types", LIST_KINDS },
     { FAM_DEEPSEEK_V32, "mlp_layer_types", LIST_MLPS },
     { FAM_LLAMA4, "moe_layers", LIST_SPARSE },
     { FAM_LLAMA4, "no_rope_layers", LIST_ROTARY },
@@ -349,6 +351,8 @@ static void read_list(struct import *im, const struct layer_list *l,
 {
     const struct json *at = json_member(im->object, l->key);
     const bool empty = at && at->kind == JSON_ARRAY && at->child == NULL;
+    if (l->list == LIST_DEEP && strncmp(im->model_type, "qwen3_5", 7) == 0)
+        return; /* its tower is Qwen3-VL's without them */
     if (l->list == LIST_DEEP
         && (!at || at->kind == JSON_NULL || at->kind == JSON_ARRAY)) {
         read_mergers(im, at, out, a);
@@ -447,7 +451,7 @@ void import_layers(struct import *im, struct spec *out, struct arena *a)
         || im->family == FAM_QWEN3_NEXT || im->family == FAM_ERNIE_MOE
         || im->family == FAM_LLAMA4 || im->family == FAM_QWEN3_VL_MOE)
         last_of_each(&out->sparse);
-    if (im->family == FAM_QWEN3_NEXT)
+    if (im->v[F_MIXER].n == MIX_DELTA)
         last_of_each(&out->attends);
     if (im->family == FAM_ERNIE_MOE)
         end_experts(im, out, a);

@@ -60,6 +60,11 @@ static const struct whole {
     { "qwen3_vl", "Qwen3VLForConditionalGeneration", "qwen3_vl_text",
       "qwen3_vl_vision", JOINT_QWEN, PART_TEXT, false,
       "vision_config.deepstack_visual_indexes" },
+    { "qwen3_5_moe", "Qwen3_5MoeForConditionalGeneration", "qwen3_5_moe_text",
+      "qwen3_5_moe_vision", JOINT_QWEN, PART_TEXT, false, NULL },
+    { "qwen3_5", "Qwen3_5ForConditionalGeneration", "qwen3_5_text",
+      "qwen3_5_vision", JOINT_QWEN, PART_TEXT, false,
+      "text_config.linear_num_value_heads" },
 };
 
 static const struct whole *whole_named(const char *type)

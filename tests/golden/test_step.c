@@ -78,6 +78,7 @@ static uint64_t targets_of(struct str name)
         { "c_proj", UINT64_C(1) << LORA_O },
         { "in_proj", UINT64_C(1) << LORA_IN_PROJ },
         { "in_proj_qkvz", UINT64_C(1) << LORA_IN_PROJ },
+        { "in_proj_qkv", UINT64_C(1) << LORA_IN_PROJ },
         { "x_proj", UINT64_C(1) << LORA_X_PROJ },
         { "out_proj", UINT64_C(1) << LORA_OUT_PROJ },
         { "w1", UINT64_C(1) << LORA_UP },

@@ -219,6 +219,11 @@ FAMILIES.update({
     "distilbert-span": (lambda c: _distilbert(c, architectures=["DistilBertForQuestionAnswering"]), False),
 })
 
+def _qwen3_5(name, c, layers, **more):
+    rope = dict(rope_type="default", rope_theta=10000.0, partial_rotary_factor=0.25, mrope_section=[c["d"] // 8, 0, 0])
+    return _llama_like(name, c, head_dim=c["d"], rope_parameters=rope, layer_types=[layers] * c["L"], **more)
+
+
 STATE_SPACE = {  # kernels of other packages: state_space.py
     "mamba": (lambda c: dict(model_type="mamba", hidden_size=c["h"], num_hidden_layers=c["L"], vocab_size=c["v"],
                              state_size=c["d"] // 2), False),
@@ -236,6 +241,12 @@ STATE_SPACE = {  # kernels of other packages: state_space.py
     "qwen3_next-gated": (lambda c: _llama_like("qwen3_next", c, head_dim=c["d"], num_experts=5, num_experts_per_tok=2,
                                                moe_intermediate_size=176, shared_expert_intermediate_size=144,
                                                layer_types=["full_attention"] * c["L"]), False),
+    "qwen3_5": (lambda c: _qwen3_5("qwen3_5_text", c, "linear_attention", linear_num_key_heads=c["kv"],
+                                   linear_num_value_heads=2 * c["kv"], linear_key_head_dim=c["d"],
+                                   linear_value_head_dim=c["d"] // 2), False),
+    "qwen3_5-gated": (lambda c: _qwen3_5("qwen3_5_text", c, "full_attention"), False),
+    "qwen3_5_moe-gated": (lambda c: _qwen3_5("qwen3_5_moe_text", c, "full_attention", num_experts=5, num_experts_per_tok=2,
+                                             moe_intermediate_size=176, shared_expert_intermediate_size=144), False),
 }
 FAMILIES.update(STATE_SPACE)
 

@@ -76,7 +76,7 @@ CLASSES.update({"qwen3_vl-vision": "models.qwen3_vl.modeling_qwen3_vl.Qwen3VLVis
                 "qwen2_vl-vision": "models.qwen2_vl.modeling_qwen2_vl.Qwen2VisionTransformerPretrainedModel",
                 "qwen2_5_vl-vision": "models.qwen2_5_vl.modeling_qwen2_5_vl.Qwen2_5_VisionTransformerPretrainedModel"})
 SIDE = 14  # patches a side of Qwen's images: two windows a side, of 4 and of 3 tokens
-for towers in ("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe"):
+for towers in ("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "qwen3_5"):
     importlib.import_module(f"transformers.models.{towers}.modeling_{towers}").torch_compilable_check = lambda *_: None
 
 
@@ -93,6 +93,13 @@ for qwen in ("qwen3_vl", "qwen3_vl_moe"):
 CONFIGS["qwen3_vl_moe"]["text_config"].update(num_experts=4, num_experts_per_tok=2, moe_intermediate_size=64)
 CONFIGS["qwen3_vl-last"] = {**CONFIGS["qwen3_vl"], "vision_config": {**CONFIGS["qwen3_vl"]["vision_config"],
                                                                      "deepstack_visual_indexes": [1, 3]}}
+# Qwen 3.5's layers without attention are state_space.py's.
+CONFIGS["qwen3_5"] = dict(
+    model_type="qwen3_5", image_token_id=1200, vision_config={
+        k: v for k, v in CONFIGS["qwen3_vl"]["vision_config"].items() if not k.startswith("deepstack")} | dict(model_type="qwen3_5_vision"),
+    text_config=dict(WORDS_OF_QWEN, model_type="qwen3_5_text", head_dim=16, layer_types=["full_attention"] * L,
+                     rope_parameters=dict(MROPE, mrope_section=[2, 0, 0], partial_rotary_factor=0.25)))
+CLASSES["qwen3_5"] = "Qwen3_5ForConditionalGeneration"
 CLASSES.update({"qwen3_vl": "Qwen3VLForConditionalGeneration", "qwen3_vl_moe": "Qwen3VLMoeForConditionalGeneration"})
 
 
@@ -149,7 +156,7 @@ for towers, name in (("qwen3_vl", "Qwen3VLTextModel"), ("qwen3_vl_moe", "Qwen3VL
     getattr(importlib.import_module(f"transformers.models.{towers}.modeling_{towers}"), name)._deepstack_process = deepstack
 
 IMAGES = {}
-for whole in ("llava", "llama4", "gemma3", "qwen2_vl", "qwen2_5_vl", "qwen3_vl"):
+for whole in ("llava", "llama4", "gemma3", "qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_5"):
     for word, images in (("two", 2), ("none", 0)):
         CONFIGS[f"{whole}-{word}"], IMAGES[f"{whole}-{word}"] = CONFIGS[whole], images
 
@@ -195,7 +202,7 @@ FROZEN = {  # all dtypes and attentions of ALL_KINDS
     "llama4-none-frozen-vision-projector": ["vision", "projector"],
     "gemma3-none-frozen-vision-projector": ["vision", "projector"],
 }
-for qwen in ("qwen2_vl", "qwen2_5_vl", "qwen3_vl"):
+for qwen in ("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_5"):
     for frozen in (["vision"], ["text"], ["projector"], ["vision", "projector"], ["vision", "text"]):
         FROZEN["-".join((qwen, "frozen", *frozen))] = frozen
     FROZEN[f"{qwen}-none-frozen-vision-projector"] = ["vision", "projector"]
@@ -218,7 +225,7 @@ EXCLUDED = {"vision": r"(vision_tower|vision_model|visual\.(?!merger|deepstack))
 
 def with_adapters():
     """name-lora-setting, of those that a class has: Llama 4's fused experts are no targets of all-linear."""
-    for name in ("llava", "gemma3", "llama4", "clip", "qwen2_vl", "qwen2_5_vl", "qwen3_vl"):
+    for name in ("llava", "gemma3", "llama4", "clip", "qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_5"):
         for word, (targets, _, full) in ADAPTED.items():
             if (targets == "all-linear" and name == "llama4" or full and name == "clip" or word == "seven" and name == "clip"
                     or word == "all-projector" and name == "gemma3" or (word == "qv-vision") == name.startswith("qwen")

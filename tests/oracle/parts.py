@@ -19,6 +19,7 @@ VISION = dict(hidden_size=72, num_attention_heads=6, intermediate_size=112, num_
 CLASSES = {"gemma3": "Gemma3ForConditionalGeneration", "llama4": "Llama4ForConditionalGeneration",
            "llava": "LlavaForConditionalGeneration", "clip": "CLIPModel",
            "qwen3_vl": "Qwen3VLForConditionalGeneration", "qwen3_vl_moe": "Qwen3VLMoeForConditionalGeneration",
+           "qwen3_5": "Qwen3_5ForConditionalGeneration", "qwen3_5_moe": "Qwen3_5MoeForConditionalGeneration",
            "qwen2_vl": "Qwen2VLForConditionalGeneration", "qwen2_5_vl": "Qwen2_5_VLForConditionalGeneration"}
 
 
@@ -89,6 +90,21 @@ def qwen3():
         yield kind(name, text_config=kind(name + "_text", **text), vision_config=tower, tie_word_embeddings=False)
 
 
+def qwen3_5():
+    tower = dict(hidden_size=72, depth=4, num_heads=6, out_hidden_size=96, intermediate_size=112)
+    words = {k: v for k, v in TEXT.items() if k != "num_hidden_layers"}
+    for name, experts in (("qwen3_5", {}), ("qwen3_5_moe", dict(num_experts=4, num_experts_per_tok=2, moe_intermediate_size=48))):
+        text = dict(words, head_dim=24, num_hidden_layers=5, **experts)
+        linear = dict(linear_num_key_heads=2, linear_num_value_heads=6, linear_key_head_dim=8, linear_value_head_dim=12)
+        for more in ({}, linear, dict(full_attention_interval=2), dict(layer_types=["full_attention"] * 2 + ["linear_attention"] * 3),
+                     dict(linear_conv_kernel_dim=3), dict(attention_bias=True)):
+            yield kind(name, text_config=kind(name + "_text", **text, **more), vision_config=tower)
+        for vision in ({**tower, "model_type": name}, {**tower, "model_type": name + "_vision"}, {**tower, "spatial_merge_size": 3},
+                       {**tower, "num_position_embeddings": 100}, {k: v for k, v in tower.items() if k != "depth"}):
+            yield kind(name, text_config=kind(name + "_text", **text), vision_config=vision)
+        yield kind(name, text_config=text, vision_config=tower, tie_word_embeddings=True)
+
+
 def size(module):
     return sum(p.numel() for p in {id(p): p for p in module.parameters()}.values())
 
@@ -120,4 +136,4 @@ def count(settings):
 
 
 if __name__ == "__main__":
-    pathlib.Path(sys.argv[1]).write_text("".join(json.dumps(count(c)) + "\n" for c in (*configurations(), *qwen(), *qwen3())))
+    pathlib.Path(sys.argv[1]).write_text("".join(json.dumps(count(c)) + "\n" for c in (*configurations(), *qwen(), *qwen3(), *qwen3_5())))

@@ -87,6 +87,7 @@ def resolved(module, *names):
 ADAPTED = {  # what PEFT lets and the kernels call
     "mamba": ["in_proj"], "mamba2": ["in_proj"], "jamba": ["in_proj", "x_proj", "out_proj"],
     "qwen3_next": ["in_proj_qkvz", "in_proj_ba", "out_proj"],
+    "qwen3_5": ["in_proj_qkv", "in_proj_z", "in_proj_b", "in_proj_a", "out_proj"],
 }
 
 
@@ -120,11 +121,13 @@ if __name__ == "__main__":
     from transformers.models.jamba import modeling_jamba
     from transformers.models.mamba import modeling_mamba
     from transformers.models.mamba2 import modeling_mamba2
+    from transformers.models.qwen3_5 import modeling_qwen3_5
     from transformers.models.qwen3_next import modeling_qwen3_next
     resolved(modeling_mamba, "mamba_inner_fn", "causal_conv1d_fn", "mamba_selective_scan")
     resolved(modeling_jamba, "causal_conv1d_fn", "mamba_selective_scan")
     resolved(modeling_mamba2, "mamba2_split_conv1d_scan_combined", "causal_conv1d_fn", "mamba2_chunk_scan")
-    resolved(modeling_qwen3_next, "torch_chunk_gated_delta_rule", "causal_conv1d_fn")
+    for module in (modeling_qwen3_next, modeling_qwen3_5):
+        resolved(module, "torch_chunk_gated_delta_rule", "causal_conv1d_fn")
     import describe
     for name in sys.argv[3:] or families.STATE_SPACE:
         for setting in describe.settings(name):
@@ -138,7 +141,7 @@ if __name__ == "__main__":
             path.write_text(golden.dump(result))
         if name in ADAPTED:
             with_adapters(folder, name, ADAPTED[name])
-        if name in ("mamba", "mamba2", "qwen3_next"):
+        if name in ("mamba", "mamba2", "qwen3_next", "qwen3_5"):
             head = step.head("python tests/oracle/state_space.py tests/golden/oracle CODE")
             rows = [step.record(run) for run in steps(name)]
             (folder / "steps" / f"{name}.json").write_text(step.dump(head, rows))

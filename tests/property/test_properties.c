@@ -175,6 +175,15 @@ static bool is_whole(const char *model)
            || model == rowed || model == stacked;
 }
 
+/* Attention in every fourth layer, delta nets in the others. */
+static const char mixed[] =
+    "{\"model_type\": \"qwen3_5_text\", \"hidden_size\": 512,"
+    "\"num_hidden_layers\": 8, \"vocab_size\": 32000,"
+    "\"intermediate_size\": 1024, \"num_attention_heads\": 8,"
+    "\"num_key_value_heads\": 2, \"head_dim\": 64,"
+    "\"linear_num_key_heads\": 4, \"linear_num_value_heads\": 8,"
+    "\"linear_key_head_dim\": 64, \"linear_value_head_dim\": 64}";
+
 /* Windows over an image, smaller ones at its edges. */
 static const char windowed[] =
     "{\"model_type\": \"qwen2_5_vl_vision\", \"depth\": 6,"
@@ -553,6 +562,8 @@ static struct trial trial_of(uint64_t seed)
     if (state)
         t.model = PICK(&s, "mamba-370m", "mamba2-780m", "jamba-v0.1",
                        "qwen3-next-80b-a3b");
+    if (state && seed % 5 == 2) /* not PICK, as above */
+        t.model = mixed;
     const bool ddp = strcmp(fw, "hf") == 0;
     const bool fsdp = strcmp(fw, "fsdp") == 0;
     const char *re = titan      ? PICK(&s, "none", "full", "ops")

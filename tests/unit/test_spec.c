@@ -1199,6 +1199,11 @@ static void test_hybrids(void **state)
                 "\"vocab_size\": 151936, \"num_experts\": 0, "
                 "\"num_experts_per_tok\": 2}");
     assert_int_equal(count_params(&s), UINT64_C(3824499456));
+    /* what the classes of transformers 5.23 have on the meta device */
+    s = spec_of("{\"model_type\": \"qwen3_5_text\"}");
+    assert_int_equal(count_params(&s), UINT64_C(8953803264));
+    s = spec_of("{\"model_type\": \"qwen3_5_moe_text\"}");
+    assert_int_equal(count_params(&s), UINT64_C(34660610688));
 }
 
 static void test_dispatch(void **state)
