@@ -492,7 +492,6 @@ static void zero_reduce(struct put *p, const struct stage *s)
 void engine_reduce(struct put *p, const struct stage *s)
 {
     const struct run *run = s->run;
-    const uint64_t wire = dtype_size(run->prec.reduce);
     pipe_after(p, s);
     if (fsdp_reduces_at_last(run)) {
         fsdp_first_reduced(p, s);
@@ -501,9 +500,6 @@ void engine_reduce(struct put *p, const struct stage *s)
     whole_grads(p, s, s->sum.own_elems - fsdp_root_own_to_come(s));
     if (engine_reduces_blocks(run))
         fsdp_root_done(p, s);
-    if (engine_reduces_blocks(run) && run->engine == ENGINE_FSDP2)
-        PUT(p, TERM_REDUCE_TMP, "reduce-scatter input of the root group",
-            F("elements", fsdp_root_elems(s)), F("bytes", wire));
     megatron_reduce(p, s);
     if (run->engine != ENGINE_DEEPSPEED)
         return;

@@ -608,11 +608,13 @@ void fsdp_unit_done(struct put *p, const struct stage *s, uint32_t position,
     }
 }
 
+/* Version 2 reduces when the whole gradients are copied and gone. */
 uint64_t fsdp_root_own_to_come(const struct stage *s)
 {
     const struct block_states *joint = root_joint(s);
     const struct run *run = s->run;
-    if (!flattens(s) || (run->grad_accum > 1 && !fsdp_defers(run)))
+    if ((!flattens(s) && run->engine != ENGINE_FSDP2)
+        || (run->grad_accum > 1 && !fsdp_defers(run)))
         return 0;
     uint64_t own = joint != NULL ? joint->own_elems : 0;
     if (embed_is_last(s))
@@ -661,6 +663,49 @@ static void put_left_whole(struct put *p, const struct stage *s)
         F("bytes", bytes));
 }
 
+/* The gradient of the root's last parameter, which a loop's variable holds to
+ * the end (_fsdp_collectives.py, foreach_reduce: unsharded_grad). */
+static uint64_t root_last(const struct stage *s)
+{
+    const uint32_t at =
+        s->head && !head_apart(s) ? s->p->head : stage_block(s, 0);
+    const struct block *b = &s->p->block[at];
+    for (uint32_t i = b->tensor_count; i-- > 0;) {
+        const struct tensor *t = &s->p->tensor[b->tensor_first + i];
+        if (t->role == ROLE_PARAM && t->trainable && !t->statistic && !t->tied)
+            return fsdp_defers(s->run)
+                       ? t->elems * dtype_size(s->run->prec.reduce)
+                       : round_alloc(tensor_grad_bytes(t));
+    }
+    return 0;
+}
+
+/* Version 2's, beside the input of its reduce-scatter: whole gradients while
+ * they are copied there, or what comes of it and the last of them, whichever is
+ * more. */
+static void root_scattered(struct put *p, const struct stage *s)
+{
+    const struct precision_bytes *prec = &s->run->prec;
+    const uint64_t elems = fsdp_root_elems(s);
+    const uint64_t wire = elems * dtype_size(prec->reduce);
+    const uint64_t whole = fsdp_defers(s->run) ? wire : fsdp_root_wgrads(s);
+    const uint64_t last = elems == 0 ? 0 : root_last(s);
+    const uint64_t sizes =
+        dtype_size(prec->reduce)
+        + (prec->reduce == prec->grad ? 0 : dtype_size(prec->grad));
+    PUT(p, TERM_REDUCE_TMP, "reduce-scatter input of the root group",
+        F("elements", elems), F("bytes", dtype_size(prec->reduce)));
+    if (div_up(elems, s->run->shard) * sizes + last <= whole) {
+        root_parts(p, whole);
+        return;
+    }
+    root_parts(p, last);
+    if (prec->reduce == prec->grad)
+        put_reduced(p, s, elems);
+    else
+        put_recast(p, s, elems);
+}
+
 /* The root's own turn, the last: joined while its parameters are whole, or
  * cast when they are not, whichever is more. */
 void fsdp_root_done(struct put *p, const struct stage *s)
@@ -669,8 +714,12 @@ void fsdp_root_done(struct put *p, const struct stage *s)
     const uint64_t wire = fsdp_root_elems(s) * dtype_size(run->prec.reduce);
     const uint64_t grads = fsdp_root_wgrads(s);
     const uint64_t waited = fsdp_defers(run) ? grads : 0;
-    if (run->engine == ENGINE_FSDP2 || !flattens(s)) {
-        root_parts(p, waited && run->engine == ENGINE_FSDP2 ? wire : grads);
+    if (run->engine == ENGINE_FSDP2) {
+        root_scattered(p, s);
+        return;
+    }
+    if (!flattens(s)) {
+        root_parts(p, grads);
         return;
     }
     const uint64_t cast =

@@ -142,10 +142,11 @@ static void put_kept(struct put *p, const struct stage *s, uint32_t position)
     const bool in_layers =
         p->m->phase == PHASE_FORWARD || p->m->phase == PHASE_RECOMPUTE;
     PUT(p, TERM_SHARED, "made once a micro-batch",
-        F("bytes", in_layers                   ? s->shared
-                   : p->inside                 ? stage_shared_inside(s)
-                   : p->m->phase == PHASE_LOSS ? s->shared_late
-                                               : s->shared_kept));
+        F("bytes", in_layers   ? s->shared
+                   : p->inside ? stage_shared_inside(s)
+                   : p->m->phase == PHASE_LOSS
+                       ? s->shared_late
+                       : stage_shared_back(s, position)));
     PUT(p, TERM_INPUTS, "token ids and labels", F("bytes", s->inputs));
     PUT(p, TERM_SAVED_LAYERS, "hidden states at the stage's borders",
         F("bytes", s->stage_input));

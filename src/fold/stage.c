@@ -271,9 +271,10 @@ static uint64_t role_bytes(const struct program *p, tensor_id first, uint64_t n)
     return sum;
 }
 
-static bool some_op_saves(const struct program *p, tensor_id id)
+static bool some_op_saves(const struct program *p, uint32_t from, uint32_t to,
+                          tensor_id id)
 {
-    for (uint32_t k = 0; k < p->n_ops; k++) {
+    for (uint32_t k = from; k < to; k++) {
         tensor_id saved[SAVED_MAX];
         const size_t n = op_saves(p, &p->op[k], saved);
         for (size_t i = 0; i < n; i++)
@@ -286,16 +287,20 @@ static bool some_op_saves(const struct program *p, tensor_id id)
 /* Rope tables are kept, a mask that is only added is not. */
 static struct shared_bytes shared_of(const struct program *p, bool rotary)
 {
+    const struct block *words_of = &p->block[p->embed];
     struct shared_bytes sum = { 0 };
     for (tensor_id id = p->first_shared; id < p->first_shared + p->n_shared;
          id++) {
         const struct tensor *t = &p->tensor[id];
         if (t->rotary != rotary || t->rests)
             continue;
-        const bool kept = some_op_saves(p, id);
+        const bool kept = some_op_saves(p, 0, p->n_ops, id);
+        const bool words = some_op_saves(
+            p, words_of->op_first, words_of->op_first + words_of->op_count, id);
         const uint64_t bytes = round_alloc(t->bytes);
         sum.all += t->storage == id ? bytes : 0;
         sum.kept += kept ? bytes : 0;
+        sum.last += words ? bytes : 0;
         sum.late += kept || t->held ? bytes : 0;
     }
     return sum;
@@ -329,6 +334,12 @@ static void share(struct stage *s, const struct memory_fold *f)
     /* a checkpoint keeps what its layers share: masks too */
     if (s->recomputed > 0)
         s->shared_kept = s->shared_late = s->shared;
+    /* to the end of backward where it is a keyword's value (ctx.run_function,
+       modeling_layers.py, GradientCheckpointingLayer) */
+    const bool stays =
+        !run_is_hf(run) || (s->recomputed > 0 && run->recompute_reentrant);
+    s->shared_last =
+        stays ? s->shared_kept : rotary * r->last + others * o->last;
 }
 
 static uint64_t first_layer_of(const struct run *run, uint64_t stage)

@@ -72,6 +72,7 @@ struct stage {
     uint64_t shared, inputs;      /* bytes a micro-batch */
     uint64_t global_buffer_bytes; /* largest use by a block of the stage */
     uint64_t shared_kept;         /* of shared: what backward needs */
+    uint64_t shared_last;         /* ... when all layers have run backward */
     uint64_t shared_late;         /* ... or variables hold while the loss is
                                      computed */
     struct frame frame[FRAMES_MAX];
@@ -154,7 +155,7 @@ enum unit_done {
 /* Of tensors that layers share: all, what some operation keeps, and what is
  * held while the loss is computed. */
 struct shared_bytes {
-    uint64_t all, kept, late;
+    uint64_t all, kept, last, late;
 };
 
 /* What all stages share. */
@@ -249,6 +250,8 @@ uint64_t stage_frames(const struct stage *s, uint32_t position);
  * and of what a micro-batch's layers share. */
 uint64_t stage_frames_inside(const struct stage *s);
 uint64_t stage_shared_inside(const struct stage *s);
+/* Of it, what is there while a block runs backward. */
+uint64_t stage_shared_back(const struct stage *s, uint32_t position);
 /* Gradients, in backward, of what blocks below a position handed to such above
  * it: block.hands_far. */
 uint64_t stage_far_gradients(const struct stage *s, uint32_t position);

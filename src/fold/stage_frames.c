@@ -115,6 +115,12 @@ uint64_t stage_shared_inside(const struct stage *s)
     return run_spreads(s->run) ? s->shared_late : s->shared;
 }
 
+/* Below the layers that it is made for there is the embedding alone. */
+uint64_t stage_shared_back(const struct stage *s, uint32_t position)
+{
+    return s->embed && position == 0 ? s->shared_last : s->shared_kept;
+}
+
 uint64_t stage_far_gradients(const struct stage *s, uint32_t position)
 {
     uint64_t made = 0, used = 0;

@@ -576,7 +576,8 @@ static bool is_inside(const struct tracer *r, enum phase phase)
     return phase == PHASE_LOSS && r->s->walk[r->s->p->head].returns;
 }
 
-static uint64_t shared_wanted(const struct tracer *r, enum phase phase)
+static uint64_t shared_wanted(const struct tracer *r, enum phase phase,
+                              uint32_t position)
 {
     const struct stage *s = r->s;
     if (r->slot == SLOT_WEIGHT) /* done, but for its weights */
@@ -585,7 +586,8 @@ static uint64_t shared_wanted(const struct tracer *r, enum phase phase)
         return s->shared;
     if (is_inside(r, phase))
         return stage_shared_inside(s);
-    return phase == PHASE_LOSS ? s->shared_late : s->shared_kept;
+    return phase == PHASE_LOSS ? s->shared_late
+                               : stage_shared_back(s, position);
 }
 
 void levels_at(struct tracer *r, enum phase phase, uint32_t position)
@@ -596,7 +598,7 @@ void levels_at(struct tracer *r, enum phase phase, uint32_t position)
     if (t->v == NULL)
         targets_at(r, t, position, back);
     const bool done = r->slot == SLOT_WEIGHT;
-    r->level[LEVEL_SHARED].want = shared_wanted(r, phase);
+    r->level[LEVEL_SHARED].want = shared_wanted(r, phase, position);
     r->level[LEVEL_INPUTS].want = done ? 0 : s->inputs;
     r->level[LEVEL_STAGE_INPUT].want = done ? 0 : s->stage_input;
     r->level[LEVEL_IN_FLIGHT].want =

@@ -5,7 +5,7 @@ collectives do nothing, the engines allocate, free and resize all their buffers.
 is in the order in which the host runs it, so a buffer is counted from where it is allocated to where it is released, and
 waits of one stream for another make no difference, as they do not to the allocator's figures of allocated bytes.
 
-usage: engines.py FOLDER [engine ...]        writes FOLDER/fsdp2.json, ddp.json and hsdp.json (hybrid), one run a line
+usage: engines.py FOLDER [engine ...]        writes FOLDER/fsdp2.json, ddp.json, hsdp.json (hybrid) and fsdp2_root.json, one run a line
 """
 import contextlib
 import dataclasses
@@ -242,9 +242,20 @@ def hybrid():
                 yield Run(**base, precision="bf16-mixed", reduce_dtype="fp32", grad_accum=2, grad_sync="last")
 
 
+def root():
+    """Mostly words: the root's reduction is the fullest."""
+    for gpus in (2, 8, 64):
+        base = dict(shape="root", gpus=gpus, optimizer_impl="fused", recompute="full")
+        yield Run(**base, precision="bf16-mixed", reduce_dtype="fp32")
+        if gpus == 2:
+            yield Run(**base, precision="bf16-mixed")
+        yield Run(**base, precision="bf16-mixed", reduce_dtype="fp32", grad_accum=2, grad_sync="last")
+        yield Run(**base, precision="bf16", grad_accum=2, grad_sync="last")
+
+
 def runs(engine):
-    if engine == "hsdp":
-        yield from hybrid()
+    if engine in ("hsdp", "fsdp2_root"):
+        yield from hybrid() if engine == "hsdp" else root()
         return
     for family in ("llama", "gpt2"):
         for gpus in (8, 64):
@@ -278,4 +289,4 @@ step.STORED["bf16-mixed"] = FP32
 idle_cuda()
 
 if __name__ == "__main__":
-    step.main_of(["fsdp2", "ddp", "hsdp"], runs, record, "python tests/oracle/engines.py tests/golden/oracle/steps")
+    step.main_of(["fsdp2", "ddp", "hsdp", "fsdp2_root"], runs, record, "python tests/oracle/engines.py tests/golden/oracle/steps")

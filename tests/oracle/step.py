@@ -47,11 +47,15 @@ SHAPES = {  # sizes whose tensors are multiples of 512 bytes; "wide": weights an
     "wide": dict(b=1, s=128, h=512, a=8, kv=4, d=64, f=1408, v=4096, L=4),
     "long": dict(b=4, s=256, h=256, a=4, kv=2, d=64, f=768, v=2048, L=6),
 }
+LATE = {  # fullest when backward ends: mostly words, under a mask; "root": words apart from the head, in shards
+    "masked": dict(b=1, s=256, h=1024, a=32, kv=32, d=32, f=256, v=8192, L=1),
+    "root": dict(b=1, s=64, h=512, a=8, kv=4, d=64, f=512, v=8192, L=2),
+}
 STATE = dict(b=2, s=72, h=256, a=4, kv=2, d=64, f=512, v=2048, L=2)  # of layers with a loop over tokens
 
 
 def shape_of(run):
-    return STATE if run.shape == "state" else SHAPES[run.shape]
+    return STATE if run.shape == "state" else LATE.get(run.shape) or SHAPES[run.shape]
 
 
 class Rounded(Tracker):
@@ -75,6 +79,8 @@ def sizes(family, c):
                     n_positions=c["s"])
     if family in families.STATE_SPACE:
         return families.STATE_SPACE[family][0](c)
+    if family == "falcon-rw":
+        return dict(families.FAMILIES[family][0](c), tie_word_embeddings=True)
     assert family == "llama"
     return dict(model_type="llama", hidden_size=c["h"], num_attention_heads=c["a"], num_key_value_heads=c["kv"],
                 head_dim=c["d"], intermediate_size=c["f"], vocab_size=c["v"], num_hidden_layers=c["L"],
@@ -195,7 +201,8 @@ def setup_of(run):
     more = dict(recompute_reentrant=True) if run.recompute_reentrant else {}
     if not run.set_to_none:
         more["zero_grad_set_to_none"] = False
-    kernel = "flash" if run.attention == "sdpa" and run.precision != "fp32" else run.attention
+    masked = run.precision == "fp32" or run.shape == "masked"  # flash has no masks
+    kernel = "flash" if run.attention == "sdpa" and not masked else run.attention
     return dict(framework="hf", micro_batch=shape_of(run)["b"], seq_len=shape_of(run)["s"],
                 precision=run.precision, attention=kernel, optimizer=run.optimizer, optimizer_impl=run.optimizer_impl,
                 grad_accum=run.grad_accum, clip_grad=run.clip_grad, recompute=run.recompute, **more)
@@ -231,6 +238,15 @@ def runs(family):
         yield Run(**base, shape=shape, attention="eager", precision="bf16")
 
 
+def late(_):
+    base = dict(family="falcon-rw", shape="masked", precision="bf16")
+    yield Run(**base)
+    yield Run(**base, optimizer_impl="fused", recompute="full")
+    yield Run(**base, recompute="full", recompute_reentrant=True)
+    yield Run(**base, grad_accum=2)
+    yield Run(**{**base, "precision": "bf16-amp"}, optimizer_impl="fused")
+
+
 def dump(head, rows):
     lines = [f" {json.dumps(k)}: {json.dumps(v)}" for k, v in head.items()]
     body = ",\n".join("  " + json.dumps(r) for r in rows)
@@ -248,4 +264,5 @@ def main_of(names, runs_of, record_of, command):
 
 
 if __name__ == "__main__":
-    main_of(["llama", "gpt2"], runs, record, "python tests/oracle/step.py tests/golden/oracle/steps")
+    main_of(["llama", "gpt2", "late"], lambda name: late(name) if name == "late" else runs(name), record,
+            "python tests/oracle/step.py tests/golden/oracle/steps")
