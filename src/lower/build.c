@@ -686,8 +686,9 @@ bool build_is_frozen(const struct builder *b, enum param_group group)
 
 /* PEFT's modules_to_save beside adapters; words and head of a whole are its
  * text's. */
-static bool is_full(const struct builder *b, enum param_group group)
+static bool is_full(const struct builder *b, const struct param *q)
 {
+    const enum param_group group = q->group;
     const uint64_t full = b->run->lora_full;
     const enum freeze part = part_of(b, group);
     if (part == FREEZE_PROJECTOR)
@@ -696,8 +697,8 @@ static bool is_full(const struct builder *b, enum param_group group)
         return (full & LORA_MASK(LORA_FULL_NORM)) != 0;
     if (part == FREEZE_VISION)
         return false;
-    if (group == PG_EMBED || group == PG_POSITION)
-        return (full & LORA_MASK(LORA_FULL_EMBED)) != 0;
+    if (group == PG_EMBED)
+        return q->words && (full & LORA_MASK(LORA_FULL_EMBED)) != 0;
     return group == PG_HEAD && (full & LORA_MASK(LORA_FULL_HEAD)) != 0;
 }
 
@@ -707,7 +708,7 @@ static bool could_train(const struct builder *b, const struct param *q)
     if (q->group == PG_ADAPTER)
         return true;
     return !build_is_frozen(b, q->group) && !is_frozen_end(b, q)
-           && (!b->frozen || is_full(b, q->group));
+           && (!b->frozen || is_full(b, q));
 }
 
 static enum dtype param_dtype(const struct builder *b, const struct param *q)
@@ -737,7 +738,7 @@ static enum dtype param_dtype(const struct builder *b, const struct param *q)
 static void keep_original(struct builder *b, const struct param *q,
                           tensor_id trained)
 {
-    if (!b->frozen || q->group == PG_ADAPTER || q->tied
+    if (!b->frozen || q->group == PG_ADAPTER || q->tied || q->elsewhere
         || !tensor_of(b, trained)->trainable)
         return;
     struct param original = *q;

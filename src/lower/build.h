@@ -305,6 +305,7 @@ struct param {
     bool statistic;   /* of a quantised weight: no parameter */
     enum dtype dtype; /* of a statistic */
     bool original;    /* frozen beside its trained copy */
+    bool elsewhere;   /* what it is a copy of is another block's */
     bool fixed;       /* the class never trains it */
     bool wide;        /* in fp32 whatever the others are */
     bool of_linear;   /* a linear's bias */

@@ -17,6 +17,14 @@ static bool is_joint(const struct builder *b)
            && b->whole->vision == NULL;
 }
 
+/* Whether PEFT trains a copy of what another module has too, for one alone
+ * (peft/utils/other.py, ModulesToSaveWrapper). */
+static bool is_copied(const struct builder *b, enum lora_full module)
+{
+    return b->frozen && !b->run->ties_full
+           && (b->run->lora_full & LORA_MASK(module)) != 0;
+}
+
 /* Whisper's encoder has no words. */
 static bool shares_words(const struct builder *b)
 {
@@ -26,6 +34,7 @@ static bool shares_words(const struct builder *b)
 tensor_id build_word_table(struct builder *b, const char *name,
                            struct dim width)
 {
+    const bool copied = shares_words(b) && is_copied(b, LORA_FULL_EMBED);
     if (!shares_words(b) && b->p->n_blocks > 0)
         b->p->words = b->p->n_blocks - 1;
     return build_param(b, &(struct param){ .name = name,
@@ -33,7 +42,8 @@ tensor_id build_word_table(struct builder *b, const char *name,
                                            .words = true,
                                            .rows = b->V,
                                            .cols = width,
-                                           .again = shares_words(b),
+                                           .again = shares_words(b) && !copied,
+                                           .elsewhere = copied,
                                            .full_elems = build_product(
                                                b, b->spec->vocab, width.n) });
 }
@@ -67,7 +77,8 @@ tensor_id build_head_weight(struct builder *b, const char *name,
                             struct dim width)
 {
     /* LitGPT copies a tied table (litgpt/scripts/convert_hf_checkpoint.py) */
-    const bool tied = b->spec->tied && !build_is_litgpt(b);
+    const bool shared = b->spec->tied && !build_is_litgpt(b);
+    const bool tied = shared && !is_copied(b, LORA_FULL_HEAD);
     const tensor_id w =
         build_param(b, &(struct param){ .name = name,
                                         .group = PG_HEAD,
@@ -77,6 +88,7 @@ tensor_id build_head_weight(struct builder *b, const char *name,
                                         .full_elems = build_product(
                                             b, b->spec->vocab, width.n),
                                         .matmul = true,
+                                        .elsewhere = shared && !tied,
                                         .tied = tied });
     if (!tied)
         build_statistics(b, tensor_of(b, w)->dtype, b->V, width, 1);

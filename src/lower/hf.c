@@ -717,16 +717,29 @@ static void forget_family(struct builder *b)
     b->spec = plain;
 }
 
+/* Whether the head's gradient is the words'. */
+static bool head_fills_words(const struct program *p)
+{
+    const struct block *head = &p->block[p->head];
+    for (uint32_t k = 0; k < head->tensor_count; k++) {
+        const struct tensor *t = &p->tensor[head->tensor_first + k];
+        if (t->words && t->tied && t->trainable)
+            return true;
+    }
+    return false;
+}
+
 /* Where a block uses a tensor again that one below has, backward comes to it
  * first; but the words of a tied head have a gradient by then. */
 static void gradients_wait(struct builder *b)
 {
     struct program *p = b->p;
+    const bool filled = head_fills_words(p);
     for (uint32_t i = 0; i < p->n_blocks && !b->failed; i++) {
         const struct block *block = &p->block[i];
         for (uint32_t k = 0; k < block->tensor_count; k++) {
             struct tensor *t = &p->tensor[block->tensor_first + k];
-            t->waits = t->again && !(t->words && b->whole->tied);
+            t->waits = t->again && !(t->words && filled);
         }
     }
 }

@@ -28,6 +28,7 @@ static const struct config_row rows[] = {
     LATER("layers_to_transform"),
     LATER("rank_pattern"),
     LATER("modules_to_save"),
+    LATER("ensure_weight_tying"),
     SAME("num_virtual_tokens", KEY_NUM_VIRTUAL_TOKENS),
     SAME("prefix_projection", KEY_PREFIX_PROJECTION),
     LATER("encoder_hidden_size"),
@@ -79,7 +80,6 @@ static const struct config_row rows[] = {
     QUIET("megatron_config"),
     QUIET("megatron_core"),
     QUIET("qalora_group_size"),
-    QUIET("ensure_weight_tying"),
     QUIET("arrow_config"),
     QUIET("alora_invocation_tokens"),
 };
@@ -200,6 +200,24 @@ static void full_modules(struct config *c)
         config_set(c, of, KEY_LORA_FULL_MODULES, list);
 }
 
+/* PEFT looks for these two names alone, so that of GPT-2's wte it makes a copy
+ * (utils/constants.py, EMBEDDING_LAYER_NAMES). */
+static void tying(struct config *c)
+{
+    const struct json *at = config_at(c, "ensure_weight_tying");
+    const struct json *of = config_at(c, "modules_to_save");
+    bool found = false;
+    if (at == NULL || of == NULL || of->kind != JSON_ARRAY)
+        return;
+    for (const struct json *one = of->child; one != NULL; one = one->next)
+        found = found
+                || (one->kind == JSON_STRING
+                    && (str_is(one->text, "embed_tokens")
+                        || str_is(one->text, "lm_head")));
+    if (found)
+        config_set_json(c, at, KEY_ENSURE_WEIGHT_TYING);
+}
+
 /* Names alone: an expression of one layer's is another rank in that layer. */
 static void ranks(struct config *c)
 {
@@ -318,6 +336,7 @@ static void together(struct config *c)
     layers(c);
     ranks(c);
     full_modules(c);
+    tying(c);
     encoder(c);
     refuse_others(c);
     c->s->peft_layers = shape_at(c, "num_layers");
@@ -383,6 +402,8 @@ static void put_saved(struct emit *e, const struct run *r)
             str_append(list, LIST, "%s\"%s\"", list[0] != '\0' ? ", " : "",
                        saved[i].name);
     emit_raw(e, "modules_to_save", "[%s]", list);
+    if (r->ties_full)
+        emit_bool(e, "ensure_weight_tying", true);
 }
 
 static void put_lora(struct emit *e, const struct run *r)

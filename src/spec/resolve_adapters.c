@@ -214,6 +214,35 @@ static void cast_adapters(struct run *r)
     r->setup.v[KEY_LORA_DTYPE].n = t;
 }
 
+/* PEFT copies each module that it trains in full, a tied head apart from the
+ * words; ensure_weight_tying makes one copy of both (lora/model.py,
+ * _add_modules_to_save_to_tie). */
+static void resolve_full(struct run *r, const struct spec *spec)
+{
+    const uint64_t ends =
+        UINT64_C(1) << LORA_FULL_EMBED | UINT64_C(1) << LORA_FULL_HEAD;
+    const bool tied = spec->tied && !resolve_is_litgpt(r);
+    const bool asked =
+        r->peft == PEFT_LORA && resolve_bool(r, KEY_ENSURE_WEIGHT_TYING, false);
+    r->lora_full = r->given[KEY_LORA_FULL_MODULES]
+                       ? r->setup.v[KEY_LORA_FULL_MODULES].n
+                       : 0;
+    r->ties_full = asked && tied && (r->lora_full & ends) != 0;
+    if (asked && !r->ties_full)
+        resolve_note(r, KEY_ENSURE_WEIGHT_TYING,
+                     tied ? "ensure_weight_tying without embed or head among "
+                            "lora_full_modules has no effect"
+                          : "ensure_weight_tying: words and head are two "
+                            "tables, which it leaves so");
+    if (r->ties_full)
+        r->lora_full |= ends;
+    else if (tied && (r->lora_full & ends) != 0)
+        resolve_note(r, KEY_LORA_FULL_MODULES,
+                     "PEFT trains copies of the words' table, and unties the "
+                     "head (--ensure-weight-tying)");
+    r->setup.v[KEY_LORA_FULL_MODULES].n = r->lora_full;
+}
+
 /* With adapters the formats of `prec` are theirs: nothing else has gradients,
  * a master copy or optimizer states. */
 static void resolve_lora(struct run *r, const struct spec *spec)
@@ -237,14 +266,7 @@ static void resolve_lora(struct run *r, const struct spec *spec)
     pass_over(r, spec);
     r->some_layers = r->given[KEY_LAYERS_TO_TRANSFORM];
     resolve_peft(r, spec);
-    r->lora_full = r->given[KEY_LORA_FULL_MODULES]
-                       ? r->setup.v[KEY_LORA_FULL_MODULES].n
-                       : 0;
-    if ((r->lora_full >> LORA_FULL_HEAD & 1) != 0 && spec->tied
-        && !resolve_is_litgpt(r))
-        resolve_note(r, KEY_LORA_FULL_MODULES,
-                     "lora_full_modules head: PEFT trains a copy of the words' "
-                     "table, which is not counted");
+    resolve_full(r, spec);
     r->base_dtype = resolve_dtype(r, KEY_BASE_DTYPE, r->prec.compute);
     /* what makes prompts PEFT makes in fp32, whatever the model has; DeepSpeed
      * casts all of it (engine.py, _configure_distributed_model) */
@@ -347,6 +369,7 @@ static void check_keys(const struct run *r, struct diag *d)
           "leave it out" },
         { KEY_LORA_FULL_MODULES, lora | ia3, "peft_type lora or ia3",
           "leave it out" },
+        { KEY_ENSURE_WEIGHT_TYING, lora, "peft_type lora", "leave it out" },
         { KEY_FEEDFORWARD_MODULES, ia3, "peft_type ia3",
           "add --peft-type ia3" },
         { KEY_NUM_VIRTUAL_TOKENS, prompt | encoder | prefix,

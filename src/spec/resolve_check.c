@@ -409,9 +409,10 @@ static void hint_adapters(const struct run *r, memplan_error *e)
 static void check_lora(const struct run *r, struct diag *d)
 {
     static const enum setup_key keys[] = {
-        KEY_LORA_VARIANT, KEY_LORA_TARGETS, KEY_LORA_FULL_MODULES,
-        KEY_LORA_DTYPE,   KEY_BASE_DTYPE,   KEY_DOUBLE_QUANT,
-        KEY_LORA_DROPOUT, KEY_RANK_PATTERN, KEY_LAYERS_TO_TRANSFORM,
+        KEY_LORA_VARIANT,        KEY_LORA_TARGETS, KEY_LORA_FULL_MODULES,
+        KEY_LORA_DTYPE,          KEY_BASE_DTYPE,   KEY_DOUBLE_QUANT,
+        KEY_LORA_DROPOUT,        KEY_RANK_PATTERN, KEY_LAYERS_TO_TRANSFORM,
+        KEY_ENSURE_WEIGHT_TYING,
     };
     if (r->peft != PEFT_LORA) {
         check_double_quant(r, d);

@@ -37,6 +37,7 @@ MODELS = {
                 vocab_size=1234, max_position_embeddings=64),
     "mpt": dict(d_model=96, n_heads=6, n_layers=3, vocab_size=1234, max_seq_len=64),
     "stablelm": KEYS, "cohere": dict(KEYS, pad_token_id=0)}
+TIED = {"qwen2": dict(KEYS, tie_word_embeddings=True), "bart": counts.BART}
 RANK = 4
 
 
@@ -71,6 +72,8 @@ def lora(targets, rank=4, **more):
     if "full" in more:
         setup["lora_full_modules"] = more["full"]
         theirs["modules_to_save"] = [dict(embed="embed_tokens", head="lm_head", norm="norm")[m] for m in more["full"]]
+    if "one" in more:
+        setup["ensure_weight_tying"] = theirs["ensure_weight_tying"] = True
     return setup, peft.LoraConfig(**theirs)
 
 
@@ -91,7 +94,9 @@ def virtual(kind, n, **more):
 METHODS = [
     ("llama", lora(QV, layers=[1])), ("llama", lora(SEVEN, layers=[0, 2])), ("llama", lora(SEVEN, ranks={"q_proj": 8, "down_proj": 2})),
     ("llama", lora(QV, layers=[2], ranks={"q_proj": 16}, full=["head"])), ("llama", lora(QV, full=["embed", "norm"])),
-    ("gpt2", lora(["c_attn"], layers=[0])), ("falcon", lora(["query_key_value"], layers=[1, 2], ranks={"query_key_value": 12})),
+    *(("qwen2", lora(QV, full=full, **one)) for full in (["head"], ["embed"], ["embed", "head"]) for one in ({}, dict(one=True))),
+    *(("bart", lora(QV, full=full, **one)) for full in (["head"], ["embed"], ["embed", "head"]) for one in ({}, dict(one=True))),
+    ("gpt2", lora(["c_attn"], full=["head"])), ("gpt2", lora(["c_attn"], layers=[0])), ("falcon", lora(["query_key_value"], layers=[1, 2], ranks={"query_key_value": 12})),
     ("llama", ia3(None, None)), ("gpt2", ia3(None, None)), ("falcon", ia3(None, None)), ("phi", ia3(None, None)),
     ("opt", ia3(None, None)), ("llama", ia3(QV + ["up_proj"], ["up_proj"])),
     ("llama", virtual("prompt-tuning", 20)), ("gpt2", virtual("prompt-tuning", 8)),
@@ -104,7 +109,7 @@ METHODS = [
 
 
 def method(name, setup, config):
-    settings = dict(model_type=name, **MODELS[name])
+    settings = {"model_type": name, **(TIED.get(name) or MODELS[name])}
     model = peft.get_peft_model(counts.build(settings), config)
     trained, _ = model.get_nb_trainable_parameters()  # what print_trainable_parameters() prints
     return dict(config=settings, setup=setup, trainable=trained)

@@ -1,7 +1,8 @@
 """LoRA adapters of peft over a model of transformers, its frozen weights plain or in bitsandbytes' 4-bit and 8-bit formats.
 
 An adapter setting is a dict: rank, targets, dropout, dtype ("fp32": peft's default; "bf16": autocast_adapter_dtype off),
-base ("bf16", "nf4", "nf4-double", "fp4", "int8"), full (modules of modules_to_save), dora.  Those of OTHERS have more of peft: layers
+base ("bf16", "nf4", "nf4-double", "fp4", "int8"), full (modules of modules_to_save), dora; those of TIED, of models whose head is
+the words' table, one (ensure_weight_tying).  Those of OTHERS have more of peft: layers
 (layers_to_transform), ranks (rank_pattern), peft_type with its own keys (more); or no adapters, but the top layers of a
 model that is trained itself (top: how many; ends: whether norm and head are).  Where only
 some layers have adapters, or tokens are trained, nobody calls enable_input_require_grads.
@@ -31,6 +32,11 @@ SETTINGS = {  # name: setting
     "dora-nf4-fp32": dict(rank=8, targets="all-linear", dropout=0.0, dtype="fp32", base="nf4", dora=True),
     "dora-nf4-fp32-dropout": dict(rank=8, targets="all-linear", dropout=0.05, dtype="fp32", base="nf4", dora=True),
 }
+
+QV = dict(rank=8, targets=["q_proj", "v_proj"], dropout=0.0, base="bf16")
+TIED = {f"tied-{name}-{dtype}": dict(QV, dtype=dtype, **more) for dtype in ("bf16", "fp32") for name, more in dict(
+    head=dict(full=["lm_head"]), embed=dict(full=["embed_tokens"]), both=dict(full=["embed_tokens", "lm_head"]),
+    one=dict(full=["embed_tokens"], one=True)).items()}
 
 SEVEN = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 OTHERS = {
@@ -67,8 +73,9 @@ def _config(setting):
     if kind == "prefix-tuning":
         return peft.PrefixTuningConfig(**virtual, **hidden, prefix_projection=setting.get("projection", False))
     return peft.LoraConfig(r=setting["rank"], target_modules=setting["targets"], lora_dropout=setting["dropout"],
-                           modules_to_save=setting.get("full"), layers_to_transform=setting.get("layers"),
-                           rank_pattern=setting.get("ranks", {}), task_type="CAUSAL_LM")
+                           modules_to_save=list(setting.get("full", [])) or None, layers_to_transform=setting.get("layers"),
+                           rank_pattern=setting.get("ranks", {}), ensure_weight_tying=setting.get("one", False),
+                           task_type="CAUSAL_LM")
 
 
 def _freeze(model, setting):

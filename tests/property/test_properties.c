@@ -57,7 +57,7 @@ static const char *pick(uint64_t *seed, const char *const *words)
 struct choice {
     const char *key, *value; /* NULL: not given */
 };
-enum { FIRST_ADAPTER = 32, FIRST_EIGHT = 75, FIRST_PART = 81, CHOICES = 85 };
+enum { FIRST_ADAPTER = 32, FIRST_EIGHT = 75, FIRST_PART = 81, CHOICES = 86 };
 struct trial {
     uint64_t index;
     const char *model;
@@ -264,7 +264,7 @@ static const char *full_of(const struct trial *t, uint64_t seed)
 {
     const char *frozen = frozen_of(t, seed);
     if (!is_whole(t->model) && t->model != towers)
-        return "embed,head";
+        return seed % 5 == 1 ? "head" : seed % 5 == 2 ? "embed" : "embed,head";
     if (frozen != NULL && strstr(frozen, "projector") != NULL)
         return strstr(frozen, "text") != NULL ? "norm" : "head";
     return frozen == NULL || strstr(frozen, "text") == NULL ? "projector,head"
@@ -749,6 +749,7 @@ static struct trial trial_of(uint64_t seed)
         { "drop_outputs", NULL }, /* these three: more_of */
         { "softmax_input", NULL },
         { "attention_mask", NULL },
+        { "ensure_weight_tying", full && seed % 4 == 3 ? "true" : NULL },
     };
     memcpy(t.c, c, sizeof c);
     more_of(&t, seed);
