@@ -39,8 +39,8 @@ static const struct command commands[] = {
     { .name = "compute",
       .synopsis = "[MODEL] [options]",
       .summary = "FLOPs, GPU-hours, days, cost, compute-optimal size",
-      .about = "Without MODEL, --params or --budget says how much there is to "
-               "compute.",
+      .about = "Without MODEL, --params, --tokens, --budget or --target-loss "
+               "says how much there is to compute.",
       .examples = "llama-7b --tokens 1T --gpus 256\tdays and cost\n"
                   "--params 13B --tokens 260B --days 7 --mfu 0.4\t"
                   "GPUs for a deadline\n"

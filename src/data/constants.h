@@ -107,6 +107,13 @@ enum { NCCL_VOLTA_SHARE = 2 };
  * CUDAQuantizer.target_group_size). */
 #define QWZ_GROUP_ELEMS ((uint64_t)8000)
 
+/* Bytes a second that DeepSpeed's asynchronous I/O reads into a node's memory
+ * from four NVMe disks of PCIe 4, and what share of it it writes (5; of PCIe 5
+ * 27 and 11, of eight 48 and 26) (deepspeedai/DeepSpeed, blogs/deepnvme 08-2024,
+ * 06-2025). */
+#define NVME_NODE_READ_BYTES_S 10e9
+#define NVME_WRITE_SHARE 0.5
+
 /* Shortest file that DeepSpeed swaps a tensor to, and what it rounds up to
  * (runtime/swap_tensor/utils.py, MIN_AIO_BYTES, AIO_ALIGNED_BYTES; one thread,
  * aio_config.py). */

@@ -273,6 +273,24 @@ static void zero3_swapped(struct offload_result *o, const struct stage *s,
     moves(o, OFFLOAD_FROM_DISK, "states, to be stepped", sum("bytes", states));
 }
 
+void offload_disk(struct disk_bytes *d, const struct stage *s)
+{
+    const struct run *run = s->run;
+    const struct tensor_sums x = sums_of(s);
+    const uint64_t own = s->sum.own_elems, size = stepped(run);
+    *d = (struct disk_bytes){ .groups = div_up(own, max_u64(s->sub_group, 1)) };
+    if (run->offload_optimizer == OFFLOAD_NVME && own > 0) {
+        const uint64_t away = own - x.steps_in_memory;
+        d->gradients = away * size;
+        d->states = away * size + moments(s) / own * away;
+    }
+    if (run->offload_params == OFFLOAD_NVME) {
+        const uint64_t w = dtype_size(run->prec.param);
+        d->stepped = (own - x.in_memory) * w;
+        d->each_pass = d->stepped + x.frozen_bytes;
+    }
+}
+
 static void zero3_optimizer(struct offload_result *o, const struct stage *s,
                             const struct tensor_sums *x)
 {
@@ -417,6 +435,32 @@ static void megatron(struct offload_result *o, const struct stage *s)
 
 /* ---- activations ---- */
 
+/* What layers keep, and a head's norm, tensor by tensor; Transformer Engine pins
+ * always. */
+static void layers_away(struct offload_result *o, const struct stage *s,
+                        const char *label)
+{
+    uint64_t moved = 0, held = 0;
+    for (uint32_t i = 0; i < s->n; i++) {
+        const struct away *w = &s->walk[stage_block(s, i)].away;
+        if (!stage_goes(s, i))
+            continue;
+        moved += w->moved;
+        held += w->pinned;
+    }
+    const struct product each = { "bytes of a micro-batch * micro-batches",
+                                  "# * #",
+                                  { moved, s->run->grad_accum, 0 },
+                                  false };
+    const bool pins = s->run->pin_memory || run_away(s->run) == AWAY_LAYERS;
+    if (pins)
+        add(o, OFFLOAD_ON_PINNED, label, sum(TENSOR_BY_TENSOR, held));
+    else
+        add(o, OFFLOAD_ON_HOST, label, sum("bytes", moved));
+    moves(o, OFFLOAD_TO_HOST, label, each);
+    moves(o, OFFLOAD_FROM_HOST, label, each);
+}
+
 /* Inputs of checkpointed layers, each in pinned memory of its own
  * (OffloadActivations of torchtune and TRL). */
 static void activations(struct offload_result *o, const struct stage *s)
@@ -436,29 +480,8 @@ static void activations(struct offload_result *o, const struct stage *s)
     add(o, pinned(s->run), "checkpoints", sum(TENSOR_BY_TENSOR, held));
     moves(o, OFFLOAD_TO_HOST, "checkpoints", each);
     moves(o, OFFLOAD_FROM_HOST, "checkpoints", each);
-}
-
-/* What layers keep, tensor by tensor; Transformer Engine pins always. */
-static void layers_away(struct offload_result *o, const struct stage *s)
-{
-    const struct span all = stage_away_layers(s);
-    uint64_t moved = 0, held = 0;
-    for (uint32_t i = all.first; i < all.end; i++) {
-        const struct away *w = &s->walk[stage_block(s, i)].away;
-        moved += w->moved;
-        held += w->pinned;
-    }
-    const struct product each = { "bytes of a micro-batch * micro-batches",
-                                  "# * #",
-                                  { moved, s->run->grad_accum, 0 },
-                                  false };
-    const bool pins = s->run->pin_memory || run_away(s->run) == AWAY_LAYERS;
-    if (pins)
-        add(o, OFFLOAD_ON_PINNED, "activations", sum(TENSOR_BY_TENSOR, held));
-    else
-        add(o, OFFLOAD_ON_HOST, "activations", sum("bytes", moved));
-    moves(o, OFFLOAD_TO_HOST, "activations", each);
-    moves(o, OFFLOAD_FROM_HOST, "activations", each);
+    if (s->head && run_unloads_head(s->run)) /* no checkpoint is around it */
+        layers_away(o, s, "the head's norm");
 }
 
 void fold_offload(struct offload_result *o, const struct stage *s)
@@ -472,7 +495,7 @@ void fold_offload(struct offload_result *o, const struct stage *s)
     else if (engine_optimizer_offloaded(run))
         megatron(o, s);
     if (s->away != NULL)
-        layers_away(o, s);
+        layers_away(o, s, "activations");
     else if (stage_offloads(s))
         activations(o, s);
 }

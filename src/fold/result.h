@@ -170,6 +170,12 @@ struct offload_result {
     uint64_t host, host_node, pinned_node, disk_node, node_gpus;
 };
 
+/* Of a rank's files: states that a step reads and writes, in so many sub-groups;
+ * gradients; weights that each pass reads, and of those the stepped ones. */
+struct disk_bytes {
+    uint64_t groups, states, gradients, each_pass, stepped;
+};
+
 struct memory_result {
     struct offload_result offload; /* of the stage with most on its host */
     struct stage_result *stage;    /* [n_stages], arena */

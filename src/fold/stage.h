@@ -474,6 +474,7 @@ void megatron_stays(struct stage *s);
 
 /* ---- offload.c ---- */
 
+void offload_disk(struct disk_bytes *d, const struct stage *s);
 /* What of the stage lies beside its GPU; no sums of a node. */
 void fold_offload(struct offload_result *o, const struct stage *s);
 

@@ -119,20 +119,26 @@ bool wire_near(const struct clock *c, struct ranks r);
 
 /* ---- time_offload.c ---- */
 
+/* The share of the optimizer that is the host's, and what is on its disks. */
+struct beside_gpu {
+    double share;
+    struct disk_bytes disk;
+};
 /* Of a rank: elements that it updates, bytes of its shards of weights, and of
- * checkpoints of a micro-batch that wait beside the GPU; the share of the
- * optimizer that is the host's; what is computed. Of a layer on average: bytes that Transformer Engine moves, and the passes. */
+ * checkpoints of a micro-batch that wait beside the GPU; what is computed. Of a
+ * layer on average: bytes that Transformer Engine moves, and the passes. */
 struct resident {
-    double own_elems, shard_bytes, checkpoint_bytes, on_host;
+    const struct beside_gpu *there;
+    double own_elems, shard_bytes, checkpoint_bytes;
     double forward, back;
     double layer_bytes, layer_forward, layer_back;
 };
 /* What Transformer Engine moves of a layer, by block. False: out of memory. */
 bool time_away_bytes(uint64_t bytes[BLOCK_MAX], const struct program *p,
                      const struct run *run, struct arena *a);
-/* Share of the optimizer that is the host's. False: out of memory. */
-bool time_on_host(double *share, const struct program *p, const struct run *run,
-                  struct arena *a);
+/* False: out of memory. */
+bool time_beside_gpu(struct beside_gpu *x, const struct program *p,
+                     const struct run *run, struct arena *a);
 void time_offload(struct time_result *out, const struct clock *c,
                   const struct resident *x);
 

@@ -1,13 +1,14 @@
 /*
  * Time of what a run keeps beside the GPU: its way over the link to the host,
- * beside what is computed or bare, and the update on the CPU. Refuses to know
- * disks, and what is kept there (offload.c). [docs/method.md eq. step-time]
+ * beside what is computed or bare, the update on the CPU, and disks. Refuses to
+ * know what is kept there (offload.c). [docs/method.md eq. step-time]
  */
 #include "fold/engine_private.h"
 #include "fold/time.h"
 #include "fold/walk.h"
 
 #include "base/count.h"
+#include "data/constants.h"
 
 #include <math.h>
 
@@ -28,30 +29,37 @@ static bool is_fsdp(const struct run *run)
 }
 
 /* ZeRO-3 moves whole sub-groups, and so more than the ratio. */
-static bool groups_on_host(double *share, const struct program *p,
-                           const struct run *run, struct arena *a)
+static bool look_at_stage(struct beside_gpu *x, const struct program *p,
+                          const struct run *run, struct arena *a)
 {
     struct memory_fold f;
     struct stage s;
     if (!memory_fold_init(&f, p, run, a))
         return false;
     stage_init(&s, &f, 0, 0);
-    if (s.sum.own_elems != 0)
-        *share = 1 - (double)s.stays / (double)s.sum.own_elems;
+    if (x->share > 0 && s.sum.own_elems != 0)
+        x->share = 1 - (double)s.stays / (double)s.sum.own_elems;
+    offload_disk(&x->disk, &s);
     return true;
 }
 
-bool time_on_host(double *share, const struct program *p, const struct run *run,
-                  struct arena *a)
+static bool on_disk(const struct run *run)
 {
+    return run->offload_optimizer == OFFLOAD_NVME
+           || run->offload_params == OFFLOAD_NVME;
+}
+
+bool time_beside_gpu(struct beside_gpu *x, const struct program *p,
+                     const struct run *run, struct arena *a)
+{
+    *x = (struct beside_gpu){ .share = 0 };
     if (is_fsdp(run)) { /* gradients are where the shards are */
-        *share = run->offload_params != OFFLOAD_NONE ? 1 : 0;
+        x->share = run->offload_params != OFFLOAD_NONE ? 1 : 0;
         return true;
     }
-    *share = run->offload_optimizer != OFFLOAD_NONE ? run->offload_ratio : 0;
-    if (!(*share > 0 && *share < 1) || !engine_zero_is(run, 3))
-        return true;
-    return groups_on_host(share, p, run, a);
+    x->share = run->offload_optimizer != OFFLOAD_NONE ? run->offload_ratio : 0;
+    const bool part = x->share > 0 && x->share < 1 && engine_zero_is(run, 3);
+    return !(part || on_disk(run)) || look_at_stage(x, p, run, a);
 }
 
 static double over_link(const struct clock *c, double bytes)
@@ -66,13 +74,26 @@ static void beside(struct time_result *out, double copy, double computing,
     out->part[TIME_OFFLOAD] += times * fmax(0, copy - computing);
 }
 
-/* Shards of weights come for each pass, ahead of it. */
+/* All ranks of a node share its disks. */
+static double from_disk(const struct run *run, uint64_t bytes)
+{
+    const uint64_t ranks = min_u64(run->gpus, run->gpus_per_node);
+    return (double)bytes * (double)ranks / run->nvme_bytes_s;
+}
+
+static double to_disk(const struct run *run, uint64_t bytes)
+{
+    return from_disk(run, bytes) / NVME_WRITE_SHARE;
+}
+
+/* Shards of weights come for each pass, ahead of it, those on a disk too. */
 static void weights_come(struct time_result *out, const struct clock *c,
                          const struct resident *x)
 {
     const struct run *run = c->run;
     const double m = (double)run->grad_accum;
-    const double once = over_link(c, x->shard_bytes);
+    const double once = fmax(over_link(c, x->shard_bytes),
+                             from_disk(run, x->there->disk.each_pass));
     if (run->offload_params == OFFLOAD_NONE)
         return;
     beside(out, once, x->forward, m);
@@ -88,7 +109,7 @@ static void gradients_go(struct time_result *out, const struct clock *c,
 {
     const struct run *run = c->run;
     const double m = (double)run->grad_accum;
-    const double moved = x->own_elems * x->on_host;
+    const double moved = x->own_elems * x->there->share;
     const double size = (double)dtype_size(run->prec.grad);
     const double wide = over_link(c, 4 * moved);
     switch (run->engine) {
@@ -117,7 +138,7 @@ static void weights_return(struct time_result *out, const struct clock *c,
                            const struct resident *x)
 {
     const struct run *run = c->run;
-    const double moved = x->own_elems * x->on_host;
+    const double moved = x->own_elems * x->there->share;
     if (is_fsdp(run) || run->offload_params != OFFLOAD_NONE)
         return;
     const double size = run->engine == ENGINE_DEEPSPEED
@@ -137,7 +158,8 @@ static double updated_on_host(const struct run *run, double elems)
 bool time_away_bytes(uint64_t bytes[BLOCK_MAX], const struct program *p,
                      const struct run *run, struct arena *a)
 {
-    struct walk_scratch scratch = { .away = run_away(run) };
+    struct walk_scratch scratch = { .away = run_away(run),
+                                    .away_head = run_unloads_head(run) };
     if (!walk_scratch_init(&scratch, p, a))
         return false;
     for (uint32_t b = 0; b < p->n_blocks; b++) {
@@ -165,17 +187,41 @@ static void layers_wait(struct time_result *out, const struct clock *c,
     beside(out, copies, beside_them * x->layer_back, m);
 }
 
+/* Sub-groups of the optimizer's states come from the disk, are stepped in so
+ * many seconds, and go back, one after the other. Piped, the next is read, or the
+ * last one written, beside that: reads and writes share the disks
+ * (pipelined_optimizer_swapper.py). Their gradients were written beside backward,
+ * and stepped weights are, before the next sub-group. */
+static void sub_groups_swap(struct time_result *out, const struct run *run,
+                            const struct resident *x, double stepping)
+{
+    const struct disk_bytes *d = &x->there->disk;
+    const double n = (double)max_u64(d->groups, 1), step = stepping / n;
+    const double in = from_disk(run, d->states + d->gradients) / n;
+    const double back = to_disk(run, d->states) / n;
+    const double read = run->pipeline_read ? in : 0;
+    const double written = run->pipeline_write ? back : 0;
+    const double bare = in - read + back - written;
+    beside(out, to_disk(run, d->gradients), x->back, 1);
+    out->part[TIME_OFFLOAD] +=
+        n * bare + read + written + (n - 1) * fmax(0, read + written - step);
+    out->part[TIME_OFFLOAD] += to_disk(run, d->stepped);
+}
+
 void time_offload(struct time_result *out, const struct clock *c,
                   const struct resident *x)
 {
     const struct run *run = c->run;
-    const double share = x->on_host;
+    const double share = x->there->share;
+    const double stepping = updated_on_host(run, share * x->own_elems);
     weights_come(out, c, x);
     if (share > 0) {
         gradients_go(out, c, x);
         weights_return(out, c, x);
-        out->part[TIME_OPTIMIZER] += updated_on_host(run, share * x->own_elems);
+        out->part[TIME_OPTIMIZER] += stepping;
     }
+    if (on_disk(run))
+        sub_groups_swap(out, run, x, stepping);
     if (run->away_layers > 0)
         layers_wait(out, c, x);
     const double kept = over_link(c, x->checkpoint_bytes);

@@ -42,7 +42,7 @@ struct step_clock {
     struct block_time block[BLOCK_MAX];
     struct block_states states[BLOCK_MAX];
     uint64_t away[BLOCK_MAX]; /* bytes that a layer sends to its host */
-    double on_host;           /* share of the optimizer */
+    struct beside_gpu there;
 };
 
 static void add(struct pass *sum, const struct pass *x, double times)
@@ -596,7 +596,7 @@ static double checkpoints_away(const struct step_clock *s,
         return bytes;
     for (uint32_t b = 0; b < s->c.p->n_blocks; b++)
         layers += s->c.p->block[b].kind == BLOCK_LAYER ? n.again[b] : 0;
-    return layers * sent_bytes(s->c.p);
+    return layers * sent_bytes(s->c.p) + bytes;
 }
 
 /* Of layers that Transformer Engine moves, the average; what the host takes is
@@ -656,15 +656,15 @@ static void put_rank(struct time_result *out, const struct step_clock *s,
     if (!run_shards_weights(run))
         exchanges(out, s, &w, &whole);
     out->part[TIME_OPTIMIZER] +=
-        (1 - s->on_host) * optimizer_seconds(&s->c, step_bytes(run, &own));
+        (1 - s->there.share) * optimizer_seconds(&s->c, step_bytes(run, &own));
     if (!run_offloads(run))
         return;
     const double n = (double)shards(run, false).n;
     const double experts = (double)shards(run, true).n;
-    struct resident x = { .own_elems = own.elems,
+    struct resident x = { .there = &s->there,
+                          .own_elems = own.elems,
                           .shard_bytes = w.bytes / n + w.expert_bytes / experts,
                           .checkpoint_bytes = kept,
-                          .on_host = s->on_host,
                           .forward = total(&whole.forward),
                           .back = total(&whole.input) + total(&whole.weight) };
     if (run->away_layers > 0)
@@ -728,9 +728,10 @@ bool fold_time_logged(struct time_result *out, const struct program *p,
     }
     for (uint32_t b = 0; b < p->n_blocks; b++)
         s.away[b] = 0;
-    if (run_away(run) != AWAY_NOTHING && !time_away_bytes(s.away, p, run, a))
+    const bool away = run_away(run) != AWAY_NOTHING || run_unloads_head(run);
+    if (away && !time_away_bytes(s.away, p, run, a))
         return false;
-    if (!time_on_host(&s.on_host, p, run, a))
+    if (!time_beside_gpu(&s.there, p, run, a))
         return false;
     s.c.log = log; /* blocks are told apart from it */
     if (!walk_stages(out, &s, a))

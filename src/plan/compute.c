@@ -64,7 +64,8 @@ static void sizes(struct compute_result *c, const struct memplan_report *r)
     if (run->target_loss > 0) {
         sizes_of_loss(c, run);
     } else if (c->params == 0 && run->given[KEY_TOKENS]) {
-        c->params = floor(budget / (6 * c->tokens));
+        c->params = budget > 0 ? floor(budget / (6 * c->tokens))
+                               : floor(scaling_params(run->law, c->tokens, &q));
     } else if (c->params == 0) {
         const struct law_result best = scaling_optimum(run->law, budget, &q);
         c->params = floor(best.params);

@@ -295,7 +295,7 @@ static void say_lengths(struct memplan_report *r)
                text);
 }
 
-/* Disks are not timed, and nobody says how fast the host is. */
+/* Nobody says how fast the host is, and its disks. */
 static void say_moved(struct memplan_report *r)
 {
     static const enum setup_key keys[] = { KEY_OFFLOAD_OPTIMIZER,
@@ -306,9 +306,12 @@ static void say_moved(struct memplan_report *r)
             || r->run.given[KEY_MFU])
             continue;
         const bool disk = r->run.setup.v[keys[i]].n == OFFLOAD_NVME;
-        run_assume(&r->run, disk ? keys[i] : KEY_HOST_BANDWIDTH,
-                   disk ? "what moves to the disk and back takes no time in "
-                          "the predicted step"
+        if (disk && r->run.given[KEY_NVME_BANDWIDTH])
+            return;
+        run_assume(&r->run, disk ? KEY_NVME_BANDWIDTH : KEY_HOST_BANDWIDTH,
+                   disk ? "a node's disks read 10 GB/s and write half of that, "
+                          "as four of PCIe 4 did, whatever else its processes "
+                          "do (--nvme-bandwidth)"
                         : "copies to the host and back run at the link's rate, "
                           "Adam there as fast as where it was timed "
                           "(--host-bandwidth)");
@@ -536,11 +539,11 @@ memplan_status plan_compute_answer(struct memplan_report *r,
         return d->status;
     }
     if (model == NULL && r->run.params == 0 && r->run.budget_flop == 0
-        && r->run.target_loss == 0) {
+        && r->run.target_loss == 0 && !r->run.given[KEY_TOKENS]) {
         memplan_error *e =
             diag_add(d, MEMPLAN_E_ARG, "nothing says how large the model is");
-        diag_hint(e, "name a model, or set 'params' (13B), 'budget' (1e24) or "
-                     "'target_loss' (2.0)");
+        diag_hint(e, "name a model, or set 'params' (13B), 'tokens' (1.4T), "
+                     "'budget' (1e24) or 'target_loss' (2.0)");
         return d->status;
     }
     r->kind = REPORT_COMPUTE;

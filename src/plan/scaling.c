@@ -408,3 +408,19 @@ double scaling_tokens(enum scaling_law law, double params,
     }
     return (double)NAN;
 }
+
+double scaling_params(enum scaling_law law, double tokens,
+                      const struct law_question *q)
+{
+    double low = log_least, high = log_most;
+    if (scaling_tokens(law, exp(high), q) < tokens)
+        return (double)NAN;
+    for (int i = 0; i < 100; i++) {
+        const double mid = (low + high) / 2;
+        if (scaling_tokens(law, exp(mid), q) < tokens)
+            low = mid;
+        else
+            high = mid;
+    }
+    return exp(high);
+}

@@ -19,6 +19,11 @@ struct law_result scaling_optimum(enum scaling_law law, double flops,
 double scaling_tokens(enum scaling_law law, double params,
                       const struct law_question *q);
 
+/* The model that the law matches to so many tokens; NAN: none that anybody will
+ * ever have. */
+double scaling_params(enum scaling_law law, double tokens,
+                      const struct law_question *q);
+
 /* Loss in nats a token, of a law that gives one; NAN of others. */
 double scaling_loss(enum scaling_law law, double params, double tokens,
                     const struct law_question *q);

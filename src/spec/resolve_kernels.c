@@ -353,6 +353,10 @@ static void resolve_offload(struct run *r)
     r->param_buffer_elems =
         resolve_count(r, KEY_PARAM_BUFFER_SIZE, DS_PARAM_BUFFER_SIZE);
     r->max_in_cpu = resolve_count(r, KEY_MAX_IN_CPU, DS_MAX_IN_CPU);
+    r->pipeline_read = resolve_bool(r, KEY_PIPELINE_READ, false);
+    r->pipeline_write = resolve_bool(r, KEY_PIPELINE_WRITE, false);
+    r->nvme_bytes_s = (double)resolve_count(r, KEY_NVME_BANDWIDTH,
+                                            (uint64_t)NVME_NODE_READ_BYTES_S);
 }
 
 /* Megatron-DeepSpeed came with such versions. */

@@ -172,7 +172,7 @@ static void tokens_of_budget(struct run *r, bool sparse)
 
 static void resolve_tokens(struct run *r, const struct spec *spec)
 {
-    char tokens[UNIT_TEXT_MAX], ratio[UNIT_TEXT_MAX];
+    char tokens[UNIT_TEXT_MAX], ratio[UNIT_TEXT_MAX], law[RESOLVE_TEXT_MAX];
     bool sparse = spec && spec->experts > 0;
     const bool free = r->params <= 0 && !r->given[KEY_TOKENS]
                       && !r->given[KEY_TOKENS_PER_PARAM];
@@ -192,6 +192,11 @@ static void resolve_tokens(struct run *r, const struct spec *spec)
     r->tokens_per_param = resolve_real(r, KEY_TOKENS_PER_PARAM, 20);
     if (r->given[KEY_TOKENS]) {
         r->tokens = (double)r->setup.v[KEY_TOKENS].n;
+        if (r->params <= 0 && r->target_loss <= 0 && !r->given[KEY_BUDGET])
+            resolve_assume(r, KEY_SCALING_LAW,
+                           "as many parameters as this law has for the tokens: "
+                           "%s (--scaling-law)",
+                           resolve_text(r, KEY_SCALING_LAW, law));
         return;
     }
     if (r->params <= 0 || r->target_loss > 0)

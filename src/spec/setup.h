@@ -582,6 +582,8 @@ struct run {
     bool pin_memory;
     uint64_t optimizer_buffers, param_buffers; /* swap buffers */
     uint64_t param_buffer_elems, max_in_cpu;
+    double nvme_bytes_s; /* that a node reads */
+    bool pipeline_read, pipeline_write;
     enum attention_mask mask;
     enum ssm_kernel ssm_kernel;
     enum norm_kernel norm_kernel; /* of RMSNorm */

@@ -153,7 +153,7 @@ static const char *speed_example(enum setup_key key)
     if (key == KEY_PEAK_FLOPS)
         return "this is FLOP a second: such as 312e12";
     if (key == KEY_INTRA_NODE_BANDWIDTH || key == KEY_INTER_NODE_BANDWIDTH
-        || key == KEY_HOST_BANDWIDTH)
+        || key == KEY_HOST_BANDWIDTH || key == KEY_NVME_BANDWIDTH)
         return "these are bytes a second: such as 300e9";
     return NULL;
 }

@@ -1,4 +1,4 @@
-Without a model, params or budget there is nothing to compute.
+Without a model, params, tokens, budget or loss there is nothing to compute.
 == args
 compute
 == stderr ~

@@ -287,6 +287,25 @@ static void test_recorded_peaks(void **state)
     }
 }
 
+/* What the head's norm keeps goes and comes too, beside layers and beside
+ * checkpoints. */
+static void test_head_is_on_the_host(void **state)
+{
+    (void)state;
+    for (unsigned full = 0; full < 2; full++) {
+        struct fixture x;
+        begin(&x, unloaded("2", full ? "full" : "none"));
+        const struct block_walk *layer = &x.s.walk[stage_block(&x.s, 1)];
+        const struct block_walk *head = &x.s.walk[stage_block(&x.s, 3)];
+        const struct offload_result *o = &x.r->memory.offload;
+        const uint64_t one = full ? layer->checkpoint : layer->away.moved;
+        assert_true(head->away.moved > 0);
+        assert_int_equal(o->sum[OFFLOAD_TO_HOST], 2 * one + head->away.moved);
+        assert_int_equal(o->sum[OFFLOAD_FROM_HOST], 2 * one + head->away.moved);
+        end(&x);
+    }
+}
+
 /* What two operations keep one after the other stays: fp32 inputs of both norms
  * and their deviations, both norms' results, of which products keep several, the
  * context; and what is below 1 KiB: random states. 112.03 MiB a layer were
@@ -318,6 +337,7 @@ int main(void)
         cmocka_unit_test(test_stays_to_the_end),
         cmocka_unit_test(test_time),
         cmocka_unit_test(test_recorded_peaks),
+        cmocka_unit_test(test_head_is_on_the_host),
         cmocka_unit_test(test_kept_twice_stays),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -161,7 +161,7 @@ static void test_laws(void **state)
 }
 
 /* The law's tokens for a model are the tokens of the budget whose optimum the
- * model is. */
+ * model is, which is the model of so many tokens. */
 static void test_law_inverse(void **state)
 {
     (void)state;
@@ -181,6 +181,13 @@ static void test_law_inverse(void **state)
         s = SETUP("budget", budget, "scaling_law", laws[i]);
         assert_int_equal(memplan_compute(&r, NULL, s, NULL, NULL), MEMPLAN_OK);
         near(r->compute.law[r->compute.chosen_law].params, 7e9, 1e-6);
+        memplan_report_free(r);
+        memplan_setup_free(s);
+        char given[40]; /* and the model is what the tokens alone ask for */
+        snprintf(given, sizeof given, "%.0f", tokens);
+        s = SETUP("tokens", given, "scaling_law", laws[i]);
+        assert_int_equal(memplan_compute(&r, NULL, s, NULL, NULL), MEMPLAN_OK);
+        near(r->compute.params, 7e9, 1e-6);
         memplan_report_free(r);
         memplan_setup_free(s);
     }
@@ -498,7 +505,7 @@ static void test_compute_needs_a_size(void **state)
     (void)state;
     memplan_error slot[2];
     memplan_errors errs = { slot, 2, 0 };
-    memplan_setup *s = SETUP("tokens", "1T");
+    memplan_setup *s = SETUP("days", "30");
     memplan_report *r = NULL;
     assert_int_equal(memplan_compute(&r, NULL, s, NULL, &errs), MEMPLAN_E_ARG);
     assert_null(r);

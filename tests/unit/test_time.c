@@ -781,6 +781,44 @@ static void test_offload_takes_time(void **state)
 #undef AWAY
 }
 
+/* 12 bytes of 6.74e9 elements' states and 4 of their gradients are read at 10
+ * GB/s, the states written at 5; piped, what the CPU's 8.2 s / 11.6e9 each cover
+ * but of the first of seven sub-groups. Disks are a node's, as the CPU is. */
+static void test_disks_take_time(void **state)
+{
+    (void)state;
+#define DISK "zero", "3", "offload_optimizer", "nvme"
+    const double elems = 6738415616.0, step = elems * 8.2 / 11.6e9;
+    const double read = 16 * elems / 10e9, written = 12 * elems / 5e9;
+    const struct time_result cpu =
+        timed(PAIRS("zero", "3", "offload_optimizer", "cpu"));
+    const struct time_result disk = timed(PAIRS(DISK));
+    const struct time_result ahead =
+        timed(PAIRS(DISK, "pipeline_read", "true"));
+    const struct time_result both =
+        timed(PAIRS(DISK, "pipeline_read", "true", "pipeline_write", "true"));
+    const struct time_result eight = timed(PAIRS(DISK, "gpus", "8"));
+    const struct time_result fast =
+        timed(PAIRS(DISK, "nvme_bandwidth", "1e15"));
+    const double more = disk.part[TIME_OFFLOAD] - cpu.part[TIME_OFFLOAD];
+    const double gradients = 4 * elems / 5e9; /* beside backward, in part */
+    assert_true(more > 0.999 * (read + written));
+    assert_true(more < 1.001 * (read + written + gradients));
+    const double saved = disk.part[TIME_OFFLOAD] - ahead.part[TIME_OFFLOAD];
+    assert_true(fabs(saved / (step * 6 / 7) - 1) < 0.01);
+    assert_true(close_to(both.part[TIME_OFFLOAD], ahead.part[TIME_OFFLOAD]));
+    assert_true(eight.part[TIME_OFFLOAD] > read + written);
+    assert_true(fast.part[TIME_OFFLOAD] < 1.001 * cpu.part[TIME_OFFLOAD]);
+    assert_true(close_to(disk.part[TIME_OPTIMIZER], cpu.part[TIME_OPTIMIZER]));
+    /* weights too: each pass reads 2 bytes of those beyond max_in_cpu */
+    const struct time_result weights =
+        timed(PAIRS(DISK, "offload_params", "nvme", "max_in_cpu", "0",
+                    "seq_len", "64", "param_buffer_size", "2e8"));
+    assert_true(weights.part[TIME_OFFLOAD]
+                > disk.part[TIME_OFFLOAD] + 2 * 2 * elems / 10e9 * 0.8);
+#undef DISK
+}
+
 /* ZeRO-3 moves whole sub-groups: half of one is one. With 2.5e8 elements
  * each, the first two of four stay, which are larger than the last. */
 static void test_sub_groups_move_whole(void **state)
@@ -871,6 +909,7 @@ int main(void)
         cmocka_unit_test(test_waits_hide_messages),
         cmocka_unit_test(test_third_gathers),
         cmocka_unit_test(test_offload_takes_time),
+        cmocka_unit_test(test_disks_take_time),
         cmocka_unit_test(test_sub_groups_move_whole),
         cmocka_unit_test(test_rack_is_a_node),
         cmocka_unit_test(test_parts_add_up),
