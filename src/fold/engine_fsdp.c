@@ -541,10 +541,15 @@ bool fsdp_overlaps(const struct stage *s, uint32_t position)
            && is_fetched_back(s, position - 1);
 }
 
-bool fsdp_casts_grads(const struct stage *s)
+static bool casts(const struct stage *s)
 {
     return flattens(s)
            && s->sum.bytes != s->sum.elems * dtype_size(s->run->prec.reduce);
+}
+
+bool fsdp_casts_grads(const struct stage *s)
+{
+    return casts(s) || scatters(s);
 }
 
 static void put_flat(struct put *p, uint64_t bytes)
@@ -554,7 +559,7 @@ static void put_flat(struct put *p, uint64_t bytes)
 
 static void put_cast(struct put *p, const struct stage *s, uint64_t elems)
 {
-    if (fsdp_casts_grads(s))
+    if (casts(s))
         PUT(p, TERM_REDUCE_TMP, "the flat gradient, cast to be reduced",
             F("elements", elems), F("bytes", dtype_size(s->run->prec.reduce)));
 }
@@ -573,12 +578,39 @@ static void put_reduced(struct put *p, const struct stage *s, uint64_t elems)
 static void put_recast(struct put *p, const struct stage *s, uint64_t elems)
 {
     const struct precision_bytes *prec = &s->run->prec;
-    if (prec->reduce == prec->grad)
-        return;
     put_reduced(p, s, elems);
-    PUT(p, TERM_REDUCE_TMP, "the same, cast",
-        F("elements of P/N", div_up(elems, s->run->shard)),
-        F("bytes", dtype_size(prec->grad)));
+    if (prec->reduce != prec->grad)
+        PUT(p, TERM_REDUCE_TMP, "the same, cast",
+            F("elements of P/N", div_up(elems, s->run->shard)),
+            F("bytes", dtype_size(prec->grad)));
+}
+
+/* The gradient of a unit's last parameter, which a loop's variable holds to the
+ * end (foreach_reduce: unsharded_grad). */
+static uint64_t last_grad(const struct stage *s, uint32_t block)
+{
+    const struct block *b = &s->p->block[block];
+    const struct tensor *last = NULL;
+    bool after = false;
+    for (uint32_t i = 0; i < b->tensor_count; i++) {
+        const struct tensor *t = &s->p->tensor[b->tensor_first + i];
+        const bool late = program_comes_last(s->p, b, t);
+        if (t->role != ROLE_PARAM || !t->trainable || t->statistic || t->tied
+            || (after && !late))
+            continue;
+        last = t;
+        after = late;
+    }
+    if (last == NULL)
+        return 0;
+    return fsdp_defers(s->run) ? last->elems * dtype_size(s->run->prec.reduce)
+                               : round_alloc(tensor_grad_bytes(last));
+}
+
+static void put_last_grad(struct put *p, uint64_t bytes)
+{
+    PUT(p, TERM_WGRAD_TMP, "the last parameter's whole gradient, which waits",
+        F("bytes", bytes));
 }
 
 void fsdp_unit_done(struct put *p, const struct stage *s, uint32_t position,
@@ -596,7 +628,10 @@ void fsdp_unit_done(struct put *p, const struct stage *s, uint32_t position,
     }
     if (scatters(s)) {
         put_scatter(p, s, s->states[b].elems);
-        put_recast(p, s, s->states[b].elems);
+        if (when == UNIT_CAST) {
+            put_last_grad(p, last_grad(s, b));
+            put_recast(p, s, s->states[b].elems);
+        }
         return;
     }
     /* what waits is added to in place, by the node that the hook is of */
@@ -663,23 +698,6 @@ static void put_left_whole(struct put *p, const struct stage *s)
         F("bytes", bytes));
 }
 
-/* The gradient of the root's last parameter, which a loop's variable holds to
- * the end (_fsdp_collectives.py, foreach_reduce: unsharded_grad). */
-static uint64_t root_last(const struct stage *s)
-{
-    const uint32_t at =
-        s->head && !head_apart(s) ? s->p->head : stage_block(s, 0);
-    const struct block *b = &s->p->block[at];
-    for (uint32_t i = b->tensor_count; i-- > 0;) {
-        const struct tensor *t = &s->p->tensor[b->tensor_first + i];
-        if (t->role == ROLE_PARAM && t->trainable && !t->statistic && !t->tied)
-            return fsdp_defers(s->run)
-                       ? t->elems * dtype_size(s->run->prec.reduce)
-                       : round_alloc(tensor_grad_bytes(t));
-    }
-    return 0;
-}
-
 /* Version 2's, beside the input of its reduce-scatter: whole gradients while
  * they are copied there, or what comes of it and the last of them, whichever is
  * more. */
@@ -689,7 +707,9 @@ static void root_scattered(struct put *p, const struct stage *s)
     const uint64_t elems = fsdp_root_elems(s);
     const uint64_t wire = elems * dtype_size(prec->reduce);
     const uint64_t whole = fsdp_defers(s->run) ? wire : fsdp_root_wgrads(s);
-    const uint64_t last = elems == 0 ? 0 : root_last(s);
+    const uint32_t at =
+        s->head && !head_apart(s) ? s->p->head : stage_block(s, 0);
+    const uint64_t last = elems == 0 ? 0 : last_grad(s, at);
     const uint64_t sizes =
         dtype_size(prec->reduce)
         + (prec->reduce == prec->grad ? 0 : dtype_size(prec->grad));
@@ -699,11 +719,8 @@ static void root_scattered(struct put *p, const struct stage *s)
         root_parts(p, whole);
         return;
     }
-    root_parts(p, last);
-    if (prec->reduce == prec->grad)
-        put_reduced(p, s, elems);
-    else
-        put_recast(p, s, elems);
+    put_last_grad(p, last);
+    put_recast(p, s, elems);
 }
 
 /* The root's own turn, the last: joined while its parameters are whole, or
@@ -722,8 +739,7 @@ void fsdp_root_done(struct put *p, const struct stage *s)
         root_parts(p, grads);
         return;
     }
-    const uint64_t cast =
-        fsdp_casts_grads(s) ? wire + div_up(wire, run->shard) : 0;
+    const uint64_t cast = casts(s) ? wire + div_up(wire, run->shard) : 0;
     PUT(p, TERM_GRADS, "whole gradients that wait for the last micro-batch",
         F("bytes", waited));
     put_in_vain(p, s, 0);

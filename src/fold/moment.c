@@ -484,7 +484,10 @@ static void put_unit_done(struct put *p, const struct stage *s,
     const struct block_walk *w = &s->walk[stage_block(s, position)];
     const bool re = stage_recomputed(s, position);
     const uint32_t first = re ? stage_group_first(s, position) : position;
-    p->m->op = when == UNIT_FLATTENED ? "flat gradient" : "flat gradient cast";
+    const bool two = s->run->engine == ENGINE_FSDP2;
+    p->m->op = two                      ? "reduce-scatter"
+               : when == UNIT_FLATTENED ? "flat gradient"
+                                        : "flat gradient cast";
     put_kept(p, s, first);
     if (position != first) {
         PUT(p, TERM_CHECKPOINTS, "input of this checkpoint",

@@ -414,9 +414,8 @@ static void compare_file(const char *path, struct tally *tally)
     assert_non_null(root);
     for (const struct json *run = at(root, "runs")->child; run != NULL;
          run = run->next) {
-        if (json_member(run, "bucket_view") != NULL
-            || json_member(run, "edges") != NULL)
-            continue; /* no key says so, or it is not modelled */
+        if (json_member(run, "bucket_view") != NULL)
+            continue; /* no key says so */
         struct run_name name;
         struct predicted p;
         memplan_report *r = estimate(run, len);

@@ -125,9 +125,9 @@ class Run(step.Run):
     grad_sync: str = "each"
     dropout: str = "default"
     shard_degree: int = 0       # 0: all ranks
+    fsdp_units: str = "layers"  # "ends": embedding and head wrapped on their own
     # --- what no key says
     bucket_view: bool = False
-    edges: bool = False         # embedding and head wrapped on their own
 
 
 def shard(run, model, mesh):
@@ -137,7 +137,7 @@ def shard(run, model, mesh):
     base = model.model if run.family == "llama" else model.transformer
     for layer in base.layers if run.family == "llama" else base.h:
         fully_shard(layer, **more)
-    if run.edges:
+    if run.fsdp_units == "ends":
         fully_shard(model.get_input_embeddings(), **more)
         fully_shard(model.get_output_embeddings(), **more)
     return fully_shard(model, **more)
@@ -215,6 +215,8 @@ def setup_of(run):
         more.update(framework="fsdp", zero=run.zero, **(dict(reduce_dtype=run.reduce_dtype) if run.reduce_dtype else {}))
         if run.shard_degree > 0:
             more["shard_degree"] = run.shard_degree
+        if run.fsdp_units != "layers":
+            more["fsdp_units"] = run.fsdp_units
         if run.grad_accum > 1:
             more["grad_sync"] = run.grad_sync
     return {**step.setup_of(run), **more}
@@ -223,7 +225,7 @@ def setup_of(run):
 def record(run):
     ranks = Ranks(run)
     first, later = ranks.measure()
-    more = {k: True for k in ("bucket_view", "edges") if getattr(run, k)}
+    more = {k: True for k in ("bucket_view",) if getattr(run, k)}
     return dict(config=ranks.settings, setup=setup_of(run), **more, parameters=ranks.parameters,
                 weight_bytes=ranks.weights, first=first, later=later)
 
@@ -282,7 +284,7 @@ def runs(engine):
                 yield Run(**base, shape=shape, precision="bf16-mixed", grad_accum=4, grad_sync="last", zero=2)
                 yield Run(**base, shape=shape, precision="bf16", optimizer_impl="fused", grad_accum=4, grad_sync="last", recompute="full")
                 if family == "llama":  # gpt2's head is its embedding
-                    yield Run(**base, shape=shape, precision="bf16-mixed", edges=True)
+                    yield Run(**base, shape=shape, precision="bf16-mixed", fsdp_units="ends")
 
 
 step.STORED["bf16-mixed"] = FP32

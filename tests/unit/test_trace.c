@@ -419,6 +419,44 @@ static void test_flat_gradients_stay(void **state)
     memplan_report_free(r);
 }
 
+/* Under FSDP 2 what a layer's reduction makes takes the place of its whole
+ * gradients, but for the last parameter's: shards of half the layer, reduced in
+ * 16 bits and cast to 32. */
+static void test_reduced_after_copies(void **state)
+{
+    (void)state;
+    memplan_report *r = ESTIMATE("llama-7b", "gpus", "2", "framework", "fsdp",
+                                 "engine", "fsdp2", "reduce_dtype", "bf16");
+    const uint64_t layer = 4 * 4096 * 4096 + 3 * 4096 * 11008 + 2 * 4096;
+    const uint64_t norm = 2 * 4096;
+    struct arena a;
+    struct memory_fold f;
+    struct stage s;
+    struct trace t;
+    arena_init(&a, NULL);
+    assert_true(memory_fold_init(&f, &r->program, &r->run, &a));
+    stage_init(&s, &f, 0, 0);
+    assert_true(trace_stage(&t, &f, &s, TRACE_LATER, &a));
+    uint64_t live = 0, copied = 0;
+    unsigned seen = 0;
+    for (size_t i = 0; i < t.n && seen == 0; i++) {
+        const struct trace_event *e = &t.event[i];
+        live = e->birth ? live + e->bytes : live - e->bytes;
+        if (e->phase != PHASE_BACKWARD || !e->birth)
+            continue;
+        if (strcmp(e->name, "reduce-scatter input") == 0)
+            copied = live;
+        if (strcmp(e->name, "the same, cast") != 0)
+            continue;
+        assert_int_equal(live - copied,
+                         layer / 2 * 2 + layer / 2 * 4 + norm - 2 * layer);
+        seen++;
+    }
+    assert_int_equal(seen, 1);
+    arena_release(&a);
+    memplan_report_free(r);
+}
+
 static bool made_again(const char *reentrant, const char *what)
 {
     memplan_report *r =
@@ -696,6 +734,7 @@ int main(void)
         cmocka_unit_test(test_first_step),
         cmocka_unit_test(test_gradients_stay),
         cmocka_unit_test(test_flat_gradients_stay),
+        cmocka_unit_test(test_reduced_after_copies),
         cmocka_unit_test(test_recomputation_stops_early),
         cmocka_unit_test(test_modules_in_full),
         cmocka_unit_test(test_foreach_lists),
