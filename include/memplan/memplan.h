@@ -332,7 +332,8 @@ MEMPLAN_MUST_USE MEMPLAN_API memplan_status memplan_setup_prices(
  *  TrainingArguments as JSON, YAML or a script's flags), "accelerate" (Accelerate's YAML),
  *  "megatron-args" (a launch script's flags, or YAML with MODEL_ARGS),
  *  "torchtitan" (its job configuration, TOML), "torchrun" (a script that
- *  calls it: GPUs and nodes alone) or "peft" (adapter_config.json). Returns what
+ *  calls it: GPUs and nodes alone), "hostfile" (DeepSpeed's) or "peft"
+ *  (adapter_config.json). Returns what
  *  memplan_setup_parse does, E_UNKNOWN (no such dialect), E_CONFLICT (values
  *  contradict one another). */
 MEMPLAN_MUST_USE MEMPLAN_API memplan_status memplan_setup_import(
@@ -352,8 +353,8 @@ MEMPLAN_MUST_USE MEMPLAN_API memplan_status memplan_emit(
     memplan_write_fn *write, void *ctx, memplan_errors *errs);
 
 /** A file that the last text read by memplan_setup_import goes on in, as the
- *  text names it, and its dialect; NULL when there is none. The setup's, until
- *  the next import. */
+ *  text names it, and its dialect; NULL when there is none. After a "hostfile"
+ *  was read there may be another. The setup's, until the next import. */
 MEMPLAN_API const char *memplan_setup_pending(const memplan_setup *setup,
                                               const char **dialect);
 

@@ -386,17 +386,18 @@ static enum host_read try_read(struct cli *cli, const char *path)
     return r;
 }
 
-static bool is_given(const struct cli *cli, const char *dialect)
+/* The file that an option names; NULL: there is no such option. */
+static const char *given_file(const struct cli *cli, const char *dialect)
 {
     for (size_t i = 0; i < cli->line.given_count; i++)
         if (cli->line.given[i].row->id == OPT_ID_CONFIG
             && strcmp(cli->line.given[i].row->name, dialect) == 0)
-            return true;
-    return false;
+            return cli->line.given[i].value;
+    return NULL;
 }
 
 /* The file that `path` goes on in. Of a line that starts a program it need not
- * be here: then, or where another one is given, the line is read alone. One that
+ * be here, and a hostfile never: then, or where another one is given, the line is read alone. One that
  * is here and cannot be read is an error. */
 static enum cli_exit config_next(struct cli *cli, memplan_setup *setup,
                                  const char *path, bool optional)
@@ -405,7 +406,11 @@ static enum cli_exit config_next(struct cli *cli, memplan_setup *setup,
     const char *named = memplan_setup_pending(setup, &dialect);
     const char *slash = strrchr(path, '/');
     const int folder = slash ? (int)(slash - path) + 1 : 0;
-    if (optional && is_given(cli, dialect))
+    const bool hosts = strcmp(dialect, "hostfile") == 0;
+    const char *given = given_file(cli, dialect);
+    if (hosts && given != NULL)
+        return config_file(cli, setup, dialect, given);
+    if (optional && given != NULL)
         return CLI_OK;
     struct text beside = { 0 }, there = { 0 };
     enum cli_exit r = CLI_OK;
@@ -415,7 +420,7 @@ static enum cli_exit config_next(struct cli *cli, memplan_setup *setup,
     const enum host_read near = try_read(cli, beside.p);
     const bool aside = here != HOST_READ_OK
                        && (near == HOST_READ_OK || here == HOST_READ_ABSENT);
-    if (optional && aside && near == HOST_READ_ABSENT)
+    if ((optional || hosts) && aside && near == HOST_READ_ABSENT)
         memplan_setup_pending_skip(setup);
     else
         r = config_file(cli, setup, dialect, aside ? beside.p : there.p);

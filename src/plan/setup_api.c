@@ -110,6 +110,17 @@ static memplan_status bad_dialect(struct diag *d, const char *name)
     return d->status;
 }
 
+/* Hosts are read first, and leave the other file to be read. */
+static void forget_pending(struct setup *s, bool is_hosts)
+{
+    s->hosts.file[0] = '\0';
+    if (is_hosts)
+        return;
+    s->pending[0] = '\0';
+    s->pending_keeps = false;
+    s->pending_held = NULL;
+}
+
 memplan_status memplan_setup_import(memplan_setup *setup, const char *dialect,
                                     const char *text, size_t len,
                                     const char *name, memplan_errors *errs)
@@ -124,12 +135,11 @@ memplan_status memplan_setup_import(memplan_setup *setup, const char *dialect,
     const struct config_dialect *known = find_dialect(dialect);
     if (known == NULL)
         return bad_dialect(&d, dialect);
-    const bool keeps =
-        setup->setup.pending[0] != '\0' && setup->setup.pending_keeps;
-    setup->setup.pending[0] = '\0';
+    const bool is_hosts = known->table == &config_hostfile;
+    const bool keeps = !is_hosts && setup->setup.pending[0] != '\0'
+                       && setup->setup.pending_keeps;
     const char *held = keeps ? setup->setup.pending_held : NULL;
-    setup->setup.pending_keeps = false;
-    setup->setup.pending_held = NULL;
+    forget_pending(&setup->setup, is_hosts);
     struct arena arena;
     arena_init(&arena, &setup->alloc);
     const struct json *root = known->parse(&arena, text, len, &d);
@@ -157,13 +167,23 @@ void memplan_setup_pending_skip(memplan_setup *setup)
     str_format(note, sizeof(note), "'%.120s' was not read: add --%s FILE",
                named, dialect);
     config_add_note(&setup->setup, note);
-    setup->setup.pending[0] = '\0';
+    if (setup->setup.hosts.file[0] != '\0')
+        setup->setup.hosts.file[0] = '\0';
+    else
+        setup->setup.pending[0] = '\0';
 }
 
 const char *memplan_setup_pending(const memplan_setup *setup,
                                   const char **dialect)
 {
-    if (setup == NULL || setup->setup.pending[0] == '\0')
+    if (setup == NULL)
+        return NULL;
+    if (setup->setup.hosts.file[0] != '\0') {
+        if (dialect != NULL)
+            *dialect = "hostfile";
+        return setup->setup.hosts.file;
+    }
+    if (setup->setup.pending[0] == '\0')
         return NULL;
     if (dialect != NULL)
         *dialect = setup->setup.pending_dialect;

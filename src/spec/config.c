@@ -630,6 +630,7 @@ const struct config_dialect *config_dialect(size_t index)
         { "torchrun", config_parse_launcher, &config_torchrun, emit_flags,
           NULL },
         { "peft", json_parse, &config_peft, emit_json, NULL },
+        { "hostfile", config_parse_hostfile, &config_hostfile, NULL, NULL },
     };
     return index < sizeof(dialects) / sizeof(dialects[0]) ? &dialects[index]
                                                           : NULL;

@@ -213,6 +213,11 @@ extern const struct config_table config_megatron;
 extern const struct config_table config_torchtitan;
 extern const struct config_table config_torchrun;
 extern const struct config_table config_peft;
+extern const struct config_table config_hostfile;
+
+/* Lines of DeepSpeed's hostfile, as {"hosts": {"worker-0": 8}}. */
+struct json *config_parse_hostfile(struct arena *a, const char *text,
+                                   size_t len, struct diag *d);
 
 /* torchtitan's TOML; its later configurations in Python are refused. */
 struct json *config_parse_torchtitan(struct arena *a, const char *text,
@@ -225,22 +230,27 @@ struct json *config_parse_training_args(struct arena *a, const char *text,
 /* The key of a root whose members stood there as flags. */
 #define CONFIG_DASHES "--"
 
-/* What a script starts processes with, found without its flags. */
-enum { CONFIG_LAUNCHES_MAX = 32 };
+/* The commands of a script that start processes, one after another. */
+struct config_launches {
+    const char *text;
+    size_t len, at;
+    uint64_t exported;   /* GPUs that CUDA_VISIBLE_DEVICES lists from here on */
+    const char *program; /* of this one: deepspeed, accelerate, torchrun */
+    uint64_t visible;    /* GPUs that it is let see; 0: not said */
+    size_t from, to;     /* its bytes */
+};
+/* False where there is no further one. */
+bool config_next_launch(struct config_launches *l);
+
+/* The last of them, which counts. */
 struct config_launcher {
-    const char *program; /* deepspeed, accelerate, torchrun; NULL: none */
-    uint64_t visible;    /* GPUs that CUDA_VISIBLE_DEVICES lists; 0: not said */
-    size_t n;            /* commands: all is of the last one */
-    size_t line[2];      /* of the first, of the last */
-    struct config_span {
-        size_t from, to;
-    } at, before[CONFIG_LAUNCHES_MAX]; /* of the last, of those before it */
+    const char *program; /* NULL: none */
+    uint64_t visible;
+    size_t n;       /* commands */
+    size_t line[2]; /* of the first, of the last */
 };
 void config_find_launcher(const char *text, size_t len,
                           struct config_launcher *out);
-/* The end of a command that another one comes after, where `at` is in it; else
- * `at`. */
-size_t config_launched_before(const struct config_launcher *of, size_t at);
 /* Members beside a script's flags, which no flag can be called. */
 #define CONFIG_LAUNCHER "(launcher)"
 #define CONFIG_VISIBLE "(visible)"

@@ -26,6 +26,8 @@ struct script {
     size_t len, at;
     bool in_case; /* between case and esac */
     struct config_launcher launcher;
+    struct config_launches earlier; /* the command at hand, or the next one */
+    size_t launched;                /* its number, from 1 */
     struct json *root, *last;
 };
 
@@ -370,6 +372,20 @@ static bool is_flags(const struct script *s, const struct json *v,
            || (v->kind == JSON_STRING && value.p == word.p && !is_sum(word));
 }
 
+/* A command ends here, or its output goes elsewhere. */
+static bool is_end(struct str word)
+{
+    static const char *const ends[] = { "&&", "||", "|", "&", ";" };
+    for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++)
+        if (str_is(word, ends[i]))
+            return true;
+    return word.n > 0
+           && (word.p[0] == '>'
+               || (word.n > 1 && word.p[1] == '>'
+                   && (word.p[0] == '1' || word.p[0] == '2'
+                       || word.p[0] == '&')));
+}
+
 static void take_flag(struct script *s)
 {
     const size_t offset = s->at;
@@ -398,9 +414,13 @@ static void take_flag(struct script *s)
         if (word.n > 1 && word.p[0] == '$'
             && (word.p[1] == '@' || memchr(word.p, '[', word.n) != NULL))
             continue; /* another array of flags, read where it is written */
+        if (is_end(word))
+            return;
         values = values && !is_program(word) && !is_flags(s, v, word);
         if (values)
             add_word(s, v, word);
+        if (s->text[s->at - 1] == ';')
+            return;
     }
 }
 
@@ -467,6 +487,22 @@ static void add_launcher(struct script *s)
     v->number = (double)of->visible;
 }
 
+/* Of several commands that start processes the last one is read, and none that
+ * comes after it. */
+static void skip_others(struct script *s)
+{
+    while (s->launched < s->launcher.n
+           && (s->launched == 0 || s->earlier.to <= s->at)) {
+        (void)config_next_launch(&s->earlier);
+        s->launched++;
+    }
+    if (s->launched < s->launcher.n && s->earlier.from <= s->at)
+        s->at = s->earlier.to;
+    else if (s->launched > 0 && s->launched == s->launcher.n
+             && s->earlier.to <= s->at)
+        s->at = s->len;
+}
+
 static struct json *read_script(struct script *s)
 {
     s->root = new_value(s, (struct str){ "", 0 });
@@ -475,8 +511,9 @@ static struct json *read_script(struct script *s)
     s->root->kind = JSON_OBJECT;
     s->root->key = STR(CONFIG_DASHES);
     config_find_launcher(s->text, s->len, &s->launcher);
+    s->earlier = (struct config_launches){ .text = s->text, .len = s->len };
     while (s->at < s->len && s->diag->status == MEMPLAN_OK) {
-        s->at = config_launched_before(&s->launcher, s->at);
+        skip_others(s);
         if (!to_word(s) || is_shown(s))
             to_next_line(s);
         else if (is_flag(s))

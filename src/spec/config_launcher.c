@@ -13,24 +13,80 @@ static bool is_gap(char c)
     return c == ' ' || c == '\t' || c == '\r';
 }
 
-/* The next word of a line; empty at its end. */
-static struct str next_word(struct str *line)
+/* ---- words ---- */
+
+static char at_of(const struct config_launches *l, size_t i)
 {
-    while (line->n > 0 && is_gap(line->p[0]))
-        *line = (struct str){ line->p + 1, line->n - 1 };
-    struct str word = { line->p, 0 };
-    while (word.n < line->n && !is_gap(word.p[word.n]))
+    return i < l->len ? l->text[i] : '\n';
+}
+
+/* Behind the line that a backslash here joins with the next; 0: it does not. */
+static size_t joined(const struct config_launches *l, size_t i)
+{
+    if (at_of(l, i) != '\\')
+        return 0;
+    for (i++; is_gap(at_of(l, i));)
+        i++;
+    return i < l->len && l->text[i] == '\n' ? i + 1 : 0;
+}
+
+/* Of a comment: to the end of its line, or behind it where that is joined. */
+static size_t comment_end(const struct config_launches *l, size_t i)
+{
+    while (at_of(l, i) != '\n' && joined(l, i) == 0)
+        i++;
+    return joined(l, i) != 0 ? joined(l, i) : i;
+}
+
+/* Bytes of what ends a command, here; 0: it does not end. "2>&1" is a word. */
+static size_t end_of(const struct config_launches *l, size_t i, bool in_word)
+{
+    const char c = at_of(l, i), next = at_of(l, i + 1);
+    const bool alone = !in_word && (is_gap(next) || next == '\n');
+    if (c == '\n' || c == ';')
+        return 1;
+    if ((c == '&' || c == '|') && next == c)
+        return 2;
+    return (c == '&' || c == '|') && alone ? 1 : 0;
+}
+
+/* The next word of a command; empty behind its last one. */
+static struct str next_word(struct config_launches *l)
+{
+    char quote = '\0';
+    for (;;) {
+        const size_t on = joined(l, l->at);
+        if (on != 0)
+            l->at = on;
+        else if (at_of(l, l->at) == '#')
+            l->at = comment_end(l, l->at);
+        else if (is_gap(at_of(l, l->at)))
+            l->at++;
+        else
+            break;
+    }
+    struct str word = { l->text + l->at, 0 };
+    for (size_t i = l->at; i < l->len && l->text[i] != '\n'; i++) {
+        const char c = l->text[i];
+        if (quote == '\0' && (is_gap(c) || end_of(l, i, word.n > 0) > 0))
+            break;
+        if (c == '"' || c == '\'')
+            quote = quote == '\0' ? c : quote == c ? '\0' : quote;
         word.n++;
-    *line = (struct str){ line->p + word.n, line->n - word.n };
+    }
+    l->at += word.n;
     return word;
 }
+
+/* ---- commands ---- */
 
 /* What stands before a command without being one: NAME=value, nohup. */
 static bool is_before(struct str word)
 {
-    static const char *const words[] = { "exec", "nohup", "time", "sudo",
-                                         "env",  "srun",  "&&",   "||",
-                                         ";",    "then",  "do",   "export" };
+    static const char *const words[] = { "exec", "nohup", "time",   "sudo",
+                                         "env",  "srun",  "export", "then",
+                                         "do",   "else",  "if",     "!",
+                                         "{",    "(" };
     for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
         if (str_is(word, words[i]))
             return true;
@@ -46,7 +102,7 @@ static struct str file_part(struct str word)
     return word;
 }
 
-static const char *launcher_of(struct str word, struct str rest)
+static const char *launcher_of(struct config_launches l, struct str word)
 {
     const struct str name = file_part(word);
     if (str_is(name, "deepspeed"))
@@ -54,7 +110,7 @@ static const char *launcher_of(struct str word, struct str rest)
     if (str_is(name, "torchrun"))
         return "torchrun";
     if (str_is(name, "accelerate-launch")
-        || (str_is(name, "accelerate") && str_is(next_word(&rest), "launch")))
+        || (str_is(name, "accelerate") && str_is(next_word(&l), "launch")))
         return "accelerate";
     return NULL;
 }
@@ -79,14 +135,6 @@ static uint64_t devices_of(struct str word)
     return n;
 }
 
-/* A backslash joins a line with the next. */
-static bool is_joined(struct str line)
-{
-    while (line.n > 0 && is_gap(line.p[line.n - 1]))
-        line.n--;
-    return line.n > 0 && line.p[line.n - 1] == '\\';
-}
-
 static size_t line_number(const char *text, const char *at)
 {
     size_t n = 1;
@@ -95,70 +143,48 @@ static size_t line_number(const char *text, const char *at)
     return n;
 }
 
-/* A command that starts processes, at `from`: of several the last one counts. */
-static void found(struct config_launcher *out, const char *text,
-                  const char *from, const char *program)
+/* One command: whether it starts processes. An assignment alone is for those
+ * that come after it. */
+static bool next_command(struct config_launches *l)
 {
-    out->line[out->n > 0] = line_number(text, from);
-    if (out->n == 0)
-        out->line[1] = out->line[0];
-    if (out->n > 0 && out->n <= CONFIG_LAUNCHES_MAX)
-        out->before[out->n - 1] = out->at;
-    out->n++;
-    out->at.from = (size_t)(from - text);
-    out->program = program;
+    uint64_t seen = 0;
+    bool inside = false;
+    l->program = NULL;
+    for (struct str word = next_word(l); word.n > 0; word = next_word(l)) {
+        const uint64_t visible = inside ? 0 : devices_of(word);
+        seen = visible > 0 ? visible : seen;
+        if (!inside)
+            l->program = launcher_of(*l, word);
+        if (!inside && l->program != NULL)
+            l->from = (size_t)(word.p - l->text);
+        inside = inside || !is_before(word);
+    }
+    l->to = l->at;
+    l->at += l->at < l->len ? end_of(l, l->at, false) : 0;
+    l->exported = seen > 0 && !inside ? seen : l->exported;
+    l->visible = seen > 0 ? seen : l->exported;
+    return l->program != NULL;
 }
 
-/* What a line starts, if anything; `inside`: its first words are arguments. */
-static bool search_line(struct config_launcher *out, const char *text,
-                        struct str line, bool inside)
+bool config_next_launch(struct config_launches *l)
 {
-    for (struct str word = next_word(&line); word.n > 0 && word.p[0] != '#';
-         word = next_word(&line)) {
-        const uint64_t visible = inside ? 0 : devices_of(word);
-        out->visible = visible > 0 ? visible : out->visible;
-        const char *program = inside ? NULL : launcher_of(word, line);
-        if (program != NULL)
-            found(out, text, word.p, program);
-        if (program != NULL)
+    while (l->at < l->len)
+        if (next_command(l))
             return true;
-        if (str_is(word, "\\"))
-            break;
-        inside = word.p[word.n - 1] != ';' && !str_is(word, "&&")
-                 && (inside || !is_before(word));
-    }
-    return inside;
+    return false;
 }
 
 void config_find_launcher(const char *text, size_t len,
                           struct config_launcher *out)
 {
-    struct str rest = { text, len };
-    bool goes_on = false; /* a backslash: arguments of the line before */
-    uint64_t exported = 0;
+    struct config_launches l = { .text = text, .len = len };
     *out = (struct config_launcher){ .program = NULL };
-    while (rest.n > 0) {
-        const size_t before = out->n;
-        const uint64_t last = out->visible;
-        struct str line = str_cut(rest, '\n', &rest);
-        out->visible = goes_on ? last : exported;
-        const bool inside = search_line(out, text, line, goes_on);
-        if (out->n == before && !goes_on)
-            exported = out->visible;
-        if (out->n == before && out->n > 0) /* is of commands after it */
-            out->visible = last;
-        if (out->n > before || (goes_on && out->n > 0 && out->at.to == 0))
-            out->at.to = is_joined(line) ? 0 : (size_t)(line.p - text) + line.n;
-        goes_on = inside && is_joined(line);
+    while (config_next_launch(&l)) {
+        const size_t line = line_number(text, text + l.from);
+        out->line[0] = out->n == 0 ? line : out->line[0];
+        out->line[1] = line;
+        out->program = l.program;
+        out->visible = l.visible;
+        out->n++;
     }
-    if (out->n > 0 && out->at.to == 0)
-        out->at.to = len;
-}
-
-size_t config_launched_before(const struct config_launcher *of, size_t at)
-{
-    for (size_t i = 0; i + 1 < of->n && i < CONFIG_LAUNCHES_MAX; i++)
-        if (of->before[i].from <= at && at < of->before[i].to)
-            return of->before[i].to;
-    return at;
 }

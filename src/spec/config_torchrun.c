@@ -385,8 +385,65 @@ static bool says_count(struct config *c)
     return false;
 }
 
+/* runner.py takes one of them alone. */
+static void check_filters(struct config *c)
+{
+    const struct json *in = config_at(c, "include");
+    const struct json *out = config_at(c, "exclude");
+    const struct json *of = config_at(c, CONFIG_LAUNCHER);
+    if (of == NULL || !str_is(of->text, "deepspeed"))
+        return;
+    if (in != NULL && out != NULL)
+        diag_hint(config_bad(c, out, MEMPLAN_E_CONFLICT,
+                             "--include and --exclude at once"),
+                  "use one of them");
+    else if ((in != NULL || out != NULL)
+             && (config_at(c, "num_nodes") != NULL
+                 || config_at(c, "num_gpus") != NULL))
+        diag_hint(config_bad(c, in != NULL ? in : out, MEMPLAN_E_CONFLICT,
+                             "--num_nodes or --num_gpus beside --%s",
+                             in != NULL ? "include" : "exclude"),
+                  "DeepSpeed takes one or the other");
+}
+
+static uint32_t count_at(struct config *c, const char *flag)
+{
+    uint64_t n = 0;
+    const struct json *value = config_at(c, flag);
+    return value != NULL && is_number(value, &n) ? (uint32_t)n : 0;
+}
+
+/* Which hosts DeepSpeed starts on is said in another file, but where the line
+ * has both numbers. */
+static void name_hosts(struct config *c, size_t notes)
+{
+    const struct json *file = config_at(c, "hostfile");
+    const struct json *in = config_at(c, "include");
+    const struct json *some = in != NULL ? in : config_at(c, "exclude");
+    struct setup_hosts *of = &c->s->hosts;
+    *of = (struct setup_hosts){ .nodes = count_at(c, "num_nodes"),
+                                .gpus = count_at(c, "num_gpus") };
+    if (file == NULL || (of->nodes > 0 && of->gpus > 0))
+        return;
+    if (!names_file(file)) {
+        config_note(c, "which file --hostfile is the line does not say: add "
+                       "--hostfile FILE");
+        return;
+    }
+    str_format(of->file, sizeof(of->file), "%.*s", (int)first_word(file).n,
+               first_word(file).p);
+    if (some != NULL)
+        str_format(of->some, sizeof(of->some), "%.*s", (int)first_word(some).n,
+                   first_word(some).p);
+    of->excludes = in == NULL;
+    of->note_first = notes;
+    of->note_end = c->s->notes;
+}
+
 void config_world(struct config *c)
 {
+    const size_t notes = c->s->notes;
+    check_filters(c);
     read_launcher(c, &torchrun);
     if (config_at(c, "devices") == NULL) /* NeMo's num_nodes */
         read_launcher(c, &deepspeed);
@@ -395,9 +452,7 @@ void config_world(struct config *c)
     c->s->left_out = 0;
     if (!says_count(c) && str_is(c->root->key, CONFIG_DASHES))
         read_unsaid(c);
-    if (config_at(c, "hostfile") != NULL && config_at(c, "num_nodes") == NULL
-        && config_at(c, "include") == NULL)
-        config_note(c, "--hostfile is not read: give --gpus, --gpus-per-node");
+    name_hosts(c, notes);
 }
 
 /* accelerate's --mixed_precision; the file that it names has its own. */

@@ -363,6 +363,15 @@ struct setup {
     uint16_t image[IMAGE_RANK];                  /* channels, height, width */
     char note[SETUP_NOTES_MAX][SETUP_NOTE_TEXT]; /* of files that were read */
     size_t notes;
+    /* A hostfile that a line names, to be read after the other one, and what
+     * the line takes of it. */
+    struct setup_hosts {
+        char file[SETUP_NOTE_TEXT];
+        char some[SETUP_NOTE_TEXT];  /* "worker-0@worker-1:0,2": these, or */
+        bool excludes;               /* ... all but these */
+        uint32_t nodes, gpus;        /* the first ones; of each; 0: all */
+        size_t note_first, note_end; /* said for want of it */
+    } hosts;
     char pending[SETUP_NOTE_TEXT]; /* a file that the one read goes on in */
     const char *pending_dialect;   /* static */
     /* Of a launch file, where the rest of the sum is not in it: nodes whose

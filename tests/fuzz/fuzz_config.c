@@ -5,9 +5,10 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static const char *const dialects[] = { "deepspeed",  "training-args",
-                                            "accelerate", "megatron-args",
-                                            "torchtitan", "torchrun" };
+    static const char *const dialects[] = { "deepspeed",     "hostfile",
+                                            "training-args", "accelerate",
+                                            "megatron-args", "torchtitan",
+                                            "torchrun" };
     const char *text = size > 0 ? (const char *)data : "";
     for (size_t i = 0; i < sizeof(dialects) / sizeof(dialects[0]); i++) {
         memplan_error slot[4];

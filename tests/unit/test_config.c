@@ -666,7 +666,18 @@ static void test_other_launchers(void **state)
     has("gpus= gpus_per_node=");
     assert_int_equal(got.setup.nodes, 2);
     import("torchrun", "deepspeed --hostfile h --master_port 1 x.py\n");
-    noted("--hostfile is not read");
+    noted("without --num_gpus");
+    assert_string_equal(got.setup.hosts.file, "h");
+    import("torchrun", "deepspeed --hostfile $H --master_port 1 x.py\n");
+    noted("which file --hostfile is the line does not say");
+    import("torchrun", "deepspeed --hostfile h --num_gpus 4 --num_nodes 2 x\n");
+    has("gpus=8 gpus_per_node=4");
+    assert_string_equal(got.setup.hosts.file, "");
+    import("torchrun", "deepspeed --include a --exclude b x.py\n");
+    refused(MEMPLAN_E_CONFLICT, "--include and --exclude at once", 1);
+    import("torchrun", "deepspeed --exclude b --num_gpus 2 x.py\n");
+    refused(MEMPLAN_E_CONFLICT, "--num_nodes or --num_gpus beside --exclude",
+            1);
     import("torchrun", "deepspeed --include localhost:0,1,2,5 x.py\n");
     has("gpus=4 gpus_per_node=4");
     import("torchrun", "deepspeed --include=a:0,1@b:2,3 x.py\n");
@@ -1454,9 +1465,96 @@ static void test_yaml_deep(void **state)
     refused(MEMPLAN_E_SYNTAX, "too deep", 1);
 }
 
+/* What a line takes of these hosts. */
+static void takes(const char *some, bool excludes, uint32_t nodes,
+                  uint32_t gpus)
+{
+    static const char text[] =
+        "w-0 slots=8\n#w-9 slots=9\n\n w-1  slots=8 max=2\r\nw-2 slots=4";
+    struct diag d;
+    struct arena a;
+    memset(&got, 0, sizeof(got));
+    got.errs = (memplan_errors){ got.slot, ERRORS_MAX, 0 };
+    diag_init(&d, &got.errs);
+    arena_init(&a, NULL);
+    str_format(got.setup.hosts.some, sizeof(got.setup.hosts.some), "%s", some);
+    got.setup.hosts.excludes = excludes;
+    got.setup.hosts.nodes = nodes;
+    got.setup.hosts.gpus = gpus;
+    const struct json *root =
+        config_parse_hostfile(&a, text, sizeof(text) - 1, &d);
+    assert_non_null(root);
+    got.status = config_read(&(struct config){ .s = &got.setup,
+                                               .table = &config_hostfile,
+                                               .root = root,
+                                               .text = text,
+                                               .len = sizeof(text) - 1,
+                                               .name = "hosts",
+                                               .d = &d });
+    arena_release(&a);
+}
+
+static void test_hostfile(void **state)
+{
+    (void)state;
+    takes("", false, 0, 0);
+    has("gpus=20 gpus_per_node=8");
+    noted("hosts have 4 to 8 GPUs");
+    takes("", false, 2, 0);
+    has("gpus=16 gpus_per_node=8");
+    takes("", false, 5, 0);
+    noted("--num_nodes 5 of 3 hosts");
+    takes("", false, 0, 2);
+    has("gpus=6 gpus_per_node=2");
+    takes("w-1:0,2,2@w-1:3", false, 0, 0);
+    has("gpus=3 gpus_per_node=3");
+    takes("w-1:7@w-2", true, 0, 0);
+    has("gpus=15 gpus_per_node=8");
+    takes("w-3", false, 0, 0);
+    refused(MEMPLAN_E_UNKNOWN, "no host 'w-3', which the line includes", 1);
+    takes("w-2:4", false, 0, 0);
+    refused(MEMPLAN_E_RANGE, "no GPU '4' on 'w-2'", 1);
+    takes("w-0@w-1@w-2", true, 0, 0);
+    refused(MEMPLAN_E_CONFLICT, "no GPU is left of the hosts of this file", 1);
+    import("hostfile", "w-0 slots=8\nw-1 slots=x\n");
+    refused(MEMPLAN_E_SYNTAX, "no host and its number of GPUs", 2);
+    import("hostfile", "w-0 slots=8\nw-0 slots=8\n");
+    refused(MEMPLAN_E_CONFLICT, "this host is there already", 2);
+    import("hostfile", "# w-0 slots=8\n");
+    assert_int_equal(got.status, MEMPLAN_E_SYNTAX);
+}
+
+/* Each command of a line has its own flags, however many there are. */
+static void test_commands_of_a_line(void **state)
+{
+    (void)state;
+    enum { MANY = 50, TEXT = 8192 };
+    char text[TEXT] = "";
+    for (unsigned i = 0; i < MANY; i++)
+        str_append(text, sizeof(text), "torchrun --nproc_per_node %u a.py; ",
+                   i + 1);
+    import("torchrun", text);
+    has("gpus=50 gpus_per_node=50");
+    noted("50 commands start programs");
+    import("torchrun", "torchrun --nproc_per_node 2 a && "
+                       "torchrun --nnodes 3 --nproc_per_node 4 b || x\n");
+    has("gpus=12 gpus_per_node=4");
+    import("torchrun", "torchrun --nproc_per_node 2 \"a; torchrun\" --nnodes 2 "
+                       "2>&1 | tee x --nnodes 9\n");
+    has("gpus=4 gpus_per_node=2");
+    import("torchrun", "CUDA_VISIBLE_DEVICES=0 deepspeed a; "
+                       "CUDA_VISIBLE_DEVICES=1,2,3 deepspeed b\n");
+    has("gpus=3");
+    import("torchrun", "export CUDA_VISIBLE_DEVICES=0,1; python a; "
+                       "CUDA_VISIBLE_DEVICES=3 python c; deepspeed b &\n");
+    has("gpus=2");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_hostfile),
+        cmocka_unit_test(test_commands_of_a_line),
         cmocka_unit_test(test_accelerate),
         cmocka_unit_test(test_accelerate_fsdp),
         cmocka_unit_test(test_orig_params),

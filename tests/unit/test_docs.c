@@ -167,6 +167,7 @@ static bool is_option(const char *name)
                                        "megatron_args",
                                        "torchtitan",
                                        "torchrun",
+                                       "hostfile",
                                        "peft",
                                        "emit",
                                        "find" };
