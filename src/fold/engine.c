@@ -199,7 +199,7 @@ void engine_forward(struct put *p, const struct stage *s, uint32_t position,
         PUT(p, TERM_BUCKETS, "reduce bucket",
             F("reduce_bucket", run->reduce_bucket),
             F("bytes", dtype_size(run->prec.reduce)),
-            A("buckets", engine_overlaps(run) ? 2 : 1));
+            A("buckets", (engine_overlaps(run) ? 2 : 1) * zero_buckets(s)));
 }
 
 /* ---- gradients ---- */
@@ -297,7 +297,7 @@ static void zero_backward(struct put *p, const struct stage *s,
         PUT(p, TERM_BUCKETS, "reduce bucket",
             F("reduce_bucket", run->reduce_bucket),
             F("bytes", dtype_size(run->prec.reduce)),
-            A("buckets", engine_overlaps(run) ? 2 : 1));
+            A("buckets", (engine_overlaps(run) ? 2 : 1) * zero_buckets(s)));
     if (s->fill != NULL)
         bucket_put(p, s, p->fill != NULL ? p->fill : &s->fill[position + 1],
                    later);
@@ -442,18 +442,11 @@ static void zero1_reduce(struct put *p, const struct stage *s)
             F("bytes per gradient", dtype_size(run->prec.grad)));
 }
 
-/* What is left in the bucket: either is fuller. */
 static void zero_reduce_rest(struct put *p, const struct stage *s)
 {
     const bool later = s->run->grad_accum > 1;
-    struct bucket_turn t;
-    bucket_rest(s, &t);
-    bucket_put(p, s,
-               bucket_bytes(s, &t.reduced, later)
-                       > bucket_bytes(s, &t.told, later)
-                   ? &t.reduced
-                   : &t.told,
-               later);
+    const struct bucket_fill fullest = bucket_rest(s, later);
+    bucket_put(p, s, &fullest, later);
 }
 
 static void zero_reduce(struct put *p, const struct stage *s)
@@ -471,7 +464,7 @@ static void zero_reduce(struct put *p, const struct stage *s)
     if (has_ipg_bucket(run) && s->fill == NULL)
         PUT(p, TERM_BUCKETS, "reduce bucket",
             F("reduce_bucket", run->reduce_bucket), F("bytes", wire),
-            A("buckets", engine_overlaps(run) ? 2 : 1));
+            A("buckets", (engine_overlaps(run) ? 2 : 1) * zero_buckets(s)));
     if (s->fill != NULL) {
         zero_reduce_rest(p, s);
         return;

@@ -55,38 +55,39 @@ static uint64_t slices_copy(const struct stage *s, uint64_t first, uint64_t n)
  * at a time, or what the next one sends comes before all that is let go. Beside
  * it the shares of those before (coalesced_collectives.py,
  * all_to_all_quant_reduce). In bytes. */
-static uint64_t in_4_bits(const struct run *run, const struct bucket_fill *f)
+static uint64_t in_4_bits(const struct run *run, const struct bucket_content *c)
 {
-    const uint64_t n = f->largest, ranks = run->shard;
+    const uint64_t n = c->largest, ranks = run->shard;
     const uint64_t held = n + 3 * n / run->gpus_per_node;
-    const uint64_t summed = 4 * n / ranks + 2 * (f->elems - n) / ranks;
-    return held + max_u64(summed, f->second / 2 + 2 * f->elems / ranks);
+    const uint64_t summed = 4 * n / ranks + 2 * (c->elems - n) / ranks;
+    return held + max_u64(summed, c->second / 2 + 2 * c->elems / ranks);
 }
 
 /* ZeRO-3 puts the ranks' parts of several tensors in order, be it one rank
  * (coalesced_collectives.py, reduce_scatter_coalesced). */
-static uint64_t copy_of(const struct stage *s, const struct bucket_fill *f)
+static uint64_t copy_of(const struct stage *s, const struct bucket_content *c)
 {
     const struct run *run = s->run;
-    if (f->tensors == 0 || run_reduces_in_4_bits(run))
+    if (c->tensors == 0 || run_reduces_in_4_bits(run))
         return 0;
     if (run->zero == 3)
-        return f->tensors > 1 || f->elems % run->shard != 0 ? f->elems : 0;
-    if (f->large != 0)
-        return slices_copy(s, f->first, f->large);
-    return f->low == f->high ? 0 : f->elems;
+        return c->tensors > 1 || c->elems % run->shard != 0 ? c->elems : 0;
+    if (c->large != 0)
+        return slices_copy(s, c->first, c->large);
+    return c->low == c->high ? 0 : c->elems;
 }
 
-/* Of the ranks that a full bucket has tensors of, the largest. */
-static uint64_t made_by(const struct stage *s, const struct bucket_fill *f)
+/* The largest partition, with that of the ranks that a full bucket has tensors
+ * of. */
+static uint64_t made_by(const struct stage *s, const struct bucket_content *c,
+                        uint64_t most)
 {
-    uint64_t most = f->partition;
-    if (s->run->zero != 2 || f->tensors == 0)
+    if (s->run->zero != 2 || c->tensors == 0)
         return most;
     const bool first = s->run->zero_rank == ZERO_RANK_FIRST;
     if (zero_sums_in_fp32(s->run))
-        return first && f->low > 0 ? most : s->share;
-    for (uint64_t r = f->low; r <= f->high && (!first || r == 0); r++)
+        return first && c->low > 0 ? most : s->share;
+    for (uint64_t r = c->low; r <= c->high && (!first || r == 0); r++)
         most = max_u64(most, s->rank[r].whole);
     return most;
 }
@@ -94,82 +95,115 @@ static uint64_t made_by(const struct stage *s, const struct bucket_fill *f)
 /* Of a rank that has some of it: its tensors are slices of their own, each of
  * which is cast to be added to the partition, that there is by then
  * (_get_compact_grad_partition_slice, _add_to_grad_partition_buffer). */
-static void note_summed(const struct stage *s, struct bucket_fill *f)
+static void note_summed(const struct stage *s, const struct bucket_content *c,
+                        struct bucket_fill *f)
 {
-    if (s->run->zero_rank == ZERO_RANK_FIRST && f->low > 0)
+    if (s->run->zero_rank == ZERO_RANK_FIRST && c->low > 0)
         return;
-    f->partition = made_by(s, f);
-    f->added = min_u64(max_u64(f->largest, f->large), s->share);
-    if (f->large == 0 && f->tensors > 1)
-        f->copy = f->elems;
+    f->partition = made_by(s, c, f->partition);
+    f->added = min_u64(max_u64(c->largest, c->large), s->share);
+    if (c->large == 0 && c->tensors > 1)
+        f->copy = c->elems;
 }
 
-static void note_reduced(const struct stage *s, struct bucket_fill *f)
+/* Stage 3 has a bucket in the type that is sent, and casts what is too large
+ * for it; what comes back is cast. Stage 2 casts what it sends
+ * (allreduce_bucket). */
+static void note_low(const struct stage *s, const struct bucket_content *c,
+                     struct bucket_fill *f)
 {
-    f->copy = copy_of(s, f);
-    if (f->tensors > 0 && zero_sums_in_fp32(s->run))
-        note_summed(s, f);
-    if (f->tensors > 0 && run_reduces_in_4_bits(s->run))
-        f->packed = in_4_bits(s->run, f);
+    const bool scatters = s->run->zero == 3;
+    f->cast = scatters ? f->copy + c->large : c->elems;
+    f->added = scatters ? div_up(c->elems, s->run->shard) : 0;
+    if (scatters)
+        f->copy = 0;
+}
+
+/* Stage 3 adds up in fp32 what it sent in 16 bits (__avg_scatter_grads). */
+static bool casts_back(const struct run *run)
+{
+    return run->zero == 3 && run->prec.grad == DT_FP32
+           && run->prec.reduce != DT_FP32 && !run_reduces_in_4_bits(run);
+}
+
+static void note_reduced(const struct stage *s, struct bucket_fill *f, bool low)
+{
+    const struct bucket_content *c = low ? &f->low : &f->in;
+    f->copy = copy_of(s, c);
+    f->cast = f->added = f->packed = 0;
+    if (c->tensors > 0 && low)
+        note_low(s, c, f);
+    else if (c->tensors > 0 && casts_back(s->run))
+        f->added = div_up(c->elems, s->run->shard);
+    if (c->tensors > 0 && zero_sums_in_fp32(s->run))
+        note_summed(s, c, f);
+    if (c->tensors > 0 && run_reduces_in_4_bits(s->run))
+        f->packed = in_4_bits(s->run, c);
 }
 
 static struct bucket_fill emptied(const struct stage *s,
-                                  const struct bucket_fill *f)
+                                  const struct bucket_fill *f, bool low)
 {
-    return (struct bucket_fill){ .partition = made_by(s, f),
+    const struct bucket_content none = { 0 };
+    return (struct bucket_fill){ .in = low ? f->in : none,
+                                 .low = low ? none : f->low,
+                                 .partition = made_by(s, low ? &f->low : &f->in,
+                                                      f->partition),
                                  .reduced = f->reduced + 1,
                                  .begun = true };
 }
 
 /* Ranks matter where each has its own part of the gradients: in ZeRO-2. */
-static void take_ranks(const struct stage *s, struct bucket_fill *f,
+static void take_ranks(const struct stage *s, struct bucket_content *c,
                        uint64_t first, uint64_t end)
 {
     if (s->run->zero != 2)
         return;
     const uint64_t low = first / s->share, high = (end - 1) / s->share;
-    f->low = f->tensors == 0 ? low : min_u64(f->low, low);
-    f->high = f->tensors == 0 ? high : max_u64(f->high, high);
+    c->low = c->tensors == 0 ? low : min_u64(c->low, low);
+    c->high = c->tensors == 0 ? high : max_u64(c->high, high);
 }
 
-static void take_largest(struct bucket_fill *f, uint64_t elems)
+static void take_largest(struct bucket_content *c, uint64_t elems)
 {
-    f->second = max_u64(f->second, min_u64(f->largest, elems));
-    f->largest = max_u64(f->largest, elems);
+    c->second = max_u64(c->second, min_u64(c->largest, elems));
+    c->largest = max_u64(c->largest, elems);
 }
 
-static void take(const struct stage *s, struct bucket_fill *f, uint64_t first,
-                 uint64_t elems)
+static void take(const struct stage *s, struct bucket_content *c,
+                 uint64_t first, uint64_t elems)
 {
-    take_ranks(s, f, first, first + elems);
-    f->first = first;
-    f->elems += elems;
-    f->tensors++;
-    take_largest(f, elems);
+    take_ranks(s, c, first, first + elems);
+    c->first = first;
+    c->elems += elems;
+    c->tensors++;
+    take_largest(c, elems);
     if (elems > s->run->reduce_bucket)
-        f->large = elems;
+        c->large = elems;
 }
 
 /* A block's gradients, all of which the bucket has room for. */
 static void take_block(const struct stage *s, struct bucket_fill *f,
                        uint64_t before, const struct arrived *a)
 {
+    struct bucket_content *c = &f->in;
     if (a->tensors == 0)
         return;
-    take_ranks(s, f, before + a->offset, before + a->end);
-    f->first = before + a->latest;
-    f->elems += a->elems;
-    f->tensors += a->tensors;
-    take_largest(f, a->largest);
-    take_largest(f, a->second);
+    take_ranks(s, c, before + a->offset, before + a->end);
+    c->first = before + a->latest;
+    c->elems += a->elems;
+    c->tensors += a->tensors;
+    take_largest(c, a->largest);
+    take_largest(c, a->second);
     f->begun = true;
 }
 
 bool bucket_overflows(const struct stage *s, const struct bucket_fill *f,
                       const struct arrival *a)
 {
-    return a->elems != 0 && f->tensors > 0
-           && f->elems + a->elems > s->run->reduce_bucket;
+    const struct bucket_content *c = a->low ? &f->low : &f->in;
+    return a->elems != 0 && c->tensors > 0
+           && c->elems + a->elems > s->run->reduce_bucket;
 }
 
 void bucket_take(const struct stage *s, uint32_t position,
@@ -178,47 +212,82 @@ void bucket_take(const struct stage *s, uint32_t position,
     if (a->elems == 0)
         return;
     f->begun = true;
-    take(s, f, s->before[position].elems + a->offset, a->elems);
+    take(s, a->low ? &f->low : &f->in, s->before[position].elems + a->offset,
+         a->elems);
+}
+
+/* Reduced, and told: out of a large one it is copied, too. */
+static void reduce(const struct stage *s, struct bucket_turn *t, bool low)
+{
+    const struct bucket_fill f = t->after;
+    note_reduced(s, &t->reduced, low);
+    t->told = t->after = emptied(s, &f, low);
+    if (low)
+        t->told.low.large = f.low.large;
+    else
+        t->told.in.large = f.in.large;
 }
 
 void bucket_arrival(const struct stage *s, uint32_t position,
                     const struct arrival *a, struct bucket_turn *t)
 {
-    const struct bucket_fill f = t->after;
-    t->reduced = t->told = f;
+    t->reduced = t->told = t->after;
     if (a->elems == 0)
         return;
     t->reduced.begun = t->told.begun = true;
-    if (bucket_overflows(s, &f, a)) {
-        note_reduced(s, &t->reduced);
-        t->after = emptied(s, &f);
-        t->told = t->after; /* out of a large one it is copied, too */
-        t->told.large = f.large;
-    }
+    if (bucket_overflows(s, &t->after, a))
+        reduce(s, t, a->low);
     bucket_take(s, position, a, &t->after);
 }
 
-void bucket_rest(const struct stage *s, struct bucket_turn *t)
+static void keep_fuller(const struct stage *s, struct bucket_fill *best,
+                        const struct bucket_fill *f, bool later)
 {
-    t->reduced = s->fill[0];
-    note_reduced(s, &t->reduced);
-    t->told = t->after = emptied(s, &s->fill[0]);
-    t->told.large = s->fill[0].large;
+    if (bucket_bytes(s, f, later) > bucket_bytes(s, best, later))
+        *best = *f;
+}
+
+/* Both buckets, one after the other. */
+struct bucket_fill bucket_rest(const struct stage *s, bool later)
+{
+    struct bucket_turn t = { .reduced = s->fill[0], .after = s->fill[0] };
+    const bool two = s->fill[0].low.tensors != 0;
+    struct bucket_fill best;
+    reduce(s, &t, two);
+    best = t.reduced;
+    if (two) {
+        struct bucket_turn other = { .reduced = s->fill[0], .after = t.after };
+        reduce(s, &other, false);
+        keep_fuller(s, &best, &other.reduced, later);
+        t.told.partition = other.told.partition;
+        t.told.in.large = other.told.in.large;
+    }
+    keep_fuller(s, &best, &t.told, later);
+    return best;
+}
+
+/* Whether a block's gradients all have room, and one bucket is theirs. */
+static bool has_room(const struct stage *s, const struct bucket_fill *f,
+                     const struct arrived *a)
+{
+    return s->sum.low_elems == 0
+           && f->in.elems + a->elems <= s->run->reduce_bucket;
 }
 
 void bucket_init(struct stage *s)
 {
-    s->fill[s->n] = (struct bucket_fill){ 0 };
+    s->fill[s->n] = (struct bucket_fill){ .begun = false };
     for (uint32_t i = s->n; i-- > 0;) {
         const struct block_walk *w = &s->walk[stage_block(s, i)];
         struct bucket_fill f = s->fill[i + 1];
-        const bool room = f.elems + w->arrived.elems <= s->run->reduce_bucket;
+        const bool room = has_room(s, &f, &w->arrived);
         if (room)
             take_block(s, &f, s->before[i].elems, &w->arrived);
         for (uint32_t k = 0; k < w->arrivals && !room; k++) {
-            if (bucket_overflows(s, &f, &w->arrival[k]))
-                f = emptied(s, &f);
-            bucket_take(s, i, &w->arrival[k], &f);
+            const struct arrival *a = &w->arrival[k];
+            if (bucket_overflows(s, &f, a))
+                f = emptied(s, &f, a->low);
+            bucket_take(s, i, a, &f);
         }
         s->fill[i] = f;
     }
@@ -228,8 +297,9 @@ bool bucket_calm(const struct stage *s, uint32_t position)
 {
     const struct bucket_fill *f = &s->fill[position + 1];
     const struct bucket_fill *after = &s->fill[position];
-    return f->begun && f->reduced == after->reduced && f->large == 0
-           && after->large == 0;
+    return f->begun && f->reduced == after->reduced
+           && (f->in.large | f->low.large | after->in.large | after->low.large)
+                  == 0;
 }
 
 /* ---- bytes ---- */
@@ -264,16 +334,24 @@ static bool has_bucket(const struct stage *s, const struct bucket_fill *f)
            && (f->begun || s->run->zero_bucket == BUCKET_BACKWARD);
 }
 
+/* One for each type that gradients are sent in. */
+uint64_t zero_buckets(const struct stage *s)
+{
+    const uint64_t low = s->sum.low_elems;
+    return low != 0 && low < s->sum.elems ? 2 : 1;
+}
+
 uint64_t bucket_bytes(const struct stage *s, const struct bucket_fill *f,
                       bool later)
 {
     const struct run *run = s->run;
     const uint64_t wire = dtype_size(run->prec.reduce);
     const uint64_t grad = dtype_size(run->prec.grad);
-    const uint64_t buckets = run->overlap_comm ? 2 : 1;
+    const uint64_t buckets = (run->overlap_comm ? 2 : 1) * zero_buckets(s);
+    const uint64_t large = f->in.large + f->low.large;
     return (has_bucket(s, f) ? run->reduce_bucket * wire * buckets : 0)
-           + (f->large == 0 ? 0 : f->large * arriving_bytes(run))
-           + f->copy * wire + f->packed + f->added * FP32
+           + (large == 0 ? 0 : large * arriving_bytes(run)) + f->copy * wire
+           + f->packed + f->added * FP32 + f->cast * FP16
            + (run->zero == 2 ? partition_elems(s, f, later)
                                    * partitions(s, f, later) * grad
                              : 0);
@@ -288,8 +366,13 @@ uint64_t bucket_most(const struct stage *s, uint64_t largest)
     uint64_t most = largest * arriving_bytes(run);
     if (zero_sums_in_fp32(run))
         most += s->share * FP32;
+    if (casts_back(run))
+        most += in_it * FP32;
+    if (s->sum.low_elems != 0) /* one that waits, what is cast and cast back */
+        most += largest * FP32 + in_it * (2 * FP16 + FP32);
     if (run->zero == 2)
-        most += 2 * run->reduce_bucket * wire + 2 * s->partition * grad;
+        most += 2 * zero_buckets(s) * run->reduce_bucket * wire
+                + 2 * s->partition * grad;
     if (run_reduces_in_4_bits(run))
         return most + largest + 3 * largest / run->gpus_per_node
                + max_u64(4 * largest / run->shard, largest / 2)
@@ -306,15 +389,18 @@ void bucket_put(struct put *p, const struct stage *s,
     if (has_bucket(s, f))
         PUT(p, TERM_BUCKETS, "reduce bucket",
             F("reduce_bucket", run->reduce_bucket), F("bytes", wire),
-            A("buckets", run->overlap_comm ? 2 : 1));
+            A("buckets", (run->overlap_comm ? 2 : 1) * zero_buckets(s)));
     PUT(p, TERM_WGRAD_TMP,
         "a gradient larger than the bucket, until the next one comes",
-        F("elements", f->large), F("bytes", arriving_bytes(run)));
+        F("elements", f->in.large + f->low.large),
+        F("bytes", arriving_bytes(run)));
     if (run->zero == 2)
         PUT(p, TERM_GRAD_SHARDS, zero_partition_label(run),
             F("elements", partition_elems(s, f, later)),
             F("bytes per gradient", grad),
             A("partitions", partitions(s, f, later)));
+    PUT(p, TERM_REDUCE_TMP, "gradients cast to 16 bits, to be sent",
+        F("elements", f->cast), F("bytes", FP16));
     PUT(p, TERM_REDUCE_TMP, "a part cast to be added in fp32",
         F("elements", f->added), F("bytes", FP32));
     PUT(p, TERM_REDUCE_TMP, "a gradient in 4 bits, sent and received",

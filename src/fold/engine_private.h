@@ -4,7 +4,7 @@
 
 #include "fold/stage.h"
 
-enum { FP32 = 4 };
+enum { FP16 = 2, FP32 = 4 };
 
 /* ---- engine.c ---- */
 

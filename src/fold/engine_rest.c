@@ -239,6 +239,21 @@ static void rest_grads(struct put *p, const struct stage *s)
     rest_overflow(p, s);
 }
 
+/* Under torch_autocast one for each type that is sent, in that type. */
+static void put_permanent_bucket(struct put *p, const struct stage *s)
+{
+    const struct run *run = s->run;
+    const uint64_t low = s->sum.low_elems;
+    if (low == 0 || low < s->sum.elems)
+        PUT(p, TERM_BUCKETS, "reduce bucket, permanent",
+            F("reduce_bucket", run->reduce_bucket),
+            F("bytes", dtype_size(run->prec.reduce)));
+    if (low != 0)
+        PUT(p, TERM_BUCKETS, "reduce bucket of linears, permanent",
+            F("reduce_bucket", run->reduce_bucket),
+            F("bytes", dtype_size(run->prec.compute)));
+}
+
 static void rest_buffers(struct put *p, const struct stage *s)
 {
     const struct run *run = s->run;
@@ -252,9 +267,7 @@ static void rest_buffers(struct put *p, const struct stage *s)
             F("P", s->sum.elems),
             F("bytes per gradient", dtype_size(run->prec.grad)));
     if (engine_zero_is(run, 3) && !engine_makes_zero3_grads(run))
-        PUT(p, TERM_BUCKETS, "reduce bucket, permanent",
-            F("reduce_bucket", run->reduce_bucket),
-            F("bytes", dtype_size(run->prec.reduce)));
+        put_permanent_bucket(p, s);
     if (engine_is_zero_1_or_2(run) && engine_optimizer_offloaded(run))
         PUT(p, TERM_BUCKETS, "gradient buffer for the way to the CPU",
             F("largest parameter", s->sum.largest_grad),

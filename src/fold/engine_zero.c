@@ -16,8 +16,9 @@
 struct zero_layout {
     uint64_t at;            /* elements so far */
     uint64_t rank, end;     /* whose partition they are in; where that ends */
-    uint64_t bucket, gone;  /* in ZeRO-1's bucket at hand; with those before */
-    uint64_t open;          /* the first rank that began in it */
+    uint64_t bucket[2];     /* in ZeRO-1's buckets at hand, by tensor.low */
+    uint64_t gone;          /* with those before */
+    uint64_t open[2];       /* the first rank that began in them */
     uint64_t group, groups; /* shards of the sub-group at hand; the largest */
     uint64_t ended;         /* sub-groups before it */
     uint64_t stay;          /* so many of the first stay on the GPU */
@@ -25,11 +26,13 @@ struct zero_layout {
 };
 
 /* Partitions are made when the bucket of their first tensor is reduced. */
-static void end_bucket(struct stage *s, struct zero_layout *l)
+static void end_bucket(struct stage *s, struct zero_layout *l, bool low)
 {
-    for (; l->open <= l->rank && s->rank[l->open].whole != 0; l->open++)
-        s->rank[l->open].gone = l->gone;
-    l->bucket = 0;
+    uint64_t *open = &l->open[low];
+    for (; *open <= l->rank && s->rank[*open].whole != 0; (*open)++)
+        if (s->rank[*open].gone == 0)
+            s->rank[*open].gone = l->gone;
+    l->bucket[low] = 0;
 }
 
 /* A rank's partition holds whole every tensor that touches it. */
@@ -49,16 +52,18 @@ static void add_to_ranks(struct stage *s, struct zero_layout *l, uint64_t n)
 }
 
 /* One larger than the bucket is reduced where it is. */
-static void add_to_partition(struct stage *s, struct zero_layout *l, uint64_t n)
+static void add_to_partition(struct stage *s, struct zero_layout *l,
+                             const struct tensor *t)
 {
+    const uint64_t n = t->elems;
     const bool large = n > s->run->reduce_bucket;
-    if (l->bucket + n > s->run->reduce_bucket)
-        end_bucket(s, l);
+    if (l->bucket[t->low] + n > s->run->reduce_bucket)
+        end_bucket(s, l, t->low);
     add_to_ranks(s, l, n);
     if (large)
-        end_bucket(s, l);
+        end_bucket(s, l, t->low);
     l->gone += n;
-    l->bucket += large ? 0 : n;
+    l->bucket[t->low] += large ? 0 : n;
 }
 
 /* A sub-group ends with the parameter that takes it to the size
@@ -123,13 +128,14 @@ static void keep_largest(void *ctx, uint64_t elems)
 }
 
 /* What is laid out of a tensor: stage 3 cuts each, the others all in a row. */
-static void add_tensor(struct stage *s, struct zero_layout *l, uint64_t elems)
+static void add_tensor(struct stage *s, struct zero_layout *l,
+                       const struct tensor *t)
 {
     const struct run *run = s->run;
     if (run->zero == 3)
-        add_to_group(l, div_up(elems, run->shard), run->sub_group_size);
+        add_to_group(l, div_up(t->elems, run->shard), run->sub_group_size);
     else
-        add_to_partition(s, l, elems);
+        add_to_partition(s, l, t);
 }
 
 /* Of a block, the tensors that come last in it, or the others. */
@@ -139,7 +145,7 @@ static void add_tensors(struct stage *s, struct zero_layout *l,
     for (uint32_t k = 0; k < b->tensor_count; k++) {
         const struct tensor *t = &s->p->tensor[b->tensor_first + k];
         if (trained_here(s, t) && program_comes_last(s->p, b, t) == last)
-            add_tensor(s, l, t->elems);
+            add_tensor(s, l, t);
     }
 }
 
@@ -221,7 +227,8 @@ static void zero_partition(struct stage *s, struct zero_layout *l)
         s->rank[r] = (struct zero_part){ 0 };
     for (uint32_t i = 0; i < s->n; i++)
         add_block(s, l, &s->p->block[stage_block(s, i)]);
-    end_bucket(s, l);
+    end_bucket(s, l, true);
+    end_bucket(s, l, false);
     uint64_t norm = 0;
     s->partition = s->made = 0;
     for (uint64_t r = 0; r < ranks; r++) {
@@ -516,6 +523,9 @@ void zero3_gather(struct put *p, const struct stage *s, uint32_t position,
     if (kept == 0)
         PUT(p, TERM_GATHERED, "the running module's weight",
             F("bytes of the block's largest parameter", b->largest_bytes));
+    else if (s->run->prec.autocast)
+        PUT(p, TERM_GATHERED, "kept from forward to backward",
+            F("elements", kept), F("bytes", FP32));
     else
         PUT(p, TERM_GATHERED, "kept from forward to backward",
             F("bytes of the weights not released",
@@ -531,7 +541,8 @@ void zero3_gather(struct put *p, const struct stage *s, uint32_t position,
         zero3_in_8_bits(p, ahead,
                         zero3_unpacked(s, position, together, backward), width);
     } else {
-        put_fetched(p, s, "fetched ahead: flat gather buffers", ahead, width);
+        put_fetched(p, s, "fetched ahead: flat gather buffers", ahead,
+                    s->run->prec.autocast ? 0 : width);
         put_fetched(p, s, "copies out of one of them", together, width);
     }
     if (s->run->offload_params != OFFLOAD_NONE)

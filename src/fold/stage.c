@@ -146,6 +146,7 @@ static void states_add(struct block_states *sum, const struct block_states *b,
     sum->dense_moment_bytes += b->dense_moment_bytes;
     sum->persistent_elems += b->persistent_elems;
     sum->second_elems += b->second_elems;
+    sum->low_elems += b->low_elems;
     sum->buffer_bytes += b->buffer_bytes;
 }
 

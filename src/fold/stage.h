@@ -122,18 +122,25 @@ struct zero_part {
 };
 
 /* What ZeRO-2 and -3 have of gradients at some moment of a backward. */
-struct bucket_fill {
+struct bucket_content {
     uint64_t elems, tensors;  /* in the bucket */
     uint64_t largest, second; /* ... elements of the largest two */
     uint64_t low, high;       /* ranks that they are of */
     uint64_t first;           /* of the stage's elements: the latest's */
     uint64_t large;           /* elements of a gradient larger than it, alone;
                                 else 0 */
+};
+
+struct bucket_fill {
+    struct bucket_content in;
+    struct bucket_content low; /* torch_autocast: of what is sent in 16 bits,
+                                  which has a bucket of its own */
     uint64_t partition; /* elements of the largest rank's partition so far */
     uint64_t reduced;   /* so many times */
     uint64_t copy;      /* elements copied, at this moment */
     uint64_t packed;    /* bytes of one in 4 bits, sent and received, then */
     uint64_t added;     /* elements that are cast, to be added in fp32, then */
+    uint64_t cast;      /* elements cast to 16 bits to be sent, then */
     bool begun;         /* there is a bucket */
 };
 
@@ -518,7 +525,9 @@ void bucket_arrival(const struct stage *s, uint32_t position,
  * the bucket: it is as full for the engine all along. */
 bool bucket_calm(const struct stage *s, uint32_t position);
 /* What is left at the end of backward. */
-void bucket_rest(const struct stage *s, struct bucket_turn *t);
+struct bucket_fill bucket_rest(const struct stage *s, bool later);
+/* How many buckets are filled: one for each type that gradients are sent in. */
+uint64_t zero_buckets(const struct stage *s);
 uint64_t bucket_bytes(const struct stage *s, const struct bucket_fill *f,
                       bool later);
 /* No less than that, with gradients of so many elements at most. */

@@ -236,6 +236,7 @@ static void add_trained(struct block_states *s, const struct tensor *t,
         return;
     }
     s->tensors++;
+    s->low_elems += t->low ? t->elems : 0;
     s->coded += has_codes(run, t);
     if (is_whole(run, t))
         s->whole_bytes += t->bytes;
@@ -282,6 +283,8 @@ static uint64_t gathered_bytes(const struct run *run, const struct tensor *t)
                        && run->shard > run->cp && t->matmul
                        && t->group != PG_HEAD && t->group != PG_ROUTER
                        && t->group != PG_EXPERT;
+    if (t->low) /* by ZeRO-3 (partition_parameters.py, get_allgather_dtype) */
+        return t->elems * dtype_size(run->prec.compute);
     return eight ? t->elems : t->bytes;
 }
 

@@ -64,6 +64,7 @@ struct block_states {
     uint64_t dense_moment_bytes; /* unsharded, without experts */
     uint64_t persistent_elems;   /* ZeRO-3: too small to be released */
     uint64_t second_elems;       /* ZeRO-3, trained: second shards of others */
+    uint64_t low_elems;          /* trained: sent in autocast's type */
     uint64_t buffer_bytes;       /* tables of modules */
     struct update_loop loop;
 };

@@ -548,7 +548,8 @@ void levels_done(struct tracer *r, enum unit_done when)
 static bool same_levels(const struct bucket_fill *a,
                         const struct bucket_fill *b)
 {
-    return a->large == b->large && a->partition == b->partition
+    return a->in.large == b->in.large && a->low.large == b->low.large
+           && a->cast == b->cast && a->partition == b->partition
            && a->copy == b->copy && a->packed == b->packed
            && a->added == b->added && a->begun == b->begun;
 }

@@ -125,8 +125,8 @@ static void note_cast(struct walk *w, const struct op *op)
     const struct tensor *out = &w->p->tensor[op->out[0]];
     struct walk_slot *s = walk_root_of(w, op->out[0]);
     if (op->kind == OP_CAST && in->role == ROLE_PARAM
-        && (in->trainable || in->in_vain) && out->bytes < in->bytes
-        && s != NULL)
+        && (op->keep_in & CAST_INSIDE) == 0 && (in->trainable || in->in_vain)
+        && out->bytes < in->bytes && s != NULL)
         s->lingers = true;
 }
 

@@ -57,6 +57,7 @@ static inline uint64_t extremum_total(const struct extremum *e)
 /* A weight's gradient that an engine takes as it comes (WGRAD_FREE). */
 struct arrival {
     uint64_t elems;        /* 0: its first part only, or of a part unsharded */
+    bool low;              /* tensor.low */
     uint64_t offset;       /* of the weight, among the block's trained ones */
     struct extremum until; /* the fullest since the one before */
     struct extremum at;    /* when the engine is told */

@@ -49,6 +49,7 @@ static void note_arrival(struct walk *w, tensor_id id)
         return;
     w->arrival[w->arrivals++] =
         (struct arrival){ .elems = t->again || t->tied ? 0 : t->elems,
+                          .low = t->low,
                           .offset = walk_slot_of(w, id)->offset,
                           .until = w->since,
                           .at = { w->kept, w->tmp, w->wgrad,

@@ -53,6 +53,8 @@ enum param_group {
 
 enum { TENSOR_RANK_MAX = 4 };
 
+enum { CAST_INSIDE = 2 };
+
 struct tensor {
     const char *name; /* "q_proj", "mlp.act": static or arena */
     const char *of;   /* the module that `name` ("bias") is of, or NULL */
@@ -105,6 +107,8 @@ struct tensor {
     bool waits;           /* again, and the first to have one: it waits for the
                             other (torch/csrc/autograd/input_buffer.cpp) */
     bool matmul;          /* a linear's weight */
+    bool low;             /* of a linear or convolution: DeepSpeed's
+                             torch_autocast sends it in 16 bits */
     bool projected;       /* its gradient, to a low rank: GaLore, APOLLO */
     bool fp8;             /* copies of it in 8 bits enter the products */
     uint64_t fp8_scale_bytes; /* beside those */
@@ -163,7 +167,8 @@ struct op {
      * needs (OP_SWIGLU, OP_FLASH_ATTENTION: where not 0, instead of its input,
      * its result); which of in are terms of a sum, whose gradients are one.
      * OP_LINEAR: bit 0 of keep_in, its input is kept though no gradient needs
-     * it; OP_INDEX: bit 0, x is kept (index_add); OP_SOFTMAX, OP_LOG_SOFTMAX:
+     * it, bit 1 (CAST_INSIDE), not the cast weight but what it is of;
+     * OP_CAST: bit 1, autocast does not see it; OP_INDEX: bit 0, x is kept (index_add); OP_SOFTMAX, OP_LOG_SOFTMAX:
      * bit 0, x is kept; OP_VIEW: bit 0, what its gradient goes to wants it in
      * order: a copy */
     uint32_t keep_in, keep_out, sum_in;

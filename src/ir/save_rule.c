@@ -63,7 +63,8 @@ static bool any_grad(const struct saved_list *s)
 
 /* in: x, weight, and, told apart by role, the bias (a parameter), the
  * quantised weight that the second operand was made from (a matrix product's
- * parameter), what is kept in place of x (activations: a copy, its scales). */
+ * parameter), what is kept in place of x (activations: a copy, its scales).
+ * Of a weight cast within the function the stored one is kept. */
 static void save_linear(struct saved_list *s)
 {
     const bool keeps = grad(s, 1) || (s->op->keep_in & 1) != 0;
@@ -81,7 +82,7 @@ static void save_linear(struct saved_list *s)
     }
     if (keeps && !replaced)
         keep_in(s, 0);
-    if (grad(s, 0))
+    if (grad(s, 0) && (s->op->keep_in & CAST_INSIDE) == 0)
         keep(s, weight);
 }
 

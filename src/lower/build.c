@@ -747,6 +747,14 @@ static void keep_original(struct builder *b, const struct param *q,
     build_param(b, &original);
 }
 
+/* runtime/torch_autocast.py, init_autocast_params. */
+bool build_sends_low(const struct builder *b)
+{
+    const struct run *r = b->run;
+    return r->engine == ENGINE_DEEPSPEED && r->zero > 0 && r->prec.autocast
+           && r->prec.param == DT_FP32;
+}
+
 tensor_id build_param(struct builder *b, const struct param *q)
 {
     struct shape shape = SHAPE(q->rows);
@@ -769,6 +777,7 @@ tensor_id build_param(struct builder *b, const struct param *q)
     t->again = q->again;
     t->matmul = q->matmul;
     t->words = q->words;
+    t->low = q->words && b->whole->tied && build_sends_low(b); /* the head's */
     t->rows = q->rows.n;
     t->cols = at_least_one(q->cols.n);
     if (q->copies > 1) {

@@ -313,6 +313,9 @@ struct param {
     bool bare;        /* a matrix that is no linear's */
 };
 tensor_id build_param(struct builder *b, const struct param *param);
+/* Whether linears' gradients and weights are sent in autocast's type
+ * (DeepSpeed's torch_autocast). */
+bool build_sends_low(const struct builder *b);
 /* A vector: norm weight, bias. full 0: as on this rank. */
 tensor_id build_vector(struct builder *b, const char *name,
                        enum param_group group, struct dim n, uint64_t full);

@@ -33,6 +33,9 @@ struct picture build_conv(struct builder *b, const struct picture *x,
     tensor_id bias = TENSOR_NONE;
     if (c->bias)
         bias = build_bias(b, c->name, PG_CONV, DIM("c_out", c->out), 0);
+    b->p->tensor[weight].low = build_sends_low(b);
+    if (bias != TENSOR_NONE)
+        b->p->tensor[bias].low = build_sends_low(b);
     const tensor_id in[] = { build_autocast(b, c->name, x->x),
                              build_autocast(b, c->name, weight),
                              c->bias ? build_autocast(b, "bias", bias)

@@ -40,13 +40,22 @@ static uint64_t names_of(const struct builder *b, const struct linear *l)
     return l->lora & ~other;
 }
 
-/* Of a matrix that is a module's own weight (transformers/trainer_optimizer.py,
- * _setup_low_rank_optimizer). */
+/* nn.Linear's own weight: neither of experts together, nor GPT-2's Conv1D. */
+static bool is_module(const struct builder *b, const struct linear *l)
+{
+    return !l->bare && l->copies <= 1
+           && (b->spec->family != FAM_GPT2 || l->group == PG_HEAD);
+}
+
+static bool sends_low(const struct builder *b, const struct linear *l)
+{
+    return build_sends_low(b) && is_module(b, l);
+}
+
+/* transformers/trainer_optimizer.py, _setup_low_rank_optimizer. */
 static bool is_projected(const struct builder *b, const struct linear *l)
 {
-    if (!run_projects(b->run) || l->bare || l->copies > 1)
-        return false;
-    if (b->spec->family == FAM_GPT2 && l->group != PG_HEAD) /* Conv1D */
+    if (!run_projects(b->run) || !is_module(b, l))
         return false;
     const uint64_t wanted = l->group == PG_HEAD
                                 ? LORA_MASK(OPTIMIZER_TARGET_HEAD)
@@ -56,8 +65,11 @@ static bool is_projected(const struct builder *b, const struct linear *l)
 
 static tensor_id linear_weight(struct builder *b, const struct linear *l)
 {
-    if (l->has_weight)
+    if (l->has_weight) {
+        struct tensor *given = &b->p->tensor[l->weight];
+        given->low = given->role == ROLE_PARAM && sends_low(b, l);
         return l->weight;
+    }
     const uint64_t full =
         build_product(b, full_of(b, l, false), full_of(b, l, true));
     const tensor_id w = build_param(
@@ -74,6 +86,7 @@ static tensor_id linear_weight(struct builder *b, const struct linear *l)
     build_statistics(b, tensor_of(b, w)->dtype, l->out, l->in, l->copies);
     struct tensor *t = &b->p->tensor[w];
     t->projected = is_projected(b, l);
+    t->low = sends_low(b, l);
     t->fp8 = build_is_fp8(b, l);
     if (t->fp8)
         t->fp8_scale_bytes = build_fp8_weight_scales(b, t->rows, t->cols);
@@ -84,15 +97,51 @@ static tensor_id linear_bias(struct builder *b, const struct linear *l)
 {
     if (!l->bias)
         return TENSOR_NONE;
-    return build_param(b, &(struct param){ .name = "bias",
-                                           .of = l->name,
-                                           .group = l->group,
-                                           .rows = l->out,
-                                           .copies = l->copies,
-                                           .of_linear = true,
-                                           .full_elems = build_product(
-                                               b, full_of(b, l, true),
-                                               at_least_one(l->full_copies)) });
+    const tensor_id id =
+        build_param(b, &(struct param){ .name = "bias",
+                                        .of = l->name,
+                                        .group = l->group,
+                                        .rows = l->out,
+                                        .copies = l->copies,
+                                        .of_linear = true,
+                                        .full_elems = build_product(
+                                            b, full_of(b, l, true),
+                                            at_least_one(l->full_copies)) });
+    b->p->tensor[id].low = sends_low(b, l);
+    return id;
+}
+
+/* ZeRO-3's own linear is one function, whose arguments autocast does not see:
+ * within it both are cast, forward and backward, and what it keeps is not
+ * (runtime/zero/linear.py, LinearFunctionForZeroStage3). */
+static bool casts_inside(const struct builder *b, const struct linear *l,
+                         tensor_id weight)
+{
+    const struct tensor *w = tensor_of(b, weight);
+    return build_sends_low(b) && b->autocast && b->run->zero == 3
+           && is_module(b, l) && w->role == ROLE_PARAM
+           && w->dtype != b->compute;
+}
+
+static tensor_id product_in_function(struct builder *b, const struct linear *l,
+                                     tensor_id stored, tensor_id bias)
+{
+    const tensor_id w = build_cast(b, l->name, stored, b->compute);
+    b->p->op[b->p->n_ops - 1].keep_in |= CAST_INSIDE;
+    const tensor_id x = build_cast(b, l->name, l->x, b->compute);
+    const struct shape shape = shape_last(b, x, l->out);
+    const tensor_id out = build_tensor(b, l->name, b->compute, &shape);
+    const tensor_id in[] = { x, w, bias, x == l->x ? TENSOR_NONE : l->x };
+    struct op *op = build_op(b, OP_LINEAR, l->name, in, 4);
+    op_result(b, op, out);
+    op->keep_in |= CAST_INSIDE;
+    op->back_bytes = tensor_of(b, w)->bytes;
+    if (x != l->x && needs_grad(b, stored))
+        op->back_bytes += tensor_of(b, x)->bytes;
+    op->pieces = l->copies;
+    op->flop_full = op->flop_causal =
+        2.0 * (double)tensor_of(b, x)->elems * (double)l->out.n;
+    return out;
 }
 
 /* What is kept for the weight's gradient in place of x: an 8-bit copy and its
@@ -124,6 +173,8 @@ static tensor_id linear_product(struct builder *b, const struct linear *l)
                                             .weight = stored,
                                             .bias = bias,
                                             .out = l->out });
+    if (casts_inside(b, l, stored))
+        return product_in_function(b, l, stored, bias);
     /* autocast's casts are arguments of one call, made from the last to the
        first */
     const tensor_id w = build_autocast(b, l->name, stored);

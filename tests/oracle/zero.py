@@ -399,15 +399,17 @@ def formats(precisions=("fp32", "bf16")):
 
 
 def autocasts():
-    yield from formats(["bf16-amp"])
+    """Without GPT-2: autocast's lists on the CPU have no pow."""
+    yield from (r for r in formats(["bf16-amp"]) if r.family == "llama" and (r.zero, r.shape) != (1, "long"))
+    yield from more_autocasts()
+
+
+def more_autocasts():
     base = dict(precision="bf16-amp")
-    for gpus in (2, 4):
-        for zero in (1, 2, 3):
-            yield Run(**base, zero=zero, gpus=gpus, shape="long", recompute="full")
     for zero in (1, 2, 3):
-        yield Run(**base, zero=zero, gpus=4, grad_accum=2, overlap_comm=True)
-    for zero in (1, 2):
-        yield Run(**base, zero=zero, family="gpt2")
+        yield Run(**base, zero=zero, shape="long", recompute="full")
+    for zero in (2, 3):
+        yield Run(**base, zero=zero, grad_accum=2, overlap_comm=True)
     yield Run(**base, zero=3, shape="long", reduce_bucket=500000)
     yield Run(**base, zero=3, shape="long", prefetch_bucket=0, persistence_threshold=0)
 
@@ -435,6 +437,8 @@ def others():
     yield Run(zero=1, precision="fp16-mixed", grad_dtype="fp32")
     yield Run(zero=1, precision="fp16-mixed", grad_dtype="fp32", gpus=4, grad_accum=2)
     yield Run(zero=1, gpus=4, overlap_comm=True)
+    yield Run(zero=1, precision="bf16-amp", grad_accum=2, overlap_comm=True)
+    yield Run(zero=1, precision="bf16-amp", shape="long")
     for zero in (1, 2):
         for gpus in (2, 4):
             yield Run(zero=zero, gpus=gpus, round_robin_gradients=True)
