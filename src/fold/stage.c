@@ -595,6 +595,18 @@ static void kernels_init(struct walk_scratch *scratch, const struct run *run)
             : 0;
 }
 
+/* The frame of a reentrant checkpoint's backward has what it was given
+ * (torch/utils/checkpoint.py; megatron/core/tensor_parallel/random.py,
+ * CheckpointFunction): known of layers where each is a checkpoint. */
+static bool holds_results(const struct run *run)
+{
+    bool each = run->recompute == RECOMP_FULL && run->recompute_reentrant
+                && run->recompute_every <= 1 && run->recompute_granularity <= 1;
+    for (uint64_t r = 0; r < run->pp; r++)
+        each = each && run->recompute_layers >= run->stage_layers[r];
+    return each;
+}
+
 bool memory_fold_init(struct memory_fold *f, const struct program *p,
                       const struct run *run, struct arena *a)
 {
@@ -624,6 +636,7 @@ bool memory_fold_init(struct memory_fold *f, const struct program *p,
         f->scratch.projects = run;
     f->scratch.tied_table = tied_bytes(p) != 0;
     kernels_init(&f->scratch, run);
+    f->scratch.result_held = holds_results(run);
     f->rotary = shared_of(p, true);
     f->shared = shared_of(p, false);
     f->resting = resting_of(p);

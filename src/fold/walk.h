@@ -145,6 +145,8 @@ struct walk_scratch {
                                sums rows; 0: another one does */
     bool cudnn;             /* whose attention it is */
     bool weights_first;     /* a linear's gradient, before its input's */
+    bool result_held; /* a layer's result's gradient, to the end of its backward
+                       */
     uint64_t granule; /* allocations are multiples of it: ALLOC_ROUND, or 1 to
                          count bytes of tensors */
     unsigned update_copies; /* of a weight, where WGRAD_FREE is its update */

@@ -575,6 +575,10 @@ struct extremum walk_backward(struct walk *w, enum wgrad_mode mode)
     w->slot[b->tensor_count + 1].grad = NO_GRAD;
     if (b->output != TENSOR_NONE)
         comes_in(w, b->output);
+    const bool held =
+        w->result_held && b->kind == BLOCK_LAYER && w->n_buffers > 0;
+    if (held)
+        w->buffer[0].refs++;
     if (b->memory != TENSOR_NONE && b->memory_waits)
         comes_in(w, b->memory);
     w->at = b->op_count == 0 ? 0 : b->op_count - 1;
@@ -593,6 +597,8 @@ struct extremum walk_backward(struct walk *w, enum wgrad_mode mode)
         }
         backward_op(w, op, k);
     }
+    if (held)
+        walk_buffer_release(w, 0);
     if (w->unloads)
         walk_called_back(w); /* the last ones */
     w->holds = false;

@@ -56,7 +56,7 @@ struct walk {
     uint32_t n_buffers;
     uint64_t regions;
     uint64_t granule;
-    bool bare, cudnn, weights_first;
+    bool bare, cudnn, weights_first, result_held;
     uint32_t reduce_blocks; /* see struct walk_scratch */
     unsigned update_copies; /* see struct walk_scratch */
     const struct run *projects;

@@ -266,31 +266,45 @@ static void overlap(struct builder *b, const struct linear *l, tensor_id whole)
         && (l->group == PG_ATTENTION || l->group == PG_MLP);
 }
 
+/* The product of what is gathered from shards. Backward scatters the input's
+ * gradient, whose shard is there, while the weight's is made (tensor_parallel/
+ * layers.py; transformer_engine/pytorch/module/linear.py). */
+static tensor_id product_of_shards(struct builder *b, const struct linear *l,
+                                   struct linear *from_whole)
+{
+    const struct shape whole = SHAPE(b->t, l->in);
+    from_whole->keep = l->x;
+    from_whole->has_keep = true;
+    from_whole->x = build_collective(b, OP_ALL_GATHER, COMM_TP, l->x, &whole);
+    return from_whole->x;
+}
+
+static tensor_id scattered_in_backward(struct builder *b,
+                                       const struct linear *l, tensor_id y)
+{
+    struct op *op = &b->p->op[b->p->n_ops - 1];
+    if (op->kind == OP_LINEAR && !b->run->tp_comm_overlap)
+        op->back_bytes += tensor_of(b, l->x)->bytes;
+    return y;
+}
+
 tensor_id build_column(struct builder *b, const struct linear *l)
 {
     struct linear from_whole = *l;
-    if (build_has_sequence_shards(b)) {
-        const struct shape whole = SHAPE(b->t, l->in);
-        from_whole.keep = l->x;
-        from_whole.has_keep = true;
-        from_whole.x =
-            build_collective(b, OP_ALL_GATHER, COMM_TP, l->x, &whole);
-        overlap(b, l, from_whole.x);
-    }
-    return build_linear(b, &from_whole);
+    if (!build_has_sequence_shards(b))
+        return build_linear(b, l);
+    overlap(b, l, product_of_shards(b, l, &from_whole));
+    return scattered_in_backward(b, l, build_linear(b, &from_whole));
 }
 
 tensor_id build_column_in_buffer(struct builder *b, const struct linear *l)
 {
-    if (!build_has_sequence_shards(b))
-        return build_column(b, l);
-    const struct shape whole = SHAPE(b->t, l->in);
     struct linear from_whole = *l;
-    from_whole.keep = l->x;
-    from_whole.has_keep = true;
-    from_whole.x = build_collective(b, OP_ALL_GATHER, COMM_TP, l->x, &whole);
-    build_in_global_buffer(b, from_whole.x, tensor_of(b, from_whole.x)->bytes);
-    return build_linear(b, &from_whole);
+    if (!build_has_sequence_shards(b))
+        return build_linear(b, l);
+    const tensor_id x = product_of_shards(b, l, &from_whole);
+    build_in_global_buffer(b, x, tensor_of(b, x)->bytes);
+    return scattered_in_backward(b, l, build_linear(b, &from_whole));
 }
 
 tensor_id build_row(struct builder *b, const struct linear *l)

@@ -472,10 +472,10 @@ tensor_id megatron_layer(struct builder *b, const struct layer_kind *kind,
 tensor_id megatron_words(struct builder *b, tensor_id table, tensor_id ids)
 {
     const struct spec *m = b->spec;
-    const struct shape whole = SHAPE(b->t, b->h), shard = SHAPE(b->tu, b->h);
+    const struct shape shard = SHAPE(b->tu, b->h);
     const bool learned = m->position == POS_LEARNED;
     const bool bert = megatron_is_bert(b);
-    tensor_id x = build_embedding(b, "word_embeddings", ids, table, &whole);
+    tensor_id x = megatron_lookup(b, table, ids);
     if (build_has_sequence_shards(b) && !learned) {
         x = build_collective(b, OP_REDUCE_SCATTER, COMM_TP, x, &shard);
     } else {
@@ -592,7 +592,7 @@ void lower_megatron(struct builder *b)
         build_refuse(b, what);
         return;
     }
-    megatron_inputs(b);
+    megatron_inputs(b, b->attends_all);
     embedding(b);
     build_layers(b, megatron_layer);
     head(b);

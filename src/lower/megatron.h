@@ -18,8 +18,11 @@ tensor_id megatron_positions(struct builder *b, tensor_id x);
 /* Loss of every token from fp32 logits, which it writes its softmax over. */
 tensor_id megatron_cross_entropy(struct builder *b, tensor_id logits,
                                  tensor_id labels);
-/* What a batch is on the GPU, the rope table, the global memory buffer. */
-void megatron_inputs(struct builder *b);
+/* Rows of a table that is shared out by words, before their sum. */
+tensor_id megatron_lookup(struct builder *b, tensor_id table, tensor_id ids);
+/* What a batch is on the GPU, the rope table, the global memory buffer. Whether
+ * attention reads the data loader's mask. */
+void megatron_inputs(struct builder *b, bool reads_mask);
 /* What of a model, BERT aside, neither kind of layers has; NULL: nothing. */
 const char *megatron_missing(const struct builder *b);
 

@@ -23,6 +23,24 @@ tensor_id megatron_norm(struct builder *b, const char *name, tensor_id x,
     return build_layer_norm(b, name, x, weight, bias);
 }
 
+/* core/tensor_parallel/layers.py, VocabParallelEmbedding: places in this rank's
+ * part of the table, and which words are in another's; backward needs both. */
+tensor_id megatron_lookup(struct builder *b, tensor_id table, tensor_id ids)
+{
+    const struct shape whole = SHAPE(b->t, b->h), rows = SHAPE(b->t);
+    if (b->run->tp <= 1)
+        return build_embedding(b, "word_embeddings", ids, table, &whole);
+    const tensor_id mask = build_tensor(b, "other words", DT_BOOL, &rows);
+    op_result(b, build_op(b, OP_COPY, "other words", &ids, 1), mask);
+    ids = build_copy(b, "masked words", ids);
+    const tensor_id x =
+        build_embedding(b, "word_embeddings", ids, table, &whole);
+    const tensor_id in[] = { x, mask };
+    const tensor_id y = build_alias(b, "word_embeddings", x, &whole);
+    op_result(b, build_op(b, OP_WHERE, "other words", in, 2), y);
+    return y;
+}
+
 tensor_id megatron_positions(struct builder *b, tensor_id x)
 {
     const struct shape shape = SHAPE(b->sq, b->h);
@@ -49,9 +67,28 @@ tensor_id megatron_cross_entropy(struct builder *b, tensor_id logits,
     return loss;
 }
 
+/* A mask that nothing of a layer keeps goes with forward_step's variables,
+ * after the loss (pretrain_gpt.py): no kernel of causal attention reads it, but
+ * a checkpoint keeps what it was called with. */
+static void attention_mask(struct builder *b, bool read)
+{
+    const struct run *r = b->run;
+    const struct shape shape = SHAPE(b->micro, b->one, b->s, b->s);
+    const bool passes = !read && !r->replay_batches
+                        && r->framework != FW_MEGATRON_DEEPSPEED
+                        && r->recompute != RECOMP_FULL
+                        && !megatron_recomputes(b, REMOD_CORE_ATTN);
+    if (!passes) {
+        build_input(b, "attention_mask", DT_BOOL, &shape);
+        return;
+    }
+    const tensor_id id = build_shared(b, "attention_mask", DT_BOOL, &shape);
+    b->p->tensor[id].held = true;
+}
+
 /* What the data loader puts on the GPU beside tokens and labels, and the rope
  * table (megatron/training/utils.py get_batch_on_this_tp_rank). */
-void megatron_inputs(struct builder *b)
+void megatron_inputs(struct builder *b, bool reads_mask)
 {
     const struct shape tokens = SHAPE(b->t);
     build_input(b, "position_ids", DT_INT64, &tokens);
@@ -64,10 +101,8 @@ void megatron_inputs(struct builder *b)
         build_input(b, "enc_mask", DT_INT64, &tokens);
         build_input(b, "dec_mask", DT_INT64, &targets);
     }
-    if (b->run->mask == MASK_DATALOADER) {
-        const struct shape mask = SHAPE(b->micro, b->one, b->s, b->s);
-        build_input(b, "attention_mask", DT_BOOL, &mask);
-    }
+    if (b->run->mask == MASK_DATALOADER)
+        attention_mask(b, reads_mask);
     /* latent attention has tables of its own, a layer */
     if (b->spec->position == POS_ROPE && !build_is_latent(b)) {
         const struct shape table =

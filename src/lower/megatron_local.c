@@ -92,15 +92,16 @@ static bool has_softmax_kernel(struct builder *b)
            && (b->spec->bidirectional ? b->sq.n : matrices) % rows == 0;
 }
 
-/* forward_torch_softmax: in fp32, masked in place. The fork undoes the scaling
- * by the layer's number, on by default there, in a product of its own. */
+/* forward_torch_softmax: masked in place. The fork undoes the scaling by the
+ * layer's number, on by default there, in a product of its own. */
 static tensor_id torch_softmax(struct builder *b, tensor_id scores)
 {
-    tensor_id x = build_cast(b, "fp32 scores", scores, DT_FP32);
+    const enum dtype dtype = b->run->softmax_fp32 ? DT_FP32 : b->compute;
+    tensor_id x = build_cast(b, "fp32 scores", scores, dtype);
     if (is_fork(b))
         x = build_scale(b, "layer scaling", x);
     x = build_unary_in_place(b, OP_WHERE, "causal mask", x);
-    const tensor_id p = build_softmax(b, "softmax", x, DT_FP32);
+    const tensor_id p = build_softmax(b, "softmax", x, dtype);
     const tensor_id y = build_cast(b, "softmax", p, b->compute);
     let_go(b, "masked scores", x);
     return y;
@@ -142,8 +143,10 @@ static tensor_id spelled_out(struct builder *b, tensor_id qkv[3],
                              struct frame *f)
 {
     const struct shape rows = SHAPE(b->t, b->A);
-    for (unsigned i = 1; i < 3 && b->kv.n != b->a.n; i++)
+    for (unsigned i = 1; i < 3 && b->kv.n != b->a.n; i++) {
         qkv[i] = build_copy_as(b, "repeat", qkv[i], &rows);
+        hold(f, qkv[i]);
+    }
     b->core_attention = true;
     const tensor_id scores = scores_of(b, qkv[0], qkv[1]);
     tensor_id p = masked_softmax(b, scores);
@@ -170,17 +173,17 @@ static tensor_id flash(struct builder *b, const tensor_id qkv[3])
 
 /* Core attention is a module of its own in Megatron-core, whose variables die
  * with its call; in the fork they live to the end of the whole attention. */
-static tensor_id core_attention(struct builder *b, tensor_id qkv[3],
+static tensor_id core_attention(struct builder *b, const tensor_id qkv[3],
                                 struct frame *f)
 {
     const uint8_t outer = b->region;
     struct frame own = { .n = 0 };
     build_region(b, REMOD_CORE_ATTN);
-    tensor_id out;
+    tensor_id given[3] = { qkv[0], qkv[1], qkv[2] }, out;
     if (b->run->attention == ATTN_EAGER)
-        out = spelled_out(b, qkv, is_fork(b) ? f : &own);
+        out = spelled_out(b, given, is_fork(b) ? f : &own);
     else
-        out = flash(b, qkv);
+        out = flash(b, given);
     leave(b, "scores", &own);
     b->region = outer;
     for (unsigned i = 0; i < 3; i++)
@@ -189,21 +192,43 @@ static tensor_id core_attention(struct builder *b, tensor_id qkv[3],
     return out;
 }
 
-/* Normed per head, rotated; the grouped queries of one product are no view of
- * it, so that they are copied. */
+/* Normed per head; queries of more than one group are no view of the one
+ * product, so that they are copied. */
 static tensor_id prepared(struct builder *b, tensor_id x, struct dim heads,
                           bool query)
 {
     const struct shape flat = shape_of(b, x);
     const struct shape split = SHAPE(b->t, heads, b->d);
-    if (query && b->kv.n != b->a.n)
+    if (query && b->kv.n != b->a.n && b->kv.n > 1)
         x = build_copy(b, "queries", x);
-    if (b->spec->qk_norm == QK_PER_HEAD) {
-        x = build_view(b, "heads", x, &split);
-        x = megatron_norm(b, "qk norm", x, b->d);
-        x = build_view(b, "heads", x, &flat);
-    }
-    return build_rotates(b) ? build_copy(b, "rotated", x) : x;
+    if (b->spec->qk_norm != QK_PER_HEAD)
+        return x;
+    x = build_view(b, "heads", x, &split);
+    x = megatron_norm(b, "qk norm", x, b->d);
+    return build_view(b, "heads", x, &flat);
+}
+
+/* What they were before is named as long (attention.py, qkv_output). */
+static tensor_id rotated(struct builder *b, tensor_id x, struct frame *f)
+{
+    if (!build_rotates(b))
+        return x;
+    if (!is_fork(b))
+        hold(f, x);
+    return build_copy(b, "rotated", x);
+}
+
+/* What went into a part of the layer and came out of it has a name up to the
+ * sum (core/transformer/transformer_layer.py, _forward_attention, _forward_mlp).
+ * Of the fork see where its layer holds them. */
+static tensor_id join(struct builder *b, tensor_id x, tensor_id in,
+                      tensor_id out)
+{
+    const tensor_id names[] = { in, out };
+    const tensor_id sum = add_residual(b, x, out);
+    if (!is_fork(b))
+        build_op(b, OP_RELEASE, "part of a layer", names, 2);
+    return sum;
 }
 
 /* The fork's layer holds the result to its end. */
@@ -221,13 +246,15 @@ static tensor_id attention(struct builder *b, tensor_id x, struct frame *layer)
     build_split(b, "split", mixed, qkv, shapes, 3);
     qkv[0] = prepared(b, qkv[0], b->a, true);
     qkv[1] = prepared(b, qkv[1], b->kv, false);
+    qkv[0] = rotated(b, qkv[0], &own);
+    qkv[1] = rotated(b, qkv[1], &own);
     const tensor_id context = core_attention(b, qkv, &own);
     const struct linear out = linear_of_o(b, "dense", context);
     const tensor_id z = build_row(b, &out);
     leave(b, "attention", &own);
     if (is_fork(b))
         hold(layer, z);
-    return add_residual(b, x, z);
+    return join(b, x, y, z);
 }
 
 /* CrossAttention: a norm of its own, queries of the decoder, keys and values
@@ -251,7 +278,7 @@ static tensor_id cross_attention(struct builder *b, tensor_id x)
     const struct linear out = linear_of_o(b, "linear_proj", context);
     const tensor_id z = build_row(b, &out);
     leave(b, "cross attention", &own);
-    x = add_residual(b, x, z);
+    x = join(b, x, y, z);
     build_cross_end(b);
     return x;
 }
@@ -260,8 +287,10 @@ static tensor_id cross_attention(struct builder *b, tensor_id x)
  * VocabParallelEmbedding). */
 static tensor_id words(struct builder *b, tensor_id table, tensor_id ids)
 {
-    const struct shape whole = SHAPE(b->t, b->h), shard = SHAPE(b->tu, b->h);
-    tensor_id x = build_embedding(b, "word_embeddings", ids, table, &whole);
+    const struct shape shard = SHAPE(b->tu, b->h);
+    if (!is_fork(b))
+        return megatron_words(b, table, ids);
+    tensor_id x = megatron_lookup(b, table, ids);
     x = build_all_reduce(b, "word_embeddings", x, COMM_TP);
     if (b->spec->embedding_norm)
         x = megatron_norm(b, "norm", x, b->h);
@@ -299,7 +328,7 @@ static tensor_id mlp(struct builder *b, tensor_id x, struct frame *layer)
     const struct linear down = linear_of_down(b, "dense_4h_to_h", act);
     const tensor_id out = build_row(b, &down);
     build_region_none(b);
-    return add_residual(b, x, out);
+    return join(b, x, y, out);
 }
 
 /* T5Model.forward: the encoder's last norm, then the decoder's embedding. */
@@ -384,7 +413,9 @@ void lower_megatron_local(struct builder *b)
         build_refuse(b, what);
         return;
     }
-    megatron_inputs(b);
+    megatron_inputs(
+        b, b->attends_all
+               || (b->run->attention == ATTN_EAGER && !has_softmax_kernel(b)));
     embedding(b);
     build_layers(b, layer);
     head(b);

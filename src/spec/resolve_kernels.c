@@ -235,6 +235,9 @@ void resolve_kernels(struct run *r, const struct spec *spec)
     resolve_bool(r, KEY_CUDA_GRAPH, false);
     resolve_bool(r, KEY_EP_OVERLAP, false);
     r->plain_softmax = !resolve_bool(r, KEY_FUSED_SOFTMAX, true);
+    /* apply_query_key_layer_scaling brings it, on by default in the fork */
+    r->softmax_fp32 = resolve_bool(r, KEY_SOFTMAX_FP32,
+                                   r->framework == FW_MEGATRON_DEEPSPEED);
     r->softmax_input = resolve_bool(r, KEY_SOFTMAX_INPUT, false);
     r->grouped_gemm = resolve_bool(r, KEY_GROUPED_GEMM, true);
     r->replay_batches = resolve_bool(r, KEY_REPLAY_BATCHES, false);

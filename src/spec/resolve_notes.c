@@ -352,6 +352,8 @@ static const struct moot {
     { KEY_ETP, NO_EXPERTS, ANY, " without experts" },
     { KEY_FUSED_SOFTMAX, NO_SPELLED_OUT, ANY,
       " but in Megatron's own layers with eager attention" },
+    { KEY_SOFTMAX_FP32, NO_SPELLED_OUT, ANY,
+      " but in Megatron's own layers with eager attention" },
     { KEY_GROUPED_GEMM, NO_MEGATRON | NO_EXPERTS, ANY,
       " but in Megatron with experts" },
     { KEY_MOE_DISPATCHER, NO_MEGATRON | NO_EXPERTS, ANY,

@@ -611,6 +611,7 @@ struct run {
     bool deterministic;  /* kernels that repeat exactly */
     bool wgrad_fusion;   /* products add into the main gradients */
     bool plain_softmax;  /* PyTorch's where Megatron has a kernel */
+    bool softmax_fp32;   /* ... of scores in 32 bits */
     bool softmax_input;  /* kept beside the result */
     bool drop_outputs;   /* kept outputs, when the step is done */
     bool grouped_gemm;   /* experts of a rank in one product */

@@ -173,7 +173,7 @@ static void predict(struct predicted *out, const memplan_report *r)
     arena_init(&a, NULL);
     assert_true(memory_fold_init(&f, &r->program, &r->run, &a));
     f.scratch.bare = true;
-    const uint64_t regions = 0; /* of implementation hf there are none */
+    const uint64_t regions = run_regions(&r->run);
     const unsigned modes =
         1u << WGRAD_KEEP | 1u << WGRAD_FREE | WALK_ARRIVALS | WALK_UNPACKS;
     f.scratch.arrivals = 0;
@@ -184,8 +184,10 @@ static void predict(struct predicted *out, const memplan_report *r)
     assert_true(trace_stage(&t, &f, &s, TRACE_LATER, &a));
     struct moment rest;
     assert_true(moment_with(&rest, &s, PHASE_REST, 0, false, NULL, COMP_COUNT));
-    /* but for tables of modules, which the recordings have too */
-    const uint64_t less = rest.bytes[TERM_WORKSPACE] - s.sum.buffer_bytes;
+    /* but for tables of modules and Megatron's buffer, which the recordings
+       have too */
+    const uint64_t less =
+        rest.bytes[TERM_WORKSPACE] - s.sum.buffer_bytes - s.global_buffer_bytes;
     profile_trace(&out->later, &t, less);
     out->moments = rest.bytes[TERM_MOMENTS];
     out->handed_out = at_rest(&t, TERM_MOMENTS);
@@ -375,8 +377,12 @@ static void describe(struct run_name *out, const struct json *run)
                          || is_setup(run, "optimizer", "apollo");
     out->steps_in_turn = is_setup(run, "optimizer", "muon");
     out->knows_order = out->clips_in_step && is_setup(run, "zero", "3");
-    out->ids = handed_out(sizeof(int64_t) * setup_number(run, "micro_batch")
-                          * setup_number(run, "seq_len"));
+    /* Megatron's data loader makes a batch for each pass, and nobody holds it */
+    const bool held = !is_setup(run, "framework", "megatron");
+    out->ids =
+        held ? handed_out(sizeof(int64_t) * setup_number(run, "micro_batch")
+                          * setup_number(run, "seq_len"))
+             : 0;
 }
 
 /* The states to the byte, where the recording says: scalars take what the
@@ -393,6 +399,39 @@ static bool states_differ(const struct run_name *n, const struct predicted *p,
         printf("%s: states: %llu, measured %llu\n", n->text,
                (unsigned long long)p->moments, (unsigned long long)want);
     return p->moments != want;
+}
+
+/* What backward needs of one micro-batch, to the byte, where the recording says
+ * and no checkpoint keeps other things. */
+static bool kept_differs(const struct run_name *n, const memplan_report *r,
+                         const struct json *run)
+{
+    const struct json *kept = json_member(run, "kept_bytes");
+    if (kept == NULL || r->run.recompute != RECOMP_NONE)
+        return false;
+    const struct program *p = &r->program;
+    struct walk_scratch scratch = { .bare = true };
+    struct arena a;
+    uint64_t got = 0;
+    arena_init(&a, NULL);
+    assert_true(walk_scratch_init(&scratch, p, &a));
+    scratch.granule = 1;
+    for (uint32_t i = 0; i < p->n_blocks; i++) {
+        struct block_walk w;
+        walk_block(&w, p, &p->block[i], 0, 1u << WGRAD_KEEP, &scratch);
+        got += (p->block[i].kind == BLOCK_LAYER ? p->layers : 1) * w.kept;
+    }
+    arena_release(&a);
+    for (tensor_id i = 0; i < p->n_shared; i++) /* the rotary table */
+        got += p->tensor[p->first_shared + i].rotary
+                   ? p->tensor[p->first_shared + i].bytes
+                   : 0;
+    const uint64_t want = (uint64_t)kept->number;
+    if (got != want)
+        printf("%s: keeps %llu, measured %llu: %lld\n", n->text,
+               (unsigned long long)got, (unsigned long long)want,
+               (long long)(got - want));
+    return got != want;
 }
 
 struct tally {
@@ -426,6 +465,7 @@ static void compare_file(const char *path, struct tally *tally)
                    && compare(&name, &p, "first", at(run, "first"));
         bad = compare(&name, &p, "later", at(run, "later")) || bad;
         bad = states_differ(&name, &p, run) || bad;
+        bad = kept_differs(&name, r, run) || bad;
         tally->runs++;
         tally->bad += bad;
         memplan_report_free(r);

@@ -18,6 +18,7 @@ import types
 from unittest.mock import MagicMock
 
 import engines
+import one_norm
 import step
 import torch
 import torch.distributed as dist
@@ -43,7 +44,6 @@ from torchtitan.models.llama3.model.args import TransformerModelArgs  # noqa: E4
 from torchtitan.models.llama3.model.model import Transformer  # noqa: E402
 
 TITAN = "0.2.2"
-aten = torch.ops.aten
 functional = torch.ops._c10d_functional
 
 SHAPES = {  # sizes whose tensors are multiples of 512 bytes on each of 4 ranks
@@ -53,36 +53,12 @@ SHAPES = {  # sizes whose tensors are multiples of 512 bytes on each of 4 ranks
 }
 
 
-def one_norm():
-    """CUDA's kernel in place of the formula: its result, 1/rms of each row, and backward's two gradients."""
-    library = torch.library.Library("aten", "IMPL")
-
-    def never(*_):
-        raise AssertionError("fake tensors do not get here")
-
-    def forward(x, shape, weight, eps):
-        return torch.empty_like(x), x.new_empty(*x.shape[:-1], 1, dtype=torch.float32)
-
-    def backward(grad, x, shape, rstd, weight, mask):
-        return torch.empty_like(x), torch.empty_like(weight)
-
-    library.impl("_fused_rms_norm", never, "CUDA")
-    library.impl("_fused_rms_norm_backward", never, "CUDA")
-    return library, {aten._fused_rms_norm.default: forward, aten._fused_rms_norm_backward.default: backward}
-
-
-library, KERNELS = one_norm()
-
-
 class Local(engines.Local):
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
         if function is functional.wait_tensor.default:
             return args[0]
-        if function in KERNELS and not any(issubclass(t, DTensor) for t in types):
-            self.poll()
-            result = KERNELS[function](*args)
-            self.watch(result, str(function).removeprefix("aten.").removesuffix(".default"))
-            return result
+        if function in one_norm.KERNELS and not any(issubclass(t, DTensor) for t in types):
+            return one_norm.watched(self, function, args)
         return super().__torch_dispatch__(function, types, args, kwargs)
 
 

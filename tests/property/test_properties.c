@@ -57,7 +57,7 @@ static const char *pick(uint64_t *seed, const char *const *words)
 struct choice {
     const char *key, *value; /* NULL: not given */
 };
-enum { FIRST_ADAPTER = 32, FIRST_EIGHT = 75, FIRST_PART = 81, CHOICES = 86 };
+enum { FIRST_ADAPTER = 33, FIRST_EIGHT = 76, FIRST_PART = 82, CHOICES = 87 };
 struct trial {
     uint64_t index;
     const char *model;
@@ -630,6 +630,9 @@ static struct trial trial_of(uint64_t seed)
         { "loss", megatron ? PICK(&s, "standard", "fused") : "standard" },
         { "ce_fusion", PICK(&s, "te", "native") },
         { "fused_softmax", plain ? "false" : "true" },
+        { "softmax_fp32", !plain       ? NULL
+                          : s % 2 == 0 ? "true"
+                                       : "false" },
         { "replay_batches", PICK(&s, "true", "false") },
         { "ssm_kernel", loops ? "torch" : "fused" },
         { "micro_batch", PICK(&s, "1", "2", "4") },

@@ -336,26 +336,30 @@ static bool has_softmax_kernel(const struct shape_case *c)
     return c->seq <= 4096 && c->micro * c->heads / c->tp % 4 == 0;
 }
 
-/* The one product of q, k, v, or copies of grouped heads; beside the softmax
+/* The one product of q, k, v, or copies of grouped heads, and that product with
+ * queries of one group, which stay a view of it; beside the softmax
  * in fp32, where no kernel makes it, its cast. */
 static void test_megatron_local(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < SHAPE_CASES; i++) {
-        const struct shape_case *c = &shape_cases[i];
+    for (size_t k = 0; k < 2 * SHAPE_CASES; k++) {
+        const struct shape_case *c = &shape_cases[k / 2];
         const struct spec m = gpt_of_case(c);
         struct run r = run_case(IMPL_MEGATRON_LOCAL, &m, c);
         if (r.cp > 1)
             continue;
         r.attention = ATTN_EAGER;
+        r.softmax_fp32 = k % 2 == 1;
         const struct sizes z = sizes_of(c);
         const uint64_t scores = z.a * z.s * z.s * z.b;
-        const uint64_t want = z.T * (8 * z.h + 16) / z.u
-                              + z.T * (8 * z.A + 4 * z.f)
-                              + (has_softmax_kernel(c) ? 2 : 6) * scores;
+        const bool narrow = has_softmax_kernel(c) || !r.softmax_fp32;
+        const uint64_t want =
+            z.T * (8 * z.h + 16) / z.u + z.T * (8 * z.A + 4 * z.f)
+            + (z.K == z.A / z.a && z.a > 1 ? 4 * z.T * z.K : 0)
+            + (narrow ? 2 : 6) * scores;
         assert_int_equal(kept_layer(&m, &r), want);
         /* the mask; what is dropped takes the place of the cast */
-        const uint64_t dropped = (has_softmax_kernel(c) ? 3 : 1) * scores;
+        const uint64_t dropped = (narrow ? 3 : 1) * scores;
         r.attention_dropout = 0.1;
         assert_int_equal(kept_layer(&m, &r), want + dropped);
         r.hidden_dropout = 0.1;
@@ -364,8 +368,9 @@ static void test_megatron_local(void **state)
         /* no kernel anywhere */
         const uint64_t before = kept_layer(&m, &r);
         r.plain_softmax = true;
+        const bool widens = has_softmax_kernel(c) && r.softmax_fp32;
         assert_int_equal(kept_layer(&m, &r),
-                         before + (has_softmax_kernel(c) ? 2 : 0) * scores);
+                         before + (widens ? 2 : 0) * scores);
     }
 }
 
@@ -660,7 +665,8 @@ static void test_megatron_head(void **state)
     const uint64_t T = 8192, h = 4096, V = 128256;
     assert_int_equal(kept(&l.p, &l.p.block[l.p.head], 0),
                      T * (4 * h + 4) / 4 + 4 * T * V / 4 + T + 8 * T);
-    assert_int_equal(kept(&l.p, &l.p.block[l.p.embed], 0), 0);
+    /* which words are here, and where */
+    assert_int_equal(kept(&l.p, &l.p.block[l.p.embed], 0), T * (8 + 1));
     arena_release(&l.arena);
 }
 
@@ -968,17 +974,24 @@ static void test_megatron_inputs(void **state)
     (void)state;
     const struct spec m = llama(2, 4096, 32, 8, 14336, 32000);
     struct run r = run_of(IMPL_MEGATRON, &m, 2, 1024);
-    uint64_t bytes[2] = { 0 };
-    for (unsigned i = 0; i < 2; i++) {
+    uint64_t bytes[3] = { 0 }, shared[3] = { 0 };
+    for (unsigned i = 0; i < 3; i++) {
         r.mask = i == 0 ? MASK_NONE : MASK_DATALOADER;
+        r.replay_batches = i == 2;
         struct lowered l;
         lower(&l, &m, &r);
         for (uint64_t k = 0; k < l.p.n_input; k++)
             bytes[i] += l.p.tensor[l.p.first_input + k].bytes;
+        for (uint64_t k = 0; k < l.p.n_shared; k++)
+            shared[i] += l.p.tensor[l.p.first_shared + k].bytes;
         arena_release(&l.arena);
     }
     assert_int_equal(bytes[0], 2 * 1024 * (8 + 8 + 8 + 4));
-    assert_int_equal(bytes[1], bytes[0] + 2 * 1024 * 1024);
+    /* what no layer keeps goes with forward, unless the step is replayed */
+    assert_int_equal(bytes[1], bytes[0]);
+    assert_int_equal(shared[1], shared[0] + 2 * 1024 * 1024);
+    assert_int_equal(bytes[2], bytes[0] + 2 * 1024 * 1024);
+    assert_int_equal(shared[2], shared[0]);
 }
 
 static void test_megatron_refuses(void **state)

@@ -277,6 +277,7 @@ static const char *const settable[][3] = {
     { "moe_dispatcher", "allgather", "allgather" },
     { "grad_accum_fusion", "no", "false" },
     { "fused_softmax", "no", "false" },
+    { "softmax_fp32", "yes", "true" },
     { "softmax_input", "yes", "true" },
     { "zero3_lists", "no", "false" },
     { "grouped_gemm", "no", "false" },
@@ -1608,6 +1609,8 @@ static const struct said {
       false },
     { "framework=megatron attention=eager fused_softmax=false",
       "'fused_softmax' has no effect", 0, false },
+    { "framework=megatron attention=eager softmax_fp32=true",
+      "'softmax_fp32' has no effect", 0, false },
     { "framework=megatron implementation=megatron-local attention=eager "
       "fused_softmax=false",
       "'fused_softmax'", 0, true },
