@@ -429,13 +429,32 @@ void engine_whole_grads(struct put *p, const struct stage *s)
     whole_grads(p, s, s->sum.own_elems);
 }
 
+/* Of the largest, less the gradients that are in its bucket. */
+static void zero1_norms(struct put *p, const struct stage *s)
+{
+    const struct run *run = s->run;
+    const uint64_t largest = s->sum.largest_grad;
+    const uint64_t norm = zero_normed(run, s->share, largest) * 8;
+    const uint64_t in_it = largest > run->reduce_bucket
+                               ? 0
+                               : min_u64(run->reduce_bucket, s->sum.elems)
+                                     * dtype_size(run->prec.grad);
+    if (norm > in_it)
+        PUT(p, TERM_REDUCE_TMP,
+            "a gradient in double precision for its norm, less those in its "
+            "bucket",
+            F("bytes", norm - in_it));
+}
+
 /* ZeRO-1 without overlap reduces all gradients at the end, bucket by bucket:
  * those of a bucket are freed as they are copied into it, then the partition is
  * made. */
 static void zero1_reduce(struct put *p, const struct stage *s)
 {
     const struct run *run = s->run;
-    if (!engine_overlaps(run) && !engine_optimizer_offloaded(run))
+    if (engine_optimizer_offloaded(run))
+        zero1_norms(p, s);
+    else if (!engine_overlaps(run))
         PUT(p, TERM_GRAD_SHARDS,
             "gradient partition, less gradients that are in buckets",
             F("elements", s->made),
@@ -525,7 +544,9 @@ static void zero_norms(struct put *p, const struct stage *s)
 {
     const struct run *run = s->run;
     const uint64_t largest = s->sum.largest_grad;
-    if (has_ipg_bucket(run) && !engine_optimizer_offloaded(run)) {
+    if (engine_optimizer_offloaded(run))
+        return; /* they were taken in backward */
+    if (has_ipg_bucket(run)) {
         engine_zero2_partition(p, s);
         PUT(p, TERM_CLIP_TMP,
             "a tensor in double precision for its norm, less what its rank has "

@@ -216,6 +216,26 @@ void bucket_take(const struct stage *s, uint32_t position,
          a->elems);
 }
 
+uint64_t zero_normed(const struct run *run, uint64_t share, uint64_t elems)
+{
+    enum { AT_ONCE = 250000000 };
+    if (run->offload_optimizer == OFFLOAD_NONE)
+        return 0;
+    return run->zero == 3 ? min_u64(div_up(elems, run->shard), AT_ONCE)
+                          : min_u64(elems, share);
+}
+
+/* Beside what stage 3 has in order, and where stage 2 has taken its part. */
+static void note_normed(const struct stage *s, struct bucket_turn *t,
+                        const struct bucket_content *c)
+{
+    const uint64_t n = zero_normed(s->run, s->share, c->largest);
+    if (s->run->zero == 3)
+        t->reduced.normed = n;
+    else
+        t->told.normed = n;
+}
+
 /* Reduced, and told: out of a large one it is copied, too. */
 static void reduce(const struct stage *s, struct bucket_turn *t, bool low)
 {
@@ -226,6 +246,7 @@ static void reduce(const struct stage *s, struct bucket_turn *t, bool low)
         t->told.low.large = f.low.large;
     else
         t->told.in.large = f.in.large;
+    note_normed(s, t, low ? &f.low : &f.in);
 }
 
 void bucket_arrival(const struct stage *s, uint32_t position,
@@ -235,6 +256,7 @@ void bucket_arrival(const struct stage *s, uint32_t position,
     if (a->elems == 0)
         return;
     t->reduced.begun = t->told.begun = true;
+    t->reduced.normed = t->told.normed = 0;
     if (bucket_overflows(s, &t->after, a))
         reduce(s, t, a->low);
     bucket_take(s, position, a, &t->after);
@@ -261,6 +283,7 @@ struct bucket_fill bucket_rest(const struct stage *s, bool later)
         keep_fuller(s, &best, &other.reduced, later);
         t.told.partition = other.told.partition;
         t.told.in.large = other.told.in.large;
+        t.told.normed = max_u64(t.told.normed, other.told.normed);
     }
     keep_fuller(s, &best, &t.told, later);
     return best;
@@ -334,6 +357,14 @@ static bool has_bucket(const struct stage *s, const struct bucket_fill *f)
            && (f->begun || s->run->zero_bucket == BUCKET_BACKWARD);
 }
 
+/* Norms are of the sums of all micro-batches. */
+static uint64_t normed_bytes(const struct run *run, const struct bucket_fill *f,
+                             bool later)
+{
+    enum { DOUBLE = 8 };
+    return later || run->grad_accum == 1 ? f->normed * DOUBLE : 0;
+}
+
 /* One for each type that gradients are sent in. */
 uint64_t zero_buckets(const struct stage *s)
 {
@@ -352,6 +383,7 @@ uint64_t bucket_bytes(const struct stage *s, const struct bucket_fill *f,
     return (has_bucket(s, f) ? run->reduce_bucket * wire * buckets : 0)
            + (large == 0 ? 0 : large * arriving_bytes(run)) + f->copy * wire
            + f->packed + f->added * FP32 + f->cast * FP16
+           + normed_bytes(run, f, later)
            + (run->zero == 2 ? partition_elems(s, f, later)
                                    * partitions(s, f, later) * grad
                              : 0);
@@ -368,6 +400,7 @@ uint64_t bucket_most(const struct stage *s, uint64_t largest)
         most += s->share * FP32;
     if (casts_back(run))
         most += in_it * FP32;
+    most += zero_normed(run, s->share, largest) * 8;
     if (s->sum.low_elems != 0) /* one that waits, what is cast and cast back */
         most += largest * FP32 + in_it * (2 * FP16 + FP32);
     if (run->zero == 2)
@@ -403,6 +436,8 @@ void bucket_put(struct put *p, const struct stage *s,
         F("elements", f->cast), F("bytes", FP16));
     PUT(p, TERM_REDUCE_TMP, "a part cast to be added in fp32",
         F("elements", f->added), F("bytes", FP32));
+    PUT(p, TERM_REDUCE_TMP, "a gradient in double precision for its norm",
+        F("bytes", normed_bytes(run, f, later)));
     PUT(p, TERM_REDUCE_TMP, "a gradient in 4 bits, sent and received",
         F("bytes", f->packed));
     PUT(p, TERM_REDUCE_TMP, "copy of a full bucket while it is reduced",

@@ -141,6 +141,7 @@ struct bucket_fill {
     uint64_t packed;    /* bytes of one in 4 bits, sent and received, then */
     uint64_t added;     /* elements that are cast, to be added in fp32, then */
     uint64_t cast;      /* elements cast to 16 bits to be sent, then */
+    uint64_t normed;    /* elements in double precision for a norm, then */
     bool begun;         /* there is a bucket */
 };
 
@@ -526,6 +527,11 @@ void bucket_arrival(const struct stage *s, uint32_t position,
 bool bucket_calm(const struct stage *s, uint32_t position);
 /* What is left at the end of backward. */
 struct bucket_fill bucket_rest(const struct stage *s, bool later);
+/* Elements of a tensor's part on this rank in double precision: on their way to
+ * an optimizer on the CPU gradients are normed one by one, as they are reduced
+ * (stage_1_and_2.py, set_norm_for_param_grad_in_gpu; stage3.py,
+ * _constant_buffered_norm2). */
+uint64_t zero_normed(const struct run *run, uint64_t share, uint64_t elems);
 /* How many buckets are filled: one for each type that gradients are sent in. */
 uint64_t zero_buckets(const struct stage *s);
 uint64_t bucket_bytes(const struct stage *s, const struct bucket_fill *f,

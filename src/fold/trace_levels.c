@@ -551,7 +551,8 @@ static bool same_levels(const struct bucket_fill *a,
     return a->in.large == b->in.large && a->low.large == b->low.large
            && a->cast == b->cast && a->partition == b->partition
            && a->copy == b->copy && a->packed == b->packed
-           && a->added == b->added && a->begun == b->begun;
+           && a->added == b->added && a->normed == b->normed
+           && a->begun == b->begun;
 }
 
 void levels_bucket(struct tracer *r, const struct bucket_fill *fill)
