@@ -711,6 +711,18 @@ static bool could_train(const struct builder *b, const struct param *q)
            && (!b->frozen || is_full(b, q));
 }
 
+/* FSDP's policy gathers them in the type that it computes in, whatever their
+ * shards have; PEFT casts the input to what it finds (lora/layer.py,
+ * _cast_input_dtype). */
+enum dtype build_adapter_dtype(const struct builder *b)
+{
+    const struct run *r = b->run;
+    const bool fsdp = r->engine == ENGINE_FSDP || r->engine == ENGINE_FSDP2;
+    const bool policy =
+        r->precision == PREC_BF16_MIXED || r->precision == PREC_FP16_MIXED;
+    return fsdp && r->zero != 0 && policy ? b->compute : r->lora_dtype;
+}
+
 static enum dtype param_dtype(const struct builder *b, const struct param *q)
 {
     if (q->statistic)
@@ -720,7 +732,7 @@ static enum dtype param_dtype(const struct builder *b, const struct param *q)
     if (!b->frozen)
         return b->param;
     if (q->group == PG_ADAPTER)
-        return b->run->lora_dtype;
+        return build_adapter_dtype(b);
     /* linears only, and transformers leaves the head as it is; lightning's
        BitsandbytesPrecision does not */
     const bool head = q->group == PG_HEAD && !build_is_litgpt(b);

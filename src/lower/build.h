@@ -392,6 +392,9 @@ tensor_id build_fp8_scales(struct builder *b, tensor_id x, uint64_t parts);
 
 /* ---- what decoders have in common (build_decoder.c) ---- */
 
+/* Of adapters' weights as they are computed with. */
+enum dtype build_adapter_dtype(const struct builder *b);
+
 /* [V, width]: table of words, weight of the head. The latter is tied where the
  * model says so. */
 tensor_id build_word_table(struct builder *b, const char *name,

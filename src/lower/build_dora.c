@@ -31,7 +31,8 @@ static void hold(struct dora *d, tensor_id t)
 static tensor_id product_of_adapters(struct builder *b, struct dora *d,
                                      const struct linear *l, tensor_id x)
 {
-    const enum dtype stored = b->run->lora_dtype, wide = tensor_of(b, x)->dtype;
+    const enum dtype stored = build_adapter_dtype(b),
+                     wide = tensor_of(b, x)->dtype;
     const enum dtype dtype = b->autocast ? b->compute : stored;
     tensor_id eye = made(b, "identity", stored, l->in, l->in, x);
     const tensor_id whole = eye;

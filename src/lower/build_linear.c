@@ -262,7 +262,7 @@ static tensor_id adapter_input(struct builder *b, const struct linear *l)
 {
     if (b->autocast && is_quantised(b, l))
         return l->x;
-    return build_cast(b, "lora input", l->x, b->run->lora_dtype);
+    return build_cast(b, "lora input", l->x, build_adapter_dtype(b));
 }
 
 /* LitGPT's one matrix for q, k and v: where not all three have adapters, their
@@ -331,7 +331,7 @@ static tensor_id ia3_linear(struct builder *b, const struct linear *l)
         const enum dtype given = tensor_of(b, l->x)->dtype;
         const tensor_id scaling = ia3_scaling(b, l->in, full_of(b, l, false));
         const tensor_id x =
-            build_cast(b, "ia3 input", l->x, b->run->lora_dtype);
+            build_cast(b, "ia3 input", l->x, build_adapter_dtype(b));
         own.x = build_cast(b, "ia3 scaled",
                            build_mul(b, "ia3 scaled", x, scaling), given);
         own.has_keep = false;

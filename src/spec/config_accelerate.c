@@ -5,6 +5,7 @@
  */
 #include "spec/config_emit.h"
 #include "spec/config_hf.h"
+#include "spec/wrap_names.h"
 
 #include "base/count.h"
 #include "base/unit.h"
@@ -192,6 +193,38 @@ void config_orig_params(struct config *c, const struct json *value, bool two)
                     "it aside");
     else
         config_set_json(c, value, KEY_USE_ORIG_PARAMS);
+}
+
+static void add_wraps(struct config *c, struct str list)
+{
+    while (list.n > 0) {
+        struct str one = str_cut(list, ',', &list);
+        while (one.n > 0 && one.p[0] == ' ')
+            one = (struct str){ one.p + 1, one.n - 1 };
+        while (one.n > 0 && one.p[one.n - 1] == ' ')
+            one.n--;
+        c->s->wraps |= wrap_name_bit(one);
+    }
+}
+
+void config_hf_wraps(struct config *c)
+{
+    static const char *const paths[] = {
+        "fsdp_transformer_layer_cls_to_wrap",
+        "fsdp_config.fsdp_transformer_layer_cls_to_wrap",
+        "fsdp_config.transformer_layer_cls_to_wrap",
+    };
+    c->s->wraps = 0;
+    for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++) {
+        const struct json *at = config_at(c, paths[i]);
+        if (at == NULL)
+            continue;
+        if (at->kind == JSON_STRING)
+            add_wraps(c, at->text);
+        for (const struct json *one = at->child; one != NULL; one = one->next)
+            if (one->kind == JSON_STRING)
+                add_wraps(c, one->text);
+    }
 }
 
 void config_fsdp(struct config *c, const char *at)
@@ -404,6 +437,7 @@ static void together(struct config *c)
     const struct json *file =
         config_at(c, "deepspeed_config.deepspeed_config_file");
     machines(c);
+    config_hf_wraps(c);
     if (h == HOLD_FSDP)
         config_fsdp(c, "fsdp_config.");
     split(c, "parallelism_config.");

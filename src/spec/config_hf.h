@@ -24,6 +24,8 @@ void config_training_args_together(struct config *c);
 /* --optim, its arguments and its modules; and back: nothing where there is no
  * word. */
 void config_hf_optimizer(struct config *c);
+/* The classes that FSDP makes units of, which the model may not have. */
+void config_hf_wraps(struct config *c);
 void config_hf_put_optim(struct emit *e, const struct run *r);
 
 /* DeepSpeed's configuration, or its file, by the Trainer's flag or the
@@ -60,7 +62,7 @@ void config_world(struct config *c);
         QUIET(at "fsdp_cpu_ram_efficient_loading"),                            \
         QUIET(at "fsdp_state_dict_type"), QUIET(at "fsdp_sync_module_states"), \
         LATER(at "fsdp_use_orig_params"),                                      \
-        QUIET(at "fsdp_transformer_layer_cls_to_wrap"),                        \
+        LATER(at "fsdp_transformer_layer_cls_to_wrap"),                        \
         QUIET(at "fsdp_min_num_params")
 
 /* The same of its Megatron-LM and of ranks' split: `same`, `given`, `word` are

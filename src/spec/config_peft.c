@@ -53,7 +53,7 @@ static const struct config_row rows[] = {
 
     /* what is not seen in memory */
     QUIET("layers_pattern"),
-    QUIET("alpha_pattern"),
+    LATER("alpha_pattern"),
     QUIET("lora_alpha"),
     QUIET("init_lora_weights"),
     QUIET("init_ia3_weights"),
@@ -218,18 +218,47 @@ static void tying(struct config *c)
         config_set_json(c, at, KEY_ENSURE_WEIGHT_TYING);
 }
 
+/* What it scales changes no byte; only names are looked at. */
+static void alphas(struct config *c)
+{
+    const struct json *of = config_at(c, "alpha_pattern");
+    c->s->peft_alphas = 0;
+    if (of == NULL || of->kind != JSON_OBJECT)
+        return;
+    for (const struct json *one = of->child; one != NULL; one = one->next) {
+        const unsigned i = peft_name_find(one->key);
+        if (i < PEFT_NAMES_MAX)
+            c->s->peft_alphas |= UINT32_C(1) << i;
+    }
+}
+
+/* IA3Config wants one to be in the other (ia3/config.py, __post_init__). */
+static void check_inputs(struct config *c)
+{
+    const struct json *at = config_at(c, "feedforward_modules");
+    const uint32_t of = c->s->peft_names, in = c->s->peft_inputs;
+    char names[PEFT_NAMES_TEXT];
+    if (at != NULL && of != 0 && (in & ~of) != 0)
+        diag_hint(config_bad(c, at, MEMPLAN_E_CONFLICT,
+                             "%s of feedforward_modules is not among "
+                             "target_modules",
+                             peft_names_text(in & ~of, names)),
+                  "PEFT refuses that: add it there, or leave it out here");
+}
+
 /* Names alone: an expression of one layer's is another rank in that layer. */
 static void ranks(struct config *c)
 {
     enum { LIST = 256 };
     char list[LIST] = "";
     const struct json *of = config_at(c, "rank_pattern");
+    c->s->peft_ranks = 0;
     if (of == NULL || of->kind != JSON_OBJECT)
         return;
     for (const struct json *one = of->child; one != NULL; one = one->next) {
         char buf[LORA_WORDS_MAX];
-        const char *words =
-            lora_words(peft_name_words(peft_name_find(one->key)), buf);
+        const unsigned i = peft_name_find(one->key);
+        const char *words = lora_words(peft_name_words(i), buf);
         if (words[0] == '\0' || strchr(words, ',') != NULL
             || one->kind != JSON_NUMBER) {
             diag_hint(config_bad(c, one, MEMPLAN_E_UNSUPPORTED,
@@ -238,6 +267,7 @@ static void ranks(struct config *c)
                       "such as {\"q_proj\": 16}");
             return;
         }
+        c->s->peft_ranks |= UINT32_C(1) << i;
         str_append(list, LIST, "%s%s=%.0f", list[0] != '\0' ? "," : "", words,
                    one->number);
     }
@@ -332,9 +362,12 @@ static void together(struct config *c)
     const struct json *targets = config_at(c, "target_modules");
     c->s->peft_list = lora && targets == NULL;
     c->s->peft_names = modules_at(c, "target_modules", KEY_LORA_TARGETS);
-    modules_at(c, "feedforward_modules", KEY_FEEDFORWARD_MODULES);
+    c->s->peft_inputs =
+        modules_at(c, "feedforward_modules", KEY_FEEDFORWARD_MODULES);
+    check_inputs(c);
     layers(c);
     ranks(c);
+    alphas(c);
     full_modules(c);
     tying(c);
     encoder(c);

@@ -511,6 +511,7 @@ static void together(struct config *c)
     enum config_holder h = HOLD_DDP;
     config_world(c);
     (void)config_launched(c, &h);
+    config_hf_wraps(c);
     mixed_precision(c, h);
     goes_on(c);
     name_dialect(c);

@@ -360,6 +360,7 @@ void config_training_args_together(struct config *c)
 {
     config_world(c);
     config_kin(c);
+    config_hf_wraps(c);
     stage(c);
     const enum config_holder h = who_holds(c);
     precision(c, h);

@@ -161,6 +161,37 @@ static void pass_over(struct run *r, const struct spec *spec)
                      peft_names_text(asked & ~has, names));
 }
 
+/* A pattern is of modules that there are (tuners/lora/model.py,
+ * _create_and_replace: get_pattern_key). */
+static void note_pattern(struct run *r, enum setup_key key, const char *entry,
+                         uint32_t idle)
+{
+    char names[PEFT_NAMES_TEXT];
+    if (idle != 0)
+        resolve_note(r, key,
+                     "'%s' %s of PEFT's file has no effect: no such module "
+                     "has an adapter",
+                     entry, peft_names_text(idle, names));
+}
+
+/* Ranks of names that have no adapter are nobody's. */
+static void pass_over_patterns(struct run *r, const struct spec *spec)
+{
+    const uint32_t has = names_known(r, spec);
+    const uint32_t on = has & r->setup.peft_names;
+    if (on == 0)
+        return;
+    const uint64_t idle = peft_names_words(r->setup.peft_ranks & ~on, has)
+                          & ~peft_names_words(r->setup.peft_ranks & on, has);
+    for (unsigned i = 0; i <= LORA_DOWN; i++)
+        if ((idle >> i & 1) != 0)
+            r->setup.rank[i] = 0;
+    note_pattern(r, KEY_RANK_PATTERN, "rank_pattern",
+                 r->setup.peft_ranks & ~on);
+    note_pattern(r, KEY_LORA_TARGETS, "alpha_pattern",
+                 r->setup.peft_alphas & ~on);
+}
+
 /* The width of what an encoder of prompts gives. */
 static uint64_t prompt_width(const struct run *r, const struct spec *s)
 {
@@ -178,6 +209,9 @@ static void resolve_peft(struct run *r, const struct spec *spec)
     if (r->peft == PEFT_IA3) {
         const struct ia3_list list = ia3_list(spec);
         r->feedforward = resolve_count(r, KEY_FEEDFORWARD_MODULES, list.inputs);
+        const uint32_t has = names_known(r, spec);
+        if ((r->setup.peft_inputs & has) != 0) /* as target modules are */
+            r->feedforward = peft_names_words(r->setup.peft_inputs & has, has);
         str_format(text, sizeof(text),
                    list.type != NULL
                        ? "vectors on %s, PEFT's list (--lora-targets)"
@@ -264,6 +298,7 @@ static void resolve_lora(struct run *r, const struct spec *spec)
     if (r->peft == PEFT_LORA)
         r->lora_targets = lora_targets(r, spec);
     pass_over(r, spec);
+    pass_over_patterns(r, spec);
     r->some_layers = r->given[KEY_LAYERS_TO_TRANSFORM];
     resolve_peft(r, spec);
     resolve_full(r, spec);

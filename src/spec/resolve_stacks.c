@@ -3,6 +3,7 @@
  * encoder-decoders and images. Changes nothing.
  */
 #include "spec/resolve.h"
+#include "spec/wrap_names.h"
 
 #include "base/count.h"
 
@@ -416,10 +417,30 @@ static void check_encoder(const struct run *r, const struct spec *s,
     diag_hint(e, "add --no-sequence-parallel");
 }
 
+/* Accelerate looks for the class by its name (utils/dataclasses.py,
+ * set_auto_wrap_policy; fsdp_utils.py, fsdp2_prepare_auto_wrap_policy). */
+static void check_wraps(const struct run *r, const struct spec *s,
+                        struct diag *d)
+{
+    char asked[WRAP_NAMES_TEXT], has[WRAP_NAMES_TEXT];
+    const uint64_t own = wrap_names_of(s), wraps = r->setup.wraps;
+    if (!resolve_is_fsdp(r) || r->zero == 0 || own == 0 || (wraps & ~own) == 0)
+        return;
+    memplan_error *e =
+        setup_error(d, MEMPLAN_E_CONFLICT, KEY_FSDP_UNITS,
+                    "there is no class %s to wrap in the '%.40s' model",
+                    wrap_names_text(wraps & ~own, asked), s->model_type);
+    diag_hint(e,
+              "its layers are %s: write that as "
+              "fsdp_transformer_layer_cls_to_wrap",
+              wrap_names_text(own, has));
+}
+
 void resolve_check_stacks(const struct run *r, const struct spec *spec,
                           struct diag *d)
 {
     check_stacks(r, spec, d);
+    check_wraps(r, spec, d);
     check_image(r, spec, d);
     check_encoder(r, spec, d);
     check_parts(r, spec, d);

@@ -383,6 +383,9 @@ struct setup {
     /* ... of the model that an adapter_config.json of prompts was made for; 0:
      * not said */
     uint64_t peft_layers, peft_heads, peft_width;
+    uint64_t wraps; /* classes of layers that FSDP's units are: wrap_name_bit */
+    uint32_t peft_ranks, peft_alphas; /* names of its patterns, likewise */
+    uint32_t peft_inputs;             /* ... and of feedforward_modules */
     uint32_t peft_names; /* its target_modules, by places of peft_module() */
     bool pending_keeps;  /* who names that file has the last word on batches */
     const char *pending_held; /* ... by this flag on who holds what (static) */

@@ -240,7 +240,8 @@ struct run_name {
     bool steps_in_turn; /* Muon's moments and update, then AdamW's */
     bool knows_order;   /* ZeRO-3, from the second step on */
     bool copies_out;    /* FSDP2: forward's copy-outs are not moments */
-    bool overflowed;    /* in a step after the first */
+    bool few_trained; /* ... which are the fullest where little has gradients */
+    bool overflowed;  /* in a step after the first */
     bool differs_first; /* moments, or projections, are made in its course */
     bool rings;         /* torch's context_parallel */
     bool sees;          /* images, there at all times */
@@ -309,7 +310,7 @@ static bool compare_stop(const struct run_name *n, const struct predicted *p,
     if (n->sees && stop >= CLIP)
         return false;
     if (n->copies_out && stop == FORWARD
-        && (n->defers || want < fullest(measured)))
+        && (n->defers || n->few_trained || want < fullest(measured)))
         return false;
     if (n->defers && stop == BACKWARD && micro == 0 && want < fullest(measured))
         return false;
@@ -373,6 +374,9 @@ static void describe(struct run_name *out, const struct json *run)
     out->keeps_grads = is_setup(run, "zero_grad_set_to_none", "false");
     const bool fsdp2 = is_setup(run, "engine", "fsdp2");
     out->copies_out = fsdp2;
+    out->few_trained =
+        json_member(at(run, "setup"), "lora_rank") != NULL
+        || json_member(at(run, "setup"), "freeze_trainable_layers") != NULL;
     out->rings = is_setup(run, "cp_comm", "all_gather")
                  || is_setup(run, "cp_comm", "p2p");
     out->sees = json_member(run, "part") != NULL;
@@ -466,8 +470,9 @@ static void compare_file(const char *path, struct tally *tally)
     assert_non_null(root);
     for (const struct json *run = at(root, "runs")->child; run != NULL;
          run = run->next) {
-        if (json_member(run, "bucket_view") != NULL)
-            continue; /* no key says so */
+        if (json_member(run, "bucket_view") != NULL
+            || json_member(run, "root_first") != NULL)
+            continue; /* no key says so, or it is not modelled */
         struct run_name name;
         struct predicted p;
         memplan_report *r = estimate(run, len);
