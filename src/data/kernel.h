@@ -48,6 +48,9 @@ struct kernel_speed {
                              0: in_situ */
     struct attention_speed flash1; /* FlashAttention 1; of rate 0: a share of
                                       version 2's */
+    struct attention_speed triton; /* version 1 in Triton, as MPT has it (flash-
+                                      attn's flash_attn_triton.py); of rate 0:
+                                      as flash1 */
     struct attention_speed flash2, fused; /* version 2, which PyTorch has;
                                              cuDNN's, and version 3 */
     double memory_share; /* of the bandwidth, element-wise kernels */

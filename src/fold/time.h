@@ -87,13 +87,8 @@ bool time_adds_in_product(const struct run *run);
 /* Adds what the engine moves in memory around a block's passes. */
 void time_engine(struct block_time *out, const struct clock *c,
                  const struct block *b, const struct block_states *s);
-/* ... and in the stream of a unit's messages, of so many trained elements and
- * gathered bytes. */
-struct beside {
-    double gather, reduce;
-};
-struct beside time_engine_beside(const struct clock *c, double trained,
-                                 double bytes);
+/* ... around one gather more of so many bytes. */
+double time_engine_gather(const struct clock *c, double bytes);
 /* Time of the host for a unit's collectives in a micro-batch, so many gathers of
  * each weight, beyond that of any collective. */
 double time_engine_lists(const struct clock *c, const struct block *b,

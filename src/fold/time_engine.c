@@ -12,12 +12,12 @@
 #include "base/banned.h"
 
 /* Bytes of a trained element in backward of a micro-batch, of all of them on
- * average; bytes of a weight's byte in each gather; both where the layers wait
- * for them, and where they run beside, in the messages' stream; and whether a
- * tensor has kernels of its own for it. */
+ * average; bytes of a weight's byte in each gather; and whether a tensor has
+ * kernels of its own for it. In whichever stream they are: a product's blocks
+ * have all registers of a multiprocessor, so that a copy's wait for one to end,
+ * and the next product's for the copy. */
 struct copies {
     double back, gather;
-    double back_beside, gather_beside;
     bool apart;
 };
 
@@ -71,28 +71,29 @@ static struct copies deepspeed(const struct run *run)
         return deepspeed_late(run, size);
     if (run->shard <= 1)
         return x;
-    const double all = (run->zero == 2 ? 4 : 6) * size;
-    const double first = run->zero == 2 ? 2 * size : 0;
-    x.back = run->overlap_comm ? first : all;
-    x.back_beside = all - x.back;
-    x.gather_beside = run->zero == 3 ? 2 : 0;
+    x.back = (run->zero == 2 ? 4 : 6) * size;
+    x.gather = run->zero == 3 ? 2 : 0;
     if (engine_makes_zero3_grads(run)) { /* into a bucket, and a list's pieces
                                             into one; zeroed, and out again */
-        x.back = 0;
-        x.back_beside = 4 * size;
-        x.gather_beside = 3;
+        x.back = 4 * size;
+        x.gather = 3;
     }
     return x;
 }
 
-/* Of views into a flat parameter, autograd makes one gradient; it is divided
- * in the messages' stream (torch/distributed/fsdp/_runtime_utils.py). */
+/* Of views into a flat parameter, autograd makes one gradient; it is cast to
+ * what it is reduced in, and divided (torch/distributed/fsdp/_runtime_utils.py,
+ * _post_backward_hook, _reduce_grad). */
 static struct copies fsdp(const struct run *run)
 {
     const double size = (double)dtype_size(run_layer_dtype(run));
     if (run_sharding(run) == SHARDING_NONE)
         return (struct copies){ .back = accumulated(run, size), .apart = true };
-    return (struct copies){ .back = 2 * size, .back_beside = 2 * size };
+    const double reduce = (double)dtype_size(run->prec.reduce);
+    const double cast =
+        run->prec.reduce == run_layer_dtype(run) ? 0 : size + reduce;
+    return (struct copies){ .back = 2 * size + cast
+                                    + (run->shard > 1 ? 2 * reduce : 0) };
 }
 
 /* Gathered shards are split into tensors, gradients put together in the type
@@ -184,10 +185,7 @@ double time_engine_lists(const struct clock *c, const struct block *b,
            * (gathers * gathered + (double)s->tensors);
 }
 
-struct beside time_engine_beside(const struct clock *c, double trained,
-                                 double bytes)
+double time_engine_gather(const struct clock *c, double bytes)
 {
-    const struct copies x = copies_of(c->run, false);
-    return (struct beside){ .gather = time_bytes(c, x.gather_beside * bytes),
-                            .reduce = time_bytes(c, x.back_beside * trained) };
+    return time_bytes(c, copies_of(c->run, false).gather * bytes);
 }

@@ -348,6 +348,10 @@ static struct attention_speed kernel_of(const struct clock *c)
     const struct kernel_speed *k = c->speed;
     struct attention_speed s = k->flash2;
     switch (c->run->attention_kernel) {
+    case KERNEL_TRITON:
+        if (k->triton.forward > 0)
+            return k->triton;
+        /* fall through */
     case KERNEL_FLASH_1:
         if (k->flash1.forward > 0)
             return k->flash1;

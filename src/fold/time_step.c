@@ -262,8 +262,7 @@ static double reduced_in_4_bits(const struct clock *c, double elems)
            + time_wire(c, WIRE_A2A, across, elems / 2 / (double)node);
 }
 
-static struct traffic messages_of(const struct clock *c,
-                                  const struct weights *w)
+static struct traffic traffic_of(const struct clock *c, const struct weights *w)
 {
     const struct run *run = c->run;
     const double size = (double)dtype_size(run->prec.reduce);
@@ -292,17 +291,6 @@ static struct traffic messages_of(const struct clock *c,
             * time_wire(c, WIRE_ALL_REDUCE,
                         (struct ranks){ all.n / some.n, all.stride * some.n },
                         w->trained * size / (double)some.n);
-    return t;
-}
-
-/* With what the engine copies before and after them. */
-static struct traffic traffic_of(const struct clock *c, const struct weights *w)
-{
-    struct traffic t = messages_of(c, w);
-    const struct beside copies = time_engine_beside(
-        c, w->trained + w->expert_trained, w->bytes + w->expert_bytes);
-    t.gather += copies.gather;
-    t.reduce += copies.reduce;
     return t;
 }
 
@@ -433,6 +421,9 @@ static void gathers(struct time_result *out, const struct step_clock *s,
         unit_passes(out, s, &t, beside, m * all);
         if (bare)
             unit_passes(out, s, &t, (struct computed){ { 0, 0 }, { 0, 0 } }, m);
+        out->part[TIME_MEMORY] +=
+            m * n.all[b] * (t.gathers_back - 1)
+            * time_engine_gather(&s->c, w.bytes + w.expert_bytes);
         out->part[TIME_HOST] +=
             m * n.all[b] * run->scale[SPEED_HOST]
             * time_engine_lists(&s->c, &s->c.p->block[b], &s->states[b],

@@ -173,6 +173,7 @@ enum { MASK_ALIGN = 8, MASK_ALIGN_BEFORE = 16 };
     X(ATTN_EAGER, "eager")
 
 #define ATTENTION_KERNEL_MAP(X)                                                \
+    X(KERNEL_TRITON, "triton")                                                 \
     X(KERNEL_FLASH_1, "flash1")                                                \
     X(KERNEL_FLASH_2, "flash2")                                                \
     X(KERNEL_FLASH_3, "flash3")                                                \

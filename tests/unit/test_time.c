@@ -422,12 +422,16 @@ static void test_copies_of_engines(void **state)
           8 },
         { PAIRS("framework", "deepspeed", "gpus", "8", "zero", "2",
                 "overlap_comm", "true"),
-          4 },
-        { PAIRS("framework", "deepspeed", "gpus", "8", "zero", "3"), 0 },
+          8 },
+        { PAIRS("framework", "deepspeed", "gpus", "8", "zero", "3"),
+          12 + 2 * 4 },
         { PAIRS("framework", "deepspeed", "gpus", "8", "zero", "3",
                 "overlap_comm", "false"),
-          12 },
-        { PAIRS("framework", "fsdp", "gpus", "8"), 4 },
+          12 + 2 * 4 },
+        { PAIRS("framework", "fsdp", "gpus", "8", "reduce_dtype", "bf16"),
+          4 + 2 * 2 },
+        { PAIRS("framework", "fsdp", "gpus", "8", "reduce_dtype", "fp32"),
+          4 + 2 + 4 + 2 * 4 },
         { PAIRS("framework", "torchtitan", "gpus", "8"), 2 + 4 + 2 * 4 },
         { PAIRS("framework", "megatron", "gpus", "8", "deterministic", "false"),
           0 },
@@ -662,7 +666,7 @@ static double attention_of(const char *gpu, const char *kernel,
     return seconds;
 }
 
-/* Dao 2023, figure 4: with a causal mask and heads of 128, 173 and 74 TFLOP/s
+/* Dao 2023, figure 4: with a causal mask and heads of 128, 173 and 76 TFLOP/s
  * of an A100 at 4096 tokens; on Hopper version 3 is faster than version 2, which
  * is what cuDNN's is measured as. */
 static void test_generations_of_attention(void **state)
@@ -672,12 +676,18 @@ static void test_generations_of_attention(void **state)
     const double two = attention_of("a100-80gb", "flash2", "4096");
     const double one = attention_of("a100-80gb", "flash1", "4096");
     assert_true(fabs(flop / two / 173e12 - 1) < 0.03);
-    assert_true(fabs(flop / one / 74e12 - 1) < 0.03);
+    assert_true(fabs(flop / one / 76e12 - 1) < 0.04);
+    /* which MPT's authors have as slightly faster than version 1's */
+    const double triton = attention_of("a100-80gb", "triton", "16384");
+    const double other = attention_of("a100-80gb", "flash1", "16384");
+    assert_true(triton < other && triton > 0.8 * other);
     assert_true(attention_of("h100-80gb", "flash3", "4096")
                 < 0.8 * attention_of("h100-80gb", "flash2", "4096"));
     assert_true(close_to(attention_of("h100-80gb", "flash3", "4096"),
                          attention_of("h100-80gb", "cudnn", "4096")));
     /* where nobody timed it: a share of version 2's */
+    assert_true(close_to(attention_of("rtx-4090", "triton", "4096"),
+                         attention_of("rtx-4090", "flash1", "4096")));
     assert_true(attention_of("rtx-4090", "flash1", "4096")
                 > 2 * attention_of("rtx-4090", "flash2", "4096"));
 }
@@ -746,7 +756,7 @@ static void test_third_gathers(void **state)
         sent_of("llama-7b", "full") / sent_of("llama-7b", "none");
     const double large =
         sent_of("llama-2-70b", "full") / sent_of("llama-2-70b", "none");
-    assert_true(small <= 1 && large > 1.02 && large < 1.08);
+    assert_true(small <= 1 && large > 1.02 && large < 1.1);
 }
 
 /* 6.74e9 elements are updated in 8.2 s / 11.6e9 each; on two GPUs of a node half
