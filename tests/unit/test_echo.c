@@ -127,8 +127,8 @@ static void the_echo_is_the_setup(void **state)
         "{\"precision\": \"fp8-mixed\", \"gpu\": \"h100-80gb\"}",
         "{\"lora_rank\": 8, \"base_dtype\": \"nf4\"}",
         "{\"lora_rank\": 8, \"peft_type\": \"lora\"}",
-        "{\"precision\": \"bf16\", \"lora_rank\": 8, \"lora_full_modules\": \"head\", "
-        "\"ensure_weight_tying\": true}",
+        ("{\"precision\": \"bf16\", \"lora_rank\": 8, \"lora_full_modules\": \"head\", "
+         "\"ensure_weight_tying\": true}"),
         "{\"peft_type\": \"ia3\"}",
         "{\"peft_type\": \"prompt-tuning\"}",
         "{\"peft_type\": \"p-tuning\"}",
