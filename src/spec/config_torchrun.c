@@ -561,6 +561,8 @@ static void put_tune(struct emit *e, const struct run *r, uint64_t each)
         " enable_activation_checkpointing=%s",
         r->micro_batch, r->grad_accum, r->seq_len,
         r->recompute == RECOMP_FULL ? "True" : "False");
+    if (r->offload_activations == OFFLOAD_CPU)
+        say(e, " enable_activation_offloading=True");
     if (r->tp > 1)
         say(e, " tensor_parallel_dim=%" PRIu64, r->tp);
     if (r->cp > 1) /* since 0.7 */

@@ -536,6 +536,8 @@ static void apart(struct emit *e, const struct run *r)
     if (r->precision == PREC_TF32)
         emit_bool(e, "tf32", true);
     emit_raw(e, "max_grad_norm", r->clip_grad ? "1.0" : "0.0");
+    if (r->offload_activations == OFFLOAD_CPU) /* TRL's, as SFTConfig */
+        emit_bool(e, "activation_offloading", true);
     if (r->given[KEY_DDP_BUCKET])
         emit_count(e, "ddp_bucket_cap_mb", r->ddp_bucket_bytes >> 20);
     if (is_fsdp(r))
