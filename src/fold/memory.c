@@ -56,6 +56,17 @@ static void keep_peak(struct stage_result *out, const struct stage *s,
     describe_peak(out, s);
 }
 
+static uint64_t first_chunk_layers(const struct stage *s)
+{
+    return s->chunk_at != NULL ? run_chunk_before(s->layers, s->chunks, 1)
+                               : s->low_layers;
+}
+
+static uint64_t second_chunk(const struct stage *s)
+{
+    return s->chunk_at != NULL ? s->chunk_at[s->run->pp] : s->high_layer;
+}
+
 /* `seen`: keeps what its peak looked at, or NULL. */
 static bool stage_result_of(struct stage_result *out, struct stage *s,
                             struct glances *seen)
@@ -64,8 +75,9 @@ static bool stage_result_of(struct stage_result *out, struct stage *s,
         (struct stage_result){ .index = s->index,
                                .first_layer = s->first_layer,
                                .layers = s->layers,
-                               .low_layers = s->low_layers,
-                               .high_layer = s->high_layer,
+                               .low_layers = first_chunk_layers(s),
+                               .high_layer = second_chunk(s),
+                               .chunks = s->chunks,
                                .has_embedding = s->embed,
                                .has_head = s->head,
                                .parameters = s->sum.elems + s->sum.frozen_elems,
@@ -91,7 +103,7 @@ static bool stage_result_like(struct stage_result *out, const struct stage *s,
     *out = out[-1];
     out->index = s->index;
     out->first_layer = s->first_layer;
-    out->high_layer = s->high_layer;
+    out->high_layer = second_chunk(s);
     out->in_flight = s->in_flight;
     out->waiting = s->stashes;
     const bool ok = stage_peak_again(&peak, s, seen);

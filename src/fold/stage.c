@@ -423,6 +423,10 @@ static void stage_place(struct stage *s, const struct memory_fold *f,
         stage_is_v(s);
     if (run->schedule == SCHED_INTERLEAVED)
         s->chunks = (uint32_t)run->vpp;
+    if (f->chunk_at != NULL) {
+        s->chunk_at = f->chunk_at + index;
+        s->first_layer = s->chunk_at[0];
+    }
     s->in_flight = stage_in_flight(run, index);
     s->n = (uint32_t)s->layers + (s->embed ? 1 : 0) + (s->head ? 1 : 0);
 }
@@ -517,6 +521,7 @@ bool stage_advance(struct stage *s, struct memory_fold *f)
     stage_place(&next, f, s->index + 1, first_layer_of(s->run, s->index + 1));
     s->index = next.index;
     s->first_layer = next.first_layer;
+    s->chunk_at = next.chunk_at;
     s->high_layer = next.high_layer;
     s->in_flight = next.in_flight;
     s->stashes = 0;
@@ -573,6 +578,25 @@ static bool chunks_room(struct memory_fold *f)
            && f->flying != NULL;
 }
 
+/* Where the chunks of all ranks begin, in the order of the layers. */
+static bool chunks_place(struct memory_fold *f)
+{
+    const struct run *run = f->run;
+    uint64_t layer = 0;
+    f->chunk_at = ARENA_NEW(f->a, uint64_t, (size_t)(run->pp * run->vpp));
+    if (f->chunk_at == NULL)
+        return false;
+    for (uint64_t c = 0; c < run->vpp; c++) {
+        for (uint64_t r = 0; r < run->pp; r++) {
+            const uint64_t n = run->stage_layers[r];
+            f->chunk_at[c * run->pp + r] = layer;
+            layer += run_chunk_before(n, run->vpp, c + 1)
+                     - run_chunk_before(n, run->vpp, c);
+        }
+    }
+    return true;
+}
+
 static bool zero_room(struct memory_fold *f, size_t positions)
 {
     f->rank = ARENA_NEW(f->a, struct zero_part, (size_t)f->run->shard);
@@ -624,7 +648,8 @@ bool memory_fold_init(struct memory_fold *f, const struct program *p,
     f->states = ARENA_NEW(a, struct block_states, p->n_blocks);
     if (f->before == NULL || f->walk == NULL || f->states == NULL || a->failed
         || !walk_scratch_init(&f->scratch, p, a)
-        || (schedule_walked(run) && !chunks_room(f)))
+        || (schedule_walked(run) && !chunks_room(f))
+        || (run_loops(run) && !chunks_place(f)))
         return false;
     if (run->engine == ENGINE_DEEPSPEED && !zero_room(f, (size_t)most + 3))
         return false;

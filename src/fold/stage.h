@@ -49,14 +49,17 @@ struct stage {
                                   this rank have, from the upper one's backward
                                   to the lower one's, at two positions */
     uint32_t waits_from, waits_to;
-    uint64_t in_flight;    /* micro-batches alive at most */
-    uint64_t recomputed;   /* the first so many layers are */
-    uint64_t every;        /* and of those, each so manieth */
-    uint64_t group;        /* layers a checkpoint */
-    uint32_t n;            /* positions */
-    uint32_t chunks;       /* of schedules that have some, else 1 */
-    uint64_t low_layers;   /* of the first chunk, where the second lies */
-    uint64_t high_layer;   /* elsewhere in the model: its first layer */
+    uint64_t in_flight;       /* micro-batches alive at most */
+    uint64_t recomputed;      /* the first so many layers are */
+    uint64_t every;           /* and of those, each so manieth */
+    uint64_t group;           /* layers a checkpoint */
+    uint32_t n;               /* positions */
+    uint32_t chunks;          /* of schedules that have some, else 1 */
+    uint64_t low_layers;      /* of the first chunk, where the second lies */
+    uint64_t high_layer;      /* elsewhere in the model: its first layer */
+    const uint64_t *chunk_at; /* [chunks], pp apart: their first layers, of the
+                                 whole model; NULL but where chunks go down the
+                                 ranks again and again */
     bool splits;           /* backwards, into inputs' and weights' gradients */
     uint64_t *chunk_kept;  /* [chunks]: from forward to backward */
     uint64_t *chunk_stash; /* [chunks]: from there to weights' gradients */
@@ -178,7 +181,8 @@ struct memory_fold {
     struct bucket_fill *fill;
     struct zero_part *rank;
     uint64_t *chunk_kept, *chunk_stash, *others; /* walked; else NULL */
-    uint32_t *flying;                            /* [schedule_room()] */
+    uint64_t *chunk_at; /* [vpp][pp]: first layers, of the whole model */
+    uint32_t *flying;   /* [schedule_room()] */
     struct away_sums *away;
     struct glances *seen;               /* NULL: of no use */
     struct shared_bytes rotary, shared; /* made once a micro-batch */
@@ -223,6 +227,11 @@ static inline uint64_t stage_model_layer(const struct stage *s,
                                          uint32_t position)
 {
     const uint64_t l = stage_layer(s, position);
+    if (s->chunk_at != NULL) {
+        const uint64_t chunk = run_chunk_with(s->layers, s->chunks, l);
+        return s->chunk_at[chunk * s->run->pp] + l
+               - run_chunk_before(s->layers, s->chunks, chunk);
+    }
     return l < s->low_layers ? s->first_layer + l
                              : s->high_layer + l - s->low_layers;
 }

@@ -15,14 +15,15 @@ uint32_t stage_chunk(const struct stage *s, uint32_t position)
         return s->chunks - 1;
     if (s->low_layers != s->layers)
         return stage_layer(s, position) < s->low_layers ? 0 : s->chunks - 1;
-    return (uint32_t)(stage_layer(s, position) * s->chunks / s->layers);
+    return (uint32_t)run_chunk_with(s->layers, s->chunks,
+                                    stage_layer(s, position));
 }
 
 static uint64_t chunk_first_layer(const struct stage *s, uint64_t chunk)
 {
     if (s->low_layers != s->layers)
         return chunk == 0 ? 0 : chunk == 1 ? s->low_layers : s->layers;
-    return div_up(chunk * s->layers, s->chunks);
+    return run_chunk_before(s->layers, s->chunks, chunk);
 }
 
 uint32_t stage_chunk_first(const struct stage *s, uint32_t chunk)

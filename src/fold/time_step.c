@@ -552,8 +552,8 @@ static void place_stages(struct place *at, const struct run *run)
         const uint64_t rank = up ? n - 1 - i : i % run->pp;
         const uint64_t layers = run->stage_layers[rank];
         const uint64_t chunk = i / run->pp;
-        const uint64_t low = chunk * layers / share;
-        const uint64_t high = (chunk + 1) * layers / share;
+        const uint64_t low = run_chunk_before(layers, share, chunk);
+        const uint64_t high = run_chunk_before(layers, share, chunk + 1);
         at[i] = (struct place){ .first = first,
                                 .layers = high - low,
                                 .before = low,

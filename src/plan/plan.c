@@ -225,8 +225,14 @@ static void add_weights(struct comm_input *in, const struct block_states *b)
     in->expert.weight_bytes += b->expert_bytes;
 }
 
-static uint64_t layer_of(const struct stage_result *s, uint64_t l)
+static uint64_t layer_of(const struct run *run, const struct stage_result *s,
+                         uint64_t l)
 {
+    if (run_loops(run)) {
+        const uint64_t c = run_chunk_with(s->layers, run->vpp, l);
+        return run_chunk_first(run, s->index, c) + l
+               - run_chunk_before(s->layers, run->vpp, c);
+    }
     return l < s->low_layers ? s->first_layer + l
                              : s->high_layer + l - s->low_layers;
 }
@@ -252,7 +258,7 @@ static void count_communication(struct memplan_report *r)
         states_of_block(&b[i], &r->program, &r->program.block[i], run,
                         !s->has_embedding);
     for (uint64_t l = 0; l < s->layers; l++)
-        add_weights(&in, &b[r->program.layer_block[layer_of(s, l)]]);
+        add_weights(&in, &b[r->program.layer_block[layer_of(run, s, l)]]);
     if (s->has_embedding)
         add_weights(&in, &b[r->program.embed]);
     if (s->has_head)

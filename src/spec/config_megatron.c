@@ -443,7 +443,9 @@ static void layout(struct emit *e, const struct run *r)
             const uint64_t n = r->stage_layers[s];
             if (c + s > 0)
                 str_append(text, sizeof(text), "%s", "|");
-            chunk(text, sizeof(text), n / r->vpp + (c < n % r->vpp));
+            chunk(text, sizeof(text),
+                  run_chunk_before(n, r->vpp, c + 1)
+                      - run_chunk_before(n, r->vpp, c));
         }
     }
     str_append(text, sizeof(text), "%s", "L");

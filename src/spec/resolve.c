@@ -115,6 +115,16 @@ bool run_spreads(const struct run *run)
     return run->schedule == SCHED_NAIVE && run->pp > 1 && resolve_is_hf(run);
 }
 
+uint64_t run_chunk_first(const struct run *run, uint64_t rank, uint64_t chunk)
+{
+    uint64_t layer = 0;
+    for (uint64_t r = 0; r < run->pp; r++) {
+        const uint64_t n = run->stage_layers[r];
+        layer += run_chunk_before(n, run->vpp, r < rank ? chunk + 1 : chunk);
+    }
+    return layer;
+}
+
 bool resolve_is_hf(const struct run *r)
 {
     return r->impl == IMPL_HF || r->impl == IMPL_HF_LIGER;

@@ -697,6 +697,30 @@ static inline uint64_t run_chunks(const struct run *run)
 {
     return run_folds(run) ? 2 : run->vpp;
 }
+/* Of so many layers of a rank those before one of its chunks, of which the first
+ * ones are longer where they are not equal; and in which chunk a layer is. */
+static inline uint64_t run_chunk_before(uint64_t layers, uint64_t chunks,
+                                        uint64_t chunk)
+{
+    const uint64_t more = layers % chunks;
+    return chunk * (layers / chunks) + (chunk < more ? chunk : more);
+}
+static inline uint64_t run_chunk_with(uint64_t layers, uint64_t chunks,
+                                      uint64_t layer)
+{
+    const uint64_t each = layers / chunks, more = layers % chunks;
+    return layer < more * (each + 1)
+               ? layer / (each + 1)
+               : more + (layer - more * (each + 1)) / each;
+}
+/* Whether chunks go down the ranks again and again: chunk c of all ranks comes
+ * before chunk c + 1 of any (interleaved 1F1B). */
+static inline bool run_loops(const struct run *run)
+{
+    return run->schedule == SCHED_INTERLEAVED && run->vpp > 1;
+}
+/* The first layer of such a chunk, of the whole model. */
+uint64_t run_chunk_first(const struct run *run, uint64_t rank, uint64_t chunk);
 /* Hugging Face's layers. */
 static inline bool run_is_hf(const struct run *run)
 {

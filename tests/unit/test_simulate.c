@@ -188,6 +188,45 @@ static void test_zb_v(void **state)
     memplan_report_free(r);
 }
 
+/* Chunk c of rank r is number c p + r of the model's (Megatron's
+ * get_transformer_layer_offset): of DeepSeek's three dense layers rank 0 has two
+ * beside two of experts, rank 1 the third, and all others none. */
+static void test_interleaved_layers(void **state)
+{
+    (void)state;
+    memplan_report *r = ESTIMATE("deepseek-v3", "gpus", "256", "ep", "8", "pp",
+                                 "16", "vpp", "2", "schedule", "interleaved",
+                                 "grad_accum", "32", "fast", "true");
+    const struct stage_result *s = r->memory.stage;
+    for (uint64_t i = 0; i < 16; i++) {
+        assert_int_equal(s[i].layers, i < 13 ? 4 : 3);
+        assert_int_equal(s[i].first_layer, 2 * i);
+        assert_int_equal(s[i].low_layers, 2);
+        assert_int_equal(s[i].high_layer, i < 14 ? 32 + 2 * i : 45 + i);
+    }
+    const uint64_t experts = s[2].parameters / 4;
+    const uint64_t dense = s[1].parameters - 3 * experts;
+    assert_true(dense < experts / 2);
+    assert_int_equal(s[0].parameters, 129280 * 7168 + 2 * dense + 2 * experts);
+    for (uint64_t i = 2; i < 13; i++)
+        assert_int_equal(s[i].parameters, 4 * experts);
+    assert_int_equal(r->memory.worst, 2);
+    memplan_report_free(r);
+}
+
+/* Uneven chunks of a rank: the first ones are longer. */
+static void test_chunks_of_a_rank(void **state)
+{
+    (void)state;
+    static const uint64_t before[] = { 0, 2, 4, 6, 7, 8, 9 };
+    for (uint64_t c = 0; c <= 6; c++)
+        assert_int_equal(run_chunk_before(9, 6, c), before[c]);
+    for (uint64_t l = 0; l < 9; l++) {
+        const uint64_t c = run_chunk_with(9, 6, l);
+        assert_in_range(l, before[c], before[c + 1] - 1);
+    }
+}
+
 /* The lower chunk's backward is the second of the step, of one micro-batch too.
  */
 static void test_zb_v_once(void **state)
@@ -764,6 +803,8 @@ int main(void)
         cmocka_unit_test(test_zb_h1),
         cmocka_unit_test(test_dualpipe),
         cmocka_unit_test(test_zb_v),
+        cmocka_unit_test(test_interleaved_layers),
+        cmocka_unit_test(test_chunks_of_a_rank),
         cmocka_unit_test(test_zb_v_once),
         cmocka_unit_test(test_dualpipe_v),
         cmocka_unit_test(test_enough_micros),
