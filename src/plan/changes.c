@@ -5,6 +5,8 @@
  */
 #include "plan/plan.h"
 
+#include <string.h>
+
 #include "base/banned.h"
 
 struct option {
@@ -113,6 +115,14 @@ static bool can_run(const struct memplan_report *trial)
            || trial->run.prec.compute != DT_FP32;
 }
 
+/* ZeRO has nothing to share with nobody: what helps then is what else its
+ * engine does, and not what it is asked for. */
+static bool shares_nothing(const struct memplan_report *trial,
+                           const struct option *o)
+{
+    return strcmp(o->key, "zero") == 0 && trial->run.shard <= 1;
+}
+
 /* Each alone, where it helps. */
 static void single(struct search *s, struct memplan_report *r,
                    const struct setup *setup, bool helps[N_OPTIONS])
@@ -121,6 +131,7 @@ static void single(struct search *s, struct memplan_report *r,
         struct setup changed = *setup;
         helps[i] = apply(&changed, options[i].key, options[i].value)
                    && evaluate(s, &changed) && can_run(s->trial)
+                   && !shares_nothing(s->trial, &options[i])
                    && s->trial->memory.device_total < s->now;
         if (!helps[i] || !simulate(s))
             continue;

@@ -186,7 +186,7 @@ static void look_at_rest(struct hunt *h)
 
 static void say_searched(struct memplan_report *r, bool decides)
 {
-    const struct deadline_result *x = &r->deadline;
+    struct deadline_result *x = &r->deadline;
     char text[ASSUMPTION_TEXT], held[80];
     if (r->run.given[KEY_GLOBAL_BATCH])
         str_format(held, sizeof held, "global_batch is held");
@@ -198,7 +198,8 @@ static void say_searched(struct memplan_report *r, bool decides)
                "with the step it has there; %s",
                x->looked, held);
     run_assume(&r->run, KEY_DAYS, text);
-    if (decides && !r->memory.fits)
+    x->too_large = decides && !r->memory.fits;
+    if (x->too_large)
         run_assume(&r->run, KEY_GPUS,
                    "time alone: by its peak the setup does not fit on these "
                    "GPUs (memplan estimate says what would make it)");

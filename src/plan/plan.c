@@ -343,10 +343,32 @@ static void say_beyond_peak(struct memplan_report *r)
     run_assume(&r->run, KEY_COUNT, text);
 }
 
+/* Tokens that are no model's optimum. */
+static memplan_status check_matched(struct memplan_report *r, struct diag *d)
+{
+    const struct run *run = &r->run;
+    if (!run->given[KEY_TOKENS]
+        || (isfinite(r->compute.params) && r->compute.params >= 1))
+        return MEMPLAN_OK;
+    memplan_error *e =
+        diag_add(d, MEMPLAN_E_CONFLICT,
+                 run->budget_flop > 0
+                     ? "%g tokens are more than the budget gives one parameter"
+                     : "%g tokens are no model's optimum by this law",
+                 run->tokens);
+    str_format(e->key, sizeof(e->key), "tokens");
+    diag_hint(e, "say how large the model is: --params, or ask another law: "
+                 "--scaling-law");
+    r->kind = REPORT_NONE;
+    return d->status;
+}
+
 /* A loss below what the law has for any data, or any model. */
 static memplan_status check_reached(struct memplan_report *r, struct diag *d)
 {
     const struct compute_result *c = &r->compute;
+    if (r->run.target_loss == 0 && !r->has_model)
+        return check_matched(r, d);
     if (r->run.target_loss == 0
         || (isfinite(c->params) && isfinite(c->tokens) && c->tokens >= 1))
         return MEMPLAN_OK;

@@ -67,6 +67,7 @@ struct deadline_result {
     bool searched, met;
     double gpus, days, mfu; /* the fewest that are enough; or the fastest */
     uint64_t looked;        /* numbers of GPUs */
+    bool too_large; /* the setup, on as many: the report's own figures */
 };
 
 /* A change that would make it fit, evaluated. */

@@ -413,7 +413,8 @@ double scaling_params(enum scaling_law law, double tokens,
                       const struct law_question *q)
 {
     double low = log_least, high = log_most;
-    if (scaling_tokens(law, exp(high), q) < tokens)
+    if (scaling_tokens(law, exp(high), q) < tokens
+        || scaling_tokens(law, exp(low), q) > tokens)
         return (double)NAN;
     for (int i = 0; i < 100; i++) {
         const double mid = (low + high) / 2;

@@ -19,8 +19,8 @@ struct law_result scaling_optimum(enum scaling_law law, double flops,
 double scaling_tokens(enum scaling_law law, double params,
                       const struct law_question *q);
 
-/* The model that the law matches to so many tokens; NAN: none that anybody will
- * ever have. */
+/* The model that the law matches to so many tokens; NAN: none of 1 to 1e18
+ * parameters. */
 double scaling_params(enum scaling_law law, double tokens,
                       const struct law_question *q);
 

@@ -7,6 +7,7 @@
 
 #include "json/json.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "base/banned.h"
@@ -139,7 +140,7 @@ static double positive(struct reader *r, const struct json *measured,
     if (!v)
         return 1;
     const double x = v->number;
-    const bool fits = v->kind == JSON_NUMBER && x > 0
+    const bool fits = v->kind == JSON_NUMBER && x > 0 && isfinite(x)
                       && (!whole || (x < 0x1p53 && (double)(uint64_t)x >= x));
     if (fits)
         return x;

@@ -192,7 +192,7 @@ static void base(struct config *c, enum kin kin)
     const struct json *where = bits != NULL ? bits : c->root;
     uint64_t n = 0;
     if (bits != NULL && bits->kind == JSON_NUMBER)
-        n = (uint64_t)(bits->number < 0 ? 0 : bits->number);
+        n = bits->number > 0 && bits->number < 64 ? (uint64_t)bits->number : 0;
     else if (bits != NULL && bits->kind == JSON_STRING)
         unit_parse_count(bits->text, &n);
     const bool four =

@@ -496,7 +496,7 @@ static bool is_free_key(struct str key)
 static struct str number_text(const struct json *value, const char *text,
                               size_t len)
 {
-    static const char bytes[] = "+-.0123456789eE";
+    static const char bytes[] = "+-.0123456789eEInfity"; /* Infinity too */
     if (value->text.n > 0)
         return value->text;
     struct str s = { text + value->offset, 0 };

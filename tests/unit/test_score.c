@@ -392,6 +392,8 @@ static const struct {
       "whole number above 0", MEMPLAN_E_RANGE },
     { ROW("throughput", PLAIN, "\"metric\": \"mfu\", \"value\": \"1\""),
       "/measured/value", "number above 0", MEMPLAN_E_RANGE },
+    { ROW("throughput", PLAIN, "\"metric\": \"mfu\", \"value\": Infinity"),
+      "/measured/value", "number above 0", MEMPLAN_E_RANGE },
     { ROW("throughput", PLAIN, "\"metric\": \"mfu\""), "/measured",
       "there is no 'value'", MEMPLAN_E_SCHEMA },
     { ROW("throughput", PLAIN,

@@ -1,0 +1,7 @@
+By time alone a number is enough; that the setup does not fit there is said
+beside it.
+== args
+compute llama-7b --days 10
+== stdout ~
+ days, but does not fit in memory
+by its peak the setup does not fit on these GPUs
