@@ -17,16 +17,23 @@ enum { ROWS = sizeof(rows) / sizeof(rows[0]) };
 /* What str_distance looks at: no name is longer. */
 enum { NAME_MAX_LEN = 63 };
 
-/* Of Ampere and Blackwell, those with HBM are another chip. */
+/* Of Ampere and Blackwell, those with HBM are another chip: GA100 beside GA10x,
+ * which move less than 1e12 bytes a second, GB100 beside GB20x, less than
+ * 3e12. */
+static bool has_hbm(const struct gpu *gpu)
+{
+    return gpu->bandwidth_bytes_s > (gpu->arch == ARCH_AMPERE ? 1e12 : 3e12);
+}
+
 unsigned gpu_capability(const struct gpu *gpu)
 {
     switch (gpu->arch) {
     case ARCH_VOLTA: return 70;
     case ARCH_TURING: return 75;
-    case ARCH_AMPERE: return gpu->bandwidth_bytes_s > 1e12 ? 80 : 86;
+    case ARCH_AMPERE: return has_hbm(gpu) ? 80 : 86;
     case ARCH_ADA: return 89;
     case ARCH_HOPPER: return 90;
-    case ARCH_BLACKWELL: return gpu->bandwidth_bytes_s > 3e12 ? 100 : 120;
+    case ARCH_BLACKWELL: return has_hbm(gpu) ? 100 : 120;
     case ARCH_CDNA2:
     case ARCH_CDNA3:
     case ARCH_CDNA4: break;
@@ -36,14 +43,18 @@ unsigned gpu_capability(const struct gpu *gpu)
 
 uint32_t gpu_threads_per_sm(const struct gpu *gpu)
 {
-    switch (gpu_capability(gpu)) {
-    case 0: return 0;
-    case 75: return 1024;
-    case 86:
-    case 89:
-    case 120: return 1536;
-    default: return 2048;
+    switch (gpu->arch) {
+    case ARCH_VOLTA: return 2048;
+    case ARCH_TURING: return 1024;
+    case ARCH_AMPERE: return has_hbm(gpu) ? 2048 : 1536;
+    case ARCH_ADA: return 1536;
+    case ARCH_HOPPER: return 2048;
+    case ARCH_BLACKWELL: return has_hbm(gpu) ? 2048 : 1536;
+    case ARCH_CDNA2:
+    case ARCH_CDNA3:
+    case ARCH_CDNA4: break;
     }
+    return 0;
 }
 
 size_t gpu_count(void)

@@ -15,13 +15,6 @@ bool zero_fills_bucket(const struct run *run)
     return run->engine == ENGINE_DEEPSPEED && run->zero >= 2;
 }
 
-bool zero_sums_in_fp32(const struct run *run)
-{
-    return run->engine == ENGINE_DEEPSPEED && run->zero == 2
-           && run->prec.grad == DT_FP32 && run->prec.param != DT_FP32
-           && !run_adapts(run);
-}
-
 /* As autograd makes one, whatever they are added up in. */
 static uint64_t arriving_bytes(const struct run *run)
 {
@@ -85,7 +78,7 @@ static uint64_t made_by(const struct stage *s, const struct bucket_content *c,
     if (s->run->zero != 2 || c->tensors == 0)
         return most;
     const bool first = s->run->zero_rank == ZERO_RANK_FIRST;
-    if (zero_sums_in_fp32(s->run))
+    if (run_sums_in_fp32(s->run))
         return first && c->low > 0 ? most : s->share;
     for (uint64_t r = c->low; r <= c->high && (!first || r == 0); r++)
         most = max_u64(most, s->rank[r].whole);
@@ -135,7 +128,7 @@ static void note_reduced(const struct stage *s, struct bucket_fill *f, bool low)
         note_low(s, c, f);
     else if (c->tensors > 0 && casts_back(s->run))
         f->added = div_up(c->elems, s->run->shard);
-    if (c->tensors > 0 && zero_sums_in_fp32(s->run))
+    if (c->tensors > 0 && run_sums_in_fp32(s->run))
         note_summed(s, c, f);
     if (c->tensors > 0 && run_reduces_in_4_bits(s->run))
         f->packed = in_4_bits(s->run, c);
@@ -329,16 +322,15 @@ bool bucket_calm(const struct stage *s, uint32_t position)
 
 const char *zero_partition_label(const struct run *run)
 {
-    return zero_sums_in_fp32(run) ? "gradient partition, in fp32"
-                                  : "gradient partition, tensors whole";
+    return run_sums_in_fp32(run) ? "gradient partition, in fp32"
+                                 : "gradient partition, tensors whole";
 }
 
 /* A later micro-batch makes a second one, and adds it to the first. */
 static uint64_t partitions(const struct stage *s, const struct bucket_fill *f,
                            bool later)
 {
-    return later && 2 * f->partition > s->partition
-                   && !zero_sums_in_fp32(s->run)
+    return later && 2 * f->partition > s->partition && !run_sums_in_fp32(s->run)
                ? 2
                : 1;
 }
@@ -396,7 +388,7 @@ uint64_t bucket_most(const struct stage *s, uint64_t largest)
     const uint64_t grad = dtype_size(run->prec.grad);
     const uint64_t in_it = max_u64(run->reduce_bucket, largest);
     uint64_t most = largest * arriving_bytes(run);
-    if (zero_sums_in_fp32(run))
+    if (run_sums_in_fp32(run))
         most += s->share * FP32;
     if (casts_back(run))
         most += in_it * FP32;

@@ -236,7 +236,7 @@ static void step_zero(struct put *p, const struct stage *s)
         step_implementation(p, s, own);
         return;
     }
-    if (zero_sums_in_fp32(run)) { /* it is flat, and the optimizer's gradient */
+    if (run_sums_in_fp32(run)) { /* it is flat, and the optimizer's gradient */
         engine_zero2_partition(p, s);
         step_implementation(p, s, own);
         return;

@@ -239,7 +239,7 @@ static void zero_partition(struct stage *s, struct zero_layout *l)
         norm = max_u64(norm, zero_norm_bytes(s, r));
     }
     s->norm = norm - s->partition * dtype_size(run->prec.grad);
-    if (zero_sums_in_fp32(run))
+    if (run_sums_in_fp32(run))
         fp32_partition(s, ranks);
 }
 

@@ -515,10 +515,6 @@ uint64_t engine_share(const struct stage *s);
 /* ---- engine_bucket.c: gradients one after another, ZeRO-2 and -3 ---- */
 
 bool zero_fills_bucket(const struct run *run);
-/* Stage 2 keeps an even, flat partition of gradients in fp32, to which those of
- * 16 bits are added (data_types.grad_accum_dtype; DeepSpeed 0.19.8,
- * stage_1_and_2.py, _use_compact_grad_partition_buffer). */
-bool zero_sums_in_fp32(const struct run *run);
 const char *zero_partition_label(const struct run *run);
 void bucket_init(struct stage *s);
 /* Whether what is in the bucket is reduced before a gradient has room. */

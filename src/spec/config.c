@@ -304,6 +304,14 @@ static void hint_theirs(memplan_error *e, const char *words)
     }
 }
 
+static void set_word(struct config *c, const struct json *value,
+                     enum setup_key key, struct str ours)
+{
+    char word[VALUE_MAX];
+    str_format(word, sizeof(word), "%.*s", (int)ours.n, ours.p);
+    config_set(c, value, key, word);
+}
+
 static void do_words(struct config *c, const struct config_row *row,
                      const struct json *value)
 {
@@ -328,9 +336,11 @@ static void do_words(struct config *c, const struct config_row *row,
         hint_theirs(e, row->words);
         return;
     }
-    char word[VALUE_MAX];
-    str_format(word, sizeof(word), "%.*s", (int)ours.n, ours.p);
-    config_set(c, value, row->key, word);
+    struct str also;
+    set_word(c, value, row->key, str_cut(ours, '+', &also));
+    struct str key = str_cut(also, '=', &also);
+    if (key.n > 0)
+        set_word(c, value, setup_find_key(key), also);
 }
 
 static void do_only(struct config *c, const struct config_row *row,

@@ -31,7 +31,8 @@ enum config_write {
 };
 
 /* One key of a dialect, read and written. `path` joins members of objects by
- * '.'; a row of an object is about all below it that has no row of its own. */
+ * '.'; a row of an object is about all below it that has no row of its own. A
+ * word that is only read may set one more key: "theirs=ours+key=value". */
 struct config_row {
     const char *path;
     enum config_rule rule;

@@ -285,8 +285,6 @@ static void split(struct config *c, const char *at)
     n = config_at(c, path);
     if (n != NULL && !is_count(n, 1))
         config_ulysses(c, path);
-    config_flash_kernel(
-        c, below(c, at, "parallelism_config_sp_attn_implementation"));
 }
 
 /* launch.py refuses it of others, and without its flag looks at none of it. */

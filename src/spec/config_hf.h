@@ -35,13 +35,18 @@ const struct json *config_deepspeed_file(const struct config *c);
 /* What programs around TrainingArguments say in words of their own. */
 void config_kin(struct config *c);
 bool config_kin_is_bf16(const struct config *c);
-/* Which FlashAttention a name is; nothing where it is none. */
-void config_flash_kernel(struct config *c, const struct json *value);
 /* "zero3" for a file of ms-swift's; false where it is none of its names. */
 bool config_kin_zero(struct config *c, const struct json *value);
 
 /* GPUs and GPUs of a node, from torchrun's flags. */
 void config_world(struct config *c);
+
+/* A kernel's name says how fast it is too; "sdpa" leaves the choice to PyTorch.
+ * [transformers/modeling_utils.py, hub_kernels.py; LLaMA-Factory; ms-swift] */
+#define CONFIG_FLASH_2 "=flash+attention_kernel=flash2 "
+#define CONFIG_FLASH_3 "=flash+attention_kernel=flash3 "
+#define CONFIG_FLASH_NAMES                                                     \
+    "flash_attention_2" CONFIG_FLASH_2 "flash_attention_3" CONFIG_FLASH_3
 
 /* What Accelerate says of FSDP, in its file (at "fsdp_config.") and as flags of
  * `accelerate launch` (at ""). `words` is the row of a key: written, or only
@@ -105,8 +110,7 @@ void config_world(struct config *c);
         QUIET(at "parallelism_config_sp_seq_length_is_variable"),              \
         WORDS_READ(at "parallelism_config_sp_attn_implementation",             \
                    KEY_ATTENTION,                                              \
-                   "flash_attention_2=flash flash_attention_3=flash "          \
-                   "sdpa=sdpa flex_attention=?")
+                   CONFIG_FLASH_NAMES "sdpa=sdpa flex_attention=?")
 
 /* Flags of `accelerate launch`, beside TrainingArguments or not. */
 #define CONFIG_LAUNCH_ROWS                                                     \

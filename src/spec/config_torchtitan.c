@@ -122,7 +122,7 @@ static const struct config_row rows[] = {
     QUIET("debug"),
 
     /* the model's own */
-    WORDS_READ("model.norm_type", KEY_NORM_KERNEL, /* before April 2025 */
+    WORDS_READ("model.norm_type", KEY_NORM_KERNEL, /* to 17 April 2025, #1115 */
                "rmsnorm=eager fused_rmsnorm=fused compiled_rmsnorm=fused "
                "layernorm= np_layernorm="),
     SHAPE("model"),

@@ -36,12 +36,10 @@ static const struct config_row rows[] = {
     WORDS_READ("model.gradient_checkpointing_enable", KEY_RECOMPUTE,
                "true=full false="),
     WORDS_READ("ds.attn_implementation", KEY_ATTENTION,
-               "flash_attention_2=flash flash_attention_3=flash sdpa= "
-               "eager=eager"),
-    WORDS_READ("attn_impl", KEY_ATTENTION, /* ms-swift */
-               "flash_attn=flash flash_attention_2=flash "
-               "flash_attention_3=flash flash_attention_4=flash sdpa= "
-               "eager=eager flex_attention=?"),
+               CONFIG_FLASH_NAMES "sdpa= eager=eager"),
+    WORDS_READ("attn_impl", KEY_ATTENTION, /* ms-swift; of 4 no times */
+               "flash_attn" CONFIG_FLASH_2 CONFIG_FLASH_NAMES
+               "flash_attention_4=flash sdpa= eager=eager flex_attention=?"),
     LATER("nnodes"), /* torchrun's, in a script */
     LATER("nproc_per_node"),
     LATER("num_gpus"), /* deepspeed's */
@@ -100,16 +98,17 @@ static const struct config_row rows[] = {
     WORDS_READ("peft_use_dora", KEY_LORA_VARIANT, "true=dora false="),
     WORDS_READ("peft_use_rslora", KEY_LORA_VARIANT, "true=rslora false="),
     ONLY("packing", "false"),
-    WORDS_READ(
-        "attn_implementation", KEY_ATTENTION,
-        "flash_attention_2=flash flash_attention_3=flash sdpa= "
-        "eager=eager flex_attention=? xformers=sdpa kernels-community/flash-attn=flash "
-        "kernels-community/flash-attn2=flash "
-        "kernels-community/flash-attn3=flash "
-        "kernels-community/vllm-flash-attn3=flash"),
+    WORDS_READ("attn_implementation", KEY_ATTENTION,
+               CONFIG_FLASH_NAMES
+               "sdpa= eager=eager flex_attention=? xformers=sdpa "
+               "kernels-community/flash-attn" CONFIG_FLASH_2
+               "kernels-community/flash-attn2" CONFIG_FLASH_2
+               "kernels-community/flash-attn3" CONFIG_FLASH_3
+               "kernels-community/vllm-flash-attn3" CONFIG_FLASH_3),
     WORDS_READ("flash_attn", KEY_ATTENTION,
-               "auto= disabled=eager sdpa= fa2=flash fa3=flash "
-               "flash_attention_2=flash true=flash false="),
+               "auto= disabled=eager sdpa= false= fa2" CONFIG_FLASH_2
+               "fa3" CONFIG_FLASH_3 "flash_attention_2" CONFIG_FLASH_2
+               "true" CONFIG_FLASH_2),
     WORDS_READ("enable_liger_kernel", KEY_IMPLEMENTATION,
                "true=hf-liger false="),
     /* axolotl's names */

@@ -449,32 +449,8 @@ bool config_kin_zero(struct config *c, const struct json *value)
     return true;
 }
 
-/* A kernel's name says how fast it is too; "sdpa" leaves the choice to PyTorch.
- * [transformers/modeling_utils.py, hub_kernels.py; LLaMA-Factory; ms-swift] */
-void config_flash_kernel(struct config *c, const struct json *value)
-{
-    static const struct {
-        const char *name, *kernel;
-    } known[] = {
-        { "flash_attention_2", "flash2" },
-        { "flash_attention_3", "flash3" },
-        { "flash_attn", "flash2" },
-        { "fa2", "flash2" },
-        { "fa3", "flash3" },
-        { "kernels-community/flash-attn", "flash2" },
-        { "kernels-community/flash-attn2", "flash2" },
-        { "kernels-community/flash-attn3", "flash3" },
-        { "kernels-community/vllm-flash-attn3", "flash3" },
-    };
-    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
-        if (is_text(value, known[i].name))
-            config_set(c, value, KEY_ATTENTION_KERNEL, known[i].kernel);
-}
-
 static void attention(struct config *c)
 {
-    static const char *const names[] = { "ds.attn_implementation", "attn_impl",
-                                         "attn_implementation", "flash_attn" };
     static const struct {
         const char *flag, *attention, *kernel;
     } flags[] = {
@@ -493,11 +469,6 @@ static void attention(struct config *c)
         if (flags[i].kernel != NULL)
             config_set(c, at, KEY_ATTENTION_KERNEL, flags[i].kernel);
     }
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-        config_flash_kernel(c, config_at(c, names[i]));
-    if (config_is_true(c, "flash_attn"))
-        config_set(c, config_at(c, "flash_attn"), KEY_ATTENTION_KERNEL,
-                   "flash2");
 }
 
 void config_kin(struct config *c)

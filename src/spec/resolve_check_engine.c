@@ -453,22 +453,52 @@ static void check_dtype(const struct run *r, enum setup_key key, bool none_ok,
                          : "use fp32, bf16 or fp16");
 }
 
-/* DeepSpeed's stage 2 adds 16-bit gradients to a partition in fp32 (0.19.8,
- * stage_1_and_2.py, _use_compact_grad_partition_buffer). */
-static bool sums_in_fp32(const struct run *r)
-{
-    return r->zero == 2 && r->prec.grad == DT_FP32
-           && r->offload_optimizer == OFFLOAD_NONE;
-}
-
-/* Stage 1 has an optimizer of its own for bf16 alone; otherwise each parameter
- * has a second gradient, whole (use_grad_accum_attribute), which is not held
- * against anything. */
+/* Stage 1 has an optimizer of its own for fp32 over bf16 alone; otherwise each
+ * parameter has a second gradient, whole (use_grad_accum_attribute), which is
+ * not held against anything. DeepSpeed has such a key since 0.8 (engine.py,
+ * get_data_types), which Megatron-DeepSpeed's runs are older than: theirs is
+ * the pipeline's. */
 static bool has_own_grad_dtype(const struct run *r)
 {
-    return (r->zero == 1 && r->prec.param == DT_BF16
+    if (r->framework == FW_MEGATRON_DEEPSPEED && r->zero >= 2)
+        return false;
+    return (r->zero == 1 && r->prec.param == DT_BF16 && r->prec.grad == DT_FP32
             && r->offload_optimizer == OFFLOAD_NONE)
-           || r->zero == 3 || run_is_bf16_pipeline(r) || sums_in_fp32(r);
+           || r->zero == 3 || run_is_bf16_pipeline(r) || run_sums_in_fp32(r);
+}
+
+/* The stages that would have it, as a hint: "leave it out, or use --zero 3". */
+static void hint_stages(const struct run *r, memplan_error *e)
+{
+    uint64_t stage[4];
+    size_t n = 0;
+    for (uint64_t z = 0; z <= 3; z++) {
+        struct run other = *r;
+        other.zero = z;
+        if (has_own_grad_dtype(&other))
+            stage[n++] = z;
+    }
+    diag_hint(e, "leave it out");
+    for (size_t i = 0; i < n; i++)
+        str_append(e->hint, sizeof(e->hint), "%s%" PRIu64,
+                   i == 0       ? ", or use --zero "
+                   : i + 1 == n ? " or "
+                                : ", ",
+                   stage[i]);
+}
+
+/* Gradients of adapters are few: what stage 2 sums them in is not looked at. */
+static bool refuses_adapters_sum(const struct run *r, struct diag *d)
+{
+    if (r->zero != 2 || !run_adapts(r))
+        return false;
+    memplan_error *e =
+        setup_error(d, MEMPLAN_E_UNSUPPORTED, KEY_GRAD_DTYPE,
+                    "grad_dtype '%s' of adapters in %s under "
+                    "ZeRO-2 is not modelled yet",
+                    dtype_name(r->prec.grad), dtype_name(r->prec.param));
+    hint_stages(r, e);
+    return true;
 }
 
 /* autograd gives a gradient its weight's dtype. Who keeps another one:
@@ -481,6 +511,8 @@ static void check_grad_dtype(const struct run *r, struct diag *d)
         return;
     if (ds ? has_own_grad_dtype(r) : r->engine != ENGINE_DDP)
         return;
+    if (ds && refuses_adapters_sum(r, d))
+        return;
     char stage[RESOLVE_TEXT_MAX] = "";
     if (ds)
         str_format(stage, sizeof(stage), " and zero %" PRIu64, r->zero);
@@ -489,12 +521,8 @@ static void check_grad_dtype(const struct run *r, struct diag *d)
         "grad_dtype '%s' with engine '%s'%s, whose gradients have "
         "the weights' dtype, %s",
         dtype_name(t), ds ? "deepspeed" : "ddp", stage, dtype_name(param));
-    if (ds && r->offload_optimizer != OFFLOAD_NONE)
-        diag_hint(e, "leave it out, or use --zero 3");
-    else if (ds && r->zero == 1)
-        diag_hint(e, "leave it out, or use --zero 2 or 3");
-    else if (ds)
-        diag_hint(e, "leave it out, or use --zero 1 or 3");
+    if (ds)
+        hint_stages(r, e);
     else
         diag_hint(e, "leave it out, or use %s %s",
                   run_adapts(r) ? "--lora-dtype" : "--param-dtype",

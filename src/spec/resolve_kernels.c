@@ -163,10 +163,11 @@ static void resolve_deterministic(struct run *r)
 }
 
 /* transformers' and torchtune's classes are written out in Python; Liger's and
- * PyTorch's since 2.9 (pytorch#153666), which torchtitan calls since March
- * 2025, are one kernel. Before that F.rms_norm was a chain too, as was
- * torchtitan's own (torchtitan/models/norms.py @9dec370, norm_type "rmsnorm").
- */
+ * PyTorch's since 2.9 (pytorch#153666), which torchtitan calls since 19 March
+ * 2025 (torchtitan#985), are one kernel. Before that F.rms_norm was a chain too,
+ * as was torchtitan's own (torchtitan/models/norms.py @9dec370, norm_type
+ * "rmsnorm"). A compiler makes one kernel of either, in layers: the last norm is
+ * not among them. */
 static void resolve_norm(struct run *r, const struct spec *spec)
 {
     const bool hf = resolve_is_hf(r) && r->impl != IMPL_HF_LIGER;
@@ -175,8 +176,10 @@ static void resolve_norm(struct run *r, const struct spec *spec)
         r, KEY_NORM_KERNEL, eager ? NORM_EAGER : NORM_FUSED);
     if (r->impl == IMPL_TORCHTITAN && spec->norm == NORM_RMS)
         resolve_assume(r, KEY_NORM_KERNEL,
-                       "RMSNorm in one kernel, as PyTorch since 2.9 "
-                       "(--norm-kernel)");
+                       "%s in one kernel, as PyTorch since 2.9 "
+                       "(--norm-kernel)",
+                       r->compile ? "the last RMSNorm, which is not compiled,"
+                                  : "RMSNorm");
 }
 
 static void say_attention(struct run *r)

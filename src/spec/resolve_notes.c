@@ -465,13 +465,32 @@ static void say_mask_per_head(struct run *r, const struct spec *spec)
                      r->seq_len);
 }
 
+/* Valid, for a bucket holds one tensor at least; but below 1 KiB, which a norm's
+ * weight of 512 numbers in 16 bits fills, all do, and 25 is what PyTorch's
+ * bucket_cap_mb, which counts MiB, says by itself. */
+enum { DDP_BUCKET_LIKELY = 1024 };
+
+static void say_small_bucket(struct run *r)
+{
+    if (r->given[KEY_DDP_BUCKET] && r->ddp_bucket_bytes < DDP_BUCKET_LIKELY)
+        resolve_note(r, KEY_DDP_BUCKET,
+                     "ddp_bucket counts bytes: of %" PRIu64 " each gradient "
+                     "is a bucket; PyTorch's bucket_cap_mb counts MiB "
+                     "(--ddp-bucket %" PRIu64 "MiB)",
+                     r->ddp_bucket_bytes, r->ddp_bucket_bytes);
+}
+
 static void say_moot_norm(struct run *r, const struct spec *spec)
 {
     const bool own = resolve_is_hf(r) || r->impl == IMPL_TORCHTITAN
                      || r->impl == IMPL_TORCHTUNE;
     if (!r->given[KEY_NORM_KERNEL])
         return;
-    if (!own)
+    if (r->impl == IMPL_PAPER)
+        resolve_note(r, KEY_NORM_KERNEL,
+                     "'norm_kernel' has no effect: of a norm the paper counts "
+                     "the input alone");
+    else if (!own)
         resolve_note(r, KEY_NORM_KERNEL,
                      "'norm_kernel' has no effect: Megatron's norms are one "
                      "kernel");
@@ -511,6 +530,7 @@ void resolve_notes(struct run *r, const struct spec *spec)
     say_moot_parts(r);
     say_moot_mask(r, spec);
     say_moot_norm(r, spec);
+    say_small_bucket(r);
     for (size_t i = 0; i < r->setup.notes; i++)
         resolve_note(r, KEY_COUNT, "%s", r->setup.note[i]);
 }

@@ -751,6 +751,17 @@ static inline bool run_adapts(const struct run *run)
 {
     return run->lora_rank > 0 || run->peft != PEFT_LORA;
 }
+/* Stage 2 keeps an even, flat partition of gradients in fp32, to which those of
+ * 16 bits are added (data_types.grad_accum_dtype; DeepSpeed 0.19.8,
+ * stage_1_and_2.py, _use_compact_grad_partition_buffer). What
+ * Megatron-DeepSpeed ran with added in 16 bits. */
+static inline bool run_sums_in_fp32(const struct run *run)
+{
+    return run->engine == ENGINE_DEEPSPEED && run->zero == 2
+           && run->prec.grad == DT_FP32 && run->prec.param != DT_FP32
+           && run->offload_optimizer == OFFLOAD_NONE && !run_adapts(run)
+           && run->framework != FW_MEGATRON_DEEPSPEED;
+}
 /* Tokens before the words, which go through all layers as these do. */
 static inline bool run_prompts(const struct run *run)
 {

@@ -101,22 +101,44 @@ static void refused(memplan_status status, const char *message, size_t line)
 
 /* ---- tables ---- */
 
+static void check_value(const struct config_row *row, struct str key,
+                        struct str ours)
+{
+    struct setup s = { .notes = 0 };
+    struct diag d;
+    diag_init(&d, NULL);
+    if (setup_set(&s, key, ours, &d) != MEMPLAN_OK)
+        fail_msg("%s: '%.*s' is no value", row->path, (int)ours.n, ours.p);
+}
+
+/* A FlashAttention's name says which kernel it is, but where it has no times
+ * of its own. */
+static void check_flash(const struct config_row *row, struct str theirs,
+                        struct str ours, struct str also)
+{
+    if (row->key == KEY_ATTENTION && row->write == WRITE_NEVER
+        && str_is(ours, "flash") && !str_is(theirs, "flash_attention_4")
+        && !str_is(also, "attention_kernel"))
+        fail_msg("%s: '%.*s' is no kernel", row->path, (int)theirs.n, theirs.p);
+}
+
 /* A table whose row cannot work is a mistake of ours. */
 static void check_words(const struct config_row *row)
 {
     struct str rest = str_of(row->words);
     assert_true(rest.n > 0);
     while (rest.n > 0) {
-        struct str ours;
-        str_cut(str_cut(rest, ' ', &rest), '=', &ours);
+        struct str ours, also;
+        struct str theirs = str_cut(str_cut(rest, ' ', &rest), '=', &ours);
         if (ours.n == 0 || str_is(ours, "?")) /* nothing set, not modelled */
             continue;
-        struct setup s = { .notes = 0 };
-        struct diag d;
-        diag_init(&d, NULL);
-        if (setup_set(&s, str_of(setup_field(row->key)->key), ours, &d)
-            != MEMPLAN_OK)
-            fail_msg("%s: '%.*s' is no value", row->path, (int)ours.n, ours.p);
+        ours = str_cut(ours, '+', &also);
+        check_value(row, str_of(setup_field(row->key)->key), ours);
+        assert_true(also.n == 0 || row->write == WRITE_NEVER);
+        struct str value, key = str_cut(also, '=', &value);
+        check_flash(row, theirs, ours, key);
+        if (also.n > 0)
+            check_value(row, key, value);
     }
 }
 
@@ -506,6 +528,12 @@ static void test_training_args_elsewhere(void **state)
     import("training-args",
            "attn_implementation: kernels-community/vllm-flash-attn3\n");
     has("attention=flash attention_kernel=flash3");
+    import("training-args", "attn_impl: flash_attn\n");
+    has("attention=flash attention_kernel=flash2");
+    import("training-args", "attn_implementation: flash_attention_3\n");
+    has("attention=flash attention_kernel=flash3");
+    import("training-args", "flash_attn: true\n");
+    has("attention=flash attention_kernel=flash2");
     import("training-args", "attn_impl: flash_attention_4\n");
     has("attention=flash attention_kernel=");
     import("training-args", "flash_attn: fa2\n");

@@ -229,6 +229,38 @@ static void suggests_the_nearest(void **state)
     assert_null(gpu_nearest(longer, sizeof longer - 1));
 }
 
+/* deviceQuery's "Maximum number of threads per multiprocessor": one chip of
+ * each capability that the catalogue has. */
+static void threads_of_a_multiprocessor(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name;
+        unsigned capability;
+        uint32_t threads;
+    } chips[] = {
+        { "v100-32gb", 70, 2048 }, { "t4", 75, 1024 },
+        { "a100-80gb", 80, 2048 }, { "rtx-3090", 86, 1536 },
+        { "rtx-4090", 89, 1536 },  { "h100-80gb", 90, 2048 },
+        { "b200", 100, 2048 },     { "rtx-5090", 120, 1536 },
+        { "mi300x", 0, 0 },
+    };
+    enum { CHIPS = sizeof(chips) / sizeof(chips[0]) };
+    for (size_t i = 0; i < CHIPS; i++) {
+        assert_int_equal(gpu_capability(find(chips[i].name)),
+                         chips[i].capability);
+        assert_int_equal(gpu_threads_per_sm(find(chips[i].name)),
+                         chips[i].threads);
+    }
+    for (size_t k = 0; k < gpu_count(); k++) { /* no capability is another */
+        size_t i = 0;
+        while (i < CHIPS && chips[i].capability != gpu_capability(gpu_at(k)))
+            i++;
+        assert_true(i < CHIPS);
+        assert_int_equal(gpu_threads_per_sm(gpu_at(k)), chips[i].threads);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -242,6 +274,7 @@ int main(void)
         cmocka_unit_test(lookup_ignores_case_and_separators),
         cmocka_unit_test(unknown_names_find_nothing),
         cmocka_unit_test(suggests_the_nearest),
+        cmocka_unit_test(threads_of_a_multiprocessor),
     };
     return cmocka_run_group_tests_name("gpu", tests, NULL, NULL);
 }

@@ -548,9 +548,9 @@ static const struct range_hint {
     { "gpu_memory", "9e9GiB", "use 1048576 to 9e+18", NULL },
     { "cuda_context", "0", "use 1 to 1000000000000", "1" },
     { "cuda_context", "0.5", "these are bytes: write 0.5GiB", "0.5GiB" },
-    { "ddp_bucket", "2e15", "use 1024 to 1e+15", "1e15" },
-    { "ddp_bucket", "25", "these are bytes: write 25MiB", "25MiB" },
-    { "ddp_bucket", "0", "use 1024 to 1e+15", "1024" },
+    { "ddp_bucket", "2e15", "use 1 to 1e+15", "1e15" },
+    { "ddp_bucket", "0.5", "these are bytes: write 0.5MiB", "0.5MiB" },
+    { "ddp_bucket", "0", "use 1 to 1e+15", "1" },
     { "lora_dropout", "50", "use 0 to 0.999, or 50%", "50%" },
     { "lora_dropout", "100", "use 0 to 0.999", "0.999" },
     { "lora_dropout", "250%", "use 0 to 0.999", NULL },
@@ -1500,6 +1500,8 @@ static const struct said {
     { "framework=megatron", "as the model's file says", 'g', false },
 
     { "ddp_bucket=1MiB", "'ddp_bucket'", 0, true },
+    { "ddp_bucket=25 gpus=2", "(--ddp-bucket 25MiB)", 0, false },
+    { "ddp_bucket=1024 gpus=2", "ddp_bucket counts", 0, true },
     { "fsdp_units=ends", "'fsdp_units' has no effect without FSDP", 0, false },
     { "zero_bucket=backward framework=deepspeed zero=3",
       "'zero_bucket' has no effect", 0, false },
@@ -1580,7 +1582,12 @@ static const struct said {
     { "implementation=paper recompute_modules=core_attn", "'recompute_modules'",
       0, true },
     { "framework=torchtitan", "RMSNorm in one kernel", 0, false },
+    { "framework=torchtitan compile=true",
+      "the last RMSNorm, which is not compiled, in one kernel", 0, false },
     { "framework=torchtitan norm_kernel=eager", "RMSNorm", 0, true },
+    { "implementation=paper norm_kernel=eager",
+      "'norm_kernel' has no effect: of a norm the paper", 0, false },
+    { "implementation=paper norm_kernel=eager", "Megatron's norms", 0, true },
     { "framework=hf norm_kernel=fused", "'norm_kernel'", 0, true },
     { "framework=megatron norm_kernel=eager",
       "'norm_kernel' has no effect: Megatron's", 0, false },
@@ -1933,9 +1940,23 @@ static const struct bad_layout {
       "dtype, fp32",
       "leave it out, or use --param-dtype bf16", 0 },
     { "zero=0 framework=deepspeed grad_dtype=fp32", C, "grad_dtype",
-      "with engine 'deepspeed' and zero 0", "--zero 1 or 3", 0 },
+      "with engine 'deepspeed' and zero 0", "--zero 1, 2 or 3", 0 },
+    { "zero=0 framework=deepspeed grad_dtype=fp32 precision=fp16-mixed", C,
+      "grad_dtype", "zero 0", "leave it out, or use --zero 2 or 3", 0 },
+    { "zero=1 framework=deepspeed grad_dtype=bf16 precision=fp16-mixed", C,
+      "grad_dtype", "zero 1", "leave it out, or use --zero 3", 0 },
     { "zero=2 grad_dtype=fp16", C, "grad_dtype",
-      "with engine 'deepspeed' and zero 2", "--zero 1 or 3", 0 },
+      "with engine 'deepspeed' and zero 2", "--zero 3", 0 },
+    { "zero=1 framework=deepspeed grad_dtype=fp16", C, "grad_dtype",
+      "with engine 'deepspeed' and zero 1", "--zero 3", 0 },
+    { "zero=2 grad_dtype=fp32 lora_rank=8", U, "grad_dtype",
+      "'fp32' of adapters in bf16 under ZeRO-2", "--zero 1 or 3", 0 },
+    { "zero=2 grad_dtype=fp32 framework=megatron-deepspeed", C, "grad_dtype",
+      "zero 2, whose gradients have the weights' dtype, bf16", "use --zero 1",
+      0 },
+    { "zero=3 grad_dtype=fp32 framework=megatron-deepspeed "
+      "precision=fp16-mixed",
+      C, "grad_dtype", "zero 3, whose gradients have", "leave it out", 0 },
     { "framework=fsdp master_dtype=bf16", C, "master_dtype",
       "master_dtype 'bf16' with engine 'fsdp'",
       "the fp32 shards are the master copy", 0 },
@@ -2133,6 +2154,50 @@ static void impossible_layouts_are_refused(void **state)
     }
 }
 
+/* Each stage that a refused grad_dtype's hint names has it: the hint is taken,
+ * as it is written, for all formats, with adapters, offloading and without. */
+static void follow_stages(const char *pairs, uint64_t *followed)
+{
+    char hint[256], again[256];
+    resolve_as('l', pairs);
+    if (cs.errs.count == 0 || strcmp(cs.slot[0].key, "grad_dtype") != 0)
+        return;
+    (void)snprintf(hint, sizeof(hint), "%s", cs.slot[0].hint);
+    const char *at = strstr(hint, "--zero ");
+    for (at = at ? at + strlen("--zero ") : ""; *at != '\0'; at++) {
+        if (*at < '0' || *at > '3')
+            continue;
+        (void)snprintf(again, sizeof(again), "%s zero=%c", pairs + 7, *at);
+        resolve_as('l', again);
+        if (cs.errs.count != 0)
+            print_error("%s: %s\n", again, cs.slot[0].message);
+        assert_int_equal(cs.errs.count, 0);
+        ++*followed;
+    }
+}
+
+static void hinted_stages_have_the_dtype(void **state)
+{
+    (void)state;
+    static const char *const formats[] = { "bf16-mixed", "fp16-mixed", "fp32",
+                                           "bf16-amp", "fp16-amp" };
+    static const char *const grads[] = { "fp32", "bf16", "fp16" };
+    static const char *const others[] = {
+        "framework=deepspeed", "framework=deepspeed lora_rank=8",
+        "framework=deepspeed offload_optimizer=cpu",
+        "framework=megatron-deepspeed"
+    };
+    uint64_t followed = 0;
+    for (size_t i = 0; i < 4 * 5 * 3 * 4; i++) {
+        char pairs[256];
+        (void)snprintf(pairs, sizeof(pairs),
+                       "zero=%zu %s gpus=8 precision=%s grad_dtype=%s", i % 4,
+                       others[i / 60], formats[i / 12 % 5], grads[i / 4 % 3]);
+        follow_stages(pairs, &followed);
+    }
+    assert_true(followed > 50);
+}
+
 static void all_reasons_are_reported(void **state)
 {
     (void)state;
@@ -2190,6 +2255,7 @@ int main(void)
         cmocka_unit_test(what_has_no_effect_has_none),
         cmocka_unit_test(bare_runs),
         cmocka_unit_test(impossible_layouts_are_refused),
+        cmocka_unit_test(hinted_stages_have_the_dtype),
         cmocka_unit_test(all_reasons_are_reported),
         cmocka_unit_test(reports_without_room),
     };

@@ -483,7 +483,7 @@ static void test_fast_on_less(void **state)
 static void test_buckets(void **state)
 {
     (void)state;
-    memplan_report *small = ESTIMATE("gpt2", "gpus", "2", "ddp_bucket", "1KiB");
+    memplan_report *small = ESTIMATE("gpt2", "gpus", "2", "ddp_bucket", "1");
     memplan_report *one = ESTIMATE("gpt2", "gpus", "2", "ddp_bucket", "1e12");
     const struct simulated *a = &small->memory.stage[0].sim;
     const struct simulated *b = &one->memory.stage[0].sim;
