@@ -113,6 +113,7 @@ enum { NCCL_VOLTA_SHARE = 2 };
  * 06-2025). */
 #define NVME_NODE_READ_BYTES_S 10e9
 #define NVME_WRITE_SHARE 0.5
+#define NVME_SOURCE "deepspeedai/DeepSpeed, blogs/deepnvme"
 
 /* Shortest file that DeepSpeed swaps a tensor to, and what it rounds up to
  * (runtime/swap_tensor/utils.py, MIN_AIO_BYTES, AIO_ALIGNED_BYTES; one thread,

@@ -520,11 +520,24 @@ static void put_end(struct put *p, const struct stage *s, unsigned end)
         put_unit_done(p, s, m->position, m->later, (enum unit_done)(end - 1));
 }
 
-bool moment_has_slot(const struct stage *s, const struct instant *when)
+static bool has_slot(const struct stage *s, const struct instant *when,
+                     enum slot_kind slot)
 {
-    return stage_others_kept(s, when->position, when->slot, when->later)
-               != NEVER
-           && (when->slot != SLOT_WEIGHT || when->phase != PHASE_RECOMPUTE);
+    return stage_others_kept(s, when->position, slot, when->later) != NEVER
+           && (slot != SLOT_WEIGHT || when->phase != PHASE_RECOMPUTE);
+}
+
+bool moment_next_slot(const struct stage *s, struct instant *when)
+{
+    const bool first = when->slot == SLOT_FORWARD;
+    for (unsigned k = when->slot + 1; k < SLOT_KINDS; k++) {
+        if (!has_slot(s, when, (enum slot_kind)k))
+            continue;
+        when->slot = (enum slot_kind)k;
+        return true;
+    }
+    when->slot = SLOT_BACKWARD;
+    return first;
 }
 
 /* Whole backwards and halves of one leave others in flight. */
@@ -533,20 +546,16 @@ static void put_fullest_slot(struct put *p, const struct stage *s,
 {
     uint64_t most = 0;
     p->slot = SLOT_BACKWARD;
-    for (unsigned k = SLOT_BACKWARD; k < SLOT_KINDS && s->splits; k++) {
-        const struct instant when = { p->m->phase, p->m->position, p->m->later,
-                                      (enum slot_kind)k };
-        if (!moment_has_slot(s, &when))
-            continue;
+    struct instant when = { p->m->phase, p->m->position, p->m->later,
+                            SLOT_FORWARD };
+    while (s->splits && moment_next_slot(s, &when)) {
         struct moment m = *p->m;
-        struct put q = { .m = &m,
-                         .only = COMP_COUNT,
-                         .slot = (enum slot_kind)k };
+        struct put q = { .m = &m, .only = COMP_COUNT, .slot = when.slot };
         put(&q, s);
         p->over = p->over || q.over;
         if (m.total > most) {
             most = m.total;
-            p->slot = (enum slot_kind)k;
+            p->slot = when.slot;
         }
     }
     put(p, s);

@@ -157,7 +157,8 @@ static struct tensor_sums sums_of(const struct stage *s)
                 add_tensor(&x, s->run, t);
         }
     }
-    end_group(&x, s->run);
+    if (x.group != 0)
+        end_group(&x, s->run);
     return x;
 }
 
@@ -245,17 +246,39 @@ static void zero3_gradients(struct offload_result *o, const struct stage *s)
               elements(own - s->stays, dtype_size(run->prec.param)));
 }
 
+static struct disk_bytes disk_of(const struct stage *s,
+                                 const struct tensor_sums *x)
+{
+    const struct run *run = s->run;
+    const uint64_t own = s->sum.own_elems;
+    struct disk_bytes d = { .groups = x->groups };
+    if (run->offload_optimizer == OFFLOAD_NVME && own > 0) {
+        d.swapped = own - x->steps_in_memory;
+        d.gradients = d.swapped * stepped(run);
+        d.states = d.gradients + moments(s) / own * d.swapped;
+    }
+    if (run->offload_params == OFFLOAD_NVME) {
+        d.weights = own - x->in_memory;
+        d.stepped = d.weights * dtype_size(run->prec.param);
+        d.each_pass = d.stepped + x->frozen_bytes;
+    }
+    return d;
+}
+
+void offload_disk(struct disk_bytes *d, const struct stage *s)
+{
+    const struct tensor_sums x = sums_of(s);
+    *d = disk_of(s, &x);
+}
+
 /* Buffers of one sub-group each, as many as are set; states and gradients in
  * files (swap_tensor/optimizer_utils.py). */
 static void zero3_swapped(struct offload_result *o, const struct stage *s,
                           const struct tensor_sums *x)
 {
     const struct run *run = s->run;
-    const uint64_t own = s->sum.own_elems - x->steps_in_memory;
+    const struct disk_bytes d = disk_of(s, x);
     const uint64_t size = stepped(run);
-    const uint64_t states =
-        own * size
-        + (s->sum.own_elems == 0 ? 0 : moments(s) / s->sum.own_elems * own);
     add(o, OFFLOAD_ON_PINNED, "swap buffers of the optimizer",
         (struct product){
             "buffers * elements * bytes",
@@ -263,32 +286,15 @@ static void zero3_swapped(struct offload_result *o, const struct stage *s,
             { run->optimizer_buffers, aligned(s->sub_group, size), size },
             true });
     add(o, OFFLOAD_ON_HOST, "states of sub-groups within 1 MiB",
-        sum("bytes", moments(s) + s->sum.own_elems * size - states));
+        sum("bytes", moments(s) + s->sum.own_elems * size - d.states));
     add(o, OFFLOAD_ON_DISK, "master weights and optimizer moments",
-        sum("bytes", states));
-    add(o, OFFLOAD_ON_DISK, GRADS, elements(own, size));
-    moves(o, OFFLOAD_TO_DISK, GRADS, elements(own, size));
-    moves(o, OFFLOAD_TO_DISK, "states, stepped", sum("bytes", states));
-    moves(o, OFFLOAD_FROM_DISK, GRADS, elements(own, size));
-    moves(o, OFFLOAD_FROM_DISK, "states, to be stepped", sum("bytes", states));
-}
-
-void offload_disk(struct disk_bytes *d, const struct stage *s)
-{
-    const struct run *run = s->run;
-    const struct tensor_sums x = sums_of(s);
-    const uint64_t own = s->sum.own_elems, size = stepped(run);
-    *d = (struct disk_bytes){ .groups = div_up(own, max_u64(s->sub_group, 1)) };
-    if (run->offload_optimizer == OFFLOAD_NVME && own > 0) {
-        const uint64_t away = own - x.steps_in_memory;
-        d->gradients = away * size;
-        d->states = away * size + moments(s) / own * away;
-    }
-    if (run->offload_params == OFFLOAD_NVME) {
-        const uint64_t w = dtype_size(run->prec.param);
-        d->stepped = (own - x.in_memory) * w;
-        d->each_pass = d->stepped + x.frozen_bytes;
-    }
+        sum("bytes", d.states));
+    add(o, OFFLOAD_ON_DISK, GRADS, elements(d.swapped, size));
+    moves(o, OFFLOAD_TO_DISK, GRADS, elements(d.swapped, size));
+    moves(o, OFFLOAD_TO_DISK, "states, stepped", sum("bytes", d.states));
+    moves(o, OFFLOAD_FROM_DISK, GRADS, elements(d.swapped, size));
+    moves(o, OFFLOAD_FROM_DISK, "states, to be stepped",
+          sum("bytes", d.states));
 }
 
 static void zero3_optimizer(struct offload_result *o, const struct stage *s,
@@ -318,15 +324,14 @@ static void zero3_swapped_weights(struct offload_result *o,
 {
     const struct run *run = s->run;
     const uint64_t w = dtype_size(run->prec.param);
-    const uint64_t away = s->sum.own_elems - x->in_memory;
-    const uint64_t read = away * w + x->frozen_bytes;
+    const struct disk_bytes d = disk_of(s, x);
     add(o, OFFLOAD_ON_PINNED, "swap buffers of weights",
         (struct product){
             "buffers * elements * bytes",
             "# * # * #",
             { run->param_buffers, aligned(run->param_buffer_elems, w), w },
             true });
-    if (away != 0)
+    if (d.weights != 0)
         add(o, OFFLOAD_ON_PINNED, "a sub-group's weights on their way back",
             (struct product){ "elements * bytes",
                               "# * #",
@@ -334,10 +339,10 @@ static void zero3_swapped_weights(struct offload_result *o,
                               true });
     add(o, OFFLOAD_ON_DISK, "weights",
         sum("bytes", s->sum.own_elems * w + x->frozen_bytes));
-    moves(o, OFFLOAD_TO_DISK, "weights, stepped", elements(away, w));
+    moves(o, OFFLOAD_TO_DISK, "weights, stepped", elements(d.weights, w));
     moves(o, OFFLOAD_FROM_DISK, "weights of each pass",
           (struct product){
-              "bytes * passes", "# * #", { read, passes, 0 }, false });
+              "bytes * passes", "# * #", { d.each_pass, passes, 0 }, false });
 }
 
 static void zero3_weights(struct offload_result *o, const struct stage *s,

@@ -133,21 +133,13 @@ static void note(struct peak *best, const struct stage *s,
 static bool look_at_slots(struct peak *best, const struct stage *s,
                           struct instant when)
 {
-    struct moment m, most = { .total = 0 };
+    struct moment m, most = { .op = "" };
     bool ok = true;
-    for (unsigned k = SLOT_BACKWARD; k < SLOT_KINDS; k++) {
-        when.slot = (enum slot_kind)k;
-        if (!moment_has_slot(s, &when))
-            continue;
+    while (moment_next_slot(s, &when)) {
         ok = moment_in_slot(&m, s, &when) && ok;
         note(best, s, &m, when.slot);
         if (m.total > most.total)
             most = m;
-    }
-    if (most.total == 0) {
-        when.slot = SLOT_BACKWARD;
-        ok = moment_in_slot(&most, s, &when) && ok;
-        note(best, s, &most, when.slot);
     }
     if (ok)
         keep_fuller(best, s, &most);
@@ -161,8 +153,8 @@ static bool look(struct peak *best, const struct stage *s, enum phase phase,
     const bool forward = phase == PHASE_FORWARD || phase == PHASE_LOSS;
     struct moment m;
     if (back && s->splits)
-        return look_at_slots(best, s,
-                             (struct instant){ phase, position, later, 0 });
+        return look_at_slots(
+            best, s, (struct instant){ phase, position, later, SLOT_FORWARD });
     if (!moment_at(&m, s, phase, position, later))
         return false;
     note(best, s, &m, forward ? SLOT_FORWARD : SLOT_BACKWARD);

@@ -171,10 +171,12 @@ struct offload_result {
     uint64_t host, host_node, pinned_node, disk_node, node_gpus;
 };
 
-/* Of a rank's files: states that a step reads and writes, in so many sub-groups;
- * gradients; weights that each pass reads, and of those the stepped ones. */
+/* Of a rank's files: elements that a step swaps, their states, which it reads
+ * and writes, in so many sub-groups, and gradients; elements of trained weights,
+ * bytes of them, and with frozen ones what each pass reads. */
 struct disk_bytes {
-    uint64_t groups, states, gradients, each_pass, stepped;
+    uint64_t groups, swapped, states, gradients;
+    uint64_t weights, stepped, each_pass;
 };
 
 struct memory_result {
@@ -255,7 +257,9 @@ struct comm_result {
     X(TIME_OPTIMIZER, "optimizer", "optimizer step",                           \
       "bytes of states, gradients and weights / (bandwidth * share)")          \
     X(TIME_OFFLOAD, "offload", "transfers to and from the host",               \
-      "bytes / rate of the link")
+      "sum over the link's rows below: bytes / rate, less what hides them")    \
+    X(TIME_DISK, "disk", "transfers to and from disks",                        \
+      "sum over the disks' rows below: bytes / rate, less what hides them")
 #define TIME_PART_ENUM(id, key, text, rule) id,
 enum time_part { TIME_PART_MAP(TIME_PART_ENUM) TIME_PARTS };
 #undef TIME_PART_ENUM

@@ -355,7 +355,9 @@ struct instant {
 };
 bool moment_in_slot(struct moment *m, const struct stage *s,
                     const struct instant *when);
-bool moment_has_slot(const struct stage *s, const struct instant *when);
+/* Sets the slot to the next kind of backward that the moment has, from
+ * SLOT_FORWARD on; a whole one where it has none. False: there are no more. */
+bool moment_next_slot(const struct stage *s, struct instant *when);
 /* What other micro-batches have of it: TERM_IN_FLIGHT. */
 uint64_t moment_of_others(const struct stage *s, const struct instant *when);
 
@@ -491,6 +493,7 @@ void megatron_stays(struct stage *s);
 
 /* ---- offload.c ---- */
 
+/* What of the stage is on its node's disks. */
 void offload_disk(struct disk_bytes *d, const struct stage *s);
 /* What of the stage lies beside its GPU; no sums of a node. */
 void fold_offload(struct offload_result *o, const struct stage *s);

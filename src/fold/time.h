@@ -12,11 +12,17 @@
 #include "data/kernel.h"
 
 struct time_log;
+struct copy_note;
 
 /* Time that a host takes to start a kernel, autograd's work included: PyTorch
  * forward, and backward, where no Python runs. */
 #define HOST_FORWARD_S 14e-6
 #define HOST_BACKWARD_S 8e-6
+/* Share of the link's rate that copies from and to pinned memory reach
+ * (stas00/ml-engineering, network: 55 of 63 GB/s). */
+#define HOST_LINK_SHARE 0.87
+#define HOST_LINK_SOURCE                                                       \
+    "stas00/ml-engineering, network: 0.87 of the link's rate"
 
 /* The machine as a run sees it. */
 struct clock {
@@ -136,6 +142,10 @@ bool time_beside_gpu(struct beside_gpu *x, const struct program *p,
                      const struct run *run, struct arena *a);
 void time_offload(struct time_result *out, const struct clock *c,
                   const struct resident *x);
+/* Seconds of a copy that nothing hides. */
+double time_copy(const struct run *run, const struct copy_note *x);
+/* Whose rate it runs at; NULL of parts that are no copies. */
+const char *time_copy_source(enum time_part part, const struct run *run);
 
 /* ---- time_pipe.c ---- */
 
@@ -189,18 +199,34 @@ struct wire_note {
 struct overlap_note {
     double message, computing, times;
 };
-enum { TIME_LOG_KERNELS = 8, TIME_LOG_WIRES = 24, TIME_LOG_OVERLAPS = 24 };
+/* Bytes of a rank on their way to or from what is kept beside the GPU, so many
+ * times, beside so many seconds. Over the link (TIME_OFFLOAD) one way, `read`;
+ * of disks (TIME_DISK) both, which share them. */
+struct copy_note {
+    enum time_part part;
+    const char *name;
+    double read, written;
+    double beside, times;
+};
+enum {
+    TIME_LOG_KERNELS = 8,
+    TIME_LOG_WIRES = 24,
+    TIME_LOG_OVERLAPS = 24,
+    TIME_LOG_COPIES = 16
+};
 struct time_log {
     struct kernel_note kernel[TIME_LOG_KERNELS];
     struct wire_note wire[TIME_LOG_WIRES];
     struct overlap_note overlap[TIME_LOG_OVERLAPS];
-    unsigned n_kernels, n_wires, n_overlaps;
+    struct copy_note copy[TIME_LOG_COPIES];
+    unsigned n_kernels, n_wires, n_overlaps, n_copies;
 };
 void time_log_kernel(struct time_log *log, struct kernel_note note);
 /* Once each. */
 void time_log_wire(struct time_log *log, struct wire_note note);
 void time_log_overlap(struct time_log *log, double message, double computing,
                       double times);
+void time_log_copy(struct time_log *log, struct copy_note note);
 
 /* fold_time() with the messages between replicas logged. */
 bool fold_time_logged(struct time_result *out, const struct program *p,

@@ -7,6 +7,9 @@
 #include "fold/fold.h"
 #include "fold/time.h"
 
+#include "base/count.h"
+#include "data/constants.h"
+
 #include <inttypes.h>
 #include <math.h>
 
@@ -41,6 +44,12 @@ void time_log_overlap(struct time_log *log, double message, double computing,
     if (log->n_overlaps < TIME_LOG_OVERLAPS && message > 0 && times > 0)
         log->overlap[log->n_overlaps++] =
             (struct overlap_note){ message, computing, times };
+}
+
+void time_log_copy(struct time_log *log, struct copy_note note)
+{
+    if (log->n_copies < TIME_LOG_COPIES)
+        log->copy[log->n_copies++] = note;
 }
 
 /* ---- kernels of a block ---- */
@@ -177,6 +186,7 @@ static void explain_block(struct explanation *x, const struct clock *clock,
     for (uint32_t i = 0; i < b->op_count; i++) {
         h->op = &c.p->op[b->op_first + i];
         h->log.n_kernels = h->log.n_wires = h->log.n_overlaps = 0;
+        h->log.n_copies = 0;
         time_op(&h->time, &c, h->op);
         if (sum_op(&h->time) > 0)
             keep(top, h);
@@ -222,6 +232,49 @@ static void explain_wires(struct explanation *x, const struct clock *c,
     }
 }
 
+/* ---- what is kept beside the GPU ---- */
+
+static const char *disk_numbers(struct arena *a, const struct run *run,
+                                const struct copy_note *n)
+{
+    const double ranks = (double)min_u64(run->gpus, run->gpus_per_node);
+    const double reads = run->nvme_bytes_s, writes = reads * NVME_WRITE_SHARE;
+    if (n->written <= 0)
+        return NUMBERS(a, "# * max(0, # * # / # - #)", n->times, n->read, ranks,
+                       reads, n->beside);
+    if (n->read <= 0)
+        return NUMBERS(a, "# * max(0, # * # / # - #)", n->times, n->written,
+                       ranks, writes, n->beside);
+    return NUMBERS(a, "# * max(0, # * # / # + # * # / # - #)", n->times,
+                   n->read, ranks, reads, n->written, ranks, writes, n->beside);
+}
+
+static void explain_copy(struct explanation *x, const struct run *run,
+                         const struct copy_note *n)
+{
+    const bool disk = n->part == TIME_DISK;
+    explain_add(
+        x,
+        (struct explain_entry){
+            .section = "time of a step",
+            .name = arena_printf(x->arena, "%s: %s",
+                                 disk ? "disks" : "host's link", n->name),
+            .unit = "s",
+            .value = time_copy(run, n),
+            .formula = disk ? "times * max(0, bytes * ranks of a node / rate - "
+                              "what hides it)"
+                            : "times * max(0, bytes / (rate * share) - what "
+                              "hides it)",
+            .numbers =
+                disk ? disk_numbers(x->arena, run, n)
+                     : NUMBERS(x->arena, "# * max(0, # / (# * #) - #)",
+                               n->times, n->read, run->gpu.host_link_bytes_s,
+                               HOST_LINK_SHARE, n->beside),
+            .equation = "step-time",
+            .source = time_copy_source(n->part, run),
+            .depth = 2 });
+}
+
 bool fold_time_explain(struct explanation *x, const struct program *p,
                        const struct run *run)
 {
@@ -230,12 +283,14 @@ bool fold_time_explain(struct explanation *x, const struct program *p,
     struct time_log *log = ARENA_NEW(x->arena, struct time_log, 1);
     if (log == NULL)
         return false;
-    log->n_kernels = log->n_wires = log->n_overlaps = 0;
+    log->n_kernels = log->n_wires = log->n_overlaps = log->n_copies = 0;
     clock_init(&c, p, run);
     for (uint32_t b = 0; b < p->n_blocks; b++)
         explain_block(x, &c, &p->block[b]);
     if (!fold_time_logged(&again, p, run, x->arena, log))
         return false;
     explain_wires(x, &c, log);
+    for (unsigned i = 0; i < log->n_copies; i++)
+        explain_copy(x, run, &log->copy[i]);
     return !x->failed;
 }

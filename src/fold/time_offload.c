@@ -14,9 +14,6 @@
 
 #include "base/banned.h"
 
-/* Share of the link's rate that copies from and to pinned memory reach
- * (stas00/ml-engineering, network: 55 of 63 GB/s). */
-#define HOST_LINK_SHARE 0.87
 /* Seconds in which a node's CPUs update an element by Adam: 11.6e9 in 8.2 s by
  * DeepSpeedCPUAdam, in 56 s by PyTorch's, of one process
  * (deepspeedai/DeepSpeed, pull request 735). */
@@ -62,43 +59,100 @@ bool time_beside_gpu(struct beside_gpu *x, const struct program *p,
     return !(part || on_disk(run)) || look_at_stage(x, p, run, a);
 }
 
-static double over_link(const struct clock *c, double bytes)
+static double link_rate(const struct run *run)
 {
-    return bytes / (c->run->gpu.host_link_bytes_s * HOST_LINK_SHARE);
-}
-
-/* So many times: what is computed does not cover of a copy beside it. */
-static void beside(struct time_result *out, double copy, double computing,
-                   double times)
-{
-    out->part[TIME_OFFLOAD] += times * fmax(0, copy - computing);
+    return run->gpu.host_link_bytes_s * HOST_LINK_SHARE;
 }
 
 /* All ranks of a node share its disks. */
-static double from_disk(const struct run *run, uint64_t bytes)
+static double on_disks(const struct run *run, double read, double written)
 {
-    const uint64_t ranks = min_u64(run->gpus, run->gpus_per_node);
-    return (double)bytes * (double)ranks / run->nvme_bytes_s;
+    const double ranks = (double)min_u64(run->gpus, run->gpus_per_node);
+    return (read + written / NVME_WRITE_SHARE) * ranks / run->nvme_bytes_s;
 }
 
-static double to_disk(const struct run *run, uint64_t bytes)
+double time_copy(const struct run *run, const struct copy_note *x)
 {
-    return from_disk(run, bytes) / NVME_WRITE_SHARE;
+    const double seconds = x->part == TIME_DISK
+                               ? on_disks(run, x->read, x->written)
+                               : x->read / link_rate(run);
+    return x->times * fmax(0, seconds - x->beside);
 }
 
-/* Shards of weights come for each pass, ahead of it, those on a disk too. */
+const char *time_copy_source(enum time_part part, const struct run *run)
+{
+    if (part == TIME_OFFLOAD)
+        return HOST_LINK_SOURCE;
+    if (part != TIME_DISK)
+        return NULL;
+    return run->given[KEY_NVME_BANDWIDTH] ? "--nvme-bandwidth" : NVME_SOURCE;
+}
+
+static void copied(struct time_result *out, const struct clock *c,
+                   struct copy_note x)
+{
+    const double seconds = time_copy(c->run, &x);
+    out->part[x.part] += seconds;
+    if (c->log != NULL && x.read + x.written > 0 && x.times > 0)
+        time_log_copy(c->log, x);
+}
+
+/* Over the link. */
+static void link_moves(struct time_result *out, const struct clock *c,
+                       struct copy_note x)
+{
+    x.part = TIME_OFFLOAD;
+    copied(out, c, x);
+}
+
+static void disks_move(struct time_result *out, const struct clock *c,
+                       struct copy_note x)
+{
+    x.part = TIME_DISK;
+    copied(out, c, x);
+}
+
+/* Shards of weights come for each pass, ahead of it. */
 static void weights_come(struct time_result *out, const struct clock *c,
-                         const struct resident *x)
+                         const struct resident *x, double weights)
 {
     const struct run *run = c->run;
-    const double m = (double)run->grad_accum;
-    const double once = fmax(over_link(c, x->shard_bytes),
-                             from_disk(run, x->there->disk.each_pass));
-    if (run->offload_params == OFFLOAD_NONE)
+    struct copy_note pass = { .name = "weights for forward",
+                              .read = weights,
+                              .beside = x->forward,
+                              .times = (double)run->grad_accum };
+    link_moves(out, c, pass);
+    if (is_fsdp(run) && !run->reshard)
         return;
-    beside(out, once, x->forward, m);
-    if (!is_fsdp(run) || run->reshard)
-        beside(out, once, x->back, m);
+    pass.name = "weights for backward";
+    pass.beside = x->back;
+    link_moves(out, c, pass);
+}
+
+/* What of them is on disks, and the last micro-batch's gradients, written beside
+ * its backward: what the disks take for both is hidden once, by what is computed
+ * or comes over the link meanwhile. */
+static void disks_beside_passes(struct time_result *out, const struct clock *c,
+                                const struct resident *x, double link)
+{
+    const struct disk_bytes *d = &x->there->disk;
+    const double m = (double)c->run->grad_accum;
+    struct copy_note pass = { .name = "weights for forward",
+                              .read = (double)d->each_pass,
+                              .beside = fmax(x->forward, link),
+                              .times = m };
+    disks_move(out, c, pass);
+    pass.name = "weights for backward";
+    pass.beside = fmax(x->back, link);
+    pass.times = m - 1;
+    disks_move(out, c, pass);
+    pass.name = d->each_pass == 0 ? "gradients of the last backward"
+                : d->gradients == 0
+                    ? "weights for the last backward"
+                    : "weights for the last backward, and its gradients";
+    pass.written = (double)d->gradients;
+    pass.times = 1;
+    disks_move(out, c, pass);
 }
 
 /* Gradients go down beside backward: in ZeRO-3 those summed so far come up
@@ -111,25 +165,32 @@ static void gradients_go(struct time_result *out, const struct clock *c,
     const double m = (double)run->grad_accum;
     const double moved = x->own_elems * x->there->share;
     const double size = (double)dtype_size(run->prec.grad);
-    const double wide = over_link(c, 4 * moved);
+    struct copy_note each = { .name = "gradients of a micro-batch",
+                              .read = size * moved,
+                              .beside = x->back,
+                              .times = m };
+    struct copy_note wide = { .name = "gradients for the step",
+                              .read = FP32 * moved,
+                              .times = 1 };
     switch (run->engine) {
     case ENGINE_DEEPSPEED:
         if (run->zero < 3) {
-            beside(out, wide, x->back, 1);
-            break;
+            wide.beside = x->back;
+        } else {
+            each.read = size * x->own_elems;
+            link_moves(out, c, each);
         }
-        beside(out, over_link(c, size * x->own_elems), x->back, m);
-        beside(out, wide, 0, 1);
+        link_moves(out, c, wide);
         break;
     case ENGINE_FSDP:
     case ENGINE_FSDP2:
-        beside(out, over_link(c, size * moved), x->back,
-               run->grad_sync == SYNC_LAST ? 1 : m);
+        each.times = run->grad_sync == SYNC_LAST ? 1 : m;
+        link_moves(out, c, each);
         break;
     case ENGINE_DDP:
     case ENGINE_MEGATRON:
     case ENGINE_MEGATRON_FSDP:
-    case ENGINE_COUNT: beside(out, wide, 0, 1); break;
+    case ENGINE_COUNT: link_moves(out, c, wide); break;
     }
 }
 
@@ -143,8 +204,11 @@ static void weights_return(struct time_result *out, const struct clock *c,
         return;
     const double size = run->engine == ENGINE_DEEPSPEED
                             ? (double)dtype_size(run->prec.param)
-                            : 4;
-    beside(out, over_link(c, size * moved), 0, 1);
+                            : FP32;
+    link_moves(out, c,
+               (struct copy_note){ .name = "stepped weights",
+                                   .read = size * moved,
+                                   .times = 1 });
 }
 
 /* All ranks of a node share its CPUs. */
@@ -182,30 +246,65 @@ static void layers_wait(struct time_result *out, const struct clock *c,
     const double n = (double)c->run->away_layers;
     const double m = (double)c->run->grad_accum;
     const double beside_them = layers - n > 1 ? layers - 2 : 0;
-    const double copies = over_link(c, n * x->layer_bytes);
-    beside(out, copies, beside_them * x->layer_forward, m);
-    beside(out, copies, beside_them * x->layer_back, m);
+    struct copy_note copies = { .name = "what layers keep",
+                                .read = n * x->layer_bytes,
+                                .beside = beside_them * x->layer_forward,
+                                .times = m };
+    link_moves(out, c, copies);
+    copies.beside = beside_them * x->layer_back;
+    link_moves(out, c, copies);
 }
 
 /* Sub-groups of the optimizer's states come from the disk, are stepped in so
  * many seconds, and go back, one after the other. Piped, the next is read, or the
  * last one written, beside that: reads and writes share the disks
- * (pipelined_optimizer_swapper.py). Their gradients were written beside backward,
- * and stepped weights are, before the next sub-group. */
-static void sub_groups_swap(struct time_result *out, const struct run *run,
+ * (pipelined_optimizer_swapper.py). Stepped weights are written before the next
+ * sub-group. */
+static void sub_groups_swap(struct time_result *out, const struct clock *c,
                             const struct resident *x, double stepping)
 {
+    const struct run *run = c->run;
     const struct disk_bytes *d = &x->there->disk;
-    const double n = (double)max_u64(d->groups, 1), step = stepping / n;
-    const double in = from_disk(run, d->states + d->gradients) / n;
-    const double back = to_disk(run, d->states) / n;
+    const double n = (double)max_u64(d->groups, 1);
+    const double in = (double)(d->states + d->gradients) / n;
+    const double back = (double)d->states / n;
     const double read = run->pipeline_read ? in : 0;
     const double written = run->pipeline_write ? back : 0;
-    const double bare = in - read + back - written;
-    beside(out, to_disk(run, d->gradients), x->back, 1);
-    out->part[TIME_OFFLOAD] +=
-        n * bare + read + written + (n - 1) * fmax(0, read + written - step);
-    out->part[TIME_OFFLOAD] += to_disk(run, d->stepped);
+    disks_move(out, c,
+               (struct copy_note){ .name = "states of sub-groups",
+                                   .read = in - read,
+                                   .written = back - written,
+                                   .times = n });
+    disks_move(out, c,
+               (struct copy_note){ .name = "states of the first "
+                                           "sub-group",
+                                   .read = read,
+                                   .written = written,
+                                   .times = 1 });
+    disks_move(out, c,
+               (struct copy_note){ .name = "states beside another "
+                                           "sub-group's step",
+                                   .read = read,
+                                   .written = written,
+                                   .beside = stepping / n,
+                                   .times = n - 1 });
+    disks_move(out, c,
+               (struct copy_note){ .name = "stepped weights",
+                                   .written = (double)d->stepped,
+                                   .times = 1 });
+}
+
+/* Checkpoints go as they are made, and come back ahead of their backward. */
+static void checkpoints_wait(struct time_result *out, const struct clock *c,
+                             const struct resident *x)
+{
+    struct copy_note kept = { .name = "checkpoints",
+                              .read = x->checkpoint_bytes,
+                              .beside = x->forward,
+                              .times = (double)c->run->grad_accum };
+    link_moves(out, c, kept);
+    kept.beside = x->back;
+    link_moves(out, c, kept);
 }
 
 void time_offload(struct time_result *out, const struct clock *c,
@@ -214,17 +313,19 @@ void time_offload(struct time_result *out, const struct clock *c,
     const struct run *run = c->run;
     const double share = x->there->share;
     const double stepping = updated_on_host(run, share * x->own_elems);
-    weights_come(out, c, x);
+    const double weights =
+        run->offload_params == OFFLOAD_NONE ? 0 : x->shard_bytes;
+    weights_come(out, c, x, weights);
     if (share > 0) {
         gradients_go(out, c, x);
         weights_return(out, c, x);
         out->part[TIME_OPTIMIZER] += stepping;
     }
-    if (on_disk(run))
-        sub_groups_swap(out, run, x, stepping);
+    if (on_disk(run)) {
+        disks_beside_passes(out, c, x, weights / link_rate(run));
+        sub_groups_swap(out, c, x, stepping);
+    }
     if (run->away_layers > 0)
         layers_wait(out, c, x);
-    const double kept = over_link(c, x->checkpoint_bytes);
-    beside(out, kept, x->forward, (double)run->grad_accum);
-    beside(out, kept, x->back, (double)run->grad_accum);
+    checkpoints_wait(out, c, x);
 }

@@ -367,20 +367,26 @@ static double one_at_a_time(const struct pipe *x)
     return (double)x->run->grad_accum * sum;
 }
 
+/* Rounds that show a pace, the two before the last, which ends the order; the
+ * one before them still fills the pipeline. What they show is more than the
+ * busiest rank's time where it is so by more than sums of doubles are off. */
+enum { PACE_ROUNDS = 2, PACE_ROUNDS_RUN = 1 + PACE_ROUNDS + 1 };
+#define PACE_OFF 1e-9
+
 /* Chunks of unequal length make all ranks wait in every round of an interleaved
- * order: for a micro-batch there is more than the busiest rank's time, which the
- * last two rounds but one show. */
+ * order: a micro-batch takes more than the busiest rank's time. */
 static double pace(const struct simulation *s)
 {
     const struct pipe *x = s->x;
     const uint64_t p = x->run->pp, rounds = s->micros / p;
     const double busy = pipe_busy(x);
-    if (x->run->schedule != SCHED_INTERLEAVED || rounds < 4)
+    if (x->run->schedule != SCHED_INTERLEAVED || rounds < PACE_ROUNDS_RUN)
         return busy;
     const double *done =
         &s->done[cell(s, false, pipe_busiest(x), (rounds - 1) * p)];
-    const double seen = (done[0] - *(done - 2 * p)) / (double)(2 * p);
-    return seen > busy * (1 + 1e-9) ? seen : busy;
+    const uint64_t micros = PACE_ROUNDS * p;
+    const double seen = (done[0] - *(done - micros)) / (double)micros;
+    return seen > busy * (1 + PACE_OFF) ? seen : busy;
 }
 
 /* So many run, the rest at their pace. */

@@ -381,6 +381,7 @@ static void explain_time(struct explanation *x, const struct memplan_report *r)
                                    .source =
                                        calibration_words(x->arena, &r->run) });
     for (int i = 0; i < TIME_PARTS; i++) {
+        const char *source = time_copy_source((enum time_part)i, &r->run);
         if (t->part[i] <= 0)
             continue;
         add(x, (struct explain_entry){
@@ -391,7 +392,7 @@ static void explain_time(struct explanation *x, const struct memplan_report *r)
                    .formula = time_part_rule((enum time_part)i),
                    .numbers = "",
                    .equation = i < TIME_TP ? "kernels" : "step-time",
-                   .source = t->source,
+                   .source = source == NULL ? t->source : source,
                    .depth = 1 });
     }
 }

@@ -12,6 +12,7 @@
 #include "fold/time.h"
 
 #include "base/unit.h"
+#include "data/constants.h"
 
 #include <math.h>
 #include <string.h>
@@ -307,22 +308,27 @@ static void say_moved(struct memplan_report *r)
     static const enum setup_key keys[] = { KEY_OFFLOAD_OPTIMIZER,
                                            KEY_OFFLOAD_PARAMS,
                                            KEY_OFFLOAD_ACTIVATIONS };
+    char text[ASSUMPTION_TEXT];
+    bool moved = false, disk = false;
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
-        if (!r->run.given[keys[i]] || r->run.setup.v[keys[i]].n == OFFLOAD_NONE
-            || r->run.given[KEY_MFU])
-            continue;
-        const bool disk = r->run.setup.v[keys[i]].n == OFFLOAD_NVME;
-        if (disk && r->run.given[KEY_NVME_BANDWIDTH])
-            return;
-        run_assume(&r->run, disk ? KEY_NVME_BANDWIDTH : KEY_HOST_BANDWIDTH,
-                   disk ? "a node's disks read 10 GB/s and write half of that, "
-                          "as four of PCIe 4 did, whatever else its processes "
-                          "do (--nvme-bandwidth)"
-                        : "copies to the host and back run at the link's rate, "
-                          "Adam there as fast as where it was timed "
-                          "(--host-bandwidth)");
-        return;
+        const int64_t where = r->run.setup.v[keys[i]].n;
+        moved = moved || (r->run.given[keys[i]] && where != OFFLOAD_NONE);
+        disk = disk || (r->run.given[keys[i]] && where == OFFLOAD_NVME);
     }
+    if (r->run.given[KEY_MFU])
+        return;
+    if (moved)
+        run_assume(&r->run, KEY_HOST_BANDWIDTH,
+                   "copies to the host and back run at the link's rate, Adam "
+                   "there as fast as where it was timed (--host-bandwidth)");
+    str_format(
+        text, sizeof text,
+        "a node's disks read %.0f GB/s and write %.0f, as four of PCIe 4 "
+        "did, whatever else its processes do (--nvme-bandwidth)",
+        NVME_NODE_READ_BYTES_S / 1e9,
+        NVME_NODE_READ_BYTES_S * NVME_WRITE_SHARE / 1e9);
+    if (disk && !r->run.given[KEY_NVME_BANDWIDTH])
+        run_assume(&r->run, KEY_NVME_BANDWIDTH, text);
 }
 
 /* Nothing computes faster than its peak: what is given of its speed is wrong. */

@@ -6,6 +6,7 @@
 #include "spec/setup.h"
 
 #include "base/unit.h"
+#include "data/constants.h"
 #include "json/json.h"
 
 #include <inttypes.h>
@@ -17,6 +18,8 @@
 /* ---- the table ---- */
 
 static const memplan_field fields[KEY_COUNT] = {
+#define AS_TEXT(x) #x
+#define TEXT_OF(x) AS_TEXT(x)
 #define KEY(id, key, type, choices, default_text, min, max, group, doc, ph)    \
     [KEY_##id] = {                                                             \
         key, MEMPLAN_TYPE_##type, choices, default_text, group, doc, ph, min,  \

@@ -1,0 +1,6 @@
+Weights on a disk beside states on the host: both are said.
+== args
+estimate llama-7b --zero 3 --gpus 8 --offload-optimizer cpu --offload-params nvme --fast
+== stdout ~
+  - copies to the host and back run at the link's rate, Adam there as fast as where it was timed (--host-bandwidth)
+  - a node's disks read 10 GB/s and write 5, as four of PCIe 4 did, whatever else its processes do (--nvme-bandwidth)
