@@ -9,13 +9,15 @@
 struct tally {
     struct count group[PG_COUNT];
     struct count trainable, buffers;
+    struct count originals; /* of modules whose trained copies are in `group` */
+    struct count copies;    /* in `group`, of another block's */
     struct count words_in, words_out; /* tables with a row for each word */
     bool head_is_table;               /* tied: products use the input's */
 };
 
 static void add_words(struct tally *t, const struct tensor *w, struct count n)
 {
-    if (w->tied)
+    if (w->tied || w->elsewhere)
         t->head_is_table |= w->group == PG_HEAD;
     else if (w->group == PG_HEAD)
         t->words_out = count_add(t->words_out, n);
@@ -31,10 +33,16 @@ static void add_block(struct tally *t, const struct program *p,
         const struct count n = PROD(w->full_elems, times);
         if (w->role == ROLE_BUFFER)
             t->buffers = count_add(t->buffers, n);
-        if (w->role == ROLE_PARAM && w->words)
-            add_words(t, w, n);
-        if (w->role != ROLE_PARAM || w->tied)
+        if (w->role == ROLE_PARAM && w->original && !w->tied)
+            t->originals = count_add(t->originals, n);
+        if (w->role != ROLE_PARAM || w->original)
             continue;
+        if (w->words)
+            add_words(t, w, n);
+        if (w->tied)
+            continue;
+        if (w->elsewhere)
+            t->copies = count_add(t->copies, n);
         t->group[w->group] = count_add(t->group[w->group], n);
         if ((w->trainable && !w->dropped)
             || w->in_vain) /* as requires_grad says */
@@ -42,14 +50,19 @@ static void add_block(struct tally *t, const struct program *p,
     }
 }
 
-/* Parameters that one token uses: of E experts only k. */
+/* The model's own parameters that one token uses: of E experts only k. This is
+ * the N of 6ND, of tokens per parameter and of the laws, whatever PEFT adds: of
+ * an original and its copies one computes, and adapters only change what the
+ * frozen weights do. */
 static uint64_t active_params(const struct params_result *r,
-                              const struct spec *spec)
+                              const struct tally *t, const struct spec *spec)
 {
+    const uint64_t added = r->group[PG_ADAPTER] + t->originals.v + t->copies.v;
+    const uint64_t own = r->total - added;
     if (spec->experts == 0)
-        return r->total;
+        return own;
     const uint64_t each = r->group[PG_EXPERT] / spec->experts;
-    return r->total - each * (spec->experts - spec->experts_per_token);
+    return own - each * (spec->experts - spec->experts_per_token);
 }
 
 /* How vendors publish it: OpenAI leaves out the table that is only looked up,
@@ -57,7 +70,7 @@ static uint64_t active_params(const struct params_result *r,
 static void count_active(struct params_result *r, const struct tally *t,
                          const struct spec *spec)
 {
-    r->active = active_params(r, spec);
+    r->active = active_params(r, t, spec);
     r->active_without_input =
         r->active - (t->head_is_table ? 0 : t->words_in.v);
     r->active_without_words = r->active - t->words_in.v - t->words_out.v;
@@ -80,6 +93,7 @@ bool fold_params(struct params_result *out, const struct program *p,
         out->group[g] = t.group[g].v;
         total = count_add(total, t.group[g]);
     }
+    total = count_add(total, t.originals); /* as named_parameters() has them */
     out->total = total.v;
     out->trainable = t.trainable.v;
     out->frozen = out->total - out->trainable;

@@ -100,6 +100,8 @@ struct tensor {
     bool apart;           /* of a layer in that block, which an engine wraps */
     bool tied;            /* another block's tensor again (head: the
                             embedding's) */
+    bool original;        /* frozen, beside its trained copy */
+    bool elsewhere;       /* a trained copy of another block's */
     bool again;           /* tied, and its gradient is added to that of the
                             block that has the tensor */
     uint64_t grad_copies; /* its gradient is as large as so many of it: of the

@@ -798,8 +798,10 @@ tensor_id build_param(struct builder *b, const struct param *q)
         t->bytes = dtype_bytes_of(t->dtype, t->elems);
     }
     t->full_elems = q->full_elems == 0 ? t->elems : q->full_elems;
-    if (q->statistic || q->original)
+    if (q->statistic)
         t->full_elems = 0;
+    t->original = q->original;
+    t->elsewhere = q->elsewhere;
     keep_original(b, q, id);
     return id;
 }

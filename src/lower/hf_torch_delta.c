@@ -383,7 +383,9 @@ static uint64_t low_backward(const struct builder *b, const struct delta *r,
     const uint64_t keys = hf_size(b, in[1]);
     if (c == 1) /* nothing but the scores' has a gradient yet */
         return square + values > 2 * keys ? square + values - 2 * keys : 0;
-    if (c == 2) /* most of what is kept is gone by then */
+    /* of two, by the time the second chunk's sums exist the 16-bit copies that
+       were kept for the last chunk are gone, and these are larger */
+    if (c == 2)
         return 0;
     return most + most / c + values / c;
 }

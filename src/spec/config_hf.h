@@ -32,6 +32,12 @@ void config_hf_put_optim(struct emit *e, const struct run *r);
  * launcher's; NULL where neither names one. */
 const struct json *config_deepspeed_file(const struct config *c);
 
+/* PEFT's modules_to_save, whatever the file calls it: a list, or names with
+ * commas or spaces between; and ensure_weight_tying beside it. */
+void config_full_modules(struct config *c, const struct json *of);
+void config_full_tying(struct config *c, const struct json *at,
+                       const struct json *of);
+
 /* What programs around TrainingArguments say in words of their own. */
 void config_kin(struct config *c);
 bool config_kin_is_bf16(const struct config *c);

@@ -6,6 +6,7 @@
  * prompt_tuning/config.py, p_tuning/config.py, prefix_tuning/config.py, 0.21]
  */
 #include "spec/config_emit.h"
+#include "spec/config_hf.h"
 #include "spec/peft_names.h"
 
 #include <string.h>
@@ -162,60 +163,110 @@ static uint32_t modules_at(struct config *c, const char *path,
 
 /* ---- what rows alone do not say ---- */
 
+/* ms-swift fills in the last two itself (swift/pipelines/train/tuner.py,
+ * get_modules_to_save). */
 static const struct {
     const char *name, *word;
 } saved[] = {
-    { "embed_tokens", "embed" }, { "lm_head", "head" },
-    { "norm", "norm" },          { "multi_modal_projector", "projector" },
-    { "wte", "embed" },          { "embed_in", "embed" },
-    { "embed_out", "head" },     { "ln_f", "norm" },
+    { "embed_tokens", "embed" },  { "lm_head", "head" },
+    { "norm", "norm" },           { "multi_modal_projector", "projector" },
+    { "wte", "embed" },           { "embed_in", "embed" },
+    { "embed_out", "head" },      { "ln_f", "norm" },
+    { "all-embedding", "embed" }, { "all-norm", "norm" },
 };
-enum { SAVED = sizeof(saved) / sizeof(saved[0]) };
+enum { SAVED = sizeof(saved) / sizeof(saved[0]), SAVED_LIST = 80 };
 
-static void full_modules(struct config *c)
+/* By the end of a module's name, as PEFT finds it. */
+static bool add_saved(struct config *c, const struct json *at, struct str name,
+                      char list[SAVED_LIST])
 {
-    enum { LIST = 80 };
-    char list[LIST] = "";
-    const struct json *of = config_at(c, "modules_to_save");
-    if (of == NULL || of->kind != JSON_ARRAY)
-        return;
-    for (const struct json *one = of->child; one != NULL; one = one->next) {
-        size_t i = 0;
-        while (
-            i < SAVED
-            && (one->kind != JSON_STRING || !str_is(one->text, saved[i].name)))
-            i++;
-        if (i == SAVED) {
-            diag_hint(config_bad(c, one, MEMPLAN_E_UNSUPPORTED,
-                                 "a module that is trained in full is not "
-                                 "modelled"),
-                      "known are embed_tokens, lm_head, norm and "
-                      "multi_modal_projector");
-            return;
+    struct str end = name;
+    for (size_t i = name.n; i > 0 && end.n == name.n; i--)
+        if (name.p[i - 1] == '.')
+            end = (struct str){ name.p + i, name.n - i };
+    for (size_t i = 0; i < SAVED; i++)
+        if (str_is(end, saved[i].name)) {
+            str_append(list, SAVED_LIST, "%s%s", list[0] != '\0' ? "," : "",
+                       saved[i].word);
+            return true;
         }
-        str_append(list, LIST, "%s%s", list[0] != '\0' ? "," : "",
-                   saved[i].word);
-    }
+    diag_hint(config_bad(c, at, MEMPLAN_E_UNSUPPORTED,
+                         "'%.*s', trained in full, is not modelled",
+                         (int)(name.n < 40 ? name.n : 40), name.p),
+              "known are embed_tokens, lm_head, norm and "
+              "multi_modal_projector");
+    return false;
+}
+
+/* One name, or several with commas or spaces between. */
+static bool add_all_saved(struct config *c, const struct json *at,
+                          char list[SAVED_LIST])
+{
+    if (at->kind != JSON_STRING)
+        return add_saved(c, at, (struct str){ "", 0 }, list);
+    struct str rest = at->text, left;
+    while (rest.n > 0)
+        for (struct str w = str_cut(rest, ',', &rest); w.n > 0; w = left) {
+            const struct str name = str_cut(w, ' ', &left);
+            if (name.n > 0 && !add_saved(c, at, name, list))
+                return false;
+        }
+    return true;
+}
+
+void config_full_modules(struct config *c, const struct json *of)
+{
+    char list[SAVED_LIST] = "";
+    const struct json *one = of->kind == JSON_ARRAY ? of->child : of;
+    for (; one != NULL; one = of->kind == JSON_ARRAY ? one->next : NULL)
+        if (!add_all_saved(c, one, list))
+            return;
     if (list[0] != '\0')
         config_set(c, of, KEY_LORA_FULL_MODULES, list);
 }
 
+static bool knows_end(struct str names)
+{
+    bool found = false;
+    struct str left;
+    while (names.n > 0)
+        for (struct str w = str_cut(names, ',', &names); w.n > 0; w = left) {
+            const struct str name = str_cut(w, ' ', &left);
+            found |= str_is(name, "embed_tokens") || str_is(name, "lm_head");
+        }
+    return found;
+}
+
 /* PEFT looks for these two names alone, so that of GPT-2's wte it makes a copy
  * (utils/constants.py, EMBEDDING_LAYER_NAMES). */
-static void tying(struct config *c)
+void config_full_tying(struct config *c, const struct json *at,
+                       const struct json *of)
 {
-    const struct json *at = config_at(c, "ensure_weight_tying");
-    const struct json *of = config_at(c, "modules_to_save");
     bool found = false;
-    if (at == NULL || of == NULL || of->kind != JSON_ARRAY)
-        return;
-    for (const struct json *one = of->child; one != NULL; one = one->next)
-        found = found
-                || (one->kind == JSON_STRING
-                    && (str_is(one->text, "embed_tokens")
-                        || str_is(one->text, "lm_head")));
-    if (found)
+    const struct json *one = of->kind == JSON_ARRAY ? of->child : of;
+    for (; one != NULL; one = of->kind == JSON_ARRAY ? one->next : NULL)
+        found |= one->kind == JSON_STRING && knows_end(one->text);
+    if (found) {
         config_set_json(c, at, KEY_ENSURE_WEIGHT_TYING);
+        return;
+    }
+    if (at->kind == JSON_BOOL && at->truth)
+        config_note(c,
+                    "'%.*s' has no effect: PEFT knows embed_tokens and lm_head "
+                    "alone",
+                    (int)at->key.n, at->key.p);
+    config_set(c, at, KEY_ENSURE_WEIGHT_TYING, "false");
+}
+
+static void full_modules(struct config *c)
+{
+    const struct json *of = config_at(c, "modules_to_save");
+    const struct json *at = config_at(c, "ensure_weight_tying");
+    if (of == NULL || of->kind != JSON_ARRAY)
+        return;
+    config_full_modules(c, of);
+    if (at != NULL)
+        config_full_tying(c, at, of);
 }
 
 /* What it scales changes no byte; only names are looked at. */
@@ -369,7 +420,6 @@ static void together(struct config *c)
     ranks(c);
     alphas(c);
     full_modules(c);
-    tying(c);
     encoder(c);
     refuse_others(c);
     c->s->peft_layers = shape_at(c, "num_layers");

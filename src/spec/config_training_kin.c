@@ -286,6 +286,25 @@ static bool trains_adapters(struct config *c, enum kin kin, bool *lora)
     return false;
 }
 
+/* What they hand to PEFT as modules_to_save: LLaMA-Factory's, ms-swift's, TRL's
+ * and Axolotl's word for it, and Axolotl's for ensure_weight_tying. */
+static void full_modules(struct config *c, bool lora)
+{
+    const struct json *of = FIRST_OF(c, "additional_target", "modules_to_save",
+                                     "lora_modules_to_save");
+    const struct json *tying = config_at(c, "peft_ensure_weight_tying");
+    if (of == NULL)
+        return;
+    if (!lora) {
+        config_note(c, "%.*s has no effect without adapters", (int)of->key.n,
+                    of->key.p);
+        return;
+    }
+    config_full_modules(c, of);
+    if (tying != NULL)
+        config_full_tying(c, tying, of);
+}
+
 /* These libraries' scripts hand these to peft and bitsandbytes. LLaMA-Factory
  * and ms-swift train adapters of rank 8 on all products by default, TRL of 16
  * on what peft has for the model; axolotl says all.
@@ -300,6 +319,7 @@ static void adapters(struct config *c, enum kin kin)
     bool lora = false;
     if (!trains_adapters(c, kin, &lora))
         return;
+    full_modules(c, lora);
     if (!lora) {
         if (rank != NULL)
             config_note(c, "%.*s without adapters: all is trained",

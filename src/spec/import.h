@@ -199,6 +199,8 @@ bool import_has_parts(const struct import *im);
 void import_parts(struct import *im, struct spec *out, struct arena *a);
 /* Chooses the family by the name of a model type; false if it is not known. */
 bool import_named(struct import *im, const char *type);
+/* Whether the class has not that key of its family's. */
+bool import_lacks(const struct import *im, const char *key);
 /* Decodes im->object as im->family. */
 void import_object(struct import *im, struct spec *out, struct arena *a);
 

@@ -272,8 +272,11 @@ static void resolve_full(struct run *r, const struct spec *spec)
         r->lora_full |= ends;
     else if (tied && (r->lora_full & ends) != 0)
         resolve_note(r, KEY_LORA_FULL_MODULES,
-                     "PEFT trains copies of the words' table, and unties the "
-                     "head (--ensure-weight-tying)");
+                     r->given[KEY_ENSURE_WEIGHT_TYING]
+                         ? "PEFT trains copies of the words' table, and unties "
+                           "the head"
+                         : "PEFT trains copies of the words' table, and unties "
+                           "the head (--ensure-weight-tying)");
     r->setup.v[KEY_LORA_FULL_MODULES].n = r->lora_full;
 }
 

@@ -143,7 +143,24 @@ static const struct other_name {
     { "qwen3_5_moe_vision", FAM_QWEN3_VISION },
 };
 
+/* Keys of a family's that a class of it has not. */
+static const struct {
+    const char *type, *key;
+} lacking[] = {
+    { "qwen3_5_vision", "deepstack_visual_indexes" },
+    { "qwen3_5_moe_vision", "deepstack_visual_indexes" },
+};
+
 /* ---- which family ---- */
+
+bool import_lacks(const struct import *im, const char *key)
+{
+    for (size_t i = 0; i < COUNT_OF(lacking); i++)
+        if (strcmp(im->model_type, lacking[i].type) == 0
+            && strcmp(key, lacking[i].key) == 0)
+            return true;
+    return false;
+}
 
 static bool find_family(struct str text, enum family *out)
 {

@@ -351,8 +351,8 @@ static void read_list(struct import *im, const struct layer_list *l,
 {
     const struct json *at = json_member(im->object, l->key);
     const bool empty = at && at->kind == JSON_ARRAY && at->child == NULL;
-    if (l->list == LIST_DEEP && strncmp(im->model_type, "qwen3_5", 7) == 0)
-        return; /* its tower is Qwen3-VL's without them */
+    if (import_lacks(im, l->key))
+        return;
     if (l->list == LIST_DEEP
         && (!at || at->kind == JSON_NULL || at->kind == JSON_ARRAY)) {
         read_mergers(im, at, out, a);

@@ -111,8 +111,8 @@ METHODS = [
 def method(name, setup, config):
     settings = {"model_type": name, **(TIED.get(name) or MODELS[name])}
     model = peft.get_peft_model(counts.build(settings), config)
-    trained, _ = model.get_nb_trainable_parameters()  # what print_trainable_parameters() prints
-    return dict(config=settings, setup=setup, trainable=trained)
+    trained, total = model.get_nb_trainable_parameters()  # what print_trainable_parameters() prints
+    return dict(config=settings, setup=setup, trainable=trained, all=total)
 
 
 def main():

@@ -430,6 +430,8 @@ static bool check_count(const char *line, size_t len)
     snprintf(name, sizeof(name), "%s", strstr(line, "model_type"));
     bool bad =
         differs("trainable", name, r.trainable, number_of(root, "trainable"));
+    if (json_member(root, "all") != NULL)
+        bad |= differs("parameters", name, r.total, number_of(root, "all"));
     if (!run_adapts(&f.run)) {
         bad |=
             differs("parameters", name, r.total, number_of(root, "parameters"));
