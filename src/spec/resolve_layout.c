@@ -185,6 +185,29 @@ static void resolve_mics(struct run *r, uint64_t ranks)
         r->setup.v[KEY_MICS_SHARD_SIZE].n = r->shard;
 }
 
+/* Groups with all states each. Megatron's instances of the distributed
+ * optimizer are as many for experts, and have to come out even
+ * (parallel_state.py, intra_partial_expert_data_parallel_size). */
+static void shard_experts(struct run *r, const struct spec *spec,
+                          uint64_t instances, struct diag *d)
+{
+    const uint64_t all = r->expert_shard;
+    const bool megatron =
+        r->engine == ENGINE_MEGATRON || r->engine == ENGINE_MEGATRON_FSDP;
+    if (megatron && spec->experts != 0 && all % instances != 0) {
+        memplan_error *e =
+            setup_error(d, MEMPLAN_E_CONFLICT, KEY_SHARD_DEGREE,
+                        "shard_degree %" PRIu64 " makes %" PRIu64
+                        " groups, which the %" PRIu64
+                        " ranks that hold the same experts do not split into",
+                        r->shard, instances, all);
+        diag_hint(e, "leave it out");
+        return;
+    }
+    r->expert_shard = r->engine == ENGINE_MEGATRON ? max_u64(all / instances, 1)
+                                                   : min_u64(all, r->shard);
+}
+
 /* Experts are spread over all ranks of a stage, tp included: Megatron's
  * parallel_state.py, expert data parallel = tp cp dp / (etp ep). */
 static void shard_states(struct run *r, const struct spec *spec, struct diag *d)
@@ -220,15 +243,8 @@ static void shard_states(struct run *r, const struct spec *spec, struct diag *d)
         return;
     resolve_mics(r, copies * ranks);
     r->expert_shard = copies * stage / (r->ep * r->etp);
-    if (!r->given[KEY_SHARD_DEGREE] && !r->mics)
-        return;
-    /* Megatron's instances of the distributed optimizer are as many for
-       experts (parallel_state.py, intra_partial_expert_data_parallel) */
-    const uint64_t instances = copies * ranks / r->shard;
-    if (r->engine == ENGINE_MEGATRON)
-        r->expert_shard = max_u64(r->expert_shard / instances, 1);
-    else
-        r->expert_shard = min_u64(r->expert_shard, r->shard);
+    if (r->given[KEY_SHARD_DEGREE] || r->mics)
+        shard_experts(r, spec, copies * ranks / r->shard, d);
 }
 
 /* Megatron splits experts like everything else unless told otherwise
