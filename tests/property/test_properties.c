@@ -20,43 +20,8 @@
 #include "fold/trace.h"
 #include "plan/report_data.h"
 
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define SANITIZED
-#endif
-#elif defined(__SANITIZE_ADDRESS__)
-#define SANITIZED
-#endif
-#ifdef SANITIZED /* slow */
-enum { DEFAULT_RUNS = 450 };
-#else
-enum { DEFAULT_RUNS = 3000 };
-#endif
+#include "trials.h"
 
-/* ---- random choices (splitmix64) ---- */
-
-static uint64_t next(uint64_t *seed)
-{
-    uint64_t z = (*seed += 0x9e3779b97f4a7c15u);
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return z ^ (z >> 31);
-}
-
-static const char *pick(uint64_t *seed, const char *const *words)
-{
-    size_t n = 0;
-    while (words[n] != NULL)
-        n++;
-    return words[next(seed) % n];
-}
-
-#define PICK(seed, ...) pick((seed), (const char *const[]){ __VA_ARGS__, NULL })
-
-/* A setup as text, so that a failure can name it and a variant change it. */
-struct choice {
-    const char *key, *value; /* NULL: not given */
-};
 enum { FIRST_ADAPTER = 33, FIRST_EIGHT = 76, FIRST_PART = 82, CHOICES = 87 };
 struct trial {
     uint64_t index;
@@ -820,13 +785,6 @@ static memplan_report *estimate_as(const struct trial *t, bool fast)
 static memplan_report *estimate(const struct trial *t)
 {
     return estimate_as(t, true);
-}
-
-static uint64_t runs(void)
-{
-    const char *text = getenv("MEMPLAN_PROPERTY_RUNS");
-    const unsigned long n = text == NULL ? 0 : strtoul(text, NULL, 10);
-    return n == 0 ? DEFAULT_RUNS : n;
 }
 
 /* ---- properties ---- */

@@ -21,38 +21,8 @@
 
 #include "plan/report_data.h"
 
-enum { DEFAULT_RUNS = 3000 };
+#include "trials.h"
 
-static uint64_t runs(void)
-{
-    const char *text = getenv("MEMPLAN_PROPERTY_RUNS");
-    const unsigned long n = text == NULL ? 0 : strtoul(text, NULL, 10);
-    return n == 0 ? DEFAULT_RUNS : n;
-}
-
-/* ---- random choices (splitmix64) ---- */
-
-static uint64_t next(uint64_t *seed)
-{
-    uint64_t z = (*seed += 0x9e3779b97f4a7c15u);
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return z ^ (z >> 31);
-}
-
-static const char *pick(uint64_t *seed, const char *const *words)
-{
-    size_t n = 0;
-    while (words[n] != NULL)
-        n++;
-    return words[next(seed) % n];
-}
-
-#define PICK(seed, ...) pick((seed), (const char *const[]){ __VA_ARGS__, NULL })
-
-struct choice {
-    const char *key, *value; /* NULL: not given */
-};
 enum { CHOICES = 24, TEXT_MAX = 1024 };
 struct trial {
     const char *model;

@@ -48,6 +48,16 @@ static struct text view(const memplan_report *r, memplan_format format)
     return t;
 }
 
+static void first_stage(const memplan_report *r, struct arena *a,
+                        struct stage *s, struct trace *t)
+{
+    struct memory_fold *f = ARENA_NEW(a, struct memory_fold, 1);
+    assert_non_null(f);
+    assert_true(memory_fold_init(f, &r->program, &r->run, a));
+    stage_init(s, f, 0, 0);
+    assert_true(trace_stage(t, f, s, TRACE_LATER, a));
+}
+
 /* Every death has its birth before it; what is left is what rests. */
 static void test_births_and_deaths(void **state)
 {
@@ -55,13 +65,10 @@ static void test_births_and_deaths(void **state)
     memplan_report *r = ESTIMATE("gpt2", "gpus", "8", "zero", "2", "grad_accum",
                                  "3", "recompute", "full");
     struct arena a;
-    struct memory_fold f;
     struct stage s;
     struct trace t;
     arena_init(&a, NULL);
-    assert_true(memory_fold_init(&f, &r->program, &r->run, &a));
-    stage_init(&s, &f, 0, 0);
-    assert_true(trace_stage(&t, &f, &s, TRACE_LATER, &a));
+    first_stage(r, &a, &s, &t);
     uint64_t *size = ARENA_NEW(&a, uint64_t, (size_t)t.next_id + 1);
     for (size_t i = 0; i < t.n; i++) {
         const struct trace_event *e = &t.event[i];
@@ -83,14 +90,11 @@ static uint64_t births_of(const char *gpu, uint64_t bytes)
                                  "precision", "bf16-amp", "micro_batch", "8",
                                  "seq_len", "512", "optimizer_impl", "fused");
     struct arena a;
-    struct memory_fold f;
     struct stage s;
     struct trace t;
     uint64_t n = 0;
     arena_init(&a, NULL);
-    assert_true(memory_fold_init(&f, &r->program, &r->run, &a));
-    stage_init(&s, &f, 0, 0);
-    assert_true(trace_stage(&t, &f, &s, TRACE_LATER, &a));
+    first_stage(r, &a, &s, &t);
     for (size_t i = 0; i < t.n; i++)
         n += t.event[i].birth && t.event[i].bytes == bytes;
     arena_release(&a);
@@ -136,16 +140,6 @@ static struct pieces pieces_of(const struct trace *t, const char *name)
         p.largest = e->bytes > p.largest ? e->bytes : p.largest;
     }
     return p;
-}
-
-static void first_stage(const memplan_report *r, struct arena *a,
-                        struct stage *s, struct trace *t)
-{
-    struct memory_fold *f = ARENA_NEW(a, struct memory_fold, 1);
-    assert_non_null(f);
-    assert_true(memory_fold_init(f, &r->program, &r->run, a));
-    stage_init(s, f, 0, 0);
-    assert_true(trace_stage(t, f, s, TRACE_LATER, a));
 }
 
 /* What random layouts have shown once in ten thousand. */
@@ -430,13 +424,10 @@ static void test_reduced_after_copies(void **state)
     const uint64_t layer = 4 * 4096 * 4096 + 3 * 4096 * 11008 + 2 * 4096;
     const uint64_t norm = 2 * 4096;
     struct arena a;
-    struct memory_fold f;
     struct stage s;
     struct trace t;
     arena_init(&a, NULL);
-    assert_true(memory_fold_init(&f, &r->program, &r->run, &a));
-    stage_init(&s, &f, 0, 0);
-    assert_true(trace_stage(&t, &f, &s, TRACE_LATER, &a));
+    first_stage(r, &a, &s, &t);
     uint64_t live = 0, copied = 0;
     unsigned seen = 0;
     for (size_t i = 0; i < t.n && seen == 0; i++) {
@@ -463,13 +454,10 @@ static bool made_again(const char *reentrant, const char *what)
         ESTIMATE("llama-7b", "gpus", "1", "recompute", "full",
                  "recompute_reentrant", reentrant, "precision", "bf16");
     struct arena a;
-    struct memory_fold f;
     struct stage s;
     struct trace t;
     arena_init(&a, NULL);
-    assert_true(memory_fold_init(&f, &r->program, &r->run, &a));
-    stage_init(&s, &f, 0, 0);
-    assert_true(trace_stage(&t, &f, &s, TRACE_LATER, &a));
+    first_stage(r, &a, &s, &t);
     bool made = false;
     for (size_t i = 0; i < t.n && !made; i++)
         made = t.event[i].birth && t.event[i].phase == PHASE_RECOMPUTE
