@@ -220,3 +220,9 @@ size_t str_append(char *buf, size_t size, const char *format, ...)
     va_end(args);
     return len;
 }
+
+size_t str_append_item(char *buf, size_t size, const char *item)
+{
+    const bool first = size == 0 || buf[0] == '\0';
+    return str_append(buf, size, "%s%s", first ? "" : ", ", item);
+}

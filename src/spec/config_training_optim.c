@@ -311,8 +311,7 @@ static void put_modules(struct emit *e, uint64_t on)
     }
     for (size_t i = 0; i < sizeof(modules) / sizeof(modules[0]); i++)
         if ((on >> modules[i].target & 1) != 0)
-            str_append(list, sizeof(list), "%s%s", list[0] != '\0' ? ", " : "",
-                       modules[i].name);
+            str_append_item(list, sizeof(list), modules[i].name);
     emit_raw(e, "optim_target_modules", "[%s]", list);
 }
 

@@ -151,7 +151,6 @@ const char *peft_names_text(uint32_t set, char buf[PEFT_NAMES_TEXT])
     buf[0] = '\0';
     for (unsigned i = 0; i < NAMES; i++)
         if ((set >> i & 1) != 0)
-            str_append(buf, PEFT_NAMES_TEXT, "%s%s", buf[0] != '\0' ? ", " : "",
-                       names[i].name);
+            str_append_item(buf, PEFT_NAMES_TEXT, names[i].name);
     return buf;
 }

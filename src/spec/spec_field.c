@@ -302,8 +302,7 @@ static void unknown_choice(struct import *im, enum field_id id,
             best = choices[i].text;
             least = far;
         }
-        str_append(list, sizeof(list), "%s%s", list[0] ? ", " : "",
-                   choices[i].text);
+        str_append_item(list, sizeof(list), choices[i].text);
     }
     if (best && str_near(str_of(best), at->text, least))
         diag_hint(e, "did you mean '%s'? known: %s", best, list);

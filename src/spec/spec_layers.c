@@ -161,8 +161,7 @@ static const struct word *word_of(struct import *im, const struct json *one)
             continue;
         if (one->kind == JSON_STRING && str_is(one->text, words[i].text))
             return &words[i];
-        str_append(list, sizeof(list), "%s%s", list[0] ? ", " : "",
-                   words[i].text);
+        str_append_item(list, sizeof(list), words[i].text);
     }
     memplan_error *e =
         one->kind == JSON_STRING

@@ -84,7 +84,6 @@ const char *wrap_names_text(uint64_t set, char buf[WRAP_NAMES_TEXT])
     buf[0] = '\0';
     for (unsigned i = 0; i < LAYERS; i++)
         if ((set >> i & 1) != 0)
-            str_append(buf, WRAP_NAMES_TEXT, "%s%s", buf[0] != '\0' ? ", " : "",
-                       layers[i].name);
+            str_append_item(buf, WRAP_NAMES_TEXT, layers[i].name);
     return buf;
 }

@@ -242,6 +242,13 @@ static void test_str_format(void **state)
     assert_string_equal(buf, "abc");
     assert_int_equal(str_format(NULL, 0, "abc"), 0);
     assert_int_equal(str_append(NULL, 0, "abc"), 0);
+    char list[8] = "";
+    assert_int_equal(str_append_item(list, sizeof(list), "a"), 1);
+    assert_int_equal(str_append_item(list, sizeof(list), "bc"), 5);
+    assert_string_equal(list, "a, bc");
+    assert_int_equal(str_append_item(list, sizeof(list), "def"), 7);
+    assert_string_equal(list, "a, bc, ");
+    assert_int_equal(str_append_item(NULL, 0, "abc"), 0);
     /* A character of two, three, four bytes is not cut in half. */
     assert_int_equal(str_format(buf, 4, "ab\xC3\xA9"), 2);
     assert_string_equal(buf, "ab");
