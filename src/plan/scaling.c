@@ -203,6 +203,42 @@ static double power_of_room(double c, double e, double room)
     return x <= exp(log_most) ? x : (double)NAN;
 }
 
+typedef bool short_fn(const void *ctx, double x);
+
+/* The least number that is not too small; NAN: all are up to 1e18. */
+static double least_enough(short_fn *is_short, const void *ctx)
+{
+    enum { HALVINGS = 100 }; /* more than a double has bits */
+    double low = log_least, high = log_most;
+    if (is_short(ctx, exp(high)))
+        return (double)NAN;
+    for (int i = 0; i < HALVINGS; i++) {
+        const double mid = (low + high) / 2;
+        if (is_short(ctx, exp(mid)))
+            low = mid;
+        else
+            high = mid;
+    }
+    return exp(high);
+}
+
+struct reaching {
+    const struct parametric *p;
+    double given, loss, unique; /* given: parameters, or tokens */
+};
+
+static bool tokens_fall_short(const void *ctx, double tokens)
+{
+    const struct reaching *x = ctx;
+    return loss_of(x->p, x->given, tokens, x->unique) > x->loss;
+}
+
+static bool params_fall_short(const void *ctx, double params)
+{
+    const struct reaching *x = ctx;
+    return loss_of(x->p, params, x->given, x->unique) > x->loss;
+}
+
 /* Tokens with which so many parameters reach a loss; NAN: none do. In closed
  * form while all data is fresh. */
 static double tokens_of_loss(const struct parametric *p, double params,
@@ -212,17 +248,8 @@ static double tokens_of_loss(const struct parametric *p, double params,
         p->b, p->beta, loss - p->e - p->a / pow(params, p->alpha));
     if (unique <= 0 || fresh <= unique)
         return fresh;
-    double low = log_least, high = log_most;
-    if (loss_of(p, params, exp(high), unique) > loss)
-        return (double)NAN;
-    for (int i = 0; i < 100; i++) {
-        const double mid = (low + high) / 2;
-        if (loss_of(p, params, exp(mid), unique) > loss)
-            low = mid;
-        else
-            high = mid;
-    }
-    return exp(high);
+    const struct reaching x = { p, params, loss, unique };
+    return least_enough(tokens_fall_short, &x);
 }
 
 double scaling_tokens_for_loss(enum scaling_law law, double params, double loss,
@@ -239,17 +266,8 @@ double scaling_params_for_loss(enum scaling_law law, double tokens, double loss,
     if (q->unique_tokens <= 0 || tokens <= q->unique_tokens)
         return power_of_room(p->a, p->alpha,
                              loss - p->e - p->b / pow(tokens, p->beta));
-    double low = log_least, high = log_most;
-    if (loss_of(p, exp(high), tokens, q->unique_tokens) > loss)
-        return (double)NAN;
-    for (int i = 0; i < 100; i++) {
-        const double mid = (low + high) / 2;
-        if (loss_of(p, exp(mid), tokens, q->unique_tokens) > loss)
-            low = mid;
-        else
-            high = mid;
-    }
-    return exp(high);
+    const struct reaching x = { p, tokens, loss, q->unique_tokens };
+    return least_enough(params_fall_short, &x);
 }
 
 /* Training, and what is served after it; a model that never gets there costs
@@ -409,19 +427,23 @@ double scaling_tokens(enum scaling_law law, double params,
     return (double)NAN;
 }
 
+struct matching {
+    enum scaling_law law;
+    double tokens;
+    const struct law_question *q;
+};
+
+static bool matches_fewer(const void *ctx, double params)
+{
+    const struct matching *x = ctx;
+    return scaling_tokens(x->law, params, x->q) < x->tokens;
+}
+
 double scaling_params(enum scaling_law law, double tokens,
                       const struct law_question *q)
 {
-    double low = log_least, high = log_most;
-    if (scaling_tokens(law, exp(high), q) < tokens
-        || scaling_tokens(law, exp(low), q) > tokens)
+    const struct matching x = { law, tokens, q };
+    if (scaling_tokens(law, exp(log_least), q) > tokens)
         return (double)NAN;
-    for (int i = 0; i < 100; i++) {
-        const double mid = (low + high) / 2;
-        if (scaling_tokens(law, exp(mid), q) < tokens)
-            low = mid;
-        else
-            high = mid;
-    }
-    return exp(high);
+    return least_enough(matches_fewer, &x);
 }

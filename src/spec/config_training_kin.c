@@ -190,9 +190,12 @@ static void base(struct config *c, enum kin kin)
     const struct json *bits = FIRST_OF(c, "quantization_bit", "quant_bits");
     const struct json *type = config_at(c, "bnb_4bit_quant_type");
     const struct json *where = bits != NULL ? bits : c->root;
+    enum { MOST_BITS = 64 }; /* no weight has more */
     uint64_t n = 0;
     if (bits != NULL && bits->kind == JSON_NUMBER)
-        n = bits->number > 0 && bits->number < 64 ? (uint64_t)bits->number : 0;
+        n = bits->number > 0 && bits->number < MOST_BITS
+                ? (uint64_t)bits->number
+                : 0;
     else if (bits != NULL && bits->kind == JSON_STRING)
         unit_parse_count(bits->text, &n);
     const bool four =
