@@ -211,6 +211,7 @@ void bucket_take(const struct stage *s, uint32_t position,
 
 uint64_t zero_normed(const struct run *run, uint64_t share, uint64_t elems)
 {
+    /* _constant_buffered_norm2 of stage3.py, buffer_size (DeepSpeed 0.19.8) */
     enum { AT_ONCE = 250000000 };
     if (run->offload_optimizer == OFFLOAD_NONE)
         return 0;
