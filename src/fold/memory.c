@@ -123,26 +123,14 @@ static void outside_add(struct memory_result *m, struct outside_row row)
 
 static struct outside_row context_of(const struct run *run)
 {
-    const bool ampere = run->gpu.arch == ARCH_AMPERE;
-    struct outside_row row = { "context",
-                               "CUDA context and kernels",
-                               run->cuda_context_bytes,
-                               1,
-                               "stas00/ml-engineering: A100, torch 2.1, lazy "
-                               "loading",
-                               !ampere };
-    if (run->given[KEY_CUDA_CONTEXT]) {
-        row.source = "given (cuda_context)";
-        row.unverified = false;
-    } else if (run_loads_all_kernels(run)) {
-        row.source = "bigscience tr11-176B-ml: A100, V100, before lazy loading";
-        row.unverified = !ampere && run->gpu.arch != ARCH_VOLTA;
-    } else if (run->gpu.arch == ARCH_HOPPER) {
-        row.source = "tests/measured/memory-gpu.jsonl: H100, torch 2.11, "
-                     "CUDA 13.0";
-        row.unverified = false;
-    }
-    return row;
+    const struct cuda_context usual = run_cuda_context(run);
+    const bool given = run->given[KEY_CUDA_CONTEXT];
+    return (struct outside_row){ "context",
+                                 "CUDA context and kernels",
+                                 run->cuda_context_bytes,
+                                 1,
+                                 given ? "given (cuda_context)" : usual.source,
+                                 !given && usual.unverified };
 }
 
 /* One each for data, tensor, pipeline and expert parallelism. */

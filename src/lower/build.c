@@ -1,21 +1,17 @@
 /*
- * Owns the frame of a step program: growing arrays, the factors of shapes,
- * dtypes, blocks, tensors, parameters, and the bare operation. Refuses to know
- * what single operations compute (the other build_*.c do), architectures and
- * frameworks (lowerings do) and what is kept (save_rule.c does).
+ * Owns the frame of a step program: growing arrays, dtypes, blocks, tensors and
+ * the bare operation. Refuses to know what single operations compute (the other
+ * build_*.c do), architectures and frameworks (lowerings do) and what is kept
+ * (save_rule.c does).
  */
 #include "lower/build_private.h"
 
-#include <math.h>
 #include <string.h>
 
 #include "base/banned.h"
 
 /* A Llama by transformers takes about 90 tensors and 70 operations. */
 enum { FIRST_TENSORS = 128, FIRST_OPS = 96 };
-
-/* Above this a tensor's bytes do not fit in 64 bits. */
-#define ELEMS_MAX (UINT64_MAX / 8)
 
 /* ---- numbers ---- */
 
@@ -71,149 +67,6 @@ static void start_arrays(struct builder *b)
     if (p->tensor != NULL && p->op != NULL)
         return;
     b->failed = true;
-}
-
-/* ---- factors of shapes ---- */
-
-static struct dim tokens_dim(struct builder *b, bool sequence_shard)
-{
-    const struct run *r = b->run;
-    const uint64_t all = build_product(b, b->seqs, b->len);
-    const uint64_t cp = at_least_one(r->cp);
-    const uint64_t tp = at_least_one(r->tp);
-    if (run_prompts(r))
-        return DIM("b*(s+n)", all);
-    if (!sequence_shard || tp == 1)
-        return DIM(cp > 1 ? "b*s/cp" : "b*s", div_up(all, cp));
-    return DIM(cp > 1 ? "b*s/cp/tp" : "b*s/tp", div_up(div_up(all, cp), tp));
-}
-
-static void start_attention_dims(struct builder *b)
-{
-    const struct spec *m = b->spec;
-    const uint64_t tp = at_least_one(b->run->tp);
-    const bool cut = tp > 1;
-    b->a = DIM(cut ? "a/tp" : "a", div_up(m->heads, tp));
-    /* fewer kv heads than ranks: each rank has a copy of one */
-    if (m->kv_heads < tp)
-        b->kv = DIM("1", 1);
-    else
-        b->kv = DIM(cut ? "kv/tp" : "kv", div_up(m->kv_heads, tp));
-    b->d = DIM("d", m->head_dim);
-    b->A = DIM(cut ? "a*d/tp" : "a*d", build_product(b, b->a.n, b->d.n));
-    b->K = DIM(!cut                  ? "kv*d"
-               : b->kv.sym[0] == '1' ? "d"
-                                     : "kv*d/tp",
-               build_product(b, b->kv.n, b->d.n));
-    const struct count qkv =
-        count_add(count_of(b->A.n), count_mul(count_of(2), count_of(b->K.n)));
-    b->qkv = DIM(cut ? "(a+2*kv)*d/tp" : "(a+2*kv)*d", build_checked(b, qkv));
-    b->full_A = build_product(b, m->heads, m->head_dim);
-    b->full_K = build_product(b, m->kv_heads, m->head_dim);
-    b->dv = b->d;
-    b->O = b->A;
-    b->full_O = b->full_A;
-}
-
-static void start_latent_dims(struct builder *b)
-{
-    const struct spec *m = b->spec;
-    const bool cut = b->run->tp > 1;
-    b->dv = DIM("dv", m->v_dim);
-    b->O = DIM(cut ? "a*dv/tp" : "a*dv", build_product(b, b->a.n, b->dv.n));
-    b->full_O = build_product(b, m->heads, m->v_dim);
-    b->rq = DIM("rq", m->q_rank);
-    b->rkv = DIM("rkv", m->kv_rank);
-    b->nope = DIM("dn", m->nope_dim);
-    b->rope = DIM("dr", m->rope_dim);
-    b->latent = DIM("rkv+dr", m->kv_rank + m->rope_dim);
-    b->kv_up = DIM(cut ? "a*(dn+dv)/tp" : "a*(dn+dv)",
-                   build_product(b, b->a.n, m->nope_dim + m->v_dim));
-}
-
-/* Rows times a factor, rounded up. */
-static uint64_t scaled_rows(struct builder *b, uint64_t rows, double factor)
-{
-    const double n = (double)rows * factor;
-    b->over = b->over || !(n < (double)ELEMS_MAX);
-    return b->over || !(factor > 1 || factor < 1) ? rows : (uint64_t)ceil(n);
-}
-
-/* Balanced, what a rank sends away is what it receives. Uneven, the fullest
- * rank of a group receives more; an expert takes no more than its capacity, and
- * padded always so much (core/transformer/moe/moe_utils.py, get_capacity).
- * Experts that are themselves sharded see the tokens of all their ranks. */
-static void start_routed_dims(struct builder *b)
-{
-    const struct spec *m = b->spec;
-    const struct run *r = b->run;
-    const uint64_t tp = at_least_one(r->tp), etp = at_least_one(r->etp);
-    const bool cut = r->sequence_parallel && tp > etp;
-    const uint64_t k = m->experts_per_token;
-    const uint64_t rows =
-        r->sequence_parallel ? build_product(b, b->tu.n, etp) : b->t.n;
-    const bool capped = r->moe_capacity > 0;
-    double sent = 1,
-           received = r->ep > 1 && r->moe_imbalance > 1 ? r->moe_imbalance : 1;
-    if (capped && r->moe_padded)
-        sent = received = r->moe_capacity;
-    else if (capped && r->moe_capacity < received)
-        received = r->moe_capacity;
-    if (received < sent)
-        sent = received;
-    const uint64_t even = build_product(b, rows, k);
-    b->chosen =
-        DIM("b*s*k", scaled_rows(b, build_product(b, b->tu.n, k), sent));
-    b->routed =
-        DIM(cut ? "b*s*k*etp/tp" : "b*s*k", scaled_rows(b, even, received));
-    b->routed_share = b->routed.n == 0 ? 1 : (double)even / (double)b->routed.n;
-}
-
-static void start_expert_dims(struct builder *b)
-{
-    const struct spec *m = b->spec;
-    const struct run *r = b->run;
-    const uint64_t tp = at_least_one(r->tp), etp = at_least_one(r->etp);
-    b->experts = DIM("E", m->experts);
-    b->experts_on =
-        DIM(r->ep > 1 ? "E/ep" : "E", div_up(m->experts, at_least_one(r->ep)));
-    start_routed_dims(b);
-    const uint64_t ffn = m->expert_ffn == 0 ? m->ffn : m->expert_ffn;
-    b->fe = DIM(etp > 1 ? "f/etp" : "f", div_up(ffn, etp));
-    b->fe2 = DIM(etp > 1 ? "2*f/etp" : "2*f", build_product(b, 2, b->fe.n));
-    b->fs = DIM(tp > 1 ? "f_shared/tp" : "f_shared", div_up(m->shared_ffn, tp));
-    b->fs2 = DIM(tp > 1 ? "2*f_shared/tp" : "2*f_shared",
-                 build_product(b, 2, b->fs.n));
-}
-
-static void start_dims(struct builder *b)
-{
-    const struct spec *m = b->spec;
-    const struct run *r = b->run;
-    const uint64_t tp = at_least_one(r->tp), cp = at_least_one(r->cp);
-    const bool cut = tp > 1;
-    b->one = DIM("1", 1);
-    b->micro = DIM("b", b->seqs);
-    const char *s = run_prompts(r) ? "s+n" : "s";
-    b->s = DIM(s, b->len);
-    b->sq = DIM(cp > 1 ? "s/cp" : s, div_up(b->len, cp));
-    if (run_prefixes(r))
-        b->s = DIM("s+n", b->len + r->virtual_tokens);
-    b->t = tokens_dim(b, false);
-    b->tu = tokens_dim(b, r->sequence_parallel);
-    b->h = DIM("h", m->hidden);
-    b->e = DIM("e", m->embed_dim == 0 ? m->hidden : m->embed_dim);
-    b->f = DIM(cut ? "f/tp" : "f", div_up(m->ffn, tp));
-    b->f2 = DIM(cut ? "2*f/tp" : "2*f", build_product(b, 2, b->f.n));
-    b->V = DIM(cut ? "V/tp" : "V",
-               div_up(r->vocab == 0 ? m->vocab : r->vocab, tp));
-    b->r = DIM("r", r->lora_rank);
-    b->s_target = DIM("s_dec", r->decoder_seq_len);
-    start_attention_dims(b);
-    if (build_is_latent(b))
-        start_latent_dims(b);
-    if (m->experts > 0)
-        start_expert_dims(b);
 }
 
 /* ---- frame ---- */
@@ -344,7 +197,7 @@ static void start_text(struct builder *b)
     if (run_prompts(b->run))
         b->len += b->run->virtual_tokens;
     b->attends_all = b->spec->bidirectional || b->spec->decoder_layers > 0;
-    start_dims(b);
+    build_dims(b);
 }
 
 /* An image is a sequence. */
@@ -354,7 +207,7 @@ static void start_vision(struct builder *b)
     b->seqs = build_images(b);
     b->len = b->spec->max_positions;
     b->attends_all = true;
-    start_dims(b);
+    build_dims(b);
 }
 
 void build_to_text(struct builder *b)
@@ -651,182 +504,6 @@ void build_in_global_buffer(struct builder *b, tensor_id x, uint64_t bytes)
     *most = max_u64(*most, bytes);
     if (x != TENSOR_NONE)
         p->tensor[x].pooled = true;
-}
-
-/* What 'freeze' calls the ends of a model that is one part, here. */
-static enum freeze end_of(const struct builder *b, enum param_group group)
-{
-    if (b->block->kind != BLOCK_HEAD)
-        return FREEZE_EMBED;
-    return group == PG_NORM ? FREEZE_NORM : FREEZE_HEAD;
-}
-
-/* A tied head is the embedding's table. */
-static bool is_frozen_end(const struct builder *b, const struct param *q)
-{
-    if (!b->run->stops || b->block == NULL)
-        return false;
-    if (b->block->kind == BLOCK_LAYER)
-        return b->below;
-    const enum freeze end = q->tied ? FREEZE_EMBED : end_of(b, q->group);
-    return (b->run->freeze >> end & 1) != 0;
-}
-
-static enum freeze part_of(const struct builder *b, enum param_group group)
-{
-    if (b->projects || group == PG_PROJECTOR)
-        return FREEZE_PROJECTOR;
-    return b->spec == b->whole->vision ? FREEZE_VISION : FREEZE_TEXT;
-}
-
-bool build_is_frozen(const struct builder *b, enum param_group group)
-{
-    return (b->run->freeze >> part_of(b, group) & 1) != 0;
-}
-
-/* PEFT's modules_to_save beside adapters; words and head of a whole are its
- * text's. */
-static bool is_full(const struct builder *b, const struct param *q)
-{
-    const enum param_group group = q->group;
-    const uint64_t full = b->run->lora_full;
-    const enum freeze part = part_of(b, group);
-    if (part == FREEZE_PROJECTOR)
-        return (full & LORA_MASK(LORA_FULL_PROJECTOR)) != 0;
-    if (group == PG_NORM)
-        return (full & LORA_MASK(LORA_FULL_NORM)) != 0;
-    if (part == FREEZE_VISION)
-        return false;
-    if (group == PG_EMBED)
-        return q->words && (full & LORA_MASK(LORA_FULL_EMBED)) != 0;
-    return group == PG_HEAD && (full & LORA_MASK(LORA_FULL_HEAD)) != 0;
-}
-
-/* An adapter is where build_linear() puts it: in no frozen part. */
-static bool could_train(const struct builder *b, const struct param *q)
-{
-    if (q->group == PG_ADAPTER)
-        return true;
-    return !build_is_frozen(b, q->group) && !is_frozen_end(b, q)
-           && (!b->frozen || is_full(b, q));
-}
-
-/* FSDP's policy gathers them in the type that it computes in, whatever their
- * shards have; PEFT casts the input to what it finds (lora/layer.py,
- * _cast_input_dtype). */
-enum dtype build_adapter_dtype(const struct builder *b)
-{
-    const struct run *r = b->run;
-    const bool fsdp = r->engine == ENGINE_FSDP || r->engine == ENGINE_FSDP2;
-    const bool policy =
-        r->precision == PREC_BF16_MIXED || r->precision == PREC_FP16_MIXED;
-    return fsdp && r->zero != 0 && policy ? b->compute : r->lora_dtype;
-}
-
-static enum dtype param_dtype(const struct builder *b, const struct param *q)
-{
-    if (q->statistic)
-        return q->dtype;
-    if (q->wide)
-        return DT_FP32;
-    if (!b->frozen)
-        return b->param;
-    if (q->group == PG_ADAPTER)
-        return build_adapter_dtype(b);
-    /* linears only, and transformers leaves the head as it is; lightning's
-       BitsandbytesPrecision does not */
-    const bool head = q->group == PG_HEAD && !build_is_litgpt(b);
-    if (q->matmul && !head && !q->bare && b->run->base_dtype != DT_NONE)
-        return b->run->base_dtype;
-    /* Linear4bit casts its bias to the type it computes in, for good */
-    if (q->of_linear && q->group != PG_HEAD
-        && dtype_is_quantised(b->run->base_dtype))
-        return b->compute;
-    return b->param;
-}
-
-/* PEFT trains a copy of a module in full, and keeps the original beside it
- * (peft/utils/other.py, ModulesToSaveWrapper). */
-static void keep_original(struct builder *b, const struct param *q,
-                          tensor_id trained)
-{
-    if (!b->frozen || q->group == PG_ADAPTER || q->tied || q->elsewhere
-        || !tensor_of(b, trained)->trainable)
-        return;
-    struct param original = *q;
-    original.name = "original module";
-    original.original = true;
-    build_param(b, &original);
-}
-
-/* runtime/torch_autocast.py, init_autocast_params. */
-bool build_sends_low(const struct builder *b)
-{
-    const struct run *r = b->run;
-    return r->engine == ENGINE_DEEPSPEED && r->zero > 0 && r->prec.autocast
-           && r->prec.param == DT_FP32;
-}
-
-tensor_id build_param(struct builder *b, const struct param *q)
-{
-    struct shape shape = SHAPE(q->rows);
-    if (q->cols.n != 0)
-        shape = SHAPE(q->rows, q->cols);
-    const tensor_id id = build_tensor(b, q->name, param_dtype(b, q), &shape);
-    struct tensor *t = &b->p->tensor[id];
-    t->role = ROLE_PARAM;
-    t->of = q->of;
-    t->group = q->group;
-    t->statistic = q->statistic;
-    const bool alive = !q->statistic && !q->original && !q->fixed;
-    const bool trains = could_train(b, q);
-    t->dropped = alive && !trains && !b->in_vain && !b->in_unit
-                 && b->block != NULL && build_joins_trained(b, b->block->kind);
-    t->trainable = t->needs_grad =
-        (alive && !b->in_vain && trains) || t->dropped;
-    t->in_vain = b->in_vain && trains;
-    t->tied = q->tied || q->again;
-    t->again = q->again;
-    t->matmul = q->matmul;
-    t->words = q->words;
-    t->low = q->words && b->whole->tied && build_sends_low(b); /* the head's */
-    t->rows = q->rows.n;
-    t->cols = at_least_one(q->cols.n);
-    if (q->copies > 1) {
-        t->rows = build_product(b, t->rows, q->copies);
-        t->elems = build_product(b, t->elems, q->copies);
-        t->bytes = dtype_bytes_of(t->dtype, t->elems);
-    }
-    t->full_elems = q->full_elems == 0 ? t->elems : q->full_elems;
-    if (q->statistic)
-        t->full_elems = 0;
-    t->original = q->original;
-    t->elsewhere = q->elsewhere;
-    keep_original(b, q, id);
-    return id;
-}
-
-tensor_id build_vector(struct builder *b, const char *name,
-                       enum param_group group, struct dim n, uint64_t full)
-{
-    return build_param(
-        b, &(struct param){
-               .name = name, .group = group, .rows = n, .full_elems = full });
-}
-
-tensor_id build_bias(struct builder *b, const char *of, enum param_group group,
-                     struct dim n, uint64_t full)
-{
-    return build_param(b, &(struct param){ .name = "bias",
-                                           .of = of,
-                                           .group = group,
-                                           .rows = n,
-                                           .full_elems = full });
-}
-
-tensor_id build_norm_weight(struct builder *b, const char *name, struct dim n)
-{
-    return build_vector(b, name, PG_NORM, n, 0);
 }
 
 /* ---- operations ---- */

@@ -7,6 +7,9 @@
 
 #include "lower/build.h"
 
+/* Above this a tensor's bytes do not fit in 64 bits. */
+#define ELEMS_MAX (UINT64_MAX / 8)
+
 static inline uint64_t at_least_one(uint64_t n)
 {
     return n == 0 ? 1 : n;
@@ -23,6 +26,9 @@ static inline uint64_t build_checked(struct builder *b, struct count c)
     b->over = b->over || c.over;
     return c.v;
 }
+
+/* Common factors of shapes on this rank, of the part at hand. (build_dims.c) */
+void build_dims(struct builder *b);
 
 /* A product with a quantised weight. (build_quantised.c) */
 struct quantised_product {

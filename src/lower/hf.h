@@ -13,6 +13,8 @@
 
 tensor_id hf_layer(struct builder *b, const struct layer_kind *kind,
                    tensor_id x);
+/* ---- hf_tables.c ---- */
+
 /* What a model makes before its first layer. The inputs first: their order is
  * that of the tensors. */
 enum hf_table {
@@ -40,8 +42,13 @@ enum hf_table {
     HF_TABLE_COUNT
 };
 
+/* All of them, before the first block. */
+void hf_make_tables(struct builder *b);
 /* TENSOR_NONE where the model has none. */
 tensor_id hf_table(const struct builder *b, enum hf_table which);
+
+/* Rows of positions: OPT and RoBERTa count them in each sequence. */
+struct dim hf_position_rows(const struct builder *b);
 
 /* HF_COS or HF_SIN, of the layer at hand. */
 tensor_id hf_rope_table(const struct builder *b, enum hf_table which);
@@ -247,6 +254,22 @@ tensor_id hf_rotate_halves(struct builder *b, tensor_id x, struct dim d);
  * queries: a mask of the layer's own, true (or most negative) where a query
  * does not look. */
 tensor_id hf_index(struct builder *b, tensor_id x, tensor_id q);
+
+/* ---- hf_scores.c ---- */
+
+/* Whether the class computes scores in fp32 whatever its weights are. */
+bool hf_scores_in_fp32(enum family family);
+/* The mask of the attention at hand; TENSOR_NONE where there is none. */
+tensor_id hf_mask(const struct builder *b, const struct hf_qkv *o);
+/* gpt-oss's, one a head. */
+tensor_id hf_sinks(struct builder *b);
+/* Scores scaled, biased and masked; and their softmax, beside sinks or not, with
+ * its dropout. */
+tensor_id hf_biased(struct builder *b, const struct hf_qkv *o,
+                    tensor_id scores);
+tensor_id hf_with_sinks(struct builder *b, tensor_id scores);
+tensor_id hf_probabilities(struct builder *b, const struct hf_qkv *o,
+                           tensor_id scores);
 
 /* ---- hf_attention.c ---- */
 

@@ -87,199 +87,6 @@ static void hold_operands(struct builder *b, const struct hf_qkv *o)
 
 /* ---- eager ---- */
 
-static bool scores_in_fp32(enum family family)
-{
-    return family == FAM_GPTJ || family == FAM_GPT_NEO;
-}
-
-static tensor_id softcap(struct builder *b, tensor_id scores)
-{
-    if (!(b->spec->attn_softcap > 0))
-        return scores;
-    scores = build_scale(b, "scores / cap", scores);
-    scores = build_unary(b, OP_TANH, "tanh", scores);
-    return build_scale(b, "scores * cap", scores);
-}
-
-static tensor_id mask_of(const struct builder *b, const struct hf_qkv *o)
-{
-    if (o->mask != TENSOR_NONE)
-        return o->mask;
-    if (b->attends_all)
-        return spec_masks_itself(b->spec) ? hf_table(b, HF_MASK) : TENSOR_NONE;
-    const tensor_id sliding = hf_table(b, HF_MASK_SLIDING);
-    if (b->window != 0 && sliding != TENSOR_NONE)
-        return sliding;
-    return hf_table(b, HF_MASK);
-}
-
-/* One a head. */
-static tensor_id sinks_of(struct builder *b)
-{
-    return build_vector(b, "sinks", PG_ATTENTION, b->a, b->spec->heads);
-}
-
-/* GptOssAttention: a logit a head beside the keys', what is above the largest
- * taken away, softmax, and the sink's share dropped. */
-static tensor_id with_sinks(struct builder *b, tensor_id scores)
-{
-    const struct dim more = DIM("s+1", b->s.n + 1);
-    const struct shape wider = SHAPE(b->micro, b->a, b->sq, more);
-    const struct shape square = shape_scores(b);
-    const tensor_id sinks = sinks_of(b);
-    const tensor_id all = build_cat(b, "with sinks", scores, sinks, &wider);
-    tensor_id place;
-    const tensor_id most = build_topk(b, "max", all, b->one, &place);
-    const tensor_id less = build_add(b, "- max", all, most);
-    const tensor_id p =
-        build_softmax(b, "softmax", less, tensor_of(b, less)->dtype);
-    return build_view(b, "without sinks", p, &square);
-}
-
-static bool is_baichuan_13b(const struct spec *m)
-{
-    return m->family == FAM_BAICHUAN && m->position == POS_ALIBI;
-}
-
-static bool is_bounded(const struct spec *m)
-{
-    return m->family == FAM_INTERNLM || is_baichuan_13b(m);
-}
-
-/* Scale, alibi and mask of one class's scores. */
-typedef tensor_id biased_fn(struct builder *b, const struct hf_qkv *o,
-                            tensor_id scores);
-
-/* Unscaled; a causal buffer, then the mask. */
-static tensor_id gpt_neo_biased(struct builder *b, const struct hf_qkv *o,
-                                tensor_id scores)
-{
-    const tensor_id mask = mask_of(b, o);
-    scores = build_where(b, "causal", hf_table(b, HF_TRIANGLE), scores);
-    return build_add(b, "masked", scores, mask);
-}
-
-/* DiT: queries are scaled, by timm's Attention; AttnProcessor's baddbmm does
- * it. */
-static tensor_id unbiased(struct builder *b, const struct hf_qkv *o,
-                          tensor_id scores)
-{
-    (void)b;
-    (void)o;
-    return scores;
-}
-
-/* baddbmm scales and adds alibi. */
-static tensor_id bloom_biased(struct builder *b, const struct hf_qkv *o,
-                              tensor_id scores)
-{
-    return build_add(b, "masked", scores, mask_of(b, o));
-}
-
-static tensor_id mpt_biased(struct builder *b, const struct hf_qkv *o,
-                            tensor_id scores)
-{
-    const tensor_id alibi = hf_table(b, HF_ALIBI), mask = mask_of(b, o);
-    scores = build_scale(b, "scaled", scores);
-    scores = build_add(b, "+ alibi", scores, alibi);
-    return build_where(b, "masked", mask, scores);
-}
-
-static tensor_id falcon_biased(struct builder *b, const struct hf_qkv *o,
-                               tensor_id scores)
-{
-    const tensor_id alibi = hf_table(b, HF_ALIBI), mask = mask_of(b, o);
-    if (alibi == TENSOR_NONE) {
-        scores = build_unary_in_place(b, OP_SCALE, "scaled", scores);
-        return build_add(b, "masked", scores, mask);
-    }
-    if (hf_is_half(tensor_of(b, scores)->dtype))
-        scores = build_cast(b, "scores fp32", scores, DT_FP32);
-    scores = build_add(b, "+ alibi", scores, alibi);
-    scores = build_unary_in_place(b, OP_SCALE, "scaled", scores);
-    return build_add(b, "masked", scores, mask);
-}
-
-static tensor_id most_biased(struct builder *b, const struct hf_qkv *o,
-                             tensor_id scores)
-{
-    const tensor_id alibi = hf_table(b, HF_ALIBI), mask = mask_of(b, o);
-    if (b->spec->family == FAM_GROK)
-        scores = build_cast(b, "scores fp32", scores, DT_FP32);
-    scores = softcap(b, build_scale(b, "scaled", scores));
-    if (b->spec->relative_buckets > 0)
-        scores = build_add(b, "+ position bias", scores, hf_bias(b));
-    if (mask == TENSOR_NONE) /* encoders */
-        return scores;
-    if (alibi != TENSOR_NONE)
-        scores = build_add(b, "+ alibi", scores, alibi);
-    scores = build_add(b, "masked", scores, mask);
-    /* torch.max of them and the least number, which keeps what it is given */
-    if (is_bounded(b->spec))
-        scores = build_unary(b, OP_ACTIVATION, "bounded", scores);
-    return scores;
-}
-
-/* In the order and precision of the class. */
-static biased_fn *biased_of(enum family family)
-{
-    static const struct {
-        enum family family;
-        biased_fn *biased;
-    } others[] = {
-        { FAM_GPT_NEO, gpt_neo_biased }, { FAM_DIT, unbiased },
-        { FAM_DIT_DIFFUSERS, unbiased }, { FAM_BLOOM, bloom_biased },
-        { FAM_MPT, mpt_biased },         { FAM_FALCON, falcon_biased },
-    };
-    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
-        if (others[i].family == family)
-            return others[i].biased;
-    return most_biased;
-}
-
-/* Their softmax says no dtype, and nothing is cast back. */
-static bool family_is_bert(enum family family)
-{
-    if (family == FAM_T5 || family == FAM_MT5 || family == FAM_BART)
-        return true;
-    if (family == FAM_WHISPER || family == FAM_DIT || family == FAM_LLAMA4)
-        return true;
-    if (family == FAM_LLAMA4_VISION)
-        return true;
-    return family == FAM_BERT || family == FAM_ROBERTA
-           || family == FAM_DISTILBERT;
-}
-
-static tensor_id probabilities(struct builder *b, const struct hf_qkv *o,
-                               tensor_id scores)
-{
-    const enum family family = b->spec->family;
-    enum dtype in = DT_FP32, out = tensor_of(b, o->q.x)->dtype;
-    if (family == FAM_FALCON)
-        in = out = o->hidden;
-    if (family == FAM_GPT2 || family == FAM_MPT || scores_in_fp32(family))
-        out = tensor_of(b, o->v.x)->dtype;
-    if (family == FAM_GPT2 || family == FAM_DIT_DIFFUSERS
-        || family_is_bert(family) || is_baichuan_13b(b->spec))
-        in = tensor_of(b, scores)->dtype;
-    if (family == FAM_PHI_MSFT)
-        in = out = tensor_of(b, o->v.x)->dtype;
-    const tensor_id given = scores;
-    if (family == FAM_FALCON)
-        scores = build_cast(b, "softmax input", scores, in);
-    const bool autocasts = b->autocast;
-    if (family == FAM_PHI_MSFT) /* a type that is asked for is given */
-        b->autocast = false;
-    tensor_id p = build_softmax(b, "softmax", scores, in);
-    b->autocast = autocasts;
-    if (!family_is_bert(family) && !is_baichuan_13b(b->spec))
-        p = build_cast(b, "probabilities", p, out);
-    hf_hold(b, "attn_weights", given); /* until p has the name */
-    if (family == FAM_FALCON && b->spec->position == POS_ROPE)
-        return p; /* this branch has no dropout */
-    return build_dropout(b, "attention dropout", p, b->run->attention_dropout);
-}
-
 void hf_enter(struct builder *b, tensor_id x)
 {
     if (x != TENSOR_NONE && b->n_frame < FRAME_MAX)
@@ -310,7 +117,7 @@ static void name_scores(struct builder *b, uint32_t first, uint32_t end)
 static tensor_id eager(struct builder *b, const struct hf_qkv *o)
 {
     struct hf_heads q = o->q, k = o->k;
-    if (scores_in_fp32(b->spec->family)) {
+    if (hf_scores_in_fp32(b->spec->family)) {
         q = cast(b, q, DT_FP32);
         k = cast(b, k, DT_FP32);
     }
@@ -325,10 +132,11 @@ static tensor_id eager(struct builder *b, const struct hf_qkv *o)
     const tensor_id left = operand(b, "q", q), right = operand(b, "k", k);
     tensor_id scores = build_matmul(b, "scores", left, right, &square);
     const uint32_t first = b->p->n_ops - 1;
-    scores = biased_of(b->spec->family)(b, o, scores);
+    scores = hf_biased(b, o, scores);
     const uint32_t end = b->p->n_ops;
-    const tensor_id p = b->spec->attention_sinks ? with_sinks(b, scores)
-                                                 : probabilities(b, o, scores);
+    const tensor_id p = b->spec->attention_sinks
+                            ? hf_with_sinks(b, scores)
+                            : hf_probabilities(b, o, scores);
     const tensor_id low = build_autocast(b, "autocast", p);
     const tensor_id context =
         build_matmul(b, "context", low, operand(b, "v", v), &heads);
@@ -363,7 +171,7 @@ static tensor_id mask_in_math(struct builder *b, const struct hf_qkv *o,
                               bool masked, enum dtype dtype)
 {
     const struct shape causal = SHAPE(b->sq, b->s);
-    const tensor_id given = masked ? mask_of(b, o) : TENSOR_NONE;
+    const tensor_id given = masked ? hf_mask(b, o) : TENSOR_NONE;
     if (given == TENSOR_NONE && b->attends_all)
         return TENSOR_NONE;
     if (given != TENSOR_NONE && tensor_of(b, given)->dtype != DT_BOOL)
@@ -461,7 +269,7 @@ static tensor_id attention_bias(struct builder *b, const struct hf_qkv *o,
                                 enum dtype dtype)
 {
     const bool own = b->spec->family == FAM_QWEN;
-    tensor_id bias = own ? qwen_mask(b) : mask_of(b, o);
+    tensor_id bias = own ? qwen_mask(b) : hf_mask(b, o);
     if (tensor_of(b, bias)->dtype == DT_BOOL) {
         const struct shape rows = shape_of(b, bias);
         const tensor_id out = build_tensor(b, "mask", dtype, &rows);
@@ -587,7 +395,7 @@ static tensor_id flash(struct builder *b, struct hf_qkv *o)
     /* gpt-oss: a kernel that takes its sinks
        (kernels-community/vllm-flash-attn3) */
     const tensor_id sinks =
-        b->spec->attention_sinks ? sinks_of(b) : TENSOR_NONE;
+        b->spec->attention_sinks ? hf_sinks(b) : TENSOR_NONE;
     return flash_kernel(b, o, sinks, false);
 }
 

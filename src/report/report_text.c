@@ -226,6 +226,14 @@ static void fill_memory(struct table *t, const void *ctx)
     table_end_row(t);
 }
 
+void text_worst_stage(char *text, size_t size, const struct memplan_report *r)
+{
+    if (r->memory.n_stages > 1)
+        str_append(text, size, ", on stage %llu of %llu",
+                   (unsigned long long)r->memory.worst,
+                   (unsigned long long)r->memory.n_stages);
+}
+
 void text_peak(char *text, size_t size, const struct memplan_report *r)
 {
     const struct stage_result *s = &r->memory.stage[r->memory.worst];
@@ -237,10 +245,7 @@ void text_peak(char *text, size_t size, const struct memplan_report *r)
         str_append(text, size, " %llu", (unsigned long long)s->peak_layer);
     if (s->peak.op && s->peak.op[0] != '\0')
         str_append(text, size, ", at %s", s->peak.op);
-    if (r->memory.n_stages > 1)
-        str_append(text, size, ", on stage %llu of %llu",
-                   (unsigned long long)r->memory.worst,
-                   (unsigned long long)r->memory.n_stages);
+    text_worst_stage(text, size, r);
 }
 
 static void peak_line(struct out *o, const struct memplan_report *r)

@@ -97,6 +97,23 @@ static void fill_inventory(struct table *t, const void *ctx)
     }
 }
 
+/* The moment in the words of an estimate, which is of a later step: in the first
+ * one another may be fuller. */
+static void moment_text(char *text, size_t size, const struct memplan_report *r,
+                        const struct trace *t)
+{
+    const struct trace_event *e = &t->event[t->peak_at];
+    const struct stage_result *s = &r->memory.stage[r->memory.worst];
+    const char *block = s->peak_block != NULL ? s->peak_block : "";
+    if (e->phase == s->peak.phase && strcmp(e->block, block) == 0) {
+        text_peak(text, size, r);
+        return;
+    }
+    str_format(text, size, "peak in %s%s%s", phase_name(e->phase),
+               e->block[0] == '\0' ? "" : " of ", e->block);
+    text_worst_stage(text, size, r);
+}
+
 static void write_inventory(struct out *o, const struct memplan_report *report,
                             const struct trace *t, const struct inventory *v)
 {
@@ -110,13 +127,12 @@ static void write_inventory(struct out *o, const struct memplan_report *report,
     str_format(text, sizeof(text), "%s: what is alive at the peak",
                report->spec.name);
     out_title(o, text);
+    char moment[TEXT_BLOCK_MAX];
+    moment_text(moment, sizeof(moment), report, t);
     str_format(text, sizeof(text),
-               "%s in %s%s%s, when '%s' was made; stage %llu of %llu, %llu "
-               "allocations and releases in %s",
-               unit_format_bytes(bytes, t->peak), phase_name(e->phase),
-               e->block[0] == '\0' ? "" : " of ", e->block, e->name,
-               (unsigned long long)report->memory.worst,
-               (unsigned long long)report->memory.n_stages,
+               "%s, %s, when '%s' was made; %llu allocations and releases in "
+               "%s",
+               unit_format_bytes(bytes, t->peak), moment, e->name,
                (unsigned long long)t->n,
                t->step == TRACE_FIRST ? "the first step" : "a later step");
     out_paragraph(o, PAINT_STRONG, text);

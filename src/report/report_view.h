@@ -30,6 +30,9 @@ const char *text_percent(char buf[UNIT_TEXT_MAX], double fraction);
 
 /* "peak in backward of layer 3, at down_proj, on stage 0 of 4" */
 void text_peak(char *text, size_t size, const struct memplan_report *report);
+/* Appends ", on stage 0 of 4", where there are several. */
+void text_worst_stage(char *text, size_t size,
+                      const struct memplan_report *report);
 
 /* Whether the stage's peak_layer means something. */
 bool peak_is_in_layer(const struct memplan_report *report,

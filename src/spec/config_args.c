@@ -1,288 +1,16 @@
 /*
  * Owns the reading of command-line flags as launch scripts write them: a shell
  * script is searched for words that begin with "--", each with the words
- * behind it on its line; $NAME is what the script itself assigns to NAME. It
- * is no shell: a value that only a shell could tell stays as it is written,
- * and what needs it says so. A YAML file of MODEL_ARGS, as Megatron-LM's own
- * tests have, is read as YAML.
+ * behind it on its line (config_words.c). A YAML file of MODEL_ARGS, as
+ * Megatron-LM's own tests have, is read as YAML.
  */
-#include "spec/config.h"
-#include "spec/config_sum.h"
+#include "spec/config_words.h"
 
 #include "json/yaml.h"
-
-#include <inttypes.h>
 
 #include <string.h>
 
 #include "base/banned.h"
-
-struct script {
-    bool last_part; /* "--a.b.name" is name */
-    bool launches;  /* the line's own launcher counts too */
-    struct arena *arena;
-    struct diag *diag;
-    const char *text;
-    size_t len, at;
-    bool in_case; /* between case and esac */
-    struct config_launcher launcher;
-    struct config_launches earlier; /* the command at hand, or the next one */
-    size_t launched;                /* its number, from 1 */
-    struct json *root, *last;
-};
-
-/* ---- words ---- */
-
-static bool is_blank(char c)
-{
-    return c == ' ' || c == '\t' || c == '\r' || c == '"' || c == '\'';
-}
-
-static bool is_name_byte(char c)
-{
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z')
-           || (c >= '0' && c <= '9') || c == '_';
-}
-
-/* A backslash before the end of the line joins it with the next. */
-static bool is_joined(const struct script *s)
-{
-    size_t i = s->at + 1;
-    while (i < s->len && (s->text[i] == ' ' || s->text[i] == '\r'))
-        i++;
-    return s->text[s->at] == '\\' && i < s->len && s->text[i] == '\n';
-}
-
-/* To the next word of this line; false at its end. A parenthesis that stands
- * alone belongs to an array of the shell's. */
-static bool to_word(struct script *s)
-{
-    while (s->at < s->len && s->text[s->at] != '\n') {
-        const char c = s->text[s->at];
-        const bool ends = s->at + 1 >= s->len || is_blank(s->text[s->at + 1])
-                          || s->text[s->at + 1] == '\n'
-                          || s->text[s->at + 1] == '-';
-        if (c == '#')
-            return false;
-        if (is_joined(s))
-            s->at = (size_t)((const char *)memchr(s->text + s->at, '\n',
-                                                  s->len - s->at)
-                             - s->text);
-        else if (!is_blank(c) && !((c == '(' || c == ')' || c == '\\') && ends))
-            return true;
-        s->at++;
-    }
-    return false;
-}
-
-static struct str take_word(struct script *s)
-{
-    struct str word = { s->text + s->at, 0 };
-    const bool braced = s->at + 1 < s->len && s->text[s->at] == '$'
-                        && s->text[s->at + 1] == '{';
-    bool inside = braced; /* ${NAME:-"default"} */
-    size_t deep = 0;      /* $((A * B)) */
-    while (s->at < s->len && s->text[s->at] != '\n'
-           && (inside || deep > 0 || !is_blank(s->text[s->at]))) {
-        const char c = s->text[s->at];
-        inside = inside && c != '}';
-        if (c == '(' && (deep > 0 || s->text[s->at - (s->at > 0)] == '$'))
-            deep++;
-        deep -= c == ')' && deep > 0;
-        s->at++;
-    }
-    word.n = (size_t)(s->text + s->at - word.p);
-    const bool opened = memchr(word.p, '(', word.n) != NULL;
-    while (word.n > 1
-           && (word.p[word.n - 1] == ';'
-               || (word.p[word.n - 1] == ')' && !opened)))
-        word.n--;
-    return word;
-}
-
-static void to_next_line(struct script *s)
-{
-    while (s->at < s->len && s->text[s->at] != '\n')
-        s->at++;
-    s->at += s->at < s->len;
-}
-
-/* ---- what $NAME is ---- */
-
-/* What stands behind the last "NAME=" before `end` that begins a word. */
-static struct str assigned(const struct script *s, struct str name, size_t end)
-{
-    struct str found = { "", 0 };
-    for (size_t i = 0; i + name.n + 1 < end; i++) {
-        const bool begins = i == 0 || s->text[i - 1] == '\n'
-                            || s->text[i - 1] == ' ' || s->text[i - 1] == ';';
-        if (!begins || s->text[i + name.n] != '='
-            || memcmp(s->text + i, name.p, name.n) != 0)
-            continue;
-        struct script rest = *s;
-        rest.at = i + name.n + 1;
-        if (rest.at < s->len && !is_blank(s->text[rest.at]))
-            found = take_word(&rest);
-        else if (to_word(&rest))
-            found = take_word(&rest);
-    }
-    return found;
-}
-
-/* "$NAME", "${NAME}" or "${NAME:-default}": its name, and the default. */
-static struct str variable(struct str word, struct str *fallback)
-{
-    struct str name = { word.p + 1, word.n - 1 };
-    *fallback = (struct str){ "", 0 };
-    if (name.n > 0 && name.p[0] == '{') {
-        name = (struct str){ name.p + 1, name.n > 1 ? name.n - 2 : 0 };
-        struct str inside = name;
-        name = str_cut(inside, ':', fallback);
-        if (fallback->n > 0) /* '-' or '=' */
-            *fallback = (struct str){ fallback->p + 1, fallback->n - 1 };
-        if (fallback->n > 1 && is_blank(fallback->p[0])
-            && is_blank(fallback->p[fallback->n - 1])) /* its quotes */
-            *fallback = (struct str){ fallback->p + 1, fallback->n - 2 };
-    }
-    for (size_t i = 0; i < name.n; i++) {
-        if (!is_name_byte(name.p[i]))
-            return (struct str){ "", 0 };
-    }
-    return name;
-}
-
-/* What is around a sum: "$((8 * N))", "$(expr 8 \* $N)". */
-struct around {
-    size_t before, behind; /* bytes; before 0: it is none */
-};
-
-static struct around sum_around(struct str word)
-{
-    static const char expr[] = "$(expr ";
-    const size_t n = sizeof(expr) - 1;
-    if (word.n > 5 && memcmp(word.p, "$((", 3) == 0 && word.p[word.n - 1] == ')'
-        && word.p[word.n - 2] == ')')
-        return (struct around){ 3, 2 };
-    if (word.n > n + 1 && memcmp(word.p, expr, n) == 0
-        && word.p[word.n - 1] == ')')
-        return (struct around){ n, 1 };
-    return (struct around){ 0, 0 };
-}
-
-static bool is_sum(struct str word)
-{
-    return sum_around(word).before > 0;
-}
-
-/* What $NAME is, at `end`, as far as names alone say it. A positional
- * parameter, "$1", is the caller's: nothing here says it. */
-static struct str follow(const struct script *s, struct str word, size_t end)
-{
-    enum { STEPS_MAX = 8 }; /* names of names, before it is a circle */
-    for (int i = 0;
-         i < STEPS_MAX && word.n > 1 && word.p[0] == '$' && !is_sum(word);
-         i++) {
-        struct str fallback;
-        struct str name = variable(word, &fallback);
-        struct str value = { "", 0 };
-        if (name.n > 0)
-            value = assigned(s, name, end);
-        if (value.n == 0)
-            value = fallback;
-        if (value.n == 0)
-            return word;
-        word = value;
-        end = (size_t)(word.p - s->text);
-    }
-    return word;
-}
-
-/* "$((8*NODES))", "$(($GPUS * ${NODES}))": each name by its value, in
- * parentheses, until there is none; then it is a sum. */
-enum { SUM_TEXT = 400, SUM_STEPS = 8 };
-
-/* The name at text[i], with or without its "$"; its value. */
-static struct str named(const struct script *s, const char *text, size_t *i,
-                        size_t end)
-{
-    struct str word = { text + *i, 0 }, fallback = { "", 0 };
-    const bool dollar = text[*i] == '$';
-    const bool brace = dollar && text[*i + 1] == '{';
-    size_t n = dollar + brace;
-    while (brace ? text[*i + n] != '\0' && text[*i + n] != '}'
-                 : is_name_byte(text[*i + n]))
-        n++;
-    word.n = n + (brace && text[*i + n] == '}');
-    *i += word.n;
-    struct str name = dollar ? variable(word, &fallback) : word;
-    struct str value = { "", 0 };
-    if (name.n > 0)
-        value = assigned(s, name, end);
-    value = value.n > 0 ? value : fallback;
-    if (value.n == 0 || value.p < s->text || value.p >= s->text + s->len)
-        return value;
-    return follow(s, value, (size_t)(value.p - s->text));
-}
-
-/* Replaces names once; false when one has no value, or there is no room.
- * *more when a value was put in. */
-static bool put_values(const struct script *s, char text[SUM_TEXT], size_t end,
-                       bool *more)
-{
-    char out[SUM_TEXT] = "";
-    size_t n = 0;
-    *more = false;
-    for (size_t i = 0; text[i] != '\0';) {
-        const char c = text[i];
-        const bool inner = c == '$' && text[i + 1] == '(';
-        const bool name = !inner && (c == '$' || c == '_' || c > '9');
-        if (n + 2 >= SUM_TEXT)
-            return false;
-        if (!name) {
-            out[n] = c;
-            n += !inner; /* "$((" within: its parentheses */
-            out[n] = '\0';
-            i++;
-            continue;
-        }
-        struct str value = named(s, text, &i, end);
-        if (value.n == 0 || n + value.n + 3 >= SUM_TEXT)
-            return false;
-        n = str_append(out, sizeof(out), "(%.*s)", (int)value.n, value.p);
-        *more = true;
-    }
-    memcpy(text, out, sizeof(out));
-    return true;
-}
-
-static struct str sum_value(struct script *s, struct str word, size_t end)
-{
-    char text[SUM_TEXT];
-    uint64_t n = 0;
-    bool more = true;
-    if (word.n >= sizeof(text))
-        return word;
-    const struct around a = sum_around(word);
-    str_format(text, sizeof(text), "%.*s", (int)(word.n - a.before - a.behind),
-               word.p + a.before);
-    for (int i = 0; i < SUM_STEPS && more; i++) {
-        if (!put_values(s, text, end, &more))
-            return word;
-    }
-    if (more || !sum_of(str_of(text), &n))
-        return word;
-    const char *copy = arena_printf(s->arena, "%" PRIu64, n);
-    if (copy == NULL)
-        diag_nomem(s->diag);
-    return copy == NULL ? word : str_of(copy);
-}
-
-static struct str value_of(struct script *s, struct str word)
-{
-    const size_t end = (size_t)(word.p - s->text);
-    word = follow(s, word, end);
-    return is_sum(word) ? sum_value(s, word, end) : word;
-}
 
 /* ---- the tree ---- */
 
@@ -340,7 +68,7 @@ static struct json *member_of(struct script *s, const char *key)
 /* Words join by blanks: what takes several reads them again. */
 static void add_word(struct script *s, struct json *v, struct str word)
 {
-    struct str value = value_of(s, word);
+    struct str value = script_value(s, word);
     const char *joined = v->kind == JSON_STRING
                              ? arena_printf(s->arena, "%s %.*s", v->text.p,
                                             (int)value.n, value.p)
@@ -367,9 +95,10 @@ static bool is_flags(const struct script *s, const struct json *v,
 {
     if (word.n < 2 || word.p[0] != '$')
         return false;
-    const struct str value = follow(s, word, (size_t)(word.p - s->text));
+    const struct str value = script_follow(s, word, (size_t)(word.p - s->text));
     return (value.n > 1 && value.p[0] == '-' && value.p[1] == '-')
-           || (v->kind == JSON_STRING && value.p == word.p && !is_sum(word));
+           || (v->kind == JSON_STRING && value.p == word.p
+               && !script_is_sum(word));
 }
 
 /* A command ends here, or its output goes elsewhere. */
@@ -390,7 +119,7 @@ static void take_flag(struct script *s)
 {
     const size_t offset = s->at;
     struct str value;
-    struct str flag = str_cut(take_word(s), '=', &value);
+    struct str flag = str_cut(script_word(s), '=', &value);
     const char *key =
         key_text(s, (struct str){ flag.p + 2, flag.n > 2 ? flag.n - 2 : 0 });
     struct json *v = key == NULL ? NULL : member_of(s, key);
@@ -404,9 +133,9 @@ static void take_flag(struct script *s)
         return;
     }
     bool values = true;
-    while (to_word(s)) {
+    while (script_to_word(s)) {
         const size_t begin = s->at;
-        struct str word = take_word(s);
+        struct str word = script_word(s);
         if (word.n >= 2 && word.p[0] == '-' && word.p[1] == '-') {
             s->at = begin;
             return;
@@ -427,13 +156,13 @@ static void take_flag(struct script *s)
 static bool is_flag(const struct script *s)
 {
     return s->at + 2 < s->len && s->text[s->at] == '-'
-           && s->text[s->at + 1] == '-' && is_name_byte(s->text[s->at + 2]);
+           && s->text[s->at + 1] == '-' && script_name_byte(s->text[s->at + 2]);
 }
 
 /* NAME=(--flag ... : what is behind the parenthesis. */
 static void skip_word(struct script *s)
 {
-    while (s->at < s->len && !is_blank(s->text[s->at])
+    while (s->at < s->len && !script_blank(s->text[s->at])
            && s->text[s->at] != '\n') {
         s->at++;
         if (is_flag(s))
@@ -463,9 +192,9 @@ static bool is_shown(struct script *s)
         return false;
     s->in_case = !is_here(s, "esac") && (s->in_case || is_here(s, "case "));
     size_t i = s->at;
-    while (
-        i < s->len
-        && (is_name_byte(s->text[i]) || s->text[i] == '-' || s->text[i] == '|'))
+    while (i < s->len
+           && (script_name_byte(s->text[i]) || s->text[i] == '-'
+               || s->text[i] == '|'))
         i++;
     return is_here(s, "echo ") || is_here(s, "printf ")
            || (s->in_case && i > s->at && i < s->len && s->text[i] == ')');
@@ -514,8 +243,8 @@ static struct json *read_script(struct script *s)
     s->earlier = (struct config_launches){ .text = s->text, .len = s->len };
     while (s->at < s->len && s->diag->status == MEMPLAN_OK) {
         skip_others(s);
-        if (!to_word(s) || is_shown(s))
-            to_next_line(s);
+        if (!script_to_word(s) || is_shown(s))
+            script_next_line(s);
         else if (is_flag(s))
             take_flag(s);
         else
@@ -613,13 +342,13 @@ static bool is_sections(const char *text, size_t len)
     bool named = false, begins = true;
     for (size_t i = 0; i < len; i++) {
         if (i + 2 < len && text[i] == '-' && text[i + 1] == '-'
-            && is_name_byte(text[i + 2])
+            && script_name_byte(text[i + 2])
             && (i == 0 || text[i - 1] == ' ' || text[i - 1] == '\n'))
             return false;
-        if (begins && text[i] == ':' && i > 0 && is_name_byte(text[i - 1])
+        if (begins && text[i] == ':' && i > 0 && script_name_byte(text[i - 1])
             && i + 1 < len && (text[i + 1] == '\n' || text[i + 1] == ' '))
             named = true;
-        begins = text[i] == '\n' || (begins && is_name_byte(text[i]));
+        begins = text[i] == '\n' || (begins && script_name_byte(text[i]));
     }
     return named;
 }

@@ -1,7 +1,8 @@
 /*
  * Inside of setup_resolve(): what its files share. resolve.c decides framework,
- * optimizer and adapters, resolve_precision.c and resolve_fp8.c number formats, resolve_kernels.c
- * kernels and buffers, resolve_layout.c how ranks, layers and batches are split,
+ * optimizer and adapters, resolve_precision.c and resolve_fp8.c number formats,
+ * resolve_kernels.c kernels and buffers, resolve_layout.c how ranks, layers and
+ * batches are split,
  * resolve_training.c tokens, utilisation and price; resolve_notes.c says what is
  * taken for granted and what has no effect, resolve_check*.c what cannot be
  * together and what is not modelled yet.
@@ -84,6 +85,7 @@ void resolve_check_lengths(const struct run *r, const struct spec *s,
                            struct diag *d);
 
 void resolve_layout(struct run *r, const struct spec *spec, struct diag *d);
+
 /* GPUs and dp alone, for `compute` without a model. */
 void resolve_gpus(struct run *r);
 

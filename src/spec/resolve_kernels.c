@@ -195,9 +195,8 @@ static void say_attention(struct run *r)
         resolve_assume(r, KEY_ATTENTION, "%s attention (--attention)", what);
 }
 
-void resolve_kernels(struct run *r, const struct spec *spec)
+static void resolve_attention(struct run *r, const struct spec *spec)
 {
-    bool paper = r->impl == IMPL_PAPER;
     /* FlashAttention takes fp16 and bf16 (flash_api.cpp, mha_fwd) */
     const bool half = r->prec.compute != DT_FP32;
     enum attention kernel =
@@ -210,7 +209,7 @@ void resolve_kernels(struct run *r, const struct spec *spec)
         kernel = ATTN_SDPA;
     /* Transformer Engine has no other in 32 bits (get_attention_backend) */
     const bool unfused = r->impl == IMPL_MEGATRON && !half;
-    if (paper || unfused || r->impl == IMPL_MEGATRON_LOCAL)
+    if (r->impl == IMPL_PAPER || unfused || r->impl == IMPL_MEGATRON_LOCAL)
         kernel = ATTN_EAGER; /* they spell it out */
     r->attention = (enum attention)resolve_count(r, KEY_ATTENTION, kernel);
     const uint64_t flash =
@@ -219,6 +218,50 @@ void resolve_kernels(struct run *r, const struct spec *spec)
     r->attention_kernel = r->attention == ATTN_FLASH
                               ? (enum attention_kernel)flash
                               : default_kernel(r);
+}
+
+/* Kernels of layers with a state. */
+static void resolve_ssm(struct run *r, const struct spec *spec)
+{
+    r->ssm_kernel =
+        (enum ssm_kernel)resolve_count(r, KEY_SSM_KERNEL, SSM_KERNEL_FUSED);
+    if (spec->mixer != MIX_ATTENTION && r->ssm_kernel == SSM_KERNEL_TORCH)
+        resolve_note(r, KEY_COUNT,
+                     "layers with a state as loops of small operations, which "
+                     "no utilisation here was measured with (--ssm-kernel)");
+    else if (spec->mixer != MIX_ATTENTION)
+        resolve_assume(r, KEY_SSM_KERNEL, "the kernels of %s (--ssm-kernel)",
+                       spec->mixer == MIX_DELTA
+                           ? "flash-linear-attention and causal-conv1d"
+                           : "mamba-ssm and causal-conv1d");
+}
+
+static void resolve_ring(struct run *r)
+{
+    const bool ulysses = r->cp > 1 && resolve_is_hf(r);
+    r->cp_comm =
+        (enum cp_comm)resolve_count(r, KEY_CP_COMM, ulysses ? CP_A2A : CP_P2P);
+    if (r->cp_comm == CP_A2A && ulysses)
+        resolve_assume(r, KEY_CP_COMM,
+                       "Ulysses: ranks of cp exchange heads for tokens around "
+                       "attention (--cp-comm)");
+}
+
+static void resolve_routing(struct run *r)
+{
+    r->moe_dispatcher = (enum moe_dispatcher)resolve_count(
+        r, KEY_MOE_DISPATCHER, DISPATCH_ALLTOALL);
+    r->moe_imbalance = resolve_real(r, KEY_MOE_IMBALANCE, 1);
+    if (r->given[KEY_MOE_CAPACITY_FACTOR]
+        && resolve_is_megatron(r)) /* dropless has no number */
+        r->moe_capacity = r->setup.v[KEY_MOE_CAPACITY_FACTOR].x;
+    r->moe_padded = resolve_bool(r, KEY_MOE_PAD_TO_CAPACITY, false)
+                    && resolve_is_megatron(r);
+}
+
+void resolve_kernels(struct run *r, const struct spec *spec)
+{
+    resolve_attention(r, spec);
     r->loss = (enum loss)resolve_count(r, KEY_LOSS, LOSS_STANDARD);
     r->keep_outputs = resolve_bool(r, KEY_KEEP_OUTPUTS, resolve_is_litgpt(r));
     r->drop_outputs = resolve_bool(r, KEY_DROP_OUTPUTS, false);
@@ -226,7 +269,7 @@ void resolve_kernels(struct run *r, const struct spec *spec)
     r->mask_per_head = resolve_bool(r, KEY_MASK_PER_HEAD, false);
     r->mask =
         (enum attention_mask)resolve_count(r, KEY_ATTENTION_MASK, MASK_NONE);
-    if (paper)
+    if (r->impl == IMPL_PAPER)
         resolve_note(r, KEY_COUNT,
                      "attention spelled out, dropout everywhere, as in the "
                      "paper (--implementation)");
@@ -244,34 +287,11 @@ void resolve_kernels(struct run *r, const struct spec *spec)
     r->softmax_input = resolve_bool(r, KEY_SOFTMAX_INPUT, false);
     r->grouped_gemm = resolve_bool(r, KEY_GROUPED_GEMM, true);
     r->replay_batches = resolve_bool(r, KEY_REPLAY_BATCHES, false);
-    r->ssm_kernel =
-        (enum ssm_kernel)resolve_count(r, KEY_SSM_KERNEL, SSM_KERNEL_FUSED);
-    if (spec->mixer != MIX_ATTENTION && r->ssm_kernel == SSM_KERNEL_TORCH)
-        resolve_note(r, KEY_COUNT,
-                     "layers with a state as loops of small operations, which "
-                     "no utilisation here was measured with (--ssm-kernel)");
-    else if (spec->mixer != MIX_ATTENTION)
-        resolve_assume(r, KEY_SSM_KERNEL, "the kernels of %s (--ssm-kernel)",
-                       spec->mixer == MIX_DELTA
-                           ? "flash-linear-attention and causal-conv1d"
-                           : "mamba-ssm and causal-conv1d");
+    resolve_ssm(r, spec);
     resolve_norm(r, spec);
     r->ce_fusion = (enum ce_fusion)resolve_count(r, KEY_CE_FUSION, CE_TE);
-    const bool ulysses = r->cp > 1 && resolve_is_hf(r);
-    r->cp_comm =
-        (enum cp_comm)resolve_count(r, KEY_CP_COMM, ulysses ? CP_A2A : CP_P2P);
-    if (r->cp_comm == CP_A2A && ulysses)
-        resolve_assume(r, KEY_CP_COMM,
-                       "Ulysses: ranks of cp exchange heads for tokens around "
-                       "attention (--cp-comm)");
-    r->moe_dispatcher = (enum moe_dispatcher)resolve_count(
-        r, KEY_MOE_DISPATCHER, DISPATCH_ALLTOALL);
-    r->moe_imbalance = resolve_real(r, KEY_MOE_IMBALANCE, 1);
-    if (r->given[KEY_MOE_CAPACITY_FACTOR]
-        && resolve_is_megatron(r)) /* dropless has no number */
-        r->moe_capacity = r->setup.v[KEY_MOE_CAPACITY_FACTOR].x;
-    r->moe_padded = resolve_bool(r, KEY_MOE_PAD_TO_CAPACITY, false)
-                    && resolve_is_megatron(r);
+    resolve_ring(r);
+    resolve_routing(r);
     resolve_deterministic(r);
     r->allocator =
         (enum allocator_kind)resolve_count(r, KEY_ALLOCATOR, ALLOC_DEFAULT);
@@ -298,22 +318,6 @@ static bool default_overlap(const struct run *r)
     if (r->engine == ENGINE_DEEPSPEED)
         return r->zero == 3; /* its config: false for stages 1 and 2 */
     return r->engine != ENGINE_MEGATRON; /* --overlap-grad-reduce is a flag */
-}
-
-/* The CUDA of Megatron-DeepSpeed's years; lazy since. */
-bool run_loads_all_kernels(const struct run *r)
-{
-    return r->impl == IMPL_MEGATRON_LOCAL
-           && r->framework == FW_MEGATRON_DEEPSPEED;
-}
-
-static uint64_t default_context(const struct run *r)
-{
-    if (!run_loads_all_kernels(r))
-        return r->gpu.arch == ARCH_HOPPER ? CUDA_CONTEXT_HOPPER_BYTES
-                                          : CUDA_CONTEXT_BYTES;
-    return r->gpu.arch == ARCH_VOLTA ? CUDA_CONTEXT_EAGER_VOLTA_BYTES
-                                     : CUDA_CONTEXT_EAGER_BYTES;
 }
 
 /* transformers/integrations/deepspeed.py, trainer_config_finalize: what "auto"
@@ -397,7 +401,7 @@ void resolve_buffers(struct run *r, const struct spec *spec)
                        "collectives of lists (--no-zero3-lists)");
     r->ddp_bucket_bytes = resolve_count(r, KEY_DDP_BUCKET, DDP_BUCKET_BYTES);
     r->cuda_context_bytes =
-        resolve_count(r, KEY_CUDA_CONTEXT, default_context(r));
+        resolve_count(r, KEY_CUDA_CONTEXT, run_cuda_context(r).bytes);
     /* torchtune's configurations: custom_sharded_layers */
     r->fsdp_units = (enum fsdp_units)resolve_count(
         r, KEY_FSDP_UNITS, r->impl == IMPL_TORCHTUNE ? FSDP_ENDS : FSDP_LAYERS);

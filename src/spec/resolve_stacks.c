@@ -145,6 +145,24 @@ static void check_adapter(const struct spec *s, struct diag *d)
                      "run so");
 }
 
+/* Every vision part of Qwen's is made for one text's width. The classes take
+ * what they are given, and stumble when they run over images. */
+static void check_qwen(const struct run *r, const struct spec *s,
+                       struct diag *d)
+{
+    const struct spec *v = s->vision;
+    if (v == NULL || s->joint != JOINT_QWEN || r->images == 0
+        || v->vision_width == s->hidden)
+        return;
+    memplan_error *e = diag_add(d, MEMPLAN_E_CONFLICT,
+                                "the vision part makes tokens of %" PRIu64
+                                " numbers, the text's have %" PRIu64,
+                                v->vision_width, s->hidden);
+    diag_hint(e, "\"%s\": %" PRIu64 " in 'vision_config', or use --part text",
+              v->family == FAM_QWEN2_VISION ? "hidden_size" : "out_hidden_size",
+              s->hidden);
+}
+
 /* Features of mergers are added behind the text's first layers. */
 static void check_mergers(const struct spec *s, struct diag *d)
 {
@@ -392,6 +410,7 @@ static void check_parts(const struct run *r, const struct spec *s,
                         struct diag *d)
 {
     check_adapter(s, d);
+    check_qwen(r, s, d);
     check_mergers(s, d);
     check_handed(r, s, d);
     check_freeze(r, s, d);

@@ -658,8 +658,14 @@ memplan_status setup_resolve(struct run *run, const struct setup *setup,
 /* Adds an assumption that shows only once the run is evaluated. */
 void run_assume(struct run *run, enum setup_key key, const char *text);
 
-/* Whether its CUDA is of the time before kernels were loaded lazily. */
-bool run_loads_all_kernels(const struct run *run);
+/* CUDA context and kernels where no key says how large they are: of the GPU's
+ * architecture, and of when kernels were loaded. */
+struct cuda_context {
+    uint64_t bytes;
+    const char *source;
+    bool unverified; /* of another architecture */
+};
+struct cuda_context run_cuda_context(const struct run *run);
 
 /* The kernel that Hugging Face's class of the family has: the one asked for, or
  * what comes next. */

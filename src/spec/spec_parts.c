@@ -306,23 +306,6 @@ memplan_status spec_set_whole_image(struct spec *spec, struct spec *vision,
     return MEMPLAN_OK;
 }
 
-/* Every vision part is made for one text's width. */
-static void join_qwen(struct import *im, struct spec *all)
-{
-    const struct spec *v = all->vision;
-    all->image_tokens = merged_tokens(v);
-    if (v->vision_width == all->hidden)
-        return;
-    memplan_error *e = import_error(im, json_member(im->root, "vision_config"),
-                                    MEMPLAN_E_CONFLICT,
-                                    "the vision part makes tokens of %" PRIu64
-                                    " numbers, the text's have %" PRIu64,
-                                    v->vision_width, all->hidden);
-    diag_hint(e, "\"%s\": %" PRIu64 " in 'vision_config'",
-              v->family == FAM_QWEN2_VISION ? "hidden_size" : "out_hidden_size",
-              all->hidden);
-}
-
 static void join(struct import *im, const struct whole *whole, struct spec *all)
 {
     all->joint = whole->joint;
@@ -330,7 +313,7 @@ static void join(struct import *im, const struct whole *whole, struct spec *all)
     case JOINT_GEMMA3: join_gemma3(im, all); break;
     case JOINT_LLAMA4: join_llama4(all); break;
     case JOINT_LLAVA: join_llava(im, all); break;
-    case JOINT_QWEN: join_qwen(im, all); break;
+    case JOINT_QWEN: all->image_tokens = merged_tokens(all->vision); break;
     case JOINT_CLIP:
         all->joint_width = whole_count(im, "projection_dim", 512);
         break;

@@ -1,0 +1,159 @@
+/*
+ * Owns what follows from several keys of a resolved run: which of a framework's
+ * ways it trains in. Reads, and changes nothing.
+ */
+#include "spec/setup.h"
+
+#include "data/constants.h"
+
+#include "base/banned.h"
+
+static bool is_fsdp(const struct run *r)
+{
+    return r->engine == ENGINE_FSDP || r->engine == ENGINE_FSDP2;
+}
+
+bool run_spreads(const struct run *run)
+{
+    return run->schedule == SCHED_NAIVE && run->pp > 1 && run_is_hf(run);
+}
+
+uint64_t run_chunk_first(const struct run *run, uint64_t rank, uint64_t chunk)
+{
+    uint64_t layer = 0;
+    for (uint64_t r = 0; r < run->pp; r++) {
+        const uint64_t n = run->stage_layers[r];
+        layer += run_chunk_before(n, run->vpp, r < rank ? chunk + 1 : chunk);
+    }
+    return layer;
+}
+
+bool run_pipelines(const struct run *run)
+{
+    return run->engine == ENGINE_DEEPSPEED && run->impl == IMPL_MEGATRON_LOCAL
+           && run->framework == FW_MEGATRON_DEEPSPEED && run->zero <= 1;
+}
+
+bool run_torch_pipelines(const struct run *run)
+{
+    return run->impl == IMPL_TORCHTITAN && run->pp > 1
+           && (run->engine == ENGINE_FSDP2 || run->engine == ENGINE_DDP);
+}
+
+bool run_reduces_last(const struct run *run)
+{
+    return is_fsdp(run) && run->grad_sync == SYNC_LAST;
+}
+
+bool run_flattens(const struct run *run)
+{
+    return run->engine == ENGINE_DEEPSPEED && !run_pipelines(run)
+           && (run->zero == 1 || run->zero == 2);
+}
+
+bool run_has_8bit_moments(const struct run *run)
+{
+    return run->optimizer == OPT_ADAM8BIT
+           || run->optimizer == OPT_PAGED_ADAM8BIT
+           || run->optimizer == OPT_LION8BIT;
+}
+
+bool run_projects(const struct run *run)
+{
+    return run->optimizer == OPT_GALORE || run->optimizer == OPT_GALORE8BIT
+           || run->optimizer == OPT_APOLLO;
+}
+
+bool run_overflows(const struct run *run)
+{
+    return run_flattens(run) && run->prec.grad == DT_FP16
+           && run->offload_optimizer == OFFLOAD_NONE;
+}
+
+bool run_gathers_in_8_bits(const struct run *run)
+{
+    return run->quantized_weights && run->engine == ENGINE_DEEPSPEED
+           && run->zero == 3 && run->shard > 1;
+}
+
+bool run_reduces_in_4_bits(const struct run *run)
+{
+    return run->quantized_gradients && run->engine == ENGINE_DEEPSPEED
+           && run->zero == 3 && run->shard > run->gpus_per_node;
+}
+
+bool run_offloads(const struct run *run)
+{
+    return run->offload_optimizer != OFFLOAD_NONE
+           || run->offload_params != OFFLOAD_NONE
+           || run->offload_activations != OFFLOAD_NONE;
+}
+
+enum away_how run_away(const struct run *run)
+{
+    if (run->away_layers > 0)
+        return AWAY_LAYERS;
+    return run->offload_activations != OFFLOAD_NONE
+                   && run->recompute == RECOMP_NONE
+               ? AWAY_TENSORS
+               : AWAY_NOTHING;
+}
+
+bool run_unloads_head(const struct run *run)
+{
+    return run->offload_activations != OFFLOAD_NONE && run_is_hf(run)
+           && run->engine == ENGINE_DDP && !run_spreads(run);
+}
+
+/* DeepSpeed sets them to None whatever it is told (engine.py, zero_grad),
+ * Megatron's are a permanent buffer. */
+bool run_keeps_grads(const struct run *run)
+{
+    return run->zeroes_grads
+           && (run->engine == ENGINE_DDP
+               || (is_fsdp(run) && run->offload_params == OFFLOAD_NONE));
+}
+
+/* The flat gradient is let go when the root's forward finds that no parameter
+ * has one (_flat_param.py, _reset_flat_param_grad_info_if_needed;
+ * _runtime_utils.py, _root_pre_forward). */
+bool run_keeps_flat_grads(const struct run *run)
+{
+    return run->use_orig_params && run->engine == ENGINE_FSDP && run->zero != 0
+           && run->offload_params == OFFLOAD_NONE && !run->zeroes_grads;
+}
+
+bool run_is_bf16_pipeline(const struct run *run)
+{
+    return run_pipelines(run) && run->zero == 0 && run->prec.param == DT_BF16
+           && run->prec.master == DT_FP32;
+}
+
+/* The CUDA of Megatron-DeepSpeed's years; lazy since. */
+static bool loads_all_kernels(const struct run *r)
+{
+    return r->impl == IMPL_MEGATRON_LOCAL
+           && r->framework == FW_MEGATRON_DEEPSPEED;
+}
+
+struct cuda_context run_cuda_context(const struct run *run)
+{
+    const bool ampere = run->gpu.arch == ARCH_AMPERE;
+    const bool volta = run->gpu.arch == ARCH_VOLTA;
+    if (loads_all_kernels(run))
+        return (struct cuda_context){
+            volta ? CUDA_CONTEXT_EAGER_VOLTA_BYTES : CUDA_CONTEXT_EAGER_BYTES,
+            "bigscience tr11-176B-ml: A100, V100, before lazy loading",
+            !ampere && !volta
+        };
+    if (run->gpu.arch == ARCH_HOPPER)
+        return (struct cuda_context){
+            CUDA_CONTEXT_HOPPER_BYTES,
+            "tests/measured/memory-gpu.jsonl: H100, torch 2.11, CUDA 13.0",
+            false
+        };
+    return (struct cuda_context){
+        CUDA_CONTEXT_BYTES,
+        "stas00/ml-engineering: A100, torch 2.1, lazy loading", !ampere
+    };
+}
