@@ -218,7 +218,7 @@ enum wgrad_mode engine_wgrad_mode(const struct stage *s, bool later)
             return engine_updates_in_backward(run) ? WGRAD_FREE : WGRAD_KEEP;
         return later || run_keeps_grads(run) ? WGRAD_FREE : WGRAD_KEEP;
     case ENGINE_DEEPSPEED:
-        if (run->zero >= 2)
+        if (zero_fills_bucket(run))
             return WGRAD_FREE;
         return later && !clears_grads_late(run) ? WGRAD_FREE : WGRAD_KEEP;
     case ENGINE_FSDP:
@@ -292,7 +292,7 @@ static void zero_backward(struct put *p, const struct stage *s,
     const struct run *run = s->run;
     const uint64_t arrived =
         s->before[s->n].elems - s->before[position + 1].elems;
-    if (engine_zero_is(run, 1) && has_ipg_bucket(run)
+    if (engine_zero_is(run, 1) && has_ipg_bucket(run) && s->fill == NULL
         && (later || engine_gradients_begun(s, position, later)))
         PUT(p, TERM_BUCKETS, "reduce bucket",
             F("reduce_bucket", run->reduce_bucket),
@@ -389,7 +389,7 @@ uint64_t engine_gradients(const struct stage *s)
         return 0;
     if (engine_reduces_blocks(run) || engine_makes_zero3_grads(run))
         return s->sum.own_elems * size;
-    if (engine_zero_is(run, 2))
+    if (engine_is_zero_1_or_2(run) && zero_fills_bucket(run))
         return engine_flat_share(run, s->sum.dense_elems, s->sum.expert_elems)
                * size;
     if (engine_wgrad_mode(s, false) == WGRAD_KEEP && !engine_drops_blocks(run))

@@ -1,6 +1,6 @@
 /*
- * How gradients fill DeepSpeed's bucket, one after another, in ZeRO-2 and -3:
- * when it is full and reduced, by way of a copy or not, and when a rank's
+ * How gradients fill DeepSpeed's bucket, one after another, in ZeRO-2 and -3,
+ * and in ZeRO-1 that reduces beside its only backward: when it is full and reduced, by way of a copy or not, and when a rank's
  * partition is made. Read in DeepSpeed 0.19.8 runtime/zero (stage_1_and_2.py:
  * reduce_independent_p_g_buckets_and_remove_grads, average_tensor,
  * reduce_ipg_grads, copy_grads_in_partition; stage3.py) and held against it
@@ -10,9 +10,22 @@
 
 #include "base/banned.h"
 
+/* overlap_comm's hooks reduce once a step in stage 1, which is while its last
+ * micro-batch runs backward (stage_1_and_2.py, process_gradients). After others
+ * all gradients are there before: engine.c. */
+static bool reduces_beside(const struct run *run)
+{
+    const bool widened = run->prec.grad == DT_FP32 && run->prec.param != DT_FP32
+                         && !run_adapts(run);
+    return run->zero == 1 && run->overlap_comm && run->grad_accum == 1
+           && !run_pipelines(run) && !engine_keeps_fp32_buffer(run) && !widened
+           && run->offload_optimizer == OFFLOAD_NONE;
+}
+
 bool zero_fills_bucket(const struct run *run)
 {
-    return run->engine == ENGINE_DEEPSPEED && run->zero >= 2;
+    return run->engine == ENGINE_DEEPSPEED
+           && (run->zero >= 2 || reduces_beside(run));
 }
 
 /* As autograd makes one, whatever they are added up in. */
@@ -134,23 +147,96 @@ static void note_reduced(const struct stage *s, struct bucket_fill *f, bool low)
         f->packed = in_4_bits(s->run, c);
 }
 
+/* ---- ZeRO-1 beside its backward ---- */
+
+/* The partition that began last, less what of the large gradients it has taken;
+ * where `beside` counts one rank alone, that one's. */
+static void note_kept(const struct stage *s, struct bucket_fill *f)
+{
+    const struct zero_beside *b = &f->beside;
+    const uint64_t open = s->run->shard - b->begun;
+    const struct zero_part *r = b->begun == 0 ? NULL : &s->rank[open];
+    const bool first = s->run->zero_rank == ZERO_RANK_FIRST && open > 0;
+    const bool it = r != NULL && r->whole - b->own >= b->whole - b->its;
+    f->partition = first ? 0 : it ? r->whole : b->whole;
+    f->kept = b->large - (first ? 0 : it ? b->own : b->its);
+}
+
+static void close_partition(const struct stage *s, struct zero_beside *b,
+                            uint64_t rank)
+{
+    const struct zero_part *r = &s->rank[rank];
+    if (r->whole - r->large <= b->whole - b->its)
+        return;
+    b->whole = r->whole;
+    b->its = r->large;
+}
+
+/* What is reduced has begun the partitions of its ranks; all that are above the
+ * lowest of them have all of theirs. */
+static void reduced_beside(const struct stage *s, struct bucket_fill *f,
+                           const struct bucket_content *c)
+{
+    struct zero_beside *b = &f->beside;
+    const uint64_t ranks = s->run->shard;
+    if (c->tensors == 0)
+        return;
+    while (ranks - b->begun > c->low) {
+        if (b->begun > 0 && s->run->zero_rank != ZERO_RANK_FIRST)
+            close_partition(s, b, ranks - b->begun);
+        b->begun++;
+        b->own = 0;
+    }
+    b->large += c->large;
+    b->own += ranks - b->begun == c->low ? c->large : 0;
+    note_kept(s, f);
+}
+
+/* A large gradient is copied out of where it was made, by the ranks whose
+ * partition it touches; for the others it is there once. */
+static void told_beside(const struct stage *s, struct bucket_fill *told,
+                        const struct bucket_content *c)
+{
+    const bool first = s->run->zero_rank == ZERO_RANK_FIRST;
+    uint64_t most = told->partition + told->kept - c->large;
+    told->kept -= min_u64(told->kept, c->large);
+    for (uint64_t r = c->low; r <= c->high && (!first || r == 0); r++) {
+        const struct zero_beside *b = &told->beside;
+        const bool open = r + b->begun == s->run->shard;
+        const uint64_t own = open ? b->own : s->rank[r].large;
+        const uint64_t all = s->rank[r].whole + b->large - own;
+        if (all <= most)
+            continue;
+        most = all;
+        told->partition = s->rank[r].whole;
+        told->kept = b->large - own;
+    }
+}
+
+/* ---- one after another ---- */
+
 static struct bucket_fill emptied(const struct stage *s,
                                   const struct bucket_fill *f, bool low)
 {
     const struct bucket_content none = { 0 };
-    return (struct bucket_fill){ .in = low ? f->in : none,
-                                 .low = low ? none : f->low,
-                                 .partition = made_by(s, low ? &f->low : &f->in,
-                                                      f->partition),
-                                 .reduced = f->reduced + 1,
-                                 .begun = true };
+    const struct bucket_content *c = low ? &f->low : &f->in;
+    struct bucket_fill x = { .in = low ? f->in : none,
+                             .low = low ? none : f->low,
+                             .partition = made_by(s, c, f->partition),
+                             .kept = f->kept,
+                             .beside = f->beside,
+                             .reduced = f->reduced + 1,
+                             .begun = true };
+    if (s->run->zero == 1)
+        reduced_beside(s, &x, c);
+    return x;
 }
 
-/* Ranks matter where each has its own part of the gradients: in ZeRO-2. */
+/* Ranks matter where each has its own part of the gradients. */
 static void take_ranks(const struct stage *s, struct bucket_content *c,
                        uint64_t first, uint64_t end)
 {
-    if (s->run->zero != 2)
+    if (s->run->zero == 3)
         return;
     const uint64_t low = first / s->share, high = (end - 1) / s->share;
     c->low = c->tensors == 0 ? low : min_u64(c->low, low);
@@ -234,13 +320,16 @@ static void note_normed(const struct stage *s, struct bucket_turn *t,
 static void reduce(const struct stage *s, struct bucket_turn *t, bool low)
 {
     const struct bucket_fill f = t->after;
+    const struct bucket_content *c = low ? &f.low : &f.in;
     note_reduced(s, &t->reduced, low);
     t->told = t->after = emptied(s, &f, low);
     if (low)
         t->told.low.large = f.low.large;
     else
         t->told.in.large = f.in.large;
-    note_normed(s, t, low ? &f.low : &f.in);
+    if (s->run->zero == 1 && c->large != 0)
+        told_beside(s, &t->told, c);
+    note_normed(s, t, c);
 }
 
 void bucket_arrival(const struct stage *s, uint32_t position,
@@ -254,6 +343,16 @@ void bucket_arrival(const struct stage *s, uint32_t position,
     if (bucket_overflows(s, &t->after, a))
         reduce(s, t, a->low);
     bucket_take(s, position, a, &t->after);
+}
+
+/* It is made of the last gradients that come. */
+struct bucket_fill bucket_before_sum(const struct stage *s, uint32_t position)
+{
+    const struct block_walk *w = &s->walk[stage_block(s, position)];
+    struct bucket_turn t = { .after = s->fill[position + 1] };
+    for (uint32_t k = 0; k + 1 < w->arrivals; k++)
+        bucket_arrival(s, position, &w->arrival[k], &t);
+    return t.after;
 }
 
 static void keep_fuller(const struct stage *s, struct bucket_fill *best,
@@ -276,6 +375,7 @@ struct bucket_fill bucket_rest(const struct stage *s, bool later)
         reduce(s, &other, false);
         keep_fuller(s, &best, &other.reduced, later);
         t.told.partition = other.told.partition;
+        t.told.kept = other.told.kept;
         t.told.in.large = other.told.in.large;
         t.told.normed = max_u64(t.told.normed, other.told.normed);
     }
@@ -346,7 +446,7 @@ static uint64_t partition_elems(const struct stage *s,
 
 static bool has_bucket(const struct stage *s, const struct bucket_fill *f)
 {
-    return s->run->zero == 2
+    return s->run->zero != 3
            && (f->begun || s->run->zero_bucket == BUCKET_BACKWARD);
 }
 
@@ -376,10 +476,10 @@ uint64_t bucket_bytes(const struct stage *s, const struct bucket_fill *f,
     return (has_bucket(s, f) ? run->reduce_bucket * wire * buckets : 0)
            + (large == 0 ? 0 : large * arriving_bytes(run)) + f->copy * wire
            + f->packed + f->added * FP32 + f->cast * FP16
-           + normed_bytes(run, f, later)
-           + (run->zero == 2 ? partition_elems(s, f, later)
-                                   * partitions(s, f, later) * grad
-                             : 0);
+           + normed_bytes(run, f, later) + f->kept * grad
+           + (run->zero == 3 ? 0
+                             : partition_elems(s, f, later)
+                                   * partitions(s, f, later) * grad);
 }
 
 uint64_t bucket_most(const struct stage *s, uint64_t largest)
@@ -396,9 +496,11 @@ uint64_t bucket_most(const struct stage *s, uint64_t largest)
     most += zero_normed(run, s->share, largest) * 8;
     if (s->sum.low_elems != 0) /* one that waits, what is cast and cast back */
         most += largest * FP32 + in_it * (2 * FP16 + FP32);
-    if (run->zero == 2)
+    if (run->zero != 3)
         most += 2 * zero_buckets(s) * run->reduce_bucket * wire
                 + 2 * s->partition * grad;
+    if (run->zero == 1)
+        most += s->sum.elems * grad;
     if (run_reduces_in_4_bits(run))
         return most + largest + 3 * largest / run->gpus_per_node
                + max_u64(4 * largest / run->shard, largest / 2)
@@ -420,7 +522,10 @@ void bucket_put(struct put *p, const struct stage *s,
         "a gradient larger than the bucket, until the next one comes",
         F("elements", f->in.large + f->low.large),
         F("bytes", arriving_bytes(run)));
-    if (run->zero == 2)
+    PUT(p, TERM_WGRAD_TMP,
+        "gradients larger than the bucket, of other ranks' partitions",
+        F("elements", f->kept), F("bytes", grad));
+    if (run->zero != 3)
         PUT(p, TERM_GRAD_SHARDS, zero_partition_label(run),
             F("elements", partition_elems(s, f, later)),
             F("bytes per gradient", grad),

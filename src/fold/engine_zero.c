@@ -48,6 +48,7 @@ static void add_to_ranks(struct stage *s, struct zero_layout *l, uint64_t n)
         l->at += part;
         r->whole += n;
         r->slice = max_u64(r->slice, part);
+        r->large += n > s->run->reduce_bucket ? n : 0;
     }
 }
 

@@ -412,16 +412,20 @@ static void put_backward(struct put *p, const struct stage *s,
     const bool re = stage_recomputed(s, position);
     const uint64_t tied = tied_moment(s, position, mode);
     struct stretch stretch = { .total = extremum_total(e) };
+    struct bucket_fill unsummed;
     uint64_t beside = 0;
     if (s->fill != NULL) {
         stretch = fullest_stretch(s, position, later);
-        beside = bucket_bytes(s, &s->fill[position], later);
         e = stretch.e;
+    }
+    if (s->fill != NULL && tied != 0) {
+        unsummed = bucket_before_sum(s, position);
+        beside = bucket_bytes(s, &unsummed, later);
     }
     const struct bucket_fill *fill = s->fill == NULL ? NULL : &stretch.fill;
     p->m->op = op_name(s, e);
     if (tied != 0 && tied + beside > stretch.total) {
-        fill = s->fill == NULL ? NULL : &s->fill[position];
+        fill = s->fill == NULL ? NULL : &unsummed;
         p->m->op = "sum of tied gradients";
         put_kept(p, s, position);
         PUT(p, TERM_WGRAD_TMP, "sum of the tied embedding's gradients",

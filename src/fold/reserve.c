@@ -34,7 +34,8 @@ enum stream engine_stream(const struct run *run, enum term term)
             return STREAM_GATHER;
         return run->overlap_comm
                        && (term == TERM_REDUCE_TMP
-                           || (shards && run->zero == 2))
+                           || (shards && run->zero < 3
+                               && zero_fills_bucket(run)))
                    ? STREAM_REDUCE
                    : STREAM_COMPUTE;
     case ENGINE_DDP:

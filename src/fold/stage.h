@@ -122,6 +122,18 @@ struct zero_part {
     uint64_t whole; /* elements of the tensors that touch it */
     uint64_t slice; /* ... that lie in it, of the largest */
     uint64_t gone;  /* elements in buckets up to its first tensor's, in order */
+    uint64_t large; /* elements of those larger than the bucket */
+};
+
+/* ZeRO-1 that reduces beside its backward: a gradient larger than the bucket
+ * stays where it was made, on ranks whose partition it does not touch. Of ranks
+ * partitions begin with the last's. */
+struct zero_beside {
+    uint64_t large;      /* elements of those reduced so far */
+    uint64_t begun;      /* partitions that have begun */
+    uint64_t own;        /* large, and of the partition that began last */
+    uint64_t whole, its; /* the fullest of the others: its elements, and what
+                            of large is its own */
 };
 
 /* What ZeRO-2 and -3 have of gradients at some moment of a backward. */
@@ -139,13 +151,15 @@ struct bucket_fill {
     struct bucket_content low; /* torch_autocast: of what is sent in 16 bits,
                                   which has a bucket of its own */
     uint64_t partition; /* elements of the largest rank's partition so far */
-    uint64_t reduced;   /* so many times */
-    uint64_t copy;      /* elements copied, at this moment */
-    uint64_t packed;    /* bytes of one in 4 bits, sent and received, then */
-    uint64_t added;     /* elements that are cast, to be added in fp32, then */
-    uint64_t cast;      /* elements cast to 16 bits to be sent, then */
-    uint64_t normed;    /* elements in double precision for a norm, then */
-    bool begun;         /* there is a bucket */
+    uint64_t kept;      /* ... of gradients that stay beside it */
+    struct zero_beside beside;
+    uint64_t reduced; /* so many times */
+    uint64_t copy;    /* elements copied, at this moment */
+    uint64_t packed;  /* bytes of one in 4 bits, sent and received, then */
+    uint64_t added;   /* elements that are cast, to be added in fp32, then */
+    uint64_t cast;    /* elements cast to 16 bits to be sent, then */
+    uint64_t normed;  /* elements in double precision for a norm, then */
+    bool begun;       /* there is a bucket */
 };
 
 /* A gradient comes: while what was full is reduced, after that, and when the
@@ -515,8 +529,9 @@ bool fsdp_overlaps(const struct stage *s, uint32_t position);
 /* Elements of a flat buffer on this rank. */
 uint64_t engine_share(const struct stage *s);
 
-/* ---- engine_bucket.c: gradients one after another, ZeRO-2 and -3 ---- */
+/* ---- engine_bucket.c: gradients one after another ---- */
 
+/* ZeRO-2 and -3, and ZeRO-1 that reduces beside its only backward. */
 bool zero_fills_bucket(const struct run *run);
 const char *zero_partition_label(const struct run *run);
 void bucket_init(struct stage *s);
@@ -533,6 +548,9 @@ void bucket_arrival(const struct stage *s, uint32_t position,
 /* Nothing is reduced in the backward of the block at a position, nor larger than
  * the bucket: it is as full for the engine all along. */
 bool bucket_calm(const struct stage *s, uint32_t position);
+/* What there is when autograd adds the gradients of a tied table, in the block
+ * at a position: the sum has not come. */
+struct bucket_fill bucket_before_sum(const struct stage *s, uint32_t position);
 /* What is left at the end of backward. */
 struct bucket_fill bucket_rest(const struct stage *s, bool later);
 /* Elements of a tensor's part on this rank in double precision: on their way to

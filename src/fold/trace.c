@@ -132,6 +132,12 @@ static void backward_block(struct tracer *r)
     const uint64_t sum = stage_block(r->s, r->position) == r->s->p->words
                              ? stage_tied_sum(r->s, mode)
                              : 0;
+    if (sum == 0)
+        return;
+    if (r->s->fill != NULL) {
+        const struct bucket_fill fill = bucket_before_sum(r->s, r->position);
+        levels_bucket(r, &fill);
+    }
     hold_id id = tracer_born(r, COMP_TEMPORARY, "sum of tied gradients", sum);
     tracer_death(r, &id);
 }

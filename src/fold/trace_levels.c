@@ -550,7 +550,7 @@ static bool same_levels(const struct bucket_fill *a,
 {
     return a->in.large == b->in.large && a->low.large == b->low.large
            && a->cast == b->cast && a->partition == b->partition
-           && a->copy == b->copy && a->packed == b->packed
+           && a->kept == b->kept && a->copy == b->copy && a->packed == b->packed
            && a->added == b->added && a->normed == b->normed
            && a->begun == b->begun;
 }

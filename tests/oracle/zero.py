@@ -4,7 +4,7 @@ Every rank is a process that follows its own live bytes as step.py does, on real
 worst rank's.  DeepSpeed's CPU accelerator runs the same Python as on a GPU, without streams: buffers have the sizes and
 the order of a GPU's, and nothing overlaps.  Eager attention, no dropout, because kernels on the CPU are others.
 
-usage: DS_ACCELERATOR=cpu zero.py FOLDER [overflow|offload|hpz|mics|quantized|ratio|formats|autocast|knobs|others|clip]   writes FOLDER/zero.json, one run a line
+usage: DS_ACCELERATOR=cpu zero.py FOLDER [overflow|offload|hpz|mics|quantized|ratio|formats|autocast|knobs|others|clip|beside]   writes FOLDER/zero.json, one run a line
 
 With "overflow", under a DeepSpeed of 0.8.2 to 0.17.0, FOLDER/zero_overflow.json: fp16, whose first steps overflow; what is
 recorded is a step after those.
@@ -26,9 +26,11 @@ FOLDER/zero_autocast.json: fp32 weights under torch_autocast.
 
 With "knobs", FOLDER/zero_knobs.json: fp32 gradients in ZeRO-2, fp16 whose steps do not overflow, messages beside the
 backward (overlap_comm). With "others", what is not modelled: gradients in turn of the ranks (round_robin_gradients) and not
-in one buffer (contiguous_gradients), ZeRO-1 that reduces beside its backward, or whose fp16 gradients are added in fp32.
+in one buffer (contiguous_gradients), ZeRO-1 that reduces beside the last of several backwards, or whose fp16 gradients are
+added in fp32.
 
-With "clip", FOLDER/zero_clip.json: an offloaded optimizer with and without clipping.
+With "clip", FOLDER/zero_clip.json: an offloaded optimizer with and without clipping. With "beside", FOLDER/zero_beside.json:
+ZeRO-1 that reduces beside its backward.
 """
 import dataclasses
 import gc
@@ -436,7 +438,7 @@ def others():
     """Read, not modelled: not among the goldens."""
     yield Run(zero=1, precision="fp16-mixed", grad_dtype="fp32")
     yield Run(zero=1, precision="fp16-mixed", grad_dtype="fp32", gpus=4, grad_accum=2)
-    yield Run(zero=1, gpus=4, overlap_comm=True)
+    yield Run(zero=1, overlap_comm=True, grad_accum=2)
     yield Run(zero=1, precision="bf16-amp", grad_accum=2, overlap_comm=True)
     yield Run(zero=1, precision="bf16-amp", shape="long")
     for zero in (1, 2):
@@ -447,6 +449,23 @@ def others():
         yield Run(zero=zero, contiguous_gradients=False, overlap_comm=True)
     yield Run(zero=3, contiguous_gradients=False)
     yield Run(zero=3, gpus=4, contiguous_gradients=False, shape="long", grad_accum=2)
+
+
+def besides():
+    """ZeRO-1 that reduces beside its backward."""
+    for gpus in (2, 4):
+        base = dict(zero=1, gpus=gpus, overlap_comm=True)
+        for shape in ("wide", "long"):
+            yield Run(**base, shape=shape)
+            yield Run(**base, shape=shape, reduce_bucket=500000)
+        yield Run(**base, shape="long", recompute="full")
+        yield Run(**base, precision="fp32")
+        yield Run(**base, precision="bf16")
+        yield Run(**base, grad_dtype="fp32")
+        if gpus == 4:  # of two: others()
+            yield Run(**base, grad_accum=2)
+        yield Run(**base, shape="long", grad_accum=3, reduce_bucket=500000)
+        yield Run(**base, family="gpt2", reduce_bucket=200000)
 
 
 def clips():
@@ -462,7 +481,7 @@ if __name__ == "__main__":
     folder, what = pathlib.Path(sys.argv[1]), "".join(sys.argv[2:])
     todo = list({"": runs, "overflow": overflows, "offload": offloads, "hpz": hpzs, "mics": micses,
                  "quantized": quantizeds, "ratio": ratios, "formats": formats,
-                 "autocast": autocasts, "knobs": knobs, "others": others, "clip": clips}[what]())
+                 "autocast": autocasts, "knobs": knobs, "others": others, "clip": clips, "beside": besides}[what]())
     name = f"zero_{what}.json" if what else "zero.json"
     command = " ".join(["DS_ACCELERATOR=cpu python tests/oracle/zero.py tests/golden/oracle/steps", *sys.argv[2:]])
     places = sorted({(r.gpus, r.gpus_per_node) for r in todo})
