@@ -1,8 +1,10 @@
 /*
- * Owns the rows of kernel.def, and which GPU has which. Refuses to compute.
+ * Owns the rows of kernel.def, which GPU has which, and how much GPUs of one
+ * model differ. Refuses to time anything.
  */
 #include "data/kernel.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "base/banned.h"
@@ -26,6 +28,28 @@ const struct kernel_speed *kernel_speed_of(const struct gpu *gpu,
             family = &rows[i];
     }
     return family;
+}
+
+/* Deviation of what GPUs of one model take for the same kernels: from end to end
+ * they differ by 8 %, outliers left out (Sinha et al. 2022, arXiv:2208.11035, the
+ * mean of five clusters), and a normal distribution's box plot has 5.4 deviations
+ * between its whiskers. */
+#define GPU_DEVIATION (0.08 / 5.4)
+
+/* The standard normal's quantile of 0.5^(1/n), which is the largest's median. */
+double kernel_slowest(uint64_t n)
+{
+    enum { HALVINGS = 40 };
+    const double below = pow(0.5, 1 / (double)n);
+    double low = 0, high = 8;
+    for (int i = 0; n > 1 && i < HALVINGS; i++) {
+        const double mid = (low + high) / 2;
+        if (erfc(-mid / sqrt(2)) / 2 < below)
+            low = mid;
+        else
+            high = mid;
+    }
+    return 1 + GPU_DEVIATION * low;
 }
 
 #define SPEED_SCALE_NAME(id, text, doc) text,

@@ -44,6 +44,7 @@ struct kernel_speed {
     /* of a product's rate, in a training step: clocks, caches and
        multiprocessors are shared there; of 16 and of 8 bits */
     double in_situ, in_situ8;
+    double exact8; /* of bits8's rate, where sums are kept in fp32; 0: all */
     double in_situ_alone; /* of 16 bits on one GPU, where no messages go beside;
                              0: in_situ */
     struct attention_speed flash1; /* FlashAttention 1; of rate 0: a share of
@@ -75,5 +76,9 @@ const char *speed_scale_text(enum speed_scale scale);
 /* The row of a GPU, or its family's. Never NULL. *measured: it is its own. */
 const struct kernel_speed *kernel_speed_of(const struct gpu *gpu,
                                            bool *measured);
+
+/* What the slowest of n GPUs takes for what they all compute, over the middle
+ * one, in the median of such groups; 1 of one. [docs/method.md eq. kernels] */
+double kernel_slowest(uint64_t n);
 
 #endif

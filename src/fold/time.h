@@ -30,6 +30,7 @@ struct clock {
     const struct run *run;
     const struct kernel_speed *speed;
     bool measured;
+    double slowest;       /* kernel_slowest() of all GPUs */
     struct time_log *log; /* of an explanation; else NULL */
 };
 
@@ -45,6 +46,7 @@ struct product {
     bool fp8;
     double result_bytes; /* of an element; read too where it is added to */
     unsigned align; /* elements at whose multiples all rows begin; 0: enough */
+    bool exact;     /* of 8 bits: sums are kept in fp32 */
 };
 double time_product(const struct clock *c, const struct product *x);
 /* Element-wise kernels that move so many bytes. */

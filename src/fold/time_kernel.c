@@ -34,7 +34,9 @@
 
 void clock_init(struct clock *c, const struct program *p, const struct run *run)
 {
-    *c = (struct clock){ .p = p, .run = run };
+    *c = (struct clock){ .p = p,
+                         .run = run,
+                         .slowest = kernel_slowest(run_at_once(run)) };
     c->speed = kernel_speed_of(&run->gpu, &c->measured);
 }
 
@@ -104,14 +106,16 @@ static double rows_limit(const struct clock *c, const struct product *x)
            * (x->align % 2 == 0 ? EVEN_ROWS_FLOP_S : ODD_ROWS_FLOP_S);
 }
 
-/* Of a product's rate alone, in a step. */
-static double in_situ(const struct clock *c, bool fp8)
+/* Of a product's rate alone, in a step, which is the slowest GPU's. */
+static double in_situ(const struct clock *c, const struct product *x)
 {
     const struct kernel_speed *s = c->speed;
     const bool alone = c->run->gpus == 1 && s->in_situ_alone > 0;
-    if (fp8)
-        return s->in_situ8;
-    return alone ? s->in_situ_alone : s->in_situ;
+    double share = alone ? s->in_situ_alone : s->in_situ;
+    if (x->fp8)
+        share =
+            x->exact && s->exact8 > 0 ? s->in_situ8 * s->exact8 : s->in_situ8;
+    return share / c->slowest;
 }
 
 double time_product(const struct clock *c, const struct product *x)
@@ -125,7 +129,7 @@ double time_product(const struct clock *c, const struct product *x)
     const double flop = 2 * x->m * x->n * x->k * x->copies;
     const double waves = quantised(x, (double)c->run->gpu.sm_count);
     const double rate =
-        fmin(peak_of(c, x) * share * (plain ? 1 : in_situ(c, x->fp8)),
+        fmin(peak_of(c, x) * share * (plain ? 1 : in_situ(c, x)),
              rows_limit(c, x))
         * c->run->scale[SPEED_PRODUCTS];
     const double compute =
@@ -212,6 +216,15 @@ static void bias(struct op_clock *o)
     moves_spend(o->c, &o->out->weight, cast);
 }
 
+/* Sums of a product in 8 bits kept in fp32: Transformer Engine and torchao ask
+ * for that in backward (recipe.py, fp8_gemm_dgrad; float8/config.py,
+ * use_fast_accum), and with scales of blocks forward too. */
+static bool sums_exactly(const struct run *run, bool back)
+{
+    return back || run->fp8_recipe == FP8_BLOCKWISE
+           || run->fp8_recipe == FP8_DEEPSEEK;
+}
+
 /* x W: its gradients are two products, of other shapes. */
 static void linear(struct op_clock *o)
 {
@@ -227,6 +240,7 @@ static void linear(struct op_clock *o)
                          .copies = copies,
                          .dtype = x->dtype,
                          .fp8 = fp8,
+                         .exact = sums_exactly(o->c->run, false),
                          .result_bytes = (double)dtype_size(y->dtype),
                          .align = rows_align(k, n) };
     const double m = p.m;
@@ -234,6 +248,7 @@ static void linear(struct op_clock *o)
         casts(o);
     op_spend(&o->out->forward, TIME_PRODUCTS, time_product(o->c, &p));
     p.n = k, p.k = n;
+    p.exact = sums_exactly(o->c->run, true);
     if (op_grads(x))
         unpacks_again(o);
     if (op_grads(x))
@@ -381,7 +396,7 @@ static void attention(struct op_clock *o, double share)
     const double rate = c->run->scale[SPEED_ATTENTION] * share * peak_of(c, &x)
                         * length / (length + s.half_tokens) * head
                         / (head + s.half_head) * (WHOLE_HEAD + s.half_head)
-                        / WHOLE_HEAD;
+                        / WHOLE_HEAD / c->slowest;
     const double flop = o->op->flop_causal;
     const double forward = flop / (rate * s.forward) + KERNEL_LATENCY_S;
     const double back =
@@ -398,7 +413,7 @@ static double plain_products(const struct op_clock *o, double flop, double part)
     const struct product x = { .dtype = op_in(o, 0)->dtype };
     const double share = part * o->c->speed->bits16.share;
     return flop
-           / (peak_of(o->c, &x) * share * in_situ(o->c, false)
+           / (peak_of(o->c, &x) * share * in_situ(o->c, &x)
               * o->c->run->scale[SPEED_PRODUCTS]);
 }
 

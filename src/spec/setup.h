@@ -691,6 +691,11 @@ static inline uint64_t run_copies(const struct run *run)
 /* One process that spreads the layers of Hugging Face's model over its GPUs
  * (device_map). */
 bool run_spreads(const struct run *run);
+/* GPUs that work at one time, and wait for each other. */
+static inline uint64_t run_at_once(const struct run *run)
+{
+    return run_spreads(run) ? 1 : run->gpus;
+}
 /* Whether stages go down the ranks and up again, two on each. */
 static inline bool run_folds(const struct run *run)
 {

@@ -63,7 +63,7 @@ static void test_thin_product_waits_for_memory(void **state)
     (void)state;
     memplan_report *r = estimate("llama-7b", PAIRS("gpu", "h100-80gb"));
     const struct clock c = clock_of(r);
-    struct product x = { 1, 16384, 16384, 1, DT_BF16, false, 2, 0 };
+    struct product x = { 1, 16384, 16384, 1, DT_BF16, false, 2, 0, false };
     const double bytes = 2.0 * (16384 + 16384.0 * 16384 + 16384);
     assert_true(time_product(&c, &x) >= bytes / c.run->gpu.bandwidth_bytes_s);
     x.m = 0;
@@ -84,7 +84,9 @@ static void test_uneven_rows(void **state)
         memplan_report *r = estimate("llama-7b", PAIRS("gpu", cases[i].gpu));
         const struct clock c = clock_of(r);
         const struct product_speed *s = &c.speed->bits16;
-        struct product x = { 8192, 50304, 4096, 1, DT_FP16, false, 2, 8 };
+        struct product x = {
+            8192, 50304, 4096, 1, DT_FP16, false, 2, 8, false
+        };
         const double rate =
             r->run.gpu.peak_fp16_flop_s * s->share
             * (c.speed->in_situ_alone > 0 ? c.speed->in_situ_alone
@@ -120,6 +122,55 @@ static void test_odd_vocabulary(void **state)
 #undef NANO
 }
 
+/* Medians of the largest of n draws of a normal distribution: of 2, 8 and 512 at
+ * 0.545, 1.385 and 2.999 deviations (its quantiles at 0.7071, 0.9170, 0.99865). */
+static void test_all_wait_for_the_slowest(void **state)
+{
+    (void)state;
+    static const struct {
+        uint64_t n;
+        double deviations;
+    } cases[] = { { 1, 0 }, { 2, 0.5450 }, { 8, 1.3852 }, { 512, 2.9994 } };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const double over = kernel_slowest(cases[i].n) - 1;
+        assert_true(fabs(over * 5.4 / 0.08 - cases[i].deviations) < 1e-3);
+    }
+    struct product x = { 8192, 8192, 8192, 1, DT_BF16, false, 2, 8, false };
+    memplan_report *few = estimate("llama-7b", PAIRS("gpus", "8"));
+    memplan_report *many = estimate("llama-7b", PAIRS("gpus", "512"));
+    const struct clock c = clock_of(few), d = clock_of(many);
+    const double launch = c.speed->bits16.launch_s;
+    assert_true(
+        close_to((time_product(&d, &x) - launch) * kernel_slowest(8),
+                 (time_product(&c, &x) - launch) * kernel_slowest(512)));
+    memplan_report_free(few);
+    memplan_report_free(many);
+}
+
+/* Hopper's tensor cores sum 8-bit products faster where they round sums; those
+ * of Blackwell do not. Backward asks for exact ones, forward does not. */
+static void test_exact_sums_take_longer_on_hopper(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *gpu;
+        double times;
+    } cases[] = { { "h100-80gb", 0.91 }, { "b200", 1 } };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        memplan_report *r = estimate(
+            "llama-7b", PAIRS("gpu", cases[i].gpu, "framework", "megatron",
+                              "precision", "fp8-mixed", "gpus", "8"));
+        const struct clock c = clock_of(r);
+        const double launch = c.speed->bits8.launch_s;
+        struct product x = { 8192, 8192, 8192, 1, DT_BF16, true, 2, 16, false };
+        const double fast = time_product(&c, &x) - launch;
+        x.exact = true;
+        const double exact = time_product(&c, &x) - launch;
+        assert_true(close_to(exact * cases[i].times, fast));
+        memplan_report_free(r);
+    }
+}
+
 /* Without tensor cores: a share of its own, and nothing lost in a step. */
 static void test_plain_product_by_hand(void **state)
 {
@@ -128,7 +179,9 @@ static void test_plain_product_by_hand(void **state)
         estimate("bert-large", PAIRS("gpu", "v100-16gb", "precision", "fp32"));
     const struct clock c = clock_of(r);
     const struct product_speed *s = &c.speed->bits16;
-    const struct product x = { 8192, 8192, 8192, 1, DT_FP32, false, 4, 0 };
+    const struct product x = {
+        8192, 8192, 8192, 1, DT_FP32, false, 4, 0, false
+    };
     const double waves = 26.0 * 80 / 2048; /* 128 x 256 tiles on 80 units */
     const double want = 2.0 * 8192 * 8192 * 8192
                             / (c.run->gpu.peak_fp32_flop_s * c.speed->share32)
@@ -991,6 +1044,8 @@ int main(void)
         cmocka_unit_test(test_thin_product_waits_for_memory),
         cmocka_unit_test(test_uneven_rows),
         cmocka_unit_test(test_odd_vocabulary),
+        cmocka_unit_test(test_all_wait_for_the_slowest),
+        cmocka_unit_test(test_exact_sums_take_longer_on_hopper),
         cmocka_unit_test(test_plain_product_by_hand),
         cmocka_unit_test(test_casts_by_hand),
         cmocka_unit_test(test_messages),
