@@ -26,7 +26,7 @@ FOLDER/zero_autocast.json: fp32 weights under torch_autocast.
 
 With "knobs", FOLDER/zero_knobs.json: fp32 gradients in ZeRO-2, fp16 whose steps do not overflow, messages beside the
 backward (overlap_comm). With "others", what is not modelled: gradients in turn of the ranks (round_robin_gradients) and not
-in one buffer (contiguous_gradients), ZeRO-1 that reduces beside the last of several backwards, or whose fp16 gradients are
+in one buffer (contiguous_gradients), sent in another type (communication_data_type), ZeRO-1 that reduces beside the last of several backwards, or whose fp16 gradients are
 added in fp32.
 
 With "clip", FOLDER/zero_clip.json: an offloaded optimizer with and without clipping. With "beside", FOLDER/zero_beside.json:
@@ -73,6 +73,7 @@ class Run(step.Run):
     sub_group_size: int = 1000000000
     overlap_comm: bool = False
     grad_dtype: str = ""
+    reduce_dtype: str = ""
     zero_overflow: str = ""
     offload_optimizer: str = ""
     offload_params: str = ""
@@ -115,6 +116,8 @@ def config_of(run):
     if run.hpz_partition_size > 1:
         zero["zero_hpz_partition_size"] = run.hpz_partition_size
     more = dict(data_types=dict(grad_accum_dtype=run.grad_dtype)) if run.grad_dtype else {}
+    if run.reduce_dtype:
+        more["communication_data_type"] = run.reduce_dtype
     if run.precision == "bf16-amp":
         more["torch_autocast"] = dict(enabled=True, dtype="bfloat16")
     pure = run.precision == "bf16"
@@ -288,6 +291,8 @@ def setup_of(run):
         more["zero_overflow"] = run.zero_overflow
     if run.grad_dtype:
         more["grad_dtype"] = run.grad_dtype
+    if run.reduce_dtype:
+        more["reduce_dtype"] = run.reduce_dtype
     if run.hpz_partition_size > 1:
         more["hpz_partition_size"] = run.hpz_partition_size
     more.update({key: getattr(run, key) for key in (*FLAGS, "gpus_per_node") if getattr(run, key)})
@@ -439,6 +444,9 @@ def others():
     yield Run(zero=1, precision="fp16-mixed", grad_dtype="fp32")
     yield Run(zero=1, precision="fp16-mixed", grad_dtype="fp32", gpus=4, grad_accum=2)
     yield Run(zero=1, overlap_comm=True, grad_accum=2)
+    for zero in (1, 2):
+        for reduce_bucket in (3000000, 500000):
+            yield Run(zero=zero, reduce_dtype="fp32", reduce_bucket=reduce_bucket)
     yield Run(zero=1, precision="bf16-amp", grad_accum=2, overlap_comm=True)
     yield Run(zero=1, precision="bf16-amp", shape="long")
     for zero in (1, 2):
