@@ -49,7 +49,8 @@ size_t str_append(char *buf, size_t size, const char *format, ...)
     __attribute__((format(printf, 3, 4)))
 #endif
     ;
-/* The same of one more item of a list, "a, b": with a comma but for the first. */
+/* The same of one more item of a list, "a, b": with a comma but for the
+ * first. */
 size_t str_append_item(char *buf, size_t size, const char *item);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * memplan [estimate] MODEL, the main job; memplan explain MODEL, the same report
- * seen with its terms; memplan trace MODEL, the step it comes from.
+ * memplan [estimate] MODEL, the main job; memplan explain MODEL, the same
+ * report seen with its terms; memplan trace MODEL, the step it comes from.
  */
 #include "cli.h"
 

@@ -397,8 +397,8 @@ static const char *given_file(const struct cli *cli, const char *dialect)
 }
 
 /* The file that `path` goes on in. Of a line that starts a program it need not
- * be here, and a hostfile never: then, or where another one is given, the line is read alone. One that
- * is here and cannot be read is an error. */
+ * be here, and a hostfile never: then, or where another one is given, the line
+ * is read alone. One that is here and cannot be read is an error. */
 static enum cli_exit config_next(struct cli *cli, memplan_setup *setup,
                                  const char *path, bool optional)
 {

@@ -36,12 +36,14 @@ enum { CUBLAS_WORKSPACES = 2 };
 enum { TE_OVERLAP_STREAMS = 3, TE_BUFFERS_IN = 6, TE_BUFFERS_OUT = 4 };
 
 /* Grouped products run on so many streams, each with a workspace of its own
- * (transformer_engine/common/util/multi_stream.cpp, nvte_get_num_compute_streams;
- * pytorch/cpp_extensions/gemm.py, get_cublas_workspace). */
+ * (transformer_engine/common/util/multi_stream.cpp,
+ * nvte_get_num_compute_streams; pytorch/cpp_extensions/gemm.py,
+ * get_cublas_workspace). */
 enum { TE_GROUPED_STREAMS = 4 };
 
-/* Megatron-FSDP's queue of gradients to reduce, elements: at least this, whatever
- * two units have (megatron_fsdp.py, suggested_communication_unit_size). */
+/* Megatron-FSDP's queue of gradients to reduce, elements: at least this,
+ * whatever two units have (megatron_fsdp.py,
+ * suggested_communication_unit_size). */
 #define MEGATRON_FSDP_QUEUE_ELEMS ((uint64_t)1000000000)
 
 /* Transformer Engine offloads no tensor of fewer elements
@@ -61,9 +63,10 @@ enum { FP8_TILE = 128, MXFP8_TILE = 32 };
 
 /* What nobody simulates: reserved over what the pools have at their fullest, of
  * what comes and goes, and the least with which a device still has room, over
- * the peak. Medians of 190 and 70 simulated setups: gpt2, llama-3.2-1b, llama-7b
- * and mixtral-8x7b under DDP, DeepSpeed 1 to 3, FSDP, torchtitan, Megatron, with
- * LoRA and recomputation, of 128 to 4096 tokens. Parts per thousand. */
+ * the peak. Medians of 190 and 70 simulated setups: gpt2, llama-3.2-1b,
+ * llama-7b and mixtral-8x7b under DDP, DeepSpeed 1 to 3, FSDP, torchtitan,
+ * Megatron, with LoRA and recomputation, of 128 to 4096 tokens. Parts per
+ * thousand. */
 enum { RESERVED_OF_POOLS_PERMILLE = 1176, RESERVED_AT_LEAST_PERMILLE = 1128 };
 
 /* CUDA context and loaded kernels, outside the allocator: 0.47 GiB on an A100
@@ -109,8 +112,8 @@ enum { NCCL_VOLTA_SHARE = 2 };
 
 /* Bytes a second that DeepSpeed's asynchronous I/O reads into a node's memory
  * from four NVMe disks of PCIe 4, and what share of it it writes (5; of PCIe 5
- * 27 and 11, of eight 48 and 26) (deepspeedai/DeepSpeed, blogs/deepnvme 08-2024,
- * 06-2025). */
+ * 27 and 11, of eight 48 and 26) (deepspeedai/DeepSpeed, blogs/deepnvme
+ * 08-2024, 06-2025). */
 #define NVME_NODE_READ_BYTES_S 10e9
 #define NVME_WRITE_SHARE 0.5
 #define NVME_SOURCE "deepspeedai/DeepSpeed, blogs/deepnvme"

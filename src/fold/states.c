@@ -106,9 +106,10 @@ static uint64_t moments_projected(const struct run *run, const struct tensor *t,
  * have one type for all. */
 static bool is_whole(const struct run *run, const struct tensor *t)
 {
-    return run->lora_full != 0 && t->group != PG_ADAPTER
-           && run->engine == ENGINE_DDP && run->prec.master == DT_NONE
-           && t->dtype != run->prec.param;
+    const bool loose = run->engine == ENGINE_DDP
+                       || (run->engine == ENGINE_DEEPSPEED && run->zero == 0);
+    return run->lora_full != 0 && t->group != PG_ADAPTER && loose
+           && run->prec.master == DT_NONE && t->dtype != run->prec.param;
 }
 
 uint64_t states_mixed_bytes(const struct block_states *s)

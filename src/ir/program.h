@@ -165,14 +165,14 @@ struct op {
     uint8_t region;      /* recompute region, 0 none: 1 + the bit
                                      number of its recompute_module */
     bool core_attention; /* attention proper: causal halving */
-    /* OP_FUSED, OP_FUNCTION, OP_LOOP, bits by number: what of in and out its backward
-     * needs (OP_SWIGLU, OP_FLASH_ATTENTION: where not 0, instead of its input,
-     * its result); which of in are terms of a sum, whose gradients are one.
-     * OP_LINEAR: bit 0 of keep_in, its input is kept though no gradient needs
-     * it, bit 1 (CAST_INSIDE), not the cast weight but what it is of;
-     * OP_CAST: bit 1, autocast does not see it; OP_INDEX: bit 0, x is kept (index_add); OP_SOFTMAX, OP_LOG_SOFTMAX:
-     * bit 0, x is kept; OP_VIEW: bit 0, what its gradient goes to wants it in
-     * order: a copy */
+    /* OP_FUSED, OP_FUNCTION, OP_LOOP, bits by number: what of in and out its
+     * backward needs (OP_SWIGLU, OP_FLASH_ATTENTION: where not 0, instead of
+     * its input, its result); which of in are terms of a sum, whose gradients
+     * are one. OP_LINEAR: bit 0 of keep_in, its input is kept though no
+     * gradient needs it, bit 1 (CAST_INSIDE), not the cast weight but what it
+     * is of; OP_CAST: bit 1, autocast does not see it; OP_INDEX: bit 0, x is
+     * kept (index_add); OP_SOFTMAX, OP_LOG_SOFTMAX: bit 0, x is kept; OP_VIEW:
+     * bit 0, what its gradient goes to wants it in order: a copy */
     uint32_t keep_in, keep_out, sum_in;
     uint64_t
         back_bytes; /* OP_FUSED, OP_FUNCTION, OP_LOOP, OP_LINEAR, OP_SWIGLU,

@@ -1,7 +1,7 @@
 /*
  * Owns what a line of TOML is made of: blanks, comments, keys, strings and
- * numbers, exactly as TOML 1.0's grammar has them [toml.io/en/v1.0.0, toml.abnf].
- * Refuses to know tables.
+ * numbers, exactly as TOML 1.0's grammar has them [toml.io/en/v1.0.0,
+ * toml.abnf]. Refuses to know tables.
  */
 #include "json/toml_scan.h"
 

@@ -71,27 +71,6 @@ static void start_arrays(struct builder *b)
 
 /* ---- frame ---- */
 
-bool dtype_is_quantised(enum dtype t)
-{
-    switch (t) {
-    case DT_INT8:
-    case DT_NF4:
-    case DT_FP4:
-    case DT_INT4: return true;
-    case DT_FP32:
-    case DT_BF16:
-    case DT_FP16:
-    case DT_FP8:
-    case DT_E5M6:
-    case DT_NONE:
-    case DT_BOOL:
-    case DT_INT32:
-    case DT_INT64:
-    case DTYPE_COUNT: return false;
-    }
-    return false;
-}
-
 bool build_is_litgpt(const struct builder *b)
 {
     return b->run->loss == LOSS_CHUNKED
@@ -110,23 +89,6 @@ void build_renames(struct builder *b, const char *name)
     const tensor_id none = TENSOR_NONE;
     build_op(b, OP_RELEASE, name, &none, 1)->renames =
         b->run->keep_outputs && !b->run->drop_outputs;
-}
-
-/* What is not quantised of a quantised model. PEFT's
- * prepare_model_for_kbit_training casts it to fp32 over bitsandbytes' formats,
- * not over GPTQ; where the weights themselves are sharded it is not called
- * (trl's SFTTrainer). PEFT makes adapters in fp32 then: who has them in 16 bits
- * does without the call (fsdp_qlora's train.py, LitGPT), and so does torchtune.
- */
-static enum dtype unquantised_dtype(const struct builder *b)
-{
-    const struct run *r = b->run;
-    const bool sharded =
-        r->engine == ENGINE_FSDP || r->engine == ENGINE_FSDP2 || r->zero == 3;
-    if (r->base_dtype == DT_INT4 || sharded || r->lora_dtype != DT_FP32
-        || r->impl == IMPL_TORCHTUNE)
-        return b->compute;
-    return DT_FP32;
 }
 
 /* The ends of a model that FSDP makes one unit of, as bits of 'freeze'. */
@@ -167,8 +129,7 @@ static void start_dtypes(struct builder *b)
     b->fp8 = r->prec.fp8;
     b->frozen = run_adapts(r);
     if (b->frozen && r->base_dtype != DT_NONE)
-        b->param = dtype_is_quantised(r->base_dtype) ? unquantised_dtype(b)
-                                                     : r->base_dtype;
+        b->param = run_unquantised_dtype(r);
     b->stream = b->param;
     b->bare = r->some_layers;
     b->embeds_trained = b->frozen

@@ -190,9 +190,6 @@ typedef tensor_id layer_fn(struct builder *b, const struct layer_kind *kind,
  * b->no_rope and b->local. */
 void build_layers(struct builder *b, layer_fn *layer);
 
-/* int8 and the 4-bit formats: dequantised before a product. */
-bool dtype_is_quantised(enum dtype t);
-
 /* Code of transformers has no loss in pieces: who asks for one means LitGPT's
  * scripts, with what else they do. */
 bool build_is_litgpt(const struct builder *b);

@@ -1,6 +1,7 @@
 /*
  * Owns the factors of shapes: heads, widths, tokens and experts as one rank has
- * them, with the names that formulas show. Refuses to know what is made of them.
+ * them, with the names that formulas show. Refuses to know what is made of
+ * them.
  */
 #include "lower/build_private.h"
 

@@ -4,7 +4,8 @@
  * d0067d0d (pytorch/module/linear.py, layernorm_linear.py, grouped_linear.py;
  * csrc/quantizer.cpp; tensor/float8_blockwise_tensor.py, mxfp8_tensor.py), and
  * those that the DeepSeek-V3 report names (arXiv:2412.19437, section 3.3).
- * Refuses to know which linear has what for an input. [docs/method.md eq. eight-bits]
+ * Refuses to know which linear has what for an input. [docs/method.md eq.
+ * eight-bits]
  */
 #include "lower/build_private.h"
 

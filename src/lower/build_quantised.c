@@ -140,8 +140,8 @@ static tensor_id product_4bit(struct builder *b,
 /* MatMul8bitLt has its input as an attribute of the graph's node (ctx.tensors),
  * which a checkpoint that is not reentrant does not see: it stays until the
  * graph goes, and is not kept a second time. A reentrant one makes a graph of
- * its own, which goes when all of its backward is done; the block's input is its
- * checkpoint. */
+ * its own, which goes when all of its backward is done; the block's input is
+ * its checkpoint. */
 static bool holds_past(struct builder *b, tensor_id x)
 {
     const tensor_id root = tensor_of(b, x)->storage;

@@ -1,9 +1,10 @@
 /*
  * Owns what Qwen3-VL has between its parts besides one row of tokens
- * (transformers 5.23, modeling_qwen3_vl.py): a table of places that is resampled
- * to the size of an image, and mergers behind some layers of its vision part,
- * whose tokens are added to the states of as many layers of its text. Refuses to
- * know layers, and the merger behind the last one (hf_window.c).
+ * (transformers 5.23, modeling_qwen3_vl.py): a table of places that is
+ * resampled to the size of an image, and mergers behind some layers of its
+ * vision part, whose tokens are added to the states of as many layers of its
+ * text. Refuses to know layers, and the merger behind the last one
+ * (hf_window.c).
  */
 #include "lower/hf.h"
 
@@ -59,8 +60,8 @@ static struct dim tokens_of(struct builder *b)
                              v->max_positions / (v->merge * v->merge)));
 }
 
-/* Of a text one merger's, which one layer takes; of a vision part that is all of
- * the model those of all but a last layer's, for its loss. */
+/* Of a text one merger's, which one layer takes; of a vision part that is all
+ * of the model those of all but a last layer's, for its loss. */
 void hf_deep_features(struct builder *b)
 {
     const struct spec *v = seeing(b);

@@ -82,8 +82,8 @@ static tensor_id liger_swiglu(struct builder *b, tensor_id gate, tensor_id up)
     return out;
 }
 
-/* T5, BART. T5 then casts to the weight's dtype, which autocast undoes in a copy
- * (T5DenseActDense.forward). */
+/* T5, BART. T5 then casts to the weight's dtype, which autocast undoes in a
+ * copy (T5DenseActDense.forward). */
 static tensor_id inner_drop(struct builder *b, tensor_id x)
 {
     x = build_dropout(b, "activation dropout", x, b->run->act_dropout);

@@ -283,9 +283,9 @@ static tensor_id places(struct builder *b, const char *name, tensor_id from)
     return build_copy_as(b, name, from, &rows);
 }
 
-/* lora.ParamWrapper: one product of all experts' adapters, folded into a copy of
- * their weights (peft/tuners/lora/layer.py, _LoraFactorsProxy). Gate and up have
- * the rank of both. */
+/* lora.ParamWrapper: one product of all experts' adapters, folded into a copy
+ * of their weights (peft/tuners/lora/layer.py, _LoraFactorsProxy). Gate and up
+ * have the rank of both. */
 static tensor_id adapted_experts(struct builder *b, const struct linear *l,
                                  bool row)
 {

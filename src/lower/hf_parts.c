@@ -140,8 +140,8 @@ static tensor_id pooling_head(struct builder *b, tensor_id states)
     return build_add(b, "residual", x, y);
 }
 
-/* CLIP's text hands on its last word's state: the place of the largest id, which
- * a copy in 32 bits tells (CLIPTextModel.forward). */
+/* CLIP's text hands on its last word's state: the place of the largest id,
+ * which a copy in 32 bits tells (CLIPTextModel.forward). */
 static tensor_id last_word(struct builder *b, tensor_id x)
 {
     const struct shape one = SHAPE(b->micro, b->h);
@@ -158,8 +158,8 @@ static tensor_id last_word(struct builder *b, tensor_id x)
     return pooled;
 }
 
-/* SigLIP's norm is of all patches; CLIP's of the token of the class, after it is
- * taken out, in the text before. */
+/* SigLIP's norm is of all patches; CLIP's of the token of the class, after it
+ * is taken out, in the text before. */
 tensor_id hf_states(struct builder *b, tensor_id x)
 {
     const struct shape one = SHAPE(b->micro, b->h);
@@ -333,10 +333,10 @@ static void run_in_vain(struct builder *b, tensor_id x)
     hold_graph(b, one ? b->p->n_ops : op, first);
 }
 
-/* LlavaModel.get_image_features: the states of one layer, before any norm, or of
- * several side by side: here as often those of the last of these, as the others
- * are kept by the layer that they go into. A slice is copied by the product that
- * takes it, or by autocast before. */
+/* LlavaModel.get_image_features: the states of one layer, before any norm, or
+ * of several side by side: here as often those of the last of these, as the
+ * others are kept by the layer that they go into. A slice is copied by the
+ * product that takes it, or by autocast before. */
 static tensor_id llava_states(struct builder *b, tensor_id x)
 {
     const uint64_t n = b->whole->joint_layers;

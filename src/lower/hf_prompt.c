@@ -136,7 +136,8 @@ void hf_prefix_gradient(struct builder *b)
 /* get_prompt: cast to the model's type, split by layer, and copied into the
  * cache, whose constructor joins each to nothing. A layer joins its part to the
  * words' keys, and values; the gradient of that part is a view of the sum's
- * (CatBackward0), which waits until the engine comes to what was split first. */
+ * (CatBackward0), which waits until the engine comes to what was split
+ * first. */
 void hf_make_prefix(struct builder *b)
 {
     if (!run_prefixes(b->run))

@@ -1,7 +1,7 @@
 /*
  * Owns what transformers' models make once, before their first layer: inputs,
- * rotary tables, masks, biases; and which attention kernel a class has, on which
- * masks depend.
+ * rotary tables, masks, biases; and which attention kernel a class has, on
+ * which masks depend.
  */
 #include "lower/hf.h"
 

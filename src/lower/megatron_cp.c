@@ -108,7 +108,8 @@ void megatron_exchange_backward(struct builder *b)
 /* ---- keys and values of all tokens ---- */
 
 /* Keys that a rank's two chunks see under a causal mask, as a multiple of all:
- * the one from the front r + 1 of 2 cp chunks, the one from the end 2 cp - r. */
+ * the one from the front r + 1 of 2 cp chunks, the one from the end 2 cp -
+ * r. */
 static uint64_t seen_bytes(const struct builder *b, uint64_t all)
 {
     const uint64_t chunks = 2 * b->run->cp;

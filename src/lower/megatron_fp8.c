@@ -72,8 +72,9 @@ static tensor_id stored(struct builder *b, const tensor_id in[4], uint64_t back)
     return out;
 }
 
-/* Megatron casts to e4m3 without a scale, and back before backward. DeepSeek has
- * scales, and makes the result again for the gradient of the next weight. */
+/* Megatron casts to e4m3 without a scale, and back before backward. DeepSeek
+ * has scales, and makes the result again for the gradient of the next
+ * weight. */
 void megatron_swiglu(struct builder *b, tensor_id z, tensor_id probs,
                      struct linear *fc2)
 {

@@ -219,8 +219,8 @@ static tensor_id rotated(struct builder *b, tensor_id x, struct frame *f)
 }
 
 /* What went into a part of the layer and came out of it has a name up to the
- * sum (core/transformer/transformer_layer.py, _forward_attention, _forward_mlp).
- * Of the fork see where its layer holds them. */
+ * sum (core/transformer/transformer_layer.py, _forward_attention,
+ * _forward_mlp). Of the fork see where its layer holds them. */
 static tensor_id join(struct builder *b, tensor_id x, tensor_id in,
                       tensor_id out)
 {

@@ -47,7 +47,8 @@ double calibration_row_error(const struct score_row *row);
 /* No constant moves further than by this factor. */
 #define CALIBRATION_FURTHEST 5
 
-/* Fits scale, told, bound, the rows' errors and their means. False: out of memory. */
+/* Fits scale, told, bound, the rows' errors and their means. False: out of
+ * memory. */
 bool calibration_fit(struct memplan_calibration *c, struct arena *scratch);
 
 /* Least f by Nelder and Mead's simplex, from x on, of n <= SPEED_SCALES

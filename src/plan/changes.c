@@ -106,6 +106,7 @@ static void keep(const struct search *s, struct memplan_report *r,
     c->peak = m->peak;
     c->host_node = m->offload.host_node;
     c->fits = m->fits;
+    c->lower_stage = s->trial->run.zero < r->run.zero;
 }
 
 /* FlashAttention has no kernels of 32 bits. */

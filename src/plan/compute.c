@@ -115,8 +115,8 @@ static void utilisation(struct compute_result *c,
     c->price_source = run->given[KEY_PRICE] ? "" : run->gpu.price_source;
 }
 
-/* Without a model the deadline decides the GPUs; with one its layout does, which
- * memory and step are of. */
+/* Without a model the deadline decides the GPUs; with one its layout does,
+ * which memory and step are of. */
 static void cluster(struct compute_result *c, const struct run *run)
 {
     c->gpu_hours =

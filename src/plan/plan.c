@@ -331,7 +331,8 @@ static void say_moved(struct memplan_report *r)
         run_assume(&r->run, KEY_NVME_BANDWIDTH, text);
 }
 
-/* Nothing computes faster than its peak: what is given of its speed is wrong. */
+/* Nothing computes faster than its peak: what is given of its speed is
+ * wrong. */
 static void say_beyond_peak(struct memplan_report *r)
 {
     const struct compute_result *c = &r->compute;
@@ -543,7 +544,8 @@ static memplan_status compute_deadline(struct memplan_report *r,
     return plan_compute_model(r, model, &more, d);
 }
 
-/* By the step that each number of GPUs has, or the utilisation that is given. */
+/* By the step that each number of GPUs has, or the utilisation that is
+ * given. */
 static memplan_status answer_deadline(struct memplan_report *r,
                                       const memplan_model *model,
                                       const struct setup *setup, struct diag *d)

@@ -77,6 +77,7 @@ struct change {
     uint64_t device_total, peak;
     bool fits;
     uint64_t host_node; /* host memory that a node must have; 0: none */
+    bool lower_stage;   /* of ZeRO, than the report's */
 };
 enum { CHANGE_MAX = 10 };
 

@@ -412,7 +412,8 @@ static const struct row search_rows[] = {
     ROW(struct deadline_result, mfu, "deadline_gpus_mfu", ""),
 };
 
-/* How many GPUs meet a deadline, by GPU-hours and by the step that they have. */
+/* How many GPUs meet a deadline, by GPU-hours and by the step that they
+ * have. */
 static void visit_deadline(const struct memplan_report *r, struct visitor *v)
 {
     VISIT(v, deadline_rows, r->compute.has_deadline ? &r->compute : NULL);

@@ -440,6 +440,27 @@ static void fill_changes(struct table *t, const void *ctx)
     }
 }
 
+/* A higher stage that needs more than a lower one: tests/property/test_shards.c
+ * has the buffers. */
+static void stage_line(struct out *o, const struct memplan_report *r)
+{
+    char text[TEXT_BLOCK_MAX];
+    bool lower = false;
+    for (size_t i = 0; i < r->n_changes; i++)
+        lower = lower || r->change[i].lower_stage;
+    if (!lower)
+        return;
+    str_format(text, sizeof(text),
+               "a lower ZeRO stage needs less here: %s of stage %llu are "
+               "larger than what it shards%s",
+               r->run.zero == 3 ? "gathered weights and buckets" : "buckets",
+               (unsigned long long)r->run.zero,
+               r->run.engine != ENGINE_DEEPSPEED ? ""
+               : r->run.zero == 3 ? " (--prefetch-bucket, --reduce-bucket)"
+                                  : " (--reduce-bucket)");
+    out_paragraph(o, PAINT_NONE, text);
+}
+
 static void change_section(struct out *o, const struct memplan_report *r)
 {
     static const struct column columns[] = {
@@ -457,6 +478,7 @@ static void change_section(struct out *o, const struct memplan_report *r)
                                   : "what would help");
     table_write(o, columns, sizeof(columns) / sizeof(columns[0]), fill_changes,
                 r);
+    stage_line(o, r);
 }
 
 /* ---- the whole ---- */

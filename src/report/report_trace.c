@@ -97,8 +97,8 @@ static void fill_inventory(struct table *t, const void *ctx)
     }
 }
 
-/* The moment in the words of an estimate, which is of a later step: in the first
- * one another may be fuller. */
+/* The moment in the words of an estimate, which is of a later step: in the
+ * first one another may be fuller. */
 static void moment_text(char *text, size_t size, const struct memplan_report *r,
                         const struct trace *t)
 {

@@ -31,7 +31,8 @@ struct emit {
     char text[EMIT_TEXT];
 };
 
-/* Writes `run`; `asked` and `spec` are there. False after reporting what has no word there. */
+/* Writes `run`; `asked` and `spec` are there. False after reporting what has no
+ * word there. */
 bool config_emit(struct emit *e, const struct config_dialect *dialect,
                  const struct run *run, struct diag *d);
 

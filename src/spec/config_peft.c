@@ -1,7 +1,7 @@
 /*
- * Owns the dialect of PEFT's adapter_config.json: which method, of what size, on
- * which modules. What PEFT calls a module a model's class decides; here are the
- * names of all classes to read, and to write those of the classes whose
+ * Owns the dialect of PEFT's adapter_config.json: which method, of what size,
+ * on which modules. What PEFT calls a module a model's class decides; here are
+ * the names of all classes to read, and to write those of the classes whose
  * projections are apart. [peft/tuners/lora/config.py, ia3/config.py,
  * prompt_tuning/config.py, p_tuning/config.py, prefix_tuning/config.py, 0.21]
  */

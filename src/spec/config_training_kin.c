@@ -347,8 +347,8 @@ static void adapters(struct config *c, enum kin kin)
 
 /* ---- recomputation ---- */
 
-/* activation_offloading: TRL's OffloadActivations, around checkpoints, which its
- * trainers have where nothing is said; Axolotl puts it in their place where
+/* activation_offloading: TRL's OffloadActivations, around checkpoints, which
+ * its trainers have where nothing is said; Axolotl puts it in their place where
  * there are adapters, and has older ways too (axolotl core/builders/base.py,
  * core/trainers/mixins/activation_checkpointing.py). */
 static void offloading(struct config *c, const struct json *said)

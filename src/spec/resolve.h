@@ -2,10 +2,9 @@
  * Inside of setup_resolve(): what its files share. resolve.c decides framework,
  * optimizer and adapters, resolve_precision.c and resolve_fp8.c number formats,
  * resolve_kernels.c kernels and buffers, resolve_layout.c how ranks, layers and
- * batches are split,
- * resolve_training.c tokens, utilisation and price; resolve_notes.c says what is
- * taken for granted and what has no effect, resolve_check*.c what cannot be
- * together and what is not modelled yet.
+ * batches are split, resolve_training.c tokens, utilisation and price;
+ * resolve_notes.c says what is taken for granted and what has no effect,
+ * resolve_check*.c what cannot be together and what is not modelled yet.
  * Nothing else includes this.
  */
 #ifndef MEMPLAN_SPEC_RESOLVE_H

@@ -18,8 +18,8 @@
 
 /* PEFT's own lists of modules, and of those whose input is what is multiplied
  * (TRANSFORMERS_MODELS_TO_IA3_TARGET_MODULES_MAPPING, ..._FEEDFORWARD_..., of
- * 0.21.2): one matrix for q, k and v has the place of keys. BERT's "output.dense"
- * is attention's, too. */
+ * 0.21.2): one matrix for q, k and v has the place of keys. BERT's
+ * "output.dense" is attention's, too. */
 struct ia3_list {
     const char *type;
     unsigned on, inputs;
@@ -133,8 +133,8 @@ static uint64_t lora_targets(struct run *r, const struct spec *spec)
     return on;
 }
 
-/* Names that a PEFT file has, and the model's class; 0: a file has none, or what
- * the class calls its modules is not known. */
+/* Names that a PEFT file has, and the model's class; 0: a file has none, or
+ * what the class calls its modules is not known. */
 static uint32_t names_known(const struct run *r, const struct spec *spec)
 {
     const bool named = r->setup.said[KEY_LORA_TARGETS].entry != NULL
@@ -467,9 +467,9 @@ static void check_ia3(const struct run *r, const struct spec *s, struct diag *d)
         refuse(d, r, "over quantised weights", "use --base-dtype bf16");
 }
 
-/* Classes that come with their weights, and such that PEFT has not the shapes of
- * keys for (its _prepare_prompt_learning_config): MPT's heads have another name,
- * Falcon's keys fewer heads than it takes them to have. */
+/* Classes that come with their weights, and such that PEFT has not the shapes
+ * of keys for (its _prepare_prompt_learning_config): MPT's heads have another
+ * name, Falcon's keys fewer heads than it takes them to have. */
 static bool is_apart(const struct spec *s)
 {
     static const enum family some[] = {

@@ -406,6 +406,28 @@ static void hint_adapters(const struct run *r, memplan_error *e)
     }
 }
 
+/* ZeRO-1 and -2 flatten what is trained, in the type that all of it has
+ * together: modules in full are cast beneath what computes with them
+ * (stage_1_and_2.py, _update_model_bit16_weights); ZeRO-3 wants one type
+ * (zero/utils.py, defragment). Where DeepSpeed casts, there is one. */
+static void check_one_type(const struct run *r, struct diag *d)
+{
+    const enum dtype full = run_unquantised_dtype(r);
+    const bool half = r->precision == PREC_BF16_MIXED
+                      || r->precision == PREC_FP16_MIXED
+                      || r->precision == PREC_BF16 || r->precision == PREC_FP16;
+    const bool casts = half && r->zero != 3;
+    if (r->engine != ENGINE_DEEPSPEED || r->zero == 0 || r->lora_full == 0
+        || full == r->prec.param || casts)
+        return;
+    memplan_error *e =
+        setup_error(d, MEMPLAN_E_UNSUPPORTED, KEY_LORA_FULL_MODULES,
+                    "lora_full_modules in %s beside adapters in %s: ZeRO's "
+                    "flat buffers have one type",
+                    dtype_name(full), dtype_name(r->prec.param));
+    diag_hint(e, "use --lora-dtype %s, or --zero 0", dtype_name(full));
+}
+
 static void check_lora(const struct run *r, struct diag *d)
 {
     static const enum setup_key keys[] = {
@@ -432,6 +454,7 @@ static void check_lora(const struct run *r, struct diag *d)
         return;
     }
     check_double_quant(r, d);
+    check_one_type(r, d);
     bool framework = r->framework == FW_HF || r->framework == FW_DEEPSPEED
                      || r->framework == FW_FSDP;
     if ((framework && resolve_is_hf(r)) || r->impl == IMPL_TORCHTUNE)

@@ -193,7 +193,8 @@ static void check_swapping(const struct run *r, struct diag *d)
     }
 }
 
-/* A shard is read into one buffer (partitioned_param_swapper.py, get_buffer). */
+/* A shard is read into one buffer (partitioned_param_swapper.py,
+ * get_buffer). */
 static void check_param_buffer(const struct run *r, const struct spec *s,
                                struct diag *d)
 {

@@ -267,7 +267,8 @@ void resolve_check_recompute(const struct run *r, const struct spec *s,
     }
 }
 
-/* Its kernels are of wgmma and TMA (flash-attention, hopper/setup.py: sm90a). */
+/* Its kernels are of wgmma and TMA (flash-attention, hopper/setup.py:
+ * sm90a). */
 static void no_flash_3(const struct run *r, struct diag *d)
 {
     memplan_error *e = setup_error(

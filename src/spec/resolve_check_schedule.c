@@ -59,8 +59,9 @@ static void check_dual(const struct run *r, struct diag *d)
     }
 }
 
-/* Both halves of a rank are equally long (arguments.py of sail-sg's fork: layers
- * over 2 pp); dualpipev.py, step, asserts the number of micro-batches. */
+/* Both halves of a rank are equally long (arguments.py of sail-sg's fork:
+ * layers over 2 pp); dualpipev.py, step, asserts the number of
+ * micro-batches. */
 static void check_v(const struct run *r, struct diag *d)
 {
     char name[RESOLVE_TEXT_MAX];

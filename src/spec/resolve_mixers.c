@@ -47,8 +47,8 @@ static void check_kernels(const struct spec *s, struct diag *d)
                   "write \"use_bias\": false");
 }
 
-/* B and C come from norms; with fp32 weights they are no longer of the scan's type
- * (selective_scan.cpp: B.scalar_type() == input_type). */
+/* B and C come from norms; with fp32 weights they are no longer of the scan's
+ * type (selective_scan.cpp: B.scalar_type() == input_type). */
 static void check_types(const struct run *r, const struct spec *s,
                         struct diag *d)
 {

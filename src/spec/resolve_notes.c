@@ -465,9 +465,9 @@ static void say_mask_per_head(struct run *r, const struct spec *spec)
                      r->seq_len);
 }
 
-/* Valid, for a bucket holds one tensor at least; but below 1 KiB, which a norm's
- * weight of 512 numbers in 16 bits fills, all do, and 25 is what PyTorch's
- * bucket_cap_mb, which counts MiB, says by itself. */
+/* Valid, for a bucket holds one tensor at least; but below 1 KiB, which a
+ * norm's weight of 512 numbers in 16 bits fills, all do, and 25 is what
+ * PyTorch's bucket_cap_mb, which counts MiB, says by itself. */
 enum { DDP_BUCKET_LIKELY = 1024 };
 
 static void say_small_bucket(struct run *r)

@@ -658,6 +658,9 @@ memplan_status setup_resolve(struct run *run, const struct setup *setup,
 /* Adds an assumption that shows only once the run is evaluated. */
 void run_assume(struct run *run, enum setup_key key, const char *text);
 
+/* Of what lies under adapters, what is not quantised. */
+enum dtype run_unquantised_dtype(const struct run *run);
+
 /* CUDA context and kernels where no key says how large they are: of the GPU's
  * architecture, and of when kernels were loaded. */
 struct cuda_context {
@@ -831,6 +834,9 @@ bool run_keeps_flat_grads(const struct run *run);
 /* Bytes of n elements: 4-bit types round up. */
 uint64_t dtype_bytes_of(enum dtype t, uint64_t elems);
 /* Bytes of one element; 0 for DT_NONE and 4-bit types. */
+/* int8 and the 4-bit formats: dequantised before a product. */
+bool dtype_is_quantised(enum dtype t);
+
 static inline uint64_t dtype_size(enum dtype t)
 {
     switch (t) {

@@ -398,9 +398,9 @@ struct spec {
      * of a patch one after the other; patches a side that become one token, 0
      * in other models; such tokens a side of a window, 0 for no windows. */
     uint64_t frames, merge, window_side;
-    /* Of Qwen3-VL's: rows of a square table of places, resampled for each image;
-     * mergers beside the last one, and layers whose states one of them makes
-     * tokens of, that are added behind as many layers of the text. */
+    /* Of Qwen3-VL's: rows of a square table of places, resampled for each
+     * image; mergers beside the last one, and layers whose states one of them
+     * makes tokens of, that are added behind as many layers of the text. */
     uint64_t patch_places, deep_mergers, deep_layers; /* SPEC_DEEP_MAX */
     struct pattern deep;
     uint64_t out_channels; /* of a model that makes an image */

@@ -1,8 +1,8 @@
 /*
  * From JSON to a struct spec. Owns the order of things and the checks that look
  * at several fields, whatever the family; spec_family.c chooses that,
- * spec_field.c owns single fields, spec_fix.c what a row cannot say, spec_keys.c
- * the keys that are none. Refuses to know what a shape costs.
+ * spec_field.c owns single fields, spec_fix.c what a row cannot say,
+ * spec_keys.c the keys that are none. Refuses to know what a shape costs.
  */
 #include "spec/import.h"
 

@@ -287,7 +287,8 @@ static void add_merger(struct spec *out, uint8_t *bytes, uint64_t layer)
 }
 
 /* Qwen3VLVisionModel makes a merger an entry, and looks its layers up in the
- * list: of layers that there are not, and of a second entry, nothing uses it. */
+ * list: of layers that there are not, and of a second entry, nothing uses
+ * it. */
 static void read_mergers(struct import *im, const struct json *at,
                          struct spec *out, struct arena *a)
 {

@@ -1,6 +1,7 @@
 /*
- * Which family the keys of a file are those of, where its own name is not known,
- * and which sizes of it another family would pass over. Refuses to read sizes.
+ * Which family the keys of a file are those of, where its own name is not
+ * known, and which sizes of it another family would pass over. Refuses to read
+ * sizes.
  */
 #include "spec/import.h"
 
@@ -167,7 +168,8 @@ static bool has_other_rotation(const struct import *one,
 /* ---- likeness ---- */
 
 /* What counts against a family: a key that others read and it does not; a size
- * that the file would have to say. What few read tells more than what all do. */
+ * that the file would have to say. What few read tells more than what all
+ * do. */
 enum {
     COST_UNREAD = 4,
     COST_ASSUMED = 2,

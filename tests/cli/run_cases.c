@@ -1,6 +1,7 @@
 /*
- * Runs the cases of the command line, the files tests/cli/NAME.t, inside this process:
- * cli_main on a host made of the case's own files, environment and terminal.
+ * Runs the cases of the command line, the files tests/cli/NAME.t, inside this
+ * process: cli_main on a host made of the case's own files, environment and
+ * terminal.
  *
  *     run_cases [--bless] FILE.t...
  *

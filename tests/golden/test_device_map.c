@@ -41,8 +41,8 @@ static void lay_out(struct run *run, const struct json *root)
     run->gpus = run->pp;
 }
 
-/* The final norm of tied weights lies on the last GPU, and here with the head, on
- * the first: then only the sum is compared. */
+/* The final norm of tied weights lies on the last GPU, and here with the head,
+ * on the first: then only the sum is compared. */
 static unsigned compare(const char *file, const uint64_t *got,
                         const struct json *root)
 {

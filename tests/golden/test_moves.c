@@ -51,8 +51,8 @@ static memplan_report *estimate_text(const char *config, const char *precision)
     return r;
 }
 
-/* A layer on a memory of 1 byte/s, which nothing is slower than: its seconds are
- * bytes. */
+/* A layer on a memory of 1 byte/s, which nothing is slower than: its seconds
+ * are bytes. */
 static struct block_time layer_time(const memplan_report *r)
 {
     struct run run = r->run;

@@ -125,8 +125,8 @@ static void near(double got, double published)
 }
 
 /* As their papers have it: p - 1 passes [GPipe, PipeDream]; a chunk's, not a
- * rank's [Narayanan et al. 2021]; (p - 1)(F + B - 2 W) [Qi et al. 2024, table 2];
- * (p/2 - 1)(F&B + B - 3 W) [deepseek-ai/DualPipe, README]. */
+ * rank's [Narayanan et al. 2021]; (p - 1)(F + B - 2 W) [Qi et al. 2024, table
+ * 2]; (p/2 - 1)(F&B + B - 3 W) [deepseek-ai/DualPipe, README]. */
 static void test_published_bubbles(void **state)
 {
     (void)state;

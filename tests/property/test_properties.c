@@ -736,50 +736,20 @@ static struct trial trial_of(uint64_t seed)
 
 static void describe(const struct trial *t, char *buf, size_t size)
 {
-    size_t n = (size_t)snprintf(buf, size, "trial %" PRIu64 ": %s", t->index,
-                                t->model);
-    for (size_t i = 0; i < CHOICES && n < size; i++)
-        if (t->c[i].value != NULL)
-            n += (size_t)snprintf(buf + n, size - n, " --%s %s", t->c[i].key,
-                                  t->c[i].value);
-}
-
-/* A name of the catalogue, or a text; of which all parts. */
-static memplan_status load(memplan_model **out, const char *model)
-{
-    if (model[0] != '{')
-        return memplan_model_builtin(out, model, NULL, NULL);
-    const memplan_status st =
-        memplan_model_parse(out, model, strlen(model), "inline", NULL, NULL);
-    return is_whole(model) ? memplan_model_select(*out, "all", NULL) : st;
+    const size_t n = (size_t)snprintf(buf, size, "trial %" PRIu64 ": %s",
+                                      t->index, t->model);
+    if (n < size)
+        choices_describe(t->c, CHOICES, buf + n, size - n);
 }
 
 /* NULL when the layout is refused, which is an answer too. */
 static memplan_report *estimate_as(const struct trial *t, bool fast)
 {
-    memplan_model *model = NULL;
-    memplan_setup *setup = NULL;
-    memplan_report *report = NULL;
-    assert_int_equal(load(&model, t->model), MEMPLAN_OK);
-    assert_int_equal(memplan_setup_new(&setup, NULL, NULL), MEMPLAN_OK);
-    for (size_t i = 0; i < CHOICES; i++)
-        if (t->c[i].value != NULL)
-            assert_int_equal(
-                memplan_setup_set(setup, t->c[i].key, t->c[i].value, NULL),
-                MEMPLAN_OK);
-    if (fast)
-        assert_int_equal(memplan_setup_set(setup, "fast", "true", NULL),
-                         MEMPLAN_OK);
-    memplan_error slot[1];
-    memplan_errors errs = { slot, 1, 0 };
-    const memplan_status st =
-        memplan_estimate(&report, model, setup, NULL, &errs);
-    if (st != MEMPLAN_OK)
-        assert_true(st == MEMPLAN_E_CONFLICT || st == MEMPLAN_E_UNSUPPORTED);
-    assert_true((st == MEMPLAN_OK) == (report != NULL));
-    memplan_setup_free(setup);
-    memplan_model_free(model);
-    return report;
+    struct choice c[CHOICES + 1];
+    memcpy(c, t->c, sizeof t->c);
+    c[CHOICES] = (struct choice){ "fast", fast ? "true" : NULL };
+    return choices_estimate(t->model, is_whole(t->model) ? "all" : NULL, c,
+                            CHOICES + 1);
 }
 
 static memplan_report *estimate(const struct trial *t)

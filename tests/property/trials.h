@@ -9,6 +9,8 @@
 #include <stdint.h>
 #include <stdlib.h>
 
+#include "memplan/memplan.h"
+
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer)
 #define SANITIZED
@@ -52,5 +54,12 @@ static inline const char *pick(uint64_t *seed, const char *const *words)
 struct choice {
     const char *key, *value; /* NULL: not given */
 };
+
+/* Of a model of the catalogue, or of a text; `part`: of such a text, or NULL.
+ * NULL where it is refused, which is an answer too. */
+memplan_report *choices_estimate(const char *model, const char *part,
+                                 const struct choice *c, size_t n);
+/* " --key value" of each. */
+void choices_describe(const struct choice *c, size_t n, char *buf, size_t size);
 
 #endif

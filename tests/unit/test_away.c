@@ -79,11 +79,11 @@ static void end(struct fixture *x)
     memplan_report_free(x->r);
 }
 
-/* Of the 16-bit tensors of a token: both norms' inputs and results, q, k, v, the
- * context, gate and up side by side, their product. What stays has fewer than
- * 256 Ki elements: the norms' statistics, a number a token, the softmax's, one
- * for each of 16 heads; the random state. The rotary table of 64 angles a token,
- * 128 Ki numbers, stays where all share it. */
+/* Of the 16-bit tensors of a token: both norms' inputs and results, q, k, v,
+ * the context, gate and up side by side, their product. What stays has fewer
+ * than 256 Ki elements: the norms' statistics, a number a token, the softmax's,
+ * one for each of 16 heads; the random state. The rotary table of 64 angles a
+ * token, 128 Ki numbers, stays where all share it. */
 static void test_which_tensors_go(void **state)
 {
     (void)state;
@@ -135,8 +135,8 @@ static void test_rotary_copies(void **state)
 }
 
 /* Grouped products keep a part of their input for each expert: 128 tokens of
- * 1024, or 512, numbers are fewer than 256 Ki, and keep the whole here. What the
- * activation keeps is one tensor of all experts. */
+ * 1024, or 512, numbers are fewer than 256 Ki, and keep the whole here. What
+ * the activation keeps is one tensor of all experts. */
 static void test_parts_of_experts_stay(void **state)
 {
     (void)state;
@@ -156,8 +156,8 @@ static void test_parts_of_experts_stay(void **state)
 /* Layers whose tensors are on the GPU when each event of a micro-batch is over:
  * forward, layer by layer, and backward from the last one's begin, then the
  * embedding's. Recorded with Transformer Engine's class (pytorch/cpu_offload.py
- * at d0067d0d) around six equal layers on an H100: torch.cuda.memory_allocated()
- * in units of what a layer's tensors take. */
+ * at d0067d0d) around six equal layers on an H100:
+ * torch.cuda.memory_allocated() in units of what a layer's tensors take. */
 static void test_order(void **state)
 {
     (void)state;
@@ -228,8 +228,8 @@ static void test_time(void **state)
 
 /* Recorded with TRL's OffloadActivations (models/activation_offloading.py at
  * f2cd5771) around transformers' LlamaForCausalLM on an H100: 2048 wide, 5632
- * in the middle, 32000 words, a sequence of 4096, SDPA, bf16, gradients zeroed in
- * place; MiB above weights, gradients and cuBLAS's workspace, the most in
+ * in the middle, 32000 words, a sequence of 4096, SDPA, bf16, gradients zeroed
+ * in place; MiB above weights, gradients and cuBLAS's workspace, the most in
  * backward. */
 static memplan_report *unloaded(const char *layers, const char *recompute)
 {
@@ -307,8 +307,8 @@ static void test_head_is_on_the_host(void **state)
 }
 
 /* What two operations keep one after the other stays: fp32 inputs of both norms
- * and their deviations, both norms' results, of which products keep several, the
- * context; and what is below 1 KiB: random states. 112.03 MiB a layer were
+ * and their deviations, both norms' results, of which products keep several,
+ * the context; and what is below 1 KiB: random states. 112.03 MiB a layer were
  * recorded. */
 static void test_kept_twice_stays(void **state)
 {

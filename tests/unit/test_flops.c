@@ -1,7 +1,8 @@
 /*
- * FLOPs of published models by the convention of each publisher: docs/method.md,
- * eq. flops, has the table and the sources. The tolerance is what the printed
- * digits leave open, or the difference that the table explains.
+ * FLOPs of published models by the convention of each publisher:
+ * docs/method.md, eq. flops, has the table and the sources. The tolerance is
+ * what the printed digits leave open, or the difference that the table
+ * explains.
  */
 #include <math.h>
 #include <setjmp.h>

@@ -27,7 +27,8 @@
 #define MEMPLAN_SOURCE_DIR "."
 #endif
 #define GOLDEN_DIR MEMPLAN_SOURCE_DIR "/tests/golden/oracle"
-/* of classes whose code comes with the weights (tests/oracle/remote_saved.py) */
+/* of classes whose code comes with the weights
+ * (tests/oracle/remote_saved.py) */
 #define REMOTE_DIR MEMPLAN_SOURCE_DIR "/tests/golden/remote"
 #define MODELS_DIR MEMPLAN_SOURCE_DIR "/models"
 

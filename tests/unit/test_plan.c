@@ -242,7 +242,8 @@ static void test_over_training(void **state)
     memplan_report_free(r);
 }
 
-/* Four epochs are nearly fresh data; forty are not [Muennighoff et al. 2023]. */
+/* Four epochs are nearly fresh data; forty are not [Muennighoff et al.
+ * 2023]. */
 static void test_repeated_data(void **state)
 {
     (void)state;

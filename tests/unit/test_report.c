@@ -273,9 +273,10 @@ static const struct memplan_report *estimate(uint64_t capacity)
     if (!report.memory.fits) {
         report.n_changes = 2;
         report.change[0] =
-            (struct change){ "--zero 3", 18 * GIB, 17 * GIB, true, 0 };
-        report.change[1] =
-            (struct change){ "--recompute full", 25 * GIB, 24 * GIB, false, 0 };
+            (struct change){ "--zero 3", 18 * GIB, 17 * GIB, true, 0, false };
+        report.change[1] = (struct change){
+            "--recompute full", 25 * GIB, 24 * GIB, false, 0, false
+        };
     }
     return &report;
 }

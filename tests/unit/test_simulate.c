@@ -110,8 +110,9 @@ static void test_zb_h1(void **state)
     memplan_report_free(r);
 }
 
-/* As deepseek-ai/DualPipe's step() runs four ranks and eight micro-batches; even
- * ones go down, odd ones up. Ranks that hold the same stages hold the same. */
+/* As deepseek-ai/DualPipe's step() runs four ranks and eight micro-batches;
+ * even ones go down, odd ones up. Ranks that hold the same stages hold the
+ * same. */
 static void test_dualpipe(void **state)
 {
     (void)state;
@@ -189,8 +190,8 @@ static void test_zb_v(void **state)
 }
 
 /* Chunk c of rank r is number c p + r of the model's (Megatron's
- * get_transformer_layer_offset): of DeepSeek's three dense layers rank 0 has two
- * beside two of experts, rank 1 the third, and all others none. */
+ * get_transformer_layer_offset): of DeepSeek's three dense layers rank 0 has
+ * two beside two of experts, rank 1 the third, and all others none. */
 static void test_interleaved_layers(void **state)
 {
     (void)state;
@@ -565,7 +566,8 @@ static void test_lengths_padded(void **state)
     memplan_report_free(r);
 }
 
-/* The mean of a gamma distribution's draws, of a list's, is what it is to be. */
+/* The mean of a gamma distribution's draws, of a list's, is what it is to
+ * be. */
 static void test_lengths_mean(void **state)
 {
     (void)state;

@@ -688,7 +688,8 @@ static void test_two_stacks(void **state)
     assert_int_equal(s.learned_positions, 1026);
 }
 
-/* A class's defaults are those of Whisper tiny; a decoder has its own widths. */
+/* A class's defaults are those of Whisper tiny; a decoder has its own
+ * widths. */
 static void test_whisper(void **state)
 {
     (void)state;

@@ -511,6 +511,10 @@ static void test_modules_in_full(void **state)
     memplan_report *said =
         ESTIMATE("llama-7b", LORA, "foreach", "optimizer_dtype", "fp32",
                  "lora_full_modules", "embed,head");
+    memplan_report *zero_0 = /* which flattens nothing either */
+        ESTIMATE("llama-7b", "framework", "deepspeed", "zero", "0", "precision",
+                 "fp32", "base_dtype", "bf16", "lora_rank", "8", "lora_targets",
+                 "q,v", "lora_full_modules", "embed,head");
 #undef LORA
     const uint64_t a = 32 * 2 * 8 * 2 * 4096 * 4; /* rank 8 of q and v, fp32 */
     const uint64_t one = 32000 * 4096 * 2;        /* a module, bf16 */
@@ -524,6 +528,9 @@ static void test_modules_in_full(void **state)
     assert_int_equal(step_bytes(loop), 2 * one);
     assert_int_equal(ddp->memory.stage[0].rest.bytes[TERM_BUCKETS],
                      a + 2 * one);
+    rest = zero_0->memory.stage[0].rest.bytes;
+    assert_int_equal(rest[TERM_WEIGHTS], a + 2 * one);
+    assert_int_equal(rest[TERM_MOMENTS], 2 * (a + 2 * one));
     assert_int_equal(said->memory.stage[0].rest.bytes[TERM_MOMENTS],
                      2 * (a + 2 * 2 * one));
     memplan_report_free(adapters);
@@ -532,6 +539,7 @@ static void test_modules_in_full(void **state)
     memplan_report_free(loop);
     memplan_report_free(ddp);
     memplan_report_free(said);
+    memplan_report_free(zero_0);
 }
 
 /* PyTorch 2.0's foreach keeps two lists, later ones one. */
