@@ -321,9 +321,20 @@ static void put_grad_shards(struct put *p, const struct stage *s,
     fsdp_all_reduced(p, s, position, later);
 }
 
+/* What hooks hold to the end of backward. */
+static void put_hooked(struct put *p, const struct stage *s, uint32_t position)
+{
+    PUT(p, TERM_CHECKPOINTS,
+        "inputs of checkpoints above, held by FSDP's hooks",
+        F("bytes", stage_hooked_inputs(s, position)));
+    PUT(p, TERM_BACKWARD_TMP, "gradients of these inputs",
+        F("bytes", stage_hooked_gradients(s, position)));
+}
+
 void engine_unit_done(struct put *p, const struct stage *s, uint32_t position,
                       bool later, enum unit_done when)
 {
+    put_hooked(p, s, position);
     loop_backward(p, s, position);
     fsdp_unit_done(p, s, position, later, when);
     put_grad_shards(p, s, position, later);
@@ -362,6 +373,7 @@ void engine_backward(struct put *p, const struct stage *s, uint32_t position,
     put_waiting(p, s, position, later);
     if (s->before[s->n].past != 0)
         PUT(p, TERM_SAVED_LAYERS, PAST_LABEL, F("bytes", s->before[s->n].past));
+    put_hooked(p, s, position);
     loop_backward(p, s, position);
     megatron_backward(p, s, position, later);
     if (run->engine == ENGINE_DEEPSPEED)

@@ -100,9 +100,12 @@ bool fsdp_is_unit(const struct stage *s, uint32_t position)
 
 /* Backward comes to it, or to what it hands on: a unit whose result needs no
  * gradient is not fetched ahead (_runtime_utils.py,
- * _register_pre_backward_hooks, _get_handle_to_prefetch). */
+ * _register_pre_backward_hooks, _get_handle_to_prefetch), and so of one that a
+ * reentrant checkpoint is around: it ran without a graph. */
 static bool is_fetched_back(const struct stage *s, uint32_t position)
 {
+    if (stage_checkpoints_units(s) && stage_recomputed(s, position))
+        return false;
     const struct block *next = &s->p->block[stage_block(s, position + 1)];
     return s->run->engine != ENGINE_FSDP || !s->run->stops
            || s->p->tensor[next->input].needs_grad;
@@ -420,7 +423,12 @@ static bool prefetches(const struct stage *s, uint32_t position, bool later)
 {
     const bool head = s->head && position + 1 == s->n;
     const bool after_loss = loss_is_outside(s) || head_apart(s);
-    return position > 0
+    /* adapters, units of their own, come first: the layer before is fetched by
+       the first of them, at the end (peft/utils/other.py,
+       fsdp_auto_wrap_policy) */
+    const bool adapters =
+        s->run->engine == ENGINE_FSDP && s->run->lora_rank > 0 && !head;
+    return position > 0 && !adapters
            && (!head || !after_loss
                || engine_gradients_begun(s, position, later));
 }

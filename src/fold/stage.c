@@ -84,9 +84,11 @@ static void stage_prefix(struct stage *s)
         const struct block_walk *w = &s->walk[b];
         const struct block_states *st = &s->states[b];
         if (stage_recomputed(s, i)) {
-            if (stage_group_first(s, i) == i)
+            if (stage_group_first(s, i) == i) {
                 sum.checkpoints +=
                     w->checkpoint - (stage_offloads(s) ? w->input : 0);
+                sum.inputs += w->input;
+            }
             /* inside a group the inputs come back too */
             sum.regrown +=
                 stage_group_first(s, i) == i ? kept_but_input(w) : w->kept;

@@ -13,6 +13,7 @@
 struct prefix {
     uint64_t kept_layers; /* kept by layers that are not recomputed */
     uint64_t checkpoints; /* inputs kept by recomputed groups */
+    uint64_t inputs;      /* of these, what the layer below handed up */
     uint64_t regrown;     /* what recomputed layers keep once recomputed */
     uint64_t lingers;     /* to the end of forward: autocast's copies */
     uint64_t past;        /* of these, to the end of backward */
@@ -277,6 +278,13 @@ bool stage_ties_cast(const struct program *p);
 uint64_t stage_wgrads_above(const struct stage *s, uint32_t position);
 /* What variables of the model's forward alone hold at a position. */
 uint64_t stage_frames(const struct stage *s, uint32_t position);
+/* Of FSDP version 1: reentrant checkpoints are around its units, as where
+ * transformers' Trainer asks the model for them. */
+bool stage_checkpoints_units(const struct stage *s);
+/* In a backward at a position: bytes of the inputs of checkpoints above that
+ * hooks of FSDP version 1 hold, and of their gradients. */
+uint64_t stage_hooked_inputs(const struct stage *s, uint32_t position);
+uint64_t stage_hooked_gradients(const struct stage *s, uint32_t position);
 /* The same of what the model's forward holds to its end, in the head's block;
  * and of what a micro-batch's layers share. */
 uint64_t stage_frames_inside(const struct stage *s);

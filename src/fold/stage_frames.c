@@ -135,3 +135,48 @@ uint64_t stage_far_gradients(const struct stage *s, uint32_t position)
     }
     return made > used ? made - used : 0;
 }
+
+bool stage_checkpoints_units(const struct stage *s)
+{
+    const struct run *run = s->run;
+    return run_is_hf(run) && run->engine == ENGINE_FSDP
+           && run->recompute_reentrant && !run->recompute_in_unit;
+}
+
+/* FSDP version 1 hooks the inputs of a unit that is not trained, to cut its
+ * weights when their gradients are there, and takes the hooks away when the
+ * whole backward is over (_runtime_utils.py,
+ * _register_post_backward_reshard_only_hook, _finalize_params). Where a
+ * reentrant checkpoint is around the unit, as transformers' are, these inputs
+ * are leaves of its own: the hook, the leaf's node and the leaf hold one
+ * another, and the leaf its gradient. Adapters are units of their own inside
+ * (peft/utils/other.py, fsdp_auto_wrap_policy). Counted by
+ * tests/oracle/fsdp_hooks.py. */
+static bool hooks_hold(const struct stage *s)
+{
+    return stage_checkpoints_units(s) && s->run->lora_rank > 0;
+}
+
+/* Of checkpoints from a position on. */
+static uint64_t inputs_from(const struct stage *s, uint32_t position)
+{
+    return s->before[s->n].inputs - s->before[position].inputs;
+}
+
+static uint32_t after(const struct stage *s, uint32_t position)
+{
+    return stage_recomputed(s, position) ? stage_group_last(s, position) + 1
+                                         : position + 1;
+}
+
+uint64_t stage_hooked_inputs(const struct stage *s, uint32_t position)
+{
+    return hooks_hold(s) ? inputs_from(s, after(s, position)) : 0;
+}
+
+/* That of the checkpoint right above is what this backward begins with. */
+uint64_t stage_hooked_gradients(const struct stage *s, uint32_t position)
+{
+    const uint32_t above = after(s, position);
+    return hooks_hold(s) && above < s->n ? inputs_from(s, after(s, above)) : 0;
+}

@@ -96,7 +96,9 @@ static enum dtype param_dtype(const struct builder *b, const struct param *q)
     if (q->of_linear && q->group != PG_HEAD
         && dtype_is_quantised(b->run->base_dtype))
         return b->compute;
-    return b->param;
+    /* trl casts words and head back (peft_module_casting_to_bf16) */
+    const bool ends = q->group == PG_HEAD || q->group == PG_EMBED;
+    return ends && b->run->kbit_cast == KBIT_CAST_NORMS ? b->compute : b->param;
 }
 
 /* PEFT trains a copy of a module in full, and keeps the original beside it

@@ -122,6 +122,8 @@ tensor_id hf_words(struct builder *b)
     hf_whole_gradient(b, table);
     tensor_id x =
         build_embedding(b, "embed_tokens", hf_own_ids(b), table, &shape);
+    if (b->run->kbit_cast == KBIT_CAST_NORMS) /* as from the first layer on */
+        x = build_cast(b, "as the norms", x, b->param);
     x = hf_from_rows(b, "embedding all-reduce", x);
     if (m->family == FAM_GEMMA3 && m->embed_scale)
         x = scaled_embedding(b, x);

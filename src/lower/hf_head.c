@@ -52,16 +52,24 @@ static tensor_id shifted_logits(struct builder *b, tensor_id logits,
     return build_copy_as(b, "shift_logits", view, &rows);
 }
 
+/* Before 4.49 (loss/loss_utils.py, ForCausalLMLoss). */
+static tensor_id shifted_words_loss(struct builder *b, tensor_id up)
+{
+    tensor_id labels;
+    const tensor_id shifted = shifted_logits(b, up, &labels);
+    const tensor_id loss = build_cross_entropy(b, "loss", shifted, labels);
+    hf_hold(b, "shift_logits", shifted);
+    hf_hold(b, "logits", up);
+    return loss;
+}
+
 /* Before 4.46 models made their logits fp32 and gave them back so
  * (models/llama/modeling_llama.py, LlamaForCausalLM.forward in 4.37). */
 static tensor_id fp32_words_loss(struct builder *b, tensor_id logits)
 {
-    tensor_id labels;
     const tensor_id up = build_cast(b, "logits fp32", logits, DT_FP32);
-    const tensor_id shifted = shifted_logits(b, up, &labels);
-    const tensor_id loss = build_cross_entropy(b, "loss", shifted, labels);
-    hf_hold(b, "shift_logits", shifted);
-    hf_outputs(b, "outputs.logits", up);
+    const tensor_id loss = shifted_words_loss(b, up);
+    build_hold(b, up);
     return loss;
 }
 
@@ -75,6 +83,8 @@ tensor_id hf_words_loss(struct builder *b, tensor_id logits)
         return build_cross_entropy(b, "loss", logits, b->labels);
     }
     const tensor_id up = build_cast(b, "logits fp32", logits, DT_FP32);
+    if (b->run->shift_logits && !b->spec->bidirectional)
+        return shifted_words_loss(b, up);
     const tensor_id labels =
         b->spec->bidirectional
                 || run_cuts_sequences(b->run) /* shifted with the data */
@@ -243,6 +253,8 @@ static tensor_id standard_loss(struct builder *b, tensor_id x, tensor_id weight)
     tensor_id last = scaled;
     if (m->residual_fp32) /* MambaForCausalLM.forward */
         last = build_cast(b, "as the weight", scaled, b->param);
+    if (b->run->kbit_cast == KBIT_CAST_NORMS) /* autocast */
+        last = build_cast(b, "as the head", last, b->compute);
     const tensor_id rows = m->head_norm ? normed_rows(b, weight) : weight;
     const tensor_id low =
         m->head_norm ? build_cast(b, "lm_head", rows, b->compute) : rows;

@@ -418,6 +418,10 @@ static void precision(struct config *c, enum config_holder h)
     const bool fp16 = word && str_is(mixed->text, "fp16");
     const bool none = mixed == NULL || mixed->kind == JSON_BOOL
                       || (word && str_is(mixed->text, "no"));
+    /* without autocast weights stay as another file has them loaded */
+    if (none && c->s->set[KEY_PRECISION]
+        && c->s->v[KEY_PRECISION].n == (uint64_t)PREC_BF16)
+        return;
     if (word && str_is(mixed->text, "fp8")) {
         config_set(c, mixed, KEY_PRECISION, "fp8-mixed");
     } else if (bf16 || fp16 || none) {

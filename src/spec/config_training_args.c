@@ -97,7 +97,7 @@ static const struct config_row rows[] = {
     WORDS_READ("use_rslora", KEY_LORA_VARIANT, "true=rslora false="),
     WORDS_READ("peft_use_dora", KEY_LORA_VARIANT, "true=dora false="),
     WORDS_READ("peft_use_rslora", KEY_LORA_VARIANT, "true=rslora false="),
-    ONLY("packing", "false"),
+    QUIET("packing"), /* as here: every sequence is full */
     WORDS_READ("attn_implementation", KEY_ATTENTION,
                CONFIG_FLASH_NAMES
                "sdpa= eager=eager flex_attention=? xformers=sdpa "

@@ -280,6 +280,21 @@ static void resolve_full(struct run *r, const struct spec *spec)
     r->setup.v[KEY_LORA_FULL_MODULES].n = r->lora_full;
 }
 
+/* What is not quantised of a quantised model. PEFT's
+ * prepare_model_for_kbit_training casts it to fp32 over bitsandbytes' formats,
+ * not over GPTQ; where the weights themselves are sharded it is not called
+ * (trl's SFTTrainer). PEFT makes adapters in fp32 then: who has them in 16 bits
+ * does without the call (fsdp_qlora's train.py, LitGPT), and so does torchtune.
+ */
+static enum kbit_cast kbit_cast(const struct run *r)
+{
+    const bool sharded =
+        r->engine == ENGINE_FSDP || r->engine == ENGINE_FSDP2 || r->zero == 3;
+    const bool none = r->base_dtype == DT_INT4 || sharded
+                      || r->lora_dtype != DT_FP32 || r->impl == IMPL_TORCHTUNE;
+    return none ? KBIT_CAST_NONE : KBIT_CAST_ALL;
+}
+
 /* With adapters the formats of `prec` are theirs: nothing else has gradients,
  * a master copy or optimizer states. */
 static void resolve_lora(struct run *r, const struct spec *spec)
@@ -313,6 +328,10 @@ static void resolve_lora(struct run *r, const struct spec *spec)
         resolve_dtype(r, KEY_LORA_DTYPE, kept ? DT_FP32 : r->prec.param);
     cast_adapters(r);
     r->double_quant = resolve_bool(r, KEY_DOUBLE_QUANT, false);
+    r->kbit_cast = KBIT_CAST_NONE;
+    if (dtype_is_quantised(r->base_dtype))
+        r->kbit_cast =
+            (enum kbit_cast)resolve_count(r, KEY_KBIT_CAST, kbit_cast(r));
     /* PEFT's default; LitGPT's is another (litgpt/finetune/lora.py) */
     if (r->peft == PEFT_LORA)
         r->lora_dropout =

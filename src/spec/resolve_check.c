@@ -327,6 +327,17 @@ static void check_double_quant(const struct run *r, struct diag *d)
     diag_hint(e, "use --base-dtype nf4 or fp4, or leave it out");
 }
 
+static void check_kbit_cast(const struct run *r, struct diag *d)
+{
+    if (!r->given[KEY_KBIT_CAST] || dtype_is_quantised(r->base_dtype))
+        return;
+    memplan_error *e = setup_error(
+        d, MEMPLAN_E_CONFLICT, KEY_KBIT_CAST,
+        "kbit_cast with base_dtype '%s', over which nothing is cast",
+        dtype_name(r->base_dtype));
+    diag_hint(e, "use --base-dtype nf4, fp4, int8 or int4, or leave it out");
+}
+
 /* Their routers are linears that give three tensors: PEFT's all-linear wraps
  * them, and fails at the first forward. */
 static void check_router_adapters(const struct run *r, const struct spec *s,
@@ -431,13 +442,14 @@ static void check_one_type(const struct run *r, struct diag *d)
 static void check_lora(const struct run *r, struct diag *d)
 {
     static const enum setup_key keys[] = {
-        KEY_LORA_VARIANT,        KEY_LORA_TARGETS, KEY_LORA_FULL_MODULES,
-        KEY_LORA_DTYPE,          KEY_BASE_DTYPE,   KEY_DOUBLE_QUANT,
-        KEY_LORA_DROPOUT,        KEY_RANK_PATTERN, KEY_LAYERS_TO_TRANSFORM,
-        KEY_ENSURE_WEIGHT_TYING,
+        KEY_LORA_VARIANT,        KEY_LORA_TARGETS,        KEY_LORA_FULL_MODULES,
+        KEY_LORA_DTYPE,          KEY_BASE_DTYPE,          KEY_DOUBLE_QUANT,
+        KEY_KBIT_CAST,           KEY_LORA_DROPOUT,        KEY_RANK_PATTERN,
+        KEY_LAYERS_TO_TRANSFORM, KEY_ENSURE_WEIGHT_TYING,
     };
     if (r->peft != PEFT_LORA) {
         check_double_quant(r, d);
+        check_kbit_cast(r, d);
         return;
     }
     if (r->lora_rank == 0) {
@@ -455,6 +467,7 @@ static void check_lora(const struct run *r, struct diag *d)
     }
     check_double_quant(r, d);
     check_one_type(r, d);
+    check_kbit_cast(r, d);
     bool framework = r->framework == FW_HF || r->framework == FW_DEEPSPEED
                      || r->framework == FW_FSDP;
     if ((framework && resolve_is_hf(r)) || r->impl == IMPL_TORCHTUNE)

@@ -163,6 +163,13 @@ void resolve_check_outputs(const struct run *r, struct diag *d)
                         "layers and loss 'standard' only");
         diag_hint(e, "leave it out");
     }
+    if (r->given[KEY_SHIFT_LOGITS] && r->shift_logits
+        && (!resolve_is_hf(r) || r->loss != LOSS_STANDARD)) {
+        memplan_error *e =
+            setup_error(d, MEMPLAN_E_UNSUPPORTED, KEY_SHIFT_LOGITS,
+                        "'shift_logits' is of hf layers and loss 'standard'");
+        diag_hint(e, "leave it out");
+    }
     if (r->drop_outputs && !r->keep_outputs)
         resolve_pointless(d, KEY_DROP_OUTPUTS, "keep_outputs",
                           "add --keep-outputs true, or leave it out");
@@ -239,6 +246,11 @@ void resolve_check_recompute(const struct run *r, const struct spec *s,
         && r->recompute != RECOMP_FULL)
         resolve_pointless(d, KEY_RECOMPUTE_REENTRANT, "recompute 'full'",
                           "add --recompute full");
+    if (r->recompute_in_unit
+        && (r->engine != ENGINE_FSDP || !r->recompute_reentrant))
+        resolve_pointless(d, KEY_RECOMPUTE_IN_UNIT,
+                          "engine 'fsdp' and recompute_reentrant",
+                          "leave it out");
     check_every(r, d);
     check_modules(r, s, d);
     check_selective(r, d);

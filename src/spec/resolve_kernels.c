@@ -70,6 +70,8 @@ void resolve_recompute(struct run *r)
     if (r->recompute == RECOMP_FULL || r->given[KEY_RECOMPUTE_REENTRANT])
         r->recompute_reentrant =
             resolve_bool(r, KEY_RECOMPUTE_REENTRANT, r->recompute_reentrant);
+    if (r->given[KEY_RECOMPUTE_IN_UNIT])
+        r->recompute_in_unit = resolve_bool(r, KEY_RECOMPUTE_IN_UNIT, false);
     if (r->recompute == RECOMP_NONE) {
         resolve_assume(r, KEY_RECOMPUTE,
                        "no activation recomputation (--recompute)");
@@ -266,6 +268,7 @@ void resolve_kernels(struct run *r, const struct spec *spec)
     r->keep_outputs = resolve_bool(r, KEY_KEEP_OUTPUTS, resolve_is_litgpt(r));
     r->drop_outputs = resolve_bool(r, KEY_DROP_OUTPUTS, false);
     r->fp32_logits = resolve_bool(r, KEY_FP32_LOGITS, false);
+    r->shift_logits = resolve_bool(r, KEY_SHIFT_LOGITS, r->fp32_logits);
     r->mask_per_head = resolve_bool(r, KEY_MASK_PER_HEAD, false);
     r->mask =
         (enum attention_mask)resolve_count(r, KEY_ATTENTION_MASK, MASK_NONE);

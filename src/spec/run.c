@@ -179,20 +179,9 @@ bool dtype_is_quantised(enum dtype t)
     return false;
 }
 
-/* What is not quantised of a quantised model. PEFT's
- * prepare_model_for_kbit_training casts it to fp32 over bitsandbytes' formats,
- * not over GPTQ; where the weights themselves are sharded it is not called
- * (trl's SFTTrainer). PEFT makes adapters in fp32 then: who has them in 16 bits
- * does without the call (fsdp_qlora's train.py, LitGPT), and so does torchtune.
- */
 enum dtype run_unquantised_dtype(const struct run *r)
 {
-    const bool sharded =
-        r->engine == ENGINE_FSDP || r->engine == ENGINE_FSDP2 || r->zero == 3;
     if (!dtype_is_quantised(r->base_dtype))
         return r->base_dtype;
-    if (r->base_dtype == DT_INT4 || sharded || r->lora_dtype != DT_FP32
-        || r->impl == IMPL_TORCHTUNE)
-        return r->prec.compute;
-    return DT_FP32;
+    return r->kbit_cast == KBIT_CAST_NONE ? r->prec.compute : DT_FP32;
 }

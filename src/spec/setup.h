@@ -230,6 +230,12 @@ enum { MASK_ALIGN = 8, MASK_ALIGN_BEFORE = 16 };
     X(LORA_VARIANT_RSLORA, "rslora")                                           \
     X(LORA_VARIANT_DORA, "dora")
 
+/* What k-bit training leaves in fp32 of what is not quantised. */
+#define KBIT_CAST_MAP(X)                                                       \
+    X(KBIT_CAST_ALL, "all")                                                    \
+    X(KBIT_CAST_NORMS, "norms")                                                \
+    X(KBIT_CAST_NONE, "none")
+
 #define PEFT_TYPE_MAP(X)                                                       \
     X(PEFT_LORA, "lora")                                                       \
     X(PEFT_IA3, "ia3")                                                         \
@@ -309,6 +315,7 @@ enum moe_dispatcher { MOE_DISPATCHER_MAP(CHOICE_ENUM) MOE_DISPATCHER_COUNT };
 enum lora_target { LORA_TARGET_MAP(CHOICE_ENUM) LORA_TARGET_COUNT };
 enum { OPTIMIZER_TARGET_HEAD = LORA_TARGET_COUNT };
 enum lora_variant { LORA_VARIANT_MAP(CHOICE_ENUM) LORA_VARIANT_COUNT };
+enum kbit_cast { KBIT_CAST_MAP(CHOICE_ENUM) KBIT_CAST_COUNT };
 enum peft_type { PEFT_TYPE_MAP(CHOICE_ENUM) PEFT_TYPE_COUNT };
 enum lora_full { LORA_FULL_MAP(CHOICE_ENUM) LORA_FULL_COUNT };
 enum freeze { FREEZE_MAP(CHOICE_ENUM) FREEZE_COUNT };
@@ -566,11 +573,13 @@ struct run {
     uint64_t recompute_granularity; /* layers per checkpoint */
     uint64_t recompute_every; /* of so many layers of a stage the last one */
     bool recompute_reentrant; /* its frame holds the result made again */
+    bool recompute_in_unit;   /* FSDP 1: fsdp_qlora's, not the Trainer's */
     enum attention attention;
     enum attention_kernel attention_kernel; /* of flash: how fast it is */
     enum loss loss;
     bool keep_outputs;  /* by the training loop, until it has the next ones */
-    bool fp32_logits;   /* what the model hands out, and its loss shifts */
+    bool fp32_logits;   /* what the model hands out */
+    bool shift_logits;  /* a copy, for the loss; else labels */
     bool mask_per_head; /* sdpa: of masks whose rows are not aligned */
     double hidden_dropout, embed_dropout, attention_dropout, head_dropout;
     double act_dropout;
@@ -590,6 +599,7 @@ struct run {
     enum dtype lora_dtype, base_dtype;
     double lora_dropout; /* before the adapters' first matrix */
     bool double_quant;
+    enum kbit_cast kbit_cast; /* none where nothing is quantised */
     enum offload offload_optimizer, offload_params;
     double offload_ratio; /* of the optimizer, the share that moves */
     bool pin_memory;
@@ -833,10 +843,10 @@ bool run_keeps_flat_grads(const struct run *run);
 
 /* Bytes of n elements: 4-bit types round up. */
 uint64_t dtype_bytes_of(enum dtype t, uint64_t elems);
-/* Bytes of one element; 0 for DT_NONE and 4-bit types. */
 /* int8 and the 4-bit formats: dequantised before a product. */
 bool dtype_is_quantised(enum dtype t);
 
+/* Bytes of one element; 0 for DT_NONE and 4-bit types. */
 static inline uint64_t dtype_size(enum dtype t)
 {
     switch (t) {

@@ -43,6 +43,7 @@ static int read_all(void **state)
     read_rows("memory");
     read_rows("memory-zero");
     read_rows("memory-gpu");
+    read_rows("memory-fms");
     read_rows("fits");
     read_rows("throughput");
     read_rows("throughput-vtrain");
@@ -71,6 +72,8 @@ static void medians_have_not_grown(void **state)
         { "oracle-gpu", "steady_allocated", 0.0002 },
         { "oracle-gpu", "peak_reserved", 0.006 },
         { "oracle-gpu", "device_total", 0.007 },
+        { "fms-acceleration", "peak_allocated", 0.005 },
+        { "fms-acceleration", "steady_allocated", 0.005 },
         { "peft", "peak_reserved", 0.02 },
         { "peft", "steady_allocated", 0.06 },
         { "zero-ml-engineering", "peak_reserved", 0.06 },

@@ -390,6 +390,9 @@ static void test_training_args_fsdp(void **state)
     has("engine=fsdp zero=3");
     noted("not known, so ignored: fsdp_config.bogus");
     noted("fsdp_config.min_num_params is not modelled: each layer is wrapped");
+    import("training-args", "{\"fsdp\": \"full_shard\","
+                            "\"torch_dtype\": \"bfloat16\"}");
+    has("zero=3 precision=bf16"); /* no mixed precision: as they are loaded */
     import("training-args", "{\"fsdp\": [\"shard_grad_op\", \"auto_wrap\"]}");
     has("framework=fsdp engine=fsdp2 zero=2 precision=fp32");
     noted("fsdp_config does not say its version");
