@@ -83,6 +83,10 @@ void resolve_lengths(struct run *r);
 void resolve_check_lengths(const struct run *r, const struct spec *s,
                            struct diag *d);
 
+/* ---- resolve_stages.c ---- */
+
+void resolve_stages(struct run *r, const struct spec *spec, struct diag *d);
+
 void resolve_layout(struct run *r, const struct spec *spec, struct diag *d);
 
 /* GPUs and dp alone, for `compute` without a model. */

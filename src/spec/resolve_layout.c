@@ -1,6 +1,6 @@
 /*
  * Owns how things are split: GPUs into tp, pp, cp and dp, states over ranks,
- * layers over stages, a step's batch into passes. Every split must come out
+ * a step's batch into passes. Every split must come out
  * whole; when one does not, the hint names the values that would.
  */
 #include "spec/resolve.h"
@@ -187,7 +187,9 @@ static void resolve_mics(struct run *r, uint64_t ranks)
 
 /* Groups with all states each. Megatron's instances of the distributed
  * optimizer are as many for experts, and have to come out even
- * (parallel_state.py, intra_partial_expert_data_parallel_size). */
+ * (parallel_state.py, intra_partial_expert_data_parallel_size). Megatron-FSDP
+ * shards experts over that group too (core 0.20, fsdp/mcore_fsdp_adapter.py,
+ * _init_dist_index; 0.16 has no mesh for them there, and takes the others'). */
 static void shard_experts(struct run *r, const struct spec *spec,
                           uint64_t instances, struct diag *d)
 {
@@ -204,8 +206,8 @@ static void shard_experts(struct run *r, const struct spec *spec,
         diag_hint(e, "leave it out");
         return;
     }
-    r->expert_shard = r->engine == ENGINE_MEGATRON ? max_u64(all / instances, 1)
-                                                   : min_u64(all, r->shard);
+    r->expert_shard =
+        megatron ? max_u64(all / instances, 1) : min_u64(all, r->shard);
 }
 
 /* Experts are spread over all ranks of a stage, tp included: Megatron's
@@ -265,133 +267,7 @@ static void resolve_expert_tp(struct run *r, const struct spec *spec)
                        "experts split over tp too, Megatron's default (--etp)");
 }
 
-/* ---- layers over stages ---- */
-
-static bool check_stage_list(const struct run *r, const struct spec *spec,
-                             struct diag *d)
-{
-    const struct setup *s = &r->setup;
-    if (s->pipeline_count != r->pp) {
-        memplan_error *e =
-            setup_error(d, MEMPLAN_E_CONFLICT, KEY_PIPELINE_LAYERS,
-                        "pipeline_layers has %zu entries for pp %" PRIu64,
-                        s->pipeline_count, r->pp);
-        const size_t n = s->pipeline_count;
-        diag_hint(e, "give %" PRIu64 " numbers that add up to %" PRIu64, r->pp,
-                  spec_blocks(spec));
-        if (n > 0
-            && (!r->given[KEY_GPUS] || r->gpus % (r->tp * r->cp * n) == 0))
-            str_append(e->hint, sizeof(e->hint), ", or use --pp %zu", n);
-        return false;
-    }
-    uint64_t sum = 0;
-    for (size_t i = 0; i < s->pipeline_count; i++)
-        sum += s->pipeline_layers[i];
-    if (sum == spec_blocks(spec))
-        return true;
-    memplan_error *e = setup_error(d, MEMPLAN_E_CONFLICT, KEY_PIPELINE_LAYERS,
-                                   "pipeline_layers adds up to %" PRIu64
-                                   ", the model has %" PRIu64 " layers",
-                                   sum, spec_blocks(spec));
-    diag_hint(e, "make the numbers add up to %" PRIu64, spec_blocks(spec));
-    return false;
-}
-
-/* Stages of different lengths: every chunk has a layer at least. */
-static bool check_chunks(const struct run *r, uint64_t layers, struct diag *d)
-{
-    if (r->vpp <= layers / r->pp)
-        return true;
-    memplan_error *e = setup_error(d, MEMPLAN_E_CONFLICT, KEY_VPP,
-                                   "pp %" PRIu64 " x vpp %" PRIu64
-                                   " chunks for %" PRIu64 " layers",
-                                   r->pp, r->vpp, layers);
-    diag_hint(e, "use --vpp %" PRIu64 " or less", layers / r->pp);
-    return false;
-}
-
-static bool check_even_stages(const struct run *r, const struct spec *spec,
-                              struct diag *d)
-{
-    uint64_t layers = spec->layers;
-    if (layers < r->pp) {
-        memplan_error *e = setup_error(d, MEMPLAN_E_CONFLICT, KEY_PP,
-                                       "pp %" PRIu64 " needs %" PRIu64
-                                       " layers, the model has %" PRIu64,
-                                       r->pp, r->pp, layers);
-        resolve_hint_divisors(
-            e, r->given[KEY_GPUS] ? gcd_u64(layers, r->gpus / (r->tp * r->cp))
-                                  : layers);
-        return false;
-    }
-    if (layers % r->pp != 0)
-        return check_chunks(r, layers, d);
-    uint64_t stage = layers / r->pp;
-    if (r->vpp > 0 && stage % r->vpp != 0) {
-        memplan_error *e = setup_error(
-            d, MEMPLAN_E_CONFLICT, KEY_VPP,
-            "%" PRIu64 " layers per stage do not split over vpp %" PRIu64,
-            stage, r->vpp);
-        resolve_hint_divisors(e, stage);
-        return false;
-    }
-    return true;
-}
-
-/* torchtitan counts embedding and head as a layer each, so that the ends of its
- * stages, which go round the ranks, have one layer less
- * (distributed/pipeline_parallel.py, _generate_llm_fqn_per_model_part). */
-static uint64_t titan_layers(const struct run *r, uint64_t layers,
-                             uint64_t rank)
-{
-    const uint64_t stages = r->pp * r->vpp, all = layers + 2;
-    uint64_t n = 0;
-    for (uint64_t i = rank; i < stages; i += r->pp) {
-        const uint64_t end = i == 0 || i + 1 == stages ? 1 : 0;
-        n += all / stages + (i < all % stages ? 1 : 0) - end;
-    }
-    return n;
-}
-
-static bool splits_like_titan(const struct run *r, uint64_t layers)
-{
-    /* else some stage had no layer */
-    return run_torch_pipelines(r) && !run_folds(r)
-           && (layers + 2) / (r->pp * r->vpp) > 1;
-}
-
-static void split_layers(struct run *r, const struct spec *spec, struct diag *d)
-{
-    bool listed = r->given[KEY_PIPELINE_LAYERS];
-    const uint64_t layers = spec_blocks(spec);
-    const bool ends = !listed && splits_like_titan(r, layers);
-    bool good = listed ? check_stage_list(r, spec, d)
-                       : ends || check_even_stages(r, spec, d);
-    for (uint64_t i = 0; i < r->pp; i++) {
-        const uint64_t longer = layers % r->pp;
-        uint64_t n = listed && i < r->setup.pipeline_count
-                         ? r->setup.pipeline_layers[i]
-                     : ends ? titan_layers(r, layers, i)
-                            : layers / r->pp + (i < longer ? 1 : 0);
-        r->stage_layers[i] = (uint16_t)min_u64(n, UINT16_MAX);
-    }
-    if (!good || listed)
-        return;
-    memcpy(r->setup.pipeline_layers, r->stage_layers,
-           r->pp * sizeof(r->stage_layers[0]));
-    r->setup.pipeline_count = (size_t)r->pp;
-    resolve_count(r, KEY_PIPELINE_LAYERS, r->pp);
-    if (ends)
-        resolve_assume(r, KEY_PIPELINE_LAYERS,
-                       "embedding and head count as a layer each of the "
-                       "stages, as in torchtitan (--pipeline-layers)");
-    else if (layers % r->pp != 0)
-        resolve_assume(r, KEY_PIPELINE_LAYERS,
-                       "%" PRIu64 " layers over %" PRIu64
-                       " stages, the first ones a layer longer "
-                       "(--pipeline-layers)",
-                       layers, r->pp);
-}
+/* ---- schedule ---- */
 
 /* device_map is of one process: nothing that runs one for each GPU has it. */
 static void check_one_process(const struct run *r, struct diag *d)
@@ -731,7 +607,7 @@ void resolve_layout(struct run *r, const struct spec *spec, struct diag *d)
     bool split = split_gpus(r, spec, d);
     resolve_schedule(r, d);
     say_schedule(r);
-    split_layers(r, spec, d);
+    resolve_stages(r, spec, d);
     if (!split)
         return;
     shard_states(r, spec, d);

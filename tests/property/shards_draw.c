@@ -102,9 +102,7 @@ static void megatron(struct trial *t, uint64_t *s)
 {
     const bool fsdp = next(s) % 5 == 0;
     const char *pp = fsdp ? "1" : PICK(s, "1", "2", "2", "3");
-    /* 27 layers do not make six chunks that are alike: left out */
-    const bool alike = strcmp(t->model, "deepseek-v2-lite") != 0;
-    const bool chunks = alike && pp[0] == '2' && next(s) % 3 == 0;
+    const bool chunks = pp[0] == '2' && next(s) % 3 == 0;
     const char *uneven = stages_of(t->model, s);
     trial_set(t, "framework", "megatron");
     trial_set(t, "engine", fsdp ? "megatron-fsdp" : "megatron");
@@ -120,11 +118,7 @@ static void megatron(struct trial *t, uint64_t *s)
         trial_set(t, "etp", PICK(s, "1", "2"));
     }
     trial_set(t, "zero", fsdp ? "3" : PICK(s, "0", "1", "1"));
-    /* Megatron-FSDP's groups of ranks with experts are left out: of how many
-     each is cut over is not known for sure */
-    if (!fsdp || !has_experts(t->model))
-        trial_set(t, "shard_degree",
-                  next(s) % 4 == 0 ? PICK(s, "2", "3") : NULL);
+    trial_set(t, "shard_degree", next(s) % 4 == 0 ? PICK(s, "2", "3") : NULL);
     trial_set(t, "vocab_multiple", PICK(s, "16", "1024"));
     trial_set(t, "precision", PICK(s, "bf16-mixed", "bf16-mixed", "fp32"));
     trial_set(t, "optimizer", PICK(s, "adamw", "momentum", "sgd"));

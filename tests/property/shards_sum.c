@@ -127,14 +127,15 @@ static uint64_t up(uint64_t n, uint64_t to)
 
 /* Ranks over which a tensor's states are cut. Megatron's
  * parallel_state.py: experts' are tp cp dp / (ep etp) ranks, in as many
- * instances as the dense ones'; FSDP: in a hybrid no more than its group. */
+ * instances as the dense ones', Megatron-FSDP's too; FSDP: in a hybrid no more
+ * than its group. */
 static uint64_t shards_of(const struct run *run, bool expert)
 {
     const uint64_t dense = run->dp * run->cp * copies_of(run);
     const uint64_t all = run->tp * dense / (run->ep * run->etp);
     if (!expert || run->shard == 1)
         return run->shard;
-    if (run->engine == ENGINE_MEGATRON)
+    if (run->engine == ENGINE_MEGATRON || run->engine == ENGINE_MEGATRON_FSDP)
         return all / (dense / run->shard) == 0 ? 1 : all / (dense / run->shard);
     return all < run->shard || run->shard == dense ? all : run->shard;
 }
@@ -410,9 +411,31 @@ static uint64_t layers_before(const struct run *run, uint64_t rank)
     return sum;
 }
 
-/* A rank's layer of the whole model. Chunks of the interleaved schedule are as
- * long as one another, and pp chunks apart (Megatron's
- * get_transformer_layer_offset); DualPipe's are stages r and p - 1 - r
+static uint64_t chunk_length(const struct run *run, uint64_t stage,
+                             uint64_t chunk)
+{
+    const uint64_t n = run->stage_layers[stage];
+    return n / run->vpp + (chunk < n % run->vpp ? 1 : 0);
+}
+
+/* Behind a chunk comes the next stage's, and behind the last stage's the first
+ * one's next (Megatron's PipelineParallelLayerLayout.get_layer_offset). */
+static uint64_t interleaved(const struct run *run, uint64_t stage, uint64_t l)
+{
+    uint64_t before = 0;
+    for (uint64_t c = 0; c < run->vpp; c++) {
+        for (uint64_t k = 0; k < run->pp; k++) {
+            const uint64_t n = chunk_length(run, k, c);
+            if (k == stage && l < n)
+                return before + l;
+            l -= k == stage ? n : 0;
+            before += n;
+        }
+    }
+    return UINT64_MAX;
+}
+
+/* A rank's layer of the whole model. DualPipe's chunks are stages r and p - 1 - r
  * (dualpipe.py); a V's the r-th of 2 p pieces and the last but r. */
 static uint64_t layer_of(const struct run *run, const struct stage_result *s,
                          uint64_t l)
@@ -430,10 +453,7 @@ static uint64_t layer_of(const struct run *run, const struct stage_result *s,
         const uint64_t piece = l < half ? s->index : 2 * run->pp - 1 - s->index;
         return piece * half + l % half;
     }
-    if (run->vpp == 1)
-        return s->first_layer + l;
-    const uint64_t each = s->layers / run->vpp;
-    return (l / each * run->pp + s->index) * each + l % each;
+    return run->vpp == 1 ? s->first_layer + l : interleaved(run, s->index, l);
 }
 
 static struct count_of_stage count_stage(const memplan_report *r,

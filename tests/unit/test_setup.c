@@ -1136,6 +1136,12 @@ static void layouts_are_resolved(void **state)
     assert_int_equal(r->grad_accum, 4);
     assert_true(assumes(r, "4 GPUs, as the layout needs"));
 
+    assert_false(assumes(r, "chunks of a stage differ"));
+    r = resolved("pp=4 vpp=3"); /* of 8 layers a stage */
+    assert_true(assumes(r, "--pipeline-model-parallel-layout alone"));
+    r = resolved("pp=5 vpp=2"); /* of 7 and of 6 */
+    assert_true(assumes(r, "--pipeline-model-parallel-layout alone"));
+
     r = resolved("gpus=2 pp=2 pipeline_layers=17,15 zero=0");
     assert_int_equal(r->stage_layers[0], 17);
     assert_int_equal(r->shard, 1);
@@ -1168,6 +1174,10 @@ static void experts_are_spread(void **state)
     r = resolve_as('m', "gpus=64 ep=8 tp=2 etp=1 shard_degree=8");
     assert_int_equal(r->shard, 8);
     assert_int_equal(r->expert_shard, 2); /* four instances */
+    r = resolve_as('m', "gpus=64 ep=8 tp=2 etp=1 shard_degree=8 "
+                        "engine=megatron-fsdp zero=3");
+    assert_int_equal(r->shard, 8);
+    assert_int_equal(r->expert_shard, 2);
     /* Megatron splits experts like everything else, */
     r = resolve_as('m', "gpus=64 ep=8 tp=2");
     assert_int_equal(r->etp, 2);
@@ -1842,8 +1852,8 @@ static const struct bad_layout {
       "has 3 entries for pp 2", "use --pp 3", 0 },
     { "pp=2 pipeline_layers=8,8", C, "pipeline_layers",
       "adds up to 16, the model has 32 layers", "add up to 32", 0 },
-    { "pp=4 vpp=3", C, "vpp", "8 layers per stage do not split over vpp 3",
-      "use 1, 2, 4 or 8", 0 },
+    { "pp=4 vpp=9", C, "vpp", "pp 4 x vpp 9 chunks for 32 layers",
+      "use --vpp 8 or less", 0 },
     { "vpp=2", C, "vpp", "vpp 2 without pipeline stages", "--pp 2", 0 },
     { "pp=2 schedule=interleaved", C, "schedule", "one chunk per stage",
       "add --vpp 2", 0 },

@@ -1,0 +1,143 @@
+/*
+ * Owns how layers are split over pipeline stages and their chunks. Every stage,
+ * and every chunk of the interleaved schedule, has a layer at least; what does
+ * not come out even is longer first.
+ */
+#include "spec/resolve.h"
+
+#include "base/count.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/banned.h"
+
+static bool check_stage_list(const struct run *r, const struct spec *spec,
+                             struct diag *d)
+{
+    const struct setup *s = &r->setup;
+    if (s->pipeline_count != r->pp) {
+        memplan_error *e =
+            setup_error(d, MEMPLAN_E_CONFLICT, KEY_PIPELINE_LAYERS,
+                        "pipeline_layers has %zu entries for pp %" PRIu64,
+                        s->pipeline_count, r->pp);
+        const size_t n = s->pipeline_count;
+        diag_hint(e, "give %" PRIu64 " numbers that add up to %" PRIu64, r->pp,
+                  spec_blocks(spec));
+        if (n > 0
+            && (!r->given[KEY_GPUS] || r->gpus % (r->tp * r->cp * n) == 0))
+            str_append(e->hint, sizeof(e->hint), ", or use --pp %zu", n);
+        return false;
+    }
+    uint64_t sum = 0;
+    for (size_t i = 0; i < s->pipeline_count; i++)
+        sum += s->pipeline_layers[i];
+    if (sum == spec_blocks(spec))
+        return true;
+    memplan_error *e = setup_error(d, MEMPLAN_E_CONFLICT, KEY_PIPELINE_LAYERS,
+                                   "pipeline_layers adds up to %" PRIu64
+                                   ", the model has %" PRIu64 " layers",
+                                   sum, spec_blocks(spec));
+    diag_hint(e, "make the numbers add up to %" PRIu64, spec_blocks(spec));
+    return false;
+}
+
+static bool check_chunks(const struct run *r, uint64_t layers, struct diag *d)
+{
+    if (r->vpp <= layers / r->pp)
+        return true;
+    memplan_error *e = setup_error(d, MEMPLAN_E_CONFLICT, KEY_VPP,
+                                   "pp %" PRIu64 " x vpp %" PRIu64
+                                   " chunks for %" PRIu64 " layers",
+                                   r->pp, r->vpp, layers);
+    diag_hint(e, "use --vpp %" PRIu64 " or less", layers / r->pp);
+    return false;
+}
+
+static bool check_stages(const struct run *r, const struct spec *spec,
+                         struct diag *d)
+{
+    const uint64_t layers = spec_blocks(spec);
+    if (layers >= r->pp)
+        return check_chunks(r, layers, d);
+    memplan_error *e =
+        setup_error(d, MEMPLAN_E_CONFLICT, KEY_PP,
+                    "pp %" PRIu64 " needs %" PRIu64 " layers, the model has "
+                    "%" PRIu64,
+                    r->pp, r->pp, layers);
+    resolve_hint_divisors(e, r->given[KEY_GPUS]
+                                 ? gcd_u64(layers, r->gpus / (r->tp * r->cp))
+                                 : layers);
+    return false;
+}
+
+/* torchtitan counts embedding and head as a layer each, so that the ends of its
+ * stages, which go round the ranks, have one layer less
+ * (distributed/pipeline_parallel.py, _generate_llm_fqn_per_model_part). */
+static uint64_t titan_layers(const struct run *r, uint64_t layers,
+                             uint64_t rank)
+{
+    const uint64_t stages = r->pp * r->vpp, all = layers + 2;
+    uint64_t n = 0;
+    for (uint64_t i = rank; i < stages; i += r->pp) {
+        const uint64_t end = i == 0 || i + 1 == stages ? 1 : 0;
+        n += all / stages + (i < all % stages ? 1 : 0) - end;
+    }
+    return n;
+}
+
+static bool splits_like_titan(const struct run *r, uint64_t layers)
+{
+    /* else some stage had no layer */
+    return run_torch_pipelines(r) && !run_folds(r)
+           && (layers + 2) / (r->pp * r->vpp) > 1;
+}
+
+/* Megatron's flags have equal chunks alone (transformer_config.py,
+ * __post_init__); a layout has any (pipeline_parallel_layer_layout.py). */
+static void say_chunks(struct run *r)
+{
+    for (uint64_t i = 0; i < r->pp; i++)
+        if (r->stage_layers[i] % r->vpp != 0 && resolve_is_megatron(r)) {
+            resolve_note(r, KEY_VPP,
+                         "chunks of a stage differ, the first ones a layer "
+                         "longer: Megatron has them so by "
+                         "--pipeline-model-parallel-layout alone (--vpp)");
+            return;
+        }
+}
+
+void resolve_stages(struct run *r, const struct spec *spec, struct diag *d)
+{
+    bool listed = r->given[KEY_PIPELINE_LAYERS];
+    const uint64_t layers = spec_blocks(spec);
+    const bool ends = !listed && splits_like_titan(r, layers);
+    bool good = listed ? check_stage_list(r, spec, d)
+                       : ends || check_stages(r, spec, d);
+    for (uint64_t i = 0; i < r->pp; i++) {
+        const uint64_t longer = layers % r->pp;
+        uint64_t n = listed && i < r->setup.pipeline_count
+                         ? r->setup.pipeline_layers[i]
+                     : ends ? titan_layers(r, layers, i)
+                            : layers / r->pp + (i < longer ? 1 : 0);
+        r->stage_layers[i] = (uint16_t)min_u64(n, UINT16_MAX);
+    }
+    if (good && r->vpp > 1)
+        say_chunks(r);
+    if (!good || listed)
+        return;
+    memcpy(r->setup.pipeline_layers, r->stage_layers,
+           r->pp * sizeof(r->stage_layers[0]));
+    r->setup.pipeline_count = (size_t)r->pp;
+    resolve_count(r, KEY_PIPELINE_LAYERS, r->pp);
+    if (ends)
+        resolve_assume(r, KEY_PIPELINE_LAYERS,
+                       "embedding and head count as a layer each of the "
+                       "stages, as in torchtitan (--pipeline-layers)");
+    else if (layers % r->pp != 0)
+        resolve_assume(r, KEY_PIPELINE_LAYERS,
+                       "%" PRIu64 " layers over %" PRIu64
+                       " stages, the first ones a layer longer "
+                       "(--pipeline-layers)",
+                       layers, r->pp);
+}
