@@ -96,6 +96,17 @@ static void slot_init(struct walk *w, struct walk_slot *s, tensor_id id)
     s->bytes = s->local ? round_to(t->bytes, w->granule) : 0;
 }
 
+/* Of what an operation makes: a collective's result, not what is put in order
+ * for it; the kernel's results, not what a ring has around them. */
+static bool is_stored(const struct op *op, unsigned i)
+{
+    if (!op->checkpointed)
+        return false;
+    if (op->kind == OP_REDUCE_SCATTER)
+        return i == 0;
+    return op->keep_out == 0 || (op->keep_out >> i & 1) != 0;
+}
+
 static void note_uses(struct walk *w, const struct op *op, uint32_t k)
 {
     for (unsigned i = 0; i < op->n_in; i++) {
@@ -110,10 +121,7 @@ static void note_uses(struct walk *w, const struct op *op, uint32_t k)
         s->last_use = k;
         if (w->p->tensor[op->out[i]].storage == op->out[i])
             s->first_use = k;
-        /* a collective's result, not what is put in order for it */
-        s->checkpointed =
-            s->checkpointed
-            || (op->checkpointed && (i == 0 || op->kind != OP_REDUCE_SCATTER));
+        s->checkpointed = s->checkpointed || is_stored(op, i);
     }
 }
 

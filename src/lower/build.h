@@ -596,6 +596,12 @@ tensor_id build_collective(struct builder *b, enum op_kind kind,
                            enum comm_group group, tensor_id x,
                            const struct shape *shape);
 
+/* ---- build_ring.c ---- */
+
+/* What the attention built last has where torch's context_parallel is around
+ * it. */
+void build_ring(struct builder *b);
+
 /* ---- lowerings ---- */
 
 void lower_hf(struct builder *b); /* also hf-liger */

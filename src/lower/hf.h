@@ -226,10 +226,6 @@ void hf_scatter_heads(struct builder *b, struct hf_qkv *o,
 tensor_id hf_gather_heads(struct builder *b, const struct hf_qkv *o,
                           tensor_id context, const struct hf_shard *shard);
 
-/* ---- hf_ring.c: what the attention built last has where it is a ring ---- */
-
-void hf_ring(struct builder *b);
-
 /* ---- hf_latent.c: the same, rotated already ---- */
 
 void hf_latent(struct builder *b, tensor_id x, struct hf_qkv *out);

@@ -342,7 +342,7 @@ static tensor_id flash_kernel(struct builder *b, struct hf_qkv *o,
     if (unused)
         keep_unused(b);
     if (run_rings(b->run))
-        hf_ring(b);
+        build_ring(b);
     /* empty_like(q): the result lies as q does (csrc/flash_attn/flash_api.cpp,
        mha_fwd); halves of it that are joined lie heads first */
     const bool copies =

@@ -104,17 +104,29 @@ static tensor_id reduce_linear(struct builder *b, tensor_id x)
 
 /* ---- attention ---- */
 
+/* The table is in the order of places, a rank's tokens are not: each layer
+ * takes its rows of it, one for each token where there are many samples
+ * (models/llama3/model/model.py, reshape_for_broadcast). torchtune's ring cuts
+ * the table itself. */
+static tensor_id table_rows(struct builder *b)
+{
+    const bool many = b->run->micro_batch > 1;
+    const struct shape rows = SHAPE(b->sq, b->d), taken = SHAPE(b->t, b->d);
+    if (b->run->cp == 1 || b->run->impl == IMPL_TORCHTUNE)
+        return build_alias(b, "rows of the table", b->p->first_shared, &rows);
+    return build_copy_as(b, "rows at positions", b->p->first_shared,
+                         many ? &taken : &rows);
+}
+
 /* Complex product in fp32: keeps the table, which every layer shares. */
-static tensor_id rotate(struct builder *b, const char *name, tensor_id x)
+static tensor_id rotate(struct builder *b, const char *name, tensor_id x,
+                        tensor_id table)
 {
     if (!build_rotates(b))
         return x;
     const enum dtype dtype = tensor_of(b, x)->dtype;
     tensor_id y = build_cast(b, "rope fp32", x, DT_FP32);
     const struct shape shape = shape_of(b, y);
-    const struct shape rows = SHAPE(b->sq, b->d);
-    const tensor_id table =
-        build_alias(b, "rows of the table", b->p->first_shared, &rows);
     y = build_mul_as(b, "rope", y, table, &shape);
     return build_cast(b, name, y, dtype);
 }
@@ -151,16 +163,21 @@ static tensor_id attention(struct builder *b, tensor_id x)
     tensor_id q = build_linear(b, &wq);
     tensor_id k = build_linear(b, &wk);
     tensor_id v = build_linear(b, &wv);
-    q = rotate(b, "xq", heads_norm(b, "q_norm", q, b->a));
-    k = rotate(b, "xk", heads_norm(b, "k_norm", k, b->kv));
+    const tensor_id table = build_rotates(b) ? table_rows(b) : TENSOR_NONE;
+    q = rotate(b, "xq", heads_norm(b, "q_norm", q, b->a), table);
+    k = rotate(b, "xk", heads_norm(b, "k_norm", k, b->kv), table);
     k = repeat(b, "k repeated", k);
     v = repeat(b, "v repeated", v);
-    const tensor_id out = build_attention(
+    tensor_id out = build_attention(
         b, &(struct attention_args){ .name = "sdpa",
                                      .q = q,
                                      .k = k,
                                      .v = v,
                                      .efficient = attention_is_efficient(b) });
+    if (b->run->cp > 1) { /* halves that are joined lie heads first */
+        build_ring(b);
+        out = build_copy(b, "output", out);
+    }
     const struct linear wo = linear_of_o(b, "wo", out);
     const tensor_id z = reduce_linear(b, build_linear(b, &wo));
     called_with(b, shard);

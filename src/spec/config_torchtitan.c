@@ -18,6 +18,9 @@ static const char schedules[] =
     "1F1B=1f1b GPipe=gpipe Interleaved1F1B=interleaved ZBVZeroBubble=zb-v "
     "DualPipeV=dualpipe-v LoopedBFS=? InterleavedZeroBubble=?";
 
+/* torch's _RotateMethod */
+static const char rotations[] = "allgather=all_gather alltoall=p2p";
+
 static const struct config_row rows[] = {
     /* layout */
     LATER("parallelism.data_parallel_replicate_degree"),
@@ -60,8 +63,9 @@ static const struct config_row rows[] = {
     QUIET("parallelism.pipeline_parallel_expert_parallel_overlap"),
     SAME("parallelism.context_parallel_degree", KEY_CP),
     SAME_READ("experimental.context_parallel_degree", KEY_CP),
-    QUIET("parallelism.context_parallel_rotate_method"),
-    QUIET("experimental.context_parallel_rotate_method"),
+    WORDS("parallelism.context_parallel_rotate_method", KEY_CP_COMM, rotations),
+    WORDS_READ("experimental.context_parallel_rotate_method", KEY_CP_COMM,
+               rotations),
     QUIET("parallelism.context_parallel_load_balancer"),
     SAME_GIVEN("parallelism.expert_parallel_degree", KEY_EP),
     SAME_GIVEN("parallelism.expert_tensor_parallel_degree", KEY_ETP),
@@ -241,6 +245,8 @@ static void layers(struct emit *e, const struct run *r)
 
 static bool writes(const struct run *r, const char *path)
 {
+    if (strcmp(path, "parallelism.context_parallel_rotate_method") == 0)
+        return r->cp > 1;
     return r->pp > 1
            || strcmp(path, "parallelism.pipeline_parallel_schedule") != 0;
 }

@@ -306,16 +306,24 @@ static void check_cut_attention(const struct run *r, const struct spec *s,
         no_even_exchange(r, s, d);
 }
 
-static void no_such_exchange(const struct run *r, struct diag *d)
+/* torchtitan, torchtune: torch's context_parallel. */
+static bool no_such_exchange(const struct run *r)
+{
+    return run_has_torch_rings(r) ? r->cp_comm == CP_A2A : r->cp_comm != CP_P2P;
+}
+
+static void refuse_comm(const struct run *r, struct diag *d)
 {
     char comm[RESOLVE_TEXT_MAX], impl[RESOLVE_TEXT_MAX];
     memplan_error *e = setup_error(
         d, MEMPLAN_E_UNSUPPORTED, KEY_CP_COMM,
         "cp_comm '%s' with implementation '%s', which sends keys and "
-        "values round",
+        "values round%s",
         resolve_text(r, KEY_CP_COMM, comm),
-        resolve_text(r, KEY_IMPLEMENTATION, impl));
-    diag_hint(e, "use --cp-comm p2p, or --framework megatron%s",
+        resolve_text(r, KEY_IMPLEMENTATION, impl),
+        run_has_torch_rings(r) ? " or gathers them" : "");
+    diag_hint(e, "use --cp-comm p2p%s, or --framework megatron%s",
+              run_has_torch_rings(r) ? " or all_gather" : "",
               r->cp_comm == CP_A2A ? " or deepspeed" : "");
 }
 
@@ -334,7 +342,7 @@ void resolve_check_ranks(const struct run *r, const struct spec *s,
         check_ring(r, s, d);
     else if (r->cp > 1 && r->impl == IMPL_MEGATRON)
         check_cut_attention(r, s, d);
-    else if (r->cp > 1 && r->cp_comm != CP_P2P && !resolve_is_megatron(r)
-             && !resolve_is_hf(r))
-        no_such_exchange(r, d);
+    else if (r->cp > 1 && !resolve_is_megatron(r) && !resolve_is_hf(r)
+             && no_such_exchange(r))
+        refuse_comm(r, d);
 }

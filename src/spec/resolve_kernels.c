@@ -242,7 +242,14 @@ static void resolve_ring(struct run *r)
 {
     const bool ulysses = r->cp > 1 && resolve_is_hf(r);
     r->cp_comm =
-        (enum cp_comm)resolve_count(r, KEY_CP_COMM, ulysses ? CP_A2A : CP_P2P);
+        (enum cp_comm)resolve_count(r, KEY_CP_COMM,
+                                    ulysses                  ? CP_A2A
+                                    : run_has_torch_rings(r) ? CP_ALL_GATHER
+                                                             : CP_P2P);
+    if (r->cp > 1 && run_has_torch_rings(r))
+        resolve_assume(r, KEY_CP_COMM,
+                       "keys and values of all ranks of cp are gathered "
+                       "(--cp-comm)");
     if (r->cp_comm == CP_A2A && ulysses)
         resolve_assume(r, KEY_CP_COMM,
                        "Ulysses: ranks of cp exchange heads for tokens around "

@@ -761,6 +761,11 @@ static inline bool run_rings(const struct run *run)
 {
     return run_cuts_sequences(run) && run->cp_comm != CP_A2A;
 }
+/* ... and around torchtitan's and torchtune's, which have nothing else. */
+static inline bool run_has_torch_rings(const struct run *run)
+{
+    return run->impl == IMPL_TORCHTITAN || run->impl == IMPL_TORCHTUNE;
+}
 /* Ulysses around them: attention exchanges heads for tokens. */
 static inline bool run_exchanges_heads(const struct run *run)
 {

@@ -156,9 +156,11 @@ class Titan(step.Steps):
     def measure(self, count=3):
         run = self.run
         job, (model, self.settings) = job_of(run), build(run)
-        world = run.tp * run.shards * run.copies
-        dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=world)
-        dims = ParallelDims(dp_replicate=run.copies, dp_shard=run.shards, cp=1, tp=run.tp, pp=1, ep=1, etp=1, world_size=world)
+        cp = getattr(run, "cp", 1)
+        world = run.tp * cp * run.shards * run.copies
+        dist.init_process_group("fake", store=FakeStore(), rank=getattr(run, "rank", 0), world_size=world)
+        self.dims = dims = ParallelDims(dp_replicate=run.copies, dp_shard=run.shards, cp=cp, tp=run.tp, pp=1, ep=1, etp=1,
+                                        world_size=world)
         self.kept, self.modes, make = None, [], self.note_modes()
         self.context = utils.get_train_context(run.tp > 1)
         self.tracker = tracker = Local(True)

@@ -1326,12 +1326,13 @@ static void test_torchtitan(void **state)
            "[parallelism]\ndata_parallel_replicate_degree = 2\n"
            "data_parallel_shard_degree = 8\ntensor_parallel_degree = 4\n"
            "context_parallel_degree = 2\n"
+           "context_parallel_rotate_method = 'alltoall'\n"
            "fsdp_reshard_after_forward = 'never'\n"
            "[activation_checkpoint]\nmode = 'selective'\n"
            "selective_ac_option = 'op'\n"
            "[compile]\nenable = true\n");
     assert_int_equal(got.status, MEMPLAN_OK);
-    has("gpus=128 shard_degree=16 tp=4 cp=2 zero=2 micro_batch=4 grad_accum= "
+    has("gpus=128 shard_degree=16 tp=4 cp=2 cp_comm=p2p zero=2 micro_batch=4 grad_accum= "
         "global_batch=1024 seq_len=8192 precision=fp8-mixed "
         "fp8_recipe=tensorwise optimizer_impl=loop offload_params=cpu "
         "recompute=ops compile=true loss=fused");

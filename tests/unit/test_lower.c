@@ -1024,25 +1024,29 @@ static void test_torchtitan(void **state)
             llama(2, c->hidden, c->heads, c->kv, c->ffn, 32000);
         struct run r = run_case(IMPL_TORCHTITAN, &m, c);
         const struct sizes z = sizes_of(c);
-        const uint64_t heads = 4 * z.A + 4 * z.K + 4 * z.a;
+        /* joined halves are copied, and a rank's rows of the table */
+        const uint64_t heads =
+            4 * z.A + 4 * z.K + 4 * z.a + (c->cp > 1 ? 2 * z.A : 0);
+        const uint64_t rest =
+            RNG + (c->cp > 1 ? 4 * c->hidden / c->heads * z.T : 0);
         assert_int_equal(kept_layer(&m, &r),
                          z.T * (4 * z.h + 8) / z.u + z.T * 4 * z.h
-                             + z.T * (heads + 8 * z.f) + RNG);
+                             + z.T * (heads + 8 * z.f) + rest);
         r.prec.fp8 = true; /* torchao keeps inputs as they came */
         assert_int_equal(kept_layer(&m, &r),
                          z.T * (4 * z.h + 8) / z.u + z.T * 4 * z.h
-                             + z.T * (heads + 8 * z.f) + RNG);
+                             + z.T * (heads + 8 * z.f) + rest);
         r.prec.fp8 = false;
         /* fp32: everything but statistics is twice as large */
         r.prec.param = r.prec.compute = DT_FP32;
         assert_int_equal(kept_layer(&m, &r),
                          z.T * (8 * z.h + 8) / z.u + z.T * 8 * z.h
-                             + z.T * (2 * heads - 4 * z.a + 16 * z.f) + RNG);
+                             + z.T * (2 * heads - 4 * z.a + 16 * z.f) + rest);
         /* FSDP stores fp32 shards and gathers bf16: as bf16 */
         r.prec.compute = DT_BF16;
         assert_int_equal(kept_layer(&m, &r),
                          z.T * (4 * z.h + 8) / z.u + z.T * 4 * z.h
-                             + z.T * (heads + 8 * z.f) + RNG);
+                             + z.T * (heads + 8 * z.f) + rest);
     }
 }
 

@@ -1,10 +1,10 @@
 /*
- * Owns what torch's context_parallel, which Accelerate and transformers' Trainer
- * cut sequences by, has around the kernel of attention: keys and values of all
- * ranks, or of the next ones, and what partial results are merged with in fp32.
- * Refuses to know the kernel. [docs/method.md eq. ring]
+ * Owns what torch's context_parallel, which Accelerate, transformers' Trainer
+ * and torchtitan cut sequences by, has around the kernel of attention: keys and
+ * values of all ranks, or of the next ones, and what partial results are merged
+ * with in fp32. Refuses to know the kernel. [docs/method.md eq. ring]
  */
-#include "lower/hf.h"
+#include "lower/build.h"
 
 #include "base/banned.h"
 
@@ -63,7 +63,7 @@ static void beside(struct builder *b, struct op *op, const char *name,
     op_byproduct(op, build_tensor(b, name, DT_FP32, &shape));
 }
 
-void hf_ring(struct builder *b)
+void build_ring(struct builder *b)
 {
     struct op *op = &b->p->op[b->p->n_ops - 1];
     const struct pair kv = keys_of(b, op);
