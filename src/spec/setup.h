@@ -232,9 +232,9 @@ enum { MASK_ALIGN = 8, MASK_ALIGN_BEFORE = 16 };
 
 /* What k-bit training leaves in fp32 of what is not quantised. */
 #define KBIT_CAST_MAP(X)                                                       \
-    X(KBIT_CAST_ALL, "all")                                                    \
+    X(KBIT_CAST_NONE, "none")                                                  \
     X(KBIT_CAST_NORMS, "norms")                                                \
-    X(KBIT_CAST_NONE, "none")
+    X(KBIT_CAST_ALL, "all")
 
 #define PEFT_TYPE_MAP(X)                                                       \
     X(PEFT_LORA, "lora")                                                       \

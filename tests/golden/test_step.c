@@ -167,6 +167,9 @@ static void adapters(struct run *r, const struct json *root)
         r->lora_variant = LORA_VARIANT_DORA;
     r->lora_dtype = r->prec.param = fp32 ? DT_FP32 : r->prec.compute;
     r->base_dtype = strncmp(base, "nf4", 3) == 0 ? DT_NF4 : r->prec.compute;
+    /* adapters.py calls prepare_model_for_kbit_training */
+    if (fp32 && r->base_dtype == DT_NF4)
+        r->kbit_cast = KBIT_CAST_ALL;
     some_layers(r, a);
     other_method(r, a);
     r->double_quant = strcmp(base, "nf4-double") == 0;
