@@ -30,26 +30,28 @@ const struct kernel_speed *kernel_speed_of(const struct gpu *gpu,
     return family;
 }
 
-/* Deviation of what GPUs of one model take for the same kernels: from end to end
- * they differ by 8 %, outliers left out (Sinha et al. 2022, arXiv:2208.11035, the
- * mean of five clusters), and a normal distribution's box plot has 5.4 deviations
- * between its whiskers. */
+/* Deviation of what GPUs of one model take for the same kernels: from end to
+ * end they differ by 8 %, outliers left out (Sinha et al. 2022,
+ * arXiv:2208.11035, the mean of five clusters), and a normal distribution's box
+ * plot has 5.4 deviations between its whiskers. */
 #define GPU_DEVIATION (0.08 / 5.4)
 
-/* The standard normal's quantile of 0.5^(1/n), which is the largest's median. */
+/* The standard normal's quantile of 0.5^(1/n), which is the largest's median: by
+ * Newton's method on the logarithm of the tail, which bends one way and is all but
+ * a parabola, so that a few steps are enough at any n. */
 double kernel_slowest(uint64_t n)
 {
-    enum { HALVINGS = 40 };
-    const double below = pow(0.5, 1 / (double)n);
-    double low = 0, high = 8;
-    for (int i = 0; n > 1 && i < HALVINGS; i++) {
-        const double mid = (low + high) / 2;
-        if (erfc(-mid / sqrt(2)) / 2 < below)
-            low = mid;
-        else
-            high = mid;
+    enum { STEPS = 6 };
+    if (n <= 1)
+        return 1;
+    const double above = -expm1(log(0.5) / (double)n);
+    const double per_root = 1 / sqrt(2 * acos(-1));
+    double z = sqrt(2 * log((double)n));
+    for (int i = 0; i < STEPS; i++) {
+        const double tail = erfc(z / sqrt(2)) / 2;
+        z += log(tail / above) * tail / (per_root * exp(-z * z / 2));
     }
-    return 1 + GPU_DEVIATION * low;
+    return 1 + GPU_DEVIATION * z;
 }
 
 #define SPEED_SCALE_NAME(id, text, doc) text,

@@ -511,6 +511,35 @@ static void say_moot_mask(struct run *r, const struct spec *spec)
                      "with transformers' eager attention");
 }
 
+/* Classes that make their logits fp32 and back shifted them always; encoders'
+ * labels are not shifted, and an encoder-decoder shifts its input. */
+static void say_moot_shift(struct run *r, const struct spec *spec)
+{
+    if (!r->given[KEY_SHIFT_LOGITS] || !resolve_is_hf(r))
+        return;
+    if (r->fp32_logits)
+        resolve_note(r, KEY_SHIFT_LOGITS,
+                     "'shift_logits' has no effect beside fp32_logits, whose "
+                     "versions shift logits");
+    else if (r->shift_logits
+             && (spec->bidirectional || spec->decoder_layers > 0))
+        resolve_note(r, KEY_SHIFT_LOGITS,
+                     "'shift_logits' has no effect: this model's labels are "
+                     "not shifted");
+}
+
+/* setup_buckets, _gradient_reduction_buffer_dtype; docs/method.md eq. buckets.
+ */
+static void say_wide_bucket(struct run *r)
+{
+    if (r->engine == ENGINE_DEEPSPEED && (r->zero == 1 || r->zero == 2)
+        && r->given[KEY_REDUCE_DTYPE] && !r->prec.autocast
+        && r->prec.reduce != r->prec.param)
+        resolve_note(r, KEY_REDUCE_DTYPE,
+                     "the reduce bucket is counted in reduce_dtype; DeepSpeed "
+                     "has it in the weights' type and casts what it sends");
+}
+
 /* torchtitan/components/loss.py since March 2025 */
 static void say_compiled_loss(struct run *r)
 {
@@ -530,6 +559,8 @@ void resolve_notes(struct run *r, const struct spec *spec)
     say_moot_parts(r);
     say_moot_mask(r, spec);
     say_moot_norm(r, spec);
+    say_moot_shift(r, spec);
+    say_wide_bucket(r);
     say_small_bucket(r);
     for (size_t i = 0; i < r->setup.notes; i++)
         resolve_note(r, KEY_COUNT, "%s", r->setup.note[i]);
