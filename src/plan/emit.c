@@ -39,6 +39,28 @@ static const struct config_dialect *writer_for(const struct config_dialect *of,
 static bool is_beside(enum config_beside beside, enum setup_key key)
 {
     static const struct {
+        enum setup_key key;
+        enum config_beside least;
+    } keys[] = {
+        { KEY_SEQ_LEN, BESIDE_FEW },
+        { KEY_DECODER_SEQ_LEN, BESIDE_FEW },
+        { KEY_IMAGE, BESIDE_FEW },
+        { KEY_IMAGES, BESIDE_FEW },
+        { KEY_ATTENTION, BESIDE_FEW },
+        { KEY_DROPOUT, BESIDE_FEW },
+        { KEY_SSM_KERNEL, BESIDE_FEW },
+        { KEY_MOE_IMBALANCE, BESIDE_FEW },
+        { KEY_ZERO_RANK, BESIDE_FEW }, /* whose memory is asked for */
+        { KEY_RECOMPUTE, BESIDE_MODEL },
+        { KEY_GRAD_SYNC, BESIDE_MODEL },
+        /* the loop's, a release's: nobody's word */
+        { KEY_KEEP_OUTPUTS, BESIDE_REST },
+        { KEY_DROP_OUTPUTS, BESIDE_REST },
+        { KEY_FP32_LOGITS, BESIDE_REST },
+        { KEY_SHIFT_LOGITS, BESIDE_REST },
+        { KEY_KBIT_CAST, BESIDE_REST },
+    };
+    static const struct {
         const char *group;
         enum config_beside least;
     } groups[] = {
@@ -46,24 +68,16 @@ static bool is_beside(enum config_beside beside, enum setup_key key)
         { "Adapters", BESIDE_FEW },
         { "Allocator", BESIDE_FEW },
         { "Training run", BESIDE_FEW },
-        { "Recomputation", BESIDE_MODEL },
         { "Attention and loss", BESIDE_MODEL },
         { "Kernels and experts", BESIDE_MODEL },
-        { "Buckets", BESIDE_MODEL },
         { "Batch", BESIDE_SCRIPT },
         { "Optimizer", BESIDE_SCRIPT },
-    };
-    static const enum setup_key keys[] = {
-        KEY_SEQ_LEN,    KEY_DECODER_SEQ_LEN, KEY_IMAGE,
-        KEY_IMAGES,     KEY_ATTENTION,       KEY_DROPOUT,
-        KEY_SSM_KERNEL, KEY_KEEP_OUTPUTS,    KEY_MOE_IMBALANCE,
-        KEY_ZERO_RANK
     };
     if (beside == BESIDE_REST)
         return true;
     for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
-        if (key == keys[i])
-            return true;
+        if (key == keys[i].key)
+            return beside >= keys[i].least;
     }
     for (size_t i = 0; i < sizeof(groups) / sizeof(groups[0]); i++) {
         if (strcmp(setup_field(key)->group, groups[i].group) == 0)

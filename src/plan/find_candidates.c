@@ -57,6 +57,19 @@ static const struct {
     { FIND_PARAMS, KEY_PIPELINE_LAYERS, "fixes the number of layers" },
 };
 
+/* What a launch file gives is named, and left out, there. */
+static void hint_out(const struct candidates *c, enum setup_key key,
+                     memplan_error *e)
+{
+    char said[SETUP_SAID_TEXT];
+    if (setup_said(c->setup, key, said) == NULL) {
+        diag_hint(e, "leave '%s' out", setup_field(key)->key);
+        return;
+    }
+    str_append(e->message, sizeof(e->message), " (%s)", said);
+    diag_hint(e, "leave it out of the file");
+}
+
 /* The search is by what sequences of one length need. */
 static void refuse_lengths(const struct candidates *c, struct diag *d)
 {
@@ -85,7 +98,7 @@ static void refuse_given(const struct candidates *c, struct diag *d)
         memplan_error *e = setup_error(
             d, MEMPLAN_E_CONFLICT, key, "find %s: '%s' is given, and %s",
             find_name(c->what), setup_field(key)->key, contradictions[i].why);
-        diag_hint(e, "leave '%s' out", setup_field(key)->key);
+        hint_out(c, key, e);
     }
     if (c->what != FIND_MICRO_BATCH || !s->set[KEY_GLOBAL_BATCH]
         || !s->set[KEY_GRAD_ACCUM])

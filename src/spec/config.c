@@ -296,7 +296,7 @@ static void hint_theirs(memplan_error *e, const char *words)
         struct str ours;
         struct str pair = str_cut(rest, ' ', &rest);
         struct str theirs = str_cut(pair, '=', &ours);
-        if (str_is(ours, "?"))
+        if (ours.n > 0 && ours.p[0] == '?')
             continue; /* known, and not modelled */
         str_append(e->hint, sizeof(e->hint), first ? " %.*s" : ", %.*s",
                    (int)theirs.n, theirs.p);
@@ -337,10 +337,23 @@ static void do_words(struct config *c, const struct config_row *row,
         return;
     }
     struct str also;
+    if (ours.p[0] == '?') /* refused where it matters */
+        ours = (struct str){ ours.p + 1, ours.n - 1 };
     set_word(c, value, row->key, str_cut(ours, '+', &also));
     struct str key = str_cut(also, '=', &also);
     if (key.n > 0)
         set_word(c, value, setup_find_key(key), also);
+}
+
+/* Of a file that its program checks: neither, where there are two. */
+static bool is_no_bool(const struct config *c, const struct config_row *row,
+                       struct str text)
+{
+    const struct str words = str_of(row->words);
+    return c->table->closed != NULL
+           && (str_is(words, "true") || str_is(words, "false"))
+           && !str_same_name(text, STR("true"))
+           && !str_same_name(text, STR("false"));
 }
 
 static void do_only(struct config *c, const struct config_row *row,
@@ -348,7 +361,12 @@ static void do_only(struct config *c, const struct config_row *row,
 {
     char shown[CONFIG_PATH_MAX];
     struct str text = value_text(c, value);
-    if (!str_same_name(text, str_of(row->words)))
+    if (is_no_bool(c, row, text))
+        diag_hint(config_bad(c, value, MEMPLAN_E_SCHEMA, "'%.*s' is %s",
+                             (int)value->key.n, value->key.p,
+                             json_kind_name(value->kind)),
+                  "write true or false");
+    else if (!str_same_name(text, str_of(row->words)))
         config_note(c, "%s %.*s is not modelled: %s is assumed",
                     config_shown(c, row->path, shown),
                     (int)(text.n < VALUE_MAX ? text.n : VALUE_MAX), text.p,
@@ -529,9 +547,10 @@ static void read_value(struct walk *w, const struct json *value,
         row != NULL && (row->rule == CONFIG_QUIET || row->rule == CONFIG_SHAPE);
     if (value->kind == JSON_NULL || idle != w->idle)
         return;
-    if (row == NULL && value->kind == JSON_BOOL && !value->truth
-        && has_rows_below(w->c->table, path))
-        return; /* no such object */
+    if (row == NULL && has_rows_below(w->c->table, path)
+        && (w->c->table->closed != NULL
+            || (value->kind == JSON_BOOL && !value->truth)))
+        return; /* no such object; a closed table's checks say the rest */
     if (row == NULL)
         unknown_entry(w, value, path);
     else if (w->c->table->has_auto && is_auto(value))

@@ -15,7 +15,8 @@
 enum config_rule {
     CONFIG_SAME,  /* the value is one of the setup key's, as it stands */
     CONFIG_WORDS, /* `words` has "theirs=ours ..."; bools are true, false;
-                     "theirs=" sets nothing, "theirs=?" is not modelled */
+                     "theirs=" sets nothing, "theirs=?" is not modelled,
+                     "theirs=?ours" is refused once the run is known */
     CONFIG_ONLY,  /* modelled as `words`; any other value is told aside */
     CONFIG_QUIET, /* no effect on memory or compute; so of all below it */
     CONFIG_ASIDE, /* has an effect that is not modelled: `words` says which */

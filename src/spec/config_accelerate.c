@@ -521,6 +521,11 @@ static void put_fsdp(struct emit *e, const struct run *r)
         emit_word(e, "parallelism_config.parallelism_config_cp_comm_strategy",
                   r->cp_comm == CP_P2P ? "alltoall" : "allgather");
     }
+    if (r->cp > 1 && !(two && run_rings(r)))
+        emit_refuse(e, KEY_CP,
+                    "context parallelism is torch's there: use %s--cp-comm "
+                    "all_gather or p2p",
+                    two ? "" : "--engine fsdp2 ");
     emit_word(e, "fsdp_config.fsdp_auto_wrap_policy", "TRANSFORMER_BASED_WRAP");
 }
 

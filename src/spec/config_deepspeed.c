@@ -180,6 +180,55 @@ static const struct config_row rows[] = {
     QUIET("log_level"),
 };
 
+/* ---- blocks ---- */
+
+static const struct json *member_at(const struct json *value, const char *path)
+{
+    struct str rest = str_of(path);
+    while (value != NULL && rest.n > 0) {
+        char name[CONFIG_PATH_MAX];
+        const struct str step = str_cut(rest, '.', &rest);
+        str_format(name, sizeof(name), "%.*s", (int)step.n, step.p);
+        value = json_member(value, name);
+    }
+    return value;
+}
+
+/* Something else in an object's place. `false` is none; `true` for all of ZeRO
+ * is deprecated [zero/config.py, read_zero_config_deprecated]. */
+static void check_blocks(struct config *c)
+{
+    static const struct {
+        const char *path, *holds;
+    } blocks[] = {
+        { "bf16", "\"enabled\": true" },
+        { "bfloat16", "\"enabled\": true" },
+        { "fp16", "\"enabled\": true" },
+        { "amp", "\"enabled\": true" },
+        { "torch_autocast", "\"enabled\": true" },
+        { "data_types", "\"grad_accum_dtype\": \"fp32\"" },
+        { "optimizer", "\"type\": \"AdamW\"" },
+        { "optimizer.params", "\"lr\": 1e-4" },
+        { "zero_optimization", "\"stage\": 1" },
+        { "zero_optimization.offload_optimizer", "\"device\": \"cpu\"" },
+        { "zero_optimization.offload_param", "\"device\": \"cpu\"" },
+        { "tensor_parallel", "\"autotp_size\": 2" },
+    };
+    for (size_t i = 0; i < sizeof(blocks) / sizeof(blocks[0]); i++) {
+        const struct json *v = member_at(c->root, blocks[i].path);
+        if (v == NULL || v->kind == JSON_OBJECT || v->kind == JSON_NULL
+            || (v->kind == JSON_BOOL && !v->truth))
+            continue;
+        diag_hint(
+            config_bad(c, v, MEMPLAN_E_SCHEMA, "'%.*s' is %s", (int)v->key.n,
+                       v->key.p,
+                       v->kind == JSON_BOOL ? "true" : json_kind_name(v->kind)),
+            "write {%s}", blocks[i].holds);
+    }
+}
+
+/* ---- number formats ---- */
+
 /* A type as runtime/config.py, DtypeEnum, has it; NULL: none of 16 bits. */
 static const char *half_word(struct str s)
 {
@@ -323,6 +372,7 @@ static void together(struct config *c)
     if (!c->s->set[KEY_FRAMEWORK]
         || c->s->v[KEY_FRAMEWORK].n != FW_MEGATRON_DEEPSPEED)
         config_set(c, c->root, KEY_FRAMEWORK, "deepspeed");
+    check_blocks(c);
     sub_groups(c);
     precision(c);
     clipping(c);

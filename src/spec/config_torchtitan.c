@@ -15,8 +15,8 @@
 
 /* torch/distributed/pipelining/schedules.py */
 static const char schedules[] =
-    "1F1B=1f1b GPipe=gpipe Interleaved1F1B=interleaved ZBVZeroBubble=zb-v "
-    "DualPipeV=dualpipe-v LoopedBFS=? InterleavedZeroBubble=?";
+    "1F1B=1f1b GPipe=gpipe Interleaved1F1B=interleaved ZBVZeroBubble=?zb-v "
+    "DualPipeV=?dualpipe-v LoopedBFS=? InterleavedZeroBubble=?";
 
 /* torch's _RotateMethod */
 static const char rotations[] = "allgather=all_gather alltoall=p2p";

@@ -461,6 +461,8 @@ static void compile(struct config *c)
 
 void config_torchtitan_together(struct config *c)
 {
+    if (c->d->status != MEMPLAN_OK)
+        return; /* a degree that is none is reported by its row */
     const struct dims d = read_dims(c);
     if (c->d->status != MEMPLAN_OK)
         return;

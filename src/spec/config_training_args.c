@@ -484,10 +484,19 @@ static bool is_fsdp(const struct run *r)
     return r->engine == ENGINE_FSDP || r->engine == ENGINE_FSDP2;
 }
 
-/* FSDP has checkpoints of its own. */
+/* FSDP has checkpoints of its own, which never are reentrant. */
+static bool is_own_checkpoint(const struct run *r)
+{
+    return is_fsdp(r)
+           && !(r->given[KEY_RECOMPUTE_REENTRANT] && r->recompute_reentrant);
+}
+
 static bool writes(const struct run *r, const char *path)
 {
-    return !is_fsdp(r) || strcmp(path, "gradient_checkpointing") != 0;
+    return !is_own_checkpoint(r)
+           || strncmp(path, "gradient_checkpointing",
+                      strlen("gradient_checkpointing"))
+                  != 0;
 }
 
 /* Version 2 as since Transformers 5; version 1 is the releases' before. */
@@ -510,7 +519,7 @@ static void put_fsdp(struct emit *e, const struct run *r)
         emit_bool(e, "fsdp_config.use_orig_params", false);
     if (two && offloads)
         emit_bool(e, "fsdp_config.cpu_offload", true);
-    if (r->recompute == RECOMP_FULL)
+    if (r->recompute == RECOMP_FULL && is_own_checkpoint(r))
         emit_bool(e, "fsdp_config.activation_checkpointing", true);
 }
 

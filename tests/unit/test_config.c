@@ -132,6 +132,8 @@ static void check_words(const struct config_row *row)
         struct str theirs = str_cut(str_cut(rest, ' ', &rest), '=', &ours);
         if (ours.n == 0 || str_is(ours, "?")) /* nothing set, not modelled */
             continue;
+        if (ours.p[0] == '?') /* refused once the run is known */
+            ours = (struct str){ ours.p + 1, ours.n - 1 };
         ours = str_cut(ours, '+', &also);
         check_value(row, str_of(setup_field(row->key)->key), ours);
         assert_true(also.n == 0 || row->write == WRITE_NEVER);
@@ -354,6 +356,38 @@ static void test_deepspeed_refused(void **state)
     refused(MEMPLAN_E_ARG, "'gradient_clipping' takes a number", 1);
     import("deepspeed", "{\"fp16\": {\"enabled\": 1}}");
     refused(MEMPLAN_E_SCHEMA, "'enabled' is a number", 1);
+}
+
+/* Something else where an object, or true or false, has to be. */
+static void test_deepspeed_kinds(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *message, *hint;
+    } bad[] = {
+        { "{\"bf16\": true}", "'bf16' is true", "write {\"enabled\": true}" },
+        { "{\"fp16\": \"auto\"}", "'fp16' is a string",
+          "write {\"enabled\": true}" },
+        { "{\"optimizer\": \"AdamW\"}", "'optimizer' is a string",
+          "write {\"type\": \"AdamW\"}" },
+        { "{\"zero_optimization\": 3}", "'zero_optimization' is a number",
+          "write {\"stage\": 1}" },
+        { "{\"zero_optimization\": {\"offload_optimizer\": true}}",
+          "'offload_optimizer' is true", "write {\"device\": \"cpu\"}" },
+        { "{\"zero_optimization\": {\"round_robin_gradients\": \"yes\"}}",
+          "'round_robin_gradients' is a string", "write true or false" },
+        { "{\"zero_optimization\": {\"contiguous_gradients\": 1}}",
+          "'contiguous_gradients' is a number", "write true or false" },
+    };
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        import("deepspeed", bad[i].text);
+        refused(MEMPLAN_E_SCHEMA, bad[i].message, 1);
+        assert_string_equal(got.slot[0].hint, bad[i].hint);
+        assert_int_equal(got.errs.count, 1);
+    }
+    import("deepspeed", "{\"zero_optimization\": false, \"bf16\": null}");
+    assert_int_equal(got.status, MEMPLAN_OK);
+    has("zero= precision=fp32");
 }
 
 /* ---- TrainingArguments ---- */
@@ -1364,6 +1398,14 @@ static void test_torchtitan_pipeline(void **state)
     import("torchtitan", "[parallelism]\npipeline_parallel_degree = 2\n"
                          "pipeline_parallel_schedule = 'ZBVZeroBubble'\n");
     has("schedule=zb-v vpp=");
+    import("torchtitan", "[parallelism]\npipeline_parallel_degree = 2\n"
+                         "pipeline_parallel_schedule = 'ZBV'\n");
+    assert_string_equal(got.slot[0].hint,
+                        "known are 1F1B, GPipe, Interleaved1F1B");
+    import("torchtitan", "[parallelism]\ncontext_parallel_degree = 0\n");
+    refused(MEMPLAN_E_RANGE,
+            "'parallelism.context_parallel_degree' is 0, out of range", 2);
+    assert_int_equal(got.errs.count, 1);
     import("torchtitan", "[parallelism]\n"
                          "pipeline_parallel_schedule = '1F1B'\n");
     has("schedule= pp=");
@@ -1634,6 +1676,7 @@ int main(void)
         cmocka_unit_test(test_deepspeed_formats),
         cmocka_unit_test(test_deepspeed_typos),
         cmocka_unit_test(test_deepspeed_refused),
+        cmocka_unit_test(test_deepspeed_kinds),
         cmocka_unit_test(test_training_args),
         cmocka_unit_test(test_training_args_fsdp),
         cmocka_unit_test(test_training_args_deepspeed),
