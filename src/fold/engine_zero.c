@@ -328,7 +328,7 @@ uint64_t zero3_most(const struct stage *s, uint32_t position)
  * of the turn; nor is one that fetching ahead has passed by on its way into
  * backward because it was there, and as much is there as may be
  * (partitioned_param_coordinator.py, __params_to_release). */
-uint64_t zero3_kept(const struct stage *s)
+static uint64_t zero3_kept(const struct stage *s)
 {
     const uint64_t near = ZERO3_MAX_REUSE_ELEMS / 2;
     return s->run->prefetch_bucket == 0 || fetches_one_bucket(s->run)
@@ -345,8 +345,7 @@ static uint64_t released_elems(const struct stage *s)
 static uint64_t kept_upto(const struct stage *s, uint32_t position)
 {
     const uint64_t upto = s->before[position + 1].all_elems;
-    const uint64_t released = released_elems(s);
-    return upto > released ? upto - released : 0;
+    return upto > s->released ? upto - s->released : 0;
 }
 
 /* Where the stage's first so many weights end: in a position, and how far. */
@@ -377,6 +376,12 @@ static uint64_t bytes_of_first(const struct stage *s, uint64_t elems)
     return between(s->before[i].bytes, s->before[i + 1].bytes, share);
 }
 
+void zero3_layout(struct stage *s)
+{
+    s->released = released_elems(s);
+    s->released_bytes = bytes_of_first(s, s->released);
+}
+
 /* ---- ZeRO++'s second shards (hpZ) ---- */
 
 /* One is made when its parameter is first released in a step, from then on all
@@ -395,18 +400,17 @@ uint64_t zero3_second_forward(const struct stage *s, uint32_t position,
 {
     const uint64_t upto = s->before[position + 1].all_elems;
     return later ? s->sum.second_elems
-                 : second_of_first(s, min_u64(upto, released_elems(s)));
+                 : second_of_first(s, min_u64(upto, s->released));
 }
 
 uint64_t zero3_second_backward(const struct stage *s, uint32_t position,
                                bool later)
 {
     const uint64_t upto = s->before[position + 1].all_elems;
-    const uint64_t released = released_elems(s);
-    if (later || upto <= released)
+    if (later || upto <= s->released)
         return s->sum.second_elems;
     return s->sum.second_elems
-           - (second_of_first(s, upto) - second_of_first(s, released));
+           - (second_of_first(s, upto) - second_of_first(s, s->released));
 }
 
 void zero3_second(struct put *p, const struct stage *s, uint64_t elems)
@@ -530,7 +534,7 @@ void zero3_gather(struct put *p, const struct stage *s, uint32_t position,
     else
         PUT(p, TERM_GATHERED, "kept from forward to backward",
             F("bytes of the weights not released",
-              upto->bytes - bytes_of_first(s, released_elems(s))));
+              upto->bytes - s->released_bytes));
     const uint64_t ahead = zero3_ahead(s, position, backward);
     const uint64_t together = zero3_together(s, position, ahead, backward);
     const uint64_t width = b->largest_bytes / b->largest;

@@ -308,11 +308,11 @@ struct stretch {
     uint64_t total;
 };
 
-static void consider(struct stretch *best, const struct stage *s,
-                     const struct extremum *e, const struct bucket_fill *f,
-                     bool later)
+/* `beside`: bytes of the bucket. */
+static void consider(struct stretch *best, const struct extremum *e,
+                     const struct bucket_fill *f, uint64_t beside)
 {
-    const uint64_t total = extremum_total(e) + bucket_bytes(s, f, later);
+    const uint64_t total = extremum_total(e) + beside;
     if (best->e == NULL || total > best->total)
         *best = (struct stretch){ e, *f, total };
 }
@@ -323,30 +323,36 @@ static struct stretch fullest_stretch(const struct stage *s, uint32_t position,
     const struct block_walk *w = &s->walk[stage_block(s, position)];
     const bool unpacks = stage_unpacks(s, position);
     const struct arrival *arrival = unpacks ? w->unpacked_arrival : w->arrival;
-    if (bucket_calm(s, position)) {
-        struct stretch calm = { .e = NULL };
-        consider(&calm, s, unpacks ? &w->unpacked_calm : &w->calm,
-                 &s->fill[position + 1], later);
-        return calm;
-    }
     struct bucket_fill f = s->fill[position + 1];
+    uint64_t beside = bucket_bytes(s, &f, later);
     struct stretch best = { .e = NULL };
+    if (bucket_calm(s, position)) {
+        consider(&best, unpacks ? &w->unpacked_calm : &w->calm, &f, beside);
+        return best;
+    }
     for (uint32_t k = 0; k < w->arrivals; k++) {
         const struct arrival *a = &arrival[k];
-        consider(&best, s, &a->until, &f, later);
+        consider(&best, &a->until, &f, beside);
         if (bucket_overflows(s, &f, a)) {
             struct bucket_turn t = { .after = f };
             bucket_arrival(s, position, a, &t);
-            consider(&best, s, &a->at, &t.reduced, later);
-            consider(&best, s, &a->at, &t.told, later);
+            consider(&best, &a->at, &t.reduced,
+                     bucket_bytes(s, &t.reduced, later));
+            consider(&best, &a->at, &t.told, bucket_bytes(s, &t.told, later));
             f = t.after;
+            beside = bucket_bytes(s, &f, later);
         } else {
-            f.begun = f.begun || a->elems != 0;
-            consider(&best, s, &a->at, &f, later);
+            if (!f.begun && a->elems != 0) {
+                f.begun = true;
+                beside = bucket_bytes(s, &f, later);
+            }
+            consider(&best, &a->at, &f, beside);
             bucket_take(s, position, a, &f);
+            if (f.in.large + f.low.large != 0)
+                beside = bucket_bytes(s, &f, later);
         }
     }
-    consider(&best, s, &arrival[w->arrivals].until, &f, later);
+    consider(&best, &arrival[w->arrivals].until, &f, beside);
     return best;
 }
 

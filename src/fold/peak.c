@@ -30,7 +30,7 @@ static bool bends_at(const struct stage *s, uint32_t i, uint64_t elems)
 static bool zero3_bends_at(const struct stage *s, uint32_t i)
 {
     const uint64_t all = s->before[s->n].all_elems;
-    const uint64_t kept = min_u64(zero3_kept(s), all);
+    const uint64_t kept = all - s->released;
     const uint64_t most = min_u64(zero3_most(s, i), all);
     return bends_at(s, i, kept) || (most != kept && bends_at(s, i, most))
            || bends_at(s, i, all - most);

@@ -81,7 +81,8 @@ void pools_of(struct pools *x, const struct stage *s, const struct moment *m)
     }
     *x = (struct pools){ .flat = flat_bytes(s, m) };
     for (size_t i = 0; i < sizeof moving / sizeof moving[0]; i++)
-        x->stream[engine_stream(s->run, moving[i])] += m->bytes[moving[i]];
+        if (m->bytes[moving[i]] != 0)
+            x->stream[engine_stream(s->run, moving[i])] += m->bytes[moving[i]];
     x->stream[STREAM_COMPUTE] = m->total - x->stream[STREAM_GATHER]
                                 - x->stream[STREAM_REDUCE] - x->flat;
 }

@@ -463,6 +463,8 @@ void stage_init(struct stage *s, struct memory_fold *f, uint64_t index,
     }
     fsdp_fullest_rank(s);
     zero_layout(s);
+    if (run->engine == ENGINE_DEEPSPEED && run->zero == 3)
+        zero3_layout(s);
     megatron_stays(s);
     s->wgrad = s->before[s->n].wgrad;
     find_waiting(s);

@@ -97,9 +97,12 @@ struct stage {
     uint64_t sub_group;       /* ZeRO-3: elements of the largest */
     uint64_t stay_groups;     /* ... of them, with states on the GPU though
                               the optimizer is on the CPU */
-    uint64_t stays, largest_stays; /* elements of these, and of the largest;
+    uint64_t stays, largest_stays;     /* elements of these, and of the largest;
                               Megatron: of weights */
-    uint64_t dummy_wgrads;         /* one gradient a shape: see stage.c */
+    uint64_t released, released_bytes; /* ZeRO-3: elements of weights, from the
+                              first on, that do not stay gathered from forward
+                              to backward; their bytes */
+    uint64_t dummy_wgrads;             /* one gradient a shape: see stage.c */
     uint64_t stage_input;      /* received hidden states kept to backward, and
                                 what else the pipeline engine holds of one
                                 micro-batch */
@@ -586,6 +589,8 @@ void zero_each_bucket(const struct stage *s,
 /* Elements of all ranks that the step's `index`-th all-gather brings, through
  * a flat buffer; 0: there is no such. */
 uint64_t zero_gather_flat(const struct stage *s, uint64_t index);
+/* Sets released, released_bytes. */
+void zero3_layout(struct stage *s);
 void zero3_gather(struct put *p, const struct stage *s, uint32_t position,
                   bool backward);
 void zero3_second(struct put *p, const struct stage *s, uint64_t elems);
@@ -596,8 +601,6 @@ uint64_t zero3_second_backward(const struct stage *s, uint32_t position,
 void zero3_second_step(struct put *p, const struct stage *s);
 /* ZeRO-3: elements that are gathered, or under way, at most. */
 uint64_t zero3_most(const struct stage *s, uint32_t position);
-/* ... of the last ones, that stay from forward to backward. */
-uint64_t zero3_kept(const struct stage *s);
 
 /* Bytes of one full set of gradients as this rank holds it, beside what is
  * there at rest already. */

@@ -27,16 +27,20 @@ uint64_t pipe_stage(const struct run *run, uint64_t rank, uint64_t chunk)
 
 /* ---- orders ---- */
 
-/* A slot of a rank's order: which passes, which cells of simulation.done it waits
- * for and fills, and how. */
+/* A slot of a rank's order: which pass, and of which micro-batch. */
 struct event {
-    uint32_t needs, sets, stage;
-    uint8_t kind;
-    bool hops;   /* what it waits for is sent from another stage */
-    bool sends;  /* and its rank waits until its own result is */
-    bool joined; /* runs beside the next one */
+    uint32_t micro, pass; /* index into simulation.pass */
+    bool joined;          /* runs beside the next one */
 };
-enum { CELL_THERE, CELL_NOBODY, CELLS };
+
+/* What a stage does of any micro-batch so: rows of simulation.done that it waits
+ * for and fills, one after another for micro-batches, and how long. */
+struct timed {
+    size_t needs, sets;
+    double hop;   /* what it waits for is so long on its way to it */
+    double sends; /* its rank waits so long for its own result to be sent */
+    double time;
+};
 
 struct order {
     struct event *event;
@@ -49,18 +53,20 @@ struct order {
 struct simulation {
     const struct pipe *x;
     uint64_t micros, stages, ranks;
-    bool dual, blocks;
+    bool dual;
     struct order *rank;
-    double *done; /* [CELLS], then forward and backward, [stages][micros]: when
-                     it is; < 0: not */
-    double (*time)[SLOT_KINDS]; /* [stages] */
+    double *done; /* [ROWS], then forward and backward, [stages], of [micros]:
+                     when it is; < 0: not */
+    struct timed *pass; /* [stages][SLOT_KINDS] */
 };
 
-static uint32_t cell(const struct simulation *s, bool back, uint64_t stage,
-                     uint64_t micro)
+/* What nothing comes before, and what nobody waits for. */
+enum { ROW_THERE, ROW_NOBODY, ROWS };
+
+/* Where the row of a stage's forwards, or backwards, begins. */
+static size_t row_of(const struct simulation *s, bool back, uint64_t stage)
 {
-    return (uint32_t)(CELLS + ((back ? s->stages : 0) + stage) * s->micros
-                      + micro);
+    return (size_t)((ROWS + (back ? s->stages : 0) + stage) * s->micros);
 }
 
 /* Sends of schedules without chunks are waited for by the sender, too
@@ -71,33 +77,37 @@ static bool blocks(const struct run *run)
 }
 
 /* What each waits for, and whose it is. */
-static struct event event_of(const struct simulation *s, enum slot_kind kind,
-                             uint64_t stage, uint64_t micro)
+static struct timed pass_of(const struct simulation *s, enum slot_kind kind,
+                            uint64_t stage)
 {
+    const struct pipe_pass *at = &s->x->at[stage];
     const bool first = stage == 0, last = stage + 1 == s->stages;
-    struct event e = { .stage = (uint32_t)stage,
-                       .kind = (uint8_t)kind,
-                       .sets = CELL_NOBODY };
+    const double send = s->x->send, wait = blocks(s->x->run) ? send : 0;
+    struct timed p = { .sets = ROW_NOBODY * (size_t)s->micros };
     switch (kind) {
     case SLOT_FORWARD:
-        e.needs = first ? CELL_THERE : cell(s, false, stage - 1, micro);
-        e.sets = cell(s, false, stage, micro);
-        e.hops = !first;
-        e.sends = !last;
+        p.needs =
+            first ? ROW_THERE * (size_t)s->micros : row_of(s, false, stage - 1);
+        p.sets = row_of(s, false, stage);
+        p.hop = first ? 0 : send;
+        p.sends = last ? 0 : wait;
+        p.time = at->forward;
         break;
     case SLOT_BACKWARD:
     case SLOT_INPUT:
-        e.needs = last ? cell(s, false, stage, micro)
-                       : cell(s, true, stage + 1, micro);
-        e.sets = cell(s, true, stage, micro);
-        e.hops = !last;
-        e.sends = !first;
+        p.needs = last ? row_of(s, false, stage) : row_of(s, true, stage + 1);
+        p.sets = row_of(s, true, stage);
+        p.hop = last ? 0 : send;
+        p.sends = first ? 0 : wait;
+        p.time = at->input + (kind == SLOT_INPUT ? 0 : at->weight);
         break;
-    case SLOT_WEIGHT: e.needs = cell(s, true, stage, micro); break;
+    case SLOT_WEIGHT:
+        p.needs = row_of(s, true, stage);
+        p.time = at->weight;
+        break;
     case SLOT_KINDS: break;
     }
-    e.sends = e.sends && s->blocks;
-    return e;
+    return p;
 }
 
 /* A rank's order as it is walked. */
@@ -110,7 +120,10 @@ struct noting {
 static void put(const struct noting *o, enum slot_kind kind, uint64_t chunk,
                 uint64_t micro)
 {
-    o->to->event[o->to->n++] = event_of(o->s, kind, o->stage[chunk], micro);
+    o->to->event[o->to->n++] =
+        (struct event){ .micro = (uint32_t)micro,
+                        .pass =
+                            (uint32_t)(o->stage[chunk] * SLOT_KINDS + kind) };
 }
 
 static bool note(void *ctx, const struct slot *slot)
@@ -142,9 +155,9 @@ static void join(const struct simulation *s, struct order *o)
         return;
     for (size_t i = 0; i + 1 < o->n; i++) {
         const struct event *next = &o->event[i + 1];
-        o->event[i].joined = o->event[i].kind == SLOT_FORWARD
-                             && next->kind == SLOT_BACKWARD
-                             && (next->sets - CELLS) % s->micros > 0;
+        o->event[i].joined = o->event[i].pass % SLOT_KINDS == SLOT_FORWARD
+                             && next->pass % SLOT_KINDS == SLOT_BACKWARD
+                             && next->micro > 0;
     }
 }
 
@@ -184,17 +197,18 @@ static bool run_event(struct simulation *s, struct order *o)
     const size_t n = e->joined ? 2 : 1;
     double done = o->clock, time = 0;
     for (size_t i = 0; i < n; i++) {
-        const double there = s->done[e[i].needs];
+        const struct timed *p = &s->pass[e[i].pass];
+        const double there = s->done[p->needs + e[i].micro];
         if (there < 0)
             return false;
-        const double start = there + (e[i].hops ? s->x->send : 0);
+        const double start = there + p->hop;
         done = start > done ? start : done;
-        time += s->time[e[i].stage][e[i].kind];
+        time += p->time;
     }
     done += time;
     for (size_t i = 0; i < n; i++)
-        s->done[e[i].sets] = done;
-    o->clock = done + (e->sends ? s->x->send : 0);
+        s->done[s->pass[e[i].pass].sets + e[i].micro] = done;
+    o->clock = done + s->pass[e->pass].sends;
     o->next += n;
     return true;
 }
@@ -232,27 +246,23 @@ static bool simulation_init(struct simulation *s, struct orders *room,
 {
     const struct run *run = s->x->run;
     const uint64_t chunks = s->dual ? 2 : run_chunks(run);
-    const size_t cells = (size_t)(CELLS + 2 * s->stages * s->micros);
+    const size_t cells = row_of(s, true, s->stages);
     const size_t slots =
         (size_t)((schedule_splits(run) ? 3 : 2) * chunks * s->micros);
     s->rank = ARENA_NEW(a, struct order, (size_t)s->ranks);
     s->done = ARENA_NEW(a, double, cells);
-    s->time = arena_alloc(a, (size_t)s->stages, sizeof *s->time);
+    s->pass = ARENA_NEW(a, struct timed, (size_t)s->stages * SLOT_KINDS);
     room->stage = ARENA_NEW(a, uint64_t, (size_t)chunks);
     room->waiting = ARENA_NEW(
         a, uint32_t,
         (size_t)(3 * max_u64(chunks * s->micros, schedule_micros(run))));
     if (a->failed)
         return false;
-    for (size_t i = CELLS; i < cells; i++)
+    for (size_t i = row_of(s, false, 0); i < cells; i++)
         s->done[i] = -1;
-    for (uint64_t i = 0; i < s->stages; i++) {
-        const struct pipe_pass *p = &s->x->at[i];
-        s->time[i][SLOT_FORWARD] = p->forward;
-        s->time[i][SLOT_BACKWARD] = p->input + p->weight;
-        s->time[i][SLOT_INPUT] = p->input;
-        s->time[i][SLOT_WEIGHT] = p->weight;
-    }
+    for (uint64_t i = 0; i < s->stages; i++)
+        for (unsigned k = 0; k < SLOT_KINDS; k++)
+            s->pass[i * SLOT_KINDS + k] = pass_of(s, (enum slot_kind)k, i);
     for (uint64_t r = 0; r < s->ranks; r++)
         s->rank[r].event = ARENA_NEW(a, struct event, slots);
     return !a->failed;
@@ -267,8 +277,7 @@ static double simulate(struct simulation *s, const struct pipe *x,
                               .micros = dual ? micros / 2 : micros,
                               .stages = pipe_stages(x->run),
                               .ranks = dual ? x->run->pp / 2 : x->run->pp,
-                              .dual = dual,
-                              .blocks = blocks(x->run) };
+                              .dual = dual };
     if (!simulation_init(s, &room, a))
         return -1;
     for (uint64_t r = 0; r < s->ranks; r++)
@@ -383,7 +392,7 @@ static double pace(const struct simulation *s)
     if (x->run->schedule != SCHED_INTERLEAVED || rounds < PACE_ROUNDS_RUN)
         return busy;
     const double *done =
-        &s->done[cell(s, false, pipe_busiest(x), (rounds - 1) * p)];
+        &s->done[row_of(s, false, pipe_busiest(x)) + (rounds - 1) * p];
     const uint64_t micros = PACE_ROUNDS * p;
     const double seen = (done[0] - *(done - micros)) / (double)micros;
     return seen > busy * (1 + PACE_OFF) ? seen : busy;

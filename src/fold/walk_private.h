@@ -96,10 +96,11 @@ enum { NO_GRAD = -1 };
 /* The slot of a tensor of the block or its input; NULL for any other. */
 static inline struct walk_slot *walk_slot_of(const struct walk *w, tensor_id t)
 {
+    const uint32_t i = t - w->b->tensor_first; /* huge when before it */
+    if (i < w->b->tensor_count)
+        return &w->slot[i];
     if (t == w->b->input)
         return &w->slot[w->b->tensor_count];
-    if (t >= w->b->tensor_first && t - w->b->tensor_first < w->b->tensor_count)
-        return &w->slot[t - w->b->tensor_first];
     return t == w->b->memory ? &w->slot[w->b->tensor_count + 1] : NULL;
 }
 
