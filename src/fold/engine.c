@@ -158,6 +158,11 @@ static void offload_stash(struct put *p, const struct stage *s,
         F("bytes", s->walk[stage_block(s, first)].input));
 }
 
+bool engine_copies_out(const struct stage *s, uint32_t position, bool later)
+{
+    return fsdp_copies_out(s, position, later);
+}
+
 void engine_forward(struct put *p, const struct stage *s, uint32_t position,
                     bool later)
 {
@@ -411,14 +416,20 @@ uint64_t engine_gradients(const struct stage *s)
 
 /* ---- after backward ---- */
 
-bool engine_accumulates(const struct run *run)
+bool engine_accumulates(const struct run *run, bool later)
 {
-    return clears_grads_late(run) && run->vpp == 1;
+    return (clears_grads_late(run) && run->vpp == 1)
+           || fsdp_casts_waiting(run, later);
 }
 
 /* BF16_Optimizer.update_hp_grads: a tensor at a time is cast, then added. */
 void engine_accumulate(struct put *p, const struct stage *s)
 {
+    if (fsdp_casts_waiting(s->run, false)) {
+        loop_idle(p, s);
+        fsdp_cast_waiting(p, s);
+        return;
+    }
     PUT(p, TERM_GRADS, "gradients of this backward", F("bytes", s->wgrad));
     PUT(p, TERM_WGRAD_TMP, "a gradient in fp32, to be added",
         F("largest parameter", s->sum.largest_grad), F("bytes", FP32));

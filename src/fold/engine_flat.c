@@ -3,7 +3,7 @@
  * frozen: which rank has the most of what an optimizer updates.
  * [docs/method.md eq. states]
  */
-#include "fold/engine_private.h"
+#include "fold/engine_fsdp.h"
 
 #include "base/banned.h"
 
@@ -21,10 +21,9 @@ static uint64_t overlap(const struct cut *x, uint64_t elems)
     return to > from ? to - from : 0;
 }
 
-/* Calls `each` for the tensors of the flat parameter, in their order. */
-static void each_tensor(const struct stage *s,
-                        void (*each)(void *ctx, const struct tensor *t),
-                        void *ctx)
+void fsdp_each_root_tensor(const struct stage *s,
+                           void (*each)(void *ctx, const struct tensor *t),
+                           void *ctx)
 {
     for (uint32_t i = 0; i < s->n; i++) {
         const struct block *b = &s->p->block[stage_block(s, i)];
@@ -50,7 +49,7 @@ static void take_tensor(void *ctx, const struct tensor *t)
 static uint64_t trained_in(const struct stage *s, uint64_t index, uint64_t size)
 {
     struct cut x = { .first = index * size, .last = (index + 1) * size };
-    each_tensor(s, take_tensor, &x);
+    fsdp_each_root_tensor(s, take_tensor, &x);
     return x.trained;
 }
 
@@ -81,9 +80,9 @@ void fsdp_fullest_rank(struct stage *s)
     uint64_t all = 0, share = 0, moments = 0;
     if (s->sum.dropped == 0)
         return;
-    each_tensor(s, add_elems, &all);
+    fsdp_each_root_tensor(s, add_elems, &all);
     struct fullest f = { .s = s, .size = div_up(all, s->run->shard) };
-    each_tensor(s, look_around, &f);
+    fsdp_each_root_tensor(s, look_around, &f);
     for (uint32_t i = 0; i < s->n; i++) {
         const struct block_states *b = &s->states[stage_block(s, i)];
         if (fsdp_is_unit(s, i))

@@ -36,7 +36,7 @@ void engine_zero3_bucket(struct put *p, const struct stage *s);
 bool engine_gradients_begun(const struct stage *s, uint32_t position,
                             bool later);
 
-/* ---- engine_fsdp.c ---- */
+/* ---- engine_fsdp.c, engine_fsdp_gather.c, engine_fsdp_reduce.c ---- */
 
 void fsdp_root_grads(struct put *p, const struct stage *s, uint32_t position,
                      bool later);
@@ -53,6 +53,7 @@ void fsdp_all_reduced(struct put *p, const struct stage *s, uint32_t position,
                       bool later);
 void fsdp_forward(struct put *p, const struct stage *s, uint32_t position,
                   bool later);
+bool fsdp_copies_out(const struct stage *s, uint32_t position, bool later);
 void fsdp_backward(struct put *p, const struct stage *s, uint32_t position,
                    bool later);
 void fsdp_unit_done(struct put *p, const struct stage *s, uint32_t position,
@@ -62,6 +63,9 @@ void fsdp_waits(struct put *p, const struct stage *s, uint32_t position,
 /* After the last backward of the pass. */
 void fsdp_root_done(struct put *p, const struct stage *s);
 void fsdp_first_reduced(struct put *p, const struct stage *s);
+/* Version 2: at the end of a backward whose gradients wait these are cast. */
+bool fsdp_casts_waiting(const struct run *run, bool later);
+void fsdp_cast_waiting(struct put *p, const struct stage *s);
 /* Gradients of the root, which go last: bytes whole, elements. */
 uint64_t fsdp_root_wgrads(const struct stage *s);
 uint64_t fsdp_root_elems(const struct stage *s);

@@ -202,6 +202,16 @@ static const struct extremum *forward_extremum(struct put *p,
     return p->inside ? &w->inside : e;
 }
 
+static void put_frames(struct put *p, const struct stage *s, uint32_t position)
+{
+    PUT(p, TERM_FORWARD_TMP, "held to the end of forward: autocast's copies",
+        F("bytes", s->before[position].lingers
+                       - stage_chunk_before(s, position)->lingers));
+    PUT(p, TERM_FORWARD_TMP, "results that the model's variables hold",
+        F("bytes",
+          p->inside ? stage_frames_inside(s) : stage_frames(s, position)));
+}
+
 static void put_forward(struct put *p, const struct stage *s, uint32_t position,
                         bool later)
 {
@@ -222,13 +232,48 @@ static void put_forward(struct put *p, const struct stage *s, uint32_t position,
         F("bytes", e->kept));
     PUT(p, TERM_FORWARD_TMP, "alive for a moment in this block",
         F("bytes", e->tmp));
-    PUT(p, TERM_FORWARD_TMP, "held to the end of forward: autocast's copies",
-        F("bytes", s->before[position].lingers
-                       - stage_chunk_before(s, position)->lingers));
-    PUT(p, TERM_FORWARD_TMP, "results that the model's variables hold",
-        F("bytes",
-          p->inside ? stage_frames_inside(s) : stage_frames(s, position)));
+    put_frames(p, s, position);
     engine_forward(p, s, position, later);
+}
+
+/* Before a block of its own unit runs, FSDP version 2 copies out what was
+ * gathered for it. */
+static void put_copied_out(struct put *p, const struct stage *s,
+                           uint32_t position, bool later)
+{
+    const struct block_walk *w = &s->walk[stage_block(s, position)];
+    p->m->op = "all-gather copy-out";
+    p->copies_out = true;
+    p->inside = w->returns;
+    loop_forward(p, s);
+    PUT(p, TERM_SAVED_LAYERS, "of the layer before, on its way to the host",
+        F("bytes", stage_on_the_way(s, position)));
+    put_kept(p, s, position);
+    PUT(p, TERM_FORWARD_TMP, "the block's input", F("bytes", w->input));
+    put_frames(p, s, position);
+    engine_forward(p, s, position, later);
+    p->copies_out = false;
+}
+
+/* The fuller of both. */
+static void put_fullest_forward(struct put *p, const struct stage *s)
+{
+    const uint32_t position = p->m->position;
+    const bool later = p->m->later;
+    if (!engine_copies_out(s, position, later)) {
+        put_forward(p, s, position, later);
+        return;
+    }
+    struct moment runs = *p->m, copied = *p->m;
+    struct put q = { .m = &runs, .only = COMP_COUNT, .slot = p->slot };
+    struct put c = { .m = &copied, .only = COMP_COUNT, .slot = p->slot };
+    put_forward(&q, s, position, later);
+    put_copied_out(&c, s, position, later);
+    p->over = p->over || q.over || c.over;
+    if (copied.total > runs.total)
+        put_copied_out(p, s, position, later);
+    else
+        put_forward(p, s, position, later);
 }
 
 /* A checkpoint runs its group forward again, gradients of its result waiting.
@@ -617,7 +662,7 @@ static void put_moment(struct put *p, const struct stage *s)
         engine_stepped(p, s);
         return;
     case PHASE_FORWARD:
-    case PHASE_LOSS: put_forward(p, s, m->position, m->later); return;
+    case PHASE_LOSS: put_fullest_forward(p, s); return;
     case PHASE_BACKWARD: put_fullest_slot(p, s, put_fullest_end); return;
     case PHASE_RECOMPUTE: put_fullest_slot(p, s, put_recomputed); return;
     case PHASE_ACCUMULATE:

@@ -294,9 +294,9 @@ bool stage_peak(struct peak *best, const struct stage *s, struct glances *seen)
         row = row_from(s, row.end);
         ok = look_at_row(best, s, &row) && ok;
     }
-    for (unsigned later = 0; later < passes_of(s) && engine_accumulates(s->run);
-         later++)
-        if (stage_happens(s, 0, true, later != 0))
+    for (unsigned later = 0; later < passes_of(s); later++)
+        if (engine_accumulates(s->run, later != 0)
+            && stage_happens(s, 0, true, later != 0))
             ok = look(best, s, PHASE_ACCUMULATE, 0, later != 0) && ok;
     ok = look(best, s, PHASE_REDUCE, 0, false) && ok;
     ok = look(best, s, PHASE_CLIP, 0, false) && ok;

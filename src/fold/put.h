@@ -66,7 +66,8 @@ struct put {
     enum slot_kind slot;     /* what the moment is part of */
     /* DeepSpeed's bucket; NULL: as the block's backward finds it */
     const struct bucket_fill *fill;
-    bool inside; /* the head's block, before the model's forward returns */
+    bool inside;     /* the head's block, before the model's forward returns */
+    bool copies_out; /* before the block runs: engine_copies_out */
     bool makes_moments; /* in the optimizer's first step */
     bool over;          /* a product did not fit into 64 bits */
     put_fn *each;       /* NULL: nobody follows */

@@ -471,12 +471,16 @@ void engine_stepped(struct put *p, const struct stage *s);
 /* Gathered weights while the block at `position` runs forward. */
 void engine_forward(struct put *p, const struct stage *s, uint32_t position,
                     bool later);
+/* Whether that has a moment of its own before the block runs: what was gathered
+ * is copied out. Of it, engine_forward with `copies_out`. [FSDP version 2] */
+bool engine_copies_out(const struct stage *s, uint32_t position, bool later);
 /* Gathered weights, buckets and gradients while it runs backward; `later`: a
  * micro-batch after the first. */
 void engine_backward(struct put *p, const struct stage *s, uint32_t position,
                      bool later);
-/* After a backward, where 16-bit gradients are then added into fp32 ones. */
-bool engine_accumulates(const struct run *run);
+/* After a backward, where 16-bit gradients are then added into fp32 ones, or
+ * cast to such. */
+bool engine_accumulates(const struct run *run, bool later);
 void engine_accumulate(struct put *p, const struct stage *s);
 /* True where gradients are reduced and stepped from where they were made. */
 bool engine_steps_views(const struct run *run);
@@ -523,7 +527,7 @@ void offload_disk(struct disk_bytes *d, const struct stage *s);
 /* What of the stage lies beside its GPU; no sums of a node. */
 void fold_offload(struct offload_result *o, const struct stage *s);
 
-/* ---- engine_fsdp.c: FSDP version 1 ---- */
+/* ---- engine_fsdp.c, engine_fsdp_reduce.c, engine_flat.c ---- */
 
 /* Sets what the rank with the most of it updates. */
 void fsdp_fullest_rank(struct stage *s);

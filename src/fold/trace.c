@@ -40,6 +40,16 @@ static void hand_on(struct tracer *r)
 
 /* ---- micro-batches ---- */
 
+/* What another rank sent is there by then. */
+static void copy_out(struct tracer *r)
+{
+    if (r->hidden == NO_HOLD)
+        r->hidden =
+            tracer_born(r, COMP_TEMPORARY, "the block's input",
+                        r->s->walk[stage_block(r->s, r->position)].input);
+    levels_copied_out(r);
+}
+
 static void micro_forward(struct tracer *r, uint32_t micro, uint32_t chunk)
 {
     const struct stage *s = r->s;
@@ -49,6 +59,8 @@ static void micro_forward(struct tracer *r, uint32_t micro, uint32_t chunk)
         const bool re = stage_recomputed(s, i);
         enter(r, head ? PHASE_LOSS : PHASE_FORWARD, micro, i);
         trace_leaves(r, false);
+        if (engine_copies_out(s, i, r->later))
+            copy_out(r);
         levels_at(r, r->phase, i);
         r->keeps_checkpoint = re && stage_group_first(s, i) == i;
         tracer_play(r, re                    ? SCRIPT_CHECKPOINT
@@ -212,7 +224,7 @@ static void micro_backward(struct tracer *r, uint32_t micro, uint32_t chunk)
     }
     tracer_death(r, &r->grad); /* sent back */
     trace_away_ends(r);
-    if (engine_accumulates(s->run)) {
+    if (engine_accumulates(s->run, r->later)) {
         levels_accumulate(r);
         trace_accumulate(r);
     }

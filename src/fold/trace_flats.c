@@ -46,6 +46,8 @@ void trace_accumulate(struct tracer *r)
     enum { FP32 = 4 };
     bool seen = false;
     levels_drop(r, TERM_WGRAD_TMP);
+    if (engine_reduces_blocks(r->s->run))
+        return;
     for (size_t i = 0; i < r->trained.n; i++) {
         if (!seen && r->trained.v[i] == r->s->sum.largest_grad)
             seen = true; /* the moment's own */

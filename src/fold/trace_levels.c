@@ -503,12 +503,20 @@ static void add_waits(struct collect *c, uint32_t position, bool back)
     engine_waits(&p, c->r->s, position, back);
 }
 
+/* What levels are kept for: tracer.at. */
+enum at { AT_FORWARD, AT_BACKWARD, AT_DONE, AT_COPIES_OUT = AT_DONE + 2 };
+
 static void targets_at(struct tracer *r, struct targets *t, uint32_t position,
-                       bool back)
+                       enum at at)
 {
+    const bool back = at == AT_BACKWARD;
     struct moment m = { .op = "" };
     struct collect c = { .r = r };
-    struct put p = { .m = &m, .only = COMP_COUNT, .each = collect, .ctx = &c };
+    struct put p = { .m = &m,
+                     .only = COMP_COUNT,
+                     .copies_out = at == AT_COPIES_OUT,
+                     .each = collect,
+                     .ctx = &c };
     engine_rest(&p, r->s);
     if (back)
         engine_backward(&p, r->s, position, r->later);
@@ -529,7 +537,7 @@ static struct targets *targets_of(struct tracer *r, uint32_t position,
 
 void levels_done(struct tracer *r, enum unit_done when)
 {
-    struct targets *t = targets_of(r, r->position, 2 + (unsigned)when);
+    struct targets *t = targets_of(r, r->position, AT_DONE + (unsigned)when);
     struct moment m = { .op = "" };
     struct collect c = { .r = r };
     struct put p = { .m = &m, .only = COMP_COUNT, .each = collect, .ctx = &c };
@@ -592,13 +600,14 @@ static uint64_t shared_wanted(const struct tracer *r, enum phase phase,
                                : stage_shared_back(s, position);
 }
 
-void levels_at(struct tracer *r, enum phase phase, uint32_t position)
+static void levels_for(struct tracer *r, enum phase phase, uint32_t position,
+                       enum at at)
 {
     const struct stage *s = r->s;
-    const bool back = phase == PHASE_BACKWARD || phase == PHASE_RECOMPUTE;
-    struct targets *t = targets_of(r, position, back ? 1 : 0);
+    const bool back = at == AT_BACKWARD;
+    struct targets *t = targets_of(r, position, at);
     if (t->v == NULL)
-        targets_at(r, t, position, back);
+        targets_at(r, t, position, at);
     const bool done = r->slot == SLOT_WEIGHT;
     r->level[LEVEL_SHARED].want = shared_wanted(r, phase, position);
     r->level[LEVEL_INPUTS].want = done ? 0 : s->inputs;
@@ -621,6 +630,17 @@ void levels_at(struct tracer *r, enum phase phase, uint32_t position)
     set_levels(r, t);
     if (back && s->fill != NULL)
         r->bucket = s->fill[position + 1];
+}
+
+void levels_at(struct tracer *r, enum phase phase, uint32_t position)
+{
+    const bool back = phase == PHASE_BACKWARD || phase == PHASE_RECOMPUTE;
+    levels_for(r, phase, position, back ? AT_BACKWARD : AT_FORWARD);
+}
+
+void levels_copied_out(struct tracer *r)
+{
+    levels_for(r, r->phase, r->position, AT_COPIES_OUT);
 }
 
 /* The model's forward does. */

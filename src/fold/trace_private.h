@@ -56,7 +56,7 @@ struct targets {
     uint32_t n;
 };
 
-enum { TARGETS = 8 }; /* a position, see tracer.at */
+enum { TARGETS = 10 }; /* a position, see tracer.at */
 
 /* Sizes of the tensors that something is cut into, in elements. */
 struct sizes {
@@ -121,7 +121,8 @@ struct tracer {
 
     struct level level[LEVEL_MAX];
     uint32_t n_levels;
-    /* [positions][forward, backward, flattened, cast][first, later] */
+    /* [positions][forward, backward, flattened, cast, copied out]
+       [first, later] */
     struct targets *at;
     struct targets after[PHASE_COUNT];
     struct sizes trained, frozen, trained_blocks, frozen_blocks;
@@ -182,6 +183,9 @@ void tracer_step(struct tracer *r, enum trace_step step);
 bool levels_init(struct tracer *r);
 /* While a block runs, and what a micro-batch has all along. */
 void levels_at(struct tracer *r, enum phase phase, uint32_t position);
+/* To where they are before the block at hand runs forward, where that is a
+ * moment: engine_copies_out. */
+void levels_copied_out(struct tracer *r);
 /* While a block runs backward: DeepSpeed's bucket has changed. */
 void levels_bucket(struct tracer *r, const struct bucket_fill *fill);
 /* When a unit's backward is over: FSDP version 1. */

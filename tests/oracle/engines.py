@@ -138,8 +138,8 @@ def shard(run, model, mesh):
     for layer in base.layers if run.family == "llama" else base.h:
         fully_shard(layer, **more)
     if run.fsdp_units == "ends":
-        fully_shard(model.get_input_embeddings(), **more)
-        fully_shard(model.get_output_embeddings(), **more)
+        fully_shard(model.get_input_embeddings(), **more)  # as torchtitan does: norm and head one unit, kept for backward
+        fully_shard([base.norm, model.get_output_embeddings()], **dict(more, reshard_after_forward=False))
     return fully_shard(model, **more)
 
 

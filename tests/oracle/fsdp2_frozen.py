@@ -84,8 +84,7 @@ def setup_of(run):
 def record(run):
     ranks = Ranks(run)
     first, later = ranks.measure()
-    more = dict(root_first=True) if run.layers == 1 and run.shape == "wide" else {}  # the lowest layer is reduced after the root
-    return dict(config=ranks.settings, setup=setup_of(run), **more, parameters=ranks.parameters, weight_bytes=ranks.weights,
+    return dict(config=ranks.settings, setup=setup_of(run), parameters=ranks.parameters, weight_bytes=ranks.weights,
                 first=first, later=later)
 
 

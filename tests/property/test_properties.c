@@ -806,7 +806,8 @@ static uint64_t fullest(const struct stage *st, const struct run *run)
         most = max_u64(most, m.total);
     }
     for (unsigned later = 0; later < (run->grad_accum > 1 ? 2u : 1u); later++)
-        if (engine_accumulates(run) && stage_happens(st, 0, true, later != 0)) {
+        if (engine_accumulates(run, later != 0)
+            && stage_happens(st, 0, true, later != 0)) {
             moment_with(&m, st, PHASE_ACCUMULATE, 0, later != 0, NULL,
                         COMP_COUNT);
             most = max_u64(most, m.total);
