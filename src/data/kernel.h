@@ -26,6 +26,12 @@ struct attention_speed {
     double forward, backward, half_tokens, half_head;
 };
 
+/* Share of the peak at most, whatever the length, of heads of more than 128, as
+ * timed. Of rate 0: as heads of 128. */
+struct wide_speed {
+    double forward, backward;
+};
+
 /* A collective of S bytes (the whole tensor): t = latency + F S / rate
  * (1 + sqrt(half / S)); F = (n-1)/n, of an all-reduce twice that. */
 struct wire_speed {
@@ -52,8 +58,9 @@ struct kernel_speed {
     struct attention_speed triton; /* version 1 in Triton, as MPT has it (flash-
                                       attn's flash_attn_triton.py); of rate 0:
                                       as flash1 */
-    struct attention_speed flash2, fused; /* version 2, which PyTorch has;
+    struct attention_speed flash2, fused;      /* version 2, which PyTorch has;
                                              cuDNN's, and version 3 */
+    struct wide_speed flash2_wide, fused_wide; /* the same two */
     double memory_share; /* of the bandwidth, element-wise kernels */
     struct wire_speed wire[WIRES][WIRE_SIZES]; /* inside a node */
     const char *source;

@@ -381,22 +381,53 @@ static struct attention_speed kernel_of(const struct clock *c)
     return s;
 }
 
-/* Backward computes the scores again: five products for the two of forward.
- * Heads of less than 128 leave the units less to do for what they load. */
-static void attention(struct op_clock *o, double share)
+/* The same kernels' limit, where one was timed. */
+static struct wide_speed limit_of(const struct clock *c)
 {
-    enum { WHOLE_HEAD = 128 };
+    switch (c->run->attention_kernel) {
+    case KERNEL_FLASH_3:
+    case KERNEL_CUDNN: return c->speed->fused_wide;
+    case KERNEL_FLASH_2: return c->speed->flash2_wide;
+    case KERNEL_FLASH_1:
+    case KERNEL_TRITON:
+    case ATTENTION_KERNEL_COUNT: break;
+    }
+    return (struct wide_speed){ 0, 0 };
+}
+
+/* Heads of so many are one tile of the kernel; of queries and keys. */
+enum { WHOLE_HEAD = 128 };
+
+/* Shares of the peak of a fused kernel. Heads of less than 128 leave the units
+ * less to do for what they load; of more, tiles are smaller. */
+static struct wide_speed attention_shares(const struct op_clock *o)
+{
     const struct clock *c = o->c;
-    const struct attention_speed s =
-        o->op->kind == OP_SDPA ? c->speed->flash2 : kernel_of(c);
-    const struct product x = { .dtype = op_in(o, 0)->dtype };
+    const bool plain = o->op->kind == OP_SDPA;
+    const struct attention_speed s = plain ? c->speed->flash2 : kernel_of(c);
+    const struct wide_speed limit = limit_of(c);
     const double length = (double)c->run->seq_len;
     const double d = head_dim(o);
     const double head = d > 0 ? fmin(d, WHOLE_HEAD) : WHOLE_HEAD;
-    const double rate = c->run->scale[SPEED_ATTENTION] * share * peak_of(c, &x)
-                        * length / (length + s.half_tokens) * head
+    const double part = length / (length + s.half_tokens) * head
                         / (head + s.half_head) * (WHOLE_HEAD + s.half_head)
-                        / WHOLE_HEAD / c->slowest;
+                        / WHOLE_HEAD;
+    struct wide_speed share = { part * s.forward, part * s.backward };
+    if (!plain && d > WHOLE_HEAD && limit.forward > 0) {
+        share.forward = fmin(share.forward, limit.forward);
+        share.backward = fmin(share.backward, limit.backward);
+    }
+    return share;
+}
+
+/* Backward computes the scores again: five products for the two of forward. */
+static void attention(struct op_clock *o, double share)
+{
+    const struct clock *c = o->c;
+    const struct wide_speed s = attention_shares(o);
+    const struct product x = { .dtype = op_in(o, 0)->dtype };
+    const double rate =
+        c->run->scale[SPEED_ATTENTION] * share * peak_of(c, &x) / c->slowest;
     const double flop = o->op->flop_causal;
     const double forward = flop / (rate * s.forward) + KERNEL_LATENCY_S;
     const double back =

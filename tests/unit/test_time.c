@@ -745,6 +745,36 @@ static void test_generations_of_attention(void **state)
                 > 2 * attention_of("rtx-4090", "flash2", "4096"));
 }
 
+/* Rates of the peak of attention in DeepSeek-V2, 128 heads of 192 with values
+ * of 128, forward and backward together. */
+static double wide_rate(const char *gpu, const char *kernel, const char *tokens)
+{
+    const double layers = 60, heads = 128, n = atof(tokens), peak = 1e12;
+    memplan_report *r = estimate(
+        "deepseek-v2", PAIRS("gpu", gpu, "attention_kernel", kernel, "seq_len",
+                             tokens, "framework", "megatron"));
+    const double seconds = r->time.part[TIME_ATTENTION];
+    memplan_report_free(r);
+    return layers * 3.5 * heads * n * n * (192 + 128) / seconds / peak;
+}
+
+/* One after the other 2 and 5 products, at 0.4 and 0.32 of a B200's 2,250
+ * TFLOP/s (SimuMax's timings: 0.42 and 0.32 at 4096 tokens, 0.41 and 0.32 at
+ * 32768); heads of 128 are faster, and short sequences never faster than they. */
+static void test_wide_heads(void **state)
+{
+    (void)state;
+    const double timed = 3.5 / (1 / 0.4 + 2.5 / 0.32) * 2250;
+    assert_true(fabs(wide_rate("b200", "cudnn", "4096") / timed - 1) < 0.01);
+    assert_true(fabs(wide_rate("b200", "cudnn", "32768") / timed - 1) < 0.01);
+    assert_true(wide_rate("b200", "cudnn", "512") < 0.8 * timed);
+    const double other = timed * 2500 / 2250;
+    assert_true(fabs(wide_rate("gb200", "cudnn", "4096") / other - 1) < 0.01);
+    /* where nobody timed them: as heads of 128 */
+    assert_true(wide_rate("l40s", "flash2", "32768")
+                > 1.05 * wide_rate("l40s", "flash2", "4096"));
+}
+
 /* DeepSpeed fetches nothing ahead of a weight that is more than may be there. */
 static void test_late_gathers(void **state)
 {
@@ -1074,6 +1104,7 @@ int main(void)
         cmocka_unit_test(test_parts_add_up),
         cmocka_unit_test(test_what_costs_time),
         cmocka_unit_test(test_generations_of_attention),
+        cmocka_unit_test(test_wide_heads),
         cmocka_unit_test(test_given_utilisation),
         cmocka_unit_test(test_optimizer_is_sharded),
         cmocka_unit_test(test_random_states_take_the_host),
