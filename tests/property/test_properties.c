@@ -639,7 +639,7 @@ static struct trial trial_of(uint64_t seed)
               ? PICK(&s, is_only_hf(t.model) ? "eager" : "flash", "sdpa")
               : PICK(&s, "flash", "sdpa", "eager") },
         { "reduce_bucket", PICK(&s, "500M", "20M", "200M", "4G", "3M") },
-        { "zero_rank", s % 3 == 1 ? "first" : "fullest" },
+        { "overlap_comm", deepspeed && s % 3 == 1 ? "true" : NULL },
         { fsdp ? "offload_params" : "tp",
           fsdp ? PICK(&s, "none", "none", "cpu") : tp },
         { lora ? "lora_rank" : "tp", lora ? PICK(&s, "8", "64") : tp },
