@@ -165,19 +165,30 @@ static void root_parts(struct put *p, uint64_t bytes)
         F("bytes", bytes));
 }
 
+/* A root's head that is reduced with another chunk, or NULL. */
+static const struct block_states *head_of_other(const struct stage *s)
+{
+    return s->head && !fsdp_head_apart(s) && fsdp_waits_before(s, 0) < s->n
+               ? &s->states[s->p->head]
+               : NULL;
+}
+
 /* The first unit's turn, after the last backward of a pipeline: its weights are
  * cut, its gradients copied to be reduced, all others' are whole. */
 void fsdp_first_reduced(struct put *p, const struct stage *s)
 {
     const struct run *run = s->run;
-    const uint64_t root = fsdp_root_elems(s);
+    const struct block_states *head = head_of_other(s);
+    const uint64_t root = fsdp_root_elems(s) - (head != NULL ? head->elems : 0);
+    const uint64_t root_bytes =
+        fsdp_root_bytes(s) - (head != NULL ? head->bytes : 0);
     const struct block_states *unit = &s->states[stage_block(s, 0)];
     const uint64_t elems = root > 0 ? root : unit->elems;
     PUT(p, TERM_GRADS, "whole gradients that wait for the last micro-batch",
         F("bytes", fsdp_deferred_whole(s, 0)));
     PUT(p, TERM_GATHERED, "parameters of the other units",
         F("bytes", s->before[fsdp_waits_before(s, 0)].bytes
-                       - (root > 0 ? fsdp_root_bytes(s) : unit->bytes)));
+                       - (root > 0 ? root_bytes : unit->bytes)));
     fsdp_put_scatter(p, s, elems);
     if (engine_shards_come(run))
         PUT(p, TERM_GRAD_SHARDS, "its shard, reduced",

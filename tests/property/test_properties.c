@@ -402,7 +402,7 @@ static void in_stages(struct trial *t, uint64_t seed)
     if (strcmp(t->c[1].value, "torchtitan") != 0 || seed % 2 != 0)
         return;
     *value_of(t, "pp") = seed / 6 % 2 == 0 ? "2" : "4";
-    *value_of(t, "vpp") = two ? "2" : "1";
+    *value_of(t, "vpp") = !two ? "1" : seed % 5 < 2 ? "3" : "2";
     *value_of(t, "schedule") = two             ? "interleaved"
                                : seed % 5 == 0 ? "gpipe"
                                                : "1f1b";

@@ -448,6 +448,35 @@ static void test_reduced_after_copies(void **state)
     memplan_report_free(r);
 }
 
+/* torchtitan's chunks, each a root of its own: with as many micro-batches as
+ * stages they are reduced one by one, so that the first chunk's turn, which is
+ * last, finds that chunk's layers whole but for the one that is reduced, and the
+ * head of the last chunk cut long ago. */
+static void test_first_chunk_reduced_last(void **state)
+{
+    (void)state;
+    static const char *const chunks[] = { "2", "3", "4", "7" };
+    for (size_t i = 0; i < sizeof chunks / sizeof chunks[0]; i++) {
+        memplan_report *r =
+            ESTIMATE("qwen2.5-7b", "gpus", "16", "framework", "torchtitan",
+                     "pp", "4", "tp", "4", "vpp", chunks[i], "grad_accum", "4");
+        struct arena a;
+        struct stage s;
+        struct memory_fold f;
+        struct moment m;
+        arena_init(&a, NULL);
+        assert_true(memory_fold_init(&f, &r->program, &r->run, &a));
+        stage_init(&s, &f, 3, 0);
+        assert_true(s.head);
+        assert_true(moment_at(&m, &s, PHASE_REDUCE, 0, false));
+        const uint64_t layer = s.states[stage_block(&s, 0)].bytes;
+        const uint64_t in_chunk = stage_chunk_first(&s, 1);
+        assert_int_equal(m.bytes[TERM_GATHERED], (in_chunk - 1) * layer);
+        arena_release(&a);
+        memplan_report_free(r);
+    }
+}
+
 static bool made_again(const char *reentrant, const char *what)
 {
     memplan_report *r =
@@ -731,6 +760,7 @@ int main(void)
         cmocka_unit_test(test_gradients_stay),
         cmocka_unit_test(test_flat_gradients_stay),
         cmocka_unit_test(test_reduced_after_copies),
+        cmocka_unit_test(test_first_chunk_reduced_last),
         cmocka_unit_test(test_recomputation_stops_early),
         cmocka_unit_test(test_modules_in_full),
         cmocka_unit_test(test_foreach_lists),
