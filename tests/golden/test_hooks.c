@@ -11,9 +11,11 @@
 
 #include <cmocka.h>
 
+#include "unit/estimate.h"
+
+#include "fold/engine_fsdp.h"
 #include "fold/memory.h"
 #include "fold/stage.h"
-#include "fold/trace.h"
 #include "plan/report_data.h"
 #include "json/json.h"
 
@@ -53,40 +55,32 @@ static memplan_report *of_row(const struct json *row)
         pairs[n++] = "4";
     }
     memplan_model *model = NULL;
-    memplan_setup *setup = NULL;
-    memplan_report *report = NULL;
     assert_int_equal(memplan_model_parse(&model, config, sizeof config - 1,
                                          "small", NULL, NULL),
                      MEMPLAN_OK);
-    assert_int_equal(memplan_setup_new(&setup, NULL, NULL), MEMPLAN_OK);
-    for (size_t i = 0; pairs[i] != NULL; i += 2)
-        assert_int_equal(memplan_setup_set(setup, pairs[i], pairs[i + 1], NULL),
-                         MEMPLAN_OK);
-    assert_int_equal(memplan_estimate(&report, model, setup, NULL, NULL),
-                     MEMPLAN_OK);
-    memplan_setup_free(setup);
-    memplan_model_free(model);
-    return report;
+    return estimate_model(model, pairs);
 }
 
-static double at(const struct json *row, const char *key, int layer)
+static const struct json *at(const struct json *row, const char *key, int layer)
 {
     const struct json *v = json_member(row, key)->child;
     while (layer-- > 0)
         v = v->next;
-    return v->number;
+    return v;
 }
 
-/* How often a layer is fetched ahead while another's backward runs. */
-static unsigned fetched_ahead(const struct trace *t)
+/* When the layer below is fetched while a layer's backward runs: it is there
+ * all the while, or but when the layer is done. */
+static const char *fetches_below(const struct stage *s, uint32_t position)
 {
-    unsigned n = 0;
-    for (size_t i = 0; i < t->n; i++) {
-        const struct trace_event *e = &t->event[i];
-        n += e->birth && e->phase == PHASE_BACKWARD
-             && strcmp(e->name, "the unit's before it, prefetched") == 0;
-    }
-    return n;
+    struct moment m;
+    assert_true(moment_at(&m, s, PHASE_BACKWARD, position, false));
+    if (m.bytes[TERM_PREFETCHED] > 0)
+        return "begin";
+    return fsdp_is_unit(s, position - 1)
+                   && fsdp_is_fetched_back(s, position - 1)
+               ? "end"
+               : "never";
 }
 
 static unsigned check(const struct json *row)
@@ -95,23 +89,21 @@ static unsigned check(const struct json *row)
     struct arena a;
     struct memory_fold f;
     struct stage s;
-    struct trace t;
     unsigned bad = 0;
     arena_init(&a, NULL);
     assert_true(memory_fold_init(&f, &r->program, &r->run, &a));
     stage_init(&s, &f, 0, 0);
-    assert_true(trace_stage(&t, &f, &s, TRACE_LATER, &a));
     for (int i = 0; i < LAYERS; i++) {
         const uint32_t position = 1 + (uint32_t)i; /* after the embedding */
-        const uint64_t inputs = (uint64_t)at(row, "inputs", i);
-        const uint64_t grads = (uint64_t)at(row, "gradients", i);
+        const uint64_t inputs = (uint64_t)at(row, "inputs", i)->number;
+        const uint64_t grads = (uint64_t)at(row, "gradients", i)->number;
         /* one of them is what this layer's backward began with */
         const uint64_t old = grads > 0 ? grads - 1 : 0;
         bad += stage_hooked_inputs(&s, position) != inputs * BATCH_BYTES;
         bad += stage_hooked_gradients(&s, position) != old * BATCH_BYTES;
+        const char *when = fetches_below(&s, position);
+        bad += strncmp(at(row, "fetches", i)->text.p, when, strlen(when)) != 0;
     }
-    const char *when = json_member(row, "fetches")->child->next->text.p;
-    bad += (fetched_ahead(&t) == 0) != (strncmp(when, "never", 5) == 0);
     if (bad > 0)
         print_error("%s, adapters %d: %u differ\n",
                     json_member(row, "recompute")->text.p,

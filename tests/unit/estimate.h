@@ -6,8 +6,8 @@
 #include "memplan/memplan.h"
 
 /* Frees the model. `pairs` ends with NULL. */
-static memplan_report *estimate_model(memplan_model *model,
-                                      const char *const *pairs)
+static inline memplan_report *estimate_model(memplan_model *model,
+                                             const char *const *pairs)
 {
     memplan_setup *setup = NULL;
     memplan_report *report = NULL;
@@ -22,7 +22,8 @@ static memplan_report *estimate_model(memplan_model *model,
     return report;
 }
 
-static memplan_report *estimate(const char *name, const char *const *pairs)
+static inline memplan_report *estimate(const char *name,
+                                       const char *const *pairs)
 {
     memplan_model *model = NULL;
     assert_int_equal(memplan_model_builtin(&model, name, NULL, NULL),
