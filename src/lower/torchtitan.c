@@ -85,12 +85,12 @@ static tensor_id reduce(struct builder *b, tensor_id x)
     return y;
 }
 
-/* A module's caller has its argument, the shard that was gathered, until it has
- * the result (torch/nn/modules/module.py, _call_impl). A graph has no callers.
- */
+/* A module's caller has its argument, of what is gathered the shard, until it
+ * has the result (torch/nn/modules/module.py, _call_impl). A graph has no
+ * callers. */
 static void called_with(struct builder *b, tensor_id x)
 {
-    if (in_shards(b) && !b->run->compile)
+    if (!b->run->compile)
         build_op(b, OP_RELEASE, "argument", &x, 1);
 }
 

@@ -287,15 +287,6 @@ static uint64_t expected(const struct run_name *n, const struct predicted *p,
     return bytes;
 }
 
-static uint64_t fullest(const struct profile *p)
-{
-    uint64_t most = 0;
-    for (unsigned m = 0; m < MICROS; m++)
-        for (unsigned s = 0; s < STOPS; s++)
-            most = most < p->peak[m][s] ? p->peak[m][s] : most;
-    return most;
-}
-
 static bool compare_stop(const struct run_name *n, const struct predicted *p,
                          const struct profile *measured, const char *which,
                          unsigned micro, enum stop stop)
@@ -304,9 +295,6 @@ static bool compare_stop(const struct run_name *n, const struct predicted *p,
     if (want == 0 || (n->moves && stop == STEP))
         return false;
     if (n->sees && stop >= CLIP)
-        return false;
-    /* In 4 of 28 a forward that backward exceeds is 1.7 to 3.4 % fuller. */
-    if (n->rings && stop == FORWARD && want < fullest(measured))
         return false;
     const uint64_t got = expected(n, p, which[0] == 'f', micro, stop);
     char what[NAME_MAX_LEN];
