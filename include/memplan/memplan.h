@@ -628,7 +628,8 @@ memplan_calibration_fit(memplan_calibration *calibration, memplan_errors *errs);
  *  rates, "host" the time of a kernel's start; "error.before", "error.after"
  *  and "error.left_out" are means of |predicted / measured - 1| without them,
  *  with them, and of rows that were left out of the fit; "at_bound" is how many
- *  of the five stopped at their bound and are no speeds. Returns MEMPLAN_OK,
+ *  of the five stopped at their bound and are no speeds, "stray" how many rows
+ *  are further off, with them, than a constant may move. Returns MEMPLAN_OK,
  *  E_ARG, or E_UNKNOWN when there is no such number; *out is 0 then. */
 MEMPLAN_MUST_USE MEMPLAN_API memplan_status memplan_calibration_number(
     double *out, const memplan_calibration *calibration, const char *name);

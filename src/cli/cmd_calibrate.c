@@ -51,14 +51,19 @@ static enum cli_exit write_file(struct cli *cli, const memplan_calibration *c)
 }
 
 /* The table says it itself. */
-static void note_bounds(struct cli *cli, const memplan_calibration *c)
+static void note_doubts(struct cli *cli, const memplan_calibration *c)
 {
     double n = 0;
-    if (cli->style.format == MEMPLAN_FORMAT_TABLE
-        || memplan_calibration_number(&n, c, "at_bound") != MEMPLAN_OK || n < 1)
+    if (cli->style.format == MEMPLAN_FORMAT_TABLE)
         return;
-    message_note(cli, "%.0f of the constants stopped at %s bound", n,
-                 n > 1 ? "their" : "its");
+    if (memplan_calibration_number(&n, c, "at_bound") == MEMPLAN_OK && n >= 1)
+        message_note(cli, "%.0f of the constants stopped at %s bound", n,
+                     n > 1 ? "their" : "its");
+    if (memplan_calibration_number(&n, c, "stray") == MEMPLAN_OK && n >= 1)
+        message_note(cli,
+                     "%.0f of the rows %s further off than a constant may "
+                     "move: look for a figure in another unit",
+                     n, n > 1 ? "are" : "is");
 }
 
 enum cli_exit cmd_calibrate(struct cli *cli)
@@ -76,7 +81,7 @@ enum cli_exit cmd_calibrate(struct cli *cli)
             r = message_library(cli, status, CLI_SPEC, NULL);
     }
     if (r == CLI_OK)
-        note_bounds(cli, c);
+        note_doubts(cli, c);
     if (r == CLI_OK)
         r = write_to(cli, c, &cli->style, &cli->out);
     if (r == CLI_OK && cli->file_out)

@@ -178,7 +178,9 @@ memplan_status memplan_calibration_number(double *out,
         return MEMPLAN_E_ARG;
     if (c->gpu == NULL)
         return MEMPLAN_E_UNKNOWN;
-    double n_bound = 0;
+    double n_bound = 0, n_stray = 0;
+    for (size_t i = 0; i < c->n; i++)
+        n_stray += calibration_row_strays(&c->row[i]) ? 1 : 0;
     for (int i = 0; i < SPEED_SCALES; i++)
         n_bound += c->bound[i] ? 1 : 0;
     const struct {
@@ -187,7 +189,8 @@ memplan_status memplan_calibration_number(double *out,
     } errors[] = { { "error.before", c->error.before },
                    { "error.after", c->error.after },
                    { "error.left_out", c->error.left_out },
-                   { "at_bound", n_bound } };
+                   { "at_bound", n_bound },
+                   { "stray", n_stray } };
     for (int i = 0; i < SPEED_SCALES; i++) {
         if (strcmp(speed_scale_name((enum speed_scale)i), name) != 0)
             continue;

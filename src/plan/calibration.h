@@ -47,6 +47,10 @@ double calibration_row_error(const struct score_row *row);
 /* No constant moves further than by this factor. */
 #define CALIBRATION_FURTHEST 5
 
+/* Whether a row is further off, with the constants, than any may move: its
+ * figure is in another unit, or its setup is not the run's. */
+bool calibration_row_strays(const struct calibration_row *row);
+
 /* Fits scale, told, bound, the rows' errors and their means. False: out of
  * memory. */
 bool calibration_fit(struct memplan_calibration *c, struct arena *scratch);

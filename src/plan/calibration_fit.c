@@ -35,6 +35,11 @@ double calibration_row_error(const struct score_row *row)
     return log(row->predicted / row->measured);
 }
 
+bool calibration_row_strays(const struct calibration_row *row)
+{
+    return fabs(row->after) > log(CALIBRATION_FURTHEST);
+}
+
 static bool is_left_out(const struct fit *f, size_t i)
 {
     return f->parts > 0 && i % f->parts == f->part;

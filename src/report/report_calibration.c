@@ -119,6 +119,23 @@ static void warn_of_bounds(struct out *o, const memplan_calibration *c)
     out_paragraph(o, PAINT_BAD, text);
 }
 
+/* It has moved the constants too. */
+static void warn_of_strays(struct out *o, const memplan_calibration *c)
+{
+    for (size_t i = 0; i < c->n; i++) {
+        const struct calibration_row *r = &c->row[i];
+        char text[TEXT_BLOCK_MAX];
+        if (!calibration_row_strays(r))
+            continue;
+        str_format(text, sizeof text,
+                   "row '%s': %s %.4g where %.4g is predicted: is the unit "
+                   "right, and the setup the run's? Mend it or take it out",
+                   r->row->id, score_metric_name(r->row->metric),
+                   r->row->measured, r->row->measured * exp(r->after));
+        out_paragraph(o, PAINT_BAD, text);
+    }
+}
+
 static void write_text(struct out *o, const memplan_calibration *c)
 {
     static const struct column constants[] = { { "constant", COLUMN_LEFT },
@@ -138,6 +155,7 @@ static void write_text(struct out *o, const memplan_calibration *c)
     warn_of_bounds(o, c);
     out_heading(o, "predicted over measured");
     table_write(o, errors, ROW_COUNT(errors), fill_errors, c);
+    warn_of_strays(o, c);
     if (c->n == 1)
         out_paragraph(o, PAINT_FAINT,
                       "one row is one number: constants moved together, each "

@@ -5,6 +5,7 @@
 #include "spec/config_hf.h"
 #include "spec/config_megatron.h"
 
+#include "base/count.h"
 #include "base/unit.h"
 
 #include <inttypes.h>
@@ -163,72 +164,148 @@ static void from_layout(struct config *c, uint64_t pp)
     set_stages(c, flag, stage, pp);
 }
 
+/* Layers over stages as Megatron's flags have them; embedding and head count as
+ * a layer each where they say so. 0 layers: the script leaves them to others. */
+struct ends {
+    uint64_t layers, all, pp;
+    uint64_t first, last; /* layers of the end stages; 0: such as the others */
+    bool embedding, loss;
+    uint64_t inner, rest; /* the other stages, and their layers */
+};
+
+static struct ends ends_of(struct config *c, uint64_t pp)
+{
+    struct ends x = {
+        .layers = count(c, "num_layers"),
+        .pp = pp,
+        .first = count(c, "decoder_first_pipeline_num_layers"),
+        .last = count(c, "decoder_last_pipeline_num_layers"),
+        .embedding = has(c, "account_for_embedding_in_pipeline_split"),
+        .loss = has(c, "account_for_loss_in_pipeline_split"),
+    };
+    x.all = x.layers + x.embedding + x.loss;
+    x.inner = pp - (x.first > 0) - (x.last > 0);
+    x.rest = x.all > x.first + x.last ? x.all - x.first - x.last : 0;
+    return x;
+}
+
+static const char *ends_flag(const struct ends *x)
+{
+    return x->first > 0   ? "decoder_first_pipeline_num_layers"
+           : x->last > 0  ? "decoder_last_pipeline_num_layers"
+           : x->embedding ? "account_for_embedding_in_pipeline_split"
+                          : "account_for_loss_in_pipeline_split";
+}
+
+/* What remains, and the numbers next to the one end's that leave a multiple. */
+static void hint_ends(struct config *c, const struct ends *x, memplan_error *e)
+{
+    const uint64_t end = x->first + x->last;
+    const bool one = (x->first > 0) != (x->last > 0);
+    char other[CONFIG_PATH_MAX];
+    if (end == 0) {
+        diag_hint(e,
+                  "%" PRIu64 " with what counts as one do not divide by "
+                  "%" PRIu64 ": leave it out, or add "
+                  "--decoder-first-pipeline-num-layers",
+                  x->all, x->pp);
+        return;
+    }
+    diag_hint(e, "%" PRIu64 " layers remain for %" PRIu64 " stages", x->rest,
+              x->inner);
+    if (!one || x->inner == 0)
+        return;
+    uint64_t below = x->all % x->inner > 0 ? x->all % x->inner : x->inner;
+    if (below >= x->all)
+        return;
+    const uint64_t top = min_u64(end, x->all - 1);
+    if (top > below)
+        below += (top - below) / x->inner * x->inner;
+    str_append(e->hint, sizeof(e->hint), ": write %" PRIu64, below);
+    if (below < end && below + x->inner < x->all)
+        str_append(e->hint, sizeof(e->hint), " or %" PRIu64, below + x->inner);
+    str_append(e->hint, sizeof(e->hint), ", or add %s",
+               config_shown(c,
+                            x->first > 0 ? "decoder_last_pipeline_num_layers"
+                                         : "decoder_first_pipeline_num_layers",
+                            other));
+}
+
 /* Stages with fewer layers at the ends: said so, or because the embedding and
  * the head count as layers there. */
-static void from_ends(struct config *c, uint64_t pp, uint64_t layers)
+static void from_ends(struct config *c, const struct ends *x)
 {
-    const uint64_t first = count(c, "decoder_first_pipeline_num_layers");
-    const uint64_t last = count(c, "decoder_last_pipeline_num_layers");
-    const bool embedding = has(c, "account_for_embedding_in_pipeline_split");
-    const bool loss = has(c, "account_for_loss_in_pipeline_split");
     uint64_t stage[SETUP_LIST_MAX] = { 0 };
     char shown[CONFIG_PATH_MAX], of[CONFIG_PATH_MAX];
-    if ((first | last) == 0 && !embedding && !loss)
+    const char *flag = ends_flag(x);
+    if ((x->first | x->last) == 0 && !x->embedding && !x->loss)
         return;
-    const char *flag = first > 0   ? "decoder_first_pipeline_num_layers"
-                       : last > 0  ? "decoder_last_pipeline_num_layers"
-                       : embedding ? "account_for_embedding_in_pipeline_split"
-                                   : "account_for_loss_in_pipeline_split";
-    const uint64_t inner = pp - (first > 0) - (last > 0);
-    const uint64_t all = layers + embedding + loss;
-    const uint64_t each =
-        inner > 0 && all >= first + last ? (all - first - last) / inner : 0;
-    if (layers == 0) {
+    const uint64_t each = x->inner > 0 ? x->rest / x->inner : 0;
+    if (x->layers == 0) {
         config_note(c, "%s without %s: stages are even, or --pipeline-layers",
                     config_shown(c, flag, shown),
                     config_shown(c, "num_layers", of));
         return;
     }
-    if (each == 0 || each * inner != all - first - last) {
-        memplan_error *e = config_bad(c, config_at(c, flag), MEMPLAN_E_CONFLICT,
-                                      "%" PRIu64 " layers do not split so over "
-                                      "%" PRIu64 " stages",
-                                      layers, pp);
-        diag_hint(e, "%s of the file says how many there are",
-                  config_shown(c, "num_layers", of));
+    if (each == 0 || each * x->inner != x->rest) {
+        hint_ends(c, x,
+                  config_bad(c, config_at(c, flag), MEMPLAN_E_CONFLICT,
+                             "%" PRIu64 " layers do not split so over "
+                             "%" PRIu64 " stages",
+                             x->layers, x->pp));
         return;
     }
-    for (uint64_t i = 0; i < pp; i++)
+    for (uint64_t i = 0; i < x->pp; i++)
         stage[i] = each;
-    stage[0] = first > 0 ? first : each - embedding;
-    stage[pp - 1] = last > 0 ? last : each - loss;
-    set_stages(c, flag, stage, pp);
+    stage[0] = x->first > 0 ? x->first : each - x->embedding;
+    stage[x->pp - 1] = x->last > 0 ? x->last : each - x->loss;
+    set_stages(c, flag, stage, x->pp);
 }
 
-/* Layers of a virtual stage: of the file's layers, or of the model's. */
-static void virtual_stages(struct config *c, uint64_t pp, uint64_t layers)
+/* Layers of a virtual stage: of the file's layers, or of the model's, which
+ * have to be a multiple (arguments.py, validate_args). */
+static void virtual_stages(struct config *c, const struct ends *x)
 {
     static const char flag[] = "num_layers_per_virtual_pipeline_stage";
     const uint64_t each = count(c, flag);
     char shown[CONFIG_PATH_MAX];
     if (each == 0)
         return;
-    if (layers >= pp * each)
-        set_count(c, flag, KEY_VPP, layers / pp / each);
-    else if (layers == 0)
+    if (x->layers == 0)
         c->s->chunk_layers = (uint32_t)each;
+    else if (x->all % (x->pp * each) == 0)
+        set_count(c, flag, KEY_VPP, x->all / x->pp / each);
     else
         diag_hint(config_bad(c, config_at(c, flag), MEMPLAN_E_CONFLICT,
                              "%s %" PRIu64 " with %" PRIu64
                              " layers over %" PRIu64 " stages",
-                             config_shown(c, flag, shown), each, layers, pp),
+                             config_shown(c, flag, shown), each, x->all, x->pp),
                   "write a divisor of the layers of a stage");
+}
+
+/* Chunks of a stage: the flag has equal ones alone (transformer_config.py,
+ * __post_init__). */
+static void check_chunks(struct config *c, const struct ends *x,
+                         uint64_t chunks)
+{
+    static const char flag[] = "num_virtual_stages_per_pipeline_rank";
+    const uint64_t each = x->inner > 0 ? x->rest / x->inner : 0;
+    char shown[CONFIG_PATH_MAX];
+    if (x->layers == 0 || each * x->inner != x->rest
+        || (each % chunks == 0 && x->first % chunks == 0
+            && x->last % chunks == 0))
+        return;
+    diag_hint(config_bad(c, config_at(c, flag), MEMPLAN_E_CONFLICT,
+                         "%s %" PRIu64 " with %" PRIu64 " layers over %" PRIu64
+                         " stages",
+                         config_shown(c, flag, shown), chunks, x->all, x->pp),
+              "write a divisor of the layers of each stage, or "
+              "--pipeline-model-parallel-layout");
 }
 
 static void pipeline(struct config *c)
 {
     const uint64_t pp = number(c, "pipeline_model_parallel_size");
-    const uint64_t layers = count(c, "num_layers");
     if (pp <= 1 || pp > SETUP_LIST_MAX)
         return;
     if (has(c, "pipeline_model_parallel_layout")) {
@@ -236,11 +313,14 @@ static void pipeline(struct config *c)
         return;
     }
     const uint64_t chunks = count(c, "num_virtual_stages_per_pipeline_rank");
-    if (chunks > 0)
+    const struct ends ends = ends_of(c, pp);
+    if (chunks > 0) {
         set_count(c, "num_virtual_stages_per_pipeline_rank", KEY_VPP, chunks);
-    else
-        virtual_stages(c, pp, layers);
-    from_ends(c, pp, layers);
+        check_chunks(c, &ends, chunks);
+    } else {
+        virtual_stages(c, &ends);
+    }
+    from_ends(c, &ends);
 }
 
 /* ---- number formats, states ---- */

@@ -344,9 +344,14 @@ memplan_status spec_set_image(struct spec *spec, const uint16_t image[3],
 {
     struct conv_fault fault;
     memplan_error *e = NULL;
+    const bool whole =
+        spec->parts != NULL && spec->parts->part[PART_ALL] != NULL;
     if (spec->channels == 0)
         e = not_an_image(d, "'image' is given, but the model reads words",
-                         "leave it out; --seq-len is how long a text is");
+                         whole ? "add --part all: its file has a vision part "
+                                 "too"
+                               : "leave it out; --seq-len is how long a text "
+                                 "is");
     else if (!spec_is_convnet(spec))
         e = set_patches(spec, image, d);
     if (e != NULL)

@@ -134,6 +134,19 @@ static uint64_t default_gpu_index(void)
     return gpu ? (uint64_t)(gpu - gpu_at(0)) : 0;
 }
 
+/* --gpus beside a file whose machines are smaller makes more of them. */
+static void say_files_nodes(struct run *r, uint64_t gpus)
+{
+    char said[SETUP_SAID_TEXT], other[SETUP_SAID_TEXT];
+    if (gpus <= r->gpus_per_node
+        || setup_said(&r->setup, KEY_GPUS_PER_NODE, said) == NULL
+        || setup_said(&r->setup, KEY_GPUS, other) != NULL)
+        return;
+    resolve_note(r, KEY_GPUS_PER_NODE,
+                 "nodes of %" PRIu64 " GPUs, as in %s (--gpus-per-node)",
+                 r->gpus_per_node, said);
+}
+
 /* Nodes of a launch file that leaves to each of them how many GPUs it has. */
 static void resolve_nodes(struct run *r)
 {
@@ -143,6 +156,7 @@ static void resolve_nodes(struct run *r)
         resolve_count(r, KEY_GPUS_PER_NODE, gpus / nodes);
     r->gpus_per_node =
         resolve_count(r, KEY_GPUS_PER_NODE, DEFAULT_GPUS_PER_NODE);
+    say_files_nodes(r, gpus);
     if (nodes == 0 || gpus > 0)
         return;
     r->given[KEY_GPUS] = true;
@@ -473,13 +487,14 @@ static void resolve_calibration(struct run *r, bool model, struct diag *d)
 }
 
 /* What is in a file is taken back by an option beside it. */
-static void hint_beside(memplan_error *e)
+static void hint_beside(memplan_error *e, bool said)
 {
     char dashes[sizeof(e->key)];
     str_format(dashes, sizeof(dashes), "%s", e->key);
     for (char *p = dashes; *p != '\0'; p++)
         *p = (char)(*p == '_' ? '-' : *p);
-    str_append(e->hint, sizeof(e->hint), "; beside the file: --no-%s", dashes);
+    str_append(e->hint, sizeof(e->hint), "; beside the file: --%s%s",
+               said ? "no-" : "", dashes);
 }
 
 /* A key that a launch file said is found again by the file's own word. */
@@ -495,7 +510,7 @@ static void name_files(const struct setup *setup, struct diag *d, size_t from)
         str_append(e->message, sizeof(e->message), " (%s)", said);
         if (strncmp(e->hint, "leave it out", strlen("leave it out")) == 0
             && setup_field(key)->type == MEMPLAN_TYPE_BOOL)
-            hint_beside(e);
+            hint_beside(e, setup->v[key].n != 0);
     }
 }
 

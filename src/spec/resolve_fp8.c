@@ -64,16 +64,44 @@ void resolve_say_fp8(struct run *r)
 
 /* ---- what cannot be ---- */
 
+/* Compute capability 10.0 (Transformer Engine's pytorch/quantization.py,
+ * check_mxfp8_support), or gfx950 (torchtitan 0.2.2, mx.py). */
+static bool has_mxfp8(const struct run *r)
+{
+    return r->gpu.arch == ARCH_BLACKWELL || r->gpu.arch == ARCH_CDNA4;
+}
+
+static void check_mxfp8(const struct run *r, struct diag *d)
+{
+    if (r->fp8_recipe != FP8_MXFP8 || r->gpu.peak_fp8_flop_s <= 0
+        || has_mxfp8(r))
+        return;
+    const bool any = asks_for_inputs(r->recompute_modules) == 0
+                     || r->recompute != RECOMP_SELECTIVE;
+    memplan_error *e =
+        setup_error(d, MEMPLAN_E_CONFLICT, KEY_FP8_RECIPE,
+                    "fp8_recipe 'mxfp8' on %s, which has no such products: "
+                    "they need compute capability 10.0, Blackwell's",
+                    r->gpu.name);
+    diag_hint(e, "use --fp8-recipe %s, or --gpu b200",
+              r->impl == IMPL_TORCHTITAN ? "tensorwise"
+              : any                      ? "delayed or blockwise"
+                                         : "blockwise");
+}
+
 static void check_recipe(const struct run *r, struct diag *d)
 {
     char buf[RESOLVE_TEXT_MAX];
     memplan_error *e = NULL;
+    const char *blackwell = has_mxfp8(r) ? "" : " --gpu b200";
     if (r->given[KEY_FP8_RECIPE] && !r->prec.fp8) {
         e = setup_error(d, MEMPLAN_E_CONFLICT, KEY_FP8_RECIPE,
                         "fp8_recipe with precision '%s'",
                         resolve_text(r, KEY_PRECISION, buf));
         diag_hint(e, "add --precision fp8-mixed%s%s",
-                  r->gpu.peak_fp8_flop_s > 0 ? "" : " --gpu h100-80gb",
+                  r->setup.v[KEY_FP8_RECIPE].n == FP8_MXFP8 ? blackwell
+                  : r->gpu.peak_fp8_flop_s > 0              ? ""
+                                               : " --gpu h100-80gb",
                   r->setup.v[KEY_FP8_RECIPE].n == FP8_DEEPSEEK
                           && r->impl != IMPL_MEGATRON
                       ? " --framework megatron"
@@ -95,7 +123,10 @@ static void check_recipe(const struct run *r, struct diag *d)
             d, MEMPLAN_E_CONFLICT, KEY_FP8_RECIPE,
             "fp8_recipe 'delayed' with recompute_modules moe_act or "
             "layernorm, which quantise again in backward");
-        diag_hint(e, "use --fp8-recipe blockwise, tensorwise or mxfp8");
+        diag_hint(e, "use --fp8-recipe blockwise or tensorwise%s",
+                  has_mxfp8(r) ? ", or mxfp8" : "");
+    } else {
+        check_mxfp8(r, d);
     }
 }
 

@@ -587,18 +587,29 @@ static uint64_t spread_over(const struct run *r)
 }
 
 /* Layers of a virtual stage, as a launch file says them, of this model. */
-static uint64_t chunks_of(const struct run *r, const struct spec *spec)
+static uint64_t chunks_of(const struct run *r, const struct spec *spec,
+                          struct diag *d)
 {
     const uint64_t each = r->setup.chunk_layers;
-    const uint64_t stage = spec_blocks(spec) / r->pp;
-    return each > 0 && r->pp > 1 ? max_u64(stage / each, 1) : 1;
+    const uint64_t stage = div_up(spec_blocks(spec), r->pp);
+    if (each == 0 || r->pp <= 1)
+        return 1;
+    if (stage % each != 0 && !r->given[KEY_VPP])
+        diag_hint(setup_error(d, MEMPLAN_E_CONFLICT, KEY_VPP,
+                              "virtual stages of %" PRIu64
+                              " layers do not divide a stage of %" PRIu64,
+                              each, stage),
+                  "write a divisor of %" PRIu64
+                  " in the file, or --vpp beside it",
+                  stage);
+    return max_u64(stage / each, 1);
 }
 
 void resolve_layout(struct run *r, const struct spec *spec, struct diag *d)
 {
     r->tp = resolve_count(r, KEY_TP, 1);
     r->pp = resolve_count(r, KEY_PP, spread_over(r));
-    r->vpp = resolve_count(r, KEY_VPP, chunks_of(r, spec));
+    r->vpp = resolve_count(r, KEY_VPP, chunks_of(r, spec, d));
     r->cp = resolve_count(r, KEY_CP, 1);
     r->ep = resolve_count(r, KEY_EP, 1);
     resolve_expert_tp(r, spec);

@@ -22,6 +22,13 @@ static void say_engine(struct run *r)
             r, KEY_ZERO_FLATTEN,
             "weights are flattened on the GPU, where they fit twice, "
             "as since February 2026 (--zero-flatten)");
+    if (r->engine == ENGINE_DEEPSPEED && r->zero == 3 && r->offload_ratio < 1
+        && r->offload_optimizer == OFFLOAD_CPU)
+        resolve_note(r, KEY_OFFLOAD_RATIO,
+                     "offload_ratio %g moves whole sub-groups: of n, "
+                     "int(%g n) stay on the GPU, none of one "
+                     "(--sub-group-size)",
+                     r->offload_ratio, 1 - r->offload_ratio);
     if (r->optimizer == OPT_PAGED_ADAM8BIT)
         resolve_note(r, KEY_COUNT,
                      "paged moments are in unified memory, the driver's, and "

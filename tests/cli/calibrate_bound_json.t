@@ -11,3 +11,4 @@ calibrate r.jsonl --json
   "rows": 2,
 == stderr
 memplan: note: 2 of the constants stopped at their bound
+memplan: note: 2 of the rows are further off than a constant may move: look for a figure in another unit

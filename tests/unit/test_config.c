@@ -99,6 +99,13 @@ static void refused(memplan_status status, const char *message, size_t line)
     assert_true(got.slot[0].hint[0] != '\0');
 }
 
+static void hinted(const char *part)
+{
+    assert_int_not_equal(got.status, MEMPLAN_OK);
+    if (strstr(got.slot[0].hint, part) == NULL)
+        fail_msg("hints '%s', not '%s'", got.slot[0].hint, part);
+}
+
 /* ---- tables ---- */
 
 static void check_value(const struct config_row *row, struct str key,
@@ -1292,6 +1299,19 @@ static void test_megatron_stages(void **state)
     import("megatron-args", "--pipeline-model-parallel-size 4 --num-layers 15 "
                             "--decoder-first-pipeline-num-layers 2");
     refused(MEMPLAN_E_CONFLICT, "15 layers do not split so over 4 stages", 1);
+    hinted("13 layers remain for 3 stages: write 3, or add "
+           "--decoder-last-pipeline-num-layers");
+    import("megatron-args", "--pipeline-model-parallel-size 4 --num-layers 32 "
+                            "--decoder-first-pipeline-num-layers 7");
+    hinted("25 layers remain for 3 stages: write 5 or 8, or add "
+           "--decoder-last-pipeline-num-layers");
+    import("megatron-args", "--pipeline-model-parallel-size 4 --num-layers 33 "
+                            "--decoder-last-pipeline-num-layers 2");
+    hinted("31 layers remain for 3 stages: write 3, or");
+    import("megatron-args", "--pipeline-model-parallel-size 4 --num-layers 32 "
+                            "--account-for-embedding-in-pipeline-split "
+                            "--account-for-loss-in-pipeline-split");
+    hinted("34 with what counts as one do not divide by 4: leave it out");
     import("megatron-args", "--pipeline-model-parallel-size 4 "
                             "--num-layers-per-virtual-pipeline-stage 2");
     has("vpp=");
@@ -1300,6 +1320,23 @@ static void test_megatron_stages(void **state)
                             "--num-layers-per-virtual-pipeline-stage 3");
     refused(MEMPLAN_E_CONFLICT,
             "--num-layers-per-virtual-pipeline-stage 3 with 8 layers over 4 "
+            "stages",
+            1);
+    import("megatron-args", "--pipeline-model-parallel-size 4 --num-layers 32 "
+                            "--num-layers-per-virtual-pipeline-stage 3");
+    refused(MEMPLAN_E_CONFLICT,
+            "--num-layers-per-virtual-pipeline-stage 3 with 32 layers over 4 "
+            "stages",
+            1);
+    import("megatron-args", "--pipeline-model-parallel-size 4 --num-layers 30 "
+                            "--account-for-embedding-in-pipeline-split "
+                            "--account-for-loss-in-pipeline-split "
+                            "--num-layers-per-virtual-pipeline-stage 4");
+    has("pipeline_layers=7,8,8,7 vpp=2");
+    import("megatron-args", "--pipeline-model-parallel-size 4 --num-layers 32 "
+                            "--num-virtual-stages-per-pipeline-rank 3");
+    refused(MEMPLAN_E_CONFLICT,
+            "--num-virtual-stages-per-pipeline-rank 3 with 32 layers over 4 "
             "stages",
             1);
     import("megatron-args", "--pipeline-model-parallel-size 4 "

@@ -1578,7 +1578,7 @@ static const struct said {
     { "allocator=expandable fast=true", "'allocator' has no effect", 0, false },
     { "allocator=expandable", "'allocator'", 0, true },
     { "allocator=default", "'allocator'", 0, true },
-    { "framework=megatron gpu=h100 precision=fp8-mixed fp8_recipe=mxfp8",
+    { "framework=megatron gpu=b200 precision=fp8-mixed fp8_recipe=mxfp8",
       "'fp8_recipe' has no effect", 0, true },
     { "framework=torchtitan gpu=h100 precision=fp8-mixed "
       "fp8_recipe=tensorwise",

@@ -698,9 +698,9 @@ static void test_what_costs_time(void **state)
                 < bits8);
     assert_true(step_of("llama-7b", PAIRS(EIGHT, "compile", "false")) > bits8);
     /* gathered in 8 bits, if a tensor has one scale */
-    assert_true(
-        step_of("llama-7b", PAIRS(EIGHT, "tp", "8", "fp8_recipe", "mxfp8"))
-        > step_of("llama-7b", PAIRS(EIGHT, "tp", "8")));
+    assert_true(step_of("llama-7b", PAIRS(EIGHT, "tp", "8", "gpu", "b200",
+                                          "fp8_recipe", "mxfp8"))
+                > step_of("llama-7b", PAIRS(EIGHT, "tp", "8", "gpu", "b200")));
 #undef EIGHT
 #undef TITAN
     assert_true(
