@@ -6,4 +6,21 @@
 
 void config_megatron_together(struct config *c);
 
+/* Stages and chunks, from a layout, the ends' layers, or layers of a chunk. */
+void config_megatron_stages(struct config *c);
+
+/* ---- values of flags ---- */
+
+bool config_flag_given(const struct config *c, const char *flag);
+
+/* 0 when absent or no number. */
+uint64_t config_flag_number(const struct config *c, const char *flag);
+
+/* The same of a flag that has no setup key to complain: reports what is none. */
+uint64_t config_flag_count(struct config *c, const char *flag);
+
+/* Sets a key to n, as the flag's doing. */
+void config_flag_set(struct config *c, const char *flag, enum setup_key key,
+                     uint64_t n);
+
 #endif

@@ -1,11 +1,10 @@
 /*
- * Owns what Megatron-LM's flags mean together: stages, batches, who holds the
- * states, recomputation, kernels. [megatron/training/arguments.py, core_v0.16]
+ * Owns what Megatron-LM's flags mean together: batches, who holds the states,
+ * recomputation, kernels; stages are config_megatron_stages.c's. [megatron/training/arguments.py, core_v0.16]
  */
 #include "spec/config_hf.h"
 #include "spec/config_megatron.h"
 
-#include "base/count.h"
 #include "base/unit.h"
 
 #include <inttypes.h>
@@ -15,7 +14,7 @@
 
 /* ---- values of flags ---- */
 
-static bool has(const struct config *c, const char *flag)
+bool config_flag_given(const struct config *c, const char *flag)
 {
     return config_at(c, flag) != NULL;
 }
@@ -27,8 +26,7 @@ static bool is_word(const struct config *c, const char *flag, const char *word)
     return v != NULL && v->kind == JSON_STRING && str_is(v->text, word);
 }
 
-/* 0 when absent or no number. */
-static uint64_t number(const struct config *c, const char *flag)
+uint64_t config_flag_number(const struct config *c, const char *flag)
 {
     const struct json *v = config_at(c, flag);
     uint64_t n = 0;
@@ -41,11 +39,10 @@ static uint64_t number(const struct config *c, const char *flag)
     return 0;
 }
 
-/* Of a flag that has no setup key to complain. */
-static uint64_t count(struct config *c, const char *flag)
+uint64_t config_flag_count(struct config *c, const char *flag)
 {
     const struct json *v = config_at(c, flag);
-    const uint64_t n = number(c, flag);
+    const uint64_t n = config_flag_number(c, flag);
     char shown[CONFIG_PATH_MAX];
     if (v == NULL || n > 0)
         return n;
@@ -56,271 +53,12 @@ static uint64_t count(struct config *c, const char *flag)
     return 0;
 }
 
-static void set_count(struct config *c, const char *flag, enum setup_key key,
-                      uint64_t n)
+void config_flag_set(struct config *c, const char *flag, enum setup_key key,
+                     uint64_t n)
 {
     char text[UNIT_TEXT_MAX];
     str_format(text, sizeof(text), "%" PRIu64, n);
     config_set(c, config_at(c, flag), key, text);
-}
-
-/* ---- layout ---- */
-
-enum { LAYOUT_MAX = 4096 };
-
-/* "Et*3|(tt|)*6mL", multiplied out; false when it does not read so. */
-struct layout {
-    struct str in;
-    size_t at;
-    char out[LAYOUT_MAX];
-    size_t n;
-};
-
-static uint64_t layout_times(struct layout *l)
-{
-    uint64_t times = 0;
-    if (l->at >= l->in.n || l->in.p[l->at] != '*')
-        return 1;
-    for (l->at++; l->at < l->in.n && l->in.p[l->at] >= '0'
-                  && l->in.p[l->at] <= '9' && times < LAYOUT_MAX;
-         l->at++)
-        times = times * 10 + (uint64_t)(l->in.p[l->at] - '0');
-    return times;
-}
-
-/* Repeats what was written from `begin` on. */
-static bool layout_repeat(struct layout *l, size_t begin)
-{
-    const size_t one = l->n - begin;
-    const uint64_t times = layout_times(l);
-    if (times == 0 || one * times > LAYOUT_MAX - begin)
-        return false;
-    for (uint64_t i = 1; i < times; i++)
-        memcpy(l->out + begin + i * one, l->out + begin, one);
-    l->n = begin + one * times;
-    return true;
-}
-
-static bool layout_spread(struct layout *l)
-{
-    size_t open = LAYOUT_MAX; /* no parenthesis */
-    while (l->at < l->in.n) {
-        const char byte = l->in.p[l->at++];
-        size_t begin = l->n;
-        if (byte == '(') {
-            if (open != LAYOUT_MAX)
-                return false; /* Megatron has no nested ones */
-            open = l->n;
-            continue;
-        }
-        if (byte == ')') {
-            if (open == LAYOUT_MAX)
-                return false;
-            begin = open;
-            open = LAYOUT_MAX;
-        } else if (l->n < LAYOUT_MAX && memchr("EtmL|", byte, 5) != NULL) {
-            l->out[l->n++] = byte;
-        } else {
-            return false;
-        }
-        if (!layout_repeat(l, begin))
-            return false;
-    }
-    return open == LAYOUT_MAX;
-}
-
-static void set_stages(struct config *c, const char *flag,
-                       const uint64_t *stage, uint64_t pp)
-{
-    char text[LAYOUT_MAX] = "";
-    for (uint64_t i = 0; i < pp; i++)
-        str_append(text, sizeof(text), i > 0 ? ",%" PRIu64 : "%" PRIu64,
-                   stage[i]);
-    config_set(c, config_at(c, flag), KEY_PIPELINE_LAYERS, text);
-}
-
-static void from_layout(struct config *c, uint64_t pp)
-{
-    static const char flag[] = "pipeline_model_parallel_layout";
-    const struct json *value = config_at(c, flag);
-    struct layout l = { .in = value->text };
-    uint64_t stage[SETUP_LIST_MAX] = { 0 };
-    uint64_t chunks = 1;
-    bool good = value->kind == JSON_STRING && layout_spread(&l);
-    for (size_t i = 0; good && i < l.n; i++) {
-        chunks += l.out[i] == '|';
-        stage[(chunks - 1) % pp] += l.out[i] == 't';
-    }
-    if (!good || chunks % pp != 0) {
-        memplan_error *e = config_bad(c, value, MEMPLAN_E_ARG,
-                                      "a layout that does not read as stages");
-        diag_hint(e,
-                  "such as 'Et*3|(tt|)*6mL', with a multiple of %" PRIu64
-                  " chunks",
-                  pp);
-        return;
-    }
-    set_count(c, flag, KEY_VPP, chunks / pp);
-    set_stages(c, flag, stage, pp);
-}
-
-/* Layers over stages as Megatron's flags have them; embedding and head count as
- * a layer each where they say so. 0 layers: the script leaves them to others. */
-struct ends {
-    uint64_t layers, all, pp;
-    uint64_t first, last; /* layers of the end stages; 0: such as the others */
-    bool embedding, loss;
-    uint64_t inner, rest; /* the other stages, and their layers */
-};
-
-static struct ends ends_of(struct config *c, uint64_t pp)
-{
-    struct ends x = {
-        .layers = count(c, "num_layers"),
-        .pp = pp,
-        .first = count(c, "decoder_first_pipeline_num_layers"),
-        .last = count(c, "decoder_last_pipeline_num_layers"),
-        .embedding = has(c, "account_for_embedding_in_pipeline_split"),
-        .loss = has(c, "account_for_loss_in_pipeline_split"),
-    };
-    x.all = x.layers + x.embedding + x.loss;
-    x.inner = pp - (x.first > 0) - (x.last > 0);
-    x.rest = x.all > x.first + x.last ? x.all - x.first - x.last : 0;
-    return x;
-}
-
-static const char *ends_flag(const struct ends *x)
-{
-    return x->first > 0   ? "decoder_first_pipeline_num_layers"
-           : x->last > 0  ? "decoder_last_pipeline_num_layers"
-           : x->embedding ? "account_for_embedding_in_pipeline_split"
-                          : "account_for_loss_in_pipeline_split";
-}
-
-/* What remains, and the numbers next to the one end's that leave a multiple. */
-static void hint_ends(struct config *c, const struct ends *x, memplan_error *e)
-{
-    const uint64_t end = x->first + x->last;
-    const bool one = (x->first > 0) != (x->last > 0);
-    char other[CONFIG_PATH_MAX];
-    if (end == 0) {
-        diag_hint(e,
-                  "%" PRIu64 " with what counts as one do not divide by "
-                  "%" PRIu64 ": leave it out, or add "
-                  "--decoder-first-pipeline-num-layers",
-                  x->all, x->pp);
-        return;
-    }
-    diag_hint(e, "%" PRIu64 " layers remain for %" PRIu64 " stages", x->rest,
-              x->inner);
-    if (!one || x->inner == 0)
-        return;
-    uint64_t below = x->all % x->inner > 0 ? x->all % x->inner : x->inner;
-    if (below >= x->all)
-        return;
-    const uint64_t top = min_u64(end, x->all - 1);
-    if (top > below)
-        below += (top - below) / x->inner * x->inner;
-    str_append(e->hint, sizeof(e->hint), ": write %" PRIu64, below);
-    if (below < end && below + x->inner < x->all)
-        str_append(e->hint, sizeof(e->hint), " or %" PRIu64, below + x->inner);
-    str_append(e->hint, sizeof(e->hint), ", or add %s",
-               config_shown(c,
-                            x->first > 0 ? "decoder_last_pipeline_num_layers"
-                                         : "decoder_first_pipeline_num_layers",
-                            other));
-}
-
-/* Stages with fewer layers at the ends: said so, or because the embedding and
- * the head count as layers there. */
-static void from_ends(struct config *c, const struct ends *x)
-{
-    uint64_t stage[SETUP_LIST_MAX] = { 0 };
-    char shown[CONFIG_PATH_MAX], of[CONFIG_PATH_MAX];
-    const char *flag = ends_flag(x);
-    if ((x->first | x->last) == 0 && !x->embedding && !x->loss)
-        return;
-    const uint64_t each = x->inner > 0 ? x->rest / x->inner : 0;
-    if (x->layers == 0) {
-        config_note(c, "%s without %s: stages are even, or --pipeline-layers",
-                    config_shown(c, flag, shown),
-                    config_shown(c, "num_layers", of));
-        return;
-    }
-    if (each == 0 || each * x->inner != x->rest) {
-        hint_ends(c, x,
-                  config_bad(c, config_at(c, flag), MEMPLAN_E_CONFLICT,
-                             "%" PRIu64 " layers do not split so over "
-                             "%" PRIu64 " stages",
-                             x->layers, x->pp));
-        return;
-    }
-    for (uint64_t i = 0; i < x->pp; i++)
-        stage[i] = each;
-    stage[0] = x->first > 0 ? x->first : each - x->embedding;
-    stage[x->pp - 1] = x->last > 0 ? x->last : each - x->loss;
-    set_stages(c, flag, stage, x->pp);
-}
-
-/* Layers of a virtual stage: of the file's layers, or of the model's, which
- * have to be a multiple (arguments.py, validate_args). */
-static void virtual_stages(struct config *c, const struct ends *x)
-{
-    static const char flag[] = "num_layers_per_virtual_pipeline_stage";
-    const uint64_t each = count(c, flag);
-    char shown[CONFIG_PATH_MAX];
-    if (each == 0)
-        return;
-    if (x->layers == 0)
-        c->s->chunk_layers = (uint32_t)each;
-    else if (x->all % (x->pp * each) == 0)
-        set_count(c, flag, KEY_VPP, x->all / x->pp / each);
-    else
-        diag_hint(config_bad(c, config_at(c, flag), MEMPLAN_E_CONFLICT,
-                             "%s %" PRIu64 " with %" PRIu64
-                             " layers over %" PRIu64 " stages",
-                             config_shown(c, flag, shown), each, x->all, x->pp),
-                  "write a divisor of the layers of a stage");
-}
-
-/* Chunks of a stage: the flag has equal ones alone (transformer_config.py,
- * __post_init__). */
-static void check_chunks(struct config *c, const struct ends *x,
-                         uint64_t chunks)
-{
-    static const char flag[] = "num_virtual_stages_per_pipeline_rank";
-    const uint64_t each = x->inner > 0 ? x->rest / x->inner : 0;
-    char shown[CONFIG_PATH_MAX];
-    if (x->layers == 0 || each * x->inner != x->rest
-        || (each % chunks == 0 && x->first % chunks == 0
-            && x->last % chunks == 0))
-        return;
-    diag_hint(config_bad(c, config_at(c, flag), MEMPLAN_E_CONFLICT,
-                         "%s %" PRIu64 " with %" PRIu64 " layers over %" PRIu64
-                         " stages",
-                         config_shown(c, flag, shown), chunks, x->all, x->pp),
-              "write a divisor of the layers of each stage, or "
-              "--pipeline-model-parallel-layout");
-}
-
-static void pipeline(struct config *c)
-{
-    const uint64_t pp = number(c, "pipeline_model_parallel_size");
-    if (pp <= 1 || pp > SETUP_LIST_MAX)
-        return;
-    if (has(c, "pipeline_model_parallel_layout")) {
-        from_layout(c, pp);
-        return;
-    }
-    const uint64_t chunks = count(c, "num_virtual_stages_per_pipeline_rank");
-    const struct ends ends = ends_of(c, pp);
-    if (chunks > 0) {
-        set_count(c, "num_virtual_stages_per_pipeline_rank", KEY_VPP, chunks);
-        check_chunks(c, &ends, chunks);
-    } else {
-        virtual_stages(c, &ends);
-    }
-    from_ends(c, &ends);
 }
 
 /* ---- number formats, states ---- */
@@ -336,7 +74,7 @@ static bool is_half(const struct config *c, const char *format)
             && memcmp(v->text.p, format, n) == 0)
             return true;
     }
-    return has(c, format);
+    return config_flag_given(c, format);
 }
 
 static void precision(struct config *c)
@@ -351,18 +89,19 @@ static void precision(struct config *c)
         diag_hint(e, "keep one: Megatron refuses both");
         return;
     }
-    if (has(c, "fp8_format"))
+    if (config_flag_given(c, "fp8_format"))
         config_set(c, config_at(c, "fp8_format"), KEY_PRECISION, "fp8-mixed");
     else
         config_set(c, c->root, KEY_PRECISION,
                    bf16   ? "bf16-mixed"
                    : fp16 ? "fp16-mixed"
                           : "fp32");
-    if (has(c, "main_grads_dtype"))
+    if (config_flag_given(c, "main_grads_dtype"))
         return;
-    if (has(c, "grad_reduce_in_bf16"))
+    if (config_flag_given(c, "grad_reduce_in_bf16"))
         config_set(c, c->root, KEY_GRAD_DTYPE, "bf16");
-    else if (fp16 && !has(c, "accumulate_allreduce_grads_in_fp32"))
+    else if (fp16
+             && !config_flag_given(c, "accumulate_allreduce_grads_in_fp32"))
         config_set(c, c->root, KEY_GRAD_DTYPE, "fp16");
 }
 
@@ -390,25 +129,28 @@ static void states(struct config *c)
                        { "optim", "1" },
                        { "optim_grads", "2" },
                        { "optim_grads_params", "3" } };
-    if (has(c, "deepspeed")) {
+    if (config_flag_given(c, "deepspeed")) {
         deepspeed(c);
         return;
     }
     config_set(c, c->root, KEY_FRAMEWORK, "megatron");
-    if (has(c, "use_torch_fsdp2")) {
+    if (config_flag_given(c, "use_torch_fsdp2")) {
         config_set(c, c->root, KEY_ENGINE, "fsdp2");
         return;
     }
-    if (!has(c, "use_megatron_fsdp") && !has(c, "use_custom_fsdp")) {
+    if (!config_flag_given(c, "use_megatron_fsdp")
+        && !config_flag_given(c, "use_custom_fsdp")) {
         config_set(c, c->root, KEY_ZERO,
-                   has(c, "use_distributed_optimizer") ? "1" : "0");
+                   config_flag_given(c, "use_distributed_optimizer") ? "1"
+                                                                     : "0");
         return;
     }
     config_set(c, c->root, KEY_ENGINE, "megatron-fsdp");
     for (size_t i = 0; i < sizeof(strategies) / sizeof(strategies[0]); i++) {
         if (is_word(c, "data_parallel_sharding_strategy",
                     strategies[i].strategy)
-            || (i == 0 && !has(c, "data_parallel_sharding_strategy")))
+            || (i == 0
+                && !config_flag_given(c, "data_parallel_sharding_strategy")))
             config_set(c, c->root, KEY_ZERO, strategies[i].zero);
     }
 }
@@ -416,7 +158,8 @@ static void states(struct config *c)
 /* The optimizer's shards are copied over so many groups of ranks. */
 static void instances(struct config *c)
 {
-    const uint64_t n = count(c, "num_distributed_optimizer_instances");
+    const uint64_t n =
+        config_flag_count(c, "num_distributed_optimizer_instances");
     char shown[CONFIG_PATH_MAX];
     if (n > 1)
         config_note(
@@ -440,17 +183,19 @@ static void recompute_before(struct config *c)
     static const char block[] = "activations_checkpoint_method";
     static const char *const counts[] = { "checkpoint_num_layers",
                                           "activations_checkpoint_num_layers" };
-    if (!has(c, "checkpoint_activations") && !has(c, block)
-        && !has(c, "deepspeed_activation_checkpointing"))
+    if (!config_flag_given(c, "checkpoint_activations")
+        && !config_flag_given(c, block)
+        && !config_flag_given(c, "deepspeed_activation_checkpointing"))
         return;
     config_set(c, c->root, KEY_RECOMPUTE, "full");
     for (size_t i = 0; i < 2; i++) {
-        const uint64_t n = count(c, counts[i]);
+        const uint64_t n = config_flag_count(c, counts[i]);
         if (n > 0)
-            set_count(c, counts[i],
-                      is_word(c, block, "block") ? KEY_RECOMPUTE_LAYERS
-                                                 : KEY_RECOMPUTE_GRANULARITY,
-                      n);
+            config_flag_set(c, counts[i],
+                            is_word(c, block, "block")
+                                ? KEY_RECOMPUTE_LAYERS
+                                : KEY_RECOMPUTE_GRANULARITY,
+                            n);
     }
 }
 
@@ -481,12 +226,12 @@ static const struct checkpoints {
 static void recompute(struct config *c)
 {
     const struct checkpoints *of =
-        has(c, nemos.granularity) ? &nemos : &megatrons;
+        config_flag_given(c, nemos.granularity) ? &nemos : &megatrons;
     const struct json *how = config_at(c, of->granularity);
-    const uint64_t n = count(c, of->layers);
+    const uint64_t n = config_flag_count(c, of->layers);
     char shown[CONFIG_PATH_MAX];
     if (how == NULL) {
-        if (has(c, "recompute_activations"))
+        if (config_flag_given(c, "recompute_activations"))
             config_set(c, c->root, KEY_RECOMPUTE, "selective");
         else
             recompute_before(c);
@@ -495,11 +240,11 @@ static void recompute(struct config *c)
     if (is_word(c, of->granularity, "full")) {
         config_set(c, how, KEY_RECOMPUTE, "full");
         if (n > 0)
-            set_count(c, of->layers,
-                      is_word(c, of->method, "block")
-                          ? KEY_RECOMPUTE_LAYERS
-                          : KEY_RECOMPUTE_GRANULARITY,
-                      n);
+            config_flag_set(c, of->layers,
+                            is_word(c, of->method, "block")
+                                ? KEY_RECOMPUTE_LAYERS
+                                : KEY_RECOMPUTE_GRANULARITY,
+                            n);
         return;
     }
     if (!is_word(c, of->granularity, "selective")) {
@@ -535,7 +280,8 @@ static void offloading(struct config *c)
     if (v == NULL || is_word(c, flag, "0")
         || (v->kind == JSON_NUMBER && !(v->number > 0)))
         return;
-    set_count(c, flag, KEY_CPU_OFFLOADING_NUM_LAYERS, count(c, flag));
+    config_flag_set(c, flag, KEY_CPU_OFFLOADING_NUM_LAYERS,
+                    config_flag_count(c, flag));
 }
 
 /* CUBLAS_WORKSPACE_CONFIG=:4096:8, of a script's or YAML's environment. */
@@ -565,7 +311,7 @@ static void kernels(struct config *c)
         config_set(c, c->root, KEY_IMPLEMENTATION, "megatron-local");
     const bool half = is_half(c, "bf16") || is_half(c, "fp16");
     if (is_word(c, "attention_backend", "unfused") || !half
-        || (local && !has(c, "use_flash_attn")))
+        || (local && !config_flag_given(c, "use_flash_attn")))
         config_set(c, c->root, KEY_ATTENTION, "eager");
     else
         config_set(c, c->root, KEY_ATTENTION, "flash");
@@ -575,25 +321,27 @@ static void kernels(struct config *c)
                     "buffers",
                     config_shown(c, "moe_token_dispatcher_type", shown));
     config_set(c, c->root, KEY_ATTENTION_MASK,
-               has(c, "no_create_attention_mask_in_dataloader") ? "none"
-                                                                : "dataloader");
-    if (!has(c, "sequence_parallel"))
+               config_flag_given(c, "no_create_attention_mask_in_dataloader")
+                   ? "none"
+                   : "dataloader");
+    if (!config_flag_given(c, "sequence_parallel"))
         config_set(c, c->root, KEY_SEQUENCE_PARALLEL, "false");
-    if (!has(c, "no_gradient_accumulation_fusion"))
+    if (!config_flag_given(c, "no_gradient_accumulation_fusion"))
         config_set(c, c->root, KEY_GRAD_ACCUM_FUSION, "true");
-    if (!has(c, "deterministic_mode"))
+    if (!config_flag_given(c, "deterministic_mode"))
         config_set(c, c->root, KEY_DETERMINISTIC,
                    says_deterministic(c) ? "true" : "false");
-    if (has(c, "cross_entropy_loss_fusion")
-        && !has(c, "cross_entropy_fusion_impl"))
+    if (config_flag_given(c, "cross_entropy_loss_fusion")
+        && !config_flag_given(c, "cross_entropy_fusion_impl"))
         config_set(c, c->root, KEY_CE_FUSION, "native");
-    if (has(c, "num_experts"))
+    if (config_flag_given(c, "num_experts"))
         config_set(c, c->root, KEY_GROUPED_GEMM,
-                   has(c, "moe_grouped_gemm") ? "true" : "false");
-    if (count(c, "make_vocab_size_divisible_by") > 0) {
-        const uint64_t tp = number(c, "tensor_model_parallel_size");
-        set_count(c, "make_vocab_size_divisible_by", KEY_VOCAB_MULTIPLE,
-                  count(c, "make_vocab_size_divisible_by") * (tp > 0 ? tp : 1));
+                   config_flag_given(c, "moe_grouped_gemm") ? "true" : "false");
+    if (config_flag_count(c, "make_vocab_size_divisible_by") > 0) {
+        const uint64_t tp = config_flag_number(c, "tensor_model_parallel_size");
+        config_flag_set(c, "make_vocab_size_divisible_by", KEY_VOCAB_MULTIPLE,
+                        config_flag_count(c, "make_vocab_size_divisible_by")
+                            * (tp > 0 ? tp : 1));
     }
 }
 
@@ -624,11 +372,11 @@ static void dropout(struct config *c)
 static void nemo_world(struct config *c)
 {
     const struct json *devices = config_at(c, "devices");
-    const uint64_t each = number(c, "devices");
-    const uint64_t nodes = number(c, "num_nodes");
+    const uint64_t each = config_flag_number(c, "devices");
+    const uint64_t nodes = config_flag_number(c, "num_nodes");
     if (each > 0) {
-        set_count(c, "devices", KEY_GPUS_PER_NODE, each);
-        set_count(c, "devices", KEY_GPUS, each * (nodes > 0 ? nodes : 1));
+        config_flag_set(c, "devices", KEY_GPUS_PER_NODE, each);
+        config_flag_set(c, "devices", KEY_GPUS, each * (nodes > 0 ? nodes : 1));
     } else if (devices != NULL) {
         c->s->nodes = (uint32_t)(nodes > 0 ? nodes : 1);
         config_note(c, "devices: all GPUs of a node");
@@ -657,7 +405,7 @@ static void nemo_optimizer(struct config *c)
     const struct json *name = config_at(c, "optim_name");
     if (name == NULL)
         return;
-    if (!has(c, "megatron_amp_O2"))
+    if (!config_flag_given(c, "megatron_amp_O2"))
         config_note(c, "without megatron_amp_O2 NeMo keeps fp32 weights under "
                        "autocast: 16-bit ones are assumed");
     for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
@@ -680,7 +428,7 @@ void config_megatron_together(struct config *c)
 {
     config_world(c);
     nemo_world(c);
-    pipeline(c);
+    config_megatron_stages(c);
     states(c);
     nemo_optimizer(c);
     precision(c);
