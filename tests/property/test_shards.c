@@ -67,10 +67,13 @@ struct rises {
 /* Of fp32 weights ZeRO-1 to -3 clone a partition, which stage 0 has not
  * (stage_1_and_2.py, single_partition_of_fp32_groups; stage3.py,
  * fp32_partitioned_groups_flat). */
-static uint64_t fp32_partition(const struct stage_result *a,
-                               const struct stage_result *b)
+static uint64_t fp32_partition(const memplan_report *before,
+                               const memplan_report *r, uint64_t stage)
 {
-    return a->rest.bytes[TERM_MASTER] == 0 ? b->rest.bytes[TERM_MASTER] : 0;
+    return before->run.zero == 0 && r->run.zero > 0
+                   && before->memory.stage[stage].rest.bytes[TERM_MASTER] == 0
+               ? r->memory.stage[stage].rest.bytes[TERM_MASTER]
+               : 0;
 }
 
 /* Stage 2 keeps tensors whole that touch a rank's partition: of few large ones
@@ -107,7 +110,7 @@ static void check_less(const memplan_report *before, const memplan_report *r,
     for (uint64_t k = 0; k < r->memory.n_stages; k++) {
         const struct stage_result *a = &before->memory.stage[k];
         const struct stage_result *b = &r->memory.stage[k];
-        const uint64_t copy = fp32_partition(a, b);
+        const uint64_t copy = fp32_partition(before, r, k);
         const uint64_t some = named(&b->peak, may->term, may->n)
                               + whole_tensors(r, b)
                               + permanent_partition(r, a, b) + copy;
