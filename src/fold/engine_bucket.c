@@ -1,7 +1,8 @@
 /*
  * How gradients fill DeepSpeed's bucket, one after another, in ZeRO-2 and -3,
- * and in ZeRO-1 that reduces beside its only backward: when it is full and reduced, by way of a copy or not, and when a rank's
- * partition is made. Read in DeepSpeed 0.19.8 runtime/zero (stage_1_and_2.py:
+ * and in ZeRO-1 that reduces beside its only backward: when it is full and
+ * reduced, by way of a copy or not, and when a rank's partition is made. Read in
+ * DeepSpeed 0.19.8 runtime/zero (stage_1_and_2.py:
  * reduce_independent_p_g_buckets_and_remove_grads, average_tensor,
  * reduce_ipg_grads, copy_grads_in_partition; stage3.py) and held against it
  * gradient by gradient (tests/oracle/zero.py). [docs/method.md eq. buckets]

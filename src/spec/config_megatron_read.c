@@ -1,6 +1,7 @@
 /*
  * Owns what Megatron-LM's flags mean together: batches, who holds the states,
- * recomputation, kernels; stages are config_megatron_stages.c's. [megatron/training/arguments.py, core_v0.16]
+ * recomputation, kernels; stages are config_megatron_stages.c's.
+ * [megatron/training/arguments.py, core_v0.16]
  */
 #include "spec/config_hf.h"
 #include "spec/config_megatron.h"
