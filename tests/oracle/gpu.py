@@ -9,8 +9,12 @@ for them.  A configuration that runs out of memory becomes an `oom` row.  With -
 request too, in the form that tests/measured/test_cuda_traces.c reads.
 
 usage: gpu.py OUT.jsonl [--gpu NAME] [--only TEXT] [--without OLD.jsonl] [--seconds N] [--traces FOLDER] [--parallel]
-                                                        on a machine with a GPU; NAME is the catalogue's (memplan gpus);
-                                                        --parallel: several at once, and no device_total
+              [--setups LIST.json]                      on a machine with a GPU; NAME is the catalogue's (memplan gpus);
+                                                        --parallel: several at once, and no device_total; --setups: not
+                                                        those below, but those of the list
+       gpu.py LIST.json --draw COUNT --seed N --memplan PROGRAM --gpu NAME
+                                                        draws setups at random, by what the program predicts of them
+                                                        large enough to tell and small enough to run
        gpu.py --dry-run [--memplan PROGRAM]             lists the setups; with the program, what it predicts
        gpu.py OUT.jsonl --device cpu                    a few tiny configurations, to exercise the code: figures are the
                                                         tracker's, there is no reserved
@@ -22,6 +26,7 @@ import json
 import multiprocessing
 import os
 import pathlib
+import random
 import re
 import subprocess
 import sys
@@ -121,6 +126,96 @@ def adapted():
     yield "llama-2-7b", dict(ONE, precision="bf16-amp", seq_len=2048)
 
 
+# What a draw chooses from, beside the models above: the longest sequence, and whether the code has SDPA.
+DECODERS = {
+    "gpt2-medium": 1024, "gpt2-large": 1024, "distilgpt2": 1024, "gpt-neo-1.3b": 2048, "pythia-160m": 2048,
+    "pythia-1b": 2048, "pythia-1.4b": 2048, "pythia-2.8b": 2048, "opt-125m": 2048, "opt-2.7b": 2048, "bloom-1b1": 2048,
+    "bloom-1b7": 2048, "qwen2-0.5b": 4096, "qwen2-1.5b": 4096, "qwen2.5-3b": 4096, "qwen3-1.7b": 4096, "qwen3-4b": 4096,
+    "smollm-135m": 2048, "smollm-1.7b": 2048, "smollm2-1.7b": 4096, "smollm3-3b": 4096, "open-llama-3b": 2048, "gemma-2-2b": 4096,
+    "gemma-3-1b": 4096, "phi-3-mini-4k": 4096, "phi-4-mini": 4096, "olmo-1b": 2048, "olmo-2-1b": 4096,
+    "stablelm-3b-4e1t": 4096, "starcoderbase-1b": 4096, "starcoderbase-3b": 4096, "starcoder2-3b": 4096, "ernie-4.5-0.3b": 4096,
+    "olmoe-1b-7b": 4096, "granite-3.1-1b-a400m": 4096}
+LARGE = {"mistral-7b-v0.3": 4096, "qwen2.5-7b": 4096, "qwen3-8b": 4096, "yi-6b": 4096, "gemma-7b": 4096, "pythia-6.9b": 2048,
+         "opt-6.7b": 2048, "falcon-7b": 2048, "gpt-j-6b": 2048, "internlm3-8b": 4096, "olmo-2-7b": 4096, "starcoder2-7b": 4096,
+         "llama-2-13b": 4096, "phi-4": 4096, "qwen2.5-14b": 4096}
+OTHERS = {"roberta-large": 512, "xlm-roberta-base": 512, "bert-large": 512, "distilbert-base-uncased": 512, "bart-large": 1024,
+          "t5-small": 512, "flan-t5-large": 512, "mt5-large": 512, "vit-base-patch16-224-in21k": 0, "vit-huge-patch14-224-in21k": 0}
+WRITTEN_OUT = ("bloom", "gpt-neo-", "gemma-2-", "t5", "flan-t5", "mt5", "gpt-j")  # no SDPA, or none that is flash
+LINEAR = {"mistral-7b-v0.3", "qwen2.5-7b", "qwen3-8b", "yi-6b", "qwen3-4b", "qwen2.5-3b", "smollm2-1.7b", "internlm3-8b", "llama-2-13b",
+          "qwen2.5-14b"}
+
+
+def draw_one(rng):
+    engine = rng.choices(("none", "fsdp2", "fsdp", "ddp", "deepspeed", "adapters"), (50, 14, 7, 5, 14, 10))[0]
+    lengths = {"none": DECODERS | OTHERS, "adapters": {k: v for k, v in (DECODERS | LARGE).items() if k in LINEAR},
+               "ddp": DECODERS}.get(engine, DECODERS | LARGE)
+    model = rng.choice(sorted(lengths))
+    keys = dict(ONE, precision=rng.choice(("bf16", "bf16", "bf16-amp", "bf16-amp", "fp32")), micro_batch=rng.choice((1, 2, 3, 4, 8, 16)),
+                optimizer_impl=rng.choice(("fused", "foreach", "loop")))
+    lengths = [n for n in (128, 256, 500, 512, 1000, 1024, 2048, 3000, 4096) if n <= lengths[model]]
+    keys["seq_len"] = rng.choice(lengths[-4:] or [0])
+    if not keys["seq_len"]:
+        del keys["seq_len"]
+    if model.startswith(WRITTEN_OUT) or rng.random() < 0.1:
+        keys["attention"] = "eager"
+    elif keys["precision"] == "fp32" or model.startswith("falcon"):
+        keys["attention"] = "sdpa"
+    if rng.random() < 0.4:
+        keys["recompute"] = "full"
+        if engine == "none" and rng.random() < 0.3:
+            keys["recompute_reentrant"] = True
+    keys["grad_accum"] = rng.choice((1, 1, 2, 3))
+    if engine == "none":
+        draw_alone(rng, keys)
+    elif engine == "adapters":
+        keys.update(LORA, lora_rank=rng.choice((8, 16, 64)), lora_dtype=rng.choice(("fp32", "bf16")), base_dtype=rng.choice(("bf16", "nf4", "int8")),
+                    attention="flash", micro_batch=rng.choice((1, 2, 4)), seq_len=rng.choice((512, 1024, 2048)),
+                    lora_targets=rng.choice(("all-linear", "q,v", "q,k,v,o")), lora_dropout=rng.choice((0.0, 0.1)))
+    else:
+        keys.update(MANY if engine != "deepspeed" else ZERO, gpus=rng.choice((2, 4, 8, 16, 32, 64)), seq_len=keys["seq_len"],
+                    micro_batch=rng.choice((1, 2, 4)), optimizer_impl=keys["optimizer_impl"], attention=keys["attention"] if
+                    keys["attention"] == "eager" or model.startswith("falcon") else "flash")
+        keys.pop("recompute_reentrant", None)
+        if engine == "deepspeed":
+            keys.update(zero=rng.choice((1, 2, 3)), optimizer_impl="fused")
+        elif engine == "ddp":
+            keys.update(framework="hf", precision=rng.choice(("bf16", "bf16-amp")))
+            del keys["engine"]
+        else:
+            keys.update(engine=engine, **(dict(reduce_dtype="fp32") if engine == "fsdp2" and rng.random() < 0.5 else {}))
+    return model, {k: v for k, v in keys.items() if (k, v) not in (("grad_accum", 1), ("lora_dropout", 0.0))}
+
+
+def draw_alone(rng, keys):
+    if rng.random() < 0.2:
+        keys["clip_grad"] = False
+    if rng.random() < 0.15:
+        keys["allocator"] = "expandable"
+    optimizer = rng.choices(("adamw", "sgd", "momentum", "adafactor", "adam8bit", "lion8bit", "paged-adam8bit"), (60, 5, 10, 10, 5, 5, 5))[0]
+    if optimizer != "adamw":
+        keys["optimizer"] = optimizer
+    if optimizer == "sgd" and keys["optimizer_impl"] == "loop":
+        keys["optimizer_impl"] = "foreach"
+    if "8bit" in optimizer:
+        keys["embedding_states"] = "8bit"  # as adapted() below
+    if "8bit" in optimizer or optimizer == "adafactor":
+        del keys["optimizer_impl"]
+
+
+def draw(count, seed, program, gpu):
+    """[{model, setup}]: predicted to need 1.5 to 60 GiB of the card."""
+    rng, found, names = random.Random(seed), [], set()
+    while len(found) < count:
+        model, keys = draw_one(rng)
+        said = asked(program, model, dict(keys, gpu=gpu))
+        if isinstance(said, str):
+            print(name_of(model, keys), said)
+        elif 1.5 < said["peak_reserved"] / 2**30 < 60 and name_of(model, keys) not in names:
+            names.add(name_of(model, keys))
+            found.append(dict(model=model, setup=keys))
+    return found
+
+
 def setups():
     """(model, keys of memplan); the rest is the framework's default."""
     for some in (plain, sharded, adapted, families):
@@ -171,8 +266,9 @@ def name_of(model, keys):
 
 # ---- one configuration, in a process of its own ----
 
-AUTO = dict(bert="AutoModelForMaskedLM", roberta="AutoModelForMaskedLM", t5="AutoModelForSeq2SeqLM",
-            vit="AutoModelForImageClassification")
+AUTO = dict(bert="AutoModelForMaskedLM", roberta="AutoModelForMaskedLM", distilbert="AutoModelForMaskedLM",
+            t5="AutoModelForSeq2SeqLM", mt5="AutoModelForSeq2SeqLM", bart="AutoModelForSeq2SeqLM",
+            vit="AutoModelForImageClassification") | {"xlm-roberta": "AutoModelForMaskedLM"}
 
 
 def model_of(torch, model, keys):
@@ -183,7 +279,7 @@ def model_of(torch, model, keys):
     config.use_cache = False
     name = "eager" if keys["attention"] == "eager" else "sdpa"
     kind = getattr(transformers, AUTO.get(config.model_type, "AutoModelForCausalLM"))
-    if config.model_type == "t5":
+    if config.model_type in ("t5", "mt5"):
         config.decoder_start_token_id = config.pad_token_id = 0
     with torch.device("meta"):
         net = kind.from_config(config, dtype=stored, attn_implementation=name)
@@ -539,12 +635,18 @@ def about(where, given):
     return given or NAMES[found[-1]], f"{versions}, CUDA {torch.version.cuda}, {device}"
 
 
-def predict(program, model, keys):
+def asked(program, model, keys):
+    """What the program predicts of memory, or what it says is wrong."""
     options = [part for k, v in keys.items() for part in (f"--{k.replace('_', '-')}", str(v).lower())]
     done = subprocess.run([program, model, *options, "--json"], capture_output=True, text=True)
-    if done.returncode:
-        return done.stderr.strip().splitlines()[0]
-    return "{:.2f} GiB".format(json.loads(done.stdout)["memory"]["peak_allocated"] / 2**30)
+    if done.stdout:
+        return json.loads(done.stdout)["memory"]
+    return done.stderr.strip().splitlines()[0]
+
+
+def predict(program, model, keys):
+    said = asked(program, model, keys)
+    return said if isinstance(said, str) else "{:.2f} GiB".format(said["peak_allocated"] / 2**30)
 
 
 def record_traces(folder):
@@ -557,15 +659,22 @@ def record_traces(folder):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("out", nargs="?")
-    for option in ("gpu", "only", "memplan", "traces", "without"):
+    for option in ("gpu", "only", "memplan", "traces", "without", "setups"):
         parser.add_argument("--" + option, default="")
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--seconds", type=float, default=1e9)
+    parser.add_argument("--draw", type=int)
+    parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--dry-run", action="store_true")
     parser.add_argument("--parallel", action="store_true")
     given = parser.parse_args()
+    if given.draw:
+        found = draw(given.draw, given.seed, given.memplan, given.gpu)
+        pathlib.Path(given.out).write_text("[\n" + ",\n".join(json.dumps(f) for f in found) + "\n]\n")
+        return
+    chosen = [(f["model"], f["setup"]) for f in json.loads(pathlib.Path(given.setups).read_text())] if given.setups else setups()
     there = pathlib.Path(given.without).read_text() if given.without else ""
-    todo = [(m, k) for m, k in (tiny() if given.device == "cpu" else setups())
+    todo = [(m, k) for m, k in (tiny() if given.device == "cpu" else chosen)
             if given.only in name_of(m, k) and f'"{name_of(m, k)}-peak_allocated"' not in there]
     if given.dry_run:
         for model, keys in todo:
