@@ -1,6 +1,6 @@
 /*
  * Kernels of a layer and the bytes that they move, products and attention
- * aside, against what PyTorch starts (tests/oracle/kernels.py): forward and
+ * aside, against what PyTorch starts (tests/oracle/kernel_moves.py): forward and
  * backward of 19 families, in 16 bits and under autocast.
  */
 #include <math.h>

@@ -202,17 +202,20 @@ def draw_alone(rng, keys):
         del keys["optimizer_impl"]
 
 
+PREDICTED = ("peak_allocated", "steady_allocated", "peak_reserved")
+
+
 def draw(count, seed, program, gpu):
-    """[{model, setup}]: predicted to need 1.5 to 60 GiB of the card."""
+    """[{model, setup, predicted}]: to need 1.5 to 60 GiB of the card."""
     rng, found, names = random.Random(seed), [], set()
     while len(found) < count:
         model, keys = draw_one(rng)
-        said = asked(program, model, dict(keys, gpu=gpu))
+        said = asked(program, model, setup_of(keys, gpu))
         if isinstance(said, str):
             print(name_of(model, keys), said)
         elif 1.5 < said["peak_reserved"] / 2**30 < 60 and name_of(model, keys) not in names:
             names.add(name_of(model, keys))
-            found.append(dict(model=model, setup=keys))
+            found.append(dict(model=model, setup=keys, predicted={k: said[k] for k in PREDICTED}))
     return found
 
 
@@ -541,10 +544,14 @@ def steps(torch, net, inputs, keys, where, watch, count=3):
 # ---- all of them ----
 
 
-def rows_of(model, keys, gpu, versions, result):
+def setup_of(keys, gpu):
     more = dict(use_orig_params=True) if keys.get("engine") == "fsdp" else {}  # as fsdp1() has it
+    return dict(keys, gpu=gpu, **more)
+
+
+def rows_of(model, keys, gpu, versions, result):
     base = dict(source=f"memplan tests/oracle/gpu.py, {versions}", group="oracle-gpu", tier="A",
-                model=TINY.get(model, model), setup=dict(keys, gpu=gpu, **more))
+                model=TINY.get(model, model), setup=setup_of(keys, gpu))
     name = name_of(model, keys)
     if "oom" in result:
         return [dict(id=name, kind="oom", **base, measured=dict(fits=False))]
@@ -589,8 +596,10 @@ class Child:
         return found
 
 
-def room_of(model, keys):
+def room_of(model, keys, predicted):
     """About what share of an 80 GB card a configuration may need: several run at once, and none may press another."""
+    if predicted:  # and half as much again, for what it did not know
+        return min(1.0, (predicted["peak_reserved"] * 1.5 + 2**30) / 80e9)
     size = re.search(r"([0-9.]+)b(-|$)", model)
     if not size or float(size[1]) < 2.5:
         return 0.25
@@ -599,21 +608,25 @@ def room_of(model, keys):
 
 def results(todo, given):
     """(model, keys, result), several at a time where no row is of the whole device's memory."""
-    end, running, todo = time.monotonic() + given.seconds, [], list(todo)
+    end, running, todo, done, failed = time.monotonic() + given.seconds, [], list(todo), 0, 0
     while todo or running:
-        free = 1.0 - sum(room_of(c.model, c.keys) for c in running)
+        if failed > 5 and failed == done:
+            sys.exit("nothing runs")
+        free = 1.0 - sum(c.room for c in running)
         fits = next((t for t in todo if room_of(*t) <= free and (given.parallel or not running)), None)
-        if fits and time.monotonic() < end:
+        if fits and time.monotonic() < end and len(running) < os.cpu_count():
             todo.remove(fits)
-            running.append(Child(*fits, given.device))
+            running.append(Child(*fits[:2], given.device))
+            running[-1].room = room_of(*fits)
             continue
         if not running:
-            print("no time for", *[name_of(*t) for t in todo], sep="\n  ")
+            print("no time for", *[name_of(*t[:2]) for t in todo], sep="\n  ")
             return
         for c in list(running):
             found = c.result(0.05)
             if found:
                 running.remove(c)
+                done, failed = done + 1, failed + ("error" in found)
                 if given.parallel:
                     found.pop("device_total", None)
                 print(name_of(c.model, c.keys), found.get("peak_allocated", found), f"{time.monotonic() - c.start:.1f} s", flush=True)
@@ -672,12 +685,13 @@ def main():
         found = draw(given.draw, given.seed, given.memplan, given.gpu)
         pathlib.Path(given.out).write_text("[\n" + ",\n".join(json.dumps(f) for f in found) + "\n]\n")
         return
-    chosen = [(f["model"], f["setup"]) for f in json.loads(pathlib.Path(given.setups).read_text())] if given.setups else setups()
+    drawn = json.loads(pathlib.Path(given.setups).read_text()) if given.setups else []
+    chosen = [(f["model"], f["setup"], f["predicted"]) for f in drawn] or [(*s, None) for s in setups()]
     there = pathlib.Path(given.without).read_text() if given.without else ""
-    todo = [(m, k) for m, k in (tiny() if given.device == "cpu" else chosen)
+    todo = [(m, k, p) for m, k, p in ([(*s, None) for s in tiny()] if given.device == "cpu" else chosen)
             if given.only in name_of(m, k) and f'"{name_of(m, k)}-peak_allocated"' not in there]
     if given.dry_run:
-        for model, keys in todo:
+        for model, keys, _ in todo:
             print(name_of(model, keys), json.dumps(keys), predict(given.memplan, model, keys) if given.memplan else "")
         print(len(todo), "configurations")
         return

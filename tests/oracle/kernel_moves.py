@@ -4,7 +4,7 @@ Fake CUDA tensors, SDPA's flash kernel, no dropout; operations of aten that comp
 layers less two.  Products and attention are counted apart.  An operation is a kernel, but these: a slice's gradient is
 zeros and a copy, native norms' gradients are two kernels, a linear's bias is part of its product.
 
-usage: kernels.py FILE
+usage: kernel_moves.py FILE
 """
 import collections
 import json
