@@ -598,8 +598,8 @@ class Child:
 
 def room_of(model, keys, predicted):
     """About what share of an 80 GB card a configuration may need: several run at once, and none may press another."""
-    if predicted:  # and half as much again, for what it did not know
-        return min(1.0, (predicted["peak_reserved"] * 1.5 + 2**30) / 80e9)
+    if predicted:  # and a fifth more, for what it does not know
+        return min(1.0, (predicted["peak_reserved"] * 1.2 + 2**30) / 80e9)
     size = re.search(r"([0-9.]+)b(-|$)", model)
     if not size or float(size[1]) < 2.5:
         return 0.25
