@@ -739,7 +739,8 @@ static void add_block(struct tracer *r, uint32_t position)
     uint64_t trained = 0, frozen = 0;
     for (uint32_t i = 0; i < b->tensor_count; i++) {
         const struct tensor *t = &s->p->tensor[b->tensor_first + i];
-        if (t->role != ROLE_PARAM || (t->tied && b->kind == BLOCK_HEAD && both))
+        if (t->role != ROLE_PARAM || t->again
+            || (t->tied && b->kind == BLOCK_HEAD && both))
             continue;
         /* in proportion: bytes where an element has no one size */
         const bool mixed = t->trainable && states_mixed_bytes(&s->sum) != 0;

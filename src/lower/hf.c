@@ -140,6 +140,8 @@ tensor_id hf_words(struct builder *b)
                                               .out = b->h,
                                               .group = PG_EMBED,
                                               .lora = LORA_NAMELESS });
+    if (m->family == FAM_GPT_BIGCODE) /* whether or not a kernel reads it */
+        (void)hf_causal_buffer(b);
     if (m->token_types > 0)
         x = add_token_types(b, x);
     if (m->position == POS_LEARNED)

@@ -19,8 +19,6 @@ tensor_id hf_layer(struct builder *b, const struct layer_kind *kind,
  * that of the tensors. */
 enum hf_table {
     HF_POSITIONS, /* position ids */
-    HF_TRIANGLE,  /* GPT-Neo's causal buffer */
-    HF_SINCOS,    /* GPT-J's rotary buffer */
     HF_SHARED_FIRST,
     HF_COS = HF_SHARED_FIRST,
     HF_SIN,
@@ -41,6 +39,11 @@ enum hf_table {
     HF_IMAGE_MASK, /* where a text has an image */
     HF_TABLE_COUNT
 };
+
+/* Buffers that a class registers: at rest too, whatever the kernel needs.
+ * [positions, positions] of the longest sequence, and GPT-J's sines. */
+tensor_id hf_causal_buffer(struct builder *b);
+tensor_id hf_sincos_buffer(struct builder *b);
 
 /* All of them, before the first block. */
 void hf_make_tables(struct builder *b);
@@ -191,6 +194,7 @@ struct hf_qkv {
     tensor_id fused;   /* q, k and v side by side; TENSOR_NONE */
     enum dtype hidden; /* of attention's input: Falcon's softmax takes it */
     tensor_id mask;    /* of this layer alone; TENSOR_NONE: the model's */
+    tensor_id causal;  /* GPT-Neo's buffer */
 };
 
 /* [b, heads, s/cp, d] */

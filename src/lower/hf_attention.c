@@ -500,6 +500,8 @@ tensor_id hf_attention(struct builder *b, tensor_id x)
     if (b->spec->merge > 0)
         return output_of(b, hf_window_attention(b, x));
     o.mask = TENSOR_NONE;
+    if (b->spec->family == FAM_GPT_NEO)
+        o.causal = hf_causal_buffer(b);
     if (build_is_latent(b)) {
         hf_latent(b, x, &o);
     } else {

@@ -176,7 +176,7 @@ static void rope_gptj(struct builder *b, struct hf_qkv *qkv)
     const struct dim r = rotated_dim(b);
     const struct shape rows = SHAPE(b->sq, r);
     const struct shape half = SHAPE(b->sq, half_of(r));
-    const tensor_id buffer = hf_table(b, HF_SINCOS);
+    const tensor_id buffer = hf_sincos_buffer(b);
     const tensor_id table = build_copy(b, "embed_positions", buffer);
     tensor_id sincos =
         build_index(b, "sincos", table, hf_table(b, HF_POSITIONS), &rows);

@@ -75,7 +75,7 @@ static tensor_id gpt_neo_biased(struct builder *b, const struct hf_qkv *o,
                                 tensor_id scores)
 {
     const tensor_id mask = hf_mask(b, o);
-    scores = build_where(b, "causal", hf_table(b, HF_TRIANGLE), scores);
+    scores = build_where(b, "causal", o->causal, scores);
     return build_add(b, "masked", scores, mask);
 }
 

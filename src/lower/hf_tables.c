@@ -98,9 +98,6 @@ static bool has_table(const struct builder *b, enum hf_table which)
         return (m->position == POS_LEARNED && m->image == 0
                 && m->family != FAM_BART && m->mel_bins == 0)
                || m->family == FAM_GPTJ || run_cuts_sequences(b->run);
-    case HF_TRIANGLE:
-        return m->family == FAM_GPT_NEO && hf_kernel(b) == ATTN_EAGER;
-    case HF_SINCOS: return m->family == FAM_GPTJ;
     case HF_COS:
         return rope && (!m->two_ropes || m->sliding_layers < m->layers);
     case HF_SIN: /* complex numbers hold both */
@@ -202,23 +199,34 @@ struct dim hf_position_rows(const struct builder *b)
     return family == FAM_OPT || family == FAM_ROBERTA ? b->t : b->sq;
 }
 
+static struct dim most_positions(const struct builder *b)
+{
+    return DIM("positions", max_u64(b->spec->max_positions, b->s.n));
+}
+
+tensor_id hf_causal_buffer(struct builder *b)
+{
+    const struct shape square = SHAPE(most_positions(b), most_positions(b));
+    return build_buffer(b, "causal buffer", DT_BOOL, &square);
+}
+
+tensor_id hf_sincos_buffer(struct builder *b)
+{
+    const struct shape table =
+        SHAPE(most_positions(b), DIM("r", b->spec->rotary_dim));
+    return build_buffer(b, "embed_positions", DT_FP32, &table);
+}
+
 static void make_inputs(struct builder *b)
 {
     const struct spec *m = b->spec;
-    const struct dim max = DIM("positions", max_u64(m->max_positions, b->s.n));
     const struct shape rows = SHAPE(hf_position_rows(b));
-    const struct shape square = SHAPE(max, max);
-    const struct shape table = SHAPE(max, DIM("r", m->rotary_dim));
     if (has_table(b, HF_POSITIONS))
         build_input(b,
                     m->family == FAM_BERT || m->family == FAM_DISTILBERT
                         ? "position buffer"
                         : "position_ids",
                     DT_INT64, &rows);
-    if (has_table(b, HF_TRIANGLE))
-        build_input(b, "causal buffer", DT_BOOL, &square);
-    if (has_table(b, HF_SINCOS))
-        build_input(b, "embed_positions", DT_FP32, &table);
     if (m->mel_bins > 0)
         hf_audio_input(b);
     else if (m->classes > 0)

@@ -6,8 +6,8 @@ set(marker "<!-- from here on: memplan score --format markdown -->\n")
 execute_process(
     COMMAND "${PROGRAM}" score --format markdown
             "${ROWS}/memory.jsonl" "${ROWS}/memory-zero.jsonl"
-            "${ROWS}/memory-gpu.jsonl" "${ROWS}/memory-fms.jsonl"
-            "${ROWS}/fits.jsonl" "${ROWS}/throughput.jsonl"
+            "${ROWS}/memory-gpu.jsonl" "${ROWS}/memory-drawn.jsonl"
+            "${ROWS}/memory-fms.jsonl" "${ROWS}/fits.jsonl" "${ROWS}/throughput.jsonl"
             "${ROWS}/throughput-vtrain.jsonl"
             "${ROWS}/peers.jsonl" "${ROWS}/remarks.jsonl"
     OUTPUT_VARIABLE said COMMAND_ERROR_IS_FATAL ANY)

@@ -43,6 +43,7 @@ static int read_all(void **state)
     read_rows("memory");
     read_rows("memory-zero");
     read_rows("memory-gpu");
+    read_rows("memory-drawn");
     read_rows("memory-fms");
     read_rows("fits");
     read_rows("throughput");

@@ -289,6 +289,9 @@ def model_of(torch, model, keys):
         if "base_dtype" in keys:
             import adapters
             net = adapters.wrap(net, setting_of(keys))
+            if keys["lora_dtype"] == "bf16":  # PEFT leaves what is on the meta device, or over 4 and 8 bits, in fp32
+                for p in net.parameters():
+                    p.data = p.data.bfloat16() if p.requires_grad else p.data
     if keys.get("recompute") == "full":
         net.gradient_checkpointing_enable(dict(use_reentrant=keys.get("recompute_reentrant", False)))
     return net.train(), config
@@ -320,7 +323,7 @@ def measure_one(model, keys, where, trace=None):
     watch = Watch(torch, where)
     with watch.following():
         rank = wrap(torch, net, keys, where)
-        if where != "cpu":
+        if where != "cpu" and keys["framework"] != "deepspeed":
             torch.cuda.empty_cache()  # of weights that were whole before they were cut or packed, of tied ones that were two
         if trace:
             torch.cuda.memory._record_memory_history(context=None, max_entries=10**7)
@@ -445,6 +448,8 @@ def wrap(torch, net, keys, where):
     if engine == "fsdp":
         return fsdp1(torch, net, layers)
     if engine == "deepspeed":
+        if where != "cpu":
+            torch.cuda.empty_cache()  # of tied weights that were two; what its start leaves stays
         return deepspeed_engine(torch, net, keys)
     if keys["gpus"] > 1 and engine != "fsdp2":
         def reduced(_, bucket):
@@ -545,7 +550,12 @@ def steps(torch, net, inputs, keys, where, watch, count=3):
 
 
 def setup_of(keys, gpu):
-    more = dict(use_orig_params=True) if keys.get("engine") == "fsdp" else {}  # as fsdp1() has it
+    """With what the code below does and a draw does not say."""
+    more = dict(use_orig_params=True) if keys.get("engine") == "fsdp" else {}
+    if keys.get("engine") == "fsdp" and keys.get("grad_accum", 1) > 1:
+        more["grad_sync"] = "last"
+    if keys.get("base_dtype", "bf16") != "bf16":
+        more["kbit_cast"] = "all"
     return dict(keys, gpu=gpu, **more)
 
 
