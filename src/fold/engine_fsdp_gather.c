@@ -131,8 +131,9 @@ static bool prefetches(const struct stage *s, uint32_t position, bool later)
     /* adapters, units of their own, come first: the layer before is fetched by
        the first of them, at the end (peft/utils/other.py,
        fsdp_auto_wrap_policy) */
-    const bool adapters =
-        s->run->engine == ENGINE_FSDP && s->run->lora_rank > 0 && !head;
+    const bool adapters = s->run->engine == ENGINE_FSDP && s->run->lora_rank > 0
+                          && !head
+                          && s->states[stage_block(s, position)].elems > 0;
     return position > 0 && !adapters
            && (!head || !after_loss
                || engine_gradients_begun(s, position, later));

@@ -64,6 +64,8 @@ static uint64_t loop_elems(const struct stage *s, uint64_t own, uint64_t size)
     case SHARDING_FLAT: return flat;
     case SHARDING_TENSOR:
     case SHARDING_ROWS:
+        if (run->engine == ENGINE_FSDP && !run_adapts(run))
+            return s->sum.loop.most; /* fsdp_flat_loop */
         return run->engine == ENGINE_DEEPSPEED
                    ? flat
                    : div_up(s->sum.loop.most, run->shard);

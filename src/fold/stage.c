@@ -87,7 +87,7 @@ static void stage_prefix(struct stage *s)
             if (stage_group_first(s, i) == i) {
                 sum.checkpoints +=
                     w->checkpoint - (stage_offloads(s) ? w->input : 0);
-                sum.inputs += w->input;
+                sum.hooked += stage_hooks_hold(s, i) ? w->input : 0;
             }
             /* inside a group the inputs come back too */
             sum.regrown +=
@@ -462,6 +462,7 @@ void stage_init(struct stage *s, struct memory_fold *f, uint64_t index,
             max_u64(s->global_buffer_bytes, b->global_buffer_bytes);
     }
     fsdp_fullest_rank(s);
+    fsdp_flat_loop(s);
     zero_layout(s);
     if (run->engine == ENGINE_DEEPSPEED && run->zero == 3)
         zero3_layout(s);

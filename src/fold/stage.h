@@ -13,7 +13,7 @@
 struct prefix {
     uint64_t kept_layers; /* kept by layers that are not recomputed */
     uint64_t checkpoints; /* inputs kept by recomputed groups */
-    uint64_t inputs;      /* of these, what the layer below handed up */
+    uint64_t hooked;      /* of these, what stage_hooks_hold() */
     uint64_t regrown;     /* what recomputed layers keep once recomputed */
     uint64_t lingers;     /* to the end of forward: autocast's copies */
     uint64_t past;        /* of these, to the end of backward */
@@ -284,8 +284,11 @@ uint64_t stage_frames(const struct stage *s, uint32_t position);
 /* Of FSDP version 1: reentrant checkpoints are around its units, as where
  * transformers' Trainer asks the model for them. */
 bool stage_checkpoints_units(const struct stage *s);
-/* In a backward at a position: bytes of the inputs of checkpoints above that
- * hooks of FSDP version 1 hold, and of their gradients. */
+/* Hooks of FSDP version 1 hold the input of the checkpoint at a position, and
+ * its gradient, to the end of backward. */
+bool stage_hooks_hold(const struct stage *s, uint32_t position);
+/* In a backward at a position: bytes of such inputs above, and of their
+ * gradients but for that which it begins with. */
 uint64_t stage_hooked_inputs(const struct stage *s, uint32_t position);
 uint64_t stage_hooked_gradients(const struct stage *s, uint32_t position);
 /* The same of what the model's forward holds to its end, in the head's block;
@@ -527,10 +530,13 @@ void offload_disk(struct disk_bytes *d, const struct stage *s);
 /* What of the stage lies beside its GPU; no sums of a node. */
 void fold_offload(struct offload_result *o, const struct stage *s);
 
-/* ---- engine_fsdp.c, engine_fsdp_reduce.c, engine_flat.c ---- */
+/* ---- engine_fsdp.c, engine_fsdp_reduce.c, engine_flat.c,
+ * engine_flat_loop.c ---- */
 
 /* Sets what the rank with the most of it updates. */
 void fsdp_fullest_rank(struct stage *s);
+/* Sets what a loop over version 1's pieces of parameters holds, in elements. */
+void fsdp_flat_loop(struct stage *s);
 /* A wrapped module; what is not belongs to the root. */
 bool fsdp_is_unit(const struct stage *s, uint32_t position);
 

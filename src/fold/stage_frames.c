@@ -152,15 +152,19 @@ bool stage_checkpoints_units(const struct stage *s)
  * another, and the leaf its gradient. Adapters are units of their own inside
  * (peft/utils/other.py, fsdp_auto_wrap_policy). Counted by
  * tests/oracle/fsdp_hooks.py. */
-static bool hooks_hold(const struct stage *s)
+bool stage_hooks_hold(const struct stage *s, uint32_t position)
 {
-    return stage_checkpoints_units(s) && s->run->lora_rank > 0;
+    const uint32_t b = stage_block(s, position);
+    const tensor_id input = s->p->block[b].input;
+    return stage_checkpoints_units(s)
+           && (s->run->lora_rank > 0 || s->states[b].elems == 0)
+           && input != TENSOR_NONE && s->p->tensor[input].needs_grad;
 }
 
 /* Of checkpoints from a position on. */
-static uint64_t inputs_from(const struct stage *s, uint32_t position)
+static uint64_t hooked_from(const struct stage *s, uint32_t position)
 {
-    return s->before[s->n].inputs - s->before[position].inputs;
+    return s->before[s->n].hooked - s->before[position].hooked;
 }
 
 static uint32_t after(const struct stage *s, uint32_t position)
@@ -171,12 +175,12 @@ static uint32_t after(const struct stage *s, uint32_t position)
 
 uint64_t stage_hooked_inputs(const struct stage *s, uint32_t position)
 {
-    return hooks_hold(s) ? inputs_from(s, after(s, position)) : 0;
+    return hooked_from(s, after(s, position));
 }
 
 /* That of the checkpoint right above is what this backward begins with. */
 uint64_t stage_hooked_gradients(const struct stage *s, uint32_t position)
 {
     const uint32_t above = after(s, position);
-    return hooks_hold(s) && above < s->n ? inputs_from(s, after(s, above)) : 0;
+    return above < s->n ? hooked_from(s, after(s, above)) : 0;
 }

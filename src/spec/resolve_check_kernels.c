@@ -246,7 +246,7 @@ void resolve_check_recompute(const struct run *r, const struct spec *s,
         && r->recompute != RECOMP_FULL)
         resolve_pointless(d, KEY_RECOMPUTE_REENTRANT, "recompute 'full'",
                           "add --recompute full");
-    if (r->recompute_in_unit
+    if (r->given[KEY_RECOMPUTE_IN_UNIT]
         && (r->engine != ENGINE_FSDP || !r->recompute_reentrant))
         resolve_pointless(d, KEY_RECOMPUTE_IN_UNIT,
                           "engine 'fsdp' and recompute_reentrant",

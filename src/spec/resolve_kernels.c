@@ -61,6 +61,24 @@ static bool default_reentrant(const struct run *r)
            || r->impl == IMPL_PAPER;
 }
 
+/* Of FSDP 1: transformers' layers are checkpoints themselves since 4.53
+ * (modeling_layers.py, GradientCheckpointingLayer), before, the model's loop put
+ * them around what FSDP had made of a layer. */
+static void resolve_in_unit(struct run *r)
+{
+    const bool said = r->given[KEY_RECOMPUTE_IN_UNIT];
+    const bool matters = r->engine == ENGINE_FSDP && run_is_hf(r)
+                         && r->recompute == RECOMP_FULL
+                         && r->recompute_reentrant;
+    if (!said && !matters)
+        return;
+    r->recompute_in_unit = resolve_bool(r, KEY_RECOMPUTE_IN_UNIT, true);
+    if (!said)
+        resolve_assume(r, KEY_RECOMPUTE_IN_UNIT,
+                       "checkpoints inside of FSDP's units, as transformers "
+                       "has them since 4.53 (--recompute-in-unit)");
+}
+
 void resolve_recompute(struct run *r)
 {
     enum recompute mode =
@@ -70,8 +88,7 @@ void resolve_recompute(struct run *r)
     if (r->recompute == RECOMP_FULL || r->given[KEY_RECOMPUTE_REENTRANT])
         r->recompute_reentrant =
             resolve_bool(r, KEY_RECOMPUTE_REENTRANT, r->recompute_reentrant);
-    if (r->given[KEY_RECOMPUTE_IN_UNIT])
-        r->recompute_in_unit = resolve_bool(r, KEY_RECOMPUTE_IN_UNIT, false);
+    resolve_in_unit(r);
     if (r->recompute == RECOMP_NONE) {
         resolve_assume(r, KEY_RECOMPUTE,
                        "no activation recomputation (--recompute)");

@@ -573,7 +573,7 @@ struct run {
     uint64_t recompute_granularity; /* layers per checkpoint */
     uint64_t recompute_every; /* of so many layers of a stage the last one */
     bool recompute_reentrant; /* its frame holds the result made again */
-    bool recompute_in_unit;   /* FSDP 1: fsdp_qlora's, not the Trainer's */
+    bool recompute_in_unit;   /* FSDP 1, reentrant: not around its units */
     enum attention attention;
     enum attention_kernel attention_kernel; /* of flash: how fast it is */
     enum loss loss;

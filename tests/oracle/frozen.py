@@ -64,18 +64,33 @@ def freeze(run, model):
             module.requires_grad_(False)
 
 
+def shards_of(run, model):
+    """By parameter, in the model's order: elements before it in its unit's flat parameter, and those of a shard of that."""
+    units = [m for m in model.modules() if isinstance(m, UNITS[run.units])]
+    inside = {id(p): unit for unit in units for p in unit.parameters()}
+    sizes, places = {}, []
+    for p in model.parameters():
+        unit = id(inside.get(id(p)))
+        places.append((p, unit, sizes.get(unit, 0)))
+        sizes[unit] = sizes.get(unit, 0) + p.numel()
+    return [(p, at, -(-sizes[unit] // run.gpus)) for p, unit, at in places]
+
+
 def fullest_rank(run, model):
-    """A flat parameter is cut where its shards end, whatever lies there: some ranks have moments of the root, some none."""
-    inside = {id(p) for m in model.modules() if isinstance(m, UNITS[run.units]) for p in m.parameters()}
-    root = [p for p in model.parameters() if id(p) not in inside]
-    share = -(-sum(p.numel() for p in root) // run.gpus)
-    trained, start = [0] * run.gpus, 0
-    for p in root:
-        for rank in range(run.gpus):
-            if p.requires_grad:
-                trained[rank] += max(0, min(start + p.numel(), (rank + 1) * share) - max(start, rank * share))
-        start += p.numel()
-    return trained.index(max(trained))
+    """A flat parameter is cut where its shards end, whatever lies there: some ranks have moments of the root, some none.  Of
+    those that have most, a loop is fullest on the one with the largest pieces of parameters that follow one another."""
+    ranks = run.shard_degree or run.gpus
+    run = dataclasses.replace(run, gpus=ranks)
+
+    def fullness(rank):
+        trained = most = before = 0
+        for p, at, size in shards_of(run, model):
+            piece = max(0, min(at + p.numel(), (rank + 1) * size) - max(at, rank * size))
+            if p.requires_grad and piece:
+                trained, most, before = trained + piece, max(most, 2 * piece + before), piece
+        return trained, most if run.optimizer_impl == "loop" and run.orig else 0
+
+    return max(range(ranks), key=fullness)
 
 
 class Frozen(whole.Whole):
@@ -198,6 +213,17 @@ def runs(_):
         yield Run(**base, freeze="embed", layers=2, tied=True)
         yield Run(**base, freeze="embed", layers=2, grad_accum=2, grad_sync="last")
         yield Run(**base, freeze="embed", grad_accum=2)
+    for orig in (True, False):
+        base = dict(plain, gpus=8, orig=orig, optimizer_impl="loop")
+        yield Run(**base)
+        yield Run(**base, zero=2, recompute="full")
+        yield Run(**base, freeze="embed,norm,head", layers=2)
+        yield Run(**base, tied=True)
+        yield Run(**base, shard_degree=2)
+        yield Run(**base, units="embedding")
+    yield Run(**plain, gpus=8, optimizer_impl="loop", freeze="embed", layers=2)
+    yield Run(**plain, gpus=8, optimizer_impl="loop", freeze="head")
+    yield Run(model="llava", gpus=8, freeze="vision", optimizer_impl="loop", **plain)
     yield Run(gpus=64, precision="fp32", freeze="embed", layers=2)
     yield Run(gpus=64, precision="bf16-mixed", optimizer_impl="fused", freeze="embed,head", layers=1)
 

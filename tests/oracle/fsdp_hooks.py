@@ -1,9 +1,11 @@
 """What FSDP version 1 holds of checkpoints' inputs in backward, and which layer it fetches ahead.
 
-Two ranks over gloo, four layers of a linear each, with or without adapters: these as PEFT wraps them, units of their own inside
-of layers that are not trained.  Checkpoints are around the units, as where transformers' Trainer asks the model for them.
+Two ranks over gloo, four layers of a linear each.  What is trained: all; adapters, as PEFT wraps them, units of their own inside
+of layers that are not trained; adapters of some layers; the last layers alone.  Checkpoints are around the units, as where
+transformers' Trainer asked the model for them before 4.53, or inside, as since.
 
 usage: fsdp_hooks.py FILE      writes one run a line; a list's place is the layer
+    adapters    the layers that have some; trained: of a run without, the last layers, where not all
     inputs      inputs of layers above that are alive when the gradient of this layer's input is there
     gradients   of these inputs' gradients, those alive then
     fetches     when the layer below is fetched ahead: "begin" of this layer's backward, its "end", or "never"
@@ -37,22 +39,30 @@ class Adapted(torch.nn.Module):
 
 
 class Layer(torch.nn.Module):
-    def __init__(self, adapters):
+    def __init__(self, adapted, recompute):
         super().__init__()
         self.norm = torch.nn.LayerNorm(HIDDEN)
-        self.linear = Adapted() if adapters else torch.nn.Linear(HIDDEN, HIDDEN)
+        self.linear = Adapted() if adapted else torch.nn.Linear(HIDDEN, HIDDEN)
+        self.recompute = recompute
+
+    def own(self, x):
+        return x + torch.tanh(self.linear(self.norm(x)))
 
     def forward(self, x):
-        return x + torch.tanh(self.linear(self.norm(x)))
+        if not self.recompute.endswith("inside"):
+            return self.own(x)
+        return checkpoint(self.own, x, use_reentrant=self.recompute == "reentrant inside")
 
 
 class Model(torch.nn.Module):
-    def __init__(self, recompute, adapters):
+    def __init__(self, recompute, adapters, frozen):
         super().__init__()
         self.embed = torch.nn.Embedding(10, HIDDEN)
-        self.layers = torch.nn.ModuleList(Layer(adapters) for _ in range(LAYERS))
+        self.layers = torch.nn.ModuleList(Layer(i in adapters, recompute) for i in range(LAYERS))
         self.head = torch.nn.Linear(HIDDEN, 10)
         self.recompute = recompute
+        for name, p in self.named_parameters():
+            p.requires_grad_("lora_" in name if adapters else not frozen or name.split(".")[1] in "23" and "layers" in name)
         self.forget()
 
     def forget(self):
@@ -66,12 +76,13 @@ class Model(torch.nn.Module):
 
     def forward(self, ids):
         x = self.embed(ids)
-        if not x.requires_grad:         # enable_input_require_grads
+        if not x.requires_grad and self.recompute != "none":    # enable_input_require_grads
             x.requires_grad_(True)
         for i, layer in enumerate(self.layers):
             self.inputs.append(StorageWeakRef(x.untyped_storage()))
-            x.register_hook(functools.partial(self.look, i=i))
-            if self.recompute == "none":
+            if x.requires_grad:
+                x.register_hook(functools.partial(self.look, i=i))
+            if self.recompute == "none" or self.recompute.endswith("inside"):
                 x = layer(x)
             else:
                 x = checkpoint(layer.__call__, x, use_reentrant=self.recompute == "reentrant")
@@ -109,14 +120,11 @@ def when(fetches, i):
     return "never" if not by else "begin" if by[0] == f"layers.{i}" else "end"
 
 
-def run(rank, recompute, adapters, path):
+def run(rank, recompute, adapters, frozen, path):
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT="29611")
     dist.init_process_group("gloo", rank=rank, world_size=2)
     torch.manual_seed(0)
-    model = Model(recompute, adapters)
-    if adapters:
-        for name, p in model.named_parameters():
-            p.requires_grad_("lora_" in name)
+    model = Model(recompute, adapters, frozen)
     whole = wrapped(model, adapters)
     fetches = []
     prefetch = watch(whole, fetches)
@@ -127,7 +135,7 @@ def run(rank, recompute, adapters, path):
         whole(torch.zeros(3, 5, dtype=torch.long)).backward()
     _runtime_utils._prefetch_handle = prefetch
     if rank == 0:
-        row = {"recompute": recompute, "adapters": adapters, **model.alive,
+        row = {"recompute": recompute, "adapters": adapters, "trained": LAYERS - frozen, **model.alive,
                "fetches": [when(fetches, i) for i in range(LAYERS)]}
         with open(path, "a") as f:
             f.write(json.dumps(row) + "\n")
@@ -136,9 +144,10 @@ def run(rank, recompute, adapters, path):
 
 def main(path):
     open(path, "w").close()
-    for recompute in ("none", "full", "reentrant"):
-        for adapters in (False, True):
-            mp.spawn(run, (recompute, adapters, path), nprocs=2)
+    for recompute in ("none", "full", "reentrant", "full inside", "reentrant inside"):
+        for adapters in ([], list(range(LAYERS)), [1, 3], [0, 1]):
+            mp.spawn(run, (recompute, adapters, 0, path), nprocs=2)
+        mp.spawn(run, (recompute, [], 2, path), nprocs=2)
 
 
 if __name__ == "__main__":
