@@ -44,6 +44,15 @@ bool config_kin_is_bf16(const struct config *c);
 /* "zero3" for a file of ms-swift's; false where it is none of its names. */
 bool config_kin_zero(struct config *c, const struct json *value);
 
+/* fms-hf-tuning's own words and defaults: who trains what (false where that is
+ * not modelled), how frozen weights are kept, the kernel; weights are loaded in
+ * bf16 where the file does not say. */
+bool config_fms_is(const struct config *c);
+bool config_fms_adapters(struct config *c, bool *lora);
+void config_fms_base(struct config *c);
+void config_fms_attention(struct config *c);
+bool config_fms_loads_bf16(const struct config *c);
+
 /* GPUs and GPUs of a node, from torchrun's flags. */
 void config_world(struct config *c);
 

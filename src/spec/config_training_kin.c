@@ -44,7 +44,7 @@ static bool any_is_true(const struct config *c, const char *const *names,
 
 /* ---- who reads the file ---- */
 
-enum kin { KIN_OTHER, KIN_FACTORY, KIN_SWIFT };
+enum kin { KIN_OTHER, KIN_FACTORY, KIN_SWIFT, KIN_FMS };
 
 static bool starts(const struct config *c, const char *command)
 {
@@ -67,7 +67,7 @@ static enum kin kin_of(const struct config *c)
     if (config_at(c, "finetuning_type") != NULL
         || (config_at(c, "stage") != NULL && config_at(c, "template") != NULL))
         return KIN_FACTORY;
-    return KIN_OTHER;
+    return config_fms_is(c) ? KIN_FMS : KIN_OTHER;
 }
 
 /* ---- which matrices have adapters ---- */
@@ -198,6 +198,7 @@ static void base(struct config *c, enum kin kin)
                 : 0;
     else if (bits != NULL && bits->kind == JSON_STRING)
         unit_parse_count(bits->text, &n);
+    config_fms_base(c);
     const bool four =
         n == 4 || n == 3 || n == 2 || n == 1
         || ANY_IS_TRUE(c, "load_in_4bit", "use_4bit_quantization");
@@ -210,6 +211,16 @@ static void base(struct config *c, enum kin kin)
     const struct json *twice =
         FIRST_OF(c, "double_quantization", "use_bnb_nested_quant",
                  "use_nested_quant", "bnb_4bit_use_double_quant");
+    const bool packed =
+        four || bits != NULL
+        || ANY_IS_TRUE(c, "load_in_8bit", "use_8bit_quantization");
+    if (kin == KIN_OTHER && packed
+        && ANY_IS_TRUE(c, "use_peft", "use_peft_lora")) {
+        config_set(c, where, KEY_LORA_DTYPE, "bf16");
+        config_note(c, "adapters over quantised weights are in bf16, and "
+                       "nothing is cast, as TRL has it since 0.26; before: "
+                       "--lora-dtype fp32 --kbit-cast norms");
+    }
     const bool by_default =
         twice == NULL && (kin == KIN_FACTORY || kin == KIN_SWIFT);
     if (four
@@ -269,6 +280,8 @@ static bool trains_adapters(struct config *c, enum kin kin, bool *lora)
 {
     const struct json *type =
         FIRST_OF(c, "finetuning_type", "tuner_type", "train_type");
+    if (kin == KIN_FMS)
+        return config_fms_adapters(c, lora);
     const struct json *adapter = config_at(c, "adapter");
     const bool named =
         adapter != NULL && adapter->kind == JSON_STRING && adapter->text.n > 0;
@@ -315,7 +328,9 @@ static void full_modules(struct config *c, bool lora)
  * trl/trainer/model_config.py] */
 static void adapters(struct config *c, enum kin kin)
 {
-    const struct json *rank = FIRST_OF(c, "lora_rank", "lora_r");
+    const bool fms = kin == KIN_FMS;
+    const struct json *rank =
+        fms ? config_at(c, "r") : FIRST_OF(c, "lora_rank", "lora_r");
     const struct json *of =
         FIRST_OF(c, "lora_target", "lora_target_modules", "target_modules");
     const struct json *dropout = config_at(c, "lora_dropout");
@@ -340,7 +355,7 @@ static void adapters(struct config *c, enum kin kin)
         targets(c, of);
     if (dropout != NULL)
         config_set_json(c, dropout, KEY_LORA_DROPOUT);
-    else if (kin == KIN_SWIFT)
+    else if (kin == KIN_SWIFT || fms)
         config_set(c, c->root, KEY_LORA_DROPOUT, "0.05");
     base(c, kin);
 }
@@ -501,6 +516,7 @@ void config_kin(struct config *c)
     recompute(c, kin);
     open_rlhf(c);
     attention(c);
+    config_fms_attention(c);
     if (ANY_IS_TRUE(c, "liger_fused_linear_cross_entropy")
         && ANY_IS_TRUE(c, "liger_rms_norm"))
         config_set(c, config_at(c, "liger_rms_norm"), KEY_IMPLEMENTATION,

@@ -273,14 +273,15 @@ static void precision(struct config *c, enum config_holder h)
     }
     const bool tf32 = config_is_true(c, "tf32");
     const struct json *loaded = either(c, "torch_dtype", "dtype");
-    const bool brain = loaded != NULL && loaded->kind == JSON_STRING
-                       && str_is(loaded->text, "bfloat16");
+    const bool brain = config_fms_loads_bf16(c)
+                       || (loaded != NULL && loaded->kind == JSON_STRING
+                           && str_is(loaded->text, "bfloat16"));
     const bool whole = !c->s->set[KEY_LORA_RANK]; /* PEFT's are in fp32 */
     /* autocast finds nothing to cast, and the optimizer 16-bit weights; under
        mixed precision the others make 32-bit ones (accelerate's prepare) */
     const bool kept = h == HOLD_DDP || (h == HOLD_FSDP && !bf16);
     if (kept && brain && whole && !fp16) {
-        config_set(c, loaded, KEY_PRECISION, "bf16");
+        config_set(c, loaded != NULL ? loaded : c->root, KEY_PRECISION, "bf16");
         return;
     }
     config_hf_precision(c, h,

@@ -645,6 +645,55 @@ static void test_training_args_kin(void **state)
     noted("TRL's trainers recompute");
 }
 
+/* fms-hf-tuning's: PEFT's own words, fms-acceleration's plugins. */
+static void test_training_args_fms(void **state)
+{
+    (void)state;
+    import("training-args",
+           "accelerate launch tuning/sft_trainer.py --training_data_path d "
+           "--peft_method lora --target_modules q_proj v_proj "
+           "--embedding_size_multiple_of 8 --save_model_dir out "
+           "--fast_kernels True True True\n");
+    assert_int_equal(got.status, MEMPLAN_OK);
+    has("lora_rank=8 lora_dropout=0.05 lora_targets=q,v attention=flash "
+        "attention_kernel=flash2 precision=bf16-amp vocab_multiple=8 "
+        "lora_dtype=");
+    noted("fast_kernels is not modelled");
+    import("training-args", "training_data_path: d\n"
+                            "use_flash_attn: false\n");
+    has("lora_rank= attention= precision=bf16");
+    import("training-args", "peft_method: lora\nr: 32\nlora_dropout: 0.1\n"
+                            "bnb_qlora: [nf4, false]\nbf16: true\n");
+    has("lora_rank=32 lora_dropout=0.1 base_dtype=nf4 double_quant=true "
+        "kbit_cast=none");
+    import("training-args", "t.py --peft_method lora --bnb_qlora fp4 True\n");
+    has("base_dtype=fp4 kbit_cast=");
+    import("training-args",
+           "peft_method: lora\nauto_gptq: [triton_v2]\nfp16: true\n");
+    has("base_dtype=int4 precision=fp16-amp");
+    import("training-args", "peft_method: pt\n");
+    has("peft_type=prompt-tuning num_virtual_tokens=8 lora_rank=");
+    import("training-args", "peft_method: pt\nnum_virtual_tokens: 16\n");
+    has("peft_type=prompt-tuning num_virtual_tokens=16");
+    import("training-args", "peft_method: alora\n");
+    refused(MEMPLAN_E_UNSUPPORTED, "peft_method 'alora' is not modelled", 1);
+}
+
+/* TRL's adapters over quantised weights, and whose are not TRL's. */
+static void test_training_args_trl_adapters(void **state)
+{
+    (void)state;
+    import("training-args", "use_peft: true\nload_in_4bit: true\n");
+    has("base_dtype=nf4 lora_dtype=bf16 kbit_cast=");
+    noted("as TRL has it since 0.26");
+    import("training-args", "t.py --use_peft_lora --use_8bit_quantization\n");
+    has("base_dtype=int8 lora_dtype=bf16");
+    import("training-args", "use_peft: true\nbf16: true\n");
+    has("base_dtype= lora_dtype=");
+    import("training-args", "adapter: qlora\nload_in_4bit: true\n");
+    has("base_dtype=nf4 lora_dtype=");
+}
+
 static void test_training_args_elsewhere_refused(void **state)
 {
     (void)state;
@@ -1685,6 +1734,8 @@ int main(void)
         cmocka_unit_test(test_notes_have_room),
         cmocka_unit_test(test_training_args_elsewhere),
         cmocka_unit_test(test_training_args_kin),
+        cmocka_unit_test(test_training_args_fms),
+        cmocka_unit_test(test_training_args_trl_adapters),
         cmocka_unit_test(test_training_args_elsewhere_refused),
         cmocka_unit_test(test_torchrun),
         cmocka_unit_test(test_torchrun_whole_nodes),
