@@ -368,12 +368,14 @@ static uint64_t between(uint64_t from, uint64_t to, double share)
     return from + (uint64_t)((double)(to - from) * share);
 }
 
-/* Of those weights; they need not be of one width. */
+/* Of those weights; they need not be of one width. What is sent in autocast's
+ * type is copied out in that of the shards, be it adapters' or what lies under
+ * them (partition_parameters.py, AllGatherCoalescedHandle.wait). */
 static uint64_t bytes_of_first(const struct stage *s, uint64_t elems)
 {
     double share;
     const uint32_t i = end_of_first(s, elems, &share);
-    return between(s->before[i].bytes, s->before[i + 1].bytes, share);
+    return between(s->before[i].stored, s->before[i + 1].stored, share);
 }
 
 void zero3_layout(struct stage *s)
@@ -528,13 +530,10 @@ void zero3_gather(struct put *p, const struct stage *s, uint32_t position,
     if (kept == 0)
         PUT(p, TERM_GATHERED, "the running module's weight",
             F("bytes of the block's largest parameter", b->largest_bytes));
-    else if (s->run->prec.autocast)
-        PUT(p, TERM_GATHERED, "kept from forward to backward",
-            F("elements", kept), F("bytes", FP32));
     else
         PUT(p, TERM_GATHERED, "kept from forward to backward",
             F("bytes of the weights not released",
-              upto->bytes - s->released_bytes));
+              upto->stored - s->released_bytes));
     const uint64_t ahead = zero3_ahead(s, position, backward);
     const uint64_t together = zero3_together(s, position, ahead, backward);
     const uint64_t width = b->largest_bytes / b->largest;

@@ -104,6 +104,7 @@ static void stage_prefix(struct stage *s)
         sum.elems += st->elems;
         sum.all_elems += st->elems + st->frozen_elems;
         sum.bytes += st->bytes;
+        sum.stored += st->stored_bytes;
         sum.wgrad += w->wgrad;
         sum.own_elems += st->own_elems;
         sum.second += st->second_elems;

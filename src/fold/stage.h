@@ -20,6 +20,7 @@ struct prefix {
     uint64_t elems;       /* trained, before sharding */
     uint64_t all_elems;   /* frozen ones too */
     uint64_t bytes;       /* weights as the layers see them */
+    uint64_t stored;      /* ... as they are when ZeRO-3 has gathered them */
     uint64_t wgrad;       /* gradients of trained weights */
     uint64_t own_elems;   /* shards */
     uint64_t second;      /* elements of second shards */

@@ -341,6 +341,7 @@ void states_of_block(struct block_states *out, const struct program *p,
         if ((t->tied && !counts_tied) || t->again)
             continue;
         s.bytes += gathered_bytes(run, t);
+        s.stored_bytes += t->bytes;
         if (t->apart)
             s.apart_bytes += t->bytes;
         if (t->group == PG_EXPERT)

@@ -39,6 +39,7 @@ struct block_states {
     uint64_t dense_elems, expert_elems;  /* trained ones, by shard group */
     uint64_t fp8_elems, fp8_scale_bytes; /* of weights with copies in 8 bits */
     uint64_t bytes;        /* as the layers see them, all weights */
+    uint64_t stored_bytes; /* ... in the types of their shards */
     uint64_t apart_bytes;  /* of those, in layers within the block */
     uint64_t expert_bytes; /* of those, the experts' */
     uint64_t grad_elems;   /* trained, tied copies included */
