@@ -102,6 +102,13 @@ static bool has_ipg_bucket(const struct run *run)
            && !run_pipelines(run);
 }
 
+/* ... which is a list of gradients that nobody copies without
+ * contiguous_gradients. */
+static bool has_ipg_buffer(const struct run *run)
+{
+    return has_ipg_bucket(run) && !run_is_loose(run);
+}
+
 /* Before DeepSpeed 0.6 ZeRO-3 had no permanent gradient partition and bucket:
  * each backward made them (0.3.16 to 0.5.10, runtime/zero/stage3.py,
  * grads_in_partition, ipg_buffer). */
@@ -200,11 +207,8 @@ void engine_forward(struct put *p, const struct stage *s, uint32_t position,
         PUT(p, TERM_GRADS, "gradients of earlier micro-batches",
             F("bytes", s->wgrad));
     }
-    if (engine_zero_is(run, 1) && has_ipg_bucket(run))
-        PUT(p, TERM_BUCKETS, "reduce bucket",
-            F("reduce_bucket", run->reduce_bucket),
-            F("bytes", dtype_size(run->prec.reduce)),
-            A("buckets", (engine_overlaps(run) ? 2 : 1) * zero_buckets(s)));
+    if (engine_zero_is(run, 1) && has_ipg_buffer(run))
+        zero_put_bucket(p, s);
 }
 
 /* ---- gradients ---- */
@@ -223,7 +227,7 @@ enum wgrad_mode engine_wgrad_mode(const struct stage *s, bool later)
             return engine_updates_in_backward(run) ? WGRAD_FREE : WGRAD_KEEP;
         return later || run_keeps_grads(run) ? WGRAD_FREE : WGRAD_KEEP;
     case ENGINE_DEEPSPEED:
-        if (zero_fills_bucket(run))
+        if (zero_fills_in(run, later))
             return WGRAD_FREE;
         return later && !clears_grads_late(run) ? WGRAD_FREE : WGRAD_KEEP;
     case ENGINE_FSDP:
@@ -297,13 +301,10 @@ static void zero_backward(struct put *p, const struct stage *s,
     const struct run *run = s->run;
     const uint64_t arrived =
         s->before[s->n].elems - s->before[position + 1].elems;
-    if (engine_zero_is(run, 1) && has_ipg_bucket(run) && s->fill == NULL
+    if (engine_zero_is(run, 1) && has_ipg_buffer(run) && !bucket_fills(s, later)
         && (later || engine_gradients_begun(s, position, later)))
-        PUT(p, TERM_BUCKETS, "reduce bucket",
-            F("reduce_bucket", run->reduce_bucket),
-            F("bytes", dtype_size(run->prec.reduce)),
-            A("buckets", (engine_overlaps(run) ? 2 : 1) * zero_buckets(s)));
-    if (s->fill != NULL)
+        zero_put_bucket(p, s);
+    if (bucket_fills(s, later))
         bucket_put(p, s, p->fill != NULL ? p->fill : &s->fill[position + 1],
                    later);
     if (zero3_gathers(run))
@@ -406,7 +407,7 @@ uint64_t engine_gradients(const struct stage *s)
         return 0;
     if (engine_reduces_blocks(run) || engine_makes_zero3_grads(run))
         return s->sum.own_elems * size;
-    if (engine_is_zero_1_or_2(run) && zero_fills_bucket(run))
+    if (engine_is_zero_1_or_2(run) && zero_fills_in(run, false))
         return engine_flat_share(run, s->sum.dense_elems, s->sum.expert_elems)
                * size;
     if (engine_wgrad_mode(s, false) == WGRAD_KEEP && !engine_drops_blocks(run))
@@ -452,38 +453,6 @@ void engine_whole_grads(struct put *p, const struct stage *s)
     whole_grads(p, s, s->sum.own_elems);
 }
 
-/* Of the largest, less the gradients that are in its bucket. */
-static void zero1_norms(struct put *p, const struct stage *s)
-{
-    const struct run *run = s->run;
-    const uint64_t largest = s->sum.largest_grad;
-    const uint64_t norm = zero_normed(run, s->share, largest) * 8;
-    const uint64_t in_it = largest > run->reduce_bucket
-                               ? 0
-                               : min_u64(run->reduce_bucket, s->sum.elems)
-                                     * dtype_size(run->prec.grad);
-    if (norm > in_it)
-        PUT(p, TERM_REDUCE_TMP,
-            "a gradient in double precision for its norm, less those in its "
-            "bucket",
-            F("bytes", norm - in_it));
-}
-
-/* ZeRO-1 without overlap reduces all gradients at the end, bucket by bucket:
- * those of a bucket are freed as they are copied into it, then the partition is
- * made. */
-static void zero1_reduce(struct put *p, const struct stage *s)
-{
-    const struct run *run = s->run;
-    if (engine_optimizer_offloaded(run))
-        zero1_norms(p, s);
-    else if (!engine_overlaps(run))
-        PUT(p, TERM_GRAD_SHARDS,
-            "gradient partition, less gradients that are in buckets",
-            F("elements", s->made),
-            F("bytes per gradient", dtype_size(run->prec.grad)));
-}
-
 static void zero_reduce_rest(struct put *p, const struct stage *s)
 {
     const bool later = s->run->grad_accum > 1;
@@ -503,16 +472,14 @@ static void zero_reduce(struct put *p, const struct stage *s)
                 F("P", s->sum.elems), F("bytes", wire));
         return;
     }
-    if (has_ipg_bucket(run) && s->fill == NULL)
-        PUT(p, TERM_BUCKETS, "reduce bucket",
-            F("reduce_bucket", run->reduce_bucket), F("bytes", wire),
-            A("buckets", (engine_overlaps(run) ? 2 : 1) * zero_buckets(s)));
+    if (has_ipg_buffer(run) && s->fill == NULL)
+        zero_put_bucket(p, s);
     if (s->fill != NULL) {
         zero_reduce_rest(p, s);
         return;
     }
     if (engine_zero_is(run, 1) && !run_pipelines(run)) {
-        zero1_reduce(p, s);
+        zero1_put(p, s);
         return;
     }
     /* stage 0: the tensor that fills a bucket is still part of it

@@ -12,14 +12,13 @@
 #include "base/banned.h"
 
 /* overlap_comm's hooks reduce once a step in stage 1, which is while its last
- * micro-batch runs backward (stage_1_and_2.py, process_gradients). After others
- * all gradients are there before: engine.c. */
+ * micro-batch runs backward (stage_1_and_2.py, process_gradients). */
 static bool reduces_beside(const struct run *run)
 {
     const bool widened = run->prec.grad == DT_FP32 && run->prec.param != DT_FP32
                          && !run_adapts(run);
-    return run->zero == 1 && run->overlap_comm && run->grad_accum == 1
-           && !run_pipelines(run) && !engine_keeps_fp32_buffer(run) && !widened
+    return run->zero == 1 && run->overlap_comm && !run_pipelines(run)
+           && !engine_keeps_fp32_buffer(run) && !widened
            && run->offload_optimizer == OFFLOAD_NONE;
 }
 
@@ -29,20 +28,70 @@ bool zero_fills_bucket(const struct run *run)
            && (run->zero >= 2 || reduces_beside(run));
 }
 
+/* After several micro-batches all gradients are there when it reduces the first,
+ * which has its place in the sum of those. */
+bool zero1_has_all(const struct run *run)
+{
+    return run->zero == 1 && run->grad_accum > 1;
+}
+
+bool zero_fills_in(const struct run *run, bool later)
+{
+    return zero_fills_bucket(run) && (later || !zero1_has_all(run));
+}
+
+bool bucket_fills(const struct stage *s, bool later)
+{
+    return s->fill != NULL && zero_fills_in(s->run, later);
+}
+
+bool bucket_moves(const struct run *run)
+{
+    return run_is_loose(run) || zero1_has_all(run);
+}
+
 /* As autograd makes one, whatever they are added up in. */
-static uint64_t arriving_bytes(const struct run *run)
+uint64_t zero_arriving_bytes(const struct run *run)
 {
     const enum dtype param = run->prec.param;
     const bool half = param == DT_BF16 || param == DT_FP16;
     return dtype_size(half && !run_adapts(run) ? param : run->prec.grad);
 }
 
-/* A list of slices, each of one rank, is flattened; one is reduced where it
- * is. What is longer than a bucket goes in turns (allreduce_and_scatter). */
-static uint64_t slices_copy(const struct stage *s, uint64_t first, uint64_t n)
+/* What is put into a bucket is of the type in which autograd made it, in stage 3
+ * of the one that is sent (stage_1_and_2.py, setup_buckets,
+ * _gradient_reduction_buffer_dtype; stage3.py, ipg_buckets). */
+uint64_t bucket_width(const struct run *run)
+{
+    return run->zero == 3 ? dtype_size(run->prec.reduce)
+                          : zero_arriving_bytes(run);
+}
+
+/* What is sent of a list of slices, each of one rank: it is flattened, one is
+ * reduced where it is, and cast where another type is sent (allreduce_bucket). */
+static struct sent sent_of(const struct run *run, uint64_t elems,
+                           uint64_t slices, bool low)
+{
+    const uint64_t own = bucket_width(run);
+    const uint64_t wire =
+        dtype_size(low ? run->prec.compute : run->prec.reduce);
+    return (struct sent){ .copied = slices > 1 ? elems * own : 0,
+                          .cast = wire != own ? elems * wire : 0 };
+}
+
+bool bucket_casts(const struct stage *s)
+{
+    return s->sum.low_elems != 0
+           || dtype_size(s->run->prec.reduce) != bucket_width(s->run);
+}
+
+/* What is longer than a bucket goes in turns (allreduce_and_scatter). */
+static struct sent slices_sent(const struct stage *s, uint64_t first,
+                               uint64_t n, bool low)
 {
     const uint64_t share = s->share, end = first + n;
-    uint64_t most = 0, elems = 0, slices = 0;
+    struct sent most = { 0, 0 };
+    uint64_t elems = 0, slices = 0;
     for (uint64_t at = first; at < end;) {
         const uint64_t slice = min_u64(end - at, share - at % share);
         at += slice;
@@ -50,11 +99,27 @@ static uint64_t slices_copy(const struct stage *s, uint64_t first, uint64_t n)
         slices++;
         if (elems <= s->run->reduce_bucket && at < end)
             continue;
-        if (slices > 1)
-            most = max_u64(most, elems);
+        const struct sent x = sent_of(s->run, elems, slices, low);
+        if (x.copied + x.cast > most.copied + most.cast)
+            most = x;
         elems = slices = 0;
     }
     return most;
+}
+
+struct sent bucket_sent(const struct stage *s, const struct bucket_content *c,
+                        bool low)
+{
+    const struct run *run = s->run;
+    if (c->large != 0)
+        return slices_sent(s, c->first, c->large, low);
+    /* what is added in fp32 is a slice of its own */
+    const bool first = run->zero_rank == ZERO_RANK_FIRST && c->low > 0;
+    const bool apart = run_sums_in_fp32(run) && !first;
+    const bool one = run_is_loose(run)
+                         ? c->tensors == 1
+                         : c->low == c->high && (!apart || c->tensors == 1);
+    return sent_of(run, c->elems, one ? 1 : 2, low);
 }
 
 /* qgZ, tensor by tensor: 4 bits to be sent and as much received, of the node's
@@ -72,16 +137,11 @@ static uint64_t in_4_bits(const struct run *run, const struct bucket_content *c)
 
 /* ZeRO-3 puts the ranks' parts of several tensors in order, be it one rank
  * (coalesced_collectives.py, reduce_scatter_coalesced). */
-static uint64_t copy_of(const struct stage *s, const struct bucket_content *c)
+static uint64_t scattered(const struct run *run, const struct bucket_content *c)
 {
-    const struct run *run = s->run;
-    if (c->tensors == 0 || run_reduces_in_4_bits(run))
+    if (run_reduces_in_4_bits(run))
         return 0;
-    if (run->zero == 3)
-        return c->tensors > 1 || c->elems % run->shard != 0 ? c->elems : 0;
-    if (c->large != 0)
-        return slices_copy(s, c->first, c->large);
-    return c->low == c->high ? 0 : c->elems;
+    return c->tensors > 1 || c->elems % run->shard != 0 ? c->elems : 0;
 }
 
 /* The largest partition, with that of the ranks that a full bucket has tensors
@@ -108,44 +168,47 @@ static void note_summed(const struct stage *s, const struct bucket_content *c,
     if (s->run->zero_rank == ZERO_RANK_FIRST && c->low > 0)
         return;
     f->partition = made_by(s, c, f->partition);
-    f->added = min_u64(max_u64(c->largest, c->large), s->share);
-    if (c->large == 0 && c->tensors > 1)
-        f->copy = c->elems;
-}
-
-/* Stage 3 has a bucket in the type that is sent, and casts what is too large
- * for it; what comes back is cast. Stage 2 casts what it sends
- * (allreduce_bucket). */
-static void note_low(const struct stage *s, const struct bucket_content *c,
-                     struct bucket_fill *f)
-{
-    const bool scatters = s->run->zero == 3;
-    f->cast = scatters ? f->copy + c->large : c->elems;
-    f->added = scatters ? div_up(c->elems, s->run->shard) : 0;
-    if (scatters)
-        f->copy = 0;
+    if (s->run->prec.reduce != DT_FP32)
+        f->added = c->slice;
 }
 
 /* Stage 3 adds up in fp32 what it sent in 16 bits (__avg_scatter_grads). */
-static bool casts_back(const struct run *run)
+bool zero3_casts_back(const struct run *run)
 {
     return run->zero == 3 && run->prec.grad == DT_FP32
            && run->prec.reduce != DT_FP32 && !run_reduces_in_4_bits(run);
 }
 
+/* ... and under autocast casts what is too large for its bucket; what comes back
+ * of 16 bits is cast. */
+static void note_scattered(const struct stage *s,
+                           const struct bucket_content *c, bool low,
+                           struct bucket_fill *f)
+{
+    const uint64_t copied = scattered(s->run, c);
+    f->copied = low ? 0 : copied * bucket_width(s->run);
+    f->cast = low ? (copied + c->large) * dtype_size(s->run->prec.compute) : 0;
+    if (low || zero3_casts_back(s->run))
+        f->added = div_up(c->elems, s->run->shard);
+    if (run_reduces_in_4_bits(s->run))
+        f->packed = in_4_bits(s->run, c);
+}
+
 static void note_reduced(const struct stage *s, struct bucket_fill *f, bool low)
 {
     const struct bucket_content *c = low ? &f->low : &f->in;
-    f->copy = copy_of(s, c);
-    f->cast = f->added = f->packed = 0;
-    if (c->tensors > 0 && low)
-        note_low(s, c, f);
-    else if (c->tensors > 0 && casts_back(s->run))
-        f->added = div_up(c->elems, s->run->shard);
-    if (c->tensors > 0 && run_sums_in_fp32(s->run))
+    f->copied = f->cast = f->added = f->packed = 0;
+    if (c->tensors == 0)
+        return;
+    if (s->run->zero == 3) {
+        note_scattered(s, c, low, f);
+        return;
+    }
+    const struct sent sent = bucket_sent(s, c, low);
+    f->copied = sent.copied;
+    f->cast = sent.cast;
+    if (run_sums_in_fp32(s->run))
         note_summed(s, c, f);
-    if (c->tensors > 0 && run_reduces_in_4_bits(s->run))
-        f->packed = in_4_bits(s->run, c);
 }
 
 /* ---- ZeRO-1 beside its backward ---- */
@@ -214,7 +277,32 @@ static void told_beside(const struct stage *s, struct bucket_fill *told,
     }
 }
 
+static void told_dealt(const struct stage *s, struct bucket_fill *told,
+                       uint64_t nth)
+{
+    const struct zero_made *m = &s->ledger->made[nth];
+    if (run_is_loose(s->run) || run_sums_in_fp32(s->run))
+        return;
+    told->partition = m->told_partition;
+    told->kept = m->told_kept;
+}
+
 /* ---- one after another ---- */
+
+/* ... as the ledger has it; a partition in fp32 has gradients beside it where
+ * they stay, and is of one size. */
+static void take_made(const struct stage *s, const struct bucket_fill *f,
+                      struct bucket_fill *x)
+{
+    const struct zero_made *m = &s->ledger->made[f->reduced];
+    x->again = m->again;
+    x->again_kept = m->again_kept;
+    x->kept = m->kept;
+    if (!run_sums_in_fp32(s->run))
+        x->partition = m->partition;
+    else if (run_is_loose(s->run))
+        x->kept += m->partition;
+}
 
 static struct bucket_fill emptied(const struct stage *s,
                                   const struct bucket_fill *f, bool low)
@@ -226,9 +314,12 @@ static struct bucket_fill emptied(const struct stage *s,
                              .partition = made_by(s, c, f->partition),
                              .kept = f->kept,
                              .beside = f->beside,
+                             .gone = f->gone + c->elems,
                              .reduced = f->reduced + 1,
                              .begun = true };
-    if (s->run->zero == 1)
+    if (s->ledger != NULL)
+        take_made(s, f, &x);
+    else if (s->run->zero == 1)
         reduced_beside(s, &x, c);
     return x;
 }
@@ -250,15 +341,27 @@ static void take_largest(struct bucket_content *c, uint64_t elems)
     c->largest = max_u64(c->largest, elems);
 }
 
-static void take(const struct stage *s, struct bucket_content *c,
-                 uint64_t first, uint64_t elems)
+/* Of a tensor what lies in one rank's partition, the most. */
+static uint64_t largest_slice(const struct stage *s, uint64_t first,
+                              uint64_t elems)
 {
+    const uint64_t begins = min_u64(elems, s->share - first % s->share);
+    const uint64_t rest = elems - begins;
+    return max_u64(begins, min_u64(rest, s->share));
+}
+
+void bucket_add(const struct stage *s, struct bucket_content *c, uint64_t at,
+                uint64_t elems)
+{
+    const uint64_t first = s->ledger != NULL ? ledger_flat(s, at) : at;
     take_ranks(s, c, first, first + elems);
     c->first = first;
     c->elems += elems;
     c->tensors++;
     take_largest(c, elems);
-    if (elems > s->run->reduce_bucket)
+    if (s->run->zero != 3)
+        c->slice = max_u64(c->slice, largest_slice(s, first, elems));
+    if (elems > s->run->reduce_bucket && !run_is_loose(s->run))
         c->large = elems;
 }
 
@@ -275,6 +378,7 @@ static void take_block(const struct stage *s, struct bucket_fill *f,
     c->tensors += a->tensors;
     take_largest(c, a->largest);
     take_largest(c, a->second);
+    c->slice = max_u64(c->slice, min_u64(a->largest, s->share));
     f->begun = true;
 }
 
@@ -292,8 +396,8 @@ void bucket_take(const struct stage *s, uint32_t position,
     if (a->elems == 0)
         return;
     f->begun = true;
-    take(s, a->low ? &f->low : &f->in, s->before[position].elems + a->offset,
-         a->elems);
+    bucket_add(s, a->low ? &f->low : &f->in,
+               s->before[position].elems + a->offset, a->elems);
 }
 
 uint64_t zero_normed(const struct run *run, uint64_t share, uint64_t elems)
@@ -323,12 +427,16 @@ static void reduce(const struct stage *s, struct bucket_turn *t, bool low)
     const struct bucket_fill f = t->after;
     const struct bucket_content *c = low ? &f.low : &f.in;
     note_reduced(s, &t->reduced, low);
+    if (run_is_loose(s->run) && s->run->zero == 2)
+        t->reduced.kept = t->reduced.again_kept = 0; /* cleared before */
     t->told = t->after = emptied(s, &f, low);
     if (low)
         t->told.low.large = f.low.large;
     else
         t->told.in.large = f.in.large;
-    if (s->run->zero == 1 && c->large != 0)
+    if (s->ledger != NULL)
+        told_dealt(s, &t->told, f.reduced);
+    else if (s->run->zero == 1 && c->large != 0)
         told_beside(s, &t->told, c);
     note_normed(s, t, c);
 }
@@ -343,6 +451,10 @@ void bucket_arrival(const struct stage *s, uint32_t position,
     t->reduced.normed = t->told.normed = 0;
     if (bucket_overflows(s, &t->after, a))
         reduce(s, t, a->low);
+    if (zero1_has_all(s->run)) { /* its hook runs when what it added is gone */
+        t->reduced.gone += a->elems;
+        t->told.gone += a->elems;
+    }
     bucket_take(s, position, a, &t->after);
 }
 
@@ -388,8 +500,31 @@ struct bucket_fill bucket_rest(const struct stage *s, bool later)
 static bool has_room(const struct stage *s, const struct bucket_fill *f,
                      const struct arrived *a)
 {
-    return s->sum.low_elems == 0
+    return s->sum.low_elems == 0 && s->ledger == NULL
            && f->in.elems + a->elems <= s->run->reduce_bucket;
+}
+
+static void take_arrival(struct stage *s, uint32_t position,
+                         const struct arrival *a, struct bucket_fill *f)
+{
+    if (bucket_overflows(s, f, a)) {
+        if (s->ledger != NULL)
+            ledger_reduce(s, a->low, f->reduced);
+        *f = emptied(s, f, a->low);
+    }
+    if (s->ledger != NULL && a->elems != 0)
+        ledger_take(s, a->low, s->before[position].elems + a->offset);
+    bucket_take(s, position, a, f);
+}
+
+/* As bucket_rest() goes about it. */
+static void reduce_rest(struct stage *s)
+{
+    const struct bucket_fill *f = &s->fill[0];
+    const bool two = f->low.tensors != 0;
+    if (two)
+        ledger_reduce(s, true, f->reduced);
+    ledger_reduce(s, false, f->reduced + (two ? 1 : 0));
 }
 
 void bucket_init(struct stage *s)
@@ -401,144 +536,19 @@ void bucket_init(struct stage *s)
         const bool room = has_room(s, &f, &w->arrived);
         if (room)
             take_block(s, &f, s->before[i].elems, &w->arrived);
-        for (uint32_t k = 0; k < w->arrivals && !room; k++) {
-            const struct arrival *a = &w->arrival[k];
-            if (bucket_overflows(s, &f, a))
-                f = emptied(s, &f, a->low);
-            bucket_take(s, i, a, &f);
-        }
+        for (uint32_t k = 0; k < w->arrivals && !room; k++)
+            take_arrival(s, i, &w->arrival[k], &f);
         s->fill[i] = f;
     }
+    if (s->ledger != NULL)
+        reduce_rest(s);
 }
 
 bool bucket_calm(const struct stage *s, uint32_t position)
 {
     const struct bucket_fill *f = &s->fill[position + 1];
     const struct bucket_fill *after = &s->fill[position];
-    return f->begun && f->reduced == after->reduced
+    return f->begun && f->reduced == after->reduced && !bucket_moves(s->run)
            && (f->in.large | f->low.large | after->in.large | after->low.large)
                   == 0;
-}
-
-/* ---- bytes ---- */
-
-const char *zero_partition_label(const struct run *run)
-{
-    return run_sums_in_fp32(run) ? "gradient partition, in fp32"
-                                 : "gradient partition, tensors whole";
-}
-
-/* A later micro-batch makes a second one, and adds it to the first. */
-static uint64_t partitions(const struct stage *s, const struct bucket_fill *f,
-                           bool later)
-{
-    return later && 2 * f->partition > s->partition && !run_sums_in_fp32(s->run)
-               ? 2
-               : 1;
-}
-
-static uint64_t partition_elems(const struct stage *s,
-                                const struct bucket_fill *f, bool later)
-{
-    if (s->run->offload_optimizer != OFFLOAD_NONE)
-        return 0;
-    return later && partitions(s, f, later) == 1 ? s->partition : f->partition;
-}
-
-static bool has_bucket(const struct stage *s, const struct bucket_fill *f)
-{
-    return s->run->zero != 3
-           && (f->begun || s->run->zero_bucket == BUCKET_BACKWARD);
-}
-
-/* Norms are of the sums of all micro-batches. */
-static uint64_t normed_bytes(const struct run *run, const struct bucket_fill *f,
-                             bool later)
-{
-    enum { DOUBLE = 8 };
-    return later || run->grad_accum == 1 ? f->normed * DOUBLE : 0;
-}
-
-/* One for each type that gradients are sent in. */
-uint64_t zero_buckets(const struct stage *s)
-{
-    const uint64_t low = s->sum.low_elems;
-    return low != 0 && low < s->sum.elems ? 2 : 1;
-}
-
-uint64_t bucket_bytes(const struct stage *s, const struct bucket_fill *f,
-                      bool later)
-{
-    const struct run *run = s->run;
-    const uint64_t wire = dtype_size(run->prec.reduce);
-    const uint64_t grad = dtype_size(run->prec.grad);
-    const uint64_t buckets = (run->overlap_comm ? 2 : 1) * zero_buckets(s);
-    const uint64_t large = f->in.large + f->low.large;
-    return (has_bucket(s, f) ? run->reduce_bucket * wire * buckets : 0)
-           + (large == 0 ? 0 : large * arriving_bytes(run)) + f->copy * wire
-           + f->packed + f->added * FP32 + f->cast * FP16
-           + normed_bytes(run, f, later) + f->kept * grad
-           + (run->zero == 3 ? 0
-                             : partition_elems(s, f, later)
-                                   * partitions(s, f, later) * grad);
-}
-
-uint64_t bucket_most(const struct stage *s, uint64_t largest)
-{
-    const struct run *run = s->run;
-    const uint64_t wire = dtype_size(run->prec.reduce);
-    const uint64_t grad = dtype_size(run->prec.grad);
-    const uint64_t in_it = max_u64(run->reduce_bucket, largest);
-    uint64_t most = largest * arriving_bytes(run);
-    if (run_sums_in_fp32(run))
-        most += s->share * FP32;
-    if (casts_back(run))
-        most += in_it * FP32;
-    most += zero_normed(run, s->share, largest) * 8;
-    if (s->sum.low_elems != 0) /* one that waits, what is cast and cast back */
-        most += largest * FP32 + in_it * (2 * FP16 + FP32);
-    if (run->zero != 3)
-        most += 2 * zero_buckets(s) * run->reduce_bucket * wire
-                + 2 * s->partition * grad;
-    if (run->zero == 1)
-        most += s->sum.elems * grad;
-    if (run_reduces_in_4_bits(run))
-        return most + largest + 3 * largest / run->gpus_per_node
-               + max_u64(4 * largest / run->shard, largest / 2)
-               + 2 * in_it / run->shard;
-    return most + in_it * wire;
-}
-
-void bucket_put(struct put *p, const struct stage *s,
-                const struct bucket_fill *f, bool later)
-{
-    const struct run *run = s->run;
-    const uint64_t wire = dtype_size(run->prec.reduce);
-    const uint64_t grad = dtype_size(run->prec.grad);
-    if (has_bucket(s, f))
-        PUT(p, TERM_BUCKETS, "reduce bucket",
-            F("reduce_bucket", run->reduce_bucket), F("bytes", wire),
-            A("buckets", (run->overlap_comm ? 2 : 1) * zero_buckets(s)));
-    PUT(p, TERM_WGRAD_TMP,
-        "a gradient larger than the bucket, until the next one comes",
-        F("elements", f->in.large + f->low.large),
-        F("bytes", arriving_bytes(run)));
-    PUT(p, TERM_WGRAD_TMP,
-        "gradients larger than the bucket, of other ranks' partitions",
-        F("elements", f->kept), F("bytes", grad));
-    if (run->zero != 3)
-        PUT(p, TERM_GRAD_SHARDS, zero_partition_label(run),
-            F("elements", partition_elems(s, f, later)),
-            F("bytes per gradient", grad),
-            A("partitions", partitions(s, f, later)));
-    PUT(p, TERM_REDUCE_TMP, "gradients cast to 16 bits, to be sent",
-        F("elements", f->cast), F("bytes", FP16));
-    PUT(p, TERM_REDUCE_TMP, "a part cast to be added in fp32",
-        F("elements", f->added), F("bytes", FP32));
-    PUT(p, TERM_REDUCE_TMP, "a gradient in double precision for its norm",
-        F("bytes", normed_bytes(run, f, later)));
-    PUT(p, TERM_REDUCE_TMP, "a gradient in 4 bits, sent and received",
-        F("bytes", f->packed));
-    PUT(p, TERM_REDUCE_TMP, "copy of a full bucket while it is reduced",
-        F("elements", f->copy), F("bytes", wire));
 }

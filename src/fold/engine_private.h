@@ -6,6 +6,16 @@
 
 enum { FP16 = 2, FP32 = 4 };
 
+/* ZeRO-1 as it reduces what all backwards have left: what is in its buckets. */
+struct zero1 {
+    struct bucket_content in[2]; /* by tensor.low */
+    uint64_t at;                 /* elements before the next tensor */
+    uint64_t moved;              /* ... that are in buckets, or were */
+    uint64_t open;               /* ranks before it have all of theirs, ... */
+    uint64_t done; /* ... and of partition more than of large gradients that
+                      went into it: the most of them */
+};
+
 /* ---- engine.c ---- */
 
 /* Either version. */
@@ -20,6 +30,29 @@ bool engine_shards_come(const struct run *run);
 bool engine_optimizer_offloaded(const struct run *run);
 bool engine_keeps_fp32_buffer(const struct run *run);
 bool engine_makes_zero3_grads(const struct run *run);
+/* engine_bucket.c: a tensor comes into a bucket, by the elements before it; what
+ * is made of a bucket to send it, in bytes; whether that is of another type. */
+struct sent {
+    uint64_t copied, cast;
+};
+void bucket_add(const struct stage *s, struct bucket_content *c, uint64_t at,
+                uint64_t elems);
+struct sent bucket_sent(const struct stage *s, const struct bucket_content *c,
+                        bool low);
+bool bucket_casts(const struct stage *s);
+/* Bytes of a gradient as autograd makes it; in the bucket. */
+uint64_t zero_arriving_bytes(const struct run *run);
+uint64_t bucket_width(const struct run *run);
+/* Stage 3 adds up in fp32 what it sent in 16 bits. */
+bool zero3_casts_back(const struct run *run);
+/* ZeRO-1 beside the last of several backwards: all gradients are there. */
+bool zero1_has_all(const struct run *run);
+/* engine_zero1.c: all gradients are there, and reduced one after another. */
+void zero1_begin(const struct stage *s, struct zero1 *z);
+void zero1_add(struct stage *s, struct zero1 *z, uint64_t elems, bool low);
+void zero1_end(struct stage *s, struct zero1 *z);
+/* What that adds to all gradients. */
+void zero1_put(struct put *p, const struct stage *s);
 /* Elements a flat buffer has on this rank: padded, cut evenly. */
 uint64_t engine_flat_share(const struct run *run, uint64_t dense,
                            uint64_t expert);

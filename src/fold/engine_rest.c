@@ -266,7 +266,8 @@ static void rest_buffers(struct put *p, const struct stage *s)
         PUT(p, TERM_BUCKETS, "DDP buckets, a second copy of the gradients",
             F("P", s->sum.elems),
             F("bytes per gradient", dtype_size(run->prec.grad)));
-    if (engine_zero_is(run, 3) && !engine_makes_zero3_grads(run))
+    if (engine_zero_is(run, 3) && !engine_makes_zero3_grads(run)
+        && !run_is_loose(run))
         put_permanent_bucket(p, s);
     if (engine_is_zero_1_or_2(run) && engine_optimizer_offloaded(run))
         PUT(p, TERM_BUCKETS, "gradient buffer for the way to the CPU",

@@ -393,7 +393,7 @@ static struct stretch fullest_stretch(const struct stage *s, uint32_t position,
             }
             consider(&best, &a->at, &f, beside);
             bucket_take(s, position, a, &f);
-            if (f.in.large + f.low.large != 0)
+            if (f.in.large + f.low.large != 0 || bucket_moves(s->run))
                 beside = bucket_bytes(s, &f, later);
         }
     }
@@ -465,18 +465,19 @@ static void put_backward(struct put *p, const struct stage *s,
     struct stretch stretch = { .total = extremum_total(e) };
     struct bucket_fill unsummed;
     uint64_t beside = 0;
-    if (s->fill != NULL) {
+    const bool fills = bucket_fills(s, later);
+    if (fills) {
         stretch = fullest_stretch(s, position, later);
         e = stretch.e;
     }
-    if (s->fill != NULL && tied != 0) {
+    if (fills && tied != 0) {
         unsummed = bucket_before_sum(s, position);
         beside = bucket_bytes(s, &unsummed, later);
     }
-    const struct bucket_fill *fill = s->fill == NULL ? NULL : &stretch.fill;
+    const struct bucket_fill *fill = fills ? &stretch.fill : NULL;
     p->m->op = op_name(s, e);
     if (tied != 0 && tied + beside > stretch.total) {
-        fill = s->fill == NULL ? NULL : &unsummed;
+        fill = fills ? &unsummed : NULL;
         p->m->op = "sum of tied gradients";
         put_kept(p, s, position);
         PUT(p, TERM_WGRAD_TMP, "sum of the tied embedding's gradients",

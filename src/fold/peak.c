@@ -259,7 +259,8 @@ static bool look_at_bends(struct peak *best, const struct stage *s,
     }
     for (unsigned later = 0; later < passes_of(s); later++) {
         struct bends b = { from, to - 1, PHASE_RECOMPUTE, later != 0 };
-        if (!stage_happens(s, from, true, b.later) || !stage_turns(s, from))
+        if (!stage_happens(s, from, true, b.later) || !stage_turns(s, from)
+            || !bucket_fills(s, b.later))
             continue;
         if (stage_recomputed(s, from))
             ok = look_between(best, s, &b) && ok;

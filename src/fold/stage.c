@@ -417,6 +417,7 @@ static void stage_place(struct stage *s, const struct memory_fold *f,
                          .before = f->before,
                          .rank = f->rank,
                          .fill = f->fill,
+                         .ledger = f->ledger,
                          .splits = schedule_splits(run),
                          .chunks = 1 };
     s->low_layers = s->layers;
@@ -608,6 +609,8 @@ static bool zero_room(struct memory_fold *f, size_t positions)
     f->rank = ARENA_NEW(f->a, struct zero_part, (size_t)f->run->shard);
     if (zero_fills_bucket(f->run))
         f->fill = ARENA_NEW(f->a, struct bucket_fill, positions);
+    if (ledger_needed(f->run) && !ledger_room(f, positions))
+        return false;
     return !f->a->failed;
 }
 

@@ -89,10 +89,13 @@ struct stage {
                               rank's partition; the most, or zero_rank's */
     uint64_t share;         /* ... elements of one */
     struct zero_part *rank; /* ZeRO-1, -2: each */
+    struct zero_ledger *ledger; /* NULL: partitions come in order */
     uint64_t norm; /* ... bytes beside the fullest partition while norms are
                       taken, of any rank */
     uint64_t made; /* ... ZeRO-1: elements of a partition as it is made, less
                       those of gradients in buckets by then; the most */
+    uint64_t sent; /* ... bytes of the same, while a bucket is sent, and of its
+                      copies */
     struct bucket_fill *fill; /* [n + 1], when all positions from one on have
                               run backward; NULL: no such bucket */
     uint64_t sub_group;       /* ZeRO-3: elements of the largest */
@@ -128,6 +131,36 @@ struct zero_part {
     uint64_t slice; /* ... that lie in it, of the largest */
     uint64_t gone;  /* elements in buckets up to its first tensor's, in order */
     uint64_t large; /* elements of those larger than the bucket */
+    uint64_t nth;   /* of another rank: the one that began at this place */
+    uint64_t reduced, reduced_large; /* of whole, of large: so far */
+    uint64_t latest;                 /* ... with the latest bucket */
+    unsigned in;                     /* bit 1 << tensor.low: in that bucket */
+};
+
+/* A trained tensor, in the order of the model's modules. */
+struct zero_place {
+    uint64_t at;   /* elements before it in that order */
+    uint64_t flat; /* ... in the ranks' partitions, one after another */
+    uint64_t elems;
+};
+
+/* What is left of gradients when a bucket has been reduced, and while the
+ * latest is told; of the rank that has most. In elements. */
+struct zero_made {
+    uint64_t partition, kept;
+    uint64_t told_partition, told_kept;
+    uint64_t again, again_kept; /* as partition, kept, beside a partition of the
+                                   micro-batches before, which is in again */
+};
+
+/* Where partitions do not come one after another: tensors are dealt to them in
+ * turn, or gradients make them up where they lie (engine_ledger.c). */
+struct zero_ledger {
+    struct zero_place *place; /* [room] */
+    struct zero_made *made;   /* [room + 2]: after each reduction */
+    size_t *waiting[2];       /* [room]: places, in each bucket */
+    size_t room, places, n_waiting[2];
+    uint64_t elems, large; /* reduced so far; of those larger than a bucket */
 };
 
 /* ZeRO-1 that reduces beside its backward: a gradient larger than the bucket
@@ -145,6 +178,7 @@ struct zero_beside {
 struct bucket_content {
     uint64_t elems, tensors;  /* in the bucket */
     uint64_t largest, second; /* ... elements of the largest two */
+    uint64_t slice;           /* ... of one that lie in one partition, most */
     uint64_t low, high;       /* ranks that they are of */
     uint64_t first;           /* of the stage's elements: the latest's */
     uint64_t large;           /* elements of a gradient larger than it, alone;
@@ -157,12 +191,14 @@ struct bucket_fill {
                                   which has a bucket of its own */
     uint64_t partition; /* elements of the largest rank's partition so far */
     uint64_t kept;      /* ... of gradients that stay beside it */
+    uint64_t again, again_kept; /* as in zero_made */
     struct zero_beside beside;
+    uint64_t gone;    /* elements reduced */
     uint64_t reduced; /* so many times */
-    uint64_t copy;    /* elements copied, at this moment */
+    uint64_t copied;  /* bytes flattened to be sent, at this moment */
     uint64_t packed;  /* bytes of one in 4 bits, sent and received, then */
     uint64_t added;   /* elements that are cast, to be added in fp32, then */
-    uint64_t cast;    /* elements cast to 16 bits to be sent, then */
+    uint64_t cast;    /* bytes that what is sent is cast to, then */
     uint64_t normed;  /* elements in double precision for a norm, then */
     bool begun;       /* there is a bucket */
 };
@@ -199,6 +235,7 @@ struct memory_fold {
     struct prefix *before;
     struct bucket_fill *fill;
     struct zero_part *rank;
+    struct zero_ledger *ledger;
     uint64_t *chunk_kept, *chunk_stash, *others; /* walked; else NULL */
     uint64_t *chunk_at; /* [vpp][pp]: first layers, of the whole model */
     uint32_t *flying;   /* [schedule_room()] */
@@ -557,6 +594,11 @@ uint64_t engine_share(const struct stage *s);
 bool zero_fills_bucket(const struct run *run);
 const char *zero_partition_label(const struct run *run);
 void bucket_init(struct stage *s);
+/* Whether gradients fill it one by one in such a backward, and the stage has
+ * some; whether what there is of them changes with each. */
+bool zero_fills_in(const struct run *run, bool later);
+bool bucket_fills(const struct stage *s, bool later);
+bool bucket_moves(const struct run *run);
 /* Whether what is in the bucket is reduced before a gradient has room. */
 bool bucket_overflows(const struct stage *s, const struct bucket_fill *f,
                       const struct arrival *a);
@@ -582,6 +624,8 @@ struct bucket_fill bucket_rest(const struct stage *s, bool later);
 uint64_t zero_normed(const struct run *run, uint64_t share, uint64_t elems);
 /* How many buckets are filled: one for each type that gradients are sent in. */
 uint64_t zero_buckets(const struct stage *s);
+/* The buckets that are filled, where they are one buffer each. */
+void zero_put_bucket(struct put *p, const struct stage *s);
 uint64_t bucket_bytes(const struct stage *s, const struct bucket_fill *f,
                       bool later);
 /* No less than that, with gradients of so many elements at most. */
@@ -590,14 +634,30 @@ uint64_t bucket_most(const struct stage *s, uint64_t largest);
 void bucket_put(struct put *p, const struct stage *s,
                 const struct bucket_fill *f, bool later);
 
-/* engine_zero.c: sets partition and sub_group; gathered weights; elements that
- * are fetched ahead at most. */
+/* engine_ledger.c: whether partitions need one; room for it, false when out of
+ * memory. */
+bool ledger_needed(const struct run *run);
+bool ledger_room(struct memory_fold *f, size_t positions);
+/* Begins with no tensors; the next one of the stage; all are there. */
+void ledger_begin(struct stage *s);
+void ledger_add(struct stage *s, uint64_t elems);
+void ledger_deal(struct stage *s);
+/* Elements before a tensor in the ranks' partitions, by those before it in the
+ * model. */
+uint64_t ledger_flat(const struct stage *s, uint64_t at);
+/* A gradient waits in a bucket; what waits there is reduced, for the nth time of
+ * a backward. */
+void ledger_take(struct stage *s, bool low, uint64_t at);
+void ledger_reduce(struct stage *s, bool low, uint64_t nth);
+
+/* engine_partition.c: sets partition and sub_group. */
 void zero_layout(struct stage *s);
 /* Elements that are flattened for each reduction of a pipeline's ZeRO-1, bucket
  * after bucket. */
 void zero_each_bucket(const struct stage *s,
                       void (*each)(void *ctx, uint64_t elems), void *ctx);
-/* Elements of all ranks that the step's `index`-th all-gather brings, through
+/* engine_zero.c: gathered weights.
+ * Elements of all ranks that the step's `index`-th all-gather brings, through
  * a flat buffer; 0: there is no such. */
 uint64_t zero_gather_flat(const struct stage *s, uint64_t index);
 /* Sets released, released_bytes. */

@@ -134,7 +134,7 @@ static void backward_block(struct tracer *r)
 {
     const enum wgrad_mode mode = engine_wgrad_mode(r->s, r->later);
     r->arrived = 0;
-    if (r->s->fill != NULL)
+    if (bucket_fills(r->s, r->later))
         r->turn.after = r->turn.told = r->s->fill[r->position + 1];
     tracer_play(r, (r->slot == SLOT_INPUT              ? SCRIPT_SPLIT
                     : stage_unpacks(r->s, r->position) ? SCRIPT_UNPACKED
@@ -146,7 +146,7 @@ static void backward_block(struct tracer *r)
                              : 0;
     if (sum == 0)
         return;
-    if (r->s->fill != NULL) {
+    if (bucket_fills(r->s, r->later)) {
         const struct bucket_fill fill = bucket_before_sum(r->s, r->position);
         levels_bucket(r, &fill);
     }

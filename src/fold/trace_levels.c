@@ -553,14 +553,18 @@ void levels_done(struct tracer *r, enum unit_done when)
 
 /* Only what an engine's terms say changes: not asked again where they say the
  * same. */
-static bool same_levels(const struct bucket_fill *a,
+static bool same_levels(const struct run *run, const struct bucket_fill *a,
                         const struct bucket_fill *b)
 {
+    if (bucket_moves(run)
+        && (a->in.elems != b->in.elems || a->low.elems != b->low.elems
+            || a->again != b->again || a->again_kept != b->again_kept))
+        return false;
     return a->in.large == b->in.large && a->low.large == b->low.large
            && a->cast == b->cast && a->partition == b->partition
-           && a->kept == b->kept && a->copy == b->copy && a->packed == b->packed
-           && a->added == b->added && a->normed == b->normed
-           && a->begun == b->begun;
+           && a->kept == b->kept && a->copied == b->copied
+           && a->packed == b->packed && a->added == b->added
+           && a->normed == b->normed && a->begun == b->begun;
 }
 
 void levels_bucket(struct tracer *r, const struct bucket_fill *fill)
@@ -570,7 +574,7 @@ void levels_bucket(struct tracer *r, const struct bucket_fill *fill)
     struct put p = {
         .m = &m, .only = COMP_COUNT, .fill = fill, .each = collect, .ctx = &c
     };
-    if (same_levels(fill, &r->bucket))
+    if (same_levels(r->s->run, fill, &r->bucket))
         return;
     r->bucket = *fill;
     engine_rest(&p, r->s);
@@ -628,7 +632,7 @@ static void levels_for(struct tracer *r, enum phase phase, uint32_t position,
                                       : stage_frames(s, position);
     r->level[LEVEL_FAR].want = back ? stage_far_gradients(s, position) : 0;
     set_levels(r, t);
-    if (back && s->fill != NULL)
+    if (back && bucket_fills(s, r->later))
         r->bucket = s->fill[position + 1];
 }
 

@@ -226,7 +226,7 @@ static void arrives(struct tracer *r)
 {
     const struct stage *s = r->s;
     const struct block_walk *w = &s->walk[stage_block(s, r->position)];
-    if (s->fill == NULL)
+    if (!bucket_fills(s, r->later))
         return;
     bucket_arrival(s, r->position, &w->arrival[r->arrived++], &r->turn);
     levels_bucket(r, &r->turn.reduced);
@@ -241,7 +241,7 @@ static void arrival_event(struct tracer *r, const struct walk_event *e)
         return;
     }
     tracer_death(r, id);
-    if (r->s->fill != NULL)
+    if (bucket_fills(r->s, r->later))
         levels_bucket(r, &r->turn.after);
 }
 

@@ -540,6 +540,8 @@ static void put_deepspeed(struct emit *e, const struct run *r)
         KEY_PERSISTENCE_THRESHOLD,
         KEY_SUB_GROUP_SIZE,
         KEY_OVERLAP_COMM,
+        KEY_CONTIGUOUS_GRADIENTS,
+        KEY_ROUND_ROBIN_GRADIENTS,
         KEY_SHARD_DEGREE,
         KEY_HPZ_PARTITION_SIZE,
         KEY_MICS_SHARD_SIZE,

@@ -452,6 +452,9 @@ void resolve_buffers(struct run *r, const struct spec *spec)
         (enum zero_overflow)resolve_count(r, KEY_ZERO_OVERFLOW, OVERFLOW_FREED);
     r->zero_rank =
         (enum zero_rank)resolve_count(r, KEY_ZERO_RANK, ZERO_RANK_FULLEST);
+    r->contiguous_gradients = resolve_bool(r, KEY_CONTIGUOUS_GRADIENTS, true);
+    r->round_robin_gradients =
+        resolve_bool(r, KEY_ROUND_ROBIN_GRADIENTS, false);
     r->overlap_comm = resolve_bool(r, KEY_OVERLAP_COMM, default_overlap(r));
     resolve_offload(r);
     say_buckets(r);

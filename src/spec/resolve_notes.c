@@ -417,6 +417,11 @@ static void say_moot_parts(struct run *r)
           " outside DeepSpeed's ZeRO-3 on several ranks" },
         { KEY_ZERO_QUANTIZED_GRADIENTS, run_reduces_in_4_bits(r),
           " but in DeepSpeed's ZeRO-3 on several nodes" },
+        { KEY_CONTIGUOUS_GRADIENTS, run_is_loose(r) || r->contiguous_gradients,
+          " but in DeepSpeed's ZeRO, and there not with stages or, below stage "
+          "3, with an offloaded optimizer" },
+        { KEY_ROUND_ROBIN_GRADIENTS, run_deals_tensors(r),
+          " but in DeepSpeed's ZeRO-1 and -2 on several ranks" },
         { KEY_OFFLOAD_RATIO, r->offload_optimizer != OFFLOAD_NONE,
           " without --offload-optimizer cpu" },
         { KEY_ATTENTION_KERNEL, r->attention == ATTN_FLASH,
@@ -535,18 +540,6 @@ static void say_moot_shift(struct run *r, const struct spec *spec)
                      "not shifted");
 }
 
-/* setup_buckets, _gradient_reduction_buffer_dtype; docs/method.md eq. buckets.
- */
-static void say_wide_bucket(struct run *r)
-{
-    if (r->engine == ENGINE_DEEPSPEED && (r->zero == 1 || r->zero == 2)
-        && r->given[KEY_REDUCE_DTYPE] && !r->prec.autocast
-        && r->prec.reduce != r->prec.param)
-        resolve_note(r, KEY_REDUCE_DTYPE,
-                     "the reduce bucket is counted in reduce_dtype; DeepSpeed "
-                     "has it in the weights' type and casts what it sends");
-}
-
 /* torchtitan/components/loss.py since March 2025 */
 static void say_compiled_loss(struct run *r)
 {
@@ -567,7 +560,6 @@ void resolve_notes(struct run *r, const struct spec *spec)
     say_moot_mask(r, spec);
     say_moot_norm(r, spec);
     say_moot_shift(r, spec);
-    say_wide_bucket(r);
     say_small_bucket(r);
     for (size_t i = 0; i < r->setup.notes; i++)
         resolve_note(r, KEY_COUNT, "%s", r->setup.note[i]);

@@ -129,6 +129,31 @@ bool run_is_bf16_pipeline(const struct run *run)
            && run->prec.master == DT_FP32;
 }
 
+/* What moves to the CPU needs the buffer (stage_1_and_2.py, __init__); stage 1
+ * of Megatron-DeepSpeed's years takes no notice of either key (engine.py,
+ * _configure_zero_optimizer), nor does BF16_Optimizer. */
+static bool collects_as_told(const struct run *run)
+{
+    const bool bf16_optimizer = run->zero == 1 && run->prec.param == DT_BF16
+                                && run->prec.grad == DT_FP32
+                                && run->offload_optimizer == OFFLOAD_NONE;
+    return run->engine == ENGINE_DEEPSPEED && run->zero > 0
+           && !run_pipelines(run) && !bf16_optimizer
+           && (run->zero > 1 || run->framework != FW_MEGATRON_DEEPSPEED);
+}
+
+bool run_is_loose(const struct run *run)
+{
+    return collects_as_told(run) && !run->contiguous_gradients
+           && (run->zero == 3 || run->offload_optimizer == OFFLOAD_NONE);
+}
+
+bool run_deals_tensors(const struct run *run)
+{
+    return collects_as_told(run) && run->round_robin_gradients && run->zero < 3
+           && run->shard > 1;
+}
+
 /* The CUDA of Megatron-DeepSpeed's years; lazy since. */
 static bool loads_all_kernels(const struct run *r)
 {

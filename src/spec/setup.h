@@ -622,14 +622,16 @@ struct run {
     uint64_t ddp_bucket_bytes;
     uint64_t cuda_context_bytes;
     bool overlap_comm;
-    bool deterministic;  /* kernels that repeat exactly */
-    bool wgrad_fusion;   /* products add into the main gradients */
-    bool plain_softmax;  /* PyTorch's where Megatron has a kernel */
-    bool softmax_fp32;   /* ... of scores in 32 bits */
-    bool softmax_input;  /* kept beside the result */
-    bool drop_outputs;   /* kept outputs, when the step is done */
-    bool grouped_gemm;   /* experts of a rank in one product */
-    bool replay_batches; /* a step's batches stay on the GPU */
+    bool contiguous_gradients;  /* as told; see run_is_loose() */
+    bool round_robin_gradients; /* as told; see run_deals_tensors() */
+    bool deterministic;         /* kernels that repeat exactly */
+    bool wgrad_fusion;          /* products add into the main gradients */
+    bool plain_softmax;         /* PyTorch's where Megatron has a kernel */
+    bool softmax_fp32;          /* ... of scores in 32 bits */
+    bool softmax_input;         /* kept beside the result */
+    bool drop_outputs;          /* kept outputs, when the step is done */
+    bool grouped_gemm;          /* experts of a rank in one product */
+    bool replay_batches;        /* a step's batches stay on the GPU */
     enum ce_fusion ce_fusion;
     enum cp_comm cp_comm;
     enum moe_dispatcher moe_dispatcher;
@@ -774,6 +776,10 @@ static inline bool run_exchanges_heads(const struct run *run)
 /* ... and in bf16 its BF16_Optimizer shards states at stage 0, over a whole
  * fp32 gradient buffer. */
 bool run_is_bf16_pipeline(const struct run *run);
+/* DeepSpeed's contiguous_gradients, off: gradients wait where they were made. */
+bool run_is_loose(const struct run *run);
+/* DeepSpeed's round_robin_gradients: tensors are dealt to partitions in turn. */
+bool run_deals_tensors(const struct run *run);
 
 /* Something of PEFT's lies over frozen weights. */
 static inline bool run_adapts(const struct run *run)

@@ -4,7 +4,7 @@ Every rank is a process that follows its own live bytes as step.py does, on real
 worst rank's.  DeepSpeed's CPU accelerator runs the same Python as on a GPU, without streams: buffers have the sizes and
 the order of a GPU's, and nothing overlaps.  Eager attention, no dropout, because kernels on the CPU are others.
 
-usage: DS_ACCELERATOR=cpu zero.py FOLDER [overflow|offload|hpz|mics|quantized|ratio|formats|autocast|knobs|others|clip|beside]   writes FOLDER/zero.json, one run a line
+usage: DS_ACCELERATOR=cpu zero.py FOLDER [overflow|offload|hpz|mics|quantized|ratio|formats|autocast|knobs|others|clip|beside|dealt|loose|wire]   writes FOLDER/zero.json, one run a line
 
 With "overflow", under a DeepSpeed of 0.8.2 to 0.17.0, FOLDER/zero_overflow.json: fp16, whose first steps overflow; what is
 recorded is a step after those.
@@ -25,9 +25,12 @@ With "formats", FOLDER/zero_formats.json: fp32, and bf16 with masters and moment
 FOLDER/zero_autocast.json: fp32 weights under torch_autocast.
 
 With "knobs", FOLDER/zero_knobs.json: fp32 gradients in ZeRO-2, fp16 whose steps do not overflow, messages beside the
-backward (overlap_comm). With "others", what is not modelled: gradients in turn of the ranks (round_robin_gradients) and not
-in one buffer (contiguous_gradients), sent in another type (communication_data_type), ZeRO-1 that reduces beside the last of several backwards, or whose fp16 gradients are
-added in fp32.
+backward (overlap_comm). With "others", what is not modelled: ZeRO-1 whose fp16 gradients are added in fp32, or whose bucket
+comes in the midst of the head's backward; ZeRO-3 whose peak is where weights of a layer have gone that is not done.
+
+With "dealt", FOLDER/zero_dealt.json: round_robin_gradients. With "loose", FOLDER/zero_loose.json: contiguous_gradients off.
+With "wire", FOLDER/zero_wire.json: communication_data_type, gradients larger than ZeRO-1's bucket. On a busy machine gloo's
+threads can hold what was sent until the next copy is made: a run that has exactly one bucket more than another is run again.
 
 With "clip", FOLDER/zero_clip.json: an offloaded optimizer with and without clipping. With "beside", FOLDER/zero_beside.json:
 ZeRO-1 that reduces beside its backward.
@@ -443,20 +446,9 @@ def others():
     """Read, not modelled: not among the goldens."""
     yield Run(zero=1, precision="fp16-mixed", grad_dtype="fp32")
     yield Run(zero=1, precision="fp16-mixed", grad_dtype="fp32", gpus=4, grad_accum=2)
-    yield Run(zero=1, overlap_comm=True, grad_accum=2)
-    for zero in (1, 2):
-        for reduce_bucket in (3000000, 500000):
-            yield Run(zero=zero, reduce_dtype="fp32", reduce_bucket=reduce_bucket)
-    yield Run(zero=1, precision="bf16-amp", grad_accum=2, overlap_comm=True)
     yield Run(zero=1, precision="bf16-amp", shape="long")
-    for zero in (1, 2):
-        for gpus in (2, 4):
-            yield Run(zero=zero, gpus=gpus, round_robin_gradients=True)
-        yield Run(zero=zero, gpus=4, contiguous_gradients=False)
-        yield Run(zero=zero, contiguous_gradients=False, shape="long", grad_accum=2)
-        yield Run(zero=zero, contiguous_gradients=False, overlap_comm=True)
     yield Run(zero=3, contiguous_gradients=False)
-    yield Run(zero=3, gpus=4, contiguous_gradients=False, shape="long", grad_accum=2)
+    yield Run(zero=3, offload_optimizer="cpu")
 
 
 def besides():
@@ -470,10 +462,51 @@ def besides():
         yield Run(**base, precision="fp32")
         yield Run(**base, precision="bf16")
         yield Run(**base, grad_dtype="fp32")
-        if gpus == 4:  # of two: others()
-            yield Run(**base, grad_accum=2)
+        yield Run(**base, grad_accum=2)
         yield Run(**base, shape="long", grad_accum=3, reduce_bucket=500000)
         yield Run(**base, family="gpt2", reduce_bucket=200000)
+        if gpus == 2:
+            yield Run(**base, precision="bf16-amp", grad_accum=2)
+
+
+def dealt():
+    """Tensors dealt to the ranks' partitions in turn."""
+    base = dict(round_robin_gradients=True)
+    for zero in (1, 2):
+        yield Run(**base, zero=zero)
+    yield Run(**base, zero=2, reduce_bucket=500000)
+    yield Run(**base, zero=1, overlap_comm=True, shape="long", reduce_bucket=500000)
+    for zero in (1, 2):
+        yield Run(**base, zero=zero, gpus=4)
+    yield Run(**base, zero=2, gpus=4, grad_accum=2, shape="long")
+    yield Run(**base, zero=2, gpus=4, grad_dtype="fp32")
+    yield Run(**base, zero=1, gpus=4, overlap_comm=True)
+    yield Run(**base, zero=2, gpus=4, family="gpt2")
+
+
+def loose():
+    """Gradients that wait where they were made."""
+    base = dict(contiguous_gradients=False)
+    yield Run(**base, zero=1)
+    yield Run(**base, zero=2)
+    yield Run(**base, zero=2, overlap_comm=True)
+    yield Run(**base, zero=1, overlap_comm=True)
+    yield Run(**base, zero=2, shape="long", grad_accum=2)
+    yield Run(**base, zero=2, grad_dtype="fp32")
+    yield Run(**base, zero=2, gpus=4)
+    yield Run(**base, zero=2, gpus=4, overlap_comm=True, grad_accum=2)
+    yield Run(**base, zero=2, gpus=4, round_robin_gradients=True, reduce_bucket=500000)
+    yield Run(**base, zero=3, gpus=4, shape="long", grad_accum=2)
+
+
+def wires():
+    """Gradients sent in another type than they are made in; ZeRO-1 with gradients that are larger than its bucket."""
+    for zero in (1, 2):
+        for reduce_bucket in (3000000, 500000):
+            yield Run(zero=zero, reduce_dtype="fp32", reduce_bucket=reduce_bucket)
+    yield Run(zero=1, reduce_bucket=500000)
+    yield Run(zero=1, reduce_bucket=500000, grad_accum=2, shape="long")
+    yield Run(zero=1, reduce_bucket=200000, family="gpt2")
 
 
 def clips():
@@ -489,7 +522,8 @@ if __name__ == "__main__":
     folder, what = pathlib.Path(sys.argv[1]), "".join(sys.argv[2:])
     todo = list({"": runs, "overflow": overflows, "offload": offloads, "hpz": hpzs, "mics": micses,
                  "quantized": quantizeds, "ratio": ratios, "formats": formats,
-                 "autocast": autocasts, "knobs": knobs, "others": others, "clip": clips, "beside": besides}[what]())
+                 "autocast": autocasts, "knobs": knobs, "others": others, "clip": clips, "beside": besides,
+                 "dealt": dealt, "loose": loose, "wire": wires}[what]())
     name = f"zero_{what}.json" if what else "zero.json"
     command = " ".join(["DS_ACCELERATOR=cpu python tests/oracle/zero.py tests/golden/oracle/steps", *sys.argv[2:]])
     places = sorted({(r.gpus, r.gpus_per_node) for r in todo})

@@ -22,7 +22,7 @@
 
 #include "trials.h"
 
-enum { FIRST_ADAPTER = 33, FIRST_EIGHT = 76, FIRST_PART = 82, CHOICES = 87 };
+enum { FIRST_ADAPTER = 35, FIRST_EIGHT = 78, FIRST_PART = 84, CHOICES = 89 };
 struct trial {
     uint64_t index;
     const char *model;
@@ -640,6 +640,8 @@ static struct trial trial_of(uint64_t seed)
               : PICK(&s, "flash", "sdpa", "eager") },
         { "reduce_bucket", PICK(&s, "500M", "20M", "200M", "4G", "3M") },
         { "overlap_comm", deepspeed && s % 3 == 1 ? "true" : NULL },
+        { "contiguous_gradients", deepspeed && s % 5 == 1 ? "false" : NULL },
+        { "round_robin_gradients", deepspeed && s % 7 < 2 ? "true" : NULL },
         { fsdp ? "offload_params" : "tp",
           fsdp ? PICK(&s, "none", "none", "cpu") : tp },
         { lora ? "lora_rank" : "tp", lora ? PICK(&s, "8", "64") : tp },
@@ -1702,6 +1704,8 @@ static unsigned deepspeed_comes_back(const memplan_model *model, uint64_t s)
         { "zero_quantized_weights", PICK(&s, "true", "false") },
         { "zero_quantized_gradients", PICK(&s, "true", "false") },
         { "sub_group_size", PICK(&s, "1e9", "1M") },
+        { "contiguous_gradients", PICK(&s, "true", "false") },
+        { "round_robin_gradients", PICK(&s, "true", "false") },
     };
     return comes_back(model, "deepspeed", keys, 3, COUNT_OF(keys));
 }

@@ -255,12 +255,12 @@ static void test_deepspeed_words(void **state)
            "\"zero_optimization\": {\"cpu_offload\": true, "
            "\"mics_shard_size\": 8, \"zero_hpz_partition_size\": 1, "
            "\"mics_hierarchical_params_gather\": true, "
-           "\"contiguous_gradients\": false}}");
+           "\"contiguous_gradients\": false, "
+           "\"round_robin_gradients\": true}}");
     has("optimizer=adamw optimizer_impl=foreach reduce_dtype=bf16 "
         "precision=fp16-mixed offload_optimizer=cpu mics_shard_size=8 "
-        "mics_hierarchical_params_gather=true shard_degree=");
-    noted("zero_optimization.contiguous_gradients false is not modelled: true "
-          "is assumed");
+        "mics_hierarchical_params_gather=true contiguous_gradients=false "
+        "round_robin_gradients=true shard_degree=");
     import("deepspeed", "{\"optimizer\": {\"type\": \"SGD\", "
                         "\"params\": {\"momentum\": 0.9}},"
                         "\"zero_optimization\": {\"mics_shard_size\": -1, "
@@ -381,10 +381,10 @@ static void test_deepspeed_kinds(void **state)
           "write {\"stage\": 1}" },
         { "{\"zero_optimization\": {\"offload_optimizer\": true}}",
           "'offload_optimizer' is true", "write {\"device\": \"cpu\"}" },
-        { "{\"zero_optimization\": {\"round_robin_gradients\": \"yes\"}}",
-          "'round_robin_gradients' is a string", "write true or false" },
-        { "{\"zero_optimization\": {\"contiguous_gradients\": 1}}",
-          "'contiguous_gradients' is a number", "write true or false" },
+        { "{\"zero_optimization\": {\"reduce_scatter\": \"yes\"}}",
+          "'reduce_scatter' is a string", "write true or false" },
+        { "{\"zero_optimization\": {\"allgather_partitions\": 1}}",
+          "'allgather_partitions' is a number", "write true or false" },
     };
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         import("deepspeed", bad[i].text);

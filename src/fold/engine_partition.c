@@ -1,0 +1,310 @@
+/*
+ * How the tensors of a stage lie in the parts of DeepSpeed's ZeRO: partitions
+ * that hold tensors whole, sub-groups, a pipeline's buckets. Read in DeepSpeed
+ * 0.19.8 runtime/zero and held against it (tests/oracle/zero.py).
+ * [docs/method.md eq. buckets, eq. step]
+ */
+#include "fold/engine_private.h"
+
+#include "base/banned.h"
+
+/* Walks the trained tensors of a stage in order. */
+struct zero_layout {
+    bool deals;             /* lists them only */
+    struct zero1 *reduces;  /* sends them only */
+    bool large;             /* one is larger than the bucket */
+    uint64_t at;            /* elements so far */
+    uint64_t rank, end;     /* whose partition they are in; where that ends */
+    uint64_t bucket[2];     /* in ZeRO-1's buckets at hand, by tensor.low */
+    uint64_t gone;          /* with those before */
+    uint64_t begun;         /* ranks that have a tensor */
+    uint64_t open[2];       /* ... when they were begun */
+    uint64_t group, groups; /* shards of the sub-group at hand; the largest */
+    uint64_t ended;         /* sub-groups before it */
+    uint64_t stay;          /* so many of the first stay on the GPU */
+    uint64_t stays, largest_stays; /* their elements, in all and of one */
+};
+
+/* Partitions are made when the bucket of their first tensor is reduced. */
+static void end_bucket(struct stage *s, struct zero_layout *l, bool low)
+{
+    for (uint64_t *open = &l->open[low]; *open < l->begun; (*open)++) {
+        struct zero_part *r = &s->rank[s->rank[*open].nth];
+        if (r->gone == 0)
+            r->gone = l->gone;
+    }
+    l->bucket[low] = 0;
+}
+
+/* A rank's partition holds whole every tensor that touches it. */
+static void add_to_ranks(struct stage *s, struct zero_layout *l, uint64_t n)
+{
+    for (uint64_t left = n, part; left > 0; left -= part) {
+        if (l->at == l->end) {
+            l->rank++;
+            l->end += s->share;
+        }
+        struct zero_part *r = &s->rank[l->rank];
+        part = min_u64(left, l->end - l->at);
+        l->at += part;
+        if (r->whole == 0)
+            s->rank[l->begun++].nth = l->rank;
+        r->whole += n;
+        r->slice = max_u64(r->slice, part);
+        r->large += n > s->run->reduce_bucket ? n : 0;
+    }
+}
+
+/* One larger than the bucket is reduced where it is. */
+static void add_to_partition(struct stage *s, struct zero_layout *l,
+                             const struct tensor *t)
+{
+    const uint64_t n = t->elems;
+    const bool large = n > s->run->reduce_bucket;
+    if (l->bucket[t->low] + n > s->run->reduce_bucket)
+        end_bucket(s, l, t->low);
+    if (s->ledger != NULL) {
+        l->at = ledger_flat(s, l->gone);
+        l->rank = l->at / s->share;
+        l->end = (l->rank + 1) * s->share;
+    }
+    add_to_ranks(s, l, n);
+    l->large = l->large || large;
+    if (large)
+        end_bucket(s, l, t->low);
+    l->gone += n;
+    l->bucket[t->low] += large ? 0 : n;
+}
+
+/* A sub-group ends with the parameter that takes it to the size
+ * (stage3.py, _create_fp16_sub_groups). */
+static void end_group(struct zero_layout *l)
+{
+    if (l->ended < l->stay) {
+        l->stays += l->group;
+        l->largest_stays = max_u64(l->largest_stays, l->group);
+    }
+    l->ended++;
+    l->group = 0;
+}
+
+static void add_to_group(struct zero_layout *l, uint64_t n, uint64_t size)
+{
+    l->group += n;
+    l->groups = max_u64(l->groups, l->group);
+    if (l->group >= size)
+        end_group(l);
+}
+
+/* ---- a pipeline's buckets ---- */
+
+static bool trained_here(const struct stage *s, const struct tensor *t)
+{
+    return t->role == ROLE_PARAM && t->trainable && !t->again
+           && !(t->tied && s->tied_here != 0);
+}
+
+/* A bucket takes tensors until one more would be too many; a single tensor is
+ * reduced where it is: flattening makes no copy of it
+ * (reduce_independent_p_g_buckets_and_remove_grads;
+ * torch/csrc/utils/tensor_flatten.h). */
+void zero_each_bucket(const struct stage *s,
+                      void (*each)(void *ctx, uint64_t elems), void *ctx)
+{
+    uint64_t elems = 0, tensors = 0;
+    for (uint32_t i = 0; i < s->n; i++) {
+        const struct block *b = &s->p->block[stage_block(s, i)];
+        for (uint32_t k = 0; k < b->tensor_count; k++) {
+            const struct tensor *t = &s->p->tensor[b->tensor_first + k];
+            if (!trained_here(s, t))
+                continue;
+            if (elems + t->elems > s->run->reduce_bucket) {
+                if (tensors > 1)
+                    each(ctx, elems);
+                elems = tensors = 0;
+            }
+            elems += t->elems;
+            tensors++;
+        }
+    }
+    if (tensors > 1)
+        each(ctx, elems);
+}
+
+static void keep_largest(void *ctx, uint64_t elems)
+{
+    uint64_t *most = ctx;
+    *most = max_u64(*most, elems);
+}
+
+/* What is laid out of a tensor: stage 3 cuts each, the others all in a row. */
+static void add_tensor(struct stage *s, struct zero_layout *l,
+                       const struct tensor *t)
+{
+    const struct run *run = s->run;
+    if (l->deals)
+        ledger_add(s, t->elems);
+    else if (l->reduces != NULL)
+        zero1_add(s, l->reduces, t->elems, t->low);
+    else if (run->zero == 3)
+        add_to_group(l, div_up(t->elems, run->shard), run->sub_group_size);
+    else
+        add_to_partition(s, l, t);
+}
+
+/* Of a block, the tensors that come last in it, or the others. */
+static void add_tensors(struct stage *s, struct zero_layout *l,
+                        const struct block *b, bool last)
+{
+    for (uint32_t k = 0; k < b->tensor_count; k++) {
+        const struct tensor *t = &s->p->tensor[b->tensor_first + k];
+        if (trained_here(s, t) && program_comes_last(s->p, b, t) == last)
+            add_tensor(s, l, t);
+    }
+}
+
+static void add_block(struct stage *s, struct zero_layout *l,
+                      const struct block *b)
+{
+    add_tensors(s, l, b, false);
+    if (s->p->norms_last && b->kind == BLOCK_LAYER)
+        add_tensors(s, l, b, true);
+}
+
+/* Shards of a block's tensors. */
+static uint64_t group_elems(const struct stage *s, const struct block *b)
+{
+    uint64_t sum = 0;
+    for (uint32_t k = 0; k < b->tensor_count; k++) {
+        const struct tensor *t = &s->p->tensor[b->tensor_first + k];
+        if (trained_here(s, t))
+            sum += div_up(t->elems, s->run->shard);
+    }
+    return sum;
+}
+
+/* A block within which no sub-group ends is added whole. */
+static void zero3_groups(struct stage *s, struct zero_layout *l)
+{
+    uint64_t elems = 0;
+    for (uint32_t i = 0; i < s->n; i++) {
+        const struct block *b = &s->p->block[stage_block(s, i)];
+        if (i == 0 || stage_block(s, i) != stage_block(s, i - 1))
+            elems = group_elems(s, b);
+        if (l->group + elems < s->run->sub_group_size)
+            add_to_group(l, elems, s->run->sub_group_size);
+        else
+            add_block(s, l, b);
+    }
+    s->sub_group = l->groups;
+}
+
+/* Of the sub-groups, the first stay on the GPU that make no more than the rest
+ * of the ratio (stage3.py, subgroup_to_device). */
+static void zero3_stays(struct stage *s, const struct zero_layout *all)
+{
+    const uint64_t groups = all->ended + (all->group > 0 ? 1 : 0);
+    const double share = 1 - s->run->offload_ratio;
+    struct zero_layout l = { .stay = (uint64_t)(share * (double)groups) };
+    s->stay_groups = l.stay;
+    if (l.stay == 0)
+        return;
+    zero3_groups(s, &l);
+    if (l.group > 0)
+        end_group(&l);
+    s->stays = l.stays;
+    s->largest_stays = l.largest_stays;
+}
+
+/* Norms are taken in double precision, a tensor's own part at a time, beside
+ * the partition. */
+static uint64_t zero_norm_bytes(const struct stage *s, uint64_t rank)
+{
+    const struct zero_part *r = &s->rank[rank];
+    return r->whole * dtype_size(s->run->prec.grad) + r->slice * 8;
+}
+
+/* No tensor is in it whole. */
+static void fp32_partition(struct stage *s, uint64_t ranks)
+{
+    s->partition = s->share;
+    s->norm = 0;
+    for (uint64_t r = 0; r < ranks; r++)
+        s->norm = max_u64(s->norm, s->rank[r].slice * 8);
+}
+
+/* In what partitions they lie, once all are known. */
+static void deal_tensors(struct stage *s)
+{
+    struct zero_layout l = { .deals = true };
+    ledger_begin(s);
+    for (uint32_t i = 0; i < s->n; i++)
+        add_block(s, &l, &s->p->block[stage_block(s, i)]);
+    ledger_deal(s);
+}
+
+/* A bucket of one type, none of whose gradients is larger than it, takes away as
+ * much as its copy is; otherwise it matters when each goes. */
+static void reduce_tensors(struct stage *s)
+{
+    struct zero1 z;
+    struct zero_layout l = { .reduces = &z };
+    s->made = 0;
+    zero1_begin(s, &z);
+    for (uint32_t i = 0; i < s->n; i++)
+        add_block(s, &l, &s->p->block[stage_block(s, i)]);
+    zero1_end(s, &z);
+}
+
+static void zero_partition(struct stage *s, struct zero_layout *l)
+{
+    const struct run *run = s->run;
+    const uint64_t ranks = run->zero_rank == ZERO_RANK_FIRST ? 1 : run->shard;
+    if (s->ledger != NULL)
+        deal_tensors(s);
+    for (uint64_t r = 0; r < run->shard; r++)
+        s->rank[r] = (struct zero_part){ 0 };
+    for (uint32_t i = 0; i < s->n; i++)
+        add_block(s, l, &s->p->block[stage_block(s, i)]);
+    end_bucket(s, l, true);
+    end_bucket(s, l, false);
+    uint64_t norm = 0;
+    s->partition = s->made = 0;
+    for (uint64_t r = 0; r < ranks; r++) {
+        const struct zero_part *k = &s->rank[r];
+        s->partition = max_u64(s->partition, k->whole);
+        if (k->whole > k->gone)
+            s->made = max_u64(s->made, k->whole - k->gone);
+        norm = max_u64(norm, zero_norm_bytes(s, r));
+    }
+    s->norm = norm - s->partition * dtype_size(run->prec.grad);
+    s->sent = 0;
+    if (run->zero == 1 && !zero_fills_bucket(run)
+        && (l->large || bucket_casts(s) || run_is_loose(run)))
+        reduce_tensors(s);
+    if (run_sums_in_fp32(run))
+        fp32_partition(s, ranks);
+}
+
+void zero_layout(struct stage *s)
+{
+    const struct run *run = s->run;
+    if (run->engine != ENGINE_DEEPSPEED || run->zero == 0
+        || s->sum.elems == 0) {
+        s->fill = NULL;
+        return;
+    }
+    s->share = engine_flat_share(run, s->sum.elems, 0);
+    struct zero_layout l = { .end = s->share };
+    s->bucket = 0;
+    if (engine_steps_views(run))
+        zero_each_bucket(s, keep_largest, &s->bucket);
+    if (run->zero == 3)
+        zero3_groups(s, &l);
+    if (run->zero == 3 && run->offload_ratio < 1)
+        zero3_stays(s, &l);
+    if (run->zero != 3)
+        zero_partition(s, &l);
+    if (zero_fills_bucket(run))
+        bucket_init(s);
+}
