@@ -45,9 +45,9 @@ bool bucket_fills(const struct stage *s, bool later)
     return s->fill != NULL && zero_fills_in(s->run, later);
 }
 
-bool bucket_moves(const struct run *run)
+bool bucket_moves(const struct stage *s)
 {
-    return run_is_loose(run) || zero1_has_all(run);
+    return s->loose || zero1_has_all(s->run);
 }
 
 /* As autograd makes one, whatever they are added up in. */
@@ -116,7 +116,7 @@ struct sent bucket_sent(const struct stage *s, const struct bucket_content *c,
     /* what is added in fp32 is a slice of its own */
     const bool first = run->zero_rank == ZERO_RANK_FIRST && c->low > 0;
     const bool apart = run_sums_in_fp32(run) && !first;
-    const bool one = run_is_loose(run)
+    const bool one = s->loose
                          ? c->tensors == 1
                          : c->low == c->high && (!apart || c->tensors == 1);
     return sent_of(run, c->elems, one ? 1 : 2, low);
@@ -281,7 +281,7 @@ static void told_dealt(const struct stage *s, struct bucket_fill *told,
                        uint64_t nth)
 {
     const struct zero_made *m = &s->ledger->made[nth];
-    if (run_is_loose(s->run) || run_sums_in_fp32(s->run))
+    if (s->loose || run_sums_in_fp32(s->run))
         return;
     told->partition = m->told_partition;
     told->kept = m->told_kept;
@@ -300,7 +300,7 @@ static void take_made(const struct stage *s, const struct bucket_fill *f,
     x->kept = m->kept;
     if (!run_sums_in_fp32(s->run))
         x->partition = m->partition;
-    else if (run_is_loose(s->run))
+    else if (s->loose)
         x->kept += m->partition;
 }
 
@@ -335,9 +335,11 @@ static void take_ranks(const struct stage *s, struct bucket_content *c,
     c->high = c->tensors == 0 ? high : max_u64(c->high, high);
 }
 
-static void take_largest(struct bucket_content *c, uint64_t elems)
+static void take_largest(struct bucket_content *c, uint64_t elems,
+                         uint64_t zero)
 {
-    c->second = max_u64(c->second, min_u64(c->largest, elems));
+    if (zero == 3)
+        c->second = max_u64(c->second, min_u64(c->largest, elems));
     c->largest = max_u64(c->largest, elems);
 }
 
@@ -350,19 +352,24 @@ static uint64_t largest_slice(const struct stage *s, uint64_t first,
     return max_u64(begins, min_u64(rest, s->share));
 }
 
-void bucket_add(const struct stage *s, struct bucket_content *c, uint64_t at,
-                uint64_t elems)
+static void add_elems(const struct stage *s, struct bucket_content *c,
+                      uint64_t first, uint64_t elems)
 {
-    const uint64_t first = s->ledger != NULL ? ledger_flat(s, at) : at;
     take_ranks(s, c, first, first + elems);
     c->first = first;
     c->elems += elems;
     c->tensors++;
-    take_largest(c, elems);
+    take_largest(c, elems, s->run->zero);
     if (s->run->zero != 3)
         c->slice = max_u64(c->slice, largest_slice(s, first, elems));
-    if (elems > s->run->reduce_bucket && !run_is_loose(s->run))
+    if (elems > s->run->reduce_bucket && !s->loose)
         c->large = elems;
+}
+
+void bucket_add(const struct stage *s, struct bucket_content *c, uint64_t at,
+                uint64_t elems)
+{
+    add_elems(s, c, s->ledger != NULL ? ledger_flat(s, at) : at, elems);
 }
 
 /* A block's gradients, all of which the bucket has room for. */
@@ -376,9 +383,10 @@ static void take_block(const struct stage *s, struct bucket_fill *f,
     c->first = before + a->latest;
     c->elems += a->elems;
     c->tensors += a->tensors;
-    take_largest(c, a->largest);
-    take_largest(c, a->second);
-    c->slice = max_u64(c->slice, min_u64(a->largest, s->share));
+    take_largest(c, a->largest, s->run->zero);
+    take_largest(c, a->second, s->run->zero);
+    if (s->run->zero != 3)
+        c->slice = max_u64(c->slice, min_u64(a->largest, s->share));
     f->begun = true;
 }
 
@@ -395,9 +403,10 @@ void bucket_take(const struct stage *s, uint32_t position,
 {
     if (a->elems == 0)
         return;
+    const uint64_t at = s->before[position].elems + a->offset;
     f->begun = true;
-    bucket_add(s, a->low ? &f->low : &f->in,
-               s->before[position].elems + a->offset, a->elems);
+    add_elems(s, a->low ? &f->low : &f->in,
+              s->ledger != NULL ? ledger_flat(s, at) : at, a->elems);
 }
 
 uint64_t zero_normed(const struct run *run, uint64_t share, uint64_t elems)
@@ -427,7 +436,7 @@ static void reduce(const struct stage *s, struct bucket_turn *t, bool low)
     const struct bucket_fill f = t->after;
     const struct bucket_content *c = low ? &f.low : &f.in;
     note_reduced(s, &t->reduced, low);
-    if (run_is_loose(s->run) && s->run->zero == 2)
+    if (s->loose && s->run->zero == 2)
         t->reduced.kept = t->reduced.again_kept = 0; /* cleared before */
     t->told = t->after = emptied(s, &f, low);
     if (low)
@@ -548,7 +557,7 @@ bool bucket_calm(const struct stage *s, uint32_t position)
 {
     const struct bucket_fill *f = &s->fill[position + 1];
     const struct bucket_fill *after = &s->fill[position];
-    return f->begun && f->reduced == after->reduced && !bucket_moves(s->run)
+    return f->begun && f->reduced == after->reduced && !bucket_moves(s)
            && (f->in.large | f->low.large | after->in.large | after->low.large)
                   == 0;
 }

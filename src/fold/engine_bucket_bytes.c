@@ -15,27 +15,26 @@ const char *zero_partition_label(const struct run *run)
 
 /* Gradients of a rank's partition stay where they were made, and those of a
  * later micro-batch beside those that they are added to. */
-static bool adds_where_made(const struct run *run)
+static bool adds_where_made(const struct stage *s)
 {
-    return run_is_loose(run) && run->zero == 2 && !run_sums_in_fp32(run);
+    return s->loose && s->run->zero == 2 && !run_sums_in_fp32(s->run);
 }
 
 static uint64_t kept_bytes(const struct stage *s, const struct bucket_fill *f,
                            bool later)
 {
     const struct run *run = s->run;
-    const uint64_t size = run_is_loose(run) ? zero_arriving_bytes(run)
-                                            : dtype_size(run->prec.grad);
-    return (later && adds_where_made(run) ? f->again_kept : f->kept) * size;
+    const uint64_t size =
+        s->loose ? zero_arriving_bytes(run) : dtype_size(run->prec.grad);
+    return (later && adds_where_made(s) ? f->again_kept : f->kept) * size;
 }
 
 /* ... in buckets that are lists of them. */
 static uint64_t waiting_bytes(const struct stage *s,
                               const struct bucket_fill *f)
 {
-    return run_is_loose(s->run)
-               ? (f->in.elems + f->low.elems) * zero_arriving_bytes(s->run)
-               : 0;
+    return s->loose ? (f->in.elems + f->low.elems) * zero_arriving_bytes(s->run)
+                    : 0;
 }
 
 /* A later micro-batch makes a second one, and adds it to the first. */
@@ -43,7 +42,7 @@ static uint64_t partitions(const struct stage *s, const struct bucket_fill *f,
                            bool later)
 {
     return later && s->run->zero == 2 && 2 * f->partition > s->partition
-                   && !run_sums_in_fp32(s->run) && !adds_where_made(s->run)
+                   && !run_sums_in_fp32(s->run) && !adds_where_made(s)
                ? 2
                : 1;
 }
@@ -55,14 +54,14 @@ static uint64_t partition_elems(const struct stage *s,
         return f->partition;
     if (s->run->offload_optimizer != OFFLOAD_NONE)
         return 0;
-    if (adds_where_made(s->run))
+    if (adds_where_made(s))
         return later ? max_u64(f->again, s->partition) : f->partition;
     return later && partitions(s, f, later) == 1 ? s->partition : f->partition;
 }
 
 static bool has_bucket(const struct stage *s, const struct bucket_fill *f)
 {
-    return s->run->zero != 3 && !run_is_loose(s->run)
+    return s->run->zero != 3 && !s->loose
            && (f->begun || zero1_has_all(s->run)
                || s->run->zero_bucket == BUCKET_BACKWARD);
 }
@@ -102,16 +101,17 @@ static uint64_t told_bytes(const struct stage *s, const struct bucket_fill *f,
                            bool later)
 {
     const struct run *run = s->run;
+    const uint64_t large = f->in.large + f->low.large;
+    const uint64_t waits = large == 0 ? 0 : large * zero_arriving_bytes(run);
+    if (run->zero == 3)
+        return waits + waiting_bytes(s, f);
     const uint64_t grad = dtype_size(run->prec.grad);
     const uint64_t all =
-        (f->in.large + f->low.large) * zero_arriving_bytes(run)
-        + kept_bytes(s, f, later) + waiting_bytes(s, f)
-        + (run->zero == 3
-               ? 0
-               : partition_elems(s, f, later) * partitions(s, f, later) * grad);
-    const uint64_t told = (f->gone + f->in.elems + f->low.elems) * grad;
+        waits + kept_bytes(s, f, later) + waiting_bytes(s, f)
+        + partition_elems(s, f, later) * partitions(s, f, later) * grad;
     if (!zero1_has_all(run))
         return all;
+    const uint64_t told = (f->gone + f->in.elems + f->low.elems) * grad;
     return all > told ? all - told : 0;
 }
 

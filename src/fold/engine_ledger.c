@@ -148,7 +148,7 @@ static void note_ranks(const struct stage *s, uint64_t latest, uint64_t alone,
     const uint64_t ranks = first ? 1 : s->run->shard;
     for (uint64_t r = 0; r < ranks; r++) {
         const struct zero_part *part = &s->rank[r];
-        if (run_is_loose(s->run))
+        if (s->loose)
             note_loose(s, part, latest, m);
         else
             note_contiguous(s, part, alone, m);
@@ -166,11 +166,11 @@ void ledger_reduce(struct stage *s, bool low, uint64_t nth)
     for (size_t i = 0; i < l->n_waiting[low]; i++)
         reduce_tensor(s, &l->place[l->waiting[low][i]]);
     l->n_waiting[low] = 0;
-    if (run_is_loose(s->run) && s->run->zero == 1)
+    if (s->loose && s->run->zero == 1)
         m->kept = m->again_kept = l->elems; /* nothing clears them */
     else
         note_ranks(s, l->elems - before, l->large - large, m);
-    if (run_is_loose(s->run) && s->run->zero == 2) {
+    if (s->loose && s->run->zero == 2) {
         m->kept = m->told_partition - m->partition;
         m->again_kept = m->told_kept - m->again;
     }

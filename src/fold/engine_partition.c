@@ -10,8 +10,8 @@
 
 /* Walks the trained tensors of a stage in order. */
 struct zero_layout {
-    bool deals;             /* lists them only */
-    struct zero1 *reduces;  /* sends them only */
+    bool passes;            /* lists them only, or: */
+    struct zero1 *reduces;  /* sends them */
     bool large;             /* one is larger than the bucket */
     uint64_t at;            /* elements so far */
     uint64_t rank, end;     /* whose partition they are in; where that ends */
@@ -137,15 +137,23 @@ static void keep_largest(void *ctx, uint64_t elems)
     *most = max_u64(*most, elems);
 }
 
+/* Not laid out, but listed or sent. */
+static void pass_tensor(struct stage *s, struct zero_layout *l,
+                        const struct tensor *t)
+{
+    if (l->reduces != NULL)
+        zero1_add(s, l->reduces, t->elems, t->low);
+    else
+        ledger_add(s, t->elems);
+}
+
 /* What is laid out of a tensor: stage 3 cuts each, the others all in a row. */
 static void add_tensor(struct stage *s, struct zero_layout *l,
                        const struct tensor *t)
 {
     const struct run *run = s->run;
-    if (l->deals)
-        ledger_add(s, t->elems);
-    else if (l->reduces != NULL)
-        zero1_add(s, l->reduces, t->elems, t->low);
+    if (l->passes)
+        pass_tensor(s, l, t);
     else if (run->zero == 3)
         add_to_group(l, div_up(t->elems, run->shard), run->sub_group_size);
     else
@@ -236,7 +244,7 @@ static void fp32_partition(struct stage *s, uint64_t ranks)
 /* In what partitions they lie, once all are known. */
 static void deal_tensors(struct stage *s)
 {
-    struct zero_layout l = { .deals = true };
+    struct zero_layout l = { .passes = true };
     ledger_begin(s);
     for (uint32_t i = 0; i < s->n; i++)
         add_block(s, &l, &s->p->block[stage_block(s, i)]);
@@ -248,7 +256,7 @@ static void deal_tensors(struct stage *s)
 static void reduce_tensors(struct stage *s)
 {
     struct zero1 z;
-    struct zero_layout l = { .reduces = &z };
+    struct zero_layout l = { .passes = true, .reduces = &z };
     s->made = 0;
     zero1_begin(s, &z);
     for (uint32_t i = 0; i < s->n; i++)

@@ -25,7 +25,7 @@ void zero1_begin(const struct stage *s, struct zero1 *z)
 static uint64_t partition_of(const struct stage *s, uint64_t rank)
 {
     const struct zero_part *r = &s->rank[rank];
-    if (r->reduced == 0 || run_is_loose(s->run)
+    if (r->reduced == 0 || s->loose
         || (s->run->zero_rank == ZERO_RANK_FIRST && rank > 0))
         return 0;
     return r->whole - r->reduced_large;
@@ -93,7 +93,7 @@ void zero1_add(struct stage *s, struct zero1 *z, uint64_t elems, bool low)
     for (uint64_t r = c->first / s->share; r <= last; r++)
         s->rank[r].in |= 1u << low;
     z->at += elems;
-    z->moved += c->large == 0 && !run_is_loose(s->run) ? elems : 0;
+    z->moved += c->large == 0 && !s->loose ? elems : 0;
 }
 
 /* 16 bits first (sort_dtypes). */

@@ -393,7 +393,7 @@ static struct stretch fullest_stretch(const struct stage *s, uint32_t position,
             }
             consider(&best, &a->at, &f, beside);
             bucket_take(s, position, a, &f);
-            if (f.in.large + f.low.large != 0 || bucket_moves(s->run))
+            if (f.in.large + f.low.large != 0 || bucket_moves(s))
                 beside = bucket_bytes(s, &f, later);
         }
     }

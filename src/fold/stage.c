@@ -418,6 +418,7 @@ static void stage_place(struct stage *s, const struct memory_fold *f,
                          .rank = f->rank,
                          .fill = f->fill,
                          .ledger = f->ledger,
+                         .loose = run_is_loose(run),
                          .splits = schedule_splits(run),
                          .chunks = 1 };
     s->low_layers = s->layers;

@@ -90,6 +90,7 @@ struct stage {
     uint64_t share;         /* ... elements of one */
     struct zero_part *rank; /* ZeRO-1, -2: each */
     struct zero_ledger *ledger; /* NULL: partitions come in order */
+    bool loose;                 /* run_is_loose() */
     uint64_t norm; /* ... bytes beside the fullest partition while norms are
                       taken, of any rank */
     uint64_t made; /* ... ZeRO-1: elements of a partition as it is made, less
@@ -176,12 +177,15 @@ struct zero_beside {
 
 /* What ZeRO-2 and -3 have of gradients at some moment of a backward. */
 struct bucket_content {
-    uint64_t elems, tensors;  /* in the bucket */
-    uint64_t largest, second; /* ... elements of the largest two */
-    uint64_t slice;           /* ... of one that lie in one partition, most */
-    uint64_t low, high;       /* ranks that they are of */
-    uint64_t first;           /* of the stage's elements: the latest's */
-    uint64_t large;           /* elements of a gradient larger than it, alone;
+    uint64_t elems, tensors; /* in the bucket */
+    uint64_t largest;        /* ... elements of one */
+    union {
+        uint64_t second; /* ZeRO-3: ... of another */
+        uint64_t slice;  /* else: ... of one that lie in one partition, most */
+    };
+    uint64_t low, high; /* ranks that they are of */
+    uint64_t first;     /* of the stage's elements: the latest's */
+    uint64_t large;     /* elements of a gradient larger than it, alone;
                                 else 0 */
 };
 
@@ -191,8 +195,12 @@ struct bucket_fill {
                                   which has a bucket of its own */
     uint64_t partition; /* elements of the largest rank's partition so far */
     uint64_t kept;      /* ... of gradients that stay beside it */
-    uint64_t again, again_kept; /* as in zero_made */
-    struct zero_beside beside;
+    union {
+        struct zero_beside beside; /* without a ledger */
+        struct {
+            uint64_t again, again_kept; /* as in zero_made */
+        };
+    };
     uint64_t gone;    /* elements reduced */
     uint64_t reduced; /* so many times */
     uint64_t copied;  /* bytes flattened to be sent, at this moment */
@@ -598,7 +606,7 @@ void bucket_init(struct stage *s);
  * some; whether what there is of them changes with each. */
 bool zero_fills_in(const struct run *run, bool later);
 bool bucket_fills(const struct stage *s, bool later);
-bool bucket_moves(const struct run *run);
+bool bucket_moves(const struct stage *s);
 /* Whether what is in the bucket is reduced before a gradient has room. */
 bool bucket_overflows(const struct stage *s, const struct bucket_fill *f,
                       const struct arrival *a);

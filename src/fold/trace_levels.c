@@ -553,10 +553,10 @@ void levels_done(struct tracer *r, enum unit_done when)
 
 /* Only what an engine's terms say changes: not asked again where they say the
  * same. */
-static bool same_levels(const struct run *run, const struct bucket_fill *a,
+static bool same_levels(const struct stage *s, const struct bucket_fill *a,
                         const struct bucket_fill *b)
 {
-    if (bucket_moves(run)
+    if (bucket_moves(s)
         && (a->in.elems != b->in.elems || a->low.elems != b->low.elems
             || a->again != b->again || a->again_kept != b->again_kept))
         return false;
@@ -574,7 +574,7 @@ void levels_bucket(struct tracer *r, const struct bucket_fill *fill)
     struct put p = {
         .m = &m, .only = COMP_COUNT, .fill = fill, .each = collect, .ctx = &c
     };
-    if (same_levels(r->s->run, fill, &r->bucket))
+    if (same_levels(r->s, fill, &r->bucket))
         return;
     r->bucket = *fill;
     engine_rest(&p, r->s);
