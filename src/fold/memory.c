@@ -313,6 +313,7 @@ bool fold_memory(struct memory_result *out, const struct program *p,
     out->stage = ARENA_NEW(a, struct stage_result, (size_t)run->pp);
     if (out->stage == NULL || !memory_fold_init(&f, p, run, a))
         return false;
+    out->states = f.states;
     *over = !fold_stages(out, &f);
     if (*over)
         return false;

@@ -180,8 +180,9 @@ struct disk_bytes {
 };
 
 struct memory_result {
-    struct offload_result offload; /* of the stage with most on its host */
-    struct stage_result *stage;    /* [n_stages], arena */
+    struct offload_result offload;     /* of the stage with most on its host */
+    struct stage_result *stage;        /* [n_stages], arena */
+    const struct block_states *states; /* [blocks], arena: states.h */
     uint64_t n_stages, worst;
     uint64_t model_states; /* of the worst stage, as the next two */
     uint64_t steady, peak;

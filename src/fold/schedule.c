@@ -48,10 +48,9 @@ uint64_t schedule_micros(const struct run *run)
     return min_u64(run->grad_accum, 3 * run->pp);
 }
 
-uint64_t schedule_room(const struct run *run)
+uint64_t schedule_room(const struct run *run, uint64_t micros)
 {
-    const uint64_t lists = !schedule_splits(run) ? 1 : run_folds(run) ? 3 : 2;
-    return lists * schedule_micros(run);
+    return !schedule_splits(run) ? 0 : run_folds(run) ? 2 * micros : micros;
 }
 
 /* Groups of as many micro-batches as there are stages go through the chunks,
@@ -81,51 +80,21 @@ static void turn_on(struct turn *t, const struct stage *s)
     t->group += (uint32_t)s->run->pp;
 }
 
-/* Before it runs: less is kept beside a backward, by what it is of. */
-static void slot_begins(struct walking *w, const struct slot *slot,
-                        uint32_t *mine)
+void schedule_turns(const struct stage *s, uint64_t micros, bool back,
+                    slot_fn *each, void *ctx)
 {
-    if (slot->kind == SLOT_BACKWARD || slot->kind == SLOT_INPUT) {
-        w->micros -= *mine == 1;
-        w->chunks--;
-        w->kept -= w->s->chunk_kept[slot->chunk];
-        --*mine;
-    } else if (slot->kind == SLOT_WEIGHT) {
-        w->kept -= w->s->chunk_stash[slot->chunk];
-        w->waiting--;
+    const uint64_t all = micros * s->chunks;
+    for (struct turn t = { 0 }; t.done < all; turn_on(&t, s)) {
+        const struct slot slot = slot_of(s, &t, back);
+        if (!each(ctx, &slot))
+            return;
     }
-}
-
-bool schedule_slot(struct walking *w, struct slot *slot, slot_fn *each,
-                   void *ctx)
-{
-    if (w->s->chunk_kept == NULL)
-        return each(ctx, slot); /* asked for its order alone */
-    const uint32_t place = slot->micro;
-    uint32_t *mine = &w->in_flight[place < w->ring ? place : place % w->ring];
-    slot_begins(w, slot, mine);
-    slot->other_micros = w->micros - (*mine > 0);
-    slot->other_chunks = w->chunks;
-    slot->waiting = w->waiting;
-    slot->kept = w->kept;
-    if (slot->kind == SLOT_FORWARD) {
-        w->micros += *mine == 0;
-        w->chunks++;
-        w->kept += w->s->chunk_kept[slot->chunk];
-        ++*mine;
-    } else if (slot->kind == SLOT_INPUT) {
-        w->kept += w->s->chunk_stash[slot->chunk];
-        w->waiting++;
-    }
-    return each(ctx, slot);
 }
 
 void schedule_interleaved(const struct stage *s, const uint64_t *micros,
-                          uint32_t *in_flight, slot_fn *each, void *ctx)
+                          slot_fn *each, void *ctx)
 {
-    struct walking w = { .s = s,
-                         .in_flight = in_flight,
-                         .ring = schedule_micros(s->run) };
+    struct walking w = { .s = s, .each = each, .ctx = ctx };
     struct turn forward = { 0 }, backward = { 0 };
     for (;;) {
         const uint64_t all = *micros * s->chunks;
@@ -136,7 +105,7 @@ void schedule_interleaved(const struct stage *s, const uint64_t *micros,
         struct turn *turn = back ? &backward : &forward;
         struct slot slot = slot_of(s, turn, back);
         slot.later = back ? slot.micro > 0 : backward.done > 0;
-        if (!schedule_slot(&w, &slot, each, ctx))
+        if (!schedule_slot(&w, &slot, slot.chunk > 0))
             return;
         turn_on(turn, s);
     }

@@ -39,17 +39,21 @@ bool schedule_is_dual(const struct run *run);
  * Interleaved: it goes in groups of as many as there are stages, and the third
  * is as those after it. */
 uint64_t schedule_micros(const struct run *run);
-/* Numbers that a walk needs room for. */
-uint64_t schedule_room(const struct run *run);
+/* Backwards that can wait for their weights' gradients in so many. */
+uint64_t schedule_room(const struct run *run, uint64_t micros);
 
-/* in_flight: [schedule_room()], zero. A stage without chunk_kept asks for the
- * order alone, of more micro-batches too: [3 * the more of both], of any value. */
-void schedule_walk(const struct stage *s, uint64_t micros, uint32_t *in_flight,
+/* Backwards in two halves; waiting: [schedule_room(micros)]. A stage without
+ * chunk_kept asks for the order alone, of more micro-batches too. */
+void schedule_walk(const struct stage *s, uint64_t micros, uint32_t *waiting,
                    slot_fn *each, void *ctx);
 
 /* The same, interleaved only. *micros may become less meanwhile, by groups
  * that have not begun. */
 void schedule_interleaved(const struct stage *s, const uint64_t *micros,
-                          uint32_t *in_flight, slot_fn *each, void *ctx);
+                          slot_fn *each, void *ctx);
+/* Of these, forwards or backwards alone, which any stage runs in one order:
+ * kind, micro-batch and chunk. */
+void schedule_turns(const struct stage *s, uint64_t micros, bool back,
+                    slot_fn *each, void *ctx);
 
 #endif

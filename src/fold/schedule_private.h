@@ -9,15 +9,42 @@
 
 struct walking {
     const struct stage *s;
-    uint32_t *in_flight; /* chunks, by micro-batch modulo ring */
-    uint64_t ring;
-    uint32_t micros, chunks;
-    uint32_t waiting; /* backwards whose weights' gradients come later */
+    slot_fn *each;
+    void *ctx;
+    uint32_t micros, chunks; /* in flight */
+    uint32_t waiting;        /* backwards whose weights' gradients come later */
     uint64_t kept;
 };
 
-/* Says of a slot what is in flight beside it, and hands it on. */
-bool schedule_slot(struct walking *w, struct slot *slot, slot_fn *each,
-                   void *ctx);
+/* Says of a slot what is in flight beside it, and hands it on. `beside`: so is
+ * another chunk of its micro-batch, the first that it came to. */
+static inline bool schedule_slot(struct walking *w, struct slot *slot,
+                                 bool beside)
+{
+    const struct stage *s = w->s;
+    if (s->chunk_kept == NULL)
+        return w->each(w->ctx, slot); /* asked for its order alone */
+    if (slot->kind == SLOT_BACKWARD || slot->kind == SLOT_INPUT) {
+        w->micros -= !beside;
+        w->chunks--;
+        w->kept -= s->chunk_kept[slot->chunk];
+    } else if (slot->kind == SLOT_WEIGHT) {
+        w->kept -= s->chunk_stash[slot->chunk];
+        w->waiting--;
+    }
+    slot->other_micros = w->micros - beside;
+    slot->other_chunks = w->chunks;
+    slot->waiting = w->waiting;
+    slot->kept = w->kept;
+    if (slot->kind == SLOT_FORWARD) {
+        w->micros += !beside;
+        w->chunks++;
+        w->kept += s->chunk_kept[slot->chunk];
+    } else if (slot->kind == SLOT_INPUT) {
+        w->kept += s->chunk_stash[slot->chunk];
+        w->waiting++;
+    }
+    return w->each(w->ctx, slot);
+}
 
 #endif

@@ -11,15 +11,21 @@
  * are told apart by direction: the k-th of direction d is 2 k + d. */
 struct order {
     struct walking w;
-    slot_fn *each;
-    void *ctx;
     uint32_t *queue; /* 2 k + d that wait for weights' gradients, in order of
                         their backward */
     uint64_t put, taken;
     uint64_t forward[2], backward[2], weight[2]; /* done, by direction */
     uint64_t micros;                             /* of a direction */
-    bool dual, stopped;
+    bool dual, folds, stopped;
 };
+
+/* A micro-batch on its way down a V and up again is in flight until it is back
+ * from the chunk that it came to first. */
+static bool is_beside(const struct order *o, enum slot_kind kind, uint64_t k,
+                      unsigned d)
+{
+    return o->folds && d == 1 && (kind != SLOT_WEIGHT || o->backward[0] <= k);
+}
 
 static void run(struct order *o, enum slot_kind kind, uint64_t k, unsigned d)
 {
@@ -28,7 +34,7 @@ static void run(struct order *o, enum slot_kind kind, uint64_t k, unsigned d)
                          .micro = (uint32_t)(o->dual ? 2 * k + d : k),
                          .chunk = d,
                          .later = kind == SLOT_WEIGHT ? done > 1 : done > 0 };
-    if (!o->stopped && !schedule_slot(&o->w, &slot, o->each, o->ctx))
+    if (!o->stopped && !schedule_slot(&o->w, &slot, is_beside(o, kind, k, d)))
         o->stopped = true;
 }
 
@@ -220,15 +226,11 @@ static void walk_order(struct order *o, const struct run *run, uint64_t rank,
     }
 }
 
-void schedule_walk(const struct stage *s, uint64_t micros, uint32_t *in_flight,
+void schedule_walk(const struct stage *s, uint64_t micros, uint32_t *waiting,
                    slot_fn *each, void *ctx)
 {
-    const uint64_t ring = schedule_micros(s->run);
-    struct order o = {
-        .w = { .s = s, .in_flight = in_flight, .ring = ring },
-        .each = each,
-        .ctx = ctx,
-        .queue = in_flight + ring,
-    };
+    struct order o = { .w = { .s = s, .each = each, .ctx = ctx },
+                       .queue = waiting,
+                       .folds = run_folds(s->run) };
     walk_order(&o, s->run, s->index, micros);
 }

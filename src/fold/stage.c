@@ -450,8 +450,9 @@ void stage_init(struct stage *s, struct memory_fold *f, uint64_t index,
                             : min_u64(run->recompute_layers, s->layers);
     s->tied_here = s->embed && s->head ? tied_bytes(p) : 0;
     s->tied_cast = stage_ties_cast(p);
-    states_of_block(&f->states[p->head], p, &p->block[p->head], run,
-                    !(s->embed && s->head));
+    if (f->states[p->head].ties)
+        states_of_block(&f->states[p->head], p, &p->block[p->head], run,
+                        !(s->embed && s->head));
     stage_prefix(s);
     if (f->away != NULL)
         stage_away_init(s, f);
@@ -562,16 +563,27 @@ uint64_t stage_lead(const struct stage *s, uint32_t position)
     return unpacks(s->run) ? w->lead : w->output + w->waiting;
 }
 
+/* Of every block. Two chunks have a second backward in one micro-batch. */
 static unsigned modes_needed(const struct run *run)
 {
     const struct stage s = { .run = run };
+    const bool later =
+        run->grad_accum > 1 || run_chunks(run) > 1 || schedule_is_dual(run);
     return 1u << engine_wgrad_mode(&s, false)
-           | 1u << engine_wgrad_mode(&s, true)
-           | (checkpoints(run) ? WALK_CHECKPOINT : 0)
-           | (checkpoint_stops_early(run) ? WALK_EARLY : 0)
-           | (unpacks(run) ? WALK_UNPACKS : 0)
+           | (later ? 1u << engine_wgrad_mode(&s, true) : 0)
            | (schedule_splits(run) ? WALK_SPLIT : 0)
            | (zero_fills_bucket(run) ? WALK_ARRIVALS : 0);
+}
+
+/* Of layers beside; `most`: that a stage has. */
+static unsigned modes_of_layers(const struct run *run, uint64_t most)
+{
+    const bool each =
+        run->recompute_layers >= most && run->recompute_every <= 1;
+    return (checkpoints(run) ? WALK_CHECKPOINT : 0)
+           | (checkpoint_stops_early(run) ? WALK_EARLY : 0)
+           | (unpacks(run) ? WALK_UNPACKS : 0)
+           | (unpacks(run) && each ? WALK_UNPACKED : 0);
 }
 
 static bool chunks_room(struct memory_fold *f)
@@ -581,9 +593,11 @@ static bool chunks_room(struct memory_fold *f)
     f->chunk_kept = ARENA_NEW(f->a, uint64_t, chunks);
     f->chunk_stash = ARENA_NEW(f->a, uint64_t, chunks);
     f->others = ARENA_NEW(f->a, uint64_t, 2 * SLOT_KINDS * chunks);
-    f->flying = ARENA_NEW(f->a, uint32_t, (size_t)schedule_room(f->run));
-    return f->chunk_kept != NULL && f->chunk_stash != NULL && f->others != NULL
-           && f->flying != NULL;
+    if (schedule_splits(f->run))
+        f->waiting =
+            ARENA_NEW(f->a, uint32_t,
+                      (size_t)schedule_room(f->run, schedule_micros(f->run)));
+    return !f->a->failed;
 }
 
 /* Where the chunks of all ranks begin, in the order of the layers. */
@@ -676,8 +690,11 @@ bool memory_fold_init(struct memory_fold *f, const struct program *p,
     f->shared = shared_of(p, false);
     f->resting = resting_of(p);
     const uint64_t regions = run_regions(run);
+    const unsigned modes = modes_needed(run);
+    const unsigned layers = modes | modes_of_layers(run, most);
     for (uint32_t b = 0; b < p->n_blocks; b++) {
-        walk_block(&f->walk[b], p, &p->block[b], regions, modes_needed(run),
+        walk_block(&f->walk[b], p, &p->block[b], regions,
+                   p->block[b].kind == BLOCK_LAYER ? layers : modes,
                    &f->scratch);
         states_of_block(&f->states[b], p, &p->block[b], run, true);
     }

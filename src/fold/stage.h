@@ -246,7 +246,7 @@ struct memory_fold {
     struct zero_ledger *ledger;
     uint64_t *chunk_kept, *chunk_stash, *others; /* walked; else NULL */
     uint64_t *chunk_at; /* [vpp][pp]: first layers, of the whole model */
-    uint32_t *flying;   /* [schedule_room()] */
+    uint32_t *waiting;  /* [schedule_room()], where backwards are split */
     struct away_sums *away;
     struct glances *seen;               /* NULL: of no use */
     struct shared_bytes rotary, shared; /* made once a micro-batch */

@@ -131,11 +131,8 @@ void stage_chunks_init(struct stage *s, struct memory_fold *f)
     for (uint32_t i = 0; i < 2 * SLOT_KINDS * s->chunks; i++)
         s->others[i] = NEVER;
     const uint64_t micros = schedule_micros(s->run);
-    const uint64_t room = schedule_room(s->run);
-    for (uint64_t i = 0; i < room; i++)
-        f->flying[i] = 0;
     if (s->splits)
-        schedule_walk(s, micros, f->flying, note_slot, s);
+        schedule_walk(s, micros, f->waiting, note_slot, s);
     else
-        schedule_interleaved(s, &micros, f->flying, note_slot, s);
+        schedule_interleaved(s, &micros, note_slot, s);
 }

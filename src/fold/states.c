@@ -328,6 +328,7 @@ void states_of_block(struct block_states *out, const struct program *p,
             s.statistic_bytes += t->bytes;
             continue;
         }
+        s.ties = s.ties || t->tied;
         add_fetched(&s, &together, t, run);
         if (t->elems > s.largest) {
             s.largest = t->elems;

@@ -49,7 +49,8 @@ struct block_states {
     uint64_t largest_bytes;         /* of the largest */
     uint64_t fetched;               /* ZeRO-3: elements of tensors that are
                                        gathered together, the most */
-    uint64_t tensors;               /* trained ones */
+    bool ties; /* a tied tensor is among them, which counts or does not */
+    uint64_t tensors; /* trained ones */
     /* modules trained in full beside adapters of another type, and those */
     uint64_t whole_bytes, adapter_bytes;
     uint64_t largest_trained_bytes;

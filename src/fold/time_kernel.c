@@ -63,19 +63,24 @@ static double peak_of(const struct clock *c, const struct product *x)
  * included. Smaller tiles load more for what they compute. */
 static double quantised(const struct product *x, double units)
 {
+    enum { S64, S128, S256 };
+    static const double side[] = { 64, 128, 256 };
     static const struct {
-        double m, n, penalty;
-    } tiles[] = { { 256, 128, 1 },   { 128, 256, 1 },   { 128, 128, 1.06 },
-                  { 256, 64, 1.06 }, { 64, 256, 1.06 }, { 128, 64, 1.2 },
-                  { 64, 128, 1.2 },  { 64, 64, 1.5 } };
+        uint8_t m, n;
+        double penalty;
+    } tiles[] = { { S256, S128, 1 },    { S128, S256, 1 },
+                  { S128, S128, 1.06 }, { S256, S64, 1.06 },
+                  { S64, S256, 1.06 },  { S128, S64, 1.2 },
+                  { S64, S128, 1.2 },   { S64, S64, 1.5 } };
     const double work = x->m * x->n * x->copies;
+    const double m[] = { ceil(x->m / 64), ceil(x->m / 128), ceil(x->m / 256) };
+    const double n[] = { ceil(x->n / 64), ceil(x->n / 128), ceil(x->n / 256) };
     double best = (double)INFINITY;
     for (size_t i = 0; i < sizeof tiles / sizeof tiles[0]; i++) {
-        const double count =
-            ceil(x->m / tiles[i].m) * ceil(x->n / tiles[i].n) * x->copies;
-        const double cost = ceil(count / units) * units * tiles[i].m
-                            * tiles[i].n * tiles[i].penalty;
-        best = fmin(best, cost);
+        const double count = m[tiles[i].m] * n[tiles[i].n] * x->copies;
+        const double cost = ceil(count / units) * units * side[tiles[i].m]
+                            * side[tiles[i].n] * tiles[i].penalty;
+        best = cost < best ? cost : best;
     }
     return best / work;
 }
@@ -585,8 +590,11 @@ static void op_time(struct op_clock *o)
     }
 }
 
+/* Most operations have no part in most passes. */
 static void add_pass(struct pass *sum, const struct pass *x)
 {
+    if (x->kernels == 0 && x->messages == 0)
+        return;
     for (int i = 0; i < TIME_PARTS; i++)
         sum->part[i] += x->part[i];
     sum->kernels += x->kernels;

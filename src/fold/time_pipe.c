@@ -42,9 +42,14 @@ struct timed {
     double time;
 };
 
-struct order {
+struct list {
     struct event *event;
-    size_t n, next;
+    size_t n;
+};
+
+struct order {
+    struct list list;
+    size_t next;
     double clock;
 };
 
@@ -112,44 +117,52 @@ static struct timed pass_of(const struct simulation *s, enum slot_kind kind,
 
 /* A rank's order as it is walked. */
 struct noting {
-    const struct simulation *s;
-    struct order *to;
+    struct list *to;
     const uint64_t *stage; /* of a chunk */
+    unsigned ends;         /* that micro-batches come in at */
 };
-
-static void put(const struct noting *o, enum slot_kind kind, uint64_t chunk,
-                uint64_t micro)
-{
-    o->to->event[o->to->n++] =
-        (struct event){ .micro = (uint32_t)micro,
-                        .pass =
-                            (uint32_t)(o->stage[chunk] * SLOT_KINDS + kind) };
-}
 
 static bool note(void *ctx, const struct slot *slot)
 {
     const struct noting *o = ctx;
-    put(o, slot->kind, slot->chunk, o->s->dual ? slot->micro / 2 : slot->micro);
+    const uint64_t stage = o->stage[slot->chunk];
+    o->to->event[o->to->n++] =
+        (struct event){ .micro = slot->micro / o->ends,
+                        .pass = (uint32_t)(stage * SLOT_KINDS + slot->kind) };
     return true;
 }
 
-/* Forwards until so many are in flight, then one of each, then backwards. */
-static void one_each(const struct noting *o, uint64_t ahead, uint64_t micros)
+/* Forwards and backwards of the first rank, each in their order; those of the
+ * others are the same of the stages beside. */
+struct turns {
+    struct list there, back;
+};
+
+static void put(struct list *to, const struct event *e, uint64_t rank)
 {
-    uint64_t back = 0;
-    for (uint64_t k = 0; k < micros; k++) {
+    to->event[to->n++] =
+        (struct event){ .micro = e->micro,
+                        .pass = e->pass + (uint32_t)rank * SLOT_KINDS };
+}
+
+/* Forwards until so many are in flight, then one of each, then backwards. */
+static void one_each(struct list *to, const struct turns *t, uint64_t ahead,
+                     uint64_t rank)
+{
+    size_t back = 0;
+    for (size_t k = 0; k < t->there.n; k++) {
         if (k >= ahead)
-            put(o, SLOT_BACKWARD, 0, back++);
-        put(o, SLOT_FORWARD, 0, k);
+            put(to, &t->back.event[back++], rank);
+        put(to, &t->there.event[k], rank);
     }
-    while (back < micros)
-        put(o, SLOT_BACKWARD, 0, back++);
+    while (back < t->back.n)
+        put(to, &t->back.event[back++], rank);
 }
 
 /* DualPipe's forward and the backward after it are one, kernels of both beside
  * each other: they begin and end together, but for the first backward of a rank
  * in the middle [deepseek-ai/DualPipe, dualpipe.py, step 4]. */
-static void join(const struct simulation *s, struct order *o)
+static void join(const struct simulation *s, struct list *o)
 {
     if (!s->dual && s->x->run->schedule != SCHED_DUALPIPE_V)
         return;
@@ -165,58 +178,94 @@ static void join(const struct simulation *s, struct order *o)
 struct orders {
     uint64_t *stage;   /* [chunks] */
     uint32_t *waiting; /* of a walk */
+    struct turns turns;
 };
 
-static void walk_rank(struct simulation *s, uint64_t r,
-                      const struct orders *room)
+static struct stage stage_on(const struct simulation *s, uint64_t rank)
 {
     const struct run *run = s->x->run;
-    const uint64_t both = s->dual ? 2 * s->micros : s->micros;
-    struct noting o = { s, &s->rank[r], room->stage };
-    struct stage stage = { .run = run,
-                           .index = r,
+    return (struct stage){ .run = run,
+                           .index = rank,
                            .chunks = s->dual ? 2 : (uint32_t)run_chunks(run),
-                           .in_flight = stage_in_flight(run, r) };
-    for (uint64_t c = 0; c < stage.chunks; c++)
-        room->stage[c] = pipe_stage(run, r, c);
-    if (run->schedule == SCHED_INTERLEAVED)
-        schedule_interleaved(&stage, &s->micros, NULL, note, &o);
-    else if (schedule_splits(run))
+                           .in_flight = stage_in_flight(run, rank) };
+}
+
+static void place_chunks(const struct orders *room, const struct stage *stage)
+{
+    for (uint64_t c = 0; c < stage->chunks; c++)
+        room->stage[c] = pipe_stage(stage->run, stage->index, c);
+}
+
+static void walk_ranks(struct simulation *s, struct orders *room)
+{
+    const uint64_t both = s->dual ? 2 * s->micros : s->micros;
+    for (uint64_t r = 0; r < s->ranks; r++) {
+        const struct stage stage = stage_on(s, r);
+        struct noting o = { &s->rank[r].list, room->stage, s->dual ? 2 : 1 };
+        place_chunks(room, &stage);
         schedule_walk(&stage, both, room->waiting, note, &o);
-    else
-        one_each(&o, min_u64(stage.in_flight, s->micros), s->micros);
-    join(s, &s->rank[r]);
+        join(s, &s->rank[r].list);
+    }
+}
+
+static void merge_ranks(struct simulation *s, struct orders *room)
+{
+    const struct stage first = stage_on(s, 0);
+    struct noting there = { &room->turns.there, room->stage, 1 };
+    struct noting back = { &room->turns.back, room->stage, 1 };
+    place_chunks(room, &first);
+    schedule_turns(&first, s->micros, false, note, &there);
+    schedule_turns(&first, s->micros, true, note, &back);
+    for (uint64_t r = 0; r < s->ranks; r++)
+        one_each(&s->rank[r].list, &room->turns, stage_on(s, r).in_flight, r);
 }
 
 /* ---- events ---- */
 
+static double later(double a, double b)
+{
+    return b > a ? b : a;
+}
+
+/* Two that run beside each other: both begin when either can. */
+static bool run_joined(struct simulation *s, struct order *o)
+{
+    const struct event *e = &o->list.event[o->next];
+    const struct timed *p = &s->pass[e[0].pass], *q = &s->pass[e[1].pass];
+    const double there = s->done[p->needs + e[0].micro];
+    const double back = s->done[q->needs + e[1].micro];
+    if (there < 0 || back < 0)
+        return false;
+    const double done = later(later(o->clock, there + p->hop), back + q->hop)
+                        + (p->time + q->time);
+    s->done[p->sets + e[0].micro] = done;
+    s->done[q->sets + e[1].micro] = done;
+    o->clock = done + p->sends;
+    o->next += 2;
+    return true;
+}
+
 /* The next of a rank, if all that it waits for is there. */
 static bool run_event(struct simulation *s, struct order *o)
 {
-    const struct event *e = &o->event[o->next];
-    const size_t n = e->joined ? 2 : 1;
-    double done = o->clock, time = 0;
-    for (size_t i = 0; i < n; i++) {
-        const struct timed *p = &s->pass[e[i].pass];
-        const double there = s->done[p->needs + e[i].micro];
-        if (there < 0)
-            return false;
-        const double start = there + p->hop;
-        done = start > done ? start : done;
-        time += p->time;
-    }
-    done += time;
-    for (size_t i = 0; i < n; i++)
-        s->done[s->pass[e[i].pass].sets + e[i].micro] = done;
-    o->clock = done + s->pass[e->pass].sends;
-    o->next += n;
+    const struct event *e = &o->list.event[o->next];
+    if (e->joined)
+        return run_joined(s, o);
+    const struct timed *p = &s->pass[e->pass];
+    const double there = s->done[p->needs + e->micro];
+    if (there < 0)
+        return false;
+    const double done = later(o->clock, there + p->hop) + p->time;
+    s->done[p->sets + e->micro] = done;
+    o->clock = done + p->sends;
+    o->next++;
     return true;
 }
 
 static bool run_rank(struct simulation *s, struct order *o)
 {
     const size_t from = o->next;
-    while (o->next < o->n && run_event(s, o))
+    while (o->next < o->list.n && run_event(s, o))
         ;
     return o->next > from;
 }
@@ -234,7 +283,7 @@ static double run_all(struct simulation *s)
             moved = run_rank(s, &s->rank[r]) || moved;
     }
     for (uint64_t r = 0; r < p; r++) {
-        if (s->rank[r].next < s->rank[r].n)
+        if (s->rank[r].next < s->rank[r].list.n)
             return -1; /* an order that waits for itself */
         longest = fmax(longest, s->rank[r].clock);
     }
@@ -247,15 +296,18 @@ static bool simulation_init(struct simulation *s, struct orders *room,
     const struct run *run = s->x->run;
     const uint64_t chunks = s->dual ? 2 : run_chunks(run);
     const size_t cells = row_of(s, true, s->stages);
-    const size_t slots =
-        (size_t)((schedule_splits(run) ? 3 : 2) * chunks * s->micros);
+    const size_t turns = (size_t)(chunks * s->micros);
+    const bool splits = schedule_splits(run);
     s->rank = ARENA_NEW(a, struct order, (size_t)s->ranks);
     s->done = ARENA_NEW(a, double, cells);
     s->pass = ARENA_NEW(a, struct timed, (size_t)s->stages * SLOT_KINDS);
     room->stage = ARENA_NEW(a, uint64_t, (size_t)chunks);
-    room->waiting = ARENA_NEW(
-        a, uint32_t,
-        (size_t)(3 * max_u64(chunks * s->micros, schedule_micros(run))));
+    if (splits) {
+        room->waiting = ARENA_NEW(a, uint32_t, turns);
+    } else {
+        room->turns.there.event = ARENA_NEW(a, struct event, turns);
+        room->turns.back.event = ARENA_NEW(a, struct event, turns);
+    }
     if (a->failed)
         return false;
     for (size_t i = row_of(s, false, 0); i < cells; i++)
@@ -264,7 +316,8 @@ static bool simulation_init(struct simulation *s, struct orders *room,
         for (unsigned k = 0; k < SLOT_KINDS; k++)
             s->pass[i * SLOT_KINDS + k] = pass_of(s, (enum slot_kind)k, i);
     for (uint64_t r = 0; r < s->ranks; r++)
-        s->rank[r].event = ARENA_NEW(a, struct event, slots);
+        s->rank[r].list.event =
+            ARENA_NEW(a, struct event, (splits ? 3 : 2) * turns);
     return !a->failed;
 }
 
@@ -272,7 +325,7 @@ static double simulate(struct simulation *s, const struct pipe *x,
                        uint64_t micros, struct arena *a)
 {
     const bool dual = schedule_is_dual(x->run);
-    struct orders room;
+    struct orders room = { .stage = NULL };
     *s = (struct simulation){ .x = x,
                               .micros = dual ? micros / 2 : micros,
                               .stages = pipe_stages(x->run),
@@ -280,8 +333,10 @@ static double simulate(struct simulation *s, const struct pipe *x,
                               .dual = dual };
     if (!simulation_init(s, &room, a))
         return -1;
-    for (uint64_t r = 0; r < s->ranks; r++)
-        walk_rank(s, r, &room);
+    if (schedule_splits(x->run))
+        walk_ranks(s, &room);
+    else
+        merge_ranks(s, &room);
     return run_all(s);
 }
 

@@ -327,9 +327,7 @@ static bool run_split_slot(void *ctx, const struct slot *slot)
 /* The steady state, twice as long, is as it is. */
 static void run_split(struct tracer *r)
 {
-    for (uint64_t i = 0; i < schedule_room(r->s->run); i++)
-        r->flying[i] = 0;
-    schedule_walk(r->s, schedule_micros(r->s->run), r->flying, run_split_slot,
+    schedule_walk(r->s, schedule_micros(r->s->run), r->waiting, run_split_slot,
                   r);
 }
 
@@ -337,12 +335,9 @@ static void run_interleaved(struct tracer *r)
 {
     const struct run *run = r->s->run;
     struct interleaving x = { .r = r, .micros = run->grad_accum };
-    const uint64_t ring = schedule_micros(run);
     if (r->sim == NULL)
-        x.micros = ring;
-    for (uint64_t i = 0; i < ring; i++)
-        r->flying[i] = 0;
-    schedule_interleaved(r->s, &x.micros, r->flying, run_slot, &x);
+        x.micros = schedule_micros(run);
+    schedule_interleaved(r->s, &x.micros, run_slot, &x);
 }
 
 static void forget_targets(struct tracer *r)
@@ -464,9 +459,10 @@ bool tracer_init(struct tracer *r)
     r->length_a = r->a;
     tracer_ring(r);
     r->regions = run_regions(run);
-    r->flying = ARENA_NEW(
-        r->a, uint32_t, schedule_walked(run) ? (size_t)schedule_room(run) : 1);
-    return r->flying != NULL && tracer_room(r) && levels_init(r);
+    if (schedule_splits(run))
+        r->waiting = ARENA_NEW(
+            r->a, uint32_t, (size_t)schedule_room(run, schedule_micros(run)));
+    return !r->a->failed && tracer_room(r) && levels_init(r);
 }
 
 bool trace_stage(struct trace *t, struct memory_fold *f, const struct stage *s,

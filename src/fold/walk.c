@@ -19,6 +19,19 @@ static uint32_t most_buffers(const struct program *p, const struct block *b)
     return 2 * operands + 2; /* and the gradients that come in */
 }
 
+static uint32_t operands_of(const struct program *p, const struct block *b)
+{
+    uint32_t n = 0;
+    for (uint32_t k = 0; k < b->op_count; k++)
+        n += p->op[b->op_first + k].n_in + p->op[b->op_first + k].n_out;
+    return n;
+}
+
+static uint32_t more(uint32_t a, uint32_t b)
+{
+    return a > b ? a : b;
+}
+
 static bool is_arriving(const struct tensor *t)
 {
     return t->role == ROLE_PARAM && t->trainable;
@@ -37,12 +50,13 @@ static uint32_t arrivals_of(const struct program *p)
 bool walk_scratch_init(struct walk_scratch *s, const struct program *p,
                        struct arena *a)
 {
-    uint32_t slots = 0, buffers = 0;
+    uint32_t slots = 0, buffers = 0, operands = 0, ops = 0;
     for (uint32_t i = 0; i < p->n_blocks; i++) {
-        const uint32_t n = most_buffers(p, &p->block[i]);
-        slots =
-            slots > p->block[i].tensor_count ? slots : p->block[i].tensor_count;
-        buffers = buffers > n ? buffers : n;
+        const struct block *b = &p->block[i];
+        slots = more(slots, b->tensor_count);
+        buffers = more(buffers, most_buffers(p, b));
+        operands = more(operands, operands_of(p, b));
+        ops = more(ops, b->op_count);
     }
     s->granule = ALLOC_ROUND;
     s->arrivals = 0;
@@ -50,7 +64,11 @@ bool walk_scratch_init(struct walk_scratch *s, const struct program *p,
     s->arrival = ARENA_NEW(a, struct arrival, s->arrivals_room);
     s->slot = ARENA_NEW(a, struct walk_slot, (size_t)slots + 2);
     s->buffer = ARENA_NEW(a, struct walk_buffer, buffers);
-    return s->slot != NULL && s->buffer != NULL && s->arrival != NULL;
+    s->root = ARENA_NEW(a, struct walk_slot *, operands);
+    /* a fused kernel may name an operand twice */
+    s->saved = ARENA_NEW(a, uint32_t, (size_t)operands * 2);
+    s->saved_from = ARENA_NEW(a, uint32_t, (size_t)ops + 1);
+    return !a->failed;
 }
 
 /* ---- slots ---- */
@@ -107,15 +125,17 @@ static bool is_stored(const struct op *op, unsigned i)
     return op->keep_out == 0 || (op->keep_out >> i & 1) != 0;
 }
 
-static void note_uses(struct walk *w, const struct op *op, uint32_t k)
+/* Returns what comes after its operands' roots. */
+static struct walk_slot **note_uses(struct walk *w, const struct op *op,
+                                    uint32_t k, struct walk_slot **root)
 {
     for (unsigned i = 0; i < op->n_in; i++) {
-        struct walk_slot *s = walk_root_of(w, op->in[i]);
+        struct walk_slot *s = *root++ = walk_root_of(w, op->in[i]);
         if (s != NULL)
             s->last_use = k;
     }
     for (unsigned i = 0; i < op->n_out; i++) {
-        struct walk_slot *s = walk_root_of(w, op->out[i]);
+        struct walk_slot *s = *root++ = walk_root_of(w, op->out[i]);
         if (s == NULL)
             continue;
         s->last_use = k;
@@ -123,6 +143,7 @@ static void note_uses(struct walk *w, const struct op *op, uint32_t k)
             s->first_use = k;
         s->checkpointed = s->checkpointed || is_stored(op, i);
     }
+    return root;
 }
 
 /* Autocast keeps its 16-bit copies of trained weights until its context ends,
@@ -154,19 +175,23 @@ bool walk_is_discarded(const struct walk *w, const struct walk_slot *s)
 
 /* A storage is kept when an operation outside active regions keeps it; inside
  * a region only what comes in from outside is kept, the rest is made again. */
-static void note_saves(struct walk *w, const struct op *op, uint32_t first)
+static void note_saves(struct walk *w, uint32_t k, uint32_t first)
 {
+    const struct op *op = walk_op_at(w, k);
     tensor_id saved[SAVED_MAX];
     const size_t n = op_saves(w->p, op, saved);
+    uint32_t next = w->saved_from[k];
     for (size_t i = 0; i < n; i++) {
         struct walk_slot *s = walk_root_of(w, saved[i]);
         if (s == NULL)
             continue;
+        w->saved[next++] = (uint32_t)(s - w->slot);
         s->saves++;
         const bool outside = is_input(w, s) || s->first_use < first;
         if (!walk_region_active(w, op) || outside)
             s->kept = s->kept || !walk_is_discarded(w, s);
     }
+    w->saved_from[k + 1] = next;
     if (!walk_region_active(w, op))
         return;
     /* a checkpoint keeps its inputs, needed or not */
@@ -203,15 +228,17 @@ void walk_init(struct walk *w)
     else
         *in = (struct walk_slot){ .grad = NO_GRAD };
     in[1] = (struct walk_slot){ .grad = NO_GRAD }; /* the memory: not its own */
+    struct walk_slot **root = w->root;
     for (uint32_t k = 0; k < b->op_count; k++)
-        note_uses(w, &w->p->op[b->op_first + k], k);
+        root = note_uses(w, &w->p->op[b->op_first + k], k, root);
     uint32_t first = 0;
+    w->saved_from[0] = 0;
     for (uint32_t k = 0; k < b->op_count; k++) {
         const struct op *op = walk_op_at(w, k);
         note_cast(w, op);
         if (k == 0 || op[-1].region != op->region)
             first = k;
-        note_saves(w, op, first);
+        note_saves(w, k, first);
     }
     for (uint32_t i = 0; i < b->tensor_count; i++) {
         const struct tensor *t = &w->p->tensor[b->tensor_first + i];
@@ -237,8 +264,6 @@ static bool counts_as_kept(const struct walk *w, const struct walk_slot *s)
 
 static void tell_slot(struct walk *w, const struct walk_slot *s, bool birth)
 {
-    if (w->tell == NULL)
-        return;
     const uint32_t i = (uint32_t)(s - w->slot);
     const tensor_id id =
         i == w->b->tensor_count ? w->b->input : w->b->tensor_first + i;
@@ -259,7 +284,8 @@ void walk_slot_alloc(struct walk *w, struct walk_slot *s)
         w->kept += s->bytes;
     else
         w->tmp += s->bytes;
-    tell_slot(w, s, true);
+    if (w->tell != NULL)
+        tell_slot(w, s, true);
 }
 
 void walk_slot_free(struct walk *w, struct walk_slot *s)
@@ -271,7 +297,8 @@ void walk_slot_free(struct walk *w, struct walk_slot *s)
         w->kept -= s->bytes;
     else
         w->tmp -= s->bytes;
-    tell_slot(w, s, false);
+    if (w->tell != NULL)
+        tell_slot(w, s, false);
 }
 
 /* ---- forward ---- */
@@ -284,10 +311,11 @@ static bool outlives(const struct walk *w, const struct walk_slot *s)
 }
 
 /* Pieces that do not stay are not there together: tensor.lone is what is. */
-static bool is_made(struct walk *w, const struct op *op, unsigned i)
+static bool is_made(struct walk *w, const struct op *op, unsigned i,
+                    const struct walk_slot *root)
 {
     const struct tensor *t = &w->p->tensor[op->out[i]];
-    if (walk_stays(w, walk_root_of(w, op->out[i])))
+    if (walk_stays(w, root))
         return true;
     if (!t->lone)
         return !t->pieces;
@@ -305,10 +333,12 @@ static bool makes_last_first(const struct op *op)
     return op->kind == OP_DROPOUT && op->n_out == 2;
 }
 
-static void forward_op(struct walk *w, const struct op *op, uint32_t k,
+/* `root`: of its operands. */
+static void forward_op(struct walk *w, const struct op *op,
+                       struct walk_slot *const *root,
                        const struct walk_slot *output)
 {
-    w->at = k;
+    const uint32_t k = w->at;
     if (op->returns) {
         w->returns = true;
         w->inside = w->top;
@@ -326,16 +356,15 @@ static void forward_op(struct walk *w, const struct op *op, uint32_t k,
     for (unsigned n_made = 0; n_made < op->n_out; n_made++) {
         const unsigned i =
             makes_last_first(op) ? op->n_out - 1 - n_made : n_made;
-        struct walk_slot *s = walk_root_of(w, op->out[i]);
-        if (s != NULL && !s->live && is_made(w, op, i))
+        struct walk_slot *s = root[op->n_in + i];
+        if (s != NULL && !s->live && is_made(w, op, i, s))
             walk_slot_alloc(w, s);
     }
     walk_tell_product(w, op);
     walk_note(w);
     const unsigned n = op->n_in + op->n_out;
     for (unsigned i = 0; i < n; i++) {
-        const tensor_id t = i < op->n_in ? op->in[i] : op->out[i - op->n_in];
-        struct walk_slot *s = walk_root_of(w, t);
+        struct walk_slot *s = root[i];
         if (s != NULL && s->last_use == k && s != output && !walk_stays(w, s)
             && !outlives(w, s)
             && !(w->b->kind == BLOCK_LAYER && !w->b->open && is_input(w, s)))
@@ -425,9 +454,14 @@ struct extremum walk_forward(struct walk *w, enum walk_pass pass)
     if (b->input != TENSOR_NONE)
         walk_slot_alloc(w, &w->slot[b->tensor_count]);
     const uint32_t end = ops_run(w);
-    for (uint32_t k = 0; k < end; k++)
-        if (!walk_is_again(w) || !walk_op_at(w, k)->outside)
-            forward_op(w, walk_op_at(w, k), k, output);
+    struct walk_slot *const *root = w->root;
+    for (uint32_t k = 0; k < end; k++) {
+        const struct op *op = walk_op_at(w, k);
+        w->at = k;
+        if (!walk_is_again(w) || !op->outside)
+            forward_op(w, op, root, output);
+        root += op->n_in + op->n_out;
+    }
     if (end < b->op_count || (walk_is_again(w) && w->outside))
         leave_frame(w);
     w->ended = !walk_is_again(w);
@@ -473,6 +507,9 @@ struct walk walk_on(const struct program *p, const struct block *block,
                           .b = block,
                           .slot = scratch->slot,
                           .buffer = scratch->buffer,
+                          .root = scratch->root,
+                          .saved = scratch->saved,
+                          .saved_from = scratch->saved_from,
                           .regions = regions,
                           .granule = scratch->granule,
                           .bare = scratch->bare,
@@ -552,9 +589,11 @@ static struct extremum walk_arrivals(struct walk *w, struct block_walk *out,
         out->unpacked_arrival = first;
         out->unpacked_calm = calm_of(first, w->arrivals);
     } else {
+        out->calm = calm_of(first, w->arrivals);
+    }
+    if (out->arrival == NULL) {
         out->arrival = first;
         out->arrived = arrived_of(first, w->arrivals);
-        out->calm = calm_of(first, w->arrivals);
     }
     scratch->arrivals += w->arrivals + 1;
     w->arrival = NULL;
@@ -656,7 +695,8 @@ void walk_block(struct block_walk *out, const struct program *p,
                          : walk_forward(&w, PASS_AGAIN);
     if ((modes & WALK_EARLY) != 0)
         out->again_early = walk_forward(&w, PASS_AGAIN_EARLY);
-    walk_backwards(&w, out, modes, scratch);
+    if ((modes & WALK_UNPACKED) == 0 || out->idle)
+        walk_backwards(&w, out, modes, scratch);
     if ((modes & WALK_UNPACKS) != 0) {
         w.unpacks = true;
         walk_backwards(&w, out, modes, scratch);

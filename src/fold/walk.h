@@ -137,6 +137,8 @@ struct walk_slot;
 struct walk_scratch {
     struct walk_slot *slot;
     struct walk_buffer *buffer;
+    struct walk_slot **root; /* see struct walk, as the next two */
+    uint32_t *saved, *saved_from;
     struct arrival *arrival; /* [arrivals_room] */
     uint32_t arrivals, arrivals_room;
     bool bare; /* without what kernels need for a moment, as where no GPU
@@ -164,14 +166,16 @@ bool walk_scratch_init(struct walk_scratch *s, const struct program *p,
  * op.region == r + 1. modes: bit m for enum wgrad_mode m, and WALK_CHECKPOINT
  * for forward_nograd and again, WALK_EARLY for again_early, WALK_SPLIT for split
  * and weights, WALK_ARRIVALS, beside WGRAD_FREE, for arrivals (of each block
- * once, there is room for no more), WALK_UNPACKS for unpacked and lead. No
+ * once, there is room for no more), WALK_UNPACKS for unpacked and lead; beside
+ * it WALK_UNPACKED, for no other backward where the block has one. No
  * allocation. */
 enum {
     WALK_EARLY = 1u << 8,
     WALK_SPLIT = 1u << 9,
     WALK_ARRIVALS = 1u << 10,
     WALK_UNPACKS = 1u << 11,
-    WALK_CHECKPOINT = 1u << 12
+    WALK_CHECKPOINT = 1u << 12,
+    WALK_UNPACKED = 1u << 13
 };
 void walk_block(struct block_walk *out, const struct program *p,
                 const struct block *block, uint64_t regions, unsigned modes,

@@ -42,7 +42,8 @@ static int32_t buffer_new(struct walk *w, uint64_t bytes, const char *name)
     const uint32_t i = w->n_buffers++;
     w->buffer[i] = (struct walk_buffer){ rounded, 1, name, false };
     w->tmp += rounded;
-    tell_buffer(w, i, true, false);
+    if (w->tell != NULL)
+        tell_buffer(w, i, true, false);
     return (int32_t)i;
 }
 
@@ -51,6 +52,8 @@ void walk_buffer_release(struct walk *w, int32_t i)
     if (i < 0 || --w->buffer[i].refs != 0)
         return;
     w->tmp -= w->buffer[i].bytes;
+    if (w->tell == NULL)
+        return;
     if (w->buffer[i].stashed)
         tell_stash(w, (uint32_t)i, false);
     else
@@ -166,15 +169,12 @@ static bool is_made_again(const struct walk *w, const struct walk_slot *s)
     return walk_is_discarded(w, s) && s->first_use < walk_run_first(w, w->at);
 }
 
-void walk_release_saved(struct walk *w, const struct op *op)
+void walk_release_saved(struct walk *w)
 {
-    tensor_id saved[SAVED_MAX];
-    const size_t n = op_saves(w->p, op, saved);
-    for (size_t i = 0; i < n; i++) {
-        struct walk_slot *s = walk_root_of(w, saved[i]);
-        if (s == NULL || s->saves == 0)
-            continue;
-        if (--s->saves == 0)
+    const uint32_t end = w->saved_from[w->at + 1];
+    for (uint32_t i = w->saved_from[w->at]; i < end; i++) {
+        struct walk_slot *s = &w->slot[w->saved[i]];
+        if (s->saves > 0 && --s->saves == 0)
             walk_slot_free(w, s);
     }
 }
@@ -183,7 +183,7 @@ void walk_release_saved(struct walk *w, const struct op *op)
 static void release_saved(struct walk *w, const struct op *op)
 {
     if (!walk_defers(w, op) || op->stash_input)
-        walk_release_saved(w, op);
+        walk_release_saved(w);
     if (!walk_region_active(w, op))
         return;
     /* the checkpoint's hold on the region's inputs */
@@ -264,11 +264,13 @@ static void tell_moment(struct walk *w, const struct op *op,
 static void happens(struct walk *w, const struct op *op,
                     const struct walk_parts *parts)
 {
-    tell_moment(w, op, parts, true);
+    if (w->tell != NULL)
+        tell_moment(w, op, parts, true);
     w->tmp += parts->sum;
     walk_note(w);
     w->tmp -= parts->sum;
-    tell_moment(w, op, parts, false);
+    if (w->tell != NULL)
+        tell_moment(w, op, parts, false);
 }
 
 /* A checkpoint's unpack hook keeps nothing of what it hands out
@@ -358,11 +360,7 @@ static void update_weights(struct walk *w, const struct op *op)
     else
         for (unsigned i = 0; i < w->update_copies; i++)
             walk_parts_add(&moment, largest);
-    tell_moment(w, op, &moment, true);
-    w->tmp += moment.sum;
-    walk_note(w);
-    w->tmp -= moment.sum;
-    tell_moment(w, op, &moment, false);
+    happens(w, op, &moment);
 }
 
 /* The gradients of a product's factors come in the order of their names, mat2
@@ -378,7 +376,8 @@ static bool weight_first(const struct walk *w, const struct op *op)
 static void backward_grads(struct walk *w, const struct op *op, int32_t g)
 {
     int32_t made[OP_IN_MAX];
-    uint64_t coming[OP_IN_MAX] = { 0 };
+    uint64_t coming[OP_IN_MAX];
+    bool comes = false;
     struct walk_parts moment = { .n = 0 };
     walk_parts_add(&moment, walk_workspace(w, op, &moment));
     walk_parts_add(&moment, w->copies);
@@ -390,6 +389,7 @@ static void backward_grads(struct walk *w, const struct op *op, int32_t g)
     for (unsigned k = 0; k < op->n_in; k++) {
         const unsigned i = swap && k < 2 ? 1 - k : k;
         made[i] = NO_GRAD;
+        coming[i] = 0;
         if (walk_is_stand_in(w, op, i) || !walk_wants_grad(w, op->in[i]))
             continue;
         const struct tensor *t = &w->p->tensor[op->in[i]];
@@ -397,6 +397,7 @@ static void backward_grads(struct walk *w, const struct op *op, int32_t g)
             if (i == 1 && walk_defers(w, op))
                 continue;
             const uint64_t bytes = walk_weight_grad(w, op, op->in[i]);
+            comes = comes || w->mode == WGRAD_FREE;
             if (w->mode == WGRAD_FREE)
                 walk_gradient_comes(w, op, i, coming[i] = bytes);
             else
@@ -426,7 +427,8 @@ static void backward_grads(struct walk *w, const struct op *op, int32_t g)
             give(w, op->in[i], made[i], gives_view(w, op));
     if (op->place != PLACE_KEPT && !early)
         release_saved(w, op);
-    walk_gradients_arrive(w, op, coming);
+    if (comes)
+        walk_gradients_arrive(w, op, coming);
     update_weights(w, op);
 }
 

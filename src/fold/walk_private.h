@@ -54,6 +54,11 @@ struct walk {
     struct walk_slot *slot;
     struct walk_buffer *buffer;
     uint32_t n_buffers;
+    struct walk_slot **root; /* walk_root_of() the operations' operands, one
+                                operation after another */
+    uint32_t *saved;         /* slots that operations keep, of storages of the
+                             block, one operation after another */
+    uint32_t *saved_from;    /* [operations + 1]: where those of one begin */
     uint64_t regions;
     uint64_t granule;
     bool bare, cudnn, weights_first, result_held;
@@ -186,8 +191,22 @@ static inline void walk_tell_product(struct walk *w, const struct op *op)
 struct extremum walk_backward(struct walk *w, enum wgrad_mode mode);
 /* After a split one: the gradients of linears' weights. [walk_weights.c] */
 struct extremum walk_weights(struct walk *w);
+/* A weight that only a product uses; norms', biases' and tables' gradients
+ * come with their input's, and so does the router's, a plain product. */
+static inline bool walk_is_deferrable(const struct walk *w, const struct op *op)
+{
+    if (op->kind != OP_LINEAR || op->n_in < 2)
+        return false;
+    const struct tensor *t = &w->p->tensor[op->in[1]];
+    return t->role == ROLE_PARAM && t->trainable && t->matmul
+           && t->group != PG_ROUTER && t->group != PG_ADAPTER;
+}
+
 /* Whether a weight's gradient comes later, in a split backward. */
-bool walk_defers(const struct walk *w, const struct op *op);
+static inline bool walk_defers(const struct walk *w, const struct op *op)
+{
+    return w->split && walk_is_deferrable(w, op);
+}
 
 /* Whether backward makes a gradient of an operand. */
 static inline bool walk_wants_grad(const struct walk *w, tensor_id id)
@@ -265,7 +284,8 @@ void walk_gradients_arrive(struct walk *w, const struct op *op,
 /* ---- walk_backward.c, for walk_weights.c ---- */
 
 void walk_buffer_release(struct walk *w, int32_t i);
-void walk_release_saved(struct walk *w, const struct op *op);
+/* What the operation at hand kept. */
+void walk_release_saved(struct walk *w);
 uint64_t walk_weight_grad(struct walk *w, const struct op *op, tensor_id id);
 
 #endif

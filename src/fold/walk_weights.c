@@ -9,17 +9,6 @@
 
 #include "base/banned.h"
 
-/* A weight that only a product uses; norms', biases' and tables' gradients
- * come with their input's, and so does the router's, a plain product. */
-bool walk_defers(const struct walk *w, const struct op *op)
-{
-    if (!w->split || op->kind != OP_LINEAR || op->n_in < 2)
-        return false;
-    const struct tensor *t = &w->p->tensor[op->in[1]];
-    return t->role == ROLE_PARAM && t->trainable && t->matmul
-           && t->group != PG_ROUTER && t->group != PG_ADAPTER;
-}
-
 static void tell_gradient(struct walk *w, const struct op *op, uint64_t bytes,
                           bool birth)
 {
@@ -33,7 +22,7 @@ static void tell_gradient(struct walk *w, const struct op *op, uint64_t bytes,
 static void release(struct walk *w, const struct op *op)
 {
     if (!op->stash_input)
-        walk_release_saved(w, op);
+        walk_release_saved(w);
 }
 
 static void weight_of(struct walk *w, const struct op *op)

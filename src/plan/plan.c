@@ -254,16 +254,22 @@ static void count_communication(struct memplan_report *r)
     in.expert.shard = run->expert_shard;
     if (run->recompute == RECOMP_FULL)
         in.recomputed = min_u64(run->recompute_layers, s->layers);
-    struct block_states b[BLOCK_MAX];
-    for (uint32_t i = 0; i < r->program.n_blocks; i++)
-        states_of_block(&b[i], &r->program, &r->program.block[i], run,
+    struct block_states own[BLOCK_MAX];
+    const struct block_states *b[BLOCK_MAX];
+    for (uint32_t i = 0; i < r->program.n_blocks; i++) {
+        b[i] = &r->memory.states[i];
+        if (!b[i]->ties)
+            continue;
+        states_of_block(&own[i], &r->program, &r->program.block[i], run,
                         !s->has_embedding);
+        b[i] = &own[i];
+    }
     for (uint64_t l = 0; l < s->layers; l++)
-        add_weights(&in, &b[r->program.layer_block[layer_of(run, s, l)]]);
+        add_weights(&in, b[r->program.layer_block[layer_of(run, s, l)]]);
     if (s->has_embedding)
-        add_weights(&in, &b[r->program.embed]);
+        add_weights(&in, b[r->program.embed]);
     if (s->has_head)
-        add_weights(&in, &b[r->program.head]);
+        add_weights(&in, b[r->program.head]);
     fold_comm(&r->comm, &in);
 }
 
@@ -321,14 +327,15 @@ static void say_moved(struct memplan_report *r)
         run_assume(&r->run, KEY_HOST_BANDWIDTH,
                    "copies to the host and back run at the link's rate, Adam "
                    "there as fast as where it was timed (--host-bandwidth)");
+    if (!disk || r->run.given[KEY_NVME_BANDWIDTH])
+        return;
     str_format(
         text, sizeof text,
         "a node's disks read %.0f GB/s and write %.0f, as four of PCIe 4 "
         "did, whatever else its processes do (--nvme-bandwidth)",
         NVME_NODE_READ_BYTES_S / 1e9,
         NVME_NODE_READ_BYTES_S * NVME_WRITE_SHARE / 1e9);
-    if (disk && !r->run.given[KEY_NVME_BANDWIDTH])
-        run_assume(&r->run, KEY_NVME_BANDWIDTH, text);
+    run_assume(&r->run, KEY_NVME_BANDWIDTH, text);
 }
 
 /* Nothing computes faster than its peak: what is given of its speed is

@@ -9,6 +9,7 @@
 #include "base/unit.h"
 
 #include <float.h>
+#include <limits.h>
 #include <locale.h>
 #include <math.h>
 #include <setjmp.h>
@@ -219,6 +220,20 @@ static void test_str_distance(void **state)
     struct str a = { x, sizeof(x) };
     struct str b = { y, sizeof(y) };
     assert_int_equal(str_distance(a, b), 63);
+}
+
+/* Without vsnprintf(), and with it. */
+static void test_str_format_numbers(void **state)
+{
+    (void)state;
+    char buf[64];
+    str_format(buf, sizeof buf, "%u of %lu, %llu", 0u, 10ul, ULLONG_MAX);
+    assert_string_equal(buf, "0 of 10, 18446744073709551615");
+    str_format(buf, sizeof buf, "%u%% %03u %s", 7u, 7u, "x");
+    assert_string_equal(buf, "7% 007 x");
+    assert_int_equal(str_format(buf, 5, "ab%u", 12u), 4);
+    assert_int_equal(str_format(buf, 4, "ab%u", 12u), 3);
+    assert_string_equal(buf, "ab1");
 }
 
 static void test_str_format(void **state)
@@ -639,6 +654,7 @@ int main(void)
         cmocka_unit_test(test_str_slices),
         cmocka_unit_test(test_str_distance),
         cmocka_unit_test(test_str_format),
+        cmocka_unit_test(test_str_format_numbers),
         cmocka_unit_test(test_diag),
         cmocka_unit_test(test_status),
         cmocka_unit_test(test_count),
