@@ -78,13 +78,17 @@ void time_block(struct block_time *out, const struct clock *c,
  * when they are used; else Transformer Engine. */
 struct operands {
     double input, weight, gradient;
-    bool on_use;
+    bool on_use, back;
 };
-/* What their casts move, and by how many kernels. */
-struct cast_bytes {
-    double forward, back, forward_kernels, back_kernels;
+/* What their casts move, by how many kernels, and what those that write against
+ * the order of memory would take on one multiprocessor. */
+struct cast_pass {
+    double bytes, kernels, across_s;
 };
-void cast_to_8_bits(struct cast_bytes *out, const struct run *run,
+struct cast_work {
+    struct cast_pass forward, back;
+};
+void cast_to_8_bits(struct cast_work *out, const struct run *run,
                     const struct operands *x);
 
 /* ---- time_engine.c ---- */

@@ -1,5 +1,5 @@
 /*
- * Bytes that casts of a product's operands move: to 8 bits before it, or out of
+ * What casts of a product's operands cost: to 8 bits before it, or out of
  * 4 and 8 bits to the dtype that it computes in. Owns the kernels that torchao
  * and Transformer Engine cast with; refuses to know what the product takes.
  * [docs/method.md eq. casts]
@@ -9,32 +9,99 @@
 #include "base/banned.h"
 
 /* Bytes an element of an operand, of kernels that read 16 bits (2) and write 8
- * (1), in one layout or in both; and how many kernels. */
+ * (1), in one layout or in both; how many kernels; and where they write against
+ * the order of memory, elements a second that a multiprocessor does. */
 struct cast_cost {
-    double bytes, kernels;
+    double bytes, kernels, across_s;
 };
 
-/* Of an input or a gradient, in both layouts: forward's part, and what waits
- * for the product of the weight's gradient; of a weight forward and backward. */
+/* Of an input forward, and for the product of the weight's gradient; of a
+ * weight forward and backward; of a gradient for both products. */
 struct cast_costs {
-    struct cast_cost now, later, weight, weight_back;
+    struct cast_cost input, again, weight, weight_back, gradient;
 };
 
-/* torchao (testing/training/roofline_utils.py @0598012, which lists kernels by
- * recipe): compiled, the kernel that makes the operand does the first read. */
-static struct cast_costs torchao(const struct run *run)
+/* What Inductor makes of a compiled layer of Llama 3 8B, 8192 tokens, beyond the
+ * kernels of the same layer in 16 bits (tests/measured/casts.csv: H100, torch
+ * 2.11, torchao 0.17). Rows are cast as bytes are moved. What the weight's
+ * gradient needs is cast again in backward, down the columns, within the norm's
+ * and the activation's kernels, which then write against the order of memory:
+ * 2.6 ms of 3.6 in backward of a layer with one scale a tensor, 5.5 of 6.3 with
+ * rows and columns. */
+#define ACROSS_TENSOR_S 0.65e9
+#define ACROSS_ROWS_S 0.79e9
+
+static struct cast_costs compiled(const struct run *run)
 {
-    const double read = run->compile ? 0 : 2;
     switch (run->fp8_recipe) {
     case FP8_DELAYED:
     case FP8_TENSORWISE: /* largest of the tensor in two steps, then the cast */
-        return (
-            struct cast_costs){ { read + 4, 3 }, { 0, 0 }, { 5, 3 }, { 3, 1 } };
-    case FP8_BLOCKWISE:
+        return (struct cast_costs){ .input = { 4, 3, 0 },
+                                    .again = { 0, 1, ACROSS_TENSOR_S },
+                                    .weight = { 5, 3, 0 },
+                                    .weight_back = { 3, 1, 0 },
+                                    .gradient = { 7, 3, 0 } };
+    case FP8_ROWWISE:
+        return (struct cast_costs){ .input = { 3, 1, 0 },
+                                    .again = { 0, 1, ACROSS_ROWS_S },
+                                    .weight = { 5, 1, 0 },
+                                    .weight_back = { 6, 2, 0 },
+                                    .gradient = { 3, 2, ACROSS_ROWS_S } };
+    case FP8_ROWWISE_GW_HP: /* the weight's gradient takes what was there */
+        return (struct cast_costs){ .input = { 3, 1, 0 },
+                                    .weight = { 5, 1, 0 },
+                                    .weight_back = { 6, 3, 0 },
+                                    .gradient = { 7.5, 1, 0 } };
+    case FP8_BLOCKWISE: /* not timed: the first read is part of what made it */
     case FP8_MXFP8:
-    case FP8_DEEPSEEK: /* rows and columns each by a kernel of their own */
-        return (
-            struct cast_costs){ { read + 1, 1 }, { 3, 1 }, { 3, 1 }, { 3, 1 } };
+    case FP8_DEEPSEEK:
+        return (struct cast_costs){ .input = { 1, 1, 0 },
+                                    .again = { 3, 1, 0 },
+                                    .weight = { 3, 1, 0 },
+                                    .weight_back = { 3, 1, 0 },
+                                    .gradient = { 4, 2, 0 } };
+    case FP8_RECIPE_COUNT: break;
+    }
+    return (struct cast_costs){ 0 };
+}
+
+/* Not compiled, a cast is a chain of kernels: absolute values (4 bytes an
+ * element), their largest (2), to fp32 (6), times the scale (8), clamped (8), to
+ * 8 bits (5), and small ones of the scales, as recorded of torchao 0.17
+ * (float8/float8_utils.py); 8-bit operands that lie across are copied before the
+ * product (float8_ops.py, addmm_float8_unwrapped). */
+enum { CHAIN = 33, LAID_OUT = 2 };
+enum { CHAIN_KERNELS = 11, ROWS_KERNELS = 14 };
+
+static struct cast_costs eager(const struct run *run)
+{
+    const double n = run_fp8_is_rowwise(run) ? ROWS_KERNELS : CHAIN_KERNELS;
+    const struct cast_cost once = { CHAIN, n, 0 };
+    const struct cast_cost across = { CHAIN + LAID_OUT, n + 1, 0 };
+    switch (run->fp8_recipe) {
+    case FP8_DELAYED:
+    case FP8_TENSORWISE:
+    case FP8_ROWWISE:
+        return (struct cast_costs){ .input = once,
+                                    .again = across,
+                                    .weight = once,
+                                    .weight_back = across,
+                                    .gradient = { 2 * CHAIN + LAID_OUT,
+                                                  2 * n + 1, 0 } };
+    case FP8_ROWWISE_GW_HP:
+        return (struct cast_costs){ .input = once,
+                                    .weight = once,
+                                    .weight_back = across,
+                                    .gradient = once };
+    case FP8_BLOCKWISE: /* as if a kernel did each pass (torchao testing/
+                           training/roofline_utils.py @0598012) */
+    case FP8_MXFP8:
+    case FP8_DEEPSEEK:
+        return (struct cast_costs){ .input = { 3, 1, 0 },
+                                    .again = { 3, 1, 0 },
+                                    .weight = { 3, 1, 0 },
+                                    .weight_back = { 3, 1, 0 },
+                                    .gradient = { 6, 2, 0 } };
     case FP8_RECIPE_COUNT: break;
     }
     return (struct cast_costs){ 0 };
@@ -48,28 +115,29 @@ static double engine_gradient(const struct run *run)
     return run->fp8_recipe == FP8_TENSORWISE ? 6 : 4;
 }
 
-static void put(double *bytes, double *kernels, struct cast_cost c,
-                double elems)
+static void put(struct cast_pass *p, struct cast_cost c, double elems)
 {
-    *bytes += c.bytes * elems;
-    *kernels += elems > 0 ? c.kernels : 0;
+    p->bytes += c.bytes * elems;
+    p->across_s += c.across_s > 0 ? elems / c.across_s : 0;
+    p->kernels += elems > 0 ? c.kernels : 0;
 }
 
-void cast_to_8_bits(struct cast_bytes *out, const struct run *run,
+void cast_to_8_bits(struct cast_work *out, const struct run *run,
                     const struct operands *x)
 {
-    *out = (struct cast_bytes){ 0 };
+    *out = (struct cast_work){ 0 };
     if (!x->on_use) {
-        put(&out->back, &out->back_kernels,
-            (struct cast_cost){ engine_gradient(run), 1 }, x->gradient);
+        put(&out->back, (struct cast_cost){ engine_gradient(run), 1, 0 },
+            x->gradient);
         return;
     }
-    const struct cast_costs c = torchao(run);
+    const struct cast_costs c = run->compile ? compiled(run) : eager(run);
     const double weight = run->fp8_params ? 0 : x->weight;
-    put(&out->forward, &out->forward_kernels, c.now, x->input);
-    put(&out->forward, &out->forward_kernels, c.weight, weight);
-    put(&out->back, &out->back_kernels, c.later, x->input);
-    put(&out->back, &out->back_kernels, c.weight_back, weight);
-    put(&out->back, &out->back_kernels, c.now, x->gradient);
-    put(&out->back, &out->back_kernels, c.later, x->gradient);
+    put(&out->forward, c.input, x->input);
+    put(&out->forward, c.weight, weight);
+    if (!x->back)
+        return;
+    put(&out->back, c.again, x->input);
+    put(&out->back, c.weight_back, weight);
+    put(&out->back, c.gradient, x->gradient);
 }

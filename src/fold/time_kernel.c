@@ -178,22 +178,46 @@ static double last_dim(const struct tensor *t)
     return t->rank == 0 ? 1 : (double)t->dim[t->rank - 1].n;
 }
 
+/* A compiler casts what several linears read once. */
+static bool is_cast_before(const struct op_clock *o)
+{
+    const struct op *first = o->c->p->op;
+    const tensor_id x = o->op->in[0];
+    if (!o->c->run->compile || !o->op->in_8_bits)
+        return false;
+    for (const struct op *op = o->op; op-- > first;) {
+        if (op->kind == OP_LINEAR && op->in_8_bits && op->in[0] == x)
+            return true;
+        if (op->n_out > 0 && op->out[0] == x)
+            return false;
+    }
+    return false;
+}
+
+static struct moved cast_moves(const struct op_clock *o,
+                               const struct cast_pass *p)
+{
+    const struct clock *c = o->c;
+    const double rate = c->run->gpu.bandwidth_bytes_s * c->speed->memory_share;
+    return (struct moved){
+        p->bytes + p->across_s * rate / (double)c->run->gpu.sm_count, p->kernels
+    };
+}
+
 static void casts(struct op_clock *o)
 {
     const struct tensor *x = op_in(o, 0), *w = op_in(o, 1);
     const bool any = op_grads(x) || op_grads(w);
-    struct cast_bytes b;
+    struct cast_work b;
     cast_to_8_bits(
         &b, o->c->run,
-        &(struct operands){ .input = (double)x->elems,
+        &(struct operands){ .input = is_cast_before(o) ? 0 : (double)x->elems,
                             .weight = (double)w->elems,
                             .gradient = any ? (double)op_out(o, 0)->elems : 0,
-                            .on_use = o->op->in_8_bits });
-    moves_spend(o->c, &o->out->forward,
-                (struct moved){ b.forward, b.forward_kernels });
-    if (any)
-        moves_spend(o->c, &o->out->input,
-                    (struct moved){ b.back, b.back_kernels });
+                            .on_use = o->op->in_8_bits,
+                            .back = any });
+    moves_spend(o->c, &o->out->forward, cast_moves(o, &b.forward));
+    moves_spend(o->c, &o->out->input, cast_moves(o, &b.back));
 }
 
 /* Whose weight is unpacked for the product: again in backward, for which the
@@ -259,6 +283,7 @@ static void linear(struct op_clock *o)
     if (op_grads(x))
         op_spend(&o->out->input, TIME_PRODUCTS, time_product(o->c, &p));
     p.m = n, p.n = k, p.k = m;
+    p.fp8 = fp8 && o->c->run->fp8_recipe != FP8_ROWWISE_GW_HP;
     if (time_adds_in_product(o->c->run))
         p.result_bytes = 2 * (double)dtype_size(o->c->run->prec.grad);
     if (op_grads(w))

@@ -18,7 +18,9 @@ static uint64_t tile_of(const struct builder *b)
 {
     switch (b->run->fp8_recipe) {
     case FP8_DELAYED:
-    case FP8_TENSORWISE: return 0;
+    case FP8_TENSORWISE:
+    case FP8_ROWWISE: /* torchao keeps none of it */
+    case FP8_ROWWISE_GW_HP: return 0;
     case FP8_BLOCKWISE:
     case FP8_DEEPSEEK: return FP8_TILE;
     case FP8_MXFP8: return MXFP8_TILE;

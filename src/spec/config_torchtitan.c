@@ -90,14 +90,17 @@ static const struct config_row rows[] = {
     LATER("training.fp8_linear"),
     LATER("float8.recipe_name"),
     LATER("float8.enable_fsdp_float8_all_gather"),
+    LATER("float8.precompute_float8_dynamic_scale_for_fsdp"),
     LATER("float8.filter_fqns"),
     QUIET("float8"),
     QUIET("mx"),
     LATER("quantize.linear.float8.recipe_name"),
     LATER("quantize.linear.float8.enable_fsdp_float8_all_gather"),
+    LATER("quantize.linear.float8.precompute_float8_dynamic_scale_for_fsdp"),
     LATER("quantize.linear.float8.filter_fqns"),
     LATER("quantize.dense.float8.recipe_name"),
     LATER("quantize.dense.float8.enable_fsdp_float8_all_gather"),
+    LATER("quantize.dense.float8.precompute_float8_dynamic_scale_for_fsdp"),
     LATER("quantize.dense.float8.filter_fqns"),
     ASIDE("quantize.grouped_mm", "the experts' products stay in 16 bits"),
     QUIET("quantize"),
@@ -251,6 +254,14 @@ static bool writes(const struct run *r, const char *path)
            || strcmp(path, "parallelism.pipeline_parallel_schedule") != 0;
 }
 
+static void gathers_float8(struct emit *e)
+{
+    emit_bool(e, "quantize.linear.float8.enable_fsdp_float8_all_gather", true);
+    emit_bool(e,
+              "quantize.linear.float8.precompute_float8_dynamic_scale_for_fsdp",
+              true);
+}
+
 static void apart(struct emit *e, const struct run *r)
 {
     const bool mx = r->prec.fp8 && r->fp8_recipe == FP8_MXFP8;
@@ -263,6 +274,12 @@ static void apart(struct emit *e, const struct run *r)
     if (r->prec.fp8)
         emit_raw(e, "model.converters", "[\"quantize.linear.%s\"]",
                  mx ? "mx" : "float8");
+    if (r->prec.fp8 && run_fp8_is_rowwise(r))
+        emit_word(e, "quantize.linear.float8.recipe_name",
+                  r->fp8_recipe == FP8_ROWWISE ? "rowwise"
+                                               : "rowwise_with_gw_hp");
+    if (r->prec.fp8 && r->fp8_params)
+        gathers_float8(e);
 }
 
 const struct config_table config_torchtitan = {

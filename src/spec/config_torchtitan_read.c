@@ -303,27 +303,58 @@ static const struct json *converter(const struct config *c, const char *name)
     return v;
 }
 
+/* torchao's words (float8/config.py, Float8LinearRecipeName); without one
+ * tensorwise. */
+static void recipe_of(struct config *c, const struct json *recipe)
+{
+    static const char *const known[] = { "tensorwise", "rowwise",
+                                         "rowwise_with_gw_hp" };
+    const char *word = recipe == NULL ? known[0] : NULL;
+    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
+        if (recipe != NULL && is_text(recipe, known[i]))
+            word = known[i];
+    }
+    if (word == NULL)
+        bad_word(c, recipe, "tensorwise, rowwise, rowwise_with_gw_hp");
+    else
+        config_set(c, or_root(c, recipe), KEY_FP8_RECIPE, word);
+}
+
+#define FLOAT8(name)                                                           \
+    "quantize.linear.float8." name " quantize.dense.float8." name              \
+    " float8." name
+
+/* Weights gathered in 8 bits, which a recipe by name cannot be beside
+ * (components/quantization/float8.py); their scales one by one, where they are
+ * not made together. */
+static void gathers_float8(struct config *c, const struct json *recipe)
+{
+    const struct json *on =
+        first_of(c, FLOAT8("enable_fsdp_float8_all_gather"));
+    if (!is_on(on))
+        return;
+    if (recipe != NULL) {
+        diag_hint(config_bad(c, on, MEMPLAN_E_CONFLICT,
+                             "enable_fsdp_float8_all_gather beside a "
+                             "recipe_name: torchtitan refuses it"),
+                  "remove one of the two; without recipe_name it is "
+                  "tensorwise");
+        return;
+    }
+    config_set(c, on, KEY_FP8_PARAMS, "true");
+    if (!is_on(first_of(c, FLOAT8("precompute_float8_dynamic_scale_for_fsdp"))))
+        config_note(c, "precompute_float8_dynamic_scale_for_fsdp is off: the "
+                       "all-reduce of each weight's largest element is not "
+                       "counted");
+}
+
 static void float8(struct config *c)
 {
-    const struct json *recipe =
-        first_of(c, "quantize.linear.float8.recipe_name "
-                    "quantize.dense.float8.recipe_name float8.recipe_name");
+    const struct json *recipe = first_of(c, FLOAT8("recipe_name"));
     config_set(c, or_root(c, recipe), KEY_PRECISION, "fp8-mixed");
-    config_set(c, or_root(c, recipe), KEY_FP8_RECIPE, "tensorwise");
-    if (recipe != NULL && !is_text(recipe, "tensorwise"))
-        config_note(c,
-                    "recipe_name %.*s is not modelled: tensorwise is "
-                    "assumed",
-                    (int)(recipe->text.n < 40 ? recipe->text.n : 40),
-                    recipe->text.p);
-    if (is_on(first_of(c,
-                       "quantize.linear.float8.enable_fsdp_float8_all_gather "
-                       "quantize.dense.float8.enable_fsdp_float8_all_gather "
-                       "float8.enable_fsdp_float8_all_gather")))
-        config_set(c, or_root(c, recipe), KEY_FP8_PARAMS, "true");
-    if (first_of(c, "quantize.linear.float8.filter_fqns "
-                    "quantize.dense.float8.filter_fqns float8.filter_fqns")
-        != NULL)
+    recipe_of(c, recipe);
+    gathers_float8(c, recipe);
+    if (first_of(c, FLOAT8("filter_fqns")) != NULL)
         config_note(c, "filter_fqns is not modelled: which products stay in 16 "
                        "bits");
 }

@@ -89,6 +89,20 @@ static void check_mxfp8(const struct run *r, struct diag *d)
                                          : "blockwise");
 }
 
+/* Megatron's Transformer Engine has no such recipe; --torchtitan has the words
+ * of torchao's (float8/config.py, Float8LinearRecipeName). */
+static void refuse_rowwise(const struct run *r, struct diag *d)
+{
+    char buf[RESOLVE_TEXT_MAX];
+    memplan_error *e = setup_error(
+        d, MEMPLAN_E_CONFLICT, KEY_FP8_RECIPE,
+        "fp8_recipe '%s' is torchao's, which implementation '%s' "
+        "does not have",
+        r->fp8_recipe == FP8_ROWWISE ? "rowwise" : "rowwise_with_gw_hp",
+        resolve_text(r, KEY_IMPLEMENTATION, buf));
+    diag_hint(e, "use --fp8-recipe tensorwise, or --framework torchtitan");
+}
+
 static void check_recipe(const struct run *r, struct diag *d)
 {
     char buf[RESOLVE_TEXT_MAX];
@@ -116,6 +130,8 @@ static void check_recipe(const struct run *r, struct diag *d)
                         "modelled yet",
                         resolve_text(r, KEY_IMPLEMENTATION, buf));
         diag_hint(e, "use --framework megatron");
+    } else if (run_fp8_is_rowwise(r) && r->impl != IMPL_TORCHTITAN) {
+        refuse_rowwise(r, d);
     } else if (r->fp8_recipe == FP8_DELAYED && r->impl == IMPL_MEGATRON
                && r->recompute == RECOMP_SELECTIVE
                && asks_for_inputs(r->recompute_modules) != 0) {
@@ -134,10 +150,20 @@ static void check_fp8_params(const struct run *r, struct diag *d)
 {
     const bool gathered =
         r->impl == IMPL_TORCHTITAN && r->engine == ENGINE_FSDP2;
-    if (!r->fp8_params || (r->prec.fp8 && (is_megatron_te(r) || gathered)))
+    const bool some = r->fp8_params && r->prec.fp8;
+    memplan_error *e = NULL;
+    if (!r->fp8_params || (some && is_megatron_te(r)))
         return;
-    memplan_error *e =
-        setup_error(d, MEMPLAN_E_UNSUPPORTED, KEY_FP8_PARAMS,
+    if (some && gathered) {
+        if (!run_fp8_is_rowwise(r))
+            return;
+        e = setup_error(d, MEMPLAN_E_CONFLICT, KEY_FP8_PARAMS,
+                        "fp8_params with scales of rows: torchao gathers "
+                        "weights in 8 bits with one scale a tensor alone");
+        diag_hint(e, "leave it out, or use --fp8-recipe tensorwise");
+        return;
+    }
+    e = setup_error(d, MEMPLAN_E_UNSUPPORTED, KEY_FP8_PARAMS,
                     "'fp8_params' is modelled for 8-bit products of Megatron "
                     "with Transformer Engine and of torchtitan with FSDP2");
     diag_hint(e, "leave it out: weights in 16 bits");

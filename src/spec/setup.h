@@ -70,7 +70,9 @@
     X(FP8_TENSORWISE, "tensorwise")                                            \
     X(FP8_BLOCKWISE, "blockwise")                                              \
     X(FP8_MXFP8, "mxfp8")                                                      \
-    X(FP8_DEEPSEEK, "deepseek")
+    X(FP8_DEEPSEEK, "deepseek")                                                \
+    X(FP8_ROWWISE, "rowwise")                                                  \
+    X(FP8_ROWWISE_GW_HP, "rowwise_with_gw_hp")
 
 /* DT_NONE as a choice means "no such copy" (master_dtype none). */
 #define DTYPE_MAP(X)                                                           \
@@ -820,6 +822,13 @@ static inline bool run_adapts_layer(const struct run *run, uint64_t layer)
 static inline bool run_fp8_is_whole(const struct run *run)
 {
     return run->fp8_recipe == FP8_DELAYED || run->fp8_recipe == FP8_TENSORWISE;
+}
+
+/* torchao's: a scale a row of one operand and a column of the other. */
+static inline bool run_fp8_is_rowwise(const struct run *run)
+{
+    return run->fp8_recipe == FP8_ROWWISE
+           || run->fp8_recipe == FP8_ROWWISE_GW_HP;
 }
 
 /* DeepSpeedZeroOptimizer, stages 1 and 2: flattens weights and clones a

@@ -1538,11 +1538,36 @@ static void test_torchtitan_formats(void **state)
     import("torchtitan", "float8.enable_float8_linear = true\n"
                          "float8.recipe_name = 'rowwise'\n"
                          "activation_checkpoint.selective_ac_option = 3\n");
-    has("precision=fp8-mixed recompute=full recompute_every=3");
-    noted("recipe_name rowwise is not modelled");
+    has("precision=fp8-mixed fp8_recipe=rowwise fp8_params= recompute=full "
+        "recompute_every=3");
     import("torchtitan", "model.converters = ['quantize.linear.mx']\n"
                          "optimizer.early_step_in_backward = true\n");
     has("fp8_recipe=mxfp8 optimizer_in_backward=true clip_grad=false");
+}
+
+/* components/quantization/float8.py: a recipe by name, or weights gathered. */
+static void test_torchtitan_float8(void **state)
+{
+    (void)state;
+#define FLOAT8                                                                 \
+    "model.converters = ['quantize.linear.float8']\n[quantize.linear.float8]\n"
+    import("torchtitan", FLOAT8 "recipe_name = 'rowwise_with_gw_hp'\n");
+    has("precision=fp8-mixed fp8_recipe=rowwise_with_gw_hp fp8_params=");
+    import("torchtitan", FLOAT8 "enable_fsdp_float8_all_gather = true\n");
+    has("fp8_recipe=tensorwise fp8_params=true");
+    noted("precompute_float8_dynamic_scale_for_fsdp is off");
+    import("torchtitan", FLOAT8 "enable_fsdp_float8_all_gather = true\n"
+                                "precompute_float8_dynamic_scale_for_fsdp "
+                                "= true\n");
+    has("fp8_recipe=tensorwise fp8_params=true");
+    for (size_t i = 0; i < got.setup.notes; i++)
+        assert_null(strstr(got.setup.note[i], "precompute"));
+    import("torchtitan", FLOAT8 "enable_fsdp_float8_all_gather = true\n"
+                                "recipe_name = 'tensorwise'\n");
+    assert_int_equal(got.status, MEMPLAN_E_CONFLICT);
+    import("torchtitan", FLOAT8 "recipe_name = 'row'\n");
+    assert_int_equal(got.status, MEMPLAN_E_UNKNOWN);
+#undef FLOAT8
 }
 
 static void test_torchtitan_refused(void **state)
@@ -1754,6 +1779,7 @@ int main(void)
         cmocka_unit_test(test_torchtitan_pipeline),
         cmocka_unit_test(test_torchtitan_ddp),
         cmocka_unit_test(test_torchtitan_formats),
+        cmocka_unit_test(test_torchtitan_float8),
         cmocka_unit_test(test_torchtitan_refused),
         cmocka_unit_test(test_yaml_refused),
         cmocka_unit_test(test_yaml_deep),

@@ -422,7 +422,8 @@ static uint64_t fp8_layer(const struct sizes *z, enum fp8_recipe recipe)
 static void test_megatron_fp8(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < SHAPE_CASES * FP8_RECIPE_COUNT; i++) {
+    /* those after it are torchao's */
+    for (size_t i = 0; i < SHAPE_CASES * (FP8_DEEPSEEK + 1); i++) {
         const struct shape_case *c = &shape_cases[i % SHAPE_CASES];
         const struct spec m =
             llama(2, c->hidden, c->heads, c->kv, c->ffn, 32000);

@@ -195,34 +195,79 @@ static void test_plain_product_by_hand(void **state)
 static void test_casts_by_hand(void **state)
 {
     (void)state;
-    const struct operands x = { 1000, 100, 3000, true };
+    const struct operands x = { 1000, 100, 3000, true, true };
     static const struct {
         enum fp8_recipe recipe;
         bool compile, gathered;
-        double forward, back;
+        double forward, back, across; /* elements */
     } cases[] = {
-        { FP8_TENSORWISE, false, false, 6 * 1000 + 5 * 100,
-          3 * 100 + 6 * 3000 },
-        { FP8_TENSORWISE, true, false, 4 * 1000 + 5 * 100, 3 * 100 + 4 * 3000 },
-        { FP8_TENSORWISE, true, true, 4 * 1000, 4 * 3000 },
+        { FP8_TENSORWISE, false, false, 33 * 1100, 35 * 1100 + 68 * 3000, 0 },
+        { FP8_TENSORWISE, true, false, 4 * 1000 + 5 * 100, 3 * 100 + 7 * 3000,
+          1000 },
+        { FP8_TENSORWISE, true, true, 4 * 1000, 7 * 3000, 1000 },
         { FP8_MXFP8, false, false, 3 * 1000 + 3 * 100,
-          3 * 1000 + 3 * 100 + 6 * 3000 },
-        { FP8_MXFP8, true, false, 1000 + 3 * 100,
-          3 * 1000 + 3 * 100 + 4 * 3000 },
+          3 * 1000 + 3 * 100 + 6 * 3000, 0 },
+        { FP8_MXFP8, true, false, 1000 + 3 * 100, 3 * 1000 + 3 * 100 + 4 * 3000,
+          0 },
+        { FP8_ROWWISE, false, false, 33 * 1100, 35 * 1100 + 68 * 3000, 0 },
+        { FP8_ROWWISE_GW_HP, false, false, 33 * 1100, 35 * 100 + 33 * 3000, 0 },
+        { FP8_ROWWISE, true, false, 3 * 1000 + 5 * 100, 6 * 100 + 3 * 3000,
+          1000 + 3000 },
+        { FP8_ROWWISE_GW_HP, true, false, 3 * 1000 + 5 * 100,
+          6 * 100 + 7.5 * 3000, 0 },
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         const struct run run = { .fp8_recipe = cases[i].recipe,
                                  .compile = cases[i].compile,
                                  .fp8_params = cases[i].gathered };
-        struct cast_bytes b;
+        struct cast_work b;
         cast_to_8_bits(&b, &run, &x);
-        assert_true(close_to(b.forward, cases[i].forward));
-        assert_true(close_to(b.back, cases[i].back));
+        assert_true(close_to(b.forward.bytes, cases[i].forward));
+        assert_true(close_to(b.back.bytes, cases[i].back));
+        const double each = b.back.across_s / fmax(cases[i].across, 1);
+        assert_true((each > 1e-9 && each < 2e-9) == (cases[i].across > 0));
+        assert_true(b.forward.across_s <= 0);
     }
     const struct run engine = { .fp8_recipe = FP8_MXFP8 };
-    struct cast_bytes b;
+    struct cast_work b;
     cast_to_8_bits(&b, &engine, &(struct operands){ .gradient = 3000 });
-    assert_true(close_to(b.back, 4 * 3000) && b.forward_kernels < 1);
+    assert_true(close_to(b.back.bytes, 4 * 3000) && b.forward.kernels < 1);
+}
+
+/* A compiler casts what q, k and v read once: the layer's linears read four
+ * tensors, of which the model's cast takes so much less. */
+static void test_shared_inputs_are_cast_once(void **state)
+{
+    (void)state;
+#define EIGHT                                                                  \
+    "framework", "torchtitan", "gpu", "b200", "precision", "fp8-mixed",        \
+        "fp8_recipe", "mxfp8", "seq_len", "4096"
+    double memory[2];
+    for (int compile = 0; compile < 2; compile++) {
+        memplan_report *r = estimate(
+            "llama-7b", PAIRS(EIGHT, "compile", compile ? "true" : "false"));
+        const struct clock c = clock_of(r);
+        const struct block *b = &r->program.block[r->program.layer_block[0]];
+        memory[compile] = 0;
+        for (uint32_t i = 0; i < b->op_count; i++) {
+            const struct op *op = &r->program.op[b->op_first + i];
+            struct block_time t;
+            time_op(&t, &c, op);
+            if (op->kind == OP_LINEAR)
+                memory[compile] += t.forward.part[TIME_MEMORY];
+        }
+        if (compile) { /* 3 bytes of a weight, 1 of an input: four of 7 */
+            const double h = 4096, f = 11008, weights = 4 * h * h + 3 * h * f;
+            const double rate =
+                r->run.gpu.bandwidth_bytes_s * c.speed->memory_share;
+            const double want =
+                (3 * weights + 4096 * (3 * h + f)) / rate + (7 + 4) * 3e-6;
+            assert_true(close_to(memory[1], want));
+        }
+        memplan_report_free(r);
+    }
+    assert_true(memory[1] < memory[0]);
+#undef EIGHT
 }
 
 /* All-reduce: twice round the ring; more bytes and more nodes take longer. */
@@ -669,6 +714,15 @@ static double step_of(const char *model, const char *const *pairs)
     return step;
 }
 
+/* Messages of tensor parallelism that nothing hides. */
+static double exposed_of(const char *name, const char *const *pairs)
+{
+    memplan_report *r = estimate(name, pairs);
+    const double seconds = r->time.part[TIME_TP];
+    memplan_report_free(r);
+    return seconds;
+}
+
 static void test_what_costs_time(void **state)
 {
     (void)state;
@@ -697,10 +751,16 @@ static void test_what_costs_time(void **state)
     assert_true(step_of("llama-7b", PAIRS(EIGHT, "fp8_params", "true"))
                 < bits8);
     assert_true(step_of("llama-7b", PAIRS(EIGHT, "compile", "false")) > bits8);
+    const double rows =
+        step_of("llama-7b", PAIRS(EIGHT, "fp8_recipe", "rowwise"));
+    assert_true(rows > bits8 && rows < bits16);
+    assert_true(
+        step_of("llama-7b", PAIRS(EIGHT, "fp8_recipe", "rowwise_with_gw_hp"))
+        > bits8);
     /* gathered in 8 bits, if a tensor has one scale */
-    assert_true(step_of("llama-7b", PAIRS(EIGHT, "tp", "8", "gpu", "b200",
-                                          "fp8_recipe", "mxfp8"))
-                > step_of("llama-7b", PAIRS(EIGHT, "tp", "8", "gpu", "b200")));
+    assert_true(
+        exposed_of("llama-7b", PAIRS(EIGHT, "tp", "8", "fp8_recipe", "rowwise"))
+        > 1.1 * exposed_of("llama-7b", PAIRS(EIGHT, "tp", "8")));
 #undef EIGHT
 #undef TITAN
     assert_true(
@@ -1078,6 +1138,7 @@ int main(void)
         cmocka_unit_test(test_exact_sums_take_longer_on_hopper),
         cmocka_unit_test(test_plain_product_by_hand),
         cmocka_unit_test(test_casts_by_hand),
+        cmocka_unit_test(test_shared_inputs_are_cast_once),
         cmocka_unit_test(test_messages),
         cmocka_unit_test(test_dispatch_is_once_a_node),
         cmocka_unit_test(test_dispatch_of_groups),
