@@ -102,6 +102,32 @@ static uint64_t flying(const struct stage *s)
     return div_up(s->in_flight, run_chunks(s->run));
 }
 
+/* A dispatcher's probabilities are in the graph of what a checkpoint ran again,
+ * and that leads to a copy of the checkpoint's input, and its gradient. They go
+ * when the layer's next forward has routed: from `position` on they are there.
+ * Counted by tests/oracle/megatron_moe.py. */
+#define NAMED_LABEL                                                            \
+    "checkpoints' inputs that dispatchers name, and their gradients"
+static void named(struct put *p, const struct stage *s, uint32_t position)
+{
+    PUT(p, TERM_HANDED_OVER, NAMED_LABEL,
+        F("bytes", s->before[s->n].named - s->before[position].named));
+}
+
+/* During a backward: the gradient of the layer right above is what it begins
+ * with, where that layer is a checkpoint itself. */
+static void named_above(struct put *p, const struct stage *s, uint32_t position)
+{
+    const uint32_t next = stage_recomputed(s, position)
+                              ? stage_group_last(s, position) + 1
+                              : position + 1;
+    const uint64_t there = s->before[s->n].named - s->before[next].named;
+    const bool begins = next < s->n && stage_recomputed(s, next)
+                        && s->p->block[stage_block(s, next)].names_graph;
+    PUT(p, TERM_HANDED_OVER, NAMED_LABEL,
+        F("bytes", there - (begins ? s->walk[stage_block(s, next)].input : 0)));
+}
+
 /* Every chunk of the model still names its last input (set_input_tensor,
  * transformer_block.py), and with it the gradient. */
 void engine_idle(struct put *p, const struct stage *s)
@@ -110,6 +136,7 @@ void engine_idle(struct put *p, const struct stage *s)
         F("chunks", chunks_receiving(s)), F("tensors", 2),
         F("bytes of hidden states", hidden_bytes(s)));
     replayed(p, s, 0);
+    named(p, s, 0);
     pipe_idle(p, s);
 }
 
@@ -177,6 +204,7 @@ void megatron_forward(struct put *p, const struct stage *s, uint32_t position,
         handed_over(p, s, 2);
         replayed(p, s, flying(s));
     }
+    named(p, s, position + 1);
     if (is_fsdp(s->run))
         gathered(p, s, position, position + 1);
 }
@@ -188,6 +216,7 @@ void megatron_backward(struct put *p, const struct stage *s, uint32_t position,
         handed_over(p, s, 1);
         replayed(p, s, flying(s));
     }
+    named_above(p, s, position);
     if (!is_fsdp(s->run))
         return;
     gathered(p, s, position, position == 0 ? s->n : position - 1);

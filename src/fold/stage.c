@@ -75,6 +75,25 @@ bool stage_offloads(const struct stage *s)
     return s->run->offload_activations != OFFLOAD_NONE;
 }
 
+/* Inside a checkpoint a module's tensors lead to the checkpoint's own copy of
+ * its input, a leaf, which holds its gradient: where the whole layer is one, of
+ * the first in its group that does so, or its experts. */
+static uint64_t named_by_module(const struct stage *s, uint32_t position)
+{
+    const struct block *b = s->p->block;
+    const uint32_t block = stage_block(s, position);
+    if (!b[block].names_graph)
+        return 0;
+    if (stage_recomputed(s, position)) {
+        for (uint32_t i = stage_group_first(s, position); i < position; i++)
+            if (b[stage_block(s, i)].names_graph)
+                return 0;
+    } else if ((run_regions(s->run) >> REMOD_MOE & 1) == 0) {
+        return 0;
+    }
+    return 2 * s->walk[block].input;
+}
+
 static void stage_prefix(struct stage *s)
 {
     struct prefix sum = { 0 };
@@ -110,6 +129,7 @@ static void stage_prefix(struct stage *s)
         sum.second += st->second_elems;
         sum.held += w->held;
         sum.stash += w->stash;
+        sum.named += named_by_module(s, i);
     }
     s->before[s->n] = sum;
 }

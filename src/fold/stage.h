@@ -26,6 +26,8 @@ struct prefix {
     uint64_t second;      /* elements of second shards */
     uint64_t held;        /* block_walk.held */
     uint64_t stash;       /* block_walk.stash */
+    uint64_t named;       /* inputs of checkpoints and their gradients, after
+                             their backward: block.names_graph */
 };
 
 /* A block's result that a variable of the model's forward holds at the positions

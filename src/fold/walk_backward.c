@@ -591,6 +591,9 @@ struct extremum walk_backward(struct walk *w, enum wgrad_mode mode)
     w->n_done = 0;
     for (uint32_t k = b->op_count; k-- > 0;) {
         const struct op *op = walk_op_at(w, k);
+        if (op->recalls != 0
+            && walk_region_active(w, &w->p->op[op->recalls - 1]))
+            recompute_once(w, op->recalls - 1 - b->op_first);
         if (w->regions != 0)
             restore_saved(w, op);
         if (walk_region_active(w, op)) {

@@ -206,9 +206,12 @@ struct op {
     /* no collective mirrors it in backward; OP_VIEW: its gradient is
        all-reduced, forward sends nothing */
     bool one_way;
-    bool renames; /* OP_RELEASE: from here on the loop's variables are
+    uint32_t recalls; /* 1 + the number of an operation whose region is made
+                         again when this one's result has its gradient (a hook
+                         on it); 0: when somebody needs it */
+    bool renames;     /* OP_RELEASE: from here on the loop's variables are
                                      this micro-batch's, not the last one's */
-    bool returns; /* OP_RELEASE: the forward of the model below the head
+    bool returns;     /* OP_RELEASE: the forward of the model below the head
                                      does, and what its variables hold goes */
 };
 
@@ -242,6 +245,9 @@ struct block {
     bool holds_input;  /* a variable does, until the loss is there */
     bool holds_output; /* BLOCK_EMBED: likewise its own result */
     bool frames_input; /* ... until the stack of layers that follows is done */
+    bool names_graph;  /* its module does, of an operation that its input leads
+                         to, until it runs again: a checkpoint's input and that
+                         one's gradient stay with it */
     bool memory_waits; /* its gradient is there when backward comes here */
 };
 

@@ -487,6 +487,7 @@ struct op *build_op(struct builder *b, enum op_kind kind, const char *name,
     op->back_bytes = op->stash_bytes = 0;
     op->stash_input = false;
     op->renames = op->returns = false;
+    op->recalls = 0;
     op->flop_full = op->flop_causal = 0;
     op->group = COMM_TP;
     for (unsigned i = 0; i < n_in; i++)

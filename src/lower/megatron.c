@@ -35,29 +35,6 @@ static tensor_id add_residual(struct builder *b, tensor_id x, tensor_id y)
     return build_add(b, "residual", x, y);
 }
 
-static tensor_id plain_activation(struct builder *b, tensor_id x,
-                                  tensor_id probs)
-{
-    if (b->spec->gated_mlp)
-        return build_swiglu(b, "activation", x, TENSOR_NONE, probs);
-    const tensor_id y = build_unary(b, OP_ACTIVATION, "activation", x);
-    if (probs == TENSOR_NONE)
-        return y;
-    /* back to the dtype it had (experts.py, original_dtype) */
-    return build_cast(b, "weighted", build_mul(b, "weighted", y, probs),
-                      b->compute);
-}
-
-/* Between a layer's products. */
-static void activation(struct builder *b, tensor_id x, tensor_id probs,
-                       struct linear *fc2)
-{
-    if (b->run->act_fp8 && b->spec->gated_mlp && b->spec->act == ACT_SILU)
-        megatron_swiglu(b, x, probs, fc2);
-    else
-        fc2->x = plain_activation(b, x, probs);
-}
-
 /* ---- attention ---- */
 
 /* Transformer Engine prefers flash-attn over cuDNN before Hopper, and takes it
@@ -154,6 +131,7 @@ static void project(struct builder *b, tensor_id y, tensor_id qkv[3])
 
 static tensor_id attention(struct builder *b, tensor_id x)
 {
+    const uint32_t first = b->p->n_ops;
     const tensor_id y =
         layer_norm(b, "input_layernorm", x, !build_is_latent(b));
     tensor_id qkv[3];
@@ -167,6 +145,9 @@ static tensor_id attention(struct builder *b, tensor_id x)
     struct linear out = linear_of_o(b, "linear_proj", context);
     megatron_context(b, context, &out);
     const tensor_id projected = build_row(b, &out);
+    megatron_recalls(b, first, projected);
+    if (build_is_latent(b))
+        megatron_latent_returns(b);
     megatron_release_heads(b, qkv);
     return add_residual(b, x, projected);
 }
@@ -221,7 +202,7 @@ static tensor_id mlp_of(struct builder *b, tensor_id y, bool shared)
                                 && !megatron_recomputes(b, REMOD_SHARED_EXPERTS)
                           : megatron_is_deepseek(b)
                                 && megatron_recomputes(b, REMOD_LAYERNORM);
-    activation(b, build_column(b, &fc1), TENSOR_NONE, &fc2);
+    megatron_activation(b, build_column(b, &fc1), TENSOR_NONE, &fc2);
     return build_row(b, &fc2);
 }
 
@@ -240,209 +221,17 @@ static tensor_id dense_mlp(struct builder *b, tensor_id x)
 
 /* ---- experts ---- */
 
-struct routing {
-    tensor_id probs; /* fp32 [tokens, k] */
-    tensor_id rows;  /* where each routed token goes: int32 */
-};
-
-/* core/transformer/moe/router.py: top-k of the logits, then softmax. */
-static struct routing route(struct builder *b, tensor_id y)
+static tensor_id shared_experts(struct builder *b, tensor_id y)
 {
-    const struct dim k = DIM("k", b->spec->experts_per_token);
-    tensor_id logits =
-        build_linear(b, &(struct linear){ .name = "router",
-                                          .x = y,
-                                          .in = b->h,
-                                          .out = b->experts,
-                                          .group = PG_ROUTER,
-                                          .bias = b->spec->router_bias,
-                                          .lora = LORA_NEVER });
-    tensor_id indices;
-    const tensor_id top = build_topk(b, "top-k", logits, k, &indices);
-    const struct shape shape = SHAPE(b->tu, k);
-    const struct routing r = {
-        .probs = build_softmax(b, "router softmax", top, DT_FP32),
-        .rows = build_tensor(b, "row map", DT_INT32, &shape)
-    };
-    /* what permuting by the indices makes beside its result */
-    const tensor_id in[] = { r.probs, indices };
-    struct op *op = build_op(b, OP_TOPK, "routing map", in, 2);
-    const struct shape map = SHAPE(b->tu, b->experts);
-    op_byproduct(op, build_tensor(b, "routing map", DT_BOOL, &map));
-    op_byproduct(op, r.rows);
-    return r;
-}
-
-/* Rows of x in the order of experts, on the ranks that have them. */
-/* core/transformer/moe/moe_utils.py: rows are added to where they belong. What
- * repeats exactly is index_add, which keeps them; scatter_add does not. */
-static tensor_id unpermute(struct builder *b, tensor_id z,
-                           const struct routing *r, const struct shape *shape)
-{
-    const tensor_id y = build_index(b, "unpermute", z, r->rows, shape);
-    b->p->op[b->p->n_ops - 1].keep_in = b->run->deterministic ? 1 : 0;
-    return y;
-}
-
-/* MoEAllGatherTokenDispatcher (token_dispatcher.py): every rank gets the tokens
- * of all that share the experts, into the global buffer, and picks its own. */
-static struct dim gathered_tokens(struct builder *b)
-{
-    return DIM("b*s*ep", build_product(b, build_product(b, b->tu.n, b->run->ep),
-                                       max_u64(b->run->etp, 1)));
-}
-
-static enum comm_group expert_group(const struct builder *b)
-{
-    return b->run->ep > 1 ? COMM_EP : COMM_ETP;
-}
-
-static tensor_id gather_tokens(struct builder *b, const char *name, tensor_id x,
-                               const struct routing *r, bool vector)
-{
-    const struct dim k = DIM("k", b->spec->experts_per_token);
-    const struct shape all =
-        vector ? SHAPE(gathered_tokens(b), k) : SHAPE(gathered_tokens(b), b->h);
-    const struct shape here =
-        vector ? SHAPE(b->routed) : SHAPE(b->routed, b->h);
-    const tensor_id y =
-        build_collective(b, OP_ALL_GATHER, expert_group(b), x, &all);
-    if (!vector && y != x)
-        build_in_global_buffer(b, y, tensor_of(b, y)->bytes);
-    return build_index(b, name, y, r->rows, &here);
-}
-
-static tensor_id scatter_tokens(struct builder *b, tensor_id z,
-                                const struct routing *r)
-{
-    const struct shape all = SHAPE(gathered_tokens(b), b->h);
-    const struct shape back = SHAPE(b->tu, b->h);
-    z = unpermute(b, z, r, &all);
-    return build_collective(b, OP_REDUCE_SCATTER, expert_group(b), z, &back);
-}
-
-/* Of the all-to-all, before the ranks of an expert gather what they got. */
-static struct dim received_rows(const struct builder *b)
-{
-    const uint64_t etp = max_u64(b->run->etp, 1);
-    return DIM("b*s*k", b->routed.n / etp + (b->routed.n % etp != 0));
-}
-
-static tensor_id dispatch(struct builder *b, const char *name, tensor_id x,
-                          const struct routing *r, bool vector)
-{
-    if (b->run->moe_dispatcher == DISPATCH_ALLGATHER)
-        return gather_tokens(b, name, x, r, vector);
-    const struct dim received = received_rows(b);
-    const struct shape sent =
-        vector ? SHAPE(b->chosen) : SHAPE(b->chosen, b->h);
-    const struct shape got = vector ? SHAPE(received) : SHAPE(received, b->h);
-    const struct shape here =
-        vector ? SHAPE(b->routed) : SHAPE(b->routed, b->h);
-    x = build_index(b, name, x, r->rows, &sent);
-    x = build_collective(b, OP_ALL_TO_ALL, COMM_EP, x, &got);
-    if (b->run->etp > 1)
-        x = build_collective(b, OP_ALL_GATHER, COMM_ETP, x, &here);
-    /* chunks of each sender sorted by expert (sort_chunks_by_idxs) */
-    if (b->run->ep > 1 && b->experts_on.n > 1)
-        x = build_copy(b, name, x);
-    return x;
-}
-
-static tensor_id combine(struct builder *b, tensor_id z,
-                         const struct routing *r)
-{
-    if (b->run->moe_dispatcher == DISPATCH_ALLGATHER)
-        return scatter_tokens(b, z, r);
-    const struct shape sent = SHAPE(b->chosen, b->h), back = SHAPE(b->tu, b->h);
-    const struct shape got = SHAPE(received_rows(b), b->h);
-    if (b->run->ep > 1 && b->experts_on.n > 1)
-        z = build_copy(b, "unsort", z);
-    if (b->run->etp > 1)
-        z = build_collective(b, OP_REDUCE_SCATTER, COMM_ETP, z, &got);
-    z = build_collective(b, OP_ALL_TO_ALL, COMM_EP, z, &sent);
-    return unpermute(b, z, r, &back);
-}
-
-/* core/transformer/moe/experts.py, TEGroupedMLP: routing weights are applied
- * with the activation. */
-static tensor_id experts(struct builder *b, tensor_id x, tensor_id probs)
-{
-    const struct spec *m = b->spec;
-    const uint8_t outer = b->region;
-    const uint64_t ffn = m->expert_ffn == 0 ? m->ffn : m->expert_ffn;
-    x = megatron_padded(b, "padded", x);
-    const tensor_id z = build_linear(
-        b, &(struct linear){
-               .name = "experts.linear_fc1",
-               .x = x,
-               .in = b->h,
-               .out = m->gated_mlp ? b->fe2 : b->fe,
-               .full_out = m->gated_mlp ? build_product(b, 2, ffn) : ffn,
-               .group = PG_EXPERT,
-               .parallel = PAR_COLUMN,
-               .bias = m->mlp_bias || m->expert_bias,
-               .copies = b->experts_on.n,
-               .full_copies = m->experts,
-               .lora = LORA_MASK(LORA_GATE) | LORA_MASK(LORA_UP) });
-    struct linear fc2 = { .name = "experts.linear_fc2",
-                          .in = b->fe,
-                          .out = b->h,
-                          .full_in = ffn,
-                          .group = PG_EXPERT,
-                          .parallel = PAR_ROW,
-                          .bias = m->mlp_bias || m->expert_bias,
-                          .copies = b->experts_on.n,
-                          .full_copies = m->experts,
-                          .lora = LORA_MASK(LORA_DOWN) };
-    if (outer == 0 && megatron_recomputes(b, REMOD_MOE_ACT)
-        && !megatron_is_deepseek(b)) {
-        build_region(b, REMOD_MOE_ACT);
-        fc2.keeps_input = megatron_shares_input(b);
-    }
-    activation(b, z, probs, &fc2);
-    b->region = outer;
-    return megatron_padded(b, "unpadded", build_linear(b, &fc2));
-}
-
-/* core/transformer/moe/shared_experts.py, use_shared_expert_gate */
-static tensor_id gated_shared(struct builder *b, tensor_id x, tensor_id shared)
-{
-    if (!b->spec->shared_gate)
-        return shared;
-    const tensor_id logits =
-        build_linear(b, &(struct linear){ .name = "shared_expert_gate",
-                                          .x = x,
-                                          .in = b->h,
-                                          .out = b->one,
-                                          .group = PG_SHARED_EXPERT,
-                                          .in_16_bits = true,
-                                          .lora = LORA_NEVER });
-    const tensor_id gate = build_unary(b, OP_TANH, "sigmoid", logits);
-    return build_mul(b, "shared experts gated", shared, gate);
+    return mlp_of(b, y, true);
 }
 
 static tensor_id moe_mlp(struct builder *b, tensor_id x)
 {
+    const uint32_t first = b->p->n_ops;
     const tensor_id y = layer_norm(b, "pre_mlp_layernorm", x, false);
-    if (megatron_recomputes(b, REMOD_MOE))
-        build_region(b, REMOD_MOE);
-    const uint8_t region = b->region;
-    tensor_id shared = TENSOR_NONE;
-    if (b->spec->shared_ffn > 0) {
-        if (region == 0 && megatron_recomputes(b, REMOD_SHARED_EXPERTS))
-            build_region(b, REMOD_SHARED_EXPERTS);
-        shared = gated_shared(b, y, mlp_of(b, y, true));
-        b->region = region;
-    }
-    const struct routing r = route(b, y);
-    const tensor_id sent = megatron_sent(b, y);
-    const tensor_id routed = dispatch(b, "permute", sent, &r, false);
-    const tensor_id probs = dispatch(b, "permute probs", r.probs, &r, true);
-    tensor_id z = combine(b, experts(b, routed, probs), &r);
-    if (shared != TENSOR_NONE)
-        z = build_add(b, "shared experts", z, shared);
-    build_region_none(b);
+    const tensor_id z = megatron_moe(b, y, shared_experts);
+    megatron_recalls(b, first, z);
     return add_residual(b, x, z);
 }
 

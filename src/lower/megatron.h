@@ -13,6 +13,10 @@ bool megatron_recomputes(const struct builder *b, enum recompute_module m);
 /* A norm of the model's kind over the last factor. */
 tensor_id megatron_norm(struct builder *b, const char *name, tensor_id x,
                         struct dim n);
+/* The norm that begins at operation `first` is made again as soon as the
+ * gradient of x, what was computed of it last, is there (discard_output_and_
+ * register_recompute), where it is its own region. */
+void megatron_recalls(struct builder *b, uint32_t first, tensor_id x);
 /* x and the learned positions' rows. */
 tensor_id megatron_positions(struct builder *b, tensor_id x);
 /* Loss of every token from fp32 logits, which it writes its softmax over. */
@@ -35,6 +39,18 @@ tensor_id megatron_layer(struct builder *b, const struct layer_kind *kind,
                          tensor_id x);
 /* Loss of every token, fp32. */
 tensor_id megatron_loss(struct builder *b, tensor_id logits, tensor_id labels);
+
+/* ---- megatron_moe.c ---- */
+
+/* The MLP of shared experts, of normed hidden states. */
+typedef tensor_id megatron_shared(struct builder *b, tensor_id y);
+/* Router, experts, and where the model has them shared ones: of normed hidden
+ * states, in their shape, to be added to what came in. */
+tensor_id megatron_moe(struct builder *b, tensor_id y, megatron_shared *mlp);
+/* What lies between a layer's products, as fc2's input; probs: of the rows'
+ * experts, or TENSOR_NONE. */
+void megatron_activation(struct builder *b, tensor_id x, tensor_id probs,
+                         struct linear *fc2);
 
 /* ---- megatron_fp8.c ---- */
 
@@ -77,6 +93,8 @@ void megatron_gather_keys(struct builder *b, bool copied);
 
 /* q, k and v of latent attention from the normed hidden states. */
 void megatron_latent(struct builder *b, tensor_id x, tensor_id qkv[3]);
+/* What its variables held until the projection after attention goes. */
+void megatron_latent_returns(struct builder *b);
 
 /* ---- megatron_unfused.c ---- */
 

@@ -41,6 +41,19 @@ tensor_id megatron_lookup(struct builder *b, tensor_id table, tensor_id ids)
     return y;
 }
 
+void megatron_recalls(struct builder *b, uint32_t first, tensor_id x)
+{
+    if (first >= b->p->n_ops || b->p->op[first].region != 1 + REMOD_LAYERNORM)
+        return;
+    for (uint32_t k = b->p->n_ops; k-- > first;) {
+        struct op *op = &b->p->op[k];
+        if (op->n_out > 0 && op->out[0] == x) {
+            op->recalls = first + 1;
+            return;
+        }
+    }
+}
+
 tensor_id megatron_positions(struct builder *b, tensor_id x)
 {
     const struct shape shape = SHAPE(b->sq, b->h);

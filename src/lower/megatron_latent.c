@@ -31,6 +31,7 @@ static tensor_id up(struct builder *b, struct linear *l)
 {
     l->group = PG_ATTENTION;
     l->parallel = PAR_COLUMN;
+    b->frame[b->n_frame++] = l->x; /* q_compressed, kv_compressed */
     if (b->spec->latent_norm)
         l->x = megatron_norm(b, l->name, l->x, l->in);
     return build_column(b, l);
@@ -50,6 +51,35 @@ static tensor_id queries(struct builder *b, tensor_id from)
     return build_column(b, &l);
 }
 
+/* Cosines or sines of the rank's positions in the type of x, made anew for each
+ * call and kept by it. */
+static tensor_id turns(struct builder *b, const char *name, tensor_id x)
+{
+    const struct shape shape = SHAPE(b->sq, b->rope);
+    const tensor_id table =
+        build_tensor(b, name, tensor_of(b, x)->dtype, &shape);
+    struct op *op = build_op(b, OP_CAST, name, &x, 1);
+    op_byproduct(op, table);
+    return table;
+}
+
+/* _apply_rotary_pos_emb_bshd (core/models/common/embeddings/rope_utils.py):
+ * halves put side by side, two products and their sum; joined with the nothing
+ * that is not turned, a copy. Transformer Engine's and Triton's kernels, that
+ * --no-rope-fusion does without, keep less. */
+static tensor_id rotated(struct builder *b, const char *name, tensor_id x)
+{
+    const tensor_id halves = build_copy(b, name, x);
+    const tensor_id cos = turns(b, "cos", halves);
+    const tensor_id sin = turns(b, "sin", halves);
+    const tensor_id plain = build_mul(b, "times cos", halves, cos);
+    const tensor_id half = build_copy(b, "rotated half", halves);
+    const tensor_id turned = build_mul(b, "times sin", half, sin);
+    const tensor_id sum = build_add(b, "rotated", plain, turned);
+    build_op(b, OP_RELEASE, "products", &plain, 1);
+    return build_copy(b, name, sum);
+}
+
 /* The rotary part is turned on its own and joined to the plain part; one
  * rotary key serves all heads. */
 static void rotate_and_join(struct builder *b, tensor_id q, tensor_id kv,
@@ -64,11 +94,13 @@ static void rotate_and_join(struct builder *b, tensor_id q, tensor_id kv,
     tensor_id part[2], half[2];
     build_split(b, "q", q, part, q_parts, 2);
     build_split(b, "k, v", kv, half, kv_parts, 2);
-    part[1] = build_copy(b, "q rope", part[1]);
-    k_rope = build_copy(b, "k rope", k_rope);
+    part[1] = rotated(b, "q rope", part[1]);
+    k_rope = rotated(b, "k rope", k_rope);
     qkv[0] = build_cat(b, "q", part[0], part[1], &q_whole);
     qkv[1] = build_cat(b, "k", half[0], k_rope, &q_whole);
     qkv[2] = build_copy_as(b, "v", half[1], &v_whole);
+    const tensor_id named[] = { q, kv, part[1], k_rope };
+    build_op(b, OP_RELEASE, "q, k, v", named, 4);
 }
 
 /* YarnRotaryEmbedding, which every layer has one of: cosines and sines for the
@@ -110,5 +142,15 @@ void megatron_latent(struct builder *b, tensor_id x, tensor_id qkv[3])
     };
     const tensor_id kv = up(b, &l);
     rotate_and_join(b, q, kv, part[1], qkv);
+    for (unsigned i = 0; i < 3 && b->region == outer; i++)
+        b->frame[b->n_frame++] = qkv[i];
     b->region = outer;
+}
+
+/* Its callers' variables die with attention; a checkpoint without its output
+ * has emptied theirs before. */
+void megatron_latent_returns(struct builder *b)
+{
+    build_op(b, OP_RELEASE, "latent attention", b->frame, b->n_frame);
+    b->n_frame = 0;
 }

@@ -13,7 +13,7 @@
  * of one product. Per layer, in 16 bits, gelu, biases, fused softmax:
  *   T [(8h + 16)/u + (8A + 4f)/t + 2h/u with dropout]
  *   + a b s^2/t (2 + 3 with attention dropout), u as in megatron.c.
- * Refuses experts, and what neither state has. [docs/method.md eq. local]
+ * Refuses experts of the fork, and what neither state has. [docs/method.md eq. local]
  */
 #include "lower/megatron.h"
 #include "lower/megatron_bert.h"
@@ -235,6 +235,7 @@ static tensor_id join(struct builder *b, tensor_id x, tensor_id in,
 static tensor_id attention(struct builder *b, tensor_id x, struct frame *layer)
 {
     struct frame own = { .n = 0 };
+    const uint32_t first = b->p->n_ops;
     const tensor_id y = layer_norm(b, "input_layernorm", x);
     const struct linear in = linear_of_qkv(b, "query_key_value", y);
     const tensor_id mixed = column(b, &in);
@@ -251,6 +252,7 @@ static tensor_id attention(struct builder *b, tensor_id x, struct frame *layer)
     const tensor_id context = core_attention(b, qkv, &own);
     const struct linear out = linear_of_o(b, "dense", context);
     const tensor_id z = build_row(b, &out);
+    megatron_recalls(b, first, z);
     leave(b, "attention", &own);
     if (is_fork(b))
         hold(layer, z);
@@ -307,28 +309,53 @@ static tensor_id words(struct builder *b, tensor_id table, tensor_id ids)
 
 /* ---- mlp ---- */
 
-static tensor_id mlp(struct builder *b, tensor_id x, struct frame *layer)
+static tensor_id mlp_of(struct builder *b, tensor_id y, bool shared)
 {
     const bool gated = b->spec->gated_mlp;
+    struct linear up = linear_of_up(b, "dense_h_to_4h", y);
+    struct linear down = linear_of_down(b, "dense_4h_to_h", TENSOR_NONE);
+    if (shared) {
+        up.group = down.group = PG_SHARED_EXPERT;
+        up.full_out = down.full_in = b->spec->shared_ffn;
+        up.out = down.in = b->fs;
+    }
+    if (gated) {
+        up.out = shared ? b->fs2 : b->f2;
+        up.full_out = build_product(b, 2, up.full_out);
+    }
+    up.lora |= LORA_MASK(LORA_GATE);
+    const tensor_id z = column(b, &up);
+    down.x = gated ? build_swiglu(b, "bias swiglu", z, TENSOR_NONE, TENSOR_NONE)
+                   : build_unary(b, OP_ACTIVATION, "bias gelu", z);
+    return build_row(b, &down);
+}
+
+static tensor_id mlp(struct builder *b, tensor_id x, struct frame *layer)
+{
+    const uint32_t first = b->p->n_ops;
     const tensor_id y = layer_norm(b, "post_attention_layernorm", x);
     if (is_fork(b))
         hold(layer, y);
     if (megatron_recomputes(b, REMOD_MLP))
         build_region(b, REMOD_MLP);
-    struct linear up = linear_of_up(b, "dense_h_to_4h", y);
-    if (gated) {
-        up.out = b->f2;
-        up.full_out = build_product(b, 2, up.full_out);
-    }
-    up.lora |= LORA_MASK(LORA_GATE);
-    const tensor_id z = column(b, &up);
-    const tensor_id act =
-        gated ? build_swiglu(b, "bias swiglu", z, TENSOR_NONE, TENSOR_NONE)
-              : build_unary(b, OP_ACTIVATION, "bias gelu", z);
-    const struct linear down = linear_of_down(b, "dense_4h_to_h", act);
-    const tensor_id out = build_row(b, &down);
+    const tensor_id out = mlp_of(b, y, false);
     build_region_none(b);
+    megatron_recalls(b, first, out);
     return join(b, x, y, out);
+}
+
+static tensor_id shared_experts(struct builder *b, tensor_id y)
+{
+    return mlp_of(b, y, true);
+}
+
+static tensor_id moe_mlp(struct builder *b, tensor_id x)
+{
+    const uint32_t first = b->p->n_ops;
+    const tensor_id y = layer_norm(b, "pre_mlp_layernorm", x);
+    const tensor_id z = megatron_moe(b, y, shared_experts);
+    megatron_recalls(b, first, z);
+    return join(b, x, y, z);
 }
 
 /* T5Model.forward: the encoder's last norm, then the decoder's embedding. */
@@ -349,7 +376,7 @@ static tensor_id layer(struct builder *b, const struct layer_kind *kind,
     tensor_id y = attention(b, x, &own);
     if (kind->place == LAYER_DECODER || kind->place == LAYER_LAST)
         y = cross_attention(b, y);
-    const tensor_id z = mlp(b, y, &own);
+    const tensor_id z = kind->moe ? moe_mlp(b, y) : mlp(b, y, &own);
     leave(b, "layer", &own);
     return z;
 }
@@ -393,8 +420,10 @@ static const char *missing(const struct builder *b)
     const struct spec *m = b->spec;
     if (megatron_is_bert(b))
         return megatron_bert_missing(b);
-    if (m->experts > 0)
+    if (m->experts > 0 && is_fork(b))
         return "experts";
+    if (build_is_latent(b)) /* DotProductAttention has no k_channels */
+        return "latent attention";
     if (b->run->cp > 1)
         return "context parallelism";
     if (m->position == POS_ALIBI && !is_fork(b))

@@ -129,6 +129,11 @@ static const struct config_row rows[] = {
     LATER("moe_grouped_gemm"),
     SAME_GIVEN("moe_expert_capacity_factor", KEY_MOE_CAPACITY_FACTOR),
     SAME_GIVEN("moe_pad_expert_input_to_capacity", KEY_MOE_PAD_TO_CAPACITY),
+    SAME_GIVEN("moe_permute_fusion", KEY_MOE_PERMUTE_FUSION),
+    WORDS_GIVEN("moe_router_dtype", KEY_MOE_ROUTER_DTYPE,
+                "none=none fp32=fp32 fp64=?"),
+    LATER("moe_router_load_balancing_type"),
+    LATER("moe_aux_loss_coeff"),
     WORDS("enable_cuda_graph", KEY_CUDA_GRAPH, "true=true false="),
     WORDS_READ("cuda_graph_impl", KEY_CUDA_GRAPH,
                "none= local=true transformer_engine=true"),
@@ -330,13 +335,9 @@ static const struct config_row rows[] = {
     QUIET("min_loss_scale"),
     QUIET("min_lr"),
     QUIET("mock_data"),
-    QUIET("moe_aux_loss_coeff"),
-    QUIET("moe_permute_fusion"),
     QUIET("moe_router_bias_update_rate"),
-    QUIET("moe_router_dtype"),
     QUIET("moe_router_enable_expert_bias"),
     QUIET("moe_router_group_topk"),
-    QUIET("moe_router_load_balancing_type"),
     QUIET("moe_router_num_groups"),
     QUIET("moe_router_pre_softmax"),
     QUIET("moe_router_score_function"),
@@ -586,6 +587,12 @@ static void kernels(struct emit *e, const struct run *r)
         emit_word(
             e, "cross_entropy_fusion_impl",
             setup_value_text(&r->setup, KEY_CE_FUSION, words, sizeof(words)));
+    if (r->moe_aux_loss != AUX_LOSS_NONE) {
+        emit_word(e, "moe_router_load_balancing_type",
+                  setup_value_text(&r->setup, KEY_MOE_AUX_LOSS, words,
+                                   sizeof(words)));
+        emit_raw(e, "moe_aux_loss_coeff", "1e-2");
+    }
     dropout(e, r);
 }
 

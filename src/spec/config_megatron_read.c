@@ -303,6 +303,29 @@ static bool says_deterministic(const struct config *c)
     return false;
 }
 
+/* A word, or the first of several. */
+static const struct json *first_of(const struct config *c, const char *flag)
+{
+    const struct json *v = config_at(c, flag);
+    return v != NULL && v->kind == JSON_ARRAY ? v->child : v;
+}
+
+/* A type without a coefficient, 0 by itself, is no loss (router.py). */
+static void balance(struct config *c)
+{
+    static const char *const losses[] = { "aux_loss", "seq_aux_loss",
+                                          "global_aux_loss" };
+    const struct json *x = first_of(c, "moe_aux_loss_coeff");
+    const struct json *type = first_of(c, "moe_router_load_balancing_type");
+    if (x == NULL || x->kind != JSON_NUMBER || !(x->number > 0))
+        return;
+    if (type == NULL)
+        config_set(c, x, KEY_MOE_AUX_LOSS, losses[0]);
+    for (unsigned i = 0; type != NULL && i < 3; i++)
+        if (type->kind == JSON_STRING && str_is(type->text, losses[i]))
+            config_set(c, type, KEY_MOE_AUX_LOSS, losses[i]);
+}
+
 static void kernels(struct config *c)
 {
     char shown[CONFIG_PATH_MAX];
@@ -338,6 +361,7 @@ static void kernels(struct config *c)
     if (config_flag_given(c, "num_experts"))
         config_set(c, c->root, KEY_GROUPED_GEMM,
                    config_flag_given(c, "moe_grouped_gemm") ? "true" : "false");
+    balance(c);
     if (config_flag_count(c, "make_vocab_size_divisible_by") > 0) {
         const uint64_t tp = config_flag_number(c, "tensor_model_parallel_size");
         config_flag_set(c, "make_vocab_size_divisible_by", KEY_VOCAB_MULTIPLE,

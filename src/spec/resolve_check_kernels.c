@@ -39,6 +39,14 @@ static void check_modules(const struct run *r, const struct spec *s,
                         "none");
         diag_hint(e, "use core_attn, layernorm or mlp");
     }
+    /* core/transformer/transformer_config.py */
+    if (r->recompute_modules >> REMOD_MOE_ACT & 1 && s->experts > 0
+        && !r->grouped_gemm && resolve_is_megatron(r)) {
+        e = setup_error(d, MEMPLAN_E_CONFLICT, KEY_RECOMPUTE_MODULES,
+                        "recompute_modules 'moe_act' without grouped products "
+                        "of experts");
+        diag_hint(e, "use moe, or add --grouped-gemm true");
+    }
 }
 
 /* core/model_parallel_config.py: tp_comm_overlap wants sequence parallelism. */

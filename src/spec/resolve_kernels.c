@@ -283,6 +283,18 @@ static void resolve_routing(struct run *r)
         r->moe_capacity = r->setup.v[KEY_MOE_CAPACITY_FACTOR].x;
     r->moe_padded = resolve_bool(r, KEY_MOE_PAD_TO_CAPACITY, false)
                     && resolve_is_megatron(r);
+    r->moe_permute_fusion = resolve_bool(r, KEY_MOE_PERMUTE_FUSION, false)
+                            && r->impl == IMPL_MEGATRON;
+    if (r->setup.v[KEY_MOE_PERMUTE_FUSION].n != 0 && !r->moe_permute_fusion
+        && resolve_is_megatron(r))
+        resolve_note(r, KEY_MOE_PERMUTE_FUSION,
+                     "'moe_permute_fusion' has no effect without Transformer "
+                     "Engine, whose kernels it means");
+    r->moe_router_fp32 =
+        resolve_count(r, KEY_MOE_ROUTER_DTYPE, ROUTER_DTYPE_NONE)
+        == ROUTER_DTYPE_FP32;
+    r->moe_aux_loss =
+        (enum moe_aux_loss)resolve_count(r, KEY_MOE_AUX_LOSS, AUX_LOSS_NONE);
 }
 
 void resolve_kernels(struct run *r, const struct spec *spec)
@@ -312,7 +324,8 @@ void resolve_kernels(struct run *r, const struct spec *spec)
     r->softmax_fp32 = resolve_bool(r, KEY_SOFTMAX_FP32,
                                    r->framework == FW_MEGATRON_DEEPSPEED);
     r->softmax_input = resolve_bool(r, KEY_SOFTMAX_INPUT, false);
-    r->grouped_gemm = resolve_bool(r, KEY_GROUPED_GEMM, true);
+    r->grouped_gemm =
+        resolve_bool(r, KEY_GROUPED_GEMM, r->impl != IMPL_MEGATRON_LOCAL);
     r->replay_batches = resolve_bool(r, KEY_REPLAY_BATCHES, false);
     resolve_ssm(r, spec);
     resolve_norm(r, spec);

@@ -209,6 +209,16 @@ enum { MASK_ALIGN = 8, MASK_ALIGN_BEFORE = 16 };
     X(DISPATCH_ALLGATHER, "allgather")                                         \
     X(DISPATCH_FLEX, "flex")
 
+#define MOE_ROUTER_DTYPE_MAP(X)                                                \
+    X(ROUTER_DTYPE_NONE, "none")                                               \
+    X(ROUTER_DTYPE_FP32, "fp32")
+
+#define MOE_AUX_LOSS_MAP(X)                                                    \
+    X(AUX_LOSS_NONE, "none")                                                   \
+    X(AUX_LOSS_BATCH, "aux_loss")                                              \
+    X(AUX_LOSS_SEQUENCE, "seq_aux_loss")                                       \
+    X(AUX_LOSS_GLOBAL, "global_aux_loss")
+
 #define LORA_TARGET_MAP(X)                                                     \
     X(LORA_Q, "q")                                                             \
     X(LORA_K, "k")                                                             \
@@ -314,6 +324,10 @@ enum ssm_kernel { SSM_KERNEL_MAP(CHOICE_ENUM) SSM_KERNEL_COUNT };
 enum norm_kernel { NORM_KERNEL_MAP(CHOICE_ENUM) NORM_KERNEL_COUNT };
 enum cp_comm { CP_COMM_MAP(CHOICE_ENUM) CP_COMM_COUNT };
 enum moe_dispatcher { MOE_DISPATCHER_MAP(CHOICE_ENUM) MOE_DISPATCHER_COUNT };
+enum moe_aux_loss { MOE_AUX_LOSS_MAP(CHOICE_ENUM) MOE_AUX_LOSS_COUNT };
+enum moe_router_dtype {
+    MOE_ROUTER_DTYPE_MAP(CHOICE_ENUM) MOE_ROUTER_DTYPE_COUNT
+};
 enum lora_target { LORA_TARGET_MAP(CHOICE_ENUM) LORA_TARGET_COUNT };
 enum { OPTIMIZER_TARGET_HEAD = LORA_TARGET_COUNT };
 enum lora_variant { LORA_VARIANT_MAP(CHOICE_ENUM) LORA_VARIANT_COUNT };
@@ -640,6 +654,10 @@ struct run {
     double moe_imbalance; /* of the fullest expert-parallel rank */
     double moe_capacity;  /* 0: dropless */
     bool moe_padded;      /* to the capacity */
+    bool
+        moe_permute_fusion; /* rows of experts by Transformer Engine's kernels */
+    bool moe_router_fp32;   /* its logits and probabilities */
+    enum moe_aux_loss moe_aux_loss;
     enum allocator_kind allocator;
     bool fast; /* without simulating it */
 

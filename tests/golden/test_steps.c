@@ -364,7 +364,10 @@ static void describe(struct run_name *out, const struct json *run)
                           && (is_setup(run, "precision", "bf16-mixed")
                               || is_setup(run, "precision", "fp16-mixed")))
                          || is_setup(run, "optimizer", "adagrad");
-    out->differs_first = is_setup(run, "optimizer_in_backward", "true")
+    /* what dispatchers name of checkpoints is there from the first backward */
+    const bool names = json_member(at(run, "config"), "num_experts") != NULL
+                       && is_setup(run, "recompute", "full");
+    out->differs_first = is_setup(run, "optimizer_in_backward", "true") || names
                          || is_setup(run, "optimizer", "galore")
                          || is_setup(run, "optimizer", "galore8bit")
                          || is_setup(run, "optimizer", "apollo");

@@ -393,6 +393,14 @@ def kernels(o, s, needs):
     if o.has("num-experts"):
         s["moe_dispatcher"] = o.text("moe-token-dispatcher-type", "allgather")
         s["grouped_gemm"] = o.has("moe-grouped-gemm")
+        if o.has("moe-permute-fusion"):
+            s["moe_permute_fusion"] = True
+        if o.text("moe-router-dtype") == "fp32":
+            s["moe_router_dtype"] = "fp32"
+        balance = o.text("moe-router-load-balancing-type", "aux_loss")
+        if float((o.text("moe-aux-loss-coeff") or "0").strip("[]").split()[0]) > 0 and balance in (
+                "aux_loss", "seq_aux_loss", "global_aux_loss"):
+            s["moe_aux_loss"] = balance
 
 
 def replayed(o, s, kind, day, notes):

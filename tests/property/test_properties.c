@@ -1240,10 +1240,17 @@ static uint64_t checkpoint_frame(const memplan_report *r)
 {
     const struct program *p = &r->program;
     const struct block *b = &p->block[p->layer_block[0]];
+    bool names = false;
+    for (uint32_t i = 0; i < p->n_blocks; i++)
+        names = names || p->block[i].names_graph;
     uint64_t shared = 0; /* kept for it to the end: T5's biases, masks */
     for (tensor_id i = 0; i < p->n_shared; i++)
         shared += p->tensor[p->first_shared + i].bytes;
-    return p->tensor[b->input].bytes + p->tensor[b->output].bytes + shared;
+    /* where a module names a checkpoint's graph: its input and that one's
+       gradient, of every layer that has run backward */
+    const uint64_t layers = names ? p->layers : 0;
+    return p->tensor[b->input].bytes + p->tensor[b->output].bytes + shared
+           + layers * 2 * p->tensor[b->input].bytes;
 }
 
 /* Says the framework again in place of what trial_of() said of adapters: a

@@ -451,7 +451,7 @@ static const struct refusal {
     { IMPL_MEGATRON_LOCAL, with_layer_norm, NULL },
     { IMPL_MEGATRON_LOCAL, with_plain_mlp, NULL },
     { IMPL_MEGATRON_LOCAL, with_eager, NULL },
-    { IMPL_MEGATRON_LOCAL, with_experts, "megatron-local has no experts" },
+    { IMPL_MEGATRON_LOCAL, with_experts, NULL },
     { IMPL_MEGATRON_LOCAL, with_context_ranks,
       "megatron-local has no context parallelism" },
     { IMPL_MEGATRON_LOCAL, with_bidirectional,

@@ -462,6 +462,7 @@ static void test_deepseek_fp8(void **state)
     r.ep = E / HERE;
     r.prec.fp8 = r.act_fp8 = true;
     r.fp8_recipe = FP8_DEEPSEEK;
+    r.grouped_gemm = true;
     r.recompute = RECOMP_SELECTIVE;
     r.recompute_modules =
         1u << REMOD_LAYERNORM | 1u << REMOD_MLA_UP_PROJ | 1u << REMOD_MOE_ACT;
@@ -475,10 +476,10 @@ static void test_deepseek_fp8(void **state)
                                + T / 128 * O * 4 + T * HEADS * 4;
     const uint64_t shared = T * 2 * F + T / 128 * 2 * F * 4;
     const uint64_t routed = T * K * (H + 2 * F) + T * K / 128 * (H + 2 * F) * 4
-                            + T * K * 4; /* and their weights */
-    /* indices, softmax, rows; statistics and random states, 512 each, are made
+                            + T * K * 2; /* and their weights */
+    /* indices, softmax, rows, probabilities and map by expert; statistics and random states, 512 each, are made
        again or small */
-    const uint64_t router = 2 * T * H + T * K * (8 + 4 + 4);
+    const uint64_t router = 2 * T * H + T * K * (8 + 4 + 8) + T * E * 3;
     assert_in_range(w.kept, attention + shared + routed + router,
                     attention + shared + routed + router + 4 * 512);
     arena_release(&l.arena);
@@ -489,10 +490,12 @@ static void test_megatron_moe(void **state)
     (void)state;
     const struct spec m = mixtral_8x7b();
     struct run r = run_of(IMPL_MEGATRON, &m, 1, 4096);
+    r.grouped_gemm = true;
     const uint64_t T = 4096, h = 4096, K = 1024, f = 14336, k = 2, a = 32;
     const uint64_t dense = T * (8 * h + 8) + T * (4 * h + 4 * K + 4 * a) + RNG;
-    const uint64_t routed = T * k * (2 * h + 6 * f + 4);
-    const uint64_t maps = T * k * (8 + 4 + 4); /* indices, softmax, rows */
+    const uint64_t routed = T * k * (2 * h + 6 * f + 2);
+    /* indices, softmax, rows; probabilities and map by expert */
+    const uint64_t maps = T * k * (8 + 4 + 8) + T * 8 * (2 + 1);
     assert_int_equal(kept_layer(&m, &r), dense + maps + routed);
     r.ep = 4; /* balanced: as many tokens come as go */
     assert_int_equal(kept_layer(&m, &r), dense + maps + routed);
@@ -504,7 +507,13 @@ static void test_megatron_moe(void **state)
     r.etp = 4; /* all tokens of the group, a quarter of each expert */
     assert_int_equal(kept_layer(&m, &r),
                      T * (8 * h + 8) / 4 + T * (4 * h + 4 * K + 4 * a) / 4 + RNG
-                         + maps / 4 + T * k * (2 * h + 6 * f / 4 + 4));
+                         + maps / 4 + T * k * (2 * h + 6 * f / 4 + 2));
+    r.tp = r.etp = r.ep = 1; /* one map, and one of chunks */
+    r.sequence_parallel = false;
+    r.moe_permute_fusion = true;
+    assert_int_equal(kept_layer(&m, &r), dense + T * k * (8 + 4)
+                                             + T * 4 * (2 * 8 + 1)
+                                             + 2 * T * k * 4 + routed);
 }
 
 /* ---- latent attention, prediction modules ---- */
@@ -536,9 +545,10 @@ static void test_megatron_latent(void **state)
         r.sequence_parallel = tp > 1;
         const uint64_t compressed = 4 * RQ + 4 + 2 * (RKV + DR) + 2 * RKV + 4;
         const uint64_t attention = 4 * A + 4 * O + 4 * HEADS;
+        const uint64_t turns = 512 * 8 * DR; /* cosines and sines */
         assert_int_equal(kept_layer(&m, &r), T * (8 * H + 8 + compressed) / tp
                                                  + T * (attention + 6 * F) / tp
-                                                 + RNG);
+                                                 + turns + RNG);
     }
 }
 
@@ -580,7 +590,7 @@ static void test_megatron_latent_plain(void **state)
     assert_int_equal(
         kept_layer(&m, &r),
         T * (8 * H + 8 + 2 * (RKV + DR) + 4 * A + 4 * O + 4 * HEADS + 6 * F)
-            + RNG);
+            + 512 * 8 * DR + RNG);
 }
 
 static uint64_t params_of(const struct program *p, const struct block *b,
@@ -939,6 +949,7 @@ static void test_megatron_regions(void **state)
     struct spec m = mixtral_8x7b();
     m.shared_ffn = 1024;
     struct run r = run_of(IMPL_MEGATRON, &m, 1, 4096);
+    r.grouped_gemm = true;
     assert_int_equal(regions_of(&m, &r, OP_RMS_NORM), OUTSIDE);
     assert_int_equal(regions_of(&m, &r, OP_SWIGLU), OUTSIDE);
     r.recompute_modules = UINT64_C(1) << REMOD_LAYERNORM;
