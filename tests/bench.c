@@ -31,6 +31,8 @@ static const struct bench_row rows[] = {
     { "llama-7b", "zero=1 gpus=64" },
     { "llama-7b", "zero=2 gpus=64 grad_accum=4" },
     { "llama-7b", "zero=3 gpus=64 recompute=full grad_accum=4" },
+    { "llama-7b", "framework=deepspeed zero=2 gpus=2048 "
+                  "round_robin_gradients=true" },
     { "llama-7b", "framework=fsdp gpus=64" },
     { "llama-7b", "engine=fsdp2 gpus=64 recompute=full" },
     { "llama-3-70b", "framework=torchtitan gpus=64 tp=8" },

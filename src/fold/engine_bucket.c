@@ -1,6 +1,6 @@
 /*
  * How gradients fill DeepSpeed's bucket, one after another, in ZeRO-2 and -3,
- * and in ZeRO-1 that reduces beside its only backward: when it is full and
+ * and in ZeRO-1 that reduces beside the last of its backwards: when it is full and
  * reduced, by way of a copy or not, and when a rank's partition is made. Read in
  * DeepSpeed 0.19.8 runtime/zero (stage_1_and_2.py:
  * reduce_independent_p_g_buckets_and_remove_grads, average_tensor,
@@ -154,6 +154,8 @@ static uint64_t made_by(const struct stage *s, const struct bucket_content *c,
     const bool first = s->run->zero_rank == ZERO_RANK_FIRST;
     if (run_sums_in_fp32(s->run))
         return first && c->low > 0 ? most : s->share;
+    if (s->ledger != NULL) /* which says it */
+        return most;
     for (uint64_t r = c->low; r <= c->high && (!first || r == 0); r++)
         most = max_u64(most, s->rank[r].whole);
     return most;

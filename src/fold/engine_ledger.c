@@ -155,17 +155,37 @@ static void note_ranks(const struct stage *s, uint64_t latest, uint64_t alone,
     }
 }
 
+/* Stage 2's partitions are all there is of the ranks: the largest so far, or one
+ * of those that begin now. */
+static void note_begun(const struct stage *s, bool low, struct zero_made *m)
+{
+    const struct zero_ledger *l = s->ledger;
+    const bool first = s->run->zero_rank == ZERO_RANK_FIRST;
+    for (size_t i = 0; i < l->n_waiting[low]; i++) {
+        const struct zero_place *t = &l->place[l->waiting[low][i]];
+        const uint64_t last = (t->flat + t->elems - 1) / s->share;
+        for (uint64_t r = t->flat / s->share; r <= last; r++)
+            if (!first || r == 0)
+                note_contiguous(s, &s->rank[r], 0, m);
+    }
+}
+
 void ledger_reduce(struct stage *s, bool low, uint64_t nth)
 {
     struct zero_ledger *l = s->ledger;
     struct zero_made *m = &l->made[nth];
     const uint64_t before = l->elems, large = l->large;
-    *m = (struct zero_made){ 0 };
-    for (uint64_t r = 0; r < s->run->shard; r++)
+    const bool alone = !s->loose && s->run->zero == 2;
+    *m = alone && nth > 0 ? l->made[nth - 1] : (struct zero_made){ 0 };
+    for (uint64_t r = 0; r < s->run->shard && !alone; r++)
         s->rank[r].latest = 0;
     for (size_t i = 0; i < l->n_waiting[low]; i++)
         reduce_tensor(s, &l->place[l->waiting[low][i]]);
+    if (alone)
+        note_begun(s, low, m);
     l->n_waiting[low] = 0;
+    if (alone)
+        return;
     if (s->loose && s->run->zero == 1)
         m->kept = m->again_kept = l->elems; /* nothing clears them */
     else

@@ -177,7 +177,7 @@ struct zero_beside {
                             of large is its own */
 };
 
-/* What ZeRO-2 and -3 have of gradients at some moment of a backward. */
+/* What ZeRO has of gradients at some moment of a backward. */
 struct bucket_content {
     uint64_t elems, tensors; /* in the bucket */
     uint64_t largest;        /* ... elements of one */

@@ -72,13 +72,20 @@ static bool has_value(const struct json *v, const char *word)
     return found;
 }
 
+static bool says_no(const struct json *given)
+{
+    return (given->kind == JSON_BOOL && !given->truth)
+           || (given->kind == JSON_STRING
+               && (given->text.n == 0 || is_word(given, "false")));
+}
+
 void config_fms_base(struct config *c)
 {
     const struct json *packed = config_at(c, "bnb_qlora");
     const struct json *gptq = config_at(c, "auto_gptq");
-    if (gptq != NULL)
+    if (gptq != NULL && !says_no(gptq))
         config_set(c, gptq, KEY_BASE_DTYPE, "int4");
-    if (packed == NULL)
+    if (packed == NULL || says_no(packed))
         return;
     config_set(c, packed, KEY_BASE_DTYPE,
                has_value(packed, "fp4") ? "fp4" : "nf4");

@@ -155,11 +155,12 @@ static void check_fp8_params(const struct run *r, struct diag *d)
     if (!r->fp8_params || (some && is_megatron_te(r)))
         return;
     if (some && gathered) {
-        if (!run_fp8_is_rowwise(r))
+        if (run_fp8_is_whole(r))
             return;
         e = setup_error(d, MEMPLAN_E_CONFLICT, KEY_FP8_PARAMS,
-                        "fp8_params with scales of rows: torchao gathers "
-                        "weights in 8 bits with one scale a tensor alone");
+                        "fp8_params with scales of rows or blocks: torchao "
+                        "gathers weights in 8 bits with one scale a tensor "
+                        "alone");
         diag_hint(e, "leave it out, or use --fp8-recipe tensorwise");
         return;
     }

@@ -424,10 +424,12 @@ static void say_moot_parts(struct run *r)
         { KEY_ZERO_QUANTIZED_GRADIENTS, run_reduces_in_4_bits(r),
           " but in DeepSpeed's ZeRO-3 on several nodes" },
         { KEY_CONTIGUOUS_GRADIENTS, run_is_loose(r) || r->contiguous_gradients,
-          " but in DeepSpeed's ZeRO, and there not with stages or, below stage "
-          "3, with an offloaded optimizer" },
-        { KEY_ROUND_ROBIN_GRADIENTS, run_deals_tensors(r),
-          " but in DeepSpeed's ZeRO-1 and -2 on several ranks" },
+          " but in DeepSpeed's ZeRO, and there not under a pipeline, "
+          "BF16_Optimizer or, below ZeRO-3, with an offloaded optimizer" },
+        { KEY_ROUND_ROBIN_GRADIENTS,
+          run_deals_tensors(r) || !r->round_robin_gradients,
+          " but in DeepSpeed's ZeRO-1 and -2 on several ranks, and there not "
+          "under a pipeline or BF16_Optimizer" },
         { KEY_OFFLOAD_RATIO, r->offload_optimizer != OFFLOAD_NONE,
           " without --offload-optimizer cpu" },
         { KEY_ATTENTION_KERNEL, r->attention == ATTN_FLASH,

@@ -666,6 +666,9 @@ static void test_training_args_fms(void **state)
                             "bnb_qlora: [nf4, false]\nbf16: true\n");
     has("lora_rank=32 lora_dropout=0.1 base_dtype=nf4 double_quant=true "
         "kbit_cast=none");
+    import("training-args", "peft_method: lora\nbnb_qlora: false\n"
+                            "auto_gptq: false\n");
+    has("lora_rank=8 base_dtype= kbit_cast=");
     import("training-args", "t.py --peft_method lora --bnb_qlora fp4 True\n");
     has("base_dtype=fp4 kbit_cast=");
     import("training-args",

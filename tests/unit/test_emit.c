@@ -79,7 +79,7 @@ static bool cut(char *line, char *column[COLUMNS])
 
 static void check_row(const memplan_model *model, char *line)
 {
-    char *column[COLUMNS];
+    char *column[COLUMNS] = { NULL };
     struct answer a;
     if (!cut(line, column))
         fail_msg("not four columns: %s", line);

@@ -1756,6 +1756,8 @@ static const struct said {
       "'round_robin_gradients' has no effect", 0, false },
     { "framework=deepspeed gpus=2 zero=3 round_robin_gradients=true",
       "'round_robin_gradients' has no effect", 0, false },
+    { "framework=deepspeed gpus=2 zero=2 round_robin_gradients=false",
+      "'round_robin_gradients' has no effect", 0, true },
     { "gpus=8 offload_ratio=0.5 zero=3", "'offload_ratio' has no effect", 0,
       false },
     { "schedule=gpipe", "'schedule' has no effect with pp 1", 0, false },
