@@ -8,7 +8,6 @@
 #include "base/unit.h"
 #include "json/yaml.h"
 
-#include <limits.h>
 #include <stdarg.h>
 #include <string.h>
 
@@ -126,11 +125,42 @@ const struct json *config_at(const struct config *c, const char *path)
     return value;
 }
 
+/* "theirs=ours": the ours of `value`; empty with *known false. */
+static struct str word_of(const char *words, struct str value, bool *known)
+{
+    struct str rest = str_of(words);
+    while (rest.n > 0) {
+        struct str ours;
+        struct str pair = str_cut(rest, ' ', &rest);
+        struct str theirs = str_cut(pair, '=', &ours);
+        if (str_same_name(theirs, value)) {
+            *known = true;
+            return ours;
+        }
+    }
+    *known = false;
+    return (struct str){ "", 0 };
+}
+
+/* A flag's boolean in the words that HfArgumentParser has for it
+ * (transformers/hf_argparser.py, string_to_bool); else the text itself. */
+static struct str bool_word(const struct config *c, struct str text)
+{
+    bool known = false;
+    if (c->table != &config_training_args
+        || !str_is(c->root->key, CONFIG_DASHES))
+        return text;
+    const struct str word = word_of("yes=true t=true y=true 1=true no=false "
+                                    "f=false n=false 0=false",
+                                    text, &known);
+    return known ? word : text;
+}
+
 bool config_is_true(const struct config *c, const char *path)
 {
     const struct json *value = config_at(c, path);
     if (value != NULL && value->kind == JSON_STRING) /* of a flag */
-        return str_same_name(value->text, STR("true"));
+        return str_same_name(bool_word(c, value->text), STR("true"));
     return value != NULL && value->kind == JSON_BOOL && value->truth;
 }
 
@@ -271,23 +301,6 @@ void config_goes_on(struct config *c, const struct json *where,
 
 /* ---- rules ---- */
 
-/* "theirs=ours": the ours of `value`; empty with *known false. */
-static struct str word_of(const char *words, struct str value, bool *known)
-{
-    struct str rest = str_of(words);
-    while (rest.n > 0) {
-        struct str ours;
-        struct str pair = str_cut(rest, ' ', &rest);
-        struct str theirs = str_cut(pair, '=', &ours);
-        if (str_same_name(theirs, value)) {
-            *known = true;
-            return ours;
-        }
-    }
-    *known = false;
-    return (struct str){ "", 0 };
-}
-
 static void hint_theirs(memplan_error *e, const char *words)
 {
     diag_hint(e, "%s", "known are");
@@ -319,6 +332,8 @@ static void do_words(struct config *c, const struct config_row *row,
     char shown[CONFIG_PATH_MAX];
     struct str text = value_text(c, value);
     struct str ours = word_of(row->words, text, &known);
+    if (!known)
+        ours = word_of(row->words, bool_word(c, text), &known);
     if (!known) {
         memplan_error *e =
             config_bad(c, value, MEMPLAN_E_UNKNOWN, "unknown %s '%.*s'",
@@ -360,7 +375,7 @@ static void do_only(struct config *c, const struct config_row *row,
                     const struct json *value)
 {
     char shown[CONFIG_PATH_MAX];
-    struct str text = value_text(c, value);
+    struct str text = bool_word(c, value_text(c, value));
     if (is_no_bool(c, row, text))
         diag_hint(config_bad(c, value, MEMPLAN_E_SCHEMA, "'%.*s' is %s",
                              (int)value->key.n, value->key.p,
@@ -373,11 +388,16 @@ static void do_only(struct config *c, const struct config_row *row,
                     row->words);
 }
 
+static bool has_words(const struct config_row *row)
+{
+    return row->rule == CONFIG_LATER && row->words[0] != '\0';
+}
+
 /* What only a shell knows, where it matters. */
 static bool is_shell(const struct config_row *row, const struct json *value)
 {
     const bool told = row->rule == CONFIG_SAME || row->rule == CONFIG_WORDS
-                      || row->rule == CONFIG_ONLY;
+                      || row->rule == CONFIG_ONLY || has_words(row);
     return told && value->kind == JSON_STRING
            && memchr(value->text.p, '$', value->text.n) != NULL;
 }
@@ -434,7 +454,10 @@ static void do_row(struct walk *w, const struct config_row *row,
     case CONFIG_ASIDE:
         config_note(c, "%s is not modelled: %s", shown, row->words);
         return;
-    case CONFIG_LATER: return;
+    case CONFIG_LATER:
+        if (has_words(row))
+            do_words(c, row, value);
+        return;
     }
 }
 
@@ -487,54 +510,39 @@ static void leave_open(struct walk *w, const struct config_row *row,
         list_path(w->c, &w->automatic, path);
 }
 
-/* The table's entry of nearly that name, beside it; NULL when none is near. */
-static const char *near_path(const struct config_table *t, const char *path)
-{
-    const char *dot = strrchr(path, '.');
-    const size_t folder = dot != NULL ? (size_t)(dot - path) + 1 : 0;
-    const struct str name = str_of(path + folder);
-    const char *best = NULL;
-    unsigned least = UINT_MAX;
-    for (size_t i = 0; i < t->rows; i++) {
-        const char *other = t->row[i].path;
-        if (strncmp(other, path, folder) != 0
-            || strchr(other + folder, '.') != NULL)
-            continue;
-        const unsigned far = str_distance(name, str_of(other + folder));
-        if (far < least) {
-            least = far;
-            best = other;
-        }
-    }
-    return best != NULL && str_near(name, str_of(best + folder), least) ? best
-                                                                        : NULL;
-}
-
 static bool is_inside(const char *path, const char *object)
 {
     const size_t n = object == NULL ? 0 : strlen(object);
     return n > 0 && strncmp(path, object, n) == 0 && path[n] == '.';
 }
 
+/* Of a file whose program refuses unknown entries in a part of it: one edit
+ * from an entry outside of that part, with which it runs by the default. */
+static bool is_slip(const struct config_table *t, const char *path,
+                    const char *other)
+{
+    return t->closed != NULL && strchr(path, '.') == NULL
+           && str_distance(str_of(path), str_of(other)) == 1;
+}
+
 static void unknown_entry(struct walk *w, const struct json *value,
                           const char *path)
 {
     struct config *c = w->c;
-    char near[CONFIG_PATH_MAX], text[CONFIG_PATH_MAX];
-    const char *other = near_path(c->table, path);
-    if (other != NULL)
-        config_shown(c, other, near);
-    if (is_inside(path, c->table->closed)) {
+    char other[CONFIG_PATH_MAX], near[CONFIG_PATH_MAX], text[CONFIG_PATH_MAX];
+    const bool known = config_near(c->table, path, other);
+    config_shown(c, other, near);
+    if (is_inside(path, c->table->closed) || is_slip(c->table, path, other)) {
         memplan_error *e =
             config_bad(c, value, MEMPLAN_E_UNKNOWN, "unknown entry '%s'", path);
-        if (other != NULL)
+        if (known)
             diag_hint(e, "did you mean '%s'?", near);
         else
             diag_hint(e, "leave it out: its program refuses it too");
         return;
     }
-    str_format(text, sizeof(text),
-               other != NULL ? "%s (did you mean %s?)" : "%s", path, near);
+    str_format(text, sizeof(text), known ? "%s (did you mean %s?)" : "%s", path,
+               near);
     list_path(c, &w->unknown, text);
 }
 

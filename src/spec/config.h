@@ -21,7 +21,8 @@ enum config_rule {
     CONFIG_QUIET, /* no effect on memory or compute; so of all below it */
     CONFIG_ASIDE, /* has an effect that is not modelled: `words` says which */
     CONFIG_SHAPE, /* the model's own, which comes from its own file */
-    CONFIG_LATER, /* looked at by the dialect's `together` */
+    CONFIG_LATER, /* looked at by the dialect's `together`, which knows no
+                     other than `words` where there are such */
 };
 
 /* The way back: when a row whose rule sets a key is written. */
@@ -83,6 +84,12 @@ struct config_row {
     {                                                                          \
         path, CONFIG_LATER, KEY_COUNT, "", WRITE_NEVER                         \
     }
+/* Of these words, "theirs= ..." */
+#define LATER_OF(path, words)                                                  \
+    {                                                                          \
+        path, CONFIG_LATER, KEY_COUNT, words, WRITE_NEVER                      \
+    }
+#define LATER_BOOL(path) LATER_OF(path, "true= false=")
 /* Read by `together`, written by the row. */
 #define LATER_SAME(path, key)                                                  \
     {                                                                          \
@@ -143,15 +150,23 @@ memplan_status config_read(struct config *c);
 /* Whether its entries are another dialect's; that is reported. */
 bool config_mistaken(struct config *c);
 
+enum { CONFIG_PATH_MAX = 160 };
+
+/* The table's entry of the nearest name beside that path, or the object that
+ * some are in; whether it is near enough to be meant. */
+bool config_near(const struct config_table *t, const char *path,
+                 char near[CONFIG_PATH_MAX]);
+
 /* ---- for `together` ---- */
 
 /* The value at a path below the root; NULL when absent, null or "auto". */
 const struct json *config_at(const struct config *c, const char *path);
 
+/* Whether it is there, and true; what is neither true nor false its row, a
+ * LATER_BOOL, has reported. */
 bool config_is_true(const struct config *c, const char *path);
 
 /* A path as the file's user writes it: a flag with its dashes. */
-enum { CONFIG_PATH_MAX = 160 };
 const char *config_shown(const struct config *c, const char *path,
                          char buf[CONFIG_PATH_MAX]);
 

@@ -32,6 +32,9 @@ void config_hf_put_optim(struct emit *e, const struct run *r);
  * launcher's; NULL where neither names one. */
 const struct json *config_deepspeed_file(const struct config *c);
 
+/* The rank of adapters: 0 is reported, not taken for none. */
+void config_lora_rank(struct config *c, const struct json *rank);
+
 /* PEFT's modules_to_save, whatever the file calls it: a list, or names with
  * commas or spaces between; and ensure_weight_tying beside it. */
 void config_full_modules(struct config *c, const struct json *of);

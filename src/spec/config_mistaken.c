@@ -1,9 +1,11 @@
 /*
- * Owns the question whether a file is another program's than the one it was
- * given as: the names of its entries say so. Knows no dialect.
+ * Owns what names that are not a dialect's may have been meant as: an entry of
+ * nearly that name, or, where most are another program's, that one's file.
+ * Knows no dialect.
  */
 #include "spec/config.h"
 
+#include <limits.h>
 #include <string.h>
 
 #include "base/banned.h"
@@ -67,4 +69,29 @@ bool config_mistaken(struct config *c)
         }
     }
     return best != NULL && other_program(c, best->name);
+}
+
+bool config_near(const struct config_table *t, const char *path,
+                 char near[CONFIG_PATH_MAX])
+{
+    const char *dot = strrchr(path, '.');
+    const size_t folder = dot != NULL ? (size_t)(dot - path) + 1 : 0;
+    const struct str name = str_of(path + folder);
+    struct str best = { "", 0 };
+    unsigned least = UINT_MAX;
+    for (size_t i = 0; i < t->rows; i++) {
+        const char *other = t->row[i].path;
+        if (strncmp(other, path, folder) != 0)
+            continue;
+        const struct str beside = { other + folder,
+                                    strcspn(other + folder, ".") };
+        const unsigned far = str_distance(name, beside);
+        if (far < least) {
+            least = far;
+            best = beside;
+        }
+    }
+    str_format(near, CONFIG_PATH_MAX, "%.*s%.*s", (int)folder, path,
+               (int)best.n, best.p);
+    return best.n > 0 && str_near(name, best, least);
 }

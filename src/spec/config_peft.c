@@ -9,6 +9,8 @@
 #include "spec/config_hf.h"
 #include "spec/peft_names.h"
 
+#include "base/unit.h"
+
 #include <string.h>
 
 #include "base/banned.h"
@@ -20,16 +22,16 @@ static const struct config_row rows[] = {
           "ADAPTION_PROMPT=? MULTITASK_PROMPT_TUNING=? POLY=? LN_TUNING=? "
           "VERA=? FOURIERFT=? XLORA=? HRA=? VBLORA=? CPT=? BONE=? "
           "TRAINABLE_TOKENS=? RANDLORA=? ROAD=? SHIRA=? C3A=? MISS=?"),
-    SAME("r", KEY_LORA_RANK),
+    LATER_SAME("r", KEY_LORA_RANK),
     SAME("lora_dropout", KEY_LORA_DROPOUT),
-    LATER("use_rslora"),
-    LATER("use_dora"),
+    LATER_BOOL("use_rslora"),
+    LATER_BOOL("use_dora"),
     LATER("target_modules"),
     LATER("feedforward_modules"),
     LATER("layers_to_transform"),
     LATER("rank_pattern"),
     LATER("modules_to_save"),
-    LATER("ensure_weight_tying"),
+    LATER_BOOL("ensure_weight_tying"),
     SAME("num_virtual_tokens", KEY_NUM_VIRTUAL_TOKENS),
     SAME("prefix_projection", KEY_PREFIX_PROJECTION),
     LATER("encoder_hidden_size"),
@@ -387,6 +389,26 @@ static void encoder(struct config *c)
         config_set_json(c, wide, KEY_ENCODER_HIDDEN_SIZE);
 }
 
+/* PEFT refuses 0 (lora/layer.py, update_layer), which here is none at all. */
+void config_lora_rank(struct config *c, const struct json *rank)
+{
+    uint64_t n = 1;
+    char shown[CONFIG_PATH_MAX], name[CONFIG_PATH_MAX];
+    if (rank->kind == JSON_NUMBER)
+        n = rank->number > 0;
+    else if (rank->kind == JSON_STRING)
+        unit_parse_count(rank->text, &n);
+    str_format(name, sizeof(name), "%.*s", (int)rank->key.n, rank->key.p);
+    if (n > 0)
+        config_set_json(c, rank, KEY_LORA_RANK);
+    else
+        diag_hint(config_bad(c, rank, MEMPLAN_E_RANGE,
+                             "'%s' of adapters is a whole number of one or "
+                             "more",
+                             config_shown(c, name, shown)),
+                  "such as 16; to train without adapters leave them out");
+}
+
 /* A number of the model's; 0 where there is none. */
 static uint64_t shape_at(struct config *c, const char *path)
 {
@@ -404,7 +426,10 @@ static void together(struct config *c)
 {
     const struct json *type = config_at(c, "peft_type");
     const bool lora = type == NULL || str_is(type->text, "LORA");
-    if (lora && config_at(c, "r") == NULL)
+    const struct json *rank = config_at(c, "r");
+    if (rank != NULL)
+        config_lora_rank(c, rank);
+    else if (lora)
         config_set(c, c->root, KEY_LORA_RANK, "8");
     if (config_is_true(c, "use_dora"))
         config_set(c, config_at(c, "use_dora"), KEY_LORA_VARIANT, "dora");

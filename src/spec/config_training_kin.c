@@ -26,7 +26,8 @@ static const struct json *first_of(const struct config *c,
 
 static bool is_text(const struct json *v, const char *word)
 {
-    return v != NULL && v->kind == JSON_STRING && str_is(v->text, word);
+    return v != NULL && v->kind == JSON_STRING
+           && str_same_name(v->text, str_of(word));
 }
 
 static bool any_is_true(const struct config *c, const char *const *names,
@@ -345,7 +346,7 @@ static void adapters(struct config *c, enum kin kin)
         return;
     }
     if (rank != NULL)
-        config_set_json(c, rank, KEY_LORA_RANK);
+        config_lora_rank(c, rank);
     else
         config_set(c, c->root, KEY_LORA_RANK, kin == KIN_OTHER ? "16" : "8");
     if (config_is_true(c, "lora_target_linear"))

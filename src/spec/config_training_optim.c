@@ -254,7 +254,7 @@ void config_hf_optimizer(struct config *c)
     const struct json *old = config_at(c, "adafactor");
     if (optim == NULL)
         optim = config_at(c, "optimizer");
-    if (old != NULL && old->kind == JSON_BOOL && old->truth) {
+    if (config_is_true(c, "adafactor")) {
         config_set(c, old, KEY_OPTIMIZER, "adafactor");
         return;
     }

@@ -259,9 +259,8 @@ static void precision(struct config *c, enum config_holder h)
     const struct json *mixed = config_at(c, "mixed_precision");
     const bool bf16 = config_is_true(c, "bf16") || entry_is(mixed, "bf16")
                       || config_kin_is_bf16(c)
-                      || (word != NULL && word->kind == JSON_STRING
-                          && (str_is(word->text, "auto") /* axolotl's */
-                              || str_is(word->text, "full")));
+                      || entry_is(word, "auto") /* axolotl's */
+                      || entry_is(word, "full");
     const bool fp16 = config_is_true(c, "fp16") || entry_is(mixed, "fp16")
                       || config_is_true(c, "float16");
     if (bf16 && fp16) {
@@ -271,11 +270,10 @@ static void precision(struct config *c, enum config_holder h)
         diag_hint(e, "keep one: TrainingArguments refuses both");
         return;
     }
-    const bool tf32 = config_is_true(c, "tf32");
+    const bool tf32 =
+        config_is_true(c, "tf32") || entry_is(config_at(c, "tf32"), "auto");
     const struct json *loaded = either(c, "torch_dtype", "dtype");
-    const bool brain = config_fms_loads_bf16(c)
-                       || (loaded != NULL && loaded->kind == JSON_STRING
-                           && str_is(loaded->text, "bfloat16"));
+    const bool brain = config_fms_loads_bf16(c) || entry_is(loaded, "bfloat16");
     const bool whole = !c->s->set[KEY_LORA_RANK]; /* PEFT's are in fp32 */
     /* autocast finds nothing to cast, and the optimizer 16-bit weights; under
        mixed precision the others make 32-bit ones (accelerate's prepare) */

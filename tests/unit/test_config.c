@@ -191,6 +191,9 @@ static void check_row(const struct config_table *t, size_t i)
     case CONFIG_SHAPE: assert_int_equal(row->key, KEY_COUNT); break;
     case CONFIG_LATER:
         assert_true((row->key < KEY_COUNT) == (row->write != WRITE_NEVER));
+        for (const char *p = strchr(row->words, '='); p != NULL;
+             p = strchr(p + 1, '='))
+            assert_true(p[1] == ' ' || p[1] == '\0'); /* sets nothing */
         break;
     }
 }
@@ -337,9 +340,15 @@ static void test_deepspeed_typos(void **state)
     import("deepspeed", "{\"zero_optimization\": {\"stage\": 3, "
                         "\"offload_param\": false}}");
     assert_int_equal(got.status, MEMPLAN_OK);
-    import("deepspeed", "{\"train_batch_sise\": 8}");
+    import("deepspeed", "{\n\"train_batch_sise\": 8}");
+    refused(MEMPLAN_E_UNKNOWN, "unknown entry 'train_batch_sise'", 2);
+    assert_string_equal(got.slot[0].hint, "did you mean 'train_batch_size'?");
+    import("deepspeed", "{\"zero_optimisation\": {\"stage\": 3}}");
+    refused(MEMPLAN_E_UNKNOWN, "unknown entry 'zero_optimisation'", 1);
+    hinted("did you mean 'zero_optimization'?");
+    import("deepspeed", "{\"gradient_cliping_by\": 1}");
     assert_int_equal(got.status, MEMPLAN_OK);
-    noted("train_batch_sise (did you mean train_batch_size?)");
+    noted("gradient_cliping_by (did you mean gradient_clipping?)");
 }
 
 static void test_deepspeed_refused(void **state)
@@ -517,6 +526,112 @@ static void test_training_args_refused(void **state)
     refused(MEMPLAN_E_ARG, "'max_grad_norm' takes a number", 1);
     import("training-args", "{\"optim\": 3}");
     assert_int_equal(got.status, MEMPLAN_E_UNSUPPORTED);
+}
+
+/* What is neither true nor false is not taken for false. */
+static void test_training_args_booleans(void **state)
+{
+    (void)state;
+    static const char *const keys[] = { "bf16",
+                                        "fp16",
+                                        "tf32",
+                                        "load_in_4bit",
+                                        "load_in_8bit",
+                                        "use_flash_attn",
+                                        "use_peft",
+                                        "adafactor",
+                                        "fsdp_config.cpu_offload",
+                                        "fsdp_config.activation_checkpointing",
+                                        "use_dora",
+                                        "gradient_checkpointing" };
+    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
+        static const char *const values[] = { "\"maybe\"", "2", "[true]" };
+        static const char *const shown[] = { "maybe", "2", "" };
+        for (size_t k = 0; k < 3; k++) {
+            char text[128], message[128];
+            const char *dot = strchr(keys[i], '.');
+            str_format(text, sizeof(text), "{%s\n\"%s\": %s%s}",
+                       dot != NULL ? "\"fsdp_config\": {" : "",
+                       dot != NULL ? dot + 1 : keys[i], values[k],
+                       dot != NULL ? "}" : "");
+            str_format(message, sizeof(message), "unknown %s '%s'", keys[i],
+                       shown[k]);
+            import("training-args", text);
+            refused(MEMPLAN_E_UNKNOWN, message, 2);
+            hinted("known are true, false");
+        }
+    }
+    import("training-args", "{\"torch_dtype\": \"bfloat17\"}");
+    refused(MEMPLAN_E_UNKNOWN, "unknown torch_dtype 'bfloat17'", 1);
+    hinted("known are auto, float32, float16, bfloat16");
+    import("training-args", "{\"bf16\": \"true\", \"tf32\": null}");
+    has("precision=bf16-amp");
+    import("training-args", "bf16: yes\ngradient_checkpointing: on\n");
+    has("precision=bf16-amp recompute=full");
+    import("training-args", "adapter: lora\nbf16: auto\ntf32: auto\n");
+    has("precision=bf16-amp");
+    import("training-args", "tf32: auto\n");
+    has("precision=tf32");
+}
+
+/* A flag's in the words of transformers' string_to_bool. */
+static void test_training_args_boolean_flags(void **state)
+{
+    (void)state;
+    static const char *const on[] = { "", "True", "yes", "t", "Y", "1" };
+    static const char *const off[] = { "false", "no", "F", "n", "0" };
+    char text[96];
+    for (size_t i = 0; i < sizeof(on) / sizeof(on[0]); i++) {
+        str_format(text, sizeof(text),
+                   "t.py --bf16 %s --gradient_checkpointing %s\n", on[i],
+                   on[i]);
+        import("training-args", text);
+        has("precision=bf16-amp recompute=full");
+    }
+    for (size_t i = 0; i < sizeof(off) / sizeof(off[0]); i++) {
+        str_format(text, sizeof(text),
+                   "t.py --bf16 %s --gradient_checkpointing %s\n", off[i],
+                   off[i]);
+        import("training-args", text);
+        assert_int_equal(got.status, MEMPLAN_OK);
+        has("precision=fp32 recompute=");
+    }
+    import("training-args", "t.py --load-in-4bit maybe\n");
+    refused(MEMPLAN_E_UNKNOWN, "unknown load_in_4bit 'maybe'", 1);
+    import("training-args", "t.py --bf16 $BF16\n");
+    refused(MEMPLAN_E_ARG, "'bf16' is '$BF16', which the file does not say", 1);
+}
+
+/* Adapters of no rank are not all of the model. */
+static void test_adapter_ranks(void **state)
+{
+    (void)state;
+    import("peft", "{\"peft_type\": \"LORA\",\n\"r\": 0}");
+    refused(MEMPLAN_E_RANGE, "'r' of adapters is a whole number of one or more",
+            2);
+    import("peft", "{\"r\": -4}");
+    refused(MEMPLAN_E_RANGE, "'r' of adapters is a whole number of one or more",
+            1);
+    import("peft", "{\"r\": \"x\"}");
+    assert_int_not_equal(got.status, MEMPLAN_OK);
+    import("peft", "{\"r\": 4, \"use_dora\": true}");
+    has("lora_rank=4 lora_variant=dora");
+    import("peft", "{\"r\": 4,\n\"use_dora\": \"yes\"}");
+    refused(MEMPLAN_E_UNKNOWN, "unknown use_dora 'yes'", 2);
+    import("peft", "{\"r\": 4,\n\"use_rslora\": 1}");
+    refused(MEMPLAN_E_UNKNOWN, "unknown use_rslora '1'", 2);
+    import("training-args", "{\"use_peft\": true,\n\"lora_r\": 0}");
+    refused(MEMPLAN_E_RANGE,
+            "'lora_r' of adapters is a whole number of one or more", 2);
+    import("training-args", "peft_method: lora\nr: 0\n");
+    refused(MEMPLAN_E_RANGE, "'r' of adapters is a whole number of one or more",
+            2);
+    import("training-args", "t.py --use_peft --lora_r 0\n");
+    refused(MEMPLAN_E_RANGE,
+            "'lora_r' of adapters is a whole number of one or more", 1);
+    import("training-args", "{\"use_peft\": false, \"lora_r\": 0}");
+    assert_int_equal(got.status, MEMPLAN_OK);
+    has("lora_rank=");
 }
 
 /* However much of a file has no effect, what matters is said. */
@@ -1569,7 +1684,8 @@ static void test_torchtitan_float8(void **state)
                                 "recipe_name = 'tensorwise'\n");
     assert_int_equal(got.status, MEMPLAN_E_CONFLICT);
     import("torchtitan", FLOAT8 "recipe_name = 'row'\n");
-    assert_int_equal(got.status, MEMPLAN_E_UNKNOWN);
+    refused(MEMPLAN_E_UNKNOWN, "unknown recipe_name", 3);
+    hinted("known are tensorwise, rowwise, rowwise_with_gw_hp");
 #undef FLOAT8
 }
 
@@ -1798,6 +1914,9 @@ int main(void)
         cmocka_unit_test(test_training_args_fsdp),
         cmocka_unit_test(test_training_args_deepspeed),
         cmocka_unit_test(test_training_args_refused),
+        cmocka_unit_test(test_training_args_booleans),
+        cmocka_unit_test(test_training_args_boolean_flags),
+        cmocka_unit_test(test_adapter_ranks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -211,6 +211,28 @@ static void unknown_names_find_nothing(void **state)
     assert_null(gpu_find(NULL, 3));
 }
 
+/* "h800" is "h800-80gb" where that is the one size it comes in. */
+static void one_size_needs_no_size(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < gpu_count(); i++) {
+        const char *name = gpu_at(i)->name;
+        const char *dash = strrchr(name, '-');
+        if (dash == NULL || strstr(dash, "gb") == NULL)
+            continue;
+        const size_t stem = (size_t)(dash - name);
+        size_t sizes = 0;
+        for (size_t k = 0; k < gpu_count(); k++) {
+            const char *other = strrchr(gpu_at(k)->name, '-');
+            sizes += other != NULL && strstr(other, "gb") != NULL
+                     && (size_t)(other - gpu_at(k)->name) == stem
+                     && strncmp(gpu_at(k)->name, name, stem) == 0;
+        }
+        if (sizes == 1)
+            assert_ptr_equal(gpu_find(name, stem), gpu_at(i));
+    }
+}
+
 static void suggests_the_nearest(void **state)
 {
     (void)state;
@@ -273,6 +295,7 @@ int main(void)
         cmocka_unit_test(known_cards_have_their_figures),
         cmocka_unit_test(lookup_ignores_case_and_separators),
         cmocka_unit_test(unknown_names_find_nothing),
+        cmocka_unit_test(one_size_needs_no_size),
         cmocka_unit_test(suggests_the_nearest),
         cmocka_unit_test(threads_of_a_multiprocessor),
     };
