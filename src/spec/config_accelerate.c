@@ -433,6 +433,40 @@ static void precision(struct config *c, enum config_holder h)
     }
 }
 
+/* accelerate/utils/dataclasses.py, DeepSpeedPlugin._deepspeed_config_checks, of
+ * what commands/launch.py, launch_command, finds in this file. */
+static void check_beside_file(struct config *c)
+{
+    static const char *const refused[] = { "gradient_accumulation_steps",
+                                           "gradient_clipping",
+                                           "zero_stage",
+                                           "offload_optimizer_device",
+                                           "offload_param_device",
+                                           "offload_param_nvme_path",
+                                           "offload_optimizer_nvme_path",
+                                           "zero3_save_16bit_model" };
+    const struct json *first = NULL;
+    char names[CONFIG_PATH_MAX * 2] = "";
+    for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++) {
+        const struct json *v = below(c, "deepspeed_config.", refused[i]);
+        if (v == NULL)
+            continue;
+        str_append(names, sizeof(names), first != NULL ? ", %s" : "%s",
+                   refused[i]);
+        first = first != NULL ? first : v;
+    }
+    const struct json *mixed = config_at(c, "mixed_precision");
+    if (mixed != NULL && !c->s->line_mixed) {
+        str_append(names, sizeof(names), "%s",
+                   first != NULL ? ", mixed_precision" : "mixed_precision");
+        first = first != NULL ? first : mixed;
+    }
+    if (first != NULL)
+        diag_hint(config_bad(c, first, MEMPLAN_E_CONFLICT,
+                             "beside deepspeed_config_file: %s", names),
+                  "Accelerate refuses it: say it in the DeepSpeed file alone");
+}
+
 static void together(struct config *c)
 {
     const enum config_holder h = who_holds(c);
@@ -449,6 +483,8 @@ static void together(struct config *c)
         default_stage(c);
     if (h == HOLD_MEGATRON)
         megatron(c, "megatron_lm_config.");
+    if (h == HOLD_DEEPSPEED && file != NULL)
+        check_beside_file(c);
     if (h == HOLD_DEEPSPEED && file != NULL && file->kind == JSON_STRING)
         config_goes_on(c, file, "deepspeed");
     else
@@ -577,6 +613,11 @@ static void put_megatron(struct emit *e, const struct run *r)
                                            KEY_RECOMPUTE_GRANULARITY };
     emit_raw(e, "megatron_lm_config.megatron_lm_gradient_clipping",
              r->clip_grad ? "1.0" : "0.0");
+    if (e->spec->experts > 0 && r->etp != r->tp)
+        emit_count(e,
+                   "megatron_lm_config.megatron_lm_expert_tensor_parallel_"
+                   "size",
+                   r->etp);
     emit_refuse_given(e, keys, sizeof(keys) / sizeof(keys[0]),
                       "Megatron-LM's own script says it: --emit megatron");
 }

@@ -4,6 +4,10 @@
  */
 #include "spec/config_emit.h"
 
+#include "base/unit.h"
+
+#include <string.h>
+
 #include "base/banned.h"
 
 static const struct config_row rows[] = {
@@ -229,6 +233,77 @@ static void check_blocks(struct config *c)
     }
 }
 
+/* ---- beside TrainingArguments ---- */
+
+/* Of the Trainer's own format: what accelerate/utils/dataclasses.py,
+ * DeepSpeedPlugin.set_mixed_precision, puts where the file has no such part. */
+static bool trainer_fills(const struct config *c)
+{
+    const char *half = c->s->trainer.half;
+    if (half == NULL)
+        return false;
+    const struct json *part = json_member(c->root, half);
+    const struct json *on = part == NULL ? NULL : json_member(part, "enabled");
+    return part == NULL
+           || (on != NULL && on->kind == JSON_STRING
+               && str_is(on->text, "auto"));
+}
+
+static void mismatch(struct config *c, const struct json *at, const char *path,
+                     const char *theirs, const char *value)
+{
+    diag_hint(config_bad(c, at, MEMPLAN_E_CONFLICT,
+                         "%s is not TrainingArguments' %s %s (%s)", path,
+                         theirs, value, c->s->trainer.file),
+              "write \"auto\" here: the Trainer refuses two values");
+}
+
+static void match_format(struct config *c, const char *format, bool said)
+{
+    char path[CONFIG_PATH_MAX];
+    str_format(path, sizeof(path), "%s.enabled", format);
+    const struct json *at = config_at(c, path);
+    const char *half = c->s->trainer.half;
+    const bool theirs = half != NULL && strcmp(half, format) == 0;
+    /* a format of theirs excludes the other one */
+    if (at == NULL || at->kind != JSON_BOOL || at->truth == theirs
+        || (!said && half == NULL))
+        return;
+    str_append(path, sizeof(path), at->truth ? " true" : " false");
+    mismatch(c, at, path, format, theirs ? "true" : "false");
+}
+
+static void match_number(struct config *c, const char *path, const char *theirs,
+                         double value)
+{
+    const struct json *at = config_at(c, path);
+    char shown[CONFIG_PATH_MAX], text[UNIT_TEXT_MAX];
+    if (at == NULL || at->kind != JSON_NUMBER
+        || (!(at->number < value) && !(at->number > value)))
+        return;
+    str_format(shown, sizeof(shown), "%s %g", path, at->number);
+    str_format(text, sizeof(text), "%g", value);
+    mismatch(c, at, shown, theirs, text);
+}
+
+/* transformers/integrations/deepspeed.py, fill_match: "auto" agrees. */
+static void match_trainer(struct config *c)
+{
+    const struct setup_trainer *t = &c->s->trainer;
+    if (t->file[0] == '\0')
+        return;
+    match_format(c, "bf16", t->bf16_said);
+    match_format(c, "fp16", t->fp16_said);
+    if (t->micro_batch > 0)
+        match_number(c, "train_micro_batch_size_per_gpu",
+                     "per_device_train_batch_size", t->micro_batch);
+    if (t->grad_accum > 0)
+        match_number(c, "gradient_accumulation_steps",
+                     "gradient_accumulation_steps", t->grad_accum);
+    if (t->clip_said)
+        match_number(c, "gradient_clipping", "max_grad_norm", t->max_grad_norm);
+}
+
 /* ---- number formats ---- */
 
 /* A type as runtime/config.py, DtypeEnum, has it; NULL: none of 16 bits. */
@@ -317,6 +392,8 @@ static void precision(struct config *c)
         diag_hint(e, "enable one of them: DeepSpeed refuses both");
     } else if (on[0] != NULL || bf16 != NULL) {
         sixteen_bits(c, bf16 != NULL ? bf16 : on[0], bf16 != NULL);
+    } else if (trainer_fills(c)) {
+        sixteen_bits(c, c->root, strcmp(c->s->trainer.half, "bf16") == 0);
     } else if (config_is_true(c, "torch_autocast.enabled")) {
         autocast(c);
     } else if (!automatic) {
@@ -376,6 +453,7 @@ static void together(struct config *c)
         config_set(c, c->root, KEY_FRAMEWORK, "deepspeed");
     check_blocks(c);
     sub_groups(c);
+    match_trainer(c);
     precision(c);
     clipping(c);
     momentum(c);

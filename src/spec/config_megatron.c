@@ -619,6 +619,8 @@ static void apart(struct emit *e, const struct run *r)
     precision(e, r);
     recompute(e, r);
     kernels(e, r);
+    if (e->spec->experts > 0 && r->etp != r->tp)
+        emit_count(e, "expert_tensor_parallel_size", r->etp);
 }
 
 const struct config_table config_megatron = {

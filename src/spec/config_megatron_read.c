@@ -451,6 +451,7 @@ static void nemo_optimizer(struct config *c)
 
 void config_megatron_together(struct config *c)
 {
+    c->s->megatron_script = true;
     config_world(c);
     nemo_world(c);
     config_megatron_stages(c);

@@ -134,6 +134,9 @@ static void layout(struct config *c, const struct dims *d)
         for (size_t i = 0; i < sizeof(by) / sizeof(by[0]); i++)
             gpus = gpus > MOST ? gpus : gpus * by[i];
         set_count(c, shard, KEY_GPUS, gpus);
+        /* parallel_dims.py, _validate: the world is their product */
+        if (d->replicate <= MOST && d->shard <= MOST)
+            set_count(c, shard, KEY_DP, d->replicate * d->shard);
     }
     if (!has_fsdp(d)) {
         config_set(c, shard, KEY_ENGINE, "ddp");

@@ -148,8 +148,15 @@ static enum config_holder read_fsdp(struct config *c, const struct json *fsdp)
         || entry_is(fsdp_entry(c, "offload_params"), "true"))
         config_set(c, fsdp, KEY_OFFLOAD_PARAMS, "cpu");
     const struct json *again = fsdp_entry(c, "activation_checkpointing");
-    if (entry_is(again, "true"))
-        config_set(c, again, KEY_RECOMPUTE, "full");
+    if (!entry_is(again, "true"))
+        return HOLD_FSDP;
+    config_set(c, again, KEY_RECOMPUTE, "full");
+    if (config_is_true(c, "gradient_checkpointing")
+        || config_is_true(c, "activation_checkpointing"))
+        diag_hint(config_bad(c, again, MEMPLAN_E_CONFLICT,
+                             "both gradient_checkpointing and FSDP's own "
+                             "activation_checkpointing are true"),
+                  "keep FSDP's: the Trainer refuses both");
     return HOLD_FSDP;
 }
 
@@ -270,6 +277,8 @@ static void precision(struct config *c, enum config_holder h)
         diag_hint(e, "keep one: TrainingArguments refuses both");
         return;
     }
+    c->s->trainer.half = bf16 ? "bf16" : fp16 ? "fp16" : NULL;
+    c->s->line_mixed = mixed != NULL;
     const bool tf32 =
         config_is_true(c, "tf32") || entry_is(config_at(c, "tf32"), "auto");
     const struct json *loaded = either(c, "torch_dtype", "dtype");
@@ -318,6 +327,38 @@ static void stage(struct config *c)
                     (int)(of->text.n < 20 ? of->text.n : 20), of->text.p);
 }
 
+/* ---- what a DeepSpeed file has to agree with ---- */
+
+/* A number, or a flag's text; `otherwise` where there is none. */
+static double number_at(const struct config *c, const char *path,
+                        double otherwise)
+{
+    const struct json *v = config_at(c, path);
+    double x = otherwise;
+    if (v != NULL && v->kind == JSON_NUMBER)
+        return v->number;
+    if (v != NULL && v->kind == JSON_STRING
+        && unit_parse_real(v->text, &x) != UNIT_OK)
+        return otherwise;
+    return x;
+}
+
+/* transformers/integrations/deepspeed.py, trainer_config_process. Only what is
+ * written here: of a script's flags the rest may be another program's. */
+static void keep_said(struct config *c)
+{
+    struct setup_trainer *t = &c->s->trainer;
+    *t = (struct setup_trainer){ .half = NULL };
+    str_format(t->file, sizeof(t->file), "%s", c->name);
+    t->bf16_said = config_at(c, "bf16") != NULL;
+    t->fp16_said = config_at(c, "fp16") != NULL;
+    t->clip_said = config_at(c, "max_grad_norm") != NULL;
+    t->max_grad_norm = number_at(c, "max_grad_norm", 0);
+    t->grad_accum = number_at(c, "gradient_accumulation_steps", 0);
+    if (!config_is_true(c, "auto_find_batch_size"))
+        t->micro_batch = number_at(c, "per_device_train_batch_size", 0);
+}
+
 /* ---- files ---- */
 
 /* A "--word" outside of comments. */
@@ -362,6 +403,7 @@ void config_training_args_together(struct config *c)
     config_kin(c);
     config_hf_wraps(c);
     stage(c);
+    keep_said(c);
     const enum config_holder h = who_holds(c);
     precision(c, h);
     config_hf_optimizer(c);

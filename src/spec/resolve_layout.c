@@ -127,7 +127,10 @@ static bool split_gpus(struct run *r, const struct spec *spec, struct diag *d)
             " GPUs / (tp %" PRIu64 " x pp %" PRIu64 " x cp %" PRIu64
             ") make dp %" PRIu64,
             r->setup.v[KEY_DP].n, r->gpus, r->tp, r->pp, r->cp, r->dp);
-        diag_hint(e, "leave dp out, or use --gpus %" PRIu64,
+        char said[SETUP_SAID_TEXT];
+        const bool of_file = setup_said(&r->setup, KEY_DP, said) != NULL;
+        diag_hint(e, "%s, or use --gpus %" PRIu64,
+                  of_file ? "change it there" : "leave dp out",
                   r->setup.v[KEY_DP].n * group);
         return false;
     }
@@ -249,22 +252,54 @@ static void shard_states(struct run *r, const struct spec *spec, struct diag *d)
         shard_experts(r, spec, copies * ranks / r->shard, d);
 }
 
+/* Megatron's default does not come out even: its own script would not start,
+ * a setup says that it is not taken. */
+static void without_expert_tp(struct run *r, bool even, uint64_t ranks,
+                              struct diag *d)
+{
+    if (even) {
+        resolve_note(r, KEY_ETP,
+                     "experts whole (--etp 1): tp %" PRIu64
+                     ", Megatron's default, does not divide their width",
+                     r->tp);
+        return;
+    }
+    if (!r->setup.megatron_script || ranks % r->ep != 0) {
+        resolve_note(r, KEY_ETP,
+                     "experts whole (--etp 1): Megatron's default, tp %" PRIu64
+                     ", x ep %" PRIu64 " does not divide the %" PRIu64
+                     " ranks of a stage",
+                     r->tp, r->ep, ranks);
+        return;
+    }
+    memplan_error *e = setup_error(
+        d, MEMPLAN_E_CONFLICT, KEY_ETP,
+        "experts are split over tp by default, and etp %" PRIu64
+        " x ep %" PRIu64 " does not divide the %" PRIu64 " ranks of a stage",
+        r->tp, r->ep, ranks);
+    diag_hint(e, "use --etp 1, in the script --expert-tensor-parallel-size 1");
+}
+
 /* Megatron splits experts like everything else unless told otherwise
  * (model_parallel_config.py: expert_tensor_parallel_size is tp); where that
  * does not come out even, they are taken as whole. */
-static void resolve_expert_tp(struct run *r, const struct spec *spec)
+static void resolve_expert_tp(struct run *r, const struct spec *spec,
+                              struct diag *d)
 {
     const uint64_t ffn = spec->expert_ffn == 0 ? spec->ffn : spec->expert_ffn;
     const uint64_t ranks =
         r->given[KEY_GPUS] ? r->setup.v[KEY_GPUS].n / r->pp : r->tp * r->ep;
-    bool like_tp = resolve_is_megatron(r) && spec->experts > 0 && r->tp > 1
-                   && ffn % r->tp == 0 && ranks % (r->tp * r->ep) == 0;
+    const bool usual = resolve_is_megatron(r) && spec->experts > 0 && r->tp > 1;
+    const bool even = ranks % (r->tp * r->ep) == 0;
+    const bool like_tp = usual && ffn % r->tp == 0 && even;
     r->etp = resolve_count(r, KEY_ETP, like_tp ? r->tp : 1);
     if (spec->experts == 0) /* groups of ranks that nothing uses */
         r->etp = 1;
     if (like_tp)
         resolve_assume(r, KEY_ETP,
                        "experts split over tp too, Megatron's default (--etp)");
+    else if (usual && !r->given[KEY_ETP])
+        without_expert_tp(r, even, ranks, d);
 }
 
 /* ---- schedule ---- */
@@ -612,7 +647,7 @@ void resolve_layout(struct run *r, const struct spec *spec, struct diag *d)
     r->vpp = resolve_count(r, KEY_VPP, chunks_of(r, spec, d));
     r->cp = resolve_count(r, KEY_CP, 1);
     r->ep = resolve_count(r, KEY_EP, 1);
-    resolve_expert_tp(r, spec);
+    resolve_expert_tp(r, spec, d);
     resolve_sequence(r, spec);
     resolve_vocab(r, spec);
     bool split = split_gpus(r, spec, d);

@@ -413,6 +413,17 @@ struct setup {
     uint32_t peft_names; /* its target_modules, by places of peft_module() */
     bool pending_keeps;  /* who names that file has the last word on batches */
     const char *pending_held; /* ... by this flag on who holds what (static) */
+    bool megatron_script;     /* its defaults are meant, even or not */
+    bool
+        line_mixed; /* `accelerate launch` has a --mixed_precision of its own */
+    /* What TrainingArguments say, which a DeepSpeed file has to agree with. */
+    struct setup_trainer {
+        char file[SETUP_FILE_TEXT]; /* "": none was read */
+        const char *half;           /* "bf16", "fp16" (static), or NULL */
+        bool bf16_said, fp16_said, clip_said;
+        double micro_batch, grad_accum; /* 0: not said */
+        double max_grad_norm;
+    } trainer;
     /* Who said a key: a launch file by its entry (static, "" for the file as a
      * whole), and which of the files; entry NULL: nobody, or the user. */
     struct {

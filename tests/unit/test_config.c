@@ -32,9 +32,9 @@ static const struct config_dialect *dialect_of(const char *name)
     return config_dialect(i);
 }
 
-static void import_bytes(const char *dialect, const char *text, size_t len)
+/* Into the setup as it is. */
+static void read_bytes(const char *dialect, const char *text, size_t len)
 {
-    memset(&got, 0, sizeof(got));
     got.errs = (memplan_errors){ got.slot, ERRORS_MAX, 0 };
     struct diag d;
     diag_init(&d, &got.errs);
@@ -52,6 +52,12 @@ static void import_bytes(const char *dialect, const char *text, size_t len)
                                       .d = &d });
     arena_release(&a);
     got.status = d.status;
+}
+
+static void import_bytes(const char *dialect, const char *text, size_t len)
+{
+    memset(&got, 0, sizeof(got));
+    read_bytes(dialect, text, len);
 }
 
 static void import(const char *dialect, const char *text)
@@ -469,6 +475,85 @@ static void test_training_args_deepspeed(void **state)
     assert_string_equal(got.setup.pending_dialect, "deepspeed");
 }
 
+/* transformers/integrations/deepspeed.py, trainer_config_process; accelerate/
+ * utils/dataclasses.py, DeepSpeedPlugin.set_mixed_precision. */
+static void beside(const char *args, const char *ds)
+{
+    import("training-args", args);
+    assert_int_equal(got.status, MEMPLAN_OK);
+    read_bytes("deepspeed", ds, strlen(ds));
+}
+
+static void test_training_args_fill(void **state)
+{
+    (void)state;
+    beside("{\"bf16\": true, \"deepspeed\": \"d\"}", "{\"zero_optimization\": "
+                                                     "{\"stage\": 2}}");
+    has("precision=bf16-mixed");
+    beside("{\"fp16\": true, \"deepspeed\": \"d\"}", "{}");
+    has("precision=fp16-mixed");
+    beside("{\"deepspeed\": \"d\"}", "{}");
+    has("precision=fp32");
+    import("training-args", "{\"bf16\": true, \"deepspeed\": {}}");
+    has("precision=bf16-mixed");
+    /* an "auto" of the other format says nothing against it */
+    beside("{\"bf16\": true, \"deepspeed\": \"d\"}",
+           "{\"fp16\": {\"enabled\": \"auto\"}}");
+    has("precision=bf16-mixed");
+    /* the part is there, and not on */
+    beside("{\"bf16\": true, \"deepspeed\": \"d\"}", "{\"bf16\": {}}");
+    has("precision=fp32");
+    import("deepspeed", "{}");
+    has("precision=fp32");
+}
+
+static void test_training_args_mismatch(void **state)
+{
+    (void)state;
+    beside("{\"bf16\": true, \"deepspeed\": \"d\"}",
+           "{\n\"bf16\": {\"enabled\": false}}");
+    refused(MEMPLAN_E_CONFLICT,
+            "bf16.enabled false is not TrainingArguments' bf16 true (f)", 2);
+    hinted("write \"auto\" here");
+    beside("{\"bf16\": false, \"deepspeed\": \"d\"}",
+           "{\"bf16\": {\"enabled\": true}}");
+    refused(MEMPLAN_E_CONFLICT,
+            "bf16.enabled true is not TrainingArguments' bf16 false (f)", 1);
+    beside("{\"bf16\": true, \"deepspeed\": \"d\"}",
+           "{\"fp16\": {\"enabled\": true}}");
+    refused(MEMPLAN_E_CONFLICT,
+            "fp16.enabled true is not TrainingArguments' fp16 false (f)", 1);
+    beside("{\"per_device_train_batch_size\": 2}",
+           "{\"train_micro_batch_size_per_gpu\": 4}");
+    refused(MEMPLAN_E_CONFLICT,
+            "train_micro_batch_size_per_gpu 4 is not TrainingArguments' "
+            "per_device_train_batch_size 2 (f)",
+            1);
+    beside("{\"per_device_train_batch_size\": 2, \"auto_find_batch_size\": "
+           "true}",
+           "{\"train_micro_batch_size_per_gpu\": 4}");
+    assert_int_equal(got.status, MEMPLAN_OK);
+    beside("torchrun t.py --gradient_accumulation_steps 8",
+           "{\"gradient_accumulation_steps\": 1}");
+    refused(MEMPLAN_E_CONFLICT,
+            "gradient_accumulation_steps 1 is not TrainingArguments' "
+            "gradient_accumulation_steps 8 (f)",
+            1);
+    beside("{\"max_grad_norm\": 0.5}", "{\"gradient_clipping\": 1.0}");
+    refused(MEMPLAN_E_CONFLICT,
+            "gradient_clipping 1 is not TrainingArguments' max_grad_norm 0.5 "
+            "(f)",
+            1);
+    beside("{\"bf16\": true, \"max_grad_norm\": 0.5, "
+           "\"gradient_accumulation_steps\": 8, "
+           "\"per_device_train_batch_size\": 2}",
+           "{\"bf16\": {\"enabled\": \"auto\"}, \"gradient_clipping\": "
+           "\"auto\", \"gradient_accumulation_steps\": 8, "
+           "\"train_micro_batch_size_per_gpu\": \"auto\"}");
+    assert_int_equal(got.status, MEMPLAN_OK);
+    has("precision=bf16-mixed micro_batch=2");
+}
+
 static void test_training_args_refused(void **state)
 {
     (void)state;
@@ -476,6 +561,18 @@ static void test_training_args_refused(void **state)
     refused(MEMPLAN_E_CONFLICT, "bf16 and fp16 are both true", 2);
     import("training-args", "{\"deepspeed\": \"x\", \"fsdp\": \"full_shard\"}");
     refused(MEMPLAN_E_CONFLICT, "both 'deepspeed' and 'fsdp' are set", 1);
+    import("training-args",
+           "{\"fsdp\": \"full_shard\", \"gradient_checkpointing\": true,\n"
+           "\"fsdp_config\": {\"activation_checkpointing\": true}}");
+    refused(MEMPLAN_E_CONFLICT,
+            "both gradient_checkpointing and FSDP's own "
+            "activation_checkpointing are true",
+            2);
+    import("training-args",
+           "{\"fsdp\": \"full_shard\", \"gradient_checkpointing\": false,\n"
+           "\"fsdp_config\": {\"activation_checkpointing\": true}}");
+    assert_int_equal(got.status, MEMPLAN_OK);
+    has("recompute=full");
     import("training-args", "{\"fsdp\":\n\"full_shrad\"}");
     refused(MEMPLAN_E_UNKNOWN, "unknown option in 'fsdp'", 2);
     import("training-args", "{\"fsdp\": [\"full_shard\", 3]}");
@@ -1201,6 +1298,22 @@ static void test_accelerate_refused(void **state)
     import("accelerate", "num_machines: 3\nnum_processes: 16\n");
     refused(MEMPLAN_E_CONFLICT,
             "num_processes is not a multiple of num_machines", 2);
+    import("accelerate", "distributed_type: DEEPSPEED\nmixed_precision: bf16\n"
+                         "deepspeed_config:\n"
+                         "  deepspeed_config_file: ds.json\n"
+                         "  zero3_init_flag: true\n");
+    refused(MEMPLAN_E_CONFLICT, "beside deepspeed_config_file: mixed_precision",
+            2);
+    import("accelerate", "distributed_type: DEEPSPEED\nmixed_precision: bf16\n"
+                         "deepspeed_config:\n"
+                         "  deepspeed_config_file: ds.json\n"
+                         "  zero_stage: 3\n"
+                         "  gradient_accumulation_steps: 2\n");
+    refused(MEMPLAN_E_CONFLICT,
+            "beside deepspeed_config_file: gradient_accumulation_steps, "
+            "zero_stage, mixed_precision",
+            6);
+    hinted("Accelerate refuses it");
     import("accelerate", "num_processes: eight\n");
     assert_int_equal(got.status, MEMPLAN_E_ARG);
 }
@@ -1570,7 +1683,7 @@ static void test_torchtitan(void **state)
            "selective_ac_option = 'op'\n"
            "[compile]\nenable = true\n");
     assert_int_equal(got.status, MEMPLAN_OK);
-    has("gpus=128 shard_degree=16 tp=4 cp=2 cp_comm=p2p zero=2 micro_batch=4 grad_accum= "
+    has("gpus=128 dp=16 shard_degree=16 tp=4 cp=2 cp_comm=p2p zero=2 micro_batch=4 grad_accum= "
         "global_batch=1024 seq_len=8192 precision=fp8-mixed "
         "fp8_recipe=tensorwise optimizer_impl=loop offload_params=cpu "
         "recompute=ops compile=true loss=fused");
@@ -1913,6 +2026,8 @@ int main(void)
         cmocka_unit_test(test_training_args),
         cmocka_unit_test(test_training_args_fsdp),
         cmocka_unit_test(test_training_args_deepspeed),
+        cmocka_unit_test(test_training_args_fill),
+        cmocka_unit_test(test_training_args_mismatch),
         cmocka_unit_test(test_training_args_refused),
         cmocka_unit_test(test_training_args_booleans),
         cmocka_unit_test(test_training_args_boolean_flags),

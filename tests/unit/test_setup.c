@@ -1195,6 +1195,10 @@ static void experts_are_spread(void **state)
     assert_int_equal(cs.status, MEMPLAN_OK);
     assert_int_equal(r->etp, 1);
     assert_int_equal(r->expert_shard, 1);
+    assert_true(assumes(r, "Megatron's default, tp 2, x ep 8 does not divide "
+                           "the 8 ranks of a stage"));
+    r = resolve_as('m', "gpus=8 ep=8 tp=2 etp=1");
+    assert_false(assumes(r, "Megatron's default"));
     r = resolve_as('m', "ep=8");
     assert_int_equal(cs.status, MEMPLAN_OK);
     assert_int_equal(r->gpus, 8);
