@@ -47,6 +47,13 @@ typedef tensor_id megatron_shared(struct builder *b, tensor_id y);
 /* Router, experts, and where the model has them shared ones: of normed hidden
  * states, in their shape, to be added to what came in. */
 tensor_id megatron_moe(struct builder *b, tensor_id y, megatron_shared *mlp);
+
+/* ---- megatron_experts.c ---- */
+
+/* Rows through the rank's experts, in their order; probs: their weights. */
+tensor_id megatron_experts(struct builder *b, tensor_id rows, tensor_id probs);
+/* Shared experts' result under their own gate, where the model has one. */
+tensor_id megatron_gated(struct builder *b, tensor_id y, tensor_id shared);
 /* What lies between a layer's products, as fc2's input; probs: of the rows'
  * experts, or TENSOR_NONE. */
 void megatron_activation(struct builder *b, tensor_id x, tensor_id probs,

@@ -1,0 +1,146 @@
+/*
+ * Owns what experts compute of the rows that come to them (Megatron-core,
+ * core/transformer/moe/experts.py, shared_experts.py, transformer/mlp.py): in
+ * grouped products or one after another, with the activation between. Refuses
+ * to know how rows come and go. [docs/method.md eq. megatron-experts]
+ */
+#include "lower/megatron.h"
+
+#include "base/banned.h"
+
+/* ---- what lies between the products ---- */
+
+static tensor_id plain_activation(struct builder *b, tensor_id x,
+                                  tensor_id probs)
+{
+    if (b->spec->gated_mlp)
+        return build_swiglu(b, "activation", x, TENSOR_NONE, probs);
+    const tensor_id y = build_unary(b, OP_ACTIVATION, "activation", x);
+    if (probs == TENSOR_NONE)
+        return y;
+    /* back to the dtype it had (experts.py, original_dtype) */
+    return build_cast(b, "weighted", build_mul(b, "weighted", y, probs),
+                      b->compute);
+}
+
+void megatron_activation(struct builder *b, tensor_id x, tensor_id probs,
+                         struct linear *fc2)
+{
+    if (b->run->act_fp8 && b->spec->gated_mlp && b->spec->act == ACT_SILU)
+        megatron_swiglu(b, x, probs, fc2);
+    else
+        fc2->x = plain_activation(b, x, probs);
+}
+
+/* ---- experts (experts.py) ---- */
+
+/* So many experts of the rank, one product for all of them. */
+static tensor_id products(struct builder *b, tensor_id x, tensor_id probs,
+                          uint64_t n)
+{
+    const struct spec *m = b->spec;
+    const uint8_t outer = b->region;
+    const uint64_t ffn = m->expert_ffn == 0 ? m->ffn : m->expert_ffn;
+    const uint64_t in_all = build_product(b, n, max_u64(b->run->ep, 1));
+    struct linear fc1 = { .name = "experts.linear_fc1",
+                          .x = x,
+                          .in = b->h,
+                          .out = m->gated_mlp ? b->fe2 : b->fe,
+                          .full_out =
+                              m->gated_mlp ? build_product(b, 2, ffn) : ffn,
+                          .group = PG_EXPERT,
+                          .parallel = PAR_COLUMN,
+                          .bias = m->mlp_bias || m->expert_bias,
+                          .copies = n,
+                          .full_copies = in_all,
+                          .lora = LORA_MASK(LORA_GATE) | LORA_MASK(LORA_UP) };
+    const tensor_id z = build_linear(b, &fc1);
+    struct linear fc2 = { .name = "experts.linear_fc2",
+                          .in = b->fe,
+                          .out = b->h,
+                          .full_in = ffn,
+                          .group = PG_EXPERT,
+                          .parallel = PAR_ROW,
+                          .bias = m->mlp_bias || m->expert_bias,
+                          .copies = n,
+                          .full_copies = in_all,
+                          .lora = LORA_MASK(LORA_DOWN) };
+    if (outer == 0 && b->run->grouped_gemm
+        && megatron_recomputes(b, REMOD_MOE_ACT) && !megatron_is_deepseek(b)) {
+        build_region(b, REMOD_MOE_ACT);
+        fc2.keeps_input = megatron_shares_input(b);
+    }
+    megatron_activation(b, z, probs, &fc2);
+    b->region = outer;
+    return build_linear(b, &fc2);
+}
+
+/* Of SequentialMLP: as many turns as one operation can have operands; more
+ * experts take them in groups. */
+enum { TURNS_MAX = 12 };
+
+static unsigned turns_of(const struct builder *b)
+{
+    const uint64_t n = b->experts_on.n;
+    const uint64_t each = div_up(n, TURNS_MAX);
+    return (unsigned)div_up(n, max_u64(each, 1));
+}
+
+/* SequentialMLP: rows are split, and what comes out is joined. */
+static tensor_id one_by_one(struct builder *b, tensor_id x, tensor_id probs)
+{
+    const unsigned turns = turns_of(b);
+    const uint64_t each = div_up(b->experts_on.n, TURNS_MAX);
+    const struct shape all = SHAPE(b->routed, b->h);
+    struct shape rows[TURNS_MAX], vectors[TURNS_MAX];
+    tensor_id part[TURNS_MAX], weights[TURNS_MAX], out[TURNS_MAX];
+    if (turns <= 1)
+        return products(b, x, probs, b->experts_on.n);
+    uint64_t left = b->routed.n, experts = b->experts_on.n;
+    for (unsigned i = 0; i < turns; i++) {
+        const uint64_t here =
+            left / experts * (each < experts ? each : experts);
+        const uint64_t n = i + 1 == turns ? left : here;
+        rows[i] = SHAPE(DIM("b*s*k/E", n), b->h);
+        vectors[i] = SHAPE(DIM("b*s*k/E", n));
+        left -= n;
+        experts -= min_u64(each, experts - 1);
+    }
+    build_split(b, "tokens", x, part, rows, turns);
+    build_split(b, "probs", probs, weights, vectors, turns);
+    experts = b->experts_on.n;
+    for (unsigned i = 0; i < turns; i++) {
+        out[i] = products(b, part[i], weights[i], min_u64(each, experts));
+        experts -= min_u64(each, experts);
+    }
+    const tensor_id y =
+        build_tensor(b, "experts", tensor_of(b, x)->dtype, &all);
+    op_result(b, build_op(b, OP_CAT, "experts", out, turns), y);
+    return y;
+}
+
+tensor_id megatron_experts(struct builder *b, tensor_id x, tensor_id probs)
+{
+    if (!b->run->grouped_gemm)
+        return one_by_one(b, x, probs);
+    x = megatron_padded(b, "padded", x);
+    return megatron_padded(b, "unpadded",
+                           products(b, x, probs, b->experts_on.n));
+}
+
+/* core/transformer/moe/shared_experts.py, use_shared_expert_gate */
+tensor_id megatron_gated(struct builder *b, tensor_id x, tensor_id shared)
+{
+    if (!b->spec->shared_gate)
+        return shared;
+    const tensor_id logits =
+        build_linear(b, &(struct linear){ .name = "shared_expert_gate",
+                                          .x = x,
+                                          .in = b->h,
+                                          .out = b->one,
+                                          .group = PG_SHARED_EXPERT,
+                                          .in_16_bits = true,
+                                          .lora = LORA_NEVER });
+    const tensor_id gate = build_unary(b, OP_TANH, "sigmoid", logits);
+    return build_mul(b, "shared experts gated", shared, gate);
+}
