@@ -12,7 +12,6 @@ usage: gpu_float8.py OUTDIR [--seconds N] [--parts LETTERS]    files: casts.csv 
 casts.csv, of the profiler: by recipe and pass, seconds of a layer's products, its attention and all else.  Times are
 seconds; `isolated` and `sustained` as gpu_time.py has them.
 """
-import argparse
 import ctypes
 import functools
 import json
@@ -432,18 +431,10 @@ def nf4(place, until):
 
 
 def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("out")
-    parser.add_argument("--seconds", type=float, default=175)
+    parser = gpu_time.arguments(175, "lpacnh")
     parser.add_argument("--compile-seconds", type=float, default=40)
-    parser.add_argument("--parts", default="lpacnh")
-    parser.add_argument("--device", default="cuda")
     parser.add_argument("--worker", default="")
-    parser.add_argument("--tiny", action="store_true")
-    given = parser.parse_args()
-    os.makedirs(given.out, exist_ok=True)
-    torch.manual_seed(0)
-    place = Short(given)
+    given, place = gpu_time.begin(parser, Short)
     if given.worker:
         place.clock.stop()
         try:

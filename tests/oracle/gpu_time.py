@@ -879,18 +879,29 @@ def hosts(place):
             failed("host " + name)
 
 
-def main():
+def arguments(seconds, parts):
+    """A parser of what every program of times is told."""
     parser = argparse.ArgumentParser()
     parser.add_argument("out")
-    parser.add_argument("--seconds", type=float, default=430)
-    parser.add_argument("--parts", default="abcde")
-    parser.add_argument("--only", default="")
+    parser.add_argument("--seconds", type=float, default=seconds)
+    parser.add_argument("--parts", default=parts)
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--tiny", action="store_true")
+    return parser
+
+
+def begin(parser, place):
+    """The arguments given, their folder made, and place(arguments)."""
     given = parser.parse_args()
     os.makedirs(given.out, exist_ok=True)
     torch.manual_seed(0)
-    place = Place(given)
+    return given, place(given)
+
+
+def main():
+    parser = arguments(430, "abcde")
+    parser.add_argument("--only", default="")
+    given, place = begin(parser, Place)
     print(versions_of(place), "host", os.cpu_count(), flush=True)
     steps = Steps(place, given.only) if "a" in given.parts else None
     if steps:
