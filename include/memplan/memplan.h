@@ -410,8 +410,9 @@ typedef enum memplan_view {
 
 /** Writes a report. JSON is the schema "memplan.estimate/1",
  *  "memplan.compute/1" or "memplan.explain/1". Deterministic: the same report
- *  gives the same bytes. Returns MEMPLAN_OK, E_ARG (the report holds nothing),
- *  E_WRITE, E_NOMEM. */
+ *  gives the same bytes. What would make an estimate fit is worked out here, by
+ *  some twenty more of them: memplan_estimate does not. Returns MEMPLAN_OK,
+ *  E_ARG (the report holds nothing), E_WRITE, E_NOMEM. */
 MEMPLAN_MUST_USE MEMPLAN_API memplan_status memplan_report_write(
     const memplan_report *report, memplan_view view, const memplan_style *style,
     memplan_write_fn *write, void *ctx, memplan_errors *errs);

@@ -34,12 +34,13 @@ enum { N_OPTIONS = sizeof options / sizeof options[0] };
 enum { MOST_DOUBLINGS = 8 };
 
 struct search {
+    const struct memplan_report *report;
+    struct changes *out;
     struct memplan_report *trial;
-    const struct spec *spec;
-    const struct params_result *params;
     uint64_t now; /* device total as it is, by the closed form */
     uint64_t gpus;
     bool gave_up; /* too many allocations: the closed form is the answer */
+    bool failed;  /* out of memory */
 };
 
 /* By the closed form, which tells what is worth a simulation. */
@@ -47,7 +48,10 @@ static bool evaluate(struct search *s, const struct setup *setup)
 {
     struct diag d;
     diag_init(&d, NULL);
-    return plan_memory(s->trial, s->spec, s->params, setup, &d) == MEMPLAN_OK;
+    const memplan_status status = plan_memory(
+        s->trial, &s->report->spec, &s->report->question->params, setup, &d);
+    s->failed = s->failed || status == MEMPLAN_E_NOMEM;
+    return status == MEMPLAN_OK;
 }
 
 /* Of what was evaluated, as the estimate itself does: what is shown is what
@@ -57,7 +61,10 @@ static bool simulate(struct search *s)
 {
     struct diag d;
     diag_init(&d, NULL);
-    return s->gave_up || plan_allocator(s->trial, false, &d) == MEMPLAN_OK;
+    if (s->gave_up || plan_allocator(s->trial, false, &d) == MEMPLAN_OK)
+        return true;
+    s->failed = true;
+    return false;
 }
 
 /* The allocator reserves what is allocated at the peak, or more. */
@@ -94,19 +101,20 @@ static void describe(char *text, size_t size, const char *key,
 }
 
 /* The trial, simulated. */
-static void keep(const struct search *s, struct memplan_report *r,
-                 const char *text)
+static void keep(const struct search *s, const char *text)
 {
     const struct memory_result *m = &s->trial->memory;
-    if (r->n_changes == CHANGE_MAX || m->device_total >= r->memory.device_total)
+    struct changes *out = s->out;
+    if (out->n == CHANGE_MAX
+        || m->device_total >= s->report->memory.device_total)
         return;
-    struct change *c = &r->change[r->n_changes++];
+    struct change *c = &out->row[out->n++];
     str_format(c->text, sizeof c->text, "%s", text);
     c->device_total = m->device_total;
     c->peak = m->peak;
     c->host_node = m->offload.host_node;
     c->fits = m->fits;
-    c->lower_stage = s->trial->run.zero < r->run.zero;
+    c->lower_stage = s->trial->run.zero < s->report->run.zero;
 }
 
 /* FlashAttention has no kernels of 32 bits. */
@@ -125,8 +133,8 @@ static bool shares_nothing(const struct memplan_report *trial,
 }
 
 /* Each alone, where it helps. */
-static void single(struct search *s, struct memplan_report *r,
-                   const struct setup *setup, bool helps[N_OPTIONS])
+static void single(struct search *s, const struct setup *setup,
+                   bool helps[N_OPTIONS])
 {
     for (size_t i = 0; i < N_OPTIONS; i++) {
         struct setup changed = *setup;
@@ -138,7 +146,7 @@ static void single(struct search *s, struct memplan_report *r,
             continue;
         char text[CHANGE_TEXT_MAX] = "";
         describe(text, sizeof text, options[i].key, options[i].value);
-        keep(s, r, text);
+        keep(s, text);
     }
 }
 
@@ -171,24 +179,23 @@ static bool evaluate_gpus(struct search *s, const struct setup *setup,
 }
 
 /* More of the same GPUs. */
-static void more_gpus(struct search *s, struct memplan_report *r,
-                      const struct setup *setup)
+static void more_gpus(struct search *s, const struct setup *setup)
 {
     char text[CHANGE_TEXT_MAX];
-    s->gpus = r->run.gpus;
+    s->gpus = s->report->run.gpus;
     for (unsigned i = 1; i <= MOST_DOUBLINGS; i++) {
         if (!evaluate_gpus(s, setup, UINT64_C(1) << i, text))
             return;
         if (!fits(s))
             continue;
-        keep(s, r, text);
+        keep(s, text);
         return;
     }
 }
 
 /* All that helped, one after another, until it fits. */
-static void pile(struct search *s, struct memplan_report *r,
-                 const struct setup *setup, const bool helps[N_OPTIONS])
+static void pile(struct search *s, const struct setup *setup,
+                 const bool helps[N_OPTIONS])
 {
     struct setup changed = *setup;
     char text[CHANGE_TEXT_MAX] = "";
@@ -212,56 +219,61 @@ static void pile(struct search *s, struct memplan_report *r,
             break;
     }
     if (piled > 1 && evaluate(s, &changed) && simulate(s))
-        keep(s, r, text);
+        keep(s, text);
 }
 
-static bool any_fits(const struct memplan_report *r)
+static bool any_fits(const struct changes *out)
 {
-    for (size_t i = 0; i < r->n_changes; i++)
-        if (r->change[i].fits)
+    for (size_t i = 0; i < out->n; i++)
+        if (out->row[i].fits)
             return true;
     return false;
 }
 
 /* Segments that grow: costs nothing, and only a simulation tells. */
-static void other_segments(struct search *s, struct memplan_report *r,
-                           const struct setup *setup)
+static void other_segments(struct search *s, const struct setup *setup)
 {
+    const struct run *run = &s->report->run;
     struct setup changed = *setup;
-    if (r->run.fast || s->gave_up || r->run.allocator != ALLOC_DEFAULT
+    if (run->fast || s->gave_up || run->allocator != ALLOC_DEFAULT
         || !apply(&changed, "allocator", "expandable") || !evaluate(s, &changed)
         || !simulate(s))
         return;
     char text[CHANGE_TEXT_MAX] = "";
     describe(text, sizeof text, "allocator", "expandable");
-    keep(s, r, text);
+    keep(s, text);
 }
 
-static void find_changes(struct search *s, struct memplan_report *r,
-                         const struct setup *setup)
+static void find_changes(struct search *s, const struct setup *setup)
 {
     bool helps[N_OPTIONS];
-    other_segments(s, r, setup);
-    single(s, r, setup, helps);
-    more_gpus(s, r, setup);
-    if (!any_fits(r))
-        pile(s, r, setup, helps);
+    other_segments(s, setup);
+    single(s, setup, helps);
+    more_gpus(s, setup);
+    if (!any_fits(s->out))
+        pile(s, setup, helps);
 }
 
-void plan_changes(struct memplan_report *r, const struct spec *spec,
-                  const struct params_result *params, const struct setup *setup)
+bool report_changes(struct changes *out, const struct memplan_report *report)
 {
-    struct memplan_report *trial =
-        ARENA_NEW(&r->arena, struct memplan_report, 1);
-    if (trial == NULL)
-        return;
-    report_arenas(trial, &r->arena.alloc);
-    const struct simulated *sim = &r->memory.stage[r->memory.worst].sim;
-    struct search s = { .trial = trial, .spec = spec, .params = params };
-    s.gave_up = sim->steps != 0 && !sim->done;
+    out->n = 0;
+    if (report->question == NULL)
+        return true;
+    const struct setup *setup = &report->question->setup;
+    const struct simulated *sim =
+        &report->memory.stage[report->memory.worst].sim;
+    struct search s = { .report = report,
+                        .out = out,
+                        .trial = plan_report_new(&report->arena.alloc),
+                        .gave_up = sim->steps != 0 && !sim->done };
+    if (s.trial == NULL)
+        return false;
     if (evaluate(&s, setup)) {
         s.now = s.trial->memory.device_total;
-        find_changes(&s, r, setup);
+        find_changes(&s, setup);
     }
-    report_release(trial);
+    memplan_report_free(s.trial);
+    if (s.failed)
+        out->n = 0;
+    return !s.failed;
 }

@@ -112,7 +112,7 @@ memplan_status plan_memory(struct memplan_report *r, const struct spec *spec,
 {
     arena_rewind(&r->arena);
     r->kind = REPORT_NONE;
-    r->n_changes = 0;
+    r->question = NULL;
     r->deadline = (struct deadline_result){ 0 };
     r->has_model = true;
     r->params = *params;
@@ -406,6 +406,23 @@ static memplan_status predict_time(struct memplan_report *r, struct diag *d)
     return diag_nomem(d);
 }
 
+/* The report may outlive the setup, too. */
+static memplan_status keep_question(struct memplan_report *r,
+                                    const struct params_result *params,
+                                    const struct setup *setup, struct diag *d)
+{
+    if (r->memory.fits)
+        return MEMPLAN_OK;
+    struct change_question *q = ARENA_NEW(&r->arena, struct change_question, 1);
+    if (q == NULL) {
+        r->kind = REPORT_NONE;
+        return diag_nomem(d);
+    }
+    *q = (struct change_question){ *params, *setup };
+    r->question = q;
+    return MEMPLAN_OK;
+}
+
 memplan_status plan_estimate(struct memplan_report *r, const struct spec *spec,
                              const struct params_result *params,
                              const struct setup *setup, struct diag *d)
@@ -427,9 +444,7 @@ memplan_status plan_estimate(struct memplan_report *r, const struct spec *spec,
     say_beyond_peak(r);
     if (check_reached(r, d) != MEMPLAN_OK)
         return d->status;
-    if (!r->memory.fits)
-        plan_changes(r, spec, params, setup);
-    return MEMPLAN_OK;
+    return keep_question(r, params, setup, d);
 }
 
 struct memplan_report *plan_report_new(const memplan_allocator *allocator)

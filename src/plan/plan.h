@@ -26,7 +26,8 @@ memplan_status plan_memory(struct memplan_report *r, const struct spec *spec,
 memplan_status plan_allocator(struct memplan_report *r, bool all,
                               struct diag *d);
 
-/* The whole estimate, with what would make it fit. Returns d's status. */
+/* The whole estimate; what would make it fit is report_changes()'s. Returns d's
+ * status. */
 memplan_status plan_estimate(struct memplan_report *r, const struct spec *spec,
                              const struct params_result *params,
                              const struct setup *setup, struct diag *d);
@@ -52,12 +53,6 @@ memplan_status plan_compute_model(struct memplan_report *r,
 memplan_status plan_compute_answer(struct memplan_report *r,
                                    const memplan_model *model,
                                    const struct setup *setup, struct diag *d);
-
-/* Fills r->change: what would make it fit, each evaluated. Only called when
- * it does not. Keeps quiet when out of memory: suggestions are extra. */
-void plan_changes(struct memplan_report *r, const struct spec *spec,
-                  const struct params_result *params,
-                  const struct setup *setup);
 
 /* Which ranks share what. False when out of memory. */
 bool explain_groups(struct explanation *x, const struct run *run, bool experts);

@@ -70,6 +70,12 @@ struct deadline_result {
     bool too_large; /* the setup, on as many: the report's own figures */
 };
 
+/* What was asked, of which changes are looked for. */
+struct change_question {
+    struct params_result params;
+    struct setup setup;
+};
+
 /* A change that would make it fit, evaluated. */
 enum { CHANGE_TEXT_MAX = 160 };
 struct change {
@@ -80,6 +86,10 @@ struct change {
     bool lower_stage;   /* of ZeRO, than the report's */
 };
 enum { CHANGE_MAX = 10 };
+struct changes {
+    struct change row[CHANGE_MAX];
+    size_t n;
+};
 
 struct memplan_report {
     struct arena arena;        /* everything below points in here */
@@ -96,9 +106,13 @@ struct memplan_report {
     struct time_result time;
     struct compute_result compute;
     struct deadline_result deadline;
-    struct change change[CHANGE_MAX];
-    size_t n_changes;
+    const struct change_question *question; /* NULL: it fits */
 };
+
+/* What would make it fit; nothing of a report that fits. Each change is an
+ * estimate, some twenty in all: they are made when they are read, and the report
+ * stays as it is. False when out of memory; nothing then. */
+bool report_changes(struct changes *out, const struct memplan_report *report);
 
 /* Fills x with every number of the report, unfolded: the folds run again with
  * a recorder. False when out of memory. */

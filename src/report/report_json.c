@@ -11,11 +11,12 @@
 
 #include "base/banned.h"
 
-void report_write_json(struct out *o, const struct memplan_report *report)
+void report_write_json(struct out *o, const struct memplan_report *report,
+                       const struct changes *changes)
 {
     struct json_visitor v;
     json_visitor_init(&v, o);
-    report_visit(report, &v.base);
+    report_visit(report, changes, &v.base);
     json_end(&v.w);
 }
 
@@ -82,15 +83,25 @@ static void lookup_value(struct visitor *v, const char *key, struct value value)
     l->value = value;
 }
 
+/* They are not made for another number. */
+static bool asks_for_changes(const char *path)
+{
+    static const char key[] = "changes[";
+    return strncmp(path, key, sizeof key - 1) == 0;
+}
+
 /* A text found is no number, and must not outlive the visit. */
 static struct value find(const struct memplan_report *report, const char *path)
 {
     struct lookup l = {
         .base = { lookup_begin, lookup_end, lookup_value },
     };
+    struct changes changes = { .n = 0 };
     l.rest[0] = path;
+    if (report && path && asks_for_changes(path))
+        (void)report_changes(&changes, report);
     if (report && path)
-        report_visit(report, &l.base);
+        report_visit(report, &changes, &l.base);
     if (l.value.kind == VALUE_TEXT)
         l.value.kind = VALUE_NONE;
     return l.value;

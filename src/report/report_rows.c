@@ -595,12 +595,12 @@ static void visit_assumptions(const struct memplan_report *r, struct visitor *v)
     v->end(v, true);
 }
 
-static void visit_changes(const struct memplan_report *r, struct visitor *v)
+static void visit_changes(const struct changes *changes, struct visitor *v)
 {
     if (!v->begin(v, "changes", true))
         return;
-    for (size_t i = 0; i < r->n_changes; i++) {
-        const struct change *c = &r->change[i];
+    for (size_t i = 0; i < changes->n; i++) {
+        const struct change *c = &changes->row[i];
         if (!v->begin(v, NULL, false))
             continue;
         visit_text(v, "options", c->text);
@@ -614,7 +614,8 @@ static void visit_changes(const struct memplan_report *r, struct visitor *v)
     v->end(v, true);
 }
 
-static void visit_estimate(const struct memplan_report *r, struct visitor *v)
+static void visit_estimate(const struct memplan_report *r,
+                           const struct changes *changes, struct visitor *v)
 {
     visit_text(v, "schema", "memplan.estimate/1");
     visit_model(r, v);
@@ -622,7 +623,7 @@ static void visit_estimate(const struct memplan_report *r, struct visitor *v)
     visit_gpu(r, v);
     visit_memory(r, v);
     visit_compute(r, v);
-    visit_changes(r, v);
+    visit_changes(changes, v);
     visit_assumptions(r, v);
 }
 
@@ -650,13 +651,14 @@ static void visit_compute_only(const struct memplan_report *r,
     visit_assumptions(r, v);
 }
 
-void report_visit(const struct memplan_report *r, struct visitor *v)
+void report_visit(const struct memplan_report *r, const struct changes *changes,
+                  struct visitor *v)
 {
     if (!v->begin(v, NULL, false))
         return;
     switch (r->kind) {
     case REPORT_NONE: break;
-    case REPORT_ESTIMATE: visit_estimate(r, v); break;
+    case REPORT_ESTIMATE: visit_estimate(r, changes, v); break;
     case REPORT_COMPUTE: visit_compute_only(r, v); break;
     }
     v->end(v, false);

@@ -40,7 +40,8 @@ struct visitor {
     void (*value)(struct visitor *v, const char *key, struct value value);
 };
 
-void report_visit(const struct memplan_report *report, struct visitor *v);
+void report_visit(const struct memplan_report *report,
+                  const struct changes *changes, struct visitor *v);
 
 /* ---- rows ---- */
 

@@ -424,9 +424,9 @@ static void stage_section(struct out *o, const struct memory_result *m)
 
 static void fill_changes(struct table *t, const void *ctx)
 {
-    const struct memplan_report *r = ctx;
-    for (size_t i = 0; i < r->n_changes; i++) {
-        const struct change *c = &r->change[i];
+    const struct changes *changes = ctx;
+    for (size_t i = 0; i < changes->n; i++) {
+        const struct change *c = &changes->row[i];
         char text[64], buf[UNIT_TEXT_MAX];
         table_row(t, 0, PAINT_NONE);
         table_cell(t, c->text);
@@ -442,12 +442,13 @@ static void fill_changes(struct table *t, const void *ctx)
 
 /* A higher stage that needs more than a lower one: tests/property/test_shards.c
  * has the buffers. */
-static void stage_line(struct out *o, const struct memplan_report *r)
+static void stage_line(struct out *o, const struct memplan_report *r,
+                       const struct changes *changes)
 {
     char text[TEXT_BLOCK_MAX];
     bool lower = false;
-    for (size_t i = 0; i < r->n_changes; i++)
-        lower = lower || r->change[i].lower_stage;
+    for (size_t i = 0; i < changes->n; i++)
+        lower = lower || changes->row[i].lower_stage;
     if (!lower)
         return;
     str_format(text, sizeof(text),
@@ -461,7 +462,8 @@ static void stage_line(struct out *o, const struct memplan_report *r)
     out_paragraph(o, PAINT_NONE, text);
 }
 
-static void change_section(struct out *o, const struct memplan_report *r)
+static void change_section(struct out *o, const struct memplan_report *r,
+                           const struct changes *changes)
 {
     static const struct column columns[] = {
         { "added options", COLUMN_LEFT },
@@ -469,16 +471,16 @@ static void change_section(struct out *o, const struct memplan_report *r)
         { "", COLUMN_LEFT },
     };
     bool any = false;
-    for (size_t i = 0; i < r->n_changes; i++)
-        any = any || r->change[i].fits;
-    if (r->n_changes == 0)
+    for (size_t i = 0; i < changes->n; i++)
+        any = any || changes->row[i].fits;
+    if (changes->n == 0)
         return;
     out_heading(o, r->memory.fits ? "other ways"
                    : any          ? "what would make it fit"
                                   : "what would help");
     table_write(o, columns, sizeof(columns) / sizeof(columns[0]), fill_changes,
-                r);
-    stage_line(o, r);
+                changes);
+    stage_line(o, r, changes);
 }
 
 /* ---- the whole ---- */
@@ -501,7 +503,8 @@ static void text_hint(struct out *o)
                   "number comes from");
 }
 
-void report_write_text(struct out *o, const struct memplan_report *r)
+void report_write_text(struct out *o, const struct memplan_report *r,
+                       const struct changes *changes)
 {
     if (r->kind == REPORT_COMPUTE) {
         text_compute_report(o, r);
@@ -514,7 +517,7 @@ void report_write_text(struct out *o, const struct memplan_report *r)
     layout(o, &r->run, spec_is_convnet(&r->spec));
     verdict(o, r);
     if (!r->memory.fits)
-        change_section(o, r);
+        change_section(o, r, changes);
     memory_section(o, r);
     offload_section(o, r);
     stage_section(o, &r->memory);

@@ -8,9 +8,15 @@
 #include "plan/report_data.h"
 #include "report/out.h"
 
-void report_write_text(struct out *o, const struct memplan_report *report);
-void report_write_json(struct out *o, const struct memplan_report *report);
-void report_write_csv(struct out *o, const struct memplan_report *report);
+/* The answer in o's format, with what would make it fit. */
+void report_write_summary(struct out *o, const struct memplan_report *report,
+                          const struct changes *changes);
+void report_write_text(struct out *o, const struct memplan_report *report,
+                       const struct changes *changes);
+void report_write_json(struct out *o, const struct memplan_report *report,
+                       const struct changes *changes);
+void report_write_csv(struct out *o, const struct memplan_report *report,
+                      const struct changes *changes);
 
 /* Lives through the step again; E_UNSUPPORTED where no trace can be made. */
 memplan_status report_write_trace(struct out *o,

@@ -27,15 +27,30 @@ static memplan_status write_explanation(struct out *o,
     return status;
 }
 
-static void write_summary(struct out *o, const struct memplan_report *report)
+void report_write_summary(struct out *o, const struct memplan_report *report,
+                          const struct changes *changes)
 {
     switch (o->format) {
     case MEMPLAN_FORMAT_TABLE:
-    case MEMPLAN_FORMAT_MARKDOWN: report_write_text(o, report); break;
-    case MEMPLAN_FORMAT_JSON: report_write_json(o, report); break;
-    case MEMPLAN_FORMAT_CSV: report_write_csv(o, report); break;
+    case MEMPLAN_FORMAT_MARKDOWN: report_write_text(o, report, changes); break;
+    case MEMPLAN_FORMAT_JSON: report_write_json(o, report, changes); break;
+    case MEMPLAN_FORMAT_CSV: report_write_csv(o, report, changes); break;
     case MEMPLAN_FORMAT_SVG: out_no_picture(o); break;
     }
+}
+
+static memplan_status write_answer(struct out *o,
+                                   const struct memplan_report *report,
+                                   memplan_errors *errs)
+{
+    struct changes changes;
+    if (!report_changes(&changes, report)) {
+        struct diag d;
+        diag_init(&d, errs);
+        return diag_nomem(&d);
+    }
+    report_write_summary(o, report, &changes);
+    return out_close(o, errs);
 }
 
 memplan_status memplan_report_write(const struct memplan_report *report,
@@ -57,6 +72,5 @@ memplan_status memplan_report_write(const struct memplan_report *report,
     if (view == MEMPLAN_VIEW_TRACE || view == MEMPLAN_VIEW_TRACE_FIRST)
         return report_write_trace(&o, report, view == MEMPLAN_VIEW_TRACE_FIRST,
                                   errs);
-    write_summary(&o, report);
-    return out_close(&o, errs);
+    return write_answer(&o, report, errs);
 }

@@ -692,13 +692,18 @@ static void test_changes(void **state)
     memplan_report *r =
         estimate("llama-7b", SETUP("gpus", "8", "gpu", "a100-80gb"));
     assert_false(memplan_report_fits(r));
-    assert_true(r->n_changes > 0);
+    struct changes changes;
+    assert_true(report_changes(&changes, r));
+    assert_true(changes.n > 0);
     bool fits = false;
-    for (size_t i = 0; i < r->n_changes; i++) {
-        assert_true(r->change[i].device_total < r->memory.device_total);
-        fits = fits || r->change[i].fits;
+    for (size_t i = 0; i < changes.n; i++) {
+        const struct change *c = &changes.row[i];
+        assert_true(c->device_total < r->memory.device_total);
+        fits = fits || c->fits;
     }
     assert_true(fits);
+    assert_int_equal(bytes(r, "changes[1].peak_allocated"),
+                     changes.row[1].peak);
     memplan_report_free(r);
 }
 
@@ -744,6 +749,8 @@ static memplan_status everything(const memplan_allocator *a)
         st = memplan_setup_new(&setup, a, NULL);
     if (st == MEMPLAN_OK)
         st = memplan_setup_set(setup, "gpus", "4", NULL);
+    if (st == MEMPLAN_OK) /* does not fit: changes are looked for */
+        st = memplan_setup_set(setup, "gpu_memory", "2GiB", NULL);
     if (st == MEMPLAN_OK)
         st = memplan_estimate(&report, model, setup, a, NULL);
     if (st == MEMPLAN_OK)

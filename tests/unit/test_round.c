@@ -88,9 +88,11 @@ static void test_changes_come_true(void **state)
         if (memplan_report_fits(r))
             print_error("%s fits\n", tight[i].model);
         assert_false(memplan_report_fits(r));
-        for (size_t j = 0; j < r->n_changes; j++, n++) {
-            comes_true(&tight[i], &r->change[j]);
-            assert_true(r->change[j].device_total < r->memory.device_total);
+        struct changes changes;
+        assert_true(report_changes(&changes, r));
+        for (size_t j = 0; j < changes.n; j++, n++) {
+            comes_true(&tight[i], &changes.row[j]);
+            assert_true(changes.row[j].device_total < r->memory.device_total);
         }
         memplan_report_free(r);
     }
