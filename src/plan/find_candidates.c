@@ -160,6 +160,19 @@ static memplan_status list_divisors(struct candidates *c, uint64_t n,
     return MEMPLAN_OK;
 }
 
+/* As the setup splits GPUs, or would if all else were possible. 0: out of
+ * memory. */
+static uint64_t count_replicas(const struct candidates *c)
+{
+    struct diag unsaid;
+    struct run *run = ARENA_NEW(c->list_arena, struct run, 1);
+    if (run == NULL)
+        return 0;
+    diag_init(&unsaid, NULL);
+    setup_resolve(run, c->setup, &c->model->spec, 0, &unsaid);
+    return max_u64(run->dp, 1);
+}
+
 static memplan_status init_micro_batch(struct candidates *c, char *held,
                                        struct diag *d)
 {
@@ -173,10 +186,9 @@ static memplan_status init_micro_batch(struct candidates *c, char *held,
                    "grad_accum x dp");
         return MEMPLAN_OK;
     }
-    const uint64_t group = setup_or(s, KEY_TP, 1) * setup_or(s, KEY_PP, 1)
-                           * setup_or(s, KEY_CP, 1);
-    const uint64_t dp =
-        setup_or(s, KEY_DP, max_u64(setup_or(s, KEY_GPUS, group) / group, 1));
+    const uint64_t dp = count_replicas(c);
+    if (dp == 0)
+        return diag_nomem(d);
     const uint64_t batch = s->v[KEY_GLOBAL_BATCH].n;
     str_format(held, FIND_TEXT,
                "global_batch %" PRIu64 " is held: each of dp %" PRIu64
@@ -338,6 +350,7 @@ bool candidates_make(struct candidates *c, uint64_t index)
         c->list != NULL ? c->list[index] : (c->skipped + index + 1) * c->unit;
     arena_rewind(&c->arena);
     c->changed = *c->setup;
+    c->changed.fill_pipeline = true;
     c->spec = c->model->spec;
     switch (c->what) {
     case FIND_MICRO_BATCH: set_key(c, KEY_MICRO_BATCH, value); break;

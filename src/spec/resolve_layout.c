@@ -428,16 +428,35 @@ static void batch_from_global(struct run *r, struct diag *d)
     r->grad_accum = resolve_count(r, KEY_GRAD_ACCUM, r->global_batch / unit);
 }
 
+/* With two for each stage every schedule but GPipe, which holds all, has as
+ * many in flight as with any more. */
+static uint64_t usual_micros(const struct run *r)
+{
+    const bool fills = r->setup.fill_pipeline && !run_spreads(r);
+    if (r->pp > 1 && (fills || run_copies(r) > 1 || run_folds(r)))
+        return 2 * r->pp;
+    return r->vpp > 1 ? r->pp : 1;
+}
+
+static void say_micros(struct run *r)
+{
+    const char *all = !r->setup.fill_pipeline || run_spreads(r) ? ""
+                      : r->schedule == SCHED_GPIPE ? ", all in flight at once"
+                                                   : ", enough to fill them";
+    resolve_assume(r, KEY_GRAD_ACCUM,
+                   "%" PRIu64 " micro-batch%s a step through %" PRIu64
+                   " pipeline stages%s (--grad-accum, --global-batch)",
+                   r->grad_accum, r->grad_accum > 1 ? "es" : "", r->pp, all);
+}
+
 static void split_batch(struct run *r, struct diag *d)
 {
     bool global = r->given[KEY_GLOBAL_BATCH];
     if (global) {
         batch_from_global(r, d);
     } else {
-        const bool two = run_copies(r) > 1 || run_folds(r);
-        uint64_t least = r->vpp > 1 ? r->pp : two ? 2 * r->pp : 1;
         r->micro_batch = resolve_count(r, KEY_MICRO_BATCH, 1);
-        r->grad_accum = resolve_count(r, KEY_GRAD_ACCUM, least);
+        r->grad_accum = resolve_count(r, KEY_GRAD_ACCUM, usual_micros(r));
         r->global_batch = resolve_count(r, KEY_GLOBAL_BATCH,
                                         r->micro_batch * r->grad_accum * r->dp);
     }
@@ -446,10 +465,7 @@ static void split_batch(struct run *r, struct diag *d)
                        "micro-batch %" PRIu64 " (--micro-batch)",
                        r->micro_batch);
     if (r->pp > 1 && !global)
-        resolve_assume(r, KEY_GRAD_ACCUM,
-                       "%" PRIu64 " micro-batch%s a step through %" PRIu64
-                       " pipeline stages (--grad-accum, --global-batch)",
-                       r->grad_accum, r->grad_accum > 1 ? "es" : "", r->pp);
+        say_micros(r);
     /* Megatron's interleaved schedule walks micro-batches in groups of pp and
      * refuses a rest (pipeline_parallel/schedules.py). */
     if (r->schedule != SCHED_INTERLEAVED || r->vpp == 1

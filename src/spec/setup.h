@@ -414,8 +414,9 @@ struct setup {
     bool pending_keeps;  /* who names that file has the last word on batches */
     const char *pending_held; /* ... by this flag on who holds what (static) */
     bool megatron_script;     /* its defaults are meant, even or not */
-    bool
-        line_mixed; /* `accelerate launch` has a --mixed_precision of its own */
+    bool line_mixed;    /* `accelerate launch` has its own --mixed_precision */
+    bool fill_pipeline; /* by default micro-batches are as many as it ever has
+                           in flight */
     /* What TrainingArguments say, which a DeepSpeed file has to agree with. */
     struct setup_trainer {
         char file[SETUP_FILE_TEXT]; /* "": none was read */
