@@ -293,10 +293,10 @@ static void told_dealt(const struct stage *s, struct bucket_fill *told,
 
 /* ... as the ledger has it; a partition in fp32 has gradients beside it where
  * they stay, and is of one size. */
-static void take_made(const struct stage *s, const struct bucket_fill *f,
+static void take_made(const struct stage *s, uint64_t nth,
                       struct bucket_fill *x)
 {
-    const struct zero_made *m = &s->ledger->made[f->reduced];
+    const struct zero_made *m = &s->ledger->made[nth];
     x->again = m->again;
     x->again_kept = m->again_kept;
     x->kept = m->kept;
@@ -306,24 +306,20 @@ static void take_made(const struct stage *s, const struct bucket_fill *f,
         x->kept += m->partition;
 }
 
-static struct bucket_fill emptied(const struct stage *s,
-                                  const struct bucket_fill *f, bool low)
+static void emptied(const struct stage *s, struct bucket_fill *f, bool low)
 {
-    const struct bucket_content none = { 0 };
-    const struct bucket_content *c = low ? &f->low : &f->in;
-    struct bucket_fill x = { .in = low ? f->in : none,
-                             .low = low ? none : f->low,
-                             .partition = made_by(s, c, f->partition),
-                             .kept = f->kept,
-                             .beside = f->beside,
-                             .gone = f->gone + c->elems,
-                             .reduced = f->reduced + 1,
-                             .begun = true };
+    const struct bucket_content c = low ? f->low : f->in;
+    const uint64_t nth = f->reduced;
+    *(low ? &f->low : &f->in) = (struct bucket_content){ 0 };
+    f->partition = made_by(s, &c, f->partition);
+    f->gone += c.elems;
+    f->reduced++;
+    f->copied = f->packed = f->added = f->cast = f->normed = 0;
+    f->begun = true;
     if (s->ledger != NULL)
-        take_made(s, f, &x);
+        take_made(s, nth, f);
     else if (s->run->zero == 1)
-        reduced_beside(s, &x, c);
-    return x;
+        reduced_beside(s, f, &c);
 }
 
 /* Ranks matter where each has its own part of the gradients. */
@@ -354,24 +350,17 @@ static uint64_t largest_slice(const struct stage *s, uint64_t first,
     return max_u64(begins, min_u64(rest, s->share));
 }
 
-static void add_elems(const struct stage *s, struct bucket_content *c,
-                      uint64_t first, uint64_t elems)
+void bucket_take_ranks(const struct stage *s, struct bucket_content *c,
+                       uint64_t first, uint64_t elems)
 {
     take_ranks(s, c, first, first + elems);
-    c->first = first;
-    c->elems += elems;
-    c->tensors++;
-    take_largest(c, elems, s->run->zero);
-    if (s->run->zero != 3)
-        c->slice = max_u64(c->slice, largest_slice(s, first, elems));
-    if (elems > s->run->reduce_bucket && !s->loose)
-        c->large = elems;
+    c->slice = max_u64(c->slice, largest_slice(s, first, elems));
 }
 
 void bucket_add(const struct stage *s, struct bucket_content *c, uint64_t at,
                 uint64_t elems)
 {
-    add_elems(s, c, s->ledger != NULL ? ledger_flat(s, at) : at, elems);
+    bucket_take_elems(s, c, s->ledger != NULL ? ledger_flat(s, at) : at, elems);
 }
 
 /* A block's gradients, all of which the bucket has room for. */
@@ -390,25 +379,6 @@ static void take_block(const struct stage *s, struct bucket_fill *f,
     if (s->run->zero != 3)
         c->slice = max_u64(c->slice, min_u64(a->largest, s->share));
     f->begun = true;
-}
-
-bool bucket_overflows(const struct stage *s, const struct bucket_fill *f,
-                      const struct arrival *a)
-{
-    const struct bucket_content *c = a->low ? &f->low : &f->in;
-    return a->elems != 0 && c->tensors > 0
-           && c->elems + a->elems > s->run->reduce_bucket;
-}
-
-void bucket_take(const struct stage *s, uint32_t position,
-                 const struct arrival *a, struct bucket_fill *f)
-{
-    if (a->elems == 0)
-        return;
-    const uint64_t at = s->before[position].elems + a->offset;
-    f->begun = true;
-    add_elems(s, a->low ? &f->low : &f->in,
-              s->ledger != NULL ? ledger_flat(s, at) : at, a->elems);
 }
 
 uint64_t zero_normed(const struct run *run, uint64_t share, uint64_t elems)
@@ -435,21 +405,22 @@ static void note_normed(const struct stage *s, struct bucket_turn *t,
 /* Reduced, and told: out of a large one it is copied, too. */
 static void reduce(const struct stage *s, struct bucket_turn *t, bool low)
 {
-    const struct bucket_fill f = t->after;
-    const struct bucket_content *c = low ? &f.low : &f.in;
+    const struct bucket_content c = low ? t->after.low : t->after.in;
+    const uint64_t nth = t->after.reduced;
     note_reduced(s, &t->reduced, low);
     if (s->loose && s->run->zero == 2)
         t->reduced.kept = t->reduced.again_kept = 0; /* cleared before */
-    t->told = t->after = emptied(s, &f, low);
+    emptied(s, &t->after, low);
+    t->told = t->after;
     if (low)
-        t->told.low.large = f.low.large;
+        t->told.low.large = c.large;
     else
-        t->told.in.large = f.in.large;
+        t->told.in.large = c.large;
     if (s->ledger != NULL)
-        told_dealt(s, &t->told, f.reduced);
-    else if (s->run->zero == 1 && c->large != 0)
-        told_beside(s, &t->told, c);
-    note_normed(s, t, c);
+        told_dealt(s, &t->told, nth);
+    else if (s->run->zero == 1 && c.large != 0)
+        told_beside(s, &t->told, &c);
+    note_normed(s, t, &c);
 }
 
 void bucket_arrival(const struct stage *s, uint32_t position,
@@ -521,7 +492,7 @@ static void take_arrival(struct stage *s, uint32_t position,
     if (bucket_overflows(s, f, a)) {
         if (s->ledger != NULL)
             ledger_reduce(s, a->low, f->reduced);
-        *f = emptied(s, f, a->low);
+        emptied(s, f, a->low);
     }
     if (s->ledger != NULL && a->elems != 0)
         ledger_take(s, a->low, s->before[position].elems + a->offset);
@@ -543,13 +514,13 @@ void bucket_init(struct stage *s)
     s->fill[s->n] = (struct bucket_fill){ .begun = false };
     for (uint32_t i = s->n; i-- > 0;) {
         const struct block_walk *w = &s->walk[stage_block(s, i)];
-        struct bucket_fill f = s->fill[i + 1];
-        const bool room = has_room(s, &f, &w->arrived);
+        struct bucket_fill *f = &s->fill[i];
+        *f = s->fill[i + 1];
+        const bool room = has_room(s, f, &w->arrived);
         if (room)
-            take_block(s, &f, s->before[i].elems, &w->arrived);
+            take_block(s, f, s->before[i].elems, &w->arrived);
         for (uint32_t k = 0; k < w->arrivals && !room; k++)
-            take_arrival(s, i, &w->arrival[k], &f);
-        s->fill[i] = f;
+            take_arrival(s, i, &w->arrival[k], f);
     }
     if (s->ledger != NULL)
         reduce_rest(s);

@@ -30,8 +30,56 @@ bool engine_shards_come(const struct run *run);
 bool engine_optimizer_offloaded(const struct run *run);
 bool engine_keeps_fp32_buffer(const struct run *run);
 bool engine_makes_zero3_grads(const struct run *run);
-/* engine_bucket.c: a tensor comes into a bucket, by the elements before it; what
- * is made of a bucket to send it, in bytes; whether that is of another type. */
+/* ---- engine_bucket.c ---- */
+
+/* Whether what is in the bucket is reduced before a gradient has room. */
+static inline bool bucket_overflows(const struct stage *s,
+                                    const struct bucket_fill *f,
+                                    const struct arrival *a)
+{
+    const struct bucket_content *c = a->low ? &f->low : &f->in;
+    return a->elems != 0 && c->tensors > 0
+           && c->elems + a->elems > s->run->reduce_bucket;
+}
+
+/* Ranks whose partitions a gradient that comes into a bucket touches, and what
+ * of it lies in one. */
+void bucket_take_ranks(const struct stage *s, struct bucket_content *c,
+                       uint64_t first, uint64_t elems);
+
+/* A gradient comes into a bucket; `first`: elements before it in the ranks'
+ * partitions, which matter where each rank has its own part of the
+ * gradients. */
+static inline void bucket_take_elems(const struct stage *s,
+                                     struct bucket_content *c, uint64_t first,
+                                     uint64_t elems)
+{
+    if (s->run->zero == 3)
+        c->second = max_u64(c->second, min_u64(c->largest, elems));
+    else
+        bucket_take_ranks(s, c, first, elems);
+    c->largest = max_u64(c->largest, elems);
+    c->first = first;
+    c->elems += elems;
+    c->tensors++;
+    if (elems > s->run->reduce_bucket && !s->loose)
+        c->large = elems;
+}
+
+/* The same of a gradient of the block at a position. */
+static inline void bucket_take(const struct stage *s, uint32_t position,
+                               const struct arrival *a, struct bucket_fill *f)
+{
+    const uint64_t at = s->before[position].elems + a->offset;
+    if (a->elems == 0)
+        return;
+    f->begun = true;
+    bucket_take_elems(s, a->low ? &f->low : &f->in,
+                      s->ledger != NULL ? ledger_flat(s, at) : at, a->elems);
+}
+
+/* A tensor comes into a bucket, by the elements before it in the model; what is
+ * made of a bucket to send it, in bytes; whether that is of another type. */
 struct sent {
     uint64_t copied, cast;
 };

@@ -345,62 +345,6 @@ static void put_wgrad(struct put *p, const struct stage *s, uint64_t bytes)
         PUT(p, TERM_GRADS, "gradients of this block so far", F("bytes", bytes));
 }
 
-/* A block's backward, or the moment when a gradient comes: what is fullest with
- * what ZeRO has of gradients then. */
-struct stretch {
-    const struct extremum *e;
-    struct bucket_fill fill;
-    uint64_t total;
-};
-
-/* `beside`: bytes of the bucket. */
-static void consider(struct stretch *best, const struct extremum *e,
-                     const struct bucket_fill *f, uint64_t beside)
-{
-    const uint64_t total = extremum_total(e) + beside;
-    if (best->e == NULL || total > best->total)
-        *best = (struct stretch){ e, *f, total };
-}
-
-static struct stretch fullest_stretch(const struct stage *s, uint32_t position,
-                                      bool later)
-{
-    const struct block_walk *w = &s->walk[stage_block(s, position)];
-    const bool unpacks = stage_unpacks(s, position);
-    const struct arrival *arrival = unpacks ? w->unpacked_arrival : w->arrival;
-    struct bucket_fill f = s->fill[position + 1];
-    uint64_t beside = bucket_bytes(s, &f, later);
-    struct stretch best = { .e = NULL };
-    if (bucket_calm(s, position)) {
-        consider(&best, unpacks ? &w->unpacked_calm : &w->calm, &f, beside);
-        return best;
-    }
-    for (uint32_t k = 0; k < w->arrivals; k++) {
-        const struct arrival *a = &arrival[k];
-        consider(&best, &a->until, &f, beside);
-        if (bucket_overflows(s, &f, a)) {
-            struct bucket_turn t = { .after = f };
-            bucket_arrival(s, position, a, &t);
-            consider(&best, &a->at, &t.reduced,
-                     bucket_bytes(s, &t.reduced, later));
-            consider(&best, &a->at, &t.told, bucket_bytes(s, &t.told, later));
-            f = t.after;
-            beside = bucket_bytes(s, &f, later);
-        } else {
-            if (!f.begun && a->elems != 0) {
-                f.begun = true;
-                beside = bucket_bytes(s, &f, later);
-            }
-            consider(&best, &a->at, &f, beside);
-            bucket_take(s, position, a, &f);
-            if (f.in.large + f.low.large != 0 || bucket_moves(s))
-                beside = bucket_bytes(s, &f, later);
-        }
-    }
-    consider(&best, &arrival[w->arrivals].until, &f, beside);
-    return best;
-}
-
 /* The engine's part, of a block's backward that is told in stretches. */
 static void put_engine(struct put *p, const struct stage *s, uint32_t position,
                        bool later, const struct bucket_fill *fill)
@@ -408,46 +352,6 @@ static void put_engine(struct put *p, const struct stage *s, uint32_t position,
     p->fill = fill;
     engine_backward(p, s, position, later);
     p->fill = NULL;
-}
-
-/* Of what the block, or its group under a checkpoint, keeps, that is still
- * there; a checkpoint's input is not of it. */
-static uint64_t block_keeps(const struct stage *s, uint32_t position,
-                            const struct extremum *e)
-{
-    const struct block_walk *w = &s->walk[stage_block(s, position)];
-    if (!stage_recomputed(s, position))
-        return e->kept;
-    const uint32_t first = stage_group_first(s, position);
-    const uint64_t input =
-        position == first && w->keeps_input ? min_u64(e->kept, w->input) : 0;
-    return e->kept - input + s->before[position].regrown
-           - s->before[first].regrown;
-}
-
-uint64_t moment_of_bucket_most(const struct stage *s, uint32_t position)
-{
-    const struct block_walk *w = &s->walk[stage_block(s, position)];
-    const struct extremum *e =
-        stage_unpacks(s, position) ? &w->unpacked_calm : &w->calm;
-    uint64_t regrown = 0;
-    if (stage_recomputed(s, position))
-        regrown = s->before[position].regrown
-                  - s->before[stage_group_first(s, position)].regrown;
-    uint64_t largest = 0;
-    for (uint32_t b = 0; b < s->p->n_blocks; b++)
-        largest = max_u64(largest, s->walk[b].arrived.largest);
-    return extremum_total(e) + regrown + bucket_most(s, largest);
-}
-
-uint64_t moment_of_bucket(const struct stage *s, enum phase phase,
-                          uint32_t position, bool later)
-{
-    if (phase == PHASE_RECOMPUTE)
-        return bucket_bytes(s, &s->fill[stage_group_last(s, position) + 1],
-                            later);
-    const struct stretch x = fullest_stretch(s, position, later);
-    return x.total - x.e->kept + block_keeps(s, position, x.e);
 }
 
 static void put_backward(struct put *p, const struct stage *s,
@@ -462,21 +366,24 @@ static void put_backward(struct put *p, const struct stage *s,
                                    : &w->backward[mode];
     const bool re = stage_recomputed(s, position);
     const uint64_t tied = tied_moment(s, position, mode);
-    struct stretch stretch = { .total = extremum_total(e) };
+    struct stretch stretch;
     struct bucket_fill unsummed;
-    uint64_t beside = 0;
+    uint64_t total = extremum_total(e), beside = 0;
     const bool fills = bucket_fills(s, later);
     if (fills) {
-        stretch = fullest_stretch(s, position, later);
+        stretch_fullest(&stretch, s, position, later);
         e = stretch.e;
+        total = stretch.total;
     }
+    if (fills && p->bucket != NULL)
+        *p->bucket = stretch_total(&stretch, s, position);
     if (fills && tied != 0) {
         unsummed = bucket_before_sum(s, position);
         beside = bucket_bytes(s, &unsummed, later);
     }
     const struct bucket_fill *fill = fills ? &stretch.fill : NULL;
     p->m->op = op_name(s, e);
-    if (tied != 0 && tied + beside > stretch.total) {
+    if (tied != 0 && tied + beside > total) {
         fill = fills ? &unsummed : NULL;
         p->m->op = "sum of tied gradients";
         put_kept(p, s, position);
@@ -502,7 +409,7 @@ static void put_backward(struct put *p, const struct stage *s,
         put_kept(p, s, position);
     }
     PUT(p, kept_term(s, position), "kept by this block, not yet used",
-        F("bytes", block_keeps(s, position, e)));
+        F("bytes", stretch_keeps(s, position, e)));
     PUT(p, TERM_BACKWARD_TMP, "gradients of activations in this block",
         F("bytes", e->tmp));
     put_wgrad(p, s, e->wgrad);
@@ -645,6 +552,9 @@ static void put_fullest_end(struct put *p, const struct stage *s)
 
 static void put_recomputed(struct put *p, const struct stage *s)
 {
+    if (p->bucket != NULL)
+        *p->bucket =
+            moment_of_bucket(s, PHASE_RECOMPUTE, p->m->position, p->m->later);
     put_recompute(p, s, p->m->position, p->m->later);
 }
 
@@ -692,13 +602,23 @@ static void put_moment(struct put *p, const struct stage *s)
     }
 }
 
+/* With what every moment has, as far as that is known. */
+static void begin(struct moment *m, const struct stage *s, enum phase phase,
+                  uint32_t position, bool later)
+{
+    if (s->has_rest)
+        *m = s->rest;
+    else
+        *m = (struct moment){ .op = "" };
+    m->phase = phase;
+    m->position = position;
+    m->later = later;
+}
+
 bool moment_in_slot(struct moment *m, const struct stage *s,
                     const struct instant *when)
 {
-    *m = s->rest;
-    m->phase = when->phase;
-    m->position = when->position;
-    m->later = when->later;
+    begin(m, s, when->phase, when->position, when->later);
     struct put p = { .m = m, .only = COMP_COUNT, .slot = when->slot };
     if (when->phase == PHASE_RECOMPUTE)
         put_recomputed(&p, s);
@@ -713,14 +633,21 @@ bool moment_with(struct moment *m, const struct stage *s, enum phase phase,
                  uint32_t position, bool later, struct explanation *why,
                  enum component only)
 {
-    if (why == NULL && s->has_rest)
-        *m = s->rest;
+    if (why == NULL)
+        begin(m, s, phase, position, later);
     else
-        *m = (struct moment){ .op = "" };
-    m->phase = phase;
-    m->position = position;
-    m->later = later;
+        *m = (struct moment){ phase, position, later, .op = "" };
     struct put p = { .m = m, .why = why, .only = only };
+    put_moment(&p, s);
+    return !p.over;
+}
+
+bool moment_and_bucket(struct moment *m, uint64_t *bucket,
+                       const struct stage *s, enum phase phase,
+                       uint32_t position, bool later)
+{
+    begin(m, s, phase, position, later);
+    struct put p = { .m = m, .only = COMP_COUNT, .bucket = bucket };
     put_moment(&p, s);
     return !p.over;
 }

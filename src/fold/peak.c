@@ -220,16 +220,15 @@ static bool look_between(struct peak *best, const struct stage *s,
 {
     const uint32_t n = b->last - b->first;
     struct moment first, last;
-    bool ok = moment_at(&first, s, b->phase, b->first, b->later)
-              && moment_at(&last, s, b->phase, b->last, b->later);
+    uint64_t from, to;
+    bool ok = moment_and_bucket(&first, &from, s, b->phase, b->first, b->later)
+              && moment_and_bucket(&last, &to, s, b->phase, b->last, b->later);
     if (!ok)
         return false;
     keep_fuller(best, s, &first);
     keep_fuller(best, s, &last);
-    const uint64_t from =
-        first.total - moment_of_bucket(s, b->phase, b->first, b->later);
-    const uint64_t to =
-        last.total - moment_of_bucket(s, b->phase, b->last, b->later);
+    from = first.total - from;
+    to = last.total - to;
     const uint64_t most = moment_of_bucket_most(s, b->first);
     for (uint32_t i = b->first + 1; ok && i < b->last; i++) {
         const uint64_t beside = evenly(from, to, i - b->first, n);

@@ -66,18 +66,18 @@ struct put {
     enum slot_kind slot;     /* what the moment is part of */
     /* DeepSpeed's bucket; NULL: as the block's backward finds it */
     const struct bucket_fill *fill;
-    bool inside;     /* the head's block, before the model's forward returns */
-    bool copies_out; /* before the block runs: engine_copies_out */
+    uint64_t *bucket; /* takes moment_of_bucket(); NULL: nobody asks */
+    bool inside;      /* the head's block, before the model's forward returns */
+    bool copies_out;  /* before the block runs: engine_copies_out */
     bool makes_moments; /* in the optimizer's first step */
     bool over;          /* a product did not fit into 64 bits */
     put_fn *each;       /* NULL: nobody follows */
     void *ctx;
 };
 
-/* Adds e->bytes, the quotient of n factors, to a term; a product that did not
- * fit into 64 bits is `over`. */
-void put_count(struct put *p, const struct put_event *e, const struct factor *f,
-               size_t n, bool over);
+/* Whoever follows is told of a term: its bytes are the quotient of n factors. */
+void put_tell(struct put *p, const struct put_event *e, const struct factor *f,
+              size_t n);
 
 /* ceil(product / divisors) */
 static inline struct count put_quotient(const struct factor *f, size_t n)
@@ -92,14 +92,20 @@ static inline struct count put_quotient(const struct factor *f, size_t n)
     return divisor == 1 ? c : count_div_up(c, divisor);
 }
 
-/* Adds it in bytes to a term; `what` says what it is, in `explain`. Nothing
- * happens for 0, as most are. */
+/* Adds it in bytes to a term; `what` says what it is, in `explain`; a sum that
+ * does not fit into 64 bits is `over`. Nothing happens for 0, as most are. */
 static inline void put_term(struct put *p, enum term term, const char *what,
                             const struct factor *f, size_t n)
 {
     const struct count c = put_quotient(f, n);
-    if (c.v != 0 || c.over)
-        put_count(p, &(struct put_event){ term, what, c.v, 1 }, f, n, c.over);
+    if (c.v == 0 && !c.over)
+        return;
+    const struct count sum = count_add(count_of(p->m->total), c);
+    p->m->total = sum.v;
+    p->m->bytes[term] += c.v; /* no more than the total */
+    p->over = p->over || sum.over;
+    if (p->each != NULL || p->why != NULL)
+        put_tell(p, &(struct put_event){ term, what, c.v, 1 }, f, n);
 }
 
 #define PUT(p, term, what, ...)                                                \

@@ -50,13 +50,30 @@ uint64_t stage_others(const struct stage *s, bool later)
     return s->in_flight > gone ? s->in_flight - gone : 0;
 }
 
-bool stage_recomputed(const struct stage *s, uint32_t position)
+/* Of a stage that need not have its positions yet. */
+static uint32_t block_at(const struct stage *s, uint32_t position)
+{
+    if (s->embed && position == 0)
+        return s->p->embed;
+    if (s->head && position == s->n - 1)
+        return s->p->head;
+    return s->p->layer_block[stage_model_layer(s, position)];
+}
+
+static bool recomputes(const struct stage *s, uint32_t position, uint32_t block)
 {
     return stage_is_layer(s, position)
            && stage_layer(s, position) < s->recomputed
            && (stage_layer(s, position) + 1) % s->every == 0
-           && s->p->block[stage_block(s, position)].kind != BLOCK_JOINT
-           && !s->walk[stage_block(s, position)].idle;
+           && s->p->block[block].kind != BLOCK_JOINT && !s->walk[block].idle;
+}
+
+static void stage_positions(struct stage *s)
+{
+    for (uint32_t i = 0; i < s->n; i++) {
+        const uint32_t block = block_at(s, i);
+        s->at[i] = (struct stage_block){ block, recomputes(s, i, block) };
+    }
 }
 
 bool stage_turns(const struct stage *s, uint32_t position)
@@ -434,6 +451,7 @@ static void stage_place(struct stage *s, const struct memory_fold *f,
                          .head = index == head_stage(p, run),
                          .walk = f->walk,
                          .states = f->states,
+                         .at = f->at,
                          .before = f->before,
                          .rank = f->rank,
                          .fill = f->fill,
@@ -468,6 +486,7 @@ void stage_init(struct stage *s, struct memory_fold *f, uint64_t index,
         s->recomputed = s->every > 1
                             ? s->layers
                             : min_u64(run->recompute_layers, s->layers);
+    stage_positions(s);
     s->tied_here = s->embed && s->head ? tied_bytes(p) : 0;
     s->tied_cast = stage_ties_cast(p);
     if (f->states[p->head].ties)
@@ -526,7 +545,7 @@ bool stage_repeats(const struct stage *s, const struct memory_fold *f)
     bool same = !next.head && next.layers == s->layers
                 && next.low_layers == s->low_layers;
     for (uint32_t i = 0; same && i < s->n; i++)
-        same = stage_block(s, i) == stage_block(&next, i);
+        same = stage_block(s, i) == block_at(&next, i);
     return same;
 }
 
@@ -683,6 +702,7 @@ bool memory_fold_init(struct memory_fold *f, const struct program *p,
     for (uint64_t r = 0; r < run->pp; r++)
         most = max_u64(most, run->stage_layers[r]);
     most *= schedule_is_dual(run) ? 2 : 1;
+    f->at = ARENA_NEW(a, struct stage_block, (size_t)most + 3);
     f->before = ARENA_NEW(a, struct prefix, (size_t)most + 3);
     if (run->pp > 2)
         f->seen = ARENA_NEW(a, struct glances, 1);
@@ -690,7 +710,8 @@ bool memory_fold_init(struct memory_fold *f, const struct program *p,
         f->away = ARENA_NEW(a, struct away_sums, (size_t)most + 3);
     f->walk = ARENA_NEW(a, struct block_walk, p->n_blocks);
     f->states = ARENA_NEW(a, struct block_states, p->n_blocks);
-    if (f->before == NULL || f->walk == NULL || f->states == NULL || a->failed
+    if (f->at == NULL || f->before == NULL || f->walk == NULL
+        || f->states == NULL || a->failed
         || !walk_scratch_init(&f->scratch, p, a)
         || (schedule_walked(run) && !chunks_room(f))
         || (run_loops(run) && !chunks_place(f)))

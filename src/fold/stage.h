@@ -41,6 +41,12 @@ enum {
 }; /* two stacks, of each two; what the
                                             first hands on, and its mergers */
 
+/* What a position is, looked up once: every moment asks. */
+struct stage_block {
+    uint32_t block;  /* index into program.block */
+    bool recomputed; /* under a checkpoint */
+};
+
 struct stage {
     const struct program *p;
     const struct run *run;
@@ -73,6 +79,7 @@ struct stage {
                              that does not occur. NULL for 1F1B and GPipe */
     const struct block_walk *walk;     /* by block index */
     const struct block_states *states; /* by block index */
+    struct stage_block *at;            /* [n] */
     struct prefix *before;             /* [n + 1] */
     struct block_states sum;           /* over the stage */
     uint64_t wgrad;               /* gradients alive after a whole backward */
@@ -242,6 +249,7 @@ struct memory_fold {
     struct walk_scratch scratch;
     struct block_walk *walk;     /* [p->n_blocks] */
     struct block_states *states; /* [p->n_blocks] */
+    struct stage_block *at;
     struct prefix *before;
     struct bucket_fill *fill;
     struct zero_part *rank;
@@ -310,11 +318,7 @@ static inline bool stage_is_layer(const struct stage *s, uint32_t position)
 /* Index into program.block of a position. */
 static inline uint32_t stage_block(const struct stage *s, uint32_t position)
 {
-    if (s->embed && position == 0)
-        return s->p->embed;
-    if (s->head && position == s->n - 1)
-        return s->p->head;
-    return s->p->layer_block[stage_model_layer(s, position)];
+    return s->at[position].block;
 }
 
 /* Micro-batches in flight beside the one at work, not interleaved: while
@@ -350,7 +354,10 @@ uint64_t stage_shared_back(const struct stage *s, uint32_t position);
 uint64_t stage_far_gradients(const struct stage *s, uint32_t position);
 /* Under a checkpoint; one that nothing in has a gradient keeps nothing
  * (torch/utils/checkpoint.py: neither form has a graph then). */
-bool stage_recomputed(const struct stage *s, uint32_t position);
+static inline bool stage_recomputed(const struct stage *s, uint32_t position)
+{
+    return s->at[position].recomputed;
+}
 /* Whether backward comes to a position of a model with frozen parts, or what it
  * holds is let go there. */
 bool stage_turns(const struct stage *s, uint32_t position);
@@ -437,8 +444,32 @@ bool moment_next_slot(const struct stage *s, struct instant *when);
 /* What other micro-batches have of it: TERM_IN_FLIGHT. */
 uint64_t moment_of_others(const struct stage *s, const struct instant *when);
 
-/* Of that moment, in a block's backward or second forward, what depends on how
- * gradients fill DeepSpeed's bucket; there is one. */
+/* moment_at() with, in a block's backward or second forward, what of it depends
+ * on how gradients fill DeepSpeed's bucket; there is one. */
+bool moment_and_bucket(struct moment *m, uint64_t *bucket,
+                       const struct stage *s, enum phase phase,
+                       uint32_t position, bool later);
+
+/* ---- engine_stretch.c: a backward that fills a bucket ---- */
+
+/* A block's backward, or the moment when a gradient comes: what is fullest with
+ * what ZeRO has of gradients then. */
+struct stretch {
+    const struct extremum *e;
+    struct bucket_fill fill;
+    uint64_t total; /* bytes of both */
+};
+void stretch_fullest(struct stretch *best, const struct stage *s,
+                     uint32_t position, bool later);
+/* Of what the block, or its group under a checkpoint, keeps, that is still
+ * there; a checkpoint's input is not of it. */
+uint64_t stretch_keeps(const struct stage *s, uint32_t position,
+                       const struct extremum *e);
+/* The stretch's bytes, with those. */
+uint64_t stretch_total(const struct stretch *x, const struct stage *s,
+                       uint32_t position);
+/* Of a moment what depends on how gradients fill the bucket: that alone of
+ * moment_and_bucket(). */
 uint64_t moment_of_bucket(const struct stage *s, enum phase phase,
                           uint32_t position, bool later);
 /* No less than that in any backward of the block at a position. */
@@ -609,12 +640,6 @@ void bucket_init(struct stage *s);
 bool zero_fills_in(const struct run *run, bool later);
 bool bucket_fills(const struct stage *s, bool later);
 bool bucket_moves(const struct stage *s);
-/* Whether what is in the bucket is reduced before a gradient has room. */
-bool bucket_overflows(const struct stage *s, const struct bucket_fill *f,
-                      const struct arrival *a);
-/* A gradient of the block at a position is put into it. */
-void bucket_take(const struct stage *s, uint32_t position,
-                 const struct arrival *a, struct bucket_fill *f);
 /* The next gradient of the block at a position; before that t->after is what
  * there was. */
 void bucket_arrival(const struct stage *s, uint32_t position,

@@ -184,24 +184,12 @@ static uint64_t pieces_of(const struct factor *f, size_t n)
     return pieces;
 }
 
-static void tell(struct put *p, const struct put_event *e,
-                 const struct factor *f, size_t n)
+void put_tell(struct put *p, const struct put_event *e, const struct factor *f,
+              size_t n)
 {
     if (p->each != NULL)
         p->each(p->ctx, &(struct put_event){ e->term, e->what, e->bytes,
                                              pieces_of(f, n) });
     if (p->why != NULL && terms[e->term].component == p->only)
         explain_term(p, e->term, e->what, f, n, e->bytes);
-}
-
-void put_count(struct put *p, const struct put_event *e, const struct factor *f,
-               size_t n, bool over)
-{
-    const struct count sum =
-        count_add(count_of(p->m->total), (struct count){ e->bytes, over });
-    p->m->total = sum.v;
-    p->m->bytes[e->term] += e->bytes; /* no more than the total */
-    p->over = p->over || sum.over;
-    if (p->each != NULL || p->why != NULL)
-        tell(p, e, f, n);
 }

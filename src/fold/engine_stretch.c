@@ -1,0 +1,114 @@
+/*
+ * The backward of a block whose gradients fill DeepSpeed's bucket, in stretches:
+ * what the block has at its fullest between two gradients, with what ZeRO has
+ * of gradients then. engine_bucket.c says what is in the bucket.
+ * [docs/method.md eq. buckets]
+ */
+#include "fold/engine_private.h"
+
+#include "base/banned.h"
+
+/* `beside`: bytes of the bucket. */
+static void consider(struct stretch *best, const struct extremum *e,
+                     const struct bucket_fill *f, uint64_t beside)
+{
+    const uint64_t total = extremum_total(e) + beside;
+    if (best->e != NULL && total <= best->total)
+        return;
+    best->e = e;
+    best->fill = *f;
+    best->total = total;
+}
+
+/* A gradient for which there is no room: what is there is reduced, and told. */
+static void consider_turn(struct stretch *best, const struct stage *s,
+                          uint32_t position, bool later,
+                          const struct arrival *a, struct bucket_fill *f)
+{
+    struct bucket_turn t;
+    t.after = *f;
+    bucket_arrival(s, position, a, &t);
+    consider(best, &a->at, &t.reduced, bucket_bytes(s, &t.reduced, later));
+    consider(best, &a->at, &t.told, bucket_bytes(s, &t.told, later));
+    *f = t.after;
+}
+
+void stretch_fullest(struct stretch *best, const struct stage *s,
+                     uint32_t position, bool later)
+{
+    const struct block_walk *w = &s->walk[stage_block(s, position)];
+    const bool unpacks = stage_unpacks(s, position);
+    const struct arrival *arrival = unpacks ? w->unpacked_arrival : w->arrival;
+    const bool moves = bucket_moves(s);
+    const struct bucket_fill *above = &s->fill[position + 1];
+    uint64_t beside = bucket_bytes(s, above, later);
+    best->e = NULL;
+    if (bucket_calm(s, position)) {
+        consider(best, unpacks ? &w->unpacked_calm : &w->calm, above, beside);
+        return;
+    }
+    struct bucket_fill f = *above;
+    for (uint32_t k = 0; k < w->arrivals; k++) {
+        const struct arrival *a = &arrival[k];
+        consider(best, &a->until, &f, beside);
+        if (bucket_overflows(s, &f, a)) {
+            consider_turn(best, s, position, later, a, &f);
+            beside = bucket_bytes(s, &f, later);
+            continue;
+        }
+        if (!f.begun && a->elems != 0) {
+            f.begun = true;
+            beside = bucket_bytes(s, &f, later);
+        }
+        consider(best, &a->at, &f, beside);
+        bucket_take(s, position, a, &f);
+        if (f.in.large + f.low.large != 0 || moves)
+            beside = bucket_bytes(s, &f, later);
+    }
+    consider(best, &arrival[w->arrivals].until, &f, beside);
+}
+
+uint64_t stretch_keeps(const struct stage *s, uint32_t position,
+                       const struct extremum *e)
+{
+    const struct block_walk *w = &s->walk[stage_block(s, position)];
+    if (!stage_recomputed(s, position))
+        return e->kept;
+    const uint32_t first = stage_group_first(s, position);
+    const uint64_t input =
+        position == first && w->keeps_input ? min_u64(e->kept, w->input) : 0;
+    return e->kept - input + s->before[position].regrown
+           - s->before[first].regrown;
+}
+
+uint64_t stretch_total(const struct stretch *x, const struct stage *s,
+                       uint32_t position)
+{
+    return x->total - x->e->kept + stretch_keeps(s, position, x->e);
+}
+
+uint64_t moment_of_bucket(const struct stage *s, enum phase phase,
+                          uint32_t position, bool later)
+{
+    if (phase == PHASE_RECOMPUTE)
+        return bucket_bytes(s, &s->fill[stage_group_last(s, position) + 1],
+                            later);
+    struct stretch x;
+    stretch_fullest(&x, s, position, later);
+    return stretch_total(&x, s, position);
+}
+
+uint64_t moment_of_bucket_most(const struct stage *s, uint32_t position)
+{
+    const struct block_walk *w = &s->walk[stage_block(s, position)];
+    const struct extremum *e =
+        stage_unpacks(s, position) ? &w->unpacked_calm : &w->calm;
+    uint64_t regrown = 0;
+    if (stage_recomputed(s, position))
+        regrown = s->before[position].regrown
+                  - s->before[stage_group_first(s, position)].regrown;
+    uint64_t largest = 0;
+    for (uint32_t b = 0; b < s->p->n_blocks; b++)
+        largest = max_u64(largest, s->walk[b].arrived.largest);
+    return extremum_total(e) + regrown + bucket_most(s, largest);
+}
