@@ -168,6 +168,9 @@ bool import_choose_family(struct import *im);
 /* What no row says of the family, once its fields are decoded. (spec_fix.c) */
 void import_fix_family(struct import *im);
 
+/* quantization_config, of the object or of the whole. (spec_stored.c) */
+void import_stored(struct import *im, struct spec *out);
+
 /* Reports unknown keys and what is not modelled. */
 void import_keys(struct import *im);
 

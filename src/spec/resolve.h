@@ -154,6 +154,14 @@ void resolve_adapters(struct run *r, const struct spec *spec);
 void resolve_check_adapters(const struct run *r, const struct spec *s,
                             struct diag *d);
 
+/* ---- resolve_stored.c ---- */
+
+/* Whether frozen weights are those of the checkpoint, which are packed; their
+ * type, or else the one computed in; what is said of it. */
+bool resolve_takes_stored(const struct run *r, const struct spec *spec);
+enum dtype resolve_stored_base(const struct run *r, const struct spec *spec);
+void resolve_say_stored(struct run *r, const struct spec *spec);
+
 /* ---- resolve_check.c ---- */
 
 void resolve_check(const struct run *r, const struct spec *spec,

@@ -320,14 +320,17 @@ static void resolve_lora(struct run *r, const struct spec *spec)
     r->some_layers = r->given[KEY_LAYERS_TO_TRANSFORM];
     resolve_peft(r, spec);
     resolve_full(r, spec);
-    r->base_dtype = resolve_dtype(r, KEY_BASE_DTYPE, r->prec.compute);
+    r->base_dtype =
+        resolve_dtype(r, KEY_BASE_DTYPE, resolve_stored_base(r, spec));
     /* what makes prompts PEFT makes in fp32, whatever the model has; DeepSpeed
      * casts all of it (engine.py, _configure_distributed_model) */
     const bool kept = r->virtual_tokens > 0 && r->engine != ENGINE_DEEPSPEED;
     r->lora_dtype =
         resolve_dtype(r, KEY_LORA_DTYPE, kept ? DT_FP32 : r->prec.param);
     cast_adapters(r);
-    r->double_quant = resolve_bool(r, KEY_DOUBLE_QUANT, false);
+    r->double_quant =
+        resolve_bool(r, KEY_DOUBLE_QUANT,
+                     resolve_takes_stored(r, spec) && spec->stored.twice);
     r->kbit_cast = KBIT_CAST_NONE;
     if (dtype_is_quantised(r->base_dtype))
         r->kbit_cast =
@@ -339,8 +342,9 @@ static void resolve_lora(struct run *r, const struct spec *spec)
     if (r->lora_rank > 0 && !r->setup.peft_list)
         resolve_assume(r, KEY_LORA_TARGETS,
                        "adapters on all linear layers (--lora-targets)");
-    resolve_assume(r, KEY_BASE_DTYPE, "frozen weights in %s (--base-dtype)",
-                   dtype_name(r->base_dtype));
+    if (!resolve_takes_stored(r, spec))
+        resolve_assume(r, KEY_BASE_DTYPE, "frozen weights in %s (--base-dtype)",
+                       dtype_name(r->base_dtype));
     if (r->lora_dtype == r->prec.param)
         return;
 

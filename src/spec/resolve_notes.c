@@ -559,6 +559,7 @@ static void say_compiled_loss(struct run *r)
 
 void resolve_notes(struct run *r, const struct spec *spec)
 {
+    resolve_say_stored(r, spec);
     say_compiled_loss(r);
     say_engine(r);
     say_away(r);

@@ -300,6 +300,23 @@ enum joint {
     JOINT_CLIP    /* nothing: two towers, each with a product to one width */
 };
 
+/* How the checkpoint's weights are packed (quantization_config). */
+struct stored {
+    char method[24]; /* "" for not at all */
+    enum {
+        STORED_PLAIN,
+        STORED_NF4,
+        STORED_FP4,
+        STORED_INT8,
+        STORED_INT4, /* of GPTQ or AWQ */
+        STORED_OTHER /* nothing that base_dtype has */
+    } as;
+    bool twice;        /* scales are quantised too */
+    uint64_t bits;     /* 0: not said */
+    uint64_t group;    /* weights of a scale; 0: not said */
+    uint64_t left_out; /* modules beside the head that are not packed */
+};
+
 struct spec;
 /* The parts of a file; NULL where a part is not there. */
 struct spec_parts {
@@ -479,6 +496,7 @@ struct spec {
     bool expert_bias;
     bool shared_gate; /* a sigmoid of its own scales the shared expert */
 
+    struct stored stored;
     enum part part;
     const struct spec_parts
         *parts;                /* of the file; NULL: it describes one model */

@@ -377,6 +377,7 @@ void import_object(struct import *im, struct spec *out, struct arena *a)
     out->family = im->family;
     out->model_type = arena_copy(a, im->model_type, strlen(im->model_type));
     out->read_as = im->as != NULL;
+    import_stored(im, out);
     out->default_sizes = has_default_sizes(im);
     out->learned_positions =
         out->position == POS_LEARNED || im->family == FAM_LLAMA4_VISION

@@ -16,7 +16,7 @@ static const struct inert {
     const char *keys;
 } inerts[] = {
     { FAM_COUNT, "memplan name source notes parameters model_type "
-                 "architectures" },
+                 "architectures quantization_config" },
     { FAM_GEMMA, "hidden_act" },
     { FAM_GEMMA2, "hidden_act query_pre_attn_scalar" },
     { FAM_GEMMA3, "hidden_act query_pre_attn_scalar rope_local_base_freq" },

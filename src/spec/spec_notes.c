@@ -171,7 +171,7 @@ static bool is_list(const struct import *im, struct str key)
         if (str_is(key, others[i]) && import_is_inert(im, key))
             return true;
     }
-    return str_is(key, "architectures");
+    return str_is(key, "architectures") || str_is(key, "quantization_config");
 }
 
 static bool is_head(struct str key)
