@@ -16,6 +16,11 @@ bool ledger_needed(const struct run *run)
     return run_deals_tensors(run) || (run_is_loose(run) && run->zero < 3);
 }
 
+bool ledger_matters(const struct stage *s)
+{
+    return s->loose || s->sum.tensors > s->run->shard;
+}
+
 bool ledger_room(struct memory_fold *f, size_t positions)
 {
     const struct program *p = f->p;

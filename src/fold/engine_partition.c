@@ -303,6 +303,8 @@ void zero_layout(struct stage *s)
         return;
     }
     s->share = engine_flat_share(run, s->sum.elems, 0);
+    if (s->ledger != NULL && !ledger_matters(s))
+        s->ledger = NULL;
     struct zero_layout l = { .end = s->share };
     s->bucket = 0;
     if (engine_steps_views(run))

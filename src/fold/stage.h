@@ -673,6 +673,9 @@ void bucket_put(struct put *p, const struct stage *s,
  * memory. */
 bool ledger_needed(const struct run *run);
 bool ledger_room(struct memory_fold *f, size_t positions);
+/* Whether the stage needs it: no more tensors than ranks, dealt in turn, are in
+ * order. */
+bool ledger_matters(const struct stage *s);
 /* Begins with no tensors; the next one of the stage; all are there. */
 void ledger_begin(struct stage *s);
 void ledger_add(struct stage *s, uint64_t elems);
