@@ -509,10 +509,25 @@ static void reduce_rest(struct stage *s)
     ledger_reduce(s, false, f->reduced + (two ? 1 : 0));
 }
 
+/* As the block above, which found the same: layers with a gradient larger than
+ * the bucket do. */
+static struct bucket_fill fill_again(const struct stage *s, uint32_t position)
+{
+    const struct bucket_fill *above = &s->fill[position + 2];
+    struct bucket_fill f = s->fill[position + 1];
+    f.gone += f.gone - above->gone;
+    f.reduced += f.reduced - above->reduced;
+    return f;
+}
+
 void bucket_init(struct stage *s)
 {
     s->fill[s->n] = (struct bucket_fill){ .begun = false };
     for (uint32_t i = s->n; i-- > 0;) {
+        if (i + 1 < s->n && bucket_alike(s, i, i + 1)) {
+            s->fill[i] = fill_again(s, i);
+            continue;
+        }
         const struct block_walk *w = &s->walk[stage_block(s, i)];
         struct bucket_fill *f = &s->fill[i];
         *f = s->fill[i + 1];

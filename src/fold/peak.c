@@ -230,11 +230,16 @@ static bool look_between(struct peak *best, const struct stage *s,
     from = first.total - from;
     to = last.total - to;
     const uint64_t most = moment_of_bucket_most(s, b->first);
+    uint32_t known = b->last;
+    uint64_t bucket = last.total - to;
     for (uint32_t i = b->first + 1; ok && i < b->last; i++) {
         const uint64_t beside = evenly(from, to, i - b->first, n);
-        if (bucket_bends_at(s, i) && beside + most > best->moment.total
-            && beside + moment_of_bucket(s, b->phase, i, b->later)
-                   > best->moment.total)
+        if (!bucket_bends_at(s, i) || beside + most <= best->moment.total)
+            continue;
+        if (!bucket_alike(s, i, known))
+            bucket = moment_of_bucket(s, b->phase, i, b->later);
+        known = i;
+        if (beside + bucket > best->moment.total)
             ok = look(best, s, b->phase, i, b->later);
     }
     return ok;

@@ -647,6 +647,9 @@ void bucket_arrival(const struct stage *s, uint32_t position,
 /* Nothing is reduced in the backward of the block at a position, nor larger than
  * the bucket: it is as full for the engine all along. */
 bool bucket_calm(const struct stage *s, uint32_t position);
+/* Stage 3: blocks of one kind at two positions find the same in the bucket, and
+ * leave the same in it. */
+bool bucket_alike(const struct stage *s, uint32_t position, uint32_t other);
 /* What there is when autograd adds the gradients of a tied table, in the block
  * at a position: the sum has not come. */
 struct bucket_fill bucket_before_sum(const struct stage *s, uint32_t position);
