@@ -37,11 +37,6 @@ bool engine_is_zero_1_or_2(const struct run *run)
     return engine_zero_is(run, 1) || engine_zero_is(run, 2);
 }
 
-bool engine_overlaps(const struct run *run)
-{
-    return run->overlap_comm;
-}
-
 /* FSDP's CPUOffload and CPUOffloadPolicy: shards, gradients and optimizer live
  * on the CPU; what no parameter holds stays (distributed/fsdp/_flat_param.py,
  * flat_param_to; _runtime_utils.py, _offload_grad). */
@@ -58,7 +53,7 @@ bool engine_zero3_fetches(const struct run *run)
 }
 
 /* ... which one rank alone gathers, too (NoGatherHandle). */
-static bool zero3_gathers(const struct run *run)
+bool engine_zero3_gathers(const struct run *run)
 {
     return engine_zero_is(run, 3)
            && (run->shard > 1 || run->mics || engine_zero3_fetches(run));
@@ -177,7 +172,7 @@ void engine_forward(struct put *p, const struct stage *s, uint32_t position,
     const uint64_t grad = dtype_size(run->prec.grad);
     if (engine_reduces_blocks(run))
         fsdp_forward(p, s, position, later);
-    if (zero3_gathers(run))
+    if (engine_zero3_gathers(run))
         zero3_gather(p, s, position, false);
     if (run_second_parts(run) != 0)
         zero3_second(p, s, zero3_second_forward(s, position, later));
@@ -290,7 +285,7 @@ void engine_zero3_bucket(struct put *p, const struct stage *s)
         PUT(p, TERM_BUCKETS, "reduce bucket",
             F("reduce_bucket", s->run->reduce_bucket),
             F("bytes", dtype_size(s->run->prec.reduce)),
-            F("buckets", engine_overlaps(s->run) ? 2 : 1));
+            F("buckets", s->run->overlap_comm ? 2 : 1));
 }
 
 /* The bucket is made by the first gradient of a backward; ZeRO-1 keeps it to
@@ -307,7 +302,7 @@ static void zero_backward(struct put *p, const struct stage *s,
     if (bucket_fills(s, later))
         bucket_put(p, s, p->fill != NULL ? p->fill : &s->fill[position + 1],
                    later);
-    if (zero3_gathers(run))
+    if (engine_zero3_gathers(run))
         zero3_gather(p, s, position, true);
     if (run_second_parts(run) != 0)
         zero3_second(p, s, zero3_second_backward(s, position, later));

@@ -1,8 +1,8 @@
 /*
  * How gradients fill DeepSpeed's bucket, one after another, in ZeRO-2 and -3,
- * and in ZeRO-1 that reduces beside the last of its backwards: when it is full and
- * reduced, by way of a copy or not, and when a rank's partition is made. Read in
- * DeepSpeed 0.19.8 runtime/zero (stage_1_and_2.py:
+ * and in ZeRO-1 that reduces beside the last of its backwards: when it is full
+ * and reduced, by way of a copy or not, and when a rank's partition is made.
+ * Read in DeepSpeed 0.19.8 runtime/zero (stage_1_and_2.py:
  * reduce_independent_p_g_buckets_and_remove_grads, average_tensor,
  * reduce_ipg_grads, copy_grads_in_partition; stage3.py) and held against it
  * gradient by gradient (tests/oracle/zero.py). [docs/method.md eq. buckets]
@@ -15,10 +15,8 @@
  * micro-batch runs backward (stage_1_and_2.py, process_gradients). */
 static bool reduces_beside(const struct run *run)
 {
-    const bool widened = run->prec.grad == DT_FP32 && run->prec.param != DT_FP32
-                         && !run_adapts(run);
     return run->zero == 1 && run->overlap_comm && !run_pipelines(run)
-           && !engine_keeps_fp32_buffer(run) && !widened
+           && !engine_keeps_fp32_buffer(run)
            && run->offload_optimizer == OFFLOAD_NONE;
 }
 
@@ -28,8 +26,8 @@ bool zero_fills_bucket(const struct run *run)
            && (run->zero >= 2 || reduces_beside(run));
 }
 
-/* After several micro-batches all gradients are there when it reduces the first,
- * which has its place in the sum of those. */
+/* After several micro-batches all gradients are there when it reduces the
+ * first, which has its place in the sum of those. */
 bool zero1_has_all(const struct run *run)
 {
     return run->zero == 1 && run->grad_accum > 1;
@@ -58,8 +56,8 @@ uint64_t zero_arriving_bytes(const struct run *run)
     return dtype_size(half && !run_adapts(run) ? param : run->prec.grad);
 }
 
-/* What is put into a bucket is of the type in which autograd made it, in stage 3
- * of the one that is sent (stage_1_and_2.py, setup_buckets,
+/* What is put into a bucket is of the type in which autograd made it, in stage
+ * 3 of the one that is sent (stage_1_and_2.py, setup_buckets,
  * _gradient_reduction_buffer_dtype; stage3.py, ipg_buckets). */
 uint64_t bucket_width(const struct run *run)
 {
@@ -68,7 +66,8 @@ uint64_t bucket_width(const struct run *run)
 }
 
 /* What is sent of a list of slices, each of one rank: it is flattened, one is
- * reduced where it is, and cast where another type is sent (allreduce_bucket). */
+ * reduced where it is, and cast where another type is sent
+ * (allreduce_bucket). */
 static struct sent sent_of(const struct run *run, uint64_t elems,
                            uint64_t slices, bool low)
 {
@@ -174,26 +173,35 @@ static void note_summed(const struct stage *s, const struct bucket_content *c,
         f->added = c->slice;
 }
 
-/* Stage 3 adds up in fp32 what it sent in 16 bits (__avg_scatter_grads). */
-bool zero3_casts_back(const struct run *run)
+/* Stage 3 adds up in another type than it sent (__avg_scatter_grads). */
+bool zero3_casts_back(const struct run *run, enum dtype sent)
 {
-    return run->zero == 3 && run->prec.grad == DT_FP32
-           && run->prec.reduce != DT_FP32 && !run_reduces_in_4_bits(run);
+    return run->zero == 3 && run->prec.grad != sent
+           && !run_reduces_in_4_bits(run);
 }
 
-/* ... and under autocast casts what is too large for its bucket; what comes back
- * of 16 bits is cast. */
+bool zero3_casts(const struct run *run)
+{
+    return run->zero == 3 && run->prec.reduce != run->prec.param;
+}
+
+/* ... and casts what is not in a buffer of the type that is sent: what is too
+ * large for it, and all where there is none. */
 static void note_scattered(const struct stage *s,
                            const struct bucket_content *c, bool low,
                            struct bucket_fill *f)
 {
-    const uint64_t copied = scattered(s->run, c);
-    f->copied = low ? 0 : copied * bucket_width(s->run);
-    f->cast = low ? (copied + c->large) * dtype_size(s->run->prec.compute) : 0;
-    if (low || zero3_casts_back(s->run))
-        f->added = div_up(c->elems, s->run->shard);
-    if (run_reduces_in_4_bits(s->run))
-        f->packed = in_4_bits(s->run, c);
+    const struct run *run = s->run;
+    const enum dtype sent = low ? run->prec.compute : run->prec.reduce;
+    const uint64_t wire = dtype_size(sent), copied = scattered(run, c);
+    const uint64_t outside = s->loose ? c->elems : c->large;
+    const bool casts = low || zero3_casts(run);
+    f->copied = low ? 0 : copied * wire;
+    f->cast = ((casts ? outside : 0) + (low ? copied : 0)) * wire;
+    if (zero3_casts_back(run, sent))
+        f->added = div_up(c->elems, run->shard);
+    if (run_reduces_in_4_bits(run))
+        f->packed = in_4_bits(run, c);
 }
 
 static void note_reduced(const struct stage *s, struct bucket_fill *f, bool low)
@@ -306,6 +314,18 @@ static void take_made(const struct stage *s, uint64_t nth,
         x->kept += m->partition;
 }
 
+/* While it is reduced without contiguous_gradients: others' were let go before.
+ * Of its own a rank has some as well, and a sum in fp32. */
+static void note_before(const struct stage *s, uint64_t nth,
+                        struct bucket_fill *x)
+{
+    const struct zero_made *m = &s->ledger->made[nth];
+    const bool sums = run_sums_in_fp32(s->run);
+    x->again_kept = 0;
+    x->kept = sums ? m->before : 0;
+    x->added = sums ? m->slice : 0;
+}
+
 static void emptied(const struct stage *s, struct bucket_fill *f, bool low)
 {
     const struct bucket_content c = low ? f->low : f->in;
@@ -357,12 +377,6 @@ void bucket_take_ranks(const struct stage *s, struct bucket_content *c,
     c->slice = max_u64(c->slice, largest_slice(s, first, elems));
 }
 
-void bucket_add(const struct stage *s, struct bucket_content *c, uint64_t at,
-                uint64_t elems)
-{
-    bucket_take_elems(s, c, s->ledger != NULL ? ledger_flat(s, at) : at, elems);
-}
-
 /* A block's gradients, all of which the bucket has room for. */
 static void take_block(const struct stage *s, struct bucket_fill *f,
                        uint64_t before, const struct arrived *a)
@@ -409,7 +423,7 @@ static void reduce(const struct stage *s, struct bucket_turn *t, bool low)
     const uint64_t nth = t->after.reduced;
     note_reduced(s, &t->reduced, low);
     if (s->loose && s->run->zero == 2)
-        t->reduced.kept = t->reduced.again_kept = 0; /* cleared before */
+        note_before(s, nth, &t->reduced);
     emptied(s, &t->after, low);
     t->told = t->after;
     if (low)

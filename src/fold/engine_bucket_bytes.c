@@ -1,6 +1,6 @@
 /*
- * What there is of gradients and of DeepSpeed's bucket at a moment of a backward
- * that fills it: in bytes, for the closed form, and term by term.
+ * What there is of gradients and of DeepSpeed's bucket at a moment of a
+ * backward that fills it: in bytes, for the closed form, and term by term.
  * engine_bucket.c says what is in it. [docs/method.md eq. buckets]
  */
 #include "fold/engine_private.h"
@@ -81,11 +81,15 @@ uint64_t zero_buckets(const struct stage *s)
     return low != 0 && low < s->sum.elems ? 2 : 1;
 }
 
+/* ... and a second one to fill while that is sent. */
+static uint64_t buffers(const struct stage *s)
+{
+    return (s->run->overlap_comm ? 2 : 1) * zero_buckets(s);
+}
+
 static uint64_t zero_bucket_bytes(const struct stage *s)
 {
-    const struct run *run = s->run;
-    return run->reduce_bucket * bucket_width(run) * (run->overlap_comm ? 2 : 1)
-           * zero_buckets(s);
+    return s->run->reduce_bucket * bucket_width(s->run) * buffers(s);
 }
 
 void zero_put_bucket(struct put *p, const struct stage *s)
@@ -93,7 +97,7 @@ void zero_put_bucket(struct put *p, const struct stage *s)
     const struct run *run = s->run;
     PUT(p, TERM_BUCKETS, "reduce bucket",
         F("reduce_bucket", run->reduce_bucket), F("bytes", bucket_width(run)),
-        A("buckets", (run->overlap_comm ? 2 : 1) * zero_buckets(s)));
+        A("buckets", buffers(s)));
 }
 
 /* What there is of gradients that were told. */
@@ -111,6 +115,8 @@ static uint64_t told_bytes(const struct stage *s, const struct bucket_fill *f,
         + partition_elems(s, f, later) * partitions(s, f, later) * grad;
     if (!zero1_has_all(run))
         return all;
+    /* what another term has of all gradients, be there fewer: then the backward
+       was fuller before */
     const uint64_t told = (f->gone + f->in.elems + f->low.elems) * grad;
     return all > told ? all - told : 0;
 }
@@ -119,8 +125,9 @@ uint64_t bucket_bytes(const struct stage *s, const struct bucket_fill *f,
                       bool later)
 {
     return (has_bucket(s, f) ? zero_bucket_bytes(s) : 0)
-           + told_bytes(s, f, later) + f->copied + f->packed + f->added * FP32
-           + f->cast + normed_bytes(s->run, f, later);
+           + told_bytes(s, f, later) + f->held + f->copied + f->packed
+           + f->added * dtype_size(s->run->prec.grad) + f->cast
+           + normed_bytes(s->run, f, later);
 }
 
 uint64_t bucket_most(const struct stage *s, uint64_t largest)
@@ -133,8 +140,10 @@ uint64_t bucket_most(const struct stage *s, uint64_t largest)
     uint64_t most = largest * zero_arriving_bytes(run);
     if (run_sums_in_fp32(run))
         most += s->share * FP32;
-    if (zero3_casts_back(run))
-        most += in_it * FP32;
+    if (zero3_casts_back(run, run->prec.reduce))
+        most += in_it * grad;
+    if (zero3_casts(run))
+        most += in_it * wire;
     most += zero_normed(run, s->share, largest) * 8;
     if (s->sum.low_elems != 0) /* one that waits, what is cast and cast back */
         most += largest * FP32 + in_it * (2 * FP16 + FP32);
@@ -206,8 +215,8 @@ void bucket_put(struct put *p, const struct stage *s,
     put_told(p, s, f, later);
     PUT(p, TERM_REDUCE_TMP, "gradients cast to the type that is sent",
         F("bytes", f->cast));
-    PUT(p, TERM_REDUCE_TMP, "a part cast to be added in fp32",
-        F("elements", f->added), F("bytes", FP32));
+    PUT(p, TERM_REDUCE_TMP, "a part cast to the type it is added in",
+        F("elements", f->added), F("bytes", dtype_size(s->run->prec.grad)));
     PUT(p, TERM_REDUCE_TMP, "a gradient in double precision for its norm",
         F("bytes", normed_bytes(s->run, f, later)));
     PUT(p, TERM_REDUCE_TMP, "a gradient in 4 bits, sent and received",

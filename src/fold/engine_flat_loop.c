@@ -45,20 +45,9 @@ static uint64_t root_elems(const struct stage *s)
     return elems;
 }
 
-static bool is_first(const struct stage *s, uint32_t position)
+/* The third and later of equal layers bring no other meeting of pieces. */
+static bool is_told(const struct stage *s, uint32_t i)
 {
-    for (uint32_t i = 0; i < position; i++)
-        if (stage_block(s, i) == stage_block(s, position))
-            return false;
-    return true;
-}
-
-/* The third and later of equal layers bring no other meeting of pieces; those
- * that are looked at `once`, nothing after the first. */
-static bool is_told(const struct stage *s, uint32_t i, bool once)
-{
-    if (once)
-        return !is_first(s, i);
     return i > 1 && fsdp_is_unit(s, i)
            && stage_block(s, i) == stage_block(s, i - 1)
            && stage_block(s, i) == stage_block(s, i - 2);
@@ -81,14 +70,13 @@ static void each_of_block(const struct stage *s, uint32_t position,
 }
 
 /* Parameters in the order in which a loop comes to them. */
-static void each_tensor(const struct stage *s, bool once, each_place *each,
-                        void *ctx)
+static void each_tensor(const struct stage *s, each_place *each, void *ctx)
 {
     const uint64_t root = div_up(root_elems(s), s->run->shard);
     uint64_t root_at = 0;
     for (uint32_t i = 0; i < s->n; i++) {
         uint64_t own_at = 0;
-        if (is_told(s, i, once))
+        if (is_told(s, i))
             continue;
         if (fsdp_is_unit(s, i))
             each_of_block(s, i, &own_at,
@@ -129,38 +117,52 @@ static void take_piece(void *ctx, const struct place *place)
         loop_add(&x->loop, x->run, to - from);
 }
 
-/* The rank whose moments and temporaries are most together. */
-struct fullest {
-    const struct stage *s;
-    uint64_t moments; /* bytes an element */
-    uint64_t bytes, most;
+/* ---- the rank whose moments and temporaries are most together ---- */
+
+struct marks {
+    bool *ends;
+    uint64_t ranks;
 };
 
-static void look_at(struct fullest *f, uint64_t rank)
+static void mark(const struct marks *x, uint64_t rank)
 {
-    const struct run *run = f->s->run;
-    struct pieces x = { .run = run, .rank = rank };
-    if (rank >= run->shard)
-        return;
-    each_tensor(f->s, false, take_piece, &x);
-    const uint64_t bytes =
-        x.loop.elems * f->moments + x.loop.most * update_size(run);
-    if (bytes > f->bytes) {
-        f->bytes = bytes;
-        f->most = x.loop.most;
-    }
+    if (rank < x->ranks)
+        x->ends[rank] = true;
 }
 
-/* Ranks between those that tensors end in, and their neighbours, have no less
+/* Ranks between those that tensors end in, and their neighbours, have no more
  * of anything than these. */
-static void look_around(void *ctx, const struct place *place)
+static void mark_around(void *ctx, const struct place *place)
 {
-    struct fullest *f = ctx;
+    const struct marks *x = ctx;
     const uint64_t end = (place->at + place->t->elems) / place->size;
     if (end > 0)
-        look_at(f, end - 1);
-    look_at(f, end);
-    look_at(f, end + 1);
+        mark(x, end - 1);
+    mark(x, end);
+    mark(x, end + 1);
+}
+
+static uint64_t of_pieces(const struct stage *s, uint64_t moment_bytes)
+{
+    const struct run *run = s->run;
+    struct marks marks = { .ends = s->ends, .ranks = run->shard };
+    uint64_t most = 0, fullest = 0;
+    for (uint64_t rank = 0; rank < run->shard; rank++)
+        s->ends[rank] = false;
+    each_tensor(s, mark_around, &marks);
+    for (uint64_t rank = 0; rank < run->shard; rank++) {
+        struct pieces x = { .run = run, .rank = rank };
+        if (!s->ends[rank])
+            continue;
+        each_tensor(s, take_piece, &x);
+        const uint64_t bytes =
+            x.loop.elems * moment_bytes + x.loop.most * update_size(run);
+        if (bytes > fullest) {
+            fullest = bytes;
+            most = x.loop.most;
+        }
+    }
+    return most;
 }
 
 /* The root's flat parameter is the first of the wrapped model's. */
@@ -187,7 +189,5 @@ void fsdp_flat_loop(struct stage *s)
         s->sum.loop.most = of_shards(s);
         return;
     }
-    struct fullest f = { .s = s, .moments = s->sum.own_moment_bytes / trained };
-    each_tensor(s, true, look_around, &f);
-    s->sum.loop.most = f.most;
+    s->sum.loop.most = of_pieces(s, s->sum.own_moment_bytes / trained);
 }

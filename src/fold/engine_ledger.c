@@ -101,6 +101,14 @@ void ledger_take(struct stage *s, bool low, uint64_t at)
     l->waiting[low][l->n_waiting[low]++] = place_of(l, at);
 }
 
+/* Elements of a tensor in a rank's partition. */
+static uint64_t slice_of(const struct zero_place *t, uint64_t rank,
+                         uint64_t share)
+{
+    const uint64_t from = max_u64(t->flat, rank * share);
+    return min_u64(t->flat + t->elems, (rank + 1) * share) - from;
+}
+
 static void reduce_tensor(struct stage *s, const struct zero_place *t)
 {
     const bool large = t->elems > s->run->reduce_bucket;
@@ -109,10 +117,27 @@ static void reduce_tensor(struct stage *s, const struct zero_place *t)
         struct zero_part *part = &s->rank[r];
         part->reduced += t->elems;
         part->latest += t->elems;
+        part->latest_slice =
+            max_u64(part->latest_slice, slice_of(t, r, s->share));
         part->reduced_large += large ? t->elems : 0;
     }
     s->ledger->elems += t->elems;
     s->ledger->large += large ? t->elems : 0;
+}
+
+/* A rank's own of the buckets before, and its slice of one in this one, cast to
+ * be added in fp32 (_add_to_grad_partition_buffer). */
+static void note_reducing(const struct stage *s, const struct zero_part *r,
+                          struct zero_made *m)
+{
+    const uint64_t arriving = zero_arriving_bytes(s->run);
+    const uint64_t before = r->reduced - r->latest;
+    const uint64_t slice = s->run->prec.reduce != DT_FP32 ? r->latest_slice : 0;
+    if (before * arriving + slice * FP32
+        <= m->before * arriving + m->slice * FP32)
+        return;
+    m->before = before;
+    m->slice = slice;
 }
 
 /* Gradients stay where they were made; messages beside the backward leave those
@@ -135,11 +160,11 @@ static void note_contiguous(const struct stage *s, const struct zero_part *r,
     const uint64_t kept =
         s->run->zero == 1 ? s->ledger->large - r->reduced_large : 0;
     const uint64_t leaves = r->latest == 0 ? min_u64(alone, kept) : 0;
-    if (r->reduced != 0 && r->whole + kept > m->partition + m->kept) {
-        m->partition = r->whole;
+    const uint64_t whole = r->reduced != 0 ? r->whole : 0;
+    if (whole + kept > m->partition + m->kept) {
+        m->partition = whole;
         m->kept = kept;
     }
-    const uint64_t whole = r->reduced != 0 ? r->whole : 0;
     if (whole + kept - leaves > m->told_partition + m->told_kept) {
         m->told_partition = whole;
         m->told_kept = kept - leaves;
@@ -153,6 +178,8 @@ static void note_ranks(const struct stage *s, uint64_t latest, uint64_t alone,
     const uint64_t ranks = first ? 1 : s->run->shard;
     for (uint64_t r = 0; r < ranks; r++) {
         const struct zero_part *part = &s->rank[r];
+        if (s->loose && run_sums_in_fp32(s->run))
+            note_reducing(s, part, m);
         if (s->loose)
             note_loose(s, part, latest, m);
         else
@@ -183,7 +210,7 @@ void ledger_reduce(struct stage *s, bool low, uint64_t nth)
     const bool alone = !s->loose && s->run->zero == 2;
     *m = alone && nth > 0 ? l->made[nth - 1] : (struct zero_made){ 0 };
     for (uint64_t r = 0; r < s->run->shard && !alone; r++)
-        s->rank[r].latest = 0;
+        s->rank[r].latest = s->rank[r].latest_slice = 0;
     for (size_t i = 0; i < l->n_waiting[low]; i++)
         reduce_tensor(s, &l->place[l->waiting[low][i]]);
     if (alone)

@@ -16,6 +16,12 @@ struct zero1 {
                       went into it: the most of them */
 };
 
+/* What is made of a bucket to send it, in bytes: flattened; cast to the type
+ * that is sent. */
+struct sent {
+    uint64_t copied, cast;
+};
+
 /* ---- engine.c ---- */
 
 /* Either version. */
@@ -23,13 +29,31 @@ bool engine_is_fsdp(const struct run *run);
 /* DeepSpeed at this stage. */
 bool engine_zero_is(const struct run *run, uint64_t stage);
 bool engine_is_zero_1_or_2(const struct run *run);
-bool engine_overlaps(const struct run *run);
 bool engine_shards_offloaded(const struct run *run);
 bool engine_zero3_fetches(const struct run *run);
+bool engine_zero3_gathers(const struct run *run);
 bool engine_shards_come(const struct run *run);
 bool engine_optimizer_offloaded(const struct run *run);
 bool engine_keeps_fp32_buffer(const struct run *run);
 bool engine_makes_zero3_grads(const struct run *run);
+/* Elements a flat buffer has on this rank: padded, cut evenly. */
+uint64_t engine_flat_share(const struct run *run, uint64_t dense,
+                           uint64_t expert);
+void engine_zero2_partition(struct put *p, const struct stage *s);
+void engine_zero3_partition(struct put *p, const struct stage *s);
+void engine_zero3_bucket(struct put *p, const struct stage *s);
+void engine_whole_grads(struct put *p, const struct stage *s);
+void engine_stepped_grads(struct put *p, const struct stage *s);
+/* In the head's backward: whether a weight's gradient is there at its fullest
+ * moment. */
+bool engine_gradients_begun(const struct stage *s, uint32_t position,
+                            bool later);
+
+/* ---- engine_rest.c ---- */
+
+/* fp32 gradients that the optimizer does not give back. */
+void engine_kept_copies(struct put *p, const struct stage *s);
+
 /* ---- engine_bucket.c ---- */
 
 /* Whether what is in the bucket is reduced before a gradient has room. */
@@ -66,56 +90,46 @@ static inline void bucket_take_elems(const struct stage *s,
         c->large = elems;
 }
 
+/* A tensor comes into a bucket, by the elements before it in the model. */
+static inline void bucket_add(const struct stage *s, struct bucket_content *c,
+                              uint64_t at, uint64_t elems)
+{
+    bucket_take_elems(s, c, s->ledger != NULL ? ledger_flat(s, at) : at, elems);
+}
+
 /* The same of a gradient of the block at a position. */
 static inline void bucket_take(const struct stage *s, uint32_t position,
                                const struct arrival *a, struct bucket_fill *f)
 {
-    const uint64_t at = s->before[position].elems + a->offset;
     if (a->elems == 0)
         return;
     f->begun = true;
-    bucket_take_elems(s, a->low ? &f->low : &f->in,
-                      s->ledger != NULL ? ledger_flat(s, at) : at, a->elems);
+    f->held -= min_u64(f->held, a->goes);
+    bucket_add(s, a->low ? &f->low : &f->in,
+               s->before[position].elems + a->offset, a->elems);
 }
 
-/* A tensor comes into a bucket, by the elements before it in the model; what is
- * made of a bucket to send it, in bytes; whether that is of another type. */
-struct sent {
-    uint64_t copied, cast;
-};
-void bucket_add(const struct stage *s, struct bucket_content *c, uint64_t at,
-                uint64_t elems);
 struct sent bucket_sent(const struct stage *s, const struct bucket_content *c,
                         bool low);
+/* Whether what is sent of some bucket is of another type than what is in it. */
 bool bucket_casts(const struct stage *s);
 /* Bytes of a gradient as autograd makes it; in the bucket. */
 uint64_t zero_arriving_bytes(const struct run *run);
 uint64_t bucket_width(const struct run *run);
-/* Stage 3 adds up in fp32 what it sent in 16 bits. */
-bool zero3_casts_back(const struct run *run);
+/* Stage 3: gradients are made in another type than they are sent in; what was
+ * sent in this type is added up in another. */
+bool zero3_casts(const struct run *run);
+bool zero3_casts_back(const struct run *run, enum dtype sent);
 /* ZeRO-1 beside the last of several backwards: all gradients are there. */
 bool zero1_has_all(const struct run *run);
-/* engine_zero1.c: all gradients are there, and reduced one after another. */
+
+/* ---- engine_zero1.c: all gradients are there, reduced one after another ---- */
+
 void zero1_begin(const struct stage *s, struct zero1 *z);
 void zero1_add(struct stage *s, struct zero1 *z, uint64_t elems, bool low);
 void zero1_end(struct stage *s, struct zero1 *z);
 /* What that adds to all gradients. */
 void zero1_put(struct put *p, const struct stage *s);
-/* Elements a flat buffer has on this rank: padded, cut evenly. */
-uint64_t engine_flat_share(const struct run *run, uint64_t dense,
-                           uint64_t expert);
-/* fp32 gradients that the optimizer does not give back. */
-void engine_kept_copies(struct put *p, const struct stage *s);
-void engine_zero2_partition(struct put *p, const struct stage *s);
-void engine_zero3_partition(struct put *p, const struct stage *s);
-void engine_whole_grads(struct put *p, const struct stage *s);
-void engine_stepped_grads(struct put *p, const struct stage *s);
-void engine_zero3_bucket(struct put *p, const struct stage *s);
-
-/* In the head's backward: whether a weight's gradient is there at its fullest
- * moment. */
-bool engine_gradients_begun(const struct stage *s, uint32_t position,
-                            bool later);
 
 /* ---- engine_fsdp.c, engine_fsdp_gather.c, engine_fsdp_reduce.c ---- */
 

@@ -44,7 +44,11 @@ void stretch_fullest(struct stretch *best, const struct stage *s,
     uint64_t beside = bucket_bytes(s, above, later);
     best->e = NULL;
     if (bucket_calm(s, position)) {
-        consider(best, unpacks ? &w->unpacked_calm : &w->calm, above, beside);
+        const bool goes = above->held != 0;
+        const struct calm *c = unpacks ? w->unpacked_calm : w->calm;
+        const uint64_t gone = min_u64(above->held, c[goes].gone);
+        consider(best, &c[goes].e, above, beside - gone);
+        best->fill.held -= gone;
         return;
     }
     struct bucket_fill f = *above;
@@ -62,7 +66,7 @@ void stretch_fullest(struct stretch *best, const struct stage *s,
         }
         consider(best, &a->at, &f, beside);
         bucket_take(s, position, a, &f);
-        if (f.in.large + f.low.large != 0 || moves)
+        if (f.in.large + f.low.large + f.held != 0 || moves)
             beside = bucket_bytes(s, &f, later);
     }
     consider(best, &arrival[w->arrivals].until, &f, beside);
@@ -81,18 +85,25 @@ uint64_t stretch_keeps(const struct stage *s, uint32_t position,
            - s->before[first].regrown;
 }
 
+/* Weights are told by their place, but for those that have gone since. */
 uint64_t stretch_total(const struct stretch *x, const struct stage *s,
                        uint32_t position)
 {
-    return x->total - x->e->kept + stretch_keeps(s, position, x->e);
+    return x->total - s->fill[position + 1].held - x->e->kept
+           + stretch_keeps(s, position, x->e);
+}
+
+static uint64_t recomputed(const struct stage *s, uint32_t position, bool later)
+{
+    const struct bucket_fill *f = &s->fill[stage_group_last(s, position) + 1];
+    return bucket_bytes(s, f, later) - f->held;
 }
 
 uint64_t moment_of_bucket(const struct stage *s, enum phase phase,
                           uint32_t position, bool later)
 {
     if (phase == PHASE_RECOMPUTE)
-        return bucket_bytes(s, &s->fill[stage_group_last(s, position) + 1],
-                            later);
+        return recomputed(s, position, later);
     struct stretch x;
     stretch_fullest(&x, s, position, later);
     return stretch_total(&x, s, position);
@@ -101,8 +112,8 @@ uint64_t moment_of_bucket(const struct stage *s, enum phase phase,
 uint64_t moment_of_bucket_most(const struct stage *s, uint32_t position)
 {
     const struct block_walk *w = &s->walk[stage_block(s, position)];
-    const struct extremum *e =
-        stage_unpacks(s, position) ? &w->unpacked_calm : &w->calm;
+    const struct calm *calm =
+        stage_unpacks(s, position) ? w->unpacked_calm : w->calm;
     uint64_t regrown = 0;
     if (stage_recomputed(s, position))
         regrown = s->before[position].regrown
@@ -110,5 +121,5 @@ uint64_t moment_of_bucket_most(const struct stage *s, uint32_t position)
     uint64_t largest = 0;
     for (uint32_t b = 0; b < s->p->n_blocks; b++)
         largest = max_u64(largest, s->walk[b].arrived.largest);
-    return extremum_total(e) + regrown + bucket_most(s, largest);
+    return extremum_total(&calm[false].e) + regrown + bucket_most(s, largest);
 }

@@ -121,10 +121,28 @@ static uint64_t bytes_of_first(const struct stage *s, uint64_t elems)
     return between(s->before[i].stored, s->before[i + 1].stored, share);
 }
 
+/* What is there since forward when a block's backward begins; where more is to
+ * be fetched than may be there, that comes in the place of what goes. */
+static void hold(struct stage *s)
+{
+    const struct run *run = s->run;
+    const uint64_t most =
+        run->prefetch_bucket == 0 ? UINT64_MAX : zero3_most(s, 0);
+    if (s->fill == NULL || !engine_zero3_gathers(run)
+        || fetches_one_bucket(run))
+        return;
+    for (uint32_t i = 0; i < s->n && s->before[i + 1].all_elems <= most; i++) {
+        const struct prefix *here = &s->before[i];
+        if (here->all_elems >= s->released)
+            s->fill[i + 1].held = here[1].stored - here->stored;
+    }
+}
+
 void zero3_layout(struct stage *s)
 {
     s->released = released_elems(s);
     s->released_bytes = bytes_of_first(s, s->released);
+    hold(s);
 }
 
 /* ---- ZeRO++'s second shards (hpZ) ---- */
@@ -260,6 +278,13 @@ static void zero3_in_8_bits(struct put *p, uint64_t ahead, uint64_t together,
         F("elements", together), F("bytes", 2 + width));
 }
 
+/* Of these, whose modules' backward is over. */
+static uint64_t let_go(const struct put *p, const struct stage *s,
+                       uint32_t position)
+{
+    return p->fill == NULL ? 0 : s->fill[position + 1].held - p->fill->held;
+}
+
 /* Modules fetch ahead until as much is there as may be: flat gather buffers, and
  * copies out of the one at hand. */
 void zero3_gather(struct put *p, const struct stage *s, uint32_t position,
@@ -276,7 +301,8 @@ void zero3_gather(struct put *p, const struct stage *s, uint32_t position,
     else
         PUT(p, TERM_GATHERED, "kept from forward to backward",
             F("bytes of the weights not released",
-              upto->stored - s->released_bytes));
+              upto->stored - s->released_bytes
+                  - (backward ? let_go(p, s, position) : 0)));
     const uint64_t ahead = zero3_ahead(s, position, backward);
     const uint64_t together = zero3_together(s, position, ahead, backward);
     const uint64_t width = b->largest_bytes / b->largest;

@@ -138,7 +138,7 @@ void zero1_put(struct put *p, const struct stage *s)
             "what is sent of a bucket, and partition, less gradients that are "
             "in buckets",
             F("bytes", s->sent));
-    else if (!engine_overlaps(run))
+    else
         PUT(p, TERM_GRAD_SHARDS,
             "gradient partition, less gradients that are in buckets",
             F("elements", s->made),

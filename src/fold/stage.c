@@ -456,6 +456,7 @@ static void stage_place(struct stage *s, const struct memory_fold *f,
                          .rank = f->rank,
                          .fill = f->fill,
                          .ledger = f->ledger,
+                         .ends = f->ends,
                          .loose = run_is_loose(run),
                          .splits = schedule_splits(run),
                          .chunks = 1 };
@@ -658,8 +659,12 @@ static bool chunks_place(struct memory_fold *f)
     return true;
 }
 
-static bool zero_room(struct memory_fold *f, size_t positions)
+static bool ranks_room(struct memory_fold *f, size_t positions)
 {
+    if (f->run->engine == ENGINE_FSDP)
+        f->ends = ARENA_NEW(f->a, bool, (size_t)f->run->shard);
+    if (f->run->engine != ENGINE_DEEPSPEED)
+        return !f->a->failed;
     f->rank = ARENA_NEW(f->a, struct zero_part, (size_t)f->run->shard);
     if (zero_fills_bucket(f->run))
         f->fill = ARENA_NEW(f->a, struct bucket_fill, positions);
@@ -716,8 +721,9 @@ bool memory_fold_init(struct memory_fold *f, const struct program *p,
         || (schedule_walked(run) && !chunks_room(f))
         || (run_loops(run) && !chunks_place(f)))
         return false;
-    if (run->engine == ENGINE_DEEPSPEED && !zero_room(f, (size_t)most + 3))
+    if (!ranks_room(f, (size_t)most + 3))
         return false;
+    f->scratch.persists = run->persistence_threshold;
     f->scratch.away = run_away(run);
     f->scratch.away_head = run_unloads_head(run);
     if (engine_updates_in_backward(run))

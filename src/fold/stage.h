@@ -99,7 +99,8 @@ struct stage {
     uint64_t share;         /* ... elements of one */
     struct zero_part *rank; /* ZeRO-1, -2: each */
     struct zero_ledger *ledger; /* NULL: partitions come in order */
-    bool loose;                 /* run_is_loose() */
+    bool *ends;    /* FSDP version 1, [shard]: of engine_flat_loop.c */
+    bool loose;    /* run_is_loose() */
     uint64_t norm; /* ... bytes beside the fullest partition while norms are
                       taken, of any rank */
     uint64_t made; /* ... ZeRO-1: elements of a partition as it is made, less
@@ -144,7 +145,8 @@ struct zero_part {
     uint64_t nth;   /* of another rank: the one that began at this place */
     uint64_t reduced, reduced_large; /* of whole, of large: so far */
     uint64_t latest;                 /* ... with the latest bucket */
-    unsigned in;                     /* bit 1 << tensor.low: in that bucket */
+    uint64_t latest_slice; /* of slice: of tensors in the latest bucket */
+    unsigned in;           /* bit 1 << tensor.low: in that bucket */
 };
 
 /* A trained tensor, in the order of the model's modules. */
@@ -161,6 +163,8 @@ struct zero_made {
     uint64_t told_partition, told_kept;
     uint64_t again, again_kept; /* as partition, kept, beside a partition of the
                                    micro-batches before, which is in again */
+    uint64_t before, slice; /* ZeRO-2, loose, sums in fp32: a rank's own while
+                                   it is reduced, and what is cast to be added */
 };
 
 /* Where partitions do not come one after another: tensors are dealt to them in
@@ -210,6 +214,9 @@ struct bucket_fill {
             uint64_t again, again_kept; /* as in zero_made */
         };
     };
+    uint64_t held;    /* ZeRO-3: bytes of the running block's weights, there
+                         since forward, whose modules' backward is not over;
+                         0: it does not matter */
     uint64_t gone;    /* elements reduced */
     uint64_t reduced; /* so many times */
     uint64_t copied;  /* bytes flattened to be sent, at this moment */
@@ -254,6 +261,7 @@ struct memory_fold {
     struct bucket_fill *fill;
     struct zero_part *rank;
     struct zero_ledger *ledger;
+    bool *ends;
     uint64_t *chunk_kept, *chunk_stash, *others; /* walked; else NULL */
     uint64_t *chunk_at; /* [vpp][pp]: first layers, of the whole model */
     uint32_t *waiting;  /* [schedule_room()], where backwards are split */
@@ -701,7 +709,7 @@ void zero_each_bucket(const struct stage *s,
  * Elements of all ranks that the step's `index`-th all-gather brings, through
  * a flat buffer; 0: there is no such. */
 uint64_t zero_gather_flat(const struct stage *s, uint64_t index);
-/* Sets released, released_bytes. */
+/* Sets released, released_bytes, and held where a block's backward begins. */
 void zero3_layout(struct stage *s);
 void zero3_gather(struct put *p, const struct stage *s, uint32_t position,
                   bool backward);

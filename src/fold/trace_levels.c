@@ -562,7 +562,7 @@ static bool same_levels(const struct stage *s, const struct bucket_fill *a,
         return false;
     return a->in.large == b->in.large && a->low.large == b->low.large
            && a->cast == b->cast && a->partition == b->partition
-           && a->kept == b->kept && a->copied == b->copied
+           && a->kept == b->kept && a->held == b->held && a->copied == b->copied
            && a->packed == b->packed && a->added == b->added
            && a->normed == b->normed && a->begun == b->begun;
 }

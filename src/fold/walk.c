@@ -519,7 +519,8 @@ struct walk walk_on(const struct program *p, const struct block *block,
                           .reduce_blocks = scratch->reduce_blocks,
                           .update_copies = scratch->update_copies,
                           .projects = scratch->projects,
-                          .tied_table = scratch->tied_table };
+                          .tied_table = scratch->tied_table,
+                          .persists = scratch->persists };
 }
 
 void walk_input_handed(struct walk *w)
@@ -561,17 +562,24 @@ static struct arrived arrived_of(const struct arrival *a, uint32_t n)
     return sum;
 }
 
-/* The first of the fullest moments, in order. */
-static struct extremum calm_of(const struct arrival *a, uint32_t n)
+static void keep_calm(struct calm *best, const struct extremum *e,
+                      uint64_t gone)
 {
-    const struct extremum *best = &a[0].until;
+    if (extremum_total(e) + best->gone > extremum_total(&best->e) + gone)
+        *best = (struct calm){ *e, gone };
+}
+
+/* The first of the fullest moments, in order. */
+static struct calm calm_of(const struct arrival *a, uint32_t n, bool goes)
+{
+    struct calm best = { .e = a[0].until };
+    uint64_t gone = 0;
     for (uint32_t k = 0; k < n; k++) {
-        if (extremum_total(&a[k].at) > extremum_total(best))
-            best = &a[k].at;
-        if (extremum_total(&a[k + 1].until) > extremum_total(best))
-            best = &a[k + 1].until;
+        keep_calm(&best, &a[k].at, gone);
+        gone += goes ? a[k].goes : 0;
+        keep_calm(&best, &a[k + 1].until, gone);
     }
-    return *best;
+    return best;
 }
 
 /* A backward that notes when each weight's gradient comes. */
@@ -585,12 +593,11 @@ static struct extremum walk_arrivals(struct walk *w, struct block_walk *out,
     const struct extremum top = walk_backward(w, WGRAD_FREE);
     w->arrival[w->arrivals] = (struct arrival){ .until = w->since };
     out->arrivals = w->arrivals;
-    if (w->unpacks) {
+    if (w->unpacks)
         out->unpacked_arrival = first;
-        out->unpacked_calm = calm_of(first, w->arrivals);
-    } else {
-        out->calm = calm_of(first, w->arrivals);
-    }
+    struct calm *calm = w->unpacks ? out->unpacked_calm : out->calm;
+    calm[false] = calm_of(first, w->arrivals, false);
+    calm[true] = calm_of(first, w->arrivals, true);
     if (out->arrival == NULL) {
         out->arrival = first;
         out->arrived = arrived_of(first, w->arrivals);

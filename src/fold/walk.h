@@ -56,11 +56,20 @@ static inline uint64_t extremum_total(const struct extremum *e)
 
 /* A weight's gradient that an engine takes as it comes (WGRAD_FREE). */
 struct arrival {
-    uint64_t elems;        /* 0: its first part only, or of a part unsharded */
-    bool low;              /* tensor.low */
-    uint64_t offset;       /* of the weight, among the block's trained ones */
+    uint64_t elems;  /* 0: its first part only, or of a part unsharded */
+    bool low;        /* tensor.low */
+    uint64_t goes;   /* bytes of the weight, were it gathered: its module's
+                      backward is over with it; 0: it stays */
+    uint64_t offset; /* of the weight, among the block's trained ones */
     struct extremum until; /* the fullest since the one before */
     struct extremum at;    /* when the engine is told */
+};
+
+/* A block's fullest moment where an engine makes nothing of any arrival, and what
+ * of its weights has gone by then. */
+struct calm {
+    struct extremum e;
+    uint64_t gone;
 };
 
 /* Gradients that arrive, of all the weights of a block that are no other
@@ -114,8 +123,8 @@ struct block_walk {
     struct arrival *arrival, *unpacked_arrival;
     uint32_t arrivals;
     struct arrived arrived;
-    /* the fullest of them, where an engine makes nothing of any; unpacked */
-    struct extremum calm, unpacked_calm;
+    /* where weights stay, and where they go; unpacked */
+    struct calm calm[2], unpacked_calm[2];
     struct away {
         uint64_t bytes;  /* of kept: goes to the host; scratch.away */
         uint64_t moved;  /* the same, not rounded; and of copies */
@@ -154,6 +163,7 @@ struct walk_scratch {
     unsigned update_copies; /* of a weight, where WGRAD_FREE is its update */
     const struct run *projects; /* with it: of a projected one, by rank */
     bool tied_table;            /* with it: the head's gradient waits */
+    uint64_t persists;          /* weights of so many elements stay gathered */
     enum away_how away;         /* what layers keep goes to the host */
     bool away_head; /* so does what the head's norm keeps, one by one */
 };

@@ -42,6 +42,14 @@ void walk_lay_out(struct walk *w)
     lay_out(w, true, lay_out(w, false, 0));
 }
 
+/* A linear's weight is all that its module has, but for a bias, which is told
+ * first; experts are one module, and a tied table is used again. */
+static bool ends_module(const struct walk *w, const struct tensor *t)
+{
+    return t->matmul && !t->tied && !t->again && t->group != PG_EXPERT
+           && t->elems > w->persists;
+}
+
 static void note_arrival(struct walk *w, tensor_id id)
 {
     const struct tensor *t = &w->p->tensor[id];
@@ -50,6 +58,7 @@ static void note_arrival(struct walk *w, tensor_id id)
     w->arrival[w->arrivals++] =
         (struct arrival){ .elems = t->again || t->tied ? 0 : t->elems,
                           .low = t->low,
+                          .goes = ends_module(w, t) ? t->bytes : 0,
                           .offset = walk_slot_of(w, id)->offset,
                           .until = w->since,
                           .at = { w->kept, w->tmp, w->wgrad,

@@ -66,6 +66,7 @@ struct walk {
     unsigned update_copies; /* see struct walk_scratch */
     const struct run *projects;
     bool tied_table;
+    uint64_t persists;
     enum walk_pass pass;
     enum wgrad_mode mode;
     bool outside; /* there are operations outside of a checkpoint */

@@ -448,7 +448,6 @@ def others():
     yield Run(zero=1, precision="fp16-mixed", grad_dtype="fp32", gpus=4, grad_accum=2)
     yield Run(zero=1, precision="bf16-amp", shape="long")
     yield Run(zero=3, contiguous_gradients=False)
-    yield Run(zero=3, offload_optimizer="cpu")
 
 
 def besides():
@@ -497,6 +496,10 @@ def loose():
     yield Run(**base, zero=2, gpus=4, overlap_comm=True, grad_accum=2)
     yield Run(**base, zero=2, gpus=4, round_robin_gradients=True, reduce_bucket=500000)
     yield Run(**base, zero=3, gpus=4, shape="long", grad_accum=2)
+    yield Run(**base, zero=2, grad_dtype="fp32", reduce_bucket=500000)
+    for reduce_bucket in (3000000, 500000):
+        yield Run(**base, zero=3, reduce_dtype="fp32", reduce_bucket=reduce_bucket)
+    yield Run(**base, zero=3, precision="bf16-amp")
 
 
 def wires():
@@ -507,12 +510,19 @@ def wires():
     yield Run(zero=1, reduce_bucket=500000)
     yield Run(zero=1, reduce_bucket=500000, grad_accum=2, shape="long")
     yield Run(zero=1, reduce_bucket=200000, family="gpt2")
+    for reduce_bucket in (3000000, 500000):
+        yield Run(zero=3, reduce_dtype="fp32", reduce_bucket=reduce_bucket)
 
 
 def clips():
     for zero in (1, 2):
         for clip_grad in (True, False):
             yield Run(zero=zero, clip_grad=clip_grad, offload_optimizer="cpu")
+    for shape in ("wide", "long"):
+        for grad_accum in (1, 2):
+            yield Run(zero=3, shape=shape, grad_accum=grad_accum, offload_optimizer="cpu")
+    yield Run(zero=3, offload_optimizer="cpu", prefetch_bucket=0, persistence_threshold=0)
+    yield Run(zero=3, recompute="full", shape="long", offload_optimizer="cpu")
 
 
 step.STORED["bf16-mixed"] = torch.bfloat16
