@@ -9,6 +9,9 @@ void config_megatron_together(struct config *c);
 /* Stages and chunks, from a layout, the ends' layers, or layers of a chunk. */
 void config_megatron_stages(struct config *c);
 
+/* What the file says of its model, into c->s->shape. */
+void config_megatron_shape(struct config *c);
+
 /* ---- values of flags ---- */
 
 bool config_flag_given(const struct config *c, const char *flag);

@@ -455,6 +455,7 @@ void config_megatron_together(struct config *c)
     config_world(c);
     nemo_world(c);
     config_megatron_stages(c);
+    config_megatron_shape(c);
     states(c);
     nemo_optimizer(c);
     precision(c);

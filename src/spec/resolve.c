@@ -539,6 +539,7 @@ static void resolve_all(struct run *run, const struct spec *spec,
     resolve_adapters(run, spec);
     resolve_buffers(run, spec);
     resolve_masters(run);
+    resolve_compare_shape(run, spec);
     resolve_notes(run, spec);
     resolve_training(run, spec, params);
     resolve_check(run, spec, d);

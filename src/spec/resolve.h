@@ -162,6 +162,11 @@ bool resolve_takes_stored(const struct run *r, const struct spec *spec);
 enum dtype resolve_stored_base(const struct run *r, const struct spec *spec);
 void resolve_say_stored(struct run *r, const struct spec *spec);
 
+/* ---- resolve_shape.c ---- */
+
+/* Says where MODEL is another than a launch file's own. */
+void resolve_compare_shape(struct run *r, const struct spec *spec);
+
 /* ---- resolve_check.c ---- */
 
 void resolve_check(const struct run *r, const struct spec *spec,

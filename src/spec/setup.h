@@ -378,6 +378,32 @@ struct calibration {
 
 enum { GPU_PRICES_MAX = 64 }; /* at least the catalogue's rows */
 
+/* What a launch file may say of its model, by Megatron's flags: id, flag. */
+#define SHAPE_MAP(X)                                                           \
+    X(SHAPE_LAYERS, "num_layers")                                              \
+    X(SHAPE_HIDDEN, "hidden_size")                                             \
+    X(SHAPE_HEADS, "num_attention_heads")                                      \
+    X(SHAPE_KV_HEADS, "num_query_groups")                                      \
+    X(SHAPE_HEAD_DIM, "kv_channels")                                           \
+    X(SHAPE_FFN, "ffn_hidden_size")                                            \
+    X(SHAPE_VOCAB, "vocab_size")                                               \
+    X(SHAPE_EXPERTS, "num_experts")                                            \
+    X(SHAPE_TOP_K, "moe_router_topk")                                          \
+    X(SHAPE_EXPERT_FFN, "moe_ffn_hidden_size")                                 \
+    X(SHAPE_SHARED_FFN, "moe_shared_expert_intermediate_size")                 \
+    X(SHAPE_Q_RANK, "q_lora_rank")                                             \
+    X(SHAPE_KV_RANK, "kv_lora_rank")                                           \
+    X(SHAPE_GATED, "swiglu")                                                   \
+    X(SHAPE_UNTIED, "untie_embeddings_and_output_weights")
+
+enum shape_word {
+#define SHAPE_ENUM(id, text) id,
+    SHAPE_MAP(SHAPE_ENUM)
+#undef SHAPE_ENUM
+        SHAPE_COUNT
+};
+const char *shape_word_name(enum shape_word w);
+
 struct setup {
     union setup_value v[KEY_COUNT];
     bool set[KEY_COUNT];
@@ -407,6 +433,7 @@ struct setup {
     /* ... of the model that an adapter_config.json of prompts was made for; 0:
      * not said */
     uint64_t peft_layers, peft_heads, peft_width;
+    uint32_t shape[SHAPE_COUNT]; /* and one; 0: not said */
     uint64_t wraps; /* classes of layers that FSDP's units are: wrap_name_bit */
     uint32_t peft_ranks, peft_alphas; /* names of its patterns, likewise */
     uint32_t peft_inputs;             /* ... and of feedforward_modules */

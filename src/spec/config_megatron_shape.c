@@ -1,0 +1,73 @@
+/*
+ * Owns what a Megatron script says of its model: MODEL is another file's, and
+ * resolve_shape.c holds one against the other.
+ * [megatron/training/arguments.py, core_v0.16: validate_args]
+ */
+#include "spec/config_megatron.h"
+
+#include "base/banned.h"
+
+static bool said(const struct config *c, enum shape_word w)
+{
+    return c->s->shape[w] > 0;
+}
+
+static void say(struct config *c, enum shape_word w, uint64_t n)
+{
+    if (n < UINT32_MAX)
+        c->s->shape[w] = (uint32_t)n + 1;
+}
+
+static uint64_t value(const struct config *c, enum shape_word w)
+{
+    return said(c, w) ? c->s->shape[w] - 1 : 0;
+}
+
+static void fill(struct config *c, enum shape_word w, uint64_t n)
+{
+    if (!said(c, w))
+        say(c, w, n);
+}
+
+/* Flags that define a model define it whole: what is not there has Megatron's
+ * default. */
+static void fill_defaults(struct config *c, bool gated)
+{
+    enum { STEP = 64 };
+    const uint64_t hidden = value(c, SHAPE_HIDDEN);
+    const uint64_t heads = value(c, SHAPE_HEADS);
+    fill(c, SHAPE_GATED, gated);
+    fill(c, SHAPE_UNTIED, 0);
+    fill(c, SHAPE_EXPERTS, 0);
+    fill(c, SHAPE_FFN, gated ? 4 * hidden * 2 / 3 / STEP * STEP : 4 * hidden);
+    if (config_flag_given(c, "multi_latent_attention"))
+        return;
+    if (!config_flag_given(c, "group_query_attention"))
+        c->s->shape[SHAPE_KV_HEADS] = (uint32_t)heads + 1;
+    if (hidden % heads == 0)
+        fill(c, SHAPE_HEAD_DIM, hidden / heads);
+}
+
+void config_megatron_shape(struct config *c)
+{
+    static const char *const gates[] = { "swiglu", "quick_geglu",
+                                         "glu_activation" };
+    char shown[CONFIG_PATH_MAX];
+    bool gated = false;
+    for (unsigned w = 0; w < SHAPE_COUNT; w++) {
+        const char *flag = shape_word_name((enum shape_word)w);
+        const bool is_flag = w == SHAPE_GATED || w == SHAPE_UNTIED;
+        const uint64_t n = is_flag ? 0 : config_flag_number(c, flag);
+        if (n > 0)
+            say(c, (enum shape_word)w, n);
+    }
+    for (size_t i = 0; i < sizeof gates / sizeof gates[0]; i++)
+        gated = gated || config_flag_given(c, gates[i]);
+    if (gated)
+        say(c, SHAPE_GATED, 1);
+    if (config_flag_given(c, shape_word_name(SHAPE_UNTIED)))
+        say(c, SHAPE_UNTIED, 1);
+    if (said(c, SHAPE_LAYERS) && said(c, SHAPE_HIDDEN) && said(c, SHAPE_HEADS)
+        && config_shown(c, "", shown)[0] == '-')
+        fill_defaults(c, gated);
+}
