@@ -23,6 +23,16 @@ static bool is_megatron(const struct run *run)
 
 /* ---- between steps ---- */
 
+/* A router's product is Transformer Engine's in its own layers too, where that
+ * is installed: te_general_gemm takes 16 bits in and gives fp32
+ * (core/transformer/moe/moe_utils.py; found again since 9ed8b0c4). */
+static bool has_te_products(const struct stage *s)
+{
+    return s->run->impl == IMPL_MEGATRON
+           || (s->run->impl == IMPL_MEGATRON_LOCAL && is_megatron(s->run)
+               && s->sum.expert_elems > 0);
+}
+
 /* One for plain products, and one a stream for grouped ones. */
 static void rest_te_workspaces(struct put *p, const struct stage *s)
 {
@@ -37,7 +47,8 @@ static void rest_te_workspaces(struct put *p, const struct stage *s)
         PUT(p, TERM_WORKSPACE,
             "Transformer Engine workspaces of overlapped products",
             A("streams", TE_OVERLAP_STREAMS), F("bytes", bytes));
-    if (run->grouped_gemm && s->sum.expert_elems > 0)
+    if (run->impl == IMPL_MEGATRON && run->grouped_gemm
+        && s->sum.expert_elems > 0)
         PUT(p, TERM_WORKSPACE,
             "Transformer Engine grouped GEMM workspaces, one a stream",
             A("streams", TE_GROUPED_STREAMS), F("bytes", bytes));
@@ -54,7 +65,7 @@ static void rest_dummies(struct put *p, const struct stage *s)
 void megatron_rest(struct put *p, const struct stage *s)
 {
     const struct run *run = s->run;
-    if (run->impl == IMPL_MEGATRON)
+    if (has_te_products(s))
         rest_te_workspaces(p, s);
     if (!is_megatron(run))
         return;

@@ -365,23 +365,30 @@ static void adapters(struct config *c, enum kin kin)
 
 /* activation_offloading: TRL's OffloadActivations, around checkpoints, which
  * its trainers have where nothing is said; Axolotl puts it in their place where
- * there are adapters, and has older ways too (axolotl core/builders/base.py,
- * core/trainers/mixins/activation_checkpointing.py). */
+ * there are adapters, and has older ways too. 'disk' has been the CPU since
+ * 99187cd20: the disk's own checkpoints are asked for by a word that its
+ * schema does not take (axolotl core/builders/base.py, loaders/model.py,
+ * loaders/patch_manager.py at 067b021c). */
 static void offloading(struct config *c, const struct json *said)
 {
-    const struct json *v = config_at(c, "activation_offloading");
-    const struct json *adapter = config_at(c, "adapter");
+    const bool old = is_text(said, "offload") || is_text(said, "offload_disk");
+    const struct json *v = old ? said : config_at(c, "activation_offloading");
     const bool axolotl = config_at(c, "base_model") != NULL
                          || config_at(c, "sequence_len") != NULL;
     const bool word = is_text(v, "legacy") || is_text(v, "hidden_states");
-    const bool disk = is_text(v, "disk");
-    if (v == NULL || !(word || disk || ANY_IS_TRUE(c, "activation_offloading")))
+    const bool disk = is_text(v, "disk") || is_text(v, "offload_disk");
+    if (v == NULL
+        || !(old || word || disk || ANY_IS_TRUE(c, "activation_offloading")))
         return;
-    if (axolotl && adapter != NULL && !word && !disk)
+    if (axolotl && config_at(c, "adapter") != NULL && !word)
         config_set(c, v, KEY_RECOMPUTE, "none");
     else if (said == NULL || axolotl)
         config_set(c, v, KEY_RECOMPUTE, "full");
-    config_set(c, v, KEY_OFFLOAD_ACTIVATIONS, disk ? "nvme" : "cpu");
+    config_set(c, v, KEY_OFFLOAD_ACTIVATIONS, "cpu");
+    if (disk)
+        config_note(c, "activation_offloading 'disk' moves activations to the "
+                       "CPU's memory, not to a disk, since July 2025: Axolotl "
+                       "asks for 'offload_disk', which it does not accept");
 }
 
 /* LLaMA-Factory recomputes unless told not to, ms-swift too. [model_utils/
@@ -407,11 +414,7 @@ static void recompute(struct config *c, enum kin kin)
         config_note(c, "TRL's trainers recompute where gradient_checkpointing "
                        "is not said, since 2025: --recompute full");
     }
-    if (is_text(said, "offload") || is_text(said, "offload_disk")) {
-        config_set(c, said, KEY_RECOMPUTE, "full");
-        config_set(c, said, KEY_OFFLOAD_ACTIVATIONS,
-                   is_text(said, "offload") ? "cpu" : "nvme");
-    } else if (is_text(said, "unsloth")) {
+    if (is_text(said, "unsloth")) {
         config_set(c, said, KEY_RECOMPUTE, "full");
         config_set(c, said, KEY_OFFLOAD_ACTIVATIONS, "cpu");
     }

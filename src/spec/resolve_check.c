@@ -31,7 +31,7 @@ static const struct refusal {
     { KEY_EP_OVERLAP, IS, 1,
       "leave it out: up to a layer's forward comes on top of backward" },
     { KEY_OFFLOAD_ACTIVATIONS, IS, OFFLOAD_NVME,
-      "no framework has them on disk: leave it out, or use "
+      "no framework has them there (Axolotl's 'disk' is the CPU): use "
       "--offload-activations cpu --framework torchtune" },
     { KEY_PRECISION, IS, PREC_FP4_MIXED, "use --precision fp8-mixed" },
 };

@@ -1,0 +1,15 @@
+Axolotl's older word for offloading is its newer one, in place of checkpoints beside adapters.
+== args
+llama-7b --training-args run.yaml --json
+== file run.yaml
+base_model: huggyllama/llama-7b
+adapter: lora
+lora_r: 16
+lora_target_linear: true
+sequence_len: 2048
+micro_batch_size: 1
+bf16: true
+gradient_checkpointing: offload
+== stdout ~
+"recompute": "none"
+"offload_activations": "cpu"
