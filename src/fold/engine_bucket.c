@@ -16,8 +16,7 @@
 static bool reduces_beside(const struct run *run)
 {
     return run->zero == 1 && run->overlap_comm && !run_pipelines(run)
-           && !engine_keeps_fp32_buffer(run)
-           && run->offload_optimizer == OFFLOAD_NONE;
+           && !engine_keeps_fp32_buffer(run);
 }
 
 bool zero_fills_bucket(const struct run *run)
@@ -236,10 +235,31 @@ static void note_kept(const struct stage *s, struct bucket_fill *f)
     f->kept = b->large - (first ? 0 : it ? b->own : b->its);
 }
 
+/* Of large, what is some rank's own at least. */
+static uint64_t least_own(const struct stage *s, const struct zero_beside *b)
+{
+    const uint64_t ranks = s->run->shard;
+    if (b->begun < ranks)
+        return 0;
+    return s->run->zero_rank == ZERO_RANK_FIRST || ranks == 1
+               ? b->own
+               : min_u64(b->own, b->its);
+}
+
+/* On their way to the CPU a rank's own go as they are reduced. */
+static void note_others(const struct stage *s, struct bucket_fill *f)
+{
+    f->kept = f->beside.large - least_own(s, &f->beside);
+}
+
 static void close_partition(const struct stage *s, struct zero_beside *b,
                             uint64_t rank)
 {
     const struct zero_part *r = &s->rank[rank];
+    if (engine_optimizer_offloaded(s->run)) {
+        b->its = b->begun == 1 ? r->large : min_u64(b->its, r->large);
+        return;
+    }
     if (r->whole - r->large <= b->whole - b->its)
         return;
     b->whole = r->whole;
@@ -263,7 +283,38 @@ static void reduced_beside(const struct stage *s, struct bucket_fill *f,
     }
     b->large += c->large;
     b->own += ranks - b->begun == c->low ? c->large : 0;
-    note_kept(s, f);
+    if (engine_optimizer_offloaded(s->run))
+        note_others(s, f);
+    else
+        note_kept(s, f);
+}
+
+static uint64_t own_large(const struct stage *s, const struct zero_beside *b,
+                          uint64_t rank)
+{
+    return rank + b->begun == s->run->shard ? b->own : s->rank[rank].large;
+}
+
+/* A rank takes the norm of what is its own, then lets it go; others keep what is
+ * large. */
+static void told_offloaded(const struct stage *s, struct bucket_fill *told,
+                           const struct bucket_content *c)
+{
+    enum { DOUBLE = 8 };
+    const bool first = s->run->zero_rank == ZERO_RANK_FIRST;
+    const uint64_t grad = dtype_size(s->run->prec.grad);
+    const uint64_t norm = zero_normed(s->run, s->share, c->largest);
+    told->kept -= min_u64(told->kept, c->large);
+    uint64_t most = told->kept * grad;
+    for (uint64_t r = c->low; r <= c->high && (!first || r == 0); r++) {
+        const uint64_t kept =
+            told->beside.large - own_large(s, &told->beside, r);
+        if (kept * grad + norm * DOUBLE <= most)
+            continue;
+        most = kept * grad + norm * DOUBLE;
+        told->kept = kept;
+        told->normed = norm;
+    }
 }
 
 /* A large gradient is copied out of where it was made, by the ranks whose
@@ -276,8 +327,7 @@ static void told_beside(const struct stage *s, struct bucket_fill *told,
     told->kept -= min_u64(told->kept, c->large);
     for (uint64_t r = c->low; r <= c->high && (!first || r == 0); r++) {
         const struct zero_beside *b = &told->beside;
-        const bool open = r + b->begun == s->run->shard;
-        const uint64_t own = open ? b->own : s->rank[r].large;
+        const uint64_t own = own_large(s, b, r);
         const uint64_t all = s->rank[r].whole + b->large - own;
         if (all <= most)
             continue;
@@ -430,9 +480,14 @@ static void reduce(const struct stage *s, struct bucket_turn *t, bool low)
         t->told.low.large = c.large;
     else
         t->told.in.large = c.large;
+    const bool beside = s->run->zero == 1 && s->ledger == NULL;
+    if (beside && engine_optimizer_offloaded(s->run)) {
+        told_offloaded(s, &t->told, &c);
+        return;
+    }
     if (s->ledger != NULL)
         told_dealt(s, &t->told, nth);
-    else if (s->run->zero == 1 && c.large != 0)
+    else if (beside && c.large != 0)
         told_beside(s, &t->told, &c);
     note_normed(s, t, &c);
 }

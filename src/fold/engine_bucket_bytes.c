@@ -175,8 +175,8 @@ bool bucket_alike(const struct stage *s, uint32_t position, uint32_t other)
     const struct bucket_fill *b = &s->fill[other + 1];
     return a->in.elems == b->in.elems && s->run->zero == 3
            && stage_block(s, position) == stage_block(s, other)
-           && a->begun == b->begun && same_content(&a->in, &b->in)
-           && same_content(&a->low, &b->low);
+           && a->begun == b->begun && a->held == b->held
+           && same_content(&a->in, &b->in) && same_content(&a->low, &b->low);
 }
 
 static void put_told(struct put *p, const struct stage *s,

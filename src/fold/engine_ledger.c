@@ -160,7 +160,10 @@ static void note_contiguous(const struct stage *s, const struct zero_part *r,
     const uint64_t kept =
         s->run->zero == 1 ? s->ledger->large - r->reduced_large : 0;
     const uint64_t leaves = r->latest == 0 ? min_u64(alone, kept) : 0;
-    const uint64_t whole = r->reduced != 0 ? r->whole : 0;
+    const bool there =
+        r->reduced != 0
+        && !(s->run->zero == 1 && engine_optimizer_offloaded(s->run));
+    const uint64_t whole = there ? r->whole : 0;
     if (whole + kept > m->partition + m->kept) {
         m->partition = whole;
         m->kept = kept;

@@ -185,7 +185,8 @@ struct zero_beside {
     uint64_t begun;      /* partitions that have begun */
     uint64_t own;        /* large, and of the partition that began last */
     uint64_t whole, its; /* the fullest of the others: its elements, and what
-                            of large is its own */
+                            of large is its own; with the optimizer on the
+                            CPU the least of the latter */
 };
 
 /* What ZeRO has of gradients at some moment of a backward. */

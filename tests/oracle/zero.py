@@ -466,6 +466,10 @@ def besides():
         yield Run(**base, family="gpt2", reduce_bucket=200000)
         if gpus == 2:
             yield Run(**base, precision="bf16-amp", grad_accum=2)
+            for shape in ("wide", "long"):
+                yield Run(**base, shape=shape, offload_optimizer="cpu")
+                yield Run(**base, shape=shape, offload_optimizer="cpu", reduce_bucket=500000)
+            yield Run(**base, shape="long", offload_optimizer="cpu", reduce_bucket=500000, grad_accum=2)
 
 
 def dealt():
