@@ -187,7 +187,7 @@ static void joint_grads(struct put *p, const struct stage *s)
         if (t->role == ROLE_PARAM && t->words && t->trainable)
             words += round_alloc(tensor_grad_bytes(t));
     }
-    PUT(p, TERM_WGRAD_TMP, "whole gradients between the stacks, as well",
+    PUT(p, TERM_WGRAD_TMP, ROOT_GRADS_LABEL,
         F("bytes", joint_wgrad(s) - words));
     if (words > 0)
         PUT(p, TERM_BACKWARD_TMP, "the words' gradient, which waits",
@@ -202,7 +202,7 @@ void fsdp_root_grads(struct put *p, const struct stage *s, uint32_t position,
     if (engine_wgrad_mode(s, later) == WGRAD_FREE)
         return; /* added to those of the micro-batch before */
     if (fsdp_head_waits(s, position))
-        PUT(p, TERM_WGRAD_TMP, "the head's whole gradients, reduced last",
+        PUT(p, TERM_WGRAD_TMP, ROOT_GRADS_LABEL,
             F("bytes", s->walk[s->p->head].wgrad));
     if (joint_waits(s, position))
         joint_grads(p, s);
@@ -306,7 +306,7 @@ void fsdp_all_reduced(struct put *p, const struct stage *s, uint32_t position,
         return;
     struct root_part above;
     root_above(s, position, &above);
-    PUT(p, TERM_REDUCE_TMP, "all-reduced by the copies, kept to the end",
+    PUT(p, TERM_REDUCE_TMP, ALL_REDUCED_LABEL,
         F("P/N, tensor by tensor",
           s->sum.own_elems - s->before[position + 1].own_elems - above.own),
         F("bytes", dtype_size(run->prec.reduce)));

@@ -17,12 +17,8 @@ bool fsdp_embed_apart(const struct stage *s);
  * no layer's unit either. NULL: there is nothing, or it is no part of the
  * root. */
 const struct block_states *fsdp_root_joint(const struct stage *s);
-/* Bytes of parameters that the wrapped layers leave to the root. */
-uint64_t fsdp_root_bytes(const struct stage *s);
 /* Of two units at the ends the embedding's is the last to be reduced. */
 bool fsdp_embed_is_last(const struct stage *s);
-/* Bytes of a unit's parameters; 0 where there is none at a position. */
-uint64_t fsdp_unit_bytes(const struct stage *s, uint32_t position);
 /* Backward comes to it, or to what it hands on: it is fetched ahead. */
 bool fsdp_is_fetched_back(const struct stage *s, uint32_t position);
 /* The backward at hand is the last of two micro-batches. */

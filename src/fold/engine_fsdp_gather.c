@@ -113,10 +113,8 @@ void fsdp_forward(struct put *p, const struct stage *s, uint32_t position,
         fsdp_whole_above(p, s, position);
         return;
     }
-    PUT(p, TERM_GATHERED, "root parameters, gathered for the whole pass",
-        F("bytes", fsdp_root_bytes(s)));
-    PUT(p, TERM_GATHERED, "this unit's parameters",
-        F("bytes", fsdp_unit_bytes(s, position)));
+    PUT(p, TERM_GATHERED, ROOT_LABEL, F("bytes", fsdp_root_bytes(s)));
+    PUT(p, TERM_GATHERED, UNIT_LABEL, F("bytes", fsdp_unit_bytes(s, position)));
     shard_on_its_way(p, s, fsdp_unit_bytes(s, position));
 }
 
@@ -153,9 +151,8 @@ void fsdp_gathered_back(struct put *p, const struct stage *s, uint32_t position,
     if (fsdp_reduces_at_last(s->run)) {
         fsdp_whole_above(p, s, position);
     } else {
-        PUT(p, TERM_GATHERED, "root parameters, gathered for the whole pass",
-            F("bytes", fsdp_root_bytes(s)));
-        PUT(p, TERM_GATHERED, "this unit's parameters",
+        PUT(p, TERM_GATHERED, ROOT_LABEL, F("bytes", fsdp_root_bytes(s)));
+        PUT(p, TERM_GATHERED, UNIT_LABEL,
             F("bytes", own ? fsdp_unit_bytes(s, position) : 0));
     }
 }

@@ -84,7 +84,7 @@ static void put_cast(struct put *p, const struct stage *s, uint64_t elems)
  * there (_runtime_utils.py, _get_reduce_scatter_tensors). */
 static void put_reduced(struct put *p, const struct stage *s, uint64_t elems)
 {
-    PUT(p, TERM_REDUCE_TMP, "its shard, reduced",
+    PUT(p, TERM_REDUCE_TMP, REDUCED_LABEL,
         F("elements of P/N", div_up(elems, s->run->shard)),
         F("bytes", dtype_size(s->run->prec.reduce)));
 }
@@ -96,7 +96,7 @@ static void put_recast(struct put *p, const struct stage *s, uint64_t elems)
     const struct precision_bytes *prec = &s->run->prec;
     put_reduced(p, s, elems);
     if (prec->reduce != prec->grad)
-        PUT(p, TERM_REDUCE_TMP, "the same, cast",
+        PUT(p, TERM_REDUCE_TMP, RECAST_LABEL,
             F("elements of P/N", div_up(elems, s->run->shard)),
             F("bytes", dtype_size(prec->grad)));
 }
@@ -161,8 +161,7 @@ void fsdp_unit_done(struct put *p, const struct stage *s, uint32_t position,
 
 static void root_parts(struct put *p, uint64_t bytes)
 {
-    PUT(p, TERM_WGRAD_TMP, "whole gradients of the root group",
-        F("bytes", bytes));
+    PUT(p, TERM_WGRAD_TMP, ROOT_GRADS_LABEL, F("bytes", bytes));
 }
 
 /* A root's head that is reduced with another chunk, or NULL. */
@@ -191,7 +190,7 @@ void fsdp_first_reduced(struct put *p, const struct stage *s)
                        - (root > 0 ? root_bytes : unit->bytes)));
     fsdp_put_scatter(p, s, elems);
     if (engine_shards_come(run))
-        PUT(p, TERM_GRAD_SHARDS, "its shard, reduced",
+        PUT(p, TERM_GRAD_SHARDS, REDUCED_LABEL,
             F("P/N", div_up(elems, run->shard)),
             F("bytes per gradient", dtype_size(run->prec.grad)));
 }
@@ -295,7 +294,7 @@ static void put_turn(struct put *p, const struct stage *s, const struct turn *t)
 {
     PUT(p, TERM_REDUCE_TMP, "reduce-scatter input of the last to be reduced",
         F("elements", t->elems), F("bytes", dtype_size(s->run->prec.reduce)));
-    if (turn_copies(s, t)) {
+    if (!p->copied_in && turn_copies(s, t)) {
         root_parts(p, t->whole);
         return;
     }
@@ -393,8 +392,7 @@ void fsdp_root_done(struct put *p, const struct stage *s)
         return;
     }
     put_flat(p, grads);
-    PUT(p, TERM_GATHERED, "root parameters, gathered for the whole pass",
-        F("bytes", fsdp_root_bytes(s)));
+    PUT(p, TERM_GATHERED, ROOT_LABEL, F("bytes", fsdp_root_bytes(s)));
     root_parts(p, grads);
 }
 

@@ -135,10 +135,8 @@ void zero1_put(struct put *p, const struct stage *s);
 
 void fsdp_root_grads(struct put *p, const struct stage *s, uint32_t position,
                      bool later);
-/* Whether whole gradients wait for the last micro-batch; whether autograd adds
+/* Of whole gradients that wait for the last micro-batch: whether autograd adds
  * to them; all of them; at a moment of backward. */
-bool fsdp_defers(const struct run *run);
-bool fsdp_reduces_at_last(const struct run *run);
 bool fsdp_adds_in_place(const struct run *run);
 uint64_t fsdp_deferred_whole(const struct stage *s, uint32_t position);
 void fsdp_deferred(struct put *p, const struct stage *s, uint32_t position,

@@ -69,6 +69,7 @@ struct put {
     uint64_t *bucket; /* takes moment_of_bucket(); NULL: nobody asks */
     bool inside;      /* the head's block, before the model's forward returns */
     bool copies_out;  /* before the block runs: engine_copies_out */
+    bool copied_in;   /* engine_reduce: FSDP version 2's whole gradients are */
     bool makes_moments; /* in the optimizer's first step */
     bool over;          /* a product did not fit into 64 bits */
     put_fn *each;       /* NULL: nobody follows */

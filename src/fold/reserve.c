@@ -7,6 +7,8 @@
 #include "data/constants.h"
 #include "fold/stage.h"
 
+#include <string.h>
+
 #include "base/banned.h"
 
 /* FSDP version 2 gathers on a stream of its own (foreach_all_gather in the
@@ -16,14 +18,19 @@
  * another (_runtime_utils.py). DeepSpeed gathers on its all-gather stream and
  * reduces on the reduction stream where it overlaps. Megatron's buffers are
  * made once, DDP's too. */
-enum stream engine_stream(const struct run *run, enum term term)
+enum stream engine_stream(const struct run *run, enum term term,
+                          const char *what)
 {
     const bool gathered = term == TERM_PREFETCHED || term == TERM_GATHERED;
     const bool shards = term == TERM_GRAD_SHARDS;
+    const bool reduced =
+        term == TERM_REDUCE_TMP
+        && (strcmp(what, REDUCED_LABEL) == 0 || strcmp(what, RECAST_LABEL) == 0
+            || strcmp(what, ALL_REDUCED_LABEL) == 0);
     switch (run->engine) {
     case ENGINE_FSDP2:
         return term == TERM_PREFETCHED ? STREAM_GATHER
-               : shards                ? STREAM_REDUCE
+               : shards || reduced     ? STREAM_REDUCE
                                        : STREAM_COMPUTE;
     case ENGINE_FSDP:
         return gathered                            ? STREAM_GATHER
@@ -82,7 +89,8 @@ void pools_of(struct pools *x, const struct stage *s, const struct moment *m)
     *x = (struct pools){ .flat = flat_bytes(s, m) };
     for (size_t i = 0; i < sizeof moving / sizeof moving[0]; i++)
         if (m->bytes[moving[i]] != 0)
-            x->stream[engine_stream(s->run, moving[i])] += m->bytes[moving[i]];
+            x->stream[engine_stream(s->run, moving[i], "")] +=
+                m->bytes[moving[i]];
     x->stream[STREAM_COMPUTE] = m->total - x->stream[STREAM_GATHER]
                                 - x->stream[STREAM_REDUCE] - x->flat;
 }

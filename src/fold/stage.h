@@ -493,7 +493,8 @@ enum stream {
     STREAM_REDUCE, /* what gradients are reduced into */
     STREAM_COUNT
 };
-enum stream engine_stream(const struct run *run, enum term term);
+enum stream engine_stream(const struct run *run, enum term term,
+                          const char *what);
 
 /* What cannot take each other's place in the allocator, each at its own fullest
  * moment. */
@@ -627,7 +628,24 @@ void fsdp_fullest_rank(struct stage *s);
 void fsdp_flat_loop(struct stage *s);
 /* A wrapped module; what is not belongs to the root. */
 bool fsdp_is_unit(const struct stage *s, uint32_t position);
+/* Bytes of a unit's parameters; 0 where there is none at a position. */
+uint64_t fsdp_unit_bytes(const struct stage *s, uint32_t position);
+/* Bytes of parameters that the wrapped layers leave to the root. */
+uint64_t fsdp_root_bytes(const struct stage *s);
+/* What they are called, in TERM_GATHERED; what waits for the root's reduction, in
+ * TERM_WGRAD_TMP; what version 2 makes in the stream that reduces, in
+ * TERM_REDUCE_TMP. */
+#define ROOT_LABEL "root parameters, gathered for the whole pass"
+#define UNIT_LABEL "this unit's parameters"
+#define ROOT_GRADS_LABEL "whole gradients of the root, reduced last"
+#define REDUCED_LABEL "its shard, reduced"
+#define RECAST_LABEL "the same, cast"
+#define ALL_REDUCED_LABEL "all-reduced by the copies, kept to the end"
 
+/* Gradients wait for the last micro-batch, whole; all units' for the last
+ * backward of a pipeline. */
+bool fsdp_defers(const struct run *run);
+bool fsdp_reduces_at_last(const struct run *run);
 /* True when a unit's gradients are joined to one when its backward is over. */
 bool fsdp_joins(const struct stage *s, uint32_t position);
 /* ... and that one reduced in another type. */

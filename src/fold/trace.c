@@ -47,6 +47,7 @@ static void copy_out(struct tracer *r)
         r->hidden =
             tracer_born(r, COMP_TEMPORARY, "the block's input",
                         r->s->walk[stage_block(r->s, r->position)].input);
+    units_gather(r);
     levels_copied_out(r);
 }
 
@@ -61,12 +62,15 @@ static void micro_forward(struct tracer *r, uint32_t micro, uint32_t chunk)
         trace_leaves(r, false);
         if (engine_copies_out(s, i, r->later))
             copy_out(r);
+        else if (i == 0)
+            units_gather(r);
         levels_at(r, r->phase, i);
         r->keeps_checkpoint = re && stage_group_first(s, i) == i;
         tracer_play(r, re                    ? SCRIPT_CHECKPOINT
                        : stage_unloads(s, i) ? SCRIPT_AWAY
                                              : SCRIPT_FORWARD);
         hand_on(r);
+        levels_reshard(r);
         trace_left(r, false);
         if (stage_offloads(s))
             tracer_death(r, &r->here->checkpoint);
@@ -130,6 +134,53 @@ static bool takes_gradient(const struct tracer *r)
     return b->output == TENSOR_NONE || r->s->p->tensor[b->output].needs_grad;
 }
 
+/* Gradients that wait for others: to be stepped, or for the root's reduction. */
+static enum term waits_in(const struct stage *s, const char **what)
+{
+    const bool root = engine_reduces_blocks(s->run);
+    *what = root ? ROOT_GRADS_LABEL : "";
+    return root ? TERM_WGRAD_TMP : TERM_GRADS;
+}
+
+/* The table's own gradient is gone; in its place is `sum`, where that is not
+ * the head's, which stays. */
+static void tied_sum_stays(struct tracer *r, hold_id *sum)
+{
+    const uint64_t bytes = r->s->tied_here;
+    const char *what;
+    const enum term term = waits_in(r->s, &what);
+    uint32_t i = 0;
+    while (i < r->n_wgrads
+           && (r->wgrad[i] == NO_HOLD
+               || round_alloc(r->hold[r->wgrad[i]].bytes) != bytes))
+        i++;
+    if (i == r->n_wgrads
+        || (*sum != NO_HOLD && !levels_give(r, term, what, bytes)))
+        return;
+    const char *name = r->hold[r->wgrad[i]].name;
+    tracer_death(r, &r->wgrad[i]);
+    if (*sum != NO_HOLD)
+        r->wgrad[i] =
+            tracer_handed(r, sum, COMP_GRADIENTS, name, r->hold[*sum].bytes);
+}
+
+/* To the head's gradient of a tied table its own is added: in place where the
+ * head's is no view, else in a tensor of its own. */
+static void add_tied(struct tracer *r, enum wgrad_mode mode)
+{
+    const struct stage *s = r->s;
+    const uint64_t sum = stage_tied_sum(s, mode);
+    if (sum != 0 && bucket_fills(s, r->later)) {
+        const struct bucket_fill fill = bucket_before_sum(s, r->position);
+        levels_bucket(r, &fill);
+    }
+    hold_id id = tracer_born(r, COMP_TEMPORARY, "sum of tied gradients", sum);
+    if (mode == WGRAD_KEEP && s->tied_here != 0
+        && (sum == s->tied_here || s->tied_cast))
+        tied_sum_stays(r, &id);
+    tracer_death(r, &id);
+}
+
 static void backward_block(struct tracer *r)
 {
     const enum wgrad_mode mode = engine_wgrad_mode(r->s, r->later);
@@ -141,27 +192,23 @@ static void backward_block(struct tracer *r)
                     : stage_goes(r->s, r->position)    ? SCRIPT_RELOADED
                                                        : SCRIPT_BACKWARD)
                        + (unsigned)mode);
-    const uint64_t sum = stage_block(r->s, r->position) == r->s->p->words
-                             ? stage_tied_sum(r->s, mode)
-                             : 0;
-    if (sum == 0)
-        return;
-    if (bucket_fills(r->s, r->later)) {
-        const struct bucket_fill fill = bucket_before_sum(r->s, r->position);
-        levels_bucket(r, &fill);
-    }
-    hold_id id = tracer_born(r, COMP_TEMPORARY, "sum of tied gradients", sum);
-    tracer_death(r, &id);
+    if (stage_block(r->s, r->position) == r->s->p->words)
+        add_tied(r, mode);
 }
 
 /* A block's own gradients are the engine's from here on: where they were made,
  * or reduced and gone. */
 static void hand_over_wgrads(struct tracer *r)
 {
-    const bool stay = !engine_drops_blocks(r->s->run);
+    const struct stage *s = r->s;
+    const bool root =
+        engine_reduces_blocks(s->run) && !fsdp_is_unit(s, r->position);
+    const bool stay = root || !engine_drops_blocks(s->run);
+    const char *what;
+    const enum term term = waits_in(s, &what);
     for (uint32_t i = 0; i < r->n_wgrads; i++) {
         if (stay)
-            levels_take(r, TERM_GRADS, r->wgrad[i]);
+            levels_take(r, term, what, r->wgrad[i]);
         else
             tracer_death(r, &r->wgrad[i]);
     }
@@ -207,6 +254,7 @@ static void micro_backward(struct tracer *r, uint32_t micro, uint32_t chunk)
             tracer_death(r, &r->grad);
         trace_leaves(r, true);
         levels_at(r, PHASE_BACKWARD, i);
+        units_prefetched(r);
         trace_comes_back(r);
         if (re && i == stage_group_first(s, i))
             r->skip = r->hidden_slot + 1;
@@ -219,6 +267,7 @@ static void micro_backward(struct tracer *r, uint32_t micro, uint32_t chunk)
         else if (fsdp_overlaps(s, i))
             levels_done(r, UNIT_FLATTENED);
         hand_over_wgrads(r);
+        levels_reshard(r);
         if (over)
             checkpoint_over(r, &held);
     }
@@ -271,6 +320,8 @@ static void run_schedule(struct tracer *r)
         }
         r->other_micros = r->other_chunks = forward - backward - 1;
         micro_backward(r, (uint32_t)backward++, 0);
+        if (backward < micros)
+            units_root(r);
         if (r->sim != NULL && forward < micros)
             micros -= simulate_skip(r, backward, micros - forward);
         if (r->settled)
@@ -393,6 +444,7 @@ void tracer_step(struct tracer *r, enum trace_step step)
     if (r->settled)
         return;
     levels_after(r, PHASE_REDUCE);
+    units_reduced(r);
     trace_reduce(r);
     levels_after(r, PHASE_CLIP);
     levels_after(r, PHASE_STEP);

@@ -1,7 +1,7 @@
 /*
  * What the engine holds while the trace goes on: weights, states, buffers,
- * gathered layers. Owns how a term is cut into allocations and on which stream
- * they are made; how many bytes there are, and when, engine.c says.
+ * gathered layers. Owns when they come and go; how many bytes there are
+ * engine.c says, in which pieces trace_cut.c.
  */
 #include "fold/trace_private.h"
 
@@ -23,118 +23,6 @@ enum {
     LEVEL_FAR,
     FIXED
 };
-
-/* ---- cutting ---- */
-
-enum cut {
-    CUT_WHOLE,
-    CUT_TENSORS, /* in proportion to the stage's tensors */
-    CUT_OWN,     /* as many whole tensors as it takes: a rank's own range */
-    CUT_BLOCKS,  /* in proportion to the layers; the edges are one */
-    CUT_BUCKETS  /* whole tensors, from the last one on, until one is full */
-};
-
-static bool deepspeed(const struct run *run)
-{
-    return run->engine == ENGINE_DEEPSPEED;
-}
-
-/* Weights, and what follows their shape. DeepSpeed's are views into one flat
- * buffer (stages 0 to 2: _flatten_dense_tensors; 3: defragment), so are
- * Megatron's under the distributed optimizer (param_and_grad_buffer.py). FSDP
- * version 1 has one flat parameter a unit. */
-static enum cut cut_weights(const struct run *run)
-{
-    switch (run->engine) {
-    case ENGINE_DEEPSPEED:
-        return run->zero == 0 && run->prec.master == DT_NONE ? CUT_TENSORS
-                                                             : CUT_WHOLE;
-    case ENGINE_MEGATRON: return run->zero == 0 ? CUT_TENSORS : CUT_WHOLE;
-    case ENGINE_FSDP: return run->zero == 0 ? CUT_TENSORS : CUT_BLOCKS;
-    case ENGINE_DDP:
-    case ENGINE_FSDP2:
-    case ENGINE_MEGATRON_FSDP:
-    case ENGINE_COUNT: break;
-    }
-    return CUT_TENSORS;
-}
-
-/* Of the weights that the optimizer steps: Megatron's keeps the pieces of
- * tensors that lie in the rank's range (distrib_optimizer.py). */
-static enum cut cut_states(const struct run *run)
-{
-    if (run->engine == ENGINE_MEGATRON && run->zero != 0)
-        return CUT_OWN;
-    return cut_weights(run);
-}
-
-static enum cut cut_of(const struct run *run, enum term term)
-{
-    switch (term) {
-    case TERM_WEIGHTS: return cut_weights(run);
-    case TERM_FROZEN:
-        return deepspeed(run) && run->zero < 3 ? CUT_TENSORS : cut_weights(run);
-    case TERM_MASTER:
-    case TERM_MOMENTS:
-    case TERM_STEP_TMP: return cut_states(run);
-    case TERM_FP8_WEIGHTS: return CUT_TENSORS;
-    case TERM_SECOND:      /* a torch.empty each, as they come */
-    case TERM_GRAD_SHARDS: /* ZeRO-2: grads_in_partition, one torch.empty */
-        return CUT_WHOLE;
-    case TERM_BUCKETS:
-        return run->engine == ENGINE_DDP ? CUT_BUCKETS : CUT_WHOLE;
-    case TERM_GRADS:
-    case TERM_GRAD_BUFFER:
-    case TERM_SAVED_EMBED:
-    case TERM_SAVED_LAYERS:
-    case TERM_SAVED_HEAD:
-    case TERM_CHECKPOINTS:
-    case TERM_RECOMPUTED:
-    case TERM_IN_FLIGHT:
-    case TERM_HANDED_OVER:
-    case TERM_PIPE:
-    case TERM_OUTPUTS:
-    case TERM_SHARED:
-    case TERM_INPUTS:
-    case TERM_FORWARD_TMP:
-    case TERM_BACKWARD_TMP:
-    case TERM_WGRAD_TMP:
-    case TERM_GATHERED:
-    case TERM_PREFETCHED:
-    case TERM_REDUCE_TMP:
-    case TERM_CLIP_TMP:
-    case TERM_WORKSPACE:
-    case TERM_ROUNDING:
-    case TERM_COUNT: break;
-    }
-    return CUT_WHOLE;
-}
-
-/* Moments of a tensor: allocations the optimizer makes for its state. */
-static uint64_t moments_of(enum optimizer o)
-{
-    switch (o) {
-    case OPT_ADAMW:
-    case OPT_LAMB:
-    case OPT_ADAM8BIT:
-    case OPT_PAGED_ADAM8BIT:
-    case OPT_ADAM4BIT:
-    case OPT_ADAFACTOR:
-    case OPT_GALORE:
-    case OPT_GALORE8BIT:
-    case OPT_APOLLO: return 2;
-    case OPT_MOMENTUM:
-    case OPT_LION:
-    case OPT_LION8BIT:
-    case OPT_ADAGRAD:
-    case OPT_RMSPROP:
-    case OPT_MUON:
-    case OPT_SGD:
-    case OPT_NONE:
-    case OPTIMIZER_COUNT: break;
-    }
-    return 1;
-}
 
 /* ---- levels ---- */
 
@@ -158,7 +46,7 @@ static void level_push(struct tracer *r, struct level *l, hold_id id)
     l->bytes += r->hold[id].bytes;
 }
 
-static void level_piece(struct tracer *r, struct level *l, uint64_t bytes)
+void level_piece(struct tracer *r, struct level *l, uint64_t bytes)
 {
     const struct term_info *info = term_info(l->term);
     const bool named = info->component == COMP_TEMPORARY && l->what[0] != '\0';
@@ -166,73 +54,8 @@ static void level_piece(struct tracer *r, struct level *l, uint64_t bytes)
     r->waits = l->waits;
     level_push(r, l,
                tracer_birth(r, info->component, name, bytes,
-                            engine_stream(r->s->run, l->term)));
+                            engine_stream(r->s->run, l->term, l->what)));
     r->waits = false;
-}
-
-/* So many pieces of one size, the last with what is left over. */
-static void level_equal(struct tracer *r, struct level *l, uint64_t bytes,
-                        uint64_t piece)
-{
-    for (; bytes > piece && piece > 0 && !r->failed; bytes -= piece)
-        level_piece(r, l, piece);
-    level_piece(r, l, bytes);
-}
-
-/* One tensor's part: of each of `copies`, a piece. */
-static uint64_t level_tensor(struct tracer *r, struct level *l, uint64_t bytes,
-                             uint64_t copies)
-{
-    for (uint64_t k = 0; k < copies; k++)
-        level_piece(r, l, bytes / copies + (k == 0 ? bytes % copies : 0));
-    return bytes;
-}
-
-static void level_cut(struct tracer *r, struct level *l, uint64_t bytes,
-                      const struct sizes *sizes, uint64_t copies)
-{
-    uint64_t left = bytes;
-    const bool exact = sizes->sum != 0 && bytes % sizes->sum == 0;
-    const double each =
-        sizes->sum == 0 ? 0 : (double)bytes / (double)sizes->sum;
-    for (size_t i = 0; i < sizes->n && !r->failed; i++) {
-        uint64_t part = exact ? sizes->v[i] * (bytes / sizes->sum)
-                              : (uint64_t)((double)sizes->v[i] * each);
-        part = i + 1 == sizes->n ? left : min_u64(part, left);
-        left -= level_tensor(r, l, part, copies);
-    }
-    level_piece(r, l, left);
-}
-
-/* Whole tensors, `unit` bytes an element, from the last one on. */
-static void level_own(struct tracer *r, struct level *l, uint64_t bytes,
-                      uint64_t unit, uint64_t copies)
-{
-    const struct sizes *sizes = &r->trained;
-    uint64_t left = bytes;
-    for (size_t i = sizes->n; i-- > 0 && left > 0 && !r->failed;)
-        left -= level_tensor(r, l, min_u64(left, sizes->v[i] * unit * copies),
-                             copies);
-    level_piece(r, l, left);
-}
-
-/* A bucket is closed by the tensor that fills it (reducer.cpp,
- * compute_bucket_assignment_by_size), so there are no more than tensors. */
-static void level_buckets(struct tracer *r, struct level *l, uint64_t bytes)
-{
-    const struct sizes *sizes = &r->trained;
-    const double each =
-        sizes->sum == 0 ? 0 : (double)bytes / (double)sizes->sum;
-    uint64_t left = bytes, bucket = 0;
-    for (size_t i = sizes->n; i-- > 0 && !r->failed;) {
-        bucket += (uint64_t)((double)sizes->v[i] * each);
-        if (bucket < r->s->run->ddp_bucket_bytes || bucket > left)
-            continue;
-        level_piece(r, l, bucket);
-        left -= bucket;
-        bucket = 0;
-    }
-    level_piece(r, l, left);
 }
 
 /* What goes last is made first, so that it stays where it is. */
@@ -245,68 +68,17 @@ static void level_shared(struct tracer *r, struct level *l, uint64_t bytes)
     level_piece(r, l, bytes - late);
 }
 
-static uint64_t unit_of(const struct run *run, enum term term)
-{
-    return dtype_size(term == TERM_MOMENTS ? run->prec.optim
-                                           : run->prec.master);
-}
-
-/* An optimizer's loop has temporaries of one tensor in hand, the largest. */
-static uint64_t loop_pieces(const struct run *run)
-{
-    const uint64_t size = update_size(run);
-    const uint64_t copies = update_temporaries(run, size);
-    if (run->optimizer == OPT_ADAFACTOR) /* in fp32, whatever the weight is */
-        return copies * size / dtype_size(DT_FP32);
-    return max_u64(copies, 1);
-}
-
-static void level_fill(struct tracer *r, struct level *l, uint64_t bytes)
-{
-    const struct run *run = r->s->run;
-    const bool frozen = l->term == TERM_FROZEN;
-    const bool scalars = l->term == TERM_MOMENTS && l->pieces > 1;
-    const uint64_t copies = l->term == TERM_MOMENTS && !scalars
-                                ? moments_of(run->optimizer)
-                                : l->pieces;
-    if (l == &r->level[LEVEL_SHARED]) {
-        level_shared(r, l, bytes);
-        return;
-    }
-    if (l->term == TERM_STEP_TMP && update_loops(run)
-        && run->engine != ENGINE_DEEPSPEED) {
-        level_equal(r, l, bytes, div_up(bytes, loop_pieces(run)));
-        return;
-    }
-    if (l->pieces == PIECES_TENSORS) {
-        level_cut(r, l, bytes, &r->trained, 1);
-        return;
-    }
-    switch (scalars ? CUT_WHOLE : cut_of(run, l->term)) {
-    case CUT_WHOLE:
-        level_equal(r, l, bytes, div_up(bytes, max_u64(copies, 1)));
-        return;
-    case CUT_TENSORS:
-        level_cut(r, l, bytes, frozen ? &r->frozen : &r->trained, copies);
-        return;
-    case CUT_OWN: level_own(r, l, bytes, unit_of(run, l->term), copies); return;
-    case CUT_BLOCKS:
-        level_cut(r, l, bytes, frozen ? &r->frozen_blocks : &r->trained_blocks,
-                  copies);
-        return;
-    case CUT_BUCKETS: level_buckets(r, l, bytes); return;
-    }
-}
-
 /* What is there already only grows by the difference. */
 static void level_grow(struct tracer *r, struct level *l)
 {
     if (l->want <= l->bytes)
         return;
-    if (l->bytes == 0)
+    if (l == &r->level[LEVEL_SHARED] && l->bytes == 0)
+        level_shared(r, l, l->want);
+    else if (l->bytes == 0)
         level_fill(r, l, l->want);
     else
-        level_piece(r, l, l->want - l->bytes);
+        level_add(r, l, l->want - l->bytes);
 }
 
 /* The latest goes first; what went too far comes again. */
@@ -337,9 +109,25 @@ static uint32_t level_find(struct tracer *r, enum term term, const char *what,
     return i;
 }
 
-void levels_take(struct tracer *r, enum term term, hold_id id)
+void levels_take(struct tracer *r, enum term term, const char *what, hold_id id)
 {
-    level_push(r, &r->level[level_find(r, term, "", false)], id);
+    level_push(r, &r->level[level_find(r, term, what, false)], id);
+}
+
+bool levels_give(struct tracer *r, enum term term, const char *what,
+                 uint64_t bytes)
+{
+    struct level *l = &r->level[level_find(r, term, what, false)];
+    size_t i = 0;
+    while (i < l->n && round_alloc(r->hold[l->piece[i]].bytes) != bytes)
+        i++;
+    if (i == l->n)
+        return false;
+    l->bytes -= r->hold[l->piece[i]].bytes;
+    tracer_death(r, &l->piece[i]);
+    for (l->n--; i < l->n; i++)
+        l->piece[i] = l->piece[i + 1];
+    return true;
 }
 
 void levels_frame(struct tracer *r, hold_id id)
@@ -402,6 +190,19 @@ void levels_drop(struct tracer *r, enum term term)
             r->level[i].want = 0;
             level_shrink(r, &r->level[i]);
         }
+}
+
+void levels_reshard(struct tracer *r)
+{
+    const struct run *run = r->s->run;
+    for (uint32_t i = FIXED; i < r->n_levels; i++) {
+        struct level *l = &r->level[i];
+        if (run->engine != ENGINE_FSDP2 || l->term != TERM_GATHERED
+            || strcmp(l->what, UNIT_LABEL) != 0)
+            continue;
+        l->want = 0;
+        level_shrink(r, l);
+    }
 }
 
 /* A workspace a thread, made when it first multiplies matrices
@@ -707,6 +508,23 @@ void levels_after(struct tracer *r, enum phase phase)
         *t = (struct targets){ .n = 0 };
 }
 
+void levels_copied_in(struct tracer *r)
+{
+    struct moment m = { .op = "" };
+    struct collect c = { .r = r };
+    struct put p = { .m = &m,
+                     .only = COMP_COUNT,
+                     .copied_in = true,
+                     .each = collect,
+                     .ctx = &c };
+    engine_rest(&p, r->s);
+    loop_idle(&p, r->s);
+    engine_idle(&p, r->s);
+    engine_reduce(&p, r->s);
+    const struct targets t = { .v = c.v, .n = c.n };
+    set_levels(r, &t);
+}
+
 void levels_accumulate(struct tracer *r)
 {
     struct targets *t = &r->after[PHASE_ACCUMULATE];
@@ -764,6 +582,7 @@ static bool sizes_init(struct tracer *r)
         tensors += s->p->block[stage_block(s, i)].tensor_count;
     r->trained.v = ARENA_NEW(r->a, uint64_t, tensors);
     r->frozen.v = ARENA_NEW(r->a, uint64_t, tensors);
+    r->unit.v = ARENA_NEW(r->a, uint64_t, tensors);
     r->trained_blocks.v = ARENA_NEW(r->a, uint64_t, s->n);
     r->frozen_blocks.v = ARENA_NEW(r->a, uint64_t, s->n);
     if (r->a->failed)

@@ -126,6 +126,7 @@ struct tracer {
     struct targets *at;
     struct targets after[PHASE_COUNT];
     struct sizes trained, frozen, trained_blocks, frozen_blocks;
+    struct sizes unit; /* FSDP's, at hand */
 
     /* where we are */
     enum trace_step step;
@@ -192,16 +193,25 @@ void levels_bucket(struct tracer *r, const struct bucket_fill *fill);
 void levels_done(struct tracer *r, enum unit_done when);
 /* Outside of the blocks. */
 void levels_after(struct tracer *r, enum phase phase);
+/* In PHASE_REDUCE: FSDP version 2's root has copied its gradients. */
+void levels_copied_in(struct tracer *r);
 /* While a micro-batch's gradients are added to those before. */
 void levels_accumulate(struct tracer *r);
 /* All of a term goes. */
 void levels_drop(struct tracer *r, enum term term);
+/* A unit of FSDP version 2 has run: the next one's parameters come when its own
+ * are gone. */
+void levels_reshard(struct tracer *r);
 /* What variables of the model's forward hold does. */
 void levels_return(struct tracer *r);
 /* A product of matrices runs: cuBLAS has its workspace from then on. */
 void levels_product(struct tracer *r);
 /* A gradient that stays where it was made becomes the engine's. */
-void levels_take(struct tracer *r, enum term term, hold_id id);
+void levels_take(struct tracer *r, enum term term, const char *what,
+                 hold_id id);
+/* One of so many bytes goes; false where there is none. */
+bool levels_give(struct tracer *r, enum term term, const char *what,
+                 uint64_t bytes);
 /* What variables of the model's forward hold on where a block is done. */
 void levels_frame(struct tracer *r, hold_id id);
 /* What autocast has cast, or a node's attribute has (`past`), where a block is
@@ -210,6 +220,26 @@ void levels_linger(struct tracer *r, hold_id id, bool past);
 /* What the start of a run made of it. */
 void levels_keep(struct tracer *r, enum term term, const char *what,
                  hold_id id);
+
+/* One allocation of a level. */
+void level_piece(struct tracer *r, struct level *l, uint64_t bytes);
+
+/* ---- trace_cut.c: in which pieces the engine allocates ---- */
+
+/* So many bytes where there are none yet; beside those that there are. */
+void level_fill(struct tracer *r, struct level *l, uint64_t bytes);
+void level_add(struct tracer *r, struct level *l, uint64_t bytes);
+
+/* ---- trace_units.c ---- */
+
+/* Before a block runs forward, where FSDP version 2 gathers then; when it has
+ * fetched the unit below. */
+void units_gather(struct tracer *r);
+void units_prefetched(struct tracer *r);
+/* When a micro-batch has run backward, and others are still to come. */
+void units_root(struct tracer *r);
+/* The root's gradients are reduced. */
+void units_reduced(struct tracer *r);
 
 /* ---- trace_start.c ---- */
 

@@ -189,7 +189,7 @@ static void tensor_event(struct tracer *r, const struct walk_event *e)
         levels_frame(r, tracer_handed(r, id, COMP_TEMPORARY,
                                       "held by variables", e->bytes));
     else if (is_held(r, e))
-        levels_take(r, TERM_OUTPUTS,
+        levels_take(r, TERM_OUTPUTS, "",
                     tracer_handed(r, id, COMP_ACTIVATIONS,
                                   term_info(TERM_OUTPUTS)->label, e->bytes));
     else

@@ -516,6 +516,36 @@ static void test_fast_on_less(void **state)
     assert_int_equal(reserve_on(&x, 5), 10);
 }
 
+/* FSDP version 2 casts shards in the stream that gathers: beside the outputs of
+ * two units there is the second's, on its way. What is reduced is made in the
+ * stream that reduces. */
+static void test_streams_of_units(void **state)
+{
+    (void)state;
+    const uint64_t root = (UINT64_C(128256) * 2048 + 2048) * 2;
+    const uint64_t unit = (2 * UINT64_C(2048) * 2048 + 2 * 2048 * 512
+                           + 3 * UINT64_C(2048) * 8192 + 2 * 2048)
+                          * 2;
+    memplan_report *casts =
+        ESTIMATE("llama-3.2-1b", "gpus", "8", "engine", "fsdp2", "precision",
+                 "bf16-mixed", "reduce_dtype", "bf16");
+    memplan_report *plain = ESTIMATE("llama-3.2-1b", "gpus", "8", "engine",
+                                     "fsdp2", "precision", "bf16");
+    const struct sim_pool_result *a = casts->memory.stage[0].sim.pool;
+    const struct sim_pool_result *b = plain->memory.stage[0].sim.pool;
+    const uint64_t whole = b[SIM_GATHER_LARGE].allocated;
+    const uint64_t most = MIB(1); /* that is not split off */
+    assert_in_range(whole, root + unit, root + unit + most);
+    assert_in_range(a[SIM_GATHER_LARGE].allocated, root + unit + unit / 8,
+                    root + unit + unit / 8 + 2 * most);
+    /* the last is there in both types */
+    const uint64_t shards = casts->memory.stage[0].rest.bytes[TERM_WEIGHTS];
+    assert_in_range(a[SIM_REDUCE_LARGE].allocated, shards + root / 8,
+                    shards + root / 8 + 20 * most);
+    memplan_report_free(casts);
+    memplan_report_free(plain);
+}
+
 /* A bucket of DDP holds whole tensors: gpt2 has 148, in as many buckets at
  * most, however small they are to be. */
 static void test_buckets(void **state)
@@ -860,6 +890,7 @@ int main(void)
         cmocka_unit_test(test_fast_is_near),
         cmocka_unit_test(test_fast_on_less),
         cmocka_unit_test(test_stages_follow),
+        cmocka_unit_test(test_streams_of_units),
         cmocka_unit_test(test_buckets),
         cmocka_unit_test(test_births),
         cmocka_unit_test(test_lengths_drawn),

@@ -367,6 +367,82 @@ static void test_gradients_stay(void **state)
     memplan_report_free(r);
 }
 
+/* To the head's gradient of a tied table its own is added, in a third tensor
+ * that stays where it was made; under autocast, in place. */
+static void check_tied(const char *precision, bool apart)
+{
+    memplan_report *r = ESTIMATE("gpt2", "precision", precision, "clip_grad",
+                                 "false", "optimizer_impl", "fused");
+    const uint64_t words = UINT64_C(50257) * 768 * dtype_size(r->run.prec.grad);
+    struct arena a;
+    struct stage s;
+    struct trace t;
+    uint32_t alive[8], n = 0, sum = 0;
+    arena_init(&a, NULL);
+    first_stage(r, &a, &s, &t);
+    for (size_t i = 0; i < t.n; i++) {
+        const struct trace_event *e = &t.event[i];
+        const bool sums = strcmp(e->name, "sum of tied gradients") == 0;
+        if (e->component != COMP_GRADIENTS && !sums)
+            continue;
+        if (e->bytes != words && e->bytes != round_alloc(words))
+            continue;
+        if (e->phase == PHASE_REST) /* zero_grad */
+            break;
+        if (sums && e->birth)
+            sum = n + 1;
+        if (e->birth)
+            alive[n++] = e->id;
+        else
+            for (uint32_t k = 0; k < n; k++)
+                if (alive[k] == e->id)
+                    alive[k] = alive[--n];
+        assert_true(n < 8);
+    }
+    assert_int_equal(sum, apart ? 3 : 0); /* beside both */
+    assert_int_equal(n, 1);
+    arena_release(&a);
+    memplan_report_free(r);
+}
+
+static void test_tied_sum_stays(void **state)
+{
+    (void)state;
+    check_tied("bf16", true);
+    check_tied("bf16-amp", false);
+}
+
+/* Version 2 of FSDP copies a unit out to a tensor a parameter; the root's
+ * gradients stay where they were made until it is reduced. */
+static void test_units(void **state)
+{
+    (void)state;
+    memplan_report *r = ESTIMATE("llama-3.1-8b", "gpus", "8", "engine", "fsdp2",
+                                 "precision", "bf16-mixed");
+    struct arena a;
+    struct stage s;
+    struct trace t;
+    unsigned copied = 0, root = 0, heads = 0;
+    arena_init(&a, NULL);
+    first_stage(r, &a, &s, &t);
+    for (size_t i = 0; i < t.n; i++) {
+        const struct trace_event *e = &t.event[i];
+        if (!e->birth)
+            continue;
+        if (e->phase == PHASE_FORWARD && e->position == 5)
+            copied += strcmp(e->name, UNIT_LABEL) == 0;
+        if (e->phase == PHASE_FORWARD && e->position == 0)
+            root += strcmp(e->name, ROOT_LABEL) == 0;
+        if (strcmp(e->name, ROOT_GRADS_LABEL) == 0)
+            heads++;
+    }
+    assert_int_equal(copied, 9);
+    assert_int_equal(root, 3);  /* words, norm, head */
+    assert_int_equal(heads, 0); /* not made again */
+    arena_release(&a);
+    memplan_report_free(r);
+}
+
 /* FSDP 1's, that zero_grad does not reach: there up to the next forward, and
  * nowhere twice. */
 static void test_flat_gradients_stay(void **state)
@@ -758,6 +834,8 @@ int main(void)
         cmocka_unit_test(test_inventory),
         cmocka_unit_test(test_first_step),
         cmocka_unit_test(test_gradients_stay),
+        cmocka_unit_test(test_tied_sum_stays),
+        cmocka_unit_test(test_units),
         cmocka_unit_test(test_flat_gradients_stay),
         cmocka_unit_test(test_reduced_after_copies),
         cmocka_unit_test(test_first_chunk_reduced_last),
