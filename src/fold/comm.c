@@ -259,6 +259,22 @@ static double micro_batches(const struct run *run)
     return (double)run->grad_accum / (double)run_copies(run);
 }
 
+/* A gradient needs the whole that was gathered for the product after it, of
+ * which Megatron keeps a shard. */
+static bool gathers_again(const struct program *p, const struct block *b,
+                          const struct op *op, const struct run *run)
+{
+    const struct op *end = &p->op[b->op_first + b->op_count];
+    if (op->kind != OP_ALL_GATHER || op->group != COMM_TP
+        || run->engine != ENGINE_MEGATRON)
+        return false;
+    for (const struct op *next = op + 1; next < end; next++)
+        if (next->kind == OP_LINEAR)
+            return next->in[0] == op->out[0]
+                   && p->tensor[next->in[1]].trainable;
+    return false;
+}
+
 /* Forward, the mirrored collective of backward, and once more for what is
  * recomputed. */
 static double passes_of(const struct op *op, double again)
@@ -295,8 +311,9 @@ static void collectives(struct comm_result *r, const struct comm_input *in)
             const double more = runs_again(run, op->region) ? 1
                                 : layer                     ? again
                                                             : 0;
-            const double bytes =
-                times * op_bytes(p, op, run) * passes_of(op, more);
+            const bool whole = gathers_again(p, &p->block[b], op, run);
+            const double bytes = times * op_bytes(p, op, run)
+                                 * (passes_of(op, more) + (whole ? 1 : 0));
             switch (op->group) {
             case COMM_TP: tp += bytes; break;
             case COMM_CP: cp += bytes; break;

@@ -49,28 +49,46 @@ struct product {
     bool exact;     /* of 8 bits: sums are kept in fp32 */
 };
 double time_product(const struct clock *c, const struct product *x);
+/* FLOP/s of the dense peak of a type's products. */
+double time_peak(const struct clock *c, enum dtype dtype);
 /* Element-wise kernels that move so many bytes. */
 double time_bytes(const struct clock *c, double bytes);
 
-/* One pass over a block, by part of the step (up to TIME_EP). `hidden` of its
- * messages may run beside `cover` of its products. */
+/* One pass over a block, by part of the step (up to TIME_EP, and TIME_SLOWED). */
 struct pass {
     double part[TIME_PARTS];
     double kernels;     /* that the host starts */
     double messages;    /* collectives among them */
     double again;       /* kernels of forward that backward runs again */
     double checkpoints; /* blocks that it does so for */
-    double hidden, cover;
 };
 
-/* Of one micro-batch. `again`: what of forward runs in backward too. */
+/* Of one micro-batch. `again`: what of forward runs in backward too. Of an
+ * operation, `mirrored`: a collective of backward that products may hide. */
 struct block_time {
     struct pass forward, input, weight, again;
+    double mirrored;
 };
 void time_op(struct block_time *out, const struct clock *c,
              const struct op *op);
 void time_block(struct block_time *out, const struct clock *c,
                 const struct block *b);
+
+/* ---- time_attention.c ---- */
+
+/* A fused kernel's work forward: rows of queries of all heads and sequences (0:
+ * not known, as many as fill the GPU), width of a head, FLOP with the mask and
+ * without. `plain`: not the run's kernel but FlashAttention 2's rates; at this
+ * share of them. */
+struct attended {
+    double rows, head, flop, flop_full;
+    enum dtype dtype;
+    bool plain;
+    double share;
+};
+/* Seconds of the kernel, forward or backward. */
+double time_attended(const struct clock *c, const struct attended *x,
+                     bool back);
 
 /* ---- time_cast.c ---- */
 

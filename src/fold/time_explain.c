@@ -56,7 +56,7 @@ void time_log_copy(struct time_log *log, struct copy_note note)
 
 static double sum_pass(const struct pass *p)
 {
-    double sum = p->hidden;
+    double sum = 0;
     for (int i = 0; i < TIME_PARTS; i++)
         sum += p->part[i];
     return sum;
@@ -64,7 +64,8 @@ static double sum_pass(const struct pass *p)
 
 static double sum_op(const struct block_time *t)
 {
-    return sum_pass(&t->forward) + sum_pass(&t->input) + sum_pass(&t->weight);
+    return sum_pass(&t->forward) + sum_pass(&t->input) + sum_pass(&t->weight)
+           + t->mirrored;
 }
 
 struct heavy {
@@ -144,7 +145,7 @@ static const char *op_words(struct arena *a, const struct heavy *h,
         str_append(text, KERNELS_TEXT, text[0] != '\0' ? "; " : "");
         message_words(text, &h->log.wire[i], c);
     }
-    if (h->time.input.hidden > 0)
+    if (h->time.mirrored > 0)
         str_append(text, KERNELS_TEXT,
                    "; of backward beside the products of weights' gradients");
     if (text[0] == '\0' && h->op->flop_causal > 0 && forward > 0)

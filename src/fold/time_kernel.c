@@ -17,9 +17,6 @@
  * (tests/measured/attention.csv). */
 #define SDPA_SHARE 0.45
 #define SDPA_SHARE_32 1.4
-/* Of FlashAttention 2's rate, version 1 where nobody timed it: what an A100
- * shows at 1024 tokens and more (Dao 2023, figure 4). */
-#define FLASH_1_SHARE 0.45
 /* Of a product's rate, convolutions by cuDNN. */
 #define CONV_SHARE 0.67
 
@@ -57,6 +54,11 @@ static double peak_of(const struct clock *c, const struct product *x)
     else if (x->dtype == DT_FP32)
         peak = g->peak_tf32_flop_s;
     return peak > 0 ? peak * c->run->peak_scale : c->run->peak_flop_s;
+}
+
+double time_peak(const struct clock *c, enum dtype dtype)
+{
+    return peak_of(c, &(struct product){ .dtype = dtype });
 }
 
 /* Work of the best tiling over the work asked for, units idle in the last wave
@@ -319,155 +321,6 @@ static void matmul(struct op_clock *o)
         op_spend(&o->out->input, part, time_product(o->c, &p));
 }
 
-/* Rows of the queries over rows of the log-sum-exp beside the result. */
-static double head_dim(const struct op_clock *o)
-{
-    const double rows = o->op->n_out > 1 ? (double)op_out(o, 1)->elems : 0;
-    return rows > 0 ? (double)op_in(o, 0)->elems / rows : 0;
-}
-
-static struct ranks ranks_of(const struct run *run, enum comm_group group)
-{
-    switch (group) {
-    case COMM_TP: return (struct ranks){ run->tp, 1 };
-    case COMM_CP: return (struct ranks){ run->cp, run->tp };
-    case COMM_EP: return (struct ranks){ run->ep, run->etp };
-    case COMM_ETP: return (struct ranks){ run->etp, 1 };
-    }
-    return (struct ranks){ 1, 1 };
-}
-
-/* Ring: k and v of every other rank's chunk come by while one is computed
- * with; in backward their gradients too. */
-static void ring(struct op_clock *o, double forward, double back)
-{
-    const struct clock *c = o->c;
-    const struct run *run = c->run;
-    const double hops = (double)(run->cp - 1), cp = (double)run->cp;
-    const double bytes =
-        (double)op_in(o, 1)->bytes + (double)op_in(o, 2)->bytes;
-    const double once = time_send(c, run->tp * run->cp, bytes);
-    op_spend(&o->out->forward, TIME_CP, hops * fmax(0, once - forward / cp));
-    if (back > 0)
-        op_spend(&o->out->input, TIME_CP, hops * fmax(0, 2 * once - back / cp));
-}
-
-/* Keys and values come from all ranks before attention begins, again in
- * backward, which reduces their gradients; each time they are put in order. */
-static void gathers_keys(struct op_clock *o, bool back)
-{
-    /* times that its bytes move: read, written; in backward again so, a
-       gradient zeroed, chunks of it added (3), put in order */
-    enum { ORDERED = 2, SUMMED = 8 };
-    const struct clock *c = o->c;
-    const struct ranks r = ranks_of(c->run, COMM_CP);
-    for (unsigned i = 1; i <= 2; i++) {
-        const double bytes = (double)op_in(o, i)->bytes * (double)c->run->cp;
-        const double gather = time_wire(c, WIRE_ALL_GATHER, r, bytes);
-        const double reduce = time_wire(c, WIRE_REDUCE_SCATTER, r, bytes);
-        op_spend(&o->out->forward, TIME_CP, gather);
-        op_spend(&o->out->forward, TIME_MEMORY, time_bytes(c, ORDERED * bytes));
-        if (!back)
-            continue;
-        op_spend(&o->out->input, TIME_CP, gather + reduce);
-        op_spend(&o->out->input, TIME_MEMORY, time_bytes(c, SUMMED * bytes));
-    }
-}
-
-/* Where the kernel is not all of it. */
-static void around_attention(struct op_clock *o, double forward, double back)
-{
-    if (o->c->run->cp <= 1)
-        return;
-    switch (o->c->run->cp_comm) {
-    case CP_P2P: ring(o, forward, back); break;
-    case CP_ALL_GATHER: gathers_keys(o, back > 0); break;
-    case CP_A2A: /* operations of their own */
-    case CP_COMM_COUNT: break;
-    }
-}
-
-/* Which kernel: version 3 and cuDNN's are as fast as each other. */
-static struct attention_speed kernel_of(const struct clock *c)
-{
-    const struct kernel_speed *k = c->speed;
-    struct attention_speed s = k->flash2;
-    switch (c->run->attention_kernel) {
-    case KERNEL_TRITON:
-        if (k->triton.forward > 0)
-            return k->triton;
-        /* fall through */
-    case KERNEL_FLASH_1:
-        if (k->flash1.forward > 0)
-            return k->flash1;
-        s.forward *= FLASH_1_SHARE;
-        s.backward *= FLASH_1_SHARE;
-        return s;
-    case KERNEL_FLASH_3:
-    case KERNEL_CUDNN: return k->fused;
-    case KERNEL_FLASH_2:
-    case ATTENTION_KERNEL_COUNT: break;
-    }
-    return s;
-}
-
-/* The same kernels' limit, where one was timed. */
-static struct wide_speed limit_of(const struct clock *c)
-{
-    switch (c->run->attention_kernel) {
-    case KERNEL_FLASH_3:
-    case KERNEL_CUDNN: return c->speed->fused_wide;
-    case KERNEL_FLASH_2: return c->speed->flash2_wide;
-    case KERNEL_FLASH_1:
-    case KERNEL_TRITON:
-    case ATTENTION_KERNEL_COUNT: break;
-    }
-    return (struct wide_speed){ 0, 0 };
-}
-
-/* Heads of so many are one tile of the kernel; of queries and keys. */
-enum { WHOLE_HEAD = 128 };
-
-/* Shares of the peak of a fused kernel. Heads of less than 128 leave the units
- * less to do for what they load; of more, tiles are smaller. */
-static struct wide_speed attention_shares(const struct op_clock *o)
-{
-    const struct clock *c = o->c;
-    const bool plain = o->op->kind == OP_SDPA;
-    const struct attention_speed s = plain ? c->speed->flash2 : kernel_of(c);
-    const struct wide_speed limit = limit_of(c);
-    const double length = (double)c->run->seq_len;
-    const double d = head_dim(o);
-    const double head = d > 0 ? fmin(d, WHOLE_HEAD) : WHOLE_HEAD;
-    const double part = length / (length + s.half_tokens) * head
-                        / (head + s.half_head) * (WHOLE_HEAD + s.half_head)
-                        / WHOLE_HEAD;
-    struct wide_speed share = { part * s.forward, part * s.backward };
-    if (!plain && d > WHOLE_HEAD && limit.forward > 0) {
-        share.forward = fmin(share.forward, limit.forward);
-        share.backward = fmin(share.backward, limit.backward);
-    }
-    return share;
-}
-
-/* Backward computes the scores again: five products for the two of forward. */
-static void attention(struct op_clock *o, double share)
-{
-    const struct clock *c = o->c;
-    const struct wide_speed s = attention_shares(o);
-    const struct product x = { .dtype = op_in(o, 0)->dtype };
-    const double rate =
-        c->run->scale[SPEED_ATTENTION] * share * peak_of(c, &x) / c->slowest;
-    const double flop = o->op->flop_causal;
-    const double forward = flop / (rate * s.forward) + KERNEL_LATENCY_S;
-    const double back =
-        op_has_grads(o) ? 2.5 * flop / (rate * s.backward) + KERNEL_LATENCY_S
-                        : 0;
-    op_spend(&o->out->forward, TIME_ATTENTION, forward);
-    op_spend(&o->out->input, TIME_ATTENTION, back);
-    around_attention(o, forward, back);
-}
-
 /* FLOPs of products whose shapes the operation does not say. */
 static double plain_products(const struct op_clock *o, double flop, double part)
 {
@@ -499,64 +352,16 @@ static void convolution(struct op_clock *o)
     op_spend(&o->out->input, TIME_PRODUCTS, back * fmax(once, least));
 }
 
-/* ---- messages ---- */
-
-static enum time_part part_of(enum comm_group group)
-{
-    switch (group) {
-    case COMM_TP: return TIME_TP;
-    case COMM_CP: return TIME_CP;
-    case COMM_EP:
-    case COMM_ETP: return TIME_EP;
-    }
-    return TIME_TP;
-}
-
-/* Forward, and the mirrored collective of backward, which Megatron's column-
- * parallel products start beside the product of the weight's gradient. */
-static void message(struct op_clock *o, enum wire wire, enum wire back)
-{
-    const struct clock *c = o->c;
-    const struct ranks r = ranks_of(c->run, o->op->group);
-    const enum time_part part = part_of(o->op->group);
-    const bool gathers = wire == WIRE_ALL_GATHER;
-    const double bytes = (double)(gathers ? op_out(o, 0) : op_in(o, 0))->bytes;
-    /* cast before it is gathered (torchao, float8/float8_tensor_parallel.py) */
-    const double narrow = o->op->in_8_bits ? bytes / 2 : bytes;
-    const bool overlaps = c->run->impl == IMPL_MEGATRON
-                          || c->run->impl == IMPL_MEGATRON_LOCAL
-                          || c->run->impl == IMPL_PAPER;
-    const bool routed = wire == WIRE_A2A && o->op->group == COMM_EP;
-    const double there = routed
-                             ? time_dispatch(c, r, bytes)
-                             : time_wire(c, wire, r, gathers ? narrow : bytes);
-    if (o->op->kind == OP_VIEW) { /* of the gradient alone */
-        op_spend(&o->out->input, part, there);
-        return;
-    }
-    op_spend(&o->out->forward, part, there);
-    if (!op_has_grads(o) || o->op->one_way)
-        return;
-    const double again =
-        routed
-            ? there
-            : time_wire(c, back, r, back == WIRE_ALL_GATHER ? narrow : bytes);
-    if (overlaps && o->op->group == COMM_TP && wire != WIRE_REDUCE_SCATTER)
-        o->out->input.hidden += again, o->out->input.messages += 1;
-    else
-        op_spend(&o->out->input, part, again);
-}
-
 /* Exhaustive: a new kind does not compile until it has its time. */
 static void op_time(struct op_clock *o)
 {
     switch (o->op->kind) {
     case OP_LINEAR: linear(o); break;
     case OP_MATMUL: matmul(o); break;
-    case OP_FLASH_ATTENTION: attention(o, 1); break;
+    case OP_FLASH_ATTENTION: time_attention(o, 1); break;
     case OP_SDPA:
-        attention(o,
-                  op_in(o, 0)->dtype == DT_FP32 ? SDPA_SHARE_32 : SDPA_SHARE);
+        time_attention(o, op_in(o, 0)->dtype == DT_FP32 ? SDPA_SHARE_32
+                                                        : SDPA_SHARE);
         break;
     case OP_CONV: convolution(o); break;
     case OP_EMBEDDING:
@@ -564,7 +369,7 @@ static void op_time(struct op_clock *o)
     case OP_VIEW:
         moves_view(o);
         if (o->op->one_way && op_has_grads(o))
-            message(o, WIRE_ALL_REDUCE, WIRE_ALL_REDUCE);
+            message_time(o, WIRE_ALL_REDUCE, WIRE_ALL_REDUCE);
         break;
     case OP_ADD: moves_sum(o); break;
     case OP_MUL: moves_product(o); break;
@@ -604,12 +409,16 @@ static void op_time(struct op_clock *o)
     case OP_WHERE:
     case OP_TOPK:
     case OP_QUANTIZE: moves_once(o); break;
-    case OP_ALL_REDUCE: message(o, WIRE_ALL_REDUCE, WIRE_ALL_REDUCE); break;
-    case OP_ALL_GATHER: message(o, WIRE_ALL_GATHER, WIRE_REDUCE_SCATTER); break;
-    case OP_REDUCE_SCATTER:
-        message(o, WIRE_REDUCE_SCATTER, WIRE_ALL_GATHER);
+    case OP_ALL_REDUCE:
+        message_time(o, WIRE_ALL_REDUCE, WIRE_ALL_REDUCE);
         break;
-    case OP_ALL_TO_ALL: message(o, WIRE_A2A, WIRE_A2A); break;
+    case OP_ALL_GATHER:
+        message_time(o, WIRE_ALL_GATHER, WIRE_REDUCE_SCATTER);
+        break;
+    case OP_REDUCE_SCATTER:
+        message_time(o, WIRE_REDUCE_SCATTER, WIRE_ALL_GATHER);
+        break;
+    case OP_ALL_TO_ALL: message_time(o, WIRE_A2A, WIRE_A2A); break;
     case OP_RELEASE:
     case OP_KIND_COUNT: break;
     }
@@ -624,7 +433,6 @@ static void add_pass(struct pass *sum, const struct pass *x)
         sum->part[i] += x->part[i];
     sum->kernels += x->kernels;
     sum->messages += x->messages;
-    sum->hidden += x->hidden;
 }
 
 static void add_time(struct block_time *sum, const struct block_time *x)
@@ -646,14 +454,18 @@ void time_block(struct block_time *out, const struct clock *c,
                 const struct block *b)
 {
     const uint32_t again = ops_run_again(c->p, b, c->run);
+    struct between_messages k = { .embeds = b->kind == BLOCK_EMBED };
     *out = (struct block_time){ 0 };
     for (uint32_t i = 0; i < b->op_count; i++) {
         struct block_time one = { 0 };
         struct op_clock o = { c, &c->p->op[b->op_first + i], &one };
         op_time(&o);
+        if (c->run->tp > 1)
+            message_beside(&k, &o);
         if (i < again && op_runs_again(o.op, c->run, b->kind))
             one.again = one.forward;
         add_time(out, &one);
     }
+    out->input.part[TIME_TP] += k.mirrored;
     moves_forks(out, c, b);
 }

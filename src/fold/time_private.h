@@ -47,6 +47,42 @@ static inline void op_spend(struct pass *p, enum time_part part, double seconds)
     p->messages += part == TIME_TP || part == TIME_CP || part == TIME_EP;
 }
 
+/* ---- time_attention.c ---- */
+
+/* A fused kernel, at this share of its rate, and the messages around it. */
+void time_attention(struct op_clock *o, double share);
+
+/* ---- time_message.c ---- */
+
+/* What is computed beside a message runs so much longer, as the message takes
+ * multiprocessors and memory (Calculon, processor_usage: 15 % on NVLink, 2 %
+ * on a network): one kernel of NCCL sends over both where several ranks of a
+ * group are in a node. */
+#define SLOWED_INSIDE 0.15
+#define SLOWED_BETWEEN 0.02
+
+/* A linear's: forward, of its input's gradient, of its weight's. */
+struct product_times {
+    double forward, input, weight;
+};
+
+/* Since the last tensor-parallel message of a block: the first product and the
+ * last, and of a gather the seconds, and of what backward mirrors it by, until a
+ * product reads it. */
+struct between_messages {
+    struct product_times first, last;
+    double gather, mirrored;
+    bool any, in_buffers, embeds;
+};
+
+/* A collective, and what backward mirrors it by. */
+void message_time(struct op_clock *o, enum wire wire, enum wire back);
+/* Where attention's kernel is not all of it: context parallelism. */
+void message_around_attention(struct op_clock *o, double forward, double back);
+/* What Megatron's messages leave beside the products around them; of each
+ * operation of a block, in order. */
+void message_beside(struct between_messages *k, struct op_clock *o);
+
 /* ---- time_moves.c ---- */
 
 /* Kernels that move so many bytes together. */

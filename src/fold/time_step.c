@@ -6,7 +6,7 @@
 #include "fold/engine_private.h"
 #include "fold/fold.h"
 #include "fold/schedule.h"
-#include "fold/time.h"
+#include "fold/time_private.h"
 
 #include "data/constants.h"
 
@@ -20,13 +20,6 @@
  * rows: mean |ln| 0.41 without, 0.09 with; 0.09 on the 352 others). */
 #define HOST_MESSAGE_S 50e-6
 #define HOST_CHECKPOINT_S 2.6e-3
-/* What is computed beside a message runs so much longer, as the message takes
- * multiprocessors and memory (Calculon, processor_usage: 15 % on NVLink, 2 %
- * on a network): one kernel of NCCL sends over both where several ranks of a
- * group are in a node. */
-#define SLOWED_INSIDE 0.15
-#define SLOWED_BETWEEN 0.02
-
 /* Bytes a second that a multiprocessor moves at most of an optimizer's and of
  * clipping's, which go through lists of tensors: an H100 2.26 (16 bits) to 2.62
  * TB/s (32) where other kernels have 3.0 (tests/measured/moves.csv). */
@@ -53,7 +46,6 @@ static void add(struct pass *sum, const struct pass *x, double times)
     sum->messages += times * x->messages;
     sum->again += times * x->again;
     sum->checkpoints += times * x->checkpoints;
-    sum->hidden += times * x->hidden;
 }
 
 static double total(const struct pass *p)
@@ -107,14 +99,6 @@ static void add_blocks(struct chunk *to, const struct step_clock *s,
         if (forks_random_states(s->c.run, &s->c.p->block[b]))
             to->input.checkpoints += n->again[b];
     }
-}
-
-/* Messages of backward that products of weights' gradients cover. */
-static void cover(struct chunk *k)
-{
-    const double covered = fmin(k->input.hidden, total(&k->weight));
-    k->input.part[TIME_TP] += k->input.hidden - covered;
-    k->input.part[TIME_SLOWED] += covered * SLOWED_INSIDE;
 }
 
 /* Messages to experts run beside another micro-batch's pass the other way. */
@@ -185,7 +169,6 @@ static void chunk_of(struct chunk *k, const struct step_clock *s,
     const struct counts n = count_blocks(s, at);
     *k = (struct chunk){ 0 };
     add_blocks(k, s, &n);
-    cover(k);
     if (schedule_is_dual(run) || run->schedule == SCHED_DUALPIPE_V)
         cover_experts(k);
     host(k, run->scale[SPEED_HOST]);
@@ -615,9 +598,10 @@ static void average_layer(struct resident *x, const struct step_clock *s,
     x->layer_back = x->back * each * layers[1] / fmax(all[1], 1e-30);
 }
 
-/* What the busiest rank does, its replicas, its optimizer, and its host. */
-static void put_rank(struct time_result *out, const struct step_clock *s,
-                     const struct place *at, uint64_t rank)
+/* What the busiest rank does, its replicas, its optimizer, and its host. The
+ * seconds of its passes. */
+static double put_rank(struct time_result *out, const struct step_clock *s,
+                       const struct place *at, uint64_t rank)
 {
     const struct run *run = s->c.run;
     const bool dual = schedule_is_dual(run);
@@ -648,8 +632,11 @@ static void put_rank(struct time_result *out, const struct step_clock *s,
         exchanges(out, s, &w, &whole);
     out->part[TIME_OPTIMIZER] +=
         (1 - s->there.share) * optimizer_seconds(&s->c, step_bytes(run, &own));
+    const double busy =
+        m
+        * (total(&whole.forward) + total(&whole.input) + total(&whole.weight));
     if (!run_offloads(run))
-        return;
+        return busy;
     const double n = (double)shards(run, false).n;
     const double experts = (double)shards(run, true).n;
     struct resident x = { .there = &s->there,
@@ -661,6 +648,7 @@ static void put_rank(struct time_result *out, const struct step_clock *s,
     if (run->away_layers > 0)
         average_layer(&x, s, &at[0]);
     time_offload(out, &s->c, &x);
+    return busy;
 }
 
 /* Each stage once; the busiest rank's parts are told, and what it waits for. */
@@ -683,11 +671,8 @@ static bool walk_stages(struct time_result *out, const struct step_clock *s,
     const struct pipe x = { .run = run,
                             .at = pass,
                             .send = run->pp > 1 ? send_seconds(s) : 0 };
-    put_rank(out, s, at, pipe_busiest(&x));
+    const double busy = put_rank(out, s, at, pipe_busiest(&x));
     if (run->pp > 1) {
-        double busy = 0;
-        for (int i = 0; i < TIME_DP; i++)
-            busy += out->part[i];
         const double all = run->fast ? pipe_closed(&x, a) : pipe_time(&x, a);
         if (all < 0)
             return false;

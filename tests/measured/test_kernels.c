@@ -466,32 +466,31 @@ struct timed_attention {
     double heads, length, width, causal, forward, backward;
 };
 
-/* [docs/method.md eq. kernels] */
-static double attention_seconds(const struct timed_attention *t,
-                                const struct attention_speed *s,
-                                const struct wide_speed *wide, bool back)
+static double attention_seconds(const struct timed_attention *t, bool back)
 {
-    const double flop = 4 * t->heads * t->length * t->length * t->width
-                        * (t->causal > 0 ? 0.5 : 1) * (back ? 2.5 : 1);
-    const double head = fmin(t->width, 128);
-    const double rate = run_on.gpu.peak_bf16_flop_s
-                        * (back ? s->backward : s->forward) * t->length
-                        / (t->length + s->half_tokens) * head
-                        / (head + s->half_head) * (128 + s->half_head) / 128;
-    const double limit = back ? wide->backward : wide->forward;
-    const double most = run_on.gpu.peak_bf16_flop_s * limit;
-    return flop / (t->width > 128 ? fmin(rate, most) : rate) + 3e-6;
+    const double rows = t->heads * t->length;
+    const double full = 4 * rows * t->length * t->width;
+    run_on.seq_len = (uint64_t)t->length;
+    return time_attended(
+        &clock_on,
+        &(struct attended){ .rows = rows,
+                            .head = t->width,
+                            .flop = t->causal > 0 ? full / 2 : full,
+                            .flop_full = full,
+                            .dtype = DT_BF16,
+                            .share = 1 },
+        back);
 }
 
-/* Of the backend, forward and backward of what takes 0.3 ms and more. */
-static double attention_error(const char *backend,
-                              const struct attention_speed *s,
-                              const struct wide_speed *wide)
+/* Of the backend, forward and backward, one after the other as in a step, of
+ * what takes 0.1 ms and more. */
+static double attention_error(const char *backend, enum attention_kernel kernel)
 {
     static double e[POINTS_MAX];
     char line[LINE_LEN + LINE_LEN], name[32];
     size_t n = 0;
     FILE *f = csv("attention");
+    run_on.attention_kernel = kernel;
     while (fgets(line, sizeof line, f)) {
         struct timed_attention t;
         double batch, heads;
@@ -501,20 +500,20 @@ static double attention_error(const char *backend,
                    name, &batch, &heads, &t.length, &t.width, &t.causal,
                    &t.forward, &t.backward)
                 != 8
-            || strcmp(name, backend) != 0 || t.forward < 3e-4)
+            || strcmp(name, backend) != 0 || t.forward < 1e-4)
             continue;
         t.heads = batch * heads;
-        const double forward = attention_seconds(&t, s, wide, false);
-        const double back = attention_seconds(&t, s, wide, true);
+        const double forward = attention_seconds(&t, false);
+        const double back = attention_seconds(&t, true);
         e[n++] = fabs(forward / t.forward - 1);
         e[n++] = fabs(back / t.backward - 1);
         /* one row each: what the limit is of */
-        if (t.width > 128 && (e[n - 2] > 0.05 || e[n - 1] > 0.03))
+        if (t.width > 128 && (e[n - 2] > 0.13 || e[n - 1] > 0.03))
             fail_msg("%s: %g and %g s, timed %g and %g", name, forward, back,
                      t.forward, t.backward);
     }
     fclose(f);
-    assert_true(n >= 20);
+    assert_true(n >= 36);
     qsort(e, n, sizeof e[0], by_size);
     return e[n / 2];
 }
@@ -523,14 +522,66 @@ static void test_attention_is_as_timed(void **state)
 {
     (void)state;
     on_gpu("h100-80gb");
-    const double cudnn =
-        attention_error("cudnn", &speed_on.fused, &speed_on.fused_wide);
-    const double flash =
-        attention_error("flash", &speed_on.flash2, &speed_on.flash2_wide);
+    const double cudnn = attention_error("cudnn", KERNEL_CUDNN);
+    const double flash = attention_error("flash", KERNEL_FLASH_2);
     print_message("attention: cuDNN median %.1f %%, FlashAttention 2 %.1f %%\n",
                   100 * cudnn, 100 * flash);
-    assert_true(cudnn <= 0.07);
-    assert_true(flash <= 0.07);
+    assert_true(cudnn <= 0.05);
+    assert_true(flash <= 0.04);
+}
+
+/* How many heads a GPU has, of 4 to 256, decides what it reaches: seconds a head
+ * over those of the most heads, forward. Nothing was fitted to these. */
+static void heads_error(const char *in_file, const char *gpu,
+                        enum attention_kernel kernel, double length)
+{
+    double most = 0, timed_of_most = 0, predicted_of_most = 0;
+    static double ratio[64][2], e[64];
+    char line[LINE_LEN], name[32];
+    size_t n = 0;
+    on_gpu(gpu);
+    run_on.attention_kernel = kernel;
+    FILE *f = csv("attention-heads");
+    while (fgets(line, sizeof line, f)) {
+        struct timed_attention t = { .causal = 1 };
+        double batch, heads, us;
+        if (sscanf(line, "%31[^,],%lf,%lf,%*[^,],%lf,%lf,%lf", name, &batch,
+                   &heads, &t.length, &t.width, &us)
+                != 6
+            || strcmp(name, in_file) != 0 || t.length != length)
+            continue;
+        t.heads = batch * heads;
+        ratio[n][0] = us / t.heads;
+        ratio[n][1] = attention_seconds(&t, false) / t.heads;
+        if (t.heads > most) {
+            most = t.heads;
+            timed_of_most = ratio[n][0];
+            predicted_of_most = ratio[n][1];
+        }
+        n++;
+    }
+    fclose(f);
+    assert_true(n == 10 && most == 256);
+    for (size_t i = 0; i < n; i++)
+        e[i] =
+            fabs(ratio[i][1] / predicted_of_most / (ratio[i][0] / timed_of_most)
+                 - 1);
+    qsort(e, n, sizeof e[0], by_size);
+    print_message(
+        "%s, %g tokens: a head of few median %.1f %%, worst %.1f %%\n", gpu,
+        length, 100 * e[n / 2], 100 * e[n - 1]);
+    assert_true(e[n / 2] <= 0.12);
+    assert_true(e[n - 1] <= 0.45);
+}
+
+static void test_few_heads_fill_less(void **state)
+{
+    (void)state;
+    for (double length = 2048; length <= 8192; length *= 2) {
+        heads_error("a100_sxm", "a100-80gb", KERNEL_FLASH_2, length);
+        heads_error("h100_sxm", "h100-80gb", KERNEL_FLASH_2, length);
+        heads_error("b200_sxm", "b200", KERNEL_CUDNN, length);
+    }
 }
 
 /* Large operands of kernels that load several elements at once. */
@@ -583,6 +634,7 @@ int main(void)
         cmocka_unit_test(test_products_of_a_step_are_as_timed),
         cmocka_unit_test(test_products_in_8_bits_are_as_sustained),
         cmocka_unit_test(test_attention_is_as_timed),
+        cmocka_unit_test(test_few_heads_fill_less),
         cmocka_unit_test(test_moves_are_as_timed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,127 @@
+/*
+ * Time of fused attention: which kernel, what it reaches of the peak, and how
+ * many blocks it is dealt in. Refuses to know what is sent around it.
+ * [docs/method.md eq. kernels]
+ */
+#include "fold/fold.h"
+#include "fold/time_private.h"
+
+#include <math.h>
+
+#include "base/banned.h"
+
+/* Of FlashAttention 2's rate, version 1 where nobody timed it: what an A100
+ * shows at 1024 tokens and more (Dao 2023, figure 4). */
+#define FLASH_1_SHARE 0.45
+
+/* Which kernel: version 3 and cuDNN's are as fast as each other. */
+static struct attention_speed kernel_of(const struct clock *c)
+{
+    const struct kernel_speed *k = c->speed;
+    struct attention_speed s = k->flash2;
+    switch (c->run->attention_kernel) {
+    case KERNEL_TRITON:
+        if (k->triton.forward > 0)
+            return k->triton;
+        /* fall through */
+    case KERNEL_FLASH_1:
+        if (k->flash1.forward > 0)
+            return k->flash1;
+        s.forward *= FLASH_1_SHARE;
+        s.backward *= FLASH_1_SHARE;
+        return s;
+    case KERNEL_FLASH_3:
+    case KERNEL_CUDNN: return k->fused;
+    case KERNEL_FLASH_2:
+    case ATTENTION_KERNEL_COUNT: break;
+    }
+    return s;
+}
+
+/* The same kernels' limit, where one was timed. */
+static struct wide_speed limit_of(const struct clock *c)
+{
+    switch (c->run->attention_kernel) {
+    case KERNEL_FLASH_3:
+    case KERNEL_CUDNN: return c->speed->fused_wide;
+    case KERNEL_FLASH_2: return c->speed->flash2_wide;
+    case KERNEL_FLASH_1:
+    case KERNEL_TRITON:
+    case ATTENTION_KERNEL_COUNT: break;
+    }
+    return (struct wide_speed){ 0, 0 };
+}
+
+/* Heads of so many are one tile of the kernel; of queries and keys. */
+enum { WHOLE_HEAD = 128 };
+
+/* Share of the peak of a fused kernel that fills the GPU. Heads of less than 128
+ * leave the units less to do for what they load; of more, tiles are smaller. */
+static double share_of(const struct clock *c, const struct attended *x,
+                       bool back)
+{
+    const struct attention_speed s = x->plain ? c->speed->flash2 : kernel_of(c);
+    const struct wide_speed limit = limit_of(c);
+    const double length = (double)c->run->seq_len;
+    const double head = x->head > 0 ? fmin(x->head, WHOLE_HEAD) : WHOLE_HEAD;
+    const double part = length / (length + s.half_tokens) * head
+                        / (head + s.half_head) * (WHOLE_HEAD + s.half_head)
+                        / WHOLE_HEAD;
+    const double share = part * (back ? s.backward : s.forward);
+    const double most = back ? limit.backward : limit.forward;
+    const bool limited = !x->plain && x->head > WHOLE_HEAD && most > 0;
+    return limited ? fmin(share, most) : share;
+}
+
+/* Rows of the queries that a block has, which computes one head; in backward of
+ * the keys. cuDNN's on Blackwell has two tiles of queries a block
+ * (tests/measured/attention-heads.csv: its time grows with the heads only once
+ * such blocks are more than the multiprocessors). */
+static double block_rows(const struct clock *c, bool back)
+{
+    const bool fused = c->run->attention_kernel == KERNEL_CUDNN
+                       || c->run->attention_kernel == KERNEL_FLASH_3;
+    const bool two = c->run->gpu.arch == ARCH_BLACKWELL && fused;
+    return two && !back ? 2 * WHOLE_HEAD : WHOLE_HEAD;
+}
+
+/* Share of the multiprocessors that compute: blocks are dealt one by one, so
+ * that the last ones end half a block apart on average, and none is faster than
+ * the longest, under a causal mask twice the mean. */
+static double filled(const struct clock *c, const struct attended *x, bool back)
+{
+    if (x->rows <= 0)
+        return 1;
+    const double blocks = x->rows / block_rows(c, back);
+    const double over_mean = fmin(2, fmax(1, x->flop_full / x->flop));
+    const double longest = over_mean * (double)c->run->gpu.sm_count / blocks;
+    return 1 / fmax(longest, 1 + longest / 2);
+}
+
+/* Backward computes the scores again: five products for the two of forward. */
+double time_attended(const struct clock *c, const struct attended *x, bool back)
+{
+    const double rate = c->run->scale[SPEED_ATTENTION] * x->share
+                        * time_peak(c, x->dtype) / c->slowest
+                        * share_of(c, x, back) * filled(c, x, back);
+    return (back ? 2.5 : 1) * x->flop / rate + KERNEL_LATENCY_S;
+}
+
+/* Rows of the queries are those of the log-sum-exp beside the result. */
+void time_attention(struct op_clock *o, double share)
+{
+    const struct tensor *q = op_in(o, 0);
+    const double rows = o->op->n_out > 1 ? (double)op_out(o, 1)->elems : 0;
+    const struct attended x = { .rows = rows,
+                                .head = rows > 0 ? (double)q->elems / rows : 0,
+                                .flop = o->op->flop_causal,
+                                .flop_full = o->op->flop_full,
+                                .dtype = q->dtype,
+                                .plain = o->op->kind == OP_SDPA,
+                                .share = share };
+    const double forward = time_attended(o->c, &x, false);
+    const double back = op_has_grads(o) ? time_attended(o->c, &x, true) : 0;
+    op_spend(&o->out->forward, TIME_ATTENTION, forward);
+    op_spend(&o->out->input, TIME_ATTENTION, back);
+    message_around_attention(o, forward, back);
+}

@@ -1,0 +1,230 @@
+/*
+ * Time of the collectives in the layers, and what of them is left beside the
+ * products around them. Owns which collectives an operation is; refuses to know
+ * how fast they are. [docs/method.md eq. collectives, eq. step-time]
+ */
+#include "fold/fold.h"
+#include "fold/time_private.h"
+
+#include <math.h>
+
+#include "base/banned.h"
+
+static bool is_megatron(const struct run *run)
+{
+    return run->impl == IMPL_MEGATRON || run->impl == IMPL_MEGATRON_LOCAL
+           || run->impl == IMPL_PAPER;
+}
+
+static struct ranks ranks_of(const struct run *run, enum comm_group group)
+{
+    switch (group) {
+    case COMM_TP: return (struct ranks){ run->tp, 1 };
+    case COMM_CP: return (struct ranks){ run->cp, run->tp };
+    case COMM_EP: return (struct ranks){ run->ep, run->etp };
+    case COMM_ETP: return (struct ranks){ run->etp, 1 };
+    }
+    return (struct ranks){ 1, 1 };
+}
+
+/* ---- around attention ---- */
+
+/* Ring: k and v of every other rank's chunk come by while one is computed
+ * with; in backward their gradients too. */
+static void ring(struct op_clock *o, double forward, double back)
+{
+    const struct clock *c = o->c;
+    const struct run *run = c->run;
+    const double hops = (double)(run->cp - 1), cp = (double)run->cp;
+    const double bytes =
+        (double)op_in(o, 1)->bytes + (double)op_in(o, 2)->bytes;
+    const double once = time_send(c, run->tp * run->cp, bytes);
+    op_spend(&o->out->forward, TIME_CP, hops * fmax(0, once - forward / cp));
+    if (back > 0)
+        op_spend(&o->out->input, TIME_CP, hops * fmax(0, 2 * once - back / cp));
+}
+
+/* Keys and values come from all ranks before attention begins, again in
+ * backward, which reduces their gradients; each time they are put in order. */
+static void gathers_keys(struct op_clock *o, bool back)
+{
+    /* times that its bytes move: read, written; in backward again so, a
+       gradient zeroed, chunks of it added (3), put in order */
+    enum { ORDERED = 2, SUMMED = 8 };
+    const struct clock *c = o->c;
+    const struct ranks r = ranks_of(c->run, COMM_CP);
+    for (unsigned i = 1; i <= 2; i++) {
+        const double bytes = (double)op_in(o, i)->bytes * (double)c->run->cp;
+        const double gather = time_wire(c, WIRE_ALL_GATHER, r, bytes);
+        const double reduce = time_wire(c, WIRE_REDUCE_SCATTER, r, bytes);
+        op_spend(&o->out->forward, TIME_CP, gather);
+        op_spend(&o->out->forward, TIME_MEMORY, time_bytes(c, ORDERED * bytes));
+        if (!back)
+            continue;
+        op_spend(&o->out->input, TIME_CP, gather + reduce);
+        op_spend(&o->out->input, TIME_MEMORY, time_bytes(c, SUMMED * bytes));
+    }
+}
+
+/* Where the kernel is not all of it. */
+void message_around_attention(struct op_clock *o, double forward, double back)
+{
+    if (o->c->run->cp <= 1)
+        return;
+    switch (o->c->run->cp_comm) {
+    case CP_P2P: ring(o, forward, back); break;
+    case CP_ALL_GATHER: gathers_keys(o, back > 0); break;
+    case CP_A2A: /* operations of their own */
+    case CP_COMM_COUNT: break;
+    }
+}
+
+/* ---- operations of their own ---- */
+
+static enum time_part part_of(enum comm_group group)
+{
+    switch (group) {
+    case COMM_TP: return TIME_TP;
+    case COMM_CP: return TIME_CP;
+    case COMM_EP:
+    case COMM_ETP: return TIME_EP;
+    }
+    return TIME_TP;
+}
+
+/* Forward, and the mirrored collective of backward, which Megatron's column-
+ * parallel products start beside the product of the weight's gradient. */
+void message_time(struct op_clock *o, enum wire wire, enum wire back)
+{
+    const struct clock *c = o->c;
+    const struct ranks r = ranks_of(c->run, o->op->group);
+    const enum time_part part = part_of(o->op->group);
+    const bool gathers = wire == WIRE_ALL_GATHER;
+    const double bytes = (double)(gathers ? op_out(o, 0) : op_in(o, 0))->bytes;
+    /* cast before it is gathered (torchao, float8/float8_tensor_parallel.py) */
+    const double narrow = o->op->in_8_bits ? bytes / 2 : bytes;
+    const bool routed = wire == WIRE_A2A && o->op->group == COMM_EP;
+    const double there = routed
+                             ? time_dispatch(c, r, bytes)
+                             : time_wire(c, wire, r, gathers ? narrow : bytes);
+    if (o->op->kind == OP_VIEW) { /* of the gradient alone */
+        op_spend(&o->out->input, part, there);
+        return;
+    }
+    op_spend(&o->out->forward, part, there);
+    if (!op_has_grads(o) || o->op->one_way)
+        return;
+    const double again =
+        routed
+            ? there
+            : time_wire(c, back, r, back == WIRE_ALL_GATHER ? narrow : bytes);
+    if (is_megatron(c->run) && o->op->group == COMM_TP
+        && wire != WIRE_REDUCE_SCATTER)
+        o->out->mirrored = again, o->out->input.messages += 1;
+    else
+        op_spend(&o->out->input, part, again);
+}
+
+/* ---- beside products: Megatron's tensor parallelism ---- */
+
+/* Pieces that Transformer Engine's user buffers scatter a product's rows in
+ * (pytorch/module/base.py, initialize_ub, num_splits). */
+enum { SCATTER_PIECES = 4 };
+
+/* What of a message is left beside so much that is computed, which it slows. */
+static double left_of(struct pass *p, double message, double beside)
+{
+    const double covered = fmin(message, beside);
+    p->part[TIME_SLOWED] += covered * SLOWED_INSIDE;
+    return message - covered;
+}
+
+/* What is gathered for it (core/tensor_parallel/layers.py, LinearWith
+ * GradAccumulationAndAsyncCommunication.backward): the input is gathered again
+ * beside its gradient's product, where the weight has one that needs it; the
+ * gradient is scattered beside the product of the weight's. */
+static void gathered_product(struct between_messages *k, struct op_clock *o)
+{
+    struct pass *there = &o->out->forward, *back = &o->out->input;
+    const double own = 1 / (double)o->c->run->tp;
+    back->part[TIME_TP] += left_of(back, k->mirrored, k->first.weight);
+    if (k->first.weight > 0) {
+        back->part[TIME_TP] += left_of(back, k->gather, k->first.input);
+        back->messages += 1, back->kernels += 1;
+    }
+    if (k->in_buffers) /* one rank's part after the other; its own is there */
+        there->part[TIME_TP] +=
+            left_of(there, k->gather, (1 - own) * k->first.forward);
+}
+
+static void product(struct between_messages *k, struct op_clock *o)
+{
+    const struct block_time *t = o->out;
+    k->last = (struct product_times){ t->forward.part[TIME_PRODUCTS],
+                                      t->input.part[TIME_PRODUCTS],
+                                      t->weight.part[TIME_PRODUCTS] };
+    if (k->any)
+        return;
+    k->any = true;
+    k->first = k->last;
+    if (k->gather > 0)
+        gathered_product(k, o);
+    k->mirrored = k->gather = 0;
+}
+
+static void gathers(struct between_messages *k, struct op_clock *o)
+{
+    k->gather = o->out->forward.part[TIME_TP];
+    k->mirrored = o->out->mirrored;
+    k->in_buffers = op_out(o, 0)->shared_out;
+    if (k->in_buffers)
+        o->out->forward.part[TIME_TP] = 0;
+}
+
+/* In user buffers the first pieces go while the others are computed; backward
+ * computes with one rank's part of the gradient after the other. */
+static void scatters(const struct between_messages *k, struct op_clock *o)
+{
+    struct pass *there = &o->out->forward, *back = &o->out->input;
+    const double most = 1 - 1.0 / SCATTER_PIECES;
+    const double others = 1 - 1 / (double)o->c->run->tp;
+    const double message = there->part[TIME_TP];
+    if (!op_in(o, 0)->shared_out)
+        return;
+    there->part[TIME_TP] =
+        message / SCATTER_PIECES
+        + left_of(there, most * message, most * k->last.forward);
+    back->part[TIME_TP] =
+        left_of(back, back->part[TIME_TP], others * k->last.input);
+}
+
+/* The sum of what a branch's first product gives its input in backward is
+ * started beside the product of that one's weight; the embedding's is the head's,
+ * which has the longest. */
+static void sums(const struct between_messages *k, struct op_clock *o)
+{
+    struct pass *back = &o->out->input;
+    back->part[TIME_TP] += left_of(
+        back, o->out->mirrored, k->embeds ? (double)INFINITY : k->first.weight);
+}
+
+void message_beside(struct between_messages *k, struct op_clock *o)
+{
+    const enum op_kind kind = o->op->kind;
+    if (!is_megatron(o->c->run))
+        return;
+    if (kind == OP_LINEAR)
+        product(k, o);
+    const bool message = kind == OP_ALL_GATHER || kind == OP_REDUCE_SCATTER
+                         || kind == OP_ALL_REDUCE;
+    if (!message || o->op->group != COMM_TP)
+        return;
+    o->out->input.part[TIME_TP] += k->mirrored; /* no product came */
+    if (kind == OP_REDUCE_SCATTER)
+        scatters(k, o);
+    if (kind == OP_ALL_REDUCE)
+        sums(k, o);
+    *k = (struct between_messages){ .embeds = k->embeds };
+    if (kind == OP_ALL_GATHER)
+        gathers(k, o);
+}

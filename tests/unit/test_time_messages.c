@@ -1,0 +1,199 @@
+/*
+ * Megatron's tensor-parallel messages beside the products around them: what
+ * docs/method.md (step-time) says, by hand.
+ */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "estimate.h"
+#include "fold/time_private.h"
+#include "plan/report_data.h"
+
+#include "base/banned.h"
+
+#define PAIRS(...) ((const char *const[]){ __VA_ARGS__, NULL })
+#define SHARDS                                                                 \
+    "framework", "megatron", "tp", "8", "sequence_parallel", "true", "gpus",   \
+        "8", "gpu", "h100-80gb", "global_batch", "1"
+
+static bool close_to(double x, double want)
+{
+    return fabs(x - want) <= 1e-9 * fabs(want);
+}
+
+struct expected {
+    double there, back, slowed;
+};
+
+static void beside(struct expected *e, double *part, double message,
+                   double product)
+{
+    *part += fmax(0, message - product);
+    e->slowed += 0.15 * fmin(message, product);
+}
+
+/* Of a layer, each product and message by itself. */
+static struct expected by_hand(const memplan_report *r, const struct block *b,
+                               bool buffers)
+{
+    struct expected e = { 0, 0, 0 };
+    struct clock c;
+    struct block_time t, gather = { 0 }, last = { 0 };
+    clock_init(&c, &r->program, &r->run);
+    const double others = 1 - 1.0 / (double)r->run.tp;
+    for (uint32_t i = 0; i < b->op_count; i++) {
+        const struct op *op = &r->program.op[b->op_first + i];
+        time_op(&t, &c, op);
+        const double there = t.forward.part[TIME_TP];
+        if (op->kind == OP_ALL_GATHER) {
+            gather = t;
+        } else if (op->kind == OP_LINEAR) {
+            const double whole = gather.forward.part[TIME_TP];
+            const double product = t.forward.part[TIME_PRODUCTS];
+            beside(&e, &e.back, gather.mirrored, t.weight.part[TIME_PRODUCTS]);
+            beside(&e, &e.back, whole, t.input.part[TIME_PRODUCTS]);
+            beside(&e, &e.there, whole, buffers ? others * product : 0);
+            gather = (struct block_time){ 0 };
+            last = t;
+        } else if (op->kind == OP_REDUCE_SCATTER) {
+            const double product = last.forward.part[TIME_PRODUCTS];
+            e.there += buffers ? there / 4 : 0;
+            beside(&e, &e.there, buffers ? 0.75 * there : there,
+                   buffers ? 0.75 * product : 0);
+            beside(&e, &e.back, t.input.part[TIME_TP],
+                   buffers ? others * last.input.part[TIME_PRODUCTS] : 0);
+        }
+    }
+    return e;
+}
+
+/* What is gathered for a product is gathered again in backward, beside the
+ * product of its gradient; the gradient is scattered beside the weight's. Short
+ * sequences' messages take longer than their products, long ones' do not. */
+static void test_messages_beside_products(void **state)
+{
+    (void)state;
+    static const char *const length[] = { "512", "8192" };
+    double left[2];
+    for (unsigned i = 0; i < 4; i++) {
+        const bool buffers = i >= 2;
+        memplan_report *r =
+            estimate("llama-2-70b",
+                     PAIRS(SHARDS, "seq_len", length[i % 2], "tp_comm_overlap",
+                           buffers ? "true" : "false"));
+        const struct program *p = &r->program;
+        const struct block *b = &p->block[p->layer_block[0]];
+        const struct expected e = by_hand(r, b, buffers);
+        struct clock c;
+        struct block_time t;
+        clock_init(&c, p, &r->run);
+        time_block(&t, &c, b);
+        assert_true(close_to(t.forward.part[TIME_TP], e.there));
+        assert_true(close_to(t.input.part[TIME_TP], e.back));
+        assert_true(close_to(
+            t.forward.part[TIME_SLOWED] + t.input.part[TIME_SLOWED], e.slowed));
+        assert_true(e.slowed > 0);
+        left[i % 2] = e.there + e.back;
+        if (i >= 2)
+            assert_true(e.there + e.back < left[i % 2] + 1e-12);
+        memplan_report_free(r);
+    }
+}
+
+/* Without sequence shards backward sums the gradient of what comes into a
+ * branch, beside the product of its first weight; the embedding's sum is the
+ * head's, whose product is longer. */
+static void test_sums_beside_products(void **state)
+{
+    (void)state;
+    memplan_report *r = estimate(
+        "llama-2-70b", PAIRS("framework", "megatron", "tp", "8", "gpus", "8",
+                             "gpu", "h100-80gb", "sequence_parallel", "false"));
+    const struct program *p = &r->program;
+    const struct block *b = &p->block[p->layer_block[0]];
+    struct clock c;
+    struct block_time t, first = { 0 };
+    double back = 0, slowed = 0;
+    clock_init(&c, p, &r->run);
+    for (uint32_t i = 0; i < b->op_count; i++) {
+        const struct op *op = &p->op[b->op_first + i];
+        time_op(&t, &c, op);
+        if (op->kind == OP_LINEAR && first.weight.kernels < 1)
+            first = t;
+        if (op->kind != OP_ALL_REDUCE)
+            continue;
+        const double weight = first.weight.part[TIME_PRODUCTS];
+        assert_true(weight > 0 && t.mirrored > 0);
+        back += fmax(0, t.mirrored - weight);
+        slowed += 0.15 * fmin(t.mirrored, weight);
+        first = (struct block_time){ 0 };
+    }
+    time_block(&t, &c, b);
+    assert_true(back > 0);
+    assert_true(fabs(t.input.part[TIME_TP] - back) <= 1e-12);
+    assert_true(close_to(t.input.part[TIME_SLOWED], slowed));
+    time_block(&t, &c, &p->block[p->embed]);
+    assert_true(t.input.part[TIME_TP] < 1e-12);
+    assert_true(t.input.part[TIME_SLOWED] > 0);
+    memplan_report_free(r);
+}
+
+/* A pipeline of one micro-batch does what one stage does, and sends: what
+ * messages slow is in its bubble once. */
+static void test_slowed_once(void **state)
+{
+    (void)state;
+    double passes[2], slowed = 0;
+    for (unsigned i = 0; i < 2; i++) {
+        memplan_report *r = estimate(
+            "llama-2-70b",
+            PAIRS("framework", "megatron", "tp", "8", "sequence_parallel",
+                  "true", "gpu", "h100-80gb", "gpus", "16", "global_batch",
+                  i == 0 ? "2" : "1", "pp", i == 0 ? "1" : "2"));
+        const struct time_result *t = &r->time;
+        passes[i] = t->step_s - t->part[TIME_OPTIMIZER] - t->part[TIME_DP];
+        slowed = t->part[TIME_SLOWED];
+        memplan_report_free(r);
+    }
+    assert_true(fabs(passes[1] - passes[0]) < slowed / 2);
+}
+
+/* Two gathers of a layer and the head's, and as many bytes scattered: three
+ * times what is gathered, twice what is scattered first. */
+static void test_bytes_gathered_again(void **state)
+{
+    (void)state;
+    memplan_report *r =
+        estimate("llama-2-70b", PAIRS(SHARDS, "seq_len", "4096"));
+    const struct comm_result *comm = &r->comm;
+    const double whole = 7.0 / 8 * 4096 * 8192 * 2;
+    const double gathers = 2 * 80 + 1, scatters = 2 * 80 + 1;
+    bool found = false;
+    for (size_t i = 0; i < comm->n; i++) {
+        if (strcmp(comm->row[i].key, "tensor_parallel") != 0)
+            continue;
+        found = true;
+        assert_true(
+            close_to(comm->row[i].bytes, (3 * gathers + 2 * scatters) * whole));
+    }
+    assert_true(found);
+    memplan_report_free(r);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_messages_beside_products),
+        cmocka_unit_test(test_sums_beside_products),
+        cmocka_unit_test(test_slowed_once),
+        cmocka_unit_test(test_bytes_gathered_again),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
