@@ -184,7 +184,7 @@ void engine_forward(struct put *p, const struct stage *s, uint32_t position,
                 F("bytes", s->wgrad));
         return;
     }
-    megatron_forward(p, s, position, later);
+    megatron_forward(p, s, position);
     /* gradients of the micro-batches before */
     if (fsdp_defers(run)) {
         PUT(p, TERM_GRADS, "whole gradients that wait for the last micro-batch",

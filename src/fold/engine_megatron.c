@@ -208,14 +208,23 @@ static void on_their_way(struct put *p, const struct stage *s,
 
 /* ---- moments ---- */
 
-void megatron_forward(struct put *p, const struct stage *s, uint32_t position,
-                      bool later)
+bool megatron_adds_later(const struct run *run)
 {
-    if (later) {
-        handed_over(p, s, 2);
-        replayed(p, s, flying(s));
-    }
-    named(p, s, position + 1);
+    return run->engine == ENGINE_MEGATRON;
+}
+
+void megatron_later(struct put *p, const struct stage *s, uint32_t position,
+                    bool back)
+{
+    handed_over(p, s, back ? 1 : 2);
+    replayed(p, s, flying(s));
+    if (!back)
+        named(p, s, position + 1);
+}
+
+void megatron_forward(struct put *p, const struct stage *s, uint32_t position)
+{
+    megatron_later(p, s, position, false);
     if (is_fsdp(s->run))
         gathered(p, s, position, position + 1);
 }
@@ -223,10 +232,8 @@ void megatron_forward(struct put *p, const struct stage *s, uint32_t position,
 void megatron_backward(struct put *p, const struct stage *s, uint32_t position,
                        bool later)
 {
-    if (later) {
-        handed_over(p, s, 1);
-        replayed(p, s, flying(s));
-    }
+    if (later)
+        megatron_later(p, s, position, true);
     named_above(p, s, position);
     if (!is_fsdp(s->run))
         return;

@@ -627,6 +627,17 @@ bool moment_in_slot(struct moment *m, const struct stage *s,
     return !p.over;
 }
 
+void moment_make_later(struct moment *m, const struct stage *s,
+                       enum slot_kind slot)
+{
+    struct put p = { .m = m, .only = COMP_COUNT, .slot = slot };
+    m->total -= m->bytes[TERM_IN_FLIGHT];
+    m->bytes[TERM_IN_FLIGHT] = 0;
+    m->later = true;
+    put_others(&p, s, m->position);
+    megatron_later(&p, s, m->position, slot != SLOT_FORWARD);
+}
+
 /* Sets m to what is alive at a moment; true when nothing overflowed. `why`
  * records the terms of component `only`, where it is not NULL. */
 bool moment_with(struct moment *m, const struct stage *s, enum phase phase,

@@ -129,6 +129,33 @@ static void note(struct peak *best, const struct stage *s,
     g->pools.stream[STREAM_COMPUTE] -= others;
 }
 
+static bool runs_back(enum phase phase)
+{
+    return phase == PHASE_BACKWARD || phase == PHASE_RECOMPUTE;
+}
+
+/* Sets m to a moment; where a later micro-batch but adds to what the first one
+ * has, from that. False when a sum does not fit. */
+static bool find_moment(struct moment *m, struct peak *best,
+                        const struct stage *s, const struct instant *when)
+{
+    struct moment *first =
+        &best->first[when->phase == PHASE_RECOMPUTE][when->slot];
+    if (when->later && first->phase == when->phase
+        && first->position == when->position) {
+        *m = *first;
+        moment_make_later(m, s, when->slot);
+        return true;
+    }
+    const bool ok =
+        s->splits && runs_back(when->phase)
+            ? moment_in_slot(m, s, when)
+            : moment_at(m, s, when->phase, when->position, when->later);
+    if (!when->later && megatron_adds_later(s->run))
+        *first = *m;
+    return ok;
+}
+
 /* The fullest kind of backward. */
 static bool look_at_slots(struct peak *best, const struct stage *s,
                           struct instant when)
@@ -136,7 +163,7 @@ static bool look_at_slots(struct peak *best, const struct stage *s,
     struct moment m, most = { .op = "" };
     bool ok = true;
     while (moment_next_slot(s, &when)) {
-        ok = moment_in_slot(&m, s, &when) && ok;
+        ok = find_moment(&m, best, s, &when) && ok;
         note(best, s, &m, when.slot);
         if (m.total > most.total)
             most = m;
@@ -149,15 +176,16 @@ static bool look_at_slots(struct peak *best, const struct stage *s,
 static bool look(struct peak *best, const struct stage *s, enum phase phase,
                  uint32_t position, bool later)
 {
-    const bool back = phase == PHASE_BACKWARD || phase == PHASE_RECOMPUTE;
     const bool forward = phase == PHASE_FORWARD || phase == PHASE_LOSS;
+    struct instant when = { phase, position, later, SLOT_FORWARD };
     struct moment m;
-    if (back && s->splits)
-        return look_at_slots(
-            best, s, (struct instant){ phase, position, later, SLOT_FORWARD });
-    if (!moment_at(&m, s, phase, position, later))
+    if (runs_back(phase) && s->splits)
+        return look_at_slots(best, s, when);
+    if (!forward)
+        when.slot = SLOT_BACKWARD;
+    if (!find_moment(&m, best, s, &when))
         return false;
-    note(best, s, &m, forward ? SLOT_FORWARD : SLOT_BACKWARD);
+    note(best, s, &m, when.slot);
     keep_fuller(best, s, &m);
     return true;
 }
@@ -289,11 +317,20 @@ static bool look_at_row(struct peak *best, const struct stage *s,
     return ok;
 }
 
-bool stage_peak(struct peak *best, const struct stage *s, struct glances *seen)
+static void peak_begin(struct peak *best, struct glances *seen)
 {
-    *best = (struct peak){ .moment = { .op = "" }, .seen = seen };
+    best->moment = (struct moment){ .op = "" };
+    best->pools = (struct pools){ .flat = 0 };
+    best->seen = seen;
     if (seen != NULL)
         seen->n = 0;
+    for (unsigned slot = 0; slot < SLOT_KINDS; slot++)
+        best->first[0][slot].phase = best->first[1][slot].phase = PHASE_REST;
+}
+
+bool stage_peak(struct peak *best, const struct stage *s, struct glances *seen)
+{
+    peak_begin(best, seen);
     bool ok = look(best, s, PHASE_REST, 0, false);
     for (struct row row = { 0, 0 }; row.end < s->n;) {
         row = row_from(s, row.end);
@@ -339,7 +376,7 @@ bool stage_peak_again(struct peak *best, const struct stage *s,
 {
     const struct instant *when = &seen->at[0].when;
     uint64_t most = 0, others = 0;
-    *best = (struct peak){ .moment = { .op = "" } };
+    peak_begin(best, NULL);
     for (uint32_t i = 0; i < seen->n;) {
         const struct glance *g = fullest(s, seen, &i, &others);
         struct pools x = g->pools;

@@ -450,6 +450,10 @@ bool moment_in_slot(struct moment *m, const struct stage *s,
 /* Sets the slot to the next kind of backward that the moment has, from
  * SLOT_FORWARD on; a whole one where it has none. False: there are no more. */
 bool moment_next_slot(const struct stage *s, struct instant *when);
+/* Makes a moment of the first micro-batch, in that kind of slot, the same of a
+ * later one; only where megatron_adds_later(). */
+void moment_make_later(struct moment *m, const struct stage *s,
+                       enum slot_kind slot);
 /* What other micro-batches have of it: TERM_IN_FLIGHT. */
 uint64_t moment_of_others(const struct stage *s, const struct instant *when);
 
@@ -530,6 +534,9 @@ struct peak {
     struct moment moment; /* the fullest of the stage's step */
     struct pools pools;
     struct glances *seen; /* NULL: not kept */
+    /* the first micro-batch's, in a forward or backward, or a second forward;
+     * each of the position looked at last */
+    struct moment first[2][SLOT_KINDS];
 };
 
 /* False when a sum does not fit. `seen`: keeps what it looked at. */
@@ -599,11 +606,16 @@ bool engine_updates_in_backward(const struct run *run);
 /* ---- engine_megatron.c: Megatron's part of the above ---- */
 
 void megatron_rest(struct put *p, const struct stage *s);
-void megatron_forward(struct put *p, const struct stage *s, uint32_t position,
-                      bool later);
+/* In micro-batches after the first. */
+void megatron_forward(struct put *p, const struct stage *s, uint32_t position);
 void megatron_backward(struct put *p, const struct stage *s, uint32_t position,
                        bool later);
 void megatron_reduce(struct put *p, const struct stage *s);
+/* What a later micro-batch has beside what the first one has at a position; true
+ * where that and others in flight are all that it has. */
+void megatron_later(struct put *p, const struct stage *s, uint32_t position,
+                    bool back);
+bool megatron_adds_later(const struct run *run);
 /* Sets stays. */
 void megatron_stays(struct stage *s);
 
