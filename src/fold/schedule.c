@@ -91,6 +91,40 @@ void schedule_turns(const struct stage *s, uint64_t micros, bool back,
     }
 }
 
+/* Forwards until so many are in flight, then one of each, then backwards. */
+static bool is_back(const struct stage *s, const struct turn *forward,
+                    const struct turn *backward, uint64_t all)
+{
+    return forward->done == all
+           || forward->done - backward->done == s->in_flight;
+}
+
+void schedule_interleaved_kept(const struct stage *s, uint64_t micros,
+                               uint64_t *most)
+{
+    const uint64_t all = micros * s->chunks;
+    const uint64_t micro = s->shared_kept + s->inputs;
+    struct turn forward = { 0 }, backward = { 0 };
+    uint64_t kept = 0; /* in flight; a micro-batch's own with its first chunk */
+    while (backward.done < all) {
+        const bool back = is_back(s, &forward, &backward, all);
+        struct turn *turn = back ? &backward : &forward;
+        const uint32_t chunk = back ? s->chunks - 1 - turn->chunk : turn->chunk;
+        const uint64_t own = s->chunk_kept[chunk] + s->stage_input;
+        const bool later =
+            back ? turn->group + turn->micro > 0 : backward.done > 0;
+        uint64_t *here = &most[2
+                                   * (SLOT_KINDS * chunk
+                                      + (back ? SLOT_BACKWARD : SLOT_FORWARD))
+                               + later];
+        kept -= !back ? 0 : chunk == 0 ? own + micro : own;
+        const uint64_t beside = chunk == 0 ? kept : kept - micro;
+        *here = *here == NEVER ? beside : max_u64(*here, beside);
+        kept += back ? 0 : chunk == 0 ? own + micro : own;
+        turn_on(turn, s);
+    }
+}
+
 void schedule_interleaved(const struct stage *s, const uint64_t *micros,
                           slot_fn *each, void *ctx)
 {
@@ -100,8 +134,7 @@ void schedule_interleaved(const struct stage *s, const uint64_t *micros,
         const uint64_t all = *micros * s->chunks;
         if (backward.done >= all)
             return;
-        const bool back =
-            forward.done == all || forward.done - backward.done == s->in_flight;
+        const bool back = is_back(s, &forward, &backward, all);
         struct turn *turn = back ? &backward : &forward;
         struct slot slot = slot_of(s, turn, back);
         slot.later = back ? slot.micro > 0 : backward.done > 0;

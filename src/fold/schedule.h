@@ -51,6 +51,10 @@ void schedule_walk(const struct stage *s, uint64_t micros, uint32_t *waiting,
  * that have not begun. */
 void schedule_interleaved(const struct stage *s, const uint64_t *micros,
                           slot_fn *each, void *ctx);
+/* What note_slot() of stage_chunk.c makes of that, in s->others, without a call a
+ * slot: there are hundreds on each rank. */
+void schedule_interleaved_kept(const struct stage *s, uint64_t micros,
+                               uint64_t *most);
 /* Of these, forwards or backwards alone, which any stage runs in one order:
  * kind, micro-batch and chunk. */
 void schedule_turns(const struct stage *s, uint64_t micros, bool back,

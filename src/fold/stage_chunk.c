@@ -134,5 +134,5 @@ void stage_chunks_init(struct stage *s, struct memory_fold *f)
     if (s->splits)
         schedule_walk(s, micros, f->waiting, note_slot, s);
     else
-        schedule_interleaved(s, &micros, note_slot, s);
+        schedule_interleaved_kept(s, micros, s->others);
 }
