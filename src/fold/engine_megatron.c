@@ -23,9 +23,10 @@ static bool is_megatron(const struct run *run)
 
 /* ---- between steps ---- */
 
-/* A router's product is Transformer Engine's in its own layers too, where that
- * is installed: te_general_gemm takes 16 bits in and gives fp32
- * (core/transformer/moe/moe_utils.py; found again since 9ed8b0c4). */
+/* A router's product is Transformer Engine's in Megatron's own layers too, where
+ * that is installed, whatever moe_router_dtype is but fp64
+ * (core/transformer/moe/moe_utils.py, RouterGatingLinearFunction, since
+ * 0f058666). */
 static bool has_te_products(const struct stage *s)
 {
     return s->run->impl == IMPL_MEGATRON

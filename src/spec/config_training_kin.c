@@ -365,10 +365,10 @@ static void adapters(struct config *c, enum kin kin)
 
 /* activation_offloading: TRL's OffloadActivations, around checkpoints, which
  * its trainers have where nothing is said; Axolotl puts it in their place where
- * there are adapters, and has older ways too. 'disk' has been the CPU since
- * 99187cd20: the disk's own checkpoints are asked for by a word that its
- * schema does not take (axolotl core/builders/base.py, loaders/model.py,
- * loaders/patch_manager.py at 067b021c). */
+ * there are adapters, and has older ways too. 'disk' is the CPU since 277d524b
+ * (0.18), and was plain checkpoints from 99187cd20 on: the disk's own are asked
+ * for by a word that its schema does not take (axolotl core/builders/base.py,
+ * loaders/model.py, loaders/patch_manager.py at 067b021c). */
 static void offloading(struct config *c, const struct json *said)
 {
     const bool old = is_text(said, "offload") || is_text(said, "offload_disk");
@@ -387,8 +387,9 @@ static void offloading(struct config *c, const struct json *said)
     config_set(c, v, KEY_OFFLOAD_ACTIVATIONS, "cpu");
     if (disk)
         config_note(c, "activation_offloading 'disk' moves activations to the "
-                       "CPU's memory, not to a disk, since July 2025: Axolotl "
-                       "asks for 'offload_disk', which it does not accept");
+                       "CPU's memory, not to a disk, since Axolotl 0.18; in "
+                       "releases since July 2025 before that it moved none: "
+                       "--recompute full --offload-activations none");
 }
 
 /* LLaMA-Factory recomputes unless told not to, ms-swift too. [model_utils/
