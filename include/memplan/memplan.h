@@ -581,6 +581,9 @@ MEMPLAN_MUST_USE MEMPLAN_API memplan_status
 memplan_score_median(double *out, const memplan_score *score, const char *group,
                      const char *metric);
 
+/** Rows that were predicted, fits and out-of-memory ones among them. */
+MEMPLAN_API size_t memplan_score_predicted(const memplan_score *score);
+
 /** Whether the overall median is at most `limit`: "2%" or "0.02". Without a
  *  row that has an error it is not. Returns MEMPLAN_OK, E_NOMEM, or E_ARG for
  *  a bad limit. */

@@ -1,6 +1,6 @@
 /*
  * memplan score: measured runs, each predicted; the error by group. Status 1
- * when the overall median is above --limit-median.
+ * when the overall median is above --limit-median, or no row is predicted.
  */
 #include "cli.h"
 
@@ -44,6 +44,11 @@ static enum cli_exit score_answer(struct cli *cli, const memplan_score *score)
                                  &cli->out, cli_errors(cli));
     if (status != MEMPLAN_OK)
         return message_library(cli, status, CLI_LIMIT, NULL);
+    if (memplan_score_predicted(score) == 0)
+        return message_error(cli, CLI_NEGATIVE,
+                             "each line is a run: id, group, kind, model, "
+                             "setup, measured",
+                             "no row was predicted");
     return held ? CLI_OK : CLI_NEGATIVE;
 }
 

@@ -472,6 +472,39 @@ enum cli_exit input_calibration(struct cli *cli, memplan_setup *setup,
     return r;
 }
 
+static bool is_config(const struct opt_given *given, const char *dialect)
+{
+    return given->row->id == OPT_ID_CONFIG
+           && strcmp(given->row->key, dialect) == 0;
+}
+
+/* DeepSpeed's file leaves some to the Trainer and has to agree with the rest,
+ * whichever of the two is named first: it is read behind the last of the
+ * Trainer's. Where that is; 0: no file waits. */
+static size_t last_of_trainer(const struct cli *cli)
+{
+    size_t last = 0;
+    for (size_t i = 0; i < cli->line.given_count; i++)
+        if (is_config(&cli->line.given[i], "training-args"))
+            last = i;
+    return last;
+}
+
+static enum cli_exit config_option(struct cli *cli, memplan_setup *setup,
+                                   size_t at)
+{
+    const struct opt_given *given = cli->line.given;
+    const size_t last = last_of_trainer(cli);
+    if (at < last && is_config(&given[at], "deepspeed"))
+        return CLI_OK;
+    enum cli_exit r =
+        config_files(cli, setup, given[at].row->key, given[at].value);
+    for (size_t i = 0; at == last && i < last && r == CLI_OK; i++)
+        if (is_config(&given[i], "deepspeed"))
+            r = config_files(cli, setup, given[i].row->key, given[i].value);
+    return r;
+}
+
 /* Files first, wherever they stand: an option overrides every file. */
 static enum cli_exit setup_fill(struct cli *cli, memplan_setup *setup)
 {
@@ -483,7 +516,7 @@ static enum cli_exit setup_fill(struct cli *cli, memplan_setup *setup)
         else if (given->row->id == OPT_ID_PRICES)
             r = prices_file(cli, setup, given->value);
         else if (given->row->id == OPT_ID_CONFIG)
-            r = config_files(cli, setup, given->row->key, given->value);
+            r = config_option(cli, setup, i);
     }
     for (size_t i = 0; i < cli->line.given_count && r == CLI_OK; i++) {
         const struct opt_given *given = &cli->line.given[i];

@@ -105,7 +105,7 @@ static memplan_error *bad_limit(const struct assertion *a, struct str text,
     static const char *const wanted[] = {
         [MEMPLAN_TYPE_COUNT] = "a whole number, such as 7e9 or 7B",
         [MEMPLAN_TYPE_BYTES] = "a size, such as 70GiB",
-        [MEMPLAN_TYPE_REAL] = "a number, such as 0.45 or 2000",
+        [MEMPLAN_TYPE_REAL] = "a number of 0 or more, such as 0.45 or 2000",
         [MEMPLAN_TYPE_BOOL] = "true or false",
         [MEMPLAN_TYPE_CHOICE] = "",
         [MEMPLAN_TYPE_LIST] = "",
@@ -115,7 +115,7 @@ static memplan_error *bad_limit(const struct assertion *a, struct str text,
     bool range = result == UNIT_RANGE;
     memplan_error *e = diag_add(d, range ? MEMPLAN_E_RANGE : MEMPLAN_E_ARG,
                                 range ? "'%s': '%.*s' is out of range"
-                                      : "'%s' has no limit '%.*s'",
+                                      : "'%s': '%.*s' is no limit",
                                 a->told.name, n, text.p);
     diag_hint(e, "write %s%s", wanted[a->told.type],
               a->of_capacity ? ", or 5%" : "");
@@ -126,6 +126,8 @@ static enum unit_result read_real(double *out, struct str text)
 {
     uint64_t n = 0;
     enum unit_result r = unit_parse_real(text, out);
+    if (r == UNIT_OK && *out < 0) /* nothing that is limited is */
+        return UNIT_RANGE;
     if (r != UNIT_BAD)
         return r;
     r = unit_parse_count(text, &n); /* "100k" */

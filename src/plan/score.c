@@ -202,6 +202,11 @@ void memplan_score_free(memplan_score *score)
     arena_release(&arena);
 }
 
+size_t memplan_score_predicted(const memplan_score *score)
+{
+    return score == NULL ? 0 : score->n_rows - score->n_skipped;
+}
+
 memplan_status memplan_score_held(bool *held, const memplan_score *score,
                                   const char *limit, memplan_errors *errs)
 {

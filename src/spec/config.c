@@ -510,10 +510,16 @@ static void leave_open(struct walk *w, const struct config_row *row,
         list_path(w->c, &w->automatic, path);
 }
 
-static bool is_inside(const char *path, const char *object)
+/* One of the objects of a list. */
+static bool is_inside(const char *path, const char *objects)
 {
-    const size_t n = object == NULL ? 0 : strlen(object);
-    return n > 0 && strncmp(path, object, n) == 0 && path[n] == '.';
+    struct str rest = str_of(objects == NULL ? "" : objects);
+    while (rest.n > 0) {
+        const struct str one = str_cut(rest, ' ', &rest);
+        if (strncmp(path, one.p, one.n) == 0 && path[one.n] == '.')
+            return true;
+    }
+    return false;
 }
 
 /* Of a file whose program refuses unknown entries in a part of it: one edit

@@ -117,7 +117,7 @@ struct config_table {
     size_t rows;
     bool has_auto; /* the word "auto" is for another program to fill in */
     bool flags;    /* its members may be flags of a command line */
-    /* What the program itself refuses to have unknown entries in: a path, or
+    /* What the program itself refuses to have unknown entries in: paths, or
      * NULL. */
     const char *closed;
     /* What keys mean only together. Sees the whole tree; may be NULL. */

@@ -467,6 +467,16 @@ static void check_beside_file(struct config *c)
                   "Accelerate refuses it: say it in the DeepSpeed file alone");
 }
 
+/* What FSDP's plugin has, the Trainer refuses beside its own (trainer.py,
+ * create_accelerator_and_postprocess). */
+static void recompute(struct config *c)
+{
+    static const char path[] = "fsdp_config.fsdp_activation_checkpointing";
+    c->s->fsdp_checkpoints = config_is_true(c, path);
+    if (c->s->fsdp_checkpoints && c->s->trainer.checkpoints)
+        config_both_recompute(c, config_at(c, path));
+}
+
 static void together(struct config *c)
 {
     const enum config_holder h = who_holds(c);
@@ -474,8 +484,10 @@ static void together(struct config *c)
         config_at(c, "deepspeed_config.deepspeed_config_file");
     machines(c);
     config_hf_wraps(c);
-    if (h == HOLD_FSDP)
+    if (h == HOLD_FSDP) {
         config_fsdp(c, "fsdp_config.");
+        recompute(c);
+    }
     split(c, "parallelism_config.");
     if (h == HOLD_DEEPSPEED)
         config_clipping(c, "deepspeed_config.gradient_clipping");

@@ -25,6 +25,8 @@ void config_training_args_together(struct config *c);
  * word. */
 void config_hf_optimizer(struct config *c);
 /* The classes that FSDP makes units of, which the model may not have. */
+/* The Trainer refuses both its own and FSDP's checkpoints. */
+void config_both_recompute(struct config *c, const struct json *at);
 void config_hf_wraps(struct config *c);
 void config_hf_put_optim(struct emit *e, const struct run *r);
 

@@ -1,7 +1,7 @@
 /*
  * What fms-hf-tuning's files have beside TrainingArguments: PEFT's own names
  * for adapters, its defaults, and fms-acceleration's plugins.
- * [tuning/config/configs.py, peft_config.py, acceleration_configs]
+ * [tuning/config/configs.py, peft_config.py, acceleration_configs, at 0202bc95]
  */
 #include "spec/config_hf.h"
 

@@ -199,7 +199,8 @@ static void base(struct config *c, enum kin kin)
                 : 0;
     else if (bits != NULL && bits->kind == JSON_STRING)
         unit_parse_count(bits->text, &n);
-    config_fms_base(c);
+    if (kin == KIN_FMS)
+        config_fms_base(c);
     const bool four =
         n == 4 || n == 3 || n == 2 || n == 1
         || ANY_IS_TRUE(c, "load_in_4bit", "use_4bit_quantization");
@@ -324,9 +325,12 @@ static void full_modules(struct config *c, bool lora)
 
 /* These libraries' scripts hand these to peft and bitsandbytes. LLaMA-Factory
  * and ms-swift train adapters of rank 8 on all products by default, TRL of 16
- * on what peft has for the model; axolotl says all.
- * [llamafactory/hparams/finetuning_args.py, swift/arguments/tuner_args.py,
- * trl/trainer/model_config.py] */
+ * on what peft has for the model, and fms-hf-tuning of 8 there; axolotl says
+ * all. [llamafactory/hparams/finetuning_args.py, swift/arguments/tuner_args.py,
+ * trl/trainer/model_config.py; tuning/config/peft_config.py at 0202bc95] */
+#define RANK_OF_TRL "16"
+#define RANK_OF_OTHERS "8"
+
 static void adapters(struct config *c, enum kin kin)
 {
     const bool fms = kin == KIN_FMS;
@@ -348,7 +352,8 @@ static void adapters(struct config *c, enum kin kin)
     if (rank != NULL)
         config_lora_rank(c, rank);
     else
-        config_set(c, c->root, KEY_LORA_RANK, kin == KIN_OTHER ? "16" : "8");
+        config_set(c, c->root, KEY_LORA_RANK,
+                   kin == KIN_OTHER ? RANK_OF_TRL : RANK_OF_OTHERS);
     if (config_is_true(c, "lora_target_linear"))
         config_set(c, config_at(c, "lora_target_linear"), KEY_LORA_TARGETS,
                    "all-linear");

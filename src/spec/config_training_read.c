@@ -121,6 +121,14 @@ static void fsdp_stage(struct config *c, const struct json *fsdp)
                        "--shard-degree, GPUs of a node");
 }
 
+void config_both_recompute(struct config *c, const struct json *at)
+{
+    diag_hint(config_bad(c, at, MEMPLAN_E_CONFLICT,
+                         "both gradient_checkpointing and FSDP's own "
+                         "activation_checkpointing are true"),
+              "keep FSDP's: the Trainer refuses both");
+}
+
 static enum config_holder read_fsdp(struct config *c, const struct json *fsdp)
 {
     if (fsdp->kind != JSON_OBJECT)
@@ -153,10 +161,7 @@ static enum config_holder read_fsdp(struct config *c, const struct json *fsdp)
     config_set(c, again, KEY_RECOMPUTE, "full");
     if (config_is_true(c, "gradient_checkpointing")
         || config_is_true(c, "activation_checkpointing"))
-        diag_hint(config_bad(c, again, MEMPLAN_E_CONFLICT,
-                             "both gradient_checkpointing and FSDP's own "
-                             "activation_checkpointing are true"),
-                  "keep FSDP's: the Trainer refuses both");
+        config_both_recompute(c, again);
     return HOLD_FSDP;
 }
 
@@ -355,6 +360,9 @@ static void keep_said(struct config *c)
     t->clip_said = config_at(c, "max_grad_norm") != NULL;
     t->max_grad_norm = number_at(c, "max_grad_norm", 0);
     t->grad_accum = number_at(c, "gradient_accumulation_steps", 0);
+    t->checkpoints = config_is_true(c, "gradient_checkpointing");
+    if (t->checkpoints && c->s->fsdp_checkpoints)
+        config_both_recompute(c, config_at(c, "gradient_checkpointing"));
     if (!config_is_true(c, "auto_find_batch_size"))
         t->micro_batch = number_at(c, "per_device_train_batch_size", 0);
 }

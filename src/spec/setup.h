@@ -440,6 +440,7 @@ struct setup {
     uint32_t peft_names; /* its target_modules, by places of peft_module() */
     bool pending_keeps;  /* who names that file has the last word on batches */
     const char *pending_held; /* ... by this flag on who holds what (static) */
+    bool fsdp_checkpoints;    /* Accelerate's file has FSDP recompute */
     bool megatron_script;     /* its defaults are meant, even or not */
     bool line_mixed;    /* `accelerate launch` has its own --mixed_precision */
     bool fill_pipeline; /* by default micro-batches are as many as it ever has
@@ -449,6 +450,7 @@ struct setup {
         char file[SETUP_FILE_TEXT]; /* "": none was read */
         const char *half;           /* "bf16", "fp16" (static), or NULL */
         bool bf16_said, fp16_said, clip_said;
+        bool checkpoints;               /* gradient_checkpointing */
         double micro_batch, grad_accum; /* 0: not said */
         double max_grad_norm;
     } trainer;
