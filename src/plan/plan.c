@@ -62,21 +62,35 @@ static bool copy_conv(struct arena *a, struct spec *to)
     return to->conv != NULL;
 }
 
-/* The report may outlive the model. */
-static bool copy_spec(struct memplan_report *r, const struct spec *spec)
+static bool copy_owned(struct arena *a, struct spec *to)
 {
-    struct spec *to = &r->spec;
-    *to = *spec;
     to->note = NULL; /* of the model's reading */
     to->notes = 0;
-    return copy_pattern(&r->arena, &to->slides, to->layers)
-           && copy_pattern(&r->arena, &to->rotates, to->layers)
-           && copy_pattern(&r->arena, &to->attends, to->layers)
-           && copy_pattern(&r->arena, &to->sparse, to->layers)
-           && copy_pattern(&r->arena, &to->deep, to->layers)
-           && copy_conv(&r->arena, to) && copy_text(&r->arena, &r->spec.name)
-           && copy_text(&r->arena, &r->spec.source)
-           && copy_text(&r->arena, &r->spec.model_type);
+    return copy_pattern(a, &to->slides, to->layers)
+           && copy_pattern(a, &to->rotates, to->layers)
+           && copy_pattern(a, &to->attends, to->layers)
+           && copy_pattern(a, &to->sparse, to->layers)
+           && copy_pattern(a, &to->deep, to->layers) && copy_conv(a, to)
+           && copy_text(a, &to->name) && copy_text(a, &to->source)
+           && copy_text(a, &to->model_type)
+           && (to->defaulted == NULL || copy_text(a, &to->defaulted));
+}
+
+/* The report may outlive the model, and asks of it again when it is written:
+ * report_changes. */
+static bool copy_spec(struct memplan_report *r, const struct spec *spec)
+{
+    r->spec = *spec;
+    if (!copy_owned(&r->arena, &r->spec))
+        return false;
+    if (spec->vision == NULL)
+        return true;
+    struct spec *vision = ARENA_NEW(&r->arena, struct spec, 1);
+    if (vision == NULL)
+        return false;
+    *vision = *spec->vision;
+    r->spec.vision = vision;
+    return copy_owned(&r->arena, vision);
 }
 
 /* Images of another size than the file says, or the class. */
