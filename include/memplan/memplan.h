@@ -419,8 +419,9 @@ MEMPLAN_MUST_USE MEMPLAN_API memplan_status memplan_report_write(
 
 /** Looks one number up by its place in the JSON report, such as
  *  "memory.peak_allocated" or "compute.gpu_hours". _bytes is for the
- *  integers, _number for any number. Returns MEMPLAN_OK, or E_UNKNOWN when
- *  there is no such number or it is null; *out is 0 then. */
+ *  integers, _number for any number. Those of "changes[i]" are worked out by
+ *  each call, some twenty estimates. Returns MEMPLAN_OK, or E_UNKNOWN when
+ *  there is no such number, it is null, or memory ran out; *out is 0 then. */
 MEMPLAN_MUST_USE MEMPLAN_API memplan_status memplan_report_bytes(
     uint64_t *out, const memplan_report *report, const char *path);
 MEMPLAN_MUST_USE MEMPLAN_API memplan_status memplan_report_number(

@@ -627,7 +627,7 @@ bool moment_in_slot(struct moment *m, const struct stage *s,
     return !p.over;
 }
 
-void moment_make_later(struct moment *m, const struct stage *s,
+bool moment_make_later(struct moment *m, const struct stage *s,
                        enum slot_kind slot)
 {
     struct put p = { .m = m, .only = COMP_COUNT, .slot = slot };
@@ -636,6 +636,7 @@ void moment_make_later(struct moment *m, const struct stage *s,
     m->later = true;
     put_others(&p, s, m->position);
     megatron_later(&p, s, m->position, slot != SLOT_FORWARD);
+    return !p.over;
 }
 
 /* Sets m to what is alive at a moment; true when nothing overflowed. `why`

@@ -144,8 +144,7 @@ static bool find_moment(struct moment *m, struct peak *best,
     if (when->later && first->phase == when->phase
         && first->position == when->position) {
         *m = *first;
-        moment_make_later(m, s, when->slot);
-        return true;
+        return moment_make_later(m, s, when->slot);
     }
     const bool ok =
         s->splits && runs_back(when->phase)

@@ -451,8 +451,8 @@ bool moment_in_slot(struct moment *m, const struct stage *s,
  * SLOT_FORWARD on; a whole one where it has none. False: there are no more. */
 bool moment_next_slot(const struct stage *s, struct instant *when);
 /* Makes a moment of the first micro-batch, in that kind of slot, the same of a
- * later one; only where megatron_adds_later(). */
-void moment_make_later(struct moment *m, const struct stage *s,
+ * later one; only where megatron_adds_later(). False when a sum overflowed. */
+bool moment_make_later(struct moment *m, const struct stage *s,
                        enum slot_kind slot);
 /* What other micro-batches have of it: TERM_IN_FLIGHT. */
 uint64_t moment_of_others(const struct stage *s, const struct instant *when);

@@ -141,10 +141,13 @@ static bool find_best(struct search *s, uint64_t *best)
     return false;
 }
 
-/* From `index` on, the first that is possible. */
+/* From `index` on, the first that is possible. A list is looked through to the
+ * end: of a held batch, thousands of larger numbers of GPUs are impossible. */
 static bool find_possible(struct search *s, uint64_t index, uint64_t *out)
 {
-    const uint64_t most = s->c.monotone ? 1 : AFTER_MAX;
+    const uint64_t most = s->c.list != NULL ? s->c.n
+                          : s->c.monotone   ? 1
+                                            : AFTER_MAX;
     const uint64_t end = min_u64(s->c.n, index + most);
     for (uint64_t i = index; i < end; i++) {
         const enum verdict v = look(s, i);

@@ -192,6 +192,7 @@ static const struct config_row rows[] = {
     SHAPE("kv_channels"),
     SHAPE("group_query_attention"),
     SHAPE("num_query_groups"),
+    SHAPE("num_key_value_heads"),
     SHAPE("max_position_embeddings"),
     SHAPE("position_embedding_type"),
     SHAPE("use_rotary_position_embeddings"),

@@ -7,6 +7,9 @@
 
 #include "base/banned.h"
 
+/* Megatron-DeepSpeed's own; its --num-experts 1 is a dense model. */
+#define MDS_KV_HEADS "num_key_value_heads"
+
 static bool said(const struct config *c, enum shape_word w)
 {
     return c->s->shape[w] > 0;
@@ -31,7 +34,7 @@ static void fill(struct config *c, enum shape_word w, uint64_t n)
 
 /* Flags that define a model define it whole: what is not there has Megatron's
  * default. */
-static void fill_defaults(struct config *c, bool gated)
+static void fill_defaults(struct config *c, bool gated, bool swiglu)
 {
     enum { STEP = 64 };
     const uint64_t hidden = value(c, SHAPE_HIDDEN);
@@ -39,10 +42,11 @@ static void fill_defaults(struct config *c, bool gated)
     fill(c, SHAPE_GATED, gated);
     fill(c, SHAPE_UNTIED, 0);
     fill(c, SHAPE_EXPERTS, 0);
-    fill(c, SHAPE_FFN, gated ? 4 * hidden * 2 / 3 / STEP * STEP : 4 * hidden);
+    fill(c, SHAPE_FFN, swiglu ? 4 * hidden * 2 / 3 / STEP * STEP : 4 * hidden);
     if (config_flag_given(c, "multi_latent_attention"))
         return;
-    if (!config_flag_given(c, "group_query_attention"))
+    if (!config_flag_given(c, "group_query_attention")
+        && !config_flag_given(c, MDS_KV_HEADS))
         c->s->shape[SHAPE_KV_HEADS] = (uint32_t)heads + 1;
     if (hidden % heads == 0)
         fill(c, SHAPE_HEAD_DIM, hidden / heads);
@@ -61,6 +65,10 @@ void config_megatron_shape(struct config *c)
         if (n > 0)
             say(c, (enum shape_word)w, n);
     }
+    if (config_flag_number(c, MDS_KV_HEADS) > 0)
+        say(c, SHAPE_KV_HEADS, config_flag_number(c, MDS_KV_HEADS));
+    if (value(c, SHAPE_EXPERTS) == 1)
+        say(c, SHAPE_EXPERTS, 0);
     for (size_t i = 0; i < sizeof gates / sizeof gates[0]; i++)
         gated = gated || config_flag_given(c, gates[i]);
     if (gated)
@@ -69,5 +77,5 @@ void config_megatron_shape(struct config *c)
         say(c, SHAPE_UNTIED, 1);
     if (said(c, SHAPE_LAYERS) && said(c, SHAPE_HIDDEN) && said(c, SHAPE_HEADS)
         && config_shown(c, "", shown)[0] == '-')
-        fill_defaults(c, gated);
+        fill_defaults(c, gated, config_flag_given(c, gates[0]));
 }

@@ -440,7 +440,9 @@ static uint64_t usual_micros(const struct run *r)
 
 static void say_micros(struct run *r)
 {
-    const char *all = !r->setup.fill_pipeline || run_spreads(r) ? ""
+    const char *all = run_spreads(r)       ? ""
+                      : r->grad_accum == 1 ? ", which are never all at work"
+                      : !r->setup.fill_pipeline    ? ""
                       : r->schedule == SCHED_GPIPE ? ", all in flight at once"
                                                    : ", enough to fill them";
     resolve_assume(r, KEY_GRAD_ACCUM,

@@ -91,9 +91,13 @@ void resolve_compare_shape(struct run *r, const struct spec *s)
         add_difference(text, w, said - 1, own);
         if (strlen(text) < ROOM)
             continue;
-        resolve_note(r, KEY_COUNT, "the script is of another model: %s", text);
+        resolve_note(r, KEY_COUNT,
+                     "the launch file is of another model than MODEL: %s",
+                     text);
         text[0] = '\0';
     }
     if (text[0] != '\0')
-        resolve_note(r, KEY_COUNT, "the script is of another model: %s", text);
+        resolve_note(r, KEY_COUNT,
+                     "the launch file is of another model than MODEL: %s",
+                     text);
 }

@@ -10,6 +10,8 @@
 
 #include "base/banned.h"
 
+enum { STORED_GROUP = 128 }; /* GPTQConfig's and AwqConfig's group_size */
+
 static bool is_true(const struct json *object, const char *key)
 {
     const struct json *at = json_member(object, key);
@@ -50,14 +52,24 @@ static uint64_t left_out(const struct json *object)
     return n;
 }
 
-/* As AutoQuantizationConfig does: the flags decide where they are set. */
-static void bitsandbytes(struct stored *s, const struct json *object, bool four)
+/* As AutoQuantizationConfig does: the flags decide where they are set. Both are
+ * a ValueError of BitsAndBytesConfig. */
+static void bitsandbytes(struct import *im, struct stored *s,
+                         const struct json *object, bool four)
 {
+    const struct json *type = json_member(object, "bnb_4bit_quant_type");
+    const struct str word = text_of(object, "bnb_4bit_quant_type", "fp4");
+    const bool nf4 = str_is(word, "nf4");
+    if (four && is_true(object, "load_in_8bit"))
+        import_error(im, json_member(object, "load_in_8bit"), MEMPLAN_E_SCHEMA,
+                     "'load_in_8bit' beside 'load_in_4bit': weights have one "
+                     "of them");
+    else if (four && !nf4 && !str_is(word, "fp4"))
+        import_error(im, type, MEMPLAN_E_SCHEMA,
+                     "'bnb_4bit_quant_type' must be 'nf4' or 'fp4', not '%.*s'",
+                     (int)word.n, word.p);
     str_format(s->method, sizeof s->method, "bitsandbytes");
-    s->as = !four ? STORED_INT8
-            : str_is(text_of(object, "bnb_4bit_quant_type", "fp4"), "nf4")
-                ? STORED_NF4
-                : STORED_FP4;
+    s->as = !four ? STORED_INT8 : nf4 ? STORED_NF4 : STORED_FP4;
     s->twice = four && is_true(object, "bnb_4bit_use_double_quant");
 }
 
@@ -80,10 +92,13 @@ void import_stored(struct import *im, struct spec *out)
     const bool four = is_true(at, "load_in_4bit");
     s->as = STORED_OTHER;
     s->bits = count_of(at, "bits", 0);
-    s->group = count_of(at, "group_size", 0);
+    /* -1, one group a row, is none of 128 */
+    s->group = json_member(at, "group_size") == NULL
+                   ? STORED_GROUP
+                   : count_of(at, "group_size", 0);
     s->left_out = left_out(at);
     if (four || is_true(at, "load_in_8bit")) {
-        bitsandbytes(s, at, four);
+        bitsandbytes(im, s, at, four);
         return;
     }
     str_format(s->method, sizeof s->method, "%.*s", (int)method.n, method.p);

@@ -12,5 +12,3 @@ qwen.json --part text --fast --json
 }
 == stdout ~
 "model_type": "qwen2_5_vl_text"
-== exit
-0

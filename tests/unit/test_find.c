@@ -445,23 +445,42 @@ static void test_sizes(void **state)
 
 /* ---- answers that are none ---- */
 
-static void test_nothing_fits(void **state)
+static void assert_nothing_fits(const struct question *q, uint64_t nearest)
 {
-    (void)state;
-    static const struct question q = { "70b", "micro_batch", "{\"gpus\": 8}",
-                                       0 };
     memplan_model *model = NULL;
     uint64_t value = 7;
-    assert_int_equal(memplan_model_builtin(&model, q.model, NULL, NULL),
+    assert_int_equal(memplan_model_builtin(&model, q->model, NULL, NULL),
                      MEMPLAN_OK);
-    memplan_found *found = ask(&q, model);
+    memplan_found *found = ask(q, model);
     assert_false(memplan_found_value(&value, found));
     assert_int_equal(value, 0);
     assert_null(memplan_found_best(found));
-    assert_non_null(memplan_found_next(found));
-    assert_false(memplan_report_fits(memplan_found_next(found)));
+    const memplan_report *next = memplan_found_next(found);
+    assert_non_null(next);
+    assert_false(memplan_report_fits(next));
+    if (nearest > 0)
+        assert_int_equal(next->run.gpus, nearest);
     memplan_found_free(found);
     memplan_model_free(model);
+}
+
+static void test_nothing_fits(void **state)
+{
+    (void)state;
+    static const struct {
+        struct question q;
+        uint64_t gpus; /* the most that are possible; 0: not asked */
+    } rows[] = {
+        { { "70b", "micro_batch", "{\"gpus\": 8}", 0 }, 0 },
+        /* as many ranks as sequences a step, of 65536 GPUs */
+        { { "7b", "gpus",
+            "{\"global_batch\": 8, \"zero\": 1, \"gpu\": \"rtx-4090\"}", 0 },
+          8 },
+        /* one process has no replicas */
+        { { "70b", "gpus", "{\"pp\": 2, \"framework\": \"hf\"}", 0 }, 2 },
+    };
+    for (size_t i = 0; i < COUNT(rows); i++)
+        assert_nothing_fits(&rows[i].q, rows[i].gpus);
 }
 
 static void test_refused(void **state)

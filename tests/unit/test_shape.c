@@ -15,7 +15,7 @@
 #include "plan/plan.h"
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
-#define OTHER "the script is of another model: "
+#define OTHER "the launch file is of another model than MODEL: "
 
 static memplan_report *estimate(const char *name, const char *script)
 {
@@ -62,6 +62,11 @@ static void test_differences(void **state)
           "--ffn-hidden-size 28672 --group-query-attention "
           "--num-query-groups 8 --kv-channels 128 --swiglu "
           "--untie-embeddings-and-output-weights",
+          "" },
+        { "llama-2-70b", /* Megatron-DeepSpeed's words */
+          "--num-layers 80 --hidden-size 8192 --num-attention-heads 64 "
+          "--ffn-hidden-size 28672 --num-key-value-heads 8 --num-experts 1 "
+          "--swiglu --untie-embeddings-and-output-weights",
           "" },
         { "gpt3-175b",
           "--num-layers 96 --hidden-size 12288 --num-attention-heads 96", "" },

@@ -107,32 +107,62 @@ static void test_as_the_keys(void **state)
     }
 }
 
-static void test_no_object(void **state)
+static void test_refused(void **state)
 {
     (void)state;
-    static const char text[] = "{\"model_type\": \"llama\", "
-                               "\"num_hidden_layers\": 4, "
-                               "\"hidden_size\": 1024, "
-                               "\"num_attention_heads\": 8, "
-                               "\"intermediate_size\": 2816, "
-                               "\"vocab_size\": 32000, "
-                               "\"quantization_config\": \"nf4\"}";
-    memplan_error slot;
-    memplan_errors errs = { &slot, 1, 0 };
-    memplan_model *model = NULL;
-    assert_int_equal(
-        memplan_model_parse(&model, text, sizeof text - 1, "x", NULL, &errs),
-        MEMPLAN_E_SCHEMA);
-    assert_string_equal(slot.message,
-                        "'quantization_config' must be an object, not a "
-                        "string");
+    static const struct {
+        const char *stored, *message;
+    } rows[] = {
+        { "\"nf4\"", "'quantization_config' must be an object, not a string" },
+        { "{\"load_in_4bit\": true, \"bnb_4bit_quant_type\": \"nf5\"}",
+          "'bnb_4bit_quant_type' must be 'nf4' or 'fp4', not 'nf5'" },
+        { "{\"load_in_4bit\": true, \"load_in_8bit\": true}",
+          "'load_in_8bit' beside 'load_in_4bit': weights have one of them" },
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        char text[400];
+        memplan_error slot;
+        memplan_errors errs = { &slot, 1, 0 };
+        memplan_model *model = NULL;
+        snprintf(text, sizeof text,
+                 "{\"model_type\": \"llama\", \"num_hidden_layers\": 4, "
+                 "\"hidden_size\": 1024, \"num_attention_heads\": 8, "
+                 "\"intermediate_size\": 2816, \"vocab_size\": 32000, "
+                 "\"quantization_config\": %s}",
+                 rows[i].stored);
+        assert_int_equal(
+            memplan_model_parse(&model, text, strlen(text), "x", NULL, &errs),
+            MEMPLAN_E_SCHEMA);
+        assert_string_equal(slot.message, rows[i].message);
+    }
+}
+
+/* GPTQConfig's group_size is 128 where none is said; -1 is a row. */
+static void test_groups(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *stored;
+        bool said;
+    } rows[] = {
+        { "{\"quant_method\": \"gptq\", \"bits\": 4}", false },
+        { "{\"quant_method\": \"gptq\", \"bits\": 4, \"group_size\": -1}",
+          true },
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        memplan_report *r = estimate(rows[i].stored, "{\"lora_rank\": 8}");
+        assert_int_equal(said(r, "the file's groups are others") != NULL,
+                         rows[i].said);
+        memplan_report_free(r);
+    }
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_as_the_keys),
-        cmocka_unit_test(test_no_object),
+        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_groups),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
