@@ -288,15 +288,19 @@ static void count_communication(struct memplan_report *r)
 }
 
 /* The simulation stops where it would no longer be instant.
- * [docs/method.md eq. reserved] has the 12 % */
+ * [docs/method.md eq. reserved] has both figures */
 static void say_given_up(struct memplan_report *r)
 {
+    char text[ASSUMPTION_TEXT];
     if (r->memory.stage[r->memory.worst].sim.done)
         return;
+    str_format(text, sizeof text,
+               "what is reserved is told from the fullest moments, not "
+               "simulated: within %u %% of the simulation in nine of ten "
+               "(without --fast)",
+               r->run.engine == ENGINE_FSDP2 ? 24U : 12U);
     run_assume(&r->run, KEY_FAST,
-               r->run.fast ? "what is reserved is told from the fullest "
-                             "moments, not simulated: within 12 % of the "
-                             "simulation in nine of ten (without --fast)"
+               r->run.fast ? text
                            : "too many allocations to simulate: what is "
                              "reserved is told from the fullest moments, as "
                              "with --fast");
