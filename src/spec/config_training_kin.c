@@ -369,8 +369,9 @@ static void adapters(struct config *c, enum kin kin)
 /* ---- recomputation ---- */
 
 /* activation_offloading: TRL's OffloadActivations, around checkpoints, which
- * its trainers have where nothing is said; Axolotl puts it in their place where
- * there are adapters, and has older ways too. 'disk' is the CPU since 277d524b
+ * its trainers have where nothing is said. Axolotl's trainer is told to have
+ * none beside adapters, but its model has them already (loaders/model.py,
+ * gradient_checkpointing_enable), and it has older ways too. 'disk' is the CPU since 277d524b
  * (0.18), and was plain checkpoints from 99187cd20 on: the disk's own are asked
  * for by a word that its schema does not take (axolotl core/builders/base.py,
  * loaders/model.py, loaders/patch_manager.py at 067b021c). */
@@ -385,9 +386,7 @@ static void offloading(struct config *c, const struct json *said)
     if (v == NULL
         || !(old || word || disk || ANY_IS_TRUE(c, "activation_offloading")))
         return;
-    if (axolotl && config_at(c, "adapter") != NULL && !word)
-        config_set(c, v, KEY_RECOMPUTE, "none");
-    else if (said == NULL || axolotl)
+    if (said == NULL || axolotl)
         config_set(c, v, KEY_RECOMPUTE, "full");
     config_set(c, v, KEY_OFFLOAD_ACTIVATIONS, "cpu");
     if (disk)

@@ -32,7 +32,7 @@ static const struct refusal {
       "leave it out: up to a layer's forward comes on top of backward" },
     { KEY_OFFLOAD_ACTIVATIONS, IS, OFFLOAD_NVME,
       "no framework has them there (Axolotl's 'disk' is the CPU): use "
-      "--offload-activations cpu --framework torchtune" },
+      "--offload-activations cpu --recompute full" },
     { KEY_PRECISION, IS, PREC_FP4_MIXED, "use --precision fp8-mixed" },
 };
 

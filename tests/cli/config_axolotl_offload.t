@@ -1,4 +1,4 @@
-Axolotl's older word for offloading is its newer one, in place of checkpoints beside adapters.
+Axolotl's older word for offloading is its newer one.
 == args
 llama-7b --training-args run.yaml --json
 == file run.yaml
@@ -11,5 +11,5 @@ micro_batch_size: 1
 bf16: true
 gradient_checkpointing: offload
 == stdout ~
-"recompute": "none"
+"recompute": "full"
 "offload_activations": "cpu"

@@ -1,4 +1,4 @@
-Axolotl offloads in place of checkpoints, where there are adapters.
+Axolotl offloads checkpoints, with adapters too.
 == args
 llama-7b --training-args run.yaml --json
 == file run.yaml
@@ -12,6 +12,5 @@ bf16: true
 gradient_checkpointing: true
 activation_offloading: true
 == stdout ~
-"recompute": "none"
+"recompute": "full"
 "offload_activations": "cpu"
-what is kept waits on the CPU, tensors of 1 KiB and more
