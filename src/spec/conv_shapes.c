@@ -339,19 +339,23 @@ static memplan_error *set_patches(struct spec *spec, const uint16_t image[3],
     return NULL;
 }
 
+static bool has_whole(const struct spec *spec)
+{
+    return spec->parts != NULL && spec->parts->part[PART_ALL] != NULL;
+}
+
 memplan_status spec_set_image(struct spec *spec, const uint16_t image[3],
                               struct diag *d)
 {
     struct conv_fault fault;
     memplan_error *e = NULL;
-    const bool whole =
-        spec->parts != NULL && spec->parts->part[PART_ALL] != NULL;
+    /* a report that asks again has a spec whose model may be gone: not its
+       parts */
     if (spec->channels == 0)
         e = not_an_image(d, "'image' is given, but the model reads words",
-                         whole ? "add --part all: its file has a vision part "
-                                 "too"
-                               : "leave it out; --seq-len is how long a text "
-                                 "is");
+                         has_whole(spec)
+                             ? "add --part all: its file has a vision part too"
+                             : "leave it out; --seq-len is how long a text is");
     else if (!spec_is_convnet(spec))
         e = set_patches(spec, image, d);
     if (e != NULL)

@@ -449,6 +449,33 @@ static void test_changes_outlive_models(void **state)
     }
 }
 
+/* Its part that sees, of images of another size: whether the file has another
+ * part is not asked again. */
+static void test_changes_outlive_parts(void **state)
+{
+    (void)state;
+    memplan_model *model = NULL;
+    memplan_setup *setup = NULL;
+    memplan_report *r = NULL;
+    struct changes changes;
+    assert_int_equal(memplan_model_builtin(&model, "qwen2-vl-7b", NULL, NULL),
+                     MEMPLAN_OK);
+    assert_int_equal(memplan_model_select(model, "vision", NULL), MEMPLAN_OK);
+    assert_int_equal(memplan_setup_new(&setup, NULL, NULL), MEMPLAN_OK);
+    assert_int_equal(memplan_setup_set(setup, "image", "3,448,448", NULL),
+                     MEMPLAN_OK);
+    assert_int_equal(memplan_setup_set(setup, "gpu_memory", "8GiB", NULL),
+                     MEMPLAN_OK);
+    assert_int_equal(memplan_estimate(&r, model, setup, NULL, NULL),
+                     MEMPLAN_OK);
+    memplan_setup_free(setup);
+    memplan_model_free(model);
+    assert_false(r->memory.fits);
+    assert_true(report_changes(&changes, r));
+    assert_true(changes.n > 0);
+    memplan_report_free(r);
+}
+
 /* The closed form alone: no pools. */
 static void test_fast(void **state)
 {
@@ -905,6 +932,7 @@ int main(void)
         cmocka_unit_test(test_expandable),
         cmocka_unit_test(test_a_full_device),
         cmocka_unit_test(test_changes_outlive_models),
+        cmocka_unit_test(test_changes_outlive_parts),
         cmocka_unit_test(test_fast),
         cmocka_unit_test(test_fast_is_near),
         cmocka_unit_test(test_fast_on_less),
