@@ -105,7 +105,7 @@ static bool move_to_chunk(struct arena *a, size_t wanted)
     return true;
 }
 
-void *arena_alloc(struct arena *a, size_t n, size_t size)
+void *arena_room(struct arena *a, size_t n, size_t size)
 {
     const size_t align = sizeof(max_align_t);
     if (a->failed)
@@ -125,7 +125,13 @@ void *arena_alloc(struct arena *a, size_t n, size_t size)
     }
     char *place = (char *)a->current->data + a->used;
     a->used += taken;
-    return memset(place, 0, bytes);
+    return place;
+}
+
+void *arena_alloc(struct arena *a, size_t n, size_t size)
+{
+    void *place = arena_room(a, n, size);
+    return place == NULL ? NULL : memset(place, 0, n * size);
 }
 
 char *arena_copy(struct arena *a, const char *text, size_t len)

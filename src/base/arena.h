@@ -1,8 +1,7 @@
 /*
  * A chunked arena on the caller's allocator. One per public handle; freed as
- * a whole. Memory is zeroed. Failure is sticky: after the first failed
- * allocation every later one returns NULL, so that a sequence of allocations
- * can be checked once.
+ * a whole. Failure is sticky: after the first failed allocation every later one
+ * returns NULL, so that a sequence of allocations can be checked once.
  */
 #ifndef MEMPLAN_BASE_ARENA_H
 #define MEMPLAN_BASE_ARENA_H
@@ -32,6 +31,9 @@ void arena_rewind(struct arena *a);
  * n == 0 gives a valid pointer to nothing. */
 void *arena_alloc(struct arena *a, size_t n, size_t size);
 
+/* The same, not zeroed: for what is set before it is read. */
+void *arena_room(struct arena *a, size_t n, size_t size);
+
 /* A NUL-terminated copy of len bytes; NULL on failure. */
 char *arena_copy(struct arena *a, const char *text, size_t len);
 
@@ -44,6 +46,7 @@ char *arena_printf(struct arena *a, const char *format, ...)
 
 /* An array of n T. */
 #define ARENA_NEW(a, T, n) ((T *)arena_alloc((a), (n), sizeof(T)))
+#define ARENA_ROOM(a, T, n) ((T *)arena_room((a), (n), sizeof(T)))
 
 /* The allocator that malloc and free make. */
 memplan_allocator allocator_default(void);

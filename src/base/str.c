@@ -161,9 +161,16 @@ static const char *write_digits(char digits[DIGITS_MAX], unsigned long long v)
     return c;
 }
 
-/* Text, %s, %u, %lu and %llu, which is most of what an estimate says, at a fifth
- * of what vsnprintf() takes for it; -1 for anything else, and where there is no
- * room. */
+/* Of text that need not end in NUL. */
+static size_t length_upto(const char *text, size_t most)
+{
+    const char *end = memchr(text, '\0', most);
+    return end != NULL ? (size_t)(end - text) : most;
+}
+
+/* Text, %s, %.*s, %u, %lu and %llu, which is most of what an estimate says, at a
+ * fifth of what vsnprintf() takes for it; -1 for anything else, and where there
+ * is no room. */
 static int format_words(char *buf, size_t size, const char *format,
                         va_list args)
 {
@@ -176,7 +183,14 @@ static int format_words(char *buf, size_t size, const char *format,
             unsigned longs = 0;
             while (*++c == 'l')
                 longs++;
-            if (*c == 's' && longs == 0) {
+            if (longs == 0 && strncmp(c, ".*s", 3) == 0) {
+                const int most = va_arg(args, int);
+                word = va_arg(args, const char *);
+                if (word == NULL || most < 0)
+                    return -1;
+                len = length_upto(word, (size_t)most);
+                c += 2;
+            } else if (*c == 's' && longs == 0) {
                 word = va_arg(args, const char *);
                 if (word == NULL)
                     return -1;

@@ -194,6 +194,8 @@ static double op_bytes(const struct program *p, const struct op *op,
                        const struct run *run)
 {
     const double f = ring(group_size(run, op->group)); /* each way */
+    if (f == 0)
+        return 0;
     const double in = sent_bytes(&p->tensor[op->in[0]]);
     const double out = sent_bytes(&p->tensor[op->out[0]]);
     switch (op->kind) {
@@ -300,8 +302,9 @@ static void collectives(struct comm_result *r, const struct comm_input *in)
     const struct program *p = in->program;
     const struct run *run = in->run;
     const double again = again_of(in);
+    const bool alone = run->tp * run->cp * run->ep * run->etp == 1;
     double tp = 0, ep = 0, cp = 0;
-    for (uint32_t b = 0; b < p->n_blocks; b++) {
+    for (uint32_t b = 0; b < p->n_blocks && !alone; b++) {
         const bool layer = p->block[b].kind == BLOCK_LAYER;
         double times = layer ? 0 : 1;
         for (uint64_t l = 0; layer && l < in->layers; l++)

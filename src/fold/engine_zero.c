@@ -36,7 +36,7 @@ uint64_t zero_gather_flat(const struct stage *s, uint64_t index)
  * one bucket. */
 static bool fetches_one_bucket(const struct run *run)
 {
-    return engine_makes_zero3_grads(run);
+    return run->zero3_lists;
 }
 
 static uint64_t one_bucket(const struct stage *s, uint32_t position,

@@ -260,11 +260,14 @@ static bool fits_62_bits(const struct program *p, const struct run *run)
     for (uint64_t l = 0; l < p->layers; l++)
         times[p->layer_block[l]]++;
     times[p->embed] = times[p->head] = 1;
-    for (uint32_t b = 0; b < p->n_blocks; b++)
-        for (uint32_t i = 0; i < p->block[b].tensor_count; i++)
-            sum = count_add(
-                sum,
-                PROD(p->tensor[p->block[b].tensor_first + i].bytes, times[b]));
+    for (uint32_t b = 0; b < p->n_blocks; b++) {
+        const struct block *block = &p->block[b];
+        struct count once = count_of(0);
+        for (uint32_t i = 0; i < block->tensor_count; i++)
+            once = count_add(
+                once, count_of(p->tensor[block->tensor_first + i].bytes));
+        sum = count_add(sum, count_mul(once, count_of(times[b])));
+    }
     /* interleaved: at most 2 p + (v - 1) p + 1 chunks; DualPipe: p + 1 and as
        many that wait for weights' gradients; the others: p */
     const uint64_t flying =
@@ -310,7 +313,7 @@ bool fold_memory(struct memory_result *out, const struct program *p,
     if (*over)
         return false;
     struct memory_fold f;
-    out->stage = ARENA_NEW(a, struct stage_result, (size_t)run->pp);
+    out->stage = ARENA_ROOM(a, struct stage_result, (size_t)run->pp);
     if (out->stage == NULL || !memory_fold_init(&f, p, run, a))
         return false;
     out->states = f.states;

@@ -27,13 +27,14 @@ static bool bends_at(const struct stage *s, uint32_t i, uint64_t elems)
     return low <= elems && elems <= high;
 }
 
-static bool zero3_bends_at(const struct stage *s, uint32_t i)
+/* Forward has as much ahead from its first position on. */
+static bool zero3_bends_at(const struct stage *s, uint32_t i, bool forward)
 {
     const uint64_t all = s->before[s->n].all_elems;
     const uint64_t kept = all - s->released;
     const uint64_t most = min_u64(zero3_most(s, i), all);
     return bends_at(s, i, kept) || (most != kept && bends_at(s, i, most))
-           || bends_at(s, i, all - most);
+           || (!forward && bends_at(s, i, all - most));
 }
 
 static bool engine_bends(const struct run *run)
@@ -43,11 +44,12 @@ static bool engine_bends(const struct run *run)
 }
 
 /* What an engine gathers, or has of gradients, bends here. */
-static bool engine_bends_at(const struct stage *s, uint32_t i)
+static bool engine_bends_at(const struct stage *s, uint32_t i, bool forward)
 {
     switch (s->run->engine) {
     case ENGINE_MEGATRON_FSDP: return bends_at(s, i, MEGATRON_FSDP_QUEUE_ELEMS);
-    case ENGINE_DEEPSPEED: return s->run->zero == 3 && zero3_bends_at(s, i);
+    case ENGINE_DEEPSPEED:
+        return s->run->zero == 3 && zero3_bends_at(s, i, forward);
     case ENGINE_DDP:
     case ENGINE_FSDP:
     case ENGINE_FSDP2:
@@ -75,8 +77,8 @@ static bool bucket_bends_at(const struct stage *s, uint32_t i)
 static bool alike(const struct stage *s, uint32_t i, uint32_t k)
 {
     return stage_block(s, k) == stage_block(s, i)
-           && stage_chunk(s, k) == stage_chunk(s, i)
-           && stage_recomputed(s, k) == stage_recomputed(s, i);
+           && stage_recomputed(s, k) == stage_recomputed(s, i)
+           && (s->chunks == 1 || stage_chunk(s, k) == stage_chunk(s, i));
 }
 
 /* Positions one after another that differ in nothing. */
@@ -96,13 +98,17 @@ static struct row row_from(const struct stage *s, uint32_t first)
  * position changes every term by the same amount, but for the engine's that
  * bend: the fullest moment is at an end of such a row or at a bend. A checkpoint
  * of several layers has bends of all of them. */
-static bool interior(const struct stage *s, const struct row *row, uint32_t i)
+static bool even(const struct stage *s, const struct row *row, uint32_t i)
 {
     const uint32_t reach = 2 * (uint32_t)min_u64(s->group, 1u << 20);
     return i > reach && i + reach + 1 < s->n && i >= row->first + reach
            && i + reach < row->end && !stage_offloads(s)
-           && (s->group == 1 || !engine_bends(s->run))
-           && !engine_bends_at(s, i);
+           && (s->group == 1 || !engine_bends(s->run));
+}
+
+static bool interior(const struct stage *s, const struct row *row, uint32_t i)
+{
+    return even(s, row, i) && !engine_bends_at(s, i, false);
 }
 
 static void keep_fuller(struct peak *best, const struct stage *s,
@@ -215,11 +221,13 @@ static bool look_at_backward(struct peak *best, const struct stage *s,
 }
 
 static bool look_at_position(struct peak *best, const struct stage *s,
-                             uint32_t i)
+                             const struct row *row, uint32_t i)
 {
+    const bool forward = !even(s, row, i) || engine_bends_at(s, i, true);
     bool ok = true;
     for (unsigned later = 0; later < passes_of(s); later++) {
-        ok = look_at_forward(best, s, i, later != 0) && ok;
+        if (forward)
+            ok = look_at_forward(best, s, i, later != 0) && ok;
         ok = look_at_backward(best, s, i, later != 0) && ok;
     }
     return ok;
@@ -311,7 +319,7 @@ static bool look_at_row(struct peak *best, const struct stage *s,
             i++;
         ok = look_at_bends(best, s, from, i) && ok;
         if (i < row->end)
-            ok = look_at_position(best, s, i++) && ok;
+            ok = look_at_position(best, s, row, i++) && ok;
     }
     return ok;
 }

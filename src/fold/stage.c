@@ -151,43 +151,45 @@ static void stage_prefix(struct stage *s)
     s->before[s->n] = sum;
 }
 
+/* Of n equal blocks one after another. */
 static void states_add(struct block_states *sum, const struct block_states *b,
-                       const struct run *run)
+                       uint64_t n, const struct run *run)
 {
-    update_loop_add(&sum->loop, &b->loop, run);
-    sum->elems += b->elems;
-    sum->frozen_elems += b->frozen_elems;
-    sum->dense_elems += b->dense_elems;
-    sum->expert_elems += b->expert_elems;
-    sum->fp8_elems += b->fp8_elems;
-    sum->fp8_scale_bytes += b->fp8_scale_bytes;
-    sum->bytes += b->bytes;
-    sum->grad_elems += b->grad_elems;
-    sum->part_bytes += b->part_bytes;
+    for (uint64_t i = 0; i < n; i++)
+        update_loop_add(&sum->loop, &b->loop, run);
+    sum->elems += n * b->elems;
+    sum->frozen_elems += n * b->frozen_elems;
+    sum->dense_elems += n * b->dense_elems;
+    sum->expert_elems += n * b->expert_elems;
+    sum->fp8_elems += n * b->fp8_elems;
+    sum->fp8_scale_bytes += n * b->fp8_scale_bytes;
+    sum->bytes += n * b->bytes;
+    sum->grad_elems += n * b->grad_elems;
+    sum->part_bytes += n * b->part_bytes;
     if (b->largest > sum->largest) {
         sum->largest = b->largest;
         sum->largest_bytes = b->largest_bytes;
     }
     sum->largest_grad = max_u64(sum->largest_grad, b->largest_grad);
-    sum->tensors += b->tensors;
-    sum->whole_bytes += b->whole_bytes;
-    sum->adapter_bytes += b->adapter_bytes;
+    sum->tensors += n * b->tensors;
+    sum->whole_bytes += n * b->whole_bytes;
+    sum->adapter_bytes += n * b->adapter_bytes;
     sum->largest_trained_bytes =
         max_u64(sum->largest_trained_bytes, b->largest_trained_bytes);
-    sum->coded += b->coded;
-    sum->own_elems += b->own_elems;
-    sum->own_dropped += b->own_dropped;
-    sum->dropped += b->dropped;
-    sum->frozen_bytes += b->frozen_bytes;
-    sum->own_frozen_bytes += b->own_frozen_bytes;
-    sum->statistic_bytes += b->statistic_bytes;
-    sum->own_moment_bytes += b->own_moment_bytes;
-    sum->moment_bytes += b->moment_bytes;
-    sum->dense_moment_bytes += b->dense_moment_bytes;
-    sum->persistent_elems += b->persistent_elems;
-    sum->second_elems += b->second_elems;
-    sum->low_elems += b->low_elems;
-    sum->buffer_bytes += b->buffer_bytes;
+    sum->coded += n * b->coded;
+    sum->own_elems += n * b->own_elems;
+    sum->own_dropped += n * b->own_dropped;
+    sum->dropped += n * b->dropped;
+    sum->frozen_bytes += n * b->frozen_bytes;
+    sum->own_frozen_bytes += n * b->own_frozen_bytes;
+    sum->statistic_bytes += n * b->statistic_bytes;
+    sum->own_moment_bytes += n * b->own_moment_bytes;
+    sum->moment_bytes += n * b->moment_bytes;
+    sum->dense_moment_bytes += n * b->dense_moment_bytes;
+    sum->persistent_elems += n * b->persistent_elems;
+    sum->second_elems += n * b->second_elems;
+    sum->low_elems += n * b->low_elems;
+    sum->buffer_bytes += n * b->buffer_bytes;
 }
 
 /* [Narayanan et al. 2021; Megatron-LM schedules.py] */
@@ -312,11 +314,26 @@ static uint64_t role_bytes(const struct program *p, tensor_id first, uint64_t n)
     return sum;
 }
 
+/* Most operations do not: no need to ask what they save. */
+static bool has_operand(const struct program *p, const struct op *op,
+                        tensor_id id)
+{
+    for (unsigned i = 0; i < op->n_in; i++)
+        if (p->tensor[op->in[i]].storage == id)
+            return true;
+    for (unsigned i = 0; i < op->n_out; i++)
+        if (p->tensor[op->out[i]].storage == id)
+            return true;
+    return false;
+}
+
 static bool some_op_saves(const struct program *p, uint32_t from, uint32_t to,
                           tensor_id id)
 {
     for (uint32_t k = from; k < to; k++) {
         tensor_id saved[SAVED_MAX];
+        if (!has_operand(p, &p->op[k], id))
+            continue;
         const size_t n = op_saves(p, &p->op[k], saved);
         for (size_t i = 0; i < n; i++)
             if (p->tensor[saved[i]].storage == id)
@@ -497,11 +514,14 @@ void stage_init(struct stage *s, struct memory_fold *f, uint64_t index,
     if (f->away != NULL)
         stage_away_init(s, f);
     s->joint = s->n;
-    for (uint32_t i = 0; i < s->n; i++) {
+    for (uint32_t i = 0, first; i < s->n;) {
         const struct block *b = &p->block[stage_block(s, i)];
+        first = i;
+        while (++i < s->n && stage_block(s, i) == stage_block(s, first))
+            ;
         if (b->kind == BLOCK_JOINT)
-            s->joint = i;
-        states_add(&s->sum, &s->states[stage_block(s, i)], run);
+            s->joint = i - 1;
+        states_add(&s->sum, &s->states[stage_block(s, first)], i - first, run);
         s->global_buffer_bytes =
             max_u64(s->global_buffer_bytes, b->global_buffer_bytes);
     }
@@ -667,7 +687,7 @@ static bool ranks_room(struct memory_fold *f, size_t positions)
         return !f->a->failed;
     f->rank = ARENA_NEW(f->a, struct zero_part, (size_t)f->run->shard);
     if (zero_fills_bucket(f->run))
-        f->fill = ARENA_NEW(f->a, struct bucket_fill, positions);
+        f->fill = ARENA_ROOM(f->a, struct bucket_fill, positions);
     if (ledger_needed(f->run) && !ledger_room(f, positions))
         return false;
     return !f->a->failed;
@@ -707,14 +727,14 @@ bool memory_fold_init(struct memory_fold *f, const struct program *p,
     for (uint64_t r = 0; r < run->pp; r++)
         most = max_u64(most, run->stage_layers[r]);
     most *= schedule_is_dual(run) ? 2 : 1;
-    f->at = ARENA_NEW(a, struct stage_block, (size_t)most + 3);
-    f->before = ARENA_NEW(a, struct prefix, (size_t)most + 3);
+    f->at = ARENA_ROOM(a, struct stage_block, (size_t)most + 3);
+    f->before = ARENA_ROOM(a, struct prefix, (size_t)most + 3);
     if (run->pp > 2)
         f->seen = ARENA_NEW(a, struct glances, 1);
     if (run_away(run) != AWAY_NOTHING)
         f->away = ARENA_NEW(a, struct away_sums, (size_t)most + 3);
-    f->walk = ARENA_NEW(a, struct block_walk, p->n_blocks);
-    f->states = ARENA_NEW(a, struct block_states, p->n_blocks);
+    f->walk = ARENA_ROOM(a, struct block_walk, p->n_blocks);
+    f->states = ARENA_ROOM(a, struct block_states, p->n_blocks);
     if (f->at == NULL || f->before == NULL || f->walk == NULL
         || f->states == NULL || a->failed
         || !walk_scratch_init(&f->scratch, p, a)

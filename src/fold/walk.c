@@ -9,24 +9,6 @@
 
 #include "base/banned.h"
 
-/* Gradient buffers that a backward can make: one an operand, and one more
- * where a second gradient is added to it. */
-static uint32_t most_buffers(const struct program *p, const struct block *b)
-{
-    uint32_t operands = 0;
-    for (uint32_t k = 0; k < b->op_count; k++)
-        operands += p->op[b->op_first + k].n_in;
-    return 2 * operands + 2; /* and the gradients that come in */
-}
-
-static uint32_t operands_of(const struct program *p, const struct block *b)
-{
-    uint32_t n = 0;
-    for (uint32_t k = 0; k < b->op_count; k++)
-        n += p->op[b->op_first + k].n_in + p->op[b->op_first + k].n_out;
-    return n;
-}
-
 static uint32_t more(uint32_t a, uint32_t b)
 {
     return a > b ? a : b;
@@ -37,37 +19,52 @@ static bool is_arriving(const struct tensor *t)
     return t->role == ROLE_PARAM && t->trainable;
 }
 
-/* Of all blocks, and an end of each. */
-static uint32_t arrivals_of(const struct program *p)
+/* What the operations of a block have. */
+struct operands {
+    uint32_t in, out;
+    uint32_t arriving; /* of `in`, weights whose gradients come */
+};
+
+static struct operands operands_of(const struct program *p,
+                                   const struct block *b)
 {
-    uint32_t n = p->n_blocks;
-    for (uint32_t k = 0; k < p->n_ops; k++)
-        for (unsigned i = 0; i < p->op[k].n_in; i++)
-            n += is_arriving(&p->tensor[p->op[k].in[i]]);
-    return n;
+    struct operands sum = { 0, 0, 0 };
+    const struct op *end = &p->op[b->op_first + b->op_count];
+    for (const struct op *op = &p->op[b->op_first]; op < end; op++) {
+        sum.in += op->n_in;
+        sum.out += op->n_out;
+        for (unsigned i = 0; i < op->n_in; i++)
+            sum.arriving += is_arriving(&p->tensor[op->in[i]]);
+    }
+    return sum;
 }
 
 bool walk_scratch_init(struct walk_scratch *s, const struct program *p,
                        struct arena *a)
 {
     uint32_t slots = 0, buffers = 0, operands = 0, ops = 0;
+    uint32_t arrivals = p->n_blocks; /* an end of each */
     for (uint32_t i = 0; i < p->n_blocks; i++) {
         const struct block *b = &p->block[i];
         slots = more(slots, b->tensor_count);
-        buffers = more(buffers, most_buffers(p, b));
-        operands = more(operands, operands_of(p, b));
+        const struct operands n = operands_of(p, b);
+        /* one an operand, one more where a second gradient is added to it, and
+           the gradients that come in */
+        buffers = more(buffers, 2 * n.in + 2);
+        operands = more(operands, n.in + n.out);
         ops = more(ops, b->op_count);
+        arrivals += n.arriving;
     }
     s->granule = ALLOC_ROUND;
     s->arrivals = 0;
-    s->arrivals_room = 2 * arrivals_of(p); /* and unpacked */
-    s->arrival = ARENA_NEW(a, struct arrival, s->arrivals_room);
-    s->slot = ARENA_NEW(a, struct walk_slot, (size_t)slots + 2);
-    s->buffer = ARENA_NEW(a, struct walk_buffer, buffers);
-    s->root = ARENA_NEW(a, struct walk_slot *, operands);
+    s->arrivals_room = 2 * arrivals; /* and unpacked */
+    s->arrival = ARENA_ROOM(a, struct arrival, s->arrivals_room);
+    s->slot = ARENA_ROOM(a, struct walk_slot, (size_t)slots + 2);
+    s->buffer = ARENA_ROOM(a, struct walk_buffer, buffers);
+    s->root = ARENA_ROOM(a, struct walk_slot *, operands);
     /* a fused kernel may name an operand twice */
-    s->saved = ARENA_NEW(a, uint32_t, (size_t)operands * 2);
-    s->saved_from = ARENA_NEW(a, uint32_t, (size_t)ops + 1);
+    s->saved = ARENA_ROOM(a, uint32_t, (size_t)operands * 2);
+    s->saved_from = ARENA_ROOM(a, uint32_t, (size_t)ops + 1);
     return !a->failed;
 }
 
@@ -112,6 +109,17 @@ static void slot_init(struct walk *w, struct walk_slot *s, tensor_id id)
     s->local = t->storage == id && !t->pooled && !t->shared_out
                && (t->role == ROLE_ACTIVATION || id == w->b->input);
     s->bytes = s->local ? round_to(t->bytes, w->granule) : 0;
+    w->outlives = w->outlives || s->lingers || s->framed;
+}
+
+/* Of a tensor that the block makes: the engine, or the loop, may hold it. */
+static void note_held(struct walk *w, struct walk_slot *s, tensor_id id)
+{
+    const struct tensor *t = &w->p->tensor[id];
+    if (!t->held && !t->stays)
+        return;
+    s->kept = w->stays = true;
+    s->saves_all = 1;
 }
 
 /* Of what an operation makes: a collective's result, not what is put in order
@@ -156,7 +164,7 @@ static void note_cast(struct walk *w, const struct op *op)
     if (op->kind == OP_CAST && in->role == ROLE_PARAM
         && (op->keep_in & CAST_INSIDE) == 0 && (in->trainable || in->in_vain)
         && out->bytes < in->bytes && s != NULL)
-        s->lingers = true;
+        s->lingers = w->outlives = true;
 }
 
 static bool is_input(const struct walk *w, const struct walk_slot *s)
@@ -175,31 +183,31 @@ bool walk_is_discarded(const struct walk *w, const struct walk_slot *s)
 
 /* A storage is kept when an operation outside active regions keeps it; inside
  * a region only what comes in from outside is kept, the rest is made again. */
-static void note_saves(struct walk *w, uint32_t k, uint32_t first)
+static void note_saves(struct walk *w, const struct op *op, uint32_t k,
+                       uint32_t first)
 {
-    const struct op *op = walk_op_at(w, k);
     tensor_id saved[SAVED_MAX];
     const size_t n = op_saves(w->p, op, saved);
+    const bool active = walk_region_active(w, op);
     uint32_t next = w->saved_from[k];
     for (size_t i = 0; i < n; i++) {
         struct walk_slot *s = walk_root_of(w, saved[i]);
         if (s == NULL)
             continue;
         w->saved[next++] = (uint32_t)(s - w->slot);
-        s->saves++;
-        const bool outside = is_input(w, s) || s->first_use < first;
-        if (!walk_region_active(w, op) || outside)
-            s->kept = s->kept || !walk_is_discarded(w, s);
+        s->saves_all++;
+        if (!active || is_input(w, s) || s->first_use < first)
+            s->kept = s->kept || w->regions == 0 || !walk_is_discarded(w, s);
     }
     w->saved_from[k + 1] = next;
-    if (!walk_region_active(w, op))
+    if (!active)
         return;
     /* a checkpoint keeps its inputs, needed or not */
     for (unsigned i = 0; i < op->n_in; i++) {
         struct walk_slot *s = walk_root_of(w, op->in[i]);
         if (s != NULL && (is_input(w, s) || s->first_use < first)) {
             s->kept = s->kept || !walk_is_discarded(w, s);
-            s->saves++;
+            s->saves_all++;
         }
     }
 }
@@ -209,7 +217,6 @@ static void note_outside(struct walk *w, const struct op *op)
 {
     if (!op->outside)
         return;
-    w->outside = true;
     for (unsigned i = 0; i < op->n_out; i++) {
         struct walk_slot *s = walk_root_of(w, op->out[i]);
         if (s != NULL && s->kept && !is_input(w, s)) /* a view of it */
@@ -220,8 +227,10 @@ static void note_outside(struct walk *w, const struct op *op)
 void walk_init(struct walk *w)
 {
     const struct block *b = w->b;
-    for (uint32_t i = 0; i < b->tensor_count; i++)
+    for (uint32_t i = 0; i < b->tensor_count; i++) {
         slot_init(w, &w->slot[i], b->tensor_first + i);
+        note_held(w, &w->slot[i], b->tensor_first + i);
+    }
     struct walk_slot *in = &w->slot[b->tensor_count];
     if (b->input != TENSOR_NONE)
         slot_init(w, in, b->input);
@@ -229,27 +238,18 @@ void walk_init(struct walk *w)
         *in = (struct walk_slot){ .grad = NO_GRAD };
     in[1] = (struct walk_slot){ .grad = NO_GRAD }; /* the memory: not its own */
     struct walk_slot **root = w->root;
-    for (uint32_t k = 0; k < b->op_count; k++)
-        root = note_uses(w, &w->p->op[b->op_first + k], k, root);
+    const struct op *op = walk_op_at(w, 0);
     uint32_t first = 0;
     w->saved_from[0] = 0;
-    for (uint32_t k = 0; k < b->op_count; k++) {
-        const struct op *op = walk_op_at(w, k);
+    for (uint32_t k = 0; k < b->op_count; k++, op++) {
+        root = note_uses(w, op, k, root);
         note_cast(w, op);
         if (k == 0 || op[-1].region != op->region)
             first = k;
-        note_saves(w, k, first);
+        note_saves(w, op, k, first);
+        w->outside = w->outside || op->outside;
     }
-    for (uint32_t i = 0; i < b->tensor_count; i++) {
-        const struct tensor *t = &w->p->tensor[b->tensor_first + i];
-        if (t->held || t->stays) {
-            w->slot[i].kept = true;
-            w->slot[i].saves++;
-        }
-    }
-    for (uint32_t i = 0; i <= b->tensor_count; i++)
-        w->slot[i].saves_all = w->slot[i].saves;
-    for (uint32_t k = 0; k < b->op_count; k++)
+    for (uint32_t k = 0; k < b->op_count && w->outside; k++)
         note_outside(w, walk_op_at(w, k));
 }
 
@@ -353,16 +353,16 @@ static void forward_op(struct walk *w, const struct op *op,
         walk_tell(
             w, (struct walk_event){ .what = WALK_RENAMES, .name = op->name });
     }
-    for (unsigned n_made = 0; n_made < op->n_out; n_made++) {
-        const unsigned i =
-            makes_last_first(op) ? op->n_out - 1 - n_made : n_made;
-        struct walk_slot *s = root[op->n_in + i];
-        if (s != NULL && !s->live && is_made(w, op, i, s))
+    const unsigned n_in = op->n_in, n = n_in + op->n_out;
+    const bool last_first = makes_last_first(op);
+    for (unsigned at = n_in; at < n; at++) {
+        const unsigned i = last_first ? n + n_in - 1 - at : at;
+        struct walk_slot *s = root[i];
+        if (s != NULL && !s->live && is_made(w, op, i - n_in, s))
             walk_slot_alloc(w, s);
     }
     walk_tell_product(w, op);
     walk_note(w);
-    const unsigned n = op->n_in + op->n_out;
     for (unsigned i = 0; i < n; i++) {
         struct walk_slot *s = root[i];
         if (s != NULL && s->last_use == k && s != output && !walk_stays(w, s)
@@ -441,9 +441,10 @@ struct extremum walk_forward(struct walk *w, enum walk_pass pass)
     const struct block *b = w->b;
     w->pass = pass;
     w->kept = w->tmp = w->wgrad = 0;
+    const bool again = walk_is_again(w);
     for (uint32_t i = 0; i <= b->tensor_count; i++) {
         struct walk_slot *s = &w->slot[i];
-        s->live = walk_is_again(w) && s->checkpointed;
+        s->live = again && s->checkpointed;
         if (s->live)
             w->kept += s->bytes;
     }
@@ -455,17 +456,17 @@ struct extremum walk_forward(struct walk *w, enum walk_pass pass)
         walk_slot_alloc(w, &w->slot[b->tensor_count]);
     const uint32_t end = ops_run(w);
     struct walk_slot *const *root = w->root;
-    for (uint32_t k = 0; k < end; k++) {
-        const struct op *op = walk_op_at(w, k);
+    const struct op *op = walk_op_at(w, 0);
+    for (uint32_t k = 0; k < end; k++, op++) {
         w->at = k;
-        if (!walk_is_again(w) || !op->outside)
+        if (!again || !op->outside)
             forward_op(w, op, root, output);
         root += op->n_in + op->n_out;
     }
-    if (end < b->op_count || (walk_is_again(w) && w->outside))
+    if (end < b->op_count || (again && w->outside))
         leave_frame(w);
-    w->ended = !walk_is_again(w);
-    for (uint32_t i = 0; i < b->tensor_count; i++) {
+    w->ended = !again;
+    for (uint32_t i = 0; i < b->tensor_count && w->outlives; i++) {
         struct walk_slot *s = &w->slot[i]; /* block_walk counts on */
         if (outlives(w, s) && s != output && !walk_stays(w, s))
             walk_slot_free(w, s);
@@ -642,6 +643,33 @@ static void walk_away(struct walk *w, struct away *out, unsigned modes,
             out->backward[m] = walk_backward(w, (enum wgrad_mode)m);
 }
 
+/* What becomes of a storage: of one that the block makes, `t`. */
+static void add_slot(struct block_walk *out, const struct walk *w,
+                     const struct walk_slot *s, const struct tensor *t,
+                     bool result)
+{
+    const uint64_t bytes = s->bytes;
+    if (bytes == 0)
+        return;
+    out->kept += s->kept ? bytes : 0;
+    out->checkpoint += s->checkpointed ? bytes : 0;
+    if (s->lingers && !result) {
+        out->lingers_nograd += s->checkpointed ? 0 : bytes;
+        out->lingers += s->kept ? 0 : bytes;
+    }
+    if (t == NULL)
+        return;
+    out->held += t->held ? bytes : 0;
+    if (t->framed && !result && !s->kept && !s->lingers)
+        out->framed += bytes;
+    if (t->handed && w->b->kind == BLOCK_LAYER)
+        out->takes += bytes;
+    if (t->past && !result) {
+        out->past_nograd += s->checkpointed ? 0 : bytes;
+        out->past += s->kept ? 0 : bytes;
+    }
+}
+
 void walk_block(struct block_walk *out, const struct program *p,
                 const struct block *block, uint64_t regions, unsigned modes,
                 struct walk_scratch *scratch)
@@ -660,29 +688,10 @@ void walk_block(struct block_walk *out, const struct program *p,
         block->output == TENSOR_NONE ? NULL : walk_root_of(&w, block->output);
     out->keeps_output = result != NULL && result != in && result->kept;
     out->checkpoint = in->bytes;
-    for (uint32_t i = 0; i <= block->tensor_count; i++) {
-        if (w.slot[i].kept)
-            out->kept += w.slot[i].bytes;
-        if (i < block->tensor_count && p->tensor[block->tensor_first + i].held)
-            out->held += w.slot[i].bytes;
-        if (i < block->tensor_count && &w.slot[i] != result && !w.slot[i].kept
-            && p->tensor[block->tensor_first + i].framed && !w.slot[i].lingers)
-            out->framed += w.slot[i].bytes;
-        if (i < block->tensor_count && block->kind == BLOCK_LAYER
-            && p->tensor[block->tensor_first + i].handed)
-            out->takes += w.slot[i].bytes;
-        if (w.slot[i].lingers && &w.slot[i] != result) {
-            out->lingers_nograd += w.slot[i].checkpointed ? 0 : w.slot[i].bytes;
-            out->lingers += w.slot[i].kept ? 0 : w.slot[i].bytes;
-        }
-        if (i < block->tensor_count && &w.slot[i] != result
-            && p->tensor[block->tensor_first + i].past) {
-            out->past_nograd += w.slot[i].checkpointed ? 0 : w.slot[i].bytes;
-            out->past += w.slot[i].kept ? 0 : w.slot[i].bytes;
-        }
-        if (w.slot[i].checkpointed)
-            out->checkpoint += w.slot[i].bytes;
-    }
+    for (uint32_t i = 0; i < block->tensor_count; i++)
+        add_slot(out, &w, &w.slot[i], &p->tensor[block->tensor_first + i],
+                 &w.slot[i] == result);
+    add_slot(out, &w, in, NULL, in == result);
     if (block->memory != TENSOR_NONE && block->memory_waits
         && p->tensor[block->memory].needs_grad)
         out->waiting =

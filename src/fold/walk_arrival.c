@@ -39,7 +39,9 @@ static uint64_t lay_out(struct walk *w, bool last, uint64_t offset)
 
 void walk_lay_out(struct walk *w)
 {
-    lay_out(w, true, lay_out(w, false, 0));
+    const uint64_t first = lay_out(w, false, 0);
+    if (w->p->norms_last)
+        lay_out(w, true, first);
 }
 
 /* A linear's weight is all that its module has, but for a bias, which is told

@@ -555,6 +555,17 @@ static void comes_in(struct walk *w, tensor_id id)
         walk_slot_of(w, id)->grad = buffer_new(w, gradient_bytes(t), t->name);
 }
 
+/* Gradients that are there when backward is over. */
+static void tell_left(struct walk *w)
+{
+    const int32_t input = w->slot[w->b->tensor_count].grad;
+    for (uint32_t i = 0; i < w->n_buffers; i++)
+        if (w->buffer[i].refs > 0 && w->buffer[i].stashed)
+            tell_stash(w, i, true);
+        else if (w->buffer[i].refs > 0) /* the input's: handed on */
+            tell_buffer(w, i, false, (int32_t)i == input);
+}
+
 /* After walk_forward: everything kept is live. */
 struct extremum walk_backward(struct walk *w, enum wgrad_mode mode)
 {
@@ -564,12 +575,13 @@ struct extremum walk_backward(struct walk *w, enum wgrad_mode mode)
     w->n_buffers = 0;
     w->kept = w->tmp = w->wgrad = 0;
     w->top = w->since = (struct extremum){ 0 };
+    const bool unloads = w->unloads;
     for (uint32_t i = 0; i <= b->tensor_count; i++) {
         struct walk_slot *s = &w->slot[i];
         s->saves = s->saves_all;
         s->grad = s->stash = NO_GRAD;
         s->has_wgrad = false;
-        s->live = s->kept && !(w->unloads && s->away);
+        s->live = s->kept && !(unloads && s->away);
         if (s->live)
             w->kept += s->bytes;
     }
@@ -589,8 +601,9 @@ struct extremum walk_backward(struct walk *w, enum wgrad_mode mode)
     w->led = w->multiplied = false;
 
     w->n_done = 0;
+    const struct op *op = walk_op_at(w, b->op_count);
     for (uint32_t k = b->op_count; k-- > 0;) {
-        const struct op *op = walk_op_at(w, k);
+        op--;
         if (op->recalls != 0
             && walk_region_active(w, &w->p->op[op->recalls - 1]))
             recompute_once(w, op->recalls - 1 - b->op_first);
@@ -607,13 +620,9 @@ struct extremum walk_backward(struct walk *w, enum wgrad_mode mode)
     if (w->unloads)
         walk_called_back(w); /* the last ones */
     w->holds = false;
-    const int32_t input = w->slot[b->tensor_count].grad;
-    for (uint32_t i = 0; i < w->n_buffers; i++)
-        if (w->buffer[i].refs > 0 && w->buffer[i].stashed)
-            tell_stash(w, i, true);
-        else if (w->buffer[i].refs > 0) /* the input's: handed on */
-            tell_buffer(w, i, false, (int32_t)i == input);
-    for (uint32_t i = 0; i < b->tensor_count; i++) {
+    if (w->tell != NULL)
+        tell_left(w);
+    for (uint32_t i = 0; i < b->tensor_count && w->stays; i++) {
         const struct tensor *t = &w->p->tensor[b->tensor_first + i];
         if (t->held || t->stays)
             walk_slot_free(w, &w->slot[i]);

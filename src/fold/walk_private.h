@@ -69,7 +69,9 @@ struct walk {
     uint64_t persists;
     enum walk_pass pass;
     enum wgrad_mode mode;
-    bool outside; /* there are operations outside of a checkpoint */
+    bool outside;  /* there are operations outside of a checkpoint */
+    bool outlives; /* ... slots that their last use need not end */
+    bool stays;    /* ... or that are held to the end of backward */
     bool unpacks; /* saved tensors go when the formula that took them is done */
     bool reloads; /* what came back from the host stays to the end */
     bool unloads; /* ... comes for an operation, and stays to the next such */

@@ -27,7 +27,7 @@ static void *grow(struct builder *b, void *array, uint32_t *cap, size_t size)
 {
     void *bigger = NULL;
     if (*cap <= UINT32_MAX / 4)
-        bigger = arena_alloc(b->arena, (size_t)*cap * 2, size);
+        bigger = arena_room(b->arena, (size_t)*cap * 2, size);
     if (bigger == NULL) {
         b->failed = true;
         return array;
@@ -62,8 +62,8 @@ static void start_arrays(struct builder *b)
     struct program *p = b->p;
     b->cap_tensors = FIRST_TENSORS;
     b->cap_ops = FIRST_OPS;
-    p->tensor = ARENA_NEW(b->arena, struct tensor, FIRST_TENSORS);
-    p->op = ARENA_NEW(b->arena, struct op, FIRST_OPS);
+    p->tensor = ARENA_ROOM(b->arena, struct tensor, FIRST_TENSORS);
+    p->op = ARENA_ROOM(b->arena, struct op, FIRST_OPS);
     if (p->tensor != NULL && p->op != NULL)
         return;
     b->failed = true;
@@ -372,29 +372,21 @@ struct shape shape_rows(const struct builder *b, tensor_id id)
     return shape;
 }
 
+/* Of all factors; count_mul divides, and this runs for every tensor. */
 static uint64_t elems_of(struct builder *b, const struct shape *shape)
 {
-    struct count c = count_of(1);
+    uint64_t n = 1, large = 0;
     for (unsigned i = 0; i < shape->rank; i++) {
-        const uint64_t n = shape->dim[i].n;
-        /* count_mul divides, and this runs for every tensor */
-        if (((c.v | n) >> 32) == 0)
-            c.v *= n;
-        else
-            c = count_mul(c, count_of(n));
+        large |= n | shape->dim[i].n;
+        n *= shape->dim[i].n;
     }
+    if (large >> 32 == 0 && n <= ELEMS_MAX)
+        return n;
+    struct count c = count_of(1);
+    for (unsigned i = 0; i < shape->rank; i++)
+        c = count_mul(c, count_of(shape->dim[i].n));
     c.over = c.over || c.v > ELEMS_MAX;
     return build_checked(b, c);
-}
-
-static void set_shape(struct builder *b, struct tensor *t,
-                      const struct shape *shape, enum dtype dtype)
-{
-    t->rank = shape->rank;
-    memcpy(t->dim, shape->dim, shape->rank * sizeof(t->dim[0]));
-    t->dtype = dtype;
-    t->elems = elems_of(b, shape);
-    t->bytes = dtype_bytes_of(dtype, t->elems);
 }
 
 tensor_id build_tensor(struct builder *b, const char *name, enum dtype dtype,
@@ -402,9 +394,15 @@ tensor_id build_tensor(struct builder *b, const char *name, enum dtype dtype,
 {
     const tensor_id id = take_tensor(b);
     struct tensor *t = &b->p->tensor[id];
-    *t =
-        (struct tensor){ .name = name, .role = ROLE_ACTIVATION, .storage = id };
-    set_shape(b, t, shape, dtype);
+    const uint64_t elems = elems_of(b, shape);
+    *t = (struct tensor){ .name = name,
+                          .rank = shape->rank,
+                          .dtype = dtype,
+                          .role = ROLE_ACTIVATION,
+                          .storage = id,
+                          .elems = elems,
+                          .bytes = dtype_bytes_of(dtype, elems) };
+    memcpy(t->dim, shape->dim, shape->rank * sizeof(t->dim[0]));
     return id;
 }
 
@@ -473,23 +471,12 @@ struct op *build_op(struct builder *b, enum op_kind kind, const char *name,
                     const tensor_id *in, unsigned n_in)
 {
     struct op *op = take_op(b);
-    op->kind = kind;
-    op->name = name;
-    op->n_in = op->n_out = 0;
-    op->place = PLACE_NEW;
-    op->region = b->region;
-    op->core_attention = b->core_attention;
-    op->checkpointed = op->outside = false;
-    op->keep_in = kind == OP_SOFTMAX || kind == OP_LOG_SOFTMAX
-                      ? (uint32_t)b->run->softmax_input
-                      : 0;
-    op->keep_out = op->sum_in = 0;
-    op->back_bytes = op->stash_bytes = 0;
-    op->stash_input = false;
-    op->renames = op->returns = false;
-    op->recalls = 0;
-    op->flop_full = op->flop_causal = 0;
-    op->group = COMM_TP;
+    *op = (struct op){ .kind = kind,
+                       .name = name,
+                       .region = b->region,
+                       .core_attention = b->core_attention };
+    if (kind == OP_SOFTMAX || kind == OP_LOG_SOFTMAX)
+        op->keep_in = (uint32_t)b->run->softmax_input;
     for (unsigned i = 0; i < n_in; i++)
         if (in[i] != TENSOR_NONE && op->n_in < OP_IN_MAX)
             op->in[op->n_in++] = in[i];
