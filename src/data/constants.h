@@ -69,6 +69,16 @@ enum { FP8_TILE = 128, MXFP8_TILE = 32 };
  * thousand. */
 enum { RESERVED_OF_POOLS_PERMILLE = 1176, RESERVED_AT_LEAST_PERMILLE = 1128 };
 
+/* How near that is to the simulation in nine of ten, percent; under FSDP
+ * version 2, whose streams it does not know, of 192 setups.
+ * [docs/method.md eq. reserved] */
+enum { FAST_NEAR_PERCENT = 12, FAST_NEAR_FSDP2_PERCENT = 24 };
+
+/* GPTQ: rows of the input side with one scale and zero point, in every
+ * published checkpoint of Qwen and Llama; GPTQConfig's and AwqConfig's default
+ * (transformers utils/quantization_config.py). */
+enum { GPTQ_GROUP = 128 };
+
 /* CUDA context and loaded kernels, outside the allocator: 0.47 GiB on an A100
  * with torch 2.1 and lazy loading (stas00/ml-engineering, training/
  * performance). Other families are not measured: taken the same, unverified. */

@@ -10,12 +10,6 @@
 
 #include "base/banned.h"
 
-static bool is_megatron(const struct run *run)
-{
-    return run->impl == IMPL_MEGATRON || run->impl == IMPL_MEGATRON_LOCAL
-           || run->impl == IMPL_PAPER;
-}
-
 static struct ranks ranks_of(const struct run *run, enum comm_group group)
 {
     switch (group) {
@@ -118,7 +112,7 @@ void message_time(struct op_clock *o, enum wire wire, enum wire back)
         routed
             ? there
             : time_wire(c, back, r, back == WIRE_ALL_GATHER ? narrow : bytes);
-    if (is_megatron(c->run) && o->op->group == COMM_TP
+    if (run_is_megatron(c->run) && o->op->group == COMM_TP
         && wire != WIRE_REDUCE_SCATTER)
         o->out->mirrored = again, o->out->input.messages += 1;
     else
@@ -211,7 +205,7 @@ static void sums(const struct between_messages *k, struct op_clock *o)
 void message_beside(struct between_messages *k, struct op_clock *o)
 {
     const enum op_kind kind = o->op->kind;
-    if (!is_megatron(o->c->run))
+    if (!run_is_megatron(o->c->run))
         return;
     if (kind == OP_LINEAR)
         product(k, o);

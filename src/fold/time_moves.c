@@ -235,19 +235,12 @@ void moves_strided(struct op_clock *o)
              1);
 }
 
-/* Whose norms are not PyTorch's. */
-static bool is_megatron(const struct run *run)
-{
-    return run->impl == IMPL_MEGATRON || run->impl == IMPL_MEGATRON_LOCAL
-           || run->impl == IMPL_PAPER;
-}
-
 /* PyTorch's own: the input's gradient by one kernel, weight's and bias's by
  * another that reads the result's and the input again (aten/src/ATen/native/
  * cuda/layer_norm_kernel.cu). Megatron's are one. */
 void moves_norm(struct op_clock *o)
 {
-    const bool own = !is_megatron(o->c->run);
+    const bool own = !run_is_megatron(o->c->run);
     double bytes = backward_bytes(o), kernels = 1;
     bool weights = false;
     const double there = moves_forward_bytes(o);

@@ -77,10 +77,8 @@ struct counts {
 /* A layer that Megatron's own checkpoint runs again. */
 static bool forks_random_states(const struct run *run, const struct block *b)
 {
-    const bool own = run->impl == IMPL_MEGATRON
-                     || run->impl == IMPL_MEGATRON_LOCAL
-                     || run->impl == IMPL_PAPER;
-    return own && run->recompute == RECOMP_FULL && b->kind == BLOCK_LAYER;
+    return run_is_megatron(run) && run->recompute == RECOMP_FULL
+           && b->kind == BLOCK_LAYER;
 }
 
 static void add_blocks(struct chunk *to, const struct step_clock *s,

@@ -5,6 +5,7 @@
  * quantised (build.c) and what adapters add (build_linear.c).
  * [docs/method.md eq. quantised]
  */
+#include "data/constants.h"
 #include "lower/build_private.h"
 
 #include "base/banned.h"
@@ -18,9 +19,8 @@ enum {
     BNB_4BIT_CODES = 16,
     BNB_8BIT_CODES = 256
 };
-/* GPTQ: rows of the input side with one scale and zero point, in every
- * published checkpoint of Qwen and Llama; 4-bit zero points to an int32. */
-enum { GPTQ_GROUP = 128, GPTQ_PER_INT32 = 8 };
+/* GPTQ: 4-bit zero points to an int32. */
+enum { GPTQ_PER_INT32 = 8 };
 
 /* ---- statistics ---- */
 

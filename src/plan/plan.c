@@ -298,7 +298,9 @@ static void say_given_up(struct memplan_report *r)
                "what is reserved is told from the fullest moments, not "
                "simulated: within %u %% of the simulation in nine of ten "
                "(without --fast)",
-               r->run.engine == ENGINE_FSDP2 ? 24U : 12U);
+               (unsigned)(r->run.engine == ENGINE_FSDP2
+                              ? FAST_NEAR_FSDP2_PERCENT
+                              : FAST_NEAR_PERCENT));
     run_assume(&r->run, KEY_FAST,
                r->run.fast ? text
                            : "too many allocations to simulate: what is "

@@ -7,9 +7,9 @@
 
 #include <inttypes.h>
 
-#include "base/banned.h"
+#include "data/constants.h"
 
-enum { GPTQ_GROUP = 128 }; /* that DT_INT4's bytes are of */
+#include "base/banned.h"
 
 static enum dtype stored_dtype(const struct spec *spec)
 {

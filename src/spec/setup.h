@@ -808,6 +808,12 @@ static inline bool run_loops(const struct run *run)
 }
 /* The first layer of such a chunk, of the whole model. */
 uint64_t run_chunk_first(const struct run *run, uint64_t rank, uint64_t chunk);
+/* Megatron's layers, whoever counts them. */
+static inline bool run_is_megatron(const struct run *run)
+{
+    return run->impl == IMPL_MEGATRON || run->impl == IMPL_MEGATRON_LOCAL
+           || run->impl == IMPL_PAPER;
+}
 /* Hugging Face's layers. */
 static inline bool run_is_hf(const struct run *run)
 {

@@ -8,9 +8,9 @@
 
 #include <string.h>
 
-#include "base/banned.h"
+#include "data/constants.h"
 
-enum { STORED_GROUP = 128 }; /* GPTQConfig's and AwqConfig's group_size */
+#include "base/banned.h"
 
 static bool is_true(const struct json *object, const char *key)
 {
@@ -94,7 +94,7 @@ void import_stored(struct import *im, struct spec *out)
     s->bits = count_of(at, "bits", 0);
     /* -1, one group a row, is none of 128 */
     s->group = json_member(at, "group_size") == NULL
-                   ? STORED_GROUP
+                   ? GPTQ_GROUP
                    : count_of(at, "group_size", 0);
     s->left_out = left_out(at);
     if (four || is_true(at, "load_in_8bit")) {
