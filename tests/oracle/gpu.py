@@ -9,12 +9,14 @@ for them.  A configuration that runs out of memory becomes an `oom` row.  With -
 request too, in the form that tests/measured/test_cuda_traces.c reads.
 
 usage: gpu.py OUT.jsonl [--gpu NAME] [--only TEXT] [--without OLD.jsonl] [--seconds N] [--traces FOLDER] [--parallel]
-              [--setups LIST.json]                      on a machine with a GPU; NAME is the catalogue's (memplan gpus);
+              [--setups LIST.json] [--times]            on a machine with a GPU; NAME is the catalogue's (memplan gpus);
                                                         --parallel: several at once, and no device_total; --setups: not
-                                                        those below, but those of the list
-       gpu.py LIST.json --draw COUNT --seed N --memplan PROGRAM --gpu NAME
+                                                        those below, but those of the list; --times: of one GPU's steps
+                                                        how long they take too
+       gpu.py LIST.json --draw COUNT --seed N --memplan PROGRAM --gpu NAME [--alone]
                                                         draws setups at random, by what the program predicts of them
-                                                        large enough to tell and small enough to run
+                                                        large enough to tell and small enough to run; --alone: of one
+                                                        GPU, with steps that the GPU, not its host, is the limit of
        gpu.py --dry-run [--memplan PROGRAM]             lists the setups; with the program, what it predicts
        gpu.py OUT.jsonl --device cpu                    a few tiny configurations, to exercise the code: figures are the
                                                         tracker's, there is no reserved
@@ -205,17 +207,21 @@ def draw_alone(rng, keys):
 PREDICTED = ("peak_allocated", "steady_allocated", "peak_reserved")
 
 
-def draw(count, seed, program, gpu):
-    """[{model, setup, predicted}]: to need 1.5 to 60 GiB of the card."""
+def draw(count, seed, program, gpu, alone):
+    """[{model, setup, predicted}]: to need 1.5 to 60 GiB of the card; alone: of one GPU, 0.1 to 1.5 s a step."""
     rng, found, names = random.Random(seed), [], set()
     while len(found) < count:
         model, keys = draw_one(rng)
-        said = asked(program, model, setup_of(keys, gpu))
+        if alone and keys["gpus"] > 1:
+            continue
+        said, times = asked(program, model, setup_of(keys, gpu), "memory", "compute")
         if isinstance(said, str):
             print(name_of(model, keys), said)
-        elif 1.5 < said["peak_reserved"] / 2**30 < 60 and name_of(model, keys) not in names:
+        elif 1.5 < said["peak_reserved"] / 2**30 < 60 and name_of(model, keys) not in names \
+                and (not alone or 0.1 < times["step_time_s"] < 1.5):
             names.add(name_of(model, keys))
-            found.append(dict(model=model, setup=keys, predicted={k: said[k] for k in PREDICTED}))
+            more = dict(step_time_s=times["step_time_s"]) if alone else {}
+            found.append(dict(model=model, setup=keys, predicted={k: said[k] for k in PREDICTED} | more))
     return found
 
 
@@ -315,7 +321,7 @@ def inputs_of(torch, config, keys, where):
     return dict(input_ids=ids, labels=ids)
 
 
-def measure_one(model, keys, where, trace=None):
+def measure_one(model, keys, where, trace=None, times=False):
     if where == "cpu":
         import step  # noqa: F401  (its tracker; before torch)
     import torch
@@ -328,7 +334,10 @@ def measure_one(model, keys, where, trace=None):
         if trace:
             torch.cuda.memory._record_memory_history(context=None, max_entries=10**7)
             start = torch.cuda.memory._snapshot()
-        steps(torch, rank, inputs_of(torch, config, keys, where), keys, where, watch)
+        inputs = inputs_of(torch, config, keys, where)
+        one = steps(torch, rank, inputs, keys, where, watch)
+        if times and one and where != "cpu":
+            watch.result.update(time_of(torch, one))
         if trace:
             write_trace(start, torch.cuda.memory._snapshot(), trace)
     return watch.result
@@ -398,8 +407,9 @@ def fill(torch, net, where):
         net.tie_weights()
     with torch.no_grad():
         for t in [*net.parameters(), *net.buffers()]:
-            if t.is_floating_point():
-                (t.to_local() if hasattr(t, "to_local") else t).fill_(0.01)
+            if t.is_floating_point():  # products of equal numbers draw less power, and run faster
+                local = t.to_local() if hasattr(t, "to_local") else t
+                local.normal_(0, 0.02) if t.dim() > 1 else local.fill_(0.01)
             else:
                 t.zero_()
 
@@ -410,7 +420,7 @@ def fill_quantised(torch, net, where):
     for module in net.modules():
         if isinstance(module, (bitsandbytes.nn.Linear4bit, bitsandbytes.nn.Linear8bitLt)):
             shape, old = module.weight.shape, module.weight
-            full = torch.full(shape, 0.01, dtype=torch.bfloat16)
+            full = torch.empty(shape, dtype=torch.bfloat16, device=where).normal_(0, 0.02)
             if isinstance(module, bitsandbytes.nn.Linear4bit):
                 made = bitsandbytes.nn.Params4bit(full, requires_grad=False, quant_type=old.quant_type,
                                                   compress_statistics=old.compress_statistics, module=module)
@@ -521,14 +531,14 @@ def deepspeed_steps(engine, inputs, keys, watch, count):
 
 
 def steps(torch, net, inputs, keys, where, watch, count=3):
+    """What does one more, if not under an engine with steps of its own."""
     if keys["framework"] == "deepspeed":
         deepspeed_steps(net, inputs, keys, watch, count)
-        return
+        return None
     optimizer = make_optimizer(torch, net, keys)
     accum = keys.get("grad_accum", 1)
-    for index in range(count):
-        if index == 1:
-            watch.reset()
+
+    def one():
         for micro in range(accum):
             quiet = net.no_sync() if hasattr(net, "no_sync") and micro + 1 < accum else contextlib.nullcontext()
             with quiet:
@@ -543,7 +553,37 @@ def steps(torch, net, inputs, keys, where, watch, count=3):
                 torch.nn.utils.clip_grad_norm_(net.parameters(), 1.0, foreach=True)
         optimizer.step()
         optimizer.zero_grad()
+
+    for index in range(count):
+        if index == 1:
+            watch.reset()
+        one()
     watch.read()
+    return one
+
+
+def time_of(torch, one, least=1.5, most=12):
+    """Seconds a step, back to back, the host at most four ahead: the median; and of its kernels, by the profiler."""
+    from torch.profiler import ProfilerActivity, profile
+    one()
+    marks, start = [], time.monotonic()
+    while len(marks) < 9 or time.monotonic() - start < least:
+        if len(marks) > 3 and time.monotonic() - start > most:
+            break
+        marks.append(torch.cuda.Event(enable_timing=True))
+        marks[-1].record()
+        one()
+        if len(marks) % 4 == 0:
+            torch.cuda.synchronize()
+    torch.cuda.synchronize()
+    whole = sorted(a.elapsed_time(b) * 1e-3 for a, b in zip(marks, marks[1:]))
+    with profile(activities=[ProfilerActivity.CUDA]) as prof:
+        one()
+        torch.cuda.synchronize()
+    events = [e for e in prof.profiler.kineto_results.events() if "CUDA" in str(e.device_type())
+              and not e.name().startswith("Optimizer.")]
+    return dict(step_time_s=round(whole[len(whole) // 2], 6), kernels_s=round(sum(e.duration_ns() for e in events) * 1e-9, 6),
+                kernels=len(events))
 
 
 # ---- all of them ----
@@ -559,6 +599,9 @@ def setup_of(keys, gpu):
     return dict(keys, gpu=gpu, **more)
 
 
+METRICS = (*PREDICTED, "device_total")
+
+
 def rows_of(model, keys, gpu, versions, result):
     base = dict(source=f"memplan tests/oracle/gpu.py, {versions}", group="oracle-gpu", tier="A",
                 model=TINY.get(model, model), setup=setup_of(keys, gpu))
@@ -566,15 +609,20 @@ def rows_of(model, keys, gpu, versions, result):
     if "oom" in result:
         return [dict(id=name, kind="oom", **base, measured=dict(fits=False))]
     skip = {"device_total"} if keys["gpus"] > 1 else set()
-    return [dict(id=f"{name}-{metric}", kind="memory", **base, measured=dict(metric=metric, bytes=size))
-            for metric, size in result.items() if metric not in skip]
+    found = [dict(id=f"{name}-{metric}", kind="memory", **base, measured=dict(metric=metric, bytes=size))
+             for metric, size in result.items() if metric not in skip and metric in METRICS]
+    if "step_time_s" in result:
+        found.append(dict(id=f"{name}-step_time", kind="throughput", **dict(base, group="oracle-gpu-time"),
+                          measured=dict(metric="step_time_s", value=result["step_time_s"]),
+                          notes=f"kernels, {result['kernels']}, {result['kernels_s']:.4g} s of it"))
+    return found
 
 
-def child(pipe, model, keys, where, trace):
+def child(pipe, model, keys, where, trace, times):
     try:
         if keys.get("allocator") == "expandable":
             os.environ["PYTORCH_CUDA_ALLOC_CONF"] = "expandable_segments:True"  # read by the allocator's first use
-        pipe.send(measure_one(model, keys, where, trace))
+        pipe.send(measure_one(model, keys, where, trace, times))
     except Exception as error:
         text = traceback.format_exc()
         pipe.send(dict(oom=True) if "OutOfMemoryError" in text else dict(error=f"{error}", where=text[-1500:]))
@@ -583,11 +631,11 @@ def child(pipe, model, keys, where, trace):
 class Child:
     """A process for every configuration, so that it has an allocator and a context of its own; forked: it has imported."""
 
-    def __init__(self, model, keys, where, trace=None):
+    def __init__(self, model, keys, where, trace=None, times=False):
         context = multiprocessing.get_context("fork")
         self.model, self.keys, self.start = model, keys, time.monotonic()
         self.pipe, theirs = context.Pipe(False)
-        self.process = context.Process(target=child, args=(theirs, model, keys, where, trace))
+        self.process = context.Process(target=child, args=(theirs, model, keys, where, trace, times))
         self.process.start()
         theirs.close()
 
@@ -626,7 +674,7 @@ def results(todo, given):
         fits = next((t for t in todo if room_of(*t) <= free and (given.parallel or not running)), None)
         if fits and time.monotonic() < end and len(running) < os.cpu_count():
             todo.remove(fits)
-            running.append(Child(*fits[:2], given.device))
+            running.append(Child(*fits[:2], given.device, None, given.times and fits[1]["gpus"] == 1))
             running[-1].room = room_of(*fits)
             continue
         if not running:
@@ -658,17 +706,18 @@ def about(where, given):
     return given or NAMES[found[-1]], f"{versions}, CUDA {torch.version.cuda}, {device}"
 
 
-def asked(program, model, keys):
-    """What the program predicts of memory, or what it says is wrong."""
+def asked(program, model, keys, *parts):
+    """What the program predicts, a part each, or twice what it says is wrong."""
     options = [part for k, v in keys.items() for part in (f"--{k.replace('_', '-')}", str(v).lower())]
     done = subprocess.run([program, model, *options, "--json"], capture_output=True, text=True)
     if done.stdout:
-        return json.loads(done.stdout)["memory"]
-    return done.stderr.strip().splitlines()[0]
+        said = json.loads(done.stdout)
+        return [said[p] for p in parts]
+    return [done.stderr.strip().splitlines()[0]] * len(parts)
 
 
 def predict(program, model, keys):
-    said = asked(program, model, keys)
+    said, = asked(program, model, keys, "memory")
     return said if isinstance(said, str) else "{:.2f} GiB".format(said["peak_allocated"] / 2**30)
 
 
@@ -689,10 +738,11 @@ def main():
     parser.add_argument("--draw", type=int)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--dry-run", action="store_true")
-    parser.add_argument("--parallel", action="store_true")
+    for flag in ("parallel", "times", "alone"):
+        parser.add_argument("--" + flag, action="store_true")
     given = parser.parse_args()
     if given.draw:
-        found = draw(given.draw, given.seed, given.memplan, given.gpu)
+        found = draw(given.draw, given.seed, given.memplan, given.gpu, given.alone)
         pathlib.Path(given.out).write_text("[\n" + ",\n".join(json.dumps(f) for f in found) + "\n]\n")
         return
     drawn = json.loads(pathlib.Path(given.setups).read_text()) if given.setups else []
