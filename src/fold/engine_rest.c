@@ -8,16 +8,51 @@
 
 #include "base/banned.h"
 
+/* Weights of two types and the scales of those in fewer bits: three products,
+ * where a moment has one term. Tensors of an odd number of 4-bit elements make a
+ * byte more each. */
+static void explain_packed(struct put *p, const struct block_states *b)
+{
+    struct moment sum = { 0 };
+    p->m = &sum;
+    p->each = NULL;
+    const uint64_t n = b->packed_elems, bits = 8 * b->packed_bytes / n;
+    const uint64_t others = b->frozen_elems - n;
+    const uint64_t rest =
+        b->frozen_bytes - b->packed_bytes - b->statistic_bytes;
+    if (n * bits == 8 * b->packed_bytes)
+        PUT(p, TERM_FROZEN, "frozen weights of base_dtype", F("P_base", n),
+            F("bits", bits), D("bits of a byte", 8));
+    else
+        PUT(p, TERM_FROZEN, "frozen weights of base_dtype",
+            F("bytes", b->packed_bytes));
+    if (others != 0 && rest % others == 0)
+        PUT(p, TERM_FROZEN, "other frozen weights",
+            F("(P_frozen - P_base)", others),
+            F("bytes per weight", rest / others));
+    else
+        PUT(p, TERM_FROZEN, "other frozen weights", F("bytes", rest));
+    PUT(p, TERM_FROZEN, "scales of base_dtype, tensor by tensor",
+        F("bytes", b->statistic_bytes));
+}
+
 /* As elements times a size where all have the same. */
 static void put_frozen(struct put *p, const struct stage *s)
 {
     const uint64_t n = s->sum.frozen_elems, bytes = s->sum.frozen_bytes;
-    if (n != 0 && bytes % n == 0)
+    if (n != 0 && bytes % n == 0) {
         PUT(p, TERM_FROZEN, "frozen weights", F("P_frozen", n),
             F("bytes per frozen weight", bytes / n));
-    else
-        PUT(p, TERM_FROZEN, "frozen weights, scales included",
-            F("bytes", bytes));
+        return;
+    }
+    struct put why = *p, told = *p;
+    if (p->why != NULL && s->sum.packed_elems != 0) {
+        told.why = NULL;
+        explain_packed(&why, &s->sum);
+    }
+    PUT(&told, TERM_FROZEN, "frozen weights, scales included",
+        F("bytes", bytes));
+    p->over = told.over;
 }
 
 static void put_trained(struct put *p, const struct stage *s)

@@ -180,6 +180,8 @@ static void states_add(struct block_states *sum, const struct block_states *b,
     sum->own_elems += n * b->own_elems;
     sum->own_dropped += n * b->own_dropped;
     sum->dropped += n * b->dropped;
+    sum->packed_elems += n * b->packed_elems;
+    sum->packed_bytes += n * b->packed_bytes;
     sum->frozen_bytes += n * b->frozen_bytes;
     sum->own_frozen_bytes += n * b->own_frozen_bytes;
     sum->statistic_bytes += n * b->statistic_bytes;

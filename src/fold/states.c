@@ -361,6 +361,10 @@ void states_of_block(struct block_states *out, const struct program *p,
             const enum dtype dtype = states_frozen_dtype(run, t);
             s.frozen_elems += t->elems;
             s.frozen_bytes += dtype_bytes_of(dtype, t->elems);
+            if (dtype == run->base_dtype) {
+                s.packed_elems += t->elems;
+                s.packed_bytes += dtype_bytes_of(dtype, t->elems);
+            }
             s.own_frozen_bytes += dtype_bytes_of(dtype, rows * cols);
         }
     }

@@ -176,8 +176,15 @@ static memplan_status keep(struct search *s, uint64_t index,
     return plan_estimate(*out, &s->c.spec, &params, &s->c.changed, s->d);
 }
 
+/* Of what is impossible for every value, the smallest one's reason has no other
+ * cause: global_batch over micro_batch x dp is, with micro_batch 1, over dp. */
 static memplan_status report_first(struct search *s)
 {
+    const uint64_t smallest = s->c.what == FIND_GPUS ? s->c.n - 1 : 0;
+    if (s->c.n > 0 && look(s, smallest) == REFUSED)
+        s->first = s->why;
+    if (s->d->status != MEMPLAN_OK)
+        return s->d->status;
     memplan_error *e = diag_add(s->d, s->first.status, "%s", s->first.message);
     str_format(e->key, sizeof e->key, "%s", s->first.key);
     diag_hint(e, "%s", s->first.hint);

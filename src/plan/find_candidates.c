@@ -344,6 +344,21 @@ static void set_key(struct candidates *c, enum setup_key key, uint64_t n)
     c->changed.automatic[key] = false;
 }
 
+/* What a launch file says of a size that varies here is of another model, as was
+ * asked for. */
+static void forget_shape(struct candidates *c)
+{
+    static const enum shape_word sizes[] = { SHAPE_LAYERS,    SHAPE_HIDDEN,
+                                             SHAPE_HEADS,     SHAPE_KV_HEADS,
+                                             SHAPE_FFN,       SHAPE_EXPERT_FFN,
+                                             SHAPE_SHARED_FFN };
+    const size_t n = c->what == FIND_LAYERS   ? 1
+                     : c->what == FIND_PARAMS ? sizeof sizes / sizeof sizes[0]
+                                              : 0;
+    for (size_t i = 0; i < n; i++)
+        c->changed.shape[sizes[i]] = 0;
+}
+
 bool candidates_make(struct candidates *c, uint64_t index)
 {
     const uint64_t value =
@@ -351,6 +366,7 @@ bool candidates_make(struct candidates *c, uint64_t index)
     arena_rewind(&c->arena);
     c->changed = *c->setup;
     c->changed.fill_pipeline = true;
+    forget_shape(c);
     c->spec = c->model->spec;
     switch (c->what) {
     case FIND_MICRO_BATCH: set_key(c, KEY_MICRO_BATCH, value); break;

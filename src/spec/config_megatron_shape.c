@@ -32,6 +32,39 @@ static void fill(struct config *c, enum shape_word w, uint64_t n)
         say(c, w, n);
 }
 
+static bool is_said(const struct config *c, const char *key, const char *word)
+{
+    const struct json *v = config_at(c, key);
+    return v != NULL && v->kind == JSON_STRING
+           && str_same_name(v->text, str_of(word));
+}
+
+/* NeMo writes these words small. layernorm1p is a LayerNorm. */
+static void norm(struct config *c)
+{
+    static const char key[] = "normalization";
+    if (is_said(c, key, "RMSNorm"))
+        say(c, SHAPE_NORM, 1);
+    else if (is_said(c, key, "LayerNorm") || is_said(c, key, "layernorm1p"))
+        say(c, SHAPE_NORM, 0);
+}
+
+/* Of T5's relative ones, and others that NeMo has, nothing is said. */
+static void positions(struct config *c)
+{
+    static const struct {
+        const char *word;
+        enum position is;
+    } words[] = { { "rope", POS_ROPE },   { "mrope", POS_ROPE },
+                  { "yarn", POS_ROPE },   { "learned_absolute", POS_LEARNED },
+                  { "alibi", POS_ALIBI }, { "none", POS_NONE } };
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+        if (is_said(c, "position_embedding_type", words[i].word))
+            say(c, SHAPE_POSITION, words[i].is);
+    if (config_flag_given(c, "use_rotary_position_embeddings"))
+        say(c, SHAPE_POSITION, POS_ROPE);
+}
+
 /* Flags that define a model define it whole: what is not there has Megatron's
  * default. */
 static void fill_defaults(struct config *c, bool gated, bool swiglu)
@@ -42,6 +75,11 @@ static void fill_defaults(struct config *c, bool gated, bool swiglu)
     fill(c, SHAPE_GATED, gated);
     fill(c, SHAPE_UNTIED, 0);
     fill(c, SHAPE_EXPERTS, 0);
+    if (!config_flag_given(c, "normalization"))
+        fill(c, SHAPE_NORM, 0);
+    if (!config_flag_given(c, "position_embedding_type")
+        && !config_flag_given(c, "no_position_embedding"))
+        fill(c, SHAPE_POSITION, POS_LEARNED);
     fill(c, SHAPE_FFN, swiglu ? 4 * hidden * 2 / 3 / STEP * STEP : 4 * hidden);
     if (config_flag_given(c, "multi_latent_attention"))
         return;
@@ -60,7 +98,8 @@ void config_megatron_shape(struct config *c)
     bool gated = false;
     for (unsigned w = 0; w < SHAPE_COUNT; w++) {
         const char *flag = shape_word_name((enum shape_word)w);
-        const bool is_flag = w == SHAPE_GATED || w == SHAPE_UNTIED;
+        const bool is_flag = w == SHAPE_GATED || w == SHAPE_UNTIED
+                             || w == SHAPE_NORM || w == SHAPE_POSITION;
         const uint64_t n = is_flag ? 0 : config_flag_number(c, flag);
         if (n > 0)
             say(c, (enum shape_word)w, n);
@@ -75,6 +114,8 @@ void config_megatron_shape(struct config *c)
         say(c, SHAPE_GATED, 1);
     if (config_flag_given(c, shape_word_name(SHAPE_UNTIED)))
         say(c, SHAPE_UNTIED, 1);
+    norm(c);
+    positions(c);
     if (said(c, SHAPE_LAYERS) && said(c, SHAPE_HIDDEN) && said(c, SHAPE_HEADS)
         && config_shown(c, "", shown)[0] == '-')
         fill_defaults(c, gated, config_flag_given(c, gates[0]));

@@ -326,8 +326,9 @@ static void full_modules(struct config *c, bool lora)
 /* These libraries' scripts hand these to peft and bitsandbytes. LLaMA-Factory
  * and ms-swift train adapters of rank 8 on all products by default, TRL of 16
  * on what peft has for the model, and fms-hf-tuning of 8 there; axolotl says
- * all. [llamafactory/hparams/finetuning_args.py, swift/arguments/tuner_args.py,
- * trl/trainer/model_config.py; tuning/config/peft_config.py at 0202bc95] */
+ * all. [llamafactory/hparams/finetuning_args.py, LLaMA-Factory 0.9.3;
+ * swift/llm/argument/tuner_args.py, ms-swift 3.5.0; trl/trainer/model_config.py
+ * at f2cd5771; tuning/config/peft_config.py at 0202bc95] */
 #define RANK_OF_TRL "16"
 #define RANK_OF_OTHERS "8"
 

@@ -91,10 +91,27 @@ static void check_v(const struct run *r, struct diag *d)
     }
 }
 
+/* A process for each rank of tp or cp, and one for all GPUs of device_map:
+ * transformers takes tp_plan or device_map, not both (distributed/utils.py,
+ * 5.23). */
+static void check_ranks_apart(enum setup_key key, uint64_t n, struct diag *d)
+{
+    const char *name = setup_field(key)->key;
+    if (n == 1)
+        return;
+    memplan_error *e = setup_error(
+        d, MEMPLAN_E_CONFLICT, key,
+        "%s %" PRIu64 " with schedule 'naive': device_map is of one process",
+        name, n);
+    diag_hint(e, "use --%s 1, or --pp 1 without --schedule", name);
+}
+
 /* transformers/trainer.py: no device_map in a distributed run. */
 static void check_spread(const struct run *r, struct diag *d)
 {
-    if (r->dp == 1)
+    check_ranks_apart(KEY_TP, r->tp, d);
+    check_ranks_apart(KEY_CP, r->cp, d);
+    if (r->dp == 1 || r->tp > 1 || r->cp > 1)
         return;
     memplan_error *e = setup_error(d, MEMPLAN_E_CONFLICT, KEY_GPUS,
                                    "%" PRIu64 " GPUs for pp %" PRIu64

@@ -43,9 +43,27 @@ static bool of_model(const struct spec *s, enum shape_word w, uint64_t *n)
     case SHAPE_KV_RANK: *n = s->kv_rank; return true;
     case SHAPE_GATED: *n = s->gated_mlp; return true;
     case SHAPE_UNTIED: *n = !s->tied; return true;
+    case SHAPE_NORM: *n = s->norm == NORM_RMS; return true;
+    case SHAPE_POSITION: *n = s->position; return true;
     case SHAPE_COUNT: break;
     }
     return false;
+}
+
+/* Values that have a word of Megatron's; NULL: a number. */
+static const char *word_of(enum shape_word w, uint64_t n)
+{
+    static const char *const truth[] = { "false", "true" };
+    static const char *const norms[] = { "LayerNorm", "RMSNorm" };
+    static const char *const positions[] = { [POS_ROPE] = "rope",
+                                             [POS_LEARNED] = "learned_absolute",
+                                             [POS_ALIBI] = "alibi",
+                                             [POS_NONE] = "none" };
+    if (w == SHAPE_GATED || w == SHAPE_UNTIED)
+        return truth[n != 0];
+    if (w == SHAPE_NORM)
+        return norms[n != 0];
+    return w == SHAPE_POSITION ? positions[n] : NULL;
 }
 
 /* What the file says; experts are as wide as other MLPs unless it does. */
@@ -67,9 +85,9 @@ static void add_difference(char text[ASSUMPTION_TEXT], enum shape_word w,
 {
     const char *name = shape_word_name(w);
     const char *between = text[0] != '\0' ? "; " : "";
-    if (w == SHAPE_GATED || w == SHAPE_UNTIED)
+    if (word_of(w, own) != NULL)
         str_append(text, ASSUMPTION_TEXT, "%s%s %s, MODEL's %s", between, name,
-                   said != 0 ? "true" : "false", own != 0 ? "true" : "false");
+                   word_of(w, said), word_of(w, own));
     else
         str_append(text, ASSUMPTION_TEXT, "%s%s %" PRIu64 ", MODEL's %" PRIu64,
                    between, name, said, own);

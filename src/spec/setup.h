@@ -394,7 +394,9 @@ enum { GPU_PRICES_MAX = 64 }; /* at least the catalogue's rows */
     X(SHAPE_Q_RANK, "q_lora_rank")                                             \
     X(SHAPE_KV_RANK, "kv_lora_rank")                                           \
     X(SHAPE_GATED, "swiglu")                                                   \
-    X(SHAPE_UNTIED, "untie_embeddings_and_output_weights")
+    X(SHAPE_UNTIED, "untie_embeddings_and_output_weights")                     \
+    X(SHAPE_NORM, "normalization")                                             \
+    X(SHAPE_POSITION, "position_embedding_type")
 
 enum shape_word {
 #define SHAPE_ENUM(id, text) id,

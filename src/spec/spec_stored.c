@@ -36,6 +36,18 @@ static uint64_t count_of(const struct json *object, const char *key,
                : usual;
 }
 
+/* Unknown methods and widths, which another type is, are a ValueError of
+ * AutoQuantizationConfig and GPTQConfig (post_init). */
+static void check_kind(struct import *im, const struct json *object,
+                       const char *key, enum json_kind kind)
+{
+    const struct json *at = json_member(object, key);
+    if (at == NULL || at->kind == JSON_NULL || at->kind == kind)
+        return;
+    import_error(im, at, MEMPLAN_E_SCHEMA, "'%s' must be %s, not %s", key,
+                 json_kind_name(kind), json_kind_name(at->kind));
+}
+
 /* Modules that stay as they are; the head does wherever nothing is said. */
 static uint64_t left_out(const struct json *object)
 {
@@ -90,6 +102,8 @@ void import_stored(struct import *im, struct spec *out)
     struct stored *s = &out->stored;
     const struct str method = text_of(at, "quant_method", "");
     const bool four = is_true(at, "load_in_4bit");
+    check_kind(im, at, "quant_method", JSON_STRING);
+    check_kind(im, at, "bits", JSON_NUMBER);
     s->as = STORED_OTHER;
     s->bits = count_of(at, "bits", 0);
     /* -1, one group a row, is none of 128 */

@@ -15,6 +15,7 @@
 #include "plan/plan.h"
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
+#define ROTARY " --normalization RMSNorm --position-embedding-type rope"
 #define OTHER "the launch file is of another model than MODEL: "
 
 static memplan_report *estimate(const char *name, const char *script)
@@ -55,18 +56,18 @@ static void test_differences(void **state)
         { "llama-7b",
           "--num-layers 32 --hidden-size 4096 --num-attention-heads 32 "
           "--ffn-hidden-size 11008 --swiglu --vocab-size 32000 "
-          "--untie-embeddings-and-output-weights",
+          "--untie-embeddings-and-output-weights" ROTARY,
           "" },
         { "llama-2-70b",
           "--num-layers 80 --hidden-size 8192 --num-attention-heads 64 "
           "--ffn-hidden-size 28672 --group-query-attention "
           "--num-query-groups 8 --kv-channels 128 --swiglu "
-          "--untie-embeddings-and-output-weights",
+          "--untie-embeddings-and-output-weights" ROTARY,
           "" },
         { "llama-2-70b", /* Megatron-DeepSpeed's words */
           "--num-layers 80 --hidden-size 8192 --num-attention-heads 64 "
           "--ffn-hidden-size 28672 --num-key-value-heads 8 --num-experts 1 "
-          "--swiglu --untie-embeddings-and-output-weights",
+          "--swiglu --untie-embeddings-and-output-weights" ROTARY,
           "" },
         { "gpt3-175b",
           "--num-layers 96 --hidden-size 12288 --num-attention-heads 96", "" },
@@ -74,7 +75,7 @@ static void test_differences(void **state)
           "--num-layers 32 --hidden-size 4096 --num-attention-heads 32 "
           "--ffn-hidden-size 14336 --num-experts 8 --moe-router-topk 2 "
           "--group-query-attention --num-query-groups 8 --swiglu "
-          "--untie-embeddings-and-output-weights",
+          "--untie-embeddings-and-output-weights" ROTARY,
           "" },
         { "deepseek-v2-lite",
           "--num-layers 27 --hidden-size 2048 --num-attention-heads 16 "
@@ -82,7 +83,7 @@ static void test_differences(void **state)
           "--num-experts 64 --moe-router-topk 6 "
           "--moe-shared-expert-intermediate-size 2816 "
           "--multi-latent-attention --kv-lora-rank 512 --kv-channels 16 "
-          "--swiglu --untie-embeddings-and-output-weights",
+          "--swiglu --untie-embeddings-and-output-weights" ROTARY,
           "" },
         /* part of a script: what is not there is not meant */
         { "llama-7b", "--num-layers 32", "" },
@@ -91,14 +92,28 @@ static void test_differences(void **state)
           "num_layers 24, MODEL's 32" },
         /* all of one: what is not there is Megatron's default */
         { "llama-7b",
-          "--num-layers 32 --hidden-size 4096 --num-attention-heads 32",
+          "--num-layers 32 --hidden-size 4096 --num-attention-heads 32" ROTARY,
           "ffn_hidden_size 16384, MODEL's 11008; swiglu false, MODEL's true; "
           "untie_embeddings_and_output_weights false, MODEL's true" },
         { "llama-2-70b",
           "--num-layers 80 --hidden-size 8192 --num-attention-heads 64 "
           "--ffn-hidden-size 28672 --swiglu "
-          "--untie-embeddings-and-output-weights",
+          "--untie-embeddings-and-output-weights" ROTARY,
           "num_query_groups 64, MODEL's 8" },
+        { "llama-7b",
+          "--num-layers 32 --hidden-size 4096 --num-attention-heads 32 "
+          "--ffn-hidden-size 11008 --swiglu "
+          "--untie-embeddings-and-output-weights",
+          "normalization LayerNorm, MODEL's RMSNorm; position_embedding_type "
+          "learned_absolute, MODEL's rope" },
+        { "gpt2", "--normalization RMSNorm --use-rotary-position-embeddings",
+          "normalization RMSNorm, MODEL's LayerNorm; position_embedding_type "
+          "rope, MODEL's learned_absolute" },
+        { "llama-7b", "--position-embedding-type alibi",
+          "position_embedding_type alibi, MODEL's rope" },
+        { "llama-7b", "model:\n  normalization: rmsnorm\n", "" },
+        { "llama-7b", "model:\n  normalization: layernorm1p\n",
+          "normalization LayerNorm, MODEL's RMSNorm" },
         { "llama-7b", "--num-experts 8 --moe-router-topk 2",
           "num_experts 8, MODEL's 0" },
         { "mixtral-8x7b", "--moe-router-topk 1 --moe-ffn-hidden-size 4096",
