@@ -285,14 +285,15 @@ static bool fold_stages(struct memory_result *out, struct memory_fold *f)
     bool ok = true, like = false;
     uint64_t layer = 0;
     for (uint64_t r = 0; r < n; r++) {
-        like = like && f->seen->n <= GLANCES && stage_advance(&s, f);
+        like = like && f->seen->n > 0 && stage_advance(&s, f);
         if (like)
             ok = stage_result_like(&out->stage[r], &s, f->seen) && ok;
         else
             stage_init(&s, f, r, layer);
         const bool repeats = f->seen != NULL && stage_repeats(&s, f);
         if (!like)
-            ok = stage_result_of(&out->stage[r], &s, repeats ? f->seen : NULL)
+            ok = stage_result_of(&out->stage[r], &s,
+                                 repeats || s.chunks > 1 ? f->seen : NULL)
                  && ok;
         like = repeats;
         keep_offload(out, &s);

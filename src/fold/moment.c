@@ -97,20 +97,27 @@ static void put_layers(struct put *p, const struct stage *s, uint32_t position)
     }
 }
 
-uint64_t moment_of_others(const struct stage *s, const struct instant *when)
+bool moment_has_others(enum phase phase)
 {
-    switch (when->phase) {
+    switch (phase) {
     case PHASE_REST:
     case PHASE_REDUCE:
     case PHASE_CLIP:
     case PHASE_STEP:
-    case PHASE_COUNT: return 0;
+    case PHASE_COUNT: return false;
     case PHASE_FORWARD:
     case PHASE_LOSS:
     case PHASE_BACKWARD:
     case PHASE_RECOMPUTE:
     case PHASE_ACCUMULATE: break;
     }
+    return true;
+}
+
+uint64_t moment_of_others(const struct stage *s, const struct instant *when)
+{
+    if (!moment_has_others(when->phase))
+        return 0;
     if (s->others == NULL)
         return s->micro_batch_kept * stage_others(s, when->later);
     const uint64_t most =

@@ -81,34 +81,51 @@ static bool alike(const struct stage *s, uint32_t i, uint32_t k)
            && (s->chunks == 1 || stage_chunk(s, k) == stage_chunk(s, i));
 }
 
-/* Positions one after another that differ in nothing. */
+/* Positions one after another that differ in nothing. From `even` to before
+ * `bend` every term changes by the same amount from one to the next, but for an
+ * engine's that bend: the fullest moment is beside these, or at a bend. */
 struct row {
     uint32_t first, end;
+    uint32_t even, bend;
 };
 
+/* Whether the sums before a position tell all that changes from one of a row
+ * to the next: its engine gathers and reduces nothing beside it, and nothing
+ * begins or ends inside. The last of a row may have one input more that a
+ * dispatcher names (engine_megatron.c), which is an end. */
+static bool sums_tell(const struct stage *s)
+{
+    const struct run *run = s->run;
+    return s->group == 1 && !run_torch_pipelines(run)
+           && (run->engine == ENGINE_DDP || run->engine == ENGINE_MEGATRON)
+           && s->n_frames == 0 && !s->hands_far;
+}
+
+/* Else what is alike has equal neighbours on either side, a checkpoint's layers
+ * each. A checkpoint of several layers has bends of all of them. */
 static struct row row_from(const struct stage *s, uint32_t first)
 {
-    struct row row = { first, first + 1 };
+    struct row row = { .first = first, .end = first + 1 };
     while (row.end < s->n && alike(s, first, row.end))
         row.end++;
+    const uint64_t reach = sums_tell(s) ? 1 : 2 * s->group;
+    const uint64_t edge = reach == 1 ? 0 : reach + 1;
+    if (row.end <= reach || s->n <= edge || stage_offloads(s)
+        || (s->group > 1 && engine_bends(s->run)))
+        return row;
+    row.even = (uint32_t)max_u64(first + reach, edge);
+    row.bend = (uint32_t)min_u64(row.end - reach, s->n - edge);
     return row;
 }
 
-/* Between equal neighbours on either side, a checkpoint's layers each, a
- * position changes every term by the same amount, but for the engine's that
- * bend: the fullest moment is at an end of such a row or at a bend. A checkpoint
- * of several layers has bends of all of them. */
-static bool even(const struct stage *s, const struct row *row, uint32_t i)
+static bool even(const struct row *row, uint32_t i)
 {
-    const uint32_t reach = 2 * (uint32_t)min_u64(s->group, 1u << 20);
-    return i > reach && i + reach + 1 < s->n && i >= row->first + reach
-           && i + reach < row->end && !stage_offloads(s)
-           && (s->group == 1 || !engine_bends(s->run));
+    return row->even <= i && i < row->bend;
 }
 
 static bool interior(const struct stage *s, const struct row *row, uint32_t i)
 {
-    return even(s, row, i) && !engine_bends_at(s, i, false);
+    return even(row, i) && !engine_bends_at(s, i, false);
 }
 
 static void keep_fuller(struct peak *best, const struct stage *s,
@@ -121,18 +138,49 @@ static void keep_fuller(struct peak *best, const struct stage *s,
         best->moment = *m;
 }
 
+/* Which of the glances a moment is part of. */
+static uint32_t glance_of(const struct stage *s, const struct instant *when)
+{
+    if (!moment_has_others(when->phase))
+        return 0;
+    if (s->others == NULL)
+        return 1 + when->later;
+    const uint32_t chunk = stage_chunk(s, when->position);
+    return 1 + 2 * (SLOT_KINDS * chunk + when->slot) + when->later;
+}
+
+static void glances_begin(struct glances *seen, const struct stage *s)
+{
+    const uint32_t n = 1 + 2 * (s->others == NULL ? 1 : SLOT_KINDS * s->chunks);
+    seen->n = n <= GLANCES ? n : 0;
+    seen->looks = 0;
+    for (uint32_t i = 0; i < seen->n; i++)
+        seen->at[i].nth = 0;
+}
+
 static void note(struct peak *best, const struct stage *s,
                  const struct moment *m, enum slot_kind slot)
 {
     struct glances *seen = best->seen;
-    if (seen == NULL || seen->n++ >= GLANCES)
+    if (seen == NULL || seen->n == 0)
         return;
-    struct glance *g = &seen->at[seen->n - 1];
+    const struct instant when = { m->phase, m->position, m->later, slot };
+    struct glance *g = &seen->at[glance_of(s, &when)];
     const uint64_t others = m->bytes[TERM_IN_FLIGHT];
-    g->when = (struct instant){ m->phase, m->position, m->later, slot };
-    g->total = m->total - others;
-    pools_of(&g->pools, s, m);
-    g->pools.stream[STREAM_COMPUTE] -= others;
+    const uint64_t total = m->total - others;
+    struct pools x;
+    pools_of(&x, s, m);
+    x.stream[STREAM_COMPUTE] -= others;
+    seen->looks++;
+    if (g->nth != 0)
+        pools_keep(&g->pools, &x);
+    else
+        g->pools = x;
+    if (g->nth != 0 && total <= g->total)
+        return;
+    g->when = when;
+    g->nth = seen->looks;
+    g->total = total;
 }
 
 static bool runs_back(enum phase phase)
@@ -223,7 +271,7 @@ static bool look_at_backward(struct peak *best, const struct stage *s,
 static bool look_at_position(struct peak *best, const struct stage *s,
                              const struct row *row, uint32_t i)
 {
-    const bool forward = !even(s, row, i) || engine_bends_at(s, i, true);
+    const bool forward = !even(row, i) || engine_bends_at(s, i, true);
     bool ok = true;
     for (unsigned later = 0; later < passes_of(s); later++) {
         if (forward)
@@ -324,25 +372,29 @@ static bool look_at_row(struct peak *best, const struct stage *s,
     return ok;
 }
 
-static void peak_begin(struct peak *best, struct glances *seen)
+static void peak_begin(struct peak *best)
 {
     best->moment = (struct moment){ .op = "" };
     best->pools = (struct pools){ .flat = 0 };
-    best->seen = seen;
-    if (seen != NULL)
-        seen->n = 0;
     for (unsigned slot = 0; slot < SLOT_KINDS; slot++)
         best->first[0][slot].phase = best->first[1][slot].phase = PHASE_REST;
 }
 
-bool stage_peak(struct peak *best, const struct stage *s, struct glances *seen)
+/* Of positions up to before one. */
+static bool look_at_rows(struct peak *best, const struct stage *s,
+                         uint32_t first, uint32_t end)
 {
-    peak_begin(best, seen);
-    bool ok = look(best, s, PHASE_REST, 0, false);
-    for (struct row row = { 0, 0 }; row.end < s->n;) {
+    bool ok = true;
+    for (struct row row = { .end = first }; row.end < end;) {
         row = row_from(s, row.end);
         ok = look_at_row(best, s, &row) && ok;
     }
+    return ok;
+}
+
+static bool look_at_ends(struct peak *best, const struct stage *s)
+{
+    bool ok = true;
     for (unsigned later = 0; later < passes_of(s); later++)
         if (engine_accumulates(s->run, later != 0)
             && stage_happens(s, 0, true, later != 0))
@@ -352,48 +404,91 @@ bool stage_peak(struct peak *best, const struct stage *s, struct glances *seen)
     return look(best, s, PHASE_STEP, 0, false) && ok;
 }
 
-/* ---- a stage like the one before ---- */
+/* ---- a chunk like the one before ---- */
 
-static bool same_moment(const struct instant *a, const struct instant *b)
+/* Which differs from it in what is in flight alone. */
+static bool chunk_repeats(const struct stage *s, uint32_t chunk)
 {
-    return a->phase == b->phase && a->position == b->position
-           && a->later == b->later;
+    const uint32_t first = stage_chunk_first(s, chunk);
+    const uint32_t end = stage_chunk_first(s, chunk + 1);
+    const uint32_t n = end - first;
+    if (chunk == 0 || stage_chunk_first(s, chunk - 1) + n != first
+        || (s->embed && chunk == 1) || (s->head && end == s->n)
+        || s->before[s->n].named != 0 || stage_offloads(s) || !sums_tell(s))
+        return false;
+    for (uint32_t i = first; i < end; i++)
+        if (stage_block(s, i) != stage_block(s, i - n)
+            || stage_recomputed(s, i) != stage_recomputed(s, i - n))
+            return false;
+    const uint64_t *others = &s->others[2 * SLOT_KINDS * chunk];
+    for (uint32_t i = 0; i < 2 * SLOT_KINDS; i++)
+        if ((others[i] == NEVER) != (*(others + i - 2 * SLOT_KINDS) == NEVER))
+            return false;
+    return true;
 }
 
-/* Of the glances at one moment, kinds of backward, the fullest. */
-static const struct glance *fullest(const struct stage *s,
-                                    const struct glances *seen, uint32_t *i,
-                                    uint64_t *others)
+/* What was seen of the one before. */
+static void chunk_again(struct glances *seen, const struct stage *s,
+                        uint32_t chunk, uint32_t looks)
 {
-    const struct glance *first = &seen->at[*i], *most = NULL;
-    for (; *i < seen->n && same_moment(&seen->at[*i].when, &first->when);
-         ++*i) {
-        const struct glance *g = &seen->at[*i];
-        const uint64_t beside = moment_of_others(s, &g->when);
-        if (most == NULL || g->total + beside > most->total + *others) {
-            most = g;
-            *others = beside;
-        }
+    struct glance *to = &seen->at[1 + 2 * SLOT_KINDS * chunk];
+    for (uint32_t i = 0; i < 2 * SLOT_KINDS; i++) {
+        to[i] = *(to + i - 2 * SLOT_KINDS);
+        to[i].when.position +=
+            stage_chunk_first(s, chunk) - stage_chunk_first(s, chunk - 1);
+        to[i].nth += to[i].nth == 0 ? 0 : looks;
     }
-    return most;
+    seen->looks += looks;
 }
+
+bool stage_peak(struct peak *best, const struct stage *s, struct glances *seen)
+{
+    bool again = false;
+    uint32_t looks = 0; /* at the chunk before */
+    peak_begin(best);
+    best->seen = seen;
+    if (seen != NULL)
+        glances_begin(seen, s);
+    bool ok = look(best, s, PHASE_REST, 0, false);
+    for (uint32_t c = 0; c < s->chunks; c++) {
+        if (seen != NULL && seen->n > 0 && chunk_repeats(s, c)) {
+            chunk_again(seen, s, c, looks);
+            again = true;
+            continue;
+        }
+        looks = seen == NULL ? 0 : seen->looks;
+        ok = look_at_rows(best, s, stage_chunk_first(s, c),
+                          stage_chunk_first(s, c + 1))
+             && ok;
+        looks = seen == NULL ? 0 : seen->looks - looks;
+    }
+    ok = look_at_ends(best, s) && ok;
+    return again ? stage_peak_again(best, s, seen) && ok : ok;
+}
+
+/* ---- a stage like the one before ---- */
 
 bool stage_peak_again(struct peak *best, const struct stage *s,
                       const struct glances *seen)
 {
-    const struct instant *when = &seen->at[0].when;
-    uint64_t most = 0, others = 0;
-    peak_begin(best, NULL);
-    for (uint32_t i = 0; i < seen->n;) {
-        const struct glance *g = fullest(s, seen, &i, &others);
+    const struct glance *fullest = NULL;
+    uint64_t most = 0;
+    peak_begin(best);
+    for (uint32_t i = 0; i < seen->n; i++) {
+        const struct glance *g = &seen->at[i];
+        if (g->nth == 0)
+            continue;
+        const uint64_t others = moment_of_others(s, &g->when);
         struct pools x = g->pools;
         x.stream[STREAM_COMPUTE] += others;
         pools_keep(&best->pools, &x);
-        if (g->total + others > most) {
+        if (g->total + others > most
+            || (g->total + others == most && g->nth < fullest->nth)) {
             most = g->total + others;
-            when = &g->when;
+            fullest = g;
         }
     }
+    const struct instant *when = &fullest->when;
     return moment_at(&best->moment, s, when->phase, when->position,
                      when->later);
 }

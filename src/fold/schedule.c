@@ -68,16 +68,23 @@ static struct slot slot_of(const struct stage *s, const struct turn *t,
                           .chunk = back ? s->chunks - 1 - t->chunk : t->chunk };
 }
 
-static void turn_on(struct turn *t, const struct stage *s)
+/* No further than to the group's end. */
+static void turn_by(struct turn *t, const struct stage *s, uint64_t n)
 {
-    t->done++;
-    if (++t->micro < s->run->pp)
+    t->done += n;
+    t->micro += (uint32_t)n;
+    if (t->micro < s->run->pp)
         return;
     t->micro = 0;
     if (++t->chunk < s->chunks)
         return;
     t->chunk = 0;
     t->group += (uint32_t)s->run->pp;
+}
+
+static void turn_on(struct turn *t, const struct stage *s)
+{
+    turn_by(t, s, 1);
 }
 
 void schedule_turns(const struct stage *s, uint64_t micros, bool back,
@@ -99,6 +106,42 @@ static bool is_back(const struct stage *s, const struct turn *forward,
            || forward->done - backward->done == s->in_flight;
 }
 
+/* Turns one after another that have the same chunks: so many forwards, or
+ * backwards, or one of each, the backward first. */
+struct leap {
+    uint64_t n;
+    bool back, forward;
+    uint32_t from, to; /* chunks, of its backwards and forwards */
+    bool later;        /* its backwards are of micro-batches after the first */
+};
+
+static struct leap leap_from(const struct stage *s, const struct turn *forward,
+                             const struct turn *backward, uint64_t all)
+{
+    const uint64_t pp = s->run->pp;
+    struct leap l = {
+        .n = pp,
+        .back = is_back(s, forward, backward, all),
+        .forward = forward->done<all, .from = s->chunks - 1 - backward->chunk,
+                                 .to = forward->chunk,
+                                 .later = backward->group + backward->micro> 0
+    };
+    if (l.forward)
+        l.n = pp - forward->micro;
+    if (l.back)
+        l.n = l.later ? min_u64(l.n, pp - backward->micro) : 1;
+    else
+        l.n = min_u64(l.n, s->in_flight - (forward->done - backward->done));
+    return l;
+}
+
+static void keep_most(uint64_t *most, uint32_t chunk, enum slot_kind kind,
+                      bool later, uint64_t kept)
+{
+    uint64_t *here = &most[2 * (SLOT_KINDS * chunk + kind) + later];
+    *here = *here == NEVER ? kept : max_u64(*here, kept);
+}
+
 void schedule_interleaved_kept(const struct stage *s, uint64_t micros,
                                uint64_t *most)
 {
@@ -107,21 +150,26 @@ void schedule_interleaved_kept(const struct stage *s, uint64_t micros,
     struct turn forward = { 0 }, backward = { 0 };
     uint64_t kept = 0; /* in flight; a micro-batch's own with its first chunk */
     while (backward.done < all) {
-        const bool back = is_back(s, &forward, &backward, all);
-        struct turn *turn = back ? &backward : &forward;
-        const uint32_t chunk = back ? s->chunks - 1 - turn->chunk : turn->chunk;
-        const uint64_t own = s->chunk_kept[chunk] + s->stage_input;
-        const bool later =
-            back ? turn->group + turn->micro > 0 : backward.done > 0;
-        uint64_t *here = &most[2
-                                   * (SLOT_KINDS * chunk
-                                      + (back ? SLOT_BACKWARD : SLOT_FORWARD))
-                               + later];
-        kept -= !back ? 0 : chunk == 0 ? own + micro : own;
-        const uint64_t beside = chunk == 0 ? kept : kept - micro;
-        *here = *here == NEVER ? beside : max_u64(*here, beside);
-        kept += back ? 0 : chunk == 0 ? own + micro : own;
-        turn_on(turn, s);
+        const struct leap l = leap_from(s, &forward, &backward, all);
+        const uint64_t own = s->stage_input;
+        const uint64_t from =
+            s->chunk_kept[l.from] + own + (l.from == 0 ? micro : 0);
+        const uint64_t to = s->chunk_kept[l.to] + own + (l.to == 0 ? micro : 0);
+        const uint64_t less = l.back ? from : 0, more = l.forward ? to : 0;
+        /* beside the first of them, or the last */
+        const uint64_t beside =
+            kept - less + (more > less ? (l.n - 1) * (more - less) : 0);
+        if (l.back)
+            keep_most(most, l.from, SLOT_BACKWARD, l.later,
+                      l.from == 0 ? beside : beside - micro);
+        if (l.forward)
+            keep_most(most, l.to, SLOT_FORWARD, l.back || backward.done > 0,
+                      l.to == 0 ? beside : beside - micro);
+        kept += l.n * (more - less);
+        if (l.back)
+            turn_by(&backward, s, l.n);
+        if (l.forward)
+            turn_by(&forward, s, l.n);
     }
 }
 

@@ -731,7 +731,7 @@ bool memory_fold_init(struct memory_fold *f, const struct program *p,
     most *= schedule_is_dual(run) ? 2 : 1;
     f->at = ARENA_ROOM(a, struct stage_block, (size_t)most + 3);
     f->before = ARENA_ROOM(a, struct prefix, (size_t)most + 3);
-    if (run->pp > 2)
+    if (run->pp > 2 || schedule_walked(run))
         f->seen = ARENA_NEW(a, struct glances, 1);
     if (run_away(run) != AWAY_NOTHING)
         f->away = ARENA_NEW(a, struct away_sums, (size_t)most + 3);

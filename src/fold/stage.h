@@ -454,7 +454,8 @@ bool moment_next_slot(const struct stage *s, struct instant *when);
  * later one; only where megatron_adds_later(). False when a sum overflowed. */
 bool moment_make_later(struct moment *m, const struct stage *s,
                        enum slot_kind slot);
-/* What other micro-batches have of it: TERM_IN_FLIGHT. */
+/* What other micro-batches have of it: TERM_IN_FLIGHT; whether they may. */
+bool moment_has_others(enum phase phase);
 uint64_t moment_of_others(const struct stage *s, const struct instant *when);
 
 /* moment_at() with, in a block's backward or second forward, what of it depends
@@ -518,16 +519,19 @@ uint64_t reserve_on(const struct reserve *r, uint64_t room);
 
 /* ---- peak.c ---- */
 
-/* A moment that was looked at, less what other micro-batches have. */
+/* Of the moments that have the same of other micro-batches the fullest, less
+ * that; each pool at its own fullest. */
 struct glance {
     struct instant when;
+    uint32_t nth; /* moment that was looked at; 0: none */
     uint64_t total;
     struct pools pools;
 };
-enum { GLANCES = 256 };
+enum { GLANCES = 64 };
 struct glances {
-    struct glance at[GLANCES];
-    uint32_t n; /* more than there is room for: of no use */
+    struct glance at[GLANCES]; /* by what of others they have */
+    uint32_t n;                /* of these; 0: more than there is room for */
+    uint32_t looks;
 };
 
 struct peak {

@@ -9,6 +9,8 @@
  */
 #include "lower/build_private.h"
 
+#include <string.h>
+
 #include "base/banned.h"
 
 /* ---- kinds ---- */
@@ -113,6 +115,19 @@ struct layer_kind build_layer_kind(const struct builder *b, uint64_t i)
     return kind;
 }
 
+/* All layers after that one are of its kind: nothing is left to begin or end. */
+static bool kinds_settled(const struct builder *b, uint64_t i)
+{
+    const struct spec *m = b->whole;
+    return i > 0 && m->vision == NULL && m->decoder_layers == 0
+           && m->deep_layers == 0 && !b->run->stops && !b->run->some_layers
+           && !is_below(b, i)
+           && (m->mixer == MIX_ATTENTION || pattern_settled(&m->attends, i))
+           && (m->experts == 0 || pattern_settled(&m->sparse, i))
+           && (m->position != POS_ROPE || pattern_settled(&m->rotates, i))
+           && (m->sliding_window == 0 || pattern_settled(&m->slides, i));
+}
+
 static const char *mixer_word(enum mixer mixer)
 {
     switch (mixer) {
@@ -188,7 +203,7 @@ void build_layers(struct builder *b, layer_fn *layer)
     struct program *p = b->p;
     struct layer_kind known[BLOCK_MAX];
     const uint32_t first = p->n_blocks;
-    for (uint64_t i = 0; i < p->layers; i++) {
+    for (uint64_t i = 0, end; i < p->layers; i = end) {
         const struct layer_kind kind = build_layer_kind(b, i);
         uint32_t at = first;
         while (at < p->n_blocks && !same_kind(&known[at], &kind))
@@ -213,8 +228,9 @@ void build_layers(struct builder *b, layer_fn *layer)
             b->bare = b->run->some_layers;
             build_end(b, out);
         }
+        end = kinds_settled(b, i) ? p->layers : i + 1;
         if (p->layer_block != NULL)
-            p->layer_block[i] = (uint8_t)at;
+            memset(&p->layer_block[i], (int)at, (size_t)(end - i));
     }
 }
 

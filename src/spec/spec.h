@@ -235,6 +235,12 @@ static inline bool pattern_has(const struct pattern *p, uint64_t i)
     return i >= p->first && (p->every == 0 || i % p->every == p->at);
 }
 
+/* All layers after that one have it, as it has. */
+static inline bool pattern_settled(const struct pattern *p, uint64_t i)
+{
+    return p->listed == NULL && p->every <= 1 && i >= p->first;
+}
+
 /* Of every layer, from the first one on. */
 static inline bool pattern_is_all(const struct pattern *p)
 {
