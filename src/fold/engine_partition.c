@@ -10,10 +10,12 @@
 
 /* Walks the trained tensors of a stage in order. */
 struct zero_layout {
-    bool passes;            /* lists them only, or: */
-    struct zero1 *reduces;  /* sends them */
-    bool large;             /* one is larger than the bucket */
-    uint64_t at;            /* elements so far */
+    bool passes;               /* lists them only, or: */
+    struct zero1 *reduces;     /* sends them */
+    const struct block *block; /* at hand: whose tensors are listed */
+    uint32_t n;                /* ... so many */
+    bool large;                /* one is larger than the bucket */
+    uint64_t at;               /* elements so far */
     uint64_t rank, end;     /* whose partition they are in; where that ends */
     uint64_t bucket[2];     /* in ZeRO-1's buckets at hand, by tensor.low */
     uint64_t gone;          /* with those before */
@@ -161,22 +163,28 @@ static void add_tensor(struct stage *s, struct zero_layout *l,
 }
 
 /* Of a block, the tensors that come last in it, or the others. */
-static void add_tensors(struct stage *s, struct zero_layout *l,
-                        const struct block *b, bool last)
+static void list_tensors(const struct stage *s, struct zero_layout *l,
+                         bool last)
 {
-    for (uint32_t k = 0; k < b->tensor_count; k++) {
-        const struct tensor *t = &s->p->tensor[b->tensor_first + k];
-        if (trained_here(s, t) && program_comes_last(s->p, b, t) == last)
-            add_tensor(s, l, t);
+    for (uint32_t k = 0; k < l->block->tensor_count; k++) {
+        const struct tensor *t = &s->p->tensor[l->block->tensor_first + k];
+        if (trained_here(s, t) && program_comes_last(s->p, l->block, t) == last)
+            s->trained[l->n++] = t;
     }
 }
 
 static void add_block(struct stage *s, struct zero_layout *l,
                       const struct block *b)
 {
-    add_tensors(s, l, b, false);
-    if (s->p->norms_last && b->kind == BLOCK_LAYER)
-        add_tensors(s, l, b, true);
+    if (l->block != b) {
+        l->block = b;
+        l->n = 0;
+        list_tensors(s, l, false);
+        if (s->p->norms_last && b->kind == BLOCK_LAYER)
+            list_tensors(s, l, true);
+    }
+    for (uint32_t i = 0; i < l->n; i++)
+        add_tensor(s, l, s->trained[i]);
 }
 
 /* Shards of a block's tensors. */

@@ -134,6 +134,15 @@ uint32_t ops_run_again(const struct program *p, const struct block *b,
     return b->op_count;
 }
 
+/* Megatron's ranks send tokens to experts and are sent as many: what a rank
+ * computes of those is what a whole model does of its own. */
+bool flops_are_whole(const struct run *run)
+{
+    const bool experts_alone =
+        run_is_megatron(run) && run->etp <= 1 && !(run->moe_imbalance > 1);
+    return run->tp * run->cp == 1 && (run->ep == 1 || experts_alone);
+}
+
 struct block_flops {
     double causal, full; /* forward */
     double back_causal, back_full;

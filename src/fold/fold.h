@@ -9,6 +9,8 @@
 bool fold_params(struct params_result *out, const struct program *p,
                  const struct spec *spec);
 
+/* Whether a rank's products are a whole model's, of the rank's tokens. */
+bool flops_are_whole(const struct run *run);
 /* FLOPs per token of a program lowered without model parallelism: what one
  * rank computes is then what the model computes. `run` says what is
  * recomputed. [method.md eq. flops] */

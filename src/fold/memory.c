@@ -291,9 +291,9 @@ static bool fold_stages(struct memory_result *out, struct memory_fold *f)
         else
             stage_init(&s, f, r, layer);
         const bool repeats = f->seen != NULL && stage_repeats(&s, f);
+        const bool keeps = repeats || (!like && stage_chunks_repeat(&s));
         if (!like)
-            ok = stage_result_of(&out->stage[r], &s,
-                                 repeats || s.chunks > 1 ? f->seen : NULL)
+            ok = stage_result_of(&out->stage[r], &s, keeps ? f->seen : NULL)
                  && ok;
         like = repeats;
         keep_offload(out, &s);

@@ -427,6 +427,14 @@ static bool chunk_repeats(const struct stage *s, uint32_t chunk)
     return true;
 }
 
+bool stage_chunks_repeat(const struct stage *s)
+{
+    for (uint32_t c = 1; c < s->chunks; c++)
+        if (chunk_repeats(s, c))
+            return true;
+    return false;
+}
+
 /* What was seen of the one before. */
 static void chunk_again(struct glances *seen, const struct stage *s,
                         uint32_t chunk, uint32_t looks)

@@ -50,7 +50,9 @@ uint64_t schedule_micros(const struct run *run)
 
 uint64_t schedule_room(const struct run *run, uint64_t micros)
 {
-    return !schedule_splits(run) ? 0 : run_folds(run) ? 2 * micros : micros;
+    enum { PASSES = 3 }; /* forward, and two of backward */
+    const uint64_t chunks = run_folds(run) ? 2 : 1;
+    return schedule_splits(run) ? PASSES * chunks * micros : 0;
 }
 
 /* Groups of as many micro-batches as there are stages go through the chunks,

@@ -39,20 +39,31 @@ bool schedule_is_dual(const struct run *run);
  * Interleaved: it goes in groups of as many as there are stages, and the third
  * is as those after it. */
 uint64_t schedule_micros(const struct run *run);
-/* Backwards that can wait for their weights' gradients in so many. */
+/* One chunk of one micro-batch, where backwards are split. */
+struct step {
+    uint8_t kind, chunk; /* enum slot_kind */
+    bool later;          /* as in struct slot */
+    bool beside;         /* another chunk of the micro-batch is in flight */
+    uint32_t micro;
+};
+/* Steps of a rank for so many micro-batches, at most; 0: they are not split. */
 uint64_t schedule_room(const struct run *run, uint64_t micros);
-
-/* Backwards in two halves; waiting: [schedule_room(micros)]. A stage without
- * chunk_kept asks for the order alone, of more micro-batches too. */
-void schedule_walk(const struct stage *s, uint64_t micros, uint32_t *waiting,
+/* Lists them in order; says how many. */
+size_t schedule_steps(struct step *to, const struct run *run, uint64_t rank,
+                      uint64_t micros);
+/* The same as slots; room: [schedule_room(micros)]. */
+void schedule_walk(const struct stage *s, uint64_t micros, struct step *room,
                    slot_fn *each, void *ctx);
+
+/* Sets what of them the stage has most of: others, in_flight, stashes. */
+void schedule_split_kept(struct stage *s, uint64_t micros, struct step *room);
 
 /* The same, interleaved only. *micros may become less meanwhile, by groups
  * that have not begun. */
 void schedule_interleaved(const struct stage *s, const uint64_t *micros,
                           slot_fn *each, void *ctx);
-/* What note_slot() of stage_chunk.c makes of that, in s->others, without a call a
- * slot: there are hundreds on each rank. */
+/* What each chunk has of the others, at most, without a call a slot: there are
+ * hundreds on each rank. */
 void schedule_interleaved_kept(const struct stage *s, uint64_t micros,
                                uint64_t *most);
 /* Of these, forwards or backwards alone, which any stage runs in one order:

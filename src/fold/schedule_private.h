@@ -16,20 +16,19 @@ struct walking {
     uint64_t kept;
 };
 
-/* Says of a slot what is in flight beside it, and hands it on. `beside`: so is
- * another chunk of its micro-batch, the first that it came to. */
-static inline bool schedule_slot(struct walking *w, struct slot *slot,
-                                 bool beside)
+/* Says of a slot what is in flight beside it. `beside`: so is another chunk of
+ * its micro-batch, the first that it came to. */
+static inline void schedule_beside(struct walking *w, struct slot *slot,
+                                   bool beside)
 {
-    const struct stage *s = w->s;
-    if (s->chunk_kept == NULL)
-        return w->each(w->ctx, slot); /* asked for its order alone */
+    const uint64_t kept = w->s->chunk_kept[slot->chunk];
+    const uint64_t stash = w->s->chunk_stash[slot->chunk];
     if (slot->kind == SLOT_BACKWARD || slot->kind == SLOT_INPUT) {
         w->micros -= !beside;
         w->chunks--;
-        w->kept -= s->chunk_kept[slot->chunk];
+        w->kept -= kept;
     } else if (slot->kind == SLOT_WEIGHT) {
-        w->kept -= s->chunk_stash[slot->chunk];
+        w->kept -= stash;
         w->waiting--;
     }
     slot->other_micros = w->micros - beside;
@@ -39,11 +38,18 @@ static inline bool schedule_slot(struct walking *w, struct slot *slot,
     if (slot->kind == SLOT_FORWARD) {
         w->micros += !beside;
         w->chunks++;
-        w->kept += s->chunk_kept[slot->chunk];
+        w->kept += kept;
     } else if (slot->kind == SLOT_INPUT) {
-        w->kept += s->chunk_stash[slot->chunk];
+        w->kept += stash;
         w->waiting++;
     }
+}
+
+/* ... and hands it on. */
+static inline bool schedule_slot(struct walking *w, struct slot *slot,
+                                 bool beside)
+{
+    schedule_beside(w, slot, beside);
     return w->each(w->ctx, slot);
 }
 

@@ -7,16 +7,16 @@
 
 #include "base/banned.h"
 
-/* A walk under way, in directions that are its chunks. Micro-batches of DualPipe
- * are told apart by direction: the k-th of direction d is 2 k + d. */
+/* An order as it is listed, in directions that are its chunks. Micro-batches of
+ * DualPipe are told apart by direction: the k-th of direction d is 2 k + d. */
 struct order {
-    struct walking w;
-    uint32_t *queue; /* 2 k + d that wait for weights' gradients, in order of
-                        their backward */
-    uint64_t put, taken;
+    struct step *step;
+    size_t n;
+    uint64_t split; /* backwards without weights' gradients, that wait */
+    size_t waits;   /* the first step that may be such a one */
     uint64_t forward[2], backward[2], weight[2]; /* done, by direction */
     uint64_t micros;                             /* of a direction */
-    bool dual, folds, stopped;
+    bool dual, folds;
 };
 
 /* A micro-batch on its way down a V and up again is in flight until it is back
@@ -30,12 +30,12 @@ static bool is_beside(const struct order *o, enum slot_kind kind, uint64_t k,
 static void run(struct order *o, enum slot_kind kind, uint64_t k, unsigned d)
 {
     const uint64_t done = o->backward[0] + o->backward[1];
-    struct slot slot = { .kind = kind,
-                         .micro = (uint32_t)(o->dual ? 2 * k + d : k),
-                         .chunk = d,
-                         .later = kind == SLOT_WEIGHT ? done > 1 : done > 0 };
-    if (!o->stopped && !schedule_slot(&o->w, &slot, is_beside(o, kind, k, d)))
-        o->stopped = true;
+    o->step[o->n++] =
+        (struct step){ .kind = (uint8_t)kind,
+                       .later = done > (kind == SLOT_WEIGHT ? 1 : 0),
+                       .chunk = (uint8_t)d,
+                       .beside = is_beside(o, kind, k, d),
+                       .micro = (uint32_t)(o->dual ? 2 * k + d : k) };
 }
 
 static void forward(struct order *o, unsigned d)
@@ -48,20 +48,23 @@ static void forward(struct order *o, unsigned d)
 static void backward(struct order *o, unsigned d, bool split)
 {
     const uint64_t k = o->backward[d];
-    const bool real = k < o->micros;
-    if (real)
+    if (k < o->micros) {
         run(o, split ? SLOT_INPUT : SLOT_BACKWARD, k, d);
-    if (real && split)
-        o->queue[o->put++] = (uint32_t)(2 * k + d);
+        o->split += split;
+    }
     o->backward[d]++;
 }
 
+/* Of the first backward that waits. */
 static void weights(struct order *o)
 {
-    if (o->taken == o->put)
+    if (o->split == 0)
         return;
-    const uint32_t code = o->queue[o->taken++];
-    run(o, SLOT_WEIGHT, code / 2, code % 2);
+    while (o->step[o->waits].kind != SLOT_INPUT)
+        o->waits++;
+    const struct step *x = &o->step[o->waits++];
+    o->split--;
+    run(o, SLOT_WEIGHT, o->dual ? x->micro / 2 : x->micro, x->chunk);
 }
 
 /* 1F1B; the first backwards of rank r leave as many gradients of weights behind
@@ -83,7 +86,7 @@ static void zb_h1(struct order *o, const struct run *run, uint64_t rank,
         if (split && tail && i >= rank)
             weights(o);
     }
-    while (o->taken < o->put)
+    while (o->split > 0)
         weights(o);
 }
 
@@ -194,7 +197,7 @@ static void dual_drain(struct order *o, uint64_t pairs, uint64_t half)
         weights(o);
         backward(o, 0, true);
     }
-    while (o->taken < o->put)
+    while (o->split > 0)
         weights(o);
 }
 
@@ -226,11 +229,71 @@ static void walk_order(struct order *o, const struct run *run, uint64_t rank,
     }
 }
 
-void schedule_walk(const struct stage *s, uint64_t micros, uint32_t *waiting,
+size_t schedule_steps(struct step *to, const struct run *r, uint64_t rank,
+                      uint64_t micros)
+{
+    struct order o = { .step = to, .folds = run_folds(r) };
+    walk_order(&o, r, rank, micros);
+    return o.n;
+}
+
+static struct slot slot_of(const struct step *x)
+{
+    return (struct slot){ .kind = (enum slot_kind)x->kind,
+                          .micro = x->micro,
+                          .chunk = x->chunk,
+                          .later = x->later };
+}
+
+void schedule_walk(const struct stage *s, uint64_t micros, struct step *room,
                    slot_fn *each, void *ctx)
 {
-    struct order o = { .w = { .s = s, .each = each, .ctx = ctx },
-                       .queue = waiting,
-                       .folds = run_folds(s->run) };
-    walk_order(&o, s->run, s->index, micros);
+    struct walking w = { .s = s, .each = each, .ctx = ctx };
+    const size_t n = schedule_steps(room, s->run, s->index, micros);
+    for (size_t i = 0; i < n; i++) {
+        struct slot slot = slot_of(&room[i]);
+        if (!schedule_slot(&w, &slot, room[i].beside))
+            return;
+    }
+}
+
+static void note_slot(struct stage *s, const struct slot *slot)
+{
+    uint64_t *most =
+        &s->others[2 * (SLOT_KINDS * slot->chunk + slot->kind) + slot->later];
+    if (slot->kind != SLOT_WEIGHT)
+        s->in_flight = max_u64(s->in_flight, slot->other_chunks + 1);
+    else
+        s->stashes = max_u64(s->stashes, slot->waiting + 1);
+    const uint64_t kept = slot->kept
+                          + slot->other_micros * (s->shared_kept + s->inputs)
+                          + slot->other_chunks * s->stage_input;
+    if (*most == NEVER || *most < kept)
+        *most = kept;
+}
+
+/* Both DualPipes' steady state is as it is the second time: no more
+ * micro-batches than that takes. */
+static uint64_t steady_twice(const struct run *run, uint64_t rank,
+                             uint64_t micros)
+{
+    const uint64_t half =
+        schedule_is_dual(run) ? min_u64(rank, run->pp - 1 - rank) : rank;
+    const uint64_t pairs = schedule_is_dual(run) ? run->pp / 2 : run->pp;
+    const uint64_t enough = 2 * pairs - half + 1;
+    if (schedule_is_dual(run))
+        return min_u64(micros, 2 * enough);
+    return run->schedule == SCHED_DUALPIPE_V ? min_u64(micros, enough) : micros;
+}
+
+void schedule_split_kept(struct stage *s, uint64_t micros, struct step *room)
+{
+    struct walking w = { .s = s };
+    const size_t n = schedule_steps(room, s->run, s->index,
+                                    steady_twice(s->run, s->index, micros));
+    for (size_t i = 0; i < n; i++) {
+        struct slot slot = slot_of(&room[i]);
+        schedule_beside(&w, &slot, room[i].beside);
+        note_slot(s, &slot);
+    }
 }

@@ -473,6 +473,7 @@ static void stage_place(struct stage *s, const struct memory_fold *f,
                          .at = f->at,
                          .before = f->before,
                          .rank = f->rank,
+                         .trained = f->trained,
                          .fill = f->fill,
                          .ledger = f->ledger,
                          .ends = f->ends,
@@ -656,9 +657,9 @@ static bool chunks_room(struct memory_fold *f)
     f->chunk_stash = ARENA_NEW(f->a, uint64_t, chunks);
     f->others = ARENA_NEW(f->a, uint64_t, 2 * SLOT_KINDS * chunks);
     if (schedule_splits(f->run))
-        f->waiting =
-            ARENA_NEW(f->a, uint32_t,
-                      (size_t)schedule_room(f->run, schedule_micros(f->run)));
+        f->steps =
+            ARENA_ROOM(f->a, struct step,
+                       (size_t)schedule_room(f->run, schedule_micros(f->run)));
     return !f->a->failed;
 }
 
@@ -687,6 +688,10 @@ static bool ranks_room(struct memory_fold *f, size_t positions)
         f->ends = ARENA_NEW(f->a, bool, (size_t)f->run->shard);
     if (f->run->engine != ENGINE_DEEPSPEED)
         return !f->a->failed;
+    uint32_t most = 0;
+    for (uint32_t b = 0; b < f->p->n_blocks; b++)
+        most = (uint32_t)max_u64(most, f->p->block[b].tensor_count);
+    f->trained = ARENA_ROOM(f->a, const struct tensor *, most);
     f->rank = ARENA_NEW(f->a, struct zero_part, (size_t)f->run->shard);
     if (zero_fills_bucket(f->run))
         f->fill = ARENA_ROOM(f->a, struct bucket_fill, positions);

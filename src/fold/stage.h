@@ -94,11 +94,12 @@ struct stage {
     uint32_t joint;  /* the position between two stacks; n: none */
     bool hands_far;  /* some block does: block.hands_far */
     uint64_t bucket; /* ZeRO-1, pipelined: elements flattened at once, most */
-    uint64_t partition;     /* ZeRO: elements of whole tensors that touch one
+    uint64_t partition; /* ZeRO: elements of whole tensors that touch one
                               rank's partition; the most, or zero_rank's */
-    uint64_t share;         /* ... elements of one */
-    struct zero_part *rank; /* ZeRO-1, -2: each */
-    struct zero_ledger *ledger; /* NULL: partitions come in order */
+    uint64_t share;     /* ... elements of one */
+    const struct tensor **trained; /* ZeRO: room for those of any block */
+    struct zero_part *rank;        /* ZeRO-1, -2: each */
+    struct zero_ledger *ledger;    /* NULL: partitions come in order */
     bool *ends;    /* FSDP version 1, [shard]: of engine_flat_loop.c */
     bool loose;    /* run_is_loose() */
     uint64_t norm; /* ... bytes beside the fullest partition while norms are
@@ -261,11 +262,12 @@ struct memory_fold {
     struct prefix *before;
     struct bucket_fill *fill;
     struct zero_part *rank;
+    const struct tensor **trained;
     struct zero_ledger *ledger;
     bool *ends;
     uint64_t *chunk_kept, *chunk_stash, *others; /* walked; else NULL */
     uint64_t *chunk_at; /* [vpp][pp]: first layers, of the whole model */
-    uint32_t *waiting;  /* [schedule_room()], where backwards are split */
+    struct step *steps; /* [schedule_room()], where backwards are split */
     struct away_sums *away;
     struct glances *seen;               /* NULL: of no use */
     struct shared_bytes rotary, shared; /* made once a micro-batch */
@@ -543,6 +545,9 @@ struct peak {
     struct moment first[2][SLOT_KINDS];
 };
 
+/* Whether one of its chunks has no moments of its own, if those of others are
+ * kept. */
+bool stage_chunks_repeat(const struct stage *s);
 /* False when a sum does not fit. `seen`: keeps what it looked at. */
 bool stage_peak(struct peak *best, const struct stage *s, struct glances *seen);
 /* The same of a stage that differs from that one in what is in flight alone. */

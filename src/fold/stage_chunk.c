@@ -101,23 +101,6 @@ static uint64_t chunk_kept(const struct stage *s, uint32_t chunk)
            - from->checkpoints + embed + head;
 }
 
-static bool note_slot(void *ctx, const struct slot *slot)
-{
-    struct stage *s = ctx;
-    uint64_t *most =
-        &s->others[2 * (SLOT_KINDS * slot->chunk + slot->kind) + slot->later];
-    if (slot->kind != SLOT_WEIGHT)
-        s->in_flight = max_u64(s->in_flight, slot->other_chunks + 1);
-    else
-        s->stashes = max_u64(s->stashes, slot->waiting + 1);
-    const uint64_t kept = slot->kept
-                          + slot->other_micros * (s->shared_kept + s->inputs)
-                          + slot->other_chunks * s->stage_input;
-    if (*most == NEVER || *most < kept)
-        *most = kept;
-    return true;
-}
-
 void stage_chunks_init(struct stage *s, struct memory_fold *f)
 {
     s->chunk_kept = f->chunk_kept;
@@ -132,7 +115,7 @@ void stage_chunks_init(struct stage *s, struct memory_fold *f)
         s->others[i] = NEVER;
     const uint64_t micros = schedule_micros(s->run);
     if (s->splits)
-        schedule_walk(s, micros, f->waiting, note_slot, s);
+        schedule_split_kept(s, micros, f->steps);
     else
         schedule_interleaved_kept(s, micros, s->others);
 }

@@ -115,11 +115,10 @@ static struct timed pass_of(const struct simulation *s, enum slot_kind kind,
     return p;
 }
 
-/* A rank's order as it is walked. */
+/* A rank's order as it is listed. */
 struct noting {
     struct list *to;
     const uint64_t *stage; /* of a chunk */
-    unsigned ends;         /* that micro-batches come in at */
 };
 
 static bool note(void *ctx, const struct slot *slot)
@@ -127,7 +126,7 @@ static bool note(void *ctx, const struct slot *slot)
     const struct noting *o = ctx;
     const uint64_t stage = o->stage[slot->chunk];
     o->to->event[o->to->n++] =
-        (struct event){ .micro = slot->micro / o->ends,
+        (struct event){ .micro = slot->micro,
                         .pass = (uint32_t)(stage * SLOT_KINDS + slot->kind) };
     return true;
 }
@@ -162,22 +161,16 @@ static void one_each(struct list *to, const struct turns *t, uint64_t ahead,
 /* DualPipe's forward and the backward after it are one, kernels of both beside
  * each other: they begin and end together, but for the first backward of a rank
  * in the middle [deepseek-ai/DualPipe, dualpipe.py, step 4]. */
-static void join(const struct simulation *s, struct list *o)
+static bool joins(const struct step *x, uint32_t ends)
 {
-    if (!s->dual && s->x->run->schedule != SCHED_DUALPIPE_V)
-        return;
-    for (size_t i = 0; i + 1 < o->n; i++) {
-        const struct event *next = &o->event[i + 1];
-        o->event[i].joined = o->event[i].pass % SLOT_KINDS == SLOT_FORWARD
-                             && next->pass % SLOT_KINDS == SLOT_BACKWARD
-                             && next->micro > 0;
-    }
+    return x[0].kind == SLOT_FORWARD && x[1].kind == SLOT_BACKWARD
+           && x[1].micro >= ends;
 }
 
 /* Room that orders share. */
 struct orders {
     uint64_t *stage;   /* [chunks] */
-    uint32_t *waiting; /* of a walk */
+    struct step *step; /* of a rank */
     struct turns turns;
 };
 
@@ -196,23 +189,38 @@ static void place_chunks(const struct orders *room, const struct stage *stage)
         room->stage[c] = pipe_stage(stage->run, stage->index, c);
 }
 
+static void list_rank(struct list *to, const struct simulation *s,
+                      const struct orders *room, size_t n)
+{
+    const bool both = s->dual || s->x->run->schedule == SCHED_DUALPIPE_V;
+    const uint32_t ends = s->dual ? 2 : 1; /* that micro-batches come in at */
+    to->n = n;
+    for (size_t i = 0; i < n; i++) {
+        const struct step *x = &room->step[i];
+        to->event[i] = (struct event){
+            .micro = x->micro / ends,
+            .pass = (uint32_t)(room->stage[x->chunk] * SLOT_KINDS + x->kind),
+            .joined = both && i + 1 < n && joins(x, ends)
+        };
+    }
+}
+
 static void walk_ranks(struct simulation *s, struct orders *room)
 {
     const uint64_t both = s->dual ? 2 * s->micros : s->micros;
     for (uint64_t r = 0; r < s->ranks; r++) {
         const struct stage stage = stage_on(s, r);
-        struct noting o = { &s->rank[r].list, room->stage, s->dual ? 2 : 1 };
         place_chunks(room, &stage);
-        schedule_walk(&stage, both, room->waiting, note, &o);
-        join(s, &s->rank[r].list);
+        list_rank(&s->rank[r].list, s, room,
+                  schedule_steps(room->step, stage.run, r, both));
     }
 }
 
 static void merge_ranks(struct simulation *s, struct orders *room)
 {
     const struct stage first = stage_on(s, 0);
-    struct noting there = { &room->turns.there, room->stage, 1 };
-    struct noting back = { &room->turns.back, room->stage, 1 };
+    struct noting there = { &room->turns.there, room->stage };
+    struct noting back = { &room->turns.back, room->stage };
     place_chunks(room, &first);
     schedule_turns(&first, s->micros, false, note, &there);
     schedule_turns(&first, s->micros, true, note, &back);
@@ -303,7 +311,7 @@ static bool simulation_init(struct simulation *s, struct orders *room,
     s->pass = ARENA_NEW(a, struct timed, (size_t)s->stages * SLOT_KINDS);
     room->stage = ARENA_NEW(a, uint64_t, (size_t)chunks);
     if (splits) {
-        room->waiting = ARENA_NEW(a, uint32_t, turns);
+        room->step = ARENA_ROOM(a, struct step, 3 * turns);
     } else {
         room->turns.there.event = ARENA_NEW(a, struct event, turns);
         room->turns.back.event = ARENA_NEW(a, struct event, turns);

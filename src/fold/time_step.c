@@ -11,6 +11,7 @@
 #include "data/constants.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "base/banned.h"
 
@@ -649,6 +650,18 @@ static double put_rank(struct time_result *out, const struct step_clock *s,
     return busy;
 }
 
+/* One after the other of chunks with the same layers. */
+static bool same_layers(const struct program *p, const struct place *a,
+                        const struct place *b)
+{
+    return a->layers == b->layers && a->before == b->before
+           && a->embed == b->embed && a->head == b->head
+           && b->first + b->layers <= p->layers
+           && memcmp(&p->layer_block[a->first], &p->layer_block[b->first],
+                     (size_t)a->layers)
+                  == 0;
+}
+
 /* Each stage once; the busiest rank's parts are told, and what it waits for. */
 static bool walk_stages(struct time_result *out, const struct step_clock *s,
                         struct arena *a)
@@ -662,6 +675,10 @@ static bool walk_stages(struct time_result *out, const struct step_clock *s,
     place_stages(at, run);
     for (uint64_t i = 0; i < n; i++) {
         struct chunk k;
+        if (i > 0 && same_layers(s->c.p, &at[i - 1], &at[i])) {
+            pass[i] = pass[i - 1];
+            continue;
+        }
         chunk_of(&k, s, &at[i]);
         pass[i] = (struct pipe_pass){ total(&k.forward), total(&k.input),
                                       total(&k.weight) };

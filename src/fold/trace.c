@@ -378,7 +378,7 @@ static bool run_split_slot(void *ctx, const struct slot *slot)
 /* The steady state, twice as long, is as it is. */
 static void run_split(struct tracer *r)
 {
-    schedule_walk(r->s, schedule_micros(r->s->run), r->waiting, run_split_slot,
+    schedule_walk(r->s, schedule_micros(r->s->run), r->steps, run_split_slot,
                   r);
 }
 
@@ -512,8 +512,8 @@ bool tracer_init(struct tracer *r)
     tracer_ring(r);
     r->regions = run_regions(run);
     if (schedule_splits(run))
-        r->waiting = ARENA_NEW(
-            r->a, uint32_t, (size_t)schedule_room(run, schedule_micros(run)));
+        r->steps = ARENA_ROOM(r->a, struct step,
+                              (size_t)schedule_room(run, schedule_micros(run)));
     return !r->a->failed && tracer_room(r) && levels_init(r);
 }
 

@@ -108,10 +108,10 @@ struct tracer {
     struct script *writing;
     struct resident *resident; /* [ring][positions] */
     uint32_t ring;             /* micro-batches alive at a time, at most */
-    uint32_t *waiting; /* [schedule_room()], where backwards are split */
-    uint32_t slots;    /* of one resident */
-    hold_id *buffer;   /* gradients of the running block */
-    hold_id *wgrad;    /* gradients of its weights */
+    struct step *steps; /* [schedule_room()], where backwards are split */
+    uint32_t slots;     /* of one resident */
+    hold_id *buffer;    /* gradients of the running block */
+    hold_id *wgrad;     /* gradients of its weights */
     uint32_t n_wgrads;
     hold_id workspace[PARTS_MAX], again, arriving[OP_IN_MAX];
     struct bucket_turn turn;   /* DeepSpeed's bucket */

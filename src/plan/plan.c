@@ -207,7 +207,7 @@ memplan_status plan_allocator(struct memplan_report *r, bool all,
 static memplan_status sum_flops(struct memplan_report *r, struct diag *d)
 {
     const struct run *run = &r->run;
-    if (run->tp * run->cp * run->ep == 1) {
+    if (flops_are_whole(run)) {
         fold_flops(&r->flops, &r->program, run, &r->params);
         return MEMPLAN_OK;
     }

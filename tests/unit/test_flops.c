@@ -165,11 +165,41 @@ static void test_counted(void **state)
     assert_true(lines >= 43);
 }
 
+/* However a rank's part is cut, the model's FLOPs a token are the same. */
+static void test_parallel(void **state)
+{
+    (void)state;
+    static const char *const models[] = { "mixtral-8x7b", "deepseek-v2-lite" };
+    static const char *const layouts[][10] = {
+        { "ep", "8", NULL },
+        { "ep", "8", "moe_imbalance", "1.5", NULL },
+        { "ep", "8", "recompute", "full", NULL },
+        { "ep", "4", "etp", "2", NULL },
+        { "tp", "2", "ep", "4", NULL },
+        { "cp", "2", "ep", "4", NULL },
+    };
+    for (size_t m = 0; m < sizeof models / sizeof models[0]; m++) {
+        memplan_report *whole =
+            estimate(models[m], (const char *const[]){ "framework", "megatron",
+                                                       "gpus", "8", NULL });
+        for (size_t i = 0; i < sizeof layouts / sizeof layouts[0]; i++) {
+            const char *pairs[14] = { "framework", "megatron", "gpus", "8" };
+            memcpy(&pairs[4], layouts[i], sizeof layouts[i]);
+            memplan_report *r = estimate(models[m], pairs);
+            assert_true(r->flops.model_causal == whole->flops.model_causal);
+            assert_true(r->flops.model_full == whole->flops.model_full);
+            memplan_report_free(r);
+        }
+        memplan_report_free(whole);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_published),
         cmocka_unit_test(test_counted),
+        cmocka_unit_test(test_parallel),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

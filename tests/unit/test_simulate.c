@@ -55,10 +55,10 @@ static void order_of(struct order *o, const memplan_report *r, uint64_t stage)
     assert_true(memory_fold_init(&f, &r->program, &r->run, &a));
     stage_init(&s, &f, stage, stage * r->run.stage_layers[0]);
     *o = (struct order){ .most = 0 };
-    uint32_t waiting[32];
-    assert_true(schedule_room(&r->run, r->run.grad_accum) <= 32);
+    struct step room[96];
+    assert_true(schedule_room(&r->run, r->run.grad_accum) <= 96);
     if (schedule_splits(&r->run))
-        schedule_walk(&s, r->run.grad_accum, waiting, write_slot, o);
+        schedule_walk(&s, r->run.grad_accum, room, write_slot, o);
     else
         schedule_interleaved(&s, &r->run.grad_accum, write_slot, o);
     assert_int_equal(o->most, s.in_flight);
