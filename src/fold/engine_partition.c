@@ -41,20 +41,26 @@ static void end_bucket(struct stage *s, struct zero_layout *l, bool low)
 /* A rank's partition holds whole every tensor that touches it. */
 static void add_to_ranks(struct stage *s, struct zero_layout *l, uint64_t n)
 {
+    const uint64_t large = n > s->run->reduce_bucket ? n : 0;
+    uint64_t at = l->at, rank = l->rank, end = l->end, begun = l->begun;
     for (uint64_t left = n, part; left > 0; left -= part) {
-        if (l->at == l->end) {
-            l->rank++;
-            l->end += s->share;
+        if (at == end) {
+            rank++;
+            end += s->share;
         }
-        struct zero_part *r = &s->rank[l->rank];
-        part = min_u64(left, l->end - l->at);
-        l->at += part;
+        struct zero_part *r = &s->rank[rank];
+        part = min_u64(left, end - at);
+        at += part;
         if (r->whole == 0)
-            s->rank[l->begun++].nth = l->rank;
+            s->rank[begun++].nth = rank;
         r->whole += n;
         r->slice = max_u64(r->slice, part);
-        r->large += n > s->run->reduce_bucket ? n : 0;
+        r->large += large;
     }
+    l->at = at;
+    l->rank = rank;
+    l->end = end;
+    l->begun = begun;
 }
 
 /* One larger than the bucket is reduced where it is. */

@@ -89,17 +89,6 @@ static void turn_on(struct turn *t, const struct stage *s)
     turn_by(t, s, 1);
 }
 
-void schedule_turns(const struct stage *s, uint64_t micros, bool back,
-                    slot_fn *each, void *ctx)
-{
-    const uint64_t all = micros * s->chunks;
-    for (struct turn t = { 0 }; t.done < all; turn_on(&t, s)) {
-        const struct slot slot = slot_of(s, &t, back);
-        if (!each(ctx, &slot))
-            return;
-    }
-}
-
 /* Forwards until so many are in flight, then one of each, then backwards. */
 static bool is_back(const struct stage *s, const struct turn *forward,
                     const struct turn *backward, uint64_t all)

@@ -66,9 +66,4 @@ void schedule_interleaved(const struct stage *s, const uint64_t *micros,
  * hundreds on each rank. */
 void schedule_interleaved_kept(const struct stage *s, uint64_t micros,
                                uint64_t *most);
-/* Of these, forwards or backwards alone, which any stage runs in one order:
- * kind, micro-batch and chunk. */
-void schedule_turns(const struct stage *s, uint64_t micros, bool back,
-                    slot_fn *each, void *ctx);
-
 #endif

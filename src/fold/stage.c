@@ -692,7 +692,8 @@ static bool ranks_room(struct memory_fold *f, size_t positions)
     for (uint32_t b = 0; b < f->p->n_blocks; b++)
         most = (uint32_t)max_u64(most, f->p->block[b].tensor_count);
     f->trained = ARENA_ROOM(f->a, const struct tensor *, most);
-    f->rank = ARENA_NEW(f->a, struct zero_part, (size_t)f->run->shard);
+    if (f->run->zero < 3) /* zero_layout() sets all */
+        f->rank = ARENA_ROOM(f->a, struct zero_part, (size_t)f->run->shard);
     if (zero_fills_bucket(f->run))
         f->fill = ARENA_ROOM(f->a, struct bucket_fill, positions);
     if (ledger_needed(f->run) && !ledger_room(f, positions))

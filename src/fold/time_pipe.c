@@ -47,9 +47,24 @@ struct list {
     size_t n;
 };
 
+/* A pass of micro-batches one after another. */
+struct spell {
+    uint32_t micro, n, pass; /* the first; the first rank's pass */
+};
+
+/* Of a rank's forwards, or backwards: those to come, and the next of them. */
+struct lane {
+    const struct spell *spell, *end;
+    uint32_t done, n; /* of the spell at hand; as many: no more */
+    const double *needs;
+    double *sets, hop, sends, time;
+};
+
 struct order {
-    struct list list;
+    struct list list; /* of backwards that are split, and the next of it */
     size_t next;
+    struct lane there, back; /* else */
+    uint64_t flying, ahead;  /* forwards before backwards: now, and at most */
     double clock;
 };
 
@@ -115,49 +130,6 @@ static struct timed pass_of(const struct simulation *s, enum slot_kind kind,
     return p;
 }
 
-/* A rank's order as it is listed. */
-struct noting {
-    struct list *to;
-    const uint64_t *stage; /* of a chunk */
-};
-
-static bool note(void *ctx, const struct slot *slot)
-{
-    const struct noting *o = ctx;
-    const uint64_t stage = o->stage[slot->chunk];
-    o->to->event[o->to->n++] =
-        (struct event){ .micro = slot->micro,
-                        .pass = (uint32_t)(stage * SLOT_KINDS + slot->kind) };
-    return true;
-}
-
-/* Forwards and backwards of the first rank, each in their order; those of the
- * others are the same of the stages beside. */
-struct turns {
-    struct list there, back;
-};
-
-static void put(struct list *to, const struct event *e, uint64_t rank)
-{
-    to->event[to->n++] =
-        (struct event){ .micro = e->micro,
-                        .pass = e->pass + (uint32_t)rank * SLOT_KINDS };
-}
-
-/* Forwards until so many are in flight, then one of each, then backwards. */
-static void one_each(struct list *to, const struct turns *t, uint64_t ahead,
-                     uint64_t rank)
-{
-    size_t back = 0;
-    for (size_t k = 0; k < t->there.n; k++) {
-        if (k >= ahead)
-            put(to, &t->back.event[back++], rank);
-        put(to, &t->there.event[k], rank);
-    }
-    while (back < t->back.n)
-        put(to, &t->back.event[back++], rank);
-}
-
 /* DualPipe's forward and the backward after it are one, kernels of both beside
  * each other: they begin and end together, but for the first backward of a rank
  * in the middle [deepseek-ai/DualPipe, dualpipe.py, step 4]. */
@@ -169,9 +141,10 @@ static bool joins(const struct step *x, uint32_t ends)
 
 /* Room that orders share. */
 struct orders {
-    uint64_t *stage;   /* [chunks] */
-    struct step *step; /* of a rank */
-    struct turns turns;
+    uint64_t *stage;            /* [chunks] */
+    struct step *step;          /* of a rank */
+    struct spell *there, *back; /* [spells], of all ranks */
+    size_t spells;
 };
 
 static struct stage stage_on(const struct simulation *s, uint64_t rank)
@@ -216,16 +189,64 @@ static void walk_ranks(struct simulation *s, struct orders *room)
     }
 }
 
+static size_t spells_of(const struct simulation *s)
+{
+    const struct run *run = s->x->run;
+    return (size_t)(div_up(s->micros, run->pp) * run_chunks(run));
+}
+
+/* Groups of as many micro-batches as there are stages go through the chunks,
+ * backward from the last; other ranks' are the same of the stages beside. */
+static void put_spells(const struct simulation *s, const struct orders *room)
+{
+    const uint64_t pp = s->x->run->pp, chunks = run_chunks(s->x->run);
+    size_t n = 0;
+    for (uint64_t first = 0; first < s->micros; first += pp) {
+        for (uint64_t c = 0; c < chunks; c++, n++) {
+            const struct spell x = {
+                .micro = (uint32_t)first,
+                .n = (uint32_t)min_u64(pp, s->micros - first),
+            };
+            const uint64_t last = room->stage[chunks - 1 - c];
+            room->there[n] = room->back[n] = x;
+            room->there[n].pass =
+                (uint32_t)(room->stage[c] * SLOT_KINDS + SLOT_FORWARD);
+            room->back[n].pass = (uint32_t)(last * SLOT_KINDS + SLOT_BACKWARD);
+        }
+    }
+}
+
+static void next_spell(const struct simulation *s, struct lane *l,
+                       uint64_t rank)
+{
+    if (l->spell == l->end)
+        return;
+    const struct spell *x = l->spell++;
+    const struct timed *p = &s->pass[x->pass + rank * SLOT_KINDS];
+    l->done = 0;
+    l->n = x->n;
+    l->needs = s->done + p->needs + x->micro;
+    l->sets = s->done + p->sets + x->micro;
+    l->hop = p->hop;
+    l->sends = p->sends;
+    l->time = p->time;
+}
+
 static void merge_ranks(struct simulation *s, struct orders *room)
 {
     const struct stage first = stage_on(s, 0);
-    struct noting there = { &room->turns.there, room->stage };
-    struct noting back = { &room->turns.back, room->stage };
     place_chunks(room, &first);
-    schedule_turns(&first, s->micros, false, note, &there);
-    schedule_turns(&first, s->micros, true, note, &back);
-    for (uint64_t r = 0; r < s->ranks; r++)
-        one_each(&s->rank[r].list, &room->turns, stage_on(s, r).in_flight, r);
+    put_spells(s, room);
+    for (uint64_t r = 0; r < s->ranks; r++) {
+        struct order *o = &s->rank[r];
+        o->there.spell = room->there;
+        o->there.end = room->there + room->spells;
+        o->back.spell = room->back;
+        o->back.end = room->back + room->spells;
+        o->ahead = stage_on(s, r).in_flight;
+        next_spell(s, &o->there, r);
+        next_spell(s, &o->back, r);
+    }
 }
 
 /* ---- events ---- */
@@ -270,12 +291,69 @@ static bool run_event(struct simulation *s, struct order *o)
     return true;
 }
 
-static bool run_rank(struct simulation *s, struct order *o)
+static bool run_list(struct simulation *s, struct order *o)
 {
     const size_t from = o->next;
     while (o->next < o->list.n && run_event(s, o))
         ;
     return o->next > from;
+}
+
+static bool is_done(const struct lane *l)
+{
+    return l->done == l->n;
+}
+
+/* The next of forwards, or of backwards, if what it waits for is there. */
+static inline bool run_lane(const struct simulation *s, struct lane *l,
+                            double *clock, uint64_t rank)
+{
+    const uint32_t i = l->done;
+    const double there = l->needs[i];
+    if (there < 0)
+        return false;
+    const double done = later(*clock, there + l->hop) + l->time;
+    l->sets[i] = done;
+    *clock = done + l->sends;
+    l->done = i + 1;
+    if (is_done(l))
+        next_spell(s, l, rank);
+    return true;
+}
+
+/* Forwards until so many are ahead, then one of each, then backwards. */
+static bool run_turns(const struct simulation *s, struct order *o,
+                      uint64_t rank)
+{
+    const uint64_t ahead = o->ahead;
+    uint64_t flying = o->flying, done = 0;
+    double clock = o->clock;
+    for (;; done++) {
+        if (flying < ahead && !is_done(&o->there)) {
+            if (!run_lane(s, &o->there, &clock, rank))
+                break;
+            flying++;
+        } else {
+            if (is_done(&o->back) || !run_lane(s, &o->back, &clock, rank))
+                break;
+            flying--;
+        }
+    }
+    o->flying = flying;
+    o->clock = clock;
+    return done > 0;
+}
+
+/* As far as it comes. */
+static bool run_rank(struct simulation *s, uint64_t rank)
+{
+    struct order *o = &s->rank[rank];
+    return o->list.event != NULL ? run_list(s, o) : run_turns(s, o, rank);
+}
+
+static bool is_over(const struct order *o)
+{
+    return o->next == o->list.n && is_done(&o->there) && is_done(&o->back);
 }
 
 /* Rounds over the ranks, to and fro, each as far as it comes. */
@@ -286,12 +364,12 @@ static double run_all(struct simulation *s)
     for (bool moved = true; moved;) {
         moved = false;
         for (uint64_t r = 0; r < p; r++)
-            moved = run_rank(s, &s->rank[r]) || moved;
+            moved = run_rank(s, r) || moved;
         for (uint64_t r = p; r-- > 0;)
-            moved = run_rank(s, &s->rank[r]) || moved;
+            moved = run_rank(s, r) || moved;
     }
     for (uint64_t r = 0; r < p; r++) {
-        if (s->rank[r].next < s->rank[r].list.n)
+        if (!is_over(&s->rank[r]))
             return -1; /* an order that waits for itself */
         longest = fmax(longest, s->rank[r].clock);
     }
@@ -307,25 +385,27 @@ static bool simulation_init(struct simulation *s, struct orders *room,
     const size_t turns = (size_t)(chunks * s->micros);
     const bool splits = schedule_splits(run);
     s->rank = ARENA_NEW(a, struct order, (size_t)s->ranks);
-    s->done = ARENA_NEW(a, double, cells);
+    double *done = ARENA_ROOM(a, double, cells);
     s->pass = ARENA_NEW(a, struct timed, (size_t)s->stages * SLOT_KINDS);
     room->stage = ARENA_NEW(a, uint64_t, (size_t)chunks);
+    room->spells = splits ? 0 : spells_of(s);
     if (splits) {
         room->step = ARENA_ROOM(a, struct step, 3 * turns);
     } else {
-        room->turns.there.event = ARENA_NEW(a, struct event, turns);
-        room->turns.back.event = ARENA_NEW(a, struct event, turns);
+        room->there = ARENA_ROOM(a, struct spell, room->spells);
+        room->back = ARENA_ROOM(a, struct spell, room->spells);
     }
     if (a->failed)
         return false;
-    for (size_t i = row_of(s, false, 0); i < cells; i++)
-        s->done[i] = -1;
+    const size_t first = row_of(s, false, 0);
+    for (size_t i = 0; i < cells; i++)
+        done[i] = i < first ? 0 : -1;
+    s->done = done;
     for (uint64_t i = 0; i < s->stages; i++)
         for (unsigned k = 0; k < SLOT_KINDS; k++)
             s->pass[i * SLOT_KINDS + k] = pass_of(s, (enum slot_kind)k, i);
-    for (uint64_t r = 0; r < s->ranks; r++)
-        s->rank[r].list.event =
-            ARENA_NEW(a, struct event, (splits ? 3 : 2) * turns);
+    for (uint64_t r = 0; r < s->ranks && splits; r++)
+        s->rank[r].list.event = ARENA_ROOM(a, struct event, 3 * turns);
     return !a->failed;
 }
 
