@@ -72,8 +72,12 @@ static void stage_positions(struct stage *s)
 {
     for (uint32_t i = 0; i < s->n; i++) {
         const uint32_t block = block_at(s, i);
-        s->at[i] = (struct stage_block){ block, recomputes(s, i, block) };
+        s->at[i] =
+            (struct stage_block){ .block = (uint16_t)block,
+                                  .recomputed = recomputes(s, i, block) };
     }
+    if (s->chunks > 1)
+        stage_chunks_place(s);
 }
 
 bool stage_turns(const struct stage *s, uint32_t position)
@@ -487,6 +491,7 @@ static void stage_place(struct stage *s, const struct memory_fold *f,
         stage_is_v(s);
     if (run->schedule == SCHED_INTERLEAVED)
         s->chunks = (uint32_t)run->vpp;
+    s->chunk_first = f->chunk_first;
     if (f->chunk_at != NULL) {
         s->chunk_at = f->chunk_at + index;
         s->first_layer = s->chunk_at[0];
@@ -653,6 +658,7 @@ static bool chunks_room(struct memory_fold *f)
 {
     const bool two = schedule_is_dual(f->run) || run_folds(f->run);
     const size_t chunks = two ? 2 : (size_t)f->run->vpp;
+    f->chunk_first = ARENA_NEW(f->a, uint32_t, chunks);
     f->chunk_kept = ARENA_NEW(f->a, uint64_t, chunks);
     f->chunk_stash = ARENA_NEW(f->a, uint64_t, chunks);
     f->others = ARENA_NEW(f->a, uint64_t, 2 * SLOT_KINDS * chunks);

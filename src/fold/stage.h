@@ -43,7 +43,8 @@ enum {
 
 /* What a position is, looked up once: every moment asks. */
 struct stage_block {
-    uint32_t block;  /* index into program.block */
+    uint32_t block; /* index into program.block */
+    uint32_t chunk;
     bool recomputed; /* under a checkpoint */
 };
 
@@ -70,6 +71,7 @@ struct stage {
     const uint64_t *chunk_at; /* [chunks], pp apart: their first layers, of the
                                  whole model; NULL but where chunks go down the
                                  ranks again and again */
+    uint32_t *chunk_first;    /* [chunks]: positions; NULL: one chunk */
     bool splits;           /* backwards, into inputs' and weights' gradients */
     uint64_t *chunk_kept;  /* [chunks]: from forward to backward */
     uint64_t *chunk_stash; /* [chunks]: from there to weights' gradients */
@@ -266,6 +268,7 @@ struct memory_fold {
     struct zero_ledger *ledger;
     bool *ends;
     uint64_t *chunk_kept, *chunk_stash, *others; /* walked; else NULL */
+    uint32_t *chunk_first;
     uint64_t *chunk_at; /* [vpp][pp]: first layers, of the whole model */
     struct step *steps; /* [schedule_room()], where backwards are split */
     struct away_sums *away;
@@ -292,8 +295,9 @@ bool stage_repeats(const struct stage *s, const struct memory_fold *f);
 /* Makes it that one; false where it does something at other times in the step:
  * to be made anew. */
 bool stage_advance(struct stage *s, struct memory_fold *f);
-/* Of it, what is in flight beside each chunk [stage_chunk.c], and what variables
- * hold [stage_frames.c]. */
+/* Of it, which chunk each position is in, what is in flight beside each chunk
+ * [stage_chunk.c], and what variables hold [stage_frames.c]. */
+void stage_chunks_place(struct stage *s);
 void stage_chunks_init(struct stage *s, struct memory_fold *f);
 void stage_frames_init(struct stage *s);
 /* The first layer's input is a leaf of the graph, kept for its gradient, where
@@ -375,8 +379,14 @@ bool stage_turns(const struct stage *s, uint32_t position);
 /* True when checkpoints wait on the CPU. */
 bool stage_offloads(const struct stage *s);
 /* Chunk that a position is in; first position of one, of the next. */
-uint32_t stage_chunk(const struct stage *s, uint32_t position);
-uint32_t stage_chunk_first(const struct stage *s, uint32_t chunk);
+static inline uint32_t stage_chunk(const struct stage *s, uint32_t position)
+{
+    return s->at[position].chunk;
+}
+static inline uint32_t stage_chunk_first(const struct stage *s, uint32_t chunk)
+{
+    return chunk == 0 ? 0 : chunk == s->chunks ? s->n : s->chunk_first[chunk];
+}
 /* Sums over the positions before one, of its chunk and of those before. */
 const struct prefix *stage_chunk_before(const struct stage *s,
                                         uint32_t position);

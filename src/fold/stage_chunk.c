@@ -7,32 +7,31 @@
 
 #include "base/banned.h"
 
-uint32_t stage_chunk(const struct stage *s, uint32_t position)
+static uint64_t find_first_layer(const struct stage *s, uint64_t chunk)
 {
-    if (s->chunks == 1 || (s->embed && position == 0))
-        return 0;
-    if (!stage_is_layer(s, position))
-        return s->chunks - 1;
-    if (s->low_layers != s->layers)
-        return stage_layer(s, position) < s->low_layers ? 0 : s->chunks - 1;
-    return (uint32_t)run_chunk_with(s->layers, s->chunks,
-                                    stage_layer(s, position));
+    return s->low_layers != s->layers
+               ? s->low_layers
+               : run_chunk_before(s->layers, s->chunks, chunk);
 }
 
-static uint64_t chunk_first_layer(const struct stage *s, uint64_t chunk)
+void stage_chunks_place(struct stage *s)
 {
-    if (s->low_layers != s->layers)
-        return chunk == 0 ? 0 : chunk == 1 ? s->low_layers : s->layers;
-    return run_chunk_before(s->layers, s->chunks, chunk);
+    for (uint32_t c = 1; c < s->chunks; c++)
+        s->chunk_first[c] =
+            (uint32_t)find_first_layer(s, c) + (s->embed ? 1u : 0u);
+    for (uint32_t i = 0, c = 0; i < s->n; i++) {
+        while (c + 1 < s->chunks && i >= s->chunk_first[c + 1])
+            c++;
+        s->at[i].chunk = c;
+    }
 }
 
-uint32_t stage_chunk_first(const struct stage *s, uint32_t chunk)
+static uint64_t chunk_first_layer(const struct stage *s, uint32_t chunk)
 {
     if (chunk == 0)
         return 0;
-    if (chunk == s->chunks)
-        return s->n;
-    return (uint32_t)chunk_first_layer(s, chunk) + (s->embed ? 1u : 0u);
+    return chunk == s->chunks ? s->layers
+                              : stage_layer(s, s->chunk_first[chunk]);
 }
 
 const struct prefix *stage_chunk_before(const struct stage *s,
@@ -76,11 +75,15 @@ static uint64_t layer_in_chunk(const struct stage *s, uint32_t position)
 
 uint32_t stage_group_first(const struct stage *s, uint32_t position)
 {
+    if (s->group == 1) /* as most are: no need to divide */
+        return position;
     return position - (uint32_t)(layer_in_chunk(s, position) % s->group);
 }
 
 uint32_t stage_group_last(const struct stage *s, uint32_t position)
 {
+    if (s->group == 1)
+        return position;
     const uint64_t l = stage_layer(s, position);
     const uint64_t first = l - layer_in_chunk(s, position) % s->group;
     uint64_t end = min_u64(first + s->group, s->recomputed);

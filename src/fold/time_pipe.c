@@ -27,12 +27,6 @@ uint64_t pipe_stage(const struct run *run, uint64_t rank, uint64_t chunk)
 
 /* ---- orders ---- */
 
-/* A slot of a rank's order: which pass, and of which micro-batch. */
-struct event {
-    uint32_t micro, pass; /* index into simulation.pass */
-    bool joined;          /* runs beside the next one */
-};
-
 /* What a stage does of any micro-batch so: rows of simulation.done that it waits
  * for and fills, one after another for micro-batches, and how long. */
 struct timed {
@@ -40,11 +34,6 @@ struct timed {
     double hop;   /* what it waits for is so long on its way to it */
     double sends; /* its rank waits so long for its own result to be sent */
     double time;
-};
-
-struct list {
-    struct event *event;
-    size_t n;
 };
 
 /* A pass of micro-batches one after another. */
@@ -61,10 +50,13 @@ struct lane {
 };
 
 struct order {
-    struct list list; /* of backwards that are split, and the next of it */
-    size_t next;
-    struct lane there, back; /* else */
-    uint64_t flying, ahead;  /* forwards before backwards: now, and at most */
+    /* of backwards that are split, and of a rank's chunks */
+    struct step *step;
+    size_t n, next;
+    const struct timed *pass[2];
+    /* else */
+    struct lane there, back;
+    uint64_t flying, ahead; /* forwards before backwards: now, and at most */
     double clock;
 };
 
@@ -73,7 +65,7 @@ struct order {
 struct simulation {
     const struct pipe *x;
     uint64_t micros, stages, ranks;
-    bool dual;
+    bool dual, joins;
     struct order *rank;
     double *done; /* [ROWS], then forward and backward, [stages], of [micros]:
                      when it is; < 0: not */
@@ -130,62 +122,17 @@ static struct timed pass_of(const struct simulation *s, enum slot_kind kind,
     return p;
 }
 
-/* DualPipe's forward and the backward after it are one, kernels of both beside
- * each other: they begin and end together, but for the first backward of a rank
- * in the middle [deepseek-ai/DualPipe, dualpipe.py, step 4]. */
-static bool joins(const struct step *x, uint32_t ends)
-{
-    return x[0].kind == SLOT_FORWARD && x[1].kind == SLOT_BACKWARD
-           && x[1].micro >= ends;
-}
-
-/* Room that orders share. */
-struct orders {
-    uint64_t *stage;            /* [chunks] */
-    struct step *step;          /* of a rank */
-    struct spell *there, *back; /* [spells], of all ranks */
-    size_t spells;
-};
-
-static struct stage stage_on(const struct simulation *s, uint64_t rank)
+/* The passes of a rank's chunks. */
+static void list_ranks(struct simulation *s)
 {
     const struct run *run = s->x->run;
-    return (struct stage){ .run = run,
-                           .index = rank,
-                           .chunks = s->dual ? 2 : (uint32_t)run_chunks(run),
-                           .in_flight = stage_in_flight(run, rank) };
-}
-
-static void place_chunks(const struct orders *room, const struct stage *stage)
-{
-    for (uint64_t c = 0; c < stage->chunks; c++)
-        room->stage[c] = pipe_stage(stage->run, stage->index, c);
-}
-
-static void list_rank(struct list *to, const struct simulation *s,
-                      const struct orders *room, size_t n)
-{
-    const bool both = s->dual || s->x->run->schedule == SCHED_DUALPIPE_V;
-    const uint32_t ends = s->dual ? 2 : 1; /* that micro-batches come in at */
-    to->n = n;
-    for (size_t i = 0; i < n; i++) {
-        const struct step *x = &room->step[i];
-        to->event[i] = (struct event){
-            .micro = x->micro / ends,
-            .pass = (uint32_t)(room->stage[x->chunk] * SLOT_KINDS + x->kind),
-            .joined = both && i + 1 < n && joins(x, ends)
-        };
-    }
-}
-
-static void walk_ranks(struct simulation *s, struct orders *room)
-{
     const uint64_t both = s->dual ? 2 * s->micros : s->micros;
     for (uint64_t r = 0; r < s->ranks; r++) {
-        const struct stage stage = stage_on(s, r);
-        place_chunks(room, &stage);
-        list_rank(&s->rank[r].list, s, room,
-                  schedule_steps(room->step, stage.run, r, both));
+        struct order *o = &s->rank[r];
+        const uint64_t chunks = s->dual ? 2 : run_chunks(run);
+        for (uint64_t c = 0; c < chunks; c++)
+            o->pass[c] = &s->pass[pipe_stage(run, r, c) * SLOT_KINDS];
+        o->n = schedule_steps(o->step, run, r, both);
     }
 }
 
@@ -197,21 +144,22 @@ static size_t spells_of(const struct simulation *s)
 
 /* Groups of as many micro-batches as there are stages go through the chunks,
  * backward from the last; other ranks' are the same of the stages beside. */
-static void put_spells(const struct simulation *s, const struct orders *room)
+static void put_spells(const struct simulation *s, struct spell *there,
+                       struct spell *back)
 {
     const uint64_t pp = s->x->run->pp, chunks = run_chunks(s->x->run);
     size_t n = 0;
     for (uint64_t first = 0; first < s->micros; first += pp) {
         for (uint64_t c = 0; c < chunks; c++, n++) {
-            const struct spell x = {
+            const uint64_t stage = pipe_stage(s->x->run, 0, c);
+            const uint64_t last = pipe_stage(s->x->run, 0, chunks - 1 - c);
+            there[n] = (struct spell){
                 .micro = (uint32_t)first,
                 .n = (uint32_t)min_u64(pp, s->micros - first),
+                .pass = (uint32_t)(stage * SLOT_KINDS + SLOT_FORWARD)
             };
-            const uint64_t last = room->stage[chunks - 1 - c];
-            room->there[n] = room->back[n] = x;
-            room->there[n].pass =
-                (uint32_t)(room->stage[c] * SLOT_KINDS + SLOT_FORWARD);
-            room->back[n].pass = (uint32_t)(last * SLOT_KINDS + SLOT_BACKWARD);
+            back[n] = there[n];
+            back[n].pass = (uint32_t)(last * SLOT_KINDS + SLOT_BACKWARD);
         }
     }
 }
@@ -232,21 +180,23 @@ static void next_spell(const struct simulation *s, struct lane *l,
     l->time = p->time;
 }
 
-static void merge_ranks(struct simulation *s, struct orders *room)
+static bool merge_ranks(struct simulation *s, struct arena *a)
 {
-    const struct stage first = stage_on(s, 0);
-    place_chunks(room, &first);
-    put_spells(s, room);
+    const size_t n = spells_of(s);
+    struct spell *there = ARENA_ROOM(a, struct spell, n);
+    struct spell *back = ARENA_ROOM(a, struct spell, n);
+    if (there == NULL || back == NULL)
+        return false;
+    put_spells(s, there, back);
     for (uint64_t r = 0; r < s->ranks; r++) {
         struct order *o = &s->rank[r];
-        o->there.spell = room->there;
-        o->there.end = room->there + room->spells;
-        o->back.spell = room->back;
-        o->back.end = room->back + room->spells;
-        o->ahead = stage_on(s, r).in_flight;
+        o->there = (struct lane){ .spell = there, .end = there + n };
+        o->back = (struct lane){ .spell = back, .end = back + n };
+        o->ahead = stage_in_flight(s->x->run, r);
         next_spell(s, &o->there, r);
         next_spell(s, &o->back, r);
     }
+    return true;
 }
 
 /* ---- events ---- */
@@ -256,45 +206,61 @@ static double later(double a, double b)
     return b > a ? b : a;
 }
 
-/* Two that run beside each other: both begin when either can. */
-static bool run_joined(struct simulation *s, struct order *o)
+/* DualPipe's forward and the backward after it are one, kernels of both beside
+ * each other: they begin and end together, but for the first backward of a rank
+ * in the middle [deepseek-ai/DualPipe, dualpipe.py, step 4]. */
+static bool is_joined(const struct simulation *s, const struct order *o)
 {
-    const struct event *e = &o->list.event[o->next];
-    const struct timed *p = &s->pass[e[0].pass], *q = &s->pass[e[1].pass];
-    const double there = s->done[p->needs + e[0].micro];
-    const double back = s->done[q->needs + e[1].micro];
+    const struct step *x = &o->step[o->next];
+    return s->joins && x->kind == SLOT_FORWARD && o->next + 1 < o->n
+           && x[1].kind == SLOT_BACKWARD && x[1].micro >> s->dual > 0;
+}
+
+/* Of DualPipe the k-th micro-batch of direction d is 2 k + d. */
+static double *cell(const struct simulation *s, size_t row,
+                    const struct step *x)
+{
+    return s->done + row + (x->micro >> s->dual);
+}
+
+/* Two that run beside each other: both begin when either can. */
+static bool run_joined(const struct simulation *s, struct order *o)
+{
+    const struct step *a = &o->step[o->next], *b = a + 1;
+    const struct timed *p = &o->pass[a->chunk][a->kind];
+    const struct timed *q = &o->pass[b->chunk][b->kind];
+    const double there = *cell(s, p->needs, a), back = *cell(s, q->needs, b);
     if (there < 0 || back < 0)
         return false;
     const double done = later(later(o->clock, there + p->hop), back + q->hop)
                         + (p->time + q->time);
-    s->done[p->sets + e[0].micro] = done;
-    s->done[q->sets + e[1].micro] = done;
+    *cell(s, p->sets, a) = *cell(s, q->sets, b) = done;
     o->clock = done + p->sends;
     o->next += 2;
     return true;
 }
 
 /* The next of a rank, if all that it waits for is there. */
-static bool run_event(struct simulation *s, struct order *o)
+static bool run_step(const struct simulation *s, struct order *o)
 {
-    const struct event *e = &o->list.event[o->next];
-    if (e->joined)
+    if (is_joined(s, o))
         return run_joined(s, o);
-    const struct timed *p = &s->pass[e->pass];
-    const double there = s->done[p->needs + e->micro];
+    const struct step *x = &o->step[o->next];
+    const struct timed *p = &o->pass[x->chunk][x->kind];
+    const double there = *cell(s, p->needs, x);
     if (there < 0)
         return false;
     const double done = later(o->clock, there + p->hop) + p->time;
-    s->done[p->sets + e->micro] = done;
+    *cell(s, p->sets, x) = done;
     o->clock = done + p->sends;
     o->next++;
     return true;
 }
 
-static bool run_list(struct simulation *s, struct order *o)
+static bool run_steps(const struct simulation *s, struct order *o)
 {
     const size_t from = o->next;
-    while (o->next < o->list.n && run_event(s, o))
+    while (o->next < o->n && run_step(s, o))
         ;
     return o->next > from;
 }
@@ -348,12 +314,12 @@ static bool run_turns(const struct simulation *s, struct order *o,
 static bool run_rank(struct simulation *s, uint64_t rank)
 {
     struct order *o = &s->rank[rank];
-    return o->list.event != NULL ? run_list(s, o) : run_turns(s, o, rank);
+    return o->step != NULL ? run_steps(s, o) : run_turns(s, o, rank);
 }
 
 static bool is_over(const struct order *o)
 {
-    return o->next == o->list.n && is_done(&o->there) && is_done(&o->back);
+    return o->next == o->n && is_done(&o->there) && is_done(&o->back);
 }
 
 /* Rounds over the ranks, to and fro, each as far as it comes. */
@@ -376,36 +342,30 @@ static double run_all(struct simulation *s)
     return longest;
 }
 
-static bool simulation_init(struct simulation *s, struct orders *room,
-                            struct arena *a)
+static bool simulation_init(struct simulation *s, struct arena *a)
 {
-    const struct run *run = s->x->run;
-    const uint64_t chunks = s->dual ? 2 : run_chunks(run);
-    const size_t cells = row_of(s, true, s->stages);
-    const size_t turns = (size_t)(chunks * s->micros);
-    const bool splits = schedule_splits(run);
-    s->rank = ARENA_NEW(a, struct order, (size_t)s->ranks);
+    const size_t first = row_of(s, false, 0),
+                 cells = row_of(s, true, s->stages);
     double *done = ARENA_ROOM(a, double, cells);
-    s->pass = ARENA_NEW(a, struct timed, (size_t)s->stages * SLOT_KINDS);
-    room->stage = ARENA_NEW(a, uint64_t, (size_t)chunks);
-    room->spells = splits ? 0 : spells_of(s);
-    if (splits) {
-        room->step = ARENA_ROOM(a, struct step, 3 * turns);
-    } else {
-        room->there = ARENA_ROOM(a, struct spell, room->spells);
-        room->back = ARENA_ROOM(a, struct spell, room->spells);
-    }
+    s->rank = ARENA_NEW(a, struct order, (size_t)s->ranks);
+    s->pass = ARENA_ROOM(a, struct timed, (size_t)s->stages * SLOT_KINDS);
     if (a->failed)
         return false;
-    const size_t first = row_of(s, false, 0);
     for (size_t i = 0; i < cells; i++)
         done[i] = i < first ? 0 : -1;
     s->done = done;
     for (uint64_t i = 0; i < s->stages; i++)
         for (unsigned k = 0; k < SLOT_KINDS; k++)
             s->pass[i * SLOT_KINDS + k] = pass_of(s, (enum slot_kind)k, i);
-    for (uint64_t r = 0; r < s->ranks && splits; r++)
-        s->rank[r].list.event = ARENA_ROOM(a, struct event, 3 * turns);
+    return true;
+}
+
+static bool steps_room(struct simulation *s, struct arena *a)
+{
+    const uint64_t both = s->dual ? 2 * s->micros : s->micros;
+    const size_t n = (size_t)schedule_room(s->x->run, both);
+    for (uint64_t r = 0; r < s->ranks; r++)
+        s->rank[r].step = ARENA_ROOM(a, struct step, n);
     return !a->failed;
 }
 
@@ -413,18 +373,20 @@ static double simulate(struct simulation *s, const struct pipe *x,
                        uint64_t micros, struct arena *a)
 {
     const bool dual = schedule_is_dual(x->run);
-    struct orders room = { .stage = NULL };
-    *s = (struct simulation){ .x = x,
-                              .micros = dual ? micros / 2 : micros,
-                              .stages = pipe_stages(x->run),
-                              .ranks = dual ? x->run->pp / 2 : x->run->pp,
-                              .dual = dual };
-    if (!simulation_init(s, &room, a))
+    *s =
+        (struct simulation){ .x = x,
+                             .micros = dual ? micros / 2 : micros,
+                             .stages = pipe_stages(x->run),
+                             .ranks = dual ? x->run->pp / 2 : x->run->pp,
+                             .dual = dual,
+                             .joins =
+                                 dual || x->run->schedule == SCHED_DUALPIPE_V };
+    const bool splits = schedule_splits(x->run);
+    if (!simulation_init(s, a) || (splits && !steps_room(s, a))
+        || (!splits && !merge_ranks(s, a)))
         return -1;
-    if (schedule_splits(x->run))
-        walk_ranks(s, &room);
-    else
-        merge_ranks(s, &room);
+    if (splits)
+        list_ranks(s);
     return run_all(s);
 }
 
