@@ -154,8 +154,11 @@ static uint64_t made_by(const struct stage *s, const struct bucket_content *c,
         return first && c->low > 0 ? most : s->share;
     if (s->ledger != NULL) /* which says it */
         return most;
-    for (uint64_t r = c->low; r <= c->high && (!first || r == 0); r++)
-        most = max_u64(most, s->rank[r].whole);
+    if (first)
+        return c->low > 0 ? most : max_u64(most, s->rank[0].whole);
+    const struct zero_part *last = &s->rank[c->high];
+    for (const struct zero_part *r = &s->rank[c->low]; r <= last; r++)
+        most = max_u64(most, r->whole);
     return most;
 }
 

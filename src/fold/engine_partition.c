@@ -14,6 +14,7 @@ struct zero_layout {
     struct zero1 *reduces;     /* sends them */
     const struct block *block; /* at hand: whose tensors are listed */
     uint32_t n;                /* ... so many */
+    bool makes;                /* ZeRO-1's partitions, after backward */
     bool large;                /* one is larger than the bucket */
     uint64_t at;               /* elements so far */
     uint64_t rank, end;     /* whose partition they are in; where that ends */
@@ -27,7 +28,8 @@ struct zero_layout {
     uint64_t stays, largest_stays; /* their elements, in all and of one */
 };
 
-/* Partitions are made when the bucket of their first tensor is reduced. */
+/* Partitions are made when the bucket of their first tensor is reduced: of
+ * interest where all are reduced after backward. */
 static void end_bucket(struct stage *s, struct zero_layout *l, bool low)
 {
     for (uint64_t *open = &l->open[low]; *open < l->begun; (*open)++) {
@@ -51,7 +53,7 @@ static void add_to_ranks(struct stage *s, struct zero_layout *l, uint64_t n)
         struct zero_part *r = &s->rank[rank];
         part = min_u64(left, end - at);
         at += part;
-        if (r->whole == 0)
+        if (l->makes && r->whole == 0)
             s->rank[begun++].nth = rank;
         r->whole += n;
         r->slice = max_u64(r->slice, part);
@@ -295,14 +297,13 @@ static void zero_partition(struct stage *s, struct zero_layout *l)
     for (uint64_t r = 0; r < ranks; r++) {
         const struct zero_part *k = &s->rank[r];
         s->partition = max_u64(s->partition, k->whole);
-        if (k->whole > k->gone)
+        if (l->makes && k->whole > k->gone)
             s->made = max_u64(s->made, k->whole - k->gone);
         norm = max_u64(norm, zero_norm_bytes(s, r));
     }
     s->norm = norm - s->partition * dtype_size(run->prec.grad);
     s->sent = 0;
-    if (run->zero == 1 && !zero_fills_bucket(run)
-        && (l->large || bucket_casts(s) || run_is_loose(run)))
+    if (l->makes && (l->large || bucket_casts(s) || run_is_loose(run)))
         reduce_tensors(s);
     if (run_sums_in_fp32(run))
         fp32_partition(s, ranks);
@@ -319,7 +320,8 @@ void zero_layout(struct stage *s)
     s->share = engine_flat_share(run, s->sum.elems, 0);
     if (s->ledger != NULL && !ledger_matters(s))
         s->ledger = NULL;
-    struct zero_layout l = { .end = s->share };
+    struct zero_layout l = { .makes = run->zero == 1 && !zero_fills_bucket(run),
+                             .end = s->share };
     s->bucket = 0;
     if (engine_steps_views(run))
         zero_each_bucket(s, keep_largest, &s->bucket);

@@ -281,16 +281,16 @@ static bool fold_stages(struct memory_result *out, struct memory_fold *f)
 {
     const struct run *run = f->run;
     const uint64_t n = schedule_is_dual(run) ? run->pp / 2 : run->pp;
-    struct stage s;
+    struct stage s, next;
     bool ok = true, like = false;
     uint64_t layer = 0;
     for (uint64_t r = 0; r < n; r++) {
-        like = like && f->seen->n > 0 && stage_advance(&s, f);
+        like = like && f->seen->n > 0 && stage_advance(&s, &next, f);
         if (like)
             ok = stage_result_like(&out->stage[r], &s, f->seen) && ok;
         else
             stage_init(&s, f, r, layer);
-        const bool repeats = f->seen != NULL && stage_repeats(&s, f);
+        const bool repeats = f->seen != NULL && stage_repeats(&next, &s, f);
         const bool keeps = repeats || (!like && stage_chunks_repeat(&s));
         if (!like)
             ok = stage_result_of(&out->stage[r], &s, keeps ? f->seen : NULL)

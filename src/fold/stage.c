@@ -565,16 +565,18 @@ static bool repeats_by_blocks(const struct stage *s)
            && !run_torch_pipelines(run);
 }
 
-bool stage_repeats(const struct stage *s, const struct memory_fold *f)
+bool stage_repeats(struct stage *next, const struct stage *s,
+                   const struct memory_fold *f)
 {
     if (!repeats_by_blocks(s))
         return false;
-    struct stage next;
-    stage_place(&next, f, s->index + 1, first_layer_of(s->run, s->index + 1));
-    bool same = !next.head && next.layers == s->layers
-                && next.low_layers == s->low_layers;
+    /* with chunks, stages find their first layers themselves */
+    stage_place(next, f, s->index + 1,
+                s->first_layer + s->run->stage_layers[s->index]);
+    bool same = !next->head && next->layers == s->layers
+                && next->low_layers == s->low_layers;
     for (uint32_t i = 0; same && i < s->n; i++)
-        same = stage_block(s, i) == block_at(&next, i);
+        same = stage_block(s, i) == block_at(next, i);
     return same;
 }
 
@@ -591,16 +593,15 @@ static uint64_t happens(const struct stage *s)
     return bits;
 }
 
-bool stage_advance(struct stage *s, struct memory_fold *f)
+bool stage_advance(struct stage *s, const struct stage *next,
+                   struct memory_fold *f)
 {
     const uint64_t before = happens(s);
-    struct stage next;
-    stage_place(&next, f, s->index + 1, first_layer_of(s->run, s->index + 1));
-    s->index = next.index;
-    s->first_layer = next.first_layer;
-    s->chunk_at = next.chunk_at;
-    s->high_layer = next.high_layer;
-    s->in_flight = next.in_flight;
+    s->index = next->index;
+    s->first_layer = next->first_layer;
+    s->chunk_at = next->chunk_at;
+    s->high_layer = next->high_layer;
+    s->in_flight = next->in_flight;
     s->stashes = 0;
     if (schedule_walked(s->run))
         stage_chunks_init(s, f);

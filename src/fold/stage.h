@@ -290,11 +290,13 @@ uint64_t stage_in_flight(const struct run *run, uint64_t rank);
 void stage_init(struct stage *s, struct memory_fold *f, uint64_t index,
                 uint64_t first_layer);
 /* Whether the stage after this one has the same blocks, no embedding or head,
- * and no engine whose terms ask for more than that. */
-bool stage_repeats(const struct stage *s, const struct memory_fold *f);
+ * and no engine whose terms ask for more than that: `next` has its place then. */
+bool stage_repeats(struct stage *next, const struct stage *s,
+                   const struct memory_fold *f);
 /* Makes it that one; false where it does something at other times in the step:
  * to be made anew. */
-bool stage_advance(struct stage *s, struct memory_fold *f);
+bool stage_advance(struct stage *s, const struct stage *next,
+                   struct memory_fold *f);
 /* Of it, which chunk each position is in, what is in flight beside each chunk
  * [stage_chunk.c], and what variables hold [stage_frames.c]. */
 void stage_chunks_place(struct stage *s);

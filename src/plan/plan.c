@@ -211,7 +211,7 @@ static memplan_status sum_flops(struct memplan_report *r, struct diag *d)
         fold_flops(&r->flops, &r->program, run, &r->params);
         return MEMPLAN_OK;
     }
-    struct run *whole = ARENA_NEW(&r->arena, struct run, 1);
+    struct run *whole = ARENA_ROOM(&r->arena, struct run, 1);
     struct program program;
     if (whole == NULL)
         return diag_nomem(d);

@@ -930,7 +930,8 @@ static void check_no_moment_missed(const struct trial *t,
         }
         check_trace(t, &f, &st, &r->memory.stage[k]);
         check_reserve(t, &st, &r->memory.stage[k]);
-        answered[ANSWER_LIKE] += stage_repeats(&st, &f);
+        struct stage next;
+        answered[ANSWER_LIKE] += stage_repeats(&next, &st, &f);
     }
     arena_release(&a);
     memplan_report_free(r);
