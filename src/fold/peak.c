@@ -479,7 +479,7 @@ bool stage_peak(struct peak *best, const struct stage *s, struct glances *seen)
 bool stage_peak_again(struct peak *best, const struct stage *s,
                       const struct glances *seen)
 {
-    const struct glance *fullest = NULL;
+    const struct glance *fullest = &seen->at[0]; /* of a step, there always */
     uint64_t most = 0;
     peak_begin(best);
     for (uint32_t i = 0; i < seen->n; i++) {
@@ -496,7 +496,5 @@ bool stage_peak_again(struct peak *best, const struct stage *s,
             fullest = g;
         }
     }
-    const struct instant *when = &fullest->when;
-    return moment_at(&best->moment, s, when->phase, when->position,
-                     when->later);
+    return find_moment(&best->moment, best, s, &fullest->when);
 }
