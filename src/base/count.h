@@ -28,9 +28,14 @@ static inline struct count count_add(struct count a, struct count b)
 
 static inline struct count count_mul(struct count a, struct count b)
 {
+#if defined(__GNUC__)
+    struct count r;
+    r.over = __builtin_mul_overflow(a.v, b.v, &r.v) || a.over || b.over;
+#else
     struct count r = { a.v * b.v, a.over || b.over };
     if ((a.v | b.v) >> 32 != 0) /* else there is no need to divide */
         r.over = r.over || (b.v != 0 && a.v > UINT64_MAX / b.v);
+#endif
     return r;
 }
 

@@ -6,6 +6,7 @@
 #ifndef MEMPLAN_BASE_DIAG_H
 #define MEMPLAN_BASE_DIAG_H
 
+#include "base/cold.h"
 #include "memplan/memplan.h"
 
 #include <stdarg.h>
@@ -20,25 +21,25 @@ void diag_init(struct diag *d, memplan_errors *errs);
 
 /* Adds an error and returns its slot, never NULL, so that pointer, line, key
  * or hint can be filled in. The message is printf-formatted. */
-memplan_error *diag_add(struct diag *d, memplan_status status,
-                        const char *format, ...)
+COLD memplan_error *diag_add(struct diag *d, memplan_status status,
+                             const char *format, ...)
 #if defined(__GNUC__)
     __attribute__((format(printf, 3, 4)))
 #endif
     ;
-memplan_error *diag_vadd(struct diag *d, memplan_status status,
-                         const char *format, va_list args)
+COLD memplan_error *diag_vadd(struct diag *d, memplan_status status,
+                              const char *format, va_list args)
 #if defined(__GNUC__)
     __attribute__((format(printf, 3, 0)))
 #endif
     ;
 /* What to write instead, into a slot of diag_add. */
-void diag_hint(memplan_error *e, const char *format, ...)
+COLD void diag_hint(memplan_error *e, const char *format, ...)
 #if defined(__GNUC__)
     __attribute__((format(printf, 2, 3)))
 #endif
     ;
 /* Out of memory: message and status, no slot wanted. Returns E_NOMEM. */
-memplan_status diag_nomem(struct diag *d);
+COLD memplan_status diag_nomem(struct diag *d);
 
 #endif

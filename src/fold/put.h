@@ -7,6 +7,7 @@
 
 #include "fold/result.h"
 
+#include "base/cold.h"
 #include "base/count.h"
 
 enum factor_kind {
@@ -77,8 +78,8 @@ struct put {
 };
 
 /* Whoever follows is told of a term: its bytes are the quotient of n factors. */
-void put_tell(struct put *p, const struct put_event *e, const struct factor *f,
-              size_t n);
+COLD void put_tell(struct put *p, enum term term, const char *what,
+                   const struct factor *f, size_t n);
 
 /* ceil(product / divisors) */
 static inline struct count put_quotient(const struct factor *f, size_t n)
@@ -93,25 +94,31 @@ static inline struct count put_quotient(const struct factor *f, size_t n)
     return divisor == 1 ? c : count_div_up(c, divisor);
 }
 
-/* Adds it in bytes to a term; `what` says what it is, in `explain`; a sum that
- * does not fit into 64 bits is `over`. Nothing happens for 0, as most are. */
-static inline void put_term(struct put *p, enum term term, const char *what,
-                            const struct factor *f, size_t n)
+/* Adds it in bytes to a term; a sum that does not fit into 64 bits is `over`.
+ * Nothing happens for 0, as most are. True where somebody follows. */
+INLINE bool put_term(struct put *p, enum term term, const struct factor *f,
+                     size_t n)
 {
     const struct count c = put_quotient(f, n);
     if (c.v == 0 && !c.over)
-        return;
+        return false;
     const struct count sum = count_add(count_of(p->m->total), c);
     p->m->total = sum.v;
     p->m->bytes[term] += c.v; /* no more than the total */
     p->over = p->over || sum.over;
-    if (p->each != NULL || p->why != NULL)
-        put_tell(p, &(struct put_event){ term, what, c.v, 1 }, f, n);
+    return p->each != NULL || p->why != NULL;
 }
 
+#define FACTORS(...)                                                           \
+    (const struct factor[]){ __VA_ARGS__ },                                    \
+        sizeof((const struct factor[]){ __VA_ARGS__ }) / sizeof(struct factor)
+
+/* `what` says what it is, in `explain`. The factors are evaluated again for
+ * whoever follows: else they need not be in memory, nor their names. */
 #define PUT(p, term, what, ...)                                                \
-    put_term((p), (term), (what), (const struct factor[]){ __VA_ARGS__ },      \
-             sizeof((const struct factor[]){ __VA_ARGS__ })                    \
-                 / sizeof(struct factor))
+    do {                                                                       \
+        if (put_term((p), (term), FACTORS(__VA_ARGS__)))                       \
+            put_tell((p), (term), (what), FACTORS(__VA_ARGS__));               \
+    } while (0)
 
 #endif

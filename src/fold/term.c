@@ -184,12 +184,13 @@ static uint64_t pieces_of(const struct factor *f, size_t n)
     return pieces;
 }
 
-void put_tell(struct put *p, const struct put_event *e, const struct factor *f,
-              size_t n)
+void put_tell(struct put *p, enum term term, const char *what,
+              const struct factor *f, size_t n)
 {
+    const uint64_t bytes = put_quotient(f, n).v;
     if (p->each != NULL)
-        p->each(p->ctx, &(struct put_event){ e->term, e->what, e->bytes,
-                                             pieces_of(f, n) });
-    if (p->why != NULL && terms[e->term].component == p->only)
-        explain_term(p, e->term, e->what, f, n, e->bytes);
+        p->each(p->ctx,
+                &(struct put_event){ term, what, bytes, pieces_of(f, n) });
+    if (p->why != NULL && terms[term].component == p->only)
+        explain_term(p, term, what, f, n, bytes);
 }

@@ -262,7 +262,8 @@ static bool counts_as_kept(const struct walk *w, const struct walk_slot *s)
     return walk_stays(w, s) || (walk_is_again(w) && s->checkpointed);
 }
 
-static void tell_slot(struct walk *w, const struct walk_slot *s, bool birth)
+COLD static void tell_slot(struct walk *w, const struct walk_slot *s,
+                           bool birth)
 {
     const uint32_t i = (uint32_t)(s - w->slot);
     const tensor_id id =

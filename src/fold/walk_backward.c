@@ -8,7 +8,8 @@
 
 #include "base/banned.h"
 
-static void tell_buffer(struct walk *w, uint32_t i, bool birth, bool handed)
+COLD static void tell_buffer(struct walk *w, uint32_t i, bool birth,
+                             bool handed)
 {
     walk_tell(w, (struct walk_event){ .birth = birth,
                                       .what = WALK_GRADIENT,
@@ -18,7 +19,7 @@ static void tell_buffer(struct walk *w, uint32_t i, bool birth, bool handed)
                                       .name = w->buffer[i].name });
 }
 
-static void tell_stash(struct walk *w, uint32_t i, bool birth)
+COLD static void tell_stash(struct walk *w, uint32_t i, bool birth)
 {
     walk_tell(w, (struct walk_event){ .birth = birth,
                                       .what = WALK_STASH,
@@ -250,8 +251,8 @@ static int32_t fused_grad(struct walk *w, const struct op *op, unsigned i,
     return buffer_new(w, t->bytes, t->name);
 }
 
-static void tell_moment(struct walk *w, const struct op *op,
-                        const struct walk_parts *parts, bool birth)
+COLD static void tell_moment(struct walk *w, const struct op *op,
+                             const struct walk_parts *parts, bool birth)
 {
     for (uint32_t i = 0; i < parts->n; i++)
         walk_tell(w, (struct walk_event){ .birth = birth,
@@ -456,8 +457,8 @@ static void backward_op(struct walk *w, const struct op *op, uint32_t k)
         walk_called_back(w);
 }
 
-static void tell_again(struct walk *w, const struct op *op, uint64_t bytes,
-                       bool birth)
+COLD static void tell_again(struct walk *w, const struct op *op, uint64_t bytes,
+                            bool birth)
 {
     walk_tell(w, (struct walk_event){ .birth = birth,
                                       .what = WALK_AGAIN,
@@ -556,7 +557,7 @@ static void comes_in(struct walk *w, tensor_id id)
 }
 
 /* Gradients that are there when backward is over. */
-static void tell_left(struct walk *w)
+COLD static void tell_left(struct walk *w)
 {
     const int32_t input = w->slot[w->b->tensor_count].grad;
     for (uint32_t i = 0; i < w->n_buffers; i++)

@@ -5,6 +5,7 @@
 #ifndef MEMPLAN_FOLD_WALK_PRIVATE_H
 #define MEMPLAN_FOLD_WALK_PRIVATE_H
 
+#include "base/cold.h"
 #include "fold/walk.h"
 
 /* One a tensor of the block, one for the block's input, one for the encoder's
@@ -176,10 +177,13 @@ void walk_slot_alloc(struct walk *w, struct walk_slot *s);
 /* Not what a copy on the host is kept for: walk_away.c. */
 void walk_slot_free(struct walk *w, struct walk_slot *s);
 
+/* Whoever listens to the walk. */
+COLD void walk_told(struct walk *w, const struct walk_event *e);
+
 static inline void walk_tell(struct walk *w, struct walk_event e)
 {
     if (w->tell != NULL)
-        w->tell(w->ctx, &e);
+        walk_told(w, &e);
 }
 
 static inline void walk_tell_product(struct walk *w, const struct op *op)

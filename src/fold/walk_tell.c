@@ -6,6 +6,11 @@
 
 #include "base/banned.h"
 
+void walk_told(struct walk *w, const struct walk_event *e)
+{
+    w->tell(w->ctx, e);
+}
+
 static void listen(struct walk *w, const struct walk_telling *how)
 {
     w->tell = how->tell;

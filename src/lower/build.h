@@ -228,7 +228,7 @@ void build_cross_begin(struct builder *b);
 void build_cross_end(struct builder *b);
 
 /* Reports E_UNSUPPORTED: "<impl> has no <what>". */
-void build_refuse(struct builder *b, const char *what);
+COLD void build_refuse(struct builder *b, const char *what);
 
 /* Attention through compressed queries, keys and values (MLA). */
 static inline bool build_is_latent(const struct builder *b)

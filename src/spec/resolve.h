@@ -42,7 +42,7 @@ const char *resolve_text(const struct run *r, enum setup_key key,
                          char buf[RESOLVE_TEXT_MAX]);
 
 /* Hint "use 1, 2, 4 or 8": the divisors of n > 0, the small ones if many. */
-void resolve_hint_divisors(memplan_error *e, uint64_t n);
+COLD void resolve_hint_divisors(memplan_error *e, uint64_t n);
 
 bool resolve_is_fsdp(const struct run *r);     /* either version */
 bool resolve_is_megatron(const struct run *r); /* its layer code */
@@ -138,8 +138,8 @@ void resolve_check_away(const struct run *r, const struct spec *s,
 /* ---- resolve_check_kernels.c ---- */
 
 /* Reports a key that means nothing `without` another. */
-void resolve_pointless(struct diag *d, enum setup_key key, const char *without,
-                       const char *hint);
+COLD void resolve_pointless(struct diag *d, enum setup_key key,
+                            const char *without, const char *hint);
 
 void resolve_check_recompute(const struct run *r, const struct spec *spec,
                              struct diag *d);

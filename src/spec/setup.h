@@ -523,8 +523,8 @@ bool setup_scalar_text(struct str *out, const struct json *value,
                        memplan_type type, const char *text, size_t len);
 
 /* Adds an error about a key. */
-memplan_error *setup_error(struct diag *d, memplan_status status,
-                           enum setup_key key, const char *format, ...)
+COLD memplan_error *setup_error(struct diag *d, memplan_status status,
+                                enum setup_key key, const char *format, ...)
 #if defined(__GNUC__)
     __attribute__((format(printf, 4, 5)))
 #endif
