@@ -4,6 +4,7 @@
  */
 #include "base/str.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -148,16 +149,16 @@ static size_t trim_cut_character(const char *buf, size_t n)
     return n - (i - 1) < wanted ? i - 1 : n;
 }
 
-enum { DIGITS_MAX = 20 }; /* of 64 bits */
+enum { DIGITS_MAX = 24 }; /* of 64 bits, and a point */
 
-/* Where they begin, in the end of the buffer. */
-static const char *write_digits(char digits[DIGITS_MAX], unsigned long long v)
+/* At least so many, before `end`; where they begin. */
+static char *write_digits(char *end, unsigned long long v, int least)
 {
-    char *c = digits + DIGITS_MAX;
+    char *c = end;
     do {
         *--c = (char)('0' + v % 10);
         v /= 10;
-    } while (v != 0);
+    } while (v != 0 || end - c < least);
     return c;
 }
 
@@ -168,50 +169,111 @@ static size_t length_upto(const char *text, size_t most)
     return end != NULL ? (size_t)(end - text) : most;
 }
 
-/* Text, %s, %.*s, %u, %lu and %llu, which is most of what an estimate says, at a
- * fifth of what vsnprintf() takes for it; -1 for anything else, and where there
- * is no room. */
+/* v to `decimals`, as a whole number of the last of them: rounded as printf()
+ * does, by what the double is exactly, a tie to even. False where that is left
+ * to printf(). */
+static bool round_decimals(unsigned long long *out, double v, int decimals)
+{
+    static const double power[] = { 1, 10, 100, 1000 };
+    if (decimals < 0 || decimals > 3 || !(v >= 0 && v < 1e12) || signbit(v))
+        return false;
+    const double scaled = v * power[decimals];
+    const double lost = fma(v, power[decimals], -scaled);
+    const unsigned long long whole = (unsigned long long)scaled;
+    const double beyond = scaled - (double)whole - 0.5 + lost;
+    *out = whole + (beyond > 0 || (!(beyond < 0) && whole % 2 == 1) ? 1 : 0);
+    return true;
+}
+
+/* "%02u": what stands between '%' and the letter. */
+struct directive {
+    int width, precision; /* -1: none */
+    unsigned longs;
+    char letter;
+};
+
+/* Returns its last character. */
+static const char *read_directive(struct directive *d, const char *c,
+                                  va_list *args)
+{
+    *d = (struct directive){ -1, -1, 0, '\0' };
+    if (c[0] == '0' && c[1] >= '1' && c[1] <= '9') {
+        d->width = c[1] - '0';
+        c += 2;
+    }
+    if (*c == '.') {
+        d->precision = 0;
+        if (*++c == '*') {
+            d->precision = va_arg(*args, int);
+            c++;
+        }
+        for (; *c >= '0' && *c <= '9'; c++)
+            d->precision = 10 * d->precision + (*c - '0');
+    }
+    for (; *c == 'l'; c++)
+        d->longs++;
+    d->letter = *c;
+    return c;
+}
+
+/* What it comes to, text of its own or in `digits`; false: left to printf(). */
+static bool convert(struct str *out, const struct directive *d,
+                    char digits[DIGITS_MAX], va_list *args)
+{
+    char *const end = digits + DIGITS_MAX;
+    char *c = end;
+    unsigned long long v;
+    if (d->letter == 's' && d->longs == 0 && d->width < 0) {
+        out->p = va_arg(*args, const char *);
+        if (out->p == NULL)
+            return false;
+        out->n = d->precision < 0 ? strlen(out->p)
+                                  : length_upto(out->p, (size_t)d->precision);
+        return true;
+    }
+    if (d->letter == 'u' && d->longs <= 2 && d->precision < 0) {
+        v = d->longs == 0   ? va_arg(*args, unsigned)
+            : d->longs == 1 ? va_arg(*args, unsigned long)
+                            : va_arg(*args, unsigned long long);
+    } else if (d->letter == 'f' && d->longs == 0 && d->width < 0
+               && round_decimals(&v, va_arg(*args, double), d->precision)) {
+        for (int i = 0; i < d->precision; i++, v /= 10)
+            *--c = (char)('0' + v % 10);
+        if (d->precision > 0)
+            *--c = '.';
+    } else {
+        return false;
+    }
+    out->p = c = write_digits(c, v, d->width);
+    out->n = (size_t)(end - c);
+    return true;
+}
+
+/* Text, %s, %u and %f with a few decimals, which is most of what an estimate
+ * says, at a fifth of what vsnprintf() takes for it; -1 for anything else, and
+ * where there is no room. */
 static int format_words(char *buf, size_t size, const char *format,
-                        va_list args)
+                        va_list *args)
 {
     char digits[DIGITS_MAX];
     size_t n = 0;
     for (const char *c = format; *c != '\0'; c++) {
-        const char *word = c;
-        size_t len = 1;
-        if (*c == '%') {
-            unsigned longs = 0;
-            while (*++c == 'l')
-                longs++;
-            if (longs == 0 && strncmp(c, ".*s", 3) == 0) {
-                const int most = va_arg(args, int);
-                word = va_arg(args, const char *);
-                if (word == NULL || most < 0)
-                    return -1;
-                len = length_upto(word, (size_t)most);
-                c += 2;
-            } else if (*c == 's' && longs == 0) {
-                word = va_arg(args, const char *);
-                if (word == NULL)
-                    return -1;
-                len = strlen(word);
-            } else if (*c == 'u' && longs <= 2) {
-                word = write_digits(
-                    digits, longs == 0   ? va_arg(args, unsigned)
-                            : longs == 1 ? va_arg(args, unsigned long)
-                                         : va_arg(args, unsigned long long));
-                len = (size_t)(digits + DIGITS_MAX - word);
-            } else {
-                return -1;
-            }
+        struct str word = { c, strcspn(c, "%") };
+        struct directive d;
+        if (word.n > 0) {
+            c += word.n - 1;
+        } else if (c[1] == '%') {
+            word.n = 1;
+            c++;
         } else {
-            len = strcspn(c, "%");
-            c += len - 1;
+            c = read_directive(&d, c + 1, args);
+            if (!convert(&word, &d, digits, args))
+                return -1;
         }
-        if (len >= size - n)
+        if (word.n >= size - n)
             return -1;
-        memcpy(buf + n, word, len);
-        n += len;
+        memcpy(buf + n, word.p, word.n);
+        n += word.n;
     }
     buf[n] = '\0';
     return (int)n;
@@ -223,7 +285,7 @@ size_t str_vformat(char *buf, size_t size, const char *format, va_list args)
         return 0;
     va_list words;
     va_copy(words, args);
-    int len = format_words(buf, size, format, words);
+    int len = format_words(buf, size, format, &words);
     va_end(words);
     if (len >= 0)
         return (size_t)len;

@@ -55,71 +55,72 @@ enum { TENSOR_RANK_MAX = 4 };
 
 enum { CAST_INSIDE = 2 };
 
+/* What a walk asks of each tensor comes first, in a cache line. */
 struct tensor {
+    uint64_t elems, bytes; /* on this rank */
+    tensor_id storage;     /* itself, or the tensor it is a view of */
+    enum dtype dtype;
+    enum tensor_role role;
+    enum param_group group; /* ROLE_PARAM, as all of the second part */
+    uint8_t rank;
+    bool needs_grad;
+    bool framed;     /* a variable of the model's forward has it until the
+                        stack of layers that follows is done, or, of the
+                        last one, that forward: op.returns */
+    bool pooled;     /* lies in the program's global buffer */
+    bool shared_out; /* ... or in one that ranks share, outside the
+                        allocator, and so does its gradient */
+    bool lingers;    /* to the end of forward: by a frame above */
+    bool stays;      /* to the end of its block's backward, as `past` in a
+                        checkpoint that has its graph inside */
+    bool past;       /* ... and of backward, for no checkpoint sees it: an
+                        attribute of the graph's node has it */
+    bool pieces;     /* made in pieces, that are there together only where
+                        backward keeps them */
+    bool lone;       /* of such pieces the one at hand: there where none of
+                        the operation's stay */
+    bool rotary;     /* ROLE_SHARED: of positions, not of tokens */
+    bool rests;      /* ROLE_SHARED: a buffer of the model, there at all
+                        times */
+    bool handed;     /* by the embedding's block to layers, which let it go
+                        one after another: there to that block's end; of
+                        a layer, its part, there from its beginning */
+    bool held;       /* by engine or loop, beyond its last use: to the end
+                        of the block's backward, then as they say;
+                        ROLE_SHARED: by a variable, while the loss is
+                        computed */
+
+    /* ROLE_PARAM only */
+    bool trainable;
+    bool matmul;    /* a linear's weight */
+    bool tied;      /* another block's tensor again (head: the embedding's) */
+    bool again;     /* tied, and its gradient is added to that of the block that
+                       has the tensor */
+    bool waits;     /* again, and the first to have one: it waits for the other
+                       (torch/csrc/autograd/input_buffer.cpp) */
+    bool low;       /* of a linear or convolution: DeepSpeed's torch_autocast
+                       sends it in 16 bits */
+    bool dropped;   /* frozen, and trained for the walks: its gradient is made,
+                       and dropped when it is reduced */
+    bool in_vain;   /* it could be trained, and no gradient comes to it */
+    bool apart;     /* of a layer in that block, which an engine wraps */
+    bool original;  /* frozen, beside its trained copy */
+    bool elsewhere; /* a trained copy of another block's */
+    bool projected; /* its gradient, to a low rank: GaLore, APOLLO */
+    bool fp8;       /* copies of it in 8 bits enter the products */
+    bool words;     /* a row for each word: the table, the head's weight */
+    bool statistic; /* beside a quantised weight: no parameter, whole on every
+                       rank */
+    uint64_t grad_copies;     /* its gradient is as large as so many of it: of
+                                 the parts of all ranks; 0: 1 */
+    uint64_t fp8_scale_bytes; /* beside its copies in 8 bits */
+    uint64_t full_elems;      /* before tp, ep sharding; unpadded. ROLE_BUFFER:
+                                 of what a checkpoint has, else 0 */
+    uint64_t rows, cols;      /* on this rank; cols 1 for vectors */
+
     const char *name; /* "q_proj", "mlp.act": static or arena */
     const char *of;   /* the module that `name` ("bias") is of, or NULL */
     struct dim dim[TENSOR_RANK_MAX];
-    uint8_t rank;
-    enum dtype dtype;
-    enum tensor_role role;
-    bool needs_grad;
-    tensor_id storage;     /* itself, or the tensor it is a view of */
-    uint64_t elems, bytes; /* on this rank */
-    bool framed;           /* a variable of the model's forward has it until the
-                              stack of layers that follows is done, or, of the
-                              last one, that forward: op.returns */
-    bool pooled;           /* lies in the program's global buffer */
-    bool shared_out;       /* ... or in one that ranks share, outside the
-                              allocator, and so does its gradient */
-    bool lingers;          /* to the end of forward: by a frame above */
-    bool stays;            /* to the end of its block's backward, as `past` in a
-                              checkpoint that has its graph inside */
-    bool past;             /* ... and of backward, for no checkpoint sees it: an
-                              attribute of the graph's node has it */
-    bool pieces;           /* made in pieces, that are there together only where
-                              backward keeps them */
-    bool lone;   /* of such pieces the one at hand: there where none of
-                              the operation's stay */
-    bool rotary; /* ROLE_SHARED: of positions, not of tokens */
-    bool rests;  /* ROLE_SHARED: a buffer of the model, there at all
-                              times */
-    bool handed; /* by the embedding's block to layers, which let it go
-                              one after another: there to that block's end; of
-                              a layer, its part, there from its beginning */
-    bool held;   /* by engine or loop, beyond its last use: to the end
-                                of the block's backward, then as they say;
-                                ROLE_SHARED: by a variable, while the loss is
-                                computed */
-
-    /* ROLE_PARAM only */
-    enum param_group group;
-    bool trainable;
-    bool dropped;         /* frozen, and trained for the walks: its gradient is
-                             made, and dropped when it is reduced */
-    bool in_vain;         /* it could be trained, and no gradient comes to it */
-    bool apart;           /* of a layer in that block, which an engine wraps */
-    bool tied;            /* another block's tensor again (head: the
-                            embedding's) */
-    bool original;        /* frozen, beside its trained copy */
-    bool elsewhere;       /* a trained copy of another block's */
-    bool again;           /* tied, and its gradient is added to that of the
-                            block that has the tensor */
-    uint64_t grad_copies; /* its gradient is as large as so many of it: of the
-                             parts of all ranks; 0: 1 */
-    bool waits;           /* again, and the first to have one: it waits for the
-                            other (torch/csrc/autograd/input_buffer.cpp) */
-    bool matmul;          /* a linear's weight */
-    bool low;             /* of a linear or convolution: DeepSpeed's
-                             torch_autocast sends it in 16 bits */
-    bool projected;       /* its gradient, to a low rank: GaLore, APOLLO */
-    bool fp8;             /* copies of it in 8 bits enter the products */
-    uint64_t fp8_scale_bytes; /* beside those */
-    bool words;          /* a row for each word: the table, the head's weight */
-    bool statistic;      /* beside a quantised weight: no parameter, whole on
-                            every rank */
-    uint64_t full_elems; /* before tp, ep sharding; unpadded. ROLE_BUFFER: of
-                            what a checkpoint has, else 0 */
-    uint64_t rows, cols; /* on this rank; cols 1 for vectors */
 };
 
 #define OP(id, name, keeps) OP_##id,

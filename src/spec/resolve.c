@@ -408,11 +408,14 @@ static void resolve_optimizer(struct run *r)
 /* Texts of assumptions are not cleared: n_assumptions says how many count. */
 static void start(struct run *r, const struct setup *setup)
 {
-    memset(r, 0, offsetof(struct run, assumption));
+    const size_t own = offsetof(struct run, given);
+    memset((char *)r + own, 0, offsetof(struct run, assumption) - own);
     r->n_assumptions = 0;
     if (setup) {
         r->setup = *setup;
         memcpy(r->given, setup->set, sizeof(r->given));
+    } else {
+        memset(&r->setup, 0, sizeof(r->setup));
     }
     r->gpus = r->dp = r->tp = r->pp = r->vpp = r->cp = r->ep = r->etp = 1;
     r->shard = r->expert_shard = 1;

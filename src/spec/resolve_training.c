@@ -103,6 +103,8 @@ static void say_kernels(struct run *r)
                              : "; a multiprocessor moves at most what an "
                                "H100's does";
     say_links(r, speed, measured);
+    if (r->given[KEY_MFU])
+        return;
     if (measured)
         resolve_assume(r, KEY_MFU,
                        "the step's time is predicted from kernels and links as "

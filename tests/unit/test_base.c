@@ -15,6 +15,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -234,6 +235,34 @@ static void test_str_format_numbers(void **state)
     assert_int_equal(str_format(buf, 5, "ab%u", 12u), 4);
     assert_int_equal(str_format(buf, 4, "ab%u", 12u), 3);
     assert_string_equal(buf, "ab1");
+}
+
+/* Decimals are rounded here as printf() rounds them: ties of the double itself,
+ * and neighbours of such. */
+static void test_str_format_decimals(void **state)
+{
+    (void)state;
+    char mine[64], theirs[64];
+    uint64_t x = 1;
+    for (int i = 0; i < 20000; i++) {
+        x = x * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+        double v = (double)(x >> 40) / (double)(1u << (x >> 32 & 15));
+        if (i % 3 == 1)
+            v = nextafter(v, i % 2 == 0 ? 0 : 1e9);
+        if (i % 3 == 2)
+            v = (double)(x >> 44) / 1000;
+        for (int decimals = 0; decimals <= 3; decimals++) {
+            str_format(mine, sizeof mine, "%s%.*f", "", decimals, v);
+            snprintf(theirs, sizeof theirs, "%.*f", decimals, v);
+            assert_string_equal(mine, theirs);
+        }
+    }
+    str_format(mine, sizeof mine, "%.1f %.2f %.0f %.3f", -0.04, 1e300 / 1e297,
+               2.5, 0.0005);
+    assert_string_equal(mine, "-0.0 1000.00 2 0.001");
+    str_format(mine, sizeof mine, "%u.%02u %02u %.3s %% %.*s|%5.1f", 1u, 5u,
+               95u, "abcd", 1, "xy", 2.25);
+    assert_string_equal(mine, "1.05 95 abc % x|  2.2");
 }
 
 static void test_str_format(void **state)
@@ -655,6 +684,7 @@ int main(void)
         cmocka_unit_test(test_str_distance),
         cmocka_unit_test(test_str_format),
         cmocka_unit_test(test_str_format_numbers),
+        cmocka_unit_test(test_str_format_decimals),
         cmocka_unit_test(test_diag),
         cmocka_unit_test(test_status),
         cmocka_unit_test(test_count),
