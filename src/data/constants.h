@@ -55,6 +55,11 @@ enum { TE_GROUPED_STREAMS = 4 };
  * max_fwd_stash_size). */
 enum { TRL_OFFLOAD_MIN_BYTES = 1024, TRL_OFFLOAD_STASH = 5 };
 
+/* Axolotl's checkpoints in files: threads that write, and how many tensors may
+ * be unwritten before forward waits (monkeypatch/gradient_checkpointing/
+ * offload_disk.py at c6d69d5c, save_workers, save_semaphore). */
+enum { DISCO_WRITERS = 4, DISCO_UNWRITTEN = 2 * DISCO_WRITERS };
+
 /* Elements that share a scale: Transformer Engine's Float8BlockScaling, 1 x 128
  * of an input and 128 x 128 of a weight (tensor/float8_blockwise_tensor.py), as
  * in DeepSeek-V3 (arXiv:2412.19437, section 3.3.2); MXFP8's, a byte each

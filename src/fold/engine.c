@@ -145,21 +145,6 @@ void engine_zero3_partition(struct put *p, const struct stage *s)
             F("bytes per gradient", dtype_size(s->run->prec.grad)));
 }
 
-/* torchtune lets go of the latest tensors when their copies must have arrived
- * (torchtune/training/_activation_offloading.py, max_fwd_stash_size). */
-static void offload_stash(struct put *p, const struct stage *s,
-                          uint32_t position)
-{
-    enum { STASH = 5 };
-    if (!stage_offloads(s) || s->layers == 0)
-        return;
-    const uint32_t first = s->embed ? 1 : 0;
-    const uint64_t passed = position > first ? position - first : 0;
-    PUT(p, TERM_CHECKPOINTS, "checkpoints on their way to the CPU",
-        F("checkpoints", min_u64(min_u64(passed, s->recomputed), STASH)),
-        F("bytes", s->walk[stage_block(s, first)].input));
-}
-
 bool engine_copies_out(const struct stage *s, uint32_t position, bool later)
 {
     return fsdp_copies_out(s, position, later);
@@ -177,7 +162,7 @@ void engine_forward(struct put *p, const struct stage *s, uint32_t position,
     if (run_second_parts(run) != 0)
         zero3_second(p, s, zero3_second_forward(s, position, later));
     pipe_forward(p, s);
-    offload_stash(p, s, position);
+    engine_checkpoints_leave(p, s, position);
     if (!later) {
         if (clears_grads_late(run))
             PUT(p, TERM_GRADS, "gradients of the backward before",
@@ -372,6 +357,7 @@ void engine_backward(struct put *p, const struct stage *s, uint32_t position,
         PUT(p, TERM_WGRAD_TMP, "the head's gradient of the tied embedding",
             F("bytes", s->tied_here));
     put_waiting(p, s, position, later);
+    engine_checkpoints_return(p, s, position);
     if (s->before[s->n].past != 0)
         PUT(p, TERM_SAVED_LAYERS, PAST_LABEL, F("bytes", s->before[s->n].past));
     put_hooked(p, s, position);

@@ -165,4 +165,13 @@ uint64_t fsdp_root_elems(const struct stage *s);
 /* Elements of its shard that no micro-batch before the last has reduced. */
 uint64_t fsdp_root_own_to_come(const struct stage *s);
 
+/* ---- engine_checkpoints.c ---- */
+
+/* Of checkpoints that leave the GPU, what is there in forward of a block, and in
+ * its backward. */
+void engine_checkpoints_leave(struct put *p, const struct stage *s,
+                              uint32_t position);
+void engine_checkpoints_return(struct put *p, const struct stage *s,
+                               uint32_t position);
+
 #endif

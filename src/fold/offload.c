@@ -466,17 +466,52 @@ static void layers_away(struct offload_result *o, const struct stage *s,
     moves(o, OFFLOAD_FROM_HOST, label, each);
 }
 
+/* In files, by way of memory that is not pinned, and each read twice: by the
+ * layer's backward and ahead of it, the second time from the page cache
+ * (offload_disk.py, _save_tensor_to_disk, load_tensor, _prefetch_worker). */
+static void activations_on_disk(struct offload_result *o, const struct stage *s,
+                                uint64_t n, uint64_t bytes)
+{
+    static const char label[] = "checkpoints";
+    const uint64_t m = s->run->grad_accum;
+    const struct product each = { "bytes of a micro-batch * micro-batches",
+                                  "# * #",
+                                  { bytes, m, 0 },
+                                  false };
+    if (n == 0)
+        return;
+    add(o, OFFLOAD_ON_HOST, "checkpoints that are being written",
+        (struct product){ "tensors * bytes",
+                          "# * #",
+                          { min_u64(n, DISCO_WRITERS), bytes / n, 0 },
+                          false });
+    add(o, OFFLOAD_ON_DISK, label, sum("bytes", bytes));
+    moves(o, OFFLOAD_TO_HOST, label, each);
+    moves(o, OFFLOAD_TO_DISK, label, each);
+    moves(o, OFFLOAD_FROM_DISK, label, each);
+    moves(o, OFFLOAD_FROM_HOST, label,
+          (struct product){ "bytes of a micro-batch * micro-batches * reads",
+                            "# * # * #",
+                            { bytes, m, 2 },
+                            false });
+}
+
 /* Inputs of checkpointed layers, each in pinned memory of its own
  * (OffloadActivations of torchtune and TRL). */
 static void activations(struct offload_result *o, const struct stage *s)
 {
-    uint64_t bytes = 0, held = 0;
+    uint64_t bytes = 0, held = 0, n = 0;
     for (uint32_t i = 0; i < s->n; i++) {
         if (!stage_recomputed(s, i) || stage_group_first(s, i) != i)
             continue;
         const uint64_t one = s->walk[stage_block(s, i)].checkpoint;
         bytes += one;
+        n++;
         held += s->run->pin_memory ? round_to_power(one) : one;
+    }
+    if (s->run->offload_activations == OFFLOAD_NVME) {
+        activations_on_disk(o, s, n, bytes);
+        return;
     }
     const struct product each = { "bytes of a micro-batch * micro-batches",
                                   "# * #",

@@ -294,17 +294,34 @@ static void sub_groups_swap(struct time_result *out, const struct clock *c,
                                    .times = 1 });
 }
 
-/* Checkpoints go as they are made, and come back ahead of their backward. */
+/* Checkpoints go as they are made, and come back ahead of their backward: on a
+ * disk, twice, while the GPU does the layer above. What the disk takes for them
+ * is hidden by what the link takes, too. */
 static void checkpoints_wait(struct time_result *out, const struct clock *c,
                              const struct resident *x)
 {
+    const bool disk = c->run->offload_activations == OFFLOAD_NVME;
+    const double link = x->checkpoint_bytes / link_rate(c->run);
     struct copy_note kept = { .name = "checkpoints",
                               .read = x->checkpoint_bytes,
                               .beside = x->forward,
                               .times = (double)c->run->grad_accum };
+    struct copy_note file = { .name = "checkpoints, written",
+                              .written = kept.read,
+                              .beside = fmax(x->forward, link),
+                              .times = kept.times };
     link_moves(out, c, kept);
     kept.beside = x->back;
+    kept.read *= disk ? 2 : 1;
     link_moves(out, c, kept);
+    if (!disk)
+        return;
+    disks_move(out, c, file);
+    file = (struct copy_note){ .name = "checkpoints, read",
+                               .read = x->checkpoint_bytes,
+                               .beside = fmax(x->back, 2 * link),
+                               .times = kept.times };
+    disks_move(out, c, file);
 }
 
 void time_offload(struct time_result *out, const struct clock *c,

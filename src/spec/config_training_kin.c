@@ -373,9 +373,11 @@ static void adapters(struct config *c, enum kin kin)
  * its trainers have where nothing is said. Axolotl's trainer is told to have
  * none beside adapters, but its model has them already (loaders/model.py,
  * gradient_checkpointing_enable), and it has older ways too. 'disk' is the CPU since 277d524b
- * (0.18), and was plain checkpoints from 99187cd20 on: the disk's own are asked
- * for by a word that its schema does not take (axolotl core/builders/base.py,
- * loaders/model.py, loaders/patch_manager.py at 067b021c). */
+ * (0.18), and was plain checkpoints from 99187cd20 (0.12) on: the disk's own are
+ * asked for by a word that its schema does not take. gradient_checkpointing
+ * 'offload_disk' was these from c0a0c7534 (0.9.2) to then (axolotl
+ * core/builders/base.py, loaders/model.py, loaders/patch_manager.py at
+ * 067b021c). */
 static void offloading(struct config *c, const struct json *said)
 {
     const bool old = is_text(said, "offload") || is_text(said, "offload_disk");
@@ -390,7 +392,12 @@ static void offloading(struct config *c, const struct json *said)
     if (said == NULL || axolotl)
         config_set(c, v, KEY_RECOMPUTE, "full");
     config_set(c, v, KEY_OFFLOAD_ACTIVATIONS, "cpu");
-    if (disk)
+    if (is_text(said, "offload_disk"))
+        config_note(c, "gradient_checkpointing 'offload_disk' moves "
+                       "activations to the CPU's memory since Axolotl 0.18; "
+                       "0.9.2 to 0.11 write them to a disk: "
+                       "--offload-activations nvme");
+    else if (disk)
         config_note(c, "activation_offloading 'disk' moves activations to the "
                        "CPU's memory, not to a disk, since Axolotl 0.18; in "
                        "releases since July 2025 before that it moved none: "

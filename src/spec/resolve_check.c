@@ -30,9 +30,6 @@ static const struct refusal {
       "inside comes on top" },
     { KEY_EP_OVERLAP, IS, 1,
       "leave it out: up to a layer's forward comes on top of backward" },
-    { KEY_OFFLOAD_ACTIVATIONS, IS, OFFLOAD_NVME,
-      "no framework has them there (Axolotl's 'disk' is the CPU): use "
-      "--offload-activations cpu --recompute full" },
     { KEY_PRECISION, IS, PREC_FP4_MIXED, "use --precision fp8-mixed" },
 };
 

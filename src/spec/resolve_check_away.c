@@ -118,6 +118,45 @@ static void check_checkpoints(const struct run *r, const struct spec *s,
     }
 }
 
+/* Axolotl's Disco, a checkpoint of transformers' layers: its tensors come back
+ * to the process's one GPU. */
+static void check_disk(const struct run *r, const struct spec *s,
+                       struct diag *d)
+{
+    static const char only[] =
+        "offload_activations 'nvme' %s: files of checkpoints are Axolotl's "
+        "alone, of transformers' layers";
+    char buf[RESOLVE_TEXT_MAX], with[2 * RESOLVE_TEXT_MAX];
+    if (!resolve_is_hf(r)) {
+        str_format(with, sizeof with, "with implementation '%s'",
+                   resolve_text(r, KEY_IMPLEMENTATION, buf));
+        diag_hint(setup_error(d, MEMPLAN_E_UNSUPPORTED, KEY_OFFLOAD_ACTIVATIONS,
+                              only, with),
+                  "use %s--framework hf",
+                  r->impl == IMPL_TORCHTUNE ? "--offload-activations cpu, or "
+                                            : "");
+    } else if (!spec_is_language(s)) {
+        diag_hint(setup_error(d, MEMPLAN_E_UNSUPPORTED, KEY_OFFLOAD_ACTIVATIONS,
+                              only, "of such a model"),
+                  "use --offload-activations cpu");
+    } else if (r->recompute != RECOMP_FULL) {
+        diag_hint(setup_error(d, MEMPLAN_E_UNSUPPORTED, KEY_OFFLOAD_ACTIVATIONS,
+                              only, "without recompute 'full'"),
+                  "add --recompute full");
+    } else if (!r->recompute_reentrant) {
+        diag_hint(setup_error(d, MEMPLAN_E_CONFLICT, KEY_RECOMPUTE_REENTRANT,
+                              "offload_activations 'nvme' without "
+                              "recompute_reentrant: backward runs inside of "
+                              "these checkpoints"),
+                  "leave it out");
+    } else if (run_spreads(r)) {
+        diag_hint(setup_error(d, MEMPLAN_E_CONFLICT, KEY_OFFLOAD_ACTIVATIONS,
+                              "offload_activations 'nvme' with schedule "
+                              "'naive': files are read to one GPU"),
+                  "use --pp 1");
+    }
+}
+
 void resolve_check_away(const struct run *r, const struct spec *s,
                         struct diag *d)
 {
@@ -125,4 +164,6 @@ void resolve_check_away(const struct run *r, const struct spec *s,
         check_layers(r, s, d);
     else if (r->offload_activations == OFFLOAD_CPU)
         check_checkpoints(r, s, d);
+    else if (r->offload_activations == OFFLOAD_NVME)
+        check_disk(r, s, d);
 }

@@ -54,11 +54,14 @@ static enum attention_kernel default_kernel(const struct run *r)
 /* Megatron's checkpoint is a function of autograd that runs backward inside,
  * as torch's with use_reentrant=True. transformers 5, torchtitan and torchtune
  * use the other, which stops at the last tensor that backward needs
- * (torch/utils/checkpoint.py); transformers 4 used the first. */
+ * (torch/utils/checkpoint.py); transformers 4 used the first. One that keeps a
+ * file is such a function as well. */
 static bool default_reentrant(const struct run *r)
 {
     return r->impl == IMPL_MEGATRON || r->impl == IMPL_MEGATRON_LOCAL
-           || r->impl == IMPL_PAPER;
+           || r->impl == IMPL_PAPER
+           || (r->given[KEY_OFFLOAD_ACTIVATIONS]
+               && r->setup.v[KEY_OFFLOAD_ACTIVATIONS].n == OFFLOAD_NVME);
 }
 
 /* Of FSDP 1: transformers' layers are checkpoints themselves since 4.53

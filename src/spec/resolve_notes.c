@@ -79,6 +79,12 @@ static void say_away(struct run *r)
             "what is kept waits on the CPU, tensors of 1 KiB and more, "
             "as TRL's OffloadActivations of 2026 has it: what two "
             "operations keep one after the other stays");
+    if (r->offload_activations == OFFLOAD_NVME)
+        resolve_note(
+            r, KEY_OFFLOAD_ACTIVATIONS,
+            "checkpoints in files, as Axolotl 0.9.2 to 0.11 has them "
+            "(gradient_checkpointing: offload_disk): as many as may be "
+            "unwritten, 8, are on the GPU, which is behind the CPU");
     if (r->away_layers == 0)
         return;
     resolve_note(r, KEY_CPU_OFFLOADING_NUM_LAYERS,
@@ -441,7 +447,8 @@ static void say_moot_parts(struct run *r)
         { KEY_MAX_IN_CPU, weights, " without --offload-params nvme" },
         { KEY_PIPELINE_READ, states, " without --offload-optimizer nvme" },
         { KEY_PIPELINE_WRITE, states, " without --offload-optimizer nvme" },
-        { KEY_NVME_BANDWIDTH, states || weights,
+        { KEY_NVME_BANDWIDTH,
+          states || weights || r->offload_activations == OFFLOAD_NVME,
           " where nothing is on a disk" },
         { KEY_EMBEDDING_STATES, run_has_8bit_moments(r),
           " without an 8-bit optimizer" },

@@ -93,7 +93,7 @@ enum away_how run_away(const struct run *run)
 {
     if (run->away_layers > 0)
         return AWAY_LAYERS;
-    return run->offload_activations != OFFLOAD_NONE
+    return run->offload_activations == OFFLOAD_CPU
                    && run->recompute == RECOMP_NONE
                ? AWAY_TENSORS
                : AWAY_NOTHING;
@@ -101,7 +101,7 @@ enum away_how run_away(const struct run *run)
 
 bool run_unloads_head(const struct run *run)
 {
-    return run->offload_activations != OFFLOAD_NONE && run_is_hf(run)
+    return run->offload_activations == OFFLOAD_CPU && run_is_hf(run)
            && run->engine == ENGINE_DDP && !run_spreads(run);
 }
 

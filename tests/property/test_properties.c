@@ -556,6 +556,12 @@ static struct trial trial_of(uint64_t seed)
                                : "1f1b";
     const bool loops = state && s % 2 == 0;
     const bool plain = s % 3 == 0; /* not PICK: which trials follow stays */
+    const bool spectral = strcmp(t.model, "whisper-base") == 0
+                          || t.model == windowed || t.model == towered
+                          || t.model == pooled;
+    const bool files = strcmp(re, "full") == 0 && plain && !tune && !titan
+                       && !megatron && !fork && !spectral && !spread
+                       && seed % 2 == 0;
     const bool routed = t.model == predicting || t.model == sparse
                         || strstr(t.model, "moe") != NULL
                         || strstr(t.model, "gpt-oss") != NULL
@@ -604,13 +610,13 @@ static struct trial trial_of(uint64_t seed)
         { "grad_accum", vpp[0] == '1' && schedule[0] != 'd'
                             ? PICK(&s, "1", "4")
                             : PICK(&s, "4", "8", "16", "20") },
-        { "seq_len", strcmp(t.model, "whisper-base") == 0 || t.model == windowed
-                             || t.model == towered || t.model == pooled
-                         ? NULL /* a spectrum has its length */
-                         : PICK(&s, ddp ? "252" : "256", "512", "1024") },
+        { "seq_len", spectral ? NULL /* a spectrum has its length */
+                              : PICK(&s, ddp ? "252" : "256", "512", "1024") },
         { "recompute", re },
-        { "recompute_reentrant",
-          strcmp(re, "full") == 0 ? PICK(&s, "true", "false") : "false" },
+        { "recompute_reentrant", files ? "true"
+                                 : strcmp(re, "full") == 0
+                                     ? PICK(&s, "true", "false")
+                                     : "false" },
         { "compile", titan ? PICK(&s, "true", "false") : "false" },
         { "loss", strcmp(fw, "hf") == 0
                       ? PICK(&s, "standard", "chunked", "xentropy")
@@ -620,6 +626,7 @@ static struct trial trial_of(uint64_t seed)
         { "fp32_logits", megatron || tune ? NULL : PICK(&s, "true", "false") },
         { "offload_activations", strcmp(re, "none") == 0 && ddp && seed % 4 == 1
                                      ? "cpu"
+                                 : files                   ? "nvme"
                                  : strcmp(re, "full") != 0 ? "none"
                                  : tune         ? PICK(&s, "cpu", "none")
                                  : plain && ddp ? "cpu"
