@@ -12,7 +12,7 @@ usage: gpu.py OUT.jsonl [--gpu NAME] [--only TEXT] [--without OLD.jsonl] [--seco
               [--setups LIST.json] [--times]            on a machine with a GPU; NAME is the catalogue's (memplan gpus);
                                                         --parallel: several at once, and no device_total; --setups: not
                                                         those below, but those of the list; --times: of one GPU's steps
-                                                        how long they take too
+                                                        how long they take too, and of kernels in OUT.jsonl.kernels
        gpu.py LIST.json --draw COUNT --seed N --memplan PROGRAM --gpu NAME [--alone]
                                                         draws setups at random, by what the program predicts of them
                                                         large enough to tell and small enough to run; --alone: of one
@@ -582,8 +582,12 @@ def time_of(torch, one, least=1.5, most=12):
         torch.cuda.synchronize()
     events = [e for e in prof.profiler.kineto_results.events() if "CUDA" in str(e.device_type())
               and not e.name().startswith("Optimizer.")]
+    names = {}
+    for e in events:
+        count, spent = names.get(e.name()[:160], (0, 0.0))
+        names[e.name()[:160]] = count + 1, round(spent + e.duration_ns() * 1e-9, 7)
     return dict(step_time_s=round(whole[len(whole) // 2], 6), kernels_s=round(sum(e.duration_ns() for e in events) * 1e-9, 6),
-                kernels=len(events))
+                kernels=len(events), names=names)
 
 
 # ---- all of them ----
@@ -761,6 +765,9 @@ def main():
             for row in [] if "error" in result else rows_of(model, keys, gpu, versions, result):
                 out.write(json.dumps(row) + "\n")
             out.flush()
+            if "names" in result:  # kernels of one step: how many, seconds
+                with open(given.out + ".kernels", "a") as kernels:
+                    kernels.write(json.dumps(dict(id=name_of(model, keys), kernels=result["names"])) + "\n")
     if given.traces:
         record_traces(given.traces)
 
