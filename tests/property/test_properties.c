@@ -1075,7 +1075,7 @@ static void test_explained(void **state)
         arena_release(&a);
         memplan_report_free(r);
     }
-    assert_true(products > runs());
+    assert_true(products > runs() / 2); /* ten or more a trial */
 }
 
 /* What the allocator hands out is what is alive, and its rounding. */
