@@ -110,13 +110,12 @@ static struct leap leap_from(const struct stage *s, const struct turn *forward,
                              const struct turn *backward, uint64_t all)
 {
     const uint64_t pp = s->run->pp;
-    struct leap l = {
-        .n = pp,
-        .back = is_back(s, forward, backward, all),
-        .forward = forward->done<all, .from = s->chunks - 1 - backward->chunk,
-                                 .to = forward->chunk,
-                                 .later = backward->group + backward->micro> 0
-    };
+    struct leap l = { .n = pp,
+                      .back = is_back(s, forward, backward, all),
+                      .from = s->chunks - 1 - backward->chunk,
+                      .to = forward->chunk };
+    l.forward = forward->done < all;
+    l.later = backward->group + backward->micro > 0;
     if (l.forward)
         l.n = pp - forward->micro;
     if (l.back)

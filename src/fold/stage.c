@@ -73,7 +73,7 @@ static void stage_positions(struct stage *s)
     for (uint32_t i = 0; i < s->n; i++) {
         const uint32_t block = block_at(s, i);
         s->at[i] =
-            (struct stage_block){ .block = (uint16_t)block,
+            (struct stage_block){ .block = block,
                                   .recomputed = recomputes(s, i, block) };
     }
     if (s->chunks > 1)

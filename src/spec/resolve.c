@@ -405,7 +405,10 @@ static void resolve_optimizer(struct run *r)
 
 /* ---- the whole ---- */
 
-/* Texts of assumptions are not cleared: n_assumptions says how many count. */
+_Static_assert(offsetof(struct run, setup) == 0, "what is before `given`");
+
+/* Texts of assumptions are not cleared: n_assumptions says how many count. Nor
+ * is a setup that another is copied over. */
 static void start(struct run *r, const struct setup *setup)
 {
     const size_t own = offsetof(struct run, given);
