@@ -161,7 +161,7 @@ void engine_forward(struct put *p, const struct stage *s, uint32_t position,
         zero3_gather(p, s, position, false);
     if (run_second_parts(run) != 0)
         zero3_second(p, s, zero3_second_forward(s, position, later));
-    pipe_forward(p, s);
+    pipe_forward(p, s, position);
     engine_checkpoints_leave(p, s, position);
     if (!later) {
         if (clears_grads_late(run))

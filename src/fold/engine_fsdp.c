@@ -138,6 +138,14 @@ bool fsdp_adds_in_place(const struct run *run)
            && dtype_size(run_layer_dtype(run)) == dtype_size(run->prec.reduce);
 }
 
+/* The hook is of the unit's inputs' gradients, before its weights have theirs
+ * (_fsdp_param_group.py, post_backward; to_accumulated_grad_if_needed). */
+bool fsdp_casts_later(const struct stage *s)
+{
+    return s->graph && s->run->engine == ENGINE_FSDP2
+           && !fsdp_adds_in_place(s->run);
+}
+
 /* With no more micro-batches than stages the interleaved schedule has all
  * backwards of a chunk one after another, and reduces it before the chunk below
  * begins its own. */

@@ -28,8 +28,8 @@ uint64_t stage_micro_batch_kept(const struct stage *s)
     const struct prefix *all = &s->before[s->n];
     const bool waits = s->run->schedule == SCHED_GPIPE;
     return all->kept_layers + all->checkpoints + edge_kept(s, s->n, BLOCK_EMBED)
-           + (waits ? edge_kept(s, s->n, BLOCK_HEAD) : 0) + s->shared_kept
-           + s->inputs + s->stage_input;
+           + (waits ? edge_kept(s, s->n, BLOCK_HEAD) + pipe_logits(s) : 0)
+           + s->shared_kept + s->inputs + s->stage_input;
 }
 
 /* How many layers of one kind lie before a position; of recomputed ones, how
@@ -168,6 +168,24 @@ static void put_stash(struct put *p, const struct stage *s, uint32_t position)
     const uint32_t end = stage_chunk_first(s, stage_chunk(s, position) + 1);
     PUT(p, TERM_SAVED_LAYERS, "kept above for weights' gradients",
         F("bytes", s->before[end].stash - s->before[position + 1].stash));
+}
+
+/* Of a graph: gradients of weights that the micro-batch before has left, of the
+ * blocks that this one's backward has not come to; as far as the fullest of
+ * others in flight was not beside a pass that found none. */
+static void put_added(struct put *p, const struct stage *s, uint32_t position)
+{
+    const uint32_t chunk = stage_chunk(s, position);
+    const bool later = p->m->later;
+    const uint64_t others =
+        s->graph ? s->adding[SLOT_KINDS * chunk + p->slot] : NEVER;
+    if (others == NEVER || !later)
+        return;
+    const uint64_t most = stage_others_kept(s, position, p->slot, later);
+    const uint64_t with = others + s->before[position + 1].wgrad
+                          - stage_chunk_before(s, position)->wgrad;
+    PUT(p, TERM_GRADS, "of the micro-batch before, not yet added",
+        F("bytes", with > most ? with - most : 0));
 }
 
 static enum term kept_term(const struct stage *s, uint32_t position)
@@ -421,8 +439,27 @@ static void put_backward(struct put *p, const struct stage *s,
         F("bytes", e->tmp));
     put_wgrad(p, s, e->wgrad);
     put_stash(p, s, position);
+    put_added(p, s, position);
     put_far(p, s, position);
     put_engine(p, s, position, later, fill);
+}
+
+/* Of a graph, from the first block up: those above wait, and of those below what
+ * the graph holds. */
+static void put_graph_weights(struct put *p, const struct stage *s,
+                              uint32_t position)
+{
+    const uint32_t end = stage_chunk_first(s, stage_chunk(s, position) + 1);
+    const struct prefix *from = stage_chunk_before(s, position);
+    PUT(p, TERM_SAVED_LAYERS, "kept above for weights' gradients",
+        F("bytes", s->before[end].stash - s->before[position + 1].stash));
+    PUT(p, TERM_SAVED_LAYERS, "kept below by autograd's graph",
+        F("bytes", s->before[position].left - from->left));
+    PUT(p, TERM_SAVED_LAYERS, "hidden states at the stage's borders",
+        F("bytes", s->stage_input));
+    PUT(p, TERM_GRADS, "of the blocks below, to be added",
+        F("bytes",
+          fsdp_casts_later(s) ? s->before[position].wgrad - from->wgrad : 0));
 }
 
 /* Gradients of linears' weights on their own, from the last block down: those
@@ -435,8 +472,11 @@ static void put_weights(struct put *p, const struct stage *s, uint32_t position,
     const uint64_t below =
         s->before[position].stash - stage_chunk_before(s, position)->stash;
     p->m->op = op_name(s, e);
-    PUT(p, TERM_SAVED_LAYERS, "kept below for weights' gradients",
-        F("bytes", below));
+    if (s->graph)
+        put_graph_weights(p, s, position);
+    else
+        PUT(p, TERM_SAVED_LAYERS, "kept below for weights' gradients",
+            F("bytes", below));
     put_others(p, s, position);
     PUT(p, kept_term(s, position), "kept by this block, not yet used",
         F("bytes", e->kept));
@@ -543,7 +583,8 @@ static void put_fullest_end(struct put *p, const struct stage *s)
 {
     unsigned best = 0;
     uint64_t most = 0;
-    const unsigned ends = ends_of(s, p->m->position);
+    const bool adds = s->graph && p->slot == SLOT_INPUT; /* no gradients */
+    const unsigned ends = adds ? 1 : ends_of(s, p->m->position);
     for (unsigned end = 0; ends > 1 && end < ends; end++) {
         struct moment m = *p->m;
         struct put q = { .m = &m, .only = COMP_COUNT, .slot = p->slot };

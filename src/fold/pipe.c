@@ -22,6 +22,17 @@ static uint64_t border(const struct stage *s, bool part)
     return part ? div_up(whole, s->run->tp) : whole;
 }
 
+uint64_t pipe_border(const struct stage *s)
+{
+    return border(s, false);
+}
+
+uint64_t pipe_logits(const struct stage *s)
+{
+    return run_torch_pipelines(s->run) && s->head ? s->walk[s->p->head].lingers
+                                                  : 0;
+}
+
 /* Held of one micro-batch from its forward to its backward: its result, and
  * without tensor parallelism its input, of which forward takes a clone. */
 uint64_t pipe_micro_batch(const struct stage *s)
@@ -81,9 +92,18 @@ static void outputs(struct put *p, const struct stage *s, uint64_t less)
             F("bytes", s->outputs), F("micro-batches", n - less));
 }
 
-void pipe_forward(struct put *p, const struct stage *s)
+/* Which of these buffers layers keep: of those that a graph keeps the others
+ * were left out there (stage_chunk.c). */
+static uint64_t flying(const struct stage *s, uint32_t position)
 {
-    receive_each(p, s, s->in_flight, 0);
+    if (!s->graph)
+        return s->in_flight;
+    return s->embed && stage_chunk(s, position) == 0 ? 0 : 1;
+}
+
+void pipe_forward(struct put *p, const struct stage *s, uint32_t position)
+{
+    receive_each(p, s, flying(s, position), 0);
     if (!run_pipelines(s->run))
         return;
     receive_buffers(p, s);
@@ -95,7 +115,10 @@ void pipe_backward(struct put *p, const struct stage *s, uint32_t position)
     /* the topmost block's backward has its gradient among what it works on */
     const bool first =
         position + 1 == stage_chunk_first(s, stage_chunk(s, position) + 1);
-    receive_each(p, s, s->in_flight, first ? 1 : 0);
+    receive_each(p, s, flying(s, position), first ? 1 : 0);
+    if (p->slot != SLOT_WEIGHT && stage_chunk(s, position) == s->chunks - 1)
+        PUT(p, TERM_PIPE, "logits, to the end of the stage's backward",
+            F("bytes", pipe_logits(s)));
     if (!run_pipelines(s->run))
         return;
     receive_buffers(p, s);
@@ -112,6 +135,10 @@ void pipe_backward(struct put *p, const struct stage *s, uint32_t position)
 void pipe_idle(struct put *p, const struct stage *s)
 {
     receive_each(p, s, 0, 0);
+    if (s->graph)
+        PUT(p, TERM_PIPE,
+            "gradients of hidden states received, to the next step",
+            F("bytes", s->sent_back));
 }
 
 void pipe_after(struct put *p, const struct stage *s)

@@ -22,6 +22,11 @@ bool schedule_splits(const struct run *run)
     return false;
 }
 
+bool schedule_keeps_graph(const struct run *run)
+{
+    return schedule_splits(run) && run_torch_pipelines(run);
+}
+
 bool schedule_is_dual(const struct run *run)
 {
     return run->schedule == SCHED_DUALPIPE && run->pp > 1;

@@ -22,6 +22,8 @@ struct slot {
     uint32_t micro, chunk;
     uint32_t other_micros, other_chunks; /* in flight beside this one */
     uint32_t waiting; /* for weights' gradients, this one not counted */
+    bool adds;        /* finds its weights' gradients, to be added */
+    uint64_t missing; /* of all weights' gradients: of chunks that have none */
     uint64_t kept;    /* by those chunks' blocks */
 };
 
@@ -32,6 +34,8 @@ typedef bool slot_fn(void *ctx, const struct slot *slot);
 bool schedule_walked(const struct run *run);
 /* ... backwards in two halves. */
 bool schedule_splits(const struct run *run);
+/* ... by keeping autograd's graph from one to the other: PyTorch's pipelines. */
+bool schedule_keeps_graph(const struct run *run);
 /* Where a stage is on two ranks, in opposite directions. */
 bool schedule_is_dual(const struct run *run);
 
@@ -48,7 +52,8 @@ struct step {
 };
 /* Steps of a rank for so many micro-batches, at most; 0: they are not split. */
 uint64_t schedule_room(const struct run *run, uint64_t micros);
-/* Lists them in order; says how many. */
+/* Lists them in order; says how many. Backwards of PyTorch's first stage are not
+ * split. */
 size_t schedule_steps(struct step *to, const struct run *run, uint64_t rank,
                       uint64_t micros);
 /* The same as slots; room: [schedule_room(micros)]. */

@@ -229,12 +229,29 @@ static void walk_order(struct order *o, const struct run *run, uint64_t rank,
     }
 }
 
+/* PyTorch runs both halves of the model's first chunk, whose input has no
+ * gradient, in the second one's place (torch/distributed/pipelining/stage.py,
+ * backward_one_chunk). */
+static size_t first_is_whole(struct step *step, size_t n)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (step[i].chunk == 0 && step[i].kind == SLOT_INPUT)
+            continue;
+        step[kept] = step[i];
+        if (step[i].chunk == 0 && step[i].kind == SLOT_WEIGHT)
+            step[kept].kind = SLOT_BACKWARD;
+        kept++;
+    }
+    return kept;
+}
+
 size_t schedule_steps(struct step *to, const struct run *r, uint64_t rank,
                       uint64_t micros)
 {
     struct order o = { .step = to, .folds = run_folds(r) };
     walk_order(&o, r, rank, micros);
-    return o.n;
+    return rank == 0 && run_torch_pipelines(r) ? first_is_whole(to, o.n) : o.n;
 }
 
 static struct slot slot_of(const struct step *x)
@@ -257,6 +274,15 @@ void schedule_walk(const struct stage *s, uint64_t micros, struct step *room,
     }
 }
 
+static void note_graph(struct stage *s, const struct slot *slot, uint64_t kept)
+{
+    uint64_t *adding = &s->adding[SLOT_KINDS * slot->chunk + slot->kind];
+    if (slot->adds && slot->later)
+        *adding = *adding == NEVER ? kept : max_u64(*adding, kept);
+    if (slot->kind == SLOT_INPUT)
+        s->sent_back += s->chunk_sent[slot->chunk];
+}
+
 static void note_slot(struct stage *s, const struct slot *slot)
 {
     uint64_t *most =
@@ -265,9 +291,13 @@ static void note_slot(struct stage *s, const struct slot *slot)
         s->in_flight = max_u64(s->in_flight, slot->other_chunks + 1);
     else
         s->stashes = max_u64(s->stashes, slot->waiting + 1);
-    const uint64_t kept = slot->kept
-                          + slot->other_micros * (s->shared_kept + s->inputs)
-                          + slot->other_chunks * s->stage_input;
+    uint64_t kept = slot->kept
+                    + slot->other_micros * (s->shared_kept + s->inputs)
+                    + slot->other_chunks * s->stage_input;
+    if (slot->later)
+        kept += s->sent_before - min_u64(kept, slot->missing);
+    if (s->graph)
+        note_graph(s, slot, kept);
     if (*most == NEVER || *most < kept)
         *most = kept;
 }

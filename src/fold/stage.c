@@ -150,6 +150,7 @@ static void stage_prefix(struct stage *s)
         sum.second += st->second_elems;
         sum.held += w->held;
         sum.stash += w->stash;
+        sum.left += w->left;
         sum.named += named_by_module(s, i);
     }
     s->before[s->n] = sum;
@@ -418,11 +419,15 @@ static uint64_t first_layer_of(const struct run *run, uint64_t stage)
  * hold: the first has embedding and head. */
 static void stage_is_v(struct stage *s)
 {
-    const uint64_t half = s->run->stage_layers[s->index] / 2;
-    const uint64_t below = first_layer_of(s->run, s->index) / 2;
+    const uint64_t half = run_fold_low(s->run, s->index);
+    uint64_t below = 0, above = s->layers - half;
+    for (uint64_t r = 0; r < s->index; r++) {
+        below += run_fold_low(s->run, r);
+        above += s->run->stage_layers[r] - run_fold_low(s->run, r);
+    }
     s->first_layer = below;
     s->low_layers = half;
-    s->high_layer = first_layer_of(s->run, s->run->pp) - below - half;
+    s->high_layer = first_layer_of(s->run, s->run->pp) - above;
     s->embed = s->head = s->index == 0;
     s->chunks = 2;
 }
@@ -483,6 +488,7 @@ static void stage_place(struct stage *s, const struct memory_fold *f,
                          .ends = f->ends,
                          .loose = run_is_loose(run),
                          .splits = schedule_splits(run),
+                         .graph = schedule_keeps_graph(run),
                          .chunks = 1 };
     s->low_layers = s->layers;
     if (schedule_is_dual(run))
@@ -663,6 +669,12 @@ static bool chunks_room(struct memory_fold *f)
     f->chunk_kept = ARENA_NEW(f->a, uint64_t, chunks);
     f->chunk_stash = ARENA_NEW(f->a, uint64_t, chunks);
     f->others = ARENA_NEW(f->a, uint64_t, 2 * SLOT_KINDS * chunks);
+    if (schedule_keeps_graph(f->run)) {
+        f->chunk_sent = ARENA_NEW(f->a, uint64_t, chunks);
+        f->chunk_added = ARENA_NEW(f->a, uint64_t, chunks);
+        f->chunk_sum = ARENA_NEW(f->a, uint64_t, chunks);
+        f->adding = ARENA_NEW(f->a, uint64_t, SLOT_KINDS * chunks);
+    }
     if (schedule_splits(f->run))
         f->steps =
             ARENA_ROOM(f->a, struct step,
@@ -715,6 +727,7 @@ static void kernels_init(struct walk_scratch *scratch, const struct run *run)
     const bool torch = run->impl != IMPL_MEGATRON && run->impl != IMPL_PAPER;
     enum { BLOCK = 128 };
     scratch->cudnn = run->attention_kernel == KERNEL_CUDNN;
+    scratch->graph = schedule_keeps_graph(run);
     scratch->weights_first = torch && run->impl != IMPL_MEGATRON_LOCAL;
     scratch->reduce_blocks =
         torch && !run->compile

@@ -26,6 +26,7 @@ struct prefix {
     uint64_t second;      /* elements of second shards */
     uint64_t held;        /* block_walk.held */
     uint64_t stash;       /* block_walk.stash */
+    uint64_t left;        /* block_walk.left */
     uint64_t named;       /* inputs of checkpoints and their gradients, after
                              their backward: block.names_graph */
 };
@@ -73,10 +74,20 @@ struct stage {
                                  ranks again and again */
     uint32_t *chunk_first;    /* [chunks]: positions; NULL: one chunk */
     bool splits;           /* backwards, into inputs' and weights' gradients */
+    bool graph;            /* ... by keeping autograd's graph */
     uint64_t *chunk_kept;  /* [chunks]: from forward to backward */
     uint64_t *chunk_stash; /* [chunks]: from there to weights' gradients */
-    uint64_t stashes;      /* backwards that wait for these, at most */
-    uint64_t *others;      /* [chunks][SLOT_KINDS][first, later]: kept by
+    uint64_t *chunk_sent;  /* [chunks]: what the first half of a backward leaves
+                              to the next step */
+    uint64_t *chunk_added; /* [chunks]: gradients of weights that wait to be
+                              added by the next backward */
+    uint64_t *chunk_sum;   /* [chunks]: ... what they are added to */
+    uint64_t sent_back;    /* of all in a step, at its end */
+    uint64_t sent_before;  /* ... by micro-batches that are not walked */
+    uint64_t *adding; /* [chunks][SLOT_KINDS]: as others, of later ones that
+                              find chunk_added */
+    uint64_t stashes; /* backwards that wait for these, at most */
+    uint64_t *others; /* [chunks][SLOT_KINDS][first, later]: kept by
                              the other chunks in flight, at most; NEVER where
                              that does not occur. NULL for 1F1B and GPipe */
     const struct block_walk *walk;     /* by block index */
@@ -267,7 +278,9 @@ struct memory_fold {
     const struct tensor **trained;
     struct zero_ledger *ledger;
     bool *ends;
-    uint64_t *chunk_kept, *chunk_stash, *others; /* walked; else NULL */
+    /* walked; else NULL */
+    uint64_t *chunk_kept, *chunk_stash, *chunk_sent, *chunk_added, *chunk_sum,
+        *adding, *others;
     uint32_t *chunk_first;
     uint64_t *chunk_at; /* [vpp][pp]: first layers, of the whole model */
     struct step *steps; /* [schedule_room()], where backwards are split */
@@ -675,6 +688,9 @@ uint64_t fsdp_root_bytes(const struct stage *s);
 #define RECAST_LABEL "the same, cast"
 #define ALL_REDUCED_LABEL "all-reduced by the copies, kept to the end"
 
+/* Gradients of a split backward wait for the chunk's next one, which casts and
+ * adds them (FSDP version 2). */
+bool fsdp_casts_later(const struct stage *s);
 /* Gradients wait for the last micro-batch, whole; all units' for the last
  * backward of a pipeline. */
 bool fsdp_defers(const struct run *run);
@@ -799,7 +815,12 @@ struct communicators {
 bool pipe_communicators(struct communicators *c, const struct run *run);
 
 uint64_t pipe_micro_batch(const struct stage *s);
-void pipe_forward(struct put *p, const struct stage *s);
+/* Hidden states between two stages, on one rank. */
+uint64_t pipe_border(const struct stage *s);
+/* Of a micro-batch, what the last stage of torch.distributed.pipelining keeps of
+ * its result to the end of its backward (fwd_cache), and no operation does. */
+uint64_t pipe_logits(const struct stage *s);
+void pipe_forward(struct put *p, const struct stage *s, uint32_t position);
 void pipe_backward(struct put *p, const struct stage *s, uint32_t position);
 void pipe_idle(struct put *p, const struct stage *s);
 void pipe_after(struct put *p, const struct stage *s);

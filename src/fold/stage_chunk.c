@@ -104,11 +104,54 @@ static uint64_t chunk_kept(const struct stage *s, uint32_t chunk)
            - from->checkpoints + embed + head;
 }
 
+/* What PyTorch's stages keep beside (torch/distributed/pipelining/stage.py): the
+ * result to the end of the second half (backward_state), logits of the first
+ * one; of the input the buffer that it came in is there all along, and its
+ * gradient stays its .grad. Where the V turns a buffer is the other chunk's
+ * tensor. */
+static void graph_keeps(struct stage *s, uint32_t c, uint64_t border)
+{
+    const bool first = s->embed && c == 0, last = s->head && c == 1;
+    const bool turns = s->index + 1 == s->run->pp;
+    const uint64_t result = last || (turns && c == 0) ? 0 : border;
+    const uint64_t input = first ? 0 : border;
+    s->chunk_kept[c] +=
+        result + (last ? pipe_logits(s) : 0) - input - s->stage_input;
+    s->chunk_stash[c] += result - input;
+    s->chunk_sent[c] = first || (turns && c == 1) ? 0 : border;
+    const struct prefix *from = &s->before[stage_chunk_first(s, c)];
+    const struct prefix *to = &s->before[stage_chunk_first(s, c + 1)];
+    const uint64_t grads = to->wgrad - from->wgrad;
+    s->chunk_added[c] = fsdp_casts_later(s) ? grads : 0;
+    s->chunk_sum[c] =
+        fsdp_defers(s->run) && s->run->engine == ENGINE_FSDP2
+            ? (to->elems - from->elems) * dtype_size(s->run->prec.reduce)
+            : grads;
+}
+
+/* In those that are not walked each backward of ZB-V is split, none of
+ * DualPipe's. */
+static void graph_init(struct stage *s, uint64_t micros)
+{
+    const bool all = s->run->schedule == SCHED_ZB_V;
+    s->sent_before = 0;
+    for (uint32_t c = 0; c < s->chunks; c++) {
+        graph_keeps(s, c, pipe_border(s));
+        if (all)
+            s->sent_before += (s->run->grad_accum - micros) * s->chunk_sent[c];
+    }
+    s->sent_back = s->sent_before;
+}
+
 void stage_chunks_init(struct stage *s, struct memory_fold *f)
 {
     s->chunk_kept = f->chunk_kept;
     s->chunk_stash = f->chunk_stash;
+    s->chunk_sent = f->chunk_sent;
+    s->chunk_added = f->chunk_added;
+    s->chunk_sum = f->chunk_sum;
     s->others = f->others;
+    s->adding = f->adding;
     for (uint32_t c = 0; c < s->chunks; c++) {
         s->chunk_kept[c] = chunk_kept(s, c);
         s->chunk_stash[c] = s->before[stage_chunk_first(s, c + 1)].stash
@@ -116,7 +159,11 @@ void stage_chunks_init(struct stage *s, struct memory_fold *f)
     }
     for (uint32_t i = 0; i < 2 * SLOT_KINDS * s->chunks; i++)
         s->others[i] = NEVER;
+    for (uint32_t i = 0; i < SLOT_KINDS * s->chunks && s->graph; i++)
+        s->adding[i] = NEVER;
     const uint64_t micros = schedule_micros(s->run);
+    if (s->graph)
+        graph_init(s, micros);
     if (s->splits)
         schedule_split_kept(s, micros, f->steps);
     else

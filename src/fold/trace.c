@@ -237,6 +237,24 @@ static void checkpoint_over(struct tracer *r, hold_id *result)
     tracer_death(r, &r->here->checkpoint);
 }
 
+/* Of a chunk's weights' gradients those of blocks up to one wait to be added, as
+ * its backward comes to that. */
+static void graph_adds(struct tracer *r, uint32_t chunk, uint32_t position)
+{
+    const struct prefix *from = &r->s->before[stage_chunk_first(r->s, chunk)];
+    if (r->s->graph && r->left[chunk] != 0)
+        r->left[chunk] = r->s->before[position + 1].wgrad - from->wgrad;
+}
+
+static void graph_sends(struct tracer *r, uint32_t chunk)
+{
+    if (!r->s->graph)
+        return;
+    r->left[chunk] = 0;
+    if (r->slot == SLOT_INPUT)
+        r->sent += r->s->chunk_sent[chunk];
+}
+
 static void micro_backward(struct tracer *r, uint32_t micro, uint32_t chunk)
 {
     const struct stage *s = r->s;
@@ -253,6 +271,7 @@ static void micro_backward(struct tracer *r, uint32_t micro, uint32_t chunk)
         if (!takes_gradient(r))
             tracer_death(r, &r->grad);
         trace_leaves(r, true);
+        graph_adds(r, chunk, i);
         levels_at(r, PHASE_BACKWARD, i);
         units_prefetched(r);
         trace_comes_back(r);
@@ -272,6 +291,7 @@ static void micro_backward(struct tracer *r, uint32_t micro, uint32_t chunk)
             checkpoint_over(r, &held);
     }
     tracer_death(r, &r->grad); /* sent back */
+    graph_sends(r, chunk);
     trace_away_ends(r);
     if (engine_accumulates(s->run, r->later)) {
         levels_accumulate(r);
@@ -280,19 +300,45 @@ static void micro_backward(struct tracer *r, uint32_t micro, uint32_t chunk)
 }
 
 /* Gradients of linears' weights, that a backward left for later. */
-static void micro_weights(struct tracer *r, uint32_t micro, uint32_t chunk)
+static void block_weights(struct tracer *r, uint32_t micro, uint32_t i)
+{
+    const enum wgrad_mode mode = engine_wgrad_mode(r->s, r->later);
+    if (!stage_turns(r->s, i))
+        return;
+    enter(r, PHASE_BACKWARD, micro, i);
+    levels_at(r, PHASE_BACKWARD, i);
+    tracer_play(r, SCRIPT_WEIGHTS + (unsigned)mode);
+    hand_over_wgrads(r);
+}
+
+/* From the first block up; then the graph goes with all that it holds. */
+static void graph_weights(struct tracer *r, uint32_t micro, uint32_t chunk)
 {
     const struct stage *s = r->s;
     const uint32_t first = stage_chunk_first(s, chunk);
-    for (uint32_t i = stage_chunk_first(s, chunk + 1); i-- > first;) {
-        if (!stage_turns(s, i))
-            continue;
-        enter(r, PHASE_BACKWARD, micro, i);
-        levels_at(r, PHASE_BACKWARD, i);
-        tracer_play(r,
-                    SCRIPT_WEIGHTS + (unsigned)engine_wgrad_mode(s, r->later));
-        hand_over_wgrads(r);
+    const uint32_t end = stage_chunk_first(s, chunk + 1);
+    for (uint32_t i = first; i < end; i++) {
+        block_weights(r, micro, i);
+        r->left[chunk] = s->chunk_added[chunk] == 0
+                             ? 0
+                             : s->before[i + 1].wgrad - s->before[first].wgrad;
     }
+    for (uint32_t i = first; i < end; i++) {
+        enter(r, PHASE_BACKWARD, micro, i);
+        for (uint32_t k = 0; k < r->slots; k++)
+            tracer_death(r, &r->here->slot[k]);
+    }
+}
+
+static void micro_weights(struct tracer *r, uint32_t micro, uint32_t chunk)
+{
+    const uint32_t first = stage_chunk_first(r->s, chunk);
+    if (r->s->graph) {
+        graph_weights(r, micro, chunk);
+        return;
+    }
+    for (uint32_t i = stage_chunk_first(r->s, chunk + 1); i-- > first;)
+        block_weights(r, micro, i);
 }
 
 /* ---- the step ---- */
@@ -362,6 +408,7 @@ static bool run_split_slot(void *ctx, const struct slot *slot)
 {
     struct tracer *r = ctx;
     r->later = slot->later;
+    r->missing = slot->later ? slot->missing : 0;
     r->slot = slot->kind;
     r->other_micros = slot->other_micros;
     r->other_chunks = slot->other_chunks;
@@ -378,8 +425,11 @@ static bool run_split_slot(void *ctx, const struct slot *slot)
 /* The steady state, twice as long, is as it is. */
 static void run_split(struct tracer *r)
 {
+    r->left[0] = r->left[1] = 0;
+    r->sent = r->s->sent_before;
     schedule_walk(r->s, schedule_micros(r->s->run), r->steps, run_split_slot,
                   r);
+    r->missing = 0;
 }
 
 static void run_interleaved(struct tracer *r)

@@ -21,6 +21,7 @@ enum {
     LEVEL_PAST,
     LEVEL_FRAMES,
     LEVEL_FAR,
+    LEVEL_GRAPH,
     FIXED
 };
 
@@ -248,6 +249,8 @@ static void set_levels(struct tracer *r, const struct targets *t)
             continue;
         l->whole = t->v[i].bytes;
         l->want = is_in_turn(r, l) ? made_in_turn(r, l) : l->whole;
+        if (l->term == TERM_GRADS)
+            l->want -= min_u64(l->want, r->missing);
     }
     for (uint32_t i = 0; i < r->n_levels; i++)
         level_shrink(r, &r->level[i]);
@@ -414,12 +417,15 @@ static void levels_for(struct tracer *r, enum phase phase, uint32_t position,
     if (t->v == NULL)
         targets_at(r, t, position, at);
     const bool done = r->slot == SLOT_WEIGHT;
+    const uint64_t logits =
+        s->run->schedule == SCHED_GPIPE ? pipe_logits(s) : 0;
     r->level[LEVEL_SHARED].want = shared_wanted(r, phase, position);
     r->level[LEVEL_INPUTS].want = done ? 0 : s->inputs;
     r->level[LEVEL_STAGE_INPUT].want = done ? 0 : s->stage_input;
     r->level[LEVEL_IN_FLIGHT].want =
-        r->other_micros * (s->shared_kept + s->inputs)
-        + r->other_chunks * s->stage_input;
+        r->other_micros * (s->shared_kept + s->inputs + logits)
+        /* a graph's inputs lie in buffers that are there in any case */
+        + (s->graph ? 0 : r->other_chunks * s->stage_input);
     const struct prefix *begun = stage_chunk_before(s, position);
     const uint64_t past = back ? 0 : s->before[position].past - begun->past;
     r->level[LEVEL_CASTS].want =
@@ -431,6 +437,7 @@ static void levels_for(struct tracer *r, enum phase phase, uint32_t position,
                                   : is_inside(r, phase)
                                       ? stage_frames_inside(s)
                                       : stage_frames(s, position);
+    r->level[LEVEL_GRAPH].want = r->left[0] + r->left[1] + r->sent;
     r->level[LEVEL_FAR].want = back ? stage_far_gradients(s, position) : 0;
     set_levels(r, t);
     if (back && bucket_fills(s, r->later))
@@ -603,6 +610,7 @@ bool levels_init(struct tracer *r)
         [LEVEL_PAST] = TERM_FORWARD_TMP,
         [LEVEL_FRAMES] = TERM_FORWARD_TMP,
         [LEVEL_FAR] = TERM_BACKWARD_TMP,
+        [LEVEL_GRAPH] = TERM_IN_FLIGHT,
     };
     for (uint32_t i = 0; i < FIXED; i++)
         r->level[i] =

@@ -138,6 +138,10 @@ struct tracer {
     bool multiplied[2];                  /* a product of matrices: in forward,
                                             in the backward's thread */
     uint64_t other_micros, other_chunks; /* in flight beside this one */
+    uint64_t missing;                    /* struct slot */
+    uint64_t left[2], sent; /* of backwards that keep autograd's graph: weights'
+                               gradients to be added, by chunk; what is there to
+                               the next step */
     struct resident *here;
     uint32_t hidden_slot; /* slot of the block's input */
     bool waits;           /* what is born was released */

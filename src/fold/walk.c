@@ -516,6 +516,7 @@ struct walk walk_on(const struct program *p, const struct block *block,
                           .granule = scratch->granule,
                           .bare = scratch->bare,
                           .cudnn = scratch->cudnn,
+                          .graph = scratch->graph,
                           .weights_first = scratch->weights_first,
                           .result_held = scratch->result_held,
                           .reduce_blocks = scratch->reduce_blocks,
@@ -542,6 +543,7 @@ static void walk_halves(struct walk *w, struct block_walk *out,
     out->stash = w->kept + w->tmp;
     out->stashes_input = w->slot[w->b->tensor_count].live;
     out->weights[mode] = walk_weights(w);
+    out->left = w->kept;
     w->split = false;
 }
 

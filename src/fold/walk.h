@@ -137,8 +137,9 @@ struct block_walk {
                             TENSORS: comes when it is needed */
     } away;
     uint64_t stash;     /* between the two: inputs of linears and gradients of
-                         their results */
+                         their results; of a graph all that was kept */
     bool stashes_input; /* the block's input is among it */
+    uint64_t left;      /* of a graph, with all these gradients there */
 };
 
 /* One slot a tensor: see walk.c. Room for the largest block. */
@@ -155,6 +156,7 @@ struct walk_scratch {
     uint32_t reduce_blocks; /* that the GPU runs at once, where PyTorch's kernel
                                sums rows; 0: another one does */
     bool cudnn;             /* whose attention it is */
+    bool graph;             /* a split backward keeps all of autograd's graph */
     bool weights_first;     /* a linear's gradient, before its input's */
     bool result_held; /* a layer's result's gradient, to the end of its backward
                        */

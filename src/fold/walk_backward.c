@@ -183,6 +183,8 @@ void walk_release_saved(struct walk *w)
 /* What the operation kept, and what a checkpoint did for it. */
 static void release_saved(struct walk *w, const struct op *op)
 {
+    if (walk_retains(w))
+        return;
     if (!walk_defers(w, op) || op->stash_input)
         walk_release_saved(w);
     if (!walk_region_active(w, op))
@@ -395,7 +397,7 @@ static void backward_grads(struct walk *w, const struct op *op, int32_t g)
             continue;
         const struct tensor *t = &w->p->tensor[op->in[i]];
         if (t->role == ROLE_PARAM) {
-            if (i == 1 && walk_defers(w, op))
+            if ((i == 1 || w->graph) && walk_defers(w, op))
                 continue;
             const uint64_t bytes = walk_weight_grad(w, op, op->in[i]);
             comes = comes || w->mode == WGRAD_FREE;
@@ -567,6 +569,18 @@ COLD static void tell_left(struct walk *w)
             tell_buffer(w, i, false, (int32_t)i == input);
 }
 
+/* A graph hangs on its highest weight's operation: what is above, the loss, goes
+ * (stage_backward_input detaches it). */
+static void release_above_weights(struct walk *w)
+{
+    for (uint32_t k = w->b->op_count; k-- > 0;) {
+        w->at = k;
+        if (walk_has_weight(w, walk_op_at(w, k)))
+            return;
+        walk_release_saved(w);
+    }
+}
+
 /* After walk_forward: everything kept is live. */
 struct extremum walk_backward(struct walk *w, enum wgrad_mode mode)
 {
@@ -616,6 +630,8 @@ struct extremum walk_backward(struct walk *w, enum wgrad_mode mode)
         }
         backward_op(w, op, k);
     }
+    if (walk_retains(w) && b->kind == BLOCK_HEAD)
+        release_above_weights(w);
     if (held)
         walk_buffer_release(w, 0);
     if (w->unloads)

@@ -62,7 +62,7 @@ struct walk {
     uint32_t *saved_from;    /* [operations + 1]: where those of one begin */
     uint64_t regions;
     uint64_t granule;
-    bool bare, cudnn, weights_first, result_held;
+    bool bare, cudnn, graph, weights_first, result_held;
     uint32_t reduce_blocks; /* see struct walk_scratch */
     unsigned update_copies; /* see struct walk_scratch */
     const struct run *projects;
@@ -209,10 +209,34 @@ static inline bool walk_is_deferrable(const struct walk *w, const struct op *op)
            && t->group != PG_ROUTER && t->group != PG_ADAPTER;
 }
 
-/* Whether a weight's gradient comes later, in a split backward. */
+/* A weight, which has a gradient. */
+static inline bool walk_is_weight(const struct walk *w, tensor_id id)
+{
+    const struct tensor *t = &w->p->tensor[id];
+    return t->role == ROLE_PARAM && t->trainable;
+}
+
+static inline bool walk_has_weight(const struct walk *w, const struct op *op)
+{
+    for (unsigned i = 0; i < op->n_in; i++)
+        if (walk_is_weight(w, op->in[i]))
+            return true;
+    return false;
+}
+
+/* Whether a weight's gradient comes later, in a split backward; of a graph all
+ * weights' do. */
 static inline bool walk_defers(const struct walk *w, const struct op *op)
 {
-    return w->split && walk_is_deferrable(w, op);
+    return w->split
+           && (w->graph ? walk_has_weight(w, op) : walk_is_deferrable(w, op));
+}
+
+/* A split backward that lets go of nothing (torch/distributed/pipelining/
+ * _backward.py, stage_backward_input: retain_graph). */
+static inline bool walk_retains(const struct walk *w)
+{
+    return w->split && w->graph;
 }
 
 /* Whether backward makes a gradient of an operand. */

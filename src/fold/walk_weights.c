@@ -32,8 +32,10 @@ static void weight_of(struct walk *w, const struct op *op)
         release(w, op);
         return;
     }
-    const uint64_t moment =
-        walk_gathers_again(w, op) + walk_weight_grad(w, op, op->in[1]);
+    uint64_t moment = walk_gathers_again(w, op);
+    for (unsigned i = 1; i < op->n_in; i++)
+        if (i == 1 || (w->graph && walk_is_weight(w, op->in[i])))
+            moment += walk_weight_grad(w, op, op->in[i]);
     tell_gradient(w, op, moment, true);
     w->tmp += moment;
     walk_note(w);
@@ -44,12 +46,30 @@ static void weight_of(struct walk *w, const struct op *op)
     release(w, op);
 }
 
+/* One after the other in the order of the modules, a layer's norms last; what
+ * else was kept stays, as it hangs on those above
+ * (torch/distributed/pipelining/_backward.py, stage_backward_weight). */
+static void weights_of_graph(struct walk *w, bool products)
+{
+    for (uint32_t k = 0; k < w->b->op_count; k++) {
+        const struct op *op = walk_op_at(w, k);
+        w->at = k;
+        if (walk_defers(w, op) && (op->kind == OP_LINEAR) == products)
+            weight_of(w, op);
+    }
+}
+
 struct extremum walk_weights(struct walk *w)
 {
     const struct block *b = w->b;
     w->top = (struct extremum){ 0 };
     w->at = b->op_count == 0 ? 0 : b->op_count - 1;
     walk_note(w);
+    if (w->graph) {
+        weights_of_graph(w, true);
+        weights_of_graph(w, false);
+        return w->top;
+    }
     for (uint32_t k = b->op_count; k-- > 0;) {
         const struct op *op = walk_op_at(w, k);
         w->at = k;

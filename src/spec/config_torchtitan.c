@@ -15,8 +15,8 @@
 
 /* torch/distributed/pipelining/schedules.py */
 static const char schedules[] =
-    "1F1B=1f1b GPipe=gpipe Interleaved1F1B=interleaved ZBVZeroBubble=?zb-v "
-    "DualPipeV=?dualpipe-v LoopedBFS=? InterleavedZeroBubble=?";
+    "1F1B=1f1b GPipe=gpipe Interleaved1F1B=interleaved ZBVZeroBubble=zb-v "
+    "DualPipeV=dualpipe-v LoopedBFS=? InterleavedZeroBubble=?";
 
 /* torch's _RotateMethod */
 static const char rotations[] = "allgather=all_gather alltoall=p2p";
@@ -202,24 +202,36 @@ static void parallelism(struct emit *e, const struct run *r)
                    r->micro_batch);
 }
 
-/* Each part's modules by name, where stages are not all equal. */
+/* Layers of a part: of a rank's, or of its half on the way down or up again. */
+static uint64_t part_layers(const struct run *r, uint64_t part)
+{
+    if (!run_folds(r))
+        return r->stage_layers[part];
+    const bool up = part >= r->pp;
+    const uint64_t rank = up ? 2 * r->pp - 1 - part : part;
+    const uint64_t low = run_fold_low(r, rank);
+    return up ? r->stage_layers[rank] - low : low;
+}
+
+/* Each part's modules by name, where stages are not all equal, or two a rank. */
 static void parts(struct emit *e, const struct run *r)
 {
     enum { PARTS_TEXT = 7000 };
     char text[PARTS_TEXT] = "[[\"tok_embeddings\"";
     uint64_t next = 0;
-    bool even = true;
+    bool even = !run_folds(r);
     for (uint64_t i = 1; i < r->pp; i++)
         even = even && r->stage_layers[i] == r->stage_layers[0];
     if (r->pp == 1 || r->vpp > 1 || even)
         return;
-    for (uint64_t s = 0; s < r->pp; s++) {
-        for (uint64_t i = 0; i < r->stage_layers[s]; i++)
+    const uint64_t n = r->pp * run_chunks(r);
+    for (uint64_t s = 0; s < n; s++) {
+        for (uint64_t i = 0; i < part_layers(r, s); i++)
             str_append(text, sizeof(text),
                        s > 0 && i == 0 ? "\"layers.%" PRIu64 "\""
                                        : ", \"layers.%" PRIu64 "\"",
                        next++);
-        if (s + 1 < r->pp)
+        if (s + 1 < n)
             str_append(text, sizeof(text), "%s", "],\n    [");
     }
     str_append(text, sizeof(text), "%s", ", \"norm\", \"output\"]]");

@@ -188,7 +188,46 @@ static void schedule(struct config *c, const struct dims *d)
         config_set(c, v, KEY_VPP, "2");
 }
 
-/* Parts go round the ranks; each names its layers, "layers.0". */
+/* PyTorch's ZBVZeroBubble and DualPipeV: two parts a rank, down the ranks and up
+ * again. */
+static bool folds(const struct config *c)
+{
+    const uint64_t schedule = c->s->v[KEY_SCHEDULE].n;
+    return c->s->set[KEY_SCHEDULE]
+           && (schedule == SCHED_ZB_V || schedule == SCHED_DUALPIPE_V);
+}
+
+static uint64_t layers_named(const struct json *part)
+{
+    const struct json *one = part->kind == JSON_ARRAY ? part->child : NULL;
+    uint64_t n = 0;
+    for (; one != NULL; one = one->next)
+        n += one->kind == JSON_STRING && one->text.n > 7
+             && memcmp(one->text.p, "layers.", 7) == 0;
+    return n;
+}
+
+/* Of a V's parts each rank's first one is as long as its second, or a layer
+ * longer; else it is taken so. */
+static void check_halves(struct config *c, const struct json *list, uint64_t pp)
+{
+    uint64_t low[SETUP_LIST_MAX] = { 0 }, n = 0;
+    for (const struct json *part = list->child; part; part = part->next, n++) {
+        const uint64_t here = layers_named(part);
+        if (n < pp) {
+            low[n] = here;
+            continue;
+        }
+        const uint64_t before = low[2 * pp - 1 - n];
+        if (before == here || before == here + 1)
+            continue;
+        config_note(c, "module_fqns_per_model_part: a rank's two parts are "
+                       "taken as equally long, the first one a layer longer");
+        return;
+    }
+}
+
+/* Parts go round the ranks, or down and up; each names its layers, "layers.0". */
 static void parts(struct config *c, const struct dims *d)
 {
     const struct json *list =
@@ -199,24 +238,26 @@ static void parts(struct config *c, const struct dims *d)
     if (d->pp <= 1 || d->pp > SETUP_LIST_MAX || list == NULL
         || list->kind != JSON_ARRAY)
         return;
-    for (const struct json *part = list->child; part; part = part->next) {
-        const struct json *one = part->kind == JSON_ARRAY ? part->child : NULL;
-        for (; one != NULL; one = one->next)
-            stage[n % d->pp] += one->kind == JSON_STRING && one->text.n > 7
-                                && memcmp(one->text.p, "layers.", 7) == 0;
-        n++;
+    for (const struct json *part = list->child; part; part = part->next, n++) {
+        const bool up = folds(c) && n >= d->pp;
+        stage[(up ? 2 * d->pp - 1 - n % (2 * d->pp) : n) % d->pp] +=
+            layers_named(part);
     }
-    if (n % d->pp != 0 || n == 0) {
+    const bool wrong = folds(c) ? n != 2 * d->pp : n % d->pp != 0 || n == 0;
+    if (wrong) {
         diag_hint(config_bad(c, list, MEMPLAN_E_CONFLICT,
                              "%" PRIu64 " model parts for %" PRIu64 " ranks", n,
                              d->pp),
-                  "as many parts on each rank");
+                  folds(c) ? "two parts on each rank, as the schedule has it"
+                           : "as many parts on each rank");
         return;
     }
     for (uint64_t i = 0; i < d->pp; i++)
         str_append(text, sizeof(text), i > 0 ? ",%" PRIu64 : "%" PRIu64,
                    stage[i]);
-    if (n > d->pp)
+    if (folds(c))
+        check_halves(c, list, d->pp);
+    else if (n > d->pp)
         set_count(c, list, KEY_VPP, n / d->pp);
     config_set(c, list, KEY_PIPELINE_LAYERS, text);
 }
@@ -234,8 +275,9 @@ static uint64_t sequences_a_pass(struct config *c, const struct dims *d,
                      || first_of(c, number) != NULL;
     if (!old)
         return count(c, "parallelism.pipeline_parallel_microbatch_size", 1);
-    const uint64_t chunks =
-        c->s->set[KEY_VPP] ? c->s->v[KEY_VPP].n : 1; /* of the schedule */
+    const uint64_t chunks = folds(c)             ? 2
+                            : c->s->set[KEY_VPP] ? c->s->v[KEY_VPP].n
+                                                 : 1; /* of the schedule */
     const uint64_t micros = count(c, number, d->pp * chunks);
     return micros > 0 && local % micros == 0 ? local / micros : 0;
 }

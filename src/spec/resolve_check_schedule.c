@@ -10,8 +10,7 @@
 
 /* Megatron's linears hand their gradients to a store (sail-sg's fork,
  * Transformer Engine's delay_wgrad_compute); torchtitan's ZBVZeroBubble and
- * DualPipeV split autograd's graph instead, which lets nothing go
- * (tests/oracle/split_backward.py), and place chunks otherwise. */
+ * DualPipeV split autograd's graph (torch/distributed/pipelining). */
 static void check_framework(const struct run *r, struct diag *d)
 {
     char name[RESOLVE_TEXT_MAX], buf[RESOLVE_TEXT_MAX];
@@ -19,16 +18,50 @@ static void check_framework(const struct run *r, struct diag *d)
         r->impl == IMPL_MEGATRON || r->impl == IMPL_MEGATRON_LOCAL;
     if (megatron && r->engine == ENGINE_MEGATRON)
         return;
+    const bool none = r->impl == IMPL_TORCHTITAN && !run_folds(r);
+    if (run_torch_pipelines(r) && run_folds(r))
+        return;
     memplan_error *e = setup_error(
         d, MEMPLAN_E_UNSUPPORTED, KEY_SCHEDULE,
-        "schedule '%s' with %s '%s' is not modelled yet%s",
+        "schedule '%s' with %s '%s' is not modelled%s",
         resolve_text(r, KEY_SCHEDULE, name),
         setup_field(megatron ? KEY_ENGINE : KEY_IMPLEMENTATION)->key,
         resolve_text(r, megatron ? KEY_ENGINE : KEY_IMPLEMENTATION, buf),
-        r->impl == IMPL_TORCHTITAN
-            ? ": PyTorch's split backward keeps all activations"
-            : "");
-    diag_hint(e, "use --framework megatron, or --schedule 1f1b");
+        none ? ": PyTorch has no such schedule" : " yet");
+    if (none)
+        diag_hint(e, "use --schedule zb-v, dualpipe-v or 1f1b");
+    else
+        diag_hint(e, "use --framework megatron, or --schedule 1f1b");
+}
+
+/* schedules.py, _check_torch_compile_compatibility. A checkpoint runs its layer
+ * again for each gradient that is asked of it, and each weight asks
+ * (torch/utils/checkpoint.py, graph tasks; _backward.py, stage_backward_weight).
+ */
+static void check_torch(const struct run *r, struct diag *d)
+{
+    char name[RESOLVE_TEXT_MAX], buf[RESOLVE_TEXT_MAX];
+    resolve_text(r, KEY_SCHEDULE, name);
+    if (r->compile)
+        diag_hint(setup_error(d, MEMPLAN_E_CONFLICT, KEY_COMPILE,
+                              "compiled layers with schedule '%s': PyTorch "
+                              "refuses them",
+                              name),
+                  "leave it out, or use --schedule interleaved --vpp 2");
+    if (r->prec.fp8)
+        diag_hint(setup_error(d, MEMPLAN_E_UNSUPPORTED, KEY_PRECISION,
+                              "products in 8 bits with schedule '%s' and "
+                              "torchtitan's layers are not modelled yet",
+                              name),
+                  "use --precision bf16-mixed, or --schedule interleaved "
+                  "--vpp 2");
+    if (r->recompute != RECOMP_NONE)
+        diag_hint(setup_error(d, MEMPLAN_E_UNSUPPORTED, KEY_RECOMPUTE,
+                              "recompute '%s' with schedule '%s' is not "
+                              "modelled yet: each weight's gradient runs its "
+                              "layer again",
+                              resolve_text(r, KEY_RECOMPUTE, buf), name),
+                  "use --recompute none, or --schedule interleaved --vpp 2");
 }
 
 static void report_micros(const struct run *r, struct diag *d,
@@ -60,18 +93,29 @@ static void check_dual(const struct run *r, struct diag *d)
 }
 
 /* Both halves of a rank are equally long (arguments.py of sail-sg's fork:
- * layers over 2 pp); dualpipev.py, step, asserts the number of
- * micro-batches. */
+ * layers over 2 pp), torchtitan's have a layer each; dualpipev.py, step, asserts
+ * the number of micro-batches, as ScheduleDualPipeV does. */
 static void check_v(const struct run *r, struct diag *d)
 {
     char name[RESOLVE_TEXT_MAX];
+    const bool torch = run_torch_pipelines(r);
     uint64_t layers = 0;
     bool even = true;
     for (uint64_t i = 0; i < r->pp; i++) {
         layers += r->stage_layers[i];
-        even = even && r->stage_layers[i] % 2 == 0;
+        even =
+            even
+            && (torch ? r->stage_layers[i] > 1 : r->stage_layers[i] % 2 == 0);
     }
-    if (!even) {
+    if (!even && torch) {
+        diag_hint(setup_error(d, MEMPLAN_E_CONFLICT, KEY_PP,
+                              "schedule '%s' has two stages a rank, %" PRIu64
+                              " layers leave one of 2 x pp %" PRIu64 " without",
+                              resolve_text(r, KEY_SCHEDULE, name), layers,
+                              r->pp),
+                  "use a smaller --pp, or give each rank 2 layers or more "
+                  "(--pipeline-layers)");
+    } else if (!even) {
         memplan_error *e =
             setup_error(d, MEMPLAN_E_CONFLICT, KEY_PP,
                         "schedule '%s' has two halves a rank, %" PRIu64
@@ -144,6 +188,8 @@ void resolve_check_schedule(const struct run *r, struct diag *d)
     if (!splits_backward(r))
         return;
     check_framework(r, d);
+    if (run_torch_pipelines(r) && run_folds(r))
+        check_torch(r, d);
     if (r->schedule == SCHED_DUALPIPE)
         check_dual(r, d);
     if (run_folds(r))

@@ -72,14 +72,16 @@ static bool check_stages(const struct run *r, const struct spec *spec,
 }
 
 /* torchtitan counts embedding and head as a layer each, so that the ends of its
- * stages, which go round the ranks, have one layer less
- * (distributed/pipeline_parallel.py, _generate_llm_fqn_per_model_part). */
+ * stages, which go round the ranks, or down and up again, have one layer less
+ * (distributed/pipeline_parallel.py, generate_llm_fqn_per_model_part). */
 static uint64_t titan_layers(const struct run *r, uint64_t layers,
                              uint64_t rank)
 {
-    const uint64_t stages = r->pp * r->vpp, all = layers + 2;
+    const uint64_t stages = r->pp * run_chunks(r), all = layers + 2;
     uint64_t n = 0;
-    for (uint64_t i = rank; i < stages; i += r->pp) {
+    for (uint64_t c = 0; c < run_chunks(r); c++) {
+        const uint64_t i =
+            run_folds(r) && c == 1 ? stages - 1 - rank : c * r->pp + rank;
         const uint64_t end = i == 0 || i + 1 == stages ? 1 : 0;
         n += all / stages + (i < all % stages ? 1 : 0) - end;
     }
@@ -89,8 +91,7 @@ static uint64_t titan_layers(const struct run *r, uint64_t layers,
 static bool splits_like_titan(const struct run *r, uint64_t layers)
 {
     /* else some stage had no layer */
-    return run_torch_pipelines(r) && !run_folds(r)
-           && (layers + 2) / (r->pp * r->vpp) > 1;
+    return run_torch_pipelines(r) && (layers + 2) / (r->pp * run_chunks(r)) > 1;
 }
 
 /* Megatron's flags have equal chunks alone (transformer_config.py,

@@ -802,6 +802,11 @@ static inline uint64_t run_chunk_with(uint64_t layers, uint64_t chunks,
                ? layer / (each + 1)
                : more + (layer - more * (each + 1)) / each;
 }
+/* Layers of a rank's lower half, where stages go down the ranks and up again. */
+static inline uint64_t run_fold_low(const struct run *run, uint64_t rank)
+{
+    return run_chunk_before(run->stage_layers[rank], 2, 1);
+}
 /* Whether chunks go down the ranks again and again: chunk c of all ranks comes
  * before chunk c + 1 of any (interleaved 1F1B). */
 static inline bool run_loops(const struct run *run)

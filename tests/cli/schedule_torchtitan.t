@@ -1,7 +1,8 @@
+PyTorch has ZB-V and DualPipeV, not ZB-H1.
 == args
 estimate llama-3-8b --framework torchtitan --gpus 8 --pp 2 --schedule zb-h1
 == stderr
-memplan: --schedule: schedule 'zb-h1' with implementation 'torchtitan' is not modelled yet: PyTorch's split backward keeps all activations
-  hint: use --framework megatron, or --schedule 1f1b
+memplan: --schedule: schedule 'zb-h1' with implementation 'torchtitan' is not modelled: PyTorch has no such schedule
+  hint: use --schedule zb-v, dualpipe-v or 1f1b
 == exit
 3

@@ -13,7 +13,7 @@ def _one_norm():
         return torch.empty_like(x), x.new_empty(*x.shape[:-1], 1, dtype=torch.float32)
 
     def backward(grad, x, shape, rstd, weight, mask):
-        return torch.empty_like(x), torch.empty_like(weight)
+        return tuple(torch.empty_like(t) if wanted else None for t, wanted in zip((x, weight), mask))
 
     library.impl("_fused_rms_norm", never, "CUDA")
     library.impl("_fused_rms_norm_backward", never, "CUDA")

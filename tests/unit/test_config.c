@@ -1718,7 +1718,26 @@ static void test_torchtitan_pipeline(void **state)
     import("torchtitan", "[parallelism]\npipeline_parallel_degree = 2\n"
                          "pipeline_parallel_schedule = 'ZBV'\n");
     assert_string_equal(got.slot[0].hint,
-                        "known are 1F1B, GPipe, Interleaved1F1B");
+                        "known are 1F1B, GPipe, Interleaved1F1B, "
+                        "ZBVZeroBubble, DualPipeV");
+    import("torchtitan",
+           "[parallelism]\npipeline_parallel_degree = 2\n"
+           "pipeline_parallel_schedule = 'DualPipeV'\n"
+           "module_fqns_per_model_part = [['tok_embeddings', 'layers.0'],\n"
+           "['layers.1', 'layers.2'], ['layers.3'], ['norm', 'output']]\n");
+    has("schedule=dualpipe-v vpp= pipeline_layers=1,3");
+    import("torchtitan",
+           "[parallelism]\npipeline_parallel_degree = 2\n"
+           "pipeline_parallel_schedule = 'ZBVZeroBubble'\n"
+           "module_fqns_per_model_part = [['tok_embeddings', 'layers.0'],\n"
+           "['layers.1'], ['layers.2', 'layers.3'], ['norm', 'output']]\n");
+    noted("f: module_fqns_per_model_part: a rank's two parts are taken as "
+          "equally long, the first one a layer longer");
+    import("torchtitan",
+           "[parallelism]\npipeline_parallel_degree = 2\n"
+           "pipeline_parallel_schedule = 'ZBVZeroBubble'\n"
+           "module_fqns_per_model_part = [['layers.0'], ['layers.1']]\n");
+    refused(MEMPLAN_E_CONFLICT, "2 model parts for 2 ranks", 4);
     import("torchtitan", "[parallelism]\ncontext_parallel_degree = 0\n");
     refused(MEMPLAN_E_RANGE,
             "'parallelism.context_parallel_degree' is 0, out of range", 2);

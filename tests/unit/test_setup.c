@@ -2104,7 +2104,7 @@ static const struct bad_layout {
       "pp 2 with engine 'fsdp' is not modelled yet", "--framework megatron",
       0 },
     { "pp=2 schedule=zb-h1 framework=torchtitan", U, "schedule",
-      "schedule 'zb-h1' with implementation 'torchtitan' is not modelled yet",
+      "schedule 'zb-h1' with implementation 'torchtitan' is not modelled",
       "1f1b", 0 },
     { "pp=3 schedule=dualpipe framework=megatron", C, "pp", "odd", "--pp 4",
       0 },
