@@ -18,19 +18,12 @@
 #include "fold/fold.h"
 #include "fold/schedule.h"
 #include "plan/report_data.h"
+#include "recorded_run.h"
 #include "json/json.h"
 
 enum { TEXT_MAX = 1 << 20, WORD_MAX = 64, STEPS_MAX = 1024 };
 
 static char text[TEXT_MAX];
-
-static const struct json *at(const struct json *o, const char *key)
-{
-    const struct json *m = json_member(o, key);
-    if (m == NULL)
-        fail_msg("no '%s'", key);
-    return m;
-}
 
 static uint64_t number(const struct json *o, const char *key)
 {
@@ -52,42 +45,6 @@ static const struct json *read_golden(const char *name, struct arena *a,
     const struct json *root = json_parse(a, text, *len, &d);
     assert_non_null(root);
     return root;
-}
-
-static void value_text(const struct json *v, char *buf, size_t size)
-{
-    if (v->kind == JSON_STRING)
-        snprintf(buf, size, "%s", v->text.p);
-    else if (v->kind == JSON_BOOL)
-        snprintf(buf, size, "%s", v->truth ? "true" : "false");
-    else
-        snprintf(buf, size, "%.9g", v->number);
-}
-
-static memplan_report *estimate(const struct json *run, size_t len)
-{
-    memplan_error slot[4];
-    memplan_errors errs = { slot, 4, 0 };
-    memplan_model *model = NULL;
-    memplan_setup *setup = NULL;
-    memplan_report *report = NULL;
-    const struct json *config = at(run, "config");
-    const size_t n = json_value_length(text, len, config->offset);
-    if (memplan_model_parse(&model, text + config->offset, n, NULL, NULL, &errs)
-        != MEMPLAN_OK)
-        fail_msg("model: %s", slot[0].message);
-    assert_int_equal(memplan_setup_new(&setup, NULL, NULL), MEMPLAN_OK);
-    for (const struct json *k = at(run, "setup")->child; k; k = k->next) {
-        char value[WORD_MAX];
-        value_text(k, value, sizeof value);
-        if (memplan_setup_set(setup, k->key.p, value, &errs) != MEMPLAN_OK)
-            fail_msg("setup: %s", slot[0].message);
-    }
-    if (memplan_estimate(&report, model, setup, NULL, &errs) != MEMPLAN_OK)
-        fail_msg("estimate: %s", slot[0].message);
-    memplan_setup_free(setup);
-    memplan_model_free(model);
-    return report;
 }
 
 /* ---- orders ---- */
@@ -320,7 +277,7 @@ static bool compare_run(const struct json *run, size_t len)
     struct passes got, want;
     char name[256], what[WORD_MAX];
     const struct json *setup = at(run, "setup");
-    memplan_report *r = estimate(run, len);
+    memplan_report *r = estimate_recorded(run, text, len);
     snprintf(name, sizeof name, "%s pp %llu m %llu %s %s rank %llu",
              at(setup, "schedule")->text.p,
              (unsigned long long)number(setup, "pp"),

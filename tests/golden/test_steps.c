@@ -18,9 +18,10 @@
 
 #include "fold/trace.h"
 #include "plan/report_data.h"
+#include "recorded_run.h"
 #include "json/json.h"
 
-enum { TEXT_MAX = 1 << 22, NAME_MAX_LEN = 64 };
+enum { TEXT_MAX = 1 << 22 };
 
 static char text[TEXT_MAX];
 
@@ -98,54 +99,6 @@ static void profile_trace(struct profile *p, const struct trace *t,
 }
 
 /* ---- memplan's side ---- */
-
-static const struct json *at(const struct json *o, const char *key)
-{
-    const struct json *m = json_member(o, key);
-    if (m == NULL)
-        fail_msg("no '%s'", key);
-    return m;
-}
-
-static void value_text(const struct json *v, char *buf, size_t size)
-{
-    if (v->kind == JSON_STRING)
-        snprintf(buf, size, "%s", v->text.p);
-    else if (v->kind == JSON_BOOL)
-        snprintf(buf, size, "%s", v->truth ? "true" : "false");
-    else
-        snprintf(buf, size, "%.9g", v->number);
-}
-
-static memplan_report *estimate(const struct json *run, size_t len)
-{
-    memplan_error slot[4];
-    memplan_errors errs = { slot, 4, 0 };
-    memplan_model *model = NULL;
-    memplan_setup *setup = NULL;
-    memplan_report *report = NULL;
-    const struct json *config = at(run, "config");
-    const size_t n = json_value_length(text, len, config->offset);
-    if (memplan_model_parse(&model, text + config->offset, n, NULL, NULL, &errs)
-        != MEMPLAN_OK)
-        fail_msg("model: %s", slot[0].message);
-    const struct json *part = json_member(run, "part"); /* of a model's file */
-    if (part != NULL
-        && memplan_model_select(model, part->text.p, &errs) != MEMPLAN_OK)
-        fail_msg("part: %s", slot[0].message);
-    assert_int_equal(memplan_setup_new(&setup, NULL, NULL), MEMPLAN_OK);
-    for (const struct json *k = at(run, "setup")->child; k; k = k->next) {
-        char value[NAME_MAX_LEN];
-        value_text(k, value, sizeof value);
-        if (memplan_setup_set(setup, k->key.p, value, &errs) != MEMPLAN_OK)
-            fail_msg("setup: %s", slot[0].message);
-    }
-    if (memplan_estimate(&report, model, setup, NULL, &errs) != MEMPLAN_OK)
-        fail_msg("estimate: %s", slot[0].message);
-    memplan_setup_free(setup);
-    memplan_model_free(model);
-    return report;
-}
 
 struct predicted {
     struct profile first; /* where gradients stay: they are not there yet */
@@ -297,7 +250,7 @@ static bool compare_stop(const struct run_name *n, const struct predicted *p,
     if (n->sees && stop >= CLIP)
         return false;
     const uint64_t got = expected(n, p, which[0] == 'f', micro, stop);
-    char what[NAME_MAX_LEN];
+    char what[VALUE_MAX];
     snprintf(what, sizeof what, "%s step, %s of micro-batch %u", which,
              stop_name[stop], micro);
     return differs(n, what, got, want);
@@ -333,7 +286,7 @@ static uint64_t setup_number(const struct json *run, const char *key)
 
 static bool is_setup(const struct json *run, const char *key, const char *value)
 {
-    char text_of[NAME_MAX_LEN];
+    char text_of[VALUE_MAX];
     const struct json *v = json_member(at(run, "setup"), key);
     if (v == NULL)
         return false;
@@ -348,7 +301,7 @@ static void describe(struct run_name *out, const struct json *run)
     size_t n = (size_t)snprintf(out->text, size, "%s", model);
     for (const struct json *k = at(run, "setup")->child; k && n < size;
          k = k->next) {
-        char value[NAME_MAX_LEN];
+        char value[VALUE_MAX];
         value_text(k, value, sizeof value);
         n += (size_t)snprintf(out->text + n, size - n, " %s=%s", k->key.p,
                               value);
@@ -453,7 +406,7 @@ static void compare_file(const char *path, struct tally *tally)
             continue; /* no key says so */
         struct run_name name;
         struct predicted p;
-        memplan_report *r = estimate(run, len);
+        memplan_report *r = estimate_recorded(run, text, len);
         predict(&p, r);
         describe(&name, run);
         /* ZeRO-3 fetches nothing ahead before it knows the order of a step */
