@@ -175,13 +175,13 @@ static void put_stash(struct put *p, const struct stage *s, uint32_t position)
  * others in flight was not beside a pass that found none. */
 static void put_added(struct put *p, const struct stage *s, uint32_t position)
 {
-    const uint32_t chunk = stage_chunk(s, position);
-    const bool later = p->m->later;
-    const uint64_t others =
-        s->graph ? s->adding[SLOT_KINDS * chunk + p->slot] : NEVER;
-    if (others == NEVER || !later)
+    if (!s->graph || !p->m->later)
         return;
-    const uint64_t most = stage_others_kept(s, position, p->slot, later);
+    const uint64_t others =
+        s->adding[SLOT_KINDS * stage_chunk(s, position) + p->slot];
+    if (others == NEVER)
+        return;
+    const uint64_t most = stage_others_kept(s, position, p->slot, true);
     const uint64_t with = others + s->before[position + 1].wgrad
                           - stage_chunk_before(s, position)->wgrad;
     PUT(p, TERM_GRADS, "of the micro-batch before, not yet added",

@@ -116,7 +116,8 @@ void pipe_backward(struct put *p, const struct stage *s, uint32_t position)
     const bool first =
         position + 1 == stage_chunk_first(s, stage_chunk(s, position) + 1);
     receive_each(p, s, flying(s, position), first ? 1 : 0);
-    if (p->slot != SLOT_WEIGHT && stage_chunk(s, position) == s->chunks - 1)
+    if (run_torch_pipelines(s->run) && p->slot != SLOT_WEIGHT
+        && stage_chunk(s, position) == s->chunks - 1)
         PUT(p, TERM_PIPE, "logits, to the end of the stage's backward",
             F("bytes", pipe_logits(s)));
     if (!run_pipelines(s->run))
