@@ -25,6 +25,7 @@ static unsigned foreach_lists(enum optimizer o)
     case OPT_ADAGRAD: return 2;
     case OPT_ADAM8BIT:
     case OPT_PAGED_ADAM8BIT:
+    case OPT_PAGED_ADAMW:
     case OPT_ADAM4BIT:
     case OPT_SGD:
     case OPT_MOMENTUM:

@@ -67,6 +67,15 @@ static uint64_t second_chunk(const struct stage *s)
     return s->chunk_at != NULL ? s->chunk_at[s->run->pp] : s->high_layer;
 }
 
+/* Of a flat partition each rank has its part. */
+static uint64_t paged_of(const struct stage *s)
+{
+    const struct run *run = s->run;
+    return run_sharding(run) == SHARDING_FLAT
+               ? div_up(s->sum.paged_bytes, max_u64(run->shard, 1))
+               : s->sum.paged_bytes;
+}
+
 /* `seen`: keeps what its peak looked at, or NULL. */
 static bool stage_result_of(struct stage_result *out, struct stage *s,
                             struct glances *seen)
@@ -83,6 +92,7 @@ static bool stage_result_of(struct stage_result *out, struct stage *s,
                                .parameters = s->sum.elems + s->sum.frozen_elems,
                                .in_flight = s->in_flight,
                                .waiting = s->stashes,
+                               .paged = paged_of(s),
                                .peak_block = "" };
     /* what every moment has; PHASE_COUNT adds nothing of its own */
     bool ok = moment_at(&s->rest, s, PHASE_COUNT, 0, false);
@@ -224,6 +234,19 @@ static uint64_t room_of(const struct memory_result *out, const struct run *run)
                : 0;
 }
 
+/* The driver brings paged moments to the device to update them and moves them
+ * away for what cudaMalloc asks for. [CUDA C++ Programming Guide, unified
+ * memory; bitsandbytes functional.py, get_paged] */
+static void put_paged(struct memory_result *out)
+{
+    out->paged = out->stage[out->reserved_stage].paged;
+    out->paged_here =
+        out->capacity > out->device_total
+            ? min_u64(out->paged, out->capacity - out->device_total)
+            : 0;
+    out->device_total += out->paged_here;
+}
+
 /* The largest figure of any stage. */
 static void finish(struct memory_result *out, const struct run *run)
 {
@@ -245,6 +268,7 @@ static void finish(struct memory_result *out, const struct run *run)
     out->reserved = out->stage[out->reserved_stage].reserved;
     out->device_total = out->reserved + out->outside;
     out->capacity = run->capacity_bytes;
+    put_paged(out);
     out->headroom = (int64_t)out->capacity - (int64_t)out->device_total;
     out->fits = out->headroom >= 0;
 }

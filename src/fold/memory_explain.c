@@ -274,6 +274,41 @@ static void explain_reserved(struct explanation *x, const char *section,
     explain_pools(x, section, &s->sim);
 }
 
+static void explain_paged(struct explanation *x, const char *section,
+                          const struct memory_result *m)
+{
+    if (m->paged == 0)
+        return;
+    explain_add(x, (struct explain_entry){
+                       .section = section,
+                       .name = "paged moments",
+                       .unit = "B",
+                       .value = (double)m->paged_here,
+                       .bytes = m->paged_here,
+                       .formula = "min(moments, capacity - reserved - outside)",
+                       .numbers = arena_printf(x->arena,
+                                               "min(%llu, %llu - %llu - %llu)",
+                                               (unsigned long long)m->paged,
+                                               (unsigned long long)m->capacity,
+                                               (unsigned long long)m->reserved,
+                                               (unsigned long long)m->outside),
+                       .equation = "optimizers",
+                       .source = "bitsandbytes functional.py, get_paged",
+                       .depth = 1 });
+}
+
+static const char *device_numbers(struct explanation *x,
+                                  const struct memory_result *m)
+{
+    if (m->paged == 0)
+        return arena_printf(x->arena, "%llu + %llu",
+                            (unsigned long long)m->reserved,
+                            (unsigned long long)m->outside);
+    return arena_printf(
+        x->arena, "%llu + %llu + %llu", (unsigned long long)m->reserved,
+        (unsigned long long)m->outside, (unsigned long long)m->paged_here);
+}
+
 static void explain_outside(struct explanation *x,
                             const struct memory_result *m)
 {
@@ -291,6 +326,7 @@ static void explain_outside(struct explanation *x,
                                                .source = r->source,
                                                .depth = 1 });
     }
+    explain_paged(x, section, m);
     explain_reserved(x, section, m);
     explain_add(x, (struct explain_entry){
                        .section = section,
@@ -298,10 +334,9 @@ static void explain_outside(struct explanation *x,
                        .unit = "B",
                        .value = (double)m->device_total,
                        .bytes = m->device_total,
-                       .formula = "reserved + outside",
-                       .numbers = arena_printf(x->arena, "%llu + %llu",
-                                               (unsigned long long)m->reserved,
-                                               (unsigned long long)m->outside),
+                       .formula = m->paged > 0 ? "reserved + outside + paged"
+                                               : "reserved + outside",
+                       .numbers = device_numbers(x, m),
                        .equation = "peak",
                        .source = "",
                        .depth = 0 });

@@ -118,6 +118,7 @@ struct stage_result {
                                states as this rank holds them: ZeRO's figure */
     uint64_t in_flight;    /* micro-batches (chunks when interleaved) */
     uint64_t waiting;      /* backwards whose weights' gradients come later */
+    uint64_t paged;        /* moments in unified memory */
     struct moment rest;    /* between steps */
     struct moment peak;
     const char *peak_block; /* "layer", "head", ... ; "" in the step */
@@ -191,6 +192,9 @@ struct memory_result {
     bool retries; /* fits only since the allocator gives its cache back */
     struct outside_row outside_row[OUTSIDE_MAX];
     size_t n_outside;
+    /* Moments in unified memory, and what of them is on the device: as far as
+     * there is room beside the allocator's, which they give way to. */
+    uint64_t paged, paged_here;
     uint64_t outside, device_total, capacity;
     int64_t headroom; /* capacity - device_total */
     bool fits;

@@ -80,14 +80,25 @@ static bool has_fp32_moments(const struct run *run, const struct tensor *t)
 /* Of a paged moment the driver does not move small tensors and the blocks'
  * constants, which are plain tensors (optim/optimizer.py, get_state_buffer,
  * init_state). */
+static uint64_t moment_paged(const struct run *run, const struct tensor *t,
+                             uint64_t n)
+{
+    if (!run_pages(run) || n < BNB_MIN_PAGED_ELEMS)
+        return 0;
+    if (run->offload_optimizer != OFFLOAD_NONE
+        || run->offload_params != OFFLOAD_NONE)
+        return 0; /* of tensors on the CPU none is paged */
+    const bool fp32 =
+        run->optimizer == OPT_PAGED_ADAMW || has_fp32_moments(run, t);
+    return fp32 ? 4 * n : n;
+}
+
 static uint64_t moment_bnb(const struct run *run, const struct tensor *t,
                            uint64_t n)
 {
-    const bool paged =
-        run->optimizer == OPT_PAGED_ADAM8BIT && n >= BNB_MIN_PAGED_ELEMS;
-    if (has_fp32_moments(run, t))
-        return paged ? 0 : 4 * n;
-    return moment_8bit(n) - (paged ? n : 0);
+    const bool fp32 =
+        run->optimizer == OPT_PAGED_ADAMW || has_fp32_moments(run, t);
+    return (fp32 ? 4 * n : moment_8bit(n)) - moment_paged(run, t, n);
 }
 
 /* Two moments of low rank on the long side, and the projection. */
@@ -138,7 +149,8 @@ uint64_t optimizer_bytes(const struct run *run, const struct tensor *t,
     case OPT_ADAMW:
     case OPT_LAMB: return 2 * n * size;
     case OPT_ADAM8BIT:
-    case OPT_PAGED_ADAM8BIT: return 2 * moment_bnb(run, t, n);
+    case OPT_PAGED_ADAM8BIT:
+    case OPT_PAGED_ADAMW: return 2 * moment_bnb(run, t, n);
     case OPT_ADAM4BIT: return 2 * moment_4bit(run, n);
     case OPT_LION8BIT: return moment_bnb(run, t, n);
     case OPT_MOMENTUM:
@@ -167,6 +179,7 @@ const char *optimizer_rule(enum optimizer o)
 {
     switch (o) {
     case OPT_ADAMW:
+    case OPT_PAGED_ADAMW:
     case OPT_LAMB: return "two moments";
     case OPT_ADAM8BIT:
     case OPT_PAGED_ADAM8BIT:
@@ -247,6 +260,7 @@ static void add_trained(struct block_states *s, const struct tensor *t,
     if (t->elems > run->persistence_threshold)
         s->second_elems += rows * cols * run_second_parts(run);
     s->own_moment_bytes += optimizer_bytes(run, t, rows, cols);
+    s->paged_bytes += 2 * moment_paged(run, t, rows * cols);
     s->moment_bytes += whole;
     if (t->group == PG_EXPERT) {
         s->expert_elems += t->elems;

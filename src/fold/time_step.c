@@ -453,7 +453,8 @@ static struct shard_of own_share(const struct run *run,
 {
     if (run_sharding(run) != SHARDING_FLAT)
         return (struct shard_of){ (double)(b->own_elems - b->own_dropped),
-                                  (double)b->own_moment_bytes };
+                                  (double)b->own_moment_bytes
+                                      + (double)b->paged_bytes };
     const double dense = (double)max_u64(run->shard, 1);
     const double expert = (double)max_u64(run->expert_shard, 1);
     const double of_experts =

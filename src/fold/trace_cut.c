@@ -101,6 +101,7 @@ static uint64_t moments_of(enum optimizer o)
     case OPT_LAMB:
     case OPT_ADAM8BIT:
     case OPT_PAGED_ADAM8BIT:
+    case OPT_PAGED_ADAMW:
     case OPT_ADAM4BIT:
     case OPT_ADAFACTOR:
     case OPT_GALORE:

@@ -27,6 +27,7 @@ static unsigned temporaries(enum optimizer o)
     case OPT_RMSPROP: return 1;
     case OPT_ADAM8BIT:
     case OPT_PAGED_ADAM8BIT:
+    case OPT_PAGED_ADAMW:
     case OPT_ADAM4BIT:
     case OPT_SGD:
     case OPT_MOMENTUM:
@@ -55,6 +56,7 @@ static unsigned named_before(enum optimizer o)
     case OPT_ADAFACTOR:
     case OPT_ADAM8BIT:
     case OPT_PAGED_ADAM8BIT:
+    case OPT_PAGED_ADAMW:
     case OPT_ADAM4BIT:
     case OPT_SGD:
     case OPT_MOMENTUM:

@@ -63,8 +63,9 @@ static uint64_t stage_bytes(const struct memory_result *m, uint64_t index,
         return s->peak.total;
     if (metric == METRIC_STEADY_ALLOCATED)
         return s->rest.total;
-    return metric == METRIC_DEVICE_TOTAL ? s->reserved + m->outside
-                                         : s->reserved;
+    if (metric == METRIC_DEVICE_TOTAL)
+        return s->reserved + m->outside + m->paged_here;
+    return s->reserved;
 }
 
 /* The maximum over ranks is that of the figure asked for: between steps

@@ -143,6 +143,7 @@ static const struct row memory_rows[] = {
     ROW(struct memory_result, peak, "peak_allocated", "B"),
     ROW(struct memory_result, reserved, "peak_reserved", "B"),
     ROW(struct memory_result, outside, "outside", "B"),
+    ROW(struct memory_result, paged_here, "paged", "B"),
     ROW(struct memory_result, device_total, "device_total", "B"),
     ROW(struct memory_result, capacity, "capacity", "B"),
     ROW(struct memory_result, headroom, "headroom", "B"),

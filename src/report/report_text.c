@@ -110,6 +110,14 @@ static void verdict(struct out *o, const struct memplan_report *r)
                          "%s GiB too much",
                gib(total, m->device_total), gib(capacity, m->capacity),
                r->run.gpu.name, gib(rest, apart));
+    if (m->paged_here > 0)
+        str_append(text, sizeof(text),
+                   "; %s GiB of it paged moments, which give way",
+                   gib(rest, m->paged_here));
+    if (m->fits && m->paged > m->paged_here)
+        str_append(text, sizeof(text), "; %s GiB of %s on the host",
+                   gib(rest, m->paged - m->paged_here),
+                   m->paged_here > 0 ? "them" : "paged moments");
     if (o->format == MEMPLAN_FORMAT_TABLE)
         out_text(o, "\n");
     out_paragraph(o, m->fits ? PAINT_GOOD : PAINT_BAD, text);
@@ -218,6 +226,8 @@ static void fill_memory(struct table *t, const void *ctx)
         outside_label(label, &m->outside_row[i]);
         memory_row(t, x, 1, label, m->outside_row[i].bytes);
     }
+    if (m->paged > 0)
+        memory_row(t, x, 0, "paged moments, as there is room", m->paged_here);
     table_row(t, 0, m->fits ? PAINT_STRONG : PAINT_BAD);
     table_cell(t, "device total");
     table_cell(t, gib(buf, m->device_total));

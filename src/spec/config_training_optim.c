@@ -34,8 +34,8 @@ static const struct optim {
     { "adamw_torch_8bit", "adam8bit", "", false, false }, /* torchao's */
     { "ao_adamw_8bit", "adam8bit", "", false, false },
     { "ao_adamw_4bit", "adam4bit", "", false, false },
-    { "paged_adamw", "adamw", "fused", false, false },
-    { "paged_adamw_32bit", "adamw", "fused", false, false },
+    { "paged_adamw_32bit", "paged-adamw", "", false, false },
+    { "paged_adamw", "paged-adamw", "", false, false },
     { "muon", "muon", "", false, true }, /* ms-swift's, axolotl's */
     { "lion_32bit", "lion", "", false, false },
     { "lion_8bit", "lion8bit", "", false, false },
@@ -189,10 +189,6 @@ static void set_optim(struct config *c, const struct json *where,
         config_set(c, where, KEY_OPTIMIZER_IMPL, o->impl);
     if (o->layerwise)
         config_set(c, where, KEY_OPTIMIZER_IN_BACKWARD, "true");
-    if (strncmp(o->name, "paged_adamw", 11) == 0
-        && strcmp(o->optimizer, "adamw") == 0)
-        config_note(c, "paged moments of 32 bits are not modelled: they count "
-                       "here, as adamw's");
     if (strncmp(o->name, "galore", 6) == 0
         || strncmp(o->name, "apollo", 6) == 0) {
         projection(c);

@@ -349,6 +349,7 @@ static enum optimizer_impl default_optimizer_impl(const struct run *r)
     case OPT_APOLLO: return OPTIMPL_LOOP;
     case OPT_ADAM8BIT: /* bitsandbytes, DeepSpeed, torchao: own kernels */
     case OPT_PAGED_ADAM8BIT:
+    case OPT_PAGED_ADAMW:
     case OPT_LION:
     case OPT_LION8BIT:
     case OPT_GALORE8BIT:

@@ -29,10 +29,11 @@ static void say_engine(struct run *r)
                      "int(%g n) stay on the GPU, none of one "
                      "(--sub-group-size)",
                      r->offload_ratio, 1 - r->offload_ratio);
-    if (r->optimizer == OPT_PAGED_ADAM8BIT)
+    if (run_pages(r))
         resolve_note(r, KEY_COUNT,
-                     "paged moments are in unified memory, the driver's, and "
-                     "not counted");
+                     "paged moments are in unified memory: on the GPU as far "
+                     "as there is room, the rest on the host, with no time "
+                     "for moving them");
     if (!resolve_is_fsdp(r))
         return;
     if (r->fsdp_units == FSDP_ENDS)

@@ -48,6 +48,8 @@ enum dtype resolve_moments(enum optimizer o, enum dtype otherwise)
         return DT_INT8;
     if (o == OPT_ADAM4BIT)
         return DT_INT4;
+    if (o == OPT_PAGED_ADAMW)
+        return DT_FP32;
     return o == OPT_NONE ? DT_NONE : otherwise;
 }
 

@@ -58,6 +58,12 @@ bool run_has_8bit_moments(const struct run *run)
            || run->optimizer == OPT_LION8BIT;
 }
 
+bool run_pages(const struct run *run)
+{
+    return run->optimizer == OPT_PAGED_ADAM8BIT
+           || run->optimizer == OPT_PAGED_ADAMW;
+}
+
 bool run_projects(const struct run *run)
 {
     return run->optimizer == OPT_GALORE || run->optimizer == OPT_GALORE8BIT

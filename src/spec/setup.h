@@ -94,6 +94,7 @@
     X(OPT_ADAMW, "adamw")                                                      \
     X(OPT_ADAM8BIT, "adam8bit")                                                \
     X(OPT_PAGED_ADAM8BIT, "paged-adam8bit")                                    \
+    X(OPT_PAGED_ADAMW, "paged-adamw")                                          \
     X(OPT_SGD, "sgd")                                                          \
     X(OPT_MOMENTUM, "momentum")                                                \
     X(OPT_ADAFACTOR, "adafactor")                                              \
@@ -912,6 +913,8 @@ bool run_flattens(const struct run *run);
 bool run_overflows(const struct run *run);
 /* An optimizer of bitsandbytes, whose moments have 8 bits. */
 bool run_has_8bit_moments(const struct run *run);
+/* Moments in unified memory, which the driver moves. */
+bool run_pages(const struct run *run);
 /* Moments of matrices in a projection of low rank (GaLore, APOLLO). */
 bool run_projects(const struct run *run);
 

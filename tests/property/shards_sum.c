@@ -171,6 +171,7 @@ static uint64_t moments_of(const struct run *run, const struct tensor *t,
         return (t->matmul && t->group != PG_HEAD ? 1 : 2) * rows * cols * size;
     case OPT_ADAM8BIT:
     case OPT_PAGED_ADAM8BIT:
+    case OPT_PAGED_ADAMW:
     case OPT_LION8BIT:
     case OPT_ADAM4BIT:
     case OPT_ADAGRAD:

@@ -326,6 +326,68 @@ static void test_kept_twice_stays(void **state)
     end(&x);
 }
 
+/* ---- paged moments ---- */
+
+static memplan_report *paged(const char *capacity, const char *optimizer)
+{
+    return estimate("smollm-1.7b",
+                    (const char *const[]){
+                        "framework", "hf", "gpu", "h100-80gb", "gpu_memory",
+                        capacity, "optimizer", optimizer, "embedding_states",
+                        "8bit", "fast", "true", NULL });
+}
+
+/* A byte each, or four, of two moments of 1,711 M elements but those of 49
+ * norms of 2,048, which are not paged; on the device as far as there is room,
+ * and whether all fits does not depend on them. */
+static void test_paged_moments(void **state)
+{
+    (void)state;
+    const uint64_t elems = 1711376384 - UINT64_C(49) * 2048;
+    static const struct {
+        const char *optimizer;
+        uint64_t bytes;
+    } rows[] = { { "paged-adam8bit", 1 }, { "paged-adamw", 4 } };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        memplan_report *r = paged("80GiB", rows[i].optimizer);
+        const struct memory_result *m = &r->memory;
+        assert_int_equal(m->paged, 2 * rows[i].bytes * elems);
+        assert_int_equal(m->paged_here, m->paged);
+        assert_int_equal(m->device_total, m->reserved + m->outside + m->paged);
+        const uint64_t rest = m->reserved + m->outside;
+        memplan_report_free(r);
+
+        char tight[32];
+        (void)snprintf(tight, sizeof(tight), "%llu",
+                       (unsigned long long)(rest + 1000));
+        r = paged(tight, rows[i].optimizer);
+        assert_true(r->memory.fits);
+        assert_int_equal(r->memory.paged_here, 1000);
+        assert_int_equal(r->memory.headroom, 0);
+        memplan_report_free(r);
+
+        (void)snprintf(tight, sizeof(tight), "%llu",
+                       (unsigned long long)(rest / 2));
+        r = paged(tight, rows[i].optimizer);
+        assert_false(r->memory.fits);
+        assert_int_equal(r->memory.paged_here, 0);
+        memplan_report_free(r);
+    }
+}
+
+/* The host has the moments in full where it steps the optimizer. */
+static void test_offloaded_moments_are_not_paged(void **state)
+{
+    (void)state;
+    memplan_report *r =
+        estimate("smollm-1.7b",
+                 (const char *const[]){ "framework", "fsdp", "gpus", "2",
+                                        "offload_params", "cpu", "optimizer",
+                                        "paged-adamw", "fast", "true", NULL });
+    assert_int_equal(r->memory.paged, 0);
+    memplan_report_free(r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -339,6 +401,8 @@ int main(void)
         cmocka_unit_test(test_recorded_peaks),
         cmocka_unit_test(test_head_is_on_the_host),
         cmocka_unit_test(test_kept_twice_stays),
+        cmocka_unit_test(test_paged_moments),
+        cmocka_unit_test(test_offloaded_moments_are_not_paged),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

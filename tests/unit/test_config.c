@@ -833,9 +833,8 @@ static void test_training_args_kin(void **state)
            "bf16: auto\n");
     assert_int_equal(got.status, MEMPLAN_OK);
     has("lora_rank=4 lora_targets=q,up,down recompute=full engine=fsdp2 "
-        "offload_activations=cpu optimizer=adamw offload_params=cpu zero=3 "
-        "precision=bf16-mixed");
-    noted("paged moments of 32 bits are not modelled");
+        "offload_activations=cpu optimizer=paged-adamw offload_params=cpu "
+        "zero=3 precision=bf16-mixed");
     noted("of the pattern in 'lora_target_modules' the matrices are read");
     import("training-args",
            "deepspeed --module openrlhf.cli.train_sft --ds.zero_stage 2 "
