@@ -155,10 +155,9 @@ static uint64_t made_by(const struct stage *s, const struct bucket_content *c,
     if (s->ledger != NULL) /* which says it */
         return most;
     if (first)
-        return c->low > 0 ? most : max_u64(most, s->rank[0].whole);
-    const struct zero_part *last = &s->rank[c->high];
-    for (const struct zero_part *r = &s->rank[c->low]; r <= last; r++)
-        most = max_u64(most, r->whole);
+        return c->low > 0 ? most : max_u64(most, s->whole[0]);
+    for (uint64_t r = c->low; r <= c->high; r++)
+        most = max_u64(most, s->whole[r]);
     return most;
 }
 
@@ -395,15 +394,20 @@ static void emptied(const struct stage *s, struct bucket_fill *f, bool low)
         reduced_beside(s, f, &c);
 }
 
-/* Ranks matter where each has its own part of the gradients. */
+/* Ranks matter where each has its own part of the gradients. Most are of those
+ * that the bucket has some of: no need to divide. */
 static void take_ranks(const struct stage *s, struct bucket_content *c,
                        uint64_t first, uint64_t end)
 {
+    const uint64_t share = s->share;
     if (s->run->zero == 3)
         return;
-    const uint64_t low = first / s->share, high = (end - 1) / s->share;
-    c->low = c->tensors == 0 ? low : min_u64(c->low, low);
-    c->high = c->tensors == 0 ? high : max_u64(c->high, high);
+    if (c->tensors == 0)
+        c->low = c->high = first / share;
+    else if (first < c->low * share)
+        c->low = first / share;
+    if (end > (c->high + 1) * share)
+        c->high = (end - 1) / share;
 }
 
 static void take_largest(struct bucket_content *c, uint64_t elems,
@@ -414,11 +418,14 @@ static void take_largest(struct bucket_content *c, uint64_t elems,
     c->largest = max_u64(c->largest, elems);
 }
 
-/* Of a tensor what lies in one rank's partition, the most. */
-static uint64_t largest_slice(const struct stage *s, uint64_t first,
-                              uint64_t elems)
+/* Of a tensor what lies in one rank's partition, the most; `low`: no rank after
+ * its first. */
+static uint64_t largest_slice(const struct stage *s, uint64_t low,
+                              uint64_t first, uint64_t elems)
 {
-    const uint64_t begins = min_u64(elems, s->share - first % s->share);
+    const uint64_t at = first - low * s->share;
+    const uint64_t in_it = at < s->share ? at : at % s->share;
+    const uint64_t begins = min_u64(elems, s->share - in_it);
     const uint64_t rest = elems - begins;
     return max_u64(begins, min_u64(rest, s->share));
 }
@@ -427,7 +434,7 @@ void bucket_take_ranks(const struct stage *s, struct bucket_content *c,
                        uint64_t first, uint64_t elems)
 {
     take_ranks(s, c, first, first + elems);
-    c->slice = max_u64(c->slice, largest_slice(s, first, elems));
+    c->slice = max_u64(c->slice, largest_slice(s, c->low, first, elems));
 }
 
 /* A block's gradients, all of which the bucket has room for. */

@@ -33,7 +33,7 @@ bool ledger_room(struct memory_fold *f, size_t positions)
         return false;
     *l = (struct zero_ledger){ .room = positions * most };
     l->place = ARENA_ROOM(f->a, struct zero_place, l->room);
-    l->made = ARENA_NEW(f->a, struct zero_made, l->room + 2);
+    l->made = ARENA_ROOM(f->a, struct zero_made, l->room + 2);
     l->waiting[0] = ARENA_ROOM(f->a, size_t, l->room);
     l->waiting[1] = ARENA_ROOM(f->a, size_t, l->room);
     f->ledger = l;

@@ -14,6 +14,13 @@ struct zero_layout {
     struct zero1 *reduces;     /* sends them */
     const struct block *block; /* at hand: whose tensors are listed */
     uint32_t n;                /* ... so many */
+    uint64_t elems, largest;   /* ... of all, and of the largest */
+    uint64_t larger;           /* ... of those larger than the bucket */
+    bool in_row;               /* ranks have theirs one after another, and that
+                                  is all that is asked of them: */
+    struct zero_part part;     /* of the rank at hand */
+    uint64_t whole, slice;     /* of the partitions so far, the most */
+    uint64_t norm;             /* ... bytes with a norm's */
     bool makes;                /* ZeRO-1's partitions, after backward */
     bool large;                /* one is larger than the bucket */
     uint64_t at;               /* elements so far */
@@ -38,6 +45,95 @@ static void end_bucket(struct stage *s, struct zero_layout *l, bool low)
             r->gone = l->gone;
     }
     l->bucket[low] = 0;
+}
+
+enum { DOUBLE = 8 };
+
+/* Norms are taken in double precision, a tensor's own part at a time, beside
+ * the partition. */
+static void note_rank(const struct stage *s, struct zero_layout *l,
+                      const struct zero_part *r)
+{
+    const uint64_t grad = dtype_size(s->run->prec.grad);
+    l->whole = max_u64(l->whole, r->whole);
+    l->slice = max_u64(l->slice, r->slice);
+    l->norm = max_u64(l->norm, r->whole * grad + r->slice * DOUBLE);
+}
+
+static bool only_first(const struct run *run)
+{
+    return run->zero_rank == ZERO_RANK_FIRST;
+}
+
+/* Of ZeRO-2's nothing else is asked: there may be thousands. */
+static void keep_ranks(struct stage *s, uint64_t first, uint64_t n,
+                       const struct zero_part *it)
+{
+    const uint64_t end = first + n;
+    if (s->run->zero == 2)
+        for (uint64_t r = first; r < end; r++)
+            s->whole[r] = it->whole;
+    else
+        for (uint64_t r = first; r < end; r++)
+            s->rank[r] = *it;
+}
+
+/* The rank at hand has all of its own. */
+static void end_rank(struct stage *s, struct zero_layout *l)
+{
+    keep_ranks(s, l->rank, 1, &l->part);
+    if (l->rank == 0 || !only_first(s->run))
+        note_rank(s, l, &l->part);
+    l->rank++;
+    l->end += s->share;
+    l->part = (struct zero_part){ .whole = 0 };
+}
+
+/* The last ones may have nothing. */
+static void end_ranks(struct stage *s, struct zero_layout *l)
+{
+    end_rank(s, l);
+    keep_ranks(s, l->rank, s->run->shard - l->rank, &l->part);
+}
+
+/* The next ones that a tensor fills have it alone. */
+static void fill_ranks(struct stage *s, struct zero_layout *l, uint64_t n,
+                       const struct zero_part *it)
+{
+    if (n == 0)
+        return;
+    keep_ranks(s, l->rank, n, it);
+    if (!only_first(s->run))
+        note_rank(s, l, it);
+    l->rank += n;
+    l->end += n * s->share;
+}
+
+static void take(struct zero_part *r, uint64_t n, uint64_t slice,
+                 uint64_t large)
+{
+    r->whole += n;
+    r->slice = max_u64(r->slice, slice);
+    r->large += large;
+}
+
+static void add_in_row(struct stage *s, struct zero_layout *l, uint64_t n)
+{
+    const struct zero_part it = { .whole = n,
+                                  .slice = s->share,
+                                  .large = n > s->run->reduce_bucket ? n : 0 };
+    const uint64_t room = l->end - l->at;
+    uint64_t left = n;
+    if (n > room) {
+        if (room > 0)
+            take(&l->part, n, room, it.large);
+        end_rank(s, l);
+        const uint64_t filled = (n - room - 1) / s->share;
+        fill_ranks(s, l, filled, &it);
+        left = n - room - filled * s->share;
+    }
+    take(&l->part, n, left, it.large);
+    l->at += n;
 }
 
 /* A rank's partition holds whole every tensor that touches it. */
@@ -71,6 +167,10 @@ static void add_to_partition(struct stage *s, struct zero_layout *l,
 {
     const uint64_t n = t->elems;
     const bool large = n > s->run->reduce_bucket;
+    if (l->in_row) {
+        add_in_row(s, l, n);
+        return;
+    }
     if (l->bucket[t->low] + n > s->run->reduce_bucket)
         end_bucket(s, l, t->low);
     if (s->ledger != NULL) {
@@ -181,15 +281,32 @@ static void list_tensors(const struct stage *s, struct zero_layout *l,
     }
 }
 
+static void list_block(const struct stage *s, struct zero_layout *l,
+                       const struct block *b)
+{
+    l->block = b;
+    l->n = 0;
+    list_tensors(s, l, false);
+    if (s->p->norms_last && b->kind == BLOCK_LAYER)
+        list_tensors(s, l, true);
+    l->elems = l->largest = l->larger = 0;
+    for (uint32_t i = 0; i < l->n; i++) {
+        const uint64_t n = s->trained[i]->elems;
+        l->elems += n;
+        l->largest = max_u64(l->largest, n);
+        l->larger += n > s->run->reduce_bucket ? n : 0;
+    }
+}
+
 static void add_block(struct stage *s, struct zero_layout *l,
                       const struct block *b)
 {
-    if (l->block != b) {
-        l->block = b;
-        l->n = 0;
-        list_tensors(s, l, false);
-        if (s->p->norms_last && b->kind == BLOCK_LAYER)
-            list_tensors(s, l, true);
+    if (l->block != b)
+        list_block(s, l, b);
+    if (l->in_row && l->elems <= l->end - l->at) { /* all the rank's at hand */
+        take(&l->part, l->elems, l->largest, l->larger);
+        l->at += l->elems;
+        return;
     }
     for (uint32_t i = 0; i < l->n; i++)
         add_tensor(s, l, s->trained[i]);
@@ -240,23 +357,6 @@ static void zero3_stays(struct stage *s, const struct zero_layout *all)
     s->largest_stays = l.largest_stays;
 }
 
-/* Norms are taken in double precision, a tensor's own part at a time, beside
- * the partition. */
-static uint64_t zero_norm_bytes(const struct stage *s, uint64_t rank)
-{
-    const struct zero_part *r = &s->rank[rank];
-    return r->whole * dtype_size(s->run->prec.grad) + r->slice * 8;
-}
-
-/* No tensor is in it whole. */
-static void fp32_partition(struct stage *s, uint64_t ranks)
-{
-    s->partition = s->share;
-    s->norm = 0;
-    for (uint64_t r = 0; r < ranks; r++)
-        s->norm = max_u64(s->norm, s->rank[r].slice * 8);
-}
-
 /* In what partitions they lie, once all are known. */
 static void deal_tensors(struct stage *s)
 {
@@ -280,33 +380,49 @@ static void reduce_tensors(struct stage *s)
     zero1_end(s, &z);
 }
 
+/* Of the ranks that are asked for. */
+static void note_ranks(struct stage *s, struct zero_layout *l, uint64_t ranks)
+{
+    for (uint64_t r = 0; r < ranks; r++) {
+        const struct zero_part *k = &s->rank[r];
+        note_rank(s, l, k);
+        if (l->makes && k->whole > k->gone)
+            s->made = max_u64(s->made, k->whole - k->gone);
+    }
+}
+
+static void clear_ranks(struct stage *s)
+{
+    for (uint64_t r = 0; r < s->run->shard; r++)
+        s->rank[r] = (struct zero_part){ .whole = 0 };
+}
+
 static void zero_partition(struct stage *s, struct zero_layout *l)
 {
     const struct run *run = s->run;
-    const uint64_t ranks = run->zero_rank == ZERO_RANK_FIRST ? 1 : run->shard;
+    const uint64_t ranks = only_first(run) ? 1 : run->shard;
+    l->in_row = s->ledger == NULL && !l->makes;
     if (s->ledger != NULL)
         deal_tensors(s);
-    for (uint64_t r = 0; r < run->shard; r++)
-        s->rank[r] = (struct zero_part){ 0 };
+    if (!l->in_row)
+        clear_ranks(s);
     for (uint32_t i = 0; i < s->n; i++)
         add_block(s, l, &s->p->block[stage_block(s, i)]);
     end_bucket(s, l, true);
     end_bucket(s, l, false);
-    uint64_t norm = 0;
-    s->partition = s->made = 0;
-    for (uint64_t r = 0; r < ranks; r++) {
-        const struct zero_part *k = &s->rank[r];
-        s->partition = max_u64(s->partition, k->whole);
-        if (l->makes && k->whole > k->gone)
-            s->made = max_u64(s->made, k->whole - k->gone);
-        norm = max_u64(norm, zero_norm_bytes(s, r));
-    }
-    s->norm = norm - s->partition * dtype_size(run->prec.grad);
-    s->sent = 0;
+    s->made = s->sent = 0;
+    if (l->in_row)
+        end_ranks(s, l);
+    else
+        note_ranks(s, l, ranks);
+    s->partition = l->whole;
+    s->norm = l->norm - s->partition * dtype_size(run->prec.grad);
     if (l->makes && (l->large || bucket_casts(s) || run_is_loose(run)))
         reduce_tensors(s);
-    if (run_sums_in_fp32(run))
-        fp32_partition(s, ranks);
+    if (run_sums_in_fp32(run)) { /* no tensor is in it whole */
+        s->partition = s->share;
+        s->norm = l->slice * DOUBLE;
+    }
 }
 
 void zero_layout(struct stage *s)

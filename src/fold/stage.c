@@ -483,6 +483,7 @@ static void stage_place(struct stage *s, const struct memory_fold *f,
                          .at = f->at,
                          .before = f->before,
                          .rank = f->rank,
+                         .whole = f->whole,
                          .trained = f->trained,
                          .fill = f->fill,
                          .ledger = f->ledger,
@@ -714,6 +715,8 @@ static bool ranks_room(struct memory_fold *f, size_t positions)
     f->trained = ARENA_ROOM(f->a, const struct tensor *, most);
     if (f->run->zero < 3) /* zero_layout() sets all */
         f->rank = ARENA_ROOM(f->a, struct zero_part, (size_t)f->run->shard);
+    if (f->run->zero == 2)
+        f->whole = ARENA_ROOM(f->a, uint64_t, (size_t)f->run->shard);
     if (zero_fills_bucket(f->run))
         f->fill = ARENA_ROOM(f->a, struct bucket_fill, positions);
     if (ledger_needed(f->run) && !ledger_room(f, positions))

@@ -112,6 +112,8 @@ struct stage {
     uint64_t share;     /* ... elements of one */
     const struct tensor **trained; /* ZeRO: room for those of any block */
     struct zero_part *rank;        /* ZeRO-1, -2: each */
+    uint64_t *whole;               /* ... ZeRO-2 without a ledger: instead, of
+                                      each what zero_part calls so */
     struct zero_ledger *ledger;    /* NULL: partitions come in order */
     bool *ends;    /* FSDP version 1, [shard]: of engine_flat_loop.c */
     bool loose;    /* run_is_loose() */
@@ -275,6 +277,7 @@ struct memory_fold {
     struct prefix *before;
     struct bucket_fill *fill;
     struct zero_part *rank;
+    uint64_t *whole;
     const struct tensor **trained;
     struct zero_ledger *ledger;
     bool *ends;
