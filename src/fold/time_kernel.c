@@ -425,22 +425,70 @@ static void op_time(struct op_clock *o)
 }
 
 /* Most operations have no part in most passes. */
+static bool is_empty(const struct pass *x)
+{
+    return x->kernels == 0 && x->messages == 0;
+}
+
 static void add_pass(struct pass *sum, const struct pass *x)
 {
-    if (x->kernels == 0 && x->messages == 0)
-        return;
     for (int i = 0; i < TIME_PARTS; i++)
         sum->part[i] += x->part[i];
     sum->kernels += x->kernels;
     sum->messages += x->messages;
 }
 
-static void add_time(struct block_time *sum, const struct block_time *x)
+/* Without messages, of which kernels are: those before TIME_AGAIN. */
+static void add_kernels(struct pass *sum, const struct pass *x)
 {
-    add_pass(&sum->forward, &x->forward);
-    add_pass(&sum->input, &x->input);
-    add_pass(&sum->weight, &x->weight);
-    add_pass(&sum->again, &x->again);
+    for (int i = 0; i < TIME_AGAIN; i++)
+        sum->part[i] += x->part[i];
+    sum->kernels += x->kernels;
+}
+
+/* ... and leaves nothing of it, for the next operation. */
+static void take_pass(struct pass *sum, struct pass *x)
+{
+    if (is_empty(x))
+        return;
+    if (x->messages != 0) {
+        add_pass(sum, x);
+        *x = (struct pass){ .kernels = 0 };
+        return;
+    }
+    add_kernels(sum, x);
+    for (int i = 0; i < TIME_AGAIN; i++)
+        x->part[i] = 0;
+    x->kernels = 0;
+}
+
+/* `again`: of what runs forward in backward too. */
+static void take_time(struct block_time *sum, struct block_time *x, bool again)
+{
+    if (again && x->forward.messages != 0)
+        add_pass(&sum->again, &x->forward);
+    else if (again)
+        add_kernels(&sum->again, &x->forward);
+    take_pass(&sum->forward, &x->forward);
+    take_pass(&sum->input, &x->input);
+    take_pass(&sum->weight, &x->weight);
+}
+
+static void add_any(struct pass *sum, const struct pass *x)
+{
+    if (!is_empty(x))
+        add_pass(sum, x);
+}
+
+/* What messages leave beside products is in any part. */
+static void add_beside(struct block_time *sum, const struct block_time *x,
+                       bool again)
+{
+    if (again)
+        add_any(&sum->again, &x->forward);
+    add_any(&sum->forward, &x->forward);
+    add_any(&sum->input, &x->input);
+    add_any(&sum->weight, &x->weight);
 }
 
 void time_op(struct block_time *out, const struct clock *c, const struct op *op)
@@ -456,15 +504,18 @@ void time_block(struct block_time *out, const struct clock *c,
     const uint32_t again = ops_run_again(c->p, b, c->run);
     struct between_messages k = { .embeds = b->kind == BLOCK_EMBED };
     *out = (struct block_time){ 0 };
+    struct block_time one = { 0 };
     for (uint32_t i = 0; i < b->op_count; i++) {
-        struct block_time one = { 0 };
         struct op_clock o = { c, &c->p->op[b->op_first + i], &one };
         op_time(&o);
-        if (c->run->tp > 1)
-            message_beside(&k, &o);
-        if (i < again && op_runs_again(o.op, c->run, b->kind))
-            one.again = one.forward;
-        add_time(out, &one);
+        const bool twice = i < again && op_runs_again(o.op, c->run, b->kind);
+        if (c->run->tp == 1) {
+            take_time(out, &one, twice);
+            continue;
+        }
+        message_beside(&k, &o);
+        add_beside(out, &one, twice);
+        one = (struct block_time){ 0 };
     }
     out->input.part[TIME_TP] += k.mirrored;
     moves_forks(out, c, b);

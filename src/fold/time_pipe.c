@@ -41,12 +41,13 @@ struct spell {
     uint32_t micro, n, pass; /* the first; the first rank's pass */
 };
 
-/* Of a rank's forwards, or backwards: those to come, and the next of them. */
+/* Of a rank's forwards, or backwards: the next one, and how many like it are
+ * left of the spell at hand; of none it is one that never can. */
 struct lane {
-    const struct spell *spell, *end;
-    uint32_t done, n; /* of the spell at hand; as many: no more */
     const double *needs;
     double *sets, hop, sends, time;
+    uint64_t left;
+    const struct spell *spell, *end; /* after that */
 };
 
 struct order {
@@ -54,9 +55,9 @@ struct order {
     struct step *step;
     size_t n, next;
     const struct timed *pass[2];
-    /* else */
+    /* else forwards, of which so many more may come now, and backwards */
     struct lane there, back;
-    uint64_t flying, ahead; /* forwards before backwards: now, and at most */
+    int64_t room;
     double clock;
 };
 
@@ -72,8 +73,8 @@ struct simulation {
     struct timed *pass; /* [stages][SLOT_KINDS] */
 };
 
-/* What nothing comes before, and what nobody waits for. */
-enum { ROW_THERE, ROW_NOBODY, ROWS };
+/* What nothing comes before, what nobody waits for, and what never comes. */
+enum { ROW_THERE, ROW_NOBODY, ROW_NEVER, ROWS };
 
 /* Where the row of a stage's forwards, or backwards, begins. */
 static size_t row_of(const struct simulation *s, bool back, uint64_t stage)
@@ -164,20 +165,23 @@ static void put_spells(const struct simulation *s, struct spell *there,
     }
 }
 
-static void next_spell(const struct simulation *s, struct lane *l,
+/* False where there is none. */
+static bool next_spell(const struct simulation *s, struct lane *l,
                        uint64_t rank)
 {
-    if (l->spell == l->end)
-        return;
+    if (l->spell == l->end) {
+        l->needs = s->done + ROW_NEVER * s->micros;
+        return false;
+    }
     const struct spell *x = l->spell++;
     const struct timed *p = &s->pass[x->pass + rank * SLOT_KINDS];
-    l->done = 0;
-    l->n = x->n;
+    l->left = x->n;
     l->needs = s->done + p->needs + x->micro;
     l->sets = s->done + p->sets + x->micro;
     l->hop = p->hop;
     l->sends = p->sends;
     l->time = p->time;
+    return true;
 }
 
 static bool merge_ranks(struct simulation *s, struct arena *a)
@@ -192,7 +196,7 @@ static bool merge_ranks(struct simulation *s, struct arena *a)
         struct order *o = &s->rank[r];
         o->there = (struct lane){ .spell = there, .end = there + n };
         o->back = (struct lane){ .spell = back, .end = back + n };
-        o->ahead = stage_in_flight(s->x->run, r);
+        o->room = (int64_t)stage_in_flight(s->x->run, r);
         next_spell(s, &o->there, r);
         next_spell(s, &o->back, r);
     }
@@ -265,25 +269,20 @@ static bool run_steps(const struct simulation *s, struct order *o)
     return o->next > from;
 }
 
-static bool is_done(const struct lane *l)
-{
-    return l->done == l->n;
-}
+/* A rank's forwards are over: only backwards come. */
+#define NO_ROOM (INT64_MIN / 2)
 
-/* The next of forwards, or of backwards, if what it waits for is there. */
-static inline bool run_lane(const struct simulation *s, struct lane *l,
-                            double *clock, uint64_t rank)
+/* If what it waits for is there. */
+static inline bool run_next(struct lane *l, double *clock)
 {
-    const uint32_t i = l->done;
-    const double there = l->needs[i];
+    const double there = *l->needs;
     if (there < 0)
         return false;
     const double done = later(*clock, there + l->hop) + l->time;
-    l->sets[i] = done;
+    *l->sets++ = done;
     *clock = done + l->sends;
-    l->done = i + 1;
-    if (is_done(l))
-        next_spell(s, l, rank);
+    l->needs++;
+    l->left--;
     return true;
 }
 
@@ -291,23 +290,28 @@ static inline bool run_lane(const struct simulation *s, struct lane *l,
 static bool run_turns(const struct simulation *s, struct order *o,
                       uint64_t rank)
 {
-    const uint64_t ahead = o->ahead;
-    uint64_t flying = o->flying, done = 0;
+    struct lane *there = &o->there, *back = &o->back;
+    int64_t room = o->room;
     double clock = o->clock;
-    for (;; done++) {
-        if (flying < ahead && !is_done(&o->there)) {
-            if (!run_lane(s, &o->there, &clock, rank))
+    bool moved = false;
+    for (;; moved = true) {
+        if (room > 0) {
+            if (!run_next(there, &clock))
                 break;
-            flying++;
+            room--;
+            if (there->left == 0 && !next_spell(s, there, rank))
+                room = NO_ROOM;
         } else {
-            if (is_done(&o->back) || !run_lane(s, &o->back, &clock, rank))
+            if (!run_next(back, &clock))
                 break;
-            flying--;
+            room++;
+            if (back->left == 0)
+                next_spell(s, back, rank);
         }
     }
-    o->flying = flying;
+    o->room = room;
     o->clock = clock;
-    return done > 0;
+    return moved;
 }
 
 /* As far as it comes. */
@@ -319,7 +323,7 @@ static bool run_rank(struct simulation *s, uint64_t rank)
 
 static bool is_over(const struct order *o)
 {
-    return o->next == o->n && is_done(&o->there) && is_done(&o->back);
+    return o->next == o->n && o->there.left == 0 && o->back.left == 0;
 }
 
 /* Rounds over the ranks, to and fro, each as far as it comes. */
@@ -344,15 +348,17 @@ static double run_all(struct simulation *s)
 
 static bool simulation_init(struct simulation *s, struct arena *a)
 {
-    const size_t first = row_of(s, false, 0),
+    const size_t never = ROW_NEVER * (size_t)s->micros,
                  cells = row_of(s, true, s->stages);
     double *done = ARENA_ROOM(a, double, cells);
     s->rank = ARENA_NEW(a, struct order, (size_t)s->ranks);
     s->pass = ARENA_ROOM(a, struct timed, (size_t)s->stages * SLOT_KINDS);
     if (a->failed)
         return false;
-    for (size_t i = 0; i < cells; i++)
-        done[i] = i < first ? 0 : -1;
+    for (size_t i = 0; i < never; i++)
+        done[i] = 0;
+    for (size_t i = never; i < cells; i++)
+        done[i] = -1;
     s->done = done;
     for (uint64_t i = 0; i < s->stages; i++)
         for (unsigned k = 0; k < SLOT_KINDS; k++)
@@ -419,8 +425,12 @@ static double busy(const struct pipe *x, uint64_t rank)
 uint64_t pipe_busiest(const struct pipe *x)
 {
     uint64_t most = 0;
-    for (uint64_t r = 1; r < x->run->pp; r++)
-        most = busy(x, r) > busy(x, most) ? r : most;
+    double longest = busy(x, 0);
+    for (uint64_t r = 1; r < x->run->pp; r++) {
+        const double time = busy(x, r);
+        most = time > longest ? r : most;
+        longest = later(longest, time);
+    }
     return most;
 }
 
@@ -493,14 +503,14 @@ static double pace(const struct simulation *s)
 {
     const struct pipe *x = s->x;
     const uint64_t p = x->run->pp, rounds = s->micros / p;
-    const double busy = pipe_busy(x);
+    const uint64_t rank = pipe_busiest(x);
+    const double most = busy(x, rank);
     if (x->run->schedule != SCHED_INTERLEAVED || rounds < PACE_ROUNDS_RUN)
-        return busy;
-    const double *done =
-        &s->done[row_of(s, false, pipe_busiest(x)) + (rounds - 1) * p];
+        return most;
+    const double *done = &s->done[row_of(s, false, rank) + (rounds - 1) * p];
     const uint64_t micros = PACE_ROUNDS * p;
     const double seen = (done[0] - *(done - micros)) / (double)micros;
-    return seen > busy * (1 + PACE_OFF) ? seen : busy;
+    return seen > most * (1 + PACE_OFF) ? seen : most;
 }
 
 /* So many run, the rest at their pace. */

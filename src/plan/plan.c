@@ -202,25 +202,34 @@ memplan_status plan_allocator(struct memplan_report *r, bool all,
     return diag_nomem(d);
 }
 
-/* FLOPs of the whole model: lowered again without model parallelism where the
- * rank's program has only a share. */
+/* The program without model parallelism, of a run that is as it was after. */
+static memplan_status lower_whole(struct program *program,
+                                  struct memplan_report *r, struct diag *d)
+{
+    struct run *run = &r->run;
+    const uint64_t tp = run->tp, cp = run->cp, ep = run->ep, etp = run->etp;
+    const bool sequence_parallel = run->sequence_parallel;
+    run->tp = run->cp = run->ep = run->etp = 1;
+    run->sequence_parallel = false;
+    const memplan_status status =
+        lower_model(program, &r->spec, run, &r->arena, d);
+    run->tp = tp, run->cp = cp, run->ep = ep, run->etp = etp;
+    run->sequence_parallel = sequence_parallel;
+    return status;
+}
+
+/* FLOPs of the whole model: lowered again where the rank's program has only a
+ * share. */
 static memplan_status sum_flops(struct memplan_report *r, struct diag *d)
 {
-    const struct run *run = &r->run;
-    if (flops_are_whole(run)) {
-        fold_flops(&r->flops, &r->program, run, &r->params);
+    struct program whole;
+    if (flops_are_whole(&r->run)) {
+        fold_flops(&r->flops, &r->program, &r->run, &r->params);
         return MEMPLAN_OK;
     }
-    struct run *whole = ARENA_ROOM(&r->arena, struct run, 1);
-    struct program program;
-    if (whole == NULL)
-        return diag_nomem(d);
-    *whole = *run;
-    whole->tp = whole->cp = whole->ep = whole->etp = 1;
-    whole->sequence_parallel = false;
-    if (lower_model(&program, &r->spec, whole, &r->arena, d) != MEMPLAN_OK)
+    if (lower_whole(&whole, r, d) != MEMPLAN_OK)
         return d->status;
-    fold_flops(&r->flops, &program, run, &r->params);
+    fold_flops(&r->flops, &whole, &r->run, &r->params);
     return MEMPLAN_OK;
 }
 
