@@ -150,6 +150,12 @@ bool engine_copies_out(const struct stage *s, uint32_t position, bool later)
     return fsdp_copies_out(s, position, later);
 }
 
+static bool is_megatron(const struct run *run)
+{
+    return run->engine == ENGINE_MEGATRON
+           || run->engine == ENGINE_MEGATRON_FSDP;
+}
+
 void engine_forward(struct put *p, const struct stage *s, uint32_t position,
                     bool later)
 {
@@ -161,7 +167,8 @@ void engine_forward(struct put *p, const struct stage *s, uint32_t position,
         zero3_gather(p, s, position, false);
     if (run_second_parts(run) != 0)
         zero3_second(p, s, zero3_second_forward(s, position, later));
-    pipe_forward(p, s, position);
+    if (s->pipes)
+        pipe_forward(p, s, position);
     engine_checkpoints_leave(p, s, position);
     if (!later) {
         if (clears_grads_late(run))
@@ -169,7 +176,8 @@ void engine_forward(struct put *p, const struct stage *s, uint32_t position,
                 F("bytes", s->wgrad));
         return;
     }
-    megatron_forward(p, s, position);
+    if (is_megatron(run) || s->before[s->n].named != 0)
+        megatron_forward(p, s, position);
     /* gradients of the micro-batches before */
     if (fsdp_defers(run)) {
         PUT(p, TERM_GRADS, "whole gradients that wait for the last micro-batch",
@@ -310,6 +318,8 @@ static void put_grad_shards(struct put *p, const struct stage *s,
 /* What hooks hold to the end of backward. */
 static void put_hooked(struct put *p, const struct stage *s, uint32_t position)
 {
+    if (s->before[s->n].hooked == 0)
+        return;
     PUT(p, TERM_CHECKPOINTS,
         "inputs of checkpoints above, held by FSDP's hooks",
         F("bytes", stage_hooked_inputs(s, position)));
@@ -336,6 +346,8 @@ void engine_waits(struct put *p, const struct stage *s, uint32_t position,
 static void put_waiting(struct put *p, const struct stage *s, uint32_t position,
                         bool later)
 {
+    if (s->waiting == 0)
+        return;
     const bool root =
         engine_reduces_blocks(s->run) && s->waits_from + 1 == s->n && s->head;
     if ((engine_wgrad_mode(s, later) == WGRAD_FREE
@@ -351,8 +363,9 @@ void engine_backward(struct put *p, const struct stage *s, uint32_t position,
     const struct run *run = s->run;
     /* autograd adds both gradients of a shared tensor before it hands them to
        the engine */
-    if ((engine_wgrad_mode(s, later) == WGRAD_FREE
-         || run->optimizer_in_backward)
+    if (s->tied_here != 0
+        && (engine_wgrad_mode(s, later) == WGRAD_FREE
+            || run->optimizer_in_backward)
         && position + 1 < s->n)
         PUT(p, TERM_WGRAD_TMP, "the head's gradient of the tied embedding",
             F("bytes", s->tied_here));
@@ -361,11 +374,14 @@ void engine_backward(struct put *p, const struct stage *s, uint32_t position,
     if (s->before[s->n].past != 0)
         PUT(p, TERM_SAVED_LAYERS, PAST_LABEL, F("bytes", s->before[s->n].past));
     put_hooked(p, s, position);
-    loop_backward(p, s, position);
-    megatron_backward(p, s, position, later);
+    if (run->keep_outputs)
+        loop_backward(p, s, position);
+    if (is_megatron(run) || s->before[s->n].named != 0)
+        megatron_backward(p, s, position, later);
     if (run->engine == ENGINE_DEEPSPEED)
         zero_backward(p, s, position, later);
-    pipe_backward(p, s, position);
+    if (s->pipes)
+        pipe_backward(p, s, position);
     if (engine_reduces_blocks(run)) {
         fsdp_backward(p, s, position, later);
         put_grad_shards(p, s, position, later);

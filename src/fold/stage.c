@@ -492,6 +492,7 @@ static void stage_place(struct stage *s, const struct memory_fold *f,
                          .splits = schedule_splits(run),
                          .graph = schedule_keeps_graph(run),
                          .chunks = 1 };
+    s->pipes = run_pipelines(run) || run_torch_pipelines(run);
     s->low_layers = s->layers;
     if (schedule_is_dual(run))
         stage_is_dual(s);
@@ -657,9 +658,11 @@ static unsigned modes_of_layers(const struct run *run, uint64_t most)
 {
     const bool each =
         run->recompute_layers >= most && run->recompute_every <= 1;
-    return (checkpoints(run) ? WALK_CHECKPOINT : 0)
-           | (checkpoint_stops_early(run) ? WALK_EARLY : 0)
-           | (unpacks(run) ? WALK_UNPACKS : 0)
+    const bool early = checkpoint_stops_early(run);
+    const bool lone = early && run->recompute_granularity <= 1;
+    return (checkpoints(run) ? WALK_CHECKPOINT : 0) | (early ? WALK_EARLY : 0)
+           | (checkpoints(run) && each ? WALK_UNDER : 0)
+           | (lone ? WALK_LONE : 0) | (unpacks(run) ? WALK_UNPACKS : 0)
            | (unpacks(run) && each ? WALK_UNPACKED : 0);
 }
 

@@ -117,6 +117,7 @@ struct stage {
     struct zero_ledger *ledger;    /* NULL: partitions come in order */
     bool *ends;    /* FSDP version 1, [shard]: of engine_flat_loop.c */
     bool loose;    /* run_is_loose() */
+    bool pipes;    /* run_pipelines() or run_torch_pipelines() */
     uint64_t norm; /* ... bytes beside the fullest partition while norms are
                       taken, of any rank */
     uint64_t made; /* ... ZeRO-1: elements of a partition as it is made, less

@@ -673,6 +673,35 @@ static void add_slot(struct block_walk *out, const struct walk *w,
     }
 }
 
+static void walk_alone(struct walk *w, struct block_walk *out)
+{
+    out->forward = walk_forward(w, PASS_KEEP);
+    out->renames = w->renames;
+    out->returns = w->returns;
+    out->inside = w->inside;
+    out->before = w->before;
+    out->after = w->top;
+}
+
+/* A second forward is the first one where the checkpoint has the input alone. */
+static void walk_forwards(struct walk *w, struct block_walk *out,
+                          unsigned modes)
+{
+    const bool checkpoint = (modes & WALK_CHECKPOINT) != 0;
+    const bool under = (modes & WALK_UNDER) != 0 && !out->idle;
+    const bool again = checkpoint && ((modes & WALK_LONE) == 0 || out->idle);
+    const bool same =
+        out->checkpoint == w->slot[w->b->tensor_count].bytes && !w->outside;
+    if (checkpoint)
+        out->forward_nograd = walk_forward(w, PASS_CHECKPOINT);
+    if (!under || (again && same))
+        walk_alone(w, out);
+    if (again)
+        out->again = same ? out->forward : walk_forward(w, PASS_AGAIN);
+    if ((modes & WALK_EARLY) != 0)
+        out->again_early = walk_forward(w, PASS_AGAIN_EARLY);
+}
+
 void walk_block(struct block_walk *out, const struct program *p,
                 const struct block *block, uint64_t regions, unsigned modes,
                 struct walk_scratch *scratch)
@@ -700,20 +729,7 @@ void walk_block(struct block_walk *out, const struct program *p,
         out->waiting =
             round_to(p->tensor[block->memory].bytes, scratch->granule);
     out->wgrad = weight_grads(p, block, scratch->granule);
-    if ((modes & WALK_CHECKPOINT) != 0)
-        out->forward_nograd = walk_forward(&w, PASS_CHECKPOINT);
-    out->forward = walk_forward(&w, PASS_KEEP);
-    out->renames = w.renames;
-    out->returns = w.returns;
-    out->inside = w.inside;
-    out->before = w.before;
-    out->after = w.top;
-    if ((modes & WALK_CHECKPOINT) != 0)
-        out->again = out->checkpoint == in->bytes && !w.outside
-                         ? out->forward
-                         : walk_forward(&w, PASS_AGAIN);
-    if ((modes & WALK_EARLY) != 0)
-        out->again_early = walk_forward(&w, PASS_AGAIN_EARLY);
+    walk_forwards(&w, out, modes);
     if ((modes & WALK_UNPACKED) == 0 || out->idle)
         walk_backwards(&w, out, modes, scratch);
     if ((modes & WALK_UNPACKS) != 0) {

@@ -179,15 +179,18 @@ bool walk_scratch_init(struct walk_scratch *s, const struct program *p,
  * for forward_nograd and again, WALK_EARLY for again_early, WALK_SPLIT for split
  * and weights, WALK_ARRIVALS, beside WGRAD_FREE, for arrivals (of each block
  * once, there is room for no more), WALK_UNPACKS for unpacked and lead; beside
- * it WALK_UNPACKED, for no other backward where the block has one. No
- * allocation. */
+ * it WALK_UNPACKED, for no other backward where the block has one. Beside
+ * WALK_CHECKPOINT, where the block has a backward: WALK_UNDER, for no forward
+ * that is not under the checkpoint; WALK_LONE, for no `again`. No allocation. */
 enum {
     WALK_EARLY = 1u << 8,
     WALK_SPLIT = 1u << 9,
     WALK_ARRIVALS = 1u << 10,
     WALK_UNPACKS = 1u << 11,
     WALK_CHECKPOINT = 1u << 12,
-    WALK_UNPACKED = 1u << 13
+    WALK_UNPACKED = 1u << 13,
+    WALK_UNDER = 1u << 14,
+    WALK_LONE = 1u << 15
 };
 void walk_block(struct block_walk *out, const struct program *p,
                 const struct block *block, uint64_t regions, unsigned modes,
