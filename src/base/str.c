@@ -84,6 +84,13 @@ struct str str_trim(struct str a)
     return a;
 }
 
+void str_copy(char *buf, size_t size, struct str text)
+{
+    const size_t n = text.n < size ? text.n : size - 1;
+    memcpy(buf, text.p, n);
+    buf[n] = '\0';
+}
+
 /* ---- likeness ---- */
 
 enum { NAME_MAX_COMPARED = 63 };
@@ -258,9 +265,11 @@ static int format_words(char *buf, size_t size, const char *format,
     char digits[DIGITS_MAX];
     size_t n = 0;
     for (const char *c = format; *c != '\0'; c++) {
-        struct str word = { c, strcspn(c, "%") };
+        struct str word = { c, 0 };
         struct directive d;
-        if (word.n > 0) {
+        if (*c != '%') {
+            const char *end = strchr(c, '%');
+            word.n = end != NULL ? (size_t)(end - c) : strlen(c);
             c += word.n - 1;
         } else if (c[1] == '%') {
             word.n = 1;

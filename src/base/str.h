@@ -30,6 +30,9 @@ unsigned str_distance(struct str a, struct str b);
 /* True when distance is small enough for "did you mean". */
 bool str_near(struct str a, struct str b, unsigned distance);
 
+/* Copies as much as fits into `size`, not 0, and ends it in NUL. */
+void str_copy(char *buf, size_t size, struct str text);
+
 /* snprintf that always terminates and tolerates size 0; returns the length
  * the text now has (cut to size - 1, never through a UTF-8 character). The
  * decimal point is the locale's: write fractions with unit_format_*. */

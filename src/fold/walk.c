@@ -14,27 +14,19 @@ static uint32_t more(uint32_t a, uint32_t b)
     return a > b ? a : b;
 }
 
-static bool is_arriving(const struct tensor *t)
-{
-    return t->role == ROLE_PARAM && t->trainable;
-}
-
 /* What the operations of a block have. */
 struct operands {
     uint32_t in, out;
-    uint32_t arriving; /* of `in`, weights whose gradients come */
 };
 
 static struct operands operands_of(const struct program *p,
                                    const struct block *b)
 {
-    struct operands sum = { 0, 0, 0 };
+    struct operands sum = { 0, 0 };
     const struct op *end = &p->op[b->op_first + b->op_count];
     for (const struct op *op = &p->op[b->op_first]; op < end; op++) {
         sum.in += op->n_in;
         sum.out += op->n_out;
-        for (unsigned i = 0; i < op->n_in; i++)
-            sum.arriving += is_arriving(&p->tensor[op->in[i]]);
     }
     return sum;
 }
@@ -53,7 +45,7 @@ bool walk_scratch_init(struct walk_scratch *s, const struct program *p,
         buffers = more(buffers, 2 * n.in + 2);
         operands = more(operands, n.in + n.out);
         ops = more(ops, b->op_count);
-        arrivals += n.arriving;
+        arrivals += n.in; /* weights are among them */
     }
     s->granule = ALLOC_ROUND;
     s->arrivals = 0;
@@ -61,7 +53,8 @@ bool walk_scratch_init(struct walk_scratch *s, const struct program *p,
     s->arrival = ARENA_ROOM(a, struct arrival, s->arrivals_room);
     s->slot = ARENA_ROOM(a, struct walk_slot, (size_t)slots + 2);
     s->buffer = ARENA_ROOM(a, struct walk_buffer, buffers);
-    s->root = ARENA_ROOM(a, struct walk_slot *, operands);
+    s->weight = ARENA_ROOM(a, uint32_t, (size_t)slots + 1);
+    s->operand = ARENA_ROOM(a, struct walk_operand, operands);
     /* a fused kernel may name an operand twice */
     s->saved = ARENA_ROOM(a, uint32_t, (size_t)operands * 2);
     s->saved_from = ARENA_ROOM(a, uint32_t, (size_t)ops + 1);
@@ -97,29 +90,65 @@ uint32_t walk_run_last(const struct walk *w, uint32_t k)
     return k;
 }
 
-static void slot_init(struct walk *w, struct walk_slot *s, tensor_id id)
+static bool is_local(const struct walk *w, const struct tensor *t, tensor_id id)
 {
-    const struct tensor *t = &w->p->tensor[id];
+    return t->storage == id && !t->pooled && !t->shared_out
+           && (t->role == ROLE_ACTIVATION || id == w->b->input);
+}
+
+/* Of a view. */
+static struct walk_slot *root_of_view(const struct walk *w, tensor_id storage)
+{
+    return is_local(w, &w->p->tensor[storage], storage)
+               ? walk_slot_of(w, storage)
+               : NULL;
+}
+
+static void slot_init(struct walk *w, struct walk_slot *s,
+                      const struct tensor *t, tensor_id id)
+{
+    const bool local = is_local(w, t, id);
     *s = (struct walk_slot){
+        .root = local              ? s
+                : t->storage == id ? NULL
+                                   : root_of_view(w, t->storage),
+        .bytes = local ? walk_round(w, t->bytes) : 0,
         .grad = NO_GRAD,
         .past = t->past,
         .lingers = t->lingers || t->past,
-        .framed = t->framed || (t->handed && w->b->kind == BLOCK_EMBED)
+        .framed = t->framed || (t->handed && w->b->kind == BLOCK_EMBED),
+        .local = local,
+        .wants = walk_gives_grad(w, t, id),
     };
-    s->local = t->storage == id && !t->pooled && !t->shared_out
-               && (t->role == ROLE_ACTIVATION || id == w->b->input);
-    s->bytes = s->local ? round_to(t->bytes, w->granule) : 0;
     w->outlives = w->outlives || s->lingers || s->framed;
 }
 
-/* Of a tensor that the block makes: the engine, or the loop, may hold it. */
-static void note_held(struct walk *w, struct walk_slot *s, tensor_id id)
+/* Of what the block makes; the engine, or the loop, may hold it. */
+static void slots_init(struct walk *w)
 {
-    const struct tensor *t = &w->p->tensor[id];
-    if (!t->held && !t->stays)
-        return;
-    s->kept = w->stays = true;
-    s->saves_all = 1;
+    const struct block *b = w->b;
+    const struct tensor *t = &w->p->tensor[b->tensor_first];
+    w->n_weights = 0;
+    for (uint32_t i = 0; i < b->tensor_count; i++, t++) {
+        struct walk_slot *s = &w->slot[i];
+        slot_init(w, s, t, b->tensor_first + i);
+        if (t->role == ROLE_PARAM && t->trainable)
+            w->weight[w->n_weights++] = i;
+        if (!t->held && !t->stays)
+            continue;
+        s->kept = w->stays = true;
+        s->saves_all = 1;
+    }
+    struct walk_slot *in = &w->slot[b->tensor_count];
+    if (b->input != TENSOR_NONE)
+        slot_init(w, in, &w->p->tensor[b->input], b->input);
+    else
+        *in = (struct walk_slot){ .grad = NO_GRAD };
+    in[1] = (struct walk_slot){ .grad = NO_GRAD }; /* the memory: not its own */
+    if (b->memory != TENSOR_NONE) {
+        in[1].root = walk_root_of(w, b->memory);
+        in[1].wants = walk_gives_grad(w, &w->p->tensor[b->memory], b->memory);
+    }
 }
 
 /* Of what an operation makes: a collective's result, not what is put in order
@@ -133,37 +162,70 @@ static bool is_stored(const struct op *op, unsigned i)
     return op->keep_out == 0 || (op->keep_out >> i & 1) != 0;
 }
 
-/* Returns what comes after its operands' roots. */
-static struct walk_slot **note_uses(struct walk *w, const struct op *op,
-                                    uint32_t k, struct walk_slot **root)
+/* As walk_root_of(), when slots know theirs. */
+static struct walk_slot *root_of(const struct walk *w, tensor_id id)
 {
-    for (unsigned i = 0; i < op->n_in; i++) {
-        struct walk_slot *s = *root++ = walk_root_of(w, op->in[i]);
-        if (s != NULL)
-            s->last_use = k;
+    const struct walk_slot *s = walk_slot_of(w, id);
+    return s != NULL ? s->root : walk_root_of(w, id);
+}
+
+/* Of no tensor that the block makes. */
+static void operand_outside(const struct walk *w, struct walk_operand *x,
+                            tensor_id id)
+{
+    x->slot = walk_slot_of(w, id);
+    x->root = root_of(w, id);
+    x->wants = walk_wants_grad(w, id);
+}
+
+static inline void operand_init(const struct walk *w, struct walk_operand *x,
+                                tensor_id id)
+{
+    const uint32_t i = id - w->b->tensor_first;
+    if (i >= w->b->tensor_count) {
+        operand_outside(w, x, id);
+        return;
     }
-    for (unsigned i = 0; i < op->n_out; i++) {
-        struct walk_slot *s = *root++ = walk_root_of(w, op->out[i]);
+    struct walk_slot *s = &w->slot[i];
+    *x = (struct walk_operand){ s, s->root, s->wants };
+}
+
+/* Returns what comes after its operands. */
+static inline struct walk_operand *note_uses(struct walk *w,
+                                             const struct op *op, uint32_t k,
+                                             struct walk_operand *x)
+{
+    for (unsigned i = 0; i < op->n_in; i++, x++) {
+        operand_init(w, x, op->in[i]);
+        x->wants = x->wants && !walk_is_stand_in(w, op, i);
+        if (x->root != NULL)
+            x->root->last_use = k;
+    }
+    for (unsigned i = 0; i < op->n_out; i++, x++) {
+        operand_init(w, x, op->out[i]);
+        struct walk_slot *s = x->root;
         if (s == NULL)
             continue;
         s->last_use = k;
-        if (w->p->tensor[op->out[i]].storage == op->out[i])
+        if (s == x->slot)
             s->first_use = k;
         s->checkpointed = s->checkpointed || is_stored(op, i);
     }
-    return root;
+    return x;
 }
 
 /* Autocast keeps its 16-bit copies of trained weights until its context ends,
  * with or without a graph (aten/src/ATen/autocast_mode.cpp, cached_cast). */
 static void note_cast(struct walk *w, const struct op *op)
 {
+    if (op->kind != OP_CAST)
+        return;
     const struct tensor *in = &w->p->tensor[op->in[0]];
     const struct tensor *out = &w->p->tensor[op->out[0]];
-    struct walk_slot *s = walk_root_of(w, op->out[0]);
-    if (op->kind == OP_CAST && in->role == ROLE_PARAM
-        && (op->keep_in & CAST_INSIDE) == 0 && (in->trainable || in->in_vain)
-        && out->bytes < in->bytes && s != NULL)
+    struct walk_slot *s = root_of(w, op->out[0]);
+    if (in->role == ROLE_PARAM && (op->keep_in & CAST_INSIDE) == 0
+        && (in->trainable || in->in_vain) && out->bytes < in->bytes
+        && s != NULL)
         s->lingers = w->outlives = true;
 }
 
@@ -191,7 +253,7 @@ static void note_saves(struct walk *w, const struct op *op, uint32_t k,
     const bool active = walk_region_active(w, op);
     uint32_t next = w->saved_from[k];
     for (size_t i = 0; i < n; i++) {
-        struct walk_slot *s = walk_root_of(w, saved[i]);
+        struct walk_slot *s = root_of(w, saved[i]);
         if (s == NULL)
             continue;
         w->saved[next++] = (uint32_t)(s - w->slot);
@@ -204,7 +266,7 @@ static void note_saves(struct walk *w, const struct op *op, uint32_t k,
         return;
     /* a checkpoint keeps its inputs, needed or not */
     for (unsigned i = 0; i < op->n_in; i++) {
-        struct walk_slot *s = walk_root_of(w, op->in[i]);
+        struct walk_slot *s = root_of(w, op->in[i]);
         if (s != NULL && (is_input(w, s) || s->first_use < first)) {
             s->kept = s->kept || !walk_is_discarded(w, s);
             s->saves_all++;
@@ -218,7 +280,7 @@ static void note_outside(struct walk *w, const struct op *op)
     if (!op->outside)
         return;
     for (unsigned i = 0; i < op->n_out; i++) {
-        struct walk_slot *s = walk_root_of(w, op->out[i]);
+        struct walk_slot *s = root_of(w, op->out[i]);
         if (s != NULL && s->kept && !is_input(w, s)) /* a view of it */
             s->checkpointed = true;
     }
@@ -227,28 +289,20 @@ static void note_outside(struct walk *w, const struct op *op)
 void walk_init(struct walk *w)
 {
     const struct block *b = w->b;
-    for (uint32_t i = 0; i < b->tensor_count; i++) {
-        slot_init(w, &w->slot[i], b->tensor_first + i);
-        note_held(w, &w->slot[i], b->tensor_first + i);
-    }
-    struct walk_slot *in = &w->slot[b->tensor_count];
-    if (b->input != TENSOR_NONE)
-        slot_init(w, in, b->input);
-    else
-        *in = (struct walk_slot){ .grad = NO_GRAD };
-    in[1] = (struct walk_slot){ .grad = NO_GRAD }; /* the memory: not its own */
-    struct walk_slot **root = w->root;
+    slots_init(w);
+    struct walk_operand *x = w->operand;
     const struct op *op = walk_op_at(w, 0);
     uint32_t first = 0;
     w->saved_from[0] = 0;
     for (uint32_t k = 0; k < b->op_count; k++, op++) {
-        root = note_uses(w, op, k, root);
+        x = note_uses(w, op, k, x);
         note_cast(w, op);
         if (k == 0 || op[-1].region != op->region)
             first = k;
         note_saves(w, op, k, first);
         w->outside = w->outside || op->outside;
     }
+    w->operands_end = x;
     for (uint32_t k = 0; k < b->op_count && w->outside; k++)
         note_outside(w, walk_op_at(w, k));
 }
@@ -312,8 +366,8 @@ static bool outlives(const struct walk *w, const struct walk_slot *s)
 }
 
 /* Pieces that do not stay are not there together: tensor.lone is what is. */
-static bool is_made(struct walk *w, const struct op *op, unsigned i,
-                    const struct walk_slot *root)
+static inline bool is_made(struct walk *w, const struct op *op, unsigned i,
+                           const struct walk_slot *root)
 {
     const struct tensor *t = &w->p->tensor[op->out[i]];
     if (walk_stays(w, root))
@@ -328,18 +382,23 @@ static bool is_made(struct walk *w, const struct op *op, unsigned i,
     return true;
 }
 
+static void make(struct walk *w, const struct op *op,
+                 const struct walk_operand *x, unsigned i)
+{
+    struct walk_slot *s = x[op->n_in + i].root;
+    if (s != NULL && !s->live && is_made(w, op, i, s))
+        walk_slot_alloc(w, s);
+}
+
 /* A dropout's mask (aten/src/ATen/native/cuda/Dropout.cu). */
 static bool makes_last_first(const struct op *op)
 {
     return op->kind == OP_DROPOUT && op->n_out == 2;
 }
 
-/* `root`: of its operands. */
-static void forward_op(struct walk *w, const struct op *op,
-                       struct walk_slot *const *root,
-                       const struct walk_slot *output)
+/* The model's forward returns here, or the loop's variables are renamed. */
+static void leave_forward(struct walk *w, const struct op *op)
 {
-    const uint32_t k = w->at;
     if (op->returns) {
         w->returns = true;
         w->inside = w->top;
@@ -354,21 +413,28 @@ static void forward_op(struct walk *w, const struct op *op,
         walk_tell(
             w, (struct walk_event){ .what = WALK_RENAMES, .name = op->name });
     }
-    const unsigned n_in = op->n_in, n = n_in + op->n_out;
-    const bool last_first = makes_last_first(op);
-    for (unsigned at = n_in; at < n; at++) {
-        const unsigned i = last_first ? n + n_in - 1 - at : at;
-        struct walk_slot *s = root[i];
-        if (s != NULL && !s->live && is_made(w, op, i - n_in, s))
-            walk_slot_alloc(w, s);
-    }
+}
+
+static void forward_op(struct walk *w, const struct op *op,
+                       const struct walk_operand *x,
+                       const struct walk_slot *output)
+{
+    const uint32_t k = w->at;
+    const bool holds = w->b->kind == BLOCK_LAYER && !w->b->open;
+    if (op->returns || op->renames)
+        leave_forward(w, op);
+    const unsigned n_out = op->n_out, n = op->n_in + n_out;
+    if (makes_last_first(op))
+        make(w, op, x, 1);
+    for (unsigned i = 0; i < n_out; i++)
+        make(w, op, x, i);
     walk_tell_product(w, op);
     walk_note(w);
     for (unsigned i = 0; i < n; i++) {
-        struct walk_slot *s = root[i];
-        if (s != NULL && s->last_use == k && s != output && !walk_stays(w, s)
-            && !outlives(w, s)
-            && !(w->b->kind == BLOCK_LAYER && !w->b->open && is_input(w, s)))
+        struct walk_slot *s = x[i].root;
+        if (s != NULL && s->last_use == k && s->live && s != output
+            && !walk_stays(w, s) && !outlives(w, s)
+            && !(holds && is_input(w, s)))
             walk_slot_free(w, s);
     }
     if (w->unloads)
@@ -456,13 +522,13 @@ struct extremum walk_forward(struct walk *w, enum walk_pass pass)
     if (b->input != TENSOR_NONE)
         walk_slot_alloc(w, &w->slot[b->tensor_count]);
     const uint32_t end = ops_run(w);
-    struct walk_slot *const *root = w->root;
+    const struct walk_operand *x = w->operand;
     const struct op *op = walk_op_at(w, 0);
     for (uint32_t k = 0; k < end; k++, op++) {
         w->at = k;
         if (!again || !op->outside)
-            forward_op(w, op, root, output);
-        root += op->n_in + op->n_out;
+            forward_op(w, op, x, output);
+        x += op->n_in + op->n_out;
     }
     if (end < b->op_count || (again && w->outside))
         leave_frame(w);
@@ -482,14 +548,14 @@ struct extremum walk_forward(struct walk *w, enum walk_pass pass)
 
 /* ---- results ---- */
 
-static uint64_t weight_grads(const struct program *p, const struct block *b,
-                             uint64_t granule)
+static uint64_t weight_grads(const struct walk *w)
 {
     uint64_t sum = 0;
-    for (uint32_t i = 0; i < b->tensor_count; i++) {
-        const struct tensor *t = &p->tensor[b->tensor_first + i];
-        if (t->role == ROLE_PARAM && t->trainable && (!t->again || t->waits))
-            sum += round_to(tensor_grad_bytes(t), granule);
+    for (uint32_t i = 0; i < w->n_weights; i++) {
+        const struct tensor *t =
+            &w->p->tensor[w->b->tensor_first + w->weight[i]];
+        if (!t->again || t->waits)
+            sum += walk_round(w, tensor_grad_bytes(t));
     }
     return sum;
 }
@@ -509,7 +575,8 @@ struct walk walk_on(const struct program *p, const struct block *block,
                           .b = block,
                           .slot = scratch->slot,
                           .buffer = scratch->buffer,
-                          .root = scratch->root,
+                          .operand = scratch->operand,
+                          .weight = scratch->weight,
                           .saved = scratch->saved,
                           .saved_from = scratch->saved_from,
                           .regions = regions,
@@ -714,8 +781,7 @@ void walk_block(struct block_walk *out, const struct program *p,
     out->idle = is_idle(p, block);
     out->input = in->bytes;
     if (block->output != TENSOR_NONE)
-        out->output =
-            round_to(p->tensor[block->output].bytes, scratch->granule);
+        out->output = walk_round(&w, p->tensor[block->output].bytes);
     const struct walk_slot *result =
         block->output == TENSOR_NONE ? NULL : walk_root_of(&w, block->output);
     out->keeps_output = result != NULL && result != in && result->kept;
@@ -726,9 +792,8 @@ void walk_block(struct block_walk *out, const struct program *p,
     add_slot(out, &w, in, NULL, in == result);
     if (block->memory != TENSOR_NONE && block->memory_waits
         && p->tensor[block->memory].needs_grad)
-        out->waiting =
-            round_to(p->tensor[block->memory].bytes, scratch->granule);
-    out->wgrad = weight_grads(p, block, scratch->granule);
+        out->waiting = walk_round(&w, p->tensor[block->memory].bytes);
+    out->wgrad = weight_grads(&w);
     walk_forwards(&w, out, modes);
     if ((modes & WALK_UNPACKED) == 0 || out->idle)
         walk_backwards(&w, out, modes, scratch);

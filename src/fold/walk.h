@@ -147,7 +147,8 @@ struct walk_slot;
 struct walk_scratch {
     struct walk_slot *slot;
     struct walk_buffer *buffer;
-    struct walk_slot **root; /* see struct walk, as the next two */
+    struct walk_operand *operand; /* see struct walk, as the next three */
+    uint32_t *weight;
     uint32_t *saved, *saved_from;
     struct arrival *arrival; /* [arrivals_room] */
     uint32_t arrivals, arrivals_room;
@@ -160,8 +161,8 @@ struct walk_scratch {
     bool weights_first;     /* a linear's gradient, before its input's */
     bool result_held; /* a layer's result's gradient, to the end of its backward
                        */
-    uint64_t granule; /* allocations are multiples of it: ALLOC_ROUND, or 1 to
-                         count bytes of tensors */
+    uint64_t granule; /* allocations are multiples of it, a power of two:
+                         ALLOC_ROUND, or 1 to count bytes of tensors */
     unsigned update_copies; /* of a weight, where WGRAD_FREE is its update */
     const struct run *projects; /* with it: of a projected one, by rank */
     bool tied_table;            /* with it: the head's gradient waits */

@@ -26,10 +26,10 @@ void walk_gradient_comes(struct walk *w, const struct op *op, unsigned i,
 static uint64_t lay_out(struct walk *w, bool last, uint64_t offset)
 {
     const struct block *b = w->b;
-    for (uint32_t i = 0; i < b->tensor_count; i++) {
+    for (uint32_t k = 0; k < w->n_weights; k++) {
+        const uint32_t i = w->weight[k];
         const struct tensor *t = &w->p->tensor[b->tensor_first + i];
-        if (t->role != ROLE_PARAM || !t->trainable
-            || program_comes_last(w->p, b, t) != last)
+        if (program_comes_last(w->p, b, t) != last)
             continue;
         w->slot[i].offset = offset;
         offset += t->again || t->tied ? 0 : t->elems;

@@ -39,7 +39,7 @@ static uint64_t gradient_bytes(const struct tensor *t)
 /* The gradient of a tensor of that name. */
 static int32_t buffer_new(struct walk *w, uint64_t bytes, const char *name)
 {
-    const uint64_t rounded = round_to(bytes, w->granule);
+    const uint64_t rounded = walk_round(w, bytes);
     const uint32_t i = w->n_buffers++;
     w->buffer[i] = (struct walk_buffer){ rounded, 1, name, false };
     w->tmp += rounded;
@@ -65,9 +65,9 @@ void walk_buffer_release(struct walk *w, int32_t i)
  * added in place when the first is nobody else's and no view (a view holds its
  * base, so the storage has two owners), else into a new buffer
  * (torch/csrc/autograd/input_buffer.cpp, can_accumulate_inplace). */
-static void give(struct walk *w, tensor_id t, int32_t buffer, bool view)
+static void give(struct walk *w, struct walk_slot *s, tensor_id t,
+                 int32_t buffer, bool view)
 {
-    struct walk_slot *s = walk_slot_of(w, t);
     if (s->grad == NO_GRAD) {
         s->grad = buffer;
         s->grad_is_view = view;
@@ -180,22 +180,28 @@ void walk_release_saved(struct walk *w)
     }
 }
 
+/* A checkpoint's hold on the inputs of its region. */
+APART void release_inputs(struct walk *w, const struct op *op,
+                          const struct walk_operand *x)
+{
+    for (unsigned i = 0; i < op->n_in; i++) {
+        struct walk_slot *s = x[i].root;
+        if (s != NULL && (s->kept || is_made_again(w, s)) && s->saves > 0
+            && --s->saves == 0)
+            walk_slot_free(w, s);
+    }
+}
+
 /* What the operation kept, and what a checkpoint did for it. */
-static void release_saved(struct walk *w, const struct op *op)
+static inline void release_saved(struct walk *w, const struct op *op,
+                                 const struct walk_operand *x)
 {
     if (walk_retains(w))
         return;
     if (!walk_defers(w, op) || op->stash_input)
         walk_release_saved(w);
-    if (!walk_region_active(w, op))
-        return;
-    /* the checkpoint's hold on the region's inputs */
-    for (unsigned i = 0; i < op->n_in; i++) {
-        struct walk_slot *s = walk_root_of(w, op->in[i]);
-        if (s != NULL && (s->kept || is_made_again(w, s)) && s->saves > 0
-            && --s->saves == 0)
-            walk_slot_free(w, s);
-    }
+    if (walk_region_active(w, op))
+        release_inputs(w, op, x);
 }
 
 /* Weight gradients: what stays, and what is there for a moment. A weight that
@@ -204,7 +210,7 @@ uint64_t walk_weight_grad(struct walk *w, const struct op *op, tensor_id id)
 {
     const struct tensor *t = &w->p->tensor[id];
     struct walk_slot *s = walk_slot_of(w, id);
-    const uint64_t bytes = round_to(tensor_grad_bytes(t), w->granule);
+    const uint64_t bytes = walk_round(w, tensor_grad_bytes(t));
     switch (w->mode) {
     case WGRAD_KEEP:
         if (t->again && !t->waits) /* added to the other one's */
@@ -232,10 +238,10 @@ uint64_t walk_weight_grad(struct walk *w, const struct op *op, tensor_id id)
 /* A compiled kernel writes a gradient over one that it was the last to read
  * (torch/_inductor: inplace_buffers), and terms of a sum have one. */
 static int32_t fused_grad(struct walk *w, const struct op *op, unsigned i,
-                          const int32_t *made)
+                          const struct walk_operand *out, const int32_t *made)
 {
     const struct tensor *t = &w->p->tensor[op->in[i]];
-    const uint64_t bytes = round_to(t->bytes, w->granule);
+    const uint64_t bytes = walk_round(w, t->bytes);
     for (unsigned k = 0; k < i; k++)
         if (made[k] != NO_GRAD && (op->sum_in >> i & op->sum_in >> k & 1) != 0
             && w->buffer[made[k]].bytes == bytes) {
@@ -243,7 +249,7 @@ static int32_t fused_grad(struct walk *w, const struct op *op, unsigned i,
             return made[k];
         }
     for (unsigned k = 0; k < op->n_out; k++) {
-        const struct walk_slot *s = walk_slot_of(w, op->out[k]);
+        const struct walk_slot *s = out[k].slot;
         if (s == NULL || s->grad == NO_GRAD || w->buffer[s->grad].refs != 1
             || w->buffer[s->grad].bytes != bytes)
             continue;
@@ -264,8 +270,8 @@ COLD static void tell_moment(struct walk *w, const struct op *op,
                                           .name = op->name });
 }
 
-static void happens(struct walk *w, const struct op *op,
-                    const struct walk_parts *parts)
+static inline void happens(struct walk *w, const struct op *op,
+                           const struct walk_parts *parts)
 {
     if (w->tell != NULL)
         tell_moment(w, op, parts, true);
@@ -289,7 +295,7 @@ static bool lets_go_early(const struct walk *w, const struct op *op)
 static void note_lead(struct walk *w, const struct op *op)
 {
     tensor_id saved[SAVED_MAX];
-    if (!w->unpacks || w->led || op->outside || op_saves(w->p, op, saved) == 0)
+    if (w->led || op->outside || op_saves(w->p, op, saved) == 0)
         return;
     w->led = true;
     w->lead = w->tmp;
@@ -310,10 +316,11 @@ static void stash(struct walk *w, const struct op *op, struct walk_slot *s)
 
 /* A node's inputs are gone when it returns, before its results are added up
  * (torch/csrc/autograd/engine.cpp, call_function). */
-static void release_result_grads(struct walk *w, const struct op *op)
+INLINE void release_result_grads(struct walk *w, const struct op *op,
+                                 const struct walk_operand *out)
 {
     for (unsigned i = 0; i < op->n_out; i++) {
-        struct walk_slot *s = walk_slot_of(w, op->out[i]);
+        struct walk_slot *s = out[i].slot;
         if (s == NULL || s->grad == NO_GRAD)
             continue;
         if (i == 0 && walk_defers(w, op)) {
@@ -325,30 +332,37 @@ static void release_result_grads(struct walk *w, const struct op *op)
     }
 }
 
+/* As they come, before others are made. */
+APART void release_pieces(struct walk *w, const struct op *op,
+                          const struct walk_operand *out)
+{
+    release_result_grads(w, op, out);
+}
+
 /* The gradient of logits that somebody else still holds: in the same memory. */
-static bool writes_over_kept(struct walk *w, const struct op *op)
+static bool writes_over_kept(const struct op *op,
+                             const struct walk_operand *out)
 {
     if (op->kind != OP_CROSS_ENTROPY || op->n_out < 2)
         return false;
-    const struct walk_slot *s = walk_root_of(w, op->out[1]);
+    const struct walk_slot *s = out[1].root;
     return s != NULL && s->live;
 }
 
 /* A weight's update in a hook on its gradient: one after another, when what the
  * operation kept is gone; the gradients of the others wait. A tied head's waits
  * for the table's, whose sum with it takes its place. */
-static void update_weights(struct walk *w, const struct op *op)
+APART void update_weights(struct walk *w, const struct op *op)
 {
-    if ((w->update_copies == 0 && w->projects == NULL) || w->mode != WGRAD_FREE)
-        return;
-    struct walk_parts moment = { .n = 0 };
+    struct walk_parts moment;
+    walk_parts_init(&moment);
     uint64_t largest = 0, projected = 0;
     for (unsigned i = 0; i < op->n_in; i++) {
         const struct tensor *t = &w->p->tensor[op->in[i]];
         if (t->role != ROLE_PARAM || !t->trainable || t->tied
             || walk_is_stand_in(w, op, i) || (i == 1 && walk_defers(w, op)))
             continue;
-        const uint64_t bytes = round_to(t->bytes, w->granule);
+        const uint64_t bytes = walk_round(w, t->bytes);
         if (!t->words || !w->tied_table)
             walk_parts_add(&moment, bytes);
         if (t->projected)
@@ -359,7 +373,7 @@ static void update_weights(struct walk *w, const struct op *op)
     if (moment.sum == 0 && largest == 0)
         return;
     if (projected > w->update_copies * largest)
-        walk_parts_add(&moment, round_to(projected, w->granule));
+        walk_parts_add(&moment, walk_round(w, projected));
     else
         for (unsigned i = 0; i < w->update_copies; i++)
             walk_parts_add(&moment, largest);
@@ -376,24 +390,29 @@ static bool weight_first(const struct walk *w, const struct op *op)
            && (op->n_in == 2 || w->p->tensor[op->in[2]].role != ROLE_PARAM);
 }
 
-static void backward_grads(struct walk *w, const struct op *op, int32_t g)
+/* `x`: the operation's operands. `g`: its result's gradient. */
+static void backward_grads(struct walk *w, const struct op *op,
+                           const struct walk_operand *x, int32_t g)
 {
+    const unsigned n_in = op->n_in;
+    const struct walk_operand *out = &x[n_in];
     int32_t made[OP_IN_MAX];
     uint64_t coming[OP_IN_MAX];
     bool comes = false;
-    struct walk_parts moment = { .n = 0 };
+    struct walk_parts moment;
+    walk_parts_init(&moment);
     walk_parts_add(&moment, walk_workspace(w, op, &moment));
     walk_parts_add(&moment, w->copies);
     if (op->place == PLACE_KEPT)
-        release_saved(w, op);
+        release_saved(w, op, x);
     if (op->place == PLACE_PIECES)
-        release_result_grads(w, op);
+        release_pieces(w, op, out);
     const bool swap = weight_first(w, op);
-    for (unsigned k = 0; k < op->n_in; k++) {
+    for (unsigned k = 0; k < n_in; k++) {
         const unsigned i = swap && k < 2 ? 1 - k : k;
         made[i] = NO_GRAD;
         coming[i] = 0;
-        if (walk_is_stand_in(w, op, i) || !walk_wants_grad(w, op->in[i]))
+        if (!x[i].wants)
             continue;
         const struct tensor *t = &w->p->tensor[op->in[i]];
         if (t->role == ROLE_PARAM) {
@@ -406,55 +425,60 @@ static void backward_grads(struct walk *w, const struct op *op, int32_t g)
             else
                 walk_parts_add(&moment, bytes);
         } else if (op->kind == OP_FUSED) {
-            made[i] = fused_grad(w, op, i, made);
+            made[i] = fused_grad(w, op, i, out, made);
         } else if (g >= 0 && aliases(w, op, i)) {
             made[i] = g;
             w->buffer[g].refs++;
         } else {
-            const bool over = writes_over_kept(w, op);
+            const bool over = writes_over_kept(op, out);
             made[i] = buffer_new(w, over ? 0 : gradient_bytes(t), t->name);
         }
         walk_tell_product(w, op);
     }
     const bool early = lets_go_early(w, op);
     if (early) {
-        struct walk_parts products = { .n = 0 };
+        struct walk_parts products;
+        walk_parts_init(&products);
         walk_parts_add(&products, walk_uncast_factors(w, op));
         happens(w, op, &products);
-        release_saved(w, op);
+        release_saved(w, op, x);
     }
     happens(w, op, &moment);
-    release_result_grads(w, op);
-    for (unsigned i = 0; i < op->n_in; i++)
+    release_result_grads(w, op, out);
+    for (unsigned i = 0; i < n_in; i++)
         if (made[i] != NO_GRAD)
-            give(w, op->in[i], made[i], gives_view(w, op));
+            give(w, x[i].slot, op->in[i], made[i], gives_view(w, op));
     if (op->place != PLACE_KEPT && !early)
-        release_saved(w, op);
+        release_saved(w, op, x);
     if (comes)
         walk_gradients_arrive(w, op, coming);
-    update_weights(w, op);
+    if ((w->update_copies != 0 || w->projects != NULL) && w->mode == WGRAD_FREE)
+        update_weights(w, op);
 }
 
-static void backward_op(struct walk *w, const struct op *op, uint32_t k)
+/* `x`: the operation's operands. */
+static void backward_op(struct walk *w, const struct op *op,
+                        const struct walk_operand *x, uint32_t k)
 {
+    const struct walk_operand *out = &x[op->n_in];
     w->at = k;
     int32_t g = NO_GRAD;
     bool any = false;
     for (unsigned i = 0; i < op->n_out; i++) {
-        const struct walk_slot *s = walk_slot_of(w, op->out[i]);
+        const struct walk_slot *s = out[i].slot;
         if (s == NULL || s->grad == NO_GRAD)
             continue;
         any = true;
         if (i == 0)
             g = s->grad;
     }
-    if (any)
+    if (any && w->unpacks)
         note_lead(w, op);
     w->copies = any && w->unloads ? walk_call_back(w, op, k) : 0;
     if (any)
-        backward_grads(w, op, g);
+        backward_grads(w, op, x, g);
     else
-        release_saved(w, op);
+        release_saved(w, op, x);
     if (w->calls)
         walk_called_back(w);
 }
@@ -617,8 +641,10 @@ struct extremum walk_backward(struct walk *w, enum wgrad_mode mode)
 
     w->n_done = 0;
     const struct op *op = walk_op_at(w, b->op_count);
+    const struct walk_operand *x = w->operands_end;
     for (uint32_t k = b->op_count; k-- > 0;) {
         op--;
+        x -= op->n_in + op->n_out;
         if (op->recalls != 0
             && walk_region_active(w, &w->p->op[op->recalls - 1]))
             recompute_once(w, op->recalls - 1 - b->op_first);
@@ -628,7 +654,7 @@ struct extremum walk_backward(struct walk *w, enum wgrad_mode mode)
             restore_inputs(w, k);
             recompute_once(w, k);
         }
-        backward_op(w, op, k);
+        backward_op(w, op, x, k);
     }
     if (walk_retains(w) && b->kind == BLOCK_HEAD)
         release_above_weights(w);

@@ -53,7 +53,7 @@ static uint64_t sum_workspace(const struct walk *w, uint64_t columns,
     return split * columns * VECTOR * WARP * sizeof(float);
 }
 
-static uint64_t bias_workspace(const struct walk *w, const struct op *op)
+APART uint64_t bias_workspace(const struct walk *w, const struct op *op)
 {
     const struct tensor *out = &w->p->tensor[op->out[0]];
     uint64_t most = 0;
@@ -70,7 +70,7 @@ static uint64_t bias_workspace(const struct walk *w, const struct op *op)
 /* Of more words than 3072, sorted: a row for each segment of at most ten equal
  * ones, in fp32, room for the most that there can be
  * (aten/src/ATen/native/cuda/Embedding.cu, EmbeddingBackwardKernel.cu). */
-static uint64_t table_workspace(const struct walk *w, const struct op *op)
+APART uint64_t table_workspace(const struct walk *w, const struct op *op)
 {
     enum { UNSORTED = 3072, SEGMENT = 10, WARP = 32 };
     const struct tensor *table = &w->p->tensor[op->in[0]];
@@ -89,7 +89,7 @@ static uint64_t table_workspace(const struct walk *w, const struct op *op)
 /* An input that was gathered for the product is gathered again, a quantised
  * weight is dequantised again: 4-bit ones as in forward, int8 ones in the
  * input's dtype. */
-static uint64_t linear_again(const struct walk *w, const struct op *op)
+APART uint64_t linear_again(const struct walk *w, const struct op *op)
 {
     const struct tensor *in = &w->p->tensor[op->in[0]];
     const struct tensor *weight = &w->p->tensor[op->in[1]];
@@ -111,8 +111,8 @@ static uint64_t linear_again(const struct walk *w, const struct op *op)
  * those of what is narrower (torch/csrc/autograd/engine.cpp,
  * validate_outputs). What they will be is counted apart: the most that is there
  * beyond it. */
-static void factor_workspace(const struct walk *w, const struct op *op,
-                             const struct tensor *out, struct walk_parts *parts)
+APART void factor_workspace(const struct walk *w, const struct op *op,
+                            const struct tensor *out, struct walk_parts *parts)
 {
     uint64_t later = 0, most = 0, rest = 0, sum = 0;
     for (unsigned i = op->n_in; i-- > 0;) {
@@ -149,8 +149,8 @@ uint64_t walk_uncast_factors(const struct walk *w, const struct op *op)
 
 /* dq is summed in fp32; grouped k, v get a gradient a query head first
  * (flash-attention csrc/flash_attn/flash_api.cpp). */
-static uint64_t flash_workspace(const struct walk *w, const struct op *op,
-                                struct walk_parts *parts)
+APART uint64_t flash_workspace(const struct walk *w, const struct op *op,
+                               struct walk_parts *parts)
 {
     const struct tensor *q = &w->p->tensor[op->in[0]];
     const struct tensor *k = &w->p->tensor[op->in[1]];

@@ -12,8 +12,9 @@
  * result, of which only the gradient is looked after. Storage-related members
  * are used on the root of a view chain only. */
 struct walk_slot {
-    uint64_t bytes;     /* as allocated; 0 for weights, inputs, shared */
-    uint32_t first_use; /* operation that makes it */
+    uint64_t bytes;         /* as allocated; 0 for weights, inputs, shared */
+    struct walk_slot *root; /* walk_root_of() its tensor */
+    uint32_t first_use;     /* operation that makes it */
     uint32_t last_use;
     uint32_t saves;     /* operations that keep it, not yet done */
     uint32_t saves_all; /* the same, before backward */
@@ -22,6 +23,7 @@ struct walk_slot {
     int32_t stash;      /* buffer that its linear's weight needs, -1 none */
     bool has_wgrad;     /* a weight whose gradient is there already */
     bool local;         /* a storage this block accounts for */
+    bool wants;         /* walk_wants_grad() its tensor */
     bool kept;          /* alive from forward to backward */
     bool lingers;       /* to the end of forward: autocast's copy of a weight */
     bool framed;        /* tensor.framed: to the end of the block, and on */
@@ -36,6 +38,12 @@ struct walk_slot {
     bool live;
     uint64_t offset; /* a trained weight: elements before it, in the order of
                         the module's parameters; where arrivals are noted */
+};
+
+/* What an operation takes or makes. */
+struct walk_operand {
+    struct walk_slot *slot, *root; /* walk_slot_of(), walk_root_of() it */
+    bool wants; /* taken, and backward makes a gradient of its own of it */
 };
 
 struct walk_buffer {
@@ -55,11 +63,13 @@ struct walk {
     struct walk_slot *slot;
     struct walk_buffer *buffer;
     uint32_t n_buffers;
-    struct walk_slot **root; /* walk_root_of() the operations' operands, one
-                                operation after another */
-    uint32_t *saved;         /* slots that operations keep, of storages of the
+    struct walk_operand *operand, *operands_end; /* of the operations, one
+                                                    after another */
+    uint32_t *weight; /* slots of those that have gradients */
+    uint32_t n_weights;
+    uint32_t *saved;      /* slots that operations keep, of storages of the
                              block, one operation after another */
-    uint32_t *saved_from;    /* [operations + 1]: where those of one begin */
+    uint32_t *saved_from; /* [operations + 1]: where those of one begin */
     uint64_t regions;
     uint64_t granule;
     bool bare, cudnn, graph, weights_first, result_held;
@@ -114,10 +124,16 @@ static inline struct walk_slot *walk_slot_of(const struct walk *w, tensor_id t)
 }
 
 /* The slot of its storage, if the block accounts for it; else NULL. */
-static inline struct walk_slot *walk_root_of(struct walk *w, tensor_id t)
+static inline struct walk_slot *walk_root_of(const struct walk *w, tensor_id t)
 {
     struct walk_slot *s = walk_slot_of(w, w->p->tensor[t].storage);
     return s != NULL && s->local ? s : NULL;
+}
+
+/* As allocated: the granule is a power of two. */
+static inline uint64_t walk_round(const struct walk *w, uint64_t bytes)
+{
+    return (bytes + w->granule - 1) & ~(w->granule - 1);
 }
 
 /* True inside a recompute region that is on. */
@@ -239,14 +255,21 @@ static inline bool walk_retains(const struct walk *w)
     return w->split && w->graph;
 }
 
-/* Whether backward makes a gradient of an operand. */
+/* Whether backward makes a gradient of an operand that has a slot. */
+static inline bool walk_gives_grad(const struct walk *w, const struct tensor *t,
+                                   tensor_id id)
+{
+    if (t->role == ROLE_PARAM)
+        return t->trainable;
+    return (t->role == ROLE_ACTIVATION || id == w->b->memory) && t->needs_grad;
+}
+
+/* ... of any: of another block's weight too. */
 static inline bool walk_wants_grad(const struct walk *w, tensor_id id)
 {
     const struct tensor *t = &w->p->tensor[id];
-    if (t->role == ROLE_PARAM)
-        return t->trainable;
-    return (t->role == ROLE_ACTIVATION || id == w->b->memory) && t->needs_grad
-           && walk_slot_of(w, id) != NULL;
+    return walk_gives_grad(w, t, id)
+           && (t->role == ROLE_PARAM || walk_slot_of(w, id) != NULL);
 }
 
 /* A linear's operands after the weight are its bias and what it keeps in place
@@ -265,6 +288,12 @@ struct walk_parts {
     uint32_t n;
     uint64_t sum;
 };
+
+static inline void walk_parts_init(struct walk_parts *parts)
+{
+    parts->n = 0;
+    parts->sum = 0;
+}
 
 static inline void walk_parts_add(struct walk_parts *parts, uint64_t bytes)
 {

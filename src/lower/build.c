@@ -368,7 +368,7 @@ struct shape shape_rows(const struct builder *b, tensor_id id)
 {
     struct shape shape = shape_of(b, id);
     if (shape.rank > 0)
-        shape.rank--;
+        shape.dim[--shape.rank] = (struct dim){ 0 };
     return shape;
 }
 
@@ -402,7 +402,7 @@ tensor_id build_tensor(struct builder *b, const char *name, enum dtype dtype,
                           .storage = id,
                           .elems = elems,
                           .bytes = dtype_bytes_of(dtype, elems) };
-    memcpy(t->dim, shape->dim, shape->rank * sizeof(t->dim[0]));
+    memcpy(t->dim, shape->dim, sizeof t->dim); /* 0 beyond the rank */
     return id;
 }
 

@@ -192,7 +192,7 @@ static void step(struct compute_result *c, const struct memplan_report *r)
 
 /* What the same loss costs at the least: how much over-training costs, and
  * what it saves when the model is served. */
-static void losses(struct compute_result *c, const struct run *run,
+static void losses(struct law_answers *c, const struct run *run,
                    const struct law_question *q)
 {
     const enum scaling_law law = scaling_with_loss(run->law);
@@ -210,14 +210,18 @@ static void losses(struct compute_result *c, const struct run *run,
     c->served_flops_here = c->flops_6nd + 2 * c->params * q->inference_tokens;
 }
 
-static void laws(struct compute_result *c, const struct memplan_report *r)
+void report_laws(struct law_answers *c, const struct memplan_report *r)
 {
     const struct law_question q = question(&r->run);
     const struct run *run = &r->run;
-    c->n_laws = 0;
-    c->loss = c->extra_training = (double)NAN;
-    c->budget_flops = c->tokens_optimal = c->tokens_per_param_optimal =
-        (double)NAN;
+    *c = (struct law_answers){ .params = r->compute.params,
+                               .tokens = r->compute.tokens,
+                               .flops_6nd = r->compute.flops_6nd,
+                               .loss = (double)NAN,
+                               .extra_training = (double)NAN,
+                               .budget_flops = (double)NAN,
+                               .tokens_optimal = (double)NAN,
+                               .tokens_per_param_optimal = (double)NAN };
     if (!has_law(r))
         return;
     c->budget_flops = run->budget_flop > 0 ? run->budget_flop : c->flops_6nd;
@@ -243,7 +247,6 @@ void plan_compute(struct memplan_report *r)
     if (r->deadline.searched)
         needed(c, r);
     step(c, r);
-    laws(c, r);
 }
 
 /* ---- explanation ---- */
@@ -397,8 +400,11 @@ static void explain_time(struct explanation *x, const struct memplan_report *r)
     }
 }
 
-static void explain_laws(struct explanation *x, const struct compute_result *c)
+static void explain_laws(struct explanation *x, const struct memplan_report *r)
 {
+    struct law_answers answers;
+    const struct law_answers *c = &answers;
+    report_laws(&answers, r);
     for (size_t i = 0; i < c->n_laws; i++) {
         const struct law_result *l = &c->law[i];
         add(x,
@@ -445,7 +451,7 @@ bool explain_compute(struct explanation *x, const struct memplan_report *r)
         if (!fold_time_explain(x, &r->program, &r->run))
             return false;
     }
-    explain_laws(x, &r->compute);
+    explain_laws(x, r);
     if (r->has_model)
         explain_comm(x, &r->comm);
     return !x->failed && !x->arena->failed;

@@ -46,7 +46,12 @@ struct compute_result {
     double bubble_fraction;
     double availability, price_usd_h, tdp_w;
     const char *price_source;
-    /* compute-optimal */
+};
+
+/* What scaling laws say of it. */
+struct law_answers {
+    double params, tokens; /* asked about */
+    double flops_6nd;
     double tokens_optimal; /* that the chosen law matches to `params` */
     double tokens_per_param_optimal;
     double budget_flops; /* what the laws were asked about */
@@ -60,6 +65,7 @@ struct compute_result {
     struct law_result served; /* with the least training and serving */
     double served_flops, served_flops_here;
 };
+
 
 /* GPUs for so many days, of layouts that are possible, each with its own
  * utilisation. [method.md eq. deadline] */
@@ -113,6 +119,15 @@ struct memplan_report {
  * estimate, some twenty in all: they are made when they are read, and the report
  * stays as it is. False when out of memory; nothing then. */
 bool report_changes(struct changes *out, const struct memplan_report *report);
+
+/* Likewise made when it is read. */
+void report_laws(struct law_answers *out, const struct memplan_report *report);
+
+/* Both. */
+struct answers {
+    struct changes changes;
+    struct law_answers laws;
+};
 
 /* Fills x with every number of the report, unfolded: the folds run again with
  * a recorder. False when out of memory. */

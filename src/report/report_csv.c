@@ -65,7 +65,7 @@ static void csv_value(struct visitor *v, const char *key, struct value value)
 }
 
 void report_write_csv(struct out *o, const struct memplan_report *report,
-                      const struct changes *changes)
+                      const struct answers *answers)
 {
     struct csv_visitor c = {
         .base = { csv_begin, csv_end, csv_value },
@@ -75,5 +75,5 @@ void report_write_csv(struct out *o, const struct memplan_report *report,
     out_csv(o, false, "value");
     out_csv(o, false, "unit");
     out_csv_end(o);
-    report_visit(report, changes, &c.base);
+    report_visit(report, answers, &c.base);
 }

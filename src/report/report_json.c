@@ -12,11 +12,11 @@
 #include "base/banned.h"
 
 void report_write_json(struct out *o, const struct memplan_report *report,
-                       const struct changes *changes)
+                       const struct answers *answers)
 {
     struct json_visitor v;
     json_visitor_init(&v, o);
-    report_visit(report, changes, &v.base);
+    report_visit(report, answers, &v.base);
     json_end(&v.w);
 }
 
@@ -96,12 +96,14 @@ static struct value find(const struct memplan_report *report, const char *path)
     struct lookup l = {
         .base = { lookup_begin, lookup_end, lookup_value },
     };
-    struct changes changes = { .n = 0 };
+    struct answers answers = { .changes.n = 0 };
     l.rest[0] = path;
     if (report && path && asks_for_changes(path))
-        (void)report_changes(&changes, report);
-    if (report && path)
-        report_visit(report, &changes, &l.base);
+        (void)report_changes(&answers.changes, report);
+    if (report && path) {
+        report_laws(&answers.laws, report);
+        report_visit(report, &answers, &l.base);
+    }
     if (l.value.kind == VALUE_TEXT)
         l.value.kind = VALUE_NONE;
     return l.value;

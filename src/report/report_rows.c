@@ -457,10 +457,10 @@ const char *law_name(enum scaling_law law)
 }
 
 static const struct row optimal_rows[] = {
-    ROW_OR_NONE(struct compute_result, tokens_optimal, "tokens_optimal", ""),
-    ROW_OR_NONE(struct compute_result, tokens_per_param_optimal,
+    ROW_OR_NONE(struct law_answers, tokens_optimal, "tokens_optimal", ""),
+    ROW_OR_NONE(struct law_answers, tokens_per_param_optimal,
                 "tokens_per_parameter", ""),
-    ROW_OR_NONE(struct compute_result, budget_flops, "budget_flops", "FLOP"),
+    ROW_OR_NONE(struct law_answers, budget_flops, "budget_flops", "FLOP"),
 };
 
 static const struct row budget_rows[] = {
@@ -470,7 +470,7 @@ static const struct row budget_rows[] = {
 };
 
 /* Tokens for this many parameters, and the best use of this many FLOPs. */
-static void visit_chinchilla(const struct compute_result *c, struct visitor *v)
+static void visit_chinchilla(const struct law_answers *c, struct visitor *v)
 {
     bool known = c->chosen_law < c->n_laws;
     const struct law_result *law = known ? &c->law[c->chosen_law] : NULL;
@@ -486,7 +486,7 @@ static void visit_chinchilla(const struct compute_result *c, struct visitor *v)
     v->end(v, false);
 }
 
-static void visit_laws(const struct compute_result *c, struct visitor *v)
+static void visit_laws(const struct law_answers *c, struct visitor *v)
 {
     if (!v->begin(v, "laws", true))
         return;
@@ -505,9 +505,9 @@ static void visit_laws(const struct compute_result *c, struct visitor *v)
 }
 
 static const struct row same_rows[] = {
-    ROW_OR_NONE(struct compute_result, loss, "loss", ""),
-    ROW_OR_NONE(struct compute_result, same_loss_flops, "least_flops", "FLOP"),
-    ROW_OR_NONE(struct compute_result, extra_training, "extra_training", ""),
+    ROW_OR_NONE(struct law_answers, loss, "loss", ""),
+    ROW_OR_NONE(struct law_answers, same_loss_flops, "least_flops", "FLOP"),
+    ROW_OR_NONE(struct law_answers, extra_training, "extra_training", ""),
 };
 
 static const struct row served_rows[] = {
@@ -516,12 +516,12 @@ static const struct row served_rows[] = {
 };
 
 static const struct row served_flop_rows[] = {
-    ROW(struct compute_result, served_flops, "served_flops", "FLOP"),
-    ROW(struct compute_result, served_flops_here, "served_flops_here", "FLOP"),
+    ROW(struct law_answers, served_flops, "served_flops", "FLOP"),
+    ROW(struct law_answers, served_flops_here, "served_flops_here", "FLOP"),
 };
 
 /* What the same loss costs at the least. */
-static void visit_loss(const struct compute_result *c, struct visitor *v)
+static void visit_loss(const struct law_answers *c, struct visitor *v)
 {
     const bool known = isfinite(c->loss) && c->loss > 0;
     const bool served = known && c->served_flops > 0;
@@ -562,7 +562,8 @@ static void visit_time(const struct memplan_report *r, struct visitor *v)
     v->end(v, true);
 }
 
-static void visit_compute(const struct memplan_report *r, struct visitor *v)
+static void visit_compute(const struct memplan_report *r,
+                          const struct law_answers *laws, struct visitor *v)
 {
     const struct compute_result *c = &r->compute;
     if (!v->begin(v, "compute", false))
@@ -578,9 +579,9 @@ static void visit_compute(const struct memplan_report *r, struct visitor *v)
     VISIT(v, bubble_rows, c);
     visit_comm(&r->comm, v);
     visit_time(r, v);
-    visit_chinchilla(c, v);
-    visit_laws(c, v);
-    visit_loss(c, v);
+    visit_chinchilla(laws, v);
+    visit_laws(laws, v);
+    visit_loss(laws, v);
     visit_deadline(r, v);
     v->end(v, false);
 }
@@ -616,15 +617,15 @@ static void visit_changes(const struct changes *changes, struct visitor *v)
 }
 
 static void visit_estimate(const struct memplan_report *r,
-                           const struct changes *changes, struct visitor *v)
+                           const struct answers *answers, struct visitor *v)
 {
     visit_text(v, "schema", "memplan.estimate/1");
     visit_model(r, v);
     visit_setup(r, v);
     visit_gpu(r, v);
     visit_memory(r, v);
-    visit_compute(r, v);
-    visit_changes(changes, v);
+    visit_compute(r, &answers->laws, v);
+    visit_changes(&answers->changes, v);
     visit_assumptions(r, v);
 }
 
@@ -633,6 +634,7 @@ static const struct row size_rows[] = {
 };
 
 static void visit_compute_only(const struct memplan_report *r,
+                               const struct law_answers *laws,
                                struct visitor *v)
 {
     const struct compute_result *c = &r->compute;
@@ -644,23 +646,23 @@ static void visit_compute_only(const struct memplan_report *r,
     VISIT(v, cost_rows, c);
     visit_deadline(r, v);
     VISIT(v, price_rows, c);
-    visit_chinchilla(c, v);
-    visit_laws(c, v);
+    visit_chinchilla(laws, v);
+    visit_laws(laws, v);
     visit_model(r, v);
     visit_setup(r, v);
     visit_gpu(r, v);
     visit_assumptions(r, v);
 }
 
-void report_visit(const struct memplan_report *r, const struct changes *changes,
+void report_visit(const struct memplan_report *r, const struct answers *answers,
                   struct visitor *v)
 {
     if (!v->begin(v, NULL, false))
         return;
     switch (r->kind) {
     case REPORT_NONE: break;
-    case REPORT_ESTIMATE: visit_estimate(r, changes, v); break;
-    case REPORT_COMPUTE: visit_compute_only(r, v); break;
+    case REPORT_ESTIMATE: visit_estimate(r, answers, v); break;
+    case REPORT_COMPUTE: visit_compute_only(r, &answers->laws, v); break;
     }
     v->end(v, false);
 }

@@ -41,7 +41,7 @@ struct visitor {
 };
 
 void report_visit(const struct memplan_report *report,
-                  const struct changes *changes, struct visitor *v);
+                  const struct answers *answers, struct visitor *v);
 
 /* ---- rows ---- */
 

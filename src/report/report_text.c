@@ -514,10 +514,10 @@ static void text_hint(struct out *o)
 }
 
 void report_write_text(struct out *o, const struct memplan_report *r,
-                       const struct changes *changes)
+                       const struct answers *answers)
 {
     if (r->kind == REPORT_COMPUTE) {
-        text_compute_report(o, r);
+        text_compute_report(o, r, &answers->laws);
         text_assumptions(o, r);
         return;
     }
@@ -527,11 +527,11 @@ void report_write_text(struct out *o, const struct memplan_report *r,
     layout(o, &r->run, spec_is_convnet(&r->spec));
     verdict(o, r);
     if (!r->memory.fits)
-        change_section(o, r, changes);
+        change_section(o, r, &answers->changes);
     memory_section(o, r);
     offload_section(o, r);
     stage_section(o, &r->memory);
-    text_compute_section(o, r);
+    text_compute_section(o, r, &answers->laws);
     text_assumptions(o, r);
     text_hint(o);
 }

@@ -10,13 +10,13 @@
 
 /* The answer in o's format, with what would make it fit. */
 void report_write_summary(struct out *o, const struct memplan_report *report,
-                          const struct changes *changes);
+                          const struct answers *answers);
 void report_write_text(struct out *o, const struct memplan_report *report,
-                       const struct changes *changes);
+                       const struct answers *answers);
 void report_write_json(struct out *o, const struct memplan_report *report,
-                       const struct changes *changes);
+                       const struct answers *answers);
 void report_write_csv(struct out *o, const struct memplan_report *report,
-                      const struct changes *changes);
+                      const struct answers *answers);
 
 /* Lives through the step again; E_UNSUPPORTED where no trace can be made. */
 memplan_status report_write_trace(struct out *o,
@@ -24,8 +24,10 @@ memplan_status report_write_trace(struct out *o,
                                   bool first, memplan_errors *errs);
 
 /* The blocks of report_write_text about FLOPs, time and cost. */
-void text_compute_section(struct out *o, const struct memplan_report *report);
-void text_compute_report(struct out *o, const struct memplan_report *report);
+void text_compute_section(struct out *o, const struct memplan_report *report,
+                          const struct law_answers *laws);
+void text_compute_report(struct out *o, const struct memplan_report *report,
+                         const struct law_answers *laws);
 void text_assumptions(struct out *o, const struct memplan_report *report);
 
 void explain_write(struct out *o, const struct memplan_report *report,

@@ -28,13 +28,13 @@ static memplan_status write_explanation(struct out *o,
 }
 
 void report_write_summary(struct out *o, const struct memplan_report *report,
-                          const struct changes *changes)
+                          const struct answers *answers)
 {
     switch (o->format) {
     case MEMPLAN_FORMAT_TABLE:
-    case MEMPLAN_FORMAT_MARKDOWN: report_write_text(o, report, changes); break;
-    case MEMPLAN_FORMAT_JSON: report_write_json(o, report, changes); break;
-    case MEMPLAN_FORMAT_CSV: report_write_csv(o, report, changes); break;
+    case MEMPLAN_FORMAT_MARKDOWN: report_write_text(o, report, answers); break;
+    case MEMPLAN_FORMAT_JSON: report_write_json(o, report, answers); break;
+    case MEMPLAN_FORMAT_CSV: report_write_csv(o, report, answers); break;
     case MEMPLAN_FORMAT_SVG: out_no_picture(o); break;
     }
 }
@@ -43,13 +43,14 @@ static memplan_status write_answer(struct out *o,
                                    const struct memplan_report *report,
                                    memplan_errors *errs)
 {
-    struct changes changes;
-    if (!report_changes(&changes, report)) {
+    struct answers answers;
+    if (!report_changes(&answers.changes, report)) {
         struct diag d;
         diag_init(&d, errs);
         return diag_nomem(&d);
     }
-    report_write_summary(o, report, &changes);
+    report_laws(&answers.laws, report);
+    report_write_summary(o, report, &answers);
     return out_close(o, errs);
 }
 

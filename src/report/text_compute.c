@@ -295,7 +295,7 @@ static void compute_table(struct out *o, const struct memplan_report *r)
 
 /* ---- scaling laws ---- */
 
-static void law_line(struct out *o, const struct compute_result *c)
+static void law_line(struct out *o, const struct law_answers *c)
 {
     char text[TEXT_BLOCK_MAX], buf[UNIT_TEXT_MAX];
     if (c->chosen_law >= c->n_laws || !known(c->tokens_optimal))
@@ -328,7 +328,7 @@ static const char *loss_text(char buf[UNIT_TEXT_MAX], double loss)
 }
 
 /* How much more it trains than the same loss needs, and what that saves. */
-static void loss_lines(struct out *o, const struct compute_result *c)
+static void loss_lines(struct out *o, const struct law_answers *c)
 {
     char text[TEXT_BLOCK_MAX], buf[UNIT_TEXT_MAX];
     if (!known(c->loss))
@@ -371,7 +371,7 @@ static void range_cell(struct table *t, bool has, double low, double high)
 
 static void fill_laws(struct table *t, const void *ctx)
 {
-    const struct compute_result *c = ctx;
+    const struct law_answers *c = ctx;
     for (size_t i = 0; i < c->n_laws; i++) {
         const struct law_result *law = &c->law[i];
         char buf[UNIT_TEXT_MAX];
@@ -387,7 +387,7 @@ static void fill_laws(struct table *t, const void *ctx)
     }
 }
 
-static void law_notes(struct out *o, const struct compute_result *c)
+static void law_notes(struct out *o, const struct law_answers *c)
 {
     for (size_t i = 0; i < c->n_laws; i++) {
         const struct law_result *law = &c->law[i];
@@ -401,7 +401,7 @@ static void law_notes(struct out *o, const struct compute_result *c)
     }
 }
 
-static void law_section(struct out *o, const struct compute_result *c)
+static void law_section(struct out *o, const struct law_answers *c)
 {
     static const struct column columns[] = {
         { "law", COLUMN_LEFT },    { "params", COLUMN_RIGHT },
@@ -421,17 +421,19 @@ static void law_section(struct out *o, const struct compute_result *c)
 
 /* ---- the two places ---- */
 
-void text_compute_section(struct out *o, const struct memplan_report *r)
+void text_compute_section(struct out *o, const struct memplan_report *r,
+                          const struct law_answers *laws)
 {
     char text[TEXT_BLOCK_MAX], buf[UNIT_TEXT_MAX];
     str_format(text, sizeof(text), "training on %s tokens",
                unit_format_count(buf, r->compute.tokens));
     out_heading(o, text);
     compute_table(o, r);
-    law_line(o, &r->compute);
+    law_line(o, laws);
 }
 
-void text_compute_report(struct out *o, const struct memplan_report *r)
+void text_compute_report(struct out *o, const struct memplan_report *r,
+                         const struct law_answers *laws)
 {
     const struct compute_result *c = &r->compute;
     char text[TEXT_BLOCK_MAX], buf[UNIT_TEXT_MAX];
@@ -447,6 +449,6 @@ void text_compute_report(struct out *o, const struct memplan_report *r)
                    quantity(buf, c->gpu_hours), r->run.gpu.name);
     out_title(o, text);
     compute_table(o, r);
-    law_section(o, c);
-    loss_lines(o, c);
+    law_section(o, laws);
+    loss_lines(o, laws);
 }

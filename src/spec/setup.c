@@ -209,8 +209,8 @@ const char *setup_value_text(const struct setup *s, enum setup_key key,
     case MEMPLAN_TYPE_CHOICE: {
         if (setup_is_dtype(key))
             return dtype_name((enum dtype)v.n);
-        struct str word = choice_word(fields[key].choices, (size_t)v.n);
-        str_format(buf, size, "%.*s", (int)word.n, word.p);
+        const struct str word = choice_word(fields[key].choices, (size_t)v.n);
+        str_copy(buf, size, word);
         return buf;
     }
     case MEMPLAN_TYPE_LIST: return list_text(s, key, buf, size);

@@ -130,6 +130,13 @@ static void test_compute(void **state)
     memplan_setup_free(s);
 }
 
+static struct law_answers laws_of(const memplan_report *r)
+{
+    struct law_answers answers;
+    report_laws(&answers, r);
+    return answers;
+}
+
 /* Compute-optimal sizes against the worked table for each law. */
 static void test_laws(void **state)
 {
@@ -152,7 +159,8 @@ static void test_laws(void **state)
             SETUP("budget", rows[i].budget, "scaling_law", rows[i].law);
         memplan_report *r = NULL;
         assert_int_equal(memplan_compute(&r, NULL, s, NULL, NULL), MEMPLAN_OK);
-        const struct law_result *l = &r->compute.law[r->compute.chosen_law];
+        const struct law_answers answers = laws_of(r);
+        const struct law_result *l = &answers.law[answers.chosen_law];
         near(l->params, rows[i].params, rows[i].tolerance);
         near(l->tokens_per_param, rows[i].tokens_per_param, rows[i].tolerance);
         memplan_report_free(r);
@@ -173,14 +181,15 @@ static void test_law_inverse(void **state)
         memplan_setup *s = SETUP("params", "7B", "scaling_law", laws[i]);
         memplan_report *r = NULL;
         assert_int_equal(memplan_compute(&r, NULL, s, NULL, NULL), MEMPLAN_OK);
-        const double tokens = r->compute.tokens_optimal;
+        const double tokens = laws_of(r).tokens_optimal;
         memplan_report_free(r);
         memplan_setup_free(s);
         char budget[40];
         snprintf(budget, sizeof budget, "%.17g", 6 * 7e9 * tokens);
         s = SETUP("budget", budget, "scaling_law", laws[i]);
         assert_int_equal(memplan_compute(&r, NULL, s, NULL, NULL), MEMPLAN_OK);
-        near(r->compute.law[r->compute.chosen_law].params, 7e9, 1e-6);
+        const struct law_answers asked = laws_of(r);
+        near(asked.law[asked.chosen_law].params, 7e9, 1e-6);
         memplan_report_free(r);
         memplan_setup_free(s);
         char given[40]; /* and the model is what the tokens alone ask for */
@@ -211,8 +220,8 @@ static void test_losses(void **state)
     } rows[] = { { "1e18", 3.489 }, { "1e20", 2.553 }, { "1e24", 1.959 } };
     for (size_t i = 0; i < COUNT(rows); i++) {
         memplan_report *r = solved(SETUP("budget", rows[i].budget));
-        near(r->compute.loss, rows[i].loss, 5e-4);
-        assert_true(fabs(r->compute.extra_training) < 1e-6);
+        near(laws_of(r).loss, rows[i].loss, 5e-4);
+        assert_true(fabs(laws_of(r).extra_training) < 1e-6);
         memplan_report_free(r);
     }
     memplan_report *r = solved(SETUP("target_loss", "1.959"));
@@ -226,19 +235,19 @@ static void test_over_training(void **state)
 {
     (void)state;
     memplan_report *r = solved(SETUP("params", "8B", "tokens", "15T"));
-    const struct compute_result *c = &r->compute;
-    assert_true(c->extra_training > 0.5 && c->extra_training < 5);
-    assert_true(c->same_loss.params > 8e9 && c->same_loss.tokens < 15e12);
-    near(scaling_loss(LAW_BESIROGLU, c->same_loss.params, c->same_loss.tokens,
+    struct law_answers c = laws_of(r);
+    assert_true(c.extra_training > 0.5 && c.extra_training < 5);
+    assert_true(c.same_loss.params > 8e9 && c.same_loss.tokens < 15e12);
+    near(scaling_loss(LAW_BESIROGLU, c.same_loss.params, c.same_loss.tokens,
                       &(struct law_question){ .tokens_per_param = 20 }),
-         c->loss, 1e-9);
-    const double least = c->same_loss.params;
+         c.loss, 1e-9);
+    const double least = c.same_loss.params;
     memplan_report_free(r);
     r = solved(
         SETUP("params", "8B", "tokens", "15T", "inference_tokens", "100T"));
-    c = &r->compute;
-    assert_true(c->served.params < least);
-    assert_true(c->served_flops <= c->served_flops_here);
+    c = laws_of(r);
+    assert_true(c.served.params < least);
+    assert_true(c.served_flops <= c.served_flops_here);
     memplan_report_free(r);
 }
 
@@ -260,9 +269,10 @@ static void test_repeated_data(void **state)
                                      "scaling_law", "muennighoff"));
     memplan_report *free_data =
         solved(SETUP("budget", "1e23", "scaling_law", "muennighoff"));
-    const struct law_result *l = &r->compute.law[r->compute.chosen_law];
+    const struct law_answers seen = laws_of(r);
+    const struct law_result *l = &seen.law[seen.chosen_law];
     assert_true(l->tokens > 50e9); /* it sees them again */
-    assert_true(l->loss > free_data->compute.loss);
+    assert_true(l->loss > laws_of(free_data).loss);
     memplan_report_free(r);
     memplan_report_free(free_data);
 }
