@@ -71,6 +71,8 @@ void megatron_rest(struct put *p, const struct stage *s)
     if (!is_megatron(run))
         return;
     rest_dummies(p, s);
+    if (s->deferred.micros > 0)
+        deferred_rest(p, s);
     if (is_fsdp(run))
         PUT(p, TERM_GRAD_SHARDS, "gradient shards, permanent",
             F("P/N, tensor by tensor", s->sum.own_elems),
@@ -221,6 +223,8 @@ void megatron_later(struct put *p, const struct stage *s, uint32_t position,
     replayed(p, s, flying(s));
     if (!back)
         named(p, s, position + 1);
+    if (s->deferred.micros > 0)
+        deferred_put(p, s, position, back, true, hidden_bytes(s));
 }
 
 void megatron_forward(struct put *p, const struct stage *s, uint32_t position)
@@ -235,6 +239,8 @@ void megatron_backward(struct put *p, const struct stage *s, uint32_t position,
 {
     if (later)
         megatron_later(p, s, position, true);
+    else if (s->deferred.micros > 0)
+        deferred_put(p, s, position, true, false, hidden_bytes(s));
     named_above(p, s, position);
     if (!is_fsdp(s->run))
         return;

@@ -679,8 +679,8 @@ bool moment_make_later(struct moment *m, const struct stage *s,
                        enum slot_kind slot)
 {
     struct put p = { .m = m, .only = COMP_COUNT, .slot = slot };
-    m->total -= m->bytes[TERM_IN_FLIGHT];
-    m->bytes[TERM_IN_FLIGHT] = 0;
+    m->total -= m->bytes[TERM_IN_FLIGHT] + m->bytes[TERM_DEFERRED];
+    m->bytes[TERM_IN_FLIGHT] = m->bytes[TERM_DEFERRED] = 0;
     m->later = true;
     put_others(&p, s, m->position);
     megatron_later(&p, s, m->position, slot != SLOT_FORWARD);

@@ -548,6 +548,7 @@ void stage_init(struct stage *s, struct memory_fold *f, uint64_t index,
     if (run->engine == ENGINE_DEEPSPEED && run->zero == 3)
         zero3_layout(s);
     megatron_stays(s);
+    deferred_init(s);
     s->wgrad = s->before[s->n].wgrad;
     find_waiting(s);
     s->wgrad -= s->tied_here + s->waiting; /* one tensor, one gradient */

@@ -42,6 +42,14 @@ enum {
 }; /* two stacks, of each two; what the
                                             first hands on, and its mergers */
 
+/* Of the last stage, bytes that wait for the flush with the gradients of the
+ * head's weight: of a micro-batch the head's input and the gradient of its
+ * logits; what an input is gathered into. */
+struct deferred {
+    uint64_t micros; /* 0: nothing waits */
+    uint64_t input, gradient, whole;
+};
+
 /* What a position is, looked up once: every moment asks. */
 struct stage_block {
     uint32_t block; /* index into program.block */
@@ -143,7 +151,8 @@ struct stage {
     uint64_t micro_batch_kept; /* between forward and backward, of one */
     struct away_sums *away;    /* [n + 1], of layers before a position; NULL:
                                activations stay on the GPU */
-    struct moment rest;        /* between steps: part of every moment */
+    struct deferred deferred;
+    struct moment rest; /* between steps: part of every moment */
     bool has_rest;
 };
 
@@ -656,6 +665,16 @@ void megatron_later(struct put *p, const struct stage *s, uint32_t position,
 bool megatron_adds_later(const struct run *run);
 /* Sets stays. */
 void megatron_stays(struct stage *s);
+
+/* ---- engine_deferred.c: --defer-embedding-wgrad-compute ---- */
+
+/* Sets deferred. */
+void deferred_init(struct stage *s);
+/* What is kept at a moment, at most; hidden: bytes that a stage receives. */
+void deferred_put(struct put *p, const struct stage *s, uint32_t position,
+                  bool back, bool later, uint64_t hidden);
+/* Between steps. */
+void deferred_rest(struct put *p, const struct stage *s);
 
 /* What engine_rest calls them. */
 #define WEIGHT_SHARDS "weight shards"

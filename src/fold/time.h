@@ -182,6 +182,8 @@ struct pipe {
     const struct run *run;
     const struct pipe_pass *at; /* [pipe_stages()], in the order of layers */
     double send;                /* hidden states to the next one */
+    double deferred_s; /* of the last one's backward of a micro-batch, what of
+                          the first run.deferred_wgrads is done at the end */
 };
 
 /* Stages in the order of the layers: chunks of all ranks. Under DualPipe each

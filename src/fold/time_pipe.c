@@ -36,7 +36,8 @@ struct timed {
     double time;
 };
 
-/* A pass of micro-batches one after another. */
+/* A pass of micro-batches one after another. Where backwards are not split,
+ * SLOT_INPUT is the same with what the last stage defers left out. */
 struct spell {
     uint32_t micro, n, pass; /* the first; the first rank's pass */
 };
@@ -113,6 +114,8 @@ static struct timed pass_of(const struct simulation *s, enum slot_kind kind,
         p.hop = last ? 0 : send;
         p.sends = first ? 0 : wait;
         p.time = at->input + (kind == SLOT_INPUT ? 0 : at->weight);
+        if (kind == SLOT_INPUT && !schedule_splits(s->x->run))
+            p.time += at->weight - (last ? s->x->deferred_s : 0);
         break;
     case SLOT_WEIGHT:
         p.needs = row_of(s, true, stage);
@@ -137,32 +140,61 @@ static void list_ranks(struct simulation *s)
     }
 }
 
+/* Those that are deferred may end in the midst of one. */
 static size_t spells_of(const struct simulation *s)
 {
     const struct run *run = s->x->run;
-    return (size_t)(div_up(s->micros, run->pp) * run_chunks(run));
+    return (size_t)(div_up(s->micros, run->pp) * run_chunks(run)) + 1;
+}
+
+/* Of micro-batches from `first` on, as they come to a stage of the first rank. */
+static struct spell spell_of(const struct simulation *s, uint64_t first,
+                             uint64_t stage, enum slot_kind kind)
+{
+    return (
+        struct spell){ .micro = (uint32_t)first,
+                       .n = (uint32_t)min_u64(s->x->run->pp, s->micros - first),
+                       .pass = (uint32_t)(stage * SLOT_KINDS + kind) };
+}
+
+/* Backwards of the chunk that the head is in: of those that are deferred, and of
+ * the others. Returns how many there are. */
+static size_t put_last_spells(const struct simulation *s, struct spell *to,
+                              uint64_t first, uint64_t stage)
+{
+    const uint64_t all = s->x->run->deferred_wgrads;
+    to[0] = spell_of(s, first, stage, SLOT_BACKWARD);
+    if (all <= first)
+        return 1;
+    const uint32_t n = (uint32_t)min_u64(all - first, to[0].n);
+    to[1] = to[0];
+    to[0] = spell_of(s, first, stage, SLOT_INPUT);
+    to[0].n = n;
+    to[1].micro += n;
+    to[1].n -= n;
+    return to[1].n > 0 ? 2 : 1;
 }
 
 /* Groups of as many micro-batches as there are stages go through the chunks,
- * backward from the last; other ranks' are the same of the stages beside. */
-static void put_spells(const struct simulation *s, struct spell *there,
-                       struct spell *back)
+ * backward from the last; other ranks' are the same of the stages beside.
+ * Returns how many spells go back. */
+static size_t put_spells(const struct simulation *s, struct spell *there,
+                         struct spell *back)
 {
     const uint64_t pp = s->x->run->pp, chunks = run_chunks(s->x->run);
-    size_t n = 0;
+    size_t n = 0, m = 0;
     for (uint64_t first = 0; first < s->micros; first += pp) {
-        for (uint64_t c = 0; c < chunks; c++, n++) {
+        for (uint64_t c = 0; c < chunks; c++) {
             const uint64_t stage = pipe_stage(s->x->run, 0, c);
             const uint64_t last = pipe_stage(s->x->run, 0, chunks - 1 - c);
-            there[n] = (struct spell){
-                .micro = (uint32_t)first,
-                .n = (uint32_t)min_u64(pp, s->micros - first),
-                .pass = (uint32_t)(stage * SLOT_KINDS + SLOT_FORWARD)
-            };
-            back[n] = there[n];
-            back[n].pass = (uint32_t)(last * SLOT_KINDS + SLOT_BACKWARD);
+            there[n++] = spell_of(s, first, stage, SLOT_FORWARD);
+            if (c == 0)
+                m += put_last_spells(s, &back[m], first, last);
+            else
+                back[m++] = spell_of(s, first, last, SLOT_BACKWARD);
         }
     }
+    return m;
 }
 
 /* False where there is none. */
@@ -191,11 +223,11 @@ static bool merge_ranks(struct simulation *s, struct arena *a)
     struct spell *back = ARENA_ROOM(a, struct spell, n);
     if (there == NULL || back == NULL)
         return false;
-    put_spells(s, there, back);
+    const size_t m = put_spells(s, there, back);
     for (uint64_t r = 0; r < s->ranks; r++) {
         struct order *o = &s->rank[r];
-        o->there = (struct lane){ .spell = there, .end = there + n };
-        o->back = (struct lane){ .spell = back, .end = back + n };
+        o->there = (struct lane){ .spell = there, .end = there + n - 1 };
+        o->back = (struct lane){ .spell = back, .end = back + m };
         o->room = (int64_t)stage_in_flight(s->x->run, r);
         next_spell(s, &o->there, r);
         next_spell(s, &o->back, r);
@@ -326,6 +358,14 @@ static bool is_over(const struct order *o)
     return o->next == o->n && o->there.left == 0 && o->back.left == 0;
 }
 
+/* What the last rank does when its last backward is over. */
+static double flush(const struct pipe *x, uint64_t rank)
+{
+    return rank + 1 < x->run->pp
+               ? 0
+               : (double)x->run->deferred_wgrads * x->deferred_s;
+}
+
 /* Rounds over the ranks, to and fro, each as far as it comes. */
 static double run_all(struct simulation *s)
 {
@@ -341,7 +381,7 @@ static double run_all(struct simulation *s)
     for (uint64_t r = 0; r < p; r++) {
         if (!is_over(&s->rank[r]))
             return -1; /* an order that waits for itself */
-        longest = fmax(longest, s->rank[r].clock);
+        longest = fmax(longest, s->rank[r].clock + flush(s->x, r));
     }
     return longest;
 }
@@ -491,6 +531,16 @@ static double one_at_a_time(const struct pipe *x)
     return (double)x->run->grad_accum * sum;
 }
 
+/* Where the last rank puts some of its work off, in each that is not run. */
+static double deferred_pace(const struct pipe *x)
+{
+    const uint64_t last = x->run->pp - 1;
+    double most = busy(x, last) - x->deferred_s;
+    for (uint64_t r = 0; r < last; r++)
+        most = fmax(most, busy(x, r));
+    return most;
+}
+
 /* Rounds that show a pace, the two before the last, which ends the order; the
  * one before them still fills the pipeline. What they show is more than the
  * busiest rank's time where it is so by more than sums of doubles are off. */
@@ -521,7 +571,9 @@ static double run_some(const struct pipe *x, uint64_t some, struct arena *a)
     const double first = simulate(&s, x, run, a);
     if (first < 0 || run == m)
         return first;
-    return first + (double)(m - run) * pace(&s);
+    const uint64_t deferred = max_u64(x->run->deferred_wgrads, run) - run;
+    return first + (double)deferred * deferred_pace(x)
+           + (double)(m - run - deferred) * pace(&s);
 }
 
 /* Rounds of as many micro-batches as there are ranks, after which the pace is
@@ -545,8 +597,9 @@ double pipe_closed(const struct pipe *x, struct arena *a)
     case SCHED_1F1B:
     case SCHEDULE_COUNT: break;
     }
-    return x->run->grad_accum > FORWARDS_FEW / p ? one_by_one(x)
-                                                 : pipe_time(x, a);
+    return x->run->grad_accum > FORWARDS_FEW / p && x->run->deferred_wgrads == 0
+               ? one_by_one(x)
+               : pipe_time(x, a);
 }
 
 double pipe_time(const struct pipe *x, struct arena *a)

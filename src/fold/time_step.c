@@ -663,6 +663,18 @@ static bool same_layers(const struct program *p, const struct place *a,
                   == 0;
 }
 
+/* The gradient of the head's weight, of a micro-batch. */
+static double deferred_seconds(const struct step_clock *s)
+{
+    const struct program *p = s->c.p;
+    const struct op *op = program_words_product(p);
+    struct block_time t;
+    if (s->c.run->deferred_wgrads == 0 || op == NULL)
+        return 0;
+    time_op(&t, &s->c, op);
+    return total(&t.weight);
+}
+
 /* Each stage once; the busiest rank's parts are told, and what it waits for. */
 static bool walk_stages(struct time_result *out, const struct step_clock *s,
                         struct arena *a)
@@ -686,6 +698,7 @@ static bool walk_stages(struct time_result *out, const struct step_clock *s,
     }
     const struct pipe x = { .run = run,
                             .at = pass,
+                            .deferred_s = deferred_seconds(s),
                             .send = run->pp > 1 ? send_seconds(s) : 0 };
     const double busy = put_rank(out, s, at, pipe_busiest(&x));
     if (run->pp > 1) {

@@ -75,6 +75,7 @@ static enum cut cut_of(const struct run *run, enum term term)
     case TERM_RECOMPUTED:
     case TERM_IN_FLIGHT:
     case TERM_HANDED_OVER:
+    case TERM_DEFERRED:
     case TERM_PIPE:
     case TERM_OUTPUTS:
     case TERM_SHARED:

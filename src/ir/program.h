@@ -280,6 +280,9 @@ memplan_status lower_model(struct program *out, const struct spec *spec,
                            const struct run *run, struct arena *a,
                            struct diag *d);
 
+/* The product that makes logits, in the head's block; NULL: there is none. */
+const struct op *program_words_product(const struct program *p);
+
 /* Of a parameter. */
 static inline uint64_t tensor_grad_bytes(const struct tensor *t)
 {

@@ -114,7 +114,8 @@ void resolve_check_ranks(const struct run *r, const struct spec *spec,
 
 /* ---- resolve_check_schedule.c ---- */
 
-void resolve_check_schedule(const struct run *r, struct diag *d);
+void resolve_check_schedule(const struct run *r, const struct spec *s,
+                            struct diag *d);
 
 /* ---- resolve_check_engine.c ---- */
 

@@ -573,7 +573,7 @@ void resolve_check(const struct run *r, const struct spec *spec, struct diag *d)
     check_modelled(r, d);
     check_split_layers(r, d);
     resolve_check_ranks(r, spec, d);
-    resolve_check_schedule(r, d);
+    resolve_check_schedule(r, spec, d);
     check_dbrx(r, spec, d);
     check_blocks(r, spec, d);
     check_liger(r, spec, d);

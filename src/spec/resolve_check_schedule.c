@@ -1,6 +1,7 @@
 /*
  * Which pipeline schedules go with which framework and layout: those that
- * compute gradients of weights apart. Owns refusals, no default.
+ * compute gradients of weights apart, or the head's at the end. Owns refusals, no
+ * default.
  */
 #include "spec/resolve.h"
 
@@ -181,10 +182,60 @@ static bool splits_backward(const struct run *r)
     return false;
 }
 
-void resolve_check_schedule(const struct run *r, struct diag *d)
+/* Buffers for the head's gradients are GPTModel's (core/models/gpt/gpt_model.py);
+ * core/model_parallel_config.py asks for stages and for fused gradients. Each of
+ * Megatron's own products looks for such buffers and fails, and Transformer
+ * Engine's do not look (core/tensor_parallel/layers.py, ColumnParallelLinear).
+ */
+static void check_deferred(const struct run *r, const struct spec *s,
+                           struct diag *d)
+{
+    const enum setup_key key = KEY_DEFER_EMBEDDING_WGRAD;
+    const bool gpt =
+        spec_is_language(s) && s->decoder_layers == 0 && !s->bidirectional;
+    const struct {
+        bool bad;
+        memplan_status status;
+        const char *why, *hint;
+    } rows[] = {
+        { r->engine != ENGINE_MEGATRON, MEMPLAN_E_CONFLICT,
+          "outside Megatron's engine",
+          "use --framework megatron --grad-accum-fusion" },
+        { r->impl == IMPL_MEGATRON_LOCAL, MEMPLAN_E_CONFLICT,
+          "with Megatron's own layers, whose products fail for want of the "
+          "head's buffers",
+          "use --implementation megatron" },
+        { r->impl != IMPL_MEGATRON, MEMPLAN_E_CONFLICT, "outside Megatron",
+          "use --implementation megatron" },
+        { r->pp == 1, MEMPLAN_E_CONFLICT, "without pipeline stages",
+          "add --pp 2 or more" },
+        { r->schedule != SCHED_1F1B && r->schedule != SCHED_INTERLEAVED,
+          MEMPLAN_E_CONFLICT, "under a schedule that Megatron-LM has not",
+          "use --schedule 1f1b, or --vpp" },
+        { !r->wgrad_fusion, MEMPLAN_E_CONFLICT,
+          "without fused gradients of weights", "add --grad-accum-fusion" },
+        { !gpt, MEMPLAN_E_CONFLICT, "but in Megatron's GPT models",
+          "leave it out" },
+        { s->mtp_layers > 0, MEMPLAN_E_UNSUPPORTED,
+          "with multi-token prediction is not modelled", "leave it out" },
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        if (!rows[i].bad)
+            continue;
+        diag_hint(setup_error(d, rows[i].status, key, "'%s' %s",
+                              setup_field(key)->key, rows[i].why),
+                  "%s", rows[i].hint);
+        return;
+    }
+}
+
+void resolve_check_schedule(const struct run *r, const struct spec *s,
+                            struct diag *d)
 {
     if (run_spreads(r))
         check_spread(r, d);
+    if (r->deferred_wgrads > 0)
+        check_deferred(r, s, d);
     if (!splits_backward(r))
         return;
     check_framework(r, d);

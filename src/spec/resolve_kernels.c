@@ -176,6 +176,11 @@ static void resolve_deterministic(struct run *r)
     /* a flag of its own, which those runs set too
        (--no-gradient-accumulation-fusion) */
     r->wgrad_fusion = resolve_bool(r, KEY_GRAD_ACCUM_FUSION, !r->deterministic);
+    const bool defers = resolve_bool(r, KEY_DEFER_EMBEDDING_WGRAD, false);
+    const uint64_t limit = resolve_count(r, KEY_WGRAD_DEFERRAL_LIMIT, 0);
+    r->deferred_wgrads = !defers      ? 0
+                         : limit == 0 ? r->grad_accum
+                                      : min_u64(limit, r->grad_accum);
     if (r->deterministic)
         resolve_assume(r, KEY_DETERMINISTIC,
                        "deterministic kernels%s, as in Megatron-LM's own tests "

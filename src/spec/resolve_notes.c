@@ -439,6 +439,8 @@ static void say_moot_parts(struct run *r)
           "under a pipeline or BF16_Optimizer" },
         { KEY_OFFLOAD_RATIO, r->offload_optimizer != OFFLOAD_NONE,
           " without --offload-optimizer cpu" },
+        { KEY_WGRAD_DEFERRAL_LIMIT, r->deferred_wgrads != 0,
+          " without --defer-embedding-wgrad-compute" },
         { KEY_ATTENTION_KERNEL, r->attention == ATTN_FLASH,
           " but on attention 'flash'" },
         { KEY_PIN_MEMORY, run_offloads(r), " where nothing is offloaded" },

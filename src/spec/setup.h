@@ -686,6 +686,8 @@ struct run {
     bool round_robin_gradients; /* as told; see run_deals_tensors() */
     bool deterministic;         /* kernels that repeat exactly */
     bool wgrad_fusion;          /* products add into the main gradients */
+    uint64_t deferred_wgrads;   /* Megatron: micro-batches whose head's weight
+                                   gradient waits for the step's end */
     bool plain_softmax;         /* PyTorch's where Megatron has a kernel */
     bool softmax_fp32;          /* ... of scores in 32 bits */
     bool softmax_input;         /* kept beside the result */

@@ -380,6 +380,9 @@ def kernels(o, s, needs):
     s["deterministic"] = o.has("deterministic-mode") or ":4096:8" in o.environment.get(
         "CUBLAS_WORKSPACE_CONFIG", "")
     s["grad_accum_fusion"] = not o.has("no-gradient-accumulation-fusion")
+    if o.has("defer-embedding-wgrad-compute"):
+        s["defer_embedding_wgrad_compute"] = True
+        s["wgrad_deferral_limit"] = int(o.text("wgrad-deferral-limit") or 0)
     if local and o.has("no-masked-softmax-fusion"):
         s["fused_softmax"] = False
     granularity = o.text("recompute-granularity")

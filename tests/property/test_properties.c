@@ -22,7 +22,7 @@
 
 #include "trials.h"
 
-enum { FIRST_ADAPTER = 35, FIRST_EIGHT = 78, FIRST_PART = 84, CHOICES = 89 };
+enum { FIRST_ADAPTER = 35, FIRST_EIGHT = 81, FIRST_PART = 87, CHOICES = 92 };
 struct trial {
     uint64_t index;
     const char *model;
@@ -366,6 +366,21 @@ static void in_ring(struct trial *t, uint64_t seed)
 static const char *either(bool first, const char *a, const char *b)
 {
     return first ? a : b;
+}
+
+/* The head's weight gradients wait for the pipeline's end, where that goes. */
+static void deferred(struct trial *t, uint64_t seed)
+{
+    const bool order = is_chosen(t, "schedule", "1f1b")
+                       || is_chosen(t, "schedule", "interleaved");
+    if (seed % 3 == 0 || !order || number_of(t, "pp") == 1
+        || !is_chosen(t, "implementation", "megatron")
+        || is_chosen(t, "zero", "3") || is_encoder_decoder(t->model)
+        || strstr(t->model, "bert") != NULL || t->model == predicting)
+        return;
+    *value_of(t, "defer_embedding_wgrad_compute") = "true";
+    *value_of(t, "wgrad_deferral_limit") = seed % 3 == 1 ? NULL : "2";
+    *value_of(t, "grad_accum_fusion") = "true";
 }
 
 /* Products in 8 bits, of a third of those that Transformer Engine runs; not
@@ -714,6 +729,9 @@ static struct trial trial_of(uint64_t seed)
                 : s % 11 < 2   ? "2"
                 : s % 11 == 2  ? "4"
                                : NULL },
+        { "defer_embedding_wgrad_compute", NULL }, /* these three: deferred */
+        { "wgrad_deferral_limit", NULL },
+        { "grad_accum_fusion", NULL },
         { "cp_comm", s % 2 == 0               ? "a2a"
                      : megatron && s % 4 == 1 ? "all_gather"
                                               : NULL },
@@ -733,7 +751,7 @@ static struct trial trial_of(uint64_t seed)
     memcpy(t.c, c, sizeof c);
     more_of(&t, seed);
     if (megatron)
-        in_eight_bits(&t, seed);
+        deferred(&t, seed), in_eight_bits(&t, seed);
     else
         in_stages(&t, seed);
     in_parts(&t, seed);

@@ -276,6 +276,8 @@ static const char *const settable[][3] = {
     { "replay_batches", "yes", "true" },
     { "moe_dispatcher", "allgather", "allgather" },
     { "grad_accum_fusion", "no", "false" },
+    { "defer_embedding_wgrad_compute", "yes", "true" },
+    { "wgrad_deferral_limit", "2", "2" },
     { "fused_softmax", "no", "false" },
     { "softmax_fp32", "yes", "true" },
     { "softmax_input", "yes", "true" },

@@ -165,6 +165,30 @@ static void test_slowed_once(void **state)
     assert_true(fabs(passes[1] - passes[0]) < slowed / 2);
 }
 
+/* Of one micro-batch the last stage makes the gradient of the head's weight
+ * beside the first one's backward, which is longer. */
+static void test_deferred_beside_flush(void **state)
+{
+    (void)state;
+    double steps[2], product = 0;
+    for (unsigned i = 0; i < 2; i++) {
+        memplan_report *r = estimate(
+            "llama-3-8b",
+            PAIRS("framework", "megatron", "gpu", "h100-80gb", "gpus", "2",
+                  "pp", "2", "grad_accum", "1", "grad_accum_fusion", "true",
+                  "defer_embedding_wgrad_compute", i == 0 ? "false" : "true"));
+        struct clock c;
+        struct block_time t;
+        clock_init(&c, &r->program, &r->run);
+        time_op(&t, &c, program_words_product(&r->program));
+        product = t.weight.part[TIME_PRODUCTS];
+        steps[i] = r->time.step_s;
+        memplan_report_free(r);
+    }
+    assert_true(product > 0);
+    assert_true(fabs(steps[0] - steps[1] - product) <= 1e-9 * steps[0]);
+}
+
 /* Two gathers of a layer and the head's, and as many bytes scattered: three
  * times what is gathered, twice what is scattered first. */
 static void test_bytes_gathered_again(void **state)
@@ -193,6 +217,7 @@ int main(void)
         cmocka_unit_test(test_messages_beside_products),
         cmocka_unit_test(test_sums_beside_products),
         cmocka_unit_test(test_slowed_once),
+        cmocka_unit_test(test_deferred_beside_flush),
         cmocka_unit_test(test_bytes_gathered_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

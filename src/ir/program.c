@@ -1,0 +1,17 @@
+/*
+ * What several folds look for in a program. Owns no rule of any of them.
+ */
+#include "ir/program.h"
+
+#include "base/banned.h"
+
+const struct op *program_words_product(const struct program *p)
+{
+    const struct block *head = &p->block[p->head];
+    for (uint32_t k = 0; k < head->op_count; k++) {
+        const struct op *op = &p->op[head->op_first + k];
+        if (op->kind == OP_LINEAR && p->tensor[op->in[1]].words)
+            return op;
+    }
+    return NULL;
+}
