@@ -578,6 +578,86 @@ static void take_arrival(struct stage *s, uint32_t position,
     bucket_take(s, position, a, f);
 }
 
+/* A rank, and where the elements of its partition begin and end. */
+struct rank_span {
+    uint64_t rank, begin, end;
+};
+
+/* A tensor's elements, and the first of its ranks. */
+static void take_across(const struct stage *s, struct bucket_content *c,
+                        struct rank_span *at, uint64_t first, uint64_t elems)
+{
+    bucket_take_ranks(s, c, first, elems);
+    at->rank = first / s->share;
+    at->begin = at->rank * s->share;
+    at->end = at->begin + s->share;
+}
+
+/* Of those that lie in it whole. */
+static void take_within(struct bucket_content *c, const struct rank_span *at,
+                        uint64_t elems)
+{
+    const bool none = c->tensors == 0;
+    c->low = none ? at->rank : min_u64(c->low, at->rank);
+    c->high = none ? at->rank : max_u64(c->high, at->rank);
+    c->slice = max_u64(c->slice, elems);
+}
+
+/* Stages 1 and 2, one bucket: as many in order as it has room for. Ranks of most
+ * are known from the one before. Returns how many. */
+static uint32_t take_row(const struct stage *s, struct bucket_content *c,
+                         struct rank_span *at, uint64_t before,
+                         const struct arrival *a, uint32_t n)
+{
+    const uint64_t room = s->run->reduce_bucket;
+    uint32_t k = 0;
+    for (; k < n; k++) {
+        const uint64_t elems = a[k].elems, first = before + a[k].offset;
+        if (elems == 0)
+            continue;
+        if (c->elems + elems > room)
+            break;
+        if (at->begin <= first && first + elems <= at->end)
+            take_within(c, at, elems);
+        else
+            take_across(s, c, at, first, elems);
+        c->largest = max_u64(c->largest, elems);
+        c->first = first;
+        c->elems += elems;
+        c->tensors++;
+    }
+    return k;
+}
+
+static void take_rows(struct stage *s, uint32_t position,
+                      const struct block_walk *w, struct bucket_fill *f)
+{
+    const uint64_t before = s->before[position].elems;
+    struct rank_span at = { 0, 0, 0 };
+    for (uint32_t k = 0; k < w->arrivals;) {
+        k += take_row(s, &f->in, &at, before, &w->arrival[k], w->arrivals - k);
+        f->begun = f->begun || f->in.tensors > 0;
+        if (k == w->arrivals)
+            return;
+        if (f->in.tensors > 0)
+            emptied(s, f, false);
+        else
+            take_arrival(s, position, &w->arrival[k++], f);
+    }
+}
+
+/* The gradients of a block, one after another. */
+static void take_arrivals(struct stage *s, uint32_t position,
+                          const struct block_walk *w, struct bucket_fill *f)
+{
+    if (s->run->zero != 3 && s->ledger == NULL && s->sum.low_elems == 0) {
+        take_rows(s, position, w, f);
+        return;
+    }
+    for (uint32_t k = 0; k < w->arrivals; k++)
+        take_arrival(s, position, &w->arrival[k], f);
+}
+
 /* As bucket_rest() goes about it. */
 static void reduce_rest(struct stage *s)
 {
@@ -610,11 +690,10 @@ void bucket_init(struct stage *s)
         const struct block_walk *w = &s->walk[stage_block(s, i)];
         struct bucket_fill *f = &s->fill[i];
         *f = s->fill[i + 1];
-        const bool room = has_room(s, f, &w->arrived);
-        if (room)
+        if (has_room(s, f, &w->arrived))
             take_block(s, f, s->before[i].elems, &w->arrived);
-        for (uint32_t k = 0; k < w->arrivals && !room; k++)
-            take_arrival(s, i, &w->arrival[k], f);
+        else
+            take_arrivals(s, i, w, f);
     }
     if (s->ledger != NULL)
         reduce_rest(s);
