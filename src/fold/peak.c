@@ -249,6 +249,22 @@ static unsigned passes_of(const struct stage *s)
     return s->run->grad_accum > 1 || s->chunks > 1 ? 2 : 1;
 }
 
+/* Stage 3 finds the same in a later micro-batch's backward, and makes the same:
+ * what it has of gradients is there from the start. */
+static bool backward_repeats(const struct stage *s)
+{
+    const struct run *run = s->run;
+    return run->engine == ENGINE_DEEPSPEED && run->zero == 3 && !s->loose
+           && s->others == NULL && s->in_flight <= 1
+           && run_second_parts(run) == 0
+           && run->offload_optimizer == OFFLOAD_NONE;
+}
+
+static unsigned backwards_of(const struct peak *best, const struct stage *s)
+{
+    return best->seen == NULL && backward_repeats(s) ? 1 : passes_of(s);
+}
+
 static bool look_at_forward(struct peak *best, const struct stage *s,
                             uint32_t i, bool later)
 {
@@ -272,11 +288,13 @@ static bool look_at_position(struct peak *best, const struct stage *s,
                              const struct row *row, uint32_t i)
 {
     const bool forward = !even(row, i) || engine_bends_at(s, i, true);
+    const unsigned backwards = backwards_of(best, s);
     bool ok = true;
     for (unsigned later = 0; later < passes_of(s); later++) {
         if (forward)
             ok = look_at_forward(best, s, i, later != 0) && ok;
-        ok = look_at_backward(best, s, i, later != 0) && ok;
+        if (later < backwards)
+            ok = look_at_backward(best, s, i, later != 0) && ok;
     }
     return ok;
 }
@@ -332,6 +350,7 @@ static bool look_between(struct peak *best, const struct stage *s,
 static bool look_at_bends(struct peak *best, const struct stage *s,
                           uint32_t from, uint32_t to)
 {
+    const unsigned backwards = backwards_of(best, s);
     bool ok = true;
     while (from < to && !bucket_bends_at(s, from))
         from++;
@@ -339,12 +358,12 @@ static bool look_at_bends(struct peak *best, const struct stage *s,
         to--;
     if (to - from < 3 || s->run->offload_optimizer == OFFLOAD_NVME) {
         for (uint32_t i = from; i < to; i++)
-            for (unsigned later = 0;
-                 later < passes_of(s) && bucket_bends_at(s, i); later++)
+            for (unsigned later = 0; later < backwards && bucket_bends_at(s, i);
+                 later++)
                 ok = look_at_backward(best, s, i, later != 0) && ok;
         return ok;
     }
-    for (unsigned later = 0; later < passes_of(s); later++) {
+    for (unsigned later = 0; later < backwards; later++) {
         struct bends b = { from, to - 1, PHASE_RECOMPUTE, later != 0 };
         if (!stage_happens(s, from, true, b.later) || !stage_turns(s, from)
             || !bucket_fills(s, b.later))
