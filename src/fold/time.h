@@ -25,13 +25,15 @@ struct copy_note;
     "stas00/ml-engineering, network: 0.87 of the link's rate"
 
 /* The machine as a run sees it. */
+struct known_products;
 struct clock {
     const struct program *p;
     const struct run *run;
     const struct kernel_speed *speed;
     bool measured;
-    double slowest;       /* kernel_slowest() of all GPUs */
-    struct time_log *log; /* of an explanation; else NULL */
+    double slowest;               /* kernel_slowest() of all GPUs */
+    struct time_log *log;         /* of an explanation; else NULL */
+    struct known_products *known; /* NULL: each product is timed anew */
 };
 
 void clock_init(struct clock *c, const struct program *p,
@@ -49,6 +51,15 @@ struct product {
     bool exact;     /* of 8 bits: sums are kept in fp32 */
 };
 double time_product(const struct clock *c, const struct product *x);
+/* What products of a run take that were timed already: blocks have several of a
+ * shape. Begins with none: { 0 }. */
+enum { KNOWN_PRODUCTS = 32 };
+struct known_products {
+    struct known_product {
+        struct product of;
+        double seconds;
+    } at[KNOWN_PRODUCTS];
+};
 /* FLOP/s of the dense peak of a type's products. */
 double time_peak(const struct clock *c, enum dtype dtype);
 /* Element-wise kernels that move so many bytes. */
@@ -206,9 +217,11 @@ uint64_t pipe_busiest(const struct pipe *x);
 /* ---- time_step.c ---- */
 
 /* out->known is false where nothing says how fast the GPU is. Schedules are
- * simulated unless the run is to be fast. False: out of memory. */
+ * simulated unless the run is to be fast. `states`: memory_result's, of the same
+ * run; NULL: found anew. False: out of memory. */
 bool fold_time(struct time_result *out, const struct program *p,
-               const struct run *run, struct arena *a);
+               const struct run *run, const struct block_states *states,
+               struct arena *a);
 
 /* ---- time_explain.c: what an explanation keeps of the walks ---- */
 
@@ -256,8 +269,8 @@ void time_log_copy(struct time_log *log, struct copy_note note);
 
 /* fold_time() with the messages between replicas logged. */
 bool fold_time_logged(struct time_result *out, const struct program *p,
-                      const struct run *run, struct arena *a,
-                      struct time_log *log);
+                      const struct run *run, const struct block_states *states,
+                      struct arena *a, struct time_log *log);
 /* The heaviest operations of each block, and the messages between replicas.
  * False: out of memory. */
 bool fold_time_explain(struct explanation *x, const struct program *p,

@@ -288,7 +288,7 @@ bool fold_time_explain(struct explanation *x, const struct program *p,
     clock_init(&c, p, run);
     for (uint32_t b = 0; b < p->n_blocks; b++)
         explain_block(x, &c, &p->block[b]);
-    if (!fold_time_logged(&again, p, run, x->arena, log))
+    if (!fold_time_logged(&again, p, run, NULL, x->arena, log))
         return false;
     explain_wires(x, &c, log);
     for (unsigned i = 0; i < log->n_copies; i++)

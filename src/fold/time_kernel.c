@@ -7,6 +7,7 @@
 #include "fold/time_private.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "base/banned.h"
 
@@ -125,10 +126,8 @@ static double in_situ(const struct clock *c, const struct product *x)
     return share / c->slowest;
 }
 
-double time_product(const struct clock *c, const struct product *x)
+static double product_seconds(const struct clock *c, const struct product *x)
 {
-    if (!(x->m >= 1) || !(x->n >= 1) || !(x->k >= 1) || !(x->copies >= 1))
-        return 0;
     const struct product_speed *s =
         x->fp8 ? &c->speed->bits8 : &c->speed->bits16;
     const bool plain = is_plain(c, x);
@@ -148,6 +147,44 @@ double time_product(const struct clock *c, const struct product *x)
         time_log_kernel(c->log, (struct kernel_note){ *x, 0, compute, memory,
                                                       s->launch_s });
     return fmax(compute, memory) + s->launch_s;
+}
+
+/* Only sums of 8 bits are kept otherwise. */
+static bool same_product(const struct product *a, const struct product *b)
+{
+    return a->m == b->m && a->n == b->n && a->k == b->k
+           && a->copies == b->copies && a->dtype == b->dtype && a->fp8 == b->fp8
+           && (a->exact == b->exact || !a->fp8)
+           && a->result_bytes == b->result_bytes && a->align == b->align;
+}
+
+static uint64_t bits_of(double x)
+{
+    uint64_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+
+/* Where it would be: the highest bits of a multiplicative hash. */
+static struct known_product *place_of(struct known_products *known,
+                                      const struct product *x)
+{
+    enum { LOG_PLACES = 5, BITS = 64 };
+    const uint64_t key = bits_of(x->m) + 3 * bits_of(x->n) + 5 * bits_of(x->k);
+    return &known
+                ->at[key * UINT64_C(0x9E3779B97F4A7C15) >> (BITS - LOG_PLACES)];
+}
+
+double time_product(const struct clock *c, const struct product *x)
+{
+    if (!(x->m >= 1) || !(x->n >= 1) || !(x->k >= 1) || !(x->copies >= 1))
+        return 0;
+    if (c->known == NULL || c->log != NULL)
+        return product_seconds(c, x);
+    struct known_product *place = place_of(c->known, x);
+    if (!same_product(&place->of, x))
+        *place = (struct known_product){ *x, product_seconds(c, x) };
+    return place->seconds;
 }
 
 double time_bytes(const struct clock *c, double bytes)

@@ -712,23 +712,37 @@ static bool walk_stages(struct time_result *out, const struct step_clock *s,
 }
 
 bool fold_time(struct time_result *out, const struct program *p,
-               const struct run *run, struct arena *a)
+               const struct run *run, const struct block_states *states,
+               struct arena *a)
 {
-    return fold_time_logged(out, p, run, a, NULL);
+    return fold_time_logged(out, p, run, states, a, NULL);
+}
+
+/* Of a tied tensor the embedding's block has it, not the head's. */
+static void find_states(struct step_clock *s, uint32_t b,
+                        const struct block_states *states)
+{
+    const struct program *p = s->c.p;
+    if (states != NULL && (b != p->head || !states[b].ties))
+        s->states[b] = states[b];
+    else
+        states_of_block(&s->states[b], p, &p->block[b], s->c.run, b != p->head);
 }
 
 bool fold_time_logged(struct time_result *out, const struct program *p,
-                      const struct run *run, struct arena *a,
-                      struct time_log *log)
+                      const struct run *run, const struct block_states *states,
+                      struct arena *a, struct time_log *log)
 {
     *out = (struct time_result){ 0 };
     if (!time_is_known(run))
         return true;
     struct step_clock s;
     clock_init(&s.c, p, run);
+    struct known_products known = { .at = { { .seconds = 0 } } };
+    s.c.known = &known;
     for (uint32_t b = 0; b < p->n_blocks; b++) {
         time_block(&s.block[b], &s.c, &p->block[b]);
-        states_of_block(&s.states[b], p, &p->block[b], run, b != p->head);
+        find_states(&s, b, states);
         time_engine(&s.block[b], &s.c, &p->block[b], &s.states[b]);
     }
     for (uint32_t b = 0; b < p->n_blocks; b++)

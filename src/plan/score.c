@@ -160,7 +160,7 @@ bool score_again(struct score_row *row, const double scale[SPEED_SCALES],
     struct memplan_report *r = row->report;
     arena_rewind(scratch);
     memcpy(r->run.scale, scale, sizeof r->run.scale);
-    if (!fold_time(&r->time, &r->program, &r->run, scratch))
+    if (!fold_time(&r->time, &r->program, &r->run, NULL, scratch))
         return false;
     plan_compute(r);
     row->predicted = throughput_of(&r->compute, row);
