@@ -297,6 +297,19 @@ static bool runs_again(const struct run *run, uint8_t region)
     return region != 0 && (run_regions(run) >> (region - 1) & 1) != 0;
 }
 
+/* Backward gathers the parts that ranks keep. */
+static double distributed_checkpoints(const struct comm_input *in)
+{
+    const struct program *p = in->program;
+    const struct run *run = in->run;
+    if (!run->distributes_saved)
+        return 0;
+    const double n =
+        (double)in->recomputed / (double)max_u64(run->recompute_granularity, 1);
+    return n * ring(run->tp)
+           * sent_bytes(&p->tensor[p->block[p->layer_block[0]].input]);
+}
+
 static void collectives(struct comm_result *r, const struct comm_input *in)
 {
     const struct program *p = in->program;
@@ -325,6 +338,7 @@ static void collectives(struct comm_result *r, const struct comm_input *in)
             }
         }
     }
+    tp += distributed_checkpoints(in);
     const double m = micro_batches(run);
     const char *formula = "bytes of a micro-batch * micro-batches";
     add(r,

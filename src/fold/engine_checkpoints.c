@@ -42,7 +42,7 @@ static void put_unwritten(struct put *p, const struct stage *s,
 void engine_checkpoints_leave(struct put *p, const struct stage *s,
                               uint32_t position)
 {
-    if (!stage_offloads(s) || s->layers == 0)
+    if (!stage_offloads(s) || s->layers == 0 || run_checkpoints_in_cpu(s->run))
         return;
     if (on_disk(s))
         put_unwritten(p, s, position);

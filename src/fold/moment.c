@@ -92,8 +92,7 @@ static void put_layers(struct put *p, const struct stage *s, uint32_t position)
             F("bytes kept by one", s->walk[k].kept));
         PUT(p, TERM_CHECKPOINTS, "kept by the checkpoints before",
             F("checkpoints", layers_before(s, position, k, true)),
-            F("bytes kept by one",
-              stage_offloads(s) ? 0 : s->walk[k].checkpoint));
+            F("bytes kept by one", stage_checkpoint_kept(s, &s->walk[k])));
     }
 }
 

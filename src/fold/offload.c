@@ -501,13 +501,16 @@ static void activations_on_disk(struct offload_result *o, const struct stage *s,
 static void activations(struct offload_result *o, const struct stage *s)
 {
     uint64_t bytes = 0, held = 0, n = 0;
+    const bool pins = s->run->pin_memory && !run_checkpoints_in_cpu(s->run);
     for (uint32_t i = 0; i < s->n; i++) {
         if (!stage_recomputed(s, i) || stage_group_first(s, i) != i)
             continue;
-        const uint64_t one = s->walk[stage_block(s, i)].checkpoint;
+        const struct block_walk *w = &s->walk[stage_block(s, i)];
+        const uint64_t one =
+            w->checkpoint - w->input + stage_checkpoint_part(s, w);
         bytes += one;
         n++;
-        held += s->run->pin_memory ? round_to_power(one) : one;
+        held += pins ? round_to_power(one) : one;
     }
     if (s->run->offload_activations == OFFLOAD_NVME) {
         activations_on_disk(o, s, n, bytes);
@@ -517,7 +520,8 @@ static void activations(struct offload_result *o, const struct stage *s)
                                   "# * #",
                                   { bytes, s->run->grad_accum, 0 },
                                   false };
-    add(o, pinned(s->run), "checkpoints", sum(TENSOR_BY_TENSOR, held));
+    add(o, pins ? OFFLOAD_ON_PINNED : OFFLOAD_ON_HOST, "checkpoints",
+        sum(TENSOR_BY_TENSOR, held));
     moves(o, OFFLOAD_TO_HOST, "checkpoints", each);
     moves(o, OFFLOAD_FROM_HOST, "checkpoints", each);
     if (s->head && run_unloads_head(s->run)) /* no checkpoint is around it */

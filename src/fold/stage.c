@@ -96,6 +96,21 @@ bool stage_offloads(const struct stage *s)
     return s->run->offload_activations != OFFLOAD_NONE;
 }
 
+/* [Megatron-LM tensor_parallel/random.py, CheckpointFunction; DeepSpeed
+ * activation_checkpointing/checkpointing.py, partition_activations] */
+uint64_t stage_checkpoint_part(const struct stage *s,
+                               const struct block_walk *w)
+{
+    return s->run->distributes_saved ? div_up(w->input, s->run->tp) : w->input;
+}
+
+uint64_t stage_checkpoint_kept(const struct stage *s,
+                               const struct block_walk *w)
+{
+    return w->checkpoint - w->input
+           + (stage_offloads(s) ? 0 : stage_checkpoint_part(s, w));
+}
+
 /* Inside a checkpoint a module's tensors lead to the checkpoint's own copy of
  * its input, a leaf, which holds its gradient: where the whole layer is one, of
  * the first in its group that does so, or its experts. */
@@ -125,8 +140,7 @@ static void stage_prefix(struct stage *s)
         const struct block_states *st = &s->states[b];
         if (stage_recomputed(s, i)) {
             if (stage_group_first(s, i) == i) {
-                sum.checkpoints +=
-                    w->checkpoint - (stage_offloads(s) ? w->input : 0);
+                sum.checkpoints += stage_checkpoint_kept(s, w);
                 sum.hooked += stage_hooks_hold(s, i) ? w->input : 0;
             }
             /* inside a group the inputs come back too */

@@ -406,6 +406,12 @@ static inline bool stage_recomputed(const struct stage *s, uint32_t position)
 bool stage_turns(const struct stage *s, uint32_t position);
 /* True when checkpoints wait on the CPU. */
 bool stage_offloads(const struct stage *s);
+/* Bytes of a checkpointed layer's input that are this rank's to keep, and what
+ * stays on the GPU while other layers work. */
+uint64_t stage_checkpoint_part(const struct stage *s,
+                               const struct block_walk *w);
+uint64_t stage_checkpoint_kept(const struct stage *s,
+                               const struct block_walk *w);
 /* Chunk that a position is in; first position of one, of the next. */
 static inline uint32_t stage_chunk(const struct stage *s, uint32_t position)
 {

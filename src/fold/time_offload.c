@@ -302,16 +302,17 @@ static void checkpoints_wait(struct time_result *out, const struct clock *c,
 {
     const bool disk = c->run->offload_activations == OFFLOAD_NVME;
     const double link = x->checkpoint_bytes / link_rate(c->run);
+    const bool waits = run_checkpoints_in_cpu(c->run);
     struct copy_note kept = { .name = "checkpoints",
                               .read = x->checkpoint_bytes,
-                              .beside = x->forward,
+                              .beside = waits ? 0 : x->forward,
                               .times = (double)c->run->grad_accum };
     struct copy_note file = { .name = "checkpoints, written",
                               .written = kept.read,
                               .beside = fmax(x->forward, link),
                               .times = kept.times };
     link_moves(out, c, kept);
-    kept.beside = x->back;
+    kept.beside = waits ? 0 : x->back;
     kept.read *= disk ? 2 : 1;
     link_moves(out, c, kept);
     if (!disk)

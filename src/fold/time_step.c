@@ -161,6 +161,25 @@ static struct counts count_blocks(const struct step_clock *s,
     return n;
 }
 
+static double sent_bytes(const struct program *p)
+{
+    return (double)p->tensor[p->block[p->layer_block[0]].input].bytes;
+}
+
+/* Parts of checkpoints, which nothing hides. */
+static void gather_checkpoints(struct pass *back, const struct step_clock *s,
+                               const struct counts *n)
+{
+    const struct run *run = s->c.run;
+    double layers = 0;
+    for (uint32_t b = 0; b < s->c.p->n_blocks; b++)
+        layers += s->c.p->block[b].kind == BLOCK_LAYER ? n->again[b] : 0;
+    back->part[TIME_TP] +=
+        layers / (double)max_u64(run->recompute_granularity, 1)
+        * time_wire(&s->c, WIRE_ALL_GATHER, (struct ranks){ run->tp, 1 },
+                    sent_bytes(s->c.p));
+}
+
 static void chunk_of(struct chunk *k, const struct step_clock *s,
                      const struct place *at)
 {
@@ -168,17 +187,14 @@ static void chunk_of(struct chunk *k, const struct step_clock *s,
     const struct counts n = count_blocks(s, at);
     *k = (struct chunk){ 0 };
     add_blocks(k, s, &n);
+    if (run->distributes_saved)
+        gather_checkpoints(&k->input, s, &n);
     if (schedule_is_dual(run) || run->schedule == SCHED_DUALPIPE_V)
         cover_experts(k);
     host(k, run->scale[SPEED_HOST]);
 }
 
 /* ---- the pipeline ---- */
-
-static double sent_bytes(const struct program *p)
-{
-    return (double)p->tensor[p->block[p->layer_block[0]].input].bytes;
-}
 
 /* DeepSpeed's engine sends a part from each tensor-parallel rank, which the
  * receivers gather (runtime/pipe/engine.py, is_pipe_partitioned). */
@@ -570,6 +586,8 @@ static double checkpoints_away(const struct step_clock *s,
         return bytes;
     for (uint32_t b = 0; b < s->c.p->n_blocks; b++)
         layers += s->c.p->block[b].kind == BLOCK_LAYER ? n.again[b] : 0;
+    if (s->c.run->distributes_saved)
+        layers /= (double)s->c.run->tp;
     return layers * sent_bytes(s->c.p) + bytes;
 }
 

@@ -51,6 +51,33 @@ static void copy_out(struct tracer *r)
     levels_copied_out(r);
 }
 
+/* Of a checkpoint that is not all kept as it is: what is, when the layer is
+ * done, and the whole again. */
+static void checkpoint_kept(struct tracer *r)
+{
+    const struct stage *s = r->s;
+    hold_id part = NO_HOLD;
+    if (!r->keeps_checkpoint && !stage_offloads(s))
+        return;
+    if (s->run->distributes_saved && !stage_offloads(s))
+        part = tracer_born(
+            r, COMP_ACTIVATIONS, "part of a checkpoint",
+            stage_checkpoint_part(s, &r->f->walk[stage_block(s, r->position)]));
+    else if (!stage_offloads(s))
+        return;
+    tracer_death(r, &r->here->checkpoint);
+    r->here->checkpoint = part;
+}
+
+static void checkpoint_whole(struct tracer *r, uint64_t bytes)
+{
+    hold_id part = r->here->checkpoint;
+    if (!r->s->run->distributes_saved && !stage_offloads(r->s))
+        return;
+    r->here->checkpoint = tracer_born(r, COMP_ACTIVATIONS, "checkpoint", bytes);
+    tracer_death(r, &part);
+}
+
 static void micro_forward(struct tracer *r, uint32_t micro, uint32_t chunk)
 {
     const struct stage *s = r->s;
@@ -72,8 +99,7 @@ static void micro_forward(struct tracer *r, uint32_t micro, uint32_t chunk)
         hand_on(r);
         levels_reshard(r);
         trace_left(r, false);
-        if (stage_offloads(s))
-            tracer_death(r, &r->here->checkpoint);
+        checkpoint_kept(r);
     }
     tracer_death(r, &r->hidden); /* sent on */
 }
@@ -107,10 +133,8 @@ static hold_id recompute_group(struct tracer *r, uint32_t micro, uint32_t last)
         levels_at(r, PHASE_RECOMPUTE, last);
         if (i == first)
             waiting = gradients_lead(r, stage_lead(s, last), result);
-        if (i == first && stage_offloads(s))
-            r->here->checkpoint =
-                tracer_born(r, COMP_ACTIVATIONS, "checkpoint",
-                            r->f->walk[stage_block(s, i)].input);
+        if (i == first)
+            checkpoint_whole(r, r->f->walk[stage_block(s, i)].input);
         if (i == first)
             r->skip = r->hidden_slot + 1;
         tracer_play(r, stage_stops_early(s, i) ? SCRIPT_AGAIN_EARLY

@@ -98,7 +98,8 @@ static void check_checkpoints(const struct run *r, const struct spec *s,
                         "offload_activations 'cpu' without "
                         "cpu_offloading_num_layers: of how many layers");
         diag_hint(e, "add --cpu-offloading-num-layers");
-    } else if (r->impl != IMPL_TORCHTUNE && !resolve_is_hf(r)) {
+    } else if (r->impl != IMPL_TORCHTUNE && !resolve_is_hf(r)
+               && !run_checkpoints_in_cpu(r)) {
         memplan_error *e =
             setup_error(d, MEMPLAN_E_UNSUPPORTED, KEY_OFFLOAD_ACTIVATIONS,
                         "offload_activations 'cpu' is not modelled for %s "

@@ -237,6 +237,32 @@ static void check_every(const struct run *r, struct diag *d)
                                              : "recompute_granularity");
 }
 
+/* Megatron's and DeepSpeed's checkpoints alone do so; with sequence parallelism
+ * each rank has its part from the start (transformer_config.py). */
+static void check_distributed(const struct run *r, struct diag *d)
+{
+    const bool megatron =
+        r->impl == IMPL_MEGATRON || r->impl == IMPL_MEGATRON_LOCAL;
+    if (!r->distributes_saved)
+        return;
+    if (!megatron)
+        resolve_pointless(d, KEY_DISTRIBUTE_SAVED_ACTIVATIONS,
+                          "Megatron's layers", "add --framework megatron");
+    else if (r->recompute != RECOMP_FULL)
+        resolve_pointless(d, KEY_DISTRIBUTE_SAVED_ACTIVATIONS,
+                          "recompute 'full'", "add --recompute full");
+    else if (r->tp == 1)
+        resolve_pointless(d, KEY_DISTRIBUTE_SAVED_ACTIVATIONS, "tp above 1",
+                          "leave it out");
+    else if (r->sequence_parallel)
+        diag_hint(setup_error(d, MEMPLAN_E_CONFLICT,
+                              KEY_DISTRIBUTE_SAVED_ACTIVATIONS,
+                              "distribute_saved_activations with "
+                              "sequence_parallel, whose ranks have parts of "
+                              "the sequence already"),
+                  "leave one of the two out");
+}
+
 void resolve_check_recompute(const struct run *r, const struct spec *s,
                              struct diag *d)
 {
@@ -254,6 +280,7 @@ void resolve_check_recompute(const struct run *r, const struct spec *s,
         && r->recompute != RECOMP_FULL)
         resolve_pointless(d, KEY_RECOMPUTE_REENTRANT, "recompute 'full'",
                           "add --recompute full");
+    check_distributed(r, d);
     if (r->given[KEY_RECOMPUTE_IN_UNIT]
         && (r->engine != ENGINE_FSDP || !r->recompute_reentrant))
         resolve_pointless(d, KEY_RECOMPUTE_IN_UNIT,

@@ -92,6 +92,8 @@ void resolve_recompute(struct run *r)
         r->recompute_reentrant =
             resolve_bool(r, KEY_RECOMPUTE_REENTRANT, r->recompute_reentrant);
     resolve_in_unit(r);
+    r->distributes_saved =
+        resolve_bool(r, KEY_DISTRIBUTE_SAVED_ACTIVATIONS, false);
     if (r->recompute == RECOMP_NONE) {
         resolve_assume(r, KEY_RECOMPUTE,
                        "no activation recomputation (--recompute)");

@@ -105,6 +105,12 @@ enum away_how run_away(const struct run *run)
                : AWAY_NOTHING;
 }
 
+bool run_checkpoints_in_cpu(const struct run *run)
+{
+    return run->offload_activations == OFFLOAD_CPU
+           && run->engine == ENGINE_DEEPSPEED && run_is_megatron(run);
+}
+
 bool run_unloads_head(const struct run *run)
 {
     return run->offload_activations == OFFLOAD_CPU && run_is_hf(run)

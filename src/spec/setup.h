@@ -633,6 +633,7 @@ struct run {
     uint64_t recompute_granularity; /* layers per checkpoint */
     uint64_t recompute_every; /* of so many layers of a stage the last one */
     bool recompute_reentrant; /* its frame holds the result made again */
+    bool distributes_saved;   /* of a checkpoint a tp rank keeps its part */
     bool recompute_in_unit;   /* FSDP 1, reentrant: not around its units */
     enum attention attention;
     enum attention_kernel attention_kernel; /* of flash: how fast it is */
@@ -915,6 +916,10 @@ bool run_flattens(const struct run *run);
 bool run_overflows(const struct run *run);
 /* An optimizer of bitsandbytes, whose moments have 8 bits. */
 bool run_has_8bit_moments(const struct run *run);
+/* Megatron-DeepSpeed's --checkpoint-in-cpu: copies that forward waits for, in
+ * memory that is not pinned (DeepSpeed activation_checkpointing/
+ * checkpointing.py, partition_activations, copy_to_device). */
+bool run_checkpoints_in_cpu(const struct run *run);
 /* Moments in unified memory, which the driver moves. */
 bool run_pages(const struct run *run);
 /* Moments of matrices in a projection of low rank (GaLore, APOLLO). */

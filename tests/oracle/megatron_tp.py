@@ -139,6 +139,7 @@ class Run:
     grad_accum: int = 1
     softmax: bool = True        # one kernel
     rope: bool = True           # one kernel
+    distribute: bool = False    # parts of checkpoints
 
 
 class Local(engines.Local):
@@ -189,7 +190,7 @@ def config_of(run):
         activation_func=torch.nn.functional.silu if run.gated else torch.nn.functional.gelu,
         normalization="RMSNorm" if run.gated else "LayerNorm", bias_activation_fusion=True, bias_dropout_fusion=True,
         masked_softmax_fusion=run.softmax, bf16=dtype is torch.bfloat16, params_dtype=dtype, pipeline_dtype=dtype,
-        tensor_model_parallel_size=run.tp, sequence_parallel=run.sequence, perform_initialization=False,
+        tensor_model_parallel_size=run.tp, sequence_parallel=run.sequence, distribute_saved_activations=run.distribute, perform_initialization=False,
         gradient_accumulation_fusion=False, apply_rope_fusion=run.rope, attention_softmax_in_fp32=False, persist_layer_norm=False,
         **recompute[run.recompute])
 
@@ -310,6 +311,8 @@ def setup_of(run):
                  recompute=run.recompute, replay_batches=False, vocab_multiple=1, deterministic=False)
     if not run.softmax:
         words["fused_softmax"] = False
+    if run.distribute:
+        words["distribute_saved_activations"] = True
     return words
 
 
@@ -340,6 +343,9 @@ def runs(_):
             yield Run(**base, shape=shape, recompute="full")
         yield Run(**base, shape="long", gated=False, recompute="selective")
         yield Run(**base, shape="long", gated=False, softmax=False)
+    for tp in (2, 4):
+        for shape in ("long", "grouped"):
+            yield Run(tp=tp, sequence=False, shape=shape, recompute="full", distribute=True)
 
 
 COMMAND = "PYTHONPATH=MEGATRON python tests/oracle/megatron_tp.py tests/golden/oracle/steps"

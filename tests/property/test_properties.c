@@ -22,7 +22,7 @@
 
 #include "trials.h"
 
-enum { FIRST_ADAPTER = 35, FIRST_EIGHT = 81, FIRST_PART = 87, CHOICES = 92 };
+enum { FIRST_ADAPTER = 37, FIRST_EIGHT = 83, FIRST_PART = 89, CHOICES = 94 };
 struct trial {
     uint64_t index;
     const char *model;
@@ -596,6 +596,8 @@ static struct trial trial_of(uint64_t seed)
     /* alone: beside others they are refused */
     const bool alone = deepspeed && away == NULL && s % 11 > 2;
     const bool grouped = alone && s % 5 == 2, sends_less = alone && s % 5 == 3;
+    const bool distributes =
+        megatron && strcmp(re, "full") == 0 && tp[0] != '1' && seed % 3 == 2;
     const struct choice c[CHOICES] = {
         { "framework", fw },
         { "implementation", fork       ? "megatron-local"
@@ -628,6 +630,8 @@ static struct trial trial_of(uint64_t seed)
         { "seq_len", spectral ? NULL /* a spectrum has its length */
                               : PICK(&s, ddp ? "252" : "256", "512", "1024") },
         { "recompute", re },
+        { "sequence_parallel", distributes ? "false" : NULL },
+        { "distribute_saved_activations", distributes ? "true" : NULL },
         { "recompute_reentrant", files ? "true"
                                  : strcmp(re, "full") == 0
                                      ? PICK(&s, "true", "false")
