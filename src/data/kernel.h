@@ -61,6 +61,10 @@ struct kernel_speed {
     struct attention_speed flash2, fused;      /* version 2, which PyTorch has;
                                              cuDNN's, and version 3 */
     struct wide_speed flash2_wide, fused_wide; /* the same two */
+    /* PyTorch's memory-efficient attention, in 16 bits and in 32, without tensor
+       cores; of rate 0: a share of version 2's */
+    struct attention_speed efficient, efficient32;
+    struct wide_speed efficient_wide; /* in 16 bits */
     double memory_share; /* of the bandwidth, element-wise kernels */
     struct wire_speed wire[WIRES][WIRE_SIZES]; /* inside a node */
     const char *source;

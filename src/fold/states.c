@@ -251,7 +251,9 @@ static void add_trained(struct block_states *s, const struct tensor *t,
     }
     s->tensors++;
     s->low_elems += t->low ? t->elems : 0;
-    s->coded += has_codes(run, t);
+    const bool coded = has_codes(run, t);
+    s->coded += coded;
+    s->own_coded_elems += coded && !t->projected ? rows * cols : 0;
     if (is_whole(run, t))
         s->whole_bytes += t->bytes;
     else if (t->group == PG_ADAPTER)

@@ -89,13 +89,12 @@ void time_block(struct block_time *out, const struct clock *c,
 
 /* A fused kernel's work forward: rows of queries of all heads and sequences (0:
  * not known, as many as fill the GPU), width of a head, FLOP with the mask and
- * without. `plain`: not the run's kernel but FlashAttention 2's rates; at this
- * share of them. */
+ * without. `efficient`: not the run's kernel but PyTorch's memory-efficient
+ * attention. */
 struct attended {
     double rows, head, flop, flop_full;
     enum dtype dtype;
-    bool plain;
-    double share;
+    bool efficient;
 };
 /* Seconds of the kernel, forward or backward. */
 double time_attended(const struct clock *c, const struct attended *x,
@@ -134,6 +133,18 @@ double time_engine_gather(const struct clock *c, double bytes);
  * each weight, beyond that of any collective. */
 double time_engine_lists(const struct clock *c, const struct block *b,
                          const struct block_states *s, double gathers);
+
+/* ---- time_optimizer.c ---- */
+
+/* What a rank updates of a block, of flat buffers its part of all of them:
+ * elements, bytes of their moments, and elements whose moments have 8 bits. */
+struct shard_of {
+    double elems, moment_bytes, coded;
+};
+struct shard_of time_own_share(const struct run *run,
+                               const struct block_states *b);
+/* Seconds of clipping and of the update on the GPU. */
+double time_update(const struct clock *c, const struct shard_of *own);
 
 /* ---- time_wire.c ---- */
 

@@ -14,6 +14,26 @@
  * shows at 1024 tokens and more (Dao 2023, figure 4). */
 #define FLASH_1_SHARE 0.45
 
+/* Of FlashAttention 2's rate, PyTorch's memory-efficient attention where nobody
+ * timed it, in 16 and in 32 bits, where its share is of a smaller peak. */
+#define EFFICIENT_SHARE 0.45
+#define EFFICIENT_SHARE_32 1.4
+
+static struct attention_speed efficient_kernel(const struct clock *c,
+                                               enum dtype dtype)
+{
+    const struct kernel_speed *k = c->speed;
+    const bool bits32 = dtype == DT_FP32;
+    const double share = bits32 ? EFFICIENT_SHARE_32 : EFFICIENT_SHARE;
+    struct attention_speed s = bits32 ? k->efficient32 : k->efficient;
+    if (s.forward > 0)
+        return s;
+    s = k->flash2;
+    s.forward *= share;
+    s.backward *= share;
+    return s;
+}
+
 /* Which kernel: version 3 and cuDNN's are as fast as each other. */
 static struct attention_speed kernel_of(const struct clock *c)
 {
@@ -39,8 +59,12 @@ static struct attention_speed kernel_of(const struct clock *c)
 }
 
 /* The same kernels' limit, where one was timed. */
-static struct wide_speed limit_of(const struct clock *c)
+static struct wide_speed limit_of(const struct clock *c,
+                                  const struct attended *x)
 {
+    const struct wide_speed none = { 0, 0 };
+    if (x->efficient)
+        return x->dtype == DT_FP32 ? none : c->speed->efficient_wide;
     switch (c->run->attention_kernel) {
     case KERNEL_FLASH_3:
     case KERNEL_CUDNN: return c->speed->fused_wide;
@@ -49,36 +73,53 @@ static struct wide_speed limit_of(const struct clock *c)
     case KERNEL_TRITON:
     case ATTENTION_KERNEL_COUNT: break;
     }
-    return (struct wide_speed){ 0, 0 };
+    return none;
 }
 
 /* Heads of so many are one tile of the kernel; of queries and keys. */
 enum { WHOLE_HEAD = 128 };
 
 /* Share of the peak of a fused kernel that fills the GPU. Heads of less than 128
- * leave the units less to do for what they load; of more, tiles are smaller. */
+ * leave the units less to do for what they load; of more, tiles are smaller. What
+ * the memory-efficient kernel loses with short sequences is what tiles on the
+ * causal mask's edge compute in vain. */
 static double share_of(const struct clock *c, const struct attended *x,
                        bool back)
 {
-    const struct attention_speed s = x->plain ? c->speed->flash2 : kernel_of(c);
-    const struct wide_speed limit = limit_of(c);
+    const struct attention_speed s =
+        x->efficient ? efficient_kernel(c, x->dtype) : kernel_of(c);
+    const struct wide_speed limit = limit_of(c, x);
+    const bool no_edge = x->efficient && !(x->flop < x->flop_full);
     const double length = (double)c->run->seq_len;
+    const double half = no_edge ? 0 : s.half_tokens;
     const double head = x->head > 0 ? fmin(x->head, WHOLE_HEAD) : WHOLE_HEAD;
-    const double part = length / (length + s.half_tokens) * head
-                        / (head + s.half_head) * (WHOLE_HEAD + s.half_head)
-                        / WHOLE_HEAD;
+    const double part = length / (length + half) * head / (head + s.half_head)
+                        * (WHOLE_HEAD + s.half_head) / WHOLE_HEAD;
     const double share = part * (back ? s.backward : s.forward);
     const double most = back ? limit.backward : limit.forward;
-    const bool limited = !x->plain && x->head > WHOLE_HEAD && most > 0;
-    return limited ? fmin(share, most) : share;
+    return x->head > WHOLE_HEAD && most > 0 ? fmin(share, most) : share;
+}
+
+/* The memory-efficient kernel's tiles: of queries forward, of keys in backward
+ * (torch, transformers/cuda/mem_eff_attention/kernels/generate_kernels.py). */
+static double efficient_rows(const struct attended *x, bool back)
+{
+    enum { HALF_HEAD = 64 };
+    if (!back)
+        return x->head > WHOLE_HEAD ? 32 : 64;
+    const bool whole = x->head > HALF_HEAD && x->head <= WHOLE_HEAD;
+    return x->dtype != DT_FP32 && whole ? 128 : 64;
 }
 
 /* Rows of the queries that a block has, which computes one head; in backward of
  * the keys. cuDNN's on Blackwell has two tiles of queries a block
  * (tests/measured/attention-heads.csv: its time grows with the heads only once
  * such blocks are more than the multiprocessors). */
-static double block_rows(const struct clock *c, bool back)
+static double block_rows(const struct clock *c, const struct attended *x,
+                         bool back)
 {
+    if (x->efficient)
+        return efficient_rows(x, back);
     const bool fused = c->run->attention_kernel == KERNEL_CUDNN
                        || c->run->attention_kernel == KERNEL_FLASH_3;
     const bool two = c->run->gpu.arch == ARCH_BLACKWELL && fused;
@@ -92,7 +133,7 @@ static double filled(const struct clock *c, const struct attended *x, bool back)
 {
     if (x->rows <= 0)
         return 1;
-    const double blocks = x->rows / block_rows(c, back);
+    const double blocks = x->rows / block_rows(c, x, back);
     const double over_mean = fmin(2, fmax(1, x->flop_full / x->flop));
     const double longest = over_mean * (double)c->run->gpu.sm_count / blocks;
     return 1 / fmax(longest, 1 + longest / 2);
@@ -101,24 +142,28 @@ static double filled(const struct clock *c, const struct attended *x, bool back)
 /* Backward computes the scores again: five products for the two of forward. */
 double time_attended(const struct clock *c, const struct attended *x, bool back)
 {
-    const double rate = c->run->scale[SPEED_ATTENTION] * x->share
-                        * time_peak(c, x->dtype) / c->slowest
-                        * share_of(c, x, back) * filled(c, x, back);
+    const double rate = c->run->scale[SPEED_ATTENTION] * time_peak(c, x->dtype)
+                        / c->slowest * share_of(c, x, back)
+                        * filled(c, x, back);
     return (back ? 2.5 : 1) * x->flop / rate + KERNEL_LATENCY_S;
 }
 
-/* Rows of the queries are those of the log-sum-exp beside the result. */
-void time_attention(struct op_clock *o, double share)
+/* Rows of the queries are those of the log-sum-exp beside the result. A mask that
+ * is a tensor leaves no blocks out. */
+void time_attention(struct op_clock *o)
 {
+    enum { OPERANDS = 3 };
+    const bool efficient = o->op->kind == OP_SDPA;
+    const bool masked = efficient && o->op->n_in > OPERANDS;
     const struct tensor *q = op_in(o, 0);
     const double rows = o->op->n_out > 1 ? (double)op_out(o, 1)->elems : 0;
     const struct attended x = { .rows = rows,
                                 .head = rows > 0 ? (double)q->elems / rows : 0,
-                                .flop = o->op->flop_causal,
+                                .flop = masked ? o->op->flop_full
+                                               : o->op->flop_causal,
                                 .flop_full = o->op->flop_full,
                                 .dtype = q->dtype,
-                                .plain = o->op->kind == OP_SDPA,
-                                .share = share };
+                                .efficient = efficient };
     const double forward = time_attended(o->c, &x, false);
     const double back = op_has_grads(o) ? time_attended(o->c, &x, true) : 0;
     op_spend(&o->out->forward, TIME_ATTENTION, forward);

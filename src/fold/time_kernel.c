@@ -13,11 +13,6 @@
 
 /* Share of the memory's bandwidth that a product's operands are read with. */
 #define PRODUCT_MEMORY_SHARE 0.85
-/* Of the rate of FlashAttention 2, on the same GPU: PyTorch's memory-efficient
- * attention, in 16 and in 32 bits, where its share is of a smaller peak
- * (tests/measured/attention.csv). */
-#define SDPA_SHARE 0.45
-#define SDPA_SHARE_32 1.4
 /* Of a product's rate, convolutions by cuDNN. */
 #define CONV_SHARE 0.67
 
@@ -264,10 +259,12 @@ static void casts(struct op_clock *o)
 static void unpacks_again(struct op_clock *o)
 {
     const struct tensor *w = op_in(o, 1);
-    for (unsigned i = 2; i < o->op->n_in; i++)
-        if (op_in(o, i)->elems == w->elems && op_in(o, i)->bytes < w->bytes)
+    for (unsigned i = 2; i < o->op->n_in; i++) {
+        const struct tensor *packed = op_in(o, i);
+        if (packed->elems == w->elems && packed->bytes < w->bytes)
             op_spend(&o->out->input, TIME_MEMORY,
-                     time_bytes(o->c, (double)(op_in(o, i)->bytes + w->bytes)));
+                     time_bytes(o->c, moves_unpacked(o, packed, w)));
+    }
 }
 
 /* Its gradient sums rows; autocast casts it and that. */
@@ -348,8 +345,13 @@ static void matmul(struct op_clock *o)
                          .align = rows_align(k, last_dim(op_out(o, 0))) };
     const enum time_part part =
         o->op->core_attention ? TIME_ATTENTION : TIME_PRODUCTS;
-    const double n = p.n;
+    const double n = p.n, written = p.result_bytes;
+    if (o->op->onto) {
+        moves_spread(o);
+        p.result_bytes = 2 * written;
+    }
     op_spend(&o->out->forward, part, time_product(o->c, &p));
+    p.result_bytes = written;
     p.n = k, p.k = n;
     if (op_grads(x))
         op_spend(&o->out->input, part, time_product(o->c, &p));
@@ -395,11 +397,8 @@ static void op_time(struct op_clock *o)
     switch (o->op->kind) {
     case OP_LINEAR: linear(o); break;
     case OP_MATMUL: matmul(o); break;
-    case OP_FLASH_ATTENTION: time_attention(o, 1); break;
-    case OP_SDPA:
-        time_attention(o, op_in(o, 0)->dtype == DT_FP32 ? SDPA_SHARE_32
-                                                        : SDPA_SHARE);
-        break;
+    case OP_FLASH_ATTENTION:
+    case OP_SDPA: time_attention(o); break;
     case OP_CONV: convolution(o); break;
     case OP_EMBEDDING:
     case OP_INDEX: moves_rows(o); break;
@@ -420,6 +419,7 @@ static void op_time(struct op_clock *o)
     case OP_SOFTMAX: moves_softmax(o, false); break;
     case OP_LOG_SOFTMAX: moves_softmax(o, true); break;
     case OP_MEAN: moves_mean(o); break;
+    case OP_PYTHON_GELU: moves_python_gelu(o); break;
     case OP_NEG:
     case OP_CAT: moves_strided(o); break;
     case OP_FUSED:
@@ -431,7 +431,6 @@ static void op_time(struct op_clock *o)
     case OP_TANH:
     case OP_MASKED_SOFTMAX:
     case OP_ACTIVATION:
-    case OP_PYTHON_GELU:
     case OP_RELU:
     case OP_COPY:
     case OP_DROPOUT:

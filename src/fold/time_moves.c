@@ -32,13 +32,19 @@ double moves_forward_bytes(const struct op_clock *o)
 
 /* What a multiprocessor does at most, as timed on an H100, whose memory is faster
  * than that (tests/measured/moves.csv): elements a second of a kernel that cannot
- * load several at once, as operands are broadcast, transposed, slices, or of
- * another width (2.4 to 4.7 ps each on 132 of them, whatever their size); bytes
- * a second of PyTorch's norms and softmaxes. */
+ * load several at once, as operands are broadcast, transposed or slices, or one
+ * is widened (2.4 to 4.7 ps each on 132 of them, whatever their size); whose
+ * operands differ in type, so that each load asks which (4.2 to 4.4 ps,
+ * aten/src/ATen/native/cuda/MemoryAccess.cuh, LoadWithCast); both (4.9 and 5.0:
+ * rotary embedding under autocast, in steps of pythia-1.4b and smollm-135m);
+ * that 4-bit weights are unpacked to (bitsandbytes, kDequantizeBlockwise); bytes
+ * a second of PyTorch's norms and of softmax forward. */
 #define LONE_ELEMENTS_S 2.3e9
+#define MIXED_ELEMENTS_S 1.75e9
+#define MIXED_LONE_ELEMENTS_S 1.5e9
+#define UNPACKED_ELEMENTS_S 6.4e9
 #define NORM_BYTES_S 15.5e9
 #define SOFTMAX_BYTES_S 17.5e9
-#define SOFTMAX_BACK_BYTES_S 11.3e9
 
 /* Bytes that others move in the time of so many units, at so many a second on
  * each multiprocessor. */
@@ -79,19 +85,32 @@ static void back(struct op_clock *o, double bytes, double kernels)
         moves_spend(o->c, &o->out->input, (struct moved){ bytes, kernels });
 }
 
-/* An operand of another shape or width than the result. */
-static bool is_odd(const struct op_clock *o, unsigned i)
+/* What of an operand keeps a kernel from loading several elements at once: it is
+ * not in the result's order, or of another type. */
+enum odd { OF_SHAPE = 1, OF_TYPE = 2 };
+
+static unsigned oddness(const struct op_clock *o, unsigned i)
 {
     const struct tensor *x = op_in(o, i), *y = op_out(o, 0);
-    return o->op->strided || (x->elems != y->elems && x->elems > 1)
-           || x->dtype != y->dtype;
+    const bool shape = o->op->strided || (x->elems != y->elems && x->elems > 1);
+    return (shape ? OF_SHAPE : 0) | (x->dtype != y->dtype ? OF_TYPE : 0);
 }
 
-static void forward(struct op_clock *o, double bytes, bool odd)
+/* Bytes that others move in the time of a kernel over the result's elements. */
+static double with_odd(const struct op_clock *o, double bytes, unsigned odd)
 {
+    static const double each[] = { [OF_SHAPE] = LONE_ELEMENTS_S,
+                                   [OF_TYPE] = MIXED_ELEMENTS_S,
+                                   [OF_SHAPE | OF_TYPE] =
+                                       MIXED_LONE_ELEMENTS_S };
     const double elems = (double)op_out(o, 0)->elems;
+    return odd == 0 ? bytes : fmax(bytes, units_as_bytes(o, elems, each[odd]));
+}
+
+static void forward(struct op_clock *o, double bytes, unsigned odd)
+{
     op_spend(&o->out->forward, TIME_MEMORY,
-             time_bytes(o->c, odd ? lone(o, bytes, elems) : bytes));
+             time_bytes(o->c, with_odd(o, bytes, odd)));
 }
 
 void moves_once(struct op_clock *o)
@@ -102,35 +121,86 @@ void moves_once(struct op_clock *o)
 
 void moves_forward(struct op_clock *o)
 {
-    forward(o, moves_forward_bytes(o), o->op->strided);
+    forward(o, moves_forward_bytes(o), o->op->strided ? OF_SHAPE : 0);
 }
 
-/* To more bits one by one, to fewer several at once. */
+/* torchtune's are torchao's, which spells it out; others' kernels for int4 were
+ * not timed. */
+static bool has_kernel_of_4_bits(const struct run *run)
+{
+    return (run->base_dtype == DT_NF4 || run->base_dtype == DT_FP4)
+           && run->impl != IMPL_TORCHTUNE;
+}
+
+double moves_unpacked(const struct op_clock *o, const struct tensor *packed,
+                      const struct tensor *unpacked)
+{
+    const double bytes = (double)packed->bytes + (double)unpacked->bytes;
+    const double elems = (double)unpacked->elems;
+    if (!has_kernel_of_4_bits(o->c->run))
+        return bytes;
+    return fmax(bytes, units_as_bytes(o, elems, UNPACKED_ELEMENTS_S));
+}
+
+/* To more bits one by one, to fewer several at once; out of less than a byte an
+ * element by a kernel of its own. */
 void moves_cast(struct op_clock *o)
 {
     const struct tensor *x = op_in(o, 0), *y = op_out(o, 0);
     const double bytes = moves_forward_bytes(o), n = (double)y->elems;
-    forward(o, bytes, x->bytes < y->bytes);
+    if (x->bytes < x->elems && has_kernel_of_4_bits(o->c->run))
+        forward(o, moves_unpacked(o, x, y), 0);
+    else
+        forward(o, bytes, x->bytes < y->bytes ? OF_SHAPE : 0);
     back(o, x->bytes > y->bytes ? lone(o, bytes, n) : bytes, 1);
 }
 
 /* Rows of a vocabulary are read again from memory for their largest and for
  * their sum, and the gradient is read twice (cunn_SoftMaxForward, ...Backward);
- * short ones stay in registers. */
+ * short ones stay in registers, longer ones of the backward in what a block
+ * shares. A softmax's, not its logarithm's, begins with a product of gradient
+ * and result (aten/src/ATen/native/cuda/SoftMax.cu, softmax_backward_cuda_out). */
 void moves_softmax(struct op_clock *o, bool vocabulary)
 {
-    enum { SHORT_ROW = 1024 };
+    enum { SHORT_ROW = 1024, SHARED_BYTES = 48 << 10, TIMES = 3, AGAIN = 1 };
     const struct tensor *y = op_out(o, 0);
-    const bool is_short = y->rank > 0 && y->dim[y->rank - 1].n <= SHORT_ROW;
-    const double there = moves_forward_bytes(o), gradient = backward_bytes(o);
+    const double row = y->rank > 0 ? (double)y->dim[y->rank - 1].n : 1;
+    const bool fits =
+        row * (double)dtype_size(y->dtype) <= (double)SHARED_BYTES;
+    const double there = moves_forward_bytes(o), whole = (double)y->bytes;
+    const double each = backward_bytes(o) / TIMES;
     if (vocabulary) {
-        forward(o, 2 * there, false);
-        back(o, 4 * gradient / 3, 1);
+        forward(o, 2 * there, 0);
+        back(o, (TIMES + AGAIN) * each, 1);
         return;
     }
-    forward(o, is_short ? there : at_most(o, there, SOFTMAX_BYTES_S), false);
-    back(o, is_short ? gradient : at_most(o, gradient, SOFTMAX_BACK_BYTES_S),
-         1);
+    forward(o, row <= SHORT_ROW ? there : at_most(o, there, SOFTMAX_BYTES_S),
+            0);
+    if (o->c->run->compile)
+        back(o, TIMES * each, 1);
+    else
+        back(o, TIMES * whole + (fits ? TIMES : TIMES + AGAIN) * each, 2);
+}
+
+void moves_spread(struct op_clock *o)
+{
+    forward(o, (double)op_out(o, 0)->bytes, OF_SHAPE);
+}
+
+/* Bloom's, written out: products with numbers, sums of 1 and tanh, two passes
+ * each, and products and a sum of tensors, three (modeling_bloom.py,
+ * bloom_gelu_forward, bloom_gelu_back). */
+void moves_python_gelu(struct op_clock *o)
+{
+    enum { ONE = 6, TWO = 3, ONE_BACK = 10, TWO_BACK = 8 };
+    const double whole = (double)op_out(o, 0)->bytes;
+    const struct moved there = { (2 * ONE + 3 * TWO) * whole, ONE + TWO };
+    if (o->c->run->compile) {
+        moves_once(o);
+        return;
+    }
+    moves_spend(o->c, &o->out->forward, there);
+    back(o, (2 * ONE_BACK + 3 * TWO_BACK) * whole, ONE_BACK + TWO_BACK);
 }
 
 /* Of a gradient as large as the result, in its type, what makes it the
@@ -149,9 +219,9 @@ static void fit_operand(struct moved *m, const struct op_clock *o, unsigned i)
 void moves_sum(struct op_clock *o)
 {
     struct moved m = { 0, 0 };
-    bool odd = false;
+    unsigned odd = 0;
     for (unsigned i = 0; i < o->op->n_in; i++) {
-        odd = odd || is_odd(o, i);
+        odd |= oddness(o, i);
         if (op_grads(op_in(o, i)))
             fit_operand(&m, o, i);
     }
@@ -163,16 +233,16 @@ void moves_sum(struct op_clock *o)
 void moves_product(struct op_clock *o)
 {
     const struct tensor *y = op_out(o, 0);
-    const double whole = (double)y->bytes, n = (double)y->elems;
+    const double whole = (double)y->bytes;
     struct moved m = { 0, 0 };
-    bool odd = false;
+    unsigned odd = 0;
     for (unsigned i = 0; i < o->op->n_in; i++) {
         const unsigned other = i == 0 && o->op->n_in > 1 ? 1 : 0;
         const double bytes = 2 * whole + (double)op_in(o, other)->bytes;
-        odd = odd || is_odd(o, i);
+        odd |= oddness(o, i);
         if (!op_grads(op_in(o, i)))
             continue;
-        m.bytes += is_odd(o, other) ? lone(o, bytes, n) : bytes;
+        m.bytes += with_odd(o, bytes, oddness(o, other));
         m.kernels += 1;
         fit_operand(&m, o, i);
     }
@@ -204,7 +274,7 @@ void moves_quotient(struct op_clock *o)
 void moves_mean(struct op_clock *o)
 {
     const double bytes = moves_forward_bytes(o);
-    forward(o, bytes, false);
+    forward(o, bytes, 0);
     back(o, lone(o, bytes, (double)op_in(o, 0)->elems), 1);
 }
 
@@ -244,7 +314,7 @@ void moves_norm(struct op_clock *o)
     double bytes = backward_bytes(o), kernels = 1;
     bool weights = false;
     const double there = moves_forward_bytes(o);
-    forward(o, own ? at_most(o, there, NORM_BYTES_S) : there, false);
+    forward(o, own ? at_most(o, there, NORM_BYTES_S) : there, 0);
     for (unsigned i = 1; i < o->op->n_in; i++)
         weights = weights || op_grads(op_in(o, i));
     if (weights && own) {

@@ -49,8 +49,8 @@ static inline void op_spend(struct pass *p, enum time_part part, double seconds)
 
 /* ---- time_attention.c ---- */
 
-/* A fused kernel, at this share of its rate, and the messages around it. */
-void time_attention(struct op_clock *o, double share);
+/* A fused kernel, and the messages around it. */
+void time_attention(struct op_clock *o);
 
 /* ---- time_message.c ---- */
 
@@ -100,6 +100,12 @@ void moves_forward(struct op_clock *o);
 /* Those whose gradients PyTorch makes in more than one kernel, or in none. */
 void moves_cast(struct op_clock *o);
 void moves_softmax(struct op_clock *o, bool vocabulary);
+void moves_python_gelu(struct op_clock *o);
+/* What a product adds to, copied over its result. */
+void moves_spread(struct op_clock *o);
+/* As bytes that others move in that time: weights in base_dtype, unpacked. */
+double moves_unpacked(const struct op_clock *o, const struct tensor *packed,
+                      const struct tensor *unpacked);
 void moves_mean(struct op_clock *o);
 void moves_strided(struct op_clock *o);
 void moves_sum(struct op_clock *o);

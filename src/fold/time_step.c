@@ -21,10 +21,6 @@
  * rows: mean |ln| 0.41 without, 0.09 with; 0.09 on the 352 others). */
 #define HOST_MESSAGE_S 50e-6
 #define HOST_CHECKPOINT_S 2.6e-3
-/* Bytes a second that a multiprocessor moves at most of an optimizer's and of
- * clipping's, which go through lists of tensors: an H100 2.26 (16 bits) to 2.62
- * TB/s (32) where other kernels have 3.0 (tests/measured/moves.csv). */
-#define OPTIMIZER_BYTES_S 18e9
 
 /* A chunk of a rank: the layers that a micro-batch goes through at once. */
 struct chunk {
@@ -459,65 +455,19 @@ static void exchanges(struct time_result *out, const struct step_clock *s,
 
 /* ---- the optimizer ---- */
 
-/* What a rank updates of a block: of flat buffers its part of all of them. */
-struct shard_of {
-    double elems, moment_bytes;
-};
-
-static struct shard_of own_share(const struct run *run,
-                                 const struct block_states *b)
-{
-    if (run_sharding(run) != SHARDING_FLAT)
-        return (struct shard_of){ (double)(b->own_elems - b->own_dropped),
-                                  (double)b->own_moment_bytes
-                                      + (double)b->paged_bytes };
-    const double dense = (double)max_u64(run->shard, 1);
-    const double expert = (double)max_u64(run->expert_shard, 1);
-    const double of_experts =
-        (double)b->moment_bytes - (double)b->dense_moment_bytes;
-    return (struct shard_of){
-        (double)b->dense_elems / dense + (double)b->expert_elems / expert,
-        (double)b->dense_moment_bytes / dense + of_experts / expert
-    };
-}
-
 /* Of the blocks of a chunk. */
 static struct shard_of own_of(const struct step_clock *s,
                               const struct place *at)
 {
     const struct counts n = count_blocks(s, at);
-    struct shard_of sum = { 0, 0 };
+    struct shard_of sum = { 0, 0, 0 };
     for (uint32_t b = 0; b < s->c.p->n_blocks; b++) {
-        const struct shard_of own = own_share(s->c.run, &s->states[b]);
+        const struct shard_of own = time_own_share(s->c.run, &s->states[b]);
         sum.elems += n.all[b] * own.elems;
         sum.moment_bytes += n.all[b] * own.moment_bytes;
+        sum.coded += n.all[b] * own.coded;
     }
     return sum;
-}
-
-/* Reads and writes of an element beside its moments: gradient, master copy and
- * weight; each pass of an unfused one reads and writes again. */
-static double step_bytes(const struct run *run, const struct shard_of *own)
-{
-    const double elems = own->elems, moments = own->moment_bytes;
-    const double master = run->prec.master == DT_NONE
-                              ? 0
-                              : 2 * (double)dtype_size(run->prec.master);
-    const double once = elems
-                            * ((double)dtype_size(run->prec.grad) + master
-                               + 2 * (double)dtype_size(run->prec.param))
-                        + 2 * moments;
-    const double passes = run->optimizer_impl == OPTIMPL_FUSED ? 1 : 2.5;
-    const double clip =
-        run->clip_grad ? 3 * elems * (double)dtype_size(run->prec.grad) : 0;
-    return passes * once + clip;
-}
-
-static double optimizer_seconds(const struct clock *c, double bytes)
-{
-    const double rate =
-        c->run->gpu.sm_count * OPTIMIZER_BYTES_S * c->run->scale[SPEED_MEMORY];
-    return fmax(time_bytes(c, bytes), bytes / rate);
 }
 
 /* ---- the step ---- */
@@ -627,7 +577,7 @@ static double put_rank(struct time_result *out, const struct step_clock *s,
     const double m = (double)run->grad_accum / (dual ? 2 : 1);
     struct chunk whole = { 0 };
     struct weights w = { 0 };
-    struct shard_of own = { 0, 0 };
+    struct shard_of own = { 0, 0, 0 };
     double kept = 0;
     out->stage = rank;
     for (uint64_t c = 0; c < chunks; c++) {
@@ -642,6 +592,7 @@ static double put_rank(struct time_result *out, const struct step_clock *s,
         const struct shard_of some = own_of(s, here);
         own.elems += some.elems;
         own.moment_bytes += some.moment_bytes;
+        own.coded += some.coded;
         kept += checkpoints_away(s, here);
         if (run_shards_weights(run))
             gathers(out, s, here, &k);
@@ -649,7 +600,7 @@ static double put_rank(struct time_result *out, const struct step_clock *s,
     if (!run_shards_weights(run))
         exchanges(out, s, &w, &whole);
     out->part[TIME_OPTIMIZER] +=
-        (1 - s->there.share) * optimizer_seconds(&s->c, step_bytes(run, &own));
+        (1 - s->there.share) * time_update(&s->c, &own);
     const double busy =
         m
         * (total(&whole.forward) + total(&whole.input) + total(&whole.weight));

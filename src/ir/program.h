@@ -186,6 +186,8 @@ struct op {
     bool stash_input;
     bool indexed; /* OP_VIEW: parts by index (x[..., :n]), no split */
     bool strided; /* its operands' elements lie apart: heads before tokens */
+    bool onto;    /* OP_MATMUL: adds to a copy of another operand, spread over
+                                     the result (baddbmm) */
     bool checkpointed; /* recompute 'ops': what it makes outlives the
                                      checkpoint around the block */
     bool outside;      /* it stands beside the layer that its block is, and

@@ -83,6 +83,14 @@ static bool is_deep(const struct spec *vision, uint64_t i)
            && pattern_has(&vision->deep, i - 1);
 }
 
+/* transformers makes a window's mask from as many tokens on as it is wide
+ * (masking_utils.py, _ignore_causal_mask_sdpa). */
+static bool windows(const struct builder *b)
+{
+    const uint64_t wide = b->whole->sliding_window;
+    return wide < b->s.n || (wide == b->s.n && run_is_hf(b->run));
+}
+
 struct layer_kind build_layer_kind(const struct builder *b, uint64_t i)
 {
     const struct spec *m = b->whole;
@@ -109,7 +117,7 @@ struct layer_kind build_layer_kind(const struct builder *b, uint64_t i)
         return kind;
     kind.no_rope = m->position == POS_ROPE && !pattern_has(&m->rotates, i);
     const bool slides = m->sliding_window > 0 && pattern_has(&m->slides, i);
-    if (slides && m->sliding_window < b->s.n)
+    if (slides && windows(b))
         kind.window = m->sliding_window;
     kind.local = slides && (m->two_ropes || m->block_stride > 0);
     return kind;

@@ -132,6 +132,7 @@ static tensor_id eager(struct builder *b, const struct hf_qkv *o)
     const tensor_id left = operand(b, "q", q), right = operand(b, "k", k);
     tensor_id scores = build_matmul(b, "scores", left, right, &square);
     const uint32_t first = b->p->n_ops - 1;
+    b->p->op[first].onto = b->spec->family == FAM_BLOOM; /* alibi.baddbmm() */
     scores = hf_biased(b, o, scores);
     const uint32_t end = b->p->n_ops;
     const tensor_id p = b->spec->attention_sinks

@@ -42,7 +42,7 @@ bool hf_is_masked(const struct builder *b)
 static bool slides(const struct builder *b)
 {
     const struct spec *m = b->spec;
-    return m->sliding_layers > 0 && m->sliding_window < b->s.n;
+    return m->sliding_layers > 0 && m->sliding_window <= b->s.n;
 }
 
 /* Their models make a causal mask and a windowed one whatever layers want. */

@@ -469,7 +469,7 @@ static void say_moot_parts(struct run *r)
 static bool has_sdpa_mask(const struct run *r, const struct spec *spec)
 {
     const bool slides =
-        spec->sliding_layers > 0 && spec->sliding_window < r->seq_len;
+        spec->sliding_layers > 0 && spec->sliding_window <= r->seq_len;
     const bool own = spec->family == FAM_BAICHUAN ? spec->position == POS_ROPE
                                                   : spec->family == FAM_QWEN;
     return slides || own || spec->family == FAM_FALCON || spec->index_heads > 0

@@ -464,6 +464,8 @@ static void test_products_in_8_bits_are_as_sustained(void **state)
 
 struct timed_attention {
     double heads, length, width, causal, forward, backward;
+    bool efficient;
+    enum dtype dtype;
 };
 
 static double attention_seconds(const struct timed_attention *t, bool back)
@@ -477,14 +479,15 @@ static double attention_seconds(const struct timed_attention *t, bool back)
                             .head = t->width,
                             .flop = t->causal > 0 ? full / 2 : full,
                             .flop_full = full,
-                            .dtype = DT_BF16,
-                            .share = 1 },
+                            .dtype = t->dtype,
+                            .efficient = t->efficient },
         back);
 }
 
 /* Of the backend, forward and backward, one after the other as in a step, of
  * what takes 0.1 ms and more. */
-static double attention_error(const char *backend, enum attention_kernel kernel)
+static double attention_error(const char *backend, enum attention_kernel kernel,
+                              bool efficient)
 {
     static double e[POINTS_MAX];
     char line[LINE_LEN + LINE_LEN], name[32];
@@ -492,7 +495,7 @@ static double attention_error(const char *backend, enum attention_kernel kernel)
     FILE *f = csv("attention");
     run_on.attention_kernel = kernel;
     while (fgets(line, sizeof line, f)) {
-        struct timed_attention t;
+        struct timed_attention t = { .efficient = efficient, .dtype = DT_BF16 };
         double batch, heads;
         if (sscanf(line,
                    "h100-80gb,%31[^,],%lf,%lf,%*[^,],%lf,%lf,%lf,%*[^,],%*[^,],"
@@ -522,12 +525,31 @@ static void test_attention_is_as_timed(void **state)
 {
     (void)state;
     on_gpu("h100-80gb");
-    const double cudnn = attention_error("cudnn", KERNEL_CUDNN);
-    const double flash = attention_error("flash", KERNEL_FLASH_2);
-    print_message("attention: cuDNN median %.1f %%, FlashAttention 2 %.1f %%\n",
-                  100 * cudnn, 100 * flash);
+    const double cudnn = attention_error("cudnn", KERNEL_CUDNN, false);
+    const double flash = attention_error("flash", KERNEL_FLASH_2, false);
+    const double efficient = attention_error("efficient", KERNEL_CUDNN, true);
+    print_message("attention: cuDNN median %.1f %%, FlashAttention 2 %.1f %%, "
+                  "memory-efficient %.1f %%\n",
+                  100 * cudnn, 100 * flash, 100 * efficient);
     assert_true(cudnn <= 0.05);
     assert_true(flash <= 0.04);
+    assert_true(efficient <= 0.03);
+}
+
+/* In fp32 two kernels of a step were timed: without tensor cores, 7 times as
+ * long as in 16 bits. */
+static void test_attention_in_32_bits_is_as_timed(void **state)
+{
+    (void)state;
+    const struct timed_attention t = { .heads = 2 * 8,
+                                       .length = 1024,
+                                       .width = 256,
+                                       .causal = 1,
+                                       .efficient = true,
+                                       .dtype = DT_FP32 };
+    on_gpu("h100-80gb");
+    assert_true(fabs(attention_seconds(&t, false) / 325.4e-6 - 1) < 0.02);
+    assert_true(fabs(attention_seconds(&t, true) / 1045.6e-6 - 1) < 0.02);
 }
 
 /* How many heads a GPU has, of 4 to 256, decides what it reaches: seconds a head
@@ -543,7 +565,7 @@ static void heads_error(const char *in_file, const char *gpu,
     run_on.attention_kernel = kernel;
     FILE *f = csv("attention-heads");
     while (fgets(line, sizeof line, f)) {
-        struct timed_attention t = { .causal = 1 };
+        struct timed_attention t = { .causal = 1, .dtype = DT_BF16 };
         double batch, heads, us;
         if (sscanf(line, "%31[^,],%lf,%lf,%*[^,],%lf,%lf,%lf", name, &batch,
                    &heads, &t.length, &t.width, &us)
@@ -634,6 +656,7 @@ int main(void)
         cmocka_unit_test(test_products_of_a_step_are_as_timed),
         cmocka_unit_test(test_products_in_8_bits_are_as_sustained),
         cmocka_unit_test(test_attention_is_as_timed),
+        cmocka_unit_test(test_attention_in_32_bits_is_as_timed),
         cmocka_unit_test(test_few_heads_fill_less),
         cmocka_unit_test(test_moves_are_as_timed),
     };

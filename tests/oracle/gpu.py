@@ -429,7 +429,9 @@ def fill_quantised(torch, net, where):
             module.weight = made.to(where)
         for name, t in [*module._parameters.items()]:
             if t is not None and t.device.type == "meta":
-                module._parameters[name] = torch.nn.Parameter(torch.full_like(t, 0.01, device=where), t.requires_grad)
+                made = torch.empty_like(t, device=where)
+                made.normal_(0, 0.02) if t.dim() > 1 else made.fill_(0.01)  # as fill() does, and for its reason
+                module._parameters[name] = torch.nn.Parameter(made, t.requires_grad)
         for name, t in [*module._buffers.items()]:
             if t is not None and t.device.type == "meta":
                 module._buffers[name] = torch.ones_like(t, device=where)

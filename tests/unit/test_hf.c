@@ -669,17 +669,18 @@ static void test_one_sequence(void **state)
     finish(&f);
 }
 
-/* A window shorter than the sequence: sdpa takes a mask, so k and v are
- * repeated and the efficient kernel keeps the mask as numbers; one a head and
+/* A window shorter than the sequence, or as long: sdpa takes a mask, so k and v
+ * are repeated and the efficient kernel keeps the mask as numbers; one a head and
  * padded where PyTorch 2.1 finds rows not aligned. */
 static void test_sliding_window(void **state)
 {
     (void)state;
     enum { ROWS = 64, PADDED = 48 };
-    for (int before = 0; before < 2; before++) {
+    for (int i = 0; i < 4; i++) {
+        const int before = i % 2;
         struct fixture f;
         start_llama(&f, "bf16", "sdpa");
-        f.spec.sliding_window = S / 2;
+        f.spec.sliding_window = i < 2 ? S / 2 : S;
         f.spec.sliding_layers = f.spec.layers;
         f.run.mask_per_head = before;
         lower(&f);
