@@ -58,7 +58,7 @@ static void keep_peak(struct stage_result *out, const struct stage *s,
 
 static uint64_t first_chunk_layers(const struct stage *s)
 {
-    return s->chunk_at != NULL ? run_chunk_before(s->layers, s->chunks, 1)
+    return s->chunk_at != NULL ? run_layers_before(s->run, s->index, 1)
                                : s->low_layers;
 }
 
@@ -76,6 +76,13 @@ static uint64_t paged_of(const struct stage *s)
                : s->sum.paged_bytes;
 }
 
+static uint64_t second_chunk_layers(const struct stage *s)
+{
+    return (s->chunk_at != NULL ? run_layers_before(s->run, s->index, 2)
+                                : s->layers)
+           - first_chunk_layers(s);
+}
+
 /* `seen`: keeps what its peak looked at, or NULL. */
 static bool stage_result_of(struct stage_result *out, struct stage *s,
                             struct glances *seen)
@@ -86,6 +93,7 @@ static bool stage_result_of(struct stage_result *out, struct stage *s,
                                .layers = s->layers,
                                .low_layers = first_chunk_layers(s),
                                .high_layer = second_chunk(s),
+                               .high_layers = second_chunk_layers(s),
                                .chunks = s->chunks,
                                .has_embedding = s->embed,
                                .has_head = s->head,

@@ -456,9 +456,41 @@ static void put_graph_weights(struct put *p, const struct stage *s,
         F("bytes", s->before[position].left - from->left));
     PUT(p, TERM_SAVED_LAYERS, "hidden states at the stage's borders",
         F("bytes", s->stage_input));
-    PUT(p, TERM_GRADS, "of the blocks below, to be added",
-        F("bytes",
-          fsdp_casts_later(s) ? s->before[position].wgrad - from->wgrad : 0));
+}
+
+/* Beside what the block itself has: of a graph the gradients of the blocks
+ * below, which the chunk's next backward adds to others; or all of the chunk's,
+ * which those of the micro-batch before have left, and these are added to. */
+static uint64_t added_below(const struct stage *s, uint32_t position)
+{
+    return fsdp_casts_later(s) ? s->before[position].wgrad
+                                     - stage_chunk_before(s, position)->wgrad
+                               : 0;
+}
+
+static bool weights_find(const struct stage *s, uint32_t position, bool later)
+{
+    const uint32_t chunk = stage_chunk(s, position);
+    const struct block_walk *w = &s->walk[stage_block(s, position)];
+    const uint64_t found =
+        s->graph ? s->adding[SLOT_KINDS * chunk + SLOT_WEIGHT] : NEVER;
+    if (found == NEVER || !later)
+        return false;
+    const struct extremum *e = &w->weights[engine_wgrad_mode(s, later)];
+    return found + extremum_total(&w->weights[WGRAD_FREE])
+           > stage_others_kept(s, position, SLOT_WEIGHT, later)
+                 + added_below(s, position) + extremum_total(e);
+}
+
+static void put_found(struct put *p, const struct stage *s, uint32_t position)
+{
+    const uint32_t chunk = stage_chunk(s, position);
+    const uint64_t kept = s->adding[SLOT_KINDS * chunk + SLOT_WEIGHT];
+    const uint64_t added = min_u64(kept, s->chunk_added[chunk]);
+    PUT(p, TERM_IN_FLIGHT, "in flight, or waiting for weights' gradients",
+        F("bytes", kept - added));
+    PUT(p, TERM_GRADS, "of the micro-batch before, not yet added",
+        F("bytes", added));
 }
 
 /* Gradients of linears' weights on their own, from the last block down: those
@@ -467,7 +499,10 @@ static void put_weights(struct put *p, const struct stage *s, uint32_t position,
                         bool later)
 {
     const struct block_walk *w = &s->walk[stage_block(s, position)];
-    const struct extremum *e = &w->weights[engine_wgrad_mode(s, later)];
+    const bool finds = weights_find(s, position, later);
+    const enum wgrad_mode mode =
+        finds ? WGRAD_FREE : engine_wgrad_mode(s, later);
+    const struct extremum *e = &w->weights[mode];
     const uint64_t below =
         s->before[position].stash - stage_chunk_before(s, position)->stash;
     p->m->op = op_name(s, e);
@@ -476,7 +511,13 @@ static void put_weights(struct put *p, const struct stage *s, uint32_t position,
     else
         PUT(p, TERM_SAVED_LAYERS, "kept below for weights' gradients",
             F("bytes", below));
-    put_others(p, s, position);
+    if (finds) {
+        put_found(p, s, position);
+    } else {
+        put_others(p, s, position);
+        PUT(p, TERM_GRADS, "of the blocks below, to be added",
+            F("bytes", s->graph ? added_below(s, position) : 0));
+    }
     PUT(p, kept_term(s, position), "kept by this block, not yet used",
         F("bytes", e->kept));
     PUT(p, TERM_BACKWARD_TMP, "gradients of activations in this block",

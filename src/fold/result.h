@@ -109,9 +109,10 @@ struct reserve {
 
 struct stage_result {
     uint64_t index, first_layer, layers;
-    uint64_t low_layers; /* from first_layer on; the others are elsewhere: */
-    uint64_t high_layer; /* from this one on: the second chunk */
-    uint64_t chunks;     /* above 2 there are more, each pp chunks further */
+    uint64_t low_layers;  /* from first_layer on; the others are elsewhere: */
+    uint64_t high_layer;  /* from this one on: the second chunk */
+    uint64_t high_layers; /* ... so many */
+    uint64_t chunks;      /* above 2 there are more, each pp chunks further */
     bool has_embedding, has_head;
     uint64_t parameters;   /* elements on this rank before state sharding */
     uint64_t model_states; /* weights, one set of gradients and optimizer

@@ -12,7 +12,8 @@ bool schedule_splits(const struct run *run)
     case SCHED_ZB_H1:
     case SCHED_ZB_V:
     case SCHED_DUALPIPE:
-    case SCHED_DUALPIPE_V: return run->pp > 1;
+    case SCHED_DUALPIPE_V:
+    case SCHED_ZB_INTERLEAVED: return run->pp > 1;
     case SCHED_1F1B:
     case SCHED_GPIPE:
     case SCHED_INTERLEAVED:
@@ -44,6 +45,8 @@ uint64_t schedule_micros(const struct run *run)
     case SCHED_ZB_V:
     case SCHED_DUALPIPE:
     case SCHED_DUALPIPE_V: return min_u64(run->grad_accum, 2 * run->pp + 4);
+    case SCHED_ZB_INTERLEAVED:
+        return min_u64(run->grad_accum, 4 * run_round(run));
     case SCHED_1F1B:
     case SCHED_GPIPE:
     case SCHED_INTERLEAVED:
@@ -56,8 +59,7 @@ uint64_t schedule_micros(const struct run *run)
 uint64_t schedule_room(const struct run *run, uint64_t micros)
 {
     enum { PASSES = 3 }; /* forward, and two of backward */
-    const uint64_t chunks = run_folds(run) ? 2 : 1;
-    return schedule_splits(run) ? PASSES * chunks * micros : 0;
+    return schedule_splits(run) ? PASSES * run_chunks(run) * micros : 0;
 }
 
 /* Groups of as many micro-batches as there are stages go through the chunks,

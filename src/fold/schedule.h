@@ -23,8 +23,10 @@ struct slot {
     uint32_t other_micros, other_chunks; /* in flight beside this one */
     uint32_t waiting; /* for weights' gradients, this one not counted */
     bool adds;        /* finds its weights' gradients, to be added */
+    bool reduces;     /* its chunk's gradients go with it */
     uint64_t missing; /* of all weights' gradients: of chunks that have none */
     uint64_t kept;    /* by those chunks' blocks */
+    int64_t apart;    /* of a graph: of that what no block keeps */
 };
 
 /* False stops. */

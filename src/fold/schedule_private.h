@@ -14,18 +14,22 @@ struct walking {
     uint32_t micros, chunks; /* in flight */
     uint32_t waiting;        /* backwards whose weights' gradients come later */
     uint64_t kept;
-    unsigned added;  /* bits of chunks: weights' gradients wait to be added */
-    unsigned summed; /* ... there is something to add them to */
+    int64_t apart;
+    uint64_t added;  /* bits of chunks: weights' gradients wait to be added */
+    uint64_t summed; /* ... there is something to add them to */
+    uint64_t reduced;
+    uint64_t all; /* micro-batches */
 };
 
 /* Gradients of weights that PyTorch's split backward has made are added to those
- * of before in the next backward of the chunk: fsdp_casts_later(). Of what they
- * are added to, which is counted from the step's first backward on, some chunks
- * have none yet. */
+ * of before in the next backward of the chunk: fsdp_casts_later(); until then
+ * others of weights are added to them. Of what they are added to, which is
+ * counted from the step's first backward on, some chunks have none yet, or only
+ * their shards any more. */
 static inline void schedule_add(struct walking *w, struct slot *slot)
 {
     const struct stage *s = w->s;
-    const unsigned bit = 1u << slot->chunk;
+    const uint64_t bit = UINT64_C(1) << slot->chunk;
     const bool back = slot->kind == SLOT_BACKWARD || slot->kind == SLOT_INPUT;
     const bool adds = back && (w->added & bit) != 0;
     slot->adds = adds && (w->summed & bit) != 0;
@@ -36,15 +40,19 @@ static inline void schedule_add(struct walking *w, struct slot *slot)
     if (adds || slot->kind == SLOT_BACKWARD
         || (slot->kind == SLOT_WEIGHT && s->chunk_added[slot->chunk] == 0))
         w->summed |= bit;
+    if (slot->kind == SLOT_WEIGHT)
+        slot->adds = (w->added & bit) != 0;
     slot->missing = 0;
-    for (uint32_t c = 0; c < s->chunks; c++)
+    for (uint32_t c = 0; c < s->chunks; c++) {
         slot->missing += (w->summed >> c & 1) != 0 ? 0 : s->chunk_sum[c];
+        slot->missing += (w->reduced >> c & 1) != 0 ? s->chunk_cut[c] : 0;
+    }
 }
 
 /* What a slot leaves of that, and of the gradient that it sends. */
-static inline void schedule_leave(struct walking *w, const struct slot *slot)
+static inline void schedule_leave(struct walking *w, struct slot *slot)
 {
-    const unsigned bit = 1u << slot->chunk;
+    const uint64_t bit = UINT64_C(1) << slot->chunk;
     const uint64_t added = w->s->chunk_added[slot->chunk];
     if (slot->kind == SLOT_INPUT)
         w->kept += w->s->chunk_sent[slot->chunk];
@@ -52,6 +60,24 @@ static inline void schedule_leave(struct walking *w, const struct slot *slot)
         w->kept += added;
         w->added |= bit;
     }
+    const bool whole = slot->kind == SLOT_BACKWARD || slot->kind == SLOT_WEIGHT;
+    slot->reduces = whole && slot->micro + 1 == w->all;
+    if (!slot->reduces)
+        return;
+    w->reduced |= bit; /* schedules.py, REDUCE_GRAD */
+    if ((w->added & bit) != 0)
+        w->kept -= added;
+    w->added &= ~bit;
+}
+
+/* A chunk is in flight, or waits for its weights' gradients; no more (-1). */
+static inline void schedule_apart(struct walking *w, const struct slot *slot,
+                                  bool forward, int64_t times)
+{
+    const struct stage *s = w->s;
+    const bool last = s->head && slot->chunk == s->chunks - 1;
+    const int64_t logits = forward && last ? (int64_t)pipe_logits(s) : 0;
+    w->apart += times * (s->chunk_apart[slot->chunk] + logits);
 }
 
 /* Says of a slot what is in flight beside it. `beside`: so is another chunk of
@@ -69,8 +95,12 @@ static inline void schedule_beside(struct walking *w, struct slot *slot,
         w->kept -= stash;
         w->waiting--;
     }
-    if (w->s->graph)
+    if (w->s->graph) {
         schedule_add(w, slot);
+        if (slot->kind != SLOT_FORWARD)
+            schedule_apart(w, slot, slot->kind != SLOT_WEIGHT, -1);
+    }
+    slot->apart = w->apart;
     slot->other_micros = w->micros - beside;
     slot->other_chunks = w->chunks;
     slot->waiting = w->waiting;
@@ -83,8 +113,11 @@ static inline void schedule_beside(struct walking *w, struct slot *slot,
         w->kept += stash;
         w->waiting++;
     }
-    if (w->s->graph)
+    if (w->s->graph) {
         schedule_leave(w, slot);
+        if (slot->kind == SLOT_FORWARD || slot->kind == SLOT_INPUT)
+            schedule_apart(w, slot, slot->kind == SLOT_FORWARD, 1);
+    }
 }
 
 /* ... and hands it on. */

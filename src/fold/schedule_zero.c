@@ -1,6 +1,6 @@
 /*
  * Orders that compute gradients of weights apart: ZB-H1, ZB-V and DualPipe, as
- * their authors' programs run them. Owns the order; what it keeps is the stage's.
+ * their authors' programs run them, and PyTorch's of chunks. Owns the order; what it keeps is the stage's.
  * [docs/method.md eq. zero-bubble]
  */
 #include "fold/schedule_private.h"
@@ -15,24 +15,25 @@ struct order {
     uint64_t split; /* backwards without weights' gradients, that wait */
     size_t waits;   /* the first step that may be such a one */
     uint64_t forward[2], backward[2], weight[2]; /* done, by direction */
+    uint64_t done;                               /* backwards, of all */
     uint64_t micros;                             /* of a direction */
-    bool dual, folds;
+    bool dual, chunks;
 };
 
-/* A micro-batch on its way down a V and up again is in flight until it is back
- * from the chunk that it came to first. */
+/* A micro-batch on its way through chunks is in flight until it is back from the
+ * one that it came to first. */
 static bool is_beside(const struct order *o, enum slot_kind kind, uint64_t k,
                       unsigned d)
 {
-    return o->folds && d == 1 && (kind != SLOT_WEIGHT || o->backward[0] <= k);
+    return o->chunks && d > 0 && (kind != SLOT_WEIGHT || o->backward[0] <= k);
 }
 
-static void run(struct order *o, enum slot_kind kind, uint64_t k, unsigned d)
+static void run_pass(struct order *o, enum slot_kind kind, uint64_t k,
+                     unsigned d)
 {
-    const uint64_t done = o->backward[0] + o->backward[1];
     o->step[o->n++] =
         (struct step){ .kind = (uint8_t)kind,
-                       .later = done > (kind == SLOT_WEIGHT ? 1 : 0),
+                       .later = o->done > (kind == SLOT_WEIGHT ? 1 : 0),
                        .chunk = (uint8_t)d,
                        .beside = is_beside(o, kind, k, d),
                        .micro = (uint32_t)(o->dual ? 2 * k + d : k) };
@@ -41,7 +42,7 @@ static void run(struct order *o, enum slot_kind kind, uint64_t k, unsigned d)
 static void forward(struct order *o, unsigned d)
 {
     if (o->forward[d] < o->micros)
-        run(o, SLOT_FORWARD, o->forward[d], d);
+        run_pass(o, SLOT_FORWARD, o->forward[d], d);
     o->forward[d]++;
 }
 
@@ -49,10 +50,11 @@ static void backward(struct order *o, unsigned d, bool split)
 {
     const uint64_t k = o->backward[d];
     if (k < o->micros) {
-        run(o, split ? SLOT_INPUT : SLOT_BACKWARD, k, d);
+        run_pass(o, split ? SLOT_INPUT : SLOT_BACKWARD, k, d);
         o->split += split;
     }
     o->backward[d]++;
+    o->done++;
 }
 
 /* Of the first backward that waits. */
@@ -64,7 +66,7 @@ static void weights(struct order *o)
         o->waits++;
     const struct step *x = &o->step[o->waits++];
     o->split--;
-    run(o, SLOT_WEIGHT, o->dual ? x->micro / 2 : x->micro, x->chunk);
+    run_pass(o, SLOT_WEIGHT, o->dual ? x->micro / 2 : x->micro, x->chunk);
 }
 
 /* 1F1B; the first backwards of rank r leave as many gradients of weights behind
@@ -94,7 +96,7 @@ static void weights_of(struct order *o, unsigned d)
 {
     const uint64_t k = o->weight[d]++;
     if (k < o->micros)
-        run(o, SLOT_WEIGHT, k, d);
+        run_pass(o, SLOT_WEIGHT, k, d);
 }
 
 /* Forward of one direction, then both halves of a backward. */
@@ -208,6 +210,42 @@ static void dual(struct order *o, uint64_t pairs, uint64_t half)
     dual_drain(o, pairs, half);
 }
 
+/* The i-th of a rank's passes: rounds of micro-batches go through the chunks,
+ * backward from the last. */
+static void loop_pass(struct order *o, const struct run *run,
+                      enum slot_kind kind, uint64_t i)
+{
+    const uint64_t round = run_round(run), v = run->vpp;
+    const uint64_t c = i / round % v, k = i / (round * v) * round + i % round;
+    const uint64_t chunk = kind == SLOT_FORWARD ? c : v - 1 - c;
+    run_pass(o, kind, k, (unsigned)chunk);
+    if (kind == SLOT_INPUT) {
+        o->backward[0] += chunk == 0;
+        o->done++;
+    }
+}
+
+/* 1F1B of chunks; gradients of weights come so many backwards later as there
+ * are ranks before it. */
+static void zb_interleaved(struct order *o, const struct run *run,
+                           uint64_t rank)
+{
+    const uint64_t all = run->vpp * o->micros;
+    const uint64_t warm_up =
+        min_u64(all, (run->vpp - 1) * run_round(run) + run->pp - 1 - rank);
+    for (uint64_t i = 0; i < warm_up; i++)
+        loop_pass(o, run, SLOT_FORWARD, i);
+    for (uint64_t i = 0; i < all; i++) {
+        if (warm_up + i < all)
+            loop_pass(o, run, SLOT_FORWARD, warm_up + i);
+        loop_pass(o, run, SLOT_INPUT, i);
+        if (i >= rank)
+            loop_pass(o, run, SLOT_WEIGHT, i - rank);
+    }
+    for (uint64_t i = all - min_u64(all, rank); i < all; i++)
+        loop_pass(o, run, SLOT_WEIGHT, i);
+}
+
 static void walk_order(struct order *o, const struct run *run, uint64_t rank,
                        uint64_t micros)
 {
@@ -221,6 +259,7 @@ static void walk_order(struct order *o, const struct run *run, uint64_t rank,
         dual(o, run->pp / 2, min_u64(rank, run->pp - 1 - rank));
         break;
     case SCHED_DUALPIPE_V: dual(o, run->pp, rank); break;
+    case SCHED_ZB_INTERLEAVED: zb_interleaved(o, run, rank); break;
     case SCHED_1F1B:
     case SCHED_GPIPE:
     case SCHED_INTERLEAVED:
@@ -249,7 +288,7 @@ static size_t first_is_whole(struct step *step, size_t n)
 size_t schedule_steps(struct step *to, const struct run *r, uint64_t rank,
                       uint64_t micros)
 {
-    struct order o = { .step = to, .folds = run_folds(r) };
+    struct order o = { .step = to, .chunks = run_folds(r) || run_loops(r) };
     walk_order(&o, r, rank, micros);
     return rank == 0 && run_torch_pipelines(r) ? first_is_whole(to, o.n) : o.n;
 }
@@ -265,7 +304,7 @@ static struct slot slot_of(const struct step *x)
 void schedule_walk(const struct stage *s, uint64_t micros, struct step *room,
                    slot_fn *each, void *ctx)
 {
-    struct walking w = { .s = s, .each = each, .ctx = ctx };
+    struct walking w = { .s = s, .each = each, .ctx = ctx, .all = micros };
     const size_t n = schedule_steps(room, s->run, s->index, micros);
     for (size_t i = 0; i < n; i++) {
         struct slot slot = slot_of(&room[i]);
@@ -283,6 +322,11 @@ static void note_graph(struct stage *s, const struct slot *slot, uint64_t kept)
         s->sent_back += s->chunk_sent[slot->chunk];
 }
 
+static uint64_t less_missing(const struct slot *slot, uint64_t kept)
+{
+    return slot->later ? kept - min_u64(kept, slot->missing) : kept;
+}
+
 static void note_slot(struct stage *s, const struct slot *slot)
 {
     uint64_t *most =
@@ -295,9 +339,13 @@ static void note_slot(struct stage *s, const struct slot *slot)
                     + slot->other_micros * (s->shared_kept + s->inputs)
                     + slot->other_chunks * s->stage_input;
     if (slot->later)
-        kept += s->sent_before - min_u64(kept, slot->missing);
+        kept += s->sent_before;
     if (s->graph)
-        note_graph(s, slot, kept);
+        note_graph(s, slot, less_missing(slot, kept));
+    /* no fuller than with these gradients, wherever its own have come to */
+    if (slot->kind == SLOT_WEIGHT && slot->adds)
+        kept -= s->chunk_added[slot->chunk];
+    kept = less_missing(slot, kept);
     if (*most == NEVER || *most < kept)
         *most = kept;
 }
@@ -318,9 +366,9 @@ static uint64_t steady_twice(const struct run *run, uint64_t rank,
 
 void schedule_split_kept(struct stage *s, uint64_t micros, struct step *room)
 {
-    struct walking w = { .s = s };
-    const size_t n = schedule_steps(room, s->run, s->index,
-                                    steady_twice(s->run, s->index, micros));
+    const uint64_t some = steady_twice(s->run, s->index, micros);
+    struct walking w = { .s = s, .all = some };
+    const size_t n = schedule_steps(room, s->run, s->index, some);
     for (size_t i = 0; i < n; i++) {
         struct slot slot = slot_of(&room[i]);
         schedule_beside(&w, &slot, room[i].beside);

@@ -226,7 +226,8 @@ uint64_t stage_in_flight(const struct run *run, uint64_t r)
     case SCHED_ZB_H1:
     case SCHED_ZB_V:
     case SCHED_DUALPIPE:
-    case SCHED_DUALPIPE_V: return p == 1 ? 1 : 0; /* note_slot counts */
+    case SCHED_DUALPIPE_V:
+    case SCHED_ZB_INTERLEAVED: return p == 1 ? 1 : 0; /* note_slot counts */
     case SCHED_NAIVE: return 1;
     case SCHED_1F1B:
     case SCHEDULE_COUNT: break;
@@ -513,7 +514,7 @@ static void stage_place(struct stage *s, const struct memory_fold *f,
         stage_is_dual(s);
     if (run_folds(run))
         stage_is_v(s);
-    if (run->schedule == SCHED_INTERLEAVED)
+    if (schedule_loops(run->schedule))
         s->chunks = (uint32_t)run->vpp;
     s->chunk_first = f->chunk_first;
     if (f->chunk_at != NULL) {
@@ -666,6 +667,7 @@ static unsigned modes_needed(const struct run *run)
     return 1u << engine_wgrad_mode(&s, false)
            | (later ? 1u << engine_wgrad_mode(&s, true) : 0)
            | (schedule_splits(run) ? WALK_SPLIT : 0)
+           | (schedule_keeps_graph(run) ? 1u << WGRAD_FREE : 0)
            | (zero_fills_bucket(run) ? WALK_ARRIVALS : 0);
 }
 
@@ -691,9 +693,11 @@ static bool chunks_room(struct memory_fold *f)
     f->chunk_stash = ARENA_NEW(f->a, uint64_t, chunks);
     f->others = ARENA_NEW(f->a, uint64_t, 2 * SLOT_KINDS * chunks);
     if (schedule_keeps_graph(f->run)) {
+        f->chunk_apart = ARENA_NEW(f->a, int64_t, chunks);
         f->chunk_sent = ARENA_NEW(f->a, uint64_t, chunks);
         f->chunk_added = ARENA_NEW(f->a, uint64_t, chunks);
         f->chunk_sum = ARENA_NEW(f->a, uint64_t, chunks);
+        f->chunk_cut = ARENA_NEW(f->a, uint64_t, chunks);
         f->adding = ARENA_NEW(f->a, uint64_t, SLOT_KINDS * chunks);
     }
     if (schedule_splits(f->run))
@@ -713,10 +717,9 @@ static bool chunks_place(struct memory_fold *f)
         return false;
     for (uint64_t c = 0; c < run->vpp; c++) {
         for (uint64_t r = 0; r < run->pp; r++) {
-            const uint64_t n = run->stage_layers[r];
             f->chunk_at[c * run->pp + r] = layer;
-            layer += run_chunk_before(n, run->vpp, c + 1)
-                     - run_chunk_before(n, run->vpp, c);
+            layer +=
+                run_layers_before(run, r, c + 1) - run_layers_before(run, r, c);
         }
     }
     return true;

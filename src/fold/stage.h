@@ -85,11 +85,15 @@ struct stage {
     bool graph;            /* ... by keeping autograd's graph */
     uint64_t *chunk_kept;  /* [chunks]: from forward to backward */
     uint64_t *chunk_stash; /* [chunks]: from there to weights' gradients */
+    int64_t *chunk_apart;  /* [chunks]: of a graph, of chunk_stash what no layer
+                              keeps, less what lies in a buffer in any case */
     uint64_t *chunk_sent;  /* [chunks]: what the first half of a backward leaves
                               to the next step */
     uint64_t *chunk_added; /* [chunks]: gradients of weights that wait to be
                               added by the next backward */
     uint64_t *chunk_sum;   /* [chunks]: ... what they are added to */
+    uint64_t *chunk_cut;   /* [chunks]: ... of it what goes when the last
+                              micro-batch's are, and shards stay */
     uint64_t sent_back;    /* of all in a step, at its end */
     uint64_t sent_before;  /* ... by micro-batches that are not walked */
     uint64_t *adding; /* [chunks][SLOT_KINDS]: as others, of later ones that
@@ -293,7 +297,8 @@ struct memory_fold {
     bool *ends;
     /* walked; else NULL */
     uint64_t *chunk_kept, *chunk_stash, *chunk_sent, *chunk_added, *chunk_sum,
-        *adding, *others;
+        *chunk_cut, *adding, *others;
+    int64_t *chunk_apart;
     uint32_t *chunk_first;
     uint64_t *chunk_at; /* [vpp][pp]: first layers, of the whole model */
     struct step *steps; /* [schedule_room()], where backwards are split */
@@ -345,9 +350,9 @@ static inline uint64_t stage_model_layer(const struct stage *s,
 {
     const uint64_t l = stage_layer(s, position);
     if (s->chunk_at != NULL) {
-        const uint64_t chunk = run_chunk_with(s->layers, s->chunks, l);
+        const uint64_t chunk = run_layer_chunk(s->run, s->index, l);
         return s->chunk_at[chunk * s->run->pp] + l
-               - run_chunk_before(s->layers, s->chunks, chunk);
+               - run_layers_before(s->run, s->index, chunk);
     }
     return l < s->low_layers ? s->first_layer + l
                              : s->high_layer + l - s->low_layers;

@@ -11,7 +11,7 @@ static uint64_t find_first_layer(const struct stage *s, uint64_t chunk)
 {
     return s->low_layers != s->layers
                ? s->low_layers
-               : run_chunk_before(s->layers, s->chunks, chunk);
+               : run_layers_before(s->run, s->index, chunk);
 }
 
 void stage_chunks_place(struct stage *s)
@@ -111,29 +111,32 @@ static uint64_t chunk_kept(const struct stage *s, uint32_t chunk)
  * tensor. */
 static void graph_keeps(struct stage *s, uint32_t c, uint64_t border)
 {
-    const bool first = s->embed && c == 0, last = s->head && c == 1;
-    const bool turns = s->index + 1 == s->run->pp;
+    const bool first = s->embed && c == 0;
+    const bool last = s->head && c == s->chunks - 1;
+    const bool turns = run_folds(s->run) && s->index + 1 == s->run->pp;
     const uint64_t result = last || (turns && c == 0) ? 0 : border;
     const uint64_t input = first ? 0 : border;
     s->chunk_kept[c] +=
         result + (last ? pipe_logits(s) : 0) - input - s->stage_input;
     s->chunk_stash[c] += result - input;
+    s->chunk_apart[c] = (int64_t)result - (int64_t)input;
     s->chunk_sent[c] = first || (turns && c == 1) ? 0 : border;
     const struct prefix *from = &s->before[stage_chunk_first(s, c)];
     const struct prefix *to = &s->before[stage_chunk_first(s, c + 1)];
     const uint64_t grads = to->wgrad - from->wgrad;
     s->chunk_added[c] = fsdp_casts_later(s) ? grads : 0;
-    s->chunk_sum[c] =
-        fsdp_defers(s->run) && s->run->engine == ENGINE_FSDP2
-            ? (to->elems - from->elems) * dtype_size(s->run->prec.reduce)
-            : grads;
+    const bool sums = fsdp_defers(s->run) && s->run->engine == ENGINE_FSDP2;
+    const uint64_t sum =
+        (to->elems - from->elems) * dtype_size(s->run->prec.reduce);
+    s->chunk_sum[c] = sums ? sum : grads;
+    s->chunk_cut[c] = sums ? sum - sum / s->run->shard : 0;
 }
 
-/* In those that are not walked each backward of ZB-V is split, none of
- * DualPipe's. */
+/* In those that are not walked no backward of DualPipe's is split, each of the
+ * others. */
 static void graph_init(struct stage *s, uint64_t micros)
 {
-    const bool all = s->run->schedule == SCHED_ZB_V;
+    const bool all = s->run->schedule != SCHED_DUALPIPE_V;
     s->sent_before = 0;
     for (uint32_t c = 0; c < s->chunks; c++) {
         graph_keeps(s, c, pipe_border(s));
@@ -147,9 +150,11 @@ void stage_chunks_init(struct stage *s, struct memory_fold *f)
 {
     s->chunk_kept = f->chunk_kept;
     s->chunk_stash = f->chunk_stash;
+    s->chunk_apart = f->chunk_apart;
     s->chunk_sent = f->chunk_sent;
     s->chunk_added = f->chunk_added;
     s->chunk_sum = f->chunk_sum;
+    s->chunk_cut = f->chunk_cut;
     s->others = f->others;
     s->adding = f->adding;
     for (uint32_t c = 0; c < s->chunks; c++) {

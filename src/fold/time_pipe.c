@@ -566,8 +566,11 @@ static double pace(const struct simulation *s)
 /* So many run, the rest at their pace. */
 static double run_some(const struct pipe *x, uint64_t some, struct arena *a)
 {
-    const uint64_t m = x->run->grad_accum, run = min_u64(m, some);
+    const uint64_t m = x->run->grad_accum;
+    uint64_t run = min_u64(m, some);
     struct simulation s;
+    if (run_loops(x->run)) /* whole rounds */
+        run -= run % run_round(x->run);
     const double first = simulate(&s, x, run, a);
     if (first < 0 || run == m)
         return first;
@@ -593,7 +596,8 @@ double pipe_closed(const struct pipe *x, struct arena *a)
     case SCHED_INTERLEAVED:
     case SCHED_ZB_V:
     case SCHED_DUALPIPE:
-    case SCHED_DUALPIPE_V: return run_some(x, ROUNDS * p, a);
+    case SCHED_DUALPIPE_V:
+    case SCHED_ZB_INTERLEAVED: return run_some(x, ROUNDS * p, a);
     case SCHED_1F1B:
     case SCHEDULE_COUNT: break;
     }

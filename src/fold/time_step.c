@@ -494,15 +494,13 @@ static bool time_is_known(const struct run *run)
 static void place_stages(struct place *at, const struct run *run)
 {
     const uint64_t n = pipe_stages(run);
-    const uint64_t share = n / run->pp;
     uint64_t first = 0;
     for (uint64_t i = 0; i < n; i++) {
         const bool up = run_folds(run) && i >= run->pp;
         const uint64_t rank = up ? n - 1 - i : i % run->pp;
-        const uint64_t layers = run->stage_layers[rank];
         const uint64_t chunk = i / run->pp;
-        const uint64_t low = run_chunk_before(layers, share, chunk);
-        const uint64_t high = run_chunk_before(layers, share, chunk + 1);
+        const uint64_t low = run_layers_before(run, rank, chunk);
+        const uint64_t high = run_layers_before(run, rank, chunk + 1);
         at[i] = (struct place){ .first = first,
                                 .layers = high - low,
                                 .before = low,

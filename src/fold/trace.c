@@ -261,20 +261,28 @@ static void checkpoint_over(struct tracer *r, hold_id *result)
     tracer_death(r, &r->here->checkpoint);
 }
 
+static void graph_leaves(struct tracer *r, uint32_t chunk, uint64_t bytes)
+{
+    r->left_sum += bytes - r->left[chunk];
+    r->left[chunk] = bytes;
+}
+
 /* Of a chunk's weights' gradients those of blocks up to one wait to be added, as
- * its backward comes to that. */
+ * its backward comes to that; where they become the sum they are counted as
+ * that. */
 static void graph_adds(struct tracer *r, uint32_t chunk, uint32_t position)
 {
     const struct prefix *from = &r->s->before[stage_chunk_first(r->s, chunk)];
+    const uint64_t below = r->s->before[position + 1].wgrad - from->wgrad;
     if (r->s->graph && r->left[chunk] != 0)
-        r->left[chunk] = r->s->before[position + 1].wgrad - from->wgrad;
+        graph_leaves(r, chunk, r->adds ? below : 0);
 }
 
 static void graph_sends(struct tracer *r, uint32_t chunk)
 {
     if (!r->s->graph)
         return;
-    r->left[chunk] = 0;
+    graph_leaves(r, chunk, 0);
     if (r->slot == SLOT_INPUT)
         r->sent += r->s->chunk_sent[chunk];
 }
@@ -324,9 +332,9 @@ static void micro_backward(struct tracer *r, uint32_t micro, uint32_t chunk)
 }
 
 /* Gradients of linears' weights, that a backward left for later. */
-static void block_weights(struct tracer *r, uint32_t micro, uint32_t i)
+static void block_weights(struct tracer *r, uint32_t micro, uint32_t i,
+                          enum wgrad_mode mode)
 {
-    const enum wgrad_mode mode = engine_wgrad_mode(r->s, r->later);
     if (!stage_turns(r->s, i))
         return;
     enter(r, PHASE_BACKWARD, micro, i);
@@ -341,11 +349,14 @@ static void graph_weights(struct tracer *r, uint32_t micro, uint32_t chunk)
     const struct stage *s = r->s;
     const uint32_t first = stage_chunk_first(s, chunk);
     const uint32_t end = stage_chunk_first(s, chunk + 1);
+    const bool adds = r->left[chunk] != 0;
+    const enum wgrad_mode mode =
+        adds ? WGRAD_FREE : engine_wgrad_mode(s, r->later);
     for (uint32_t i = first; i < end; i++) {
-        block_weights(r, micro, i);
-        r->left[chunk] = s->chunk_added[chunk] == 0
-                             ? 0
-                             : s->before[i + 1].wgrad - s->before[first].wgrad;
+        block_weights(r, micro, i, mode);
+        if (s->chunk_added[chunk] != 0 && !adds)
+            graph_leaves(r, chunk,
+                         s->before[i + 1].wgrad - s->before[first].wgrad);
     }
     for (uint32_t i = first; i < end; i++) {
         enter(r, PHASE_BACKWARD, micro, i);
@@ -362,7 +373,7 @@ static void micro_weights(struct tracer *r, uint32_t micro, uint32_t chunk)
         return;
     }
     for (uint32_t i = stage_chunk_first(r->s, chunk + 1); i-- > first;)
-        block_weights(r, micro, i);
+        block_weights(r, micro, i, engine_wgrad_mode(r->s, r->later));
 }
 
 /* ---- the step ---- */
@@ -433,6 +444,8 @@ static bool run_split_slot(void *ctx, const struct slot *slot)
     struct tracer *r = ctx;
     r->later = slot->later;
     r->missing = slot->later ? slot->missing : 0;
+    r->apart = slot->apart;
+    r->adds = slot->adds;
     r->slot = slot->kind;
     r->other_micros = slot->other_micros;
     r->other_chunks = slot->other_chunks;
@@ -443,17 +456,21 @@ static bool run_split_slot(void *ctx, const struct slot *slot)
     case SLOT_WEIGHT: micro_weights(r, slot->micro, slot->chunk); break;
     case SLOT_KINDS: break;
     }
+    if (slot->reduces)
+        graph_leaves(r, slot->chunk, 0);
     return !r->failed;
 }
 
 /* The steady state, twice as long, is as it is. */
 static void run_split(struct tracer *r)
 {
-    r->left[0] = r->left[1] = 0;
+    for (uint32_t c = 0; c < r->s->chunks; c++)
+        graph_leaves(r, c, 0);
     r->sent = r->s->sent_before;
     schedule_walk(r->s, schedule_micros(r->s->run), r->steps, run_split_slot,
                   r);
     r->missing = 0;
+    r->apart = 0;
 }
 
 static void run_interleaved(struct tracer *r)

@@ -242,6 +242,7 @@ static void set_levels(struct tracer *r, const struct targets *t)
 {
     for (uint32_t i = FIXED; i < r->n_levels; i++)
         r->level[i].want = 0;
+    uint64_t less = r->apart < 0 ? (uint64_t)-r->apart : 0;
     for (uint32_t i = 0; i < t->n; i++) {
         struct level *l = &r->level[t->v[i].level];
         l->pieces = t->v[i].pieces;
@@ -251,6 +252,11 @@ static void set_levels(struct tracer *r, const struct targets *t)
         l->want = is_in_turn(r, l) ? made_in_turn(r, l) : l->whole;
         if (l->term == TERM_GRADS)
             l->want -= min_u64(l->want, r->missing);
+        if (l->term == TERM_PIPE && less > 0) { /* counted as kept */
+            const uint64_t here = min_u64(l->want, less);
+            l->want -= here;
+            less -= here;
+        }
     }
     for (uint32_t i = 0; i < r->n_levels; i++)
         level_shrink(r, &r->level[i]);
@@ -308,17 +314,24 @@ static void add_waits(struct collect *c, uint32_t position, bool back)
 }
 
 /* What levels are kept for: tracer.at. */
-enum at { AT_FORWARD, AT_BACKWARD, AT_DONE, AT_COPIES_OUT = AT_DONE + 2 };
+enum at {
+    AT_FORWARD,
+    AT_BACKWARD,
+    AT_DONE,
+    AT_COPIES_OUT = AT_DONE + 2,
+    AT_WEIGHTS
+};
 
 static void targets_at(struct tracer *r, struct targets *t, uint32_t position,
                        enum at at)
 {
-    const bool back = at == AT_BACKWARD;
+    const bool back = at == AT_BACKWARD || at == AT_WEIGHTS;
     struct moment m = { .op = "" };
     struct collect c = { .r = r };
     struct put p = { .m = &m,
                      .only = COMP_COUNT,
                      .copies_out = at == AT_COPIES_OUT,
+                     .slot = at == AT_WEIGHTS ? SLOT_WEIGHT : SLOT_BACKWARD,
                      .each = collect,
                      .ctx = &c };
     engine_rest(&p, r->s);
@@ -412,7 +425,7 @@ static void levels_for(struct tracer *r, enum phase phase, uint32_t position,
                        enum at at)
 {
     const struct stage *s = r->s;
-    const bool back = at == AT_BACKWARD;
+    const bool back = at == AT_BACKWARD || at == AT_WEIGHTS;
     struct targets *t = targets_of(r, position, at);
     if (t->v == NULL)
         targets_at(r, t, position, at);
@@ -421,11 +434,12 @@ static void levels_for(struct tracer *r, enum phase phase, uint32_t position,
         s->run->schedule == SCHED_GPIPE ? pipe_logits(s) : 0;
     r->level[LEVEL_SHARED].want = shared_wanted(r, phase, position);
     r->level[LEVEL_INPUTS].want = done ? 0 : s->inputs;
-    r->level[LEVEL_STAGE_INPUT].want = done ? 0 : s->stage_input;
+    r->level[LEVEL_STAGE_INPUT].want = done && !s->graph ? 0 : s->stage_input;
     r->level[LEVEL_IN_FLIGHT].want =
         r->other_micros * (s->shared_kept + s->inputs + logits)
         /* a graph's inputs lie in buffers that are there in any case */
-        + (s->graph ? 0 : r->other_chunks * s->stage_input);
+        + (s->graph ? (uint64_t)(r->apart > 0 ? r->apart : 0)
+                    : r->other_chunks * s->stage_input);
     const struct prefix *begun = stage_chunk_before(s, position);
     const uint64_t past = back ? 0 : s->before[position].past - begun->past;
     r->level[LEVEL_CASTS].want =
@@ -437,7 +451,7 @@ static void levels_for(struct tracer *r, enum phase phase, uint32_t position,
                                   : is_inside(r, phase)
                                       ? stage_frames_inside(s)
                                       : stage_frames(s, position);
-    r->level[LEVEL_GRAPH].want = r->left[0] + r->left[1] + r->sent;
+    r->level[LEVEL_GRAPH].want = r->left_sum + r->sent;
     r->level[LEVEL_FAR].want = back ? stage_far_gradients(s, position) : 0;
     set_levels(r, t);
     if (back && bucket_fills(s, r->later))
@@ -447,7 +461,10 @@ static void levels_for(struct tracer *r, enum phase phase, uint32_t position,
 void levels_at(struct tracer *r, enum phase phase, uint32_t position)
 {
     const bool back = phase == PHASE_BACKWARD || phase == PHASE_RECOMPUTE;
-    levels_for(r, phase, position, back ? AT_BACKWARD : AT_FORWARD);
+    levels_for(r, phase, position,
+               r->slot == SLOT_WEIGHT ? AT_WEIGHTS
+               : back                 ? AT_BACKWARD
+                                      : AT_FORWARD);
 }
 
 void levels_copied_out(struct tracer *r)

@@ -56,7 +56,7 @@ struct targets {
     uint32_t n;
 };
 
-enum { TARGETS = 10 }; /* a position, see tracer.at */
+enum { TARGETS = 12 }; /* a position, see tracer.at */
 
 /* Sizes of the tensors that something is cut into, in elements. */
 struct sizes {
@@ -121,7 +121,7 @@ struct tracer {
 
     struct level level[LEVEL_MAX];
     uint32_t n_levels;
-    /* [positions][forward, backward, flattened, cast, copied out]
+    /* [positions][forward, backward, flattened, cast, copied out, weights]
        [first, later] */
     struct targets *at;
     struct targets after[PHASE_COUNT];
@@ -138,10 +138,12 @@ struct tracer {
     bool multiplied[2];                  /* a product of matrices: in forward,
                                             in the backward's thread */
     uint64_t other_micros, other_chunks; /* in flight beside this one */
-    uint64_t missing;                    /* struct slot */
-    uint64_t left[2], sent; /* of backwards that keep autograd's graph: weights'
-                               gradients to be added, by chunk; what is there to
-                               the next step */
+    uint64_t missing;                    /* struct slot, as the next */
+    int64_t apart;
+    bool adds;
+    /* of backwards that keep autograd's graph: weights' gradients to be added,
+       by chunk and in all; what is there to the next step */
+    uint64_t left[SPLIT_CHUNKS_MAX], left_sum, sent;
     struct resident *here;
     uint32_t hidden_slot; /* slot of the block's input */
     bool waits;           /* what is born was released */

@@ -164,6 +164,7 @@ static double bubble(const struct run *run)
     case SCHED_ZB_H1: return (p - 1) / (3 * m);
     case SCHED_DUALPIPE: return (p - 2) / (3 * m);
     case SCHED_DUALPIPE_V: return (p - 1) / (3 * m);
+    case SCHED_ZB_INTERLEAVED: return (p - 1) / (3 * (double)run->vpp * m);
     case SCHED_ZB_V: return 0;
     case SCHED_NAIVE: return p - 1;
     case SCHED_1F1B:

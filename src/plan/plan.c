@@ -253,9 +253,9 @@ static uint64_t layer_of(const struct run *run, const struct stage_result *s,
                          uint64_t l)
 {
     if (run_loops(run)) {
-        const uint64_t c = run_chunk_with(s->layers, run->vpp, l);
+        const uint64_t c = run_layer_chunk(run, s->index, l);
         return run_chunk_first(run, s->index, c) + l
-               - run_chunk_before(s->layers, run->vpp, c);
+               - run_layers_before(run, s->index, c);
     }
     return l < s->low_layers ? s->first_layer + l
                              : s->high_layer + l - s->low_layers;

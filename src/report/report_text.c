@@ -370,11 +370,7 @@ static void stage_layers(char buf[UNIT_TEXT_MAX], const struct stage_result *s)
         str_append(buf, UNIT_TEXT_MAX, "none");
     else
         layer_range(buf, s->first_layer, s->low_layers);
-    if (s->layers > s->low_layers && s->chunks > 2)
-        layer_range(buf, s->high_layer,
-                    run_chunk_before(s->layers, s->chunks, 2) - s->low_layers);
-    else if (s->layers > s->low_layers)
-        layer_range(buf, s->high_layer, s->layers - s->low_layers);
+    layer_range(buf, s->high_layer, s->high_layers);
     if (s->chunks > 2)
         str_append(buf, UNIT_TEXT_MAX, "%s", ",..");
     if (s->has_embedding)

@@ -16,7 +16,7 @@
 /* torch/distributed/pipelining/schedules.py */
 static const char schedules[] =
     "1F1B=1f1b GPipe=gpipe Interleaved1F1B=interleaved ZBVZeroBubble=zb-v "
-    "DualPipeV=dualpipe-v LoopedBFS=? InterleavedZeroBubble=?";
+    "DualPipeV=dualpipe-v LoopedBFS=? InterleavedZeroBubble=zb-interleaved";
 
 /* torch's _RotateMethod */
 static const char rotations[] = "allgather=all_gather alltoall=p2p";
@@ -202,27 +202,24 @@ static void parallelism(struct emit *e, const struct run *r)
                    r->micro_batch);
 }
 
-/* Layers of a part: of a rank's, or of its half on the way down or up again. */
+/* Layers of a part: of one of a rank's chunks. */
 static uint64_t part_layers(const struct run *r, uint64_t part)
 {
-    if (!run_folds(r))
-        return r->stage_layers[part];
-    const bool up = part >= r->pp;
-    const uint64_t rank = up ? 2 * r->pp - 1 - part : part;
-    const uint64_t low = run_fold_low(r, rank);
-    return up ? r->stage_layers[rank] - low : low;
+    const bool up = run_folds(r) && part >= r->pp;
+    const uint64_t rank = up ? 2 * r->pp - 1 - part : part % r->pp;
+    const uint64_t chunk = part / r->pp;
+    return run_layers_before(r, rank, chunk + 1)
+           - run_layers_before(r, rank, chunk);
 }
 
-/* Each part's modules by name, where stages are not all equal, or two a rank. */
+/* Each part's modules by name: torchtitan's own split counts embedding and head
+ * as layers, and has two parts a rank of schedules with chunks. */
 static void parts(struct emit *e, const struct run *r)
 {
     enum { PARTS_TEXT = 7000 };
     char text[PARTS_TEXT] = "[[\"tok_embeddings\"";
     uint64_t next = 0;
-    bool even = !run_folds(r);
-    for (uint64_t i = 1; i < r->pp; i++)
-        even = even && r->stage_layers[i] == r->stage_layers[0];
-    if (r->pp == 1 || r->vpp > 1 || even)
+    if (r->pp == 1)
         return;
     const uint64_t n = r->pp * run_chunks(r);
     for (uint64_t s = 0; s < n; s++) {

@@ -184,7 +184,7 @@ static void schedule(struct config *c, const struct dims *d)
     if (v == NULL)
         config_set(c, c->root, KEY_SCHEDULE, "1f1b");
     else if (c->s->set[KEY_SCHEDULE]
-             && c->s->v[KEY_SCHEDULE].n == SCHED_INTERLEAVED)
+             && schedule_loops((enum schedule)c->s->v[KEY_SCHEDULE].n))
         config_set(c, v, KEY_VPP, "2");
 }
 
@@ -207,27 +207,36 @@ static uint64_t layers_named(const struct json *part)
     return n;
 }
 
-/* Of a V's parts each rank's first one is as long as its second, or a layer
- * longer; else it is taken so. */
-static void check_halves(struct config *c, const struct json *list, uint64_t pp)
+/* The rank of a part: they go round the ranks, or down and up. */
+static uint64_t part_rank(const struct config *c, uint64_t pp, uint64_t part)
 {
-    uint64_t low[SETUP_LIST_MAX] = { 0 }, n = 0;
+    const uint64_t i = part % (2 * pp);
+    return folds(c) && i >= pp ? 2 * pp - 1 - i : part % pp;
+}
+
+/* Of a rank's parts the first ones are as long as the others, or a layer longer,
+ * embedding and head counted in; else they are taken so. */
+static void check_lengths(struct config *c, const struct json *list,
+                          uint64_t pp)
+{
+    uint64_t first[SETUP_LIST_MAX], last[SETUP_LIST_MAX], n = 0;
     for (const struct json *part = list->child; part; part = part->next, n++) {
-        const uint64_t here = layers_named(part);
-        if (n < pp) {
-            low[n] = here;
+        const uint64_t r = part_rank(c, pp, n);
+        const uint64_t end = n == 0 || part->next == NULL ? 1 : 0;
+        const uint64_t here = layers_named(part) + end;
+        if (n < pp)
+            first[r] = last[r] = here;
+        if (here <= last[r] && first[r] <= here + 1) {
+            last[r] = here;
             continue;
         }
-        const uint64_t before = low[2 * pp - 1 - n];
-        if (before == here || before == here + 1)
-            continue;
-        config_note(c, "module_fqns_per_model_part: a rank's two parts are "
-                       "taken as equally long, the first one a layer longer");
+        config_note(c, "module_fqns_per_model_part: a rank's parts are taken "
+                       "as equally long, the first ones a layer longer");
         return;
     }
 }
 
-/* Parts go round the ranks, or down and up; each names its layers, "layers.0". */
+/* Each names its layers, "layers.0". */
 static void parts(struct config *c, const struct dims *d)
 {
     const struct json *list =
@@ -238,11 +247,8 @@ static void parts(struct config *c, const struct dims *d)
     if (d->pp <= 1 || d->pp > SETUP_LIST_MAX || list == NULL
         || list->kind != JSON_ARRAY)
         return;
-    for (const struct json *part = list->child; part; part = part->next, n++) {
-        const bool up = folds(c) && n >= d->pp;
-        stage[(up ? 2 * d->pp - 1 - n % (2 * d->pp) : n) % d->pp] +=
-            layers_named(part);
-    }
+    for (const struct json *part = list->child; part; part = part->next, n++)
+        stage[part_rank(c, d->pp, n)] += layers_named(part);
     const bool wrong = folds(c) ? n != 2 * d->pp : n % d->pp != 0 || n == 0;
     if (wrong) {
         diag_hint(config_bad(c, list, MEMPLAN_E_CONFLICT,
@@ -255,9 +261,9 @@ static void parts(struct config *c, const struct dims *d)
     for (uint64_t i = 0; i < d->pp; i++)
         str_append(text, sizeof(text), i > 0 ? ",%" PRIu64 : "%" PRIu64,
                    stage[i]);
-    if (folds(c))
-        check_halves(c, list, d->pp);
-    else if (n > d->pp)
+    if (n > d->pp)
+        check_lengths(c, list, d->pp);
+    if (!folds(c) && n > d->pp)
         set_count(c, list, KEY_VPP, n / d->pp);
     config_set(c, list, KEY_PIPELINE_LAYERS, text);
 }

@@ -10,17 +10,19 @@
 #include "base/banned.h"
 
 /* Megatron's linears hand their gradients to a store (sail-sg's fork,
- * Transformer Engine's delay_wgrad_compute); torchtitan's ZBVZeroBubble and
- * DualPipeV split autograd's graph (torch/distributed/pipelining). */
+ * Transformer Engine's delay_wgrad_compute); PyTorch's split autograd's
+ * graph (torch/distributed/pipelining). */
 static void check_framework(const struct run *r, struct diag *d)
 {
     char name[RESOLVE_TEXT_MAX], buf[RESOLVE_TEXT_MAX];
     const bool megatron =
         r->impl == IMPL_MEGATRON || r->impl == IMPL_MEGATRON_LOCAL;
-    if (megatron && r->engine == ENGINE_MEGATRON)
+    const bool loops = r->schedule == SCHED_ZB_INTERLEAVED;
+    if (megatron && r->engine == ENGINE_MEGATRON && !loops)
         return;
-    const bool none = r->impl == IMPL_TORCHTITAN && !run_folds(r);
-    if (run_torch_pipelines(r) && run_folds(r))
+    const bool torch = run_folds(r) || loops;
+    const bool none = r->impl == IMPL_TORCHTITAN && !torch;
+    if (run_torch_pipelines(r) && torch)
         return;
     memplan_error *e = setup_error(
         d, MEMPLAN_E_UNSUPPORTED, KEY_SCHEDULE,
@@ -31,14 +33,39 @@ static void check_framework(const struct run *r, struct diag *d)
         none ? ": PyTorch has no such schedule" : " yet");
     if (none)
         diag_hint(e, "use --schedule zb-v, dualpipe-v or 1f1b");
+    else if (loops)
+        diag_hint(e, "use --framework torchtitan, or --schedule interleaved");
     else
         diag_hint(e, "use --framework megatron, or --schedule 1f1b");
 }
 
-/* schedules.py, _check_torch_compile_compatibility. A checkpoint runs its layer
- * again for each gradient that is asked of it, and each weight asks
- * (torch/utils/checkpoint.py, graph tasks; _backward.py, stage_backward_weight).
- */
+/* A checkpoint runs its layer again for each call of autograd that asks it, and
+ * each weight's gradient is one (_backward.py, stage_backward_weight). A policy's
+ * tensors are there once (torch/utils/checkpoint.py, _CachedTorchDispatchMode). */
+static void check_checkpoints(const struct run *r, struct diag *d)
+{
+    static const char hint[] =
+        "use --recompute none, or --schedule interleaved --vpp 2";
+    char name[RESOLVE_TEXT_MAX], buf[RESOLVE_TEXT_MAX];
+    resolve_text(r, KEY_SCHEDULE, name);
+    resolve_text(r, KEY_RECOMPUTE, buf);
+    if (r->recompute == RECOMP_OPS)
+        diag_hint(setup_error(d, MEMPLAN_E_CONFLICT, KEY_RECOMPUTE,
+                              "recompute '%s' with schedule '%s': PyTorch "
+                              "stops at the second half of the backward, "
+                              "\"Trying to backward an extra time\"",
+                              buf, name),
+                  "%s", hint);
+    else if (r->recompute != RECOMP_NONE)
+        diag_hint(setup_error(d, MEMPLAN_E_UNSUPPORTED, KEY_RECOMPUTE,
+                              "recompute '%s' with schedule '%s' is not "
+                              "modelled: each weight's gradient makes its "
+                              "layer's tensors once more, and they stay",
+                              buf, name),
+                  "%s", hint);
+}
+
+/* schedules.py, _check_torch_compile_compatibility. */
 static void check_torch(const struct run *r, struct diag *d)
 {
     char name[RESOLVE_TEXT_MAX], buf[RESOLVE_TEXT_MAX];
@@ -56,13 +83,13 @@ static void check_torch(const struct run *r, struct diag *d)
                               name),
                   "use --precision bf16-mixed, or --schedule interleaved "
                   "--vpp 2");
-    if (r->recompute != RECOMP_NONE)
-        diag_hint(setup_error(d, MEMPLAN_E_UNSUPPORTED, KEY_RECOMPUTE,
-                              "recompute '%s' with schedule '%s' is not "
-                              "modelled yet: each weight's gradient runs its "
-                              "layer again",
-                              resolve_text(r, KEY_RECOMPUTE, buf), name),
-                  "use --recompute none, or --schedule interleaved --vpp 2");
+    if (r->engine == ENGINE_FSDP2 && r->grad_sync != SYNC_LAST) /* stage.py */
+        diag_hint(setup_error(d, MEMPLAN_E_CONFLICT, KEY_GRAD_SYNC,
+                              "grad_sync '%s' with schedule '%s': PyTorch's "
+                              "stages reduce gradients once a step",
+                              resolve_text(r, KEY_GRAD_SYNC, buf), name),
+                  "leave it out");
+    check_checkpoints(r, d);
 }
 
 static void report_micros(const struct run *r, struct diag *d,
@@ -172,7 +199,8 @@ static bool splits_backward(const struct run *r)
     case SCHED_ZB_H1:
     case SCHED_ZB_V:
     case SCHED_DUALPIPE:
-    case SCHED_DUALPIPE_V: return r->pp > 1;
+    case SCHED_DUALPIPE_V:
+    case SCHED_ZB_INTERLEAVED: return r->pp > 1;
     case SCHED_1F1B:
     case SCHED_GPIPE:
     case SCHED_INTERLEAVED:
@@ -229,6 +257,18 @@ static void check_deferred(const struct run *r, const struct spec *s,
     }
 }
 
+/* PyTorch has no such limit, nor a model so many layers to split. */
+static void check_loops(const struct run *r, struct diag *d)
+{
+    if (r->vpp <= SPLIT_CHUNKS_MAX)
+        return;
+    char name[RESOLVE_TEXT_MAX];
+    diag_hint(setup_error(d, MEMPLAN_E_UNSUPPORTED, KEY_VPP,
+                          "vpp %" PRIu64 " with schedule '%s' is not modelled",
+                          r->vpp, resolve_text(r, KEY_SCHEDULE, name)),
+              "use --vpp %d or less", SPLIT_CHUNKS_MAX);
+}
+
 void resolve_check_schedule(const struct run *r, const struct spec *s,
                             struct diag *d)
 {
@@ -239,12 +279,14 @@ void resolve_check_schedule(const struct run *r, const struct spec *s,
     if (!splits_backward(r))
         return;
     check_framework(r, d);
-    if (run_torch_pipelines(r) && run_folds(r))
+    if (run_torch_pipelines(r) && (run_folds(r) || run_loops(r)))
         check_torch(r, d);
     if (r->schedule == SCHED_DUALPIPE)
         check_dual(r, d);
     if (run_folds(r))
         check_v(r, d);
+    if (run_loops(r))
+        check_loops(r, d);
     if (r->offload_activations == OFFLOAD_NONE)
         return;
     char name[RESOLVE_TEXT_MAX];

@@ -331,17 +331,18 @@ static void resolve_schedule(struct run *r, struct diag *d)
         if (r->given[KEY_SCHEDULE])
             resolve_note(r, KEY_SCHEDULE, "'schedule' has no effect with pp 1");
     }
+    char buf[RESOLVE_TEXT_MAX];
     memplan_error *e = NULL;
     if (r->vpp > 1 && r->pp == 1) {
         e = setup_error(d, MEMPLAN_E_CONFLICT, KEY_VPP,
                         "vpp %" PRIu64 " without pipeline stages", r->vpp);
         diag_hint(e, "add --pp 2 or more, or leave vpp out");
-    } else if (r->schedule == SCHED_INTERLEAVED && r->vpp == 1) {
+    } else if (schedule_loops(r->schedule) && r->vpp == 1) {
         e = setup_error(d, MEMPLAN_E_CONFLICT, KEY_SCHEDULE,
-                        "schedule 'interleaved' with one chunk per stage");
+                        "schedule '%s' with one chunk per stage",
+                        resolve_text(r, KEY_SCHEDULE, buf));
         diag_hint(e, "add --vpp 2 or more, or use --schedule 1f1b");
-    } else if (r->vpp > 1 && r->schedule != SCHED_INTERLEAVED) {
-        char buf[RESOLVE_TEXT_MAX];
+    } else if (r->vpp > 1 && !schedule_loops(r->schedule)) {
         e = setup_error(d, MEMPLAN_E_CONFLICT, KEY_VPP,
                         "vpp %" PRIu64 " with schedule '%s', which has %s",
                         r->vpp, resolve_text(r, KEY_SCHEDULE, buf),
@@ -470,13 +471,16 @@ static void split_batch(struct run *r, struct diag *d)
         say_micros(r);
     /* Megatron's interleaved schedule walks micro-batches in groups of pp and
      * refuses a rest (pipeline_parallel/schedules.py). */
-    if (r->schedule != SCHED_INTERLEAVED || r->vpp == 1
-        || r->grad_accum % r->pp == 0)
+    const uint64_t round =
+        r->schedule == SCHED_INTERLEAVED ? r->pp : max_u64(run_round(r), 1);
+    if (!run_loops(r) || r->grad_accum % round == 0)
         return;
-    memplan_error *e = setup_error(d, MEMPLAN_E_CONFLICT, KEY_GRAD_ACCUM,
-                                   "schedule 'interleaved' cannot run %" PRIu64
-                                   " micro-batches through pp %" PRIu64,
-                                   r->grad_accum, r->pp);
+    char buf[RESOLVE_TEXT_MAX];
+    memplan_error *e =
+        setup_error(d, MEMPLAN_E_CONFLICT, KEY_GRAD_ACCUM,
+                    "schedule '%s' cannot run %" PRIu64
+                    " micro-batches through pp %" PRIu64,
+                    resolve_text(r, KEY_SCHEDULE, buf), r->grad_accum, r->pp);
     diag_hint(e, "use a multiple of %" PRIu64 ", such as --grad-accum %" PRIu64,
               r->pp, div_up(r->grad_accum, r->pp) * r->pp);
 }

@@ -4,6 +4,7 @@
  */
 #include "spec/setup.h"
 
+#include "base/count.h"
 #include "data/constants.h"
 
 #include "base/banned.h"
@@ -18,13 +19,36 @@ bool run_spreads(const struct run *run)
     return run->schedule == SCHED_NAIVE && run->pp > 1 && run_is_hf(run);
 }
 
+static bool ends_count(const struct run *run)
+{
+    return run_loops(run) && run_torch_pipelines(run);
+}
+
+uint64_t run_layers_before(const struct run *run, uint64_t rank, uint64_t chunk)
+{
+    const uint64_t layers = run->stage_layers[rank];
+    if (!ends_count(run))
+        return run_chunk_before(layers, run_chunks(run), chunk);
+    const uint64_t embed = rank == 0, head = rank + 1 == run->pp;
+    const uint64_t before =
+        run_chunk_before(layers + embed + head, run->vpp, chunk);
+    return min_u64(chunk > 0 ? before - embed : before, layers);
+}
+
+uint64_t run_layer_chunk(const struct run *run, uint64_t rank, uint64_t layer)
+{
+    const uint64_t layers = run->stage_layers[rank];
+    if (!ends_count(run))
+        return run_chunk_with(layers, run_chunks(run), layer);
+    const uint64_t embed = rank == 0, head = rank + 1 == run->pp;
+    return run_chunk_with(layers + embed + head, run->vpp, layer + embed);
+}
+
 uint64_t run_chunk_first(const struct run *run, uint64_t rank, uint64_t chunk)
 {
     uint64_t layer = 0;
-    for (uint64_t r = 0; r < run->pp; r++) {
-        const uint64_t n = run->stage_layers[r];
-        layer += run_chunk_before(n, run->vpp, r < rank ? chunk + 1 : chunk);
-    }
+    for (uint64_t r = 0; r < run->pp; r++)
+        layer += run_layers_before(run, r, r < rank ? chunk + 1 : chunk);
     return layer;
 }
 

@@ -51,7 +51,8 @@
     X(SCHED_ZB_V, "zb-v")                                                      \
     X(SCHED_DUALPIPE, "dualpipe")                                              \
     X(SCHED_NAIVE, "naive")                                                    \
-    X(SCHED_DUALPIPE_V, "dualpipe-v")
+    X(SCHED_DUALPIPE_V, "dualpipe-v")                                          \
+    X(SCHED_ZB_INTERLEAVED, "zb-interleaved")
 
 #define PRECISION_MAP(X)                                                       \
     X(PREC_BF16_MIXED, "bf16-mixed")                                           \
@@ -812,11 +813,31 @@ static inline uint64_t run_fold_low(const struct run *run, uint64_t rank)
     return run_chunk_before(run->stage_layers[rank], 2, 1);
 }
 /* Whether chunks go down the ranks again and again: chunk c of all ranks comes
- * before chunk c + 1 of any (interleaved 1F1B). */
+ * before chunk c + 1 of any (interleaved 1F1B, and with split backwards). */
+static inline bool schedule_loops(enum schedule schedule)
+{
+    return schedule == SCHED_INTERLEAVED || schedule == SCHED_ZB_INTERLEAVED;
+}
 static inline bool run_loops(const struct run *run)
 {
-    return run->schedule == SCHED_INTERLEAVED && run->vpp > 1;
+    return schedule_loops(run->schedule) && run->vpp > 1;
 }
+/* ... of split backwards: a bit for each. */
+enum { SPLIT_CHUNKS_MAX = 64 };
+/* Of such the micro-batches that go through a chunk before any goes through the
+ * next one. Megatron's are multiples of the stages, PyTorch takes as many as
+ * make equal rounds (schedules.py, microbatches_per_round). */
+static inline uint64_t run_round(const struct run *run)
+{
+    const uint64_t rounds = run->grad_accum / run->pp;
+    return rounds == 0 ? run->grad_accum : run->grad_accum / rounds;
+}
+/* Layers of a rank before one of its chunks, and the chunk that one of them is
+ * in. PyTorch's stages count embedding and head as a layer each, of the first
+ * chunk and of the last (torchtitan's generate_llm_fqn_per_model_part). */
+uint64_t run_layers_before(const struct run *run, uint64_t rank,
+                           uint64_t chunk);
+uint64_t run_layer_chunk(const struct run *run, uint64_t rank, uint64_t layer);
 /* The first layer of such a chunk, of the whole model. */
 uint64_t run_chunk_first(const struct run *run, uint64_t rank, uint64_t chunk);
 /* Megatron's layers, whoever counts them. */

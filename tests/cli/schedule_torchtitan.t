@@ -1,4 +1,4 @@
-PyTorch has ZB-V and DualPipeV, not ZB-H1.
+PyTorch has ZB-V, DualPipeV and interleaved ones, not ZB-H1.
 == args
 estimate llama-3-8b --framework torchtitan --gpus 8 --pp 2 --schedule zb-h1
 == stderr

@@ -21,7 +21,7 @@
 #include "recorded_run.h"
 #include "json/json.h"
 
-enum { TEXT_MAX = 1 << 20, WORD_MAX = 64, STEPS_MAX = 1024 };
+enum { TEXT_MAX = 1 << 20, WORD_MAX = 64, STEPS_MAX = 1024, CHUNKS_MAX = 4 };
 
 static char text[TEXT_MAX];
 
@@ -73,9 +73,9 @@ static bool same_rank(const struct run *run, uint64_t rank,
     const size_t n = schedule_steps(step, run, rank, run->grad_accum);
     for (size_t i = 0; i < n; i++, want = want->next) {
         char got[WORD_MAX];
-        const uint64_t stage = step[i].chunk == 0 ? rank
-                               : run_folds(run)   ? 2 * run->pp - 1 - rank
-                                                  : run->pp + rank;
+        const uint64_t stage = run_folds(run) && step[i].chunk == 1
+                                   ? 2 * run->pp - 1 - rank
+                                   : step[i].chunk * run->pp + rank;
         snprintf(got, sizeof got, "%llu%c%u", (unsigned long long)stage,
                  letter[step[i].kind], step[i].micro);
         if (want == NULL || !str_is(want->text, got))
@@ -125,7 +125,7 @@ static void test_orders(void **state)
 
 /* The fullest moment of each kind of pass of each chunk, and between steps. */
 struct passes {
-    uint64_t peak[2][SLOT_KINDS], rest, most;
+    uint64_t peak[CHUNKS_MAX][SLOT_KINDS], rest, most;
 };
 
 static void keep(struct passes *p, unsigned chunk, enum slot_kind kind,
@@ -154,7 +154,8 @@ static void measured(struct passes *p, const struct json *run)
         if (strcmp(peak->next->text.p, "(start)") == 0)
             continue; /* the first stage puts its backward off as a whole */
         const bool whole = stage == 0 && what[0] == 'W';
-        keep(p, stage >= pp,
+        assert_true(stage / pp < CHUNKS_MAX);
+        keep(p, (unsigned)(stage / pp),
              whole ? SLOT_BACKWARD : (enum slot_kind)(kind - letters),
              (uint64_t)peak->number);
     }
@@ -200,10 +201,15 @@ static void look_at(struct passes *p, const struct stage *s, uint64_t less,
 /* torchtitan's split, of a rank's chunks. */
 static bool same_layers(const struct stage *s, const struct json *run)
 {
-    const struct json *low = at(run, "layers")->child;
-    const uint64_t high = low->next == NULL ? 0 : (uint64_t)low->next->number;
-    return s->layers == (uint64_t)low->number + high
-           && (!run_folds(s->run) || s->low_layers == (uint64_t)low->number);
+    uint64_t before = 0, chunk = 0;
+    for (const struct json *n = at(run, "layers")->child; n != NULL;
+         n = n->next, chunk++) {
+        if (run_layers_before(s->run, s->index, chunk) != before)
+            return false;
+        before += (uint64_t)n->number;
+    }
+    return chunk == s->chunks && s->layers == before
+           && run_layers_before(s->run, s->index, chunk) == before;
 }
 
 static void predicted(struct passes *p, const memplan_report *r,
@@ -288,7 +294,7 @@ static bool compare_run(const struct json *run, size_t len)
     predicted(&got, r, run);
     bool bad = differs(name, "peak", got.most, want.most);
     bad = differs(name, "rest", got.rest, want.rest) || bad;
-    for (unsigned c = 0; c < 2; c++)
+    for (unsigned c = 0; c < CHUNKS_MAX; c++)
         for (unsigned k = 0; k < SLOT_KINDS; k++) {
             if (want.peak[c][k] == 0)
                 continue;

@@ -47,6 +47,7 @@ class Run(tp.Run):
     rank: int = 0
     micros: int = 4
     schedule: str = "ZBVZeroBubble"
+    vpp: int = 2            # stages of a rank, where the schedule has several
     reshard: str = "default"
 
 
@@ -121,6 +122,8 @@ class Pipe(step.Steps):
         p = job.parallelism
         p.pipeline_parallel_degree, p.pipeline_parallel_schedule = run.pp, run.schedule
         p.pipeline_parallel_microbatch_size, p.fsdp_reshard_after_forward = c["b"], run.reshard
+        if run.vpp > 2:
+            p.pipeline_parallel_layers_per_stage = (c["L"] + 2) // (run.pp * run.vpp)
         p.pipeline_parallel_expert_parallel_overlap = False  # two threads, where there are experts to wait for
         world = run.pp * run.shards
         dist.init_process_group("fake", store=FakeStore(), rank=run.rank * run.shards, world_size=world)
@@ -161,7 +164,7 @@ class Pipe(step.Steps):
 def setup_of(run):
     c = tp.SHAPES[run.shape]
     engine = dict(fsdp_units="ends", reduce_dtype="fp32") if run.shards > 1 else dict(engine="ddp")
-    vpp = dict(vpp=2) if run.schedule.startswith("Interleaved") else {}
+    vpp = dict(vpp=run.vpp) if run.schedule.startswith("Interleaved") else {}
     return dict(framework="torchtitan", gpus=run.pp * run.shards, pp=run.pp, schedule=NAMES[run.schedule], **vpp, **engine,
                 micro_batch=c["b"], seq_len=c["s"], precision=run.precision, attention="flash", optimizer=run.optimizer,
                 optimizer_impl=run.optimizer_impl, grad_accum=run.micros, clip_grad=run.clip_grad, recompute=run.recompute)
@@ -183,9 +186,10 @@ class Place:
         self.is_first, self.is_last, self.submod, self.has_backward = index == 0, index + 1 == stages, None, True
 
 
-def order_of(name, ranks, micros):
+def order_of(name, ranks, micros, vpp=2):
     """Of each rank what it computes, "3I0": on stage 3 the gradients of inputs of micro-batch 0; W: of weights, B: both."""
-    stages = [Place(0, ranks, i, 2 * ranks) for i in (0, 2 * ranks - 1 if name in V else ranks)]
+    own = (0, 2 * ranks - 1) if name in V else range(0, vpp * ranks, ranks)
+    stages = [Place(0, ranks, i, vpp * ranks) for i in own]
     schedule = schedules.get_schedule_class(name)(stages, micros, loss_fn=lambda *_: None)
     rows = []
     for rank in range(ranks):
@@ -209,6 +213,12 @@ def orders():
                 if name == "ZBVZeroBubble" or micros >= 2 * ranks:
                     yield dict(schedule=NAMES[name], pp=ranks, vpp=1, micros=micros,
                                ranks=without_first_halves(order_of(name, ranks, micros)))
+    name = "InterleavedZeroBubble"
+    for ranks, vpp in ((2, 2), (2, 3), (3, 2), (4, 2), (4, 3), (8, 2)):
+        for micros in sorted({1, ranks - 1, ranks, ranks + 1, 2 * ranks, 2 * ranks + 2, 5 * ranks}):
+            if micros % max(1, micros // ranks) == 0:  # what else there is PyTorch refuses
+                yield dict(schedule=NAMES[name], pp=ranks, vpp=vpp, micros=micros,
+                           ranks=without_first_halves(order_of(name, ranks, micros, vpp)))
 
 
 def runs():
@@ -225,6 +235,14 @@ def runs():
         yield Run(schedule="DualPipeV", rank=rank, pp=4, shape="pipe-deep", micros=8)
     for name in ("1F1B", "GPipe", "Interleaved1F1B"):
         yield Run(schedule=name, rank=1)
+    name = "InterleavedZeroBubble"
+    for rank in (0, 1):
+        yield Run(schedule=name, rank=rank)
+        yield Run(schedule=name, rank=rank, shape="pipe-words", micros=6)
+        yield Run(schedule=name, rank=rank, shape="pipe-long", micros=8, vpp=3)
+    yield Run(schedule=name, rank=1, shards=1, precision="bf16")
+    for rank in (0, 2, 3):
+        yield Run(schedule=name, rank=rank, pp=4, shape="pipe-deep", micros=12)
 
 
 COMMAND = "PYTHONPATH=TORCHTITAN python tests/oracle/pipeline.py tests/golden/pipeline"

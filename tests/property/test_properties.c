@@ -409,6 +409,17 @@ static void in_eight_bits(struct trial *t, uint64_t seed)
                             gated && seed / 7 % 4 == 0 ? "true" : NULL };
 }
 
+static void split_backwards(struct trial *t, bool loops, uint64_t seed)
+{
+    *value_of(t, "schedule") = loops          ? "zb-interleaved"
+                               : seed % 5 < 2 ? "dualpipe-v"
+                                              : "zb-v";
+    *value_of(t, "grad_accum") = seed / 12 % 2 == 0 ? "8" : "20";
+    *value_of(t, "recompute") = "none";
+    *value_of(t, "compile") = "false";
+    *value_of(t, "grad_sync") = "last";
+}
+
 /* Stages of torchtitan, which the trial itself gives to Megatron alone. */
 static void in_stages(struct trial *t, uint64_t seed)
 {
@@ -426,6 +437,8 @@ static void in_stages(struct trial *t, uint64_t seed)
     t->c[FIRST_EIGHT] =
         (struct choice){ "reshard_after_forward",
                          cuts && seed % 3 == 0 ? "true" : NULL };
+    if (seed / 24 % 3 == 0)
+        split_backwards(t, two, seed);
 }
 
 static bool has_rank(const struct trial *t)

@@ -1718,7 +1718,18 @@ static void test_torchtitan_pipeline(void **state)
                          "pipeline_parallel_schedule = 'ZBV'\n");
     assert_string_equal(got.slot[0].hint,
                         "known are 1F1B, GPipe, Interleaved1F1B, "
-                        "ZBVZeroBubble, DualPipeV");
+                        "ZBVZeroBubble, DualPipeV, InterleavedZeroBubble");
+    import("torchtitan",
+           "[parallelism]\npipeline_parallel_degree = 2\n"
+           "pipeline_parallel_schedule = 'InterleavedZeroBubble'\n");
+    has("schedule=zb-interleaved vpp=2");
+    import("torchtitan",
+           "[parallelism]\npipeline_parallel_degree = 2\n"
+           "pipeline_parallel_schedule = 'InterleavedZeroBubble'\n"
+           "module_fqns_per_model_part = [['tok_embeddings', 'layers.0'],\n"
+           "['layers.1', 'layers.2'], ['layers.3', 'layers.4'],\n"
+           "['layers.5', 'norm', 'output']]\n");
+    has("schedule=zb-interleaved vpp=2 pipeline_layers=3,3");
     import("torchtitan",
            "[parallelism]\npipeline_parallel_degree = 2\n"
            "pipeline_parallel_schedule = 'DualPipeV'\n"
@@ -1730,8 +1741,8 @@ static void test_torchtitan_pipeline(void **state)
            "pipeline_parallel_schedule = 'ZBVZeroBubble'\n"
            "module_fqns_per_model_part = [['tok_embeddings', 'layers.0'],\n"
            "['layers.1'], ['layers.2', 'layers.3'], ['norm', 'output']]\n");
-    noted("f: module_fqns_per_model_part: a rank's two parts are taken as "
-          "equally long, the first one a layer longer");
+    noted("f: module_fqns_per_model_part: a rank's parts are taken as "
+          "equally long, the first ones a layer longer");
     import("torchtitan",
            "[parallelism]\npipeline_parallel_degree = 2\n"
            "pipeline_parallel_schedule = 'ZBVZeroBubble'\n"
