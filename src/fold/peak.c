@@ -128,14 +128,21 @@ static bool interior(const struct stage *s, const struct row *row, uint32_t i)
     return even(row, i) && !engine_bends_at(s, i, false);
 }
 
+/* `x`: pools_of() it. */
+static void keep_pools(struct peak *best, const struct moment *m,
+                       const struct pools *x)
+{
+    pools_keep(&best->pools, x);
+    if (m->total > best->moment.total)
+        best->moment = *m;
+}
+
 static void keep_fuller(struct peak *best, const struct stage *s,
                         const struct moment *m)
 {
     struct pools x;
     pools_of(&x, s, m);
-    pools_keep(&best->pools, &x);
-    if (m->total > best->moment.total)
-        best->moment = *m;
+    keep_pools(best, m, &x);
 }
 
 /* Which of the glances a moment is part of. */
@@ -159,7 +166,8 @@ static void glances_begin(struct glances *seen, const struct stage *s)
 }
 
 static void note(struct peak *best, const struct stage *s,
-                 const struct moment *m, enum slot_kind slot)
+                 const struct moment *m, const struct pools *pools,
+                 enum slot_kind slot)
 {
     struct glances *seen = best->seen;
     if (seen == NULL || seen->n == 0)
@@ -168,8 +176,7 @@ static void note(struct peak *best, const struct stage *s,
     struct glance *g = &seen->at[glance_of(s, &when)];
     const uint64_t others = m->bytes[TERM_IN_FLIGHT];
     const uint64_t total = m->total - others;
-    struct pools x;
-    pools_of(&x, s, m);
+    struct pools x = *pools;
     x.stream[STREAM_COMPUTE] -= others;
     seen->looks++;
     if (g->nth != 0)
@@ -214,10 +221,12 @@ static bool look_at_slots(struct peak *best, const struct stage *s,
                           struct instant when)
 {
     struct moment m, most = { .op = "" };
+    struct pools x;
     bool ok = true;
     while (moment_next_slot(s, &when)) {
         ok = find_moment(&m, best, s, &when) && ok;
-        note(best, s, &m, when.slot);
+        pools_of(&x, s, &m);
+        note(best, s, &m, &x, when.slot);
         if (m.total > most.total)
             most = m;
     }
@@ -232,14 +241,16 @@ static bool look(struct peak *best, const struct stage *s, enum phase phase,
     const bool forward = phase == PHASE_FORWARD || phase == PHASE_LOSS;
     struct instant when = { phase, position, later, SLOT_FORWARD };
     struct moment m;
+    struct pools x;
     if (runs_back(phase) && s->splits)
         return look_at_slots(best, s, when);
     if (!forward)
         when.slot = SLOT_BACKWARD;
     if (!find_moment(&m, best, s, &when))
         return false;
-    note(best, s, &m, when.slot);
-    keep_fuller(best, s, &m);
+    pools_of(&x, s, &m);
+    note(best, s, &m, &x, when.slot);
+    keep_pools(best, &m, &x);
     return true;
 }
 

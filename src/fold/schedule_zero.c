@@ -50,6 +50,8 @@ static void backward(struct order *o, unsigned d, bool split)
 {
     const uint64_t k = o->backward[d];
     if (k < o->micros) {
+        if (o->split == 0)
+            o->waits = o->n;
         run_pass(o, split ? SLOT_INPUT : SLOT_BACKWARD, k, d);
         o->split += split;
     }
@@ -169,16 +171,47 @@ static void dual_fill(struct order *o, uint64_t pairs, uint64_t half)
     }
 }
 
+static void dual_turn(struct order *o)
+{
+    forward(o, 0);
+    backward(o, 1, false);
+    forward(o, 1);
+    backward(o, 0, false);
+}
+
+/* So many times what was listed last, of the next micro-batches. */
+static void dual_turns_again(struct order *o, uint64_t times)
+{
+    enum { STEPS = 4 };
+    struct step *to = &o->step[o->n], *end = to + STEPS * times;
+    for (; to < end; to++) {
+        *to = to[-STEPS];
+        to->micro += o->dual ? 2 : 1;
+    }
+    for (unsigned d = 0; d < 2; d++) {
+        o->forward[d] += times;
+        o->backward[d] += times;
+    }
+    o->done += 2 * times;
+    o->n += STEPS * (size_t)times;
+}
+
+/* After the first of them nothing but micro-batches changes, as long as there
+ * are some. */
 static void dual_steady(struct order *o, uint64_t pairs, uint64_t half,
                         uint64_t m)
 {
-    const uint64_t steps = m + half + 1 - 2 * pairs;
-    for (uint64_t i = 0; i < steps; i++) {
-        forward(o, 0);
-        backward(o, 1, false);
-        forward(o, 1);
-        backward(o, 0, false);
+    uint64_t steps = m + half + 1 - 2 * pairs;
+    const uint64_t most = max_u64(o->forward[0], o->forward[1]);
+    for (unsigned i = 0; i < 2 && steps > 0; i++, steps--)
+        dual_turn(o);
+    if (steps > 0 && most + 2 + steps <= m && o->backward[0] <= most
+        && o->backward[1] <= most) {
+        dual_turns_again(o, steps);
+        return;
     }
+    for (; steps > 0; steps--)
+        dual_turn(o);
 }
 
 static void dual_drain(struct order *o, uint64_t pairs, uint64_t half)

@@ -130,42 +130,76 @@ static uint64_t named_by_module(const struct stage *s, uint32_t position)
     return 2 * s->walk[block].input;
 }
 
+/* What the block at a position adds. */
+static struct prefix prefix_of(const struct stage *s, uint32_t i)
+{
+    const uint32_t b = stage_block(s, i);
+    const struct block_walk *w = &s->walk[b];
+    const struct block_states *st = &s->states[b];
+    const bool re = stage_recomputed(s, i);
+    struct prefix x = { .lingers = re ? w->lingers_nograd : w->lingers,
+                        .past = re ? w->past_nograd : w->past,
+                        .elems = st->elems,
+                        .all_elems = st->elems + st->frozen_elems,
+                        .bytes = st->bytes,
+                        .stored = st->stored_bytes,
+                        .wgrad = w->wgrad,
+                        .own_elems = st->own_elems,
+                        .second = st->second_elems,
+                        .held = w->held,
+                        .stash = w->stash,
+                        .left = w->left,
+                        .named = named_by_module(s, i) };
+    if (!re) {
+        x.kept_layers = stage_is_layer(s, i) ? w->kept : 0;
+        return x;
+    }
+    if (stage_group_first(s, i) != i) {
+        x.regrown = w->kept; /* inside a group the inputs come back too */
+        return x;
+    }
+    x.regrown = kept_but_input(w);
+    x.checkpoints = stage_checkpoint_kept(s, w);
+    x.hooked = stage_hooks_hold(s, i) ? w->input : 0;
+    return x;
+}
+
+static void prefix_add(struct prefix *sum, const struct prefix *x)
+{
+    sum->kept_layers += x->kept_layers;
+    sum->checkpoints += x->checkpoints;
+    sum->hooked += x->hooked;
+    sum->regrown += x->regrown;
+    sum->lingers += x->lingers;
+    sum->past += x->past;
+    sum->elems += x->elems;
+    sum->all_elems += x->all_elems;
+    sum->bytes += x->bytes;
+    sum->stored += x->stored;
+    sum->wgrad += x->wgrad;
+    sum->own_elems += x->own_elems;
+    sum->second += x->second;
+    sum->held += x->held;
+    sum->stash += x->stash;
+    sum->left += x->left;
+    sum->named += x->named;
+}
+
+/* Nor is it the first or another one of a checkpoint's layers. */
+static bool adds_as_before(const struct stage *s, uint32_t i)
+{
+    return i > 0 && s->group == 1 && stage_block(s, i) == stage_block(s, i - 1)
+           && stage_recomputed(s, i) == stage_recomputed(s, i - 1);
+}
+
 static void stage_prefix(struct stage *s)
 {
-    struct prefix sum = { 0 };
+    struct prefix sum = { 0 }, x = { 0 };
     for (uint32_t i = 0; i < s->n; i++) {
         s->before[i] = sum;
-        const uint32_t b = stage_block(s, i);
-        const struct block_walk *w = &s->walk[b];
-        const struct block_states *st = &s->states[b];
-        if (stage_recomputed(s, i)) {
-            if (stage_group_first(s, i) == i) {
-                sum.checkpoints += stage_checkpoint_kept(s, w);
-                sum.hooked += stage_hooks_hold(s, i) ? w->input : 0;
-            }
-            /* inside a group the inputs come back too */
-            sum.regrown +=
-                stage_group_first(s, i) == i ? kept_but_input(w) : w->kept;
-            sum.lingers += w->lingers_nograd;
-            sum.past += w->past_nograd;
-        } else if (stage_is_layer(s, i)) {
-            sum.kept_layers += w->kept;
-        }
-        if (!stage_recomputed(s, i)) {
-            sum.lingers += w->lingers;
-            sum.past += w->past;
-        }
-        sum.elems += st->elems;
-        sum.all_elems += st->elems + st->frozen_elems;
-        sum.bytes += st->bytes;
-        sum.stored += st->stored_bytes;
-        sum.wgrad += w->wgrad;
-        sum.own_elems += st->own_elems;
-        sum.second += st->second_elems;
-        sum.held += w->held;
-        sum.stash += w->stash;
-        sum.left += w->left;
-        sum.named += named_by_module(s, i);
+        if (!adds_as_before(s, i))
+            x = prefix_of(s, i);
+        prefix_add(&sum, &x);
     }
     s->before[s->n] = sum;
 }

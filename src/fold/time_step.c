@@ -177,14 +177,13 @@ static void gather_checkpoints(struct pass *back, const struct step_clock *s,
 }
 
 static void chunk_of(struct chunk *k, const struct step_clock *s,
-                     const struct place *at)
+                     const struct counts *n)
 {
     const struct run *run = s->c.run;
-    const struct counts n = count_blocks(s, at);
     *k = (struct chunk){ 0 };
-    add_blocks(k, s, &n);
+    add_blocks(k, s, n);
     if (run->distributes_saved)
-        gather_checkpoints(&k->input, s, &n);
+        gather_checkpoints(&k->input, s, n);
     if (schedule_is_dual(run) || run->schedule == SCHED_DUALPIPE_V)
         cover_experts(k);
     host(k, run->scale[SPEED_HOST]);
@@ -394,32 +393,31 @@ static void limit_fetches(struct traffic *t, const struct step_clock *s,
 /* Gathered whole for every pass, unit by unit, the next one's beside what is
  * computed (ZeRO-3, FSDP): the first gather and the last reduction are bare. */
 static void gathers(struct time_result *out, const struct step_clock *s,
-                    const struct place *at, const struct chunk *k)
+                    const struct counts *n, const struct chunk *k)
 {
     const struct run *run = s->c.run;
-    const struct counts n = count_blocks(s, at);
     const double m = (double)run->grad_accum;
     bool begun = false;
     for (uint32_t b = 0; b < s->c.p->n_blocks; b++) {
         struct weights w = { 0 };
-        if (n.all[b] == 0)
+        if (n->all[b] == 0)
             continue;
         add_weights(&w, &s->states[b]);
         struct traffic t = traffic_of(&s->c, &w);
-        limit_fetches(&t, s, b, (double)n.again[b] / n.all[b]);
+        limit_fetches(&t, s, b, (double)n->again[b] / n->all[b]);
         const struct computed beside =
-            computed_of(&s->block[b], n.again[b] > 0, k);
+            computed_of(&s->block[b], n->again[b] > 0, k);
         const bool bare = !begun && s->c.p->block[b].kind == BLOCK_LAYER;
-        const double all = n.all[b] - (bare ? 1 : 0);
+        const double all = n->all[b] - (bare ? 1 : 0);
         begun = begun || bare;
         unit_passes(out, s, &t, beside, m * all);
         if (bare)
             unit_passes(out, s, &t, (struct computed){ { 0, 0 }, { 0, 0 } }, m);
         out->part[TIME_MEMORY] +=
-            m * n.all[b] * (t.gathers_back - 1)
+            m * n->all[b] * (t.gathers_back - 1)
             * time_engine_gather(&s->c, w.bytes + w.expert_bytes);
         out->part[TIME_HOST] +=
-            m * n.all[b] * run->scale[SPEED_HOST]
+            m * n->all[b] * run->scale[SPEED_HOST]
             * time_engine_lists(&s->c, &s->c.p->block[b], &s->states[b],
                                 1 + t.gathers_back);
     }
@@ -457,15 +455,14 @@ static void exchanges(struct time_result *out, const struct step_clock *s,
 
 /* Of the blocks of a chunk. */
 static struct shard_of own_of(const struct step_clock *s,
-                              const struct place *at)
+                              const struct counts *n)
 {
-    const struct counts n = count_blocks(s, at);
     struct shard_of sum = { 0, 0, 0 };
     for (uint32_t b = 0; b < s->c.p->n_blocks; b++) {
         const struct shard_of own = time_own_share(s->c.run, &s->states[b]);
-        sum.elems += n.all[b] * own.elems;
-        sum.moment_bytes += n.all[b] * own.moment_bytes;
-        sum.coded += n.all[b] * own.coded;
+        sum.elems += n->all[b] * own.elems;
+        sum.moment_bytes += n->all[b] * own.moment_bytes;
+        sum.coded += n->all[b] * own.coded;
     }
     return sum;
 }
@@ -511,29 +508,27 @@ static void place_stages(struct place *at, const struct run *run)
 }
 
 static void add_place_weights(struct weights *w, const struct step_clock *s,
-                              const struct place *at)
+                              const struct counts *n)
 {
-    const struct counts n = count_blocks(s, at);
     for (uint32_t b = 0; b < s->c.p->n_blocks; b++)
-        for (uint32_t i = 0; i < n.all[b]; i++)
+        for (uint32_t i = 0; i < n->all[b]; i++)
             add_weights(w, &s->states[b]);
 }
 
 /* Bytes of a micro-batch's checkpoints that wait beside the GPU. */
 static double checkpoints_away(const struct step_clock *s,
-                               const struct place *at)
+                               const struct counts *n)
 {
     if (s->c.run->offload_activations == OFFLOAD_NONE
         || s->c.run->away_layers > 0)
         return 0;
-    const struct counts n = count_blocks(s, at);
     double layers = 0, bytes = 0;
     for (uint32_t b = 0; b < s->c.p->n_blocks; b++)
-        bytes += n.all[b] * (double)s->away[b];
+        bytes += n->all[b] * (double)s->away[b];
     if (run_away(s->c.run) == AWAY_TENSORS)
         return bytes;
     for (uint32_t b = 0; b < s->c.p->n_blocks; b++)
-        layers += s->c.p->block[b].kind == BLOCK_LAYER ? n.again[b] : 0;
+        layers += s->c.p->block[b].kind == BLOCK_LAYER ? n->again[b] : 0;
     if (s->c.run->distributes_saved)
         layers /= (double)s->c.run->tp;
     return layers * sent_bytes(s->c.p) + bytes;
@@ -542,10 +537,9 @@ static double checkpoints_away(const struct step_clock *s,
 /* Of layers that Transformer Engine moves, the average; what the host takes is
  * theirs by time. */
 static void average_layer(struct resident *x, const struct step_clock *s,
-                          const struct place *at)
+                          const struct place *at, const struct counts *n)
 {
     const struct program *p = s->c.p;
-    const struct counts n = count_blocks(s, at);
     double all[2] = { 0, 0 }, layers[2] = { 0, 0 }, bytes = 0;
     for (uint32_t b = 0; b < p->n_blocks; b++) {
         const struct block_time *t = &s->block[b];
@@ -553,10 +547,10 @@ static void average_layer(struct resident *x, const struct step_clock *s,
                                  total(&t->input) + total(&t->weight) };
         const bool layer = p->block[b].kind == BLOCK_LAYER;
         for (int i = 0; i < 2; i++) {
-            all[i] += n.all[b] * pass[i];
-            layers[i] += layer ? n.all[b] * pass[i] : 0;
+            all[i] += n->all[b] * pass[i];
+            layers[i] += layer ? n->all[b] * pass[i] : 0;
         }
-        bytes += layer ? n.all[b] * (double)s->away[b] : 0;
+        bytes += layer ? n->all[b] * (double)s->away[b] : 0;
     }
     const double each = 1 / (double)at->layers;
     x->layer_bytes = bytes * each;
@@ -581,19 +575,20 @@ static double put_rank(struct time_result *out, const struct step_clock *s,
     for (uint64_t c = 0; c < chunks; c++) {
         const struct place *here = &at[pipe_stage(run, rank, c)];
         struct chunk k;
-        chunk_of(&k, s, here);
+        const struct counts has = count_blocks(s, here);
+        chunk_of(&k, s, &has);
         put_chunk(out, &k, m);
         add(&whole.forward, &k.forward, 1);
         add(&whole.input, &k.input, 1);
         add(&whole.weight, &k.weight, 1);
-        add_place_weights(&w, s, here);
-        const struct shard_of some = own_of(s, here);
+        add_place_weights(&w, s, &has);
+        const struct shard_of some = own_of(s, &has);
         own.elems += some.elems;
         own.moment_bytes += some.moment_bytes;
         own.coded += some.coded;
-        kept += checkpoints_away(s, here);
+        kept += checkpoints_away(s, &has);
         if (run_shards_weights(run))
-            gathers(out, s, here, &k);
+            gathers(out, s, &has, &k);
     }
     if (!run_shards_weights(run))
         exchanges(out, s, &w, &whole);
@@ -612,8 +607,10 @@ static double put_rank(struct time_result *out, const struct step_clock *s,
                           .checkpoint_bytes = kept,
                           .forward = total(&whole.forward),
                           .back = total(&whole.input) + total(&whole.weight) };
-    if (run->away_layers > 0)
-        average_layer(&x, s, &at[0]);
+    if (run->away_layers > 0) {
+        const struct counts has = count_blocks(s, &at[0]);
+        average_layer(&x, s, &at[0], &has);
+    }
     time_offload(out, &s->c, &x);
     return busy;
 }
@@ -659,7 +656,8 @@ static bool walk_stages(struct time_result *out, const struct step_clock *s,
             pass[i] = pass[i - 1];
             continue;
         }
-        chunk_of(&k, s, &at[i]);
+        const struct counts has = count_blocks(s, &at[i]);
+        chunk_of(&k, s, &has);
         pass[i] = (struct pipe_pass){ total(&k.forward), total(&k.input),
                                       total(&k.weight) };
     }
