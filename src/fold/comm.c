@@ -430,7 +430,8 @@ static double kv_bytes(const struct program *p)
 
 void fold_comm(struct comm_result *out, const struct comm_input *in)
 {
-    *out = (struct comm_result){ 0 };
+    out->n = 0;
+    out->total = 0;
     data_parallel(out, in->run, &in->dense, &dense_names);
     data_parallel(out, in->run, &in->expert, &expert_names);
     collectives(out, in);

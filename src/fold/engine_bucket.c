@@ -621,10 +621,7 @@ static uint32_t take_row(const struct stage *s, struct bucket_content *c,
             take_within(c, at, elems);
         else
             take_across(s, c, at, first, elems);
-        c->largest = max_u64(c->largest, elems);
-        c->first = first;
-        c->elems += elems;
-        c->tensors++;
+        bucket_count(c, first, elems);
     }
     return k;
 }
@@ -646,7 +643,8 @@ static void take_rows(struct stage *s, uint32_t position,
     }
 }
 
-/* The gradients of a block, one after another. */
+/* The gradients of a block, one after another; of stage 3 most find room in the
+ * only bucket. */
 static void take_arrivals(struct stage *s, uint32_t position,
                           const struct block_walk *w, struct bucket_fill *f)
 {
@@ -654,8 +652,22 @@ static void take_arrivals(struct stage *s, uint32_t position,
         take_rows(s, position, w, f);
         return;
     }
-    for (uint32_t k = 0; k < w->arrivals; k++)
-        take_arrival(s, position, &w->arrival[k], f);
+    const uint64_t before = s->before[position].elems;
+    const uint64_t room = s->run->zero == 3 && s->sum.low_elems == 0
+                                  && s->ledger == NULL && f->held == 0
+                              ? s->run->reduce_bucket
+                              : 0;
+    for (uint32_t k = 0; k < w->arrivals; k++) {
+        const struct arrival *a = &w->arrival[k];
+        struct bucket_content *c = &f->in;
+        if (a->elems == 0 || c->elems + a->elems > room) {
+            take_arrival(s, position, a, f);
+            continue;
+        }
+        f->begun = true;
+        c->second = max_u64(c->second, min_u64(c->largest, a->elems));
+        bucket_count(c, before + a->offset, a->elems);
+    }
 }
 
 /* As bucket_rest() goes about it. */

@@ -71,6 +71,17 @@ static inline bool bucket_overflows(const struct stage *s,
 void bucket_take_ranks(const struct stage *s, struct bucket_content *c,
                        uint64_t first, uint64_t elems);
 
+/* A gradient comes into a bucket that has room for it, whatever ranks it is
+ * of. */
+static inline void bucket_count(struct bucket_content *c, uint64_t first,
+                                uint64_t elems)
+{
+    c->largest = max_u64(c->largest, elems);
+    c->first = first;
+    c->elems += elems;
+    c->tensors++;
+}
+
 /* A gradient comes into a bucket; `first`: elements before it in the ranks'
  * partitions, which matter where each rank has its own part of the
  * gradients. */
@@ -82,10 +93,7 @@ static inline void bucket_take_elems(const struct stage *s,
         c->second = max_u64(c->second, min_u64(c->largest, elems));
     else
         bucket_take_ranks(s, c, first, elems);
-    c->largest = max_u64(c->largest, elems);
-    c->first = first;
-    c->elems += elems;
-    c->tensors++;
+    bucket_count(c, first, elems);
     if (elems > s->run->reduce_bucket && !s->loose)
         c->large = elems;
 }

@@ -52,18 +52,22 @@ static uint64_t one_bucket(const struct stage *s, uint32_t position,
 
 /* max_live_parameters counts 4-bit weights as what they are stored in, elements
  * of the type that is computed in (bnb_4bit_quant_storage). */
-uint64_t zero3_most(const struct stage *s, uint32_t position)
+static uint64_t live_most(const struct stage *s)
 {
     const struct prefix *all = &s->before[s->n];
     const uint64_t most = s->run->max_live_params;
-    if (fetches_one_bucket(s->run))
-        return one_bucket(s, position, false);
     if (all->bytes >= all->all_elems)
         return most;
     const double stored =
         (double)all->bytes / (double)dtype_size(s->run->prec.compute);
     return min_u64(all->all_elems,
                    (uint64_t)((double)most * (double)all->all_elems / stored));
+}
+
+uint64_t zero3_most(const struct stage *s, uint32_t position)
+{
+    return fetches_one_bucket(s->run) ? one_bucket(s, position, false)
+                                      : s->live_most;
 }
 
 /* A weight that is used again within max_reuse_distance is not released: the
@@ -140,6 +144,7 @@ static void hold(struct stage *s)
 
 void zero3_layout(struct stage *s)
 {
+    s->live_most = live_most(s);
     s->released = released_elems(s);
     s->released_bytes = bytes_of_first(s, s->released);
     hold(s);
@@ -215,7 +220,7 @@ void zero3_second_step(struct put *p, const struct stage *s)
 }
 
 /* Less than a byte each where they are quantised. */
-static void put_fetched(struct put *p, const struct stage *s, const char *what,
+INLINE void put_fetched(struct put *p, const struct stage *s, const char *what,
                         uint64_t elems, uint64_t width)
 {
     const struct prefix *all = &s->before[s->n];

@@ -10,6 +10,8 @@
 #include "fold/simulate.h"
 #include "fold/stage.h"
 
+#include <string.h>
+
 #include "base/banned.h"
 
 static bool in_a_block(enum phase phase)
@@ -341,7 +343,8 @@ static bool fold_stages(struct memory_result *out, struct memory_fold *f)
 bool fold_memory(struct memory_result *out, const struct program *p,
                  const struct run *run, struct arena *a, bool *over)
 {
-    *out = (struct memory_result){ .n_stages = run->pp };
+    memset(out, 0, offsetof(struct memory_result, offload.row));
+    out->n_stages = run->pp;
     *over = !fits_62_bits(p, run);
     if (*over)
         return false;

@@ -30,6 +30,8 @@ static void add_block(struct tally *t, const struct program *p,
 {
     for (uint32_t i = 0; i < b->tensor_count; i++) {
         const struct tensor *w = &p->tensor[b->tensor_first + i];
+        if (w->role != ROLE_PARAM && w->role != ROLE_BUFFER)
+            continue;
         const struct count n = PROD(w->full_elems, times);
         if (w->role == ROLE_BUFFER)
             t->buffers = count_add(t->buffers, n);

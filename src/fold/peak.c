@@ -19,7 +19,7 @@ static bool gradients_reach(const struct stage *s, uint32_t i, uint64_t elems)
 }
 
 /* A term that comes, goes or bends where so many parameters lie above. */
-static bool bends_at(const struct stage *s, uint32_t i, uint64_t elems)
+INLINE bool bends_at(const struct stage *s, uint32_t i, uint64_t elems)
 {
     const uint64_t all = s->before[s->n].all_elems;
     const uint64_t low = all - s->before[i + 2].all_elems;

@@ -82,7 +82,7 @@ COLD void put_tell(struct put *p, enum term term, const char *what,
                    const struct factor *f, size_t n);
 
 /* ceil(product / divisors) */
-static inline struct count put_quotient(const struct factor *f, size_t n)
+INLINE struct count put_quotient(const struct factor *f, size_t n)
 {
     struct count c = count_of(1);
     uint64_t divisor = 1;

@@ -166,11 +166,11 @@ struct offload_row {
 };
 enum { OFFLOAD_ROW_MAX = 28 };
 struct offload_result {
-    struct offload_row row[OFFLOAD_ROW_MAX];
     size_t n;
     uint64_t sum[OFFLOAD_KINDS];
     /* pinned included; of a node: of all its GPUs */
     uint64_t host, host_node, pinned_node, disk_node, node_gpus;
+    struct offload_row row[OFFLOAD_ROW_MAX];
 };
 
 /* Of a rank's files: elements that a step swaps, their states, which it reads
@@ -182,7 +182,6 @@ struct disk_bytes {
 };
 
 struct memory_result {
-    struct offload_result offload;     /* of the stage with most on its host */
     struct stage_result *stage;        /* [n_stages], arena */
     const struct block_states *states; /* [blocks], arena: states.h */
     uint64_t n_stages, worst;
@@ -191,7 +190,6 @@ struct memory_result {
     uint64_t reserved;
     uint64_t reserved_stage; /* whose it is: the one that reserves most */
     bool retries; /* fits only since the allocator gives its cache back */
-    struct outside_row outside_row[OUTSIDE_MAX];
     size_t n_outside;
     /* Moments in unified memory, and what of them is on the device: as far as
      * there is room beside the allocator's, which they give way to. */
@@ -199,6 +197,9 @@ struct memory_result {
     uint64_t outside, device_total, capacity;
     int64_t headroom; /* capacity - device_total */
     bool fits;
+    /* Last, for a fold clears no rows. */
+    struct offload_result offload; /* of the stage with most on its host */
+    struct outside_row outside_row[OUTSIDE_MAX];
 };
 
 /* Parameters by kind, from the program's weight tensors. */

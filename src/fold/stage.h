@@ -141,9 +141,10 @@ struct stage {
     uint64_t sub_group;       /* ZeRO-3: elements of the largest */
     uint64_t stay_groups;     /* ... of them, with states on the GPU though
                               the optimizer is on the CPU */
-    uint64_t stays, largest_stays;     /* elements of these, and of the largest;
+    uint64_t stays, largest_stays; /* elements of these, and of the largest;
                               Megatron: of weights */
-    uint64_t released, released_bytes; /* ZeRO-3: elements of weights, from the
+    uint64_t live_most; /* ZeRO-3: elements that may be gathered at a time */
+    uint64_t released, released_bytes; /* ... elements of weights, from the
                               first on, that do not stay gathered from forward
                               to backward; their bytes */
     uint64_t dummy_wgrads;             /* one gradient a shape: see stage.c */

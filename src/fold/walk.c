@@ -104,7 +104,7 @@ static struct walk_slot *root_of_view(const struct walk *w, tensor_id storage)
                : NULL;
 }
 
-static void slot_init(struct walk *w, struct walk_slot *s,
+INLINE void slot_init(struct walk *w, struct walk_slot *s,
                       const struct tensor *t, tensor_id id)
 {
     const bool local = is_local(w, t, id);
@@ -123,6 +123,22 @@ static void slot_init(struct walk *w, struct walk_slot *s,
     w->outlives = w->outlives || s->lingers || s->framed;
 }
 
+/* Of what comes in. */
+APART void edges_init(struct walk *w)
+{
+    const struct block *b = w->b;
+    struct walk_slot *in = &w->slot[b->tensor_count];
+    if (b->input != TENSOR_NONE)
+        slot_init(w, in, &w->p->tensor[b->input], b->input);
+    else
+        *in = (struct walk_slot){ .grad = NO_GRAD };
+    in[1] = (struct walk_slot){ .grad = NO_GRAD }; /* the memory: not its own */
+    if (b->memory == TENSOR_NONE)
+        return;
+    in[1].root = walk_root_of(w, b->memory);
+    in[1].wants = walk_gives_grad(w, &w->p->tensor[b->memory], b->memory);
+}
+
 /* Of what the block makes; the engine, or the loop, may hold it. */
 static void slots_init(struct walk *w)
 {
@@ -139,16 +155,7 @@ static void slots_init(struct walk *w)
         s->kept = w->stays = true;
         s->saves_all = 1;
     }
-    struct walk_slot *in = &w->slot[b->tensor_count];
-    if (b->input != TENSOR_NONE)
-        slot_init(w, in, &w->p->tensor[b->input], b->input);
-    else
-        *in = (struct walk_slot){ .grad = NO_GRAD };
-    in[1] = (struct walk_slot){ .grad = NO_GRAD }; /* the memory: not its own */
-    if (b->memory != TENSOR_NONE) {
-        in[1].root = walk_root_of(w, b->memory);
-        in[1].wants = walk_gives_grad(w, &w->p->tensor[b->memory], b->memory);
-    }
+    edges_init(w);
 }
 
 /* Of what an operation makes: a collective's result, not what is put in order
@@ -382,7 +389,7 @@ static inline bool is_made(struct walk *w, const struct op *op, unsigned i,
     return true;
 }
 
-static void make(struct walk *w, const struct op *op,
+INLINE void make(struct walk *w, const struct op *op,
                  const struct walk_operand *x, unsigned i)
 {
     struct walk_slot *s = x[op->n_in + i].root;
@@ -394,6 +401,12 @@ static void make(struct walk *w, const struct op *op,
 static bool makes_last_first(const struct op *op)
 {
     return op->kind == OP_DROPOUT && op->n_out == 2;
+}
+
+APART void make_mask(struct walk *w, const struct op *op,
+                     const struct walk_operand *x)
+{
+    make(w, op, x, 1);
 }
 
 /* The model's forward returns here, or the loop's variables are renamed. */
@@ -425,7 +438,7 @@ static void forward_op(struct walk *w, const struct op *op,
         leave_forward(w, op);
     const unsigned n_out = op->n_out, n = op->n_in + n_out;
     if (makes_last_first(op))
-        make(w, op, x, 1);
+        make_mask(w, op, x);
     for (unsigned i = 0; i < n_out; i++)
         make(w, op, x, i);
     walk_tell_product(w, op);
@@ -509,12 +522,13 @@ struct extremum walk_forward(struct walk *w, enum walk_pass pass)
     w->pass = pass;
     w->kept = w->tmp = w->wgrad = 0;
     const bool again = walk_is_again(w);
-    for (uint32_t i = 0; i <= b->tensor_count; i++) {
+    for (uint32_t i = 0; i <= b->tensor_count && (w->walked || again); i++) {
         struct walk_slot *s = &w->slot[i];
         s->live = again && s->checkpointed;
         if (s->live)
             w->kept += s->bytes;
     }
+    w->walked = true;
     w->top = w->before = w->inside = (struct extremum){ 0 };
     w->renames = w->returns = w->multiplied = false;
     const struct walk_slot *output =

@@ -6,8 +6,8 @@
 
 #include "base/banned.h"
 
-static void tell_arrival(struct walk *w, const struct op *op, unsigned i,
-                         uint64_t bytes, bool birth)
+COLD static void tell_arrival(struct walk *w, const struct op *op, unsigned i,
+                              uint64_t bytes, bool birth)
 {
     walk_tell(w, (struct walk_event){ .birth = birth,
                                       .what = WALK_ARRIVAL,
@@ -20,7 +20,8 @@ void walk_gradient_comes(struct walk *w, const struct op *op, unsigned i,
                          uint64_t bytes)
 {
     w->tmp += bytes;
-    tell_arrival(w, op, i, bytes, true);
+    if (w->tell != NULL)
+        tell_arrival(w, op, i, bytes, true);
 }
 
 static uint64_t lay_out(struct walk *w, bool last, uint64_t offset)
@@ -80,6 +81,7 @@ void walk_gradients_arrive(struct walk *w, const struct op *op,
         note_arrival(w, op->in[i]);
         walk_tell(w, (struct walk_event){ .what = WALK_ARRIVES });
         w->tmp -= bytes[i];
-        tell_arrival(w, op, i, bytes[i], false);
+        if (w->tell != NULL)
+            tell_arrival(w, op, i, bytes[i], false);
     }
 }

@@ -11,21 +11,23 @@
 COLD static void tell_buffer(struct walk *w, uint32_t i, bool birth,
                              bool handed)
 {
-    walk_tell(w, (struct walk_event){ .birth = birth,
-                                      .what = WALK_GRADIENT,
-                                      .kept = handed,
-                                      .key = i,
-                                      .bytes = w->buffer[i].bytes,
-                                      .name = w->buffer[i].name });
+    walk_tell(
+        w, (struct walk_event){ .birth = birth,
+                                .what = WALK_GRADIENT,
+                                .kept = handed,
+                                .key = i,
+                                .bytes = w->buffer[i].bytes,
+                                .name = w->p->tensor[w->buffer[i].of].name });
 }
 
 COLD static void tell_stash(struct walk *w, uint32_t i, bool birth)
 {
-    walk_tell(w, (struct walk_event){ .birth = birth,
-                                      .what = WALK_STASH,
-                                      .key = i,
-                                      .bytes = w->buffer[i].bytes,
-                                      .name = w->buffer[i].name });
+    walk_tell(
+        w, (struct walk_event){ .birth = birth,
+                                .what = WALK_STASH,
+                                .key = i,
+                                .bytes = w->buffer[i].bytes,
+                                .name = w->p->tensor[w->buffer[i].of].name });
 }
 
 /* What was quantized for the way has its gradient in 16 bits. */
@@ -36,12 +38,12 @@ static uint64_t gradient_bytes(const struct tensor *t)
     return t->dtype == DT_FP8 ? t->elems * dtype_size(DT_BF16) : t->bytes;
 }
 
-/* The gradient of a tensor of that name. */
-static int32_t buffer_new(struct walk *w, uint64_t bytes, const char *name)
+/* The gradient of a tensor. */
+static int32_t buffer_new(struct walk *w, uint64_t bytes, tensor_id of)
 {
     const uint64_t rounded = walk_round(w, bytes);
     const uint32_t i = w->n_buffers++;
-    w->buffer[i] = (struct walk_buffer){ rounded, 1, name, false };
+    w->buffer[i] = (struct walk_buffer){ rounded, 1, of, false };
     w->tmp += rounded;
     if (w->tell != NULL)
         tell_buffer(w, i, true, false);
@@ -74,8 +76,8 @@ static void give(struct walk *w, struct walk_slot *s, tensor_id t,
         return;
     }
     if (w->buffer[s->grad].refs > 1 || s->grad_is_view) {
-        const struct tensor *of = &w->p->tensor[t];
-        const int32_t sum = buffer_new(w, gradient_bytes(of), of->name);
+        const uint64_t bytes = gradient_bytes(&w->p->tensor[t]);
+        const int32_t sum = buffer_new(w, bytes, t);
         walk_note(w);
         walk_buffer_release(w, s->grad);
         s->grad = sum;
@@ -256,7 +258,7 @@ static int32_t fused_grad(struct walk *w, const struct op *op, unsigned i,
         w->buffer[s->grad].refs++;
         return s->grad;
     }
-    return buffer_new(w, t->bytes, t->name);
+    return buffer_new(w, t->bytes, op->in[i]);
 }
 
 COLD static void tell_moment(struct walk *w, const struct op *op,
@@ -306,8 +308,7 @@ static void stash(struct walk *w, const struct op *op, struct walk_slot *s)
 {
     s->stash = s->grad;
     if (op->stash_bytes != 0) {
-        const char *name = w->p->tensor[op->out[0]].name;
-        s->stash = buffer_new(w, op->stash_bytes, name);
+        s->stash = buffer_new(w, op->stash_bytes, op->out[0]);
         walk_note(w);
         walk_buffer_release(w, s->grad);
     }
@@ -398,7 +399,7 @@ static void backward_grads(struct walk *w, const struct op *op,
     const struct walk_operand *out = &x[n_in];
     int32_t made[OP_IN_MAX];
     uint64_t coming[OP_IN_MAX];
-    bool comes = false;
+    bool comes = false, any = false;
     struct walk_parts moment;
     walk_parts_init(&moment);
     walk_parts_add(&moment, walk_workspace(w, op, &moment));
@@ -415,6 +416,7 @@ static void backward_grads(struct walk *w, const struct op *op,
         if (!x[i].wants)
             continue;
         const struct tensor *t = &w->p->tensor[op->in[i]];
+        any = any || t->role != ROLE_PARAM;
         if (t->role == ROLE_PARAM) {
             if ((i == 1 || w->graph) && walk_defers(w, op))
                 continue;
@@ -431,7 +433,7 @@ static void backward_grads(struct walk *w, const struct op *op,
             w->buffer[g].refs++;
         } else {
             const bool over = writes_over_kept(op, out);
-            made[i] = buffer_new(w, over ? 0 : gradient_bytes(t), t->name);
+            made[i] = buffer_new(w, over ? 0 : gradient_bytes(t), op->in[i]);
         }
         walk_tell_product(w, op);
     }
@@ -445,9 +447,10 @@ static void backward_grads(struct walk *w, const struct op *op,
     }
     happens(w, op, &moment);
     release_result_grads(w, op, out);
-    for (unsigned i = 0; i < n_in; i++)
+    const bool view = any && gives_view(w, op);
+    for (unsigned i = 0; i < n_in && any; i++)
         if (made[i] != NO_GRAD)
-            give(w, x[i].slot, op->in[i], made[i], gives_view(w, op));
+            give(w, x[i].slot, op->in[i], made[i], view);
     if (op->place != PLACE_KEPT && !early)
         release_saved(w, op, x);
     if (comes)
@@ -579,7 +582,7 @@ static void comes_in(struct walk *w, tensor_id id)
 {
     const struct tensor *t = &w->p->tensor[id];
     if (walk_wants_grad(w, id))
-        walk_slot_of(w, id)->grad = buffer_new(w, gradient_bytes(t), t->name);
+        walk_slot_of(w, id)->grad = buffer_new(w, gradient_bytes(t), id);
 }
 
 /* Gradients that are there when backward is over. */

@@ -49,8 +49,8 @@ struct walk_operand {
 struct walk_buffer {
     uint64_t bytes;
     uint32_t refs;
-    const char *name; /* of the tensor whose gradient it is */
-    bool stashed;     /* for a weight's gradient, to come later */
+    tensor_id of; /* the tensor whose gradient it is */
+    bool stashed; /* for a weight's gradient, to come later */
 };
 
 /* Runs of recompute regions in one block: Megatron has at most a norm, an
@@ -80,6 +80,7 @@ struct walk {
     uint64_t persists;
     enum walk_pass pass;
     enum wgrad_mode mode;
+    bool walked;   /* slots are no longer as walk_init() left them */
     bool outside;  /* there are operations outside of a checkpoint */
     bool outlives; /* ... slots that their last use need not end */
     bool stays;    /* ... or that are held to the end of backward */

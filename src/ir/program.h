@@ -155,17 +155,15 @@ static inline uint64_t run_regions(const struct run *run)
                                          : 0;
 }
 
+/* What walks and folds ask of each operation comes first, in two cache
+ * lines. */
 struct op {
     enum op_kind kind;
-    const char *name;          /* "q_proj" */
-    tensor_id in[OP_IN_MAX];   /* weights among them */
-    tensor_id out[OP_OUT_MAX]; /* out[0] the result; then what the kernel
-                                     makes beside it: mask, mean, lse, rng */
     uint8_t n_in, n_out;
-    enum backward_place place;
     uint8_t region;      /* recompute region, 0 none: 1 + the bit
                                      number of its recompute_module */
     bool core_attention; /* attention proper: causal halving */
+    enum backward_place place;
     /* OP_FUSED, OP_FUNCTION, OP_LOOP, bits by number: what of in and out its
      * backward needs (OP_SWIGLU, OP_FLASH_ATTENTION: where not 0, instead of
      * its input, its result); which of in are terms of a sum, whose gradients
@@ -175,14 +173,10 @@ struct op {
      * kept (index_add); OP_SOFTMAX, OP_LOG_SOFTMAX: bit 0, x is kept; OP_VIEW:
      * bit 0, what its gradient goes to wants it in order: a copy */
     uint32_t keep_in, keep_out, sum_in;
-    uint64_t
-        back_bytes; /* OP_FUSED, OP_FUNCTION, OP_LOOP, OP_LINEAR, OP_SWIGLU,
-                            OP_FLASH_ATTENTION, OP_EMBEDDING, OP_ALL_GATHER,
-                            OP_REDUCE_SCATTER: for a moment in its backward */
-    /* OP_LINEAR whose weight's gradient is put off: what is kept for it in
-       place of the result's gradient, and, where `stash_input`, of what forward
-       kept; 0: those */
-    uint64_t stash_bytes;
+    /* forward FLOPs on this rank for one micro-batch: multiply-adds count 2.
+       `full` counts the whole score matrix, `causal` what a causal mask leaves
+       (docs/method.md, eq. flops) */
+    double flop_full, flop_causal;
     bool stash_input;
     bool indexed; /* OP_VIEW: parts by index (x[..., :n]), no split */
     bool strided; /* its operands' elements lie apart: heads before tokens */
@@ -192,30 +186,38 @@ struct op {
                                      checkpoint around the block */
     bool outside;      /* it stands beside the layer that its block is, and
                                      outside of a checkpoint around that */
-    /* forward FLOPs on this rank for one micro-batch: multiply-adds count 2.
-       `full` counts the whole score matrix, `causal` what a causal mask leaves
-       (docs/method.md, eq. flops) */
-    double flop_full, flop_causal;
-    /* more that this implementation computes: experts of tokens that did not
-       choose them. No model's FLOPs, but the hardware's */
-    double flop_idle;
     /* OP_LINEAR: operands are cast to 8 bits when they are used, and kept in 16
        (torchao); OP_ALL_GATHER, OP_REDUCE_SCATTER: what is gathered, forward or
        backward, is cast before */
     bool in_8_bits;
-    enum comm_group group; /* of collectives */
-    uint64_t pieces; /* OP_LINEAR of several experts: its input is kept in so
-                        many; else 0 */
     /* no collective mirrors it in backward; OP_VIEW: its gradient is
        all-reduced, forward sends nothing */
     bool one_way;
-    uint32_t recalls; /* 1 + the number of an operation whose region is made
-                         again when this one's result has its gradient (a hook
-                         on it); 0: when somebody needs it */
     bool renames;     /* OP_RELEASE: from here on the loop's variables are
                                      this micro-batch's, not the last one's */
     bool returns;     /* OP_RELEASE: the forward of the model below the head
                                      does, and what its variables hold goes */
+    uint32_t recalls; /* 1 + the number of an operation whose region is made
+                         again when this one's result has its gradient (a hook
+                         on it); 0: when somebody needs it */
+    tensor_id out[OP_OUT_MAX]; /* out[0] the result; then what the kernel
+                                     makes beside it: mask, mean, lse, rng */
+    tensor_id in[OP_IN_MAX];   /* weights among them */
+    const char *name;          /* "q_proj" */
+    uint64_t
+        back_bytes; /* OP_FUSED, OP_FUNCTION, OP_LOOP, OP_LINEAR, OP_SWIGLU,
+                            OP_FLASH_ATTENTION, OP_EMBEDDING, OP_ALL_GATHER,
+                            OP_REDUCE_SCATTER: for a moment in its backward */
+    /* OP_LINEAR whose weight's gradient is put off: what is kept for it in
+       place of the result's gradient, and, where `stash_input`, of what forward
+       kept; 0: those */
+    uint64_t stash_bytes;
+    /* more that this implementation computes: experts of tokens that did not
+       choose them. No model's FLOPs, but the hardware's */
+    double flop_idle;
+    uint64_t pieces; /* OP_LINEAR of several experts: its input is kept in so
+                        many; else 0 */
+    enum comm_group group; /* of collectives */
 };
 
 enum block_kind {

@@ -172,6 +172,12 @@ static const char *name_of_kind(struct builder *b,
     case LAYER_ONLY:
     case LAYER_PLACES: break;
     }
+    const bool plain = !kind->below && !kind->bare && !kind->leaf
+                       && !kind->narrow && kind->window == 0 && !kind->local
+                       && !kind->no_rope && !kind->moe && !kind->deep
+                       && kind->mixer == MIX_ATTENTION;
+    if (plain)
+        return "layer";
     const size_t n =
         str_format(text, sizeof(text), "%s%s%s%s%s%slayer%s",
                    kind->below  ? "frozen "

@@ -300,21 +300,16 @@ static void count_communication(struct memplan_report *r)
  * [docs/method.md eq. reserved] has both figures */
 static void say_given_up(struct memplan_report *r)
 {
-    char text[ASSUMPTION_TEXT];
     if (r->memory.stage[r->memory.worst].sim.done)
         return;
-    str_format(text, sizeof text,
-               "what is reserved is told from the fullest moments, not "
-               "simulated: within %u %% of the simulation in nine of ten "
-               "(without --fast)",
-               (unsigned)(r->run.engine == ENGINE_FSDP2
-                              ? FAST_NEAR_FSDP2_PERCENT
-                              : FAST_NEAR_PERCENT));
-    run_assume(&r->run, KEY_FAST,
-               r->run.fast ? text
-                           : "too many allocations to simulate: what is "
-                             "reserved is told from the fullest moments, as "
-                             "with --fast");
+    run_say(&r->run, KEY_FAST,
+            r->run.fast ? "what is reserved is told from the fullest moments, "
+                          "not simulated: within # % of the simulation in nine "
+                          "of ten (without --fast)"
+                        : "too many allocations to simulate: what is reserved "
+                          "is told from the fullest moments, as with --fast",
+            r->run.engine == ENGINE_FSDP2 ? FAST_NEAR_FSDP2_PERCENT
+                                          : FAST_NEAR_PERCENT);
 }
 
 /* What is reserved depends on the order in which samples come. */

@@ -287,8 +287,10 @@ static void write_json(struct out *o, const memplan_found *found)
     visit_candidate(v, "best", found->what, found->best);
     visit_candidate(v, "next", found->what, found->next);
     v->begin(v, "assumptions", true);
-    for (size_t i = 0; i < r->run.n_assumptions; i++)
-        visit_text(v, NULL, r->run.assumption[i].text);
+    for (size_t i = 0; i < r->run.n_assumptions; i++) {
+        char text[ASSUMPTION_TEXT];
+        visit_text(v, NULL, assumption_text(&r->run.assumption[i], text));
+    }
     v->end(v, true);
     v->end(v, false);
     json_end(&json.w);

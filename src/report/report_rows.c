@@ -592,8 +592,10 @@ static void visit_assumptions(const struct memplan_report *r, struct visitor *v)
 {
     if (!v->begin(v, "assumptions", true))
         return;
-    for (size_t i = 0; i < r->run.n_assumptions; i++)
-        visit_text(v, NULL, r->run.assumption[i].text);
+    for (size_t i = 0; i < r->run.n_assumptions; i++) {
+        char text[ASSUMPTION_TEXT];
+        visit_text(v, NULL, assumption_text(&r->run.assumption[i], text));
+    }
     v->end(v, true);
 }
 

@@ -493,11 +493,12 @@ static void change_section(struct out *o, const struct memplan_report *r,
 
 void text_assumptions(struct out *o, const struct memplan_report *r)
 {
+    char text[ASSUMPTION_TEXT];
     if (r->run.n_assumptions == 0)
         return;
     out_heading(o, "assumed (the option that says otherwise)");
     for (size_t i = 0; i < r->run.n_assumptions; i++)
-        out_item(o, r->run.assumption[i].text);
+        out_item(o, assumption_text(&r->run.assumption[i], text));
 }
 
 static void text_hint(struct out *o)

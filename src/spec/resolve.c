@@ -62,7 +62,33 @@ static void add_assumption(struct run *r, enum setup_key key,
         return;
     struct assumption *a = &r->assumption[r->n_assumptions++];
     a->key = key;
+    a->pattern = NULL;
     str_vformat(a->text, sizeof(a->text), format, args);
+}
+
+static void add_pattern(struct run *r, enum setup_key key, const char *pattern,
+                        struct said_part first, struct said_part second)
+{
+    if (r->n_assumptions == ASSUMPTION_MAX)
+        return;
+    struct assumption *a = &r->assumption[r->n_assumptions++];
+    a->key = key;
+    a->pattern = pattern;
+    a->said[0] = first;
+    a->said[1] = second;
+}
+
+void resolve_say(struct run *r, enum setup_key key, const char *pattern,
+                 struct said_part first, struct said_part second)
+{
+    if (!r->given[key])
+        add_pattern(r, key, pattern, first, second);
+}
+
+void run_say(struct run *run, enum setup_key key, const char *pattern,
+             uint64_t n)
+{
+    add_pattern(run, key, pattern, SAY_COUNT(n), SAY_NOTHING);
 }
 
 void resolve_assume(struct run *r, enum setup_key key, const char *format, ...)
@@ -191,7 +217,8 @@ static void resolve_gpu(struct run *r)
     const struct gpu *gpu = gpu_at((size_t)index);
     r->gpu = gpu ? *gpu : *gpu_at(0);
     resolve_count(r, KEY_GPU, index);
-    resolve_assume(r, KEY_GPU, "GPU %s (--gpu)", r->gpu.name);
+    resolve_say(r, KEY_GPU, "GPU # (--gpu)", SAY_TEXT(r->gpu.name),
+                SAY_NOTHING);
 
     if (r->given[KEY_GPU_MEMORY]) {
         r->gpu.visible_bytes = r->setup.v[KEY_GPU_MEMORY].n;
@@ -315,15 +342,13 @@ static void resolve_framework(struct run *r)
 
 static void say_framework(struct run *r)
 {
-    char buf[RESOLVE_TEXT_MAX];
     if (!r->given[KEY_IMPLEMENTATION] || !r->given[KEY_ENGINE])
-        resolve_assume(r, KEY_FRAMEWORK, "framework %s: %s (--framework)",
-                       resolve_text(r, KEY_FRAMEWORK, buf),
-                       presets[r->framework].what);
+        resolve_say(r, KEY_FRAMEWORK, "framework #: # (--framework)",
+                    resolve_word(r, KEY_FRAMEWORK),
+                    SAY_TEXT(presets[r->framework].what));
     if (r->zero > 0)
-        resolve_assume(r, KEY_ZERO,
-                       "ZeRO stage %" PRIu64 ", usual with %s (--zero)",
-                       r->zero, resolve_text(r, KEY_ENGINE, buf));
+        resolve_say(r, KEY_ZERO, "ZeRO stage #, usual with # (--zero)",
+                    SAY_COUNT(r->zero), resolve_word(r, KEY_ENGINE));
 }
 
 /* ---- optimizer ---- */
@@ -380,7 +405,6 @@ static void resolve_projection(struct run *r)
 
 static void resolve_optimizer(struct run *r)
 {
-    char name[RESOLVE_TEXT_MAX], impl[RESOLVE_TEXT_MAX];
     r->optimizer_impl = (enum optimizer_impl)resolve_count(
         r, KEY_OPTIMIZER_IMPL, default_optimizer_impl(r));
     r->embedding_states = (enum embedding_states)resolve_count(
@@ -396,12 +420,12 @@ static void resolve_optimizer(struct run *r)
         resolve_bool(r, KEY_OPTIMIZER_IN_BACKWARD, false);
     r->clip_grad = resolve_bool(r, KEY_CLIP_GRAD, true);
     r->zeroes_grads = !resolve_bool(r, KEY_ZERO_GRAD_SET_TO_NONE, true);
-    resolve_assume(r, KEY_OPTIMIZER, "optimizer %s (--optimizer)",
-                   resolve_text(r, KEY_OPTIMIZER, name));
+    resolve_say(r, KEY_OPTIMIZER, "optimizer # (--optimizer)",
+                resolve_word(r, KEY_OPTIMIZER), SAY_NOTHING);
     if (r->optimizer != OPT_NONE)
-        resolve_assume(r, KEY_OPTIMIZER_IMPL,
-                       "%s optimizer step (--optimizer-impl)",
-                       resolve_text(r, KEY_OPTIMIZER_IMPL, impl));
+        resolve_say(r, KEY_OPTIMIZER_IMPL,
+                    "# optimizer step (--optimizer-impl)",
+                    resolve_word(r, KEY_OPTIMIZER_IMPL), SAY_NOTHING);
 }
 
 /* ---- the whole ---- */
@@ -416,7 +440,7 @@ static void start(struct run *r, const struct setup *setup)
     memset((char *)r + own, 0, offsetof(struct run, assumption) - own);
     r->n_assumptions = 0;
     if (setup) {
-        r->setup = *setup;
+        setup_take(&r->setup, setup);
         memcpy(r->given, setup->set, sizeof(r->given));
     } else {
         memset(&r->setup, 0, sizeof(r->setup));

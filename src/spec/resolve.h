@@ -33,6 +33,22 @@ void resolve_note(struct run *r, enum setup_key key, const char *format, ...)
 #endif
     ;
 
+/* As resolve_assume(), of a text that is made when it is read: `pattern` with
+ * the two for its '#'. Texts are static. */
+void resolve_say(struct run *r, enum setup_key key, const char *pattern,
+                 struct said_part first, struct said_part second);
+#define SAY_NOTHING ((struct said_part){ .kind = SAID_NOTHING })
+#define SAY_TEXT(s) ((struct said_part){ .kind = SAID_TEXT, .text = (s) })
+#define SAY_COUNT(c) ((struct said_part){ .kind = SAID_COUNT, .n = (c) })
+/* The word of a CHOICE key's value. */
+static inline struct said_part resolve_word(const struct run *r,
+                                            enum setup_key key)
+{
+    return (struct said_part){ .kind = SAID_CHOICE,
+                               .key = key,
+                               .n = r->setup.v[key].n };
+}
+
 /* Of prompts and prefixes, where none are given. */
 enum { VIRTUAL_TOKENS = 20 };
 

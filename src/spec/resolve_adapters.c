@@ -137,7 +137,8 @@ static uint64_t lora_targets(struct run *r, const struct spec *spec)
  * what the class calls its modules is not known. */
 static uint32_t names_known(const struct run *r, const struct spec *spec)
 {
-    const bool named = r->setup.said[KEY_LORA_TARGETS].entry != NULL
+    const bool named = r->setup.files > 0
+                       && r->setup.said[KEY_LORA_TARGETS].entry != NULL
                        && r->setup.peft_names != 0;
     const bool theirs = !resolve_is_litgpt(r)
                         && (r->impl == IMPL_HF || r->impl == IMPL_HF_LIGER);

@@ -95,8 +95,9 @@ void resolve_recompute(struct run *r)
     r->distributes_saved =
         resolve_bool(r, KEY_DISTRIBUTE_SAVED_ACTIVATIONS, false);
     if (r->recompute == RECOMP_NONE) {
-        resolve_assume(r, KEY_RECOMPUTE,
-                       "no activation recomputation (--recompute)");
+        resolve_say(r, KEY_RECOMPUTE,
+                    "no activation recomputation (--recompute)", SAY_NOTHING,
+                    SAY_NOTHING);
         return;
     }
     uint64_t most = 0;
@@ -213,15 +214,15 @@ static void resolve_norm(struct run *r, const struct spec *spec)
 
 static void say_attention(struct run *r)
 {
-    char what[RESOLVE_TEXT_MAX], kernel[RESOLVE_TEXT_MAX];
-    resolve_text(r, KEY_ATTENTION, what);
     if (r->attention == ATTN_FLASH && !r->given[KEY_ATTENTION_KERNEL])
-        resolve_assume(r, KEY_ATTENTION,
-                       "%s attention, as fast as %s (--attention, "
-                       "--attention-kernel)",
-                       what, resolve_text(r, KEY_ATTENTION_KERNEL, kernel));
+        resolve_say(r, KEY_ATTENTION,
+                    "# attention, as fast as # (--attention, "
+                    "--attention-kernel)",
+                    resolve_word(r, KEY_ATTENTION),
+                    resolve_word(r, KEY_ATTENTION_KERNEL));
     else
-        resolve_assume(r, KEY_ATTENTION, "%s attention (--attention)", what);
+        resolve_say(r, KEY_ATTENTION, "# attention (--attention)",
+                    resolve_word(r, KEY_ATTENTION), SAY_NOTHING);
 }
 
 static void resolve_attention(struct run *r, const struct spec *spec)
@@ -388,9 +389,10 @@ static void say_buckets(struct run *r)
                        "buckets as the Trainer fills in \"auto\", by the "
                        "hidden size (--reduce-bucket)");
     else
-        resolve_assume(r, KEY_REDUCE_BUCKET,
-                       "DeepSpeed's own buckets, not the Trainer's \"auto\" "
-                       "(--reduce-bucket)");
+        resolve_say(r, KEY_REDUCE_BUCKET,
+                    "DeepSpeed's own buckets, not the Trainer's \"auto\" "
+                    "(--reduce-bucket)",
+                    SAY_NOTHING, SAY_NOTHING);
 }
 
 /* DeepSpeed's defaults: runtime/zero/offload_config.py. */

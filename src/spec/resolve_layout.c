@@ -464,9 +464,8 @@ static void split_batch(struct run *r, struct diag *d)
                                         r->micro_batch * r->grad_accum * r->dp);
     }
     if (!global || !r->given[KEY_GRAD_ACCUM])
-        resolve_assume(r, KEY_MICRO_BATCH,
-                       "micro-batch %" PRIu64 " (--micro-batch)",
-                       r->micro_batch);
+        resolve_say(r, KEY_MICRO_BATCH, "micro-batch # (--micro-batch)",
+                    SAY_COUNT(r->micro_batch), SAY_NOTHING);
     if (r->pp > 1 && !global)
         say_micros(r);
     /* Megatron's interleaved schedule walks micro-batches in groups of pp and
@@ -576,14 +575,13 @@ static void resolve_sequence(struct run *r, const struct spec *spec)
                        "limit (--seq-len)",
                        r->seq_len);
     else if (!spec_is_convnet(spec))
-        resolve_assume(r, KEY_SEQ_LEN,
-                       "sequence length %" PRIu64 ", %s "
-                       "(--seq-len)",
-                       r->seq_len,
-                       r->seq_len + taken == limit && taken > 0
-                           ? "the model's limit without the virtual tokens"
-                       : limit <= SEQ_LEN_CAP ? "the model's limit"
-                                              : "less than the model's limit");
+        resolve_say(
+            r, KEY_SEQ_LEN, "sequence length #, # (--seq-len)",
+            SAY_COUNT(r->seq_len),
+            SAY_TEXT(r->seq_len + taken == limit && taken > 0
+                         ? "the model's limit without the virtual tokens"
+                     : limit <= SEQ_LEN_CAP ? "the model's limit"
+                                            : "less than the model's limit"));
     if (limit > 0 && r->seq_len > limit && spec->position != POS_LEARNED)
         resolve_note(r, KEY_SEQ_LEN,
                      "sequence length %" PRIu64

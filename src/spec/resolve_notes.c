@@ -14,9 +14,10 @@
 static void say_engine(struct run *r)
 {
     if (r->engine == ENGINE_DEEPSPEED && r->zero == 3)
-        resolve_note(r, KEY_COUNT,
-                     "the model is built sharded (zero.Init), else 2 bytes a "
-                     "parameter more while it starts");
+        run_say(r, KEY_COUNT,
+                "the model is built sharded (zero.Init), else 2 bytes a "
+                "parameter more while it starts",
+                0);
     if (run_flattens(r) && r->zero_flatten == FLATTEN_GPU)
         resolve_assume(
             r, KEY_ZERO_FLATTEN,

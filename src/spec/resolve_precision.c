@@ -177,9 +177,8 @@ static const char *precision_meaning(const struct run *r)
 
 void resolve_say_precision(struct run *r)
 {
-    char buf[RESOLVE_TEXT_MAX];
-    resolve_assume(r, KEY_PRECISION, "precision %s: %s (--precision)",
-                   resolve_text(r, KEY_PRECISION, buf), precision_meaning(r));
+    resolve_say(r, KEY_PRECISION, "precision #: # (--precision)",
+                resolve_word(r, KEY_PRECISION), SAY_TEXT(precision_meaning(r)));
 }
 
 void resolve_say_emulation(struct run *r)

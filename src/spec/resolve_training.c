@@ -106,10 +106,10 @@ static void say_kernels(struct run *r)
     if (r->given[KEY_MFU])
         return;
     if (measured)
-        resolve_assume(r, KEY_MFU,
-                       "the step's time is predicted from kernels and links as "
-                       "timed on its GPU%s (--mfu)",
-                       limits);
+        resolve_say(r, KEY_MFU,
+                    "the step's time is predicted from kernels and links as "
+                    "timed on its GPU# (--mfu)",
+                    SAY_TEXT(limits), SAY_NOTHING);
     else
         resolve_assume(r, KEY_MFU,
                        "the step's time is predicted; kernels and links of %s "
@@ -155,10 +155,11 @@ static void resolve_price(struct run *r)
                        r->gpu.name);
         return;
     }
-    unsigned cents = (unsigned)(r->price_usd_h * 100 + 0.5);
-    resolve_assume(r, KEY_PRICE,
-                   "price %u.%02u USD per GPU-hour (%.120s; --price)",
-                   cents / 100, cents % 100, r->gpu.price_source);
+    const struct said_part cents = {
+        .kind = SAID_CENTS, .n = (uint64_t)(r->price_usd_h * 100 + 0.5)
+    };
+    resolve_say(r, KEY_PRICE, "price # USD per GPU-hour (#; --price)", cents,
+                SAY_TEXT(r->gpu.price_source));
 }
 
 static const double COUNT_KEY_MAX = 9e18; /* what a COUNT key may hold */
@@ -216,12 +217,18 @@ static void resolve_tokens(struct run *r, const struct spec *spec)
     r->tokens = r->tokens_per_param * r->params;
     if (r->tokens < COUNT_KEY_MAX)
         resolve_count(r, KEY_TOKENS, (uint64_t)r->tokens);
-    const char *per = "20";
+    const struct said_part all = { .kind = SAID_QUANTITY, .x = r->tokens };
     if (r->given[KEY_TOKENS_PER_PARAM])
-        per = unit_format_double(ratio, r->tokens_per_param);
-    resolve_assume(r, KEY_TOKENS, "%s tokens, %s per %sparameter (--tokens)",
-                   unit_format_count(tokens, r->tokens), per,
-                   sparse ? "active " : "");
+        resolve_assume(r, KEY_TOKENS,
+                       "%s tokens, %s per %sparameter (--tokens)",
+                       unit_format_count(tokens, r->tokens),
+                       unit_format_double(ratio, r->tokens_per_param),
+                       sparse ? "active " : "");
+    else
+        resolve_say(r, KEY_TOKENS,
+                    sparse ? "# tokens, 20 per active parameter (--tokens)"
+                           : "# tokens, 20 per parameter (--tokens)",
+                    all, SAY_NOTHING);
 }
 
 void resolve_training(struct run *r, const struct spec *spec, uint64_t params)
@@ -237,8 +244,9 @@ void resolve_training(struct run *r, const struct spec *spec, uint64_t params)
     resolve_tokens(r, spec);
     resolve_mfu(r, spec != NULL);
     r->availability = resolve_real(r, KEY_AVAILABILITY, 1);
-    resolve_assume(r, KEY_AVAILABILITY,
-                   "no time lost to failures (--availability)");
+    resolve_say(r, KEY_AVAILABILITY,
+                "no time lost to failures (--availability)", SAY_NOTHING,
+                SAY_NOTHING);
     resolve_price(r);
     r->days = r->given[KEY_DAYS] ? r->setup.v[KEY_DAYS].x : 0;
     r->budget_flop = r->given[KEY_BUDGET] ? r->setup.v[KEY_BUDGET].x : 0;

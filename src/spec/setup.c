@@ -192,6 +192,63 @@ static const char *list_text(const struct setup *s, enum setup_key key,
     return buf;
 }
 
+static const char *choice_text(enum setup_key key, uint64_t n, char *buf,
+                               size_t size)
+{
+    if (setup_is_dtype(key))
+        return dtype_name((enum dtype)n);
+    str_copy(buf, size, choice_word(fields[key].choices, (size_t)n));
+    return buf;
+}
+
+static void append_said(char buf[ASSUMPTION_TEXT], const struct said_part *x)
+{
+    char word[ASSUMPTION_TEXT];
+    switch (x->kind) {
+    case SAID_NOTHING: break;
+    case SAID_TEXT: str_append(buf, ASSUMPTION_TEXT, "%s", x->text); break;
+    case SAID_COUNT: str_append(buf, ASSUMPTION_TEXT, "%" PRIu64, x->n); break;
+    case SAID_CHOICE:
+        str_append(buf, ASSUMPTION_TEXT, "%s",
+                   choice_text(x->key, x->n, word, sizeof word));
+        break;
+    case SAID_QUANTITY:
+        str_append(buf, ASSUMPTION_TEXT, "%s", unit_format_count(word, x->x));
+        break;
+    case SAID_CENTS:
+        str_append(buf, ASSUMPTION_TEXT, "%" PRIu64 ".%02" PRIu64, x->n / 100,
+                   x->n % 100);
+        break;
+    }
+}
+
+const char *assumption_text(const struct assumption *a,
+                            char buf[ASSUMPTION_TEXT])
+{
+    if (a->pattern == NULL)
+        return a->text;
+    const char *c = a->pattern, *mark;
+    const size_t most = sizeof a->said / sizeof a->said[0];
+    buf[0] = '\0';
+    for (size_t i = 0; i < most && (mark = strchr(c, '#')) != NULL; i++) {
+        str_append(buf, ASSUMPTION_TEXT, "%.*s", (int)(mark - c), c);
+        append_said(buf, &a->said[i]);
+        c = mark + 1;
+    }
+    str_append(buf, ASSUMPTION_TEXT, "%s", c);
+    return buf;
+}
+
+void setup_take(struct setup *to, const struct setup *from)
+{
+    memcpy(to, from, offsetof(struct setup, note));
+    memcpy(to->note, from->note, from->notes * sizeof from->note[0]);
+    if (from->files == 0)
+        return;
+    memcpy(to->said, from->said, sizeof to->said);
+    memcpy(to->file, from->file, from->files * sizeof from->file[0]);
+}
+
 const char *setup_value_text(const struct setup *s, enum setup_key key,
                              char *buf, size_t size)
 {
@@ -206,13 +263,7 @@ const char *setup_value_text(const struct setup *s, enum setup_key key,
         str_format(buf, size, "%s", unit_format_double(number, v.x));
         return buf;
     case MEMPLAN_TYPE_BOOL: return v.n ? "true" : "false";
-    case MEMPLAN_TYPE_CHOICE: {
-        if (setup_is_dtype(key))
-            return dtype_name((enum dtype)v.n);
-        const struct str word = choice_word(fields[key].choices, (size_t)v.n);
-        str_copy(buf, size, word);
-        return buf;
-    }
+    case MEMPLAN_TYPE_CHOICE: return choice_text(key, v.n, buf, size);
     case MEMPLAN_TYPE_LIST: return list_text(s, key, buf, size);
     case MEMPLAN_TYPE_NAME: {
         const struct gpu *gpu = gpu_at((size_t)v.n);
@@ -225,7 +276,8 @@ const char *setup_value_text(const struct setup *s, enum setup_key key,
 const char *setup_said(const struct setup *s, enum setup_key key,
                        char buf[SETUP_SAID_TEXT])
 {
-    const char *entry = key < KEY_COUNT ? s->said[key].entry : NULL;
+    const bool read = key < KEY_COUNT && s->files > 0;
+    const char *entry = read ? s->said[key].entry : NULL;
     if (entry == NULL)
         return NULL;
     str_format(buf, SETUP_SAID_TEXT, "%s", s->file[s->said[key].file]);

@@ -414,20 +414,8 @@ struct setup {
     bool automatic[KEY_COUNT]; /* "auto" of a file: the Trainer fills it in */
     uint16_t pipeline_layers[SETUP_LIST_MAX];
     size_t pipeline_count;
-    uint16_t image[IMAGE_RANK];                  /* channels, height, width */
-    char note[SETUP_NOTES_MAX][SETUP_NOTE_TEXT]; /* of files that were read */
-    size_t notes;
-    /* A hostfile that a line names, to be read after the other one, and what
-     * the line takes of it. */
-    struct setup_hosts {
-        char file[SETUP_NOTE_TEXT];
-        char some[SETUP_NOTE_TEXT];  /* "worker-0@worker-1:0,2": these, or */
-        bool excludes;               /* ... all but these */
-        uint32_t nodes, gpus;        /* the first ones; of each; 0: all */
-        size_t note_first, note_end; /* said for want of it */
-    } hosts;
-    char pending[SETUP_NOTE_TEXT]; /* a file that the one read goes on in */
-    const char *pending_dialect;   /* static */
+    uint16_t image[IMAGE_RANK]; /* channels, height, width */
+    size_t notes;               /* of files that were read */
     /* Of a launch file, where the rest of the sum is not in it: nodes whose
      * GPUs are all used, layers of a virtual stage; 0: not said. */
     uint32_t nodes, chunk_layers;
@@ -449,23 +437,6 @@ struct setup {
     bool line_mixed;    /* `accelerate launch` has its own --mixed_precision */
     bool fill_pipeline; /* by default micro-batches are as many as it ever has
                            in flight */
-    /* What TrainingArguments say, which a DeepSpeed file has to agree with. */
-    struct setup_trainer {
-        char file[SETUP_FILE_TEXT]; /* "": none was read */
-        const char *half;           /* "bf16", "fp16" (static), or NULL */
-        bool bf16_said, fp16_said, clip_said;
-        bool checkpoints;               /* gradient_checkpointing */
-        double micro_batch, grad_accum; /* 0: not said */
-        double max_grad_norm;
-    } trainer;
-    /* Who said a key: a launch file by its entry (static, "" for the file as a
-     * whole), and which of the files; entry NULL: nobody, or the user. */
-    struct {
-        const char *entry;
-        uint8_t file;
-        bool is_flag; /* "--entry", '-' for '_' */
-    } said[KEY_COUNT];
-    char file[SETUP_FILES_MAX][SETUP_FILE_TEXT];
     size_t files;
     uint32_t lengths[LENGTHS_MAX];
     size_t lengths_count;
@@ -475,7 +446,42 @@ struct setup {
     /* US dollars per GPU-hour of a price list, by the catalogue's order. */
     double listed_price[GPU_PRICES_MAX];
     bool listed[GPU_PRICES_MAX];
+    /* From here on setup_take() copies no more than there is. */
+    char note[SETUP_NOTES_MAX][SETUP_NOTE_TEXT]; /* [notes] */
+    /* Who said a key: a launch file by its entry (static, "" for the file as a
+     * whole), and which of the files; entry NULL: nobody, or the user. Means
+     * nothing without files. */
+    struct {
+        const char *entry;
+        uint8_t file;
+        bool is_flag; /* "--entry", '-' for '_' */
+    } said[KEY_COUNT];
+    char file[SETUP_FILES_MAX][SETUP_FILE_TEXT]; /* [files] */
+    /* What follows matters while files are read, and is not copied. */
+    /* A hostfile that a line names, to be read after the other one, and what
+     * the line takes of it. */
+    struct setup_hosts {
+        char file[SETUP_NOTE_TEXT];
+        char some[SETUP_NOTE_TEXT];  /* "worker-0@worker-1:0,2": these, or */
+        bool excludes;               /* ... all but these */
+        uint32_t nodes, gpus;        /* the first ones; of each; 0: all */
+        size_t note_first, note_end; /* said for want of it */
+    } hosts;
+    char pending[SETUP_NOTE_TEXT]; /* a file that the one read goes on in */
+    const char *pending_dialect;   /* static */
+    /* What TrainingArguments say, which a DeepSpeed file has to agree with. */
+    struct setup_trainer {
+        char file[SETUP_FILE_TEXT]; /* "": none was read */
+        const char *half;           /* "bf16", "fp16" (static), or NULL */
+        bool bf16_said, fp16_said, clip_said;
+        bool checkpoints;               /* gradient_checkpointing */
+        double micro_batch, grad_accum; /* 0: not said */
+        double max_grad_norm;
+    } trainer;
 };
+
+/* What a run needs of a setup, into one that may be of another estimate. */
+void setup_take(struct setup *to, const struct setup *from);
 
 const memplan_field *setup_field(size_t key); /* NULL past the end */
 
@@ -563,10 +569,37 @@ struct precision_bytes {
 
 enum { ASSUMPTION_MAX = 64, ASSUMPTION_TEXT = 200 };
 
+/* What stands for '#' in an assumption's pattern. */
+enum said_kind {
+    SAID_NOTHING,
+    SAID_TEXT,
+    SAID_COUNT,
+    SAID_CHOICE,
+    SAID_QUANTITY, /* "135B" */
+    SAID_CENTS     /* "1.29" */
+};
+struct said_part {
+    enum said_kind kind;
+    enum setup_key key; /* SAID_CHOICE: `n` is a value of */
+    union {
+        const char *text; /* static */
+        uint64_t n;
+        double x; /* SAID_QUANTITY */
+    };
+};
+
+/* Most are never read: where there is a pattern, the text is made of it when one
+ * is. */
 struct assumption {
-    enum setup_key key; /* the key that sets it; KEY_COUNT for none */
+    enum setup_key key;       /* the key that sets it; KEY_COUNT for none */
+    const char *pattern;      /* static; NULL: `text` is the text */
+    struct said_part said[2]; /* in the order of the pattern's '#' */
     char text[ASSUMPTION_TEXT];
 };
+
+/* Its text: its own, or in buf. */
+const char *assumption_text(const struct assumption *a,
+                            char buf[ASSUMPTION_TEXT]);
 
 /* How samples differ in length. */
 struct spread {
@@ -737,6 +770,9 @@ memplan_status setup_resolve(struct run *run, const struct setup *setup,
 
 /* Adds an assumption that shows only once the run is evaluated. */
 void run_assume(struct run *run, enum setup_key key, const char *text);
+/* The same of a static pattern, with a count for its '#'. */
+void run_say(struct run *run, enum setup_key key, const char *pattern,
+             uint64_t n);
 
 /* Of what lies under adapters, what is not quantised. */
 enum dtype run_unquantised_dtype(const struct run *run);

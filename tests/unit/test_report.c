@@ -107,6 +107,7 @@ static void assume(struct run *run, const char *text)
 {
     struct assumption *a = &run->assumption[run->n_assumptions++];
     a->key = KEY_COUNT;
+    a->pattern = NULL;
     str_format(a->text, sizeof(a->text), "%s", text);
 }
 

@@ -41,7 +41,8 @@ static void differences(const memplan_report *r, char *out, size_t size)
 {
     out[0] = '\0';
     for (size_t i = 0; i < r->run.n_assumptions; i++) {
-        const char *text = r->run.assumption[i].text;
+        char buf[ASSUMPTION_TEXT];
+        const char *text = assumption_text(&r->run.assumption[i], buf);
         if (strncmp(text, OTHER, strlen(OTHER)) == 0)
             strncat(out, text + strlen(OTHER), size - strlen(out) - 1);
     }

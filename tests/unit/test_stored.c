@@ -45,9 +45,12 @@ static memplan_report *estimate(const char *stored, const char *setup_json)
 
 static const char *said(const memplan_report *r, const char *part)
 {
-    for (size_t i = 0; i < r->run.n_assumptions; i++)
-        if (strstr(r->run.assumption[i].text, part) != NULL)
-            return r->run.assumption[i].text;
+    static char buf[ASSUMPTION_TEXT];
+    for (size_t i = 0; i < r->run.n_assumptions; i++) {
+        const char *text = assumption_text(&r->run.assumption[i], buf);
+        if (strstr(text, part) != NULL)
+            return text;
+    }
     return NULL;
 }
 

@@ -1036,8 +1036,10 @@ static bool assumes(const char *const *pairs, const char *words)
 {
     memplan_report *r = estimate("llama-7b", pairs);
     bool found = false;
+    char buf[ASSUMPTION_TEXT];
     for (size_t i = 0; i < r->run.n_assumptions; i++)
-        found = found || strstr(r->run.assumption[i].text, words) != NULL;
+        found =
+            found || strstr(assumption_text(&r->run.assumption[i], buf), words);
     memplan_report_free(r);
     return found;
 }
