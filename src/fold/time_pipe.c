@@ -55,7 +55,7 @@ struct order {
     /* of backwards that are split, and of a rank's chunks */
     struct step *step;
     size_t n, next;
-    const struct timed *pass[2];
+    const struct timed *pass[SPLIT_CHUNKS_MAX];
     /* else forwards, of which so many more may come now, and backwards */
     struct lane there, back;
     int64_t room;
