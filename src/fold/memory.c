@@ -73,9 +73,12 @@ static uint64_t second_chunk(const struct stage *s)
 static uint64_t paged_of(const struct stage *s)
 {
     const struct run *run = s->run;
+    const uint64_t all = s->sum.paged_bytes,
+                   of_experts = s->sum.expert_paged_bytes;
     return run_sharding(run) == SHARDING_FLAT
-               ? div_up(s->sum.paged_bytes, max_u64(run->shard, 1))
-               : s->sum.paged_bytes;
+               ? div_up(all - of_experts, max_u64(run->shard, 1))
+                     + div_up(of_experts, max_u64(run->expert_shard, 1))
+               : all;
 }
 
 static uint64_t second_chunk_layers(const struct stage *s)

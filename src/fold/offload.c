@@ -520,8 +520,18 @@ static void activations(struct offload_result *o, const struct stage *s)
                                   "# * #",
                                   { bytes, s->run->grad_accum, 0 },
                                   false };
-    add(o, pins ? OFFLOAD_ON_PINNED : OFFLOAD_ON_HOST, "checkpoints",
-        sum(TENSOR_BY_TENSOR, held));
+    const enum offload_kind where = pins ? OFFLOAD_ON_PINNED : OFFLOAD_ON_HOST;
+    if (s->in_flight > 1)
+        add(o, where, "checkpoints",
+            (struct product){ s->chunks > 1
+                                  ? "bytes of a chunk * chunks in flight"
+                                  : "bytes of a micro-batch * micro-batches in "
+                                    "flight",
+                              "# * #",
+                              { div_up(held, s->chunks), s->in_flight, 0 },
+                              false });
+    else
+        add(o, where, "checkpoints", sum(TENSOR_BY_TENSOR, held));
     moves(o, OFFLOAD_TO_HOST, "checkpoints", each);
     moves(o, OFFLOAD_FROM_HOST, "checkpoints", each);
     if (s->head && run_unloads_head(s->run)) /* no checkpoint is around it */

@@ -243,6 +243,7 @@ static void states_add(struct block_states *sum, const struct block_states *b,
     sum->moment_bytes += n * b->moment_bytes;
     sum->dense_moment_bytes += n * b->dense_moment_bytes;
     sum->paged_bytes += n * b->paged_bytes;
+    sum->expert_paged_bytes += n * b->expert_paged_bytes;
     sum->persistent_elems += n * b->persistent_elems;
     sum->second_elems += n * b->second_elems;
     sum->low_elems += n * b->low_elems;

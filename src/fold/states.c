@@ -85,9 +85,6 @@ static uint64_t moment_paged(const struct run *run, const struct tensor *t,
 {
     if (!run_pages(run) || n < BNB_MIN_PAGED_ELEMS)
         return 0;
-    if (run->offload_optimizer != OFFLOAD_NONE
-        || run->offload_params != OFFLOAD_NONE)
-        return 0; /* of tensors on the CPU none is paged */
     const bool fp32 =
         run->optimizer == OPT_PAGED_ADAMW || has_fp32_moments(run, t);
     return fp32 ? 4 * n : n;
@@ -262,10 +259,12 @@ static void add_trained(struct block_states *s, const struct tensor *t,
     if (t->elems > run->persistence_threshold)
         s->second_elems += rows * cols * run_second_parts(run);
     s->own_moment_bytes += optimizer_bytes(run, t, rows, cols);
-    s->paged_bytes += 2 * moment_paged(run, t, rows * cols);
+    const uint64_t paged = 2 * moment_paged(run, t, rows * cols);
+    s->paged_bytes += paged;
     s->moment_bytes += whole;
     if (t->group == PG_EXPERT) {
         s->expert_elems += t->elems;
+        s->expert_paged_bytes += paged;
     } else {
         s->dense_elems += t->elems;
         s->dense_moment_bytes += whole;

@@ -67,6 +67,7 @@ struct block_states {
     uint64_t moment_bytes;       /* unsharded */
     uint64_t dense_moment_bytes; /* unsharded, without experts */
     uint64_t paged_bytes;        /* moments in unified memory, as own_... */
+    uint64_t expert_paged_bytes; /* of those, experts' */
     uint64_t persistent_elems;   /* ZeRO-3: too small to be released */
     uint64_t second_elems;       /* ZeRO-3, trained: second shards of others */
     uint64_t low_elems;          /* trained: sent in autocast's type */

@@ -36,13 +36,15 @@ struct shard_of time_own_share(const struct run *run,
                                   (double)b->own_coded_elems };
     const double dense = (double)max_u64(run->shard, 1);
     const double expert = (double)max_u64(run->expert_shard, 1);
+    const double paged = (double)b->expert_paged_bytes;
     const double of_experts =
-        (double)b->moment_bytes - (double)b->dense_moment_bytes;
-    return (struct shard_of){
-        (double)b->dense_elems / dense + (double)b->expert_elems / expert,
-        (double)b->dense_moment_bytes / dense + of_experts / expert,
-        (double)b->own_coded_elems / dense
-    };
+        (double)b->moment_bytes - (double)b->dense_moment_bytes + paged;
+    const double of_others =
+        (double)b->dense_moment_bytes + (double)b->paged_bytes - paged;
+    return (struct shard_of){ (double)b->dense_elems / dense
+                                  + (double)b->expert_elems / expert,
+                              of_others / dense + of_experts / expert,
+                              (double)b->own_coded_elems / dense };
 }
 
 /* Reads and writes of an element beside its moments: gradient, master copy and
@@ -58,7 +60,8 @@ static double step_bytes(const struct run *run, const struct shard_of *own)
                             * ((double)dtype_size(run->prec.grad) + master
                                + 2 * (double)dtype_size(run->prec.param))
                         + 2 * moments;
-    const bool fused = run->optimizer_impl == OPTIMPL_FUSED || own->coded > 0;
+    const bool fused = run->optimizer_impl == OPTIMPL_FUSED || own->coded > 0
+                       || run_pages(run);
     return (fused ? 1 : 2.5) * once;
 }
 

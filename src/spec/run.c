@@ -84,8 +84,10 @@ bool run_has_8bit_moments(const struct run *run)
 
 bool run_pages(const struct run *run)
 {
-    return run->optimizer == OPT_PAGED_ADAM8BIT
-           || run->optimizer == OPT_PAGED_ADAMW;
+    return (run->optimizer == OPT_PAGED_ADAM8BIT
+            || run->optimizer == OPT_PAGED_ADAMW)
+           && run->offload_optimizer == OFFLOAD_NONE
+           && run->offload_params == OFFLOAD_NONE;
 }
 
 bool run_projects(const struct run *run)

@@ -977,7 +977,8 @@ bool run_has_8bit_moments(const struct run *run);
  * memory that is not pinned (DeepSpeed activation_checkpointing/
  * checkpointing.py, partition_activations, copy_to_device). */
 bool run_checkpoints_in_cpu(const struct run *run);
-/* Moments in unified memory, which the driver moves. */
+/* Moments in unified memory, which the driver moves: of tensors on the CPU none
+ * are. */
 bool run_pages(const struct run *run);
 /* Moments of matrices in a projection of low rank (GaLore, APOLLO). */
 bool run_projects(const struct run *run);

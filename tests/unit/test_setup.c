@@ -1535,6 +1535,17 @@ static const struct said {
     { "ddp_bucket=25 gpus=2", "(--ddp-bucket 25MiB)", 0, false },
     { "ddp_bucket=1024 gpus=2", "ddp_bucket counts", 0, true },
     { "fsdp_units=ends", "'fsdp_units' has no effect without FSDP", 0, false },
+    { "optimizer=paged-adamw", "as far as there is room", 0, false },
+    { "optimizer=paged-adamw framework=fsdp offload_params=cpu gpus=2",
+      "as far as there is room", 0, true },
+    { "optimizer=paged-adamw optimizer_dtype=bf16",
+      "'optimizer_dtype' has no effect", 0, false },
+    { "framework=megatron-deepspeed recompute=full offload_activations=cpu "
+      "pin_memory=true",
+      "'pin_memory' has no effect on checkpoints", 0, false },
+    { "framework=megatron-deepspeed recompute=full offload_activations=cpu "
+      "offload_optimizer=cpu zero=2 pin_memory=true",
+      "'pin_memory' has no effect", 0, true },
     { "zero_bucket=backward framework=deepspeed zero=3",
       "'zero_bucket' has no effect", 0, false },
     { "zero_overflow=kept framework=deepspeed zero=2",
