@@ -112,7 +112,8 @@ static void verdict(struct out *o, const struct memplan_report *r)
                r->run.gpu.name, gib(rest, apart));
     if (m->paged_here > 0)
         str_append(text, sizeof(text),
-                   "; %s GiB of it paged moments, which give way",
+                   "; %s GiB of the total are paged moments, which give "
+                   "way",
                    gib(rest, m->paged_here));
     if (m->fits && m->paged > m->paged_here)
         str_append(text, sizeof(text), "; %s GiB of %s on the host",
