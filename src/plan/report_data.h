@@ -66,7 +66,6 @@ struct law_answers {
     double served_flops, served_flops_here;
 };
 
-
 /* GPUs for so many days, of layouts that are possible, each with its own
  * utilisation. [method.md eq. deadline] */
 struct deadline_result {
