@@ -14,8 +14,9 @@
  * shows at 1024 tokens and more (Dao 2023, figure 4). */
 #define FLASH_1_SHARE 0.45
 
-/* Of FlashAttention 2's rate, PyTorch's memory-efficient attention where nobody
- * timed it, in 16 and in 32 bits, where its share is of a smaller peak. */
+/* Of FlashAttention 2's rate on the same GPU (tests/measured/attention.csv),
+ * PyTorch's memory-efficient attention where nobody timed it, in 16 and in 32
+ * bits, where its share is of a smaller peak. */
 #define EFFICIENT_SHARE 0.45
 #define EFFICIENT_SHARE_32 1.4
 

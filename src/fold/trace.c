@@ -56,15 +56,14 @@ static void copy_out(struct tracer *r)
 static void checkpoint_kept(struct tracer *r)
 {
     const struct stage *s = r->s;
+    const struct block_walk *w = &r->f->walk[stage_block(s, r->position)];
     hold_id part = NO_HOLD;
-    if (!r->keeps_checkpoint && !stage_offloads(s))
-        return;
-    if (s->run->distributes_saved && !stage_offloads(s))
-        part = tracer_born(
-            r, COMP_ACTIVATIONS, "part of a checkpoint",
-            stage_checkpoint_part(s, &r->f->walk[stage_block(s, r->position)]));
-    else if (!stage_offloads(s))
-        return;
+    if (!stage_offloads(s)) {
+        if (!r->keeps_checkpoint || !s->run->distributes_saved)
+            return;
+        part = tracer_born(r, COMP_ACTIVATIONS, "part of a checkpoint",
+                           stage_checkpoint_part(s, w));
+    }
     tracer_death(r, &r->here->checkpoint);
     r->here->checkpoint = part;
 }

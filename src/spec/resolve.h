@@ -130,6 +130,9 @@ void resolve_check_ranks(const struct run *r, const struct spec *spec,
 
 /* ---- resolve_check_schedule.c ---- */
 
+/* Reports that a schedule cannot run so many micro-batches; a hint is left to
+ * the caller. */
+COLD memplan_error *resolve_bad_micros(const struct run *r, struct diag *d);
 void resolve_check_schedule(const struct run *r, const struct spec *s,
                             struct diag *d);
 

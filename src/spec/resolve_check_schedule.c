@@ -92,16 +92,21 @@ static void check_torch(const struct run *r, struct diag *d)
     check_checkpoints(r, d);
 }
 
+memplan_error *resolve_bad_micros(const struct run *r, struct diag *d)
+{
+    char name[RESOLVE_TEXT_MAX];
+    return setup_error(d, MEMPLAN_E_CONFLICT, KEY_GRAD_ACCUM,
+                       "schedule '%s' cannot run %" PRIu64
+                       " micro-batches through pp %" PRIu64,
+                       resolve_text(r, KEY_SCHEDULE, name), r->grad_accum,
+                       r->pp);
+}
+
 static void report_micros(const struct run *r, struct diag *d,
                           const char *number)
 {
-    char name[RESOLVE_TEXT_MAX];
-    memplan_error *e =
-        setup_error(d, MEMPLAN_E_CONFLICT, KEY_GRAD_ACCUM,
-                    "schedule '%s' cannot run %" PRIu64
-                    " micro-batches through pp %" PRIu64,
-                    resolve_text(r, KEY_SCHEDULE, name), r->grad_accum, r->pp);
-    diag_hint(e, "use %s%" PRIu64 " or more", number, 2 * r->pp);
+    diag_hint(resolve_bad_micros(r, d), "use %s%" PRIu64 " or more", number,
+              2 * r->pp);
 }
 
 /* dualpipe.py, step: asserts all three. */

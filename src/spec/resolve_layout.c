@@ -474,13 +474,8 @@ static void split_batch(struct run *r, struct diag *d)
         r->schedule == SCHED_INTERLEAVED ? r->pp : max_u64(run_round(r), 1);
     if (!run_loops(r) || r->grad_accum % round == 0)
         return;
-    char buf[RESOLVE_TEXT_MAX];
-    memplan_error *e =
-        setup_error(d, MEMPLAN_E_CONFLICT, KEY_GRAD_ACCUM,
-                    "schedule '%s' cannot run %" PRIu64
-                    " micro-batches through pp %" PRIu64,
-                    resolve_text(r, KEY_SCHEDULE, buf), r->grad_accum, r->pp);
-    diag_hint(e, "use a multiple of %" PRIu64 ", such as --grad-accum %" PRIu64,
+    diag_hint(resolve_bad_micros(r, d),
+              "use a multiple of %" PRIu64 ", such as --grad-accum %" PRIu64,
               r->pp, div_up(r->grad_accum, r->pp) * r->pp);
 }
 
