@@ -230,7 +230,6 @@ static void states_add(struct block_states *sum, const struct block_states *b,
     sum->largest_trained_bytes =
         max_u64(sum->largest_trained_bytes, b->largest_trained_bytes);
     sum->coded += n * b->coded;
-    sum->own_coded_elems += n * b->own_coded_elems;
     sum->own_elems += n * b->own_elems;
     sum->own_dropped += n * b->own_dropped;
     sum->dropped += n * b->dropped;

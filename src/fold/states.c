@@ -265,6 +265,7 @@ static void add_trained(struct block_states *s, const struct tensor *t,
     if (t->group == PG_EXPERT) {
         s->expert_elems += t->elems;
         s->expert_paged_bytes += paged;
+        s->expert_coded_elems += coded && !t->projected ? rows * cols : 0;
     } else {
         s->dense_elems += t->elems;
         s->dense_moment_bytes += whole;

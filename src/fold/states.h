@@ -54,11 +54,12 @@ struct block_states {
     /* modules trained in full beside adapters of another type, and those */
     uint64_t whole_bytes, adapter_bytes;
     uint64_t largest_trained_bytes;
-    uint64_t coded;           /* tensors whose moments have 8 bits */
-    uint64_t own_coded_elems; /* of those, this rank's shard */
-    uint64_t own_elems;       /* trained, this rank's shard */
-    uint64_t own_dropped;     /* of those, not updated: tensor.dropped */
-    uint64_t dropped;         /* of elems */
+    uint64_t coded;              /* tensors whose moments have 8 bits */
+    uint64_t own_coded_elems;    /* of those, this rank's shard */
+    uint64_t expert_coded_elems; /* of own_coded_elems, experts' */
+    uint64_t own_elems;          /* trained, this rank's shard */
+    uint64_t own_dropped;        /* of those, not updated: tensor.dropped */
+    uint64_t dropped;            /* of elems */
     uint64_t packed_elems, packed_bytes; /* frozen, in base_dtype; likewise */
     uint64_t frozen_bytes; /* before sharding, statistics included */
     uint64_t own_frozen_bytes;

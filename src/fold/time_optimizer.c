@@ -41,10 +41,12 @@ struct shard_of time_own_share(const struct run *run,
         (double)b->moment_bytes - (double)b->dense_moment_bytes + paged;
     const double of_others =
         (double)b->dense_moment_bytes + (double)b->paged_bytes - paged;
-    return (struct shard_of){ (double)b->dense_elems / dense
-                                  + (double)b->expert_elems / expert,
-                              of_others / dense + of_experts / expert,
-                              (double)b->own_coded_elems / dense };
+    return (struct shard_of){
+        (double)b->dense_elems / dense + (double)b->expert_elems / expert,
+        of_others / dense + of_experts / expert,
+        (double)(b->own_coded_elems - b->expert_coded_elems) / dense
+            + (double)b->expert_coded_elems / expert
+    };
 }
 
 /* Reads and writes of an element beside its moments: gradient, master copy and

@@ -1129,10 +1129,31 @@ static void test_random_states_take_the_host(void **state)
     memplan_report_free(again);
 }
 
+/* Of flat partitions experts have their own ranks, for all that is updated. */
+static void test_share_of_experts(void **state)
+{
+    (void)state;
+    const struct run run = {
+        .engine = ENGINE_MEGATRON, .zero = 1, .shard = 8, .expert_shard = 2
+    };
+    const struct block_states b = { .dense_elems = 800,
+                                    .expert_elems = 200,
+                                    .own_coded_elems = 1000,
+                                    .expert_coded_elems = 200,
+                                    .moment_bytes = 2000,
+                                    .dense_moment_bytes = 1600 };
+    assert_int_equal(run_sharding(&run), SHARDING_FLAT);
+    const struct shard_of own = time_own_share(&run, &b);
+    assert_true(close_to(own.elems, 800.0 / 8 + 200.0 / 2));
+    assert_true(close_to(own.moment_bytes, 1600.0 / 8 + 400.0 / 2));
+    assert_true(close_to(own.coded, own.elems));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_product_by_hand),
+        cmocka_unit_test(test_share_of_experts),
         cmocka_unit_test(test_thin_product_waits_for_memory),
         cmocka_unit_test(test_uneven_rows),
         cmocka_unit_test(test_odd_vocabulary),
