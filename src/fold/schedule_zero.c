@@ -1,6 +1,7 @@
 /*
  * Orders that compute gradients of weights apart: ZB-H1, ZB-V and DualPipe, as
- * their authors' programs run them, and PyTorch's of chunks. Owns the order; what it keeps is the stage's.
+ * their authors' programs run them, and PyTorch's of chunks. Owns the order;
+ * what it keeps is the stage's.
  * [docs/method.md eq. zero-bubble]
  */
 #include "fold/schedule_private.h"
