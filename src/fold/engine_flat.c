@@ -29,8 +29,9 @@ void fsdp_each_root_tensor(const struct stage *s,
         const struct block *b = &s->p->block[stage_block(s, i)];
         if (fsdp_is_unit(s, i))
             continue;
-        for (uint32_t k = 0; k < b->tensor_count; k++) {
-            const struct tensor *t = &s->p->tensor[b->tensor_first + k];
+        const struct tensor *t;
+        for (tensor_id id = b->weights; id != TENSOR_NONE; id = t->next) {
+            t = &s->p->tensor[id];
             const bool again = t->tied && s->embed && b->kind == BLOCK_HEAD;
             if (t->role == ROLE_PARAM && !t->statistic && !t->apart && !again)
                 each(ctx, t);

@@ -29,9 +29,10 @@ static bool is_flattened(const struct stage *s, uint32_t position,
 static uint64_t flat_elems(const struct stage *s, uint32_t position)
 {
     const struct block *b = &s->p->block[stage_block(s, position)];
+    const struct tensor *t;
     uint64_t elems = 0;
-    for (uint32_t i = 0; i < b->tensor_count; i++) {
-        const struct tensor *t = &s->p->tensor[b->tensor_first + i];
+    for (tensor_id id = b->weights; id != TENSOR_NONE; id = t->next) {
+        t = &s->p->tensor[id];
         elems += is_flattened(s, position, t) ? t->elems : 0;
     }
     return elems;
@@ -58,9 +59,10 @@ static void each_of_block(const struct stage *s, uint32_t position,
                           void *ctx)
 {
     const struct block *b = &s->p->block[stage_block(s, position)];
+    const struct tensor *t;
     for (int last = 0; last <= 1; last++)
-        for (uint32_t i = 0; i < b->tensor_count; i++) {
-            const struct tensor *t = &s->p->tensor[b->tensor_first + i];
+        for (tensor_id id = b->weights; id != TENSOR_NONE; id = t->next) {
+            t = &s->p->tensor[id];
             if (!is_flattened(s, position, t)
                 || program_comes_last(s->p, b, t) != (last == 1))
                 continue;

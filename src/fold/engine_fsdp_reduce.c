@@ -108,8 +108,9 @@ static uint64_t last_grad(const struct stage *s, uint32_t block)
     const struct block *b = &s->p->block[block];
     const struct tensor *last = NULL;
     bool after = false;
-    for (uint32_t i = 0; i < b->tensor_count; i++) {
-        const struct tensor *t = &s->p->tensor[b->tensor_first + i];
+    const struct tensor *t;
+    for (tensor_id id = b->weights; id != TENSOR_NONE; id = t->next) {
+        t = &s->p->tensor[id];
         const bool late = program_comes_last(s->p, b, t);
         if (t->role != ROLE_PARAM || !t->trainable || t->statistic || t->tied
             || (after && !late))

@@ -224,8 +224,9 @@ void zero_each_bucket(const struct stage *s,
     uint64_t elems = 0, tensors = 0;
     for (uint32_t i = 0; i < s->n; i++) {
         const struct block *b = &s->p->block[stage_block(s, i)];
-        for (uint32_t k = 0; k < b->tensor_count; k++) {
-            const struct tensor *t = &s->p->tensor[b->tensor_first + k];
+        const struct tensor *t;
+        for (tensor_id id = b->weights; id != TENSOR_NONE; id = t->next) {
+            t = &s->p->tensor[id];
             if (!trained_here(s, t))
                 continue;
             if (elems + t->elems > s->run->reduce_bucket) {
@@ -274,8 +275,9 @@ static void add_tensor(struct stage *s, struct zero_layout *l,
 static void list_tensors(const struct stage *s, struct zero_layout *l,
                          bool last)
 {
-    for (uint32_t k = 0; k < l->block->tensor_count; k++) {
-        const struct tensor *t = &s->p->tensor[l->block->tensor_first + k];
+    const struct tensor *t;
+    for (tensor_id id = l->block->weights; id != TENSOR_NONE; id = t->next) {
+        t = &s->p->tensor[id];
         if (trained_here(s, t) && program_comes_last(s->p, l->block, t) == last)
             s->trained[l->n++] = t;
     }
@@ -316,8 +318,9 @@ static void add_block(struct stage *s, struct zero_layout *l,
 static uint64_t group_elems(const struct stage *s, const struct block *b)
 {
     uint64_t sum = 0;
-    for (uint32_t k = 0; k < b->tensor_count; k++) {
-        const struct tensor *t = &s->p->tensor[b->tensor_first + k];
+    const struct tensor *t;
+    for (tensor_id id = b->weights; id != TENSOR_NONE; id = t->next) {
+        t = &s->p->tensor[id];
         if (trained_here(s, t))
             sum += div_up(t->elems, s->run->shard);
     }

@@ -181,10 +181,6 @@ void fold_flops(struct flops_result *out, const struct program *p,
 {
     *out = (struct flops_result){ .six_n = 6.0 * (double)params->active };
     struct block_flops sum[BLOCK_MAX];
-    uint64_t times[BLOCK_MAX] = { 0 };
-    for (uint64_t l = 0; l < p->layers; l++)
-        times[p->layer_block[l]]++;
-    times[p->embed] = times[p->head] = 1;
     const double tokens = (double)p->tokens;
     /* the first layers of a stage are the recomputed ones */
     const double share =
@@ -194,7 +190,7 @@ void fold_flops(struct flops_result *out, const struct program *p,
                   / (double)p->layers;
     for (uint32_t b = 0; b < p->n_blocks; b++) {
         sum_block(&sum[b], p, &p->block[b], run);
-        const double n = (double)times[b] / tokens;
+        const double n = (double)program_times(p, b) / tokens;
         out->forward_causal += n * sum[b].causal;
         out->forward_full += n * sum[b].full;
         out->model_causal += n * (sum[b].causal + sum[b].back_causal);

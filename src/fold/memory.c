@@ -293,17 +293,13 @@ static bool fits_62_bits(const struct program *p, const struct run *run)
 {
     enum { COPIES = 16 };
     struct count sum = count_of(0);
-    uint64_t times[BLOCK_MAX] = { 0 };
-    for (uint64_t l = 0; l < p->layers; l++)
-        times[p->layer_block[l]]++;
-    times[p->embed] = times[p->head] = 1;
     for (uint32_t b = 0; b < p->n_blocks; b++) {
         const struct block *block = &p->block[b];
         struct count once = count_of(0);
-        for (uint32_t i = 0; i < block->tensor_count; i++)
-            once = count_add(
-                once, count_of(p->tensor[block->tensor_first + i].bytes));
-        sum = count_add(sum, count_mul(once, count_of(times[b])));
+        const struct tensor *t = &p->tensor[block->tensor_first];
+        for (uint32_t i = 0; i < block->tensor_count; i++, t++)
+            once = count_add(once, count_of(t->bytes));
+        sum = count_add(sum, count_mul(once, count_of(program_times(p, b))));
     }
     /* interleaved: at most 2 p + (v - 1) p + 1 chunks; DualPipe: p + 1 and as
        many that wait for weights' gradients; the others: p */

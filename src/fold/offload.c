@@ -151,8 +151,9 @@ static struct tensor_sums sums_of(const struct stage *s)
     struct tensor_sums x = { .stay = s->stay_groups };
     for (uint32_t i = 0; i < s->n; i++) {
         const struct block *b = &s->p->block[stage_block(s, i)];
-        for (uint32_t k = 0; k < b->tensor_count; k++) {
-            const struct tensor *t = &s->p->tensor[b->tensor_first + k];
+        const struct tensor *t;
+        for (tensor_id id = b->weights; id != TENSOR_NONE; id = t->next) {
+            t = &s->p->tensor[id];
             if (is_here(s, t))
                 add_tensor(&x, s->run, t);
         }

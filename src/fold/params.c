@@ -28,16 +28,17 @@ static void add_words(struct tally *t, const struct tensor *w, struct count n)
 static void add_block(struct tally *t, const struct program *p,
                       const struct block *b, uint64_t times)
 {
-    for (uint32_t i = 0; i < b->tensor_count; i++) {
-        const struct tensor *w = &p->tensor[b->tensor_first + i];
-        if (w->role != ROLE_PARAM && w->role != ROLE_BUFFER)
-            continue;
+    const struct tensor *w;
+    for (tensor_id id = b->weights; id != TENSOR_NONE; id = w->next) {
+        w = &p->tensor[id];
         const struct count n = PROD(w->full_elems, times);
-        if (w->role == ROLE_BUFFER)
+        if (w->role == ROLE_BUFFER) {
             t->buffers = count_add(t->buffers, n);
-        if (w->role == ROLE_PARAM && w->original && !w->tied)
+            continue;
+        }
+        if (w->original && !w->tied)
             t->originals = count_add(t->originals, n);
-        if (w->role != ROLE_PARAM || w->original)
+        if (w->original)
             continue;
         if (w->words)
             add_words(t, w, n);
@@ -82,12 +83,8 @@ bool fold_params(struct params_result *out, const struct program *p,
                  const struct spec *spec)
 {
     struct tally t = { 0 };
-    uint64_t times[BLOCK_MAX] = { 0 };
-    for (uint64_t l = 0; l < p->layers; l++)
-        times[p->layer_block[l]]++;
-    times[p->embed] = times[p->head] = 1;
     for (uint32_t b = 0; b < p->n_blocks; b++)
-        add_block(&t, p, &p->block[b], times[b]);
+        add_block(&t, p, &p->block[b], program_times(p, b));
 
     struct count total = count_of(0);
     *out = (struct params_result){ 0 };

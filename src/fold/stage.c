@@ -273,8 +273,9 @@ uint64_t stage_in_flight(const struct run *run, uint64_t r)
 static uint64_t tied_bytes(const struct program *p)
 {
     const struct block *h = &p->block[p->head];
-    for (uint32_t i = 0; i < h->tensor_count; i++) {
-        const struct tensor *t = &p->tensor[h->tensor_first + i];
+    const struct tensor *t;
+    for (tensor_id id = h->weights; id != TENSOR_NONE; id = t->next) {
+        t = &p->tensor[id];
         if (t->tied && !t->again && t->trainable)
             return round_alloc(t->bytes);
     }
@@ -300,11 +301,12 @@ static void find_waiting(struct stage *s)
 {
     for (uint32_t i = s->n; i-- > 1 && s->embed;) {
         const struct block *b = &s->p->block[stage_block(s, i)];
+        const struct tensor *t;
         uint64_t sum = 0;
         if (b->kind == BLOCK_LAYER)
             continue;
-        for (uint32_t k = 0; k < b->tensor_count; k++) {
-            const struct tensor *t = &s->p->tensor[b->tensor_first + k];
+        for (tensor_id id = b->weights; id != TENSOR_NONE; id = t->next) {
+            t = &s->p->tensor[id];
             if (t->waits && t->trainable)
                 sum += round_alloc(t->bytes);
         }
@@ -341,8 +343,9 @@ static uint64_t dummy_wgrads(const struct stage *s)
         if (i > 0 && stage_block(s, i) == stage_block(s, i - 1))
             continue;
         const struct block *b = &s->p->block[stage_block(s, i)];
-        for (uint32_t k = 0; k < b->tensor_count; k++) {
-            const struct tensor *t = &s->p->tensor[b->tensor_first + k];
+        const struct tensor *t;
+        for (tensor_id id = b->weights; id != TENSOR_NONE; id = t->next) {
+            t = &s->p->tensor[id];
             if (t->role != ROLE_PARAM || !t->trainable || !t->matmul
                 || t->group == PG_ROUTER || t->group == PG_ADAPTER)
                 continue;
@@ -504,8 +507,8 @@ static uint64_t head_stage(const struct program *p, const struct run *run)
 {
     const struct block *h = &p->block[p->head];
     bool tied = false;
-    for (uint32_t i = 0; i < h->tensor_count; i++)
-        tied = tied || p->tensor[h->tensor_first + i].tied;
+    for (tensor_id id = h->weights; id != TENSOR_NONE; id = p->tensor[id].next)
+        tied = tied || p->tensor[id].tied;
     return tied && run_spreads(run) ? 0 : run->pp - 1;
 }
 

@@ -332,12 +332,13 @@ void states_of_block(struct block_states *out, const struct program *p,
 {
     struct block_states s = { 0 };
     struct fetch together = { 0, 0 };
-    for (uint32_t i = 0; i < block->tensor_count; i++) {
-        const struct tensor *t = &p->tensor[block->tensor_first + i];
-        if (t->role == ROLE_BUFFER)
+    const struct tensor *t;
+    for (tensor_id id = block->weights; id != TENSOR_NONE; id = t->next) {
+        t = &p->tensor[id];
+        if (t->role == ROLE_BUFFER) {
             s.buffer_bytes += t->bytes;
-        if (t->role != ROLE_PARAM)
             continue;
+        }
         if (t->statistic) { /* of no engine's concern: stays as it is */
             s.frozen_bytes += t->bytes;
             s.own_frozen_bytes += own_statistic(run, t->bytes);

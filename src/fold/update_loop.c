@@ -144,10 +144,11 @@ void update_loop_of(struct update_loop *l, const struct program *p,
                     const struct block *b, const struct run *run,
                     bool counts_tied)
 {
+    const struct tensor *t;
     *l = (struct update_loop){ 0 };
     for (int last = 0; last <= 1; last++)
-        for (uint32_t i = 0; i < b->tensor_count; i++) {
-            const struct tensor *t = &p->tensor[b->tensor_first + i];
+        for (tensor_id id = b->weights; id != TENSOR_NONE; id = t->next) {
+            t = &p->tensor[id];
             if (t->role == ROLE_PARAM && t->trainable && !t->dropped
                 && !t->statistic && !t->again && (!t->tied || counts_tied)
                 && program_comes_last(p, b, t) == (last == 1))

@@ -53,7 +53,6 @@ bool walk_scratch_init(struct walk_scratch *s, const struct program *p,
     s->arrival = ARENA_ROOM(a, struct arrival, s->arrivals_room);
     s->slot = ARENA_ROOM(a, struct walk_slot, (size_t)slots + 2);
     s->buffer = ARENA_ROOM(a, struct walk_buffer, buffers);
-    s->weight = ARENA_ROOM(a, uint32_t, (size_t)slots + 1);
     s->operand = ARENA_ROOM(a, struct walk_operand, operands);
     /* a fused kernel may name an operand twice */
     s->saved = ARENA_ROOM(a, uint32_t, (size_t)operands * 2);
@@ -144,12 +143,9 @@ static void slots_init(struct walk *w)
 {
     const struct block *b = w->b;
     const struct tensor *t = &w->p->tensor[b->tensor_first];
-    w->n_weights = 0;
     for (uint32_t i = 0; i < b->tensor_count; i++, t++) {
         struct walk_slot *s = &w->slot[i];
         slot_init(w, s, t, b->tensor_first + i);
-        if (t->role == ROLE_PARAM && t->trainable)
-            w->weight[w->n_weights++] = i;
         if (!t->held && !t->stays)
             continue;
         s->kept = w->stays = true;
@@ -565,10 +561,10 @@ struct extremum walk_forward(struct walk *w, enum walk_pass pass)
 static uint64_t weight_grads(const struct walk *w)
 {
     uint64_t sum = 0;
-    for (uint32_t i = 0; i < w->n_weights; i++) {
-        const struct tensor *t =
-            &w->p->tensor[w->b->tensor_first + w->weight[i]];
-        if (!t->again || t->waits)
+    const struct tensor *t;
+    for (tensor_id id = w->b->weights; id != TENSOR_NONE; id = t->next) {
+        t = &w->p->tensor[id];
+        if (walk_is_weight(w, id) && (!t->again || t->waits))
             sum += walk_round(w, tensor_grad_bytes(t));
     }
     return sum;
@@ -590,7 +586,6 @@ struct walk walk_on(const struct program *p, const struct block *block,
                           .slot = scratch->slot,
                           .buffer = scratch->buffer,
                           .operand = scratch->operand,
-                          .weight = scratch->weight,
                           .saved = scratch->saved,
                           .saved_from = scratch->saved_from,
                           .regions = regions,

@@ -147,8 +147,7 @@ struct walk_slot;
 struct walk_scratch {
     struct walk_slot *slot;
     struct walk_buffer *buffer;
-    struct walk_operand *operand; /* see struct walk, as the next three */
-    uint32_t *weight;
+    struct walk_operand *operand; /* see struct walk, as the next two */
     uint32_t *saved, *saved_from;
     struct arrival *arrival; /* [arrivals_room] */
     uint32_t arrivals, arrivals_room;

@@ -27,12 +27,12 @@ void walk_gradient_comes(struct walk *w, const struct op *op, unsigned i,
 static uint64_t lay_out(struct walk *w, bool last, uint64_t offset)
 {
     const struct block *b = w->b;
-    for (uint32_t k = 0; k < w->n_weights; k++) {
-        const uint32_t i = w->weight[k];
-        const struct tensor *t = &w->p->tensor[b->tensor_first + i];
-        if (program_comes_last(w->p, b, t) != last)
+    const struct tensor *t;
+    for (tensor_id id = b->weights; id != TENSOR_NONE; id = t->next) {
+        t = &w->p->tensor[id];
+        if (!walk_is_weight(w, id) || program_comes_last(w->p, b, t) != last)
             continue;
-        w->slot[i].offset = offset;
+        w->slot[id - b->tensor_first].offset = offset;
         offset += t->again || t->tied ? 0 : t->elems;
     }
     return offset;

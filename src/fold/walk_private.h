@@ -65,8 +65,6 @@ struct walk {
     uint32_t n_buffers;
     struct walk_operand *operand, *operands_end; /* of the operations, one
                                                     after another */
-    uint32_t *weight; /* slots of those that have gradients */
-    uint32_t n_weights;
     uint32_t *saved;      /* slots that operations keep, of storages of the
                              block, one operation after another */
     uint32_t *saved_from; /* [operations + 1]: where those of one begin */

@@ -3,6 +3,8 @@
  */
 #include "ir/program.h"
 
+#include <string.h>
+
 #include "base/banned.h"
 
 const struct op *program_words_product(const struct program *p)
@@ -14,4 +16,12 @@ const struct op *program_words_product(const struct program *p)
             return op;
     }
     return NULL;
+}
+
+void program_set_layers(struct program *p, uint64_t first, uint64_t end,
+                        uint32_t block)
+{
+    memset(&p->layer_block[first], (int)block, (size_t)(end - first));
+    if (block < p->n_blocks)
+        p->block[block].layers += end - first;
 }

@@ -90,6 +90,9 @@ struct tensor {
                         ROLE_SHARED: by a variable, while the loss is
                         computed */
 
+    tensor_id next; /* ROLE_PARAM, ROLE_BUFFER: the block's next such tensor;
+                       TENSOR_NONE after the last */
+
     /* ROLE_PARAM only */
     bool trainable;
     bool matmul;    /* a linear's weight */
@@ -232,10 +235,13 @@ struct block {
     const char *name; /* "embedding", "layer", "moe layer", "head" */
     uint32_t op_first, op_count;
     uint32_t tensor_first, tensor_count; /* made by this block */
-    tensor_id input;              /* hidden states that come in; a placeholder
+    tensor_id weights; /* the first of its parameters and buffers, which are
+                          at rest: tensor.next; TENSOR_NONE: it has none */
+    uint64_t layers;   /* so many of the program's are it */
+    tensor_id input;   /* hidden states that come in; a placeholder
                                      owned by the block before (embedding:
                                      TENSOR_NONE) */
-    tensor_id output;             /* hidden states that go out (head: the
+    tensor_id output;  /* hidden states that go out (head: the
                                      loss) */
     uint64_t global_buffer_bytes; /* largest use of the framework's buffer,
                                      of which a rank has one, never freed */
@@ -286,6 +292,16 @@ memplan_status lower_model(struct program *out, const struct spec *spec,
 
 /* The product that makes logits, in the head's block; NULL: there is none. */
 const struct op *program_words_product(const struct program *p);
+
+/* How often a block is in the model. */
+static inline uint64_t program_times(const struct program *p, uint32_t block)
+{
+    return block == p->embed || block == p->head ? 1 : p->block[block].layers;
+}
+
+/* Layers from `first` to before `end` are a block. */
+void program_set_layers(struct program *p, uint64_t first, uint64_t end,
+                        uint32_t block);
 
 /* Of a parameter. */
 static inline uint64_t tensor_grad_bytes(const struct tensor *t)

@@ -245,6 +245,7 @@ tensor_id build_begin(struct builder *b, enum block_kind kind, const char *name)
                              .op_first = p->n_ops,
                              .tensor_first = p->n_tensors,
                              .input = b->hidden,
+                             .weights = TENSOR_NONE,
                              .output = TENSOR_NONE,
                              .memory = TENSOR_NONE };
     if (kind == BLOCK_EMBED)
@@ -440,11 +441,25 @@ tensor_id build_shared(struct builder *b, const char *name, enum dtype dtype,
     return id;
 }
 
+void build_rests(struct builder *b, tensor_id id)
+{
+    struct tensor *t = b->p->tensor;
+    t[id].next = TENSOR_NONE;
+    if (b->block == NULL)
+        return;
+    if (b->block->weights == TENSOR_NONE)
+        b->block->weights = id;
+    else
+        t[b->last_weight].next = id;
+    b->last_weight = id;
+}
+
 tensor_id build_buffer(struct builder *b, const char *name, enum dtype dtype,
                        const struct shape *shape)
 {
     const tensor_id id = build_tensor(b, name, dtype, shape);
     b->p->tensor[id].role = ROLE_BUFFER;
+    build_rests(b, id);
     return id;
 }
 

@@ -108,6 +108,7 @@ struct builder {
     bool in_decoder;                /* of two stacks */
     bool attends_all;               /* no causal mask in the next operations */
     struct block *block;            /* being built, or NULL */
+    tensor_id last_weight;          /* of block.weights */
     uint8_t region;                 /* of the next operations */
     bool core_attention;            /* of the next operations */
     uint64_t window;                /* sliding window of the layer; 0 none */

@@ -131,6 +131,7 @@ tensor_id build_param(struct builder *b, const struct param *q)
     const tensor_id id = build_tensor(b, q->name, param_dtype(b, q), &shape);
     struct tensor *t = &b->p->tensor[id];
     t->role = ROLE_PARAM;
+    build_rests(b, id);
     t->of = q->of;
     t->group = q->group;
     t->statistic = q->statistic;

@@ -63,6 +63,9 @@ void build_fp8_backward(struct builder *b, const struct linear *l,
 uint64_t build_fp8_weight_scales(const struct builder *b, uint64_t rows,
                                  uint64_t cols);
 
+/* Lists a parameter, or a buffer, as one of the block's. (build.c) */
+void build_rests(struct builder *b, tensor_id id);
+
 /* An activation of x's shape and dtype. (build.c) */
 tensor_id build_like(struct builder *b, const char *name, tensor_id x);
 

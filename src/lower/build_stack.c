@@ -243,8 +243,7 @@ void build_layers(struct builder *b, layer_fn *layer)
             build_end(b, out);
         }
         end = kinds_settled(b, i) ? p->layers : i + 1;
-        if (p->layer_block != NULL)
-            memset(&p->layer_block[i], (int)at, (size_t)(end - i));
+        program_set_layers(p, i, end, at);
     }
 }
 

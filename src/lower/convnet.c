@@ -178,8 +178,7 @@ static struct picture stages(struct builder *b, struct picture x)
                 x = block(b, &x, at);
                 build_end(b, x.x);
             }
-            if (b->p->layer_block != NULL)
-                b->p->layer_block[layer] = (uint8_t)(b->p->n_blocks - 1);
+            program_set_layers(b->p, layer, layer + 1, b->p->n_blocks - 1);
         }
     }
     return x;

@@ -153,8 +153,7 @@ void lower_conv_list(struct builder *b)
         l.x[n - 1] = build_view(b, "logits", l.x[n - 1], &same);
     }
     build_end(b, l.x[n - 1]);
-    if (b->p->layer_block != NULL)
-        b->p->layer_block[0] = (uint8_t)(b->p->n_blocks - 1);
+    program_set_layers(b->p, 0, 1, b->p->n_blocks - 1);
     const tensor_id logits = build_begin(b, BLOCK_HEAD, "loss");
     build_end(b, build_cross_entropy(b, "loss", logits, b->labels));
 }
