@@ -144,11 +144,19 @@ static void second_shards_are_whole_shards(void **state)
 {
     (void)state;
     struct tensor tensors[] = {
-        { .rows = 1000003, .cols = 1, .elems = 1000003, .trainable = true },
-        { .rows = 1000, .cols = 1, .elems = 1000, .trainable = true },
+        { .next = 1,
+          .rows = 1000003,
+          .cols = 1,
+          .elems = 1000003,
+          .trainable = true },
+        { .next = TENSOR_NONE,
+          .rows = 1000,
+          .cols = 1,
+          .elems = 1000,
+          .trainable = true },
     };
     const struct program p = { .tensor = tensors };
-    const struct block block = { .tensor_count = 2 };
+    const struct block block = { .tensor_count = 2, .weights = 0 };
     struct run run = { .engine = ENGINE_DEEPSPEED,
                        .zero = 3,
                        .shard = 16,
