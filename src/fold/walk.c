@@ -53,9 +53,11 @@ bool walk_scratch_init(struct walk_scratch *s, const struct program *p,
     s->arrival = ARENA_ROOM(a, struct arrival, s->arrivals_room);
     s->slot = ARENA_ROOM(a, struct walk_slot, (size_t)slots + 2);
     s->buffer = ARENA_ROOM(a, struct walk_buffer, buffers);
+    s->made = ARENA_ROOM(a, struct walk_slot *, (size_t)slots + 1);
+    s->ends = ARENA_ROOM(a, uint64_t, (size_t)ops + 1);
     s->operand = ARENA_ROOM(a, struct walk_operand, operands);
     /* a fused kernel may name an operand twice */
-    s->saved = ARENA_ROOM(a, uint32_t, (size_t)operands * 2);
+    s->saved = ARENA_ROOM(a, struct walk_slot *, (size_t)operands * 2);
     s->saved_from = ARENA_ROOM(a, uint32_t, (size_t)ops + 1);
     return !a->failed;
 }
@@ -118,8 +120,10 @@ INLINE void slot_init(struct walk *w, struct walk_slot *s,
         .framed = t->framed || (t->handed && w->b->kind == BLOCK_EMBED),
         .local = local,
         .wants = walk_gives_grad(w, t, id),
+        .birth = NEVER_MADE,
     };
     w->outlives = w->outlives || s->lingers || s->framed;
+    w->pieces = w->pieces || t->pieces || t->lone;
 }
 
 /* Of what comes in. */
@@ -131,6 +135,8 @@ APART void edges_init(struct walk *w)
         slot_init(w, in, &w->p->tensor[b->input], b->input);
     else
         *in = (struct walk_slot){ .grad = NO_GRAD };
+    in->birth = 0;                                 /* no operation makes it */
+    in->last_use = b->op_count;                    /* none yet */
     in[1] = (struct walk_slot){ .grad = NO_GRAD }; /* the memory: not its own */
     if (b->memory == TENSOR_NONE)
         return;
@@ -212,7 +218,12 @@ static inline struct walk_operand *note_uses(struct walk *w,
         s->last_use = k;
         if (s == x->slot)
             s->first_use = k;
-        s->checkpointed = s->checkpointed || is_stored(op, i);
+        if (s->birth == NEVER_MADE) {
+            s->birth = k;
+            w->made[w->n_made++] = s;
+        }
+        if (is_stored(op, i))
+            s->checkpointed = w->policy = true;
     }
     return x;
 }
@@ -232,15 +243,10 @@ static void note_cast(struct walk *w, const struct op *op)
         s->lingers = w->outlives = true;
 }
 
-static bool is_input(const struct walk *w, const struct walk_slot *s)
-{
-    return s == &w->slot[w->b->tensor_count];
-}
-
 /* Made by an active region that does not keep its result. */
 bool walk_is_discarded(const struct walk *w, const struct walk_slot *s)
 {
-    if (is_input(w, s))
+    if (walk_is_input(w, s))
         return false;
     const struct op *maker = walk_op_at(w, s->first_use);
     return walk_region_active(w, maker) && discards_result(maker);
@@ -259,9 +265,9 @@ static void note_saves(struct walk *w, const struct op *op, uint32_t k,
         struct walk_slot *s = root_of(w, saved[i]);
         if (s == NULL)
             continue;
-        w->saved[next++] = (uint32_t)(s - w->slot);
+        w->saved[next++] = s;
         s->saves_all++;
-        if (!active || is_input(w, s) || s->first_use < first)
+        if (!active || walk_is_input(w, s) || s->first_use < first)
             s->kept = s->kept || w->regions == 0 || !walk_is_discarded(w, s);
     }
     w->saved_from[k + 1] = next;
@@ -270,7 +276,7 @@ static void note_saves(struct walk *w, const struct op *op, uint32_t k,
     /* a checkpoint keeps its inputs, needed or not */
     for (unsigned i = 0; i < op->n_in; i++) {
         struct walk_slot *s = root_of(w, op->in[i]);
-        if (s != NULL && (is_input(w, s) || s->first_use < first)) {
+        if (s != NULL && (walk_is_input(w, s) || s->first_use < first)) {
             s->kept = s->kept || !walk_is_discarded(w, s);
             s->saves_all++;
         }
@@ -284,7 +290,7 @@ static void note_outside(struct walk *w, const struct op *op)
         return;
     for (unsigned i = 0; i < op->n_out; i++) {
         struct walk_slot *s = root_of(w, op->out[i]);
-        if (s != NULL && s->kept && !is_input(w, s)) /* a view of it */
+        if (s != NULL && s->kept && !walk_is_input(w, s)) /* a view of it */
             s->checkpointed = true;
     }
 }
@@ -296,7 +302,7 @@ void walk_init(struct walk *w)
     struct walk_operand *x = w->operand;
     const struct op *op = walk_op_at(w, 0);
     uint32_t first = 0;
-    w->saved_from[0] = 0;
+    w->saved_from[0] = w->n_made = 0;
     for (uint32_t k = 0; k < b->op_count; k++, op++) {
         x = note_uses(w, op, k, x);
         note_cast(w, op);
@@ -359,203 +365,6 @@ void walk_slot_free(struct walk *w, struct walk_slot *s)
         tell_slot(w, s, false);
 }
 
-/* ---- forward ---- */
-
-/* A variable's, or a copy's, that its last use does not end: in a second forward
- * only what the graph's nodes hold. */
-static bool outlives(const struct walk *w, const struct walk_slot *s)
-{
-    return walk_is_again(w) ? s->past : s->lingers || s->framed;
-}
-
-/* Pieces that do not stay are not there together: tensor.lone is what is. */
-static inline bool is_made(struct walk *w, const struct op *op, unsigned i,
-                           const struct walk_slot *root)
-{
-    const struct tensor *t = &w->p->tensor[op->out[i]];
-    if (walk_stays(w, root))
-        return true;
-    if (!t->lone)
-        return !t->pieces;
-    for (unsigned k = 0; k < op->n_out; k++) {
-        const struct walk_slot *s = walk_root_of(w, op->out[k]);
-        if (w->p->tensor[op->out[k]].pieces && s != NULL && walk_stays(w, s))
-            return false;
-    }
-    return true;
-}
-
-INLINE void make(struct walk *w, const struct op *op,
-                 const struct walk_operand *x, unsigned i)
-{
-    struct walk_slot *s = x[op->n_in + i].root;
-    if (s != NULL && !s->live && is_made(w, op, i, s))
-        walk_slot_alloc(w, s);
-}
-
-/* A dropout's mask (aten/src/ATen/native/cuda/Dropout.cu). */
-static bool makes_last_first(const struct op *op)
-{
-    return op->kind == OP_DROPOUT && op->n_out == 2;
-}
-
-APART void make_mask(struct walk *w, const struct op *op,
-                     const struct walk_operand *x)
-{
-    make(w, op, x, 1);
-}
-
-/* The model's forward returns here, or the loop's variables are renamed. */
-static void leave_forward(struct walk *w, const struct op *op)
-{
-    if (op->returns) {
-        w->returns = true;
-        w->inside = w->top;
-        w->top = (struct extremum){ 0 };
-        walk_tell(
-            w, (struct walk_event){ .what = WALK_RETURNS, .name = op->name });
-    }
-    if (op->renames) {
-        w->renames = true;
-        w->before = w->top;
-        w->top = (struct extremum){ 0 };
-        walk_tell(
-            w, (struct walk_event){ .what = WALK_RENAMES, .name = op->name });
-    }
-}
-
-static void forward_op(struct walk *w, const struct op *op,
-                       const struct walk_operand *x,
-                       const struct walk_slot *output)
-{
-    const uint32_t k = w->at;
-    const bool holds = w->b->kind == BLOCK_LAYER && !w->b->open;
-    if (op->returns || op->renames)
-        leave_forward(w, op);
-    const unsigned n_out = op->n_out, n = op->n_in + n_out;
-    if (makes_last_first(op))
-        make_mask(w, op, x);
-    for (unsigned i = 0; i < n_out; i++)
-        make(w, op, x, i);
-    walk_tell_product(w, op);
-    walk_note(w);
-    for (unsigned i = 0; i < n; i++) {
-        struct walk_slot *s = x[i].root;
-        if (s != NULL && s->last_use == k && s->live && s != output
-            && !walk_stays(w, s) && !outlives(w, s)
-            && !(holds && is_input(w, s)))
-            walk_slot_free(w, s);
-    }
-    if (w->unloads)
-        walk_let_go(w, k);
-}
-
-/* Whether the operation hands autograd anything to save; of its results, it has
- * run by then. */
-static bool saves_any(const struct walk *w, const struct op *op, bool *result)
-{
-    tensor_id saved[SAVED_MAX];
-    const size_t n = op_saves(w->p, op, saved);
-    for (size_t i = 0; i < n; i++)
-        for (unsigned k = 0; k < op->n_out; k++)
-            *result = *result || saved[i] == op->out[k];
-    return n > 0;
-}
-
-static bool makes_kept(struct walk *w, const struct op *op)
-{
-    for (unsigned k = 0; k < op->n_out; k++) {
-        const struct walk_slot *s = walk_root_of(w, op->out[k]);
-        if (s != NULL && s->kept)
-            return true;
-    }
-    return false;
-}
-
-/* Operations that a second forward runs. A checkpoint that is not reentrant
- * ends it when the last tensor has been saved: inputs are, before the kernel
- * runs (torch/utils/checkpoint.py, early_stop; torch/csrc/autograd's
- * VariableType). */
-static uint32_t ops_run(struct walk *w)
-{
-    uint32_t end = w->b->op_count;
-    if (w->pass != PASS_AGAIN_EARLY)
-        return end;
-    while (end > 0) {
-        const struct op *op = walk_op_at(w, end - 1);
-        bool result = false;
-        if (op->outside) {
-            end--;
-            continue;
-        }
-        const bool saves = saves_any(w, op, &result);
-        if (result || makes_kept(w, op))
-            return end;
-        end--;
-        if (saves)
-            return end;
-    }
-    return w->b->op_count;
-}
-
-/* Its frame is left: what it had in hand goes. */
-static void leave_frame(struct walk *w)
-{
-    for (uint32_t i = 0; i < w->b->tensor_count; i++)
-        if (!walk_stays(w, &w->slot[i]))
-            walk_slot_free(w, &w->slot[i]);
-}
-
-static const struct extremum *fuller(const struct extremum *a,
-                                     const struct extremum *b)
-{
-    return extremum_total(a) > extremum_total(b) ? a : b;
-}
-
-struct extremum walk_forward(struct walk *w, enum walk_pass pass)
-{
-    const struct block *b = w->b;
-    w->pass = pass;
-    w->kept = w->tmp = w->wgrad = 0;
-    const bool again = walk_is_again(w);
-    for (uint32_t i = 0; i <= b->tensor_count && (w->walked || again); i++) {
-        struct walk_slot *s = &w->slot[i];
-        s->live = again && s->checkpointed;
-        if (s->live)
-            w->kept += s->bytes;
-    }
-    w->walked = true;
-    w->top = w->before = w->inside = (struct extremum){ 0 };
-    w->renames = w->returns = w->multiplied = false;
-    const struct walk_slot *output =
-        b->output == TENSOR_NONE ? NULL : walk_root_of(w, b->output);
-    if (b->input != TENSOR_NONE)
-        walk_slot_alloc(w, &w->slot[b->tensor_count]);
-    const uint32_t end = ops_run(w);
-    const struct walk_operand *x = w->operand;
-    const struct op *op = walk_op_at(w, 0);
-    for (uint32_t k = 0; k < end; k++, op++) {
-        w->at = k;
-        if (!again || !op->outside)
-            forward_op(w, op, x, output);
-        x += op->n_in + op->n_out;
-    }
-    if (end < b->op_count || (again && w->outside))
-        leave_frame(w);
-    w->ended = !again;
-    for (uint32_t i = 0; i < b->tensor_count && w->outlives; i++) {
-        struct walk_slot *s = &w->slot[i]; /* block_walk counts on */
-        if (outlives(w, s) && s != output && !walk_stays(w, s))
-            walk_slot_free(w, s);
-    }
-    w->ended = false;
-    /* a layer's caller holds its input until it has the result */
-    struct walk_slot *in = &w->slot[b->tensor_count];
-    if (in != output && !walk_stays(w, in))
-        walk_slot_free(w, in);
-    return *fuller(&w->inside, fuller(&w->before, &w->top));
-}
-
 /* ---- results ---- */
 
 static uint64_t weight_grads(const struct walk *w)
@@ -578,6 +387,16 @@ static bool is_idle(const struct program *p, const struct block *b)
     return true;
 }
 
+/* Of those that are on, the ones that the block has. */
+static uint64_t regions_of(const struct program *p, const struct block *b,
+                           uint64_t regions)
+{
+    uint64_t here = 0;
+    for (uint32_t k = 0; k < b->op_count && regions != 0; k++)
+        here |= UINT64_C(1) << p->op[b->op_first + k].region;
+    return regions & here >> 1; /* region 0 is none */
+}
+
 struct walk walk_on(const struct program *p, const struct block *block,
                     uint64_t regions, const struct walk_scratch *scratch)
 {
@@ -588,7 +407,9 @@ struct walk walk_on(const struct program *p, const struct block *block,
                           .operand = scratch->operand,
                           .saved = scratch->saved,
                           .saved_from = scratch->saved_from,
-                          .regions = regions,
+                          .made = scratch->made,
+                          .ends = scratch->ends,
+                          .regions = regions_of(p, block, regions),
                           .granule = scratch->granule,
                           .bare = scratch->bare,
                           .cudnn = scratch->cudnn,

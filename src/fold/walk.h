@@ -147,8 +147,10 @@ struct walk_slot;
 struct walk_scratch {
     struct walk_slot *slot;
     struct walk_buffer *buffer;
-    struct walk_operand *operand; /* see struct walk, as the next two */
-    uint32_t *saved, *saved_from;
+    struct walk_operand *operand; /* see struct walk, as the next four */
+    struct walk_slot **saved, **made;
+    uint32_t *saved_from;
+    uint64_t *ends;
     struct arrival *arrival; /* [arrivals_room] */
     uint32_t arrivals, arrivals_room;
     bool bare; /* without what kernels need for a moment, as where no GPU

@@ -176,7 +176,7 @@ void walk_release_saved(struct walk *w)
 {
     const uint32_t end = w->saved_from[w->at + 1];
     for (uint32_t i = w->saved_from[w->at]; i < end; i++) {
-        struct walk_slot *s = &w->slot[w->saved[i]];
+        struct walk_slot *s = w->saved[i];
         if (s->saves > 0 && --s->saves == 0)
             walk_slot_free(w, s);
     }

@@ -14,6 +14,8 @@
 struct walk_slot {
     uint64_t bytes;         /* as allocated; 0 for weights, inputs, shared */
     struct walk_slot *root; /* walk_root_of() its tensor */
+    uint32_t birth;         /* operation that makes it or a view of it first,
+                               or NEVER_MADE */
     uint32_t first_use;     /* operation that makes it */
     uint32_t last_use;
     uint32_t saves;     /* operations that keep it, not yet done */
@@ -65,9 +67,12 @@ struct walk {
     uint32_t n_buffers;
     struct walk_operand *operand, *operands_end; /* of the operations, one
                                                     after another */
-    uint32_t *saved;      /* slots that operations keep, of storages of the
-                             block, one operation after another */
-    uint32_t *saved_from; /* [operations + 1]: where those of one begin */
+    struct walk_slot **saved; /* slots that operations keep, of storages of
+                                 the block, one operation after another */
+    uint32_t *saved_from;     /* [operations + 1]: where those of one begin */
+    struct walk_slot **made;  /* by operations, in order: storages */
+    uint32_t n_made;
+    uint64_t *ends; /* [operations]: bytes that go when one is over */
     uint64_t regions;
     uint64_t granule;
     bool bare, cudnn, graph, weights_first, result_held;
@@ -81,6 +86,8 @@ struct walk {
     bool walked;   /* slots are no longer as walk_init() left them */
     bool outside;  /* there are operations outside of a checkpoint */
     bool outlives; /* ... slots that their last use need not end */
+    bool pieces;   /* ... tensor.pieces or tensor.lone */
+    bool policy;   /* ... slots that a checkpoint around the block keeps */
     bool stays;    /* ... or that are held to the end of backward */
     bool unpacks; /* saved tensors go when the formula that took them is done */
     bool reloads; /* what came back from the host stays to the end */
@@ -110,6 +117,7 @@ struct walk {
 };
 
 enum { NO_GRAD = -1 };
+#define NEVER_MADE UINT32_MAX
 
 /* The slot of a tensor of the block or its input; NULL for any other. */
 static inline struct walk_slot *walk_slot_of(const struct walk *w, tensor_id t)
@@ -133,6 +141,12 @@ static inline struct walk_slot *walk_root_of(const struct walk *w, tensor_id t)
 static inline uint64_t walk_round(const struct walk *w, uint64_t bytes)
 {
     return (bytes + w->granule - 1) & ~(w->granule - 1);
+}
+
+static inline bool walk_is_input(const struct walk *w,
+                                 const struct walk_slot *s)
+{
+    return s == &w->slot[w->b->tensor_count];
 }
 
 /* True inside a recompute region that is on. */
@@ -180,8 +194,6 @@ static inline bool walk_stays(const struct walk *w, const struct walk_slot *s)
 struct walk walk_on(const struct program *p, const struct block *block,
                     uint64_t regions, const struct walk_scratch *scratch);
 void walk_init(struct walk *w);
-/* The fullest moment of forward; leaves what is kept, and the output, live. */
-struct extremum walk_forward(struct walk *w, enum walk_pass pass);
 /* The block below has taken over the gradient of the input. */
 void walk_input_handed(struct walk *w);
 /* Whether the block's tensors go to the host, and how. */
@@ -209,6 +221,9 @@ static inline void walk_tell_product(struct walk *w, const struct op *op)
     walk_tell(w, (struct walk_event){ .what = WALK_PRODUCT, .name = op->name });
 }
 
+/* The fullest moment of forward; to whoever listens, what is kept is live then,
+ * and so is the output. [walk_forward.c] */
+struct extremum walk_forward(struct walk *w, enum walk_pass pass);
 /* After a forward: everything kept is live. [walk_backward.c] */
 struct extremum walk_backward(struct walk *w, enum wgrad_mode mode);
 /* After a split one: the gradients of linears' weights. [walk_weights.c] */
