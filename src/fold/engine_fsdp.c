@@ -146,13 +146,13 @@ bool fsdp_casts_later(const struct stage *s)
            && !fsdp_adds_in_place(s->run);
 }
 
-/* With no more micro-batches than stages the interleaved schedule has all
+/* In one round of micro-batches the interleaved schedule has all
  * backwards of a chunk one after another, and reduces it before the chunk below
  * begins its own. */
 static bool chunk_by_chunk(const struct stage *s)
 {
     return fsdp_reduces_at_last(s->run) && s->chunks > 1 && !s->splits
-           && s->run->grad_accum <= s->run->pp;
+           && s->run->grad_accum == run_round(s->run);
 }
 
 /* Where what waits together with a position ends, and where it begins. */

@@ -53,7 +53,7 @@ uint64_t schedule_micros(const struct run *run)
     case SCHED_NAIVE:
     case SCHEDULE_COUNT: break;
     }
-    return min_u64(run->grad_accum, 3 * run->pp);
+    return min_u64(run->grad_accum, 3 * run_round(run));
 }
 
 uint64_t schedule_room(const struct run *run, uint64_t micros)
@@ -62,12 +62,18 @@ uint64_t schedule_room(const struct run *run, uint64_t micros)
     return schedule_splits(run) ? PASSES * run_chunks(run) * micros : 0;
 }
 
-/* Groups of as many micro-batches as there are stages go through the chunks,
- * backward from the last: how far forwards have come, or backwards. */
+/* Rounds of micro-batches go through the chunks, backward from the last: how far
+ * forwards have come, or backwards. */
 struct turn {
     uint64_t done;
-    uint32_t group, micro, chunk; /* the group's first, and which of it */
+    uint32_t round;               /* so many */
+    uint32_t group, micro, chunk; /* the round's first, and which of it */
 };
+
+static struct turn turn_first(const struct stage *s)
+{
+    return (struct turn){ .round = (uint32_t)run_round(s->run) };
+}
 
 static struct slot slot_of(const struct stage *s, const struct turn *t,
                            bool back)
@@ -77,18 +83,18 @@ static struct slot slot_of(const struct stage *s, const struct turn *t,
                           .chunk = back ? s->chunks - 1 - t->chunk : t->chunk };
 }
 
-/* No further than to the group's end. */
+/* No further than to the round's end. */
 static void turn_by(struct turn *t, const struct stage *s, uint64_t n)
 {
     t->done += n;
     t->micro += (uint32_t)n;
-    if (t->micro < s->run->pp)
+    if (t->micro < t->round)
         return;
     t->micro = 0;
     if (++t->chunk < s->chunks)
         return;
     t->chunk = 0;
-    t->group += (uint32_t)s->run->pp;
+    t->group += t->round;
 }
 
 static void turn_on(struct turn *t, const struct stage *s)
@@ -116,17 +122,17 @@ struct leap {
 static struct leap leap_from(const struct stage *s, const struct turn *forward,
                              const struct turn *backward, uint64_t all)
 {
-    const uint64_t pp = s->run->pp;
-    struct leap l = { .n = pp,
+    const uint64_t round = forward->round;
+    struct leap l = { .n = round,
                       .back = is_back(s, forward, backward, all),
                       .from = s->chunks - 1 - backward->chunk,
                       .to = forward->chunk };
     l.forward = forward->done < all;
     l.later = backward->group + backward->micro > 0;
     if (l.forward)
-        l.n = pp - forward->micro;
+        l.n = round - forward->micro;
     if (l.back)
-        l.n = l.later ? min_u64(l.n, pp - backward->micro) : 1;
+        l.n = l.later ? min_u64(l.n, round - backward->micro) : 1;
     else
         l.n = min_u64(l.n, s->in_flight - (forward->done - backward->done));
     return l;
@@ -144,7 +150,7 @@ void schedule_interleaved_kept(const struct stage *s, uint64_t micros,
 {
     const uint64_t all = micros * s->chunks;
     const uint64_t micro = s->shared_kept + s->inputs;
-    struct turn forward = { 0 }, backward = { 0 };
+    struct turn forward = turn_first(s), backward = forward;
     uint64_t kept = 0; /* in flight; a micro-batch's own with its first chunk */
     while (backward.done < all) {
         const struct leap l = leap_from(s, &forward, &backward, all);
@@ -174,7 +180,7 @@ void schedule_interleaved(const struct stage *s, const uint64_t *micros,
                           slot_fn *each, void *ctx)
 {
     struct walking w = { .s = s, .each = each, .ctx = ctx };
-    struct turn forward = { 0 }, backward = { 0 };
+    struct turn forward = turn_first(s), backward = forward;
     for (;;) {
         const uint64_t all = *micros * s->chunks;
         if (backward.done >= all)

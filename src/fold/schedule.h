@@ -42,8 +42,7 @@ bool schedule_keeps_graph(const struct run *run);
 bool schedule_is_dual(const struct run *run);
 
 /* Micro-batches after which everything has occurred that ever does.
- * Interleaved: it goes in groups of as many as there are stages, and the third
- * is as those after it. */
+ * Interleaved: it goes in rounds, and the third is as those after it. */
 uint64_t schedule_micros(const struct run *run);
 /* One chunk of one micro-batch, where backwards are split. */
 struct step {

@@ -195,7 +195,7 @@ uint64_t simulate_skip(struct tracer *r, uint64_t backward, uint64_t left)
     struct marks *now = &m->now;
     if (m->steps != 0 || r->turns != NULL || now->period != 0)
         return 0;
-    const uint64_t unit = r->s->chunks > 1 ? r->s->run->pp : 1;
+    const uint64_t unit = r->s->chunks > 1 ? run_round(r->s->run) : 1;
     const struct allocator *a = &m->allocator;
     const struct mark at = { state_hash(r, backward * unit), backward,
                              a->reserved.peak + a->allocated.peak };

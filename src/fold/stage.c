@@ -256,7 +256,7 @@ uint64_t stage_in_flight(const struct run *run, uint64_t r)
     switch (run->schedule) {
     case SCHED_GPIPE: return m;
     case SCHED_INTERLEAVED:
-        return min_u64(2 * (p - r - 1) + (v - 1) * p + 1, m * v);
+        return min_u64(2 * (p - r - 1) + (v - 1) * run_round(run) + 1, m * v);
     case SCHED_ZB_H1:
     case SCHED_ZB_V:
     case SCHED_DUALPIPE:

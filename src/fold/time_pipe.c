@@ -67,6 +67,7 @@ struct order {
 struct simulation {
     const struct pipe *x;
     uint64_t micros, stages, ranks;
+    uint64_t round; /* of micro-batches, where backwards are not split */
     bool dual, joins;
     struct order *rank;
     double *done; /* [ROWS], then forward and backward, [stages], of [micros]:
@@ -140,21 +141,26 @@ static void list_ranks(struct simulation *s)
     }
 }
 
+/* Micro-batches that go one after another, as they are listed. */
+static uint64_t round_of(const struct run *run)
+{
+    return run_loops(run) ? run_round(run) : run->pp;
+}
+
 /* Those that are deferred may end in the midst of one. */
 static size_t spells_of(const struct simulation *s)
 {
     const struct run *run = s->x->run;
-    return (size_t)(div_up(s->micros, run->pp) * run_chunks(run)) + 1;
+    return (size_t)(div_up(s->micros, s->round) * run_chunks(run)) + 1;
 }
 
 /* Of micro-batches from `first` on, as they come to a stage of the first rank. */
 static struct spell spell_of(const struct simulation *s, uint64_t first,
                              uint64_t stage, enum slot_kind kind)
 {
-    return (
-        struct spell){ .micro = (uint32_t)first,
-                       .n = (uint32_t)min_u64(s->x->run->pp, s->micros - first),
-                       .pass = (uint32_t)(stage * SLOT_KINDS + kind) };
+    return (struct spell){ .micro = (uint32_t)first,
+                           .n = (uint32_t)min_u64(s->round, s->micros - first),
+                           .pass = (uint32_t)(stage * SLOT_KINDS + kind) };
 }
 
 /* Backwards of the chunk that the head is in: of those that are deferred, and of
@@ -175,15 +181,14 @@ static size_t put_last_spells(const struct simulation *s, struct spell *to,
     return to[1].n > 0 ? 2 : 1;
 }
 
-/* Groups of as many micro-batches as there are stages go through the chunks,
- * backward from the last; other ranks' are the same of the stages beside.
- * Returns how many spells go back. */
+/* Rounds of micro-batches go through the chunks, backward from the last; other
+ * ranks' are the same of the stages beside. Returns how many spells go back. */
 static size_t put_spells(const struct simulation *s, struct spell *there,
                          struct spell *back)
 {
-    const uint64_t pp = s->x->run->pp, chunks = run_chunks(s->x->run);
+    const uint64_t chunks = run_chunks(s->x->run);
     size_t n = 0, m = 0;
-    for (uint64_t first = 0; first < s->micros; first += pp) {
+    for (uint64_t first = 0; first < s->micros; first += s->round) {
         for (uint64_t c = 0; c < chunks; c++) {
             const uint64_t stage = pipe_stage(s->x->run, 0, c);
             const uint64_t last = pipe_stage(s->x->run, 0, chunks - 1 - c);
@@ -422,6 +427,7 @@ static double simulate(struct simulation *s, const struct pipe *x,
     *s =
         (struct simulation){ .x = x,
                              .micros = dual ? micros / 2 : micros,
+                             .round = round_of(x->run),
                              .stages = pipe_stages(x->run),
                              .ranks = dual ? x->run->pp / 2 : x->run->pp,
                              .dual = dual,
@@ -552,13 +558,14 @@ enum { PACE_ROUNDS = 2, PACE_ROUNDS_RUN = 1 + PACE_ROUNDS + 1 };
 static double pace(const struct simulation *s)
 {
     const struct pipe *x = s->x;
-    const uint64_t p = x->run->pp, rounds = s->micros / p;
+    const uint64_t round = s->round, rounds = s->micros / round;
     const uint64_t rank = pipe_busiest(x);
     const double most = busy(x, rank);
     if (x->run->schedule != SCHED_INTERLEAVED || rounds < PACE_ROUNDS_RUN)
         return most;
-    const double *done = &s->done[row_of(s, false, rank) + (rounds - 1) * p];
-    const uint64_t micros = PACE_ROUNDS * p;
+    const double *done =
+        &s->done[row_of(s, false, rank) + (rounds - 1) * round];
+    const uint64_t micros = PACE_ROUNDS * round;
     const double seen = (done[0] - *(done - micros)) / (double)micros;
     return seen > most * (1 + PACE_OFF) ? seen : most;
 }
@@ -579,8 +586,9 @@ static double run_some(const struct pipe *x, uint64_t some, struct arena *a)
            + (double)(m - run - deferred) * pace(&s);
 }
 
-/* Rounds of as many micro-batches as there are ranks, after which the pace is
- * the busiest rank's: another one a few per cent less busy decides before. */
+/* Rounds, without chunks of as many micro-batches as there are ranks, after
+ * which the pace is the busiest rank's: another one a few per cent less busy
+ * decides before. */
 enum { ROUNDS_SHORT = 2, ROUNDS = 5, ROUNDS_LONG = 64 };
 
 /* A few are as soon run, and tell where stages wait for each other after all. */
@@ -594,10 +602,10 @@ double pipe_closed(const struct pipe *x, struct arena *a)
     case SCHED_GPIPE: return there_and_back(x);
     case SCHED_ZB_H1: return run_some(x, ROUNDS_SHORT * p, a);
     case SCHED_INTERLEAVED:
+    case SCHED_ZB_INTERLEAVED: return run_some(x, ROUNDS * round_of(x->run), a);
     case SCHED_ZB_V:
     case SCHED_DUALPIPE:
-    case SCHED_DUALPIPE_V:
-    case SCHED_ZB_INTERLEAVED: return run_some(x, ROUNDS * p, a);
+    case SCHED_DUALPIPE_V: return run_some(x, ROUNDS * p, a);
     case SCHED_1F1B:
     case SCHEDULE_COUNT: break;
     }

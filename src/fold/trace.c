@@ -419,7 +419,7 @@ static bool run_slot(void *ctx, const struct slot *slot)
 {
     struct interleaving *x = ctx;
     struct tracer *r = x->r;
-    const uint64_t group = r->s->run->pp;
+    const uint64_t group = run_round(r->s->run);
     r->later = slot->later;
     r->slot = slot->kind;
     r->other_micros = slot->other_micros;

@@ -103,6 +103,9 @@ void resolve_check_lengths(const struct run *r, const struct spec *s,
 
 void resolve_stages(struct run *r, const struct spec *spec, struct diag *d);
 
+/* After the degrees (resolve_sequence.c). */
+void resolve_sequence(struct run *r, const struct spec *spec);
+void resolve_vocab(struct run *r, const struct spec *spec);
 void resolve_layout(struct run *r, const struct spec *spec, struct diag *d);
 
 /* GPUs and dp alone, for `compute` without a model. */

@@ -213,12 +213,12 @@ def orders():
                 if name == "ZBVZeroBubble" or micros >= 2 * ranks:
                     yield dict(schedule=NAMES[name], pp=ranks, vpp=1, micros=micros,
                                ranks=without_first_halves(order_of(name, ranks, micros)))
-    name = "InterleavedZeroBubble"
-    for ranks, vpp in ((2, 2), (2, 3), (3, 2), (4, 2), (4, 3), (8, 2)):
-        for micros in sorted({1, ranks - 1, ranks, ranks + 1, 2 * ranks, 2 * ranks + 2, 5 * ranks}):
-            if micros % max(1, micros // ranks) == 0:  # what else there is PyTorch refuses
-                yield dict(schedule=NAMES[name], pp=ranks, vpp=vpp, micros=micros,
-                           ranks=without_first_halves(order_of(name, ranks, micros, vpp)))
+    for name in ("Interleaved1F1B", "InterleavedZeroBubble"):
+        for ranks, vpp in ((2, 2), (2, 3), (3, 2), (4, 2), (4, 3), (8, 2)):
+            for micros in sorted({1, ranks - 1, ranks, ranks + 1, 2 * ranks, 2 * ranks + 2, 5 * ranks}):
+                if micros % max(1, micros // ranks) == 0:  # what else there is PyTorch refuses
+                    yield dict(schedule=NAMES[name], pp=ranks, vpp=vpp, micros=micros,
+                               ranks=without_first_halves(order_of(name, ranks, micros, vpp)))
 
 
 def runs():
@@ -235,6 +235,10 @@ def runs():
         yield Run(schedule="DualPipeV", rank=rank, pp=4, shape="pipe-deep", micros=8)
     for name in ("1F1B", "GPipe", "Interleaved1F1B"):
         yield Run(schedule=name, rank=1)
+    for rank in (0, 1):  # rounds of as many micro-batches as come out even
+        yield Run(schedule=name, rank=rank, micros=3)
+        yield Run(schedule=name, rank=rank, micros=5, pp=4, shape="pipe-deep")
+        yield Run(schedule=name, rank=rank, micros=10, pp=4, shape="pipe-deep")
     name = "InterleavedZeroBubble"
     for rank in (0, 1):
         yield Run(schedule=name, rank=rank)
