@@ -111,7 +111,7 @@ static bool stage_result_of(struct stage_result *out, struct stage *s,
     bool ok = moment_at(&s->rest, s, PHASE_COUNT, 0, false);
     s->has_rest = true;
     ok = moment_at(&out->rest, s, PHASE_REST, 0, false) && ok;
-    out->model_states = model_states(s, &out->rest);
+    out->model_states = model_states(s, &out->rest) + out->paged;
     struct peak peak;
     ok = stage_peak(&peak, s, seen) && ok;
     keep_peak(out, s, &peak);
@@ -250,14 +250,31 @@ static uint64_t room_of(const struct memory_result *out, const struct run *run)
 /* The driver brings paged moments to the device to update them and moves them
  * away for what cudaMalloc asks for. [CUDA C++ Programming Guide, unified
  * memory; bitsandbytes functional.py, get_paged] */
+static void page_stage(struct stage_result *s, const struct memory_result *out)
+{
+    const uint64_t needed = s->reserved + out->outside;
+    s->paged_here =
+        out->capacity > needed ? min_u64(s->paged, out->capacity - needed) : 0;
+}
+
+/* Of such as fill the device the one with most on the host. */
 static void put_paged(struct memory_result *out)
 {
-    out->paged = out->stage[out->reserved_stage].paged;
-    out->paged_here =
-        out->capacity > out->device_total
-            ? min_u64(out->paged, out->capacity - out->device_total)
-            : 0;
-    out->device_total += out->paged_here;
+    struct stage_result *most = &out->stage[out->reserved_stage];
+    page_stage(most, out);
+    for (uint64_t r = 0; r < out->n_stages; r++) {
+        struct stage_result *s = &out->stage[r];
+        page_stage(s, out);
+        const uint64_t here = s->reserved + s->paged_here,
+                       there = most->reserved + most->paged_here;
+        if (here > there || (here == there && s->paged > most->paged))
+            most = s;
+    }
+    out->device_stage = most->index;
+    out->paged = most->paged;
+    out->paged_here = most->paged_here;
+    out->paged_on_host = most->paged - most->paged_here;
+    out->device_total = most->reserved + out->outside + most->paged_here;
 }
 
 /* The largest figure of any stage. */
@@ -279,7 +296,6 @@ static void finish(struct memory_result *out, const struct run *run)
     out->steady = w->rest.total;
     out->model_states = w->model_states;
     out->reserved = out->stage[out->reserved_stage].reserved;
-    out->device_total = out->reserved + out->outside;
     out->capacity = run->capacity_bytes;
     put_paged(out);
     out->headroom = (int64_t)out->capacity - (int64_t)out->device_total;
@@ -301,8 +317,8 @@ static bool fits_62_bits(const struct program *p, const struct run *run)
             once = count_add(once, count_of(t->bytes));
         sum = count_add(sum, count_mul(once, count_of(program_times(p, b))));
     }
-    /* interleaved: at most 2 p + (v - 1) p + 1 chunks; DualPipe: p + 1 and as
-       many that wait for weights' gradients; the others: p */
+    /* interleaved: at most 2 p + (v - 1) 2 p + 1 chunks; DualPipe: p + 1 and
+       as many that wait for weights' gradients; the others: p */
     const uint64_t flying =
         run->schedule == SCHED_GPIPE ? run->grad_accum : 3 * run->pp * run->vpp;
     sum = count_mul(sum, PROD(COPIES, flying));

@@ -279,6 +279,7 @@ static void explain_paged(struct explanation *x, const char *section,
 {
     if (m->paged == 0)
         return;
+    const uint64_t reserved = m->stage[m->device_stage].reserved;
     explain_add(x, (struct explain_entry){
                        .section = section,
                        .name = "paged moments",
@@ -290,23 +291,36 @@ static void explain_paged(struct explanation *x, const char *section,
                                                "min(%llu, %llu - %llu - %llu)",
                                                (unsigned long long)m->paged,
                                                (unsigned long long)m->capacity,
-                                               (unsigned long long)m->reserved,
+                                               (unsigned long long)reserved,
                                                (unsigned long long)m->outside),
                        .equation = "optimizers",
                        .source = "bitsandbytes functional.py, get_paged",
                        .depth = 1 });
 }
 
-static const char *device_numbers(struct explanation *x,
-                                  const struct memory_result *m)
+/* With paged moments another stage than the one that reserves most may have
+ * more on its device. */
+static struct explain_entry device_sum(struct explanation *x,
+                                       const struct memory_result *m)
 {
-    if (m->paged == 0)
-        return arena_printf(x->arena, "%llu + %llu",
-                            (unsigned long long)m->reserved,
-                            (unsigned long long)m->outside);
-    return arena_printf(
-        x->arena, "%llu + %llu + %llu", (unsigned long long)m->reserved,
+    const uint64_t stage = m->device_stage;
+    const uint64_t reserved = m->stage[stage].reserved;
+    struct explain_entry e = { .formula = "reserved + outside", .source = "" };
+    if (m->paged == 0) {
+        e.numbers =
+            arena_printf(x->arena, "%llu + %llu", (unsigned long long)reserved,
+                         (unsigned long long)m->outside);
+        return e;
+    }
+    e.numbers = arena_printf(
+        x->arena, "%llu + %llu + %llu", (unsigned long long)reserved,
         (unsigned long long)m->outside, (unsigned long long)m->paged_here);
+    e.formula = "reserved + outside + paged";
+    if (stage != m->reserved_stage)
+        e.formula =
+            arena_printf(x->arena, "reserved + outside + paged, of stage %llu",
+                         (unsigned long long)stage);
+    return e;
 }
 
 static void explain_outside(struct explanation *x,
@@ -328,18 +342,14 @@ static void explain_outside(struct explanation *x,
     }
     explain_paged(x, section, m);
     explain_reserved(x, section, m);
-    explain_add(x, (struct explain_entry){
-                       .section = section,
-                       .name = "device total",
-                       .unit = "B",
-                       .value = (double)m->device_total,
-                       .bytes = m->device_total,
-                       .formula = m->paged > 0 ? "reserved + outside + paged"
-                                               : "reserved + outside",
-                       .numbers = device_numbers(x, m),
-                       .equation = "peak",
-                       .source = "",
-                       .depth = 0 });
+    struct explain_entry e = device_sum(x, m);
+    e.section = section;
+    e.name = "device total";
+    e.unit = "B";
+    e.value = (double)m->device_total;
+    e.bytes = m->device_total;
+    e.equation = "peak";
+    explain_add(x, e);
 }
 
 /* Bytes in host memory and on disk, and what moves there and back. */

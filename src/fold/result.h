@@ -116,10 +116,13 @@ struct stage_result {
     bool has_embedding, has_head;
     uint64_t parameters;   /* elements on this rank before state sharding */
     uint64_t model_states; /* weights, one set of gradients and optimizer
-                               states as this rank holds them: ZeRO's figure */
+                               states as this rank holds them, paged moments
+                               wherever they are: ZeRO's figure */
     uint64_t in_flight;    /* micro-batches (chunks when interleaved) */
     uint64_t waiting;      /* backwards whose weights' gradients come later */
     uint64_t paged;        /* moments in unified memory */
+    uint64_t paged_here;   /* of those, on the device: as far as there is room
+                              beside the allocator's, which they give way to */
     struct moment rest;    /* between steps */
     struct moment peak;
     const char *peak_block; /* "layer", "head", ... ; "" in the step */
@@ -191,9 +194,9 @@ struct memory_result {
     uint64_t reserved_stage; /* whose it is: the one that reserves most */
     bool retries; /* fits only since the allocator gives its cache back */
     size_t n_outside;
-    /* Moments in unified memory, and what of them is on the device: as far as
-     * there is room beside the allocator's, which they give way to. */
-    uint64_t paged, paged_here;
+    uint64_t device_stage; /* that has most on its device, paged moments too:
+                              whose the next three are */
+    uint64_t paged, paged_here, paged_on_host;
     uint64_t outside, device_total, capacity;
     int64_t headroom; /* capacity - device_total */
     bool fits;

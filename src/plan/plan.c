@@ -106,20 +106,6 @@ static memplan_status see(struct memplan_report *r, const uint16_t image[3],
     return spec_set_whole_image(&r->spec, vision, image, d);
 }
 
-/* PEFT passes over a word of a list whose others it finds. */
-static void say_targets(struct memplan_report *r)
-{
-    const uint64_t asked = run_adapts(&r->run) ? r->run.lora_targets : 0;
-    const uint64_t idle = asked & ~r->program.lora_words;
-    char words[LORA_WORDS_MAX], text[LORA_WORDS_MAX + 80];
-    if (asked >> LORA_ALL_LINEAR != 0 || idle == 0)
-        return;
-    str_format(text, sizeof text,
-               "'lora_targets' %s has no effect: the model has no such module",
-               lora_words(idle, words));
-    run_assume(&r->run, KEY_LORA_TARGETS, text);
-}
-
 memplan_status plan_memory(struct memplan_report *r, const struct spec *spec,
                            const struct params_result *params,
                            const struct setup *setup, struct diag *d)
@@ -139,7 +125,6 @@ memplan_status plan_memory(struct memplan_report *r, const struct spec *spec,
         return d->status;
     if (lower_model(&r->program, &r->spec, &r->run, &r->arena, d) != MEMPLAN_OK)
         return d->status;
-    say_targets(r);
     /* adapters, and what they leave frozen, are the setup's */
     if (!fold_params(&r->params, &r->program, &r->spec))
         return diag_add(d, MEMPLAN_E_OVERFLOW, "too many parameters")->status;
@@ -152,6 +137,7 @@ memplan_status plan_memory(struct memplan_report *r, const struct spec *spec,
         diag_hint(e, "check the model's sizes, 'micro_batch', 'seq_len'");
         return d->status;
     }
+    plan_say_parts(r);
     r->kind = REPORT_ESTIMATE;
     return MEMPLAN_OK;
 }
@@ -296,91 +282,6 @@ static void count_communication(struct memplan_report *r)
     fold_comm(&r->comm, &in);
 }
 
-/* The simulation stops where it would no longer be instant.
- * [docs/method.md eq. reserved] has both figures */
-static void say_given_up(struct memplan_report *r)
-{
-    if (r->memory.stage[r->memory.worst].sim.done)
-        return;
-    run_say(&r->run, KEY_FAST,
-            r->run.fast ? "what is reserved is told from the fullest moments, "
-                          "not simulated: within # % of the simulation in nine "
-                          "of ten (without --fast)"
-                        : "too many allocations to simulate: what is reserved "
-                          "is told from the fullest moments, as with --fast",
-            r->run.engine == ENGINE_FSDP2 ? FAST_NEAR_FSDP2_PERCENT
-                                          : FAST_NEAR_PERCENT);
-}
-
-/* What is reserved depends on the order in which samples come. */
-static void say_lengths(struct memplan_report *r)
-{
-    char low[UNIT_TEXT_MAX], high[UNIT_TEXT_MAX], text[ASSUMPTION_TEXT];
-    const struct simulated *sim =
-        &r->memory.stage[r->memory.reserved_stage].sim;
-    if (sim->reserved_most == 0)
-        return;
-    str_format(text, sizeof text,
-               "samples of up to %llu tokens: what is reserved is the median "
-               "of %d orders, %s to %s",
-               (unsigned long long)r->run.seq_len, LENGTH_ORDERS,
-               unit_format_bytes(low, sim->reserved_least),
-               unit_format_bytes(high, sim->reserved_most));
-    run_assume(&r->run,
-               r->run.lengths.kind == LENGTHS_LISTED ? KEY_LENGTHS
-                                                     : KEY_LENGTH_MEAN,
-               text);
-}
-
-/* Nobody says how fast the host is, and its disks. */
-static void say_moved(struct memplan_report *r)
-{
-    static const enum setup_key keys[] = { KEY_OFFLOAD_OPTIMIZER,
-                                           KEY_OFFLOAD_PARAMS,
-                                           KEY_OFFLOAD_ACTIVATIONS };
-    char text[ASSUMPTION_TEXT];
-    bool moved = false, disk = false;
-    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
-        const int64_t where = r->run.setup.v[keys[i]].n;
-        moved = moved || (r->run.given[keys[i]] && where != OFFLOAD_NONE);
-        disk = disk || (r->run.given[keys[i]] && where == OFFLOAD_NVME);
-    }
-    if (r->run.given[KEY_MFU])
-        return;
-    if (moved)
-        run_assume(&r->run, KEY_HOST_BANDWIDTH,
-                   "copies to the host and back run at the link's rate, Adam "
-                   "there as fast as where it was timed (--host-bandwidth)");
-    if (!disk || r->run.given[KEY_NVME_BANDWIDTH])
-        return;
-    str_format(
-        text, sizeof text,
-        "a node's disks read %.0f GB/s and write %.0f, as four of PCIe 4 "
-        "did, whatever else its processes do (--nvme-bandwidth)",
-        NVME_NODE_READ_BYTES_S / 1e9,
-        NVME_NODE_READ_BYTES_S * NVME_WRITE_SHARE / 1e9);
-    run_assume(&r->run, KEY_NVME_BANDWIDTH, text);
-}
-
-/* Nothing computes faster than its peak: what is given of its speed is
- * wrong. */
-static void say_beyond_peak(struct memplan_report *r)
-{
-    const struct compute_result *c = &r->compute;
-    const bool calibrated = r->run.setup.calibration.rows > 0;
-    char text[ASSUMPTION_TEXT];
-    if (!c->mfu_predicted || (c->mfu <= 1 && c->hfu <= 1))
-        return;
-    str_format(text, sizeof text,
-               "impossible: the predicted step computes at %.0f%% of the GPU's "
-               "peak%s",
-               100 * fmax(c->mfu, c->hfu),
-               calibrated ? ", so the calibration's constants are not its "
-                            "speeds"
-                          : "");
-    run_assume(&r->run, KEY_COUNT, text);
-}
-
 /* Tokens that are no model's optimum. */
 static memplan_status check_matched(struct memplan_report *r, struct diag *d)
 {
@@ -455,8 +356,7 @@ memplan_status plan_estimate(struct memplan_report *r, const struct spec *spec,
     if (plan_memory(r, spec, params, setup, d) != MEMPLAN_OK
         || plan_allocator(r, false, d) != MEMPLAN_OK)
         return d->status;
-    say_given_up(r);
-    say_lengths(r);
+    plan_say_memory(r);
     if (count_flops(r, d) != MEMPLAN_OK) {
         r->kind = REPORT_NONE;
         return d->status;
@@ -464,9 +364,8 @@ memplan_status plan_estimate(struct memplan_report *r, const struct spec *spec,
     count_communication(r);
     if (predict_time(r, d) != MEMPLAN_OK)
         return d->status;
-    say_moved(r);
     plan_compute(r);
-    say_beyond_peak(r);
+    plan_say_time(r);
     if (check_reached(r, d) != MEMPLAN_OK)
         return d->status;
     return keep_question(r, params, setup, d);
@@ -562,9 +461,8 @@ memplan_status plan_compute_spec(struct memplan_report *r,
     count_communication(r);
     if (predict_time(r, d) != MEMPLAN_OK)
         return d->status;
-    say_moved(r);
     plan_compute(r);
-    say_beyond_peak(r);
+    plan_say_time(r);
     return MEMPLAN_OK;
 }
 

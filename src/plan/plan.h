@@ -20,6 +20,12 @@ memplan_status plan_memory(struct memplan_report *r, const struct spec *spec,
                            const struct params_result *params,
                            const struct setup *setup, struct diag *d);
 
+/* Assumptions of the report that its figures show: of a model's parts, of its
+ * memory, of its time and utilisation. */
+void plan_say_parts(struct memplan_report *r);
+void plan_say_memory(struct memplan_report *r);
+void plan_say_time(struct memplan_report *r);
+
 /* After plan_memory(), unless the setup says fast: with the caching allocator
  * simulated: of all stages, or of as many as
  * the answer stays instant with. Searches leave it out. Returns d's status. */

@@ -64,7 +64,7 @@ static uint64_t stage_bytes(const struct memory_result *m, uint64_t index,
     if (metric == METRIC_STEADY_ALLOCATED)
         return s->rest.total;
     if (metric == METRIC_DEVICE_TOTAL)
-        return s->reserved + m->outside + m->paged_here;
+        return s->reserved + m->outside + s->paged_here;
     return s->reserved;
 }
 

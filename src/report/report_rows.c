@@ -144,6 +144,7 @@ static const struct row memory_rows[] = {
     ROW(struct memory_result, reserved, "peak_reserved", "B"),
     ROW(struct memory_result, outside, "outside", "B"),
     ROW(struct memory_result, paged_here, "paged", "B"),
+    ROW(struct memory_result, paged_on_host, "paged_on_host", "B"),
     ROW(struct memory_result, device_total, "device_total", "B"),
     ROW(struct memory_result, capacity, "capacity", "B"),
     ROW(struct memory_result, headroom, "headroom", "B"),
@@ -174,6 +175,7 @@ static const struct row stage_rows[] = {
     ROW(struct stage_result, rest.total, "steady_allocated", "B"),
     ROW(struct stage_result, peak.total, "peak_allocated", "B"),
     ROW(struct stage_result, reserved, "peak_reserved", "B"),
+    ROW(struct stage_result, paged_here, "paged", "B"),
 };
 
 static const struct row allocator_rows[] = {

@@ -115,9 +115,9 @@ static void verdict(struct out *o, const struct memplan_report *r)
                    "; %s GiB of the total are paged moments, which give "
                    "way",
                    gib(rest, m->paged_here));
-    if (m->fits && m->paged > m->paged_here)
+    if (m->fits && m->paged_on_host > 0)
         str_append(text, sizeof(text), "; %s GiB of %s on the host",
-                   gib(rest, m->paged - m->paged_here),
+                   gib(rest, m->paged_on_host),
                    m->paged_here > 0 ? "them" : "paged moments");
     if (o->format == MEMPLAN_FORMAT_TABLE)
         out_text(o, "\n");
@@ -206,6 +206,19 @@ static void outside_label(char buf[64], const struct outside_row *row)
         str_append(buf, 64, " (unverified)");
 }
 
+/* Another stage than the one that reserves most may have more with them. */
+static void paged_row(struct table *t, const struct memory_table *x)
+{
+    const struct memory_result *m = x->m;
+    char label[64] = "paged moments, as there is room";
+    if (m->paged == 0)
+        return;
+    if (m->device_stage != m->reserved_stage)
+        str_format(label, sizeof(label), "more on stage %llu: paged moments",
+                   (unsigned long long)m->device_stage);
+    memory_row(t, x, 0, label, m->device_total - m->reserved - m->outside);
+}
+
 static void fill_memory(struct table *t, const void *ctx)
 {
     const struct memory_table *x = ctx;
@@ -227,8 +240,7 @@ static void fill_memory(struct table *t, const void *ctx)
         outside_label(label, &m->outside_row[i]);
         memory_row(t, x, 1, label, m->outside_row[i].bytes);
     }
-    if (m->paged > 0)
-        memory_row(t, x, 0, "paged moments, as there is room", m->paged_here);
+    paged_row(t, x);
     table_row(t, 0, m->fits ? PAINT_STRONG : PAINT_BAD);
     table_cell(t, "device total");
     table_cell(t, gib(buf, m->device_total));

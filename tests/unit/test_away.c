@@ -375,6 +375,17 @@ static void test_paged_moments(void **state)
     }
 }
 
+static bool says_paged(const memplan_report *r)
+{
+    char buf[ASSUMPTION_TEXT];
+    for (size_t i = 0; i < r->run.n_assumptions; i++)
+        if (strstr(assumption_text(&r->run.assumption[i], buf),
+                   "paged moments are in unified memory")
+            != NULL)
+            return true;
+    return false;
+}
+
 /* The host has the moments in full where it steps the optimizer. */
 static void test_offloaded_moments_are_not_paged(void **state)
 {
@@ -385,6 +396,68 @@ static void test_offloaded_moments_are_not_paged(void **state)
                                         "offload_params", "cpu", "optimizer",
                                         "paged-adamw", "fast", "true", NULL });
     assert_int_equal(r->memory.paged, 0);
+    assert_false(says_paged(r));
+    memplan_report_free(r);
+}
+
+/* Adapters of fewer than 100,000 elements each are no reason to speak of it. */
+static void test_small_tensors_are_not_paged(void **state)
+{
+    (void)state;
+    memplan_report *r = estimate(
+        "smollm-1.7b",
+        (const char *const[]){ "framework", "hf", "lora_rank", "8", "optimizer",
+                               "paged-adamw", "fast", "true", NULL });
+    assert_int_equal(r->memory.paged, 0);
+    assert_false(says_paged(r));
+    memplan_report_free(r);
+    r = paged("80GiB", "paged-adamw");
+    assert_true(says_paged(r));
+    /* beside what the allocator has of them */
+    assert_true(r->memory.model_states > r->memory.paged);
+    memplan_report_free(r);
+}
+
+static memplan_report *spread(const char *capacity)
+{
+    return estimate(
+        "smollm-1.7b",
+        (const char *const[]){ "framework",   "hf",        "gpus",
+                               "2",           "pp",        "2",
+                               "schedule",    "naive",     "pipeline_layers",
+                               "8,16",        "recompute", "full",
+                               "micro_batch", "8",         "gpu_memory",
+                               capacity,      "optimizer", "paged-adamw",
+                               "fast",        "true",      NULL });
+}
+
+/* The first GPU reserves most, for its logits; the second has most with what is
+ * paged. */
+static void test_paged_of_each_stage(void **state)
+{
+    (void)state;
+    memplan_report *r = spread("80GiB");
+    const struct memory_result *m = &r->memory;
+    const struct stage_result *first = &m->stage[0], *last = &m->stage[1];
+    assert_int_equal(m->reserved_stage, 0);
+    assert_int_equal(m->device_stage, 1);
+    assert_true(first->paged > 0 && first->paged < last->paged);
+    assert_int_equal(m->device_total,
+                     last->reserved + m->outside + last->paged);
+    assert_int_equal(m->paged_on_host, 0);
+    char tight[32];
+    (void)snprintf(tight, sizeof(tight), "%llu",
+                   (unsigned long long)(first->reserved + m->outside + 1000));
+    memplan_report_free(r);
+
+    r = spread(tight);
+    m = &r->memory;
+    assert_true(m->fits);
+    assert_int_equal(m->headroom, 0);
+    assert_int_equal(m->stage[0].paged_here, 1000);
+    assert_int_equal(m->device_stage, 1);
+    assert_true(m->paged_here > 1000);
+    assert_int_equal(m->paged_on_host, m->paged - m->paged_here);
     memplan_report_free(r);
 }
 
@@ -469,6 +542,8 @@ int main(void)
         cmocka_unit_test(test_kept_twice_stays),
         cmocka_unit_test(test_paged_moments),
         cmocka_unit_test(test_offloaded_moments_are_not_paged),
+        cmocka_unit_test(test_small_tensors_are_not_paged),
+        cmocka_unit_test(test_paged_of_each_stage),
         cmocka_unit_test(test_paged_parts_of_experts),
         cmocka_unit_test(test_checkpoints_in_flight),
     };
