@@ -105,6 +105,13 @@ bool fsdp_is_fetched_back(const struct stage *s, uint32_t position)
            || s->p->tensor[next->input].needs_grad;
 }
 
+bool fsdp_left_whole(const struct stage *s, uint32_t position)
+{
+    return s->run->engine == ENGINE_FSDP && s->run->stops && s->run->reshard
+           && position == 0 && s->n > 1 && fsdp_unit_bytes(s, position) > 0
+           && fsdp_is_fetched_back(s, position);
+}
+
 uint64_t fsdp_unit_bytes(const struct stage *s, uint32_t position)
 {
     if (position >= s->n || !fsdp_is_unit(s, position))

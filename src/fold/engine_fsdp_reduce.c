@@ -202,8 +202,8 @@ static void put_left_whole(struct put *p, const struct stage *s)
 {
     uint64_t bytes = 0;
     for (uint32_t i = 0; i + 1 < s->n && s->run->stops; i++)
-        if (!stage_turns(s, i)
-            && (!s->run->reshard || (i == 0 && fsdp_is_fetched_back(s, i))))
+        if (!stage_comes_back(s, i)
+            && (!s->run->reshard || fsdp_left_whole(s, i)))
             bytes += fsdp_unit_bytes(s, i);
     PUT(p, TERM_GATHERED, "frozen units that no backward comes to",
         F("bytes", bytes));

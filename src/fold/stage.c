@@ -80,10 +80,15 @@ static void stage_positions(struct stage *s)
         stage_chunks_place(s);
 }
 
-bool stage_turns(const struct stage *s, uint32_t position)
+bool stage_comes_back(const struct stage *s, uint32_t position)
 {
     const struct block_walk *w = &s->walk[stage_block(s, position)];
     return !s->run->stops || !w->idle || w->held > 0;
+}
+
+bool stage_turns(const struct stage *s, uint32_t position)
+{
+    return stage_comes_back(s, position) || fsdp_left_whole(s, position);
 }
 
 static uint64_t kept_but_input(const struct block_walk *w)

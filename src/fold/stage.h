@@ -408,7 +408,8 @@ static inline bool stage_recomputed(const struct stage *s, uint32_t position)
     return s->at[position].recomputed;
 }
 /* Whether backward comes to a position of a model with frozen parts, or what it
- * holds is let go there. */
+ * holds is let go there; or is past all and finds its unit whole. */
+bool stage_comes_back(const struct stage *s, uint32_t position);
 bool stage_turns(const struct stage *s, uint32_t position);
 /* True when checkpoints wait on the CPU. */
 bool stage_offloads(const struct stage *s);
@@ -709,6 +710,9 @@ void fsdp_fullest_rank(struct stage *s);
 void fsdp_flat_loop(struct stage *s);
 /* A wrapped module; what is not belongs to the root. */
 bool fsdp_is_unit(const struct stage *s, uint32_t position);
+/* Version 1: the first unit, which no backward comes to, is fetched by the one
+ * above, as its result has a gradient, and cut when the pass is over. */
+bool fsdp_left_whole(const struct stage *s, uint32_t position);
 /* Bytes of a unit's parameters; 0 where there is none at a position. */
 uint64_t fsdp_unit_bytes(const struct stage *s, uint32_t position);
 /* Bytes of parameters that the wrapped layers leave to the root. */
