@@ -6,6 +6,10 @@
 
 void config_megatron_together(struct config *c);
 
+struct emit;
+/* The other way: what no row says (config_megatron_emit.c). */
+void config_megatron_apart(struct emit *e, const struct run *r);
+
 /* Stages and chunks, from a layout, the ends' layers, or layers of a chunk. */
 void config_megatron_stages(struct config *c);
 

@@ -106,6 +106,15 @@ static void precision(struct config *c)
         config_set(c, c->root, KEY_GRAD_DTYPE, "fp16");
 }
 
+/* From stage 2 on DeepSpeed's pipeline engine is not there anyway. */
+static void without_pipeline(struct config *c)
+{
+    if (config_flag_given(c, "no_pipeline_parallel")
+        && config_flag_count(c, "zero_stage") < 2)
+        config_note(c, "--no-pipeline-parallel is not modelled below ZeRO-2: "
+                       "DeepSpeed's pipeline engine is assumed");
+}
+
 /* Megatron-DeepSpeed: who holds the states is said in a file of DeepSpeed's,
  * often one that the script itself writes. */
 static void deepspeed(struct config *c)
@@ -113,6 +122,7 @@ static void deepspeed(struct config *c)
     const struct json *file = config_at(c, "deepspeed_config");
     config_set(c, config_at(c, "deepspeed"), KEY_FRAMEWORK,
                "megatron-deepspeed");
+    without_pipeline(c);
     if (file != NULL && file->kind == JSON_STRING
         && memchr(file->text.p, '$', file->text.n) == NULL
         && memchr(file->text.p, ' ', file->text.n) == NULL)

@@ -184,6 +184,8 @@ void resolve_check_adapters(const struct run *r, const struct spec *s,
 bool resolve_takes_stored(const struct run *r, const struct spec *spec);
 enum dtype resolve_stored_base(const struct run *r, const struct spec *spec);
 void resolve_say_stored(struct run *r, const struct spec *spec);
+/* Keys given that change nothing (resolve_moot.c). */
+void resolve_say_moot(struct run *r, const struct spec *spec);
 
 /* ---- resolve_shape.c ---- */
 

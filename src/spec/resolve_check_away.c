@@ -97,7 +97,9 @@ static void check_checkpoints(const struct run *r, const struct spec *s,
             setup_error(d, MEMPLAN_E_CONFLICT, KEY_OFFLOAD_ACTIVATIONS,
                         "offload_activations 'cpu' without "
                         "cpu_offloading_num_layers: of how many layers");
-        diag_hint(e, "add --cpu-offloading-num-layers");
+        diag_hint(e, "add --cpu-offloading-num-layers; Megatron-DeepSpeed's "
+                     "--checkpoint-in-cpu wants --framework "
+                     "megatron-deepspeed");
     } else if (r->impl != IMPL_TORCHTUNE && !resolve_is_hf(r)
                && !run_checkpoints_in_cpu(r)) {
         memplan_error *e =

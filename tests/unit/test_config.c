@@ -1389,6 +1389,23 @@ static void test_megatron_arrays(void **state)
     has("pp=2 tp=4 gpus=16 precision=bf16-mixed");
 }
 
+/* DeepSpeed's pipeline engine is not there from stage 2 on. */
+static void test_megatron_without_pipeline(void **state)
+{
+    (void)state;
+    import("megatron-args",
+           "x.py --deepspeed --zero-stage 1 --no-pipeline-parallel\n");
+    noted("f: --no-pipeline-parallel is not modelled below ZeRO-2: DeepSpeed's "
+          "pipeline engine is assumed");
+    import("megatron-args", "x.py --deepspeed --no-pipeline-parallel\n");
+    noted("--no-pipeline-parallel is not modelled below ZeRO-2");
+    import("megatron-args",
+           "x.py --deepspeed --zero-stage 3 --no-pipeline-parallel\n");
+    assert_int_equal(got.status, MEMPLAN_OK);
+    for (size_t i = 0; i < got.setup.notes; i++)
+        assert_null(strstr(got.setup.note[i], "--no-pipeline-parallel"));
+}
+
 /* A flag that is nearly one of Megatron's, and one without its value. */
 static void test_megatron_typos(void **state)
 {
@@ -2010,6 +2027,7 @@ int main(void)
         cmocka_unit_test(test_megatron_absent),
         cmocka_unit_test(test_megatron_sums),
         cmocka_unit_test(test_megatron_arrays),
+        cmocka_unit_test(test_megatron_without_pipeline),
         cmocka_unit_test(test_megatron_typos),
         cmocka_unit_test(test_megatron_loss),
         cmocka_unit_test(test_megatron_before),
