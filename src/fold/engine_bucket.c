@@ -643,6 +643,28 @@ static void take_rows(struct stage *s, uint32_t position,
     }
 }
 
+/* Stage 3, one bucket: as many in order as it has room for. Returns how many. */
+static uint32_t take_fitting(struct bucket_content *c, uint64_t room,
+                             uint64_t before, const struct arrival *a,
+                             uint32_t n)
+{
+    uint64_t elems = c->elems, largest = c->largest, second = c->second;
+    uint32_t k = 0;
+    for (; k < n && a[k].elems != 0 && elems + a[k].elems <= room; k++) {
+        second = max_u64(second, min_u64(largest, a[k].elems));
+        largest = max_u64(largest, a[k].elems);
+        elems += a[k].elems;
+    }
+    if (k == 0)
+        return 0;
+    c->first = before + a[k - 1].offset;
+    c->tensors += k;
+    c->elems = elems;
+    c->largest = largest;
+    c->second = second;
+    return k;
+}
+
 /* The gradients of a block, one after another; of stage 3 most find room in the
  * only bucket. */
 static void take_arrivals(struct stage *s, uint32_t position,
@@ -657,16 +679,13 @@ static void take_arrivals(struct stage *s, uint32_t position,
                                   && s->ledger == NULL && f->held == 0
                               ? s->run->reduce_bucket
                               : 0;
-    for (uint32_t k = 0; k < w->arrivals; k++) {
-        const struct arrival *a = &w->arrival[k];
-        struct bucket_content *c = &f->in;
-        if (a->elems == 0 || c->elems + a->elems > room) {
-            take_arrival(s, position, a, f);
-            continue;
-        }
-        f->begun = true;
-        c->second = max_u64(c->second, min_u64(c->largest, a->elems));
-        bucket_count(c, before + a->offset, a->elems);
+    for (uint32_t k = 0; k < w->arrivals;) {
+        const uint32_t n =
+            take_fitting(&f->in, room, before, &w->arrival[k], w->arrivals - k);
+        f->begun = f->begun || n > 0;
+        k += n;
+        if (k < w->arrivals)
+            take_arrival(s, position, &w->arrival[k++], f);
     }
 }
 

@@ -169,11 +169,11 @@ static bool same_content(const struct bucket_content *a,
            && a->large == b->large;
 }
 
-bool bucket_alike(const struct stage *s, uint32_t position, uint32_t other)
+bool bucket_is_alike(const struct stage *s, uint32_t position, uint32_t other)
 {
     const struct bucket_fill *a = &s->fill[position + 1];
     const struct bucket_fill *b = &s->fill[other + 1];
-    return a->in.elems == b->in.elems && s->run->zero == 3
+    return s->run->zero == 3
            && stage_block(s, position) == stage_block(s, other)
            && a->begun == b->begun && a->held == b->held
            && same_content(&a->in, &b->in) && same_content(&a->low, &b->low);

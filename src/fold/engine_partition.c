@@ -327,18 +327,23 @@ static uint64_t group_elems(const struct stage *s, const struct block *b)
     return sum;
 }
 
-/* A block within which no sub-group ends is added whole. */
+/* Equal blocks, or one, within which no sub-group ends are added whole. */
 static void zero3_groups(struct stage *s, struct zero_layout *l)
 {
-    uint64_t elems = 0;
-    for (uint32_t i = 0; i < s->n; i++) {
+    const uint64_t size = s->run->sub_group_size;
+    for (uint32_t i = 0, end; i < s->n; i = end) {
         const struct block *b = &s->p->block[stage_block(s, i)];
-        if (i == 0 || stage_block(s, i) != stage_block(s, i - 1))
-            elems = group_elems(s, b);
-        if (l->group + elems < s->run->sub_group_size)
-            add_to_group(l, elems, s->run->sub_group_size);
-        else
-            add_block(s, l, b);
+        const uint64_t elems = group_elems(s, b);
+        end = stage_row_end(s, i);
+        if (l->group + (end - i) * elems < size) {
+            add_to_group(l, (end - i) * elems, size);
+            continue;
+        }
+        for (uint32_t k = i; k < end; k++)
+            if (l->group + elems < size)
+                add_to_group(l, elems, size);
+            else
+                add_block(s, l, b);
     }
     s->sub_group = l->groups;
 }

@@ -310,7 +310,7 @@ void zero3_gather(struct put *p, const struct stage *s, uint32_t position,
                   - (backward ? let_go(p, s, position) : 0)));
     const uint64_t ahead = zero3_ahead(s, position, backward);
     const uint64_t together = zero3_together(s, position, ahead, backward);
-    const uint64_t width = b->largest_bytes / b->largest;
+    const uint64_t width = b->width;
     if (s->run->mics || s->run->shard == 1) {
         zero3_in_place(p, ahead, width);
         return;

@@ -302,6 +302,20 @@ static void finish(struct memory_result *out, const struct run *run)
     out->fits = out->headroom >= 0;
 }
 
+/* Of all tensors that a block makes: in halves, whose sums fit. */
+static struct count bytes_of(const struct program *p, const struct block *b)
+{
+    const struct tensor *t = &p->tensor[b->tensor_first];
+    const struct tensor *end = t + b->tensor_count;
+    uint64_t low = 0, high = 0;
+    for (; t < end; t++) {
+        low += t->bytes & UINT32_MAX;
+        high += t->bytes >> 32;
+    }
+    high += low >> 32;
+    return (struct count){ high << 32 | (low & UINT32_MAX), high >> 32 != 0 };
+}
+
 /* No sum below can leave 62 bits when every tensor of every layer, several
  * times over (gradients, copies, states) and for every micro-batch that may be
  * in flight, stays below them: checked once, so that the sums need not be. */
@@ -310,11 +324,7 @@ static bool fits_62_bits(const struct program *p, const struct run *run)
     enum { COPIES = 16 };
     struct count sum = count_of(0);
     for (uint32_t b = 0; b < p->n_blocks; b++) {
-        const struct block *block = &p->block[b];
-        struct count once = count_of(0);
-        const struct tensor *t = &p->tensor[block->tensor_first];
-        for (uint32_t i = 0; i < block->tensor_count; i++, t++)
-            once = count_add(once, count_of(t->bytes));
+        const struct count once = bytes_of(p, &p->block[b]);
         sum = count_add(sum, count_mul(once, count_of(program_times(p, b))));
     }
     /* interleaved: at most 2 p + (v - 1) 2 p + 1 chunks; DualPipe: p + 1 and

@@ -18,45 +18,10 @@ static bool gradients_reach(const struct stage *s, uint32_t i, uint64_t elems)
     return low <= elems && elems <= high;
 }
 
-/* A term that comes, goes or bends where so many parameters lie above. */
-INLINE bool bends_at(const struct stage *s, uint32_t i, uint64_t elems)
-{
-    const uint64_t all = s->before[s->n].all_elems;
-    const uint64_t low = all - s->before[i + 2].all_elems;
-    const uint64_t high = all - s->before[i - 1].all_elems;
-    return low <= elems && elems <= high;
-}
-
-/* Forward has as much ahead from its first position on. */
-static bool zero3_bends_at(const struct stage *s, uint32_t i, bool forward)
-{
-    const uint64_t all = s->before[s->n].all_elems;
-    const uint64_t kept = all - s->released;
-    const uint64_t most = min_u64(zero3_most(s, i), all);
-    return bends_at(s, i, kept) || (most != kept && bends_at(s, i, most))
-           || (!forward && bends_at(s, i, all - most));
-}
-
 static bool engine_bends(const struct run *run)
 {
     return run->engine == ENGINE_DEEPSPEED
            || run->engine == ENGINE_MEGATRON_FSDP;
-}
-
-/* What an engine gathers, or has of gradients, bends here. */
-static bool engine_bends_at(const struct stage *s, uint32_t i, bool forward)
-{
-    switch (s->run->engine) {
-    case ENGINE_MEGATRON_FSDP: return bends_at(s, i, MEGATRON_FSDP_QUEUE_ELEMS);
-    case ENGINE_DEEPSPEED:
-        return s->run->zero == 3 && zero3_bends_at(s, i, forward);
-    case ENGINE_DDP:
-    case ENGINE_FSDP:
-    case ENGINE_FSDP2:
-    case ENGINE_MEGATRON:
-    case ENGINE_COUNT: break;
-    }
-    return false;
 }
 
 /* What a bucket adds is more where it is reduced; in ZeRO-2 some of that stays,
@@ -87,6 +52,10 @@ static bool alike(const struct stage *s, uint32_t i, uint32_t k)
 struct row {
     uint32_t first, end;
     uint32_t even, bend;
+    /* What an engine gathers, or has of gradients, comes, goes or bends where
+       so many parameters lie below: the first so many in forward, too. */
+    uint64_t bends[3];
+    unsigned n_bends, n_forward;
 };
 
 /* Whether the sums before a position tell all that changes from one of a row
@@ -101,11 +70,39 @@ static bool sums_tell(const struct stage *s)
            && s->n_frames == 0 && !s->hands_far;
 }
 
+/* Forward has as much ahead from its first position on, and each of the row's
+ * even positions. */
+static void zero3_bends(struct row *row, const struct stage *s)
+{
+    const uint64_t all = s->before[s->n].all_elems;
+    const uint64_t most = min_u64(zero3_most(s, row->even), all);
+    row->bends[0] = s->released;
+    row->bends[1] = all - most;
+    row->bends[2] = most;
+    row->n_bends = 3;
+    row->n_forward = 2;
+}
+
+static void row_bends(struct row *row, const struct stage *s)
+{
+    if (s->run->engine == ENGINE_DEEPSPEED && s->run->zero == 3)
+        zero3_bends(row, s);
+    if (s->run->engine != ENGINE_MEGATRON_FSDP)
+        return;
+    const uint64_t all = s->before[s->n].all_elems;
+    if (all < MEGATRON_FSDP_QUEUE_ELEMS)
+        return;
+    row->bends[0] = all - MEGATRON_FSDP_QUEUE_ELEMS;
+    row->n_bends = row->n_forward = 1;
+}
+
 /* Else what is alike has equal neighbours on either side, a checkpoint's layers
  * each. A checkpoint of several layers has bends of all of them. */
 static struct row row_from(const struct stage *s, uint32_t first)
 {
     struct row row = { .first = first, .end = first + 1 };
+    if (s->recomputed == 0 && s->chunks == 1)
+        row.end = stage_row_end(s, first);
     while (row.end < s->n && alike(s, first, row.end))
         row.end++;
     const uint64_t reach = sums_tell(s) ? 1 : 2 * s->group;
@@ -115,6 +112,8 @@ static struct row row_from(const struct stage *s, uint32_t first)
         return row;
     row.even = (uint32_t)max_u64(first + reach, edge);
     row.bend = (uint32_t)min_u64(row.end - reach, s->n - edge);
+    if (row.even < row.bend)
+        row_bends(&row, s);
     return row;
 }
 
@@ -123,9 +122,22 @@ static bool even(const struct row *row, uint32_t i)
     return row->even <= i && i < row->bend;
 }
 
+/* Of a position that is even: its neighbours are, too. */
+static bool bends_at(const struct stage *s, const struct row *row, uint32_t i,
+                     bool forward)
+{
+    const unsigned n = forward ? row->n_forward : row->n_bends;
+    const uint64_t low = s->before[i - 1].all_elems;
+    const uint64_t high = s->before[i + 2].all_elems;
+    for (unsigned k = 0; k < n; k++)
+        if (low <= row->bends[k] && row->bends[k] <= high)
+            return true;
+    return false;
+}
+
 static bool interior(const struct stage *s, const struct row *row, uint32_t i)
 {
-    return even(row, i) && !engine_bends_at(s, i, false);
+    return even(row, i) && !bends_at(s, row, i, false);
 }
 
 /* `x`: pools_of() it. */
@@ -298,7 +310,7 @@ static bool look_at_backward(struct peak *best, const struct stage *s,
 static bool look_at_position(struct peak *best, const struct stage *s,
                              const struct row *row, uint32_t i)
 {
-    const bool forward = !even(row, i) || engine_bends_at(s, i, true);
+    const bool forward = !even(row, i) || bends_at(s, row, i, true);
     const unsigned backwards = backwards_of(best, s);
     bool ok = true;
     for (unsigned later = 0; later < passes_of(s); later++) {

@@ -62,7 +62,7 @@ static uint32_t block_at(const struct stage *s, uint32_t position)
 
 static bool recomputes(const struct stage *s, uint32_t position, uint32_t block)
 {
-    return stage_is_layer(s, position)
+    return s->recomputed != 0 && stage_is_layer(s, position)
            && stage_layer(s, position) < s->recomputed
            && (stage_layer(s, position) + 1) % s->every == 0
            && s->p->block[block].kind != BLOCK_JOINT && !s->walk[block].idle;
@@ -70,12 +70,18 @@ static bool recomputes(const struct stage *s, uint32_t position, uint32_t block)
 
 static void stage_positions(struct stage *s)
 {
+    uint32_t first = 0;
     for (uint32_t i = 0; i < s->n; i++) {
         const uint32_t block = block_at(s, i);
         s->at[i] =
             (struct stage_block){ .block = block,
                                   .recomputed = recomputes(s, i, block) };
+        if (block == s->at[first].block)
+            continue;
+        s->at[first].end = i;
+        first = i;
     }
+    s->at[first].end = s->n;
     if (s->chunks > 1)
         stage_chunks_place(s);
 }
@@ -304,7 +310,8 @@ bool stage_ties_cast(const struct program *p)
 /* In the lower block, which has the tensor, backward adds its own. */
 static void find_waiting(struct stage *s)
 {
-    for (uint32_t i = s->n; i-- > 1 && s->embed;) {
+    const uint32_t above = stage_row_end(s, 0);
+    for (uint32_t i = above; i < s->n && s->embed; i = stage_row_end(s, i)) {
         const struct block *b = &s->p->block[stage_block(s, i)];
         const struct tensor *t;
         uint64_t sum = 0;
@@ -320,6 +327,7 @@ static void find_waiting(struct stage *s)
         s->waiting = sum;
         s->waits_from = i;
         s->waits_to = b->kind == BLOCK_HEAD ? 1 : 0;
+        return;
     }
 }
 
@@ -344,9 +352,7 @@ static uint64_t dummy_wgrads(const struct stage *s)
     const struct tensor *seen[DUMMY_SHAPES_MAX];
     size_t n = 0;
     uint64_t sum = 0;
-    for (uint32_t i = 0; i < s->n; i++) {
-        if (i > 0 && stage_block(s, i) == stage_block(s, i - 1))
-            continue;
+    for (uint32_t i = 0; i < s->n; i = stage_row_end(s, i)) {
         const struct block *b = &s->p->block[stage_block(s, i)];
         const struct tensor *t;
         for (tensor_id id = b->weights; id != TENSOR_NONE; id = t->next) {
@@ -589,14 +595,12 @@ void stage_init(struct stage *s, struct memory_fold *f, uint64_t index,
     if (f->away != NULL)
         stage_away_init(s, f);
     s->joint = s->n;
-    for (uint32_t i = 0, first; i < s->n;) {
+    for (uint32_t i = 0, end; i < s->n; i = end) {
         const struct block *b = &p->block[stage_block(s, i)];
-        first = i;
-        while (++i < s->n && stage_block(s, i) == stage_block(s, first))
-            ;
+        end = stage_row_end(s, i);
         if (b->kind == BLOCK_JOINT)
-            s->joint = i - 1;
-        states_add(&s->sum, &s->states[stage_block(s, first)], i - first, run);
+            s->joint = end - 1;
+        states_add(&s->sum, &s->states[stage_block(s, i)], end - i, run);
         s->global_buffer_bytes =
             max_u64(s->global_buffer_bytes, b->global_buffer_bytes);
     }

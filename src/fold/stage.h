@@ -54,6 +54,8 @@ struct deferred {
 struct stage_block {
     uint32_t block; /* index into program.block */
     uint32_t chunk;
+    uint32_t end;    /* of the first of positions that have one block, one
+                        after another: where these end */
     bool recomputed; /* under a checkpoint */
 };
 
@@ -368,6 +370,12 @@ static inline bool stage_is_layer(const struct stage *s, uint32_t position)
 static inline uint32_t stage_block(const struct stage *s, uint32_t position)
 {
     return s->at[position].block;
+}
+
+/* The first position after those of one block that begin with this one. */
+static inline uint32_t stage_row_end(const struct stage *s, uint32_t first)
+{
+    return s->at[first].end;
 }
 
 /* Micro-batches in flight beside the one at work, not interleaved: while
@@ -764,7 +772,13 @@ void bucket_arrival(const struct stage *s, uint32_t position,
 bool bucket_calm(const struct stage *s, uint32_t position);
 /* Stage 3: blocks of one kind at two positions find the same in the bucket, and
  * leave the same in it. */
-bool bucket_alike(const struct stage *s, uint32_t position, uint32_t other);
+bool bucket_is_alike(const struct stage *s, uint32_t position, uint32_t other);
+static inline bool bucket_alike(const struct stage *s, uint32_t position,
+                                uint32_t other)
+{
+    return s->fill[position + 1].in.elems == s->fill[other + 1].in.elems
+           && bucket_is_alike(s, position, other);
+}
 /* What there is when autograd adds the gradients of a tied table, in the block
  * at a position: the sum has not come. */
 struct bucket_fill bucket_before_sum(const struct stage *s, uint32_t position);

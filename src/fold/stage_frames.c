@@ -64,6 +64,10 @@ void stage_frames_init(struct stage *s)
     for (uint32_t i = 0; i + 1 < s->n; i++) {
         const struct block *b = &s->p->block[stage_block(s, i)];
         const struct block_walk *w = &s->walk[stage_block(s, i)];
+        if (b->kind == BLOCK_LAYER && !b->hands_far) {
+            i = stage_row_end(s, i) - 1;
+            continue;
+        }
         s->hands_far = s->hands_far || b->hands_far;
         if (b->kind == BLOCK_LAYER)
             frame_far(s, i);

@@ -133,14 +133,17 @@ static enum dtype moment_dtype(const struct run *run, const struct tensor *t)
                : run->prec.optim;
 }
 
+/* A flat partition has no rows and columns to factor. */
+static bool is_factored(const struct run *run, const struct tensor *t)
+{
+    return t->cols > 1 && t->rows > 1 && run_sharding(run) != SHARDING_FLAT;
+}
+
 uint64_t optimizer_bytes(const struct run *run, const struct tensor *t,
                          uint64_t rows, uint64_t cols)
 {
     const uint64_t n = rows * cols;
     const uint64_t size = dtype_size(moment_dtype(run, t));
-    /* a flat partition has no rows and columns to factor */
-    const bool matrix =
-        t->cols > 1 && t->rows > 1 && run_sharding(run) != SHARDING_FLAT;
     const bool hidden_matrix = t->matmul && t->group != PG_HEAD;
     switch (run->optimizer) {
     case OPT_ADAMW:
@@ -155,7 +158,7 @@ uint64_t optimizer_bytes(const struct run *run, const struct tensor *t,
     case OPT_ADAGRAD:
     case OPT_RMSPROP: return n * size;
     case OPT_ADAFACTOR: /* a row and a column of second moments, fp32 */
-        return matrix && cols > 1 ? 4 * (rows + cols) : 4 * n;
+        return is_factored(run, t) && cols > 1 ? 4 * (rows + cols) : 4 * n;
     case OPT_MUON: /* momentum for hidden matrices, AdamW for the rest */
         return hidden_matrix ? n * size : 2 * n * size;
     case OPT_GALORE:
@@ -326,66 +329,67 @@ static void add_fetched(struct block_states *s, struct fetch *f,
         *f = (struct fetch){ 0, 0 };
 }
 
-void states_of_block(struct block_states *out, const struct program *p,
+void states_of_block(struct block_states *s, const struct program *p,
                      const struct block *block, const struct run *run,
                      bool counts_tied)
 {
-    struct block_states s = { 0 };
     struct fetch together = { 0, 0 };
+    *s = (struct block_states){ 0 };
     const struct tensor *t;
     for (tensor_id id = block->weights; id != TENSOR_NONE; id = t->next) {
         t = &p->tensor[id];
         if (t->role == ROLE_BUFFER) {
-            s.buffer_bytes += t->bytes;
+            s->buffer_bytes += t->bytes;
             continue;
         }
         if (t->statistic) { /* of no engine's concern: stays as it is */
-            s.frozen_bytes += t->bytes;
-            s.own_frozen_bytes += own_statistic(run, t->bytes);
-            s.statistic_bytes += t->bytes;
+            s->frozen_bytes += t->bytes;
+            s->own_frozen_bytes += own_statistic(run, t->bytes);
+            s->statistic_bytes += t->bytes;
             continue;
         }
-        s.ties = s.ties || t->tied;
-        add_fetched(&s, &together, t, run);
-        if (t->elems > s.largest) {
-            s.largest = t->elems;
-            s.largest_bytes = t->bytes;
+        s->ties = s->ties || t->tied;
+        add_fetched(s, &together, t, run);
+        if (t->elems > s->largest) {
+            s->largest = t->elems;
+            s->largest_bytes = t->bytes;
         }
         if (t->trainable) {
-            s.grad_elems += t->elems;
-            s.part_bytes += t->grad_copies > 1 ? t->bytes : 0;
-            s.largest_grad = max_u64(s.largest_grad, t->elems);
+            s->grad_elems += t->elems;
+            s->part_bytes += t->grad_copies > 1 ? t->bytes : 0;
+            s->largest_grad = max_u64(s->largest_grad, t->elems);
         }
         if ((t->tied && !counts_tied) || t->again)
             continue;
-        s.bytes += gathered_bytes(run, t);
-        s.stored_bytes += t->bytes;
+        s->bytes += gathered_bytes(run, t);
+        s->stored_bytes += t->bytes;
         if (t->apart)
-            s.apart_bytes += t->bytes;
+            s->apart_bytes += t->bytes;
         if (t->group == PG_EXPERT)
-            s.expert_bytes += t->bytes;
+            s->expert_bytes += t->bytes;
         if (t->fp8) {
-            s.fp8_elems += t->elems;
-            s.fp8_scale_bytes += t->fp8_scale_bytes;
+            s->fp8_elems += t->elems;
+            s->fp8_scale_bytes += t->fp8_scale_bytes;
         }
         if (t->elems <= run->persistence_threshold)
-            s.persistent_elems += t->elems;
+            s->persistent_elems += t->elems;
         if (t->trainable) {
-            add_trained(&s, t, run);
+            add_trained(s, t, run);
         } else {
             uint64_t rows, cols;
             shard_shape(run, t, &rows, &cols);
             const enum dtype dtype = states_frozen_dtype(run, t);
-            s.frozen_elems += t->elems;
-            s.frozen_bytes += dtype_bytes_of(dtype, t->elems);
+            s->frozen_elems += t->elems;
+            s->frozen_bytes += dtype_bytes_of(dtype, t->elems);
             if (dtype == run->base_dtype) {
-                s.packed_elems += t->elems;
-                s.packed_bytes += dtype_bytes_of(dtype, t->elems);
+                s->packed_elems += t->elems;
+                s->packed_bytes += dtype_bytes_of(dtype, t->elems);
             }
-            s.own_frozen_bytes += dtype_bytes_of(dtype, rows * cols);
+            s->own_frozen_bytes += dtype_bytes_of(dtype, rows * cols);
         }
     }
+    if (s->largest != 0)
+        s->width = s->largest_bytes / s->largest;
     if (update_loops(run))
-        update_loop_of(&s.loop, p, block, run, counts_tied);
-    *out = s;
+        update_loop_of(&s->loop, p, block, run, counts_tied);
 }

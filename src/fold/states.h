@@ -47,6 +47,7 @@ struct block_states {
         part_bytes; /* of weights whose gradients are of all ranks' parts */
     uint64_t largest, largest_grad; /* elements of one tensor */
     uint64_t largest_bytes;         /* of the largest */
+    uint64_t width;                 /* ... of its elements; 0: less than 1 */
     uint64_t fetched;               /* ZeRO-3: elements of tensors that are
                                        gathered together, the most */
     bool ties; /* a tied tensor is among them, which counts or does not */

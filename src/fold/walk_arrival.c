@@ -72,11 +72,11 @@ static void note_arrival(struct walk *w, tensor_id id)
 /* Hooks run before any other node (torch/csrc/autograd/engine.cpp: gradients
  * are accumulated first); a bias is the first of a linear's inputs. */
 void walk_gradients_arrive(struct walk *w, const struct op *op,
-                           const uint64_t *bytes)
+                           const uint64_t *bytes, uint32_t come)
 {
     for (unsigned k = 0; k < op->n_in; k++) {
         const unsigned i = op->kind == OP_LINEAR ? op->n_in - 1 - k : k;
-        if (bytes[i] == 0)
+        if ((come >> i & 1) == 0 || bytes[i] == 0)
             continue;
         note_arrival(w, op->in[i]);
         walk_tell(w, (struct walk_event){ .what = WALK_ARRIVES });

@@ -240,12 +240,13 @@ uint64_t walk_weight_grad(struct walk *w, const struct op *op, tensor_id id)
 /* A compiled kernel writes a gradient over one that it was the last to read
  * (torch/_inductor: inplace_buffers), and terms of a sum have one. */
 static int32_t fused_grad(struct walk *w, const struct op *op, unsigned i,
-                          const struct walk_operand *out, const int32_t *made)
+                          const struct walk_operand *out, const int32_t *made,
+                          uint32_t gives)
 {
     const struct tensor *t = &w->p->tensor[op->in[i]];
     const uint64_t bytes = walk_round(w, t->bytes);
     for (unsigned k = 0; k < i; k++)
-        if (made[k] != NO_GRAD && (op->sum_in >> i & op->sum_in >> k & 1) != 0
+        if ((gives >> k & op->sum_in >> i & op->sum_in >> k & 1) != 0
             && w->buffer[made[k]].bytes == bytes) {
             w->buffer[made[k]].refs++;
             return made[k];
@@ -399,7 +400,7 @@ static void backward_grads(struct walk *w, const struct op *op,
     const struct walk_operand *out = &x[n_in];
     int32_t made[OP_IN_MAX];
     uint64_t coming[OP_IN_MAX];
-    bool comes = false, any = false;
+    uint32_t gives = 0, comes = 0; /* operands: whose of these there is */
     struct walk_parts moment;
     walk_parts_init(&moment);
     walk_parts_add(&moment, walk_workspace(w, op, &moment));
@@ -411,23 +412,24 @@ static void backward_grads(struct walk *w, const struct op *op,
     const bool swap = weight_first(w, op);
     for (unsigned k = 0; k < n_in; k++) {
         const unsigned i = swap && k < 2 ? 1 - k : k;
-        made[i] = NO_GRAD;
-        coming[i] = 0;
         if (!x[i].wants)
             continue;
         const struct tensor *t = &w->p->tensor[op->in[i]];
-        any = any || t->role != ROLE_PARAM;
         if (t->role == ROLE_PARAM) {
             if ((i == 1 || w->graph) && walk_defers(w, op))
                 continue;
             const uint64_t bytes = walk_weight_grad(w, op, op->in[i]);
-            comes = comes || w->mode == WGRAD_FREE;
-            if (w->mode == WGRAD_FREE)
+            if (w->mode == WGRAD_FREE) {
+                comes |= 1u << i;
                 walk_gradient_comes(w, op, i, coming[i] = bytes);
-            else
+            } else {
                 walk_parts_add(&moment, bytes);
-        } else if (op->kind == OP_FUSED) {
-            made[i] = fused_grad(w, op, i, out, made);
+            }
+            walk_tell_product(w, op);
+            continue;
+        }
+        if (op->kind == OP_FUSED) {
+            made[i] = fused_grad(w, op, i, out, made, gives);
         } else if (g >= 0 && aliases(w, op, i)) {
             made[i] = g;
             w->buffer[g].refs++;
@@ -435,6 +437,7 @@ static void backward_grads(struct walk *w, const struct op *op,
             const bool over = writes_over_kept(op, out);
             made[i] = buffer_new(w, over ? 0 : gradient_bytes(t), op->in[i]);
         }
+        gives |= 1u << i;
         walk_tell_product(w, op);
     }
     const bool early = lets_go_early(w, op);
@@ -447,15 +450,16 @@ static void backward_grads(struct walk *w, const struct op *op,
     }
     happens(w, op, &moment);
     release_result_grads(w, op, out);
-    const bool view = any && gives_view(w, op);
-    for (unsigned i = 0; i < n_in && any; i++)
-        if (made[i] != NO_GRAD)
+    const bool view = gives != 0 && gives_view(w, op);
+    for (unsigned i = 0; gives >> i != 0; i++)
+        if ((gives >> i & 1) != 0)
             give(w, x[i].slot, op->in[i], made[i], view);
     if (op->place != PLACE_KEPT && !early)
         release_saved(w, op, x);
-    if (comes)
-        walk_gradients_arrive(w, op, coming);
-    if ((w->update_copies != 0 || w->projects != NULL) && w->mode == WGRAD_FREE)
+    if (comes == 0)
+        return;
+    walk_gradients_arrive(w, op, coming, comes);
+    if (w->update_copies != 0 || w->projects != NULL)
         update_weights(w, op);
 }
 

@@ -350,10 +350,10 @@ void walk_lay_out(struct walk *w);
 /* A weight's gradient that does not stay: there until its hook has run. */
 void walk_gradient_comes(struct walk *w, const struct op *op, unsigned i,
                          uint64_t bytes);
-/* Those of an operation, when the next one has what it gave; `bytes` by
- * operand. */
+/* Those of an operation, when the next one has what it gave: `bytes` by operand,
+ * of which `come` has a bit. */
 void walk_gradients_arrive(struct walk *w, const struct op *op,
-                           const uint64_t *bytes);
+                           const uint64_t *bytes, uint32_t come);
 
 /* ---- walk_backward.c, for walk_weights.c ---- */
 

@@ -203,9 +203,10 @@ struct op {
     uint32_t recalls; /* 1 + the number of an operation whose region is made
                          again when this one's result has its gradient (a hook
                          on it); 0: when somebody needs it */
-    tensor_id out[OP_OUT_MAX]; /* out[0] the result; then what the kernel
-                                     makes beside it: mask, mean, lse, rng */
-    tensor_id in[OP_IN_MAX];   /* weights among them */
+    tensor_id out[OP_OUT_MAX]; /* [n_out]: out[0] the result; then what the
+                                     kernel makes beside it: mask, mean, lse,
+                                     rng */
+    tensor_id in[OP_IN_MAX];   /* [n_in], weights among them */
     const char *name;          /* "q_proj" */
     uint64_t
         back_bytes; /* OP_FUSED, OP_FUNCTION, OP_LOOP, OP_LINEAR, OP_SWIGLU,

@@ -6,6 +6,7 @@
  */
 #include "lower/build_private.h"
 
+#include <stddef.h>
 #include <string.h>
 
 #include "base/banned.h"
@@ -23,7 +24,7 @@ uint64_t build_product(struct builder *b, uint64_t x, uint64_t y)
 /* ---- arrays ---- */
 
 /* Room for one more; on failure the last element is used again. */
-static void *grow(struct builder *b, void *array, uint32_t *cap, size_t size)
+APART void *grow(struct builder *b, void *array, uint32_t *cap, size_t size)
 {
     void *bigger = NULL;
     if (*cap <= UINT32_MAX / 4)
@@ -37,24 +38,42 @@ static void *grow(struct builder *b, void *array, uint32_t *cap, size_t size)
     return bigger;
 }
 
-static tensor_id take_tensor(struct builder *b)
+APART void grow_tensors(struct builder *b)
 {
     struct program *p = b->p;
-    if (p->n_tensors == b->cap_tensors)
-        p->tensor = grow(b, p->tensor, &b->cap_tensors, sizeof(*p->tensor));
+    p->tensor = grow(b, p->tensor, &b->cap_tensors, sizeof(*p->tensor));
     if (p->n_tensors == b->cap_tensors)
         p->n_tensors--;
-    return p->n_tensors++;
 }
 
-static struct op *take_op(struct builder *b)
+INLINE tensor_id take_tensor(struct builder *b)
+{
+    if (b->p->n_tensors == b->cap_tensors)
+        grow_tensors(b);
+    return b->p->n_tensors++;
+}
+
+APART void grow_ops(struct builder *b)
 {
     struct program *p = b->p;
-    if (p->n_ops == b->cap_ops)
-        p->op = grow(b, p->op, &b->cap_ops, sizeof(*p->op));
+    p->op = grow(b, p->op, &b->cap_ops, sizeof(*p->op));
     if (p->n_ops == b->cap_ops)
         p->n_ops--;
-    return &p->op[p->n_ops++];
+}
+
+/* Nothing is said of it. Of operands that it does not have the first are 0, as
+ * some are looked at before it is asked how many there are. */
+INLINE struct op *take_op(struct builder *b)
+{
+    enum { SOME_OUT = 2, SOME_IN = 4 };
+    if (b->p->n_ops == b->cap_ops)
+        grow_ops(b);
+    struct op *op = &b->p->op[b->p->n_ops++];
+    memset(op, 0, offsetof(struct op, out[SOME_OUT]));
+    for (unsigned i = 0; i < SOME_IN; i++)
+        op->in[i] = 0;
+    memset(&op->name, 0, sizeof *op - offsetof(struct op, name));
+    return op;
 }
 
 static void start_arrays(struct builder *b)
@@ -373,44 +392,64 @@ struct shape shape_rows(const struct builder *b, tensor_id id)
     return shape;
 }
 
-/* Of all factors; count_mul divides, and this runs for every tensor. */
-static uint64_t elems_of(struct builder *b, const struct shape *shape)
+COLD static uint64_t elems_checked(struct builder *b, const struct dim *dim,
+                                   unsigned rank)
 {
-    uint64_t n = 1, large = 0;
-    for (unsigned i = 0; i < shape->rank; i++) {
-        large |= n | shape->dim[i].n;
-        n *= shape->dim[i].n;
-    }
-    if (large >> 32 == 0 && n <= ELEMS_MAX)
-        return n;
     struct count c = count_of(1);
-    for (unsigned i = 0; i < shape->rank; i++)
-        c = count_mul(c, count_of(shape->dim[i].n));
+    for (unsigned i = 0; i < rank; i++)
+        c = count_mul(c, count_of(dim[i].n));
     c.over = c.over || c.v > ELEMS_MAX;
     return build_checked(b, c);
+}
+
+/* Of all factors; count_mul divides, and this runs for every tensor. */
+static inline uint64_t elems_of(struct builder *b, const struct dim *dim,
+                                unsigned rank)
+{
+    uint64_t n = 1, large = 0;
+    for (unsigned i = 0; i < rank; i++) {
+        large |= n | dim[i].n;
+        n *= dim[i].n;
+    }
+    return large >> 32 == 0 && n <= ELEMS_MAX ? n : elems_checked(b, dim, rank);
+}
+
+INLINE void set_tensor(struct builder *b, tensor_id id, const char *name,
+                       enum dtype dtype, const struct dim *dim, uint8_t rank)
+{
+    struct tensor *t = &b->p->tensor[id];
+    const uint64_t elems = elems_of(b, dim, rank);
+    memset(t, 0, offsetof(struct tensor, dim));
+    memcpy(t->dim, dim, sizeof t->dim); /* 0 beyond the rank */
+    t->name = name;
+    t->rank = rank;
+    t->dtype = dtype;
+    t->role = ROLE_ACTIVATION;
+    t->storage = id;
+    t->elems = elems;
+    t->bytes = dtype_bytes_of(dtype, elems);
 }
 
 tensor_id build_tensor(struct builder *b, const char *name, enum dtype dtype,
                        const struct shape *shape)
 {
     const tensor_id id = take_tensor(b);
-    struct tensor *t = &b->p->tensor[id];
-    const uint64_t elems = elems_of(b, shape);
-    *t = (struct tensor){ .name = name,
-                          .rank = shape->rank,
-                          .dtype = dtype,
-                          .role = ROLE_ACTIVATION,
-                          .storage = id,
-                          .elems = elems,
-                          .bytes = dtype_bytes_of(dtype, elems) };
-    memcpy(t->dim, shape->dim, sizeof t->dim); /* 0 beyond the rank */
+    set_tensor(b, id, name, dtype, shape->dim, shape->rank);
+    return id;
+}
+
+tensor_id build_in_shape_of(struct builder *b, const char *name,
+                            enum dtype dtype, tensor_id x)
+{
+    const tensor_id id = take_tensor(b); /* may move x */
+    const struct tensor *of = tensor_of(b, x);
+    set_tensor(b, id, name, dtype, of->dim, of->rank);
     return id;
 }
 
 tensor_id build_like(struct builder *b, const char *name, tensor_id x)
 {
-    const struct shape shape = shape_of(b, x);
-    return build_tensor(b, name, tensor_of(b, x)->dtype, &shape);
+    return build_in_shape_of(b, name, tensor_of(b, x)->dtype, x);
 }
 
 tensor_id build_alias(struct builder *b, const char *name, tensor_id of,
@@ -445,7 +484,7 @@ void build_rests(struct builder *b, tensor_id id)
 {
     struct tensor *t = b->p->tensor;
     t[id].next = TENSOR_NONE;
-    if (b->block == NULL)
+    if (b->block == NULL || b->failed)
         return;
     if (b->block->weights == TENSOR_NONE)
         b->block->weights = id;
@@ -486,10 +525,10 @@ struct op *build_op(struct builder *b, enum op_kind kind, const char *name,
                     const tensor_id *in, unsigned n_in)
 {
     struct op *op = take_op(b);
-    *op = (struct op){ .kind = kind,
-                       .name = name,
-                       .region = b->region,
-                       .core_attention = b->core_attention };
+    op->kind = kind;
+    op->name = name;
+    op->region = b->region;
+    op->core_attention = b->core_attention;
     if (kind == OP_SOFTMAX || kind == OP_LOG_SOFTMAX)
         op->keep_in = (uint32_t)b->run->softmax_input;
     for (unsigned i = 0; i < n_in; i++)

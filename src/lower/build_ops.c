@@ -43,9 +43,9 @@ tensor_id build_binary(struct builder *b, enum op_kind kind, const char *name,
     const tensor_id in[] = { x, y };
     const struct tensor *tx = tensor_of(b, x), *ty = tensor_of(b, y);
     const enum dtype dtype = build_promote(tx->dtype, ty->dtype);
-    const struct shape shape = shape_of(b, ty->elems > tx->elems ? y : x);
+    const tensor_id larger = ty->elems > tx->elems ? y : x;
     return build_one_result(b, kind, name, in,
-                            build_tensor(b, name, dtype, &shape));
+                            build_in_shape_of(b, name, dtype, larger));
 }
 
 tensor_id build_binary_in_place(struct builder *b, enum op_kind kind,
@@ -119,9 +119,8 @@ tensor_id build_cast(struct builder *b, const char *name, tensor_id x,
     if (tensor_of(b, x)->dtype == dtype)
         return x;
     const tensor_id in[] = { x, TENSOR_NONE };
-    struct shape shape = shape_of(b, x);
     const uint64_t elems = tensor_of(b, x)->elems;
-    const tensor_id out = build_tensor(b, name, dtype, &shape);
+    const tensor_id out = build_in_shape_of(b, name, dtype, x);
     struct tensor *t = &b->p->tensor[out];
     if (t->elems != elems) { /* experts: copies are not among the factors */
         t->elems = elems;

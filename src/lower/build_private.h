@@ -66,7 +66,9 @@ uint64_t build_fp8_weight_scales(const struct builder *b, uint64_t rows,
 /* Lists a parameter, or a buffer, as one of the block's. (build.c) */
 void build_rests(struct builder *b, tensor_id id);
 
-/* An activation of x's shape and dtype. (build.c) */
+/* An activation of x's shape; and of its dtype. (build.c) */
+tensor_id build_in_shape_of(struct builder *b, const char *name,
+                            enum dtype dtype, tensor_id x);
 tensor_id build_like(struct builder *b, const char *name, tensor_id x);
 
 /* An operation of two operands (TENSOR_NONE for none) with the one result

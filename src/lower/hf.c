@@ -415,8 +415,9 @@ static void forget_family(struct builder *b)
 static bool head_fills_words(const struct program *p)
 {
     const struct block *head = &p->block[p->head];
-    for (uint32_t k = 0; k < head->tensor_count; k++) {
-        const struct tensor *t = &p->tensor[head->tensor_first + k];
+    const struct tensor *t;
+    for (tensor_id id = head->weights; id != TENSOR_NONE; id = t->next) {
+        t = &p->tensor[id];
         if (t->words && t->tied && t->trainable)
             return true;
     }
@@ -428,11 +429,14 @@ static bool head_fills_words(const struct program *p)
 static void gradients_wait(struct builder *b)
 {
     struct program *p = b->p;
+    if (b->failed) /* lists may be cut */
+        return;
     const bool filled = head_fills_words(p);
-    for (uint32_t i = 0; i < p->n_blocks && !b->failed; i++) {
-        const struct block *block = &p->block[i];
-        for (uint32_t k = 0; k < block->tensor_count; k++) {
-            struct tensor *t = &p->tensor[block->tensor_first + k];
+    for (uint32_t i = 0; i < p->n_blocks; i++) {
+        struct tensor *t;
+        for (tensor_id id = p->block[i].weights; id != TENSOR_NONE;
+             id = t->next) {
+            t = &p->tensor[id];
             t->waits = t->again && !(t->words && filled);
         }
     }

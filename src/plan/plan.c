@@ -227,12 +227,13 @@ static memplan_status count_flops(struct memplan_report *r, struct diag *d)
     return status;
 }
 
-static void add_weights(struct comm_input *in, const struct block_states *b)
+static void add_weights(struct comm_input *in, const struct block_states *b,
+                        uint64_t times)
 {
-    in->dense.trained += b->dense_elems;
-    in->dense.weight_bytes += b->bytes - b->expert_bytes;
-    in->expert.trained += b->expert_elems;
-    in->expert.weight_bytes += b->expert_bytes;
+    in->dense.trained += times * b->dense_elems;
+    in->dense.weight_bytes += times * (b->bytes - b->expert_bytes);
+    in->expert.trained += times * b->expert_elems;
+    in->expert.weight_bytes += times * b->expert_bytes;
 }
 
 static uint64_t layer_of(const struct run *run, const struct stage_result *s,
@@ -273,12 +274,13 @@ static void count_communication(struct memplan_report *r)
                         !s->has_embedding);
         b[i] = &own[i];
     }
+    uint64_t times[BLOCK_MAX] = { 0 };
     for (uint64_t l = 0; l < s->layers; l++)
-        add_weights(&in, b[r->program.layer_block[layer_of(run, s, l)]]);
-    if (s->has_embedding)
-        add_weights(&in, b[r->program.embed]);
-    if (s->has_head)
-        add_weights(&in, b[r->program.head]);
+        times[r->program.layer_block[layer_of(run, s, l)]]++;
+    times[r->program.embed] += s->has_embedding;
+    times[r->program.head] += s->has_head;
+    for (uint32_t i = 0; i < r->program.n_blocks; i++)
+        add_weights(&in, b[i], times[i]);
     fold_comm(&r->comm, &in);
 }
 
