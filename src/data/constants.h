@@ -50,6 +50,10 @@ enum { TE_GROUPED_STREAMS = 4 };
  * (pytorch/cpu_offload.py, OffloadableLayerState._check_if_offload). */
 #define TE_OFFLOAD_MIN_ELEMS ((uint64_t)256 * 1024)
 
+/* Megatron's fine-grained offloading, where nothing is said
+ * (core/transformer/transformer_config.py, min_offloaded_tensor_size). */
+#define MLM_OFFLOAD_MIN_ELEMS ((uint64_t)1024 * 1024)
+
 /* OffloadActivations: bytes of the least tensor that goes, and how many are on
  * their way (trl/models/activation_offloading.py, min_offload_size,
  * max_fwd_stash_size). */

@@ -65,6 +65,26 @@ static void put_away(struct put *p, const struct stage *s, uint32_t position)
     }
 }
 
+/* Megatron's, module by module: what has left. */
+static void put_modules(struct put *p, const struct stage *s, uint32_t position)
+{
+    const uint32_t first =
+        (uint32_t)(stage_chunk_before(s, position) - s->before);
+    for (uint32_t k = 0; k < s->p->n_blocks; k++) {
+        const struct block_walk *w = &s->walk[k];
+        uint64_t n[2] = { 0, 0 };
+        for (uint32_t i = first; i < position; i++)
+            if (stage_is_layer(s, i) && stage_block(s, i) == k)
+                n[stage_module_goes(s, i)]++;
+        PUT(p, TERM_SAVED_LAYERS, "kept by the layers before, on the GPU",
+            F("layers", n[false]), F("bytes kept by one", w->kept));
+        PUT(p, TERM_SAVED_LAYERS,
+            "left of layers whose modules' tensors are on the host",
+            F("layers", n[true]),
+            F("bytes left of one", w->kept - w->away.bytes));
+    }
+}
+
 /* The sums are at hand; only an explanation needs them kind by kind. */
 static void put_layers(struct put *p, const struct stage *s, uint32_t position)
 {
@@ -73,6 +93,10 @@ static void put_layers(struct put *p, const struct stage *s, uint32_t position)
             F("bytes", stage_back_bytes(s, position)));
     if (s->away != NULL && p->why != NULL) {
         put_away(p, s, position);
+        return;
+    }
+    if (s->reload != NULL && p->why != NULL) {
+        put_modules(p, s, position);
         return;
     }
     const struct prefix *b = &s->before[position];
@@ -137,6 +161,23 @@ static void put_others(struct put *p, const struct stage *s, uint32_t position)
         s->splits ? "in flight, or waiting for weights' gradients"
                   : "other chunks in flight",
         F("bytes", most == NEVER ? 0 : most));
+}
+
+/* Whether another micro-batch is in flight beside the one at hand. */
+static bool has_others(const struct put *p, const struct stage *s,
+                       uint32_t position)
+{
+    if (s->others == NULL)
+        return stage_others(s, p->m->later) > 0;
+    const uint64_t most = stage_others_kept(s, position, p->slot, p->m->later);
+    return most != NEVER && most > 0;
+}
+
+/* Of modules whose tensors went to the host: ahead of their backward. */
+static void put_ahead(struct put *p, uint64_t bytes)
+{
+    PUT(p, TERM_SAVED_LAYERS, "back from the host ahead of its backward",
+        F("bytes", bytes));
 }
 
 /* Kept by the positions before one, and what a micro-batch has all along. */
@@ -246,8 +287,11 @@ static void put_forward(struct put *p, const struct stage *s, uint32_t position,
         loop_forward(p, s);
     else
         e = forward_extremum(p, s, w);
-    if (stage_unloads(s, position))
+    if (stage_unloads(s, position) || stage_module_goes(s, position))
         e = &w->away.forward;
+    if (s->reload != NULL)
+        put_ahead(p,
+                  stage_ahead(s, position, false, has_others(p, s, position)));
     PUT(p, TERM_SAVED_LAYERS, "of the layer before, on its way to the host",
         F("bytes", stage_on_the_way(s, position)));
     p->m->op = op_name(s, e);
@@ -392,6 +436,10 @@ static void put_backward(struct put *p, const struct stage *s,
     const uint64_t tied = tied_moment(s, position, mode);
     struct stretch stretch;
     struct bucket_fill unsummed;
+    uint64_t ahead = 0;
+    if (s->reload != NULL)
+        e = stage_modules_fullest(s, position, mode, has_others(p, s, position),
+                                  &ahead);
     uint64_t total = extremum_total(e), beside = 0;
     const bool fills = bucket_fills(s, later);
     if (fills) {
@@ -411,6 +459,7 @@ static void put_backward(struct put *p, const struct stage *s,
         fill = fills ? &unsummed : NULL;
         p->m->op = "sum of tied gradients";
         put_kept(p, s, position);
+        put_ahead(p, ahead);
         PUT(p, TERM_WGRAD_TMP, "sum of the tied embedding's gradients",
             F("bytes", stage_tied_sum(s, mode)));
         PUT(p, TERM_BACKWARD_TMP, "gradient of the block's input",
@@ -432,6 +481,7 @@ static void put_backward(struct put *p, const struct stage *s,
     } else {
         put_kept(p, s, position);
     }
+    put_ahead(p, ahead);
     PUT(p, kept_term(s, position), "kept by this block, not yet used",
         F("bytes", stretch_keeps(s, position, e)));
     PUT(p, TERM_BACKWARD_TMP, "gradients of activations in this block",

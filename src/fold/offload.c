@@ -467,6 +467,34 @@ static void layers_away(struct offload_result *o, const struct stage *s,
     moves(o, OFFLOAD_FROM_HOST, label, each);
 }
 
+/* What modules keep. All of the first step goes; after it the groups that stay
+ * do not, and pinned memory is as it was: a pool of shapes that is never freed,
+ * or PyTorch's cache (OffloadTensorPool). */
+static void modules_away(struct offload_result *o, const struct stage *s)
+{
+    static const char label[] = "what modules keep";
+    uint64_t moved = 0, held = 0;
+    for (uint32_t i = 0; i < s->n; i++) {
+        const struct away *w = &s->walk[stage_block(s, i)].away;
+        moved += stage_module_moves(s, i);
+        held += w->pinned;
+    }
+    const struct product each = { "bytes of a micro-batch * micro-batches",
+                                  "# * #",
+                                  { moved, s->run->grad_accum, 0 },
+                                  false };
+    add(o, OFFLOAD_ON_PINNED, label,
+        (struct product){ s->chunks > 1
+                              ? "bytes of a chunk * chunks in flight"
+                              : "bytes of a micro-batch * micro-batches in "
+                                "flight",
+                          "# * #",
+                          { div_up(held, s->chunks), s->in_flight, 0 },
+                          true });
+    moves(o, OFFLOAD_TO_HOST, label, each);
+    moves(o, OFFLOAD_FROM_HOST, label, each);
+}
+
 /* In files, by way of memory that is not pinned, and each read twice: by the
  * layer's backward and ahead of it, the second time from the page cache
  * (offload_disk.py, _save_tensor_to_disk, load_tensor, _prefetch_worker). */
@@ -549,7 +577,9 @@ void fold_offload(struct offload_result *o, const struct stage *s)
         fsdp(o, s);
     else if (engine_optimizer_offloaded(run))
         megatron(o, s);
-    if (s->away != NULL)
+    if (s->reload != NULL)
+        modules_away(o, s);
+    else if (s->away != NULL)
         layers_away(o, s, "activations");
     else if (stage_offloads(s))
         activations(o, s);

@@ -163,6 +163,7 @@ static struct prefix prefix_of(const struct stage *s, uint32_t i)
                         .named = named_by_module(s, i) };
     if (!re) {
         x.kept_layers = stage_is_layer(s, i) ? w->kept : 0;
+        x.kept_layers -= stage_module_goes(s, i) ? w->away.bytes : 0;
         return x;
     }
     if (stage_group_first(s, i) != i) {
@@ -200,7 +201,8 @@ static void prefix_add(struct prefix *sum, const struct prefix *x)
 static bool adds_as_before(const struct stage *s, uint32_t i)
 {
     return i > 0 && s->group == 1 && stage_block(s, i) == stage_block(s, i - 1)
-           && stage_recomputed(s, i) == stage_recomputed(s, i - 1);
+           && stage_recomputed(s, i) == stage_recomputed(s, i - 1)
+           && stage_module_goes(s, i) == stage_module_goes(s, i - 1);
 }
 
 static void stage_prefix(struct stage *s)
@@ -591,6 +593,8 @@ void stage_init(struct stage *s, struct memory_fold *f, uint64_t index,
     if (f->states[p->head].ties)
         states_of_block(&f->states[p->head], p, &p->block[p->head], run,
                         !(s->embed && s->head));
+    if (f->reload != NULL)
+        stage_modules_init(s, f);
     stage_prefix(s);
     if (f->away != NULL)
         stage_away_init(s, f);
@@ -819,6 +823,16 @@ static bool holds_results(const struct run *run)
     return each;
 }
 
+/* A queue a chunk: all that comes back, and the next micro-batch's first. */
+static bool modules_room(struct memory_fold *f, size_t positions)
+{
+    f->scratch.away = AWAY_MODULES;
+    f->scratch.least_elems = f->run->offload_min_elems;
+    f->reload = ARENA_NEW(f->a, struct reload, positions);
+    f->reloads = ARENA_NEW(f->a, uint64_t, 2 * OFFMOD_COUNT * positions);
+    return !f->a->failed;
+}
+
 bool memory_fold_init(struct memory_fold *f, const struct program *p,
                       const struct run *run, struct arena *a)
 {
@@ -831,7 +845,10 @@ bool memory_fold_init(struct memory_fold *f, const struct program *p,
     f->before = ARENA_ROOM(a, struct prefix, (size_t)most + 3);
     if (run->pp > 2 || schedule_walked(run))
         f->seen = ARENA_NEW(a, struct glances, 1);
-    if (run_away(run) != AWAY_NOTHING)
+    const bool modules = run_away(run) == AWAY_MODULES;
+    if (modules && !modules_room(f, (size_t)most + 3))
+        return false;
+    if (run_away(run) != AWAY_NOTHING && !modules)
         f->away = ARENA_NEW(a, struct away_sums, (size_t)most + 3);
     f->walk = ARENA_ROOM(a, struct block_walk, p->n_blocks);
     f->states = ARENA_ROOM(a, struct block_states, p->n_blocks);

@@ -158,6 +158,9 @@ struct stage {
     uint64_t micro_batch_kept; /* between forward and backward, of one */
     struct away_sums *away;    /* [n + 1], of layers before a position; NULL:
                                activations stay on the GPU */
+    struct reload *reload;     /* [n], AWAY_MODULES; else NULL */
+    uint64_t ahead; /* ... bytes that are back of the micro-batch that
+                                  runs backward next */
     struct deferred deferred;
     struct moment rest; /* between steps: part of every moment */
     bool has_rest;
@@ -167,6 +170,19 @@ struct stage {
  * keep, and copies that come back with it. */
 struct away_sums {
     uint64_t bytes, copies;
+};
+
+/* Modules whose tensors are on the host, at a position. */
+struct reload {
+    bool goes;      /* what its modules keep does */
+    uint32_t end;   /* groups of this position and those above that go */
+    uint64_t stays; /* bytes of groups that do not, of a position that goes */
+    uint64_t moved; /* not rounded: what goes of one micro-batch */
+    uint64_t below; /* ... of those below */
+    uint64_t ahead; /* that are back when its backward begins, but its own */
+    uint64_t next;  /* ... of the next micro-batch */
+    const uint64_t *from; /* [all] what its backward brings back */
+    uint32_t own, all;    /* ... without the next micro-batch's, and with */
 };
 
 /* What of a rank's partition tensors make. */
@@ -306,6 +322,8 @@ struct memory_fold {
     uint64_t *chunk_at; /* [vpp][pp]: first layers, of the whole model */
     struct step *steps; /* [schedule_room()], where backwards are split */
     struct away_sums *away;
+    struct reload *reload;              /* AWAY_MODULES */
+    uint64_t *reloads;                  /* ... of all their queues */
     struct glances *seen;               /* NULL: of no use */
     struct shared_bytes rotary, shared; /* made once a micro-batch */
     uint64_t resting;                   /* buffers that every stage has */
@@ -480,6 +498,26 @@ uint64_t stage_on_the_way(const struct stage *s, uint32_t position);
  * backward, what came back that the layers there do not keep. */
 uint64_t stage_gone_bytes(const struct stage *s, uint32_t position);
 uint64_t stage_back_bytes(const struct stage *s, uint32_t position);
+
+/* ---- stage_modules.c: activations of modules on the host (Megatron) ---- */
+
+void stage_modules_init(struct stage *s, struct memory_fold *f);
+/* What its modules keep is gone when it is done, and back in its backward. */
+bool stage_module_goes(const struct stage *s, uint32_t position);
+/* Bytes of it that go down, and come up, in a micro-batch. */
+uint64_t stage_module_moves(const struct stage *s, uint32_t position);
+/* Bytes of other positions' groups that are back, or stayed, while a position
+ * runs forward, or begins backward; `others`: in flight. */
+uint64_t stage_ahead(const struct stage *s, uint32_t position, bool back,
+                     bool others);
+/* ... that the nth end of a module in its backward brings. */
+uint64_t stage_comes(const struct stage *s, uint32_t position, uint32_t nth,
+                     bool others);
+/* The fullest of its backward, and how many of those bytes are there then. */
+const struct extremum *stage_modules_fullest(const struct stage *s,
+                                             uint32_t position,
+                                             enum wgrad_mode mode, bool others,
+                                             uint64_t *ahead);
 
 /* ---- moment.c ---- */
 

@@ -21,6 +21,7 @@ struct span stage_away_layers(const struct stage *s)
     case AWAY_NOTHING: break;
     case AWAY_LAYERS: n = s->run->away_layers; break;
     case AWAY_TENSORS: n = s->layers; break;
+    case AWAY_MODULES: break;
     }
     return (struct span){ first, first + (uint32_t)n };
 }

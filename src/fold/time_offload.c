@@ -223,7 +223,8 @@ bool time_away_bytes(uint64_t bytes[BLOCK_MAX], const struct program *p,
                      const struct run *run, struct arena *a)
 {
     struct walk_scratch scratch = { .away = run_away(run),
-                                    .away_head = run_unloads_head(run) };
+                                    .away_head = run_unloads_head(run),
+                                    .least_elems = run->offload_min_elems };
     if (!walk_scratch_init(&scratch, p, a))
         return false;
     for (uint32_t b = 0; b < p->n_blocks; b++) {
@@ -294,7 +295,8 @@ static void sub_groups_swap(struct time_result *out, const struct clock *c,
                                    .times = 1 });
 }
 
-/* Checkpoints go as they are made, and come back ahead of their backward: on a
+/* Checkpoints, or what modules keep, go as they are made, and come back ahead of
+ * their backward: on a
  * disk, twice, while the GPU does the layer above. What the disk takes for them
  * is hidden by what the link takes, too. */
 static void checkpoints_wait(struct time_result *out, const struct clock *c,
@@ -303,7 +305,9 @@ static void checkpoints_wait(struct time_result *out, const struct clock *c,
     const bool disk = c->run->offload_activations == OFFLOAD_NVME;
     const double link = x->checkpoint_bytes / link_rate(c->run);
     const bool waits = run_checkpoints_in_cpu(c->run);
-    struct copy_note kept = { .name = "checkpoints",
+    const bool modules = run_away(c->run) == AWAY_MODULES;
+    struct copy_note kept = { .name =
+                                  modules ? "what modules keep" : "checkpoints",
                               .read = x->checkpoint_bytes,
                               .beside = waits ? 0 : x->forward,
                               .times = (double)c->run->grad_accum };

@@ -523,15 +523,27 @@ static double checkpoints_away(const struct step_clock *s,
         || s->c.run->away_layers > 0)
         return 0;
     double layers = 0, bytes = 0;
+    const enum away_how how = run_away(s->c.run);
     for (uint32_t b = 0; b < s->c.p->n_blocks; b++)
-        bytes += n->all[b] * (double)s->away[b];
-    if (run_away(s->c.run) == AWAY_TENSORS)
+        if (how != AWAY_MODULES || s->c.p->block[b].kind == BLOCK_LAYER)
+            bytes += n->all[b] * (double)s->away[b];
+    if (how == AWAY_TENSORS || how == AWAY_MODULES)
         return bytes;
     for (uint32_t b = 0; b < s->c.p->n_blocks; b++)
         layers += s->c.p->block[b].kind == BLOCK_LAYER ? n->again[b] : 0;
     if (s->c.run->distributes_saved)
         layers /= (double)s->c.run->tp;
     return layers * sent_bytes(s->c.p) + bytes;
+}
+
+/* Of a rank's layers, all but the last go where its backward follows at once. */
+static double layers_that_go(const struct run *run, uint64_t rank)
+{
+    const double layers = (double)run->stage_layers[rank];
+    return run_away(run) == AWAY_MODULES && layers > 0
+                   && stage_in_flight(run, rank) <= 1
+               ? (layers - 1) / layers
+               : 1;
 }
 
 /* Of layers that Transformer Engine moves, the average; what the host takes is
@@ -604,7 +616,7 @@ static double put_rank(struct time_result *out, const struct step_clock *s,
     struct resident x = { .there = &s->there,
                           .own_elems = own.elems,
                           .shard_bytes = w.bytes / n + w.expert_bytes / experts,
-                          .checkpoint_bytes = kept,
+                          .checkpoint_bytes = kept * layers_that_go(run, rank),
                           .forward = total(&whole.forward),
                           .back = total(&whole.input) + total(&whole.weight) };
     if (run->away_layers > 0) {

@@ -92,9 +92,10 @@ static void micro_forward(struct tracer *r, uint32_t micro, uint32_t chunk)
             units_gather(r);
         levels_at(r, r->phase, i);
         r->keeps_checkpoint = re && stage_group_first(s, i) == i;
-        tracer_play(r, re                    ? SCRIPT_CHECKPOINT
-                       : stage_unloads(s, i) ? SCRIPT_AWAY
-                                             : SCRIPT_FORWARD);
+        tracer_play(r, re ? SCRIPT_CHECKPOINT
+                       : stage_unloads(s, i) || stage_module_goes(s, i)
+                           ? SCRIPT_AWAY
+                           : SCRIPT_FORWARD);
         hand_on(r);
         levels_reshard(r);
         trace_left(r, false);
@@ -207,13 +208,15 @@ static void add_tied(struct tracer *r, enum wgrad_mode mode)
 static void backward_block(struct tracer *r)
 {
     const enum wgrad_mode mode = engine_wgrad_mode(r->s, r->later);
-    r->arrived = 0;
+    r->arrived = r->ended = 0;
     if (bucket_fills(r->s, r->later))
         r->turn.after = r->turn.told = r->s->fill[r->position + 1];
     tracer_play(r, (r->slot == SLOT_INPUT              ? SCRIPT_SPLIT
                     : stage_unpacks(r->s, r->position) ? SCRIPT_UNPACKED
-                    : stage_goes(r->s, r->position)    ? SCRIPT_RELOADED
-                                                       : SCRIPT_BACKWARD)
+                    : stage_goes(r->s, r->position)
+                            || stage_module_goes(r->s, r->position)
+                        ? SCRIPT_RELOADED
+                        : SCRIPT_BACKWARD)
                        + (unsigned)mode);
     if (stage_block(r->s, r->position) == r->s->p->words)
         add_tied(r, mode);
@@ -585,6 +588,8 @@ bool tracer_room(struct tracer *r)
         stash = ARENA_NEW(a, hold_id, cells * buffers);
     r->buffer = ARENA_NEW(a, hold_id, buffers);
     r->wgrad = ARENA_NEW(a, hold_id, (size_t)operands + 1);
+    if (r->s->reload != NULL)
+        r->back = ARENA_NEW(a, hold_id, r->f->scratch.entries_room);
     r->at = ARENA_NEW(a, struct targets, TARGETS * (size_t)r->s->n);
     if (a->failed)
         return false;

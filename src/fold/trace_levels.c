@@ -22,6 +22,7 @@ enum {
     LEVEL_FRAMES,
     LEVEL_FAR,
     LEVEL_GRAPH,
+    LEVEL_AHEAD,
     FIXED
 };
 
@@ -452,6 +453,8 @@ static void levels_for(struct tracer *r, enum phase phase, uint32_t position,
                                       ? stage_frames_inside(s)
                                       : stage_frames(s, position);
     r->level[LEVEL_GRAPH].want = r->left_sum + r->sent;
+    r->level[LEVEL_AHEAD].want =
+        stage_ahead(s, position, back, r->other_chunks > 0);
     r->level[LEVEL_FAR].want = back ? stage_far_gradients(s, position) : 0;
     set_levels(r, t);
     if (back && bucket_fills(s, r->later))
@@ -470,6 +473,13 @@ void levels_at(struct tracer *r, enum phase phase, uint32_t position)
 void levels_copied_out(struct tracer *r)
 {
     levels_for(r, r->phase, r->position, AT_COPIES_OUT);
+}
+
+void levels_ahead(struct tracer *r, uint64_t bytes)
+{
+    struct level *l = &r->level[LEVEL_AHEAD];
+    l->want += bytes;
+    level_grow(r, l);
 }
 
 /* The model's forward does. */
@@ -628,6 +638,7 @@ bool levels_init(struct tracer *r)
         [LEVEL_FRAMES] = TERM_FORWARD_TMP,
         [LEVEL_FAR] = TERM_BACKWARD_TMP,
         [LEVEL_GRAPH] = TERM_IN_FLIGHT,
+        [LEVEL_AHEAD] = TERM_SAVED_LAYERS,
     };
     for (uint32_t i = 0; i < FIXED; i++)
         r->level[i] =

@@ -113,6 +113,8 @@ struct tracer {
     hold_id *buffer;    /* gradients of the running block */
     hold_id *wgrad;     /* gradients of its weights */
     uint32_t n_wgrads;
+    hold_id *back;  /* copies that modules of the running block kept */
+    uint32_t ended; /* ... ends of them so far */
     hold_id workspace[PARTS_MAX], again, arriving[OP_IN_MAX];
     struct bucket_turn turn;   /* DeepSpeed's bucket */
     struct bucket_fill bucket; /* ... as the levels have it */
@@ -195,6 +197,8 @@ void levels_at(struct tracer *r, enum phase phase, uint32_t position);
 void levels_copied_out(struct tracer *r);
 /* While a block runs backward: DeepSpeed's bucket has changed. */
 void levels_bucket(struct tracer *r, const struct bucket_fill *fill);
+/* While a block runs backward: so much of others comes back from the host. */
+void levels_ahead(struct tracer *r, uint64_t bytes);
 /* When a unit's backward is over: FSDP version 1. */
 void levels_done(struct tracer *r, enum unit_done when);
 /* Outside of the blocks. */

@@ -245,6 +245,15 @@ static void arrival_event(struct tracer *r, const struct walk_event *e)
         levels_bucket(r, &r->turn.after);
 }
 
+/* Copies that are back when the layer's backward begins. */
+static void back_event(struct tracer *r, const struct walk_event *e)
+{
+    if (e->birth)
+        r->back[e->key] = tracer_born(r, COMP_ACTIVATIONS, e->name, e->bytes);
+    else
+        tracer_death(r, &r->back[e->key]);
+}
+
 static void follow(struct tracer *r, const struct walk_event *e)
 {
     hold_id *id = NULL;
@@ -263,6 +272,11 @@ static void follow(struct tracer *r, const struct walk_event *e)
     case WALK_ARRIVAL: arrival_event(r, e); return;
     case WALK_ARRIVES: arrives(r); return;
     case WALK_STASH: stash_event(r, e); return;
+    case WALK_BACK: back_event(r, e); return;
+    case WALK_AHEAD:
+        levels_ahead(
+            r, stage_comes(r->s, r->position, r->ended++, r->other_chunks > 0));
+        return;
     }
     if (e->birth)
         *id = tracer_born(r, COMP_TEMPORARY, e->name, e->bytes);

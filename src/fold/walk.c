@@ -59,6 +59,11 @@ bool walk_scratch_init(struct walk_scratch *s, const struct program *p,
     /* a fused kernel may name an operand twice */
     s->saved = ARENA_ROOM(a, struct walk_slot *, (size_t)operands * 2);
     s->saved_from = ARENA_ROOM(a, uint32_t, (size_t)ops + 1);
+    if (s->away == AWAY_MODULES) {
+        s->modules = ARENA_NEW(a, struct modules_walk, p->n_blocks);
+        s->entries_room = operands * 2;
+        s->entry = ARENA_ROOM(a, struct module_entry, s->entries_room);
+    }
     return !a->failed;
 }
 
@@ -420,7 +425,9 @@ struct walk walk_on(const struct program *p, const struct block *block,
                           .update_copies = scratch->update_copies,
                           .projects = scratch->projects,
                           .tied_table = scratch->tied_table,
-                          .persists = scratch->persists };
+                          .persists = scratch->persists,
+                          .entry = scratch->entry,
+                          .least_elems = scratch->least_elems };
 }
 
 void walk_input_handed(struct walk *w)
@@ -526,18 +533,44 @@ enum away_how walk_how(const struct walk_scratch *scratch,
 {
     if (block->kind == BLOCK_HEAD && scratch->away_head)
         return AWAY_TENSORS;
+    if (scratch->away == AWAY_MODULES) /* prediction's stand in the head */
+        return AWAY_MODULES;
     return block->kind == BLOCK_LAYER ? scratch->away : AWAY_NOTHING;
+}
+
+/* Of modules, in the stretches between their ends. */
+static void walk_modules(struct walk *w, struct modules_walk *out,
+                         unsigned modes)
+{
+    for (unsigned m = 0; m < WGRAD_MODES; m++) {
+        if ((modes >> m & 1) == 0)
+            continue;
+        for (unsigned back = 0; back < 2; back++) {
+            w->back = back;
+            w->stretch = back ? out->back[m] : out->stayed[m];
+            walk_backward(w, (enum wgrad_mode)m);
+        }
+    }
+    w->stretch = NULL;
+    w->back = false;
 }
 
 /* What is on the host in between. */
 static void walk_away(struct walk *w, struct away *out, unsigned modes,
-                      enum away_how how)
+                      enum away_how how, struct modules_walk *modules)
 {
+    w->modules = modules;
     walk_find_away(w, out, how);
     w->reloads = how == AWAY_LAYERS;
-    w->unloads = how == AWAY_TENSORS;
+    w->unloads = how == AWAY_TENSORS || how == AWAY_MODULES;
     if (w->unloads)
         out->forward = walk_forward(w, PASS_KEEP);
+    if (how == AWAY_MODULES) {
+        out->modules = modules;
+        w->unloads = false;
+        walk_modules(w, modules, modes);
+        return;
+    }
     for (unsigned m = 0; m < WGRAD_MODES; m++)
         if ((modes >> m & 1) != 0)
             out->backward[m] = walk_backward(w, (enum wgrad_mode)m);
@@ -637,7 +670,8 @@ void walk_block(struct block_walk *out, const struct program *p,
         if ((modes >> m & 1) != 0)
             walk_halves(&w, out, (enum wgrad_mode)m);
     if (walk_how(scratch, block) != AWAY_NOTHING)
-        walk_away(&w, &out->away, modes, walk_how(scratch, block));
+        walk_away(&w, &out->away, modes, walk_how(scratch, block),
+                  walk_modules_of(scratch, p, block));
 }
 
 static void list_kept(struct walk *w, tensor_id id, const struct op *op,

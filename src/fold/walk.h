@@ -81,6 +81,25 @@ struct arrived {
     uint64_t latest;      /* offset of the one that arrives last */
 };
 
+/* Modules whose tensors wait on the host (AWAY_MODULES). */
+struct module_group {
+    enum offload_module id;
+    uint32_t first, commit; /* operations of the block: it begins, it is done */
+    uint64_t back;          /* bytes on the GPU when it is back */
+    uint64_t moved, pinned; /* not rounded; on the host, tensor by tensor */
+};
+struct modules_walk {
+    struct module_group group[OFFMOD_COUNT]; /* in the order that they begin */
+    uint32_t n, committed;
+    uint32_t order[OFFMOD_COUNT]; /* of group: as they are done */
+    bool named_input; /* the block's input is among what goes, and its callers
+                         still name it */
+    /* backward, up to where the first module is done, and so on: of a layer
+       whose tensors stayed, and where they have gone and are back */
+    struct extremum stayed[WGRAD_MODES][OFFMOD_COUNT + 1];
+    struct extremum back[WGRAD_MODES][OFFMOD_COUNT + 1];
+};
+
 struct block_walk {
     uint64_t kept;          /* alive from forward to backward; the block's input
                          counts when it is among it */
@@ -130,9 +149,10 @@ struct block_walk {
         uint64_t moved;  /* the same, not rounded; and of copies */
         uint64_t pinned; /* on the host, tensor by tensor */
         uint64_t copies; /* what layers share, each its own when it is back */
-        uint64_t left;   /* AWAY_TENSORS: of bytes, still on the way when the
+        const struct modules_walk *modules; /* AWAY_MODULES, else NULL */
+        uint64_t left; /* AWAY_TENSORS: of bytes, still on the way when the
                             layer is done */
-        struct extremum forward;               /* AWAY_TENSORS */
+        struct extremum forward;               /* AWAY_TENSORS, AWAY_MODULES */
         struct extremum backward[WGRAD_MODES]; /* what came back stays; AWAY_
                             TENSORS: comes when it is needed */
     } away;
@@ -169,10 +189,15 @@ struct walk_scratch {
     bool tied_table;            /* with it: the head's gradient waits */
     uint64_t persists;          /* weights of so many elements stay gathered */
     enum away_how away;         /* what layers keep goes to the host */
-    bool away_head; /* so does what the head's norm keeps, one by one */
+    bool away_head;       /* so does what the head's norm keeps, one by one */
+    uint64_t least_elems; /* AWAY_MODULES: of what goes */
+    struct modules_walk *modules; /* ... [p->n_blocks] */
+    struct module_entry *entry;   /* ... */
+    uint32_t entries_room;
 };
 
-/* Allocates scratch for every block of p; false when out of memory. */
+/* Allocates scratch for every block of p, as `away` is set; false when out of
+ * memory. */
 bool walk_scratch_init(struct walk_scratch *s, const struct program *p,
                        struct arena *a);
 
@@ -213,6 +238,8 @@ enum walk_what {
     WALK_PRODUCT,   /* the first product of matrices, likewise */
     WALK_ARRIVAL,   /* a weight's gradient that goes when the engine has it */
     WALK_ARRIVES,   /* the engine is told of it: no memory of the block */
+    WALK_BACK,      /* AWAY_MODULES: a copy that is back, for one operation */
+    WALK_AHEAD,     /* ... the next group comes: no memory of the block */
     WALK_STASH      /* birth: a WALK_GRADIENT stays for its weight's gradient;
                        death: that is there */
 };

@@ -148,6 +148,10 @@ static void find_tensors(struct walk *w, struct away *sum)
 
 void walk_let_go(struct walk *w, uint32_t k)
 {
+    if (w->modules != NULL) {
+        walk_modules_let_go(w, k);
+        return;
+    }
     for (uint32_t i = 0; i <= w->b->tensor_count; i++) {
         struct walk_slot *s = &w->slot[i];
         const bool held = i == w->b->tensor_count && k + 1 < w->b->op_count;
@@ -211,6 +215,7 @@ void walk_find_away(struct walk *w, struct away *sum, enum away_how how)
     case AWAY_NOTHING: return;
     case AWAY_LAYERS: find_layer(w, sum); break;
     case AWAY_TENSORS: find_tensors(w, sum); break;
+    case AWAY_MODULES: walk_find_modules(w, sum); break;
     }
     for (uint32_t i = 0; i <= w->b->tensor_count; i++) {
         struct walk_slot *s = &w->slot[i];
@@ -220,7 +225,7 @@ void walk_find_away(struct walk *w, struct away *sum, enum away_how how)
         sum->bytes += s->bytes;
         if (how == AWAY_LAYERS)
             add_moved(sum, tensor_of_slot(w, i));
-        else if (s->gone == NEVER_SENT)
+        else if (how == AWAY_TENSORS && s->gone == NEVER_SENT)
             sum->left += s->bytes;
     }
 }

@@ -204,6 +204,8 @@ static inline void release_saved(struct walk *w, const struct op *op,
         walk_release_saved(w);
     if (walk_region_active(w, op))
         release_inputs(w, op, x);
+    if (w->back)
+        walk_modules_used(w);
 }
 
 /* Weight gradients: what stays, and what is there for a moment. A weight that
@@ -621,7 +623,7 @@ struct extremum walk_backward(struct walk *w, enum wgrad_mode mode)
     w->n_buffers = 0;
     w->kept = w->tmp = w->wgrad = 0;
     w->top = w->since = (struct extremum){ 0 };
-    const bool unloads = w->unloads;
+    const bool unloads = w->unloads || w->back;
     for (uint32_t i = 0; i <= b->tensor_count; i++) {
         struct walk_slot *s = &w->slot[i];
         s->saves = s->saves_all;
@@ -631,6 +633,9 @@ struct extremum walk_backward(struct walk *w, enum wgrad_mode mode)
         if (s->live)
             w->kept += s->bytes;
     }
+    w->stretches = 0;
+    if (w->back)
+        walk_modules_come(w);
     w->holds = w->unloads;
     w->slot[b->tensor_count + 1].grad = NO_GRAD;
     if (b->output != TENSOR_NONE)
@@ -662,7 +667,11 @@ struct extremum walk_backward(struct walk *w, enum wgrad_mode mode)
             recompute_once(w, k);
         }
         backward_op(w, op, x, k);
+        if (w->modules != NULL)
+            walk_modules_begun(w, k);
     }
+    if (w->stretch != NULL)
+        w->stretch[w->stretches] = w->top;
     if (walk_retains(w) && b->kind == BLOCK_HEAD)
         release_above_weights(w);
     if (held)

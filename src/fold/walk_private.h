@@ -36,6 +36,8 @@ struct walk_slot {
                            SENT; number of that copy */
     uint32_t number;
     uint32_t gone;     /* ... and the one that lets it go, or NEVER_SENT */
+    bool forced;       /* AWAY_MODULES: it goes at `gone`, whoever names it */
+    bool remains;      /* ... some operation keeps it on the GPU */
     bool came, coming; /* for the operation before, or the one at hand */
     bool live;
     uint64_t offset; /* a trained weight: elements before it, in the order of
@@ -53,6 +55,13 @@ struct walk_buffer {
     uint32_t refs;
     tensor_id of; /* the tensor whose gradient it is */
     bool stashed; /* for a weight's gradient, to come later */
+};
+
+/* A copy of what an operation of a module saved. */
+struct module_entry {
+    uint32_t op;
+    uint64_t bytes;
+    const char *name;
 };
 
 /* Runs of recompute regions in one block: Megatron has at most a norm, an
@@ -94,6 +103,13 @@ struct walk {
     bool unloads; /* ... comes for an operation, and stays to the next such */
     bool holds;   /* ... and nothing else ends it */
     bool calls;   /* the operation at hand is such */
+    struct modules_walk *modules; /* AWAY_MODULES, else NULL */
+    struct module_entry *entry;
+    uint32_t n_entries;
+    uint64_t least_elems;
+    bool back;                /* ... the layer's own have gone, and are there */
+    struct extremum *stretch; /* ... NULL: nobody asks */
+    uint32_t stretches;
     uint64_t copies; /* bytes that come, of what is here: for a moment */
     bool led;        /* the first of them has been asked for */
     uint64_t lead;   /* ... with so much of gradients there */
@@ -199,6 +215,15 @@ void walk_input_handed(struct walk *w);
 /* Whether the block's tensors go to the host, and how. */
 enum away_how walk_how(const struct walk_scratch *scratch,
                        const struct block *block);
+
+/* Where a block's modules are; NULL: nobody looks at them. */
+static inline struct modules_walk *walk_modules_of(
+    const struct walk_scratch *scratch, const struct program *p,
+    const struct block *block)
+{
+    return scratch->modules == NULL ? NULL
+                                    : &scratch->modules[block - p->block];
+}
 
 void walk_slot_alloc(struct walk *w, struct walk_slot *s);
 /* Not what a copy on the host is kept for: walk_away.c. */
@@ -342,6 +367,18 @@ void walk_find_away(struct walk *w, struct away *sum, enum away_how how);
 void walk_let_go(struct walk *w, uint32_t k);
 uint64_t walk_call_back(struct walk *w, const struct op *op, uint32_t k);
 void walk_called_back(struct walk *w);
+
+/* ---- walk_modules.c ---- */
+
+/* As walk_find_away(), of w->modules. */
+void walk_find_modules(struct walk *w, struct away *sum);
+/* Operation k of forward is over. */
+void walk_modules_let_go(struct walk *w, uint32_t k);
+/* Backward begins, its operation at hand is over with what it kept, or, of
+ * operation k, with all. */
+void walk_modules_come(struct walk *w);
+void walk_modules_used(struct walk *w);
+void walk_modules_begun(struct walk *w, uint32_t k);
 
 /* ---- walk_arrival.c ---- */
 

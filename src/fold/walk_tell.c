@@ -34,11 +34,14 @@ void walk_tell_block(const struct walk_telling *how,
     struct walk w = walk_on(how->p, how->block, how->regions, scratch);
     const enum away_how away = walk_how(scratch, how->block);
     struct away sum;
+    struct modules_walk modules;
     if (how->way == TELL_WEIGHTS) {
         tell_weights(&w, how);
         return;
     }
     walk_init(&w);
+    if (away == AWAY_MODULES)
+        w.modules = &modules;
     if (away != AWAY_NOTHING)
         walk_find_away(&w, &sum, away);
     listen(&w, how);
@@ -52,6 +55,7 @@ void walk_tell_block(const struct walk_telling *how,
     case TELL_RELOADED:
         w.reloads = away == AWAY_LAYERS;
         w.unloads = away == AWAY_TENSORS;
+        w.back = away == AWAY_MODULES;
         break;
     case TELL_SPLIT: w.split = true; break;
     case TELL_BACKWARD:

@@ -196,10 +196,14 @@ struct op {
     /* no collective mirrors it in backward; OP_VIEW: its gradient is
        all-reduced, forward sends nothing */
     bool one_way;
-    bool renames;     /* OP_RELEASE: from here on the loop's variables are
+    bool renames;   /* OP_RELEASE: from here on the loop's variables are
                                      this micro-batch's, not the last one's */
-    bool returns;     /* OP_RELEASE: the forward of the model below the head
+    bool returns;   /* OP_RELEASE: the forward of the model below the head
                                      does, and what its variables hold goes */
+    uint8_t module; /* 1 + enum offload_module: what it keeps waits on the host
+                       with that module's; 0: it does not */
+    bool commits;   /* OP_RELEASE: ... and goes there now; what it takes has no
+                       memory from here on, whoever names it */
     uint32_t recalls; /* 1 + the number of an operation whose region is made
                          again when this one's result has its gradient (a hook
                          on it); 0: when somebody needs it */

@@ -528,6 +528,7 @@ struct op *build_op(struct builder *b, enum op_kind kind, const char *name,
     op->kind = kind;
     op->name = name;
     op->region = b->region;
+    op->module = b->module;
     op->core_attention = b->core_attention;
     if (kind == OP_SOFTMAX || kind == OP_LOG_SOFTMAX)
         op->keep_in = (uint32_t)b->run->softmax_input;

@@ -110,6 +110,7 @@ struct builder {
     struct block *block;            /* being built, or NULL */
     tensor_id last_weight;          /* of block.weights */
     uint8_t region;                 /* of the next operations */
+    uint8_t module;                 /* likewise: struct op */
     bool core_attention;            /* of the next operations */
     uint64_t window;                /* sliding window of the layer; 0 none */
     bool no_rope;                   /* the layer does not rotate */

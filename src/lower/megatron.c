@@ -90,6 +90,8 @@ static tensor_id core_attention(struct builder *b, const tensor_id given[3])
     tensor_id qkv[3] = { given[0], given[1], given[2] };
     struct megatron_heads heads;
     build_region(b, REMOD_CORE_ATTN);
+    const bool again = megatron_recomputes(b, REMOD_CORE_ATTN);
+    megatron_module(b, again ? OFFMOD_COUNT : OFFMOD_CORE_ATTN);
     if (exchanges)
         megatron_scatter_heads(b, qkv, &heads);
     tensor_id out;
@@ -111,6 +113,8 @@ static tensor_id core_attention(struct builder *b, const tensor_id given[3])
     if (copies_context(b))
         out = build_copy(b, "context", out);
     b->region = outer;
+    if (!again)
+        megatron_offloaded(b, OFFMOD_CORE_ATTN, given, 3);
     return out;
 }
 
@@ -132,24 +136,32 @@ static void project(struct builder *b, tensor_id y, tensor_id qkv[3])
 static tensor_id attention(struct builder *b, tensor_id x)
 {
     const uint32_t first = b->p->n_ops;
-    const tensor_id y =
-        layer_norm(b, "input_layernorm", x, !build_is_latent(b));
+    const bool latent = build_is_latent(b);
+    megatron_module(b, latent ? OFFMOD_ATTN_NORM : OFFMOD_QKV_LINEAR);
+    const tensor_id y = layer_norm(b, "input_layernorm", x, !latent);
     tensor_id qkv[3];
-    if (build_is_latent(b))
+    megatron_module(b, OFFMOD_QKV_LINEAR);
+    if (latent)
         megatron_latent(b, y, qkv);
     else
         project(b, y, qkv);
+    megatron_offloaded(b, OFFMOD_QKV_LINEAR, &y, latent ? 1 : 0);
     if (b->spec->attention_sinks) /* one logit a head (softmax_type) */
         build_vector(b, "softmax_offset", PG_ATTENTION, b->a, b->spec->heads);
     const tensor_id context = core_attention(b, qkv);
+    megatron_module(b, OFFMOD_ATTN_PROJ);
     struct linear out = linear_of_o(b, "linear_proj", context);
     megatron_context(b, context, &out);
     const tensor_id projected = build_row(b, &out);
+    megatron_offloaded(b, OFFMOD_ATTN_PROJ, &context, 1);
     megatron_recalls(b, first, projected);
     if (build_is_latent(b))
         megatron_latent_returns(b);
     megatron_release_heads(b, qkv);
-    return add_residual(b, x, projected);
+    const tensor_id sum = add_residual(b, x, projected);
+    if (latent)
+        megatron_offloaded(b, OFFMOD_ATTN_NORM, &x, 1);
+    return sum;
 }
 
 /* CrossAttention: a norm of its own, queries of the decoder, keys and values of
@@ -210,13 +222,18 @@ static tensor_id mlp_of(struct builder *b, tensor_id y, bool shared)
  * recomputed. */
 static tensor_id dense_mlp(struct builder *b, tensor_id x)
 {
+    const bool fused = !megatron_is_deepseek(b);
     if (megatron_recomputes(b, REMOD_MLP))
         build_region(b, REMOD_MLP);
-    const tensor_id y =
-        layer_norm(b, "pre_mlp_layernorm", x, !megatron_is_deepseek(b));
+    megatron_module(b, fused ? OFFMOD_COUNT : OFFMOD_MLP_NORM);
+    const tensor_id y = layer_norm(b, "pre_mlp_layernorm", x, fused);
+    megatron_module(b, OFFMOD_COUNT);
     const tensor_id z = mlp_of(b, y, false);
     build_region_none(b);
-    return add_residual(b, x, z);
+    const tensor_id sum = add_residual(b, x, z);
+    if (!fused)
+        megatron_offloaded(b, OFFMOD_MLP_NORM, &x, 1);
+    return sum;
 }
 
 /* ---- experts ---- */
@@ -229,10 +246,14 @@ static tensor_id shared_experts(struct builder *b, tensor_id y)
 static tensor_id moe_mlp(struct builder *b, tensor_id x)
 {
     const uint32_t first = b->p->n_ops;
+    megatron_module(b, OFFMOD_MLP_NORM);
     const tensor_id y = layer_norm(b, "pre_mlp_layernorm", x, false);
+    megatron_module(b, OFFMOD_COUNT);
     const tensor_id z = megatron_moe(b, y, shared_experts);
     megatron_recalls(b, first, z);
-    return add_residual(b, x, z);
+    const tensor_id sum = add_residual(b, x, z);
+    megatron_offloaded(b, OFFMOD_MLP_NORM, &x, 1);
+    return sum;
 }
 
 /* ---- blocks ---- */

@@ -17,6 +17,13 @@ tensor_id megatron_norm(struct builder *b, const char *name, tensor_id x,
  * gradient of x, what was computed of it last, is there (discard_output_and_
  * register_recompute), where it is its own region. */
 void megatron_recalls(struct builder *b, uint32_t first, tensor_id x);
+/* What operations keep until the next call waits on the host with what the
+ * module keeps, where it is among --offload-modules; OFFMOD_COUNT: with none. */
+void megatron_module(struct builder *b, enum offload_module m);
+/* All of it goes there, and storages of what is `held` have no memory any more
+ * (core/pipeline_parallel/fine_grained_activation_offload.py, bulk_offload). */
+void megatron_offloaded(struct builder *b, enum offload_module m,
+                        const tensor_id *held, unsigned n);
 /* x and the learned positions' rows. */
 tensor_id megatron_positions(struct builder *b, tensor_id x);
 /* Loss of every token from fp32 logits, which it writes its softmax over. */

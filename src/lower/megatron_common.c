@@ -13,6 +13,27 @@ bool megatron_recomputes(const struct builder *b, enum recompute_module m)
     return (b->run->recompute_modules >> m & 1) != 0;
 }
 
+static bool offloads(const struct builder *b, enum offload_module m)
+{
+    return m < OFFMOD_COUNT && (b->run->offload_modules >> m & 1) != 0;
+}
+
+void megatron_module(struct builder *b, enum offload_module m)
+{
+    b->module = offloads(b, m) ? (uint8_t)(1 + m) : 0;
+}
+
+void megatron_offloaded(struct builder *b, enum offload_module m,
+                        const tensor_id *held, unsigned n)
+{
+    b->module = 0;
+    if (!offloads(b, m))
+        return;
+    struct op *op = build_op(b, OP_RELEASE, "offload", held, n);
+    op->module = (uint8_t)(1 + m);
+    op->commits = true;
+}
+
 tensor_id megatron_norm(struct builder *b, const char *name, tensor_id x,
                         struct dim n)
 {

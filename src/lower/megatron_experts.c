@@ -54,7 +54,14 @@ static tensor_id products(struct builder *b, tensor_id x, tensor_id probs,
                           .copies = n,
                           .full_copies = in_all,
                           .lora = LORA_MASK(LORA_GATE) | LORA_MASK(LORA_UP) };
+    const bool grouped = b->run->grouped_gemm;
+    megatron_module(b, grouped ? OFFMOD_EXPERT_FC1 : OFFMOD_COUNT);
+    if (b->module != 0) /* not in parts, nor in 8 bits (experts.py,
+                           set_save_original_input) */
+        fc1.keeps_input = b->run->fp8_recipe != FP8_MXFP8;
     const tensor_id z = build_linear(b, &fc1);
+    if (grouped)
+        megatron_offloaded(b, OFFMOD_EXPERT_FC1, &x, 1);
     struct linear fc2 = { .name = "experts.linear_fc2",
                           .in = b->fe,
                           .out = b->h,
@@ -65,14 +72,19 @@ static tensor_id products(struct builder *b, tensor_id x, tensor_id probs,
                           .copies = n,
                           .full_copies = in_all,
                           .lora = LORA_MASK(LORA_DOWN) };
-    if (outer == 0 && b->run->grouped_gemm
-        && megatron_recomputes(b, REMOD_MOE_ACT) && !megatron_is_deepseek(b)) {
+    if (outer == 0 && grouped && megatron_recomputes(b, REMOD_MOE_ACT)
+        && !megatron_is_deepseek(b)) {
         build_region(b, REMOD_MOE_ACT);
         fc2.keeps_input = megatron_shares_input(b);
     }
+    megatron_module(b, grouped ? OFFMOD_MOE_ACT : OFFMOD_COUNT);
     megatron_activation(b, z, probs, &fc2);
     b->region = outer;
-    return build_linear(b, &fc2);
+    megatron_module(b, OFFMOD_COUNT);
+    const tensor_id y = build_linear(b, &fc2);
+    if (grouped)
+        megatron_offloaded(b, OFFMOD_MOE_ACT, &z, 1);
+    return y;
 }
 
 /* Of SequentialMLP: as many turns as one operation can have operands; more

@@ -318,7 +318,8 @@ void emit_toml(struct emit *e)
     }
 }
 
-/* In single quotes where a shell would take it apart. */
+/* In single quotes where a shell would take it apart, but for words that are no
+ * string: several arguments. */
 static void say_argument(struct emit *e, const char *value)
 {
     const size_t n = strlen(value);
@@ -326,7 +327,8 @@ static void say_argument(struct emit *e, const char *value)
     const struct str text = { value + word, n - 2 * (size_t)word };
     bool plain = true;
     for (size_t i = 0; i < text.n; i++)
-        plain = plain && strchr(" |*()[]{}\"$&;<>", text.p[i]) == NULL;
+        plain = plain && strchr("|*()[]{}\"$&;<>", text.p[i]) == NULL
+                && !(word && text.p[i] == ' ');
     say(e, plain ? " %.*s" : " '%.*s'", (int)text.n, text.p);
 }
 

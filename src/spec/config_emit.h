@@ -42,7 +42,7 @@ bool config_emit(struct emit *e, const struct config_dialect *dialect,
 void emit_count(struct emit *e, const char *path, uint64_t n);
 void emit_bool(struct emit *e, const char *path, bool value);
 void emit_word(struct emit *e, const char *path, const char *word);
-/* A number with a fraction, a list: as it stands in the file. */
+/* A number with a fraction, a list, words of a flag: as it stands in the file. */
 void emit_raw(struct emit *e, const char *path, const char *format, ...)
 #if defined(__GNUC__)
     __attribute__((format(printf, 3, 4)))

@@ -16,6 +16,18 @@ void config_megatron_stages(struct config *c);
 /* What the file says of its model, into c->s->shape. */
 void config_megatron_shape(struct config *c);
 
+/* ---- config_megatron_keeps.c ---- */
+
+enum { CONFIG_LIST_MAX = 256 };
+
+/* "core_attn mlp", "[core_attn, mlp]", or several, as core_attn,mlp. */
+void config_modules(const struct config *c, const char *flag,
+                    char list[CONFIG_LIST_MAX]);
+/* Modules whose activations wait on the host. */
+void config_megatron_offload(struct config *c);
+/* What is made again, and what waits there, as flags. */
+void config_megatron_keeps(struct emit *e, const struct run *r);
+
 /* ---- values of flags ---- */
 
 bool config_flag_given(const struct config *c, const char *flag);

@@ -121,29 +121,6 @@ static void precision(struct emit *e, const struct run *r)
     }
 }
 
-static void recompute(struct emit *e, const struct run *r)
-{
-    enum { WORDS_TEXT = 160 };
-    char list[WORDS_TEXT], words[WORDS_TEXT];
-    const bool block = r->given[KEY_RECOMPUTE_LAYERS];
-    if (r->recompute == RECOMP_FULL) {
-        emit_word(e, "recompute_granularity", "full");
-        emit_word(e, "recompute_method", block ? "block" : "uniform");
-        emit_count(e, "recompute_num_layers",
-                   block ? r->recompute_layers : r->recompute_granularity);
-    } else if (r->recompute == RECOMP_SELECTIVE) {
-        str_format(words, sizeof(words), "%s",
-                   setup_value_text(&r->setup, KEY_RECOMPUTE_MODULES, list,
-                                    sizeof(list)));
-        for (char *p = words; *p != '\0'; p++)
-            *p = (char)(*p == ',' ? ' ' : *p);
-        emit_word(e, "recompute_granularity", "selective");
-        emit_raw(e, "recompute_modules", "%s", words);
-    }
-    if (r->away_layers > 0)
-        emit_count(e, "cpu_offloading_num_layers", r->away_layers);
-}
-
 /* What repeats exactly is a mode of its own only where it was asked for; it
  * refuses some of NCCL's algorithms. memplan's own default is cuBLAS's
  * workspace, which the environment says alone. */
@@ -215,7 +192,7 @@ void config_megatron_apart(struct emit *e, const struct run *r)
     stages(e, r);
     states(e, r);
     precision(e, r);
-    recompute(e, r);
+    config_megatron_keeps(e, r);
     kernels(e, r);
     if (e->spec->experts > 0 && r->etp != r->tp)
         emit_count(e, "expert_tensor_parallel_size", r->etp);

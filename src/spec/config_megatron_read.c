@@ -210,21 +210,6 @@ static void recompute_before(struct config *c)
     }
 }
 
-/* "core_attn mlp", "[core_attn, mlp]" as core_attn,mlp. */
-static void add_modules(char list[256], struct str rest)
-{
-    while (rest.n > 0) {
-        struct str word = str_cut(rest, ' ', &rest);
-        while (word.n > 0 && memchr("[],", word.p[0], 3) != NULL)
-            word = (struct str){ word.p + 1, word.n - 1 };
-        while (word.n > 0 && memchr("[],", word.p[word.n - 1], 3) != NULL)
-            word.n--;
-        if (word.n > 0)
-            str_append(list, 256, "%s%.*s", list[0] ? "," : "", (int)word.n,
-                       word.p);
-    }
-}
-
 /* NeMo's names of the same. */
 static const struct checkpoints {
     const char *granularity, *method, *layers;
@@ -266,13 +251,8 @@ static void recompute(struct config *c)
     }
     config_set(c, how, KEY_RECOMPUTE, "selective");
     const struct json *modules = config_at(c, "recompute_modules");
-    const bool several = modules != NULL && modules->kind == JSON_ARRAY;
-    char list[256] = "";
-    const struct json *one = several ? modules->child : modules;
-    for (; one != NULL; one = several ? one->next : NULL) {
-        if (one->kind == JSON_STRING)
-            add_modules(list, one->text);
-    }
+    char list[CONFIG_LIST_MAX];
+    config_modules(c, "recompute_modules", list);
     if (list[0] != '\0')
         config_set(c, modules, KEY_RECOMPUTE_MODULES, list);
 }
@@ -473,6 +453,7 @@ void config_megatron_together(struct config *c)
     config_clipping(c, "clip_grad");
     recompute(c);
     offloading(c);
+    config_megatron_offload(c);
     kernels(c);
     dropout(c);
 }

@@ -153,6 +153,10 @@ void resolve_check_peak(const struct run *r, struct diag *d);
 
 void resolve_check_zero_3(const struct run *r, struct diag *d);
 
+/* ---- resolve_away.c ---- */
+
+void resolve_say_away(struct run *r, const struct spec *spec);
+
 /* ---- resolve_check_away.c ---- */
 
 void resolve_check_away(const struct run *r, const struct spec *s,

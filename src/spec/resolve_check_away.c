@@ -1,7 +1,7 @@
 /*
  * Owns whose activations can wait on the host, and beside what: those of
- * checkpoints (torchtune, TRL), or of layers (Transformer Engine). Changes
- * nothing.
+ * checkpoints (torchtune, TRL), of layers (Transformer Engine), or of modules
+ * (Megatron). Changes nothing.
  */
 #include "spec/resolve.h"
 
@@ -63,6 +63,112 @@ static void check_layers(const struct run *r, const struct spec *s,
     }
 }
 
+/* ---- modules ---- */
+
+/* What stands beside offload_modules, and should not. */
+struct beside {
+    bool here;
+    enum setup_key key;
+    memplan_status status;
+    const char *what, *hint;
+};
+
+static bool offloads(const struct run *r, enum offload_module m)
+{
+    return (r->offload_modules >> m & 1) != 0;
+}
+
+/* Megatron's own refusals (core/transformer/transformer_config.py,
+ * training/arguments.py). */
+static bool check_modules_refused(const struct run *r, struct diag *d)
+{
+    const bool experts =
+        offloads(r, OFFMOD_EXPERT_FC1) || offloads(r, OFFMOD_MOE_ACT);
+    const struct beside list[] = {
+        { r->away_layers > 0, KEY_OFFLOAD_MODULES, MEMPLAN_E_CONFLICT,
+          "offload_modules with cpu_offloading_num_layers, which Megatron "
+          "refuses",
+          "leave one of them out" },
+        { offloads(r, OFFMOD_ATTN_PROJ) && !offloads(r, OFFMOD_CORE_ATTN),
+          KEY_OFFLOAD_MODULES, MEMPLAN_E_CONFLICT,
+          "offload_modules 'attn_proj' without 'core_attn', which Megatron "
+          "refuses: core_attn's backward needs attn_proj's input",
+          "add core_attn" },
+        { experts && (r->recompute_modules >> REMOD_MOE & 1) != 0,
+          KEY_OFFLOAD_MODULES, MEMPLAN_E_CONFLICT,
+          "offload_modules of experts with recompute_modules 'moe', which "
+          "Megatron refuses: all of them is made again",
+          "leave out moe, or expert_fc1 and moe_act" },
+    };
+    for (size_t i = 0; i < sizeof(list) / sizeof(list[0]); i++) {
+        if (!list[i].here)
+            continue;
+        diag_hint(
+            setup_error(d, list[i].status, list[i].key, "%s", list[i].what),
+            "%s", list[i].hint);
+        return true;
+    }
+    return false;
+}
+
+static void check_modules_known(const struct run *r, const struct spec *s,
+                                struct diag *d)
+{
+    const bool other = r->pp > 1 && r->schedule != SCHED_1F1B
+                       && r->schedule != SCHED_INTERLEAVED;
+    const struct beside list[] = {
+        { r->recompute == RECOMP_FULL, KEY_OFFLOAD_MODULES,
+          MEMPLAN_E_UNSUPPORTED,
+          "offload_modules with recompute 'full' is not modelled yet",
+          "use --recompute selective" },
+        { other, KEY_OFFLOAD_MODULES, MEMPLAN_E_UNSUPPORTED,
+          "offload_modules is modelled for schedules 1f1b and interleaved, "
+          "Megatron's own",
+          "leave out --schedule" },
+        { s->decoder_layers > 0, KEY_OFFLOAD_MODULES, MEMPLAN_E_UNSUPPORTED,
+          "offload_modules of an encoder-decoder is not modelled yet",
+          "leave it out" },
+        { s->mtp_layers > 1, KEY_OFFLOAD_MODULES, MEMPLAN_E_UNSUPPORTED,
+          "offload_modules of more than one prediction module is not modelled "
+          "yet",
+          "leave it out" },
+        { run_adapts(r), KEY_OFFLOAD_MODULES, MEMPLAN_E_UNSUPPORTED,
+          "offload_modules with adapters is not modelled yet", "leave it out" },
+    };
+    for (size_t i = 0; i < sizeof(list) / sizeof(list[0]); i++) {
+        if (!list[i].here)
+            continue;
+        diag_hint(
+            setup_error(d, list[i].status, list[i].key, "%s", list[i].what),
+            "%s", list[i].hint);
+        return;
+    }
+}
+
+static void check_modules(const struct run *r, const struct spec *s,
+                          struct diag *d)
+{
+    char buf[RESOLVE_TEXT_MAX];
+    if (r->impl != IMPL_MEGATRON || r->engine == ENGINE_DEEPSPEED) {
+        const bool impl = r->impl != IMPL_MEGATRON;
+        memplan_error *e = setup_error(
+            d, MEMPLAN_E_CONFLICT, KEY_OFFLOAD_MODULES,
+            "offload_modules with %s '%s': it is Megatron's, with Transformer "
+            "Engine",
+            impl ? "implementation" : "engine",
+            resolve_text(r, impl ? KEY_IMPLEMENTATION : KEY_ENGINE, buf));
+        diag_hint(e, "use --framework megatron, or leave it out");
+    } else if (r->offload_activations != OFFLOAD_CPU) {
+        memplan_error *e =
+            setup_error(d, MEMPLAN_E_CONFLICT, KEY_OFFLOAD_ACTIVATIONS,
+                        "offload_activations '%s' with offload_modules",
+                        resolve_text(r, KEY_OFFLOAD_ACTIVATIONS, buf));
+        diag_hint(e, "leave one of them out");
+    } else if (!check_modules_refused(r, d)) {
+        check_modules_known(r, s, d);
+    }
+}
+
 /* TRL's, without checkpoints. It takes views of FSDP's flat parameters for
  * activations. */
 static void check_tensors(const struct run *r, const struct spec *s,
@@ -97,9 +203,9 @@ static void check_checkpoints(const struct run *r, const struct spec *s,
             setup_error(d, MEMPLAN_E_CONFLICT, KEY_OFFLOAD_ACTIVATIONS,
                         "offload_activations 'cpu' without "
                         "cpu_offloading_num_layers: of how many layers");
-        diag_hint(e, "add --cpu-offloading-num-layers; Megatron-DeepSpeed's "
-                     "--checkpoint-in-cpu wants --framework "
-                     "megatron-deepspeed");
+        diag_hint(e, "add --cpu-offloading-num-layers, or --offload-modules; "
+                     "Megatron-DeepSpeed's --checkpoint-in-cpu wants "
+                     "--framework megatron-deepspeed");
     } else if (r->impl != IMPL_TORCHTUNE && !resolve_is_hf(r)
                && !run_checkpoints_in_cpu(r)) {
         memplan_error *e =
@@ -163,7 +269,12 @@ static void check_disk(const struct run *r, const struct spec *s,
 void resolve_check_away(const struct run *r, const struct spec *s,
                         struct diag *d)
 {
-    if (r->away_layers > 0)
+    if (r->given[KEY_MIN_OFFLOADED_TENSOR_SIZE] && r->offload_modules == 0)
+        resolve_pointless(d, KEY_MIN_OFFLOADED_TENSOR_SIZE, "offload_modules",
+                          "add --offload-modules core_attn");
+    if (r->offload_modules != 0)
+        check_modules(r, s, d);
+    else if (r->away_layers > 0)
         check_layers(r, s, d);
     else if (r->offload_activations == OFFLOAD_CPU)
         check_checkpoints(r, s, d);

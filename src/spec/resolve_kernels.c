@@ -405,9 +405,14 @@ static void resolve_offload(struct run *r)
         resolve_is_fsdp(r) ? r->offload_params : OFFLOAD_NONE);
     r->offload_ratio = resolve_real(r, KEY_OFFLOAD_RATIO, 1);
     r->away_layers = resolve_count(r, KEY_CPU_OFFLOADING_NUM_LAYERS, 0);
+    r->offload_modules = resolve_count(r, KEY_OFFLOAD_MODULES, 0);
+    if (r->offload_modules != 0)
+        r->offload_min_elems = resolve_count(r, KEY_MIN_OFFLOADED_TENSOR_SIZE,
+                                             MLM_OFFLOAD_MIN_ELEMS);
     r->offload_activations = (enum offload)resolve_count(
         r, KEY_OFFLOAD_ACTIVATIONS,
-        r->away_layers > 0 ? OFFLOAD_CPU : OFFLOAD_NONE);
+        r->away_layers > 0 || r->offload_modules != 0 ? OFFLOAD_CPU
+                                                      : OFFLOAD_NONE);
     r->pin_memory = resolve_bool(r, KEY_PIN_MEMORY, true);
     r->optimizer_buffers =
         resolve_count(r, KEY_OPTIMIZER_BUFFERS, DS_OPTIMIZER_BUFFERS);

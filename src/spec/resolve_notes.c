@@ -70,33 +70,6 @@ static void say_engine(struct run *r)
                   "(--grad-sync)");
 }
 
-/* Another order before (cpu_offload_v1.py). */
-static void say_away(struct run *r)
-{
-    if (run_away(r) == AWAY_TENSORS)
-        resolve_note(
-            r, KEY_OFFLOAD_ACTIVATIONS,
-            "what is kept waits on the CPU, tensors of 1 KiB and more, "
-            "as TRL's OffloadActivations of 2026 has it: what two "
-            "operations keep one after the other stays");
-    if (r->offload_activations == OFFLOAD_NVME)
-        resolve_note(
-            r, KEY_OFFLOAD_ACTIVATIONS,
-            "checkpoints in files, as Axolotl 0.9.2 to 0.11 has them "
-            "(gradient_checkpointing: offload_disk): as many as may be "
-            "unwritten, 8, are on the GPU, which is behind the CPU");
-    if (r->away_layers == 0)
-        return;
-    resolve_note(r, KEY_CPU_OFFLOADING_NUM_LAYERS,
-                 "activations of the first %" PRIu64 " of %" PRIu64
-                 " layers wait on the CPU, tensors of 256 Ki elements and "
-                 "more, in the order of Transformer Engine 2.10 and later",
-                 r->away_layers, (uint64_t)r->stage_layers[0]);
-    if (!r->pin_memory && r->offload_optimizer == OFFLOAD_NONE)
-        resolve_note(r, KEY_PIN_MEMORY,
-                     "'pin_memory' has no effect: Transformer Engine pins all");
-}
-
 static void say_routing(struct run *r, const struct spec *spec)
 {
     const bool uneven = r->moe_imbalance > 1 && r->ep > 1;
@@ -234,7 +207,7 @@ void resolve_notes(struct run *r, const struct spec *spec)
     resolve_say_stored(r, spec);
     say_compiled_loss(r);
     say_engine(r);
-    say_away(r);
+    resolve_say_away(r, spec);
     say_layers(r, spec);
     resolve_say_moot(r, spec);
     for (size_t i = 0; i < r->setup.notes; i++)

@@ -125,6 +125,8 @@ enum away_how run_away(const struct run *run)
 {
     if (run->away_layers > 0)
         return AWAY_LAYERS;
+    if (run->offload_modules != 0)
+        return AWAY_MODULES;
     return run->offload_activations == OFFLOAD_CPU
                    && run->recompute == RECOMP_NONE
                ? AWAY_TENSORS

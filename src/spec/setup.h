@@ -166,6 +166,17 @@
     X(REMOD_MOE, "moe")                                                        \
     X(REMOD_SHARED_EXPERTS, "shared_experts")
 
+/* Megatron's --offload-modules, in the order of a layer (core/transformer/
+ * transformer_config.py). */
+#define OFFLOAD_MODULE_MAP(X)                                                  \
+    X(OFFMOD_ATTN_NORM, "attn_norm")                                           \
+    X(OFFMOD_QKV_LINEAR, "qkv_linear")                                         \
+    X(OFFMOD_CORE_ATTN, "core_attn")                                           \
+    X(OFFMOD_ATTN_PROJ, "attn_proj")                                           \
+    X(OFFMOD_MLP_NORM, "mlp_norm")                                             \
+    X(OFFMOD_EXPERT_FC1, "expert_fc1")                                         \
+    X(OFFMOD_MOE_ACT, "moe_act")
+
 /* What the memory-efficient kernel wants rows of a mask aligned to, and what
  * PyTorch 2.1 did (aten/src/ATen/native/transformers/attention.cpp,
  * preprocess_mask; pytorch#114173). */
@@ -316,6 +327,7 @@ enum fsdp_units { FSDP_UNITS_MAP(CHOICE_ENUM) FSDP_UNITS_COUNT };
 enum too_long { TOO_LONG_MAP(CHOICE_ENUM) TOO_LONG_COUNT };
 enum recompute { RECOMPUTE_MAP(CHOICE_ENUM) RECOMPUTE_COUNT };
 enum recompute_module { RECOMPUTE_MODULE_MAP(CHOICE_ENUM) REMOD_COUNT };
+enum offload_module { OFFLOAD_MODULE_MAP(CHOICE_ENUM) OFFMOD_COUNT };
 enum attention { ATTENTION_MAP(CHOICE_ENUM) ATTENTION_COUNT };
 enum attention_kernel {
     ATTENTION_KERNEL_MAP(CHOICE_ENUM) ATTENTION_KERNEL_COUNT
@@ -660,6 +672,8 @@ struct run {
     enum offload offload_activations;
     uint64_t away_layers; /* Transformer Engine: the first so many have theirs
                              on the CPU */
+    uint64_t offload_modules; /* bit set: theirs are */
+    uint64_t offload_min_elems;
     enum recompute recompute;
     uint64_t recompute_modules; /* bit set */
     bool compile;
@@ -987,8 +1001,9 @@ bool run_projects(const struct run *run);
 bool run_offloads(const struct run *run);
 /* Whose tensors leave the GPU between forward and backward: nobody's, but
  * checkpoints perhaps; the first layers', layer by layer (Transformer Engine);
- * those of all layers, one by one (OffloadActivations without checkpoints). */
-enum away_how { AWAY_NOTHING, AWAY_LAYERS, AWAY_TENSORS };
+ * those of all layers, one by one (OffloadActivations without checkpoints); those
+ * of modules of each layer (Megatron's fine-grained offloading). */
+enum away_how { AWAY_NOTHING, AWAY_LAYERS, AWAY_TENSORS, AWAY_MODULES };
 enum away_how run_away(const struct run *run);
 /* With checkpoints or without, OffloadActivations has the head's norm's too. */
 bool run_unloads_head(const struct run *run);

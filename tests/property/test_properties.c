@@ -1606,6 +1606,75 @@ static void test_layers_go_and_come(void **state)
     assert_true(moved > answered / 2);
 }
 
+/* Megatron's modules on the host. */
+static struct trial modules_trial(uint64_t seed)
+{
+    uint64_t s = seed;
+    struct trial t = { .model = PICK(&s, "llama-7b", "mixtral-8x7b",
+                                     "deepseek-v2-lite", "qwen1.5-moe-a2.7b",
+                                     "qwen3-30b-a3b", predicting) };
+    const char *pp = PICK(&s, "1", "1", "2", "4");
+    const bool folds = pp[0] != '1' && next(&s) % 3 == 0;
+    const char *re =
+        PICK(&s, "core_attn", "layernorm,moe_act", "mla_up_proj,layernorm",
+             "layernorm,mlp,moe_act", "shared_experts,moe_act");
+    const struct choice c[] = {
+        { "offload_modules",
+          PICK(&s, "core_attn", "core_attn,attn_proj", "expert_fc1,moe_act",
+               "attn_norm,mlp_norm", "qkv_linear", "qkv_linear,mlp_norm",
+               "attn_norm,qkv_linear,core_attn,attn_proj,mlp_norm,expert_fc1,"
+               "moe_act",
+               "core_attn,expert_fc1", "moe_act") },
+        { "framework", "megatron" },
+        { "gpu", PICK(&s, "a100-80gb", "h100-80gb") },
+        { "gpus", "16" },
+        { "zero", PICK(&s, "0", "1") },
+        { "tp", PICK(&s, "1", "2", "4") },
+        { "pp", pp },
+        { "vpp", folds ? PICK(&s, "2", "3") : NULL },
+        { "ep", PICK(&s, "1", "2") },
+        { "cp", next(&s) % 6 == 0 ? "2" : NULL },
+        { "min_offloaded_tensor_size", PICK(&s, "0", "1048576", "100k") },
+        { "micro_batch", PICK(&s, "1", "2", "3") },
+        { "grad_accum", PICK(&s, "1", "2", "4", "8") },
+        { "seq_len", PICK(&s, "256", "512", "1024") },
+        { "attention", PICK(&s, "flash", "eager") },
+        { "precision", PICK(&s, "bf16-mixed", "fp16-mixed", "fp8-mixed") },
+        { "dropout", PICK(&s, "0", "0.1") },
+        { "recompute_modules", next(&s) % 2 == 0 ? re : NULL },
+        { "grouped_gemm", PICK(&s, "true", "true", "false") },
+        { "grad_accum_fusion", PICK(&s, "true", "false") },
+        { "moe_dispatcher", PICK(&s, "alltoall", "allgather") },
+    };
+    memcpy(t.c, c, sizeof c);
+    return t;
+}
+
+/* The closed form's peak is the trace's wherever groups go and come, and none
+ * is here more than without. */
+static void test_modules_go_and_come(void **state)
+{
+    (void)state;
+    unsigned answered = 0, moved = 0, kinds[ANSWERS] = { 0 };
+    for (uint64_t i = 0; i < runs() / 3; i++) {
+        struct trial t = modules_trial(i);
+        memplan_report *some = estimate(&t);
+        if (some == NULL)
+            continue;
+        check_no_moment_missed(&t, kinds);
+        t.c[0].value = t.c[10].value = NULL;
+        memplan_report *none = estimate(&t);
+        assert_non_null(none);
+        moved += some->memory.peak < none->memory.peak;
+        memplan_report_free(some);
+        memplan_report_free(none);
+        answered++;
+    }
+    assert_true(answered > runs() / 12);
+    assert_true(moved > answered / 3);
+    assert_true(kinds[SCHED_INTERLEAVED] > answered / 30);
+}
+
 /* ---- launch files ---- */
 
 struct text {
@@ -1709,11 +1778,15 @@ static unsigned megatron_comes_back(const memplan_model *model, uint64_t s)
     const char *pp = PICK(&s, "1", "1", "2", "4");
     const char *re = PICK(&s, "none", "full", "selective");
     const bool away = pp[0] == '1' && re[0] == 'n';
+    const bool modules = !away && re[0] != 'f' && next(&s) % 2 == 0;
+    const bool least = modules && next(&s) % 2 == 0;
+    const char *sent = PICK(&s, "core_attn", "qkv_linear,core_attn,attn_proj");
+    const char *tp = PICK(&s, "1", "2", "4");
     const char *keys[][2] = {
         { "gpu", PICK(&s, "a100-80gb", "h100-80gb") },
         { "framework", "megatron" },
         { "gpus", PICK(&s, "4", "32", "64") },
-        { "tp", PICK(&s, "1", "2", "4") },
+        { "tp", tp },
         { "pp", pp },
         { "cp", PICK(&s, "1", "2") },
         { "zero", PICK(&s, "0", "1") },
@@ -1722,6 +1795,8 @@ static unsigned megatron_comes_back(const memplan_model *model, uint64_t s)
         { "seq_len", PICK(&s, "1024", "2048") },
         { "recompute", re },
         { "cpu_offloading_num_layers", away ? PICK(&s, "0", "3") : "0" },
+        { modules ? "offload_modules" : "tp", modules ? sent : tp },
+        { least ? "min_offloaded_tensor_size" : "tp", least ? "65536" : tp },
         { "precision", PICK(&s, "bf16-mixed", "fp32", "fp16-mixed") },
         { "attention", PICK(&s, "flash", "eager") },
         { "overlap_comm", PICK(&s, "true", "false") },
@@ -1922,6 +1997,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_sharding_never_more_states),
         cmocka_unit_test(test_offload_is_a_share),
         cmocka_unit_test(test_layers_go_and_come),
+        cmocka_unit_test(test_modules_go_and_come),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
