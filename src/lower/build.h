@@ -180,6 +180,7 @@ struct layer_kind {
     bool bare;       /* without adapters, where other layers have them */
     bool below;      /* below those that freeze_trainable_layers trains */
     bool leaf;       /* nothing below is trained: its input needs no gradient */
+    bool half;       /* in 16 bits, of a model with 8-bit products */
     bool local;      /* a window with tables, or a kernel, of its own */
     uint64_t window; /* sliding window shorter than the sequence; 0 none */
 };

@@ -91,6 +91,14 @@ static bool windows(const struct builder *b)
     return wide < b->s.n || (wide == b->s.n && run_is_hf(b->run));
 }
 
+/* First and last layers that Megatron leaves in bf16 (core/fp8_utils.py,
+ * is_first_last_bf16_layer). */
+static bool is_half(const struct builder *b, uint64_t i)
+{
+    const struct run *r = b->run;
+    return b->fp8 && (i < r->bf16_first || i + r->bf16_last >= b->p->layers);
+}
+
 struct layer_kind build_layer_kind(const struct builder *b, uint64_t i)
 {
     const struct spec *m = b->whole;
@@ -99,7 +107,8 @@ struct layer_kind build_layer_kind(const struct builder *b, uint64_t i)
                                        || part_at_leaf(b, i)
                                        || stack_at_leaf(b, i),
                                .bare = !run_adapts_layer(b->run, i),
-                               .below = is_below(b, i) };
+                               .below = is_below(b, i),
+                               .half = is_half(b, i) };
     if (kind.place == LAYER_VISION)
         kind.window = vision_window(m->vision, i);
     if (kind.place == LAYER_VISION)
@@ -129,7 +138,8 @@ static bool kinds_settled(const struct builder *b, uint64_t i)
     const struct spec *m = b->whole;
     return i > 0 && m->vision == NULL && m->decoder_layers == 0
            && m->deep_layers == 0 && !b->run->stops && !b->run->some_layers
-           && !is_below(b, i)
+           && !is_below(b, i) && i >= b->run->bf16_first
+           && b->run->bf16_last == 0
            && (m->mixer == MIX_ATTENTION || pattern_settled(&m->attends, i))
            && (m->experts == 0 || pattern_settled(&m->sparse, i))
            && (m->position != POS_ROPE || pattern_settled(&m->rotates, i))
@@ -175,23 +185,23 @@ static const char *name_of_kind(struct builder *b,
     const bool plain = !kind->below && !kind->bare && !kind->leaf
                        && !kind->narrow && kind->window == 0 && !kind->local
                        && !kind->no_rope && !kind->moe && !kind->deep
-                       && kind->mixer == MIX_ATTENTION;
+                       && !kind->half && kind->mixer == MIX_ATTENTION;
     if (plain)
         return "layer";
-    const size_t n =
-        str_format(text, sizeof(text), "%s%s%s%s%s%slayer%s",
-                   kind->below  ? "frozen "
-                   : kind->bare ? "plain "
-                                : "",
-                   kind->leaf || kind->narrow ? "first " : "",
-                   kind->window == 0 && !kind->local ? ""
-                   : b->spec->chunked                ? "chunked "
-                                                     : "sliding ",
-                   kind->no_rope ? "nope " : "", mixer_word(kind->mixer),
-                   kind->moe ? "moe " : "",
-                   !kind->deep                ? ""
-                   : b->whole->vision == NULL ? ", merger"
-                                              : ", + features");
+    const size_t n = str_format(
+        text, sizeof(text), "%s%s%s%s%s%s%slayer%s",
+        kind->below  ? "frozen "
+        : kind->bare ? "plain "
+                     : "",
+        kind->leaf || kind->narrow ? "first " : "", kind->half ? "bf16 " : "",
+        kind->window == 0 && !kind->local ? ""
+        : b->spec->chunked                ? "chunked "
+                                          : "sliding ",
+        kind->no_rope ? "nope " : "", mixer_word(kind->mixer),
+        kind->moe ? "moe " : "",
+        !kind->deep                ? ""
+        : b->whole->vision == NULL ? ", merger"
+                                   : ", + features");
     const char *name = arena_copy(b->arena, text, n);
     b->failed = b->failed || name == NULL;
     return name != NULL ? name : "layer";
@@ -202,7 +212,7 @@ static bool same_kind(const struct layer_kind *x, const struct layer_kind *y)
     return x->place == y->place && x->mixer == y->mixer && x->moe == y->moe
            && x->narrow == y->narrow && x->no_rope == y->no_rope
            && x->bare == y->bare && x->below == y->below && x->leaf == y->leaf
-           && x->deep == y->deep && x->window == y->window
+           && x->deep == y->deep && x->half == y->half && x->window == y->window
            && x->local == y->local;
 }
 
@@ -217,6 +227,7 @@ void build_layers(struct builder *b, layer_fn *layer)
     struct program *p = b->p;
     struct layer_kind known[BLOCK_MAX];
     const uint32_t first = p->n_blocks;
+    const bool eight = b->fp8;
     for (uint64_t i = 0, end; i < p->layers; i = end) {
         const struct layer_kind kind = build_layer_kind(b, i);
         uint32_t at = first;
@@ -236,10 +247,12 @@ void build_layers(struct builder *b, layer_fn *layer)
             b->local = kind.local;
             b->bare = kind.bare;
             b->below = kind.below;
+            b->fp8 = eight && !kind.half;
             const tensor_id out = layer(b, &kind, x);
             b->window = 0;
             b->no_rope = b->local = b->below = false;
             b->bare = b->run->some_layers;
+            b->fp8 = eight;
             build_end(b, out);
         }
         end = kinds_settled(b, i) ? p->layers : i + 1;

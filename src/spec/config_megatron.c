@@ -49,6 +49,9 @@ static const struct config_row rows[] = {
     LATER("precision"), /* NeMo's and Megatron-Bridge's YAML */
     LATER("mixed_precision"),
     LATER("fp8_format"),
+    LATER("first_last_layers_bf16"),
+    LATER("num_layers_at_start_in_bf16"),
+    LATER("num_layers_at_end_in_bf16"),
     WORDS_READ("fp8_recipe", KEY_FP8_RECIPE,
                "delayed=delayed tensorwise=tensorwise blockwise=blockwise "
                "mxfp8=mxfp8"),

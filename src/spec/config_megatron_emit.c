@@ -119,6 +119,11 @@ static void precision(struct emit *e, const struct run *r)
         emit_word(e, "fp8_format", "hybrid");
         emit_word(e, "fp8_recipe", recipes[r->fp8_recipe]);
     }
+    if (r->prec.fp8 && r->bf16_first + r->bf16_last > 0) {
+        emit_bool(e, "first_last_layers_bf16", true);
+        emit_raw(e, "num_layers_at_start_in_bf16", "%" PRIu64, r->bf16_first);
+        emit_raw(e, "num_layers_at_end_in_bf16", "%" PRIu64, r->bf16_last);
+    }
 }
 
 /* What repeats exactly is a mode of its own only where it was asked for; it

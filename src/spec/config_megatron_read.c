@@ -78,6 +78,24 @@ static bool is_half(const struct config *c, const char *format)
     return config_flag_given(c, format);
 }
 
+/* One each, where nothing is said; without the flag the counts mean nothing. */
+static void ends(struct config *c)
+{
+    static const struct {
+        const char *flag;
+        enum setup_key key;
+    } counts[] = { { "num_layers_at_start_in_bf16", KEY_BF16_LAYERS_AT_START },
+                   { "num_layers_at_end_in_bf16", KEY_BF16_LAYERS_AT_END } };
+    if (!config_flag_given(c, "first_last_layers_bf16"))
+        return;
+    for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++) {
+        const bool said = config_at(c, counts[i].flag) != NULL;
+        config_flag_set(c, said ? counts[i].flag : "first_last_layers_bf16",
+                        counts[i].key,
+                        said ? config_flag_count(c, counts[i].flag) : 1);
+    }
+}
+
 static void precision(struct config *c)
 {
     const bool bf16 = is_half(c, "bf16"), fp16 = is_half(c, "fp16");
@@ -449,6 +467,7 @@ void config_megatron_together(struct config *c)
     states(c);
     nemo_optimizer(c);
     precision(c);
+    ends(c);
     instances(c);
     config_clipping(c, "clip_grad");
     recompute(c);

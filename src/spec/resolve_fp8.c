@@ -43,6 +43,8 @@ void resolve_fp8(struct run *r)
     const bool all = r->prec.fp8 && r->fp8_recipe == FP8_DEEPSEEK;
     r->fp8_params = resolve_bool(r, KEY_FP8_PARAMS, false);
     r->act_fp8 = resolve_bool(r, KEY_ACTIVATION_FUNC_FP8_INPUT_STORE, all);
+    r->bf16_first = resolve_count(r, KEY_BF16_LAYERS_AT_START, 0);
+    r->bf16_last = resolve_count(r, KEY_BF16_LAYERS_AT_END, 0);
 }
 
 void resolve_say_fp8(struct run *r)
@@ -191,9 +193,43 @@ static void check_inputs(const struct run *r, const struct spec *s,
     }
 }
 
+/* As Megatron-LM refuses them (core/transformer/transformer_config.py); layers
+ * of two stacks it counts each by itself. */
+static void check_ends(const struct run *r, const struct spec *s,
+                       struct diag *d)
+{
+    const bool first = r->bf16_first > 0;
+    const enum setup_key key =
+        first ? KEY_BF16_LAYERS_AT_START : KEY_BF16_LAYERS_AT_END;
+    const uint64_t most = spec_blocks(s) / r->pp;
+    if (!r->prec.fp8 || (!first && r->bf16_last == 0))
+        return;
+    const char *name = setup_field(key)->key;
+    if (!is_megatron_te(r) || s->decoder_layers > 0 || s->vision != NULL)
+        diag_hint(setup_error(d, MEMPLAN_E_UNSUPPORTED, key,
+                              "'%s' is modelled for Megatron with Transformer "
+                              "Engine and one stack of layers alone",
+                              name),
+                  "leave it out: all layers have 8-bit products");
+    else if (r->fp8_recipe == FP8_DELAYED)
+        diag_hint(setup_error(d, MEMPLAN_E_CONFLICT, key,
+                              "'%s' with fp8_recipe 'delayed', whose scales "
+                              "come from all layers at once",
+                              name),
+                  "use --fp8-recipe tensorwise or blockwise");
+    else if (r->bf16_first > most || r->bf16_last > most)
+        diag_hint(setup_error(d, MEMPLAN_E_CONFLICT, key,
+                              "%" PRIu64 " and %" PRIu64
+                              " layers in bf16, of at most %" PRIu64
+                              " at each end, a stage's",
+                              r->bf16_first, r->bf16_last, most),
+                  "use %" PRIu64 " or less", most);
+}
+
 void resolve_check_fp8(const struct run *r, const struct spec *s,
                        struct diag *d)
 {
+    check_ends(r, s, d);
     check_recipe(r, d);
     check_fp8_params(r, d);
     check_inputs(r, s, d);

@@ -243,6 +243,8 @@ static void say_moot_parts(struct run *r)
         { KEY_NVME_BANDWIDTH,
           states || weights || r->offload_activations == OFFLOAD_NVME,
           " where nothing is on a disk" },
+        { KEY_BF16_LAYERS_AT_START, r->prec.fp8, " without 8-bit products" },
+        { KEY_BF16_LAYERS_AT_END, r->prec.fp8, " without 8-bit products" },
         { KEY_EMBEDDING_STATES, run_has_8bit_moments(r),
           " without an 8-bit optimizer" },
         { KEY_OPTIMIZER_RANK, run_projects(r), " without galore or apollo" },

@@ -650,10 +650,11 @@ struct run {
 
     enum precision precision;
     struct precision_bytes prec;
-    enum fp8_recipe fp8_recipe; /* when prec.fp8 */
-    bool fp8_params;            /* weights are stored so */
-    bool act_fp8;               /* SwiGLU keeps its input so */
-    bool tp_comm_overlap;       /* Transformer Engine's user buffers */
+    enum fp8_recipe fp8_recipe;     /* when prec.fp8 */
+    bool fp8_params;                /* weights are stored so */
+    bool act_fp8;                   /* SwiGLU keeps its input so */
+    uint64_t bf16_first, bf16_last; /* layers without such products */
+    bool tp_comm_overlap;           /* Transformer Engine's user buffers */
     enum optimizer optimizer;
     enum optimizer_impl optimizer_impl;
     enum embedding_states embedding_states;

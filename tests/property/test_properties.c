@@ -407,6 +407,10 @@ static void in_eight_bits(struct trial *t, uint64_t seed)
                             !shards && seed / 54 % 3 == 0 ? "true" : NULL };
     c[4] = (struct choice){ "activation_func_fp8_input_store",
                             gated && seed / 7 % 4 == 0 ? "true" : NULL };
+    const bool ends = c[2].value != NULL && seed / 11 % 3 == 0;
+    c[6] = (struct choice){ "num_layers_at_start_in_bf16", ends ? "1" : NULL };
+    c[7] = (struct choice){ "num_layers_at_end_in_bf16",
+                            ends && seed % 2 == 0 ? "2" : NULL };
 }
 
 static void split_backwards(struct trial *t, bool loops, uint64_t seed)

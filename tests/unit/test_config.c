@@ -1389,6 +1389,21 @@ static void test_megatron_arrays(void **state)
     has("pp=2 tp=4 gpus=16 precision=bf16-mixed");
 }
 
+/* One at each end where no count is said; counts alone say nothing. */
+static void test_megatron_bf16_ends(void **state)
+{
+    (void)state;
+    import("megatron-args", "x.py --bf16 --fp8-format hybrid --fp8-recipe "
+                            "tensorwise --first-last-layers-bf16 "
+                            "--num-layers-at-start-in-bf16 3\n");
+    assert_int_equal(got.status, MEMPLAN_OK);
+    has("precision=fp8-mixed num_layers_at_start_in_bf16=3 "
+        "num_layers_at_end_in_bf16=1");
+    import("megatron-args", "x.py --bf16 --fp8-format hybrid "
+                            "--num-layers-at-start-in-bf16 3\n");
+    has("precision=fp8-mixed num_layers_at_start_in_bf16=");
+}
+
 /* DeepSpeed's pipeline engine is not there from stage 2 on. */
 static void test_megatron_without_pipeline(void **state)
 {
@@ -2027,6 +2042,7 @@ int main(void)
         cmocka_unit_test(test_megatron_absent),
         cmocka_unit_test(test_megatron_sums),
         cmocka_unit_test(test_megatron_arrays),
+        cmocka_unit_test(test_megatron_bf16_ends),
         cmocka_unit_test(test_megatron_without_pipeline),
         cmocka_unit_test(test_megatron_typos),
         cmocka_unit_test(test_megatron_loss),

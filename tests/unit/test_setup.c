@@ -240,6 +240,8 @@ static const char *const settable[][3] = {
     { "fp8_recipe", "mxfp8", "mxfp8" },
     { "fp8_params", "on", "true" },
     { "activation_func_fp8_input_store", "on", "true" },
+    { "num_layers_at_start_in_bf16", "2", "2" },
+    { "num_layers_at_end_in_bf16", "1", "1" },
     { "param_dtype", "bf16", "bf16" },
     { "grad_dtype", "fp32", "fp32" },
     { "reduce_dtype", "fp16", "fp16" },

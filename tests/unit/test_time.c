@@ -723,6 +723,39 @@ static double exposed_of(const char *name, const char *const *pairs)
     return seconds;
 }
 
+/* With all layers in 16 bits nothing is left of fp8, in bytes and in time; with
+ * two of 32 a sixteenth less of its copies is there. */
+static void test_layers_in_bf16(void **state)
+{
+    (void)state;
+#define RUN                                                                    \
+    "framework", "megatron", "gpu", "h100-80gb", "gpus", "8", "tp", "2",       \
+        "fast", "true"
+#define EIGHT RUN, "precision", "fp8-mixed", "fp8_recipe", "blockwise"
+    memplan_report *r[] = {
+        estimate("llama-3-8b", PAIRS(EIGHT)),
+        estimate("llama-3-8b", PAIRS(EIGHT, "num_layers_at_start_in_bf16", "1",
+                                     "num_layers_at_end_in_bf16", "1")),
+        estimate("llama-3-8b",
+                 PAIRS(EIGHT, "num_layers_at_start_in_bf16", "32")),
+        estimate("llama-3-8b", PAIRS(RUN)),
+    };
+    uint64_t copies[4];
+    for (size_t i = 0; i < 4; i++)
+        copies[i] = r[i]->memory.stage[0].peak.bytes[TERM_FP8_WEIGHTS];
+    assert_true(copies[0] > 0);
+    assert_int_equal(copies[1] * 16, copies[0] * 15);
+    assert_int_equal(copies[2], 0);
+    assert_int_equal(r[2]->memory.peak, r[3]->memory.peak);
+    assert_true(close_to(r[2]->time.step_s, r[3]->time.step_s));
+    assert_true(r[0]->time.step_s < r[1]->time.step_s
+                && r[1]->time.step_s < r[3]->time.step_s);
+    for (size_t i = 0; i < 4; i++)
+        memplan_report_free(r[i]);
+#undef EIGHT
+#undef RUN
+}
+
 static void test_what_costs_time(void **state)
 {
     (void)state;
@@ -1186,6 +1219,7 @@ int main(void)
         cmocka_unit_test(test_sub_groups_move_whole),
         cmocka_unit_test(test_rack_is_a_node),
         cmocka_unit_test(test_parts_add_up),
+        cmocka_unit_test(test_layers_in_bf16),
         cmocka_unit_test(test_what_costs_time),
         cmocka_unit_test(test_generations_of_attention),
         cmocka_unit_test(test_wide_heads),
