@@ -526,7 +526,8 @@ static void activations_on_disk(struct offload_result *o, const struct stage *s,
 }
 
 /* Inputs of checkpointed layers, each in pinned memory of its own
- * (OffloadActivations of torchtune and TRL). */
+ * (OffloadActivations of torchtune and TRL); what stands beside a layer keeps
+ * its own on the GPU. */
 static void activations(struct offload_result *o, const struct stage *s)
 {
     uint64_t bytes = 0, held = 0, n = 0;
@@ -535,8 +536,7 @@ static void activations(struct offload_result *o, const struct stage *s)
         if (!stage_recomputed(s, i) || stage_group_first(s, i) != i)
             continue;
         const struct block_walk *w = &s->walk[stage_block(s, i)];
-        const uint64_t one =
-            w->checkpoint - w->input + stage_checkpoint_part(s, w);
+        const uint64_t one = stage_checkpoint_part(s, w);
         bytes += one;
         n++;
         held += pins ? round_to_power(one) : one;
