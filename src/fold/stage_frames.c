@@ -16,7 +16,11 @@ uint64_t stage_held_input(const struct stage *s)
     const tensor_id input = s->p->block[stage_block(s, first)].input;
     if (s->embed && !s->p->tensor[input].needs_grad)
         return 0;
-    return w->keeps_input || stage_recomputed(s, first) ? 0 : w->input;
+    /* what waits on the host is a copy of it (schedules.py, input_tensors) */
+    const bool copied =
+        stage_module_goes(s, first) && w->away.modules->named_input;
+    const bool kept = w->keeps_input && !copied;
+    return kept || stage_recomputed(s, first) ? 0 : w->input;
 }
 
 static void add_frame(struct stage *s, uint64_t bytes, uint32_t first,

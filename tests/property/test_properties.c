@@ -1618,6 +1618,7 @@ static struct trial modules_trial(uint64_t seed)
                                      "deepseek-v2-lite", "qwen1.5-moe-a2.7b",
                                      "qwen3-30b-a3b", predicting) };
     const char *pp = PICK(&s, "1", "1", "2", "4");
+    const bool fsdp = next(&s) % 5 == 0;
     const bool folds = pp[0] != '1' && next(&s) % 3 == 0;
     const char *re =
         PICK(&s, "core_attn", "layernorm,moe_act", "mla_up_proj,layernorm",
@@ -1632,7 +1633,7 @@ static struct trial modules_trial(uint64_t seed)
         { "framework", "megatron" },
         { "gpu", PICK(&s, "a100-80gb", "h100-80gb") },
         { "gpus", "16" },
-        { "zero", PICK(&s, "0", "1") },
+        { "zero", fsdp ? PICK(&s, "1", "2", "3") : PICK(&s, "0", "1") },
         { "tp", PICK(&s, "1", "2", "4") },
         { "pp", pp },
         { "vpp", folds ? PICK(&s, "2", "3") : NULL },
@@ -1649,6 +1650,9 @@ static struct trial modules_trial(uint64_t seed)
         { "grouped_gemm", PICK(&s, "true", "true", "false") },
         { "grad_accum_fusion", PICK(&s, "true", "false") },
         { "moe_dispatcher", PICK(&s, "alltoall", "allgather") },
+        { "engine", fsdp ? "megatron-fsdp" : NULL },
+        { "offload_optimizer", !fsdp && next(&s) % 4 == 0 ? "cpu" : NULL },
+        { "attention_mask", PICK(&s, "none", "dataloader") },
     };
     memcpy(t.c, c, sizeof c);
     return t;

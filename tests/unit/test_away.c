@@ -527,6 +527,64 @@ static void test_checkpoints_in_flight(void **state)
     }
 }
 
+/* ---- module by module: Megatron ---- */
+
+static memplan_report *with_modules(const char *modules, const char *pp)
+{
+    return estimate_model(
+        parsed(six), (const char *const[]){
+                         "framework", "megatron", "gpu", "h100-80gb", "gpus",
+                         pp, "pp", pp, "seq_len", "2048", "grad_accum", "4",
+                         "offload_modules", modules, "fast", "true", NULL });
+}
+
+/* A layer's tensors of T * H elements in 16 bits: those that leave the GPU, and
+ * the copies that come back. */
+static void check_hidden(const char *modules, uint64_t gone, uint64_t back)
+{
+    struct fixture x;
+    const uint64_t each = (uint64_t)T * H * 2;
+    begin(&x, with_modules(modules, "1"));
+    const struct away *w = &x.s.walk[stage_block(&x.s, 1)].away;
+    uint64_t copies = 0;
+    for (uint32_t i = 0; i < w->modules->n; i++)
+        copies += w->modules->group[i].back;
+    assert_int_equal(w->bytes, gone * each);
+    assert_int_equal(copies, back * each);
+    assert_int_equal(w->moved, back * each);
+    /* the last layer's stay, the others' go */
+    for (uint32_t i = 1; i <= 6; i++)
+        assert_int_equal(stage_module_goes(&x.s, i), i < 6);
+    end(&x);
+}
+
+static void test_modules(void **state)
+{
+    (void)state;
+    /* q, k, v; the context, which linear_proj keeps here, comes back too */
+    check_hidden("core_attn", 3, 4);
+    /* ... and for both */
+    check_hidden("core_attn,attn_proj", 4, 5);
+    /* what the norm that is part of it keeps, and its result */
+    check_hidden("qkv_linear", 2, 2);
+}
+
+/* The pipeline has what came from another rank, which is a copy now. */
+static void test_stage_input(void **state)
+{
+    (void)state;
+    static const char *const modules[] = { "core_attn", "qkv_linear" };
+    for (size_t i = 0; i < 2; i++) {
+        struct fixture x;
+        begin(&x, with_modules(modules[i], "3"));
+        stage_init(&x.s, &x.f, 1, 2);
+        const uint64_t each = (uint64_t)T * H * 2;
+        assert_int_equal(x.s.in_flight, 2);
+        assert_int_equal(stage_held_input(&x.s), i * each);
+        end(&x);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -546,6 +604,8 @@ int main(void)
         cmocka_unit_test(test_paged_of_each_stage),
         cmocka_unit_test(test_paged_parts_of_experts),
         cmocka_unit_test(test_checkpoints_in_flight),
+        cmocka_unit_test(test_modules),
+        cmocka_unit_test(test_stage_input),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
