@@ -84,6 +84,8 @@ void time_op(struct block_time *out, const struct clock *c,
              const struct op *op);
 void time_block(struct block_time *out, const struct clock *c,
                 const struct block *b);
+/* Of each block of the clock's program. */
+void time_blocks(struct block_time *out, const struct clock *c);
 
 /* ---- time_attention.c ---- */
 

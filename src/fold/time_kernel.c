@@ -534,14 +534,15 @@ void time_op(struct block_time *out, const struct clock *c, const struct op *op)
     op_time(&o);
 }
 
-void time_block(struct block_time *out, const struct clock *c,
-                const struct block *b)
+/* Operations from `first` on, of a block that `out` has the others of; those
+ * before `end`. */
+static void time_ops(struct block_time *out, const struct clock *c,
+                     const struct block *b, uint32_t first, uint32_t end)
 {
     const uint32_t again = ops_run_again(c->p, b, c->run);
     struct between_messages k = { .embeds = b->kind == BLOCK_EMBED };
-    *out = (struct block_time){ 0 };
     struct block_time one = { 0 };
-    for (uint32_t i = 0; i < b->op_count; i++) {
+    for (uint32_t i = first; i < end; i++) {
         struct op_clock o = { c, &c->p->op[b->op_first + i], &one };
         op_time(&o);
         const bool twice = i < again && op_runs_again(o.op, c->run, b->kind);
@@ -554,5 +555,43 @@ void time_block(struct block_time *out, const struct clock *c,
         one = (struct block_time){ 0 };
     }
     out->input.part[TIME_TP] += k.mirrored;
+}
+
+void time_block(struct block_time *out, const struct clock *c,
+                const struct block *b)
+{
+    *out = (struct block_time){ 0 };
+    time_ops(out, c, b, 0, b->op_count);
     moves_forks(out, c, b);
+}
+
+/* Whether an operation's time is its own, and what is common to blocks is run
+ * again of all of them, or of none. */
+static bool has_common(const struct clock *c, const struct block *b)
+{
+    const struct block *as = &c->p->block[b->begins_as];
+    return b->common_ops > 0 && c->run->tp == 1
+           && ops_run_again(c->p, b, c->run) >= b->common_ops
+           && ops_run_again(c->p, as, c->run) >= b->common_ops;
+}
+
+void time_blocks(struct block_time *out, const struct clock *c)
+{
+    struct block_time common;
+    uint32_t whose = BLOCK_MAX;
+    for (uint32_t i = 0; i < c->p->n_blocks; i++) {
+        const struct block *b = &c->p->block[i];
+        if (!has_common(c, b)) {
+            time_block(&out[i], c, b);
+            continue;
+        }
+        if (whose != b->begins_as) {
+            common = (struct block_time){ 0 };
+            time_ops(&common, c, b, 0, b->common_ops);
+            whose = b->begins_as;
+        }
+        out[i] = common;
+        time_ops(&out[i], c, b, b->common_ops, b->op_count);
+        moves_forks(&out[i], c, b);
+    }
 }

@@ -717,8 +717,8 @@ bool fold_time_logged(struct time_result *out, const struct program *p,
     clock_init(&s.c, p, run);
     struct known_products known = { .at = { { .seconds = 0 } } };
     s.c.known = &known;
+    time_blocks(s.block, &s.c);
     for (uint32_t b = 0; b < p->n_blocks; b++) {
-        time_block(&s.block[b], &s.c, &p->block[b]);
         find_states(&s, b, states);
         time_engine(&s.block[b], &s.c, &p->block[b], &s.states[b]);
     }

@@ -240,13 +240,17 @@ struct block {
     const char *name; /* "embedding", "layer", "moe layer", "head" */
     uint32_t op_first, op_count;
     uint32_t tensor_first, tensor_count; /* made by this block */
-    tensor_id weights; /* the first of its parameters and buffers, which are
+    tensor_id weights;   /* the first of its parameters and buffers, which are
                           at rest: tensor.next; TENSOR_NONE: it has none */
-    uint64_t layers;   /* so many of the program's are it */
-    tensor_id input;   /* hidden states that come in; a placeholder
+    uint64_t layers;     /* so many of the program's are it */
+    uint32_t common_ops; /* so many of its first operations, and their tensors,
+                            are as those of the block begins_as; which may be
+                            itself */
+    uint32_t begins_as;
+    tensor_id input;              /* hidden states that come in; a placeholder
                                      owned by the block before (embedding:
                                      TENSOR_NONE) */
-    tensor_id output;  /* hidden states that go out (head: the
+    tensor_id output;             /* hidden states that go out (head: the
                                      loss) */
     uint64_t global_buffer_bytes; /* largest use of the framework's buffer,
                                      of which a rank has one, never freed */

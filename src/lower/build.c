@@ -76,6 +76,16 @@ INLINE struct op *take_op(struct builder *b)
     return op;
 }
 
+tensor_id build_take_tensor(struct builder *b)
+{
+    return take_tensor(b);
+}
+
+struct op *build_take_op(struct builder *b)
+{
+    return take_op(b);
+}
+
 static void start_arrays(struct builder *b)
 {
     struct program *p = b->p;
@@ -263,6 +273,7 @@ tensor_id build_begin(struct builder *b, enum block_kind kind, const char *name)
                              .name = name,
                              .op_first = p->n_ops,
                              .tensor_first = p->n_tensors,
+                             .begins_as = i,
                              .input = b->hidden,
                              .weights = TENSOR_NONE,
                              .output = TENSOR_NONE,

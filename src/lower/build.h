@@ -25,6 +25,47 @@ struct shape {
 
 #define DIM(sym, n) ((struct dim){ (sym), (n) })
 
+enum layer_place {
+    LAYER_ONLY, /* of the only stack */
+    LAYER_ENCODER,
+    LAYER_VISION, /* before those of the text */
+    LAYER_JOINT,  /* no layer: what stands between the stacks */
+    LAYER_DECODER,
+    LAYER_LAST, /* of the decoder: its backward is the first to want a
+                   gradient of the encoder's result */
+    LAYER_PLACES
+};
+
+/* One kind of layer. */
+struct layer_kind {
+    enum layer_place place;
+    enum mixer mixer;
+    bool moe;
+    bool narrow;     /* comes in as the embedding gave it; the sums after it
+                        are wider (residual_fp32) */
+    bool no_rope;    /* though the model has rotary embeddings */
+    bool deep;       /* before it, outside of its checkpoint, a merger of its
+                        vision part takes the states; behind it, of a text, they
+                        are added */
+    bool bare;       /* without adapters, where other layers have them */
+    bool below;      /* below those that freeze_trainable_layers trains */
+    bool leaf;       /* nothing below is trained: its input needs no gradient */
+    bool half;       /* in 16 bits, of a model with 8-bit products */
+    bool local;      /* a window with tables, or a kernel, of its own */
+    uint64_t window; /* sliding window shorter than the sequence; 0 none */
+};
+
+/* What the layer built last begins with: build_part(). */
+struct beginning {
+    struct layer_kind kind;
+    uint32_t block;                                    /* the first of these */
+    uint32_t op_first, n_ops, tensor_first, n_tensors; /* no operations: none */
+    tensor_id input, result;
+    tensor_id weights, branch; /* as the builder had them then */
+    uint8_t module;
+    uint64_t global_buffer_bytes;
+};
+
 enum { FRAME_MAX = 8 };
 
 struct builder {
@@ -114,7 +155,9 @@ struct builder {
     bool core_attention;            /* of the next operations */
     uint64_t window;                /* sliding window of the layer; 0 none */
     bool no_rope;                   /* the layer does not rotate */
-    bool local; /* it has the tables, or kernel, of such layers */
+    bool local;     /* it has the tables, or kernel, of such layers */
+    bool in_layers; /* build_layers() builds one */
+    struct beginning part;
     uint32_t cap_tensors, cap_ops;
     bool over, failed;
 };
@@ -155,35 +198,6 @@ void build_end(struct builder *b, tensor_id output);
 
 /* ---- stacks (build_stack.c) ---- */
 
-enum layer_place {
-    LAYER_ONLY, /* of the only stack */
-    LAYER_ENCODER,
-    LAYER_VISION, /* before those of the text */
-    LAYER_JOINT,  /* no layer: what stands between the stacks */
-    LAYER_DECODER,
-    LAYER_LAST, /* of the decoder: its backward is the first to want a
-                   gradient of the encoder's result */
-    LAYER_PLACES
-};
-
-/* One kind of layer. */
-struct layer_kind {
-    enum layer_place place;
-    enum mixer mixer;
-    bool moe;
-    bool narrow;     /* comes in as the embedding gave it; the sums after it
-                        are wider (residual_fp32) */
-    bool no_rope;    /* though the model has rotary embeddings */
-    bool deep;       /* before it, outside of its checkpoint, a merger of its
-                        vision part takes the states; behind it, of a text, they
-                        are added */
-    bool bare;       /* without adapters, where other layers have them */
-    bool below;      /* below those that freeze_trainable_layers trains */
-    bool leaf;       /* nothing below is trained: its input needs no gradient */
-    bool half;       /* in 16 bits, of a model with 8-bit products */
-    bool local;      /* a window with tables, or a kernel, of its own */
-    uint64_t window; /* sliding window shorter than the sequence; 0 none */
-};
 /* Of layer i. */
 struct layer_kind build_layer_kind(const struct builder *b, uint64_t i);
 typedef tensor_id layer_fn(struct builder *b, const struct layer_kind *kind,
@@ -192,6 +206,11 @@ typedef tensor_id layer_fn(struct builder *b, const struct layer_kind *kind,
  * build_begin and build_end, and fills program.layer_block. Sets b->window,
  * b->no_rope and b->local. */
 void build_layers(struct builder *b, layer_fn *layer);
+/* What `make` builds of a layer, to which it does not matter whether experts
+ * follow: where the layer begins with it, and another kind's has, a copy.
+ * (build_part.c) */
+tensor_id build_part(struct builder *b, const struct layer_kind *kind,
+                     tensor_id x, layer_fn *make);
 
 /* Code of transformers has no loss in pieces: who asks for one means LitGPT's
  * scripts, with what else they do. */

@@ -66,6 +66,15 @@ uint64_t build_fp8_weight_scales(const struct builder *b, uint64_t rows,
 /* Lists a parameter, or a buffer, as one of the block's. (build.c) */
 void build_rests(struct builder *b, tensor_id id);
 
+/* One more, of which nothing is said; after a failure the last one again.
+ * (build.c) */
+tensor_id build_take_tensor(struct builder *b);
+struct op *build_take_op(struct builder *b);
+
+/* Whether layers of two kinds have the same part with attention.
+ * (build_stack.c) */
+bool build_begins_alike(const struct layer_kind *x, const struct layer_kind *y);
+
 /* An activation of x's shape; and of its dtype. (build.c) */
 tensor_id build_in_shape_of(struct builder *b, const char *name,
                             enum dtype dtype, tensor_id x);

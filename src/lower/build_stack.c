@@ -207,13 +207,18 @@ static const char *name_of_kind(struct builder *b,
     return name != NULL ? name : "layer";
 }
 
-static bool same_kind(const struct layer_kind *x, const struct layer_kind *y)
+bool build_begins_alike(const struct layer_kind *x, const struct layer_kind *y)
 {
-    return x->place == y->place && x->mixer == y->mixer && x->moe == y->moe
+    return x->place == y->place && x->mixer == y->mixer
            && x->narrow == y->narrow && x->no_rope == y->no_rope
            && x->bare == y->bare && x->below == y->below && x->leaf == y->leaf
            && x->deep == y->deep && x->half == y->half && x->window == y->window
            && x->local == y->local;
+}
+
+static bool same_kind(const struct layer_kind *x, const struct layer_kind *y)
+{
+    return build_begins_alike(x, y) && x->moe == y->moe;
 }
 
 static void attend_to_memory(struct builder *b, bool waits)
@@ -248,7 +253,9 @@ void build_layers(struct builder *b, layer_fn *layer)
             b->bare = kind.bare;
             b->below = kind.below;
             b->fp8 = eight && !kind.half;
+            b->in_layers = true;
             const tensor_id out = layer(b, &kind, x);
+            b->in_layers = false;
             b->window = 0;
             b->no_rope = b->local = b->below = false;
             b->bare = b->run->some_layers;

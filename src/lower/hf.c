@@ -294,6 +294,12 @@ static tensor_id attention_half(struct builder *b,
     return x;
 }
 
+static tensor_id self_attention_half(struct builder *b,
+                                     const struct layer_kind *kind, tensor_id x)
+{
+    return attention_half(b, kind, x, false);
+}
+
 static tensor_id serial_layer(struct builder *b, const struct layer_kind *kind,
                               tensor_id x)
 {
@@ -301,7 +307,7 @@ static tensor_id serial_layer(struct builder *b, const struct layer_kind *kind,
     const bool before = m->place == PLACE_PRE || m->place == PLACE_BOTH;
     const bool after = m->place == PLACE_POST || m->place == PLACE_BOTH;
     const tensor_id input = x;
-    x = attention_half(b, kind, x, false);
+    x = build_part(b, kind, x, self_attention_half);
     if (kind->place == LAYER_DECODER || kind->place == LAYER_LAST)
         x = attention_half(b, kind, x, true);
     if (m->ffn == 0) /* Mamba */

@@ -133,8 +133,10 @@ static void project(struct builder *b, tensor_id y, tensor_id qkv[3])
     qkv[2] = own_copy(b, "v", qkv[2], b->kv, false);
 }
 
-static tensor_id attention(struct builder *b, tensor_id x)
+static tensor_id attention(struct builder *b, const struct layer_kind *kind,
+                           tensor_id x)
 {
+    (void)kind;
     const uint32_t first = b->p->n_ops;
     const bool latent = build_is_latent(b);
     megatron_module(b, latent ? OFFMOD_ATTN_NORM : OFFMOD_QKV_LINEAR);
@@ -272,7 +274,7 @@ tensor_id megatron_layer(struct builder *b, const struct layer_kind *kind,
 {
     if (kind->place == LAYER_JOINT)
         return joint(b, x);
-    x = attention(b, x);
+    x = build_part(b, kind, x, attention);
     if (kind->place == LAYER_DECODER || kind->place == LAYER_LAST)
         x = cross_attention(b, x);
     return kind->moe ? moe_mlp(b, x) : dense_mlp(b, x);

@@ -1310,6 +1310,58 @@ static void test_layer_pattern(void **state)
     arena_release(&l.arena);
 }
 
+/* Attention of dense layers is that of layers with experts, tensor by tensor,
+ * wherever it lies. */
+static void check_common(const struct program *p, const struct block *b)
+{
+    const struct block *as = &p->block[b->begins_as];
+    const uint32_t further = b->tensor_first - as->tensor_first;
+    for (uint32_t k = 0; k < b->common_ops; k++) {
+        const struct op *x = &p->op[as->op_first + k];
+        const struct op *y = &p->op[b->op_first + k];
+        assert_int_equal(y->kind, x->kind);
+        assert_string_equal(y->name, x->name);
+        assert_true(y->flop_causal == x->flop_causal);
+        assert_int_equal(y->n_in, x->n_in);
+        assert_int_equal(y->n_out, x->n_out);
+        for (unsigned i = 0; i < x->n_out; i++)
+            assert_int_equal(y->out[i], x->out[i] + further);
+        for (unsigned i = 0; i < x->n_in; i++) {
+            const struct tensor *t = &p->tensor[y->in[i]];
+            if (x->in[i] == as->input)
+                assert_int_equal(y->in[i], b->input);
+            else if (x->in[i] >= as->tensor_first)
+                assert_int_equal(y->in[i], x->in[i] + further);
+            else
+                assert_int_equal(y->in[i], x->in[i]);
+            assert_int_equal(t->bytes, p->tensor[x->in[i]].bytes);
+            assert_int_equal(t->needs_grad, p->tensor[x->in[i]].needs_grad);
+        }
+    }
+}
+
+static void test_layers_begin_alike(void **state)
+{
+    (void)state;
+    static const enum implementation impl[] = { IMPL_HF, IMPL_MEGATRON };
+    for (size_t i = 0; i < sizeof impl / sizeof impl[0]; i++) {
+        struct spec m = mixtral_8x7b();
+        m.sparse.first = 3;
+        const struct run r = run_of(impl[i], &m, 1, 128);
+        struct lowered l;
+        lower(&l, &m, &r);
+        const struct block *dense = &l.p.block[l.p.layer_block[0]];
+        const struct block *moe = &l.p.block[l.p.layer_block[3]];
+        assert_ptr_not_equal(dense, moe);
+        assert_true(dense->common_ops > 5);
+        assert_int_equal(moe->common_ops, dense->common_ops);
+        assert_int_equal(moe->begins_as, l.p.layer_block[0]);
+        assert_int_equal(dense->begins_as, l.p.layer_block[0]);
+        check_common(&l.p, moe);
+        arena_release(&l.arena);
+    }
+}
+
 /* ---- structure ---- */
 
 /* Every operand is there, and made before it is used; blocks chain. */
@@ -1475,6 +1527,7 @@ int main(void)
         cmocka_unit_test(test_flops),
         cmocka_unit_test(test_sliding_window),
         cmocka_unit_test(test_layer_pattern),
+        cmocka_unit_test(test_layers_begin_alike),
         cmocka_unit_test(test_structure),
         cmocka_unit_test(test_overflow),
         cmocka_unit_test(test_out_of_memory),
