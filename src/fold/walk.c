@@ -613,18 +613,30 @@ static void walk_alone(struct walk *w, struct block_walk *out)
     out->after = w->top;
 }
 
-/* A second forward is the first one where the checkpoint has the input alone. */
+/* A second forward is the first one where the checkpoint has the input alone,
+ * and nothing outlives its last use in one of them only. */
+static bool runs_the_same(const struct walk *w, const struct block_walk *out)
+{
+    if (w->outside || out->checkpoint != w->slot[w->b->tensor_count].bytes)
+        return false;
+    for (uint32_t i = 0; i < w->b->tensor_count; i++) {
+        const struct walk_slot *s = &w->slot[i];
+        if (s->bytes > 0 && !s->kept && (s->lingers || s->framed) != s->past)
+            return false;
+    }
+    return true;
+}
+
 static void walk_forwards(struct walk *w, struct block_walk *out,
                           unsigned modes)
 {
     const bool checkpoint = (modes & WALK_CHECKPOINT) != 0;
     const bool under = (modes & WALK_UNDER) != 0 && !out->idle;
     const bool again = checkpoint && ((modes & WALK_LONE) == 0 || out->idle);
-    const bool same =
-        out->checkpoint == w->slot[w->b->tensor_count].bytes && !w->outside;
+    const bool same = again && runs_the_same(w, out);
     if (checkpoint)
         out->forward_nograd = walk_forward(w, PASS_CHECKPOINT);
-    if (!under || (again && same))
+    if (!under || same)
         walk_alone(w, out);
     if (again)
         out->again = same ? out->forward : walk_forward(w, PASS_AGAIN);
