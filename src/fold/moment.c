@@ -459,7 +459,8 @@ static void put_backward(struct put *p, const struct stage *s,
         fill = fills ? &unsummed : NULL;
         p->m->op = "sum of tied gradients";
         put_kept(p, s, position);
-        put_ahead(p, ahead);
+        if (ahead != 0)
+            put_ahead(p, ahead);
         PUT(p, TERM_WGRAD_TMP, "sum of the tied embedding's gradients",
             F("bytes", stage_tied_sum(s, mode)));
         PUT(p, TERM_BACKWARD_TMP, "gradient of the block's input",
@@ -481,7 +482,8 @@ static void put_backward(struct put *p, const struct stage *s,
     } else {
         put_kept(p, s, position);
     }
-    put_ahead(p, ahead);
+    if (ahead != 0)
+        put_ahead(p, ahead);
     PUT(p, kept_term(s, position), "kept by this block, not yet used",
         F("bytes", stretch_keeps(s, position, e)));
     PUT(p, TERM_BACKWARD_TMP, "gradients of activations in this block",

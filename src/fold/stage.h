@@ -57,6 +57,7 @@ struct stage_block {
     uint32_t end;    /* of the first of positions that have one block, one
                         after another: where these end */
     bool recomputed; /* under a checkpoint */
+    bool goes;       /* AWAY_MODULES: what its modules keep does */
 };
 
 struct stage {
@@ -174,7 +175,6 @@ struct away_sums {
 
 /* Modules whose tensors are on the host, at a position. */
 struct reload {
-    bool goes;      /* what its modules keep does */
     uint32_t end;   /* groups of this position and those above that go */
     uint64_t stays; /* bytes of groups that do not, of a position that goes */
     uint64_t moved; /* not rounded: what goes of one micro-batch */
@@ -503,7 +503,10 @@ uint64_t stage_back_bytes(const struct stage *s, uint32_t position);
 
 void stage_modules_init(struct stage *s, struct memory_fold *f);
 /* What its modules keep is gone when it is done, and back in its backward. */
-bool stage_module_goes(const struct stage *s, uint32_t position);
+static inline bool stage_module_goes(const struct stage *s, uint32_t position)
+{
+    return s->at[position].goes;
+}
 /* Bytes of it that go down, and come up, in a micro-batch. */
 uint64_t stage_module_moves(const struct stage *s, uint32_t position);
 /* Bytes of other positions' groups that are back, or stayed, while a position

@@ -94,8 +94,9 @@ static void chunk_goes(struct queue *q, const struct stage *s, uint32_t c)
         const unsigned names = names_at(s, i);
         const unsigned stays = once ? names & ~seen : 0;
         seen |= names;
-        *r = (struct reload){ .goes = stays != names };
-        if (r->goes)
+        *r = (struct reload){ 0 };
+        s->at[i].goes = stays != names;
+        if (s->at[i].goes)
             line_up(q, s, i, stays);
         r->end = q->n;
     }
@@ -129,7 +130,7 @@ static void chunk_comes_back(struct queue *q, const struct stage *s, uint32_t c,
     for (uint32_t i = end; i-- > first;) {
         struct reload *r = &s->reload[i];
         comes(q, own, r->end, &mine, &next);
-        mine -= r->goes ? all_of(modules_at(s, i)) : 0;
+        mine -= s->at[i].goes ? all_of(modules_at(s, i)) : 0;
         r->ahead = mine;
         r->next = next;
         r->from = q->bytes + q->ptr;
@@ -155,11 +156,6 @@ void stage_modules_init(struct stage *s, struct memory_fold *f)
         chunk_comes_back(&q, s, c, ahead);
         q = (struct queue){ .bytes = q.bytes + q.n };
     }
-}
-
-bool stage_module_goes(const struct stage *s, uint32_t position)
-{
-    return s->reload != NULL && s->reload[position].goes;
 }
 
 uint64_t stage_module_moves(const struct stage *s, uint32_t position)
@@ -193,7 +189,7 @@ const struct extremum *stage_modules_fullest(const struct stage *s,
 {
     const struct modules_walk *m = modules_at(s, position);
     const struct extremum *e =
-        s->reload[position].goes ? m->back[mode] : m->stayed[mode];
+        stage_module_goes(s, position) ? m->back[mode] : m->stayed[mode];
     const struct extremum *most = e;
     uint64_t there = stage_ahead(s, position, true, others);
     *ahead = there;

@@ -425,9 +425,7 @@ struct walk walk_on(const struct program *p, const struct block *block,
                           .update_copies = scratch->update_copies,
                           .projects = scratch->projects,
                           .tied_table = scratch->tied_table,
-                          .persists = scratch->persists,
-                          .entry = scratch->entry,
-                          .least_elems = scratch->least_elems };
+                          .persists = scratch->persists };
 }
 
 void walk_input_handed(struct walk *w)
@@ -557,18 +555,17 @@ static void walk_modules(struct walk *w, struct modules_walk *out,
 
 /* What is on the host in between. */
 static void walk_away(struct walk *w, struct away *out, unsigned modes,
-                      enum away_how how, struct modules_walk *modules)
+                      enum away_how how)
 {
-    w->modules = modules;
     walk_find_away(w, out, how);
     w->reloads = how == AWAY_LAYERS;
     w->unloads = how == AWAY_TENSORS || how == AWAY_MODULES;
     if (w->unloads)
         out->forward = walk_forward(w, PASS_KEEP);
     if (how == AWAY_MODULES) {
-        out->modules = modules;
+        out->modules = w->modules;
         w->unloads = false;
-        walk_modules(w, modules, modes);
+        walk_modules(w, w->modules, modes);
         return;
     }
     for (unsigned m = 0; m < WGRAD_MODES; m++)
@@ -681,9 +678,10 @@ void walk_block(struct block_walk *out, const struct program *p,
     for (unsigned m = 0; m < WGRAD_MODES && (modes & WALK_SPLIT) != 0; m++)
         if ((modes >> m & 1) != 0)
             walk_halves(&w, out, (enum wgrad_mode)m);
-    if (walk_how(scratch, block) != AWAY_NOTHING)
-        walk_away(&w, &out->away, modes, walk_how(scratch, block),
-                  walk_modules_of(scratch, p, block));
+    if (walk_how(scratch, block) != AWAY_NOTHING) {
+        walk_takes_modules(&w, scratch, walk_modules_of(scratch, p, block));
+        walk_away(&w, &out->away, modes, walk_how(scratch, block));
+    }
 }
 
 static void list_kept(struct walk *w, tensor_id id, const struct op *op,

@@ -204,8 +204,6 @@ static inline void release_saved(struct walk *w, const struct op *op,
         walk_release_saved(w);
     if (walk_region_active(w, op))
         release_inputs(w, op, x);
-    if (w->back)
-        walk_modules_used(w);
 }
 
 /* Weight gradients: what stays, and what is there for a moment. A weight that
@@ -465,6 +463,18 @@ static void backward_grads(struct walk *w, const struct op *op,
         update_weights(w, op);
 }
 
+/* An operation is over that took what is back from the host. */
+APART void came_is_used(struct walk *w, uint32_t k)
+{
+    if (w->modules == NULL) {
+        walk_called_back(w);
+        return;
+    }
+    if (w->back)
+        walk_modules_used(w);
+    walk_modules_begun(w, k);
+}
+
 /* `x`: the operation's operands. */
 static void backward_op(struct walk *w, const struct op *op,
                         const struct walk_operand *x, uint32_t k)
@@ -489,7 +499,7 @@ static void backward_op(struct walk *w, const struct op *op,
     else
         release_saved(w, op, x);
     if (w->calls)
-        walk_called_back(w);
+        came_is_used(w, k);
 }
 
 COLD static void tell_again(struct walk *w, const struct op *op, uint64_t bytes,
@@ -634,6 +644,7 @@ struct extremum walk_backward(struct walk *w, enum wgrad_mode mode)
             w->kept += s->bytes;
     }
     w->stretches = 0;
+    w->calls = w->modules != NULL;
     if (w->back)
         walk_modules_come(w);
     w->holds = w->unloads;
@@ -667,8 +678,6 @@ struct extremum walk_backward(struct walk *w, enum wgrad_mode mode)
             recompute_once(w, k);
         }
         backward_op(w, op, x, k);
-        if (w->modules != NULL)
-            walk_modules_begun(w, k);
     }
     if (w->stretch != NULL)
         w->stretch[w->stretches] = w->top;

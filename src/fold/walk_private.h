@@ -102,7 +102,7 @@ struct walk {
     bool reloads; /* what came back from the host stays to the end */
     bool unloads; /* ... comes for an operation, and stays to the next such */
     bool holds;   /* ... and nothing else ends it */
-    bool calls;   /* the operation at hand is such */
+    bool calls;   /* the operation at hand is such; of modules, any */
     struct modules_walk *modules; /* AWAY_MODULES, else NULL */
     struct module_entry *entry;
     uint32_t n_entries;
@@ -223,6 +223,16 @@ static inline struct modules_walk *walk_modules_of(
 {
     return scratch->modules == NULL ? NULL
                                     : &scratch->modules[block - p->block];
+}
+
+/* Where what a walk finds of them goes. */
+static inline void walk_takes_modules(struct walk *w,
+                                      const struct walk_scratch *scratch,
+                                      struct modules_walk *to)
+{
+    w->modules = to;
+    w->entry = scratch->entry;
+    w->least_elems = scratch->least_elems;
 }
 
 void walk_slot_alloc(struct walk *w, struct walk_slot *s);
@@ -374,8 +384,7 @@ void walk_called_back(struct walk *w);
 void walk_find_modules(struct walk *w, struct away *sum);
 /* Operation k of forward is over. */
 void walk_modules_let_go(struct walk *w, uint32_t k);
-/* Backward begins, its operation at hand is over with what it kept, or, of
- * operation k, with all. */
+/* Backward begins; its operation at hand, k, is over. */
 void walk_modules_come(struct walk *w);
 void walk_modules_used(struct walk *w);
 void walk_modules_begun(struct walk *w, uint32_t k);

@@ -41,7 +41,7 @@ void walk_tell_block(const struct walk_telling *how,
     }
     walk_init(&w);
     if (away == AWAY_MODULES)
-        w.modules = &modules;
+        walk_takes_modules(&w, scratch, &modules);
     if (away != AWAY_NOTHING)
         walk_find_away(&w, &sum, away);
     listen(&w, how);
