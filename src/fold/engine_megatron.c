@@ -122,8 +122,28 @@ static uint64_t flying(const struct stage *s)
  * Counted by tests/oracle/megatron_moe.py. */
 #define NAMED_LABEL                                                            \
     "checkpoints' inputs that dispatchers name, and their gradients"
+
+/* The same of layers that are scheduled part by part, whose inputs are leaves.
+ * Counted by tests/oracle/megatron_overlap.py. */
+static void named_stale(struct put *p, const struct stage *s)
+{
+    const struct beside *of = &p->m->beside;
+    const uint64_t there = s->before[s->n].named - s->before[of->stale].named;
+    const bool names =
+        of->begins
+        && s->before[of->stale + 1].named > s->before[of->stale].named;
+    PUT(p, TERM_HANDED_OVER,
+        "inputs that dispatchers name, and their gradients",
+        F("bytes",
+          there - (names ? s->walk[stage_block(s, of->stale)].input : 0)));
+}
+
 static void named(struct put *p, const struct stage *s, uint32_t position)
 {
+    if (p->m->beside.is) {
+        named_stale(p, s);
+        return;
+    }
     PUT(p, TERM_HANDED_OVER, NAMED_LABEL,
         F("bytes", s->before[s->n].named - s->before[position].named));
 }
@@ -132,6 +152,10 @@ static void named(struct put *p, const struct stage *s, uint32_t position)
  * with, where that layer is a checkpoint itself. */
 static void named_above(struct put *p, const struct stage *s, uint32_t position)
 {
+    if (p->m->beside.is) {
+        named_stale(p, s);
+        return;
+    }
     const uint32_t next = stage_recomputed(s, position)
                               ? stage_group_last(s, position) + 1
                               : position + 1;

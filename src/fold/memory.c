@@ -411,7 +411,9 @@ static void keep_simulated(struct stage_result *out, const struct stage *s,
                            const struct simulated *sim)
 {
     struct moment m;
-    moment_at(&m, s, sim->phase, sim->position, sim->later);
+    const struct point of = { sim->phase, sim->position, sim->later,
+                              sim->beside };
+    moment_of(&m, s, &of, NULL, COMP_COUNT);
     if (m.total > sim->allocated || out->rest.total > sim->steady)
         return; /* never: tests/property */
     round_up(&m, sim->allocated);

@@ -169,8 +169,8 @@ static void explain_moment(struct explanation *x, const struct stage *s,
         explain_sum(x, section, name, sum);
         const size_t first = x->n;
         struct moment again;
-        moment_with(&again, s, m->phase, m->position, m->later, x,
-                    (enum component)c);
+        const struct point of = { m->phase, m->position, m->later, m->beside };
+        moment_of(&again, s, &of, x, (enum component)c);
         if (c == COMP_TEMPORARY)
             explain_rounding(x, m);
         for (size_t i = first; i < x->n; i++)

@@ -148,8 +148,20 @@ uint64_t moment_of_others(const struct stage *s, const struct instant *when)
     return most == NEVER ? 0 : most;
 }
 
+static void put_beside(struct put *p)
+{
+    PUT(p, TERM_IN_FLIGHT, "other chunks in flight",
+        F("bytes", p->m->beside.others));
+    PUT(p, TERM_IN_FLIGHT, "the pass of another micro-batch, beside this one",
+        F("bytes", p->m->beside.pass));
+}
+
 static void put_others(struct put *p, const struct stage *s, uint32_t position)
 {
+    if (p->m->beside.is) {
+        put_beside(p);
+        return;
+    }
     if (s->others == NULL) {
         PUT(p, TERM_IN_FLIGHT, "other micro-batches of this stage",
             F("bytes of one", s->micro_batch_kept),
@@ -282,11 +294,14 @@ static void put_forward(struct put *p, const struct stage *s, uint32_t position,
 {
     const struct block_walk *w = &s->walk[stage_block(s, position)];
     const bool re = stage_recomputed(s, position);
+    const unsigned node = p->m->beside.node;
     const struct extremum *e = &w->forward_nograd;
     if (re)
         loop_forward(p, s);
     else
         e = forward_extremum(p, s, w);
+    if (node > 0)
+        e = &w->overlap->forward.top[node - 1];
     if (stage_unloads(s, position) || stage_module_goes(s, position))
         e = &w->away.forward;
     if (s->reload != NULL)
@@ -434,6 +449,8 @@ static void put_backward(struct put *p, const struct stage *s,
                                    : &w->backward[mode];
     const bool re = stage_recomputed(s, position);
     const uint64_t tied = tied_moment(s, position, mode);
+    if (p->m->beside.node > 0)
+        e = &w->overlap->backward[mode].top[p->m->beside.node - 1];
     struct stretch stretch;
     struct bucket_fill unsummed;
     uint64_t ahead = 0;
@@ -779,16 +796,14 @@ bool moment_make_later(struct moment *m, const struct stage *s,
     return !p.over;
 }
 
-/* Sets m to what is alive at a moment; true when nothing overflowed. `why`
- * records the terms of component `only`, where it is not NULL. */
-bool moment_with(struct moment *m, const struct stage *s, enum phase phase,
-                 uint32_t position, bool later, struct explanation *why,
-                 enum component only)
+bool moment_of(struct moment *m, const struct stage *s, const struct point *of,
+               struct explanation *why, enum component only)
 {
     if (why == NULL)
-        begin(m, s, phase, position, later);
+        begin(m, s, of->phase, of->position, of->later);
     else
-        *m = (struct moment){ phase, position, later, .op = "" };
+        *m = (struct moment){ of->phase, of->position, of->later, .op = "" };
+    m->beside = of->beside;
     struct put p = { .m = m, .why = why, .only = only };
     put_moment(&p, s);
     return !p.over;

@@ -3,7 +3,7 @@
  * rows of equal layers, and where an engine's terms bend between them.
  * [docs/method.md eq. peak]
  */
-#include "fold/stage.h"
+#include "fold/overlap.h"
 
 #include "data/constants.h"
 
@@ -446,6 +446,34 @@ static bool look_at_ends(struct peak *best, const struct stage *s)
     return look(best, s, PHASE_STEP, 0, false) && ok;
 }
 
+/* ---- two passes that take turns ---- */
+
+struct looking {
+    struct peak *best;
+    const struct stage *s;
+    bool ok;
+};
+
+static bool look_at_turn(void *ctx, const struct overlap_step *step)
+{
+    struct looking *x = ctx;
+    struct moment m;
+    if (step->inner)
+        return true;
+    x->ok = moment_of(&m, x->s, &step->at, NULL, COMP_COUNT) && x->ok;
+    keep_fuller(x->best, x->s, &m);
+    return true;
+}
+
+static bool look_at_overlaps(struct peak *best, const struct stage *s)
+{
+    struct looking x = { best, s, true };
+    struct overlap o = { 0 };
+    while (overlap_next(s, &o))
+        overlap_steps(s, &o, look_at_turn, &x);
+    return x.ok;
+}
+
 /* ---- a chunk like the one before ---- */
 
 /* Which differs from it in what is in flight alone. */
@@ -512,6 +540,7 @@ bool stage_peak(struct peak *best, const struct stage *s, struct glances *seen)
              && ok;
         looks = seen == NULL ? 0 : seen->looks - looks;
     }
+    ok = look_at_overlaps(best, s) && ok;
     ok = look_at_ends(best, s) && ok;
     return again ? stage_peak_again(best, s, seen) && ok : ok;
 }

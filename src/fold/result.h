@@ -51,12 +51,26 @@ enum phase { PHASE_MAP(PHASE_ENUM) PHASE_COUNT };
 #undef PHASE_ENUM
 const char *phase_name(enum phase phase);
 
+/* Whether a block's pass takes turns with another micro-batch's the other way
+ * (ep_overlap), and what is alive beside it then. */
+struct beside {
+    bool is;
+    uint8_t node;    /* the part of a layer, + 1; 0: all of the block */
+    uint64_t others; /* kept by other chunks in flight */
+    uint64_t pass;   /* alive of the other pass; 0: there is none */
+    uint32_t
+        stale;   /* modules of layers from this position on name a graph whose
+                        backward is over */
+    bool begins; /* the lowest one's gradient is what a pass has in hand */
+};
+
 /* One moment: where in the step, and every byte that is alive then. */
 struct moment {
     enum phase phase;
     uint32_t position; /* block position on the stage (embedding, layers,
                                head, in order) */
     bool later;        /* a micro-batch after the first of the step */
+    struct beside beside;
     uint64_t bytes[TERM_COUNT];
     uint64_t total;
     const char *op; /* name of the operation at the maximum, or "" */
@@ -94,6 +108,7 @@ struct simulated {
     enum phase phase;
     uint32_t position;
     bool later;
+    struct beside beside;
     struct sim_pool_result pool[SIM_POOLS];
 };
 

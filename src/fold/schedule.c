@@ -35,7 +35,8 @@ bool schedule_is_dual(const struct run *run)
 
 bool schedule_walked(const struct run *run)
 {
-    return run->schedule == SCHED_INTERLEAVED || schedule_splits(run);
+    return run->schedule == SCHED_INTERLEAVED || schedule_splits(run)
+           || run->ep_overlap;
 }
 
 uint64_t schedule_micros(const struct run *run)
@@ -192,5 +193,44 @@ void schedule_interleaved(const struct stage *s, const uint64_t *micros,
         if (!schedule_slot(&w, &slot, slot.chunk > 0))
             return;
         turn_on(turn, s);
+    }
+}
+
+/* Each is in flight while the other runs. */
+static void count_beside(struct slot *slot, const struct slot *other)
+{
+    slot->other_chunks++;
+    slot->other_micros += other->chunk == 0;
+}
+
+void schedule_overlapped(const struct stage *s, const uint64_t *micros,
+                         passes_fn *each, void *ctx)
+{
+    struct walking w = { .s = s };
+    struct turn forward = turn_first(s), backward = forward;
+    for (;;) {
+        const uint64_t all = *micros * s->chunks;
+        if (backward.done >= all)
+            return;
+        const bool back = is_back(s, &forward, &backward, all);
+        const bool ahead = !back || forward.done < all;
+        struct slot f = slot_of(s, &forward, false);
+        struct slot b = slot_of(s, &backward, true);
+        b.later = b.micro > 0;
+        f.later = back ? b.later : backward.done > 0;
+        if (back)
+            schedule_beside(&w, &b, b.chunk > 0);
+        if (ahead)
+            schedule_beside(&w, &f, f.chunk > 0);
+        if (back && ahead) {
+            count_beside(&f, &b);
+            count_beside(&b, &f);
+        }
+        if (!each(ctx, ahead ? &f : NULL, back ? &b : NULL))
+            return;
+        if (back)
+            turn_on(&backward, s);
+        if (ahead)
+            turn_on(&forward, s);
     }
 }

@@ -68,6 +68,13 @@ void schedule_split_kept(struct stage *s, uint64_t micros, struct step *room);
  * that have not begun. */
 void schedule_interleaved(const struct stage *s, const uint64_t *micros,
                           slot_fn *each, void *ctx);
+/* The same where a forward runs beside a backward (ep_overlap): one of them is
+ * NULL while there is no other. Each counts among what is in flight beside the
+ * other. */
+typedef bool passes_fn(void *ctx, const struct slot *forward,
+                       const struct slot *backward);
+void schedule_overlapped(const struct stage *s, const uint64_t *micros,
+                         passes_fn *each, void *ctx);
 /* What each chunk has of the others, at most, without a call a slot: there are
  * hundreds on each rank. */
 void schedule_interleaved_kept(const struct stage *s, uint64_t micros,

@@ -75,6 +75,7 @@ static void note_peak(struct tracer *r, const struct hold *h)
     out->phase = r->phase;
     out->position = r->position;
     out->later = r->later;
+    out->beside = r->beside;
 }
 
 /* What waits for another stream is used, but not allocated. Where the device

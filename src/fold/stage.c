@@ -4,7 +4,7 @@
  * Knows no moment of the step. [docs/method.md eq. pipeline]
  */
 #include "fold/fold.h"
-#include "fold/schedule.h"
+#include "fold/overlap.h"
 
 #include "base/banned.h"
 
@@ -124,7 +124,8 @@ uint64_t stage_checkpoint_kept(const struct stage *s,
 
 /* Inside a checkpoint a module's tensors lead to the checkpoint's own copy of
  * its input, a leaf, which holds its gradient: where the whole layer is one, of
- * the first in its group that does so, or its experts. */
+ * the first in its group that does so, or its experts. A part of a layer that is
+ * scheduled by itself has such a leaf, too. */
 static uint64_t named_by_module(const struct stage *s, uint32_t position)
 {
     const struct block *b = s->p->block;
@@ -135,7 +136,8 @@ static uint64_t named_by_module(const struct stage *s, uint32_t position)
         for (uint32_t i = stage_group_first(s, position); i < position; i++)
             if (b[stage_block(s, i)].names_graph)
                 return 0;
-    } else if ((run_regions(s->run) >> REMOD_MOE & 1) == 0) {
+    } else if ((run_regions(s->run) >> REMOD_MOE & 1) == 0
+               && !(s->run->ep_overlap && s->chunks == 1)) {
         return 0;
     }
     return 2 * s->walk[block].input;
@@ -463,8 +465,9 @@ static void share(struct stage *s, const struct memory_fold *f)
     s->shared_kept = rotary * r->kept + others * o->kept;
     s->shared_late = rotary * r->late + others * o->late;
     s->sum.buffer_bytes += f->resting;
-    /* a checkpoint keeps what its layers share: masks too */
-    if (s->recomputed > 0)
+    /* a checkpoint keeps what its layers share: masks too; so does a schedule of
+       their parts (ModelChunkState) */
+    if (s->recomputed > 0 || run->ep_overlap)
         s->shared_kept = s->shared_late = s->shared;
     /* to the end of backward where it is a keyword's value (ctx.run_function,
        modeling_layers.py, GradientCheckpointingLayer) */
@@ -638,7 +641,7 @@ static bool repeats_by_blocks(const struct stage *s)
     return s->index + 1 < run->pp && !s->embed && !s->head && !stage_offloads(s)
            && run->engine != ENGINE_DEEPSPEED
            && run->engine != ENGINE_MEGATRON_FSDP && !run_spreads(run)
-           && !run_torch_pipelines(run);
+           && !run_torch_pipelines(run) && !run->ep_overlap;
 }
 
 bool stage_repeats(struct stage *next, const struct stage *s,
@@ -742,6 +745,8 @@ static bool chunks_room(struct memory_fold *f)
     f->chunk_kept = ARENA_NEW(f->a, uint64_t, chunks);
     f->chunk_stash = ARENA_NEW(f->a, uint64_t, chunks);
     f->others = ARENA_NEW(f->a, uint64_t, 2 * SLOT_KINDS * chunks);
+    if (f->run->ep_overlap)
+        f->met = ARENA_NEW(f->a, uint64_t, overlap_room((uint32_t)chunks));
     if (schedule_keeps_graph(f->run)) {
         f->chunk_apart = ARENA_NEW(f->a, int64_t, chunks);
         f->chunk_sent = ARENA_NEW(f->a, uint64_t, chunks);
@@ -843,8 +848,10 @@ bool memory_fold_init(struct memory_fold *f, const struct program *p,
     most *= schedule_is_dual(run) ? 2 : 1;
     f->at = ARENA_ROOM(a, struct stage_block, (size_t)most + 3);
     f->before = ARENA_ROOM(a, struct prefix, (size_t)most + 3);
-    if (run->pp > 2 || schedule_walked(run))
+    if ((run->pp > 2 || schedule_walked(run)) && !run->ep_overlap)
         f->seen = ARENA_NEW(a, struct glances, 1);
+    if (run->ep_overlap)
+        f->overlap = ARENA_NEW(a, struct overlap_walk, p->n_blocks);
     const bool modules = run_away(run) == AWAY_MODULES;
     if (modules && !modules_room(f, (size_t)most + 3))
         return false;
@@ -869,7 +876,9 @@ bool memory_fold_init(struct memory_fold *f, const struct program *p,
         f->scratch.projects = run;
     f->scratch.tied_table = tied_bytes(p) != 0;
     kernels_init(&f->scratch, run);
-    f->scratch.result_held = holds_results(run);
+    /* as does the loop over layers that are run part by part
+       (TransformerModelChunkSchedulePlan.run) */
+    f->scratch.result_held = holds_results(run) || run->ep_overlap;
     f->rotary = shared_of(p, true);
     f->shared = shared_of(p, false);
     f->resting = resting_of(p);
@@ -877,6 +886,7 @@ bool memory_fold_init(struct memory_fold *f, const struct program *p,
     const unsigned modes = modes_needed(run);
     const unsigned layers = modes | modes_of_layers(run, most);
     for (uint32_t b = 0; b < p->n_blocks; b++) {
+        f->scratch.overlap = f->overlap == NULL ? NULL : &f->overlap[b];
         walk_block(&f->walk[b], p, &p->block[b], regions,
                    p->block[b].kind == BLOCK_LAYER ? layers : modes,
                    &f->scratch);

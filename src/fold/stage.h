@@ -101,6 +101,8 @@ struct stage {
     uint64_t sent_before;  /* ... by micro-batches that are not walked */
     uint64_t *adding; /* [chunks][SLOT_KINDS]: as others, of later ones that
                               find chunk_added */
+    uint64_t *met; /* [overlap_room(chunks)]: as others, beside passes that take
+                              turns; NEVER where these do not. NULL: none do */
     uint64_t stashes; /* backwards that wait for these, at most */
     uint64_t *others; /* [chunks][SLOT_KINDS][first, later]: kept by
                              the other chunks in flight, at most; NEVER where
@@ -316,7 +318,8 @@ struct memory_fold {
     bool *ends;
     /* walked; else NULL */
     uint64_t *chunk_kept, *chunk_stash, *chunk_sent, *chunk_added, *chunk_sum,
-        *chunk_cut, *adding, *others;
+        *chunk_cut, *adding, *others, *met;
+    struct overlap_walk *overlap; /* [p->n_blocks] */
     int64_t *chunk_apart;
     uint32_t *chunk_first;
     uint64_t *chunk_at; /* [vpp][pp]: first layers, of the whole model */
@@ -529,11 +532,25 @@ uint64_t stage_micro_batch_kept(const struct stage *s);
 
 /* Sets m to what is alive at a moment; true when nothing overflowed. `why`
  * records the terms of component `only`, where it is not NULL. */
-bool moment_with(struct moment *m, const struct stage *s, enum phase phase,
-                 uint32_t position, bool later, struct explanation *why,
-                 enum component only);
+struct point {
+    enum phase phase;
+    uint32_t position;
+    bool later;
+    struct beside beside;
+};
+bool moment_of(struct moment *m, const struct stage *s, const struct point *of,
+               struct explanation *why, enum component only);
 
-/* The same, unexplained. */
+/* The same with nothing beside it. */
+static inline bool moment_with(struct moment *m, const struct stage *s,
+                               enum phase phase, uint32_t position, bool later,
+                               struct explanation *why, enum component only)
+{
+    const struct point of = { phase, position, later, { .is = false } };
+    return moment_of(m, s, &of, why, only);
+}
+
+/* ... and unexplained. */
 static inline bool moment_at(struct moment *m, const struct stage *s,
                              enum phase phase, uint32_t position, bool later)
 {

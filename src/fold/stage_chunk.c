@@ -3,7 +3,7 @@
  * in flight beside a position by the order of the schedule.
  * [docs/method.md eq. pipeline]
  */
-#include "fold/schedule.h"
+#include "fold/overlap.h"
 
 #include "base/banned.h"
 
@@ -169,8 +169,11 @@ void stage_chunks_init(struct stage *s, struct memory_fold *f)
     const uint64_t micros = schedule_micros(s->run);
     if (s->graph)
         graph_init(s, micros);
+    s->met = f->met;
     if (s->splits)
         schedule_split_kept(s, micros, f->steps);
+    else if (s->met != NULL)
+        overlap_kept(s, micros);
     else
         schedule_interleaved_kept(s, micros, s->others);
 }

@@ -184,7 +184,8 @@ static void chunk_of(struct chunk *k, const struct step_clock *s,
     add_blocks(k, s, n);
     if (run->distributes_saved)
         gather_checkpoints(&k->input, s, n);
-    if (schedule_is_dual(run) || run->schedule == SCHED_DUALPIPE_V)
+    if (schedule_is_dual(run) || run->schedule == SCHED_DUALPIPE_V
+        || run->ep_overlap)
         cover_experts(k);
     host(k, run->scale[SPEED_HOST]);
 }

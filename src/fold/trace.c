@@ -11,7 +11,7 @@
 
 /* ---- from block to block ---- */
 
-static void enter(struct tracer *r, enum phase phase, uint32_t micro,
+void tracer_enter(struct tracer *r, enum phase phase, uint32_t micro,
                   uint32_t position)
 {
     r->phase = phase;
@@ -24,7 +24,7 @@ static void enter(struct tracer *r, enum phase phase, uint32_t micro,
 }
 
 /* The block's result changes hands: the next block's input. */
-static void hand_on(struct tracer *r)
+void trace_hand_on(struct tracer *r)
 {
     const struct block *b = tracer_block(r, r->position);
     if (b->output == TENSOR_NONE)
@@ -77,30 +77,34 @@ static void checkpoint_whole(struct tracer *r, uint64_t bytes)
     tracer_death(r, &part);
 }
 
-static void micro_forward(struct tracer *r, uint32_t micro, uint32_t chunk)
+void trace_forward(struct tracer *r, uint32_t micro, uint32_t i)
 {
     const struct stage *s = r->s;
-    const uint32_t end = stage_chunk_first(s, chunk + 1);
-    for (uint32_t i = stage_chunk_first(s, chunk); i < end; i++) {
-        const bool head = s->head && i == s->n - 1;
-        const bool re = stage_recomputed(s, i);
-        enter(r, head ? PHASE_LOSS : PHASE_FORWARD, micro, i);
-        trace_leaves(r, false);
-        if (engine_copies_out(s, i, r->later))
-            copy_out(r);
-        else if (i == 0)
-            units_gather(r);
-        levels_at(r, r->phase, i);
-        r->keeps_checkpoint = re && stage_group_first(s, i) == i;
-        tracer_play(r, re ? SCRIPT_CHECKPOINT
-                       : stage_unloads(s, i) || stage_module_goes(s, i)
-                           ? SCRIPT_AWAY
-                           : SCRIPT_FORWARD);
-        hand_on(r);
-        levels_reshard(r);
-        trace_left(r, false);
-        checkpoint_kept(r);
-    }
+    const bool head = s->head && i == s->n - 1;
+    const bool re = stage_recomputed(s, i);
+    tracer_enter(r, head ? PHASE_LOSS : PHASE_FORWARD, micro, i);
+    trace_leaves(r, false);
+    if (engine_copies_out(s, i, r->later))
+        copy_out(r);
+    else if (i == 0)
+        units_gather(r);
+    levels_at(r, r->phase, i);
+    r->keeps_checkpoint = re && stage_group_first(s, i) == i;
+    tracer_play(r, re ? SCRIPT_CHECKPOINT
+                   : stage_unloads(s, i) || stage_module_goes(s, i)
+                       ? SCRIPT_AWAY
+                       : SCRIPT_FORWARD);
+    trace_hand_on(r);
+    levels_reshard(r);
+    trace_left(r, false);
+    checkpoint_kept(r);
+}
+
+static void micro_forward(struct tracer *r, uint32_t micro, uint32_t chunk)
+{
+    const uint32_t end = stage_chunk_first(r->s, chunk + 1);
+    for (uint32_t i = stage_chunk_first(r->s, chunk); i < end; i++)
+        trace_forward(r, micro, i);
     tracer_death(r, &r->hidden); /* sent on */
 }
 
@@ -129,7 +133,7 @@ static hold_id recompute_group(struct tracer *r, uint32_t micro, uint32_t last)
     const uint64_t result = top->output;
     hold_id waiting = NO_HOLD;
     for (uint32_t i = first; i <= last; i++) {
-        enter(r, PHASE_RECOMPUTE, micro, i);
+        tracer_enter(r, PHASE_RECOMPUTE, micro, i);
         levels_at(r, PHASE_RECOMPUTE, last);
         if (i == first)
             waiting = gradients_lead(r, stage_lead(s, last), result);
@@ -140,7 +144,7 @@ static hold_id recompute_group(struct tracer *r, uint32_t micro, uint32_t last)
         tracer_play(r, stage_stops_early(s, i) ? SCRIPT_AGAIN_EARLY
                                                : SCRIPT_AGAIN);
         if (i < last || !top->keeps_output) /* else its backward needs it */
-            hand_on(r);
+            trace_hand_on(r);
     }
     tracer_death(r, &waiting);
     if (!s->run->recompute_reentrant) {
@@ -224,7 +228,7 @@ static void backward_block(struct tracer *r)
 
 /* A block's own gradients are the engine's from here on: where they were made,
  * or reduced and gone. */
-static void hand_over_wgrads(struct tracer *r)
+void trace_hand_over_wgrads(struct tracer *r)
 {
     const struct stage *s = r->s;
     const bool root =
@@ -289,45 +293,54 @@ static void graph_sends(struct tracer *r, uint32_t chunk)
         r->sent += r->s->chunk_sent[chunk];
 }
 
-static void micro_backward(struct tracer *r, uint32_t micro, uint32_t chunk)
+void trace_begin_backward(struct tracer *r)
+{
+    if (!takes_gradient(r))
+        tracer_death(r, &r->grad);
+    trace_leaves(r, true);
+    graph_adds(r, stage_chunk(r->s, r->position), r->position);
+    levels_at(r, PHASE_BACKWARD, r->position);
+    units_prefetched(r);
+    trace_comes_back(r);
+}
+
+void trace_backward(struct tracer *r, uint32_t micro, uint32_t i, hold_id *held)
 {
     const struct stage *s = r->s;
-    const uint32_t first = stage_chunk_first(s, chunk);
+    const bool re = stage_recomputed(s, i);
+    if (!stage_turns(s, i))
+        return;
+    if (re && stage_group_last(s, i) == i)
+        *held = recompute_group(r, micro, i);
+    tracer_enter(r, PHASE_BACKWARD, micro, i);
+    trace_begin_backward(r);
+    if (re && i == stage_group_first(s, i))
+        r->skip = r->hidden_slot + 1;
+    backward_block(r);
+    const bool over = re && i == stage_group_first(s, i);
+    if (over && (fsdp_joins(s, i) || fsdp_overlaps(s, i)))
+        checkpoint_over(r, held);
+    if (fsdp_joins(s, i))
+        flatten_wgrads(r);
+    else if (fsdp_overlaps(s, i))
+        levels_done(r, UNIT_FLATTENED);
+    trace_hand_over_wgrads(r);
+    levels_reshard(r);
+    if (over)
+        checkpoint_over(r, held);
+}
+
+static void micro_backward(struct tracer *r, uint32_t micro, uint32_t chunk)
+{
+    const uint32_t first = stage_chunk_first(r->s, chunk);
     hold_id held = NO_HOLD;
     r->done = true;
-    for (uint32_t i = stage_chunk_first(s, chunk + 1); i-- > first;) {
-        if (!stage_turns(s, i))
-            continue;
-        const bool re = stage_recomputed(s, i);
-        if (re && stage_group_last(s, i) == i)
-            held = recompute_group(r, micro, i);
-        enter(r, PHASE_BACKWARD, micro, i);
-        if (!takes_gradient(r))
-            tracer_death(r, &r->grad);
-        trace_leaves(r, true);
-        graph_adds(r, chunk, i);
-        levels_at(r, PHASE_BACKWARD, i);
-        units_prefetched(r);
-        trace_comes_back(r);
-        if (re && i == stage_group_first(s, i))
-            r->skip = r->hidden_slot + 1;
-        backward_block(r);
-        const bool over = re && i == stage_group_first(s, i);
-        if (over && (fsdp_joins(s, i) || fsdp_overlaps(s, i)))
-            checkpoint_over(r, &held);
-        if (fsdp_joins(s, i))
-            flatten_wgrads(r);
-        else if (fsdp_overlaps(s, i))
-            levels_done(r, UNIT_FLATTENED);
-        hand_over_wgrads(r);
-        levels_reshard(r);
-        if (over)
-            checkpoint_over(r, &held);
-    }
+    for (uint32_t i = stage_chunk_first(r->s, chunk + 1); i-- > first;)
+        trace_backward(r, micro, i, &held);
     tracer_death(r, &r->grad); /* sent back */
     graph_sends(r, chunk);
     trace_away_ends(r);
-    if (engine_accumulates(s->run, r->later)) {
+    if (engine_accumulates(r->s->run, r->later)) {
         levels_accumulate(r);
         trace_accumulate(r);
     }
@@ -339,10 +352,10 @@ static void block_weights(struct tracer *r, uint32_t micro, uint32_t i,
 {
     if (!stage_turns(r->s, i))
         return;
-    enter(r, PHASE_BACKWARD, micro, i);
+    tracer_enter(r, PHASE_BACKWARD, micro, i);
     levels_at(r, PHASE_BACKWARD, i);
     tracer_play(r, SCRIPT_WEIGHTS + (unsigned)mode);
-    hand_over_wgrads(r);
+    trace_hand_over_wgrads(r);
 }
 
 /* From the first block up; then the graph goes with all that it holds. */
@@ -361,7 +374,7 @@ static void graph_weights(struct tracer *r, uint32_t micro, uint32_t chunk)
                          s->before[i + 1].wgrad - s->before[first].wgrad);
     }
     for (uint32_t i = first; i < end; i++) {
-        enter(r, PHASE_BACKWARD, micro, i);
+        tracer_enter(r, PHASE_BACKWARD, micro, i);
         for (uint32_t k = 0; k < r->slots; k++)
             tracer_death(r, &r->here->slot[k]);
     }
@@ -530,6 +543,8 @@ void tracer_step(struct tracer *r, enum trace_step step)
     levels_after(r, PHASE_REST);
     if (r->s->splits)
         run_split(r);
+    else if (r->s->met != NULL)
+        trace_overlapped(r);
     else if (r->s->chunks > 1)
         run_interleaved(r);
     else

@@ -323,18 +323,17 @@ enum at {
     AT_WEIGHTS
 };
 
-static void targets_at(struct tracer *r, struct targets *t, uint32_t position,
+static void collect_at(struct tracer *r, struct collect *c, uint32_t position,
                        enum at at)
 {
     const bool back = at == AT_BACKWARD || at == AT_WEIGHTS;
-    struct moment m = { .op = "" };
-    struct collect c = { .r = r };
+    struct moment m = { .op = "", .beside = r->beside };
     struct put p = { .m = &m,
                      .only = COMP_COUNT,
                      .copies_out = at == AT_COPIES_OUT,
                      .slot = at == AT_WEIGHTS ? SLOT_WEIGHT : SLOT_BACKWARD,
                      .each = collect,
-                     .ctx = &c };
+                     .ctx = c };
     engine_rest(&p, r->s);
     if (back)
         engine_backward(&p, r->s, position, r->later);
@@ -342,7 +341,14 @@ static void targets_at(struct tracer *r, struct targets *t, uint32_t position,
         loop_forward(&p, r->s);
         engine_forward(&p, r->s, position, r->later);
     }
-    add_waits(&c, position, back);
+    add_waits(c, position, back);
+}
+
+static void targets_at(struct tracer *r, struct targets *t, uint32_t position,
+                       enum at at)
+{
+    struct collect c = { .r = r };
+    collect_at(r, &c, position, at);
     if (!keep_targets(t, &c))
         r->failed = true;
 }
@@ -428,8 +434,15 @@ static void levels_for(struct tracer *r, enum phase phase, uint32_t position,
     const struct stage *s = r->s;
     const bool back = at == AT_BACKWARD || at == AT_WEIGHTS;
     struct targets *t = targets_of(r, position, at);
-    if (t->v == NULL)
+    struct collect turn = { .r = r }; /* never twice the same */
+    struct targets now;
+    if (r->beside.is) {
+        collect_at(r, &turn, position, at);
+        now = (struct targets){ .v = turn.v, .n = turn.n };
+        t = &now;
+    } else if (t->v == NULL) {
         targets_at(r, t, position, at);
+    }
     const bool done = r->slot == SLOT_WEIGHT;
     const uint64_t logits =
         s->run->schedule == SCHED_GPIPE ? pipe_logits(s) : 0;

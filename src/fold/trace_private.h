@@ -70,6 +70,9 @@ struct script {
     struct walk_event *v;
     uint32_t n, capacity;
     bool written;
+    /* of a layer that is told part by part */
+    uint32_t from[LAYER_NODES], to[LAYER_NODES];
+    uint32_t node; /* the one at hand, + 1; 0: none yet */
 };
 enum {
     SCRIPT_FORWARD = PASS_KEEP,
@@ -136,6 +139,7 @@ struct tracer {
     uint32_t position, micro;
     bool later;
     enum slot_kind slot;
+    struct beside beside;
     bool done;                           /* a micro-batch has run backward */
     bool multiplied[2];                  /* a product of matrices: in forward,
                                             in the backward's thread */
@@ -167,6 +171,8 @@ hold_id tracer_handed(struct tracer *r, hold_id *from, enum component c,
 const struct block *tracer_block(const struct tracer *r, uint32_t position);
 /* Tells the walk of the block at hand: forward, or a part of backward. */
 void tracer_play(struct tracer *r, unsigned which);
+/* The same of a part of a layer. */
+void tracer_play_node(struct tracer *r, unsigned which, enum layer_node node);
 
 /* ---- trace_away.c: activations on the host ---- */
 
@@ -182,10 +188,26 @@ void trace_away_ends(struct tracer *r);
 /* ---- trace.c ---- */
 
 bool tracer_init(struct tracer *r);
+/* A block of a micro-batch begins. */
+void tracer_enter(struct tracer *r, enum phase phase, uint32_t micro,
+                  uint32_t position);
+/* A micro-batch at a position, forward; backward: `held` is a checkpoint's
+ * result. The block's result changes hands; gradients do, when it is done. */
+void trace_forward(struct tracer *r, uint32_t micro, uint32_t position);
+void trace_backward(struct tracer *r, uint32_t micro, uint32_t position,
+                    hold_id *held);
+void trace_hand_on(struct tracer *r);
+void trace_begin_backward(struct tracer *r);
+void trace_hand_over_wgrads(struct tracer *r);
 /* What is as large as the program at hand; all of it dead. */
 bool tracer_room(struct tracer *r);
 /* One step, from rest to rest. */
 void tracer_step(struct tracer *r, enum trace_step step);
+
+/* ---- trace_overlap.c: two passes that take turns ---- */
+
+/* Of the step, all that comes before gradients are reduced. */
+void trace_overlapped(struct tracer *r);
 
 /* ---- trace_levels.c: what the engine holds ---- */
 

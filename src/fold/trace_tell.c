@@ -277,6 +277,7 @@ static void follow(struct tracer *r, const struct walk_event *e)
         levels_ahead(
             r, stage_comes(r->s, r->position, r->ended++, r->other_chunks > 0));
         return;
+    case WALK_NODE: return;
     }
     if (e->birth)
         *id = tracer_born(r, COMP_TEMPORARY, e->name, e->bytes);
@@ -284,10 +285,24 @@ static void follow(struct tracer *r, const struct walk_event *e)
         tracer_death(r, id);
 }
 
+static void mark_node(struct script *s, uint32_t node)
+{
+    if (s->node > 0)
+        s->to[s->node - 1] = s->n;
+    if (node == LAYER_NODES)
+        return;
+    s->from[node] = s->n;
+    s->node = node + 1;
+}
+
 static void write_down(void *ctx, const struct walk_event *e)
 {
     struct tracer *r = ctx;
     struct script *s = r->writing;
+    if (e->what == WALK_NODE) {
+        mark_node(s, e->key);
+        return;
+    }
     if (s->n == s->capacity) {
         const uint32_t more = s->capacity == 0 ? 64 : 2 * s->capacity;
         struct walk_event *bigger =
@@ -337,7 +352,7 @@ static void tell_script(struct tracer *r, const struct block *block,
 
 /* One direction of the block at hand. Every layer of a kind is alike, so that
  * the walk is walked once. */
-void tracer_play(struct tracer *r, unsigned which)
+static const struct script *script_of(struct tracer *r, unsigned which)
 {
     const uint32_t b = stage_block(r->s, r->position);
     const struct block *block = &r->s->p->block[b];
@@ -347,6 +362,19 @@ void tracer_play(struct tracer *r, unsigned which)
         tell_script(r, block, which);
         s->written = !r->failed;
     }
+    return s;
+}
+
+void tracer_play(struct tracer *r, unsigned which)
+{
+    const struct script *s = script_of(r, which);
     for (uint32_t i = 0; i < s->n && !r->failed; i++)
+        follow(r, &s->v[i]);
+}
+
+void tracer_play_node(struct tracer *r, unsigned which, enum layer_node node)
+{
+    const struct script *s = script_of(r, which);
+    for (uint32_t i = s->from[node]; i < s->to[node] && !r->failed; i++)
         follow(r, &s->v[i]);
 }

@@ -520,9 +520,12 @@ static void walk_backwards(struct walk *w, struct block_walk *out,
     for (unsigned m = 0; m < WGRAD_MODES; m++) {
         if ((modes >> m & 1) == 0)
             continue;
+        if (out->overlap != NULL)
+            w->nodes = &scratch->overlap->backward[m];
         top[m] = m == WGRAD_FREE && (modes & WALK_ARRIVALS) != 0
                      ? walk_arrivals(w, out, scratch)
                      : walk_backward(w, (enum wgrad_mode)m);
+        w->nodes = NULL;
     }
 }
 
@@ -600,9 +603,12 @@ static void add_slot(struct block_walk *out, const struct walk *w,
     }
 }
 
-static void walk_alone(struct walk *w, struct block_walk *out)
+static void walk_alone(struct walk *w, struct block_walk *out,
+                       struct overlap_walk *overlap)
 {
+    w->nodes = overlap == NULL ? NULL : &overlap->forward;
     out->forward = walk_forward(w, PASS_KEEP);
+    w->nodes = NULL;
     out->renames = w->renames;
     out->returns = w->returns;
     out->inside = w->inside;
@@ -625,7 +631,7 @@ static bool runs_the_same(const struct walk *w, const struct block_walk *out)
 }
 
 static void walk_forwards(struct walk *w, struct block_walk *out,
-                          unsigned modes)
+                          unsigned modes, struct overlap_walk *overlap)
 {
     const bool checkpoint = (modes & WALK_CHECKPOINT) != 0;
     const bool under = (modes & WALK_UNDER) != 0 && !out->idle;
@@ -634,7 +640,7 @@ static void walk_forwards(struct walk *w, struct block_walk *out,
     if (checkpoint)
         out->forward_nograd = walk_forward(w, PASS_CHECKPOINT);
     if (!under || same)
-        walk_alone(w, out);
+        walk_alone(w, out, overlap);
     if (again)
         out->again = same ? out->forward : walk_forward(w, PASS_AGAIN);
     if ((modes & WALK_EARLY) != 0)
@@ -666,7 +672,10 @@ void walk_block(struct block_walk *out, const struct program *p,
         && p->tensor[block->memory].needs_grad)
         out->waiting = walk_round(&w, p->tensor[block->memory].bytes);
     out->wgrad = weight_grads(&w);
-    walk_forwards(&w, out, modes);
+    struct overlap_walk *overlap =
+        walk_has_nodes(scratch, block) ? scratch->overlap : NULL;
+    out->overlap = overlap;
+    walk_forwards(&w, out, modes, overlap);
     if ((modes & WALK_UNPACKED) == 0 || out->idle)
         walk_backwards(&w, out, modes, scratch);
     if ((modes & WALK_UNPACKS) != 0) {

@@ -54,6 +54,17 @@ static inline uint64_t extremum_total(const struct extremum *e)
     return e->kept + e->tmp + e->wgrad;
 }
 
+/* A walk of a layer, part by part in its order. */
+struct node_walk {
+    struct extremum top[LAYER_NODES]; /* the fullest moment of each */
+    struct extremum end[LAYER_NODES]; /* what is alive when it is done */
+};
+
+/* What a layer's parts have while another micro-batch's pass runs between. */
+struct overlap_walk {
+    struct node_walk forward, backward[WGRAD_MODES];
+};
+
 /* A weight's gradient that an engine takes as it comes (WGRAD_FREE). */
 struct arrival {
     uint64_t elems;  /* 0: its first part only, or of a part unsharded */
@@ -160,6 +171,7 @@ struct block_walk {
                          their results; of a graph all that was kept */
     bool stashes_input; /* the block's input is among it */
     uint64_t left;      /* of a graph, with all these gradients there */
+    const struct overlap_walk *overlap; /* of a layer; NULL: nobody asks */
 };
 
 /* One slot a tensor: see walk.c. Room for the largest block. */
@@ -194,6 +206,7 @@ struct walk_scratch {
     struct modules_walk *modules; /* ... [p->n_blocks] */
     struct module_entry *entry;   /* ... */
     uint32_t entries_room;
+    struct overlap_walk *overlap; /* for the next block's; NULL: nobody asks */
 };
 
 /* Allocates scratch for every block of p, as `away` is set; false when out of
@@ -240,6 +253,8 @@ enum walk_what {
     WALK_ARRIVES,   /* the engine is told of it: no memory of the block */
     WALK_BACK,      /* AWAY_MODULES: a copy that is back, for one operation */
     WALK_AHEAD,     /* ... the next group comes: no memory of the block */
+    WALK_NODE,      /* part `key` of a layer begins, LAYER_NODES: all are done:
+                       no memory of the block */
     WALK_STASH      /* birth: a WALK_GRADIENT stays for its weight's gradient;
                        death: that is there */
 };

@@ -43,7 +43,7 @@ static int32_t buffer_new(struct walk *w, uint64_t bytes, tensor_id of)
 {
     const uint64_t rounded = walk_round(w, bytes);
     const uint32_t i = w->n_buffers++;
-    w->buffer[i] = (struct walk_buffer){ rounded, 1, of, false };
+    w->buffer[i] = (struct walk_buffer){ rounded, 1, of, false, false };
     w->tmp += rounded;
     if (w->tell != NULL)
         tell_buffer(w, i, true, false);
@@ -63,6 +63,36 @@ void walk_buffer_release(struct walk *w, int32_t i)
         tell_buffer(w, (uint32_t)i, false, false);
 }
 
+COLD void walk_take_in_hand(struct walk *w)
+{
+    for (uint32_t i = 0; i < w->n_buffers; i++) {
+        const bool held = w->buffer[i].in_hand;
+        w->buffer[i].in_hand = false;
+        if (held)
+            walk_buffer_release(w, (int32_t)i);
+    }
+    for (uint32_t i = 0; i < w->n_buffers && w->node < LAYER_NODES; i++) {
+        w->buffer[i].in_hand = w->buffer[i].refs > 0;
+        w->buffer[i].refs += w->buffer[i].in_hand;
+    }
+}
+
+/* What one part of a layer takes from another is a leaf: where somebody else has
+ * its gradient, too, it gets a copy (torch/csrc/autograd/functions/
+ * accumulate_grad.h, accumulateGrad). */
+APART int32_t own_gradient(struct walk *w, const struct walk_slot *s,
+                           tensor_id t, int32_t buffer)
+{
+    if (s == &w->slot[w->b->tensor_count] || s->root != s
+        || walk_op_at(w, s->first_use)->node == walk_op_at(w, w->at)->node
+        || w->buffer[buffer].refs == 1)
+        return buffer;
+    const int32_t copy = buffer_new(w, gradient_bytes(&w->p->tensor[t]), t);
+    walk_note(w);
+    walk_buffer_release(w, buffer);
+    return copy;
+}
+
 /* Hands a gradient (with one reference) to a tensor. A second gradient is
  * added in place when the first is nobody else's and no view (a view holds its
  * base, so the storage has two owners), else into a new buffer
@@ -71,7 +101,7 @@ static void give(struct walk *w, struct walk_slot *s, tensor_id t,
                  int32_t buffer, bool view)
 {
     if (s->grad == NO_GRAD) {
-        s->grad = buffer;
+        s->grad = w->nodes == NULL ? buffer : own_gradient(w, s, t, buffer);
         s->grad_is_view = view;
         return;
     }
@@ -633,6 +663,8 @@ struct extremum walk_backward(struct walk *w, enum wgrad_mode mode)
     w->n_buffers = 0;
     w->kept = w->tmp = w->wgrad = 0;
     w->top = w->since = (struct extremum){ 0 };
+    if (w->nodes != NULL)
+        walk_begin_nodes(w, true);
     const bool unloads = w->unloads || w->back;
     for (uint32_t i = 0; i <= b->tensor_count; i++) {
         struct walk_slot *s = &w->slot[i];
@@ -659,6 +691,8 @@ struct extremum walk_backward(struct walk *w, enum wgrad_mode mode)
         comes_in(w, b->memory);
     w->at = b->op_count == 0 ? 0 : b->op_count - 1;
     walk_note(w);
+    if (w->nodes != NULL)
+        walk_take_in_hand(w);
     w->lead = w->tmp;
     w->led = w->multiplied = false;
 
@@ -668,6 +702,7 @@ struct extremum walk_backward(struct walk *w, enum wgrad_mode mode)
     for (uint32_t k = b->op_count; k-- > 0;) {
         op--;
         x -= op->n_in + op->n_out;
+        walk_to_node(w, op->node, true);
         if (op->recalls != 0
             && walk_region_active(w, &w->p->op[op->recalls - 1]))
             recompute_once(w, op->recalls - 1 - b->op_first);
@@ -695,5 +730,6 @@ struct extremum walk_backward(struct walk *w, enum wgrad_mode mode)
         if (t->held || t->stays)
             walk_slot_free(w, &w->slot[i]);
     }
+    walk_to_node(w, LAYER_NODES, true);
     return w->top;
 }

@@ -165,11 +165,14 @@ static void follow_forward(struct walk *w, uint32_t end,
             w->kept += s->bytes;
     }
     w->walked = true;
+    if (w->nodes != NULL)
+        walk_begin_nodes(w, false);
     if (b->input != TENSOR_NONE)
         walk_slot_alloc(w, &w->slot[b->tensor_count]);
     const struct walk_operand *x = w->operand;
     const struct op *op = walk_op_at(w, 0);
     for (uint32_t k = 0; k < end; k++, op++) {
+        walk_to_node(w, op->node, false);
         w->at = k;
         if (!again || !op->outside)
             forward_op(w, op, x, output);
@@ -188,6 +191,7 @@ static void follow_forward(struct walk *w, uint32_t end,
     struct walk_slot *in = &w->slot[b->tensor_count];
     if (in != output && !walk_stays(w, in))
         walk_slot_free(w, in);
+    walk_to_node(w, LAYER_NODES, false);
 }
 
 /* ---- where nobody follows ---- */
@@ -196,7 +200,7 @@ static void follow_forward(struct walk *w, uint32_t end,
  * then follow from slots, and operands need not be asked. */
 static bool is_plain(const struct walk *w)
 {
-    return w->tell == NULL && !w->unloads && !w->pieces
+    return w->tell == NULL && w->nodes == NULL && !w->unloads && !w->pieces
            && !(walk_is_again(w) && (w->outside || w->policy));
 }
 
@@ -234,13 +238,54 @@ static void sum_forward(struct walk *w, uint32_t end,
     }
 }
 
-/* ---- all of it ---- */
-
 static const struct extremum *fuller(const struct extremum *a,
                                      const struct extremum *b)
 {
     return extremum_total(a) > extremum_total(b) ? a : b;
 }
+
+/* ---- part by part ---- */
+
+void walk_begin_nodes(struct walk *w, bool back)
+{
+    w->fullest = (struct extremum){ 0 };
+    w->node = !back                      ? NODE_ATTENTION
+              : w->b->kind == BLOCK_HEAD ? NODE_POST
+                                         : NODE_COMBINE;
+    walk_tell(w, (struct walk_event){ .what = WALK_NODE, .key = w->node });
+}
+
+static void node_ends(struct walk *w)
+{
+    const struct extremum now = { w->kept, w->tmp, w->wgrad,
+                                  w->b->op_first + w->at };
+    w->nodes->top[w->node] = w->top;
+    w->nodes->end[w->node] = now;
+    w->fullest = *fuller(&w->fullest, &w->top);
+    w->top = now;
+}
+
+void walk_comes_to(struct walk *w, unsigned node, bool back)
+{
+    while (w->node != node) {
+        const unsigned done = w->node;
+        const unsigned next = !back       ? done + 1
+                              : done == 0 ? LAYER_NODES
+                                          : done - 1;
+        if (back) { /* which lets go of what it had in hand */
+            w->node = next;
+            walk_take_in_hand(w);
+            w->node = done;
+        }
+        node_ends(w);
+        w->node = next;
+        walk_tell(w, (struct walk_event){ .what = WALK_NODE, .key = next });
+    }
+    if (node == LAYER_NODES)
+        w->top = w->fullest;
+}
+
+/* ---- all of it ---- */
 
 struct extremum walk_forward(struct walk *w, enum walk_pass pass)
 {

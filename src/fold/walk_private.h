@@ -55,6 +55,7 @@ struct walk_buffer {
     uint32_t refs;
     tensor_id of; /* the tensor whose gradient it is */
     bool stashed; /* for a weight's gradient, to come later */
+    bool in_hand; /* of whoever runs the layer part by part */
 };
 
 /* A copy of what an operation of a module saved. */
@@ -126,9 +127,12 @@ struct walk {
     struct extremum inside;
     struct arrival *arrival; /* NULL: nobody asks */
     uint32_t arrivals;
-    struct extremum since; /* the last arrival */
-    uint32_t at;           /* operation being walked */
-    walk_event_fn *tell;   /* NULL: only the sums matter */
+    struct extremum since;   /* the last arrival */
+    struct node_walk *nodes; /* NULL: nobody asks */
+    struct extremum fullest; /* of the parts that are done */
+    unsigned node;           /* the one at hand */
+    uint32_t at;             /* operation being walked */
+    walk_event_fn *tell;     /* NULL: only the sums matter */
     void *ctx;
 };
 
@@ -191,6 +195,24 @@ static inline void walk_note(struct walk *w)
         w->top = now;
     if (w->arrival != NULL && extremum_total(&now) > extremum_total(&w->since))
         w->since = now;
+}
+
+/* Somebody asks for a block's parts, and it has some. */
+static inline bool walk_has_nodes(const struct walk_scratch *scratch,
+                                  const struct block *block)
+{
+    return scratch->overlap != NULL
+           && (block->kind == BLOCK_LAYER || block->kind == BLOCK_HEAD);
+}
+
+/* The walk comes to a part of the layer, or (LAYER_NODES) to its end. */
+COLD void walk_begin_nodes(struct walk *w, bool back);
+COLD void walk_comes_to(struct walk *w, unsigned node, bool back);
+
+static inline void walk_to_node(struct walk *w, unsigned node, bool back)
+{
+    if (w->nodes != NULL && node != w->node)
+        walk_comes_to(w, node, back);
 }
 
 /* A second forward, out of a checkpoint. */
@@ -404,6 +426,8 @@ void walk_gradients_arrive(struct walk *w, const struct op *op,
 /* ---- walk_backward.c, for walk_weights.c ---- */
 
 void walk_buffer_release(struct walk *w, int32_t i);
+/* What a part of a layer begins its backward with is in hand until it is done. */
+void walk_take_in_hand(struct walk *w);
 /* What the operation at hand kept. */
 void walk_release_saved(struct walk *w);
 uint64_t walk_weight_grad(struct walk *w, const struct op *op, tensor_id id);

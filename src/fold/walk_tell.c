@@ -45,6 +45,9 @@ void walk_tell_block(const struct walk_telling *how,
     if (away != AWAY_NOTHING)
         walk_find_away(&w, &sum, away);
     listen(&w, how);
+    struct node_walk nodes;
+    if (walk_has_nodes(scratch, how->block))
+        w.nodes = &nodes;
     switch (how->way) {
     case TELL_FORWARD: walk_forward(&w, how->pass); return;
     case TELL_AWAY:

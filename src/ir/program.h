@@ -160,9 +160,24 @@ static inline uint64_t run_regions(const struct run *run)
 
 /* What walks and folds ask of each operation comes first, in two cache
  * lines. */
+/* Parts of a layer with experts that Megatron schedules one by one
+ * (TransformerLayerSchedulePlan): attention with the router and all up to the
+ * tokens' way; that way; the experts, or a dense MLP; the way back and what
+ * follows. What else a head does comes after a layer that it has (PostProcessNode).
+ */
+enum layer_node {
+    NODE_ATTENTION,
+    NODE_DISPATCH,
+    NODE_EXPERTS,
+    NODE_COMBINE,
+    NODE_POST,
+    LAYER_NODES
+};
+
 struct op {
     enum op_kind kind;
     uint8_t n_in, n_out;
+    uint8_t node;        /* enum layer_node */
     uint8_t region;      /* recompute region, 0 none: 1 + the bit
                                      number of its recompute_module */
     bool core_attention; /* attention proper: causal halving */

@@ -284,6 +284,8 @@ tensor_id build_begin(struct builder *b, enum block_kind kind, const char *name)
         p->head = i;
     b->block = block;
     b->region = 0;
+    b->node = NODE_ATTENTION;
+    b->sent = TENSOR_NONE;
     b->core_attention = false;
     return b->hidden;
 }
@@ -540,6 +542,7 @@ struct op *build_op(struct builder *b, enum op_kind kind, const char *name,
     op->name = name;
     op->region = b->region;
     op->module = b->module;
+    op->node = b->node;
     op->core_attention = b->core_attention;
     if (kind == OP_SOFTMAX || kind == OP_LOG_SOFTMAX)
         op->keep_in = (uint32_t)b->run->softmax_input;

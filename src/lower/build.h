@@ -142,6 +142,8 @@ struct builder {
     tensor_id weights; /* attention's, where they were made: the layer has
                             them in a variable */
     tensor_id branch;  /* attention's result, where that is one too */
+    tensor_id sent;    /* what experts send back, where the part of a layer that
+                          does has it in hand to its end; TENSOR_NONE */
     tensor_id frame[FRAME_MAX]; /* variables of what is being built */
     unsigned n_frame;
     tensor_id past_key, past_value; /* of a prefix, in the layer at hand */
@@ -152,6 +154,7 @@ struct builder {
     tensor_id last_weight;          /* of block.weights */
     uint8_t region;                 /* of the next operations */
     uint8_t module;                 /* likewise: struct op */
+    uint8_t node;                   /* ... enum layer_node */
     bool core_attention;            /* of the next operations */
     uint64_t window;                /* sliding window of the layer; 0 none */
     bool no_rope;                   /* the layer does not rotate */
@@ -266,6 +269,13 @@ static inline bool build_rotates(const struct builder *b)
 
 /* x * y elements; too large is noted and reported by build_finish. */
 uint64_t build_product(struct builder *b, uint64_t x, uint64_t y);
+
+/* Operations until the next call, or the next block, are of this part of a
+ * layer. */
+static inline void build_node(struct builder *b, enum layer_node node)
+{
+    b->node = (uint8_t)node;
+}
 
 /* Operations until the next call carry this recompute region. */
 static inline void build_region(struct builder *b, enum recompute_module m)

@@ -272,6 +272,7 @@ static bool kernel(const struct fuser *f, uint16_t g, struct op *out)
             continue;
         out->name = f->op[k].name;
         out->region = f->op[k].region;
+        out->node = f->op[k].node;
         tensor_id saved[SAVED_MAX];
         const size_t n = op_saves(f->p, &f->op[k], saved);
         for (size_t i = 0; i < n; i++)

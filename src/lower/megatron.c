@@ -225,6 +225,7 @@ static tensor_id mlp_of(struct builder *b, tensor_id y, bool shared)
 static tensor_id dense_mlp(struct builder *b, tensor_id x)
 {
     const bool fused = !megatron_is_deepseek(b);
+    build_node(b, NODE_EXPERTS);
     if (megatron_recomputes(b, REMOD_MLP))
         build_region(b, REMOD_MLP);
     megatron_module(b, fused ? OFFMOD_COUNT : OFFMOD_MLP_NORM);
@@ -255,7 +256,7 @@ static tensor_id moe_mlp(struct builder *b, tensor_id x)
     megatron_recalls(b, first, z);
     const tensor_id sum = add_residual(b, x, z);
     megatron_offloaded(b, OFFMOD_MLP_NORM, &x, 1);
-    return sum;
+    return megatron_moe_done(b, x, sum);
 }
 
 /* ---- blocks ---- */
@@ -363,6 +364,8 @@ static tensor_id cross_entropy(struct builder *b, tensor_id logits)
 static void head(struct builder *b)
 {
     tensor_id x = build_begin(b, BLOCK_HEAD, "head");
+    if (b->spec->mtp_layers == 0)
+        build_node(b, NODE_POST);
     const bool bert = megatron_is_bert(b);
     if (b->spec->final_norm || bert)
         x = megatron_norm(b, "final_layernorm", x, b->h);

@@ -54,6 +54,8 @@ typedef tensor_id megatron_shared(struct builder *b, tensor_id y);
 /* Router, experts, and where the model has them shared ones: of normed hidden
  * states, in their shape, to be added to what came in. */
 tensor_id megatron_moe(struct builder *b, tensor_id y, megatron_shared *mlp);
+/* The layer's result is there, a sum with `residual`; returns it. */
+tensor_id megatron_moe_done(struct builder *b, tensor_id residual, tensor_id x);
 
 /* ---- megatron_experts.c ---- */
 

@@ -333,6 +333,7 @@ static tensor_id mlp_of(struct builder *b, tensor_id y, bool shared)
 static tensor_id mlp(struct builder *b, tensor_id x, struct frame *layer)
 {
     const uint32_t first = b->p->n_ops;
+    build_node(b, NODE_EXPERTS);
     const tensor_id y = layer_norm(b, "post_attention_layernorm", x);
     if (is_fork(b))
         hold(layer, y);
@@ -355,7 +356,7 @@ static tensor_id moe_mlp(struct builder *b, tensor_id x)
     const tensor_id y = layer_norm(b, "pre_mlp_layernorm", x);
     const tensor_id z = megatron_moe(b, y, shared_experts);
     megatron_recalls(b, first, z);
-    return join(b, x, y, z);
+    return megatron_moe_done(b, x, join(b, x, y, z));
 }
 
 /* T5Model.forward: the encoder's last norm, then the decoder's embedding. */
@@ -401,6 +402,8 @@ static tensor_id words_loss(struct builder *b, tensor_id logits)
 static void head(struct builder *b)
 {
     tensor_id x = build_begin(b, BLOCK_HEAD, "head");
+    if (b->spec->mtp_layers == 0)
+        build_node(b, NODE_POST);
     const bool bert = megatron_is_bert(b);
     if (b->spec->final_norm || bert)
         x = megatron_norm(b, "final_layernorm", x, b->h);

@@ -413,8 +413,10 @@ static struct sent exchange_tokens(struct builder *b, tensor_id y,
     const tensor_id probs = permuted_probs(b, &s.r, b->chosen);
     s.permuted = build_index(b, "permute", y, s.r.index, &out);
     hold_between_calls(b, &s, r->probs);
+    build_node(b, NODE_DISPATCH);
     s.arrived = exchanged(b, s.permuted, false);
     s.probs = exchanged(b, probs, true);
+    build_node(b, NODE_EXPERTS);
     s.rows = gathered_rows(b, s.arrived, false);
     s.probs = gathered_rows(b, s.probs, true);
     tensor_id map = TENSOR_NONE;
@@ -438,11 +440,24 @@ static tensor_id returned(struct builder *b, tensor_id z, const struct sent *s)
         z = build_cast(b, "reduced", z, dtype);
     }
     build_op(b, OP_RELEASE, "experts", held, 4);
+    if (b->run->ep_overlap) { /* the parts' inputs go when these are done */
+        build_op(b, OP_RELEASE, "experts", &s->arrived, 1);
+        b->sent = z;
+    }
+    build_node(b, NODE_COMBINE);
     z = build_collective(b, OP_ALL_TO_ALL, COMM_EP, z, &sent);
     return unpermute(b, z, &s->r, &back);
 }
 
 /* ---- the layer (moe_layer.py) ---- */
+
+/* What the part of a layer up to the experts hands past them it has in hand until
+ * it goes itself (TransformerLayerNode.detach). */
+static void stay(struct builder *b, tensor_id x)
+{
+    if (b->run->ep_overlap)
+        b->p->tensor[tensor_of(b, x)->storage].stays = true;
+}
 
 tensor_id megatron_moe(struct builder *b, tensor_id y, megatron_shared *mlp)
 {
@@ -456,6 +471,7 @@ tensor_id megatron_moe(struct builder *b, tensor_id y, megatron_shared *mlp)
             build_region(b, REMOD_SHARED_EXPERTS);
         shared = megatron_gated(b, y, mlp(b, y));
         b->region = region;
+        stay(b, shared);
     }
     const struct routing r = route(b, y);
     const tensor_id x = megatron_sent(b, y);
@@ -466,7 +482,16 @@ tensor_id megatron_moe(struct builder *b, tensor_id y, megatron_shared *mlp)
     if (shared != TENSOR_NONE)
         z = build_add(b, "shared experts", z, shared);
     const tensor_id held[] = { r.map, s.permuted, s.arrived };
-    build_op(b, OP_RELEASE, "moe layer", held, gathers ? 1 : 3);
+    const bool parts = gathers || b->run->ep_overlap;
+    build_op(b, OP_RELEASE, "moe layer", held, parts ? 1 : 3);
     build_region_none(b);
     return z;
+}
+
+tensor_id megatron_moe_done(struct builder *b, tensor_id residual, tensor_id x)
+{
+    stay(b, residual);
+    if (b->sent != TENSOR_NONE)
+        build_op(b, OP_RELEASE, "combine", &b->sent, 1);
+    return x;
 }

@@ -101,6 +101,7 @@ tensor_id megatron_mtp(struct builder *b, tensor_id x, tensor_id head)
     for (unsigned i = 0; i < modules; i++)
         each[i + 1] = module(b, &m, each[i]);
     join(b, each, (unsigned)modules + 1);
+    build_node(b, NODE_POST);
     for (unsigned i = 0; i < modules; i++) {
         const struct linear l =
             linear_of_head(b, "mtp.output_layer", each[i + 1], head);

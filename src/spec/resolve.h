@@ -162,6 +162,11 @@ void resolve_say_away(struct run *r, const struct spec *spec);
 void resolve_check_away(const struct run *r, const struct spec *s,
                         struct diag *d);
 
+/* ---- resolve_check_overlap.c ---- */
+
+void resolve_check_ep_overlap(const struct run *r, const struct spec *s,
+                              struct diag *d);
+
 /* ---- resolve_check_kernels.c ---- */
 
 /* Reports a key that means nothing `without` another. */

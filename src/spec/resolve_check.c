@@ -28,8 +28,6 @@ static const struct refusal {
     { KEY_CUDA_GRAPH, IS, 1,
       "leave it out: a pool that keeps graphs' inputs, outputs and what runs "
       "inside comes on top" },
-    { KEY_EP_OVERLAP, IS, 1,
-      "leave it out: up to a layer's forward comes on top of backward" },
     { KEY_PRECISION, IS, PREC_FP4_MIXED, "use --precision fp8-mixed" },
 };
 
@@ -574,6 +572,7 @@ void resolve_check(const struct run *r, const struct spec *spec, struct diag *d)
     check_split_layers(r, d);
     resolve_check_ranks(r, spec, d);
     resolve_check_schedule(r, spec, d);
+    resolve_check_ep_overlap(r, spec, d);
     check_dbrx(r, spec, d);
     check_blocks(r, spec, d);
     check_liger(r, spec, d);

@@ -329,7 +329,8 @@ void resolve_kernels(struct run *r, const struct spec *spec)
     r->compile = resolve_bool(r, KEY_COMPILE, false);
     r->tp_comm_overlap = resolve_bool(r, KEY_TP_COMM_OVERLAP, false);
     resolve_bool(r, KEY_CUDA_GRAPH, false);
-    resolve_bool(r, KEY_EP_OVERLAP, false);
+    r->ep_overlap = resolve_bool(r, KEY_EP_OVERLAP, false);
+    r->ep_overlap_early = resolve_bool(r, KEY_EP_OVERLAP_EARLY, false);
     r->plain_softmax = !resolve_bool(r, KEY_FUSED_SOFTMAX, true);
     /* apply_query_key_layer_scaling brings it, on by default in the fork */
     r->softmax_fp32 = resolve_bool(r, KEY_SOFTMAX_FP32,

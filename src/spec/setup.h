@@ -743,6 +743,8 @@ struct run {
     bool softmax_input;         /* kept beside the result */
     bool drop_outputs;          /* kept outputs, when the step is done */
     bool grouped_gemm;          /* experts of a rank in one product */
+    bool ep_overlap;            /* a forward beside another's backward */
+    bool ep_overlap_early;      /* ... attention's backward first of the two */
     bool replay_batches;        /* a step's batches stay on the GPU */
     enum ce_fusion ce_fusion;
     enum cp_comm cp_comm;

@@ -15,6 +15,7 @@
 
 #include "memplan/memplan.h"
 
+#include "fold/overlap.h"
 #include "fold/simulate.h"
 #include "fold/stage.h"
 #include "fold/trace.h"
@@ -842,12 +843,36 @@ static void test_sums(void **state)
     assert_true(answered > runs() / 3); /* most layouts are possible */
 }
 
+struct turns_seen {
+    const struct stage *st;
+    uint64_t most;
+};
+
+static bool keep_turn(void *ctx, const struct overlap_step *step)
+{
+    struct turns_seen *x = ctx;
+    struct moment m;
+    moment_of(&m, x->st, &step->at, NULL, COMP_COUNT);
+    x->most = max_u64(x->most, m.total);
+    return true;
+}
+
+/* ... of passes that take turns. */
+static uint64_t fullest_turn(const struct stage *st)
+{
+    struct turns_seen x = { st, 0 };
+    struct overlap o = { 0 };
+    while (overlap_next(st, &o))
+        overlap_steps(st, &o, keep_turn, &x);
+    return x.most;
+}
+
 /* Every moment of a stage, none left out: the fullest is the one reported. */
 static uint64_t fullest(const struct stage *st, const struct run *run)
 {
     static const enum phase ends[] = { PHASE_REST, PHASE_REDUCE, PHASE_CLIP,
                                        PHASE_STEP };
-    uint64_t most = 0;
+    uint64_t most = fullest_turn(st);
     struct moment m;
     for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++) {
         moment_with(&m, st, ends[i], 0, false, NULL, COMP_COUNT);
@@ -1531,6 +1556,80 @@ static void test_offload_is_a_share(void **state)
     assert_true(answered > TRIES / 12);
 }
 
+/* A forward beside another micro-batch's backward (ep_overlap). */
+static struct trial overlapped_trial(uint64_t seed)
+{
+    uint64_t s = seed;
+    struct trial t = { .index = seed,
+                       .model = PICK(&s, "mixtral-8x7b", "deepseek-v2-lite",
+                                     "qwen1.5-moe-a2.7b", predicting) };
+    const char *pp = PICK(&s, "1", "1", "2", "4");
+    const char *re = PICK(&s, "none", "selective");
+    const struct choice c[] = {
+        { "ep_overlap", "true" },
+        { "ep_overlap_early_attn_memory_release",
+          next(&s) % 2 == 0 ? NULL : "true" },
+        { "framework", "megatron" },
+        { "implementation", PICK(&s, "megatron", "megatron-local") },
+        { "gpus", PICK(&s, "32", "64") },
+        { "gpu", "h200" },
+        { "tp", PICK(&s, "1", "2") },
+        { "ep", PICK(&s, "2", "4") },
+        { "etp", next(&s) % 2 == 0 ? NULL : "1" },
+        { "pp", pp },
+        { "vpp", pp[0] == '1' ? NULL : PICK(&s, "2", "3") },
+        { "pipeline_layers",
+          t.model == predicting && pp[0] == '2' && next(&s) % 2 == 0 ? "4,2"
+                                                                     : NULL },
+        { "grad_accum", PICK(&s, "4", "8", "12") },
+        { "micro_batch", PICK(&s, "1", "2") },
+        { "seq_len", PICK(&s, "256", "1024") },
+        { "attention", PICK(&s, "flash", "eager") },
+        { "recompute", re },
+        { "recompute_modules",
+          re[0] == 'n' ? NULL
+                       : PICK(&s, "core_attn", "layernorm,moe_act", "mlp",
+                              "mla_up_proj,layernorm", "shared_experts") },
+        { "grad_accum_fusion", PICK(&s, "true", "false") },
+        { "precision", PICK(&s, "bf16-mixed", "fp16-mixed", "fp8-mixed") },
+        { "zero", PICK(&s, "0", "1") },
+        { "loss", PICK(&s, "standard", "fused") },
+        { "moe_permute_fusion", PICK(&s, "true", "false") },
+        { "replay_batches", next(&s) % 2 == 0 ? NULL : "true" },
+    };
+    memcpy(t.c, c, sizeof c);
+    return t;
+}
+
+/* The closed form is the trace to the byte, and a pass beside another needs more
+ * than one alone: what is in flight is as much. */
+static void test_passes_that_meet(void **state)
+{
+    (void)state;
+    unsigned answered[ANSWERS] = { 0 }, all = 0, chunks = 0, deeper = 0;
+    enum { TRIES = 600 };
+    for (uint64_t i = 0; i < TRIES; i++) {
+        struct trial t = overlapped_trial(i);
+        memplan_report *r = estimate(&t);
+        if (r == NULL)
+            continue;
+        all++;
+        chunks += r->run.pp > 1;
+        t.c[0].value = NULL;
+        t.c[1].value = NULL;
+        memplan_report *alone = estimate(&t);
+        assert_non_null(alone);
+        deeper += r->memory.peak > alone->memory.peak;
+        memplan_report_free(alone);
+        memplan_report_free(r);
+        t = overlapped_trial(i);
+        check_no_moment_missed(&t, answered);
+    }
+    assert_true(all > TRIES / 4);
+    assert_true(chunks > TRIES / 20);
+    assert_true(deeper > all / 2);
+}
+
 /* Transformer Engine's layers on the host. */
 static struct trial away_trial(uint64_t seed)
 {
@@ -2007,6 +2106,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_smaller_optimizer_never_more),
         cmocka_unit_test(test_sharding_never_more_states),
         cmocka_unit_test(test_offload_is_a_share),
+        cmocka_unit_test(test_passes_that_meet),
         cmocka_unit_test(test_layers_go_and_come),
         cmocka_unit_test(test_modules_go_and_come),
     };

@@ -1,0 +1,327 @@
+/*
+ * A forward of one micro-batch beside a backward of another, layer by layer and
+ * part by part, so that the tokens of the one are on their way to experts, or
+ * back, while the other computes: Megatron's --overlap-moe-expert-parallel-comm.
+ * Owns the order of the parts and what is alive of either pass between them.
+ * [Megatron-LM core/models/common/model_chunk_schedule_plan.py, run;
+ * docs/method.md eq. ep-overlap]
+ */
+#include "fold/overlap.h"
+
+#include "base/banned.h"
+
+/* TransformerLayerSchedulePlan.run */
+struct turn_of {
+    bool back;
+    enum layer_node node;
+};
+enum { TURNS = 2 * NODE_POST };
+static const struct turn_of turns[TURNS] = {
+    { true, NODE_COMBINE },  { false, NODE_ATTENTION },
+    { true, NODE_EXPERTS },  { false, NODE_DISPATCH },
+    { true, NODE_DISPATCH }, { false, NODE_EXPERTS },
+    { false, NODE_COMBINE }, { true, NODE_ATTENTION },
+};
+/* ... with ep_overlap_early_attn_memory_release */
+static const struct turn_of early_turns[TURNS] = {
+    { true, NODE_COMBINE },  { false, NODE_ATTENTION },
+    { true, NODE_EXPERTS },  { false, NODE_DISPATCH },
+    { true, NODE_DISPATCH }, { true, NODE_ATTENTION },
+    { false, NODE_EXPERTS }, { false, NODE_COMBINE },
+};
+
+/* The passes as they go. */
+struct passes {
+    const struct stage *s;
+    const struct overlap *o;
+    uint64_t now[2]; /* alive of the forward, the backward */
+    uint32_t next;   /* the first position that the forward has not come to */
+    uint32_t last;   /* the lowest one that the backward has */
+    bool done;       /* ... with all of it */
+    overlap_fn *each;
+    void *ctx;
+};
+
+static uint64_t of_micro_batch(const struct stage *s)
+{
+    return s->shared_kept + s->inputs;
+}
+
+/* What a pass has all along: a micro-batch's own counts with its first chunk. */
+static uint64_t own(const struct stage *s, uint32_t chunk)
+{
+    return s->stage_input + (chunk == 0 ? of_micro_batch(s) : 0);
+}
+
+static bool has_embedding(const struct stage *s, uint32_t chunk)
+{
+    return s->embed && chunk == 0;
+}
+
+static bool has_head(const struct stage *s, uint32_t chunk)
+{
+    return s->head && chunk == s->chunks - 1;
+}
+
+/* Kept by a chunk's positions before one. */
+static uint64_t kept_before(const struct stage *s, uint32_t chunk,
+                            uint32_t position)
+{
+    const struct prefix *from = &s->before[stage_chunk_first(s, chunk)];
+    const struct prefix *to = &s->before[position];
+    const bool table = has_embedding(s, chunk) && position > 0;
+    return to->kept_layers - from->kept_layers
+           + (table ? s->walk[s->p->embed].kept : 0);
+}
+
+/* One of its own, that predicts tokens after the next. */
+static bool head_has_layer(const struct stage *s)
+{
+    const struct block *b = &s->p->block[s->p->head];
+    return b->op_count > 0 && s->p->op[b->op_first].node != NODE_POST;
+}
+
+static struct span layers_of(const struct stage *s, uint32_t chunk)
+{
+    return (struct span){
+        stage_chunk_first(s, chunk) + (has_embedding(s, chunk) ? 1u : 0u),
+        stage_chunk_first(s, chunk + 1)
+            - (has_head(s, chunk) && !head_has_layer(s) ? 1u : 0u)
+    };
+}
+
+static const struct block_walk *walk_at(const struct stage *s,
+                                        uint32_t position)
+{
+    return &s->walk[stage_block(s, position)];
+}
+
+/* Alive of a forward when a block, or a part of a layer, is done. */
+static uint64_t after_forward(const struct passes *x, uint32_t position,
+                              enum layer_node node)
+{
+    const struct stage *s = x->s;
+    const uint32_t chunk = x->o->forward;
+    const struct block_walk *w = walk_at(s, position);
+    const uint64_t here = w->overlap != NULL
+                              ? extremum_total(&w->overlap->forward.end[node])
+                              : w->kept + (w->keeps_output ? 0 : w->output);
+    /* the embedding's is counted there */
+    const bool table = s->embed && position == 0;
+    return own(s, chunk) + here + (table ? 0 : kept_before(s, chunk, position));
+}
+
+static uint64_t after_backward(const struct passes *x, uint32_t position,
+                               enum layer_node node)
+{
+    const struct stage *s = x->s;
+    const uint32_t chunk = x->o->backward;
+    const struct block_walk *w = walk_at(s, position);
+    const enum wgrad_mode mode = engine_wgrad_mode(s, x->o->later);
+    const uint64_t here =
+        s->embed && position == 0 ? 0
+        : w->overlap != NULL
+            ? extremum_total(&w->overlap->backward[mode].end[node])
+            : w->input;
+    return own(s, chunk) + here + kept_before(s, chunk, position);
+}
+
+static bool has_forward(const struct passes *x)
+{
+    return x->o->forward < x->s->chunks;
+}
+
+static bool has_backward(const struct passes *x)
+{
+    return x->o->backward < x->s->chunks;
+}
+
+/* A dispatcher's probabilities are in the graph of the part that routed last, up
+ * to the layer's input, a leaf, with its gradient: until the next forward routes,
+ * taken to be when it comes to the layer. */
+static void find_stale(const struct passes *x, struct beside *to)
+{
+    const struct stage *s = x->s;
+    uint32_t stale = x->next;
+    if (has_backward(x))
+        stale = (uint32_t)max_u64(stale, x->done ? x->last : x->last + 1);
+    to->stale = stale < s->n ? stale : s->n;
+    to->begins =
+        has_backward(x) && x->done && to->stale == x->last && x->last < s->n;
+}
+
+/* Of `node`, or of all of a block (LAYER_NODES). */
+static bool step(struct passes *x, bool back, uint32_t position, unsigned node,
+                 bool inner)
+{
+    const struct stage *s = x->s;
+    const uint32_t chunk = back ? x->o->backward : x->o->forward;
+    const bool whole = node == LAYER_NODES;
+    const bool head = s->head && position + 1 == s->n;
+    struct overlap_step to = {
+        .back = back,
+        .inner = inner,
+        .at = { .phase = back   ? PHASE_BACKWARD
+                         : head ? PHASE_LOSS
+                                : PHASE_FORWARD,
+                .position = position,
+                .later = x->o->later,
+                .beside = { .is = true,
+                            .node = (uint8_t)(whole ? 0 : node + 1),
+                            .others = x->o->others
+                                      - (chunk > 0 ? of_micro_batch(s) : 0),
+                            .pass = x->now[!back] } }
+    };
+    if (!back)
+        x->next = position + 1;
+    find_stale(x, &to.at.beside);
+    if (!x->each(x->ctx, &to))
+        return false;
+    const enum layer_node done = whole ? NODE_POST : (enum layer_node)node;
+    x->now[back] = back ? after_backward(x, position, done)
+                        : after_forward(x, position, done);
+    if (back) {
+        x->last = position;
+        x->done = whole || node == NODE_ATTENTION;
+    }
+    return true;
+}
+
+/* Layers of a kind on either side. */
+static bool is_inner(const struct stage *s, uint32_t position)
+{
+    const uint32_t b = stage_block(s, position);
+    return stage_block(s, position - 1) == b
+           && stage_block(s, position + 1) == b;
+}
+
+static bool run_layers(struct passes *x, struct span f, struct span b)
+{
+    const struct stage *s = x->s;
+    const struct turn_of *order =
+        s->run->ep_overlap_early ? early_turns : turns;
+    const uint32_t nf = f.end - f.first, nb = b.end - b.first;
+    const uint32_t n = nf < nb ? nf : nb;
+    for (uint32_t i = 0; i < n; i++) {
+        const uint32_t at[2] = { f.first + i, b.end - 1 - i };
+        /* where the passes cross, stale modules become fewer */
+        const bool cross = at[0] < at[1] + 3 && at[1] < at[0] + 3;
+        const bool inner = i > 0 && i + 1 < n && !cross && is_inner(s, at[0])
+                           && is_inner(s, at[1]);
+        for (unsigned k = 0; k < TURNS; k++)
+            if (!step(x, order[k].back, at[order[k].back], order[k].node,
+                      inner))
+                return false;
+    }
+    for (uint32_t i = n; i < nb; i++)
+        for (unsigned k = NODE_POST; k-- > 0;)
+            if (!step(x, true, b.end - 1 - i, k, false))
+                return false;
+    for (uint32_t i = n; i < nf; i++)
+        for (unsigned k = 0; k < NODE_POST; k++)
+            if (!step(x, false, f.first + i, k, false))
+                return false;
+    return true;
+}
+
+/* Kept by a chunk whose backward has not begun. */
+static uint64_t whole_chunk(const struct stage *s, uint32_t chunk)
+{
+    return own(s, chunk) + s->chunk_kept[chunk]
+           + (has_head(s, chunk) ? s->walk[s->p->head].kept : 0);
+}
+
+static bool passes_begin(struct passes *x)
+{
+    const struct stage *s = x->s;
+    const uint32_t f = x->o->forward, b = x->o->backward;
+    x->next = has_forward(x) ? stage_chunk_first(s, f) : 0;
+    x->last = has_backward(x) ? stage_chunk_first(s, b + 1) : 0;
+    x->now[0] = has_forward(x) ? own(s, f) : 0;
+    x->now[1] = has_backward(x) ? whole_chunk(s, b) : 0;
+    return !has_forward(x) || !has_embedding(s, f)
+           || step(x, false, 0, LAYER_NODES, false);
+}
+
+bool overlap_steps(const struct stage *s, const struct overlap *o,
+                   overlap_fn *each, void *ctx)
+{
+    struct passes x = { .s = s, .o = o, .each = each, .ctx = ctx };
+    const struct span none = { 0, 0 };
+    const uint32_t head = s->n - 1;
+    const unsigned post =
+        s->head && head_has_layer(s) ? NODE_POST : LAYER_NODES;
+    const bool f = has_forward(&x), b = has_backward(&x);
+    if (!passes_begin(&x))
+        return false;
+    if (b && has_head(s, o->backward) && !step(&x, true, head, post, false))
+        return false;
+    if (!run_layers(&x, f ? layers_of(s, o->forward) : none,
+                    b ? layers_of(s, o->backward) : none))
+        return false;
+    if (f && has_head(s, o->forward) && !step(&x, false, head, post, false))
+        return false;
+    return !b || !has_embedding(s, o->backward)
+           || step(&x, true, 0, LAYER_NODES, false);
+}
+
+/* ---- which passes meet ---- */
+
+static uint64_t in_flight_beside(const struct stage *s, const struct slot *slot,
+                                 const struct slot *other)
+{
+    uint64_t micros = slot->other_micros + (slot->chunk > 0 ? 1 : 0);
+    uint64_t chunks = slot->other_chunks;
+    if (other != NULL) {
+        micros -= other->chunk == 0 ? 1 : 0;
+        chunks--;
+    }
+    return slot->kept + micros * of_micro_batch(s) + chunks * s->stage_input;
+}
+
+struct overlap overlap_of(const struct stage *s, const struct slot *forward,
+                          const struct slot *backward)
+{
+    const struct slot *one = forward == NULL ? backward : forward;
+    return (struct overlap){
+        .forward = forward == NULL ? s->chunks : forward->chunk,
+        .backward = backward == NULL ? s->chunks : backward->chunk,
+        .later = backward == NULL ? one->later : backward->later,
+        .others = in_flight_beside(s, one, one == forward ? backward : NULL)
+    };
+}
+
+static bool note_passes(void *ctx, const struct slot *forward,
+                        const struct slot *backward)
+{
+    const struct stage *s = ctx;
+    const struct overlap o = overlap_of(s, forward, backward);
+    uint64_t *most =
+        &s->met[2 * ((s->chunks + 1) * o.backward + o.forward) + o.later];
+    *most = *most == NEVER ? o.others : max_u64(*most, o.others);
+    return true;
+}
+
+void overlap_kept(struct stage *s, uint64_t micros)
+{
+    for (uint32_t i = 0; i < overlap_room(s->chunks); i++)
+        s->met[i] = NEVER;
+    schedule_overlapped(s, &micros, note_passes, s);
+}
+
+bool overlap_next(const struct stage *s, struct overlap *o)
+{
+    const uint32_t sides = s->chunks + 1;
+    for (uint32_t i = o->next; s->met != NULL && i < overlap_room(s->chunks);
+         i++) {
+        if (s->met[i] == NEVER)
+            continue;
+        o->later = i % 2 != 0;
+        o->forward = i / 2 % sides;
+        o->backward = i / 2 / sides;
+        o->others = s->met[i];
+        o->next = i + 1;
+        return true;
+    }
+    return false;
+}
