@@ -58,7 +58,8 @@ double time_peak(const struct clock *c, enum dtype dtype)
 }
 
 /* Work of the best tiling over the work asked for, units idle in the last wave
- * included. Smaller tiles load more for what they compute. */
+ * included. Smaller tiles, which come later, load more for what they compute:
+ * where that is as much as the best so far, none of them is better. */
 static double quantised(const struct product *x, double units)
 {
     enum { S64, S128, S256 };
@@ -75,6 +76,8 @@ static double quantised(const struct product *x, double units)
     const double n[] = { ceil(x->n / 64), ceil(x->n / 128), ceil(x->n / 256) };
     double best = (double)INFINITY;
     for (size_t i = 0; i < sizeof tiles / sizeof tiles[0]; i++) {
+        if (best <= work * tiles[i].penalty)
+            break;
         const double count = m[tiles[i].m] * n[tiles[i].n] * x->copies;
         const double cost = ceil(count / units) * units * side[tiles[i].m]
                             * side[tiles[i].n] * tiles[i].penalty;
