@@ -96,13 +96,25 @@ static void add_blocks(struct chunk *to, const struct step_clock *s,
     }
 }
 
+/* Of a rank's passes, forward or backward, those beside another of the other
+ * kind. As many forwards as are in flight have run before there is a backward,
+ * and as many backwards are left when there is no forward (schedule_overlapped):
+ * so many are alone. DualPipe's are all taken to meet. */
+static double share_beside(const struct run *run, uint64_t rank)
+{
+    if (!run->ep_overlap)
+        return 1;
+    const double all = (double)(run->grad_accum * run_chunks(run));
+    return 1 - fmin(1, (double)stage_in_flight(run, rank) / all);
+}
+
 /* Messages to experts run beside another micro-batch's pass the other way. */
-static void cover_experts(struct chunk *k)
+static void cover_experts(struct chunk *k, double beside)
 {
     const double sent = k->forward.part[TIME_EP] + k->input.part[TIME_EP];
     const double computed =
         total(&k->forward) + total(&k->input) + total(&k->weight) - sent;
-    const double covered = fmin(sent, computed);
+    const double covered = beside * fmin(sent, computed);
     const double left = sent > 0 ? (sent - covered) / sent : 0;
     k->forward.part[TIME_EP] *= left;
     k->input.part[TIME_EP] *= left;
@@ -176,8 +188,9 @@ static void gather_checkpoints(struct pass *back, const struct step_clock *s,
                     sent_bytes(s->c.p));
 }
 
+/* One of a rank's, as it takes on the average of micro-batches. */
 static void chunk_of(struct chunk *k, const struct step_clock *s,
-                     const struct counts *n)
+                     const struct counts *n, uint64_t rank)
 {
     const struct run *run = s->c.run;
     *k = (struct chunk){ 0 };
@@ -186,7 +199,7 @@ static void chunk_of(struct chunk *k, const struct step_clock *s,
         gather_checkpoints(&k->input, s, n);
     if (schedule_is_dual(run) || run->schedule == SCHED_DUALPIPE_V
         || run->ep_overlap)
-        cover_experts(k);
+        cover_experts(k, share_beside(run, rank));
     host(k, run->scale[SPEED_HOST]);
 }
 
@@ -589,7 +602,7 @@ static double put_rank(struct time_result *out, const struct step_clock *s,
         const struct place *here = &at[pipe_stage(run, rank, c)];
         struct chunk k;
         const struct counts has = count_blocks(s, here);
-        chunk_of(&k, s, &has);
+        chunk_of(&k, s, &has, rank);
         put_chunk(out, &k, m);
         add(&whole.forward, &k.forward, 1);
         add(&whole.input, &k.input, 1);
@@ -665,12 +678,14 @@ static bool walk_stages(struct time_result *out, const struct step_clock *s,
     place_stages(at, run);
     for (uint64_t i = 0; i < n; i++) {
         struct chunk k;
-        if (i > 0 && same_layers(s->c.p, &at[i - 1], &at[i])) {
+        if (i > 0 && !run->ep_overlap /* more of a rank's are alone */
+            && same_layers(s->c.p, &at[i - 1], &at[i])) {
             pass[i] = pass[i - 1];
             continue;
         }
         const struct counts has = count_blocks(s, &at[i]);
-        chunk_of(&k, s, &has);
+        /* ranks matter to 1F1B's chunks alone, which go round them */
+        chunk_of(&k, s, &has, i % run->pp);
         pass[i] = (struct pipe_pass){ total(&k.forward), total(&k.input),
                                       total(&k.weight) };
     }

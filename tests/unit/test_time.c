@@ -756,6 +756,43 @@ static void test_layers_in_bf16(void **state)
 #undef RUN
 }
 
+/* Messages to experts: of passes with nothing of another micro-batch's beside
+ * them they take as long as without overlap. */
+static void test_experts_overlap(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *micros, *pp, *vpp;
+        uint64_t stage;
+        double alone; /* share of that rank's passes */
+    } c[] = {
+        { "1", "1", "1", 0, 1 },
+        { "4", "1", "1", 0, 1. / 4 },
+        { "4", "4", "2", 3, 5. / 8 },
+        { "8", "4", "2", 3, 5. / 16 },
+    };
+    for (size_t i = 0; i < sizeof c / sizeof c[0]; i++) {
+        double ep[2], step[2];
+        for (size_t k = 0; k < 2; k++) {
+            memplan_report *r = estimate(
+                "mixtral-8x7b",
+                PAIRS("framework", "megatron", "gpu", "h100-80gb", "gpus", "64",
+                      "seq_len", "4096", "ep", "8", "grad_accum", c[i].micros,
+                      "pp", c[i].pp, "vpp", c[i].vpp, "ep_overlap",
+                      k == 0 ? "false" : "true"));
+            assert_int_equal(r->time.stage, c[i].stage);
+            ep[k] = r->time.part[TIME_EP];
+            step[k] = r->time.step_s;
+            memplan_report_free(r);
+        }
+        assert_true(close_to(ep[1], c[i].alone * ep[0]));
+        if (c[i].alone == 1)
+            assert_true(close_to(step[1], step[0]));
+        else
+            assert_true(step[1] < step[0]);
+    }
+}
+
 static void test_what_costs_time(void **state)
 {
     (void)state;
@@ -1220,6 +1257,7 @@ int main(void)
         cmocka_unit_test(test_rack_is_a_node),
         cmocka_unit_test(test_parts_add_up),
         cmocka_unit_test(test_layers_in_bf16),
+        cmocka_unit_test(test_experts_overlap),
         cmocka_unit_test(test_what_costs_time),
         cmocka_unit_test(test_generations_of_attention),
         cmocka_unit_test(test_wide_heads),
