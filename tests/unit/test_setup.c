@@ -2192,7 +2192,7 @@ static const struct bad_layout {
     { "ep_overlap=true framework=megatron gpus=8 ep=2 recompute_modules=moe", C,
       "ep_overlap", "recompute_modules 'moe'", "moe_act", 'm' },
     { "ep_overlap=true framework=megatron gpus=8 ep=2 precision=fp32", C,
-      "ep_overlap", "without bf16 or fp16", "--precision bf16", 'm' },
+      "ep_overlap", "without bf16 or fp16", "--precision bf16-mixed", 'm' },
     { "ep_overlap_early_attn_memory_release=true", C,
       "ep_overlap_early_attn_memory_release", "without ep_overlap",
       "--ep-overlap true", 0 },
