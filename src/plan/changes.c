@@ -193,6 +193,15 @@ static void more_gpus(struct search *s, const struct setup *setup)
     }
 }
 
+/* Of several values of one key the last that helps is the one. */
+static bool further_helps(const bool helps[N_OPTIONS], size_t i)
+{
+    for (size_t k = i + 1; k < N_OPTIONS; k++)
+        if (helps[k] && strcmp(options[k].key, options[i].key) == 0)
+            return true;
+    return false;
+}
+
 /* All that helped, one after another, until it fits. */
 static void pile(struct search *s, const struct setup *setup,
                  const bool helps[N_OPTIONS])
@@ -202,10 +211,7 @@ static void pile(struct search *s, const struct setup *setup,
     uint64_t least = s->now;
     unsigned piled = 0;
     for (size_t i = 0; i < N_OPTIONS; i++) {
-        /* of several values of one key the last that helps */
-        if (!helps[i]
-            || (i + 1 < N_OPTIONS && helps[i + 1]
-                && str_is(str_of(options[i].key), options[i + 1].key)))
+        if (!helps[i] || further_helps(helps, i))
             continue;
         struct setup more = changed;
         if (!apply(&more, options[i].key, options[i].value)

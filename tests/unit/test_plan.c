@@ -717,6 +717,26 @@ static void test_changes(void **state)
     memplan_report_free(r);
 }
 
+/* A pile names each option once, where Megatron has no ZeRO stage between two
+ * that help. */
+static void test_pile_of_changes(void **state)
+{
+    (void)state;
+    memplan_report *r =
+        estimate("mixtral-8x7b",
+                 SETUP("gpus", "8", "gpu", "h100-80gb", "framework", "megatron",
+                       "ep", "4", "zero", "0", "grad_accum", "4"));
+    struct changes changes;
+    assert_true(report_changes(&changes, r));
+    assert_true(changes.n > 0);
+    const char *pile = changes.row[changes.n - 1].text;
+    const char *zero = strstr(pile, "--zero ");
+    assert_non_null(zero);
+    assert_memory_equal(zero, "--zero 3 ", 9);
+    assert_null(strstr(zero + 1, "--zero "));
+    memplan_report_free(r);
+}
+
 /* ---- memory runs out ---- */
 
 struct failing {
@@ -900,6 +920,7 @@ int main(void)
         cmocka_unit_test(test_one_f_one_b),
         cmocka_unit_test(test_gradient_copies),
         cmocka_unit_test(test_changes),
+        cmocka_unit_test(test_pile_of_changes),
         cmocka_unit_test(test_every_allocation_fails_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
