@@ -439,7 +439,7 @@ static tensor_id attention_of(struct builder *b, struct hf_qkv *o)
     hf_with_prefix(b, &o->k, &o->v);
     const tensor_id q = o->q.x, k = o->k.x, v = o->v.x;
     tensor_id context = TENSOR_NONE;
-    struct hf_shard shard;
+    struct hf_shard shard = { .positions = TENSOR_NONE };
     if (b->spec->family == FAM_CHATGLM)
         expand(b, o);
     if (hf_exchanges(b))
