@@ -195,6 +195,10 @@ static bool is_inner(const struct stage *s, uint32_t position)
            && stage_block(s, position + 1) == b;
 }
 
+/* Nearer to each other than this the passes' layers cross in this turn, the one
+ * before or the one after: stale modules become fewer there. */
+enum { CROSSING = 3 };
+
 static bool run_layers(struct passes *x, struct span f, struct span b)
 {
     const struct stage *s = x->s;
@@ -204,8 +208,7 @@ static bool run_layers(struct passes *x, struct span f, struct span b)
     const uint32_t n = nf < nb ? nf : nb;
     for (uint32_t i = 0; i < n; i++) {
         const uint32_t at[2] = { f.first + i, b.end - 1 - i };
-        /* where the passes cross, stale modules become fewer */
-        const bool cross = at[0] < at[1] + 3 && at[1] < at[0] + 3;
+        const bool cross = at[0] < at[1] + CROSSING && at[1] < at[0] + CROSSING;
         const bool inner = i > 0 && i + 1 < n && !cross && is_inner(s, at[0])
                            && is_inner(s, at[1]);
         for (unsigned k = 0; k < TURNS; k++)
