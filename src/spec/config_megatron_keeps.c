@@ -83,8 +83,17 @@ void config_megatron_offload(struct config *c)
 {
     static const char least[] = "min_offloaded_tensor_size";
     char list[CONFIG_LIST_MAX];
-    if (!config_is_true(c, "fine_grained_activation_offloading"))
+    const bool named = config_at(c, "offload_modules") != NULL;
+    if (!config_is_true(c, "fine_grained_activation_offloading")) {
+        if (named)
+            config_note(c, "--offload-modules has no effect without "
+                           "--fine-grained-activation-offloading");
         return;
+    }
+    if (!named) /* core/transformer/transformer_config.py, __post_init__ */
+        config_note(c, "--fine-grained-activation-offloading without "
+                       "--offload-modules, which Megatron refuses: nothing "
+                       "waits on the CPU");
     config_modules(c, "offload_modules", list);
     leave_out(c, list);
     if (list[0] == '\0')
