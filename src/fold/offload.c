@@ -441,6 +441,28 @@ static void megatron(struct offload_result *o, const struct stage *s)
 
 /* ---- activations ---- */
 
+/* What moves of a micro-batch, in a step. */
+static struct product of_each(const struct stage *s, uint64_t bytes)
+{
+    return (struct product){ "bytes of a micro-batch * micro-batches",
+                             "# * #",
+                             { bytes, s->run->grad_accum, 0 },
+                             false };
+}
+
+/* `bytes` of a micro-batch, of all that are there at a time. */
+static struct product in_flight(const struct stage *s, uint64_t bytes,
+                                bool exact)
+{
+    return (struct product){
+        s->chunks > 1 ? "bytes of a chunk * chunks in flight"
+                      : "bytes of a micro-batch * micro-batches in flight",
+        "# * #",
+        { div_up(bytes, s->chunks), s->in_flight, 0 },
+        exact
+    };
+}
+
 /* What layers keep, and a head's norm, tensor by tensor; Transformer Engine pins
  * always. */
 static void layers_away(struct offload_result *o, const struct stage *s,
@@ -454,10 +476,7 @@ static void layers_away(struct offload_result *o, const struct stage *s,
         moved += w->moved;
         held += w->pinned;
     }
-    const struct product each = { "bytes of a micro-batch * micro-batches",
-                                  "# * #",
-                                  { moved, s->run->grad_accum, 0 },
-                                  false };
+    const struct product each = of_each(s, moved);
     const bool pins = s->run->pin_memory || run_away(s->run) == AWAY_LAYERS;
     if (pins)
         add(o, OFFLOAD_ON_PINNED, label, sum(TENSOR_BY_TENSOR, held));
@@ -479,18 +498,8 @@ static void modules_away(struct offload_result *o, const struct stage *s)
         moved += stage_module_moves(s, i);
         held += w->pinned;
     }
-    const struct product each = { "bytes of a micro-batch * micro-batches",
-                                  "# * #",
-                                  { moved, s->run->grad_accum, 0 },
-                                  false };
-    add(o, OFFLOAD_ON_PINNED, label,
-        (struct product){ s->chunks > 1
-                              ? "bytes of a chunk * chunks in flight"
-                              : "bytes of a micro-batch * micro-batches in "
-                                "flight",
-                          "# * #",
-                          { div_up(held, s->chunks), s->in_flight, 0 },
-                          true });
+    const struct product each = of_each(s, moved);
+    add(o, OFFLOAD_ON_PINNED, label, in_flight(s, held, true));
     moves(o, OFFLOAD_TO_HOST, label, each);
     moves(o, OFFLOAD_FROM_HOST, label, each);
 }
@@ -503,10 +512,7 @@ static void activations_on_disk(struct offload_result *o, const struct stage *s,
 {
     static const char label[] = "checkpoints";
     const uint64_t m = s->run->grad_accum;
-    const struct product each = { "bytes of a micro-batch * micro-batches",
-                                  "# * #",
-                                  { bytes, m, 0 },
-                                  false };
+    const struct product each = of_each(s, bytes);
     if (n == 0)
         return;
     add(o, OFFLOAD_ON_HOST, "checkpoints that are being written",
@@ -545,20 +551,10 @@ static void activations(struct offload_result *o, const struct stage *s)
         activations_on_disk(o, s, n, bytes);
         return;
     }
-    const struct product each = { "bytes of a micro-batch * micro-batches",
-                                  "# * #",
-                                  { bytes, s->run->grad_accum, 0 },
-                                  false };
+    const struct product each = of_each(s, bytes);
     const enum offload_kind where = pins ? OFFLOAD_ON_PINNED : OFFLOAD_ON_HOST;
     if (s->in_flight > 1)
-        add(o, where, "checkpoints",
-            (struct product){ s->chunks > 1
-                                  ? "bytes of a chunk * chunks in flight"
-                                  : "bytes of a micro-batch * micro-batches in "
-                                    "flight",
-                              "# * #",
-                              { div_up(held, s->chunks), s->in_flight, 0 },
-                              false });
+        add(o, where, "checkpoints", in_flight(s, held, false));
     else
         add(o, where, "checkpoints", sum(TENSOR_BY_TENSOR, held));
     moves(o, OFFLOAD_TO_HOST, "checkpoints", each);

@@ -63,20 +63,6 @@ void walk_buffer_release(struct walk *w, int32_t i)
         tell_buffer(w, (uint32_t)i, false, false);
 }
 
-COLD void walk_take_in_hand(struct walk *w)
-{
-    for (uint32_t i = 0; i < w->n_buffers; i++) {
-        const bool held = w->buffer[i].in_hand;
-        w->buffer[i].in_hand = false;
-        if (held)
-            walk_buffer_release(w, (int32_t)i);
-    }
-    for (uint32_t i = 0; i < w->n_buffers && w->node < LAYER_NODES; i++) {
-        w->buffer[i].in_hand = w->buffer[i].refs > 0;
-        w->buffer[i].refs += w->buffer[i].in_hand;
-    }
-}
-
 /* What one part of a layer takes from another is a leaf: where somebody else has
  * its gradient, too, it gets a copy (torch/csrc/autograd/functions/
  * accumulate_grad.h, accumulateGrad). */

@@ -238,53 +238,6 @@ static void sum_forward(struct walk *w, uint32_t end,
     }
 }
 
-static const struct extremum *fuller(const struct extremum *a,
-                                     const struct extremum *b)
-{
-    return extremum_total(a) > extremum_total(b) ? a : b;
-}
-
-/* ---- part by part ---- */
-
-void walk_begin_nodes(struct walk *w, bool back)
-{
-    w->fullest = (struct extremum){ 0 };
-    w->node = !back                      ? NODE_ATTENTION
-              : w->b->kind == BLOCK_HEAD ? NODE_POST
-                                         : NODE_COMBINE;
-    walk_tell(w, (struct walk_event){ .what = WALK_NODE, .key = w->node });
-}
-
-static void node_ends(struct walk *w)
-{
-    const struct extremum now = { w->kept, w->tmp, w->wgrad,
-                                  w->b->op_first + w->at };
-    w->nodes->top[w->node] = w->top;
-    w->nodes->end[w->node] = now;
-    w->fullest = *fuller(&w->fullest, &w->top);
-    w->top = now;
-}
-
-void walk_comes_to(struct walk *w, unsigned node, bool back)
-{
-    while (w->node != node) {
-        const unsigned done = w->node;
-        const unsigned next = !back       ? done + 1
-                              : done == 0 ? LAYER_NODES
-                                          : done - 1;
-        if (back) { /* which lets go of what it had in hand */
-            w->node = next;
-            walk_take_in_hand(w);
-            w->node = done;
-        }
-        node_ends(w);
-        w->node = next;
-        walk_tell(w, (struct walk_event){ .what = WALK_NODE, .key = next });
-    }
-    if (node == LAYER_NODES)
-        w->top = w->fullest;
-}
-
 /* ---- all of it ---- */
 
 struct extremum walk_forward(struct walk *w, enum walk_pass pass)
@@ -300,5 +253,5 @@ struct extremum walk_forward(struct walk *w, enum walk_pass pass)
         sum_forward(w, ops_run(w), output);
     else
         follow_forward(w, ops_run(w), output);
-    return *fuller(&w->inside, fuller(&w->before, &w->top));
+    return *extremum_fuller(&w->inside, extremum_fuller(&w->before, &w->top));
 }

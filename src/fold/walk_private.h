@@ -197,6 +197,12 @@ static inline void walk_note(struct walk *w)
         w->since = now;
 }
 
+static inline const struct extremum *extremum_fuller(const struct extremum *a,
+                                                     const struct extremum *b)
+{
+    return extremum_total(a) > extremum_total(b) ? a : b;
+}
+
 /* Somebody asks for a block's parts, and it has some. */
 static inline bool walk_has_nodes(const struct walk_scratch *scratch,
                                   const struct block *block)
@@ -205,9 +211,13 @@ static inline bool walk_has_nodes(const struct walk_scratch *scratch,
            && (block->kind == BLOCK_LAYER || block->kind == BLOCK_HEAD);
 }
 
+/* ---- walk_nodes.c ---- */
+
 /* The walk comes to a part of the layer, or (LAYER_NODES) to its end. */
 COLD void walk_begin_nodes(struct walk *w, bool back);
 COLD void walk_comes_to(struct walk *w, unsigned node, bool back);
+/* What a part begins its backward with is in hand until it is done. */
+COLD void walk_take_in_hand(struct walk *w);
 
 static inline void walk_to_node(struct walk *w, unsigned node, bool back)
 {
@@ -426,8 +436,6 @@ void walk_gradients_arrive(struct walk *w, const struct op *op,
 /* ---- walk_backward.c, for walk_weights.c ---- */
 
 void walk_buffer_release(struct walk *w, int32_t i);
-/* What a part of a layer begins its backward with is in hand until it is done. */
-void walk_take_in_hand(struct walk *w);
 /* What the operation at hand kept. */
 void walk_release_saved(struct walk *w);
 uint64_t walk_weight_grad(struct walk *w, const struct op *op, tensor_id id);

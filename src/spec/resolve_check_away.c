@@ -39,28 +39,42 @@ static void check_beside(const struct run *r, const struct spec *s,
     }
 }
 
+/* Of Transformer Engine's layers in Megatron, beside no other way to the CPU;
+ * false where `what`, of a key, is told so. */
+static bool goes_with_megatron(const struct run *r, enum setup_key key,
+                               const char *what, struct diag *d)
+{
+    char buf[RESOLVE_TEXT_MAX];
+    memplan_error *e = NULL;
+    const char *hint = "leave one of them out";
+    if (r->impl != IMPL_MEGATRON || r->engine == ENGINE_DEEPSPEED) {
+        const bool impl = r->impl != IMPL_MEGATRON;
+        e = setup_error(
+            d, MEMPLAN_E_CONFLICT, key,
+            "%s with %s '%s': it is Transformer Engine's, in Megatron",
+            setup_field(key)->key, impl ? "implementation" : "engine",
+            resolve_text(r, impl ? KEY_IMPLEMENTATION : KEY_ENGINE, buf));
+        hint = "use --framework megatron, or leave it out";
+    } else if (r->offload_activations != OFFLOAD_CPU) {
+        e = setup_error(d, MEMPLAN_E_CONFLICT, KEY_OFFLOAD_ACTIVATIONS,
+                        "offload_activations '%s' with %s",
+                        resolve_text(r, KEY_OFFLOAD_ACTIVATIONS, buf), what);
+    }
+    if (e == NULL)
+        return true;
+    diag_hint(e, "%s", hint);
+    return false;
+}
+
 static void check_layers(const struct run *r, const struct spec *s,
                          struct diag *d)
 {
-    char buf[RESOLVE_TEXT_MAX];
-    if (r->impl != IMPL_MEGATRON || r->engine == ENGINE_DEEPSPEED) {
-        const bool impl = r->impl != IMPL_MEGATRON;
-        memplan_error *e = setup_error(
-            d, MEMPLAN_E_CONFLICT, KEY_CPU_OFFLOADING_NUM_LAYERS,
-            "cpu_offloading_num_layers with %s '%s': it is Transformer "
-            "Engine's, in Megatron",
-            impl ? "implementation" : "engine",
-            resolve_text(r, impl ? KEY_IMPLEMENTATION : KEY_ENGINE, buf));
-        diag_hint(e, "use --framework megatron, or leave it out");
-    } else if (r->offload_activations != OFFLOAD_CPU) {
-        memplan_error *e = setup_error(
-            d, MEMPLAN_E_CONFLICT, KEY_OFFLOAD_ACTIVATIONS,
-            "offload_activations '%s' with cpu_offloading_num_layers %" PRIu64,
-            resolve_text(r, KEY_OFFLOAD_ACTIVATIONS, buf), r->away_layers);
-        diag_hint(e, "leave one of them out");
-    } else {
+    enum { WHAT_MAX = 64 };
+    char what[WHAT_MAX];
+    str_format(what, sizeof what, "cpu_offloading_num_layers %" PRIu64,
+               r->away_layers);
+    if (goes_with_megatron(r, KEY_CPU_OFFLOADING_NUM_LAYERS, what, d))
         check_beside(r, s, d);
-    }
 }
 
 /* ---- modules ---- */
@@ -148,25 +162,9 @@ static void check_modules_known(const struct run *r, const struct spec *s,
 static void check_modules(const struct run *r, const struct spec *s,
                           struct diag *d)
 {
-    char buf[RESOLVE_TEXT_MAX];
-    if (r->impl != IMPL_MEGATRON || r->engine == ENGINE_DEEPSPEED) {
-        const bool impl = r->impl != IMPL_MEGATRON;
-        memplan_error *e = setup_error(
-            d, MEMPLAN_E_CONFLICT, KEY_OFFLOAD_MODULES,
-            "offload_modules with %s '%s': it is Megatron's, with Transformer "
-            "Engine",
-            impl ? "implementation" : "engine",
-            resolve_text(r, impl ? KEY_IMPLEMENTATION : KEY_ENGINE, buf));
-        diag_hint(e, "use --framework megatron, or leave it out");
-    } else if (r->offload_activations != OFFLOAD_CPU) {
-        memplan_error *e =
-            setup_error(d, MEMPLAN_E_CONFLICT, KEY_OFFLOAD_ACTIVATIONS,
-                        "offload_activations '%s' with offload_modules",
-                        resolve_text(r, KEY_OFFLOAD_ACTIVATIONS, buf));
-        diag_hint(e, "leave one of them out");
-    } else if (!check_modules_refused(r, d)) {
+    if (goes_with_megatron(r, KEY_OFFLOAD_MODULES, "offload_modules", d)
+        && !check_modules_refused(r, d))
         check_modules_known(r, s, d);
-    }
 }
 
 /* TRL's, without checkpoints. It takes views of FSDP's flat parameters for
