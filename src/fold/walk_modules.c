@@ -19,8 +19,6 @@ static struct module_group *group_of(struct walk *w, const struct op *op,
     for (uint32_t i = 0; i < all->n; i++)
         if (all->group[i].id == id)
             return &all->group[i];
-    if (all->n == OFFMOD_COUNT)
-        return &all->group[0];
     all->group[all->n] = (struct module_group){ .id = id, .first = k };
     return &all->group[all->n++];
 }

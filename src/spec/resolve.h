@@ -157,21 +157,31 @@ void resolve_check_zero_3(const struct run *r, struct diag *d);
 
 void resolve_say_away(struct run *r, const struct spec *spec);
 
-/* ---- resolve_check_away.c ---- */
-
-void resolve_check_away(const struct run *r, const struct spec *s,
-                        struct diag *d);
-
 /* ---- resolve_check_overlap.c ---- */
 
 void resolve_check_ep_overlap(const struct run *r, const struct spec *s,
                               struct diag *d);
+
+/* ---- resolve_check_away.c ---- */
+
+void resolve_check_away(const struct run *r, const struct spec *s,
+                        struct diag *d);
 
 /* ---- resolve_check_kernels.c ---- */
 
 /* Reports a key that means nothing `without` another. */
 COLD void resolve_pointless(struct diag *d, enum setup_key key,
                             const char *without, const char *hint);
+
+/* Something that stands beside a key, and should not. */
+struct obstacle {
+    bool here;
+    enum setup_key key;
+    memplan_status status;
+    const char *what, *hint;
+};
+/* Reports the first that is here; false where none is. */
+COLD bool resolve_refuse(struct diag *d, const struct obstacle *list, size_t n);
 
 void resolve_check_recompute(const struct run *r, const struct spec *spec,
                              struct diag *d);

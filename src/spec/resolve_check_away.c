@@ -79,14 +79,6 @@ static void check_layers(const struct run *r, const struct spec *s,
 
 /* ---- modules ---- */
 
-/* What stands beside offload_modules, and should not. */
-struct beside {
-    bool here;
-    enum setup_key key;
-    memplan_status status;
-    const char *what, *hint;
-};
-
 static bool offloads(const struct run *r, enum offload_module m)
 {
     return (r->offload_modules >> m & 1) != 0;
@@ -98,7 +90,7 @@ static bool check_modules_refused(const struct run *r, struct diag *d)
 {
     const bool experts =
         offloads(r, OFFMOD_EXPERT_FC1) || offloads(r, OFFMOD_MOE_ACT);
-    const struct beside list[] = {
+    const struct obstacle list[] = {
         { r->away_layers > 0, KEY_OFFLOAD_MODULES, MEMPLAN_E_CONFLICT,
           "offload_modules with cpu_offloading_num_layers, which Megatron "
           "refuses",
@@ -114,15 +106,7 @@ static bool check_modules_refused(const struct run *r, struct diag *d)
           "Megatron refuses: all of them is made again",
           "leave out moe, or expert_fc1 and moe_act" },
     };
-    for (size_t i = 0; i < sizeof(list) / sizeof(list[0]); i++) {
-        if (!list[i].here)
-            continue;
-        diag_hint(
-            setup_error(d, list[i].status, list[i].key, "%s", list[i].what),
-            "%s", list[i].hint);
-        return true;
-    }
-    return false;
+    return resolve_refuse(d, list, sizeof list / sizeof list[0]);
 }
 
 static void check_modules_known(const struct run *r, const struct spec *s,
@@ -130,7 +114,7 @@ static void check_modules_known(const struct run *r, const struct spec *s,
 {
     const bool other = r->pp > 1 && r->schedule != SCHED_1F1B
                        && r->schedule != SCHED_INTERLEAVED;
-    const struct beside list[] = {
+    const struct obstacle list[] = {
         { r->recompute == RECOMP_FULL, KEY_OFFLOAD_MODULES,
           MEMPLAN_E_UNSUPPORTED,
           "offload_modules with recompute 'full' is not modelled yet",
@@ -149,14 +133,7 @@ static void check_modules_known(const struct run *r, const struct spec *s,
         { run_adapts(r), KEY_OFFLOAD_MODULES, MEMPLAN_E_UNSUPPORTED,
           "offload_modules with adapters is not modelled yet", "leave it out" },
     };
-    for (size_t i = 0; i < sizeof(list) / sizeof(list[0]); i++) {
-        if (!list[i].here)
-            continue;
-        diag_hint(
-            setup_error(d, list[i].status, list[i].key, "%s", list[i].what),
-            "%s", list[i].hint);
-        return;
-    }
+    resolve_refuse(d, list, sizeof list / sizeof list[0]);
 }
 
 static void check_modules(const struct run *r, const struct spec *s,

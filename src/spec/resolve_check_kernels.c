@@ -21,6 +21,19 @@ void resolve_pointless(struct diag *d, enum setup_key key, const char *without,
     diag_hint(e, "%s", hint);
 }
 
+bool resolve_refuse(struct diag *d, const struct obstacle *list, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (!list[i].here)
+            continue;
+        memplan_error *e =
+            setup_error(d, list[i].status, list[i].key, "%s", list[i].what);
+        diag_hint(e, "%s", list[i].hint);
+        return true;
+    }
+    return false;
+}
+
 static void check_modules(const struct run *r, const struct spec *s,
                           struct diag *d)
 {

@@ -166,28 +166,31 @@ static memplan_report *estimate_row(const struct json *row, uint32_t *n)
     return report;
 }
 
-/* Of a group of the layer at a position. */
-static uint64_t bytes_of(const struct stage *s, uint32_t position,
-                         const char *name)
+/* Of the layer at a position; NULL where it has no such module. */
+static const struct module_group *group_at(const struct stage *s,
+                                           uint32_t position, const char *name)
 {
     const struct modules_walk *m =
         s->walk[stage_block(s, position)].away.modules;
     for (uint32_t i = 0; i < m->n; i++)
         if (strcmp(module_name[m->group[i].id], name) == 0)
-            return m->group[i].back;
-    fail_msg("no module %s", name);
-    return 0;
+            return &m->group[i];
+    return NULL;
+}
+
+static uint64_t bytes_of(const struct stage *s, uint32_t position,
+                         const char *name)
+{
+    const struct module_group *g = group_at(s, position, name);
+    assert_non_null(g);
+    return g->back;
 }
 
 static uint64_t moved_of(const struct stage *s, uint32_t position,
                          const char *name)
 {
-    const struct modules_walk *m =
-        s->walk[stage_block(s, position)].away.modules;
-    for (uint32_t i = 0; i < m->n; i++)
-        if (strcmp(module_name[m->group[i].id], name) == 0)
-            return m->group[i].moved;
-    return 0;
+    const struct module_group *g = group_at(s, position, name);
+    return g == NULL ? 0 : g->moved;
 }
 
 static void check_goes(const struct stage *s, uint32_t first, uint32_t n,

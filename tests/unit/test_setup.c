@@ -98,6 +98,14 @@ static struct spec mixtral(void)
     return s;
 }
 
+/* Two modules that predict tokens after the next. */
+static struct spec predicting(void)
+{
+    struct spec s = mixtral();
+    s.mtp_layers = 2;
+    return s;
+}
+
 /* For a group of eleven: 'e'verything splits, or one thing does not. */
 static struct spec eleven(char which)
 {
@@ -113,7 +121,10 @@ static struct spec model(char which)
 {
     if (strchr("ehfs", which) != NULL)
         return eleven(which);
-    return which == 'g' ? gpt2() : which == 'm' ? mixtral() : llama();
+    return which == 'g'   ? gpt2()
+           : which == 'm' ? mixtral()
+           : which == 'p' ? predicting()
+                          : llama();
 }
 
 static const uint64_t PARAMS = 8030261248;
@@ -2193,6 +2204,12 @@ static const struct bad_layout {
       "ep_overlap", "recompute_modules 'moe'", "moe_act", 'm' },
     { "ep_overlap=true framework=megatron gpus=8 ep=2 precision=fp32", C,
       "ep_overlap", "without bf16 or fp16", "--precision bf16-mixed", 'm' },
+    { "ep_overlap=true framework=megatron gpus=8 ep=2 "
+      "offload_modules=core_attn",
+      U, "ep_overlap", "activations on the host", "leave one of them out",
+      'm' },
+    { "ep_overlap=true framework=megatron gpus=8 ep=2", C, "ep_overlap",
+      "more than one layer of multi-token prediction", "leave it out", 'p' },
     { "ep_overlap_early_attn_memory_release=true", C,
       "ep_overlap_early_attn_memory_release", "without ep_overlap",
       "--ep-overlap true", 0 },
