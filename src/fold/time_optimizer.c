@@ -16,6 +16,10 @@
  * clipping's, which go through lists of tensors: an H100 2.26 (16 bits) to 2.62
  * TB/s (32) where other kernels have 3.0 (tests/measured/moves.csv). */
 #define OPTIMIZER_BYTES_S 18e9
+/* Of the time of AdamW in one kernel that it takes operation by operation: on an
+ * H100 2.2 and 2.5 (a tensor at a time, 16 and 32 bits), 2.7 and 2.8 (lists of
+ * them) [tests/measured/moves.csv; docs/method.md eq. step-time]. */
+#define UNFUSED_PASSES 2.5
 /* Elements a second of a multiprocessor in bitsandbytes' update of moments in 8
  * bits: a block for 256 of them, a thread each, loads the codes' tables, reduces
  * the largest of each moment and searches its code in 7 steps that wait for each
@@ -64,7 +68,7 @@ static double step_bytes(const struct run *run, const struct shard_of *own)
                         + 2 * moments;
     const bool fused = run->optimizer_impl == OPTIMPL_FUSED || own->coded > 0
                        || run_pages(run);
-    return (fused ? 1 : 2.5) * once;
+    return (fused ? 1 : UNFUSED_PASSES) * once;
 }
 
 static double listed_seconds(const struct clock *c, double bytes)
