@@ -4,6 +4,7 @@
  * 2 m n k. Backward costs one product for each operand that needs a gradient.
  */
 #include "fold/fold.h"
+#include "fold/schedule.h"
 
 #include "base/str.h"
 
@@ -143,6 +144,35 @@ bool flops_are_whole(const struct run *run)
     return run->tp * run->cp == 1 && (run->ep == 1 || experts_alone);
 }
 
+uint32_t ops_with_weights(const struct program *p, const struct block *b)
+{
+    uint32_t n = 0;
+    for (const struct op *op = &p->op[b->op_first], *end = op + b->op_count;
+         op < end; op++) {
+        bool any = false;
+        for (unsigned i = 0; i < op->n_in; i++) {
+            const struct tensor *t = &p->tensor[op->in[i]];
+            any = any || (t->role == ROLE_PARAM && t->trainable);
+        }
+        n += any;
+    }
+    return n;
+}
+
+/* Of the layers' backwards that PyTorch's pipelines split, the share. */
+static double split_share(const struct run *run, uint64_t layers)
+{
+    double split = 0;
+    if (run->recompute != RECOMP_FULL || !schedule_keeps_graph(run))
+        return 0;
+    for (uint64_t r = 0; r < run->pp; r++)
+        for (uint64_t c = 0; c < run_chunks(run); c++)
+            split += schedule_split_share(run, r, c)
+                     * (double)(run_layers_before(run, r, c + 1)
+                                - run_layers_before(run, r, c));
+    return split / (double)layers;
+}
+
 struct block_flops {
     double causal, full; /* forward */
     double back_causal, back_full;
@@ -188,8 +218,11 @@ void fold_flops(struct flops_result *out, const struct program *p,
             ? 1
             : (double)min_u64(run->recompute_layers * run->pp, p->layers)
                   / (double)p->layers;
+    const double split = split_share(run, p->layers);
     for (uint32_t b = 0; b < p->n_blocks; b++) {
         sum_block(&sum[b], p, &p->block[b], run);
+        if (split > 0)
+            sum[b].again *= 1 + split * ops_with_weights(p, &p->block[b]);
         const double n = (double)program_times(p, b) / tokens;
         out->forward_causal += n * sum[b].causal;
         out->forward_full += n * sum[b].full;

@@ -28,6 +28,8 @@ bool checkpoint_stops_early(const struct run *run);
 /* How many of a block's operations a second forward comes to. */
 uint32_t ops_run_again(const struct program *p, const struct block *b,
                        const struct run *run);
+/* Operations of a block that make gradients of weights. */
+uint32_t ops_with_weights(const struct program *p, const struct block *b);
 /* True when the operation runs a second time, in backward. */
 bool op_runs_again(const struct op *op, const struct run *run,
                    enum block_kind kind);

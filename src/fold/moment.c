@@ -385,6 +385,7 @@ static void put_recompute(struct put *p, const struct stage *s,
     PUT(p, TERM_BACKWARD_TMP, "gradients of features handed to layers above",
         F("bytes", stage_far_gradients(s, stage_group_last(s, position))));
     put_stash(p, s, stage_group_last(s, position));
+    put_added(p, s, stage_group_last(s, position));
     engine_backward(p, s, stage_group_last(s, position), later);
 }
 
@@ -442,11 +443,11 @@ static void put_backward(struct put *p, const struct stage *s,
 {
     const struct block_walk *w = &s->walk[stage_block(s, position)];
     const enum wgrad_mode mode = engine_wgrad_mode(s, later);
-    const struct extremum *e = p->slot == SLOT_INPUT        ? &w->split[mode]
-                               : stage_unpacks(s, position) ? &w->unpacked[mode]
-                               : stage_goes(s, position)
-                                   ? &w->away.backward[mode]
-                                   : &w->backward[mode];
+    const struct extremum *e =
+        p->slot == SLOT_INPUT        ? stage_split(s, position, mode)
+        : stage_unpacks(s, position) ? &w->unpacked[mode]
+        : stage_goes(s, position)    ? &w->away.backward[mode]
+                                     : &w->backward[mode];
     const bool re = stage_recomputed(s, position);
     const uint64_t tied = tied_moment(s, position, mode);
     if (p->m->beside.node > 0)
@@ -540,13 +541,13 @@ static uint64_t added_below(const struct stage *s, uint32_t position)
 static bool weights_find(const struct stage *s, uint32_t position, bool later)
 {
     const uint32_t chunk = stage_chunk(s, position);
-    const struct block_walk *w = &s->walk[stage_block(s, position)];
     const uint64_t found =
         s->graph ? s->adding[SLOT_KINDS * chunk + SLOT_WEIGHT] : NEVER;
     if (found == NEVER || !later)
         return false;
-    const struct extremum *e = &w->weights[engine_wgrad_mode(s, later)];
-    return found + extremum_total(&w->weights[WGRAD_FREE])
+    const enum wgrad_mode mode = engine_wgrad_mode(s, later);
+    const struct extremum *e = stage_weights(s, position, mode);
+    return found + extremum_total(stage_weights(s, position, WGRAD_FREE))
            > stage_others_kept(s, position, SLOT_WEIGHT, later)
                  + added_below(s, position) + extremum_total(e);
 }
@@ -567,11 +568,10 @@ static void put_found(struct put *p, const struct stage *s, uint32_t position)
 static void put_weights(struct put *p, const struct stage *s, uint32_t position,
                         bool later)
 {
-    const struct block_walk *w = &s->walk[stage_block(s, position)];
     const bool finds = weights_find(s, position, later);
     const enum wgrad_mode mode =
         finds ? WGRAD_FREE : engine_wgrad_mode(s, later);
-    const struct extremum *e = &w->weights[mode];
+    const struct extremum *e = stage_weights(s, position, mode);
     const uint64_t below =
         s->before[position].stash - stage_chunk_before(s, position)->stash;
     p->m->op = op_name(s, e);
@@ -587,8 +587,15 @@ static void put_weights(struct put *p, const struct stage *s, uint32_t position,
         PUT(p, TERM_GRADS, "of the blocks below, to be added",
             F("bytes", s->graph ? added_below(s, position) : 0));
     }
-    PUT(p, kept_term(s, position), "kept by this block, not yet used",
-        F("bytes", e->kept));
+    if (stage_remakes(s, position)) {
+        PUT(p, TERM_CHECKPOINTS, "input of this checkpoint",
+            F("bytes", s->walk[stage_block(s, position)].input));
+        PUT(p, TERM_RECOMPUTED, "made again for each weight so far",
+            F("bytes", e->kept));
+    } else {
+        PUT(p, kept_term(s, position), "kept by this block, not yet used",
+            F("bytes", e->kept));
+    }
     PUT(p, TERM_BACKWARD_TMP, "gradients of activations in this block",
         F("bytes", e->tmp));
     put_wgrad(p, s, e->wgrad);

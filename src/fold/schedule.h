@@ -57,6 +57,9 @@ uint64_t schedule_room(const struct run *run, uint64_t micros);
  * split. */
 size_t schedule_steps(struct step *to, const struct run *run, uint64_t rank,
                       uint64_t micros);
+/* Of PyTorch's backwards of a rank's chunk the share that is split. */
+double schedule_split_share(const struct run *run, uint64_t rank,
+                            uint64_t chunk);
 /* The same as slots; room: [schedule_room(micros)]. */
 void schedule_walk(const struct stage *s, uint64_t micros, struct step *room,
                    slot_fn *each, void *ctx);

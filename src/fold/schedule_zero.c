@@ -327,6 +327,20 @@ size_t schedule_steps(struct step *to, const struct run *r, uint64_t rank,
     return rank == 0 && run_torch_pipelines(r) ? first_is_whole(to, o.n) : o.n;
 }
 
+/* DualPipeV's are those of dual_fill() and dual_drain(). */
+double schedule_split_share(const struct run *run, uint64_t rank,
+                            uint64_t chunk)
+{
+    if (!schedule_keeps_graph(run) || (rank == 0 && chunk == 0))
+        return 0;
+    if (run->schedule != SCHED_DUALPIPE_V)
+        return 1;
+    const uint64_t some = run->pp - rank - 1 + rank / 2;
+    const uint64_t odd = chunk == 0 ? 1 : rank % 2;
+    return (double)min_u64(some + odd, run->grad_accum)
+           / (double)run->grad_accum;
+}
+
 static struct slot slot_of(const struct step *x)
 {
     return (struct slot){ .kind = (enum slot_kind)x->kind,

@@ -143,6 +143,16 @@ static uint64_t named_by_module(const struct stage *s, uint32_t position)
     return 2 * s->walk[block].input;
 }
 
+/* ... for weights' gradients, of a split backward. A checkpoint's frame has its
+ * input as long as there is a node of its layer. */
+static void weights_wait(const struct stage *s, const struct block_walk *w,
+                         bool recomputed, struct prefix *x)
+{
+    const bool remade = recomputed && s->graph;
+    x->stash = remade ? w->remade_stash + w->input : w->stash;
+    x->left = remade ? w->remade_left + w->input : w->left;
+}
+
 /* What the block at a position adds. */
 static struct prefix prefix_of(const struct stage *s, uint32_t i)
 {
@@ -160,9 +170,8 @@ static struct prefix prefix_of(const struct stage *s, uint32_t i)
                         .own_elems = st->own_elems,
                         .second = st->second_elems,
                         .held = w->held,
-                        .stash = w->stash,
-                        .left = w->left,
                         .named = named_by_module(s, i) };
+    weights_wait(s, w, re, &x);
     if (!re) {
         x.kept_layers = stage_is_layer(s, i) ? w->kept : 0;
         x.kept_layers -= stage_module_goes(s, i) ? w->away.bytes : 0;
@@ -734,7 +743,8 @@ static unsigned modes_of_layers(const struct run *run, uint64_t most)
     return (checkpoints(run) ? WALK_CHECKPOINT : 0) | (early ? WALK_EARLY : 0)
            | (checkpoints(run) && each ? WALK_UNDER : 0)
            | (lone ? WALK_LONE : 0) | (unpacks(run) ? WALK_UNPACKS : 0)
-           | (unpacks(run) && each ? WALK_UNPACKED : 0);
+           | (unpacks(run) && each ? WALK_UNPACKED : 0)
+           | (checkpoints(run) && schedule_keeps_graph(run) ? WALK_REMAKES : 0);
 }
 
 static bool chunks_room(struct memory_fold *f)

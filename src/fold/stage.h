@@ -393,6 +393,35 @@ static inline uint32_t stage_block(const struct stage *s, uint32_t position)
     return s->at[position].block;
 }
 
+/* Under a checkpoint that PyTorch's split backward comes to twice, and more. */
+static inline bool stage_remakes(const struct stage *s, uint32_t position)
+{
+    return s->graph && s->at[position].recomputed;
+}
+
+/* ... and no block of its chunk lies above. */
+bool stage_is_topmost(const struct stage *s, uint32_t position);
+
+/* The two halves of a backward that is split. */
+static inline const struct extremum *stage_split(const struct stage *s,
+                                                 uint32_t position,
+                                                 enum wgrad_mode mode)
+{
+    const struct block_walk *w = &s->walk[stage_block(s, position)];
+    return stage_remakes(s, position) ? &w->remade_split[mode]
+                                      : &w->split[mode];
+}
+
+static inline const struct extremum *stage_weights(const struct stage *s,
+                                                   uint32_t position,
+                                                   enum wgrad_mode mode)
+{
+    const struct block_walk *w = &s->walk[stage_block(s, position)];
+    return stage_is_topmost(s, position) ? &w->remade_topmost[mode]
+           : stage_remakes(s, position)  ? &w->remade_weights[mode]
+                                         : &w->weights[mode];
+}
+
 /* The first position after those of one block that begin with this one. */
 static inline uint32_t stage_row_end(const struct stage *s, uint32_t first)
 {

@@ -91,6 +91,13 @@ uint32_t stage_group_last(const struct stage *s, uint32_t position)
     return position + (uint32_t)(end - 1 - l);
 }
 
+bool stage_is_topmost(const struct stage *s, uint32_t position)
+{
+    return stage_remakes(s, position)
+           && position + 1
+                  == stage_chunk_first(s, stage_chunk(s, position) + 1);
+}
+
 static uint64_t chunk_kept(const struct stage *s, uint32_t chunk)
 {
     const struct prefix *from = &s->before[stage_chunk_first(s, chunk)];

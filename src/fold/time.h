@@ -200,12 +200,14 @@ const char *time_copy_source(enum time_part part, const struct run *run);
 /* A chunk's passes of one micro-batch, messages inside it included. */
 struct pipe_pass {
     double forward, input, weight;
+    double remade; /* of a backward in two halves, what the second runs again */
 };
 
 struct pipe {
     const struct run *run;
     const struct pipe_pass *at; /* [pipe_stages()], in the order of layers */
     double send;                /* hidden states to the next one */
+    bool remakes;               /* there is a pipe_pass.remade */
     double deferred_s; /* of the last one's backward of a micro-batch, what of
                           the first run.deferred_wgrads is done at the end */
 };

@@ -5,6 +5,7 @@
  */
 #include "fold/time.h"
 
+#include "base/cold.h"
 #include "fold/schedule.h"
 
 #include <math.h>
@@ -120,7 +121,7 @@ static struct timed pass_of(const struct simulation *s, enum slot_kind kind,
         break;
     case SLOT_WEIGHT:
         p.needs = row_of(s, true, stage);
-        p.time = at->weight;
+        p.time = at->weight + at->remade;
         break;
     case SLOT_KINDS: break;
     }
@@ -450,9 +451,25 @@ double pipe_simulated(const struct pipe *x, uint64_t micros, struct arena *a)
 
 /* ---- closed form ---- */
 
+/* What a rank does on the average of a step, or of micro-batches between its
+ * beginning and its end, of which DualPipeV splits no backward. */
+enum when { ON_AVERAGE, BETWEEN };
+
+COLD static double remade(const struct pipe *x, uint64_t rank, enum when when)
+{
+    const struct run *run = x->run;
+    double sum = 0;
+    if (when == BETWEEN && run->schedule == SCHED_DUALPIPE_V)
+        return 0;
+    for (uint64_t c = 0; c < run_chunks(run); c++)
+        sum += x->at[pipe_stage(run, rank, c)].remade
+               * schedule_split_share(run, rank, c);
+    return sum;
+}
+
 /* Of a rank: what it computes for one micro-batch, its sends included where it
  * waits for them. */
-static double busy(const struct pipe *x, uint64_t rank)
+static double busy(const struct pipe *x, uint64_t rank, enum when when)
 {
     const struct run *run = x->run;
     const uint64_t chunks = schedule_is_dual(run) ? 2 : run_chunks(run);
@@ -461,6 +478,8 @@ static double busy(const struct pipe *x, uint64_t rank)
         const struct pipe_pass *p = &x->at[pipe_stage(run, rank, c)];
         sum += p->forward + p->input + p->weight;
     }
+    if (x->remakes)
+        sum += remade(x, rank, when);
     if (schedule_is_dual(run))
         sum /= 2; /* of the micro-batches, half go either way */
     const uint64_t last = run->pp - 1;
@@ -468,21 +487,26 @@ static double busy(const struct pipe *x, uint64_t rank)
     return sum + (blocks(run) ? sends * x->send : 0);
 }
 
-uint64_t pipe_busiest(const struct pipe *x)
+static uint64_t busiest(const struct pipe *x, enum when when)
 {
     uint64_t most = 0;
-    double longest = busy(x, 0);
+    double longest = busy(x, 0, when);
     for (uint64_t r = 1; r < x->run->pp; r++) {
-        const double time = busy(x, r);
+        const double time = busy(x, r, when);
         most = time > longest ? r : most;
         longest = later(longest, time);
     }
     return most;
 }
 
+uint64_t pipe_busiest(const struct pipe *x)
+{
+    return busiest(x, ON_AVERAGE);
+}
+
 double pipe_busy(const struct pipe *x)
 {
-    return busy(x, pipe_busiest(x));
+    return busy(x, pipe_busiest(x), ON_AVERAGE);
 }
 
 /* Passes as the rank sees them: where senders wait, a send is part of each. */
@@ -541,9 +565,9 @@ static double one_at_a_time(const struct pipe *x)
 static double deferred_pace(const struct pipe *x)
 {
     const uint64_t last = x->run->pp - 1;
-    double most = busy(x, last) - x->deferred_s;
+    double most = busy(x, last, BETWEEN) - x->deferred_s;
     for (uint64_t r = 0; r < last; r++)
-        most = fmax(most, busy(x, r));
+        most = fmax(most, busy(x, r, BETWEEN));
     return most;
 }
 
@@ -559,8 +583,8 @@ static double pace(const struct simulation *s)
 {
     const struct pipe *x = s->x;
     const uint64_t round = s->round, rounds = s->micros / round;
-    const uint64_t rank = pipe_busiest(x);
-    const double most = busy(x, rank);
+    const uint64_t rank = busiest(x, BETWEEN);
+    const double most = busy(x, rank, BETWEEN);
     if (x->run->schedule != SCHED_INTERLEAVED || rounds < PACE_ROUNDS_RUN)
         return most;
     const double *done =
@@ -603,7 +627,8 @@ double pipe_closed(const struct pipe *x, struct arena *a)
     case SCHED_ZB_H1: return run_some(x, ROUNDS_SHORT * p, a);
     case SCHED_INTERLEAVED:
     case SCHED_ZB_INTERLEAVED: return run_some(x, ROUNDS * round_of(x->run), a);
-    case SCHED_ZB_V:
+    case SCHED_ZB_V: /* halves that long are uneven for long */
+        return x->remakes ? pipe_time(x, a) : run_some(x, ROUNDS * p, a);
     case SCHED_DUALPIPE:
     case SCHED_DUALPIPE_V: return run_some(x, ROUNDS * p, a);
     case SCHED_1F1B:

@@ -188,13 +188,32 @@ static void gather_checkpoints(struct pass *back, const struct step_clock *s,
                     sent_bytes(s->c.p));
 }
 
+static bool remakes(const struct run *run)
+{
+    return run->recompute == RECOMP_FULL && schedule_keeps_graph(run);
+}
+
+/* In the second half of a backward that is split each weight's gradient has its
+ * layer run again (walk_weights.c): the share of backwards that are. */
+static void add_remade(struct pass *to, const struct step_clock *s,
+                       const struct counts *n, double share)
+{
+    const struct program *p = s->c.p;
+    for (uint32_t b = 0; b < p->n_blocks; b++)
+        if (n->again[b] > 0)
+            add_again(to, &s->block[b].again,
+                      share * n->again[b] * ops_with_weights(p, &p->block[b]));
+}
+
 /* One of a rank's, as it takes on the average of micro-batches. */
 static void chunk_of(struct chunk *k, const struct step_clock *s,
-                     const struct counts *n, uint64_t rank)
+                     const struct counts *n, uint64_t rank, double split)
 {
     const struct run *run = s->c.run;
     *k = (struct chunk){ 0 };
     add_blocks(k, s, n);
+    if (split > 0)
+        add_remade(&k->weight, s, n, split);
     if (run->distributes_saved)
         gather_checkpoints(&k->input, s, n);
     if (schedule_is_dual(run) || run->schedule == SCHED_DUALPIPE_V
@@ -602,7 +621,8 @@ static double put_rank(struct time_result *out, const struct step_clock *s,
         const struct place *here = &at[pipe_stage(run, rank, c)];
         struct chunk k;
         const struct counts has = count_blocks(s, here);
-        chunk_of(&k, s, &has, rank);
+        chunk_of(&k, s, &has, rank,
+                 remakes(run) ? schedule_split_share(run, rank, c) : 0);
         put_chunk(out, &k, m);
         add(&whole.forward, &k.forward, 1);
         add(&whole.input, &k.input, 1);
@@ -671,6 +691,7 @@ static bool walk_stages(struct time_result *out, const struct step_clock *s,
 {
     const struct run *run = s->c.run;
     const uint64_t n = pipe_stages(run);
+    const bool again = remakes(run);
     struct place *at = ARENA_NEW(a, struct place, (size_t)n);
     struct pipe_pass *pass = ARENA_NEW(a, struct pipe_pass, (size_t)n);
     if (at == NULL || pass == NULL)
@@ -685,12 +706,19 @@ static bool walk_stages(struct time_result *out, const struct step_clock *s,
         }
         const struct counts has = count_blocks(s, &at[i]);
         /* ranks matter to 1F1B's chunks alone, which go round them */
-        chunk_of(&k, s, &has, i % run->pp);
+        chunk_of(&k, s, &has, i % run->pp, 0);
         pass[i] = (struct pipe_pass){ total(&k.forward), total(&k.input),
-                                      total(&k.weight) };
+                                      total(&k.weight), 0 };
+        if (!again)
+            continue;
+        struct chunk split;
+        chunk_of(&split, s, &has, i % run->pp, 1);
+        pass[i].remade = total(&split.input) - total(&k.input)
+                         + total(&split.weight) - total(&k.weight);
     }
     const struct pipe x = { .run = run,
                             .at = pass,
+                            .remakes = again,
                             .deferred_s = deferred_seconds(s),
                             .send = run->pp > 1 ? send_seconds(s) : 0 };
     const double busy = put_rank(out, s, at, pipe_busiest(&x));

@@ -123,6 +123,23 @@ static hold_id gradients_lead(struct tracer *r, uint64_t lead, uint64_t result)
                        whole ? lead - result : lead);
 }
 
+static void graph_leaves(struct tracer *r, uint32_t chunk, uint64_t bytes)
+{
+    r->left_sum += bytes - r->left[chunk];
+    r->left[chunk] = bytes;
+}
+
+/* Of a chunk's weights' gradients those of blocks up to one wait to be added, as
+ * its backward comes to that; where they become the sum they are counted as
+ * that. */
+static void graph_adds(struct tracer *r, uint32_t chunk, uint32_t position)
+{
+    const struct prefix *from = &r->s->before[stage_chunk_first(r->s, chunk)];
+    const uint64_t below = r->s->before[position + 1].wgrad - from->wgrad;
+    if (r->s->graph && r->left[chunk] != 0)
+        graph_leaves(r, chunk, r->adds ? below : 0);
+}
+
 /* Runs a checkpoint's layers forward again, the gradient of the result
  * waiting; the result stays. */
 static hold_id recompute_group(struct tracer *r, uint32_t micro, uint32_t last)
@@ -134,6 +151,7 @@ static hold_id recompute_group(struct tracer *r, uint32_t micro, uint32_t last)
     hold_id waiting = NO_HOLD;
     for (uint32_t i = first; i <= last; i++) {
         tracer_enter(r, PHASE_RECOMPUTE, micro, i);
+        graph_adds(r, stage_chunk(s, last), last);
         levels_at(r, PHASE_RECOMPUTE, last);
         if (i == first)
             waiting = gradients_lead(r, stage_lead(s, last), result);
@@ -215,7 +233,9 @@ static void backward_block(struct tracer *r)
     r->arrived = r->ended = 0;
     if (bucket_fills(r->s, r->later))
         r->turn.after = r->turn.told = r->s->fill[r->position + 1];
-    tracer_play(r, (r->slot == SLOT_INPUT              ? SCRIPT_SPLIT
+    tracer_play(r, (r->slot == SLOT_INPUT && stage_remakes(r->s, r->position)
+                        ? SCRIPT_REMADE_SPLIT
+                    : r->slot == SLOT_INPUT            ? SCRIPT_SPLIT
                     : stage_unpacks(r->s, r->position) ? SCRIPT_UNPACKED
                     : stage_goes(r->s, r->position)
                             || stage_module_goes(r->s, r->position)
@@ -259,29 +279,14 @@ static void flatten_wgrads(struct tracer *r)
 static void checkpoint_over(struct tracer *r, hold_id *result)
 {
     tracer_death(r, result);
+    if (r->slot == SLOT_INPUT && stage_remakes(r->s, r->position))
+        return;
     if (r->slot == SLOT_INPUT
         && r->f->walk[stage_block(r->s, r->position)].stashes_input) {
         r->here->slot[r->hidden_slot] = r->here->checkpoint;
         r->here->checkpoint = NO_HOLD;
     }
     tracer_death(r, &r->here->checkpoint);
-}
-
-static void graph_leaves(struct tracer *r, uint32_t chunk, uint64_t bytes)
-{
-    r->left_sum += bytes - r->left[chunk];
-    r->left[chunk] = bytes;
-}
-
-/* Of a chunk's weights' gradients those of blocks up to one wait to be added, as
- * its backward comes to that; where they become the sum they are counted as
- * that. */
-static void graph_adds(struct tracer *r, uint32_t chunk, uint32_t position)
-{
-    const struct prefix *from = &r->s->before[stage_chunk_first(r->s, chunk)];
-    const uint64_t below = r->s->before[position + 1].wgrad - from->wgrad;
-    if (r->s->graph && r->left[chunk] != 0)
-        graph_leaves(r, chunk, r->adds ? below : 0);
 }
 
 static void graph_sends(struct tracer *r, uint32_t chunk)
@@ -354,7 +359,14 @@ static void block_weights(struct tracer *r, uint32_t micro, uint32_t i,
         return;
     tracer_enter(r, PHASE_BACKWARD, micro, i);
     levels_at(r, PHASE_BACKWARD, i);
-    tracer_play(r, SCRIPT_WEIGHTS + (unsigned)mode);
+    r->remakes = stage_remakes(r->s, i);
+    if (r->remakes)
+        r->skip = r->hidden_slot + 1; /* the checkpoint's */
+    tracer_play(r, (stage_is_topmost(r->s, i) ? SCRIPT_REMADE_TOPMOST
+                    : r->remakes              ? SCRIPT_REMADE_WEIGHTS
+                                              : SCRIPT_WEIGHTS)
+                       + (unsigned)mode);
+    r->remakes = false;
     trace_hand_over_wgrads(r);
 }
 
@@ -376,7 +388,8 @@ static void graph_weights(struct tracer *r, uint32_t micro, uint32_t chunk)
     for (uint32_t i = first; i < end; i++) {
         tracer_enter(r, PHASE_BACKWARD, micro, i);
         for (uint32_t k = 0; k < r->slots; k++)
-            tracer_death(r, &r->here->slot[k]);
+            tracer_all_die(r, k);
+        tracer_death(r, &r->here->checkpoint);
     }
 }
 

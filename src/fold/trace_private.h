@@ -20,7 +20,8 @@ struct hold {
     struct allocator_block *block; /* NULL when nothing is simulated */
     const char *name;
     uint32_t event; /* id of its events */
-    hold_id next;   /* free ones */
+    hold_id next;   /* free ones; of a tensor that is made again and again, the
+                       one before */
     enum component component;
     enum stream stream;
     bool waits; /* for another stream: used, but not allocated */
@@ -84,7 +85,10 @@ enum {
     SCRIPT_WEIGHTS = SCRIPT_SPLIT + WGRAD_MODES,
     SCRIPT_UNPACKED = SCRIPT_WEIGHTS + WGRAD_MODES,
     SCRIPT_RELOADED = SCRIPT_UNPACKED + WGRAD_MODES,
-    SCRIPT_AWAY = SCRIPT_RELOADED + WGRAD_MODES /* forward */
+    SCRIPT_REMADE_SPLIT = SCRIPT_RELOADED + WGRAD_MODES,
+    SCRIPT_REMADE_WEIGHTS = SCRIPT_REMADE_SPLIT + WGRAD_MODES,
+    SCRIPT_REMADE_TOPMOST = SCRIPT_REMADE_WEIGHTS + WGRAD_MODES,
+    SCRIPT_AWAY = SCRIPT_REMADE_TOPMOST + WGRAD_MODES /* forward */
 };
 enum { SCRIPTS = SCRIPT_AWAY + 1 };
 
@@ -155,6 +159,7 @@ struct tracer {
     bool waits;           /* what is born was released */
     uint32_t skip;        /* slot that is not told, + 1: the checkpoint */
     bool keeps_checkpoint;
+    bool remakes; /* a layer's tensors, for each gradient of a weight */
 };
 
 /* ---- trace_tell.c: what is alive ---- */
@@ -165,6 +170,8 @@ hold_id tracer_birth(struct tracer *r, enum component c, const char *name,
 hold_id tracer_born(struct tracer *r, enum component c, const char *name,
                     uint64_t bytes);
 void tracer_death(struct tracer *r, hold_id *id);
+/* Of a slot of the block at hand, with all that was made again of it. */
+void tracer_all_die(struct tracer *r, uint32_t slot);
 /* The same memory under another name: what one block hands to the next. */
 hold_id tracer_handed(struct tracer *r, hold_id *from, enum component c,
                       const char *name, uint64_t bytes);

@@ -167,13 +167,39 @@ static bool is_past(const struct tracer *r, const struct walk_event *e)
            && r->s->p->tensor[b->tensor_first + e->key].past;
 }
 
+/* Of a tensor that is there already. */
+static void remade_event(struct tracer *r, const struct walk_event *e)
+{
+    hold_id *id = &r->here->slot[e->key];
+    const hold_id before = *id;
+    if (e->birth) {
+        *id = tracer_born(r, COMP_ACTIVATIONS, e->name, e->bytes);
+        if (*id == NO_HOLD)
+            *id = before;
+        else
+            r->hold[*id].next = before;
+    } else if (before != NO_HOLD) {
+        const hold_id next = r->hold[before].next;
+        tracer_death(r, id);
+        *id = next;
+    }
+}
+
+void tracer_all_die(struct tracer *r, uint32_t slot)
+{
+    while (r->here->slot[slot] != NO_HOLD)
+        remade_event(r, &(struct walk_event){ .key = slot });
+}
+
 static void tensor_event(struct tracer *r, const struct walk_event *e)
 {
     if (e->key + 1 == r->skip)
         return;
     const enum component c = e->kept ? COMP_ACTIVATIONS : COMP_TEMPORARY;
     hold_id *id = &r->here->slot[e->key];
-    if (e->birth && e->key == r->hidden_slot)
+    if (r->remakes && e->kept)
+        remade_event(r, e);
+    else if (e->birth && e->key == r->hidden_slot)
         *id = tracer_handed(r, &r->hidden, c, e->name, e->bytes);
     else if (e->birth)
         *id = tracer_born(r, c, e->name, e->bytes);
@@ -272,6 +298,7 @@ static void follow(struct tracer *r, const struct walk_event *e)
     case WALK_ARRIVAL: arrival_event(r, e); return;
     case WALK_ARRIVES: arrives(r); return;
     case WALK_STASH: stash_event(r, e); return;
+    case WALK_REMADE: tracer_all_die(r, e->key); return;
     case WALK_BACK: back_event(r, e); return;
     case WALK_AHEAD:
         levels_ahead(
@@ -323,6 +350,12 @@ static enum walk_way way_of(unsigned which)
 {
     if (which == SCRIPT_AWAY)
         return TELL_AWAY;
+    if (which >= SCRIPT_REMADE_TOPMOST)
+        return TELL_REMADE_TOPMOST;
+    if (which >= SCRIPT_REMADE_WEIGHTS)
+        return TELL_REMADE_WEIGHTS;
+    if (which >= SCRIPT_REMADE_SPLIT)
+        return TELL_REMADE_SPLIT;
     if (which >= SCRIPT_RELOADED)
         return TELL_RELOADED;
     if (which >= SCRIPT_UNPACKED)

@@ -435,20 +435,6 @@ void walk_input_handed(struct walk *w)
         w->tmp -= w->buffer[g].bytes;
 }
 
-/* A split backward, and what remains of it. */
-static void walk_halves(struct walk *w, struct block_walk *out,
-                        enum wgrad_mode mode)
-{
-    w->split = true;
-    out->split[mode] = walk_backward(w, mode);
-    walk_input_handed(w);
-    out->stash = w->kept + w->tmp;
-    out->stashes_input = w->slot[w->b->tensor_count].live;
-    out->weights[mode] = walk_weights(w);
-    out->left = w->kept;
-    w->split = false;
-}
-
 static struct arrived arrived_of(const struct arrival *a, uint32_t n)
 {
     struct arrived sum = { 0 };
@@ -684,9 +670,8 @@ void walk_block(struct block_walk *out, const struct program *p,
         out->lead = w.lead;
         w.unpacks = false;
     }
-    for (unsigned m = 0; m < WGRAD_MODES && (modes & WALK_SPLIT) != 0; m++)
-        if ((modes >> m & 1) != 0)
-            walk_halves(&w, out, (enum wgrad_mode)m);
+    if ((modes & WALK_SPLIT) != 0)
+        walk_halves(&w, out, modes);
     if (walk_how(scratch, block) != AWAY_NOTHING) {
         walk_takes_modules(&w, scratch, walk_modules_of(scratch, p, block));
         walk_away(&w, &out->away, modes, walk_how(scratch, block));

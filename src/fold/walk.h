@@ -171,6 +171,12 @@ struct block_walk {
                          their results; of a graph all that was kept */
     bool stashes_input; /* the block's input is among it */
     uint64_t left;      /* of a graph, with all these gradients there */
+    /* WALK_REMAKES: the same of a layer under a checkpoint, whose input is not
+       counted here; of `weights` the layer's tensors are there once more for
+       each gradient */
+    struct extremum remade_split[WGRAD_MODES], remade_weights[WGRAD_MODES];
+    struct extremum remade_topmost[WGRAD_MODES]; /* ... with nothing above it */
+    uint64_t remade_stash, remade_left;
     const struct overlap_walk *overlap; /* of a layer; NULL: nobody asks */
 };
 
@@ -221,7 +227,8 @@ bool walk_scratch_init(struct walk_scratch *s, const struct program *p,
  * once, there is room for no more), WALK_UNPACKS for unpacked and lead; beside
  * it WALK_UNPACKED, for no other backward where the block has one. Beside
  * WALK_CHECKPOINT, where the block has a backward: WALK_UNDER, for no forward
- * that is not under the checkpoint; WALK_LONE, for no `again`. No allocation. */
+ * that is not under the checkpoint; WALK_LONE, for no `again`; beside it and
+ * WALK_SPLIT: WALK_REMAKES, for what is remade. No allocation. */
 enum {
     WALK_EARLY = 1u << 8,
     WALK_SPLIT = 1u << 9,
@@ -230,7 +237,8 @@ enum {
     WALK_CHECKPOINT = 1u << 12,
     WALK_UNPACKED = 1u << 13,
     WALK_UNDER = 1u << 14,
-    WALK_LONE = 1u << 15
+    WALK_LONE = 1u << 15,
+    WALK_REMAKES = 1u << 16
 };
 void walk_block(struct block_walk *out, const struct program *p,
                 const struct block *block, uint64_t regions, unsigned modes,
@@ -255,6 +263,7 @@ enum walk_what {
     WALK_AHEAD,     /* ... the next group comes: no memory of the block */
     WALK_NODE,      /* part `key` of a layer begins, LAYER_NODES: all are done:
                        no memory of the block */
+    WALK_REMADE,    /* death: of all that was made again of a WALK_TENSOR */
     WALK_STASH      /* birth: a WALK_GRADIENT stays for its weight's gradient;
                        death: that is there */
 };
@@ -288,7 +297,10 @@ enum walk_way {
     TELL_UNPACKED, /* ... whose saved tensors are unpacked */
     TELL_RELOADED, /* ... of a layer whose tensors went to the host */
     TELL_SPLIT,    /* the two halves of a backward that is split */
-    TELL_WEIGHTS
+    TELL_WEIGHTS,
+    TELL_REMADE_SPLIT, /* ... of a layer under a checkpoint */
+    TELL_REMADE_WEIGHTS,
+    TELL_REMADE_TOPMOST /* ... the topmost of a stage */
 };
 
 struct walk_telling {

@@ -216,7 +216,7 @@ static inline void release_saved(struct walk *w, const struct op *op,
 {
     if (walk_retains(w))
         return;
-    if (!walk_defers(w, op) || op->stash_input)
+    if (w->remakes || !walk_defers(w, op) || op->stash_input)
         walk_release_saved(w);
     if (walk_region_active(w, op))
         release_inputs(w, op, x);

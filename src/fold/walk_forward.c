@@ -194,6 +194,22 @@ static void follow_forward(struct walk *w, uint32_t end,
     walk_to_node(w, LAYER_NODES, false);
 }
 
+/* What no node waits for goes with it: the second forward has a graph of its
+ * own. */
+COLD void walk_again(struct walk *w)
+{
+    const struct walk before = *w;
+    const struct walk_slot *output =
+        w->b->output == TENSOR_NONE ? NULL : walk_root_of(w, w->b->output);
+    w->pass = PASS_AGAIN;
+    w->multiplied = true; /* nobody asks for the first product */
+    follow_forward(w, w->b->op_count, output);
+    for (uint32_t i = 0; i < w->b->tensor_count; i++)
+        if (!w->slot[i].kept || w->slot[i].saves == 0)
+            walk_slot_free(w, &w->slot[i]);
+    *w = before;
+}
+
 /* ---- where nobody follows ---- */
 
 /* Whether all that a forward makes stays, or goes at one operation: the sums

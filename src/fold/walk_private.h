@@ -38,6 +38,7 @@ struct walk_slot {
     uint32_t gone;     /* ... and the one that lets it go, or NEVER_SENT */
     bool forced;       /* AWAY_MODULES: it goes at `gone`, whoever names it */
     bool remains;      /* ... some operation keeps it on the GPU */
+    bool reached;      /* a node that waits leads to it */
     bool came, coming; /* for the operation before, or the one at hand */
     bool live;
     uint64_t offset; /* a trained weight: elements before it, in the order of
@@ -115,6 +116,10 @@ struct walk {
     bool led;        /* the first of them has been asked for */
     uint64_t lead;   /* ... with so much of gradients there */
     bool split;      /* gradients of linears' weights come later */
+    bool remakes;    /* ... each makes the layer's tensors once more */
+    uint64_t each;   /* ... of which so much stays, and so often there */
+    uint32_t times;
+    bool topmost; /* ... of the topmost layer of a stage without the head */
     uint32_t done[DONE_MAX]; /* first operations of regions made again */
     uint32_t n_done;
     uint64_t kept, tmp, wgrad; /* alive now */
@@ -288,13 +293,22 @@ static inline void walk_tell_product(struct walk *w, const struct op *op)
     walk_tell(w, (struct walk_event){ .what = WALK_PRODUCT, .name = op->name });
 }
 
+/* A second forward in the midst of a backward, told. Its results go. */
+void walk_again(struct walk *w);
+
 /* The fullest moment of forward; to whoever listens, what is kept is live then,
  * and so is the output. [walk_forward.c] */
 struct extremum walk_forward(struct walk *w, enum walk_pass pass);
 /* After a forward: everything kept is live. [walk_backward.c] */
 struct extremum walk_backward(struct walk *w, enum wgrad_mode mode);
-/* After a split one: the gradients of linears' weights. [walk_weights.c] */
+/* A backward that is split, and what remains of it. [walk_weights.c] */
+void walk_halves(struct walk *w, struct block_walk *out, unsigned modes);
+/* After the first half: the gradients of linears' weights. */
 struct extremum walk_weights(struct walk *w);
+/* The same out of a checkpoint; `again`: its layer's second forward, without the
+ * input. */
+struct extremum walk_remade_weights(struct walk *w,
+                                    const struct extremum *again);
 /* A weight that only a product uses; norms', biases' and tables' gradients
  * come with their input's, and so does the router's, a plain product. */
 static inline bool walk_is_deferrable(const struct walk *w, const struct op *op)
@@ -330,10 +344,11 @@ static inline bool walk_defers(const struct walk *w, const struct op *op)
 }
 
 /* A split backward that lets go of nothing (torch/distributed/pipelining/
- * _backward.py, stage_backward_input: retain_graph). */
+ * _backward.py, stage_backward_input: retain_graph); but a checkpoint, of what
+ * it handed out (torch/utils/checkpoint.py, unpack_hook). */
 static inline bool walk_retains(const struct walk *w)
 {
-    return w->split && w->graph;
+    return w->split && w->graph && !w->remakes;
 }
 
 /* Whether backward makes a gradient of an operand that has a slot. */

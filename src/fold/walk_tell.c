@@ -22,10 +22,15 @@ static void tell_weights(struct walk *w, const struct walk_telling *how)
 {
     walk_init(w);
     w->split = true;
+    w->remakes = w->unpacks = how->way != TELL_WEIGHTS;
+    w->topmost = how->way == TELL_REMADE_TOPMOST;
     walk_backward(w, how->mode);
     walk_input_handed(w);
     listen(w, how);
-    walk_weights(w);
+    if (w->remakes)
+        walk_remade_weights(w, NULL);
+    else
+        walk_weights(w);
 }
 
 void walk_tell_block(const struct walk_telling *how,
@@ -35,7 +40,8 @@ void walk_tell_block(const struct walk_telling *how,
     const enum away_how away = walk_how(scratch, how->block);
     struct away sum;
     struct modules_walk modules;
-    if (how->way == TELL_WEIGHTS) {
+    if (how->way == TELL_WEIGHTS || how->way == TELL_REMADE_WEIGHTS
+        || how->way == TELL_REMADE_TOPMOST) {
         tell_weights(&w, how);
         return;
     }
@@ -60,9 +66,12 @@ void walk_tell_block(const struct walk_telling *how,
         w.unloads = away == AWAY_TENSORS;
         w.back = away == AWAY_MODULES;
         break;
+    case TELL_REMADE_SPLIT: w.unpacks = w.remakes = w.split = true; break;
     case TELL_SPLIT: w.split = true; break;
     case TELL_BACKWARD:
-    case TELL_WEIGHTS: break;
+    case TELL_WEIGHTS:
+    case TELL_REMADE_WEIGHTS:
+    case TELL_REMADE_TOPMOST: break;
     }
     walk_backward(&w, how->mode);
 }

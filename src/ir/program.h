@@ -181,6 +181,9 @@ struct op {
     uint8_t region;      /* recompute region, 0 none: 1 + the bit
                                      number of its recompute_module */
     bool core_attention; /* attention proper: causal halving */
+    bool
+        registered_late; /* OP_LINEAR: its module comes after the next product's
+                             among its parent's */
     enum backward_place place;
     /* OP_FUSED, OP_FUNCTION, OP_LOOP, bits by number: what of in and out its
      * backward needs (OP_SWIGLU, OP_FLASH_ATTENTION: where not 0, instead of

@@ -131,6 +131,29 @@ static tensor_id rotate(struct builder *b, const char *name, tensor_id x,
     return build_cast(b, name, y, dtype);
 }
 
+/* apply_rotary_emb has names for all that it makes of queries and keys, and its
+ * caller for what it gave, until it returns. torchtune rotates each by itself. */
+static void rotate_both(struct builder *b, tensor_id *q, tensor_id *k,
+                        tensor_id table)
+{
+    if (!build_rotates(b) || b->run->impl == IMPL_TORCHTUNE) {
+        *q = rotate(b, "xq", *q, table);
+        *k = rotate(b, "xk", *k, table);
+        return;
+    }
+    const enum dtype dtype = tensor_of(b, *q)->dtype;
+    const tensor_id q_ = build_cast(b, "rope fp32", *q, DT_FP32);
+    const tensor_id k_ = build_cast(b, "rope fp32", *k, DT_FP32);
+    const struct shape q_shape = shape_of(b, q_), k_shape = shape_of(b, k_);
+    const tensor_id q_out = build_mul_as(b, "rope", q_, table, &q_shape);
+    const tensor_id k_out = build_mul_as(b, "rope", k_, table, &k_shape);
+    const tensor_id held[] = { *q, *k, q_, k_, q_out, k_out };
+    *q = build_cast(b, "xq", q_out, dtype);
+    *k = build_cast(b, "xk", k_out, dtype);
+    if (!b->run->compile)
+        build_op(b, OP_RELEASE, "apply_rotary_emb", held, 6);
+}
+
 static tensor_id heads_norm(struct builder *b, const char *name, tensor_id x,
                             struct dim heads)
 {
@@ -164,8 +187,9 @@ static tensor_id attention(struct builder *b, tensor_id x)
     tensor_id k = build_linear(b, &wk);
     tensor_id v = build_linear(b, &wv);
     const tensor_id table = build_rotates(b) ? table_rows(b) : TENSOR_NONE;
-    q = rotate(b, "xq", heads_norm(b, "q_norm", q, b->a), table);
-    k = rotate(b, "xk", heads_norm(b, "k_norm", k, b->kv), table);
+    q = heads_norm(b, "q_norm", q, b->a);
+    k = heads_norm(b, "k_norm", k, b->kv);
+    rotate_both(b, &q, &k, table);
     k = repeat(b, "k repeated", k);
     v = repeat(b, "v repeated", v);
     tensor_id out = build_attention(
@@ -186,6 +210,15 @@ static tensor_id attention(struct builder *b, tensor_id x)
 
 /* ---- feed forward ---- */
 
+/* Of the classes' w1, w2 and w3 the last is computed before w2. */
+static void register_late(struct builder *b)
+{
+    struct op *op = &b->p->op[b->p->n_ops - 1];
+    while (op->kind != OP_LINEAR)
+        op--;
+    op->registered_late = true;
+}
+
 static tensor_id feed_forward(struct builder *b, tensor_id x)
 {
     const tensor_id shard = norm(b, "ffn_norm", x, b->h);
@@ -196,6 +229,7 @@ static tensor_id feed_forward(struct builder *b, tensor_id x)
     tensor_id gate = build_linear(b, &w1);
     gate = build_unary(b, OP_ACTIVATION, "activation", gate);
     const tensor_id up = build_linear(b, &w3);
+    register_late(b);
     const struct linear w2 =
         linear_of_down(b, "w2", build_mul(b, "gated", gate, up));
     const tensor_id z = reduce_linear(b, build_linear(b, &w2));

@@ -39,30 +39,43 @@ static void check_framework(const struct run *r, struct diag *d)
         diag_hint(e, "use --framework megatron, or --schedule 1f1b");
 }
 
-/* A checkpoint runs its layer again for each call of autograd that asks it, and
- * each weight's gradient is one (_backward.py, stage_backward_weight). A policy's
- * tensors are there once (torch/utils/checkpoint.py, _CachedTorchDispatchMode). */
+/* A policy's tensors are there once (torch/utils/checkpoint.py,
+ * _CachedTorchDispatchMode), and a reentrant checkpoint's backward is no
+ * autograd.grad's (CheckpointFunction.backward). */
 static void check_checkpoints(const struct run *r, struct diag *d)
 {
-    static const char hint[] =
-        "use --recompute none, or --schedule interleaved --vpp 2";
+    const struct {
+        bool bad;
+        enum setup_key key;
+        memplan_status status;
+        const char *why, *hint;
+    } rows[] = {
+        { r->recompute == RECOMP_OPS, KEY_RECOMPUTE, MEMPLAN_E_CONFLICT,
+          ": PyTorch stops at the second half of the backward, \"Trying to "
+          "backward an extra time\"",
+          "use --recompute full, --recompute none, or --schedule interleaved "
+          "--vpp 2" },
+        { r->recompute == RECOMP_FULL && r->recompute_reentrant,
+          KEY_RECOMPUTE_REENTRANT, MEMPLAN_E_CONFLICT,
+          ": PyTorch stops at the first half of the backward, "
+          "\"torch.utils.checkpoint is incompatible with .grad()\"",
+          "leave it out" },
+        { r->recompute == RECOMP_FULL && r->recompute_granularity > 1,
+          KEY_RECOMPUTE_GRANULARITY, MEMPLAN_E_UNSUPPORTED,
+          " is not modelled, which runs all layers of a checkpoint again for "
+          "each weight",
+          "leave it out" },
+    };
     char name[RESOLVE_TEXT_MAX], buf[RESOLVE_TEXT_MAX];
-    resolve_text(r, KEY_SCHEDULE, name);
-    resolve_text(r, KEY_RECOMPUTE, buf);
-    if (r->recompute == RECOMP_OPS)
-        diag_hint(setup_error(d, MEMPLAN_E_CONFLICT, KEY_RECOMPUTE,
-                              "recompute '%s' with schedule '%s': PyTorch "
-                              "stops at the second half of the backward, "
-                              "\"Trying to backward an extra time\"",
-                              buf, name),
-                  "%s", hint);
-    else if (r->recompute != RECOMP_NONE)
-        diag_hint(setup_error(d, MEMPLAN_E_UNSUPPORTED, KEY_RECOMPUTE,
-                              "recompute '%s' with schedule '%s' is not "
-                              "modelled: each weight's gradient makes its "
-                              "layer's tensors once more, and they stay",
-                              buf, name),
-                  "%s", hint);
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+        if (rows[i].bad)
+            diag_hint(setup_error(d, rows[i].status, rows[i].key,
+                                  "%s '%s' with schedule '%s'%s",
+                                  setup_field(rows[i].key)->key,
+                                  resolve_text(r, rows[i].key, buf),
+                                  resolve_text(r, KEY_SCHEDULE, name),
+                                  rows[i].why),
+                      "%s", rows[i].hint);
 }
 
 /* schedules.py, _check_torch_compile_compatibility. */

@@ -202,11 +202,24 @@ static void say_compiled_loss(struct run *r)
                      "too since March 2025 (--loss fused)");
 }
 
+/* torch/utils/checkpoint.py, recomputed[gid]; torch/distributed/pipelining/
+ * _backward.py, stage_backward_weight */
+static void say_split_checkpoints(struct run *r)
+{
+    if (r->recompute == RECOMP_FULL && run_torch_pipelines(r)
+        && (run_folds(r) || r->schedule == SCHED_ZB_INTERLEAVED))
+        resolve_note(r, KEY_COUNT,
+                     "a recomputed layer runs again for the gradient of its "
+                     "input and for each weight's, where a backward is split: "
+                     "so PyTorch's checkpoint does for each call of autograd");
+}
+
 void resolve_notes(struct run *r, const struct spec *spec)
 {
     resolve_say_stored(r, spec);
     say_compiled_loss(r);
     say_engine(r);
+    say_split_checkpoints(r);
     resolve_say_away(r, spec);
     say_layers(r, spec);
     resolve_say_moot(r, spec);

@@ -118,6 +118,21 @@ static bool same_rank(const struct run *run, uint64_t rank,
     return want == NULL;
 }
 
+/* Of a rank's chunks, how many backwards are split. */
+static bool same_share(const struct run *run, uint64_t rank)
+{
+    static struct steps steps;
+    unsigned split[CHUNKS_MAX] = { 0 };
+    const size_t n = list_steps(&steps, run, rank);
+    for (size_t i = 0; i < n; i++)
+        split[steps.v[i].chunk] += steps.v[i].kind == SLOT_WEIGHT;
+    for (uint64_t c = 0; c < run_chunks(run); c++)
+        if (schedule_split_share(run, rank, c) * (double)run->grad_accum
+            != (double)split[c])
+            return false;
+    return true;
+}
+
 static bool same_order(const struct json *row)
 {
     struct run run = { .schedule = schedule_named(at(row, "schedule")->text.p),
@@ -129,7 +144,7 @@ static bool same_order(const struct json *row)
     const struct json *ranks = at(row, "ranks")->child;
     bool same = true;
     for (uint64_t r = 0; r < run.pp; r++, ranks = ranks->next) {
-        if (same_rank(&run, r, ranks->child))
+        if (same_rank(&run, r, ranks->child) && same_share(&run, r))
             continue;
         printf("%s of %llu micro-batches, rank %llu of %llu differs\n",
                at(row, "schedule")->text.p, (unsigned long long)run.grad_accum,
@@ -270,9 +285,10 @@ static void predicted(struct passes *p, const memplan_report *r,
     arena_init(&a, NULL);
     assert_true(memory_fold_init(&f, &r->program, &r->run, &a));
     f.scratch.bare = true;
-    const unsigned modes = 1u << WGRAD_KEEP | 1u << WGRAD_FREE | WALK_UNPACKS
-                           | WALK_CHECKPOINT | WALK_EARLY
-                           | (schedule_splits(&r->run) ? WALK_SPLIT : 0);
+    const unsigned modes =
+        1u << WGRAD_KEEP | 1u << WGRAD_FREE | WALK_UNPACKS | WALK_CHECKPOINT
+        | WALK_EARLY
+        | (schedule_splits(&r->run) ? WALK_SPLIT | WALK_REMAKES : 0);
     for (uint32_t b = 0; b < r->program.n_blocks; b++)
         walk_block(&f.walk[b], &r->program, &r->program.block[b],
                    run_regions(&r->run), modes, &f.scratch);

@@ -24,7 +24,7 @@ from torch.distributed.pipelining import PipelineStage, schedules
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from torchtitan.components.loss import cross_entropy_loss
-from torchtitan.distributed import ParallelDims, pipeline_parallel
+from torchtitan.distributed import ParallelDims, activation_checkpoint, pipeline_parallel
 from torchtitan.models.llama3.infra.parallelize import parallelize_llama
 
 SHAPES = {
@@ -48,6 +48,7 @@ class Run(tp.Run):
     micros: int = 4
     schedule: str = "ZBVZeroBubble"
     vpp: int = 2            # stages of a rank, where the schedule has several
+    every: int = 1          # with recompute: each so-manieth layer of a rank
     reshard: str = "default"
 
 
@@ -119,6 +120,9 @@ class Pipe(step.Steps):
         job, (model, self.settings) = tp.job_of(run), tp.build(run)
         c = tp.SHAPES[run.shape]
         job.training.local_batch_size = c["b"] * run.micros
+        activation_checkpoint._layer_sac_count = 0
+        if run.every > 1:
+            job.activation_checkpoint.mode, job.activation_checkpoint.selective_ac_option = "selective", str(run.every)
         p = job.parallelism
         p.pipeline_parallel_degree, p.pipeline_parallel_schedule = run.pp, run.schedule
         p.pipeline_parallel_microbatch_size, p.fsdp_reshard_after_forward = c["b"], run.reshard
@@ -165,9 +169,10 @@ def setup_of(run):
     c = tp.SHAPES[run.shape]
     engine = dict(fsdp_units="ends", reduce_dtype="fp32") if run.shards > 1 else dict(engine="ddp")
     vpp = dict(vpp=run.vpp) if run.schedule.startswith("Interleaved") else {}
+    every = dict(recompute_every=run.every) if run.every > 1 else {}
     return dict(framework="torchtitan", gpus=run.pp * run.shards, pp=run.pp, schedule=NAMES[run.schedule], **vpp, **engine,
                 micro_batch=c["b"], seq_len=c["s"], precision=run.precision, attention="flash", optimizer=run.optimizer,
-                optimizer_impl=run.optimizer_impl, grad_accum=run.micros, clip_grad=run.clip_grad, recompute=run.recompute)
+                optimizer_impl=run.optimizer_impl, grad_accum=run.micros, clip_grad=run.clip_grad, recompute=run.recompute, **every)
 
 
 def record(run):
@@ -247,6 +252,13 @@ def runs():
     yield Run(schedule=name, rank=1, shards=1, precision="bf16")
     for rank in (0, 2, 3):
         yield Run(schedule=name, rank=rank, pp=4, shape="pipe-deep", micros=12)
+    for rank in (0, 1):  # checkpoints, which each weight's gradient comes to once more
+        yield Run(schedule="ZBVZeroBubble", rank=rank, recompute="full")
+        yield Run(schedule="DualPipeV", rank=rank, recompute="full", shape="pipe-words", micros=6)
+        yield Run(schedule=name, rank=rank, recompute="full", shape="pipe-long", micros=8, vpp=3)
+        yield Run(schedule="ZBVZeroBubble", rank=rank, recompute="full", every=2, shape="pipe-long", micros=6)
+    yield Run(schedule="ZBVZeroBubble", rank=1, recompute="full", shards=1, precision="bf16")
+    yield Run(schedule="ZBVZeroBubble", rank=2, recompute="full", pp=4, shape="pipe-deep", micros=10)
 
 
 COMMAND = "PYTHONPATH=TORCHTITAN python tests/oracle/pipeline.py tests/golden/pipeline"

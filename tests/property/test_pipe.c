@@ -49,6 +49,10 @@ static struct run random_run(void)
     if (r.schedule == SCHED_DUALPIPE || r.schedule == SCHED_DUALPIPE_V
         || r.schedule == SCHED_ZB_V)
         r.grad_accum = 2 * r.pp * pick(1, 6);
+    if (run_folds(&r) && pick(0, 1) == 0) {
+        r.impl = IMPL_TORCHTITAN;
+        r.engine = ENGINE_FSDP2;
+    }
     return r;
 }
 
@@ -60,15 +64,18 @@ static void random_stages(struct pipe *x, struct pipe_pass *at)
     const double f = share(0.5, 2), i = f * share(0.9, 1.5),
                  w = f * share(0.6, 1.1);
     const double first = share(1, 1.1), last = share(0.9, 1.5);
+    const double again = run_torch_pipelines(x->run) ? share(0, 9 * f) : 0;
     const bool uneven = pick(0, 2) == 0;
     for (uint64_t k = 0; k < n; k++) {
         const double times = uneven       ? share(0.7, 1.4)
                              : k == 0     ? first
                              : k + 1 == n ? last
                                           : 1;
-        at[k] = (struct pipe_pass){ f * times, i * times, w * times };
+        at[k] = (struct pipe_pass){ f * times, i * times, w * times,
+                                    k > 0 ? again * times : 0 };
     }
     x->at = at;
+    x->remakes = again > 0;
     x->send = share(0, 0.02) * f;
 }
 
@@ -130,8 +137,8 @@ static void near(double got, double published)
 static void test_published_bubbles(void **state)
 {
     (void)state;
-    const struct pipe_pass one = { 1, 1, 1 };
-    const struct pipe_pass other = { 1, 1.25, 0.75 };
+    const struct pipe_pass one = { 1, 1, 1, 0 };
+    const struct pipe_pass other = { 1, 1.25, 0.75, 0 };
     near(bubble(SCHED_1F1B, 8, 1, 16, other), 7 * 3);
     near(bubble(SCHED_GPIPE, 8, 1, 16, other), 7 * 3);
     near(bubble(SCHED_INTERLEAVED, 8, 4, 16, other), 7 * 3);
