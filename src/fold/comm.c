@@ -324,12 +324,15 @@ static void collectives(struct comm_result *r, const struct comm_input *in)
             times += p->layer_block[l] == b ? 1 : 0;
         for (uint32_t i = 0; i < p->block[b].op_count; i++) {
             const struct op *op = &p->op[p->block[b].op_first + i];
+            const double once = op_bytes(p, op, run);
+            if (once == 0) /* most send nothing */
+                continue;
             const double more = runs_again(run, op->region) ? 1
                                 : layer                     ? again
                                                             : 0;
             const bool whole = gathers_again(p, &p->block[b], op, run);
-            const double bytes = times * op_bytes(p, op, run)
-                                 * (passes_of(op, more) + (whole ? 1 : 0));
+            const double bytes =
+                times * once * (passes_of(op, more) + (whole ? 1 : 0));
             switch (op->group) {
             case COMM_TP: tp += bytes; break;
             case COMM_CP: cp += bytes; break;

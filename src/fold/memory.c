@@ -6,6 +6,7 @@
 #include "fold/memory.h"
 
 #include "data/constants.h"
+#include "fold/glances.h"
 #include "fold/schedule.h"
 #include "fold/simulate.h"
 #include "fold/stage.h"
@@ -20,27 +21,31 @@ static bool in_a_block(enum phase phase)
            || phase == PHASE_BACKWARD || phase == PHASE_RECOMPUTE;
 }
 
+/* Told term by term, which takes no table to be asked. */
+static void sum_components(uint64_t sum[COMP_COUNT], const struct moment *m)
+{
+    for (unsigned c = 0; c < COMP_COUNT; c++)
+        sum[c] = 0;
+#define TERM(id, component, key, label, equation)                              \
+    sum[COMP_##component] += m->bytes[TERM_##id];
+#include "fold/term.def"
+#undef TERM
+}
+
 /* Weights, gradients as the engine holds them when all have come, optimizer
  * states; no buffers. [Rajbhandari et al. 2020, figure 1] */
 static uint64_t model_states(const struct stage *s, const struct moment *rest)
 {
-    uint64_t sum = 0;
-    for (unsigned t = 0; t < TERM_COUNT; t++) {
-        const enum component c = term_info((enum term)t)->component;
-        if (c == COMP_PARAMETERS || c == COMP_GRADIENTS || c == COMP_OPTIMIZER)
-            sum += rest->bytes[t];
-    }
-    return sum + (run_keeps_flat_grads(s->run) ? 0 : engine_gradients(s));
+    uint64_t of[COMP_COUNT];
+    sum_components(of, rest);
+    return of[COMP_PARAMETERS] + of[COMP_GRADIENTS] + of[COMP_OPTIMIZER]
+           + (run_keeps_flat_grads(s->run) ? 0 : engine_gradients(s));
 }
 
 /* What follows from the fullest moment. */
 static void describe_peak(struct stage_result *out, const struct stage *s)
 {
-    for (unsigned c = 0; c < COMP_COUNT; c++)
-        out->component[c] = 0;
-    for (unsigned t = 0; t < TERM_COUNT; t++)
-        out->component[term_info((enum term)t)->component] +=
-            out->peak.bytes[t];
+    sum_components(out->component, &out->peak);
     out->peak_block = "";
     if (!in_a_block(out->peak.phase) || s->n == 0)
         return;
@@ -120,7 +125,7 @@ static bool stage_result_of(struct stage_result *out, struct stage *s,
 
 /* Of a stage that differs from the one before in what is in flight alone. */
 static bool stage_result_like(struct stage_result *out, const struct stage *s,
-                              const struct glances *seen)
+                              struct glances *seen)
 {
     struct peak peak;
     *out = out[-1];
@@ -129,7 +134,7 @@ static bool stage_result_like(struct stage_result *out, const struct stage *s,
     out->high_layer = second_chunk(s);
     out->in_flight = s->in_flight;
     out->waiting = s->stashes;
-    const bool ok = stage_peak_again(&peak, s, seen);
+    const bool ok = stage_peak_again(&peak, s, seen, &out[-1].peak);
     keep_peak(out, s, &peak);
     return ok;
 }

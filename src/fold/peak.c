@@ -3,6 +3,7 @@
  * rows of equal layers, and where an engine's terms bend between them.
  * [docs/method.md eq. peak]
  */
+#include "fold/glances.h"
 #include "fold/overlap.h"
 
 #include "data/constants.h"
@@ -56,6 +57,7 @@ struct row {
        so many parameters lie below: the first so many in forward, too. */
     uint64_t bends[3];
     unsigned n_bends, n_forward;
+    bool rises; /* moment_rise() tells which of its ends is fuller */
 };
 
 /* Whether the sums before a position tell all that changes from one of a row
@@ -105,8 +107,10 @@ static struct row row_from(const struct stage *s, uint32_t first)
         row.end = stage_row_end(s, first);
     while (row.end < s->n && alike(s, first, row.end))
         row.end++;
-    const uint64_t reach = sums_tell(s) ? 1 : 2 * s->group;
-    const uint64_t edge = reach == 1 ? 0 : reach + 1;
+    const bool tell = sums_tell(s);
+    const uint64_t reach = tell ? 1 : 2 * s->group;
+    const uint64_t edge = tell ? 0 : reach + 1;
+    row.rises = tell && row.end > first + 1 && moment_rises(s);
     if (row.end <= reach || s->n <= edge || stage_offloads(s)
         || (s->group > 1 && engine_bends(s->run)))
         return row;
@@ -157,93 +161,58 @@ static void keep_fuller(struct peak *best, const struct stage *s,
     keep_pools(best, m, &x);
 }
 
-/* Which of the glances a moment is part of. */
-static uint32_t glance_of(const struct stage *s, const struct instant *when)
-{
-    if (!moment_has_others(when->phase))
-        return 0;
-    if (s->others == NULL)
-        return 1 + when->later;
-    const uint32_t chunk = stage_chunk(s, when->position);
-    return 1 + 2 * (SLOT_KINDS * chunk + when->slot) + when->later;
-}
-
-static void glances_begin(struct glances *seen, const struct stage *s)
-{
-    const uint32_t n = 1 + 2 * (s->others == NULL ? 1 : SLOT_KINDS * s->chunks);
-    seen->n = n <= GLANCES ? n : 0;
-    seen->looks = 0;
-    for (uint32_t i = 0; i < seen->n; i++)
-        seen->at[i].nth = 0;
-}
-
-static void note(struct peak *best, const struct stage *s,
-                 const struct moment *m, const struct pools *pools,
-                 enum slot_kind slot)
-{
-    struct glances *seen = best->seen;
-    if (seen == NULL || seen->n == 0)
-        return;
-    const struct instant when = { m->phase, m->position, m->later, slot };
-    struct glance *g = &seen->at[glance_of(s, &when)];
-    const uint64_t others = m->bytes[TERM_IN_FLIGHT];
-    const uint64_t total = m->total - others;
-    struct pools x = *pools;
-    x.stream[STREAM_COMPUTE] -= others;
-    seen->looks++;
-    if (g->nth != 0)
-        pools_keep(&g->pools, &x);
-    else
-        g->pools = x;
-    if (g->nth != 0 && total <= g->total)
-        return;
-    g->when = when;
-    g->nth = seen->looks;
-    g->total = total;
-}
-
 static bool runs_back(enum phase phase)
 {
     return phase == PHASE_BACKWARD || phase == PHASE_RECOMPUTE;
 }
 
-/* Sets m to a moment; where a later micro-batch but adds to what the first one
- * has, from that. False when a sum does not fit. */
-static bool find_moment(struct moment *m, struct peak *best,
-                        const struct stage *s, const struct instant *when)
+/* A moment, in `room` or where first ones are; where a later micro-batch but
+ * adds to what the first one has, from that. Clears ok when a sum does not fit.
+ */
+INLINE const struct moment *find_moment(struct moment *room, struct peak *best,
+                                        const struct stage *s,
+                                        const struct instant *when, bool *ok)
 {
     struct moment *first =
         &best->first[when->phase == PHASE_RECOMPUTE][when->slot];
     if (when->later && first->phase == when->phase
         && first->position == when->position) {
-        *m = *first;
-        return moment_make_later(m, s, when->slot);
+        *room = *first;
+        *ok = moment_make_later(room, s, when->slot) && *ok;
+        return room;
     }
-    const bool ok =
-        s->splits && runs_back(when->phase)
-            ? moment_in_slot(m, s, when)
-            : moment_at(m, s, when->phase, when->position, when->later);
-    if (!when->later && megatron_adds_later(s->run))
-        *first = *m;
-    return ok;
+    struct moment *m =
+        !when->later && megatron_adds_later(s->run) ? first : room;
+    *ok = (s->splits && runs_back(when->phase)
+               ? moment_in_slot(m, s, when)
+               : moment_at(m, s, when->phase, when->position, when->later))
+          && *ok;
+    return m;
 }
 
 /* The fullest kind of backward. */
 static bool look_at_slots(struct peak *best, const struct stage *s,
                           struct instant when)
 {
-    struct moment m, most = { .op = "" };
-    struct pools x;
+    struct moment room[2];
+    const struct moment *most = NULL;
+    struct pools x, its = { .flat = 0 };
     bool ok = true;
     while (moment_next_slot(s, &when)) {
-        ok = find_moment(&m, best, s, &when) && ok;
-        pools_of(&x, s, &m);
-        note(best, s, &m, &x, when.slot);
-        if (m.total > most.total)
-            most = m;
+        if (best->known != 0 && glances_know(best->known, s, &when))
+            continue;
+        const struct moment *m =
+            find_moment(&room[most == room], best, s, &when, &ok);
+        pools_of(&x, s, m);
+        if (best->seen != NULL)
+            glances_note(best->seen, s, m, &x, when.slot);
+        if (most != NULL && m->total <= most->total)
+            continue;
+        most = m;
+        its = x;
     }
-    if (ok)
-        keep_fuller(best, s, &most);
+    if (ok && most != NULL)
+        keep_pools(best, most, &its);
     return ok;
 }
 
@@ -252,17 +221,22 @@ static bool look(struct peak *best, const struct stage *s, enum phase phase,
 {
     const bool forward = phase == PHASE_FORWARD || phase == PHASE_LOSS;
     struct instant when = { phase, position, later, SLOT_FORWARD };
-    struct moment m;
+    struct moment room;
     struct pools x;
+    bool ok = true;
     if (runs_back(phase) && s->splits)
         return look_at_slots(best, s, when);
     if (!forward)
         when.slot = SLOT_BACKWARD;
-    if (!find_moment(&m, best, s, &when))
+    if (best->known != 0 && glances_know(best->known, s, &when))
+        return true;
+    const struct moment *m = find_moment(&room, best, s, &when, &ok);
+    if (!ok)
         return false;
-    pools_of(&x, s, &m);
-    note(best, s, &m, &x, when.slot);
-    keep_pools(best, &m, &x);
+    pools_of(&x, s, m);
+    if (best->seen != NULL)
+        glances_note(best->seen, s, m, &x, when.slot);
+    keep_pools(best, m, &x);
     return true;
 }
 
@@ -288,23 +262,48 @@ static unsigned backwards_of(const struct peak *best, const struct stage *s)
     return best->seen == NULL && backward_repeats(s) ? 1 : passes_of(s);
 }
 
+/* An end of a row that the other one is fuller than, or of which the first is as
+ * full: no need to look. Of slots that a backward has, in each. */
+static bool is_less(const struct stage *s, const struct row *row, uint32_t i,
+                    enum phase phase, bool later)
+{
+    const uint32_t last = row->end - 1;
+    struct instant when = { phase, row->first, later, SLOT_FORWARD };
+    if (i != row->first && i != last)
+        return false;
+    if (phase == PHASE_FORWARD)
+        return (moment_rise(s, &when, last) > 0) == (i == row->first);
+    if (!s->splits) {
+        when.slot = SLOT_BACKWARD;
+        return (moment_rise(s, &when, last) > 0) == (i == row->first);
+    }
+    while (moment_next_slot(s, &when))
+        if ((moment_rise(s, &when, last) > 0) != (i == row->first))
+            return false;
+    return true;
+}
+
 static bool look_at_forward(struct peak *best, const struct stage *s,
-                            uint32_t i, bool later)
+                            const struct row *row, uint32_t i, bool later)
 {
     const bool head = s->head && i == s->n - 1;
     return !stage_happens(s, i, false, later)
+           || (row->rises && is_less(s, row, i, PHASE_FORWARD, later))
            || look(best, s, head ? PHASE_LOSS : PHASE_FORWARD, i, later);
 }
 
 static bool look_at_backward(struct peak *best, const struct stage *s,
-                             uint32_t i, bool later)
+                             const struct row *row, uint32_t i, bool later)
 {
     bool ok = true;
     if (!stage_happens(s, i, true, later) || !stage_turns(s, i))
         return true;
-    if (stage_recomputed(s, i))
+    if (stage_recomputed(s, i)
+        && !(row->rises && is_less(s, row, i, PHASE_RECOMPUTE, later)))
         ok = look(best, s, PHASE_RECOMPUTE, i, later);
-    return look(best, s, PHASE_BACKWARD, i, later) && ok;
+    if (!(row->rises && is_less(s, row, i, PHASE_BACKWARD, later)))
+        ok = look(best, s, PHASE_BACKWARD, i, later) && ok;
+    return ok;
 }
 
 static bool look_at_position(struct peak *best, const struct stage *s,
@@ -315,9 +314,9 @@ static bool look_at_position(struct peak *best, const struct stage *s,
     bool ok = true;
     for (unsigned later = 0; later < passes_of(s); later++) {
         if (forward)
-            ok = look_at_forward(best, s, i, later != 0) && ok;
+            ok = look_at_forward(best, s, row, i, later != 0) && ok;
         if (later < backwards)
-            ok = look_at_backward(best, s, i, later != 0) && ok;
+            ok = look_at_backward(best, s, row, i, later != 0) && ok;
     }
     return ok;
 }
@@ -371,7 +370,7 @@ static bool look_between(struct peak *best, const struct stage *s,
 
 /* From a position to before another one, all interior. */
 static bool look_at_bends(struct peak *best, const struct stage *s,
-                          uint32_t from, uint32_t to)
+                          const struct row *row, uint32_t from, uint32_t to)
 {
     const unsigned backwards = backwards_of(best, s);
     bool ok = true;
@@ -383,7 +382,7 @@ static bool look_at_bends(struct peak *best, const struct stage *s,
         for (uint32_t i = from; i < to; i++)
             for (unsigned later = 0; later < backwards && bucket_bends_at(s, i);
                  later++)
-                ok = look_at_backward(best, s, i, later != 0) && ok;
+                ok = look_at_backward(best, s, row, i, later != 0) && ok;
         return ok;
     }
     for (unsigned later = 0; later < backwards; later++) {
@@ -407,7 +406,7 @@ static bool look_at_row(struct peak *best, const struct stage *s,
         const uint32_t from = i;
         while (i < row->end && interior(s, row, i))
             i++;
-        ok = look_at_bends(best, s, from, i) && ok;
+        ok = look_at_bends(best, s, row, from, i) && ok;
         if (i < row->end)
             ok = look_at_position(best, s, row, i++) && ok;
     }
@@ -418,6 +417,7 @@ static void peak_begin(struct peak *best)
 {
     best->moment = (struct moment){ .op = "" };
     best->pools = (struct pools){ .flat = 0 };
+    best->known = 0;
     for (unsigned slot = 0; slot < SLOT_KINDS; slot++)
         best->first[0][slot].phase = best->first[1][slot].phase = PHASE_REST;
 }
@@ -505,20 +505,6 @@ bool stage_chunks_repeat(const struct stage *s)
     return false;
 }
 
-/* What was seen of the one before. */
-static void chunk_again(struct glances *seen, const struct stage *s,
-                        uint32_t chunk, uint32_t looks)
-{
-    struct glance *to = &seen->at[1 + 2 * SLOT_KINDS * chunk];
-    for (uint32_t i = 0; i < 2 * SLOT_KINDS; i++) {
-        to[i] = *(to + i - 2 * SLOT_KINDS);
-        to[i].when.position +=
-            stage_chunk_first(s, chunk) - stage_chunk_first(s, chunk - 1);
-        to[i].nth += to[i].nth == 0 ? 0 : looks;
-    }
-    seen->looks += looks;
-}
-
 bool stage_peak(struct peak *best, const struct stage *s, struct glances *seen)
 {
     bool again = false;
@@ -530,7 +516,7 @@ bool stage_peak(struct peak *best, const struct stage *s, struct glances *seen)
     bool ok = look(best, s, PHASE_REST, 0, false);
     for (uint32_t c = 0; c < s->chunks; c++) {
         if (seen != NULL && seen->n > 0 && chunk_repeats(s, c)) {
-            chunk_again(seen, s, c, looks);
+            glances_repeat(seen, s, c, looks);
             again = true;
             continue;
         }
@@ -542,30 +528,45 @@ bool stage_peak(struct peak *best, const struct stage *s, struct glances *seen)
     }
     ok = look_at_overlaps(best, s) && ok;
     ok = look_at_ends(best, s) && ok;
-    return again ? stage_peak_again(best, s, seen) && ok : ok;
+    return again ? stage_peak_again(best, s, seen, NULL) && ok : ok;
 }
 
 /* ---- a stage like the one before ---- */
 
-bool stage_peak_again(struct peak *best, const struct stage *s,
-                      const struct glances *seen)
+/* What it does, and those before did not. */
+static bool look_at_more(struct peak *best, const struct stage *s,
+                         struct glances *seen)
 {
-    const struct glance *fullest = &seen->at[0]; /* of a step, there always */
-    uint64_t most = 0;
+    best->known = seen->known;
+    if (!glances_widen(seen, s))
+        return true;
+    best->seen = seen;
+    return look_at_rows(best, s, 0, s->n);
+}
+
+/* Of the stage before, but for what is in flight. */
+static void with_others(struct moment *m, const struct moment *before,
+                        uint64_t others)
+{
+    *m = *before;
+    m->total += others - m->bytes[TERM_IN_FLIGHT];
+    m->bytes[TERM_IN_FLIGHT] = others;
+}
+
+bool stage_peak_again(struct peak *best, const struct stage *s,
+                      struct glances *seen, const struct moment *before)
+{
     peak_begin(best);
-    for (uint32_t i = 0; i < seen->n; i++) {
-        const struct glance *g = &seen->at[i];
-        if (g->nth == 0)
-            continue;
-        const uint64_t others = moment_of_others(s, &g->when);
-        struct pools x = g->pools;
-        x.stream[STREAM_COMPUTE] += others;
-        pools_keep(&best->pools, &x);
-        if (g->total + others > most
-            || (g->total + others == most && g->nth < fullest->nth)) {
-            most = g->total + others;
-            fullest = g;
-        }
+    bool ok = look_at_more(best, s, seen);
+    const struct glance *g = glances_fullest(&best->pools, seen, s);
+    const uint32_t last = seen->last;
+    seen->last = (uint32_t)(g - seen->at);
+    if (before != NULL && seen->last == last) {
+        with_others(&best->moment, before, moment_of_others(s, &g->when));
+        return ok;
     }
-    return find_moment(&best->moment, best, s, &fullest->when);
+    const struct moment *m = find_moment(&best->moment, best, s, &g->when, &ok);
+    if (m != &best->moment)
+        best->moment = *m;
+    return ok;
 }

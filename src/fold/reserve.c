@@ -76,23 +76,34 @@ static void add_waits(struct moment *m, const struct stage *s)
         engine_waits(&p, s, m->position, true);
 }
 
-void pools_of(struct pools *x, const struct stage *s, const struct moment *m)
+static void streams_of(struct pools *x, const struct stage *s,
+                       const struct moment *m)
 {
     static const enum term moving[] = { TERM_GATHERED, TERM_PREFETCHED,
                                         TERM_GRAD_SHARDS, TERM_REDUCE_TMP };
-    struct moment all;
-    if (s->run->engine == ENGINE_FSDP) {
-        all = *m;
-        add_waits(&all, s);
-        m = &all;
-    }
+    uint64_t rest = m->total;
     *x = (struct pools){ .flat = flat_bytes(s, m) };
-    for (size_t i = 0; i < sizeof moving / sizeof moving[0]; i++)
-        if (m->bytes[moving[i]] != 0)
-            x->stream[engine_stream(s->run, moving[i], "")] +=
-                m->bytes[moving[i]];
-    x->stream[STREAM_COMPUTE] = m->total - x->stream[STREAM_GATHER]
-                                - x->stream[STREAM_REDUCE] - x->flat;
+    for (size_t i = 0; i < sizeof moving / sizeof moving[0]; i++) {
+        const uint64_t bytes = m->bytes[moving[i]];
+        const enum stream at =
+            bytes == 0 ? STREAM_COMPUTE : engine_stream(s->run, moving[i], "");
+        if (at == STREAM_COMPUTE)
+            continue;
+        x->stream[at] += bytes;
+        rest -= bytes;
+    }
+    x->stream[STREAM_COMPUTE] = rest - x->flat;
+}
+
+void pools_of(struct pools *x, const struct stage *s, const struct moment *m)
+{
+    if (s->run->engine != ENGINE_FSDP) {
+        streams_of(x, s, m);
+        return;
+    }
+    struct moment all = *m;
+    add_waits(&all, s);
+    streams_of(x, s, &all);
 }
 
 void pools_keep(struct pools *most, const struct pools *x)

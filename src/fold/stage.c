@@ -4,6 +4,7 @@
  * Knows no moment of the step. [docs/method.md eq. pipeline]
  */
 #include "fold/fold.h"
+#include "fold/glances.h"
 #include "fold/overlap.h"
 
 #include "base/banned.h"
@@ -668,23 +669,16 @@ bool stage_repeats(struct stage *next, const struct stage *s,
     return same;
 }
 
-/* What a stage does at all, a bit each; 0: too many chunks to tell. */
-static uint64_t happens(const struct stage *s)
+/* Without chunks: forwards come after the first backward. */
+static bool forwards_follow(const struct stage *s)
 {
-    uint64_t bits = 1;
-    if (s->others == NULL)
-        return s->run->grad_accum > s->in_flight ? 1 : 2;
-    if (2 * SLOT_KINDS * s->chunks > 63)
-        return 0;
-    for (uint32_t i = 0; i < 2 * SLOT_KINDS * s->chunks; i++)
-        bits = bits << 1 | (s->others[i] != NEVER);
-    return bits;
+    return s->run->grad_accum > s->in_flight;
 }
 
 bool stage_advance(struct stage *s, const struct stage *next,
                    struct memory_fold *f)
 {
-    const uint64_t before = happens(s);
+    const bool before = forwards_follow(s);
     s->index = next->index;
     s->first_layer = next->first_layer;
     s->chunk_at = next->chunk_at;
@@ -693,7 +687,7 @@ bool stage_advance(struct stage *s, const struct stage *next,
     s->stashes = 0;
     if (schedule_walked(s->run))
         stage_chunks_init(s, f);
-    return before != 0 && happens(s) == before;
+    return s->others != NULL || forwards_follow(s) == before;
 }
 
 bool stage_stops_early(const struct stage *s, uint32_t position)

@@ -348,8 +348,8 @@ void stage_init(struct stage *s, struct memory_fold *f, uint64_t index,
  * and no engine whose terms ask for more than that: `next` has its place then. */
 bool stage_repeats(struct stage *next, const struct stage *s,
                    const struct memory_fold *f);
-/* Makes it that one; false where it does something at other times in the step:
- * to be made anew. */
+/* Makes it that one; false where it does something at times in the step when
+ * the one before does not: to be made anew. */
 bool stage_advance(struct stage *s, const struct stage *next,
                    struct memory_fold *f);
 /* Of it, which chunk each position is in, what is in flight beside each chunk
@@ -602,6 +602,14 @@ bool moment_next_slot(const struct stage *s, struct instant *when);
  * later one; only where megatron_adds_later(). False when a sum overflowed. */
 bool moment_make_later(struct moment *m, const struct stage *s,
                        enum slot_kind slot);
+/* Whether moment_rise() knows what of a stage's moments follows from a position.
+ * [moment_rise.c] */
+bool moment_rises(const struct stage *s);
+/* Bytes that a forward, backward or second forward has more at the last of a row
+ * of equal positions than at the first of it, `when`: less than 0 where it has
+ * less. */
+int64_t moment_rise(const struct stage *s, const struct instant *when,
+                    uint32_t last);
 /* What other micro-batches have of it: TERM_IN_FLIGHT; whether they may. */
 bool moment_has_others(enum phase phase);
 uint64_t moment_of_others(const struct stage *s, const struct instant *when);
@@ -667,25 +675,12 @@ uint64_t reserve_on(const struct reserve *r, uint64_t room);
 
 /* ---- peak.c ---- */
 
-/* Of the moments that have the same of other micro-batches the fullest, less
- * that; each pool at its own fullest. */
-struct glance {
-    struct instant when;
-    uint32_t nth; /* moment that was looked at; 0: none */
-    uint64_t total;
-    struct pools pools;
-};
-enum { GLANCES = 64 };
-struct glances {
-    struct glance at[GLANCES]; /* by what of others they have */
-    uint32_t n;                /* of these; 0: more than there is room for */
-    uint32_t looks;
-};
-
+struct glances;
 struct peak {
     struct moment moment; /* the fullest of the stage's step */
     struct pools pools;
     struct glances *seen; /* NULL: not kept */
+    uint64_t known;       /* as glances.known: not to be looked at again */
     /* the first micro-batch's, in a forward or backward, or a second forward;
      * each of the position looked at last */
     struct moment first[2][SLOT_KINDS];
@@ -696,9 +691,11 @@ struct peak {
 bool stage_chunks_repeat(const struct stage *s);
 /* False when a sum does not fit. `seen`: keeps what it looked at. */
 bool stage_peak(struct peak *best, const struct stage *s, struct glances *seen);
-/* The same of a stage that differs from that one in what is in flight alone. */
+/* The same of a stage that differs from that one in what is in flight alone;
+ * `seen` then knows what this one does that that one does not, too. `before`:
+ * the fullest moment of the stage before this one, or NULL. */
 bool stage_peak_again(struct peak *best, const struct stage *s,
-                      const struct glances *seen);
+                      struct glances *seen, const struct moment *before);
 
 /* ---- loop.c: what the training loop holds of a micro-batch done ---- */
 

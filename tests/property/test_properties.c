@@ -959,6 +959,63 @@ static void check_reserve(const struct trial *t, struct stage *st,
              text);
 }
 
+static uint64_t total_at(const struct stage *st, const struct instant *when)
+{
+    struct moment m;
+    const bool slot = st->splits && when->phase != PHASE_FORWARD;
+    assert_true(
+        slot ? moment_in_slot(&m, st, when)
+             : moment_at(&m, st, when->phase, when->position, when->later));
+    return m.total;
+}
+
+static void check_rise(const struct trial *t, const struct stage *st,
+                       const struct instant *first, uint32_t last)
+{
+    struct instant at_last = *first;
+    at_last.position = last;
+    if (total_at(st, first) + (uint64_t)moment_rise(st, first, last)
+        == total_at(st, &at_last))
+        return;
+    char text[1024];
+    describe(t, text, sizeof text);
+    fail_msg("from position %u to %u, %s: not what rises: %s", first->position,
+             last, phase_name(first->phase), text);
+}
+
+/* ... of equal positions one after another, each pair; says whether it could. */
+static bool check_rises(const struct trial *t, const struct stage *st)
+{
+    static const enum phase phases[] = { PHASE_FORWARD, PHASE_BACKWARD,
+                                         PHASE_RECOMPUTE };
+    bool some = false;
+    for (uint32_t i = 0; moment_rises(st) && i + 1 < st->n; i++) {
+        const bool re = stage_recomputed(st, i);
+        if (!stage_is_layer(st, i) || !stage_is_layer(st, i + 1)
+            || stage_block(st, i) != stage_block(st, i + 1)
+            || re != stage_recomputed(st, i + 1)
+            || stage_chunk(st, i) != stage_chunk(st, i + 1))
+            continue;
+        for (unsigned k = 0; k < (re ? 6u : 4u); k++) {
+            struct instant when = { phases[k / 2], i, k % 2 != 0,
+                                    SLOT_FORWARD };
+            const bool back = when.phase != PHASE_FORWARD;
+            if (!stage_happens(st, i, back, when.later))
+                continue;
+            some = true;
+            if (!back)
+                check_rise(t, st, &when, i + 1);
+            when.slot = SLOT_BACKWARD;
+            if (back && !st->splits)
+                check_rise(t, st, &when, i + 1);
+            when.slot = SLOT_FORWARD;
+            while (back && st->splits && moment_next_slot(st, &when))
+                check_rise(t, st, &when, i + 1);
+        }
+    }
+    return some;
+}
+
 /* Of each schedule, and of models that are trained in part. */
 enum {
     ANSWER_FROZEN = SCHEDULE_COUNT,
@@ -971,6 +1028,7 @@ enum {
     ANSWER_AWAY,
     ANSWER_REMADE, /* checkpoints under PyTorch's split backwards */
     ANSWER_LIKE,   /* stages that differ in what is in flight alone */
+    ANSWER_RISE,   /* of which it is known where in a row there is more */
     ANSWERS
 };
 
@@ -1009,6 +1067,7 @@ static void check_no_moment_missed(const struct trial *t,
         check_reserve(t, &st, &r->memory.stage[k]);
         struct stage next;
         answered[ANSWER_LIKE] += stage_repeats(&next, &st, &f);
+        answered[ANSWER_RISE] += check_rises(t, &st);
     }
     arena_release(&a);
     memplan_report_free(r);
