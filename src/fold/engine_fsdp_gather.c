@@ -49,7 +49,7 @@ static void fsdp_whole_above(struct put *p, const struct stage *s,
 static bool loss_is_outside(const struct stage *s)
 {
     return s->run->impl == IMPL_TORCHTITAN || s->run->impl == IMPL_TORCHTUNE
-           || s->run->loss == LOSS_CHUNKED;
+           || run_is_litgpt(s->run);
 }
 
 /* Version 2's output of the latest all-gather: of the unit at a position, of the

@@ -101,12 +101,6 @@ static void start_arrays(struct builder *b)
 
 /* ---- frame ---- */
 
-bool build_is_litgpt(const struct builder *b)
-{
-    return b->run->loss == LOSS_CHUNKED
-           && (b->run->impl == IMPL_HF || b->run->impl == IMPL_HF_LIGER);
-}
-
 void build_hold(struct builder *b, tensor_id x)
 {
     struct tensor *t = &b->p->tensor[tensor_of(b, x)->storage];
@@ -354,6 +348,18 @@ static void hint_others(const struct run *r, memplan_error *e)
         r->impl == IMPL_MEGATRON || r->impl == IMPL_MEGATRON_LOCAL;
     if (r->impl == IMPL_HF)
         return;
+    if (r->impl == IMPL_HF_LIGER) {
+        diag_hint(e, "%s may have it: use --implementation %s",
+                  r->loss == LOSS_CHUNKED ? "LitGPT's layers"
+                                          : "Layers without Liger's kernels",
+                  r->loss == LOSS_CHUNKED ? "litgpt" : "hf");
+        return;
+    }
+    if (run_is_litgpt(r)) {
+        diag_hint(e, "Hugging Face's layers may have it: use %s",
+                  r->means_litgpt ? "--loss standard" : "--implementation hf");
+        return;
+    }
     if (split && !megatron) {
         diag_hint(e, "Megatron's layers may have it: use --framework megatron");
         return;

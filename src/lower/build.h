@@ -215,9 +215,6 @@ void build_layers(struct builder *b, layer_fn *layer);
 tensor_id build_part(struct builder *b, const struct layer_kind *kind,
                      tensor_id x, layer_fn *make);
 
-/* Code of transformers has no loss in pieces: who asks for one means LitGPT's
- * scripts, with what else they do. */
-bool build_is_litgpt(const struct builder *b);
 /* Whether what a frozen embedding makes is asked for a gradient. */
 bool build_asks_grad(const struct builder *b);
 /* Whether what is frozen in a block of this kind gets gradients all the same,
@@ -600,10 +597,14 @@ struct pieces {
 tensor_id build_cross_entropy_pieces(struct builder *b, tensor_id x,
                                      tensor_id weight,
                                      const struct pieces *how);
-/* The same of whole logits by LitGPT's chunked_cross_entropy: fp32 logits and
- * log-softmaxes are kept. */
-tensor_id build_cross_entropy_of_pieces(struct builder *b, tensor_id logits,
-                                        uint64_t piece_rows);
+/* LitGPT's chunked_cross_entropy over a list of pieces, each of at most
+ * piece_rows rows of `logits`; over whole logits, which it splits: their
+ * gradient is joined out of the pieces'. Log-softmaxes are kept, in the type of
+ * the logits. */
+tensor_id build_cross_entropy_of_list(struct builder *b, tensor_id logits,
+                                      uint64_t piece_rows);
+tensor_id build_cross_entropy_of_split(struct builder *b, tensor_id logits,
+                                       tensor_id labels, uint64_t piece_rows);
 /* Liger's: logits in chunks of `chunk` rows, never whole. */
 tensor_id build_fused_cross_entropy(struct builder *b, const char *name,
                                     tensor_id x, tensor_id weight,
@@ -641,6 +642,7 @@ void lower_convnet(struct builder *b);
 void lower_megatron(struct builder *b);
 void lower_megatron_local(struct builder *b);
 void lower_torchtitan(struct builder *b);
+void lower_litgpt(struct builder *b);
 void lower_paper(struct builder *b);
 
 #endif

@@ -77,7 +77,7 @@ tensor_id build_head_weight(struct builder *b, const char *name,
                             struct dim width)
 {
     /* LitGPT copies a tied table (litgpt/scripts/convert_hf_checkpoint.py) */
-    const bool shared = b->spec->tied && !build_is_litgpt(b);
+    const bool shared = b->spec->tied && !run_is_litgpt(b->run);
     const bool tied = shared && !is_copied(b, LORA_FULL_HEAD);
     const tensor_id w =
         build_param(b, &(struct param){ .name = name,

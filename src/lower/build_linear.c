@@ -265,24 +265,37 @@ static tensor_id adapter_input(struct builder *b, const struct linear *l)
     return build_cast(b, "lora input", l->x, build_adapter_dtype(b));
 }
 
-/* LitGPT's one matrix for q, k and v: where not all three have adapters, their
- * results are put between zeros (litgpt/lora.py, LoRAQKVLinear.zero_pad), by
- * index_copy, which keeps them. Their width; 0 where all have. */
-static struct dim litgpt_padded(const struct builder *b, const struct linear *l)
+/* LitGPT's one matrix for q, k and v (litgpt/lora.py, LoRAQKVLinear): a down
+ * projection for each of the three that has adapters, in one matrix. */
+struct joined {
+    uint64_t n;         /* of the three; 0: it is another matrix */
+    uint64_t out;       /* their width */
+    bool padded, apart; /* not all have adapters; keys have fewer heads */
+};
+
+static struct joined joined_by_litgpt(const struct builder *b,
+                                      const struct linear *l)
 {
     const uint64_t all = LORA_MASK(LORA_ALL_LINEAR);
     const uint64_t qkv =
         LORA_MASK(LORA_Q) | LORA_MASK(LORA_K) | LORA_MASK(LORA_V);
-    const uint64_t on = b->run->lora_targets & qkv;
-    if (!build_is_litgpt(b) || (l->lora & qkv) != qkv || on == qkv
-        || (b->run->lora_targets & all) != 0)
-        return DIM("adapted", 0);
-    uint64_t n = (on & LORA_MASK(LORA_Q)) != 0 ? b->A.n : 0;
-    n += (on & LORA_MASK(LORA_K)) != 0 ? b->K.n : 0;
-    n += (on & LORA_MASK(LORA_V)) != 0 ? b->K.n : 0;
-    return DIM("adapted", n);
+    uint64_t on = b->run->lora_targets & qkv;
+    if ((b->run->lora_targets & all) != 0)
+        on = qkv;
+    struct joined j = { .padded = on != qkv, .apart = b->K.n != b->A.n };
+    if (!run_is_litgpt(b->run) || (l->lora & qkv) != qkv)
+        return j;
+    const uint64_t q = (on & LORA_MASK(LORA_Q)) != 0;
+    const uint64_t kv = ((on & LORA_MASK(LORA_K)) != 0)
+                        + (uint64_t)((on & LORA_MASK(LORA_V)) != 0);
+    j.n = q + kv;
+    j.out = q * b->A.n + kv * b->K.n;
+    return j;
 }
 
+/* Results by grouped convolution, of heads that differ one by one, which are
+ * joined; where not all three have adapters they are put between zeros, by
+ * index_copy, which keeps them. */
 static tensor_id zero_pad(struct builder *b, tensor_id y, struct dim out)
 {
     const struct shape wide = shape_last(b, y, out);
@@ -377,18 +390,25 @@ static tensor_id add_adapter(struct builder *b, const struct linear *l,
                          .fixed = l->fixed,
                          .copies = l->copies,
                          .full_copies = l->full_copies };
-    const struct dim some = litgpt_padded(b, l);
-    if (some.n != 0) {
-        up.out = some;
-        up.full_out = some.n;
+    const struct joined j = joined_by_litgpt(b, l);
+    if (j.n != 0) {
+        down.out = DIM("n*r", b->r.n * j.n);
+        up.out = DIM("adapted", j.out);
+        up.full_out = j.out;
     }
     const bool dora = b->run->lora_variant == LORA_VARIANT_DORA;
     struct dora d;
     if (dora)
         build_dora_norm(b, &d, l, down.x, l->weight);
     up.x = linear_product(b, &down);
+    if (j.n != 0) { /* every one has r rows of its own */
+        const struct shape rows = shape_last(b, up.x, b->r);
+        up.x = build_view(b, "lora_A", up.x, &rows);
+    }
     tensor_id y = linear_product(b, &up);
-    if (some.n != 0)
+    if (j.n > 1 && j.apart)
+        y = build_copy(b, "joined", y);
+    if (j.n != 0 && j.padded)
         y = zero_pad(b, y, l->out);
     if (dora)
         y = add_dora(b, l, &d,

@@ -108,25 +108,55 @@ tensor_id build_cross_entropy_pieces(struct builder *b, tensor_id x,
     return loss;
 }
 
-/* litgpt/utils.py, chunked_cross_entropy, over a list of pieces. Backward goes
- * from piece to piece: its log-softmax is gone when it has the gradient of its
- * logits; two gradients of a piece are there beside the others. */
-tensor_id build_cross_entropy_of_pieces(struct builder *b, tensor_id logits,
-                                        uint64_t piece_rows)
+/* litgpt/utils.py, chunked_cross_entropy, over pieces of `rows` rows, of which
+ * in[0] to in[n - 2] are some, before the labels. Backward goes from piece to
+ * piece: its log-softmax is gone when it has the gradient of its logits; two
+ * gradients of a piece are there beside the others. */
+static struct op *loss_of_pieces(struct builder *b, const tensor_id *in,
+                                 unsigned n, uint64_t rows)
 {
-    const struct shape scalar = SHAPE(b->one), whole = SHAPE(b->t, b->V);
-    const enum dtype dtype = tensor_of(b, logits)->dtype;
-    const tensor_id in[] = { logits, b->labels };
-    struct op *op = build_op(b, OP_FUSED, "chunked cross entropy", in, 2);
+    const struct shape scalar = SHAPE(b->one);
+    const enum dtype dtype = tensor_of(b, in[0])->dtype;
+    uint64_t elems = 0;
+    for (unsigned i = 0; i + 1 < n; i++)
+        elems += tensor_of(b, in[i])->elems;
+    const uint64_t all = elems / at_least_one(b->V.n);
+    const struct shape whole =
+        SHAPE(all == b->t.n ? b->t : DIM("b*(s-1)", all), b->V);
+    struct op *op = build_op(b, OP_FUSED, "chunked cross entropy", in, n);
     op_result(b, op, build_tensor(b, "loss", dtype, &scalar));
     op_byproduct(op, build_tensor(b, "log-softmax", dtype, &whole));
-    op->keep_in = 3;  /* logits, labels */
-    op->keep_out = 2; /* log-softmax */
+    op->keep_in = 1U << (n - 1); /* labels */
+    op->keep_out = 2;            /* log-softmax */
     op->place = PLACE_KEPT;
-    op->back_bytes =
-        build_product(b, build_product(b, min_u64(piece_rows, b->t.n), b->V.n),
-                      2 * dtype_size(dtype));
+    op->back_bytes = build_product(
+        b, build_product(b, min_u64(rows, all), b->V.n), 2 * dtype_size(dtype));
+    return op;
+}
+
+tensor_id build_cross_entropy_of_list(struct builder *b, tensor_id logits,
+                                      uint64_t piece_rows)
+{
+    const tensor_id in[] = { logits, b->labels };
+    struct op *op = loss_of_pieces(b, in, 2, piece_rows);
+    op->keep_in |= 1; /* the caller's list */
     return op->out[0];
+}
+
+tensor_id build_cross_entropy_of_split(struct builder *b, tensor_id logits,
+                                       tensor_id labels, uint64_t piece_rows)
+{
+    const uint64_t all = tensor_of(b, logits)->elems / at_least_one(b->V.n);
+    const uint64_t first = min_u64(piece_rows, all);
+    const struct shape parts[] = { SHAPE(DIM("128", first), b->V),
+                                   SHAPE(DIM("rows after", all - first),
+                                         b->V) };
+    tensor_id in[3] = { logits, labels };
+    if (first == all)
+        return loss_of_pieces(b, in, 2, piece_rows)->out[0];
+    build_split(b, "pieces", logits, in, parts, 2);
+    in[2] = labels;
+    return loss_of_pieces(b, in, 3, piece_rows)->out[0];
 }
 
 /* liger_kernel/ops/fused_linear_cross_entropy.py: as many rows as make the

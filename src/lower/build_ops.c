@@ -290,10 +290,7 @@ tensor_id build_activation(struct builder *b, const char *name,
     case ACT_GELU:
     case ACT_GELU_TANH: return build_unary(b, OP_ACTIVATION, name, x);
     case ACT_GELU_BLOOM: return build_unary(b, OP_PYTHON_GELU, name, x);
-    case ACT_GELU_NEW:
-        if (build_is_litgpt(b)) /* F.gelu(approximate="tanh") */
-            return build_unary(b, OP_ACTIVATION, name, x);
-        return gelu_new(b, name, x);
+    case ACT_GELU_NEW: return gelu_new(b, name, x);
     case ACT_GELU_FAST: return gelu_fast(b, name, x);
     case ACT_GELU_QUICK:
         return build_mul(

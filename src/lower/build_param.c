@@ -89,7 +89,7 @@ static enum dtype param_dtype(const struct builder *b, const struct param *q)
         return build_adapter_dtype(b);
     /* linears only, and transformers leaves the head as it is; lightning's
        BitsandbytesPrecision does not */
-    const bool head = q->group == PG_HEAD && !build_is_litgpt(b);
+    const bool head = q->group == PG_HEAD && !run_is_litgpt(b->run);
     if (q->matmul && !head && !q->bare && b->run->base_dtype != DT_NONE)
         return b->run->base_dtype;
     /* Linear4bit casts its bias to the type it computes in, for good */

@@ -112,7 +112,7 @@ static tensor_id product_4bit(struct builder *b,
     const tensor_id x = build_cast(b, q->name, q->x, b->compute);
     /* lightning quantises what it has cast to fp16, and so gets that back
        (fabric/plugins/precision/bitsandbytes.py) */
-    const bool old = build_is_litgpt(b);
+    const bool old = run_is_litgpt(b->run);
     tensor_id w = q->weight;
     if (old)
         w = build_cast(b, "dequantised weight fp16", w, DT_FP16);

@@ -46,7 +46,8 @@ static bool part_at_leaf(const struct builder *b, uint64_t i)
 static bool starts_at_leaf(const struct builder *b)
 {
     const uint64_t embed = LORA_MASK(LORA_FULL_EMBED);
-    return b->frozen && build_is_litgpt(b) && (b->run->lora_full & embed) == 0;
+    return b->frozen && run_is_litgpt(b->run)
+           && (b->run->lora_full & embed) == 0;
 }
 
 /* Layers that freeze_trainable_layers leaves frozen. */

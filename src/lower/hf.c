@@ -18,10 +18,10 @@ bool hf_is_liger(const struct builder *b)
 
 /* ---- embedding ---- */
 
-/* A variable of the model's forward; LitGPT's has one name for all. */
+/* A variable of the model's forward. */
 void hf_frame(struct builder *b, tensor_id x)
 {
-    if (x != TENSOR_NONE && !build_is_litgpt(b))
+    if (x != TENSOR_NONE)
         b->p->tensor[tensor_of(b, x)->storage].framed = true;
 }
 
@@ -404,19 +404,6 @@ static void refuse_kernel(struct builder *b)
                                            : "eager");
 }
 
-/* LitGPT runs every decoder by one class (litgpt/model.py): no family's habits.
- */
-static void forget_family(struct builder *b)
-{
-    struct spec *plain = ARENA_NEW(b->arena, struct spec, 1);
-    b->failed = b->failed || plain == NULL;
-    if (plain == NULL)
-        return;
-    *plain = *b->spec;
-    plain->family = FAM_DECODER;
-    b->spec = plain;
-}
-
 /* Whether the head's gradient is the words'. */
 static bool head_fills_words(const struct program *p)
 {
@@ -450,8 +437,6 @@ static void gradients_wait(struct builder *b)
 
 void lower_hf(struct builder *b)
 {
-    if (build_is_litgpt(b))
-        forget_family(b);
     if (b->run->given[KEY_ATTENTION] && hf_kernel(b) != b->run->attention)
         refuse_kernel(b);
     hf_make_tables(b);
@@ -461,5 +446,5 @@ void lower_hf(struct builder *b)
     gradients_wait(b);
     /* self.self_attn, self.mlp, self.input_layernorm, ...: Llama and what
        descends from it; LitGPT's and the older families as they run */
-    b->p->norms_last = b->whole->norm == NORM_RMS && !build_is_litgpt(b);
+    b->p->norms_last = b->whole->norm == NORM_RMS;
 }

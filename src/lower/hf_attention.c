@@ -360,8 +360,7 @@ static tensor_id sdpa(struct builder *b, struct hf_qkv *o)
     const bool big = b->d.n > FLASH_HEAD_MAX;
     /* sdpa_attention_forward repeats where it cannot group; Falcon calls the
        kernel itself */
-    if ((masked || big || build_is_litgpt(b))
-        && b->spec->family != FAM_FALCON) {
+    if ((masked || big) && b->spec->family != FAM_FALCON) {
         o->k = repeat_kv(b, "k repeated", o->k);
         o->v = repeat_kv(b, "v repeated", o->v);
         o->k.n = o->v.n = b->a;

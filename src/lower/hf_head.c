@@ -246,6 +246,15 @@ static bool loss_is_own(enum family family)
     return family == FAM_QWEN || family == FAM_BAICHUAN;
 }
 
+static tensor_id cap_logits(struct builder *b, tensor_id logits)
+{
+    if (!(b->spec->final_softcap > 0))
+        return logits;
+    logits = build_scale(b, "logits / cap", logits);
+    logits = build_unary(b, OP_TANH, "tanh", logits);
+    return build_scale(b, "logits * cap", logits);
+}
+
 static tensor_id standard_loss(struct builder *b, tensor_id x, tensor_id weight)
 {
     const struct spec *m = b->spec;
@@ -271,11 +280,7 @@ static tensor_id standard_loss(struct builder *b, tensor_id x, tensor_id weight)
         logits = remote_logits(b, logits);
     else if (m->logit_scale < 1.0 || m->logit_scale > 1.0)
         logits = build_scale(b, "logits scaled", logits);
-    if (m->final_softcap > 0) {
-        logits = build_scale(b, "logits / cap", logits);
-        logits = build_unary(b, OP_TANH, "tanh", logits);
-        logits = build_scale(b, "logits * cap", logits);
-    }
+    logits = cap_logits(b, logits);
     const tensor_id loss =
         b->run->loss == LOSS_XENTROPY
             ? build_cross_entropy_kernel(b, "loss", logits, b->labels)
@@ -290,58 +295,6 @@ static tensor_id standard_loss(struct builder *b, tensor_id x, tensor_id weight)
     return loss;
 }
 
-/* LitGPT's head runs over pieces of the sequence (litgpt/model.py,
- * lm_head_chunk_size); lightning's Fabric hands all of them out in fp32
- * (fabric/wrappers.py, convert_output), the loop has a list of them to the end
- * of the next forward, and of each the loss keeps its log-softmax. */
-enum { LITGPT_PIECE = 128 };
-
-/* Autocast casts a weight that is not trained for every product anew, and each
- * keeps its copy (aten/src/ATen/autocast_mode.cpp, cached_cast). */
-static void cast_for_pieces(struct builder *b, tensor_id x, tensor_id weight,
-                            uint64_t rows)
-{
-    const uint64_t others = div_up(b->t.n, max_u64(rows, 1)) - 1;
-    const struct tensor *w = tensor_of(b, weight);
-    if (!b->autocast || w->trainable || w->dtype == b->compute || others == 0)
-        return;
-    const struct shape shape = SHAPE(DIM("pieces - 1", others), b->V, b->e);
-    struct op *op = build_op(b, OP_FUSED, "lm_head", &x, 1);
-    op_result(b, op, build_tensor(b, "lm_head cast", b->compute, &shape));
-    op->keep_out = 1;
-}
-
-/* A packed weight is dequantised for each piece, with the logits of those
- * before it there. */
-static tensor_id head_in_pieces(struct builder *b, tensor_id x,
-                                tensor_id weight, uint64_t rows)
-{
-    const struct linear l = linear_of_head(b, "lm_head", x, weight);
-    if (!dtype_is_quantised(tensor_of(b, weight)->dtype) || rows >= b->t.n) {
-        cast_for_pieces(b, x, weight, rows);
-        return build_linear(b, &l);
-    }
-    const struct shape shape = SHAPE(DIM("rows before", b->t.n - rows), b->V);
-    const tensor_id before =
-        build_tensor(b, "logits of pieces before", b->compute, &shape);
-    op_byproduct(build_op(b, OP_QUANTIZE, "lm_head", &x, 1), before);
-    const tensor_id logits = build_linear(b, &l);
-    hf_hold(b, "logits of pieces before", before);
-    return logits;
-}
-
-static tensor_id chunked_loss(struct builder *b, tensor_id x, tensor_id weight)
-{
-    const uint64_t rows = build_product(b, b->micro.n, LITGPT_PIECE);
-    const tensor_id logits = head_in_pieces(b, x, weight, rows);
-    const tensor_id up = build_cast(b, "logits fp32", logits, DT_FP32);
-    if (up != logits)
-        build_place(b, PLACE_PIECES);
-    hf_outputs(b, "logits", up);
-    build_renames(b, "logits");
-    return build_cross_entropy_of_pieces(b, up, rows);
-}
-
 static tensor_id words(struct builder *b, tensor_id x)
 {
     if (b->e.n != b->h.n) /* OPT-350m */
@@ -352,8 +305,6 @@ static tensor_id words(struct builder *b, tensor_id x)
                                               .group = PG_HEAD,
                                               .lora = LORA_NAMELESS });
     const tensor_id weight = build_head_weight(b, "lm_head", b->e);
-    if (b->run->loss == LOSS_CHUNKED)
-        return hf_mtp(b, x, weight, chunked_loss(b, x, weight));
     tensor_id loss;
     if (loss_is_fused(b->run))
         loss = build_fused_cross_entropy(b, "loss", x, weight,
@@ -497,11 +448,11 @@ static tensor_id normed(struct builder *b, tensor_id x)
     return build_dropout(b, "final dropout", x, b->run->hidden_dropout);
 }
 
-/* After the norm, the last of a model's forward; LitGPT's has the head too. */
+/* After the norm, the last of a model's forward. */
 static tensor_id returned(struct builder *b, tensor_id normed, tensor_id x)
 {
     const tensor_id none = TENSOR_NONE;
-    if (normed != x && !build_is_litgpt(b))
+    if (normed != x)
         build_op(b, OP_RELEASE, "model's forward", &none, 1)->returns = true;
     return normed;
 }
@@ -532,12 +483,12 @@ static void refuse_losses(struct builder *b)
                      || b->spec->bidirectional;
     if (b->run->fp32_logits && (b->spec->head != HEAD_LM || own))
         build_refuse(b, "fp32_logits of this head");
+    if (b->run->loss == LOSS_CHUNKED)
+        build_refuse(b, "chunked loss");
     if (b->spec->head == HEAD_LM)
         return;
     if (b->run->loss == LOSS_FUSED)
         build_refuse(b, "fused loss for this head");
-    if (b->run->loss == LOSS_CHUNKED)
-        build_refuse(b, "chunked loss for this head");
     if (b->run->loss == LOSS_XENTROPY)
         build_refuse(b, "xentropy kernel for this head");
 }

@@ -107,10 +107,9 @@ static tensor_id gated(struct builder *b, tensor_id x)
 
 tensor_id hf_mlp(struct builder *b, tensor_id x)
 {
-    /* LitGPT takes Phi-3's apart (scripts/convert_hf_checkpoint.py) */
-    const bool fused = b->spec->fused_gate_up && !build_is_litgpt(b);
     if (b->spec->gated_mlp)
-        return down(b, fused ? fused_gate_up(b, x) : gated(b, x));
+        return down(b,
+                    b->spec->fused_gate_up ? fused_gate_up(b, x) : gated(b, x));
     const struct linear l = up_of(b, x);
     const tensor_id act =
         build_activation(b, "act", b->spec->act, hf_linear(b, &l));

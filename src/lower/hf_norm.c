@@ -144,8 +144,6 @@ static tensor_id rms_norm(struct builder *b, const char *name, tensor_id x,
     }
     if (b->spec->relative_buckets > 0)
         return t5_norm(b, name, x, weight);
-    if (build_is_litgpt(b))
-        return build_rms_norm_written_out(b, name, x, weight);
     return own_norm(b->spec->family)(b, name, x, weight);
 }
 

@@ -230,20 +230,11 @@ static void split_falcon(struct builder *b, tensor_id qkv, struct hf_qkv *o)
     }
 }
 
-/* LitGPT has one matrix for q, k and v whatever the family, and keeps all of
- * its result for the sake of v (litgpt/model.py, CausalSelfAttention). Norms on
- * q and k it takes of the parts; those models are left apart here. */
-static bool fused_by_litgpt(const struct builder *b)
-{
-    return build_is_litgpt(b) && b->spec->qk_norm == QK_NONE
-           && b->spec->position == POS_ROPE;
-}
-
 void hf_project(struct builder *b, tensor_id x, struct hf_qkv *out)
 {
     out->hidden = tensor_of(b, x)->dtype;
     out->fused = TENSOR_NONE;
-    if (!b->spec->fused_qkv && !fused_by_litgpt(b)) {
+    if (!b->spec->fused_qkv) {
         project_apart(b, x, out);
         return;
     }

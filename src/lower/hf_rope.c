@@ -139,11 +139,6 @@ static void rope_whole(struct builder *b, struct hf_heads *h, tensor_id cos,
     x = rotate(b, x, cos, sin, b->d);
     if (casts_back(b->spec->family) || rotates_wide(b->spec))
         x = build_cast(b, "rope", x, dtype);
-    if (build_is_litgpt(b)) { /* joined with an empty rest, and so copied */
-        h->x = build_copy(b, "rope joined", x);
-        h->layout = HF_HEADS;
-        return;
-    }
     h->x = x;
     if (h->layout == HF_SLICE)
         h->layout = HF_TOKENS;
@@ -344,6 +339,5 @@ void hf_rope(struct builder *b, struct hf_qkv *qkv)
     rope_whole(b, &qkv->k, cos, sin);
     /* the caller's names take what comes back together (modeling_llama.py,
        query_states, key_states) */
-    if (!build_is_litgpt(b))
-        build_op(b, OP_RELEASE, "query, key", given, 2);
+    build_op(b, OP_RELEASE, "query, key", given, 2);
 }

@@ -42,12 +42,12 @@ static void lower_as(struct builder *b)
     switch (b->run->impl) {
     case IMPL_HF:
     case IMPL_HF_LIGER: lower_hf(b); return;
+    case IMPL_LITGPT: lower_litgpt(b); return;
     case IMPL_MEGATRON: lower_megatron(b); return;
     case IMPL_MEGATRON_LOCAL: lower_megatron_local(b); return;
     case IMPL_TORCHTITAN:
     case IMPL_TORCHTUNE: lower_torchtitan(b); return;
     case IMPL_PAPER: lower_paper(b); return;
-    case IMPL_LITGPT:
     case IMPLEMENTATION_COUNT: break;
     }
     build_refuse(b, "lowering yet");

@@ -130,15 +130,9 @@ bool resolve_is_megatron(const struct run *r)
     return r->impl == IMPL_MEGATRON || r->impl == IMPL_MEGATRON_LOCAL;
 }
 
-bool resolve_is_litgpt(const struct run *r)
-{
-    return resolve_is_hf(r) && r->given[KEY_LOSS]
-           && r->setup.v[KEY_LOSS].n == LOSS_CHUNKED;
-}
-
 bool resolve_is_hf(const struct run *r)
 {
-    return r->impl == IMPL_HF || r->impl == IMPL_HF_LIGER;
+    return run_is_hf(r);
 }
 
 static bool above_one(const struct run *r, enum setup_key key)
@@ -294,6 +288,9 @@ static enum framework default_framework(const struct run *r)
         return FW_TORCHTITAN;
     if (impl_given_as(r, IMPL_TORCHTUNE))
         return FW_TORCHTUNE;
+    /* its scripts' strategy of more than one device */
+    if (impl_given_as(r, IMPL_LITGPT))
+        return above_one(r, KEY_GPUS) ? FW_FSDP : FW_HF;
     if (above_one(r, KEY_TP) || above_one(r, KEY_PP) || above_one(r, KEY_CP)
         || above_one(r, KEY_EP))
         return FW_MEGATRON;
@@ -327,6 +324,16 @@ static void resolve_framework(struct run *r)
         r->impl = IMPL_TORCHTUNE;
         resolve_note(r, KEY_IMPLEMENTATION,
                      "torchtune's own layers, which are kin of torchtitan's "
+                     "(--implementation)");
+    }
+    /* transformers has no loss in pieces: LitGPT's scripts are meant */
+    if (r->impl == IMPL_HF && r->given[KEY_LOSS]
+        && r->setup.v[KEY_LOSS].n == LOSS_CHUNKED) {
+        resolve_force(r, KEY_IMPLEMENTATION, IMPL_LITGPT);
+        r->impl = IMPL_LITGPT;
+        r->means_litgpt = true;
+        resolve_note(r, KEY_IMPLEMENTATION,
+                     "LitGPT's layers and scripts, whose loss is in pieces "
                      "(--implementation)");
     }
     r->engine = (enum engine)resolve_count(r, KEY_ENGINE, p->engine);
@@ -365,7 +372,7 @@ static enum optimizer_impl default_optimizer_impl(const struct run *r)
     case OPT_ADAMW:
     case OPT_SGD:
     case OPT_MOMENTUM: /* LitGPT says nothing, so that PyTorch chooses */
-        return resolve_is_litgpt(r) ? OPTIMPL_FOREACH : OPTIMPL_FUSED;
+        return run_is_litgpt(r) ? OPTIMPL_FOREACH : OPTIMPL_FUSED;
     case OPT_ADAGRAD:
     case OPT_RMSPROP: return OPTIMPL_FOREACH;
     case OPT_ADAFACTOR:

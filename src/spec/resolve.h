@@ -63,8 +63,6 @@ COLD void resolve_hint_divisors(memplan_error *e, uint64_t n);
 bool resolve_is_fsdp(const struct run *r);     /* either version */
 bool resolve_is_megatron(const struct run *r); /* its layer code */
 bool resolve_is_hf(const struct run *r);
-/* Code of transformers has no loss in pieces: LitGPT's scripts are meant. */
-bool resolve_is_litgpt(const struct run *r); /* its layer code */
 
 /* ---- resolve_precision.c ---- */
 

@@ -117,10 +117,13 @@ static uint64_t resolve_peft_list(const struct spec *spec)
     return 0;
 }
 
-/* All linear layers, unless a PEFT file leaves it to PEFT. */
+/* All linear layers, unless a PEFT file leaves it to PEFT; litgpt/finetune/
+ * lora.py says queries and values. */
 static uint64_t lora_targets(struct run *r, const struct spec *spec)
 {
     char words[LORA_WORDS_MAX], text[ASSUMPTION_TEXT];
+    if (run_is_litgpt(r))
+        return resolve_count(r, KEY_LORA_TARGETS, 1 << LORA_Q | 1 << LORA_V);
     if (!r->setup.peft_list || r->given[KEY_LORA_TARGETS])
         return resolve_count(r, KEY_LORA_TARGETS,
                              UINT64_C(1) << LORA_ALL_LINEAR);
@@ -140,8 +143,8 @@ static uint32_t names_known(const struct run *r, const struct spec *spec)
     const bool named = r->setup.files > 0
                        && r->setup.said[KEY_LORA_TARGETS].entry != NULL
                        && r->setup.peft_names != 0;
-    const bool theirs = !resolve_is_litgpt(r)
-                        && (r->impl == IMPL_HF || r->impl == IMPL_HF_LIGER);
+    const bool theirs =
+        !run_is_litgpt(r) && (r->impl == IMPL_HF || r->impl == IMPL_HF_LIGER);
     return named && theirs ? peft_names_of(spec) : 0;
 }
 
@@ -256,7 +259,7 @@ static void resolve_full(struct run *r, const struct spec *spec)
 {
     const uint64_t ends =
         UINT64_C(1) << LORA_FULL_EMBED | UINT64_C(1) << LORA_FULL_HEAD;
-    const bool tied = spec->tied && !resolve_is_litgpt(r);
+    const bool tied = spec->tied && !run_is_litgpt(r);
     const bool asked =
         r->peft == PEFT_LORA && resolve_bool(r, KEY_ENSURE_WEIGHT_TYING, false);
     r->lora_full = r->given[KEY_LORA_FULL_MODULES]
@@ -339,10 +342,12 @@ static void resolve_lora(struct run *r, const struct spec *spec)
     /* PEFT's default; LitGPT's is another (litgpt/finetune/lora.py) */
     if (r->peft == PEFT_LORA)
         r->lora_dropout =
-            resolve_real(r, KEY_LORA_DROPOUT, resolve_is_litgpt(r) ? 0.05 : 0);
+            resolve_real(r, KEY_LORA_DROPOUT, run_is_litgpt(r) ? 0.05 : 0);
     if (r->lora_rank > 0 && !r->setup.peft_list)
         resolve_assume(r, KEY_LORA_TARGETS,
-                       "adapters on all linear layers (--lora-targets)");
+                       run_is_litgpt(r)
+                           ? "adapters on queries and values (--lora-targets)"
+                           : "adapters on all linear layers (--lora-targets)");
     if (!resolve_takes_stored(r, spec))
         resolve_assume(r, KEY_BASE_DTYPE, "frozen weights in %s (--base-dtype)",
                        dtype_name(r->base_dtype));
@@ -464,8 +469,10 @@ static void refuse(struct diag *d, const struct run *r, const char *what,
 static void check_where(const struct run *r, struct diag *d)
 {
     const bool sharded = r->zero == 3 || (resolve_is_fsdp(r) && r->zero != 0);
-    if (resolve_is_litgpt(r))
-        refuse(d, r, "with LitGPT's layers and loss", "use --loss standard");
+    if (run_is_litgpt(r))
+        refuse(d, r, "with LitGPT's layers",
+               r->means_litgpt ? "use --loss standard"
+                               : "use --implementation hf");
     else if (r->impl == IMPL_HF_LIGER)
         refuse(d, r, "with Liger's kernels", "use --implementation hf");
     else if (r->impl != IMPL_HF)
@@ -534,7 +541,7 @@ static void check_prompts(const struct run *r, const struct spec *s,
     if (s->decoder_layers > 0 || s->bidirectional || s->vision != NULL
         || s->image > 0 || s->mel_bins > 0 || s->head != HEAD_LM)
         refuse(d, r, "of a model that is no causal language model", hint);
-    else if (r->loss != LOSS_STANDARD && !resolve_is_litgpt(r))
+    else if (r->loss != LOSS_STANDARD && !run_is_litgpt(r))
         refuse(d, r, "with a fused loss", "use --loss standard");
     if (run_prefixes(r) && d->status == MEMPLAN_OK)
         check_prefix(r, s, d);
@@ -547,8 +554,7 @@ static void check_layers(const struct run *r, const struct spec *s,
     memplan_error *e;
     if (!r->some_layers)
         return;
-    if (s->vision != NULL || s->decoder_layers > 0 || r->impl != IMPL_HF
-        || resolve_is_litgpt(r)) {
+    if (s->vision != NULL || s->decoder_layers > 0 || r->impl != IMPL_HF) {
         e = setup_error(d, MEMPLAN_E_UNSUPPORTED, KEY_LAYERS_TO_TRANSFORM,
                         "layers_to_transform outside Hugging Face's models of "
                         "one stack is not modelled");
@@ -596,7 +602,7 @@ static void check_open(const struct run *r, const struct spec *s,
                         "all layers");
         diag_hint(e, "leave it out, or leave lora_rank out");
     } else if (s->vision != NULL || s->decoder_layers > 0 || spec_is_convnet(s)
-               || r->impl != IMPL_HF || resolve_is_litgpt(r)) {
+               || r->impl != IMPL_HF) {
         e = setup_error(d, MEMPLAN_E_UNSUPPORTED, KEY_FREEZE_TRAINABLE_LAYERS,
                         "freeze_trainable_layers outside Hugging Face's models "
                         "of one stack is not modelled");

@@ -23,8 +23,6 @@ static const struct refusal {
     uint64_t value;
     const char *hint;
 } refusals[] = {
-    { KEY_IMPLEMENTATION, IS, IMPL_LITGPT,
-      "use --implementation hf with --loss chunked: LitGPT's layers and loss" },
     { KEY_CUDA_GRAPH, IS, 1,
       "leave it out: a pool that keeps graphs' inputs, outputs and what runs "
       "inside comes on top" },
@@ -63,7 +61,8 @@ static void check_split_layers(const struct run *r, struct diag *d)
             continue;
         const bool engine = r->given[KEY_ENGINE];
         bool unsplit = keys[i] == KEY_PP && r->engine == ENGINE_FSDP;
-        const bool spread = keys[i] == KEY_PP && r->engine == ENGINE_DDP;
+        const bool spread = keys[i] == KEY_PP && r->engine == ENGINE_DDP
+                            && !run_is_litgpt(r); /* device_map */
         if ((!resolve_is_hf(r) && !unsplit) || (spread && run_spreads(r)))
             continue;
         if ((keys[i] == KEY_CP || keys[i] == KEY_TP) && resolve_is_hf(r))
@@ -75,6 +74,10 @@ static void check_split_layers(const struct run *r, struct diag *d)
                         "%s %" PRIu64 " with %s '%s' is not modelled yet",
                         setup_field(keys[i])->key, r->setup.v[keys[i]].n,
                         setup_field(what)->key, resolve_text(r, what, buf));
+        if (run_is_litgpt(r)) {
+            diag_hint(e, "leave it out: a layer of LitGPT's runs whole");
+            continue;
+        }
         const char *other = spread ? "--schedule naive (device_map), or " : "";
         diag_hint(e, "use %s--framework megatron%s%s", other,
                   engine ? " --engine megatron" : "",
@@ -383,7 +386,7 @@ static void check_dora(const struct run *r, const struct spec *s,
 {
     if (r->lora_rank == 0 || r->lora_variant != LORA_VARIANT_DORA)
         return;
-    const char *what = !resolve_is_hf(r) || resolve_is_litgpt(r)
+    const char *what = !resolve_is_hf(r) || run_is_litgpt(r)
                            ? "outside Hugging Face's layers"
                        : s->experts > 0            ? "of a model with experts"
                        : s->mixer != MIX_ATTENTION ? "of state-space layers"

@@ -59,7 +59,7 @@ static const char *unexchanged(const struct run *r, const struct spec *s)
         return "layers that run along the sequence";
     if (!calls_by_name(s->family))
         return "way into the attention of this family's class";
-    return resolve_is_litgpt(r) ? "LitGPT's loss in pieces" : NULL;
+    return run_is_litgpt(r) ? "LitGPT's layers" : NULL;
 }
 
 /* A rank has whole heads, of keys at least one, that others may have too. */
@@ -208,6 +208,7 @@ static const char *beside_plan(const struct run *r)
     return r->cp > 1                    ? "cp"
            : r->lora_rank > 0           ? "lora_rank"
            : r->impl == IMPL_HF_LIGER   ? "Liger's kernels"
+           : run_is_litgpt(r)           ? "LitGPT's layers"
            : r->loss != LOSS_STANDARD   ? "loss but 'standard'"
            : r->sequence_parallel       ? "sequence_parallel"
            : run_has_8bit_moments(r)    ? "8-bit optimizers"

@@ -145,7 +145,7 @@ static void resolve_dropout(struct run *r, const struct spec *spec)
     r->attention_dropout = spec->attention_dropout;
     r->head_dropout = spec->head_dropout;
     r->act_dropout = spec->act_dropout;
-    if (r->impl == IMPL_TORCHTITAN || resolve_is_litgpt(r)) { /* none there */
+    if (r->impl == IMPL_TORCHTITAN || run_is_litgpt(r)) { /* none there */
         r->hidden_dropout = r->embed_dropout = r->attention_dropout = 0;
         r->head_dropout = r->act_dropout = 0;
         resolve_real(r, KEY_DROPOUT, 0);
@@ -308,14 +308,26 @@ static void resolve_routing(struct run *r)
         (enum moe_aux_loss)resolve_count(r, KEY_MOE_AUX_LOSS, AUX_LOSS_NONE);
 }
 
+/* LitGPT's scripts run the head over pieces with adapters alone
+ * (litgpt/finetune/lora.py, full.py). */
+static enum loss default_loss(const struct run *r)
+{
+    const bool adapts =
+        (r->given[KEY_LORA_RANK] && r->setup.v[KEY_LORA_RANK].n > 0)
+        || r->given[KEY_PEFT_TYPE];
+    return run_is_litgpt(r) && adapts ? LOSS_CHUNKED : LOSS_STANDARD;
+}
+
 void resolve_kernels(struct run *r, const struct spec *spec)
 {
     resolve_attention(r, spec);
-    r->loss = (enum loss)resolve_count(r, KEY_LOSS, LOSS_STANDARD);
-    r->keep_outputs = resolve_bool(r, KEY_KEEP_OUTPUTS, resolve_is_litgpt(r));
+    r->loss = (enum loss)resolve_count(r, KEY_LOSS, default_loss(r));
+    r->keep_outputs = resolve_bool(r, KEY_KEEP_OUTPUTS, run_is_litgpt(r));
     r->drop_outputs = resolve_bool(r, KEY_DROP_OUTPUTS, false);
     r->fp32_logits = resolve_bool(r, KEY_FP32_LOGITS, false);
-    r->shift_logits = resolve_bool(r, KEY_SHIFT_LOGITS, r->fp32_logits);
+    r->shift_logits = resolve_bool(
+        r, KEY_SHIFT_LOGITS,
+        r->fp32_logits || (run_is_litgpt(r) && r->loss == LOSS_STANDARD));
     r->mask_per_head = resolve_bool(r, KEY_MASK_PER_HEAD, false);
     r->mask =
         (enum attention_mask)resolve_count(r, KEY_ATTENTION_MASK, MASK_NONE);

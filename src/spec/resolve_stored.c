@@ -30,9 +30,13 @@ bool resolve_takes_stored(const struct run *r, const struct spec *spec)
            && stored_dtype(spec) != DT_NONE;
 }
 
+/* Fabric's 'bf16-mixed' has all weights in fp32 (lightning/fabric/plugins/
+ * precision/amp.py). */
 enum dtype resolve_stored_base(const struct run *r, const struct spec *spec)
 {
-    return resolve_takes_stored(r, spec) ? stored_dtype(spec) : r->prec.compute;
+    if (resolve_takes_stored(r, spec))
+        return stored_dtype(spec);
+    return run_is_litgpt(r) ? r->prec.param : r->prec.compute;
 }
 
 static void say_taken(struct run *r, const struct stored *s)

@@ -690,6 +690,7 @@ struct run {
     bool keep_outputs;  /* by the training loop, until it has the next ones */
     bool fp32_logits;   /* what the model hands out */
     bool shift_logits;  /* a copy, for the loss; else labels */
+    bool means_litgpt;  /* who asked for its loss alone */
     bool mask_per_head; /* sdpa: of masks whose rows are not aligned */
     double hidden_dropout, embed_dropout, attention_dropout, head_dropout;
     double act_dropout;
@@ -902,7 +903,14 @@ static inline bool run_is_megatron(const struct run *run)
 /* Hugging Face's layers. */
 static inline bool run_is_hf(const struct run *run)
 {
-    return run->impl == IMPL_HF || run->impl == IMPL_HF_LIGER;
+    return run->impl == IMPL_HF || run->impl == IMPL_HF_LIGER
+           || run->impl == IMPL_LITGPT;
+}
+/* LitGPT's one class for the models of that name, around which its scripts
+ * have a loop of their own. */
+static inline bool run_is_litgpt(const struct run *run)
+{
+    return run->impl == IMPL_LITGPT;
 }
 /* A sequence of theirs is cut over ranks, of which each has its own positions
  * and labels. */

@@ -188,6 +188,8 @@ static void profile_rows(struct profile *p, const struct json *rows)
 struct run_name {
     char text[512];
     bool keeps_grads;   /* zero_grad(set_to_none=False) */
+    bool names;         /* the loop has names of what it has no more in its
+                           first forward */
     uint64_t ids;       /* bytes: the recording's, there at all times */
     bool clips_in_step; /* DeepSpeed */
     bool
@@ -232,7 +234,7 @@ static uint64_t expected(const struct run_name *n, const struct predicted *p,
                          bool first, unsigned micro, enum stop stop)
 {
     const uint64_t ids = stop >= CLIP ? n->ids : 0;
-    if (first && n->keeps_grads)
+    if (first && (n->keeps_grads || (n->names && stop == FORWARD)))
         return p->first.peak[micro][stop] + ids;
     if (first && stop == STEP && n->clips_in_step)
         return max_u64(p->first.peak[micro][stop], p->first.peak[micro][CLIP])
@@ -315,6 +317,7 @@ static void describe(struct run_name *out, const struct json *run)
                               value);
     }
     out->keeps_grads = is_setup(run, "zero_grad_set_to_none", "false");
+    out->names = is_setup(run, "implementation", "litgpt");
     out->rings = is_setup(run, "cp_comm", "all_gather")
                  || is_setup(run, "cp_comm", "p2p");
     out->again = is_setup(run, "ep_overlap", "true")

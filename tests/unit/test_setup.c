@@ -2180,7 +2180,6 @@ static const struct bad_layout {
       "32 layers do not split over 2 x pp 32", "even", 0 },
     { "pp=2 schedule=dualpipe-v framework=megatron grad_accum=3", C,
       "grad_accum", "cannot run 3 micro-batches", "use 4 or more", 0 },
-    { "implementation=litgpt", U, "implementation", "'litgpt'", "hf", 0 },
     { "engine=megatron-fsdp zero=2", U, "zero",
       "zero 2 with engine 'megatron-fsdp'", "use --zero 3", 0 },
     { "cuda_graph=true", U, "cuda_graph", "'cuda_graph' is not modelled yet",
