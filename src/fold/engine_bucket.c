@@ -701,26 +701,48 @@ static void reduce_rest(struct stage *s)
 
 /* As the block above, which found the same: layers with a gradient larger than
  * the bucket do. */
-static struct bucket_fill fill_again(const struct stage *s, uint32_t position)
+static void fill_again(struct bucket_fill *f)
 {
-    const struct bucket_fill *above = &s->fill[position + 2];
-    struct bucket_fill f = s->fill[position + 1];
-    f.gone += f.gone - above->gone;
-    f.reduced += f.reduced - above->reduced;
-    return f;
+    *f = f[1];
+    f->gone += f[1].gone - f[2].gone;
+    f->reduced += f[1].reduced - f[2].reduced;
+}
+
+static bool same_content(const struct bucket_content *a,
+                         const struct bucket_content *b)
+{
+    return a->elems == b->elems && a->tensors == b->tensors
+           && a->largest == b->largest && a->second == b->second
+           && a->large == b->large;
+}
+
+/* The block at a position finds what the one above it found: that left it
+ * so, or found what it left. */
+static bool finds_the_same(const struct stage *s, uint32_t position)
+{
+    const struct bucket_fill *a = &s->fill[position + 1], *b = a + 1;
+    if (position + 1 == s->n || a->in.elems != b->in.elems || s->run->zero != 3
+        || stage_block(s, position) != stage_block(s, position + 1))
+        return false;
+    return a->row != position + 1
+           || (a->begun == b->begun && a->held == b->held
+               && same_content(&a->in, &b->in)
+               && same_content(&a->low, &b->low));
 }
 
 void bucket_init(struct stage *s)
 {
     s->fill[s->n] = (struct bucket_fill){ .begun = false };
+    s->row->known = false;
     for (uint32_t i = s->n; i-- > 0;) {
-        if (i + 1 < s->n && bucket_alike(s, i, i + 1)) {
-            s->fill[i] = fill_again(s, i);
+        struct bucket_fill *f = &s->fill[i];
+        if (finds_the_same(s, i)) {
+            fill_again(f);
             continue;
         }
         const struct block_walk *w = &s->walk[stage_block(s, i)];
-        struct bucket_fill *f = &s->fill[i];
         *f = s->fill[i + 1];
+        f->row = i;
         if (has_room(s, f, &w->arrived))
             take_block(s, f, s->before[i].elems, &w->arrived);
         else

@@ -161,24 +161,6 @@ uint64_t bucket_most(const struct stage *s, uint64_t largest)
     return most + in_it * (own + (wire != own ? wire : 0));
 }
 
-static bool same_content(const struct bucket_content *a,
-                         const struct bucket_content *b)
-{
-    return a->elems == b->elems && a->tensors == b->tensors
-           && a->largest == b->largest && a->second == b->second
-           && a->large == b->large;
-}
-
-bool bucket_is_alike(const struct stage *s, uint32_t position, uint32_t other)
-{
-    const struct bucket_fill *a = &s->fill[position + 1];
-    const struct bucket_fill *b = &s->fill[other + 1];
-    return s->run->zero == 3
-           && stage_block(s, position) == stage_block(s, other)
-           && a->begun == b->begun && a->held == b->held
-           && same_content(&a->in, &b->in) && same_content(&a->low, &b->low);
-}
-
 static void put_told(struct put *p, const struct stage *s,
                      const struct bucket_fill *f, bool later)
 {

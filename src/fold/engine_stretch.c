@@ -33,8 +33,8 @@ static void consider_turn(struct stretch *best, const struct stage *s,
     *f = t.after;
 }
 
-void stretch_fullest(struct stretch *best, const struct stage *s,
-                     uint32_t position, bool later)
+static void find_fullest(struct stretch *best, const struct stage *s,
+                         uint32_t position, bool later)
 {
     const struct block_walk *w = &s->walk[stage_block(s, position)];
     const bool unpacks = stage_unpacks(s, position);
@@ -70,6 +70,44 @@ void stretch_fullest(struct stretch *best, const struct stage *s,
             beside = bucket_bytes(s, &f, later);
     }
     consider(best, &arrival[w->arrivals].until, &f, beside);
+}
+
+/* Whether a position's is that of another one, but for what was reduced above. */
+static bool is_of_row(const struct row_stretch *known, const struct stage *s,
+                      uint32_t position, bool later)
+{
+    return known->known && known->later == later
+           && bucket_alike(s, position, known->position)
+           && stage_recomputed(s, position)
+                  == stage_recomputed(s, known->position);
+}
+
+/* Beside it. */
+static bool has_alike(const struct stage *s, uint32_t position)
+{
+    return s->fill[position].row != position
+           || (position > 0 && bucket_alike(s, position, position - 1));
+}
+
+void stretch_fullest(struct stretch *best, const struct stage *s,
+                     uint32_t position, bool later)
+{
+    struct row_stretch *known = s->row;
+    const struct bucket_fill *above = &s->fill[position + 1];
+    if (!has_alike(s, position)) {
+        find_fullest(best, s, position, later);
+        return;
+    }
+    if (!is_of_row(known, s, position, later)) {
+        find_fullest(&known->of, s, position, later);
+        known->known = true;
+        known->later = later;
+        known->position = position;
+    }
+    const struct bucket_fill *there = &s->fill[known->position + 1];
+    *best = known->of;
+    best->fill.gone += above->gone - there->gone;
+    best->fill.reduced += above->reduced - there->reduced;
 }
 
 uint64_t stretch_keeps(const struct stage *s, uint32_t position,

@@ -362,8 +362,13 @@ static bool look_between(struct peak *best, const struct stage *s,
         if (!bucket_alike(s, i, known))
             bucket = moment_of_bucket(s, b->phase, i, b->later);
         known = i;
-        if (beside + bucket > best->moment.total)
+        if (beside + bucket > best->moment.total) {
             ok = look(best, s, b->phase, i, b->later);
+            continue;
+        }
+        const uint32_t end = bucket_row_end(s, i, b->last) - 1;
+        if (evenly(from, to, end - b->first, n) + bucket <= best->moment.total)
+            i = end; /* what lies between is no fuller than either */
     }
     return ok;
 }

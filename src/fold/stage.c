@@ -565,6 +565,7 @@ static void stage_place(struct stage *s, const struct memory_fold *f,
                          .whole = f->whole,
                          .trained = f->trained,
                          .fill = f->fill,
+                         .row = f->row,
                          .ledger = f->ledger,
                          .ends = f->ends,
                          .loose = run_is_loose(run),
@@ -800,6 +801,8 @@ static bool ranks_room(struct memory_fold *f, size_t positions)
         f->whole = ARENA_ROOM(f->a, uint64_t, (size_t)f->run->shard);
     if (zero_fills_bucket(f->run))
         f->fill = ARENA_ROOM(f->a, struct bucket_fill, positions);
+    if (f->fill != NULL)
+        f->row = ARENA_NEW(f->a, struct row_stretch, 1);
     if (ledger_needed(f->run) && !ledger_room(f, positions))
         return false;
     return !f->a->failed;

@@ -143,6 +143,7 @@ struct stage {
                       copies */
     struct bucket_fill *fill; /* [n + 1], when all positions from one on have
                               run backward; NULL: no such bucket */
+    struct row_stretch *row;  /* with it: what was found last */
     uint64_t sub_group;       /* ZeRO-3: elements of the largest */
     uint64_t stay_groups;     /* ... of them, with states on the GPU though
                               the optimizer is on the CPU */
@@ -276,6 +277,8 @@ struct bucket_fill {
     uint64_t added;   /* elements that are cast, to be added in fp32, then */
     uint64_t cast;    /* bytes that what is sent is cast to, then */
     uint64_t normed;  /* elements in double precision for a norm, then */
+    uint32_t row;     /* of the position that leaves this: the highest of those
+                         above it, one after another, that bucket_alike() */
     bool begun;       /* there is a bucket */
 };
 
@@ -311,6 +314,7 @@ struct memory_fold {
     struct stage_block *at;
     struct prefix *before;
     struct bucket_fill *fill;
+    struct row_stretch *row;
     struct zero_part *rank;
     uint64_t *whole;
     const struct tensor **trained;
@@ -629,6 +633,12 @@ struct stretch {
     struct bucket_fill fill;
     uint64_t total; /* bytes of both */
 };
+/* ... of one of positions that are alike. */
+struct row_stretch {
+    bool known, later;
+    uint32_t position;
+    struct stretch of;
+};
 void stretch_fullest(struct stretch *best, const struct stage *s,
                      uint32_t position, bool later);
 /* Of what the block, or its group under a checkpoint, keeps, that is still
@@ -854,14 +864,18 @@ void bucket_arrival(const struct stage *s, uint32_t position,
 /* Nothing is reduced in the backward of the block at a position, nor larger than
  * the bucket: it is as full for the engine all along. */
 bool bucket_calm(const struct stage *s, uint32_t position);
-/* Stage 3: blocks of one kind at two positions find the same in the bucket, and
- * leave the same in it. */
-bool bucket_is_alike(const struct stage *s, uint32_t position, uint32_t other);
+/* Stage 3: blocks of one kind at two positions, and all between, find the same in
+ * the bucket, and leave the same in it. */
 static inline bool bucket_alike(const struct stage *s, uint32_t position,
                                 uint32_t other)
 {
-    return s->fill[position + 1].in.elems == s->fill[other + 1].in.elems
-           && bucket_is_alike(s, position, other);
+    return s->fill[position].row == s->fill[other].row;
+}
+/* After the positions from one on, those before `end`, that are alike. */
+static inline uint32_t bucket_row_end(const struct stage *s, uint32_t position,
+                                      uint32_t end)
+{
+    return (uint32_t)min_u64(s->fill[position].row + UINT64_C(1), end);
 }
 /* What there is when autograd adds the gradients of a tied table, in the block
  * at a position: the sum has not come. */

@@ -463,12 +463,6 @@ static void op_time(struct op_clock *o)
     }
 }
 
-/* Most operations have no part in most passes. */
-static bool is_empty(const struct pass *x)
-{
-    return x->kernels == 0 && x->messages == 0;
-}
-
 static void add_pass(struct pass *sum, const struct pass *x)
 {
     for (int i = 0; i < TIME_PARTS; i++)
@@ -477,54 +471,16 @@ static void add_pass(struct pass *sum, const struct pass *x)
     sum->messages += x->messages;
 }
 
-/* Without messages, of which kernels are: those before TIME_AGAIN. */
-static void add_kernels(struct pass *sum, const struct pass *x)
-{
-    for (int i = 0; i < TIME_AGAIN; i++)
-        sum->part[i] += x->part[i];
-    sum->kernels += x->kernels;
-}
-
-/* ... and leaves nothing of it, for the next operation. */
-static void take_pass(struct pass *sum, struct pass *x)
-{
-    if (is_empty(x))
-        return;
-    if (x->messages != 0) {
-        add_pass(sum, x);
-        *x = (struct pass){ .kernels = 0 };
-        return;
-    }
-    add_kernels(sum, x);
-    for (int i = 0; i < TIME_AGAIN; i++)
-        x->part[i] = 0;
-    x->kernels = 0;
-}
-
-/* `again`: of what runs forward in backward too. */
-static void take_time(struct block_time *sum, struct block_time *x, bool again)
-{
-    if (again && x->forward.messages != 0)
-        add_pass(&sum->again, &x->forward);
-    else if (again)
-        add_kernels(&sum->again, &x->forward);
-    take_pass(&sum->forward, &x->forward);
-    take_pass(&sum->input, &x->input);
-    take_pass(&sum->weight, &x->weight);
-}
-
+/* Most operations have no part in most passes; what messages leave beside
+ * products is in any. */
 static void add_any(struct pass *sum, const struct pass *x)
 {
-    if (!is_empty(x))
+    if (x->kernels != 0 || x->messages != 0)
         add_pass(sum, x);
 }
 
-/* What messages leave beside products is in any part. */
-static void add_beside(struct block_time *sum, const struct block_time *x,
-                       bool again)
+static void add_time(struct block_time *sum, const struct block_time *x)
 {
-    if (again)
-        add_any(&sum->again, &x->forward);
     add_any(&sum->forward, &x->forward);
     add_any(&sum->input, &x->input);
     add_any(&sum->weight, &x->weight);
@@ -537,35 +493,54 @@ void time_op(struct block_time *out, const struct clock *c, const struct op *op)
     op_time(&o);
 }
 
-/* Operations from `first` on, of a block that `out` has the others of; those
- * before `end`. */
-static void time_ops(struct block_time *out, const struct clock *c,
+/* Of operations of a block so far. */
+struct ops_time {
+    struct block_time once,
+        twice; /* backward runs the forward of these again */
+    struct forks forks;
+};
+
+/* Those from `first` on, before `end`. */
+static void time_ops(struct ops_time *x, const struct clock *c,
                      const struct block *b, uint32_t first, uint32_t end)
 {
     const uint32_t again = ops_run_again(c->p, b, c->run);
     struct between_messages k = { .embeds = b->kind == BLOCK_EMBED };
-    struct block_time one = { 0 };
     for (uint32_t i = first; i < end; i++) {
-        struct op_clock o = { c, &c->p->op[b->op_first + i], &one };
-        op_time(&o);
-        const bool twice = i < again && op_runs_again(o.op, c->run, b->kind);
+        const struct op *op = &c->p->op[b->op_first + i];
+        const bool twice = i < again && op_runs_again(op, c->run, b->kind);
+        struct op_clock o = { c, op, twice ? &x->twice : &x->once };
         if (c->run->tp == 1) {
-            take_time(out, &one, twice);
+            op_time(&o);
             continue;
         }
+        struct block_time one = { 0 };
+        struct block_time *sum = o.out;
+        o.out = &one;
+        op_time(&o);
         message_beside(&k, &o);
-        add_beside(out, &one, twice);
-        one = (struct block_time){ 0 };
+        add_time(sum, &one);
     }
-    out->input.part[TIME_TP] += k.mirrored;
+    x->once.input.part[TIME_TP] += k.mirrored;
+    moves_find_forks(&x->forks, c, b, first, end);
+}
+
+static void end_ops(struct block_time *out, const struct clock *c,
+                    const struct ops_time *x)
+{
+    *out = x->once;
+    out->mirrored = 0; /* of an operation */
+    out->again = x->twice.forward;
+    add_time(out, &x->twice);
+    moves_forks(out, c, &x->forks);
 }
 
 void time_block(struct block_time *out, const struct clock *c,
                 const struct block *b)
 {
-    *out = (struct block_time){ 0 };
-    time_ops(out, c, b, 0, b->op_count);
-    moves_forks(out, c, b);
+    struct ops_time x = { .forks = { .sums = { 0, 0 } } };
+    time_ops(&x, c, b, 0, b->op_count);
+    end_ops(out, c, &x);
 }
 
 /* Whether an operation's time is its own, and what is common to blocks is run
@@ -580,7 +555,7 @@ static bool has_common(const struct clock *c, const struct block *b)
 
 void time_blocks(struct block_time *out, const struct clock *c)
 {
-    struct block_time common;
+    struct ops_time common;
     uint32_t whose = BLOCK_MAX;
     for (uint32_t i = 0; i < c->p->n_blocks; i++) {
         const struct block *b = &c->p->block[i];
@@ -589,12 +564,12 @@ void time_blocks(struct block_time *out, const struct clock *c)
             continue;
         }
         if (whose != b->begins_as) {
-            common = (struct block_time){ 0 };
+            common = (struct ops_time){ .forks = { .sums = { 0, 0 } } };
             time_ops(&common, c, b, 0, b->common_ops);
             whose = b->begins_as;
         }
-        out[i] = common;
-        time_ops(&out[i], c, b, b->common_ops, b->op_count);
-        moves_forks(&out[i], c, b);
+        struct ops_time x = common;
+        time_ops(&x, c, b, b->common_ops, b->op_count);
+        end_ops(&out[i], c, &x);
     }
 }

@@ -363,23 +363,14 @@ void moves_view(struct op_clock *o)
 
 /* ---- gradients that meet ---- */
 
-enum { FORK_TENSORS = 2048 };
-
-/* Tensors of a block that were read before; the one that comes in is the first.
- * Of a block of more, the rest are taken to be read once. */
-struct readers {
-    uint64_t bit[FORK_TENSORS / 64];
-    const struct block *b;
-};
-
-static bool reads_again(struct readers *r, tensor_id id)
+static bool reads_again(struct forks *f, const struct block *b, tensor_id id)
 {
-    const uint32_t at = id == r->b->input ? 0 : id - r->b->tensor_first + 1;
-    if (at >= FORK_TENSORS || (at > 0 && id < r->b->tensor_first))
+    const uint32_t at = id == b->input ? 0 : id - b->tensor_first + 1;
+    if (at >= FORK_TENSORS || (at > 0 && id < b->tensor_first))
         return false;
     const uint64_t mask = UINT64_C(1) << at % 64;
-    const bool before = (r->bit[at / 64] & mask) != 0;
-    r->bit[at / 64] |= mask;
+    const bool before = (f->read[at / 64] & mask) != 0;
+    f->read[at / 64] |= mask;
     return before;
 }
 
@@ -393,25 +384,28 @@ static unsigned gradient_operands(const struct op *op)
     return op->kind == OP_LINEAR && op->n_in > 2 ? 2 : op->n_in;
 }
 
-/* Compiled, they are parts of other kernels. */
-void moves_forks(struct block_time *sum, const struct clock *c,
-                 const struct block *b)
+void moves_find_forks(struct forks *f, const struct clock *c,
+                      const struct block *b, uint32_t first, uint32_t end)
 {
     enum { TIMES = 3 };
-    struct readers r = { { 0 }, b };
-    struct moved m = { 0, 0 };
-    if (c->run->compile)
+    if (c->run->compile) /* they are parts of other kernels */
         return;
-    for (uint32_t i = 0; i < b->op_count; i++) {
-        const struct op *op = &c->p->op[b->op_first + i];
-        for (unsigned k = 0; k < gradient_operands(op); k++) {
+    const struct op *op = &c->p->op[b->op_first + first];
+    for (uint32_t i = first; i < end; i++, op++) {
+        const unsigned n = gradient_operands(op);
+        for (unsigned k = 0; k < n; k++) {
             const struct tensor *t = &c->p->tensor[op->in[k]];
-            if (t->role == ROLE_PARAM || !op_grads(t)
-                || !reads_again(&r, op->in[k]))
+            if (t->role == ROLE_PARAM || !t->needs_grad
+                || !reads_again(f, b, op->in[k]))
                 continue;
-            m.bytes += TIMES * (double)t->bytes;
-            m.kernels += 1;
+            f->sums.bytes += TIMES * (double)t->bytes;
+            f->sums.kernels += 1;
         }
     }
-    moves_spend(c, &sum->input, m);
+}
+
+void moves_forks(struct block_time *sum, const struct clock *c,
+                 const struct forks *f)
+{
+    moves_spend(c, &sum->input, f->sums);
 }

@@ -117,8 +117,17 @@ void moves_norm(struct op_clock *o);
 void moves_chosen(struct op_clock *o);
 void moves_rows(struct op_clock *o);
 void moves_view(struct op_clock *o);
-/* A tensor that several read has as many gradients, which are added up. */
+/* A tensor that several read has as many gradients, which are added up. Of a
+ * block of more tensors, the rest are taken to be read once. */
+enum { FORK_TENSORS = 2048 };
+struct forks {
+    uint64_t read[FORK_TENSORS / 64]; /* a bit each; what comes in first */
+    struct moved sums;
+};
+/* Those of operations from `first` on, before `end`; then their time. */
+void moves_find_forks(struct forks *f, const struct clock *c,
+                      const struct block *b, uint32_t first, uint32_t end);
 void moves_forks(struct block_time *sum, const struct clock *c,
-                 const struct block *b);
+                 const struct forks *f);
 
 #endif

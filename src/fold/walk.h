@@ -213,6 +213,8 @@ struct walk_scratch {
     struct module_entry *entry;   /* ... */
     uint32_t entries_room;
     struct overlap_walk *overlap; /* for the next block's; NULL: nobody asks */
+    struct walk_common *common; /* of the blocks walked so far; NULL: no two of
+                                     the program's begin alike */
 };
 
 /* Allocates scratch for every block of p, as `away` is set; false when out of

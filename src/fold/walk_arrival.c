@@ -41,6 +41,7 @@ static uint64_t lay_out(struct walk *w, bool last, uint64_t offset)
 void walk_lay_out(struct walk *w)
 {
     const uint64_t first = lay_out(w, false, 0);
+    w->norms_from = w->p->norms_last ? first : NEVER_LAST;
     if (w->p->norms_last)
         lay_out(w, true, first);
 }

@@ -640,6 +640,38 @@ static void release_above_weights(struct walk *w)
     }
 }
 
+void walk_backward_ops(struct walk *w, const struct walk_operand *x,
+                       uint32_t end, uint32_t first)
+{
+    const struct op *op = walk_op_at(w, end);
+    for (uint32_t k = end; k-- > first;) {
+        op--;
+        x -= op->n_in + op->n_out;
+        walk_to_node(w, op->node, true);
+        if (op->recalls != 0
+            && walk_region_active(w, &w->p->op[op->recalls - 1]))
+            recompute_once(w, op->recalls - 1 - w->b->op_first);
+        if (w->regions != 0)
+            restore_saved(w, op);
+        if (walk_region_active(w, op)) {
+            restore_inputs(w, k);
+            recompute_once(w, k);
+        }
+        backward_op(w, op, x, k);
+    }
+}
+
+/* All operations; what blocks have in common once. */
+static void run_back(struct walk *w)
+{
+    const struct block *b = w->b;
+    const uint32_t common = w->begins && !w->split ? b->common_ops : 0;
+    const struct walk_operand *x = w->operands_end;
+    walk_backward_ops(w, x, b->op_count, common);
+    if (common > 0)
+        walk_common_back(w);
+}
+
 /* After walk_forward: everything kept is live. */
 struct extremum walk_backward(struct walk *w, enum wgrad_mode mode)
 {
@@ -683,23 +715,7 @@ struct extremum walk_backward(struct walk *w, enum wgrad_mode mode)
     w->led = w->multiplied = false;
 
     w->n_done = 0;
-    const struct op *op = walk_op_at(w, b->op_count);
-    const struct walk_operand *x = w->operands_end;
-    for (uint32_t k = b->op_count; k-- > 0;) {
-        op--;
-        x -= op->n_in + op->n_out;
-        walk_to_node(w, op->node, true);
-        if (op->recalls != 0
-            && walk_region_active(w, &w->p->op[op->recalls - 1]))
-            recompute_once(w, op->recalls - 1 - b->op_first);
-        if (w->regions != 0)
-            restore_saved(w, op);
-        if (walk_region_active(w, op)) {
-            restore_inputs(w, k);
-            recompute_once(w, k);
-        }
-        backward_op(w, op, x, k);
-    }
+    run_back(w);
     if (w->stretch != NULL)
         w->stretch[w->stretches] = w->top;
     if (walk_retains(w) && b->kind == BLOCK_HEAD)

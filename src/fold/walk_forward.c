@@ -220,36 +220,58 @@ static bool is_plain(const struct walk *w)
            && !(walk_is_again(w) && (w->outside || w->policy));
 }
 
+/* Of what an operation makes. */
 static inline void sum_birth(struct walk *w, const struct walk_slot *s,
                              const struct walk_slot *output)
 {
-    const bool holds = w->b->kind == BLOCK_LAYER && !w->b->open;
     if (walk_stays(w, s)) {
         w->kept += s->bytes;
         return;
     }
     w->tmp += s->bytes;
-    if (s != output && !outlives(w, s) && !(holds && walk_is_input(w, s)))
+    if (s != output && !outlives(w, s))
         w->ends[s->last_use] += s->bytes;
 }
 
-/* The fullest moment, as forward_op() finds it; operations up to `end`. */
+/* ... and of what comes in, which a layer's caller holds. */
+static void sum_input(struct walk *w, const struct walk_slot *output)
+{
+    const struct walk_slot *s = &w->slot[w->b->tensor_count];
+    if (w->b->kind != BLOCK_LAYER || w->b->open)
+        sum_birth(w, s, output);
+    else
+        *(walk_stays(w, s) ? &w->kept : &w->tmp) += s->bytes;
+}
+
+/* The fullest moment, as forward_op() finds it; operations up to `end`. Where
+ * one makes nothing, there was more before it. */
 static void sum_forward(struct walk *w, uint32_t end,
                         const struct walk_slot *output)
 {
+    struct walk_slot *const *made = w->made, *const *last = made + w->n_made;
     const struct op *op = walk_op_at(w, 0);
-    uint32_t n = 0; /* of those that the operations make */
+    bool more = true;
     for (uint32_t k = 0; k < w->b->op_count; k++)
         w->ends[k] = 0;
     if (w->b->input != TENSOR_NONE)
-        sum_birth(w, &w->slot[w->b->tensor_count], output);
+        sum_input(w, output);
+    uint32_t next = made < last ? (*made)->birth : NEVER_MADE;
     for (uint32_t k = 0; k < end; k++, op++) {
-        w->at = k;
-        if (op->returns || op->renames)
+        if (op->returns || op->renames) {
+            w->at = k;
             leave_forward(w, op);
-        for (; n < w->n_made && w->made[n]->birth == k; n++)
-            sum_birth(w, w->made[n], output);
-        walk_note(w);
+            more = true;
+        }
+        while (next == k) {
+            sum_birth(w, *made++, output);
+            next = made < last ? (*made)->birth : NEVER_MADE;
+            more = true;
+        }
+        if (more) {
+            w->at = k;
+            walk_note(w);
+            more = false;
+        }
         w->tmp -= w->ends[k];
     }
 }

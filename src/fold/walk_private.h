@@ -132,8 +132,12 @@ struct walk {
     struct extremum inside;
     struct arrival *arrival; /* NULL: nobody asks */
     uint32_t arrivals;
-    struct extremum since;   /* the last arrival */
-    struct node_walk *nodes; /* NULL: nobody asks */
+    struct extremum since;      /* the last arrival */
+    struct node_walk *nodes;    /* NULL: nobody asks */
+    struct walk_common *common; /* NULL: no blocks begin alike */
+    bool begins;         /* ... and this one's walk is one that may be theirs */
+    uint64_t norms_from; /* offset of norms' weights where these come last, else
+                            NEVER_LAST; where arrivals are noted */
     struct extremum fullest; /* of the parts that are done */
     unsigned node;           /* the one at hand */
     uint32_t at;             /* operation being walked */
@@ -141,7 +145,14 @@ struct walk {
     void *ctx;
 };
 
+/* Where what comes next of slots is: of the operations up to one. */
+struct walk_begun {
+    struct walk_operand *operand;
+    uint32_t op, first; /* ... and the first of its region's run */
+};
+
 enum { NO_GRAD = -1 };
+#define NEVER_LAST UINT64_MAX
 #define NEVER_MADE UINT32_MAX
 
 /* The slot of a tensor of the block or its input; NULL for any other. */
@@ -246,7 +257,10 @@ static inline bool walk_stays(const struct walk *w, const struct walk_slot *s)
 
 struct walk walk_on(const struct program *p, const struct block *block,
                     uint64_t regions, const struct walk_scratch *scratch);
+/* [walk_init.c] All slots and lists; the same of a block whose walk may be that of
+ * another one up to where they part. */
 void walk_init(struct walk *w);
+void walk_init_common(struct walk *w);
 /* The block below has taken over the gradient of the input. */
 void walk_input_handed(struct walk *w);
 /* Whether the block's tensors go to the host, and how. */
@@ -401,6 +415,26 @@ static inline void walk_parts_add(struct walk_parts *parts, uint64_t bytes)
     else
         parts->v[PARTS_MAX - 1] += bytes;
 }
+
+/* ---- walk_common.c ---- */
+
+bool walk_common_init(struct walk_scratch *s, const struct program *p,
+                      struct arena *a);
+/* The lists of the block that was walked are no longer there. */
+void walk_common_forget(struct walk_common *c);
+/* When the input has its slot: as the common operations leave slots and lists;
+ * false where they have to be gone through. Those then begin, and are done. */
+bool walk_common_resume(struct walk *w, struct walk_begun *begun);
+void walk_common_begin(struct walk *w);
+void walk_common_keep(struct walk *w, const struct walk_begun *begun);
+/* The rest of a backward, of the common operations. */
+void walk_common_back(struct walk *w);
+
+/* ---- walk_backward.c ---- */
+
+/* Operations from before `end` down to `first`; `x`: after their operands. */
+void walk_backward_ops(struct walk *w, const struct walk_operand *x,
+                       uint32_t end, uint32_t first);
 
 /* ---- walk_kernels.c ---- */
 

@@ -258,12 +258,14 @@ struct block {
     const char *name; /* "embedding", "layer", "moe layer", "head" */
     uint32_t op_first, op_count;
     uint32_t tensor_first, tensor_count; /* made by this block */
-    tensor_id weights;   /* the first of its parameters and buffers, which are
+    tensor_id weights; /* the first of its parameters and buffers, which are
                           at rest: tensor.next; TENSOR_NONE: it has none */
-    uint64_t layers;     /* so many of the program's are it */
-    uint32_t common_ops; /* so many of its first operations, and their tensors,
-                            are as those of the block begins_as; which may be
-                            itself */
+    uint64_t layers;   /* so many of the program's are it */
+    uint32_t common_ops, common_tensors; /* so many of its first operations, and
+                            of its first tensors, are as those of the block
+                            begins_as, which may be itself; they take nothing
+                            but each other, the input and what blocks before
+                            all of these made */
     uint32_t begins_as;
     tensor_id input;              /* hidden states that come in; a placeholder
                                      owned by the block before (embedding:

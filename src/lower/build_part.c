@@ -5,6 +5,8 @@
  */
 #include "lower/build_private.h"
 
+#include <string.h>
+
 #include "base/banned.h"
 
 /* ---- what there is to copy ---- */
@@ -60,31 +62,41 @@ static tensor_id again(const struct beginning *part, tensor_id id, tensor_id x,
     return id == part->input ? x : id;
 }
 
-static tensor_id copy_part(struct builder *b, const struct beginning *part,
-                           tensor_id x)
+static void copy_tensors(struct builder *b, const struct beginning *part,
+                         tensor_id x, uint32_t further)
 {
-    struct program *p = b->p;
-    const uint32_t further = p->n_tensors - part->tensor_first;
-    const uint32_t later = p->n_ops - part->op_first;
-    for (uint32_t i = 0; i < part->n_tensors && !b->failed; i++) {
-        const tensor_id id = build_take_tensor(b);
-        struct tensor *t = &p->tensor[id];
-        *t = p->tensor[part->tensor_first + i];
+    struct tensor *t = &b->p->tensor[part->tensor_first + further];
+    memcpy(t, &b->p->tensor[part->tensor_first], part->n_tensors * sizeof *t);
+    for (uint32_t i = 0; i < part->n_tensors; i++, t++) {
         t->storage = again(part, t->storage, x, further);
         if (t->role == ROLE_PARAM || t->role == ROLE_BUFFER)
-            build_rests(b, id);
+            build_rests(b, part->tensor_first + further + i);
     }
-    for (uint32_t k = 0; k < part->n_ops && !b->failed; k++) {
-        struct op *op = build_take_op(b);
-        *op = p->op[part->op_first + k];
+}
+
+static void copy_ops(const struct builder *b, const struct beginning *part,
+                     tensor_id x, uint32_t further, uint32_t later)
+{
+    struct op *op = &b->p->op[part->op_first + later];
+    memcpy(op, &b->p->op[part->op_first], part->n_ops * sizeof *op);
+    for (uint32_t k = 0; k < part->n_ops; k++, op++) {
         op->recalls += op->recalls != 0 ? later : 0;
         for (unsigned i = 0; i < op->n_in; i++)
             op->in[i] = again(part, op->in[i], x, further);
         for (unsigned i = 0; i < op->n_out; i++)
             op->out[i] = again(part, op->out[i], x, further);
     }
-    if (b->failed) /* not all of it is there */
+}
+
+static tensor_id copy_part(struct builder *b, const struct beginning *part,
+                           tensor_id x)
+{
+    const uint32_t further = b->p->n_tensors - part->tensor_first;
+    const uint32_t later = b->p->n_ops - part->op_first;
+    if (!build_take_rows(b, part->n_tensors, part->n_ops))
         return x;
+    copy_tensors(b, part, x, further);
+    copy_ops(b, part, x, further, later);
     b->weights = again(part, part->weights, x, further);
     b->branch = again(part, part->branch, x, further);
     b->module = part->module;
@@ -104,8 +116,9 @@ tensor_id build_part(struct builder *b, const struct layer_kind *kind,
         return make(b, kind, x);
     if (part->n_ops > 0 && build_begins_alike(&part->kind, kind)
         && same_input(b, part->input, x) && knows_operands(b, part)) {
-        p->block[part->block].common_ops = part->n_ops;
-        b->block->common_ops = part->n_ops;
+        struct block *first = &p->block[part->block];
+        b->block->common_ops = first->common_ops = part->n_ops;
+        b->block->common_tensors = first->common_tensors = part->n_tensors;
         b->block->begins_as = part->block;
         return copy_part(b, part, x);
     }

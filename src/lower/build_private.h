@@ -66,10 +66,9 @@ uint64_t build_fp8_weight_scales(const struct builder *b, uint64_t rows,
 /* Lists a parameter, or a buffer, as one of the block's. (build.c) */
 void build_rests(struct builder *b, tensor_id id);
 
-/* One more, of which nothing is said; after a failure the last one again.
+/* So many more, that nobody has written to; false, and none, when out of memory.
  * (build.c) */
-tensor_id build_take_tensor(struct builder *b);
-struct op *build_take_op(struct builder *b);
+bool build_take_rows(struct builder *b, uint32_t tensors, uint32_t ops);
 
 /* Whether layers of two kinds have the same part with attention.
  * (build_stack.c) */

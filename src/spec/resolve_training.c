@@ -116,12 +116,12 @@ static void say_kernels(struct run *r)
                        "are taken as those of other %s GPUs%s (--mfu)",
                        r->gpu.name, utilisations[r->gpu.arch].name, limits);
     say_products(r, speed);
+    const struct said_part slowest = { .kind = SAID_SLOWEST, .n = r->gpus };
     if (run_at_once(r) > 1)
-        resolve_assume(r, KEY_MFU,
-                       "the slowest of %" PRIu64 " GPUs, for which all wait, "
-                       "takes %.1f %% longer than the middle one, as GPUs of "
-                       "one model differ",
-                       r->gpus, 100 * (kernel_slowest(r->gpus) - 1));
+        resolve_say(r, KEY_MFU,
+                    "the slowest of # GPUs, for which all wait, takes # % "
+                    "longer than the middle one, as GPUs of one model differ",
+                    SAY_COUNT(r->gpus), slowest);
 }
 
 static void resolve_mfu(struct run *r, bool model)

@@ -7,6 +7,7 @@
 
 #include "base/unit.h"
 #include "data/constants.h"
+#include "data/kernel.h"
 #include "json/json.h"
 
 #include <inttypes.h>
@@ -218,6 +219,10 @@ static void append_said(char buf[ASSUMPTION_TEXT], const struct said_part *x)
     case SAID_CENTS:
         str_append(buf, ASSUMPTION_TEXT, "%" PRIu64 ".%02" PRIu64, x->n / 100,
                    x->n % 100);
+        break;
+    case SAID_SLOWEST:
+        str_append(buf, ASSUMPTION_TEXT, "%.1f",
+                   100 * (kernel_slowest(x->n) - 1));
         break;
     }
 }

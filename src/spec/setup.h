@@ -588,7 +588,8 @@ enum said_kind {
     SAID_COUNT,
     SAID_CHOICE,
     SAID_QUANTITY, /* "135B" */
-    SAID_CENTS     /* "1.29" */
+    SAID_CENTS,    /* "1.29" */
+    SAID_SLOWEST   /* "4.8": how many % longer the slowest of n GPUs takes */
 };
 struct said_part {
     enum said_kind kind;

@@ -21,6 +21,7 @@
 #include "fold/trace.h"
 #include "plan/report_data.h"
 
+#include "common.h"
 #include "trials.h"
 
 enum { FIRST_ADAPTER = 37, FIRST_EIGHT = 83, FIRST_PART = 89, CHOICES = 94 };
@@ -1029,8 +1030,28 @@ enum {
     ANSWER_REMADE, /* checkpoints under PyTorch's split backwards */
     ANSWER_LIKE,   /* stages that differ in what is in flight alone */
     ANSWER_RISE,   /* of which it is known where in a row there is more */
+    ANSWER_ALIKE,  /* blocks that begin as another one */
     ANSWERS
 };
+
+/* In modes by the trial's number. */
+static void check_common(const struct trial *t, const memplan_report *r,
+                         const struct memory_fold *f, struct arena *a,
+                         unsigned *alike)
+{
+    const unsigned walks[] = { WALK_EARLY, WALK_SPLIT, WALK_CHECKPOINT,
+                               WALK_UNPACKS };
+    unsigned modes = ((1u << WGRAD_MODES) - 1) | WALK_ARRIVALS;
+    for (size_t i = 0; i < sizeof walks / sizeof walks[0]; i++)
+        modes |= (t->index >> i & 1) != 0 ? walks[i] : 0;
+    const char *what = common_differs(&r->program, &f->scratch,
+                                      run_regions(&r->run), modes, a, alike);
+    if (what == NULL)
+        return;
+    char text[1024];
+    describe(t, text, sizeof text);
+    fail_msg("%s of a block that begins as another one: %s", what, text);
+}
 
 static void check_no_moment_missed(const struct trial *t,
                                    unsigned answered[ANSWERS])
@@ -1053,6 +1074,7 @@ static void check_no_moment_missed(const struct trial *t,
     struct memory_fold f;
     arena_init(&a, NULL);
     assert_true(memory_fold_init(&f, &r->program, &r->run, &a));
+    check_common(t, r, &f, &a, &answered[ANSWER_ALIKE]);
     uint64_t layer = 0;
     for (uint64_t k = 0; k < r->memory.n_stages; k++) {
         struct stage st;
@@ -1108,6 +1130,7 @@ static void test_no_moment_missed(void **state)
     assert_true(answered[ANSWER_PREFIX] >= runs() / 2000);
     assert_true(answered[ANSWER_AWAY] >= runs() / 300);
     assert_true(answered[ANSWER_LIKE] >= runs() / 100);
+    assert_true(answered[ANSWER_ALIKE] >= runs() / 20);
 }
 
 static void check_step(struct trace *t, struct memory_fold *f,
