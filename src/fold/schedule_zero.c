@@ -375,6 +375,7 @@ static uint64_t less_missing(const struct slot *slot, uint64_t kept)
     return slot->later ? kept - min_u64(kept, slot->missing) : kept;
 }
 
+/* Where a graph is kept. */
 static void note_slot(struct stage *s, const struct slot *slot)
 {
     uint64_t *most =
@@ -388,8 +389,7 @@ static void note_slot(struct stage *s, const struct slot *slot)
                     + slot->other_chunks * s->stage_input;
     if (slot->later)
         kept += s->sent_before;
-    if (s->graph)
-        note_graph(s, slot, less_missing(slot, kept));
+    note_graph(s, slot, less_missing(slot, kept));
     /* no fuller than with these gradients, wherever its own have come to */
     if (slot->kind == SLOT_WEIGHT && slot->adds)
         kept -= s->chunk_added[slot->chunk];
@@ -412,12 +412,62 @@ static uint64_t steady_twice(const struct run *run, uint64_t rank,
     return run->schedule == SCHED_DUALPIPE_V ? min_u64(micros, enough) : micros;
 }
 
+/* `here` or more; of NEVER, the largest there is, `here`. */
+static void keep_most(uint64_t *most, uint64_t here)
+{
+    if (*most + 1 <= here)
+        *most = here;
+}
+
+/* The same of each where none is: others are one sum, which a pass takes its own
+ * from or adds it to. */
+static void sum_slots(struct stage *s, const struct step *step, size_t n)
+{
+    const uint64_t micro = s->shared_kept + s->inputs;
+    uint64_t kept = 0, chunks = 0, waiting = 0;
+    for (const struct step *x = step; x < step + n; x++) {
+        const uint64_t beside = x->beside ? micro : 0;
+        const uint64_t own =
+            s->chunk_kept[x->chunk] + s->stage_input + micro - beside;
+        const uint64_t stash = s->chunk_stash[x->chunk];
+        uint64_t *most =
+            &s->others[2 * (SLOT_KINDS * x->chunk + x->kind) + x->later];
+        switch ((enum slot_kind)x->kind) {
+        case SLOT_FORWARD:
+            keep_most(most, kept - beside);
+            kept += own;
+            s->in_flight = max_u64(s->in_flight, ++chunks);
+            break;
+        case SLOT_BACKWARD:
+            chunks--;
+            kept -= own;
+            keep_most(most, kept - beside);
+            break;
+        case SLOT_INPUT:
+            chunks--;
+            waiting++;
+            kept -= own;
+            keep_most(most, kept - beside);
+            kept += stash;
+            break;
+        case SLOT_WEIGHT:
+            s->stashes = max_u64(s->stashes, waiting--);
+            kept -= stash;
+            keep_most(most, kept - beside);
+            break;
+        case SLOT_KINDS: break;
+        }
+    }
+}
+
 void schedule_split_kept(struct stage *s, uint64_t micros, struct step *room)
 {
     const uint64_t some = steady_twice(s->run, s->index, micros);
     struct walking w = { .s = s, .all = some };
     const size_t n = schedule_steps(room, s->run, s->index, some);
-    for (size_t i = 0; i < n; i++) {
+    if (!s->graph)
+        sum_slots(s, room, n);
+    for (size_t i = 0; i < n && s->graph; i++) {
         struct slot slot = slot_of(&room[i]);
         schedule_beside(&w, &slot, room[i].beside);
         note_slot(s, &slot);

@@ -251,60 +251,49 @@ static double later(double a, double b)
 /* DualPipe's forward and the backward after it are one, kernels of both beside
  * each other: they begin and end together, but for the first backward of a rank
  * in the middle [deepseek-ai/DualPipe, dualpipe.py, step 4]. */
-static bool is_joined(const struct simulation *s, const struct order *o)
+static bool is_joined(const struct simulation *s, const struct step *x,
+                      const struct step *end)
 {
-    const struct step *x = &o->step[o->next];
-    return s->joins && x->kind == SLOT_FORWARD && o->next + 1 < o->n
+    return s->joins && x->kind == SLOT_FORWARD && x + 1 < end
            && x[1].kind == SLOT_BACKWARD && x[1].micro >> s->dual > 0;
 }
 
-/* Of DualPipe the k-th micro-batch of direction d is 2 k + d. */
-static double *cell(const struct simulation *s, size_t row,
-                    const struct step *x)
-{
-    return s->done + row + (x->micro >> s->dual);
-}
-
-/* Two that run beside each other: both begin when either can. */
-static bool run_joined(const struct simulation *s, struct order *o)
-{
-    const struct step *a = &o->step[o->next], *b = a + 1;
-    const struct timed *p = &o->pass[a->chunk][a->kind];
-    const struct timed *q = &o->pass[b->chunk][b->kind];
-    const double there = *cell(s, p->needs, a), back = *cell(s, q->needs, b);
-    if (there < 0 || back < 0)
-        return false;
-    const double done = later(later(o->clock, there + p->hop), back + q->hop)
-                        + (p->time + q->time);
-    *cell(s, p->sets, a) = *cell(s, q->sets, b) = done;
-    o->clock = done + p->sends;
-    o->next += 2;
-    return true;
-}
-
-/* The next of a rank, if all that it waits for is there. */
-static bool run_step(const struct simulation *s, struct order *o)
-{
-    if (is_joined(s, o))
-        return run_joined(s, o);
-    const struct step *x = &o->step[o->next];
-    const struct timed *p = &o->pass[x->chunk][x->kind];
-    const double there = *cell(s, p->needs, x);
-    if (there < 0)
-        return false;
-    const double done = later(o->clock, there + p->hop) + p->time;
-    *cell(s, p->sets, x) = done;
-    o->clock = done + p->sends;
-    o->next++;
-    return true;
-}
-
+/* As far as what a rank waits for is there. Of DualPipe the k-th micro-batch of
+ * direction d is 2 k + d. Two that run beside each other both begin when either
+ * can. */
 static bool run_steps(const struct simulation *s, struct order *o)
 {
-    const size_t from = o->next;
-    while (o->next < o->n && run_step(s, o))
-        ;
-    return o->next > from;
+    const struct step *x = &o->step[o->next], *end = &o->step[o->n];
+    const struct timed *p, *q;
+    double *done = s->done, clock = o->clock; /* no store can change it */
+    for (; x < end; x++) {
+        p = &o->pass[x->chunk][x->kind];
+        const size_t k = x->micro >> s->dual;
+        const double there = done[p->needs + k];
+        if (there < 0)
+            break;
+        const double ready = later(clock, there + p->hop);
+        double *sets = &done[p->sets + k];
+        if (!is_joined(s, x, end)) {
+            *sets = ready + p->time;
+            clock = *sets + p->sends;
+            continue;
+        }
+        q = &o->pass[x[1].chunk][x[1].kind];
+        const size_t l = x[1].micro >> s->dual;
+        const double back = done[q->needs + l];
+        if (back < 0)
+            break;
+        x++;
+        clock = later(ready, back + q->hop) + (p->time + q->time);
+        *sets = done[q->sets + l] = clock;
+        clock += p->sends;
+    }
+    const size_t next = (size_t)(x - o->step);
+    const bool moved = next > o->next;
+    o->next = next;
+    o->clock = clock;
+    return moved;
 }
 
 /* A rank's forwards are over: only backwards come. */
@@ -381,7 +370,7 @@ static double run_all(struct simulation *s)
         moved = false;
         for (uint64_t r = 0; r < p; r++)
             moved = run_rank(s, r) || moved;
-        for (uint64_t r = p; r-- > 0;)
+        for (uint64_t r = p - 1; r-- > 0;) /* the last one has just run */
             moved = run_rank(s, r) || moved;
     }
     for (uint64_t r = 0; r < p; r++) {
