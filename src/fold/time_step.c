@@ -385,20 +385,34 @@ struct sizes {
     double largest, all, far;
 };
 
-/* From the end, as far as there is from a weight's second forward to its
- * backward: twice what comes after it. */
+/* The block's next weight; `id` may be one already. */
+static tensor_id next_weight(const struct program *p, tensor_id id)
+{
+    while (id != TENSOR_NONE
+           && (p->tensor[id].role != ROLE_PARAM || p->tensor[id].statistic))
+        id = p->tensor[id].next;
+    return id;
+}
+
+/* From a weight's second forward to its backward there is twice what comes after
+ * it. */
 static struct sizes sizes_of(const struct step_clock *s, uint32_t block)
 {
-    const struct block *b = &s->c.p->block[block];
+    const struct program *p = s->c.p;
+    const tensor_id first = next_weight(p, p->block[block].weights);
     struct sizes z = { 0, 0, 0 };
-    for (uint32_t i = b->tensor_count; i-- > 0;) {
-        const struct tensor *t = &s->c.p->tensor[b->tensor_first + i];
-        if (t->role != ROLE_PARAM || t->statistic)
-            continue;
-        const double n = (double)t->elems;
-        z.far += 2 * z.all >= (double)ZERO3_MAX_REUSE_ELEMS ? n : 0;
-        z.largest = fmax(z.largest, n);
-        z.all += n;
+    for (tensor_id id = first; id != TENSOR_NONE;
+         id = next_weight(p, p->tensor[id].next)) {
+        z.largest = fmax(z.largest, (double)p->tensor[id].elems);
+        z.all += (double)p->tensor[id].elems;
+    }
+    double after = z.all;
+    for (tensor_id id = first; id != TENSOR_NONE;
+         id = next_weight(p, p->tensor[id].next)) {
+        after -= (double)p->tensor[id].elems;
+        if (2 * after < (double)ZERO3_MAX_REUSE_ELEMS)
+            break;
+        z.far += (double)p->tensor[id].elems;
     }
     return z;
 }

@@ -143,9 +143,11 @@ static uint64_t regions_of(const struct program *p, const struct block *b,
                            uint64_t regions)
 {
     uint64_t here = 0;
-    for (uint32_t k = 0; k < b->op_count && regions != 0; k++)
+    if ((regions & p->regions >> 1) == 0) /* region 0 is none */
+        return 0;
+    for (uint32_t k = 0; k < b->op_count; k++)
         here |= UINT64_C(1) << p->op[b->op_first + k].region;
-    return regions & here >> 1; /* region 0 is none */
+    return regions & here >> 1;
 }
 
 struct walk walk_on(const struct program *p, const struct block *block,

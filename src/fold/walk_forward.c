@@ -250,6 +250,7 @@ static void sum_forward(struct walk *w, uint32_t end,
 {
     struct walk_slot *const *made = w->made, *const *last = made + w->n_made;
     const struct op *op = walk_op_at(w, 0);
+    uint64_t most = 0;
     bool more = true;
     for (uint32_t k = 0; k < w->b->op_count; k++)
         w->ends[k] = 0;
@@ -260,6 +261,7 @@ static void sum_forward(struct walk *w, uint32_t end,
         if (op->returns || op->renames) {
             w->at = k;
             leave_forward(w, op);
+            most = 0;
             more = true;
         }
         while (next == k) {
@@ -267,11 +269,12 @@ static void sum_forward(struct walk *w, uint32_t end,
             next = made < last ? (*made)->birth : NEVER_MADE;
             more = true;
         }
-        if (more) {
-            w->at = k;
-            walk_note(w);
-            more = false;
+        if (more && w->kept + w->tmp > most) {
+            most = w->kept + w->tmp;
+            w->top =
+                (struct extremum){ w->kept, w->tmp, 0, w->b->op_first + k };
         }
+        more = false;
         w->tmp -= w->ends[k];
     }
 }

@@ -307,6 +307,7 @@ struct program {
     tensor_id first_shared, n_shared; /* ROLE_SHARED tensors, contiguous */
     tensor_id first_input, n_input;   /* ROLE_INPUT tensors, contiguous */
     uint64_t lora_words; /* LORA_...: --lora-targets that name a linear of it */
+    uint64_t regions;    /* that some operation is in: bit op.region */
     uint64_t tokens;     /* of one micro-batch on this rank: b*s/cp */
     uint64_t routed;     /* experts of a token */
     double routed_share; /* of all experts, that these may be of */

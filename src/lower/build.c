@@ -552,6 +552,7 @@ struct op *build_op(struct builder *b, enum op_kind kind, const char *name,
     op->kind = kind;
     op->name = name;
     op->region = b->region;
+    b->p->regions |= UINT64_C(1) << b->region;
     op->module = b->module;
     op->node = b->node;
     op->core_attention = b->core_attention;

@@ -288,6 +288,7 @@ static inline void build_checkpoint(struct builder *b, uint32_t first)
         return;
     for (uint32_t i = first; i < b->p->n_ops; i++)
         b->p->op[i].region = REGION_LAYER;
+    b->p->regions |= UINT64_C(1) << REGION_LAYER;
 }
 /* All operations from `first` on stand outside of the block's checkpoint. */
 static inline void build_outside(struct builder *b, uint32_t first)
