@@ -54,7 +54,7 @@ enum opt_id {
 
 enum opt_value { OPT_VALUE_NONE, OPT_VALUE_NEEDED, OPT_VALUE_OPTIONAL };
 
-enum { OPT_NAME_MAX = 48, OPT_ROWS_MAX = 256 };
+enum { OPT_NAME_MAX = 48, OPT_ROWS_MAX = 320 };
 
 struct opt_row {
     char name[OPT_NAME_MAX]; /* without dashes: "micro-batch" */

@@ -15,19 +15,36 @@ struct turn_of {
     bool back;
     enum layer_node node;
 };
-enum { TURNS = 2 * NODE_POST };
-static const struct turn_of turns[TURNS] = {
-    { true, NODE_COMBINE },  { false, NODE_ATTENTION },
-    { true, NODE_EXPERTS },  { false, NODE_DISPATCH },
-    { true, NODE_DISPATCH }, { false, NODE_EXPERTS },
-    { false, NODE_COMBINE }, { true, NODE_ATTENTION },
+enum { TURNS_MAX = 2 * NODE_POST + 2 };
+struct turns_of {
+    uint32_t n;
+    struct turn_of turn[TURNS_MAX];
 };
-/* ... with ep_overlap_early_attn_memory_release */
-static const struct turn_of early_turns[TURNS] = {
-    { true, NODE_COMBINE },  { false, NODE_ATTENTION },
-    { true, NODE_EXPERTS },  { false, NODE_DISPATCH },
-    { true, NODE_DISPATCH }, { true, NODE_ATTENTION },
-    { false, NODE_EXPERTS }, { false, NODE_COMBINE },
+#define TURN(is_back, part)                                                    \
+    {                                                                          \
+        is_back, NODE_##part                                                   \
+    }
+static const struct turns_of turns[2][2] = {
+    { { 8,
+        { TURN(true, COMBINE), TURN(false, ATTENTION), TURN(true, EXPERTS),
+          TURN(false, DISPATCH), TURN(true, DISPATCH), TURN(false, EXPERTS),
+          TURN(false, COMBINE), TURN(true, ATTENTION) } },
+      /* ... with ep_overlap_early_attn_memory_release */
+      { 8,
+        { TURN(true, COMBINE), TURN(false, ATTENTION), TURN(true, EXPERTS),
+          TURN(false, DISPATCH), TURN(true, DISPATCH), TURN(true, ATTENTION),
+          TURN(false, EXPERTS), TURN(false, COMBINE) } } },
+    /* ... with delay_wgrad_compute */
+    { { 10,
+        { TURN(true, COMBINE), TURN(false, ATTENTION), TURN(true, EXPERTS),
+          TURN(false, DISPATCH), TURN(true, EXPERTS_WEIGHTS),
+          TURN(true, DISPATCH), TURN(false, EXPERTS), TURN(false, COMBINE),
+          TURN(true, ATTENTION), TURN(true, ATTENTION_WEIGHTS) } },
+      { 10,
+        { TURN(true, COMBINE), TURN(false, ATTENTION), TURN(true, EXPERTS),
+          TURN(false, DISPATCH), TURN(true, EXPERTS_WEIGHTS),
+          TURN(true, DISPATCH), TURN(true, ATTENTION), TURN(false, EXPERTS),
+          TURN(false, COMBINE), TURN(true, ATTENTION_WEIGHTS) } } }
 };
 
 /* The passes as they go. */
@@ -182,7 +199,8 @@ static bool step(struct passes *x, bool back, uint32_t position, unsigned node,
                         : after_forward(x, position, done);
     if (back) {
         x->last = position;
-        x->done = whole || node == NODE_ATTENTION;
+        x->done =
+            whole || node == NODE_ATTENTION || node == NODE_ATTENTION_WEIGHTS;
     }
     return true;
 }
@@ -199,32 +217,40 @@ static bool is_inner(const struct stage *s, uint32_t position)
  * before or the one after: stale modules become fewer there. */
 enum { CROSSING = 3 };
 
+/* The other pass's turns are nobody's; the last layer's attention's weights have
+ * theirs when its gradient has been sent. */
+static bool take_turns(struct passes *x, const uint32_t at[2], bool there,
+                       bool back, bool last, bool inner)
+{
+    const struct run *run = x->s->run;
+    const struct turns_of *t = &turns[run->delay_wgrad][run->ep_overlap_early];
+    for (uint32_t k = 0; k < t->n; k++) {
+        const struct turn_of *turn = &t->turn[k];
+        if (!(turn->back ? back : there)
+            || (last && turn->node == NODE_ATTENTION_WEIGHTS))
+            continue;
+        if (!step(x, turn->back, at[turn->back], turn->node, inner))
+            return false;
+    }
+    return true;
+}
+
 static bool run_layers(struct passes *x, struct span f, struct span b)
 {
     const struct stage *s = x->s;
-    const struct turn_of *order =
-        s->run->ep_overlap_early ? early_turns : turns;
     const uint32_t nf = f.end - f.first, nb = b.end - b.first;
-    const uint32_t n = nf < nb ? nf : nb;
+    const uint32_t n = nf > nb ? nf : nb;
     for (uint32_t i = 0; i < n; i++) {
+        const bool there = i < nf, back = i < nb;
         const uint32_t at[2] = { f.first + i, b.end - 1 - i };
         const bool cross = at[0] < at[1] + CROSSING && at[1] < at[0] + CROSSING;
-        const bool inner = i > 0 && i + 1 < n && !cross && is_inner(s, at[0])
-                           && is_inner(s, at[1]);
-        for (unsigned k = 0; k < TURNS; k++)
-            if (!step(x, order[k].back, at[order[k].back], order[k].node,
-                      inner))
-                return false;
+        const bool inner = i > 0 && i + 1 < nf && i + 1 < nb && !cross
+                           && is_inner(s, at[0]) && is_inner(s, at[1]);
+        if (!take_turns(x, at, there, back, i + 1 == nb, inner))
+            return false;
     }
-    for (uint32_t i = n; i < nb; i++)
-        for (unsigned k = NODE_POST; k-- > 0;)
-            if (!step(x, true, b.end - 1 - i, k, false))
-                return false;
-    for (uint32_t i = n; i < nf; i++)
-        for (unsigned k = 0; k < NODE_POST; k++)
-            if (!step(x, false, f.first + i, k, false))
-                return false;
-    return true;
+    return nb == 0 || !s->run->delay_wgrad
+           || step(x, true, b.first, NODE_ATTENTION_WEIGHTS, false);
 }
 
 /* Kept by a chunk whose backward has not begun. */

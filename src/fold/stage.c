@@ -816,6 +816,7 @@ static void kernels_init(struct walk_scratch *scratch, const struct run *run)
     enum { BLOCK = 128 };
     scratch->cudnn = run->attention_kernel == KERNEL_CUDNN;
     scratch->graph = schedule_keeps_graph(run);
+    scratch->delays = run->delay_wgrad;
     scratch->weights_first = torch && run->impl != IMPL_MEGATRON_LOCAL;
     scratch->reduce_blocks =
         torch && !run->compile

@@ -40,7 +40,8 @@ static void backward_node(struct tracer *r, const struct point *at,
     tracer_enter(r, PHASE_BACKWARD, micro, at->position);
     trace_begin_backward(r);
     tracer_play_node(r, SCRIPT_BACKWARD + (unsigned)mode, node);
-    if (node == NODE_ATTENTION)
+    if (node
+        == (r->s->run->delay_wgrad ? NODE_ATTENTION_WEIGHTS : NODE_ATTENTION))
         trace_hand_over_wgrads(r);
 }
 

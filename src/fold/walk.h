@@ -198,6 +198,7 @@ struct walk_scratch {
     bool cudnn;             /* whose attention it is */
     bool graph;             /* a split backward keeps all of autograd's graph */
     bool weights_first;     /* a linear's gradient, before its input's */
+    bool delays;            /* ... later than that, in a part of its own */
     bool result_held; /* a layer's result's gradient, to the end of its backward
                        */
     uint64_t granule; /* allocations are multiples of it, a power of two:

@@ -329,7 +329,7 @@ static void stash(struct walk *w, const struct op *op, struct walk_slot *s)
         walk_note(w);
         walk_buffer_release(w, s->grad);
     }
-    w->buffer[s->stash].stashed = true;
+    w->buffer[s->stash].stashed = !w->delays;
 }
 
 /* A node's inputs are gone when it returns, before its results are added up
@@ -683,6 +683,7 @@ struct extremum walk_backward(struct walk *w, enum wgrad_mode mode)
     w->top = w->since = (struct extremum){ 0 };
     if (w->nodes != NULL)
         walk_begin_nodes(w, true);
+    w->split = w->split || (w->nodes != NULL && w->delays);
     const bool unloads = w->unloads || w->back;
     for (uint32_t i = 0; i <= b->tensor_count; i++) {
         struct walk_slot *s = &w->slot[i];
@@ -716,6 +717,10 @@ struct extremum walk_backward(struct walk *w, enum wgrad_mode mode)
 
     w->n_done = 0;
     run_back(w);
+    if (w->nodes != NULL && w->delays) {
+        walk_to_node(w, NODE_ATTENTION_WEIGHTS, true);
+        w->split = false;
+    }
     if (w->stretch != NULL)
         w->stretch[w->stretches] = w->top;
     if (walk_retains(w) && b->kind == BLOCK_HEAD)

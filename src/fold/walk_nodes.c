@@ -15,7 +15,7 @@ void walk_take_in_hand(struct walk *w)
         if (held)
             walk_buffer_release(w, (int32_t)i);
     }
-    for (uint32_t i = 0; i < w->n_buffers && w->node < LAYER_NODES; i++) {
+    for (uint32_t i = 0; i < w->n_buffers && w->node <= NODE_POST; i++) {
         w->buffer[i].in_hand = w->buffer[i].refs > 0;
         w->buffer[i].refs += w->buffer[i].in_hand;
     }
@@ -40,13 +40,35 @@ static void node_ends(struct walk *w)
     w->top = now;
 }
 
+/* A part's weights have theirs after it [core/models/common/
+ * model_chunk_schedule_plan.py, TransformerLayerSchedulePlan.run; TransformerEngine
+ * pytorch/module/_common.py, WeightGradStore]. */
+static unsigned node_below(const struct walk *w)
+{
+    switch ((enum layer_node)w->node) {
+    case NODE_ATTENTION:
+        return w->delays ? NODE_ATTENTION_WEIGHTS : LAYER_NODES;
+    case NODE_EXPERTS: return w->delays ? NODE_EXPERTS_WEIGHTS : NODE_DISPATCH;
+    case NODE_EXPERTS_WEIGHTS: return NODE_DISPATCH;
+    case NODE_DISPATCH: return NODE_ATTENTION;
+    case NODE_COMBINE: return NODE_EXPERTS;
+    case NODE_POST: return NODE_COMBINE;
+    case NODE_ATTENTION_WEIGHTS:
+    case LAYER_NODES: break;
+    }
+    return LAYER_NODES;
+}
+
+static unsigned node_above(const struct walk *w)
+{
+    return w->node == NODE_POST ? LAYER_NODES : w->node + 1;
+}
+
 void walk_comes_to(struct walk *w, unsigned node, bool back)
 {
     while (w->node != node) {
         const unsigned done = w->node;
-        const unsigned next = !back       ? done + 1
-                              : done == 0 ? LAYER_NODES
-                                          : done - 1;
+        const unsigned next = back ? node_below(w) : node_above(w);
         if (back) { /* which lets go of what it had in hand */
             w->node = next;
             walk_take_in_hand(w);
@@ -55,6 +77,8 @@ void walk_comes_to(struct walk *w, unsigned node, bool back)
         node_ends(w);
         w->node = next;
         walk_tell(w, (struct walk_event){ .what = WALK_NODE, .key = next });
+        if (next == NODE_EXPERTS_WEIGHTS || next == NODE_ATTENTION_WEIGHTS)
+            walk_node_weights(w, done);
     }
     if (node == LAYER_NODES)
         w->top = w->fullest;

@@ -86,7 +86,7 @@ struct walk {
     uint64_t *ends; /* [operations]: bytes that go when one is over */
     uint64_t regions;
     uint64_t granule;
-    bool bare, cudnn, graph, weights_first, result_held;
+    bool bare, cudnn, graph, weights_first, delays, result_held;
     uint32_t reduce_blocks; /* see struct walk_scratch */
     unsigned update_copies; /* see struct walk_scratch */
     const struct run *projects;
@@ -317,6 +317,8 @@ struct extremum walk_forward(struct walk *w, enum walk_pass pass);
 struct extremum walk_backward(struct walk *w, enum wgrad_mode mode);
 /* A backward that is split, and what remains of it. [walk_weights.c] */
 void walk_halves(struct walk *w, struct block_walk *out, unsigned modes);
+/* Those of a part of a layer, where they are delayed. */
+COLD void walk_node_weights(struct walk *w, unsigned node);
 /* After the first half: the gradients of linears' weights. */
 struct extremum walk_weights(struct walk *w);
 /* The same out of a checkpoint; `again`: its layer's second forward, without the
@@ -354,7 +356,9 @@ static inline bool walk_has_weight(const struct walk *w, const struct op *op)
 static inline bool walk_defers(const struct walk *w, const struct op *op)
 {
     return w->split
-           && (w->graph ? walk_has_weight(w, op) : walk_is_deferrable(w, op));
+           && (w->graph ? walk_has_weight(w, op)
+                        : walk_is_deferrable(w, op)
+                              && !(w->delays && op->node == NODE_POST));
 }
 
 /* A split backward that lets go of nothing (torch/distributed/pipelining/

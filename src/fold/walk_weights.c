@@ -172,6 +172,16 @@ static void weights_of_graph(struct walk *w, bool products,
         weight_at(w, late, again);
 }
 
+/* The head's product is no module of Transformer Engine's. */
+void walk_node_weights(struct walk *w, unsigned node)
+{
+    const uint32_t at = w->at;
+    for (uint32_t k = w->b->op_count; k-- > 0;)
+        if (walk_op_at(w, k)->node == node && walk_defers(w, walk_op_at(w, k)))
+            weight_at(w, k, NULL);
+    w->at = at;
+}
+
 struct extremum walk_weights(struct walk *w)
 {
     const struct block *b = w->b;

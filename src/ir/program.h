@@ -171,6 +171,9 @@ enum layer_node {
     NODE_EXPERTS,
     NODE_COMBINE,
     NODE_POST,
+    NODE_EXPERTS_WEIGHTS, /* in backward, their weights' gradients; no operation
+                             is in it */
+    NODE_ATTENTION_WEIGHTS,
     LAYER_NODES
 };
 

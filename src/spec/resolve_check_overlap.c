@@ -12,6 +12,27 @@ static bool in_16_bits(const struct run *r)
     return r->prec.compute == DT_BF16 || r->prec.compute == DT_FP16;
 }
 
+/* Megatron's own layers have a backward_dw() that does nothing (core/
+ * tensor_parallel/layers.py). Transformer Engine's store takes the input gathered,
+ * and of experts the gradients' own memory (pytorch/module/grouped_linear.py,
+ * wgrad_list). */
+static void check_delayed(const struct run *r, struct diag *d)
+{
+    const struct obstacle all[] = {
+        { r->impl != IMPL_MEGATRON, KEY_DELAY_WGRAD, MEMPLAN_E_CONFLICT,
+          "delay_wgrad_compute with Megatron's own layers, which delay nothing",
+          "use --implementation megatron" },
+        { !r->wgrad_fusion, KEY_DELAY_WGRAD, MEMPLAN_E_UNSUPPORTED,
+          "delay_wgrad_compute without fused gradients of weights is not "
+          "modelled",
+          "use --grad-accum-fusion true, or leave it out" },
+        { r->tp > 1, KEY_DELAY_WGRAD, MEMPLAN_E_UNSUPPORTED,
+          "delay_wgrad_compute with tensor parallelism is not modelled",
+          "use --tp 1, or leave it out" },
+    };
+    resolve_refuse(d, all, sizeof all / sizeof all[0]);
+}
+
 void resolve_check_ep_overlap(const struct run *r, const struct spec *s,
                               struct diag *d)
 {
@@ -54,6 +75,11 @@ void resolve_check_ep_overlap(const struct run *r, const struct spec *s,
     if (!r->ep_overlap && r->ep_overlap_early)
         resolve_pointless(d, KEY_EP_OVERLAP_EARLY, "ep_overlap",
                           "add --ep-overlap true");
+    if (!r->ep_overlap && r->delay_wgrad)
+        resolve_pointless(d, KEY_DELAY_WGRAD, "ep_overlap",
+                          "add --ep-overlap true");
     if (r->ep_overlap)
         resolve_refuse(d, all, sizeof all / sizeof all[0]);
+    if (r->ep_overlap && r->delay_wgrad)
+        check_delayed(r, d);
 }

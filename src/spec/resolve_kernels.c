@@ -343,6 +343,7 @@ void resolve_kernels(struct run *r, const struct spec *spec)
     resolve_bool(r, KEY_CUDA_GRAPH, false);
     r->ep_overlap = resolve_bool(r, KEY_EP_OVERLAP, false);
     r->ep_overlap_early = resolve_bool(r, KEY_EP_OVERLAP_EARLY, false);
+    r->delay_wgrad = resolve_bool(r, KEY_DELAY_WGRAD, false);
     r->plain_softmax = !resolve_bool(r, KEY_FUSED_SOFTMAX, true);
     /* apply_query_key_layer_scaling brings it, on by default in the fork */
     r->softmax_fp32 = resolve_bool(r, KEY_SOFTMAX_FP32,

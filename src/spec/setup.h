@@ -747,6 +747,7 @@ struct run {
     bool grouped_gemm;          /* experts of a rank in one product */
     bool ep_overlap;            /* a forward beside another's backward */
     bool ep_overlap_early;      /* ... attention's backward first of the two */
+    bool delay_wgrad;           /* ... weights' gradients after their part's */
     bool replay_batches;        /* a step's batches stay on the GPU */
     enum ce_fusion ce_fusion;
     enum cp_comm cp_comm;

@@ -4,6 +4,10 @@ steps with --overlap-moe-expert-parallel-comm.
 The schedule, its nodes and what these free are Megatron's own (core/pipeline_parallel/combined_1f1b.py).  Every node says whose
 it is when it begins; a phase of a micro-batch is all that runs in its name, so that it ends and begins again.
 
+Weights' gradients that are delayed are Transformer Engine's (WeightGradStore), which has no CPU build: a linear stands in that puts
+its input and its result's gradient aside and makes the weight's when backward_dw() is called, by Megatron's nodes.  These let go of
+gradients as d98e8a64's do (TransformerLayerNode.backward_impl); 0.16.1's hold all of a part's to there.
+
 usage: PYTHONPATH=MEGATRON megatron_overlap.py FOLDER      writes FOLDER/megatron_overlap.json, a run a line
 """
 import dataclasses
@@ -14,7 +18,10 @@ import megatron_moe as moe
 import megatron_tp as dense
 import step
 import torch
+from megatron.core.models.gpt import fine_grained_callables as nodes
 from megatron.core.pipeline_parallel import combined_1f1b, utils
+from megatron.core.tensor_parallel import layers
+from megatron.core.transformer.transformer_layer import TransformerLayer
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,6 +30,7 @@ class Run(moe.Run):
     copies: int = 2
     grad_accum: int = 3
     early: bool = False
+    delay: bool = False
 
 
 class Core(dense.Core):
@@ -99,10 +107,62 @@ combined_1f1b.combined_forward_backward_step = combined_and_told
 torch.autograd.backward = backward_and_told
 
 
+class Delayed(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, weight):
+        ctx.save_for_backward(x, weight)
+        return torch.matmul(x, weight.t())
+
+    @staticmethod
+    def backward(ctx, grad):
+        x, weight = ctx.saved_tensors
+        weight.aside = x, grad
+        return grad.matmul(weight), None
+
+
+@torch.no_grad()
+def backward_dw(linear):
+    x, grad = linear.weight.aside
+    linear.weight.aside = None
+    gradient = grad.reshape(-1, grad.shape[-1]).t().matmul(x.reshape(-1, x.shape[-1]))
+    linear.weight.main_grad.add_(gradient)
+
+
+def product(x, weight, *args, **kwargs):
+    return Delayed.apply(x, weight) if getattr(weight, "delayed", False) else inner_product(x, weight, *args, **kwargs)
+
+
+def node_backward(self, outputs, output_grad):
+    grads = output_grad + tuple(e.grad for e in self.detached)
+    self.default_backward_func(outputs + self.before_detached, grads)
+    self.delay_grads_release = len(self.bwd_dw_callables) > 0
+    self.output_grads = ()
+    return grads
+
+
+inner_product, inner_backward = layers.linear_with_grad_accumulation_and_async_allreduce, nodes.TransformerLayerNode.backward_impl
+product.warned = True
+layers.linear_with_grad_accumulation_and_async_allreduce = product
+LINEARS = (layers.ColumnParallelLinear, layers.RowParallelLinear)
+for linear in LINEARS:
+    linear.backward_dw = backward_dw
+
+
+def delayed(model, run):
+    nodes.TransformerLayerNode.backward_impl = node_backward if run.delay else inner_backward
+    for layer in model.modules():
+        if run.delay and isinstance(layer, TransformerLayer):
+            for part in layer.modules():
+                if isinstance(part, LINEARS):
+                    part.weight.delayed = True
+
+
 def build(run):
     old, moe.config_of = moe.config_of, overlapped(moe.config_of)
     try:
-        return moe.build(run)
+        model, config, settings = moe.build(run)
+        delayed(model, run)
+        return model, config, settings
     finally:
         moe.config_of = old
 
@@ -112,6 +172,7 @@ def overlapped(make):
         config = make(run)
         config.overlap_moe_expert_parallel_comm = True
         config.ep_overlap_early_attn_memory_release = run.early
+        config.delay_wgrad_compute = run.delay
         return config
 
     return call
@@ -129,7 +190,8 @@ def record(run):
     words = dict(moe.setup_of(run), ep_overlap=True)
     if run.early:
         words["ep_overlap_early_attn_memory_release"] = True
-    return dict(config=core.settings, setup=words, parameters=core.parameters, weight_bytes=core.weights,
+    more = dict(delays=True) if run.delay else {}  # Megatron's own layers have no such key
+    return dict(config=core.settings, setup=words, **more, parameters=core.parameters, weight_bytes=core.weights,
                 first=core.rows(first), later=core.rows(later))
 
 
@@ -147,6 +209,10 @@ def runs():
     yield Run(modules="shared_experts")
     yield Run(tp=2, sequence=True, shape="wide", fp32=True)
     yield Run(tp=2, sequence=True, shape="wide", early=True)
+    yield Run(delay=True)
+    yield Run(delay=True, early=True)
+    yield Run(delay=True, ep=4, copies=4, shape="short")
+    yield Run(delay=True, shape="short", early=True, grad_accum=2)
 
 
 COMMAND = "PYTHONPATH=MEGATRON python tests/oracle/megatron_overlap.py tests/golden/oracle/steps"

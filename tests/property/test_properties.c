@@ -1663,6 +1663,7 @@ static struct trial overlapped_trial(uint64_t seed)
           next(&s) % 2 == 0 ? NULL : "true" },
         { "framework", "megatron" },
         { "implementation", PICK(&s, "megatron", "megatron-local") },
+        { "delay_wgrad_compute", seed % 3 == 0 ? "true" : NULL },
         { "gpus", PICK(&s, "32", "64") },
         { "gpu", "h200" },
         { "tp", PICK(&s, "1", "2") },
@@ -1698,7 +1699,8 @@ static struct trial overlapped_trial(uint64_t seed)
 static void test_passes_that_meet(void **state)
 {
     (void)state;
-    unsigned answered[ANSWERS] = { 0 }, all = 0, chunks = 0, deeper = 0;
+    unsigned answered[ANSWERS] = { 0 }, all = 0, chunks = 0, deeper = 0,
+             delayed = 0;
     enum { TRIES = 600 };
     for (uint64_t i = 0; i < TRIES; i++) {
         struct trial t = overlapped_trial(i);
@@ -1709,6 +1711,8 @@ static void test_passes_that_meet(void **state)
         chunks += r->run.pp > 1;
         t.c[0].value = NULL;
         t.c[1].value = NULL;
+        delayed += r->run.delay_wgrad;
+        *value_of(&t, "delay_wgrad_compute") = NULL;
         memplan_report *alone = estimate(&t);
         assert_non_null(alone);
         deeper += r->memory.peak > alone->memory.peak;
@@ -1719,6 +1723,7 @@ static void test_passes_that_meet(void **state)
     }
     assert_true(all > TRIES / 4);
     assert_true(chunks > TRIES / 20);
+    assert_true(delayed > TRIES / 60);
     assert_true(deeper > all / 2);
 }
 

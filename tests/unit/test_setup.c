@@ -308,6 +308,7 @@ static const char *const settable[][3] = {
     { "cuda_graph", "0", "false" },
     { "ep_overlap", "yes", "true" },
     { "ep_overlap_early_attn_memory_release", "yes", "true" },
+    { "delay_wgrad_compute", "yes", "true" },
     { "lengths", "60,500,2k", "60,500,2000" },
     { "length_mean", "3234", "3234" },
     { "length_std", "2548", "2548" },
@@ -2212,6 +2213,19 @@ static const struct bad_layout {
     { "ep_overlap_early_attn_memory_release=true", C,
       "ep_overlap_early_attn_memory_release", "without ep_overlap",
       "--ep-overlap true", 0 },
+    { "delay_wgrad_compute=true", C, "delay_wgrad_compute",
+      "without ep_overlap", "--ep-overlap true", 0 },
+    { "ep_overlap=true framework=megatron gpus=8 ep=2 delay_wgrad_compute=true "
+      "implementation=megatron-local",
+      C, "delay_wgrad_compute", "which delay nothing",
+      "--implementation megatron", 'm' },
+    { "ep_overlap=true framework=megatron gpus=8 ep=2 delay_wgrad_compute=true "
+      "grad_accum_fusion=false",
+      U, "delay_wgrad_compute", "without fused gradients of weights",
+      "--grad-accum-fusion true", 'm' },
+    { "ep_overlap=true framework=megatron gpus=8 ep=2 tp=2 "
+      "delay_wgrad_compute=true grad_accum_fusion=true",
+      U, "delay_wgrad_compute", "with tensor parallelism", "--tp 1", 'm' },
     { "compile=true", U, "compile", "'compile'", "leave it out", 0 },
     { "framework=megatron compile=true", U, "compile", "for megatron layers",
       "--implementation torchtitan", 0 },
