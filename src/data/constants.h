@@ -50,6 +50,11 @@ enum { TE_GROUPED_STREAMS = 4 };
  * (pytorch/cpu_offload.py, OffloadableLayerState._check_if_offload). */
 #define TE_OFFLOAD_MIN_ELEMS ((uint64_t)256 * 1024)
 
+/* Graphs warm up on one stream of their own, and are captured on another
+ * (transformer_engine/pytorch/graph.py, torch/cuda/graphs.py,
+ * default_capture_stream). */
+enum { GRAPH_STREAMS = 2 };
+
 /* Megatron's fine-grained offloading, where nothing is said
  * (core/transformer/transformer_config.py, min_offloaded_tensor_size). */
 #define MLM_OFFLOAD_MIN_ELEMS ((uint64_t)1024 * 1024)

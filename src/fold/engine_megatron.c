@@ -5,7 +5,7 @@
  * Read at Megatron-LM d98e8a64, TransformerEngine d0067d0d.
  * [docs/method.md eq. pipeline, eq. gather, eq. buckets, eq. constants]
  */
-#include "fold/stage.h"
+#include "fold/graphs.h"
 
 #include "data/constants.h"
 
@@ -71,6 +71,7 @@ void megatron_rest(struct put *p, const struct stage *s)
     if (!is_megatron(run))
         return;
     rest_dummies(p, s);
+    graphs_rest(p, s);
     if (s->deferred.micros > 0)
         deferred_rest(p, s);
     if (is_fsdp(run))
@@ -88,7 +89,7 @@ static uint64_t hidden_bytes(const struct stage *s)
     const uint32_t first = s->embed ? 1 : 0;
     if (!is_megatron(s->run) || s->run->pp == 1 || first >= s->n)
         return 0;
-    return s->walk[stage_block(s, first)].input;
+    return s->walk[stage_block(s, first)].received;
 }
 
 /* Chunks of the stage that receive what they work on. */

@@ -289,6 +289,14 @@ static void put_permanent_bucket(struct put *p, const struct stage *s)
             F("bytes", dtype_size(run->prec.compute)));
 }
 
+uint64_t engine_cublas_workspace(const struct run *run)
+{
+    const bool hopper =
+        run->gpu.arch == ARCH_HOPPER || run->gpu.arch == ARCH_BLACKWELL;
+    return hopper || run->deterministic ? CUBLAS_WORKSPACE_HOPPER_BYTES
+                                        : CUBLAS_WORKSPACE_BYTES;
+}
+
 static void rest_buffers(struct put *p, const struct stage *s)
 {
     const struct run *run = s->run;
@@ -312,11 +320,8 @@ static void rest_buffers(struct put *p, const struct stage *s)
         F("bytes", s->sum.buffer_bytes));
     PUT(p, TERM_WORKSPACE, "Megatron's global buffer",
         F("bytes of its largest use", s->global_buffer_bytes));
-    const bool hopper =
-        run->gpu.arch == ARCH_HOPPER || run->gpu.arch == ARCH_BLACKWELL;
     PUT(p, TERM_WORKSPACE, CUBLAS_LABEL, A("workspaces", CUBLAS_WORKSPACES),
-        F("bytes", hopper || run->deterministic ? CUBLAS_WORKSPACE_HOPPER_BYTES
-                                                : CUBLAS_WORKSPACE_BYTES));
+        F("bytes", engine_cublas_workspace(run)));
 }
 
 void engine_rest(struct put *p, const struct stage *s)

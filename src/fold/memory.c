@@ -282,13 +282,25 @@ static void put_paged(struct memory_result *out)
     out->device_total = most->reserved + out->outside + most->paged_here;
 }
 
-/* The largest figure of any stage. */
-static void finish(struct memory_result *out, const struct run *run)
+/* Graphs have a pool of their own: once they run it is there beside what the
+ * others reserve; before, what was. */
+static void reserve_graphs(struct stage_result *s, const struct run *run)
+{
+    if (run->graph_step == STEP_REPLAY)
+        s->reserved += s->graph_pool;
+    s->reserved = max_u64(s->reserved, s->graph_reserved);
+}
+
+void memory_finish(struct memory_result *out, const struct run *run)
 {
     const uint64_t room = room_of(out, run);
-    for (uint64_t r = 0; r < out->n_stages; r++)
-        if (!out->stage[r].sim.done)
-            out->stage[r].reserved = reserve_on(&out->stage[r].reserve, room);
+    for (uint64_t r = 0; r < out->n_stages; r++) {
+        struct stage_result *s = &out->stage[r];
+        if (!s->sim.done)
+            s->reserved = reserve_on(&s->reserve, room);
+        if (run->cuda_graph)
+            reserve_graphs(s, run);
+    }
     out->worst = out->reserved_stage = 0;
     for (uint64_t r = 1; r < out->n_stages; r++) {
         if (out->stage[r].peak.total > out->stage[out->worst].peak.total)
@@ -387,7 +399,7 @@ bool fold_memory(struct memory_result *out, const struct program *p,
     if (*over)
         return false;
     put_outside(out, run, p);
-    finish(out, run);
+    memory_finish(out, run);
     return true;
 }
 
@@ -419,10 +431,11 @@ static void keep_simulated(struct stage_result *out, const struct stage *s,
     const struct point of = { sim->phase, sim->position, sim->later,
                               sim->beside };
     moment_of(&m, s, &of, NULL, COMP_COUNT);
-    if (m.total > sim->allocated || out->rest.total > sim->steady)
+    if (m.total > sim->allocated
+        || out->rest.total > sim->steady + out->graph_rest)
         return; /* never: tests/property */
     round_up(&m, sim->allocated);
-    round_up(&out->rest, sim->steady);
+    round_up(&out->rest, sim->steady + out->graph_rest);
     out->peak = m;
     out->sim = *sim;
     out->reserved = sim->reserved;
@@ -565,7 +578,7 @@ bool fold_allocator(struct memory_result *out, const struct allocator_input *in)
         s->sim.steps = max_u64(s->sim.steps, 1); /* has been looked at */
     }
     follow(out, first);
-    finish(out, run);
+    memory_finish(out, run);
     for (uint64_t r = 0; r < out->n_stages; r++)
         out->retries = out->retries || out->stage[r].sim.retries > 0;
     return true;

@@ -11,6 +11,9 @@
 bool fold_memory(struct memory_result *out, const struct program *p,
                  const struct run *run, struct arena *a, bool *over);
 
+/* Sets the largest figure of any stage, from what stages have. */
+void memory_finish(struct memory_result *out, const struct run *run);
+
 /* The same with the caching allocator at hand, after fold_memory(): of the
  * fullest stage, and of others, fuller ones first, while no more than `births`
  * allocations have to be simulated. Sets what is reserved, and the allocator's

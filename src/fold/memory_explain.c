@@ -247,10 +247,39 @@ static struct explain_entry reserved_told(struct explanation *x,
     };
 }
 
+/* Once graphs run, where that is what most is reserved for. */
+static bool explain_graphs(struct explanation *x, const char *section,
+                           const struct memory_result *m)
+{
+    const struct stage_result *s = &m->stage[m->reserved_stage];
+    const uint64_t pool = s->graph_pool;
+    const bool runs = m->reserved == s->graph_reserved
+                      || (s->sim.done && m->reserved == s->sim.reserved + pool);
+    if (pool == 0 || !runs)
+        return false;
+    explain_add(
+        x, (struct explain_entry){
+               .section = section,
+               .name = "reserved by the allocator",
+               .unit = "B",
+               .value = (double)m->reserved,
+               .bytes = m->reserved,
+               .formula = "beside CUDA graphs + their pool",
+               .numbers = arena_printf(x->arena, "%llu + %llu",
+                                       (unsigned long long)m->reserved - pool,
+                                       (unsigned long long)pool),
+               .equation = "graphs",
+               .source = "read: transformer_engine/pytorch/graph.py",
+               .depth = 1 });
+    return true;
+}
+
 static void explain_reserved(struct explanation *x, const char *section,
                              const struct memory_result *m)
 {
     const struct stage_result *s = &m->stage[m->reserved_stage];
+    if (explain_graphs(x, section, m))
+        return;
     const uint64_t more = m->reserved - s->peak.total;
     struct explain_entry e = { .formula = "peak + fragmentation",
                                .numbers = arena_printf(
@@ -405,20 +434,54 @@ static void explain_node(struct explanation *x, const char *name,
                        .depth = 1 });
 }
 
+/* The worst stage, in the steps that a run looks at. */
+static bool worst_stage(struct stage *s, struct memory_fold *f,
+                        const struct memory_result *memory,
+                        const struct program *p, const struct run *run,
+                        struct arena *a)
+{
+    uint64_t layer = 0;
+    if (!memory_fold_init(f, p, run, a))
+        return false;
+    for (uint64_t r = 0; r < memory->worst; r++)
+        layer += run->stage_layers[r];
+    stage_init(s, f, memory->worst, layer);
+    return true;
+}
+
+/* Between steps graphs are there, whichever steps the peak is of. */
+static bool explain_rest(struct explanation *x, const struct stage *s,
+                         const struct memory_result *memory)
+{
+    const struct moment *rest = &memory->stage[memory->worst].rest;
+    if (!s->run->cuda_graph) {
+        explain_moment(x, s, rest, "between steps");
+        return true;
+    }
+    struct run *runs = ARENA_NEW(x->arena, struct run, 1);
+    struct memory_fold f;
+    struct stage after;
+    if (runs == NULL)
+        return false;
+    *runs = *s->run;
+    runs->graph_step = STEP_REPLAY;
+    if (!worst_stage(&after, &f, memory, s->p, runs, x->arena))
+        return false;
+    explain_moment(x, &after, rest, "between steps");
+    return true;
+}
+
 bool explain_memory(struct explanation *x, const struct memory_result *memory,
                     const struct program *p, const struct run *run)
 {
     struct memory_fold f;
-    if (!memory_fold_init(&f, p, run, x->arena))
-        return false;
-    uint64_t layer = 0;
-    for (uint64_t r = 0; r < memory->worst; r++)
-        layer += run->stage_layers[r];
     struct stage s;
-    stage_init(&s, &f, memory->worst, layer);
+    if (!worst_stage(&s, &f, memory, p, run, x->arena))
+        return false;
     const struct stage_result *w = &memory->stage[memory->worst];
     explain_moment(x, &s, &w->peak, "peak");
-    explain_moment(x, &s, &w->rest, "between steps");
+    if (!explain_rest(x, &s, memory))
+        return false;
     explain_blocks(x, &f);
     explain_outside(x, memory);
     explain_offload(x, &memory->offload);

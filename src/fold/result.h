@@ -145,6 +145,9 @@ struct stage_result {
     uint64_t component[COMP_COUNT]; /* of the peak; add up to peak.total */
     struct reserve reserve;         /* of the closed form */
     uint64_t reserved;
+    /* of CUDA graphs: what their pool reserves; what is reserved once they run;
+       what of `rest` was not there at the peak, which is of a step before */
+    uint64_t graph_pool, graph_reserved, graph_rest;
     struct simulated sim;
 };
 

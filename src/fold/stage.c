@@ -5,6 +5,7 @@
  */
 #include "fold/fold.h"
 #include "fold/glances.h"
+#include "fold/graphs.h"
 #include "fold/overlap.h"
 
 #include "base/banned.h"
@@ -642,6 +643,7 @@ void stage_init(struct stage *s, struct memory_fold *f, uint64_t index,
     s->micro_batch_kept = stage_micro_batch_kept(s);
     if (schedule_walked(run))
         stage_chunks_init(s, f);
+    graphs_init(s);
 }
 
 /* Where nothing but what others keep follows from a stage's place or from how
@@ -652,7 +654,8 @@ static bool repeats_by_blocks(const struct stage *s)
     return s->index + 1 < run->pp && !s->embed && !s->head && !stage_offloads(s)
            && run->engine != ENGINE_DEEPSPEED
            && run->engine != ENGINE_MEGATRON_FSDP && !run_spreads(run)
-           && !run_torch_pipelines(run) && !run->ep_overlap;
+           && !run_torch_pipelines(run) && !run->ep_overlap
+           && run->graph_step == STEP_EAGER;
 }
 
 bool stage_repeats(struct stage *next, const struct stage *s,
@@ -883,6 +886,9 @@ bool memory_fold_init(struct memory_fold *f, const struct program *p,
     if (engine_updates_in_backward(run) && run_projects(run))
         f->scratch.projects = run;
     f->scratch.tied_table = tied_bytes(p) != 0;
+    f->scratch.step = run->graph_step;
+    if (run->graph_step != STEP_EAGER) /* what counts differs */
+        f->scratch.common = NULL;
     kernels_init(&f->scratch, run);
     /* as does the loop over layers that are run part by part
        (TransformerModelChunkSchedulePlan.run) */

@@ -50,6 +50,14 @@ struct deferred {
     uint64_t input, gradient, whole;
 };
 
+/* Of CUDA graphs of layers, what rests on a stage: inputs, of layers and of
+ * micro-batches in flight; bytes of gradients that come to their results; whether
+ * PyTorch's own products are in them. */
+struct graphs_rest {
+    uint64_t inputs, gradients;
+    bool multiplies;
+};
+
 /* What a position is, looked up once: every moment asks. */
 struct stage_block {
     uint32_t block; /* index into program.block */
@@ -166,7 +174,8 @@ struct stage {
     uint64_t ahead; /* ... bytes that are back of the micro-batch that
                                   runs backward next */
     struct deferred deferred;
-    struct moment rest; /* between steps: part of every moment */
+    struct graphs_rest graphs; /* of STEP_EAGER nothing */
+    struct moment rest;        /* between steps: part of every moment */
     bool has_rest;
 };
 
@@ -701,6 +710,9 @@ struct peak {
 bool stage_chunks_repeat(const struct stage *s);
 /* False when a sum does not fit. `seen`: keeps what it looked at. */
 bool stage_peak(struct peak *best, const struct stage *s, struct glances *seen);
+/* Bytes at the fullest moment of forwards and backwards alone; 0 when a sum does
+ * not fit. */
+uint64_t stage_passes_most(const struct stage *s);
 /* The same of a stage that differs from that one in what is in flight alone;
  * `seen` then knows what this one does that that one does not, too. `before`:
  * the fullest moment of the stage before this one, or NULL. */
@@ -768,6 +780,8 @@ bool engine_updates_in_backward(const struct run *run);
 /* ---- engine_megatron.c: Megatron's part of the above ---- */
 
 void megatron_rest(struct put *p, const struct stage *s);
+/* Of cuBLAS, one of a thread and stream. */
+uint64_t engine_cublas_workspace(const struct run *run);
 /* In micro-batches after the first. */
 void megatron_forward(struct put *p, const struct stage *s, uint32_t position);
 void megatron_backward(struct put *p, const struct stage *s, uint32_t position,

@@ -14,13 +14,14 @@ uint64_t stage_held_input(const struct stage *s)
         return 0;
     const struct block_walk *w = &s->walk[stage_block(s, first)];
     const tensor_id input = s->p->block[stage_block(s, first)].input;
-    if (s->embed && !s->p->tensor[input].needs_grad)
+    if ((s->embed && !s->p->tensor[input].needs_grad)
+        || s->run->graph_step == STEP_CAPTURE) /* graphs have their own */
         return 0;
     /* what waits on the host is a copy of it (schedules.py, input_tensors) */
     const bool copied =
         stage_module_goes(s, first) && w->away.modules->named_input;
     const bool kept = w->keeps_input && !copied;
-    return kept || stage_recomputed(s, first) ? 0 : w->input;
+    return kept || stage_recomputed(s, first) ? 0 : w->received;
 }
 
 static void add_frame(struct stage *s, uint64_t bytes, uint32_t first,

@@ -339,7 +339,8 @@ void states_of_block(struct block_states *s, const struct program *p,
     for (tensor_id id = block->weights; id != TENSOR_NONE; id = t->next) {
         t = &p->tensor[id];
         if (t->role == ROLE_BUFFER) {
-            s->buffer_bytes += t->bytes;
+            if (!t->graphed || run->graph_step == STEP_EAGER)
+                s->buffer_bytes += t->bytes;
             continue;
         }
         if (t->statistic) { /* of no engine's concern: stays as it is */

@@ -23,11 +23,12 @@ void tracer_enter(struct tracer *r, enum phase phase, uint32_t micro,
     r->keeps_checkpoint = false;
 }
 
-/* The block's result changes hands: the next block's input. */
+/* The block's result changes hands: the next block's input. Graphs that are
+ * captured have inputs of their own. */
 void trace_hand_on(struct tracer *r)
 {
     const struct block *b = tracer_block(r, r->position);
-    if (b->output == TENSOR_NONE)
+    if (b->output == TENSOR_NONE || r->s->run->graph_step == STEP_CAPTURE)
         return;
     const tensor_id root = r->s->p->tensor[b->output].storage;
     if (root < b->tensor_first || root - b->tensor_first >= b->tensor_count)

@@ -78,6 +78,7 @@ static enum cut cut_of(const struct run *run, enum term term)
     case TERM_DEFERRED:
     case TERM_PIPE:
     case TERM_OUTPUTS:
+    case TERM_GRAPHS:
     case TERM_SHARED:
     case TERM_INPUTS:
     case TERM_FORWARD_TMP:

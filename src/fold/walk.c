@@ -164,6 +164,8 @@ struct walk walk_on(const struct program *p, const struct block *block,
                           .ends = scratch->ends,
                           .regions = regions_of(p, block, regions),
                           .granule = scratch->granule,
+                          .step = scratch->step,
+                          .counted = UINT64_MAX,
                           .bare = scratch->bare,
                           .cudnn = scratch->cudnn,
                           .graph = scratch->graph,
@@ -412,10 +414,15 @@ void walk_block(struct block_walk *out, const struct program *p,
     out->keeps_input = in->kept;
     out->idle = is_idle(p, block);
     out->input = in->bytes;
+    out->received = w.step == STEP_EAGER || block->input == TENSOR_NONE
+                        ? in->bytes
+                        : walk_round(&w, p->tensor[block->input].bytes);
     if (block->output != TENSOR_NONE)
         out->output = walk_round(&w, p->tensor[block->output].bytes);
     const struct walk_slot *result =
         block->output == TENSOR_NONE ? NULL : walk_root_of(&w, block->output);
+    if (w.step != STEP_EAGER)
+        out->output = result == NULL ? 0 : result->bytes;
     out->keeps_output = result != NULL && result != in && result->kept;
     out->checkpoint = in->bytes;
     for (uint32_t i = 0; i < block->tensor_count; i++)

@@ -115,6 +115,7 @@ struct block_walk {
     uint64_t kept;          /* alive from forward to backward; the block's input
                          counts when it is among it */
     uint64_t input, output; /* hidden states in and out */
+    uint64_t received;      /* ... in, where another rank sent them */
     uint64_t waiting;       /* gradient of the encoder's result that comes in */
     bool keeps_input, keeps_output;
     bool idle; /* nothing of it has a gradient: backward does not come here */
@@ -197,6 +198,7 @@ struct walk_scratch {
                                sums rows; 0: another one does */
     bool cudnn;             /* whose attention it is */
     bool graph;             /* a split backward keeps all of autograd's graph */
+    enum graph_step step;   /* of a run with CUDA graphs: whose it is */
     bool weights_first;     /* a linear's gradient, before its input's */
     bool delays;            /* ... later than that, in a part of its own */
     bool result_held; /* a layer's result's gradient, to the end of its backward

@@ -41,7 +41,7 @@ static uint64_t gradient_bytes(const struct tensor *t)
 /* The gradient of a tensor. */
 static int32_t buffer_new(struct walk *w, uint64_t bytes, tensor_id of)
 {
-    const uint64_t rounded = walk_round(w, bytes);
+    const uint64_t rounded = walk_round(w, bytes) & w->counted;
     const uint32_t i = w->n_buffers++;
     w->buffer[i] = (struct walk_buffer){ rounded, 1, of, false, false };
     w->tmp += rounded;
@@ -228,7 +228,7 @@ uint64_t walk_weight_grad(struct walk *w, const struct op *op, tensor_id id)
 {
     const struct tensor *t = &w->p->tensor[id];
     struct walk_slot *s = walk_slot_of(w, id);
-    const uint64_t bytes = walk_round(w, tensor_grad_bytes(t));
+    const uint64_t bytes = walk_round(w, tensor_grad_bytes(t)) & w->counted;
     switch (w->mode) {
     case WGRAD_KEEP:
         if (t->again && !t->waits) /* added to the other one's */
@@ -419,7 +419,8 @@ static void backward_grads(struct walk *w, const struct op *op,
     uint32_t gives = 0, comes = 0; /* operands: whose of these there is */
     struct walk_parts moment;
     walk_parts_init(&moment);
-    walk_parts_add(&moment, walk_workspace(w, op, &moment));
+    if (w->counted != 0)
+        walk_parts_add(&moment, walk_workspace(w, op, &moment));
     walk_parts_add(&moment, w->copies);
     if (op->place == PLACE_KEPT)
         release_saved(w, op, x);
@@ -507,6 +508,8 @@ static void backward_op(struct walk *w, const struct op *op,
         if (i == 0)
             g = s->grad;
     }
+    if (w->step != STEP_EAGER)
+        w->counted = walk_counts(w, op) ? UINT64_MAX : 0;
     if (any && w->unpacks)
         note_lead(w, op);
     w->copies = any && w->unloads ? walk_call_back(w, op, k) : 0;
@@ -700,8 +703,11 @@ struct extremum walk_backward(struct walk *w, enum wgrad_mode mode)
         walk_modules_come(w);
     w->holds = w->unloads;
     w->slot[b->tensor_count + 1].grad = NO_GRAD;
+    if (w->step != STEP_EAGER && walk_graph_above(w))
+        w->counted = 0;
     if (b->output != TENSOR_NONE)
         comes_in(w, b->output);
+    w->counted = UINT64_MAX;
     const bool held =
         w->result_held && b->kind == BLOCK_LAYER && w->n_buffers > 0;
     if (held)
@@ -734,7 +740,7 @@ struct extremum walk_backward(struct walk *w, enum wgrad_mode mode)
         tell_left(w);
     for (uint32_t i = 0; i < b->tensor_count && w->stays; i++) {
         const struct tensor *t = &w->p->tensor[b->tensor_first + i];
-        if (t->held || t->stays)
+        if (t->held || t->stays || w->slot[i].result)
             walk_slot_free(w, &w->slot[i]);
     }
     walk_to_node(w, LAYER_NODES, true);

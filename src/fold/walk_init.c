@@ -245,13 +245,17 @@ APART void ops_init(struct walk *w, struct walk_begun *at, uint32_t end)
 {
     const struct op *op = walk_op_at(w, at->op);
     struct walk_operand *x = at->operand;
+    const bool all = w->step == STEP_EAGER;
     uint32_t first = at->first;
     for (uint32_t k = at->op; k < end; k++, op++) {
         x = note_uses(w, op, k, x);
         note_cast(w, op);
         if (k == 0 || op[-1].region != op->region)
             first = k;
-        note_saves(w, op, k, first);
+        if (all || walk_counts(w, op))
+            note_saves(w, op, k, first);
+        else
+            w->saved_from[k + 1] = w->saved_from[k];
         w->outside = w->outside || op->outside;
     }
     *at = (struct walk_begun){ x, end, first };
@@ -269,6 +273,8 @@ static void init_rest(struct walk *w, struct walk_begun *at)
     const struct block *b = w->b;
     ops_init(w, at, b->op_count);
     w->operands_end = at->operand;
+    if (w->step != STEP_EAGER)
+        walk_graphs_init(w);
     for (uint32_t k = 0; k < b->op_count && w->outside; k++)
         note_outside(w, walk_op_at(w, k));
 }

@@ -41,6 +41,8 @@ struct walk_slot {
     bool reached;      /* a node that waits leads to it */
     bool came, coming; /* for the operation before, or the one at hand */
     bool live;
+    bool result;     /* STEP_CAPTURE: of a graph, there to the end of the
+                        block's backward */
     uint64_t offset; /* a trained weight: elements before it, in the order of
                         the module's parameters; where arrivals are noted */
 };
@@ -92,6 +94,8 @@ struct walk {
     const struct run *projects;
     bool tied_table;
     uint64_t persists;
+    enum graph_step step;
+    uint64_t counted; /* all bits while what is allocated counts, else none */
     enum walk_pass pass;
     enum wgrad_mode mode;
     bool walked;   /* slots are no longer as walk_init() left them */
@@ -226,6 +230,23 @@ static inline bool walk_has_nodes(const struct walk_scratch *scratch,
     return scratch->overlap != NULL
            && (block->kind == BLOCK_LAYER || block->kind == BLOCK_HEAD);
 }
+
+/* ---- walk_graphs.c ---- */
+
+/* Whether what an operation allocates counts: while graphs are captured, what is
+ * in them; once they run, what is not, for their pool's blocks are theirs
+ * again when they are captured, whoever writes there. */
+static inline bool walk_counts(const struct walk *w, const struct op *op)
+{
+    return w->step == STEP_EAGER || op->graphed == (w->step == STEP_CAPTURE);
+}
+
+/* Slots of what does not count have no bytes; what graphs give stays. */
+COLD void walk_graphs_init(struct walk *w);
+/* ... of the block's input, or its result's gradient, once graphs run: of those
+ * that the one below makes, or the one above. */
+COLD bool walk_graph_below(const struct walk *w);
+COLD bool walk_graph_above(const struct walk *w);
 
 /* ---- walk_nodes.c ---- */
 

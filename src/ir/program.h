@@ -85,6 +85,7 @@ struct tensor {
     bool handed;     /* by the embedding's block to layers, which let it go
                         one after another: there to that block's end; of
                         a layer, its part, there from its beginning */
+    bool graphed;    /* ROLE_BUFFER: a CUDA graph's, once there are any */
     bool held;       /* by engine or loop, beyond its last use: to the end
                         of the block's backward, then as they say;
                         ROLE_SHARED: by a variable, while the loss is
@@ -247,6 +248,7 @@ struct op {
     uint64_t pieces; /* OP_LINEAR of several experts: its input is kept in so
                         many; else 0 */
     enum comm_group group; /* of collectives */
+    bool graphed;          /* runs in a CUDA graph, once there are any */
 };
 
 enum block_kind {

@@ -554,6 +554,7 @@ struct op *build_op(struct builder *b, enum op_kind kind, const char *name,
     op->region = b->region;
     b->p->regions |= UINT64_C(1) << b->region;
     op->module = b->module;
+    op->graphed = b->graphed;
     op->node = b->node;
     op->core_attention = b->core_attention;
     if (kind == OP_SOFTMAX || kind == OP_LOG_SOFTMAX)

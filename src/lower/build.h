@@ -154,6 +154,7 @@ struct builder {
     tensor_id last_weight;          /* of block.weights */
     uint8_t region;                 /* of the next operations */
     uint8_t module;                 /* likewise: struct op */
+    bool graphed;                   /* likewise */
     uint8_t node;                   /* ... enum layer_node */
     bool core_attention;            /* of the next operations */
     uint64_t window;                /* sliding window of the layer; 0 none */

@@ -139,6 +139,7 @@ static tensor_id attention(struct builder *b, const struct layer_kind *kind,
     (void)kind;
     const uint32_t first = b->p->n_ops;
     const bool latent = build_is_latent(b);
+    megatron_graphed(b, GRAPHED_ATTN);
     megatron_module(b, latent ? OFFMOD_ATTN_NORM : OFFMOD_QKV_LINEAR);
     const tensor_id y = layer_norm(b, "input_layernorm", x, !latent);
     tensor_id qkv[3];
@@ -163,6 +164,7 @@ static tensor_id attention(struct builder *b, const struct layer_kind *kind,
     const tensor_id sum = add_residual(b, x, projected);
     if (latent)
         megatron_offloaded(b, OFFMOD_ATTN_NORM, &x, 1);
+    b->graphed = false;
     return sum;
 }
 
@@ -226,6 +228,7 @@ static tensor_id dense_mlp(struct builder *b, tensor_id x)
 {
     const bool fused = !megatron_is_deepseek(b);
     build_node(b, NODE_EXPERTS);
+    megatron_graphed(b, GRAPHED_MLP);
     if (megatron_recomputes(b, REMOD_MLP))
         build_region(b, REMOD_MLP);
     megatron_module(b, fused ? OFFMOD_COUNT : OFFMOD_MLP_NORM);
@@ -236,6 +239,7 @@ static tensor_id dense_mlp(struct builder *b, tensor_id x)
     const tensor_id sum = add_residual(b, x, z);
     if (!fused)
         megatron_offloaded(b, OFFMOD_MLP_NORM, &x, 1);
+    b->graphed = false;
     return sum;
 }
 
@@ -249,6 +253,7 @@ static tensor_id shared_experts(struct builder *b, tensor_id y)
 static tensor_id moe_mlp(struct builder *b, tensor_id x)
 {
     const uint32_t first = b->p->n_ops;
+    megatron_graphed(b, GRAPHED_MOE_ROUTER);
     megatron_module(b, OFFMOD_MLP_NORM);
     const tensor_id y = layer_norm(b, "pre_mlp_layernorm", x, false);
     megatron_module(b, OFFMOD_COUNT);

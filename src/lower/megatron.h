@@ -117,6 +117,10 @@ void megatron_latent_returns(struct builder *b);
 /* Attention of heads with every step a tensor; a new one, sequence first. */
 tensor_id megatron_unfused(struct builder *b, tensor_id qkv[3]);
 
+/* What follows is in a layer's CUDA graph where that part of it is, until
+ * b->graphed is false again. [megatron_common.c] */
+void megatron_graphed(struct builder *b, enum cuda_graph_scope part);
+
 /* ---- megatron_mtp.c ---- */
 
 /* Multi-token prediction behind the last layer: x with the losses of the

@@ -23,6 +23,13 @@ void megatron_module(struct builder *b, enum offload_module m)
     b->module = offloads(b, m) ? (uint8_t)(1 + m) : 0;
 }
 
+void megatron_graphed(struct builder *b, enum cuda_graph_scope part)
+{
+    const struct run *r = b->run;
+    const uint64_t scope = r->cuda_graph_scope;
+    b->graphed = r->cuda_graph && (scope == 0 || (scope >> part & 1) != 0);
+}
+
 void megatron_offloaded(struct builder *b, enum offload_module m,
                         const tensor_id *held, unsigned n)
 {

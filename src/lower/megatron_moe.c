@@ -294,7 +294,9 @@ static void hold_between_calls(struct builder *b, const struct sent *s,
     b->block->names_graph = true;
     for (unsigned i = 0; i < 3; i++) {
         const struct shape shape = shape_of(b, held[i]);
-        build_buffer(b, name[i], tensor_of(b, held[i])->dtype, &shape);
+        const tensor_id id =
+            build_buffer(b, name[i], tensor_of(b, held[i])->dtype, &shape);
+        b->p->tensor[id].graphed = b->graphed;
     }
 }
 
@@ -413,6 +415,7 @@ static struct sent exchange_tokens(struct builder *b, tensor_id y,
     const tensor_id probs = permuted_probs(b, &s.r, b->chosen);
     s.permuted = build_index(b, "permute", y, s.r.index, &out);
     hold_between_calls(b, &s, r->probs);
+    b->graphed = false;
     build_node(b, NODE_DISPATCH);
     s.arrived = exchanged(b, s.permuted, false);
     s.probs = exchanged(b, probs, true);
@@ -474,6 +477,7 @@ tensor_id megatron_moe(struct builder *b, tensor_id y, megatron_shared *mlp)
         stay(b, shared);
     }
     const struct routing r = route(b, y);
+    megatron_graphed(b, GRAPHED_MOE_PREPROCESS);
     const tensor_id x = megatron_sent(b, y);
     const struct sent s =
         gathers ? gather_tokens(b, x, r) : exchange_tokens(b, x, &r);

@@ -7,6 +7,7 @@
 #include "plan/deadline.h"
 
 #include "fold/fold.h"
+#include "fold/graphs.h"
 #include "fold/memory.h"
 #include "fold/states.h"
 #include "fold/time.h"
@@ -129,7 +130,11 @@ memplan_status plan_memory(struct memplan_report *r, const struct spec *spec,
     if (!fold_params(&r->params, &r->program, &r->spec))
         return diag_add(d, MEMPLAN_E_OVERFLOW, "too many parameters")->status;
     bool over;
-    if (!fold_memory(&r->memory, &r->program, &r->run, &r->arena, &over)) {
+    const bool folded =
+        r->run.cuda_graph
+            ? fold_graphs(&r->memory, &r->program, &r->run, &r->arena, &over)
+            : fold_memory(&r->memory, &r->program, &r->run, &r->arena, &over);
+    if (!folded) {
         if (!over)
             return diag_nomem(d);
         memplan_error *e = diag_add(d, MEMPLAN_E_OVERFLOW,

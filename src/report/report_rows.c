@@ -330,6 +330,25 @@ static void visit_allocator(const struct memory_result *m, struct visitor *v)
     v->end(v, false);
 }
 
+/* Of CUDA graphs: what their pool reserves, of the stage that reserves most, and
+ * which of the run's steps the peak is of. */
+static void visit_graphs(const struct memplan_report *r, struct visitor *v)
+{
+    static const char *const step[GRAPH_STEPS] = {
+        [STEP_EAGER] = "before graphs",
+        [STEP_CAPTURE] = "capture",
+        [STEP_REPLAY] = "graphs",
+    };
+    if (!r->run.cuda_graph) {
+        visit_text(v, "cuda_graph_pool", NULL);
+        visit_text(v, "peak_step", NULL);
+        return;
+    }
+    visit_u64(v, "cuda_graph_pool", "B",
+              r->memory.stage[r->memory.reserved_stage].graph_pool);
+    visit_text(v, "peak_step", step[r->run.graph_step]);
+}
+
 static void visit_memory(const struct memplan_report *r, struct visitor *v)
 {
     const struct stage_result *worst = &r->memory.stage[r->memory.worst];
@@ -340,6 +359,7 @@ static void visit_memory(const struct memplan_report *r, struct visitor *v)
     VISIT(v, offload_rows, &r->memory.offload);
     visit_peak(r, worst, v);
     visit_u64(v, "worst_stage", "", r->memory.worst);
+    visit_graphs(r, v);
     visit_terms(worst, v);
     visit_outside(&r->memory, v);
     visit_offload(&r->memory.offload, v);

@@ -25,6 +25,12 @@ void config_modules(const struct config *c, const char *flag,
                     char list[CONFIG_LIST_MAX]);
 /* Modules whose activations wait on the host. */
 void config_megatron_offload(struct config *c);
+/* CUDA graphs of layers, and back. [config_megatron_graphs.c] */
+void config_megatron_graphs(struct config *c);
+void config_megatron_emit_graphs(struct emit *e, const struct run *r);
+/* Of a list key, each word an argument of its own (argparse, nargs). */
+void config_emit_modules(struct emit *e, const struct run *r, const char *flag,
+                         enum setup_key key);
 /* What is made again, and what waits there, as flags. */
 void config_megatron_keeps(struct emit *e, const struct run *r);
 

@@ -198,6 +198,7 @@ void config_megatron_apart(struct emit *e, const struct run *r)
     states(e, r);
     precision(e, r);
     config_megatron_keeps(e, r);
+    config_megatron_emit_graphs(e, r);
     kernels(e, r);
     if (e->spec->experts > 0 && r->etp != r->tp)
         emit_count(e, "expert_tensor_parallel_size", r->etp);

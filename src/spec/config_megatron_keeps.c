@@ -111,9 +111,8 @@ void config_megatron_offload(struct config *c)
 
 /* ---- and back ---- */
 
-/* Each an argument of its own (argparse, nargs). */
-static void modules(struct emit *e, const struct run *r, const char *flag,
-                    enum setup_key key)
+void config_emit_modules(struct emit *e, const struct run *r, const char *flag,
+                         enum setup_key key)
 {
     char words[CONFIG_LIST_MAX], list[CONFIG_LIST_MAX];
     str_format(words, sizeof(words), "%s",
@@ -133,14 +132,14 @@ void config_megatron_keeps(struct emit *e, const struct run *r)
                    block ? r->recompute_layers : r->recompute_granularity);
     } else if (r->recompute == RECOMP_SELECTIVE) {
         emit_word(e, "recompute_granularity", "selective");
-        modules(e, r, "recompute_modules", KEY_RECOMPUTE_MODULES);
+        config_emit_modules(e, r, "recompute_modules", KEY_RECOMPUTE_MODULES);
     }
     if (r->away_layers > 0)
         emit_count(e, "cpu_offloading_num_layers", r->away_layers);
     if (r->offload_modules == 0)
         return;
     emit_bool(e, "fine_grained_activation_offloading", true);
-    modules(e, r, "offload_modules", KEY_OFFLOAD_MODULES);
+    config_emit_modules(e, r, "offload_modules", KEY_OFFLOAD_MODULES);
     if (r->given[KEY_MIN_OFFLOADED_TENSOR_SIZE])
         emit_count(e, "min_offloaded_tensor_size", r->offload_min_elems);
 }

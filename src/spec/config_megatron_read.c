@@ -473,6 +473,7 @@ void config_megatron_together(struct config *c)
     recompute(c);
     offloading(c);
     config_megatron_offload(c);
+    config_megatron_graphs(c);
     kernels(c);
     dropout(c);
 }

@@ -155,6 +155,13 @@ void resolve_check_zero_3(const struct run *r, struct diag *d);
 
 void resolve_say_away(struct run *r, const struct spec *spec);
 
+/* ---- resolve_graphs.c ---- */
+
+void resolve_graphs(struct run *r);
+void resolve_say_graphs(struct run *r);
+void resolve_check_graphs(const struct run *r, const struct spec *s,
+                          struct diag *d);
+
 /* ---- resolve_check_overlap.c ---- */
 
 void resolve_check_ep_overlap(const struct run *r, const struct spec *s,

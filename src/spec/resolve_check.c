@@ -23,9 +23,6 @@ static const struct refusal {
     uint64_t value;
     const char *hint;
 } refusals[] = {
-    { KEY_CUDA_GRAPH, IS, 1,
-      "leave it out: a pool that keeps graphs' inputs, outputs and what runs "
-      "inside comes on top" },
     { KEY_PRECISION, IS, PREC_FP4_MIXED, "use --precision fp8-mixed" },
 };
 
@@ -576,6 +573,7 @@ void resolve_check(const struct run *r, const struct spec *spec, struct diag *d)
     resolve_check_ranks(r, spec, d);
     resolve_check_schedule(r, spec, d);
     resolve_check_ep_overlap(r, spec, d);
+    resolve_check_graphs(r, spec, d);
     check_dbrx(r, spec, d);
     check_blocks(r, spec, d);
     check_liger(r, spec, d);

@@ -340,7 +340,7 @@ void resolve_kernels(struct run *r, const struct spec *spec)
     resolve_dropout(r, spec);
     r->compile = resolve_bool(r, KEY_COMPILE, false);
     r->tp_comm_overlap = resolve_bool(r, KEY_TP_COMM_OVERLAP, false);
-    resolve_bool(r, KEY_CUDA_GRAPH, false);
+    resolve_graphs(r);
     r->ep_overlap = resolve_bool(r, KEY_EP_OVERLAP, false);
     r->ep_overlap_early = resolve_bool(r, KEY_EP_OVERLAP_EARLY, false);
     r->delay_wgrad = resolve_bool(r, KEY_DELAY_WGRAD, false);

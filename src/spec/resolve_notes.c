@@ -221,6 +221,7 @@ void resolve_notes(struct run *r, const struct spec *spec)
     say_engine(r);
     say_split_checkpoints(r);
     resolve_say_away(r, spec);
+    resolve_say_graphs(r);
     say_layers(r, spec);
     resolve_say_moot(r, spec);
     for (size_t i = 0; i < r->setup.notes; i++)

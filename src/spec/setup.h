@@ -177,6 +177,20 @@
     X(OFFMOD_EXPERT_FC1, "expert_fc1")                                         \
     X(OFFMOD_MOE_ACT, "moe_act")
 
+/* Megatron's --cuda-graph-impl, and --cuda-graph-modules in the order of a layer
+ * (core/transformer/enums.py, CudaGraphModule). */
+#define CUDA_GRAPH_IMPL_MAP(X)                                                 \
+    X(GRAPHS_OF_TE, "transformer_engine")                                      \
+    X(GRAPHS_LOCAL, "local")                                                   \
+    X(GRAPHS_FULL_ITERATION, "full_iteration")
+#define CUDA_GRAPH_SCOPE_MAP(X)                                                \
+    X(GRAPHED_ATTN, "attn")                                                    \
+    X(GRAPHED_MLP, "mlp")                                                      \
+    X(GRAPHED_MOE, "moe")                                                      \
+    X(GRAPHED_MOE_ROUTER, "moe_router")                                        \
+    X(GRAPHED_MOE_PREPROCESS, "moe_preprocess")                                \
+    X(GRAPHED_MAMBA, "mamba")
+
 /* What the memory-efficient kernel wants rows of a mask aligned to, and what
  * PyTorch 2.1 did (aten/src/ATen/native/transformers/attention.cpp,
  * preprocess_mask; pytorch#114173). */
@@ -328,6 +342,11 @@ enum too_long { TOO_LONG_MAP(CHOICE_ENUM) TOO_LONG_COUNT };
 enum recompute { RECOMPUTE_MAP(CHOICE_ENUM) RECOMPUTE_COUNT };
 enum recompute_module { RECOMPUTE_MODULE_MAP(CHOICE_ENUM) REMOD_COUNT };
 enum offload_module { OFFLOAD_MODULE_MAP(CHOICE_ENUM) OFFMOD_COUNT };
+enum cuda_graph_impl { CUDA_GRAPH_IMPL_MAP(CHOICE_ENUM) GRAPHS_COUNT };
+enum cuda_graph_scope { CUDA_GRAPH_SCOPE_MAP(CHOICE_ENUM) GRAPHED_COUNT };
+/* Of a run with CUDA graphs: as without them, before there are any; while they
+ * are captured; once they run. */
+enum graph_step { STEP_EAGER, STEP_CAPTURE, STEP_REPLAY, GRAPH_STEPS };
 enum attention { ATTENTION_MAP(CHOICE_ENUM) ATTENTION_COUNT };
 enum attention_kernel {
     ATTENTION_KERNEL_MAP(CHOICE_ENUM) ATTENTION_KERNEL_COUNT
@@ -745,6 +764,11 @@ struct run {
     bool softmax_input;         /* kept beside the result */
     bool drop_outputs;          /* kept outputs, when the step is done */
     bool grouped_gemm;          /* experts of a rank in one product */
+    bool cuda_graph;
+    enum cuda_graph_impl cuda_graph_impl;
+    uint64_t cuda_graph_scope; /* bit set: what of layers is in graphs */
+    uint64_t cuda_graph_warmup_steps;
+    enum graph_step graph_step; /* that is looked at */
     bool ep_overlap;            /* a forward beside another's backward */
     bool ep_overlap_early;      /* ... attention's backward first of the two */
     bool delay_wgrad;           /* ... weights' gradients after their part's */

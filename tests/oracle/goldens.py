@@ -113,11 +113,13 @@ TRANSLATED = set("""
     apply-layernorm-1p no-persist-layer-norm moe-router-dtype moe-permute-fusion
     moe-router-enable-expert-bias calculate-per-token-loss
     no-use-layer-wise-param-layout no-masked-softmax-fusion apply-query-key-layer-scaling
+    cuda-graph-impl external-cuda-graph cuda-graph-modules cuda-graph-scope
+    cuda-graph-warmup-steps first-last-layers-bf16 num-layers-at-start-in-bf16
+    num-layers-at-end-in-bf16
     """.split())
 
 # Options that no setup key says, in words.
 NEEDS = {
-    "cuda-graph-impl": "CUDA graphs (pools)",
     "enable-cuda-graph": "CUDA graphs (pools)",
 }
 
@@ -359,6 +361,9 @@ def numbers(o, s, needs):
         s["fp8_recipe"] = o.text("fp8-recipe", "delayed")
         if o.has("fp8-param-gather"):
             s["fp8_params"] = True
+        if o.has("first-last-layers-bf16"):
+            s["num_layers_at_start_in_bf16"] = o.number("num-layers-at-start-in-bf16", 1)
+            s["num_layers_at_end_in_bf16"] = o.number("num-layers-at-end-in-bf16", 1)
     for key in ("main-grads-dtype", "main-params-dtype", "exp-avg-dtype", "exp-avg-sq-dtype"):
         if o.text(key, "fp32") != "fp32":
             needs.append(key + " " + o.text(key))
@@ -404,6 +409,19 @@ def kernels(o, s, needs):
         if float((o.text("moe-aux-loss-coeff") or "0").strip("[]").split()[0]) > 0 and balance in (
                 "aux_loss", "seq_aux_loss", "global_aux_loss"):
             s["moe_aux_loss"] = balance
+
+
+def graphs(o, s, needs):
+    impl = o.text("cuda-graph-impl", "transformer_engine" if o.has("external-cuda-graph") else "none")
+    if impl == "none":
+        return
+    s.update(cuda_graph=True, cuda_graph_impl=impl,
+             cuda_graph_warmup_steps=o.number("cuda-graph-warmup-steps", 3))
+    scope = o.text("cuda-graph-modules", o.text("cuda-graph-scope", ""))
+    if scope:
+        s["cuda_graph_scope"] = ",".join(scope.strip('[]"').split())
+    if impl != "transformer_engine":
+        needs.append("CUDA graphs (pools)")
 
 
 def replayed(o, s, kind, day, notes):
@@ -453,6 +471,7 @@ def setup(o, gpu, gpus):
     if instances > 1:
         s["shard_degree"] = dp // instances
     kernels(o, s, needs)
+    graphs(o, s, needs)
     return s, needs
 
 

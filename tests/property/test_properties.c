@@ -15,6 +15,7 @@
 
 #include "memplan/memplan.h"
 
+#include "fold/memory.h"
 #include "fold/overlap.h"
 #include "fold/simulate.h"
 #include "fold/stage.h"
@@ -1053,6 +1054,34 @@ static void check_common(const struct trial *t, const memplan_report *r,
     fail_msg("%s of a block that begins as another one: %s", what, text);
 }
 
+/* Each stage's peak is the fullest moment, and its trace's. */
+static void check_stages(const struct trial *t, const struct program *p,
+                         const struct run *run,
+                         const struct memory_result *memory,
+                         unsigned answered[ANSWERS])
+{
+    struct arena a;
+    struct memory_fold f;
+    arena_init(&a, NULL);
+    assert_true(memory_fold_init(&f, p, run, &a));
+    uint64_t layer = 0;
+    for (uint64_t k = 0; k < memory->n_stages; k++) {
+        struct stage st, next;
+        stage_init(&st, &f, k, layer);
+        layer += run->stage_layers[k];
+        if (fullest(&st, run) != memory->stage[k].peak.total) {
+            char text[1024];
+            describe(t, text, sizeof text);
+            fail_msg("a fuller moment was missed: %s", text);
+        }
+        check_trace(t, &f, &st, &memory->stage[k]);
+        check_reserve(t, &st, &memory->stage[k]);
+        answered[ANSWER_LIKE] += stage_repeats(&next, &st, &f);
+        answered[ANSWER_RISE] += check_rises(t, &st);
+    }
+    arena_release(&a);
+}
+
 static void check_no_moment_missed(const struct trial *t,
                                    unsigned answered[ANSWERS])
 {
@@ -1075,23 +1104,8 @@ static void check_no_moment_missed(const struct trial *t,
     arena_init(&a, NULL);
     assert_true(memory_fold_init(&f, &r->program, &r->run, &a));
     check_common(t, r, &f, &a, &answered[ANSWER_ALIKE]);
-    uint64_t layer = 0;
-    for (uint64_t k = 0; k < r->memory.n_stages; k++) {
-        struct stage st;
-        stage_init(&st, &f, k, layer);
-        layer += r->run.stage_layers[k];
-        if (fullest(&st, &r->run) != r->memory.stage[k].peak.total) {
-            char text[1024];
-            describe(t, text, sizeof text);
-            fail_msg("a fuller moment was missed: %s", text);
-        }
-        check_trace(t, &f, &st, &r->memory.stage[k]);
-        check_reserve(t, &st, &r->memory.stage[k]);
-        struct stage next;
-        answered[ANSWER_LIKE] += stage_repeats(&next, &st, &f);
-        answered[ANSWER_RISE] += check_rises(t, &st);
-    }
     arena_release(&a);
+    check_stages(t, &r->program, &r->run, &r->memory, answered);
     memplan_report_free(r);
 }
 
@@ -1882,6 +1896,89 @@ static void test_modules_go_and_come(void **state)
     assert_true(kinds[SCHED_INTERLEAVED] > answered / 30);
 }
 
+/* CUDA graphs of Megatron's layers. */
+static struct trial graphs_trial(uint64_t seed)
+{
+    uint64_t s = seed;
+    struct trial t = { .model = PICK(&s, "llama-7b", "mixtral-8x7b",
+                                     "deepseek-v2-lite", "qwen1.5-moe-a2.7b",
+                                     "qwen3-30b-a3b", predicting) };
+    const char *pp = PICK(&s, "1", "1", "2", "4");
+    const bool folds = pp[0] != '1' && next(&s) % 3 == 0;
+    const struct choice c[] = {
+        { "cuda_graph", "true" },
+        { "cuda_graph_scope",
+          PICK(&s, "attn", "attn,mlp", "mlp", "moe_router",
+               "attn,mlp,moe_router,moe_preprocess", "attn,moe_router",
+               "attn,moe_router,moe_preprocess", NULL) },
+        { "cuda_graph_warmup_steps", PICK(&s, "0", "3") },
+        { "framework", "megatron" },
+        { "gpu", PICK(&s, "a100-80gb", "h100-80gb") },
+        { "gpus", "16" },
+        { "zero", PICK(&s, "0", "1") },
+        { "tp", PICK(&s, "1", "2", "4") },
+        { "pp", pp },
+        { "vpp", folds ? PICK(&s, "2", "3") : NULL },
+        { "ep", PICK(&s, "1", "2") },
+        { "cp", next(&s) % 6 == 0 ? "2" : NULL },
+        { "micro_batch", PICK(&s, "1", "2", "3") },
+        { "grad_accum", PICK(&s, "1", "2", "4", "8") },
+        { "seq_len", PICK(&s, "256", "512", "1024") },
+        { "attention", PICK(&s, "flash", "eager") },
+        { "precision", PICK(&s, "bf16-mixed", "fp16-mixed", "fp8-mixed") },
+        { "dropout", PICK(&s, "0", "0.1") },
+        { "recompute_modules",
+          next(&s) % 2 == 0
+              ? PICK(&s, "core_attn", "mlp,moe_act", "mla_up_proj", "layernorm",
+                     "shared_experts,moe_act")
+              : NULL },
+        { "grouped_gemm", PICK(&s, "true", "true", "false") },
+        { "grad_accum_fusion", PICK(&s, "true", "false") },
+        { "moe_permute_fusion", PICK(&s, "true", "false") },
+        { "offload_optimizer", next(&s) % 4 == 0 ? "cpu" : NULL },
+        { "attention_mask", PICK(&s, "none", "dataloader") },
+    };
+    memcpy(t.c, c, sizeof c);
+    return t;
+}
+
+/* Of each kind of step the closed form's peak is the trace's; what graphs are
+ * captured with is what no other step has of their parts, and between steps
+ * there is more than without. */
+static void test_graphs_of_layers(void **state)
+{
+    (void)state;
+    unsigned answered = 0, folded = 0, kinds[ANSWERS] = { 0 };
+    for (uint64_t i = 0; i < runs() / 3; i++) {
+        const struct trial t = graphs_trial(i);
+        memplan_report *r = estimate(&t);
+        if (r == NULL)
+            continue;
+        for (unsigned k = 0; k < GRAPH_STEPS; k++) {
+            struct memory_result m;
+            struct run run = r->run;
+            struct arena a;
+            bool over = false;
+            arena_init(&a, NULL);
+            run.graph_step = (enum graph_step)k;
+            assert_true(fold_memory(&m, &r->program, &run, &a, &over));
+            check_stages(&t, &r->program, &run, &m, kinds);
+            assert_true(
+                r->memory.peak >= m.peak
+                || (k == STEP_EAGER && run.cuda_graph_warmup_steps == 0));
+            if (k == STEP_REPLAY) /* what rests then */
+                assert_int_equal(r->memory.stage[0].rest.total,
+                                 m.stage[0].rest.total);
+            arena_release(&a);
+        }
+        folded += r->run.schedule == SCHED_INTERLEAVED;
+        answered++;
+        memplan_report_free(r);
+    }
+    assert_true(answered > runs() / 12);
+    assert_true(folded > answered / 30);
+}
+
 /* ---- launch files ---- */
 
 struct text {
@@ -2206,6 +2303,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_passes_that_meet),
         cmocka_unit_test(test_layers_go_and_come),
         cmocka_unit_test(test_modules_go_and_come),
+        cmocka_unit_test(test_graphs_of_layers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

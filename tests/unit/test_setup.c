@@ -306,6 +306,9 @@ static const char *const settable[][3] = {
     { "moe_aux_loss", "seq_aux_loss", "seq_aux_loss" },
     { "tp_comm_overlap", "on", "true" },
     { "cuda_graph", "0", "false" },
+    { "cuda_graph_impl", "local", "local" },
+    { "cuda_graph_scope", "moe_router,attn", "attn,moe_router" },
+    { "cuda_graph_warmup_steps", "0", "0" },
     { "ep_overlap", "yes", "true" },
     { "ep_overlap_early_attn_memory_release", "yes", "true" },
     { "delay_wgrad_compute", "yes", "true" },
@@ -1118,6 +1121,9 @@ static void every_key_is_echoed(void **state)
         KEY_FREEZE,
         KEY_FREEZE_TRAINABLE_LAYERS,
         KEY_MIN_OFFLOADED_TENSOR_SIZE,
+        KEY_CUDA_GRAPH_IMPL,
+        KEY_CUDA_GRAPH_SCOPE,
+        KEY_CUDA_GRAPH_WARMUP_STEPS,
         KEY_PARAMS,
         KEY_DAYS,
         KEY_BUDGET,
@@ -2183,8 +2189,56 @@ static const struct bad_layout {
       "grad_accum", "cannot run 3 micro-batches", "use 4 or more", 0 },
     { "engine=megatron-fsdp zero=2", U, "zero",
       "zero 2 with engine 'megatron-fsdp'", "use --zero 3", 0 },
-    { "cuda_graph=true", U, "cuda_graph", "'cuda_graph' is not modelled yet",
-      "leave it out", 0 },
+    { "cuda_graph=true", U, "cuda_graph", "reduce-overhead",
+      "--framework megatron", 0 },
+    { "cuda_graph=true framework=megatron implementation=megatron-local", U,
+      "cuda_graph", "Transformer Engine's layers alone", "--framework megatron",
+      0 },
+    { "cuda_graph=true framework=megatron engine=megatron-fsdp", U,
+      "cuda_graph", "Megatron's own engine", "--framework megatron", 0 },
+    { "cuda_graph=true framework=megatron cuda_graph_impl=local", U,
+      "cuda_graph_impl", "'local' is not modelled", "transformer_engine", 0 },
+    { "cuda_graph=true framework=megatron cuda_graph_impl=full_iteration", U,
+      "cuda_graph_impl", "'full_iteration' is not modelled",
+      "transformer_engine", 0 },
+    { "cuda_graph=true framework=megatron cuda_graph_scope=mamba", C,
+      "cuda_graph_scope", "no such layers", "leave out mamba", 0 },
+    { "cuda_graph=true framework=megatron cuda_graph_scope=moe", U,
+      "cuda_graph_scope", "padded to a capacity", "moe_router", 'm' },
+    { "cuda_graph=true framework=megatron cuda_graph_scope=attn,moe_router", C,
+      "cuda_graph_scope", "which the model has not", "attn,mlp", 0 },
+    { "cuda_graph=true framework=megatron cuda_graph_scope=moe_preprocess", C,
+      "cuda_graph_scope", "without 'moe_router'", "add moe_router", 'm' },
+    { "cuda_graph=true framework=megatron cuda_graph_scope=mlp", C,
+      "cuda_graph_scope", "without dense layers", "use attn", 'm' },
+    { "cuda_graph=true framework=megatron", U, "cuda_graph_scope",
+      "whole layers of experts", "--cuda-graph-scope attn", 'm' },
+    { "cuda_graph=true framework=megatron moe_expert_capacity_factor=2 "
+      "cuda_graph_scope=moe_router,moe_preprocess",
+      C, "cuda_graph_scope", "with a capacity", "leave out moe_preprocess",
+      'm' },
+    { "cuda_graph=true framework=megatron moe_dispatcher=allgather "
+      "cuda_graph_scope=attn,moe_router",
+      U, "cuda_graph_scope", "this dispatcher", "alltoall", 'm' },
+    { "cuda_graph=true framework=megatron recompute=full", C, "cuda_graph",
+      "recompute 'full'", "selective", 0 },
+    { "cuda_graph=true framework=megatron recompute_modules=moe "
+      "cuda_graph_scope=moe_router",
+      C, "cuda_graph_scope", "recompute_modules 'moe'", "moe_act", 'm' },
+    { "cuda_graph=true framework=megatron recompute_modules=layernorm "
+      "cuda_graph_scope=moe_router",
+      U, "cuda_graph_scope", "recompute_modules 'layernorm'",
+      "leave out one of them", 'm' },
+    { "cuda_graph=true framework=megatron offload_modules=core_attn", U,
+      "cuda_graph", "activations on the host", "leave one of them out", 0 },
+    { "cuda_graph=true framework=megatron gpus=8 ep=2 ep_overlap=true "
+      "cuda_graph_scope=attn",
+      U, "cuda_graph", "with ep_overlap", "leave one of them out", 'm' },
+    { "cuda_graph=true framework=megatron gpus=4 pp=4 schedule=zb-h1 "
+      "grad_accum=8",
+      U, "cuda_graph", "1f1b and interleaved", "leave out --schedule", 0 },
+    { "cuda_graph_scope=attn framework=megatron", C, "cuda_graph_scope",
+      "without cuda_graph", "--cuda-graph true", 0 },
     { "ep_overlap=true", C, "ep_overlap", "outside of Megatron",
       "--framework megatron", 0 },
     { "ep_overlap=true framework=megatron", C, "ep_overlap",
@@ -2401,7 +2455,8 @@ static void all_reasons_are_reported(void **state)
 {
     (void)state;
     resolve_as('l', "gpus=64 tp=3 zero=2 framework=megatron "
-                    "cuda_graph=true recompute_layers=2");
+                    "cuda_graph=true cuda_graph_impl=local "
+                    "recompute_layers=2");
     assert_int_equal(cs.status, MEMPLAN_E_CONFLICT);
     assert_int_equal(cs.errs.count, 5);
 }
