@@ -599,6 +599,9 @@ struct pieces {
 tensor_id build_cross_entropy_pieces(struct builder *b, tensor_id x,
                                      tensor_id weight,
                                      const struct pieces *how);
+/* Gemma's final_logit_softcapping: cap * tanh(logits / cap), of other models
+ * the logits. */
+tensor_id build_logits_cap(struct builder *b, tensor_id logits);
 /* LitGPT's chunked_cross_entropy over a list of pieces, each of at most
  * piece_rows rows of `logits`; over whole logits, which it splits: their
  * gradient is joined out of the pieces'. Log-softmaxes are kept, in the type of

@@ -108,6 +108,15 @@ tensor_id build_cross_entropy_pieces(struct builder *b, tensor_id x,
     return loss;
 }
 
+tensor_id build_logits_cap(struct builder *b, tensor_id logits)
+{
+    if (!(b->spec->final_softcap > 0))
+        return logits;
+    logits = build_scale(b, "logits / cap", logits);
+    logits = build_unary(b, OP_TANH, "tanh", logits);
+    return build_scale(b, "logits * cap", logits);
+}
+
 /* litgpt/utils.py, chunked_cross_entropy, over pieces of `rows` rows, of which
  * in[0] to in[n - 2] are some, before the labels. Backward goes from piece to
  * piece: its log-softmax is gone when it has the gradient of its logits; two

@@ -445,6 +445,6 @@ void lower_hf(struct builder *b)
     hf_head(b);
     gradients_wait(b);
     /* self.self_attn, self.mlp, self.input_layernorm, ...: Llama and what
-       descends from it; LitGPT's and the older families as they run */
+       descends from it; the older families as they run */
     b->p->norms_last = b->whole->norm == NORM_RMS;
 }

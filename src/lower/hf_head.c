@@ -246,15 +246,6 @@ static bool loss_is_own(enum family family)
     return family == FAM_QWEN || family == FAM_BAICHUAN;
 }
 
-static tensor_id cap_logits(struct builder *b, tensor_id logits)
-{
-    if (!(b->spec->final_softcap > 0))
-        return logits;
-    logits = build_scale(b, "logits / cap", logits);
-    logits = build_unary(b, OP_TANH, "tanh", logits);
-    return build_scale(b, "logits * cap", logits);
-}
-
 static tensor_id standard_loss(struct builder *b, tensor_id x, tensor_id weight)
 {
     const struct spec *m = b->spec;
@@ -280,7 +271,7 @@ static tensor_id standard_loss(struct builder *b, tensor_id x, tensor_id weight)
         logits = remote_logits(b, logits);
     else if (m->logit_scale < 1.0 || m->logit_scale > 1.0)
         logits = build_scale(b, "logits scaled", logits);
-    logits = cap_logits(b, logits);
+    logits = build_logits_cap(b, logits);
     const tensor_id loss =
         b->run->loss == LOSS_XENTROPY
             ? build_cross_entropy_kernel(b, "loss", logits, b->labels)

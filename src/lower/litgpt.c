@@ -275,15 +275,6 @@ static void outputs(struct builder *b, tensor_id x)
     build_hold(b, x);
 }
 
-static tensor_id cap_logits(struct builder *b, tensor_id logits)
-{
-    if (!(b->spec->final_softcap > 0))
-        return logits;
-    logits = build_scale(b, "logits / cap", logits);
-    logits = build_unary(b, OP_TANH, "tanh", logits);
-    return build_scale(b, "logits * cap", logits);
-}
-
 /* ---- the head in pieces: adapters ---- */
 
 /* Autocast casts a weight that is not trained for every product anew, and each
@@ -339,7 +330,8 @@ static tensor_id last_piece(struct builder *b, tensor_id up)
 static tensor_id in_pieces(struct builder *b, tensor_id x, tensor_id weight)
 {
     const uint64_t rows = build_product(b, b->micro.n, LITGPT_PIECE);
-    const tensor_id logits = cap_logits(b, head_in_pieces(b, x, weight, rows));
+    const tensor_id logits =
+        build_logits_cap(b, head_in_pieces(b, x, weight, rows));
     const tensor_id up = build_cast(b, "logits fp32", logits, DT_FP32);
     if (up != logits)
         build_place(b, PLACE_PIECES);
@@ -374,15 +366,14 @@ static tensor_id shifted(struct builder *b, tensor_id logits, tensor_id *labels)
 static tensor_id whole(struct builder *b, tensor_id x, tensor_id weight)
 {
     const struct linear l = linear_of_head(b, "lm_head", x, weight);
-    const tensor_id logits = cap_logits(b, build_linear(b, &l));
+    const tensor_id logits = build_logits_cap(b, build_linear(b, &l));
     const tensor_id up = build_cast(b, "logits fp32", logits, DT_FP32);
     tensor_id labels = b->labels;
     tensor_id rows = up;
     outputs(b, up);
     build_renames(b, "logits");
-    if (b->run->shift_logits) {
+    if (b->run->shift_logits)
         rows = shifted(b, up, &labels);
-    }
     return build_cross_entropy_of_split(b, rows, labels, LITGPT_PIECE);
 }
 
@@ -411,6 +402,8 @@ static void rotary_tables(struct builder *b)
 static const char *missing(const struct builder *b)
 {
     const struct spec *m = b->spec;
+    if (m->mixer != MIX_ATTENTION)
+        return "state-space layers";
     if (m->experts > 0)
         return "experts yet";
     if (build_is_latent(b))

@@ -235,19 +235,22 @@ static const struct preset {
     enum implementation impl;
     enum engine engine;
     const char *what;
+    const char *around; /* the same around other layers */
 } presets[FRAMEWORK_COUNT] = {
-    [FW_HF] = { IMPL_HF, ENGINE_DDP, "Hugging Face layers, plain DDP" },
+    [FW_HF] = { IMPL_HF, ENGINE_DDP, "Hugging Face layers, plain DDP",
+                "plain DDP" },
     [FW_DEEPSPEED] = { IMPL_HF, ENGINE_DEEPSPEED,
-                       "Hugging Face layers, DeepSpeed" },
-    [FW_FSDP] = { IMPL_HF, ENGINE_FSDP, "Hugging Face layers, FSDP" },
+                       "Hugging Face layers, DeepSpeed", "DeepSpeed" },
+    [FW_FSDP] = { IMPL_HF, ENGINE_FSDP, "Hugging Face layers, FSDP", "FSDP" },
     [FW_TORCHTITAN] = { IMPL_TORCHTITAN, ENGINE_FSDP2,
-                        "torchtitan layers, FSDP2" },
+                        "torchtitan layers, FSDP2", "FSDP2" },
     [FW_MEGATRON] = { IMPL_MEGATRON, ENGINE_MEGATRON,
-                      "Megatron Core, Transformer Engine" },
+                      "Megatron Core, Transformer Engine", "Megatron Core" },
     [FW_MEGATRON_DEEPSPEED] = { IMPL_MEGATRON, ENGINE_DEEPSPEED,
-                                "Megatron layers, DeepSpeed" },
-    [FW_TORCHTUNE] = { IMPL_TORCHTUNE, ENGINE_FSDP2, "torchtune" },
-    [FW_NEMO] = { IMPL_MEGATRON, ENGINE_MEGATRON, "NeMo on Megatron Core" },
+                                "Megatron layers, DeepSpeed", "DeepSpeed" },
+    [FW_TORCHTUNE] = { IMPL_TORCHTUNE, ENGINE_FSDP2, "torchtune", "torchtune" },
+    [FW_NEMO] = { IMPL_MEGATRON, ENGINE_MEGATRON, "NeMo on Megatron Core",
+                  "NeMo on Megatron Core" },
 };
 
 static bool impl_given_as(const struct run *r, enum implementation impl)
@@ -349,10 +352,11 @@ static void resolve_framework(struct run *r)
 
 static void say_framework(struct run *r)
 {
+    const struct preset *p = &presets[r->framework];
     if (!r->given[KEY_IMPLEMENTATION] || !r->given[KEY_ENGINE])
         resolve_say(r, KEY_FRAMEWORK, "framework #: # (--framework)",
                     resolve_word(r, KEY_FRAMEWORK),
-                    SAY_TEXT(presets[r->framework].what));
+                    SAY_TEXT(r->impl == p->impl ? p->what : p->around));
     if (r->zero > 0)
         resolve_say(r, KEY_ZERO, "ZeRO stage #, usual with # (--zero)",
                     SAY_COUNT(r->zero), resolve_word(r, KEY_ENGINE));

@@ -201,6 +201,11 @@ void resolve_adapters(struct run *r, const struct spec *spec);
 void resolve_check_adapters(const struct run *r, const struct spec *s,
                             struct diag *d);
 
+/* ---- resolve_litgpt.c: nothing of other layers ---- */
+
+void resolve_say_litgpt(struct run *r);
+void resolve_check_litgpt(const struct run *r, struct diag *d);
+
 /* ---- resolve_stored.c ---- */
 
 /* Whether frozen weights are those of the checkpoint, which are packed; their

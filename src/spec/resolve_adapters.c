@@ -143,8 +143,7 @@ static uint32_t names_known(const struct run *r, const struct spec *spec)
     const bool named = r->setup.files > 0
                        && r->setup.said[KEY_LORA_TARGETS].entry != NULL
                        && r->setup.peft_names != 0;
-    const bool theirs =
-        !run_is_litgpt(r) && (r->impl == IMPL_HF || r->impl == IMPL_HF_LIGER);
+    const bool theirs = r->impl == IMPL_HF || r->impl == IMPL_HF_LIGER;
     return named && theirs ? peft_names_of(spec) : 0;
 }
 

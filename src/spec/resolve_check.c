@@ -54,12 +54,12 @@ static void check_split_layers(const struct run *r, struct diag *d)
     static const enum setup_key keys[] = { KEY_TP, KEY_PP, KEY_CP, KEY_EP };
     char buf[RESOLVE_TEXT_MAX];
     for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
-        if (r->setup.v[keys[i]].n <= 1)
+        if (r->setup.v[keys[i]].n <= 1 || run_is_litgpt(r))
             continue;
         const bool engine = r->given[KEY_ENGINE];
         bool unsplit = keys[i] == KEY_PP && r->engine == ENGINE_FSDP;
-        const bool spread = keys[i] == KEY_PP && r->engine == ENGINE_DDP
-                            && !run_is_litgpt(r); /* device_map */
+        const bool spread =
+            keys[i] == KEY_PP && r->engine == ENGINE_DDP; /* device_map */
         if ((!resolve_is_hf(r) && !unsplit) || (spread && run_spreads(r)))
             continue;
         if ((keys[i] == KEY_CP || keys[i] == KEY_TP) && resolve_is_hf(r))
@@ -71,10 +71,6 @@ static void check_split_layers(const struct run *r, struct diag *d)
                         "%s %" PRIu64 " with %s '%s' is not modelled yet",
                         setup_field(keys[i])->key, r->setup.v[keys[i]].n,
                         setup_field(what)->key, resolve_text(r, what, buf));
-        if (run_is_litgpt(r)) {
-            diag_hint(e, "leave it out: a layer of LitGPT's runs whole");
-            continue;
-        }
         const char *other = spread ? "--schedule naive (device_map), or " : "";
         diag_hint(e, "use %s--framework megatron%s%s", other,
                   engine ? " --engine megatron" : "",
@@ -570,6 +566,7 @@ void resolve_check(const struct run *r, const struct spec *spec, struct diag *d)
 {
     check_modelled(r, d);
     check_split_layers(r, d);
+    resolve_check_litgpt(r, d);
     resolve_check_ranks(r, spec, d);
     resolve_check_schedule(r, spec, d);
     resolve_check_ep_overlap(r, spec, d);

@@ -149,7 +149,9 @@ static void check_ops(const struct run *r, struct diag *d)
         setup_error(d, MEMPLAN_E_UNSUPPORTED, KEY_RECOMPUTE,
                     "recompute 'ops' is not modelled for %s layers yet",
                     resolve_text(r, KEY_IMPLEMENTATION, buf));
-    diag_hint(e, "use --recompute full, or --framework torchtitan");
+    diag_hint(e, "use --recompute full, or %s torchtitan",
+              r->given[KEY_IMPLEMENTATION] ? "--implementation"
+                                           : "--framework");
 }
 
 /* Operations outside Megatron and the paper belong to no module. */
@@ -165,7 +167,8 @@ static void check_selective(const struct run *r, struct diag *d)
         setup_error(d, MEMPLAN_E_UNSUPPORTED, key,
                     "selective recompute is not modelled for %s layers yet",
                     resolve_text(r, KEY_IMPLEMENTATION, buf));
-    diag_hint(e, "use --recompute full, or --framework megatron%s",
+    diag_hint(e, "use --recompute full, or %s megatron%s",
+              r->given[KEY_IMPLEMENTATION] ? "--implementation" : "--framework",
               r->attention == ATTN_FLASH
                   ? "; with flash attention it saves nothing anyway"
                   : "");

@@ -48,7 +48,7 @@ static void refuse_exchange(const struct run *r, const struct spec *s,
         diag_hint(e, "leave cp out");
 }
 
-static const char *unexchanged(const struct run *r, const struct spec *s)
+static const char *unexchanged(const struct spec *s)
 {
     if (s->vision != NULL || !spec_is_language(s) || s->bidirectional
         || s->decoder_layers > 0)
@@ -59,7 +59,7 @@ static const char *unexchanged(const struct run *r, const struct spec *s)
         return "layers that run along the sequence";
     if (!calls_by_name(s->family))
         return "way into the attention of this family's class";
-    return run_is_litgpt(r) ? "LitGPT's layers" : NULL;
+    return NULL;
 }
 
 /* A rank has whole heads, of keys at least one, that others may have too. */
@@ -82,7 +82,7 @@ static void check_exchanged_heads(const struct run *r, const struct spec *s,
 static void check_exchange(const struct run *r, const struct spec *s,
                            struct diag *d)
 {
-    const char *what = unexchanged(r, s);
+    const char *what = unexchanged(s);
     memplan_error *e = NULL;
     if (what != NULL) {
         refuse_exchange(r, s, what, d);
@@ -111,7 +111,7 @@ static void check_exchange(const struct run *r, const struct spec *s,
 static void check_ring(const struct run *r, const struct spec *s,
                        struct diag *d)
 {
-    const char *what = unexchanged(r, s);
+    const char *what = unexchanged(s);
     memplan_error *e = NULL;
     if (what != NULL) {
         refuse_exchange(r, s, what, d);
@@ -208,7 +208,6 @@ static const char *beside_plan(const struct run *r)
     return r->cp > 1                    ? "cp"
            : r->lora_rank > 0           ? "lora_rank"
            : r->impl == IMPL_HF_LIGER   ? "Liger's kernels"
-           : run_is_litgpt(r)           ? "LitGPT's layers"
            : r->loss != LOSS_STANDARD   ? "loss but 'standard'"
            : r->sequence_parallel       ? "sequence_parallel"
            : run_has_8bit_moments(r)    ? "8-bit optimizers"
@@ -331,6 +330,8 @@ static void refuse_comm(const struct run *r, struct diag *d)
 void resolve_check_ranks(const struct run *r, const struct spec *s,
                          struct diag *d)
 {
+    if (run_is_litgpt(r)) /* resolve_litgpt.c */
+        return;
     /* of convolutions: resolve_stacks.c; without a plan no engine helps */
     if (r->tp > 1 && resolve_is_hf(r) && !spec_is_convnet(s)
         && check_plan(s, d)) {

@@ -18,7 +18,7 @@ enum {
     MEGATRON = 1u << 5,
     NO_MEGATRON = 1u << 6,
     TORCHTITAN_HALF = 1u << 7, /* products in 16 bits */
-    TORCHTITAN_DROPOUT = 1u << 8,
+    NO_DROPOUT = 1u << 8,      /* but asked for */
     PAPER = 1u << 9,
     PAPER_MODULES = 1u << 10,
     NO_OPTIMIZER = 1u << 11,
@@ -55,7 +55,9 @@ static unsigned circumstances(const struct run *r, const struct spec *spec)
     now |= r->recompute == RECOMP_SELECTIVE ? SELECTIVE : 0;
     now |= resolve_is_megatron(r) ? MEGATRON : NO_MEGATRON;
     now |= titan && r->prec.compute != DT_FP32 ? TORCHTITAN_HALF : 0;
-    now |= titan && r->setup.v[KEY_DROPOUT].x > 0 ? TORCHTITAN_DROPOUT : 0;
+    now |= (titan || run_is_litgpt(r)) && r->setup.v[KEY_DROPOUT].x > 0
+               ? NO_DROPOUT
+               : 0;
     now |= paper ? PAPER : 0;
     now |= paper && (r->recompute_modules & ~core) != 0 ? PAPER_MODULES : 0;
     now |= r->optimizer == OPT_NONE ? NO_OPTIMIZER : 0;
@@ -181,7 +183,8 @@ static const struct moot {
     { KEY_VOCAB_MULTIPLE, NO_WORDS, ANY, ": the model has no vocabulary" },
     { KEY_ATTENTION, PAPER, ANY, ": the paper spells attention out" },
     { KEY_DROPOUT, PAPER, ANY, ": the paper has its masks everywhere" },
-    { KEY_DROPOUT, TORCHTITAN_DROPOUT, ANY, ": torchtitan's layers have none" },
+    { KEY_DROPOUT, NO_DROPOUT, ANY,
+      ": torchtitan's and LitGPT's layers have none" },
     { KEY_ATTENTION_MASK, NO_MEGATRON, MASK_DATALOADER, " outside Megatron" },
     { KEY_OPTIMIZER_IMPL, NO_OPTIMIZER, ANY, " without an optimizer" },
     { KEY_OPTIMIZER_IMPL, CPU_OPTIMIZER, ANY, ": the step is the CPU's" },

@@ -220,6 +220,7 @@ void resolve_notes(struct run *r, const struct spec *spec)
     say_compiled_loss(r);
     say_engine(r);
     say_split_checkpoints(r);
+    resolve_say_litgpt(r);
     resolve_say_away(r, spec);
     resolve_say_graphs(r);
     say_layers(r, spec);

@@ -335,6 +335,12 @@ static void with_experts(struct spec *m, struct run *r)
     m->experts = 8;
     m->experts_per_token = 2;
 }
+static void with_states(struct spec *m, struct run *r)
+{
+    (void)r;
+    m->mixer = MIX_MAMBA;
+    m->position = POS_NONE;
+}
 static void with_chunked_loss(struct spec *m, struct run *r)
 {
     (void)m;
@@ -413,6 +419,7 @@ static const struct refusal {
     { IMPL_PAPER, with_experts, "paper has no experts" },
     { IMPL_LITGPT, with_nothing, NULL },
     { IMPL_LITGPT, with_experts, "litgpt has no experts yet" },
+    { IMPL_LITGPT, with_states, "litgpt has no state-space layers" },
     { IMPL_LITGPT, with_alibi, "litgpt has no positions but rope" },
     { IMPL_LITGPT, with_logit_scale, "litgpt has no scaled logits" },
     { IMPL_LITGPT, with_chunked_loss, NULL },
