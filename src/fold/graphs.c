@@ -10,6 +10,7 @@
 #include "fold/graphs.h"
 
 #include "data/constants.h"
+#include "fold/allocator.h"
 #include "fold/schedule.h"
 
 #include <string.h>
@@ -199,9 +200,6 @@ void graphs_rest(struct put *p, const struct stage *s)
 
 /* ---- all steps of a run ---- */
 
-/* c10/cuda/CUDACachingAllocator.h, kRoundLarge */
-enum { SEGMENT_ROUND = 2 << 20 };
-
 /* What is allocated in the pool when most is: of passes, beside what rests. */
 static bool find_pools(uint64_t *pool, const struct memory_result *capture,
                        const struct program *p, const struct run *run,
@@ -218,8 +216,8 @@ static bool find_pools(uint64_t *pool, const struct memory_result *capture,
         layer += run->stage_layers[r];
         if (s.graphs.inputs > 0)
             pool[r] = div_up(max_u64(stage_passes_most(&s), rest) - rest,
-                             SEGMENT_ROUND)
-                      * SEGMENT_ROUND;
+                             ALLOCATOR_ROUND_SEGMENT)
+                      * ALLOCATOR_ROUND_SEGMENT;
     }
     return true;
 }

@@ -348,23 +348,16 @@ static void write_down(void *ctx, const struct walk_event *e)
 
 static enum walk_way way_of(unsigned which)
 {
+    static const enum walk_way backward[] = {
+        TELL_BACKWARD,       TELL_SPLIT,          TELL_WEIGHTS,
+        TELL_UNPACKED,       TELL_RELOADED,       TELL_REMADE_SPLIT,
+        TELL_REMADE_WEIGHTS, TELL_REMADE_TOPMOST,
+    }; /* as SCRIPT_BACKWARD and what follows */
     if (which == SCRIPT_AWAY)
         return TELL_AWAY;
-    if (which >= SCRIPT_REMADE_TOPMOST)
-        return TELL_REMADE_TOPMOST;
-    if (which >= SCRIPT_REMADE_WEIGHTS)
-        return TELL_REMADE_WEIGHTS;
-    if (which >= SCRIPT_REMADE_SPLIT)
-        return TELL_REMADE_SPLIT;
-    if (which >= SCRIPT_RELOADED)
-        return TELL_RELOADED;
-    if (which >= SCRIPT_UNPACKED)
-        return TELL_UNPACKED;
-    if (which >= SCRIPT_WEIGHTS)
-        return TELL_WEIGHTS;
-    if (which >= SCRIPT_SPLIT)
-        return TELL_SPLIT;
-    return which >= SCRIPT_BACKWARD ? TELL_BACKWARD : TELL_FORWARD;
+    return which < SCRIPT_BACKWARD
+               ? TELL_FORWARD
+               : backward[(which - SCRIPT_BACKWARD) / WGRAD_MODES];
 }
 
 static void tell_script(struct tracer *r, const struct block *block,

@@ -565,6 +565,13 @@ struct attention_args {
 };
 /* One kernel; result of q's shape, of v's in latent attention. */
 tensor_id build_attention(struct builder *b, const struct attention_args *at);
+/* Above this head size PyTorch's flash kernel is not used (sdp_utils.cpp); it
+ * wants heads of such a multiple (pad_last_dim of transformers/attention.cpp;
+ * flash_attn_interface.py). */
+enum { FLASH_HEAD_MAX = 256, FLASH_HEAD_MULTIPLE = 8 };
+/* _scaled_dot_product_flash_attention, built last, also returns, and keeps, an
+ * empty uint64 (derivatives.yaml: unused). */
+void build_flash_unused(struct builder *b);
 /* Which kernel scaled_dot_product_attention picks: flash has no fp32. */
 bool attention_is_efficient(const struct builder *b);
 /* [b, a/tp, s/cp, s] */
@@ -602,6 +609,10 @@ tensor_id build_cross_entropy_pieces(struct builder *b, tensor_id x,
 /* Gemma's final_logit_softcapping: cap * tanh(logits / cap), of other models
  * the logits. */
 tensor_id build_logits_cap(struct builder *b, tensor_id logits);
+/* A copy (of one sequence a view) without the last row of each sequence, and
+ * its labels. */
+tensor_id build_shifted_logits(struct builder *b, tensor_id logits,
+                               tensor_id *labels);
 /* LitGPT's chunked_cross_entropy over a list of pieces, each of at most
  * piece_rows rows of `logits`; over whole logits, which it splits: their
  * gradient is joined out of the pieces'. Log-softmaxes are kept, in the type of

@@ -67,6 +67,13 @@ struct shape shape_scores(const struct builder *b)
     return SHAPE(b->micro, b->a, b->sq, b->s);
 }
 
+void build_flash_unused(struct builder *b)
+{
+    const struct shape one = SHAPE(b->one);
+    const tensor_id unused = build_tensor(b, "unused", DT_INT64, &one);
+    op_byproduct(&b->p->op[b->p->n_ops - 1], unused);
+}
+
 bool attention_is_efficient(const struct builder *b)
 {
     return b->run->attention == ATTN_SDPA && b->compute == DT_FP32;

@@ -117,6 +117,20 @@ tensor_id build_logits_cap(struct builder *b, tensor_id logits)
     return build_scale(b, "logits * cap", logits);
 }
 
+tensor_id build_shifted_logits(struct builder *b, tensor_id logits,
+                               tensor_id *labels)
+{
+    const uint64_t n = b->sq.n > 1 ? b->sq.n - 1 : 1;
+    const struct shape rows = SHAPE(b->micro, DIM("s-1", n), b->V);
+    const struct shape tokens = SHAPE(b->micro, DIM("s-1", n));
+    const tensor_id view = build_view(b, "shift_logits", logits, &rows);
+    *labels = b->labels;
+    if (b->micro.n == 1) /* contiguous(): of one sequence the view is */
+        return view;
+    *labels = build_copy_as(b, "shift_labels", *labels, &tokens);
+    return build_copy_as(b, "shift_logits", view, &rows);
+}
+
 /* litgpt/utils.py, chunked_cross_entropy, over pieces of `rows` rows, of which
  * in[0] to in[n - 2] are some, before the labels. Backward goes from piece to
  * piece: its log-softmax is gone when it has the gradient of its logits; two

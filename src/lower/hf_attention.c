@@ -8,10 +8,6 @@
 
 #include "base/banned.h"
 
-/* Above this head size neither PyTorch's flash kernel nor transformers'
- * grouped call of it is used (sdp_utils.cpp; sdpa_attention.py). */
-enum { FLASH_HEAD_MAX = 256 };
-
 /* ---- operands ---- */
 
 static struct hf_heads autocast(struct builder *b, struct hf_heads h)
@@ -280,10 +276,6 @@ static tensor_id attention_bias(struct builder *b, const struct hf_qkv *o,
     return aligned(b, build_cast(b, "mask", bias, dtype));
 }
 
-/* Flash kernels want heads of a multiple of this (pad_last_dim of
- * transformers/attention.cpp; flash_attn_interface.py). */
-enum { FLASH_HEAD_MULTIPLE = 8 };
-
 static bool pads_heads(const struct builder *b)
 {
     return b->d.n % FLASH_HEAD_MULTIPLE != 0;
@@ -312,15 +304,6 @@ static tensor_id one_kernel(struct builder *b, const struct hf_qkv *o,
     return out;
 }
 
-/* _scaled_dot_product_flash_attention also returns, and keeps, an empty
- * uint64 (derivatives.yaml: unused). */
-static void keep_unused(struct builder *b)
-{
-    const struct shape one = SHAPE(b->one);
-    const tensor_id unused = build_tensor(b, "unused", DT_INT64, &one);
-    op_byproduct(&b->p->op[b->p->n_ops - 1], unused);
-}
-
 /* Of heads that have no such width padded copies, and of the result, which is
  * kept, a part. */
 static tensor_id flash_kernel(struct builder *b, struct hf_qkv *o,
@@ -341,7 +324,7 @@ static tensor_id flash_kernel(struct builder *b, struct hf_qkv *o,
     op->flop_full *= full / wide; /* the model's */
     op->flop_causal *= full / wide;
     if (unused)
-        keep_unused(b);
+        build_flash_unused(b);
     if (run_rings(b->run))
         build_ring(b);
     /* empty_like(q): the result lies as q does (csrc/flash_attn/flash_api.cpp,

@@ -37,26 +37,11 @@ static tensor_id shifted_labels(struct builder *b)
     return build_copy_as(b, "labels shifted", padded, &tokens);
 }
 
-/* A copy without the last row of each sequence, and its labels. */
-static tensor_id shifted_logits(struct builder *b, tensor_id logits,
-                                tensor_id *labels)
-{
-    const uint64_t n = b->sq.n > 1 ? b->sq.n - 1 : 1;
-    const struct shape rows = SHAPE(b->micro, DIM("s-1", n), b->V);
-    const struct shape tokens = SHAPE(b->micro, DIM("s-1", n));
-    const tensor_id view = build_view(b, "shift_logits", logits, &rows);
-    *labels = b->labels;
-    if (b->micro.n == 1) /* contiguous(): of one sequence the view is */
-        return view;
-    *labels = build_copy_as(b, "shift_labels", *labels, &tokens);
-    return build_copy_as(b, "shift_logits", view, &rows);
-}
-
 /* Before 4.49 (loss/loss_utils.py, ForCausalLMLoss). */
 static tensor_id shifted_words_loss(struct builder *b, tensor_id up)
 {
     tensor_id labels;
-    const tensor_id shifted = shifted_logits(b, up, &labels);
+    const tensor_id shifted = build_shifted_logits(b, up, &labels);
     const tensor_id loss = build_cross_entropy(b, "loss", shifted, labels);
     hf_hold(b, "shift_logits", shifted);
     hf_hold(b, "logits", up);
@@ -151,7 +136,7 @@ static tensor_id normed_rows(struct builder *b, tensor_id weight)
 static tensor_id qwen_loss(struct builder *b, tensor_id logits)
 {
     tensor_id labels;
-    const tensor_id shifted = shifted_logits(b, logits, &labels);
+    const tensor_id shifted = build_shifted_logits(b, logits, &labels);
     const tensor_id beside =
         b->spec->head_norm ? max_loss(b, shifted) : shifted;
     tensor_id logp = build_unary(b, OP_LOG_SOFTMAX, "log-softmax", shifted);
@@ -206,7 +191,7 @@ static tensor_id remote_logits(struct builder *b, tensor_id logits)
 static tensor_id remote_loss(struct builder *b, tensor_id logits)
 {
     tensor_id labels;
-    const tensor_id shifted = shifted_logits(b, logits, &labels);
+    const tensor_id shifted = build_shifted_logits(b, logits, &labels);
     const tensor_id loss = build_cross_entropy(b, "loss", shifted, labels);
     hf_hold(b, "shift_logits", shifted);
     return loss;

@@ -5,7 +5,8 @@
  * written out; and the head and loss of its scripts (utils.py,
  * finetune/full.py, finetune/lora.py, pretrain.py): logits that lightning's
  * Fabric hands out in fp32 (fabric/wrappers.py, convert_output), a loss over 128
- * rows at a time. Refuses experts, latent attention and what LitGPT has not.
+ * rows at a time. Refuses experts, latent attention and layers of
+ * another make.
  * [docs/method.md eq. litgpt]
  */
 #include "lower/build.h"
@@ -15,10 +16,6 @@
 /* lm_head_chunk_size of the scripts for adapters, a sequence's rows; chunk_size
  * of the loss where logits are whole, rows of all. */
 enum { LITGPT_PIECE = 128 };
-
-/* Above this head size PyTorch has no flash kernel (sdp_utils.cpp); heads of
- * another multiple it pads. */
-enum { FLASH_HEAD_MAX = 256, FLASH_HEAD_MULTIPLE = 8 };
 
 /* A variable of Python has it up to here. */
 static void hold(struct builder *b, const char *name, tensor_id x)
@@ -168,8 +165,7 @@ static tensor_id one_kernel(struct builder *b, const struct qkv *x)
         op->in[op->n_in++] = bias;
     if (efficient)
         return out;
-    const struct shape one = SHAPE(b->one); /* derivatives.yaml: unused */
-    op_byproduct(op, build_tensor(b, "unused", DT_INT64, &one));
+    build_flash_unused(b);
     return out;
 }
 
@@ -346,20 +342,6 @@ static tensor_id in_pieces(struct builder *b, tensor_id x, tensor_id weight)
 
 /* ---- the head as a whole: full training ---- */
 
-/* A copy without the last row of each sequence, of one sequence a view. */
-static tensor_id shifted(struct builder *b, tensor_id logits, tensor_id *labels)
-{
-    const uint64_t n = b->sq.n > 1 ? b->sq.n - 1 : 1;
-    const struct shape rows = SHAPE(b->micro, DIM("s-1", n), b->V);
-    const struct shape tokens = SHAPE(b->micro, DIM("s-1", n));
-    const tensor_id view = build_view(b, "logits shifted", logits, &rows);
-    if (b->micro.n == 1)
-        return view;
-    const tensor_id flat = build_copy_as(b, "logits shifted", view, &rows);
-    *labels = build_copy_as(b, "targets", b->labels, &tokens);
-    return flat;
-}
-
 /* finetune/full.py leaves the last row of each sequence out, pretrain.py has
  * labels that are shifted. Backward joins the pieces' gradients, and puts them
  * into one of all rows. The loop has the logits until it has the next ones. */
@@ -373,7 +355,7 @@ static tensor_id whole(struct builder *b, tensor_id x, tensor_id weight)
     outputs(b, up);
     build_renames(b, "logits");
     if (b->run->shift_logits)
-        rows = shifted(b, up, &labels);
+        rows = build_shifted_logits(b, up, &labels);
     return build_cross_entropy_of_split(b, rows, labels, LITGPT_PIECE);
 }
 

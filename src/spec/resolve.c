@@ -130,11 +130,6 @@ bool resolve_is_megatron(const struct run *r)
     return r->impl == IMPL_MEGATRON || r->impl == IMPL_MEGATRON_LOCAL;
 }
 
-bool resolve_is_hf(const struct run *r)
-{
-    return run_is_hf(r);
-}
-
 static bool above_one(const struct run *r, enum setup_key key)
 {
     return r->given[key] && r->setup.v[key].n > 1;

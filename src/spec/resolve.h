@@ -62,7 +62,6 @@ COLD void resolve_hint_divisors(memplan_error *e, uint64_t n);
 
 bool resolve_is_fsdp(const struct run *r);     /* either version */
 bool resolve_is_megatron(const struct run *r); /* its layer code */
-bool resolve_is_hf(const struct run *r);
 
 /* ---- resolve_precision.c ---- */
 

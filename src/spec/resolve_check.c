@@ -60,12 +60,11 @@ static void check_split_layers(const struct run *r, struct diag *d)
         bool unsplit = keys[i] == KEY_PP && r->engine == ENGINE_FSDP;
         const bool spread =
             keys[i] == KEY_PP && r->engine == ENGINE_DDP; /* device_map */
-        if ((!resolve_is_hf(r) && !unsplit) || (spread && run_spreads(r)))
+        if ((!run_is_hf(r) && !unsplit) || (spread && run_spreads(r)))
             continue;
-        if ((keys[i] == KEY_CP || keys[i] == KEY_TP) && resolve_is_hf(r))
+        if ((keys[i] == KEY_CP || keys[i] == KEY_TP) && run_is_hf(r))
             continue; /* resolve_check_ranks */
-        enum setup_key what =
-            resolve_is_hf(r) ? KEY_IMPLEMENTATION : KEY_ENGINE;
+        enum setup_key what = run_is_hf(r) ? KEY_IMPLEMENTATION : KEY_ENGINE;
         memplan_error *e =
             setup_error(d, MEMPLAN_E_UNSUPPORTED, keys[i],
                         "%s %" PRIu64 " with %s '%s' is not modelled yet",
@@ -128,7 +127,7 @@ static void check_blocks(const struct run *r, const struct spec *s,
 static void check_dbrx(const struct run *r, const struct spec *s,
                        struct diag *d)
 {
-    if (!resolve_is_hf(r) || s->family != FAM_DBRX)
+    if (!run_is_hf(r) || s->family != FAM_DBRX)
         return;
     memplan_error *e;
     if (s->experts > DBRX_EXPERTS_MAX) {
@@ -335,8 +334,7 @@ static void check_router_adapters(const struct run *r, const struct spec *s,
                                   struct diag *d)
 {
     const bool llama4 = s->family == FAM_LLAMA4 && s->experts > 0;
-    if (!resolve_is_hf(r) || !run_adapts(r)
-        || (!llama4 && s->family != FAM_PHIMOE)
+    if (!run_is_hf(r) || !run_adapts(r) || (!llama4 && s->family != FAM_PHIMOE)
         || (r->lora_targets >> LORA_ALL_LINEAR & 1) == 0)
         return;
     memplan_error *e = setup_error(d, MEMPLAN_E_UNSUPPORTED, KEY_LORA_TARGETS,
@@ -353,7 +351,7 @@ static void check_fused_adapters(const struct run *r, const struct spec *s,
     const uint64_t on = r->lora_targets;
     const uint64_t all = on >> LORA_ALL_LINEAR & 1;
     const bool gate = on >> LORA_GATE & 1, up = on >> LORA_UP & 1;
-    if (!resolve_is_hf(r) || !run_adapts(r) || !spec_translates_targets(s)
+    if (!run_is_hf(r) || !run_adapts(r) || !spec_translates_targets(s)
         || r->base_dtype == DT_NF4 || r->base_dtype == DT_FP4
         || r->base_dtype == DT_INT8 || r->base_dtype == DT_INT4)
         return;
@@ -379,7 +377,7 @@ static void check_dora(const struct run *r, const struct spec *s,
 {
     if (r->lora_rank == 0 || r->lora_variant != LORA_VARIANT_DORA)
         return;
-    const char *what = !resolve_is_hf(r) || run_is_litgpt(r)
+    const char *what = !run_is_hf(r) || run_is_litgpt(r)
                            ? "outside Hugging Face's layers"
                        : s->experts > 0            ? "of a model with experts"
                        : s->mixer != MIX_ATTENTION ? "of state-space layers"
@@ -461,7 +459,7 @@ static void check_lora(const struct run *r, struct diag *d)
     check_kbit_cast(r, d);
     bool framework = r->framework == FW_HF || r->framework == FW_DEEPSPEED
                      || r->framework == FW_FSDP;
-    if ((framework && resolve_is_hf(r)) || r->impl == IMPL_TORCHTUNE)
+    if ((framework && run_is_hf(r)) || r->impl == IMPL_TORCHTUNE)
         return;
     char buf[RESOLVE_TEXT_MAX];
     enum setup_key what = framework ? KEY_IMPLEMENTATION : KEY_FRAMEWORK;

@@ -181,7 +181,7 @@ static void check_checkpoints(const struct run *r, const struct spec *s,
         diag_hint(e, "add --cpu-offloading-num-layers, or --offload-modules; "
                      "Megatron-DeepSpeed's --checkpoint-in-cpu wants "
                      "--framework megatron-deepspeed");
-    } else if (r->impl != IMPL_TORCHTUNE && !resolve_is_hf(r)
+    } else if (r->impl != IMPL_TORCHTUNE && !run_is_hf(r)
                && !run_checkpoints_in_cpu(r)) {
         memplan_error *e =
             setup_error(d, MEMPLAN_E_UNSUPPORTED, KEY_OFFLOAD_ACTIVATIONS,
@@ -190,7 +190,7 @@ static void check_checkpoints(const struct run *r, const struct spec *s,
                         resolve_text(r, KEY_IMPLEMENTATION, buf));
         diag_hint(e, "leave it out, or use --framework hf, torchtune, or "
                      "megatron with --cpu-offloading-num-layers");
-    } else if (r->recompute == RECOMP_NONE && resolve_is_hf(r)
+    } else if (r->recompute == RECOMP_NONE && run_is_hf(r)
                && !run_prefixes(r)) {
         check_tensors(r, s, d);
     } else if (r->recompute != RECOMP_FULL) {
@@ -211,7 +211,7 @@ static void check_disk(const struct run *r, const struct spec *s,
         "offload_activations 'nvme' %s: files of checkpoints are Axolotl's "
         "alone, of transformers' layers";
     char buf[RESOLVE_TEXT_MAX], with[2 * RESOLVE_TEXT_MAX];
-    if (!resolve_is_hf(r)) {
+    if (!run_is_hf(r)) {
         str_format(with, sizeof with, "with implementation '%s'",
                    resolve_text(r, KEY_IMPLEMENTATION, buf));
         diag_hint(setup_error(d, MEMPLAN_E_UNSUPPORTED, KEY_OFFLOAD_ACTIVATIONS,

@@ -371,7 +371,7 @@ void resolve_check_offload(const struct run *r, const struct spec *s,
 static bool finds_no_linear(const struct run *r, const struct spec *s)
 {
     const uint64_t head = UINT64_C(1) << OPTIMIZER_TARGET_HEAD;
-    return s->family == FAM_GPT2 && resolve_is_hf(r) && !run_is_litgpt(r)
+    return s->family == FAM_GPT2 && run_is_hf(r) && !run_is_litgpt(r)
            && (r->optimizer_targets & head) == 0;
 }
 

@@ -158,7 +158,7 @@ static void check_ops(const struct run *r, struct diag *d)
 static void check_selective(const struct run *r, struct diag *d)
 {
     if (r->recompute != RECOMP_SELECTIVE
-        || (!resolve_is_hf(r) && r->impl != IMPL_TORCHTITAN))
+        || (!run_is_hf(r) && r->impl != IMPL_TORCHTITAN))
         return;
     char buf[RESOLVE_TEXT_MAX];
     enum setup_key key =
@@ -179,7 +179,7 @@ void resolve_check_outputs(const struct run *r, struct diag *d)
 {
     char buf[RESOLVE_TEXT_MAX];
     const bool titan = r->impl == IMPL_TORCHTITAN && r->pp == 1;
-    const bool known = resolve_is_hf(r) || titan;
+    const bool known = run_is_hf(r) || titan;
     if (r->fp32_logits && (!known || r->loss != LOSS_STANDARD)) {
         memplan_error *e =
             setup_error(d, MEMPLAN_E_UNSUPPORTED, KEY_FP32_LOGITS,
@@ -188,7 +188,7 @@ void resolve_check_outputs(const struct run *r, struct diag *d)
         diag_hint(e, "leave it out");
     }
     if (r->given[KEY_SHIFT_LOGITS] && r->shift_logits
-        && (!resolve_is_hf(r) || r->loss != LOSS_STANDARD)) {
+        && (!run_is_hf(r) || r->loss != LOSS_STANDARD)) {
         memplan_error *e =
             setup_error(d, MEMPLAN_E_UNSUPPORTED, KEY_SHIFT_LOGITS,
                         "'shift_logits' is of hf layers and loss 'standard'");
@@ -197,7 +197,7 @@ void resolve_check_outputs(const struct run *r, struct diag *d)
     if (r->drop_outputs && !r->keep_outputs)
         resolve_pointless(d, KEY_DROP_OUTPUTS, "keep_outputs",
                           "add --keep-outputs true, or leave it out");
-    if (!r->given[KEY_KEEP_OUTPUTS] || !r->keep_outputs || resolve_is_hf(r)
+    if (!r->given[KEY_KEEP_OUTPUTS] || !r->keep_outputs || run_is_hf(r)
         || (titan && r->loss == LOSS_STANDARD))
         return;
     memplan_error *e = setup_error(
@@ -214,7 +214,7 @@ static void check_softmax_input(const struct run *r, struct diag *d)
     char buf[RESOLVE_TEXT_MAX];
     if (!r->softmax_input)
         return;
-    if (!resolve_is_hf(r) && !resolve_is_megatron(r)) {
+    if (!run_is_hf(r) && !resolve_is_megatron(r)) {
         memplan_error *e = setup_error(
             d, MEMPLAN_E_UNSUPPORTED, KEY_SOFTMAX_INPUT,
             "'softmax_input' with implementation '%s': its code is younger "
@@ -356,7 +356,7 @@ static void no_fp32_flash(const struct run *r, const struct spec *s,
                           struct diag *d)
 {
     const bool only =
-        resolve_is_hf(r) && spec_hf_attention(s, ATTN_SDPA) == ATTN_FLASH;
+        run_is_hf(r) && spec_hf_attention(s, ATTN_SDPA) == ATTN_FLASH;
     const char *other =
         "use --attention sdpa, whose memory-efficient kernel takes fp32, or "
         "--precision bf16-amp";
@@ -372,7 +372,7 @@ static void no_fp32_flash(const struct run *r, const struct spec *s,
                     "fp16 and bf16");
     if (only)
         other = "use --precision bf16-amp: this family has no other kernel";
-    else if (resolve_is_hf(r) && spec_hf_attention(s, ATTN_SDPA) == ATTN_EAGER)
+    else if (run_is_hf(r) && spec_hf_attention(s, ATTN_SDPA) == ATTN_EAGER)
         other = "use --attention eager, or --precision bf16-amp";
     diag_hint(e, "%s", other);
 }
@@ -399,7 +399,7 @@ void resolve_check_attention(const struct run *r, const struct spec *s,
                         "refuses");
         diag_hint(e, "leave it out, or use --loss standard");
     }
-    if (s->head_norm && resolve_is_hf(r) && r->loss != LOSS_STANDARD
+    if (s->head_norm && run_is_hf(r) && r->loss != LOSS_STANDARD
         && r->loss != LOSS_XENTROPY)
         no_loss_over_norms(r, d);
     if (r->attention == ATTN_FLASH && r->prec.compute == DT_FP32)
@@ -415,11 +415,10 @@ void resolve_check_attention(const struct run *r, const struct spec *s,
             d, MEMPLAN_E_CONFLICT, KEY_ATTENTION,
             "attention 'flash' on %s, which FlashAttention does not support",
             r->gpu.name);
-        if (resolve_is_hf(r) && spec_hf_attention(s, ATTN_SDPA) == ATTN_FLASH)
+        if (run_is_hf(r) && spec_hf_attention(s, ATTN_SDPA) == ATTN_FLASH)
             diag_hint(e, "choose another --gpu, Ampere or newer: this family "
                          "has no other kernel");
-        else if (resolve_is_hf(r)
-                 && spec_hf_attention(s, ATTN_SDPA) == ATTN_EAGER)
+        else if (run_is_hf(r) && spec_hf_attention(s, ATTN_SDPA) == ATTN_EAGER)
             diag_hint(e, "use --attention eager");
         else
             diag_hint(e, "use --attention sdpa");

@@ -333,8 +333,7 @@ void resolve_check_ranks(const struct run *r, const struct spec *s,
     if (run_is_litgpt(r)) /* resolve_litgpt.c */
         return;
     /* of convolutions: resolve_stacks.c; without a plan no engine helps */
-    if (r->tp > 1 && resolve_is_hf(r) && !spec_is_convnet(s)
-        && check_plan(s, d)) {
+    if (r->tp > 1 && run_is_hf(r) && !spec_is_convnet(s) && check_plan(s, d)) {
         check_plan_engine(r, d);
         check_plan_beside(r, d);
     }
@@ -344,7 +343,7 @@ void resolve_check_ranks(const struct run *r, const struct spec *s,
         check_ring(r, s, d);
     else if (r->cp > 1 && r->impl == IMPL_MEGATRON)
         check_cut_attention(r, s, d);
-    else if (r->cp > 1 && !resolve_is_megatron(r) && !resolve_is_hf(r)
+    else if (r->cp > 1 && !resolve_is_megatron(r) && !run_is_hf(r)
              && no_such_exchange(r))
         refuse_comm(r, d);
 }

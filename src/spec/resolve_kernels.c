@@ -44,8 +44,8 @@ static enum attention_kernel default_kernel(const struct run *r)
 {
     const bool since_hopper =
         r->gpu.arch == ARCH_HOPPER || r->gpu.arch == ARCH_BLACKWELL;
-    const bool sdpa = resolve_is_hf(r) || r->impl == IMPL_TORCHTITAN
-                      || r->impl == IMPL_TORCHTUNE;
+    const bool sdpa =
+        run_is_hf(r) || r->impl == IMPL_TORCHTITAN || r->impl == IMPL_TORCHTUNE;
     if (r->impl == IMPL_MEGATRON && since_hopper)
         return KERNEL_CUDNN;
     return sdpa && prefers_cudnn(&r->gpu) ? KERNEL_CUDNN : KERNEL_FLASH_2;
@@ -200,7 +200,7 @@ static void resolve_deterministic(struct run *r)
  * not among them. */
 static void resolve_norm(struct run *r, const struct spec *spec)
 {
-    const bool hf = resolve_is_hf(r) && r->impl != IMPL_HF_LIGER;
+    const bool hf = run_is_hf(r) && r->impl != IMPL_HF_LIGER;
     const bool eager = hf || r->impl == IMPL_TORCHTUNE;
     r->norm_kernel = (enum norm_kernel)resolve_count(
         r, KEY_NORM_KERNEL, eager ? NORM_EAGER : NORM_FUSED);
@@ -231,10 +231,10 @@ static void resolve_attention(struct run *r, const struct spec *spec)
     const bool half = r->prec.compute != DT_FP32;
     enum attention kernel =
         half && has_flash(r->gpu.arch) ? ATTN_FLASH : ATTN_SDPA;
-    if (resolve_is_hf(r))
+    if (run_is_hf(r))
         kernel = spec_hf_attention(spec, kernel);
     /* transformers' Trainer cuts sequences for no other */
-    if (r->cp > 1 && resolve_is_hf(r) && r->given[KEY_CP_COMM]
+    if (r->cp > 1 && run_is_hf(r) && r->given[KEY_CP_COMM]
         && r->setup.v[KEY_CP_COMM].n != CP_A2A)
         kernel = ATTN_SDPA;
     /* Transformer Engine has no other in 32 bits (get_attention_backend) */
@@ -268,7 +268,7 @@ static void resolve_ssm(struct run *r, const struct spec *spec)
 
 static void resolve_ring(struct run *r)
 {
-    const bool ulysses = r->cp > 1 && resolve_is_hf(r);
+    const bool ulysses = r->cp > 1 && run_is_hf(r);
     r->cp_comm =
         (enum cp_comm)resolve_count(r, KEY_CP_COMM,
                                     ulysses                  ? CP_A2A

@@ -308,7 +308,7 @@ static void resolve_expert_tp(struct run *r, const struct spec *spec,
 static void check_one_process(const struct run *r, struct diag *d)
 {
     char buf[RESOLVE_TEXT_MAX];
-    if (!r->given[KEY_SCHEDULE] || !resolve_is_hf(r) || r->gpus == 1
+    if (!r->given[KEY_SCHEDULE] || !run_is_hf(r) || r->gpus == 1
         || r->setup.v[KEY_SCHEDULE].n != SCHED_NAIVE || r->engine == ENGINE_DDP)
         return;
     memplan_error *e = setup_error(
@@ -321,7 +321,7 @@ static void check_one_process(const struct run *r, struct diag *d)
 static void resolve_schedule(struct run *r, struct diag *d)
 {
     check_one_process(r, d);
-    const bool spread = resolve_is_hf(r) && r->engine == ENGINE_DDP;
+    const bool spread = run_is_hf(r) && r->engine == ENGINE_DDP;
     enum schedule usual = r->vpp > 1 ? SCHED_INTERLEAVED
                           : spread   ? SCHED_NAIVE
                                      : SCHED_1F1B;
@@ -494,7 +494,7 @@ static uint64_t spread_over(const struct run *r)
 {
     const bool naive =
         r->given[KEY_SCHEDULE] && r->setup.v[KEY_SCHEDULE].n == SCHED_NAIVE;
-    return naive && resolve_is_hf(r) && r->engine == ENGINE_DDP
+    return naive && run_is_hf(r) && r->engine == ENGINE_DDP
                    && r->given[KEY_GPUS]
                ? r->setup.v[KEY_GPUS].n
                : 1;

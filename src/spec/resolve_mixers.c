@@ -121,7 +121,7 @@ static void check_layers(const struct run *r, const struct spec *s,
 void resolve_check_mixers(const struct run *r, const struct spec *s,
                           struct diag *d)
 {
-    if (s->mixer == MIX_ATTENTION || !resolve_is_hf(r))
+    if (s->mixer == MIX_ATTENTION || !run_is_hf(r))
         return;
     check_layers(r, s, d);
     if (r->ssm_kernel == SSM_KERNEL_FUSED) {

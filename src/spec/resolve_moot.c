@@ -310,7 +310,7 @@ static void say_mask_per_head(struct run *r, const struct spec *spec)
 {
     if (!r->mask_per_head)
         return;
-    if (!resolve_is_hf(r) || r->attention != ATTN_SDPA)
+    if (!run_is_hf(r) || r->attention != ATTN_SDPA)
         resolve_note(r, KEY_MASK_PER_HEAD,
                      "'mask_per_head' has no effect but with hf layers and "
                      "attention 'sdpa'");
@@ -342,8 +342,8 @@ static void say_small_bucket(struct run *r)
 
 static void say_moot_norm(struct run *r, const struct spec *spec)
 {
-    const bool own = resolve_is_hf(r) || r->impl == IMPL_TORCHTITAN
-                     || r->impl == IMPL_TORCHTUNE;
+    const bool own =
+        run_is_hf(r) || r->impl == IMPL_TORCHTITAN || r->impl == IMPL_TORCHTUNE;
     if (!r->given[KEY_NORM_KERNEL])
         return;
     if (r->impl == IMPL_PAPER)
@@ -364,8 +364,7 @@ static void say_moot_mask(struct run *r, const struct spec *spec)
     say_mask_per_head(r, spec);
     if (r->mask != MASK_MODEL)
         return;
-    if (!resolve_is_hf(r) || r->attention != ATTN_EAGER
-        || !spec_masks_itself(spec))
+    if (!run_is_hf(r) || r->attention != ATTN_EAGER || !spec_masks_itself(spec))
         resolve_note(r, KEY_ATTENTION_MASK,
                      "'attention_mask' has no effect but in BERT and RoBERTa "
                      "with transformers' eager attention");
@@ -375,7 +374,7 @@ static void say_moot_mask(struct run *r, const struct spec *spec)
  * labels are not shifted, and an encoder-decoder shifts its input. */
 static void say_moot_shift(struct run *r, const struct spec *spec)
 {
-    if (!r->given[KEY_SHIFT_LOGITS] || !resolve_is_hf(r))
+    if (!r->given[KEY_SHIFT_LOGITS] || !run_is_hf(r))
         return;
     if (r->fp32_logits)
         resolve_note(r, KEY_SHIFT_LOGITS,

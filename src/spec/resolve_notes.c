@@ -165,11 +165,11 @@ static void say_layers(struct run *r, const struct spec *spec)
     if (spec->vision != NULL && !spec->vision->default_sizes)
         say_defaulted(r, spec->vision);
     say_heads(r, spec);
-    if (spec->index_heads > 0 && resolve_is_hf(r))
+    if (spec->index_heads > 0 && run_is_hf(r))
         resolve_note(r, KEY_COUNT,
                      "the indexer of keys is not trained: transformers runs it "
                      "without gradients");
-    if (spec->ssm.norms && resolve_is_hf(r) && r->framework == FW_HF)
+    if (spec->ssm.norms && run_is_hf(r) && r->framework == FW_HF)
         resolve_assume(r, KEY_PRECISION,
                        "no autocast, as other models have here: the norms of "
                        "its scan would be in 32 bits, which the kernel refuses "

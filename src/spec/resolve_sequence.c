@@ -126,7 +126,7 @@ void resolve_sequence(struct run *r, const struct spec *spec)
                            "targets as long as sources (--decoder-seq-len)");
     }
     bool usual_sp =
-        r->tp > 1 && !resolve_is_hf(r)
+        r->tp > 1 && !run_is_hf(r)
         && (r->engine == ENGINE_MEGATRON || r->engine == ENGINE_MEGATRON_FSDP
             || r->impl == IMPL_TORCHTITAN);
     r->sequence_parallel = resolve_bool(r, KEY_SEQUENCE_PARALLEL, usual_sp);

@@ -26,7 +26,7 @@ static enum dtype stored_dtype(const struct spec *spec)
 
 bool resolve_takes_stored(const struct run *r, const struct spec *spec)
 {
-    return run_adapts(r) && resolve_is_hf(r) && !r->given[KEY_BASE_DTYPE]
+    return run_adapts(r) && run_is_hf(r) && !r->given[KEY_BASE_DTYPE]
            && stored_dtype(spec) != DT_NONE;
 }
 
@@ -73,8 +73,8 @@ void resolve_say_stored(struct run *r, const struct spec *spec)
         return;
     }
     const char *why =
-        !resolve_is_hf(r) ? "nothing here loads such weights"
-        : run_adapts(r)   ? "as base_dtype it is not modelled"
+        !run_is_hf(r)   ? "nothing here loads such weights"
+        : run_adapts(r) ? "as base_dtype it is not modelled"
         : stored_dtype(spec) != DT_NONE
             ? "such weights are trained under adapters alone (--lora-rank)"
             : "it is the checkpoint's, not training's";
