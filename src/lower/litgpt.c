@@ -388,8 +388,6 @@ static const char *missing(const struct builder *b)
         return "state-space layers";
     if (m->experts > 0)
         return "experts yet";
-    if (build_is_latent(b))
-        return "latent attention yet";
     if (m->head != HEAD_LM)
         return "head but one for words";
     if (m->position != POS_ROPE)
@@ -409,7 +407,7 @@ static const char *missing(const struct builder *b)
         return "eager attention";
     if (b->run->loss == LOSS_FUSED || b->run->loss == LOSS_XENTROPY)
         return "fused loss";
-    return NULL;
+    return build_beyond_plain(b);
 }
 
 /* No family's habits. */
