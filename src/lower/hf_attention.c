@@ -448,21 +448,27 @@ static tensor_id attention_of(struct builder *b, struct hf_qkv *o)
     return y;
 }
 
-/* Llama4TextAttention: where nothing rotates, queries are scaled by place. */
+/* Queries scaled by place: Llama4TextAttention where nothing rotates, in fp32;
+ * Ministral3Attention everywhere, by a factor in their own type. */
 static tensor_id tuned(struct builder *b, tensor_id q)
 {
     const enum dtype dtype = tensor_of(b, q)->dtype;
+    const bool narrow = b->spec->family == FAM_MINISTRAL3;
     const struct shape one = SHAPE(b->sq, b->one), rows = SHAPE(b->sq);
     const tensor_id places = build_copy_as(b, "places", b->ids, &rows);
     const tensor_id scale = build_tensor(b, "attn_scales", DT_FP32, &one);
     op_result(b, build_op(b, OP_CAST, "attn_scales", &places, 1), scale);
+    if (narrow)
+        return build_mul(b, "q tuned", q,
+                         build_cast(b, "attn_scales", scale, dtype));
     return build_cast(b, "q tuned", build_mul(b, "q tuned", q, scale), dtype);
 }
 
 /* HunYuanDenseV1Attention and Llama4TextAttention norm what has rotated. */
 static void norm_rotated(struct builder *b, struct hf_qkv *o)
 {
-    if (b->spec->tunes_temperature && b->no_rope)
+    if (b->spec->family == FAM_MINISTRAL3
+        || (b->spec->tunes_temperature && b->no_rope))
         o->q.x = tuned(b, o->q.x);
     if (b->spec->qk_norm == QK_UNIT && build_rotates(b)) {
         o->q.x = hf_unit_norm(b, "q", o->q.x);

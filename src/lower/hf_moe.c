@@ -165,7 +165,10 @@ static struct routing route_sigmoid(struct builder *b, tensor_id x)
 {
     const struct dim k = DIM("k", b->spec->experts_per_token);
     struct routing r;
-    const tensor_id logits = logits_in_fp32(b, x);
+    const tensor_id logits =
+        b->spec->family == FAM_MINIMAX_M2 /* a linear, as Mixtral's */
+            ? build_cast(b, "router fp32", router_logits(b, x), DT_FP32)
+            : logits_in_fp32(b, x);
     const tensor_id scores = build_unary(b, OP_TANH, "sigmoid", logits);
     const struct shape chosen = SHAPE(b->t, k), ends = SHAPE(b->experts_on);
     const struct shape each = SHAPE(b->experts);

@@ -102,7 +102,8 @@ static bool always_joins(enum family family)
 {
     return family == FAM_PHI3 || family == FAM_GPT_NEOX
            || family == FAM_STABLELM || family == FAM_GPTJ
-           || family == FAM_NEMOTRON || family == FAM_GLM;
+           || family == FAM_NEMOTRON || family == FAM_GLM
+           || family == FAM_MINIMAX_M2;
 }
 
 static bool casts_back(enum family family)

@@ -50,7 +50,8 @@ static bool makes_both_masks(enum family family)
 {
     return family == FAM_GEMMA2 || family == FAM_GEMMA3 || family == FAM_COHERE2
            || family == FAM_MINISTRAL || family == FAM_OLMO3
-           || family == FAM_LLAMA4 || family == FAM_GPT_OSS;
+           || family == FAM_LLAMA4 || family == FAM_GPT_OSS
+           || family == FAM_CWM;
 }
 
 /* Qwen2MoeModel makes one with a window whether or not a layer has it. */

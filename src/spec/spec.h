@@ -92,6 +92,14 @@
     X(ARCEE, "arcee")                                                          \
     X(HELIUM, "helium")                                                        \
     X(INTERNLM3, "internlm3")                                                  \
+    X(MINISTRAL3, "ministral3")                                                \
+    X(CWM, "cwm")                                                              \
+    X(JAIS2, "jais2")                                                          \
+    X(HYPERCLOVAX, "hyperclovax")                                              \
+    X(YOUTU, "youtu")                                                          \
+    X(MINIMAX_M2, "minimax_m2")                                                \
+    X(SOLAR_OPEN, "solar_open")                                                \
+    X(GLM4_MOE_LITE, "glm4_moe_lite")                                          \
     X(T5, "t5")                                                                \
     X(MT5, "mt5")                                                              \
     X(BART, "bart")                                                            \

@@ -130,6 +130,14 @@ static const struct other_name {
     { "ArceeForCausalLM", FAM_ARCEE },
     { "HeliumForCausalLM", FAM_HELIUM },
     { "InternLM3ForCausalLM", FAM_INTERNLM3 },
+    { "Ministral3ForCausalLM", FAM_MINISTRAL3 },
+    { "CwmForCausalLM", FAM_CWM },
+    { "Jais2ForCausalLM", FAM_JAIS2 },
+    { "HyperCLOVAXForCausalLM", FAM_HYPERCLOVAX },
+    { "YoutuForCausalLM", FAM_YOUTU },
+    { "MiniMaxM2ForCausalLM", FAM_MINIMAX_M2 },
+    { "SolarOpenForCausalLM", FAM_SOLAR_OPEN },
+    { "Glm4MoeLiteForCausalLM", FAM_GLM4_MOE_LITE },
     { "T5ForConditionalGeneration", FAM_T5 },
     { "MT5ForConditionalGeneration", FAM_MT5 },
     { "BartForConditionalGeneration", FAM_BART },
@@ -447,9 +455,10 @@ bool import_choose_family(struct import *im)
 bool spec_translates_targets(const struct spec *spec)
 {
     static const enum family fused[] = {
-        FAM_MIXTRAL,     FAM_OLMOE,       FAM_QWEN3_MOE,    FAM_QWEN3_NEXT,
-        FAM_QWEN3_5_MOE, FAM_GLM4_MOE,    FAM_DOTS1,        FAM_ERNIE_MOE,
-        FAM_DEEPSEEK_V2, FAM_DEEPSEEK_V3, FAM_DEEPSEEK_V32,
+        FAM_MIXTRAL,     FAM_OLMOE,         FAM_QWEN3_MOE,    FAM_QWEN3_NEXT,
+        FAM_QWEN3_5_MOE, FAM_GLM4_MOE,      FAM_DOTS1,        FAM_ERNIE_MOE,
+        FAM_DEEPSEEK_V2, FAM_DEEPSEEK_V3,   FAM_DEEPSEEK_V32, FAM_MINIMAX_M2,
+        FAM_SOLAR_OPEN,  FAM_GLM4_MOE_LITE,
     };
     for (size_t i = 0; i < sizeof(fused) / sizeof(fused[0]); i++) {
         if (fused[i] == spec->family)

@@ -132,7 +132,7 @@ static bool needs_experts(enum family family)
         FAM_MIXTRAL,     FAM_OLMOE,        FAM_GRANITEMOE, FAM_PHIMOE,
         FAM_DBRX,        FAM_GPT_OSS,      FAM_GLM4_MOE,   FAM_DOTS1,
         FAM_DEEPSEEK_V3, FAM_DEEPSEEK_V32, FAM_ERNIE_MOE,  FAM_LLAMA4,
-        FAM_GROK,
+        FAM_GROK,        FAM_MINIMAX_M2,   FAM_SOLAR_OPEN, FAM_GLM4_MOE_LITE,
     };
     for (size_t i = 0; i < COUNT_OF(all); i++) {
         if (all[i] == family)

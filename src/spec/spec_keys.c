@@ -49,6 +49,14 @@ static const struct inert {
       "hidden_act embedding_multiplier_scale attn_output_multiplier" },
     { FAM_PHI3SMALL, "attention_bias mup_embedding_multiplier" },
     { FAM_GLM4_MOE, "num_nextn_predict_layers" },
+    { FAM_GLM4_MOE_LITE,
+      "num_nextn_predict_layers num_key_value_heads head_dim" },
+    { FAM_SOLAR_OPEN, "intermediate_size" },
+    { FAM_YOUTU, "num_key_value_heads head_dim" },
+    { FAM_MINISTRAL3, "layer_types" },
+    { FAM_MINIMAX_M2, "use_qk_norm qk_norm_type num_mtp_modules use_mtp "
+                      "mtp_transformer_layers attn_type_list "
+                      "shared_intermediate_size" },
     { FAM_GPT_OSS, "experts_per_token hidden_act" },
     { FAM_CHATGLM, "attention_dropout tie_word_embeddings" },
 };
@@ -109,6 +117,8 @@ static const struct refusal {
     { FAM_PHI3SMALL, TEST_NOT_IN, "hidden_act", "gegelu", "this activation" },
     { FAM_PHI3SMALL, TEST_GIVEN, "ff_dim_multiplier", "",
       "a width by a multiplier" },
+    { FAM_HYPERCLOVAX, TEST_FALSE, "use_post_norm", "",
+      "no norm after attention and MLP" },
     { FAM_BART, TEST_FALSE, "tie_word_embeddings", "",
       "a table of words for each stack and the head" },
     { FAM_BERT, TEST_TRUE, "is_decoder", "", "a causal mask" },

@@ -43,6 +43,8 @@ static const struct layer_list {
     { FAM_QWEN3_5, "layer_types", LIST_KINDS },
     { FAM_QWEN3_5_MOE, "layer_types", LIST_KINDS },
     { FAM_DEEPSEEK_V32, "mlp_layer_types", LIST_MLPS },
+    { FAM_GLM4_MOE_LITE, "mlp_layer_types", LIST_MLPS },
+    { FAM_CWM, "layer_types", LIST_KINDS },
     { FAM_LLAMA4, "moe_layers", LIST_SPARSE },
     { FAM_LLAMA4, "no_rope_layers", LIST_ROTARY },
     { FAM_LLAMA4, "layer_types", LIST_KINDS },
@@ -66,15 +68,18 @@ static const struct step {
     uint64_t absent;
     enum list list; /* in place of this */
     bool never;     /* null, or 0: no layer is the last of so many */
+    bool first;     /* of each so many the first in place of the last */
 } steps[] = {
-    { FAM_LLAMA4, "no_rope_layer_interval", 4, LIST_ROTARY, false },
-    { FAM_SMOLLM3, "no_rope_layer_interval", 4, LIST_ROTARY, false },
-    { FAM_PHI3SMALL, "dense_attention_every_n_layers", 2, LIST_KINDS, true },
-    { FAM_OLMO3, "", 4, LIST_KINDS, false },
-    { FAM_EXAONE4, "sliding_window_pattern", 4, LIST_KINDS, false },
-    { FAM_COHERE2, "sliding_window_pattern", 4, LIST_KINDS, false },
-    { FAM_GEMMA3, "sliding_window_pattern", 6, LIST_KINDS, false },
-    { FAM_QWEN2_5_VISION, "", 8, LIST_FULL, false },
+    { FAM_LLAMA4, "no_rope_layer_interval", 4, LIST_ROTARY, false, false },
+    { FAM_SMOLLM3, "no_rope_layer_interval", 4, LIST_ROTARY, false, false },
+    { FAM_PHI3SMALL, "dense_attention_every_n_layers", 2, LIST_KINDS, true,
+      false },
+    { FAM_OLMO3, "", 4, LIST_KINDS, false, false },
+    { FAM_EXAONE4, "sliding_window_pattern", 4, LIST_KINDS, false, false },
+    { FAM_COHERE2, "sliding_window_pattern", 4, LIST_KINDS, false, false },
+    { FAM_GEMMA3, "sliding_window_pattern", 6, LIST_KINDS, false, false },
+    { FAM_QWEN2_5_VISION, "", 8, LIST_FULL, false, false },
+    { FAM_CWM, "", 4, LIST_KINDS, false, true },
 };
 
 /* A layer's word, and what it means. */
@@ -310,35 +315,39 @@ static void read_mergers(struct import *im, const struct json *at,
     }
 }
 
-/* The step of a rule in place of a list; 0: there is none, or it is wrong. */
-static uint64_t step_of(struct import *im, const struct layer_list *l,
+/* The rule in place of a list; NULL: there is none. */
+static const struct step *rule_of(const struct layer_list *l)
+{
+    for (size_t i = 0; i < COUNT_OF(steps); i++)
+        if (steps[i].family == l->family && steps[i].list == l->list)
+            return &steps[i];
+    return NULL;
+}
+
+/* Its step; 0: it is wrong. */
+static uint64_t step_of(struct import *im, const struct step *one,
                         const struct spec *out)
 {
-    for (size_t i = 0; i < COUNT_OF(steps); i++) {
-        const struct step *one = &steps[i];
-        if (one->family != l->family || one->list != l->list)
-            continue;
-        const struct json *at = json_member(im->object, one->key);
-        uint64_t n = 0;
-        if (at && at->kind == JSON_NULL && one->never)
-            return out->layers + 1;
-        if (!at || at->kind == JSON_NULL)
-            return one->absent;
-        if (!import_count(im, at, one->never ? 0 : 1, STEP_MAX, &n))
-            return 0;
-        return n > 0 ? n : out->layers + 1;
-    }
-    return 0;
+    const struct json *at = json_member(im->object, one->key);
+    uint64_t n = 0;
+    if (at && at->kind == JSON_NULL && one->never)
+        return out->layers + 1;
+    if (!at || at->kind == JSON_NULL)
+        return one->absent;
+    if (!import_count(im, at, one->never ? 0 : 1, STEP_MAX, &n))
+        return 0;
+    return n > 0 ? n : out->layers + 1;
 }
 
 static void take_step(struct import *im, const struct layer_list *l,
                       struct spec *out, struct arena *a)
 {
-    const uint64_t every = step_of(im, l, out);
+    const struct step *rule = rule_of(l);
+    const uint64_t every = rule ? step_of(im, rule, out) : 0;
     uint8_t *bytes = every > 0 ? bytes_of(im, a, out->layers, 1) : NULL;
     if (!bytes)
         return;
-    for (uint64_t i = every - 1; i < out->layers; i += every)
+    for (uint64_t i = rule->first ? 0 : every - 1; i < out->layers; i += every)
         bytes[i] = 0;
     if (l->list == LIST_ROTARY)
         out->rotates.listed = bytes;

@@ -57,6 +57,9 @@ static const struct {
     { "dots1", "Dots1DecoderLayer" },
     { "exaone4", "Exaone4DecoderLayer" },
     { "nemotron", "NemotronDecoderLayer" },
+    { "ministral3", "Ministral3DecoderLayer" },
+    { "minimax_m2", "MiniMaxM2DecoderLayer" },
+    { "glm4_moe_lite", "Glm4MoeLiteDecoderLayer" },
 };
 enum { LAYERS = sizeof(layers) / sizeof(layers[0]) };
 _Static_assert(LAYERS <= 64, "a bit for each");

@@ -17,7 +17,8 @@ import families
 
 DECODERS = ["smollm3", "granite", "glm", "seed_oss", "ministral", "hunyuan_v1_dense", "ernie4_5", "ernie4_5_moe", "dots1",
             "nemotron", "olmo3", "exaone4", "cohere2", "gemma3_text", "minicpm3", "deepseek_v32", "llama4_text",
-            "arcee", "helium", "internlm3"]
+            "arcee", "helium", "internlm3", "ministral3", "cwm", "jais2", "hyperclovax", "youtu", "minimax_m2", "solar_open",
+            "glm4_moe_lite"]
 
 # Each alone on top of the family's configuration; None takes the key away. Classes ignore what is not theirs.
 CHANGES = [{}, {"attention_bias": True}, {"attention_bias": False}, {"attention_out_bias": True}, {"mlp_bias": True},
@@ -44,6 +45,12 @@ ABSENT = {"gemma3_text": ["vocab_size", "hidden_size", "intermediate_size", "num
                            "n_shared_experts", "first_k_dense_replace"],
           "llama4_text": ["num_key_value_heads", "head_dim", "intermediate_size_mlp", "num_local_experts",
                           "num_experts_per_tok", "intermediate_size"],
+          "ministral3": ["num_key_value_heads", "head_dim"], "cwm": ["num_key_value_heads", "head_dim"],
+          "minimax_m2": ["head_dim", "num_local_experts"], "hyperclovax": ["head_dim"],
+          "solar_open": ["head_dim", "n_routed_experts", "moe_intermediate_size", "n_shared_experts"],
+          "youtu": ["q_lora_rank", "kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim"],
+          "glm4_moe_lite": ["q_lora_rank", "kv_lora_rank", "qk_nope_head_dim", "v_head_dim", "n_routed_experts",
+                            "moe_intermediate_size", "n_shared_experts", "mlp_layer_types"],
           "dots1": ["num_key_value_heads", "head_dim", "moe_intermediate_size", "first_k_dense_replace"]}
 
 WIDE = dict(families.SHAPES["small"], h=384, a=32)  # whose heads any class's number of key heads divides
@@ -121,11 +128,13 @@ def count(settings):
 
 def variants(name):
     base = families.FAMILIES[name][0](families.SHAPES["small"])
+    for key in ("layer_types", "mlp_layer_types"):  # the class's own, of any number of layers
+        base.pop(key, None)
     config = transformers.AutoConfig.for_model(**base)
     for change in CHANGES:
         if name == "internlm3" and any(key.endswith("_bias") for key in change):
             continue  # the class wants all biases alike
-        if name == "helium" and "head_dim" in change:
+        if name in ("helium", "hyperclovax", "youtu", "glm4_moe_lite") and "head_dim" in change:
             continue  # makes weights that do not run
         if all(hasattr(config, key) for key in change):
             yield {**base, **change}

@@ -48,6 +48,10 @@ def _latent(kind, c, **more):
     return base
 
 
+def _no_experts(config):
+    return {key: value for key, value in config.items() if "expert" not in key and "moe" not in key and "dense" not in key}
+
+
 _ids = dict(pad_token_id=0, bos_token_id=1, eos_token_id=2)
 
 FAMILIES = {  # name: (config from shape, free head_dim, has kv heads)
@@ -199,6 +203,25 @@ FAMILIES.update({  # text parts of wholes, whose class runs them without an imag
     "qwen3_vl_moe_text": (lambda c: _llama_like("qwen3_vl_moe_text", c, True, num_experts=5, num_experts_per_tok=2,
                                                 moe_intermediate_size=176), True),
 })
+
+def _all(kind, c):
+    return dict(layer_types=[kind] * c["L"])
+
+
+FAMILIES.update({
+    "ministral3": (lambda c: _llama_like("ministral3", c, True), True),
+    "cwm": (lambda c: _llama_like("cwm", c, True, sliding_window=8, **_all("sliding_attention", c), **_ids), True),
+    "cwm-full": (lambda c: _llama_like("cwm", c, True, **_all("full_attention", c), **_ids), True),
+    "jais2": (lambda c: _llama_like("jais2", c, True, **_ids), True),
+    "hyperclovax": (lambda c: _llama_like("hyperclovax", c, True, embedding_multiplier=12.0, logits_scaling=6.0,
+                                          residual_multiplier=0.22, attention_multiplier=0.1, **_ids), True),
+    "youtu": (lambda c: _no_experts(_latent("youtu", c, **_ids)), False),
+    "minimax_m2": (lambda c: _llama_like("minimax_m2", c, True, num_local_experts=5, num_experts_per_tok=2), True),
+    "solar_open": (lambda c: _llama_like("solar_open", c, True, n_routed_experts=6, num_experts_per_tok=2,
+                                         moe_intermediate_size=176, n_shared_experts=1, **_ids), True),
+    "glm4_moe_lite": (lambda c: _latent("glm4_moe_lite", c, n_shared_experts=1, mlp_layer_types=["sparse"] * c["L"]), False),
+})
+
 
 def _distilbert(c, **more):
     return dict(model_type="distilbert", dim=c["h"], n_heads=c["a"], hidden_dim=c["f"], vocab_size=c["v"],
