@@ -200,7 +200,8 @@ static double op_bytes(const struct program *p, const struct op *op,
     const double out = sent_bytes(&p->tensor[op->out[0]]);
     switch (op->kind) {
     case OP_ALL_REDUCE: return 2 * f * in;
-    case OP_VIEW: return op->one_way ? 2 * f * in : 0;
+    case OP_VIEW: /* the gradient of a part is gathered */
+        return !op->one_way ? 0 : in > out ? f * in : 2 * f * in;
     case OP_ALL_GATHER: return f * out;
     case OP_REDUCE_SCATTER:
     case OP_ALL_TO_ALL: return f * in;
@@ -272,7 +273,7 @@ static bool gathers_again(const struct program *p, const struct block *b,
         return false;
     for (const struct op *next = op + 1; next < end; next++)
         if (next->kind == OP_LINEAR)
-            return next->in[0] == op->out[0]
+            return next->in[0] == op->out[0] && op_keeps_shard(p, next)
                    && p->tensor[next->in[1]].trainable;
     return false;
 }

@@ -241,10 +241,26 @@ bool megatron_adds_later(const struct run *run)
     return run->engine == ENGINE_MEGATRON;
 }
 
+/* Megatron-Bridge gives a checkpoint over frozen words a leaf for its input
+ * (src/megatron/bridge/peft/recompute.py), which the graph of the last result
+ * names, with its gradient, until the next result is there. */
+static void named_leaf(struct put *p, const struct stage *s)
+{
+    if (!run_has_bridge_adapters(s->run) || !s->embed || s->layers == 0
+        || s->run->recompute != RECOMP_FULL
+        || s->run->schedule == SCHED_INTERLEAVED)
+        return;
+    PUT(p, TERM_HANDED_OVER, "the last input of layers and its gradient",
+        F("tensors", 2),
+        F("bytes of hidden states", s->walk[stage_block(s, 1)].received));
+}
+
 void megatron_later(struct put *p, const struct stage *s, uint32_t position,
                     bool back)
 {
     handed_over(p, s, back ? 1 : 2);
+    if (!back)
+        named_leaf(p, s);
     replayed(p, s, flying(s));
     if (!back)
         named(p, s, position + 1);

@@ -61,7 +61,7 @@ static void put_trained(struct put *p, const struct stage *s)
     if (mixed != 0)
         PUT(p, TERM_WEIGHTS, "adapters, and modules in full, as they are",
             F("bytes", mixed));
-    else if (s->run->fp8_params)
+    else if (s->run->fp8_params && !run_adapts(s->run))
         PUT(p, TERM_WEIGHTS, "weights, without those of linears",
             F("P - P_linear", s->sum.elems - s->sum.fp8_elems),
             F("bytes per weight", dtype_size(s->run->prec.param)));

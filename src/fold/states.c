@@ -308,6 +308,12 @@ static uint64_t gathered_bytes(const struct run *run, const struct tensor *t)
     return eight ? t->elems : t->bytes;
 }
 
+/* A frozen weight that is nowhere but in Transformer Engine's 8 bits. */
+static bool is_in_eight_bits(const struct tensor *t, const struct run *run)
+{
+    return t->fp8 && run->fp8_params && run->impl == IMPL_MEGATRON;
+}
+
 /* Tensors that ZeRO-3 fetches ahead in one gather, so far. */
 struct fetch {
     uint64_t elems, tensors;
@@ -376,7 +382,7 @@ void states_of_block(struct block_states *s, const struct program *p,
             s->persistent_elems += t->elems;
         if (t->trainable) {
             add_trained(s, t, run);
-        } else {
+        } else if (!is_in_eight_bits(t, run)) {
             uint64_t rows, cols;
             shard_shape(run, t, &rows, &cols);
             const enum dtype dtype = states_frozen_dtype(run, t);

@@ -394,6 +394,13 @@ static void convolution(struct op_clock *o)
     op_spend(&o->out->input, TIME_PRODUCTS, back * fmax(once, least));
 }
 
+/* Of a view: the gradient of a part is gathered. */
+static enum wire wire_of_gradient(const struct op_clock *o)
+{
+    return op_out(o, 0)->elems < op_in(o, 0)->elems ? WIRE_ALL_GATHER
+                                                    : WIRE_ALL_REDUCE;
+}
+
 /* Exhaustive: a new kind does not compile until it has its time. */
 static void op_time(struct op_clock *o)
 {
@@ -408,7 +415,7 @@ static void op_time(struct op_clock *o)
     case OP_VIEW:
         moves_view(o);
         if (o->op->one_way && op_has_grads(o))
-            message_time(o, WIRE_ALL_REDUCE, WIRE_ALL_REDUCE);
+            message_time(o, wire_of_gradient(o), WIRE_ALL_REDUCE);
         break;
     case OP_ADD: moves_sum(o); break;
     case OP_MUL: moves_product(o); break;

@@ -93,7 +93,7 @@ void message_time(struct op_clock *o, enum wire wire, enum wire back)
     const struct clock *c = o->c;
     const struct ranks r = ranks_of(c->run, o->op->group);
     const enum time_part part = part_of(o->op->group);
-    const bool gathers = wire == WIRE_ALL_GATHER;
+    const bool gathers = wire == WIRE_ALL_GATHER && o->op->kind != OP_VIEW;
     const double bytes = (double)(gathers ? op_out(o, 0) : op_in(o, 0))->bytes;
     /* cast before it is gathered (torchao, float8/float8_tensor_parallel.py) */
     const double narrow = o->op->in_8_bits ? bytes / 2 : bytes;
@@ -139,10 +139,11 @@ static double left_of(struct pass *p, double message, double beside)
  * gradient is scattered beside the product of the weight's. */
 static void gathered_product(struct between_messages *k, struct op_clock *o)
 {
+    const bool again = k->first.weight > 0 && op_keeps_shard(o->c->p, o->op);
     struct pass *there = &o->out->forward, *back = &o->out->input;
     const double own = 1 / (double)o->c->run->tp;
     back->part[TIME_TP] += left_of(back, k->mirrored, k->first.weight);
-    if (k->first.weight > 0) {
+    if (again) {
         back->part[TIME_TP] += left_of(back, k->gather, k->first.input);
         back->messages += 1, back->kernels += 1;
     }
@@ -211,7 +212,7 @@ void message_beside(struct between_messages *k, struct op_clock *o)
         product(k, o);
     const bool message = kind == OP_ALL_GATHER || kind == OP_REDUCE_SCATTER
                          || kind == OP_ALL_REDUCE;
-    if (!message || o->op->group != COMM_TP)
+    if (!message || o->op->one_way || o->op->group != COMM_TP)
         return;
     o->out->input.part[TIME_TP] += k->mirrored; /* no product came */
     if (kind == OP_REDUCE_SCATTER)

@@ -366,6 +366,9 @@ enum { SAVED_MAX = OP_IN_MAX + OP_OUT_MAX };
 size_t op_saves(const struct program *p, const struct op *op,
                 tensor_id saved[SAVED_MAX]);
 
+/* Of a product: whether another tensor stands for its input in backward. */
+bool op_keeps_shard(const struct program *p, const struct op *op);
+
 const char *op_kind_name(enum op_kind kind);
 const char *op_kind_keeps(enum op_kind kind);
 const char *param_group_name(enum param_group group);

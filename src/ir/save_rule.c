@@ -86,6 +86,14 @@ static void save_linear(struct saved_list *s)
         keep(s, weight);
 }
 
+bool op_keeps_shard(const struct program *p, const struct op *op)
+{
+    for (unsigned i = 2; i < op->n_in; i++)
+        if (p->tensor[op->in[i]].role != ROLE_PARAM)
+            return true;
+    return false;
+}
+
 /* Each factor, if the other one's gradient needs it. */
 static void save_product(struct saved_list *s)
 {

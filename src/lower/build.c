@@ -295,7 +295,8 @@ tensor_id build_begin(struct builder *b, enum block_kind kind, const char *name)
  * called always. */
 bool build_asks_grad(const struct builder *b)
 {
-    if (b->whole->vision == NULL && b->run->stops)
+    if (b->whole->vision == NULL
+        && (b->run->stops || run_has_bridge_adapters(b->run)))
         return b->run->recompute == RECOMP_FULL;
     if (b->whole->vision == NULL)
         return true;

@@ -412,6 +412,12 @@ struct linear {
  * is kept under fp8, adapters, dequantisation. */
 tensor_id build_linear(struct builder *b, const struct linear *l);
 
+/* Whether adapters are asked for beside it. */
+bool build_is_adapted(const struct builder *b, const struct linear *l);
+/* Its width in the whole model, of what comes in, and what comes out. */
+uint64_t build_full_in(struct builder *b, const struct linear *l);
+uint64_t build_full_out(struct builder *b, const struct linear *l);
+
 /* A copy of x in a format of 8 or 12 bits, and the scales that the recipe has
  * for so many pieces of it; the caller adds the operation. (build_fp8.c) */
 tensor_id build_fp8_copy(struct builder *b, const char *name, enum dtype dtype,

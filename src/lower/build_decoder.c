@@ -283,7 +283,7 @@ static tensor_id scattered_in_backward(struct builder *b,
                                        const struct linear *l, tensor_id y)
 {
     struct op *op = &b->p->op[b->p->n_ops - 1];
-    if (op->kind == OP_LINEAR && !b->run->tp_comm_overlap)
+    if (op->kind == OP_LINEAR && !b->run->tp_comm_overlap && !b->frozen)
         op->back_bytes += tensor_of(b, l->x)->bytes;
     return y;
 }
@@ -303,7 +303,8 @@ tensor_id build_column_in_buffer(struct builder *b, const struct linear *l)
     if (!build_has_sequence_shards(b))
         return build_linear(b, l);
     const tensor_id x = product_of_shards(b, l, &from_whole);
-    build_in_global_buffer(b, x, tensor_of(b, x)->bytes);
+    if (!b->frozen) /* linear_with_frozen_weight gathers as others do */
+        build_in_global_buffer(b, x, tensor_of(b, x)->bytes);
     return scattered_in_backward(b, l, build_linear(b, &from_whole));
 }
 

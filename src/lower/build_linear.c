@@ -20,6 +20,16 @@ static uint64_t full_of(struct builder *b, const struct linear *l, bool out)
     return build_product(b, here, at_least_one(ranks));
 }
 
+uint64_t build_full_in(struct builder *b, const struct linear *l)
+{
+    return full_of(b, l, false);
+}
+
+uint64_t build_full_out(struct builder *b, const struct linear *l)
+{
+    return full_of(b, l, true);
+}
+
 /* PEFT matches a whole's modules by name, and those of a vision part are other
  * than its text's: out_proj, fc1, fc2, of which CLIP's text has the same, and
  * Llama 4's towers o_proj. */
@@ -153,7 +163,7 @@ static struct fp8_input linear_keeps(struct builder *b, const struct linear *l,
     struct fp8_input q = { TENSOR_NONE, TENSOR_NONE, TENSOR_NONE };
     if (build_is_fp8(b, l) && needs_grad(b, w)) {
         build_fp8_input(b, l, &q);
-    } else if (l->has_keep) {
+    } else if (l->has_keep && needs_grad(b, w)) {
         const struct shape shape = shape_of(b, l->keep);
         q.keep = build_alias(b, "sequence shard", l->keep, &shape);
     }
@@ -203,7 +213,7 @@ static tensor_id linear_product(struct builder *b, const struct linear *l)
     return out;
 }
 
-static bool is_adapted(const struct builder *b, const struct linear *l)
+bool build_is_adapted(const struct builder *b, const struct linear *l)
 {
     const uint64_t wanted = names_of(b, l) | LORA_MASK(LORA_ALL_LINEAR);
     const bool full =
@@ -431,10 +441,10 @@ tensor_id build_linear(struct builder *b, const struct linear *l)
     own.has_weight = true;
     if (!build_is_frozen(b, l->group))
         b->p->lora_words |= names_of(b, l);
-    if (b->run->peft == PEFT_IA3 && is_adapted(b, l))
+    if (b->run->peft == PEFT_IA3 && build_is_adapted(b, l))
         return ia3_linear(b, &own);
     const tensor_id base = linear_product(b, &own);
-    if (!is_adapted(b, l))
+    if (!build_is_adapted(b, l) || run_has_bridge_adapters(b->run))
         return base;
     const struct dim rank = b->r;
     b->r = rank_of(b, l);

@@ -46,6 +46,8 @@ static bool part_at_leaf(const struct builder *b, uint64_t i)
 static bool starts_at_leaf(const struct builder *b)
 {
     const uint64_t embed = LORA_MASK(LORA_FULL_EMBED);
+    if (run_has_bridge_adapters(b->run)) /* PEFT.__call__, recompute.py */
+        return !build_asks_grad(b);
     return b->frozen && run_is_litgpt(b->run)
            && (b->run->lora_full & embed) == 0;
 }

@@ -123,7 +123,7 @@ static void project(struct builder *b, tensor_id y, tensor_id qkv[3])
     /* the shard is kept
        (transformer_engine/pytorch/module/layernorm_linear.py) */
     const struct linear in = linear_of_qkv(b, "linear_qkv", y);
-    const tensor_id mixed = build_column(b, &in);
+    const tensor_id mixed = megatron_column(b, &in);
     const struct shape shapes[3] = { SHAPE(b->t, b->A), SHAPE(b->t, b->K),
                                      SHAPE(b->t, b->K) };
     build_split(b, "split", mixed, qkv, shapes, 3);
@@ -155,7 +155,7 @@ static tensor_id attention(struct builder *b, const struct layer_kind *kind,
     megatron_module(b, OFFMOD_ATTN_PROJ);
     struct linear out = linear_of_o(b, "linear_proj", context);
     megatron_context(b, context, &out);
-    const tensor_id projected = build_row(b, &out);
+    const tensor_id projected = megatron_row(b, &out);
     megatron_offloaded(b, OFFMOD_ATTN_PROJ, &context, 1);
     megatron_recalls(b, first, projected);
     if (build_is_latent(b))
@@ -218,8 +218,8 @@ static tensor_id mlp_of(struct builder *b, tensor_id y, bool shared)
                                 && !megatron_recomputes(b, REMOD_SHARED_EXPERTS)
                           : megatron_is_deepseek(b)
                                 && megatron_recomputes(b, REMOD_LAYERNORM);
-    megatron_activation(b, build_column(b, &fc1), TENSOR_NONE, &fc2);
-    return build_row(b, &fc2);
+    megatron_activation(b, megatron_column(b, &fc1), TENSOR_NONE, &fc2);
+    return megatron_row(b, &fc2);
 }
 
 /* With Transformer Engine the norm is part of the first linear, and of what is
@@ -314,7 +314,9 @@ static void embedding(struct builder *b)
 {
     build_begin(b, BLOCK_EMBED, "embedding");
     const tensor_id table = build_word_table(b, "word_embeddings", b->h);
-    build_end(b, megatron_words(b, table, b->ids));
+    const tensor_id x = megatron_words(b, table, b->ids);
+    megatron_hold_words(b, x);
+    build_end(b, x);
 }
 
 /* transformer_engine/pytorch/cross_entropy.py: forward already writes the
@@ -382,7 +384,9 @@ static void head(struct builder *b)
     if (b->spec->mtp_layers > 0)
         x = megatron_mtp(b, x, weight);
     const struct linear l = linear_of_head(b, "output_layer", x, weight);
-    build_end(b, cross_entropy(b, build_column_in_buffer(b, &l)));
+    const tensor_id loss = cross_entropy(b, build_column_in_buffer(b, &l));
+    megatron_let_states_go(b, x);
+    build_end(b, loss);
 }
 
 /* ---- what Megatron has not ---- */

@@ -121,6 +121,19 @@ tensor_id megatron_unfused(struct builder *b, tensor_id qkv[3]);
  * b->graphed is false again. [megatron_common.c] */
 void megatron_graphed(struct builder *b, enum cuda_graph_scope part);
 
+/* ---- megatron_lora.c ---- */
+
+/* A layer's linears: build_column, build_column_in_buffer, build_row, and the
+ * adapter beside them where they have one. */
+tensor_id megatron_column(struct builder *b, const struct linear *l);
+tensor_id megatron_column_in_buffer(struct builder *b, const struct linear *l);
+tensor_id megatron_row(struct builder *b, const struct linear *l);
+/* GPTModel.forward has variables: the embedding's result x, to the end of the
+ * loss; what the head is given, until here. Without adapters backward needs
+ * both. */
+void megatron_hold_words(struct builder *b, tensor_id x);
+void megatron_let_states_go(struct builder *b, tensor_id x);
+
 /* ---- megatron_mtp.c ---- */
 
 /* Multi-token prediction behind the last layer: x with the losses of the

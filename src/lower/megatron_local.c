@@ -69,7 +69,7 @@ static void leave(struct builder *b, const char *name, const struct frame *f)
 
 static tensor_id column(struct builder *b, const struct linear *l)
 {
-    return is_fork(b) ? build_column(b, l) : build_column_in_buffer(b, l);
+    return is_fork(b) ? build_column(b, l) : megatron_column_in_buffer(b, l);
 }
 
 /* ---- attention ---- */
@@ -251,7 +251,7 @@ static tensor_id attention(struct builder *b, tensor_id x, struct frame *layer)
     qkv[1] = rotated(b, qkv[1], &own);
     const tensor_id context = core_attention(b, qkv, &own);
     const struct linear out = linear_of_o(b, "dense", context);
-    const tensor_id z = build_row(b, &out);
+    const tensor_id z = megatron_row(b, &out);
     megatron_recalls(b, first, z);
     leave(b, "attention", &own);
     if (is_fork(b))
@@ -327,7 +327,7 @@ static tensor_id mlp_of(struct builder *b, tensor_id y, bool shared)
     const tensor_id z = column(b, &up);
     down.x = gated ? build_swiglu(b, "bias swiglu", z, TENSOR_NONE, TENSOR_NONE)
                    : build_unary(b, OP_ACTIVATION, "bias gelu", z);
-    return build_row(b, &down);
+    return megatron_row(b, &down);
 }
 
 static tensor_id mlp(struct builder *b, tensor_id x, struct frame *layer)
@@ -388,7 +388,9 @@ static void embedding(struct builder *b)
 {
     build_begin(b, BLOCK_EMBED, "embedding");
     const tensor_id table = build_word_table(b, "word_embeddings", b->h);
-    build_end(b, words(b, table, b->ids));
+    const tensor_id x = words(b, table, b->ids);
+    megatron_hold_words(b, x);
+    build_end(b, x);
 }
 
 static tensor_id words_loss(struct builder *b, tensor_id logits)
@@ -413,7 +415,9 @@ static void head(struct builder *b)
     }
     const tensor_id weight = build_head_weight(b, "output_layer", b->h);
     const struct linear l = linear_of_head(b, "output_layer", x, weight);
-    build_end(b, words_loss(b, column(b, &l)));
+    const tensor_id loss = words_loss(b, column(b, &l));
+    megatron_let_states_go(b, x);
+    build_end(b, loss);
 }
 
 /* ---- what neither has ---- */

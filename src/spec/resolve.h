@@ -205,6 +205,11 @@ void resolve_check_adapters(const struct run *r, const struct spec *s,
 void resolve_say_litgpt(struct run *r);
 void resolve_check_litgpt(const struct run *r, struct diag *d);
 
+/* ---- resolve_bridge.c: adapters of Megatron's layers ---- */
+
+void resolve_check_bridge(const struct run *r, const struct spec *s,
+                          struct diag *d);
+
 /* ---- resolve_stored.c ---- */
 
 /* Whether frozen weights are those of the checkpoint, which are packed; their
@@ -224,6 +229,8 @@ void resolve_compare_shape(struct run *r, const struct spec *spec);
 
 void resolve_check(const struct run *r, const struct spec *spec,
                    struct diag *d);
+/* Where adapters are modelled whatever the model is. */
+void resolve_hint_adapters(const struct run *r, memplan_error *e);
 /* The same for `compute` without a model. */
 void resolve_check_alone(const struct run *r, struct diag *d);
 

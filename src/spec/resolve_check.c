@@ -397,7 +397,7 @@ static void check_dora(const struct run *r, const struct spec *s,
 }
 
 /* Whose layers are whole: degrees that chose another framework go too. */
-static void hint_adapters(const struct run *r, memplan_error *e)
+void resolve_hint_adapters(const struct run *r, memplan_error *e)
 {
     static const enum setup_key keys[] = { KEY_TP, KEY_PP, KEY_CP, KEY_EP };
     diag_hint(e, "use --framework hf, deepspeed or fsdp");
@@ -430,6 +430,33 @@ static void check_one_type(const struct run *r, struct diag *d)
     diag_hint(e, "use --lora-dtype %s, or --zero 0", dtype_name(full));
 }
 
+/* PEFT's, torchtune's, Megatron-Bridge's. */
+static void check_whose_adapters(const struct run *r, struct diag *d)
+{
+    const bool hf = r->framework == FW_HF || r->framework == FW_DEEPSPEED
+                    || r->framework == FW_FSDP;
+    const bool megatron =
+        r->framework == FW_MEGATRON || r->framework == FW_NEMO;
+    const bool bridge = megatron && run_has_bridge_adapters(r);
+    if ((hf && run_is_hf(r)) || r->impl == IMPL_TORCHTUNE
+        || (bridge && r->engine == ENGINE_MEGATRON))
+        return;
+    char buf[RESOLVE_TEXT_MAX];
+    const enum setup_key what = bridge           ? KEY_ENGINE
+                                : hf || megatron ? KEY_IMPLEMENTATION
+                                                 : KEY_FRAMEWORK;
+    memplan_error *e =
+        setup_error(d, MEMPLAN_E_UNSUPPORTED, KEY_LORA_RANK,
+                    "lora_rank with %s '%s' is not modelled yet",
+                    setup_field(what)->key, resolve_text(r, what, buf));
+    if (bridge && !r->given[KEY_ENGINE])
+        diag_hint(e, "use --zero 1");
+    else if (megatron && !bridge)
+        diag_hint(e, "use --implementation megatron");
+    else
+        resolve_hint_adapters(r, e);
+}
+
 static void check_lora(const struct run *r, struct diag *d)
 {
     static const enum setup_key keys[] = {
@@ -459,17 +486,7 @@ static void check_lora(const struct run *r, struct diag *d)
     check_double_quant(r, d);
     check_one_type(r, d);
     check_kbit_cast(r, d);
-    bool framework = r->framework == FW_HF || r->framework == FW_DEEPSPEED
-                     || r->framework == FW_FSDP;
-    if ((framework && run_is_hf(r)) || r->impl == IMPL_TORCHTUNE)
-        return;
-    char buf[RESOLVE_TEXT_MAX];
-    enum setup_key what = framework ? KEY_IMPLEMENTATION : KEY_FRAMEWORK;
-    memplan_error *e =
-        setup_error(d, MEMPLAN_E_UNSUPPORTED, KEY_LORA_RANK,
-                    "lora_rank with %s '%s' is not modelled yet",
-                    setup_field(what)->key, resolve_text(r, what, buf));
-    hint_adapters(r, e);
+    check_whose_adapters(r, d);
 }
 
 static void check_params(const struct run *r, struct diag *d)
@@ -591,6 +608,7 @@ void resolve_check(const struct run *r, const struct spec *spec, struct diag *d)
     resolve_check_outputs(r, d);
     check_lora(r, d);
     resolve_check_adapters(r, spec, d);
+    resolve_check_bridge(r, spec, d);
     check_dora(r, spec, d);
     check_router_adapters(r, spec, d);
     check_fused_adapters(r, spec, d);

@@ -972,6 +972,12 @@ static inline bool run_adapts(const struct run *run)
 {
     return run->lora_rank > 0 || run->peft != PEFT_LORA;
 }
+/* ... and it is Megatron-Bridge's, beside Megatron's linears, not PEFT's. */
+static inline bool run_has_bridge_adapters(const struct run *run)
+{
+    return run_adapts(run)
+           && (run->impl == IMPL_MEGATRON || run->impl == IMPL_MEGATRON_LOCAL);
+}
 /* Stage 2 keeps an even, flat partition of gradients in fp32, to which those of
  * 16 bits are added (data_types.grad_accum_dtype; DeepSpeed 0.19.8,
  * stage_1_and_2.py, _use_compact_grad_partition_buffer). What

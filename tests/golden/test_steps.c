@@ -381,7 +381,7 @@ static bool kept_differs(const struct run_name *n, const memplan_report *r,
     for (uint32_t i = 0; i < p->n_blocks; i++) {
         struct block_walk w;
         walk_block(&w, p, &p->block[i], 0, 1u << WGRAD_KEEP, &scratch);
-        got += (p->block[i].kind == BLOCK_LAYER ? p->layers : 1) * w.kept;
+        got += program_times(p, i) * w.kept;
     }
     arena_release(&a);
     for (tensor_id i = 0; i < p->n_shared; i++) /* the rotary table */

@@ -32,6 +32,7 @@ import saved
 
 CORE = "0.16.1"
 KERNELS_OF = []  # trackers that are told of what one compiled kernel leaves
+ADAPT = []  # called with a run and its model, before that is wrapped
 
 
 def one_kernel(f=None, **_):
@@ -202,6 +203,8 @@ def build(run):
         model = GPTModel(config, get_gpt_layer_local_spec(normalization=config.normalization), vocab_size=c["v"],
                          max_sequence_length=c["s"], position_embedding_type="rope" if run.gated else "learned_absolute",
                          share_embeddings_and_output_weights=run.tied)
+        for adapt in ADAPT:
+            adapt(run, model)
     torch.set_default_dtype(torch.float32)
     settings = dict(model_type="llama" if run.gated else "gpt2", hidden_size=c["h"], num_attention_heads=c["a"],
                     num_key_value_heads=c["kv"], head_dim=c["h"] // c["a"], intermediate_size=c["f"], vocab_size=c["v"],

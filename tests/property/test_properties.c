@@ -501,6 +501,20 @@ static void beside_lora(struct trial *t, uint64_t seed)
     }
 }
 
+/* Adapters in Megatron's layers. Not PICK, as above. */
+static void beside_megatron(struct trial *t, uint64_t seed)
+{
+    static const char *const targets[] = { "all-linear", "q,k,v", "q,k,v,o",
+                                           "gate,up,down", "down" };
+    struct choice *c = &t->c[FIRST_PART + 2];
+    if (seed % 4 != 1)
+        return;
+    seed /= 4;
+    c[0] = (struct choice){ "lora_rank", seed % 2 == 0 ? "8" : "64" };
+    c[1] = (struct choice){ "lora_targets", targets[seed % 5] };
+    c[2] = (struct choice){ "lora_dropout", seed / 2 % 3 == 0 ? "0.1" : NULL };
+}
+
 static struct trial trial_of(uint64_t seed)
 {
     uint64_t s = seed;
@@ -778,7 +792,7 @@ static struct trial trial_of(uint64_t seed)
     memcpy(t.c, c, sizeof c);
     more_of(&t, seed);
     if (megatron)
-        deferred(&t, seed), in_eight_bits(&t, seed);
+        deferred(&t, seed), in_eight_bits(&t, seed), beside_megatron(&t, seed);
     else
         in_stages(&t, seed);
     in_parts(&t, seed);

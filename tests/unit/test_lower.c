@@ -1362,10 +1362,71 @@ static void test_layers_begin_alike(void **state)
     }
 }
 
+/* ---- adapters of Megatron-Bridge ---- */
+
+static uint64_t kept_of_layer(const struct spec *m, const struct run *r,
+                              uint64_t layer)
+{
+    struct lowered l;
+    lower(&l, m, r);
+    const uint64_t bytes = kept(&l.p, &l.p.block[l.p.layer_block[layer]], 0);
+    arena_release(&l.arena);
+    return bytes;
+}
+
+static unsigned gathers_of_layer(const struct spec *m, const struct run *r)
+{
+    struct lowered l;
+    unsigned n = 0;
+    lower(&l, m, r);
+    const struct block *b = &l.p.block[l.p.layer_block[1]];
+    for (uint32_t k = 0; k < b->op_count; k++) {
+        const struct op *op = &l.p.op[b->op_first + k];
+        n += op->kind == OP_ALL_GATHER && !op->one_way;
+    }
+    arena_release(&l.arena);
+    return n;
+}
+
+/* Transformer Engine's layers, which no recording has: against the same layer
+ * that is trained, a norm's result whole instead of its shard, and four times
+ * the low rank. [method.md eq. bridge-lora] */
+static void test_bridge_adapters(void **state)
+{
+    (void)state;
+    enum { T = 512, H = 512, F = 1376, A = 512, RANK = 8, TP = 4 };
+    const struct spec m = llama(3, H, 8, 4, F, 32000);
+    for (unsigned shards = 0; shards < 2; shards++) {
+        const uint64_t u = shards != 0 ? TP : 1;
+        struct run r = run_of(IMPL_MEGATRON, &m, 2, 256);
+        r.tp = TP;
+        r.sequence_parallel = shards != 0;
+        const uint64_t trained = kept_of_layer(&m, &r, 1);
+        const unsigned gathers = gathers_of_layer(&m, &r);
+        r.lora_rank = RANK;
+        r.lora_targets = LORA_MASK(LORA_ALL_LINEAR);
+        const uint64_t adapted = kept_of_layer(&m, &r, 1);
+        assert_int_equal(adapted, trained + 4 * 2 * T * RANK
+                                      + 2 * (2 * T * H - 2 * T * H / u));
+        /* nothing below the first is trained: its norm has no gradient */
+        assert_int_equal(kept_of_layer(&m, &r, 0),
+                         adapted - 2 * T * H / u - 4 * T / u);
+        assert_int_equal(gathers_of_layer(&m, &r), gathers);
+        r.recompute = RECOMP_FULL; /* which asks for one */
+        assert_int_equal(kept_of_layer(&m, &r, 0), adapted);
+        r.recompute = RECOMP_NONE;
+        r.lora_dropout = 0.1;
+        assert_int_equal(kept_of_layer(&m, &r, 1),
+                         adapted + 2 * T * H + 3 * T * A / TP + T * F / TP);
+        r.tp_comm_overlap = true; /* nobody hands on what was gathered */
+        assert_int_equal(gathers_of_layer(&m, &r), gathers + 2 * shards);
+    }
+}
+
 /* ---- structure ---- */
 
 /* Every operand is there, and made before it is used; blocks chain. */
-static void check_structure(const struct program *p)
+static void check_structure(const struct program *p, bool leaf)
 {
     for (uint32_t b = 0; b < p->n_blocks; b++) {
         const struct block *block = &p->block[b];
@@ -1391,7 +1452,7 @@ static void check_structure(const struct program *p)
             continue;
         const struct tensor *in = &p->tensor[block->input];
         assert_int_equal(in->storage, block->input);
-        assert_true(in->needs_grad);
+        assert_int_equal(in->needs_grad, !leaf || b != p->embed + 1);
         assert_int_equal(in->role, ROLE_ACTIVATION);
     }
 }
@@ -1412,7 +1473,7 @@ static void test_structure(void **state)
         r.prec.fp8 = (i & 4) != 0;
         struct lowered l;
         lower(&l, &m, &r);
-        check_structure(&l.p);
+        check_structure(&l.p, run_has_bridge_adapters(&r));
         assert_int_equal(l.p.tokens, 512);
         arena_release(&l.arena);
     }
@@ -1528,6 +1589,7 @@ int main(void)
         cmocka_unit_test(test_sliding_window),
         cmocka_unit_test(test_layer_pattern),
         cmocka_unit_test(test_layers_begin_alike),
+        cmocka_unit_test(test_bridge_adapters),
         cmocka_unit_test(test_structure),
         cmocka_unit_test(test_overflow),
         cmocka_unit_test(test_out_of_memory),
