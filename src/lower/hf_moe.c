@@ -144,7 +144,8 @@ static struct routing route_chosen(struct builder *b, tensor_id x)
     struct routing r;
     const struct linear l = router_of(b, x);
     tensor_id logits = build_linear(b, &l);
-    const bool up = b->spec->family == FAM_GRANITEMOE;
+    const bool up =
+        b->spec->family == FAM_GRANITEMOE || b->spec->family == FAM_GRANITEMOES;
     if (up)
         logits = build_cast(b, "router fp32", logits, DT_FP32);
     const tensor_id top = choose(b, logits, &r.indices);
@@ -458,6 +459,31 @@ static tensor_id dispatch(struct builder *b, tensor_id x,
 
 /* ---- experts that every token takes ---- */
 
+static tensor_id shared_gated(struct builder *b, struct linear l)
+{
+    const tensor_id gate = build_linear(b, &l);
+    const tensor_id act = build_activation(b, "act", b->spec->act, gate);
+    l.name = "shared.up_proj";
+    l.lora = hf_mlp_lora(b, LORA_UP);
+    return build_mul(b, "gated", act, build_linear(b, &l));
+}
+
+/* GraniteMoeSharedMLP: one matrix for gate and up. */
+static tensor_id shared_fused(struct builder *b, struct linear l)
+{
+    tensor_id part[2];
+    l.name = "shared.input_linear";
+    l.out = DIM("2*fs", build_product(b, 2, b->fs.n));
+    l.full_out = 2 * b->spec->shared_ffn;
+    l.lora = LORA_NAMELESS;
+    const tensor_id both = build_linear(b, &l);
+    const struct shape half = shape_last(b, both, b->fs);
+    build_split(b, "gate, up", both, part, (const struct shape[]){ half, half },
+                2);
+    const tensor_id act = build_activation(b, "act", b->spec->act, part[0]);
+    return build_mul(b, "gated", act, part[1]);
+}
+
 static tensor_id shared_expert(struct builder *b, tensor_id x)
 {
     struct linear l = { .name = "shared.gate_proj",
@@ -469,11 +495,9 @@ static tensor_id shared_expert(struct builder *b, tensor_id x)
                         .parallel = PAR_COLUMN,
                         .bias = b->spec->mlp_bias,
                         .lora = hf_mlp_lora(b, LORA_GATE) };
-    const tensor_id gate = build_linear(b, &l);
-    const tensor_id act = build_activation(b, "act", b->spec->act, gate);
-    l.name = "shared.up_proj";
-    l.lora = hf_mlp_lora(b, LORA_UP);
-    const tensor_id product = build_mul(b, "gated", act, build_linear(b, &l));
+    const tensor_id product = b->spec->family == FAM_GRANITEMOES
+                                  ? shared_fused(b, l)
+                                  : shared_gated(b, l);
     return build_linear(b,
                         &(struct linear){ .name = "shared.down_proj",
                                           .x = product,

@@ -109,6 +109,8 @@ static norm_fn *own_norm(enum family family)
         { FAM_CHATGLM, t5_norm },
         { FAM_GEMMA, gemma_norm },
         { FAM_GEMMA2, gemma_norm },
+        { FAM_VAULTGEMMA, gemma_norm },
+        { FAM_FLEX_OLMO, olmo2_norm },
         { FAM_GEMMA3, gemma_norm },
         { FAM_QWEN3_NEXT, gemma_norm },
         { FAM_QWEN3_5, gemma_norm },

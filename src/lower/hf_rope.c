@@ -109,8 +109,9 @@ static bool always_joins(enum family family)
 static bool casts_back(enum family family)
 {
     return family == FAM_OLMO || family == FAM_OLMO2 || family == FAM_OLMO3
-           || family == FAM_COHERE || family == FAM_COHERE2
-           || family == FAM_MINICPM || is_ernie(family);
+           || family == FAM_FLEX_OLMO || family == FAM_COHERE
+           || family == FAM_COHERE2 || family == FAM_MINICPM
+           || is_ernie(family);
 }
 
 /* The tables are gathered in every layer; of most each entry comes twice

@@ -50,8 +50,8 @@ static bool makes_both_masks(enum family family)
 {
     return family == FAM_GEMMA2 || family == FAM_GEMMA3 || family == FAM_COHERE2
            || family == FAM_MINISTRAL || family == FAM_OLMO3
-           || family == FAM_LLAMA4 || family == FAM_GPT_OSS
-           || family == FAM_CWM;
+           || family == FAM_LLAMA4 || family == FAM_GPT_OSS || family == FAM_CWM
+           || family == FAM_VAULTGEMMA || family == FAM_EXAONE_MOE;
 }
 
 /* Qwen2MoeModel makes one with a window whether or not a layer has it. */
@@ -153,9 +153,10 @@ tensor_id hf_rope_table(const struct builder *b, enum hf_table which)
 static enum dtype rope_dtype(const struct builder *b)
 {
     static const enum family wide[] = {
-        FAM_OLMO,         FAM_OLMO2,          FAM_OLMO3,        FAM_QWEN,
-        FAM_BAICHUAN,     FAM_ERNIE,          FAM_ERNIE_MOE,    FAM_LLAMA4,
-        FAM_QWEN2_VISION, FAM_QWEN2_5_VISION, FAM_QWEN3_VISION, FAM_DEEPSEEK_V2,
+        FAM_FLEX_OLMO,   FAM_OLMO,         FAM_OLMO2,          FAM_OLMO3,
+        FAM_QWEN,        FAM_BAICHUAN,     FAM_ERNIE,          FAM_ERNIE_MOE,
+        FAM_LLAMA4,      FAM_QWEN2_VISION, FAM_QWEN2_5_VISION, FAM_QWEN3_VISION,
+        FAM_DEEPSEEK_V2,
     };
     return IS_AMONG(b->spec->family, wide) ? DT_FP32 : b->stream;
 }

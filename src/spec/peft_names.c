@@ -96,6 +96,7 @@ static const struct {
     { "ministral3", HAS_LLAMA },
     { "cwm", HAS_LLAMA },
     { "hyperclovax", HAS_LLAMA },
+    { "vaultgemma", HAS_LLAMA },
     { "phi", HAS_QKV | HAS_FC1 | HAS_FC2 },
     { "opt", HAS_QKV | HAS_FC1 | HAS_FC2 },
     { "gptj", HAS_QKV | HAS_FC_IN | HAS_FC_OUT },

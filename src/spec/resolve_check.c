@@ -88,7 +88,8 @@ static bool has_no_liger(const struct spec *s)
         FAM_LLAMA4,     FAM_GROK,          FAM_PHI3SMALL,  FAM_DEEPSEEK_V32,
         FAM_DBRX,       FAM_PHIMOE,        FAM_MINISTRAL3, FAM_CWM,
         FAM_JAIS2,      FAM_HYPERCLOVAX,   FAM_YOUTU,      FAM_MINIMAX_M2,
-        FAM_SOLAR_OPEN, FAM_GLM4_MOE_LITE,
+        FAM_SOLAR_OPEN, FAM_GLM4_MOE_LITE, FAM_FLEX_OLMO,  FAM_EXAONE_MOE,
+        FAM_VAULTGEMMA, FAM_GRANITEMOES,
     };
     for (size_t i = 0; i < sizeof(none) / sizeof(none[0]); i++) {
         if (none[i] == s->family)

@@ -20,17 +20,18 @@
 static bool calls_by_name(enum family family)
 {
     static const enum family some[] = {
-        FAM_DECODER,     FAM_LLAMA,      FAM_MISTRAL,    FAM_QWEN2,
-        FAM_QWEN3,       FAM_QWEN2_MOE,  FAM_QWEN3_MOE,  FAM_GEMMA,
-        FAM_GEMMA2,      FAM_GEMMA3,     FAM_PHI,        FAM_PHI3,
-        FAM_OLMO,        FAM_OLMO2,      FAM_OLMO3,      FAM_OLMOE,
-        FAM_COHERE,      FAM_COHERE2,    FAM_MIXTRAL,    FAM_GRANITE,
-        FAM_STABLELM,    FAM_GRANITEMOE, FAM_STARCODER2, FAM_GLM,
-        FAM_GLM4,        FAM_GLM4_MOE,   FAM_SMOLLM3,    FAM_SEED_OSS,
-        FAM_ERNIE,       FAM_ERNIE_MOE,  FAM_MINISTRAL,  FAM_HUNYUAN,
-        FAM_DOTS1,       FAM_NEMOTRON,   FAM_EXAONE4,    FAM_ARCEE,
-        FAM_HELIUM,      FAM_MINISTRAL3, FAM_CWM,        FAM_JAIS2,
-        FAM_HYPERCLOVAX, FAM_MINIMAX_M2, FAM_SOLAR_OPEN,
+        FAM_DECODER,     FAM_LLAMA,      FAM_MISTRAL,     FAM_QWEN2,
+        FAM_QWEN3,       FAM_QWEN2_MOE,  FAM_QWEN3_MOE,   FAM_GEMMA,
+        FAM_GEMMA2,      FAM_GEMMA3,     FAM_PHI,         FAM_PHI3,
+        FAM_OLMO,        FAM_OLMO2,      FAM_OLMO3,       FAM_OLMOE,
+        FAM_COHERE,      FAM_COHERE2,    FAM_MIXTRAL,     FAM_GRANITE,
+        FAM_STABLELM,    FAM_GRANITEMOE, FAM_STARCODER2,  FAM_GLM,
+        FAM_GLM4,        FAM_GLM4_MOE,   FAM_SMOLLM3,     FAM_SEED_OSS,
+        FAM_ERNIE,       FAM_ERNIE_MOE,  FAM_MINISTRAL,   FAM_HUNYUAN,
+        FAM_DOTS1,       FAM_NEMOTRON,   FAM_EXAONE4,     FAM_ARCEE,
+        FAM_HELIUM,      FAM_MINISTRAL3, FAM_CWM,         FAM_JAIS2,
+        FAM_HYPERCLOVAX, FAM_MINIMAX_M2, FAM_SOLAR_OPEN,  FAM_FLEX_OLMO,
+        FAM_EXAONE_MOE,  FAM_VAULTGEMMA, FAM_GRANITEMOES,
     };
     return IS_AMONG(family, some);
 }
@@ -151,7 +152,7 @@ static bool has_plain_plan(enum family family)
         FAM_STARCODER2, FAM_SMOLLM3,     FAM_SEED_OSS,   FAM_ERNIE,
         FAM_ARCEE,      FAM_HELIUM,      FAM_MINISTRAL,  FAM_NEMOTRON,
         FAM_EXAONE4,    FAM_PHI,         FAM_MINISTRAL3, FAM_CWM,
-        FAM_JAIS2,      FAM_HYPERCLOVAX,
+        FAM_JAIS2,      FAM_HYPERCLOVAX, FAM_VAULTGEMMA,
     };
     return IS_AMONG(family, some);
 }
@@ -160,14 +161,15 @@ static bool has_plain_plan(enum family family)
 static bool has_other_plan(enum family family)
 {
     static const enum family some[] = {
-        FAM_PHI3,         FAM_OLMO2,      FAM_OLMO3,         FAM_OLMOE,
-        FAM_GLM,          FAM_GLM4,       FAM_GLM4_MOE,      FAM_GPT_NEOX,
-        FAM_MIXTRAL,      FAM_QWEN2_MOE,  FAM_QWEN3_MOE,     FAM_GRANITEMOE,
-        FAM_PHIMOE,       FAM_JAMBA,      FAM_QWEN3_NEXT,    FAM_DEEPSEEK_V2,
-        FAM_DOTS1,        FAM_ERNIE_MOE,  FAM_DEEPSEEK_V3,   FAM_DEEPSEEK_V32,
-        FAM_MINICPM3,     FAM_LLAMA4,     FAM_QWEN2_VL,      FAM_QWEN2_5_VL,
-        FAM_QWEN3_VL_MOE, FAM_QWEN3_5,    FAM_QWEN3_5_MOE,   FAM_YOUTU,
-        FAM_MINIMAX_M2,   FAM_SOLAR_OPEN, FAM_GLM4_MOE_LITE,
+        FAM_PHI3,         FAM_OLMO2,       FAM_OLMO3,         FAM_OLMOE,
+        FAM_GLM,          FAM_GLM4,        FAM_GLM4_MOE,      FAM_GPT_NEOX,
+        FAM_MIXTRAL,      FAM_QWEN2_MOE,   FAM_QWEN3_MOE,     FAM_GRANITEMOE,
+        FAM_PHIMOE,       FAM_JAMBA,       FAM_QWEN3_NEXT,    FAM_DEEPSEEK_V2,
+        FAM_DOTS1,        FAM_ERNIE_MOE,   FAM_DEEPSEEK_V3,   FAM_DEEPSEEK_V32,
+        FAM_MINICPM3,     FAM_LLAMA4,      FAM_QWEN2_VL,      FAM_QWEN2_5_VL,
+        FAM_QWEN3_VL_MOE, FAM_QWEN3_5,     FAM_QWEN3_5_MOE,   FAM_YOUTU,
+        FAM_MINIMAX_M2,   FAM_SOLAR_OPEN,  FAM_GLM4_MOE_LITE, FAM_FLEX_OLMO,
+        FAM_EXAONE_MOE,   FAM_GRANITEMOES,
     };
     return IS_AMONG(family, some);
 }

@@ -100,6 +100,10 @@
     X(MINIMAX_M2, "minimax_m2")                                                \
     X(SOLAR_OPEN, "solar_open")                                                \
     X(GLM4_MOE_LITE, "glm4_moe_lite")                                          \
+    X(FLEX_OLMO, "flex_olmo")                                                  \
+    X(EXAONE_MOE, "exaone_moe")                                                \
+    X(VAULTGEMMA, "vaultgemma")                                                \
+    X(GRANITEMOES, "granitemoeshared")                                         \
     X(T5, "t5")                                                                \
     X(MT5, "mt5")                                                              \
     X(BART, "bart")                                                            \

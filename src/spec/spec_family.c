@@ -138,6 +138,10 @@ static const struct other_name {
     { "MiniMaxM2ForCausalLM", FAM_MINIMAX_M2 },
     { "SolarOpenForCausalLM", FAM_SOLAR_OPEN },
     { "Glm4MoeLiteForCausalLM", FAM_GLM4_MOE_LITE },
+    { "FlexOlmoForCausalLM", FAM_FLEX_OLMO },
+    { "ExaoneMoeForCausalLM", FAM_EXAONE_MOE },
+    { "VaultGemmaForCausalLM", FAM_VAULTGEMMA },
+    { "GraniteMoeSharedForCausalLM", FAM_GRANITEMOES },
     { "T5ForConditionalGeneration", FAM_T5 },
     { "MT5ForConditionalGeneration", FAM_MT5 },
     { "BartForConditionalGeneration", FAM_BART },
@@ -458,7 +462,7 @@ bool spec_translates_targets(const struct spec *spec)
         FAM_MIXTRAL,     FAM_OLMOE,         FAM_QWEN3_MOE,    FAM_QWEN3_NEXT,
         FAM_QWEN3_5_MOE, FAM_GLM4_MOE,      FAM_DOTS1,        FAM_ERNIE_MOE,
         FAM_DEEPSEEK_V2, FAM_DEEPSEEK_V3,   FAM_DEEPSEEK_V32, FAM_MINIMAX_M2,
-        FAM_SOLAR_OPEN,  FAM_GLM4_MOE_LITE,
+        FAM_SOLAR_OPEN,  FAM_GLM4_MOE_LITE, FAM_FLEX_OLMO,    FAM_EXAONE_MOE,
     };
     for (size_t i = 0; i < sizeof(fused) / sizeof(fused[0]); i++) {
         if (fused[i] == spec->family)

@@ -57,6 +57,7 @@ static void check_hidden(struct import *im)
 {
     const struct value *h = &im->v[F_HIDDEN], *a = &im->v[F_HEADS];
     const bool asks = im->family == FAM_LLAMA || im->family == FAM_GEMMA2
+                      || im->family == FAM_VAULTGEMMA
                       || im->family == FAM_GEMMA3 || im->family == FAM_MINICPM3
                       || im->family == FAM_DEEPSEEK_V2;
     if (!asks || h->bad || a->bad || im->v[F_HEAD_DIM].bad || a->n == 0
@@ -129,10 +130,11 @@ static void check_positions(struct import *im)
 static bool needs_experts(enum family family)
 {
     static const enum family all[] = {
-        FAM_MIXTRAL,     FAM_OLMOE,        FAM_GRANITEMOE, FAM_PHIMOE,
-        FAM_DBRX,        FAM_GPT_OSS,      FAM_GLM4_MOE,   FAM_DOTS1,
-        FAM_DEEPSEEK_V3, FAM_DEEPSEEK_V32, FAM_ERNIE_MOE,  FAM_LLAMA4,
-        FAM_GROK,        FAM_MINIMAX_M2,   FAM_SOLAR_OPEN, FAM_GLM4_MOE_LITE,
+        FAM_MIXTRAL,     FAM_OLMOE,        FAM_GRANITEMOE,  FAM_PHIMOE,
+        FAM_DBRX,        FAM_GPT_OSS,      FAM_GLM4_MOE,    FAM_DOTS1,
+        FAM_DEEPSEEK_V3, FAM_DEEPSEEK_V32, FAM_ERNIE_MOE,   FAM_LLAMA4,
+        FAM_GROK,        FAM_MINIMAX_M2,   FAM_SOLAR_OPEN,  FAM_GLM4_MOE_LITE,
+        FAM_FLEX_OLMO,   FAM_EXAONE_MOE,   FAM_GRANITEMOES,
     };
     for (size_t i = 0; i < COUNT_OF(all); i++) {
         if (all[i] == family)

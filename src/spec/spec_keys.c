@@ -19,6 +19,7 @@ static const struct inert {
                  "architectures quantization_config" },
     { FAM_GEMMA, "hidden_act" },
     { FAM_GEMMA2, "hidden_act query_pre_attn_scalar" },
+    { FAM_VAULTGEMMA, "hidden_act query_pre_attn_scalar" },
     { FAM_GEMMA3, "hidden_act query_pre_attn_scalar rope_local_base_freq" },
     { FAM_ERNIE, "attention_dropout" },
     { FAM_ERNIE_MOE, "attention_dropout moe_layer_end_index" },

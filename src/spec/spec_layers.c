@@ -45,6 +45,9 @@ static const struct layer_list {
     { FAM_DEEPSEEK_V32, "mlp_layer_types", LIST_MLPS },
     { FAM_GLM4_MOE_LITE, "mlp_layer_types", LIST_MLPS },
     { FAM_CWM, "layer_types", LIST_KINDS },
+    { FAM_EXAONE_MOE, "layer_types", LIST_KINDS },
+    { FAM_EXAONE_MOE, "mlp_layer_types", LIST_MLPS },
+    { FAM_VAULTGEMMA, "layer_types", LIST_KINDS },
     { FAM_LLAMA4, "moe_layers", LIST_SPARSE },
     { FAM_LLAMA4, "no_rope_layers", LIST_ROTARY },
     { FAM_LLAMA4, "layer_types", LIST_KINDS },
@@ -76,6 +79,7 @@ static const struct step {
       false },
     { FAM_OLMO3, "", 4, LIST_KINDS, false, false },
     { FAM_EXAONE4, "sliding_window_pattern", 4, LIST_KINDS, false, false },
+    { FAM_EXAONE_MOE, "sliding_window_pattern", 4, LIST_KINDS, false, false },
     { FAM_COHERE2, "sliding_window_pattern", 4, LIST_KINDS, false, false },
     { FAM_GEMMA3, "sliding_window_pattern", 6, LIST_KINDS, false, false },
     { FAM_QWEN2_5_VISION, "", 8, LIST_FULL, false, false },
@@ -420,7 +424,8 @@ static void end_experts(struct import *im, struct spec *out, struct arena *a)
 static void tie_windows_to_rotation(struct spec *out, struct arena *a,
                                     struct import *im)
 {
-    const bool exaone = im->family == FAM_EXAONE4;
+    const bool exaone =
+        im->family == FAM_EXAONE4 || im->family == FAM_EXAONE_MOE;
     const bool chunks = im->family == FAM_LLAMA4;
     if ((chunks || im->family == FAM_SMOLLM3) && out->slides.listed == NULL) {
         uint8_t *slides = bytes_of(im, a, out->layers, 0);

@@ -18,14 +18,14 @@ import families
 DECODERS = ["smollm3", "granite", "glm", "seed_oss", "ministral", "hunyuan_v1_dense", "ernie4_5", "ernie4_5_moe", "dots1",
             "nemotron", "olmo3", "exaone4", "cohere2", "gemma3_text", "minicpm3", "deepseek_v32", "llama4_text",
             "arcee", "helium", "internlm3", "ministral3", "cwm", "jais2", "hyperclovax", "youtu", "minimax_m2", "solar_open",
-            "glm4_moe_lite"]
+            "glm4_moe_lite", "flex_olmo", "exaone_moe", "vaultgemma", "granitemoeshared"]
 
 # Each alone on top of the family's configuration; None takes the key away. Classes ignore what is not theirs.
 CHANGES = [{}, {"attention_bias": True}, {"attention_bias": False}, {"attention_out_bias": True}, {"mlp_bias": True},
            {"use_bias": True}, {"tie_word_embeddings": True}, {"tie_word_embeddings": False},
            {"num_key_value_heads": 6}, {"head_dim": 20}, {"num_hidden_layers": 7}, {"hidden_act": "gelu"},
            {"moe_layer_start_index": 1}, {"moe_layer_end_index": 1}, {"moe_layer_interval": 2},
-           {"moe_num_shared_experts": 0}, {"first_k_dense_replace": 2}, {"n_shared_experts": 3},
+           {"moe_num_shared_experts": 0}, {"num_shared_experts": 3}, {"shared_intermediate_size": 0}, {"first_k_dense_replace": 2}, {"n_shared_experts": 3},
            {"moe_intermediate_size": 48}, {"q_lora_rank": 52}, {"v_head_dim": 12}, {"qk_rope_head_dim": 4},
            {"index_n_heads": 3}, {"index_head_dim": 28}, {"index_topk": 4}, {"mlp_layer_types": ["sparse", "dense", "sparse"]},
            {"moe_layers": [1]}, {"moe_layers": []}, {"interleave_moe_layer_step": 2}, {"intermediate_size_mlp": 112},
@@ -49,6 +49,9 @@ ABSENT = {"gemma3_text": ["vocab_size", "hidden_size", "intermediate_size", "num
           "minimax_m2": ["head_dim", "num_local_experts"], "hyperclovax": ["head_dim"],
           "solar_open": ["head_dim", "n_routed_experts", "moe_intermediate_size", "n_shared_experts"],
           "youtu": ["q_lora_rank", "kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim"],
+          "flex_olmo": ["num_experts"], "vaultgemma": ["num_key_value_heads", "head_dim"],
+          "exaone_moe": ["num_key_value_heads", "head_dim", "num_experts", "moe_intermediate_size", "first_k_dense_replace"],
+          "granitemoeshared": ["num_local_experts", "shared_intermediate_size"],
           "glm4_moe_lite": ["q_lora_rank", "kv_lora_rank", "qk_nope_head_dim", "v_head_dim", "n_routed_experts",
                             "moe_intermediate_size", "n_shared_experts", "mlp_layer_types"],
           "dots1": ["num_key_value_heads", "head_dim", "moe_intermediate_size", "first_k_dense_replace"]}

@@ -223,6 +223,20 @@ FAMILIES.update({
 })
 
 
+FAMILIES.update({
+    "flex_olmo": (lambda c: _llama_like("flex_olmo", c, num_experts=5, num_experts_per_tok=2, **_ids), False),
+    "exaone_moe": (lambda c: _llama_like("exaone_moe", c, True, sliding_window=8, num_experts=6, num_experts_per_tok=2,
+                                         moe_intermediate_size=176, first_k_dense_replace=0, **_ids), True),
+    "exaone_moe-nope": (lambda c: _llama_like("exaone_moe", c, True, num_experts=6, num_experts_per_tok=2,
+                                              moe_intermediate_size=176, first_k_dense_replace=0, num_shared_experts=2,
+                                              **_all("full_attention", c), **_ids), True),
+    "vaultgemma": (lambda c: _llama_like("vaultgemma", c, True, query_pre_attn_scalar=c["d"], sliding_window=4096), True),
+    "granitemoeshared": (lambda c: _llama_like("granitemoeshared", c, num_local_experts=5, num_experts_per_tok=2,
+                                               shared_intermediate_size=144, embedding_multiplier=12.0, logits_scaling=6.0,
+                                               residual_multiplier=0.22), False),
+})
+
+
 def _distilbert(c, **more):
     return dict(model_type="distilbert", dim=c["h"], n_heads=c["a"], hidden_dim=c["f"], vocab_size=c["v"],
                 n_layers=c["L"], max_position_embeddings=64, **more)
