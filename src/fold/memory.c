@@ -395,6 +395,7 @@ bool fold_memory(struct memory_result *out, const struct program *p,
     if (out->stage == NULL || !memory_fold_init(&f, p, run, a))
         return false;
     out->states = f.states;
+    out->order = schedule_is_short(run) ? f.order : NULL;
     *over = !fold_stages(out, &f);
     if (*over)
         return false;

@@ -205,6 +205,8 @@ struct disk_bytes {
 struct memory_result {
     struct stage_result *stage;        /* [n_stages], arena */
     const struct block_states *states; /* [blocks], arena: states.h */
+    const struct rank_order *order; /* [ranks that differ], arena: schedule.h;
+                                          NULL: not listed */
     uint64_t n_stages, worst;
     uint64_t model_states; /* of the worst stage, as the next two */
     uint64_t steady, peak;

@@ -57,6 +57,25 @@ uint64_t schedule_room(const struct run *run, uint64_t micros);
  * split. */
 size_t schedule_steps(struct step *to, const struct run *run, uint64_t rank,
                       uint64_t micros);
+/* Steps one after another, which come so many times, each time of the next
+ * micro-batches. */
+struct refrain {
+    uint32_t steps, times;
+};
+enum { REFRAINS_MAX = 16 };
+/* The same order in short: steps of each refrain are listed once. */
+struct rank_order {
+    struct step *step; /* [schedule_short_room()] */
+    struct refrain refrain[REFRAINS_MAX];
+    uint32_t n;
+    uint32_t steady; /* the one that comes as much more often as there are more
+                        micro-batches; REFRAINS_MAX: none */
+};
+uint64_t schedule_short_room(const struct run *run, uint64_t micros);
+void schedule_short(struct rank_order *to, const struct run *run, uint64_t rank,
+                    uint64_t micros);
+/* Whether it is much shorter, however many micro-batches there are. */
+bool schedule_is_short(const struct run *run);
 /* Of PyTorch's backwards of a rank's chunk the share that is split. */
 double schedule_split_share(const struct run *run, uint64_t rank,
                             uint64_t chunk);
@@ -64,8 +83,11 @@ double schedule_split_share(const struct run *run, uint64_t rank,
 void schedule_walk(const struct stage *s, uint64_t micros, struct step *room,
                    slot_fn *each, void *ctx);
 
-/* Sets what of them the stage has most of: others, in_flight, stashes. */
-void schedule_split_kept(struct stage *s, uint64_t micros, struct step *room);
+/* Sets what of them the stage has most of: others, in_flight, stashes. Where no
+ * graph is kept that is told from the order in short, which is listed to `to`;
+ * its steps have room. */
+void schedule_split_kept(struct stage *s, uint64_t micros,
+                         struct rank_order *to);
 
 /* The same, interleaved only. *micros may become less meanwhile, by groups
  * that have not begun. */

@@ -12,7 +12,9 @@
  * DualPipe are told apart by direction: the k-th of direction d is 2 k + d. */
 struct order {
     struct step *step;
-    size_t n;
+    struct refrain *refrain; /* NULL: steps are listed each time they come */
+    size_t n, sung;          /* steps; those that refrains have by now */
+    uint32_t refrains, steady;
     uint64_t split; /* backwards without weights' gradients, that wait */
     size_t waits;   /* the first step that may be such a one */
     uint64_t forward[2], backward[2], weight[2]; /* done, by direction */
@@ -27,6 +29,16 @@ static bool is_beside(const struct order *o, enum slot_kind kind, uint64_t k,
                       unsigned d)
 {
     return o->chunks && d > 0 && (kind != SLOT_WEIGHT || o->backward[0] <= k);
+}
+
+/* Steps up to before one that are in none, as a refrain. */
+static void sing(struct order *o, size_t end, uint64_t times)
+{
+    if (end == o->sung)
+        return;
+    o->refrain[o->refrains++] =
+        (struct refrain){ (uint32_t)(end - o->sung), (uint32_t)times };
+    o->sung = end;
 }
 
 static void run_pass(struct order *o, enum slot_kind kind, uint64_t k,
@@ -153,23 +165,71 @@ static void zb_v(struct order *o, const struct run *run, uint64_t rank)
     v_drain(o, run->pp, rank);
 }
 
-/* Its eight steps. `half`: distance of the rank from the nearer end; m
- * micro-batches come in at either. DualPipeV has one end, of twice as many
- * stages. */
-static void dual_fill(struct order *o, uint64_t pairs, uint64_t half)
+/* ---- DualPipe ---- */
+
+/* Steps from `from` on, so many times more, of the next micro-batches: each
+ * backward among them that leaves weights' gradients finds these there. */
+static void again(struct order *o, size_t from, uint64_t times)
 {
-    const uint64_t inner = pairs - half - 1;
-    for (uint64_t i = 0; i < 2 * inner; i++)
-        forward(o, 0);
-    for (uint64_t i = 0; i < half + 1; i++) {
-        forward(o, 0);
-        forward(o, 1);
+    const size_t n = o->n - from;
+    for (const struct step *x = &o->step[from]; x < &o->step[o->n]; x++) {
+        o->forward[x->chunk] += x->kind == SLOT_FORWARD ? times : 0;
+        if (x->kind != SLOT_BACKWARD && x->kind != SLOT_INPUT)
+            continue;
+        o->backward[x->chunk] += times;
+        o->done += times;
     }
-    for (uint64_t i = 0; i < inner; i++) {
-        backward(o, 1, true);
-        weights(o);
-        forward(o, 1);
+    if (o->refrain != NULL) {
+        sing(o, from, 1);
+        sing(o, o->n, 1 + times);
+        return;
     }
+    struct step *to = &o->step[o->n], *end = to + n * times;
+    for (; to < end; to++) {
+        *to = to[-(ptrdiff_t)n];
+        to->micro += o->dual ? 2 : 1;
+    }
+    o->n += n * (size_t)times;
+}
+
+/* Directions that a backward has come of. */
+static unsigned came_back(const struct order *o)
+{
+    return (o->backward[0] > 0 ? 1 : 0) + (o->backward[1] > 0 ? 1 : 0);
+}
+
+/* So many, which differ in nothing but micro-batches once none has a direction's
+ * first backward; gradients of weights come after a backward in each. */
+static void turns(struct order *o, uint64_t times, void (*turn)(struct order *))
+{
+    for (; times > 0; times--) {
+        const size_t from = o->n;
+        const unsigned back = came_back(o);
+        turn(o);
+        const bool alike = came_back(o) == back;
+        if (times == 1 || !alike)
+            continue;
+        again(o, from, times - 1);
+        return;
+    }
+}
+
+static void one_forward(struct order *o)
+{
+    forward(o, 0);
+}
+
+static void both_forward(struct order *o)
+{
+    forward(o, 0);
+    forward(o, 1);
+}
+
+static void back_and_forth(struct order *o)
+{
+    backward(o, 1, true);
+    weights(o);
+    forward(o, 1);
 }
 
 static void dual_turn(struct order *o)
@@ -180,54 +240,41 @@ static void dual_turn(struct order *o)
     backward(o, 0, false);
 }
 
-/* So many times what was listed last, of the next micro-batches. */
-static void dual_turns_again(struct order *o, uint64_t times)
+static void turn_of_three(struct order *o)
 {
-    enum { STEPS = 4 };
-    struct step *to = &o->step[o->n], *end = to + STEPS * times;
-    for (; to < end; to++) {
-        *to = to[-STEPS];
-        to->micro += o->dual ? 2 : 1;
-    }
-    for (unsigned d = 0; d < 2; d++) {
-        o->forward[d] += times;
-        o->backward[d] += times;
-    }
-    o->done += 2 * times;
-    o->n += STEPS * (size_t)times;
+    backward(o, 1, false);
+    forward(o, 1);
+    backward(o, 0, false);
 }
 
-/* After the first of them nothing but micro-batches changes, as long as there
- * are some. */
-static void dual_steady(struct order *o, uint64_t pairs, uint64_t half,
-                        uint64_t m)
+static void both_backward(struct order *o)
 {
-    uint64_t steps = m + half + 1 - 2 * pairs;
-    const uint64_t most = max_u64(o->forward[0], o->forward[1]);
-    for (unsigned i = 0; i < 2 && steps > 0; i++, steps--)
-        dual_turn(o);
-    if (steps > 0 && most + 2 + steps <= m && o->backward[0] <= most
-        && o->backward[1] <= most) {
-        dual_turns_again(o, steps);
-        return;
-    }
-    for (; steps > 0; steps--)
-        dual_turn(o);
+    backward(o, 1, false);
+    backward(o, 0, false);
+}
+
+/* Its eight steps. `half`: distance of the rank from the nearer end; m
+ * micro-batches come in at either. DualPipeV has one end, of twice as many
+ * stages. */
+static void dual_fill(struct order *o, uint64_t pairs, uint64_t half)
+{
+    const uint64_t inner = pairs - half - 1;
+    turns(o, 2 * inner, one_forward);
+    turns(o, half + 1, both_forward);
+    turns(o, inner, back_and_forth);
 }
 
 static void dual_drain(struct order *o, uint64_t pairs, uint64_t half)
 {
-    const uint64_t inner = pairs - half - 1;
-    for (uint64_t i = 0; i < inner; i++) {
-        backward(o, 1, false);
-        forward(o, 1);
-        backward(o, 0, false);
-    }
-    /* from the middle of these on, weights' gradients are left */
-    for (uint64_t i = 0; i < half + 1; i++) {
-        const bool past = i > (half + 1) / 2, at = i == (half + 1) / 2;
-        backward(o, 1, past || (at && half % 2 == 1));
-        backward(o, 0, past || at);
+    const uint64_t inner = pairs - half - 1, middle = (half + 1) / 2;
+    turns(o, inner, turn_of_three);
+    turns(o, middle, both_backward);
+    /* from here on weights' gradients are left */
+    backward(o, 1, half % 2 == 1);
+    backward(o, 0, true);
+    for (uint64_t i = middle + 1; i < half + 1; i++) {
+        backward(o, 1, true);
+        backward(o, 0, true);
     }
     for (uint64_t i = 0; i < inner; i++) {
         weights(o);
@@ -240,7 +287,9 @@ static void dual_drain(struct order *o, uint64_t pairs, uint64_t half)
 static void dual(struct order *o, uint64_t pairs, uint64_t half)
 {
     dual_fill(o, pairs, half);
-    dual_steady(o, pairs, half, o->micros);
+    turns(o, o->micros + half + 1 - 2 * pairs, dual_turn);
+    if (o->refrains > 0 && o->sung == o->n)
+        o->steady = o->refrains - 1;
     dual_drain(o, pairs, half);
 }
 
@@ -327,6 +376,36 @@ size_t schedule_steps(struct step *to, const struct run *r, uint64_t rank,
     return rank == 0 && run_torch_pipelines(r) ? first_is_whole(to, o.n) : o.n;
 }
 
+bool schedule_is_short(const struct run *run)
+{
+    return schedule_is_dual(run)
+           || (run->schedule == SCHED_DUALPIPE_V && !run_torch_pipelines(run));
+}
+
+/* So many micro-batches have each turn of both DualPipes twice. */
+uint64_t schedule_short_room(const struct run *run, uint64_t micros)
+{
+    const uint64_t some =
+        schedule_is_short(run) ? schedule_micros(run) : micros;
+    return schedule_room(run, min_u64(micros, some));
+}
+
+void schedule_short(struct rank_order *to, const struct run *r, uint64_t rank,
+                    uint64_t micros)
+{
+    struct order o = { .step = to->step,
+                       .refrain = to->refrain,
+                       .steady = REFRAINS_MAX,
+                       .chunks = run_folds(r) || run_loops(r) };
+    if (schedule_is_short(r))
+        walk_order(&o, r, rank, micros);
+    else
+        o.n = schedule_steps(to->step, r, rank, micros);
+    sing(&o, o.n, 1);
+    to->n = o.refrains;
+    to->steady = o.steady;
+}
+
 /* DualPipeV's are those of dual_fill() and dual_drain(). */
 double schedule_split_share(const struct run *run, uint64_t rank,
                             uint64_t chunk)
@@ -398,20 +477,6 @@ static void note_slot(struct stage *s, const struct slot *slot)
         *most = kept;
 }
 
-/* Both DualPipes' steady state is as it is the second time: no more
- * micro-batches than that takes. */
-static uint64_t steady_twice(const struct run *run, uint64_t rank,
-                             uint64_t micros)
-{
-    const uint64_t half =
-        schedule_is_dual(run) ? min_u64(rank, run->pp - 1 - rank) : rank;
-    const uint64_t pairs = schedule_is_dual(run) ? run->pp / 2 : run->pp;
-    const uint64_t enough = 2 * pairs - half + 1;
-    if (schedule_is_dual(run))
-        return min_u64(micros, 2 * enough);
-    return run->schedule == SCHED_DUALPIPE_V ? min_u64(micros, enough) : micros;
-}
-
 /* `here` or more; of NEVER, the largest there is, `here`. */
 static void keep_most(uint64_t *most, uint64_t here)
 {
@@ -419,57 +484,93 @@ static void keep_most(uint64_t *most, uint64_t here)
         *most = here;
 }
 
-/* The same of each where none is: others are one sum, which a pass takes its own
- * from or adds it to. */
-static void sum_slots(struct stage *s, const struct step *step, size_t n)
+/* Where no graph is kept: others are one sum, which a pass takes its own from or
+ * adds it to. */
+struct flying {
+    uint64_t kept, chunks, waiting;
+};
+
+static void sum_steps(struct stage *s, struct flying *f,
+                      const struct step *step, size_t n)
 {
     const uint64_t micro = s->shared_kept + s->inputs;
-    uint64_t kept = 0, chunks = 0, waiting = 0;
+    uint64_t kept = f->kept;
     for (const struct step *x = step; x < step + n; x++) {
         const uint64_t beside = x->beside ? micro : 0;
         const uint64_t own =
             s->chunk_kept[x->chunk] + s->stage_input + micro - beside;
-        const uint64_t stash = s->chunk_stash[x->chunk];
         uint64_t *most =
             &s->others[2 * (SLOT_KINDS * x->chunk + x->kind) + x->later];
         switch ((enum slot_kind)x->kind) {
         case SLOT_FORWARD:
             keep_most(most, kept - beside);
             kept += own;
-            s->in_flight = max_u64(s->in_flight, ++chunks);
+            s->in_flight = max_u64(s->in_flight, ++f->chunks);
             break;
         case SLOT_BACKWARD:
-            chunks--;
+            f->chunks--;
             kept -= own;
             keep_most(most, kept - beside);
             break;
         case SLOT_INPUT:
-            chunks--;
-            waiting++;
+            f->chunks--;
+            f->waiting++;
             kept -= own;
             keep_most(most, kept - beside);
-            kept += stash;
+            kept += s->chunk_stash[x->chunk];
             break;
         case SLOT_WEIGHT:
-            s->stashes = max_u64(s->stashes, waiting--);
-            kept -= stash;
+            s->stashes = max_u64(s->stashes, f->waiting--);
+            kept -= s->chunk_stash[x->chunk];
             keep_most(most, kept - beside);
             break;
         case SLOT_KINDS: break;
         }
     }
+    f->kept = kept;
 }
 
-void schedule_split_kept(struct stage *s, uint64_t micros, struct step *room)
+/* Each time as much more, or less, as the first: the most is there the first
+ * time or the last. */
+static void sum_refrain(struct stage *s, struct flying *f,
+                        const struct step *step, const struct refrain *x)
 {
-    const uint64_t some = steady_twice(s->run, s->index, micros);
-    struct walking w = { .s = s, .all = some };
-    const size_t n = schedule_steps(room, s->run, s->index, some);
-    if (!s->graph)
-        sum_slots(s, room, n);
-    for (size_t i = 0; i < n && s->graph; i++) {
-        struct slot slot = slot_of(&room[i]);
-        schedule_beside(&w, &slot, room[i].beside);
+    const struct flying from = *f;
+    sum_steps(s, f, step, x->steps);
+    if (x->times == 1
+        || (f->kept == from.kept && f->chunks == from.chunks
+            && f->waiting == from.waiting))
+        return;
+    const uint64_t between = x->times - 2;
+    f->kept += between * (f->kept - from.kept);
+    f->chunks += between * (f->chunks - from.chunks);
+    f->waiting += between * (f->waiting - from.waiting);
+    sum_steps(s, f, step, x->steps);
+}
+
+static void note_graphs(struct stage *s, const struct step *step, size_t n,
+                        uint64_t micros)
+{
+    struct walking w = { .s = s, .all = micros };
+    for (size_t i = 0; i < n; i++) {
+        struct slot slot = slot_of(&step[i]);
+        schedule_beside(&w, &slot, step[i].beside);
         note_slot(s, &slot);
     }
+}
+
+void schedule_split_kept(struct stage *s, uint64_t micros,
+                         struct rank_order *to)
+{
+    if (s->graph) {
+        note_graphs(s, to->step,
+                    schedule_steps(to->step, s->run, s->index, micros), micros);
+        return;
+    }
+    schedule_short(to, s->run, s->index,
+                   schedule_is_short(s->run) ? s->run->grad_accum : micros);
+    struct flying f = { 0, 0, 0 };
+    const struct step *step = to->step;
+    for (uint32_t i = 0; i < to->n; step += to->refrain[i++].steps)
+        sum_refrain(s, &f, step, &to->refrain[i]);
 }

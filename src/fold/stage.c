@@ -745,6 +745,22 @@ static unsigned modes_of_layers(const struct run *run, uint64_t most)
            | (checkpoints(run) && schedule_keeps_graph(run) ? WALK_REMAKES : 0);
 }
 
+/* Of all ranks where these are short. */
+static bool orders_room(struct memory_fold *f)
+{
+    const struct run *run = f->run;
+    const size_t steps = (size_t)schedule_room(run, schedule_micros(run));
+    const uint64_t ranks = schedule_is_dual(run) ? run->pp / 2 : run->pp;
+    f->orders = schedule_is_short(run) ? (size_t)ranks : 1;
+    f->order = ARENA_ROOM(f->a, struct rank_order, f->orders);
+    struct step *step = ARENA_ROOM(f->a, struct step, f->orders * steps);
+    if (f->a->failed)
+        return false;
+    for (size_t i = 0; i < f->orders; i++)
+        f->order[i].step = &step[i * steps];
+    return true;
+}
+
 static bool chunks_room(struct memory_fold *f)
 {
     const bool two = schedule_is_dual(f->run) || run_folds(f->run);
@@ -763,11 +779,7 @@ static bool chunks_room(struct memory_fold *f)
         f->chunk_cut = ARENA_NEW(f->a, uint64_t, chunks);
         f->adding = ARENA_NEW(f->a, uint64_t, SLOT_KINDS * chunks);
     }
-    if (schedule_splits(f->run))
-        f->steps =
-            ARENA_ROOM(f->a, struct step,
-                       (size_t)schedule_room(f->run, schedule_micros(f->run)));
-    return !f->a->failed;
+    return (!schedule_splits(f->run) || orders_room(f)) && !f->a->failed;
 }
 
 /* Where the chunks of all ranks begin, in the order of the layers. */

@@ -335,8 +335,10 @@ struct memory_fold {
     struct overlap_walk *overlap; /* [p->n_blocks] */
     int64_t *chunk_apart;
     uint32_t *chunk_first;
-    uint64_t *chunk_at; /* [vpp][pp]: first layers, of the whole model */
-    struct step *steps; /* [schedule_room()], where backwards are split */
+    uint64_t *chunk_at;       /* [vpp][pp]: first layers, of the whole model */
+    struct rank_order *order; /* of the ranks whose memory is looked at, or of
+                                 one; where backwards are split */
+    size_t orders;
     struct away_sums *away;
     struct reload *reload;              /* AWAY_MODULES */
     uint64_t *reloads;                  /* ... of all their queues */

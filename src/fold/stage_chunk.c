@@ -178,7 +178,7 @@ void stage_chunks_init(struct stage *s, struct memory_fold *f)
         graph_init(s, micros);
     s->met = f->met;
     if (s->splits)
-        schedule_split_kept(s, micros, f->steps);
+        schedule_split_kept(s, micros, &f->order[s->index % f->orders]);
     else if (s->met != NULL)
         overlap_kept(s, micros);
     else

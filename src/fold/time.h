@@ -206,8 +206,9 @@ struct pipe_pass {
 struct pipe {
     const struct run *run;
     const struct pipe_pass *at; /* [pipe_stages()], in the order of layers */
-    double send;                /* hidden states to the next one */
-    bool remakes;               /* there is a pipe_pass.remade */
+    const struct rank_order *order; /* memory_result's; NULL: listed anew */
+    double send;                    /* hidden states to the next one */
+    bool remakes;                   /* there is a pipe_pass.remade */
     double deferred_s; /* of the last one's backward of a micro-batch, what of
                           the first run.deferred_wgrads is done at the end */
 };
@@ -232,10 +233,10 @@ uint64_t pipe_busiest(const struct pipe *x);
 /* ---- time_step.c ---- */
 
 /* out->known is false where nothing says how fast the GPU is. Schedules are
- * simulated unless the run is to be fast. `states`: memory_result's, of the same
- * run; NULL: found anew. False: out of memory. */
+ * simulated unless the run is to be fast. `memory`: of the same run, whose states
+ * and orders are taken; NULL: found anew. False: out of memory. */
 bool fold_time(struct time_result *out, const struct program *p,
-               const struct run *run, const struct block_states *states,
+               const struct run *run, const struct memory_result *memory,
                struct arena *a);
 
 /* ---- time_explain.c: what an explanation keeps of the walks ---- */
@@ -284,7 +285,7 @@ void time_log_copy(struct time_log *log, struct copy_note note);
 
 /* fold_time() with the messages between replicas logged. */
 bool fold_time_logged(struct time_result *out, const struct program *p,
-                      const struct run *run, const struct block_states *states,
+                      const struct run *run, const struct memory_result *memory,
                       struct arena *a, struct time_log *log);
 /* The heaviest operations of each block, and the messages between replicas.
  * False: out of memory. */

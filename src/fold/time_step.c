@@ -701,7 +701,7 @@ static double deferred_seconds(const struct step_clock *s)
 
 /* Each stage once; the busiest rank's parts are told, and what it waits for. */
 static bool walk_stages(struct time_result *out, const struct step_clock *s,
-                        struct arena *a)
+                        const struct rank_order *order, struct arena *a)
 {
     const struct run *run = s->c.run;
     const uint64_t n = pipe_stages(run);
@@ -732,6 +732,7 @@ static bool walk_stages(struct time_result *out, const struct step_clock *s,
     }
     const struct pipe x = { .run = run,
                             .at = pass,
+                            .order = order,
                             .remakes = again,
                             .deferred_s = deferred_seconds(s),
                             .send = run->pp > 1 ? send_seconds(s) : 0 };
@@ -747,10 +748,10 @@ static bool walk_stages(struct time_result *out, const struct step_clock *s,
 }
 
 bool fold_time(struct time_result *out, const struct program *p,
-               const struct run *run, const struct block_states *states,
+               const struct run *run, const struct memory_result *memory,
                struct arena *a)
 {
-    return fold_time_logged(out, p, run, states, a, NULL);
+    return fold_time_logged(out, p, run, memory, a, NULL);
 }
 
 /* Of a tied tensor the embedding's block has it, not the head's. */
@@ -765,7 +766,7 @@ static void find_states(struct step_clock *s, uint32_t b,
 }
 
 bool fold_time_logged(struct time_result *out, const struct program *p,
-                      const struct run *run, const struct block_states *states,
+                      const struct run *run, const struct memory_result *memory,
                       struct arena *a, struct time_log *log)
 {
     *out = (struct time_result){ 0 };
@@ -777,7 +778,7 @@ bool fold_time_logged(struct time_result *out, const struct program *p,
     s.c.known = &known;
     time_blocks(s.block, &s.c);
     for (uint32_t b = 0; b < p->n_blocks; b++) {
-        find_states(&s, b, states);
+        find_states(&s, b, memory == NULL ? NULL : memory->states);
         time_engine(&s.block[b], &s.c, &p->block[b], &s.states[b]);
     }
     for (uint32_t b = 0; b < p->n_blocks; b++)
@@ -788,7 +789,7 @@ bool fold_time_logged(struct time_result *out, const struct program *p,
     if (!time_beside_gpu(&s.there, p, run, a))
         return false;
     s.c.log = log; /* blocks are told apart from it */
-    if (!walk_stages(out, &s, a))
+    if (!walk_stages(out, &s, memory == NULL ? NULL : memory->order, a))
         return false;
     for (int i = 0; i < TIME_PARTS; i++)
         out->step_s += out->part[i];

@@ -333,8 +333,7 @@ static memplan_status predict_time(struct memplan_report *r, struct diag *d)
 {
     r->time = (struct time_result){ .known = false };
     if ((r->run.given[KEY_MFU] && r->run.pp == 1)
-        || fold_time(&r->time, &r->program, &r->run, r->memory.states,
-                     &r->arena))
+        || fold_time(&r->time, &r->program, &r->run, &r->memory, &r->arena))
         return MEMPLAN_OK;
     return diag_nomem(d);
 }

@@ -1,6 +1,7 @@
 /*
  * A pipeline by formula, and event by event agree over random layouts
- * of every schedule, stages of unequal length among them.
+ * of every schedule, stages of unequal length among them; and orders in short
+ * are the orders, and take as long to the last bit.
  */
 #include <math.h>
 #include <setjmp.h>
@@ -106,6 +107,107 @@ static void test_formula_is_simulation(void **state)
     assert_int_equal(bad, 0);
 }
 
+/* ---- orders in short ---- */
+
+/* Steps of all ranks, each once. */
+static struct rank_order *plain_orders(const struct run *run, struct arena *a)
+{
+    const size_t room = (size_t)schedule_room(run, run->grad_accum);
+    struct rank_order *all = ARENA_ROOM(a, struct rank_order, (size_t)run->pp);
+    assert_non_null(all);
+    for (uint64_t r = 0; r < run->pp; r++) {
+        struct step *step = ARENA_ROOM(a, struct step, room);
+        assert_non_null(step);
+        const size_t n = schedule_steps(step, run, r, run->grad_accum);
+        assert_true(n <= room);
+        all[r] = (struct rank_order){ .step = step,
+                                      .refrain = { { (uint32_t)n, 1 } },
+                                      .n = 1,
+                                      .steady = REFRAINS_MAX };
+    }
+    return all;
+}
+
+static struct rank_order *short_orders(const struct run *run, struct arena *a)
+{
+    const size_t room = (size_t)schedule_short_room(run, run->grad_accum);
+    struct rank_order *all = ARENA_ROOM(a, struct rank_order, (size_t)run->pp);
+    assert_non_null(all);
+    for (uint64_t r = 0; r < run->pp; r++) {
+        all[r].step = ARENA_ROOM(a, struct step, room);
+        assert_non_null(all[r].step);
+        schedule_short(&all[r], run, r, run->grad_accum);
+        assert_true(all[r].n <= REFRAINS_MAX);
+    }
+    return all;
+}
+
+/* Whether the one, sung, is the other one's steps. */
+static bool says_the_same(const struct rank_order *sung,
+                          const struct rank_order *plain, const struct run *run)
+{
+    const uint32_t by = schedule_is_dual(run) ? 2 : 1;
+    const struct step *from = sung->step, *want = plain->step;
+    const struct step *end = want + plain->refrain->steps;
+    for (uint32_t i = 0; i < sung->n; from += sung->refrain[i++].steps)
+        for (uint32_t t = 0; t < sung->refrain[i].times; t++)
+            for (uint32_t k = 0; k < sung->refrain[i].steps; k++, want++)
+                if (want == end || from[k].kind != want->kind
+                    || from[k].chunk != want->chunk
+                    || from[k].later != want->later
+                    || from[k].beside != want->beside
+                    || from[k].micro + t * by != want->micro)
+                    return false;
+    return want == end;
+}
+
+static bool same_bits(double a, double b)
+{
+    return memcmp(&a, &b, sizeof a) == 0;
+}
+
+/* Each rank's, of all micro-batches; how long all take, by either; and so many
+ * of them, out of orders of more. */
+static void test_orders_in_short(void **state)
+{
+    (void)state;
+    struct arena a;
+    unsigned shorter = 0, cut = 0;
+    arena_init(&a, NULL);
+    for (int i = 0; i < TRIALS; i++) {
+        struct pipe_pass at[PIPE_STAGES_MAX];
+        struct run run = random_run();
+        if (!schedule_splits(&run))
+            continue;
+        struct pipe x = { .run = &run };
+        random_stages(&x, at);
+        arena_rewind(&a);
+        const struct rank_order *plain = plain_orders(&run, &a);
+        const struct rank_order *sung = short_orders(&run, &a);
+        for (uint64_t r = 0; r < run.pp; r++) {
+            assert_true(says_the_same(&sung[r], &plain[r], &run));
+            shorter += sung[r].n > 1;
+        }
+        x.order = plain;
+        const double want = pipe_simulated(&x, run.grad_accum, &a);
+        x.order = NULL;
+        assert_true(same_bits(pipe_simulated(&x, run.grad_accum, &a), want));
+        x.order = sung;
+        assert_true(same_bits(pipe_simulated(&x, run.grad_accum, &a), want));
+        if (!schedule_is_short(&run) || run.grad_accum < 2 * run.pp + 4)
+            continue;
+        const uint64_t fewer = 2 * pick(run.pp, run.grad_accum / 2);
+        const double some = pipe_simulated(&x, fewer, &a);
+        x.order = NULL;
+        assert_true(same_bits(pipe_simulated(&x, fewer, &a), some));
+        cut += fewer < run.grad_accum;
+    }
+    arena_release(&a);
+    assert_true(shorter > 0 && cut > 0);
+}
+
+/* ---- published ---- */
+
 /* What the busiest rank waits, of stages alike that pass nothing on. */
 static double bubble(enum schedule schedule, uint64_t p, uint64_t v, uint64_t m,
                      struct pipe_pass pass)
@@ -154,6 +256,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_published_bubbles),
         cmocka_unit_test(test_formula_is_simulation),
+        cmocka_unit_test(test_orders_in_short),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
