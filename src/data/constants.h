@@ -35,6 +35,13 @@ enum { CUBLAS_WORKSPACES = 2 };
  * both inputs). */
 enum { TE_OVERLAP_STREAMS = 3, TE_BUFFERS_IN = 6, TE_BUFFERS_OUT = 4 };
 
+/* PyTorch's symmetric memory: a signal pad behind each buffer, both in whole
+ * granules of cuMemGetAllocationGranularity, 2 MiB on the GPUs of the catalogue
+ * (torch/csrc/distributed/c10d/symm_mem/CUDASymmetricMemory.cu, alloc;
+ * CUDASymmetricMemoryTypes.hpp, 32 channels of 72 ranks). Read, not measured. */
+#define SYMMETRIC_SIGNALS_BYTES ((uint64_t)9216)
+#define SYMMETRIC_GRANULE_BYTES MIB(2)
+
 /* Grouped products run on so many streams, each with a workspace of its own
  * (transformer_engine/common/util/multi_stream.cpp,
  * nvte_get_num_compute_streams; pytorch/cpp_extensions/gemm.py,

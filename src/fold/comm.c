@@ -183,11 +183,13 @@ static uint64_t group_size(const struct run *run, enum comm_group group)
     return 1;
 }
 
-/* What is sent in 8 bits has its gradient in 16 bits: the mean of both ways. */
+/* What is sent in 8 bits has its gradient in 16 bits, or the other way round:
+ * the mean of both ways. */
 static double sent_bytes(const struct tensor *t)
 {
     const double elems = (double)t->elems;
-    return t->dtype == DT_FP8 ? (elems + 2 * elems) / 2 : (double)t->bytes;
+    const bool half = t->dtype == DT_FP8 || t->grad_in_8_bits;
+    return half ? (elems + 2 * elems) / 2 : (double)t->bytes;
 }
 
 static double op_bytes(const struct program *p, const struct op *op,

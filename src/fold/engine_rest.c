@@ -322,6 +322,11 @@ static void rest_buffers(struct put *p, const struct stage *s)
         F("bytes of its largest use", s->global_buffer_bytes));
     PUT(p, TERM_WORKSPACE, CUBLAS_LABEL, A("workspaces", CUBLAS_WORKSPACES),
         F("bytes", engine_cublas_workspace(run)));
+    if (run->async_tp && !run->prec.fp8) /* 8-bit ones have none that stays */
+        PUT(p, TERM_WORKSPACE,
+            "cuBLAS workspaces of the second stream, one a thread",
+            A("workspaces", CUBLAS_WORKSPACES),
+            F("bytes", engine_cublas_workspace(run)));
 }
 
 void engine_rest(struct put *p, const struct stage *s)

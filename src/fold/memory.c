@@ -210,6 +210,26 @@ static struct outside_row user_buffers_of(const struct run *run,
                              true };
 }
 
+/* Two parts of what a product scatters, one being read by its rank while the
+ * next is made; the parts that are gathered are no larger. One allocation of
+ * cuMemCreate, with the ranks' signals behind it (torch/distributed/
+ * _symmetric_memory/__init__.py, _pipelined_produce_and_all2all; csrc/
+ * distributed/c10d/CUDASymmetricMemory.cu, alloc). */
+static struct outside_row symmetric_of(const struct program *p)
+{
+    enum { PARTS = 2 };
+    const struct tensor *x = &p->tensor[p->block[p->layer_block[0]].input];
+    const uint64_t bytes = x->bytes * PARTS + SYMMETRIC_SIGNALS_BYTES;
+    return (struct outside_row){
+        "symmetric_memory",
+        "symmetric memory of overlapped products",
+        div_up(bytes, SYMMETRIC_GRANULE_BYTES) * SYMMETRIC_GRANULE_BYTES,
+        1,
+        "read: torch/distributed/_symmetric_memory, get_symm_mem_workspace",
+        true
+    };
+}
+
 static void put_outside(struct memory_result *m, const struct run *run,
                         const struct program *p)
 {
@@ -217,6 +237,8 @@ static void put_outside(struct memory_result *m, const struct run *run,
     outside_add(m, communicators_of(run));
     if (run->tp_comm_overlap)
         outside_add(m, user_buffers_of(run, p));
+    if (run->async_tp)
+        outside_add(m, symmetric_of(p));
 }
 
 /* ---- beside the GPU ---- */

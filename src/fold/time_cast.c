@@ -133,7 +133,7 @@ void cast_to_8_bits(struct cast_work *out, const struct run *run,
     }
     const struct cast_costs c = run->compile ? compiled(run) : eager(run);
     const double weight = run->fp8_params ? 0 : x->weight;
-    put(&out->forward, c.input, x->input);
+    put(&out->forward, c.input, x->cast ? 0 : x->input);
     put(&out->forward, c.weight, weight);
     if (!x->back)
         return;

@@ -249,6 +249,7 @@ static void casts(struct op_clock *o)
     cast_to_8_bits(
         &b, o->c->run,
         &(struct operands){ .input = is_cast_before(o) ? 0 : (double)x->elems,
+                            .cast = x->dtype == DT_FP8,
                             .weight = (double)w->elems,
                             .gradient = any ? (double)op_out(o, 0)->elems : 0,
                             .on_use = o->op->in_8_bits,

@@ -94,13 +94,15 @@ void message_time(struct op_clock *o, enum wire wire, enum wire back)
     const struct ranks r = ranks_of(c->run, o->op->group);
     const enum time_part part = part_of(o->op->group);
     const bool gathers = wire == WIRE_ALL_GATHER && o->op->kind != OP_VIEW;
-    const double bytes = (double)(gathers ? op_out(o, 0) : op_in(o, 0))->bytes;
+    const struct tensor *whole = gathers ? op_out(o, 0) : op_in(o, 0);
+    const double bytes = (double)whole->bytes;
     /* cast before it is gathered (torchao, float8/float8_tensor_parallel.py) */
-    const double narrow = o->op->in_8_bits ? bytes / 2 : bytes;
+    const double gradient = whole->grad_in_8_bits               ? bytes / 2
+                            : whole->dtype == DT_FP8 && gathers ? bytes * 2
+                                                                : bytes;
     const bool routed = wire == WIRE_A2A && o->op->group == COMM_EP;
-    const double there = routed
-                             ? time_dispatch(c, r, bytes)
-                             : time_wire(c, wire, r, gathers ? narrow : bytes);
+    const double there =
+        routed ? time_dispatch(c, r, bytes) : time_wire(c, wire, r, bytes);
     if (o->op->kind == OP_VIEW) { /* of the gradient alone */
         op_spend(&o->out->input, part, there);
         return;
@@ -108,10 +110,7 @@ void message_time(struct op_clock *o, enum wire wire, enum wire back)
     op_spend(&o->out->forward, part, there);
     if (!op_has_grads(o) || o->op->one_way)
         return;
-    const double again =
-        routed
-            ? there
-            : time_wire(c, back, r, back == WIRE_ALL_GATHER ? narrow : bytes);
+    const double again = routed ? there : time_wire(c, back, r, gradient);
     if (run_is_megatron(c->run) && o->op->group == COMM_TP
         && wire != WIRE_REDUCE_SCATTER)
         o->out->mirrored = again, o->out->input.messages += 1;
@@ -203,9 +202,65 @@ static void sums(const struct between_messages *k, struct op_clock *o)
         back, o->out->mirrored, k->embeds ? (double)INFINITY : k->first.weight);
 }
 
+/* ---- in one operation with products: PyTorch's async tensor parallelism ---- */
+
+/* The others' parts are copied while one rank's part after the other is computed
+ * with, first the own one, whose copy the others read. What a product covers is
+ * no longer the gather's. */
+static void pipelined_product(struct between_messages *k, struct op_clock *o)
+{
+    const struct block_time *t = o->out;
+    const double others = 1 - 1 / (double)o->c->run->tp;
+    struct pass *there = &o->out->forward;
+    k->last = (struct product_times){ t->forward.part[TIME_PRODUCTS],
+                                      t->input.part[TIME_PRODUCTS],
+                                      t->weight.part[TIME_PRODUCTS] };
+    if (k->gather <= 0 || o->op->in[0] != k->whole)
+        return;
+    const double left = left_of(there, k->gather, others * k->last.forward);
+    there->part[TIME_TP] -= k->gather - left;
+    k->gather = left;
+}
+
+static void pipelined_gather(struct between_messages *k, struct op_clock *o)
+{
+    const double part = (double)op_out(o, 0)->bytes / (double)o->c->run->tp;
+    struct pass *there = &o->out->forward;
+    k->gather = there->part[TIME_TP];
+    k->whole = o->op->out[0];
+    op_spend(there, TIME_MEMORY, time_bytes(o->c, 2 * part));
+}
+
+/* A kernel sums the parts that came. Backward gathers for the product of the
+ * input's gradient. */
+static void pipelined_scatter(const struct between_messages *k,
+                              struct op_clock *o)
+{
+    struct pass *there = &o->out->forward, *back = &o->out->input;
+    const double own = 1 / (double)o->c->run->tp, others = 1 - own;
+    there->part[TIME_TP] =
+        left_of(there, there->part[TIME_TP], others * k->last.forward);
+    back->part[TIME_TP] =
+        left_of(back, back->part[TIME_TP], others * k->last.input);
+    op_spend(there, TIME_MEMORY,
+             time_bytes(o->c, (1 + own) * (double)op_in(o, 0)->bytes));
+}
+
+static void pipelined(struct between_messages *k, struct op_clock *o)
+{
+    if (o->op->kind == OP_LINEAR)
+        pipelined_product(k, o);
+    else if (o->op->pipelined && o->op->kind == OP_ALL_GATHER)
+        pipelined_gather(k, o);
+    else if (o->op->pipelined)
+        pipelined_scatter(k, o);
+}
+
 void message_beside(struct between_messages *k, struct op_clock *o)
 {
     const enum op_kind kind = o->op->kind;
+    if (o->c->run->async_tp)
+        pipelined(k, o);
     if (!run_is_megatron(o->c->run))
         return;
     if (kind == OP_LINEAR)

@@ -73,13 +73,16 @@ struct between_messages {
     struct product_times first, last;
     double gather, mirrored;
     bool any, in_buffers, embeds;
+    tensor_id whole; /* async_tp: what the last gather made; `gather` is what no
+                        product of it has covered yet */
 };
 
 /* A collective, and what backward mirrors it by. */
 void message_time(struct op_clock *o, enum wire wire, enum wire back);
 /* Where attention's kernel is not all of it: context parallelism. */
 void message_around_attention(struct op_clock *o, double forward, double back);
-/* What Megatron's messages leave beside the products around them; of each
+/* What Megatron's messages, and async_tp's, leave beside the products around
+ * them; of each
  * operation of a block, in order. */
 void message_beside(struct between_messages *k, struct op_clock *o);
 

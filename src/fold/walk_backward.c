@@ -35,6 +35,8 @@ static uint64_t gradient_bytes(const struct tensor *t)
 {
     if (t->shared_out)
         return 0;
+    if (t->grad_in_8_bits)
+        return t->elems;
     return t->dtype == DT_FP8 ? t->elems * dtype_size(DT_BF16) : t->bytes;
 }
 

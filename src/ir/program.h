@@ -64,29 +64,30 @@ struct tensor {
     enum param_group group; /* ROLE_PARAM, as all of the second part */
     uint8_t rank;
     bool needs_grad;
-    bool framed;     /* a variable of the model's forward has it until the
+    bool framed;         /* a variable of the model's forward has it until the
                         stack of layers that follows is done, or, of the
                         last one, that forward: op.returns */
-    bool pooled;     /* lies in the program's global buffer */
-    bool shared_out; /* ... or in one that ranks share, outside the
+    bool pooled;         /* lies in the program's global buffer */
+    bool shared_out;     /* ... or in one that ranks share, outside the
                         allocator, and so does its gradient */
-    bool lingers;    /* to the end of forward: by a frame above */
-    bool stays;      /* to the end of its block's backward, as `past` in a
+    bool grad_in_8_bits; /* cast before it is gathered */
+    bool lingers;        /* to the end of forward: by a frame above */
+    bool stays;          /* to the end of its block's backward, as `past` in a
                         checkpoint that has its graph inside */
-    bool past;       /* ... and of backward, for no checkpoint sees it: an
+    bool past;           /* ... and of backward, for no checkpoint sees it: an
                         attribute of the graph's node has it */
-    bool pieces;     /* made in pieces, that are there together only where
+    bool pieces;         /* made in pieces, that are there together only where
                         backward keeps them */
-    bool lone;       /* of such pieces the one at hand: there where none of
+    bool lone;           /* of such pieces the one at hand: there where none of
                         the operation's stay */
-    bool rotary;     /* ROLE_SHARED: of positions, not of tokens */
-    bool rests;      /* ROLE_SHARED: a buffer of the model, there at all
+    bool rotary;         /* ROLE_SHARED: of positions, not of tokens */
+    bool rests;          /* ROLE_SHARED: a buffer of the model, there at all
                         times */
-    bool handed;     /* by the embedding's block to layers, which let it go
+    bool handed;         /* by the embedding's block to layers, which let it go
                         one after another: there to that block's end; of
                         a layer, its part, there from its beginning */
-    bool graphed;    /* ROLE_BUFFER: a CUDA graph's, once there are any */
-    bool held;       /* by engine or loop, beyond its last use: to the end
+    bool graphed;        /* ROLE_BUFFER: a CUDA graph's, once there are any */
+    bool held;           /* by engine or loop, beyond its last use: to the end
                         of the block's backward, then as they say;
                         ROLE_SHARED: by a variable, while the loss is
                         computed */
@@ -211,10 +212,12 @@ struct op {
                                      checkpoint around the block */
     bool outside;      /* it stands beside the layer that its block is, and
                                      outside of a checkpoint around that */
-    /* OP_LINEAR: operands are cast to 8 bits when they are used, and kept in 16
-       (torchao); OP_ALL_GATHER, OP_REDUCE_SCATTER: what is gathered, forward or
-       backward, is cast before */
+    /* OP_LINEAR: operands are cast to 8 bits when they are used, and kept in 16,
+       or as they were gathered (torchao) */
     bool in_8_bits;
+    /* of one operation with the products that read what is gathered, or make
+       what is scattered, a rank's part at a time (async_tp) */
+    bool pipelined;
     /* no collective mirrors it in backward; OP_VIEW: its gradient is
        all-reduced, forward sends nothing */
     bool one_way;

@@ -27,18 +27,28 @@ static tensor_id norm(struct builder *b, const char *name, tensor_id x,
 /* DTensor's collectives work on the first dimension, and tokens are the second:
  * what is scattered is put in order first, a copy, what was gathered
  * afterwards, where there is more than one sequence (torch/distributed/
- * _functional_collectives.py; torch/_utils.py, _maybe_view_chunk_cat). */
-static void order_ranks(struct builder *b, tensor_id y, bool scatters)
+ * _functional_collectives.py; torch/_utils.py, _maybe_view_chunk_cat). In one
+ * operation with its products forward copies neither: tokens come first in what
+ * is gathered, and partial results lie as they are summed. What backward
+ * scatters is a sum of several products', and is in no such operation
+ * (torch/distributed/_symmetric_memory/__init__.py, _fused_all_gather_matmul,
+ * _fused_matmul_reduce_scatter; _inductor/fx_passes/micro_pipeline_tp.py). */
+static void order_ranks(struct builder *b, tensor_id y, bool scatters,
+                        bool pipelined)
 {
     const struct shape whole = SHAPE(b->t, b->h);
     struct op *op = &b->p->op[b->p->n_ops - 1];
     const enum dtype dtype = tensor_of(b, y)->dtype;
     const tensor_id copy = build_tensor(b, "ranks in order", dtype, &whole);
     const bool many = b->run->micro_batch > 1;
-    if (scatters || many)
+    const bool small = scatters && tensor_of(b, op->in[0])->grad_in_8_bits;
+    const uint64_t back = dtype_bytes_of(small ? DT_FP8 : b->run->prec.compute,
+                                         tensor_of(b, copy)->elems);
+    op->pipelined = pipelined;
+    if ((scatters || many) && !pipelined)
         op_byproduct(op, copy);
     if (!scatters || many)
-        op->back_bytes = tensor_of(b, copy)->bytes;
+        op->back_bytes = back;
 }
 
 static bool in_shards(const struct builder *b)
@@ -54,25 +64,34 @@ static bool gathers_8_bits(const struct builder *b)
     return b->casts_8 && run_fp8_is_whole(b->run);
 }
 
-static tensor_id gather(struct builder *b, tensor_id x)
+static tensor_id gather(struct builder *b, tensor_id x, bool pipelined)
 {
     const struct shape whole = SHAPE(b->t, b->h);
     if (!in_shards(b))
         return x;
     const tensor_id y = build_collective(b, OP_ALL_GATHER, COMM_TP, x, &whole);
-    order_ranks(b, y, false);
+    order_ranks(b, y, false, pipelined);
     return y;
 }
 
 static tensor_id gather_for_linears(struct builder *b, tensor_id x)
 {
-    const tensor_id y = gather(b, x);
-    if (y != x)
-        b->p->op[b->p->n_ops - 1].in_8_bits = gathers_8_bits(b);
-    return y;
+    if (!in_shards(b) || !gathers_8_bits(b))
+        return gather(b, x, b->run->async_tp);
+    const tensor_id q = build_fp8_copy(b, "in 8 bits", DT_FP8, x);
+    op_result(b, build_op(b, OP_QUANTIZE, "in 8 bits", &x, 1), q);
+    return gather(b, q, b->run->async_tp);
 }
 
-static tensor_id reduce(struct builder *b, tensor_id x)
+/* The last linear of what is gathered begins backward: for gradients of weights
+ * the tokens are put in order, where forward did not. */
+static void order_for_weights(struct builder *b, tensor_id gathered)
+{
+    if (b->run->async_tp && b->run->micro_batch > 1 && !gathers_8_bits(b))
+        b->p->op[b->p->n_ops - 1].back_bytes += tensor_of(b, gathered)->bytes;
+}
+
+static tensor_id reduce(struct builder *b, tensor_id x, bool pipelined)
 {
     const struct shape shard = SHAPE(b->tu, b->h);
     if (!b->run->sequence_parallel)
@@ -81,7 +100,7 @@ static tensor_id reduce(struct builder *b, tensor_id x)
         return x;
     const tensor_id y =
         build_collective(b, OP_REDUCE_SCATTER, COMM_TP, x, &shard);
-    order_ranks(b, y, true);
+    order_ranks(b, y, true, pipelined);
     return y;
 }
 
@@ -96,10 +115,8 @@ static void called_with(struct builder *b, tensor_id x)
 
 static tensor_id reduce_linear(struct builder *b, tensor_id x)
 {
-    const tensor_id y = reduce(b, x);
-    if (in_shards(b))
-        b->p->op[b->p->n_ops - 1].in_8_bits = gathers_8_bits(b);
-    return y;
+    b->p->tensor[x].grad_in_8_bits = in_shards(b) && gathers_8_bits(b);
+    return reduce(b, x, b->run->async_tp);
 }
 
 /* ---- attention ---- */
@@ -186,6 +203,7 @@ static tensor_id attention(struct builder *b, tensor_id x)
     tensor_id q = build_linear(b, &wq);
     tensor_id k = build_linear(b, &wk);
     tensor_id v = build_linear(b, &wv);
+    order_for_weights(b, y);
     const tensor_id table = build_rotates(b) ? table_rows(b) : TENSOR_NONE;
     q = heads_norm(b, "q_norm", q, b->a);
     k = heads_norm(b, "k_norm", k, b->kv);
@@ -229,6 +247,7 @@ static tensor_id feed_forward(struct builder *b, tensor_id x)
     tensor_id gate = build_linear(b, &w1);
     gate = build_unary(b, OP_ACTIVATION, "activation", gate);
     const tensor_id up = build_linear(b, &w3);
+    order_for_weights(b, y);
     register_late(b);
     const struct linear w2 =
         linear_of_down(b, "w2", build_mul(b, "gated", gate, up));
@@ -268,7 +287,7 @@ static void embedding(struct builder *b)
     const tensor_id x =
         build_embedding(b, "tok_embeddings", b->ids, table, &whole);
     whole_table_gradient(b, table, x);
-    build_end(b, reduce(b, x));
+    build_end(b, reduce(b, x, false));
 }
 
 /* The gradient of the hidden states gathers chunk by chunk; a chunk has logits
@@ -339,8 +358,8 @@ static tensor_id parallel_loss(struct builder *b, tensor_id logits)
 
 static void head(struct builder *b)
 {
-    const tensor_id x =
-        gather(b, norm(b, "norm", build_begin(b, BLOCK_HEAD, "head"), b->h));
+    const tensor_id x = gather(
+        b, norm(b, "norm", build_begin(b, BLOCK_HEAD, "head"), b->h), false);
     const tensor_id weight = build_head_weight(b, "output", b->h);
     if (b->run->loss == LOSS_CHUNKED) {
         build_end(b, b->run->impl == IMPL_TORCHTUNE

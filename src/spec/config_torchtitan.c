@@ -36,8 +36,8 @@ static const struct config_row rows[] = {
     ONLY("parallelism.disable_loss_parallel", "false"),
     ONLY("training.disable_loss_parallel", "false"),
     ONLY("training.enable_loss_parallel", "true"),
-    ONLY("parallelism.enable_async_tensor_parallel", "false"),
-    ONLY("experimental.enable_async_tensor_parallel", "false"),
+    LATER("parallelism.enable_async_tensor_parallel"),
+    LATER("experimental.enable_async_tensor_parallel"),
     SAME("parallelism.pipeline_parallel_degree", KEY_PP),
     SAME_READ("experimental.pipeline_parallel_degree", KEY_PP),
     SAME_READ("training.pipeline_parallel_degree", KEY_PP),
@@ -197,6 +197,8 @@ static void parallelism(struct emit *e, const struct run *r)
                   r->reshard                  ? "always"
                   : r->zero == 3 && r->pp > 1 ? "default"
                                               : "never");
+    if (r->async_tp)
+        emit_bool(e, "parallelism.enable_async_tensor_parallel", true);
     if (r->pp > 1)
         emit_count(e, "parallelism.pipeline_parallel_microbatch_size",
                    r->micro_batch);

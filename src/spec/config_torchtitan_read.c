@@ -541,6 +541,16 @@ static void compile(struct config *c)
                        "modelled: neither is assumed");
 }
 
+/* Without tensor parallelism it says nothing (parallelize.py). */
+static void async_tp(struct config *c, const struct dims *d)
+{
+    const struct json *v =
+        first_of(c, "parallelism.enable_async_tensor_parallel "
+                    "experimental.enable_async_tensor_parallel");
+    if (d->tp > 1 && is_on(v))
+        config_set(c, v, KEY_ASYNC_TP, "true");
+}
+
 void config_torchtitan_together(struct config *c)
 {
     if (c->d->status != MEMPLAN_OK)
@@ -556,6 +566,7 @@ void config_torchtitan_together(struct config *c)
     optimizer(c);
     checkpoints(c);
     compile(c);
+    async_tp(c, &d);
     const uint64_t tokens = count(c, "training.seq_len", 2048);
     if (tokens > 0)
         set_count(c, config_at(c, "training.seq_len"), KEY_SEQ_LEN, tokens);

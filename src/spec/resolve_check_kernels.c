@@ -94,6 +94,35 @@ static void check_compile(const struct run *r, struct diag *d)
                  "--implementation torchtitan");
 }
 
+/* Inductor puts a gather, or a scatter, and the products next to it into one
+ * operation (torchtitan/models/llama3/infra/parallelize.py: "Async TP requires
+ * --training.compile"). */
+static void check_async_tp(const struct run *r, struct diag *d)
+{
+    memplan_error *e = NULL;
+    if (!r->async_tp)
+        return;
+    if (r->impl != IMPL_TORCHTITAN) {
+        e = setup_error(d, MEMPLAN_E_UNSUPPORTED, KEY_ASYNC_TP,
+                        "'async_tp' is torchtitan's");
+        diag_hint(e, resolve_is_megatron(r)
+                         ? "use --tp-comm-overlap, Transformer Engine's, or "
+                           "--framework torchtitan --compile"
+                         : "leave it out, or use --framework torchtitan "
+                           "--compile and --tp 2 or more");
+    } else if (r->tp == 1 || !r->sequence_parallel) {
+        e = setup_error(d, MEMPLAN_E_CONFLICT, KEY_ASYNC_TP,
+                        "async_tp without tensor and sequence parallelism");
+        diag_hint(e, r->tp == 1 ? "add --tp 2 or more, or leave it out"
+                                : "add --sequence-parallel, or leave it out");
+    } else if (!r->compile) {
+        e = setup_error(d, MEMPLAN_E_CONFLICT, KEY_ASYNC_TP,
+                        "async_tp without compiled layers: torchtitan refuses "
+                        "it");
+        diag_hint(e, "add --compile, or leave it out");
+    }
+}
+
 /* PyTorch 2.0's lists were read for Adam alone (torch/optim/adamw.py); its
  * Adagrad and RMSprop made others. */
 static void check_foreach(const struct run *r, struct diag *d)
@@ -307,6 +336,7 @@ void resolve_check_recompute(const struct run *r, const struct spec *s,
     check_selective(r, d);
     check_ops(r, d);
     check_compile(r, d);
+    check_async_tp(r, d);
     check_softmax_input(r, d);
     check_foreach(r, d);
     check_update_in_backward(r, d);

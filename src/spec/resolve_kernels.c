@@ -340,6 +340,7 @@ void resolve_kernels(struct run *r, const struct spec *spec)
     resolve_dropout(r, spec);
     r->compile = resolve_bool(r, KEY_COMPILE, false);
     r->tp_comm_overlap = resolve_bool(r, KEY_TP_COMM_OVERLAP, false);
+    r->async_tp = resolve_bool(r, KEY_ASYNC_TP, false);
     resolve_graphs(r);
     r->ep_overlap = resolve_bool(r, KEY_EP_OVERLAP, false);
     r->ep_overlap_early = resolve_bool(r, KEY_EP_OVERLAP_EARLY, false);

@@ -48,7 +48,8 @@ static unsigned circumstances(const struct run *r, const struct spec *spec)
     bool ds = r->engine == ENGINE_DEEPSPEED;
     bool titan = r->impl == IMPL_TORCHTITAN, paper = r->impl == IMPL_PAPER;
     uint64_t core = UINT64_C(1) << REMOD_CORE_ATTN;
-    unsigned now = titan && r->prec.fp8 ? TORCHTITAN_EIGHT : 0;
+    const bool gathers = r->tp > 1 && r->sequence_parallel; /* in 8 bits */
+    unsigned now = titan && r->prec.fp8 && !gathers ? TORCHTITAN_EIGHT : 0;
     now |= ds ? 0 : NO_DEEPSPEED;
     now |= ds && r->zero != 0 ? 0 : NO_ZERO;
     now |= ds && r->zero == 3 ? 0 : NO_ZERO_3;

@@ -675,6 +675,7 @@ struct run {
     bool act_fp8;                   /* SwiGLU keeps its input so */
     uint64_t bf16_first, bf16_last; /* layers without such products */
     bool tp_comm_overlap;           /* Transformer Engine's user buffers */
+    bool async_tp;                  /* PyTorch's symmetric memory */
     enum optimizer optimizer;
     enum optimizer_impl optimizer_impl;
     enum embedding_states embedding_states;

@@ -435,6 +435,10 @@ static void in_stages(struct trial *t, uint64_t seed)
 {
     const bool two = seed / 2 % 3 == 0;
     const bool cuts = strcmp(t->c[3].value, "3") == 0;
+    if (strcmp(t->c[1].value, "torchtitan") == 0 && seed % 5 == 1
+        && is_chosen(t, "compile", "true")
+        && (is_chosen(t, "tp", "2") || is_chosen(t, "tp", "4")))
+        t->c[FIRST_EIGHT + 1] = (struct choice){ "async_tp", "true" };
     if (strcmp(t->c[1].value, "torchtitan") != 0 || seed % 2 != 0)
         return;
     *value_of(t, "pp") = seed / 6 % 2 == 0 ? "2" : "4";

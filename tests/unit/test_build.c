@@ -13,6 +13,9 @@
 
 #include <cmocka.h>
 
+#include "estimate.h"
+#include "plan/report_data.h"
+
 /* ---- a small Llama ---- */
 
 static struct spec llama(void)
@@ -550,6 +553,71 @@ static void what_is_missing_is_named(void **state)
     }
 }
 
+/* ---- torchtitan's tensor parallelism ---- */
+
+static const struct op *first_of(const memplan_report *r, enum op_kind kind)
+{
+    const struct program *p = &r->program;
+    const struct block *b = &p->block[p->layer_block[0]];
+    for (uint32_t i = 0; i < b->op_count; i++)
+        if (p->op[b->op_first + i].kind == kind)
+            return &p->op[b->op_first + i];
+    return NULL;
+}
+
+#define TITAN(precision, async)                                                \
+    ((const char *const[]){ "framework", "torchtitan", "gpus", "8", "tp", "8", \
+                            "compile", "true", "gpu", "h100-80gb",             \
+                            "precision", precision, "async_tp", async,         \
+                            "seq_len", "4096", "micro_batch", "2", NULL })
+
+/* What is gathered, and what is to be scattered, is put in order by a copy, not
+ * so in one operation with the products; what backward scatters is, always, and
+ * what it gathers for weights. */
+static void copies_between_ranks(void **state)
+{
+    (void)state;
+    const uint64_t whole = 2 * UINT64_C(2) * 4096 * 8192;
+    for (unsigned i = 0; i < 4; i++) {
+        const bool async = i % 2 != 0, small = i / 2 != 0;
+        memplan_report *r =
+            estimate("llama-3-70b", TITAN(small ? "fp8-mixed" : "bf16-mixed",
+                                          async ? "true" : "false"));
+        const struct op *gather = first_of(r, OP_ALL_GATHER);
+        const struct op *scatter = first_of(r, OP_REDUCE_SCATTER);
+        const struct tensor *t = r->program.tensor;
+        assert_int_equal(gather->n_out, async ? 1 : 2);
+        assert_int_equal(scatter->n_out, async ? 1 : 2);
+        assert_int_equal(gather->pipelined && scatter->pipelined, async);
+        assert_int_equal(gather->back_bytes, whole);
+        assert_int_equal(scatter->back_bytes, small ? whole / 2 : whole);
+        assert_int_equal(t[gather->out[0]].bytes, small ? whole / 2 : whole);
+        assert_int_equal(t[scatter->in[0]].bytes, whole);
+        assert_int_equal(t[scatter->in[0]].grad_in_8_bits, small);
+        const struct op *last = gather + 3; /* of queries, keys, values */
+        assert_int_equal(last->kind, OP_LINEAR);
+        assert_int_equal(last->back_bytes, async && !small ? whole : 0);
+        memplan_report_free(r);
+    }
+}
+
+/* Two of a rank's parts, and the signals, in granules of 2 MiB. */
+static void memory_that_ranks_share(void **state)
+{
+    (void)state;
+    for (unsigned i = 0; i < 2; i++) {
+        memplan_report *r =
+            estimate("llama-3-70b", TITAN("bf16-mixed", i ? "true" : "false"));
+        const struct memory_result *m = &r->memory;
+        const struct outside_row *last = &m->outside_row[m->n_outside - 1];
+        const uint64_t part = UINT64_C(2) * 4096 / 8 * 8192 * 2;
+        assert_int_equal(strcmp(last->key, "symmetric_memory") == 0, i);
+        if (i)
+            assert_int_equal(last->bytes, 2 * part + (UINT64_C(2) << 20));
+        memplan_report_free(r);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -558,6 +626,8 @@ int main(void)
         cmocka_unit_test(sharded_linears_in_full),
         cmocka_unit_test(weights_are_cast_once),
         cmocka_unit_test(ranks_of_groups),
+        cmocka_unit_test(copies_between_ranks),
+        cmocka_unit_test(memory_that_ranks_share),
         cmocka_unit_test(what_is_missing_is_named),
     };
     return cmocka_run_group_tests_name("build", tests, NULL, NULL);

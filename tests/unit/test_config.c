@@ -1722,6 +1722,25 @@ static void test_torchtitan(void **state)
     noted("f: of the model, which is MODEL's: model.name");
 }
 
+/* Without tensor parallelism it says nothing; of [experimental] until March
+ * 2025. */
+static void test_torchtitan_async(void **state)
+{
+    (void)state;
+    import("torchtitan", "[parallelism]\ntensor_parallel_degree = 8\n"
+                         "enable_async_tensor_parallel = true\n");
+    has("tp=8 async_tp=true");
+    import("torchtitan",
+           "[training]\ntensor_parallel_degree = 2\n"
+           "[experimental]\nenable_async_tensor_parallel = true\n");
+    has("tp=2 async_tp=true");
+    import("torchtitan", "parallelism.enable_async_tensor_parallel = true\n");
+    has("async_tp=");
+    import("torchtitan", "[parallelism]\ntensor_parallel_degree = 8\n"
+                         "enable_async_tensor_parallel = false\n");
+    has("async_tp=");
+}
+
 /* As of 2024; a layer norm is the model's. */
 static void test_torchtitan_norm(void **state)
 {
@@ -2070,6 +2089,7 @@ int main(void)
         cmocka_unit_test(test_megatron_refused),
         cmocka_unit_test(test_torchtitan_defaults),
         cmocka_unit_test(test_torchtitan),
+        cmocka_unit_test(test_torchtitan_async),
         cmocka_unit_test(test_torchtitan_norm),
         cmocka_unit_test(test_torchtitan_pipeline),
         cmocka_unit_test(test_torchtitan_ddp),

@@ -305,6 +305,7 @@ static const char *const settable[][3] = {
     { "moe_router_dtype", "fp32", "fp32" },
     { "moe_aux_loss", "seq_aux_loss", "seq_aux_loss" },
     { "tp_comm_overlap", "on", "true" },
+    { "async_tp", "on", "true" },
     { "cuda_graph", "0", "false" },
     { "cuda_graph_impl", "local", "local" },
     { "cuda_graph_scope", "moe_router,attn", "attn,moe_router" },

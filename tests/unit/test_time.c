@@ -195,7 +195,7 @@ static void test_plain_product_by_hand(void **state)
 static void test_casts_by_hand(void **state)
 {
     (void)state;
-    const struct operands x = { 1000, 100, 3000, true, true };
+    const struct operands x = { 1000, 100, 3000, true, true, false };
     static const struct {
         enum fp8_recipe recipe;
         bool compile, gathered;

@@ -107,6 +107,71 @@ static void test_messages_beside_products(void **state)
     }
 }
 
+/* Of a layer of torchtitan's whose products are one operation with their
+ * gathers and scatters. */
+static struct expected pipelined_by_hand(const memplan_report *r,
+                                         const struct block *b)
+{
+    struct expected e = { 0, 0, 0 };
+    struct clock c;
+    struct block_time t, last = { 0 };
+    clock_init(&c, &r->program, &r->run);
+    const double others = 1 - 1.0 / (double)r->run.tp;
+    tensor_id whole = TENSOR_NONE;
+    double left = 0; /* of what is gathered */
+    for (uint32_t i = 0; i < b->op_count; i++) {
+        const struct op *op = &r->program.op[b->op_first + i];
+        time_op(&t, &c, op);
+        const double there = t.forward.part[TIME_TP];
+        const double product = others * t.forward.part[TIME_PRODUCTS];
+        if (op->kind == OP_ALL_GATHER) {
+            left = there;
+            whole = op->out[0];
+            e.there += there;
+            e.back += t.input.part[TIME_TP]; /* of a sum: bare */
+        } else if (op->kind == OP_LINEAR) {
+            const double hidden = op->in[0] == whole ? fmin(left, product) : 0;
+            e.there -= hidden;
+            e.slowed += 0.15 * hidden;
+            left -= hidden;
+            last = t;
+        } else if (op->kind == OP_REDUCE_SCATTER) {
+            beside(&e, &e.there, there,
+                   others * last.forward.part[TIME_PRODUCTS]);
+            beside(&e, &e.back, t.input.part[TIME_TP],
+                   others * last.input.part[TIME_PRODUCTS]);
+        }
+    }
+    return e;
+}
+
+static void test_messages_in_products(void **state)
+{
+    (void)state;
+    static const char *const length[] = { "256", "8192" };
+    static const char *const precision[] = { "bf16-mixed", "fp8-mixed" };
+    for (unsigned i = 0; i < 4; i++) {
+        memplan_report *r = estimate(
+            "llama-3-70b",
+            PAIRS("framework", "torchtitan", "gpus", "8", "tp", "8", "compile",
+                  "true", "gpu", "h100-96gb", "async_tp", "true", "seq_len",
+                  length[i % 2], "precision", precision[i / 2]));
+        const struct program *p = &r->program;
+        const struct block *b = &p->block[p->layer_block[0]];
+        const struct expected e = pipelined_by_hand(r, b);
+        struct clock c;
+        struct block_time t;
+        clock_init(&c, p, &r->run);
+        time_block(&t, &c, b);
+        assert_true(close_to(t.forward.part[TIME_TP], e.there));
+        assert_true(close_to(t.input.part[TIME_TP], e.back));
+        assert_true(close_to(
+            t.forward.part[TIME_SLOWED] + t.input.part[TIME_SLOWED], e.slowed));
+        assert_true(e.slowed > 0 && e.back > 0);
+        memplan_report_free(r);
+    }
+}
+
 /* Without sequence shards backward sums the gradient of what comes into a
  * branch, beside the product of its first weight; the embedding's sum is the
  * head's, whose product is longer. */
@@ -215,6 +280,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_messages_beside_products),
+        cmocka_unit_test(test_messages_in_products),
         cmocka_unit_test(test_sums_beside_products),
         cmocka_unit_test(test_slowed_once),
         cmocka_unit_test(test_deferred_beside_flush),
