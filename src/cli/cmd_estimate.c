@@ -55,9 +55,12 @@ static void note_unsaid(struct cli *cli, const memplan_setup *setup)
         return;
     if (memplan_setup_has(setup, "lora_rank")
         || memplan_setup_has(setup, "peft_type"))
-        message_note(cli,
-                     "the adapters are not in it: --emit peft writes their "
-                     "adapter_config.json");
+        message_note(cli, strcmp(cli->emit, "megatron") == 0
+                              ? "the adapters are not in it: a recipe of "
+                                "Megatron-Bridge's has them, as peft.dim and "
+                                "peft.target_modules"
+                              : "the adapters are not in it: --emit peft "
+                                "writes their adapter_config.json");
     if (memplan_setup_has(setup, "freeze_trainable_layers")
         || memplan_setup_has(setup, "freeze"))
         message_note(cli, "what is frozen is not in it: the code freezes it");

@@ -31,7 +31,7 @@ static bool has_te_products(const struct stage *s)
 {
     return s->run->impl == IMPL_MEGATRON
            || (s->run->impl == IMPL_MEGATRON_LOCAL && is_megatron(s->run)
-               && s->sum.expert_elems > 0);
+               && s->sum.expert_bytes > 0);
 }
 
 /* One for plain products, and one a stream for grouped ones. */
@@ -49,7 +49,7 @@ static void rest_te_workspaces(struct put *p, const struct stage *s)
             "Transformer Engine workspaces of overlapped products",
             A("streams", TE_OVERLAP_STREAMS), F("bytes", bytes));
     if (run->impl == IMPL_MEGATRON && run->grouped_gemm
-        && s->sum.expert_elems > 0)
+        && s->sum.expert_bytes > 0)
         PUT(p, TERM_WORKSPACE,
             "Transformer Engine grouped GEMM workspaces, one a stream",
             A("streams", TE_GROUPED_STREAMS), F("bytes", bytes));

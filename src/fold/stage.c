@@ -240,6 +240,7 @@ static void states_add(struct block_states *sum, const struct block_states *b,
     sum->frozen_elems += n * b->frozen_elems;
     sum->dense_elems += n * b->dense_elems;
     sum->expert_elems += n * b->expert_elems;
+    sum->expert_bytes += n * b->expert_bytes;
     sum->fp8_elems += n * b->fp8_elems;
     sum->fp8_scale_bytes += n * b->fp8_scale_bytes;
     sum->bytes += n * b->bytes;

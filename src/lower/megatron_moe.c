@@ -57,9 +57,10 @@ static tensor_id logits_of(struct builder *b, tensor_id y)
                                           .out_dtype = dtype,
                                           .has_out_dtype = true,
                                           .lora = LORA_NEVER });
+    struct op *op = &b->p->op[b->p->n_ops - 1];
+    op->keep_in |= 1; /* frozen or not */
     if (dtype == tensor_of(b, y)->dtype)
         return logits;
-    struct op *op = &b->p->op[b->p->n_ops - 1];
     op->back_bytes += dtype_bytes_of(dtype, tensor_of(b, y)->elems);
     if (is_local(b))
         passing(b, "router input", dtype, &rows);

@@ -300,8 +300,24 @@ static struct json *flags_of(struct script *s, struct json *root)
     return args;
 }
 
+/* NULL, and reported: no memory. */
+static const char *name_in_section(struct script *s, const struct json *root,
+                                   const struct json *v)
+{
+    if (v->parent == root)
+        return v->key.p;
+    if (str_is(v->key, "name") && str_is(v->parent->key, "optim"))
+        return "optim_name";
+    if (!str_is(v->parent->key, "peft"))
+        return v->key.p;
+    const char *name = arena_printf(s->arena, "peft_%s", v->key.p);
+    if (name == NULL)
+        diag_nomem(s->diag);
+    return name;
+}
+
 /* Sections of --yaml-cfg, of NeMo's and Megatron-Bridge's files: names are the
- * flags' own, whatever they are in. */
+ * flags' own, whatever they are in, but for two sections'. */
 static struct json *flags_of_sections(struct script *s, struct json *root)
 {
     struct json *v = root->child;
@@ -319,9 +335,8 @@ static struct json *flags_of_sections(struct script *s, struct json *root)
         if (v->kind != JSON_OBJECT) {
             if (!name_flag(s, v))
                 return NULL;
-            const bool optim = str_is(v->key, "name") && v->parent != root
-                               && str_is(v->parent->key, "optim");
-            struct json *flag = member_of(s, optim ? "optim_name" : v->key.p);
+            const char *name = name_in_section(s, root, v);
+            struct json *flag = name == NULL ? NULL : member_of(s, name);
             if (flag == NULL)
                 return NULL;
             flag->kind = v->kind;

@@ -185,6 +185,26 @@ static const struct config_row rows[] = {
     ASIDE("pp_partition_method", "layers alone count; see --pipeline-layers"),
     ASIDE("pad_vocab_size_to", "see --vocab-multiple"),
 
+    /* Megatron-Bridge's adapters: names of the section `peft` */
+    SAME_READ("peft_dim", KEY_LORA_RANK),
+    SAME_READ("peft_dropout", KEY_LORA_DROPOUT),
+    LATER("peft_target_modules"),
+    LATER("peft__target_"),
+    LATER("peft_dropout_position"),
+    ASIDE("peft_exclude_modules", "adapters are beside all linears of a name"),
+    ASIDE("peft_sequence_parallel_input_regather",
+          "adapters keep what was gathered"),
+    ASIDE("peft_a2a_experimental", "results are gathered"),
+    ASIDE("peft_lora_dtype", "adapters are in the model's type"),
+    QUIET("peft_alpha"),
+    QUIET("peft_lora_A_init_method"),
+    QUIET("peft_lora_B_init_method"),
+    QUIET("peft_column_init_method"),
+    QUIET("peft_row_init_method"),
+    QUIET("peft_normalize_moe_lora"),
+    QUIET("peft_share_expert_adapters"),
+    QUIET("peft_experts_shared_outer_loras"),
+
     /* the model's own */
     SHAPE("embed_layernorm"),
     SHAPE("glu_activation"),

@@ -25,6 +25,8 @@ void config_modules(const struct config *c, const char *flag,
                     char list[CONFIG_LIST_MAX]);
 /* Modules whose activations wait on the host. */
 void config_megatron_offload(struct config *c);
+/* Megatron-Bridge's adapters. [config_megatron_peft.c] */
+void config_megatron_peft(struct config *c);
 /* CUDA graphs of layers, and back. [config_megatron_graphs.c] */
 void config_megatron_graphs(struct config *c);
 void config_megatron_emit_graphs(struct emit *e, const struct run *r);

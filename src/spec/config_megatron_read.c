@@ -476,4 +476,5 @@ void config_megatron_together(struct config *c)
     config_megatron_graphs(c);
     kernels(c);
     dropout(c);
+    config_megatron_peft(c);
 }

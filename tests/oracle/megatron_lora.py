@@ -49,10 +49,14 @@ def adapt(run, model):
     LoRA(target_modules=list(run.targets), dim=run.rank, alpha=2 * run.rank, dropout=run.dropout)(model, training=True)
 
 
+def words_of(run):
+    if len(run.targets) == len(WORDS):
+        return "all-linear"
+    return ",".join(w if run.gated else w.replace("gate,", "") for w in (WORDS[t] for t in run.targets))
+
+
 def setup_of(run):
-    words = dict(dense.setup_of(run), lora_rank=run.rank,
-                 lora_targets="all-linear" if len(run.targets) == len(WORDS) else
-                 ",".join(w if run.gated else w.replace("gate,", "") for w in (WORDS[t] for t in run.targets)))
+    words = dict(dense.setup_of(run), lora_rank=run.rank, lora_targets=words_of(run))
     if run.dropout:
         words["lora_dropout"] = run.dropout
     return words

@@ -200,6 +200,8 @@ def build(run):
     with torch.device("cuda"):
         model = GPTModel(config, spec, vocab_size=c["v"], max_sequence_length=c["s"], position_embedding_type="rope",
                          share_embeddings_and_output_weights=run.tied)
+        for adapt in dense.ADAPT:
+            adapt(run, model)
     torch.set_default_dtype(torch.float32)
     if run.precision == "bf16":
         model.bfloat16 = lambda: model  # it is

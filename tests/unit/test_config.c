@@ -1483,6 +1483,38 @@ static void test_megatron_nemo(void **state)
     refused(MEMPLAN_E_UNKNOWN, "unknown activations_checkpoint_granularity", 2);
 }
 
+/* Megatron-Bridge's section of adapters, whose names another one has too. */
+static void test_megatron_bridge(void **state)
+{
+    (void)state;
+    import("megatron-args",
+           "model:\n  bf16: true\n  dropout: 0.5\n"
+           "peft:\n  _target_: megatron.bridge.peft.lora.LoRA\n"
+           "  target_modules: [linear_qkv, '*.linear_proj', linear_fc1]\n"
+           "  dim: 16\n  alpha: 32\n  dropout: 0.1\n"
+           "  dropout_position: post\n");
+    assert_int_equal(got.status, MEMPLAN_OK);
+    has("lora_rank=16 lora_targets=q,k,v,o,gate,up lora_dropout=0.1");
+    noted("dropout_position is not modelled");
+    import("megatron-args", "peft:\n  target_modules: [linear_fc2]\n");
+    has("lora_rank=32 lora_targets=down");
+    import("megatron-args",
+           "model:\n  bf16: true\npeft:\n  _target_: a.b.LoRA\n");
+    has("lora_rank=32 lora_targets=");
+    import("megatron-args", "model:\n  bf16: true\npeft: null\n");
+    assert_int_equal(got.status, MEMPLAN_OK);
+    has("lora_rank=");
+    import("megatron-args", "peft:\n  dim: 8\n"
+                            "  target_modules: ['*.layers.0.*.linear_qkv']\n");
+    refused(MEMPLAN_E_UNSUPPORTED,
+            "peft.target_modules '*.layers.0.*.linear_qkv' is not modelled", 3);
+    import("megatron-args",
+           "peft:\n  _target_: megatron.bridge.peft.dora.DoRA\n  dim: 8\n");
+    refused(MEMPLAN_E_UNSUPPORTED,
+            "peft._target_ 'megatron.bridge.peft.dora.DoRA' is not modelled",
+            2);
+}
+
 /* Usage and cases of a script's own arguments are no flags of Megatron's. */
 static void test_megatron_usage(void **state)
 {
@@ -2084,6 +2116,7 @@ int main(void)
         cmocka_unit_test(test_other_launchers),
         cmocka_unit_test(test_training_args_launched),
         cmocka_unit_test(test_megatron_nemo),
+        cmocka_unit_test(test_megatron_bridge),
         cmocka_unit_test(test_megatron_yaml),
         cmocka_unit_test(test_megatron_stages),
         cmocka_unit_test(test_megatron_refused),
