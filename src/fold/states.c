@@ -211,7 +211,7 @@ const char *optimizer_rule(enum optimizer o)
 static void shard_shape(const struct run *run, const struct tensor *t,
                         uint64_t *rows, uint64_t *cols)
 {
-    const uint64_t n = t->group == PG_EXPERT ? run->expert_shard : run->shard;
+    const uint64_t n = tensor_is_expert(t) ? run->expert_shard : run->shard;
     *rows = t->rows;
     *cols = t->cols;
     switch (run_sharding(run)) {
@@ -265,7 +265,7 @@ static void add_trained(struct block_states *s, const struct tensor *t,
     const uint64_t paged = 2 * moment_paged(run, t, rows * cols);
     s->paged_bytes += paged;
     s->moment_bytes += whole;
-    if (t->group == PG_EXPERT) {
+    if (tensor_is_expert(t)) {
         s->expert_elems += t->elems;
         s->expert_paged_bytes += paged;
         s->expert_coded_elems += coded && !t->projected ? rows * cols : 0;
@@ -372,7 +372,7 @@ void states_of_block(struct block_states *s, const struct program *p,
         s->stored_bytes += t->bytes;
         if (t->apart)
             s->apart_bytes += t->bytes;
-        if (t->group == PG_EXPERT)
+        if (tensor_is_expert(t))
             s->expert_bytes += t->bytes;
         if (t->fp8) {
             s->fp8_elems += t->elems;

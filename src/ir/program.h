@@ -114,7 +114,9 @@ struct tensor {
     bool projected; /* its gradient, to a low rank: GaLore, APOLLO */
     bool fp8;       /* copies of it in 8 bits enter the products */
     bool words;     /* a row for each word: the table, the head's weight */
-    bool statistic; /* beside a quantised weight: no parameter, whole on every
+    bool of_experts; /* an adapter of experts that ranks share out: it is summed
+                        and sharded over the ranks that have them, as theirs are */
+    bool statistic;  /* beside a quantised weight: no parameter, whole on every
                        rank */
     uint64_t grad_copies;     /* its gradient is as large as so many of it: of
                                  the parts of all ranks; 0: 1 */
@@ -340,6 +342,11 @@ static inline uint64_t program_times(const struct program *p, uint32_t block)
 /* Layers from `first` to before `end` are a block. */
 void program_set_layers(struct program *p, uint64_t first, uint64_t end,
                         uint32_t block);
+
+static inline bool tensor_is_expert(const struct tensor *t)
+{
+    return t->group == PG_EXPERT || t->of_experts;
+}
 
 /* Of a parameter. */
 static inline uint64_t tensor_grad_bytes(const struct tensor *t)

@@ -339,6 +339,7 @@ struct param {
     bool of_linear;   /* a linear's bias */
     bool words;       /* see struct tensor */
     bool bare;        /* a matrix that is no linear's */
+    bool of_experts;  /* see struct tensor */
 };
 tensor_id build_param(struct builder *b, const struct param *param);
 /* Whether linears' gradients and weights are sent in autocast's type
@@ -403,8 +404,9 @@ struct linear {
     bool has_made_from;
     enum dtype out_dtype; /* set has_out_dtype: else compute dtype */
     bool has_out_dtype;
-    bool bare;  /* the class has a parameter, no linear */
-    bool fixed; /* the class never trains it: nor its adapter, which has no
+    bool bare;       /* the class has a parameter, no linear */
+    bool of_experts; /* an adapter of theirs: rows that came to them */
+    bool fixed;      /* the class never trains it: nor its adapter, which has no
                    gradient */
 };
 /* x W^T (+ bias), with what precision, lora and quantisation make of it:

@@ -90,6 +90,7 @@ static tensor_id linear_weight(struct builder *b, const struct linear *l)
                             .copies = l->copies,
                             .matmul = true,
                             .bare = l->bare,
+                            .of_experts = l->of_experts && b->run->ep > 1,
                             .fixed = l->fixed,
                             .full_elems = build_product(
                                 b, full, at_least_one(l->full_copies)) });
@@ -201,7 +202,8 @@ static tensor_id linear_product(struct builder *b, const struct linear *l)
     op->in_8_bits = b->casts_8 && build_is_in_8_bits(l);
     op->flop_full = op->flop_causal =
         2.0 * (double)tensor_of(b, x)->elems * (double)l->out.n;
-    if (l->group == PG_EXPERT) { /* a model's FLOPs are those of its tokens */
+    if (l->group == PG_EXPERT
+        || l->of_experts) { /* a model's FLOPs are those of its tokens */
         const double all = op->flop_full;
         op->flop_full = op->flop_causal = all * b->routed_share;
         /* padding and experts not chosen; a rank's many are another's few */

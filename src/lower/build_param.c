@@ -146,6 +146,7 @@ tensor_id build_param(struct builder *b, const struct param *q)
     t->again = q->again;
     t->matmul = q->matmul;
     t->words = q->words;
+    t->of_experts = q->of_experts;
     t->low = q->words && b->whole->tied && build_sends_low(b); /* the head's */
     t->rows = q->rows.n;
     t->cols = at_least_one(q->cols.n);

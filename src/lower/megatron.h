@@ -128,6 +128,8 @@ void megatron_graphed(struct builder *b, enum cuda_graph_scope part);
 tensor_id megatron_column(struct builder *b, const struct linear *l);
 tensor_id megatron_column_in_buffer(struct builder *b, const struct linear *l);
 tensor_id megatron_row(struct builder *b, const struct linear *l);
+/* The same of experts, each of them whole on its rank. */
+tensor_id megatron_expert(struct builder *b, const struct linear *l);
 /* GPTModel.forward has variables: the embedding's result x, to the end of the
  * loss; what the head is given, until here. Without adapters backward needs
  * both. */

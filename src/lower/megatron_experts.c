@@ -59,7 +59,7 @@ static tensor_id products(struct builder *b, tensor_id x, tensor_id probs,
     if (b->module != 0) /* not in parts, nor in 8 bits (experts.py,
                            set_save_original_input) */
         fc1.keeps_input = b->run->fp8_recipe != FP8_MXFP8;
-    const tensor_id z = build_linear(b, &fc1);
+    const tensor_id z = megatron_expert(b, &fc1);
     if (grouped)
         megatron_offloaded(b, OFFMOD_EXPERT_FC1, &x, 1);
     struct linear fc2 = { .name = "experts.linear_fc2",
@@ -81,7 +81,7 @@ static tensor_id products(struct builder *b, tensor_id x, tensor_id probs,
     megatron_activation(b, z, probs, &fc2);
     b->region = outer;
     megatron_module(b, OFFMOD_COUNT);
-    const tensor_id y = build_linear(b, &fc2);
+    const tensor_id y = megatron_expert(b, &fc2);
     if (grouped)
         megatron_offloaded(b, OFFMOD_MOE_ACT, &z, 1);
     return y;

@@ -3,7 +3,7 @@
  * Megatron-Bridge has them (read at 067f987d: src/megatron/bridge/peft/lora.py,
  * lora_layers.py, utils.py, class ParallelLinearAdapter): two of Megatron-core's
  * own linears, in 16 bits whatever the layer's are, split over ranks as the
- * layer's is. Refuses experts, latent attention and encoders (resolve_adapters).
+ * layer's is. Refuses what resolve_bridge.c refuses.
  * [docs/method.md eq. bridge-lora]
  */
 #include "lower/megatron.h"
@@ -133,6 +133,40 @@ static tensor_id adapted(struct builder *b, const struct linear *l,
     return y;
 }
 
+/* ---- experts ---- */
+
+/* Grouped products share one adapter, which ranks keep alike
+ * (share_expert_adapters); experts one after another have one each. */
+tensor_id megatron_expert(struct builder *b, const struct linear *l)
+{
+    const tensor_id base = build_linear(b, l);
+    if (!build_is_adapted(b, l))
+        return base;
+    const bool shared = b->run->grouped_gemm;
+    struct linear in = { .name = "adapter.linear_in",
+                         .in = l->in,
+                         .out = b->r,
+                         .full_in = build_full_in(b, l),
+                         .full_out = b->r.n,
+                         .group = PG_ADAPTER,
+                         .of_experts = true,
+                         .copies = shared ? 1 : l->copies,
+                         .full_copies = shared ? 1 : l->full_copies };
+    struct linear out = in;
+    in.x = build_dropout(b, "lora dropout", l->x, b->run->lora_dropout);
+    out.name = "adapter.linear_out";
+    out.in = b->r;
+    out.out = l->out;
+    out.full_in = b->r.n;
+    out.full_out = build_full_out(b, l);
+    out.x = build_linear(b, &in);
+    tensor_id y = build_linear(b, &out);
+    y = build_scale(b, "lora scaling", y);
+    y = build_add(b, "lora sum", base, y);
+    build_op(b, OP_RELEASE, "lora input", &l->x, 1);
+    return y;
+}
+
 /* ---- both ends, whose weights are frozen ---- */
 
 void megatron_hold_words(struct builder *b, tensor_id x)
@@ -154,12 +188,19 @@ void megatron_let_states_go(struct builder *b, tensor_id x)
 /* Transformer Engine's fused norm and linear hands on what it gathered, unless
  * it gathers piece by piece while it computes (return_layernorm_output_gathered,
  * utils.py, get_adapter_attributes_from_linear). */
+static bool hands_on(const struct builder *b, const struct linear *l)
+{
+    const bool fused = l->group != PG_SHARED_EXPERT
+                       && !(l->group == PG_MLP && megatron_is_deepseek(b));
+    return b->run->impl == IMPL_MEGATRON && fused && !b->run->tp_comm_overlap;
+}
+
 tensor_id megatron_column(struct builder *b, const struct linear *l)
 {
     const bool shards = build_has_sequence_shards(b);
     if (!build_is_adapted(b, l))
         return build_column(b, l);
-    if (b->run->impl != IMPL_MEGATRON || !shards || b->run->tp_comm_overlap)
+    if (!shards || !hands_on(b, l))
         return adapted(b, l, build_column(b, l), l->x, shards);
     const struct shape whole = SHAPE(b->t, l->in);
     struct linear own = *l;

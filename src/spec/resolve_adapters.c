@@ -346,6 +346,10 @@ static void resolve_lora(struct run *r, const struct spec *spec)
         resolve_assume(r, KEY_LORA_TARGETS,
                        run_is_litgpt(r)
                            ? "adapters on queries and values (--lora-targets)"
+                       : run_has_bridge_adapters(r) && spec->kv_rank > 0
+                           ? "adapters on linear_proj and MLPs, the names of "
+                             "Megatron-Bridge's that there are "
+                             "(--lora-targets)"
                            : "adapters on all linear layers (--lora-targets)");
     if (!resolve_takes_stored(r, spec))
         resolve_assume(r, KEY_BASE_DTYPE, "frozen weights in %s (--base-dtype)",

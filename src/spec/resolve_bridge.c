@@ -37,23 +37,27 @@ static void refuse_model(const struct run *r, struct diag *d, const char *what)
     resolve_hint_adapters(r, e);
 }
 
-/* Experts share an adapter, or have one each, in products of their own
- * (utils.py, GroupedExpertLinearAdapter); latent attention has linears of other
- * names. */
+/* Latent attention has linears of other names, and linear_proj. Experts in
+ * parts send their adapters' results around, of padded rows. */
 static void check_model(const struct run *r, const struct spec *s,
                         struct diag *d)
 {
     if (s->decoder_layers > 0 || s->bidirectional)
         refuse_model(r, d, "an encoder");
-    else if (s->kv_rank > 0)
-        refuse_model(r, d, "latent attention");
     else if (s->mtp_layers > 0)
         refuse_model(r, d, "multi-token prediction");
-    else if (s->experts > 0 && adapts_any(r, MLP))
+    else if (s->experts > 0 && r->etp > 1 && adapts_any(r, MLP))
+        diag_hint(setup_error(d, MEMPLAN_E_UNSUPPORTED, KEY_ETP,
+                              "etp %" PRIu64 " beside adapters of experts is "
+                              "not modelled yet",
+                              r->etp),
+                  "use --etp 1");
+    else if (s->kv_rank > 0 && (r->lora_targets & QKV) != 0)
         diag_hint(setup_error(d, MEMPLAN_E_UNSUPPORTED, KEY_LORA_TARGETS,
-                              "adapters of experts in Megatron's layers are "
-                              "not modelled yet"),
-                  "use --lora-targets q,k,v,o");
+                              "adapters of latent attention's queries, keys "
+                              "and values are not modelled in Megatron's "
+                              "layers: there is no linear_qkv"),
+                  "use --lora-targets o,gate,up,down");
 }
 
 /* ---- linears ---- */

@@ -15,6 +15,9 @@ import torch
 dense = moe.dense
 
 
+ALL = tuple(lora.WORDS)
+
+
 @dataclasses.dataclass(frozen=True)
 class Run(moe.Run):
     rank: int = 16
@@ -44,6 +47,19 @@ def runs():
         yield Run(**two, recompute="full", shape="short")
         yield Run(**two, modules="moe")
         yield Run(**two, aux="aux_loss", fp32=True, dropout=0.1)
+        yield Run(**two, targets=ALL)
+        yield Run(**base, ep=4, copies=4, targets=ALL[2:], dropout=0.1)
+        yield Run(**base, ep=4, copies=4, shape="one", targets=ALL[3:])
+        yield Run(**base, tp=2, sequence=True, ep=2, copies=2, shape="wide", targets=ALL)
+        yield Run(**base, tp=2, sequence=True, ep=2, copies=2, targets=ALL, dropout=0.1)
+        yield Run(**two, recompute="full", shape="short", targets=ALL)
+        yield Run(**two, modules="moe", targets=ALL)
+        yield Run(**two, zero=1, targets=ALL, grad_accum=2)
+    for tp, sequence in ((1, False), (2, True)):
+        base = dict(latent=True, experts=False, tp=tp, sequence=sequence, targets=ALL[1:])
+        yield Run(**base)
+        yield Run(**base, q_rank=128, dropout=0.0 if sequence else 0.1)  # linears gather after it here, Transformer Engine before
+    yield Run(latent=True, q_rank=128, ep=2, copies=2, targets=ALL[1:])
 
 
 COMMAND = "PYTHONPATH=MEGATRON:BRIDGE python tests/oracle/megatron_lora_moe.py tests/golden/oracle/steps"

@@ -1425,6 +1425,37 @@ static void test_bridge_adapters(void **state)
     }
 }
 
+/* Experts of grouped products share an adapter, else they have one each; they
+ * are summed as theirs are where ranks share experts out. */
+static void test_bridge_experts(void **state)
+{
+    (void)state;
+    enum { RANK = 16, EP = 4, IN = 14336, OUT = 4096, EXPERTS = 8 };
+    const struct spec m = mixtral_8x7b();
+    for (unsigned i = 0; i < 4; i++) {
+        struct run r = run_of(IMPL_MEGATRON, &m, 1, 256);
+        const uint64_t here = (i & 1) != 0 ? EXPERTS / EP : EXPERTS;
+        struct lowered l;
+        uint64_t elems = 0;
+        r.ep = EXPERTS / here;
+        r.grouped_gemm = (i & 2) != 0;
+        r.lora_rank = RANK;
+        r.lora_targets = LORA_MASK(LORA_DOWN);
+        lower(&l, &m, &r);
+        const struct block *b = &l.p.block[l.p.layer_block[1]];
+        for (tensor_id k = 0; k < b->tensor_count; k++) {
+            const struct tensor *t = &l.p.tensor[b->tensor_first + k];
+            if (t->role != ROLE_PARAM || t->group != PG_ADAPTER)
+                continue;
+            elems += t->elems;
+            assert_int_equal(tensor_is_expert(t), r.ep > 1);
+        }
+        assert_int_equal(elems,
+                         RANK * (IN + OUT) * (r.grouped_gemm ? 1 : here));
+        arena_release(&l.arena);
+    }
+}
+
 /* ---- structure ---- */
 
 /* Every operand is there, and made before it is used; blocks chain. */
@@ -1592,6 +1623,7 @@ int main(void)
         cmocka_unit_test(test_layer_pattern),
         cmocka_unit_test(test_layers_begin_alike),
         cmocka_unit_test(test_bridge_adapters),
+        cmocka_unit_test(test_bridge_experts),
         cmocka_unit_test(test_structure),
         cmocka_unit_test(test_overflow),
         cmocka_unit_test(test_out_of_memory),

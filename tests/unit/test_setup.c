@@ -117,6 +117,15 @@ static struct spec eleven(char which)
     return s;
 }
 
+static struct spec latent(void)
+{
+    struct spec s = llama();
+    s.kv_rank = 512;
+    s.nope_dim = s.rope_dim = s.head_dim / 2;
+    s.v_dim = s.head_dim;
+    return s;
+}
+
 static struct spec model(char which)
 {
     if (strchr("ehfs", which) != NULL)
@@ -124,6 +133,7 @@ static struct spec model(char which)
     return which == 'g'   ? gpt2()
            : which == 'm' ? mixtral()
            : which == 'p' ? predicting()
+           : which == 'a' ? latent()
                           : llama();
 }
 
@@ -1531,6 +1541,8 @@ static const struct said {
     { "loss=chunked", "LitGPT's layers and scripts", 0, false },
     { "implementation=litgpt lora_rank=8", "queries and values", 0, false },
     { "lora_rank=8", "adapters on all linear layers", 0, false },
+    { "lora_rank=8 framework=megatron", "on all linear layers", 0, false },
+    { "lora_rank=8 framework=megatron", "linear_proj and MLPs", 'a', false },
     { "cuda_graph=true framework=megatron", "captured after 3 steps", 0,
       false },
     { "cuda_graph=true framework=megatron", "time to start kernels", 0, false },
