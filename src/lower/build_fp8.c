@@ -126,20 +126,34 @@ void build_fp8_input(struct builder *b, const struct linear *l,
     q->rows = rows;
 }
 
-/* The gradient of the result in both layouts; where the input was kept as it
- * came, or as something else, that too. Put off, the product for the weight
- * holds both operands in 8 bits: Transformer Engine's gradient still in both
- * layouts (WeightGradStore), DeepSeek's taken to be in the one. */
+void build_fp8_passing(struct builder *b, const struct linear *l,
+                       struct fp8_input *q)
+{
+    const tensor_id from = l->has_keep ? l->keep : l->x;
+    *q = (struct fp8_input){ TENSOR_NONE, TENSOR_NONE, TENSOR_NONE };
+    if (tensor_of(b, from)->dtype == DT_FP8)
+        return;
+    q->rows = build_fp8_copy(b, "fp8 rows", DT_FP8, from);
+    b->p->tensor[q->rows].bytes = copy_bytes(b, tensor_of(b, q->rows)->elems);
+    op_byproduct(build_op(b, OP_QUANTIZE, l->name, &from, 1), q->rows);
+}
+
+/* The gradient of the result in both layouts, above a frozen weight in one;
+ * where the input was kept as it came, or as something else, that too. Put off,
+ * the product for the weight holds both operands in 8 bits: Transformer
+ * Engine's gradient still in both layouts (WeightGradStore), DeepSeek's taken to
+ * be in the one. */
 void build_fp8_backward(struct builder *b, const struct linear *l,
                         const struct fp8_input *q, struct op *op)
 {
     const uint64_t out = copy_bytes(b, tensor_of(b, op->out[0])->elems);
-    const uint64_t layouts = serves_both(b) ? 1 : 2;
+    const bool frozen = !needs_grad(b, op->in[1]);
+    const uint64_t layouts = serves_both(b) || frozen ? 1 : 2;
     const bool lean = b->run->fp8_recipe == FP8_DEEPSEEK;
     /* a row-parallel one's is gathered in 8 bits, where the program gathers
        16: as much as both layouts are */
     const bool gathers = l->parallel == PAR_ROW && build_has_sequence_shards(b);
-    op->stash_input = l->keeps_input || l->has_made_from;
+    op->stash_input = !frozen && (l->keeps_input || l->has_made_from);
     const uint64_t in =
         op->stash_input ? copy_bytes(b, tensor_of(b, op->in[0])->elems) : 0;
     op->back_bytes += in + (gathers ? 0 : layouts * out);

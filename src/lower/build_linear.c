@@ -164,6 +164,8 @@ static struct fp8_input linear_keeps(struct builder *b, const struct linear *l,
     struct fp8_input q = { TENSOR_NONE, TENSOR_NONE, TENSOR_NONE };
     if (build_is_fp8(b, l) && needs_grad(b, w)) {
         build_fp8_input(b, l, &q);
+    } else if (build_is_fp8(b, l)) {
+        build_fp8_passing(b, l, &q);
     } else if (l->has_keep && needs_grad(b, w)) {
         const struct shape shape = shape_of(b, l->keep);
         q.keep = build_alias(b, "sequence shard", l->keep, &shape);
@@ -210,7 +212,7 @@ static tensor_id linear_product(struct builder *b, const struct linear *l)
         const bool idle = b->all_experts || b->run->moe_padded;
         op->flop_idle = idle && b->routed_share < 1 ? all - op->flop_full : 0;
     }
-    if (build_is_fp8(b, l) && needs_grad(b, stored))
+    if (build_is_fp8(b, l))
         build_fp8_backward(b, l, &keep, op);
     return out;
 }

@@ -55,6 +55,9 @@ bool build_is_in_8_bits(const struct linear *l);
 bool build_is_fp8(const struct builder *b, const struct linear *l);
 void build_fp8_input(struct builder *b, const struct linear *l,
                      struct fp8_input *q);
+/* The same of a frozen weight, for whose gradient nothing is kept. */
+void build_fp8_passing(struct builder *b, const struct linear *l,
+                       struct fp8_input *q);
 /* Of the operation that was built last: what its backward makes, and the end of
  * what its forward made. */
 void build_fp8_backward(struct builder *b, const struct linear *l,

@@ -1425,6 +1425,37 @@ static void test_bridge_adapters(void **state)
     }
 }
 
+/* Over frozen weights in 8 bits inputs and gradients are cast for the one
+ * product each, and not kept. */
+static void test_bridge_eight_bits(void **state)
+{
+    (void)state;
+    const struct spec m = llama(3, 512, 8, 4, 1376, 32000);
+    struct run r = run_of(IMPL_MEGATRON, &m, 2, 256);
+    r.lora_rank = 8;
+    r.lora_targets = LORA_MASK(LORA_ALL_LINEAR);
+    const uint64_t plain = kept_of_layer(&m, &r, 1);
+    r.prec.fp8 = true;
+    r.fp8_recipe = FP8_TENSORWISE;
+    assert_int_equal(kept_of_layer(&m, &r, 1), plain);
+    struct lowered l;
+    unsigned casts = 0;
+    lower(&l, &m, &r);
+    const struct block *b = &l.p.block[l.p.layer_block[1]];
+    for (uint32_t k = 0; k < b->op_count; k++) {
+        const struct op *op = &l.p.op[b->op_first + k];
+        casts += op->kind == OP_QUANTIZE;
+        if (op->kind != OP_LINEAR)
+            continue;
+        const struct tensor *w = &l.p.tensor[op->in[1]];
+        assert_int_equal(w->fp8, !w->trainable);
+        assert_int_equal(op->back_bytes,
+                         w->fp8 ? l.p.tensor[op->out[0]].elems : 0);
+    }
+    assert_int_equal(casts, 4);
+    arena_release(&l.arena);
+}
+
 /* Experts of grouped products share an adapter, else they have one each; they
  * are summed as theirs are where ranks share experts out. */
 static void test_bridge_experts(void **state)
@@ -1623,6 +1654,7 @@ int main(void)
         cmocka_unit_test(test_layer_pattern),
         cmocka_unit_test(test_layers_begin_alike),
         cmocka_unit_test(test_bridge_adapters),
+        cmocka_unit_test(test_bridge_eight_bits),
         cmocka_unit_test(test_bridge_experts),
         cmocka_unit_test(test_structure),
         cmocka_unit_test(test_overflow),
