@@ -31,6 +31,8 @@ void clock_init(struct clock *c, const struct program *p, const struct run *run)
                          .run = run,
                          .slowest = kernel_slowest(run_at_once(run)) };
     c->speed = kernel_speed_of(&run->gpu, &c->measured);
+    c->moved_bytes_s = run->gpu.bandwidth_bytes_s * c->speed->memory_share
+                       * run->scale[SPEED_MEMORY];
 }
 
 /* ---- products ---- */
@@ -57,12 +59,22 @@ double time_peak(const struct clock *c, enum dtype dtype)
     return peak_of(c, &(struct product){ .dtype = dtype });
 }
 
+/* ceil() of what is not negative, without a call where integers are exact. */
+static inline double up(double x)
+{
+    const double exact = 9007199254740992.0; /* 2^53: beyond it all are whole */
+    if (!(x < exact))
+        return x;
+    const double whole = (double)(int64_t)x;
+    return whole < x ? whole + 1 : whole;
+}
+
 /* Work of the best tiling over the work asked for, units idle in the last wave
  * included. Smaller tiles, which come later, load more for what they compute:
  * where that is as much as the best so far, none of them is better. */
 static double quantised(const struct product *x, double units)
 {
-    enum { S64, S128, S256 };
+    enum { S64, S128, S256, FIRST_OF_64 = 3 };
     static const double side[] = { 64, 128, 256 };
     static const struct {
         uint8_t m, n;
@@ -72,14 +84,18 @@ static double quantised(const struct product *x, double units)
                   { S64, S256, 1.06 },  { S128, S64, 1.2 },
                   { S64, S128, 1.2 },   { S64, S64, 1.5 } };
     const double work = x->m * x->n * x->copies;
-    const double m[] = { ceil(x->m / 64), ceil(x->m / 128), ceil(x->m / 256) };
-    const double n[] = { ceil(x->n / 64), ceil(x->n / 128), ceil(x->n / 256) };
+    double m[] = { 0, up(x->m / 128), up(x->m / 256) };
+    double n[] = { 0, up(x->n / 128), up(x->n / 256) };
     double best = (double)INFINITY;
     for (size_t i = 0; i < sizeof tiles / sizeof tiles[0]; i++) {
         if (best <= work * tiles[i].penalty)
             break;
+        if (i == FIRST_OF_64) {
+            m[S64] = up(x->m / 64);
+            n[S64] = up(x->n / 64);
+        }
         const double count = m[tiles[i].m] * n[tiles[i].n] * x->copies;
-        const double cost = ceil(count / units) * units * side[tiles[i].m]
+        const double cost = up(count / units) * units * side[tiles[i].m]
                             * side[tiles[i].n] * tiles[i].penalty;
         best = cost < best ? cost : best;
     }
@@ -180,8 +196,10 @@ double time_product(const struct clock *c, const struct product *x)
     if (c->known == NULL || c->log != NULL)
         return product_seconds(c, x);
     struct known_product *place = place_of(c->known, x);
-    if (!same_product(&place->of, x))
-        *place = (struct known_product){ *x, product_seconds(c, x) };
+    if (!same_product(&place->of, x)) {
+        place->of = *x;
+        place->seconds = product_seconds(c, x);
+    }
     return place->seconds;
 }
 
@@ -189,10 +207,7 @@ double time_bytes(const struct clock *c, double bytes)
 {
     if (bytes <= 0)
         return 0;
-    const double memory =
-        bytes
-        / (c->run->gpu.bandwidth_bytes_s * c->speed->memory_share
-           * c->run->scale[SPEED_MEMORY]);
+    const double memory = bytes / c->moved_bytes_s;
     if (c->log != NULL)
         time_log_kernel(c->log,
                         (struct kernel_note){ .bytes = bytes,
@@ -496,7 +511,7 @@ static void add_time(struct block_time *sum, const struct block_time *x)
 
 void time_op(struct block_time *out, const struct clock *c, const struct op *op)
 {
-    struct op_clock o = { c, op, out };
+    struct op_clock o = { c, op, out, c->p->tensor };
     *out = (struct block_time){ 0 };
     op_time(&o);
 }
@@ -514,10 +529,14 @@ static void time_ops(struct ops_time *x, const struct clock *c,
 {
     const uint32_t again = ops_run_again(c->p, b, c->run);
     struct between_messages k = { .embeds = b->kind == BLOCK_EMBED };
-    for (uint32_t i = first; i < end; i++) {
-        const struct op *op = &c->p->op[b->op_first + i];
-        const bool twice = i < again && op_runs_again(op, c->run, b->kind);
-        struct op_clock o = { c, op, twice ? &x->twice : &x->once };
+    const struct op *op = &c->p->op[b->op_first + first];
+    const bool any = c->run->recompute != RECOMP_NONE;
+    struct op_clock o = { .c = c, .tensor = c->p->tensor };
+    for (uint32_t i = first; i < end; i++, op++) {
+        const bool twice =
+            any && i < again && op_runs_again(op, c->run, b->kind);
+        o.op = op;
+        o.out = twice ? &x->twice : &x->once;
         if (c->run->tp == 1) {
             op_time(&o);
             continue;

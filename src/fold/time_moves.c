@@ -234,15 +234,17 @@ void moves_product(struct op_clock *o)
 {
     const struct tensor *y = op_out(o, 0);
     const double whole = (double)y->bytes;
+    const unsigned of_first = oddness(o, 0);
+    const unsigned of_second = o->op->n_in > 1 ? oddness(o, 1) : 0;
     struct moved m = { 0, 0 };
-    unsigned odd = 0;
+    unsigned odd = of_first | of_second;
     for (unsigned i = 0; i < o->op->n_in; i++) {
         const unsigned other = i == 0 && o->op->n_in > 1 ? 1 : 0;
         const double bytes = 2 * whole + (double)op_in(o, other)->bytes;
-        odd |= oddness(o, i);
+        odd |= i > 1 ? oddness(o, i) : 0;
         if (!op_grads(op_in(o, i)))
             continue;
-        m.bytes += with_odd(o, bytes, oddness(o, other));
+        m.bytes += with_odd(o, bytes, other == 1 ? of_second : of_first);
         m.kernels += 1;
         fit_operand(&m, o, i);
     }
@@ -363,10 +365,12 @@ void moves_view(struct op_clock *o)
 
 /* ---- gradients that meet ---- */
 
-static bool reads_again(struct forks *f, const struct block *b, tensor_id id)
+static inline bool reads_again(struct forks *f, const struct block *b,
+                               tensor_id id)
 {
-    const uint32_t at = id == b->input ? 0 : id - b->tensor_first + 1;
-    if (at >= FORK_TENSORS || (at > 0 && id < b->tensor_first))
+    const uint32_t own = id - b->tensor_first; /* huge when before it */
+    const uint32_t at = id == b->input ? 0 : own + 1;
+    if (at >= FORK_TENSORS)
         return false;
     const uint64_t mask = UINT64_C(1) << at % 64;
     const bool before = (f->read[at / 64] & mask) != 0;
@@ -390,11 +394,12 @@ void moves_find_forks(struct forks *f, const struct clock *c,
     enum { TIMES = 3 };
     if (c->run->compile) /* they are parts of other kernels */
         return;
+    const struct tensor *tensor = c->p->tensor;
     const struct op *op = &c->p->op[b->op_first + first];
     for (uint32_t i = first; i < end; i++, op++) {
         const unsigned n = gradient_operands(op);
         for (unsigned k = 0; k < n; k++) {
-            const struct tensor *t = &c->p->tensor[op->in[k]];
+            const struct tensor *t = &tensor[op->in[k]];
             if (t->role == ROLE_PARAM || !t->needs_grad
                 || !reads_again(f, b, op->in[k]))
                 continue;

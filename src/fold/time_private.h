@@ -12,16 +12,17 @@ struct op_clock {
     const struct clock *c;
     const struct op *op;
     struct block_time *out;
+    const struct tensor *tensor; /* the program's */
 };
 
 static inline const struct tensor *op_in(const struct op_clock *o, unsigned i)
 {
-    return &o->c->p->tensor[o->op->in[i]];
+    return &o->tensor[o->op->in[i]];
 }
 
 static inline const struct tensor *op_out(const struct op_clock *o, unsigned i)
 {
-    return &o->c->p->tensor[o->op->out[i]];
+    return &o->tensor[o->op->out[i]];
 }
 
 static inline bool op_grads(const struct tensor *t)

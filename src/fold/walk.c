@@ -52,6 +52,7 @@ bool walk_scratch_init(struct walk_scratch *s, const struct program *p,
     s->arrivals_room = 2 * arrivals; /* and unpacked */
     s->arrival = ARENA_ROOM(a, struct arrival, s->arrivals_room);
     s->slot = ARENA_ROOM(a, struct walk_slot, (size_t)slots + 2);
+    s->way_out = ARENA_ROOM(a, struct walk_way_out, (size_t)slots + 2);
     s->buffer = ARENA_ROOM(a, struct walk_buffer, buffers);
     s->made = ARENA_ROOM(a, struct walk_slot *, (size_t)slots + 1);
     s->ends = ARENA_ROOM(a, uint64_t, (size_t)ops + 1);
@@ -156,6 +157,7 @@ struct walk walk_on(const struct program *p, const struct block *block,
     return (struct walk){ .p = p,
                           .b = block,
                           .slot = scratch->slot,
+                          .way_out = scratch->way_out,
                           .buffer = scratch->buffer,
                           .operand = scratch->operand,
                           .saved = scratch->saved,
@@ -344,6 +346,23 @@ static void add_slot(struct block_walk *out, const struct walk *w,
     }
 }
 
+/* Of all that the block makes. */
+static void add_slots(struct block_walk *out, const struct walk *w,
+                      const struct walk_slot *result)
+{
+    const struct block *b = w->b;
+    for (uint32_t i = 0; i < b->tensor_count; i++)
+        add_slot(out, w, &w->slot[i], &w->p->tensor[b->tensor_first + i],
+                 &w->slot[i] == result);
+}
+
+/* The same where nothing but backward keeps any of it. */
+static void add_kept(struct block_walk *out, const struct walk *w)
+{
+    for (uint32_t i = 0; i < w->b->tensor_count; i++)
+        out->kept += w->slot[i].kept ? w->slot[i].bytes : 0;
+}
+
 static void walk_alone(struct walk *w, struct block_walk *out,
                        struct overlap_walk *overlap)
 {
@@ -425,9 +444,10 @@ void walk_block(struct block_walk *out, const struct program *p,
         out->output = result == NULL ? 0 : result->bytes;
     out->keeps_output = result != NULL && result != in && result->kept;
     out->checkpoint = in->bytes;
-    for (uint32_t i = 0; i < block->tensor_count; i++)
-        add_slot(out, &w, &w.slot[i], &p->tensor[block->tensor_first + i],
-                 &w.slot[i] == result);
+    if (w.special || w.outlives || w.policy || w.outside)
+        add_slots(out, &w, result);
+    else
+        add_kept(out, &w);
     add_slot(out, &w, in, NULL, in == result);
     if (block->memory != TENSOR_NONE && block->memory_waits
         && p->tensor[block->memory].needs_grad)

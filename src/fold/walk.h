@@ -183,10 +183,12 @@ struct block_walk {
 
 /* One slot a tensor: see walk.c. Room for the largest block. */
 struct walk_slot;
+struct walk_way_out;
 struct walk_scratch {
     struct walk_slot *slot;
+    struct walk_way_out *way_out; /* see struct walk, as the next six */
     struct walk_buffer *buffer;
-    struct walk_operand *operand; /* see struct walk, as the next four */
+    struct walk_operand *operand;
     struct walk_slot **saved, **made;
     uint32_t *saved_from;
     uint64_t *ends;

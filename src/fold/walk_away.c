@@ -70,10 +70,10 @@ static void find_layer(struct walk *w, struct away *sum)
 static void let_earlier_go(struct walk *w, uint32_t number, uint32_t k)
 {
     for (uint32_t i = 0; i <= w->b->tensor_count; i++) {
-        struct walk_slot *s = &w->slot[i];
-        if (s->sent != NEVER_SENT && s->gone == NEVER_SENT
-            && s->number + TRL_OFFLOAD_STASH <= number)
-            s->gone = k;
+        struct walk_way_out *x = &w->way_out[i];
+        if (x->sent != NEVER_SENT && x->gone == NEVER_SENT
+            && x->number + TRL_OFFLOAD_STASH <= number)
+            x->gone = k;
     }
 }
 
@@ -100,15 +100,16 @@ static void send(struct walk *w, struct away *sum, tensor_id id,
             let_earlier_go(w, number, k);
         return;
     }
-    if (s->sent != NEVER_SENT && s->gone == NEVER_SENT)
+    struct walk_way_out *x = walk_way_out_of(w, s);
+    if (x->sent != NEVER_SENT && x->gone == NEVER_SENT)
         s->away = false;
-    if (s->sent != NEVER_SENT && !s->away)
+    if (x->sent != NEVER_SENT && !s->away)
         return;
     let_earlier_go(w, number, k);
     s->away = true;
-    s->sent = k;
-    s->number = number;
-    s->gone = NEVER_SENT;
+    x->sent = k;
+    x->number = number;
+    x->gone = NEVER_SENT;
     add_moved(sum, t);
 }
 
@@ -117,13 +118,15 @@ static void join_parts(struct walk *w)
 {
     for (uint32_t i = 0; i < w->b->tensor_count; i++) {
         const struct walk_slot *part = &w->slot[i];
+        const struct walk_way_out *x = &w->way_out[i];
         struct walk_slot *root = walk_root_of(w, w->b->tensor_first + i);
-        if (root == NULL || root == part || part->sent == NEVER_SENT)
+        if (root == NULL || root == part || x->sent == NEVER_SENT)
             continue;
-        const bool first = root->sent == NEVER_SENT;
+        struct walk_way_out *of = walk_way_out_of(w, root);
+        const bool first = of->sent == NEVER_SENT;
         root->away = part->away && (first || root->away);
-        root->gone = first || part->gone > root->gone ? part->gone : root->gone;
-        root->sent = part->sent;
+        of->gone = first || x->gone > of->gone ? x->gone : of->gone;
+        of->sent = x->sent;
     }
 }
 
@@ -132,7 +135,8 @@ static void find_tensors(struct walk *w, struct away *sum)
     uint32_t number = 0;
     for (uint32_t i = 0; i <= w->b->tensor_count; i++) {
         w->slot[i].away = false;
-        w->slot[i].sent = w->slot[i].gone = NEVER_SENT;
+        w->way_out[i] =
+            (struct walk_way_out){ .sent = NEVER_SENT, .gone = NEVER_SENT };
     }
     for (uint32_t k = 0; k < w->b->op_count; k++) {
         tensor_id saved[SAVED_MAX];
@@ -155,7 +159,8 @@ void walk_let_go(struct walk *w, uint32_t k)
     for (uint32_t i = 0; i <= w->b->tensor_count; i++) {
         struct walk_slot *s = &w->slot[i];
         const bool held = i == w->b->tensor_count && k + 1 < w->b->op_count;
-        if (s->away && s->live && s->gone <= k && s->last_use <= k && !held)
+        if (s->away && s->live && w->way_out[i].gone <= k && s->last_use <= k
+            && !held)
             walk_slot_free(w, s);
     }
 }
@@ -167,12 +172,13 @@ uint64_t walk_call_back(struct walk *w, const struct op *op, uint32_t k)
     uint64_t copies = 0;
     for (size_t i = 0; i < n; i++) {
         struct walk_slot *s = walk_root_of(w, saved[i]);
-        if (s == NULL || s->sent == NEVER_SENT)
+        struct walk_way_out *x = s == NULL ? NULL : walk_way_out_of(w, s);
+        if (x == NULL || x->sent == NEVER_SENT)
             continue;
         if (s->away && !s->live) {
             walk_slot_alloc(w, s);
-            s->coming = w->calls = true;
-        } else if (!s->away && s->sent == k) {
+            x->coming = w->calls = true;
+        } else if (!s->away && x->sent == k) {
             copies += s->bytes;
             w->calls = true;
         }
@@ -184,11 +190,11 @@ void walk_called_back(struct walk *w)
 {
     w->holds = false;
     for (uint32_t i = 0; i <= w->b->tensor_count; i++) {
-        struct walk_slot *s = &w->slot[i];
-        if (s->came)
-            walk_slot_free(w, s);
-        s->came = s->coming;
-        s->coming = false;
+        struct walk_way_out *x = &w->way_out[i];
+        if (x->came)
+            walk_slot_free(w, &w->slot[i]);
+        x->came = x->coming;
+        x->coming = false;
     }
     w->holds = true;
     w->calls = false;
@@ -225,7 +231,7 @@ void walk_find_away(struct walk *w, struct away *sum, enum away_how how)
         sum->bytes += s->bytes;
         if (how == AWAY_LAYERS)
             add_moved(sum, tensor_of_slot(w, i));
-        else if (how == AWAY_TENSORS && s->gone == NEVER_SENT)
+        else if (how == AWAY_TENSORS && w->way_out[i].gone == NEVER_SENT)
             sum->left += s->bytes;
     }
 }

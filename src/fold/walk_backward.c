@@ -40,29 +40,51 @@ static uint64_t gradient_bytes(const struct tensor *t)
     return t->dtype == DT_FP8 ? t->elems * dtype_size(DT_BF16) : t->bytes;
 }
 
-/* The gradient of a tensor. */
-static int32_t buffer_new(struct walk *w, uint64_t bytes, tensor_id of)
+/* A walk that nobody follows, with nothing that few have: regions that are made
+ * again, halves, parts, tensors on the host, graphs. What is done for each
+ * operation is compiled twice, for these (`quiet`, a constant) and for any. */
+static bool is_quiet(const struct walk *w)
 {
-    const uint64_t rounded = walk_round(w, bytes) & w->counted;
+    return w->tell == NULL && w->nodes == NULL && w->modules == NULL
+           && !w->split && !w->unloads && !w->calls && w->regions == 0
+           && w->step == STEP_EAGER;
+}
+
+/* The gradient of a tensor. */
+INLINE int32_t take_buffer(struct walk *w, uint64_t bytes, tensor_id of,
+                           bool quiet)
+{
+    const uint64_t counted = quiet ? UINT64_MAX : w->counted;
+    const uint64_t rounded = walk_round(w, bytes) & counted;
     const uint32_t i = w->n_buffers++;
     w->buffer[i] = (struct walk_buffer){ rounded, 1, of, false, false };
     w->tmp += rounded;
-    if (w->tell != NULL)
+    if (!quiet && w->tell != NULL)
         tell_buffer(w, i, true, false);
     return (int32_t)i;
 }
 
-void walk_buffer_release(struct walk *w, int32_t i)
+static int32_t buffer_new(struct walk *w, uint64_t bytes, tensor_id of)
+{
+    return take_buffer(w, bytes, of, false);
+}
+
+INLINE void release_buffer(struct walk *w, int32_t i, bool quiet)
 {
     if (i < 0 || --w->buffer[i].refs != 0)
         return;
     w->tmp -= w->buffer[i].bytes;
-    if (w->tell == NULL)
+    if (quiet || w->tell == NULL)
         return;
     if (w->buffer[i].stashed)
         tell_stash(w, (uint32_t)i, false);
     else
         tell_buffer(w, (uint32_t)i, false, false);
+}
+
+void walk_buffer_release(struct walk *w, int32_t i)
+{
+    release_buffer(w, i, false);
 }
 
 /* What one part of a layer takes from another is a leaf: where somebody else has
@@ -85,24 +107,31 @@ APART int32_t own_gradient(struct walk *w, const struct walk_slot *s,
  * added in place when the first is nobody else's and no view (a view holds its
  * base, so the storage has two owners), else into a new buffer
  * (torch/csrc/autograd/input_buffer.cpp, can_accumulate_inplace). */
-static void give(struct walk *w, struct walk_slot *s, tensor_id t,
-                 int32_t buffer, bool view)
+INLINE void give_second(struct walk *w, struct walk_slot *s, tensor_id t,
+                        int32_t buffer, bool quiet)
 {
-    if (s->grad == NO_GRAD) {
-        s->grad = w->nodes == NULL ? buffer : own_gradient(w, s, t, buffer);
-        s->grad_is_view = view;
-        return;
-    }
     if (w->buffer[s->grad].refs > 1 || s->grad_is_view) {
         const uint64_t bytes = gradient_bytes(&w->p->tensor[t]);
-        const int32_t sum = buffer_new(w, bytes, t);
+        const int32_t sum = take_buffer(w, bytes, t, quiet);
         walk_note(w);
-        walk_buffer_release(w, s->grad);
+        release_buffer(w, s->grad, quiet);
         s->grad = sum;
         s->grad_is_view = false;
     }
     walk_note(w);
-    walk_buffer_release(w, buffer);
+    release_buffer(w, buffer, quiet);
+}
+
+INLINE void give(struct walk *w, struct walk_slot *s, tensor_id t,
+                 int32_t buffer, bool view, bool quiet)
+{
+    if (s->grad != NO_GRAD) {
+        give_second(w, s, t, buffer, quiet);
+        return;
+    }
+    s->grad =
+        quiet || w->nodes == NULL ? buffer : own_gradient(w, s, t, buffer);
+    s->grad_is_view = view;
 }
 
 /* A linear works on rows: its input's gradient is the matrix product's result
@@ -190,14 +219,19 @@ static bool is_made_again(const struct walk *w, const struct walk_slot *s)
     return walk_is_discarded(w, s) && s->first_use < walk_run_first(w, w->at);
 }
 
-void walk_release_saved(struct walk *w)
+INLINE void release_each(struct walk *w)
 {
-    const uint32_t end = w->saved_from[w->at + 1];
-    for (uint32_t i = w->saved_from[w->at]; i < end; i++) {
+    const uint32_t *from = &w->saved_from[w->at];
+    for (uint32_t i = from[0], end = from[1]; i < end; i++) {
         struct walk_slot *s = w->saved[i];
         if (s->saves > 0 && --s->saves == 0)
             walk_slot_free(w, s);
     }
+}
+
+void walk_release_saved(struct walk *w)
+{
+    release_each(w);
 }
 
 /* A checkpoint's hold on the inputs of its region. */
@@ -213,9 +247,13 @@ APART void release_inputs(struct walk *w, const struct op *op,
 }
 
 /* What the operation kept, and what a checkpoint did for it. */
-static inline void release_saved(struct walk *w, const struct op *op,
-                                 const struct walk_operand *x)
+INLINE void release_saved(struct walk *w, const struct op *op,
+                          const struct walk_operand *x, bool quiet)
 {
+    if (quiet) {
+        release_each(w);
+        return;
+    }
     if (walk_retains(w))
         return;
     if (w->remakes || !walk_defers(w, op) || op->stash_input)
@@ -291,32 +329,32 @@ COLD static void tell_moment(struct walk *w, const struct op *op,
                                           .name = op->name });
 }
 
-static inline void happens(struct walk *w, const struct op *op,
-                           const struct walk_parts *parts)
+INLINE void happens(struct walk *w, const struct op *op,
+                    const struct walk_parts *parts, bool quiet)
 {
-    if (w->tell != NULL)
+    if (!quiet && w->tell != NULL)
         tell_moment(w, op, parts, true);
     w->tmp += parts->sum;
     walk_note(w);
     w->tmp -= parts->sum;
-    if (w->tell != NULL)
+    if (!quiet && w->tell != NULL)
         tell_moment(w, op, parts, false);
 }
 
 /* A checkpoint's unpack hook keeps nothing of what it hands out
  * (torch/utils/checkpoint.py): it goes with the formula, before the engine
  * casts what that made; else the node holds it until then. */
-static bool lets_go_early(const struct walk *w, const struct op *op)
+INLINE bool lets_go_early(const struct walk *w, const struct op *op, bool quiet)
 {
-    return w->unpacks && op->kind == OP_MUL && op->place != PLACE_KEPT
-           && !op->outside && !walk_region_active(w, op);
+    return op->kind == OP_MUL && w->unpacks && op->place != PLACE_KEPT
+           && !op->outside && (quiet || !walk_region_active(w, op));
 }
 
 /* The first that asks for a saved tensor has all of them made again. */
 static void note_lead(struct walk *w, const struct op *op)
 {
     tensor_id saved[SAVED_MAX];
-    if (w->led || op->outside || op_saves(w->p, op, saved) == 0)
+    if (op->outside || op_saves(w->p, op, saved) == 0)
         return;
     w->led = true;
     w->lead = w->tmp;
@@ -337,16 +375,16 @@ static void stash(struct walk *w, const struct op *op, struct walk_slot *s)
 /* A node's inputs are gone when it returns, before its results are added up
  * (torch/csrc/autograd/engine.cpp, call_function). */
 INLINE void release_result_grads(struct walk *w, const struct op *op,
-                                 const struct walk_operand *out)
+                                 const struct walk_operand *out, bool quiet)
 {
     for (unsigned i = 0; i < op->n_out; i++) {
         struct walk_slot *s = out[i].slot;
         if (s == NULL || s->grad == NO_GRAD)
             continue;
-        if (i == 0 && walk_defers(w, op)) {
+        if (!quiet && i == 0 && walk_defers(w, op)) {
             stash(w, op, s);
         } else {
-            walk_buffer_release(w, s->grad);
+            release_buffer(w, s->grad, quiet);
         }
         s->grad = NO_GRAD;
     }
@@ -356,7 +394,7 @@ INLINE void release_result_grads(struct walk *w, const struct op *op,
 APART void release_pieces(struct walk *w, const struct op *op,
                           const struct walk_operand *out)
 {
-    release_result_grads(w, op, out);
+    release_result_grads(w, op, out, false);
 }
 
 /* The gradient of logits that somebody else still holds: in the same memory. */
@@ -397,7 +435,7 @@ APART void update_weights(struct walk *w, const struct op *op)
     else
         for (unsigned i = 0; i < w->update_copies; i++)
             walk_parts_add(&moment, largest);
-    happens(w, op, &moment);
+    happens(w, op, &moment, false);
 }
 
 /* The gradients of a product's factors come in the order of their names, mat2
@@ -410,9 +448,31 @@ static bool weight_first(const struct walk *w, const struct op *op)
            && (op->n_in == 2 || w->p->tensor[op->in[2]].role != ROLE_PARAM);
 }
 
+/* Of a weight that has a gradient; what is there for a moment. */
+INLINE uint64_t moment_of_weight(struct walk *w, const struct op *op,
+                                 const struct tensor *t, unsigned i, bool quiet)
+{
+    return quiet && w->mode == WGRAD_FREE ? walk_round(w, tensor_grad_bytes(t))
+                                          : walk_weight_grad(w, op, op->in[i]);
+}
+
+/* The gradient of an operand that is no weight. `g`: the result's. */
+INLINE int32_t operand_gradient(struct walk *w, const struct op *op, unsigned i,
+                                const struct walk_operand *out, int32_t g,
+                                bool quiet)
+{
+    if (g >= 0 && aliases(w, op, i)) {
+        w->buffer[g].refs++;
+        return g;
+    }
+    const bool over = writes_over_kept(op, out);
+    return take_buffer(w, over ? 0 : gradient_bytes(&w->p->tensor[op->in[i]]),
+                       op->in[i], quiet);
+}
+
 /* `x`: the operation's operands. `g`: its result's gradient. */
-static void backward_grads(struct walk *w, const struct op *op,
-                           const struct walk_operand *x, int32_t g)
+INLINE void backward_grads(struct walk *w, const struct op *op,
+                           const struct walk_operand *x, int32_t g, bool quiet)
 {
     const unsigned n_in = op->n_in;
     const struct walk_operand *out = &x[n_in];
@@ -421,11 +481,12 @@ static void backward_grads(struct walk *w, const struct op *op,
     uint32_t gives = 0, comes = 0; /* operands: whose of these there is */
     struct walk_parts moment;
     walk_parts_init(&moment);
-    if (w->counted != 0)
+    if (walk_has_workspace(w, op) && (quiet || w->counted != 0))
         walk_parts_add(&moment, walk_workspace(w, op, &moment));
-    walk_parts_add(&moment, w->copies);
+    if (!quiet)
+        walk_parts_add(&moment, w->copies);
     if (op->place == PLACE_KEPT)
-        release_saved(w, op, x);
+        release_saved(w, op, x, quiet);
     if (op->place == PLACE_PIECES)
         release_pieces(w, op, out);
     const bool swap = weight_first(w, op);
@@ -435,46 +496,40 @@ static void backward_grads(struct walk *w, const struct op *op,
             continue;
         const struct tensor *t = &w->p->tensor[op->in[i]];
         if (t->role == ROLE_PARAM) {
-            if ((i == 1 || w->graph) && walk_defers(w, op))
+            if (!quiet && (i == 1 || w->graph) && walk_defers(w, op))
                 continue;
-            const uint64_t bytes = walk_weight_grad(w, op, op->in[i]);
+            const uint64_t bytes = moment_of_weight(w, op, t, i, quiet);
             if (w->mode == WGRAD_FREE) {
                 comes |= 1u << i;
                 walk_gradient_comes(w, op, i, coming[i] = bytes);
             } else {
                 walk_parts_add(&moment, bytes);
             }
-            walk_tell_product(w, op);
-            continue;
-        }
-        if (op->kind == OP_FUSED) {
-            made[i] = fused_grad(w, op, i, out, made, gives);
-        } else if (g >= 0 && aliases(w, op, i)) {
-            made[i] = g;
-            w->buffer[g].refs++;
         } else {
-            const bool over = writes_over_kept(op, out);
-            made[i] = buffer_new(w, over ? 0 : gradient_bytes(t), op->in[i]);
+            made[i] = op->kind == OP_FUSED
+                          ? fused_grad(w, op, i, out, made, gives)
+                          : operand_gradient(w, op, i, out, g, quiet);
+            gives |= 1u << i;
         }
-        gives |= 1u << i;
-        walk_tell_product(w, op);
+        if (!quiet)
+            walk_tell_product(w, op);
     }
-    const bool early = lets_go_early(w, op);
+    const bool early = lets_go_early(w, op, quiet);
     if (early) {
         struct walk_parts products;
         walk_parts_init(&products);
         walk_parts_add(&products, walk_uncast_factors(w, op));
-        happens(w, op, &products);
-        release_saved(w, op, x);
+        happens(w, op, &products, quiet);
+        release_saved(w, op, x, quiet);
     }
-    happens(w, op, &moment);
-    release_result_grads(w, op, out);
+    happens(w, op, &moment, quiet);
+    release_result_grads(w, op, out, quiet);
     const bool view = gives != 0 && gives_view(w, op);
     for (unsigned i = 0; gives >> i != 0; i++)
         if ((gives >> i & 1) != 0)
-            give(w, x[i].slot, op->in[i], made[i], view);
+            give(w, x[i].slot, op->in[i], made[i], view, quiet);
     if (op->place != PLACE_KEPT && !early)
-        release_saved(w, op, x);
+        release_saved(w, op, x, quiet);
     if (comes == 0)
         return;
     walk_gradients_arrive(w, op, coming, comes);
@@ -495,8 +550,8 @@ APART void came_is_used(struct walk *w, uint32_t k)
 }
 
 /* `x`: the operation's operands. */
-static void backward_op(struct walk *w, const struct op *op,
-                        const struct walk_operand *x, uint32_t k)
+INLINE void backward_op(struct walk *w, const struct op *op,
+                        const struct walk_operand *x, uint32_t k, bool quiet)
 {
     const struct walk_operand *out = &x[op->n_in];
     w->at = k;
@@ -510,16 +565,17 @@ static void backward_op(struct walk *w, const struct op *op,
         if (i == 0)
             g = s->grad;
     }
-    if (w->step != STEP_EAGER)
+    if (!quiet && w->step != STEP_EAGER)
         w->counted = walk_counts(w, op) ? UINT64_MAX : 0;
-    if (any && w->unpacks)
+    if (any && w->unpacks && !w->led)
         note_lead(w, op);
-    w->copies = any && w->unloads ? walk_call_back(w, op, k) : 0;
+    if (!quiet)
+        w->copies = any && w->unloads ? walk_call_back(w, op, k) : 0;
     if (any)
-        backward_grads(w, op, x, g);
+        backward_grads(w, op, x, g, quiet);
     else
-        release_saved(w, op, x);
-    if (w->calls)
+        release_saved(w, op, x, quiet);
+    if (!quiet && w->calls)
         came_is_used(w, k);
 }
 
@@ -645,8 +701,19 @@ static void release_above_weights(struct walk *w)
     }
 }
 
-void walk_backward_ops(struct walk *w, const struct walk_operand *x,
-                       uint32_t end, uint32_t first)
+APART void backward_quiet(struct walk *w, const struct walk_operand *x,
+                          uint32_t end, uint32_t first)
+{
+    const struct op *op = walk_op_at(w, end);
+    for (uint32_t k = end; k-- > first;) {
+        op--;
+        x -= op->n_in + op->n_out;
+        backward_op(w, op, x, k, true);
+    }
+}
+
+APART void backward_any(struct walk *w, const struct walk_operand *x,
+                        uint32_t end, uint32_t first)
 {
     const struct op *op = walk_op_at(w, end);
     for (uint32_t k = end; k-- > first;) {
@@ -662,8 +729,17 @@ void walk_backward_ops(struct walk *w, const struct walk_operand *x,
             restore_inputs(w, k);
             recompute_once(w, k);
         }
-        backward_op(w, op, x, k);
+        backward_op(w, op, x, k, false);
     }
+}
+
+void walk_backward_ops(struct walk *w, const struct walk_operand *x,
+                       uint32_t end, uint32_t first)
+{
+    if (is_quiet(w))
+        backward_quiet(w, x, end, first);
+    else
+        backward_any(w, x, end, first);
 }
 
 /* All operations; what blocks have in common once. */

@@ -39,14 +39,16 @@ struct common_back {
 struct walk_common {
     const struct block *of; /* whose is walked; NULL: nobody's */
     struct walk_slot input; /* its input's, before an operation uses it */
+    bool owns_input;        /* ... a storage that the block accounts for */
     struct walk_slot *slot; /* [of->common_tensors] as the common operations
                                  leave them, and of the input */
     struct walk_slot used;
     struct walk_slot *at;    /* where lists and these have the input's */
     struct walk_begun begun; /* the operations after these */
     uint32_t made;
-    bool outlives, pieces, policy, stays, outside; /* as in struct walk */
-    struct common_back back[2][WGRAD_MODES];       /* by walk.unpacks */
+    bool special, leaves, outlives, pieces, policy, stays, outside; /* as in
+                                                                 struct walk */
+    struct common_back back[2][WGRAD_MODES]; /* by walk.unpacks */
 };
 
 bool walk_common_init(struct walk_scratch *s, const struct program *p,
@@ -82,6 +84,7 @@ void walk_common_begin(struct walk *w)
 {
     w->common->of = NULL;
     w->common->input = *input_of(w);
+    w->common->owns_input = input_of(w)->root == input_of(w);
 }
 
 void walk_common_keep(struct walk *w, const struct walk_begun *begun)
@@ -93,6 +96,8 @@ void walk_common_keep(struct walk *w, const struct walk_begun *begun)
     c->used = *c->at;
     c->begun = *begun;
     c->made = w->n_made;
+    c->special = w->special;
+    c->leaves = w->leaves;
     c->outlives = w->outlives;
     c->pieces = w->pieces;
     c->policy = w->policy;
@@ -104,9 +109,10 @@ void walk_common_keep(struct walk *w, const struct walk_begun *begun)
 
 /* Of a storage of its own, which either is; how long frames hold it is not the
  * operations' to say. */
-static bool same_input(const struct walk_slot *x, const struct walk_slot *y)
+static bool same_input(const struct walk_common *c, const struct walk_slot *in)
 {
-    return x->local && y->local && x->bytes == y->bytes && x->wants == y->wants;
+    return c->owns_input && in->root == in && c->input.bytes == in->bytes
+           && c->input.wants == in->wants;
 }
 
 static void take_input(struct walk *w, const struct walk_common *c)
@@ -166,7 +172,7 @@ bool walk_common_resume(struct walk *w, struct walk_begun *begun)
 {
     struct walk_common *c = w->common;
     struct walk_slot *in = input_of(w);
-    if (c->of != &w->p->block[w->b->begins_as] || !same_input(&c->input, in)
+    if (c->of != &w->p->block[w->b->begins_as] || !same_input(c, in)
         || !live_alike(w, c->of))
         return false;
     if (c->at != in)
@@ -175,6 +181,8 @@ bool walk_common_resume(struct walk *w, struct walk_begun *begun)
     take_input(w, c);
     *begun = c->begun;
     w->n_made = c->made;
+    w->special = w->special || c->special;
+    w->leaves = c->leaves;
     w->outlives = w->outlives || c->outlives;
     w->pieces = w->pieces || c->pieces;
     w->policy = c->policy;

@@ -9,7 +9,7 @@
 
 /* A variable's, or a copy's, that its last use does not end: in a second forward
  * only what the graph's nodes hold. */
-static bool outlives(const struct walk *w, const struct walk_slot *s)
+static inline bool outlives(const struct walk *w, const struct walk_slot *s)
 {
     return walk_is_again(w) ? s->past : s->lingers || s->framed;
 }
@@ -220,63 +220,93 @@ static bool is_plain(const struct walk *w)
            && !(walk_is_again(w) && (w->outside || w->policy));
 }
 
+/* What is there after so many operations, and slots that come. */
+struct summed {
+    uint64_t kept, tmp;
+    struct walk_slot *const *made;
+    uint32_t at;
+};
+
 /* Of what an operation makes. */
-static inline void sum_birth(struct walk *w, const struct walk_slot *s,
-                             const struct walk_slot *output)
+INLINE void sum_birth(const struct walk *w, struct summed *x,
+                      const struct walk_slot *s, const struct walk_slot *output)
 {
+    const uint64_t bytes = s->bytes;
     if (walk_stays(w, s)) {
-        w->kept += s->bytes;
+        x->kept += bytes;
         return;
     }
-    w->tmp += s->bytes;
+    x->tmp += bytes;
     if (s != output && !outlives(w, s))
-        w->ends[s->last_use] += s->bytes;
+        w->ends[s->last_use] += bytes;
 }
 
 /* ... and of what comes in, which a layer's caller holds. */
-static void sum_input(struct walk *w, const struct walk_slot *output)
+static void sum_input(const struct walk *w, struct summed *x,
+                      const struct walk_slot *output)
 {
     const struct walk_slot *s = &w->slot[w->b->tensor_count];
     if (w->b->kind != BLOCK_LAYER || w->b->open)
-        sum_birth(w, s, output);
+        sum_birth(w, x, s, output);
     else
-        *(walk_stays(w, s) ? &w->kept : &w->tmp) += s->bytes;
+        *(walk_stays(w, s) ? &x->kept : &x->tmp) += s->bytes;
 }
 
-/* The fullest moment, as forward_op() finds it; operations up to `end`. Where
- * one makes nothing, there was more before it. */
+INLINE void sum_top(struct walk *w, const struct summed *x)
+{
+    if (x->kept + x->tmp > w->top.kept + w->top.tmp)
+        w->top =
+            (struct extremum){ x->kept, x->tmp, 0, w->b->op_first + x->at };
+}
+
+/* The fullest moment of operations before `end`, of which none leaves forward, as
+ * forward_op() finds it. Where one makes nothing, there was more before it. */
+static void sum_ops(struct walk *w, struct summed *so_far, uint32_t end,
+                    const struct walk_slot *output)
+{
+    const uint64_t *ends = w->ends;
+    struct walk_slot *const *last = w->made + w->n_made;
+    struct summed x = *so_far;
+    if (x.at < end)
+        sum_top(w, &x);
+    for (; x.made < last; x.made++) {
+        const struct walk_slot *s = *x.made;
+        const uint32_t k = s->birth;
+        if (k >= end)
+            break;
+        if (x.at < k) { /* which makes something, as the one before did */
+            sum_top(w, &x);
+            do
+                x.tmp -= ends[x.at];
+            while (++x.at < k);
+        }
+        sum_birth(w, &x, s, output);
+    }
+    if (x.at < end)
+        sum_top(w, &x);
+    while (x.at < end)
+        x.tmp -= ends[x.at++];
+    *so_far = x;
+}
+
+/* ... and of all before `end`. */
 static void sum_forward(struct walk *w, uint32_t end,
                         const struct walk_slot *output)
 {
-    struct walk_slot *const *made = w->made, *const *last = made + w->n_made;
-    const struct op *op = walk_op_at(w, 0);
-    uint64_t most = 0;
-    bool more = true;
+    struct summed x = { .made = w->made };
     for (uint32_t k = 0; k < w->b->op_count; k++)
         w->ends[k] = 0;
     if (w->b->input != TENSOR_NONE)
-        sum_input(w, output);
-    uint32_t next = made < last ? (*made)->birth : NEVER_MADE;
-    for (uint32_t k = 0; k < end; k++, op++) {
-        if (op->returns || op->renames) {
-            w->at = k;
-            leave_forward(w, op);
-            most = 0;
-            more = true;
-        }
-        while (next == k) {
-            sum_birth(w, *made++, output);
-            next = made < last ? (*made)->birth : NEVER_MADE;
-            more = true;
-        }
-        if (more && w->kept + w->tmp > most) {
-            most = w->kept + w->tmp;
-            w->top =
-                (struct extremum){ w->kept, w->tmp, 0, w->b->op_first + k };
-        }
-        more = false;
-        w->tmp -= w->ends[k];
+        sum_input(w, &x, output);
+    for (uint32_t k = 0; w->leaves && k < end; k++) {
+        const struct op *op = walk_op_at(w, k);
+        if (!op->returns && !op->renames)
+            continue;
+        sum_ops(w, &x, k, output);
+        w->at = k;
+        leave_forward(w, op);
     }
+    sum_ops(w, &x, end, output);
 }
 
 /* ---- all of it ---- */

@@ -36,7 +36,8 @@ uint32_t walk_run_last(const struct walk *w, uint32_t k)
     return k;
 }
 
-static bool is_local(const struct walk *w, const struct tensor *t, tensor_id id)
+static inline bool is_local(const struct walk *w, const struct tensor *t,
+                            tensor_id id)
 {
     return t->storage == id && !t->pooled && !t->shared_out
            && (t->role == ROLE_ACTIVATION || id == w->b->input);
@@ -60,15 +61,22 @@ INLINE void slot_init(struct walk *w, struct walk_slot *s,
                                    : root_of_view(w, t->storage),
         .bytes = local ? walk_round(w, t->bytes) : 0,
         .grad = NO_GRAD,
-        .past = t->past,
-        .lingers = t->lingers || t->past,
-        .framed = t->framed || (t->handed && w->b->kind == BLOCK_EMBED),
-        .local = local,
         .wants = walk_gives_grad(w, t, id),
         .birth = NEVER_MADE,
     };
+}
+
+/* How long the engine, the loop or a frame holds it; of most, no longer than it
+ * is used. */
+APART void note_holds(struct walk *w, struct walk_slot *s,
+                      const struct tensor *t)
+{
+    s->past = t->past;
+    s->lingers = t->lingers || t->past;
+    s->framed = t->framed || (t->handed && w->b->kind == BLOCK_EMBED);
     w->outlives = w->outlives || s->lingers || s->framed;
     w->pieces = w->pieces || t->pieces || t->lone;
+    w->special = true;
 }
 
 /* Of what comes in. */
@@ -76,10 +84,13 @@ APART void edges_init(struct walk *w)
 {
     const struct block *b = w->b;
     struct walk_slot *in = &w->slot[b->tensor_count];
-    if (b->input != TENSOR_NONE)
+    if (b->input != TENSOR_NONE) {
         slot_init(w, in, &w->p->tensor[b->input], b->input);
-    else
+        if (!tensor_is_plain(&w->p->tensor[b->input]))
+            note_holds(w, in, &w->p->tensor[b->input]);
+    } else {
         *in = (struct walk_slot){ .grad = NO_GRAD };
+    }
     in->birth = 0;                                 /* no operation makes it */
     in->last_use = b->op_count;                    /* none yet */
     in[1] = (struct walk_slot){ .grad = NO_GRAD }; /* the memory: not its own */
@@ -89,31 +100,22 @@ APART void edges_init(struct walk *w)
     in[1].wants = walk_gives_grad(w, &w->p->tensor[b->memory], b->memory);
 }
 
-/* Of what the block makes, from `first` on; the engine, or the loop, may hold
- * it. */
+/* Of what the block makes, from `first` on. */
 APART void slots_init(struct walk *w, uint32_t first)
 {
     const struct block *b = w->b;
     const struct tensor *t = &w->p->tensor[b->tensor_first + first];
-    for (uint32_t i = first; i < b->tensor_count; i++, t++) {
-        struct walk_slot *s = &w->slot[i];
+    struct walk_slot *s = &w->slot[first];
+    for (uint32_t i = first; i < b->tensor_count; i++, t++, s++) {
         slot_init(w, s, t, b->tensor_first + i);
+        if (tensor_is_plain(t))
+            continue;
+        note_holds(w, s, t);
         if (!t->held && !t->stays)
             continue;
         s->kept = w->stays = true;
         s->saves_all = 1;
     }
-}
-
-/* Of what an operation makes: a collective's result, not what is put in order
- * for it; the kernel's results, not what a ring has around them. */
-static bool is_stored(const struct op *op, unsigned i)
-{
-    if (!op->checkpointed)
-        return false;
-    if (op->kind == OP_REDUCE_SCATTER)
-        return i == 0;
-    return op->keep_out == 0 || (op->keep_out >> i & 1) != 0;
 }
 
 /* As walk_root_of(), when slots know theirs. */
@@ -144,31 +146,60 @@ static inline void operand_init(const struct walk *w, struct walk_operand *x,
     *x = (struct walk_operand){ s, s->root, s->wants };
 }
 
+/* `x`: the operation's operands. */
+APART void note_stand_ins(const struct walk *w, const struct op *op,
+                          struct walk_operand *x)
+{
+    for (unsigned i = 0; i < op->n_in; i++)
+        x[i].wants = x[i].wants && !walk_is_stand_in(w, op, i);
+}
+
+/* Of what an operation makes: a collective's result, not what is put in order
+ * for it; the kernel's results, not what a ring has around them. */
+static bool is_stored(const struct op *op, unsigned i)
+{
+    if (op->kind == OP_REDUCE_SCATTER)
+        return i == 0;
+    return op->keep_out == 0 || (op->keep_out >> i & 1) != 0;
+}
+
+/* What few operations are said to be. `out`: what it makes. */
+APART void note_special(struct walk *w, const struct op *op,
+                        const struct walk_operand *out)
+{
+    w->outside = w->outside || op->outside;
+    w->leaves = w->leaves || op->returns || op->renames;
+    for (unsigned i = 0; i < op->n_out && op->checkpointed; i++)
+        if (out[i].root != NULL && is_stored(op, i))
+            out[i].root->checkpointed = w->policy = true;
+}
+
 /* Returns what comes after its operands. */
 static inline struct walk_operand *note_uses(struct walk *w,
                                              const struct op *op, uint32_t k,
                                              struct walk_operand *x)
 {
-    for (unsigned i = 0; i < op->n_in; i++, x++) {
-        operand_init(w, x, op->in[i]);
-        x->wants = x->wants && !walk_is_stand_in(w, op, i);
+    for (const tensor_id *id = op->in, *end = id + op->n_in; id < end;
+         id++, x++) {
+        operand_init(w, x, *id);
         if (x->root != NULL)
             x->root->last_use = k;
     }
-    for (unsigned i = 0; i < op->n_out; i++, x++) {
-        operand_init(w, x, op->out[i]);
+    if (op->kind == OP_LINEAR && op->n_in > 2)
+        note_stand_ins(w, op, x - op->n_in);
+    for (const tensor_id *id = op->out, *end = id + op->n_out; id < end;
+         id++, x++) {
+        operand_init(w, x, *id);
         struct walk_slot *s = x->root;
         if (s == NULL)
             continue;
         s->last_use = k;
         if (s == x->slot)
             s->first_use = k;
-        if (s->birth == NEVER_MADE) {
-            s->birth = k;
-            w->made[w->n_made++] = s;
-        }
-        if (is_stored(op, i))
-            s->checkpointed = w->policy = true;
+        if (s->birth != NEVER_MADE)
+            continue;
+        s->birth = k;
+        w->made[w->n_made++] = s;
     }
     return x;
 }
@@ -177,8 +208,6 @@ static inline struct walk_operand *note_uses(struct walk *w,
  * with or without a graph (aten/src/ATen/autocast_mode.cpp, cached_cast). */
 static void note_cast(struct walk *w, const struct op *op)
 {
-    if (op->kind != OP_CAST)
-        return;
     const struct tensor *in = &w->p->tensor[op->in[0]];
     const struct tensor *out = &w->p->tensor[op->out[0]];
     struct walk_slot *s = root_of(w, op->out[0]);
@@ -198,34 +227,51 @@ bool walk_is_discarded(const struct walk *w, const struct walk_slot *s)
 }
 
 /* A storage is kept when an operation outside active regions keeps it; inside
- * a region only what comes in from outside is kept, the rest is made again. */
-static void note_saves(struct walk *w, const struct op *op, uint32_t k,
-                       uint32_t first)
+ * a region only what comes in from outside is kept, the rest is made again.
+ * `x`: the operation's operands. */
+static void note_in_region(struct walk *w, const struct op *op, uint32_t first,
+                           const struct walk_operand *x, const uint8_t *saved,
+                           size_t n)
 {
-    tensor_id saved[SAVED_MAX];
-    const size_t n = op_saves(w->p, op, saved);
     const bool active = walk_region_active(w, op);
-    uint32_t next = w->saved_from[k];
     for (size_t i = 0; i < n; i++) {
-        struct walk_slot *s = root_of(w, saved[i]);
-        if (s == NULL)
-            continue;
-        w->saved[next++] = s;
-        s->saves_all++;
-        if (!active || walk_is_input(w, s) || s->first_use < first)
-            s->kept = s->kept || w->regions == 0 || !walk_is_discarded(w, s);
+        struct walk_slot *s = x[saved[i]].root;
+        if (s != NULL
+            && (!active || walk_is_input(w, s) || s->first_use < first))
+            s->kept = s->kept || !walk_is_discarded(w, s);
     }
-    w->saved_from[k + 1] = next;
     if (!active)
         return;
     /* a checkpoint keeps its inputs, needed or not */
     for (unsigned i = 0; i < op->n_in; i++) {
-        struct walk_slot *s = root_of(w, op->in[i]);
+        struct walk_slot *s = x[i].root;
         if (s != NULL && (walk_is_input(w, s) || s->first_use < first)) {
             s->kept = s->kept || !walk_is_discarded(w, s);
             s->saves_all++;
         }
     }
+}
+
+/* `x`: the operation's operands. */
+static inline void note_saves(struct walk *w, const struct op *op, uint32_t k,
+                              uint32_t first, const struct walk_operand *x)
+{
+    uint8_t saved[SAVED_MAX];
+    const size_t n =
+        op_kind_saves(op->kind) ? op_saves_operands(w->p, op, saved) : 0;
+    const bool regions = w->regions != 0;
+    uint32_t next = w->saved_from[k];
+    for (size_t i = 0; i < n; i++) {
+        struct walk_slot *s = x[saved[i]].root;
+        if (s == NULL)
+            continue;
+        w->saved[next++] = s;
+        s->saves_all++;
+        s->kept = s->kept || !regions;
+    }
+    w->saved_from[k + 1] = next;
+    if (regions)
+        note_in_region(w, op, first, x, saved, n);
 }
 
 /* What operations beside the layer keep outlives a checkpoint around it. */
@@ -245,18 +291,21 @@ APART void ops_init(struct walk *w, struct walk_begun *at, uint32_t end)
 {
     const struct op *op = walk_op_at(w, at->op);
     struct walk_operand *x = at->operand;
-    const bool all = w->step == STEP_EAGER;
+    const bool all = w->step == STEP_EAGER, regions = w->regions != 0;
     uint32_t first = at->first;
     for (uint32_t k = at->op; k < end; k++, op++) {
+        const struct walk_operand *own = x;
         x = note_uses(w, op, k, x);
-        note_cast(w, op);
-        if (k == 0 || op[-1].region != op->region)
+        if (op->kind == OP_CAST)
+            note_cast(w, op);
+        if (!op_is_plain(op))
+            note_special(w, op, x - op->n_out);
+        if (regions && (k == 0 || op[-1].region != op->region))
             first = k;
         if (all || walk_counts(w, op))
-            note_saves(w, op, k, first);
+            note_saves(w, op, k, first, own);
         else
             w->saved_from[k + 1] = w->saved_from[k];
-        w->outside = w->outside || op->outside;
     }
     *at = (struct walk_begun){ x, end, first };
 }

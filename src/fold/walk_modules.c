@@ -52,9 +52,9 @@ static void note_saved(struct walk *w, struct module_group *g, tensor_id id,
     if (s == NULL)
         return;
     if (!sent)
-        s->remains = true;
+        walk_way_out_of(w, s)->remains = true;
     else
-        s->sent = (uint32_t)(g - w->modules->group);
+        walk_way_out_of(w, s)->sent = (uint32_t)(g - w->modules->group);
 }
 
 /* A checkpoint keeps its inputs, each once. */
@@ -67,9 +67,10 @@ static void note_inputs(struct walk *w, struct module_group *g, uint32_t k)
         if (s == NULL
             || (s != &w->slot[w->b->tensor_count] && s->first_use >= first))
             continue;
-        if (s->number != first + 1)
+        struct walk_way_out *x = walk_way_out_of(w, s);
+        if (x->number != first + 1)
             note_saved(w, g, op->in[i], k);
-        s->number = first + 1;
+        x->number = first + 1;
     }
 }
 
@@ -99,8 +100,8 @@ static void note_commit(struct walk *w, uint32_t k)
         struct walk_slot *s = walk_root_of(w, op->in[i]);
         if (s == NULL || !is_large(w, &w->p->tensor[op->in[i]]))
             continue;
-        s->forced = true;
-        s->gone = k;
+        walk_way_out_of(w, s)->forced = true;
+        walk_way_out_of(w, s)->gone = k;
     }
 }
 
@@ -108,12 +109,9 @@ void walk_find_modules(struct walk *w, struct away *sum)
 {
     *w->modules = (struct modules_walk){ 0 };
     w->n_entries = 0;
-    for (uint32_t i = 0; i <= w->b->tensor_count; i++) {
-        struct walk_slot *s = &w->slot[i];
-        s->sent = s->gone = NEVER_SENT;
-        s->number = 0;
-        s->forced = s->remains = false;
-    }
+    for (uint32_t i = 0; i <= w->b->tensor_count; i++)
+        w->way_out[i] =
+            (struct walk_way_out){ .sent = NEVER_SENT, .gone = NEVER_SENT };
     for (uint32_t k = 0; k < w->b->op_count; k++)
         if (walk_op_at(w, k)->commits)
             note_commit(w, k);
@@ -121,12 +119,13 @@ void walk_find_modules(struct walk *w, struct away *sum)
             note_op(w, k);
     for (uint32_t i = 0; i <= w->b->tensor_count; i++) {
         struct walk_slot *s = &w->slot[i];
-        s->away = s->forced || (s->sent != NEVER_SENT && !s->remains);
-        if (s->away && !s->forced)
-            s->gone = w->modules->group[s->sent].commit;
+        struct walk_way_out *x = &w->way_out[i];
+        s->away = x->forced || (x->sent != NEVER_SENT && !x->remains);
+        if (s->away && !x->forced)
+            x->gone = w->modules->group[x->sent].commit;
     }
-    const struct walk_slot *in = &w->slot[w->b->tensor_count];
-    w->modules->named_input = in->away && !in->forced;
+    const uint32_t in = w->b->tensor_count;
+    w->modules->named_input = w->slot[in].away && !w->way_out[in].forced;
     for (uint32_t i = 0; i < w->modules->n; i++) {
         sum->moved += w->modules->group[i].moved;
         sum->pinned += w->modules->group[i].pinned;
@@ -137,9 +136,10 @@ void walk_modules_let_go(struct walk *w, uint32_t k)
 {
     for (uint32_t i = 0; i <= w->b->tensor_count; i++) {
         struct walk_slot *s = &w->slot[i];
+        const struct walk_way_out *x = &w->way_out[i];
         const bool named = i == w->b->tensor_count && k + 1 < w->b->op_count;
-        if (s->away && s->live && s->gone <= k
-            && (s->forced || (s->last_use <= k && !named)))
+        if (s->away && s->live && x->gone <= k
+            && (x->forced || (s->last_use <= k && !named)))
             walk_slot_free(w, s);
     }
 }

@@ -1,6 +1,6 @@
 /*
  * Inside of the walk: what its forward and its backward half share. Nothing
- * else includes this.
+ * else includes this, but a test of its shortcuts.
  */
 #ifndef MEMPLAN_FOLD_WALK_PRIVATE_H
 #define MEMPLAN_FOLD_WALK_PRIVATE_H
@@ -13,38 +13,43 @@
  * are used on the root of a view chain only. */
 struct walk_slot {
     uint64_t bytes;         /* as allocated; 0 for weights, inputs, shared */
-    struct walk_slot *root; /* walk_root_of() its tensor */
+    struct walk_slot *root; /* walk_root_of() its tensor: itself, where it is a
+                               storage that this block accounts for */
     uint32_t birth;         /* operation that makes it or a view of it first,
                                or NEVER_MADE */
     uint32_t first_use;     /* operation that makes it */
     uint32_t last_use;
-    uint32_t saves;     /* operations that keep it, not yet done */
-    uint32_t saves_all; /* the same, before backward */
+    uint32_t saves_all; /* operations that keep it */
+    uint32_t saves;     /* ... in backward: those not yet done */
     int32_t grad;       /* index of its gradient's buffer, -1 none */
-    bool grad_is_view;  /* of that buffer */
     int32_t stash;      /* buffer that its linear's weight needs, -1 none */
     bool has_wgrad;     /* a weight whose gradient is there already */
-    bool local;         /* a storage this block accounts for */
-    bool wants;         /* walk_wants_grad() its tensor */
-    bool kept;          /* alive from forward to backward */
-    bool lingers;       /* to the end of forward: autocast's copy of a weight */
-    bool framed;        /* tensor.framed: to the end of the block, and on */
-    bool past;          /* ... of forward, of a second one too: tensor.past */
-    bool checkpointed;  /* kept by a checkpoint around the block */
-    bool away;          /* kept, and on the host in between: walk_away.c */
-    uint32_t sent;      /* AWAY_TENSORS: operation that has it copied, or NEVER_
-                           SENT; number of that copy */
-    uint32_t number;
-    uint32_t gone;     /* ... and the one that lets it go, or NEVER_SENT */
-    bool forced;       /* AWAY_MODULES: it goes at `gone`, whoever names it */
-    bool remains;      /* ... some operation keeps it on the GPU */
-    bool reached;      /* a node that waits leads to it */
-    bool came, coming; /* for the operation before, or the one at hand */
     bool live;
-    bool result;     /* STEP_CAPTURE: of a graph, there to the end of the
-                        block's backward */
-    uint64_t offset; /* a trained weight: elements before it, in the order of
-                        the module's parameters; where arrivals are noted */
+    bool grad_is_view; /* of that buffer */
+    bool kept;         /* alive from forward to backward */
+    bool lingers;      /* to the end of forward: autocast's copy of a weight */
+    bool framed;       /* tensor.framed: to the end of the block, and on */
+    bool past;         /* ... of forward, of a second one too: tensor.past */
+    bool checkpointed; /* kept by a checkpoint around the block */
+    bool wants;        /* walk_wants_grad() its tensor */
+    bool away;         /* kept, and on the host in between: walk_away.c */
+    bool reached;      /* a node that waits leads to it */
+    bool result;       /* STEP_CAPTURE: of a graph, there to the end of the
+                          block's backward */
+    uint64_t offset;   /* a trained weight: elements before it, in the order of
+                          the module's parameters; where arrivals are noted */
+};
+
+/* When what a slot is of leaves the GPU, where tensors go one by one
+ * (AWAY_TENSORS, AWAY_MODULES), and comes back. One a slot. */
+struct walk_way_out {
+    uint32_t sent;   /* operation that has it copied, or NEVER_SENT; of modules,
+                        the group that does */
+    uint32_t number; /* of that copy */
+    uint32_t gone;   /* operation that lets it go, or NEVER_SENT */
+    bool forced;     /* AWAY_MODULES: it goes at `gone`, whoever names it */
+    bool remains;    /* ... some operation keeps it on the GPU */
+    bool came, coming; /* for the operation before, or the one at hand */
 };
 
 /* What an operation takes or makes. */
@@ -76,6 +81,7 @@ struct walk {
     const struct program *p;
     const struct block *b;
     struct walk_slot *slot;
+    struct walk_way_out *way_out; /* [slots] */
     struct walk_buffer *buffer;
     uint32_t n_buffers;
     struct walk_operand *operand, *operands_end; /* of the operations, one
@@ -99,6 +105,8 @@ struct walk {
     enum walk_pass pass;
     enum wgrad_mode mode;
     bool walked;   /* slots are no longer as walk_init() left them */
+    bool special;  /* there are tensors that are not tensor_is_plain() */
+    bool leaves;   /* ... operations with op.returns or op.renames */
     bool outside;  /* there are operations outside of a checkpoint */
     bool outlives; /* ... slots that their last use need not end */
     bool pieces;   /* ... tensor.pieces or tensor.lone */
@@ -174,7 +182,13 @@ static inline struct walk_slot *walk_slot_of(const struct walk *w, tensor_id t)
 static inline struct walk_slot *walk_root_of(const struct walk *w, tensor_id t)
 {
     struct walk_slot *s = walk_slot_of(w, w->p->tensor[t].storage);
-    return s != NULL && s->local ? s : NULL;
+    return s != NULL && s->root == s ? s : NULL;
+}
+
+static inline struct walk_way_out *walk_way_out_of(const struct walk *w,
+                                                   const struct walk_slot *s)
+{
+    return &w->way_out[s - w->slot];
 }
 
 /* As allocated: the granule is a power of two. */
@@ -467,6 +481,25 @@ void walk_backward_ops(struct walk *w, const struct walk_operand *x,
  * and what it adds to `parts`. */
 uint64_t walk_workspace(const struct walk *w, const struct op *op,
                         struct walk_parts *parts);
+/* Whether it may need any: most linears are of an input and a weight. */
+static inline bool walk_has_workspace(const struct walk *w, const struct op *op)
+{
+    const uint64_t none =
+        UINT64_C(1) << OP_MATMUL | UINT64_C(1) << OP_ADD
+        | UINT64_C(1) << OP_SCALE | UINT64_C(1) << OP_NEG
+        | UINT64_C(1) << OP_DIV | UINT64_C(1) << OP_MEAN
+        | UINT64_C(1) << OP_RSQRT | UINT64_C(1) << OP_ACTIVATION
+        | UINT64_C(1) << OP_CAST | UINT64_C(1) << OP_COPY
+        | UINT64_C(1) << OP_VIEW | UINT64_C(1) << OP_CAT
+        | UINT64_C(1) << OP_DROPOUT | UINT64_C(1) << OP_LAYER_NORM
+        | UINT64_C(1) << OP_RMS_NORM | UINT64_C(1) << OP_INDEX
+        | UINT64_C(1) << OP_TOPK | UINT64_C(1) << OP_WHERE
+        | UINT64_C(1) << OP_ALL_REDUCE | UINT64_C(1) << OP_ALL_TO_ALL;
+    if (op->kind == OP_LINEAR)
+        return op->n_in > 2 || op->back_bytes != 0
+               || w->p->tensor[op->in[1]].dtype == DT_INT8;
+    return (none >> op->kind & 1) == 0;
+}
 /* The input of a product that is gathered again for the weight's gradient. */
 uint64_t walk_gathers_again(const struct walk *w, const struct op *op);
 /* Of factors' gradients, what is more before any is cast to its dtype. */

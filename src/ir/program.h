@@ -10,6 +10,9 @@
 #ifndef MEMPLAN_IR_PROGRAM_H
 #define MEMPLAN_IR_PROGRAM_H
 
+#include <stddef.h>
+#include <string.h>
+
 #include "base/arena.h"
 #include "base/count.h"
 #include "spec/setup.h"
@@ -210,10 +213,6 @@ struct op {
     bool strided; /* its operands' elements lie apart: heads before tokens */
     bool onto;    /* OP_MATMUL: adds to a copy of another operand, spread over
                                      the result (baddbmm) */
-    bool checkpointed; /* recompute 'ops': what it makes outlives the
-                                     checkpoint around the block */
-    bool outside;      /* it stands beside the layer that its block is, and
-                                     outside of a checkpoint around that */
     /* OP_LINEAR: operands are cast to 8 bits when they are used, and kept in 16,
        or as they were gathered (torchao) */
     bool in_8_bits;
@@ -223,9 +222,14 @@ struct op {
     /* no collective mirrors it in backward; OP_VIEW: its gradient is
        all-reduced, forward sends nothing */
     bool one_way;
-    bool renames;   /* OP_RELEASE: from here on the loop's variables are
+    /* of few: op_is_plain() looks at these four */
+    bool checkpointed; /* recompute 'ops': what it makes outlives the
+                                     checkpoint around the block */
+    bool outside;      /* it stands beside the layer that its block is, and
+                                     outside of a checkpoint around that */
+    bool renames;      /* OP_RELEASE: from here on the loop's variables are
                                      this micro-batch's, not the last one's */
-    bool returns;   /* OP_RELEASE: the forward of the model below the head
+    bool returns;      /* OP_RELEASE: the forward of the model below the head
                                      does, and what its variables hold goes */
     uint8_t module; /* 1 + enum offload_module: what it keeps waits on the host
                        with that module's; 0: it does not */
@@ -348,6 +352,29 @@ static inline bool tensor_is_expert(const struct tensor *t)
     return t->group == PG_EXPERT || t->of_experts;
 }
 
+/* Of the members from checkpointed to returns, all bools, none is set. */
+static inline bool op_is_plain(const struct op *op)
+{
+    enum {
+        FIRST = offsetof(struct op, checkpointed),
+        SIZE = offsetof(struct op, returns) + sizeof(bool) - FIRST
+    };
+    static const char none[SIZE];
+    return memcmp((const char *)op + FIRST, none, SIZE) == 0;
+}
+
+/* Nothing is said of how long it lives, or where it lies: of the members from
+ * framed to held, all bools, none is set. */
+static inline bool tensor_is_plain(const struct tensor *t)
+{
+    enum {
+        FIRST = offsetof(struct tensor, framed),
+        SIZE = offsetof(struct tensor, held) + sizeof(bool) - FIRST
+    };
+    static const char none[SIZE];
+    return memcmp((const char *)t + FIRST, none, SIZE) == 0;
+}
+
 /* Of a parameter. */
 static inline uint64_t tensor_grad_bytes(const struct tensor *t)
 {
@@ -375,6 +402,24 @@ enum { SAVED_MAX = OP_IN_MAX + OP_OUT_MAX };
  * included, parameters included; returns how many. [method.md eq. saved] */
 size_t op_saves(const struct program *p, const struct op *op,
                 tensor_id saved[SAVED_MAX]);
+/* The same as numbers of operands, those that it takes before those that it
+ * makes. */
+size_t op_saves_operands(const struct program *p, const struct op *op,
+                         uint8_t at[SAVED_MAX]);
+/* Whether operations of a kind ever save anything. */
+static inline bool op_kind_saves(enum op_kind kind)
+{
+    const uint64_t nothing =
+        UINT64_C(1) << OP_ADD | UINT64_C(1) << OP_SCALE | UINT64_C(1) << OP_NEG
+        | UINT64_C(1) << OP_MEAN | UINT64_C(1) << OP_CAST
+        | UINT64_C(1) << OP_COPY | UINT64_C(1) << OP_VIEW
+        | UINT64_C(1) << OP_CAT | UINT64_C(1) << OP_CUMSUM
+        | UINT64_C(1) << OP_QUANTIZE | UINT64_C(1) << OP_RELEASE
+        | UINT64_C(1) << OP_ALL_REDUCE | UINT64_C(1) << OP_ALL_GATHER
+        | UINT64_C(1) << OP_REDUCE_SCATTER | UINT64_C(1) << OP_ALL_TO_ALL;
+    _Static_assert(OP_KIND_COUNT <= 64, "a bit a kind");
+    return (nothing >> kind & 1) == 0;
+}
 
 /* Of a product: whether another tensor stands for its input in backward. */
 bool op_keeps_shard(const struct program *p, const struct op *op);

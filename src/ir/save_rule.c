@@ -10,22 +10,22 @@
 #include "base/banned.h"
 
 struct saved_list {
-    const struct program *p;
+    const struct tensor *tensor;
     const struct op *op;
-    tensor_id *id;
+    uint8_t *at;
     size_t n;
 };
 
-static void keep(struct saved_list *s, tensor_id id)
+static void keep(struct saved_list *s, unsigned operand)
 {
     if (s->n < SAVED_MAX)
-        s->id[s->n++] = id;
+        s->at[s->n++] = (uint8_t)operand;
 }
 
 static void keep_in(struct saved_list *s, unsigned i)
 {
     if (i < s->op->n_in)
-        keep(s, s->op->in[i]);
+        keep(s, i);
 }
 
 static void keep_all_in(struct saved_list *s)
@@ -37,7 +37,7 @@ static void keep_all_in(struct saved_list *s)
 /* What is no parameter itself: made of one. */
 static void keep_made(struct saved_list *s, unsigned i)
 {
-    if (i < s->op->n_in && s->p->tensor[s->op->in[i]].role == ROLE_ACTIVATION)
+    if (i < s->op->n_in && s->tensor[s->op->in[i]].role == ROLE_ACTIVATION)
         keep_in(s, i);
 }
 
@@ -45,18 +45,18 @@ static void keep_made(struct saved_list *s, unsigned i)
 static void keep_out(struct saved_list *s, unsigned first)
 {
     for (unsigned i = first; i < s->op->n_out; i++)
-        keep(s, s->op->out[i]);
+        keep(s, s->op->n_in + i);
 }
 
 static bool grad(const struct saved_list *s, unsigned i)
 {
-    return i < s->op->n_in && s->p->tensor[s->op->in[i]].needs_grad;
+    return i < s->op->n_in && s->tensor[s->op->in[i]].needs_grad;
 }
 
 static bool any_grad(const struct saved_list *s)
 {
     for (unsigned i = 0; i < s->op->n_in; i++)
-        if (grad(s, i))
+        if (s->tensor[s->op->in[i]].needs_grad)
             return true;
     return false;
 }
@@ -68,12 +68,12 @@ static bool any_grad(const struct saved_list *s)
 static void save_linear(struct saved_list *s)
 {
     const bool keeps = grad(s, 1) || (s->op->keep_in & 1) != 0;
-    tensor_id weight = s->op->in[1];
+    unsigned weight = 1;
     bool replaced = false;
     for (unsigned i = 2; i < s->op->n_in; i++) {
-        const struct tensor *t = &s->p->tensor[s->op->in[i]];
+        const struct tensor *t = &s->tensor[s->op->in[i]];
         if (t->role == ROLE_PARAM) {
-            weight = t->matmul ? s->op->in[i] : weight;
+            weight = t->matmul ? i : weight;
             continue;
         }
         replaced = true;
@@ -83,7 +83,7 @@ static void save_linear(struct saved_list *s)
     if (keeps && !replaced)
         keep_in(s, 0);
     if (grad(s, 0) && (s->op->keep_in & CAST_INSIDE) == 0)
-        keep(s, weight);
+        keep_in(s, weight);
 }
 
 bool op_keeps_shard(const struct program *p, const struct op *op)
@@ -110,15 +110,15 @@ static void save_fused(struct saved_list *s)
             keep_in(s, i);
     for (unsigned i = 0; i < s->op->n_out; i++)
         if ((s->op->keep_out >> i & 1) != 0)
-            keep(s, s->op->out[i]);
+            keep(s, s->op->n_in + i);
 }
 
 /* Longer than a screen, and in one piece: a row a kind, so that the compiler
  * names the kind that has none. */
-size_t op_saves(const struct program *p, const struct op *op,
-                tensor_id saved[SAVED_MAX])
+size_t op_saves_operands(const struct program *p, const struct op *op,
+                         uint8_t at[SAVED_MAX])
 {
-    struct saved_list s = { p, op, saved, 0 };
+    struct saved_list s = { p->tensor, op, at, 0 };
     if (!any_grad(&s))
         return 0;
     switch (op->kind) {
@@ -223,6 +223,16 @@ size_t op_saves(const struct program *p, const struct op *op,
     case OP_KIND_COUNT: break;
     }
     return s.n;
+}
+
+size_t op_saves(const struct program *p, const struct op *op,
+                tensor_id saved[SAVED_MAX])
+{
+    uint8_t at[SAVED_MAX];
+    const size_t n = op_saves_operands(p, op, at);
+    for (size_t i = 0; i < n; i++)
+        saved[i] = at[i] < op->n_in ? op->in[at[i]] : op->out[at[i] - op->n_in];
+    return n;
 }
 
 /* ---- names ---- */

@@ -80,16 +80,22 @@ static void say_links(struct run *r, const struct kernel_speed *speed,
 /* One rate alone, another in a group: both are measured, why is not known. */
 static void say_products(struct run *r, const struct kernel_speed *speed)
 {
-    const bool alone = r->gpus == 1;
+    const struct said_part one = { .kind = SAID_SHARE,
+                                   .x = speed->in_situ_alone };
+    const struct said_part several = { .kind = SAID_SHARE,
+                                       .x = speed->in_situ };
     if (speed->in_situ_alone <= 0 || r->prec.fp8)
         return;
-    resolve_assume(r, KEY_MFU,
-                   "products reach %g of their rate by themselves, as in "
-                   "measured steps on %s GPU%s; on %s %g",
-                   alone ? speed->in_situ_alone : speed->in_situ,
-                   alone ? "one" : "several", alone ? "" : "s",
-                   alone ? "several" : "one",
-                   alone ? speed->in_situ : speed->in_situ_alone);
+    if (r->gpus == 1)
+        resolve_say(r, KEY_MFU,
+                    "products reach # of their rate by themselves, as in "
+                    "measured steps on one GPU; on several #",
+                    one, several);
+    else
+        resolve_say(r, KEY_MFU,
+                    "products reach # of their rate by themselves, as in "
+                    "measured steps on several GPUs; on one #",
+                    several, one);
 }
 
 /* Of a model it follows from the predicted step. */

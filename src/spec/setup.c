@@ -220,6 +220,7 @@ static void append_said(char buf[ASSUMPTION_TEXT], const struct said_part *x)
         str_append(buf, ASSUMPTION_TEXT, "%" PRIu64 ".%02" PRIu64, x->n / 100,
                    x->n % 100);
         break;
+    case SAID_SHARE: str_append(buf, ASSUMPTION_TEXT, "%g", x->x); break;
     case SAID_SLOWEST:
         str_append(buf, ASSUMPTION_TEXT, "%.1f",
                    100 * (kernel_slowest(x->n) - 1));

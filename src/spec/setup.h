@@ -608,6 +608,7 @@ enum said_kind {
     SAID_CHOICE,
     SAID_QUANTITY, /* "135B" */
     SAID_CENTS,    /* "1.29" */
+    SAID_SHARE,    /* "0.75" */
     SAID_SLOWEST   /* "4.8": how many % longer the slowest of n GPUs takes */
 };
 struct said_part {
@@ -616,7 +617,7 @@ struct said_part {
     union {
         const char *text; /* static */
         uint64_t n;
-        double x; /* SAID_QUANTITY */
+        double x; /* SAID_QUANTITY, SAID_SHARE */
     };
 };
 

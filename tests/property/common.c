@@ -1,5 +1,7 @@
 #include "common.h"
 
+#include "fold/walk_private.h"
+
 /* ---- operations ---- */
 
 static bool same_op(const struct op *x, const struct op *y)
@@ -142,6 +144,39 @@ static const char *differs(const struct block_walk *x,
     return NULL;
 }
 
+/* ---- what is not asked ---- */
+
+/* Of kinds that are said to save nothing, or to need nothing beside their
+ * results, and operations of no special kind, the rules themselves say so. */
+static bool shortcuts_hold(const struct program *p, const struct block *b,
+                           const struct walk_scratch *scratch)
+{
+    const struct walk w = walk_on(p, b, 0, scratch);
+    for (uint32_t k = 0; k < b->op_count; k++) {
+        const struct op *op = &p->op[b->op_first + k];
+        tensor_id saved[SAVED_MAX];
+        struct walk_parts parts;
+        walk_parts_init(&parts);
+        if (!op_kind_saves(op->kind) && op_saves(p, op, saved) != 0)
+            return false;
+        if (op->n_in > 0 && op->n_out > 0 && !walk_has_workspace(&w, op)
+            && (walk_workspace(&w, op, &parts) != 0 || parts.n != 0))
+            return false;
+        if (op_is_plain(op)
+            != !(op->checkpointed || op->outside || op->renames || op->returns))
+            return false;
+    }
+    for (uint32_t i = 0; i < b->tensor_count; i++) {
+        const struct tensor *t = &p->tensor[b->tensor_first + i];
+        if (tensor_is_plain(t)
+            && (t->framed || t->pooled || t->shared_out || t->lingers
+                || t->stays || t->past || t->pieces || t->lone || t->handed
+                || t->held))
+            return false;
+    }
+    return true;
+}
+
 const char *common_differs(const struct program *p,
                            const struct walk_scratch *settings,
                            uint64_t regions, unsigned modes, struct arena *a,
@@ -157,6 +192,8 @@ const char *common_differs(const struct program *p,
         struct block_walk x, y;
         if (!begins_as(p, &p->block[b]))
             return "an operation";
+        if (!shortcuts_hold(p, &p->block[b], &alone))
+            return "a shortcut";
         walk_block(&x, p, &p->block[b], regions, modes, &together);
         walk_block(&y, p, &p->block[b], regions, modes, &alone);
         what = differs(&x, &y);

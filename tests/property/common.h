@@ -1,6 +1,7 @@
 /*
  * What blocks begin with alike is walked once: the same comes out where each is
- * walked alone.
+ * walked alone. What is not asked of an operation, since its kind never has it, it
+ * has not.
  */
 #ifndef MEMPLAN_TESTS_COMMON_H
 #define MEMPLAN_TESTS_COMMON_H
