@@ -48,8 +48,10 @@ double kernel_slowest(uint64_t n)
     const double per_root = 1 / sqrt(2 * acos(-1));
     double z = sqrt(2 * log((double)n));
     for (int i = 0; i < STEPS; i++) {
-        const double tail = erfc(z / sqrt(2)) / 2;
+        const double tail = erfc(z / sqrt(2)) / 2, before = z;
         z += log(tail / above) * tail / (per_root * exp(-z * z / 2));
+        if (z == before)
+            break;
     }
     return 1 + GPU_DEVIATION * z;
 }

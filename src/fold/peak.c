@@ -139,9 +139,29 @@ static bool bends_at(const struct stage *s, const struct row *row, uint32_t i,
     return false;
 }
 
-static bool interior(const struct stage *s, const struct row *row, uint32_t i)
+/* From a position of a row on, the first that is not even, or where something
+ * bends: sums grow from one to the next. */
+static uint32_t interior_end(const struct stage *s, const struct row *row,
+                             uint32_t from)
 {
-    return even(row, i) && !bends_at(s, row, i, false);
+    const struct prefix *before = s->before;
+    if (!even(row, from))
+        return from;
+    uint32_t end = row->bend;
+    for (unsigned k = 0; k < row->n_bends; k++) {
+        const uint64_t at = row->bends[k];
+        uint32_t low = from, high = end; /* the first that reaches it */
+        while (low < high) {
+            const uint32_t middle = low + (high - low) / 2;
+            if (before[middle + 2].all_elems < at)
+                low = middle + 1;
+            else
+                high = middle;
+        }
+        if (low < end && before[low - 1].all_elems <= at)
+            end = low;
+    }
+    return end;
 }
 
 /* `x`: pools_of() it. */
@@ -409,8 +429,7 @@ static bool look_at_row(struct peak *best, const struct stage *s,
     bool ok = true;
     for (uint32_t i = row->first; i < row->end;) {
         const uint32_t from = i;
-        while (i < row->end && interior(s, row, i))
-            i++;
+        i = interior_end(s, row, from);
         ok = look_at_bends(best, s, row, from, i) && ok;
         if (i < row->end)
             ok = look_at_position(best, s, row, i++) && ok;

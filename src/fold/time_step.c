@@ -403,8 +403,9 @@ static struct sizes sizes_of(const struct step_clock *s, uint32_t block)
     struct sizes z = { 0, 0, 0 };
     for (tensor_id id = first; id != TENSOR_NONE;
          id = next_weight(p, p->tensor[id].next)) {
-        z.largest = fmax(z.largest, (double)p->tensor[id].elems);
-        z.all += (double)p->tensor[id].elems;
+        const double elems = (double)p->tensor[id].elems;
+        z.largest = elems > z.largest ? elems : z.largest;
+        z.all += elems;
     }
     double after = z.all;
     for (tensor_id id = first; id != TENSOR_NONE;
@@ -711,6 +712,10 @@ static bool walk_stages(struct time_result *out, const struct step_clock *s,
     if (at == NULL || pass == NULL)
         return false;
     place_stages(at, run);
+    if (run->pp == 1) { /* it waits for nobody */
+        put_rank(out, s, at, 0);
+        return true;
+    }
     for (uint64_t i = 0; i < n; i++) {
         struct chunk k;
         if (i > 0 && !run->ep_overlap /* more of a rank's are alone */
@@ -735,15 +740,13 @@ static bool walk_stages(struct time_result *out, const struct step_clock *s,
                             .order = order,
                             .remakes = again,
                             .deferred_s = deferred_seconds(s),
-                            .send = run->pp > 1 ? send_seconds(s) : 0 };
+                            .send = send_seconds(s) };
     const double busy = put_rank(out, s, at, pipe_busiest(&x));
-    if (run->pp > 1) {
-        const double all = run->fast ? pipe_closed(&x, a) : pipe_time(&x, a);
-        if (all < 0)
-            return false;
-        out->part[TIME_BUBBLE] = fmax(0, all - busy);
-        out->bubble = out->part[TIME_BUBBLE] / busy;
-    }
+    const double all = run->fast ? pipe_closed(&x, a) : pipe_time(&x, a);
+    if (all < 0)
+        return false;
+    out->part[TIME_BUBBLE] = fmax(0, all - busy);
+    out->bubble = out->part[TIME_BUBBLE] / busy;
     return true;
 }
 

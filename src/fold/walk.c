@@ -350,10 +350,13 @@ static void add_slot(struct block_walk *out, const struct walk *w,
 static void add_slots(struct block_walk *out, const struct walk *w,
                       const struct walk_slot *result)
 {
-    const struct block *b = w->b;
-    for (uint32_t i = 0; i < b->tensor_count; i++)
-        add_slot(out, w, &w->slot[i], &w->p->tensor[b->tensor_first + i],
-                 &w->slot[i] == result);
+    const struct tensor *t = &w->p->tensor[w->b->tensor_first];
+    const struct walk_slot *s = w->slot;
+    for (uint32_t i = 0; i < w->b->tensor_count; i++, s++, t++)
+        if (!s->checkpointed && !s->lingers && tensor_is_plain(t))
+            out->kept += s->kept ? s->bytes : 0;
+        else
+            add_slot(out, w, s, t, s == result);
 }
 
 /* The same where nothing but backward keeps any of it. */

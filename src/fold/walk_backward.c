@@ -147,7 +147,8 @@ static bool gives_view(const struct walk *w, const struct op *op)
 
 /* True when the operand's gradient is the result's gradient itself, or a view
  * of it: no memory of its own. */
-static bool aliases(const struct walk *w, const struct op *op, unsigned i)
+static inline bool aliases(const struct walk *w, const struct op *op,
+                           unsigned i)
 {
     const struct tensor *in = &w->p->tensor[op->in[i]];
     const struct tensor *out = &w->p->tensor[op->out[0]];

@@ -427,12 +427,17 @@ COLD static uint64_t elems_checked(struct builder *b, const struct dim *dim,
     return build_checked(b, c);
 }
 
-/* Of all factors; count_mul divides, and this runs for every tensor. */
+/* Of all factors; count_mul divides, and this runs for every tensor, of which
+ * most have a rank of one or two. */
 static inline uint64_t elems_of(struct builder *b, const struct dim *dim,
                                 unsigned rank)
 {
-    uint64_t n = 1, large = 0;
-    for (unsigned i = 0; i < rank; i++) {
+    uint64_t n = rank == 0 ? 1 : dim[0].n, large = n;
+    if (rank > 1) {
+        n *= dim[1].n;
+        large |= dim[1].n;
+    }
+    for (unsigned i = 2; i < rank; i++) {
         large |= n | dim[i].n;
         n *= dim[i].n;
     }
