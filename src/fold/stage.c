@@ -420,7 +420,7 @@ static bool some_op_saves(const struct program *p, uint32_t from, uint32_t to,
 {
     for (uint32_t k = from; k < to; k++) {
         tensor_id saved[SAVED_MAX];
-        if (!has_operand(p, &p->op[k], id))
+        if (!op_kind_saves(p->op[k].kind) || !has_operand(p, &p->op[k], id))
             continue;
         const size_t n = op_saves(p, &p->op[k], saved);
         for (size_t i = 0; i < n; i++)

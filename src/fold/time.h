@@ -32,7 +32,6 @@ struct clock {
     const struct kernel_speed *speed;
     bool measured;
     double slowest;               /* kernel_slowest() of all GPUs */
-    double moved_bytes_s;         /* of element-wise kernels */
     struct time_log *log;         /* of an explanation; else NULL */
     struct known_products *known; /* NULL: each product is timed anew */
 };

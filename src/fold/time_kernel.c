@@ -31,8 +31,6 @@ void clock_init(struct clock *c, const struct program *p, const struct run *run)
                          .run = run,
                          .slowest = kernel_slowest(run_at_once(run)) };
     c->speed = kernel_speed_of(&run->gpu, &c->measured);
-    c->moved_bytes_s = run->gpu.bandwidth_bytes_s * c->speed->memory_share
-                       * run->scale[SPEED_MEMORY];
 }
 
 /* ---- products ---- */
@@ -207,7 +205,10 @@ double time_bytes(const struct clock *c, double bytes)
 {
     if (bytes <= 0)
         return 0;
-    const double memory = bytes / c->moved_bytes_s;
+    const double memory =
+        bytes
+        / (c->run->gpu.bandwidth_bytes_s * c->speed->memory_share
+           * c->run->scale[SPEED_MEMORY]);
     if (c->log != NULL)
         time_log_kernel(c->log,
                         (struct kernel_note){ .bytes = bytes,

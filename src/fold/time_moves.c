@@ -397,11 +397,11 @@ void moves_find_forks(struct forks *f, const struct clock *c,
     const struct tensor *tensor = c->p->tensor;
     const struct op *op = &c->p->op[b->op_first + first];
     for (uint32_t i = first; i < end; i++, op++) {
-        const unsigned n = gradient_operands(op);
-        for (unsigned k = 0; k < n; k++) {
-            const struct tensor *t = &tensor[op->in[k]];
-            if (t->role == ROLE_PARAM || !t->needs_grad
-                || !reads_again(f, b, op->in[k]))
+        const tensor_id *end_of_in = op->in + gradient_operands(op);
+        for (const tensor_id *id = op->in; id < end_of_in; id++) {
+            const struct tensor *t = &tensor[*id];
+            if (!t->needs_grad || t->role == ROLE_PARAM
+                || !reads_again(f, b, *id))
                 continue;
             f->sums.bytes += TIMES * (double)t->bytes;
             f->sums.kernels += 1;

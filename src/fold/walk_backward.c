@@ -492,7 +492,7 @@ INLINE void backward_grads(struct walk *w, const struct op *op,
         release_pieces(w, op, out);
     const bool swap = weight_first(w, op);
     for (unsigned k = 0; k < n_in; k++) {
-        const unsigned i = swap && k < 2 ? 1 - k : k;
+        const unsigned i = k < 2 ? k ^ swap : k;
         if (!x[i].wants)
             continue;
         const struct tensor *t = &w->p->tensor[op->in[i]];
@@ -526,8 +526,8 @@ INLINE void backward_grads(struct walk *w, const struct op *op,
     happens(w, op, &moment, quiet);
     release_result_grads(w, op, out, quiet);
     const bool view = gives != 0 && gives_view(w, op);
-    for (unsigned i = 0; gives >> i != 0; i++)
-        if ((gives >> i & 1) != 0)
+    for (unsigned i = 0; gives != 0; i++, gives >>= 1)
+        if ((gives & 1) != 0)
             give(w, x[i].slot, op->in[i], made[i], view, quiet);
     if (op->place != PLACE_KEPT && !early)
         release_saved(w, op, x, quiet);
@@ -767,15 +767,16 @@ struct extremum walk_backward(struct walk *w, enum wgrad_mode mode)
         walk_begin_nodes(w, true);
     w->split = w->split || (w->nodes != NULL && w->delays);
     const bool unloads = w->unloads || w->back;
-    for (uint32_t i = 0; i <= b->tensor_count; i++) {
-        struct walk_slot *s = &w->slot[i];
+    uint64_t kept = 0;
+    for (struct walk_slot *s = w->slot, *end = s + b->tensor_count + 1; s < end;
+         s++) {
         s->saves = s->saves_all;
         s->grad = s->stash = NO_GRAD;
         s->has_wgrad = false;
         s->live = s->kept && !(unloads && s->away);
-        if (s->live)
-            w->kept += s->bytes;
+        kept += s->live ? s->bytes : 0;
     }
+    w->kept = kept;
     w->stretches = 0;
     w->calls = w->modules != NULL;
     if (w->back)

@@ -35,12 +35,12 @@ static bool is_known(const struct beginning *part, tensor_id id)
 static bool knows_operands(const struct builder *b,
                            const struct beginning *part)
 {
-    const struct op *op = &b->p->op[part->op_first], *end = op + part->n_ops;
-    for (; op < end; op++)
-        for (const tensor_id *id = op->in, *last = id + op->n_in; id < last;
-             id++)
-            if (!is_known(part, *id))
+    for (uint32_t k = 0; k < part->n_ops; k++) {
+        const struct op *op = &b->p->op[part->op_first + k];
+        for (unsigned i = 0; i < op->n_in; i++)
+            if (!is_known(part, op->in[i]))
                 return false;
+    }
     return true;
 }
 
@@ -54,8 +54,8 @@ static bool same_input(const struct builder *b, tensor_id x, tensor_id y)
 /* ---- the copy ---- */
 
 /* What stands for a tensor of the part in its copy, which takes x. */
-static inline tensor_id again(const struct beginning *part, tensor_id id,
-                              tensor_id x, uint32_t further)
+static tensor_id again(const struct beginning *part, tensor_id id, tensor_id x,
+                       uint32_t further)
 {
     if (is_of(part, id))
         return id + further;
@@ -81,10 +81,10 @@ static void copy_ops(const struct builder *b, const struct beginning *part,
     memcpy(op, &b->p->op[part->op_first], part->n_ops * sizeof *op);
     for (; op < end; op++) {
         op->recalls += op->recalls != 0 ? later : 0;
-        for (tensor_id *id = op->in, *last = id + op->n_in; id < last; id++)
-            *id = again(part, *id, x, further);
-        for (tensor_id *id = op->out, *last = id + op->n_out; id < last; id++)
-            *id = again(part, *id, x, further);
+        for (unsigned i = 0; i < op->n_in; i++)
+            op->in[i] = again(part, op->in[i], x, further);
+        for (unsigned i = 0; i < op->n_out; i++)
+            op->out[i] = again(part, op->out[i], x, further);
     }
 }
 
