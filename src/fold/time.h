@@ -109,7 +109,8 @@ double time_attended(const struct clock *c, const struct attended *x,
 struct operands {
     double input, weight, gradient;
     bool on_use, back;
-    bool cast; /* the input is in 8 bits already, by rows */
+    bool frozen; /* the weight is: the gradient is for one product */
+    bool cast;   /* the input is in 8 bits already, by rows */
 };
 /* What their casts move, by how many kernels, and what those that write against
  * the order of memory would take on one multiprocessor. */

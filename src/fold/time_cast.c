@@ -108,11 +108,12 @@ static struct cast_costs eager(const struct run *run)
 }
 
 /* Transformer Engine: the input's cast is an operation of the program, weights
- * are cast once a step; the gradient goes into both layouts at once, after the
+ * are cast once a step; the gradient goes into both layouts at once, above a
+ * frozen weight into one, after the
  * largest was found where it is not history's (csrc/quantizer.cpp). */
-static double engine_gradient(const struct run *run)
+static double engine_gradient(const struct run *run, bool frozen)
 {
-    return run->fp8_recipe == FP8_TENSORWISE ? 6 : 4;
+    return (run->fp8_recipe == FP8_TENSORWISE ? 6 : 4) - (frozen ? 1 : 0);
 }
 
 static void put(struct cast_pass *p, struct cast_cost c, double elems)
@@ -127,7 +128,8 @@ void cast_to_8_bits(struct cast_work *out, const struct run *run,
 {
     *out = (struct cast_work){ 0 };
     if (!x->on_use) {
-        put(&out->back, (struct cast_cost){ engine_gradient(run), 1, 0 },
+        put(&out->back,
+            (struct cast_cost){ engine_gradient(run, x->frozen), 1, 0 },
             x->gradient);
         return;
     }

@@ -269,7 +269,8 @@ static void casts(struct op_clock *o)
                             .weight = (double)w->elems,
                             .gradient = any ? (double)op_out(o, 0)->elems : 0,
                             .on_use = o->op->in_8_bits,
-                            .back = any });
+                            .back = any,
+                            .frozen = !op_grads(w) });
     moves_spend(o->c, &o->out->forward, cast_moves(o, &b.forward));
     moves_spend(o->c, &o->out->input, cast_moves(o, &b.back));
 }

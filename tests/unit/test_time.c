@@ -195,7 +195,11 @@ static void test_plain_product_by_hand(void **state)
 static void test_casts_by_hand(void **state)
 {
     (void)state;
-    const struct operands x = { 1000, 100, 3000, true, true, false };
+    const struct operands x = { .input = 1000,
+                                .weight = 100,
+                                .gradient = 3000,
+                                .on_use = true,
+                                .back = true };
     static const struct {
         enum fp8_recipe recipe;
         bool compile, gathered;
@@ -230,6 +234,9 @@ static void test_casts_by_hand(void **state)
     }
     const struct run engine = { .fp8_recipe = FP8_MXFP8 };
     struct cast_work b;
+    cast_to_8_bits(&b, &engine,
+                   &(struct operands){ .gradient = 3000, .frozen = true });
+    assert_true(close_to(b.back.bytes, 3 * 3000));
     cast_to_8_bits(&b, &engine, &(struct operands){ .gradient = 3000 });
     assert_true(close_to(b.back.bytes, 4 * 3000) && b.forward.kernels < 1);
 }
