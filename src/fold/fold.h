@@ -39,7 +39,7 @@ bool op_runs_again(const struct op *op, const struct run *run,
  * [method.md eq. communication] */
 struct comm_group_input {
     uint64_t trained;      /* elements per rank, before sharding: gradients */
-    uint64_t weight_bytes; /* of all weights, as the layers see them */
+    uint64_t weight_bytes; /* of what is gathered, as the layers see it */
     uint64_t ranks;        /* data-parallel ranks that hold the same */
     uint64_t shard;        /* ranks over which they are sharded */
 };

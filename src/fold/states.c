@@ -374,6 +374,10 @@ void states_of_block(struct block_states *s, const struct program *p,
             s->apart_bytes += t->bytes;
         if (tensor_is_expert(t))
             s->expert_bytes += t->bytes;
+        if (t->trainable || run_shards_weights(run)) {
+            s->sent_bytes += gathered_bytes(run, t);
+            s->expert_sent_bytes += tensor_is_expert(t) ? t->bytes : 0;
+        }
         if (t->fp8) {
             s->fp8_elems += t->elems;
             s->fp8_scale_bytes += t->fp8_scale_bytes;

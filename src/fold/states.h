@@ -42,7 +42,10 @@ struct block_states {
     uint64_t stored_bytes; /* ... in the types of their shards */
     uint64_t apart_bytes;  /* of those, in layers within the block */
     uint64_t expert_bytes; /* of those, the experts' */
-    uint64_t grad_elems;   /* trained, tied copies included */
+    /* of `bytes`, what ranks gather of each other: all that are in shards, else
+     * what was updated; of those, the experts' */
+    uint64_t sent_bytes, expert_sent_bytes;
+    uint64_t grad_elems; /* trained, tied copies included */
     uint64_t
         part_bytes; /* of weights whose gradients are of all ranks' parts */
     uint64_t largest, largest_grad; /* elements of one tensor */

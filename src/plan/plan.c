@@ -236,9 +236,9 @@ static void add_weights(struct comm_input *in, const struct block_states *b,
                         uint64_t times)
 {
     in->dense.trained += times * b->dense_elems;
-    in->dense.weight_bytes += times * (b->bytes - b->expert_bytes);
+    in->dense.weight_bytes += times * (b->sent_bytes - b->expert_sent_bytes);
     in->expert.trained += times * b->expert_elems;
-    in->expert.weight_bytes += times * b->expert_bytes;
+    in->expert.weight_bytes += times * b->expert_sent_bytes;
 }
 
 static uint64_t layer_of(const struct run *run, const struct stage_result *s,

@@ -333,13 +333,17 @@ static struct json *flags_of_sections(struct script *s, struct json *root)
              up = up->parent)
             next = up->parent->next;
         if (v->kind != JSON_OBJECT) {
+            /* no flag's: what a class has true may be said to be false */
+            const enum json_kind kind =
+                v->parent != root && str_is(v->parent->key, "peft") ? v->kind
+                                                                    : JSON_NULL;
             if (!name_flag(s, v))
                 return NULL;
             const char *name = name_in_section(s, root, v);
             struct json *flag = name == NULL ? NULL : member_of(s, name);
             if (flag == NULL)
                 return NULL;
-            flag->kind = v->kind;
+            flag->kind = kind == JSON_BOOL ? kind : v->kind;
             flag->truth = v->truth;
             flag->number = v->number;
             flag->text = v->text;

@@ -1496,6 +1496,10 @@ static void test_megatron_bridge(void **state)
     assert_int_equal(got.status, MEMPLAN_OK);
     has("lora_rank=16 lora_targets=q,k,v,o,gate,up lora_dropout=0.1");
     noted("dropout_position is not modelled");
+    import("megatron-args", "peft:\n  dim: 16\n  normalize_moe_lora: false\n"
+                            "  share_expert_adapters: false\n");
+    has("lora_rank=16");
+    noted("peft_share_expert_adapters false is not modelled: true is assumed");
     import("megatron-args", "peft:\n  target_modules: [linear_fc2]\n");
     has("lora_rank=32 lora_targets=down");
     import("megatron-args",

@@ -276,6 +276,46 @@ static void test_bytes_gathered_again(void **state)
     memplan_report_free(r);
 }
 
+/* ---- between replicas ---- */
+
+static double sent(const memplan_report *r, const char *key)
+{
+    for (size_t i = 0; i < r->comm.n; i++)
+        if (strcmp(r->comm.row[i].key, key) == 0)
+            return r->comm.row[i].bytes;
+    return 0;
+}
+
+/* Frozen weights, which no update changes, are gathered where they lie in
+ * shards alone. [method.md eq. communication] */
+static void test_frozen_weights_stay(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *framework, *zero;
+        bool shards;
+    } all[] = { { "megatron", "1", false },
+                { "deepspeed", "1", false },
+                { "deepspeed", "2", false },
+                { "deepspeed", "3", true } };
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+        memplan_report *r =
+            estimate("llama-3-8b",
+                     PAIRS("framework", all[i].framework, "zero", all[i].zero,
+                           "gpus", "8", "tp", "1", "gpu", "h100-80gb",
+                           "lora_rank", "16", "lora_dtype", "bf16"));
+        const struct params_result *n = &r->params;
+        const double elems = (double)(all[i].shards ? n->total : n->trainable);
+        assert_true(n->trainable > 0 && n->trainable < n->total / 100);
+        assert_true(close_to(sent(r, "parameters"), 7.0 / 8 * 2 * elems));
+        const double all_of = 7.0 / 8 * 2 * (double)n->total;
+        assert_true(all[i].shards
+                    || r->time.part[TIME_DP]
+                           < all_of / 450e9); /* one way of NVLink's */
+        memplan_report_free(r);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -285,6 +325,7 @@ int main(void)
         cmocka_unit_test(test_slowed_once),
         cmocka_unit_test(test_deferred_beside_flush),
         cmocka_unit_test(test_bytes_gathered_again),
+        cmocka_unit_test(test_frozen_weights_stay),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
