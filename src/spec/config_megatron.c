@@ -186,6 +186,8 @@ static const struct config_row rows[] = {
     ASIDE("pad_vocab_size_to", "see --vocab-multiple"),
 
     /* Megatron-Bridge's adapters: names of the section `peft` */
+    LATER("peft"),
+    LATER("peft_peft_scheme"),
     SAME_READ("peft_dim", KEY_LORA_RANK),
     SAME_READ("peft_dropout", KEY_LORA_DROPOUT),
     LATER("peft_target_modules"),

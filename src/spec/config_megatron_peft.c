@@ -73,8 +73,25 @@ static const struct json *class_of(struct config *c)
     return where;
 }
 
+/* A scheme alone names no rank: a recipe's, or that of NeMo 1, which has a
+ * section for each. What follows would be an estimate of all weights. */
+static void refuse_scheme(struct config *c, const char *key)
+{
+    const struct json *where = config_at(c, key);
+    if (where == NULL || where->kind != JSON_STRING || where->text.n == 0
+        || str_is(where->text, "none") || str_is(where->text, "null"))
+        return;
+    diag_hint(config_bad(c, where, MEMPLAN_E_UNSUPPORTED,
+                         "adapters by the name '%.*s' are not read",
+                         (int)where->text.n, where->text.p),
+              "leave it out and add --lora-rank, --lora-targets and "
+              "--lora-dropout");
+}
+
 void config_megatron_peft(struct config *c)
 {
+    refuse_scheme(c, "peft");
+    refuse_scheme(c, "peft_peft_scheme");
     const struct json *said = class_of(c);
     const struct json *position = config_at(c, "peft_dropout_position");
     if (said == NULL)

@@ -229,6 +229,9 @@ void resolve_compare_shape(struct run *r, const struct spec *spec);
 
 void resolve_check(const struct run *r, const struct spec *spec,
                    struct diag *d);
+/* Onto a hint that names a framework whose layers are whole: degrees that chose
+ * another one go too. */
+void resolve_hint_whole(const struct run *r, memplan_error *e);
 /* Where adapters are modelled whatever the model is. */
 void resolve_hint_adapters(const struct run *r, memplan_error *e);
 /* The same for `compute` without a model. */

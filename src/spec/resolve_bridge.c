@@ -120,6 +120,7 @@ static void check_type(const struct run *r, struct diag *d, enum setup_key key,
     diag_hint(e, "use --%s %s, or --framework hf",
               key == KEY_LORA_DTYPE ? "lora-dtype" : "base-dtype",
               dtype_name(model));
+    resolve_hint_whole(r, e);
 }
 
 /* ---- schedules ---- */

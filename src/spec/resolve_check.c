@@ -397,16 +397,20 @@ static void check_dora(const struct run *r, const struct spec *s,
     diag_hint(e, "use --lora-variant lora");
 }
 
-/* Whose layers are whole: degrees that chose another framework go too. */
-void resolve_hint_adapters(const struct run *r, memplan_error *e)
+void resolve_hint_whole(const struct run *r, memplan_error *e)
 {
     static const enum setup_key keys[] = { KEY_TP, KEY_PP, KEY_CP, KEY_EP };
-    diag_hint(e, "use --framework hf, deepspeed or fsdp");
     for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
         if (r->setup.v[keys[i]].n > 1)
             str_append(e->hint, sizeof(e->hint), " and --%s 1",
                        setup_field(keys[i])->key);
     }
+}
+
+void resolve_hint_adapters(const struct run *r, memplan_error *e)
+{
+    diag_hint(e, "use --framework hf, deepspeed or fsdp");
+    resolve_hint_whole(r, e);
 }
 
 /* ZeRO-1 and -2 flatten what is trained, in the type that all of it has

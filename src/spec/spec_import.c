@@ -59,7 +59,9 @@ static void check_hidden(struct import *im)
     const bool asks = im->family == FAM_LLAMA || im->family == FAM_GEMMA2
                       || im->family == FAM_VAULTGEMMA
                       || im->family == FAM_GEMMA3 || im->family == FAM_MINICPM3
-                      || im->family == FAM_DEEPSEEK_V2;
+                      || im->family == FAM_DEEPSEEK_V2 || im->family == FAM_CWM
+                      || im->family == FAM_JAIS2
+                      || im->family == FAM_HYPERCLOVAX;
     if (!asks || h->bad || a->bad || im->v[F_HEAD_DIM].bad || a->n == 0
         || h->n % a->n == 0)
         return;

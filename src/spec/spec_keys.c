@@ -118,8 +118,6 @@ static const struct refusal {
     { FAM_PHI3SMALL, TEST_NOT_IN, "hidden_act", "gegelu", "this activation" },
     { FAM_PHI3SMALL, TEST_GIVEN, "ff_dim_multiplier", "",
       "a width by a multiplier" },
-    { FAM_HYPERCLOVAX, TEST_FALSE, "use_post_norm", "",
-      "no norm after attention and MLP" },
     { FAM_BART, TEST_FALSE, "tie_word_embeddings", "",
       "a table of words for each stack and the head" },
     { FAM_BERT, TEST_TRUE, "is_decoder", "", "a causal mask" },

@@ -25,7 +25,7 @@ CHANGES = [{}, {"attention_bias": True}, {"attention_bias": False}, {"attention_
            {"use_bias": True}, {"tie_word_embeddings": True}, {"tie_word_embeddings": False},
            {"num_key_value_heads": 6}, {"head_dim": 20}, {"num_hidden_layers": 7}, {"hidden_act": "gelu"},
            {"moe_layer_start_index": 1}, {"moe_layer_end_index": 1}, {"moe_layer_interval": 2},
-           {"moe_num_shared_experts": 0}, {"num_shared_experts": 3}, {"shared_intermediate_size": 0}, {"first_k_dense_replace": 2}, {"n_shared_experts": 3},
+           {"moe_num_shared_experts": 0}, {"use_post_norm": False}, {"num_shared_experts": 3}, {"shared_intermediate_size": 0}, {"first_k_dense_replace": 2}, {"n_shared_experts": 3},
            {"moe_intermediate_size": 48}, {"q_lora_rank": 52}, {"v_head_dim": 12}, {"qk_rope_head_dim": 4},
            {"index_n_heads": 3}, {"index_head_dim": 28}, {"index_topk": 4}, {"mlp_layer_types": ["sparse", "dense", "sparse"]},
            {"moe_layers": [1]}, {"moe_layers": []}, {"interleave_moe_layer_step": 2}, {"intermediate_size_mlp": 112},

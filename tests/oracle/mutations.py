@@ -120,6 +120,7 @@ CHANGES = [
     ("smollm3", {"layer_types": ["linear_attention"] * 3}), ("llama4_text", {"layer_types": ["sliding_attention"] * 3}),
     ("qwen3_next", {"layer_types": ["sliding_attention"] * 4}), ("cohere2", {"layer_types": [None, None, None]}),
     ("olmo3", {"layer_types": {"full_attention": 3}}), ("ministral", {"layer_types": [["full_attention"]] * 3}),
+    ("cwm", {"hidden_size": 100}), ("jais2", {"hidden_size": 100}), ("hyperclovax", {"hidden_size": 100}),
     ("llama", {"layer_types": ["linear_attention"] * 3}),
     # lists and objects for sizes
     ("llama", {"num_key_value_heads": [2, 2, 2]}), ("mistral", {"intermediate_size": [208, 208, 208]}),

@@ -1508,6 +1508,15 @@ static void test_megatron_bridge(void **state)
     import("megatron-args", "model:\n  bf16: true\npeft: null\n");
     assert_int_equal(got.status, MEMPLAN_OK);
     has("lora_rank=");
+    import("megatron-args", "model:\n  bf16: true\npeft: lora\n");
+    refused(MEMPLAN_E_UNSUPPORTED, "adapters by the name 'lora' are not read",
+            3);
+    import("megatron-args", "model:\n  peft:\n    peft_scheme: lora\n"
+                            "    lora_tuning:\n      adapter_dim: 32\n");
+    refused(MEMPLAN_E_UNSUPPORTED, "adapters by the name 'lora' are not read",
+            3);
+    import("megatron-args", "model:\n  bf16: true\npeft: none\n");
+    assert_int_equal(got.status, MEMPLAN_OK);
     import("megatron-args", "peft:\n  dim: 8\n"
                             "  target_modules: ['*.layers.0.*.linear_qkv']\n");
     refused(MEMPLAN_E_UNSUPPORTED,
