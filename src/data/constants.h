@@ -80,7 +80,9 @@ enum { DISCO_WRITERS = 4, DISCO_UNWRITTEN = 2 * DISCO_WRITERS };
  * of an input and 128 x 128 of a weight (tensor/float8_blockwise_tensor.py), as
  * in DeepSeek-V3 (arXiv:2412.19437, section 3.3.2); MXFP8's, a byte each
  * (tensor/mxfp8_tensor.py). */
-enum { FP8_TILE = 128, MXFP8_TILE = 32 };
+/* An element of NVFP4 in one layout, with its share of a tile's scale. */
+#define NVFP4_BYTES (0.5 + 1.0 / NVFP4_TILE)
+enum { FP8_TILE = 128, MXFP8_TILE = 32, NVFP4_TILE = 16 };
 
 /* What nobody simulates: reserved over what the pools have at their fullest, of
  * what comes and goes, and the least with which a device still has room, over

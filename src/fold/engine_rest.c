@@ -80,9 +80,13 @@ static void put_fp8(struct put *p, const struct stage *s)
     const bool one = run_fp8_is_whole(run) && run->gpu.arch == ARCH_BLACKWELL;
     if (!run->prec.fp8 || run->impl != IMPL_MEGATRON)
         return;
-    PUT(p, TERM_FP8_WEIGHTS,
-        one ? "fp8 weights" : "fp8 weights and their transposes",
-        F("P_linear", s->sum.fp8_elems), A("copies", one ? 1 : 2));
+    if (run->fp8_recipe == FP8_NVFP4)
+        PUT(p, TERM_FP8_WEIGHTS, "fp4 weights and their transposes",
+            F("2 P_linear / 2", s->sum.fp8_elems));
+    else
+        PUT(p, TERM_FP8_WEIGHTS,
+            one ? "fp8 weights" : "fp8 weights and their transposes",
+            F("P_linear", s->sum.fp8_elems), A("copies", one ? 1 : 2));
     if (s->sum.fp8_scale_bytes != 0)
         PUT(p, TERM_FP8_WEIGHTS, "their scales",
             F("bytes", s->sum.fp8_scale_bytes));

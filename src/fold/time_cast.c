@@ -4,6 +4,7 @@
  * and Transformer Engine cast with; refuses to know what the product takes.
  * [docs/method.md eq. casts]
  */
+#include "data/constants.h"
 #include "fold/time.h"
 
 #include "base/banned.h"
@@ -54,6 +55,7 @@ static struct cast_costs compiled(const struct run *run)
                                     .gradient = { 7.5, 1, 0 } };
     case FP8_BLOCKWISE: /* not timed: the first read is part of what made it */
     case FP8_MXFP8:
+    case FP8_NVFP4:
     case FP8_DEEPSEEK:
         return (struct cast_costs){ .input = { 1, 1, 0 },
                                     .again = { 3, 1, 0 },
@@ -96,6 +98,7 @@ static struct cast_costs eager(const struct run *run)
     case FP8_BLOCKWISE: /* as if a kernel did each pass (torchao testing/
                            training/roofline_utils.py @0598012) */
     case FP8_MXFP8:
+    case FP8_NVFP4:
     case FP8_DEEPSEEK:
         return (struct cast_costs){ .input = { 3, 1, 0 },
                                     .again = { 3, 1, 0 },
@@ -113,6 +116,8 @@ static struct cast_costs eager(const struct run *run)
  * largest was found where it is not history's (csrc/quantizer.cpp). */
 static double engine_gradient(const struct run *run, bool frozen)
 {
+    if (run->fp8_recipe == FP8_NVFP4)
+        return 2 + 2 + (frozen ? 1 : 2) * NVFP4_BYTES;
     return (run->fp8_recipe == FP8_TENSORWISE ? 6 : 4) - (frozen ? 1 : 0);
 }
 

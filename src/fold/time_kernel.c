@@ -3,6 +3,7 @@
  * attention by its length, all else by the bytes it moves. Owns the roofline;
  * refuses to know how often a block runs. [docs/method.md eq. kernels]
  */
+#include "data/constants.h"
 #include "fold/fold.h"
 #include "fold/time_private.h"
 
@@ -35,12 +36,17 @@ void clock_init(struct clock *c, const struct program *p, const struct run *run)
 
 /* ---- products ---- */
 
+static bool is_in_4_bits(const struct clock *c, const struct product *x)
+{
+    return x->fp8 && c->run->fp8_recipe == FP8_NVFP4;
+}
+
 static double peak_of(const struct clock *c, const struct product *x)
 {
     const struct gpu *g = &c->run->gpu;
     double peak = 0;
     if (x->fp8)
-        peak = g->peak_fp8_flop_s;
+        peak = is_in_4_bits(c, x) ? g->peak_fp4_flop_s : g->peak_fp8_flop_s;
     else if (x->dtype == DT_BF16)
         peak = g->peak_bf16_flop_s;
     else if (x->dtype == DT_FP16)
@@ -100,9 +106,11 @@ static double quantised(const struct product *x, double units)
     return best / work;
 }
 
-static double operand_bytes(const struct product *x)
+static double operand_bytes(const struct clock *c, const struct product *x)
 {
-    const double size = x->fp8 ? 1 : (double)dtype_size(x->dtype);
+    const double size = is_in_4_bits(c, x) ? NVFP4_BYTES
+                        : x->fp8           ? 1
+                                           : (double)dtype_size(x->dtype);
     return x->copies
            * (size * (x->m * x->k + x->k * x->n)
               + x->result_bytes * x->m * x->n);
@@ -153,7 +161,7 @@ static double product_seconds(const struct clock *c, const struct product *x)
     const double compute =
         flop / rate * (1 + s->quantum * (waves - 1)) * (1 + s->depth / x->k);
     const double memory =
-        operand_bytes(x)
+        operand_bytes(c, x)
         / (c->run->gpu.bandwidth_bytes_s * PRODUCT_MEMORY_SHARE);
     if (c->log != NULL)
         time_log_kernel(c->log, (struct kernel_note){ *x, 0, compute, memory,

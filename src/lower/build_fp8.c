@@ -24,9 +24,21 @@ static uint64_t tile_of(const struct builder *b)
     case FP8_BLOCKWISE:
     case FP8_DEEPSEEK: return FP8_TILE;
     case FP8_MXFP8: return MXFP8_TILE;
+    case FP8_NVFP4: return NVFP4_TILE;
     case FP8_RECIPE_COUNT: break;
     }
     return 0;
+}
+
+/* A byte each; the others' are fp32. */
+static bool has_byte_scales(const struct builder *b)
+{
+    return b->run->fp8_recipe == FP8_MXFP8 || b->run->fp8_recipe == FP8_NVFP4;
+}
+
+static enum dtype format_of(const struct builder *b)
+{
+    return b->run->fp8_recipe == FP8_NVFP4 ? DT_FP4 : DT_FP8;
 }
 
 /* One layout serves all three products: no transpose beside the copy. */
@@ -37,7 +49,7 @@ static bool serves_both(const struct builder *b)
 
 /* Of x, a scale a tile down each column (the gradient of the weight sums over
  * tokens), of each of `parts` pieces: fp32 over tiles of 128, a byte over those
- * of 32, whose table is padded; a scale a piece where the tensor has one. */
+ * of 32 and 16, whose table is padded; a scale a piece where the tensor has one. */
 tensor_id build_fp8_scales(struct builder *b, tensor_id x, uint64_t parts)
 {
     const struct tensor *t = tensor_of(b, x);
@@ -47,7 +59,7 @@ tensor_id build_fp8_scales(struct builder *b, tensor_id x, uint64_t parts)
     if (tile == 0)
         return build_tensor(b, "fp8 scales", DT_FP32, &SHAPE(pieces));
     const uint64_t rows = div_up(t->elems / at_least_one(width), n);
-    const bool bytes = tile == MXFP8_TILE;
+    const bool bytes = has_byte_scales(b);
     const uint64_t down = div_up(rows, tile), to = bytes ? 128 : 4;
     const struct shape shape =
         SHAPE(pieces, DIM("tiles", bytes ? div_up(down, 4) * 4 : down),
@@ -88,10 +100,14 @@ static bool has_rows_apart(const struct builder *b, const struct linear *l)
     return !(run_fp8_is_whole(b->run) && (l->has_keep || serves_both(b)));
 }
 
-/* In one layout, with scales: tiles of 128 have four bytes, those of 32 one. */
+/* In one layout, with scales: tiles of 128 have four bytes, those of 32 and 16
+ * one. */
 static uint64_t copy_bytes(const struct builder *b, uint64_t elems)
 {
-    return elems + (tile_of(b) == 0 ? 0 : elems / MXFP8_TILE);
+    const uint64_t a_byte =
+        b->run->fp8_recipe == FP8_NVFP4 ? NVFP4_TILE : MXFP8_TILE;
+    return dtype_bytes_of(format_of(b), elems)
+           + (tile_of(b) == 0 ? 0 : elems / a_byte);
 }
 
 void build_fp8_input(struct builder *b, const struct linear *l,
@@ -102,7 +118,7 @@ void build_fp8_input(struct builder *b, const struct linear *l,
     *q = (struct fp8_input){ TENSOR_NONE, TENSOR_NONE, TENSOR_NONE };
     const tensor_id rows =
         has_rows_apart(b, l) || l->keeps_input || l->has_made_from
-            ? build_fp8_copy(b, "fp8 rows", DT_FP8, from)
+            ? build_fp8_copy(b, "fp8 rows", format_of(b), from)
             : TENSOR_NONE;
     if (rows != TENSOR_NONE)
         b->p->tensor[rows].bytes = copy_bytes(b, tensor_of(b, rows)->elems);
@@ -110,7 +126,7 @@ void build_fp8_input(struct builder *b, const struct linear *l,
         q->keep = l->made_from[0];
         q->scales = l->made_from[1];
     } else if (!l->keeps_input) {
-        q->keep = build_fp8_copy(b, "fp8 input", DT_FP8, from);
+        q->keep = build_fp8_copy(b, "fp8 input", format_of(b), from);
         q->scales = build_fp8_scales(b, from, l->copies);
     } else if (l->has_keep) {
         const struct shape shape = shape_of(b, from);
@@ -133,7 +149,7 @@ void build_fp8_passing(struct builder *b, const struct linear *l,
     *q = (struct fp8_input){ TENSOR_NONE, TENSOR_NONE, TENSOR_NONE };
     if (tensor_of(b, from)->dtype == DT_FP8)
         return;
-    q->rows = build_fp8_copy(b, "fp8 rows", DT_FP8, from);
+    q->rows = build_fp8_copy(b, "fp8 rows", format_of(b), from);
     b->p->tensor[q->rows].bytes = copy_bytes(b, tensor_of(b, q->rows)->elems);
     op_byproduct(build_op(b, OP_QUANTIZE, l->name, &from, 1), q->rows);
 }
@@ -157,6 +173,11 @@ void build_fp8_backward(struct builder *b, const struct linear *l,
     const uint64_t in =
         op->stash_input ? copy_bytes(b, tensor_of(b, op->in[0])->elems) : 0;
     op->back_bytes += in + (gathers ? 0 : layouts * out);
+    if (gathers && b->run->fp8_recipe == FP8_NVFP4) { /* ... as half of it */
+        b->p->tensor[op->out[0]].grad_in_8_bits = true;
+        const uint64_t there = tensor_of(b, op->out[0])->elems;
+        op->back_bytes += layouts * out - min_u64(layouts * out, there);
+    }
     op->stash_bytes = in + (lean ? 1 : layouts) * out;
     if (q->rows != TENSOR_NONE)
         build_op(b, OP_RELEASE, "fp8 rows", &q->rows, 1);
@@ -168,8 +189,9 @@ uint64_t build_fp8_weight_scales(const struct builder *b, uint64_t rows,
     const uint64_t tile = tile_of(b);
     if (tile == 0)
         return 0;
-    if (tile == MXFP8_TILE) /* along the rows, and down the columns */
-        return 2 * div_up(rows * cols, MXFP8_TILE);
+    if (has_byte_scales(b)) /* along the rows, and down the columns; those of
+                               squares of 16 are written out for each row */
+        return 2 * div_up(rows * cols, tile);
     /* squares, in both layouts; a row of the table is padded to four */
     const uint64_t down = div_up(rows, FP8_TILE),
                    across = div_up(cols, FP8_TILE);

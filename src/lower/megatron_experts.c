@@ -58,7 +58,8 @@ static tensor_id products(struct builder *b, tensor_id x, tensor_id probs,
     megatron_module(b, grouped ? OFFMOD_EXPERT_FC1 : OFFMOD_COUNT);
     if (b->module != 0) /* not in parts, nor in 8 bits (experts.py,
                            set_save_original_input) */
-        fc1.keeps_input = b->run->fp8_recipe != FP8_MXFP8;
+        fc1.keeps_input =
+            b->run->fp8_recipe != FP8_MXFP8 && b->run->fp8_recipe != FP8_NVFP4;
     const tensor_id z = megatron_expert(b, &fc1);
     if (grouped)
         megatron_offloaded(b, OFFMOD_EXPERT_FC1, &x, 1);

@@ -56,7 +56,10 @@ static const struct config_row rows[] = {
                "delayed=delayed tensorwise=tensorwise blockwise=blockwise "
                "mxfp8=mxfp8"),
     SAME_GIVEN("fp8_param_gather", KEY_FP8_PARAMS),
-    ASIDE("fp4_format", "see --precision fp4-mixed"),
+    LATER("fp4_format"),
+    ONLY("fp4_recipe", "nvfp4"),
+    ONLY("fp4_param", "false"),
+    ONLY("fp4_param_gather", "false"),
     LATER("accumulate_allreduce_grads_in_fp32"),
     LATER("grad_reduce_in_bf16"),
     WORDS("optimizer", KEY_OPTIMIZER,

@@ -115,7 +115,9 @@ static void precision(struct emit *e, const struct run *r)
     emit_bool(e, "accumulate_allreduce_grads_in_fp32",
               fp16 && r->prec.grad == DT_FP32);
     emit_bool(e, "grad_reduce_in_bf16", r->prec.grad == DT_BF16);
-    if (r->prec.fp8) {
+    if (r->precision == PREC_FP4_MIXED) {
+        emit_word(e, "fp4_format", "e2m1");
+    } else if (r->prec.fp8) {
         emit_word(e, "fp8_format", "hybrid");
         emit_word(e, "fp8_recipe", recipes[r->fp8_recipe]);
     }

@@ -108,7 +108,9 @@ static void precision(struct config *c)
         diag_hint(e, "keep one: Megatron refuses both");
         return;
     }
-    if (config_flag_given(c, "fp8_format"))
+    if (config_flag_given(c, "fp4_format"))
+        config_set(c, config_at(c, "fp4_format"), KEY_PRECISION, "fp4-mixed");
+    else if (config_flag_given(c, "fp8_format"))
         config_set(c, config_at(c, "fp8_format"), KEY_PRECISION, "fp8-mixed");
     else
         config_set(c, c->root, KEY_PRECISION,

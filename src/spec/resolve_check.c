@@ -15,39 +15,6 @@ enum { DBRX_EXPERTS_MAX = 256 };
 
 /* ---- not modelled yet ---- */
 
-/* A key whose resolved value is `value`, or above it. A row goes when the
- * library learns to model what it names. */
-static const struct refusal {
-    enum setup_key key;
-    enum { IS, ABOVE } how;
-    uint64_t value;
-    const char *hint;
-} refusals[] = {
-    { KEY_PRECISION, IS, PREC_FP4_MIXED, "use --precision fp8-mixed" },
-};
-
-static void check_modelled(const struct run *r, struct diag *d)
-{
-    for (size_t i = 0; i < sizeof(refusals) / sizeof(refusals[0]); i++) {
-        const struct refusal *x = &refusals[i];
-        if (!r->setup.set[x->key])
-            continue;
-        uint64_t n = r->setup.v[x->key].n;
-        if (x->how == IS ? n != x->value : n <= x->value)
-            continue;
-        char buf[RESOLVE_TEXT_MAX];
-        const memplan_field *f = setup_field(x->key);
-        memplan_error *e =
-            f->type == MEMPLAN_TYPE_BOOL
-                ? setup_error(d, MEMPLAN_E_UNSUPPORTED, x->key,
-                              "'%s' is not modelled yet", f->key)
-                : setup_error(d, MEMPLAN_E_UNSUPPORTED, x->key,
-                              "%s '%s' is not modelled yet", f->key,
-                              resolve_text(r, x->key, buf));
-        diag_hint(e, "%s", x->hint);
-    }
-}
-
 /* Hugging Face layers run whole on each rank here. */
 static void check_split_layers(const struct run *r, struct diag *d)
 {
@@ -586,7 +553,6 @@ void resolve_check_alone(const struct run *r, struct diag *d)
 
 void resolve_check(const struct run *r, const struct spec *spec, struct diag *d)
 {
-    check_modelled(r, d);
     check_split_layers(r, d);
     resolve_check_litgpt(r, d);
     resolve_check_ranks(r, spec, d);

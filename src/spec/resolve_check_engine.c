@@ -604,7 +604,7 @@ void resolve_check_peak(const struct run *r, struct diag *d)
         hint = "use --precision bf16-mixed, or --gpu h100-80gb";
     } else if (r->precision == PREC_FP4_MIXED && g->peak_fp4_flop_s <= 0) {
         lacks = "fp4";
-        hint = "use --precision bf16-mixed"; /* on none it is modelled */
+        hint = "use --precision bf16-mixed, or --gpu b200 --framework megatron";
     } else if (r->precision == PREC_TF32 && g->peak_tf32_flop_s <= 0) {
         lacks = "tf32";
         hint = "use --precision fp32";

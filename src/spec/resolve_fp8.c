@@ -27,6 +27,8 @@ static uint64_t asks_for_inputs(uint64_t modules)
 
 static enum fp8_recipe default_recipe(const struct run *r)
 {
+    if (r->precision == PREC_FP4_MIXED)
+        return FP8_NVFP4;
     if (r->impl == IMPL_TORCHTITAN)
         return FP8_TENSORWISE;
     if (!r->given[KEY_RECOMPUTE_MODULES]
@@ -52,6 +54,17 @@ void resolve_say_fp8(struct run *r)
     if (!r->prec.fp8 || r->impl != IMPL_MEGATRON)
         return;
     char buf[RESOLVE_TEXT_MAX];
+    if (r->fp8_recipe == FP8_NVFP4) {
+        resolve_note(r, KEY_COUNT,
+                     "4-bit products of all linears but the head's, scales "
+                     "a block of 16, as Transformer Engine's NVFP4 recipe "
+                     "has them (--num-layers-at-start-in-bf16, "
+                     "--num-layers-at-end-in-bf16)");
+        resolve_assume(r, KEY_MFU,
+                       "4-bit products reach the share of their peak that "
+                       "8-bit ones do (--mfu)");
+        return;
+    }
     if (r->fp8_recipe == FP8_DEEPSEEK)
         resolve_note(r, KEY_FP8_RECIPE,
                      "as the DeepSeek-V3 report says; its code is not public: "
@@ -105,6 +118,62 @@ static void refuse_rowwise(const struct run *r, struct diag *d)
     diag_hint(e, "use --fp8-recipe tensorwise, or --framework torchtitan");
 }
 
+/* Megatron-LM core/fp4_utils.py; Transformer Engine's pytorch/quantization.py,
+ * check_nvfp4_support. */
+static void check_fp4(const struct run *r, struct diag *d)
+{
+    memplan_error *e = NULL;
+    if (r->precision != PREC_FP4_MIXED) {
+        if (!r->prec.fp8 || r->fp8_recipe != FP8_NVFP4)
+            return;
+        e = setup_error(d, MEMPLAN_E_CONFLICT, KEY_FP8_RECIPE,
+                        "fp8_recipe 'nvfp4' has products in 4 bits");
+        diag_hint(e, "use --fp8-recipe %s, or --precision fp4-mixed%s%s",
+                  has_mxfp8(r) ? "mxfp8" : "tensorwise",
+                  r->gpu.arch == ARCH_BLACKWELL ? "" : " --gpu b200",
+                  is_megatron_te(r) ? "" : " --framework megatron");
+        return;
+    }
+    if (!is_megatron_te(r)) {
+        e = setup_error(d, MEMPLAN_E_UNSUPPORTED, KEY_PRECISION,
+                        "precision 'fp4-mixed' is modelled for Megatron with "
+                        "Transformer Engine alone");
+        diag_hint(e, "use --precision %s, or --framework megatron%s",
+                  r->gpu.peak_fp8_flop_s > 0 ? "fp8-mixed" : "bf16-mixed",
+                  r->gpu.arch == ARCH_BLACKWELL ? "" : " --gpu b200");
+    } else if (r->gpu.arch != ARCH_BLACKWELL) {
+        if (r->gpu.peak_fp4_flop_s > 0) {
+            e = setup_error(d, MEMPLAN_E_CONFLICT, KEY_PRECISION,
+                            "precision 'fp4-mixed' on %s: Transformer Engine's "
+                            "products in 4 bits are Blackwell's",
+                            r->gpu.name);
+            diag_hint(e, "use --gpu b200");
+        }
+    } else if (r->fp8_recipe != FP8_NVFP4) {
+        char buf[RESOLVE_TEXT_MAX];
+        e = setup_error(d, MEMPLAN_E_CONFLICT, KEY_FP8_RECIPE,
+                        "fp8_recipe '%s' with precision 'fp4-mixed'",
+                        resolve_text(r, KEY_FP8_RECIPE, buf));
+        diag_hint(e, "leave it out: the recipe of 4 bits is nvfp4");
+    } else if (r->fp8_params) {
+        e = setup_error(d, MEMPLAN_E_UNSUPPORTED, KEY_FP8_PARAMS,
+                        "'fp8_params' with precision 'fp4-mixed' "
+                        "(--fp4-param-gather) is not modelled yet");
+        diag_hint(e, "leave it out: weights in 16 bits");
+    } else if (r->tp_comm_overlap) {
+        e = setup_error(d, MEMPLAN_E_UNSUPPORTED, KEY_TP_COMM_OVERLAP,
+                        "'tp_comm_overlap' with precision 'fp4-mixed' is not "
+                        "modelled yet");
+        diag_hint(e, "leave it out");
+    } else if (r->act_fp8) {
+        e = setup_error(d, MEMPLAN_E_UNSUPPORTED,
+                        KEY_ACTIVATION_FUNC_FP8_INPUT_STORE,
+                        "'activation_func_fp8_input_store' with precision "
+                        "'fp4-mixed' is not modelled yet");
+        diag_hint(e, "leave it out");
+    }
+}
+
 static void check_recipe(const struct run *r, struct diag *d)
 {
     char buf[RESOLVE_TEXT_MAX];
@@ -114,6 +183,14 @@ static void check_recipe(const struct run *r, struct diag *d)
         e = setup_error(d, MEMPLAN_E_CONFLICT, KEY_FP8_RECIPE,
                         "fp8_recipe with precision '%s'",
                         resolve_text(r, KEY_PRECISION, buf));
+        if (r->setup.v[KEY_FP8_RECIPE].n == FP8_NVFP4) {
+            diag_hint(e,
+                      "add --precision fp4-mixed%s%s, the precision of that "
+                      "recipe",
+                      r->gpu.arch == ARCH_BLACKWELL ? "" : " --gpu b200",
+                      is_megatron_te(r) ? "" : " --framework megatron");
+            return;
+        }
         diag_hint(e, "add --precision fp8-mixed%s%s",
                   r->setup.v[KEY_FP8_RECIPE].n == FP8_MXFP8 ? blackwell
                   : r->gpu.peak_fp8_flop_s > 0              ? ""
@@ -230,6 +307,11 @@ void resolve_check_fp8(const struct run *r, const struct spec *s,
                        struct diag *d)
 {
     check_ends(r, s, d);
+    if (r->prec.fp8
+        && (r->precision == PREC_FP4_MIXED || r->fp8_recipe == FP8_NVFP4)) {
+        check_fp4(r, d);
+        return;
+    }
     check_recipe(r, d);
     check_fp8_params(r, d);
     check_inputs(r, s, d);

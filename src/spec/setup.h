@@ -73,7 +73,8 @@
     X(FP8_MXFP8, "mxfp8")                                                      \
     X(FP8_DEEPSEEK, "deepseek")                                                \
     X(FP8_ROWWISE, "rowwise")                                                  \
-    X(FP8_ROWWISE_GW_HP, "rowwise_with_gw_hp")
+    X(FP8_ROWWISE_GW_HP, "rowwise_with_gw_hp")                                 \
+    X(FP8_NVFP4, "nvfp4") /* of 4 bits: precision fp4-mixed */
 
 /* DT_NONE as a choice means "no such copy" (master_dtype none). */
 #define DTYPE_MAP(X)                                                           \

@@ -1389,6 +1389,18 @@ static void test_megatron_arrays(void **state)
     has("pp=2 tp=4 gpus=16 precision=bf16-mixed");
 }
 
+static void test_megatron_fp4(void **state)
+{
+    (void)state;
+    import("megatron-args", "x.py --bf16 --fp4-format e2m1 --fp4-recipe nvfp4 "
+                            "--first-last-layers-bf16\n");
+    assert_int_equal(got.status, MEMPLAN_OK);
+    has("precision=fp4-mixed fp8_recipe= num_layers_at_start_in_bf16=1");
+    import("megatron-args",
+           "x.py --bf16 --fp4-format e2m1 --fp4-param-gather\n");
+    noted("--fp4-param-gather");
+}
+
 /* One at each end where no count is said; counts alone say nothing. */
 static void test_megatron_bf16_ends(void **state)
 {
@@ -2106,6 +2118,7 @@ int main(void)
         cmocka_unit_test(test_megatron_absent),
         cmocka_unit_test(test_megatron_sums),
         cmocka_unit_test(test_megatron_arrays),
+        cmocka_unit_test(test_megatron_fp4),
         cmocka_unit_test(test_megatron_bf16_ends),
         cmocka_unit_test(test_megatron_without_pipeline),
         cmocka_unit_test(test_megatron_typos),

@@ -397,8 +397,10 @@ static uint64_t scales_of(enum fp8_recipe recipe, uint64_t rows, uint64_t width)
 {
     if (recipe == FP8_DELAYED || recipe == FP8_TENSORWISE)
         return 4;
-    if (recipe == FP8_MXFP8)
-        return div_up(div_up(rows, 32), 4) * 4 * (div_up(width, 128) * 128);
+    if (recipe == FP8_MXFP8 || recipe == FP8_NVFP4) {
+        const uint64_t tile = recipe == FP8_MXFP8 ? 32 : 16;
+        return div_up(div_up(rows, tile), 4) * 4 * (div_up(width, 128) * 128);
+    }
     return div_up(rows, 128) * (div_up(width, 4) * 4) * 4;
 }
 
@@ -409,6 +411,9 @@ static uint64_t fp8_layer(const struct sizes *z, enum fp8_recipe recipe)
        the context 2A and the kernel's; SwiGLU's input 4f, fc2's 1f */
     uint64_t bytes = shard * (6 * z->h + 8) + 2 * scales_of(recipe, shard, z->h)
                      + z->T * (4 * z->A + 4 * z->K + 4 * z->a) + RNG;
+    if (recipe == FP8_NVFP4) /* half of that of each copy, not of 4f */
+        return bytes - shard * z->h + z->T * (4 * z->f + z->f / 2)
+               + scales_of(recipe, z->T, z->f);
     if (recipe == FP8_DEEPSEEK) /* 12 bits in place of 16; 2f and no more */
         return bytes - z->T * z->A / 2 + scales_of(recipe, z->T, z->A)
                + z->T * 2 * z->f + scales_of(recipe, z->T, 2 * z->f);
@@ -422,18 +427,21 @@ static uint64_t fp8_layer(const struct sizes *z, enum fp8_recipe recipe)
 static void test_megatron_fp8(void **state)
 {
     (void)state;
-    /* those after it are torchao's */
-    for (size_t i = 0; i < SHAPE_CASES * (FP8_DEEPSEEK + 1); i++) {
+    static const enum fp8_recipe recipes[] = { FP8_DELAYED,   FP8_TENSORWISE,
+                                               FP8_BLOCKWISE, FP8_MXFP8,
+                                               FP8_DEEPSEEK,  FP8_NVFP4 };
+    const size_t n = sizeof recipes / sizeof recipes[0];
+    for (size_t i = 0; i < SHAPE_CASES * n; i++) {
         const struct shape_case *c = &shape_cases[i % SHAPE_CASES];
         const struct spec m =
             llama(2, c->hidden, c->heads, c->kv, c->ffn, 32000);
         struct run r = run_case(IMPL_MEGATRON, &m, c);
         r.prec.fp8 = true;
-        r.fp8_recipe = (enum fp8_recipe)(i / SHAPE_CASES);
+        r.fp8_recipe = recipes[i / SHAPE_CASES];
         r.act_fp8 = r.fp8_recipe == FP8_DEEPSEEK;
         const struct sizes z = sizes_of(c);
         assert_int_equal(kept_layer(&m, &r), fp8_layer(&z, r.fp8_recipe));
-        if (r.act_fp8)
+        if (r.act_fp8 || r.fp8_recipe == FP8_NVFP4)
             continue;
         r.act_fp8 = true; /* cast without scales: 2f for 4f */
         assert_int_equal(kept_layer(&m, &r),

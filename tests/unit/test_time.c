@@ -239,6 +239,10 @@ static void test_casts_by_hand(void **state)
     assert_true(close_to(b.back.bytes, 3 * 3000));
     cast_to_8_bits(&b, &engine, &(struct operands){ .gradient = 3000 });
     assert_true(close_to(b.back.bytes, 4 * 3000) && b.forward.kernels < 1);
+    /* read for its largest, read, and written twice with scales */
+    const struct run four = { .fp8_recipe = FP8_NVFP4 };
+    cast_to_8_bits(&b, &four, &(struct operands){ .gradient = 3000 });
+    assert_true(close_to(b.back.bytes, (2 + 2 + 2 * 9.0 / 16) * 3000));
 }
 
 /* A compiler casts what q, k and v read once: the layer's linears read four
