@@ -117,6 +117,16 @@ static tensor_id from_low_rank(struct builder *b, const struct linear *l,
     return own_rows(b, gathered_columns(b, y, l->out));
 }
 
+/* `given` is a variable of the caller's. */
+static tensor_id summed(struct builder *b, tensor_id base, tensor_id y,
+                        tensor_id given)
+{
+    y = build_scale(b, "lora scaling", y);
+    y = build_add(b, "lora sum", base, y);
+    build_op(b, OP_RELEASE, "lora input", &given, 1);
+    return y;
+}
+
 /* LoRALinear.forward: `base`, the layer's result, and the adapter's of x. */
 static tensor_id adapted(struct builder *b, const struct linear *l,
                          tensor_id base, tensor_id x, bool gathers)
@@ -126,11 +136,7 @@ static tensor_id adapted(struct builder *b, const struct linear *l,
     x = build_dropout(b, "lora dropout", x, b->run->lora_dropout);
     if (gathers)
         x = build_collective(b, OP_ALL_GATHER, COMM_TP, x, &whole);
-    tensor_id y = from_low_rank(b, l, to_low_rank(b, l, x));
-    y = build_scale(b, "lora scaling", y);
-    y = build_add(b, "lora sum", base, y);
-    build_op(b, OP_RELEASE, "lora input", &given, 1); /* its caller's */
-    return y;
+    return summed(b, base, from_low_rank(b, l, to_low_rank(b, l, x)), given);
 }
 
 /* ---- experts ---- */
@@ -160,11 +166,7 @@ tensor_id megatron_expert(struct builder *b, const struct linear *l)
     out.full_in = b->r.n;
     out.full_out = build_full_out(b, l);
     out.x = build_linear(b, &in);
-    tensor_id y = build_linear(b, &out);
-    y = build_scale(b, "lora scaling", y);
-    y = build_add(b, "lora sum", base, y);
-    build_op(b, OP_RELEASE, "lora input", &l->x, 1);
-    return y;
+    return summed(b, base, build_linear(b, &out), l->x);
 }
 
 /* ---- both ends, whose weights are frozen ---- */

@@ -32,6 +32,20 @@ struct expected {
     double there, back, slowed;
 };
 
+/* Of a layer, what the fold makes of its messages. */
+static void takes(const memplan_report *r, const struct block *b,
+                  const struct expected *e)
+{
+    struct clock c;
+    struct block_time t;
+    clock_init(&c, &r->program, &r->run);
+    time_block(&t, &c, b);
+    assert_true(close_to(t.forward.part[TIME_TP], e->there));
+    assert_true(close_to(t.input.part[TIME_TP], e->back));
+    assert_true(close_to(
+        t.forward.part[TIME_SLOWED] + t.input.part[TIME_SLOWED], e->slowed));
+}
+
 static void beside(struct expected *e, double *part, double message,
                    double product)
 {
@@ -88,17 +102,9 @@ static void test_messages_beside_products(void **state)
             estimate("llama-2-70b",
                      PAIRS(SHARDS, "seq_len", length[i % 2], "tp_comm_overlap",
                            buffers ? "true" : "false"));
-        const struct program *p = &r->program;
-        const struct block *b = &p->block[p->layer_block[0]];
+        const struct block *b = &r->program.block[r->program.layer_block[0]];
         const struct expected e = by_hand(r, b, buffers);
-        struct clock c;
-        struct block_time t;
-        clock_init(&c, p, &r->run);
-        time_block(&t, &c, b);
-        assert_true(close_to(t.forward.part[TIME_TP], e.there));
-        assert_true(close_to(t.input.part[TIME_TP], e.back));
-        assert_true(close_to(
-            t.forward.part[TIME_SLOWED] + t.input.part[TIME_SLOWED], e.slowed));
+        takes(r, b, &e);
         assert_true(e.slowed > 0);
         left[i % 2] = e.there + e.back;
         if (i >= 2)
@@ -156,17 +162,9 @@ static void test_messages_in_products(void **state)
             PAIRS("framework", "torchtitan", "gpus", "8", "tp", "8", "compile",
                   "true", "gpu", "h100-96gb", "async_tp", "true", "seq_len",
                   length[i % 2], "precision", precision[i / 2]));
-        const struct program *p = &r->program;
-        const struct block *b = &p->block[p->layer_block[0]];
+        const struct block *b = &r->program.block[r->program.layer_block[0]];
         const struct expected e = pipelined_by_hand(r, b);
-        struct clock c;
-        struct block_time t;
-        clock_init(&c, p, &r->run);
-        time_block(&t, &c, b);
-        assert_true(close_to(t.forward.part[TIME_TP], e.there));
-        assert_true(close_to(t.input.part[TIME_TP], e.back));
-        assert_true(close_to(
-            t.forward.part[TIME_SLOWED] + t.input.part[TIME_SLOWED], e.slowed));
+        takes(r, b, &e);
         assert_true(e.slowed > 0 && e.back > 0);
         memplan_report_free(r);
     }
