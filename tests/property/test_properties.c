@@ -868,7 +868,8 @@ static void test_sums(void **state)
         check_sums(r, &t);
         memplan_report_free(r);
     }
-    assert_true(answered > runs() / 3); /* most layouts are possible */
+    /* about a third of what is drawn: keys that go with few others are many */
+    assert_true(answered > runs() * 3 / 10);
 }
 
 struct turns_seen {
