@@ -180,8 +180,9 @@ void engine_forward(struct put *p, const struct stage *s, uint32_t position,
         megatron_forward(p, s, position);
     /* gradients of the micro-batches before */
     if (fsdp_defers(run)) {
+        const uint64_t whole = fsdp_deferred_whole(s, s->n - 1);
         PUT(p, TERM_GRADS, "whole gradients that wait for the last micro-batch",
-            F("bytes", fsdp_deferred_whole(s, s->n - 1)));
+            F("bytes", whole - min_u64(p->lacks, whole)));
     } else if (engine_reduces_blocks(run)) {
         PUT(p, TERM_GRAD_SHARDS, "gradient shards of earlier micro-batches",
             F("P/N, tensor by tensor",
@@ -193,7 +194,7 @@ void engine_forward(struct put *p, const struct stage *s, uint32_t position,
         engine_zero2_partition(p, s);
     } else if (engine_wgrad_mode(s, false) == WGRAD_KEEP) {
         PUT(p, TERM_GRADS, "gradients of earlier micro-batches",
-            F("bytes", s->wgrad));
+            F("bytes", s->wgrad - min_u64(p->lacks, s->wgrad)));
     }
     if (engine_zero_is(run, 1) && has_ipg_buffer(run))
         zero_put_bucket(p, s);
@@ -390,7 +391,8 @@ void engine_backward(struct put *p, const struct stage *s, uint32_t position,
     if (engine_wgrad_mode(s, false) != WGRAD_KEEP || engine_drops_blocks(run))
         return;
     if (later && !clears_grads_late(run))
-        PUT(p, TERM_GRADS, "gradients", F("bytes", s->wgrad));
+        PUT(p, TERM_GRADS, "gradients",
+            F("bytes", s->wgrad - min_u64(p->lacks, s->wgrad)));
     else
         PUT(p, TERM_GRADS, "gradients of the blocks above",
             F("bytes", stage_wgrads_above(s, position)));

@@ -284,9 +284,10 @@ void fsdp_deferred(struct put *p, const struct stage *s, uint32_t position,
     const uint64_t all = fsdp_deferred_whole(s, position);
     const uint64_t upto = deferred_upto(s, position);
     PUT(p, TERM_GRADS, "whole gradients that wait for the last micro-batch",
-        F("bytes", !later                            ? all - upto
-                   : fsdp_reduces_now(s->run, later) ? upto
-                                                     : all));
+        F("bytes", !later ? all - upto
+                   : fsdp_reduces_now(s->run, later)
+                       ? upto
+                       : all - min_u64(p->lacks, all)));
 }
 
 /* Elements of this rank whose gradients are reduced: those of the layers above,

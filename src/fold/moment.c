@@ -156,6 +156,15 @@ static void put_beside(struct put *p)
         F("bytes", p->m->beside.pass));
 }
 
+/* What gradients lack beside the fullest of others. */
+static uint64_t lacking(const struct stage *s, uint32_t position,
+                        enum slot_kind slot, bool later)
+{
+    return s->graph && later
+               ? s->lacking[SLOT_KINDS * stage_chunk(s, position) + slot]
+               : 0;
+}
+
 static void put_others(struct put *p, const struct stage *s, uint32_t position)
 {
     if (p->m->beside.is) {
@@ -169,6 +178,7 @@ static void put_others(struct put *p, const struct stage *s, uint32_t position)
         return;
     }
     const uint64_t most = stage_others_kept(s, position, p->slot, p->m->later);
+    p->lacks = lacking(s, position, p->slot, p->m->later);
     PUT(p, TERM_IN_FLIGHT,
         s->splits ? "in flight, or waiting for weights' gradients"
                   : "other chunks in flight",
@@ -229,13 +239,15 @@ static void put_added(struct put *p, const struct stage *s, uint32_t position)
 {
     if (!s->graph || !p->m->later)
         return;
-    const uint64_t others =
-        s->adding[SLOT_KINDS * stage_chunk(s, position) + p->slot];
-    if (others == NEVER)
+    const struct adding *adding =
+        &s->adding[SLOT_KINDS * stage_chunk(s, position) + p->slot];
+    if (adding->kept == NEVER)
         return;
-    const uint64_t most = stage_others_kept(s, position, p->slot, true);
-    const uint64_t with = others + s->before[position + 1].wgrad
-                          - stage_chunk_before(s, position)->wgrad;
+    const uint64_t most =
+        stage_others_kept(s, position, p->slot, true) + adding->lacks;
+    const uint64_t with = adding->kept + s->before[position + 1].wgrad
+                          - stage_chunk_before(s, position)->wgrad
+                          + lacking(s, position, p->slot, true);
     PUT(p, TERM_GRADS, "of the micro-batch before, not yet added",
         F("bytes", with > most ? with - most : 0));
 }
@@ -541,22 +553,25 @@ static uint64_t added_below(const struct stage *s, uint32_t position)
 static bool weights_find(const struct stage *s, uint32_t position, bool later)
 {
     const uint32_t chunk = stage_chunk(s, position);
-    const uint64_t found =
-        s->graph ? s->adding[SLOT_KINDS * chunk + SLOT_WEIGHT] : NEVER;
-    if (found == NEVER || !later)
+    if (!s->graph || !later
+        || s->adding[SLOT_KINDS * chunk + SLOT_WEIGHT].kept == NEVER)
         return false;
+    const struct adding *found = &s->adding[SLOT_KINDS * chunk + SLOT_WEIGHT];
     const enum wgrad_mode mode = engine_wgrad_mode(s, later);
     const struct extremum *e = stage_weights(s, position, mode);
-    return found + extremum_total(stage_weights(s, position, WGRAD_FREE))
-           > stage_others_kept(s, position, SLOT_WEIGHT, later)
+    return found->kept + lacking(s, position, SLOT_WEIGHT, later)
+               + extremum_total(stage_weights(s, position, WGRAD_FREE))
+           > stage_others_kept(s, position, SLOT_WEIGHT, later) + found->lacks
                  + added_below(s, position) + extremum_total(e);
 }
 
 static void put_found(struct put *p, const struct stage *s, uint32_t position)
 {
     const uint32_t chunk = stage_chunk(s, position);
-    const uint64_t kept = s->adding[SLOT_KINDS * chunk + SLOT_WEIGHT];
+    const struct adding *found = &s->adding[SLOT_KINDS * chunk + SLOT_WEIGHT];
+    const uint64_t kept = found->kept;
     const uint64_t added = min_u64(kept, s->chunk_added[chunk]);
+    p->lacks = found->lacks;
     PUT(p, TERM_IN_FLIGHT, "in flight, or waiting for weights' gradients",
         F("bytes", kept - added));
     PUT(p, TERM_GRADS, "of the micro-batch before, not yet added",

@@ -65,6 +65,8 @@ struct put {
     struct explanation *why; /* NULL: numbers only */
     enum component only;     /* of why: the one that is recorded */
     enum slot_kind slot;     /* what the moment is part of */
+    uint64_t lacks; /* bytes of weights' gradients that chunks do not have, or
+                       have cut, beside the fullest of what is in flight */
     /* DeepSpeed's bucket; NULL: as the block's backward finds it */
     const struct bucket_fill *fill;
     uint64_t *bucket; /* takes moment_of_bucket(); NULL: nobody asks */

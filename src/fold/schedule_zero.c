@@ -440,25 +440,30 @@ void schedule_walk(const struct stage *s, uint64_t micros, struct step *room,
     }
 }
 
-static void note_graph(struct stage *s, const struct slot *slot, uint64_t kept)
+/* Beside gradients, all of which are counted but those that are missing. */
+static bool is_fuller(uint64_t kept, uint64_t missing, uint64_t most,
+                      uint64_t lacks)
 {
-    uint64_t *adding = &s->adding[SLOT_KINDS * slot->chunk + slot->kind];
-    if (slot->adds && slot->later)
-        *adding = *adding == NEVER ? kept : max_u64(*adding, kept);
-    if (slot->kind == SLOT_INPUT)
-        s->sent_back += s->chunk_sent[slot->chunk];
+    return most == NEVER || kept + lacks > most + missing;
 }
 
-static uint64_t less_missing(const struct slot *slot, uint64_t kept)
+static void note_graph(struct stage *s, const struct slot *slot, uint64_t kept)
 {
-    return slot->later ? kept - min_u64(kept, slot->missing) : kept;
+    struct adding *adding = &s->adding[SLOT_KINDS * slot->chunk + slot->kind];
+    if (slot->adds && slot->later
+        && is_fuller(kept, slot->missing, adding->kept, adding->lacks))
+        *adding = (struct adding){ kept, slot->missing };
+    if (slot->kind == SLOT_INPUT)
+        s->sent_back += s->chunk_sent[slot->chunk];
 }
 
 /* Where a graph is kept. */
 static void note_slot(struct stage *s, const struct slot *slot)
 {
-    uint64_t *most =
-        &s->others[2 * (SLOT_KINDS * slot->chunk + slot->kind) + slot->later];
+    const uint32_t at = SLOT_KINDS * slot->chunk + slot->kind;
+    uint64_t *most = &s->others[2 * at + slot->later];
+    uint64_t unused = 0, *lacks = slot->later ? &s->lacking[at] : &unused;
+    const uint64_t missing = slot->later ? slot->missing : 0;
     if (slot->kind != SLOT_WEIGHT)
         s->in_flight = max_u64(s->in_flight, slot->other_chunks + 1);
     else
@@ -468,13 +473,14 @@ static void note_slot(struct stage *s, const struct slot *slot)
                     + slot->other_chunks * s->stage_input;
     if (slot->later)
         kept += s->sent_before;
-    note_graph(s, slot, less_missing(slot, kept));
+    note_graph(s, slot, kept);
     /* no fuller than with these gradients, wherever its own have come to */
     if (slot->kind == SLOT_WEIGHT && slot->adds)
         kept -= s->chunk_added[slot->chunk];
-    kept = less_missing(slot, kept);
-    if (*most == NEVER || *most < kept)
-        *most = kept;
+    if (!is_fuller(kept, missing, *most, *lacks))
+        return;
+    *most = kept;
+    *lacks = missing;
 }
 
 /* `here` or more; of NEVER, the largest there is, `here`. */

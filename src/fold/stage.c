@@ -778,7 +778,8 @@ static bool chunks_room(struct memory_fold *f)
         f->chunk_added = ARENA_NEW(f->a, uint64_t, chunks);
         f->chunk_sum = ARENA_NEW(f->a, uint64_t, chunks);
         f->chunk_cut = ARENA_NEW(f->a, uint64_t, chunks);
-        f->adding = ARENA_NEW(f->a, uint64_t, SLOT_KINDS * chunks);
+        f->lacking = ARENA_NEW(f->a, uint64_t, SLOT_KINDS * chunks);
+        f->adding = ARENA_NEW(f->a, struct adding, SLOT_KINDS * chunks);
     }
     return (!schedule_splits(f->run) || orders_room(f)) && !f->a->failed;
 }

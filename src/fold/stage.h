@@ -58,6 +58,11 @@ struct graphs_rest {
     bool multiplies;
 };
 
+/* Of a graph: NEVER kept, where that does not occur. */
+struct adding {
+    uint64_t kept, lacks;
+};
+
 /* What a position is, looked up once: every moment asks. */
 struct stage_block {
     uint32_t block; /* index into program.block */
@@ -107,8 +112,10 @@ struct stage {
                               micro-batch's are, and shards stay */
     uint64_t sent_back;    /* of all in a step, at its end */
     uint64_t sent_before;  /* ... by micro-batches that are not walked */
-    uint64_t *adding; /* [chunks][SLOT_KINDS]: as others, of later ones that
-                              find chunk_added */
+    uint64_t *lacking;     /* [chunks][SLOT_KINDS]: beside others of later ones,
+                              what chunks do not have of chunk_sum, or have cut */
+    struct adding *adding; /* [chunks][SLOT_KINDS]: as others and lacking, of
+                              later ones that find chunk_added */
     uint64_t *met; /* [overlap_room(chunks)]: as others, beside passes that take
                               turns; NEVER where these do not. NULL: none do */
     uint64_t stashes; /* backwards that wait for these, at most */
@@ -331,7 +338,8 @@ struct memory_fold {
     bool *ends;
     /* walked; else NULL */
     uint64_t *chunk_kept, *chunk_stash, *chunk_sent, *chunk_added, *chunk_sum,
-        *chunk_cut, *adding, *others, *met;
+        *chunk_cut, *lacking, *others, *met;
+    struct adding *adding;
     struct overlap_walk *overlap; /* [p->n_blocks] */
     int64_t *chunk_apart;
     uint32_t *chunk_first;

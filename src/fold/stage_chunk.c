@@ -163,6 +163,7 @@ void stage_chunks_init(struct stage *s, struct memory_fold *f)
     s->chunk_sum = f->chunk_sum;
     s->chunk_cut = f->chunk_cut;
     s->others = f->others;
+    s->lacking = f->lacking;
     s->adding = f->adding;
     for (uint32_t c = 0; c < s->chunks; c++) {
         s->chunk_kept[c] = chunk_kept(s, c);
@@ -172,7 +173,7 @@ void stage_chunks_init(struct stage *s, struct memory_fold *f)
     for (uint32_t i = 0; i < 2 * SLOT_KINDS * s->chunks; i++)
         s->others[i] = NEVER;
     for (uint32_t i = 0; i < SLOT_KINDS * s->chunks && s->graph; i++)
-        s->adding[i] = NEVER;
+        s->adding[i].kept = NEVER;
     const uint64_t micros = schedule_micros(s->run);
     if (s->graph)
         graph_init(s, micros);

@@ -300,7 +300,7 @@ static void mend(struct trial *t)
     }
     if (is_chosen(t, "precision", "fp32") && is_chosen(t, "attention", "flash"))
         *value_of(t, "attention") = "eager";
-    if (!is_chosen(t, "loss", "standard"))
+    if (is_chosen(t, "loss", "chunked") || is_chosen(t, "loss", "xentropy"))
         *value_of(t, "fp32_logits") = NULL;
     const bool stacks = is_whole(t->model) || is_encoder_decoder(t->model);
     if (number_of(t, "recompute_every") > 1 || stacks || t->model == towered)
@@ -869,7 +869,7 @@ static void test_sums(void **state)
         memplan_report_free(r);
     }
     /* about a third of what is drawn: keys that go with few others are many */
-    assert_true(answered > runs() * 3 / 10);
+    assert_true(answered > runs() / 3);
 }
 
 struct turns_seen {
@@ -1135,8 +1135,9 @@ static void check_no_moment_missed(const struct trial *t,
 
 /* What few trials have at their fullest: a frozen embedding's unit, that FSDP 1
  * fetches and no backward cuts; a second forward of which less outlives its use
- * than of the first. */
-static const uint64_t rare[] = { 23949, 54974 };
+ * than of the first; a chunk's last gradients of weights, when more of those of
+ * the other chunk is cut than is in flight beside it. */
+static const uint64_t rare[] = { 23949, 54974, 9296 };
 
 static void test_no_moment_missed(void **state)
 {
