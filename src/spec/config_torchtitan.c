@@ -189,6 +189,12 @@ static void training(struct emit *e, const struct run *r)
 static void parallelism(struct emit *e, const struct run *r)
 {
     const bool fsdp = r->engine == ENGINE_FSDP2;
+    if (fsdp && r->shard == 1)
+        emit_refuse(e, KEY_ENGINE,
+                    "without ranks to shard over nothing is wrapped by "
+                    "torchtitan that reads TOML: use --engine ddp "
+                    "--precision %s",
+                    r->tp > 1 || r->pp > 1 ? "fp32" : "bf16-amp");
     const uint64_t shard = fsdp && r->shard >= r->cp ? r->shard / r->cp : 1;
     emit_count(e, "parallelism.data_parallel_replicate_degree", r->dp / shard);
     emit_count(e, "parallelism.data_parallel_shard_degree", shard);

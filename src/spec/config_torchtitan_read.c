@@ -117,10 +117,34 @@ static struct dims read_dims(struct config *c)
     return d;
 }
 
-/* fully_shard where states are sharded or sequences are split, else DDP. */
+/* fully_shard where states are sharded or sequences are split, else DDP; always
+ * since April 2026 (00b7f56), which reads no TOML. */
 static bool has_fsdp(const struct dims *d)
 {
     return d->shard != 1 || d->cp > 1;
+}
+
+/* DDP, where there are replicas; nothing wraps one (parallelize.py: "DDP has not
+ * supported > 1D parallelism"). */
+static void wraps_nothing(struct config *c, const struct json *shard,
+                          const struct dims *d)
+{
+    if (d->replicate > 1 && (d->tp > 1 || d->pp > 1)) {
+        diag_hint(config_bad(c, shard, MEMPLAN_E_CONFLICT,
+                             "data_parallel_replicate_degree %" PRIu64
+                             " beside tensor or pipeline parallelism, and "
+                             "nothing is sharded: torchtitan refuses it",
+                             d->replicate),
+                  "shard over some ranks, or write "
+                  "data_parallel_replicate_degree = 1");
+        return;
+    }
+    config_set(c, shard, KEY_ENGINE, "ddp");
+    if (d->replicate == 1)
+        config_note(c, "data_parallel_shard_degree 1: nothing is wrapped, as "
+                       "torchtitan has it that reads TOML; since April 2026 "
+                       "all is (--engine fsdp2 --zero 3 --precision "
+                       "bf16-mixed)");
 }
 
 static void layout(struct config *c, const struct dims *d)
@@ -139,7 +163,7 @@ static void layout(struct config *c, const struct dims *d)
             set_count(c, shard, KEY_DP, d->replicate * d->shard);
     }
     if (!has_fsdp(d)) {
-        config_set(c, shard, KEY_ENGINE, "ddp");
+        wraps_nothing(c, shard, d);
         return;
     }
     if (d->replicate > 1 && d->shard > 0)

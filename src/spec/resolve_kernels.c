@@ -376,8 +376,9 @@ enum {
     DS_PARAM_BUFFER_SIZE = 100000000,
     DS_MAX_IN_CPU = 1000000000
 };
-/* torch DistributedDataParallel: bucket_cap_mb=25. */
-enum { DDP_BUCKET_BYTES = 25 * 1024 * 1024 };
+/* torch/nn/parallel/distributed.py, bucket_cap_mb; torchtitan's parallelize.py,
+ * apply_ddp, July 2024 to March 2026 */
+enum { DDP_BUCKET_BYTES = 25 << 20, TORCHTITAN_DDP_BUCKET_BYTES = 100 << 20 };
 
 static bool default_overlap(const struct run *r)
 {
@@ -471,7 +472,10 @@ void resolve_buffers(struct run *r, const struct spec *spec)
         resolve_assume(r, KEY_ZERO3_LISTS,
                        "ZeRO-3 as DeepSpeed before 0.6 has it, with "
                        "collectives of lists (--no-zero3-lists)");
-    r->ddp_bucket_bytes = resolve_count(r, KEY_DDP_BUCKET, DDP_BUCKET_BYTES);
+    r->ddp_bucket_bytes =
+        resolve_count(r, KEY_DDP_BUCKET,
+                      r->impl == IMPL_TORCHTITAN ? TORCHTITAN_DDP_BUCKET_BYTES
+                                                 : DDP_BUCKET_BYTES);
     r->cuda_context_bytes =
         resolve_count(r, KEY_CUDA_CONTEXT, run_cuda_context(r).bytes);
     /* torchtune's configurations: custom_sharded_layers */

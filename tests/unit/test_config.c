@@ -1891,6 +1891,20 @@ static void test_torchtitan_ddp(void **state)
     import("torchtitan", "[parallelism]\ntensor_parallel_degree = 8\n"
                          "data_parallel_shard_degree = 1\n");
     has("engine=ddp gpus=8 tp=8 precision=fp32");
+    noted("since April 2026 all is (--engine fsdp2 --zero 3 --precision "
+          "bf16-mixed)");
+    import("torchtitan", "[parallelism]\ndata_parallel_replicate_degree = 2\n"
+                         "data_parallel_shard_degree = 1\n"
+                         "tensor_parallel_degree = 4\n");
+    refused(MEMPLAN_E_CONFLICT,
+            "data_parallel_replicate_degree 2 beside tensor or pipeline "
+            "parallelism, and nothing is sharded: torchtitan refuses it",
+            3);
+    import("torchtitan", "[parallelism]\ndata_parallel_replicate_degree = 2\n"
+                         "data_parallel_shard_degree = 1\n"
+                         "context_parallel_degree = 2\n"
+                         "tensor_parallel_degree = 4\n");
+    has("engine= zero=3 gpus=16 tp=4 cp=2 shard_degree=2");
     import("torchtitan", "parallelism.data_parallel_replicate_degree = 2\n");
     noted("add --shard-degree");
 }

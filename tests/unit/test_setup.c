@@ -1175,6 +1175,8 @@ static void layouts_are_resolved(void **state)
     assert_int_equal(r->dp, 1);
     assert_true(assumes(r, "spans nodes"));
 
+    r = resolved("gpus=2 framework=torchtitan engine=ddp");
+    assert_int_equal(r->ddp_bucket_bytes, 104857600);
     r = resolved("pp=4 vpp=2");
     assert_int_equal(r->gpus, 4);
     assert_int_equal(r->schedule, SCHED_INTERLEAVED);
