@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -1540,6 +1541,84 @@ static void test_megatron_bridge(void **state)
             2);
 }
 
+/* Patterns of the same linears of every layer are their names. */
+static void test_megatron_bridge_patterns(void **state)
+{
+    static const struct {
+        const char *patterns, *targets; /* NULL: of other linears, or fewer */
+    } rows[] = {
+        { "'*.linear_qkv', '*.linear_proj'", "q,k,v,o" },
+        { "'*.layers.*.linear_qkv', '*.mlp.*linear_fc1'", "q,k,v,gate,up" },
+        { "'*self_attention.linear_proj', linear_fc2", "o,down" },
+        { "'*linear_fc*'", "gate,up,down" },
+        { "'*linear_fc.', linear_fc1", "gate,up,down" },
+        { "'*.layers.*.linear_q?v'", NULL },
+        { "'*.layers.7.*linear_qkv'", NULL },
+        { "'decoder.layers.*.linear_qkv'", NULL },
+        { "'*.mlp.linear_fc1'", NULL },
+        { "'*linear_*'", NULL },
+        { "'*'", NULL },
+        { "'*.linear_q'", NULL },
+        { "3", NULL },
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        char text[160];
+        snprintf(text, sizeof(text), "peft:\n  target_modules: [%s]\n",
+                 rows[i].patterns);
+        import("megatron-args", text);
+        if (rows[i].targets == NULL) {
+            assert_int_equal(got.status, MEMPLAN_E_UNSUPPORTED);
+            hinted("use linear_qkv, linear_proj");
+            continue;
+        }
+        assert_int_equal(got.status, MEMPLAN_OK);
+        snprintf(text, sizeof(text), "lora_rank=32 lora_targets=%s",
+                 rows[i].targets);
+        has(text);
+    }
+}
+
+/* What its class fails at, or takes otherwise. */
+static void test_megatron_bridge_refused(void **state)
+{
+    static const struct {
+        const char *line, *message;
+    } rows[] = {
+        { "dim: null", "peft.dim takes a whole number, 1 or more" },
+        { "dim: '16'", "peft.dim takes a whole number, 1 or more" },
+        { "dim: 0", "peft.dim takes a whole number, 1 or more" },
+        { "dropout: null", "peft.dropout takes a number from 0 to 1" },
+        { "dropout: '0.1'", "peft.dropout takes a number from 0 to 1" },
+        { "target_modules: null",
+          "peft.target_modules without names is every linear, the head's "
+          "too, which is not modelled" },
+        { "target_modules: []",
+          "peft.target_modules without names is every linear, the head's "
+          "too, which is not modelled" },
+        { "target_modules: linear_qkv",
+          "peft.target_modules takes a list of names" },
+        { "exclude_modules: [linear_fc1]",
+          "peft.exclude_modules beside target_modules: Megatron-Bridge "
+          "refuses it" },
+        { "dropout_position: 3", "unknown peft.dropout_position" },
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        char text[160];
+        snprintf(text, sizeof(text), "peft:\n  _target_: a.LoRA\n  %s\n",
+                 rows[i].line);
+        import("megatron-args", text);
+        assert_int_not_equal(got.status, MEMPLAN_OK);
+        assert_string_equal(got.slot[0].message, rows[i].message);
+        assert_int_equal(got.slot[0].line, 3);
+        assert_true(got.slot[0].hint[0] != '\0');
+    }
+    import("megatron-args",
+           "peft:\n  exclude_modules: []\n  dim: 8\n  dropout: 0\n");
+    has("lora_rank=8 lora_targets= lora_dropout=0");
+}
+
 /* Usage and cases of a script's own arguments are no flags of Megatron's. */
 static void test_megatron_usage(void **state)
 {
@@ -2157,6 +2236,8 @@ int main(void)
         cmocka_unit_test(test_training_args_launched),
         cmocka_unit_test(test_megatron_nemo),
         cmocka_unit_test(test_megatron_bridge),
+        cmocka_unit_test(test_megatron_bridge_patterns),
+        cmocka_unit_test(test_megatron_bridge_refused),
         cmocka_unit_test(test_megatron_yaml),
         cmocka_unit_test(test_megatron_stages),
         cmocka_unit_test(test_megatron_refused),
