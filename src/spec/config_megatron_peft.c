@@ -14,8 +14,8 @@
 /* class LoRA: dim. */
 #define BRIDGE_RANK "32"
 
-/* A linear's name, where it stands below a decoder's layer, and below a
- * prediction module's. */
+/* A linear's name, and where it stands below a layer of the decoder: a prediction
+ * module's are refused (resolve_bridge.c). */
 static const struct {
     const char *linear, *words, *places;
 } linears[] = {
@@ -30,13 +30,8 @@ static const struct {
       "mlp.experts.local_experts.0.linear_fc2 "
       "mlp.experts.local_experts.17.linear_fc2" },
 };
-static const char *const layers[] = {
-    "decoder.layers.0.",
-    "decoder.layers.7.",
-    "decoder.layers.61.",
-    "mtp.layers.0.transformer_layer.",
-    "mtp.layers.0.mtp_model_layer.", /* since 2026 */
-};
+static const char *const layers[] = { "decoder.layers.0.", "decoder.layers.7.",
+                                      "decoder.layers.61." };
 /* What other modules are called: no plain name above is theirs. */
 static const char other_places[] =
     "self_attention self_attention.core_attention self_attention.q_layernorm "
