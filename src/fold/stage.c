@@ -874,7 +874,7 @@ bool memory_fold_init(struct memory_fold *f, const struct program *p,
     f->at = ARENA_ROOM(a, struct stage_block, (size_t)most + 3);
     f->before = ARENA_ROOM(a, struct prefix, (size_t)most + 3);
     if ((run->pp > 2 || schedule_walked(run)) && !run->ep_overlap)
-        f->seen = ARENA_NEW(a, struct glances, 1);
+        f->seen = ARENA_ROOM(a, struct glances, 1);
     if (run->ep_overlap)
         f->overlap = ARENA_NEW(a, struct overlap_walk, p->n_blocks);
     const bool modules = run_away(run) == AWAY_MODULES;

@@ -85,26 +85,30 @@ static double busy(const struct pipe *x, uint64_t rank, enum when when)
     return sum + (pipe_blocks(run) ? sends * x->send : 0);
 }
 
-static uint64_t busiest(const struct pipe *x, enum when when)
+/* Returns how long. */
+static double busiest(uint64_t *rank, const struct pipe *x, enum when when)
 {
-    uint64_t most = 0;
     double longest = busy(x, 0, when);
+    *rank = 0;
     for (uint64_t r = 1; r < x->run->pp; r++) {
         const double time = busy(x, r, when);
-        most = time > longest ? r : most;
+        *rank = time > longest ? r : *rank;
         longest = later(longest, time);
     }
-    return most;
+    return longest;
 }
 
 uint64_t pipe_busiest(const struct pipe *x)
 {
-    return busiest(x, ON_AVERAGE);
+    uint64_t rank;
+    busiest(&rank, x, ON_AVERAGE);
+    return rank;
 }
 
 double pipe_busy(const struct pipe *x)
 {
-    return busy(x, pipe_busiest(x), ON_AVERAGE);
+    uint64_t rank;
+    return busiest(&rank, x, ON_AVERAGE);
 }
 
 /* Passes as the rank sees them: where senders wait, a send is part of each. */
@@ -180,8 +184,8 @@ enum { PACE_ROUNDS = 2, PACE_ROUNDS_RUN = 1 + PACE_ROUNDS + 1 };
 static double pace(const struct pipe *x, const struct pipe_run *s)
 {
     const uint64_t round = s->round, rounds = s->micros / round;
-    const uint64_t rank = busiest(x, BETWEEN);
-    const double most = busy(x, rank, BETWEEN);
+    uint64_t rank;
+    const double most = busiest(&rank, x, BETWEEN);
     if (x->run->schedule != SCHED_INTERLEAVED || rounds < PACE_ROUNDS_RUN)
         return most;
     const double *done = &s->forward[rank * s->micros + (rounds - 1) * round];
@@ -201,9 +205,11 @@ static double run_some(const struct pipe *x, uint64_t some, struct arena *a)
     const double first = pipe_run(&s, x, run, a);
     if (first < 0 || run == m)
         return first;
-    const uint64_t deferred = max_u64(x->run->deferred_wgrads, run) - run;
-    return first + (double)deferred * deferred_pace(x)
-           + (double)(m - run - deferred) * pace(x, &s);
+    const uint64_t all = x->run->deferred_wgrads;
+    const uint64_t deferred = all > run ? all - run : 0;
+    const double later_s =
+        deferred > 0 ? (double)deferred * deferred_pace(x) : 0;
+    return first + later_s + (double)(m - run - deferred) * pace(x, &s);
 }
 
 /* Rounds, without chunks of as many micro-batches as there are ranks, after

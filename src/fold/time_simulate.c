@@ -43,8 +43,9 @@ struct singing {
     const struct rank_order *of;
     uint32_t next, times; /* 0: all is done */
     const struct step *step, *end;
-    struct unit unit[UNITS];  /* of steps that come again, */
-    uint32_t units, at, time; /* ... the next, and how often all have come */
+    struct unit unit[UNITS]; /* of steps that come again, */
+    struct unit *at, *last;  /* ... the next, and where they end; */
+    uint32_t time;           /* so often all have come */
     uint32_t before; /* micro-batches left out, of those that came before */
     const struct timed *pass[SPLIT_CHUNKS_MAX]; /* of the rank's chunks */
     double clock;
@@ -148,12 +149,18 @@ static bool is_joined(const struct simulation *s, const struct step *x,
 }
 
 /* Of DualPipe the k-th micro-batch of direction d is 2 k + d. */
+static inline size_t micro_of(const struct simulation *s,
+                              const struct singing *o, const struct step *x)
+{
+    return (x->micro >> s->dual) - o->before;
+}
+
 static inline void put_pass(struct unit *u, unsigned which,
                             const struct simulation *s, const struct singing *o,
                             const struct step *x)
 {
     const struct timed *p = &o->pass[x->chunk][x->kind];
-    const size_t k = (x->micro >> s->dual) - o->before;
+    const size_t k = micro_of(s, o, x);
     u->needs[which] = p->needs + k;
     u->sets[which] = p->sets + k;
     u->hop[which] = p->hop;
@@ -180,7 +187,7 @@ static inline const struct step *put_unit(struct unit *u,
 
 static void next_refrain(const struct simulation *s, struct singing *o)
 {
-    o->times = o->units = o->at = o->time = 0;
+    o->times = o->time = 0;
     if (o->next == o->of->n)
         return;
     const struct refrain *x = &o->of->refrain[o->next];
@@ -191,8 +198,9 @@ static void next_refrain(const struct simulation *s, struct singing *o)
     o->end += x->steps;
     if (o->times == 1)
         return;
+    o->at = o->last = o->unit;
     while (o->step < o->end)
-        o->step = put_unit(&o->unit[o->units++], s, o, o->step, o->end);
+        o->step = put_unit(o->last++, s, o, o->step, o->end);
 }
 
 /* Micro-batches of a direction that are listed and not run. */
@@ -261,16 +269,32 @@ static inline bool run_unit(const struct unit *u, size_t k, double *clock)
     return true;
 }
 
+/* The same of a pass that nothing runs beside. */
+static inline bool run_alone(const struct timed *p, size_t k, double *clock)
+{
+    const double there = p->needs[k];
+    if (there < 0)
+        return false;
+    p->sets[k] = *clock = later(*clock, there + p->hop) + p->time;
+    return true;
+}
+
 /* Each once. Returns whether any has. */
 static bool run_steps(const struct simulation *s, struct singing *o)
 {
     const struct step *x = o->step, *const end = o->end;
     double clock = o->clock;
     while (x < end) {
-        struct unit u;
-        const struct step *next = put_unit(&u, s, o, x, end);
-        if (!run_unit(&u, 0, &clock))
+        const struct step *next = x + 1;
+        if (is_joined(s, x, end)) {
+            struct unit u;
+            next = put_unit(&u, s, o, x, end);
+            if (!run_unit(&u, 0, &clock))
+                break;
+        } else if (!run_alone(&o->pass[x->chunk][x->kind], micro_of(s, o, x),
+                              &clock)) {
             break;
+        }
         x = next;
     }
     const bool moved = x > o->step;
@@ -281,19 +305,20 @@ static bool run_steps(const struct simulation *s, struct singing *o)
 
 static bool run_refrain(struct singing *o)
 {
-    const struct unit *u = &o->unit[o->at], *const end = &o->unit[o->units];
+    const struct unit *const last = o->last;
+    struct unit *u = o->at;
     double clock = o->clock;
     uint32_t k = o->time;
     if (!run_unit(u, k, &clock))
         return false;
     do {
-        if (++u < end)
+        if (++u < last)
             continue;
         u = o->unit;
         if (++k == o->times)
             break;
     } while (run_unit(u, k, &clock));
-    o->at = (uint32_t)(u - o->unit);
+    o->at = u;
     o->time = k;
     o->clock = clock;
     return true;
