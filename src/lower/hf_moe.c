@@ -144,8 +144,9 @@ static struct routing route_chosen(struct builder *b, tensor_id x)
     struct routing r;
     const struct linear l = router_of(b, x);
     tensor_id logits = build_linear(b, &l);
-    const bool up =
-        b->spec->family == FAM_GRANITEMOE || b->spec->family == FAM_GRANITEMOES;
+    static const enum family granite[] = { FAM_GRANITEMOE, FAM_GRANITEMOES,
+                                           FAM_GRANITE_HYB };
+    const bool up = IS_AMONG(b->spec->family, granite);
     if (up)
         logits = build_cast(b, "router fp32", logits, DT_FP32);
     const tensor_id top = choose(b, logits, &r.indices);
@@ -495,9 +496,9 @@ static tensor_id shared_expert(struct builder *b, tensor_id x)
                         .parallel = PAR_COLUMN,
                         .bias = b->spec->mlp_bias,
                         .lora = hf_mlp_lora(b, LORA_GATE) };
-    const tensor_id product = b->spec->family == FAM_GRANITEMOES
-                                  ? shared_fused(b, l)
-                                  : shared_gated(b, l);
+    const bool fused = b->spec->family == FAM_GRANITEMOES
+                       || b->spec->family == FAM_GRANITE_HYB;
+    const tensor_id product = fused ? shared_fused(b, l) : shared_gated(b, l);
     return build_linear(b,
                         &(struct linear){ .name = "shared.down_proj",
                                           .x = product,

@@ -49,14 +49,14 @@ static void check_split_layers(const struct run *r, struct diag *d)
 static bool has_no_liger(const struct spec *s)
 {
     static const enum family none[] = {
-        FAM_GLM,        FAM_SEED_OSS,      FAM_MINISTRAL,  FAM_HUNYUAN,
-        FAM_ERNIE,      FAM_OLMO3,         FAM_ERNIE_MOE,  FAM_DOTS1,
-        FAM_NEMOTRON,   FAM_EXAONE4,       FAM_COHERE2,    FAM_MINICPM3,
-        FAM_LLAMA4,     FAM_GROK,          FAM_PHI3SMALL,  FAM_DEEPSEEK_V32,
-        FAM_DBRX,       FAM_PHIMOE,        FAM_MINISTRAL3, FAM_CWM,
-        FAM_JAIS2,      FAM_HYPERCLOVAX,   FAM_YOUTU,      FAM_MINIMAX_M2,
-        FAM_SOLAR_OPEN, FAM_GLM4_MOE_LITE, FAM_FLEX_OLMO,  FAM_EXAONE_MOE,
-        FAM_VAULTGEMMA, FAM_GRANITEMOES,
+        FAM_GLM,        FAM_SEED_OSS,      FAM_MINISTRAL,   FAM_HUNYUAN,
+        FAM_ERNIE,      FAM_OLMO3,         FAM_ERNIE_MOE,   FAM_DOTS1,
+        FAM_NEMOTRON,   FAM_EXAONE4,       FAM_COHERE2,     FAM_MINICPM3,
+        FAM_LLAMA4,     FAM_GROK,          FAM_PHI3SMALL,   FAM_DEEPSEEK_V32,
+        FAM_DBRX,       FAM_PHIMOE,        FAM_MINISTRAL3,  FAM_CWM,
+        FAM_JAIS2,      FAM_HYPERCLOVAX,   FAM_YOUTU,       FAM_MINIMAX_M2,
+        FAM_SOLAR_OPEN, FAM_GLM4_MOE_LITE, FAM_FLEX_OLMO,   FAM_EXAONE_MOE,
+        FAM_VAULTGEMMA, FAM_GRANITEMOES,   FAM_GRANITE_HYB, FAM_BAMBA,
     };
     for (size_t i = 0; i < sizeof(none) / sizeof(none[0]); i++) {
         if (none[i] == s->family)

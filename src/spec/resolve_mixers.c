@@ -82,9 +82,17 @@ static void check_adapters(const struct run *r, const struct spec *s,
                         dtype_name(r->base_dtype), s->model_type);
         diag_hint(e, "use --base-dtype bf16");
     }
-    if (s->heads > 0)
+    if (s->heads > 0 && s->mixer != MIX_MAMBA2)
         return;
-    if (has_target(r, LORA_ALL_LINEAR) || has_target(r, LORA_OUT_PROJ)) {
+    const bool out =
+        has_target(r, LORA_ALL_LINEAR) || has_target(r, LORA_OUT_PROJ);
+    if (out && s->heads > 0) { /* PEFT knows neither Granite nor Bamba */
+        if (r->ssm_kernel == SSM_KERNEL_TORCH)
+            return;
+        e = conflict(d, KEY_LORA_TARGETS, s,
+                     "adapters on out_proj are not called by the kernel");
+        diag_hint(e, "use --lora-targets in_proj, or --ssm-kernel torch");
+    } else if (out) {
         e = conflict(d, KEY_LORA_TARGETS, s,
                      "PEFT refuses adapters on out_proj, which the kernel "
                      "takes as it is"); /* whether there is one or not */

@@ -104,6 +104,8 @@
     X(EXAONE_MOE, "exaone_moe")                                                \
     X(VAULTGEMMA, "vaultgemma")                                                \
     X(GRANITEMOES, "granitemoeshared")                                         \
+    X(GRANITE_HYB, "granitemoehybrid")                                         \
+    X(BAMBA, "bamba")                                                          \
     X(T5, "t5")                                                                \
     X(MT5, "mt5")                                                              \
     X(BART, "bart")                                                            \

@@ -142,6 +142,8 @@ static const struct other_name {
     { "ExaoneMoeForCausalLM", FAM_EXAONE_MOE },
     { "VaultGemmaForCausalLM", FAM_VAULTGEMMA },
     { "GraniteMoeSharedForCausalLM", FAM_GRANITEMOES },
+    { "GraniteMoeHybridForCausalLM", FAM_GRANITE_HYB },
+    { "BambaForCausalLM", FAM_BAMBA },
     { "T5ForConditionalGeneration", FAM_T5 },
     { "MT5ForConditionalGeneration", FAM_MT5 },
     { "BartForConditionalGeneration", FAM_BART },

@@ -490,6 +490,13 @@ static void refuse_null(struct import *im, enum field_id id,
               value);
 }
 
+/* Mamba2Config wants a number for its heads' width. */
+static bool takes_auto(const struct import *im, enum field_id id)
+{
+    return fields[id].type == TYPE_COUNT_OR_AUTO
+           && !(id == F_SSM_HEAD_DIM && im->family == FAM_MAMBA2);
+}
+
 static void import_field(struct import *im, enum field_id id)
 {
     const struct json *null = NULL;
@@ -502,7 +509,7 @@ static void import_field(struct import *im, enum field_id id)
             null = at;
             continue;
         }
-        if (fields[id].type == TYPE_COUNT_OR_AUTO && at->kind == JSON_STRING
+        if (takes_auto(im, id) && at->kind == JSON_STRING
             && str_is(at->text, "auto"))
             continue;
         struct value v = decode(im, id, at);

@@ -289,23 +289,45 @@ static void fix_phi_msft(struct import *im)
         v[F_ROTARY_DIM].n = v[F_HEAD_DIM].n;
 }
 
-/* Both ways to the inner width agree (Mamba2Config.validate_architecture). */
+/* Both ways to the inner width agree (Mamba2Config.validate_architecture);
+ * where the width of a head is not said it is what makes them. */
 static void fix_mamba2(struct import *im)
 {
     struct value *v = im->v;
     struct value *heads = &v[F_SSM_HEADS];
     if (heads->bad || v[F_SSM_HEAD_DIM].bad || v[F_SSM_INNER].bad)
         return;
+    if (v[F_SSM_HEAD_DIM].n == 0)
+        v[F_SSM_HEAD_DIM].n = v[F_SSM_INNER].n / heads->n;
     const uint64_t width = heads->n * v[F_SSM_HEAD_DIM].n;
     if (width == v[F_SSM_INNER].n)
         return;
     memplan_error *e =
         import_error(im, import_at(im, F_SSM_HEADS), MEMPLAN_E_CONFLICT,
                      "%" PRIu64 " heads of %" PRIu64 " are %" PRIu64
-                     " channels, but 'expand' times 'hidden_size' is %" PRIu64,
-                     heads->n, v[F_SSM_HEAD_DIM].n, width, v[F_SSM_INNER].n);
-    diag_hint(e, "change 'num_heads', 'head_dim', 'expand' or 'hidden_size'");
+                     " channels, but '%s' times 'hidden_size' is %" PRIu64,
+                     heads->n, v[F_SSM_HEAD_DIM].n, width,
+                     import_key(im, F_EXPAND), v[F_SSM_INNER].n);
+    diag_hint(e, "change '%s', '%s', '%s' or 'hidden_size'",
+              import_key(im, F_SSM_HEADS), import_key(im, F_SSM_HEAD_DIM),
+              import_key(im, F_EXPAND));
     heads->bad = true;
+}
+
+/* Without experts the shared MLP is all there is, and intermediate_size says
+ * nothing; positions are rotated or not told at all
+ * (GraniteMoeHybridDecoderLayer, GraniteMoeHybridModel). */
+static void fix_granite_hybrid(struct import *im)
+{
+    struct value *v = im->v;
+    const struct json *at = json_member(im->object, "position_embedding_type");
+    if (at && at->kind == JSON_STRING && str_is(at->text, "rope"))
+        v[F_POSITION].n = POS_ROPE;
+    fix_mamba2(im);
+    if (v[F_EXPERTS].bad || v[F_EXPERTS].n > 0)
+        return;
+    v[F_FFN] = v[F_SHARED_FFN];
+    v[F_FUSED_GATE_UP].n = 1;
 }
 
 /* Fewer than two experts: an MLP (JambaMambaDecoderLayer). */
@@ -419,8 +441,10 @@ void import_fix_family(struct import *im)
     else if (im->family == FAM_T5 || im->family == FAM_MT5) {
         fix_t5(im);
         check_gated(im);
-    } else if (im->family == FAM_MAMBA2)
+    } else if (im->family == FAM_MAMBA2 || im->family == FAM_BAMBA)
         fix_mamba2(im);
+    else if (im->family == FAM_GRANITE_HYB)
+        fix_granite_hybrid(im);
     else if (im->family == FAM_JAMBA)
         fix_jamba(im);
     else if (im->family == FAM_HELIUM)

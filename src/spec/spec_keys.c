@@ -59,6 +59,7 @@ static const struct inert {
                       "mtp_transformer_layers attn_type_list "
                       "shared_intermediate_size" },
     { FAM_GPT_OSS, "experts_per_token hidden_act" },
+    { FAM_GRANITE_HYB, "position_embedding_type" },
     { FAM_CHATGLM, "attention_dropout tie_word_embeddings" },
 };
 
@@ -118,6 +119,8 @@ static const struct refusal {
     { FAM_PHI3SMALL, TEST_NOT_IN, "hidden_act", "gegelu", "this activation" },
     { FAM_PHI3SMALL, TEST_GIVEN, "ff_dim_multiplier", "",
       "a width by a multiplier" },
+    { FAM_BAMBA, TEST_POSITIVE, "z_loss_coefficient", "",
+      "a loss of the logits' size" },
     { FAM_BART, TEST_FALSE, "tie_word_embeddings", "",
       "a table of words for each stack and the head" },
     { FAM_BERT, TEST_TRUE, "is_decoder", "", "a causal mask" },

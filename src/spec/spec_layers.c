@@ -17,6 +17,7 @@ enum list {
     LIST_MLPS,   /* a word a layer: dense, sparse */
     LIST_SPARSE, /* the numbers of layers with experts */
     LIST_DENSE,  /* the numbers of those without */
+    LIST_ATTEND, /* the numbers of those with attention */
     LIST_FULL,   /* the numbers of those without a window */
     LIST_DEEP    /* the numbers of those with a merger of their own */
 };
@@ -48,6 +49,9 @@ static const struct layer_list {
     { FAM_EXAONE_MOE, "layer_types", LIST_KINDS },
     { FAM_EXAONE_MOE, "mlp_layer_types", LIST_MLPS },
     { FAM_VAULTGEMMA, "layer_types", LIST_KINDS },
+    { FAM_GRANITE_HYB, "layers_block_type", LIST_KINDS },
+    { FAM_GRANITE_HYB, "layer_types", LIST_KINDS },
+    { FAM_BAMBA, "attn_layer_indices", LIST_ATTEND },
     { FAM_LLAMA4, "moe_layers", LIST_SPARSE },
     { FAM_LLAMA4, "no_rope_layers", LIST_ROTARY },
     { FAM_LLAMA4, "layer_types", LIST_KINDS },
@@ -90,11 +94,14 @@ static const struct step {
 static const struct word {
     const char *text;
     enum kind { KIND_FULL, KIND_SLIDES, KIND_CHUNKED, KIND_LINEAR } kind;
+    bool old; /* of files before transformers 5 (remap_legacy_layer_types) */
 } words[] = {
-    { "full_attention", KIND_FULL },
-    { "sliding_attention", KIND_SLIDES },
-    { "chunked_attention", KIND_CHUNKED },
-    { "linear_attention", KIND_LINEAR },
+    { "full_attention", KIND_FULL, false },
+    { "sliding_attention", KIND_SLIDES, false },
+    { "chunked_attention", KIND_CHUNKED, false },
+    { "linear_attention", KIND_LINEAR, false },
+    { "attention", KIND_FULL, true },
+    { "mamba", KIND_LINEAR, true },
 };
 
 const char *import_layer_list(enum family family, size_t *next)
@@ -152,7 +159,7 @@ static bool has_an_entry_each(struct import *im, const struct json *at,
 static bool has_word(const struct import *im, const struct word *word)
 {
     const bool chunks = im->family == FAM_LLAMA4;
-    const bool linear = im->v[F_MIXER].n == MIX_DELTA;
+    const bool linear = im->v[F_MIXER].n != MIX_ATTENTION;
     switch (word->kind) {
     case KIND_FULL: return true;
     case KIND_SLIDES: return !chunks && !linear;
@@ -170,7 +177,8 @@ static const struct word *word_of(struct import *im, const struct json *one)
             continue;
         if (one->kind == JSON_STRING && str_is(one->text, words[i].text))
             return &words[i];
-        str_append_item(list, sizeof(list), words[i].text);
+        if (!words[i].old)
+            str_append_item(list, sizeof(list), words[i].text);
     }
     memplan_error *e =
         one->kind == JSON_STRING
@@ -266,6 +274,7 @@ static void read_numbers(struct import *im, const struct json *at,
     while (l->family != im->family || !str_is(at->key, l->key))
         l++;
     const bool sparse = l->list == LIST_SPARSE, full = l->list == LIST_FULL;
+    const bool attend = l->list == LIST_ATTEND;
     uint8_t *bytes = bytes_of(im, a, out->layers, full);
     if (!bytes)
         return;
@@ -274,14 +283,17 @@ static void read_numbers(struct import *im, const struct json *at,
     for (const struct json *one = at->child; one; one = one->next) {
         uint64_t n = 0;
         /* Qwen's class looks its layers up in the list: more is no error */
-        if (!import_count(im, one, 0, full ? STEP_MAX : (double)out->layers - 1,
+        if (!import_count(im, one, 0,
+                          full || attend ? STEP_MAX : (double)out->layers - 1,
                           &n))
             return;
         if (n < out->layers)
-            bytes[n] = sparse;
+            bytes[n] = sparse || attend;
     }
     if (full)
         out->slides.listed = bytes;
+    else if (attend)
+        out->attends.listed = bytes;
     else
         out->sparse.listed = bytes;
 }
@@ -389,6 +401,7 @@ static void read_list(struct import *im, const struct layer_list *l,
     case LIST_DEEP: break;
     case LIST_SPARSE:
     case LIST_FULL:
+    case LIST_ATTEND:
     case LIST_DENSE: read_numbers(im, at, out, a); break;
     }
 }

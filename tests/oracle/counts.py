@@ -18,7 +18,7 @@ import families
 DECODERS = ["smollm3", "granite", "glm", "seed_oss", "ministral", "hunyuan_v1_dense", "ernie4_5", "ernie4_5_moe", "dots1",
             "nemotron", "olmo3", "exaone4", "cohere2", "gemma3_text", "minicpm3", "deepseek_v32", "llama4_text",
             "arcee", "helium", "internlm3", "ministral3", "cwm", "jais2", "hyperclovax", "youtu", "minimax_m2", "solar_open",
-            "glm4_moe_lite", "flex_olmo", "exaone_moe", "vaultgemma", "granitemoeshared"]
+            "glm4_moe_lite", "flex_olmo", "exaone_moe", "vaultgemma", "granitemoeshared", "granitemoehybrid", "bamba"]
 
 # Each alone on top of the family's configuration; None takes the key away. Classes ignore what is not theirs.
 CHANGES = [{}, {"attention_bias": True}, {"attention_bias": False}, {"attention_out_bias": True}, {"mlp_bias": True},
@@ -30,6 +30,15 @@ CHANGES = [{}, {"attention_bias": True}, {"attention_bias": False}, {"attention_
            {"index_n_heads": 3}, {"index_head_dim": 28}, {"index_topk": 4}, {"mlp_layer_types": ["sparse", "dense", "sparse"]},
            {"moe_layers": [1]}, {"moe_layers": []}, {"interleave_moe_layer_step": 2}, {"intermediate_size_mlp": 112},
            {"use_qk_norm": False}, {"no_rope_layers": [0, 1, 0]}]
+
+# The same of keys that others' classes have in another sense.
+MAMBA_KEYS = [{"mamba_d_head": "auto"}, {"mamba_n_heads": 4, "mamba_d_head": "auto"}, {"mamba_expand": 4, "mamba_d_head": 32},
+              {"mamba_d_state": 20}, {"mamba_n_groups": 3}, {"mamba_d_conv": 3}, {"mamba_proj_bias": True},
+              {"mamba_conv_bias": False}, {"num_key_value_heads": None}]
+OWN = {"granitemoehybrid": [*MAMBA_KEYS, {"layer_types": ["mamba", "attention", "mamba"]}, {"num_local_experts": 0},
+                            {"layers_block_type": ["linear_attention", "linear_attention", "full_attention"]},
+                            {"layer_types": ["full_attention"] * 3, "position_embedding_type": "rope"}],
+       "bamba": [*MAMBA_KEYS, {"attn_layer_indices": [1]}, {"attn_layer_indices": [0, 2]}, {"attn_layer_indices": []}]}
 
 # Keys that published files of the family leave out: the class's own default counts.
 ABSENT = {"gemma3_text": ["vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
@@ -54,6 +63,9 @@ ABSENT = {"gemma3_text": ["vocab_size", "hidden_size", "intermediate_size", "num
           "granitemoeshared": ["num_local_experts", "shared_intermediate_size"],
           "glm4_moe_lite": ["q_lora_rank", "kv_lora_rank", "qk_nope_head_dim", "v_head_dim", "n_routed_experts",
                             "moe_intermediate_size", "n_shared_experts", "mlp_layer_types"],
+          "granitemoehybrid": ["num_local_experts", "shared_intermediate_size", "num_key_value_heads", "mamba_d_head",
+                               "mamba_d_state", "mamba_n_groups"],
+          "bamba": ["num_key_value_heads", "mamba_d_state", "mamba_n_groups"],
           "dots1": ["num_key_value_heads", "head_dim", "moe_intermediate_size", "first_k_dense_replace"]}
 
 WIDE = dict(families.SHAPES["small"], h=384, a=32)  # whose heads any class's number of key heads divides
@@ -141,6 +153,8 @@ def variants(name):
             continue  # makes weights that do not run
         if all(hasattr(config, key) for key in change):
             yield {**base, **change}
+    for change in OWN.get(name, []):
+        yield {**base, **change}
     wide = families.FAMILIES[name][0](WIDE)
     for key in ABSENT.get(name, []):
         yield {k: v for k, v in wide.items() if k != key}

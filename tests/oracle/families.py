@@ -261,6 +261,35 @@ def _qwen3_5(name, c, layers, **more):
     return _llama_like(name, c, head_dim=c["d"], rope_parameters=rope, layer_types=[layers] * c["L"], **more)
 
 
+def _granite_hybrid(c, layers, **more):
+    return _llama_like("granitemoehybrid", c, **{**dict(
+        num_local_experts=5, num_experts_per_tok=2, shared_intermediate_size=144, embedding_multiplier=12.0,
+        logits_scaling=6.0, residual_multiplier=0.22, layer_types=[layers] * c["L"], mamba_n_heads=2 * c["h"] // c["d"],
+        mamba_d_head=c["d"], mamba_d_state=c["d"], mamba_n_groups=2, mamba_chunk_size=32), **more})
+
+
+def _bamba(c, **more):
+    return _llama_like("bamba", c, mamba_n_heads=2 * c["h"] // c["d"], mamba_d_head=c["d"], mamba_d_state=c["d"],
+                       mamba_n_groups=2, mamba_chunk_size=32, **more)
+
+
+HYBRID = {  # layers of Mamba-2 by state_space_torch.py, the others by golden.py
+    "granitemoehybrid": (lambda c: _granite_hybrid(c, "linear_attention"), False),
+    "granitemoehybrid-dense": (lambda c: _granite_hybrid(c, "linear_attention", num_local_experts=0), False),
+    "granitemoehybrid-attention": (lambda c: _granite_hybrid(c, "full_attention"), False),
+    "granitemoehybrid-rope": (lambda c: _granite_hybrid(c, "full_attention", num_local_experts=0,
+                                                        position_embedding_type="rope"), False),
+    "bamba": (lambda c: _bamba(c), False),
+    "bamba-attention": (lambda c: _bamba(c, attn_layer_indices=list(range(c["L"]))), False),
+}
+FAMILIES.update(HYBRID)
+
+MIXED = {  # whole steps of layers of both kinds: step.py
+    "granitemoehybrid-mixed": lambda c: _granite_hybrid(c, "full_attention", layer_types=(
+        ["linear_attention", "full_attention"] * c["L"])[:c["L"]]),
+    "bamba-mixed": lambda c: _bamba(c, attn_layer_indices=[1]),
+}
+
 STATE_SPACE = {  # kernels of other packages: state_space.py
     "mamba": (lambda c: dict(model_type="mamba", hidden_size=c["h"], num_hidden_layers=c["L"], vocab_size=c["v"],
                              state_size=c["d"] // 2), False),

@@ -5,7 +5,7 @@ usage: state_space_torch.py FOLDER [family ...]
 Mamba loops over the tokens, Mamba-2 and the delta rule go chunk by chunk: `--ssm-kernel torch`.  Several lengths, among them
 none, one and several whole chunks (of 32 and 64 tokens) and a rest.  Writes FOLDER/torch-<family>-<s>-<dtype>-<attention>-
 default.json as golden.py does, torch-lora-... with adapters on the mixers' projections (needs peft), and
-FOLDER/steps/torch.json as step.py does.
+FOLDER/steps/torch.json and hybrid.json as step.py does.
 """
 import pathlib
 import sys
@@ -18,10 +18,12 @@ import families
 import golden
 import step
 
-LENGTHS = {"mamba": (3, 7, 40), "jamba": (2, 40), "mamba2": (20, 32, 40, 100), "qwen3_next": (40, 64, 130, 192), "qwen3_5": (40, 130)}
+LENGTHS = {"mamba": (3, 7, 40), "jamba": (2, 40), "mamba2": (20, 32, 40, 100), "qwen3_next": (40, 64, 130, 192), "qwen3_5": (40, 130),
+           "granitemoehybrid": (20, 40, 100), "granitemoehybrid-dense": (40,), "bamba": (32, 40)}
 ADAPTED = {"mamba": ["in_proj", "x_proj"], "mamba2": ["in_proj"], "jamba": ["in_proj", "x_proj", "out_proj"],
            "qwen3_next": ["in_proj_qkvz", "in_proj_ba", "out_proj"],
-           "qwen3_5": ["in_proj_qkv", "in_proj_z", "in_proj_b", "in_proj_a", "out_proj"]}
+           "qwen3_5": ["in_proj_qkv", "in_proj_z", "in_proj_b", "in_proj_a", "out_proj"],
+           "bamba": ["in_proj", "out_proj"]}
 COMMAND = "python tests/oracle/state_space_torch.py tests/golden/oracle"
 
 
@@ -75,11 +77,12 @@ if __name__ == "__main__":
     kernels_are_missing()
     for name in wanted:
         layers(folder, name)
-        with_adapters(folder, name)
-    rows = []
-    for name in ("mamba", "jamba", "mamba2", "qwen3_next"):
-        for run in steps(name):
+        if name in ADAPTED:
+            with_adapters(folder, name)
+    for name, mixed in (("torch", ("mamba", "jamba", "mamba2", "qwen3_next")), ("hybrid", families.MIXED)):
+        rows = []
+        for run in [run for family in mixed for run in steps(family)]:
             row = step.record(run)
             row["setup"]["ssm_kernel"] = "torch"
             rows.append(row)
-    (folder / "steps" / "torch.json").write_text(step.dump(step.head(COMMAND), rows))
+        (folder / "steps" / f"{name}.json").write_text(step.dump(step.head(COMMAND), rows))

@@ -77,6 +77,8 @@ def sizes(family, c):
     if family == "gpt2":
         return dict(model_type="gpt2", n_embd=c["h"], n_head=c["a"], n_inner=c["f"], vocab_size=c["v"], n_layer=c["L"],
                     n_positions=c["s"])
+    if family in families.MIXED:
+        return families.MIXED[family](c)
     if family in families.STATE_SPACE:
         return families.STATE_SPACE[family][0](c)
     if family == "falcon-rw":

@@ -1521,6 +1521,17 @@ static const struct bad {
       MEMPLAN_E_CONFLICT, 8, "has 1 entries", "one entry a layer" },
     { WITH("mamba", "\"time_step_rank\": \"big\""), MEMPLAN_E_SCHEMA, 7,
       "'time_step_rank' must be a whole number, not a string", "" },
+    { WITH("bamba", "\"num_key_value_heads\": 4,\n\"mamba_n_heads\": 8,\n"
+                    "\"mamba_d_head\": 64"),
+      MEMPLAN_E_CONFLICT, 8,
+      "8 heads of 64 are 512 channels, but 'mamba_expand' times 'hidden_size' "
+      "is 128",
+      "change 'mamba_n_heads', 'mamba_d_head', 'mamba_expand'" },
+    { WITH("granitemoehybrid", "\"mamba_n_heads\": 8,\n\"layer_types\": "
+                               "[\"mamba\", \"sliding_attention\"]"),
+      MEMPLAN_E_UNKNOWN, 8,
+      "a 'granitemoehybrid' model has no layer of type 'sliding_attention'",
+      "use one of full_attention, linear_attention" },
     { WITH("mamba2", "\"num_heads\": 3"), MEMPLAN_E_CONFLICT, 7,
       "3 heads of 64 are 192 channels", "'num_heads', 'head_dim'" },
     { WITH("mamba2", "\"num_heads\": 2,\n\"n_groups\": 3"), MEMPLAN_E_CONFLICT,

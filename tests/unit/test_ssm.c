@@ -149,6 +149,10 @@ static void test_flops(void **state)
 static void test_linear_time(void **state)
 {
     (void)state;
+    assert_int_equal(ask("granite-4.0-h-tiny",
+                         PAIRS("ssm_kernel", "torch", "lora_rank", "8"))
+                         ->status,
+                     MEMPLAN_OK);
     static const char *const all[] = { mamba, mamba2, delta };
     for (unsigned i = 0; i < 3; i++) {
         struct fixture f;
@@ -254,6 +258,10 @@ static void test_refusals(void **state)
           { "gpus", "1" },
           "multiple of 8 channels",
           "has 28" },
+        { "granite-4.0-h-tiny",
+          { "lora_rank", "8" },
+          "adapters on out_proj are not called by the kernel",
+          "--lora-targets in_proj, or --ssm-kernel torch" },
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         const struct answer *a = ask(rows[i].model, rows[i].pairs);
