@@ -206,6 +206,13 @@ static void lacks_rank(struct import *im, const struct value *part)
                  "compressed to: at least 1");
 }
 
+/* Null is another thing (DeepseekV3Attention and the others: is None). */
+static bool has_no_columns(const struct value *rank)
+{
+    return rank->at && rank->at->kind == JSON_NUMBER && rank->n == 0
+           && !rank->bad;
+}
+
 /* Latent attention has four widths, all or none: a key head a query head,
  * and its own rotary part whatever else tells positions. */
 static void check_latent(struct import *im)
@@ -229,6 +236,15 @@ static void check_latent(struct import *im)
     v[F_HEAD_DIM] =
         (struct value){ .n = v[F_NOPE_DIM].n + v[F_ROPE_DIM].n,
                         .bad = v[F_NOPE_DIM].bad || v[F_ROPE_DIM].bad };
+    if (im->family != FAM_DECODER && v[F_INDEX_HEADS].n == 0
+        && has_no_columns(&v[F_Q_RANK])) {
+        diag_hint(import_error(im, v[F_Q_RANK].at, MEMPLAN_E_CONFLICT,
+                               "'%s' is 0: the class compresses queries to "
+                               "nothing",
+                               v[F_Q_RANK].at->key.p),
+                  "write null where they are not compressed");
+        v[F_Q_RANK].bad = true;
+    }
     if (v[F_INDEX_HEADS].n > 0 && v[F_Q_RANK].n == 0 && !v[F_Q_RANK].bad)
         import_error(im, import_at(im, F_Q_RANK), MEMPLAN_E_CONFLICT,
                      "'%s' is 0, but the indexer takes compressed queries",

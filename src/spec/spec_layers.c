@@ -22,8 +22,8 @@ enum list {
     LIST_DEEP    /* the numbers of those with a merger of their own */
 };
 
-/* Lists that a class reads; of an empty one and of null the rule holds. Rows of
- * one family are read in their order: kinds may follow from what rotates. */
+/* Lists that a class reads; of null the rule holds. Rows of one family are read
+ * in their order: kinds may follow from what rotates. */
 static const struct layer_list {
     enum family family;
     const char *key;
@@ -119,6 +119,15 @@ const char *import_layer_list(enum family family, size_t *next)
     return NULL;
 }
 
+static bool reads_list(enum family family, const char *key)
+{
+    const char *list;
+    for (size_t next = 0; (list = import_layer_list(family, &next));)
+        if (strcmp(list, key) == 0)
+            return true;
+    return false;
+}
+
 /* ---- one byte a layer ---- */
 
 static uint8_t *bytes_of(struct import *im, struct arena *a, uint64_t n,
@@ -142,7 +151,7 @@ static void wrong_length(struct import *im, const struct json *at, uint64_t n,
     diag_hint(e, "write one entry a layer, or leave the key out");
 }
 
-/* What rotates may be said of more layers than there are (SmolLM3Config). */
+/* More than there are layers may be read layer by layer. */
 static bool has_an_entry_each(struct import *im, const struct json *at,
                               uint64_t layers, bool more)
 {
@@ -230,7 +239,8 @@ static void read_rotary(struct import *im, const struct json *at,
 {
     uint8_t *rotates = bytes_of(im, a, out->layers, 1);
     uint64_t i = 0;
-    if (!rotates || !has_an_entry_each(im, at, out->layers, true))
+    const bool more = im->family == FAM_SMOLLM3; /* no kinds follow from them */
+    if (!rotates || !has_an_entry_each(im, at, out->layers, more))
         return;
     for (const struct json *one = at->child; one && i < out->layers;
          one = one->next) {
@@ -242,14 +252,22 @@ static void read_rotary(struct import *im, const struct json *at,
     out->rotates.listed = rotates;
 }
 
+static bool is_absent(const struct json *at)
+{
+    return !at || at->kind == JSON_NULL;
+}
+
 static void read_mlps(struct import *im, const struct json *at,
                       struct spec *out, struct arena *a)
 {
     uint8_t *sparse = bytes_of(im, a, out->layers, 0);
     uint64_t i = 0;
-    if (!sparse || !has_an_entry_each(im, at, out->layers, false))
+    const bool more = im->family == FAM_GLM4_MOE_LITE
+                      && is_absent(json_member(im->object, "layer_types"));
+    if (!sparse || !has_an_entry_each(im, at, out->layers, more))
         return;
-    for (const struct json *one = at->child; one; one = one->next) {
+    for (const struct json *one = at->child; one && i < out->layers;
+         one = one->next) {
         const bool word = one->kind == JSON_STRING;
         if (!word
             || !(str_is(one->text, "dense") || str_is(one->text, "sparse"))) {
@@ -340,6 +358,16 @@ static const struct step *rule_of(const struct layer_list *l)
     return NULL;
 }
 
+/* The class divides by it. */
+static void lacks_step(struct import *im, const struct json *at)
+{
+    memplan_error *e = import_error(im, at, MEMPLAN_E_CONFLICT,
+                                    "'%s' is null, and nothing else says "
+                                    "which layers",
+                                    at->key.p);
+    diag_hint(e, "write a number of layers, or leave it out");
+}
+
 /* Its step; 0: it is wrong. */
 static uint64_t step_of(struct import *im, const struct step *one,
                         const struct spec *out)
@@ -348,9 +376,12 @@ static uint64_t step_of(struct import *im, const struct step *one,
     uint64_t n = 0;
     if (at && at->kind == JSON_NULL && one->never)
         return out->layers + 1;
-    if (!at || at->kind == JSON_NULL)
+    if (!at)
         return one->absent;
-    if (!import_count(im, at, one->never ? 0 : 1, STEP_MAX, &n))
+    if (at->kind == JSON_NULL)
+        lacks_step(im, at);
+    if (at->kind == JSON_NULL
+        || !import_count(im, at, one->never ? 0 : 1, STEP_MAX, &n))
         return 0;
     return n > 0 ? n : out->layers + 1;
 }
@@ -383,9 +414,10 @@ static void read_list(struct import *im, const struct layer_list *l,
         read_mergers(im, at, out, a);
         return;
     }
-    /* no layers with experts, or without windows, is an answer */
-    if (!at || at->kind == JSON_NULL
-        || (empty && l->list != LIST_SPARSE && l->list != LIST_FULL)) {
+    /* Llama 4 takes none for the rule (Llama4TextConfig) */
+    if (is_absent(at)
+        || (empty && l->list == LIST_ROTARY && im->family == FAM_LLAMA4)
+        || (empty && l->list == LIST_DENSE)) {
         take_step(im, l, out, a);
         return;
     }
@@ -403,6 +435,20 @@ static void read_list(struct import *im, const struct layer_list *l,
     case LIST_FULL:
     case LIST_ATTEND:
     case LIST_DENSE: read_numbers(im, at, out, a); break;
+    }
+}
+
+/* Every configuration is asked whether these fit, read by its class or not
+ * (configuration_utils.py, validate_layer_type, transformers 5). */
+static void check_unread(struct import *im, const struct spec *out)
+{
+    static const char *const keys[] = { "layer_types", "mlp_layer_types" };
+    for (size_t i = 0; i < COUNT_OF(keys); i++) {
+        const struct json *at = json_member(im->object, keys[i]);
+        if (is_absent(at))
+            return;
+        if (at->kind == JSON_ARRAY && !reads_list(im->family, keys[i]))
+            has_an_entry_each(im, at, out->layers, false);
     }
 }
 
@@ -430,6 +476,11 @@ static void end_experts(struct import *im, struct spec *out, struct arena *a)
     out->sparse.listed = bytes;
 }
 
+static bool is_exaone(enum family family)
+{
+    return family == FAM_EXAONE4 || family == FAM_EXAONE_MOE;
+}
+
 /* SmolLM 3: windows, if at all, where nothing rotates (SmolLM3Config); Llama 4:
  * chunks where something does (Llama4TextConfig). Cohere
  * 2 and EXAONE 4 the other way round, but that EXAONE without a window rotates
@@ -437,8 +488,7 @@ static void end_experts(struct import *im, struct spec *out, struct arena *a)
 static void tie_windows_to_rotation(struct spec *out, struct arena *a,
                                     struct import *im)
 {
-    const bool exaone =
-        im->family == FAM_EXAONE4 || im->family == FAM_EXAONE_MOE;
+    const bool exaone = is_exaone(im->family);
     const bool chunks = im->family == FAM_LLAMA4;
     if ((chunks || im->family == FAM_SMOLLM3) && out->slides.listed == NULL) {
         uint8_t *slides = bytes_of(im, a, out->layers, 0);
@@ -450,9 +500,30 @@ static void tie_windows_to_rotation(struct spec *out, struct arena *a,
         out->rotates.listed = out->slides.listed;
 }
 
-static void count_sliding(struct spec *out)
+/* A class makes masks for layers that slide by a list, window or not; EXAONE's
+ * divides by 0 where it has neither (Exaone4Config). */
+static bool slides_nowhere(struct import *im, const struct spec *out)
 {
-    if (out->sliding_window == 0)
+    const struct json *window = json_member(im->object, "sliding_window");
+    const struct json *list = json_member(im->object, "layer_types");
+    const bool null = window && window->kind == JSON_NULL;
+    uint64_t i = 0;
+    while (i < out->layers && !pattern_has(&out->slides, i))
+        i++;
+    if (i == out->layers || !reads_list(im->family, "layer_types")
+        || (is_absent(list) && !(null && is_exaone(im->family))))
+        return true;
+    memplan_error *e = import_error(
+        im, null ? window : list, MEMPLAN_E_CONFLICT,
+        "layer %" PRIu64 " slides, but there is no 'sliding_window'", i);
+    diag_hint(e, "write a number of tokens (and use_sliding_window where there "
+                 "is that), or layer_types without sliding_attention");
+    return false;
+}
+
+static void count_sliding(struct import *im, struct spec *out)
+{
+    if (out->sliding_window == 0 && slides_nowhere(im, out))
         out->slides = (struct pattern){ 0 };
     out->sliding_layers = 0;
     for (uint64_t i = 0; out->sliding_window > 0 && i < out->layers; i++)
@@ -486,7 +557,10 @@ void import_layers(struct import *im, struct spec *out, struct arena *a)
         if (lists[i].family == im->family)
             read_list(im, &lists[i], out, a);
     }
+    check_unread(im, out);
+    if (im->d->status != MEMPLAN_OK)
+        return;
     tie_windows_to_rotation(out, a, im);
     out->tunes_temperature = tunes_temperature(im);
-    count_sliding(out);
+    count_sliding(im, out);
 }

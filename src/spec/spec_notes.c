@@ -136,16 +136,18 @@ static void note_field(struct notes *s, enum field_id id)
     import_word(im, id, key, sizeof(key));
     import_value_text(im, id, value, sizeof(value));
     struct spec_note note = { .origin = NOTE_READ, .given = "", .why = "" };
+    const bool nothing = v->n == 0 && !(v->x > 0) && !(v->x < 0);
     if (v->at != NULL) {
         note.given = json_of(s, v->at);
     } else {
         note.origin = im->keys[id][0] != '\0' ? NOTE_DEFAULT : NOTE_CLASS;
         why_of(im, id, why, sizeof(why));
         note.why = keep(s, why);
+        if (im->by_null[id] && nothing) /* 0 may be another thing */
+            note.given = "null";
     }
     /* nothing is said of what has no word, of what a class has not, and of
        what no class decides in another way */
-    const bool nothing = v->n == 0 && !(v->x > 0) && !(v->x < 0);
     if (v->at == NULL
         && (value[0] == '\0' || (nothing && !import_can_say(im, id))
             || (note.origin == NOTE_CLASS

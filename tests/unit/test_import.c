@@ -206,7 +206,7 @@ static void test_notes(void **state)
                                     "hidden_size / num_attention_heads",
                                     true });
     check_note(m, "sliding_window",
-               &(struct spec_note){ NOTE_DEFAULT, "", "0", "",
+               &(struct spec_note){ NOTE_DEFAULT, "", "0", "null",
                                     "default of mistral (the file says null)",
                                     true });
     check_note(m, "rope_theta",

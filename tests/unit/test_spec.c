@@ -949,7 +949,8 @@ static void test_numbers(void **state)
     /* ignored in a plain config.json */
     s = spec_of(FILE_OF("llama", ", \"intermediate_size\": 8, \"name\": 3, "
                                  "\"rms_norm_epz\": [], \"parameters\": {}, "
-                                 "\"layer_types\": [\"full_attention\"], "
+                                 "\"layer_types\": [\"full_attention\", "
+                                 "\"full_attention\"], "
                                  "\"num_experts\": 0, \"head_dim\": null"));
     assert_int_equal(s.published_parameters, 0);
     /* two names of one thing may agree */
@@ -1088,9 +1089,7 @@ static void test_steps(void **state)
                   "1110");
     check_pattern(FOUR("smollm3", "\"no_rope_layer_interval\": 2"), ROTATES,
                   "1010");
-    check_pattern(FOUR("smollm3", "\"no_rope_layers\": null, "
-                                  "\"no_rope_layer_interval\": null"),
-                  ROTATES, "1110");
+    check_pattern(FOUR("smollm3", "\"no_rope_layers\": null"), ROTATES, "1110");
     check_pattern(FOUR("smollm3", "\"no_rope_layers\": [0, 1, 0, 0, 1]"),
                   ROTATES, "0100");
     check_pattern(FOUR("smollm3", "\"sliding_window\": 8, "
@@ -1131,8 +1130,14 @@ static void test_steps(void **state)
                                       "sliding", "full", "full", "sliding")),
                   ROTATES, "1001");
     check_pattern(FOUR("exaone4", "\"num_key_value_heads\": 4, "
-                                  "\"sliding_window\": null"),
+                                  "\"sliding_window\": null, "
+                                  "\"sliding_window_pattern\": null, " TYPES(
+                                      "full", "full", "full", "full")),
                   ROTATES, "1111");
+    check_pattern(FOUR("glm4_moe_lite",
+                       "\"mlp_layer_types\": [\"dense\", \"sparse\", "
+                       "\"sparse\", \"dense\", \"sparse\"]"),
+                  SPARSE, "0110");
     check_pattern(FOUR("ministral", "\"num_key_value_heads\": 4, "
                                     "\"head_dim\": 16"),
                   SLIDES, "1111");
@@ -1614,6 +1619,40 @@ static const struct bad {
       "" },
     { WITH("gemma3_text", "\"layer_types\": [\"full_attention\"]"),
       MEMPLAN_E_CONFLICT, 7, "'layer_types' has 1 entries", "" },
+    { WITH("gemma3_text", "\"layer_types\": []"), MEMPLAN_E_CONFLICT, 7,
+      "'layer_types' has 0 entries", "" },
+    { WITH("llama", "\"layer_types\": [\"full_attention\"]"),
+      MEMPLAN_E_CONFLICT, 7, "'layer_types' has 1 entries, but there are 2",
+      "one entry a layer" },
+    { WITH("llama", "\"layer_types\": [\"full_attention\", "
+                    "\"full_attention\"],\n\"mlp_layer_types\": [\"dense\"]"),
+      MEMPLAN_E_CONFLICT, 8, "'mlp_layer_types' has 1 entries", "" },
+    { WITH("glm4_moe_lite", "\"mlp_layer_types\": [\"dense\"]"),
+      MEMPLAN_E_CONFLICT, 7, "'mlp_layer_types' has 1 entries", "" },
+    { WITH("gemma3_text", "\"sliding_window_pattern\": null"),
+      MEMPLAN_E_CONFLICT, 7, "'sliding_window_pattern' is null",
+      "a number of layers" },
+    { WITH("exaone_moe",
+           "\"num_key_value_heads\": 4, \"sliding_window_pattern\": null"),
+      MEMPLAN_E_CONFLICT, 7, "'sliding_window_pattern' is null",
+      "a number of layers" },
+    { WITH("smollm3", "\"no_rope_layer_interval\": null"), MEMPLAN_E_CONFLICT,
+      7, "'no_rope_layer_interval' is null", "" },
+    { WITH("smollm3", "\"no_rope_layers\": []"), MEMPLAN_E_CONFLICT, 7,
+      "'no_rope_layers' has 0 entries", "" },
+    { WITH("exaone4", "\"num_key_value_heads\": 4, \"sliding_window\": null"),
+      MEMPLAN_E_CONFLICT, 7, "layer 0 slides, but there is no 'sliding_window'",
+      "without sliding_attention" },
+    { WITH("qwen2", "\"num_key_value_heads\": 4, "
+                    "\"layer_types\": [\"full_attention\", "
+                    "\"sliding_attention\"]"),
+      MEMPLAN_E_CONFLICT, 7,
+      "layer 1 slides, but there is no "
+      "'sliding_window'",
+      "use_sliding_window" },
+    { WITH("deepseek_v3", "\"q_lora_rank\": 0"), MEMPLAN_E_CONFLICT, 7,
+      "'q_lora_rank' is 0: the class compresses queries to nothing",
+      "write null" },
     { WITH("llama4_text", "\"num_key_value_heads\": 4, \"moe_layers\": [2]"),
       MEMPLAN_E_RANGE, 7, "is 2, out of range", "" },
     { WITH("llama4_text", "\"num_key_value_heads\": 4, \"moe_layers\": 1"),
