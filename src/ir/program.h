@@ -233,7 +233,9 @@ struct op {
                                      does, and what its variables hold goes */
     uint8_t module; /* 1 + enum offload_module: what it keeps waits on the host
                        with that module's; 0: it does not */
-    bool commits;   /* OP_RELEASE: ... and goes there now; what it takes has no
+    uint8_t back_pieces; /* OP_FUSED: back_bytes are so many allocations, all
+                            of one size; 0: one */
+    bool commits; /* OP_RELEASE: ... and goes there now; what it takes has no
                        memory from here on, whoever names it */
     uint32_t recalls; /* 1 + the number of an operation whose region is made
                          again when this one's result has its gradient (a hook

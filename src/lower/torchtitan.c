@@ -353,6 +353,7 @@ static tensor_id parallel_loss(struct builder *b, tensor_id logits)
     op->keep_in = 2;  /* labels */
     op->keep_out = 6; /* total weight, log-softmax */
     op->back_bytes = build_product(b, tensor_of(b, logp)->bytes, 2);
+    op->back_pieces = 2;
     return loss;
 }
 

@@ -300,6 +300,28 @@ static void test_fork_accumulates(void **state)
     memplan_report_free(r);
 }
 
+/* `(grad_input + torch.exp(x)) * grad_output` (torch/distributed/tensor/
+ * parallel/loss.py): the exponential and the sum are a tensor each. */
+static void test_parallel_loss_pieces(void **state)
+{
+    (void)state;
+    memplan_report *r = ESTIMATE("llama-2-7b", "gpus", "8", "framework",
+                                 "torchtitan", "tp", "2", "seq_len", "4096");
+    struct arena a;
+    struct stage s;
+    struct trace t;
+    arena_init(&a, NULL);
+    first_stage(r, &a, &s, &t);
+    const uint64_t fp32 = UINT64_C(4) * 4096 * 32000 / 2;
+    assert_int_equal(pieces_of(&t, "fp32 logits").largest, fp32);
+    const struct pieces loss = pieces_of(&t, "loss_parallel");
+    assert_int_equal(loss.n, 2);
+    assert_int_equal(loss.largest, fp32);
+    assert_true(loss.together);
+    arena_release(&a);
+    memplan_report_free(r);
+}
+
 static void test_inventory(void **state)
 {
     (void)state;
@@ -831,6 +853,7 @@ int main(void)
         cmocka_unit_test(test_fork_buckets),
         cmocka_unit_test(test_fork_small_buckets),
         cmocka_unit_test(test_fork_accumulates),
+        cmocka_unit_test(test_parallel_loss_pieces),
         cmocka_unit_test(test_inventory),
         cmocka_unit_test(test_first_step),
         cmocka_unit_test(test_gradients_stay),
