@@ -371,6 +371,24 @@ static void put_fullest_forward(struct put *p, const struct stage *s)
         put_forward(p, s, position, later);
 }
 
+const struct extremum *moment_again_of(const struct stage *s, uint32_t position)
+{
+    const struct block_walk *w = &s->walk[stage_block(s, position)];
+    return stage_stops_early(s, position) ? &w->again_early : &w->again;
+}
+
+const struct extremum *moment_back_of(const struct stage *s,
+                                      const struct instant *when)
+{
+    const uint32_t i = when->position;
+    const struct block_walk *w = &s->walk[stage_block(s, i)];
+    const enum wgrad_mode mode = engine_wgrad_mode(s, when->later);
+    return when->slot == SLOT_INPUT ? stage_split(s, i, mode)
+           : stage_unpacks(s, i)    ? &w->unpacked[mode]
+           : stage_goes(s, i)       ? &w->away.backward[mode]
+                                    : &w->backward[mode];
+}
+
 /* A checkpoint runs its group forward again, gradients of its result waiting.
  */
 static void put_recompute(struct put *p, const struct stage *s,
@@ -378,8 +396,7 @@ static void put_recompute(struct put *p, const struct stage *s,
 {
     const struct block_walk *w = &s->walk[stage_block(s, position)];
     const uint32_t first = stage_group_first(s, position);
-    const struct extremum *e =
-        stage_stops_early(s, position) ? &w->again_early : &w->again;
+    const struct extremum *e = moment_again_of(s, position);
     p->m->op = op_name(s, e);
     put_kept(p, s, first);
     PUT(p, TERM_CHECKPOINTS, "input of this checkpoint",
@@ -455,11 +472,8 @@ static void put_backward(struct put *p, const struct stage *s,
 {
     const struct block_walk *w = &s->walk[stage_block(s, position)];
     const enum wgrad_mode mode = engine_wgrad_mode(s, later);
-    const struct extremum *e =
-        p->slot == SLOT_INPUT        ? stage_split(s, position, mode)
-        : stage_unpacks(s, position) ? &w->unpacked[mode]
-        : stage_goes(s, position)    ? &w->away.backward[mode]
-                                     : &w->backward[mode];
+    const struct instant when = { PHASE_BACKWARD, position, later, p->slot };
+    const struct extremum *e = moment_back_of(s, &when);
     const bool re = stage_recomputed(s, position);
     const uint64_t tied = tied_moment(s, position, mode);
     if (p->m->beside.node > 0)

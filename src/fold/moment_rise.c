@@ -1,7 +1,8 @@
 /*
- * How much more there is at the last of a row of equal layers than at its first:
- * which end is the fuller one is known before either is looked at. Owns what of
- * a moment follows from the position where an engine shards nothing.
+ * How much more there is at the last of a row of equal layers than at its first,
+ * and in a checkpointed layer's backward than while it is made again: which is
+ * the fuller one is known before either is looked at. Owns what of a moment
+ * follows from the position where an engine shards nothing.
  * [docs/method.md eq. peak]
  */
 #include "fold/stage.h"
@@ -50,4 +51,17 @@ int64_t moment_rise(const struct stage *s, const struct instant *when,
         return back + stash;
     /* equal blocks: what one leaves above is what it leaves below */
     return back + kept - (when->slot == SLOT_INPUT ? stash : 0);
+}
+
+int64_t moment_rise_back(const struct stage *s, const struct instant *when)
+{
+    const uint32_t i = when->position;
+    const struct block_walk *w = &s->walk[stage_block(s, i)];
+    const struct extremum *back = moment_back_of(s, when);
+    const uint64_t frame = s->run->recompute_reentrant ? w->output : 0;
+    const uint64_t there = frame + stretch_keeps(s, i, back) + back->tmp
+                           + back->wgrad + stage_shared_back(s, i);
+    const uint64_t again = extremum_total(moment_again_of(s, i)) - w->input
+                           + stage_lead(s, i) + s->shared;
+    return more(again, there);
 }

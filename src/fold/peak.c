@@ -186,6 +186,17 @@ static bool runs_back(enum phase phase)
     return phase == PHASE_BACKWARD || phase == PHASE_RECOMPUTE;
 }
 
+/* Of a checkpointed layer's backward and its second forward the one that is less,
+ * or of which the other, first, is as full: no need to look. */
+static bool is_beside_fuller(const struct peak *best, const struct stage *s,
+                             const struct instant *when)
+{
+    if (!best->rises || !runs_back(when->phase) || when->slot == SLOT_WEIGHT
+        || !stage_recomputed(s, when->position))
+        return false;
+    return (moment_rise_back(s, when) > 0) == (when->phase == PHASE_RECOMPUTE);
+}
+
 /* A moment, in `room` or where first ones are; where a later micro-batch but
  * adds to what the first one has, from that. Clears ok when a sum does not fit.
  */
@@ -219,7 +230,8 @@ static bool look_at_slots(struct peak *best, const struct stage *s,
     struct pools x, its = { .flat = 0 };
     bool ok = true;
     while (moment_next_slot(s, &when)) {
-        if (best->known != 0 && glances_know(best->known, s, &when))
+        if ((best->known != 0 && glances_know(best->known, s, &when))
+            || is_beside_fuller(best, s, &when))
             continue;
         const struct moment *m =
             find_moment(&room[most == room], best, s, &when, &ok);
@@ -248,7 +260,8 @@ static bool look(struct peak *best, const struct stage *s, enum phase phase,
         return look_at_slots(best, s, when);
     if (!forward)
         when.slot = SLOT_BACKWARD;
-    if (best->known != 0 && glances_know(best->known, s, &when))
+    if ((best->known != 0 && glances_know(best->known, s, &when))
+        || is_beside_fuller(best, s, &when))
         return true;
     const struct moment *m = find_moment(&room, best, s, &when, &ok);
     if (!ok)
@@ -437,11 +450,12 @@ static bool look_at_row(struct peak *best, const struct stage *s,
     return ok;
 }
 
-static void peak_begin(struct peak *best)
+static void peak_begin(struct peak *best, const struct stage *s)
 {
     best->moment = (struct moment){ .op = "" };
     best->pools = (struct pools){ .flat = 0 };
     best->known = 0;
+    best->rises = moment_rises(s);
     for (unsigned slot = 0; slot < SLOT_KINDS; slot++)
         best->first[0][slot].phase = best->first[1][slot].phase = PHASE_REST;
 }
@@ -533,7 +547,7 @@ bool stage_peak(struct peak *best, const struct stage *s, struct glances *seen)
 {
     bool again = false;
     uint32_t looks = 0; /* at the chunk before */
-    peak_begin(best);
+    peak_begin(best, s);
     best->seen = seen;
     if (seen != NULL)
         glances_begin(seen, s);
@@ -558,7 +572,7 @@ bool stage_peak(struct peak *best, const struct stage *s, struct glances *seen)
 uint64_t stage_passes_most(const struct stage *s)
 {
     struct peak best;
-    peak_begin(&best);
+    peak_begin(&best, s);
     best.seen = NULL;
     for (uint32_t c = 0; c < s->chunks; c++)
         if (!look_at_rows(&best, s, stage_chunk_first(s, c),
@@ -592,7 +606,7 @@ static void with_others(struct moment *m, const struct moment *before,
 bool stage_peak_again(struct peak *best, const struct stage *s,
                       struct glances *seen, const struct moment *before)
 {
-    peak_begin(best);
+    peak_begin(best, s);
     bool ok = look_at_more(best, s, seen);
     const struct glance *g = glances_fullest(&best->pools, seen, s);
     const uint32_t last = seen->last;

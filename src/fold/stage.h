@@ -633,6 +633,15 @@ bool moment_rises(const struct stage *s);
  * less. */
 int64_t moment_rise(const struct stage *s, const struct instant *when,
                     uint32_t last);
+/* The same of the backward of a checkpointed layer beside its second forward, in
+ * the slot of `when`, whichever of both that is. */
+int64_t moment_rise_back(const struct stage *s, const struct instant *when);
+/* A position's fullest moment of a second forward, or of a backward while it
+ * runs. [moment.c] */
+const struct extremum *moment_again_of(const struct stage *s,
+                                       uint32_t position);
+const struct extremum *moment_back_of(const struct stage *s,
+                                      const struct instant *when);
 /* What other micro-batches have of it: TERM_IN_FLIGHT; whether they may. */
 bool moment_has_others(enum phase phase);
 uint64_t moment_of_others(const struct stage *s, const struct instant *when);
@@ -710,6 +719,7 @@ struct peak {
     struct pools pools;
     struct glances *seen; /* NULL: not kept */
     uint64_t known;       /* as glances.known: not to be looked at again */
+    bool rises;           /* moment_rises() */
     /* the first micro-batch's, in a forward or backward, or a second forward;
      * each of the position looked at last */
     struct moment first[2][SLOT_KINDS];

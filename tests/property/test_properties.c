@@ -1009,6 +1009,42 @@ static void check_rise(const struct trial *t, const struct stage *st,
              last, phase_name(first->phase), text);
 }
 
+/* Of a checkpointed layer: what its backward has more than its second forward. */
+static void check_rise_back(const struct trial *t, const struct stage *st,
+                            struct instant when)
+{
+    struct instant back = when;
+    back.phase = PHASE_BACKWARD;
+    when.phase = PHASE_RECOMPUTE;
+    if (when.slot == SLOT_WEIGHT
+        || total_at(st, &when) + (uint64_t)moment_rise_back(st, &when)
+               == total_at(st, &back))
+        return;
+    char text[1024];
+    describe(t, text, sizeof text);
+    fail_msg("position %u: not what rises in backward: %s", when.position,
+             text);
+}
+
+/* Each layer, in each slot. */
+static void check_rises_back(const struct trial *t, const struct stage *st)
+{
+    for (uint32_t i = 0; moment_rises(st) && i < st->n; i++) {
+        for (unsigned later = 0; later < 2 && stage_recomputed(st, i);
+             later++) {
+            struct instant when = { PHASE_RECOMPUTE, i, later != 0,
+                                    SLOT_FORWARD };
+            if (!stage_happens(st, i, true, when.later))
+                continue;
+            while (st->splits && moment_next_slot(st, &when))
+                check_rise_back(t, st, when);
+            when.slot = SLOT_BACKWARD;
+            if (!st->splits)
+                check_rise_back(t, st, when);
+        }
+    }
+}
+
 /* ... of equal positions one after another, each pair; says whether it could. */
 static bool check_rises(const struct trial *t, const struct stage *st)
 {
@@ -1102,6 +1138,7 @@ static void check_stages(const struct trial *t, const struct program *p,
         check_reserve(t, &st, &memory->stage[k]);
         answered[ANSWER_LIKE] += stage_repeats(&next, &st, &f);
         answered[ANSWER_RISE] += check_rises(t, &st);
+        check_rises_back(t, &st);
     }
     arena_release(&a);
 }
