@@ -153,10 +153,10 @@ static const char *own_file(enum framework framework)
     case FW_DEEPSPEED: return "deepspeed";
     case FW_FSDP: return "accelerate";
     case FW_TORCHTITAN: return "torchtitan";
-    case FW_MEGATRON: return "megatron";
+    case FW_MEGATRON:
+    case FW_NEMO: return "megatron";
     case FW_TORCHTUNE: return "torchrun";
     case FW_MEGATRON_DEEPSPEED:
-    case FW_NEMO:
     case FRAMEWORK_COUNT: break;
     }
     return NULL;
@@ -239,6 +239,12 @@ static void report_refused(const memplan_error *why, const char *name,
     diag_hint(e, "%s", why->hint);
 }
 
+/* NeMo runs Megatron Core: what it does Megatron-LM's flags say. */
+static bool is_kin(const struct run *a, const struct setup *back)
+{
+    return a->framework == FW_NEMO && back->v[KEY_FRAMEWORK].n == FW_MEGATRON;
+}
+
 static void check_back(const memplan_model *model, struct memplan_report *a,
                        const struct setup *user, const struct emit *e)
 {
@@ -249,11 +255,15 @@ static void check_back(const memplan_model *model, struct memplan_report *a,
     struct setup back = *user;
     struct memplan_report *b = plan_report_new(NULL);
     diag_init(&refused, &errs);
-    if (b == NULL)
+    if (b == NULL) {
         diag_nomem(e->d);
-    else if (read_back(&back, e, &refused) == MEMPLAN_OK
-             && back.set[KEY_FRAMEWORK]
-             && back.v[KEY_FRAMEWORK].n != a->run.framework)
+        return;
+    }
+    const bool reads = read_back(&back, e, &refused) == MEMPLAN_OK;
+    if (is_kin(&a->run, &back))
+        back.v[KEY_FRAMEWORK].n = a->run.framework;
+    if (reads && back.set[KEY_FRAMEWORK]
+        && back.v[KEY_FRAMEWORK].n != a->run.framework)
         report(&a->run, &back, name, KEY_FRAMEWORK, e->d);
     else if (refused.status != MEMPLAN_OK
              || plan_estimate(b, &model->spec, &model->params, &back, &refused)

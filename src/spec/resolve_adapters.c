@@ -265,7 +265,11 @@ static void resolve_full(struct run *r, const struct spec *spec)
                        ? r->setup.v[KEY_LORA_FULL_MODULES].n
                        : 0;
     r->ties_full = asked && tied && (r->lora_full & ends) != 0;
-    if (asked && !r->ties_full)
+    if (asked && run_has_bridge_adapters(r))
+        resolve_note(r, KEY_ENSURE_WEIGHT_TYING,
+                     "'ensure_weight_tying' has no effect in Megatron's "
+                     "layers: it is PEFT's");
+    else if (asked && !r->ties_full)
         resolve_note(r, KEY_ENSURE_WEIGHT_TYING,
                      tied ? "ensure_weight_tying without embed or head among "
                             "lora_full_modules has no effect"

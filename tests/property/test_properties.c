@@ -2148,9 +2148,10 @@ static unsigned megatron_comes_back(const memplan_model *model, uint64_t s)
     const bool least = modules && next(&s) % 2 == 0;
     const char *sent = PICK(&s, "core_attn", "qkv_linear,core_attn,attn_proj");
     const char *tp = PICK(&s, "1", "2", "4");
+    const char *fw = s % 3 == 0 ? "nemo" : "megatron"; /* not PICK, as above */
     const char *keys[][2] = {
         { "gpu", PICK(&s, "a100-80gb", "h100-80gb") },
-        { "framework", "megatron" },
+        { "framework", fw },
         { "gpus", PICK(&s, "4", "32", "64") },
         { "tp", tp },
         { "pp", pp },

@@ -1588,6 +1588,8 @@ static const struct said {
     { "framework=megatron", "as the model's file says", 'g', false },
 
     { "ddp_bucket=1MiB", "'ddp_bucket'", 0, true },
+    { "framework=nemo lora_rank=8 ensure_weight_tying=true",
+      "has no effect in Megatron's layers", 0, false },
     { "ddp_bucket=25 gpus=2", "(--ddp-bucket 25MiB)", 0, false },
     { "ddp_bucket=1024 gpus=2", "ddp_bucket counts", 0, true },
     { "fsdp_units=ends", "'fsdp_units' has no effect without FSDP", 0, false },

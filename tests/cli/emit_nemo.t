@@ -1,0 +1,6 @@
+Megatron Core's flags say what NeMo runs.
+== args
+llama-7b --gpus 8 --framework nemo --tp 2 --emit megatron
+== stdout ~
+    --tensor-model-parallel-size 2 \
+    --pipeline-model-parallel-size 1 \
