@@ -77,6 +77,20 @@ static bool counts_as_kept(const struct walk *w, const struct walk_slot *s)
     return walk_stays(w, s) || (walk_is_again(w) && s->checkpointed);
 }
 
+/* A checkpoint's forward writes what products take in 8 bits as they take it;
+ * backward, and what runs for it, has it in 16. */
+static inline uint64_t made_bytes(const struct walk *w,
+                                  const struct walk_slot *s)
+{
+    const uint32_t i = (uint32_t)(s - w->slot);
+    if (!w->pieces || w->pass != PASS_CHECKPOINT || s->checkpointed
+        || i >= w->b->tensor_count)
+        return s->bytes;
+    const struct tensor *t = &w->p->tensor[w->b->tensor_first + i];
+    return t->made_in_8_bits ? walk_round(w, dtype_bytes_of(DT_FP8, t->elems))
+                             : s->bytes;
+}
+
 COLD static void tell_slot(struct walk *w, const struct walk_slot *s,
                            bool birth)
 {
@@ -89,7 +103,7 @@ COLD static void tell_slot(struct walk *w, const struct walk_slot *s,
                                       .lingers = w->ended && s->lingers,
                                       .away = s->away,
                                       .key = i,
-                                      .bytes = s->bytes,
+                                      .bytes = made_bytes(w, s),
                                       .name = w->p->tensor[id].name });
 }
 
@@ -99,7 +113,7 @@ void walk_slot_alloc(struct walk *w, struct walk_slot *s)
     if (counts_as_kept(w, s))
         w->kept += s->bytes;
     else
-        w->tmp += s->bytes;
+        w->tmp += made_bytes(w, s);
     if (w->tell != NULL)
         tell_slot(w, s, true);
 }
@@ -112,7 +126,7 @@ void walk_slot_free(struct walk *w, struct walk_slot *s)
     if (counts_as_kept(w, s))
         w->kept -= s->bytes;
     else
-        w->tmp -= s->bytes;
+        w->tmp -= made_bytes(w, s);
     if (w->tell != NULL)
         tell_slot(w, s, false);
 }

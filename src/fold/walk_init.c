@@ -75,7 +75,7 @@ APART void note_holds(struct walk *w, struct walk_slot *s,
     s->lingers = t->lingers || t->past;
     s->framed = t->framed || (t->handed && w->b->kind == BLOCK_EMBED);
     w->outlives = w->outlives || s->lingers || s->framed;
-    w->pieces = w->pieces || t->pieces || t->lone;
+    w->pieces = w->pieces || t->pieces || t->lone || t->made_in_8_bits;
     w->special = true;
 }
 

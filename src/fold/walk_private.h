@@ -109,7 +109,8 @@ struct walk {
     bool leaves;   /* ... operations with op.returns or op.renames */
     bool outside;  /* there are operations outside of a checkpoint */
     bool outlives; /* ... slots that their last use need not end */
-    bool pieces;   /* ... tensor.pieces or tensor.lone */
+    bool pieces;   /* ... tensor.pieces, tensor.lone or
+                      tensor.made_in_8_bits */
     bool policy;   /* ... slots that a checkpoint around the block keeps */
     bool stays;    /* ... or that are held to the end of backward */
     bool unpacks; /* saved tensors go when the formula that took them is done */

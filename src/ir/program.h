@@ -74,6 +74,9 @@ struct tensor {
     bool shared_out;     /* ... or in one that ranks share, outside the
                         allocator, and so does its gradient */
     bool grad_in_8_bits; /* cast before it is gathered */
+    bool made_in_8_bits; /* compiled: the kernel that makes it casts it for the
+                        products that read it, and nobody else needs it in a
+                        checkpoint's forward */
     bool lingers;        /* to the end of forward: by a frame above */
     bool stays;          /* to the end of its block's backward, as `past` in a
                         checkpoint that has its graph inside */

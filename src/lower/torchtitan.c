@@ -74,9 +74,20 @@ static tensor_id gather(struct builder *b, tensor_id x, bool pipelined)
     return y;
 }
 
+/* Looked at with one scale a tensor, in what Inductor of PyTorch 2.6.0 writes for
+ * an H100: a norm's and the gate's kernel write 8 bits, of torchao's linears of
+ * Llama's layer, and no 16 where no backward is to find them. */
+static tensor_id for_linears(struct builder *b, tensor_id x)
+{
+    b->p->tensor[x].made_in_8_bits = b->run->compile && gathers_8_bits(b);
+    return x;
+}
+
 static tensor_id gather_for_linears(struct builder *b, tensor_id x)
 {
-    if (!in_shards(b) || !gathers_8_bits(b))
+    if (!in_shards(b))
+        return for_linears(b, x);
+    if (!gathers_8_bits(b))
         return gather(b, x, b->run->async_tp);
     const tensor_id q = build_fp8_copy(b, "in 8 bits", DT_FP8, x);
     op_result(b, build_op(b, OP_QUANTIZE, "in 8 bits", &x, 1), q);
@@ -117,6 +128,29 @@ static tensor_id reduce_linear(struct builder *b, tensor_id x)
 {
     b->p->tensor[x].grad_in_8_bits = in_shards(b) && gathers_8_bits(b);
     return reduce(b, x, b->run->async_tp);
+}
+
+static const struct op *scatter_before(const struct op *op)
+{
+    do
+        op--;
+    while (op->kind != OP_REDUCE_SCATTER);
+    return op;
+}
+
+/* Inductor gives a buffer that is done with to the next one of its size, and
+ * nothing back in between (torch/_inductor/codegen/wrapper.py,
+ * FreeIfNotReusedLine): what w2 makes for its scatter lies where what wo made
+ * did. */
+static void take_over_scattered(struct builder *b)
+{
+    if (!b->run->compile || !in_shards(b) || b->run->async_tp)
+        return;
+    struct tensor *t = b->p->tensor;
+    const struct op *late = scatter_before(&b->p->op[b->p->n_ops]);
+    const struct op *early = scatter_before(late);
+    t[late->in[0]].storage = t[early->in[0]].storage;
+    t[late->out[1]].storage = t[early->out[1]].storage;
 }
 
 /* ---- attention ---- */
@@ -249,9 +283,10 @@ static tensor_id feed_forward(struct builder *b, tensor_id x)
     const tensor_id up = build_linear(b, &w3);
     order_for_weights(b, y);
     register_late(b);
-    const struct linear w2 =
-        linear_of_down(b, "w2", build_mul(b, "gated", gate, up));
+    const struct linear w2 = linear_of_down(
+        b, "w2", for_linears(b, build_mul(b, "gated", gate, up)));
     const tensor_id z = reduce_linear(b, build_linear(b, &w2));
+    take_over_scattered(b);
     called_with(b, shard);
     return build_add(b, "residual", x, z);
 }

@@ -322,6 +322,72 @@ static void test_parallel_loss_pieces(void **state)
     memplan_report_free(r);
 }
 
+/* Bytes of a name's births in the forward of the layer in the middle. */
+static struct pieces forward_of(const char *name, const char *precision,
+                                const char *compile, const char *tp)
+{
+    memplan_report *r =
+        ESTIMATE("llama-2-7b", "gpus", "8", "framework", "torchtitan", "tp", tp,
+                 "seq_len", "4096", "recompute", "full", "precision", precision,
+                 "gpu", "h100-80gb", "compile", compile);
+    struct arena a;
+    struct stage s;
+    struct trace t;
+    arena_init(&a, NULL);
+    first_stage(r, &a, &s, &t);
+    struct pieces p = { 0 };
+    for (size_t i = 0; i < t.n; i++) {
+        const struct trace_event *e = &t.event[i];
+        if (e->phase != PHASE_FORWARD || e->position != 16 || !e->birth
+            || strcmp(e->name, name) != 0)
+            continue;
+        p.n++;
+        p.sum += e->bytes;
+    }
+    arena_release(&a);
+    memplan_report_free(r);
+    return p;
+}
+
+/* A compiled layer casts what its products take where it is made: three
+ * products' input, and the gate's. Their 16 bits are never written. */
+static void test_made_in_8_bits(void **state)
+{
+    (void)state;
+    const uint64_t gated = 4096 * 11008, normalised = 4096 * 4096;
+    const struct {
+        const char *precision, *compile;
+        uint64_t each;
+    } rows[] = { { "fp8-mixed", "true", 1 },
+                 { "bf16-mixed", "true", 2 },
+                 { "fp8-mixed", "false", 2 } };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+        const struct pieces g =
+            forward_of("gated", rows[i].precision, rows[i].compile, "1");
+        assert_int_equal(g.sum, rows[i].each * gated);
+        const struct pieces n =
+            forward_of("ffn_norm", rows[i].precision, rows[i].compile, "1");
+        if (rows[i].compile[0] == 't')
+            assert_int_equal(n.sum, rows[i].each * normalised);
+    }
+}
+
+/* In one graph w2's part of the sum lies where wo's did, so does its copy in
+ * order of ranks. */
+static void test_scattered_in_one_place(void **state)
+{
+    (void)state;
+    for (unsigned compiled = 0; compiled < 2; compiled++) {
+        const char *compile = compiled ? "true" : "false";
+        assert_int_equal(forward_of("wo", "bf16-mixed", compile, "2").n, 1);
+        assert_int_equal(forward_of("w2", "bf16-mixed", compile, "2").n,
+                         compiled ? 0 : 1);
+        assert_int_equal(
+            forward_of("ranks in order", "bf16-mixed", compile, "2").n,
+            compiled ? 1 : 2);
+    }
+}
+
 static void test_inventory(void **state)
 {
     (void)state;
@@ -854,6 +920,8 @@ int main(void)
         cmocka_unit_test(test_fork_small_buckets),
         cmocka_unit_test(test_fork_accumulates),
         cmocka_unit_test(test_parallel_loss_pieces),
+        cmocka_unit_test(test_made_in_8_bits),
+        cmocka_unit_test(test_scattered_in_one_place),
         cmocka_unit_test(test_inventory),
         cmocka_unit_test(test_first_step),
         cmocka_unit_test(test_gradients_stay),
