@@ -186,8 +186,8 @@ static void sum_block(struct block_flops *s, const struct program *p,
 {
     *s = (struct block_flops){ 0 };
     const uint32_t again = ops_run_again(p, b, run);
-    for (uint32_t i = 0; i < b->op_count; i++) {
-        const struct op *op = &p->op[b->op_first + i];
+    const struct op *op = &p->op[b->op_first];
+    for (uint32_t i = 0; i < b->op_count; i++, op++) {
         if (op->flop_full == 0)
             continue;
         const double back = op_backward_products(p, op);

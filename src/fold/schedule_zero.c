@@ -6,6 +6,8 @@
  */
 #include "fold/schedule_private.h"
 
+#include "base/cold.h"
+
 #include "base/banned.h"
 
 /* An order as it is listed, in directions that are its chunks. Micro-batches of
@@ -496,7 +498,7 @@ struct flying {
     uint64_t kept, chunks, waiting;
 };
 
-static void sum_steps(struct stage *s, struct flying *f,
+INLINE void sum_steps(struct stage *s, struct flying *f,
                       const struct step *step, size_t n)
 {
     const uint64_t micro = s->shared_kept + s->inputs;

@@ -66,7 +66,7 @@ static bool recomputes(const struct stage *s, uint32_t position, uint32_t block)
 {
     return s->recomputed != 0 && stage_is_layer(s, position)
            && stage_layer(s, position) < s->recomputed
-           && (stage_layer(s, position) + 1) % s->every == 0
+           && (s->every == 1 || (stage_layer(s, position) + 1) % s->every == 0)
            && s->p->block[block].kind != BLOCK_JOINT && !s->walk[block].idle;
 }
 

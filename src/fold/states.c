@@ -114,9 +114,9 @@ static uint64_t moments_projected(const struct run *run, const struct tensor *t,
  * have one type for all. */
 static bool is_whole(const struct run *run, const struct tensor *t)
 {
-    const bool loose = run->engine == ENGINE_DDP
-                       || (run->engine == ENGINE_DEEPSPEED && run->zero == 0);
-    return run->lora_full != 0 && t->group != PG_ADAPTER && loose
+    return run->lora_full != 0 && t->group != PG_ADAPTER
+           && (run->engine == ENGINE_DDP
+               || (run->engine == ENGINE_DEEPSPEED && run->zero == 0))
            && run->prec.master == DT_NONE && t->dtype != run->prec.param;
 }
 
@@ -261,7 +261,9 @@ static void add_trained(struct block_states *s, const struct tensor *t,
     s->largest_trained_bytes = max_u64(s->largest_trained_bytes, t->bytes);
     if (t->elems > run->persistence_threshold)
         s->second_elems += rows * cols * run_second_parts(run);
-    s->own_moment_bytes += optimizer_bytes(run, t, rows, cols);
+    s->own_moment_bytes += rows == t->rows && cols == t->cols
+                               ? whole
+                               : optimizer_bytes(run, t, rows, cols);
     const uint64_t paged = 2 * moment_paged(run, t, rows * cols);
     s->paged_bytes += paged;
     s->moment_bytes += whole;
