@@ -167,6 +167,7 @@ static const struct {
     { "md", "format markdown" },
     { "megatron", "framework megatron" },
     { "memory", "gpu-memory" },
+    { "micro", "micro-batch" }, /* and microbatch-group... begins so */
     { "micro-bs", "micro-batch" },
     { "mixed-precision", "precision" },
     { "model-length", "seq-len" },

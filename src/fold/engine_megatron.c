@@ -184,6 +184,21 @@ void engine_idle(struct put *p, const struct stage *s)
  * gradient that was sent is. The interleaved schedule runs a forward and a
  * backward under the names of the pair before, and receives the next input
  * meanwhile. */
+/* With more than pp micro-batches a group the last rank is done with one before
+ * the first rank comes to the group's next chunk: what it sent waits there, and
+ * gradients the other way round (schedules.py, fwd_recv_buffer_size,
+ * bwd_recv_buffer_size). At most. */
+static void received_ahead(struct put *p, const struct stage *s)
+{
+    const struct run *run = s->run;
+    if (run->microbatch_group <= run->pp
+        || (s->index != 0 && s->index + 1 != run->pp))
+        return;
+    PUT(p, TERM_HANDED_OVER, "received hidden states that wait for their turn",
+        F("tensors", run->microbatch_group - run->pp),
+        F("bytes of hidden states", hidden_bytes(s)));
+}
+
 static void handed_over(struct put *p, const struct stage *s, uint64_t tensors)
 {
     if (chunks_receiving(s) == 0)
@@ -192,6 +207,7 @@ static void handed_over(struct put *p, const struct stage *s, uint64_t tensors)
         tensors = 3;
     PUT(p, TERM_HANDED_OVER, "received and sent hidden states still named",
         F("tensors", tensors), F("bytes of hidden states", hidden_bytes(s)));
+    received_ahead(p, s);
 }
 
 /* ---- Megatron-FSDP ---- */

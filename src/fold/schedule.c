@@ -54,7 +54,9 @@ uint64_t schedule_micros(const struct run *run)
     case SCHED_NAIVE:
     case SCHEDULE_COUNT: break;
     }
-    return min_u64(run->grad_accum, 3 * run_round(run));
+    /* and the last one, where that is shorter */
+    const uint64_t round = run_round(run);
+    return min_u64(run->grad_accum, 3 * round + run->grad_accum % round);
 }
 
 uint64_t schedule_room(const struct run *run, uint64_t micros)
@@ -67,13 +69,22 @@ uint64_t schedule_room(const struct run *run, uint64_t micros)
  * forwards have come, or backwards. */
 struct turn {
     uint64_t done;
-    uint32_t round;               /* so many */
+    uint32_t round;               /* so many, but the last one's `rest` */
+    uint32_t rest;                /* 0: as many */
     uint32_t group, micro, chunk; /* the round's first, and which of it */
 };
 
-static struct turn turn_first(const struct stage *s)
+static struct turn turn_first(const struct stage *s, uint64_t micros)
 {
-    return (struct turn){ .round = (uint32_t)run_round(s->run) };
+    const uint64_t round = run_round(s->run);
+    return (struct turn){ .round = (uint32_t)round,
+                          .rest = (uint32_t)(micros % round) };
+}
+
+/* Micro-batches of the round that it is at; `micros`: all. */
+static uint32_t turn_round(const struct turn *t, uint64_t micros)
+{
+    return t->rest > 0 && t->group + t->rest >= micros ? t->rest : t->round;
 }
 
 static struct slot slot_of(const struct stage *s, const struct turn *t,
@@ -85,22 +96,24 @@ static struct slot slot_of(const struct stage *s, const struct turn *t,
 }
 
 /* No further than to the round's end. */
-static void turn_by(struct turn *t, const struct stage *s, uint64_t n)
+static void turn_by(struct turn *t, const struct stage *s, uint64_t micros,
+                    uint64_t n)
 {
+    const uint32_t round = turn_round(t, micros);
     t->done += n;
     t->micro += (uint32_t)n;
-    if (t->micro < t->round)
+    if (t->micro < round)
         return;
     t->micro = 0;
     if (++t->chunk < s->chunks)
         return;
     t->chunk = 0;
-    t->group += t->round;
+    t->group += round;
 }
 
-static void turn_on(struct turn *t, const struct stage *s)
+static void turn_on(struct turn *t, const struct stage *s, uint64_t micros)
 {
-    turn_by(t, s, 1);
+    turn_by(t, s, micros, 1);
 }
 
 /* Forwards until so many are in flight, then one of each, then backwards. */
@@ -121,19 +134,21 @@ struct leap {
 };
 
 static struct leap leap_from(const struct stage *s, const struct turn *forward,
-                             const struct turn *backward, uint64_t all)
+                             const struct turn *backward, uint64_t micros)
 {
-    const uint64_t round = forward->round;
-    struct leap l = { .n = round,
+    const uint64_t all = micros * s->chunks;
+    struct leap l = { .n = forward->round,
                       .back = is_back(s, forward, backward, all),
                       .from = s->chunks - 1 - backward->chunk,
                       .to = forward->chunk };
     l.forward = forward->done < all;
     l.later = backward->group + backward->micro > 0;
     if (l.forward)
-        l.n = round - forward->micro;
+        l.n = turn_round(forward, micros) - forward->micro;
     if (l.back)
-        l.n = l.later ? min_u64(l.n, round - backward->micro) : 1;
+        l.n = l.later
+                  ? min_u64(l.n, turn_round(backward, micros) - backward->micro)
+                  : 1;
     else
         l.n = min_u64(l.n, s->in_flight - (forward->done - backward->done));
     return l;
@@ -151,10 +166,10 @@ void schedule_interleaved_kept(const struct stage *s, uint64_t micros,
 {
     const uint64_t all = micros * s->chunks;
     const uint64_t micro = s->shared_kept + s->inputs;
-    struct turn forward = turn_first(s), backward = forward;
+    struct turn forward = turn_first(s, micros), backward = forward;
     uint64_t kept = 0; /* in flight; a micro-batch's own with its first chunk */
     while (backward.done < all) {
-        const struct leap l = leap_from(s, &forward, &backward, all);
+        const struct leap l = leap_from(s, &forward, &backward, micros);
         const uint64_t own = s->stage_input;
         const uint64_t from =
             s->chunk_kept[l.from] + own + (l.from == 0 ? micro : 0);
@@ -171,9 +186,9 @@ void schedule_interleaved_kept(const struct stage *s, uint64_t micros,
                       l.to == 0 ? beside : beside - micro);
         kept += l.n * (more - less);
         if (l.back)
-            turn_by(&backward, s, l.n);
+            turn_by(&backward, s, micros, l.n);
         if (l.forward)
-            turn_by(&forward, s, l.n);
+            turn_by(&forward, s, micros, l.n);
     }
 }
 
@@ -181,7 +196,7 @@ void schedule_interleaved(const struct stage *s, const uint64_t *micros,
                           slot_fn *each, void *ctx)
 {
     struct walking w = { .s = s, .each = each, .ctx = ctx };
-    struct turn forward = turn_first(s), backward = forward;
+    struct turn forward = turn_first(s, *micros), backward = forward;
     for (;;) {
         const uint64_t all = *micros * s->chunks;
         if (backward.done >= all)
@@ -192,7 +207,7 @@ void schedule_interleaved(const struct stage *s, const uint64_t *micros,
         slot.later = back ? slot.micro > 0 : backward.done > 0;
         if (!schedule_slot(&w, &slot, slot.chunk > 0))
             return;
-        turn_on(turn, s);
+        turn_on(turn, s, *micros);
     }
 }
 
@@ -207,7 +222,7 @@ void schedule_overlapped(const struct stage *s, const uint64_t *micros,
                          passes_fn *each, void *ctx)
 {
     struct walking w = { .s = s };
-    struct turn forward = turn_first(s), backward = forward;
+    struct turn forward = turn_first(s, *micros), backward = forward;
     for (;;) {
         const uint64_t all = *micros * s->chunks;
         if (backward.done >= all)
@@ -229,8 +244,8 @@ void schedule_overlapped(const struct stage *s, const uint64_t *micros,
         if (!each(ctx, ahead ? &f : NULL, back ? &b : NULL))
             return;
         if (back)
-            turn_on(&backward, s);
+            turn_on(&backward, s, *micros);
         if (ahead)
-            turn_on(&forward, s);
+            turn_on(&forward, s, *micros);
     }
 }

@@ -98,13 +98,22 @@ bool stage_is_topmost(const struct stage *s, uint32_t position)
                   == stage_chunk_first(s, stage_chunk(s, position) + 1);
 }
 
+/* Else the head's backward follows its forward at once. In a last round of fewer
+ * micro-batches forwards come to it sooner, and backwards do not. */
+static bool heads_wait(const struct run *run)
+{
+    return run->microbatch_group > 0
+           && run->grad_accum % run->microbatch_group != 0;
+}
+
 static uint64_t chunk_kept(const struct stage *s, uint32_t chunk)
 {
     const struct prefix *from = &s->before[stage_chunk_first(s, chunk)];
     const struct prefix *to = &s->before[stage_chunk_first(s, chunk + 1)];
     const uint64_t embed =
         s->embed && chunk == 0 ? s->walk[s->p->embed].kept : 0;
-    const uint64_t head = s->splits && s->head && chunk == s->chunks - 1
+    const bool waits = s->splits || heads_wait(s->run);
+    const uint64_t head = waits && s->head && chunk == s->chunks - 1
                               ? s->walk[s->p->head].kept
                               : 0;
     return to->kept_layers - from->kept_layers + to->checkpoints

@@ -200,8 +200,8 @@ static double run_some(const struct pipe *x, uint64_t some, struct arena *a)
     const uint64_t m = x->run->grad_accum;
     uint64_t run = min_u64(m, some);
     struct pipe_run s;
-    if (run_loops(x->run)) /* whole rounds */
-        run -= run % run_round(x->run);
+    if (run_loops(x->run) && run < m) /* whole rounds, and a shorter last one */
+        run = min_u64(m, run - run % run_round(x->run) + m % run_round(x->run));
     const double first = pipe_run(&s, x, run, a);
     if (first < 0 || run == m)
         return first;
@@ -246,5 +246,6 @@ double pipe_time(const struct pipe *x, struct arena *a)
 {
     if (x->run->schedule == SCHED_NAIVE)
         return one_at_a_time(x);
-    return run_some(x, ROUNDS_LONG * x->run->pp, a);
+    return run_some(
+        x, max_u64(ROUNDS_LONG * x->run->pp, ROUNDS * pipe_round(x->run)), a);
 }

@@ -27,6 +27,13 @@ static const struct config_row rows[] = {
     LATER("devices"), /* NeMo's trainer */
     LATER("num_nodes"),
     SAME_READ("virtual_pipeline_model_parallel_size", KEY_VPP),
+    SAME_GIVEN("microbatch_group_size_per_virtual_pipeline_stage",
+               KEY_MICROBATCH_GROUP),
+    SAME_READ("microbatch_group_size_per_vp_stage", KEY_MICROBATCH_GROUP),
+    ASIDE("overlap_p2p_communication_warmup_flush",
+          "sends of the pipeline's ends are waited for"),
+    ASIDE("overlap_p2p_comm_warmup_flush",
+          "sends of the pipeline's ends are waited for"),
     LATER("num_layers_per_virtual_pipeline_stage"),
     LATER("num_virtual_stages_per_pipeline_rank"),
     LATER("decoder_first_pipeline_num_layers"),

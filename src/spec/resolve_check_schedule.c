@@ -5,6 +5,8 @@
  */
 #include "spec/resolve.h"
 
+#include "base/unit.h"
+
 #include <inttypes.h>
 
 #include "base/banned.h"
@@ -107,12 +109,15 @@ static void check_torch(const struct run *r, struct diag *d)
 
 memplan_error *resolve_bad_micros(const struct run *r, struct diag *d)
 {
-    char name[RESOLVE_TEXT_MAX];
+    char name[RESOLVE_TEXT_MAX], group[UNIT_TEXT_MAX] = "";
+    if (r->microbatch_group > 0)
+        str_format(group, sizeof(group), ", %" PRIu64 " at a time",
+                   r->microbatch_group);
     return setup_error(d, MEMPLAN_E_CONFLICT, KEY_GRAD_ACCUM,
                        "schedule '%s' cannot run %" PRIu64
-                       " micro-batches through pp %" PRIu64,
+                       " micro-batches through pp %" PRIu64 "%s",
                        resolve_text(r, KEY_SCHEDULE, name), r->grad_accum,
-                       r->pp);
+                       r->pp, group);
 }
 
 static void report_micros(const struct run *r, struct diag *d,

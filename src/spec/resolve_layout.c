@@ -452,13 +452,43 @@ static void say_micros(struct run *r)
                    r->grad_accum, r->grad_accum > 1 ? "es" : "", r->pp, all);
 }
 
-/* Megatron's interleaved schedule walks micro-batches in groups of pp and
- * refuses a rest (pipeline_parallel/schedules.py). PyTorch's does not walk so
- * many as it cannot part into equal rounds (run_round()). */
+/* Megatron's interleaved schedule walks micro-batches in groups of pp, or what
+ * it is told, and refuses a rest of fewer than pp (pipeline_parallel/
+ * schedules.py). PyTorch's does not walk so many as it cannot part into equal
+ * rounds (run_round()). */
 static bool in_rounds(const struct run *r, uint64_t micros)
 {
     const uint64_t rounds = max_u64(micros / r->pp, 1);
-    return run_torch_pipelines(r) ? micros % rounds == 0 : micros % r->pp == 0;
+    const uint64_t group = max_u64(r->microbatch_group, r->pp);
+    return run_torch_pipelines(r)
+               ? micros % rounds == 0
+               : micros >= group
+                     && (micros % group == 0 || micros % group >= r->pp);
+}
+
+/* Other schedules go by themselves; groups of fewer than the stages are refused
+ * by Megatron's own. */
+static void group_micros(struct run *r, struct diag *d)
+{
+    const bool groups = run_loops(r) && run_is_megatron(r);
+    const uint64_t group = resolve_count(r, KEY_MICROBATCH_GROUP, r->pp);
+    r->microbatch_group = 0;
+    if (!r->given[KEY_MICROBATCH_GROUP])
+        return;
+    if (!groups) {
+        resolve_note(r, KEY_MICROBATCH_GROUP,
+                     "'microbatch_group_size_per_vp_stage' has no effect but "
+                     "in Megatron's interleaved schedule");
+        return;
+    }
+    r->microbatch_group = group;
+    if (r->microbatch_group < r->pp)
+        diag_hint(setup_error(d, MEMPLAN_E_CONFLICT, KEY_MICROBATCH_GROUP,
+                              "microbatch_group_size_per_vp_stage %" PRIu64
+                              " is less than pp %" PRIu64
+                              ": Megatron refuses it",
+                              r->microbatch_group, r->pp),
+                  "use %" PRIu64 " or more", r->pp);
 }
 
 static void split_batch(struct run *r, struct diag *d)
@@ -477,14 +507,15 @@ static void split_batch(struct run *r, struct diag *d)
                     SAY_COUNT(r->micro_batch), SAY_NOTHING);
     if (r->pp > 1 && !global)
         say_micros(r);
-    if (!run_loops(r) || in_rounds(r, r->grad_accum))
+    group_micros(r, d);
+    if (!run_loops(r) || in_rounds(r, r->grad_accum) || d->status != MEMPLAN_OK)
         return;
     uint64_t more = r->grad_accum + 1;
     while (!in_rounds(r, more))
         more++;
     diag_hint(resolve_bad_micros(r, d),
               "use --grad-accum %" PRIu64 ", or a multiple of %" PRIu64, more,
-              r->pp);
+              max_u64(r->microbatch_group, r->pp));
 }
 
 /* ---- all of it ---- */

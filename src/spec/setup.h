@@ -660,6 +660,7 @@ struct run {
     enum engine engine;
     uint64_t zero;
     uint64_t gpus, gpus_per_node, dp, tp, pp, vpp, cp, ep, etp;
+    uint64_t microbatch_group; /* 0: as many as run_round() has by itself */
     uint64_t shard; /* ranks over which dense states are sharded; 1 none */
     uint64_t expert_shard; /* the same for expert parameters */
     bool sequence_parallel;
@@ -908,10 +909,13 @@ static inline bool run_loops(const struct run *run)
 /* ... of split backwards: a bit for each. */
 enum { SPLIT_CHUNKS_MAX = 64 };
 /* Of such the micro-batches that go through a chunk before any goes through the
- * next one. Megatron's are multiples of the stages, PyTorch takes as many as
- * make equal rounds (schedules.py, microbatches_per_round). */
+ * next one. Megatron's are as many as stages, or as it is told, the last ones
+ * fewer; PyTorch takes as many as make equal rounds (schedules.py,
+ * microbatches_per_round). */
 static inline uint64_t run_round(const struct run *run)
 {
+    if (run->microbatch_group > 0)
+        return run->microbatch_group;
     const uint64_t rounds = run->grad_accum / run->pp;
     return rounds == 0 ? run->grad_accum : run->grad_accum / rounds;
 }

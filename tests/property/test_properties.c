@@ -25,7 +25,7 @@
 #include "common.h"
 #include "trials.h"
 
-enum { FIRST_ADAPTER = 37, FIRST_EIGHT = 83, FIRST_PART = 89, CHOICES = 94 };
+enum { FIRST_ADAPTER = 37, FIRST_EIGHT = 84, FIRST_PART = 90, CHOICES = 95 };
 struct trial {
     uint64_t index;
     const char *model;
@@ -793,6 +793,10 @@ static struct trial trial_of(uint64_t seed)
         { "optimizer_targets", s % 4 == 0   ? "q,v"
                                : s % 4 == 1 ? "all-linear,head"
                                             : NULL },
+        { "microbatch_group_size_per_vp_stage",
+          megatron && vpp[0] != '1' && seed % 6 == 0
+              ? (seed % 12 == 0 ? "6" : "5")
+              : NULL },
         { "drop_outputs", NULL }, /* these three: more_of */
         { "softmax_input", NULL },
         { "attention_mask", NULL },

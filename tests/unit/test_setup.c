@@ -303,6 +303,7 @@ static const char *const settable[][3] = {
     { "grad_accum_fusion", "no", "false" },
     { "defer_embedding_wgrad_compute", "yes", "true" },
     { "wgrad_deferral_limit", "2", "2" },
+    { "microbatch_group_size_per_vp_stage", "8", "8" },
     { "fused_softmax", "no", "false" },
     { "softmax_fp32", "yes", "true" },
     { "softmax_input", "yes", "true" },
@@ -1588,6 +1589,12 @@ static const struct said {
     { "framework=megatron", "as the model's file says", 'g', false },
 
     { "ddp_bucket=1MiB", "'ddp_bucket'", 0, true },
+    { "framework=megatron microbatch_group_size_per_vp_stage=8",
+      "'microbatch_group_size_per_vp_stage' has no effect but in Megatron's", 0,
+      false },
+    { "framework=megatron pp=2 vpp=2 gpus=2 grad_accum=8 "
+      "microbatch_group_size_per_vp_stage=4",
+      "'microbatch_group_size_per_vp_stage'", 0, true },
     { "framework=nemo lora_rank=8 ensure_weight_tying=true",
       "has no effect in Megatron's layers", 0, false },
     { "ddp_bucket=25 gpus=2", "(--ddp-bucket 25MiB)", 0, false },
