@@ -593,6 +593,7 @@ static const struct range_hint {
     { "cuda_context", "0", "use 1 to 1000000000000", "1" },
     { "cuda_context", "0.5", "these are bytes: write 0.5GiB", "0.5GiB" },
     { "ddp_bucket", "2e15", "use 1 to 1e+15", "1e15" },
+    { "microbatch_group_size_per_vp_stage", "4097", "use 1 to 4096", "4096" },
     { "ddp_bucket", "0.5", "these are bytes: write 0.5MiB", "0.5MiB" },
     { "ddp_bucket", "0", "use 1 to 1e+15", "1" },
     { "lora_dropout", "50", "use 0 to 0.999, or 50%", "50%" },
