@@ -434,9 +434,10 @@ static void batch_from_global(struct run *r, struct diag *d)
 static uint64_t usual_micros(const struct run *r)
 {
     const bool fills = r->setup.fill_pipeline && !run_spreads(r);
+    const uint64_t round = max_u64(r->microbatch_group, r->pp);
     if (r->pp > 1 && (fills || run_copies(r) > 1 || run_folds(r)))
-        return 2 * r->pp;
-    return r->vpp > 1 ? r->pp : 1;
+        return 2 * round;
+    return r->vpp > 1 ? round : 1;
 }
 
 static void say_micros(struct run *r)
@@ -494,6 +495,7 @@ static void group_micros(struct run *r, struct diag *d)
 static void split_batch(struct run *r, struct diag *d)
 {
     bool global = r->given[KEY_GLOBAL_BATCH];
+    group_micros(r, d);
     if (global) {
         batch_from_global(r, d);
     } else {
@@ -507,7 +509,6 @@ static void split_batch(struct run *r, struct diag *d)
                     SAY_COUNT(r->micro_batch), SAY_NOTHING);
     if (r->pp > 1 && !global)
         say_micros(r);
-    group_micros(r, d);
     if (!run_loops(r) || in_rounds(r, r->grad_accum) || d->status != MEMPLAN_OK)
         return;
     uint64_t more = r->grad_accum + 1;

@@ -1177,6 +1177,8 @@ static void layouts_are_resolved(void **state)
     assert_int_equal(r->dp, 1);
     assert_true(assumes(r, "spans nodes"));
 
+    r = resolved("gpus=4 pp=4 vpp=2 microbatch_group_size_per_vp_stage=16");
+    assert_int_equal(r->grad_accum, 16);
     r = resolved("gpus=2 framework=torchtitan engine=ddp");
     assert_int_equal(r->ddp_bucket_bytes, 104857600);
     r = resolved("pp=4 vpp=2");
