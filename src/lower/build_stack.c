@@ -122,7 +122,9 @@ struct layer_kind build_layer_kind(const struct builder *b, uint64_t i)
     kind.deep = m->vision == NULL
                     ? is_deep(m, i)
                     : b->run->images > 0 && i < m->vision->deep_layers;
-    kind.mixer = pattern_has(&m->attends, i) ? MIX_ATTENTION : m->mixer;
+    kind.mixer = m->lone_parts && !pattern_has(&m->mixes, i) ? MIX_NONE
+                 : pattern_has(&m->attends, i)               ? MIX_ATTENTION
+                                                             : m->mixer;
     kind.narrow = m->residual_fp32 && i == 0 && b->stream != DT_FP32;
     kind.moe = m->experts > 0 && pattern_has(&m->sparse, i);
     if (kind.mixer != MIX_ATTENTION)
@@ -144,18 +146,22 @@ static bool kinds_settled(const struct builder *b, uint64_t i)
            && !is_below(b, i) && i >= b->run->bf16_first
            && b->run->bf16_last == 0
            && (m->mixer == MIX_ATTENTION || pattern_settled(&m->attends, i))
+           && (!m->lone_parts || pattern_settled(&m->mixes, i))
            && (m->experts == 0 || pattern_settled(&m->sparse, i))
            && (m->position != POS_ROPE || pattern_settled(&m->rotates, i))
            && (m->sliding_window == 0 || pattern_settled(&m->slides, i));
 }
 
-static const char *mixer_word(enum mixer mixer)
+/* Attention is what a layer has unless it says, but where it is all there is.
+ */
+static const char *mixer_word(const struct layer_kind *kind, bool lone)
 {
-    switch (mixer) {
+    switch (kind->mixer) {
     case MIX_MAMBA:
     case MIX_MAMBA2: return "mamba ";
     case MIX_DELTA: return "delta net ";
-    case MIX_ATTENTION:
+    case MIX_NONE: return kind->moe ? "" : "mlp ";
+    case MIX_ATTENTION: return lone ? "attention " : "";
     case MIXER_COUNT: break;
     }
     return "";
@@ -188,7 +194,8 @@ static const char *name_of_kind(struct builder *b,
     const bool plain = !kind->below && !kind->bare && !kind->leaf
                        && !kind->narrow && kind->window == 0 && !kind->local
                        && !kind->no_rope && !kind->moe && !kind->deep
-                       && !kind->half && kind->mixer == MIX_ATTENTION;
+                       && !kind->half && kind->mixer == MIX_ATTENTION
+                       && !b->spec->lone_parts;
     if (plain)
         return "layer";
     const size_t n = str_format(
@@ -200,7 +207,7 @@ static const char *name_of_kind(struct builder *b,
         kind->window == 0 && !kind->local ? ""
         : b->spec->chunked                ? "chunked "
                                           : "sliding ",
-        kind->no_rope ? "nope " : "", mixer_word(kind->mixer),
+        kind->no_rope ? "nope " : "", mixer_word(kind, b->spec->lone_parts),
         kind->moe ? "moe " : "",
         !kind->deep                ? ""
         : b->whole->vision == NULL ? ", merger"

@@ -307,10 +307,12 @@ static tensor_id serial_layer(struct builder *b, const struct layer_kind *kind,
     const bool before = m->place == PLACE_PRE || m->place == PLACE_BOTH;
     const bool after = m->place == PLACE_POST || m->place == PLACE_BOTH;
     const tensor_id input = x;
-    x = build_part(b, kind, x, self_attention_half);
+    if (kind->mixer != MIX_NONE)
+        x = build_part(b, kind, x, self_attention_half);
     if (kind->place == LAYER_DECODER || kind->place == LAYER_LAST)
         x = attention_half(b, kind, x, true);
-    if (m->ffn == 0) /* Mamba */
+    if (m->ffn == 0 /* Mamba */
+        || (m->lone_parts && kind->mixer != MIX_NONE))
         return x;
     tensor_id y = before ? hf_hidden_norm(b, "mlp norm", x) : x;
     const tensor_id normed = y;

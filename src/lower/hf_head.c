@@ -248,7 +248,8 @@ static tensor_id standard_loss(struct builder *b, tensor_id x, tensor_id weight)
     tensor_id logits = hf_whole_logits(b, build_linear(b, &l));
     if (rows != weight)
         hf_hold(b, "norm_weight", rows);
-    if (m->family == FAM_MAMBA || m->family == FAM_MAMBA2)
+    if (m->family == FAM_MAMBA || m->family == FAM_MAMBA2
+        || m->family == FAM_NEMOTRON_H)
         logits = build_cast(b, "logits fp32", logits, DT_FP32);
     if (m->family == FAM_BART)
         logits = plus_buffer(b, logits);

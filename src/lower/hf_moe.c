@@ -330,19 +330,33 @@ static tensor_id adapted_experts(struct builder *b, const struct linear *l,
     return out;
 }
 
-/* One product for all experts: gate and up, or (row) down. */
+/* What experts take and give. */
+static struct dim expert_width(const struct builder *b)
+{
+    const uint64_t latent = b->spec->expert_latent;
+    return latent > 0 ? DIM("h_latent", latent) : b->h;
+}
+
+/* One product for all experts: gate and up, up where there is no gate, or (row)
+ * down. */
 static tensor_id grouped(struct builder *b, const char *name, tensor_id x,
                          bool row)
 {
     const struct spec *m = b->spec;
     const uint64_t ffn = m->expert_ffn == 0 ? m->ffn : m->expert_ffn;
+    const struct dim wide = expert_width(b);
+    const bool gated = m->gated_mlp;
     struct linear l = { .name = name,
                         .x = x,
-                        .in = row ? b->fe : b->h,
-                        .out = row ? b->h : b->fe2,
+                        .in = row ? b->fe : wide,
+                        .out = row     ? wide
+                               : gated ? b->fe2
+                                       : b->fe,
                         .group = PG_EXPERT,
-                        .full_in = row ? ffn : m->hidden,
-                        .full_out = row ? m->hidden : 2 * ffn,
+                        .full_in = row ? ffn : wide.n,
+                        .full_out = row     ? wide.n
+                                    : gated ? 2 * ffn
+                                            : ffn,
                         .parallel = row ? PAR_ROW : PAR_COLUMN,
                         .copies = b->experts_on.n,
                         .full_copies = m->experts };
@@ -398,10 +412,21 @@ static tensor_id gate_clamped(struct builder *b, const tensor_id part[2])
     return product;
 }
 
+/* NemotronHExperts: up, activation, down. */
+static tensor_id plain_experts(struct builder *b, tensor_id x)
+{
+    const tensor_id up = grouped(b, "experts.up", x, false);
+    const tensor_id act = build_activation(b, "act", b->spec->act, up);
+    return grouped(b, "experts.down", act, true);
+}
+
 /* The experts' MLP on [routed, h], sorted by expert; the last bias picked. */
 static tensor_id experts(struct builder *b, tensor_id x, tensor_id expert,
                          tensor_id *last)
 {
+    *last = TENSOR_NONE;
+    if (!b->spec->gated_mlp)
+        return plain_experts(b, x);
     const tensor_id bias = pick_bias(b, b->fe2, expert);
     const tensor_id up = grouped(b, "experts.gate_up", x, false);
     const tensor_id both = add_bias(b, up, bias);
@@ -426,9 +451,10 @@ static tensor_id experts(struct builder *b, tensor_id x, tensor_id expert,
 static tensor_id dispatch(struct builder *b, tensor_id x,
                           const struct routing *r)
 {
-    const struct shape rows = SHAPE(b->routed, b->h);
+    const struct dim wide = expert_width(b);
+    const struct shape rows = SHAPE(b->routed, wide);
     const struct shape column = SHAPE(b->routed, b->one);
-    const struct shape tokens = SHAPE(b->t, b->h);
+    const struct shape tokens = SHAPE(b->t, wide);
     const tensor_id order = places(b, "order", r->indices);
     tensor_id expert = TENSOR_NONE;
     if (b->spec->expert_bias)
@@ -469,6 +495,14 @@ static tensor_id shared_gated(struct builder *b, struct linear l)
     return build_mul(b, "gated", act, build_linear(b, &l));
 }
 
+/* NemotronHMLP. */
+static tensor_id shared_plain(struct builder *b, struct linear l)
+{
+    l.name = "shared.up_proj";
+    l.lora = hf_mlp_lora(b, LORA_UP);
+    return build_activation(b, "act", b->spec->act, build_linear(b, &l));
+}
+
 /* GraniteMoeSharedMLP: one matrix for gate and up. */
 static tensor_id shared_fused(struct builder *b, struct linear l)
 {
@@ -498,7 +532,9 @@ static tensor_id shared_expert(struct builder *b, tensor_id x)
                         .lora = hf_mlp_lora(b, LORA_GATE) };
     const bool fused = b->spec->family == FAM_GRANITEMOES
                        || b->spec->family == FAM_GRANITE_HYB;
-    const tensor_id product = fused ? shared_fused(b, l) : shared_gated(b, l);
+    const tensor_id product = !b->spec->gated_mlp ? shared_plain(b, l)
+                              : fused             ? shared_fused(b, l)
+                                                  : shared_gated(b, l);
     return build_linear(b,
                         &(struct linear){ .name = "shared.down_proj",
                                           .x = product,
@@ -573,6 +609,23 @@ static tensor_id moe_of_inputs(struct builder *b, tensor_id x)
     return build_binary_in_place(b, OP_ADD, "shared + experts", shared, sum);
 }
 
+/* Between the model's width and the experts' (fc1_latent_proj, fc2_latent_proj).
+ */
+static tensor_id latent_proj(struct builder *b, tensor_id x, bool back)
+{
+    const struct dim wide = expert_width(b);
+    if (b->spec->expert_latent == 0)
+        return x;
+    return build_linear(b, &(struct linear){ .name = back ? "fc2_latent_proj"
+                                                          : "fc1_latent_proj",
+                                             .x = x,
+                                             .in = back ? wide : b->h,
+                                             .out = back ? b->h : wide,
+                                             .group = PG_SHARED_EXPERT,
+                                             .bias = b->spec->mlp_bias,
+                                             .lora = LORA_NAMELESS });
+}
+
 tensor_id hf_moe(struct builder *b, tensor_id x)
 {
     const struct spec *m = b->spec;
@@ -586,8 +639,9 @@ tensor_id hf_moe(struct builder *b, tensor_id x)
     if (first)
         shared = shared_expert(b, x);
     const struct routing r = route(b, x);
-    tensor_id out = dispatch(b, x, &r);
+    tensor_id out = dispatch(b, latent_proj(b, x, false), &r);
     out = build_all_reduce(b, "experts all-reduce", out, COMM_EP);
+    out = latent_proj(b, out, true);
     if (m->shared_ffn == 0)
         return out;
     if (!first)

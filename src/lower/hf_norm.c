@@ -38,15 +38,15 @@ static tensor_id gemma_norm(struct builder *b, const char *name, tensor_id x,
     return build_cast(b, name, out, dtype);
 }
 
-/* Olmo2RMSNorm: the weight is applied before the cast back; HeliumRMSNorm casts
- * it too. */
+/* Olmo2RMSNorm: the weight is applied before the cast back; HeliumRMSNorm and
+ * NemotronHRMSNorm cast it too. */
 static tensor_id olmo2_norm(struct builder *b, const char *name, tensor_id x,
                             tensor_id weight)
 {
     const enum dtype dtype = tensor_of(b, x)->dtype;
     const tensor_id up = build_cast(b, "norm fp32", x, DT_FP32);
     const tensor_id unit = unit_rms(b, up);
-    if (b->spec->family == FAM_HELIUM)
+    if (b->spec->family == FAM_HELIUM || b->spec->family == FAM_NEMOTRON_H)
         weight = build_cast(b, "weight fp32", weight, DT_FP32);
     const tensor_id out = build_mul(b, name, weight, unit);
     return build_cast(b, name, out, dtype);
@@ -118,6 +118,7 @@ static norm_fn *own_norm(enum family family)
         { FAM_OLMO2, olmo2_norm },
         { FAM_OLMO3, olmo2_norm },
         { FAM_HELIUM, olmo2_norm },
+        { FAM_NEMOTRON_H, olmo2_norm },
         { FAM_GROK, olmo2_norm },
         { FAM_GPT_OSS, olmo2_norm },
         /* _norm(x.float()).type_as(x): no variable has it */

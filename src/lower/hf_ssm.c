@@ -358,6 +358,7 @@ tensor_id hf_mixer(struct builder *b, enum mixer mixer, tensor_id x)
     case MIX_MAMBA2: return mamba2(b, &d, x);
     case MIX_DELTA: return delta_net(b, &d, x);
     case MIX_ATTENTION:
+    case MIX_NONE:
     case MIXER_COUNT: break;
     }
     return x;

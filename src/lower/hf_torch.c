@@ -247,6 +247,7 @@ tensor_id hf_torch_mixer(struct builder *b, enum mixer mixer,
     case MIX_MAMBA2: return torch_mamba2(b, d, x);
     case MIX_DELTA:
     case MIX_ATTENTION:
+    case MIX_NONE:
     case MIXER_COUNT: break;
     }
     return x;

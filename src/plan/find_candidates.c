@@ -298,7 +298,8 @@ static bool set_layers(struct candidates *c, uint64_t layers)
     const uint64_t before = m->layers;
     m->layers = layers;
     if (!stretch(c, &m->slides, before) || !stretch(c, &m->rotates, before)
-        || !stretch(c, &m->attends, before) || !stretch(c, &m->sparse, before))
+        || !stretch(c, &m->attends, before) || !stretch(c, &m->mixes, before)
+        || !stretch(c, &m->sparse, before))
         return false;
     const bool slid = m->sliding_layers > 0;
     m->sliding_layers = 0;

@@ -218,6 +218,10 @@ void import_layers(struct import *im, struct spec *out, struct arena *a);
 /* The keys of lists that a family reads, one a call; *next starts at 0. NULL
  * when there are no more. */
 const char *import_layer_list(enum family family, size_t *next);
+/* Of Nemotron-H, which lists blocks of one part each: as many layers as there
+ * are of them; which is what. (spec_blocks.c) */
+void import_count_blocks(struct import *im);
+void import_blocks(struct import *im, struct spec *out, struct arena *a);
 
 /* The family has a field of this key. (spec_keys.c) */
 bool import_reads(const struct import *im, struct str key);

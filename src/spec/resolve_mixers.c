@@ -31,7 +31,8 @@ static void check_kernels(const struct spec *s, struct diag *d)
         diag_hint(
             conflict(d, key, s, "causal-conv1d has kernels of 2 to 4 taps"),
             "the model's is %" PRIu64 " wide", m->conv);
-    if (s->act != ACT_SILU)
+    /* Nemotron-H's own is of its MLPs (spec_keys.c) */
+    if (s->act != ACT_SILU && s->family != FAM_NEMOTRON_H)
         diag_hint(
             conflict(d, key, s, "causal-conv1d has no activation but silu"),
             "change 'hidden_act'");
@@ -86,7 +87,8 @@ static void check_adapters(const struct run *r, const struct spec *s,
         return;
     const bool out =
         has_target(r, LORA_ALL_LINEAR) || has_target(r, LORA_OUT_PROJ);
-    if (out && s->heads > 0) { /* PEFT knows neither Granite nor Bamba */
+    /* PEFT knows neither Granite nor Bamba (mamba_model_types) */
+    if (out && s->heads > 0 && s->family != FAM_NEMOTRON_H) {
         if (r->ssm_kernel == SSM_KERNEL_TORCH)
             return;
         e = conflict(d, KEY_LORA_TARGETS, s,

@@ -106,6 +106,7 @@
     X(GRANITEMOES, "granitemoeshared")                                         \
     X(GRANITE_HYB, "granitemoehybrid")                                         \
     X(BAMBA, "bamba")                                                          \
+    X(NEMOTRON_H, "nemotron_h")                                                \
     X(T5, "t5")                                                                \
     X(MT5, "mt5")                                                              \
     X(BART, "bart")                                                            \
@@ -232,6 +233,7 @@ enum mixer {
     MIX_MAMBA, /* selective state space (Gu and Dao 2023) */
     MIX_MAMBA2,
     MIX_DELTA, /* gated delta net (Yang et al. 2024) */
+    MIX_NONE,  /* nothing: an MLP or experts alone (Nemotron-H) */
     MIXER_COUNT
 };
 
@@ -485,6 +487,9 @@ struct spec {
                                the model's positions */
     struct pattern attends; /* layers with attention; the others have `mixer` */
     enum mixer mixer;
+    bool lone_parts;      /* a layer is a mixer, or an MLP or experts, not both
+                             (Nemotron-H) */
+    struct pattern mixes; /* then: layers that are mixers */
     struct ssm ssm;
     bool residual_fp32;  /* the sum of branches is, whatever they are */
     bool attention_gate; /* a sigmoid of the queries' matrix scales what
@@ -506,8 +511,10 @@ struct spec {
     bool tunes_temperature; /* of queries that do not rotate (Llama 4) */
 
     uint64_t experts, experts_per_token, expert_ffn; /* 0: dense */
-    uint64_t shared_ffn;   /* width of shared experts, 0 none */
-    struct pattern sparse; /* layers with experts */
+    uint64_t expert_latent; /* width that experts take and give, between two
+                               products; 0: the model's (Nemotron-H) */
+    uint64_t shared_ffn;    /* width of shared experts, 0 none */
+    struct pattern sparse;  /* layers with experts */
     bool router_bias;
     enum router router;
     uint64_t router_groups;     /* of which some are chosen first; 0, 1: none */

@@ -144,6 +144,7 @@ static const struct other_name {
     { "GraniteMoeSharedForCausalLM", FAM_GRANITEMOES },
     { "GraniteMoeHybridForCausalLM", FAM_GRANITE_HYB },
     { "BambaForCausalLM", FAM_BAMBA },
+    { "NemotronHForCausalLM", FAM_NEMOTRON_H },
     { "T5ForConditionalGeneration", FAM_T5 },
     { "MT5ForConditionalGeneration", FAM_MT5 },
     { "BartForConditionalGeneration", FAM_BART },

@@ -445,6 +445,8 @@ void import_fix_family(struct import *im)
         fix_mamba2(im);
     else if (im->family == FAM_GRANITE_HYB)
         fix_granite_hybrid(im);
+    else if (im->family == FAM_NEMOTRON_H)
+        import_count_blocks(im);
     else if (im->family == FAM_JAMBA)
         fix_jamba(im);
     else if (im->family == FAM_HELIUM)

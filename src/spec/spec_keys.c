@@ -60,6 +60,9 @@ static const struct inert {
                       "shared_intermediate_size" },
     { FAM_GPT_OSS, "experts_per_token hidden_act" },
     { FAM_GRANITE_HYB, "position_embedding_type" },
+    { FAM_NEMOTRON_H, "num_hidden_layers n_shared_experts sliding_window "
+                      "attention_bias hidden_dropout num_nextn_predict_layers "
+                      "tie_word_embeddings expand mamba_hidden_act" },
     { FAM_CHATGLM, "attention_dropout tie_word_embeddings" },
 };
 
@@ -119,6 +122,8 @@ static const struct refusal {
     { FAM_PHI3SMALL, TEST_NOT_IN, "hidden_act", "gegelu", "this activation" },
     { FAM_PHI3SMALL, TEST_GIVEN, "ff_dim_multiplier", "",
       "a width by a multiplier" },
+    { FAM_NEMOTRON_H, TEST_NOT_IN, "mamba_hidden_act", "silu swish",
+      "this activation of Mamba's" },
     { FAM_BAMBA, TEST_POSITIVE, "z_loss_coefficient", "",
       "a loss of the logits' size" },
     { FAM_BART, TEST_FALSE, "tie_word_embeddings", "",

@@ -18,6 +18,7 @@ enum list {
     LIST_SPARSE, /* the numbers of layers with experts */
     LIST_DENSE,  /* the numbers of those without */
     LIST_ATTEND, /* the numbers of those with attention */
+    LIST_BLOCKS, /* what each is, and how many there are: spec_blocks.c */
     LIST_FULL,   /* the numbers of those without a window */
     LIST_DEEP    /* the numbers of those with a merger of their own */
 };
@@ -52,6 +53,9 @@ static const struct layer_list {
     { FAM_GRANITE_HYB, "layers_block_type", LIST_KINDS },
     { FAM_GRANITE_HYB, "layer_types", LIST_KINDS },
     { FAM_BAMBA, "attn_layer_indices", LIST_ATTEND },
+    { FAM_NEMOTRON_H, "layers_block_type", LIST_BLOCKS },
+    { FAM_NEMOTRON_H, "layer_types", LIST_BLOCKS },
+    { FAM_NEMOTRON_H, "hybrid_override_pattern", LIST_BLOCKS },
     { FAM_LLAMA4, "moe_layers", LIST_SPARSE },
     { FAM_LLAMA4, "no_rope_layers", LIST_ROTARY },
     { FAM_LLAMA4, "layer_types", LIST_KINDS },
@@ -430,7 +434,8 @@ static void read_list(struct import *im, const struct layer_list *l,
     case LIST_KINDS: read_kinds(im, at, out, a); break;
     case LIST_ROTARY: read_rotary(im, at, out, a); break;
     case LIST_MLPS: read_mlps(im, at, out, a); break;
-    case LIST_DEEP: break;
+    case LIST_DEEP:
+    case LIST_BLOCKS: break;
     case LIST_SPARSE:
     case LIST_FULL:
     case LIST_ATTEND:
@@ -554,9 +559,11 @@ void import_layers(struct import *im, struct spec *out, struct arena *a)
     if (im->family == FAM_ERNIE_MOE)
         end_experts(im, out, a);
     for (size_t i = 0; i < COUNT_OF(lists); i++) {
-        if (lists[i].family == im->family)
+        if (lists[i].family == im->family && lists[i].list != LIST_BLOCKS)
             read_list(im, &lists[i], out, a);
     }
+    if (im->family == FAM_NEMOTRON_H)
+        import_blocks(im, out, a);
     check_unread(im, out);
     if (im->d->status != MEMPLAN_OK)
         return;

@@ -96,6 +96,8 @@ static bool is_given(const struct import *one, const struct json *object,
 /* What makes a layer another kind of layer: a file of such says how many. */
 static bool is_kind(const struct import *one, int id)
 {
+    if (one->absent[F_LONE_PARTS].n != 0 && id != F_SSM_STATE)
+        return false; /* its list may have none of them */
     return (id == F_EXPERTS || id == F_EXPERT_FFN || id == F_SHARED_FFN
             || id == F_KV_RANK || id == F_SSM_STATE)
            && one->keys[id][0] != '\0' && one->absent[id].how == HOW_VALUE

@@ -18,7 +18,8 @@ import families
 DECODERS = ["smollm3", "granite", "glm", "seed_oss", "ministral", "hunyuan_v1_dense", "ernie4_5", "ernie4_5_moe", "dots1",
             "nemotron", "olmo3", "exaone4", "cohere2", "gemma3_text", "minicpm3", "deepseek_v32", "llama4_text",
             "arcee", "helium", "internlm3", "ministral3", "cwm", "jais2", "hyperclovax", "youtu", "minimax_m2", "solar_open",
-            "glm4_moe_lite", "flex_olmo", "exaone_moe", "vaultgemma", "granitemoeshared", "granitemoehybrid", "bamba"]
+            "glm4_moe_lite", "flex_olmo", "exaone_moe", "vaultgemma", "granitemoeshared", "granitemoehybrid", "bamba",
+            "nemotron_h"]
 
 # Each alone on top of the family's configuration; None takes the key away. Classes ignore what is not theirs.
 CHANGES = [{}, {"attention_bias": True}, {"attention_bias": False}, {"attention_out_bias": True}, {"mlp_bias": True},
@@ -38,6 +39,14 @@ MAMBA_KEYS = [{"mamba_d_head": "auto"}, {"mamba_n_heads": 4, "mamba_d_head": "au
 OWN = {"granitemoehybrid": [*MAMBA_KEYS, {"layer_types": ["mamba", "attention", "mamba"]}, {"num_local_experts": 0},
                             {"layers_block_type": ["linear_attention", "linear_attention", "full_attention"]},
                             {"layer_types": ["full_attention"] * 3, "position_embedding_type": "rope"}],
+       "nemotron_h": [{"layers_block_type": ["linear_attention", "moe", "full_attention", "mlp"]},
+                      {"layers_block_type": ["mamba", "mlp", "attention"], "num_hidden_layers": 7},
+                      {"layers_block_type": None, "hybrid_override_pattern": "M-M*E"}, {"layers_block_type": None},
+                      {"layers_block_type": ["moe"], "moe_latent_size": 56}, {"layers_block_type": ["moe"], "mlp_bias": True},
+                      {"layers_block_type": ["moe", "mlp"], "moe_latent_size": 56, "mlp_bias": True},
+                      {"layers_block_type": ["mlp"], "n_routed_experts": 0}, {"mamba_num_heads": 4, "mamba_head_dim": 24},
+                      {"n_groups": 3, "mamba_n_groups": 3}, {"mamba_d_conv": 3}, {"use_bias": True}, {"use_conv_bias": False},
+                      {"mamba_conv_bias": False}, {"ssm_state_size": 20}],
        "bamba": [*MAMBA_KEYS, {"attn_layer_indices": [1]}, {"attn_layer_indices": [0, 2]}, {"attn_layer_indices": []}]}
 
 # Keys that published files of the family leave out: the class's own default counts.
@@ -65,6 +74,9 @@ ABSENT = {"gemma3_text": ["vocab_size", "hidden_size", "intermediate_size", "num
                             "moe_intermediate_size", "n_shared_experts", "mlp_layer_types"],
           "granitemoehybrid": ["num_local_experts", "shared_intermediate_size", "num_key_value_heads", "mamba_d_head",
                                "mamba_d_state", "mamba_n_groups"],
+          "nemotron_h": ["num_key_value_heads", "head_dim", "intermediate_size", "mamba_head_dim", "ssm_state_size", "n_groups",
+                         "n_routed_experts", "moe_intermediate_size", "moe_shared_expert_intermediate_size",
+                         "layers_block_type"],
           "bamba": ["num_key_value_heads", "mamba_d_state", "mamba_n_groups"],
           "dots1": ["num_key_value_heads", "head_dim", "moe_intermediate_size", "first_k_dense_replace"]}
 

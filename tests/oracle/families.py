@@ -273,6 +273,14 @@ def _bamba(c, **more):
                        mamba_n_groups=2, mamba_chunk_size=32, **more)
 
 
+def _nemotron_h(c, kinds, **more):
+    base = _llama_like("nemotron_h", c, layers_block_type=(kinds * c["L"])[:c["L"]], mamba_num_heads=2 * c["h"] // c["d"],
+                       head_dim=c["d"], mamba_head_dim=c["d"], ssm_state_size=c["d"], n_groups=2, chunk_size=32,
+                       n_routed_experts=6, num_experts_per_tok=2, moe_intermediate_size=176,
+                       moe_shared_expert_intermediate_size=144, **more)
+    return {key: value for key, value in base.items() if key != "num_hidden_layers"}
+
+
 HYBRID = {  # layers of Mamba-2 by state_space_torch.py, the others by golden.py
     "granitemoehybrid": (lambda c: _granite_hybrid(c, "linear_attention"), False),
     "granitemoehybrid-dense": (lambda c: _granite_hybrid(c, "linear_attention", num_local_experts=0), False),
@@ -280,6 +288,11 @@ HYBRID = {  # layers of Mamba-2 by state_space_torch.py, the others by golden.py
     "granitemoehybrid-rope": (lambda c: _granite_hybrid(c, "full_attention", num_local_experts=0,
                                                         position_embedding_type="rope"), False),
     "bamba": (lambda c: _bamba(c), False),
+    "nemotron_h": (lambda c: _nemotron_h(c, ["linear_attention"]), False),
+    "nemotron_h-attention": (lambda c: _nemotron_h(c, ["full_attention"]), False),
+    "nemotron_h-mlp": (lambda c: _nemotron_h(c, ["mlp"]), False),
+    "nemotron_h-moe": (lambda c: _nemotron_h(c, ["moe"]), False),
+    "nemotron_h-latent": (lambda c: _nemotron_h(c, ["moe"], moe_latent_size=56, n_group=2), False),
     "bamba-attention": (lambda c: _bamba(c, attn_layer_indices=list(range(c["L"]))), False),
 }
 FAMILIES.update(HYBRID)
@@ -287,6 +300,7 @@ FAMILIES.update(HYBRID)
 MIXED = {  # whole steps of layers of both kinds: step.py
     "granitemoehybrid-mixed": lambda c: _granite_hybrid(c, "full_attention", layer_types=(
         ["linear_attention", "full_attention"] * c["L"])[:c["L"]]),
+    "nemotron_h-mixed": lambda c: _nemotron_h(dict(c, L=4), ["linear_attention", "moe", "full_attention", "mlp"]),
     "bamba-mixed": lambda c: _bamba(c, attn_layer_indices=[1]),
 }
 

@@ -187,11 +187,28 @@ static uint64_t conditioned_params(const struct spec *s)
     return s->classes > 0 ? n : 0;
 }
 
+/* A block of Nemotron-H: one part, and the norm before it. */
+static uint64_t lone_params(const struct spec *s, uint64_t i)
+{
+    const uint64_t one = norm_params(s->norm, s->hidden);
+    if (!pattern_has(&s->mixes, i))
+        return one
+               + (pattern_has(&s->sparse, i) ? sparse_params(s)
+                                             : mlp_params(s, s->ffn));
+    return one
+           + (pattern_has(&s->attends, i) ? attention_params(s)
+                                          : mixer_params(s));
+}
+
 static uint64_t count_params(const struct spec *s)
 {
     uint64_t one = norm_params(s->norm, s->hidden), n = head_params(s);
     for (uint64_t i = 0; i < s->layers; i++) {
         bool sparse = s->experts && pattern_has(&s->sparse, i);
+        if (s->lone_parts) {
+            n += lone_params(s, i);
+            continue;
+        }
         n +=
             pattern_has(&s->attends, i) ? attention_params(s) : mixer_params(s);
         n += s->ffn == 0 ? one : norms_params(s);
@@ -1537,6 +1554,29 @@ static const struct bad {
       MEMPLAN_E_UNKNOWN, 8,
       "a 'granitemoehybrid' model has no layer of type 'sliding_attention'",
       "use one of full_attention, linear_attention" },
+    { WITH("nemotron_h",
+           "\"num_key_value_heads\": 4,\n"
+           "\"layers_block_type\": [\"mamba\",\n\"sliding_attention\"]"),
+      MEMPLAN_E_UNKNOWN, 9,
+      "a 'nemotron_h' model has no block of type 'sliding_attention'",
+      "use one of linear_attention, moe, full_attention, mlp" },
+    { WITH("nemotron_h", "\"num_key_value_heads\": 4,\n"
+                         "\"layers_block_type\": [\"mlp\", 3]"),
+      MEMPLAN_E_SCHEMA, 8, "a block's type must be a string, not a number",
+      "linear_attention" },
+    { WITH("nemotron_h", "\"num_key_value_heads\": 4,\n"
+                         "\"layer_types\": []"),
+      MEMPLAN_E_RANGE, 8, "'layer_types' has 0 blocks, out of range", "" },
+    { WITH("nemotron_h", "\"num_key_value_heads\": 4,\n"
+                         "\"hybrid_override_pattern\": \"M-M|\""),
+      MEMPLAN_E_UNKNOWN, 8, "has a letter of no block", "* attention" },
+    { WITH("nemotron_h", "\"num_key_value_heads\": 4,\n"
+                         "\"hybrid_override_pattern\": 52"),
+      MEMPLAN_E_SCHEMA, 8, "must be a list, or letters, not a number", "" },
+    { WITH("nemotron_h", "\"num_key_value_heads\": 4,\n"
+                         "\"mamba_hidden_act\": \"gelu\""),
+      MEMPLAN_E_UNSUPPORTED, 8, "this activation of Mamba's is not modelled",
+      "" },
     { WITH("mamba2", "\"num_heads\": 3"), MEMPLAN_E_CONFLICT, 7,
       "3 heads of 64 are 192 channels", "'num_heads', 'head_dim'" },
     { WITH("mamba2", "\"num_heads\": 2,\n\"n_groups\": 3"), MEMPLAN_E_CONFLICT,
