@@ -160,6 +160,7 @@ static const char *mixer_word(const struct layer_kind *kind, bool lone)
     case MIX_MAMBA:
     case MIX_MAMBA2: return "mamba ";
     case MIX_DELTA: return "delta net ";
+    case MIX_CONV: return "conv ";
     case MIX_NONE: return kind->moe ? "" : "mlp ";
     case MIX_ATTENTION: return lone ? "attention " : "";
     case MIXER_COUNT: break;

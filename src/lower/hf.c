@@ -269,7 +269,8 @@ static tensor_id attention_half(struct builder *b,
     y = before ? hf_hidden_norm(b, "input_layernorm", y) : y;
     const tensor_id normed = y;
     y = cross ? hf_cross_attention(b, y) : hf_mixer(b, kind->mixer, y);
-    if (kind->mixer != MIX_ATTENTION) /* a variable, to the mixer's end */
+    if (kind->mixer != MIX_ATTENTION
+        && kind->mixer != MIX_CONV) /* a variable, to the mixer's end */
         hf_hold(b, "hidden_states", normed);
     else
         hf_hold_frozen(b, "hidden_states", normed);

@@ -386,7 +386,9 @@ static tensor_id flash(struct builder *b, struct hf_qkv *o)
 
 static tensor_id output_of(struct builder *b, tensor_id context)
 {
-    const struct linear l = linear_of_o(b, "o_proj", context);
+    struct linear l = linear_of_o(b, "o_proj", context);
+    if (b->spec->mixer == MIX_CONV) /* out_proj, as of a convolution */
+        l.lora |= LORA_MASK(LORA_OUT_PROJ);
     return hf_from_rows(b, "attention all-reduce", hf_linear(b, &l));
 }
 

@@ -99,7 +99,8 @@ static tensor_id choose(struct builder *b, tensor_id scores, tensor_id *indices)
     return top;
 }
 
-/* The chosen weights sum to one, divided in place. Autocast sums in fp32. */
+/* The chosen weights sum to one, divided in place, but LFM2's. Autocast sums in
+ * fp32. */
 static tensor_id renormed(struct builder *b, tensor_id top)
 {
     if (!b->spec->router_renorm)
@@ -107,11 +108,13 @@ static tensor_id renormed(struct builder *b, tensor_id top)
     const struct shape shape = shape_of(b, top);
     const struct shape one = shape_last(b, top, b->one);
     const enum dtype dtype = tensor_of(b, top)->dtype;
-    const tensor_id sum =
-        build_tensor(b, "top-k sum", b->autocast ? DT_FP32 : dtype, &one);
+    const enum dtype wide = b->autocast ? DT_FP32 : dtype;
+    const tensor_id sum = build_tensor(b, "top-k sum", wide, &one);
     op_result(b, build_op(b, OP_MEAN, "top-k sum", &top, 1), sum);
     const tensor_id in[] = { top, sum };
-    const tensor_id out = build_tensor(b, "routing weights", dtype, &shape);
+    const tensor_id out =
+        build_tensor(b, "routing weights",
+                     b->spec->family == FAM_LFM2_MOE ? wide : dtype, &shape);
     op_result(b, build_op(b, OP_DIV, "routing weights", in, 2), out);
     return out;
 }
@@ -180,6 +183,30 @@ static struct routing route_sigmoid(struct builder *b, tensor_id x)
     op_byproduct(op, r.indices);
     op_byproduct(op, build_tensor(b, "offsets", DT_INT32, &ends));
     const tensor_id top = build_index(b, "gather", scores, r.indices, &chosen);
+    r.weights = build_scale(b, "routing weights scaled", renormed(b, top));
+    return r;
+}
+
+/* Lfm2MoeTopKRouter: all of it in the logits' type. */
+static struct routing route_lfm2(struct builder *b, tensor_id x)
+{
+    const struct dim k = DIM("k", b->spec->experts_per_token);
+    const struct shape each = SHAPE(b->experts), chosen = SHAPE(b->t, k);
+    const struct shape ends = SHAPE(b->experts_on);
+    struct routing r;
+    const tensor_id scores =
+        build_unary(b, OP_TANH, "sigmoid", router_logits(b, x));
+    tensor_id top;
+    if (b->spec->router_corrected) {
+        build_state(b, "expert_bias", DT_FP32, &each);
+        r.indices = build_tensor(b, "top-k indices", DT_INT64, &chosen);
+        struct op *op = build_op(b, OP_TOPK, "top-k", &scores, 1);
+        op_byproduct(op, r.indices);
+        op_byproduct(op, build_tensor(b, "offsets", DT_INT32, &ends));
+        top = build_index(b, "gather", scores, r.indices, &chosen);
+    } else {
+        top = choose(b, scores, &r.indices);
+    }
     r.weights = build_scale(b, "routing weights scaled", renormed(b, top));
     return r;
 }
@@ -270,6 +297,8 @@ static struct routing route(struct builder *b, tensor_id x)
         return route_ernie(b, x);
     if (b->spec->family == FAM_PHIMOE)
         return route_sparsemixer(b, x);
+    if (b->spec->family == FAM_LFM2_MOE)
+        return route_lfm2(b, x);
     switch (b->spec->router) {
     case ROUTER_CHOSEN: return route_chosen(b, x);
     case ROUTER_SIGMOID: return route_sigmoid(b, x);

@@ -47,6 +47,9 @@ tensor_id ssm_decay(struct builder *b, tensor_id log);
 tensor_id ssm_transposed(struct builder *b, const char *name, tensor_id x);
 tensor_id ssm_norm(struct builder *b, const char *name, tensor_id x,
                    struct dim n);
+/* LFM2's gates about a convolution. (hf_short.c) */
+tensor_id hf_short_conv(struct builder *b, const struct ssm_dims *d,
+                        tensor_id x);
 /* Without the packages' kernels: PyTorch's own operations. (hf_torch.c) */
 tensor_id hf_torch_mixer(struct builder *b, enum mixer mixer,
                          const struct ssm_dims *d, tensor_id x);

@@ -350,6 +350,8 @@ tensor_id hf_mixer(struct builder *b, enum mixer mixer, tensor_id x)
     if (mixer == MIX_ATTENTION)
         return hf_attention(b, x);
     const struct ssm_dims d = ssm_dims(b);
+    if (mixer == MIX_CONV)
+        return hf_short_conv(b, &d, x);
     if (b->run->ssm_kernel == SSM_KERNEL_TORCH && mixer != MIX_DELTA)
         return hf_torch_mixer(b, mixer, &d, x);
     switch (mixer) {
@@ -358,6 +360,7 @@ tensor_id hf_mixer(struct builder *b, enum mixer mixer, tensor_id x)
     case MIX_MAMBA2: return mamba2(b, &d, x);
     case MIX_DELTA: return delta_net(b, &d, x);
     case MIX_ATTENTION:
+    case MIX_CONV:
     case MIX_NONE:
     case MIXER_COUNT: break;
     }

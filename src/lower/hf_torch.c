@@ -40,8 +40,8 @@ tensor_id torch_softplus(struct builder *b, tensor_id x)
 
 /* F.conv1d over a sequence that is padded on both ends, then cut. Its weight is
  * a view there, so that autocast does not cache the copy of it. */
-tensor_id torch_conv(struct builder *b, const struct ssm_dims *d, tensor_id x,
-                     const struct ssm_conv *conv)
+tensor_id torch_plain_conv(struct builder *b, const struct ssm_dims *d,
+                           tensor_id x, const struct ssm_conv *conv)
 {
     const struct shape rows = SHAPE(b->t, d->conv);
     const struct shape padded =
@@ -62,8 +62,14 @@ tensor_id torch_conv(struct builder *b, const struct ssm_dims *d, tensor_id x,
     struct op *op = build_op(b, OP_CONV, "conv1d", in, 3);
     op_result(b, op, y);
     op->flop_full = op->flop_causal = hf_conv_flops(b, d);
-    const tensor_id cut = build_view(b, "conv1d", y, &rows);
-    return build_unary(b, OP_ACTIVATION, "silu", cut);
+    return build_view(b, "conv1d", y, &rows);
+}
+
+tensor_id torch_conv(struct builder *b, const struct ssm_dims *d, tensor_id x,
+                     const struct ssm_conv *conv)
+{
+    return build_unary(b, OP_ACTIVATION, "silu",
+                       torch_plain_conv(b, d, x, conv));
 }
 
 /* x, which lies with the sequence last, token by token for a product: a copy,
@@ -247,6 +253,7 @@ tensor_id hf_torch_mixer(struct builder *b, enum mixer mixer,
     case MIX_MAMBA2: return torch_mamba2(b, d, x);
     case MIX_DELTA:
     case MIX_ATTENTION:
+    case MIX_CONV:
     case MIX_NONE:
     case MIXER_COUNT: break;
     }

@@ -170,6 +170,7 @@ static bool has_other_plan(enum family family)
         FAM_QWEN3_VL_MOE, FAM_QWEN3_5,     FAM_QWEN3_5_MOE,   FAM_YOUTU,
         FAM_MINIMAX_M2,   FAM_SOLAR_OPEN,  FAM_GLM4_MOE_LITE, FAM_FLEX_OLMO,
         FAM_EXAONE_MOE,   FAM_GRANITEMOES, FAM_GRANITE_HYB,   FAM_NEMOTRON_H,
+        FAM_LFM2_MOE,
     };
     return IS_AMONG(family, some);
 }

@@ -261,7 +261,8 @@ static void resolve_ssm(struct run *r, const struct spec *spec)
                      "no utilisation here was measured with (--ssm-kernel)");
     else if (spec->mixer != MIX_ATTENTION)
         resolve_assume(r, KEY_SSM_KERNEL, "the kernels of %s (--ssm-kernel)",
-                       spec->mixer == MIX_DELTA
+                       spec->mixer == MIX_CONV ? "causal-conv1d"
+                       : spec->mixer == MIX_DELTA
                            ? "flash-linear-attention and causal-conv1d"
                            : "mamba-ssm and causal-conv1d");
 }

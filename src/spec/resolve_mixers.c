@@ -83,7 +83,7 @@ static void check_adapters(const struct run *r, const struct spec *s,
                         dtype_name(r->base_dtype), s->model_type);
         diag_hint(e, "use --base-dtype bf16");
     }
-    if (s->heads > 0 && s->mixer != MIX_MAMBA2)
+    if (s->heads > 0 && s->mixer != MIX_MAMBA2) /* MIX_CONV: modules all */
         return;
     const bool out =
         has_target(r, LORA_ALL_LINEAR) || has_target(r, LORA_OUT_PROJ);

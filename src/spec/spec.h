@@ -107,6 +107,8 @@
     X(GRANITE_HYB, "granitemoehybrid")                                         \
     X(BAMBA, "bamba")                                                          \
     X(NEMOTRON_H, "nemotron_h")                                                \
+    X(LFM2, "lfm2")                                                            \
+    X(LFM2_MOE, "lfm2_moe")                                                    \
     X(T5, "t5")                                                                \
     X(MT5, "mt5")                                                              \
     X(BART, "bart")                                                            \
@@ -233,6 +235,7 @@ enum mixer {
     MIX_MAMBA, /* selective state space (Gu and Dao 2023) */
     MIX_MAMBA2,
     MIX_DELTA, /* gated delta net (Yang et al. 2024) */
+    MIX_CONV,  /* a short convolution between gates (LFM2) */
     MIX_NONE,  /* nothing: an MLP or experts alone (Nemotron-H) */
     MIXER_COUNT
 };
@@ -519,6 +522,7 @@ struct spec {
     enum router router;
     uint64_t router_groups;     /* of which some are chosen first; 0, 1: none */
     uint64_t router_top_groups; /* so many */
+    bool router_corrected;      /* of sigmoids: a buffer is added to choose */
     bool router_renorm;         /* weights of the chosen sum to one */
     bool expert_bias;
     bool shared_gate; /* a sigmoid of its own scales the shared expert */

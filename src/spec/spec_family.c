@@ -145,6 +145,8 @@ static const struct other_name {
     { "GraniteMoeHybridForCausalLM", FAM_GRANITE_HYB },
     { "BambaForCausalLM", FAM_BAMBA },
     { "NemotronHForCausalLM", FAM_NEMOTRON_H },
+    { "Lfm2ForCausalLM", FAM_LFM2 },
+    { "Lfm2MoeForCausalLM", FAM_LFM2_MOE },
     { "T5ForConditionalGeneration", FAM_T5 },
     { "MT5ForConditionalGeneration", FAM_MT5 },
     { "BartForConditionalGeneration", FAM_BART },

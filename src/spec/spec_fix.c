@@ -330,6 +330,19 @@ static void fix_granite_hybrid(struct import *im)
     v[F_FUSED_GATE_UP].n = 1;
 }
 
+/* Lfm2MLP: int(2 f / 3), times a factor, up to a multiple. */
+static void fix_lfm2(struct import *im)
+{
+    struct value *v = im->v, *f = &v[F_FFN];
+    const uint64_t of = v[F_FFN_MULTIPLE].n;
+    if (f->bad || v[F_FFN_MULTIPLE].bad || v[F_FFN_MULTIPLIER].bad
+        || !v[F_FFN_ADJUST].n)
+        return;
+    f->n = 2 * f->n / 3;
+    f->n = (uint64_t)(v[F_FFN_MULTIPLIER].x * (double)f->n);
+    f->n = of * ((f->n + of - 1) / of);
+}
+
 /* Fewer than two experts: an MLP (JambaMambaDecoderLayer). */
 static void fix_jamba(struct import *im)
 {
@@ -445,6 +458,8 @@ void import_fix_family(struct import *im)
         fix_mamba2(im);
     else if (im->family == FAM_GRANITE_HYB)
         fix_granite_hybrid(im);
+    else if (im->family == FAM_LFM2)
+        fix_lfm2(im);
     else if (im->family == FAM_NEMOTRON_H)
         import_count_blocks(im);
     else if (im->family == FAM_JAMBA)

@@ -53,6 +53,9 @@ static const struct layer_list {
     { FAM_GRANITE_HYB, "layers_block_type", LIST_KINDS },
     { FAM_GRANITE_HYB, "layer_types", LIST_KINDS },
     { FAM_BAMBA, "attn_layer_indices", LIST_ATTEND },
+    { FAM_LFM2, "full_attn_idxs", LIST_ATTEND },
+    { FAM_LFM2, "layer_types", LIST_KINDS },
+    { FAM_LFM2_MOE, "layer_types", LIST_KINDS },
     { FAM_NEMOTRON_H, "layers_block_type", LIST_BLOCKS },
     { FAM_NEMOTRON_H, "layer_types", LIST_BLOCKS },
     { FAM_NEMOTRON_H, "hybrid_override_pattern", LIST_BLOCKS },
@@ -97,13 +100,20 @@ static const struct step {
 /* A layer's word, and what it means. */
 static const struct word {
     const char *text;
-    enum kind { KIND_FULL, KIND_SLIDES, KIND_CHUNKED, KIND_LINEAR } kind;
+    enum kind {
+        KIND_FULL,
+        KIND_SLIDES,
+        KIND_CHUNKED,
+        KIND_LINEAR,
+        KIND_CONV
+    } kind;
     bool old; /* of files before transformers 5 (remap_legacy_layer_types) */
 } words[] = {
     { "full_attention", KIND_FULL, false },
     { "sliding_attention", KIND_SLIDES, false },
     { "chunked_attention", KIND_CHUNKED, false },
     { "linear_attention", KIND_LINEAR, false },
+    { "conv", KIND_CONV, false },
     { "attention", KIND_FULL, true },
     { "mamba", KIND_LINEAR, true },
 };
@@ -172,12 +182,14 @@ static bool has_an_entry_each(struct import *im, const struct json *at,
 static bool has_word(const struct import *im, const struct word *word)
 {
     const bool chunks = im->family == FAM_LLAMA4;
+    const bool conv = im->v[F_MIXER].n == MIX_CONV;
     const bool linear = im->v[F_MIXER].n != MIX_ATTENTION;
     switch (word->kind) {
     case KIND_FULL: return true;
     case KIND_SLIDES: return !chunks && !linear;
     case KIND_CHUNKED: return chunks;
-    case KIND_LINEAR: return linear;
+    case KIND_LINEAR: return linear && !conv;
+    case KIND_CONV: return conv;
     }
     return false;
 }
@@ -230,7 +242,7 @@ static void read_kinds(struct import *im, const struct json *at,
         const struct word *word = word_of(im, one);
         if (!word || (word->kind == KIND_SLIDES && !has_window(im, one)))
             return;
-        attends[i] = word->kind != KIND_LINEAR;
+        attends[i] = word->kind != KIND_LINEAR && word->kind != KIND_CONV;
         slides[i] = word->kind == KIND_SLIDES || word->kind == KIND_CHUNKED;
     }
     out->slides.listed = slides;
@@ -457,6 +469,16 @@ static void check_unread(struct import *im, const struct spec *out)
     }
 }
 
+/* Lfm2MoeConfig has no rule in its place. */
+static void lacks_kinds(struct import *im)
+{
+    if (im->d->status != MEMPLAN_OK) /* it may be there, and wrong */
+        return;
+    memplan_error *e = import_error(im, im->object, MEMPLAN_E_SCHEMA,
+                                    "'layer_types' is missing");
+    diag_hint(e, "write conv or full_attention for each layer");
+}
+
 /* ---- rules ---- */
 
 /* The last of every so many: (i + 1) % every == 0. */
@@ -562,6 +584,8 @@ void import_layers(struct import *im, struct spec *out, struct arena *a)
         if (lists[i].family == im->family && lists[i].list != LIST_BLOCKS)
             read_list(im, &lists[i], out, a);
     }
+    if (im->family == FAM_LFM2_MOE && out->attends.listed == NULL)
+        lacks_kinds(im);
     if (im->family == FAM_NEMOTRON_H)
         import_blocks(im, out, a);
     check_unread(im, out);

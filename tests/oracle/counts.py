@@ -19,7 +19,7 @@ DECODERS = ["smollm3", "granite", "glm", "seed_oss", "ministral", "hunyuan_v1_de
             "nemotron", "olmo3", "exaone4", "cohere2", "gemma3_text", "minicpm3", "deepseek_v32", "llama4_text",
             "arcee", "helium", "internlm3", "ministral3", "cwm", "jais2", "hyperclovax", "youtu", "minimax_m2", "solar_open",
             "glm4_moe_lite", "flex_olmo", "exaone_moe", "vaultgemma", "granitemoeshared", "granitemoehybrid", "bamba",
-            "nemotron_h"]
+            "nemotron_h", "lfm2", "lfm2_moe"]
 
 # Each alone on top of the family's configuration; None takes the key away. Classes ignore what is not theirs.
 CHANGES = [{}, {"attention_bias": True}, {"attention_bias": False}, {"attention_out_bias": True}, {"mlp_bias": True},
@@ -47,6 +47,13 @@ OWN = {"granitemoehybrid": [*MAMBA_KEYS, {"layer_types": ["mamba", "attention", 
                       {"layers_block_type": ["mlp"], "n_routed_experts": 0}, {"mamba_num_heads": 4, "mamba_head_dim": 24},
                       {"n_groups": 3, "mamba_n_groups": 3}, {"mamba_d_conv": 3}, {"use_bias": True}, {"use_conv_bias": False},
                       {"mamba_conv_bias": False}, {"ssm_state_size": 20}],
+       "lfm2": [{"layer_types": ["conv", "full_attention", "conv"]}, {"full_attn_idxs": [1]}, {"full_attn_idxs": [0, 9]},
+                {"full_attn_idxs": []}, {"conv_bias": True, "full_attn_idxs": []}, {"conv_L_cache": 4, "full_attn_idxs": []},
+                {"block_auto_adjust_ff_dim": False}, {"block_ffn_dim_multiplier": 1.3},
+                {"block_multiple_of": 96}, {"block_ff_dim": 320, "intermediate_size": 320}, {"tie_embedding": False}],
+       "lfm2_moe": [{"layer_types": kinds, **more} for kinds in (["conv"] * 3, ["full_attention", "conv", "full_attention"])
+                    for more in ({}, {"num_dense_layers": 2}, {"num_dense_layers": 3}, {"use_expert_bias": False}, {"conv_bias": True},
+                                 {"conv_L_cache": 4}, {"tie_word_embeddings": False}, {"moe_intermediate_size": 48})],
        "bamba": [*MAMBA_KEYS, {"attn_layer_indices": [1]}, {"attn_layer_indices": [0, 2]}, {"attn_layer_indices": []}]}
 
 # Keys that published files of the family leave out: the class's own default counts.
@@ -77,6 +84,8 @@ ABSENT = {"gemma3_text": ["vocab_size", "hidden_size", "intermediate_size", "num
           "nemotron_h": ["num_key_value_heads", "head_dim", "intermediate_size", "mamba_head_dim", "ssm_state_size", "n_groups",
                          "n_routed_experts", "moe_intermediate_size", "moe_shared_expert_intermediate_size",
                          "layers_block_type"],
+          "lfm2": ["num_key_value_heads", "intermediate_size", "block_multiple_of"],
+          "lfm2_moe": ["num_key_value_heads", "num_experts", "moe_intermediate_size", "num_dense_layers", "intermediate_size"],
           "bamba": ["num_key_value_heads", "mamba_d_state", "mamba_n_groups"],
           "dots1": ["num_key_value_heads", "head_dim", "moe_intermediate_size", "first_k_dense_replace"]}
 
@@ -156,13 +165,16 @@ def count(settings):
 def variants(name):
     base = families.FAMILIES[name][0](families.SHAPES["small"])
     for key in ("layer_types", "mlp_layer_types"):  # the class's own, of any number of layers
-        base.pop(key, None)
+        if name != "lfm2_moe":  # whose class has none
+            base.pop(key, None)
     config = transformers.AutoConfig.for_model(**base)
     for change in CHANGES:
         if name == "internlm3" and any(key.endswith("_bias") for key in change):
             continue  # the class wants all biases alike
         if name in ("helium", "hyperclovax", "youtu", "glm4_moe_lite") and "head_dim" in change:
             continue  # makes weights that do not run
+        if name == "lfm2_moe" and "num_hidden_layers" in change:
+            continue  # not of its list
         if all(hasattr(config, key) for key in change):
             yield {**base, **change}
     for change in OWN.get(name, []):

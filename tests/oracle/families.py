@@ -281,6 +281,15 @@ def _nemotron_h(c, kinds, **more):
     return {key: value for key, value in base.items() if key != "num_hidden_layers"}
 
 
+def _lfm2(c, layers, **more):
+    return _llama_like("lfm2", c, **{**dict(layer_types=[layers] * c["L"], block_multiple_of=16), **more})
+
+
+def _lfm2_moe(c, layers, **more):
+    return _llama_like("lfm2_moe", c, **{**dict(num_experts=5, num_experts_per_tok=2, moe_intermediate_size=176,
+                                                num_dense_layers=0, layer_types=[layers] * c["L"]), **more})
+
+
 HYBRID = {  # layers of Mamba-2 by state_space_torch.py, the others by golden.py
     "granitemoehybrid": (lambda c: _granite_hybrid(c, "linear_attention"), False),
     "granitemoehybrid-dense": (lambda c: _granite_hybrid(c, "linear_attention", num_local_experts=0), False),
@@ -293,6 +302,11 @@ HYBRID = {  # layers of Mamba-2 by state_space_torch.py, the others by golden.py
     "nemotron_h-mlp": (lambda c: _nemotron_h(c, ["mlp"]), False),
     "nemotron_h-moe": (lambda c: _nemotron_h(c, ["moe"]), False),
     "nemotron_h-latent": (lambda c: _nemotron_h(c, ["moe"], moe_latent_size=56, n_group=2), False),
+    "lfm2": (lambda c: _lfm2(c, "conv"), False),
+    "lfm2-bias": (lambda c: _lfm2(c, "conv", conv_bias=True, tie_word_embeddings=False), False),
+    "lfm2-attention": (lambda c: _lfm2(c, "full_attention"), False),
+    "lfm2_moe": (lambda c: _lfm2_moe(c, "conv"), False),
+    "lfm2_moe-attention": (lambda c: _lfm2_moe(c, "full_attention", use_expert_bias=False), False),
     "bamba-attention": (lambda c: _bamba(c, attn_layer_indices=list(range(c["L"]))), False),
 }
 FAMILIES.update(HYBRID)
@@ -301,6 +315,8 @@ MIXED = {  # whole steps of layers of both kinds: step.py
     "granitemoehybrid-mixed": lambda c: _granite_hybrid(c, "full_attention", layer_types=(
         ["linear_attention", "full_attention"] * c["L"])[:c["L"]]),
     "nemotron_h-mixed": lambda c: _nemotron_h(dict(c, L=4), ["linear_attention", "moe", "full_attention", "mlp"]),
+    "lfm2-mixed": lambda c: _lfm2(c, None, layer_types=["conv", "full_attention"]),
+    "lfm2_moe-mixed": lambda c: _lfm2_moe(dict(c, L=4), None, num_dense_layers=1, layer_types=["conv", "full_attention"] * 2),
     "bamba-mixed": lambda c: _bamba(c, attn_layer_indices=[1]),
 }
 

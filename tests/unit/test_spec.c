@@ -1577,6 +1577,12 @@ static const struct bad {
                          "\"mamba_hidden_act\": \"gelu\""),
       MEMPLAN_E_UNSUPPORTED, 8, "this activation of Mamba's is not modelled",
       "" },
+    { WITH("lfm2", "\"num_key_value_heads\": 4,\n\"layer_types\": "
+                   "[\"conv\", \"mamba\"]"),
+      MEMPLAN_E_UNKNOWN, 8, "a 'lfm2' model has no layer of type 'mamba'",
+      "use one of full_attention, conv" },
+    { WITH("lfm2_moe", "\"num_key_value_heads\": 4"), MEMPLAN_E_SCHEMA, 1,
+      "'layer_types' is missing", "conv or full_attention" },
     { WITH("mamba2", "\"num_heads\": 3"), MEMPLAN_E_CONFLICT, 7,
       "3 heads of 64 are 192 channels", "'num_heads', 'head_dim'" },
     { WITH("mamba2", "\"num_heads\": 2,\n\"n_groups\": 3"), MEMPLAN_E_CONFLICT,
