@@ -154,8 +154,12 @@ static bool kinds_settled(const struct builder *b, uint64_t i)
 
 /* Attention is what a layer has unless it says, but where it is all there is.
  */
-static const char *mixer_word(const struct layer_kind *kind, bool lone)
+static const char *mixer_word(const struct layer_kind *kind,
+                              const struct spec *m)
 {
+    const bool lone = m->lone_parts;
+    if (m->both_mixers)
+        return "hybrid ";
     switch (kind->mixer) {
     case MIX_MAMBA:
     case MIX_MAMBA2: return "mamba ";
@@ -208,7 +212,7 @@ static const char *name_of_kind(struct builder *b,
         kind->window == 0 && !kind->local ? ""
         : b->spec->chunked                ? "chunked "
                                           : "sliding ",
-        kind->no_rope ? "nope " : "", mixer_word(kind, b->spec->lone_parts),
+        kind->no_rope ? "nope " : "", mixer_word(kind, b->spec),
         kind->moe ? "moe " : "",
         !kind->deep                ? ""
         : b->whole->vision == NULL ? ", merger"

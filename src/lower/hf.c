@@ -125,13 +125,14 @@ tensor_id hf_words(struct builder *b)
     if (b->run->kbit_cast == KBIT_CAST_NORMS) /* as from the first layer on */
         x = build_cast(b, "as the norms", x, b->param);
     x = hf_from_rows(b, "embedding all-reduce", x);
-    if (m->family == FAM_GEMMA3 && m->embed_scale)
+    const bool inside = m->family == FAM_GEMMA3 || m->family == FAM_FALCON_H1;
+    if (inside && m->embed_scale)
         x = scaled_embedding(b, x);
     const tensor_id embeds = x = hf_with_prompt(b, x);
     const bool late = m->family == FAM_PHI3SMALL; /* after the dropout */
     if (m->family != FAM_GEMMA3)                  /* its embedding scales */
         frame_looked_up(b, x);
-    if (m->embed_scale && !late && m->family != FAM_GEMMA3)
+    if (m->embed_scale && !late && !inside)
         x = scaled_embedding(b, x);
     if (b->e.n != b->h.n) /* OPT-350m */
         x = build_linear(b, &(struct linear){ .name = "project_in",
@@ -295,6 +296,23 @@ static tensor_id attention_half(struct builder *b,
     return x;
 }
 
+/* FalconH1DecoderLayer: one norm, two mixers, their sum. */
+static tensor_id both_half(struct builder *b, const struct layer_kind *kind,
+                           tensor_id x)
+{
+    const tensor_id normed = hf_hidden_norm(b, "input_layernorm", x);
+    tensor_id mamba = hf_mixer(b, kind->mixer, normed);
+    mamba = build_scale(b, "mamba scaled", mamba);
+    tensor_id y = build_scale(b, "attention input scaled", normed);
+    y = build_scale(b, "attention scaled", hf_attention(b, y));
+    x = build_add(b, "residual", x,
+                  build_add(b, "mamba + attention", mamba, y));
+    hf_hold_frozen(b, "hidden_states", normed);
+    hf_hold(b, "mamba_hidden_states", mamba);
+    hf_hold(b, "attention_hidden_states", y);
+    return x;
+}
+
 static tensor_id self_attention_half(struct builder *b,
                                      const struct layer_kind *kind, tensor_id x)
 {
@@ -309,7 +327,8 @@ static tensor_id serial_layer(struct builder *b, const struct layer_kind *kind,
     const bool after = m->place == PLACE_POST || m->place == PLACE_BOTH;
     const tensor_id input = x;
     if (kind->mixer != MIX_NONE)
-        x = build_part(b, kind, x, self_attention_half);
+        x = build_part(b, kind, x,
+                       m->both_mixers ? both_half : self_attention_half);
     if (kind->place == LAYER_DECODER || kind->place == LAYER_LAST)
         x = attention_half(b, kind, x, true);
     if (m->ffn == 0 /* Mamba */

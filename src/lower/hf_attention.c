@@ -497,6 +497,8 @@ tensor_id hf_attention(struct builder *b, tensor_id x)
         hf_latent(b, x, &o);
     } else {
         hf_project(b, x, &o);
+        if (b->spec->family == FAM_FALCON_H1) /* key_multiplier */
+            o.k.x = build_scale(b, "k scaled", o.k.x);
         hf_rope(b, &o);
         norm_rotated(b, &o);
     }

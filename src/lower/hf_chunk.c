@@ -125,7 +125,8 @@ static uint64_t combined_backward(struct builder *b, const struct chunked *c,
     alive_take(&a, c->rows); /* through the output's product */
     alive_take(&a, c->rows); /* through the norm */
     alive_take(&a, norm_partials(b, c));
-    alive_touch(&a, 2 * tensor_of(b, in->norm)->elems * 4);
+    if (in->norm != TENSOR_NONE)
+        alive_touch(&a, 2 * tensor_of(b, in->norm)->elems * 4);
     alive_drop(&a, norm_partials(b, c));
     alive_take(&a, hf_size(b, in->norm));
     chunk_scan_backward(&a, b, c);

@@ -92,6 +92,20 @@ static tensor_id inner_drop(struct builder *b, tensor_id x)
                : x;
 }
 
+/* FalconH1MLP: the gate's product scaled, and the whole (mlp_multipliers). */
+static tensor_id scaled_mlp(struct builder *b, tensor_id x)
+{
+    struct linear l = up_of(b, x);
+    const tensor_id up = hf_linear(b, &l);
+    l = up_of(b, x);
+    l.name = "gate_proj";
+    l.lora = hf_mlp_lora(b, LORA_GATE);
+    const tensor_id gate = build_scale(b, "gate scaled", hf_linear(b, &l));
+    const tensor_id act = build_activation(b, "act", b->spec->act, gate);
+    return build_scale(b, "down scaled",
+                       down(b, build_mul(b, "gated", up, act)));
+}
+
 static tensor_id gated(struct builder *b, tensor_id x)
 {
     struct linear l = up_of(b, x);
@@ -107,6 +121,8 @@ static tensor_id gated(struct builder *b, tensor_id x)
 
 tensor_id hf_mlp(struct builder *b, tensor_id x)
 {
+    if (b->spec->family == FAM_FALCON_H1)
+        return scaled_mlp(b, x);
     if (b->spec->gated_mlp)
         return down(b,
                     b->spec->fused_gate_up ? fused_gate_up(b, x) : gated(b, x));

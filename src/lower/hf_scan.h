@@ -38,6 +38,9 @@ tensor_id ssm_project(struct builder *b, const struct ssm_dims *d,
 /* A mixer's first and last product. */
 tensor_id ssm_project_in(struct builder *b, const struct ssm_dims *d,
                          tensor_id x, struct dim out);
+/* The first of them between Falcon-H1's multipliers; of others alone. */
+tensor_id ssm_project_scaled(struct builder *b, const struct ssm_dims *d,
+                             tensor_id x, struct dim out);
 tensor_id ssm_project_out(struct builder *b, const struct ssm_dims *d,
                           tensor_id x);
 /* -exp(A_log.float()) */

@@ -86,6 +86,18 @@ tensor_id ssm_project_in(struct builder *b, const struct ssm_dims *d,
                                         .bias = b->spec->ssm.bias });
 }
 
+tensor_id ssm_project_scaled(struct builder *b, const struct ssm_dims *d,
+                             tensor_id x, struct dim out)
+{
+    const struct shape shape = SHAPE(out);
+    if (b->spec->family != FAM_FALCON_H1)
+        return ssm_project_in(b, d, x, out);
+    x = build_scale(b, "hidden states scaled", x);
+    const tensor_id y = ssm_project_in(b, d, x, out);
+    const tensor_id by = build_buffer(b, "mup_vector", b->param, &shape);
+    return build_mul(b, "projected_states scaled", y, by);
+}
+
 tensor_id ssm_project_out(struct builder *b, const struct ssm_dims *d,
                           tensor_id x)
 {
@@ -95,7 +107,7 @@ tensor_id ssm_project_out(struct builder *b, const struct ssm_dims *d,
                                         .x = x,
                                         .in = d->inner,
                                         .out = b->h,
-                                        .bias = b->spec->ssm.bias });
+                                        .bias = b->spec->ssm.out_bias });
 }
 
 /* ---- what the classes have in common ---- */
@@ -133,7 +145,7 @@ static tensor_id mamba(struct builder *b, const struct ssm_dims *d, tensor_id x)
     const tensor_id skip = ssm_vector(b, d, "D", d->inner);
     f.D = build_cast(b, "D fp32", skip, DT_FP32);
     f.out_proj = weight(b, d, "out_proj", b->h, d->inner);
-    if (b->spec->ssm.bias) {
+    if (b->spec->ssm.out_bias) {
         const tensor_id own = ssm_vector(b, d, "out_proj.bias", b->h);
         f.out_bias = build_cast(b, "bias fp32", own, DT_FP32);
     }
@@ -213,15 +225,16 @@ static tensor_id mamba2(struct builder *b, const struct ssm_dims *d,
 {
     const struct ssm *m = &b->spec->ssm;
     const struct dim all = DIM("2*D+2*G*N+H", m->inner + d->conv.n + m->heads);
-    const tensor_id in = ssm_project_in(b, d, x, all);
+    const tensor_id in = ssm_project_scaled(b, d, x, all);
     struct ssm_combined f = { .out_bias = TENSOR_NONE };
     f.conv = ssm_conv_params(b, d);
     f.dt_bias = ssm_vector(b, d, "dt_bias", d->heads);
     f.A = ssm_decay(b, ssm_vector(b, d, "A_log", d->heads));
     f.D = ssm_vector(b, d, "D", d->heads);
-    f.norm = build_norm_weight(b, "norm", d->inner);
+    f.norm = m->gate_norm ? build_norm_weight(b, "norm", d->inner)
+                          : TENSOR_NONE; /* counted, not estimated */
     f.out_proj = weight(b, d, "out_proj", b->h, d->inner);
-    if (m->bias)
+    if (m->out_bias)
         f.out_bias = ssm_vector(b, d, "out_proj.bias", b->h);
     return hf_mamba2_combined(b, d, in, &f);
 }

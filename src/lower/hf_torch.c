@@ -68,8 +68,9 @@ tensor_id torch_plain_conv(struct builder *b, const struct ssm_dims *d,
 tensor_id torch_conv(struct builder *b, const struct ssm_dims *d, tensor_id x,
                      const struct ssm_conv *conv)
 {
-    return build_unary(b, OP_ACTIVATION, "silu",
-                       torch_plain_conv(b, d, x, conv));
+    const tensor_id y =
+        build_unary(b, OP_ACTIVATION, "silu", torch_plain_conv(b, d, x, conv));
+    return build_cast(b, "conv1d", y, tensor_of(b, x)->dtype);
 }
 
 /* x, which lies with the sequence last, token by token for a product: a copy,

@@ -283,18 +283,15 @@ static tensor_id chunk_scan(struct builder *b, const struct ssm_dims *d,
 
 /* ---- the layer ---- */
 
-/* MambaRMSNormGated: gated first, normed by groups, all in fp32. */
-static tensor_id gated_norm(struct builder *b, const struct ssm_dims *d,
-                            tensor_id x, tensor_id gate)
+/* Normed by groups, in fp32. */
+static tensor_id group_norm(struct builder *b, const struct ssm_dims *d,
+                            tensor_id x)
 {
     const struct shape rows = SHAPE(b->t, d->inner);
     const struct shape groups = SHAPE(
         b->t, d->groups, DIM("D/G", b->spec->ssm.inner / b->spec->ssm.groups));
     const tensor_id scale = build_norm_weight(b, "norm", d->inner);
-    const tensor_id up = torch_fp32(b, "gate fp32", gate);
-    const tensor_id act = build_unary(b, OP_ACTIVATION, "silu", up);
-    const tensor_id both = build_mul(b, "gated", x, act);
-    const tensor_id each = build_view(b, "gated", both, &groups);
+    const tensor_id each = build_view(b, "gated", x, &groups);
     const tensor_id square = build_pow(b, "norm square", each);
     const tensor_id mean = build_mean(b, "variance", square);
     const tensor_id eps = build_unary(b, OP_ADD, "variance + eps", mean);
@@ -302,6 +299,20 @@ static tensor_id gated_norm(struct builder *b, const struct ssm_dims *d,
     const tensor_id unit = build_mul(b, "normalised", each, root);
     return build_mul(b, "norm", scale,
                      build_view(b, "normalised", unit, &rows));
+}
+
+/* MambaRMSNormGated: gated first, then normed; FalconH1RMSNormGated as a key
+ * says; without it the gate alone, which silu leaves in its type. */
+static tensor_id gated_norm(struct builder *b, const struct ssm_dims *d,
+                            tensor_id x, tensor_id gate)
+{
+    const struct ssm *m = &b->spec->ssm;
+    if (m->gate_norm && m->norm_first)
+        x = group_norm(b, d, x);
+    const tensor_id up = m->gate_norm ? torch_fp32(b, "gate fp32", gate) : gate;
+    const tensor_id act = build_unary(b, OP_ACTIVATION, "silu", up);
+    const tensor_id both = build_mul(b, "gated", x, act);
+    return m->gate_norm && !m->norm_first ? group_norm(b, d, both) : both;
 }
 
 tensor_id torch_mamba2(struct builder *b, const struct ssm_dims *d, tensor_id x)
@@ -314,7 +325,7 @@ tensor_id torch_mamba2(struct builder *b, const struct ssm_dims *d, tensor_id x)
                        wide = SHAPE(b->t, d->conv);
     const struct shape steps = SHAPE(b->t, d->heads), key = SHAPE(b->t, keys);
     tensor_id part[3], three[3];
-    const tensor_id in = ssm_project_in(b, d, x, all);
+    const tensor_id in = ssm_project_scaled(b, d, x, all);
     struct chunk_scan s = { .A = ssm_decay(
                                 b, ssm_vector(b, d, "A_log", d->heads)) };
     build_split(b, "gate, x, B, C, dt", in, part,

@@ -57,7 +57,7 @@ static bool has_no_liger(const struct spec *s)
         FAM_JAIS2,      FAM_HYPERCLOVAX,   FAM_YOUTU,       FAM_MINIMAX_M2,
         FAM_SOLAR_OPEN, FAM_GLM4_MOE_LITE, FAM_FLEX_OLMO,   FAM_EXAONE_MOE,
         FAM_VAULTGEMMA, FAM_GRANITEMOES,   FAM_GRANITE_HYB, FAM_BAMBA,
-        FAM_NEMOTRON_H, FAM_LFM2,          FAM_LFM2_MOE,
+        FAM_NEMOTRON_H, FAM_FALCON_H1,     FAM_LFM2,        FAM_LFM2_MOE,
     };
     for (size_t i = 0; i < sizeof(none) / sizeof(none[0]); i++) {
         if (none[i] == s->family)

@@ -43,6 +43,14 @@ static void check_kernels(const struct spec *s, struct diag *d)
         diag_hint(conflict(d, key, s,
                            "its kernel convolves a multiple of 8 channels"),
                   "the model has %" PRIu64, channels);
+    if (s->mixer == MIX_MAMBA2 && !m->gate_norm) {
+        memplan_error *e = setup_error(
+            d, MEMPLAN_E_UNSUPPORTED, KEY_SSM_KERNEL,
+            "mamba-ssm's kernel of a '%s' model without mamba_rms_norm is not "
+            "modelled yet",
+            s->model_type);
+        diag_hint(e, "use --ssm-kernel torch");
+    }
     if (s->mixer == MIX_MAMBA && m->bias && !m->norms)
         diag_hint(conflict(d, key, s, "mamba_inner_fn cannot train 'use_bias'"),
                   "write \"use_bias\": false");
@@ -88,7 +96,8 @@ static void check_adapters(const struct run *r, const struct spec *s,
     const bool out =
         has_target(r, LORA_ALL_LINEAR) || has_target(r, LORA_OUT_PROJ);
     /* PEFT knows neither Granite nor Bamba (mamba_model_types) */
-    if (out && s->heads > 0 && s->family != FAM_NEMOTRON_H) {
+    if (out && s->heads > 0 && s->family != FAM_NEMOTRON_H
+        && s->family != FAM_FALCON_H1) {
         if (r->ssm_kernel == SSM_KERNEL_TORCH)
             return;
         e = conflict(d, KEY_LORA_TARGETS, s,

@@ -107,6 +107,7 @@
     X(GRANITE_HYB, "granitemoehybrid")                                         \
     X(BAMBA, "bamba")                                                          \
     X(NEMOTRON_H, "nemotron_h")                                                \
+    X(FALCON_H1, "falcon_h1")                                                  \
     X(LFM2, "lfm2")                                                            \
     X(LFM2_MOE, "lfm2_moe")                                                    \
     X(T5, "t5")                                                                \
@@ -277,8 +278,11 @@ struct ssm {
     uint64_t rank;   /* of Mamba-1's time step */
     uint64_t chunk;  /* tokens of a chunk (Mamba-2) */
     bool bias, conv_bias;
-    bool norms; /* on the time step, B and C (Jamba) */
-    bool apart; /* qkv, z, b and a come of a product each (Qwen 3.5) */
+    bool out_bias;   /* of the last product */
+    bool gate_norm;  /* a norm beside the gate (Mamba-2) */
+    bool norm_first; /* ... before it */
+    bool norms;      /* on the time step, B and C (Jamba) */
+    bool apart;      /* qkv, z, b and a come of a product each (Qwen 3.5) */
 };
 
 /* Where a value of a specification comes from. */
@@ -490,6 +494,8 @@ struct spec {
                                the model's positions */
     struct pattern attends; /* layers with attention; the others have `mixer` */
     enum mixer mixer;
+    bool both_mixers;     /* attention beside `mixer` in every layer, the two
+                             added up (Falcon-H1) */
     bool lone_parts;      /* a layer is a mixer, or an MLP or experts, not both
                              (Nemotron-H) */
     struct pattern mixes; /* then: layers that are mixers */

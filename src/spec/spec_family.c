@@ -145,6 +145,7 @@ static const struct other_name {
     { "GraniteMoeHybridForCausalLM", FAM_GRANITE_HYB },
     { "BambaForCausalLM", FAM_BAMBA },
     { "NemotronHForCausalLM", FAM_NEMOTRON_H },
+    { "FalconH1ForCausalLM", FAM_FALCON_H1 },
     { "Lfm2ForCausalLM", FAM_LFM2 },
     { "Lfm2MoeForCausalLM", FAM_LFM2_MOE },
     { "T5ForConditionalGeneration", FAM_T5 },

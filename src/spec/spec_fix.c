@@ -302,15 +302,25 @@ static void fix_mamba2(struct import *im)
     const uint64_t width = heads->n * v[F_SSM_HEAD_DIM].n;
     if (width == v[F_SSM_INNER].n)
         return;
-    memplan_error *e =
-        import_error(im, import_at(im, F_SSM_HEADS), MEMPLAN_E_CONFLICT,
-                     "%" PRIu64 " heads of %" PRIu64 " are %" PRIu64
-                     " channels, but '%s' times 'hidden_size' is %" PRIu64,
-                     heads->n, v[F_SSM_HEAD_DIM].n, width,
-                     import_key(im, F_EXPAND), v[F_SSM_INNER].n);
-    diag_hint(e, "change '%s', '%s', '%s' or 'hidden_size'",
-              import_key(im, F_SSM_HEADS), import_key(im, F_SSM_HEAD_DIM),
-              import_key(im, F_EXPAND));
+    char inner[80];
+    const bool keyed = im->keys[F_SSM_INNER][0] && !im->by_null[F_SSM_INNER];
+    if (keyed)
+        str_format(inner, sizeof(inner), "'%s'", import_key(im, F_SSM_INNER));
+    else
+        str_format(inner, sizeof(inner), "'%s' times 'hidden_size'",
+                   import_key(im, F_EXPAND));
+    memplan_error *e = import_error(
+        im, import_at(im, F_SSM_HEADS), MEMPLAN_E_CONFLICT,
+        "%" PRIu64 " heads of %" PRIu64 " are %" PRIu64
+        " channels, but %s is %" PRIu64,
+        heads->n, v[F_SSM_HEAD_DIM].n, width, inner, v[F_SSM_INNER].n);
+    if (keyed)
+        diag_hint(e, "change '%s', '%s' or '%s'", import_key(im, F_SSM_HEADS),
+                  import_key(im, F_SSM_HEAD_DIM), import_key(im, F_SSM_INNER));
+    else
+        diag_hint(e, "change '%s', '%s', '%s' or 'hidden_size'",
+                  import_key(im, F_SSM_HEADS), import_key(im, F_SSM_HEAD_DIM),
+                  import_key(im, F_EXPAND));
     heads->bad = true;
 }
 
@@ -454,7 +464,8 @@ void import_fix_family(struct import *im)
     else if (im->family == FAM_T5 || im->family == FAM_MT5) {
         fix_t5(im);
         check_gated(im);
-    } else if (im->family == FAM_MAMBA2 || im->family == FAM_BAMBA)
+    } else if (im->family == FAM_MAMBA2 || im->family == FAM_BAMBA
+               || im->family == FAM_FALCON_H1)
         fix_mamba2(im);
     else if (im->family == FAM_GRANITE_HYB)
         fix_granite_hybrid(im);

@@ -19,7 +19,7 @@ DECODERS = ["smollm3", "granite", "glm", "seed_oss", "ministral", "hunyuan_v1_de
             "nemotron", "olmo3", "exaone4", "cohere2", "gemma3_text", "minicpm3", "deepseek_v32", "llama4_text",
             "arcee", "helium", "internlm3", "ministral3", "cwm", "jais2", "hyperclovax", "youtu", "minimax_m2", "solar_open",
             "glm4_moe_lite", "flex_olmo", "exaone_moe", "vaultgemma", "granitemoeshared", "granitemoehybrid", "bamba",
-            "nemotron_h", "lfm2", "lfm2_moe"]
+            "nemotron_h", "lfm2", "lfm2_moe", "falcon_h1"]
 
 # Each alone on top of the family's configuration; None takes the key away. Classes ignore what is not theirs.
 CHANGES = [{}, {"attention_bias": True}, {"attention_bias": False}, {"attention_out_bias": True}, {"mlp_bias": True},
@@ -54,6 +54,10 @@ OWN = {"granitemoehybrid": [*MAMBA_KEYS, {"layer_types": ["mamba", "attention", 
        "lfm2_moe": [{"layer_types": kinds, **more} for kinds in (["conv"] * 3, ["full_attention", "conv", "full_attention"])
                     for more in ({}, {"num_dense_layers": 2}, {"num_dense_layers": 3}, {"use_expert_bias": False}, {"conv_bias": True},
                                  {"conv_L_cache": 4}, {"tie_word_embeddings": False}, {"moe_intermediate_size": 48})],
+       "falcon_h1": [{"mamba_d_head": "auto"}, {"mamba_d_ssm": 192, "mamba_d_head": 32}, {"mamba_d_ssm": None, "mamba_d_head": 32},
+                     {"mamba_d_state": 20}, {"mamba_n_groups": 3}, {"mamba_d_conv": 3}, {"mamba_proj_bias": True},
+                     {"projectors_bias": True}, {"mamba_conv_bias": False}, {"mamba_rms_norm": True},
+                     {"num_key_value_heads": None}],
        "bamba": [*MAMBA_KEYS, {"attn_layer_indices": [1]}, {"attn_layer_indices": [0, 2]}, {"attn_layer_indices": []}]}
 
 # Keys that published files of the family leave out: the class's own default counts.
@@ -84,6 +88,7 @@ ABSENT = {"gemma3_text": ["vocab_size", "hidden_size", "intermediate_size", "num
           "nemotron_h": ["num_key_value_heads", "head_dim", "intermediate_size", "mamba_head_dim", "ssm_state_size", "n_groups",
                          "n_routed_experts", "moe_intermediate_size", "moe_shared_expert_intermediate_size",
                          "layers_block_type"],
+          "falcon_h1": ["num_key_value_heads", "mamba_d_state", "mamba_n_groups"],
           "lfm2": ["num_key_value_heads", "intermediate_size", "block_multiple_of"],
           "lfm2_moe": ["num_key_value_heads", "num_experts", "moe_intermediate_size", "num_dense_layers", "intermediate_size"],
           "bamba": ["num_key_value_heads", "mamba_d_state", "mamba_n_groups"],

@@ -290,6 +290,12 @@ def _lfm2_moe(c, layers, **more):
                                                 num_dense_layers=0, layer_types=[layers] * c["L"]), **more})
 
 
+def _falcon_h1(c, **more):
+    return _llama_like("falcon_h1", c, mamba_d_ssm=c["h"], mamba_n_heads=c["h"] // c["d"], mamba_d_head=c["d"],
+                       mamba_d_state=c["d"], mamba_n_groups=2, mamba_chunk_size=32, lm_head_multiplier=0.5,
+                       embedding_multiplier=5.0, key_multiplier=0.4, ssm_multipliers=[0.3, 0.2, 0.1, 0.5, 0.3], **more)
+
+
 HYBRID = {  # layers of Mamba-2 by state_space_torch.py, the others by golden.py
     "granitemoehybrid": (lambda c: _granite_hybrid(c, "linear_attention"), False),
     "granitemoehybrid-dense": (lambda c: _granite_hybrid(c, "linear_attention", num_local_experts=0), False),
@@ -307,6 +313,9 @@ HYBRID = {  # layers of Mamba-2 by state_space_torch.py, the others by golden.py
     "lfm2-attention": (lambda c: _lfm2(c, "full_attention"), False),
     "lfm2_moe": (lambda c: _lfm2_moe(c, "conv"), False),
     "lfm2_moe-attention": (lambda c: _lfm2_moe(c, "full_attention", use_expert_bias=False), False),
+    "falcon_h1": (lambda c: _falcon_h1(c), False),
+    "falcon_h1-norm": (lambda c: _falcon_h1(c, mamba_rms_norm=True, mamba_norm_before_gate=False, projectors_bias=True), False),
+    "falcon_h1-first": (lambda c: _falcon_h1(c, mamba_rms_norm=True), False),
     "bamba-attention": (lambda c: _bamba(c, attn_layer_indices=list(range(c["L"]))), False),
 }
 FAMILIES.update(HYBRID)
@@ -317,6 +326,7 @@ MIXED = {  # whole steps of layers of both kinds: step.py
     "nemotron_h-mixed": lambda c: _nemotron_h(dict(c, L=4), ["linear_attention", "moe", "full_attention", "mlp"]),
     "lfm2-mixed": lambda c: _lfm2(c, None, layer_types=["conv", "full_attention"]),
     "lfm2_moe-mixed": lambda c: _lfm2_moe(dict(c, L=4), None, num_dense_layers=1, layer_types=["conv", "full_attention"] * 2),
+    "falcon_h1-mixed": lambda c: _falcon_h1(c),
     "bamba-mixed": lambda c: _bamba(c, attn_layer_indices=[1]),
 }
 

@@ -20,7 +20,7 @@ import step
 
 LENGTHS = {"mamba": (3, 7, 40), "jamba": (2, 40), "mamba2": (20, 32, 40, 100), "qwen3_next": (40, 64, 130, 192), "qwen3_5": (40, 130),
            "granitemoehybrid": (20, 40, 100), "granitemoehybrid-dense": (40,), "bamba": (32, 40), "nemotron_h": (32, 40),
-           "lfm2": (2, 40), "lfm2-bias": (40,), "lfm2_moe": (40,)}
+           "falcon_h1": (20, 40), "falcon_h1-norm": (40,), "falcon_h1-first": (40,), "lfm2": (2, 40), "lfm2-bias": (40,), "lfm2_moe": (40,)}
 ADAPTED = {"mamba": ["in_proj", "x_proj"], "mamba2": ["in_proj"], "jamba": ["in_proj", "x_proj", "out_proj"],
            "qwen3_next": ["in_proj_qkvz", "in_proj_ba", "out_proj"],
            "qwen3_5": ["in_proj_qkv", "in_proj_z", "in_proj_b", "in_proj_a", "out_proj"],

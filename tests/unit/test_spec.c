@@ -1577,6 +1577,15 @@ static const struct bad {
                          "\"mamba_hidden_act\": \"gelu\""),
       MEMPLAN_E_UNSUPPORTED, 8, "this activation of Mamba's is not modelled",
       "" },
+    { WITH("falcon_h1", "\"num_key_value_heads\": 4,\n\"mamba_n_heads\": 8,\n"
+                        "\"mamba_d_head\": 64"),
+      MEMPLAN_E_CONFLICT, 8,
+      "8 heads of 64 are 512 channels, but 'mamba_d_ssm' is 1024", "change" },
+    { WITH("falcon_h1", "\"num_key_value_heads\": 4,\n\"mamba_n_heads\": 8,\n"
+                        "\"mamba_d_ssm\": 256, \"mamba_d_head\": 64"),
+      MEMPLAN_E_CONFLICT, 8,
+      "8 heads of 64 are 512 channels, but 'mamba_d_ssm' is 256",
+      "change 'mamba_n_heads', 'mamba_d_head' or 'mamba_d_ssm'" },
     { WITH("lfm2", "\"num_key_value_heads\": 4,\n\"layer_types\": "
                    "[\"conv\", \"mamba\"]"),
       MEMPLAN_E_UNKNOWN, 8, "a 'lfm2' model has no layer of type 'mamba'",

@@ -258,6 +258,14 @@ static void test_refusals(void **state)
           { "gpus", "1" },
           "multiple of 8 channels",
           "has 28" },
+        { "{\"model_type\": \"falcon_h1\", \"hidden_size\": 64, "
+          "\"num_hidden_layers\": 1, \"vocab_size\": 9, "
+          "\"num_attention_heads\": 2, \"num_key_value_heads\": 1, "
+          "\"intermediate_size\": 64, \"mamba_d_ssm\": 64, "
+          "\"mamba_n_heads\": 4}",
+          { "gpus", "1" },
+          "without mamba_rms_norm is not modelled yet",
+          "use --ssm-kernel torch" },
         { "nemotron-nano-9b-v2",
           { "lora_rank", "8", "ssm_kernel", "torch" },
           "PEFT refuses adapters on out_proj",
