@@ -186,15 +186,26 @@ static void training(struct emit *e, const struct run *r)
               torch_dtype(r->prec.reduce));
 }
 
-static void parallelism(struct emit *e, const struct run *r)
+/* Nothing is wrapped by torchtitan that reads TOML where nothing is sharded. */
+static void refuse_alone(struct emit *e, const struct run *r)
 {
-    const bool fsdp = r->engine == ENGINE_FSDP2;
-    if (fsdp && r->shard == 1)
+    if (r->dp * r->cp > 1) /* somebody has said so */
+        emit_refuse(e, KEY_SHARD_DEGREE,
+                    "torchtitan that reads TOML wraps nothing then: leave it "
+                    "out");
+    else
         emit_refuse(e, KEY_ENGINE,
                     "without ranks to shard over nothing is wrapped by "
                     "torchtitan that reads TOML: use --engine ddp "
                     "--precision %s",
                     r->tp > 1 || r->pp > 1 ? "fp32" : "bf16-amp");
+}
+
+static void parallelism(struct emit *e, const struct run *r)
+{
+    const bool fsdp = r->engine == ENGINE_FSDP2;
+    if (fsdp && r->shard == 1)
+        refuse_alone(e, r);
     const uint64_t shard = fsdp && r->shard >= r->cp ? r->shard / r->cp : 1;
     emit_count(e, "parallelism.data_parallel_replicate_degree", r->dp / shard);
     emit_count(e, "parallelism.data_parallel_shard_degree", shard);

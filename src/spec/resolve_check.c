@@ -59,11 +59,7 @@ static bool has_no_liger(const struct spec *s)
         FAM_VAULTGEMMA, FAM_GRANITEMOES,   FAM_GRANITE_HYB, FAM_BAMBA,
         FAM_NEMOTRON_H, FAM_FALCON_H1,     FAM_LFM2,        FAM_LFM2_MOE,
     };
-    for (size_t i = 0; i < sizeof(none) / sizeof(none[0]); i++) {
-        if (none[i] == s->family)
-            return true;
-    }
-    return false;
+    return s->mixer != MIX_ATTENTION || IS_AMONG(s->family, none);
 }
 
 static void check_liger(const struct run *r, const struct spec *s,

@@ -118,23 +118,15 @@ static void check_adapters(const struct run *r, const struct spec *s,
 
 /* ---- the whole ---- */
 
-static void check_layers(const struct run *r, const struct spec *s,
-                         struct diag *d)
+static void check_loss(const struct run *r, const struct spec *s,
+                       struct diag *d)
 {
-    memplan_error *e;
-    if (r->impl == IMPL_HF_LIGER) {
-        e = setup_error(d, MEMPLAN_E_UNSUPPORTED, KEY_IMPLEMENTATION,
-                        "implementation 'hf-liger' of a '%s' model is not "
-                        "modelled yet",
-                        s->model_type);
-        diag_hint(e, "use --implementation hf");
-    }
-    if (r->loss == LOSS_CHUNKED) {
-        e = setup_error(d, MEMPLAN_E_UNSUPPORTED, KEY_LOSS,
-                        "loss 'chunked' of a '%s' model, which LitGPT has not",
-                        s->model_type);
-        diag_hint(e, "leave it out");
-    }
+    if (r->loss != LOSS_CHUNKED)
+        return;
+    memplan_error *e = setup_error(
+        d, MEMPLAN_E_UNSUPPORTED, KEY_LOSS,
+        "loss 'chunked' of a '%s' model, which LitGPT has not", s->model_type);
+    diag_hint(e, "leave it out");
 }
 
 void resolve_check_mixers(const struct run *r, const struct spec *s,
@@ -142,7 +134,7 @@ void resolve_check_mixers(const struct run *r, const struct spec *s,
 {
     if (s->mixer == MIX_ATTENTION || !run_is_hf(r))
         return;
-    check_layers(r, s, d);
+    check_loss(r, s, d);
     if (r->ssm_kernel == SSM_KERNEL_FUSED) {
         check_kernels(s, d);
         check_types(r, s, d);

@@ -334,8 +334,16 @@ static void fix_granite_hybrid(struct import *im)
     if (at && at->kind == JSON_STRING && str_is(at->text, "rope"))
         v[F_POSITION].n = POS_ROPE;
     fix_mamba2(im);
-    if (v[F_EXPERTS].bad || v[F_EXPERTS].n > 0)
+    if (v[F_EXPERTS].bad || v[F_EXPERTS].n > 0 || v[F_SHARED_FFN].bad)
         return;
+    if (v[F_SHARED_FFN].n == 0) {
+        diag_hint(import_error(im, import_at(im, F_SHARED_FFN),
+                               MEMPLAN_E_CONFLICT,
+                               "'%s' is 0, and there are no experts",
+                               import_key(im, F_SHARED_FFN)),
+                  "without experts it is the MLP's width: at least 1");
+        v[F_SHARED_FFN].bad = true;
+    }
     v[F_FFN] = v[F_SHARED_FFN];
     v[F_FUSED_GATE_UP].n = 1;
 }

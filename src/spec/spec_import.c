@@ -175,10 +175,17 @@ static void check_experts(struct import *im)
                          "'%s' is given, but 'num_experts' is not",
                          part->at->key.p);
     }
-    if (v[F_EXPERTS].n == 0) { /* a file may say 0 experts, 2 per token */
+    if (v[F_EXPERTS].n == 0) { /* a file may say 0 experts, 2 or 0 per token */
         v[F_EXPERTS_PER_TOKEN].n = v[F_EXPERT_FFN].n = v[F_SHARED_FFN].n = 0;
         return;
     }
+    if (v[F_EXPERTS_PER_TOKEN].at && !v[F_EXPERTS_PER_TOKEN].bad
+        && v[F_EXPERTS_PER_TOKEN].n == 0)
+        diag_hint(import_error(im, v[F_EXPERTS_PER_TOKEN].at, MEMPLAN_E_RANGE,
+                               "'%s' is 0, but there are %" PRIu64 " experts",
+                               v[F_EXPERTS_PER_TOKEN].at->key.p,
+                               v[F_EXPERTS].n),
+                  "use a number from 1 to that");
     if (!v[F_EXPERTS_PER_TOKEN].bad
         && v[F_EXPERTS_PER_TOKEN].n > v[F_EXPERTS].n)
         import_error(im, import_at(im, F_EXPERTS_PER_TOKEN), MEMPLAN_E_CONFLICT,

@@ -64,6 +64,7 @@ static const struct inert {
                       "attention_bias hidden_dropout num_nextn_predict_layers "
                       "tie_word_embeddings expand mamba_hidden_act" },
     { FAM_CHATGLM, "attention_dropout tie_word_embeddings" },
+    { FAM_BAMBA, "layer_types layers_block_type" }, /* refused */
 };
 
 enum test {
@@ -128,6 +129,8 @@ static const struct refusal {
       "a loss of the logits' size" },
     { FAM_BART, TEST_FALSE, "tie_word_embeddings", "",
       "a table of words for each stack and the head" },
+    { FAM_BAMBA, TEST_GIVEN, "layer_types layers_block_type", "",
+      "a list of layers (but attn_layer_indices)" },
     { FAM_BERT, TEST_TRUE, "is_decoder", "", "a causal mask" },
     { FAM_ROBERTA, TEST_TRUE, "is_decoder", "", "a causal mask" },
     { FAM_BERT, TEST_NOT_IN, "position_embedding_type", "absolute",

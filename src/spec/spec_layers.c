@@ -50,8 +50,8 @@ static const struct layer_list {
     { FAM_EXAONE_MOE, "layer_types", LIST_KINDS },
     { FAM_EXAONE_MOE, "mlp_layer_types", LIST_MLPS },
     { FAM_VAULTGEMMA, "layer_types", LIST_KINDS },
-    { FAM_GRANITE_HYB, "layers_block_type", LIST_KINDS },
     { FAM_GRANITE_HYB, "layer_types", LIST_KINDS },
+    { FAM_GRANITE_HYB, "layers_block_type", LIST_KINDS }, /* set last */
     { FAM_BAMBA, "attn_layer_indices", LIST_ATTEND },
     { FAM_LFM2, "full_attn_idxs", LIST_ATTEND },
     { FAM_LFM2, "layer_types", LIST_KINDS },
@@ -455,16 +455,35 @@ static void read_list(struct import *im, const struct layer_list *l,
     }
 }
 
+/* Every entry of a list that no layer is made from is a word. */
+static void check_words(struct import *im, const struct json *at)
+{
+    const struct json *one = at->kind == JSON_ARRAY ? at->child : at;
+    while (one && one != at && one->kind == JSON_STRING)
+        one = one->next;
+    if (one)
+        diag_hint(import_error(im, one, MEMPLAN_E_SCHEMA,
+                               "'%s' must be a list of words, not %s",
+                               at->key.p,
+                               one == at ? json_kind_name(at->kind) : "this"),
+                  "write one word a layer, or leave the key out");
+}
+
 /* Every configuration is asked whether these fit, read by its class or not
- * (configuration_utils.py, validate_layer_type, transformers 5). */
+ * (configuration_utils.py, validate_layer_type, transformers 5): the second one
+ * where there is the first, which a class that reads it makes itself. */
 static void check_unread(struct import *im, const struct spec *out)
 {
     static const char *const keys[] = { "layer_types", "mlp_layer_types" };
     for (size_t i = 0; i < COUNT_OF(keys); i++) {
         const struct json *at = json_member(im->object, keys[i]);
-        if (is_absent(at))
+        const bool reads = reads_list(im->family, keys[i]);
+        if (is_absent(at) && !reads)
             return;
-        if (at->kind == JSON_ARRAY && !reads_list(im->family, keys[i]))
+        if (is_absent(at) || reads)
+            continue;
+        check_words(im, at);
+        if (at->kind == JSON_ARRAY)
             has_an_entry_each(im, at, out->layers, false);
     }
 }
@@ -568,6 +587,21 @@ static bool tunes_temperature(const struct import *im)
     return at->kind == JSON_BOOL && at->truth;
 }
 
+/* Granite 4.0's dense models, all of whose layers attend, are of attention:
+ * kernels and adapters of a state are nowhere. */
+static void drop_mixer(const struct import *im, struct spec *out)
+{
+    uint64_t i = 0;
+    if (im->family != FAM_GRANITE_HYB && im->family != FAM_BAMBA)
+        return;
+    while (i < out->layers && pattern_has(&out->attends, i))
+        i++;
+    if (i < out->layers)
+        return;
+    out->mixer = MIX_ATTENTION;
+    out->attends = (struct pattern){ 0 };
+}
+
 void import_layers(struct import *im, struct spec *out, struct arena *a)
 {
     if (im->v[F_LAYERS].bad || im->d->status != MEMPLAN_OK)
@@ -594,4 +628,5 @@ void import_layers(struct import *im, struct spec *out, struct arena *a)
     tie_windows_to_rotation(out, a, im);
     out->tunes_temperature = tunes_temperature(im);
     count_sliding(im, out);
+    drop_mixer(im, out);
 }

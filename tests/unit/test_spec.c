@@ -1210,6 +1210,26 @@ static void test_hybrids(void **state)
                       "\"mamba_conv_bias\": false}");
     assert_int_equal(count_params(&s), UINT64_C(51570667392));
 #undef JAMBA
+    /* granite-4.0-h-350m, which says 0 of 0 experts; a key of both names is set
+       after the class's own (attribute_map) */
+#define GRANITE                                                                \
+    "{\"model_type\": \"granitemoehybrid\", \"hidden_size\": 768, "            \
+    "\"num_attention_heads\": 12, \"num_key_value_heads\": 4, "                \
+    "\"vocab_size\": 100352, \"num_local_experts\": 0, "                       \
+    "\"num_experts_per_tok\": 0, \"intermediate_size\": 2048, "                \
+    "\"shared_intermediate_size\": 2048, \"mamba_n_heads\": 48, "              \
+    "\"mamba_d_head\": 32, \"mamba_d_state\": 128, "                           \
+    "\"tie_word_embeddings\": true, \"num_hidden_layers\": "
+    s = spec_of(GRANITE "2}");
+    assert_int_equal(count_params(&s), 94077472);
+    s = spec_of(GRANITE "2, \"layers_block_type\": [\"attention\", \"mamba\"], "
+                        "\"layer_types\": [\"mamba\", \"mamba\"]}");
+    assert_int_equal(count_params(&s), 91867280);
+    assert_true(pattern_has(&s.attends, 0) && !pattern_has(&s.attends, 1));
+    assert_int_equal(s.mixer, MIX_MAMBA2);
+    s = spec_of(GRANITE "1, \"layer_types\": [\"attention\"]}");
+    assert_int_equal(s.mixer, MIX_ATTENTION);
+#undef GRANITE
     s = spec_of("{\"model_type\": \"qwen3_next\", \"hidden_size\": 2048, "
                 "\"num_hidden_layers\": 6, \"num_attention_heads\": 16, "
                 "\"vocab_size\": 100, \"full_attention_interval\": 3}");
@@ -1549,6 +1569,20 @@ static const struct bad {
       "8 heads of 64 are 512 channels, but 'mamba_expand' times 'hidden_size' "
       "is 128",
       "change 'mamba_n_heads', 'mamba_d_head', 'mamba_expand'" },
+    { WITH("granitemoehybrid",
+           "\"mamba_n_heads\": 8,\n\"num_experts_per_tok\": 0"),
+      MEMPLAN_E_RANGE, 8, "'num_experts_per_tok' is 0, but there are 8 experts",
+      "from 1" },
+    { WITH("granitemoehybrid", "\"mamba_n_heads\": 8, \"num_local_experts\": 0,"
+                               "\n\"shared_intermediate_size\": 0"),
+      MEMPLAN_E_CONFLICT, 8,
+      "'shared_intermediate_size' is 0, and there are no experts",
+      "at least 1" },
+    { WITH("bamba", "\"num_key_value_heads\": 4, \"mamba_n_heads\": 8,\n"
+                    "\"layer_types\": [\"mamba\", \"attention\"]"),
+      MEMPLAN_E_UNSUPPORTED, 8,
+      "a list of layers (but attn_layer_indices) is not modelled",
+      "without 'layer_types'" },
     { WITH("granitemoehybrid", "\"mamba_n_heads\": 8,\n\"layer_types\": "
                                "[\"mamba\", \"sliding_attention\"]"),
       MEMPLAN_E_UNKNOWN, 8,
@@ -1682,6 +1716,14 @@ static const struct bad {
     { WITH("llama", "\"layer_types\": [\"full_attention\", "
                     "\"full_attention\"],\n\"mlp_layer_types\": [\"dense\"]"),
       MEMPLAN_E_CONFLICT, 8, "'mlp_layer_types' has 1 entries", "" },
+    { WITH("llama", "\"layer_types\": \"full_attention\""), MEMPLAN_E_SCHEMA, 7,
+      "'layer_types' must be a list of words, not a string", "" },
+    { WITH("llama", "\"layer_types\": {}"), MEMPLAN_E_SCHEMA, 7,
+      "'layer_types' must be a list of words, not an object", "" },
+    { WITH("llama", "\"layer_types\": [1, 1]"), MEMPLAN_E_SCHEMA, 7,
+      "'layer_types' must be a list of words, not this", "one word a layer" },
+    { WITH("gemma3_text", "\"mlp_layer_types\": [\"dense\"]"),
+      MEMPLAN_E_CONFLICT, 7, "'mlp_layer_types' has 1 entries", "" },
     { WITH("glm4_moe_lite", "\"mlp_layer_types\": [\"dense\"]"),
       MEMPLAN_E_CONFLICT, 7, "'mlp_layer_types' has 1 entries", "" },
     { WITH("gemma3_text", "\"sliding_window_pattern\": null"),

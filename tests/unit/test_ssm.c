@@ -149,10 +149,6 @@ static void test_flops(void **state)
 static void test_linear_time(void **state)
 {
     (void)state;
-    assert_int_equal(ask("granite-4.0-h-tiny",
-                         PAIRS("ssm_kernel", "torch", "lora_rank", "8"))
-                         ->status,
-                     MEMPLAN_OK);
     static const char *const all[] = { mamba, mamba2, delta };
     for (unsigned i = 0; i < 3; i++) {
         struct fixture f;
@@ -285,6 +281,10 @@ static void test_refusals(void **state)
                      a->slot[0].message, a->slot[0].hint);
     }
     assert_int_equal(ask(rows[10].model, rows[10].pairs)->errs.count, 4);
+    assert_int_equal(
+        ask("granite-4.0-h-tiny", PAIRS("implementation", "hf-liger"))
+            ->errs.count,
+        1);
 }
 
 /* Without kernels: what only they refuse, and a model's count of work. */
@@ -302,6 +302,10 @@ static void test_loops(void **state)
             PAIRS("ssm_kernel", "torch"))
             ->status,
         MEMPLAN_OK);
+    assert_int_equal(ask("granite-4.0-h-tiny",
+                         PAIRS("ssm_kernel", "torch", "lora_rank", "8"))
+                         ->status,
+                     MEMPLAN_OK);
     assert_int_equal(ask("mamba-370m", PAIRS("ssm_kernel", "torch", "lora_rank",
                                              "8", "lora_targets", "x_proj"))
                          ->status,
@@ -336,6 +340,16 @@ static void test_runs(void **state)
                      MEMPLAN_OK);
     assert_int_equal(
         ask("mamba-2.8b", PAIRS("lora_rank", "8", "lora_targets", "in_proj"))
+            ->status,
+        MEMPLAN_OK);
+    /* no layer has a state: nothing of kernels, whatever else the file says */
+    assert_int_equal(
+        ask("{\"model_type\": \"granitemoehybrid\", \"hidden_size\": 64, "
+            "\"num_hidden_layers\": 2, \"num_attention_heads\": 4, "
+            "\"vocab_size\": 96, \"num_local_experts\": 0, "
+            "\"mamba_n_heads\": 8, \"mamba_d_conv\": 5, "
+            "\"layer_types\": [\"attention\", \"attention\"]}",
+            PAIRS("lora_rank", "8", "base_dtype", "nf4"))
             ->status,
         MEMPLAN_OK);
     /* adapters over 16-bit weights: so are the norms */
