@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -451,13 +452,35 @@ static void test_find(void **state)
     "\"num_attention_heads\": 4, \"vocab_size\": 100"
 #define FILE_OF(type, more) "{\"model_type\": \"" type "\", " CORE more "}"
 
+/* A specification points into its arena (names, lists of layers): all that a
+ * test asks for live until the last one ends. */
+static struct {
+    struct arena *arena;
+    size_t count, capacity;
+} kept;
+
 static struct spec spec_of(const char *text)
 {
     struct fixture f;
     load_good(&f, text, strlen(text));
-    f.spec.name = f.spec.source = f.spec.model_type = NULL; /* freed */
-    arena_release(&f.arena);
+    if (kept.count == kept.capacity) {
+        kept.capacity = kept.capacity * 2 + 16;
+        kept.arena = realloc(kept.arena, kept.capacity * sizeof *kept.arena);
+        assert_non_null(kept.arena);
+    }
+    kept.arena[kept.count++] = f.arena;
     return f.spec;
+}
+
+static int release_kept(void **state)
+{
+    (void)state;
+    while (kept.count > 0)
+        arena_release(&kept.arena[--kept.count]);
+    free(kept.arena);
+    kept.arena = NULL;
+    kept.capacity = 0;
+    return 0;
 }
 
 static void test_kv_heads(void **state)
@@ -1899,5 +1922,5 @@ int main(void)
         cmocka_unit_test(test_all_at_once),
         cmocka_unit_test(test_no_memory),
     };
-    return cmocka_run_group_tests_name("spec", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("spec", tests, NULL, release_kept);
 }
