@@ -169,6 +169,7 @@ void engine_forward(struct put *p, const struct stage *s, uint32_t position,
         zero3_second(p, s, zero3_second_forward(s, position, later));
     if (s->pipes)
         pipe_forward(p, s, position);
+    fsdp_put_kept(p, s, true);
     engine_checkpoints_leave(p, s, position);
     if (!later) {
         if (clears_grads_late(run))
@@ -383,6 +384,7 @@ void engine_backward(struct put *p, const struct stage *s, uint32_t position,
         zero_backward(p, s, position, later);
     if (s->pipes)
         pipe_backward(p, s, position);
+    fsdp_put_kept(p, s, true);
     if (engine_reduces_blocks(run)) {
         fsdp_backward(p, s, position, later);
         put_grad_shards(p, s, position, later);
@@ -494,6 +496,7 @@ void engine_reduce(struct put *p, const struct stage *s)
 {
     const struct run *run = s->run;
     pipe_after(p, s);
+    fsdp_put_kept(p, s, false);
     if (fsdp_reduces_at_last(run)) {
         fsdp_first_reduced(p, s);
         return;
@@ -561,6 +564,7 @@ void engine_clip(struct put *p, const struct stage *s)
     engine_zero3_partition(p, s);
     zero3_second_step(p, s);
     pipe_after(p, s);
+    pipe_clip(p, s);
     if (run->engine == ENGINE_DEEPSPEED && run->zero != 0)
         zero_norms(p, s);
     else if (run->clip_grad && !engine_shards_offloaded(run))

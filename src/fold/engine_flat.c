@@ -21,22 +21,27 @@ static uint64_t overlap(const struct cut *x, uint64_t elems)
     return to > from ? to - from : 0;
 }
 
+void fsdp_each_tensor(const struct stage *s, uint32_t position,
+                      void (*each)(void *ctx, const struct tensor *t),
+                      void *ctx)
+{
+    const struct block *b = &s->p->block[stage_block(s, position)];
+    const struct tensor *t;
+    for (tensor_id id = b->weights; id != TENSOR_NONE; id = t->next) {
+        t = &s->p->tensor[id];
+        const bool again = t->tied && s->embed && b->kind == BLOCK_HEAD;
+        if (t->role == ROLE_PARAM && !t->statistic && !t->apart && !again)
+            each(ctx, t);
+    }
+}
+
 void fsdp_each_root_tensor(const struct stage *s,
                            void (*each)(void *ctx, const struct tensor *t),
                            void *ctx)
 {
-    for (uint32_t i = 0; i < s->n; i++) {
-        const struct block *b = &s->p->block[stage_block(s, i)];
-        if (fsdp_is_unit(s, i))
-            continue;
-        const struct tensor *t;
-        for (tensor_id id = b->weights; id != TENSOR_NONE; id = t->next) {
-            t = &s->p->tensor[id];
-            const bool again = t->tied && s->embed && b->kind == BLOCK_HEAD;
-            if (t->role == ROLE_PARAM && !t->statistic && !t->apart && !again)
-                each(ctx, t);
-        }
-    }
+    for (uint32_t i = 0; i < s->n; i++)
+        if (!fsdp_is_unit(s, i))
+            fsdp_each_tensor(s, i, each, ctx);
 }
 
 static void take_tensor(void *ctx, const struct tensor *t)

@@ -50,7 +50,10 @@ bool fsdp_comes_after_root(const struct stage *s, uint32_t position);
 
 /* ---- engine_flat.c ---- */
 
-/* Calls `each` for the root's parameters, in their order. */
+/* Calls `each` for the parameters of a position, or of the root, in their order. */
+void fsdp_each_tensor(const struct stage *s, uint32_t position,
+                      void (*each)(void *ctx, const struct tensor *t),
+                      void *ctx);
 void fsdp_each_root_tensor(const struct stage *s,
                            void (*each)(void *ctx, const struct tensor *t),
                            void *ctx);

@@ -196,6 +196,26 @@ void fsdp_first_reduced(struct put *p, const struct stage *s)
             F("bytes per gradient", dtype_size(run->prec.grad)));
 }
 
+/* Of each chunk's last unit, as all its units reduce one after the other when its
+ * last backward is over: the next one to reduce lets go of it, or the callback at
+ * the root's end, which no root calls (stage.py, run_post_backward;
+ * _fsdp_param_group.py, reduce_scatter_state). `first`: the first chunk's too,
+ * which is the last to reduce. */
+void fsdp_put_kept(struct put *p, const struct stage *s, bool first)
+{
+    if (!s->run->keep_reduce_scatter)
+        return;
+    for (uint32_t c = first ? 0 : 1; c < s->chunks; c++) {
+        const uint32_t last = stage_chunk_first(s, c + 1) - 1;
+        const bool root = s->head && last + 1 == s->n && !fsdp_head_apart(s)
+                          && last > stage_chunk_first(s, c);
+        const uint32_t i = root ? last - 1 : last; /* the root's is the first */
+        PUT(p, TERM_REDUCE_TMP, "reduce-scatter input, kept to the next step's",
+            F("elements", s->states[stage_block(s, i)].elems),
+            F("bytes", dtype_size(s->run->prec.reduce)));
+    }
+}
+
 /* What no backward comes to, and so no hook cuts: it stays as forward, or a
  * fetch ahead, left it to the end of the pass (_post_backward_final_callback). */
 static void put_left_whole(struct put *p, const struct stage *s)
@@ -424,8 +444,16 @@ static void cast_gradient(void *ctx, const struct tensor *t)
 bool fsdp_casts_waiting(const struct run *run, bool later)
 {
     return run->engine == ENGINE_FSDP2 && run->zero != 0 && !later
-           && fsdp_defers(run) && !fsdp_reduces_at_last(run)
+           && fsdp_defers(run)
+           && !(fsdp_reduces_at_last(run) && run_chunks(run) > 1)
            && !fsdp_adds_in_place(run);
+}
+
+/* Its input has no gradient, and so no hook: the callback at the end of the pass
+ * does what that would. Elsewhere such a unit is a turn of its own. */
+static bool ids_have_a_unit(const struct stage *s)
+{
+    return fsdp_reduces_at_last(s->run) && s->embed && fsdp_is_unit(s, 0);
 }
 
 /* The root's, when all units' are cast (_fsdp_param.py,
@@ -435,6 +463,8 @@ void fsdp_cast_waiting(struct put *p, const struct stage *s)
     const uint32_t late = late_unit(s);
     struct casting x = { .wire = dtype_size(s->run->prec.reduce) };
     fsdp_each_root_tensor(s, cast_gradient, &x);
+    if (ids_have_a_unit(s))
+        fsdp_each_tensor(s, 0, cast_gradient, &x);
     PUT(p, TERM_GRADS, "whole gradients that wait for the last micro-batch",
         F("bytes", fsdp_deferred_whole(s, 0) - x.done + x.had
                        - late_turn(s, late).whole));
@@ -442,6 +472,11 @@ void fsdp_cast_waiting(struct put *p, const struct stage *s)
         F("bytes", x.gone - x.waits));
     if (late < s->n)
         put_late(p, s, late, s->walk[stage_block(s, late)].wgrad);
+    if (!fsdp_reduces_at_last(s->run))
+        return;
+    fsdp_gathered_back(p, s, 0, false, false);
+    pipe_backward(p, s, 0);
+    fsdp_put_kept(p, s, true);
 }
 
 /* ---- version 1: blocks that wait for another stream ---- */

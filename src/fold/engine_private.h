@@ -164,6 +164,7 @@ void fsdp_waits(struct put *p, const struct stage *s, uint32_t position,
 /* After the last backward of the pass. */
 void fsdp_root_done(struct put *p, const struct stage *s);
 void fsdp_first_reduced(struct put *p, const struct stage *s);
+void fsdp_put_kept(struct put *p, const struct stage *s, bool first);
 /* Version 2: at the end of a backward whose gradients wait these are cast. */
 bool fsdp_casts_waiting(const struct run *run, bool later);
 void fsdp_cast_waiting(struct put *p, const struct stage *s);

@@ -299,6 +299,7 @@ static void gradient_copies(struct put *p, const struct stage *s)
  * decoupled_grad). */
 void engine_stepped(struct put *p, const struct stage *s)
 {
+    fsdp_put_kept(p, s, true);
     if (copies_gradients(s->run) && s->run->framework != FW_MEGATRON_DEEPSPEED)
         gradient_copies(p, s);
 }

@@ -142,7 +142,8 @@ uint64_t moment_of_others(const struct stage *s, const struct instant *when)
     if (!moment_has_others(when->phase))
         return 0;
     if (s->others == NULL)
-        return s->micro_batch_kept * stage_others(s, when->later);
+        return s->micro_batch_kept * stage_others(s, when->later)
+               + pipe_outputs_before(s, when->later);
     const uint64_t most =
         stage_others_kept(s, when->position, when->slot, when->later);
     return most == NEVER ? 0 : most;
@@ -175,6 +176,8 @@ static void put_others(struct put *p, const struct stage *s, uint32_t position)
         PUT(p, TERM_IN_FLIGHT, "other micro-batches of this stage",
             F("bytes of one", s->micro_batch_kept),
             F("in flight beside this one", stage_others(s, p->m->later)));
+        PUT(p, TERM_IN_FLIGHT, "logits of micro-batches that are done",
+            F("bytes", pipe_outputs_before(s, p->m->later)));
         return;
     }
     const uint64_t most = stage_others_kept(s, position, p->slot, p->m->later);
@@ -761,6 +764,7 @@ static void put_moment(struct put *p, const struct stage *s)
     switch (m->phase) {
     case PHASE_REST:
         loop_rest(p, s);
+        pipe_put_outputs(p, s);
         engine_between(p, s);
         engine_idle(p, s);
         engine_stepped(p, s);
@@ -776,17 +780,20 @@ static void put_moment(struct put *p, const struct stage *s)
         return;
     case PHASE_REDUCE:
         loop_idle(p, s);
+        pipe_put_outputs(p, s);
         engine_idle(p, s);
         engine_reduce(p, s);
         return;
     case PHASE_CLIP:
         loop_idle(p, s);
+        pipe_put_outputs(p, s);
         engine_idle(p, s);
         engine_stepped(p, s);
         engine_clip(p, s);
         return;
     case PHASE_STEP:
         loop_idle(p, s);
+        pipe_put_outputs(p, s);
         engine_idle(p, s);
         engine_stepped(p, s);
         engine_step(p, s);

@@ -33,6 +33,31 @@ uint64_t pipe_logits(const struct stage *s)
                                                   : 0;
 }
 
+uint64_t pipe_outputs(const struct stage *s)
+{
+    return s->run->return_outputs ? pipe_logits(s) : 0;
+}
+
+uint64_t pipe_outputs_before(const struct stage *s, bool later)
+{
+    const uint64_t others = stage_others(s, later);
+    const uint64_t most = s->run->grad_accum - 1;
+    return later && most > others ? (most - others) * pipe_outputs(s) : 0;
+}
+
+void pipe_put_outputs(struct put *p, const struct stage *s)
+{
+    PUT(p, TERM_IN_FLIGHT, "logits of the step's micro-batches",
+        F("micro-batches", s->run->grad_accum), F("bytes", pipe_outputs(s)));
+}
+
+/* One tensor of all (schedules.py, _merge_outputs), which nobody names. */
+static void merge_outputs(struct put *p, const struct stage *s)
+{
+    PUT(p, TERM_PIPE, "logits of the step's micro-batches, put together",
+        F("micro-batches", s->run->grad_accum), F("bytes", pipe_outputs(s)));
+}
+
 /* Held of one micro-batch from its forward to its backward: its result, and
  * without tensor parallelism its input, of which forward takes a clone. */
 uint64_t pipe_micro_batch(const struct stage *s)
@@ -140,6 +165,11 @@ void pipe_idle(struct put *p, const struct stage *s)
         PUT(p, TERM_PIPE,
             "gradients of hidden states received, to the next step",
             F("bytes", s->sent_back));
+}
+
+void pipe_clip(struct put *p, const struct stage *s)
+{
+    merge_outputs(p, s);
 }
 
 void pipe_after(struct put *p, const struct stage *s)

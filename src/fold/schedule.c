@@ -174,16 +174,22 @@ void schedule_interleaved_kept(const struct stage *s, uint64_t micros,
         const uint64_t from =
             s->chunk_kept[l.from] + own + (l.from == 0 ? micro : 0);
         const uint64_t to = s->chunk_kept[l.to] + own + (l.to == 0 ? micro : 0);
-        const uint64_t less = l.back ? from : 0, more = l.forward ? to : 0;
+        const uint64_t less = l.back ? from : 0;
+        const uint64_t stays =
+            l.back && l.from + 1 == s->chunks ? pipe_outputs(s) : 0;
+        const uint64_t more = (l.forward ? to : 0) + stays;
         /* beside the first of them, or the last */
         const uint64_t beside =
             kept - less + (more > less ? (l.n - 1) * (more - less) : 0);
+        const bool later = l.back || backward.done > 0;
         if (l.back)
             keep_most(most, l.from, SLOT_BACKWARD, l.later,
-                      l.from == 0 ? beside : beside - micro);
+                      (l.from == 0 ? beside : beside - micro)
+                          + (l.later ? s->outputs_before : 0));
         if (l.forward)
-            keep_most(most, l.to, SLOT_FORWARD, l.back || backward.done > 0,
-                      l.to == 0 ? beside : beside - micro);
+            keep_most(most, l.to, SLOT_FORWARD, later,
+                      (l.to == 0 ? beside : beside - micro) + stays
+                          + (later ? s->outputs_before : 0));
         kept += l.n * (more - less);
         if (l.back)
             turn_by(&backward, s, micros, l.n);

@@ -112,6 +112,7 @@ struct stage {
                               micro-batch's are, and shards stay */
     uint64_t sent_back;    /* of all in a step, at its end */
     uint64_t sent_before;  /* ... by micro-batches that are not walked */
+    uint64_t outputs_before; /* the same of pipe_outputs() */
     uint64_t *lacking;     /* [chunks][SLOT_KINDS]: beside others of later ones,
                               what chunks do not have of chunk_sum, or have cut */
     struct adding *adding; /* [chunks][SLOT_KINDS]: as others and lacking, of
@@ -1005,9 +1006,17 @@ uint64_t pipe_border(const struct stage *s);
 /* Of a micro-batch, what the last stage of torch.distributed.pipelining keeps of
  * its result to the end of its backward (fwd_cache), and no operation does. */
 uint64_t pipe_logits(const struct stage *s);
+/* Of these, what it keeps from the end of backward to the next step's first
+ * forward, bytes a micro-batch (output_chunks); beside a pass of a schedule that
+ * is not walked, of those that are done; and when all are. */
+uint64_t pipe_outputs(const struct stage *s);
+uint64_t pipe_outputs_before(const struct stage *s, bool later);
+void pipe_put_outputs(struct put *p, const struct stage *s);
 void pipe_forward(struct put *p, const struct stage *s, uint32_t position);
 void pipe_backward(struct put *p, const struct stage *s, uint32_t position);
 void pipe_idle(struct put *p, const struct stage *s);
 void pipe_after(struct put *p, const struct stage *s);
+/* Beside that, of torch.distributed.pipelining, before gradients are clipped. */
+void pipe_clip(struct put *p, const struct stage *s);
 
 #endif

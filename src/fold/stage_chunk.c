@@ -186,6 +186,7 @@ void stage_chunks_init(struct stage *s, struct memory_fold *f)
     const uint64_t micros = schedule_micros(s->run);
     if (s->graph)
         graph_init(s, micros);
+    s->outputs_before = (s->run->grad_accum - micros) * pipe_outputs(s);
     s->met = f->met;
     if (s->splits)
         schedule_split_kept(s, micros, &f->order[s->index % f->orders]);

@@ -345,6 +345,8 @@ static void micro_backward(struct tracer *r, uint32_t micro, uint32_t chunk)
         trace_backward(r, micro, i, &held);
     tracer_death(r, &r->grad); /* sent back */
     graph_sends(r, chunk);
+    if (chunk + 1 == r->s->chunks)
+        r->outputs += pipe_outputs(r->s);
     trace_away_ends(r);
     if (engine_accumulates(r->s->run, r->later)) {
         levels_accumulate(r);
@@ -407,6 +409,13 @@ static void micro_weights(struct tracer *r, uint32_t micro, uint32_t chunk)
 
 /* ---- the step ---- */
 
+/* Logits of the step before go; of micro-batches that are left out they are there
+ * from the start. */
+static void outputs_begin(struct tracer *r, uint64_t micros)
+{
+    r->outputs = (r->s->run->grad_accum - micros) * pipe_outputs(r->s);
+}
+
 /* 1F1B and, where all are in flight, GPipe: forwards until the stage is full,
  * then a backward and a forward in turn. */
 static void run_schedule(struct tracer *r)
@@ -416,6 +425,7 @@ static void run_schedule(struct tracer *r)
     r->slot = SLOT_BACKWARD;
     if (r->sim == NULL) /* every moment occurs in so many */
         micros = min_u64(micros, full + 2);
+    outputs_begin(r, micros);
     uint64_t forward = 0, backward = 0;
     while (backward < micros && !r->failed) {
         r->later = backward > 0;
@@ -508,6 +518,7 @@ static void run_interleaved(struct tracer *r)
     struct interleaving x = { .r = r, .micros = run->grad_accum };
     if (r->sim == NULL)
         x.micros = schedule_micros(run);
+    outputs_begin(r, x.micros);
     schedule_interleaved(r->s, &x.micros, run_slot, &x);
 }
 
@@ -519,8 +530,9 @@ static void forget_targets(struct tracer *r)
         r->after[p].v = NULL;
 }
 
-/* The first step finds no gradients, whatever becomes of them after it: the
- * stage as it is for an engine that keeps none. */
+/* The first step finds no gradients, and nothing that a step before reduced them
+ * from, whatever becomes of both after it: the stage as it is for an engine that
+ * keeps none. */
 static void first_step_begins(struct tracer *r)
 {
     struct stage *s = ARENA_NEW(r->a, struct stage, 1);
@@ -531,6 +543,7 @@ static void first_step_begins(struct tracer *r)
     }
     *run = *r->s->run;
     run->zeroes_grads = false;
+    run->keep_reduce_scatter = false;
     *s = *r->s;
     s->run = run;
     s->has_rest = false;
@@ -548,12 +561,16 @@ static void first_step_ends(struct tracer *r)
 
 void tracer_step(struct tracer *r, enum trace_step step)
 {
-    const bool bare = step == TRACE_FIRST && run_keeps_grads(r->s->run);
+    const bool bare =
+        step == TRACE_FIRST
+        && (run_keeps_grads(r->s->run) || r->s->run->keep_reduce_scatter);
     r->step = step;
     if (bare)
         first_step_begins(r);
     if (r->failed)
         return;
+    if (step == TRACE_LATER)
+        outputs_begin(r, 0);
     levels_after(r, PHASE_REST);
     if (r->s->splits)
         run_split(r);
@@ -565,6 +582,7 @@ void tracer_step(struct tracer *r, enum trace_step step)
         run_schedule(r);
     if (r->settled)
         return;
+    outputs_begin(r, 0);
     levels_after(r, PHASE_REDUCE);
     units_reduced(r);
     trace_reduce(r);

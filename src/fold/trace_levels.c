@@ -23,6 +23,7 @@ enum {
     LEVEL_FAR,
     LEVEL_GRAPH,
     LEVEL_AHEAD,
+    LEVEL_OUTPUTS,
     FIXED
 };
 
@@ -468,6 +469,7 @@ static void levels_for(struct tracer *r, enum phase phase, uint32_t position,
     r->level[LEVEL_GRAPH].want = r->left_sum + r->sent;
     r->level[LEVEL_AHEAD].want =
         stage_ahead(s, position, back, r->other_chunks > 0);
+    r->level[LEVEL_OUTPUTS].want = r->outputs;
     r->level[LEVEL_FAR].want = back ? stage_far_gradients(s, position) : 0;
     set_levels(r, t);
     if (back && bucket_fills(s, r->later))
@@ -550,6 +552,7 @@ void levels_after(struct tracer *r, enum phase phase)
         targets_after(r, t, phase);
     for (uint32_t i = 0; i < FIXED; i++)
         r->level[i].want = 0;
+    r->level[LEVEL_OUTPUTS].want = r->outputs;
     set_levels(r, t);
     if (makes_moments(r, phase)) /* other than in later steps */
         *t = (struct targets){ .n = 0 };
@@ -652,6 +655,7 @@ bool levels_init(struct tracer *r)
         [LEVEL_FAR] = TERM_BACKWARD_TMP,
         [LEVEL_GRAPH] = TERM_IN_FLIGHT,
         [LEVEL_AHEAD] = TERM_SAVED_LAYERS,
+        [LEVEL_OUTPUTS] = TERM_IN_FLIGHT,
     };
     for (uint32_t i = 0; i < FIXED; i++)
         r->level[i] =

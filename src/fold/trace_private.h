@@ -154,6 +154,7 @@ struct tracer {
     /* of backwards that keep autograd's graph: weights' gradients to be added,
        by chunk and in all; what is there to the next step */
     uint64_t left[SPLIT_CHUNKS_MAX], left_sum, sent;
+    uint64_t outputs; /* pipe_outputs() of micro-batches that are done */
     struct resident *here;
     uint32_t hidden_slot; /* slot of the block's input */
     bool waits;           /* what is born was released */

@@ -80,10 +80,24 @@ static void check_checkpoints(const struct run *r, struct diag *d)
                       "%s", rows[i].hint);
 }
 
+/* stage.py, backward_maybe_with_nosync. */
+static void check_sync(const struct run *r, struct diag *d)
+{
+    char name[RESOLVE_TEXT_MAX], buf[RESOLVE_TEXT_MAX];
+    if (r->engine != ENGINE_FSDP2 || r->grad_sync == SYNC_LAST)
+        return;
+    diag_hint(setup_error(d, MEMPLAN_E_CONFLICT, KEY_GRAD_SYNC,
+                          "grad_sync '%s' with schedule '%s': PyTorch's "
+                          "stages reduce gradients once a step",
+                          resolve_text(r, KEY_GRAD_SYNC, buf),
+                          resolve_text(r, KEY_SCHEDULE, name)),
+              "leave it out");
+}
+
 /* schedules.py, _check_torch_compile_compatibility. */
 static void check_torch(const struct run *r, struct diag *d)
 {
-    char name[RESOLVE_TEXT_MAX], buf[RESOLVE_TEXT_MAX];
+    char name[RESOLVE_TEXT_MAX];
     resolve_text(r, KEY_SCHEDULE, name);
     if (r->compile)
         diag_hint(setup_error(d, MEMPLAN_E_CONFLICT, KEY_COMPILE,
@@ -98,12 +112,15 @@ static void check_torch(const struct run *r, struct diag *d)
                               name),
                   "use --precision bf16-mixed, or --schedule interleaved "
                   "--vpp 2");
-    if (r->engine == ENGINE_FSDP2 && r->grad_sync != SYNC_LAST) /* stage.py */
-        diag_hint(setup_error(d, MEMPLAN_E_CONFLICT, KEY_GRAD_SYNC,
-                              "grad_sync '%s' with schedule '%s': PyTorch's "
-                              "stages reduce gradients once a step",
-                              resolve_text(r, KEY_GRAD_SYNC, buf), name),
-                  "leave it out");
+    const enum setup_key old[] = { KEY_RETURN_OUTPUTS,
+                                   KEY_KEEP_REDUCE_SCATTER };
+    const bool asked[] = { r->return_outputs, r->keep_reduce_scatter };
+    for (size_t i = 0; i < sizeof(old) / sizeof(old[0]); i++)
+        if (asked[i])
+            diag_hint(setup_error(d, MEMPLAN_E_UNSUPPORTED, old[i],
+                                  "'%s' with schedule '%s' is not modelled",
+                                  setup_field(old[i])->key, name),
+                      "leave it out, or use --schedule 1f1b");
     check_checkpoints(r, d);
 }
 
@@ -297,6 +314,8 @@ void resolve_check_schedule(const struct run *r, const struct spec *s,
 {
     if (run_spreads(r))
         check_spread(r, d);
+    if (run_torch_pipelines(r))
+        check_sync(r, d);
     if (r->deferred_wgrads > 0)
         check_deferred(r, s, d);
     if (!splits_backward(r))

@@ -486,6 +486,11 @@ void resolve_buffers(struct run *r, const struct spec *spec)
         r, KEY_GRAD_SYNC,
         r->framework == FW_HF || run_torch_pipelines(r) ? SYNC_LAST
                                                         : SYNC_EACH);
+    r->return_outputs =
+        resolve_bool(r, KEY_RETURN_OUTPUTS, false) && run_torch_pipelines(r);
+    r->keep_reduce_scatter = resolve_bool(r, KEY_KEEP_REDUCE_SCATTER, false)
+                             && run_torch_pipelines(r) && resolve_is_fsdp(r)
+                             && r->zero != 0 && r->grad_sync == SYNC_LAST;
     /* torchtitan's "default": not with stages (distributed/fsdp.py) */
     r->reshard = resolve_bool(r, KEY_RESHARD_AFTER_FORWARD,
                               resolve_is_fsdp(r) && r->zero == 3

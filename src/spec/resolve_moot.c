@@ -227,6 +227,11 @@ static void say_moot_parts(struct run *r)
           run_deals_tensors(r) || !r->round_robin_gradients,
           " but in DeepSpeed's ZeRO-1 and -2 on several ranks, and there not "
           "under a pipeline or BF16_Optimizer" },
+        { KEY_RETURN_OUTPUTS, run_torch_pipelines(r),
+          " but in torchtitan's pipelines" },
+        { KEY_KEEP_REDUCE_SCATTER,
+          run_torch_pipelines(r) && resolve_is_fsdp(r) && r->zero != 0,
+          " but in torchtitan's pipelines that FSDP shards" },
         { KEY_OFFLOAD_RATIO, r->offload_optimizer != OFFLOAD_NONE,
           " without --offload-optimizer cpu" },
         { KEY_WGRAD_DEFERRAL_LIMIT, r->deferred_wgrads != 0,

@@ -711,6 +711,8 @@ struct run {
     enum attention attention;
     enum attention_kernel attention_kernel; /* of flash: how fast it is */
     enum loss loss;
+    bool return_outputs; /* schedule.step() hands out the last stage's logits */
+    bool keep_reduce_scatter; /* a pipeline's last one's input, to the next */
     bool keep_outputs;  /* by the training loop, until it has the next ones */
     bool fp32_logits;   /* what the model hands out */
     bool shift_logits;  /* a copy, for the loss; else labels */

@@ -175,6 +175,7 @@ static void test_orders(void **state)
 /* The fullest moment of each kind of pass of each chunk, and between steps. */
 struct passes {
     uint64_t peak[CHUNKS_MAX][SLOT_KINDS], rest, most;
+    uint64_t merged; /* the last stage's logits put together; 0: they are not */
 };
 
 static void keep(struct passes *p, unsigned chunk, enum slot_kind kind,
@@ -205,6 +206,8 @@ static void measured(struct passes *p, const struct json *run)
         const struct json *peak = row->child->next->next;
         const char *kind = strchr(letters, what[0]);
         if (kind == NULL) {
+            if (strcmp(what, "merge") == 0)
+                p->merged = (uint64_t)peak->number;
             if (strcmp(what, "zero_grad") == 0)
                 p->rest = (uint64_t)peak->next->next->number;
             continue;
@@ -302,10 +305,17 @@ static void predicted(struct passes *p, const memplan_report *r,
     const uint64_t less =
         rest.bytes[TERM_WORKSPACE] - s.sum.buffer_bytes - s.global_buffer_bytes;
     *p = (struct passes){ .rest = rest.total - less };
+    struct moment clip;
+    assert_true(moment_with(&clip, &s, PHASE_CLIP, 0, false, NULL, COMP_COUNT));
+    if (pipe_outputs(&s) > 0)
+        p->merged = clip.total - less;
     assert_true(moment_at(&s.rest, &s, PHASE_COUNT, 0, false));
     s.has_rest = true;
     for (uint32_t i = 0; i < s.n; i++)
         look_at(p, &s, less, i);
+    const struct instant cast = { PHASE_ACCUMULATE, 0, false, SLOT_BACKWARD };
+    if (engine_accumulates(s.run, false))
+        look(p, &s, less, cast);
     arena_release(&a);
 }
 
@@ -359,6 +369,8 @@ static bool compare_run(const struct json *run, size_t len)
     predicted(&got, r, run);
     bool bad = differs(name, "peak", got.most, want.most);
     bad = differs(name, "rest", got.rest, want.rest) || bad;
+    if (want.merged > 0 || got.merged > 0)
+        bad = differs(name, "merged", got.merged, want.merged) || bad;
     for (unsigned c = 0; c < CHUNKS_MAX; c++)
         for (unsigned k = 0; k < SLOT_KINDS; k++) {
             if (want.peak[c][k] == 0)

@@ -20,6 +20,7 @@ import step
 import torch
 import torch.distributed as dist
 from torch._subclasses.fake_tensor import FakeTensorMode, unset_fake_temporarily
+from torch.distributed.fsdp._fully_shard._fsdp_state import FSDPState
 from torch.distributed.pipelining import PipelineStage, schedules
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
@@ -50,6 +51,8 @@ class Run(tp.Run):
     vpp: int = 2            # stages of a rank, where the schedule has several
     every: int = 1          # with recompute: each so-manieth layer of a rank
     reshard: str = "default"
+    outputs: bool = False   # the schedule hands out the logits, as it did for torchtitan before October 2025
+    callback: bool = True   # the root's, at the end; without it as PyTorch before 2.7 (#144535)
 
 
 class Told(PipelineStage):
@@ -82,6 +85,24 @@ def split_outside(split):
 
 
 pipeline_parallel.pipeline_module_split = split_outside(pipeline_parallel.pipeline_module_split)
+@contextlib.contextmanager
+def final_callback(there):
+    """The one that lets go of what the last unit's reduce-scatter reads."""
+    old = FSDPState._root_post_backward_final_callback
+
+    def without(state):
+        kept = list(state._comm_ctx.reduce_scatter_states)
+        old(state)
+        state._comm_ctx.reduce_scatter_states[:] = kept
+
+    if not there:
+        FSDPState._root_post_backward_final_callback = without
+    try:
+        yield
+    finally:
+        FSDPState._root_post_backward_final_callback = old
+
+
 torch.random.fork_rng = lambda *_, **__: contextlib.nullcontext()  # asks the GPU
 
 
@@ -100,7 +121,8 @@ class Pipe(step.Steps):
         first, last = (any(getattr(s, k) for s in self.stages) for k in ("is_first", "is_last"))
         self.enter("start", 0)
         losses = [] if last else None
-        schedule.step(*([ids] if first else []), target=ids if last else None, losses=losses, return_outputs=False)
+        schedule.step(*([ids] if first else []), target=ids if last else None, losses=losses,
+                      return_outputs=self.run.outputs)
         if last:
             loss = torch.sum(torch.stack(losses))
             del loss
@@ -136,7 +158,7 @@ class Pipe(step.Steps):
         self.tracker = tracker = tp.Local(True)
         self.parameters = sum(p.numel() for p in model.parameters())
         Told.run, pipeline_parallel.PipelineStage = run, Told
-        with FakeTensorMode(allow_non_fake_inputs=True), step.cuda_switches(), engines.follows(tracker):
+        with FakeTensorMode(allow_non_fake_inputs=True), step.cuda_switches(), engines.follows(tracker), final_callback(run.callback):
             schedule, parts, _, _ = pipeline_parallel.pipeline_llm(
                 model, dims, job, torch.device("cuda"), model.model_args, parallelize_llama, cross_entropy_loss)
             self.stages = getattr(schedule, "_stages", None) or [schedule._stage]
@@ -147,6 +169,13 @@ class Pipe(step.Steps):
                 for name, kind in (("forward_one_chunk", "F"), ("backward_one_chunk", "B"), ("backward_weight_one_chunk", "W"),
                                    ("perform_reduce_grad", "R")):
                     self.note(s, name, kind)
+            merge = schedule._merge_outputs
+
+            def noted_merge(chunks):
+                self.enter("merge", 0)
+                return merge(chunks)
+
+            schedule._merge_outputs = noted_merge
             tracker.watch([tp.local_of(t) for m in parts for t in [*m.parameters(), *m.buffers()]], "weights")
             self.weights = sum(tp.local_of(t).untyped_storage().nbytes() for m in parts for t in m.parameters())
             ids = torch.zeros(c["b"] * run.micros, c["s"], dtype=torch.long, device="cuda")
@@ -169,10 +198,14 @@ def setup_of(run):
     c = tp.SHAPES[run.shape]
     engine = dict(fsdp_units="ends", reduce_dtype="fp32") if run.shards > 1 else dict(engine="ddp")
     vpp = dict(vpp=run.vpp) if run.schedule.startswith("Interleaved") else {}
+    old = dict(return_outputs=True) if run.outputs else {}
+    if not run.callback:
+        old["keep_reduce_scatter"] = True
     every = dict(recompute_every=run.every) if run.every > 1 else {}
     return dict(framework="torchtitan", gpus=run.pp * run.shards, pp=run.pp, schedule=NAMES[run.schedule], **vpp, **engine,
                 micro_batch=c["b"], seq_len=c["s"], precision=run.precision, attention="flash", optimizer=run.optimizer,
-                optimizer_impl=run.optimizer_impl, grad_accum=run.micros, clip_grad=run.clip_grad, recompute=run.recompute, **every)
+                optimizer_impl=run.optimizer_impl, grad_accum=run.micros, clip_grad=run.clip_grad, recompute=run.recompute, **every,
+                **old)
 
 
 def record(run):
@@ -259,6 +292,14 @@ def runs():
         yield Run(schedule="ZBVZeroBubble", rank=rank, recompute="full", every=2, shape="pipe-long", micros=6)
     yield Run(schedule="ZBVZeroBubble", rank=1, recompute="full", shards=1, precision="bf16")
     yield Run(schedule="ZBVZeroBubble", rank=2, recompute="full", pp=4, shape="pipe-deep", micros=10)
+    for name in ("1F1B", "GPipe", "Interleaved1F1B"):  # as torchtitan of December 2024 had them
+        yield Run(schedule=name, rank=1, outputs=True)
+        yield Run(schedule=name, rank=1, outputs=True, callback=False, shape="pipe-words", micros=6)
+        yield Run(schedule=name, rank=0, callback=False)
+    yield Run(schedule="1F1B", rank=2, pp=4, shape="pipe-deep", micros=8, callback=False, outputs=True)
+    yield Run(schedule="1F1B", rank=3, pp=4, shape="pipe-deep", micros=8, callback=False, outputs=True, recompute="full")
+    yield Run(schedule="Interleaved1F1B", rank=3, pp=4, shape="pipe-deep", micros=12, outputs=True)
+    yield Run(schedule="Interleaved1F1B", rank=1, shards=1, precision="bf16", outputs=True)
 
 
 COMMAND = "PYTHONPATH=TORCHTITAN python tests/oracle/pipeline.py tests/golden/pipeline"

@@ -25,7 +25,7 @@
 #include "common.h"
 #include "trials.h"
 
-enum { FIRST_ADAPTER = 37, FIRST_EIGHT = 84, FIRST_PART = 90, CHOICES = 95 };
+enum { FIRST_ADAPTER = 37, FIRST_EIGHT = 86, FIRST_PART = 92, CHOICES = 97 };
 struct trial {
     uint64_t index;
     const char *model;
@@ -452,12 +452,16 @@ static void in_stages(struct trial *t, uint64_t seed)
                                : seed % 5 == 0 ? "gpipe"
                                                : "1f1b";
     *value_of(t, "grad_accum") = seed / 12 % 2 == 0 ? "4" : "8";
-    *value_of(t, "grad_sync") = seed % 7 == 0 ? "each" : "last";
+    *value_of(t, "grad_sync") = "last";
     t->c[FIRST_EIGHT] =
         (struct choice){ "reshard_after_forward",
                          cuts && seed % 3 == 0 ? "true" : NULL };
-    if (seed / 24 % 3 == 0)
+    if (seed / 24 % 3 == 0) {
         split_backwards(t, two, seed);
+        return;
+    }
+    *value_of(t, "return_outputs") = seed / 2 % 4 == 1 ? "true" : NULL;
+    *value_of(t, "keep_reduce_scatter") = seed / 2 % 5 == 1 ? "true" : NULL;
 }
 
 static bool has_rank(const struct trial *t)
@@ -797,6 +801,8 @@ static struct trial trial_of(uint64_t seed)
           megatron && vpp[0] != '1' && seed % 6 == 0
               ? (seed % 12 == 0 ? "6" : "5")
               : NULL },
+        { "return_outputs", NULL }, /* these two: in_stages */
+        { "keep_reduce_scatter", NULL },
         { "drop_outputs", NULL }, /* these three: more_of */
         { "softmax_input", NULL },
         { "attention_mask", NULL },

@@ -304,6 +304,8 @@ static const char *const settable[][3] = {
     { "defer_embedding_wgrad_compute", "yes", "true" },
     { "wgrad_deferral_limit", "2", "2" },
     { "microbatch_group_size_per_vp_stage", "8", "8" },
+    { "return_outputs", "yes", "true" },
+    { "keep_reduce_scatter", "yes", "true" },
     { "fused_softmax", "no", "false" },
     { "softmax_fp32", "yes", "true" },
     { "softmax_input", "yes", "true" },
@@ -1598,6 +1600,16 @@ static const struct said {
     { "framework=megatron pp=2 vpp=2 gpus=2 grad_accum=8 "
       "microbatch_group_size_per_vp_stage=4",
       "'microbatch_group_size_per_vp_stage'", 0, true },
+    { "framework=torchtitan gpus=2 return_outputs=true",
+      "'return_outputs' has no effect but in torchtitan's pipelines", 0,
+      false },
+    { "framework=torchtitan gpus=2 keep_reduce_scatter=true",
+      "'keep_reduce_scatter' has no effect but in torchtitan's pipelines that "
+      "FSDP shards",
+      0, false },
+    { "framework=torchtitan gpus=4 pp=2 grad_accum=2 return_outputs=true "
+      "keep_reduce_scatter=true",
+      "has no effect", 0, true },
     { "framework=nemo lora_rank=8 ensure_weight_tying=true",
       "has no effect in Megatron's layers", 0, false },
     { "ddp_bucket=25 gpus=2", "(--ddp-bucket 25MiB)", 0, false },
