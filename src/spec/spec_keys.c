@@ -50,6 +50,7 @@ static const struct inert {
       "hidden_act embedding_multiplier_scale attn_output_multiplier" },
     { FAM_PHI3SMALL, "attention_bias mup_embedding_multiplier" },
     { FAM_GLM4_MOE, "num_nextn_predict_layers" },
+    { FAM_EXAONE_MOE, "num_nextn_predict_layers" },
     { FAM_GLM4_MOE_LITE,
       "num_nextn_predict_layers num_key_value_heads head_dim" },
     { FAM_SOLAR_OPEN, "intermediate_size" },

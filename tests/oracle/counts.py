@@ -58,6 +58,7 @@ OWN = {"granitemoehybrid": [*MAMBA_KEYS, {"layer_types": ["mamba", "attention", 
                      {"mamba_d_state": 20}, {"mamba_n_groups": 3}, {"mamba_d_conv": 3}, {"mamba_proj_bias": True},
                      {"projectors_bias": True}, {"mamba_conv_bias": False}, {"mamba_rms_norm": True},
                      {"num_key_value_heads": None}],
+       "exaone_moe": [{"num_nextn_predict_layers": 1}],  # which its class does not make
        "bamba": [*MAMBA_KEYS, {"attn_layer_indices": [1]}, {"attn_layer_indices": [0, 2]}, {"attn_layer_indices": []}]}
 
 # Keys that published files of the family leave out: the class's own default counts.
