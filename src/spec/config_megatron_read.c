@@ -48,7 +48,7 @@ uint64_t config_flag_count(struct config *c, const char *flag)
     if (v == NULL || n > 0)
         return n;
     memplan_error *e =
-        config_bad(c, v, MEMPLAN_E_ARG, "'%s' takes a whole number",
+        config_bad(c, v, MEMPLAN_E_ARG, "'%s' takes a whole number, 1 or more",
                    config_shown(c, flag, shown));
     diag_hint(e, "write the number itself");
     return 0;
@@ -89,10 +89,11 @@ static void ends(struct config *c)
     if (!config_flag_given(c, "first_last_layers_bf16"))
         return;
     for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++) {
-        const bool said = config_at(c, counts[i].flag) != NULL;
-        config_flag_set(c, said ? counts[i].flag : "first_last_layers_bf16",
-                        counts[i].key,
-                        said ? config_flag_count(c, counts[i].flag) : 1);
+        const struct json *said = config_at(c, counts[i].flag);
+        if (said != NULL)
+            config_set_json(c, said, counts[i].key);
+        else
+            config_flag_set(c, "first_last_layers_bf16", counts[i].key, 1);
     }
 }
 
@@ -130,7 +131,7 @@ static void precision(struct config *c)
 static void without_pipeline(struct config *c)
 {
     if (config_flag_given(c, "no_pipeline_parallel")
-        && config_flag_count(c, "zero_stage") < 2)
+        && config_flag_number(c, "zero_stage") < 2)
         config_note(c, "--no-pipeline-parallel is not modelled below ZeRO-2: "
                        "DeepSpeed's pipeline engine is assumed");
 }
@@ -230,6 +231,14 @@ static void recompute_before(struct config *c)
     }
 }
 
+/* The number 0, or as a flag says it. */
+static bool is_none(const struct json *v)
+{
+    return v != NULL
+           && ((v->kind == JSON_NUMBER && !(v->number > 0) && v->number >= 0)
+               || (v->kind == JSON_STRING && str_is(v->text, "0")));
+}
+
 /* NeMo's names of the same. */
 static const struct checkpoints {
     const char *granularity, *method, *layers;
@@ -244,7 +253,10 @@ static void recompute(struct config *c)
     const struct checkpoints *of =
         config_flag_given(c, nemos.granularity) ? &nemos : &megatrons;
     const struct json *how = config_at(c, of->granularity);
-    const uint64_t n = config_flag_count(c, of->layers);
+    const bool full = is_word(c, of->granularity, "full");
+    const bool block = is_word(c, of->method, "block");
+    const bool no_layer = (block || !full) && is_none(config_at(c, of->layers));
+    const uint64_t n = no_layer ? 0 : config_flag_count(c, of->layers);
     char shown[CONFIG_PATH_MAX];
     if (how == NULL) {
         if (config_flag_given(c, "recompute_activations"))
@@ -253,14 +265,13 @@ static void recompute(struct config *c)
             recompute_before(c);
         return;
     }
-    if (is_word(c, of->granularity, "full")) {
-        config_set(c, how, KEY_RECOMPUTE, "full");
+    if (full) {
+        /* a block of no layers is made again, and launchers' YAML has such */
+        config_set(c, how, KEY_RECOMPUTE, block && no_layer ? "none" : "full");
         if (n > 0)
-            config_flag_set(c, of->layers,
-                            is_word(c, of->method, "block")
-                                ? KEY_RECOMPUTE_LAYERS
-                                : KEY_RECOMPUTE_GRANULARITY,
-                            n);
+            config_flag_set(
+                c, of->layers,
+                block ? KEY_RECOMPUTE_LAYERS : KEY_RECOMPUTE_GRANULARITY, n);
         return;
     }
     if (!is_word(c, of->granularity, "selective")) {

@@ -1809,7 +1809,8 @@ static void test_megatron_refused(void **state)
     refused(MEMPLAN_E_UNKNOWN, "unknown --recompute-granularity", 1);
     import("megatron-args", "--recompute-granularity full "
                             "--recompute-num-layers many");
-    refused(MEMPLAN_E_ARG, "'--recompute-num-layers' takes a whole number", 1);
+    refused(MEMPLAN_E_ARG,
+            "'--recompute-num-layers' takes a whole number, 1 or more", 1);
     import("megatron-args", "--clip-grad yes");
     refused(MEMPLAN_E_ARG, "'--clip-grad' takes a number", 1);
     import("megatron-args", "--");
