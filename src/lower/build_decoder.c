@@ -160,7 +160,8 @@ struct linear linear_of_qkv(const struct builder *b, const char *name,
  * projections of attention and of the MLP both c_proj. */
 static uint64_t c_proj_or(const struct builder *b, enum lora_target own)
 {
-    const bool apart = b->run->peft == PEFT_IA3; /* its own list says mlp. */
+    const bool apart = b->run->peft == PEFT_IA3 /* its own list says mlp. */
+                       || b->run->targets_apart;
     if (apart || (b->spec->family != FAM_QWEN && b->spec->family != FAM_GPT2))
         return LORA_MASK(own);
     return LORA_MASK(LORA_O) | LORA_MASK(LORA_DOWN);

@@ -37,6 +37,10 @@ const struct json *config_deepspeed_file(const struct config *c);
 /* The rank of adapters: 0 is reported, not taken for none. */
 void config_lora_rank(struct config *c, const struct json *rank);
 
+/* Whether that is an end of a model, to which PEFT puts adapters as well;
+ * reported, at `at`. [config_peft.c] */
+bool config_is_end(struct config *c, const struct json *at, struct str name);
+
 /* PEFT's modules_to_save, whatever the file calls it: a list, or names with
  * commas or spaces between; and ensure_weight_tying beside it. */
 void config_full_modules(struct config *c, const struct json *of);

@@ -115,13 +115,12 @@ static void one_string(struct config *c, const struct json *of,
               "\"all-linear\"");
 }
 
-/* Ends of a model, to which PEFT puts adapters as well. */
-static bool is_end(struct config *c, const struct json *at)
+bool config_is_end(struct config *c, const struct json *at, struct str name)
 {
     static const char *const ends[] = { "lm_head", "embed_out", "embed_tokens",
                                         "wte", "embed_in" };
     for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++)
-        if (at->kind == JSON_STRING && str_is(at->text, ends[i])) {
+        if (str_is(name, ends[i])) {
             diag_hint(config_bad(c, at, MEMPLAN_E_UNSUPPORTED,
                                  "adapters of '%s' are not modelled", ends[i]),
                       "leave it out, or use \"modules_to_save\": [\"%s\"], "
@@ -150,7 +149,7 @@ static uint32_t modules_at(struct config *c, const char *path,
     for (; one != NULL; one = of->kind == JSON_ARRAY ? one->next : NULL) {
         const unsigned i = one->kind == JSON_STRING ? peft_name_find(one->text)
                                                     : PEFT_NAMES_MAX;
-        if (is_end(c, one))
+        if (one->kind == JSON_STRING && config_is_end(c, one, one->text))
             return 0;
         if (i == PEFT_NAMES_MAX) {
             unknown_module(c, one);

@@ -4,6 +4,7 @@
  * the Trainer's: TRL, LLaMA-Factory, axolotl, ms-swift, OpenRLHF.
  */
 #include "spec/config_hf.h"
+#include "spec/peft_names.h"
 
 #include "base/unit.h"
 
@@ -73,52 +74,57 @@ static enum kin kin_of(const struct config *c)
 
 /* ---- which matrices have adapters ---- */
 
-/* By the last part of a module's name; where one matrix is several of ours it
- * is all of them. */
-static bool add_target(char list[128], struct str name)
+struct targets {
+    uint64_t words; /* LORA_... */
+    uint32_t names; /* by places of peft_module() */
+    bool others;    /* words that are none of PEFT's names for modules */
+};
+
+/* Names that peft_names.c has not, and words of these programs. */
+static bool add_own(struct targets *t, struct str name)
 {
-    static const char *const ours[][2] = {
-        { "q_proj", "q" },
-        { "k_proj", "k" },
-        { "v_proj", "v" },
-        { "o_proj", "o" },
-        { "gate_proj", "gate" },
-        { "up_proj", "up" },
-        { "down_proj", "down" },
-        { "w1", "gate" },
-        { "w3", "up" },
-        { "w2", "down" },
-        { "query_key_value", "q,k,v" },
-        { "qkv_proj", "q,k,v" },
-        { "Wqkv", "q,k,v" },
-        { "W_pack", "q,k,v" },
-        { "gate_up_proj", "gate,up" },
-        { "dense_h_to_4h", "up" },
-        { "dense_4h_to_h", "down" },
-        { "fc1", "up" },
-        { "fc2", "down" },
-        { "all", "all-linear" },
-        { "all-linear", "all-linear" },
+    static const struct {
+        const char *name;
+        enum lora_target word;
+    } ours[] = {
+        { "w1", LORA_GATE },        { "w3", LORA_UP },
+        { "w2", LORA_DOWN },        { "out_proj", LORA_OUT_PROJ },
+        { "all", LORA_ALL_LINEAR }, { "all-linear", LORA_ALL_LINEAR },
     };
-    for (size_t i = name.n; i > 0; i--) {
-        if (name.p[i - 1] == '.') {
-            name = (struct str){ name.p + i, name.n - i };
-            break;
-        }
-    }
     for (size_t i = 0; i < sizeof(ours) / sizeof(ours[0]); i++) {
-        if (str_is(name, ours[i][0])) {
-            str_append(list, 128, "%s%s", list[0] != '\0' ? "," : "",
-                       ours[i][1]);
+        if (str_is(name, ours[i].name)) {
+            t->words |= UINT64_C(1) << ours[i].word;
+            t->others = true;
             return true;
         }
     }
     return false;
 }
 
+/* By the last part of a module's name, or the last two; where one matrix is
+ * several of ours it is all of them. */
+static bool add_target(struct targets *t, struct str name)
+{
+    unsigned at = peft_name_find(name);
+    for (size_t i = 0; i < name.n && at == PEFT_NAMES_MAX; i++) {
+        if (name.p[i] == '.')
+            at = peft_name_find((struct str){ name.p + i + 1, name.n - i - 1 });
+    }
+    if (at < PEFT_NAMES_MAX) {
+        t->words |= peft_name_words(at);
+        t->names |= UINT32_C(1) << at;
+        return true;
+    }
+    for (size_t i = name.n; i > 0; i--) {
+        if (name.p[i - 1] == '.')
+            return add_own(t, (struct str){ name.p + i, name.n - i });
+    }
+    return add_own(t, name);
+}
+
 /* A pattern over modules: the alternatives of "(q|k|v)_proj" are read, of
  * every layer. */
-static bool add_pattern(char list[128], struct str text)
+static bool add_pattern(struct targets *t, struct str text)
 {
     static const char end[] = ")_proj";
     const size_t n = sizeof(end) - 1;
@@ -133,15 +139,17 @@ static bool add_pattern(char list[128], struct str text)
             char name[32];
             const struct str one = str_cut(rest, '|', &rest);
             str_format(name, sizeof(name), "%.*s_proj", (int)one.n, one.p);
-            if (!add_target(list, str_of(name)))
+            if (!add_target(t, str_of(name)))
                 return false;
         }
     }
-    return list[0] != '\0';
+    return t->words != 0;
 }
 
 static void bad_target(struct config *c, const struct json *of, struct str name)
 {
+    if (config_is_end(c, of, name))
+        return;
     diag_hint(config_bad(c, of, MEMPLAN_E_UNKNOWN,
                          "'%.*s' is none of the matrices that are known",
                          (int)(name.n < 40 ? name.n : 40), name.p),
@@ -149,38 +157,50 @@ static void bad_target(struct config *c, const struct json *of, struct str name)
               "up_proj, down_proj; see --lora-targets");
 }
 
-static void targets(struct config *c, const struct json *of)
+static bool add_all(struct config *c, const struct json *one, struct targets *t)
 {
-    char list[128] = "";
-    const struct json *one = of->kind == JSON_ARRAY ? of->child : of;
-    for (; one != NULL; one = of->kind == JSON_ARRAY ? one->next : NULL) {
-        struct str rest =
-            one->kind == JSON_STRING ? one->text : (struct str){ "", 0 };
-        if (memchr(rest.p, '(', rest.n) != NULL) {
-            if (!add_pattern(list, rest)) {
-                bad_target(c, one, rest);
-                return;
-            }
-            config_note(c,
-                        "of the pattern in '%.*s' the matrices are read, "
-                        "and adapters are in every layer",
-                        (int)of->key.n, of->key.p);
-            continue;
-        }
-        while (rest.n > 0) {
-            struct str left;
-            const struct str names = str_trim(str_cut(rest, ',', &rest));
-            for (struct str w = names; w.n > 0; w = left) {
-                const struct str name = str_cut(w, ' ', &left);
-                if (name.n > 0 && !add_target(list, name)) {
-                    bad_target(c, one, name);
-                    return;
-                }
+    struct str rest =
+        one->kind == JSON_STRING ? one->text : (struct str){ "", 0 };
+    while (rest.n > 0) {
+        struct str left;
+        const struct str names = str_trim(str_cut(rest, ',', &rest));
+        for (struct str w = names; w.n > 0; w = left) {
+            const struct str name = str_cut(w, ' ', &left);
+            if (name.n > 0 && !add_target(t, name)) {
+                bad_target(c, one, name);
+                return false;
             }
         }
     }
-    if (list[0] != '\0')
-        config_set(c, of, KEY_LORA_TARGETS, list);
+    return true;
+}
+
+static void targets(struct config *c, const struct json *of)
+{
+    char list[LORA_WORDS_MAX];
+    struct targets t = { 0, 0, false };
+    const struct json *one = of->kind == JSON_ARRAY ? of->child : of;
+    for (; one != NULL; one = of->kind == JSON_ARRAY ? one->next : NULL) {
+        if (one->kind != JSON_STRING
+            || memchr(one->text.p, '(', one->text.n) == NULL) {
+            if (!add_all(c, one, &t))
+                return;
+            continue;
+        }
+        t.others = true;
+        if (!add_pattern(&t, one->text)) {
+            bad_target(c, one, one->text);
+            return;
+        }
+        config_note(c,
+                    "of the pattern in '%.*s' the matrices are read, "
+                    "and adapters are in every layer",
+                    (int)of->key.n, of->key.p);
+    }
+    if (t.words == 0)
+        return;
+    config_set(c, of, KEY_LORA_TARGETS, lora_words(t.words, list));
+    c->s->peft_names = t.others ? 0 : t.names;
 }
 
 /* ---- adapters ---- */

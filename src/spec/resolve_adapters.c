@@ -136,7 +136,7 @@ static uint64_t lora_targets(struct run *r, const struct spec *spec)
     return on;
 }
 
-/* Names that a PEFT file has, and the model's class; 0: a file has none, or
+/* Names that a file hands to PEFT, and the model's class; 0: it has none, or
  * what the class calls its modules is not known. */
 static uint32_t names_known(const struct run *r, const struct spec *spec)
 {
@@ -156,11 +156,13 @@ static void pass_over(struct run *r, const struct spec *spec)
     if (has == 0 || (asked & has) == 0)
         return;
     r->lora_targets = peft_names_words(asked & has, has);
+    r->targets_apart = true;
     r->setup.v[KEY_LORA_TARGETS].n = r->lora_targets;
     if ((asked & ~has) != 0)
         resolve_note(r, KEY_LORA_TARGETS,
-                     "'target_modules' %s of PEFT's file has no effect: the "
-                     "model has no such module",
+                     "'%s' %s of the file has no effect: the model has no "
+                     "such module",
+                     r->setup.said[KEY_LORA_TARGETS].entry,
                      peft_names_text(asked & ~has, names));
 }
 

@@ -722,6 +722,7 @@ struct run {
     double act_dropout;
     uint64_t vocab; /* padded */
     uint64_t lora_rank, lora_targets, lora_full;
+    bool targets_apart; /* by names that each end one module alone */
     bool ties_full; /* of the words' table and a tied head one trained copy */
     enum lora_variant lora_variant;
     enum peft_type peft;  /* what lies over frozen weights, if anything does */
