@@ -47,6 +47,12 @@ void config_full_modules(struct config *c, const struct json *of);
 void config_full_tying(struct config *c, const struct json *at,
                        const struct json *of);
 
+/* Whether it is for a trainer whose defaults are not read: that is reported, and
+ * nothing is read; of what was taken for TrainingArguments, and for
+ * Megatron-LM's flags. [config_others.c] */
+bool config_others_trainer(struct config *c);
+bool config_others_megatron(struct config *c);
+
 /* What programs around TrainingArguments say in words of their own. */
 void config_kin(struct config *c);
 bool config_kin_is_bf16(const struct config *c);

@@ -472,6 +472,8 @@ static void nemo_optimizer(struct config *c)
 
 void config_megatron_together(struct config *c)
 {
+    if (config_others_megatron(c))
+        return;
     c->s->megatron_script = true;
     config_world(c);
     nemo_world(c);

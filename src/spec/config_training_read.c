@@ -407,6 +407,8 @@ struct json *config_parse_training_args(struct arena *a, const char *text,
 
 void config_training_args_together(struct config *c)
 {
+    if (config_others_trainer(c))
+        return;
     config_world(c);
     config_kin(c);
     config_hf_wraps(c);
