@@ -207,7 +207,8 @@ static const struct config_row rows[] = {
     ASIDE("teacher_model", "no second model is held"),
     ASIDE("max_completion_length", "see --seq-len"),
     ASIDE("sequence_parallel_size", "see --cp, --cp-comm a2a"),
-    ASIDE("cut_cross_entropy", "see --loss chunked"),
+    ASIDE("cut_cross_entropy",
+          "see --loss fused, which keeps no logits either"),
     ASIDE("use_kernels", "layers are transformers' own code"),
     ASIDE("task_type", "the head is the model's own"),
     ASIDE("vit_gradient_checkpointing", "as the text's"),
@@ -235,7 +236,7 @@ static const struct config_row rows[] = {
     ASIDE("beta", "of DPO and its kin: no second model is held"),
     LATER("stage"),
     LATER("rl"),
-    ASIDE("plugins", "Liger's kernels are --implementation hf-liger"),
+    LATER("plugins"),
     ONLY("relora", "false"),
     ASIDE("qat", "weights are not quantized in training"),
 

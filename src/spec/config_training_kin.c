@@ -546,6 +546,45 @@ static void attention(struct config *c)
     }
 }
 
+static bool ends(struct str s, const char *with)
+{
+    const size_t n = strlen(with);
+    return s.n >= n && memcmp(s.p + s.n - n, with, n) == 0;
+}
+
+/* Axolotl's, by their classes; what Liger's does entries of its own say. */
+static void plugins(struct config *c)
+{
+    static const struct {
+        const char *name, *why;
+    } known[] = {
+        { "LigerPlugin", NULL },
+        { "SwanLabPlugin", NULL },
+        { "LMEvalPlugin", NULL },
+        { "CutCrossEntropyPlugin",
+          "see --loss fused, which keeps no logits either" },
+        { "KernelsPlugin", "layers are transformers' own code" },
+        { "ExpertParallelPlugin", "see --ep" },
+    };
+    enum { KNOWN = sizeof(known) / sizeof(known[0]) };
+    const struct json *of = config_at(c, "plugins");
+    if (of == NULL || of->kind != JSON_ARRAY)
+        return;
+    for (const struct json *one = of->child; one != NULL; one = one->next) {
+        size_t i = 0;
+        while (i < KNOWN
+               && !(one->kind == JSON_STRING && ends(one->text, known[i].name)))
+            i++;
+        if (i == KNOWN)
+            config_note(c, "plugins: %.*s is not modelled",
+                        (int)(one->text.n < 60 ? one->text.n : 60),
+                        one->kind == JSON_STRING ? one->text.p : "");
+        else if (known[i].why != NULL)
+            config_note(c, "plugins: %s is not modelled: %s", known[i].name,
+                        known[i].why);
+    }
+}
+
 void config_kin(struct config *c)
 {
     const enum kin kin = kin_of(c);
@@ -554,6 +593,7 @@ void config_kin(struct config *c)
     open_rlhf(c);
     attention(c);
     config_fms_attention(c);
+    plugins(c);
     if (ANY_IS_TRUE(c, "liger_fused_linear_cross_entropy")
         && ANY_IS_TRUE(c, "liger_rms_norm"))
         config_set(c, config_at(c, "liger_rms_norm"), KEY_IMPLEMENTATION,
