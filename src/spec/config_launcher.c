@@ -68,7 +68,8 @@ static struct str next_word(struct config_launches *l)
     struct str word = { l->text + l->at, 0 };
     for (size_t i = l->at; i < l->len && l->text[i] != '\n'; i++) {
         const char c = l->text[i];
-        if (quote == '\0' && (is_gap(c) || end_of(l, i, word.n > 0) > 0))
+        if (quote == '\0'
+            && (is_gap(c) || joined(l, i) != 0 || end_of(l, i, word.n > 0) > 0))
             break;
         if (c == '"' || c == '\'')
             quote = quote == '\0' ? c : quote == c ? '\0' : quote;

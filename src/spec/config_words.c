@@ -62,7 +62,7 @@ struct str script_word(struct script *s)
                         && s->text[s->at + 1] == '{';
     bool inside = braced; /* ${NAME:-"default"} */
     size_t deep = 0;      /* $((A * B)) */
-    while (s->at < s->len && s->text[s->at] != '\n'
+    while (s->at < s->len && s->text[s->at] != '\n' && !is_joined(s)
            && (inside || deep > 0 || !script_blank(s->text[s->at]))) {
         const char c = s->text[s->at];
         inside = inside && c != '}';
