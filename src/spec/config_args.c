@@ -316,6 +316,45 @@ static const char *name_in_section(struct script *s, const struct json *root,
     return name;
 }
 
+/* The last name in "${a.b.NAME}", as OmegaConf writes what stands elsewhere in
+ * its file; "" where it is none. */
+static struct str interpolated(const struct json *v)
+{
+    const struct str none = { "", 0 };
+    const struct str text = v->kind == JSON_STRING ? v->text : none;
+    size_t from = 2;
+    if (text.n < 4 || text.p[0] != '$' || text.p[1] != '{'
+        || text.p[text.n - 1] != '}')
+        return none;
+    for (size_t i = from; i + 1 < text.n; i++) {
+        if (text.p[i] == '.')
+            from = i + 1;
+        else if (!script_name_byte(text.p[i]))
+            return none;
+    }
+    return (struct str){ text.p + from, text.n - 1 - from };
+}
+
+/* Values that are another entry's. */
+static void follow(struct json *root)
+{
+    for (struct json *v = root->child; v != NULL; v = v->next) {
+        const struct str name = interpolated(v);
+        const struct json *of = root->child;
+        while (
+            name.n > 0 && of != NULL
+            && !(of->key.n == name.n && memcmp(of->key.p, name.p, name.n) == 0))
+            of = of->next;
+        if (name.n == 0 || of == NULL || of == v || interpolated(of).n > 0)
+            continue;
+        v->kind = of->kind;
+        v->truth = of->truth;
+        v->number = of->number;
+        v->text = of->text;
+        v->child = of->child;
+    }
+}
+
 /* Sections of --yaml-cfg, of NeMo's and Megatron-Bridge's files: names are the
  * flags' own, whatever they are in, but for two sections'. */
 static struct json *flags_of_sections(struct script *s, struct json *root)
@@ -352,6 +391,7 @@ static struct json *flags_of_sections(struct script *s, struct json *root)
         }
         v = next;
     }
+    follow(s->root);
     return s->root;
 }
 

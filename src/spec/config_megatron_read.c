@@ -113,6 +113,8 @@ static void precision(struct config *c)
         config_set(c, config_at(c, "fp4_format"), KEY_PRECISION, "fp4-mixed");
     else if (config_flag_given(c, "fp8_format"))
         config_set(c, config_at(c, "fp8_format"), KEY_PRECISION, "fp8-mixed");
+    else if (config_flag_given(c, "fp8"))
+        config_set(c, config_at(c, "fp8"), KEY_PRECISION, "fp8-mixed");
     else
         config_set(c, c->root, KEY_PRECISION,
                    bf16   ? "bf16-mixed"
@@ -248,6 +250,20 @@ static const struct checkpoints {
             "activations_checkpoint_method",
             "activations_checkpoint_num_layers" };
 
+/* The older name of a module, beside the core of attention or the list
+ * (transformer_config.py, __post_init__). */
+static void moe_layers(struct config *c)
+{
+    const struct json *at = config_at(c, "moe_layer_recompute");
+    char list[CONFIG_LIST_MAX];
+    config_modules(c, "recompute_modules", list);
+    if (list[0] == '\0')
+        str_append(list, sizeof(list), "core_attn");
+    str_append(list, sizeof(list), ",moe");
+    config_set(c, at, KEY_RECOMPUTE, "selective");
+    config_set(c, at, KEY_RECOMPUTE_MODULES, list);
+}
+
 static void recompute(struct config *c)
 {
     const struct checkpoints *of =
@@ -256,10 +272,15 @@ static void recompute(struct config *c)
     const bool full = is_word(c, of->granularity, "full");
     const bool block = is_word(c, of->method, "block");
     const bool no_layer = (block || !full) && is_none(config_at(c, of->layers));
-    const uint64_t n = no_layer ? 0 : config_flag_count(c, of->layers);
+    const uint64_t n =
+        no_layer || how == NULL ? 0 : config_flag_count(c, of->layers);
     char shown[CONFIG_PATH_MAX];
     if (how == NULL) {
-        if (config_flag_given(c, "recompute_activations"))
+        if (config_flag_given(c, "moe_layer_recompute"))
+            moe_layers(c);
+        else if (json_member(c->root, nemos.granularity) != NULL)
+            return; /* null: the method beside it says nothing of itself */
+        else if (config_flag_given(c, "recompute_activations"))
             config_set(c, c->root, KEY_RECOMPUTE, "selective");
         else
             recompute_before(c);
@@ -284,7 +305,9 @@ static void recompute(struct config *c)
     const struct json *modules = config_at(c, "recompute_modules");
     char list[CONFIG_LIST_MAX];
     config_modules(c, "recompute_modules", list);
-    if (list[0] != '\0')
+    if (config_flag_given(c, "moe_layer_recompute"))
+        moe_layers(c);
+    else if (list[0] != '\0')
         config_set(c, modules, KEY_RECOMPUTE_MODULES, list);
 }
 
@@ -347,6 +370,32 @@ static void balance(struct config *c)
             config_set(c, type, KEY_MOE_AUX_LOSS, losses[i]);
 }
 
+/* Said to be false where a class has it true, as in YAML: what is false is
+ * there, and null. */
+static bool is_off(const struct config *c, const char *entry)
+{
+    return json_member(c->root, entry) != NULL && !config_flag_given(c, entry);
+}
+
+static void fusions(struct config *c)
+{
+    static const char *const kernels[] = {
+        "bias_activation_fusion",  "bias_swiglu_fusion",
+        "bias_gelu_fusion",        "bias_dropout_fusion",
+        "bias_dropout_add_fusion", "apply_rope_fusion",
+    };
+    for (size_t i = 0; i < sizeof(kernels) / sizeof(kernels[0]); i++)
+        if (is_off(c, kernels[i]))
+            config_note(c, "%s false is not modelled: one kernel is assumed",
+                        kernels[i]);
+    if (is_off(c, "masked_softmax_fusion"))
+        config_set(c, c->root, KEY_FUSED_SOFTMAX, "false");
+    if (!config_flag_given(c, "no_gradient_accumulation_fusion"))
+        config_set(c, c->root, KEY_GRAD_ACCUM_FUSION,
+                   is_off(c, "gradient_accumulation_fusion") ? "false"
+                                                             : "true");
+}
+
 static void kernels(struct config *c)
 {
     char shown[CONFIG_PATH_MAX];
@@ -371,8 +420,7 @@ static void kernels(struct config *c)
                    : "dataloader");
     if (!config_flag_given(c, "sequence_parallel"))
         config_set(c, c->root, KEY_SEQUENCE_PARALLEL, "false");
-    if (!config_flag_given(c, "no_gradient_accumulation_fusion"))
-        config_set(c, c->root, KEY_GRAD_ACCUM_FUSION, "true");
+    fusions(c);
     if (!config_flag_given(c, "deterministic_mode"))
         config_set(c, c->root, KEY_DETERMINISTIC,
                    says_deterministic(c) ? "true" : "false");
@@ -470,10 +518,21 @@ static void nemo_optimizer(struct config *c)
               "is --optimizer");
 }
 
+/* NeMo 1's own sharding by PyTorch, not Megatron's. */
+static void nemo_fsdp(struct config *c)
+{
+    if (config_flag_given(c, "fsdp") && config_flag_given(c, "optim_name"))
+        diag_hint(config_bad(c, config_at(c, "fsdp"), MEMPLAN_E_UNSUPPORTED,
+                             "NeMo's fsdp is not modelled"),
+                  "without it the optimizer's states are sharded: "
+                  "optim.name distributed_fused_adam");
+}
+
 void config_megatron_together(struct config *c)
 {
     if (config_others_megatron(c))
         return;
+    nemo_fsdp(c);
     c->s->megatron_script = true;
     config_world(c);
     nemo_world(c);
@@ -484,7 +543,9 @@ void config_megatron_together(struct config *c)
     precision(c);
     ends(c);
     instances(c);
-    config_clipping(c, "clip_grad");
+    config_clipping(c, config_flag_given(c, "gradient_clip_val")
+                           ? "gradient_clip_val"
+                           : "clip_grad");
     recompute(c);
     offloading(c);
     config_megatron_offload(c);
