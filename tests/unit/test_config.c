@@ -446,7 +446,7 @@ static void test_training_args_fsdp(void **state)
            "\"bogus\": 1, \"min_num_params\": 5}}");
     has("engine=fsdp zero=3");
     noted("not known, so ignored: fsdp_config.bogus");
-    noted("fsdp_config.min_num_params is not modelled: each layer is wrapped");
+    noted("fsdp_config.min_num_params 5 is not modelled: 0 is assumed");
     import("training-args", "{\"fsdp\": \"full_shard\","
                             "\"torch_dtype\": \"bfloat16\"}");
     has("zero=3 precision=bf16"); /* no mixed precision: as they are loaded */
