@@ -45,7 +45,7 @@ static const struct config_row rows[] = {
     CONFIG_MEGATRON_ROWS("megatron_lm_config.", SAME, SAME_GIVEN, WORDS),
     QUIET("megatron_lm_config"),
 
-    CONFIG_PARALLEL_ROWS("parallelism_config.", SAME_GIVEN),
+    CONFIG_PARALLEL_ROWS("parallelism_config."),
 
     SAME_READ("gradient_accumulation_steps", KEY_GRAD_ACCUM),
     WORDS_GIVEN("dynamo_config.dynamo_backend", KEY_COMPILE,
@@ -268,6 +268,40 @@ static void megatron(struct config *c, const char *at)
     config_clipping(c, path);
 }
 
+/* 0: absent, or no number of ranks. */
+static uint64_t ranks_of(const struct json *v)
+{
+    uint64_t n = 0;
+    if (v != NULL && v->kind == JSON_NUMBER && v->number >= 1
+        && v->number < UINT16_MAX)
+        return (uint64_t)v->number;
+    if (v != NULL && v->kind == JSON_STRING
+        && unit_parse_count(v->text, &n) == UNIT_OK && n < UINT16_MAX)
+        return n;
+    return 0;
+}
+
+/* FSDP shards over dp_shard and cp together (parallelism_config.py,
+ * dp_shard_cp_dim_names); without the first that is cp alone, where there are
+ * copies. */
+static void sharded(struct config *c, const char *at)
+{
+    const struct json *shard = below(c, at, "parallelism_config_dp_shard_size");
+    const struct json *copies =
+        below(c, at, "parallelism_config_dp_replicate_size");
+    const uint64_t cp = ranks_of(below(c, at, "parallelism_config_cp_size"));
+    const uint64_t by = shard != NULL ? ranks_of(shard) : 1;
+    char text[UNIT_TEXT_MAX];
+    if (shard == NULL && ranks_of(copies) < 2)
+        return;
+    if (by == 0) {
+        config_set_json(c, shard, KEY_SHARD_DEGREE);
+        return;
+    }
+    str_format(text, sizeof(text), "%" PRIu64, by * (cp > 0 ? cp : 1));
+    config_set(c, shard != NULL ? shard : copies, KEY_SHARD_DEGREE, text);
+}
+
 /* Accelerate's context parallelism is torch's: TorchContextParallelConfig. */
 static void split(struct config *c, const char *at)
 {
@@ -281,6 +315,7 @@ static void split(struct config *c, const char *at)
         config_set(c, n, KEY_CP_COMM,
                    how != NULL && str_is(how->text, "alltoall") ? "p2p"
                                                                 : "all_gather");
+    sharded(c, at);
     str_format(path, sizeof(path), "%sparallelism_config_sp_size", at);
     n = config_at(c, path);
     if (n != NULL && !is_count(n, 1))
@@ -539,6 +574,31 @@ static bool writes(const struct run *r, const char *path)
     return true;
 }
 
+/* Sizes whose product is the number of processes, as Accelerate wants it. */
+static void put_split(struct emit *e, const struct run *r)
+{
+    const uint64_t all = r->dp * r->cp;
+    if (!r->given[KEY_SHARD_DEGREE] && r->tp == 1 && r->cp == 1)
+        return;
+    if (r->shard % r->cp != 0)
+        emit_refuse(e, KEY_SHARD_DEGREE,
+                    "states are sharded over context parallel ranks too: use "
+                    "a multiple of %llu",
+                    (unsigned long long)r->cp);
+    emit_count(e, "parallelism_config.parallelism_config_dp_shard_size",
+               r->shard / r->cp);
+    if (r->shard < all)
+        emit_count(e, "parallelism_config.parallelism_config_dp_replicate_size",
+                   all / r->shard);
+    if (r->tp > 1)
+        emit_count(e, "parallelism_config.parallelism_config_tp_size", r->tp);
+    if (!run_rings(r))
+        return;
+    emit_count(e, "parallelism_config.parallelism_config_cp_size", r->cp);
+    emit_word(e, "parallelism_config.parallelism_config_cp_comm_strategy",
+              r->cp_comm == CP_P2P ? "alltoall" : "allgather");
+}
+
 static void put_fsdp(struct emit *e, const struct run *r)
 {
     const bool two = r->engine == ENGINE_FSDP2;
@@ -559,16 +619,8 @@ static void put_fsdp(struct emit *e, const struct run *r)
                     "version 1 shards over a node (HYBRID_SHARD): use --engine "
                     "fsdp2, or --shard-degree %llu",
                     (unsigned long long)min_u64(r->gpus_per_node, r->gpus));
-    if (two && hybrid)
-        emit_count(e, "parallelism_config.parallelism_config_dp_replicate_size",
-                   r->dp / r->shard);
-    if (two && r->tp > 1)
-        emit_count(e, "parallelism_config.parallelism_config_tp_size", r->tp);
-    if (two && run_rings(r)) {
-        emit_count(e, "parallelism_config.parallelism_config_cp_size", r->cp);
-        emit_word(e, "parallelism_config.parallelism_config_cp_comm_strategy",
-                  r->cp_comm == CP_P2P ? "alltoall" : "allgather");
-    }
+    if (two)
+        put_split(e, r);
     if (r->cp > 1 && !(two && run_rings(r)))
         emit_refuse(e, KEY_CP,
                     "context parallelism is torch's there: use %s--cp-comm "

@@ -127,11 +127,11 @@ void config_world(struct config *c);
               "see --pipeline-layers"),                                        \
         ASIDE(at "megatron_lm_use_custom_fsdp", "see --engine megatron-fsdp")
 
-#define CONFIG_PARALLEL_ROWS(at, given)                                        \
+#define CONFIG_PARALLEL_ROWS(at)                                               \
     SAME_READ(at "parallelism_config_tp_size", KEY_TP),                        \
         LATER(at "parallelism_config_cp_size"),                                \
-        given(at "parallelism_config_dp_shard_size", KEY_SHARD_DEGREE),        \
-        QUIET(at "parallelism_config_dp_replicate_size"),                      \
+        LATER(at "parallelism_config_dp_shard_size"),                          \
+        LATER(at "parallelism_config_dp_replicate_size"),                      \
         LATER(at "parallelism_config_cp_comm_strategy"),                       \
         QUIET(at "parallelism_config_cp_backend"),                             \
         LATER(at "parallelism_config_sp_size"),                                \
@@ -146,7 +146,7 @@ void config_world(struct config *c);
 #define CONFIG_LAUNCH_ROWS                                                     \
     CONFIG_FSDP_ROWS("", WORDS_READ),                                          \
         CONFIG_MEGATRON_ROWS("", SAME_READ, SAME_READ, WORDS_READ),            \
-        CONFIG_PARALLEL_ROWS("", SAME_READ), LATER("use_megatron_lm"),         \
+        CONFIG_PARALLEL_ROWS(""), LATER("use_megatron_lm"),                    \
         LATER("use_parallelism_config"), LATER(CONFIG_LAUNCHER),               \
         LATER(CONFIG_VISIBLE), LATER("exclude"), LATER("gpu_ids"),             \
         LATER("multi_gpu")
