@@ -186,6 +186,7 @@ static const struct config_row rows[] = {
     QUIET("comet"),
     QUIET("csv_monitor"),
     QUIET("monitor_config"),
+    ONLY("elasticity.enabled", "false"), /* else it chooses the batches */
     QUIET("elasticity"),
     QUIET("autotuning"),
     QUIET("data_efficiency"),

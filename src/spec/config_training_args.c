@@ -162,6 +162,7 @@ static const struct config_row rows[] = {
     QUIET("liger_layer_norm"),
     ASIDE("liger_cross_entropy", "see --implementation hf-liger"),
     SAME_READ("tensor_parallel_size", KEY_TP),
+    ASIDE("expert_parallel_size", "every rank has all experts"), /* Axolotl's */
     ASIDE("context_parallel_size", "ring attention over parts of sequences"),
     ASIDE("sequence_parallel_degree", "ring attention over parts of sequences"),
     SAME_READ("dp_shard_size", KEY_SHARD_DEGREE),
